@@ -24,13 +24,13 @@ enum value_kind {
 	VALUE_FAULT
 };
 
-/* One row makes an option: its parser, its limits, its line in --help and its default there. */
+/* One row defines an option: its parser, its limits, its line in --help and its default there. */
 struct option_row {
 	const char *name;
 	const char *argument;
 	enum value_kind kind;
 	size_t offset;
-	double min, max; /* of u16, u32 and real */
+	double min, max; /* for u16, u32 and real */
 	const char *help;
 };
 
@@ -106,7 +106,7 @@ static const struct option_row rows[] = {
 
 #define NB_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* Values that getopt_long() returns for what is not in a row; rows return their index. */
+/* Values that getopt_long() returns for options without a row; for rows it returns their index. */
 enum {
 	OPTION_PACK = 1000,
 	OPTION_REPLAY,
@@ -192,7 +192,7 @@ parse_real(const struct option_row *row, const char *text, double *value)
 	*value = strtod(text, &end);
 	if (end == text || *end != '\0')
 		return bad_value(row, text, "a number");
-	/* in this form NaN is refused too */
+	/* this form of the comparison also rejects NaN */
 	if (!(*value >= row->min && *value <= row->max))
 		return out_of_range(row, text);
 	return 0;
@@ -224,7 +224,7 @@ parse_ipv4(const struct option_row *row, const char *text, uint32_t *address)
 	return 0;
 }
 
-/* Numbers separated by commas. @return how many, -1: other text */
+/* Parses numbers separated by commas. @return how many; -1: invalid text */
 static int
 read_list(const char *text, double *values, int max)
 {
@@ -335,7 +335,7 @@ print_default(const struct option_row *row, const struct detector_options *optio
 		printf(" (%u)\n", *(const uint16_t *)at);
 		return;
 	case VALUE_U32:
-		/* 0 stands for what the help text says */
+		/* 0 selects the default that the help text describes */
 		if (*(const uint32_t *)at != 0)
 			printf(" (%u)\n", *(const uint32_t *)at);
 		else
@@ -413,8 +413,8 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	table[NB_ROWS + 4] = (struct option){"replay", no_argument, NULL, OPTION_REPLAY};
 
 	detector_options_default(options);
-	options->model.column_modules = 0; /* until it is said: all */
-	optind = 0;			   /* begin again, whoever parsed before */
+	options->model.column_modules = 0; /* unless specified: all modules */
+	optind = 0;			   /* restart the scan, in case getopt was used before */
 	while ((choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		switch (choice) {
 		case OPTION_PACK:
@@ -433,7 +433,7 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 			printf("braggline-detector %s\n", BRAGGLINE_VERSION);
 			return 1;
 		case '?':
-			/* getopt_long() has named the option */
+			/* getopt_long() has reported the option */
 			return -EINVAL;
 		default:
 			rc = parse_row(&rows[choice], optarg, options);

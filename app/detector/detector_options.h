@@ -16,24 +16,24 @@
 
 struct detector_options {
 	struct jungfrau_model_config model;
-	double threshold; /**< of strong pixels in the truth, photons */
+	double threshold; /**< threshold of strong pixels in the truth, photons */
 
 	uint64_t frames;
 	uint64_t first_frame;
 	uint64_t first_bunch; /**< bunch id of frame 0 */
-	double rate;	      /**< frames a second */
+	double rate;	      /**< frames per second */
 	uint32_t storage_cells;
 	struct jungfrau_wire wire;
 	struct fault_options faults;
-	uint64_t fault_seed; /**< 0: the model's */
+	uint64_t fault_seed; /**< 0: the model's seed */
 
-	const char *port_name; /**< of an ethdev; NULL: no packets are transmitted */
+	const char *port_name; /**< name of an ethdev; NULL: no packets are transmitted */
 	bool loop;	       /**< transmit until a signal */
-	uint64_t distinct;     /**< frames that are drawn and repeated; 0: a sensible number */
-	uint32_t burst_gap;    /**< between the packets of a frame, ns */
-	uint32_t link_wait;    /**< for the port's link, s */
+	uint64_t distinct;     /**< number of frames that are drawn and repeated; 0: a default */
+	uint32_t burst_gap;    /**< gap between the packets of a frame, ns */
+	uint32_t link_wait;    /**< time to wait for the port's link, s */
 
-	const char *pcap_path;	      /**< NULL: not wanted; likewise the others */
+	const char *pcap_path;	      /**< NULL: no such output; likewise for the other paths */
 	const char *truth_path;	      /**< CSV */
 	const char *calibration_path; /**< directory */
 	const char *raw_path;
@@ -41,26 +41,26 @@ struct detector_options {
 
 	bool pack;
 	bool replay;
-	char *const *pack_paths; /**< raw frame files; of --replay, Arrow files and directories */
+	char *const *pack_paths; /**< raw frame files; for --replay, Arrow files and directories */
 	int nb_pack_paths;
 };
 
-/** What the program does without options; it has no output yet. */
+/** Set the defaults. No output is selected yet. */
 void detector_options_default(struct detector_options *options);
 
 /**
- * Read a command line over the defaults.
- * @return 0; 1: help or version was wanted and printed; -EINVAL: an error was reported
+ * Parse a command line on top of the defaults.
+ * @return 0; 1: help or version was requested and printed; -EINVAL: an error was reported
  */
 int detector_options_parse(int argc, char **argv, struct detector_options *options);
 
 /**
- * Check what options mean together.
+ * Check combinations of options.
  * @return 0; -EINVAL: an error was reported
  */
 int detector_options_check(const struct detector_options *options);
 
-/** How pulses are numbered; the options must outlive it. */
+/** Numbering of pulses; the options must outlive it. */
 struct pulse_numbering detector_options_numbering(const struct detector_options *options);
 
 /** Seed of the faults. */

@@ -19,21 +19,22 @@
 #include "wire/pulse_header.h"
 #include "output/truth_output.h"
 
-/* Capture time of the first packet: 2026-01-01 00:00 UTC, so that equal runs give equal files. */
+/* Capture time of the first packet: 2026-01-01 00:00 UTC, fixed so that equal runs produce equal
+ * files. */
 #define CAPTURE_START 1767225600000000000ull
 #define NS_PER_S      1000000000.0
 
-/* The packets of a frame follow each other as on one 100 Gb/s link: 8306 bytes with preamble, frame
+/* Interval of the packets of a frame, as on one 100 Gb/s link: 8306 bytes with preamble, frame
  * check sequence and gap. */
 #define PACKET_NS (8306.0 * 8.0 / 100.0)
 
 volatile sig_atomic_t detector_stop;
 
-/* A frame stays until its last packet has left. */
+/* A frame is kept until its last packet has been sent. */
 struct kept_frame {
 	struct jungfrau_frame_header header;
 	uint16_t *raw;							     /* [modules][pixels] */
-	uint8_t missing[JUNGFRAU_MODULES_MAX * JUNGFRAU_MODULE_PACKETS / 8]; /* of a run */
+	uint8_t missing[JUNGFRAU_MODULES_MAX * JUNGFRAU_MODULE_PACKETS / 8]; /* of a replayed run */
 };
 
 struct run {
@@ -41,8 +42,8 @@ struct run {
 	struct frame_source source;
 	struct pulse_numbering numbering;
 	struct packet_faults *faults;
-	struct wire_packet *packets; /* that leave with a frame */
-	struct kept_frame *kept;     /* by pulse, mod nb_kept */
+	struct wire_packet *packets; /* packets that are sent with a frame */
+	struct kept_frame *kept;     /* indexed by pulse modulo nb_kept */
 	uint32_t nb_kept;
 	struct frame_truth truth;
 	struct detector_report report;
@@ -61,7 +62,7 @@ now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Tell how far the run is: often on a terminal, else so that a log does not look dead. */
+/* Print the progress, every 200 ms on a terminal, otherwise every 5 s to show activity in a log. */
 static void
 show_progress(uint64_t done, uint64_t frames, uint64_t start, uint64_t *shown)
 {
@@ -83,7 +84,7 @@ end_progress(uint64_t start, uint64_t shown)
 		fprintf(stderr, "\r\033[K");
 }
 
-/* A frame of a run goes out as it has come in. */
+/* Packets that were missing in a replayed run stay missing. */
 static bool
 is_missing(const struct jungfrau_wire *wire, const struct kept_frame *kept,
 	const struct wire_packet *packet)
@@ -112,8 +113,8 @@ write_packet(struct run *run, const struct wire_packet *packet, uint64_t time)
 	return pcap_output_packet(&run->pcap, time, bytes, length);
 }
 
-/* Packets leave as fast as the link takes them; what is more than that is squeezed into the period,
- * so that the file stays in order. */
+/* Packets are sent at the speed of the link. If they take longer than the period, they are
+ * compressed into it, so that the time stamps of the file stay in order. */
 static int
 write_packets(struct run *run, uint64_t index, uint32_t count)
 {
@@ -282,7 +283,7 @@ detector_run(const struct detector_options *options)
 	else if (rc == -ENOMEM)
 		warnx("out of memory");
 
-	/* what is committed is closed and stays */
+	/* outputs that are already committed are closed and stay */
 	pcap_output_discard(&run->pcap);
 	output_file_discard(&run->truth_output);
 	output_file_discard(&run->raw_output);

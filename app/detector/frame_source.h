@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Where frames come from: the model, files, or a run that was written.
+ * Source of frames: the model, files, or a recorded run.
  */
 #ifndef FRAME_SOURCE_H
 #define FRAME_SOURCE_H
@@ -10,7 +10,7 @@
 #include "output/frame_files.h"
 #include "output/run_frames.h"
 
-/** What is known about a drawn frame; zeros for a frame from a file. */
+/** Truth of a drawn frame; zeros for a frame from a file. */
 struct frame_truth {
 	bool hit, dark;
 	uint32_t peaks, strays;
@@ -19,29 +19,30 @@ struct frame_truth {
 
 struct frame_source {
 	const struct detector_options *options;
-	struct jungfrau_model *model; /**< NULL: frames come from files */
-	uint64_t frames;	      /**< in the files, or as many as the options ask for */
+	struct jungfrau_model *model; /**< NULL: frames are read from files */
+	/** number of frames in the files, or as requested by the options */
+	uint64_t frames;
 	struct frame_files files;
-	struct run_frames *run; /**< frames of a run; NULL: none */
+	struct run_frames *run; /**< frames of a recorded run; NULL: none */
 	struct jungfrau_frame frame;
-	/* of a run, about the frame that was read last */
+	/* of the frame of a run that was read last */
 	struct jungfrau_frame_header header;
-	const uint8_t *missing; /**< packets, run_frames_read() */
+	const uint8_t *missing; /**< missing packets, see run_frames_read() */
 };
 
 /** @return 0 or -errno, reported */
 int frame_source_open(struct frame_source *source, const struct detector_options *options);
 
 /**
- * Make the frame of a pulse, or read the next one.
+ * Draw the frame of a pulse, or read the next one.
  * @param raw   [modules][pixels]
- * @param truth NULL: not wanted, which saves the count of pixels
+ * @param truth NULL: not needed, which saves counting the pixels
  * @return 0 or -errno, reported
  */
 int frame_source_make(
 	struct frame_source *source, uint64_t pulse, uint16_t *raw, struct frame_truth *truth);
 
-/** Nothing if it is not open. */
+/** Does nothing if it is not open. */
 void frame_source_close(struct frame_source *source);
 
 #endif /* FRAME_SOURCE_H */

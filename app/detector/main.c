@@ -19,7 +19,7 @@ on_signal(int number)
 	detector_stop = number;
 }
 
-/* Only then it needs EAL. */
+/* EAL is only needed to transmit. */
 static bool
 transmits(int argc, char **argv)
 {
@@ -50,11 +50,11 @@ main(int argc, char **argv)
 		return 2;
 	}
 
-	/* no SA_RESTART: a write into a full pipe is given up */
+	/* no SA_RESTART: a signal interrupts a write to a full pipe */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	eal_hangup_ends(&action);
-	/* a closed pipe is an error of the write, reported as every other */
+	/* a closed pipe is a write error and reported like any other */
 	signal(SIGPIPE, SIG_IGN);
 
 	if (own != 0) {
@@ -62,7 +62,7 @@ main(int argc, char **argv)
 			return EXIT_FAILURE;
 		rc = transmit_run(&options);
 		eal_end();
-		/* a signal is how --loop ends */
+		/* a signal is the normal end of --loop */
 		return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 	rc = detector_run(&options);

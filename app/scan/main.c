@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-scan: what the files of a run hold. */
+/* braggline-scan: shows, checks and recovers the files of a run. */
 
 #include <errno.h>
 #include <getopt.h>

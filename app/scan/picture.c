@@ -12,14 +12,14 @@
 #include "picture/panels.h"
 #include "picture.h"
 
-/* Where an image is. */
+/* Location of an image. */
 struct place {
 	size_t set;
 	size_t batch;
 	uint64_t row;
 };
 
-/* Columns of a batch of images; its rows may still be wrong each by itself. */
+/* Columns of a batch of images. Its rows are not checked yet. */
 struct image_batch {
 	struct arrow_column frame, kind, row_ptr, col, value, raw;
 	bool is_i16;
@@ -63,7 +63,7 @@ batch_value(const struct image_batch *b, uint64_t i)
 	return v == INT16_MIN ? NAN : v == INT16_MAX ? INFINITY : v;
 }
 
-/* One image as photons by pixel; -EBADMSG if its row does not fit the raster. */
+/* Expands one image to photons per pixel; -EBADMSG if its row does not fit the detector's size. */
 static int
 densify(const struct scan_run *run, const struct image_batch *b, uint64_t row, float *plane,
 	uint16_t *words)
@@ -114,7 +114,7 @@ densify(const struct scan_run *run, const struct image_batch *b, uint64_t row, f
 	}
 }
 
-/* All of the kept frames: their maximum, and where the wanted one is. */
+/* Collects all kept frames: their maximum, and the location of the requested one. */
 struct collection {
 	float *plane;
 	float *maximum;
@@ -122,8 +122,8 @@ struct collection {
 	struct place shown;
 	uint64_t shown_frame;
 	uint32_t shown_count;
-	uint64_t images;  /* in the maximum */
-	uint64_t damaged; /* rows */
+	uint64_t images;  /* included in the maximum */
+	uint64_t damaged; /* damaged rows */
 	bool found;
 };
 
@@ -132,7 +132,7 @@ strong_count_of(const struct scan_run *run, uint64_t frame)
 {
 	size_t low = 0, high = run->nb_frames, mid;
 
-	/* in order but for detectors that started again; then any answer will do */
+	/* the rows are sorted, unless a detector restarted; then any matching row is acceptable */
 	while (low < high) {
 		mid = (low + high) / 2;
 		if (run->frame[mid].frame < frame)
@@ -194,7 +194,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 	for (i = 0; i < (uint64_t)run->rows * run->cols; i++)
 		all->maximum[i] = NAN;
 	for (at.set = 0; at.set < run->nb_sets; at.set++) {
-		/* one that is not there has no batches */
+		/* a file that does not exist has no batches */
 		r = images_of(run, at.set);
 		for (at.batch = 0; at.batch < r->nb_batches; at.batch++) {
 			if (batch_open(r, at.batch, &b) < 0) {

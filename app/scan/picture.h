@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Kept frames as a picture. */
+/**
+ * @file Kept frames as a picture.
+ */
 #ifndef PICTURE_H
 #define PICTURE_H
 
@@ -8,8 +10,8 @@
 #define PICTURE_BEST_FRAME UINT64_MAX /**< the kept frame with the highest strong pixel count */
 
 /**
- * Save a PNG: maximum of all kept frames, beside it one kept frame.
- * Raw frames are shown if there is nothing else, in ADC units; their gain bits count as value.
+ * Save a PNG: the maximum of all kept frames, and beside it one kept frame. Raw frames are shown
+ * only if there are no others, in ADC units; their gain bits count as part of the value.
  * @return 0; -EINVAL, -errno: printed
  */
 int picture_save(const struct scan_run *run, uint64_t frame, const char *path);

@@ -25,9 +25,9 @@
 
 struct axes {
 	struct canvas *c;
-	uint64_t first; /* frame numbers */
+	uint64_t first; /* range of frame numbers */
 	uint64_t last;
-	double top; /* strong pixel count of the upper edge */
+	double top; /* strong pixel count at the upper edge */
 };
 
 static int
@@ -44,7 +44,7 @@ y_of(double share)
 	return HEIGHT - BOTTOM - (int)lrint((HEIGHT - TOP - BOTTOM) * (share > 1.0 ? 1.0 : share));
 }
 
-/* Distance of ticks: 1, 2 or 5 times a power of ten, about `nb` of them. */
+/* Interval of about `nb` ticks: 1, 2 or 5 times a power of ten. */
 static double
 tick_step(double span, int nb)
 {
@@ -117,7 +117,7 @@ draw_legend(struct canvas *c, uint64_t window)
 	}
 }
 
-/* Misses first, so that no hit hides behind them. */
+/* Draws misses first, so that they do not cover hits. */
 static void
 draw_counts(const struct axes *a, const struct scan_run *run, bool hits)
 {
@@ -140,7 +140,7 @@ draw_counts(const struct axes *a, const struct scan_run *run, bool hits)
 	}
 }
 
-/* Mean of the last `window` judged frames, from the first whole window on. */
+/* Draws the mean of the last `window` judged frames, starting at the first complete window. */
 static void
 draw_rate(const struct axes *a, const struct scan_run *run, uint64_t window)
 {

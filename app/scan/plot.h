@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Hits over time. */
+/**
+ * @file Hits over time.
+ */
 #ifndef PLOT_H
 #define PLOT_H
 

@@ -25,7 +25,7 @@ print_report(void *arg, const struct arrow_recovery *r)
 	fprintf(stderr, "%s %s: %s\n", states[r->state], r->path, r->message);
 }
 
-/* That of a file. */
+/* Opens the directory of a file. */
 static int
 open_folder(const char *path, char message[PATH_MAX])
 {
@@ -49,7 +49,7 @@ recover(char *path)
 			fprintf(stderr, "braggline-scan: %s: %s\n", path, strerror(-rc));
 		return rc == 0 ? 0 : -EBADMSG;
 	}
-	/* a complete one needs nothing */
+	/* a complete file needs no recovery */
 	if (part == NULL || strcmp(part, ".part") != 0)
 		return 0;
 	folder = open_folder(path, message);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Files that a crash has left, made complete. */
+/**
+ * @file Recovery of files that a crash has left incomplete.
+ */
 #ifndef RECOVER_H
 #define RECOVER_H
 
 /**
- * Recover a file, or all of a directory; prints what becomes of each.
- * @param path  in: what was named; a file that has lost its `.part` is called so here too
+ * Recover a file, or all files of a directory; prints the result of each.
+ * @param path  in: file or directory; out: the file's name without `.part` if it was recovered
  * @return 0; -EBADMSG: some could not be recovered
  */
 int recover(char *path);

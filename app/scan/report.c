@@ -10,7 +10,7 @@
 #include "io/own_file.h"
 #include "report.h"
 
-#define KEPT_SHOWN 16 /* frames of a damaged batch */
+#define KEPT_SHOWN 16 /* frames of a damaged batch that are listed */
 
 static const char *const verdict_names[FRAME_VERDICTS] = {
 	[FRAME_VETOED] = "vetoed",
@@ -35,7 +35,7 @@ percent(uint64_t part, uint64_t whole)
 	return whole > 0 ? 100.0 * part / whole : 0.0;
 }
 
-/* Bytes in decimal units, as disks and links are sold. */
+/* Bytes in decimal units, as for disks and links. */
 static const char *
 bytes_text(uint64_t bytes, char text[32])
 {
@@ -55,7 +55,7 @@ plural(size_t n, const char *many)
 	return n == 1 ? "" : many;
 }
 
-/* Frames that were kept and whose images a damaged batch may have: the first of them. */
+/* Prints the kept frames whose images may be in a damaged batch, at most KEPT_SHOWN. */
 static void
 print_kept(const struct scan_run *run, const struct arrow_damage_frames *range)
 {
@@ -123,11 +123,11 @@ print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_tab
 	print_damage(run, f, table);
 }
 
-/* What all files of a table have together. */
+/* Sums over all files of a table. */
 struct table_sum {
 	size_t files;
 	size_t batches;
-	size_t damaged; /* files */
+	size_t damaged; /* number of files */
 	uint64_t bytes;
 	uint64_t rows;
 };
@@ -151,7 +151,7 @@ sum_table(const struct scan_run *run, enum arrow_table table)
 	return sum;
 }
 
-/* The files of a run; of many only those that are not as they should be. */
+/* Prints the files of a run; if there are many, only those with problems. */
 static void
 print_files(const struct scan_run *run)
 {
@@ -180,7 +180,7 @@ print_files(const struct scan_run *run)
 	}
 }
 
-/* Text of a file, without what a terminal would obey. */
+/* Prints text from a file without terminal control sequences. */
 static void
 print_text(const char *text)
 {
@@ -195,7 +195,7 @@ print_meta(const struct scan_run *run)
 		const char *key;
 		const char *name;
 		const char *unit;
-		const char *unknown; /**< value that says nothing */
+		const char *unknown; /**< value that means unknown and is not shown */
 	} shown[] = {
 		{ARROW_META_SAMPLE, "sample", "", ""},
 		{ARROW_META_DETECTOR, "detector", ""},
@@ -225,7 +225,7 @@ print_meta(const struct scan_run *run)
 			(shown[i].unknown != NULL && strcmp(text, shown[i].unknown) == 0))
 			continue;
 		printf("  %-18s ", shown[i].name);
-		/* UINT32_MAX stands for no limit */
+		/* UINT32_MAX means no limit */
 		if (strcmp(shown[i].key, ARROW_META_STRONG_MAX) == 0 &&
 			strcmp(text, "4294967295") == 0) {
 			printf("no limit\n");
@@ -379,7 +379,7 @@ print_rows(FILE *out, const struct arrow_reader *r)
 
 	for (i = 0; i < r->nb_batches; i++) {
 		for (k = 0; k < r->schema.nb_fields; k++) {
-			/* damaged ones have been named when the run was read */
+			/* damaged batches were reported when the run was read */
 			if (arrow_reader_column(r, i, k, &c[k]) < 0)
 				break;
 		}

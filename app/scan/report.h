@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file What a run holds, as text. */
+/**
+ * @file Contents of a run as text.
+ */
 #ifndef REPORT_H
 #define REPORT_H
 
@@ -8,11 +10,14 @@
 /** Print a summary of a run. @return false: rows of one table are missing in the other */
 bool report_summary(const struct scan_run *run);
 
-/** Print all columns of `frames`, a line of names first. @return 0 or -EBADMSG, -errno of stdio */
+/**
+ * Write all columns of `frames` as CSV, with a line of names first.
+ * @return 0 or -EBADMSG, -errno of stdio
+ */
 int report_csv(const struct scan_run *run, const char *path);
 
 /**
- * Compare verdicts with what is known of the frames.
+ * Compare verdicts with the truth of the frames.
  * @param path  CSV file with a line of names, among them frame and hit (0 or 1)
  * @return 0; -EINVAL, -errno: printed
  */

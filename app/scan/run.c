@@ -19,7 +19,7 @@ complain(const char *path, const char *what)
 	fprintf(stderr, "braggline-scan: %s: %s\n", path, what);
 }
 
-/* A number of the schema's metadata between 1 and most. */
+/* Reads a number between 1 and `most` from the schema's metadata. */
 static int
 read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *size)
 {
@@ -43,7 +43,7 @@ read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *s
 	return 0;
 }
 
-/* What the schema says of the detector, which all files of a run agree on. */
+/* Reads the detector's metadata from the schema; all files of a run must agree. */
 static int
 read_detector(struct scan_run *run, const struct scan_file *f)
 {
@@ -111,7 +111,7 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		f->crc_absent += rc == 0;
 	}
 	rc = arrow_order(&f->reader);
-	/* from here on there are only those that are sound */
+	/* from here on the reader contains only undamaged batches */
 	if (rc == 0)
 		rc = arrow_reader_part(&f->reader);
 	f->damaged = f->reader.nb_damage;
@@ -147,7 +147,7 @@ read_frames_batch(
 		if (arrow_reader_column(r, batch, field[i], &c[i]) < 0)
 			return -EBADMSG;
 	}
-	/* so many rows have been found to lie within the file */
+	/* these rows have been checked to be within the file */
 	f = realloc(run->frame, (run->nb_frames + rows + 1) * sizeof(*f));
 	if (f == NULL)
 		return -ENOMEM;

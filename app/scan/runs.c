@@ -35,7 +35,7 @@ stem_length(const char *path)
 	return 0;
 }
 
-/* Length of a stem without the number of a set: six digits or more behind the last underscore. */
+/* Length of a stem without the number of a set: six digits or more after the last underscore. */
 static size_t
 run_length(const char *stem, size_t len)
 {
@@ -91,7 +91,7 @@ list_stem(struct scan_list *list, const char *path, size_t len)
 	return 0;
 }
 
-/* RUN, RUN_000001, ... RUN_1000000: a longer one is a later one. */
+/* Order: RUN, RUN_000001, ... RUN_1000000. A longer name is a later one. */
 static int
 by_set(const void *a, const void *b)
 {
@@ -134,7 +134,7 @@ list_directory(struct scan_list *list, const char *dir)
 		complain(dir, "no file here is called RUN_frames.arrow or RUN_images.arrow");
 		return -EINVAL;
 	}
-	/* as a directory lists them is no order */
+	/* sort: a directory is not listed in order */
 	for (i = before; i < list->nb; i++)
 		qsort(list->run[i].stem, list->run[i].nb, sizeof(*list->run[i].stem), by_set);
 	if (list->nb > before)

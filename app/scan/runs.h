@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Runs that were named, or found in a directory, and the sets of files that each has. */
+/**
+ * @file Runs named on the command line or found in a directory, and the sets of files of each.
+ */
 #ifndef SCAN_LIST_H
 #define SCAN_LIST_H
 
@@ -7,8 +9,8 @@
 
 /** A run. A stem is a path up to _frames or _images. */
 struct scan_sets {
-	char *path;  /**< without the number of a set */
-	char **stem; /**< of its sets, in order */
+	char *path;  /**< path without the number of a set */
+	char **stem; /**< stems of its sets, in order */
 	size_t nb;
 };
 
@@ -18,7 +20,7 @@ struct scan_list {
 };
 
 /**
- * Add the set that a file belongs to, or all runs of a directory; prints why not.
+ * Add the set of a file, or all runs of a directory; prints errors.
  * @return 0, -EINVAL, -ENOMEM
  */
 int scan_list_add(struct scan_list *list, const char *path);

@@ -21,10 +21,10 @@ struct truth {
 
 struct score {
 	uint64_t hits;		/* frames with a pattern that the veto judged */
-	uint64_t found;		/* of them: verdict hit */
-	uint64_t called;	/* verdict hit */
-	uint64_t unjudged_hits; /* with a pattern, but lost, refused or incomplete */
-	uint64_t absent;	/* frames of the truth without a row */
+	uint64_t found;		/* those with the verdict hit */
+	uint64_t called;	/* frames with the verdict hit */
+	uint64_t unjudged_hits; /* frames with a pattern that were lost, refused or incomplete */
+	uint64_t absent;	/* frames of the truth without a row in the run */
 };
 
 static int
@@ -50,7 +50,7 @@ find_name(const char *line, const char *name)
 	}
 }
 
-/* Number in a column of a line. */
+/* Reads the number in a column of a line. */
 static bool
 read_number(const char *line, int column, uint64_t *value)
 {
@@ -168,7 +168,7 @@ report_truth(const struct scan_run *run, const char *path)
 		s.called += f->verdict == FRAME_HIT;
 		s.found += row->hit && f->verdict == FRAME_HIT;
 	}
-	/* and the other way round */
+	/* count frames of the truth that are not in the run */
 	sorted = malloc((run->nb_frames + 1) * sizeof(*sorted));
 	if (sorted == NULL) {
 		rc = -ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Raw frames in files: u16 [modules][512][1024], little-endian, frames one after the other.
+ * Files of raw frames: u16 [modules][512][1024], little-endian, one frame after the other.
  */
 #ifndef FRAME_FILES_H
 #define FRAME_FILES_H
@@ -12,14 +12,14 @@
 struct frame_files {
 	char *const *paths;
 	int nb_paths;
-	int next; /**< path to open */
+	int next; /**< index of the next path to open */
 	FILE *stream;
 	uint64_t frame_bytes;
 };
 
 /**
- * Check that all files are there and hold whole frames.
- * @param frames  number of frames in all files together
+ * Check that all files exist and contain complete frames.
+ * @param frames  total number of frames in all files
  * @return 0 or -errno, reported
  */
 int frame_files_open(struct frame_files *files, char *const *paths, int nb_paths, uint32_t modules,

@@ -31,7 +31,7 @@ report(const struct output_file *file, const char *what)
 	return -error;
 }
 
-/* A pipe or a device. A regular file that has taken its place is not emptied. */
+/* Opens a pipe or a device. A regular file that has replaced it is refused, not truncated. */
 static FILE *
 open_special(const char *path)
 {
@@ -50,7 +50,7 @@ open_special(const char *path)
 	return stream;
 }
 
-/* A pipe or a device is written to where it is; a file gets its name when it is whole. */
+/* A pipe or a device is opened directly; a file is renamed when it is complete. */
 static FILE *
 open_stream(const struct output_file *file)
 {
@@ -59,7 +59,7 @@ open_stream(const struct output_file *file)
 
 	if (file->partial == NULL)
 		return open_special(file->path);
-	/* emptied, it might be a link to another file */
+	/* do not truncate it: it might be a link to another file */
 	(void)unlink(file->partial);
 	fd = own_file_open(AT_FDCWD, file->partial, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
 	if (fd < 0) {
@@ -93,7 +93,7 @@ output_file_open(struct output_file *file, const char *path)
 		forget(file);
 		return rc;
 	}
-	/* a hint; the default buffer works as well, only slower */
+	/* a hint; the default buffer also works, but is slower */
 	setvbuf(file->stream, NULL, _IOFBF, BUFFER_BYTES);
 	return 0;
 }

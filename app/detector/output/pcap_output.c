@@ -39,7 +39,7 @@ pcap_output_packet(struct pcap_output *output, uint64_t time, const uint8_t *pac
 		.len = bytes,
 	};
 
-	/* libpcap ignores errors of its fwrite() here, they stay in the stream */
+	/* libpcap ignores errors of its fwrite(), but the stream's error flag stays set */
 	errno = 0;
 	pcap_dump((u_char *)output->dumper, &header, packet);
 	return output_file_check(&output->file);
@@ -50,7 +50,7 @@ pcap_output_commit(struct pcap_output *output)
 {
 	pcap_close(output->format);
 	output->format = NULL;
-	/* the dumper is the stream, which the file closes */
+	/* the dumper is the stream, which the output file closes */
 	return output_file_commit(&output->file);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Packets into a pcap file: little-endian on little-endian machines, time in nanoseconds.
+ * Writes packets to a pcap file in host byte order, with time stamps in nanoseconds.
  */
 #ifndef PCAP_OUTPUT_H
 #define PCAP_OUTPUT_H
@@ -27,7 +27,7 @@ int pcap_output_packet(
 /** @return 0 or -errno, reported */
 int pcap_output_commit(struct pcap_output *output);
 
-/** Nothing if the output is closed. */
+/** Does nothing if the output is closed. */
 void pcap_output_discard(struct pcap_output *output);
 
 #endif /* PCAP_OUTPUT_H */

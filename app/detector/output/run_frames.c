@@ -40,9 +40,9 @@ struct run_frames {
 	struct run_file *file;
 	size_t nb_files;
 	struct rows frames;
-	struct rows images; /* raw ones */
-	size_t next;	    /* of images */
-	size_t at;	    /* of frames: not before images[next] */
+	struct rows images; /* raw images only */
+	size_t next;	    /* index in images */
+	size_t at;	    /* index in frames, not before images[next] */
 };
 
 static int
@@ -68,7 +68,7 @@ add_row(struct rows *rows, const struct row *row)
 	return 0;
 }
 
-/* All rows of a batch; of images the raw ones. */
+/* Adds all rows of a batch; of `images` only the raw ones. */
 static int
 add_batch(struct run_frames *run, uint32_t file, uint32_t batch, bool images)
 {
@@ -93,7 +93,7 @@ add_batch(struct run_frames *run, uint32_t file, uint32_t batch, bool images)
 	return rc;
 }
 
-/* Whether a schema is that of a table, and of our detector. */
+/* Does a schema belong to one of the tables, and to our detector? */
 static int
 check_schema(const struct run_frames *run, const struct run_file *f, bool *images)
 {
@@ -249,7 +249,7 @@ u32_of(const struct arrow_column *c, uint32_t row)
 	return ((const uint32_t *)c->data)[row];
 }
 
-/* What its packets said, which is in the other table. */
+/* Reads the header values of a frame's packets, which are in the table `frames`. */
 static int
 read_header(struct run_frames *run, uint64_t frame, struct jungfrau_frame_header *header)
 {

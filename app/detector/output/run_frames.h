@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file Raw frames of a run that was written to Arrow files, with what its packets said: to be sent
- * again to a receiver that judges them again. Packets that were missing stay missing; frames
- * without a raw image are none of it.
+ * @file
+ * Raw frames of a run that was written to Arrow files, with the header values of their packets.
+ * They can be sent again to a receiver, which judges them again. Packets that were missing stay
+ * missing. Frames without a raw image are not included.
  */
 #ifndef RUN_FRAMES_H
 #define RUN_FRAMES_H
@@ -15,12 +16,11 @@
 struct run_frames;
 
 /**
- * Find all raw frames of files, or of all `.arrow` files of directories, in the order of their
- * numbers.
- * @param modules  of the detector; what the files say must agree
- * @param frames   out: how many there are
- * @return 0 or -errno, reported: -EINVAL: another detector, a frame that is there twice, no frame;
- *   -EBADMSG: a damaged file
+ * Find all raw frames in files, or in all `.arrow` files of directories, ordered by number.
+ * @param modules  modules of the detector; must match the metadata of the files
+ * @param frames   out: number of frames
+ * @return 0 or -errno, reported: -EINVAL: another detector, a duplicate frame, no frame; -EBADMSG:
+ *   a damaged file
  */
 int run_frames_open(struct run_frames **run, char *const *paths, int nb_paths, uint32_t modules,
 	uint64_t *frames);
@@ -29,8 +29,8 @@ int run_frames_open(struct run_frames **run, char *const *paths, int nb_paths, u
  * Read the next frame.
  * @param raw      [modules][pixels]
  * @param header   out
- * @param missing  out: bit per packet, module by module, those of a module by rows; 1 = missing.
- *   Until the next call
+ * @param missing  out: one bit per packet, module by module, within a module by row; 1 = missing.
+ *   Valid until the next call
  * @return 0 or -errno, reported
  */
 int run_frames_read(struct run_frames *run, uint16_t *raw, struct jungfrau_frame_header *header,

@@ -11,7 +11,7 @@
 #include "wire/packet_faults.h"
 #include "wire/pulse_header.h"
 
-/** Open a file and write the names of the columns. @return 0 or -errno, reported */
+/** Open a file and write the column names. @return 0 or -errno, reported */
 int truth_output_open(struct output_file *file, const char *path);
 
 /** Append the line of a pulse's frame. @return 0 or -errno, reported */

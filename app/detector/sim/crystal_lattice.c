@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#define RADIANS 0x1.1df46a2529d39p-6 /* of a degree */
+#define RADIANS 0x1.1df46a2529d39p-6 /* radians per degree */
 
 static double
 dot(const double a[3], const double b[3])
@@ -30,7 +30,8 @@ crystal_lattice_init(struct crystal_lattice *lattice, const double cell[6])
 	for (int i = 0; i < 3; i++)
 		lattice->edge[i] = cell[i];
 	lattice->volume = cell[0] * cell[1] * cell[2] * sqrt(square);
-	/* a along x, b in the x-y plane; the reciprocal basis is the inverse of that triangle */
+	/* a along x, b in the x-y plane; the reciprocal basis is the inverse of this triangular
+	 * matrix */
 	bx = cell[1] * cg;
 	by = cell[1] * sg;
 	cx = cell[2] * cb;
@@ -53,7 +54,7 @@ crystal_lattice_turn(const struct crystal_lattice *lattice, struct model_random 
 {
 	double q[4], norm, w, x, y, z;
 
-	/* a point in the unit ball of four dimensions, projected, is a uniform rotation */
+	/* the projection of a point in the four-dimensional unit ball is a uniform rotation */
 	do {
 		norm = 0.0;
 		for (int i = 0; i < 4; i++) {
@@ -78,7 +79,8 @@ crystal_lattice_turn(const struct crystal_lattice *lattice, struct model_random 
 			turned->reciprocal[i][j] = dot(rotation[j], lattice->reciprocal[i]);
 }
 
-/* A line of lattice points p + l s and a sphere around the origin: between which l it is inside. */
+/* Intersect a line of lattice points p + l s with a sphere around the origin: range of l inside it.
+ */
 static bool
 chord(const double p[3], const double s[3], double ss, double radius, double *from, double *to)
 {
@@ -93,7 +95,8 @@ chord(const double p[3], const double s[3], double ss, double radius, double *fr
 	return true;
 }
 
-/* The points of one line that lie in the shell. k is the scattered beam of the line's point 0. */
+/* Visits the points of one line that are in the shell. k is the scattered beam of the line's point
+ * 0. */
 static void
 visit_line(const struct crystal_lattice *lattice, struct crystal_reflection *reflection,
 	const double k[3], double wavelength, double q_max, double tolerance, crystal_visitor visit,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Reciprocal lattice of a crystal, turned at random, against the Ewald sphere.
+ * Reciprocal lattice of a crystal in random orientation, and its points near the Ewald sphere.
  *
- * Lengths are angstrom, reciprocal ones 1/angstrom, without 2 pi. The beam goes along z.
+ * Lengths are in angstrom, reciprocal ones in 1/angstrom, without 2 pi. The beam is along z.
  */
 #ifndef CRYSTAL_LATTICE_H
 #define CRYSTAL_LATTICE_H
@@ -22,7 +22,7 @@ struct crystal_lattice {
 struct crystal_reflection {
 	int32_t index[3];    /**< h, k, l */
 	double direction[3]; /**< of the scattered beam; its length is near 1 / wavelength */
-	double error;	     /**< distance from the sphere, outside positive */
+	double error;	     /**< distance from the sphere, positive outside */
 };
 
 /** Called for each reflection. */
@@ -30,17 +30,17 @@ typedef void (*crystal_visitor)(void *context, const struct crystal_reflection *
 
 /**
  * @param cell a, b, c in angstrom; alpha, beta, gamma in degrees
- * @return 0; -EINVAL: no cell has these angles
+ * @return 0; -EINVAL: there is no cell with these angles
  */
 int crystal_lattice_init(struct crystal_lattice *lattice, const double cell[6]);
 
-/** The same crystal in a random orientation, all equally likely. */
+/** Turn the crystal into a random orientation, uniformly distributed. */
 void crystal_lattice_turn(const struct crystal_lattice *lattice, struct model_random *random,
 	struct crystal_lattice *turned);
 
 /**
- * Visit the lattice points within `tolerance` of the Ewald sphere and within `q_max` of the
- * origin, the origin excepted, in a fixed order.
+ * Visit the lattice points within `tolerance` of the Ewald sphere and within `q_max` of the origin,
+ * except the origin, in a fixed order.
  */
 void crystal_lattice_reflections(const struct crystal_lattice *lattice, double wavelength,
 	double q_max, double tolerance, crystal_visitor visit, void *context);

@@ -15,7 +15,7 @@
 #define RING_SHARE    0.45
 #define RING_Q	      0.30
 #define RING_SIGMA    0.055
-/* uses the levels up to the brightest place there is */
+/* the brightest position uses the highest level */
 #define SHAPE_SCALE 1.7
 
 static void
@@ -28,7 +28,7 @@ count_table_init(struct jungfrau_background *background, uint32_t level, double 
 
 	for (uint32_t n = 0; n < BACKGROUND_COUNTS; n++) {
 		sum += probability;
-		/* the last one is above every 31-bit number and ends the search */
+		/* the last entry exceeds every 31-bit number and ends the search */
 		cumulative[n] = sum < 1.0 && n < BACKGROUND_COUNTS - 1 ? (uint32_t)(sum * 0x1p31)
 								       : 1u << 31;
 		probability *= lambda / (n + 1);
@@ -40,7 +40,7 @@ count_table_init(struct jungfrau_background *background, uint32_t level, double 
 	}
 }
 
-/* What a pixel gets, up to a factor. */
+/* Expected photons of a pixel, up to a factor. */
 static double
 shape_at(const struct jungfrau_geometry *geometry, double wavelength, double x, double y)
 {
@@ -85,7 +85,7 @@ jungfrau_background_init(struct jungfrau_background *background,
 	for (uint32_t level = 0; level < BACKGROUND_LEVELS; level++) {
 		double lambda = mean * geometry->modules * JUNGFRAU_PIXELS * (level + 0.5) / sum;
 
-		/* levels that no pixel has may be beyond the table */
+		/* levels without pixels may exceed the table */
 		count_table_init(background, level, lambda < LAMBDA_MAX ? lambda : LAMBDA_MAX);
 	}
 	return 0;

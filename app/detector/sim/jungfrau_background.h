@@ -3,9 +3,9 @@
  * @file
  * Scattering background: Poisson numbers whose mean depends on the distance from the beam.
  *
- * The mean is quantised to levels. Counts are drawn by inversion of 31-bit cumulative tables,
- * entered through a guide of the upper bits, so that one comparison is enough for nearly every
- * pixel.
+ * The mean is quantised to levels. Counts are drawn by inversion of 31-bit cumulative tables. The
+ * upper bits select the start of the search in a guide table, so that one comparison is enough for
+ * nearly every pixel.
  */
 #ifndef JUNGFRAU_BACKGROUND_H
 #define JUNGFRAU_BACKGROUND_H
@@ -26,7 +26,7 @@ struct jungfrau_background {
 };
 
 /**
- * @param mean       photons a pixel, of the whole detector
+ * @param mean       photons per pixel, over the whole detector
  * @param wavelength angstrom
  * @return 0; -ENOMEM
  */
@@ -35,7 +35,7 @@ int jungfrau_background_init(struct jungfrau_background *background,
 
 void jungfrau_background_release(struct jungfrau_background *background);
 
-/** Photons of a pixel; its lower 32 bits are what is used of `random`. */
+/** Photons of a pixel. Only the lower 32 bits of `random` are used. */
 static inline uint32_t
 jungfrau_background_photons(const struct jungfrau_background *background, const uint8_t *levels,
 	uint32_t pixel, uint64_t random)

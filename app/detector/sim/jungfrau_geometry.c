@@ -11,7 +11,7 @@
 #define CHIP_PITCH    (CHIP_PIXELS + CHIP_GAP)
 #define MODULE_WIDTH  (JUNGFRAU_COLUMNS + 3 * CHIP_GAP)
 #define MODULE_HEIGHT (JUNGFRAU_ROWS + CHIP_GAP)
-/* between modules, of PSI's JUNGFRAU 4M (crystfel/jf4m.geom) */
+/* gaps between modules, from PSI's JUNGFRAU 4M (crystfel/jf4m.geom) */
 #define MODULE_GAP_X   8
 #define MODULE_GAP_Y   36
 #define MODULE_PITCH_X (MODULE_WIDTH + MODULE_GAP_X)
@@ -37,7 +37,7 @@ jungfrau_geometry_position(const struct jungfrau_geometry *geometry, uint32_t mo
 		row / CHIP_PIXELS * CHIP_GAP - geometry->beam_y;
 }
 
-/* Along one axis: which module, and where in its pixels. */
+/* Along one axis: find the module and the pixel in it. */
 static bool
 find_along(double position, uint32_t pitch, uint32_t chips, uint32_t *module, double *pixel)
 {

@@ -12,11 +12,11 @@
 #include "sim/jungfrau_pattern.h"
 #include "sim/model_random.h"
 
-/* Pixels that flicker and that no mask names: of the whole detector, so that a hit is told from the
- * rest by the same count for any number of modules. */
+/* Flickering pixels that are not masked. The number is for the whole detector, so that the same
+ * strong pixel count separates hits from other frames for any number of modules. */
 #define FLICKERING_PIXELS 8
 
-/* Peaks: README.rst, The model. */
+/* Peaks: see README.rst, section The model. */
 #define PEAK_PHOTONS_MIN 15.0
 #define PEAK_PHOTONS	 280.0
 #define STRAY_PHOTONS	 60.0
@@ -74,7 +74,7 @@ geometry_of(const struct jungfrau_model_config *config)
 		geometry.beam_x = 0.5 * (width - 1.0);
 	if (geometry.beam_y < 0.0)
 		geometry.beam_y = 0.5 * (height - 1.0);
-	/* then the corners are at 2.2 angstrom for 12.4 keV, whatever the number of modules */
+	/* then the corners are at 2.2 angstrom for 12.4 keV, for any number of modules */
 	if (geometry.distance <= 0.0)
 		geometry.distance = sqrt(width * width + height * height);
 	return geometry;
@@ -156,7 +156,7 @@ plan_hit(const struct jungfrau_model *model, struct model_random *random,
 	struct jungfrau_frame *frame)
 {
 	const struct jungfrau_model_config *config = &model->config;
-	/* the poorest hit has half of the mean: fewer peaks than that are no pattern */
+	/* the weakest hit has half of the mean: fewer peaks are not a usable pattern */
 	uint32_t wanted = (config->peaks + 1) / 2 +
 		model_random_poisson(random, config->peaks / 2, model->normal);
 	double mean = PEAK_PHOTONS * (0.5 + 0.5 * model_random_exponential(random));
@@ -166,7 +166,7 @@ plan_hit(const struct jungfrau_model *model, struct model_random *random,
 		wanted = JUNGFRAU_PEAKS_MAX;
 	frame->peaks = frame->nb_peaks =
 		jungfrau_pattern_make(&model->pattern, random, wanted, spots);
-	/* a beam far off the detector */
+	/* false if the beam is far off the detector */
 	frame->hit = frame->peaks > 0;
 	for (uint32_t i = 0; i < frame->nb_peaks; i++) {
 		double photons = (PEAK_PHOTONS_MIN + mean * spots[i].strength) * spots[i].factor;
@@ -181,7 +181,7 @@ plan_hit(const struct jungfrau_model *model, struct model_random *random,
 	}
 }
 
-/* Peaks of nothing, anywhere. */
+/* Stray peaks without a crystal, at random positions. */
 static void
 plan_strays(const struct jungfrau_model *model, struct model_random *random,
 	struct jungfrau_frame *frame)
@@ -218,7 +218,7 @@ jungfrau_model_plan(
 		plan_strays(model, &random, frame);
 }
 
-/* Expected photons of the pixels of a peak's window; rows and columns start at top and left. */
+/* Expected photons of the pixels in a peak's window; rows and columns start at top and left. */
 static void
 peak_profile(const struct jungfrau_peak *peak, int32_t top, int32_t left, double share[PEAK_PIXELS])
 {
@@ -246,7 +246,8 @@ compare_peak_pixels(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Photons that peaks add to pixels of a module, ordered by pixel; a pixel may occur repeatedly. */
+/* Photons that peaks add to pixels of a module, ordered by pixel; a pixel may occur several times.
+ */
 static uint32_t
 peak_pixels(const struct jungfrau_model *model, const struct jungfrau_frame *frame, uint32_t module,
 	struct peak_pixel *list)
@@ -302,7 +303,7 @@ draw_peaks(const struct jungfrau_model *model, const struct jungfrau_frame *fram
 	}
 }
 
-/* Rows that are not read out. */
+/* Fill the rows that are not read out. */
 static void
 blank_rows(const struct jungfrau_model *model, uint16_t *raw)
 {
@@ -375,7 +376,7 @@ jungfrau_model_pixel_counts(const struct jungfrau_model *model, const struct jun
 	float seconds = frame_seconds(model, frame);
 	uint32_t first = jungfrau_first_row(model->config.rows) * JUNGFRAU_COLUMNS;
 	uint32_t end = first + model->config.rows * JUNGFRAU_COLUMNS;
-	/* what is far below the threshold in G0, nearly all, need not be converted exactly */
+	/* nearly all pixels are in G0 far below the threshold and need no exact conversion */
 	float worth = (float)(threshold * 0.99 - 0.01);
 
 	for (uint32_t pixel = first; pixel < end; pixel++) {

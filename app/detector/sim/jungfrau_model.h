@@ -4,8 +4,8 @@
  * A seeded model of JUNGFRAU modules in serial crystallography: raw pixels with their truth.
  *
  * A module is 512 x 1024 pixels of u16: bits 15-14 gain stage (00 G0, 01 G1, 11 G2), 13-0 ADC
- * value. What the model puts into them, and which numbers it takes from where, is in README.rst.
- * Everything about a frame follows from the seed and the frame number alone.
+ * value. README.rst describes the model and the sources of its numbers. A frame is a function of
+ * the seed and the frame number only.
  */
 #ifndef JUNGFRAU_MODEL_H
 #define JUNGFRAU_MODEL_H
@@ -20,16 +20,16 @@
 #define JUNGFRAU_GAINS	     3
 #define JUNGFRAU_MODULES_MAX 32
 
-/** Most peaks of one frame; a larger random number is cut to it. */
+/** Maximum number of peaks of a frame; larger random numbers are limited to it. */
 #define JUNGFRAU_PEAKS_MAX 512
 
-/** Largest mean that leaves room for its fluctuation below JUNGFRAU_PEAKS_MAX. */
+/** Largest mean number of peaks that leaves room for fluctuations below JUNGFRAU_PEAKS_MAX. */
 #define JUNGFRAU_MEAN_PEAKS_MAX 300
 
-/** Largest mean background, photons a pixel. */
+/** Largest mean background, photons per pixel. */
 #define JUNGFRAU_BACKGROUND_MAX 5.0
 
-/** A dark run holds pedestals of one gain stage, the pixels being forced into it. */
+/** A dark run records pedestals of one gain stage, into which the pixels are forced. */
 enum jungfrau_dark_run {
 	JUNGFRAU_DARK_RUN_NONE,
 	JUNGFRAU_DARK_RUN_G0, /* not forced: without light pixels are in G0 */
@@ -39,22 +39,22 @@ enum jungfrau_dark_run {
 
 struct jungfrau_model_config {
 	uint32_t modules;	 /**< 1 ... JUNGFRAU_MODULES_MAX */
-	uint32_t column_modules; /**< modules of one column of the stack, 1 ... modules */
-	uint32_t rows;		 /**< read out of each module: 8 ... 512 in steps of 8, centred */
+	uint32_t column_modules; /**< modules in one column of the stack, 1 ... modules */
+	uint32_t rows;		 /**< read out per module: 8 ... 512 in steps of 8, centred */
 	uint64_t seed;
 	double hit_fraction; /**< share of the frames that are not dark, 0 ... 1 */
 	uint32_t peaks;	     /**< mean number of Bragg peaks of a hit, whole detector */
 	double energy;	     /**< of a photon, keV */
-	double background;   /**< mean of the whole detector, photons a pixel */
+	double background;   /**< mean over the whole detector, photons per pixel */
 	double noise;	     /**< electronic noise in G0, keV rms */
-	uint64_t dark_every; /**< frames whose number is a multiple are dark; 0: none */
+	uint64_t dark_every; /**< frames whose number is a multiple of it are dark; 0: none */
 	enum jungfrau_dark_run dark_run;
 
 	double cell[6];	 /**< of the crystals: angstrom and degrees */
 	double distance; /**< of the sample, mm; 0: the diagonal of the stack */
 	double beam[2];	 /**< x, y in pixels (jungfrau_geometry.h); below 0: middle of the stack */
 	double drift;	 /**< of the G0 pedestals, ADU/s */
-	double rate;	 /**< frames a second: frame n is at n / rate seconds */
+	double rate;	 /**< frames per second: frame n is at n / rate seconds */
 };
 
 _Static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option sets it");
@@ -63,17 +63,18 @@ _Static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option se
 struct jungfrau_peak {
 	uint32_t module;
 	float row, column; /**< centre; pixel centres are at whole numbers */
-	float photons;	   /**< expected in the whole profile */
+	float photons;	   /**< expected photons of the whole profile */
 	float width;	   /**< pixels */
 };
 
-/** What a frame holds, before it is drawn. */
+/** Contents of a frame, before it is drawn. */
 struct jungfrau_frame {
-	uint64_t number; /**< of the pulse: it goes on when a restarted detector counts again */
+	/** number of the pulse: continues when the detector restarts its own count */
+	uint64_t number;
 	bool hit;
 	bool dark;
 	uint32_t peaks;	   /**< Bragg peaks of a hit, 0 otherwise */
-	uint32_t nb_peaks; /**< entries of peak[]: Bragg peaks, or the stray ones of a non-hit */
+	uint32_t nb_peaks; /**< entries of peak[]: Bragg peaks, or the stray peaks of a non-hit */
 	struct jungfrau_peak peak[JUNGFRAU_PEAKS_MAX];
 };
 
@@ -81,19 +82,19 @@ struct jungfrau_frame {
 struct jungfrau_calibration {
 	double gain[JUNGFRAU_GAINS][JUNGFRAU_PIXELS];	 /**< ADU/keV */
 	float pedestal[JUNGFRAU_GAINS][JUNGFRAU_PIXELS]; /**< ADU */
-	uint8_t mask[JUNGFRAU_PIXELS];			 /**< 1: not to be used */
+	uint8_t mask[JUNGFRAU_PIXELS];			 /**< 1: masked */
 };
 
-/** What a receiver with that calibration finds in the pixels. */
+/** Pixel statistics that a receiver with that calibration computes. */
 struct jungfrau_pixel_counts {
-	uint32_t strong;    /**< unmasked pixels >= threshold, saturated ones included */
+	uint32_t strong;    /**< unmasked pixels >= threshold, including saturated ones */
 	uint32_t saturated; /**< unmasked pixels of raw 0xC000 */
 	uint32_t switched;  /**< unmasked pixels in G1 or G2 */
 };
 
 struct jungfrau_model;
 
-/** First row that is read out, of `rows`. */
+/** First of the rows that are read out, if `rows` are. */
 static inline uint32_t
 jungfrau_first_row(uint32_t rows)
 {
@@ -101,7 +102,8 @@ jungfrau_first_row(uint32_t rows)
 }
 
 /**
- * Check a configuration and make the constants of all modules (10 bytes a pixel, 14 with drift).
+ * Check a configuration and create the constants of all modules (10 bytes per pixel, 14 with
+ * drift).
  * @return 0; -EINVAL: a value is out of range; -ENOMEM
  */
 int jungfrau_model_create(
@@ -110,7 +112,7 @@ int jungfrau_model_create(
 /** NULL is allowed. */
 void jungfrau_model_destroy(struct jungfrau_model *model);
 
-/** Decide what frame `number` holds. */
+/** Determine the contents of frame `number`. */
 void jungfrau_model_plan(
 	const struct jungfrau_model *model, uint64_t number, struct jungfrau_frame *frame);
 
@@ -125,8 +127,8 @@ void jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t mod
 	struct jungfrau_calibration *calibration);
 
 /**
- * Convert pixels as gpu-kernels/gk_pixel.h defines it, with the pedestals of the frame's time,
- * and count those that are read out; adds to `pixel_counts`.
+ * Convert pixels as defined in gpu-kernels/gk_pixel.h, with the pedestals at the frame's time, and
+ * count those that are read out; adds to `pixel_counts`.
  * @param threshold photons
  */
 void jungfrau_model_pixel_counts(const struct jungfrau_model *model,

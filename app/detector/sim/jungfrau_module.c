@@ -7,11 +7,12 @@
 #include <stdlib.h>
 
 /* Detector constants: pedestals as in PSI's module 5 (10 to 90 % within 2166-2733, 13397-13783 and
- * 13889-14315 ADU), gains from slsDetectorPackage's Definitions.h, their spread chosen. */
+ * 13889-14315 ADU), gains from slsDetectorPackage's Definitions.h; their spread is an assumption.
+ */
 static const struct {
 	double gain, gain_spread;	  /* ADU/keV, relative */
 	double pedestal, pedestal_spread; /* ADU */
-	double noise;			  /* ADU rms; G0 is configured */
+	double noise;			  /* ADU rms; that of G0 is configured */
 } stage_constants[JUNGFRAU_GAINS] = {
 	{41.0, 0.02, 2450.0, 180.0, 0.0},
 	{-1.439, 0.02, 13584.0, 150.0, 8.0},
@@ -20,7 +21,8 @@ static const struct {
 
 #define ADC_PEDESTAL_SIGMA 120.0f
 
-/* Below this a pixel goes from G1 to G2: about 640 photons of 12.4 keV, as in PSI's frames. */
+/* Below this value a pixel switches from G1 to G2: about 640 photons of 12.4 keV, as in PSI's
+ * frames. */
 #define G1_SWITCH_ADU 2200.0f
 #define ADC_MAX	      16383.0f
 
@@ -31,7 +33,7 @@ static const struct {
 #define INVALID_PIXELS 5
 
 #define FLICKER_ONE_IN	4
-#define FLICKER_PHOTONS 12 /* ... and up to FLICKER_RANGE - 1 more */
+#define FLICKER_PHOTONS 12 /* and up to FLICKER_RANGE - 1 more */
 #define FLICKER_RANGE	28
 
 _Static_assert(DEAD_PIXELS + HOT_PIXELS + STUCK_PIXELS + INVALID_PIXELS < JUNGFRAU_SPECIALS_MAX,
@@ -152,7 +154,7 @@ jungfrau_module_raw_switched(
 	adu = switched_adu(module, 2, pixel, photons, z);
 	if (adu < 1.0f)
 		return JUNGFRAU_RAW_SATURATED;
-	/* 0xffff would mean missing */
+	/* 0xffff means missing */
 	return JUNGFRAU_RAW_G2 | (uint16_t)(adu < ADC_MAX - 1 ? adu : ADC_MAX - 1);
 }
 
@@ -166,7 +168,7 @@ jungfrau_module_draw_forced(const struct jungfrau_module *module, unsigned int s
 		float z = module->normal[model_random_at(key, pixel) >> 52];
 		float adu = switched_adu(module, stage, pixel, 0, z);
 
-		/* 0x4000, 0xc000 and 0xffff mean something else */
+		/* 0x4000, 0xc000 and 0xffff have other meanings */
 		adu = adu < 1.0f ? 1.0f : adu < ADC_MAX - 1 ? adu : ADC_MAX - 1;
 		raw[pixel] = code | (uint16_t)adu;
 	}
@@ -194,7 +196,7 @@ jungfrau_module_draw_specials(const struct jungfrau_module *module, uint64_t key
 			raw[pixel] = JUNGFRAU_RAW_INVALID | (random & JUNGFRAU_RAW_ADC_MASK);
 			break;
 		case JUNGFRAU_FLICKERING:
-			/* what a forced stage shows of so little light is nothing */
+			/* so little light is not visible in a forced stage */
 			if (random % FLICKER_ONE_IN != 0 || raw[pixel] >= JUNGFRAU_RAW_G1)
 				break;
 			raw[pixel] = jungfrau_module_raw(module, pixel, seconds,

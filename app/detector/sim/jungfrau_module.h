@@ -3,8 +3,8 @@
  * @file
  * One modelled JUNGFRAU module: its constants, its bad pixels and its analogue chain.
  *
- * Constants of G0 are kept; those of G1 and G2 are wanted for few pixels only and hashed from the
- * seed whenever they are. Used by jungfrau_model.c.
+ * Constants of G0 are stored. Those of G1 and G2 are needed for few pixels only and are computed
+ * from a hash of the seed. Used by jungfrau_model.c.
  */
 #ifndef JUNGFRAU_MODULE_H
 #define JUNGFRAU_MODULE_H
@@ -18,10 +18,11 @@
 #define JUNGFRAU_ADC_COLUMNS 64
 #define JUNGFRAU_ADCS	     (2 * JUNGFRAU_COLUMNS / JUNGFRAU_ADC_COLUMNS)
 
-/** Pixels of a module that behave otherwise: masked ones, and all flickering ones at worst. */
+/** Maximum number of special pixels of a module: masked ones, and all flickering ones in the worst
+ * case. */
 #define JUNGFRAU_SPECIALS_MAX 256
 
-/** Above this a comparator switches a pixel from G0 to G1: about 21 photons of 12.4 keV. */
+/** Above this value a comparator switches a pixel from G0 to G1: about 21 photons of 12.4 keV. */
 #define JUNGFRAU_G0_SWITCH_ADU 13500.0f
 
 #define JUNGFRAU_RAW_G1	       0x4000
@@ -31,7 +32,7 @@
 #define JUNGFRAU_RAW_GAIN_MASK 0xc000
 #define JUNGFRAU_RAW_ADC_MASK  0x3fff
 
-/** What random numbers are for: each purpose has generators of its own. */
+/** Purposes of random numbers. Each purpose has its own generators. */
 enum model_purpose {
 	MODEL_PURPOSE_GAIN = 0,	    /* + stage */
 	MODEL_PURPOSE_PEDESTAL = 3, /* + stage */
@@ -48,15 +49,16 @@ enum model_purpose {
 };
 
 enum jungfrau_special {
-	JUNGFRAU_DEAD,	    /* ADC 0 */
-	JUNGFRAU_HOT,	    /* any ADC value */
-	JUNGFRAU_STUCK,	    /* 0x4000 */
-	JUNGFRAU_INVALID,   /* gain code 10 */
-	JUNGFRAU_FLICKERING /* now and then photons that are not; the only kind not masked */
+	JUNGFRAU_DEAD,	  /* ADC 0 */
+	JUNGFRAU_HOT,	  /* any ADC value */
+	JUNGFRAU_STUCK,	  /* 0x4000 */
+	JUNGFRAU_INVALID, /* gain code 10 */
+	/* sometimes reports photons that do not exist; the only kind that is not masked */
+	JUNGFRAU_FLICKERING
 };
 
 struct jungfrau_module {
-	const float *normal; /* MODEL_NORMALS, the model's */
+	const float *normal; /* MODEL_NORMALS entries, owned by the model */
 	double energy;	     /* keV */
 	float noise;	     /* G0, ADU rms */
 	uint64_t gain_key[JUNGFRAU_GAINS];
@@ -68,23 +70,23 @@ struct jungfrau_module {
 		enum jungfrau_special kind;
 	} special[JUNGFRAU_SPECIALS_MAX];
 	float pedestal[JUNGFRAU_PIXELS];    /* G0, ADU */
-	float photon_gain[JUNGFRAU_PIXELS]; /* G0, ADU a photon */
-	float *drift;			    /* G0 pedestals, ADU/s; NULL: they stay */
+	float photon_gain[JUNGFRAU_PIXELS]; /* G0, ADU per photon */
+	float *drift;			    /* G0 pedestals, ADU/s; NULL: no drift */
 	uint8_t mask[JUNGFRAU_PIXELS];
 };
 
-/** Make module `index` of a detector. `noise` is that of G0 in keV rms. */
+/** Initialise module `index` of a detector. `noise` is that of G0 in keV rms. */
 void jungfrau_module_init(struct jungfrau_module *module, uint64_t seed, uint32_t index,
 	double energy, double noise, const float *normal);
 
 /**
- * Let the G0 pedestals drift: `mean` ADU/s, half as much again from pixel to pixel (rms).
+ * Let the G0 pedestals drift by `mean` ADU/s, with a variation between pixels of half that (rms).
  * @return 0 or -ENOMEM
  */
 int jungfrau_module_drift(
 	struct jungfrau_module *module, uint64_t seed, uint32_t index, double mean);
 
-/** Let one more pixel flicker. */
+/** Make one more pixel flicker. */
 void jungfrau_module_add_flickering(struct jungfrau_module *module, struct model_random *random);
 
 /** ADU/keV of a pixel. */
@@ -95,18 +97,18 @@ float jungfrau_module_gain(
 float jungfrau_module_pedestal(
 	const struct jungfrau_module *module, unsigned int stage, uint32_t pixel);
 
-/** What a pixel sends that has left G0. `z` is its noise in sigmas. */
+/** Raw value of a pixel that has left G0. `z` is its noise in sigmas. */
 uint16_t jungfrau_module_raw_switched(
 	const struct jungfrau_module *module, uint32_t pixel, uint32_t photons, float z);
 
-/** How far the G0 pedestal of a pixel has gone, ADU. */
+/** Drift of a pixel's G0 pedestal so far, ADU. */
 static inline float
 jungfrau_module_shift(const struct jungfrau_module *module, uint32_t pixel, float seconds)
 {
 	return module->drift != NULL ? module->drift[pixel] * seconds : 0.0f;
 }
 
-/** What a good pixel sends; the upper 12 bits of `random` are its noise. */
+/** Raw value of a good pixel; the upper 12 bits of `random` determine its noise. */
 static inline uint16_t
 jungfrau_module_raw(const struct jungfrau_module *module, uint32_t pixel, float seconds,
 	uint32_t photons, uint64_t random)
@@ -120,16 +122,17 @@ jungfrau_module_raw(const struct jungfrau_module *module, uint32_t pixel, float 
 	return adu < 0.0f ? 0 : (uint16_t)(int32_t)adu;
 }
 
-/** Pixels of a dark frame that are forced into gain stage 1 or 2; numbers as of `key`. */
+/** Draw the pixels of a dark frame that is forced into gain stage 1 or 2, with random numbers of
+ * `key`. */
 void jungfrau_module_draw_forced(const struct jungfrau_module *module, unsigned int stage,
 	uint64_t key, uint16_t raw[JUNGFRAU_PIXELS]);
 
-/** Put what special pixels send over what good ones would have sent. */
+/** Overwrite special pixels with their values. */
 void jungfrau_module_draw_specials(const struct jungfrau_module *module, uint64_t key,
 	float seconds, uint16_t raw[JUNGFRAU_PIXELS]);
 
-/** Photons of a pixel whatever its mask: (adu - pedestal) * r, each operation rounded once in f32;
- * NaN = invalid, +Inf = saturated. */
+/** Photons of a pixel regardless of its mask: (adu - pedestal) * r, each operation rounded once in
+ * f32; NaN = invalid, +Inf = saturated. */
 float jungfrau_module_photons(
 	const struct jungfrau_module *module, uint32_t pixel, float seconds, uint16_t raw);
 

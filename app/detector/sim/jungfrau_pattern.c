@@ -8,14 +8,14 @@
 
 #include "sim/jungfrau_module.h"
 
-/* Diffraction ends at 2 angstrom, and falls until there as with a temperature factor B of 10. */
+/* Diffraction ends at 2 angstrom. Up to there it falls as with a temperature factor B of 10. */
 #define Q_MAX	    0.5
 #define TEMPERATURE 10.0
 
-/* Shadow of the beam stop, pixels. */
+/* Radius of the beam stop's shadow, pixels. */
 #define BEAM_STOP 20.0
 
-/* Reflections considered: the wanted ones are taken from three times as many. */
+/* Number of reflections considered: the wanted ones are selected from three times as many. */
 #define CANDIDATES    4096
 #define WINDOW	      3.0
 #define TOLERANCE_MAX 0.02
@@ -30,7 +30,7 @@ static uint32_t
 samples_in_reach(const struct jungfrau_pattern *pattern, double *solid_angle)
 {
 	const struct jungfrau_geometry *geometry = &pattern->geometry;
-	const uint32_t step = 8; /* pixels of one sample, much smaller than the distance */
+	const uint32_t step = 8; /* pixels per sample, much smaller than the distance */
 	uint32_t samples = 0;
 	double x, y, cosine;
 
@@ -76,7 +76,7 @@ jungfrau_pattern_init(struct jungfrau_pattern *pattern, const struct jungfrau_ge
 	return 0;
 }
 
-/* What belongs to a reflection and its Friedel mate whatever the orientation. */
+/* Properties of a reflection and its Friedel mate that do not depend on the orientation. */
 static void
 structure_factor(const struct jungfrau_pattern *pattern, struct jungfrau_spot *spot, double q)
 {
@@ -88,10 +88,10 @@ structure_factor(const struct jungfrau_pattern *pattern, struct jungfrau_spot *s
 			(uint64_t)(sign * i[1]) << 32 ^ (uint64_t)(sign * i[2]))};
 	double kind;
 
-	/* Wilson: intensities of an acentric crystal are distributed exponentially */
+	/* Wilson: the intensities of an acentric crystal are distributed exponentially */
 	spot->strength =
 		model_random_exponential(&random) * model_exp_minus(0.5 * TEMPERATURE * q * q);
-	/* low orders are far stronger than the rest: 3 % reach G2, 0.1 % may saturate */
+	/* low orders are much stronger than the rest: 3 % reach G2, 0.1 % may saturate */
 	kind = model_random_uniform(&random);
 	spot->factor = kind < 0.001 ? 400.0 : kind < 0.031 ? 20.0 : 1.0;
 }
@@ -147,7 +147,7 @@ jungfrau_pattern_make(const struct jungfrau_pattern *pattern, struct model_rando
 			&turned, pattern->wavelength, pattern->q_max, window, consider, &search);
 		if (search.count >= wanted || window > TOLERANCE_MAX)
 			break;
-		window *= 2.0; /* few planes meet the sphere when an axis is along the beam */
+		window *= 2.0; /* few planes meet the sphere if an axis is along the beam */
 	}
 	qsort(search.spot, search.count, sizeof(search.spot[0]), compare_spots);
 	if (wanted > search.count)

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Below this mean, Poisson numbers are drawn by inversion, one multiplication a count. */
+/* Below this mean, Poisson numbers are drawn by inversion, with one multiplication per count. */
 #define INVERSION_LIMIT 64.0
 
 double

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Random numbers of the detector model: the same on every machine.
+ * Random numbers of the detector model, identical on every machine.
  *
- * A generator is a counter and a hash (splitmix64, Steele et al. 2014), so a frame, a module or a
- * pixel has its own numbers whatever was made before it. Distributions use only operations that
- * IEEE 754 rounds exactly (+ - * / sqrt) and no libm function whose last bit differs by version.
+ * A generator is a counter and a hash (splitmix64, Steele et al. 2014). The numbers of a frame, a
+ * module or a pixel are therefore independent of what was drawn before. Distributions use only
+ * operations that IEEE 754 rounds exactly (+ - * / sqrt), and no libm function, because their last
+ * bits differ between versions.
  */
 #ifndef MODEL_RANDOM_H
 #define MODEL_RANDOM_H
@@ -18,7 +19,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "float arithmetic must be rounded to float 
 /** Step of the counter: 2^64 / golden ratio. */
 #define MODEL_RANDOM_STEP 0x9e3779b97f4a7c15ull
 
-/** Entries of the table of the normal distribution: its tails end at 3.7 sigma. */
+/** Entries of the table of the normal distribution. Its tails end at 3.7 sigma. */
 #define MODEL_NORMALS 4096
 
 struct model_random {
@@ -34,7 +35,7 @@ model_random_mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/** A key for one purpose (calibration, plan, pixels ...) of one object (module, frame). */
+/** Make a key for one purpose (calibration, plan, pixels ...) of one object (module, frame). */
 static inline uint64_t
 model_random_key(uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b)
 {
@@ -45,7 +46,7 @@ model_random_key(uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b)
 	return model_random_mix(key ^ (b + MODEL_RANDOM_STEP));
 }
 
-/** Number `index` of the generator that started at `key`. */
+/** Number `index` of the generator that starts at `key`. */
 static inline uint64_t
 model_random_at(uint64_t key, uint64_t index)
 {

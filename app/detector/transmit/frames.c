@@ -8,7 +8,7 @@
 #include <rte_malloc.h>
 #include <rte_memory.h>
 
-/* The run's own reference outlives the packets: this is not called before the end. */
+/* The run holds a reference until the end, so this is not called while packets are in flight. */
 static void
 payload_returned(void *data, void *opaque)
 {
@@ -22,7 +22,7 @@ frame_alloc(struct transmit_frame *frame, uint32_t modules)
 	size_t bytes = (size_t)modules * JUNGFRAU_PIXELS * sizeof(*frame->raw);
 	uint32_t nb_payloads = modules * JUNGFRAU_MODULE_PACKETS;
 
-	/* aligned to itself, no payload crosses a page: one bus address is enough for each */
+	/* aligned to its size, no payload crosses a page: one bus address per payload is enough */
 	frame->raw = rte_malloc("detector_pixels", bytes, JUNGFRAU_PAYLOAD_BYTES);
 	frame->payload = rte_zmalloc(
 		"detector_payloads", nb_payloads * sizeof(*frame->payload), RTE_CACHE_LINE_SIZE);
@@ -51,7 +51,7 @@ transmit_frames_load(struct transmit_frames *frames, struct frame_source *source
 	frames->frame = rte_zmalloc("detector_frames", nb_frames * sizeof(*frames->frame), 0);
 	if (frames->frame == NULL)
 		rc = -ENOMEM;
-	/* memory first: drawing takes long, and a refusal should not */
+	/* allocate first: drawing takes long, and lack of memory should be reported before */
 	for (uint32_t i = 0; rc == 0 && i < nb_frames; i++)
 		rc = frame_alloc(&frames->frame[i], modules);
 	if (rc != 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Frames drawn in advance, in memory that ports reach, to be sent by reference any number of times.
+ * Frames drawn in advance, in memory that ports can access, to be sent by reference any number of
+ * times.
  */
 #ifndef TRANSMIT_FRAMES_H
 #define TRANSMIT_FRAMES_H
@@ -12,7 +13,7 @@
 
 #include "frame_source.h"
 
-/** The pixels of one packet. The run holds one reference, each packet on its way another. */
+/** The pixels of one packet. The run holds one reference, each packet in flight another. */
 struct transmit_payload {
 	struct rte_mbuf_ext_shared_info shared;
 	uint8_t *data;
@@ -27,22 +28,22 @@ struct transmit_frame {
 
 struct transmit_frames {
 	uint32_t nb_frames;
-	uint32_t nb_payloads; /**< of a frame */
+	uint32_t nb_payloads; /**< per frame */
 	struct transmit_frame *frame;
 };
 
 /**
  * Draw frames `first` ... `first + nb_frames - 1`, or read as many.
- * @param stop non-zero: end soon
+ * @param stop non-zero: stop soon
  * @return 0 or -errno, reported; -EINTR: stopped
  */
 int transmit_frames_load(struct transmit_frames *frames, struct frame_source *source,
 	uint64_t first, uint32_t nb_frames, const volatile sig_atomic_t *stop);
 
-/** References must have come back: the port is closed. */
+/** Free the frames. All references must have been returned: the port is closed. */
 void transmit_frames_release(struct transmit_frames *frames);
 
-/** Let an mbuf of a pool without data room carry a payload. @return false: too many references */
+/** Attach a payload to an mbuf of a pool without data room. @return false: too many references */
 static inline bool
 transmit_payload_attach(struct transmit_payload *payload, struct rte_mbuf *mbuf)
 {
@@ -51,7 +52,7 @@ transmit_payload_attach(struct transmit_payload *payload, struct rte_mbuf *mbuf)
 	rte_mbuf_ext_refcnt_update(&payload->shared, 1);
 	rte_pktmbuf_attach_extbuf(
 		mbuf, payload->data, payload->iova, JUNGFRAU_PAYLOAD_BYTES, &payload->shared);
-	mbuf->ol_flags = RTE_MBUF_F_EXTERNAL; /* and nothing of its last life */
+	mbuf->ol_flags = RTE_MBUF_F_EXTERNAL; /* clear the flags of its previous use */
 	mbuf->data_len = JUNGFRAU_PAYLOAD_BYTES;
 	return true;
 }

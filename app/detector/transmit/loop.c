@@ -9,11 +9,11 @@
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 
-/* A sleep may end so late; closer to the time the loop polls. */
+/* A sleep may end late by this time; closer to the due time the loop polls. */
 #define SLEEP_MARGIN_US 2000
 #define SLEEP_US	500
 
-/* After a stop, a port that takes nothing for so long is given up. */
+/* After a stop, a port that accepts no packet for this time counts as failed. */
 #define GIVE_UP_S 1
 
 static struct transmit_header *
@@ -80,7 +80,7 @@ wait_until(const struct transmit_loop *loop, uint64_t tsc)
 	}
 }
 
-/* A packet in one piece. @return NULL: no mbuf */
+/* Builds a packet in one segment. @return NULL: no mbuf */
 static struct rte_mbuf *
 build_whole(const struct transmit_loop *loop, const struct wire_packet *packet,
 	const uint8_t *header, const struct transmit_payload *payload)
@@ -98,7 +98,7 @@ build_whole(const struct transmit_loop *loop, const struct wire_packet *packet,
 	return m;
 }
 
-/* Header of its own, payload by reference. @return NULL: no mbuf */
+/* Builds a packet with its own header and the payload by reference. @return NULL: no mbuf */
 static struct rte_mbuf *
 build_chain(
 	const struct transmit_loop *loop, const uint8_t *header, struct transmit_payload *payload)
@@ -136,7 +136,7 @@ build(const struct transmit_loop *loop, const struct wire_packet *packet)
 	return build_chain(loop, header, payload);
 }
 
-/* Wait for room. @return false: given up */
+/* Waits for room in the port. @return false: timed out */
 static bool
 keep_trying(struct transmit_loop *loop, uint64_t since)
 {
@@ -148,7 +148,7 @@ keep_trying(struct transmit_loop *loop, uint64_t since)
 	return !loop->given_up;
 }
 
-/* Hand a burst over, however long it takes the port. */
+/* Sends a burst, however long the port takes. */
 static void
 send_burst(struct transmit_loop *loop, struct rte_mbuf **mbufs, uint32_t count)
 {
@@ -156,7 +156,7 @@ send_burst(struct transmit_loop *loop, struct rte_mbuf **mbufs, uint32_t count)
 	uint64_t since = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		bytes += mbufs[i]->pkt_len; /* while they are ours */
+		bytes += mbufs[i]->pkt_len; /* count before they are passed to the port */
 	while (sent < count) {
 		uint32_t n =
 			rte_eth_tx_burst(loop->port->id, 0, mbufs + sent, (uint16_t)(count - sent));
@@ -216,7 +216,7 @@ send_packets(struct transmit_loop *loop, uint32_t count, uint64_t due)
 		} else if (early) {
 			wait_until(loop, time);
 			if (*loop->stop != 0)
-				due = rte_rdtsc() - (uint64_t)(count * gap); /* at once */
+				due = rte_rdtsc() - (uint64_t)(count * gap); /* send at once */
 		}
 	}
 	if (built > 0)
@@ -251,7 +251,7 @@ transmit_loop_run(void *argument)
 		count = packet_faults_frame(loop->faults, pulse, loop->packets, &outcome);
 		loop->kept[pulse % loop->nb_kept] = pulse_header(loop->numbering, pulse,
 			loop->frames->frame[i % loop->frames->nb_frames].truth.dark);
-		/* exact to a cycle for 2^53 cycles, a month */
+		/* exact to a cycle for 2^53 cycles, about a month */
 		due = start + (uint64_t)((double)i * period);
 		wait_until(loop, due);
 		note_lateness(loop, due, period);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The polling loop of a transmitting run: builds packets and hands them to the port in time.
+ * The polling loop of a transmitting run: it builds packets and passes them to the port in time.
  *
- * Nothing in it allocates, locks or logs; it sleeps only when the next frame is far.
+ * It does not allocate, lock or log. It sleeps only while the next frame is not due soon.
  */
 #ifndef TRANSMIT_LOOP_H
 #define TRANSMIT_LOOP_H
@@ -14,7 +14,7 @@
 #include "transmit/frames.h"
 #include "transmit/port.h"
 
-/** Header of a packet, kept from frame to frame. */
+/** Header of a packet, updated from frame to frame. */
 struct transmit_header {
 	uint8_t bytes[RTE_ALIGN_CEIL(JUNGFRAU_HEADER_BYTES, 64)];
 };
@@ -28,23 +28,24 @@ struct transmit_loop {
 	const volatile sig_atomic_t *stop;
 
 	uint64_t first;	    /**< pulse */
-	uint64_t nb_frames; /**< to send */
+	uint64_t nb_frames; /**< number of frames to send */
 	uint32_t burst_gap; /**< ns */
-	uint64_t patience;  /**< s: a port that takes nothing for so long is given up */
-	double rate;	    /**< frames a second */
+	/** seconds after which a port that accepts no packet counts as failed */
+	uint64_t patience;
+	double rate; /**< frames per second */
 
-	struct detector_report *report; /**< frames, packets, lateness; written by the loop alone */
+	struct detector_report *report; /**< frames, packets, lateness; written by the loop only */
 
-	/* the loop's own */
+	/* used by the loop only */
 	struct wire_packet *packets;
 	struct transmit_header *header;	    /* [modules][interfaces][packet] */
-	struct jungfrau_frame_header *kept; /* by pulse, mod nb_kept */
+	struct jungfrau_frame_header *kept; /* indexed by pulse modulo nb_kept */
 	uint32_t nb_kept;
-	bool given_up;			     /* the port took nothing for long */
+	bool given_up;			     /* the port accepted no packet for too long */
 	uint64_t late_sum, late_max, waited; /* cycles */
 };
 
-/** Make what the loop needs. @return 0 or -ENOMEM */
+/** Allocate the loop's memory. @return 0 or -ENOMEM */
 int transmit_loop_init(struct transmit_loop *loop);
 
 /** lcore_function_t. @param argument struct transmit_loop. @return 0 */

@@ -17,16 +17,16 @@
 #define RX_DESCRIPTORS 64
 #define POOL_CACHE     64
 
-/* The largest frame of net_af_packet must fit into an mbuf, or it refuses its receive queue. */
+/* net_af_packet refuses the RX queue unless its largest frame fits into an mbuf. */
 #define RECEIVE_ROOM (9600 + RTE_PKTMBUF_HEADROOM)
 
-/* Packets in the port and in the receiver of a driver that hands them on, as net_ring does. */
+/* Packets in the port, and in the receiver if a driver passes mbufs on, as net_ring does. */
 #define IN_FLIGHT 4096
 
-/* Damaged packets are few. */
+/* Damaged packets are rare. */
 #define DAMAGED 256
 
-/* Time for a peer to take what is in a shared ring before the port goes. */
+/* Time for a peer to empty a shared ring before the port is stopped. */
 #define LINGER_MS 300
 
 static int
@@ -81,7 +81,7 @@ make_pools(struct transmit_port *port, const char *name, int socket)
 	return 0;
 }
 
-/* A queue that nobody polls. */
+/* Sets up the RX queue, which is never polled. */
 static int
 setup_receive(struct transmit_port *port, uint16_t nb_rxd, int socket)
 {
@@ -93,8 +93,8 @@ setup_receive(struct transmit_port *port, uint16_t nb_rxd, int socket)
 		port->id, 0, nb_rxd, (unsigned int)socket, NULL, port->receive);
 }
 
-/* 8268 bytes of IP must fit. Drivers that cannot say how large a frame may be (net_af_packet says
- * 1518) pass what their device passes and are left alone. */
+/* IP packets of 8268 bytes must fit. Drivers that cannot report the largest frame (net_af_packet
+ * reports 1518) depend on their device and are left unchanged. */
 static void
 raise_mtu(uint16_t id, const char *name, const struct rte_eth_dev_info *info)
 {
@@ -134,8 +134,9 @@ transmit_port_open(struct transmit_port *port, const char *name)
 		return rc;
 
 	conf.txmode.offloads = port->chains ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0;
-	/* nothing is received, but net_vhost and others need a queue for it; a client of net_memif
-	 * must not have more rings than its server, and braggline-recv's has none to send on */
+	/* The port does not receive, but net_vhost and others require an RX queue. A client of
+	 * net_memif must not have more rings than its server, and braggline-recv's server has no TX
+	 * ring. */
 	nb_rxq = strcmp(info.driver_name, "net_memif") != 0;
 	rc = rte_eth_dev_configure(port->id, nb_rxq, 1, &conf);
 	if (rc != 0)
@@ -159,7 +160,7 @@ transmit_port_start(struct transmit_port *port, uint32_t seconds, const volatile
 	struct rte_eth_link link;
 
 	for (;;) {
-		/* a net_memif client does not start before its server has */
+		/* a net_memif client cannot start before its server */
 		if (!port->started)
 			port->started = rte_eth_dev_start(port->id) == 0;
 		if (port->started && rte_eth_link_get_nowait(port->id, &link) == 0 &&

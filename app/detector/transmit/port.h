@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * One queue of an ethdev port to transmit on, with the pools that its packets come from.
+ * One TX queue of an ethdev port, with the pools of its packets.
  */
 #ifndef TRANSMIT_PORT_H
 #define TRANSMIT_PORT_H
@@ -15,15 +15,16 @@
 struct transmit_port {
 	uint16_t id;
 	bool started;
-	bool chains; /**< the driver takes packets of several segments: payloads go by reference */
-	struct rte_mempool *receive; /**< for the receive queue that some drivers insist on */
+	/** the driver accepts packets of several segments: payloads are sent by reference */
+	bool chains;
+	struct rte_mempool *receive; /**< for the RX queue that some drivers require */
 	struct rte_mempool *header;
 	struct rte_mempool *payload; /**< without data room */
-	struct rte_mempool *whole;   /**< packets in one piece: damaged ones, or all */
+	struct rte_mempool *whole;   /**< for packets in one segment: damaged ones, or all */
 };
 
 /**
- * Find a port by the name of its device, or its number, and set it up.
+ * Find a port by its device name or its number, and set it up.
  * @return 0 or -errno, reported
  */
 int transmit_port_open(struct transmit_port *port, const char *name);
@@ -32,7 +33,7 @@ int transmit_port_open(struct transmit_port *port, const char *name);
 int transmit_port_start(
 	struct transmit_port *port, uint32_t seconds, const volatile sig_atomic_t *stop);
 
-/** Nothing if it is not open. */
+/** Does nothing if it is not open. */
 void transmit_port_close(struct transmit_port *port);
 
 #endif /* TRANSMIT_PORT_H */

@@ -17,7 +17,7 @@
 #include "transmit/loop.h"
 #include "output/truth_output.h"
 
-/* Frames drawn if the options do not say how many. */
+/* Frames drawn if the options do not specify a number. */
 #define DRAWN_BYTES ((uint64_t)128 << 20)
 
 struct transmit {
@@ -44,7 +44,7 @@ frames_to_draw(const struct detector_options *options, uint64_t frames)
 		return frames;
 	if (nb == 0) {
 		nb = RTE_MAX(DRAWN_BYTES / bytes, 1u);
-		/* dark frames come evenly when frames repeat */
+		/* keeps dark frames evenly spaced when frames repeat */
 		if (dark_every != 0)
 			nb = RTE_MAX(nb / dark_every, 1u) * dark_every;
 	}
@@ -89,7 +89,7 @@ open_run(struct transmit *run)
 			(unsigned long long)nb_frames);
 		return -EINVAL;
 	}
-	/* a port that is not there should be known before the frames are drawn */
+	/* report a missing port before the frames are drawn */
 	rc = transmit_port_open(&run->port, options->port_name);
 	if (rc == 0)
 		rc = transmit_frames_load(&run->frames, &run->source, options->first_frame,
@@ -130,7 +130,7 @@ transmit(struct transmit *run)
 	return rc == 0 ? rte_eal_wait_lcore(worker) : rc;
 }
 
-/* The faults again, over the frames that were sent, for the truth of each. */
+/* Repeats the faults over the frames that were sent, for the truth of each frame. */
 static int
 write_truth(struct transmit *run)
 {

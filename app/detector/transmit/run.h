@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A run onto a port: frames drawn in advance go out at their times, under ever new numbers.
+ * A run that transmits to a port: frames drawn in advance are sent at their times, with new frame
+ * numbers in each repetition.
  */
 #ifndef TRANSMIT_RUN_H
 #define TRANSMIT_RUN_H
@@ -9,8 +10,8 @@
 #include "detector_options.h"
 
 /**
- * Transmit as the options say, after rte_eal_init(): on the first worker lcore if there is one,
- * else on the main lcore. detector_stop ends the run after the frame at work.
+ * Transmit as the options specify. Call after rte_eal_init(). Runs on the first worker lcore, or on
+ * the main lcore if there is none. detector_stop ends the run after the current frame.
  * @return 0 or -errno, reported
  */
 int transmit_run(const struct detector_options *options);

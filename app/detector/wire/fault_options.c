@@ -27,7 +27,7 @@ const char *const fault_kind_names[FAULT_KINDS] = {
 	(1u << FAULT_CORRUPT_PORT | 1u << FAULT_CORRUPT_VERSION | 1u << FAULT_CORRUPT_PACKET | \
 		1u << FAULT_CORRUPT_FRAME | 1u << FAULT_CORRUPT_PIXELS)
 
-/* Values are separated by colons; *text goes behind what was read. */
+/* Parses an integer of a list separated by colons; advances *text past it. */
 static bool
 read_whole(const char **text, uint64_t min, uint64_t max, uint64_t *value)
 {
@@ -50,7 +50,7 @@ read_probability(const char **text, double *value)
 	if (end == *text)
 		return false;
 	*text = end;
-	/* in this form NaN is refused too */
+	/* this form of the comparison also rejects NaN */
 	return *value >= 0.0 && *value <= 1.0;
 }
 

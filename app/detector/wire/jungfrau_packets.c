@@ -41,7 +41,7 @@ put_ethernet(uint8_t *out, const struct jungfrau_wire *wire, uint32_t stream)
 
 	memcpy(out, wire->destination_mac, 6);
 	memcpy(out + 6, wire->source_mac, 6);
-	/* the last three bytes are the vendor's to count */
+	/* the last three bytes are free for the vendor to assign: count in them */
 	low = (uint32_t)wire->source_mac[3] << 16 | (uint32_t)wire->source_mac[4] << 8 |
 		wire->source_mac[5];
 	low += stream;
@@ -107,7 +107,7 @@ put_sls(uint8_t *out, const struct jungfrau_wire *wire, const struct jungfrau_fr
 	return out;
 }
 
-/* Counts the packets of the stream. */
+/* IP identification: counts the packets of the stream. */
 static uint16_t
 ip_identification(const struct jungfrau_wire *wire, uint64_t number, uint32_t place)
 {

@@ -3,13 +3,14 @@
  * @file
  * JUNGFRAU frames as packets: Ethernet, IPv4, UDP, sls_detector_header version 2, 8192 bytes.
  *
- * Written from slsDetectorPackage's documentation (docs/src/udpheader.rst, udpdetspec.rst) and
- * apart from the receiver's parser on purpose: the two check each other.
+ * Written from slsDetectorPackage's documentation (docs/src/udpheader.rst, udpdetspec.rst) and, on
+ * purpose, independently of the receiver's parser: the two check each other.
  *
- * A *stream* is what one UDP interface of one module sends, to a UDP port of its own. Packet p of
- * a module with one interface carries rows 4p ... 4p + 3. With two, interface 0 carries rows
- * 0 ... 255 and interface 1 rows 256 ... 511, each in packets 0 ... 63. When fewer rows are read
- * out, those in the middle of the module, packets keep their numbers and the others are not sent.
+ * A *stream* is the sequence of packets from one UDP interface of one module to its own UDP port.
+ * Packet p of a module with one interface has rows 4p ... 4p + 3. With two, interface 0 has rows 0
+ * ... 255 and interface 1 rows 256 ... 511, each in packets 0 ... 63. In a partial readout, only
+ * the rows in the middle of the module are read. Packets keep their numbers, and the others are not
+ * sent.
  */
 #ifndef JUNGFRAU_PACKETS_H
 #define JUNGFRAU_PACKETS_H
@@ -40,45 +41,47 @@ _Static_assert(JUNGFRAU_MODULE_PACKETS *JUNGFRAU_PAYLOAD_BYTES == 2 * JUNGFRAU_P
 #define JUNGFRAU_DAQ_FORCED_G2	    (1u << 13)
 #define JUNGFRAU_DAQ_EXTERNAL_INPUT (1u << 31)
 
-/** Where packets come from and go to. */
+/** Addresses of the packets. */
 struct jungfrau_wire {
 	uint32_t modules;
-	uint32_t interfaces;	 /**< of a module, 1 or 2 */
-	uint32_t column_modules; /**< modules of one column of the stack */
+	uint32_t interfaces;	 /**< per module, 1 or 2 */
+	uint32_t column_modules; /**< modules in one column of the stack */
 	uint32_t rows;		 /**< read out of each module, a multiple of 8 */
-	uint16_t module_id;	 /**< of module 0, the others follow */
-	uint16_t source_port;	 /**< UDP, of all streams */
-	uint16_t port;		 /**< UDP destination of stream 0, the others follow */
-	uint8_t source_mac[6];	 /**< of stream 0, the others follow */
+	uint16_t module_id;	 /**< of module 0; the others follow */
+	uint16_t source_port;	 /**< UDP source port of all streams */
+	uint16_t port;		 /**< UDP destination port of stream 0; the others follow */
+	uint8_t source_mac[6];	 /**< of stream 0; the others follow */
 	uint8_t destination_mac[6];
-	uint32_t source_ip; /**< host byte order; of stream 0, the others follow */
+	uint32_t source_ip; /**< host byte order; of stream 0; the others follow */
 	uint32_t destination_ip;
 };
 
-/** What all packets of a frame say about it. */
+/** Header values common to all packets of a frame. */
 struct jungfrau_frame_header {
 	uint64_t number;
 	uint64_t bunch_id;
 	uint64_t timestamp; /**< 10 MHz ticks */
-	uint32_t exposure;  /**< 100 ns */
+	uint32_t exposure;  /**< in units of 100 ns */
 	uint32_t daq_info;
 };
 
-/** Packets of one frame in one stream. */
+/** Packets per frame in one stream. */
 static inline uint32_t
 jungfrau_stream_packets(const struct jungfrau_wire *wire)
 {
 	return wire->rows / JUNGFRAU_PACKET_ROWS / wire->interfaces;
 }
 
-/** Packets of one frame. */
+/** Packets per frame. */
 static inline uint32_t
 jungfrau_frame_packets(const struct jungfrau_wire *wire)
 {
 	return wire->modules * wire->interfaces * jungfrau_stream_packets(wire);
 }
 
-/** Number of the first packet of each frame in a stream; partial readout does not renumber them. */
+/**
+ * Number of the first packet of each frame in a stream; partial readout does not renumber packets.
+ */
 static inline uint32_t
 jungfrau_stream_first(const struct jungfrau_wire *wire, uint32_t interface)
 {
@@ -87,7 +90,7 @@ jungfrau_stream_first(const struct jungfrau_wire *wire, uint32_t interface)
 	return interface == 0 ? first : 0;
 }
 
-/** Byte of the module's pixels where a packet's payload begins. */
+/** Byte offset in the module's pixels of a packet's payload. */
 static inline uint32_t
 jungfrau_payload_offset(const struct jungfrau_wire *wire, uint32_t interface, uint32_t packet)
 {
@@ -96,23 +99,23 @@ jungfrau_payload_offset(const struct jungfrau_wire *wire, uint32_t interface, ui
 }
 
 /**
- * Make what comes before the pixels.
- * @param packet number within the stream, from jungfrau_stream_first() on
+ * Make the headers that precede the pixels.
+ * @param packet number within the stream, starting at jungfrau_stream_first()
  */
 void jungfrau_header_make(const struct jungfrau_wire *wire,
 	const struct jungfrau_frame_header *header, uint32_t module, uint32_t interface,
 	uint32_t packet, uint8_t out[JUNGFRAU_HEADER_BYTES]);
 
 /**
- * Bring a header that jungfrau_header_make() made for the same packet of another frame up to date.
- * Nothing else differs between frames but what this writes.
+ * Update a header that jungfrau_header_make() made for the same packet of another frame. Only the
+ * bytes written here differ between frames.
  */
 void jungfrau_header_update(const struct jungfrau_wire *wire,
 	const struct jungfrau_frame_header *header, uint8_t made[JUNGFRAU_HEADER_BYTES]);
 
 /**
  * Make one packet.
- * @param packet number within the stream, from jungfrau_stream_first() on
+ * @param packet number within the stream, starting at jungfrau_stream_first()
  * @param raw    pixels of the whole module
  */
 void jungfrau_packet_make(const struct jungfrau_wire *wire,

@@ -8,12 +8,12 @@
 
 #include "sim/jungfrau_module.h"
 
-/* Shortest truncated packet: an Ethernet frame without its check sequence. */
+/* Shortest truncated packet: an Ethernet frame without its frame check sequence. */
 #define TRUNCATED_MIN 60
 
 #define NOBODY UINT32_MAX
 
-/* A packet held back, in the list of the step at which it leaves. */
+/* A delayed packet, in the list of the step at which it is sent. */
 struct held {
 	struct wire_packet packet;
 	uint32_t next;
@@ -23,13 +23,13 @@ struct packet_faults {
 	struct fault_options options;
 	struct jungfrau_wire wire;
 	uint64_t seed;
-	bool idle;	     /* nothing happens to packets */
-	uint64_t step;	     /* packets let through so far */
-	uint32_t burst_left; /* packets of a burst loss still to come */
+	bool idle;	     /* no fault is configured */
+	uint64_t step;	     /* packets processed so far */
+	uint32_t burst_left; /* packets of a burst loss still to be lost */
 	uint64_t count[FAULT_KINDS];
 
-	uint32_t nb_steps; /* of the wheel: window + 1 */
-	uint32_t *first;   /* of the packets that leave at a step, by step mod nb_steps */
+	uint32_t nb_steps; /* size of the wheel: window + 1 */
+	uint32_t *first;   /* list head of the packets sent at a step, by step modulo nb_steps */
 	struct held *held; /* [nb_steps] */
 	uint32_t spare;	   /* list of unused entries */
 };
@@ -120,14 +120,14 @@ stalled(const struct packet_faults *faults, const struct wire_packet *packet)
 	return false;
 }
 
-/* What keeps a packet from leaving; FAULT_KINDS: nothing. */
+/* Cause of a packet's loss; FAULT_KINDS: none. */
 static enum fault_kind
 loss_of(struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
 {
 	bool burst = happens(random, faults->options.burst_loss);
 	bool loss = happens(random, faults->options.loss);
 
-	/* a burst is of packets on the wire, and those of a stalled module are not there */
+	/* a burst consists of packets on the wire; those of a stalled module are not sent */
 	if (stalled(faults, packet))
 		return FAULT_STALL;
 	if (faults->burst_left == 0 && burst)
@@ -161,7 +161,7 @@ hold(struct packet_faults *faults, const struct wire_packet *packet, struct mode
 	uint64_t due =
 		faults->step + 1 + model_random_below(random, faults->options.reorder_window);
 	uint32_t *first = &faults->first[due % faults->nb_steps];
-	/* each step holds one packet back, for fewer steps than there are entries */
+	/* each step delays one packet, for fewer steps than there are entries */
 	uint32_t entry = faults->spare;
 
 	faults->spare = faults->held[entry].next;
@@ -170,7 +170,7 @@ hold(struct packet_faults *faults, const struct wire_packet *packet, struct mode
 	*first = entry;
 }
 
-/* Packets that leave at this step. */
+/* Returns the packets that are due at this step. */
 static uint32_t
 release(struct packet_faults *faults, struct wire_packet *out)
 {
@@ -216,7 +216,7 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 	else
 		outcome->sent++;
 
-	/* the copy of a damaged packet would be counted as another damaged one */
+	/* a copy of a damaged packet would be counted as another damaged one */
 	duplicate = happens(&random, faults->options.duplicate) && kind == FAULT_KINDS;
 	if (duplicate) {
 		faults->count[FAULT_DUPLICATE]++;
@@ -283,14 +283,14 @@ wire_packet_damage(const struct wire_packet *packet, uint8_t bytes[JUNGFRAU_PACK
 
 	switch ((enum fault_kind)packet->damage) {
 	case FAULT_CORRUPT_PORT:
-		/* far from every port of the detector: there are 64 at most */
+		/* far from every port of the detector, which has at most 64 */
 		bytes[JUNGFRAU_SLS_OFFSET - 6] ^= 0x80;
 		break;
 	case FAULT_CORRUPT_VERSION:
 		sls[47] ^= 1u << random % 8;
 		break;
 	case FAULT_CORRUPT_PACKET:
-		/* bits 8 to 31: beyond the 128 there are */
+		/* bits 8 to 31: above the largest of 128 packet numbers */
 		sls[13 + random % 3] ^= 1u << (random >> 8) % 8;
 		break;
 	case FAULT_CORRUPT_FRAME:

@@ -4,7 +4,7 @@
 
 #define TICKS_PER_S 10000000.0 /* of the detector's time stamp */
 
-/* Share of the period that the detector looks at the beam. */
+/* Exposure as a share of the period. */
 #define EXPOSURE 0.88
 
 uint32_t

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What the packets of a pulse's frame say about it.
+ * Header values of the packets of a pulse's frame.
  *
- * Pulses are the machine's and count on; the frame number and the time stamp are the detector's and
- * begin again when it is restarted.
+ * Pulses are numbered by the accelerator and continue. The frame number and the time stamp belong
+ * to the detector and restart with it.
  */
 #ifndef PULSE_HEADER_H
 #define PULSE_HEADER_H
@@ -15,19 +15,19 @@
 
 struct pulse_numbering {
 	uint64_t first_bunch;	/**< bunch id of pulse 0 */
-	double rate;		/**< frames a second */
-	uint32_t storage_cells; /**< used in turn, 1 ... 16 */
+	double rate;		/**< frames per second */
+	uint32_t storage_cells; /**< used in rotation, 1 ... 16 */
 	enum jungfrau_dark_run dark_run;
-	const struct fault_options *faults; /**< restarts; must outlive this */
+	const struct fault_options *faults; /**< restarts; must outlive this structure */
 };
 
-/** Restarts up to a pulse. */
+/** Number of restarts up to a pulse. */
 uint32_t pulse_restarts(const struct pulse_numbering *numbering, uint64_t pulse);
 
 /** Storage cell of a pulse. */
 uint32_t pulse_storage_cell(const struct pulse_numbering *numbering, uint64_t pulse);
 
-/** Header of the frame of a pulse. @param dark the frame is without light */
+/** Header of a pulse's frame. @param dark the frame is recorded without light */
 struct jungfrau_frame_header pulse_header(
 	const struct pulse_numbering *numbering, uint64_t pulse, bool dark);
 

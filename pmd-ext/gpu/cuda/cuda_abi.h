@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What the driver needs of the CUDA driver API, so that it builds without the CUDA toolkit.
+ * The part of the CUDA driver API that the driver uses, so that it builds without the CUDA toolkit.
  *
- * Numbers and prototypes are those of NVIDIA's CUDA driver API reference, CUDA 12.0 and 13.0;
- * cuda_abi_check.c holds them against cuda.h and cudaTypedefs.h wherever these are installed. That
- * file takes the types from cuda.h and therefore defines CUDA_ABI_TOOLKIT before it includes this
- * one.
+ * Numbers and prototypes are those of NVIDIA's CUDA driver API reference, CUDA 12.0 and 13.0.
+ * cuda_abi_check.c compares them with cuda.h and cudaTypedefs.h where these are installed. That
+ * file takes the types from cuda.h, so it defines CUDA_ABI_TOOLKIT before it includes this file.
  */
 #ifndef CUDA_ABI_H
 #define CUDA_ABI_H
@@ -59,8 +58,8 @@
 
 /*
  * name, version, parameters. The version is the one in the name of the typedef in cudaTypedefs.h
- * (PFN_cuMemAlloc_v3020): a driver asked for a symbol at that version gives exactly this prototype,
- * asked for "the newest" it may give one with other parameters.
+ * (PFN_cuMemAlloc_v3020). A driver that is queried for a symbol at that version returns exactly
+ * this prototype; a query for the newest version may return one with other parameters.
  */
 #define CUDA_ABI_SYMBOLS(S)                                                                      \
 	S(cuInit, 2000, (unsigned int flags))                                                    \
@@ -70,7 +69,7 @@
 	S(cuDeviceGetCount, 2000, (int *count))                                                  \
 	S(cuDeviceGet, 2000, (CUdevice_v1 * device, int ordinal))                                \
 	S(cuDeviceGetName, 2000, (char *name, int len, CUdevice_v1 device))                      \
-	/* 9020 gives the GPU's identifier, 11040 that of the MIG instance where there is one */ \
+	/* 9020 returns the UUID of the GPU, 11040 that of the MIG instance, if there is one. */ \
 	S(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice_v1 device))                           \
 	S(cuDeviceGetByPCIBusId, 4010, (CUdevice_v1 * device, const char *pci))                  \
 	S(cuDeviceGetPCIBusId, 4010, (char *pci, int len, CUdevice_v1 device))                   \
@@ -101,11 +100,11 @@
 	S(cuFlushGPUDirectRDMAWrites, 11030,                                                     \
 		(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope))
 
-/* The one symbol that comes from dlsym(), under the name that its second version has since 12.0. */
+/* The only symbol loaded with dlsym(), by the name of its second version, available since 12.0. */
 #define CUDA_ABI_GET_PROC_ADDRESS "cuGetProcAddress_v2"
 
 #ifndef CUDA_ABI_TOOLKIT
-/* CUDA's enumerations are ints in the ABI of Linux; handles are opaque. */
+/* CUDA's enumerations are ints in the Linux ABI; handles are opaque. */
 typedef int CUresult;
 typedef int CUdevice_v1;
 typedef int CUdevice_attribute;
@@ -131,7 +130,7 @@ enum cuda_abi_number {
 typedef CUresult (*cuda_get_proc_address)(const char *symbol, void **function, int version,
 	uint64_t flags, CUdriverProcAddressQueryResult *status);
 
-/* Every symbol under its own name. */
+/* Every symbol as a function pointer of the same name. */
 struct cuda_symbols {
 #define CUDA_ABI_SYMBOL(name, version, parameters) CUresult(*name) parameters;
 	CUDA_ABI_SYMBOLS(CUDA_ABI_SYMBOL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_abi.h held against the CUDA toolkit; compiled where the toolkit is, and never linked. */
+/* Checks cuda_abi.h against the CUDA toolkit. Compiled if the toolkit is installed, never linked.
+ */
 #include <assert.h>
 
 #include <cuda.h>

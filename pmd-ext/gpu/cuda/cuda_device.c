@@ -38,7 +38,7 @@ cuda_device_leave(const struct cuda_device *dev)
 			(void *)dev->context);
 }
 
-/* 32 hexadecimal digits with dashes anywhere, after an optional GPU- or MIG-. */
+/* Parse 32 hexadecimal digits with dashes at any place, after an optional GPU- or MIG-. */
 static int
 parse_uuid(const char *text, uint8_t bytes[16])
 {
@@ -113,7 +113,7 @@ find(struct cuda_device *dev, const struct cuda_choice *choice)
 	return result == CUDA_SUCCESS ? 0 : cuda_device_failed(dev, "cuDeviceGet", result);
 }
 
-/* From sysfs, as for any device of the bus: CUDA's own attribute is younger than CUDA 12.0. */
+/* From sysfs, as for any device on the bus: CUDA 12.0 does not have the attribute. */
 static int
 numa_node(const char *pci)
 {
@@ -131,7 +131,7 @@ numa_node(const char *pci)
 	return node;
 }
 
-/* A GPU that does not know an attribute does not have it. */
+/* @return 0 if the GPU does not know the attribute */
 static int
 attribute(const struct cuda_device *dev, CUdevice_attribute which)
 {
@@ -154,7 +154,7 @@ describe(struct cuda_device *dev)
 	if (result != CUDA_SUCCESS)
 		return cuda_device_failed(dev, "cuDeviceGetPCIBusId", result);
 	for (char *c = dev->pci; *c != '\0'; c++)
-		*c = (char)tolower((unsigned char)*c); /* as sysfs writes it */
+		*c = (char)tolower((unsigned char)*c); /* as in sysfs */
 	result = dev->cuda->cuDeviceTotalMem(&dev->memory, dev->device);
 	if (result != CUDA_SUCCESS)
 		return cuda_device_failed(dev, "cuDeviceTotalMem", result);
@@ -193,7 +193,7 @@ cuda_device_close(struct cuda_device *dev)
 {
 	CUresult result = dev->cuda->cuDevicePrimaryCtxRelease(dev->device);
 
-	/* a process that exits may have taken CUDA down before its devices */
+	/* during process exit, CUDA may be deinitialised before its devices are closed */
 	if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED)
 		cuda_device_failed(dev, "cuDevicePrimaryCtxRelease", result);
 }

@@ -15,7 +15,7 @@ static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_symbols symbols;
 static bool loaded;
 
-/* name, version, and where its function belongs in struct cuda_symbols */
+/* name, version, and offset of the function pointer in struct cuda_symbols */
 static const struct {
 	const char *name;
 	int version;
@@ -91,7 +91,8 @@ find_symbols(const char *who, void *library)
 	CUdriverProcAddressQueryResult status;
 	void *function;
 
-	/* dlsym() returns an object pointer; POSIX guarantees that it holds a function's address */
+	/* dlsym() returns an object pointer; POSIX guarantees that it can hold a function address
+	 */
 	function = dlsym(library, CUDA_ABI_GET_PROC_ADDRESS);
 	memcpy(&get, &function, sizeof(get));
 	if (get == NULL) {
@@ -106,7 +107,7 @@ find_symbols(const char *who, void *library)
 		status = CU_GET_PROC_ADDRESS_SUCCESS;
 		result = get(wanted[i].name, &function, wanted[i].version,
 			CU_GET_PROC_ADDRESS_DEFAULT, &status);
-		/* cuGetProcAddress() may return success with a status that tells otherwise */
+		/* cuGetProcAddress() may return success although its status reports a failure */
 		if (result != CUDA_SUCCESS || status != CU_GET_PROC_ADDRESS_SUCCESS ||
 			function == NULL) {
 			GPU_CUDA_LOG(ERR, "%s: %s, %s at version %d: %s (CUDA error %d)", who,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The CUDA driver library of the machine, loaded when the first device is asked for.
+ * The CUDA driver library (libcuda), loaded when the first device is probed.
  */
 #ifndef CUDA_DRIVER_H
 #define CUDA_DRIVER_H
@@ -16,19 +16,19 @@ extern int gpu_cuda_logtype;
 	rte_log(RTE_LOG_##level, gpu_cuda_logtype, "gpu_cuda: " fmt "\n", ##__VA_ARGS__)
 
 /**
- * Load and initialise libcuda once per process. It stays loaded: CUDA runs code at process exit.
- * Any thread. Logs one line that says what is missing when it fails, which later calls try again.
+ * Load and initialise libcuda once per process. It stays loaded, because CUDA runs code at process
+ * exit. Any thread. A failure is logged with its cause; later calls try again.
  *
- * @param who  name of the device that asks, for that line
- * @param cuda where the symbols are put; they stay valid
+ * @param who  name of the requesting device, for the log message
+ * @param cuda where the symbols are stored; they stay valid
  * @return 0, or
- *   - -ENODEV: no libcuda, or it finds no GPU
- *   - -ENOTSUP: its driver is older than CUDA 12.0, or lacks a symbol
- *   - what cuda_errno() says of cuInit()
+ * - -ENODEV: no libcuda, or it finds no GPU
+ * - -ENOTSUP: the driver is older than CUDA 12.0, or lacks a symbol
+ * - cuda_errno() of cuInit()
  */
 int cuda_driver_load(const char *who, const struct cuda_symbols **cuda);
 
-/** @return the negative errno that is nearest to a CUDA error; 0 for CUDA_SUCCESS. */
+/** @return the closest negative errno of a CUDA error; 0 for CUDA_SUCCESS. */
 int cuda_errno(CUresult result);
 
 /** @return the name of a CUDA error, "CUDA_ERROR_..."; never NULL. */

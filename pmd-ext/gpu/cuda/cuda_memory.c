@@ -16,7 +16,7 @@
 #include "gpu_cuda.h"
 #include "host_pages.h"
 
-/* Live pointers at most, as gpu_host: 3 MiB of the EAL heap. */
+/* Maximum number of live pointers, as in gpu_host: 3 MiB of the EAL heap. */
 #define GPU_CUDA_POINTERS_MAX (1u << 16)
 
 enum gpu_cuda_kind {
@@ -26,20 +26,21 @@ enum gpu_cuda_kind {
 
 struct gpu_cuda_region {
 	enum gpu_cuda_kind kind;
-	size_t size;		/* bytes asked for */
-	CUdeviceptr_v2 base;	/* what CUDA allocated, at or below the pointer handed out */
+	size_t size;		/* requested bytes */
+	CUdeviceptr_v2 base;	/* CUDA's allocation, at or below the returned pointer */
 	struct gdrcopy_map map; /* live CPU mapping of an allocation */
 };
 
 struct gpu_cuda {
 	struct cuda_device cuda;
-	pthread_mutex_t lock; /* of regions and what they point to; GDRCopy may sleep under it */
-	struct rte_hash *regions; /* pointer handed out -> struct gpu_cuda_region */
-	bool flush_refused;	  /* and told */
-	CUstream copies;	  /* waits for no other stream */
+	/* protects regions and their entries; GDRCopy may sleep while it is held */
+	pthread_mutex_t lock;
+	struct rte_hash *regions; /* returned pointer -> struct gpu_cuda_region */
+	bool flush_refused;	  /* a flush was refused, and this was logged */
+	CUstream copies;	  /* a stream that waits for no other stream */
 };
 
-/* Under the lock. */
+/* Call with the lock held. */
 static struct gpu_cuda_region *
 region_find(struct gpu_cuda *gpu, const void *ptr, enum gpu_cuda_kind kind)
 {
@@ -52,7 +53,7 @@ region_find(struct gpu_cuda *gpu, const void *ptr, enum gpu_cuda_kind kind)
 	return region->kind == kind ? region : NULL;
 }
 
-/* Takes the region over when it succeeds. */
+/* Takes ownership of the region on success. */
 static int
 region_add(struct gpu_cuda *gpu, void *ptr, struct gpu_cuda_region *region)
 {
@@ -74,7 +75,7 @@ region_add(struct gpu_cuda *gpu, void *ptr, struct gpu_cuda_region *region)
 	return ret == -ENOSPC ? -ENOMEM : ret;
 }
 
-/* The region leaves the registry and belongs to the caller; NULL when ptr is not of this kind. */
+/* Remove a region from the registry; the caller owns it. @return NULL if ptr is not of this kind */
 static struct gpu_cuda_region *
 region_take(struct gpu_cuda *gpu, const void *ptr, enum gpu_cuda_kind kind)
 {
@@ -88,7 +89,7 @@ region_take(struct gpu_cuda *gpu, const void *ptr, enum gpu_cuda_kind kind)
 	return region;
 }
 
-/* Back to CUDA, whatever it is; a CPU mapping that is still live ends first. */
+/* Return the memory to CUDA, of either kind. A live CPU mapping is removed first. */
 static int
 region_end(struct gpu_cuda *gpu, void *ptr, struct gpu_cuda_region *region)
 {
@@ -126,9 +127,9 @@ gpu_cuda_info_get(struct rte_gpu *dev, struct rte_gpu_info *info)
 }
 
 /*
- * CUDA aligns large allocations to 2 MiB and small ones to 512 bytes, in blocks that they share.
- * Ask for the plain size first: only what comes out crooked pays for the slack. *ptr is the
- * aligned part, whole GPU pages long.
+ * CUDA aligns large allocations to 2 MiB, and small ones to 512 bytes in blocks that they share.
+ * Try the plain size first: only a misaligned allocation is repeated with padding. *ptr is the
+ * aligned part, in whole GPU pages.
  */
 static CUresult
 alloc_aligned(const struct cuda_symbols *cuda, size_t len, size_t boundary, CUdeviceptr_v2 *base,
@@ -147,8 +148,9 @@ alloc_aligned(const struct cuda_symbols *cuda, size_t len, size_t boundary, CUde
 }
 
 /*
- * Memory as a NIC needs it: with SYNC_MEMOPS, CUDA's own synchronous copies to and from it are
- * complete when they return, so no DMA can overtake them. And zeroed, as that of gpu_host.
+ * Prepare memory for NICs. With SYNC_MEMOPS, CUDA's own synchronous copies to and from it are
+ * complete when they return, so that no DMA can overtake them. The memory is zeroed, as in
+ * gpu_host.
  */
 static int
 mem_prepare(const struct cuda_device *cuda, CUdeviceptr_v2 base, CUdeviceptr_v2 ptr, size_t len)
@@ -287,7 +289,7 @@ gpu_cuda_mem_cpu_map(struct rte_gpu *dev, size_t size, void *ptr_in, void **ptr_
 	else if (region->map.cpu == NULL)
 		ret = gdrcopy_map(gpu->cuda.name, (uintptr_t)ptr_in, size, &region->map);
 	else if (size > region->map.size)
-		ret = -EBUSY; /* mapped in part; unmap it first */
+		ret = -EBUSY; /* partly mapped; unmap it first */
 	if (ret == 0)
 		*ptr_out = region->map.cpu;
 	pthread_mutex_unlock(&gpu->lock);
@@ -304,7 +306,7 @@ gpu_cuda_mem_cpu_unmap(struct rte_gpu *dev, void *ptr)
 	if (gpu == NULL)
 		return -ENODEV;
 	pthread_mutex_lock(&gpu->lock);
-	/* rte_gpu_comm_destroy_list() tells mapped from registered memory by this refusal */
+	/* rte_gpu_comm_destroy_list() distinguishes mapped from registered memory by this error */
 	region = region_find(gpu, ptr, GPU_CUDA_ALLOCATED);
 	if (region != NULL && region->map.cpu != NULL)
 		ret = gdrcopy_unmap(gpu->cuda.name, &region->map);
@@ -321,7 +323,8 @@ gpu_cuda_wmb(struct rte_gpu *dev)
 
 	if (gpu == NULL)
 		return -ENODEV;
-	rte_wmb(); /* what this CPU wrote, to registered memory or through a write-combining map */
+	/* order the CPU's writes to registered memory or through a write-combining map */
+	rte_wmb();
 	if (!gpu->cuda.rdma || !gpu->cuda.rdma_unordered)
 		return 0;
 	if (!gpu->cuda.rdma_flush) {
@@ -349,14 +352,14 @@ stream_destroy(struct gpu_cuda *gpu)
 {
 	const struct cuda_symbols *cuda = gpu->cuda.cuda;
 
-	/* a process that exits may have taken CUDA, and the stream, down before its devices */
+	/* during process exit, CUDA and its streams may be destroyed before the devices */
 	if (cuda->cuCtxPushCurrent(gpu->cuda.context) != CUDA_SUCCESS)
 		return;
 	cuda->cuStreamDestroy(gpu->copies);
 	cuda_device_leave(&gpu->cuda);
 }
 
-/* What the program left behind is given back: the primary context may live on in this process. */
+/* Frees what the program has not freed: the primary context may stay in use in this process. */
 int
 gpu_cuda_close(struct rte_gpu *dev)
 {
@@ -420,7 +423,7 @@ gpu_cuda_of(int16_t dev_id)
 	return dev->process_private;
 }
 
-/* Under the lock of the device, so that the memory is not freed in between. */
+/* Call with the device's lock held, so that the memory is not freed meanwhile. */
 static int
 dmabuf_export(struct gpu_cuda *gpu, const void *ptr, size_t size, int *fd)
 {
@@ -533,7 +536,7 @@ registry_create(struct gpu_cuda *gpu, int16_t dev_id)
 		.key_len = sizeof(void *),
 		.hash_func = rte_jhash,
 		.socket_id = SOCKET_ID_ANY,
-		/* every one of the entries fits, whatever their addresses are */
+		/* guarantees room for every entry, whatever the addresses */
 		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
 	};
 

@@ -11,12 +11,12 @@
 #include "cuda_driver.h"
 #include "gdrcopy.h"
 
-/* Soname and prototypes of GDRCopy 2.x, include/gdrapi.h; all but gdr_open return 0 or an errno. */
+/* Soname and prototypes of GDRCopy 2.x, include/gdrapi.h. All but gdr_open return 0 or an errno. */
 #define GDRCOPY_LIBRARY "libgdrapi.so.2"
 
 struct gdr;
 
-/* passed by value: a struct of one word goes as that word in the ABIs of x86-64 and aarch64 */
+/* passed by value: the ABIs of x86-64 and aarch64 pass a struct of one word like that word */
 struct gdr_mh {
 	unsigned long h;
 };
@@ -41,7 +41,8 @@ static const struct {
 	{"gdr_unmap", &api.unmap},
 };
 
-/* Of what follows, and of every call: libgdrapi keeps a list of its handles, and no lock. */
+/* Protects `gdr` and every libgdrapi call: the library keeps a list of its handles without a lock.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gdr *gdr;
 static bool told;
@@ -74,7 +75,7 @@ load(const char **missing)
 	return 0;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static int
 open_once(const char *who)
 {
@@ -91,7 +92,7 @@ open_once(const char *who)
 	return ret;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static int
 pin_and_map(const char *who, unsigned long device, size_t size, struct gdrcopy_map *map)
 {

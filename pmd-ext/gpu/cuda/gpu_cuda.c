@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpudev driver for NVIDIA GPUs, on the CUDA driver library of the machine.
+ * gpudev driver for NVIDIA GPUs, on top of the installed CUDA driver library.
  *
- * A vdev: a GPU is chosen by what CUDA calls it, so containers, MIG instances and
- * CUDA_VISIBLE_DEVICES work, no list of PCI device ids goes stale, and EAL may run with --no-pci.
- * The device works in the GPU's primary context, which it shares with the CUDA runtime of the same
- * process; the context is current only during a call.
+ * It is a vdev that selects a GPU by CUDA's identifiers. Containers, MIG instances and
+ * CUDA_VISIBLE_DEVICES therefore work, there is no list of PCI device ids to maintain, and EAL may
+ * run with --no-pci. The device works in the GPU's primary context, which it shares with the CUDA
+ * runtime of the same process. The context is current only during a call.
  */
 #include <errno.h>
 #include <limits.h>
@@ -44,7 +44,7 @@ parse_ordinal(const char *key, const char *value, void *opaque)
 	return 0;
 }
 
-/* kvlist keeps the strings that the choice points to. */
+/* kvlist owns the strings that the choice points to. */
 static int
 parse_args(struct rte_vdev_device *vdev, struct rte_kvargs **kvlist, struct cuda_choice *choice)
 {
@@ -164,7 +164,7 @@ gpu_cuda_remove(struct rte_vdev_device *vdev)
 
 	dev = rte_gpu_get_by_name(rte_vdev_device_name(vdev));
 	if (dev == NULL)
-		return 0; /* closed before */
+		return 0; /* already closed */
 	/* refused while child contexts exist; the slot keeps its contents until it is reused */
 	ret = rte_gpu_release(dev);
 	if (ret < 0)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What gpu_cuda devices can do beyond rte_gpudev.
+ * Functions of gpu_cuda devices beyond rte_gpudev.
  *
- * A program that links the driver calls this directly. One that loads it with -d finds the symbol
- * in the loaded library: dlsym(dlopen("librte_gpu_cuda.so", RTLD_NOW | RTLD_NOLOAD), ...).
+ * A program that is linked with the driver calls them directly. A program that loads the driver
+ * with -d finds the symbols in the loaded library:
+ * dlsym(dlopen("librte_gpu_cuda.so", RTLD_NOW | RTLD_NOLOAD), ...).
  */
 #ifndef GPU_CUDA_H
 #define GPU_CUDA_H
@@ -17,51 +18,51 @@ extern "C" {
 #endif
 
 /**
- * Export device memory as a dma-buf, for ibv_reg_dmabuf_mr() and other importers: a NIC reaches
- * the memory without nvidia_peermem.
+ * Export device memory as a dma-buf, for ibv_reg_dmabuf_mr() and other importers. A NIC can then
+ * access the memory without nvidia_peermem.
  *
- * The buffer starts at the allocation (offset 0) and holds at least @p size bytes; the rest of its
- * last GPU page of 64 KiB belongs to the allocation too, never to another one. The memory must be
- * freed only after the importer has let go of it. Any thread.
+ * The buffer starts at the allocation (offset 0) and has at least @p size bytes. The rest of its
+ * last GPU page of 64 KiB also belongs to the allocation, never to another one. Free the memory
+ * only after the importer has released it. Any thread.
  *
  * @param dev_id a gpu_cuda device
- * @param ptr    exactly what rte_gpu_mem_alloc() returned
- * @param size   bytes to export, at most what was allocated
+ * @param ptr    exactly the pointer that rte_gpu_mem_alloc() returned
+ * @param size   bytes to export, at most the allocated size
  * @param fd     file descriptor of the dma-buf; the caller closes it
  * @return 0, otherwise a negative errno, also in rte_errno:
- *   - -ENODEV: no gpu_cuda device has this id
- *   - -EINVAL: not the pointer of a live allocation, size 0 or beyond it, or fd is NULL
- *   - -ENOTSUP: this GPU or its kernel driver exports no dma-buf
- *   - others: CUDA's error, logged
+ * - -ENODEV: no gpu_cuda device has this id
+ * - -EINVAL: not the pointer of a live allocation, size 0 or beyond it, or fd is NULL
+ * - -ENOTSUP: this GPU or its kernel driver does not support dma-buf export
+ * - others: CUDA's error, logged
  */
 int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd);
 
 /**
- * Copy between any of the GPU's and the host's memory, on a stream of the driver's own that waits
- * for no kernel: also while a persistent one runs. Returns when the bytes are there; the call waits
- * for the bus, so it is no part of a datapath. Any thread.
+ * Copy between any of the GPU's and the host's memory. The copy uses a stream of the driver that
+ * waits for no kernel, so it works while a persistent kernel runs. The call returns when the copy
+ * is complete. It waits for the bus, so do not use it in a datapath. Any thread.
  *
  * Registered host memory (rte_gpu_mem_register()) is copied at the speed of the bus, other memory
- * by way of CUDA's own buffers.
+ * through CUDA's own buffers.
  *
  * @param dev_id a gpu_cuda device
  * @param to     device or host address
  * @param from   device or host address; the two do not overlap
  * @param size   bytes
  * @return 0, otherwise a negative errno, also in rte_errno:
- *   - -ENODEV: no gpu_cuda device has this id
- *   - others: CUDA's error, logged
+ * - -ENODEV: no gpu_cuda device has this id
+ * - others: CUDA's error, logged
  */
 int gpu_cuda_copy(int16_t dev_id, void *to, const void *from, size_t size);
 
 /**
- * Make the GPU's context current in the calling thread, for a library that works in it, such as
- * cuFile. gpu_cuda_leave() restores what was current before; the two nest.
+ * Make the GPU's context current in the calling thread, for a library that requires it, such as
+ * cuFile. gpu_cuda_leave() restores the previous context; the two nest.
  *
  * @param dev_id a gpu_cuda device
  * @return 0, otherwise a negative errno, also in rte_errno:
- *   - -ENODEV: no gpu_cuda device has this id
- *   - others: CUDA's error, logged
+ * - -ENODEV: no gpu_cuda device has this id
+ * - others: CUDA's error, logged
  */
 int gpu_cuda_enter(int16_t dev_id);
 

@@ -14,12 +14,12 @@
 struct host_range {
 	uintptr_t start;
 	uintptr_t end;
-	unsigned int blocks; /* in it, in part or whole */
-	CUdevice_v1 device;  /* whose primary context registered it and is held for it */
+	unsigned int blocks; /* number of blocks that are in it, wholly or in part */
+	CUdevice_v1 device;  /* its primary context registered the range, and is retained for it */
 	CUcontext context;
 };
 
-/* A tsearch() tree of ranges that never overlap: those that do compare equal. */
+/* A tsearch() tree of disjoint ranges: ranges that overlap compare equal. */
 static void *ranges;
 static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -43,12 +43,12 @@ range_first(uintptr_t start, uintptr_t end)
 	while (wanted.start < wanted.end &&
 		(node = tfind(&wanted, &ranges, range_compare)) != NULL) {
 		lowest = *node;
-		wanted.end = lowest->start; /* is there one below? */
+		wanted.end = lowest->start; /* look for a lower one */
 	}
 	return lowest;
 }
 
-/* Held by its own reference: a range may outlive the device that asked for it first. */
+/* Retained with a reference of its own: a range may outlive the device that first asked for it. */
 static int
 context_hold(const struct cuda_device *dev, struct host_range *range)
 {
@@ -121,7 +121,7 @@ free_range:
 	return ret;
 }
 
-/* One block less in every range from start to end. */
+/* Remove one block from every range between start and end. */
 static int
 blocks_drop(const struct cuda_device *dev, uintptr_t start, uintptr_t end)
 {
@@ -141,7 +141,7 @@ blocks_drop(const struct cuda_device *dev, uintptr_t start, uintptr_t end)
 	return first;
 }
 
-/* All that DPDK and the kernels do with registered memory rests on one address for both sides. */
+/* DPDK and the kernels use registered memory at one address: host and GPU address must be equal. */
 static int
 address_check(const struct cuda_device *dev, uintptr_t at)
 {

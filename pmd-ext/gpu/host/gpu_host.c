@@ -2,12 +2,12 @@
 /*
  * gpudev driver whose device memory is host memory.
  *
- * Everything that braggline does with a GPU's memory - pools in it, doorbells in it, registering
- * host memory with it - runs on it unchanged, on a machine without a GPU. It computes nothing.
+ * All uses of GPU memory in braggline - pools in it, doorbells in it, registration of host memory -
+ * work with it unchanged on a machine without a GPU. The device does not compute.
  *
- * Each allocation is a mapping of its own (host_memory.h), not bound by the EAL heap (-m). The
+ * Each allocation is a mapping of its own (host_memory.h) and not limited by the EAL heap (-m). The
  * registry of live pointers belongs to the process: neither an anonymous mapping nor a registration
- * means anything in another process.
+ * is valid in another process.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,8 +40,8 @@ RTE_LOG_REGISTER_SUFFIX(gpu_host_logtype, host, NOTICE);
 #define GPU_HOST_PRIVATE_ARG "private"
 
 /*
- * Live pointers at most. rte_gpu_comm_create_list() registers once per item (1,027 for a list of
- * 1,024), so a few dozen lists fit; the table takes 3 MiB of the EAL heap.
+ * Maximum number of live pointers. rte_gpu_comm_create_list() registers once per item (1,027 for a
+ * list of 1,024), so a few dozen lists fit. The table takes 3 MiB of the EAL heap.
  */
 #define GPU_HOST_POINTERS_MAX (1u << 16)
 
@@ -54,10 +54,10 @@ struct gpu_host_region {
 	enum gpu_host_kind kind;
 	bool cpu_mapped;
 	struct host_block block; /* of an allocation */
-	size_t size;		 /* bytes asked for */
+	size_t size;		 /* requested bytes */
 };
 
-/* What one process knows of the device. */
+/* Per-process state of the device. */
 struct gpu_host {
 	rte_spinlock_t lock;
 	struct rte_hash *regions; /* device pointer -> struct gpu_host_region */
@@ -94,7 +94,7 @@ region_find(struct gpu_host *host, const void *ptr, struct gpu_host_region **reg
 	return ret < 0 ? ret : 0;
 }
 
-/* Takes the region over when it succeeds. */
+/* Takes ownership of the region on success. */
 static int
 region_add(struct gpu_host *host, void *ptr, struct gpu_host_region *region)
 {
@@ -117,7 +117,7 @@ region_add(struct gpu_host *host, void *ptr, struct gpu_host_region *region)
 	return ret == -ENOSPC ? -ENOMEM : ret;
 }
 
-/* The region leaves the registry and belongs to the caller; NULL when ptr is not of this kind. */
+/* Remove a region from the registry; the caller owns it. @return NULL if ptr is not of this kind */
 static struct gpu_host_region *
 region_take(struct gpu_host *host, const void *ptr, enum gpu_host_kind kind)
 {
@@ -144,7 +144,7 @@ static int
 gpu_host_info_get(struct rte_gpu *dev, struct rte_gpu_info *info)
 {
 	*info = dev->mpshared->info;
-	/* the string of the primary process lies in shared memory, at this process's address */
+	/* the primary process's string is in shared memory, at this process's address */
 	info->name = dev->mpshared->name;
 	return 0;
 }
@@ -267,7 +267,7 @@ gpu_host_mem_cpu_unmap(struct rte_gpu *dev, void *ptr)
 	if (host == NULL)
 		return -ENODEV;
 	rte_spinlock_lock(&host->lock);
-	/* rte_gpu_comm_destroy_list() tells mapped from registered memory by this refusal */
+	/* rte_gpu_comm_destroy_list() distinguishes mapped from registered memory by this error */
 	if (region_find(host, ptr, &region) == 0 && region->cpu_mapped) {
 		region->cpu_mapped = false;
 		ret = 0;
@@ -283,7 +283,7 @@ gpu_host_wmb(struct rte_gpu *dev)
 	return 0;
 }
 
-/* Whatever the program left behind goes with the device, as it does with a real one. */
+/* Frees what the program has not freed, as a real device does. */
 static int
 gpu_host_close(struct rte_gpu *dev)
 {
@@ -389,7 +389,7 @@ gpu_host_create(int16_t dev_id, bool is_private)
 		.key_len = sizeof(void *),
 		.hash_func = rte_jhash,
 		.socket_id = SOCKET_ID_ANY,
-		/* every one of the entries fits, whatever their addresses are */
+		/* guarantees room for every entry, whatever the addresses */
 		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
 	};
 	struct gpu_host *host;
@@ -499,7 +499,7 @@ gpu_host_probe(struct rte_vdev_device *vdev)
 	}
 	if (primary) {
 		dev->mpshared->info.numa_node = (int16_t)args.node;
-		dev->mpshared->info.processor_count = 0; /* memory only */
+		dev->mpshared->info.processor_count = 0; /* the device has memory only */
 		dev->mpshared->info.total_memory = total_memory();
 		dev->mpshared->info.page_size = page_size();
 	}
@@ -517,7 +517,7 @@ gpu_host_remove(struct rte_vdev_device *vdev)
 
 	dev = rte_gpu_get_by_name(rte_vdev_device_name(vdev));
 	if (dev == NULL)
-		return 0; /* closed before */
+		return 0; /* already closed */
 	/* refused while child contexts exist; the slot keeps its contents until it is reused */
 	ret = rte_gpu_release(dev);
 	if (ret < 0)

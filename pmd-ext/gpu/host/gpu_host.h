@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What gpu_host devices can do beyond rte_gpudev.
+ * Functions of gpu_host devices beyond rte_gpudev.
  *
- * A program that links the driver calls this directly. One that loads it with -d finds the symbols
- * in the loaded library: dlsym(dlopen("librte_gpu_host.so", RTLD_NOW | RTLD_NOLOAD), ...).
+ * A program that is linked with the driver calls them directly. A program that loads the driver
+ * with -d finds the symbols in the loaded library:
+ * dlsym(dlopen("librte_gpu_host.so", RTLD_NOW | RTLD_NOLOAD), ...).
  */
 #ifndef GPU_HOST_H
 #define GPU_HOST_H
@@ -24,14 +25,14 @@ extern "C" {
  * @param from   likewise; the two do not overlap
  * @param size   bytes
  * @return 0, otherwise a negative errno, also in rte_errno:
- *   - -ENODEV: no gpu_host device has this id
- *   - -EINVAL: a range that begins in the memory of a private device and ends beyond it
+ * - -ENODEV: no gpu_host device has this id
+ * - -EINVAL: a range starts in the memory of a private device and ends beyond it
  */
 int gpu_host_copy(int16_t dev_id, void *to, const void *from, size_t size);
 
 /**
- * What plays the GPU's part finds the memory of a private device this far from its device address.
- * Constant for as long as the device is there. Any thread.
+ * Offset from a device address to its view, at which code that emulates the GPU accesses the memory
+ * of a private device. Constant as long as the device exists. Any thread.
  *
  * @param offset 0 for a device that is not private
  * @return 0 or -ENODEV, also in rte_errno

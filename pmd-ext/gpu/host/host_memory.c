@@ -9,10 +9,11 @@
 
 #include "host_memory.h"
 
-/* Below this size a huge page would be mostly waste. */
+/* Below this size a huge page would be mostly unused. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Addresses of a private device; nothing lies behind them. As many again follow for the views. */
+/* Address range of a private device, without memory. A range of the same size follows for the
+ * views. */
 #define PRIVATE_BYTES ((size_t)1 << 40)
 
 static size_t
@@ -45,7 +46,7 @@ host_memory_fini(struct host_memory *m)
 	m->device = NULL;
 }
 
-/* Near the device: a preference, so that a small node falls back to its neighbour. */
+/* Prefer a NUMA node: if the node is full, memory comes from another one. */
 static void
 prefer_node(void *base, size_t len, int node)
 {
@@ -59,8 +60,8 @@ prefer_node(void *base, size_t len, int node)
 }
 
 /*
- * Device memory is there when it is handed out: a page fault in the datapath would be a system
- * call there, and running out of memory a signal.
+ * Populate device memory before it is returned. A page fault in the datapath would cost a system
+ * call, and lack of memory would raise a signal there.
  */
 static int
 populate(uint8_t *base, size_t len)
@@ -76,7 +77,8 @@ populate(uint8_t *base, size_t len)
 	return 0;
 }
 
-/* Where to map: addresses that nobody had before, or any. */
+/* Choose the address of a mapping. Private devices never reuse an address. @return NULL: any
+ * address; MAP_FAILED: no address is left */
 static void *
 choose_base(struct host_memory *m, size_t bytes)
 {
@@ -99,7 +101,7 @@ host_memory_map(
 
 	if (size >= HUGE_PAGE)
 		boundary = RTE_MAX(boundary, HUGE_PAGE);
-	/* mmap aligns to pages only: map more and hand out the aligned part */
+	/* mmap aligns to pages only: map more and return the aligned part */
 	block->bytes = len + boundary - page_size();
 	base = choose_base(m, block->bytes);
 	if (base == MAP_FAILED)
@@ -111,7 +113,7 @@ host_memory_map(
 	view = RTE_PTR_ALIGN_CEIL((uint8_t *)block->base, boundary);
 	prefer_node(view, len, node);
 	if (size >= HUGE_PAGE)
-		madvise(view, len, MADV_HUGEPAGE); /* a hint: without it, small pages */
+		madvise(view, len, MADV_HUGEPAGE); /* a hint: if it fails, small pages are used */
 	if (populate(view, len) < 0) {
 		host_memory_unmap(m, block);
 		return NULL;
@@ -124,7 +126,7 @@ host_memory_unmap(struct host_memory *m, const struct host_block *block)
 {
 	if (m->device == NULL)
 		munmap(block->base, block->bytes);
-	else /* the addresses stay taken */
+	else /* the address range stays reserved */
 		mmap(block->base, block->bytes, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }

@@ -2,9 +2,10 @@
 /*
  * net_replay, private to the driver.
  *
- * A capture is loaded once into an arena of EAL memory. Every Rx queue walks it from the first
- * packet to the last, as many times as asked for, and hands out the packets that flow rules give
- * to it: by reference (an external buffer attached to an mbuf without room) or as a copy.
+ * A capture is loaded once into an arena of EAL memory. Every Rx queue iterates over it from the
+ * first packet to the last, for the configured number of loops, and delivers the packets that flow
+ * rules assign to the queue: by reference (an external buffer attached to an mbuf without room) or
+ * as a copy.
  */
 #ifndef REPLAY_H
 #define REPLAY_H
@@ -32,7 +33,7 @@ extern int replay_logtype;
 #define REPLAY_LOG(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, replay_logtype, "net_replay: " fmt "\n", ##__VA_ARGS__)
 
-/* Pixels, and the 16-byte and 64-byte loads that read them, start on lines of this size. */
+/* Cache line size. Pixels, and the 16-byte and 64-byte loads that read them, start on a line. */
 #define REPLAY_LINE 64u
 
 /* Ethernet + IPv4 + UDP + SLS detector header: 14 + 20 + 8 + 48 bytes before the first pixel. */
@@ -43,7 +44,7 @@ extern int replay_logtype;
 #define REPLAY_FILES_MAX      16u
 #define REPLAY_BURST_MAX      (1u << 24)
 #define REPLAY_RSS_KEY	      40u
-#define REPLAY_NO_QUEUE	      UINT16_MAX /* of packets that a flow rule drops */
+#define REPLAY_NO_QUEUE	      UINT16_MAX /* queue of packets that a flow rule drops */
 
 /* mbuf.buf_len has 16 bits */
 #define REPLAY_FRAME_MAX UINT16_MAX
@@ -57,8 +58,8 @@ struct replay_rewrite {
 };
 
 enum replay_stamp {
-	REPLAY_STAMP_ARRIVAL,  /* TSC when the packet was due, or polled without pacing */
-	REPLAY_STAMP_CAPTURED, /* ns of the capture */
+	REPLAY_STAMP_ARRIVAL,  /* TSC at which the packet was due, or polled without pacing */
+	REPLAY_STAMP_CAPTURED, /* ns, from the capture */
 };
 
 enum replay_tx {
@@ -68,17 +69,17 @@ enum replay_tx {
 };
 
 struct replay_devargs {
-	const char *name; /* of the device, for messages */
+	const char *name; /* device name, for log messages */
 	char *files[REPLAY_FILES_MAX];
 	uint16_t nb_files;
 	uint64_t loops; /* 0: endless */
-	/* pace, at most one of these is not 0 */
+	/* pace: at most one of these is not 0 */
 	uint64_t rate; /* packets per second */
 	uint64_t bps;  /* bits per second on the wire */
-	double speed;  /* as captured, so many times as fast */
+	double speed;  /* factor relative to the captured pace */
 	uint32_t burst;
-	uint64_t burst_ns;  /* from burst to burst */
-	bool overrun_drops; /* descriptors are as many as a queue has */
+	uint64_t burst_ns;  /* interval between burst starts */
+	bool overrun_drops; /* packets beyond the descriptors of a queue are lost */
 	struct replay_faults faults;
 	enum replay_stamp stamp;
 	enum replay_tx tx;
@@ -90,51 +91,50 @@ struct replay_devargs {
 };
 
 /*
- * One packet of the capture. It has a line to itself, because its reference count is written by
- * whoever frees the packet while the lcore of another queue reads its neighbour.
+ * One packet of the capture. It has a cache line of its own: the thread that frees the packet
+ * writes its reference count while the lcore of another queue reads the adjacent packet.
  */
 struct replay_packet {
-	/* The driver holds one reference for as long as the port lives, so the count of an idle
-	 * packet is 1 and nobody but the packet's queue ever raises it.
-	 */
+	/* The driver holds one reference for as long as the port exists. The count of an idle
+	 * packet is therefore 1, and only the packet's queue ever increments it. */
 	struct rte_mbuf_ext_shared_info shared;
 	uint8_t *data;
-	uint64_t time_ns; /* as captured */
+	uint64_t time_ns; /* from the capture */
 	uint32_t ptype;
-	rte_be32_t src_addr; /* addresses if ptype says IPv4, ports if it says UDP */
+	rte_be32_t src_addr; /* addresses are valid if ptype is IPv4, ports if it is UDP */
 	rte_be32_t dst_addr;
 	rte_be16_t src_port;
 	rte_be16_t dst_port;
 	uint16_t len;
-	uint16_t chunk; /* of the arena */
+	uint16_t chunk; /* index of the arena's chunk */
 } __attribute__((aligned(REPLAY_LINE)));
 static_assert(sizeof(struct replay_packet) == REPLAY_LINE, "one packet, one line");
 
 struct replay_capture {
-	/* By flow: what other queues have, other lcores write to, and a processor that fetches
-	 * lines ahead would take these from them. (Two queues, modules that take turns: see
-	 * test/bench/results/host.rst.)
-	 */
+	/* Grouped by flow. Other lcores write to the packets of other queues, and a hardware
+	 * prefetcher would fetch adjacent lines from them. (Measured with two queues and
+	 * alternating modules: see test/bench/results/host.rst.) */
 	struct replay_packet *packets;
-	uint32_t *order; /* place in `packets` of each packet, as captured */
+	uint32_t *order; /* index in `packets` of each packet, in the order of the capture */
 	uint32_t nb_packets;
-	uint32_t align; /* this byte of every frame lies on a line, modulo REPLAY_LINE */
+	uint32_t align; /* this byte of every frame starts a cache line, modulo REPLAY_LINE */
 	uint64_t bytes;
-	uint64_t truncated; /* records that hold less than the packet had */
+	uint64_t truncated; /* records shorter than their packet */
 	uint64_t empty;	    /* records without a byte, left out */
-	/* Packets that anybody still refers to, the port included. The last one frees all. */
+	/* Number of packets with references, including the port's. The last release frees
+	 * everything. */
 	uint64_t held;
 	uint32_t nb_chunks;
-	size_t last_chunk; /* bytes; the others are all of one size */
+	size_t last_chunk; /* size in bytes; all other chunks have the same size */
 	void **chunks;
-	/* The arena once more, in memory of the program's, and how far it is from each chunk. */
+	/* Copy of the arena in the application's memory, and its offset from each chunk. */
 	uint8_t *twin;
-	intptr_t *away; /* 0: there is none */
-	bool placed;	/* the twin is up to date */
-	bool lent;	/* queues have handed out references */
+	intptr_t *away; /* 0: no copy */
+	bool placed;	/* the copy is up to date */
+	bool lent;	/* queues have delivered references */
 };
 
-/* The packet that was captured as number i. */
+/* Packet number i in the order of the capture. */
 static inline struct replay_packet *
 replay_capture_packet(const struct replay_capture *capture, uint32_t i)
 {
@@ -144,19 +144,19 @@ replay_capture_packet(const struct replay_capture *capture, uint32_t i)
 enum replay_mode {
 	REPLAY_REFERENCE,	/* the whole frame is one attached segment */
 	REPLAY_REFERENCE_SPLIT, /* private header, attached payload */
-	REPLAY_COPY,		/* with or without split */
+	REPLAY_COPY,		/* with or without buffer split */
 };
 
-/* Why a burst stopped although the next packet was due. */
+/* Why a burst ended although the next packet was due. */
 enum replay_wait {
 	REPLAY_WAIT_MBUF,
-	REPLAY_WAIT_REFERENCE, /* the packet has as many as can be counted */
-	REPLAY_WAIT_SPARE,     /* for a changed copy */
-	REPLAY_WAIT_COPY,      /* into memory out of reach: it failed */
+	REPLAY_WAIT_REFERENCE, /* the packet's reference count is at its maximum */
+	REPLAY_WAIT_SPARE,     /* no free buffer for a changed copy */
+	REPLAY_WAIT_COPY,      /* a copy to memory that the CPU cannot access has failed */
 	REPLAY_WAITS,
 };
 
-/* Count by n. One lcore alone writes a counter; anybody may read it meanwhile. */
+/* Add n to a counter. Only one lcore writes a counter; any thread may read it concurrently. */
 static inline void
 replay_count(uint64_t *counter, uint64_t n)
 {
@@ -169,9 +169,9 @@ struct replay_rx_counters {
 	uint64_t bytes;
 	uint64_t by_reference;
 	uint64_t copied;
-	uint64_t wait[REPLAY_WAITS]; /* bursts that stopped */
-	uint64_t oversize; /* frames dropped because they fit neither one mbuf nor SCATTER */
-	uint64_t missed;   /* found the ring full */
+	uint64_t wait[REPLAY_WAITS]; /* bursts that ended early */
+	uint64_t oversize;	     /* frames dropped: larger than one mbuf, without SCATTER */
+	uint64_t missed;	     /* lost because the descriptor ring was full */
 	uint64_t most_waiting;
 	uint64_t fault[REPLAY_FAULTS];
 	uint64_t late[REPLAY_LATE_BINS];
@@ -180,27 +180,30 @@ struct replay_rx_counters {
 struct replay_dev;
 struct replay_tx_file;
 
-/* The window of reorder=... that a queue is in, and which packets of it are the queue's. */
+/* The reorder window that a queue is in, and the queue's packets in it. */
 struct replay_window {
-	uint64_t number; /* over all loops; UINT64_MAX: none */
-	uint32_t first;	 /* of the queue's packets, the first in it */
-	uint8_t from[REPLAY_WINDOW_MAX], at[REPLAY_WINDOW_MAX]; /* as captured; as it comes */
+	uint64_t number; /* counted over all loops; UINT64_MAX: none */
+	uint32_t first;	 /* index of the window's first packet in the queue's list */
+	/* positions in the window: as captured, as delivered */
+	uint8_t from[REPLAY_WINDOW_MAX], at[REPLAY_WINDOW_MAX];
 };
 
 /*
- * A queue's place in the replay is the number of the packet, counted over all loops, that it looks
- * at next. It is published once a burst, in one piece.
+ * An Rx queue. `place` is the number of the packet, counted over all loops, that the queue handles
+ * next. It is published once per burst, with one store.
  */
 struct replay_rxq {
-	/* set up by the control thread, read by the polling lcore */
+	/* set by the control thread, read by the polling lcore */
 	struct replay_dev *dev;
-	const uint32_t *mine;		/* packets of this queue, as captured; of dev->steering */
-	struct rte_mempool *first_pool; /* of the first segment, unused by REPLAY_REFERENCE */
-	struct rte_mempool *rest_pool;	/* of attached, or second and further, segments */
-	uint64_t first_flags;		/* RTE_MBUF_F_EXTERNAL if the pool's buffers are pinned */
+	/* packets of this queue in the order of the capture; part of dev->steering */
+	const uint32_t *mine;
+	struct rte_mempool *first_pool; /* of the first segment, unused in mode REPLAY_REFERENCE */
+	/* of attached segments, or of the second and further segments */
+	struct rte_mempool *rest_pool;
+	uint64_t first_flags; /* RTE_MBUF_F_EXTERNAL if the pool's buffers are pinned */
 	uint64_t rest_flags;
 	uint32_t nb_mine;
-	uint16_t first_room; /* bytes of the frame that the first segment takes */
+	uint16_t first_room; /* frame bytes that fit into the first segment */
 	uint16_t first_off;
 	uint16_t rest_room;
 	uint16_t rest_off;
@@ -209,7 +212,7 @@ struct replay_rxq {
 	enum replay_mode mode;
 	bool split;
 	bool scatter;
-	bool far; /* further segments are out of the CPU's reach, see net_replay.h */
+	bool far; /* the CPU cannot access further segments, see net_replay.h */
 	bool stamps;
 	uint16_t nb_desc;
 	struct replay_spares *spares;
@@ -218,17 +221,17 @@ struct replay_rxq {
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t place;
 	uint64_t loop;
 	uint64_t clock; /* TSC at which the first packet of the port was due */
-	uint32_t next;	/* of `mine` */
+	uint32_t next;	/* index in `mine` */
 	bool done;
-	bool again; /* of two equal packets the first is out */
+	bool again; /* the first packet of a duplicate pair was delivered */
 	bool in_burst;
 	struct replay_rx_counters count;
 	struct replay_burst burst;
 	struct replay_window window;
 
-	/* of the control thread */
+	/* used by the control thread */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) struct rte_eth_rxconf conf;
-	union rte_eth_rxseg segments[2]; /* that conf points to */
+	union rte_eth_rxseg segments[2]; /* referenced by conf */
 	struct replay_rx_counters base;	 /* counters at the last reset */
 };
 static_assert(offsetof(struct replay_rxq, first_room) < RTE_CACHE_LINE_SIZE &&
@@ -241,7 +244,7 @@ static_assert(offsetof(struct replay_rxq, count.wait) <= 3 * RTE_CACHE_LINE_SIZE
 struct replay_tx_counters {
 	uint64_t packets;
 	uint64_t bytes;
-	uint64_t dropped; /* asked for, or the file could not be written */
+	uint64_t dropped; /* due to tx=drop, or because the file could not be written */
 };
 
 struct replay_txq {
@@ -278,61 +281,64 @@ TAILQ_HEAD(replay_flows, rte_flow);
  * table is built beside the old one and then replaces it as a whole.
  */
 struct replay_steering {
-	uint32_t *list;	    /* packets of queue 0 as captured, of queue 1 ...; dropped ones */
-	uint32_t *first_of; /* where the list of each queue begins, of dropped ones, the end */
-	struct rte_flow **rule_of; /* of each packet the first that matches; NULL: none has any */
+	/* packets of queue 0 in the order of the capture, of queue 1, ..., dropped packets */
+	uint32_t *list;
+	uint32_t *first_of; /* start of each queue's list, start of the dropped packets, end */
+	/* first matching rule of each packet; NULL: there are no rules */
+	struct rte_flow **rule_of;
 };
 
 struct replay_dev {
 	struct replay_devargs args;
 	struct replay_capture *capture;
-	struct net_replay_memory memory; /* all NULL without */
+	struct net_replay_memory memory; /* all NULL if not set */
 	struct replay_pace pace;
-	int socket;	       /* of all memory */
+	int socket;	       /* NUMA node of all memory */
 	uint64_t ns_per_cycle; /* x 2^32 */
 	int stamp_offset;
 	uint64_t stamp_flag;
 	struct replay_tx_file *tx_file;
-	/* The queues return nothing while this is set, see replay_flow.c. */
+	/* While this is set the queues return no packets, see replay_flow.c. */
 	bool paused;
 	bool can_pause;
-	struct replay_flows flows; /* in the order in which they are tried */
-	/* What follows is changed by whoever changes rules and read by whoever asks for counters:
-	 * not by lcores that poll.
-	 */
+	struct replay_flows flows; /* in the order of matching */
+	/* The following fields are written by threads that change rules and read by threads that
+	 * query counters, under the lock. Polling lcores do not access them. */
 	pthread_mutex_t lock;
 	struct replay_steering *steering;
-	uint64_t *marks; /* places of queues when rules were last counted; of dropped packets */
+	/* positions of the queues at the last count; then that of dropped packets */
+	uint64_t *marks;
 	uint64_t flow_dropped; /* up to the marks */
 	uint64_t flow_dropped_base;
-	/* of queues that are no more, since the last reset */
+	/* counters of released queues since the last reset */
 	struct replay_rx_counters gone_rx;
 	struct replay_tx_counters gone_tx;
 	struct rte_ether_addr mac;
-	/* TSC of the first burst on any queue, 0 before */
+	/* TSC of the first burst on any queue; 0: no burst yet */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t clock;
 };
 
-/* replay_devargs.c: -EINVAL and a log line that names key, value and what is allowed */
+/* replay_devargs.c: -EINVAL after a log message that names key, value and the expected values */
 int replay_devargs_parse(struct replay_devargs *args, const char *name, const char *params);
 void replay_devargs_free(struct replay_devargs *args);
 
 /* replay_capture.c */
 int replay_capture_load(
 	struct replay_capture **capture, const struct replay_devargs *args, int socket);
-/* Gives up the port's references; the memory goes with the last reference of anybody. */
+/* Releases the port's references. The memory is freed with the last reference. */
 void replay_capture_release(struct replay_capture *capture, const char *name);
 uint64_t replay_capture_references(const struct replay_capture *capture);
-/* Moves every frame so that its byte `align_at` lies on a line; -EBUSY while references are out. */
+/* Moves every frame so that its byte `align_at` starts a cache line; -EBUSY while references are
+ * outstanding. */
 int replay_capture_align(struct replay_capture *capture, uint32_t align_at);
 
-/* packet_type of a frame of which so many bytes are there. */
+/* packet_type of a frame of which `len` bytes are available. */
 uint32_t replay_packet_type(const uint8_t *frame, uint32_t len);
 
-/* Bytes of a chunk of the arena. */
+/* Size in bytes of a chunk of the arena. */
 size_t replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk);
 
-/* replay_place.c: brings the twin up to date, which the capture's packets then lie in */
+/* replay_place.c: updates the copy of the arena, to which references then point */
 int replay_capture_place(
 	struct replay_capture *capture, const char *name, const struct net_replay_memory *memory);
 
@@ -343,23 +349,23 @@ extern const struct eth_dev_ops replay_ops;
 extern const struct rte_flow_ops replay_flow_ops;
 int replay_flow_init(struct replay_dev *dev);
 void replay_flow_fini(struct replay_dev *dev);
-/* Largest queue that a rule names, -1 without rules. */
+/* Highest queue that a rule names, -1 without rules. */
 int replay_flow_queue_max(const struct replay_dev *dev);
-/* A queue that has been set up gets its packets. */
+/* Assigns the packet list to a queue that has been set up. */
 void replay_flow_give(struct replay_rxq *rxq);
-/* Rules are about to change, or queues to go: what has passed is written down. */
+/* Updates the counts of rules. Called before rules change or queues are released. */
 void replay_flow_settle(const struct rte_eth_dev *dev);
-/* Queues have gone back to the begin. What they had passed was written down when they stopped. */
+/* The queues restart at the first packet. Their progress was counted when they stopped. */
 void replay_flow_restart(struct rte_eth_dev *dev);
-/* Packets that rules have dropped since the port was made. */
+/* Packets dropped by rules since the port was created. */
 uint64_t replay_flow_dropped(const struct rte_eth_dev *dev);
 
-/* replay_steering.c: NULL without memory */
+/* replay_steering.c: NULL: out of memory */
 struct replay_steering *replay_steering_create(
 	const struct replay_dev *dev, const struct rte_flow *changed, const struct rte_flow *gone);
 void replay_steering_free(struct replay_steering *steering);
 
-/* How many of `n` ascending numbers are less than `value`. */
+/* Number of the `n` ascending values that are less than `value`. */
 static inline uint32_t
 replay_count_below(const uint32_t *list, uint32_t n, uint32_t value)
 {
@@ -378,19 +384,19 @@ replay_count_below(const uint32_t *list, uint32_t n, uint32_t value)
 	return begin;
 }
 
-/* How many of the listed packets are passed on the way to a place. */
+/* Number of listed packets that are passed before a position is reached. */
 static inline uint64_t
 replay_passed(const uint32_t *list, uint32_t n, uint64_t place, uint32_t nb_packets)
 {
 	return place / nb_packets * n + replay_count_below(list, n, (uint32_t)(place % nb_packets));
 }
 
-/* replay_rule.c: what a rule says; a line of the error says what is wrong */
+/* replay_rule.c: parses a rule; errors are described in `error` */
 int replay_rule_parse(const struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 	const struct rte_flow_item *pattern, const struct rte_flow_action *actions,
 	struct rte_flow *flow, struct rte_flow_error *error);
 bool replay_rule_matches(const struct rte_flow *flow, const struct replay_packet *packet);
-/* Queue of a packet that the rule matches, REPLAY_NO_QUEUE if it drops it. */
+/* Queue of a packet that matches the rule; REPLAY_NO_QUEUE if the rule drops it. */
 uint16_t replay_rule_queue(const struct rte_flow *flow, const struct replay_packet *packet);
 
 /* replay_queue.c */
@@ -407,9 +413,10 @@ int replay_rx_burst_mode_get(
 
 /* replay_rx.c */
 uint16_t replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
-/* Packets that are due and not polled, as many as there are descriptors; faults left aside. */
+/* Number of packets that are due and not polled, at most the number of descriptors; faults are
+ * ignored. */
 uint32_t replay_rx_queue_count(void *queue);
-/* The queue's packets are others now: it goes on from its place. While it is not polled. */
+/* Finds the queue's position in a new packet list. Call it while the queue is not polled. */
 void replay_rx_seek(struct replay_rxq *rxq);
 
 /* replay_tx.c */
@@ -423,7 +430,7 @@ bool replay_is_done(const struct rte_eth_dev *dev);
 int replay_stats_get(
 	struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUEUE_STATS(qstats));
 int replay_stats_reset(struct rte_eth_dev *dev);
-/* What a queue that goes has counted stays the port's. */
+/* Adds the counters of a queue to the port's before the queue is released. */
 void replay_stats_keep_rx(struct replay_rxq *rxq);
 void replay_stats_keep_tx(struct replay_txq *txq);
 int replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n);

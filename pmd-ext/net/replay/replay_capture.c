@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A capture in memory: every packet's bytes in an arena of EAL memory, which NICs and GPUs can
- * reach, and one entry per packet.
+ * The capture in memory: the bytes of every packet in an arena of EAL memory, which NICs and GPUs
+ * can access, and one entry per packet.
  *
- * The file is read twice, once to know what it needs and once to load it, so that memory is asked
- * for in one go and a refusal can say how much would have been enough.
+ * The file is read twice, first to determine the required memory and then to load it. All memory is
+ * therefore requested at once, and an error can state how much is needed.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,17 +20,17 @@
 
 #include "replay.h"
 
-/* Large enough to be few, small enough to be found in a heap that is not in one piece. */
+/* Large enough for a small number of chunks, small enough for a fragmented heap. */
 #define CHUNK_BYTES ((size_t)64 << 20)
 
-/* A frame and up to a line less one byte before it, wherever the alignment puts it. */
+/* Size of a slot: a frame and the padding before it, at most one cache line less one byte. */
 static size_t
 slot_bytes(uint32_t len)
 {
 	return RTE_ALIGN_CEIL((size_t)len + REPLAY_LINE - 1, (size_t)REPLAY_LINE);
 }
 
-/* Where a frame begins in its slot so that its byte `align_at` lies on a line. */
+/* Offset of a frame in its slot that puts its byte `align_at` at the start of a cache line. */
 static uint32_t
 slot_shift(uint32_t align_at)
 {
@@ -51,7 +51,8 @@ capture_open(const char *name, const char *file)
 	pcap_t *pcap;
 	int link;
 
-	/* it is read twice, which standard input ("-" to libpcap) and pipes cannot be */
+	/* the file is read twice, which is not possible with standard input ("-" in libpcap) and
+	 * pipes */
 	if (strcmp(file, "-") == 0 || (stat(file, &status) == 0 && !S_ISREG(status.st_mode))) {
 		REPLAY_LOG(ERR, "%s: file=%s: a regular file is expected", name, file);
 		return NULL;
@@ -59,7 +60,7 @@ capture_open(const char *name, const char *file)
 
 	pcap = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
 	if (pcap == NULL) {
-		/* libpcap names the file only when it cannot be opened */
+		/* libpcap includes the file name only in errors of opening */
 		if (strncmp(why, file, strlen(file)) == 0)
 			REPLAY_LOG(ERR, "%s: %s", name, why);
 		else
@@ -78,28 +79,26 @@ capture_open(const char *name, const char *file)
 	return pcap;
 }
 
-/* How far a file was read. */
+/* Position up to which a file was read. */
 struct capture_end {
-	off_t last; /* byte behind the last whole record */
-	bool cut;   /* the file ends within the next one */
+	off_t last; /* offset after the last complete record */
+	bool cut;   /* the file ends within the next record */
 };
 
 /*
- * Whether the file ends within a record, as it does when its writer was killed or had no room: the
- * records before it are whole.
+ * Does the file end within a record? It does if its writer was killed or the disk was full. The
+ * records before it are complete.
  */
 static bool
 capture_is_cut(pcap_t *pcap, off_t end)
 {
 	FILE *f = pcap_file(pcap);
 
-	/* a wrong length somewhere also leads to the end of the file, but from further away */
+	/* an invalid length field also leads to the end of the file, but from further back */
 	return end > 0 && feof(f) && !ferror(f) && ftello(f) - end < REPLAY_FRAME_MAX;
 }
 
-/*
- * 1 and the next record that holds anything, 0 at the end of the file or of its last whole record.
- */
+/* @return 1: the next record with data; 0: end of the file or of its last complete record */
 static int
 capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
 	struct capture_end *end, struct pcap_pkthdr **header, const uint8_t **bytes)
@@ -126,7 +125,7 @@ capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
 	return 1;
 }
 
-/* What a file needs: adds to nb_packets, nb_chunks, last_chunk and the counts. */
+/* Measures a file: adds to nb_packets, nb_chunks, last_chunk and the counts. */
 static int
 capture_measure(struct replay_capture *capture, const char *name, const char *file)
 {
@@ -214,7 +213,8 @@ capture_alloc(struct replay_capture *capture, const struct replay_devargs *args,
 {
 	const bool paced =
 		args->rate != 0 || args->bps != 0 || args->speed != 0 || args->burst != 0;
-	/* order, list of the queue, times: the last two are made later by whoever has them */
+	/* per packet: order, queue list and times; the last two are allocated later by their users
+	 */
 	const size_t beside = 4 + 4 + (paced ? 8 : 0);
 	size_t arena = (size_t)(capture->nb_chunks - 1) * CHUNK_BYTES + capture->last_chunk;
 	size_t entries = (size_t)capture->nb_packets * (sizeof(struct replay_packet) + beside);
@@ -252,7 +252,7 @@ refuse:
 	return -ENOMEM;
 }
 
-/* The last reference to a packet is gone: the port has closed, and nobody else has one. */
+/* The last reference to a packet was released: the port is closed. */
 static void
 packet_released(void *addr, void *opaque)
 {
@@ -262,9 +262,9 @@ packet_released(void *addr, void *opaque)
 		capture_free(capture);
 }
 
-/* The headers that matter here. */
+/* The headers that are parsed. */
 struct headers {
-	/* the frame may begin at an odd address: what is looked at is copied to an even one */
+	/* the frame may begin at an odd address: parsed bytes are copied to an aligned buffer */
 	uint8_t bytes[sizeof(struct rte_ether_hdr) + 15 * RTE_IPV4_IHL_MULTIPLIER +
 		sizeof(struct rte_udp_hdr)] __rte_aligned(2);
 	const struct rte_ipv4_hdr *ip;
@@ -323,11 +323,11 @@ parse_headers(struct replay_packet *packet)
 	}
 }
 
-/* Where the next packet goes. */
+/* Where the next packet is stored. */
 struct cursor {
 	uint32_t packet;
 	uint32_t chunk;
-	size_t used; /* bytes of the chunk */
+	size_t used; /* bytes used in the chunk */
 };
 
 static int
@@ -356,7 +356,7 @@ capture_fill(struct replay_capture *capture, const char *name, const char *file,
 		}
 		if (at->packet == capture->nb_packets || at->chunk == capture->nb_chunks ||
 			at->used + slot > replay_capture_chunk(capture, at->chunk))
-			break; /* the file has grown */
+			break; /* the file has grown since it was measured */
 		packet->data = (uint8_t *)capture->chunks[at->chunk] + at->used +
 			slot_shift(capture->align);
 		packet->len = (uint16_t)header->caplen;
@@ -387,7 +387,7 @@ by_time(const void *a, const void *b, void *packets)
 
 	if (one->time_ns != two->time_ns)
 		return one->time_ns < two->time_ns ? -1 : 1;
-	return one < two ? -1 : 1; /* as the files were given */
+	return one < two ? -1 : 1; /* keep the order of the files */
 }
 
 static int
@@ -404,12 +404,12 @@ by_flow(const void *a, const void *b, void *packets)
 		return one_addr < two_addr ? -1 : 1;
 	if (one_port != two_port)
 		return one_port < two_port ? -1 : 1;
-	return one < two ? -1 : 1; /* as captured */
+	return one < two ? -1 : 1; /* keep the captured order */
 }
 
 /*
- * Sorts the packets where they are, by way of their numbers: the EAL heap need not hold them twice.
- * `place`, unless NULL, receives where each of them is then.
+ * Sorts the packets in place by index, so that the EAL heap need not hold them twice. `place`,
+ * unless NULL, receives the new index of each packet.
  */
 static int
 capture_sort(struct replay_capture *capture, const struct replay_devargs *args,
@@ -428,7 +428,7 @@ capture_sort(struct replay_capture *capture, const struct replay_devargs *args,
 	qsort_r(from, capture->nb_packets, sizeof(*from), compare, packets);
 	for (uint32_t i = 0; place != NULL && i < capture->nb_packets; i++)
 		place[from[i]] = i;
-	/* round each cycle: what is in its place comes from there */
+	/* follow each cycle of the permutation */
 	for (uint32_t i = 0; i < capture->nb_packets; i++) {
 		uint32_t to = i;
 
@@ -473,7 +473,7 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 			args->nb_files > 1 ? "one of the files" : args->files[0]);
 		ret = -EIO;
 	}
-	/* files of several interfaces become one */
+	/* merge the files of several interfaces */
 	if (ret == 0 && args->nb_files > 1)
 		ret = capture_sort(capture, args, by_time, NULL);
 	if (ret == 0)
@@ -498,7 +498,7 @@ replay_capture_references(const struct replay_capture *capture)
 	uint64_t references = 0;
 
 	if (!capture->lent)
-		return 0; /* and no need to look at each packet */
+		return 0; /* no need to check each packet */
 	for (uint32_t i = 0; i < capture->nb_packets; i++)
 		references += rte_mbuf_ext_refcnt_read(&capture->packets[i].shared) - 1u;
 	return references;
@@ -528,7 +528,8 @@ replay_capture_align(struct replay_capture *capture, uint32_t align_at)
 void
 replay_capture_release(struct replay_capture *capture, const char *name)
 {
-	/* the capture may go away with any packet; its array and size are needed until the last */
+	/* releasing any packet may free the capture; array and size are needed until the last one
+	 */
 	const uint32_t nb_packets = capture->nb_packets;
 	struct replay_packet *packets = capture->packets;
 	uint64_t references = replay_capture_references(capture);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device arguments: --vdev 'net_replay0,file=a.pcap,loops=10,...' */
+/* Device arguments: --vdev 'net_replay0,file=a.pcap,loops=10,...' */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -29,10 +29,10 @@ static const char *const known_args[] = {ARG_FILE, ARG_LOOPS, ARG_RATE, ARG_BPS,
 	ARG_BURST, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, ARG_SEED, "loss", "burst_loss", "reorder",
 	"duplicate", "corrupt", "truncate", ARG_STAMP, ARG_TX, ARG_OVERRUN, NULL};
 
-/* Faults, and what the number behind the probability means. */
+/* Faults, and the meaning of the number after the probability. */
 static const struct {
 	const char *key;
-	const char *second; /* NULL: there is none */
+	const char *second; /* NULL: no second number */
 	uint32_t min, max;
 } fault_args[REPLAY_FAULTS] = {
 	[REPLAY_LOSS] = {"loss"},
@@ -48,7 +48,7 @@ parse_u64(const char *text, uint64_t *value)
 {
 	char *end;
 
-	/* strtoull takes signs and leading blanks */
+	/* strtoull accepts signs and leading blanks */
 	if (text == NULL || text[0] < '0' || text[0] > '9')
 		return -EINVAL;
 	errno = 0;
@@ -57,12 +57,12 @@ parse_u64(const char *text, uint64_t *value)
 }
 
 struct number {
-	const char *name; /* of the device */
+	const char *name; /* device name */
 	uint64_t min, max;
 	uint64_t value;
 };
 
-/* What is wrong with a value, and what would be right. */
+/* Logs the invalid value and what was expected. */
 #define LOG_BAD(name, key, text, wanted, ...) \
 	REPLAY_LOG(                           \
 		ERR, "%s: %s=%s: " wanted, name, key, (text) == NULL ? "" : (text), ##__VA_ARGS__)
@@ -112,7 +112,7 @@ file_arg(const char *key, const char *text, void *opaque)
 	return 0;
 }
 
-/* A decimal number, no sign, all of the text up to `stop`. */
+/* Parses an unsigned decimal number that ends at `stop`. */
 static int
 parse_decimal(const char *text, char stop, double *value, const char **end)
 {
@@ -334,7 +334,7 @@ number_of(struct rte_kvargs *kvlist, const char *name, const char *key, uint64_t
 	return ret < 0 ? -EINVAL : 0;
 }
 
-/* What is right alone and wrong together. */
+/* Checks combinations of arguments. */
 static int
 check_together(const struct replay_devargs *args, const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * net_replay: an Ethernet device that receives what a capture file holds. It stands in for an
- * RNIC: buffer split, payloads by reference, flow rules, several queues.
+ * net_replay: an Ethernet device that receives the packets of a capture file. It replaces an RNIC:
+ * buffer split, payloads by reference, flow rules, several queues.
  */
 #include <pthread.h>
 #include <errno.h>
@@ -35,8 +35,8 @@ replay_configure(struct rte_eth_dev *dev)
 }
 
 /*
- * Attached payloads start on a line: the arena is laid out for the place at which queues split,
- * which is known only now. A frame without split is laid out for align_at.
+ * Aligns the attached payloads to cache lines. The arena is laid out for the byte at which queues
+ * split, which is only known at the start. Without split, it is laid out for align_at.
  */
 static int
 lay_out_capture(struct rte_eth_dev *dev)
@@ -67,7 +67,7 @@ lay_out_capture(struct rte_eth_dev *dev)
 		}
 	}
 	if (!lend)
-		return 0; /* a copy lies where its mbuf says */
+		return 0; /* copies are placed by their mbuf */
 	ret = replay_capture_align(replay->capture, align_at);
 	if (ret == -EBUSY)
 		REPLAY_LOG(ERR,
@@ -141,9 +141,9 @@ replay_stop(struct rte_eth_dev *dev)
 }
 
 /*
- * ethdev calls drivers without a lock, and its telemetry asks for statistics in a thread of its
- * own, also while a port closes or a queue is set up again. What is counted lies in the queues, so
- * they go under a lock. It is none of the port's: that goes as well.
+ * ethdev calls drivers without a lock. Its telemetry thread requests statistics also while a port
+ * is closed or a queue is set up again. The counters are in the queues, so queues are released
+ * under this lock. It is not part of the port, because the port is released, too.
  */
 static pthread_mutex_t going = PTHREAD_MUTEX_INITIALIZER;
 
@@ -215,7 +215,7 @@ free_port(struct rte_eth_dev *dev)
 	replay->capture = NULL;
 	replay_devargs_free(&replay->args);
 	dev->data->mac_addrs = NULL; /* part of dev_private, must not be freed alone */
-	/* here, not by ethdev: who waits for the lock sees that it went */
+	/* cleared here, not by ethdev: threads that wait for the lock must see it */
 	dev->data->dev_private = NULL;
 	rte_free(replay);
 }
@@ -271,7 +271,7 @@ replay_ptypes_get(struct rte_eth_dev *dev COMPAT_PTYPES_COUNT(count))
 	COMPAT_PTYPES_RETURN(replay_ptypes, count);
 }
 
-/* The link goes down when the last packet has been received; without Rx queues there is none. */
+/* The link goes down when the last packet has been received. Without Rx queues it stays up. */
 static int
 replay_link_update(struct rte_eth_dev *dev, int wait_to_complete)
 {
@@ -281,7 +281,7 @@ replay_link_update(struct rte_eth_dev *dev, int wait_to_complete)
 	return 0;
 }
 
-/* A capture is delivered as it is, whatever address, mode and MTU the port has. */
+/* Packets are delivered unchanged, whatever the port's address, mode and MTU. */
 static int
 replay_accept(struct rte_eth_dev *dev)
 {
@@ -300,7 +300,7 @@ replay_mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
 	return 0;
 }
 
-/* The clock of time stamps: the TSC. */
+/* Clock of the time stamps: the TSC. */
 static int
 replay_read_clock(struct rte_eth_dev *dev, uint64_t *clock)
 {
@@ -374,7 +374,7 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	ret = replay_tx_open(replay);
 	if (ret < 0)
 		goto release_flows;
-	*args = (struct replay_devargs){0}; /* the port's now */
+	*args = (struct replay_devargs){0}; /* now owned by the port */
 
 	rte_eth_random_addr(replay->mac.addr_bytes);
 	dev->data->mac_addrs = &replay->mac;
@@ -416,7 +416,7 @@ replay_probe(struct rte_vdev_device *vdev)
 	int ret;
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		/* the file name and the pools' caches are those of the primary process */
+		/* the file name and the pool caches belong to the primary process */
 		REPLAY_LOG(ERR, "%s: only the primary process can use a replay port", name);
 		return -ENOTSUP;
 	}
@@ -434,12 +434,13 @@ replay_remove(struct rte_vdev_device *vdev)
 	struct rte_eth_dev *dev = rte_eth_dev_allocated(rte_vdev_device_name(vdev));
 
 	if (dev == NULL)
-		return 0; /* closed before */
+		return 0; /* already closed */
 	replay_close(dev);
 	return rte_eth_dev_release_port(dev);
 }
 
-/* The arena is ordinary EAL memory, and all else is reached through net_replay_place(). */
+/* No mapping needed: the arena is ordinary EAL memory, and other memory is accessed through
+ * net_replay_place(). */
 static int
 replay_dma_map(struct rte_vdev_device *vdev, void *addr, uint64_t iova, size_t len)
 {
@@ -451,7 +452,8 @@ static struct rte_vdev_driver replay_driver = {
 	.remove = replay_remove,
 	.dma_map = replay_dma_map,
 	.dma_unmap = replay_dma_map,
-	/* a packet may cross a page: only with virtual addresses is it in one piece for a device */
+	/* a packet may cross a page boundary: it is contiguous for a device only with virtual
+	 * addresses */
 	.drv_flags = RTE_VDEV_DRV_NEED_IOVA_AS_VA,
 };
 

@@ -8,7 +8,7 @@
 
 #include "replay.h"
 
-/* A second word from one that was drawn. */
+/* Derives a second random word. */
 static uint64_t
 next_word(uint64_t word)
 {
@@ -17,7 +17,7 @@ next_word(uint64_t word)
 	return word ^ word << 17;
 }
 
-/* 0 to n - 1; the 2^-32 that n does not divide does not matter here */
+/* 0 to n - 1; the bias of at most 2^-32 does not matter here */
 static uint32_t
 below(uint64_t word, uint32_t n)
 {
@@ -25,8 +25,8 @@ below(uint64_t word, uint32_t n)
 }
 
 /*
- * Shuffles the window that a packet of the queue lies in (Fisher and Yates), and picks out what is
- * the queue's.
+ * Shuffles the window that contains a packet of the queue (Fisher-Yates), and selects the queue's
+ * packets.
  */
 static void
 shuffle(struct replay_rxq *rxq, uint64_t number, uint32_t begin, uint32_t own)
@@ -114,7 +114,7 @@ replay_fault_flip(const struct replay_faults *faults, const struct replay_pick *
 
 		word = next_word(word);
 		bit[i] = below(word, pick->len * 8u);
-		/* a bit that is flipped twice is as it was */
+		/* flipping a bit twice would restore it */
 		for (uint32_t k = 0; k < i; k++)
 			again |= bit[k] == bit[i];
 		if (!again && bit[i] / 8 >= off && bit[i] / 8 - off < len)
@@ -137,7 +137,7 @@ struct spare {
 
 struct replay_spares {
 	struct rte_mempool *pool;
-	uint64_t held; /* by references, and by the port */
+	uint64_t held; /* number of references, including the port's */
 };
 
 static void
@@ -191,7 +191,7 @@ replay_spares_attach(struct replay_spares *spares, const struct replay_faults *f
 	const struct replay_pick *pick, struct rte_mbuf *m, const uint8_t *frame, uint32_t off)
 {
 	const uint32_t len = pick->len - off;
-	/* a copy lies on its line as what it is of */
+	/* a copy has the same alignment as its original */
 	const size_t shift = (uintptr_t)(frame + off) % REPLAY_LINE;
 	struct spare *spare;
 	uint8_t *bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mbufs of the packets that a burst has chosen: by reference, split or whole, or as copies. Part of
- * replay_rx.c, which alone includes it: all is inlined there, with and without faults.
+ * Fills mbufs with the packets chosen for a burst: by reference (split or not) or as copies. Only
+ * replay_rx.c includes it. Everything is inlined there, with and without faults.
  */
 #ifndef REPLAY_FILL_H
 #define REPLAY_FILL_H
@@ -15,16 +15,16 @@
 #include "replay.h"
 #include "replay_rewrite.h"
 
-/* Packets chosen and filled together; their mbuf pointers stay in L1. */
+/* Packets chosen and filled together. Their mbuf pointers stay in L1. */
 #define BATCH 64u
 
-/* Distance of the prefetches from the packet at work, about the latency of DRAM. */
+/* Prefetch distance in packets, about the latency of DRAM. */
 #define AHEAD 8u
 
-/* Smallest room of a further segment, see replay_queue.c: a frame of 64 KiB needs 1,024. */
+/* A frame of 64 KiB in segments of the smallest room, see replay_queue.c: 1,024 segments. */
 #define SEGMENTS_MAX 1024u
 
-/* As many as there are, in one piece: a pool that is nearly empty still gives its last mbufs. */
+/* Allocates up to n mbufs in bulk. A pool that is nearly empty still provides its last mbufs. */
 static inline uint32_t
 take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
 {
@@ -41,11 +41,11 @@ give_back(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
 }
 
 /*
- * A reference to `len` bytes of the packet from `off` on, or of its twin that is so far `away`.
- * Fails when the 16-bit count is full.
+ * Attaches a reference to `len` bytes of the packet from offset `off`, or of its copy at distance
+ * `away`. Fails if the 16-bit reference count is at its maximum.
  *
- * A count of 1 is the port's own: nobody else holds the packet, so nobody can change the count and
- * it may be raised by a plain store. rte_mbuf_ext_refcnt_update() does that.
+ * A count of 1 is the port's own reference: no other thread holds the packet or can change the
+ * count, so a plain store may increment it. rte_mbuf_ext_refcnt_update() does that.
  */
 static inline bool
 attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t off, uint32_t len)
@@ -55,10 +55,10 @@ attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t
 	if (unlikely(rte_mbuf_ext_refcnt_read(&packet->shared) == UINT16_MAX))
 		return false;
 	rte_mbuf_ext_refcnt_update(&packet->shared, 1);
-	/* the driver asks EAL for IOVA as VA (RTE_VDEV_DRV_NEED_IOVA_AS_VA) */
+	/* the driver requires IOVA as VA (RTE_VDEV_DRV_NEED_IOVA_AS_VA) */
 	rte_pktmbuf_attach_extbuf(
 		m, data, (rte_iova_t)(uintptr_t)data, (uint16_t)len, &packet->shared);
-	m->ol_flags = RTE_MBUF_F_EXTERNAL; /* and nothing of its last life */
+	m->ol_flags = RTE_MBUF_F_EXTERNAL; /* clear the flags of its previous use */
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
 	return true;
@@ -76,24 +76,24 @@ fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, uint32_t ptype, uint
 struct batch {
 	struct replay_packet *packet[BATCH];
 	uint64_t due[BATCH];		/* TSC, with pacing */
-	uint32_t from[BATCH];		/* which of the chosen each mbuf holds */
+	uint32_t from[BATCH];		/* index in `packet` of each mbuf */
 	struct replay_pick pick[BATCH]; /* with faults */
-	uint32_t n;			/* chosen */
-	uint32_t used;			/* of these, handed out or dropped */
-	uint32_t delivered;		/* of these, handed out */
-	enum replay_wait wait;		/* if not all were used */
+	uint32_t n;			/* packets chosen */
+	uint32_t used;			/* of these, delivered or dropped */
+	uint32_t delivered;		/* of these, delivered */
+	enum replay_wait wait;		/* reason if not all were used */
 	uint16_t lost[2];		/* by REPLAY_LOSS, REPLAY_BURST_LOSS */
 	uint64_t bytes;
 };
 
-/* Bytes of a packet as it arrives. */
+/* Length of a packet as delivered. */
 static __rte_always_inline uint32_t
 length(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
 	return faulty ? batch->pick[i].len : packet->len;
 }
 
-/* What a packet is as it arrives. */
+/* packet_type of a packet as delivered. */
 static __rte_always_inline uint32_t
 type(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
@@ -112,7 +112,7 @@ prefetch_frame(const struct batch *batch, uint32_t i)
 	rte_prefetch0(data + REPLAY_LINE);
 }
 
-/* The rest of a packet from `off` on: by reference, unless it is to be changed. */
+/* Attaches the rest of a packet from offset `off`: by reference, unless it must be changed. */
 static __rte_always_inline bool
 attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_mbuf *m,
 	struct replay_packet *packet, intptr_t away, uint32_t off, bool faulty)
@@ -139,7 +139,7 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 	for (i = 0; i < n; i++) {
 		struct replay_packet *packet = batch->packet[i];
 
-		/* an RNIC leaves fresh headers in the cache, too */
+		/* an RNIC also leaves new headers in the cache */
 		prefetch_frame(batch, i);
 		if (!attach_rest(rxq, batch, i, bufs[i], packet, 0, 0, faulty))
 			break;
@@ -215,8 +215,8 @@ copy_segment(const struct replay_rxq *rxq, struct rte_mbuf *m, const uint8_t *fr
 }
 
 /*
- * Copies what the first segment did not take into further ones. False when mbufs run out, or cannot
- * be written: then, too, the packet stays where it is.
+ * Copies the part of a frame after the first segment into further segments. False if mbufs run out
+ * or cannot be written: the packet is then kept for the next burst.
  */
 static inline bool
 copy_rest(const struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf *head,
@@ -259,7 +259,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 	const struct replay_devargs *args = &rxq->dev->args;
 	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
 	const uint32_t room = rxq->first_room;
-	/* a split packet has its two segments without asking for SCATTER */
+	/* two segments of a split packet do not require SCATTER */
 	const uint32_t most = rxq->scatter ? SEGMENTS_MAX : rxq->split;
 	uint32_t i, n, out = 0;
 
@@ -277,7 +277,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 			nb_rest = (whole - room + rxq->rest_room - 1u) / rxq->rest_room;
 		if (unlikely(nb_rest > most)) {
 			replay_count(&rxq->count.oversize, 1);
-			continue; /* its mbuf serves the next packet */
+			continue; /* the next packet uses its mbuf */
 		}
 		if (nb_rest != 0 && !copy_rest(rxq, batch, m, packet, whole, nb_rest))
 			break;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The port's rte_flow rules: they come and go while queues are polled, and count.
- */
+/* The port's rte_flow rules: creation and destruction while queues are polled, and counters. */
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <string.h>
@@ -15,7 +13,8 @@
 
 #include "replay.h"
 
-/* Where each queue is; last, for dropped packets, where the one is that is farthest. */
+/* Positions of the queues, followed by the position of dropped packets: that of the queue that is
+ * furthest ahead. */
 static void
 places_of(const struct rte_eth_dev *dev, uint64_t *place)
 {
@@ -35,7 +34,7 @@ places_of(const struct rte_eth_dev *dev, uint64_t *place)
 	}
 }
 
-/* Packets of a list that lie between the mark and a place. */
+/* Packets of a list between the mark and a position. */
 static uint64_t
 passed_since(const struct replay_dev *dev, uint32_t list, uint64_t place)
 {
@@ -49,7 +48,7 @@ passed_since(const struct replay_dev *dev, uint32_t list, uint64_t place)
 			steering->list + first, n, dev->marks[list], dev->capture->nb_packets);
 }
 
-/* Adds what the packets of a list have brought to the rules that gave them to it. */
+/* Adds the packets of a list up to a position to the counts of their rules. */
 static void
 count_list(struct replay_dev *dev, uint32_t list, uint64_t place)
 {
@@ -72,8 +71,8 @@ count_list(struct replay_dev *dev, uint32_t list, uint64_t place)
 }
 
 /*
- * COUNT costs nothing while packets pass: what passed follows from the places of the queues. Brings
- * the rules' counts up to these places, which are the next marks. The lock is held.
+ * COUNT has no cost per packet: the counts are computed from the positions of the queues. Updates
+ * the rules' counts up to these positions, which become the next marks. The lock is held.
  */
 static void
 settle(struct replay_dev *dev, const uint64_t *place)
@@ -82,7 +81,7 @@ settle(struct replay_dev *dev, const uint64_t *place)
 
 	dev->flow_dropped += passed_since(dev, dropped, place[dropped]);
 	for (uint32_t q = 0; q <= dropped; q++) {
-		/* a queue that was set up again is at its begin */
+		/* a queue that was set up again starts at its first packet */
 		if (dev->steering->rule_of != NULL && place[q] > dev->marks[q])
 			count_list(dev, q, place[q]);
 		dev->marks[q] = place[q];
@@ -148,10 +147,10 @@ cannot_pause(struct rte_flow_error *error)
 }
 
 /*
- * A packet belongs to one queue at a time: only that queue raises its reference count, which is why
- * it may do so without an atomic operation. So queues that are polled stand still while packets
- * change hands. The polling lcore writes in_burst, then reads paused; this side writes paused, then
- * reads in_burst. membarrier() makes that safe without a fence in every burst.
+ * Pauses the polled queues while packets change their queue. A packet belongs to one queue at a
+ * time. Only that queue increments its reference count, which is why it needs no atomic operation.
+ * The polling lcore writes in_burst, then reads paused. This thread writes paused, then reads
+ * in_burst. membarrier() orders both without a fence in every burst.
  */
 static int
 pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
@@ -170,7 +169,7 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		/* on a shared CPU the lcore may be waiting for this very thread to give way */
+		/* on a shared CPU the lcore may be waiting for this thread to yield */
 		for (uint32_t spins = 0; __atomic_load_n(&rxq->in_burst, __ATOMIC_ACQUIRE); spins++)
 			spins < 1000 ? rte_pause() : rte_delay_us_sleep(10);
 	}
@@ -178,8 +177,8 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 }
 
 /*
- * A rule has come or gone, and this is what holds now. All that takes long has been done before or
- * is done afterwards: queues stand still for as long as each needs to find its place in its list.
+ * Replaces the steering table after a rule was added or removed. Long operations run before or
+ * after the pause: the queues are paused only while each finds its position in its new list.
  */
 static int
 steer(struct rte_eth_dev *dev, struct replay_steering *steering, struct rte_flow_error *error)
@@ -208,7 +207,7 @@ steer(struct rte_eth_dev *dev, struct replay_steering *steering, struct rte_flow
 		replay_rx_seek(rxq);
 	}
 	__atomic_store_n(&replay->paused, false, __ATOMIC_RELEASE);
-	settle(replay, place); /* what has passed was the old rules' */
+	settle(replay, place); /* packets passed so far count for the old rules */
 	replay->steering = steering;
 	pthread_mutex_unlock(&replay->lock);
 	replay_steering_free(old);
@@ -317,7 +316,7 @@ replay_flow_flush(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	return 0;
 }
 
-/* COUNT: packets of the capture that came to their queue, or were dropped, faults left aside. */
+/* COUNT: packets of the capture that reached their queue or were dropped; faults are ignored. */
 static int
 replay_flow_query(struct rte_eth_dev *dev, struct rte_flow *flow,
 	const struct rte_flow_action *action, void *data, struct rte_flow_error *error)
@@ -347,7 +346,7 @@ const struct rte_flow_ops replay_flow_ops = {
 int
 replay_flow_init(struct replay_dev *dev)
 {
-	const size_t lists = dev->args.queues + 1u; /* the last one is that of dropped packets */
+	const size_t lists = dev->args.queues + 1u; /* the last list is that of dropped packets */
 
 	TAILQ_INIT(&dev->flows);
 	pthread_mutex_init(&dev->lock, NULL);

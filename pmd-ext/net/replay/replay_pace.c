@@ -8,13 +8,14 @@
 
 #include "replay.h"
 
-/* Preamble and start of frame, FCS, gap between packets: what a link spends beside a frame. */
+/* Bytes on the wire in addition to the frame: preamble and start of frame, FCS, inter-packet gap.
+ */
 #define WIRE_BYTES (8u + 4u + 12u)
 
-/* A loop takes less: 13 hours at 3 GHz. */
+/* Limit of a loop: 13 hours at 3 GHz. */
 #define LOOP_MAX ((uint64_t)1 << 63)
 
-/* value x cycles / per, in parts of cycles, rounded up */
+/* value x cycles / per, in fractions of cycles, rounded up */
 static unsigned __int128
 parts(unsigned __int128 value, uint64_t cycles, uint64_t per)
 {
@@ -23,7 +24,7 @@ parts(unsigned __int128 value, uint64_t cycles, uint64_t per)
 	return (whole + per - 1) / per;
 }
 
-/* The length of a loop, which all times in it are less than. */
+/* Sets the duration of a loop. All offsets in it must be smaller. */
 static int
 set_loop(struct replay_pace *pace, unsigned __int128 loop)
 {
@@ -56,7 +57,7 @@ pace_by_bits(struct replay_pace *pace, uint64_t bps, const struct replay_capture
 	return set_loop(pace, parts(bits, hz, bps));
 }
 
-/* From loop to loop the mean distance of packets passes once more. */
+/* Uses the captured time stamps. Between two loops, one mean packet distance passes. */
 static int
 pace_as_captured(struct replay_pace *pace, double speed, const struct replay_capture *capture)
 {
@@ -67,7 +68,7 @@ pace_as_captured(struct replay_pace *pace, double speed, const struct replay_cap
 	for (uint32_t i = 0; i < pace->nb_packets; i++) {
 		const uint64_t at = replay_capture_packet(capture, i)->time_ns;
 
-		/* clocks step back at times: such a packet comes with the one before it */
+		/* time stamps may go backwards: such a packet is due with the one before it */
 		if (at > first)
 			passed = RTE_MAX(passed, at - first);
 		if ((double)passed * cycles >= (double)LOOP_MAX)
@@ -82,7 +83,8 @@ pace_as_captured(struct replay_pace *pace, double speed, const struct replay_cap
 	return set_loop(pace, (unsigned __int128)last + last / (pace->nb_packets - 1));
 }
 
-/* Packets of one burst take no longer than it is to the next one, wherever a burst begins. */
+/* Checks that the packets of a burst take no longer than the burst interval, wherever a burst
+ * begins. */
 static int
 check_bursts(const struct replay_pace *pace, const struct replay_devargs *args)
 {
@@ -135,7 +137,7 @@ refuse_pace(const struct replay_devargs *args, int error)
 	return -EINVAL;
 }
 
-/* The same without bursts, in parts of cycles. */
+/* Number of packets due at a time in fractions of cycles, without bursts. */
 static uint64_t
 plain_passed(const struct replay_pace *pace, unsigned __int128 time)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When packets are due. Every kind of pacing comes down to one table: how long after the begin of
- * its loop each packet comes. Bursts then move what lies in one burst to the burst's own begin.
+ * Computes when packets are due. Every kind of pacing is stored in one table: the offset of each
+ * packet from the start of its loop. With bursts, the packets of a burst are then shifted to its
+ * start.
  */
 #ifndef REPLAY_PACE_H
 #define REPLAY_PACE_H
@@ -14,29 +15,30 @@
 struct replay_capture;
 struct replay_devargs;
 
-/* Cycles are counted in parts of 1 / 65,536: 26 hours of them at 3 GHz fit 64 bits. */
+/* Time is counted in fractions of 1 / 65,536 of a cycle: 26 hours at 3 GHz fit 64 bits. */
 #define REPLAY_PACE_SHIFT 16
 
 struct replay_pace {
-	uint64_t *offset; /* of each packet in its loop, parts of cycles, rounded up; NULL: none */
-	uint64_t loop;	  /* parts of cycles from loop to loop */
-	uint64_t every;	  /* parts of cycles from burst to burst */
-	uint32_t burst;	  /* packets; 0: no bursts */
+	/* of each packet in its loop, in fractions of cycles, rounded up; NULL: no pacing */
+	uint64_t *offset;
+	uint64_t loop;	/* duration of a loop in fractions of cycles */
+	uint64_t every; /* burst interval in fractions of cycles */
+	uint32_t burst; /* packets per burst; 0: no bursts */
 	uint32_t nb_packets;
 };
 
 /* The burst that a queue is in. */
 struct replay_burst {
-	uint64_t first, end;	      /* packets, counted over all loops */
-	unsigned __int128 base, from; /* when the first is due without and with bursts */
+	uint64_t first, end;	      /* packet numbers, counted over all loops */
+	unsigned __int128 base, from; /* when the first packet is due, without and with bursts */
 };
 
-/* Without pacing, pace->offset stays NULL. -EINVAL and -ENOMEM are reported. */
+/* Without pacing, pace->offset stays NULL. -EINVAL and -ENOMEM are logged. */
 int replay_pace_init(struct replay_pace *pace, const struct replay_devargs *args,
 	const struct replay_capture *capture, int socket);
 void replay_pace_fini(struct replay_pace *pace);
 
-/* Packets that are due `cycles` after the port's first, counted over all loops. */
+/* Number of packets that are due `cycles` after the port's first one, counted over all loops. */
 uint64_t replay_pace_passed(const struct replay_pace *pace, uint64_t cycles);
 
 static inline unsigned __int128
@@ -45,10 +47,10 @@ replay_pace_plain(const struct replay_pace *pace, uint64_t loop, uint32_t i)
 	return (unsigned __int128)loop * pace->loop + pace->offset[i];
 }
 
-/* What all packets of a loop have in common. */
+/* Values common to all packets of a loop. */
 struct replay_pace_loop {
-	unsigned __int128 begin; /* parts of cycles */
-	uint64_t first;		 /* packet, counted over all loops */
+	unsigned __int128 begin; /* in fractions of cycles */
+	uint64_t first;		 /* number of the first packet, counted over all loops */
 };
 
 static inline struct replay_pace_loop
@@ -58,10 +60,7 @@ replay_pace_loop(const struct replay_pace *pace, uint64_t loop)
 		(unsigned __int128)loop * pace->loop, loop * pace->nb_packets};
 }
 
-/*
- * TSC cycles after the port's first packet at which packet i of a loop is due: never less than
- * exact.
- */
+/* TSC cycles after the port's first packet at which packet i of a loop is due, rounded up. */
 static inline uint64_t
 replay_pace_due(const struct replay_pace *pace, struct replay_burst *burst,
 	const struct replay_pace_loop *loop, uint32_t i)
@@ -86,8 +85,8 @@ replay_pace_due(const struct replay_pace *pace, struct replay_burst *burst,
 }
 
 /*
- * How late packets were polled: a histogram with limits of 64 ns x 4^n, the last without limit.
- * The port is not to blame for a poll that comes late, but whoever reads the figures must know.
+ * Histogram of the delay between due time and poll. The limits are 64 ns x 4^n, the last bin has
+ * none. A late poll is not an error of the port, but it affects the validity of a measurement.
  */
 #define REPLAY_LATE_BINS 10u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A twin of the arena in memory of the caller's: a GPU's. Headers are read from the arena, payloads
- * by reference point into the twin.
+ * A copy of the arena in memory of the caller, such as a GPU's. Headers are read from the arena;
+ * payloads by reference point into the copy.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ place(uint16_t port_id, const struct net_replay_memory *memory)
 	replay = dev->data->dev_private;
 	if (dev->data->dev_started || replay->memory.copy != NULL)
 		return -EBUSY;
-	/* a queue has looked for it when it was set up */
+	/* checked when a queue was set up */
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++)
 		if (dev->data->rx_queues[q] != NULL)
 			return -EBUSY;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a queue does with a packet follows from its pools: decided here, once. */
+/* Queue set-up: selects the delivery mode from the pools, once. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "replay.h"
 
-/* Shorter segments would make chains of more than SEGMENTS_MAX (replay_fill.h). */
+/* Smaller segments would make chains of more than SEGMENTS_MAX (replay_fill.h). */
 #define ROOM_MIN 64u
 
 static bool
@@ -20,8 +20,8 @@ is_pinned(struct rte_mempool *pool)
 }
 
 /*
- * A pool without usable room asks for references. A pinned pool never does: its mbufs own their
- * buffers, and one that is pointed elsewhere keeps the foreign pointer after it was freed.
+ * A pool without usable room selects delivery by reference. A pinned pool never does: its mbufs own
+ * their buffers, and an mbuf attached to another buffer would keep that pointer after it is freed.
  */
 static bool
 wants_references(struct rte_mempool *pool)
@@ -64,7 +64,7 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 			rxq->id, conf->rx_nseg);
 		return -EINVAL;
 	}
-	/* that the pools have room for offset and length has been checked by ethdev */
+	/* ethdev has checked that the pools have room for offset and length */
 	rxq->split = true;
 	rxq->first_pool = first->mp;
 	rxq->first_off = RTE_PKTMBUF_HEADROOM + first->offset;
@@ -96,8 +96,8 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 }
 
 /*
- * A reference is to the one copy that all loops share: a field in it cannot change. Nor can one
- * that the CPU does not reach.
+ * A referenced packet is shared by all loops, so a field in it cannot be rewritten. Nor can a field
+ * that the CPU cannot access.
  */
 static int
 check_rewrites(const struct replay_rxq *rxq, const char *name, const struct replay_devargs *args)
@@ -128,7 +128,7 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 	return 0;
 }
 
-/* Changed payloads are copies: this many can be out at once, then the queue waits. */
+/* Changed payloads are copied: a queue can have this many copies in use, then it waits. */
 #define SPARES 255u
 
 static int
@@ -172,7 +172,7 @@ set_up_stamps(struct replay_rxq *rxq, const char *name)
 	return -rte_errno;
 }
 
-/* Queues start with their port and not one by one. */
+/* Deferred start is not supported: queues start with their port. */
 static int
 refuse_deferred(const char *name, const char *way, uint16_t queue, uint8_t deferred)
 {
@@ -211,7 +211,7 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	rxq->port = dev->data->port_id;
 	rxq->nb_desc = nb_desc;
 	rxq->conf = *conf;
-	/* arrays of the caller */
+	/* arrays owned by the caller */
 	rxq->conf.rx_seg = NULL;
 	rxq->conf.rx_mempools = NULL;
 	if (conf->rx_nseg == RTE_DIM(rxq->segments)) {
@@ -291,7 +291,7 @@ replay_rxq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_rxq_
 {
 	const struct replay_rxq *rxq = dev->data->rx_queues[queue];
 
-	info->mp = rxq->split ? NULL : rxq->rest_pool; /* NULL: there is not one pool */
+	info->mp = rxq->split ? NULL : rxq->rest_pool; /* NULL: more than one pool */
 	info->conf = rxq->conf;
 	info->scattered_rx = rxq->scatter || rxq->split;
 	info->nb_desc = rxq->nb_desc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fields that grow from loop to loop. */
+/* Fields that change from loop to loop. */
 #ifndef REPLAY_REWRITE_H
 #define REPLAY_REWRITE_H
 
@@ -10,7 +10,7 @@
 
 #include "replay.h"
 
-/* A copy of constant size is one instruction; fields have these sizes, nearly always. */
+/* A copy of constant size is one instruction. Nearly all fields have one of these sizes. */
 static inline void
 store_field(uint8_t *to, uint64_t value, uint32_t length)
 {
@@ -28,9 +28,9 @@ store_field(uint8_t *to, uint64_t value, uint32_t length)
 }
 
 /*
- * A field after `loop` rounds, as it lies in memory: its first `length` bytes count. The captured
- * value is read from the capture, of which `room` bytes are there: reading back what was just
- * copied would wait for the stores.
+ * Value of a field in loop `loop`, as stored in memory: its first `length` bytes are valid. The
+ * captured value is read from the capture, of which `room` bytes are available. Reading back the
+ * copied value would wait for the stores.
  */
 static inline uint64_t
 rewritten(const struct replay_rewrite *field, const uint8_t *captured, uint32_t room, uint64_t loop)
@@ -43,13 +43,13 @@ rewritten(const struct replay_rewrite *field, const uint8_t *captured, uint32_t 
 		memcpy(&value, captured, 8);
 	else
 		memcpy(&value, captured, field->length);
-	/* a big-endian field is the upper bytes; what is added does not reach those below */
+	/* a big-endian field is in the upper bytes; the addition does not affect the lower ones */
 	if (field->big_endian)
 		return rte_cpu_to_be_64(rte_be_to_cpu_64(value) + (add << spare));
 	return rte_cpu_to_le_64(rte_le_to_cpu_64(value) + add);
 }
 
-/* Adds the steps of `loop` rounds to the fields that lie inside the first `len` bytes. */
+/* Adds the steps of `loop` loops to the fields inside the first `len` bytes. */
 static inline void
 rewrite_fields(const struct replay_devargs *args, uint8_t *frame, const uint8_t *captured,
 	uint32_t len, uint64_t loop)
@@ -65,7 +65,7 @@ rewrite_fields(const struct replay_devargs *args, uint8_t *frame, const uint8_t 
 	}
 }
 
-/* The same for the fields that lie wholly or in part behind the first segment. */
+/* Rewrites the fields that are wholly or partly after the first segment. */
 static inline void
 rewrite_rest(const struct replay_devargs *args, struct rte_mbuf *head, const uint8_t *captured,
 	uint64_t loop)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one rule says: ETH / IPV4 / UDP -> QUEUE, RSS or DROP, and COUNT. */
+/* Parses and matches one rule: ETH / IPV4 / UDP -> QUEUE, RSS or DROP, and COUNT. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #include "replay.h"
 
-/* Microsoft's key of the RSS specification: what most drivers take when they are given none. */
+/* Key of Microsoft's RSS specification, the default of most drivers. */
 static const uint8_t default_key[REPLAY_RSS_KEY] = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2,
 	0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30,
 	0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
@@ -17,7 +17,7 @@ static const uint8_t default_key[REPLAY_RSS_KEY] = {0x6d, 0x5a, 0x56, 0xda, 0x25
 
 #define RSS_TYPES (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)
 
-/* Of these, the ones that concern addresses of IPv4. */
+/* The RSS types for IPv4 addresses. */
 #define RSS_IPV4 (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_OTHER)
 
 static bool
@@ -31,7 +31,7 @@ is_zero(const void *bytes, size_t len)
 	return true;
 }
 
-/* Whether two values are the same where the mask has bits. */
+/* Are two values equal in the bits of the mask? */
 static bool
 is_same(const void *one, const void *two, const void *mask, size_t len)
 {
@@ -57,12 +57,13 @@ replay_rule_matches(const struct rte_flow *flow, const struct replay_packet *pac
 		((packet->src_port ^ flow->src_port) & flow->src_port_mask) != 0 ||
 		((packet->dst_port ^ flow->dst_port) & flow->dst_port_mask) != 0)
 		return false;
-	/* last, because it alone reads the frame */
+	/* checked last, because only this check reads the frame */
 	return is_zero(&flow->ether_mask, sizeof(flow->ether_mask)) ||
 		is_same(packet->data, &flow->ether, &flow->ether_mask, sizeof(flow->ether));
 }
 
-/* A packet without an IPv4 header, or of none of the types, has hash 0: the first queue's. */
+/* A packet without an IPv4 header, or of none of the RSS types, has hash 0 and goes to the first
+ * queue. */
 static uint32_t
 rss_hash(const struct rte_flow *flow, const struct replay_packet *packet)
 {
@@ -94,8 +95,8 @@ replay_rule_queue(const struct rte_flow *flow, const struct replay_packet *packe
 }
 
 /*
- * What holds for the items of every layer, of so many bytes. An item without spec matches any
- * packet of its layer; one whose `last` is 0, or as spec where the mask has bits, is no range.
+ * Checks common to the items of all layers, with `len` bytes. An item without spec matches any
+ * packet of its layer. A `last` of 0, or equal to spec in the bits of the mask, is not a range.
  */
 static int
 check_item(const struct rte_flow_item *item, const void *mask, size_t len,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rx bursts. One lcore polls a queue; nothing here locks, allocates memory, logs or makes a
- * system call. When mbufs run out the packet stays where it is and the next burst tries again: the
- * port behaves like a link with pause frames, it never drops for want of buffers.
+ * Rx bursts. One lcore polls a queue. This code takes no lock, allocates no memory, and makes no
+ * log message or system call. If mbufs run out, the packet is kept and the next burst tries again:
+ * the port behaves like a link with pause frames and loses no packet for lack of buffers.
  */
 #include <rte_atomic.h>
 #include <rte_cycles.h>
@@ -11,7 +11,7 @@
 
 #include "replay_fill.h"
 
-/* Packets lost on purpose or dropped per burst at most, so that a poll stays short. */
+/* Limit of packets lost by faults or dropped per burst, so that a poll stays short. */
 #define PASSED_MAX 8192u
 
 /* The clock of the port starts with the first burst on any of its queues. */
@@ -27,7 +27,7 @@ clock_start(struct replay_rxq *rxq)
 	return now;
 }
 
-/* The place in its loop of packet `own` of the queue. */
+/* Position in the loop of packet `own` of the queue. */
 static inline uint32_t
 position_of(struct replay_rxq *rxq, uint32_t own)
 {
@@ -37,7 +37,7 @@ position_of(struct replay_rxq *rxq, uint32_t own)
 	return position;
 }
 
-/* Packets of the queue, over all loops, that are due at a time of the port's clock. */
+/* Number of packets of the queue, over all loops, that are due at a time of the port's clock. */
 static uint64_t
 due_at(const struct replay_rxq *rxq, uint64_t cycles)
 {
@@ -53,9 +53,9 @@ due_at(const struct replay_rxq *rxq, uint64_t cycles)
 }
 
 /*
- * overrun=drop: packets that are due lie in a ring of nb_desc descriptors, and those that find it
- * full are lost. The oldest go, where a NIC would lose the newest: there are as many of them. How
- * many are due is computed and not counted: a poll that comes late takes no longer than any other.
+ * overrun=drop: due packets occupy a ring of nb_desc descriptors, and packets that exceed it are
+ * lost. The oldest are lost, whereas a NIC would lose the newest; the number is the same. The
+ * number of due packets is computed, not counted: a late poll takes no longer than any other.
  */
 static void
 fill_ring(struct replay_rxq *rxq, uint64_t now)
@@ -63,7 +63,7 @@ fill_ring(struct replay_rxq *rxq, uint64_t now)
 	const uint64_t taken = rxq->loop * rxq->nb_mine + rxq->next;
 	uint64_t due, next;
 
-	/* another queue may have started the clock since */
+	/* another queue may have started the clock after `now` was read */
 	if ((int64_t)(now - rxq->clock) < 0)
 		return;
 	due = due_at(rxq, now - rxq->clock);
@@ -89,14 +89,14 @@ replay_rx_queue_count(void *queue)
 	if (rxq->done || rxq->nb_mine == 0)
 		return 0;
 	taken = rxq->loop * rxq->nb_mine + rxq->next;
-	/* the clock starts with the first burst, and that finds the first packet */
+	/* the clock starts with the first burst, which finds the first packet due */
 	due = due_at(rxq, rxq->clock != 0 && now > rxq->clock ? now - rxq->clock : 0);
 	return due > taken ? (uint32_t)RTE_MIN(due - taken, rxq->nb_desc) : 0;
 }
 
 /*
- * Chooses up to `max` packets of this queue, all of one loop, and returns the one to look at next
- * when all of them have been handed out.
+ * Chooses up to `max` packets of this queue, all of one loop. Returns the index of the packet that
+ * follows them.
  */
 static inline uint32_t
 choose(const struct replay_rxq *rxq, struct batch *batch, uint32_t max)
@@ -112,7 +112,7 @@ choose(const struct replay_rxq *rxq, struct batch *batch, uint32_t max)
 	return rxq->next + n;
 }
 
-/* The same with a pace: those that are due. */
+/* Chooses packets with pacing: only those that are due. */
 static inline uint32_t
 choose_due(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint64_t now)
 {
@@ -134,7 +134,7 @@ choose_due(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint64_t n
 	return k;
 }
 
-/* A packet that arrives is added; false when it has to wait for the next batch. */
+/* Adds a packet to the batch; false if the batch is full. */
 static inline bool
 pick(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t index,
 	const struct replay_pick *one, uint64_t due)
@@ -152,7 +152,7 @@ pick(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t i
 	return true;
 }
 
-/* The same when things go wrong on the way. `again` is what rxq->again will be. */
+/* Chooses packets with faults. `again` is the next value of rxq->again. */
 static uint32_t
 choose_faulty(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t *passed,
 	uint64_t now, bool *again)
@@ -201,7 +201,7 @@ choose_faulty(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_
 	return k;
 }
 
-/* Counts what happened to packets up to the first that was not used. */
+/* Counts the faults of packets up to the first that was not used. */
 static void
 count_faults(struct replay_rxq *rxq, const struct batch *batch)
 {
@@ -267,7 +267,7 @@ fill(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool f
 	}
 }
 
-/* Says how far the queue has come, with one store. */
+/* Publishes the queue's position, with one store. */
 static inline void
 publish(struct replay_rxq *rxq, bool faulty)
 {
@@ -319,7 +319,8 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 			count_lateness(rxq, &batch, now);
 		if (rxq->stamps)
 			stamp(rxq, &batch, bufs + nb_rx, now);
-		/* dropped packets count as passed over: a burst ends even where none fits */
+		/* dropped packets count towards PASSED_MAX: a burst ends even if all packets are
+		 * dropped */
 		passed -= RTE_MIN(passed, batch.used - batch.delivered);
 		nb_rx += batch.delivered;
 		replay_count(&rxq->count.packets, batch.delivered);
@@ -339,7 +340,7 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 				break;
 			}
 		} else if (batch.n < max) {
-			break; /* nothing more is due */
+			break; /* no further packet is due */
 		}
 		if (passed == 0)
 			break;
@@ -356,11 +357,12 @@ replay_rx_seek(struct replay_rxq *rxq)
 	const uint32_t window = rxq->dev->args.faults.window;
 
 	rxq->window.number = UINT64_MAX;
-	/* packets of windows before this one came before; inside, their order is looked at */
+	/* packets of earlier windows were delivered before; within the window, compare their
+	 * positions */
 	rxq->next = replay_count_below(rxq->mine, rxq->nb_mine, position - position % window);
 	while (rxq->next < rxq->nb_mine && position_of(rxq, rxq->next) < position)
 		rxq->next++;
-	/* the second of two equal packets goes with the first */
+	/* the second packet of a duplicate pair follows its first */
 	rxq->again &= rxq->next < rxq->nb_mine && position_of(rxq, rxq->next) == position;
 }
 
@@ -370,7 +372,8 @@ replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
 	struct replay_rxq *rxq = queue;
 	uint16_t nb_rx = 0;
 
-	/* whoever changes flow rules brings the fence between these two, replay_flow.c */
+	/* the thread that changes flow rules provides the fence between these two accesses,
+	 * replay_flow.c */
 	__atomic_store_n(&rxq->in_burst, true, __ATOMIC_RELAXED);
 	rte_compiler_barrier();
 	if (likely(!__atomic_load_n(&rxq->dev->paused, __ATOMIC_ACQUIRE)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The polling lcores write the counters. A reset leaves them and remembers where they were. */
+/* Statistics. The polling lcores write the counters; a reset only stores their current values. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -16,7 +16,7 @@ load(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/* All counters of a queue, while it is polled. */
+/* Reads all counters of a queue while it is polled. */
 static void
 load_all(void *to, const void *from, size_t size)
 {
@@ -24,7 +24,7 @@ load_all(void *to, const void *from, size_t size)
 		((uint64_t *)to)[i] = load((const uint64_t *)from + i);
 }
 
-/* All add up, but a maximum. */
+/* Adds up all counters; most_waiting is a maximum. */
 static void
 add_rx(struct replay_rx_counters *sum, const struct replay_rx_counters *count,
 	const struct replay_rx_counters *base)
@@ -58,7 +58,7 @@ replay_stats_keep_tx(struct replay_txq *txq)
 	add_tx(&txq->dev->gone_tx, txq);
 }
 
-/* There are queues, and each that any packet goes to has come to the end of its last loop. */
+/* True if there are queues, and each queue that has packets has completed its last loop. */
 bool
 replay_is_done(const struct rte_eth_dev *dev)
 {
@@ -166,7 +166,7 @@ replay_stats_reset(struct rte_eth_dev *dev)
 		if (rxq == NULL)
 			continue;
 		load_all(&rxq->base, &rxq->count, sizeof(rxq->count));
-		/* a maximum begins again; whoever polls meanwhile may bring the old one back */
+		/* reset the maximum; a concurrent poll may restore the old value */
 		__atomic_store_n(&rxq->count.most_waiting, 0, __ATOMIC_RELAXED);
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {

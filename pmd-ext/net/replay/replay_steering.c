@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The capture is known, so rules are tried when they change and not when packets pass: each queue
- * has a list of its packets. Rules are tried by priority, then by age.
+ * Builds the packet list of each queue. The capture is known, so rules are matched when they
+ * change, not for each packet received. Rules are matched by priority, then by age.
  */
 #include <stdlib.h>
 
@@ -43,7 +43,7 @@ replay_steering_free(struct replay_steering *steering)
 	rte_free(steering);
 }
 
-/* Sorts packets into lists by the number of the list that each belongs to. */
+/* Sorts packets into lists by list number. */
 static void
 fill_lists(struct replay_steering *steering, const uint16_t *list_of, uint32_t nb_packets,
 	uint32_t nb_lists)
@@ -54,7 +54,7 @@ fill_lists(struct replay_steering *steering, const uint16_t *list_of, uint32_t n
 		first_of[list_of[i] + 1]++;
 	for (uint32_t q = 0; q < nb_lists; q++)
 		first_of[q + 1] += first_of[q];
-	/* first_of[q] runs to the end of its list, which is where the next one begins */
+	/* first_of[q] advances to the end of its list, where the next one begins */
 	for (uint32_t i = 0; i < nb_packets; i++)
 		steering->list[first_of[list_of[i]]++] = i;
 	for (uint32_t q = nb_lists; q > 0; q--)
@@ -74,7 +74,7 @@ first_rule(const struct replay_dev *dev, const struct replay_packet *packet,
 	return NULL;
 }
 
-/* The list of each packet as it is now. */
+/* Gets the current list of each packet. */
 static void
 lists_of(const struct replay_steering *steering, uint16_t *list_of, uint32_t nb_lists)
 {
@@ -84,8 +84,9 @@ lists_of(const struct replay_steering *steering, uint16_t *list_of, uint32_t nb_
 }
 
 /*
- * What holds when the rule `changed` has come (and is among the others), or is `gone` (and still
- * among them): only packets that it matches can change. Without either, what holds without rules.
+ * Builds the table after the rule `changed` was added (it is in the list), or before the rule
+ * `gone` is removed (it still is): only packets that it matches can change. Without either, builds
+ * the table without rules.
  */
 struct replay_steering *
 replay_steering_create(

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tx bursts: counted, dropped, or written to a pcap file. A file is for tests and takes a lock and
- * a system call a burst, so that what was not written is known; the other two do neither.
+ * Tx bursts: counted, dropped, or written to a pcap file. The file is intended for tests: it takes
+ * a lock and a system call per burst, so that failed writes are noticed. The other two modes need
+ * neither.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,15 +19,15 @@
 #include "replay.h"
 
 struct replay_tx_file {
-	rte_spinlock_t lock; /* queues share the file */
+	rte_spinlock_t lock; /* the queues share the file */
 	pcap_t *pcap;
 	pcap_dumper_t *dump;
-	int error;     /* of the write that failed: from there on the file stays as it is */
-	uint64_t lost; /* frames since, up to the next line of the log */
-	uint8_t frame[REPLAY_FRAME_MAX]; /* of segments put together */
+	int error;			 /* of the failed write; the file is not written after it */
+	uint64_t lost;			 /* frames lost since, up to the next log message */
+	uint8_t frame[REPLAY_FRAME_MAX]; /* linearized segments */
 };
 
-/* Opening a file to write it empties it. */
+/* Is the file an input? Opening it for writing would truncate it. */
 static bool
 is_input(const struct replay_devargs *args)
 {
@@ -48,15 +49,15 @@ reason(int error)
 	case ELOOP:
 		return "it is a symbolic link; expected a regular file or a device";
 	case EMEDIUMTYPE:
-	case ENXIO: /* a FIFO that nobody reads */
+	case ENXIO: /* a FIFO without a reader */
 		return "it is neither a regular file nor a device";
 	default:
 		return strerror(error);
 	}
 }
 
-/* An existing file is emptied. Another user's link or FIFO in its place is not opened; a device is
- * nobody else's. */
+/* Truncates an existing file. A link or FIFO of another user in its place is not opened; a device
+ * is. */
 static FILE *
 open_file(const char *path)
 {
@@ -114,11 +115,11 @@ replay_tx_open(struct replay_dev *dev)
 	return 0;
 }
 
-/* Whether all frames up to here are in the file. */
+/* Are all frames written so far in the file? */
 static bool
 flush(struct replay_tx_file *file)
 {
-	/* a write of the burst's may have failed before, and left nothing to flush */
+	/* an earlier write of the burst may have failed and left nothing to flush */
 	if (file->error == 0 &&
 		(pcap_dump_flush(file->dump) != 0 || ferror(pcap_dump_file(file->dump))))
 		file->error = errno != 0 ? errno : EIO;
@@ -164,11 +165,11 @@ write_frame(struct replay_tx_file *file, const struct rte_mbuf *m, const struct 
 	struct pcap_pkthdr header = {.len = m->pkt_len, .caplen = len};
 
 	header.ts.tv_sec = now->tv_sec;
-	header.ts.tv_usec = now->tv_nsec; /* the file says that these are ns */
+	header.ts.tv_usec = now->tv_nsec; /* the file's header declares ns */
 	pcap_dump((u_char *)file->dump, &header, rte_pktmbuf_read(m, 0, len, file->frame));
 }
 
-/* Frames of a burst of which not all could be written count as lost. */
+/* If not all frames of a burst could be written, they count as lost. */
 static void
 write_burst(struct replay_txq *txq, struct rte_mbuf **bufs, uint16_t nb_bufs)
 {

@@ -62,7 +62,7 @@ int
 address_of_grh(const uint8_t grh[40], struct sockaddr_storage *address)
 {
 	memset(address, 0, sizeof(*address));
-	/* the first 20 bytes are undefined with IPv4, so the other end is looked at first */
+	/* with IPv4 the first 20 bytes are undefined, so check the last 20 first */
 	if (grh[20] == 0x45 && grh[29] == IPPROTO_UDP) {
 		address->ss_family = AF_INET;
 		memcpy(&((struct sockaddr_in *)address)->sin_addr, &grh[32], 4);

@@ -13,23 +13,27 @@
 #define ADDRESS_TEXT_MAX 64
 
 /**
- * Read an IPv4 or IPv6 address; names are not looked up, since packets do not go by the kernel.
+ * Parse an IPv4 or IPv6 address. Names are not resolved, since packets do not pass through the
+ * kernel.
  * @return 0; -EINVAL
  */
 int address_parse(const char *text, uint16_t port, struct sockaddr_storage *address);
 
-/** The same with another port. */
+/** Replace the port. */
 void address_set_port(struct sockaddr_storage *address, uint16_t port);
 
-/** "10.0.0.1", for messages; `text` has ADDRESS_TEXT_MAX bytes. @return text */
+/**
+ * Format an address, such as "10.0.0.1", for messages; `text` has ADDRESS_TEXT_MAX bytes.
+ * @return text
+ */
 const char *address_text(const struct sockaddr_storage *address, char *text);
 
-/** As a GID: IPv4 is mapped, ::ffff:a.b.c.d (annex A17 RoCEv2). */
+/** Convert to a GID: IPv4 is mapped, ::ffff:a.b.c.d (annex A17 RoCEv2). */
 void address_gid(const struct sockaddr_storage *address, uint8_t gid[16]);
 
 /**
- * Who sent a datagram: the source address in the 40 bytes before a UD message, a GRH, or for IPv4
- * zeros and the IPv4 header in the last 20.
+ * Get the sender of a datagram: the source address in the 40 bytes before a UD message. These are a
+ * GRH, or for IPv4 zeros followed by the IPv4 header in the last 20.
  * @return 0; -EINVAL: neither
  */
 int address_of_grh(const uint8_t grh[40], struct sockaddr_storage *address);

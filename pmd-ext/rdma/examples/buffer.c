@@ -9,7 +9,7 @@
 #include <rte_malloc.h>
 
 #define BUFFER_ALIGN   4096
-#define DEREG_PATIENCE 2000 /* ms, for the last acknowledgements */
+#define DEREG_PATIENCE 2000 /* ms, to wait for the last acknowledgements */
 
 int
 buffer_create(struct session *s, struct buffer *b, size_t size, uint32_t access)
@@ -46,7 +46,7 @@ buffer_destroy(struct session *s, struct buffer *b)
 	for (ms = 0; ms < DEREG_PATIENCE && rdma_mr_dereg(b->mr) == -EBUSY; ms++)
 		session_linger(s, 1);
 	if (ms == DEREG_PATIENCE)
-		/* freeing it would hand bytes of somebody else to the network */
+		/* do not free it: the network could then access memory of another user */
 		fprintf(stderr, "braggline-rdma: buffer of %zu bytes is still in use, left\n",
 			b->size);
 	else

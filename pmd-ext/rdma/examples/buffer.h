@@ -4,7 +4,7 @@
 
 /**
  * @file
- * Registered memory of EAL's, page-aligned and zeroed.
+ * Registered EAL memory, page-aligned and zeroed.
  */
 
 #include <stddef.h>
@@ -22,13 +22,13 @@ struct buffer {
 	(RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE | RDMA_ACCESS_REMOTE_READ | \
 		RDMA_ACCESS_REMOTE_ATOMIC)
 
-/** @param access of enum rdma_access @return 0; negative errno, said on stderr */
+/** @param access flags of enum rdma_access @return 0; negative errno, printed to stderr */
 int buffer_create(struct session *s, struct buffer *b, size_t size, uint32_t access);
 
-/** After the queue pairs that used it; NULL memory is fine. */
+/** Call after the queue pairs that used it are destroyed. NULL memory is allowed. */
 void buffer_destroy(struct session *s, struct buffer *b);
 
-/** An entry of a scatter-gather list. */
+/** Make an entry of a scatter-gather list. */
 struct rdma_sge buffer_sge(const struct buffer *b, size_t offset, uint32_t length);
 
 #endif

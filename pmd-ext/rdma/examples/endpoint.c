@@ -10,10 +10,11 @@
 #include <rte_errno.h>
 
 #define CONNECT_PAUSE	    100	  /* ms */
-#define ACCEPT_PATIENCE	    10000 /* ms, for the peer's RTU */
-#define DISCONNECT_PATIENCE 1000  /* ms, for the peer's DREP */
-#define DESTROY_PATIENCE    1000  /* ms, for the poll group to let go */
-#define KEEPALIVE	    5000  /* ms: no server waits for ever for a client that is gone */
+#define ACCEPT_PATIENCE	    10000 /* ms, to wait for the peer's RTU */
+#define DISCONNECT_PATIENCE 1000  /* ms, to wait for the peer's DREP */
+#define DESTROY_PATIENCE    1000  /* ms, to wait until the poll group has released the queue pair */
+/* ms; a server must not wait forever for a client that has gone */
+#define KEEPALIVE 5000
 
 int
 endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr *attr)
@@ -98,7 +99,7 @@ connect_once(
 	e->conn = rdma_conn_connect(e->qp, (const struct sockaddr *)peer, attr);
 	if (!e->conn)
 		return -rte_errno;
-	/* the connection has time-outs of its own and always ends in an event */
+	/* the connection has its own time-outs and always ends with an event */
 	rc = wait_up(e, session_deadline(0));
 	if (rc < 0) {
 		rdma_conn_destroy(e->conn);
@@ -194,7 +195,7 @@ endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64
 	int rc;
 
 	while (!rdma_poll_cq(cq, wc, 1)) {
-		/* what was completed before the end is looked at first */
+		/* completions that precede the disconnect are returned first */
 		if (e->down)
 			return -ECONNRESET;
 		rc = session_poll(e->session, deadline);
@@ -202,7 +203,7 @@ endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64
 			return rc;
 	}
 	if (wc->status == RDMA_WC_WR_FLUSH_ERR && !e->down)
-		/* the event that says why is on its way */
+		/* wait for the event that reports the cause */
 		session_linger(e->session, 5);
 	return endpoint_check(e, wc);
 }
@@ -240,7 +241,7 @@ endpoint_disconnect(struct endpoint *e)
 		return;
 	if (!e->down)
 		rdma_conn_disconnect(e->conn);
-	/* not session_poll(): this is what a signal is answered with */
+	/* not session_poll(): disconnect also after a signal */
 	for (ms = 0; ms < DISCONNECT_PATIENCE && !e->down; ms++)
 		session_linger(e->session, 1);
 }

@@ -16,7 +16,7 @@
 #include "cm/udaddy.h"
 #include "wiretap.h"
 
-#define LAST_FRAMES 20 /* ms, for acknowledgements that are still to go out */
+#define LAST_FRAMES 20 /* ms, to transmit the last acknowledgements */
 
 static const struct mode *const modes[] = {
 	&perftest_write_bw,
@@ -98,7 +98,7 @@ main(int argc, char **argv)
 	const struct mode *mode;
 	int rc;
 
-	/* others wait for what it says, also behind a pipe */
+	/* other programs wait for its output, also through a pipe */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (nb && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0)) {
 		print_help(stdout);
@@ -130,7 +130,7 @@ main(int argc, char **argv)
 			mode->name);
 		return 2;
 	}
-	/* no SA_RESTART: sleeping ends, too */
+	/* no SA_RESTART: a signal also interrupts sleep */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	if (eal_start("braggline-rdma", argc, argv, own) < 0)

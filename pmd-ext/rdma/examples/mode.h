@@ -4,7 +4,7 @@
 
 /**
  * @file
- * A mode is a stock program whose peer this one can be.
+ * A mode: the program of librdmacm or perftest that this program is the peer of.
  */
 
 #include "options.h"
@@ -13,10 +13,10 @@
 
 struct mode {
 	const char *name;
-	const char *summary; /**< for --help: whose peer it is */
-	/** Options; argv[0] is the mode. Called once, before EAL. */
+	const char *summary; /**< for --help: the program that it is the peer of */
+	/** Parse the options; argv[0] is the mode. Called once, before EAL. */
 	enum options_result (*parse)(int argc, char **argv, struct target *target);
-	/** Run, once. @return 0; negative errno, said on stderr */
+	/** Run once. @return 0; negative errno, printed to stderr */
 	int (*run)(struct session *s, const struct target *target);
 };
 

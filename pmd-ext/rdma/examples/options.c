@@ -12,7 +12,7 @@
 #include <rte_debug.h>
 
 #define ROWS_MAX    64
-#define LONG_FIRST  1000 /* getopt's value of row 0 if it has no letter */
+#define LONG_FIRST  1000 /* getopt's value of row 0 if the option has no letter */
 #define HELP_LETTER 'h'
 
 static bool
@@ -86,7 +86,7 @@ set_value(const char *mode, const struct option_row *row, const char *text, void
 		return 0;
 	case OPTION_REAL:
 		real = strtod(text, &end);
-		/* in this form NaN is refused, too */
+		/* this form of the comparison also rejects NaN */
 		if (end == text || *end || !(real >= (double)row->min && real <= (double)row->max))
 			return wrong(mode, row, text);
 		*(double *)at = real;
@@ -110,7 +110,7 @@ set_value(const char *mode, const struct option_row *row, const char *text, void
 	return 0;
 }
 
-/* getopt's two tables, made of the rows. */
+/* Make getopt's two tables from the rows. */
 static void
 make_tables(const struct option_row *const *rows, unsigned int nb_rows, char *letters,
 	struct option *names)
@@ -184,7 +184,7 @@ options_parse(int argc, char **argv, const struct option_group *groups, unsigned
 			rows[nb_rows++] = &groups[g].rows[i];
 		}
 	make_tables(rows, nb_rows, letters, names);
-	optind = 0; /* GNU: begin again, also after EAL's own parsing */
+	optind = 0; /* GNU extension: restart the scan, also after EAL's own parsing */
 	while ((choice = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		if (choice == HELP_LETTER) {
 			print_help(argv[0], usage, groups, nb_groups);

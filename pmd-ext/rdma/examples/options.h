@@ -4,7 +4,7 @@
 
 /**
  * @file
- * Options of a mode as a table: parser, limits, help and defaults come from the same row.
+ * Options of a mode as a table: parser, limits, help and defaults use the same row.
  */
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@ enum option_kind {
 	OPTION_U32,
 	OPTION_U64,
 	OPTION_REAL,	/**< double */
-	OPTION_TEXT,	/**< const char *, of argv */
-	OPTION_IGNORED, /**< the original knows it; it is the default here, or has no meaning */
+	OPTION_TEXT,	/**< const char *, in argv */
+	OPTION_IGNORED, /**< accepted for compatibility; it is the default here, or has no effect */
 	OPTION_IGNORED_FLAG,
 };
 
@@ -27,32 +27,32 @@ enum option_kind {
 struct option_row {
 	char letter;	      /**< 0: none */
 	const char *name;     /**< NULL: none */
-	const char *argument; /**< its name in the help; NULL for flags */
+	const char *argument; /**< name in the help; NULL for flags */
 	enum option_kind kind;
-	size_t offset; /**< of the value in the mode's structure */
+	size_t offset; /**< offset of the value in the mode's structure */
 	uint64_t min, max;
-	const char *help; /**< default value included; NULL: not listed */
+	const char *help; /**< including the default value; NULL: not listed */
 };
 
-/** Options whose values are in one structure. */
+/** Options whose values are stored in one structure. */
 struct option_group {
 	const struct option_row *rows;
 	unsigned int nb_rows;
 	void *values;
 };
 
-/** What options_parse() found. */
+/** Result of options_parse(). */
 enum options_result {
 	OPTIONS_OK,
-	OPTIONS_HELP,  /**< asked for and printed */
-	OPTIONS_WRONG, /**< said on stderr */
+	OPTIONS_HELP,  /**< help was requested and printed */
+	OPTIONS_WRONG, /**< an error was printed to stderr */
 };
 
 /**
- * Parse a mode's arguments, argv[0] being the mode.
+ * Parse a mode's arguments; argv[0] is the mode.
  *
- * @param usage what follows the mode's name on the first line of the help
- * @param words words that are no options, at most `max_words`; the others stay as they are
+ * @param usage text after the mode's name on the first line of the help
+ * @param words words that are not options, at most `max_words`; unused entries stay unchanged
  */
 enum options_result options_parse(int argc, char **argv, const struct option_group *groups,
 	unsigned int nb_groups, const char *usage, const char **words, unsigned int max_words);

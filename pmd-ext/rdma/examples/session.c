@@ -15,7 +15,7 @@
 
 #include "endpoint.h"
 
-#define CM_TURNS     64 /* of the engine for one of the CM: control is rare, data is not */
+#define CM_TURNS     64 /* iterations of the data path per CM poll: control traffic is rare */
 #define IDLE_TURNS   4096
 #define IDLE_SLEEP   50 /* us */
 #define EVENTS_BURST 8
@@ -32,7 +32,7 @@ session_open(struct session *s, const char *device)
 		return -rte_errno;
 	}
 	rdma_dev_info_get(s->dev, &s->info);
-	/* this lcore owns all poll groups, before control functions wait for them */
+	/* run the poll groups on this lcore before control functions wait for them */
 	session_poll(s, 0);
 	s->pd = rdma_pd_alloc(s->dev);
 	if (!s->pd) {
@@ -120,7 +120,7 @@ session_poll(struct session *s, uint64_t deadline)
 		work += rdma_progress(s->dev, pg);
 	if (s->idle % CM_TURNS == 0)
 		work += poll_cm(s);
-	/* counts turns when there is work, too: the CM has its share of a busy lcore */
+	/* also counts iterations with work, so that the CM is polled on a busy lcore */
 	s->idle++;
 	if (work)
 		s->idle %= CM_TURNS;

@@ -4,8 +4,8 @@
 
 /**
  * @file
- * One device, polled by one lcore. The protocols of the stock tools are conversations, so they are
- * written as such: whoever waits takes turns of the session until what it waits for has come.
+ * One device, polled by one lcore. The protocols of the peer programs are implemented as sequential
+ * code: functions that wait call session_poll() until the expected event has occurred.
  */
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "rdma.h"
 
-#define SESSION_REQUESTS_MAX 64 /**< connection requests not yet looked at */
+#define SESSION_REQUESTS_MAX 64 /**< connection requests not yet handled */
 
 struct session {
 	struct rdma_dev *dev;
@@ -22,16 +22,16 @@ struct session {
 	struct rdma_pd *pd;
 	struct rdma_event requests[SESSION_REQUESTS_MAX];
 	unsigned int first, nb_requests;
-	unsigned int idle; /**< turns in a row without work */
-	bool sleepy;	   /**< sleep when idle: latency for a CPU that others need */
-	uint32_t wait_ms;  /**< to try again while nobody listens */
-	bool removed;	   /**< the device is gone */
+	unsigned int idle; /**< consecutive iterations without work */
+	bool sleepy;	   /**< sleep when idle: trades latency for CPU time of other processes */
+	uint32_t wait_ms;  /**< time to retry while there is no listener */
+	bool removed;	   /**< the device was removed */
 };
 
-/** Set by SIGINT and SIGTERM; turns return -EINTR from then on. */
+/** Set by SIGINT and SIGTERM; session_poll() then returns -EINTR. */
 extern volatile sig_atomic_t session_stop;
 
-/** @return 0; negative errno, said on stderr */
+/** @return 0; negative errno, printed to stderr */
 int session_open(struct session *s, const char *device);
 
 /** Print the device's counters that are not 0. */
@@ -39,22 +39,22 @@ void session_print_stats(const struct session *s);
 
 void session_close(struct session *s);
 
-/** A time that session_poll() knows, `ms` from now; 0: never. */
+/** A deadline for session_poll(), `ms` from now; 0: never. */
 uint64_t session_deadline(unsigned int ms);
 
 /**
- * Do the device's work once.
+ * Poll the device once.
  * @return 0; -EINTR, -ETIMEDOUT, -ENODEV: stop waiting
  */
 int session_poll(struct session *s, uint64_t deadline);
 
-/** Take turns for a time, whatever signals say: what is left to send goes out. */
+/** Poll for a time, also after a signal, so that pending frames are sent. */
 void session_linger(struct session *s, unsigned int ms);
 
-/** The next connection request. @return 0; as session_poll() */
+/** Wait for the next connection request. @return 0; errors of session_poll() */
 int session_request(struct session *s, struct rdma_event *request, uint64_t deadline);
 
-/** Text for what session_poll() and its callers return. */
+/** Text for the errors of session_poll() and its callers. */
 const char *session_error(int error);
 
 #endif

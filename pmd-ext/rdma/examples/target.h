@@ -4,7 +4,7 @@
 
 /**
  * @file
- * What all modes are told: the device, and whom to connect to.
+ * Options common to all modes: the device, and the address to connect to.
  */
 
 #include <stdbool.h>
@@ -15,18 +15,19 @@
 
 struct target {
 	const char *device;
-	struct sockaddr_storage peer; /**< with the port, where `client` */
+	struct sockaddr_storage peer; /**< address and port, if `client` */
 	bool client;
 	uint16_t port;
-	bool sleepy;	     /**< leave the CPU to others when idle */
-	uint32_t wait;	     /**< s to try again while nobody listens */
-	const char *capture; /**< file for all frames; NULL: none */
-	double loss;	     /**< per cent of frames to lose, both ways */
-	uint64_t seed;	     /**< of the loss */
-	bool stats;	     /**< print what the device has counted, at the end */
+	bool sleepy;	     /**< sleep when idle, so that other processes can use the CPU */
+	uint32_t wait;	     /**< s to retry while there is no listener */
+	const char *capture; /**< capture file for all frames; NULL: none */
+	double loss;	     /**< percentage of frames to lose, in both directions */
+	uint64_t seed;	     /**< seed of the losses */
+	bool stats;	     /**< print the device's counters at the end */
 };
 
-/** options_parse() of a mode's options and of those that all modes have, whose values go here. */
+/** Parse a mode's options and the common options with options_parse(); the latter are stored in
+ * `target`. */
 enum options_result target_parse(int argc, char **argv, const struct option_row *rows,
 	unsigned int nb_rows, void *values, struct target *target, const char *usage,
 	const char **words, unsigned int max_words);

@@ -28,9 +28,9 @@ static struct {
 	const struct rte_eth_rxtx_callback *rx[QUEUES_MAX], *tx[QUEUES_MAX];
 	pcap_t *pcap;
 	pcap_dumper_t *file;
-	uint64_t chance; /* of 2^32 */
+	uint64_t chance; /* multiple of 2^-32 */
 	uint64_t lost, seen;
-	uint64_t mark; /* in ol_flags of an mbuf that was seen on transmit */
+	uint64_t mark; /* ol_flags bit of an mbuf that was seen on transmit */
 	uint8_t frame[FRAME_MAX];
 } tap;
 
@@ -43,7 +43,7 @@ write_frame(const struct rte_mbuf *m)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	header.ts.tv_sec = now.tv_sec;
-	header.ts.tv_usec = now.tv_nsec; /* the file says that it is of nanoseconds */
+	header.ts.tv_usec = now.tv_nsec; /* the file's header declares nanoseconds */
 	header.caplen = header.len = rte_pktmbuf_pkt_len(m);
 	bytes = rte_pktmbuf_read(m, 0, header.caplen, tap.frame);
 	if (bytes)
@@ -77,9 +77,9 @@ on_receive(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint1
 }
 
 /*
- * Nothing can be taken away here: a driver's caller believes that the last frames were not sent
- * when there are fewer. A lost frame goes out as something that nobody knows. Frames that the
- * driver does not take come again: they bear a mark.
+ * A TX callback cannot drop frames: if it returns fewer, the caller of the driver assumes that the
+ * last ones were not sent. A lost frame is therefore sent with an unknown EtherType. Frames that
+ * the driver does not accept are passed in again; a mark identifies them.
  */
 static uint16_t
 on_transmit(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, void *arg)
@@ -99,7 +99,7 @@ on_transmit(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, void
 	return n;
 }
 
-/* The port in "roce:port=0,ip=..." */
+/* Find the port in "roce:port=0,ip=..." */
 static int
 find_port(const char *device)
 {

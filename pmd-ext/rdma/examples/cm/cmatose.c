@@ -39,7 +39,7 @@ receive_all(struct message_node *nodes)
 	return rc;
 }
 
-/* The server sends first, and disconnects. */
+/* The server sends first and disconnects. */
 static int
 transfer(const struct target *target, struct message_node *nodes)
 {
@@ -62,7 +62,7 @@ transfer(const struct target *target, struct message_node *nodes)
 	return rc;
 }
 
-/* The client waits until the server has all and says so. */
+/* The client waits until the server has received everything and disconnects. */
 static int
 wait_end(struct session *s, struct message_node *nodes)
 {

@@ -4,7 +4,7 @@
 
 /**
  * @file
- * The peer of librdmacm's ucmatose: both ends SEND a number of messages over RC.
+ * The peer of librdmacm's ucmatose: both sides SEND a number of messages over RC.
  */
 
 #include "mode.h"

@@ -7,7 +7,8 @@
 #include "address.h"
 #include "cm/messages.h"
 
-#define SETTLE 3000 /* ms; switches and the other end learn of the group, as in the original */
+/* ms; time for switches and the other side to learn of the group, as in librdmacm's mckey */
+#define SETTLE 3000
 
 static struct message_options options;
 

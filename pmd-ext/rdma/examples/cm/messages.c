@@ -76,7 +76,7 @@ room(const struct message_options *o, enum rdma_qp_type type)
 static int
 post_receives(struct message_node *node, const struct message_options *o, enum rdma_qp_type type)
 {
-	/* all messages are alike, and land on each other */
+	/* all messages are identical and overwrite each other */
 	struct rdma_sge sge = buffer_sge(&node->buffer, 0, (uint32_t)room(o, type));
 	unsigned int i;
 	int rc = 0;
@@ -172,7 +172,7 @@ message_send(struct message_node *node, const struct message_options *o, struct 
 	int rc = 0;
 
 	if (ah) {
-		/* by the immediate the originals know whom to answer */
+		/* librdmacm's programs take the queue pair to reply to from the immediate data */
 		wr.op = RDMA_OP_SEND_IMM;
 		wr.imm = node->e.qpn;
 		wr.ud.ah = ah;

@@ -4,7 +4,7 @@
 
 /**
  * @file
- * What cmatose, udaddy and mckey have in common: all three exchange C messages of S bytes over c
+ * Common parts of cmatose, udaddy and mckey: all three exchange C messages of S bytes over c
  * connections.
  */
 
@@ -14,7 +14,7 @@
 #include "target.h"
 
 struct message_options {
-	const char *server; /**< -s: whom to connect to; mckey: the group, -m */
+	const char *server; /**< -s: address to connect to; mckey: the group, -m */
 	uint32_t connections, count, size;
 	uint16_t port;
 	bool sender; /**< mckey -s */
@@ -26,7 +26,7 @@ enum message_mode {
 	MESSAGE_MCKEY,
 };
 
-/** Parse. */
+/** Parse the options. */
 enum options_result message_options_parse(int argc, char **argv, enum message_mode mode,
 	struct message_options *o, struct target *target);
 
@@ -37,7 +37,7 @@ struct message_node {
 	bool ready; /**< connected or joined */
 };
 
-/** Nodes with queue pairs of a type, receives posted. @return NULL; said on stderr */
+/** Create nodes with queue pairs of a type, and post receives. @return NULL; printed to stderr */
 struct message_node *message_nodes_create(
 	struct session *s, const struct message_options *o, enum rdma_qp_type type, bool receive);
 
@@ -45,19 +45,19 @@ void message_nodes_destroy(
 	struct session *s, const struct message_options *o, struct message_node *nodes);
 
 /**
- * Connect all nodes to a server, or wait until as many clients have come.
- * @param name of the mode: what fails is said on stdout, as the originals do
+ * Connect all nodes to a server, or wait until all clients have connected.
+ * @param name name of the mode: failures are printed to stdout, as in librdmacm's programs
  */
 int message_nodes_connect(struct session *s, const struct message_options *o,
 	const struct target *target, struct message_node *nodes, const char *name);
 
-/** SEND all messages of a node, with completions. @param ah NULL: RC */
+/** SEND all messages of a node and wait for the completions. @param ah NULL: RC */
 int message_send(struct message_node *node, const struct message_options *o, struct rdma_ah *ah,
 	uint32_t qpn, uint32_t qkey);
 
 /**
  * Wait for all messages of a node.
- * @param last how the last one came; may be NULL
+ * @param last completion of the last message; may be NULL
  */
 int message_receive(
 	struct message_node *node, const struct message_options *o, struct rdma_wc *last);

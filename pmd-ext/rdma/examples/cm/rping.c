@@ -15,9 +15,9 @@
 #include "endpoint.h"
 
 /*
- * One ping: the client SENDs where its text lies; the server READs it, SENDs "go ahead"; the client
- * SENDs where it wants it; the server WRITEs it there, SENDs "go ahead". Go-ahead messages have the
- * same 16 bytes, of no meaning.
+ * One ping: the client SENDs the address of its text; the server READs it and SENDs "go ahead". The
+ * client SENDs the address of its receive buffer; the server WRITEs the text there and SENDs "go
+ * ahead". "Go ahead" messages have the same 16 bytes, whose content is ignored.
  */
 
 #define RPING_PORT  7174
@@ -42,7 +42,7 @@ static struct rping_options {
 
 #define AT(member) offsetof(struct rping_options, member)
 
-/* A connection and its memory: text to send, text that came, messages. */
+/* A connection and its memory: text to send, received text, messages. */
 struct rping {
 	struct session *session;
 	struct endpoint e;
@@ -147,7 +147,7 @@ rping_create(struct rping *r, struct session *s)
 	return rc;
 }
 
-/* One request and its completion. */
+/* Posts one request and waits for its completion. */
 static int
 work(struct rping *r, struct rdma_send_wr *wr)
 {
@@ -157,7 +157,7 @@ work(struct rping *r, struct rdma_send_wr *wr)
 	return rc < 0 ? rc : endpoint_wait(&r->e, r->e.send_cq, &wc, session_deadline(0));
 }
 
-/* Tell where a buffer is; `b` NULL: go ahead. */
+/* Sends the address of a buffer; `b` NULL: "go ahead". */
 static int
 tell(struct rping *r, const struct buffer *b)
 {
@@ -175,7 +175,7 @@ tell(struct rping *r, const struct buffer *b)
 	return work(r, &wr);
 }
 
-/* @param info NULL: go ahead is all that is wanted */
+/* Receives a message. @param info NULL: any message means "go ahead" */
 static int
 hear(struct rping *r, struct rping_info *info)
 {
@@ -199,7 +199,7 @@ hear(struct rping *r, struct rping_info *info)
 	return post_receive(r, wc.wr_id);
 }
 
-/* Number, then letters that begin elsewhere each time, then an end of text. */
+/* Writes a number, then letters that start at a different one each time, then a NUL. */
 static void
 write_ping(struct buffer *b, uint64_t ping)
 {
@@ -261,7 +261,7 @@ client(struct session *s, const struct target *target)
 	return rc == -EINTR && !options.count ? 0 : rc;
 }
 
-/* READ from or WRITE to what the client named. */
+/* READs from or WRITEs to the address that the client sent. */
 static int
 serve_one(struct rping *r, enum rdma_op op)
 {
@@ -303,7 +303,7 @@ serve(struct rping *r)
 	if (rc != -ECONNRESET)
 		return rc;
 	fprintf(stderr, "server DISCONNECT EVENT...\n");
-	/* it is the client who knows when it is over */
+	/* the client decides when the test is over */
 	return options.count && ping <= options.count ? rc : 0;
 }
 

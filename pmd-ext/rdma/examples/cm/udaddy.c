@@ -19,7 +19,7 @@ udaddy_parse(int argc, char **argv, struct target *target)
 	return message_options_parse(argc, argv, MESSAGE_UDADDY, &options, target);
 }
 
-/* A handle for whoever sent what lies in the node's buffer. */
+/* Create an address handle for the sender of the message in the node's buffer. */
 static struct rdma_ah *
 reply_handle(struct session *s, const struct message_node *node)
 {

@@ -4,7 +4,7 @@
 
 /**
  * @file
- * The peer of librdmacm's udaddy: datagrams to a service that SIDR finds, and back.
+ * The peer of librdmacm's udaddy: datagrams to a service that is resolved by SIDR, and back.
  */
 
 #include "mode.h"

@@ -9,10 +9,10 @@
 
 #include <rte_common.h>
 
-/* The originals have one receive posted, but never two messages on the way. */
+/* perftest posts one receive; there are never two messages in flight. */
 #define RECEIVES 4
 
-/* The send's slot lies behind those of the receives. */
+/* The slot of the send follows those of the receives. */
 static uint8_t *
 slot(struct perftest_control *c, unsigned int i)
 {
@@ -41,7 +41,7 @@ send_message(struct perftest_control *c, size_t length)
 	return rc < 0 ? rc : endpoint_wait(&c->e, c->e.send_cq, &wc, session_deadline(0));
 }
 
-/* The message is copied: its receive is posted again at once. */
+/* Copies the message, because its receive is posted again at once. */
 static int
 receive_message(struct perftest_control *c, uint8_t *m, size_t length)
 {
@@ -61,7 +61,7 @@ receive_message(struct perftest_control *c, uint8_t *m, size_t length)
 	return post_receive(c, (unsigned int)wc.wr_id);
 }
 
-/* What is to be sent lies in the send's slot; the answer comes to `m`. */
+/* Sends the message in the send's slot and receives the reply into `m`. */
 static int
 exchange(struct perftest_control *c, size_t length, uint8_t *m)
 {
@@ -78,7 +78,7 @@ exchange(struct perftest_control *c, size_t length, uint8_t *m)
 static int
 complain(int rc, const char *what)
 {
-	/* the others have been explained where they happened */
+	/* other errors were printed where they occurred */
 	if (rc == -ECONNRESET || rc == -ENODEV || rc == -ETIMEDOUT)
 		fprintf(stderr, "braggline-rdma: exchange of %s: %s\n", what, session_error(rc));
 	return rc;
@@ -161,7 +161,7 @@ perftest_control_hello(struct perftest_control *c, uint16_t *mtu)
 		return -EPROTO;
 	}
 	rc = exchange(c, perftest_put_word(out, PERFTEST_CYCLE_BUFFER), in);
-	/* ours are never smaller than what others ask for in practice; each end keeps to its own */
+	/* our buffer is never smaller than the peer's in practice; each side uses its own size */
 	if (rc == 0)
 		rc = exchange(c, perftest_put_word(out, PERFTEST_CACHE_LINE), in);
 	if (rc < 0)

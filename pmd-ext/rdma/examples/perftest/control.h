@@ -4,8 +4,8 @@
 
 /**
  * @file
- * The first connection of a perftest run: both ends tell each other what the measured queue pairs
- * need, and wait for each other. perftest/wire.h has the messages.
+ * The first connection of a perftest run. Over it, both sides exchange the parameters of the
+ * measured queue pairs and synchronise. perftest/wire.h describes the messages.
  */
 
 #include "buffer.h"
@@ -20,23 +20,26 @@ struct perftest_control {
 	char peer_version[PERFTEST_VERSION_BYTES + 1];
 };
 
-/** Connect, or take the next request of a listener. @return 0; negative errno, said on stderr */
+/**
+ * Connect, or accept the next request of a listener.
+ * @return 0; negative errno, printed to stderr
+ */
 int perftest_control_open(
 	struct perftest_control *c, struct session *s, const struct target *target);
 
 void perftest_control_close(struct perftest_control *c);
 
 /**
- * Versions, buffers, and the MTU that both have.
- * @return 0; negative errno, said on stderr; so the others
+ * Exchange versions and buffer sizes, and agree on an MTU that both support.
+ * @return 0; negative errno, printed to stderr; the same holds for the other functions
  */
 int perftest_control_hello(struct perftest_control *c, uint16_t *mtu);
 
-/** Destinations; also a barrier, for which `theirs` may be NULL. */
+/** Exchange destinations. Also used as a barrier, for which `theirs` may be NULL. */
 int perftest_control_dest(
 	struct perftest_control *c, const struct perftest_dest *ours, struct perftest_dest *theirs);
 
-/** Reports. */
+/** Exchange reports. */
 int perftest_control_report(struct perftest_control *c, const struct perftest_report *ours,
 	struct perftest_report *theirs);
 

@@ -14,7 +14,7 @@ send_one(struct perftest_traffic *t, uint64_t i, uint64_t size)
 	struct rdma_send_wr wr;
 	struct rdma_sge sge;
 
-	/* always the same place: the peer looks at one byte */
+	/* always the same address: the peer polls one byte */
 	perftest_traffic_wr(t, f, 0, size, &wr, &sge);
 	wr.wr_id = i + 1;
 	wr.flags |= RDMA_SEND_SIGNALED;
@@ -31,7 +31,7 @@ wait_sent(struct perftest_traffic *t, uint64_t end)
 	return endpoint_wait(&t->flows[0].e, t->flows[0].e.send_cq, &wc, end);
 }
 
-/* The peer's i-th message. */
+/* Waits for the peer's i-th message. */
 static int
 wait_received(struct perftest_traffic *t, uint64_t i, uint64_t size, uint64_t end)
 {
@@ -52,12 +52,12 @@ wait_received(struct perftest_traffic *t, uint64_t i, uint64_t size, uint64_t en
 	return rc;
 }
 
-/* One message there and, of SEND and WRITE, one back. */
+/* Sends one message and, for SEND and WRITE, waits for one back. */
 static int
 exchange(struct perftest_traffic *t, bool client, uint64_t i, uint64_t size, uint64_t end)
 {
 	enum perftest_verb verb = t->options->verb;
-	/* as the originals do it: the client of SEND, but the server of WRITE */
+	/* as in perftest: the client starts with SEND, but the server with WRITE */
 	bool first = client == (verb == PERFTEST_SEND);
 	int rc;
 
@@ -108,7 +108,7 @@ perftest_latency_run(
 		if (rc < 0)
 			break;
 		now = rte_get_tsc_cycles();
-		/* the first one waits for the peer to be ready, too */
+		/* the first exchange includes the wait until the peer is ready */
 		if (i)
 			latency->us[latency->samples++] = (double)(now - before) * tick;
 		before = now;

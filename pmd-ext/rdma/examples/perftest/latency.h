@@ -4,18 +4,19 @@
 
 /**
  * @file
- * One message at a time, on the first queue pair.
+ * Latency tests: one message at a time, on the first queue pair.
  *
- * READ and atomics: the client alone; a latency is a round trip. SEND and WRITE: both ends send in
- * turn; a latency is half a round trip. A WRITE is noticed by its last byte, which counts messages.
+ * READ and atomics: only the client sends; a latency is a round trip. SEND and WRITE: both sides
+ * send in turn; a latency is half a round trip. A WRITE is detected by polling its last byte, which
+ * counts messages.
  */
 
 #include "perftest/report.h"
 #include "perftest/traffic.h"
 
 /**
- * @param client this end is the client
- * @param latency out; `us` is to be freed by the caller
+ * @param client this side is the client
+ * @param latency out; the caller frees `us`
  * @return 0; negative errno
  */
 int perftest_latency_run(

@@ -9,8 +9,8 @@
 #include "address.h"
 
 #define AT(member)   offsetof(struct perftest_options, member)
-#define SIZE_MAX_ALL (1 << 23) /* of -a, as with the originals */
-#define OUT_READS    128       /* most that perftest asks for; what rdma_rxe has */
+#define SIZE_MAX_ALL (1 << 23) /* limit of -a, as in perftest */
+#define OUT_READS    128       /* perftest's limit; rdma_rxe supports as many */
 #define SIZE_DEFAULT UINT64_MAX
 #define NO_HELP	     NULL
 

@@ -17,8 +17,8 @@
 #include "perftest/report.h"
 #include "perftest/traffic.h"
 
-#define LAST_ACK     200  /* ms: three of the originals' time-outs */
-#define CONNECT_WAIT 2000 /* ms: an original listens again for its measured queue pairs */
+#define LAST_ACK     200  /* ms: three time-outs of perftest */
+#define CONNECT_WAIT 2000 /* ms: perftest starts a second listener for its measured queue pairs */
 
 struct run {
 	struct session *session;
@@ -26,7 +26,8 @@ struct run {
 	const struct perftest_options *options;
 	struct perftest_control control;
 	struct perftest_traffic traffic;
-	struct rdma_conn *listener, *measured_listener; /**< NULL: the measured are RC, too */
+	/** NULL: the measured queue pairs are RC, too */
+	struct rdma_conn *listener, *measured_listener;
 	uint16_t mtu;
 };
 
@@ -91,7 +92,7 @@ connect_flows(struct run *r)
 	return perftest_control_dest(&r->control, &blank, NULL);
 }
 
-/* All wait for each other. */
+/* Waits until the peer reaches the same point. */
 static int
 barrier(struct run *r)
 {
@@ -110,7 +111,7 @@ exchange_dests(struct run *r)
 	return rc;
 }
 
-/* Of latencies: messages go to and fro. */
+/* In latency tests: do both sides send? */
 static bool
 both_send(const struct perftest_options *o)
 {
@@ -139,7 +140,7 @@ introduce(struct run *r)
 		rc = connect_flows(r);
 	if (rc == 0)
 		rc = exchange_dests(r);
-	/* the originals' order: a destination that is told again is the one that counts */
+	/* the order of perftest: a destination that is sent twice replaces the first one */
 	if (rc == 0 && two_way)
 		rc = barrier(r);
 	if (rc == 0)
@@ -153,13 +154,13 @@ introduce(struct run *r)
 		perftest_print_dest("local", &r->traffic.flows[i].ours);
 	for (i = 0; i < r->options->qps; i++)
 		perftest_print_dest("remote", &r->traffic.flows[i].theirs);
-	/* a server has nothing to tell of latencies that only the client sees */
+	/* a server has no results of latencies that only the client measures */
 	if (!r->options->latency || r->target->client || both_send(r->options))
 		perftest_print_header(r->options);
 	return 0;
 }
 
-/* One message size of SEND, to which both ends contribute. */
+/* Runs one message size of SEND, in which both sides take part. */
 static int
 send_size(struct run *r, uint64_t size)
 {
@@ -195,7 +196,7 @@ run_send(struct run *r)
 	return rc;
 }
 
-/* WRITE, READ, atomics: the client works, the server is told afterwards. */
+/* WRITE, READ, atomics: the client does the work and sends its report to the server afterwards. */
 static int
 run_one_sided(struct run *r)
 {
@@ -263,12 +264,13 @@ run_mode(struct session *s, const struct target *target)
 		rc = run_one_sided(&r);
 	if (rc == -ECONNRESET)
 		fprintf(stderr, "braggline-rdma: %s\n", session_error(rc));
-	/* good-bye: nobody disconnects before the other is through; ib_write_lat has none */
+	/* final barrier: neither side disconnects before the other has finished; ib_write_lat has
+	 * none */
 	if (rc == 0 && !(options.latency && options.verb == PERFTEST_WRITE))
 		rc = barrier(&r);
 	if (rc == 0)
 		perftest_print_line();
-	/* the last message is the server's; should our acknowledgement be lost, it asks again */
+	/* the server sends the last message; if our acknowledgement is lost, it retransmits */
 	if (rc == 0 && target->client)
 		session_linger(s, LAST_ACK);
 	perftest_traffic_destroy(&r.traffic);

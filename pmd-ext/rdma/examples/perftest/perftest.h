@@ -4,7 +4,8 @@
 
 /**
  * @file
- * Modes that speak to perftest's programs: write_bw to ib_write_bw -R and so on, and to each other.
+ * Peers of perftest's programs: write_bw of ib_write_bw -R and so on. Two instances of a mode can
+ * also run against each other.
  */
 
 #include "mode.h"

@@ -4,8 +4,8 @@
 
 /**
  * @file
- * What the perftest modes print, in perftest's columns, so that two outputs can be compared by eye
- * or by diff.
+ * Output of the perftest modes, in perftest's columns, so that two outputs can be compared by eye
+ * or with diff.
  */
 
 #include "perftest/options.h"
@@ -20,14 +20,14 @@ struct perftest_latency {
 
 void perftest_print_waiting(void);
 
-/** The block before the addresses. */
+/** Print the block before the addresses. */
 void perftest_print_setup(
 	const struct perftest_options *o, const struct session *s, uint16_t mtu, bool client);
 
-/** An end of a flow. @param side "local" or "remote" */
+/** Print the address of one side of a flow. @param side "local" or "remote" */
 void perftest_print_dest(const char *side, const struct perftest_dest *dest);
 
-/** Names of the columns. */
+/** Print the names of the columns. */
 void perftest_print_header(const struct perftest_options *o);
 void perftest_print_report(const struct perftest_options *o, const struct perftest_report *report);
 void perftest_print_latency(const struct perftest_options *o, struct perftest_latency *latency);

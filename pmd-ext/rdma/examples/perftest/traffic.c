@@ -11,15 +11,17 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 
-#define BURST	      16
-#define SILENCE	      2000  /* ms without a message of UC or UD: the sender is done */
-#define PEAK_MESSAGES 20000 /* the peak is looked for among all pairs of them */
-#define MESSAGE_SPACE 64    /* small messages begin on cache lines */
+#define BURST 16
+/* ms without a UC or UD message after which the sender is assumed to have finished */
+#define SILENCE 2000
+/* limit for the search of the peak, which compares all pairs of messages */
+#define PEAK_MESSAGES 20000
+#define MESSAGE_SPACE 64 /* alignment of small messages to cache lines */
 
-/* Time, in a state of its own as the middle half of a run of fixed duration is measured. */
+/* Measured interval. In a run of fixed duration only the middle half is measured. */
 struct stopwatch {
-	uint64_t from, to;    /* TSC: messages completed between count */
-	uint64_t first, last; /* TSC of what was measured */
+	uint64_t from, to;    /* TSC: count messages completed between these times */
+	uint64_t first, last; /* TSC: start and end of the measurement */
 	uint64_t messages;
 };
 
@@ -60,7 +62,7 @@ perftest_traffic_create(struct perftest_traffic *t, struct session *s,
 		t->completed_at = calloc(messages, sizeof(*t->completed_at));
 	}
 	if (!t->posted_at || !t->completed_at) {
-		/* both or neither */
+		/* both arrays or none */
 		free(t->posted_at);
 		free(t->completed_at);
 		t->posted_at = t->completed_at = NULL;
@@ -100,8 +102,8 @@ perftest_traffic_dest(const struct perftest_traffic *t, struct perftest_flow *f)
 	f->ours.gid_index = 1;
 }
 
-/* Small messages go round in a small buffer, as the originals' do: the first one's address is
- * not hit by all. */
+/* Small messages cycle through a small buffer, as in perftest, so that they do not all use the same
+ * address. */
 static size_t
 cycle_offset(uint64_t i, uint64_t size)
 {
@@ -202,7 +204,7 @@ report_of(const struct perftest_traffic *t, const struct stopwatch *w, uint64_t 
 		report->peak = RTE_MAX(find_peak(t, w->messages, size), report->average);
 }
 
-/* Post what there is room for. @return posted; negative errno */
+/* Post as many requests as there is room for. @return number posted; negative errno */
 static int
 post_sends(struct perftest_traffic *t, struct perftest_flow *f, uint64_t size, uint64_t limit)
 {
@@ -216,7 +218,8 @@ post_sends(struct perftest_traffic *t, struct perftest_flow *f, uint64_t size, u
 		uint64_t number = f->posted + i;
 
 		perftest_traffic_wr(t, f, number, size, &wr[i], &sge[i]);
-		/* the last one ends the run, and an unsignalled full queue would never move */
+		/* The last one ends the run. A queue full of unsignalled requests would never
+		 * complete. */
 		if ((number + 1) % o->cq_mod == 0 || number + 1 == limit)
 			wr[i].flags |= RDMA_SEND_SIGNALED;
 	}
@@ -236,7 +239,7 @@ post_sends(struct perftest_traffic *t, struct perftest_flow *f, uint64_t size, u
 	return (int)done;
 }
 
-/* Take completions: one stands for all before it. */
+/* Poll completions: each one also completes all earlier requests. */
 static int
 take_sends(struct perftest_traffic *t, struct perftest_flow *f, struct stopwatch *w)
 {
@@ -292,7 +295,7 @@ perftest_traffic_run(struct perftest_traffic *t, uint64_t size, struct perftest_
 int
 perftest_traffic_receive(struct perftest_traffic *t, struct perftest_flow *f, uint64_t slot)
 {
-	/* all receives may land on each other, as with the originals: nobody reads them */
+	/* all receives may share one buffer, as in perftest: the data is not read */
 	struct rdma_sge sge = buffer_sge(&t->buffer, f->offset + t->half, (uint32_t)t->half);
 
 	return endpoint_recv(&f->e, slot, &sge);
@@ -316,7 +319,7 @@ perftest_traffic_receives(struct perftest_traffic *t)
 	return 0;
 }
 
-/* @return messages taken; negative errno */
+/* @return number of messages received; negative errno */
 static int
 take_receives(
 	struct perftest_traffic *t, struct perftest_flow *f, uint64_t size, struct stopwatch *w)
@@ -372,7 +375,7 @@ perftest_traffic_sink(struct perftest_traffic *t, uint64_t size, struct perftest
 		}
 		if (rc < 0)
 			break;
-		/* the clock of a run of fixed duration starts with its first message */
+		/* the time of a run of fixed duration starts with its first message */
 		if (n && got == 0 && o->duration) {
 			uint64_t first = watch.first;
 
@@ -390,7 +393,7 @@ perftest_traffic_sink(struct perftest_traffic *t, uint64_t size, struct perftest
 	if (rc == -ETIMEDOUT && (o->duration || silence))
 		rc = 0;
 	report_of(t, &watch, size, report);
-	/* as with the originals: a receiver has no times of posting */
+	/* as in perftest: a receiver has no posting times */
 	report->peak = 0;
 	return rc < 0 ? rc : 0;
 }

@@ -11,14 +11,14 @@
 #define MEGA	  1e6
 #define FIRST_MTU 256
 
-/* The destination as it goes over the wire. */
+/* The destination in wire format. */
 struct wire_dest {
 	uint32_t lid;
 	uint32_t out_reads;
 	uint32_t qpn;
 	uint32_t psn;
 	uint32_t rkey;
-	uint32_t padding; /* of the originals' compiler; not initialised there */
+	uint32_t padding; /* compiler padding in perftest, where it is uninitialised */
 	uint64_t vaddr;
 	uint8_t gid[16];
 	uint32_t srqn;

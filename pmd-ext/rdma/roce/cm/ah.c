@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Address handles of UD: control's, but for the counts of sends that refer to them. */
+/* UD address handles. The control lcore owns them; poll groups write only the reference counts of
+ * posted sends. */
 #include <errno.h>
 #include <stdlib.h>
 

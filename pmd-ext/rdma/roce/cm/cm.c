@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Communication manager: transmits and receives CM messages of QP1, and assigns received ones to
+ * connections. */
 #include <errno.h>
 
 #include "cm/conn.h"
 #include "port/ctl_plane.h"
 
-/* Sooner than the peer's response time-out (20: 4.3 s in what Linux sends) allows: a lost message
- * must not stop a run for seconds, and an answer that is only slow takes no harm. */
+/* Retransmission interval. Shorter than the peer's response time-out allows (code 20, 4.3 s, in
+ * REQs of Linux): a lost message must not stall a connection for seconds, and a duplicate does no
+ * harm when a reply is merely slow. */
 #define INTERVAL_MS 250
 #define HOP_LIMIT   64
 
@@ -34,7 +37,7 @@ roce_cm_mtu_bytes(uint8_t code)
 	return code >= 1 && code <= 5 ? 128 << code : 0;
 }
 
-/* ---- out ------------------------------------------------------------------------------------ */
+/* ---- transmit -------------------------------------------------------------------------------- */
 
 static void
 send_mad(struct roce_control *c, const struct roce_gid *own, const struct roce_gid *peer,
@@ -107,7 +110,7 @@ roce_cm_reject(struct roce_control *c, const struct roce_cm_packet *packet,
 	struct roce_cm_msg rej = {
 		.attr = ROCE_CM_REJ,
 		.tid = packet->msg.tid,
-		/* both begin with the sender's id; a REP has ours behind */
+		/* both messages start with the sender's id; a REP continues with ours */
 		.rej =
 			{
 				.remote_id = packet->msg.req.local_id,
@@ -120,7 +123,7 @@ roce_cm_reject(struct roce_control *c, const struct roce_cm_packet *packet,
 	if (answered == ROCE_CM_ANSWERS_REP)
 		rej.rej.local_id = packet->msg.rep.remote_id;
 	if (reason == ROCE_REJ_INVALID_MTU) {
-		/* the largest that would do, as a REQ has it */
+		/* the largest MTU that is supported, encoded as in a REQ */
 		rej.rej.info_len = 1;
 		rej.rej.info[0] = roce_cm_mtu_code(c->dev->mtu) << 4;
 	}
@@ -130,7 +133,7 @@ roce_cm_reject(struct roce_control *c, const struct roce_cm_packet *packet,
 	roce_cm_answer(c, packet, &rej);
 }
 
-/* ---- in ------------------------------------------------------------------------------------- */
+/* ---- receive --------------------------------------------------------------------------------- */
 
 struct roce_conn *
 roce_cm_conn(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t local_id,
@@ -185,7 +188,7 @@ receive_rtu(struct roce_control *c, const struct roce_cm_packet *packet)
 		roce_control_count(c, ROCE_CM_UNEXPECTED);
 }
 
-/** The peer asks for patience. */
+/** MRA: the peer needs more time to reply. */
 static void
 receive_mra(struct roce_control *c, const struct roce_cm_packet *packet)
 {
@@ -202,7 +205,7 @@ receive_mra(struct roce_control *c, const struct roce_cm_packet *packet)
 		roce_control_count(c, ROCE_CM_UNEXPECTED);
 		return;
 	}
-	/* 4.096 us x 2^n, and not longer than the application's own patience */
+	/* 4.096 us x 2^n, limited to the application's own time-out */
 	ms = (4096ULL << mra->timeout) / 1000000 + INTERVAL_MS;
 	left = conn->deadline > c->now ? (conn->deadline - c->now) * 1000 / c->hz : 0;
 	RDMA_LOG(DEBUG, "connection 0x%08x: MRA, waits %" PRIu64 " ms of %" PRIu64, conn->local_id,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The end that asks: address, REQ, REP, RTU. */
+/* Active side of a connection: address resolution, REQ, REP, RTU. */
 #include <errno.h>
 
 #include <rte_errno.h>
@@ -9,14 +9,14 @@
 
 #define TIMEOUT_MS 10000
 #define RETRIES	   15
-#define EPHEMERAL  32768 /* source ports, as Linux: 32768 to 60999 */
+#define EPHEMERAL  32768 /* source ports, as in Linux: 32768 to 60999 */
 #define EPHEMERALS 28232
 #define REQ_USER   (ROCE_CM_PRIVATE_REQ - ROCE_CMA_BYTES)
 #define SIDR_USER  (ROCE_CM_PRIVATE_SIDR - ROCE_CMA_BYTES)
 
-/* Time-outs that a REQ tells, 4.096 us x 2^n. */
-#define REMOTE_TIMEOUT 20 /* 4.3 s: what the peer may take; it sends an MRA if it needs more */
-#define LOCAL_TIMEOUT  17 /* 0.54 s: the peer repeats its REP then */
+/* Time-outs in a REQ, 4.096 us x 2^n. */
+#define REMOTE_TIMEOUT 20 /* 4.3 s: the peer's response time; it sends an MRA if it needs more */
+#define LOCAL_TIMEOUT  17 /* 0.54 s: the peer then retransmits its REP */
 
 static struct rdma_conn *
 refuse(int error)
@@ -25,7 +25,7 @@ refuse(int error)
 	return NULL;
 }
 
-/** Is there a connection that can be asked for? */
+/** Check the arguments of a connection attempt. @return 0; negative errno, logged */
 static int
 connect_check(struct rdma_qp *qp, const struct rdma_conn_attr *attr, const struct roce_gid *dst)
 {
@@ -94,7 +94,7 @@ roce_conn_connect(struct rdma_qp *qp, const struct sockaddr *dst, const struct r
 	conn->type = qp->attr.type;
 	conn->peer = peer;
 	conn->own = *roce_dev_source(dev, &peer);
-	/* at the same place in both families */
+	/* sin_port and sin6_port have the same offset */
 	conn->port = rte_be_to_cpu_16(((const struct sockaddr_in *)dst)->sin_port);
 	conn->service_id = roce_service_id(conn->type, conn->port);
 	conn->source_port =
@@ -122,14 +122,14 @@ roce_conn_connect(struct rdma_qp *qp, const struct sockaddr *dst, const struct r
 	return &conn->base;
 }
 
-/** What the RDMA CM puts before the user's private data. */
+/** Private data of a REQ or SIDR_REQ: the RDMA CM header, then the user's data. */
 static void
 cma_put(const struct roce_conn *conn, uint8_t *private_data)
 {
 	const bool v4 = roce_gid_is_v4(&conn->peer);
 	struct roce_cma cma = {.ip_version = v4 ? 4 : 6, .port = conn->source_port};
 
-	/* an IPv4 address is in the last four bytes, not mapped */
+	/* an IPv4 address occupies the last four bytes and is not IPv4-mapped */
 	memcpy(cma.src + (v4 ? 12 : 0), conn->own.raw + (v4 ? 12 : 0), v4 ? 4 : 16);
 	memcpy(cma.dst + (v4 ? 12 : 0), conn->peer.raw + (v4 ? 12 : 0), v4 ? 4 : 16);
 	roce_cma_encode(&cma, private_data);
@@ -177,7 +177,7 @@ req_send(struct roce_conn *conn)
 	roce_cm_send(conn, &msg);
 }
 
-/** The same for a datagram service; its message is made here as the header is. */
+/** Send a SIDR_REQ for a datagram service. */
 static void
 sidr_send(struct roce_conn *conn)
 {
@@ -228,7 +228,7 @@ roce_active_retry_mtu(struct roce_conn *conn, const struct roce_cm_rej *rej)
 {
 	const uint8_t code = rej->info_len >= 1 ? rej->info[0] >> 4 : 0;
 
-	/* smaller each time: this ends */
+	/* the MTU shrinks with every retry, so that the retries end */
 	if (rej->reason != ROCE_REJ_INVALID_MTU || code == 0 || code >= roce_cm_mtu_code(conn->mtu))
 		return false;
 	conn->mtu = roce_cm_mtu_bytes(code);
@@ -267,7 +267,7 @@ roce_active_rep(struct roce_conn *conn, const struct roce_cm_packet *packet)
 	conn->remote_id = rep->local_id;
 	conn->remote_qpn = rep->qpn;
 	if (roce_conn_index(c, ROCE_CONN_BY_PEER_QPN, &conn->peer, rep->qpn, conn) < 0) {
-		/* it connects a queue pair that is connected already, as far as we know */
+		/* the REP names a queue pair that, to our knowledge, is already connected */
 		roce_control_count(c, ROCE_CM_STALE);
 		roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REP, ROCE_REJ_STALE_CONNECTION);
 		roce_active_fail(conn, -ESTALE, "stale REP");
@@ -276,12 +276,12 @@ roce_active_rep(struct roce_conn *conn, const struct roce_cm_packet *packet)
 	roce_conn_path(conn, qp, &path);
 	modify.path = &path;
 	if (roce_qp_modify(qp, &modify) < 0) {
-		/* the application has put it into error meanwhile */
+		/* meanwhile the application has moved the queue pair to the error state */
 		roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REP, ROCE_REJ_CONSUMER);
 		roce_active_fail(conn, -ENOTCONN, "queue pair in error");
 		return;
 	}
-	/* a REQ of a peer that has begun again with that id is noticed */
+	/* a REQ of a restarted peer that reuses this id is detected */
 	roce_conn_index(c, ROCE_CONN_BY_PEER, &conn->peer, rep->local_id, conn);
 	roce_conn_enter(conn, ROCE_CONN_ESTABLISHED, "REP");
 	roce_end_watch(conn);

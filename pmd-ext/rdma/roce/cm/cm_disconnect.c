@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How connections end: REJ, DREQ, DREP, time-outs, time-wait, destruction by the application. */
+/* End of a connection: REJ, DREQ, DREP, time-outs, time-wait, destruction by the application. */
 #include <errno.h>
 
 #include "cm/conn.h"
 #include "port/ctl_plane.h"
 
-/* Time-wait: twice the time-out within which packets are acknowledged, at least this. */
+/* Time-wait: twice the ACK time-out, within these limits. */
 #define TIMEWAIT_MS	500
 #define TIMEWAIT_MAX_MS 8000
 
-#define KEEPALIVES 8 /* questions that an idle peer may leave unanswered */
+#define KEEPALIVES 8 /* number of probes that an idle peer may leave unanswered */
 
 void
 roce_end_timewait(struct roce_conn *conn, const char *why)
@@ -23,7 +23,8 @@ roce_end_timewait(struct roce_conn *conn, const char *why)
 		RTE_MAX(RTE_MIN(ms, (uint64_t)TIMEWAIT_MAX_MS), (uint64_t)TIMEWAIT_MS));
 }
 
-/** It was up, and isn't any more. */
+/** A connection that was established has ended: move the queue pair to error, report the event,
+ * enter time-wait. */
 static void
 gone_down(struct roce_conn *conn, int status, const char *why)
 {
@@ -33,7 +34,7 @@ gone_down(struct roce_conn *conn, int status, const char *why)
 	roce_end_timewait(conn, why);
 }
 
-/* ---- ours ------------------------------------------------------------------------------------ */
+/* ---- initiated by this side ------------------------------------------------------------------ */
 
 static void
 dreq_send(struct roce_conn *conn)
@@ -76,7 +77,7 @@ roce_end_idle(struct roce_conn *conn)
 	const int alive = roce_qp_alive(conn->base.qp, ask);
 
 	if (alive < 0)
-		return; /* in error: its owner knows */
+		return; /* the queue pair is in error: its owner has been notified */
 	if (alive) {
 		roce_end_watch(conn);
 		return;
@@ -87,7 +88,7 @@ roce_end_idle(struct roce_conn *conn)
 			conn->control, &conn->timer, RTE_MAX(conn->keepalive_ms / KEEPALIVES, 1u));
 		return;
 	}
-	/* should it only be data that gets lost, it shall know */
+	/* sent in case only data packets are lost and the peer is still running */
 	dreq_send(conn);
 	gone_down(conn, -ETIMEDOUT, "no sign of life");
 }
@@ -104,7 +105,7 @@ roce_conn_disconnect(struct rdma_conn *base)
 	return 0;
 }
 
-/** The peer need not wait for us any longer. */
+/** Send a REJ with reason time-out, so that the peer stops waiting. */
 static void
 give_up(struct roce_conn *conn, enum roce_cm_answered answered)
 {
@@ -122,7 +123,7 @@ give_up(struct roce_conn *conn, enum roce_cm_answered answered)
 	};
 	const rte_be64_t guid = rte_cpu_to_be_64(roce_cm_guid(conn->control->dev));
 
-	/* a time-out's REJ is found by guid and id of who sent it (12.6.7.2) */
+	/* the peer matches a time-out REJ by the sender's GUID and id (12.6.7.2) */
 	memcpy(rej.rej.info, &guid, sizeof(guid));
 	roce_cm_send(conn, &rej);
 }
@@ -151,7 +152,7 @@ roce_end_timeout(struct roce_conn *conn)
 	}
 }
 
-/** A listener goes: what it has not handed out yet is rejected. */
+/** Close a listener: reject the requests that were not yet delivered to the application. */
 static void
 listener_close(struct roce_conn *listener)
 {
@@ -203,10 +204,10 @@ roce_conn_destroy(struct rdma_conn *base)
 		return 0;
 	case ROCE_CONN_DREQ_SENT:
 	case ROCE_CONN_TIMEWAIT:
-		return 0; /* goes on alone, then frees itself */
+		return 0; /* continues without the application, then frees itself */
 	case ROCE_CONN_SIDR_DONE:
 		if (!conn->active)
-			return 0; /* the same: answers duplicates */
+			return 0; /* likewise: answers duplicates */
 				  /* fall through */
 	default:
 		roce_conn_close(conn, "destroy");
@@ -214,7 +215,7 @@ roce_conn_destroy(struct rdma_conn *base)
 	}
 }
 
-/* ---- the peer's ------------------------------------------------------------------------------ */
+/* ---- initiated by the peer ------------------------------------------------------------------- */
 
 void
 roce_end_lost(struct roce_conn *conn, int status, const char *why)
@@ -227,7 +228,7 @@ roce_end_lost(struct roce_conn *conn, int status, const char *why)
 		return;
 	case ROCE_CONN_REQ_RECEIVED:
 	case ROCE_CONN_SIDR_RECEIVED:
-		/* not yet in the application's hands: it need not know */
+		/* not yet delivered to the application: drop the request without an event */
 		if (roce_control_forget(conn->control, conn))
 			conn->held = false;
 		roce_conn_event(conn, RDMA_EVENT_REJECTED, status);
@@ -268,7 +269,8 @@ rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej, uint64_t tid)
 	switch (conn->state) {
 	case ROCE_CONN_REQ_SENT:
 		if (rej->reason == ROCE_REJ_INVALID_MTU && tid != conn->tid) {
-			/* of a REQ that was sent again, and has had its answer */
+			/* refers to the REQ before the retry with a smaller MTU, and was already
+			 * handled */
 			roce_control_count(conn->control, ROCE_CM_DUPLICATES);
 			return;
 		}
@@ -297,7 +299,7 @@ rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej, uint64_t tid)
 		roce_conn_close(conn, "REJ");
 }
 
-/** A request whose answer has not got to the peer, by the peer's id. */
+/** Find, by the peer's id, a request whose reply has not reached the peer. */
 static struct roce_conn *
 given_up(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t remote_id)
 {
@@ -315,7 +317,7 @@ roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet)
 	struct roce_conn *conn = roce_cm_conn(c, packet, rej->remote_id, rej->local_id);
 
 	RDMA_LOG(DEBUG, "REJ: %u, %s", rej->reason, roce_cm_reason_name(rej->reason));
-	/* given up before it knew our id, which it would name otherwise */
+	/* the peer timed out before it knew our id: the REJ does not contain it */
 	if (!conn && rej->reason == ROCE_REJ_TIMEOUT && rej->remote_id == 0)
 		conn = given_up(c, packet, rej->local_id);
 	if (conn)
@@ -336,7 +338,7 @@ roce_end_dreq(struct roce_control *c, const struct roce_cm_packet *packet)
 	struct roce_conn *conn = roce_cm_conn(c, packet, dreq->remote_id, dreq->local_id);
 
 	if (!conn) {
-		/* long forgotten: the peer shall be able to forget it, too */
+		/* connection already freed: reply, so that the peer can free it, too */
 		roce_control_count(c, ROCE_CM_UNMATCHED);
 		roce_cm_answer(c, packet, &drep);
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The end that is asked: listener, REQ, REP, RTU. */
+/* Passive side of a connection: listener, REQ, REP, RTU. */
 #include <errno.h>
 
 #include <rte_errno.h>
@@ -9,9 +9,9 @@
 
 #define TIMEOUT_MS    10000
 #define RETRIES	      15
-#define ACK_DELAY     15 /* 134 ms, as Linux says: how long our acknowledges may take at worst */
+#define ACK_DELAY     15 /* 134 ms, as in Linux: maximum delay of our acknowledges */
 #define MTU_WARNING_S 10
-#define MRA_TIMEOUT   20 /* 4.3 s until a REQ should be repeated */
+#define MRA_TIMEOUT   20 /* 4.3 s before the peer retransmits the REQ */
 
 /* ---- listeners ------------------------------------------------------------------------------ */
 
@@ -69,7 +69,7 @@ mra_send(struct roce_conn *conn, const struct roce_cm_packet *packet)
 	roce_cm_answer(conn->control, packet, &mra);
 }
 
-/** The same REQ again: answered again. */
+/** A duplicate REQ: repeat the reply. */
 static void
 req_again(struct roce_conn *conn, const struct roce_cm_packet *packet)
 {
@@ -88,12 +88,15 @@ req_again(struct roce_conn *conn, const struct roce_cm_packet *packet)
 		roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REQ, ROCE_REJ_STALE_CONNECTION);
 		return;
 	default:
-		/* established: it is an old copy */
+		/* established: a late duplicate */
 		return;
 	}
 }
 
-/** Is it a connection that we have, or had until just now? @return true: dealt with */
+/**
+ * Does the REQ belong to a connection that exists, or that is in time-wait?
+ * @return true: handled
+ */
 static bool
 req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 {
@@ -109,14 +112,14 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 		conn = roce_conn_find(c, ROCE_CONN_BY_PEER_QPN, &packet->src, req->qpn);
 	if (!conn)
 		return false;
-	/* The peer has begun again with a number that is in use here (12.9.8.3.1). */
+	/* The peer has restarted and uses a number that is still in use here (12.9.8.3.1). */
 	roce_control_count(c, ROCE_CM_STALE);
 	roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REQ, ROCE_REJ_STALE_CONNECTION);
 	roce_end_lost(conn, -ESTALE, "REQ of a new connection");
 	return true;
 }
 
-/** Most often it is our port that is configured too small: say so, now and then. */
+/** Usually the MTU of our own port is too small: log it at most every MTU_WARNING_S seconds. */
 static void
 mtu_warn(struct roce_control *c, const struct roce_cm_packet *packet, uint16_t mtu)
 {
@@ -130,7 +133,7 @@ mtu_warn(struct roce_control *c, const struct roce_cm_packet *packet, uint16_t m
 		c->dev->mtu);
 }
 
-/** @return 0, or why it is to be rejected */
+/** @return 0, or the reason for the rejection */
 static uint16_t
 req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 	const struct roce_conn *listener, struct roce_cma *cma)
@@ -156,13 +159,13 @@ req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 	if (roce_cma_decode(req->private_data, cma) < 0 || req->srq > 1 ||
 		(req->pkey & ROCE_PKEY_BASE) != ROCE_PKEY_BASE)
 		return ROCE_REJ_UNSUPPORTED;
-	/* it was none of these */
+	/* no check failed: undo the increment above */
 	__atomic_store_n(&c->stats[ROCE_CM_BAD_REQUEST], c->stats[ROCE_CM_BAD_REQUEST] - 1,
 		__ATOMIC_RELAXED);
 	return 0;
 }
 
-/** Have a request found when it comes again. @return 0; -EEXIST, -ENOSPC */
+/** Index a request so that duplicates find it. @return 0; -EEXIST, -ENOSPC */
 static int
 request_index(struct roce_conn *conn)
 {
@@ -189,7 +192,7 @@ roce_passive_conn(struct roce_control *c, const struct roce_cm_packet *packet,
 	struct roce_conn *conn;
 
 	if (listener->pending >= listener->backlog) {
-		/* it comes again */
+		/* the peer retransmits it */
 		roce_control_count(c, ROCE_CM_BACKLOG_FULL);
 		return NULL;
 	}
@@ -253,9 +256,9 @@ roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet)
 		event, req->private_data + ROCE_CMA_BYTES, ROCE_CM_PRIVATE_REQ - ROCE_CMA_BYTES);
 }
 
-/* ---- the application answers ----------------------------------------------------------------- */
+/* ---- replies of the application -------------------------------------------------------------- */
 
-/** REJ to the REQ of a connection. */
+/** Send a REJ in reply to a connection's REQ. */
 static void
 req_reject(struct roce_conn *conn, uint16_t reason, uint16_t mtu, const void *private_data,
 	uint16_t private_len)
@@ -420,7 +423,8 @@ roce_passive_rtu(struct roce_conn *conn, const char *why)
 
 	roce_conn_enter(conn, ROCE_CONN_ESTABLISHED, why);
 	roce_control_count(conn->control, ROCE_CM_CONNECTED);
-	/* Fails only when the queue pair went to error meanwhile; then its completions tell. */
+	/* Fails only if the queue pair moved to the error state meanwhile; its completions report
+	 * that. */
 	roce_qp_modify(qp, &modify);
 	roce_end_watch(conn);
 	conn->announced = true;

@@ -62,7 +62,7 @@ is_pending(enum roce_conn_state state)
 	return state == ROCE_CONN_REQ_RECEIVED || state == ROCE_CONN_SIDR_RECEIVED;
 }
 
-/** Which list of roce_conns a state is in. */
+/** The list of struct roce_conns for a state. @return NULL: none */
 static struct roce_conn_list *
 state_list(struct roce_control *c, enum roce_conn_state state)
 {
@@ -124,7 +124,7 @@ roce_conns_free_closed(struct roce_control *c)
 
 	for (conn = TAILQ_FIRST(&c->conns.dead); conn; conn = next) {
 		next = TAILQ_NEXT(conn, next);
-		/* sends refer to its handle still */
+		/* posted sends still refer to its address handle */
 		if (!roce_ah_free(c, conn->ah))
 			continue;
 		TAILQ_REMOVE(&c->conns.dead, conn, next);
@@ -182,7 +182,7 @@ roce_conn_qp_error(struct roce_conn *conn)
 		roce_qp_modify(conn->base.qp, &modify);
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time-outs ------------------------------------------------------------------------------- */
 
 #define INTERVAL_MAX_MS 2000
 

@@ -6,7 +6,7 @@
 #include "cm/conn.h"
 #include "port/ctl_plane.h"
 
-/* beside the queue pairs that may be: requests, queries and what is in time-wait */
+/* in addition to the queue pairs' connections: requests, queries and connections in time-wait */
 #define EXTRA_CONNS 1024
 
 int
@@ -18,7 +18,7 @@ roce_conns_open(struct roce_control *c)
 		.name = name,
 		.key_len = sizeof(struct roce_conn_key),
 		.hash_func = rte_jhash,
-		/* strangers choose some of the keys */
+		/* remote stations choose some of the keys: use a random seed */
 		.hash_func_init_val = roce_random(32),
 		.socket_id = SOCKET_ID_ANY,
 	};
@@ -28,7 +28,7 @@ roce_conns_open(struct roce_control *c)
 	TAILQ_INIT(&all->resolving);
 	TAILQ_INIT(&all->dead);
 	all->max = 2 * c->dev->max_qps + EXTRA_CONNS;
-	/* up to four keys each, and room, so that no key fails to find a place */
+	/* up to four keys per connection, plus slack so that no insertion fails */
 	parameters.entries = all->max * 6;
 	snprintf(name, sizeof(name), "roce%u_cm", c->dev->number);
 	all->hash = rte_hash_create(&parameters);
@@ -40,7 +40,8 @@ roce_conns_close(struct roce_control *c)
 {
 	struct roce_conn *conn;
 
-	/* what still waits for a time-out; the application's are gone (rdma_dev_close()) */
+	/* connections that wait for a time-out; the application has none any more
+	 * (rdma_dev_close()) */
 	while ((conn = TAILQ_FIRST(&c->conns.all))) {
 		conn->held = false;
 		roce_conn_close(conn, "device closed");

@@ -4,8 +4,9 @@
 
 /**
  * @file
- * The connections of a device and how a message finds its own: by our communication id, by the
- * peer's, by the peer's queue pair, by our queue pair.
+ * Connections of a device and the table that finds the connection of a message: by our
+ * communication
+ * id, by the peer's, by the peer's queue pair or by our queue pair.
  */
 
 #include <sys/queue.h>
@@ -18,7 +19,7 @@ struct roce_conn;
 struct roce_control;
 struct rte_hash;
 
-/** Keys. The first is also that of queue pairs of ours. */
+/** Kinds of keys. The first two are our own numbers: communication id and queue pair. */
 enum roce_conn_index {
 	ROCE_CONN_BY_ID,
 	ROCE_CONN_BY_QPN,
@@ -29,7 +30,7 @@ enum roce_conn_index {
 };
 
 struct roce_conn_key {
-	struct roce_gid gid; /**< none: of ours */
+	struct roce_gid gid; /**< none: the number is ours */
 	uint32_t number;
 	uint32_t index; /**< enum roce_conn_index */
 };
@@ -37,12 +38,13 @@ struct roce_conn_key {
 TAILQ_HEAD(roce_conn_list, roce_conn);
 
 struct roce_conns {
-	struct rte_hash *hash; /**< all keys in one table */
-	uint32_t max;	       /**< connections at once, those in time-wait included */
+	struct rte_hash *hash; /**< keys of all kinds */
+	/** limit of simultaneous connections, including those in time-wait */
+	uint32_t max;
 	uint32_t nb_conns;
 	struct roce_conn_list all;
 	struct roce_conn_list listeners;
-	struct roce_conn_list resolving; /**< wait for an address */
+	struct roce_conn_list resolving; /**< wait for address resolution */
 	struct roce_conn_list dead;	 /**< to be freed at the end of this poll */
 };
 
@@ -50,15 +52,15 @@ struct roce_conns {
 int roce_conns_open(struct roce_control *c);
 void roce_conns_close(struct roce_control *c);
 
-/** @param gid NULL: the key is of ours @return NULL: none */
+/** @param gid NULL: the number is ours @return NULL: none */
 struct roce_conn *roce_conn_find(struct roce_control *c, enum roce_conn_index index,
 	const struct roce_gid *gid, uint32_t number);
 
-/** Have it found by a key. @return 0; -EEXIST, -ENOSPC */
+/** Add a key for a connection. @return 0; -EEXIST, -ENOSPC */
 int roce_conn_index(struct roce_control *c, enum roce_conn_index index, const struct roce_gid *gid,
 	uint32_t number, struct roce_conn *conn);
 
-/** Not any more. Nothing where the key is that of another. */
+/** Remove a key. Does nothing if the key belongs to another connection. */
 void roce_conn_unindex(struct roce_control *c, enum roce_conn_index index,
 	const struct roce_gid *gid, uint32_t number, const struct roce_conn *conn);
 

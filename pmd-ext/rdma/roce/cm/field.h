@@ -4,19 +4,20 @@
 
 /**
  * @file
- * Fields of a message, big endian and at any bit, as a table: one table both decodes and encodes,
- * so that the two cannot differ.
+ * Fields of a message, big endian and at any bit offset, as a table. One table both decodes and
+ * encodes, so that the two cannot differ.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** A field: where it is on the wire, where in the structure. */
+/** A field: its position on the wire and in the structure. */
 struct roce_field {
-	uint16_t bit;  /**< from the start of the message, most significant first */
-	uint16_t bits; /**< 1 to 64; of bytes any multiple of 8 */
-	uint16_t at;   /**< offset of the member */
-	uint8_t size; /**< of an unsigned integer member, bytes: 1, 2, 4, 8; 0: bytes as they are */
+	uint16_t bit;  /**< offset from the start of the message, most significant bit first */
+	uint16_t bits; /**< 1 to 64; for byte arrays any multiple of 8 */
+	uint16_t at;   /**< offset of the structure's member */
+	/** size of an unsigned integer member in bytes: 1, 2, 4, 8; 0: byte array, copied */
+	uint8_t size;
 };
 
 /** Integer `member` of `type`: `width` bits at bit `first` of byte `byte`. */
@@ -36,7 +37,8 @@ struct roce_field {
 /** Decode `n` fields of `wire` into the structure at `host`. */
 void roce_fields_get(const struct roce_field *field, unsigned int n, const void *wire, void *host);
 
-/** Encode `n` fields; values are cut to their width, bits of `wire` in no field stay. */
+/** Encode `n` fields. Values are truncated to their width; bits of `wire` in no field stay
+ * unchanged. */
 void roce_fields_put(const struct roce_field *field, unsigned int n, const void *host, void *wire);
 
 #endif

@@ -33,7 +33,7 @@ static const struct roce_field header_fields[] = {
 };
 #undef T
 
-/* twice in a REQ */
+/* a REQ contains two paths */
 #define PATH(path, byte)                                                                        \
 	F(path.local_lid, byte, 0, 16), F(path.remote_lid, (byte) + 2, 0, 16),                  \
 		B(path.local_gid, (byte) + 4), B(path.remote_gid, (byte) + 20),                 \
@@ -164,7 +164,7 @@ static const struct roce_field cma_fields[] = {
 };
 #undef T
 
-/* by attribute, from ROCE_CM_REQ on */
+/* indexed by attribute, starting at ROCE_CM_REQ */
 static const struct {
 	const char *name;
 	const struct roce_field *field;

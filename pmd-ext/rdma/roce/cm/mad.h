@@ -4,9 +4,10 @@
 
 /**
  * @file
- * Management datagrams of the communication manager: header, messages and the private data of the
- * RDMA CM, decoded and encoded (InfiniBand Architecture Specification 1.4, 13.4.3, 12.6, annex A11;
- * the layout was checked against captures of Linux' ib_cm).
+ * Management datagrams (MADs) of the communication manager: header, messages and the private data
+ * of
+ * the RDMA CM, decoded and encoded (InfiniBand Architecture Specification 1.4, 13.4.3, 12.6, annex
+ * A11). The layout was checked against captures of Linux' ib_cm.
  */
 
 #include <stdint.h>
@@ -14,17 +15,17 @@
 #include "engine/wire.h"
 
 #define ROCE_MAD_CLASS_CM  0x07
-#define ROCE_RDMA_UDP_QKEY 0x01234567 /**< of RDMA_PS_UDP and multicast, by librdmacm */
-/* Port spaces: a service id is one of these << 16 | port. Linux' RDMA_PS_TCP is RC only, for UC
- * there is nothing but RDMA_PS_IB. */
+#define ROCE_RDMA_UDP_QKEY 0x01234567 /**< of RDMA_PS_UDP and multicast, from librdmacm */
+/* Port spaces: a service id is one of these << 16 | port. Linux' RDMA_PS_TCP supports RC only; UC
+ * is available only with RDMA_PS_IB. */
 #define ROCE_PORT_SPACE_TCP  0x0106
 #define ROCE_PORT_SPACE_UDP  0x0111
 #define ROCE_PORT_SPACE_IB   0x013f
-#define ROCE_CM_PRIVATE_REQ  92 /**< with the header of the RDMA CM */
+#define ROCE_CM_PRIVATE_REQ  92 /**< including the RDMA CM header */
 #define ROCE_CM_PRIVATE_SIDR 216
 #define ROCE_CMA_BYTES	     36
 
-/** Attribute: what the message is. */
+/** Attribute id: the type of the message. */
 enum roce_cm_attr {
 	ROCE_CM_REQ = 0x10,
 	ROCE_CM_MRA,
@@ -37,14 +38,14 @@ enum roce_cm_attr {
 	ROCE_CM_SIDR_REP,
 };
 
-/** Which message an MRA or a REJ answers. */
+/** The message that an MRA or a REJ replies to. */
 enum roce_cm_answered {
 	ROCE_CM_ANSWERS_REQ,
 	ROCE_CM_ANSWERS_REP,
-	ROCE_CM_ANSWERS_OTHER, /**< of a REJ: none of the above, as a time-out is */
+	ROCE_CM_ANSWERS_OTHER, /**< of a REJ: none of the above, for example a time-out */
 };
 
-/** Reasons of a REJ (table 108) that are used here. */
+/** Reasons of a REJ (table 108) used here. */
 enum roce_cm_reason {
 	ROCE_REJ_NO_QP = 1,
 	ROCE_REJ_NO_RESOURCES = 3,
@@ -62,7 +63,7 @@ enum roce_cm_reason {
 /** Status of a SIDR_REP (table 120). */
 enum roce_sidr_status {
 	ROCE_SIDR_SUCCESS,
-	ROCE_SIDR_UNSUPPORTED, /**< service id */
+	ROCE_SIDR_UNSUPPORTED, /**< unsupported service id */
 	ROCE_SIDR_REJECTED,
 	ROCE_SIDR_NO_QP,
 };
@@ -73,7 +74,7 @@ struct roce_cm_path {
 	uint32_t flow_label;
 	uint8_t rate, traffic_class, hop_limit;
 	uint8_t sl, subnet_local;
-	uint8_t ack_timeout; /**< 4.096 us x 2^n, as all time-outs here */
+	uint8_t ack_timeout; /**< 4.096 us x 2^n, like all time-outs here */
 };
 
 struct roce_cm_req {
@@ -82,11 +83,11 @@ struct roce_cm_req {
 	uint32_t qkey, qpn;
 	uint8_t responder_resources, initiator_depth;
 	uint32_t eecn, remote_eecn;
-	uint8_t remote_timeout; /**< how long the answerer may take */
+	uint8_t remote_timeout; /**< maximum time until the passive side replies */
 	uint8_t transport;	/**< 0 RC, 1 UC */
 	uint8_t flow_control;
 	uint32_t psn;
-	uint8_t local_timeout; /**< how long the asker takes to answer a REP */
+	uint8_t local_timeout; /**< maximum time until the active side replies to a REP */
 	uint8_t retry_count;
 	uint16_t pkey;
 	uint8_t mtu; /**< code 1 to 5: 256 to 4096 bytes */
@@ -152,7 +153,7 @@ struct roce_sidr_rep {
 struct roce_cm_msg {
 	uint16_t attr; /**< enum roce_cm_attr */
 	uint16_t status;
-	uint64_t tid; /**< an answer has that of its question */
+	uint64_t tid; /**< a reply has the transaction id of its request */
 	union {
 		struct roce_cm_req req;
 		struct roce_cm_mra mra;
@@ -168,29 +169,29 @@ struct roce_cm_msg {
 
 /**
  * Decode.
- * @return 0; -EPROTO: no MAD of the CM, version 2, method Send; -ENOTSUP: one of another attribute
+ * @return 0; -EPROTO: not a CM MAD of version 2 with method Send; -ENOTSUP: unsupported attribute
  */
 int roce_cm_decode(const uint8_t mad[ROCE_MAD_BYTES], struct roce_cm_msg *msg);
 
-/** Encode: all of the 256 bytes are written. */
+/** Encode. Writes all 256 bytes. */
 void roce_cm_encode(const struct roce_cm_msg *msg, uint8_t mad[ROCE_MAD_BYTES]);
 
-/** "REQ" and so on, for messages. */
+/** Name of an attribute, such as "REQ", for log messages. */
 const char *roce_cm_attr_name(uint16_t attr);
 
-/** "nobody listens" and so on, for messages. */
+/** Name of a REJ reason, such as "invalid MTU", for log messages. */
 const char *roce_cm_reason_name(uint16_t reason);
 
-/** What the RDMA CM puts before the private data of a REQ and of a SIDR_REQ. */
+/** RDMA CM header, at the start of the private data of a REQ and of a SIDR_REQ. */
 struct roce_cma {
 	uint8_t version;    /**< 0 */
 	uint8_t ip_version; /**< 4 or 6 */
 	uint8_t reserved;
-	uint16_t port;		  /**< of the asker */
+	uint16_t port;		  /**< of the active side */
 	uint8_t src[16], dst[16]; /**< IPv4 in the last four bytes, the others 0 */
 };
 
-/** Decode. @return 0; -EPROTO: other version, or neither IPv4 nor IPv6 */
+/** Decode. @return 0; -EPROTO: unknown version, or neither IPv4 nor IPv6 */
 int roce_cma_decode(const uint8_t wire[ROCE_CMA_BYTES], struct roce_cma *cma);
 
 void roce_cma_encode(const struct roce_cma *cma, uint8_t wire[ROCE_CMA_BYTES]);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Service id resolution: which queue pair and Q_Key has a datagram service (12.11). */
+/* Service ID resolution: queue pair number and Q_Key of a datagram service (12.11). */
 #include <errno.h>
 
 #include "cm/conn.h"
 #include "port/ctl_plane.h"
 
-#define LINGER_MS 5000 /* duplicates of a request are answered so long */
+#define LINGER_MS 5000 /* how long duplicates of a request are answered */
 
-/* ---- the end that is asked ------------------------------------------------------------------- */
+/* ---- passive side ---------------------------------------------------------------------------- */
 
 static void
 rep_send(struct roce_control *c, const struct roce_cm_packet *packet, uint8_t status)
@@ -26,7 +26,7 @@ rep_send(struct roce_control *c, const struct roce_cm_packet *packet, uint8_t st
 	roce_cm_answer(c, packet, &rep);
 }
 
-/** Seen before? @return true: dealt with */
+/** Has this query been received before? @return true: handled */
 static bool
 req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 {
@@ -36,7 +36,7 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 	if (!conn)
 		return false;
 	if (conn->tid != packet->msg.tid) {
-		/* the peer has begun again: of what it asked before it knows nothing any more */
+		/* the peer has restarted and has lost the state of its earlier query */
 		roce_end_lost(conn, -ESTALE, "SIDR_REQ of a new query");
 		return false;
 	}
@@ -75,7 +75,7 @@ roce_sidr_req(struct roce_control *c, const struct roce_cm_packet *packet)
 		event, req->private_data + ROCE_CMA_BYTES, ROCE_CM_PRIVATE_SIDR - ROCE_CMA_BYTES);
 }
 
-/** The answer of the application. */
+/** Send the application's reply. */
 static void
 answer(struct roce_conn *conn, uint8_t status, const struct rdma_qp *qp, const void *private_data,
 	uint16_t private_len)
@@ -98,7 +98,7 @@ answer(struct roce_conn *conn, uint8_t status, const struct rdma_qp *qp, const v
 	roce_cm_send(conn, &rep);
 }
 
-/** A datagram queue pair is ready without a peer. */
+/** Move a datagram queue pair to RTS; it needs no peer for that. */
 static int
 qp_ready(struct rdma_qp *qp)
 {
@@ -141,7 +141,7 @@ roce_sidr_reject(struct roce_conn *conn, enum roce_sidr_status status, const voi
 	answer(conn, status, NULL, private_data, private_len);
 }
 
-/* ---- the end that asks ----------------------------------------------------------------------- */
+/* ---- active side ----------------------------------------------------------------------------- */
 
 static void
 fail(struct roce_conn *conn, int status, const struct roce_sidr_rep *rep)

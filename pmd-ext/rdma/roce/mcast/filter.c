@@ -8,7 +8,10 @@
 #include "mcast/filter.h"
 #include "port/port.h"
 
-/** Put an address in its place. No duplicates: mlx5 refuses these. @return new length; -ENOSPC */
+/**
+ * Insert an address in order. Duplicates are dropped: mlx5 refuses them.
+ * @return new length; -ENOSPC
+ */
 static int
 list_add(struct rte_ether_addr *list, int n, const struct rte_ether_addr *mac)
 {
@@ -25,7 +28,7 @@ list_add(struct rte_ether_addr *list, int n, const struct rte_ether_addr *mac)
 	return n + 1;
 }
 
-/** What all devices on a port want. @return its length; -ENOSPC */
+/** Collect the addresses that all devices on a port need. @return length of the list; -ENOSPC */
 static int
 list_make(const struct roce_port *port, struct rte_ether_addr *list)
 {
@@ -42,7 +45,10 @@ list_make(const struct roce_port *port, struct rte_ether_addr *list)
 	return n;
 }
 
-/** @return 0; the port's error: it has no such switch, as net_ring, which filters nothing */
+/**
+ * Receive all groups.
+ * @return 0; -ENOTSUP: the port supports neither mode, like net_ring, which does not filter
+ */
 static int
 take_all(struct roce_filter *f, uint16_t port)
 {
@@ -84,11 +90,12 @@ roce_filter_set(struct roce_control *c)
 	struct roce_filter *f = &port->filter;
 	int n, ret;
 
-	/* its number may be another port's */
+	/* the port id may have been reused for another port */
 	if (!roce_dev_has_port(c->dev))
 		return;
 	n = list_make(port, list);
-	/* another device has them: mlx5 would take down all its flows for it and make them again */
+	/* Unchanged list: another device already has these groups. mlx5 would remove and recreate
+	 * all its flows. */
 	if (n == f->nb_list && (n < 0 || memcmp(list, f->list, n * sizeof(list[0])) == 0))
 		return;
 	ret = n < 0 ? n : rte_eth_dev_set_mc_addr_list(port->id, list, n);

@@ -4,8 +4,9 @@
 
 /**
  * @file
- * Which Ethernet groups a port takes: those that the devices on it want. Drivers are given whole
- * lists, so that nobody but them may set the port's.
+ * Multicast filter of a port: the Ethernet groups that its devices need. The ethdev API replaces
+ * the
+ * whole list, so that only the devices may set the port's list.
  */
 
 #include <stdbool.h>
@@ -15,17 +16,19 @@
 
 struct roce_control;
 
-#define ROCE_FILTER_MAX 1024 /**< more than any port has room for: mlx5 takes 127 */
+#define ROCE_FILTER_MAX 1024 /**< more than any port supports: mlx5 takes 127 */
 
-/** Of a port. The control lcore's. */
+/** Filter of a port. Owned by the control lcore. */
 struct roce_filter {
-	struct rte_ether_addr list[ROCE_FILTER_MAX]; /**< the port was given it; ascending */
-	int nb_list;				     /**< -ENOSPC: too many to be listed */
-	bool refused;		    /**< and did not take it: it takes all groups where it can */
-	int (*undo)(uint16_t port); /**< what ends that; NULL: others wanted it so before us */
+	struct rte_ether_addr list[ROCE_FILTER_MAX]; /**< last list given to the port; ascending */
+	int nb_list;				     /**< -ENOSPC: too many for the list */
+	/** the port refused the list: it receives all groups if it can */
+	bool refused;
+	/** function that restores the mode; NULL: the mode was set before */
+	int (*undo)(uint16_t port);
 };
 
-/** Call when other groups than before are wanted. */
+/** Update the filter. Call it when the required groups have changed. */
 void roce_filter_set(struct roce_control *c);
 
 #endif

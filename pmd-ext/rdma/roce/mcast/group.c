@@ -18,7 +18,7 @@
 #define IGMP_QUERY3   12 /* shortest v3 query */
 #define MLD_BYTES     24
 #define MLD_QUERY2    28
-#define REPORT_HEADER 8 /* of v3 and MLDv2, before the records */
+#define REPORT_HEADER 8 /* of v3 and MLDv2, without the records */
 #define IGMP_RECORD   8
 #define MLD_RECORD    20
 
@@ -40,7 +40,7 @@ code_value(uint32_t code, unsigned int mantissa_bits)
 		<< ((code >> mantissa_bits & 7) + 3);
 }
 
-/** The first record of a report of v3 or MLDv2. */
+/** Decode the first record of a v3 or MLDv2 report. */
 static int
 record_decode(const uint8_t *payload, unsigned int length, unsigned int record,
 	struct roce_group_msg *msg)
@@ -49,7 +49,7 @@ record_decode(const uint8_t *payload, unsigned int length, unsigned int record,
 
 	if (length < REPORT_HEADER || (be16(payload + 6) > 0 && length < REPORT_HEADER + record))
 		return -EPROTO;
-	/* one group, no list of sources, no data behind */
+	/* one group, no source list, no auxiliary data */
 	if (be16(payload + 6) != 1 || be16(r + 2) != 0 || r[1] != 0)
 		return -ENOTSUP;
 	msg->type = ROCE_GROUP_REPORT;
@@ -80,7 +80,7 @@ igmp_decode(const uint8_t *payload, unsigned int length, struct roce_group_msg *
 		if (length > IGMP_BYTES && length < IGMP_QUERY3)
 			return -EPROTO;
 		msg->version = length > IGMP_BYTES ? 3 : 2;
-		/* tenths of a second; version 1 has 0 and means ten seconds */
+		/* in tenths of a second; version 1 has 0 and means ten seconds */
 		msg->response_ms = 100 *
 			(msg->version == 3	     ? code_value(payload[1], 4)
 					: payload[1] ? payload[1]
@@ -139,14 +139,14 @@ roce_group_decode(const struct roce_ip *ip, const uint8_t *payload, struct roce_
 					: mld_decode(payload, length, msg);
 }
 
-/** A group of IPv6's local scope from its last bytes: ff02::16 and so on. */
+/** An IPv6 group of link-local scope, from its last byte: ff02::16 and so on. */
 static struct roce_gid
 link_group(uint8_t last)
 {
 	return (struct roce_gid){{0xff, 0x02, [15] = last}};
 }
 
-/** IGMP: type, destination and body. @return length */
+/** Encode IGMP: type, destination and body. @return length */
 static unsigned int
 igmp_encode(const struct roce_group_msg *msg, struct roce_ip *ip, uint8_t *payload)
 {
@@ -208,7 +208,7 @@ roce_group_encode(const struct roce_group_msg *msg, struct roce_ip *ip, uint8_t 
 	ip->hop_limit = 1;
 	ip->router_alert = true;
 	if (v4) {
-		ip->traffic_class = 0xc0; /* as routing protocols have it (RFC 3376, 4) */
+		ip->traffic_class = 0xc0; /* as for routing protocols (RFC 3376, 4) */
 		ip->dont_fragment = true;
 	}
 	sum = roce_ip_payload_cksum(ip, payload);

@@ -9,8 +9,8 @@
 #include "mcast/group.h"
 #include "net/nd.h"
 
-#define ROBUSTNESS  2	   /* reports of a change (RFC 3376, 8.1) */
-#define INTERVAL_MS 1000   /* between these (8.11) */
+#define ROBUSTNESS  2	   /* reports per change (RFC 3376, 8.1) */
+#define INTERVAL_MS 1000   /* interval between them (8.11) */
 #define OLD_MS	    260000 /* older version present: 2 x 125 s + 10 s (8.12) */
 
 static bool
@@ -51,7 +51,7 @@ membership_expired(struct roce_control *c, struct roce_expiry *timer)
 		roce_expiry_start(c, timer, INTERVAL_MS / 2 + rte_rand_max(INTERVAL_MS / 2));
 }
 
-/** Say so at once, and again. */
+/** Report a change at once, and repeat the report. */
 static void
 change(struct roce_control *c, struct roce_membership *m, enum roce_group_record record)
 {
@@ -74,7 +74,7 @@ membership_find(struct roce_control *c, const struct roce_gid *group)
 	return NULL;
 }
 
-/** A place for a group: new, or of one that was left. */
+/** Allocate an entry: a new one, or one of a group that was left. */
 static struct roce_membership *
 membership_place(struct roce_control *c)
 {
@@ -87,7 +87,7 @@ membership_place(struct roce_control *c)
 	return all->nb_entries < ROCE_MEMBERSHIPS_MAX ? &all->entries[all->nb_entries++] : NULL;
 }
 
-/** @param silent: of groups in which every station is */
+/** @param silent a group that every station is a member of */
 static int
 join(struct roce_control *c, const struct roce_gid *group, bool silent)
 {
@@ -121,7 +121,7 @@ roce_membership_join(struct roce_control *c, const struct roce_gid *group)
 	int ret;
 
 	roce_control_time(c);
-	/* queries come to 224.0.0.1 */
+	/* queries are sent to 224.0.0.1 */
 	ret = first4 ? join(c, &all_systems, true) : 0;
 	return ret < 0 ? ret : join(c, group, false);
 }
@@ -158,8 +158,9 @@ query(struct roce_control *c, const struct roce_ip *ip, const struct roce_group_
 			roce_gid_is_v4(&m->group) != v4 ||
 			(!roce_gid_is_none(&msg->group) && !roce_gid_equal(&m->group, &msg->group)))
 			continue;
-		/* some time within what the querier allows, that not all answer at once; an answer
-		 * that is due sooner does for this question, too (RFC 3376, 5.2) */
+		/* Reply at a random time within the limit of the query, so that stations do not all
+		 * reply at once. A pending reply that is due earlier also answers this query (RFC
+		 * 3376, 5.2). */
 		ms = rte_rand_max(msg->response_ms + 1);
 		pending = m->timer.timer.deadline;
 		if (pending && pending <= c->now + c->hz / 1000 * ms)
@@ -177,12 +178,13 @@ roce_membership_message(struct roce_control *c, const struct roce_ip *ip, const 
 
 	if (ret < 0)
 		return ret;
-	/* from this link only: TTL 1 (RFC 3376, 9.1 would take others; nobody should send them) */
+	/* Only from this link: TTL 1. RFC 3376, 9.1 would accept other values, but they should not
+	 * occur. */
 	if (ip->hop_limit != 1)
 		return -EPROTO;
 	if (msg.type == ROCE_GROUP_QUERY)
 		query(c, ip, &msg);
-	return 0; /* what others are members of is none of our business: all report (v3) */
+	return 0; /* reports of other members are ignored: all members report (v3) */
 }
 
 unsigned int
@@ -218,7 +220,7 @@ roce_memberships_close(struct roce_control *c)
 {
 	uint32_t i;
 
-	/* say good-bye at once, without repetition: there will be no timer */
+	/* report the leave once, without repetition: no timer will run any more */
 	for (i = 0; i < c->memberships.nb_entries; i++)
 		if (c->memberships.entries[i].refs > 0 && !c->memberships.entries[i].silent)
 			report(c, &c->memberships.entries[i], ROCE_GROUP_LEAVES);

@@ -7,7 +7,7 @@
 #include "cm/conn.h"
 #include "port/ctl_plane.h"
 
-/** A datagram queue pair in a group. @return its membership; NULL with rte_errno */
+/** Create the membership of a UD queue pair in a group. @return NULL with rte_errno */
 static struct roce_conn *
 member_new(struct roce_control *c, struct rdma_qp *qp, const struct roce_gid *gid)
 {

@@ -19,10 +19,10 @@ enum roce_arp_op {
 struct roce_arp {
 	uint16_t op; /**< enum roce_arp_op */
 	struct rte_ether_addr sender_mac, target_mac;
-	rte_be32_t sender_ip, target_ip; /**< a probe has sender 0.0.0.0 */
+	rte_be32_t sender_ip, target_ip; /**< the sender of a probe is 0.0.0.0 */
 };
 
-/** @return 0; -EPROTO: too short, not of Ethernet and IPv4, neither request nor reply */
+/** @return 0; -EPROTO: too short, not Ethernet and IPv4, neither request nor reply */
 int roce_arp_decode(const uint8_t *wire, unsigned int length, struct roce_arp *arp);
 
 void roce_arp_encode(const struct roce_arp *arp, uint8_t wire[ROCE_ARP_BYTES]);

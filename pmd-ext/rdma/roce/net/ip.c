@@ -11,7 +11,7 @@
 #define ALERT_BYTES   4 /* IPv4 */
 #define HOPOPTS_BYTES 8 /* IPv6 */
 
-/* RFC 2113: copied, control, option 20, value 0: every router looks at the packet */
+/* RFC 2113: copied flag, control class, option 20, value 0: every router examines the packet */
 static const uint8_t alert_option[ALERT_BYTES] = {0x94, 4, 0, 0};
 /* RFC 2711 with padding; byte 0 is the next header */
 static const uint8_t alert_hopopts[HOPOPTS_BYTES] = {0, 0, 5, 2, 0, 0, 1, 0};
@@ -84,7 +84,8 @@ ipv6_decode(const uint8_t *l3, unsigned int length, struct roce_ip *ip)
 		.flow_label = vtc_flow & 0xfffff,
 		.payload_len = payload,
 	};
-	/* a GID that looks like it is an IPv4 address: none of the wire (RFC 4291, 2.5.5.2) */
+	/* an IPv6 address in the form of an IPv4-mapped GID must not occur on the wire (RFC 4291,
+	 * 2.5.5.2) */
 	return roce_gid_is_v4(&ip->src) || roce_gid_is_v4(&ip->dst) ? -EPROTO : (int)header;
 }
 
@@ -201,7 +202,7 @@ roce_icmp_echo(struct rte_mbuf *m, const struct roce_ip *ip, const struct rte_et
 	roce_ip_encode(&reply, l3);
 	ether->dst_addr = ether->src_addr;
 	ether->src_addr = *mac;
-	/* Ethernet's padding stays behind */
+	/* trim Ethernet padding */
 	m->data_len = m->l2_len + m->l3_len + ip->payload_len;
 	m->pkt_len = m->data_len;
 	return 0;

@@ -5,7 +5,7 @@
 /**
  * @file
  * IPv4 and IPv6 headers of control packets, decoded and encoded (RFC 791, 2113, 2711, 8200). The
- * data path has templates of its own.
+ * data path uses its own header templates.
  */
 
 #include "engine/path.h"
@@ -31,35 +31,35 @@ roce_gid_is_none(const struct roce_gid *gid)
 	return roce_gid_equal(gid, &zero) || (roce_gid_is_v4(gid) && roce_gid_to_v4(gid) == 0);
 }
 
-/** A header, both versions. Options other than router alert are not taken. */
+/** A header of either version. Options other than router alert are not supported. */
 struct roce_ip {
-	struct roce_gid src, dst; /**< both mapped: IPv4 */
-	uint8_t proto;		  /**< the last next header of IPv6 */
+	struct roce_gid src, dst; /**< both IPv4-mapped: IPv4 */
+	uint8_t proto;		  /**< of IPv6: the last next header */
 	uint8_t hop_limit, traffic_class;
 	bool router_alert;
-	bool dont_fragment;   /**< IPv4 */
-	uint16_t id;	      /**< IPv4 */
-	uint32_t flow_label;  /**< IPv6 */
-	uint16_t payload_len; /**< bytes behind the header and its options */
+	bool dont_fragment;   /**< IPv4 only */
+	uint16_t id;	      /**< IPv4 only */
+	uint32_t flow_label;  /**< IPv6 only */
+	uint16_t payload_len; /**< bytes after the header and its options */
 };
 
 /**
  * Decode the header at `l3`.
  *
- * @param version 4 or 6, of the frame's type
- * @param length bytes there are, padding included
- * @return its length; -EPROTO: malformed, wrong checksum, longer than `length`; -ENOTSUP: fragment,
- *   other options
+ * @param version 4 or 6, from the frame's type
+ * @param length available bytes, including padding
+ * @return length of the header; -EPROTO: malformed, wrong checksum, longer than `length`; -ENOTSUP:
+ *   fragment or unsupported options
  */
 int roce_ip_decode(const uint8_t *l3, unsigned int length, uint8_t version, struct roce_ip *ip);
 
-/** Encode. @return its length; payload_len bytes are to follow */
+/** Encode. @return length of the header, which payload_len bytes must follow */
 unsigned int roce_ip_encode(const struct roce_ip *ip, uint8_t *l3);
 
 /**
- * Checksum over pseudo header and payload as ICMPv6, and ICMP and IGMP without pseudo header, have
- * it.
- * @return to be put in, or 0 when that of a received payload is right
+ * Compute the checksum over pseudo header and payload as for ICMPv6; for ICMP and IGMP the pseudo
+ * header is left out.
+ * @return value of the checksum field; 0 if the checksum of a received payload is correct
  */
 rte_be16_t roce_ip_payload_cksum(const struct roce_ip *ip, const uint8_t *payload);
 

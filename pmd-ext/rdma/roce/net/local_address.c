@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The own addresses: announced, watched, defended (RFC 5227; RFC 4862 5.4). */
+/* The device's own addresses: announcement, conflict detection and defence (RFC 5227; RFC 4862
+ * 5.4). */
 #include <errno.h>
 
 #include <rte_ethdev.h>
@@ -10,7 +11,7 @@
 
 #define CONFLICT_MS 10000 /* RFC 5227, DEFEND_INTERVAL */
 
-/** Tell everybody that an address is ours. */
+/** Announce an own address to all stations. */
 static void
 announce(struct roce_control *c, bool v4)
 {
@@ -40,7 +41,7 @@ announce(struct roce_control *c, bool v4)
 	}
 }
 
-/** Ask whether somebody else has it: an answer is a conflict. */
+/** Probe for other stations that use an own address: a reply is a conflict. */
 static void
 probe_own(struct roce_control *c, bool v4)
 {
@@ -63,9 +64,9 @@ probe_own(struct roce_control *c, bool v4)
 	}
 }
 
-/* Two probes, two announcements; the addresses are used meanwhile: who configures a beamline
- * network by hand wants to be told of a conflict, not to wait for one. Again whenever the link has
- * been away: a switch may have been replaced, a guest started. */
+/* Two probes, then two announcements. The addresses are in use meanwhile: the administrator of a
+ * manually configured network needs a report of a conflict, but no delay. The sequence is repeated
+ * each time the link has been down: a switch may have been replaced, or a guest started. */
 #define PROBE_STEPS    2
 #define ANNOUNCE_STEPS 2
 #define STEP_MS	       500
@@ -76,7 +77,7 @@ link_is_up(uint16_t port)
 {
 	struct rte_eth_link link;
 
-	/* a port that does not know is taken as it is */
+	/* ports that do not report a link state count as up */
 	return rte_eth_link_get_nowait(port, &link) < 0 || link.link_status;
 }
 

@@ -9,7 +9,7 @@
 #define ROCE_ND_SOLICIT	  135
 #define ROCE_ND_ADVERT	  136
 #define ROCE_ND_BYTES_MAX 40
-#define ROCE_ND_HOP_LIMIT 255 /**< another one: a router has passed it on */
+#define ROCE_ND_HOP_LIMIT 255 /**< any other value: a router has forwarded the packet */
 
 enum roce_nd_flag {
 	ROCE_ND_ROUTER = 0x80,
@@ -19,15 +19,15 @@ enum roce_nd_flag {
 
 struct roce_nd {
 	uint8_t type;  /**< ROCE_ND_SOLICIT or ROCE_ND_ADVERT */
-	uint8_t flags; /**< of an advertisement, enum roce_nd_flag */
+	uint8_t flags; /**< of an advertisement: enum roce_nd_flag */
 	struct roce_gid target;
-	bool has_mac; /**< option source (target) link-layer address */
+	bool has_mac; /**< option source or target link-layer address */
 	struct rte_ether_addr mac;
-	bool has_nonce; /**< of a solicitation that looks for duplicates (RFC 3971, 7527) */
+	bool has_nonce; /**< of a solicitation for duplicate address detection (RFC 3971, 7527) */
 	uint8_t nonce[6];
 };
 
-/** Group in which solicitations for an address come (RFC 4291, 2.7.1). */
+/** Group to which solicitations for an address are sent (RFC 4291, 2.7.1). */
 static inline struct roce_gid
 roce_nd_group(const struct roce_gid *target)
 {
@@ -42,7 +42,7 @@ roce_nd_group(const struct roce_gid *target)
  */
 int roce_nd_decode(const struct roce_ip *ip, const uint8_t *payload, struct roce_nd *nd);
 
-/** Encode behind `ip`, of which payload_len is set. @return its length */
+/** Encode after `ip` and set its payload_len. @return length */
 unsigned int roce_nd_encode(const struct roce_nd *nd, struct roce_ip *ip, uint8_t *payload);
 
 #endif

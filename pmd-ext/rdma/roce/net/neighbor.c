@@ -10,13 +10,14 @@
 #include "net/nd.h"
 
 #define ASK_MS	     250
-#define ASKS	     12 /* 3 s, as Linux */
+#define ASKS	     12 /* 3 s, as in Linux */
 #define PROBE_MS     1000
 #define PROBES	     3
 #define REACHABLE_MS 30000
-#define STALE_MS     600000 /* unused for so long: forgotten */
+#define STALE_MS     600000 /* unused entries are removed after this time */
 #define FAILED_MS    1000
-/* of strangers that ask for us so many are remembered: the rest of the table is for ours */
+/* Limit of entries learned from requests of other stations. The rest of the table is reserved for
+ * own requests. */
 #define LEARNED_MAX (ROCE_NEIGHBORS_MAX * 3 / 4)
 
 const struct rte_ether_addr roce_broadcast = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
@@ -66,7 +67,7 @@ roce_nd_send(struct roce_control *c, const struct roce_nd *nd, const struct roce
 	roce_control_send_ip(c, mac, &ip, payload);
 }
 
-/** Ask who has an address. @param mac NULL: everybody */
+/** Ask which station has an address. @param mac NULL: all stations */
 static void
 ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
 {
@@ -97,7 +98,7 @@ ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_a
 
 /* ---- the cache ------------------------------------------------------------------------------ */
 
-/** A key: rte_jhash() reads words. */
+/** Aligned key: rte_jhash() reads 32-bit words. */
 struct neighbor_key {
 	struct roce_gid gid;
 } __rte_aligned(sizeof(uint32_t));
@@ -124,7 +125,10 @@ neighbor_drop(struct roce_control *c, struct roce_neighbor *n)
 
 static void neighbor_expired(struct roce_control *c, struct roce_expiry *timer);
 
-/** A new entry, in place of one that nobody waits for when full. @return NULL: all in use */
+/**
+ * Allocate an entry. If the cache is full, it replaces a stale or failed one.
+ * @return NULL: all in use
+ */
 static struct roce_neighbor *
 neighbor_add(struct roce_control *c, const struct roce_gid *gid)
 {
@@ -185,7 +189,8 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 		neighbor_drop(c, n);
 		return;
 	case ROCE_NEIGHBOR_STALE:
-		/* data goes there without a question: what it says of itself must be heard */
+		/* Data is sent to this hop without a lookup. Keep the entry, so that a change of
+		 * the hop's MAC address is noticed. */
 		if (roce_hop_used(c, &n->gid)) {
 			roce_expiry_start(c, timer, STALE_MS);
 			return;
@@ -200,8 +205,8 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 }
 
 /**
- * A station said that it has an address.
- * @param answer to a question of ours, as far as one can tell
+ * A station has announced its address.
+ * @param answer it is, as far as can be determined, a reply to our request
  */
 static void
 neighbor_heard(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
@@ -222,14 +227,14 @@ neighbor_heard(struct roce_control *c, struct roce_neighbor *n, const struct rte
 	}
 	if (moved)
 		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
-	/* one that was forgotten may have moved meanwhile, too */
+	/* an entry that was removed may have changed its MAC address meanwhile, too */
 	if (moved || asked || fresh)
 		roce_hop_moved(c, &n->gid, mac);
 	if (asked)
 		roce_conns_resolved(c);
 }
 
-/** Do the first `bits` bits agree? */
+/** Are the first `bits` bits equal? */
 static bool
 same_prefix(const struct roce_gid *a, const struct roce_gid *b, unsigned int bits)
 {
@@ -309,7 +314,7 @@ roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rt
 	return -EHOSTUNREACH;
 }
 
-/** A stranger asked for us: it will want an answer soon. */
+/** A station that is not in the cache asked for our address: it will soon need a reply. */
 static void
 neighbor_learn(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
 {
@@ -393,11 +398,12 @@ nd_answer(struct roce_control *c, const struct roce_ip *ip, const struct roce_nd
 	} else if (solicit->has_mac) {
 		mac = solicit->mac;
 	} else if (!neighbor_find(c, &ip->src) && c->neighbors.nb_entries >= LEARNED_MAX) {
-		/* strangers must not make us ask for so many that there is no place for ours */
+		/* requests of other stations must not fill the part of the table reserved for own
+		 * requests */
 		roce_control_count(c, ROCE_NEIGHBORS_FULL);
 		return;
 	} else if (roce_control_resolve(c->dev, &ip->src, &mac) < 0) {
-		return; /* it asks again */
+		return; /* the station retransmits its request */
 	}
 	roce_nd_send(c, &nd, &c->dev->ip6, probe ? &all : &ip->src, &mac);
 }
@@ -424,7 +430,8 @@ roce_neighbor_nd(struct roce_control *c, const struct roce_ip *ip, const uint8_t
 	}
 	sender = nd.type == ROCE_ND_ADVERT ? &nd.target : &ip->src;
 	n = nd.has_mac ? neighbor_find(c, sender) : NULL;
-	/* without override an advertisement, of a proxy perhaps, changes nothing that is known */
+	/* an advertisement without override, for example of a proxy, must not change a known
+	 * address */
 	if (n &&
 		(nd.type == ROCE_ND_SOLICIT || nd.flags & ROCE_ND_OVERRIDE ||
 			n->state == ROCE_NEIGHBOR_ASKED ||
@@ -438,7 +445,7 @@ roce_neighbor_nd(struct roce_control *c, const struct roce_ip *ip, const uint8_t
 	nd_answer(c, ip, &nd);
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 int
 roce_neighbors_open(struct roce_control *c)
@@ -447,10 +454,11 @@ roce_neighbors_open(struct roce_control *c)
 	char name[RTE_HASH_NAMESIZE];
 	const struct rte_hash_parameters parameters = {
 		.name = name,
-		.entries = ROCE_NEIGHBORS_MAX * 2, /* cuckoo: no key must fail to find a place */
+		/* cuckoo hash: slack, so that no insertion fails */
+		.entries = ROCE_NEIGHBORS_MAX * 2,
 		.key_len = sizeof(struct roce_gid),
 		.hash_func = rte_jhash,
-		/* strangers choose the keys */
+		/* remote stations choose the keys: use a random seed */
 		.hash_func_init_val = roce_random(32),
 		.socket_id = SOCKET_ID_ANY,
 	};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes over a next hop: connections, queue pairs whoever connected them, address handles. */
+/* Users of a next hop: connections, queue pairs (also those that the application connected itself)
+ * and address handles. */
 #include "cm/conn.h"
 #include "port/ctl_plane.h"
 #include "engine/qp.h"
 
-/** Is that the way to an address? */
+/** Is `hop` the next hop to an address? */
 static bool
 leads_to(const struct roce_control *c, const struct roce_gid *hop, const struct roce_gid *dst)
 {
@@ -14,7 +15,7 @@ leads_to(const struct roce_control *c, const struct roce_gid *hop, const struct 
 	return to && roce_gid_equal(to, hop);
 }
 
-/** The queue pair of a slot, when it has a peer behind that hop. */
+/** The queue pair of a slot. @return NULL: none, or its peer is not behind that hop */
 static struct roce_qp *
 qp_over(const struct roce_control *c, uint32_t slot, const struct roce_gid *hop)
 {
@@ -46,7 +47,8 @@ roce_hop_used(const struct roce_control *c, const struct roce_gid *hop)
 	return false;
 }
 
-/** Poll groups may be reading the way of a handle: they get the other one of its two. */
+/** Poll groups may be reading a handle's path. A handle has two paths: write the unused one, then
+ * switch. */
 static void
 ahs_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
 {
@@ -58,7 +60,8 @@ ahs_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_e
 		old = &ah->paths[ah->current];
 		if (!leads_to(c, hop, &old->dst) || rte_is_same_ether_addr(roce_path_mac(old), mac))
 			continue;
-		/* from the move before somebody may still be at it */
+		/* a poll group may still be reading the path that was replaced by the previous
+		 * change */
 		if (!quiet)
 			roce_dev_quiesce(c->dev);
 		quiet = true;

@@ -10,7 +10,7 @@
 #include "net/nd.h"
 
 #define BURST	     32
-#define BURSTS	     8 /* of one poll: a flood must not keep timers and events waiting */
+#define BURSTS	     8 /* limit per poll: a flood of frames must not delay timers and events */
 #define ECHO_SECOND  1000
 #define TIMERS_EXTRA (ROCE_NEIGHBORS_MAX + ROCE_MEMBERSHIPS_MAX + 8)
 
@@ -30,7 +30,8 @@ roce_expiry_stop(struct roce_control *c, struct roce_expiry *timer)
 	roce_wheel_remove(&c->wheel, &timer->timer);
 }
 
-/** Call what has expired. A function may stop or start any timer, expired ones included. */
+/** Call the functions of expired timers. A function may stop or start any timer, including expired
+ * ones. */
 static void
 timers_run(struct roce_control *c)
 {
@@ -155,13 +156,13 @@ roce_control_send_ip(struct roce_control *c, const struct rte_ether_addr *dst,
 	roce_control_tx(c->dev, 0, m);
 }
 
-/** A ping. @return true: the mbuf has been taken */
+/** Reply to an echo request. @return true: the mbuf was consumed */
 static bool
 echo(struct roce_control *c, struct rte_mbuf *m, const struct roce_ip *ip)
 {
 	const uint64_t second = c->now / c->hz;
 
-	/* groups are not answered: one packet would make all stations talk */
+	/* Requests to groups get no reply: one packet would make all stations reply. */
 	if (roce_gid_is_multicast(&ip->dst) || roce_gid_is_multicast(&ip->src) ||
 		roce_gid_is_none(&ip->src)) {
 		roce_control_count(c, ROCE_CTL_OTHER);
@@ -198,7 +199,7 @@ is_ours(const struct roce_dev *dev, const struct roce_gid *dst)
 	return own && (roce_gid_equal(own, dst) || roce_gid_is_multicast(dst));
 }
 
-/** @return true: the mbuf has been taken */
+/** @return true: the mbuf was consumed */
 static bool
 packet_ip(struct roce_control *c, struct rte_mbuf *m, uint8_t version)
 {
@@ -212,7 +213,8 @@ packet_ip(struct roce_control *c, struct rte_mbuf *m, uint8_t version)
 		return false;
 	}
 	if (ip.proto == IPPROTO_UDP) {
-		/* the poll group checked the ICRC of these, and of none with options */
+		/* the poll group checked the ICRC of these; packets with IP options are not checked
+		 */
 		if (ret == m->l3_len && ip.payload_len >= ROCE_UDP_BYTES &&
 			(l3[ret + 2] << 8 | l3[ret + 3]) == ROCE_UDP_PORT)
 			roce_cm_frame(c, m);
@@ -245,7 +247,7 @@ packet(struct roce_control *c, struct rte_mbuf *m)
 	bool taken = false;
 
 	if (l2 < sizeof(struct rte_ether_hdr) || l2 >= m->data_len) {
-		/* the engine sets it for IP only */
+		/* the engine sets l2_len for IP only */
 		m->l2_len = sizeof(struct rte_ether_hdr) +
 			(m->data_len >= 18 && frame[12] == 0x81 && frame[13] == 0x00
 					? sizeof(struct rte_vlan_hdr)
@@ -273,10 +275,7 @@ packet(struct roce_control *c, struct rte_mbuf *m)
 		rte_pktmbuf_free(m);
 }
 
-/*
- * ---- what poll groups tell
- * -------------------------------------------------------------------------
- */
+/* ---- notifications from poll groups ---------------------------------------------------------- */
 
 static void
 note(struct roce_control *c, const struct roce_note *n)
@@ -303,9 +302,9 @@ note(struct roce_control *c, const struct roce_note *n)
 	}
 }
 
-/* ---- the poll -------------------------------------------------------------------------------- */
+/* ---- poll ------------------------------------------------------------------------------------ */
 
-/** Take frames and notes. */
+/** Receive frames and notifications. */
 static void
 receive(struct roce_control *c)
 {
@@ -324,7 +323,7 @@ receive(struct roce_control *c)
 		note(c, &notes[i]);
 }
 
-/** The port is gone: so is every connection, and queue pairs have no way to their peers. */
+/** The port was removed: end all connections and move all queue pairs to the error state. */
 static void
 removed(struct roce_control *c)
 {
@@ -374,7 +373,7 @@ roce_control_holds_qpn(const struct roce_dev *dev, uint32_t qpn)
 	return roce_conn_find(dev->control, ROCE_CONN_BY_QPN, NULL, qpn) != NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 int
 roce_control_open(struct roce_dev *dev)
@@ -391,7 +390,7 @@ roce_control_open(struct roce_dev *dev)
 	STAILQ_INIT(&c->events);
 	TAILQ_INIT(&c->ahs);
 	roce_control_time(c);
-	/* ticks of about a millisecond: nothing here is in a hurry */
+	/* ticks of about a millisecond are precise enough here */
 	roce_wheel_init(&c->wheel, c->hz * 128, c->now);
 	if (roce_conns_open(c) < 0 || roce_neighbors_open(c) < 0 || roce_memberships_open(c) < 0)
 		goto fail;

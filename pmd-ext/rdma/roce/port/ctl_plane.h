@@ -3,9 +3,10 @@
 #define ROCE_CONTROL_H
 
 /**
- * @file The control lcore's part of a device: what rdma_poll_cm() does. Frames come from the poll
- * groups, go to neighbors, echo, groups or the connection manager; timers expire; events go to the
- * application.
+ * @file
+ * The control lcore's part of a device: it implements rdma_poll_cm(). Poll groups forward frames,
+ * which go to the neighbor cache, echo, multicast groups or the connection manager. Timers expire.
+ * Events go to the application.
  */
 
 #include "roce.h"
@@ -15,46 +16,46 @@
 #include "net/neighbor.h"
 #include "engine/timer.h"
 
-/** Counters: name in port/ctl_plane_stat.c, same order. */
+/** Counters. Their names are in port/ctl_plane_stat.c, in the same order. */
 enum roce_control_stat {
-	ROCE_CTL_MALFORMED,   /**< lengths, versions, checksums that can't be: dropped */
-	ROCE_CTL_OTHER,	      /**< not for us, or of a kind not spoken here: dropped */
-	ROCE_CTL_NOMBUF,      /**< no mbuf for a frame to be sent */
+	ROCE_CTL_MALFORMED,   /**< invalid length, version or checksum: dropped */
+	ROCE_CTL_OTHER,	      /**< not for this device, or an unsupported protocol: dropped */
+	ROCE_CTL_NOMBUF,      /**< no mbuf for a frame to transmit */
 	ROCE_CTL_EVENTS_LOST, /**< no memory for an event */
 	ROCE_ARP_RX,
 	ROCE_ARP_TX,
 	ROCE_ND_RX,
 	ROCE_ND_TX,
 	ROCE_NEIGHBORS_FULL,   /**< cache full: not learned */
-	ROCE_NEIGHBORS_FAILED, /**< nobody answered */
-	ROCE_NEIGHBORS_MOVED,  /**< another MAC address than before */
-	ROCE_ADDR_CONFLICTS,   /**< another station used our address */
+	ROCE_NEIGHBORS_FAILED, /**< no reply */
+	ROCE_NEIGHBORS_MOVED,  /**< MAC address has changed */
+	ROCE_ADDR_CONFLICTS,   /**< another station used an own address */
 	ROCE_ECHO_REPLIES,
-	ROCE_ECHO_LIMITED, /**< too many a second: not answered */
+	ROCE_ECHO_LIMITED, /**< above the limit per second: no reply */
 	ROCE_GROUP_QUERIES,
 	ROCE_GROUP_REPORTS,
-	ROCE_GROUP_REFUSED,    /**< lists by the port, which takes all groups instead */
-	ROCE_MAD_MALFORMED,    /**< no CM message, or fields that contradict each other */
-	ROCE_MAD_UNSUPPORTED,  /**< of a class or attribute not spoken here */
-	ROCE_MAD_QKEY,	       /**< not the Q_Key of QP1, or not from QP1 */
-	ROCE_CM_RX,	       /**< messages */
-	ROCE_CM_TX,	       /**< messages, repeated ones again */
-	ROCE_CM_RETRANSMITS,   /**< repeated because no answer came */
-	ROCE_CM_DUPLICATES,    /**< received again, answered again */
-	ROCE_CM_UNMATCHED,     /**< of no connection known here */
-	ROCE_CM_UNEXPECTED,    /**< not in this state of its connection */
-	ROCE_CM_NO_LISTENER,   /**< requests rejected: nobody listens */
-	ROCE_CM_BACKLOG_FULL,  /**< requests dropped: listener's backlog */
-	ROCE_CM_TABLE_FULL,    /**< requests dropped: device's limit */
-	ROCE_CM_STALE,	       /**< requests rejected: the peer uses a number twice */
+	ROCE_GROUP_REFUSED,    /**< lists refused by the port, which receives all groups instead */
+	ROCE_MAD_MALFORMED,    /**< not a CM message, or inconsistent fields */
+	ROCE_MAD_UNSUPPORTED,  /**< unsupported class or attribute */
+	ROCE_MAD_QKEY,	       /**< Q_Key is not that of QP1, or source is not QP1 */
+	ROCE_CM_RX,	       /**< received messages */
+	ROCE_CM_TX,	       /**< sent messages, including retransmissions */
+	ROCE_CM_RETRANSMITS,   /**< retransmitted without a reply */
+	ROCE_CM_DUPLICATES,    /**< received and answered again */
+	ROCE_CM_UNMATCHED,     /**< of an unknown connection */
+	ROCE_CM_UNEXPECTED,    /**< unexpected in this state of the connection */
+	ROCE_CM_NO_LISTENER,   /**< requests rejected: no listener */
+	ROCE_CM_BACKLOG_FULL,  /**< requests dropped: backlog of the listener is full */
+	ROCE_CM_TABLE_FULL,    /**< requests dropped: limit of the device */
+	ROCE_CM_STALE,	       /**< requests rejected: the peer reuses a number */
 	ROCE_CM_BAD_REQUEST,   /**< requests rejected: GID, transport, private data */
 	ROCE_CM_BAD_MTU,       /**< requests rejected: path MTU */
 	ROCE_CM_REJECTS_RX,    /**< own requests or replies rejected by the peer */
-	ROCE_CM_REJECTS_TX,    /**< by the application */
-	ROCE_CM_TIMEOUTS,      /**< handshakes given up */
-	ROCE_CM_CONNECTED,     /**< connections that came up */
-	ROCE_CM_DISCONNECTED,  /**< and went down */
-	ROCE_CM_FIRST_PACKETS, /**< established by data: RTU lost or late */
+	ROCE_CM_REJECTS_TX,    /**< rejected by the application */
+	ROCE_CM_TIMEOUTS,      /**< handshakes that timed out */
+	ROCE_CM_CONNECTED,     /**< connections established */
+	ROCE_CM_DISCONNECTED,  /**< connections that ended */
+	ROCE_CM_FIRST_PACKETS, /**< established by a data packet: RTU lost or late */
 	ROCE_SIDR_ANSWERED,    /**< service requests answered with a queue pair */
 	ROCE_CONTROL_STATS,
 };
@@ -67,8 +68,8 @@ struct roce_event {
 
 struct roce_control {
 	struct roce_dev *dev;
-	uint64_t (*clock)(void); /**< TSC; tests have their own */
-	uint64_t now;		 /**< of this poll or call */
+	uint64_t (*clock)(void); /**< TSC; replaced in tests */
+	uint64_t now;		 /**< time of this poll or call */
 	uint64_t hz;
 	struct roce_wheel wheel;
 	struct roce_expiry **due; /**< expired timers, while their functions are called */
@@ -77,22 +78,22 @@ struct roce_control {
 	struct roce_memberships memberships;
 	struct roce_conns conns;
 	TAILQ_HEAD(, roce_ah) ahs; /**< address handles */
-	uint64_t echo_second;	   /**< the second in which echo_sent were sent */
+	uint64_t echo_second;	   /**< the second in which echo_sent replies were sent */
 	uint32_t echo_sent;
-	bool removed;	      /**< the port's end has been told */
-	uint64_t mtu_warning; /**< TSC: no other one before */
-	uint32_t psn;	      /**< of QP1 */
+	bool removed;	      /**< the removal of the port was reported */
+	uint64_t mtu_warning; /**< TSC: no further warning before this time */
+	uint32_t psn;	      /**< next PSN of QP1 */
 	uint64_t stats[ROCE_CONTROL_STATS];
 };
 
-/** The control lcore alone writes; anybody may read meanwhile. */
+/** Only the control lcore writes; any thread may read concurrently. */
 static inline void
 roce_control_count(struct roce_control *c, enum roce_control_stat stat)
 {
 	__atomic_store_n(&c->stats[stat], c->stats[stat] + 1, __ATOMIC_RELAXED);
 }
 
-/** Now; own calls of the application come between two polls. */
+/** Update the time. Calls of the application occur between two polls. */
 static inline void
 roce_control_time(struct roce_control *c)
 {
@@ -100,10 +101,10 @@ roce_control_time(struct roce_control *c)
 }
 
 /**
- * An empty frame: Ethernet header and VLAN tag.
+ * Create a frame with Ethernet header and VLAN tag.
  *
- * @param l3 out: where its packet goes
- * @param length bytes of that; appended
+ * @param l3 out: address of the packet
+ * @param length bytes of the packet; appended
  * @return NULL: no mbuf, counted
  */
 struct rte_mbuf *roce_control_frame(struct roce_control *c, const struct rte_ether_addr *dst,
@@ -113,11 +114,11 @@ struct rte_mbuf *roce_control_frame(struct roce_control *c, const struct rte_eth
 void roce_control_send_ip(struct roce_control *c, const struct rte_ether_addr *dst,
 	const struct roce_ip *ip, const uint8_t *payload);
 
-/** Queue an event, type and status set. @return to fill in more; NULL: lost, counted */
+/** Queue an event with type and status. @return the event, to be completed; NULL: lost, counted */
 struct rdma_event *roce_control_event(
 	struct roce_control *c, enum rdma_event_type type, struct roce_conn *conn, int status);
 
-/** Forget the events of a connection that goes. @return true: its request was among them */
+/** Drop the events of a connection that is closed. @return true: its request was among them */
 bool roce_control_forget(struct roce_control *c, const struct roce_conn *conn);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Builds UD frames for the control plane: BTH, DETH, payload and ICRC. */
 #include "roce.h"
 #include "engine/icrc.h"
 

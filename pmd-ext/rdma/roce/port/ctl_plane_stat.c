@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Names and values of the control plane's counters. */
 #include "port/ctl_plane.h"
 
 static const char *const names[ROCE_CONTROL_STATS] = {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Parses the devargs of a device, `roce:...`. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #define QPS_DEFAULT 4096
 #define MRS_DEFAULT 65536
 
-/** A number in a range. @return 0; -EINVAL, logged */
+/** Parse a number in a range. @return 0; -EINVAL, logged */
 static int
 number(const char *key, const char *value, unsigned long least, unsigned long most, uint32_t *out)
 {
@@ -67,7 +68,10 @@ set_poll_groups(struct roce_dev *dev, const char *key, const char *value)
 	return ret;
 }
 
-/** IPv4 or IPv6 address, with /PREFIX when `prefix` is not NULL. @return 0; -EINVAL, logged */
+/**
+ * Parse an IPv4 or IPv6 address, with /PREFIX if `prefix` is not NULL.
+ * @return 0; -EINVAL, logged
+ */
 static int
 address(const char *key, const char *value, struct roce_gid *gid, uint8_t *prefix)
 {
@@ -83,7 +87,7 @@ address(const char *key, const char *value, struct roce_gid *gid, uint8_t *prefi
 	v4 = inet_pton(AF_INET, text, &in4) == 1;
 	if (v4)
 		*gid = roce_gid_v4(in4.s_addr);
-	/* an IPv4 address that is written as one of IPv6 has no prefix that makes sense */
+	/* an IPv4 address written as an IPv6 address has no meaningful prefix */
 	else if (inet_pton(AF_INET6, text, gid->raw) != 1 || roce_gid_is_v4(gid)) {
 		RDMA_LOG(ERR, "roce: %s=%s, expected an IP address%s", key, value,
 			prefix ? " with /PREFIX" : "");

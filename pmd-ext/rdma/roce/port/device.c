@@ -24,7 +24,8 @@ roce_random(unsigned int bits)
 	return value >> (32 - bits);
 }
 
-/** Tables with at least twice the room: a free slot at a random place is soon found. */
+/** The tables have at least twice the required number of entries, so that a search at random
+ * positions finds a free one quickly. */
 static int
 tables_make(struct roce_dev *dev)
 {
@@ -48,7 +49,7 @@ dev_free(struct roce_dev *dev)
 	for (i = 0; i < dev->nb_poll_groups; i++)
 		if (dev->poll_groups[i])
 			roce_poll_group_finish(dev->poll_groups[i]);
-	/* a port that stops lets go of the poll groups' frames */
+	/* stopping the port releases the frames of the poll groups */
 	roce_port_stop(dev);
 	for (i = 0; i < dev->nb_poll_groups; i++)
 		if (dev->poll_groups[i])
@@ -72,7 +73,8 @@ roce_dev_open(const char *args)
 		rte_errno = ENOMEM;
 		return NULL;
 	}
-	/* port and queue name nobody: a port may be gone, its device there, its number another's */
+	/* Port and queue ids do not identify a device: a port may be removed while its device is
+	 * open, and its id reused for another port. */
 	dev->number = opened++;
 	ret = roce_args_parse(dev, args);
 	if (ret == 0)

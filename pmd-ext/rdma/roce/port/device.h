@@ -4,14 +4,14 @@
 
 /**
  * @file
- * The device: its arguments, its tables, its limits.
+ * The device: its devargs, tables and limits.
  */
 
 #include "roce.h"
 
 #define ROCE_MESSAGE_MAX (1U << 30) /* bytes: 2^22 packets of the smallest MTU */
-#define ROCE_WR_MAX	 (1U << 14) /* requests of one queue */
-#define ROCE_RD_ATOM_MAX 128	    /* as rdma_rxe */
+#define ROCE_WR_MAX	 (1U << 14) /* requests per queue */
+#define ROCE_RD_ATOM_MAX 128	    /* as in rdma_rxe */
 
 struct rdma_dev *roce_dev_open(const char *args);
 int roce_dev_close(struct rdma_dev *dev);
@@ -19,7 +19,7 @@ int roce_dev_info_get(const struct rdma_dev *dev, struct rdma_dev_info *info);
 struct rdma_pd *roce_pd_alloc(struct rdma_dev *dev);
 int roce_pd_free(struct rdma_pd *pd);
 
-/** port/devargs.c: fill in what `roce:` is followed by. @return 0; -EINVAL, -ENODEV: logged */
+/** port/devargs.c: parse the devargs after `roce:`. @return 0; -EINVAL, -ENODEV: logged */
 int roce_args_parse(struct roce_dev *dev, const char *args);
 
 /** port/stat.c */

@@ -11,9 +11,9 @@
 #include "port/port.h"
 #include "port/flow_rules.h"
 
-/** Of one rule: what it looks for. */
+/** Items of one rule, with their storage. */
 struct pattern {
-	struct rte_flow_item item[5]; /* Ethernet, VLAN, what it carries, UDP, end */
+	struct rte_flow_item item[5]; /* Ethernet, VLAN, L3, UDP, end */
 	unsigned int nb;
 	struct rte_flow_item_eth eth, eth_mask;
 	struct rte_flow_item_vlan vlan, vlan_mask;
@@ -25,7 +25,7 @@ look_for(struct pattern *p, enum rte_flow_item_type type, const void *spec, cons
 	p->item[p->nb++] = (struct rte_flow_item){.type = type, .spec = spec, .mask = mask};
 }
 
-/** Ethernet, and the tag of the device's VLAN. */
+/** Match Ethernet, and the tag of the device's VLAN. */
 static void
 begin(struct pattern *p, const struct roce_dev *dev, uint16_t ether_type)
 {
@@ -44,7 +44,7 @@ begin(struct pattern *p, const struct roce_dev *dev, uint16_t ether_type)
 	}
 }
 
-/** @return 0; the port's error */
+/** Create a rule. @return 0; the port's error */
 static int
 bring(struct roce_dev *dev, const struct pattern *p, const struct rte_flow_action *what)
 {
@@ -64,7 +64,7 @@ bring(struct roce_dev *dev, const struct pattern *p, const struct rte_flow_actio
 	return 0;
 }
 
-/** To the first queue. */
+/** Steer to the device's first queue. */
 static int
 bring_first(struct roce_dev *dev, struct pattern *p)
 {
@@ -76,7 +76,8 @@ bring_first(struct roce_dev *dev, struct pattern *p)
 }
 
 /**
- * RoCEv2, to all queues that are polled; where they can't be had together, poll group 0 hands over.
+ * Steer RoCEv2 to all polled queues. If one rule cannot use them all, steer to poll group 0, which
+ * forwards.
  */
 static int
 bring_roce(struct roce_dev *dev, struct pattern *p, uint64_t rss_type)
@@ -116,7 +117,7 @@ steer_v4(struct roce_dev *dev)
 	begin(&p, dev, RTE_ETHER_TYPE_IPV4);
 	look_for(&p, RTE_FLOW_ITEM_TYPE_IPV4, &ip, &mask);
 	bring_first(dev, &p);
-	/* asked, and answered: both name the target */
+	/* requests and replies both contain the target address */
 	begin(&p, dev, RTE_ETHER_TYPE_ARP);
 	look_for(&p, RTE_FLOW_ITEM_TYPE_ARP_ETH_IPV4, &arp, &arp_mask);
 	bring_first(dev, &p);
@@ -162,7 +163,8 @@ roce_steer_open(struct roce_dev *dev)
 		ret = steer_v4(dev);
 	if (ret == 0 && dev->has_ip6)
 		ret = steer_v6(dev);
-	/* other devices hand it over, other pollers must */
+	/* without the rules, other devices or other lcores that poll the port must forward the
+	 * frames */
 	if (ret < 0)
 		RDMA_LOG(NOTICE,
 			"port %u brings no RoCEv2 to queue %u by address, %s: a roce device is "
@@ -180,7 +182,7 @@ roce_steer_close(struct roce_dev *dev)
 	while (dev->nb_rules > 0) {
 		ret = 0;
 		dev->nb_rules--;
-		/* its number may be another port's */
+		/* the port id may have been reused for another port */
 		if (roce_dev_has_port(dev))
 			ret = rte_flow_destroy(dev->port, dev->rules[dev->nb_rules], &error);
 		if (ret < 0)

@@ -4,16 +4,17 @@
 
 /**
  * @file
- * A device that has not all queues of its port asks it, by rte_flow, for what is its own: RoCEv2,
- * ICMP, and the questions of ARP and neighbour discovery, to its addresses. Nothing else, as the
- * rest of the port may be the application's. What is not brought to it is port/port_sharing.h's.
+ * rte_flow rules of a device that does not own all queues of its port. They steer RoCEv2, ICMP, ARP
+ * requests and neighbor solicitations to the device's addresses into its queues. Other traffic is
+ * left alone, as the rest of the port may belong to the application. Frames that the rules do not
+ * steer are handled by port/port_sharing.h.
  */
 
 struct roce_dev;
 
-/** Ask. A port that refuses is told of in the log. *Control.* */
+/** Create the rules. A refusal by the port is logged. *Control.* */
 void roce_steer_open(struct roce_dev *dev);
-/** No more of it. *Control.* */
+/** Destroy the rules. *Control.* */
 void roce_steer_close(struct roce_dev *dev);
 
 #endif

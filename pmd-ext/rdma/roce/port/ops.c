@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Registers the provider `roce` with its operations. */
 #include "roce.h"
 #include "engine/cq.h"
 #include "port/device.h"

@@ -16,17 +16,18 @@
 #include "engine/pages.h"
 #include "port/port.h"
 
-/* what rdma_rxe takes off for headers, too: 40 IPv6, 8 UDP, 12 BTH, 16 RETH, 4 ICRC */
+/* header bytes, the same amount that rdma_rxe subtracts: 40 IPv6, 8 UDP, 12 BTH, 16 RETH, 4 ICRC */
 #define OVERHEAD    80
 #define DESCRIPTORS 1024
-#define POOL_SPARE  1023 /* frames with the control lcore */
+#define POOL_SPARE  1023 /* frames held by the control lcore */
 #define POOL_CACHE  256
-/* Copies from the control pool are freed by poll groups that take none: what stays in their caches
- * is nobody's, so there is as much more as all caches may hold. */
+/* Poll groups free copies from the control pool but never allocate from it. Mbufs that stay in
+ * their caches are unusable, so the pool is larger by the capacity of all caches. */
 #define CONTROL_CACHE	   32
-#define CONTROL_CACHE_MOST 48 /* a cache is emptied above one and a half times its size */
+#define CONTROL_CACHE_MOST 48 /* a cache is flushed above one and a half times its size */
 
-/** Open devices. Ports tell of their end in a thread of EAL's, or of whoever ends them. */
+/** Open devices. The ethdev callback of a removed port runs in an EAL thread or in the thread that
+ * removes the port. */
 static TAILQ_HEAD(, roce_dev) devices = TAILQ_HEAD_INITIALIZER(devices);
 static rte_spinlock_t devices_lock = RTE_SPINLOCK_INITIALIZER;
 
@@ -45,7 +46,7 @@ port_ends(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
 	return 0;
 }
 
-/** For all ports and for good: a port that is gone can't be told to forget a function. */
+/** Register for all ports, permanently: a callback cannot be unregistered from a removed port. */
 static int
 listen_to_ports(void)
 {
@@ -85,7 +86,7 @@ queues_set(struct roce_dev *dev, bool taken)
 	}
 }
 
-/** Queues of the device that others have, or that no port has. */
+/** Are queues of the device in use by another device, or out of the range of queue ids? */
 static bool
 queues_taken(const struct roce_dev *dev, const struct roce_port *port)
 {
@@ -101,14 +102,14 @@ queues_taken(const struct roce_dev *dev, const struct roce_port *port)
 	return false;
 }
 
-/** Have the port together with the devices that are on it. @return 0; -EBUSY, -ENOMEM */
+/** Share the port with the devices that already use it. @return 0; -EBUSY, -ENOMEM */
 static int
 port_share(struct roce_dev *dev)
 {
 	struct roce_port *port = NULL;
 	struct roce_dev *other;
 
-	/* who had that number before is none of them */
+	/* skip devices of a removed port that had the same id */
 	TAILQ_FOREACH(other, &devices, next)
 		if (other->port == dev->port && other->port_state != ROCE_PORT_GONE)
 			port = other->shared;
@@ -141,7 +142,7 @@ is_virtual(uint16_t port)
 	return strcmp(rte_bus_name(rte_dev_bus(info.device)), "vdev") == 0;
 }
 
-/** Largest path MTU that fits a port's, 0: none. */
+/** Largest path MTU that fits the port's MTU. @return 0: none */
 static uint16_t
 path_mtu(uint16_t port_mtu)
 {
@@ -153,12 +154,12 @@ path_mtu(uint16_t port_mtu)
 	return 0;
 }
 
-/** Room for n frames of the port. */
+/** Create a pool of n mbufs, each with room for a frame of the port. */
 static struct rte_mempool *
 pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned int n,
 	unsigned int cache)
 {
-	/* net_af_packet asks for the room of its rings' frames, whatever the MTU */
+	/* net_af_packet requires the size of its ring's frames, independent of the MTU */
 	const unsigned int room = RTE_ALIGN(
 		RTE_MAX(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, RTE_MBUF_DEFAULT_DATAROOM),
 		64);
@@ -166,7 +167,7 @@ pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned in
 	return roce_pool_make(dev, what, n, cache, RTE_PKTMBUF_HEADROOM + room);
 }
 
-/** A port that nobody configured. */
+/** Configure and start a port that the application has not configured. */
 static int
 port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {
@@ -208,7 +209,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	return ret;
 }
 
-/** Does the port, or a queue of the device, take all mbufs for those of one pool? */
+/** Does the port, or a queue of the device, assume that all mbufs are from one pool? */
 static bool
 frees_fast(const struct roce_dev *dev)
 {
@@ -222,7 +223,7 @@ frees_fast(const struct roce_dev *dev)
 	return offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 }
 
-/** Can the port be made to let go of what it has sent? As roce_poll_group_reclaim() does it. */
+/** Can the port be made to free transmitted mbufs? See roce_poll_group_reclaim(). */
 static bool
 lets_go(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {
@@ -278,7 +279,8 @@ roce_port_open(struct roce_dev *dev)
 	}
 	if (ret < 0)
 		goto fail;
-	/* net_ring has none, and takes what comes: neighbours need one to tell us by */
+	/* net_ring has no MAC address and accepts all frames. Neighbors need an address that
+	 * identifies the device. */
 	if (rte_is_zero_ether_addr(&dev->mac))
 		rte_eth_random_addr(dev->mac.addr_bytes);
 	fits = path_mtu(port_mtu);
@@ -348,7 +350,7 @@ roce_port_close(struct roce_dev *dev)
 int
 roce_port_map(struct roce_dev *dev, void *addr, uint64_t length)
 {
-	/* virtual ports and copies need nothing */
+	/* virtual ports and copy mode need no mapping */
 	if (dev->copy || is_virtual(dev->port))
 		return 0;
 	return roce_pages_hold(dev->port, addr, length);

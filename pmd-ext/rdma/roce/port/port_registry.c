@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* rdma_roce_rx(): takes the RDMA frames out of a burst that the application has received. */
 #include <netinet/in.h>
 
 #include <rte_cycles.h>
@@ -9,7 +10,7 @@
 #include "rdma_roce.h"
 #include "engine/engine.h"
 
-/** Is it RDMA's, or what RDMA needs? */
+/** Is it a frame for RDMA, or one that RDMA depends on? */
 static bool
 is_ours(const struct rte_mbuf *m)
 {
@@ -37,7 +38,7 @@ is_ours(const struct rte_mbuf *m)
 	case RTE_ETHER_TYPE_IPV6:
 		l4 = l2 + sizeof(struct rte_ipv6_hdr);
 		proto = frame[l2 + offsetof(struct rte_ipv6_hdr, proto)];
-		/* questions about groups are behind a router alert (RFC 3810, 5) */
+		/* MLD queries follow a router alert (RFC 3810, 5) */
 		if (proto == IPPROTO_HOPOPTS)
 			return have > l4 && frame[l4] == IPPROTO_ICMPV6;
 		break;
@@ -56,7 +57,8 @@ rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t
 	struct rte_mbuf *ours[ROCE_BURST];
 	uint16_t i, taken = 0, kept = 0;
 
-	/* calls of the control lcore may be running in the absence of polls: they are short */
+	/* the control lcore may call into the poll group while it is not polled; these calls are
+	 * short */
 	while (!roce_poll_group_enter(pg))
 		rte_pause();
 	pg->now = rte_rdtsc();

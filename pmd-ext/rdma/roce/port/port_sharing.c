@@ -8,12 +8,15 @@
 #include "port/port_sharing.h"
 
 enum addressee {
-	NOBODY, /* of a kind that no device takes */
+	NOBODY, /* a type that no device handles */
 	ONE,
 	ALL,
 };
 
-/** Who a frame is for. @param dst out, but of frames without an IP header */
+/**
+ * Which devices a frame is for.
+ * @param dst out: destination; not set for frames without an IP header
+ */
 static enum addressee
 addressee(const struct roce_packet *pkt, struct roce_gid *dst)
 {
@@ -21,7 +24,7 @@ addressee(const struct roce_packet *pkt, struct roce_gid *dst)
 
 	switch (pkt->l3[-2] << 8 | pkt->l3[-1]) {
 	case RTE_ETHER_TYPE_ARP:
-		/* conflicts and moved neighbours are everybody's, whoever is asked */
+		/* conflicts and changed MAC addresses concern all devices, whatever the target */
 		return ALL;
 	case RTE_ETHER_TYPE_IPV4:
 		memcpy(&addr, pkt->l3 + offsetof(struct rte_ipv4_hdr, dst_addr), sizeof(addr));
@@ -47,7 +50,7 @@ has_groups(const struct roce_dev *dev)
 	return false;
 }
 
-/** @param m NULL: there was none to be had @return false: counted; the mbuf is still ours */
+/** @param m NULL: allocation failed @return false: counted; the caller still owns the mbuf */
 static bool
 give(struct roce_poll_group *pg, struct roce_dev *to, struct rte_mbuf *m)
 {
@@ -107,7 +110,7 @@ roce_sibling_join(struct roce_dev *dev)
 {
 	unsigned int i = 0;
 
-	/* roce_port_open() lets no more in than have a place */
+	/* roce_port_open() limits the number of devices to ROCE_SIBLINGS_MAX */
 	while (dev->shared->siblings[i])
 		i++;
 	atomic_store_explicit(&dev->shared->siblings[i], dev, memory_order_release);
@@ -123,7 +126,7 @@ roce_sibling_leave(struct roce_dev *dev)
 		;
 	if (i == ROCE_SIBLINGS_MAX)
 		return;
-	/* the last one moves: a poll group may see it twice, never not at all */
+	/* the last entry moves: a poll group may read it twice, but never misses it */
 	while (last + 1 < ROCE_SIBLINGS_MAX && all[last + 1])
 		last++;
 	atomic_store_explicit(&all[i], all[last], memory_order_release);
@@ -138,7 +141,7 @@ roce_sibling_open(struct roce_dev *dev)
 	char name[RTE_RING_NAMESIZE];
 
 	snprintf(name, sizeof(name), "roce%u_given", dev->number);
-	/* by poll groups of any device, to poll group 0 */
+	/* producers: poll groups of any device; consumer: poll group 0 */
 	dev->given = rte_ring_create(name, ROCE_RING_SLOTS, dev->numa_node, RING_F_SC_DEQ);
 	return dev->given ? 0 : -ENOMEM;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Extended statistics of a device. */
 #include <rte_common.h>
 
 #include "port/device.h"
