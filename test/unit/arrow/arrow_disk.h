@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A disk in memory for the tests of what writes files. It remembers every write, sync and rename in
- * order, ends writes in any order, fails when told to, and can be cut off from its power at any
- * moment: what no sync has covered is then lost, kept or torn, by sectors of 512 bytes. */
+/*
+ * A disk in memory for the tests of code that writes files. It logs every write, sync and rename in
+ * order, completes writes in random order, fails on request, and can lose its power at any moment:
+ * then data that no sync has covered is lost, kept or torn, in sectors of 512 bytes.
+ */
 #ifndef ARROW_DISK_H
 #define ARROW_DISK_H
 
@@ -27,23 +29,23 @@ enum disk_kind {
 	DISK_SYNC_DIR
 };
 
-/* Something that was asked of the disk. Times count events. */
+/* One operation on the disk. Times count events. */
 struct disk_event {
 	enum disk_kind kind;
 	unsigned int file;
 	uint64_t begun;
-	uint64_t ended;	 /* UINT64_MAX: not, or with an error */
-	uint64_t offset; /* or size */
+	uint64_t ended;	 /* UINT64_MAX: not completed, or completed with an error */
+	uint64_t offset; /* or the new size */
 	uint64_t length;
 	uint8_t *data;
 	char to[64];
-	uint64_t claim; /* what its user held to be durable when it asked */
+	uint64_t claim; /* what the user had reported durable when it made the call */
 };
 
 struct disk_file {
-	char name[64];	/* "": it has none */
-	char first[64]; /* at the beginning of the log */
-	uint8_t *base;	/* content then */
+	char name[64];	/* "": removed, or never made durable */
+	char first[64]; /* name at the beginning of the log */
+	uint8_t *base;	/* contents at the beginning of the log */
 	uint64_t base_size;
 	uint8_t *data;
 	uint64_t size;
@@ -59,12 +61,12 @@ struct disk {
 	uint64_t now;
 	uint64_t seed;
 	uint64_t calls;
-	uint64_t fail_from; /* calls that fail; both 0: none */
+	uint64_t fail_from; /* range of calls that fail; both 0: none */
 	uint64_t fail_until;
 	int fail_error;
-	bool stuck;	   /* ends nothing that nobody waits for */
+	bool stuck;	   /* completes only what the caller waits for */
 	uint64_t capacity; /* bytes of all files; 0: no limit */
-	uint64_t bad_from; /* bytes of any file that cannot be read */
+	uint64_t bad_from; /* range of bytes that cannot be read, in any file */
 	uint64_t bad_until;
 	uint64_t (*claim)(void *arg);
 	void *claim_arg;
@@ -83,7 +85,7 @@ struct disk_handle {
 	unsigned int nb_pending;
 };
 
-/* The disk that the operations below are about. */
+/* The disk that the operations below work on. */
 static struct disk *disk;
 
 static inline uint32_t
@@ -141,7 +143,10 @@ disk_find(struct disk *d, const char *path)
 	return NULL;
 }
 
-/* Whether there is what a `.part` becomes: arrow_file_create() looks for that on a real disk. */
+/*
+ * Whether the complete file exists whose temporary file is `part`: arrow_file_create() checks this
+ * on a real disk.
+ */
 static inline bool
 disk_has_complete(struct disk *d, const char *part)
 {
@@ -171,7 +176,7 @@ disk_log(struct disk *d, enum disk_kind kind, const struct disk_file *f)
 	return e;
 }
 
-/* Whether this call is one that fails. */
+/* The error of this call, or 0. */
 static inline int
 disk_fails(struct disk *d)
 {
@@ -371,7 +376,7 @@ disk_close(void *handle)
 {
 	struct disk_handle *h = handle;
 
-	/* memory under a write */
+	/* memory that a pending write uses */
 	if (h->nb_pending > 0)
 		abort();
 	h->file->is_open = false;
@@ -447,7 +452,7 @@ static const struct arrow_io_ops disk_io = {
 	.sync_dir = disk_sync_dir,
 };
 
-/* Whether an event of a file was covered by a sync that had ended before `at`. */
+/* Whether a sync that ended before `at` covers an event of a file. */
 static inline bool
 disk_is_synced(const struct disk *d, size_t event, uint64_t at)
 {
@@ -462,7 +467,7 @@ disk_is_synced(const struct disk *d, size_t event, uint64_t at)
 	return false;
 }
 
-/* Apply a write that nothing made durable: any sector of it, or part of one, or none. */
+/* Apply a write that no sync covers: each sector completely, in part or not at all. */
 static inline void
 disk_tear(struct disk *to, struct disk_file *f, const struct disk_event *e, uint32_t loss)
 {
@@ -479,7 +484,7 @@ disk_tear(struct disk *to, struct disk_file *f, const struct disk_event *e, uint
 	}
 }
 
-/* The disk as it is found when the power failed at event `at` of `d`. */
+/* The contents of the disk after a power failure at event `at` of `d`. */
 static inline struct disk *
 disk_crash(const struct disk *d, uint64_t at, uint64_t seed)
 {
@@ -488,7 +493,7 @@ disk_crash(const struct disk *d, uint64_t at, uint64_t seed)
 	const uint32_t loss = losses[disk_random(to) % 4];
 	const struct disk_event *e;
 	struct disk_file *f;
-	uint64_t named = 0; /* names are durable up to here */
+	uint64_t named = 0; /* names are durable up to this event */
 	size_t i;
 
 	to->nb_files = d->nb_files;
@@ -510,7 +515,10 @@ disk_crash(const struct disk *d, uint64_t at, uint64_t seed)
 		case DISK_CREATE:
 		case DISK_RENAME:
 		case DISK_REMOVE:
-			/* a journal keeps their order: one is lost, all after it are */
+			/*
+			 * the file system's journal keeps the order: if one name is lost, all later
+			 * ones are
+			 */
 			if (e->begun > named && disk_random(to) % 100 < loss)
 				named = UINT64_MAX;
 			if (named != UINT64_MAX)
@@ -527,7 +535,7 @@ disk_crash(const struct disk *d, uint64_t at, uint64_t seed)
 			break;
 		}
 	}
-	/* this is where the next log begins */
+	/* the next log begins with this state */
 	for (i = 0; i < to->nb_files; i++) {
 		f = &to->file[i];
 		memcpy(f->first, f->name, sizeof(f->first));
@@ -539,7 +547,7 @@ disk_crash(const struct disk *d, uint64_t at, uint64_t seed)
 	return to;
 }
 
-/* What the user of the disk held to be durable when the power failed. */
+/* What the user of the disk had reported durable when the power failed. */
 static inline uint64_t
 disk_claim(const struct disk *d, uint64_t at)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrow files: written and read back, on a disk that is full, cut short, damaged. */
+/* Tests Arrow files: written and read back, on a disk that is full, truncated, and damaged. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include "arrow_sample.h"
 #include "arrow/bitshuffle.h"
 
-/* What is on the disk of a table. */
+/* The file of a table on the disk. */
 static const struct disk_file *
 on_disk(enum arrow_table table)
 {
@@ -44,7 +44,7 @@ disk_clear(void)
 	disk = disk_new(time(NULL));
 }
 
-/* What the builder emits goes into two files. */
+/* The files that take the builder's batches, one for each table. */
 struct sink {
 	struct arrow_file file[ARROW_TABLES];
 };
@@ -196,7 +196,7 @@ check_layout(const struct arrow_reader *r, enum arrow_table table)
 	}
 }
 
-/* Random frames through builder and file, read back value by value. */
+/* Write random frames through builder and file, and compare every value that is read back. */
 static void
 round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int frames)
 {
@@ -240,7 +240,7 @@ round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int fr
 				 value == GK_VALUE_I16 ? ARROW_INT16 : ARROW_FLOAT32),
 		IMAGES_VALUE);
 
-	/* the same frames again, against what was written */
+	/* make the same frames again and compare them with the files */
 	sample_free(&s);
 	sample_init(&s, seed, value, modules);
 	for (i = 0; i < frames; i++) {
@@ -287,7 +287,7 @@ round_trip_i16(void **state)
 	round_trip(seed, GK_VALUE_I16, 3, 200);
 }
 
-/* An empty run is two complete files without a batch. */
+/* An empty run leaves two complete files without batches. */
 static void
 empty_run(void **state)
 {
@@ -327,8 +327,10 @@ rows_of(const struct arrow_reader *r)
 	return rows;
 }
 
-/* Any call on the disk fails, once or from then on: what was sure stays, nothing follows, and it
- * says so. The file is complete if the disk let it. */
+/*
+ * One call on the disk fails, or all calls from one on: the durable rows stay, no rows follow, and
+ * the error is reported. The file is complete if the disk permits.
+ */
 static void
 failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
 {
@@ -348,7 +350,7 @@ failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
 	disk->fail_from = disk->calls + from;
 	disk->fail_until = disk->calls + until;
 	disk->fail_error = error;
-	/* often, so that there is more to go wrong */
+	/* often, so that more calls can fail */
 	sink.file[ARROW_FRAMES].out.config.sync_bytes = 32768;
 	sink.file[ARROW_IMAGES].out.config.sync_bytes = 131072;
 	c = sample_builder_config(&s, &t);
@@ -381,7 +383,7 @@ failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
 			assert_true(r.complete);
 			assert_int_equal(rows_of(&r), f->rows);
 		} else {
-			/* behind what is sure there may be more, whole or not */
+			/* behind the durable rows there may be more, complete or not */
 			assert_int_equal(arrow_recovery_scan(&r), 0);
 			assert_true(rows_of(&r) >= f->rows);
 		}
@@ -407,7 +409,7 @@ each_call_fails(void **state)
 			if (disk->calls < disk->fail_from)
 				break;
 			failing_disk(call, UINT32_MAX, errors[i], &failed);
-			/* the last calls may be allocations, which need not succeed */
+			/* the last calls may be allocations, whose failure is no error */
 			assert_true(failed || disk->calls < disk->fail_from + 3);
 		}
 	}
@@ -415,10 +417,10 @@ each_call_fails(void **state)
 	assert_true(failures > 20);
 }
 
-/* A disk whose first sync ends after a write that was begun later: both with an error. */
+/* A disk whose first sync completes after a write that was begun later. Both fail. */
 static struct {
 	struct arrow_io_done sync;
-	bool holds; /* it has ended, and nobody knows */
+	bool holds; /* the sync has completed, but is not reported yet */
 	bool failed;
 } late;
 
@@ -448,7 +450,10 @@ late_reap(void *handle, bool wait, struct arrow_io_done *done)
 	return rc;
 }
 
-/* What it covered may be lost, and no other sync would tell. */
+/*
+ * Data covered by the failed sync may be lost, and no later sync reports that: no row may be
+ * durable.
+ */
 static void
 sync_fails_late(void **state)
 {
@@ -464,7 +469,10 @@ sync_fails_late(void **state)
 	assert_int_equal(sample_tables(&s, &t), 0);
 	xfer_open(&t);
 	memset(&late, 0, sizeof(late));
-	/* which of two ends first is the disk's dice; no sync that a slow machine has asked for */
+	/*
+	 * a fixed seed decides what completes first; sync_ms is so long that no slow machine begins
+	 * another sync
+	 */
 	disk->seed = 9;
 	io.reap = late_reap;
 	f->out.config.io = &io;
@@ -490,7 +498,7 @@ sync_fails_late(void **state)
 	sample_free(&s);
 }
 
-/* No room for all batches: those that fit are a complete file. */
+/* The disk has no room for all batches: those that fit make a complete file. */
 static void
 disk_full(void **state)
 {
@@ -526,7 +534,7 @@ disk_full(void **state)
 	assert_int_equal(rows_of(&r), f->rows);
 	assert_int_equal(f->rows, f->rows_durable);
 	arrow_reader_close(&r);
-	/* the other file is none the worse */
+	/* the other file is not affected */
 	assert_int_equal(arrow_file_close(&sink.file[ARROW_FRAMES]), 0);
 	batch_builder_destroy(b);
 	arrow_tables_free(&t);
@@ -538,7 +546,7 @@ static volatile uint8_t seen;
 static void
 read_all(const uint8_t *bytes, size_t size)
 {
-	/* of its exact size, so that a sanitizer sees every step beyond */
+	/* of the exact size, so that a sanitizer detects every access beyond it */
 	uint8_t *copy = malloc(size + 1);
 	struct arrow_reader r;
 	struct arrow_column c;
@@ -568,7 +576,9 @@ read_all(const uint8_t *bytes, size_t size)
 	free(copy);
 }
 
-/* Cut anywhere and with any bytes changed, a file is read or refused, and nothing else. */
+/*
+ * A file that is truncated anywhere or has any bytes changed is read or refused, without a crash.
+ */
 static void
 hostile_files(void **state)
 {
@@ -589,7 +599,7 @@ hostile_files(void **state)
 		arrow_reader_close(&r);
 		for (at = 0; at < size; at += 512) {
 			read_all(on_disk(k)->data, at);
-			/* the schema is there twice */
+			/* the file has two copies of the schema */
 			if (at < 2 * ARROW_BLOCK)
 				continue;
 			assert_int_equal(
@@ -603,7 +613,7 @@ hostile_files(void **state)
 		for (i = 0; i < 2000; i++) {
 			memcpy(copy, on_disk(k)->data, size);
 			for (n = 1 + sample_random(&s) % 8; n > 0; n--) {
-				/* metadata more often than pixels */
+				/* damage metadata more often than pixels */
 				at = sample_random(&s) % 4 == 0
 					? sample_random(&s) % size
 					: sample_random(&s) % (size / ARROW_BLOCK) * ARROW_BLOCK +
@@ -612,7 +622,10 @@ hostile_files(void **state)
 					: sample_random(&s) % 2	 ? 0xFF
 								 : 0;
 			}
-			/* the first message: damage there is refused at once, so less often */
+			/*
+			 * damage in the first message is refused at once: keep it intact in most
+			 * rounds
+			 */
 			if (i % 4)
 				memcpy(copy, on_disk(k)->data, ARROW_BLOCK);
 			read_all(copy, size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random frame records with outputs of all kinds, for the tests of what is written about them. */
+/* Random frame records with outputs of all formats, for the tests of the code that stores them. */
 #ifndef ARROW_SAMPLE_H
 #define ARROW_SAMPLE_H
 
@@ -15,7 +15,7 @@ struct sample {
 	struct gk_layout layout;
 	enum gk_value value;
 	uint32_t modules;
-	uint8_t *outputs; /* one slot */
+	uint8_t *outputs; /* memory of one output slot */
 	struct frame_record record;
 };
 
@@ -33,7 +33,7 @@ sample_init(struct sample *s, uint64_t seed, enum gk_value value, uint32_t modul
 	s->seed = seed;
 	s->value = value;
 	s->modules = modules;
-	/* 13 packets a module: neither packets nor pixels fill whole bytes and blocks */
+	/* 13 packets a module: neither packet bits nor pixels fill whole bytes and blocks */
 	s->geometry = (struct gk_geometry){.tiles = 13 * modules, .tile_rows = 4, .cols = 96};
 	gk_layout_init(&s->layout, &s->geometry, value, 700);
 	s->outputs = aligned_alloc(4096, s->layout.stride);
@@ -82,7 +82,7 @@ sample_csr(struct sample *s)
 	s->record.nnz = n;
 }
 
-/* The next frame, `step` after the last one; `kept` of 8 have an image. */
+/* Make the next frame, with a number higher by `step`; `kept` of 8 frames have an image. */
 static inline void
 sample_next(struct sample *s, uint64_t step, uint32_t kept)
 {

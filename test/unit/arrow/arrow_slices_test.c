@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When slices and syncs are begun, on a clock and a disk that do as they are told. */
+/* Tests when slices are written and syncs are begun, with a fake clock and a disk in memory. */
 
 #include <stdint.h>
 #include <time.h>
@@ -14,7 +14,7 @@ clock_told(clockid_t id, struct timespec *t)
 	return 0;
 }
 
-/* before cmocka.h, which has a macro fail() */
+/* before cmocka.h, which defines a macro fail() */
 #define clock_gettime clock_told
 #include "arrow/async_writer.c"
 #undef clock_gettime
@@ -53,14 +53,14 @@ put_blocks(struct arrow_slices *s, unsigned int nb)
 {
 	const struct iovec iov = {block, (size_t)nb * ARROW_BLOCK};
 
-	/* each block by its number */
+	/* fill each block with its number */
 	for (unsigned int i = 0; i < nb; i++)
 		memset(block + i * ARROW_BLOCK, (s->taken / ARROW_BLOCK + i) % 251 + 1,
 			ARROW_BLOCK);
 	assert_int_equal(arrow_slices_put(s, &iov, 1, false), 0);
 }
 
-/* All that the disk has been asked for by now, and what follows from it, ends. */
+/* Poll until the disk has completed all operations, including those that follow from others. */
 static void
 poll_at(struct arrow_slices *s, uint64_t ms)
 {
@@ -69,8 +69,10 @@ poll_at(struct arrow_slices *s, uint64_t ms)
 		assert_int_equal(arrow_slices_poll(s), 0);
 }
 
-/* A byte is synced sync_ms after it came, also if it came while another's sync waited for a slow
- * disk. */
+/*
+ * A byte is durable sync_ms after it was put, even if it was put while a sync before it waited for
+ * a slow disk.
+ */
 static void
 sync_ms_is_a_bound(void **state)
 {
@@ -81,7 +83,7 @@ sync_ms_is_a_bound(void **state)
 	put_blocks(&s, 1);
 	poll_at(&s, 1000 + SYNC_MS - 1);
 	assert_int_equal(s.syncs, 0);
-	/* a slice that is not full is written; the disk takes its time */
+	/* a partial slice is written; the disk is slow */
 	disk->stuck = true;
 	poll_at(&s, 1000 + SYNC_MS);
 	assert_int_equal(s.submitted, ARROW_BLOCK);
@@ -91,7 +93,7 @@ sync_ms_is_a_bound(void **state)
 	poll_at(&s, 1000 + SYNC_MS + 80);
 	assert_int_equal(s.syncs, 1);
 	assert_int_equal(s.durable, ARROW_BLOCK);
-	/* by the time that it came, not by that of the sync before */
+	/* due sync_ms after the byte was put, not after the sync before */
 	poll_at(&s, 1000 + 2 * SYNC_MS + 19);
 	assert_int_equal(s.syncs, 1);
 	poll_at(&s, 1000 + 2 * SYNC_MS + 20);
@@ -100,7 +102,7 @@ sync_ms_is_a_bound(void **state)
 	close_slices(&s);
 }
 
-/* Bytes come all the time, slower than slices fill: none waits for a slice to be full. */
+/* Bytes are put steadily, but slower than slices fill: no byte waits for a full slice. */
 static void
 trickle(void **state)
 {
@@ -121,8 +123,10 @@ trickle(void **state)
 	close_slices(&s);
 }
 
-/* What is held back is not written, and goes when it may; the sync of what may go does not wait
- * for it. */
+/*
+ * Bytes that are held back are not written before they are released. The sync of released bytes
+ * does not wait for them.
+ */
 static void
 held_back(void **state)
 {
@@ -134,7 +138,7 @@ held_back(void **state)
 	arrow_slices_hold(&s, ARROW_BLOCK);
 	poll_at(&s, 1000 + SYNC_MS);
 	assert_int_equal(s.durable, ARROW_BLOCK);
-	/* full slices of it, and one that is not */
+	/* hold back some full slices and a partial one */
 	now_ms = 2000;
 	for (unsigned int i = 0; i < 40; i++)
 		put_blocks(&s, 1);
@@ -142,7 +146,7 @@ held_back(void **state)
 	poll_at(&s, 2000 + 3 * SYNC_MS);
 	assert_int_equal(s.written, ARROW_BLOCK);
 	assert_int_equal(s.durable, ARROW_BLOCK);
-	/* a part of it: slices that end there */
+	/* release a part: the slices that end before the limit are written */
 	arrow_slices_hold(&s, 20 * ARROW_BLOCK);
 	poll_at(&s, 2000 + 3 * SYNC_MS);
 	assert_int_equal(s.written, 16 * ARROW_BLOCK);
@@ -151,7 +155,7 @@ held_back(void **state)
 	poll_at(&s, 2000 + 3 * SYNC_MS);
 	assert_int_equal(s.durable, 41 * ARROW_BLOCK);
 	assert_int_equal(disk->file[0].size >= 41 * ARROW_BLOCK, 1);
-	/* a part of a slice that is being filled: the rest follows when it may */
+	/* release a part of the slice being filled: the rest is written when it is released */
 	now_ms = 3000;
 	put_blocks(&s, 4);
 	arrow_slices_hold(&s, 43 * ARROW_BLOCK);
@@ -163,7 +167,7 @@ held_back(void **state)
 	assert_int_equal(s.durable, 47 * ARROW_BLOCK);
 	for (unsigned int i = 0; i < 47 * ARROW_BLOCK; i += 64)
 		assert_int_equal(disk->file[0].data[i], i / ARROW_BLOCK % 251 + 1);
-	/* all at once */
+	/* release everything at once */
 	put_blocks(&s, 3);
 	assert_int_equal(s.written, 47 * ARROW_BLOCK);
 	arrow_slices_hold(&s, UINT64_MAX);

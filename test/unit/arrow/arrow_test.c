@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrow bytes: checksum, header, metadata of record batches. */
+/* Tests the bytes of the Arrow format: checksum, header, metadata of record batches. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -32,7 +32,7 @@ crc_check_value(void **state)
 		assert_int_equal(arrow_crc32c_combine(a, b, sizeof(data) - cut), whole);
 		assert_int_equal(arrow_crc32c(a, data + cut, sizeof(data) - cut), whole);
 	}
-	/* gigabytes: 2^33 zeros in one step are as 2^33 zeros in 2^20 steps */
+	/* lengths beyond 32 bits: 2^33 zeros in one step give the same as in 2^20 steps */
 	a = arrow_crc32c(0, "x", 1);
 	b = arrow_crc32c_zeros(0, 8192);
 	power = b;
@@ -76,7 +76,7 @@ header_is_whole_blocks(void **state)
 	assert_int_equal(prefix[0], UINT32_MAX);
 	assert_int_equal(prefix[1] + 16, size);
 	free(bytes);
-	/* 32 modules: one block of metadata */
+	/* 32 modules: the metadata take one block */
 	assert_int_equal(arrow_template_init(&template, &t.schema[ARROW_FRAMES], &id), 0);
 	assert_int_equal(template.size, ARROW_BLOCK);
 	arrow_template_free(&template);
@@ -92,7 +92,9 @@ header_is_whole_blocks(void **state)
 	sample_free(&s);
 }
 
-/* A patched template says what a reader finds, and differs from a fresh one nowhere else. */
+/*
+ * A patched template has the values that a reader finds, and differs from a fresh one nowhere else.
+ */
 static void
 template_patch(void **state)
 {
@@ -138,7 +140,7 @@ template_patch(void **state)
 	assert_string_equal(r.batches[0].table, "images");
 	assert_string_equal(r.batches[0].sequence, "fedcba9876543210");
 	assert_string_equal(r.batches[0].crc32c, "9abcdef0");
-	/* the body is not what that CRC says, the metadata are what theirs does */
+	/* the body does not match the CRC given above, the metadata match theirs */
 	assert_int_equal(arrow_reader_crc(&r, 0), -EBADMSG);
 	assert_int_equal(strtoul(r.batches[0].metadata_crc32c, NULL, 16),
 		arrow_metadata_crc(m, t.size, t.metadata_crc32c));
@@ -146,7 +148,7 @@ template_patch(void **state)
 	assert_memory_equal(r.batches[0].buffers, buffers, t.nb_buffers * sizeof(buffers[0]));
 	arrow_reader_close(&r);
 
-	/* every byte that changed is one of those */
+	/* every changed byte belongs to one of the patched fields */
 	for (i = 0; i < t.size; i++) {
 		if (m[i] == t.bytes[i])
 			continue;
@@ -159,7 +161,7 @@ template_patch(void **state)
 			(at >= t.crc32c && at < t.crc32c + 8) ||
 			(at >= t.metadata_crc32c && at < t.metadata_crc32c + 8));
 	}
-	/* patched back, it is the template again */
+	/* patched back, it equals the template */
 	memset(nodes, 0, sizeof(nodes));
 	memset(buffers, 0, sizeof(buffers));
 	b = (struct arrow_batch){.nodes = nodes, .buffers = buffers};
@@ -172,7 +174,7 @@ template_patch(void **state)
 	sample_free(&s);
 }
 
-/* A buffer that does not lie within its body is refused, however it is told. */
+/* A buffer that is not inside its body is refused, for each way to describe such a buffer. */
 static void
 buffers_are_inside(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where record batches are cut, and which records make no row. */
+/* Tests where the builder begins record batches, and which records it rejects. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "arrow/region.h"
 #include "arrow/bitshuffle.h"
 
-/* What the builder emitted. */
+/* The batches that the builder emitted. */
 static struct {
 	struct batch noted[4096];
 	unsigned int nb;
@@ -35,7 +35,10 @@ noted_of(enum arrow_table table, unsigned int from)
 	return from;
 }
 
-/* Batches begin where frame numbers say, whatever is missing and however much there is. */
+/*
+ * Batches begin at multiples of the interval of frame numbers, for any number of missing frames,
+ * and end at the size limit.
+ */
 static void
 cutting(void **state)
 {
@@ -58,7 +61,7 @@ cutting(void **state)
 		sample_next(&s, 1 + i % 4, 4);
 		assert_int_equal(batch_builder_add(b, &s.record), 0);
 	}
-	/* a detector that starts again: ordered inside all the same */
+	/* the detector restarts: frame numbers still ascend inside each batch */
 	s.record.frame -= 1;
 	assert_int_equal(batch_builder_add(b, &s.record), 0);
 	batch_builder_flush(b);
@@ -71,7 +74,7 @@ cutting(void **state)
 	assert_int_equal(rows, 301);
 	batch_builder_destroy(b);
 
-	/* 100 raw frames under a limit that holds 7 by their bound */
+	/* 100 raw frames; by the upper bound of their size, 7 fit the limit */
 	memset(&sink, 0, sizeof(sink));
 	c.images_interval = 1000;
 	c.frames_interval = 1000;
@@ -93,7 +96,7 @@ cutting(void **state)
 	assert_int_equal(batches, 15);
 	batch_builder_destroy(b);
 
-	/* a limit below a single row: each is a batch */
+	/* a limit below the size of one row: each row is a batch */
 	memset(&sink, 0, sizeof(sink));
 	c.byte_limit = 1;
 	assert_int_equal(batch_builder_create(&b, &c), 0);
@@ -106,10 +109,10 @@ cutting(void **state)
 	sample_free(&s);
 }
 
-/* Rows that say that they have an image, against images that were emitted before them. */
+/* Compares the rows that have an image with the images that were emitted before them. */
 static struct {
 	struct batch_builder *builder;
-	bool refuse; /* the next batch of images */
+	bool refuse; /* refuse the next batch of images */
 	uint64_t images[8];
 	unsigned int nb_images;
 	unsigned int rows;
@@ -133,7 +136,9 @@ pairs_emit(void *arg, const struct batch *b)
 	const uint32_t *flags;
 	const uint8_t *verdict;
 
-	/* no column of `frames` is empty, and validity is in none: buffers are as columns are */
+	/*
+	 * `frames` has no empty column and no validity buffers: buffer numbers equal column numbers
+	 */
 	if (b->table == ARROW_IMAGES) {
 		if (pairs.refuse) {
 			batch_builder_disown(pairs.builder, b->first, b->last);
@@ -170,8 +175,10 @@ pairs_add(struct sample *s, uint64_t frame, bool kept)
 	assert_int_equal(batch_builder_add(pairs.builder, &s->record), 0);
 }
 
-/* Images wait for no kept frame: any frame of another interval ends their batch; and they are
- * emitted before the rows of the same frames, which say so if they were refused. */
+/*
+ * A batch of images ends at the first frame of another interval, kept or not, and is emitted before
+ * the rows of the same frames. If the images were refused, the rows are marked.
+ */
 static void
 images_before_rows(void **state)
 {
@@ -192,12 +199,12 @@ images_before_rows(void **state)
 	assert_int_equal(pairs.nb_images, 0);
 	pairs_add(&s, 16, false);
 	assert_int_equal(pairs.nb_images, 1);
-	/* where rows end, images do */
+	/* where a batch of rows ends, the batch of images ends, too */
 	pairs_add(&s, 28, true);
 	pairs_add(&s, 30, true);
 	assert_int_equal(pairs.nb_images, 2);
 	assert_int_equal(pairs.rows, 4);
-	/* a detector that starts again, with a frame that is not kept */
+	/* the detector restarts, with a frame that is not kept */
 	pairs_add(&s, 1, false);
 	assert_int_equal(pairs.nb_images, 3);
 	assert_int_equal(pairs.rows, 5);
@@ -213,7 +220,7 @@ images_before_rows(void **state)
 	assert_int_equal(batch_builder_rows(pairs.builder), 0);
 	assert_int_equal(pairs.nb_images, 4);
 	assert_int_equal(pairs.without, 2);
-	/* one that has no output to make an image of */
+	/* a hit without an output slot */
 	s.record.frame = 10;
 	s.record.verdict = FRAME_HIT;
 	s.record.out = GK_NO_OUT;
@@ -225,7 +232,7 @@ images_before_rows(void **state)
 	sample_free(&s);
 }
 
-/* What was lent, and the sum that it must have until it is taken back. */
+/* Batches that were lent, and must keep their checksum until they are reclaimed. */
 static struct {
 	struct batch batch;
 	struct iovec body[64];
@@ -255,7 +262,7 @@ lend(void *arg, const struct batch *b)
 	assert_false(lent[b->table][b->set].out);
 	lent[b->table][b->set].out = true;
 	lent[b->table][b->set].batch = *b;
-	/* the list is the builder's again, the bytes are not */
+	/* the builder reuses the list after this call, but not the bytes */
 	memcpy(lent[b->table][b->set].body, b->body, b->nb_body * sizeof(*b->body));
 }
 
@@ -268,7 +275,7 @@ take_back(void *arg, enum arrow_table table, unsigned int set)
 	reclaimed++;
 }
 
-/* With several sets of columns a batch stays as it is while others grow. */
+/* With several buffers for each table a batch stays unchanged while the next ones grow. */
 static void
 lasting(void **state)
 {
@@ -306,7 +313,7 @@ lasting(void **state)
 	sample_free(&s);
 }
 
-/* Batches that are enough for the disk: two sets, however many there are. */
+/* Batches large enough for the disk use two buffers, even if there are more. */
 static void
 large_batches(void **state)
 {
@@ -341,7 +348,7 @@ large_batches(void **state)
 	sample_free(&s);
 }
 
-/* A record that says what its output slot does not hold is refused, its row in `frames` is not. */
+/* A record that does not match its output slot is refused, but keeps its row in `frames`. */
 static void
 wrong_records(void **state)
 {
@@ -390,7 +397,7 @@ is_resident(const struct batch_region *r, size_t at)
 	return page & 1;
 }
 
-/* A rarely huge batch gives its memory back, the usual size stays. */
+/* The memory of a rare huge batch is released; memory for the usual size is kept. */
 static void
 region_memory(void **state)
 {

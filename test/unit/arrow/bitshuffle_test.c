@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bitshuffle + LZ4 chunks, against a decoder that follows the text of the format bit by bit. */
+/*
+ * Compares bitshuffle + LZ4 chunks with a decoder that follows the format's specification bit by
+ * bit.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -22,7 +25,7 @@ next_random(uint64_t *seed)
 	return *seed >> 33;
 }
 
-/* An independent decoder: one bit at a time, by the text of the format. */
+/* An independent decoder: one bit at a time, as the format's specification describes it. */
 static void
 decode_plainly(const uint8_t *from, size_t size, uint16_t *to, size_t n)
 {
@@ -71,7 +74,7 @@ bitshuffle_round_trip(void **state)
 			from[k] = i % 2 ? next_random(&seed) : 2048 + next_random(&seed) % 64;
 		size = bitshuffle_compress(from, sizes[i], chunk);
 		assert_true(size <= bitshuffle_bound(sizes[i]));
-		/* 6 of 16 planes have something to say */
+		/* only 6 of 16 bit planes are not constant */
 		if (i % 2 == 0 && sizes[i] >= 8192)
 			assert_true(size * 2 < sizes[i] * 2);
 		decode_plainly(chunk, size, to, sizes[i]);
@@ -79,7 +82,7 @@ bitshuffle_round_trip(void **state)
 		memset(to, 0, sizes[i] * 2);
 		assert_int_equal(bitshuffle_decompress(chunk, size, to, sizes[i]), 0);
 		assert_memory_equal(from, to, sizes[i] * 2);
-		/* damage: an error or other numbers, never a crash */
+		/* damage gives an error or wrong numbers, never a crash */
 		assert_int_equal(bitshuffle_decompress(chunk, size - 1, to, sizes[i]), -EBADMSG);
 		assert_int_equal(bitshuffle_decompress(chunk, size, to, sizes[i] + 1), -EBADMSG);
 		for (k = 0; k < 200; k++) {
@@ -92,7 +95,7 @@ bitshuffle_round_trip(void **state)
 	}
 }
 
-/* Bit by bit, by the text of the format; nothing is written behind the planes. */
+/* Each implementation makes the planes of the specification and writes nothing behind them. */
 static void
 same_planes(void **state)
 {
@@ -130,7 +133,7 @@ same_planes(void **state)
 	assert_null(bitshuffle_planes_find("avx3"));
 }
 
-/* Chunks are the same bytes whoever makes them. */
+/* All implementations make the same chunks. */
 static void
 same_chunks(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text that goes through DPDK's JSON: ASCII alone, and nothing is lost. */
+/* Tests the conversion of text for DPDK's JSON: the output is ASCII, and no character is lost. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ characters_that_are_not_ascii(void **state)
 	becomes("\xf0\x9f\x98\x80x", "\\ud83d\\ude00x");
 }
 
-/* A path may hold any byte. */
+/* A path may hold any byte: bytes that are not UTF-8 become U+FFFD. */
 static void
 bytes_that_are_no_utf8(void **state)
 {
@@ -41,12 +41,12 @@ bytes_that_are_no_utf8(void **state)
 		"b",
 		"\\ufffdb");
 	becomes("\xf0\x9f", "\\ufffd\\ufffd");
-	/* a surrogate, and '/' in two bytes */
+	/* a surrogate, and an overlong encoding of '/' */
 	becomes("\xed\xa0\x80", "\\ufffd\\ufffd\\ufffd");
 	becomes("\xc0\xaf", "\\ufffd\\ufffd");
 }
 
-/* More than is converted at a time. */
+/* A text longer than the part that is converted at a time. */
 static void
 a_long_text(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Configuration files: what getters make of texts, and what is said of mistakes. */
+/* Tests configuration files: how the getters parse values, and how mistakes are reported. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -50,7 +50,7 @@ dump(const struct config *c, char *out, size_t size)
 	assert_int_equal(fclose(f), 0);
 }
 
-/* A text that may be absent is `none`; any other has its default, and no such word. */
+/* An optional text may be `none`. A text with a default takes `none` literally. */
 static void
 a_text_may_be_none(void **state)
 {
@@ -67,7 +67,7 @@ a_text_may_be_none(void **state)
 	config_close(c);
 }
 
-/* An empty directory would be the current one. */
+/* An empty text is refused: as the name of a directory it would be the current one. */
 static void
 an_empty_text_is_refused(void **state)
 {
@@ -79,7 +79,7 @@ an_empty_text_is_refused(void **state)
 	config_close(c);
 }
 
-/* What it refuses it names as what it is, in bytes that a log and a telemetry reply can hold. */
+/* Assignments that are refused are reported in bytes that a log and a telemetry reply can hold. */
 static void
 assignments_are_text(void **state)
 {
@@ -99,7 +99,7 @@ assignments_are_text(void **state)
 	config_close(c);
 }
 
-/* Whoever mends a file sees all that is wrong with it, line by line. */
+/* All mistakes in a file are reported, line by line. */
 static void
 wrong_lines_hide_no_other_mistakes(void **state)
 {
@@ -152,7 +152,7 @@ a_number_may_be_a_word(void **state)
 	config_close(c);
 }
 
-/* A number is a number to its end, and inside its limits. */
+/* A number must have no text after it, and must be inside its limits. */
 static void
 numbers_are_whole(void **state)
 {
@@ -178,7 +178,7 @@ numbers_are_whole(void **state)
 	assert_int_equal(config_list(c, "a", "more", "none", list, 8, 9), 0);
 	assert_non_null(strstr(config_mistake(c), "[a] more = "));
 	assert_int_equal(config_list(c, "a", "all", "none", list, 8, 9), 8);
-	/* not all of them, nor none */
+	/* an empty list is a mistake: it means neither all nor none */
 	assert_int_equal(config_set(c, "--set", "a.empty="), 0);
 	assert_int_equal(config_list(c, "a", "empty", "none", list, 8, 9), 0);
 	assert_non_null(strstr(config_mistake(c), "[a] empty = : must be 'none' or at most 8"));
@@ -188,7 +188,7 @@ numbers_are_whole(void **state)
 	config_close(c);
 }
 
-/* What is shown, read again, is shown again. */
+/* The dump of a configuration is a valid configuration with the same dump. */
 static void
 a_dump_is_a_configuration(void **state)
 {
@@ -216,7 +216,9 @@ a_dump_is_a_configuration(void **state)
 	assert_non_null(strstr(first, "[b]\nlimit = none\n"));
 }
 
-/* A copy says the same, goes its own way, and needs neither the file nor the other. */
+/*
+ * A copy has the same values, changes independently, and needs neither the file nor the original.
+ */
 static void
 a_copy_is_its_own(void **state)
 {
@@ -244,7 +246,7 @@ a_copy_is_its_own(void **state)
 	config_close(copy);
 }
 
-/* A mistake is said where it was made: line, command line, telemetry, or nowhere. */
+/* A mistake is reported with its origin: file and line, command line, telemetry, or none. */
 static void
 mistakes_have_a_place(void **state)
 {
@@ -278,7 +280,7 @@ mistakes_have_a_place(void **state)
 	assert_string_equal(config_mistake(c), "[a] key = (unset): is needed");
 	assert_int_equal(config_set(c, "--set", "a=b"), -EINVAL);
 	assert_string_equal(config_mistake(c), "--set: 'a=b': is not section.key=value");
-	/* what is too long is one, and says its limit */
+	/* an assignment that is too long is a mistake, too; the message names the limit */
 	snprintf(assignment, sizeof(assignment), "%0*d.key=1", INI_NAME_LEN, 0);
 	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
 	assert_non_null(strstr(config_mistake(c), "name has at most 63 bytes"));
@@ -291,7 +293,7 @@ mistakes_have_a_place(void **state)
 	config_close(c);
 }
 
-/* The first of two would be in force, and whoever has written the second would wonder. */
+/* A duplicate key is a mistake: only the first of the two would be in force. */
 static void
 a_key_is_there_once(void **state)
 {
@@ -313,7 +315,7 @@ count(void *arg, unsigned int line, const char *section, const char *key, const 
 	return line == 9 ? -ENOMEM : 0;
 }
 
-/* What is no line of an INI file, and which line it is. */
+/* Invalid lines of an INI file are reported with their line number. */
 static void
 lines_that_are_none(void **state)
 {
@@ -356,7 +358,7 @@ lines_that_are_none(void **state)
 	}
 	assert_int_equal(ini_file_read("/dev", count, &taken, message, sizeof(message)), -EISDIR);
 	assert_string_equal(message, "cannot read /dev: Is a directory");
-	/* the longest value, and one more byte */
+	/* the longest value, and one byte more */
 	for (i = INI_VALUE_LEN - 1; i <= INI_VALUE_LEN; i++) {
 		snprintf(text, sizeof(text), "[a]\nk = %0*d\n", (int)i, 1);
 		f = fopen(path, "w");
@@ -375,7 +377,7 @@ lines_that_are_none(void **state)
 	assert_non_null(strstr(message, ":2: a zero byte"));
 }
 
-/* A semicolon in a value is written with a backslash. */
+/* A semicolon begins a comment. In a value it is escaped with a backslash. */
 static void
 comments_end_lines(void **state)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Held, or after the end of EAL, its interrupt thread does nothing any more. Each end is one of a
- * process. */
+/*
+ * Tests that EAL's interrupt thread runs no callbacks after eal_hold() or eal_end(). EAL can end
+ * only once in a process, so each case has a process of its own.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,11 +26,11 @@
 
 #define ENDS 5
 
-static uint32_t *memory; /* EAL's */
+static uint32_t *memory; /* allocated by EAL */
 static atomic_uint calls;
 static atomic_bool busy;
 
-/* What drivers do: always again, with memory of EAL's. */
+/* Like the alarms of drivers: uses memory of EAL and sets itself again. */
 static void
 again(void *arg)
 {
@@ -78,7 +80,7 @@ ends_with_callbacks(void)
 	rte_eal_alarm_set(1, again, NULL);
 	while (atomic_load(&calls) < 10)
 		;
-	/* a wait that a signal cuts short is not over */
+	/* interrupt waits by signals: an interrupted wait must go on */
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 	if (!eal_hold())
@@ -102,13 +104,13 @@ ends_beside_a_busy_one(void)
 	while (!atomic_load(&busy))
 		;
 	eal_end();
-	/* it goes on: what it uses must be there */
+	/* the callback is still running: the memory that it uses must be there */
 	(*memory)++;
 	usleep(50000);
 	return 0;
 }
 
-/* @return what a process ends with that runs fn; minus the signal that ends it */
+/* Run fn in a child process. @return its exit status, or minus the signal that killed it */
 static int
 run(int (*fn)(void))
 {

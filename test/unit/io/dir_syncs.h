@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Counts the syncs of one directory, by any thread: without one, what was made in it may be gone
- * after a power failure. For tests that are linked with -Wl,--wrap=fsync.
+ * Counts the syncs of one directory by any thread. Without such a sync, the names of files that
+ * were created in the directory may be lost at a power failure. For tests that are linked with
+ * -Wl,--wrap=fsync.
  */
 #ifndef DIR_SYNCS_H
 #define DIR_SYNCS_H
@@ -31,7 +32,7 @@ __wrap_fsync(int fd)
 	return __real_fsync(fd);
 }
 
-/** From here on those of this directory, from 0 on. */
+/** Select the directory whose syncs are counted, and reset the count to 0. */
 static inline void
 dir_syncs_begin(const char *dir)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct I/O as the kernel has it: every mode writes the same bytes, and says which it is. */
+/*
+ * Tests direct I/O on the kernel's own file systems: every mode writes the same bytes and reports
+ * the mode in use.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -60,7 +63,7 @@ check_file(const char *name, uint64_t size)
 	free(found);
 }
 
-/* Whole slices, parts of them, memory that is aligned and memory that is not. */
+/* Write full and partial slices from aligned and unaligned memory; the file has the same bytes. */
 static void
 write_all(enum arrow_io_mode mode, const char *name)
 {
@@ -85,7 +88,10 @@ write_all(enum arrow_io_mode mode, const char *name)
 		if (part > SIZE - at)
 			part = SIZE - at;
 		if (n % 3 == 0) {
-			/* 64 bytes here, the rest there: neither may be written as it lies */
+			/*
+			 * two parts, the first of 64 bytes: direct I/O can write neither from where
+			 * it lies
+			 */
 			iov[0] = (struct iovec){data + at, 64};
 			iov[1] = (struct iovec){shifted + 8 + at + 64, part - 64};
 			iov[2] = (struct iovec){NULL, 0};
@@ -98,7 +104,7 @@ write_all(enum arrow_io_mode mode, const char *name)
 	}
 	assert_int_equal(arrow_slices_end(&s), 0);
 	assert_int_equal(s.durable, SIZE);
-	assert_true(s.syncs >= 1); /* how many more is a matter of time */
+	assert_true(s.syncs >= 1); /* the number of further syncs depends on timing */
 	arrow_slices_close(&s);
 	assert_int_equal(stat(name, &st), 0);
 	assert_int_equal(st.st_size, SIZE);
@@ -117,7 +123,10 @@ every_mode(void **state)
 	}
 }
 
-/* A file system in memory takes the flag of late, and yet there is nothing direct about it. */
+/*
+ * Recent kernels accept O_DIRECT on a file system in memory; the mode must not be reported as
+ * direct.
+ */
 static void
 in_memory(void **state)
 {
@@ -139,7 +148,7 @@ in_memory(void **state)
 	unlink(name);
 }
 
-/* A write of which only a part is done goes on, and fails where it has to. */
+/* A short write is continued, and fails if the file cannot grow. */
 static void
 short_writes(void **state)
 {
@@ -160,7 +169,7 @@ short_writes(void **state)
 		arrow_slices_put(&s, &iov, 1, true);
 		assert_int_equal(arrow_slices_flush(&s), -EFBIG);
 		assert_int_equal(s.written, 5 * 65536);
-		/* what is sure is closed */
+		/* the part that is known to be written can be closed */
 		arrow_slices_cut(&s, 4 * 65536);
 		assert_int_equal(arrow_slices_end(&s), 0);
 		arrow_slices_close(&s);
@@ -170,7 +179,7 @@ short_writes(void **state)
 	}
 }
 
-/* In place of libc's: a write of so many bytes at most, a sync that fails. */
+/* Replacements of libc's functions: pwritev() writes at most this many bytes, fdatasync() fails. */
 static size_t write_at_most;
 static int sync_error;
 
@@ -191,7 +200,7 @@ fdatasync(int fd)
 	return sync_error != 0 ? -1 : (int)syscall(SYS_fdatasync, fd);
 }
 
-/* Without a ring: what a call has left over is written by the next, and errors are told. */
+/* Without io_uring: the rest of a short write is written by the next call; errors are reported. */
 static void
 rest_of_a_write(void **state)
 {
@@ -218,7 +227,7 @@ rest_of_a_write(void **state)
 	unlink(path);
 }
 
-/* Who may open what, and what a name may be given to. */
+/* Opening, renaming and removing: which errors existing, missing and locked files give. */
 static void
 names(void **state)
 {

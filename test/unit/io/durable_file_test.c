@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that are there whole or not at all: the order of calls, and each of them failing. */
+/*
+ * Tests files that are replaced atomically: the order of the calls, and the failure of each call.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,8 +34,8 @@ int __wrap_renameat2(int from_at, const char *from, int to_at, const char *to, u
 static char folder[] = "/tmp/durable_file_XXXXXX";
 static char path[PATH_MAX];
 static char calls[16]; /* s: a file is synced, r: renamed, d: a directory is synced */
-static char failing;   /* one of them */
-static ino_t synced;   /* the last one */
+static char failing;   /* the call that fails */
+static ino_t synced;   /* inode of the last file synced */
 
 static int
 call(char what)
@@ -126,7 +128,10 @@ test_replaces(void **state)
 	assert_content("new");
 }
 
-/* What is there stays, what others are at too; nothing of ours is left. */
+/*
+ * durable_file_create() overwrites neither the file nor its temporary file, and leaves none of its
+ * own.
+ */
 static void
 test_overwrites_nothing(void **state)
 {
@@ -140,7 +145,7 @@ test_overwrites_nothing(void **state)
 	assert_int_equal(__real_rename(path, part), 0);
 	assert_int_equal(durable_file_create(path, "new", 3), -EEXIST);
 	assert_int_equal(count_files(), 1);
-	/* a link to nowhere is a name, too: the rename says so */
+	/* a dangling link is an existing name, too: the rename fails */
 	assert_int_equal(unlink(part), 0);
 	assert_int_equal(symlink("nowhere", path), 0);
 	assert_int_equal(durable_file_create(path, "new", 3), -EEXIST);
@@ -165,12 +170,12 @@ test_fails(void **state)
 		assert_content("old");
 		assert_int_equal(count_files(), 1);
 	}
-	/* the name may go with the power: that is no success */
+	/* the new name may be lost at a power failure: this is an error */
 	begin(NULL);
 	failing = 'd';
 	assert_int_equal(durable_file_create(path, "abc", 3), -EIO);
 	begin(NULL);
-	/* no room */
+	/* file size limit */
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &before);
 	setrlimit(RLIMIT_FSIZE, &small);
@@ -185,7 +190,7 @@ test_fails(void **state)
 	assert_int_equal(durable_file_replace(path, "abc", 3), -ENAMETOOLONG);
 }
 
-/* A directory is made, and its name is durable: the one that it is in is synced. */
+/* Creating a directory makes its name durable: the parent directory is synced. */
 static void
 test_directory(void **state)
 {
@@ -196,7 +201,7 @@ test_directory(void **state)
 
 	snprintf(dir, sizeof(dir), "%s/made", folder);
 	assert_int_equal(stat(folder, &s), 0);
-	/* the second time it is there, and named with a slash at its end */
+	/* the second time the directory exists, and its name ends with slashes */
 	for (i = 0; i < 2; i++) {
 		synced = 0;
 		memset(calls, 0, sizeof(calls));
@@ -205,7 +210,7 @@ test_directory(void **state)
 		assert_int_equal(synced, s.st_ino);
 		strcat(dir, "//");
 	}
-	/* a folder of a run is made by it */
+	/* own_folder_make() does the same for the folder of a run */
 	snprintf(dir, sizeof(dir), "%s/made", folder);
 	memset(calls, 0, sizeof(calls));
 	synced = 0;

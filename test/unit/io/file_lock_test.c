@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Locks of files: of a process that lives, and of one that doesn't. */
+/* Tests file locks whose owner is alive, and locks that outlive their owner. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ ms_since(const struct timespec *begin)
 		(now.tv_nsec - begin->tv_nsec) / 1000000);
 }
 
-/* A lock that outlives its owner goes in time. */
+/* A lock that outlives its owner is released in time: file_lock() waits for it. */
 static void
 test_waits(void **state)
 {
@@ -60,7 +60,7 @@ test_gives_up(void **state)
 	assert_int_equal(file_lock(fd, 0), -EBADF);
 }
 
-/* One that has an owner is not waited for. */
+/* file_lock() does not wait for a lock whose owner is alive. */
 static void
 test_owned(void **state)
 {

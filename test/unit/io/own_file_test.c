@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What another user can have made is not taken for ours; as root, with files of another user. */
+/*
+ * Tests that files and folders which another user could have made are refused. As root, the test
+ * also uses files of another user.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +53,7 @@ mode_of(const char *path)
 	return st.st_mode;
 }
 
-/* Names are nobody's again. */
+/* Remove the files of the test before. */
 static int
 begin(void **state)
 {
@@ -70,7 +73,7 @@ test_open(void **state)
 	umask(0);
 	fd = own_file_open(AT_FDCWD, name, O_RDWR | O_CREAT | O_EXCL, OWN_FILE_MODE);
 	assert_true(fd >= 0);
-	/* io_uring takes it for "do not wait" */
+	/* io_uring takes O_NONBLOCK for "do not wait" */
 	assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
 	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	close(fd);
@@ -82,7 +85,7 @@ test_open(void **state)
 	assert_true(fd >= 0);
 	close(fd);
 	unlink(name);
-	/* nobody is at its other end */
+	/* the other end of the FIFO is not open */
 	assert_int_equal(mkfifo(name, 0600), 0);
 	assert_int_equal(own_file_open(AT_FDCWD, name, O_RDONLY, 0), -EMEDIUMTYPE);
 	assert_int_equal(own_file_open(AT_FDCWD, name, O_WRONLY, 0), -EMEDIUMTYPE);
@@ -95,7 +98,7 @@ test_open(void **state)
 	assert_int_equal(own_file_open_named("/dev/zero", O_RDONLY, 0), -EMEDIUMTYPE);
 }
 
-/* What it had goes; what a link leads to stays. */
+/* Opening a file for writing truncates it; the target of a link is not touched. */
 static void
 test_write(void **state)
 {
@@ -140,7 +143,7 @@ test_check(void **state)
 	close(fd);
 }
 
-/* Which modes a kind of folder may have. */
+/* The modes that each kind of folder may have. */
 static void
 test_folder(void **state)
 {
@@ -171,7 +174,7 @@ test_folder(void **state)
 			assert_int_equal(own_folder_check(name, k, message), cases[i].wanted[k]);
 		}
 		assert_int_equal(chmod(name, 0700), 0);
-		/* the operator may name a link; what we make ourselves is none */
+		/* the operator may name a link; the folders that we make ourselves are no links */
 		assert_int_equal(symlink(name, other), 0);
 		assert_int_equal(own_folder_check(other, k, message),
 			k == OWN_FOLDER_PRIVATE || k == OWN_FOLDER_RUN ? -ENOTDIR : 0);
@@ -188,7 +191,7 @@ test_folder(void **state)
 	}
 }
 
-/* Who may write above a folder of ours puts another one in its place. */
+/* A user who can write to a folder above ours can replace ours: this is refused. */
 static void
 test_above(void **state)
 {
@@ -215,7 +218,7 @@ test_above(void **state)
 	assert_int_equal(rmdir(between), 0);
 }
 
-/* Files that are replaced: what lies under the temporary name is not written to. */
+/* Replacing a file does not write to an existing file or link at the temporary name. */
 static void
 test_results(void **state)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The journal: room, release in any order, adoption; kill -9 between any two stores to it.
- * XFER_SEED repeats a run. */
+/*
+ * Tests the journal: room, release in any order, adoption, and kill -9 between any two stores to
+ * it. XFER_SEED repeats a run.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +25,7 @@
 
 #define RECEIVER_ID 77
 #define RING_BYTES  (40 * XFER_BLOCK)
-#define INCARNATION 5 /* of run 0 */
+#define INCARNATION 5 /* incarnation of run 0 */
 #define RECORDS	    12
 #define SEQUENCES   400
 #define STORES	    3
@@ -75,7 +77,7 @@ add_run(struct journal *r, uint64_t number)
 	return index;
 }
 
-/* Only a store that is known can have batches. */
+/* Add the stores that are given batches: a batch can only belong to a known store. */
 static void
 add_stores(struct journal *r, unsigned int nb)
 {
@@ -88,7 +90,7 @@ add_stores(struct journal *r, unsigned int nb)
 	}
 }
 
-/* Bytes of a batch follow from its sequence number. */
+/* The size of a batch's body follows from its sequence number. */
 static uint64_t
 body_of(uint64_t sequence)
 {
@@ -133,7 +135,7 @@ check_batch(const struct journal_batch *b)
 	assert_int_equal(b->body[0], ~b->sequence & 0xff);
 }
 
-/* Held batches, the oldest first. @return how many */
+/* List the batches held, the oldest first. @return how many */
 static uint32_t
 list_held(const struct journal *r, uint32_t list[RECORDS])
 {
@@ -165,10 +167,10 @@ test_round(void **state)
 			check_batch(&b);
 		}
 		if (random_number() % 2 && n > 0) {
-			/* in any order */
+			/* release in any order */
 			batch = list[random_number() % n];
 			journal_release(r, batch);
-			journal_release(r, batch); /* twice is once */
+			journal_release(r, batch); /* releasing twice has no effect */
 			released++;
 			continue;
 		}
@@ -186,7 +188,7 @@ test_round(void **state)
 	n = list_held(r, list);
 	for (i = 0; i < n; i++)
 		journal_release(r, list[i]);
-	/* all of it in one piece, wherever the ring had got to */
+	/* all of the room is free in one piece, at any position of the ring buffer */
 	assert_null(journal_reserve(r, RING_BYTES));
 	assert_non_null(journal_reserve(r, RING_BYTES - XFER_BLOCK));
 	journal_give_up(r);
@@ -194,7 +196,10 @@ test_round(void **state)
 	journal_close(r);
 }
 
-/* One that stays holds the list of what came after it, however little room that takes. */
+/*
+ * The oldest batch stays, and with it the list of all later ones: the list is full before the room
+ * is.
+ */
 static void
 test_oldest_stays(void **state)
 {
@@ -208,7 +213,7 @@ test_oldest_stays(void **state)
 	r = open_ring(0, NULL, NULL);
 	run = add_run(r, 1);
 	oldest = put(r, run, 0);
-	/* of one block each: more of them than there are numbers would go into the ring */
+	/* one block each: there is room for more batches than the list has records */
 	for (sequence = 5; (batch = put(r, run, sequence)) != UINT32_MAX; sequence += 5)
 		journal_release(r, batch);
 	assert_int_equal(sequence / 5, RECORDS);
@@ -233,7 +238,7 @@ test_adopt(void **state)
 
 	unlink(path);
 	r = open_ring(0, NULL, NULL);
-	/* another process */
+	/* as another process would */
 	assert_null(open_ring(-EBUSY, NULL, NULL));
 	index = add_run(r, 9);
 	one = put(r, index, 1);
@@ -252,7 +257,7 @@ test_adopt(void **state)
 	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 0);
 	journal_ledger_put(r, "first", 5);
 	journal_ledger_put(r, "second", 6);
-	/* reserved and not committed is nothing */
+	/* reserved room that is not committed is free after adoption */
 	assert_non_null(journal_reserve(r, XFER_BLOCK));
 	journal_run_end(r, index, batches);
 	journal_close(r);
@@ -295,7 +300,7 @@ test_adopt(void **state)
 	journal_release(r, three);
 	assert_int_equal(journal_next(r, 0), UINT32_MAX);
 	assert_int_equal(journal_run_drop(r, index), 0);
-	/* whose runs they were it remembers */
+	/* the journal remembers the incarnations of runs that were dropped */
 	assert_true(journal_run_get(r, index, &run) == false);
 	for (i = 0; i < JOURNAL_INCARNATIONS - 1; i++) {
 		assert_true(journal_had(r, 9 + INCARNATION));
@@ -324,7 +329,9 @@ test_forget_doubts(void **state)
 		batch[i] = put(r, i < 3 ? index : other, i);
 		journal_assign(r, batch[i], 3);
 		journal_give(r, batch[i]);
-		/* 0 is held by another store, 1 and 3 are another's for good, 2 is spilled */
+		/*
+		 * 0 is held by another store, 1 and 3 were released by another store, 2 is spilled
+		 */
 		journal_assign(r, batch[i], i == 2 ? JOURNAL_SPILL : 4);
 		if (i != 0)
 			journal_release(r, batch[i]);
@@ -335,7 +342,7 @@ test_forget_doubts(void **state)
 	assert_int_equal(b.given, 0);
 	assert_false(journal_get(r, batch[1], &b));
 	assert_false(journal_get(r, batch[2], &b));
-	/* another run's is told */
+	/* the batch of the other run stays in doubt */
 	assert_true(journal_get(r, batch[3], &b));
 	assert_int_equal(b.given, 1 << 3);
 	journal_close(r);
@@ -364,7 +371,7 @@ test_refused(void **state)
 	assert_non_null(strstr(message, "of receiver"));
 	write_at(40, "x", 1);
 	open_ring(-EBADMSG, NULL, NULL);
-	/* somebody else's file stays as it is */
+	/* a file that is no journal is not overwritten */
 	write_at(0, "something", 9);
 	open_ring(-EINVAL, NULL, NULL);
 	assert_non_null(strstr(message, "not overwritten"));
@@ -374,7 +381,7 @@ test_refused(void **state)
 	unlink(path);
 	c.path = "/proc/self/braggline";
 	assert_true(journal_open(&r, &c, message) < 0);
-	/* damaged behind the header */
+	/* a journal with damage behind its header */
 	r = open_ring(0, NULL, NULL);
 	(void)put(r, add_run(r, 1), 1);
 	journal_close(r);
@@ -383,8 +390,7 @@ test_refused(void **state)
 	unlink(path);
 }
 
-/* ---- what others made, and what is damaged ----------------------------------------------------
- * */
+/* ---- files of other users, and damage -------------------------------------------------------- */
 
 static void
 expect_refused(int wanted, const char *text)
@@ -428,7 +434,7 @@ test_not_ours(void **state)
 	assert_int_equal(mkdir(path, 0700), 0);
 	expect_refused(-EISDIR, "Is a directory");
 	rmdir(path);
-	/* in a folder that others may write to, a name may be anybody's the next moment */
+	/* in a folder that others can write to, the file could be replaced at any moment */
 	assert_int_equal(mkdir(folder, 0700), 0);
 	strcpy(folder + strlen(folder), "/ring");
 	assert_int_equal(rename(other, folder), 0);
@@ -452,7 +458,7 @@ test_not_ours(void **state)
 	strcpy(path, other);
 }
 
-/* As a user that nobody is: the folder is not there yet. */
+/* Run as a user id that is not in use, whose folder does not exist yet. */
 static void
 use_default(void)
 {
@@ -480,7 +486,7 @@ use_default(void)
 	assert_non_null(strstr(message, "look into it"));
 	unlink(c.path);
 	rmdir(folder);
-	/* a link to a folder that would do */
+	/* a link to a suitable folder */
 	assert_int_equal(mkdir(path, 0700), 0);
 	assert_int_equal(symlink(path, folder), 0);
 	assert_true(journal_open(&r, &c, message) < 0);
@@ -519,7 +525,7 @@ sign_header(struct ring_header *h)
 		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
 }
 
-/* Every number of the header, with the checksum that it needs. */
+/* Wrong numbers in the header are refused, even with a right checksum. */
 static void
 test_header_fields(void **state)
 {
@@ -550,14 +556,14 @@ test_header_fields(void **state)
 	for (k = 0; k < NB_OF(values); k++) {
 		h = good;
 		h.nb_batches = values[k];
-		/* a list that ends in the same page is none */
+		/* a list of 1 batch ends in the same page, and is valid */
 		if (h.nb_batches == 1)
 			continue;
 		sign_header(&h);
 		write_at(0, &h, sizeof(h));
 		expect_refused(-EBADMSG, "not where they should be");
 	}
-	/* the address of a store is shown to people */
+	/* addresses of stores are shown to users */
 	h = good;
 	h.store[3].used = 1;
 	strcpy(h.store[3].address, "\033[2J");
@@ -566,14 +572,14 @@ test_header_fields(void **state)
 	memset(h.store[3].address, 'a', sizeof(h.store[3].address));
 	write_at(0, &h, sizeof(h));
 	expect_refused(-EBADMSG, "address of a store");
-	/* without the checksum, nothing of it is believed */
+	/* a header with a wrong checksum is refused */
 	for (i = offsetof(struct ring_header, crc); i < offsetof(struct ring_header, store); i++) {
 		h = good;
 		((uint8_t *)&h)[i] ^= 1;
 		write_at(0, &h, sizeof(h));
 		expect_refused(-EBADMSG, "checksum of its header");
 	}
-	/* the file ends before its header says so */
+	/* the file is shorter than its header says */
 	write_at(0, &good, sizeof(good));
 	assert_int_equal(truncate(path, good.size - XFER_BLOCK), 0);
 	expect_refused(-EBADMSG, "not where they should be");
@@ -629,7 +635,7 @@ test_run_fields(void **state)
 	run = good;
 	run.state = 2;
 	expect_damaged_run(&run, h.runs_at, "state is out of range");
-	/* of a schema it is known, too, that it is what it was */
+	/* the checksum covers the schema, too */
 	run = good;
 	run.schema[1][XFER_BLOCK - 1] ^= 1;
 	write_at(h.runs_at, &run, sizeof(run));
@@ -638,7 +644,7 @@ test_run_fields(void **state)
 	unlink(path);
 }
 
-/* A ring of three batches, the one in the middle changed. @return what is at `at` of the file */
+/* Make a journal of three batches, for damage of the second. @return the header */
 static struct ring_header
 make_three(uint32_t batch[3], struct ring_batch *middle)
 {
@@ -658,7 +664,7 @@ make_three(uint32_t batch[3], struct ring_batch *middle)
 	return h;
 }
 
-/* One batch is lost, and said; the others stay. */
+/* Opening reports one damaged batch; the other batches stay. */
 static void
 expect_one_lost(const uint32_t batch[3], const char *text)
 {
@@ -675,12 +681,12 @@ expect_one_lost(const uint32_t batch[3], const char *text)
 	assert_int_equal(list[0], batch[0]);
 	assert_int_equal(list[1], batch[2]);
 	assert_false(journal_get(r, batch[1], &b));
-	/* its number and, once the first has gone, its room are used again */
+	/* its record is used again, and its room once the batch before it was released */
 	journal_release(r, batch[0]);
 	assert_int_equal(put(r, 0, 50), batch[0]);
 	assert_int_equal(put(r, 0, 51), batch[1]);
 	journal_close(r);
-	/* said once */
+	/* the damage is reported only once */
 	r = open_ring(1, NULL, NULL);
 	assert_non_null(strstr(message, "0 damaged"));
 	journal_close(r);
@@ -696,14 +702,14 @@ test_damaged_batch(void **state)
 	unsigned int i;
 	uint8_t byte;
 
-	/* every byte of the record that does not change is under its checksum */
+	/* the checksum covers every byte of the record that does not change */
 	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
 		h = make_three(batch, &b);
 		((uint8_t *)&b)[i] ^= 4;
 		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
 		expect_one_lost(batch, "(record)");
 	}
-	/* ... and under no checksum its numbers are believed */
+	/* numbers out of range are refused even with a right checksum */
 	for (i = 0; i < 8; i++) {
 		h = make_three(batch, &good);
 		b = good;
@@ -731,7 +737,7 @@ test_damaged_batch(void **state)
 	b.state = BATCH_IN_DOUBT + 1;
 	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
 	expect_one_lost(batch, "(record)");
-	/* one bit of its bytes */
+	/* a changed bit in metadata or body */
 	for (i = 0; i < 4; i++) {
 		h = make_three(batch, &b);
 		at = h.data_at + b.position +
@@ -746,7 +752,7 @@ test_damaged_batch(void **state)
 			i < 2 ? "(metadata; run run, frames 2, frames 20 to 29)"
 			      : "(body; run run, frames 2, frames 20 to 29)");
 	}
-	/* two that claim the same bytes */
+	/* two batches at the same place */
 	h = make_three(batch, &b);
 	read_at(h.batches_at + batch[0] * sizeof(good), &good, sizeof(good));
 	good.sequence = 2;
@@ -757,7 +763,7 @@ test_damaged_batch(void **state)
 	unlink(path);
 }
 
-/* Who has it is under no checksum: a store that is none has nothing. */
+/* The owner is not covered by the checksum: an unknown store owns no batch. */
 static void
 test_damaged_owner(void **state)
 {
@@ -774,7 +780,7 @@ test_damaged_owner(void **state)
 	r = open_ring(1, NULL, NULL);
 	assert_true(journal_get(r, batch[1], &b));
 	assert_int_equal(b.owner, JOURNAL_NOBODY);
-	/* of one that is known it stays: it is told */
+	/* the bit of a known store stays: that store will be informed */
 	assert_int_equal(b.given, 1);
 	journal_close(r);
 	unlink(path);
@@ -788,14 +794,17 @@ struct known {
 	uint16_t given;
 };
 
-/* What the ring should hold: before and after what is being done. Shared with the child. */
+/*
+ * The expected contents of the journal before and after the current operation. Shared with the
+ * child.
+ */
 struct model {
 	struct known now[SEQUENCES];
 	struct known next[SEQUENCES];
 	uint64_t ledger_now;
 	uint64_t ledger_next;
 	uint64_t sequence;
-	uint64_t steps; /* stores */
+	uint64_t steps; /* stores to the journal */
 	uint64_t kill_at;
 };
 
@@ -822,7 +831,7 @@ end(struct model *m)
 	m->ledger_now = m->ledger_next;
 }
 
-/* One thing that a receiver does. */
+/* One operation of a receiver. */
 static void
 act(struct journal *r, struct model *m, unsigned int run)
 {
@@ -878,7 +887,7 @@ live(struct model *m, unsigned int acts)
 	journal_close(r);
 }
 
-/* Held, or in doubt: others than its owner were given it. */
+/* Held, or in doubt: other stores than its owner were given it. */
 static bool
 is_of_interest(const struct known *k)
 {
@@ -886,7 +895,7 @@ is_of_interest(const struct known *k)
 		(k->owner < JOURNAL_STORES ? k->given & ~(1u << k->owner) : k->given) != 0;
 }
 
-/* What is found is what was there before or after the store at which it ended. */
+/* The journal has the contents from before or after the operation that was interrupted. */
 static void
 look(const struct model *m, struct journal *r)
 {
@@ -954,7 +963,7 @@ test_kill(void **state)
 		/* before the header is valid there is nothing to adopt */
 		r = open_ring(kill_at == 1 ? 0 : 1, NULL, NULL);
 		look(m, r);
-		/* and it goes on */
+		/* the journal can be used again */
 		n = list_held(r, list);
 		adopted += n;
 		if (!journal_run_get(r, 0, &run))
@@ -975,7 +984,7 @@ test_kill(void **state)
 	unlink(path);
 }
 
-/* A ledger that is half written is not taken for the last one: the other copy stays. */
+/* A partially written ledger is ignored: the previous copy is used. */
 static void
 test_killed_ledgers(void **state)
 {
@@ -1028,7 +1037,7 @@ test_need(void **state)
 		"detection + 10000 ms hold) + 2 x 16 MiB");
 }
 
-/* What a probe says is what opening does; the probe changes nothing. */
+/* A probe reports the same result as opening, and changes nothing. */
 static void
 test_probe(void **state)
 {
@@ -1050,7 +1059,7 @@ test_probe(void **state)
 	r = open_ring(0, NULL, NULL);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_size, p.file);
-	/* it runs */
+	/* another process has it open */
 	assert_int_equal(journal_probe(&c, &p, message), -EBUSY);
 	(void)put(r, add_run(r, 1), 1);
 	journal_close(r);

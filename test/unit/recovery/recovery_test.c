@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is found after a power failure at any moment, and after bits have flipped and blocks were
- * zeroed, torn and swapped, and what recovery makes of it: of files of a receiver and of a store.
- * RECOVERY_SEED and RECOVERY_SEEDS choose what is lost. */
+/*
+ * Tests the recovery of files of a receiver and of a store after a power failure at any moment, and
+ * after bits were flipped and blocks were zeroed, torn and swapped. RECOVERY_SEED and
+ * RECOVERY_SEEDS choose the losses.
+ */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -28,18 +30,18 @@
 #define BATCHES_MAX 256
 #define NAME_BYTES  48
 
-/* What was written, as it should be found. */
+/* What was written to a file, as recovery should find it. */
 struct written {
 	struct arrow_file file;
-	char name[NAME_BYTES]; /* when it is complete */
-	uint64_t rows_durable; /* a store's; else the file knows */
+	char name[NAME_BYTES]; /* of the complete file */
+	uint64_t rows_durable; /* for the files of a store; a receiver's file has its own count */
 	uint64_t header;
 	uint8_t *bytes; /* header and batches */
 	uint64_t size;
-	const uint8_t *trailer; /* on the disk */
+	const uint8_t *trailer; /* in the memory of the disk */
 	struct {
 		uint64_t end;
-		uint64_t rows; /* with those before */
+		uint64_t rows; /* including all earlier batches */
 	} batch[BATCHES_MAX];
 	size_t nb;
 };
@@ -91,7 +93,7 @@ rows_durable(const struct written *w)
 	return w->rows_durable > 0 ? w->rows_durable : w->file.rows_durable;
 }
 
-/* Rows that are held to be durable: frames in the upper half. */
+/* Rows reported durable; those of `frames` in the upper half. */
 static uint64_t
 claim(void *arg)
 {
@@ -159,7 +161,7 @@ write_run(uint64_t seed, unsigned int frames)
 		assert_true(run[i].file.complete);
 		assert_int_equal(run[i].file.rows_durable, run[i].batch[run[i].nb - 1].rows);
 	}
-	/* the last word */
+	/* the final state is an event, too */
 	disk_log(disk, DISK_SYNC_DIR, NULL);
 	batch_builder_destroy(b);
 	arrow_tables_free(&t);
@@ -189,7 +191,7 @@ append_sample(struct written *w, struct stream_writer *to, const struct xfer_sam
 	stream_writer_poll(to);
 }
 
-/* The same by a store. */
+/* Write the files of a store. */
 static void
 write_store(uint64_t seed, unsigned int frames)
 {
@@ -250,7 +252,7 @@ batch_begin(const struct written *w, size_t i)
 	return i > 0 ? w->batch[i - 1].end : w->header;
 }
 
-/* Whether all of a batch is there as it was written. */
+/* Whether batch i is complete and unchanged. */
 static bool
 is_whole(const struct written *w, const uint8_t *data, uint64_t size, size_t i)
 {
@@ -259,14 +261,14 @@ is_whole(const struct written *w, const uint8_t *data, uint64_t size, size_t i)
 	return end <= size && memcmp(data + begin, w->bytes + begin, end - begin) == 0;
 }
 
-/* Whether both copies of the schema are what was written. */
+/* Whether both copies of the schema are unchanged. */
 static bool
 header_is_whole(const struct written *w, const uint8_t *data, uint64_t size)
 {
 	return w->header <= size && memcmp(data, w->bytes, w->header) == 0;
 }
 
-/* ... or one of them. */
+/* Whether at least one copy of the schema is unchanged. */
 static bool
 header_is_there(const struct written *w, const uint8_t *data, uint64_t size)
 {
@@ -276,8 +278,10 @@ header_is_there(const struct written *w, const uint8_t *data, uint64_t size)
 		(memcmp(data, w->bytes, half) == 0 || memcmp(data + half, w->bytes, half) == 0);
 }
 
-/* Whether blocks were swapped so that a batch is whole in another place: that one is as right as
- * those which stayed in theirs, and may be in order where they are. */
+/*
+ * Whether swapped blocks made a complete batch at another place. Such a batch is as valid as one at
+ * its own place, and their order may be right.
+ */
 static bool
 has_moved(const struct written *w, const uint8_t *data, uint64_t size)
 {
@@ -295,15 +299,15 @@ has_moved(const struct written *w, const uint8_t *data, uint64_t size)
 	return false;
 }
 
-/* What a file was before it was recovered. */
+/* The contents of a file before its recovery. */
 struct found {
 	uint8_t *data;
 	uint64_t size;
-	size_t whole;	  /* batches of which everything is there */
-	size_t behind;	  /* the last of them, from 1; 0: there is none */
-	uint64_t rows;	  /* of them */
-	bool header;	  /* it is there, and is mended in `data` if need be */
-	uint64_t trailer; /* where one is that fits; UINT64_MAX: nowhere */
+	size_t whole;	  /* number of complete batches */
+	size_t behind;	  /* number of the last complete one, from 1; 0 if there is none */
+	uint64_t rows;	  /* of the complete batches */
+	bool header;	  /* a copy of the schema is valid; `data` then has both */
+	uint64_t trailer; /* offset of a valid trailer; UINT64_MAX if there is none */
 };
 
 static void
@@ -334,7 +338,7 @@ look(struct found *found, const struct written *w, const struct disk_file *f)
 	arrow_reader_close(&r);
 }
 
-/* Batches up to the end of what stays: behind a footer that is right nothing is torn. */
+/* Number of batches up to the end of the recovered file. With a valid footer no batch is torn. */
 static size_t
 batches_kept(const struct written *w, const struct found *found)
 {
@@ -349,7 +353,7 @@ end_kept(const struct written *w, const struct found *found)
 	return nb > 0 ? w->batch[nb - 1].end : w->header;
 }
 
-/* Exactly the batches that are there as they were written can be read. */
+/* The reader finds exactly the complete batches. */
 static void
 check_batches(
 	const struct written *w, const struct arrow_reader *r, const uint8_t *data, uint64_t size)
@@ -365,7 +369,7 @@ check_batches(
 	assert_int_equal(k, r->nb_batches);
 }
 
-/* A file that is complete, with exactly the batches that were whole, in their places. */
+/* The file is complete, with exactly the batches that were complete before, at the same places. */
 static void
 check_complete(const struct written *w, const struct disk_file *f, const struct found *found)
 {
@@ -377,7 +381,7 @@ check_complete(const struct written *w, const struct disk_file *f, const struct 
 	assert_true(r.complete);
 	check_batches(w, &r, found->data, found->size);
 	assert_int_equal(r.nb_batches, found->whole);
-	/* as the footer has it: nothing more is found by looking at every byte */
+	/* a scan of every byte finds no more batches than the footer lists */
 	assert_int_equal(arrow_recovery_scan(&r), 0);
 	assert_int_equal(r.nb_batches, found->whole);
 	assert_int_equal(r.nb_damage == 0, found->whole == batches_kept(w, found));
@@ -386,7 +390,9 @@ check_complete(const struct written *w, const struct disk_file *f, const struct 
 	arrow_reader_close(&r);
 }
 
-/* A file that was closed, and has been damaged since: what was hit is reported, the rest read. */
+/*
+ * A closed file that was damaged later: the damaged batches are reported, the others can be read.
+ */
 static void
 check_closed(const struct written *w, const struct disk_file *f)
 {
@@ -423,7 +429,7 @@ recover(struct disk *d, const char *part, struct arrow_recovery *report)
 	(void)arrow_recover_file(&disk_io, part, report);
 }
 
-/* The n-th quarantine file of a file. */
+/* The nth quarantine file of a file. */
 static const struct disk_file *
 quarantine_of(struct disk *d, const struct written *w, unsigned int n)
 {
@@ -433,7 +439,10 @@ quarantine_of(struct disk *d, const struct written *w, unsigned int n)
 	return disk_find(d, name);
 }
 
-/* Every byte that was there is where it was, or in a quarantine file, unless it was a trailer's. */
+/*
+ * Every byte of the file before is still at its place or in a quarantine file, except for the
+ * trailer.
+ */
 static void
 check_bytes(struct disk *d, const struct written *w, const struct disk_file *f,
 	const struct found *found)
@@ -466,7 +475,7 @@ check_same(const struct disk_file *a, const struct disk_file *b)
 	assert_memory_equal(a->data, b->data, a->size);
 }
 
-/* Both disks have the same files of a table. */
+/* The files of a table are the same on both disks. */
 static void
 check_same_files(struct disk *a, struct disk *b, const struct written *w)
 {
@@ -478,7 +487,7 @@ check_same_files(struct disk *a, struct disk *b, const struct written *w)
 	assert_null(quarantine_of(b, w, n));
 }
 
-/* The power fails again, while the first recovery goes on; the second one ends where that would. */
+/* The power fails again during the first recovery: the second recovery makes the same files. */
 static void
 crash_again(struct disk *d, const struct written *w, const char *part, uint64_t seed)
 {
@@ -496,7 +505,7 @@ crash_again(struct disk *d, const struct written *w, const char *part, uint64_t 
 	}
 }
 
-/* A second recovery changes nothing. */
+/* Recovering a recovered file changes nothing. */
 static void
 recover_again(struct disk *d, const struct written *w, const char *part)
 {
@@ -523,7 +532,7 @@ swap(uint8_t *a, uint8_t *b, uint64_t size)
 	}
 }
 
-/* What a disk, a bus or a memory does to a file that nobody writes. */
+/* Damage a file as a disk, a bus or memory may do. */
 static void
 spoil(struct disk *d, const struct written *w, struct disk_file *f)
 {
@@ -538,13 +547,13 @@ spoil(struct disk *d, const struct written *w, struct disk_file *f)
 		f->data[disk_random(d) % (w->header < f->size ? w->header : f->size)] ^= 1u
 			<< disk_random(d) % 8;
 		break;
-	case 1: /* the last one */
+	case 1: /* the last block */
 		f->data[f->size - 1 -
 			disk_random(d) % (ARROW_BLOCK < f->size ? ARROW_BLOCK : f->size)] ^= 1u
 			<< disk_random(d) % 8;
 		break;
 	case 2:
-	case 3: /* an announcement, or a body */
+	case 3: /* metadata, or a body */
 		begin += disk_random(d) % 2 ? disk_random(d) % 1600
 					    : ARROW_BLOCK + disk_random(d) % (bytes - ARROW_BLOCK);
 		if (begin < f->size)
@@ -558,7 +567,7 @@ spoil(struct disk *d, const struct written *w, struct disk_file *f)
 		if (of + unit <= f->size && other + unit <= f->size && of != other)
 			swap(f->data + of, f->data + other, unit);
 		break;
-	case 6: /* torn: the rest is old, or another's */
+	case 6: /* a torn block: its rest has other contents */
 		if (of + unit <= f->size)
 			memset(f->data + at, disk_random(d), of + unit - at);
 		break;
@@ -567,7 +576,7 @@ spoil(struct disk *d, const struct written *w, struct disk_file *f)
 	}
 }
 
-/* The disk as it would be after a restart: what is there is durable. */
+/* Make the present contents durable, as after a restart. */
 static void
 settle(struct disk_file *f)
 {
@@ -578,7 +587,7 @@ settle(struct disk_file *f)
 	f->base_size = f->size;
 }
 
-/* What was going to be done is no longer written anywhere. */
+/* The file with the plan of the recovery is removed. */
 static void
 check_nothing_left(struct disk *d, const struct written *w)
 {
@@ -607,7 +616,7 @@ check_file(struct disk *d, const struct written *w, uint64_t claimed, bool spoil
 		assert_int_equal(claimed, 0);
 		return;
 	}
-	/* what was counted as durable is there, as long as it is only the power that fails */
+	/* rows reported durable are there if only the power failed */
 	for (i = 0; i < w->nb && w->batch[i].rows <= claimed; i++)
 		assert_true(is_whole(w, f->data, f->size, i));
 	if (spoilt && f->size > 0) {
@@ -623,7 +632,10 @@ check_file(struct disk *d, const struct written *w, uint64_t claimed, bool spoil
 	recover(d, part, &report);
 	states[report.state]++;
 	if (report.state != ARROW_RECOVERY_DONE) {
-		/* without its first block nothing is found; then all of it stays */
+		/*
+		 * without the schema nothing can be recovered: the file is kept as it is, or
+		 * removed if it has only zeros
+		 */
 		assert_false(found.header);
 		assert_true(report.state == ARROW_RECOVERY_FAILED ? disk_find(d, part) != NULL
 								  : disk_find(d, part) == NULL);
@@ -641,7 +653,7 @@ check_file(struct disk *d, const struct written *w, uint64_t claimed, bool spoil
 	assert_null(disk_find(d, part));
 	check_nothing_left(d, w);
 	if (has_moved(w, found.data, found.size)) {
-		/* those that are in their places are in order, or more are */
+		/* misplaced batches may be in order, too */
 		assert_true(report.batches >= found.whole);
 		crash_again(d, w, part, seed);
 		recover_again(d, w, part);
@@ -694,7 +706,7 @@ begin_seed(void)
 	return seed;
 }
 
-/* Every moment of the log that was recorded, several outcomes of each. */
+/* Recover the disk as of each event of the log, with several random losses each. */
 static void
 check_log(uint64_t seed)
 {
@@ -729,7 +741,7 @@ every_prefix(void **state)
 	check_log(seed);
 }
 
-/* Where a second recovery once ended in other files than the first one would have. */
+/* A seed with which a second recovery once made other files than the first one. */
 static void
 every_prefix_once_more(void **state)
 {
@@ -746,7 +758,7 @@ every_prefix_of_a_store(void **state)
 	check_log(seed);
 }
 
-/* Recovery on a disk that fails: the file is as recoverable as before. */
+/* A call on the disk fails during recovery: the file can still be recovered as before. */
 static void
 failing_recovery(void **state)
 {
@@ -795,7 +807,7 @@ failing_recovery(void **state)
 	free_run();
 }
 
-/* A disk with one file of a run. */
+/* Put a file on a disk in memory. */
 static struct disk_file *
 put_on_disk(struct disk *d, const char *name, const uint8_t *data, uint64_t size)
 {
@@ -809,8 +821,10 @@ put_on_disk(struct disk *d, const char *name, const uint8_t *data, uint64_t size
 	return f;
 }
 
-/* A file is cut off by the numbers of its batches, damaged or not; if it could not be recovered
- * afterwards, as its schema is damaged, it stays as it is. */
+/*
+ * arrow_cut_file() keeps the first batches of a file, damaged or not. If the schema is damaged, so
+ * that the file could not be recovered afterwards, it is left unchanged.
+ */
 static void
 cut_of_damaged(void **state)
 {
@@ -833,10 +847,10 @@ cut_of_damaged(void **state)
 			f->data[100] ^= 1;
 			f->data[w->header / 2 + 200] ^= 1;
 			break;
-		case 1: /* of what is to stay */
+		case 1: /* a batch that stays */
 			f->data[batch_begin(w, 1) + ARROW_BLOCK + 9] ^= 1;
 			break;
-		case 2: /* of what goes: that is kept elsewhere */
+		case 2: /* a batch that is cut off: it is put into a quarantine file */
 			f->data[batch_begin(w, 4) + ARROW_BLOCK + 9] ^= 1;
 			break;
 		}
@@ -848,7 +862,7 @@ cut_of_damaged(void **state)
 			assert_int_equal(f->size, whole->size);
 		} else {
 			assert_int_equal(arrow_cut_file(&disk_io, w->name, 3, &report), 0);
-			/* one that is to stay and is damaged stays, and does not stop anybody */
+			/* a damaged batch that is to stay does, and is no error */
 			assert_int_equal(report.batches, i == 1 ? 2 : 3);
 			assert_int_equal(report.damaged, i == 1);
 			assert_int_equal(report.cut, w->size - w->batch[2].end);
@@ -863,7 +877,7 @@ cut_of_damaged(void **state)
 	free_run();
 }
 
-/* The first two batches of a file are in order, or the second one is damaged. */
+/* The second batch of a file comes before the first: the scan reports one of them as damaged. */
 static void
 first_out_of_order(void **state)
 {
@@ -899,7 +913,9 @@ first_out_of_order(void **state)
 	free_run();
 }
 
-/* One bit of the first batch: all others stay, and so do its bytes. */
+/*
+ * One bit of the first batch is flipped: all other batches stay, and so do the bytes of the first.
+ */
 static void
 one_bit(void **state)
 {
@@ -930,7 +946,7 @@ one_bit(void **state)
 	free_run();
 }
 
-/* Spoil a copy of the schema in a way of its own. */
+/* Damage a copy of the schema in one of several ways. */
 static void
 spoil_copy(const struct written *w, struct disk_file *f, unsigned int copy, unsigned int how)
 {
@@ -941,10 +957,10 @@ spoil_copy(const struct written *w, struct disk_file *f, unsigned int copy, unsi
 	case 0: /* the magic */
 		data[0] ^= 1;
 		break;
-	case 1: /* how long the message is */
+	case 1: /* the length of the message */
 		data[13] ^= 1;
 		break;
-	case 2: /* a sector of metadata */
+	case 2: /* a sector of the metadata */
 		memset(data + DISK_SECTOR, 0, DISK_SECTOR);
 		break;
 	case 3:
@@ -953,13 +969,15 @@ spoil_copy(const struct written *w, struct disk_file *f, unsigned int copy, unsi
 	case 4:
 		memset(data, 0, half);
 		break;
-	default: /* zeros that follow what is said */
+	default: /* the zeros behind the message */
 		data[half - 1] ^= 0x80;
 	}
 }
 
-/* The schema is in a file twice: whichever of the two is damaged, nothing is lost, and recovery
- * writes it again. A file that is complete can be read, and is reported. */
+/*
+ * A file has two copies of the schema: if either one is damaged, nothing is lost, and recovery
+ * rewrites it. In a complete file the damage is reported, and the file can be read.
+ */
 static void
 one_schema(void **state)
 {
@@ -1012,7 +1030,7 @@ one_schema(void **state)
 	free_run();
 }
 
-/* A batch that is right in itself, and in a wrong place, costs no other. */
+/* A valid batch at a wrong place does not affect the other batches. */
 static void
 misplaced(void **state)
 {
@@ -1030,7 +1048,7 @@ misplaced(void **state)
 		d = disk_new(1);
 		snprintf(part, sizeof(part), "%s.part", w->name);
 		f = put_on_disk(d, part, w->bytes, w->size);
-		/* the last one first, or the first one last */
+		/* the last batch first, or the first batch last */
 		begin = batch_begin(w, i == 0 ? w->nb - 1 : 0);
 		size = w->batch[i == 0 ? w->nb - 1 : 0].end - begin;
 		if (i == 0) {
@@ -1054,7 +1072,7 @@ misplaced(void **state)
 	free_run();
 }
 
-/* The announcement of the last batch is hit: by the footer it is known that it was there. */
+/* The metadata of the last batch are damaged: the footer shows that the batch was there. */
 static void
 footer_is_right(void **state)
 {
@@ -1091,20 +1109,23 @@ footer_is_right(void **state)
 	free_run();
 }
 
-/* Make an announcement another one. */
+/* Forge the metadata of a batch: set the length of the body, and repair the CRC. */
 static void
 announce(uint8_t *at, uint64_t digits, uint64_t body)
 {
 	char text[9];
 
-	/* app/common/README.rst, "Bytes": the length of the body */
+	/* the length of the body, see app/common/README.rst, "Bytes" */
 	memcpy(at + 40, &body, sizeof(body));
 	memset(at + digits, '0', 8);
 	snprintf(text, sizeof(text), "%08x", arrow_metadata_crc(at, ARROW_BLOCK, digits));
 	memcpy(at + digits, text, 8);
 }
 
-/* Every block says that a batch begins there and goes to the end: nobody looks at all of them. */
+/*
+ * Every block claims to begin a batch that extends to the end of the file: recovery gives up before
+ * it reads all of them.
+ */
 static void
 forged(void **state)
 {
@@ -1149,7 +1170,10 @@ forged(void **state)
 	free_run();
 }
 
-/* What the disk cannot read is a damaged batch, in place: it may be read another time. */
+/*
+ * A sector that the disk cannot read makes a damaged batch that stays in place: it may be readable
+ * later.
+ */
 static void
 unreadable_sector(void **state)
 {
@@ -1164,7 +1188,7 @@ unreadable_sector(void **state)
 	write_run(5, 100);
 	original = disk;
 	snprintf(part, sizeof(part), "%s.part", w->name);
-	/* a body, an announcement, the last body */
+	/* a body, metadata, the last body, the schema */
 	for (i = 0; i < 4; i++) {
 		batch = i < 2 ? 2 : w->nb - 1;
 		d = disk_new(1);
@@ -1190,7 +1214,7 @@ unreadable_sector(void **state)
 	free_run();
 }
 
-/* Room that was allocated ahead is called by its name. */
+/* Unused preallocated room is reported as such. */
 static void
 unused_room(void **state)
 {
@@ -1271,7 +1295,7 @@ note_report(void *arg, const struct arrow_recovery *report)
 	states[report->state]++;
 }
 
-/* A directory with all that may lie there. */
+/* A directory with every kind of file that recovery may meet. */
 static void
 directory(void **state)
 {
@@ -1317,7 +1341,7 @@ directory(void **state)
 	assert_false(is_there("run_calibration.bin.part"));
 	assert_true(is_there("notes.part"));
 
-	/* nobody writes it any more */
+	/* the writer has released its lock */
 	close(fd);
 	assert_int_equal(arrow_recover_dir(NULL, dir, note_report, states), 2);
 	assert_true(is_there("busy_images.arrow"));
@@ -1326,7 +1350,7 @@ directory(void **state)
 	free_run();
 }
 
-/* A file of holes is refused: to look through them would take for ever. */
+/* A sparse file is refused: reading through its holes would take too long. */
 static void
 holes(void **state)
 {
@@ -1344,8 +1368,10 @@ holes(void **state)
 	assert_non_null(strstr(report.message, "are allocated"));
 }
 
-/* Files of another user, links, files that others can write to: nobody maps them. A folder that
- * others can write to. */
+/*
+ * Files of another user, links, and files that others can write to are not recovered. Nor are files
+ * in a folder that others can write to.
+ */
 static void
 others(void **state)
 {
@@ -1392,11 +1418,11 @@ others(void **state)
 	free_run();
 }
 
-/* A program that writes until it is killed. */
+/* A child process that writes until it is killed. */
 static void
 write_for_ever(uint64_t seed)
 {
-	/* small, so that much is under way */
+	/* small, so that many operations are in flight */
 	const struct arrow_slices_config config = {.slice = 8192, .sync_ms = 1, .depth = 3};
 	struct batch_builder_config c;
 	struct batch_builder *b;
@@ -1421,7 +1447,7 @@ write_for_ever(uint64_t seed)
 	c.sets = 2;
 	if (batch_builder_create(&b, &c) < 0)
 		_exit(1);
-	/* `emit` keeps a copy of so many batches */
+	/* `emit` can keep a copy of this many batches */
 	for (i = 0; run[0].nb < BATCHES_MAX - 1 && run[1].nb < BATCHES_MAX - 1; i++) {
 		sample_next(&s, 1, 3);
 		batch_builder_add(b, &s.record);
@@ -1429,7 +1455,7 @@ write_for_ever(uint64_t seed)
 	pause();
 }
 
-/* kill -9, again and again: what is found is a prefix of what was written. */
+/* After kill -9, repeated many times, the recovered file is a prefix of what was written. */
 static void
 killed(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receivers that die while they adopt a ring some of which was spilled, and files that are imported
- * in between: no store is told to cut off what only it has. A receiver dies between any two stores
- * to the ring. XFER_SEED repeats a run.
+ * Tests receivers that are killed while they adopt a journal with spilled batches, while files of
+ * the batches are imported into a store. No store may be asked to cut off the only copy of a batch.
+ * A receiver is killed between any two stores to the journal. XFER_SEED repeats a run.
  */
 
 #include <dirent.h>
@@ -30,19 +30,19 @@
 #define BATCHES	    6
 #define WORLDS	    40
 #define SECONDS	    20
-#define IMPORTER    0 /* the store into whose directory is imported */
-#define OTHERS	    7 /* batches of another run, so that numbers are in no order */
+#define IMPORTER    0 /* number of the store whose directory the files are imported into */
+#define OTHERS	    7 /* batches of another run, so that records are reused in random order */
 
 static struct xfer_sample s;
 static char root[64], ring_path[64];
 static struct journal_run run;
 static uint8_t *header[ARROW_TABLES];
 static uint64_t seed;
-static bool
-	imported[BATCHES]; /* of those that only the store may have now: all that it was given */
-static uint16_t doubts[BATCHES]; /* before anything was adopted */
+/* the batches in imported files: the importing store may have the only copy */
+static bool imported[BATCHES];
+static uint16_t doubts[BATCHES]; /* before any adoption */
 
-/* Of a process that is to die. */
+/* Stores to the journal before this process kills itself. */
 static unsigned int steps_left;
 
 static uint32_t
@@ -107,7 +107,7 @@ put(struct journal *r, unsigned int index, const struct xfer_sample_batch *from)
 	return journal_commit(r, &b);
 }
 
-/* Results in the order of files, some of which the receiver still sees to before it dies. */
+/* Results come in the order of the files. The receiver handles some of them before it is killed. */
 static void
 take(struct journal *r, unsigned int index, struct spill *spill, unsigned int nb,
 	unsigned int *alive)
@@ -130,7 +130,7 @@ take(struct journal *r, unsigned int index, struct spill *spill, unsigned int nb
 	assert_int_equal(got, nb);
 }
 
-/* Some are spilled, and then some more, as a store that is slow lets go of what it has. */
+/* Spill some batches in several passes, as when a slow store returns its batches in parts. */
 static void
 spill_some(struct journal *r, unsigned int index, const uint32_t *batch)
 {
@@ -158,7 +158,7 @@ spill_some(struct journal *r, unsigned int index, const uint32_t *batch)
 	spill_destroy(spill);
 }
 
-/* A receiver that dies with batches held, given, spilled, in doubt. */
+/* A receiver that is killed while batches are held, given, spilled and in doubt. */
 static void
 first_life(void)
 {
@@ -204,7 +204,7 @@ next_life(void)
 	journal_close(e.ring);
 }
 
-/* @param steps  the life ends there; 0: it ends in order */
+/* @param steps  store to the journal at which the process is killed; 0: it ends normally */
 static void
 live(void (*life)(void), unsigned int steps)
 {
@@ -240,7 +240,10 @@ index_of(const char *sequence)
 	return i;
 }
 
-/* What files have. @param remove  some of them are imported, and gone. @return whether any was */
+/*
+ * Check which batches the files have. @param remove  import and remove some of the files. @return
+ * whether any were removed
+ */
 static bool
 check_files(bool here[BATCHES], bool remove)
 {
@@ -275,7 +278,7 @@ check_files(bool here[BATCHES], bool remove)
 	return any;
 }
 
-/* What the store that was imported into is told to cut off, somebody else has. */
+/* Every batch that the importing store is asked to cut off exists elsewhere. */
 static void
 check(bool any_imported, bool adopted)
 {
@@ -298,7 +301,7 @@ check(bool any_imported, bool adopted)
 		told |= (now[i] & 1u << IMPORTER) != 0;
 		if (adopted && imported[i] && told && !here[i])
 			fail_msg("batch %u is imported, and the store is to cut it off", i);
-		/* nobody is left untold without a reason */
+		/* without an import every store is asked as before */
 		if (adopted && !any_imported)
 			assert_int_equal(now[i], doubts[i]);
 		if (!adopted)
@@ -307,7 +310,7 @@ check(bool any_imported, bool adopted)
 	journal_close(r);
 }
 
-/* A life that ended between counting a batch and releasing it has not counted it. */
+/* A receiver that is killed between counting and releasing a batch has not counted it. */
 static void
 check_count(void)
 {
@@ -370,7 +373,7 @@ test_worlds(void **state)
 	assert_int_equal(system(command), 0);
 }
 
-/* A receiver that dies when all is spilled and nothing is released. */
+/* A receiver that is killed after all batches were spilled, and before any was released. */
 static void
 spill_and_die(void)
 {
@@ -417,7 +420,10 @@ rot(const char *path, unsigned int batch)
 	close(fd);
 }
 
-/* What was spilled and held rots: who adopts the ring keeps that, and releases the others. */
+/*
+ * Spilled batches are damaged while the journal still holds them: adoption keeps these, and
+ * releases the others.
+ */
 static void
 test_rot(void **state)
 {
@@ -445,7 +451,7 @@ test_rot(void **state)
 	}
 	assert_int_equal(nb, 3);
 	journal_close(r);
-	/* the file does not have them any more: they can be spilled again */
+	/* the file no longer has them: they can be spilled again */
 	(void)check_files(here, false);
 	for (i = 0; i < BATCHES; i++)
 		assert_int_equal(here[i], i != bad[0] && i != bad[1] && i != bad[2]);

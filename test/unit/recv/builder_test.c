@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The builder between a real frame table, and gangs and an egress that the test plays. */
+/* Tests the builder with a real frame table; the test itself plays the gangs and egress. */
 
 #include <errno.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ static struct gk_channel *channel;
 static struct gk_result results[SLOTS];
 static struct frame_record *out[BUILDER_RECORDS * 2];
 static uint32_t nb_out;
-static enum gk_kind kept_as;   /* what the test's gangs make of a frame that is kept */
-static uint32_t dark_to_gangs; /* frames that they were to add up */
+static enum gk_kind kept_as;   /* format in which the test's gangs keep a frame */
+static uint32_t dark_to_gangs; /* number of dark frames that gangs were to accumulate */
 
 static int
 setup(void **state)
@@ -66,7 +66,7 @@ setup(void **state)
 	return 0;
 }
 
-/** Whatever a test did: no mbuf may be left. */
+/** All mbufs must be freed after each test. */
 static int
 teardown(void **state)
 {
@@ -80,7 +80,7 @@ teardown(void **state)
 	return 0;
 }
 
-/** Rounds of the builder, with RX lcores that pass by. */
+/** Poll the builder, and let the RX lcores pass quiescent states and free mbufs. */
 static void
 poll(uint32_t rounds)
 {
@@ -108,7 +108,7 @@ begin(void)
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 }
 
-/** Packets [from, to) of a stream and frame. */
+/** Send packets [from, to) of a stream and frame. */
 static void
 send_stream(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 {
@@ -128,14 +128,14 @@ send_stream(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 	}
 }
 
-/** Of the only one. */
+/** The same for stream 0. */
 static void
 send_packets(uint64_t frame, uint32_t from, uint32_t to)
 {
 	send_stream(0, frame, from, to);
 }
 
-/** Complete frames from `from` to before `to`, all closed before the builder dispatches. */
+/** Send the complete frames [from, to); all are closed before the builder dispatches any. */
 static void
 send_frames(uint64_t from, uint64_t to)
 {
@@ -143,7 +143,7 @@ send_frames(uint64_t from, uint64_t to)
 		send_packets(f, 0, PACKETS);
 }
 
-/** Batches that a gang has and has not finished. */
+/** Number of batches that a gang has not finished. */
 static uint32_t
 gang_has(uint32_t gang)
 {
@@ -156,7 +156,7 @@ gang_work(uint32_t gang, uint32_t batch)
 	return &channel->work[gang][batch % GK_RING_SIZE];
 }
 
-/** Let go of the packets of the next batch. */
+/** Release the packets of the gang's next batch. */
 static void
 gang_raw(uint32_t gang)
 {
@@ -164,14 +164,14 @@ gang_raw(uint32_t gang)
 	channel->done[gang].raw++;
 }
 
-/** What the test's gangs make of a frame: hits are every third one. */
+/** The verdict of the test's gangs: every third frame is a hit. */
 static bool
 is_hit(uint64_t frame)
 {
 	return frame % 3 == 0;
 }
 
-/** Finish the next batch. */
+/** Finish the gang's next batch. */
 static void
 gang_finish(uint32_t gang)
 {
@@ -221,7 +221,7 @@ gangs_finish_all(void)
 	poll(2);
 }
 
-/** Take what has come to egress. @return records in `out` */
+/** Dequeue all records for egress into `out`. @return how many */
 static uint32_t
 egress(void)
 {
@@ -244,10 +244,10 @@ static void
 stop(void)
 {
 	assert_int_equal(builder_post(b, &(struct builder_command){.order = BUILDER_END}), 0);
-	ft->config.stall_cycles = 0; /* nothing that is missing comes any more */
+	ft->config.stall_cycles = 0; /* missing packets will not arrive any more */
 }
 
-/** End of the run, as the service thread does it. */
+/** End the run as the service thread does. */
 static void
 finish(void)
 {
@@ -287,7 +287,7 @@ bad_numbers_are_refused(void **state)
 	}
 }
 
-/* Gangs finish in any order; egress sees frames in theirs. */
+/* Gangs finish in any order; egress receives the frames in ascending order. */
 static void
 retires_in_frame_order(void **state)
 {
@@ -345,15 +345,14 @@ record_of_a_frame(void **state)
 	assert_int_equal(r->pedestal_version, 52);
 	assert_int_equal(r->flags, 0);
 	assert_int_equal(r->missing[0], 0);
-	/* time() is some ms behind, and so may be in the second before */
+	/* time() may lag by some milliseconds, and so show the second before */
 	assert_in_range(time(NULL) + 1 - r->receive_time / 1000000000, 0, 61);
 	for (uint32_t i = 0; i < sizeof(r->missing_map); i++)
 		assert_int_equal(r->missing_map[i], 0);
 	finish();
 }
 
-/* A gang lets go of packets before it is done: mbufs go back, frame and record do not. */
-/* A full image is one instead of CSR only if CSR was asked for: of whatever run it is. */
+/* A full image gets the flag DENSE only if CSR was configured, for each run separately. */
 static void
 dense_instead_of_csr(void **state)
 {
@@ -378,7 +377,10 @@ dense_instead_of_csr(void **state)
 	}
 }
 
-/* What is changed while a run looks for its first frame is not put off by the run before. */
+/*
+ * While a second run searches its first frame, a change of thresholds is not deferred by frame
+ * numbers of the first run.
+ */
 static void
 thresholds_of_a_second_run(void **state)
 {
@@ -403,6 +405,7 @@ thresholds_of_a_second_run(void **state)
 	finish();
 }
 
+/* A gang releases packets before it finishes: mbufs are freed, frame and record are not. */
 static void
 packets_go_back_first(void **state)
 {
@@ -414,15 +417,17 @@ packets_go_back_first(void **state)
 	poll(3);
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
 	assert_int_equal(egress(), 0);
-	assert_int_equal(ft->builder.nb_free, 0); /* 22 open ahead, 2 with the gang */
+	assert_int_equal(ft->builder.nb_free, 0); /* 22 frames are open ahead, the gang has 2 */
 	gang_finish(0);
 	poll(3);
 	assert_int_equal(egress(), 2);
 	finish();
 }
 
-/* A gang that says that it is done in the same moment as it lets go of packets: the slot stays
- * until the packets were given back. */
+/*
+ * A gang reports a batch as done at the moment at which it releases the packets: the slot is not
+ * recycled before the packets were given back.
+ */
 static void
 done_before_packets(void **state)
 {
@@ -430,7 +435,7 @@ done_before_packets(void **state)
 	send_frames(1, 3);
 	poll(1);
 	assert_int_equal(gang_has(0), 1);
-	/* the first of its two words was looked at before it was written */
+	/* the builder has read the first of the two words before the gang wrote it */
 	gang_finish(0);
 	channel->done[0].raw--;
 	poll(3);
@@ -444,8 +449,10 @@ done_before_packets(void **state)
 	finish();
 }
 
-/* A slot is opened again when the RX lcore has freed its mbufs, not before: their pointers lie
- * there. */
+/*
+ * A slot is opened again only after the RX lcore has freed its mbufs: it holds the pointers to
+ * them.
+ */
 static void
 recycled_when_mbufs_are_freed(void **state)
 {
@@ -464,7 +471,7 @@ recycled_when_mbufs_are_freed(void **state)
 	assert_int_equal(egress(), 2);
 	assert_int_equal(ft->builder.next_open, open);
 	assert_int_equal(ft->builder.nb_free, 0);
-	/* of one of two frames, and a part of the other */
+	/* all mbufs of one of the two frames, and a part of the other's */
 	frame_rx_reclaim(ft, &ft->rx[0], PACKETS + 1);
 	builder_poll(b);
 	assert_int_equal(ft->builder.next_open, open + 1);
@@ -473,11 +480,11 @@ recycled_when_mbufs_are_freed(void **state)
 	finish();
 }
 
-/* Pages that the last packet of frame 1 is written down in. */
+/* The pages to which the last packet of frame 1 is recorded. */
 static struct {
 	uint8_t *page[2];
 	unsigned int writes;
-	bool early; /* the frame was said to be complete before */
+	bool early; /* the frame was reported complete before the write */
 } guard;
 
 static void
@@ -502,7 +509,7 @@ page_of(const void *at)
 	return (uint8_t *)((uintptr_t)at & ~UINT64_C(4095));
 }
 
-/* A frame is complete when all of its last packet is written down, in that order. */
+/* A frame is reported complete only after its last packet was recorded. */
 static void
 complete_when_written_down(void **state)
 {
@@ -532,7 +539,7 @@ complete_when_written_down(void **state)
 	finish();
 }
 
-/* Thresholds that a gang judges by stay where they are, however often they are changed. */
+/* Parameters that a gang uses are not overwritten, however often thresholds are changed. */
 static void
 thresholds_in_use_stay(void **state)
 {
@@ -555,7 +562,7 @@ thresholds_in_use_stay(void **state)
 	}
 	assert_int_equal(builder_result(b, NULL), -EBUSY);
 	assert_int_equal(changes, GK_PARAMS_MAX - 2);
-	/* when frames of later ones are through there is room again */
+	/* once the frames with later parameters are done, there is room again */
 	send_frames(3, 5);
 	gangs_finish_all();
 	assert_int_equal(builder_post(b, &veto), 0);
@@ -564,7 +571,7 @@ thresholds_in_use_stay(void **state)
 	finish();
 }
 
-/* An order that was given up in time is not carried out; one that is carried out cannot be. */
+/* A command that was cancelled in time is not executed; an executed command cannot be cancelled. */
 static void
 order_is_given_up(void **state)
 {
@@ -587,7 +594,7 @@ order_is_given_up(void **state)
 	finish();
 }
 
-/* Thresholds change with the frame that was named, in the middle of what could be a batch. */
+/* Thresholds change at the frame given, which begins a new batch. */
 static void
 batch_has_one_veto(void **state)
 {
@@ -612,14 +619,14 @@ batch_has_one_veto(void **state)
 	finish();
 }
 
-/* Hits hold their outputs until egress gives them back; vetoed frames do not. */
+/* Hits hold their output slots until egress returns them; vetoed frames do not. */
 static void
 waits_for_outputs(void **state)
 {
 	config.outputs = 3;
 	config.batch = 16;
 	begin();
-	send_frames(1, 13); /* hits: 3, 6, 9, 12 */
+	send_frames(1, 13); /* hits are 3, 6, 9, 12 */
 	poll(1);
 	assert_int_equal(gang_has(0), 1);
 	assert_int_equal(gang_work(0, 0)->nb_frames, 3);
@@ -629,14 +636,17 @@ waits_for_outputs(void **state)
 	assert_true(builder_stats(b).no_output_slot > 0);
 	gangs_finish_all();
 	assert_int_equal(egress(), 0);
-	rte_ring_enqueue(config.returned, out[2]); /* the record of hit 3 */
+	rte_ring_enqueue(config.returned, out[2]); /* return the record of hit 3 */
 	gangs_finish_all();
 	assert_int_equal(egress(), 3);
 	out[2] = out[--nb_out];
 	finish();
 }
 
-/* Egress keeps everything: as many frames as there are records, then none, and none is lost. */
+/*
+ * Egress returns no records: frames proceed until all records are used, then stop, and none is
+ * lost.
+ */
 static void
 egress_is_stuck(void **state)
 {
@@ -663,7 +673,7 @@ egress_is_stuck(void **state)
 	assert_int_equal(builder_stats(b).closed, sent - 1);
 }
 
-/** A frame with packets 0 to 4 and 127 missing. */
+/** A frame without packets 0 to 4 and 127. */
 static void
 incomplete_frame(bool drop)
 {
@@ -701,7 +711,7 @@ incomplete_is_kept(void **state)
 	incomplete_frame(false);
 }
 
-/* One stream is whole, one is absent, of two some came. */
+/* One stream is complete, one is missing, two are incomplete. */
 static void
 missing_of_several_streams(void **state)
 {
@@ -728,7 +738,10 @@ missing_of_several_streams(void **state)
 	finish();
 }
 
-/* A stream that sends nothing for a while is silent, and back; frames of none do not count. */
+/*
+ * A stream that sends nothing for some frames is silent until it sends again; lost frames do not
+ * count.
+ */
 static void
 silent_stream(void **state)
 {
@@ -752,7 +765,7 @@ silent_stream(void **state)
 	stats = builder_stats(b);
 	assert_int_equal(stats.complete, 4);
 	s = &stats.stream[2];
-	/* frames 9 to 21, of which one is lost, and 25 */
+	/* silent from 9 to 21, of which one was lost; 25 is absent */
 	assert_int_equal(s->silences, 1);
 	assert_int_equal(s->silent_from, 9);
 	assert_int_equal(s->silent_to, 22);
@@ -786,7 +799,10 @@ lost_frame(void **state)
 	finish();
 }
 
-/* What is in force for a frame is its number's, also where no gang has had it. */
+/*
+ * A frame has the versions of thresholds and pedestals in force at its number, even if no gang
+ * processed it.
+ */
 static void
 versions_of_frames_without_a_gang(void **state)
 {
@@ -801,8 +817,8 @@ versions_of_frames_without_a_gang(void **state)
 	poll(1);
 	assert_int_equal(builder_result(b, NULL), 0);
 	/*
-	 * 3 and 8 are lost, 5 and 9 incomplete; pedestal interval 2 begins with 8. All is closed at
-	 * once
+	 * 3 and 8 are lost, 5 and 9 are incomplete; pedestal interval 2 begins at 8. All frames are
+	 * closed at once
 	 */
 	send_frames(1, 3);
 	send_frames(4, 5);
@@ -826,8 +842,8 @@ versions_of_frames_without_a_gang(void **state)
 }
 
 /*
- * Marked in the record; a gang adds it up if there are pedestal intervals, at whose ends sums are
- * used.
+ * Dark frames are marked in their record. Gangs accumulate them only if there are pedestal
+ * intervals, at whose ends the sums are used.
  */
 static void
 dark_frames(uint64_t interval_frames)
@@ -915,7 +931,7 @@ gang_gives_up(void **state)
 	finish();
 }
 
-/* The GPU does not order what a NIC has written: no gang may read it, and the run is over. */
+/* The GPU cannot order the NIC's writes: no gang may read them, and the run fails. */
 static void
 writes_are_not_ordered(void **state)
 {
@@ -932,7 +948,7 @@ writes_are_not_ordered(void **state)
 		assert_int_equal(channel->bell.head[g], 0);
 	poll(3);
 	assert_int_equal(egress(), 0);
-	/* as ends with the process: the batch goes nowhere */
+	/* the process ends after this error: the batch is not dispatched */
 	for (uint32_t i = 0; i < config.batch; i++)
 		frame_table_release(ft, gang_work(0, 0)->slot[i]);
 	poll(1);
@@ -948,14 +964,14 @@ stop_with_everything_open(void **state)
 	send_packets(6, 0, 1);
 	stop();
 	poll(10);
-	assert_false(builder_is_idle(b)); /* gangs have some */
+	assert_false(builder_is_idle(b)); /* gangs hold some frames */
 	gangs_finish_all();
-	assert_int_equal(egress(), 6); /* and 7 had not begun */
+	assert_int_equal(egress(), 6); /* 7 had not begun */
 	assert_int_equal(out[3]->missing[0], 78);
 	assert_int_equal(out[4]->verdict, FRAME_LOST);
 	assert_int_equal(out[5]->missing[0], 127);
 	poll(10);
-	assert_false(builder_is_idle(b)); /* egress has the records */
+	assert_false(builder_is_idle(b)); /* egress holds the records */
 	give_back_all();
 	poll(3);
 	assert_true(builder_is_idle(b));
@@ -976,7 +992,7 @@ ends_with_the_run(void **state)
 	finish();
 }
 
-/** Batches of an operation that gangs have. */
+/** Number of unfinished batches of an operation. */
 static uint32_t
 gangs_have(enum gk_op op)
 {
@@ -988,8 +1004,10 @@ gangs_have(enum gk_op op)
 	return n;
 }
 
-/* Pedestals are computed when all frames of their pedestal interval are retired, not while a gang
- * adds one up. */
+/*
+ * Pedestals are updated when all frames of their interval are retired, not while a gang accumulates
+ * one of them.
+ */
 static void
 update_waits_for_its_interval(void **state)
 {
@@ -1014,7 +1032,10 @@ update_waits_for_its_interval(void **state)
 	finish();
 }
 
-/* Gangs, egress and packets in random steps: every frame once, in order, and all comes back. */
+/*
+ * Gangs, egress and packets proceed in random steps: every frame is retired once and in order, and
+ * all resources are returned.
+ */
 static void
 random_steps(void **state)
 {

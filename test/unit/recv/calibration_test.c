@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calibration files: what they become, what is refused and with which words. */
+/* Tests calibration files: how they are converted, and which are refused with which message. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ static struct detector detector;
 static char folder[] = "calibration_test_XXXXXX";
 static char gain_path[64], pedestal_path[3][64], mask_path[64];
 
-/* What the files hold; module m's gain of pixel x in stage g, and so on. */
+/* The contents of the files: gain[m][g][x] is that of pixel x in stage g of module m, and so on. */
 static double gain[MODULES][3][PIXELS];
 static float pedestal[3][MODULES][PIXELS];
 static uint8_t mask[MODULES][PIXELS];
@@ -85,7 +85,7 @@ clean(void)
 	closedir(d);
 }
 
-/* A good calibration, before each test. */
+/* Write a valid calibration before each test. */
 static int
 setup(void **state)
 {
@@ -121,7 +121,7 @@ refused(int error, const char *wanted)
 	const char *why;
 
 	assert_int_equal(calibration_load(&c, memory, &files, &detector), error);
-	/* the folder's name differs from run to run */
+	/* the name of the folder differs from run to run */
 	why = strstr(c.why, folder) == c.why ? c.why + strlen(folder) + 1 : c.why;
 	assert_string_equal(why, wanted);
 }
@@ -133,7 +133,7 @@ test_values(void **state)
 	float r;
 
 	mask[1][5] = 4;
-	gain[0][0][6] = 0; /* marks */
+	gain[0][0][6] = 0; /* 0 marks an unusable value */
 	gain[0][1][7] = 0;
 	pedestal[0][1][8] = 0;
 	pedestal[1][1][9] = 16383.5f;
@@ -157,11 +157,11 @@ test_values(void **state)
 	assert_int_equal(c.unusable[0], 1);
 	assert_int_equal(c.unusable[1], 2);
 	assert_int_equal(c.unusable[2], 1);
-	for (int k = 0; k < CALIBRATION_SUSPICIONS; k++) /* marks are not suspicious */
+	for (int k = 0; k < CALIBRATION_SUSPICIONS; k++) /* such marks are not suspicious */
 		for (int g = 0; g < 3; g++)
 			assert_int_equal(c.suspicious[k][g], 0);
 	assert_int_equal(c.digest, arrow_crc32c(0, memory, calibration_size(&detector)));
-	/* of what the files hold, module by module */
+	/* CRCs of the files' contents, module by module */
 	for (uint32_t m = 0; m < MODULES; m++)
 		for (int g = 0; g < 3; g++)
 			crc = arrow_crc32c(crc, pedestal[g][m], sizeof(pedestal[g][m]));
@@ -170,7 +170,7 @@ test_values(void **state)
 	assert_int_equal(c.mask_digest, arrow_crc32c(0, mask, sizeof(mask)));
 	assert_int_equal(c.sidecars, 0);
 	assert_true(c.oldest_hours == 1);
-	/* no files at all: nominal */
+	/* without files: nominal gains */
 	files.gain = files.mask = NULL;
 	for (int g = 0; g < 3; g++)
 		files.pedestal[g] = NULL;
@@ -220,7 +220,7 @@ test_file_refused(void **state)
 	refused(-EINVAL, "gain_limit is 0.5, expected more than 1");
 }
 
-/* A few odd values are counted and not used; many of them, and the file is refused. */
+/* A few suspicious values are counted and not used; a file with many of them is refused. */
 static void
 test_suspicious(void **state)
 {
@@ -257,7 +257,7 @@ test_suspicious(void **state)
 				put_all();
 				loads();
 				assert_int_equal(c.suspicious[cases[i].kind][g], 12);
-				/* not used; without a gain in G0 a pixel is masked altogether */
+				/* not used; a pixel without a gain in G0 is masked */
 				assert_int_equal(c.unusable[g] + c.masked, 12);
 				assert_true(isnan(c.r[g][PIXELS + 25]));
 				assert_false(isnan(c.r[g][25]));
@@ -276,7 +276,7 @@ test_suspicious(void **state)
 		loads();
 		assert_int_equal(c.suspicious[cases[i].kind][g], 13);
 	}
-	/* gain x energy in the file, as some have it */
+	/* some files have gain x energy */
 	setup(state);
 	for (int i = 0; i < MODULES * 3 * PIXELS; i++)
 		(&gain[0][0][0])[i] *= 12.4;
@@ -313,16 +313,16 @@ test_sidecar_refused(void **state)
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/pedestal_g1_m1.bin", folder);
-#define REFUSED(change, why)                                                 \
-	do {                                                                 \
-		struct pedestal_sidecar s = sidecar(1, 1);                   \
-		assert_int_equal(pedestal_sidecar_write(path, &s), 0);       \
-		loads();                                                     \
-		assert_int_equal(c.sidecars, 1);                             \
-		assert_true(c.oldest_hours == 2); /* not that of the file */ \
-		change;                                                      \
-		assert_int_equal(pedestal_sidecar_write(path, &s), 0);       \
-		refused(-EINVAL, "pedestal_g1_m1.bin" why);                  \
+#define REFUSED(change, why)                                           \
+	do {                                                           \
+		struct pedestal_sidecar s = sidecar(1, 1);             \
+		assert_int_equal(pedestal_sidecar_write(path, &s), 0); \
+		loads();                                               \
+		assert_int_equal(c.sidecars, 1);                       \
+		assert_true(c.oldest_hours == 2); /* not the file's */ \
+		change;                                                \
+		assert_int_equal(pedestal_sidecar_write(path, &s), 0); \
+		refused(-EINVAL, "pedestal_g1_m1.bin" why);            \
 	} while (0)
 	REFUSED(strcpy(s.detector, "eiger"), " is of detector eiger, expected jungfrau");
 	REFUSED(s.modules = 8, " is of a detector of 8 modules, expected 2");
@@ -330,7 +330,7 @@ test_sidecar_refused(void **state)
 	REFUSED(s.stage = 2, " is of stage G2, expected G1");
 	files.module_ids = ids;
 	REFUSED(s.module_id = 4711, " is of the module with id 4711, expected id 1001");
-	files.module_ids = NULL; /* not known: not checked */
+	files.module_ids = NULL; /* ids unknown: not checked */
 	loads();
 	snprintf(text, sizeof(text), "%08x", sidecar(1, 1).digest);
 	{
@@ -351,7 +351,7 @@ test_sidecar_refused(void **state)
 		assert_int_equal(pedestal_sidecar_write(path, &s), 0);
 		loads();
 	}
-	/* an INI file of something else, or of nothing */
+	/* an INI file with other contents, or an empty one */
 	snprintf(path, sizeof(path), "%s/pedestal_g1_m1.ini", folder);
 	for (int i = 0; i < 4; i++) {
 		static const char *const texts[] = {"", "[pedestal]\ndetector = jungfrau\n",
@@ -381,7 +381,7 @@ test_age(void **state)
 	files.max_age_hours = 0.5;
 	loads();
 	assert_int_equal(c.old, 6);
-	/* what the sidecar says counts: a copy is younger */
+	/* the time in the sidecar is used: a copy of the file is younger */
 	snprintf(path, sizeof(path), "%s/pedestal_g0_m0.bin", folder);
 	s.time = NOW - 50 * 3600;
 	assert_int_equal(pedestal_sidecar_write(path, &s), 0);
@@ -389,7 +389,7 @@ test_age(void **state)
 	loads();
 	assert_int_equal(c.old, 1);
 	assert_true(c.oldest_hours == 50);
-	/* the clock itself: these files are years old, or not yet written */
+	/* with the system clock the files are years old, or from the future */
 	files.now = 0;
 	loads();
 	assert_int_equal(c.old, time(NULL) - NOW > 25 * 3600 ? 6 : 0);
@@ -417,7 +417,7 @@ teardown_all(void **state)
 	return rmdir(folder);
 }
 
-/* A file that is longer by whole maps is of another kind, its beginning would be a wrong map. */
+/* A file that is larger by complete maps has another format: its beginning would be a wrong map. */
 static void
 test_sizes(void **state)
 {
@@ -433,7 +433,7 @@ test_sizes(void **state)
 		"pedestal_g0_m1.bin has 1024 bytes, must have 512: [1][4][32] values of 4 bytes "
 		"(double values, or two maps? Convert them to one map of float32)");
 	put(pedestal_path[0], 1, pedestal[0][1], sizeof(pedestal[0][1]));
-	/* G0, G1, G2, HG0, HG1, HG2: only if it is said */
+	/* the maps G0, G1, G2, HG0, HG1, HG2 are accepted only with gain_maps = 6 */
 	memcpy(bytes, gain[1], sizeof(gain[1]));
 	for (unsigned int maps = 4; maps <= 7; maps++) {
 		put(gain_path, 1, bytes,
@@ -454,7 +454,7 @@ test_sizes(void **state)
 	refused(-EINVAL, "gain_maps is 5, expected 3 or 6");
 }
 
-/* Each value is possible, all of them together are not. */
+/* Each value is plausible, all of them together are not. */
 static void
 test_implausible(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verdicts of --check on devices: ports, GPU, and how they meet. */
+/* Tests the verdicts of --check on devices: ports, GPU, and their combination. */
 
 #include "check_rig.h"
 
@@ -199,7 +199,7 @@ test_locked_memory(void **state)
 	port.is_virtual = true;
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
 	want(CHECK_NA, "no device pins", "");
-	/* an adapter that sends from the ring */
+	/* an RDMA adapter locks the memory of the journal */
 	need.ring = UINT64_C(3) << 30;
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
 	want(CHECK_FAIL, "2.0 GiB allowed, 3.0 GiB needed", "ulimit -l unlimited");
@@ -208,7 +208,7 @@ test_locked_memory(void **state)
 	want(CHECK_FAIL, "2.0 GiB allowed, 4.0 GiB needed", "ulimit -l unlimited");
 }
 
-/** By how much a run needs more EAL memory for these settings than for those. */
+/** How much more EAL memory a run needs with `s` than with `than`. */
 static uint64_t
 needs_more(const struct settings *s, const struct settings *than)
 {
@@ -231,17 +231,17 @@ test_need(void **state)
 	struct check_need need, less;
 
 	s.outputs = than.outputs = 16;
-	/* pedestals once more, and accumulators */
+	/* pedestals a second time, and accumulators */
 	s.dark.select = BUILDER_DARK_FRAME;
 	assert_int_equal(needs_more(&s, &than), pixels * (4 + 8 * GK_DARK_MAX));
-	/* which lie where the gangs are */
+	/* accumulators are in the gangs' memory */
 	s.kernel = than.kernel = "cuda";
 	assert_int_equal(needs_more(&s, &than), pixels * 4);
 	check_count_need(&s, &none, &port, &need);
 	if (gk_ops_find("cuda") == NULL) {
 		assert_int_equal(need.device, pixels * 8 * GK_DARK_MAX);
 	} else {
-		/* gangs have coefficients of their own, and staged packets */
+		/* each gang has its own coefficients and staged packets */
 		s.gangs = 2;
 		check_count_need(&s, &none, &port, &need);
 		assert_in_range(need.device, pixels * (8 * GK_DARK_MAX + 36 * GK_COEF_MAX + 2 * 32),
@@ -252,13 +252,13 @@ test_need(void **state)
 	s.outputs = 17;
 	check_count_need(&s, &gpu, &port, &need);
 	assert_int_equal(need.device, 17 * needs_more(&s, &than));
-	/* as much on the host as one output slot there: the staging */
+	/* the host needs the same as for one output slot: it is the staging buffer */
 	than.outputs = 1;
 	check_count_need(&than, &none, &port, &less);
 	assert_int_equal(need.heap, less.heap);
 }
 
-/* What rte_eth_dev_configure() of DPDK 22.11 takes. */
+/* The largest MTU that rte_eth_dev_configure() of DPDK 22.11 accepts. */
 static void
 test_mtu_max(void **state)
 {
@@ -267,10 +267,10 @@ test_mtu_max(void **state)
 
 	assert_int_equal(port_mtu_max(&info), 9702);
 	assert_int_equal(port_mtu(&s, &info), 9000);
-	/* without checksum in the length */
+	/* a frame length without the checksum */
 	info = (struct rte_eth_dev_info){.max_mtu = 1500, .max_rx_pktlen = 1514};
 	assert_int_equal(port_mtu(&s, &info), 1500);
-	/* of a driver that knows no MTU */
+	/* a driver that reports no MTU */
 	info = (struct rte_eth_dev_info){.max_mtu = UINT16_MAX, .max_rx_pktlen = 8018};
 	assert_int_equal(port_mtu(&s, &info), 8000);
 	info = (struct rte_eth_dev_info){.max_mtu = 9000, .max_rx_pktlen = 8018};
@@ -301,7 +301,7 @@ test_good_port(void **state)
 	want_item("port 0: buffer split", CHECK_OK, "mode = auto: headers in host memory");
 	want_item("port 0: flow rules", CHECK_OK, "4 taken");
 	want_item("port 0: MTU", CHECK_OK, "9000, packets are 8268");
-	/* 256 packets a frame of 8,306 bytes on the line, gap included */
+	/* 256 packets a frame of 8,306 bytes on the link, including the gap */
 	want_item("port 0: link", CHECK_OK, "100 Gb/s: carries its 4 streams at 5879 frames/s");
 	want_item("port 0: pause frames", CHECK_OK, "sent and received");
 	/* 2 x 1024, 64 x 256, 2 x 384, 2 x 256 + 2 x (256 + 192 + 4096), 256 */

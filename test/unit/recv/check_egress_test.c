@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verdicts of --check on [egress], and where its role goes. */
+/* Tests the verdicts of --check on [egress], and the lcore of the egress role. */
 
 #include <fcntl.h>
 
@@ -15,7 +15,7 @@ static char ring[64];
 /* A complete file of receiver 2. */
 #define SPILLED "/spill/run-0000000000000002-0000000000000007/run_frames-a-00000.arrow"
 
-/** As [egress] is with device, stores and key alone. */
+/** Settings of [egress] with device, stores and key only. */
 static struct settings
 make_egress(void)
 {
@@ -55,7 +55,7 @@ test_device(void **state)
 	struct settings s = make_egress();
 	struct check_egress e;
 
-	check_open_egress(&e, &s); /* there is no port */
+	check_open_egress(&e, &s); /* the port does not exist */
 	check_egress_device(&check, &s, &e);
 	want(CHECK_FAIL, EGRESS ": No such device", "roce:port=PORT,ip=ADDRESS/PREFIX");
 	s.egress.device = "infiniband:mlx5_0";
@@ -133,7 +133,7 @@ test_journal(void **state)
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "journal_mib = 37,");
 
-	/* one that is there keeps its size */
+	/* an existing journal keeps its size */
 	s = make_egress();
 	assert_int_equal(journal_open(&r, &small, message), 0);
 	check_journal(&check, &s);
@@ -182,7 +182,7 @@ test_spill(void **state)
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 512 s at rate_mb", "");
 
-	/* what others have left here counts: another receiver's does not */
+	/* files left in the folder count, but not those of another receiver */
 	put(SPILLED, "");
 	snprintf(file, sizeof(file), "%s" SPILLED, root);
 	assert_int_equal(truncate(file, 300 << 10), 0);
@@ -203,14 +203,14 @@ test_spill(void **state)
 	snprintf(path, sizeof(path), "%s/a/b", root);
 	check_spill(&check, &s);
 	want(CHECK_FAIL, "/a/b: No such file", "mkdir -p");
-	/* a check makes it as a run does, and removes it */
+	/* a check creates the folder as a run does, and removes it */
 	put("/file", "");
 	snprintf(path, sizeof(path), "%s/file", root);
 	check_spill(&check, &s);
 	want(CHECK_FAIL, "/file: it is a link, or no folder", "mkdir -p");
 }
 
-/* Files are the stores'. */
+/* With [egress] the files are on the stores: the checks of local storage do not apply. */
 static void
 test_storage(void **state)
 {
@@ -228,7 +228,7 @@ test_storage(void **state)
 	want(CHECK_NA, "go to stores", "");
 }
 
-/* EAL was given lcores 0 to 4: the main one, two RX, the builder, a gang. */
+/* EAL has lcores 0 to 4: the main lcore, two RX lcores, a builder and a gang. */
 static void
 test_role(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fake trees of /proc and /sys, made-up devices, and what tests of --check want of a row. */
+/* Fake trees of /proc and /sys, fake devices, and the checks of rows for the tests of --check. */
 #ifndef CHECK_RIG_H
 #define CHECK_RIG_H
 
@@ -44,7 +44,7 @@ remove_root(void **state)
 	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/** Make a file and the directories on its way. */
+/** Create a file and its parent directories. */
 static inline void
 put(const char *path, const char *text)
 {
@@ -63,7 +63,7 @@ put(const char *path, const char *text)
 	fclose(f);
 }
 
-/** The row added last has this verdict and these words; what is wrong has a fix. */
+/** The last row has this verdict and contains these texts; a row that warns or fails has a fix. */
 static inline void
 want(enum check_verdict verdict, const char *value, const char *fix)
 {
@@ -100,7 +100,7 @@ want_item(const char *item, enum check_verdict verdict, const char *value)
 	assert_int_equal(r->fix[0] != '\0', r->verdict == CHECK_WARN || r->verdict == CHECK_FAIL);
 }
 
-/** Lcores 2, 3, 4 ... on the CPUs of these lists. */
+/** Lcores 2, 3, 4 ..., each with one of these CPU lists. */
 static inline struct check_lcores
 make_lcores(bool live, uint32_t n, const char *const lists[])
 {
@@ -126,7 +126,7 @@ static const struct port_settings some_port = {.device = "0000:01:00.0",
 	.descriptors = 1024,
 	.mtu = 9000};
 
-/** A NIC on node 1. */
+/** A NIC on NUMA node 1. */
 static inline struct check_port
 make_nic(void)
 {
@@ -156,7 +156,7 @@ static const struct check_gpu cuda = {.present = true,
 	.name = "gpu_cuda0",
 	.bytes = UINT64_C(139) << 30};
 
-/** Settings of two modules with two interfaces, four streams on one port. */
+/** Settings of two modules with two interfaces each: four streams on one port. */
 static inline struct settings
 make_settings(void)
 {

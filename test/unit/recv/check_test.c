@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of --check, and the verdicts on CPUs, memory, clocks and storage. */
+/* Tests the table of --check, and its verdicts on CPUs, memory, clocks and storage. */
 
 #include "check_rig.h"
 
@@ -18,7 +18,7 @@ test_cpu_lists(void **state)
 	assert_int_equal(check_parse_cpus(" (null)", &cpus), 0);
 	assert_string_equal(check_print_cpus(&cpus, text, sizeof(text)), "none");
 	assert_int_equal(check_parse_cpus("5-99999999", &cpus), CPU_SETSIZE - 5);
-	/* text that does not fit is cut, not overrun */
+	/* text that does not fit is truncated */
 	check_parse_cpus("1,3,5,7,9,11,13,15,17,19", &cpus);
 	check_print_cpus(&cpus, text, 8);
 	assert_true(strlen(text) < 8);
@@ -185,7 +185,7 @@ test_interrupts(void **state)
 	put("/proc/irq/default_smp_affinity", "f\n");
 	put("/proc/irq/24/effective_affinity_list", "0-1\n");
 	put("/proc/irq/24/eth0-rx-0/x", "");
-	/* nobody handles it */
+	/* an interrupt without a handler */
 	put("/proc/irq/25/effective_affinity_list", "3\n");
 	check_interrupts(&check, &l);
 	want(CHECK_OK, "none of a device", "");
@@ -232,18 +232,18 @@ test_huge_pages(void **state)
 	want(CHECK_NA, "--no-huge", "");
 	check_huge_pages(&check, &huge_heap, &need);
 	want(CHECK_FAIL, "none; 8.0 MiB needed", "hugepages=1");
-	/* machine-wide numbers, where there are no nodes */
+	/* numbers of the whole machine if there are no nodes */
 	put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "10\n");
 	put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "4\n");
 	check_huge_pages(&check, &huge_heap, &need);
 	want(CHECK_OK, "4 of 10 x 2.0 MiB free", "");
-	/* those of the node, where there are */
+	/* else the numbers of the node */
 	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages", "1\n");
 	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/free_hugepages", "0\n");
 	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "5\n");
 	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", "2\n");
 	check_huge_pages(&check, &huge_heap, &need);
-	/* 1 MiB of the heap and 4 of pages are there: 2 pages more */
+	/* the heap has 1 MiB and the free pages have 4 MiB: 2 more pages are needed */
 	want(CHECK_FAIL, "2 of 5 x 2.0 MiB free, 0 of 1 x 1.0 GiB free",
 		"echo 7 > /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages");
 	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/free_hugepages", "1\n");
@@ -339,7 +339,7 @@ test_udp_ports(void **state)
 	detector_init(&s.detector, &jungfrau_ops, 8, 2);
 	check_udp_ports(&check, &s);
 	want(CHECK_OK, "50001 ... 50016", "");
-	/* 50000 and 50017 are beside, 50016 = C360 is the last of them */
+	/* 50000 and 50017 are outside the range; 50016 = 0xC360 is its last port */
 	put("/proc/net/udp",
 		"  sl  local_address rem_address   st\n"
 		"  12: 00000000:C350 00000000:0000 07\n"
@@ -357,7 +357,7 @@ test_udp_ports(void **state)
 	want(CHECK_FAIL, "4780 ... 4795 include 4791", "udp_port");
 }
 
-/* As a run makes them, and nothing is left of it. */
+/* The checks create directory and files as a run does, and remove them. */
 static void
 test_storage(void **state)
 {
@@ -389,12 +389,12 @@ test_storage(void **state)
 	put("/out/run_images.arrow", "");
 	check_directory(&check, &s, &maps);
 	want(CHECK_FAIL, "run_images.arrow is already there", "[run] name");
-	/* a service's runs get their names later */
+	/* the runs of a service get their names later */
 	s.service = true;
 	check_directory(&check, &s, &maps);
 	want(CHECK_OK, out, "");
 	s.service = false;
-	/* rolled files, and those of a run that goes on */
+	/* rotated files, and files of a run that is still open */
 	s.run = "rolled";
 	put("/out/rolled_000001_frames.arrow", "");
 	check_directory(&check, &s, &maps);
@@ -424,7 +424,7 @@ test_storage(void **state)
 	s.directory = file;
 	check_directory(&check, &s, &maps);
 	want(CHECK_FAIL, "Not a directory", "");
-	/* there, and nowhere */
+	/* a dangling link */
 	snprintf(file, sizeof(file), "%s/link", root);
 	assert_int_equal(symlink("nowhere", file), 0);
 	check_directory(&check, &s, &maps);
@@ -472,7 +472,7 @@ test_calibration(void **state)
 	put_pedestals("/p_m0.bin", &s, 3000);
 	check_calibration_warnings(&s);
 	want(CHECK_FAIL, "p_m1.bin: No such file", "[calibration]");
-	/* what a run refuses or warns of */
+	/* files that a run refuses or warns of */
 	put("/p_m1.bin", "");
 	check_calibration_warnings(&s);
 	want(CHECK_FAIL, "p_m1.bin has 0 bytes", "this detector");

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A gang gave up and the lcores have stopped: what is made of the run still goes into the ring, and
- * its end is waited for no longer than it is to be. Nobody answers at the address of the store. */
+/*
+ * Tests egress after a gang has failed and the lcores have stopped: batches of the run still go
+ * into the journal, and the end of the run is waited for no longer than configured. No store
+ * answers at the configured address.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -54,7 +57,7 @@ put(struct egress *e, unsigned int k)
 	struct xfer_sample_batch *from = &s.batch[ARROW_FRAMES][k];
 	const struct iovec body = {from->body, from->batch.body_bytes};
 	const struct batch b = {
-		/* rows of frames are looked at: these lie in one piece */
+		/* rows of `frames` would be read as separate columns, and this body is one piece */
 		.table = ARROW_IMAGES,
 		.metadata = from->metadata,
 		.metadata_size = XFER_BLOCK,
@@ -101,7 +104,7 @@ test_rest(void **state)
 	egress_view_get(e, &view);
 	assert_int_equal(view.journal.batches, BATCHES);
 	egress_destroy(e);
-	/* and is there for the next one */
+	/* the next process adopts the batches */
 	e = open_egress();
 	(void)egress_poll(e);
 	egress_view_get(e, &view);

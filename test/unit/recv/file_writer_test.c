@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file writer as the receiver uses it: rings in, rings out; files on a real file system, or on
- * a disk in memory that fails. */
+/*
+ * Tests the file writer with its rings as the receiver uses it: on a real file system, and on a
+ * disk in memory that fails.
+ */
 
 #include <errno.h>
 #include <pthread.h>
@@ -37,7 +39,7 @@ make_ring(void)
 {
 	struct rte_ring *r = aligned_alloc(64, RTE_ALIGN(rte_ring_get_memsize(64), 64));
 
-	/* in plain memory: no EAL needed */
+	/* in normal memory, since there is no EAL */
 	assert_int_equal(rte_ring_init(r, "test", 64, RING_F_SP_ENQ | RING_F_SC_DEQ), 0);
 	return r;
 }
@@ -91,7 +93,7 @@ config(void)
 	};
 }
 
-/* One frame; with the one output slot, it must come back before the next is made. */
+/* Send one frame, and wait for its record: there is only one output slot. */
 static void
 send_frame(void)
 {
@@ -158,7 +160,7 @@ writes_a_run(void **state)
 	unsigned int i;
 
 	assert_int_equal(file_writer_create(&w, &c, message), 0);
-	/* the run's files are taken */
+	/* the files of the run exist */
 	assert_int_equal(file_writer_create(&second, &c, message), -EEXIST);
 	assert_non_null(strstr(message, "run_frames.arrow.part"));
 	assert_int_equal(file_writer_start(w), 0);
@@ -176,7 +178,7 @@ writes_a_run(void **state)
 		assert_int_equal(s.table[i].files, 1);
 		assert_int_equal(s.table[i].state, ARROW_RUN_CLOSED);
 		file_writer_status(w, i, &status);
-		/* one or the other, whatever this file system has */
+		/* a reason is given exactly if the mode is not the fastest */
 		assert_int_equal(s.table[i].mode == ARROW_IO_DIRECT_URING, status.why[0] == '\0');
 		print_message("%s: %s %s\n", status.path, arrow_io_mode_name(s.table[i].mode),
 			status.why);
@@ -193,7 +195,7 @@ writes_a_run(void **state)
 	assert_non_null(strstr(message, "run_frames.arrow is already there"));
 }
 
-/* Stop takes what is in the ring with it. */
+/* Stopping the writer drains its ring. */
 static void
 stop_drains(void **state)
 {
@@ -217,7 +219,7 @@ stop_drains(void **state)
 	file_writer_destroy(w);
 }
 
-/* Nothing started, nothing left behind; a directory that is not there is named. */
+/* A writer that was not started leaves no files; a missing directory is named in the message. */
 static void
 creates_and_destroys(void **state)
 {
@@ -236,7 +238,7 @@ creates_and_destroys(void **state)
 	assert_int_equal(file_writer_create(&w, &c, message), -EINVAL);
 }
 
-/* Records of kept frames, raw ones most of all, each with an output slot of its own. */
+/* Records of kept frames, mostly raw ones, each with an output slot of its own. */
 #define PACKED_SLOTS 24
 
 static void
@@ -259,7 +261,7 @@ write_packed_run(const char *run, uint8_t *slots, struct compressor *compressor)
 	assert_int_equal(s.table[ARROW_IMAGES].rows, PACKED_SLOTS);
 	assert_int_equal(s.bad_records, 0);
 	file_writer_destroy(w);
-	for (unsigned int i = 0; i < PACKED_SLOTS; i++) /* in order */
+	for (unsigned int i = 0; i < PACKED_SLOTS; i++) /* in the same order */
 		assert_true(rte_ring_dequeue(from_writer, &back) == 0 && back == &records[i]);
 }
 
@@ -273,7 +275,10 @@ help(void *compressor)
 	return NULL;
 }
 
-/* The same bytes by the writer alone, with jobs that nobody else polls, and with two helpers. */
+/*
+ * The files are the same if the writer compresses alone, in jobs without helpers, and with two
+ * helpers.
+ */
 static void
 compressed_by_others(void **state)
 {
@@ -314,7 +319,7 @@ compressed_by_others(void **state)
 	free(slots);
 }
 
-/* Output slots that only a copy reaches: the sample's own is at slot 2 of these. */
+/* Output slots that cannot be accessed directly. The sample's slot is slot 2 of these. */
 #define FAR_SLOTS 3
 static uint8_t *far;
 static uint64_t far_bytes;
@@ -334,7 +339,7 @@ fetch_far(void *arg, void *to, const void *from, size_t size)
 	return 0;
 }
 
-/* What a record's kind uses of its slot. */
+/* Bytes of the output slot that a record of this format uses. */
 static uint64_t
 bytes_of(const struct frame_record *r)
 {
@@ -370,7 +375,8 @@ write_far_run(const struct file_writer_config *c, uint32_t slot, struct file_wri
 		assert_int_equal(rte_ring_enqueue(to_writer, &records[0]), 0);
 		while (rte_ring_dequeue(from_writer, &back) < 0)
 			usleep(10);
-		if (frame_verdict_is_kept(records[0].verdict)) /* goes back as it came */
+		/* the record is returned unchanged */
+		if (frame_verdict_is_kept(records[0].verdict))
 			assert_int_equal(records[0].out, slot);
 	}
 	assert_int_equal(file_writer_stop(w, true), 0);
@@ -412,7 +418,7 @@ outputs_are_fetched(void **state)
 		assert_int_equal(system(command), 0);
 	}
 
-	/* what cannot be fetched costs its image and is counted; so does a slot that is none */
+	/* a failed copy or a wrong slot number loses the image, and is counted */
 	c.run = "broken";
 	far_fails = 3;
 	write_far_run(&c, 2, &stats);
@@ -426,7 +432,7 @@ outputs_are_fetched(void **state)
 	free(c.staging);
 }
 
-/* Rows and batches of all files of a table that the disk in memory holds. */
+/* Count the rows and batches in all files of a table on the disk in memory. */
 static void
 check_disk(enum arrow_table table, const struct arrow_run_stats *s)
 {
@@ -461,7 +467,7 @@ check_disk(enum arrow_table table, const struct arrow_run_stats *s)
 		}
 		arrow_reader_close(&r);
 	}
-	/* a file that could not be finished may hold more than was sure */
+	/* a file that could not be completed may have more than the durable rows */
 	if (s->complete == s->files) {
 		assert_int_equal(rows, s->rows);
 		assert_int_equal(batches, s->batches);
@@ -505,7 +511,7 @@ disk_config(void)
 	return c;
 }
 
-/* The disk is full, then there is room again: every row is in a file or counted. */
+/* The disk is full, and later has room again: every row is in a file or counted. */
 static void
 full_and_resumed(void **state)
 {
@@ -557,7 +563,7 @@ full_and_resumed(void **state)
 	disk_free(disk);
 }
 
-/* Any call fails, alone or with some after it: the same. */
+/* The same if calls on the disk fail, one or several in a row. */
 static void
 each_call_fails(void **state)
 {
@@ -596,7 +602,7 @@ each_call_fails(void **state)
 	assert_true(outages > 20 && resumes > 10);
 }
 
-/* Images that a disk has, by frame number. */
+/* Note the images on a disk by frame number. */
 static void
 note_images(struct disk *d, uint8_t *has, uint64_t most)
 {
@@ -624,7 +630,7 @@ note_images(struct disk *d, uint8_t *has, uint64_t most)
 	}
 }
 
-/* @return kept rows that the disk has; each has its image */
+/* Each kept row has its image on the disk. @return number of kept rows */
 static uint64_t
 check_rows(struct disk *d, const uint8_t *has)
 {
@@ -659,7 +665,7 @@ check_rows(struct disk *d, const uint8_t *has)
 	return kept;
 }
 
-/* The power fails at any moment: who finds a row of a kept frame finds its image. */
+/* After a power failure at any moment, every row of a kept frame on the disk has its image. */
 static void
 rows_imply_images(void **state)
 {
@@ -673,7 +679,7 @@ rows_imply_images(void **state)
 
 	disk = disk_new(time(NULL));
 	print_message("seed %llu\n", (unsigned long long)disk->seed);
-	/* much of it is under way at a time */
+	/* small, so that many operations are in flight */
 	c.slices.sync_ms = 5;
 	c.roll_frames = 200;
 	sample.record.frame = 0;
@@ -705,7 +711,7 @@ now_ms(void)
 	return arrow_slices_clock() / 1000000;
 }
 
-/* Nothing follows, and what was handed over is durable all the same, by batch_ms + sync_ms. */
+/* Batches become durable within batch_ms + sync_ms even if no frame follows. */
 static void
 time_ends_batches(void **state)
 {
@@ -728,13 +734,13 @@ time_ends_batches(void **state)
 		usleep(1000);
 		file_writer_stats_get(w, &s);
 		took = now_ms() - begun;
-		/* a machine with much else to do */
+		/* the machine may be busy */
 		assert_true(took < 5000);
 	} while (s.table[ARROW_FRAMES].rows < 10);
 	assert_int_equal(s.table[ARROW_IMAGES].rows, s.kept);
 	print_message("durable after %llu ms\n", (unsigned long long)took);
 	assert_true(took >= 100);
-	/* Those that follow are in other batches: in one, unless sending them takes batch_ms. */
+	/* Frames sent later are in other batches: one batch, unless sending them takes batch_ms. */
 	for (i = 0; i < 10; i++)
 		send_frame();
 	assert_int_equal(file_writer_stop(w, true), 0);
@@ -746,7 +752,7 @@ time_ends_batches(void **state)
 	disk_free(disk);
 }
 
-/* Sets of files: both tables change at the same frame number, nothing else changes. */
+/* Rotated files: both tables rotate at the same frame number, and nothing else changes. */
 static void
 rolled(const struct file_writer_config *c, uint64_t step)
 {
@@ -785,7 +791,10 @@ rolled(const struct file_writer_config *c, uint64_t step)
 					strtoull(r.batches[b].sequence, NULL, 16), sequence[i]++);
 				assert_int_equal(arrow_reader_column(&r, b, 0, &column), 0);
 				first = ((const uint64_t *)column.data)[0];
-				/* frames have every number, so sets begin where steps do */
+				/*
+				 * no frame is missing, so every segment begins at a multiple of the
+				 * step
+				 */
 				if (i == ARROW_FRAMES && b == 0) {
 					assert_true(set == 1 || first % step == 0);
 					begin = first;
@@ -798,7 +807,7 @@ rolled(const struct file_writer_config *c, uint64_t step)
 		}
 		if (i < ARROW_TABLES)
 			break;
-		/* no row of images that is not of this set of frames */
+		/* rows of images belong to frames of the same segment */
 		assert_true(last[ARROW_IMAGES] <= last[ARROW_FRAMES]);
 	}
 	assert_true(set > 3);
@@ -829,7 +838,7 @@ rolls(void **state)
 	c.roll_ms = 2;
 	rolled(&c, 48);
 
-	/* both ways to name the first set are taken by either */
+	/* a first segment with either kind of name prevents a run of the same name */
 	w = create(&c);
 	c.roll_ms = 0;
 	assert_int_equal(file_writer_create(&w, &c, message), -EEXIST);
@@ -837,7 +846,7 @@ rolls(void **state)
 	file_writer_destroy(w);
 }
 
-/* A receiver that was killed begins its run again, as stores have what it wrote. */
+/* A receiver that was killed starts its run again: the same calibration file is accepted. */
 static void
 comes_back(struct file_writer_config *c, const char *path)
 {
@@ -855,7 +864,7 @@ comes_back(struct file_writer_config *c, const char *path)
 	assert_non_null(strstr(message, "run_calibration.bin is of another calibration"));
 }
 
-/* The maps of a run beside it, and their digest in the schema. */
+/* The file with the run's calibration maps, and its digest in the schemas. */
 static void
 calibration(void **state)
 {
@@ -883,7 +892,7 @@ calibration(void **state)
 	snprintf(path, sizeof(path), "%s/run_calibration.bin", dir);
 	assert_int_equal(access(path, F_OK), 0);
 	file_writer_destroy(w);
-	/* a run that was not */
+	/* removed, as the run was not started */
 	assert_int_equal(access(path, F_OK), -1);
 
 	w = start(&c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of frame table, RX and builder share: EAL, a table, headers of packets. */
+/* Common parts of the tests of frame table, RX and builder: EAL, a table, packet headers. */
 #ifndef FRAME_RIG_H
 #define FRAME_RIG_H
 
@@ -21,7 +21,7 @@
 
 #define RIG_HEADER_BYTES 48
 
-/** EAL without huge pages, files or devices. @return -1 if it does not start */
+/** Start EAL without huge pages, files or devices. @return -1 on error */
 static inline int
 rig_eal(char *program)
 {
@@ -34,7 +34,7 @@ rig_eal(char *program)
 	return rte_eal_init(RTE_DIM(argv), argv);
 }
 
-/** Numbers from a seed: xorshift64*. */
+/** Random numbers from a seed: xorshift64*. */
 static inline uint64_t
 rig_random(uint64_t *state)
 {
@@ -50,7 +50,7 @@ rig_below(uint64_t *state, uint32_t n)
 	return (rig_random(state) >> 32) * n >> 32;
 }
 
-/** Where random tests begin: the environment's FRAME_SEED, or the same as always. */
+/** First seed of random tests: FRAME_SEED of the environment, or 1. */
 static inline uint64_t
 rig_first_seed(void)
 {
@@ -59,7 +59,7 @@ rig_first_seed(void)
 	return text != NULL ? strtoull(text, NULL, 0) : 1;
 }
 
-/** How many seeds they go through: FRAME_SEEDS, or `n`. */
+/** Number of seeds: FRAME_SEEDS of the environment, or `n`. */
 static inline uint64_t
 rig_seeds(uint64_t n)
 {
@@ -75,7 +75,7 @@ rig_put(uint8_t *at, uint64_t value, uint32_t bytes)
 		at[i] = value >> (8 * i);
 }
 
-/** An sls_detector_header by the offsets of slsDetectorPackage, byte by byte. */
+/** Write an sls_detector_header byte by byte, with the offsets of slsDetectorPackage. */
 static inline void
 rig_header(uint8_t header[RIG_HEADER_BYTES], uint64_t frame, uint32_t packet)
 {
@@ -87,7 +87,7 @@ rig_header(uint8_t header[RIG_HEADER_BYTES], uint64_t frame, uint32_t packet)
 	header[47] = 2;
 }
 
-/** Defaults of the tests: 1 RX role, 4 slots, K = 2, agreement of 3, nothing ever stalls. */
+/** Defaults of the tests: 1 RX role, 4 slots, K = 2, resync_packets = 3, no timeouts. */
 static inline void
 rig_config(struct frame_table_config *c, struct detector *d, uint32_t modules, uint32_t interfaces)
 {
@@ -104,7 +104,7 @@ rig_config(struct frame_table_config *c, struct detector *d, uint32_t modules, u
 	};
 }
 
-/** A table with frame slots of its own; config->frames is set. */
+/** Create a table with its own frame slots, and set config->frames. */
 static inline struct frame_table *
 rig_table(struct frame_table_config *c)
 {
@@ -126,7 +126,7 @@ rig_table_free(struct frame_table *ft)
 	frame_table_destroy(ft);
 }
 
-/** An mbuf that is only a number, and the address of its pixels. */
+/** A fake mbuf: only a number, which also gives the address of its pixels. */
 static inline struct rte_mbuf *
 rig_mbuf(uint64_t id)
 {
@@ -150,7 +150,7 @@ rig_quiescent(struct frame_table *ft)
 		frame_rx_quiescent(ft, &ft->rx[i]);
 }
 
-/** As frame_table_close(), but it looks at the RX roles' progress every time. */
+/** frame_table_close(), but checking the progress of the RX roles in every call. */
 static inline bool
 rig_close(struct frame_table *ft, struct frame_closed *closed)
 {
@@ -158,7 +158,7 @@ rig_close(struct frame_table *ft, struct frame_closed *closed)
 	return frame_table_close(ft, closed);
 }
 
-/** The same with as many rounds of the RX roles as it needs. */
+/** The same, with quiescent states of the RX roles as needed. */
 static inline bool
 rig_close_graced(struct frame_table *ft, struct frame_closed *closed)
 {

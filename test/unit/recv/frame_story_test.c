@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tests the rule of the window (app/recv/README.rst) with random stories of a detector. A story has
- * acquisitions that continue, skip numbers or restart, with and without silence between them;
- * packets that are lost, duplicated or reordered; modules that lag, are dead, number differently or
- * are forged. The test runs the real rx_poll() and frame table on a clock of its own.
+ * acquisitions that continue, skip numbers or restart, with and without silence between them.
+ * Packets are lost, duplicated or reordered. Modules lag, are dead, send other numbers than the
+ * rest, or are forged. The test runs the real rx_poll() and frame table on a clock of its own.
  *
- *  - Every packet has one outcome, and every number that one named has a row or is a late frame.
+ *  - Every packet has one outcome. Every frame number in a packet has a row, or is counted as a
+ *    late frame.
  *  - Streams that are less than half of all never move the window.
- *  - No packet of the others is lost, as long as a story is one that the rule promises this for.
+ *  - If the rule promises it for the story, no packet of the other streams is lost.
  *  - No frame has packets of two acquisitions.
  *
  * FRAME_SEED=N FRAME_SEEDS=1 plays one story; a failure prints N.
@@ -18,24 +19,24 @@
 #include "rx_rig.h"
 
 #define ACTS	     6
-#define FRAMES_MAX   24 /* of an act */
+#define FRAMES_MAX   24 /* of an acquisition */
 #define NUMBERS_MAX  65536
-#define QUEUED_MAX   96 /* of a queue, so that the pools are large enough */
+#define QUEUED_MAX   96 /* packets in a queue; small enough for the pools */
 #define FORGED_BURST 12
 
 enum role {
 	HONEST,
 	DEAD,
-	ASTRAY /**< sends anything */
+	ASTRAY /**< sends random numbers */
 };
 
-/** An acquisition. */
+/** One acquisition. */
 struct act {
 	uint64_t first;
 	uint32_t frames;
-	bool silence; /**< before it */
+	bool silence; /**< before the acquisition */
 	bool restart; /**< the window has to move */
-	bool request; /**< it may be that far that streams have to request it */
+	bool request; /**< may be so far away that streams must request a resynchronisation */
 	bool promised;
 };
 
@@ -47,7 +48,7 @@ static enum role role[DETECTOR_STREAMS_MAX];
 static uint32_t lag[DETECTOR_STREAMS_MAX], queue_of[DETECTOR_STREAMS_MAX];
 static uint32_t loss, duplicates, disorder;
 static bool any_dead;
-/* the receiver keeps up, and nothing happens that nobody can tell from packets that come late */
+/* the receiver keeps up, and nothing happens that looks like late packets */
 static bool orderly;
 static bool all_promised; /* ... and no packet may be lost */
 /* the receiver does not keep up: frames are processed late, the NIC drops packets */
@@ -57,20 +58,20 @@ static uint32_t nb_processing;
 static uint32_t nic_ring;
 static uint64_t nic_dropped;
 
-/* what the model knows */
+/* state of the model */
 static uint64_t named[NUMBERS_MAX], rows[NUMBERS_MAX];
 static uint32_t nb_named, nb_rows;
 static uint64_t nb_stories, nb_orderly, nb_promised, nb_packets, nb_restarts, nb_late;
 static uint64_t sent, sent_once, found, restarts;
-static uint32_t generation; /* of the window, when the story begins */
+static uint32_t generation; /* of the window at the beginning of the story */
 static uint64_t stray_number, strays[NUMBERS_MAX];
 static uint32_t nb_strays;
-/* packets of the act that may agree, each counted once */
+/* packets of this acquisition that count as votes, each counted once */
 static uint32_t votes[DETECTOR_STREAMS_MAX];
-/* packets of a stream's last frame */
+/* packets received of a stream's last frame */
 static struct last {
 	uint64_t number, seen[2];
-} last[DETECTOR_STREAMS_MAX], last_before[DETECTOR_STREAMS_MAX]; /* the act */
+} last[DETECTOR_STREAMS_MAX], last_before[DETECTOR_STREAMS_MAX]; /* the acquisition */
 
 static bool
 chance(uint32_t percent)
@@ -94,7 +95,7 @@ shift(uint64_t *tsc, uint64_t cycles)
 		*tsc -= cycles;
 }
 
-/** So much earlier was everything that the builder remembers. */
+/** Let time pass by moving all times that the builder has stored into the past. */
 static void
 pass_time(uint64_t cycles)
 {
@@ -112,7 +113,7 @@ pass_time(uint64_t cycles)
 	}
 }
 
-/** What a frame has is of one acquisition. */
+/** All packets of a frame belong to one acquisition. */
 static void
 look_into(const struct frame_closed *closed)
 {
@@ -185,7 +186,7 @@ movement(void)
 		ft->window.generation;
 }
 
-/** Until nothing moves without time: the builder looks every 20 us at a head that is open. */
+/** Poll until nothing changes without further time. The builder checks an open head every 20 us. */
 static void
 settle(void)
 {
@@ -215,7 +216,7 @@ push(uint32_t stream, uint64_t number, uint32_t packet, uint32_t act)
 	}
 	for (uint32_t i = 0; !slow && rig_queues[q].head - rig_queues[q].tail >= QUEUED_MAX; i++) {
 		work(1);
-		/* a queue that stands still gets through by time alone */
+		/* a queue that is blocked proceeds only by timeouts */
 		if (i > 600)
 			pass_time(config.stall_cycles / 8);
 		if (i > 600)
@@ -232,7 +233,9 @@ push(uint32_t stream, uint64_t number, uint32_t packet, uint32_t act)
 		note(strays, &nb_strays, number);
 }
 
-/** After silence the rest of a frame, which did not come before it, is no reason to agree. */
+/**
+ * Count a vote. After silence, the rest of a frame whose first packets came before does not count.
+ */
 static void
 vote(uint32_t stream, uint64_t number, uint32_t packet)
 {
@@ -268,12 +271,12 @@ send_frame(uint32_t stream, uint64_t number, uint32_t act)
 	}
 }
 
-/** Streams that do not count as the others, or are somebody else's. */
+/** Streams whose numbers differ from the others', or that are forged. */
 static void
 send_astray(uint32_t stream, uint64_t number, uint32_t act)
 {
 	switch (rig_below(&rng, 6)) {
-	case 0: /* a number again and again, to move the window */
+	case 0: /* one number many times, to move the window */
 		for (uint32_t i = 0; i < FORGED_BURST; i++)
 			push(stream, stray_number, d.expect_from[stream] + i % 2, act);
 		break;
@@ -281,7 +284,7 @@ send_astray(uint32_t stream, uint64_t number, uint32_t act)
 		push(stream, rig_random(&rng) >> 17 >> rig_below(&rng, 46), d.expect_from[stream],
 			act);
 		break;
-	case 2: /* counts on, from elsewhere */
+	case 2: /* numbers that ascend from another start */
 		for (uint32_t p = d.expect_from[stream]; p < d.expect_to[stream]; p++)
 			push(stream, stray_number, p, act);
 		stray_number++;
@@ -289,7 +292,7 @@ send_astray(uint32_t stream, uint64_t number, uint32_t act)
 	case 3:
 		stray_number = chance(50) ? rig_below(&rng, 400) : rig_below(&rng, 1000000);
 		break;
-	case 4: /* as the others do */
+	case 4: /* the same as the others */
 		for (uint32_t p = d.expect_from[stream]; p < d.expect_to[stream]; p++)
 			push(stream, number, p, act);
 		break;
@@ -322,14 +325,15 @@ tell(const char *when)
 }
 
 /**
- * Silence, as long as it takes: a module astray may hold a frame open for `stall_cycles`. If one
- * has begun a frame that the others come to after the silence, time closes that before they do.
+ * Silence, until all honest streams are paused: a stray module may hold a frame open for
+ * `stall_cycles`. If a stray module has begun a frame that the others would send after the silence,
+ * a timeout closes it first, and packets of the others may be lost.
  */
 static void
 be_silent(uint32_t act, uint64_t end)
 {
 	const bool noise = chance(30);
-	/* not those of frames to come: time would close them before the others send theirs */
+	/* not a number of later frames: a timeout would close these before the others send them */
 	const uint64_t number = 5000000 + rig_below(&rng, 1000);
 	uint64_t honest = 0;
 
@@ -351,7 +355,7 @@ be_silent(uint32_t act, uint64_t end)
 	settle();
 }
 
-/** A move is promised only if enough packets of each stream come to agree. */
+/** A move of the window is promised only if every stream has sent enough packets that agree. */
 static void
 check_votes(const struct act *act)
 {
@@ -362,7 +366,9 @@ check_votes(const struct act *act)
 	memcpy(last_before, last, sizeof(last));
 }
 
-/** What came before is placed. Else it waits for a module that died, or that is astray. */
+/**
+ * Whether all earlier packets are placed. If not, some wait for a module that is dead or astray.
+ */
 static bool
 keeps_up(void)
 {
@@ -391,15 +397,17 @@ play(const struct act *acts, uint32_t nb)
 			(acts[a].request &&
 				(unsettled ||
 					acts[a].first >= settled + config.max_gap_frames - 100))) {
-			/* one after the other: who goes somewhere before the window has come to
-			 * where it was loses that */
+			/*
+			 * settle first: a stream that moves on before the window has followed its
+			 * last move loses packets
+			 */
 			settle();
 			orderly &= keeps_up();
 			settled = acts[a - 1].first + acts[a - 1].frames;
 			unsettled = false;
 		}
 		unsettled |= acts[a].restart;
-		/* those that lag are a frame behind, over the ends of acquisitions, too */
+		/* lagging streams are one frame behind, also across acquisitions */
 		for (uint32_t f = 0; f <= acts[a].frames; f++) {
 			const uint32_t from = rig_below(&rng, d.streams);
 
@@ -416,7 +424,7 @@ play(const struct act *acts, uint32_t nb)
 			}
 			if (chance(70))
 				work(1 + rig_below(&rng, 4));
-			/* until it is known who is dead */
+			/* wait until the dead streams are known */
 			if (a == 0 && any_dead) {
 				settle();
 				pass_time(config.stall_cycles / 8);
@@ -426,7 +434,7 @@ play(const struct act *acts, uint32_t nb)
 	}
 }
 
-/** What the next acquisition is. `end` is the number behind the highest one so far. */
+/** Choose the next acquisition. `end` is the highest number so far plus 1. */
 static struct act
 next_act(uint32_t a, uint64_t begin, uint64_t end)
 {
@@ -440,7 +448,7 @@ next_act(uint32_t a, uint64_t begin, uint64_t end)
 		return act;
 	}
 	switch (rig_below(&rng, 6)) {
-	case 0: /* goes on, perhaps after a pause */
+	case 0: /* continues, perhaps after silence */
 		act.first = end;
 		act.silence = chance(50);
 		break;
@@ -448,11 +456,11 @@ next_act(uint32_t a, uint64_t begin, uint64_t end)
 		act.first = end + rig_below(&rng, config.max_gap_frames - 100);
 		act.silence = chance(50);
 		break;
-	case 2: /* the same numbers again after a pause, or any others from before */
+	case 2: /* the same or other earlier numbers, after silence */
 		act.first = chance(50) ? begin : rig_below(&rng, end);
 		act.silence = true;
 		break;
-	case 3: /* again, and at once */
+	case 3: /* a restart without silence */
 		if (end > 2 * back + config.slots) {
 			act.first = rig_below(&rng, end - 2 * back - config.slots);
 			break;
@@ -463,7 +471,7 @@ next_act(uint32_t a, uint64_t begin, uint64_t end)
 		act.first = end + 100000 + rig_below(&rng, 1000000);
 		act.silence = chance(50);
 		break;
-	default: /* back by so little that nobody can tell it from packets that come late */
+	default: /* back by so few frames that packets cannot be told from late ones */
 		act.first = end > config.max_skew_frames
 			? end - 1 - rig_below(&rng, config.max_skew_frames)
 			: 0;
@@ -485,9 +493,9 @@ make_story(struct act *acts, uint32_t *nb)
 	rig_config(&config, &d, streams, 1);
 	assert_int_equal(detector_expect(&d, 16 << rig_below(&rng, 2), NULL, 0), 0);
 	config.nb_rx = 1 + rig_below(&rng, RTE_MIN(3u, streams));
-	/* the pools are large enough */
+	/* small enough for the pools */
 	config.slots = 4 + rig_below(&rng, RTE_MIN(12u, 400 / d.expected));
-	/* more than any of them lags */
+	/* more than any stream lags */
 	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
 	config.resync_packets = 2 + rig_below(&rng, 3);
 	config.max_gap_frames = 1000;
@@ -500,7 +508,7 @@ make_story(struct act *acts, uint32_t *nb)
 		queue_of[s] = config.owner[s];
 		role[s] = HONEST;
 		lag[s] = chance(20);
-		/* the others are a half at least, and more than those astray */
+		/* the others are at least half of all, and more than the stray ones */
 		if (2 * (nb_dead + nb_astray + 1) > streams || chance(65))
 			continue;
 		if (chance(30)) {
@@ -519,11 +527,11 @@ make_story(struct act *acts, uint32_t *nb)
 		acts[a] = next_act(a, a == 0 ? 0 : acts[a - 1].first, end);
 		end = acts[a].first + acts[a].frames;
 		orderly &= acts[a].promised;
-		/* an RX role that has a module which goes on has no room for more than a frame */
+		/* the RX role of a stray module that goes on may have room for one frame only */
 		all_promised &= nb_astray == 0 || acts[a].silence || !acts[a].restart;
 		restarts += acts[a].restart;
 	}
-	/* packets come before the search for a window begins */
+	/* packets arrive before the search for a window begins */
 	config.no_run = !any_dead && chance(30);
 	ft = rig_table(&config);
 	if (config.no_run)
@@ -533,7 +541,7 @@ make_story(struct act *acts, uint32_t *nb)
 	rig_roles(ft, 64);
 	for (uint32_t l = 0; l < config.nb_rx; l++)
 		rig_poll_queue(l, l);
-	/* nobody expects the dead */
+	/* wait until the dead streams are no longer expected */
 	for (uint32_t i = 0; i < 12 && !config.no_run; i++) {
 		pass_time(config.stall_cycles / 8);
 		work(1);
@@ -569,7 +577,7 @@ any_waits(void)
 	return false;
 }
 
-/** All time that is needed passes, and what is left comes out. */
+/** Let all timeouts expire, and take out the remaining frames. */
 static void
 end_story(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The frame table against a model without rings, tags or slots: arrays over all frames of a run.
- * Random detectors, RX roles and windows; packets lost, doubled, in disorder; streams that fall
- * silent, for good or for a while. RX roles and builder take steps in an order drawn from the seed,
- * and the model says beforehand what each of them answers.
+ * Compares the frame table with a model without rings, tags or slots, which has arrays over all
+ * frames of a run. Detectors, RX roles and windows are random; packets are lost, duplicated and
+ * reordered; streams fall silent, for good or for a while. RX roles and builder take steps in
+ * random order, and the model predicts the result of each.
  *
  * FRAME_SEED=N FRAME_SEEDS=1 runs one case; a failure prints N.
  */
@@ -14,11 +14,11 @@
 #define FIRST	   UINT64_C(1000)
 
 enum model_state {
-	AHEAD, /**< not opened */
+	AHEAD, /**< not open yet */
 	OPEN,
 	CLOSING,
 	CLOSED,
-	REFUSED, /**< and not reported */
+	REFUSED, /**< refused, and not reported yet */
 };
 
 struct model_frame {
@@ -28,7 +28,7 @@ struct model_frame {
 };
 
 struct packet {
-	uint64_t key; /**< order on the wire */
+	uint64_t key; /**< order of arrival */
 	uint64_t frame;
 	uint16_t stream;
 	uint16_t packet;
@@ -38,8 +38,8 @@ struct packet {
 struct wire {
 	struct packet *packets;
 	uint32_t n, next;
-	bool waits; /**< its next packet was told to */
-	bool quiet; /**< passed a quiescent state since the head began to close */
+	bool waits; /**< the table has asked its next packet to wait */
+	bool quiet; /**< had a quiescent state since the head began to close */
 };
 
 static uint64_t seed, rng;
@@ -47,12 +47,12 @@ static struct detector d;
 static struct frame_table_config config;
 static struct frame_table *ft;
 static struct wire wires[FRAME_RX_MAX];
-static uint8_t *outcome; /**< by id: 0 with the sender, 1 in the table, 2 came back in a slot */
+static uint8_t *outcome; /**< by id: 0 not placed, 1 in the table, 2 returned in a slot */
 static uint64_t nb_ids;
 static uint64_t sent, results[FRAME_PLACES], came_back;
-static bool silences; /**< some stream falls silent in this case */
+static bool silences; /**< streams may fall silent in this case */
 
-/* the model */
+/* state of the model */
 static struct model_frame frames[FRAMES_MAX * 2];
 static uint64_t next_close, next_open, end;
 static uint32_t nb_free, held[FRAME_SLOTS_MAX], nb_held;
@@ -73,7 +73,7 @@ saw(uint32_t stream, uint64_t frame)
 {
 	if (frame < progress[stream])
 		return;
-	/* one number that is far ahead may be corrupt: the next has to confirm it */
+	/* a single number far ahead may be corrupt: the next one must confirm it */
 	if (progress[stream] == 0 || frame == progress[stream] || frame + 1 == leap[stream] ||
 		frame == leap[stream])
 		progress[stream] = frame + 1;
@@ -81,7 +81,7 @@ saw(uint32_t stream, uint64_t frame)
 		leap[stream] = frame + 1;
 }
 
-/** A packet waits: one number may be corrupt, two are not. */
+/** A packet ahead of the window waits: a single number may be corrupt, two are not. */
 static void
 saw_ahead(uint32_t stream, uint64_t frame)
 {
@@ -108,7 +108,7 @@ model_place(const struct packet *p)
 		return FRAME_PLACE_WAIT;
 	}
 	if (next_open > p->frame + ring)
-		return FRAME_PLACE_LATE; /* long ago */
+		return FRAME_PLACE_LATE; /* too long ago for the ring */
 	saw(p->stream, p->frame);
 	if (f->state == CLOSING || f->state == CLOSED)
 		return FRAME_PLACE_LATE;
@@ -151,14 +151,14 @@ model_open(void)
 	return n;
 }
 
-/** May the head go although it is not complete? */
+/** Whether the head may be closed although it is incomplete. */
 static bool
 model_gives_up(bool time_is_up)
 {
 	uint64_t highest = 0;
 	uint32_t behind = 0, live = 0, began = 0;
 
-	/* a RX role that waits for it will place its packets */
+	/* an RX role that waits for the head will still place its packets */
 	for (uint32_t i = 0; i < config.nb_rx; i++)
 		if (model_wanted(i) != 0 && model_wanted(i) <= next_close + 1)
 			return false;
@@ -209,7 +209,7 @@ begin_grace(void)
 		wires[i].quiet = false;
 }
 
-/** @return whether a frame is given out, next_close - 1 then */
+/** @return whether a frame is closed, which is then next_close - 1 */
 static bool
 model_close(bool time_is_up)
 {
@@ -249,10 +249,10 @@ chance(uint32_t percent)
 	return rig_below(&rng, 100) < percent;
 }
 
-/** What one stream does over the run. */
+/** The behaviour of one stream over the run. */
 struct manner {
-	uint32_t silent_from, silent_to; /**< frames */
-	uint32_t delay;			 /**< frames that those come later; 0 = they never come */
+	uint32_t silent_from, silent_to; /**< frame numbers */
+	uint32_t delay;			 /**< frames by which these are delayed; 0 = never sent */
 };
 
 static void
@@ -276,7 +276,7 @@ send_frame(struct wire *w, uint32_t stream, uint64_t frame, uint64_t key, uint32
 	}
 }
 
-/** All packets that reach the RX roles, in their order. */
+/** Make the packets of all RX roles, in order of arrival. */
 static void
 make_traffic(uint32_t nb_frames)
 {
@@ -334,7 +334,7 @@ make_case(uint32_t *nb_frames)
 		config.owner[s] = chance(50) ? s % config.nb_rx : rig_below(&rng, config.nb_rx);
 	config.slots = 2 + rig_below(&rng, 12);
 	config.max_skew_frames = 1 + rig_below(&rng, config.slots - 1);
-	config.resync_packets = UINT32_MAX; /* no restarts here */
+	config.resync_packets = UINT32_MAX; /* no restarts in this test */
 	config.max_gap_frames = 1000000;
 	config.refuse = chance(40);
 	config.run.first_known = true;
@@ -369,7 +369,7 @@ make_case(uint32_t *nb_frames)
 	assert_int_equal(frame_table_open(ft), model_open());
 }
 
-/* ---- steps: the table does, the model has said what ---- */
+/* ---- steps of the table, each compared with the prediction of the model ---- */
 
 static bool
 step_lane(uint32_t frx, uint32_t burst)
@@ -386,7 +386,7 @@ step_lane(uint32_t frx, uint32_t burst)
 
 		enum frame_placement r = rig_place(ft, p->stream, p->frame, p->packet, p->id);
 
-		/* would be held, and late then: restarts are in frame_story_test.c */
+		/* held first, and late afterwards: restarts are tested in frame_story_test.c */
 		if (r == FRAME_PLACE_HOLD && expected == FRAME_PLACE_LATE)
 			r = FRAME_PLACE_LATE;
 		assert_int_equal(r, expected);
@@ -402,7 +402,7 @@ step_lane(uint32_t frx, uint32_t burst)
 	return moved;
 }
 
-/** A frame was given out: is it what the model has? */
+/** Compare a closed frame with that of the model. */
 static void
 compare(const struct frame_closed *closed)
 {
@@ -447,7 +447,7 @@ step_close(bool time_is_up)
 	expected = model_close(time_is_up);
 	ft->config.stall_cycles = time_is_up ? 0 : UINT64_MAX;
 	assert_int_equal(rig_close(ft, &closed), expected);
-	/* no time passes but here: nobody is silent */
+	/* time passes only here, so that no stream becomes silent elsewhere */
 	ft->config.stall_cycles = UINT64_MAX;
 	if (!expected)
 		return false;
@@ -485,7 +485,7 @@ step_open(void)
 	return n > 0;
 }
 
-/** One of everything. @return whether anything moved */
+/** One step of everything. @return whether anything changed */
 static bool
 round_of_all(bool time_is_up)
 {
@@ -535,7 +535,7 @@ play(void)
 		}
 		if (round_of_all(false) || round_of_all(false) || !wires_have(false))
 			continue;
-		/* all that can be done without time: it takes a silent stream, or the end of one */
+		/* the rest needs timeouts: a stream is silent, or has ended */
 		if (wires_have(true) && !silences)
 			fail_msg("nothing moves, and every RX role has packets");
 		if (!round_of_all(true) && !round_of_all(true))
@@ -543,7 +543,7 @@ play(void)
 	}
 }
 
-/** Frames that had begun come out, the others do not. */
+/** Flush: frames that have begun are closed, the others are not. */
 static void
 finish(void)
 {

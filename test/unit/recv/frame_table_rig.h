@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One table of one module, and the steps that its tests are made of. */
+/* A frame table for one module, and the steps of its tests. */
 #ifndef FRAME_TABLE_RIG_H
 #define FRAME_TABLE_RIG_H
 
 #include "frame_rig.h"
 
-#define PACKETS 128 /* of a module and frame, one interface */
+#define PACKETS 128 /* packets of a module and frame, with one interface */
 
 static struct detector d;
 static struct frame_table_config config;
@@ -28,7 +28,7 @@ teardown(void **state)
 	return 0;
 }
 
-/** A table whose first frame is known, with its window open. */
+/** Create a table with a known first frame, and open its window. */
 static inline void
 begin(uint64_t first)
 {
@@ -41,7 +41,7 @@ begin(uint64_t first)
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 }
 
-/** Packets [from, to) of a frame and stream; @return the answer to all of them */
+/** Place packets [from, to) of a frame and stream; @return the result, which is the same for all */
 static inline enum frame_placement
 place_range(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 {
@@ -57,7 +57,7 @@ place_range(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 	return first;
 }
 
-/** Close one frame and give its slot back. */
+/** Expect that a frame is closed, and recycle its slot. */
 static inline void
 expect_closed(uint64_t frame, uint32_t packets)
 {
@@ -75,7 +75,7 @@ expect_nothing(void)
 	assert_false(rig_close_graced(ft, &closed));
 }
 
-/** Frames go through one after the other, whole; numbers from `from` to before `to`. */
+/** Place and close the complete frames [from, to), one after the other. */
 static inline void
 run_through(uint64_t from, uint64_t to)
 {
@@ -86,7 +86,10 @@ run_through(uint64_t from, uint64_t to)
 	}
 }
 
-/** Two frames of a new window, which begins K frames earlier, silently. */
+/**
+ * Place and close the first two frames of a new window. The window begins K frames earlier; those
+ * frames have no packets and are not reported.
+ */
 static inline void
 begin_run(uint64_t frame)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The frame table under real concurrency: RX roles and builder in threads of their own, more of
- * them than CPUs. What happens is up to the scheduler; that nothing is lost or doubled is not:
- * every packet that was placed comes back once, in the frame and tile that it was sent for, and its
- * mbuf is freed once, by the RX role that placed it, before its slot is used again.
+ * Tests the frame table with RX roles and builder in threads of their own, more of them than CPUs.
+ * The scheduler decides the order of steps. In every order, each packet that was placed is returned
+ * once, in the frame and tile that it was sent for, and its mbuf is freed once, by the RX role that
+ * placed it, before its slot is reused.
  */
 
 #include <pthread.h>
@@ -17,22 +17,22 @@
 
 #define LANES	3
 #define MODULES 3
-#define RUNS	6 /**< of the detector: its numbers begin at 1 again */
+#define RUNS	6 /**< restarts of the detector: frame numbers begin at 1 again */
 #ifdef __SANITIZE_THREAD__
-#define FRAMES 60 /* it takes ten times as long */
+#define FRAMES 60 /* the sanitizer makes the test ten times slower */
 #else
 #define FRAMES 400
 #endif
-#define PACKETS (RUNS * FRAMES * 128 * 11 / 10) /**< of a RX role, at most */
+#define PACKETS (RUNS * FRAMES * 128 * 11 / 10) /**< most packets of one RX role */
 
 struct sent {
 	uint64_t frame;
 	struct rte_mbuf *m;
 	uint16_t tile;
 	uint8_t placed;
-	uint8_t back;  /* to the builder */
-	uint8_t freed; /* by a RX role */
-	uint8_t wrong; /* by another one, or before the builder had it */
+	uint8_t back;  /* returned to the builder */
+	uint8_t freed; /* freed by its RX role */
+	uint8_t wrong; /* freed by another RX role, or before it was returned to the builder */
 	uint8_t frx;
 };
 
@@ -55,13 +55,13 @@ static struct rte_mempool *pool;
 static __thread uint32_t lane_here;
 static bool stop;
 
-/** What an mbuf leads to, as one of a replay does. In its private area. */
+/** External buffer of an mbuf, as in a replay. It lies in the mbuf's private area. */
 struct payload {
 	struct rte_mbuf_ext_shared_info shared;
 	uint8_t byte;
 };
 
-/* The last reference is gone. */
+/* Called when the last reference to the buffer is released. */
 static void
 count_free(void *address, void *arg)
 {
@@ -72,7 +72,10 @@ count_free(void *address, void *arg)
 	sent->freed++;
 }
 
-/** An mbuf that says when it is freed. The RX role that waits for one frees others. */
+/**
+ * Allocate an mbuf whose release is recorded. While the pool is empty, the RX role frees its own
+ * mbufs.
+ */
 static struct rte_mbuf *
 get_mbuf(struct sender *s, struct sent *sent)
 {
@@ -92,7 +95,7 @@ get_mbuf(struct sender *s, struct sent *sent)
 	return m;
 }
 
-/** Once in a while in the middle of a slot. */
+/** A quiescent state, and the release of some mbufs, also in the middle of a slot. */
 static void
 go_on(struct sender *s)
 {
@@ -100,7 +103,7 @@ go_on(struct sender *s)
 	frame_rx_reclaim(ft, s->frx, rig_below(&s->rng, 100));
 }
 
-/** What an RX lcore does with a packet: again and again until it need not wait. */
+/** Place a packet as an RX lcore does: retry while it has to wait. */
 static void
 send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 {
@@ -118,7 +121,7 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 		FRAME_PLACE_WAIT) {
 		enum frame_again again;
 
-		/* there is no room to hold one */
+		/* an RX role here has no room to hold a packet */
 		frame_rx_crowd(s->frx, r == FRAME_PLACE_HOLD);
 		if (r == FRAME_PLACE_WAIT)
 			frame_rx_want(s->frx, frame + 1, true);
@@ -170,7 +173,7 @@ lane_loop(void *arg)
 	return NULL;
 }
 
-/** @return packets that came back */
+/** @return number of packets returned */
 static uint32_t
 take_back(const struct frame_closed *closed)
 {
@@ -198,7 +201,7 @@ take_back(const struct frame_closed *closed)
 	return n;
 }
 
-/** Gangs let go of packets before they are done with a slot, or both at once. */
+/** Release the packets of a slot before the slot is recycled, or both in one step, as gangs do. */
 static void
 give_back(uint32_t *held, uint32_t *nb_held, uint32_t *nb_released, uint64_t *rng)
 {
@@ -212,7 +215,7 @@ give_back(uint32_t *held, uint32_t *nb_held, uint32_t *nb_released, uint64_t *rn
 	}
 }
 
-/** @return packets that came back */
+/** @return number of packets returned */
 static uint64_t
 builder_loop(void)
 {
@@ -264,7 +267,7 @@ nothing_is_lost_or_doubled(void **state)
 	config.slots = 16;
 	config.max_skew_frames = 6;
 	config.resync_packets = 8;
-	config.stall_cycles = rte_get_tsc_hz() / 500; /* 2 ms: stalls happen */
+	config.stall_cycles = rte_get_tsc_hz() / 500; /* 2 ms: short enough that streams do stall */
 	ft = rig_table(&config);
 	pool = rte_pktmbuf_pool_create("stress", config.slots * d.tiles + LANES, 0,
 		RTE_ALIGN_CEIL(sizeof(struct payload), RTE_MBUF_PRIV_ALIGN), 0, SOCKET_ID_ANY);
@@ -299,7 +302,7 @@ nothing_is_lost_or_doubled(void **state)
 	assert_int_equal(back, placed);
 	assert_true(placed > sent / 10);
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
-	/* all RX roles have passed all slots */
+	/* all slots can be recycled */
 	assert_int_equal(frame_table_open(ft), 0);
 	assert_int_equal(ft->builder.nb_free, config.slots);
 	rte_mempool_free(pool);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Placing, closing and giving back, one small test each rule. */
+/* Tests placing packets, closing frames and recycling slots, with a small test for each rule. */
 
 #include "frame_table_rig.h"
 
@@ -19,7 +19,10 @@ bad_numbers_are_refused(void **state)
 		{offsetof(struct frame_table_config, resync_packets), 0},
 		{offsetof(struct frame_table_config, max_gap_frames), 3},
 		{offsetof(struct frame_table_config, owner), 1},
-		/* on a little-endian machine, all other bytes being 0xFF */
+		/*
+		 * the upper half of the number on a little-endian machine; other bytes are
+		 * unchanged
+		 */
 		{offsetof(struct frame_table_config, run.first_frame) + 4, UINT32_MAX},
 		{offsetof(struct frame_table_config, run.nb_frames) + 4, UINT32_MAX},
 	};
@@ -41,10 +44,10 @@ complete_frame(void **state)
 	struct frame_stream *st;
 
 	begin(5);
-	/* from the last to the first: order does not matter */
+	/* in reverse order: the order of packets does not matter */
 	for (uint32_t p = PACKETS; p-- > 0;)
 		assert_int_equal(rig_place(ft, 0, 5, p, p + 1), FRAME_PLACED);
-	assert_true(frame_table_close(ft, &closed)); /* without any grace period */
+	assert_true(frame_table_close(ft, &closed)); /* without a grace period */
 	assert_int_equal(closed.frame, 5);
 	assert_int_equal(closed.packets, PACKETS);
 	assert_int_equal(closed.missing, 0);
@@ -98,14 +101,17 @@ waits_until_open(void **state)
 		assert_int_equal(place_range(0, f, 1, PACKETS), FRAME_PLACED);
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
 	frame_rx_want(&ft->rx[0], 6, true);
-	assert_int_equal(frame_table_open(ft), 0); /* all slots are in use */
+	assert_int_equal(frame_table_open(ft), 0); /* no slot is free */
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
-	expect_closed(1, PACKETS - 1); /* K = 2 frames behind */
+	expect_closed(1, PACKETS - 1); /* closed because the stream is K = 2 frames further */
 	assert_int_equal(frame_table_open(ft), 1);
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACED);
 }
 
-/* RX roles look again when it changes, and the line is on its way to them each time. */
+/*
+ * RX roles retry when the counter of changes moves. Each increment transfers its cache line to
+ * them, so each call increments it at most once.
+ */
 static void
 changes_count_once(void **state)
 {
@@ -126,7 +132,7 @@ changes_count_once(void **state)
 	assert_int_equal(frame_table_open(ft), 0);
 	assert_int_equal(frame_rx_changes(ft), before + 1);
 	assert_int_equal(ft->window.next, ft->builder.next_open);
-	/* a grace period begins, and nothing more until it is over */
+	/* a grace period begins, which is one change until it is over */
 	place_range(0, 7, 1, PACKETS);
 	place_range(0, 8, 0, PACKETS);
 	place_range(0, 9, 0, PACKETS);
@@ -148,10 +154,10 @@ refuses_whole_frames(void **state)
 	for (uint64_t f = 1; f <= 4; f++) {
 		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
 		assert_true(rig_close(ft, &closed));
-		held[f - 1] = closed.slot; /* as if gangs had them */
+		held[f - 1] = closed.slot; /* keep the slot, as a gang does */
 	}
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
-	assert_int_equal(frame_table_open(ft), 0); /* nobody has asked yet */
+	assert_int_equal(frame_table_open(ft), 0); /* no RX role has requested the frame */
 	frame_rx_want(&ft->rx[0], 6, false);
 	assert_int_equal(frame_table_open(ft), 1);
 	assert_int_equal(place_range(0, 5, 0, 64), FRAME_PLACE_REFUSED);
@@ -191,7 +197,7 @@ lost_frames_in_the_middle(void **state)
 	assert_int_equal(place_range(0, 3, 0, 1), FRAME_PLACED);
 	expect_closed(1, PACKETS);
 	frame_table_open(ft);
-	expect_nothing(); /* frame 2: 3 is 1 ahead, 2 are wanted */
+	expect_nothing(); /* frame 2 stays open: 3 is only one frame ahead, K is 2 */
 	assert_int_equal(place_range(0, 4, 0, 1), FRAME_PLACED);
 	expect_closed(2, 0);
 	assert_false(closed.refused);
@@ -206,13 +212,13 @@ gives_up_by_frames(void **state)
 	assert_int_equal(place_range(0, 1, 0, 5), FRAME_PLACED);
 	for (uint64_t f = 2; f <= 4; f++)
 		assert_int_equal(place_range(0, f, 0, 128), FRAME_PLACED);
-	expect_nothing(); /* the other module has not been heard of */
+	expect_nothing(); /* nothing was received from the other module */
 	assert_int_equal(place_range(1, 2, 0, 1), FRAME_PLACED);
 	expect_nothing();
 	assert_int_equal(place_range(1, 3, 0, 1), FRAME_PLACED);
 	expect_closed(1, 5);
 	assert_false(closed.timeout);
-	/* that far back it may be a restart */
+	/* so far back that it may be a restart */
 	assert_int_equal(rig_place(ft, 0, 1, 100, 1), FRAME_PLACE_HOLD);
 	assert_int_equal(rig_place(ft, 1, 1, 100, 1), FRAME_PLACE_LATE);
 	for (uint32_t t = 0; t < d.tiles; t++) {
@@ -225,7 +231,7 @@ gives_up_by_frames(void **state)
 	}
 }
 
-/* What was in the slot before must not show through where packets are missing now. */
+/* A reused slot shows no packets of the frame before. */
 static void
 slot_is_clean_when_used_again(void **state)
 {
@@ -246,7 +252,10 @@ slot_is_clean_when_used_again(void **state)
 	}
 }
 
-/* Closing waits for every RX role: what a RX role is about to place still belongs to the frame. */
+/*
+ * Closing waits for a quiescent state of every RX role: a packet that an RX role is just placing
+ * still belongs to the frame.
+ */
 static void
 grace_period(void **state)
 {
@@ -256,7 +265,7 @@ grace_period(void **state)
 	begin(1);
 	for (uint64_t f = 1; f <= 4; f++)
 		assert_int_equal(place_range(0, f, 0, 1) + place_range(1, f, 0, 1), FRAME_PLACED);
-	assert_false(rig_close(ft, &closed)); /* its tag is changed from here on */
+	assert_false(rig_close(ft, &closed)); /* the tag of the frame changes here */
 	assert_int_equal(rig_place(ft, 0, 1, 1, 1), FRAME_PLACE_LATE);
 	frame_rx_quiescent(ft, &ft->rx[0]);
 	assert_false(rig_close(ft, &closed));
@@ -265,7 +274,7 @@ grace_period(void **state)
 	assert_int_equal(closed.packets, 2);
 }
 
-/* A silent module holds frames back once, not frame by frame, until it speaks. */
+/* A silent module delays frames once, by the timeout, and not again until it has sent a packet. */
 static void
 stalled_stream(void **state)
 {
@@ -281,7 +290,7 @@ stalled_stream(void **state)
 	frame_table_open(ft);
 	ft->config.stall_cycles = UINT64_MAX;
 	assert_int_equal(place_range(0, 5, 0, PACKETS), FRAME_PLACED);
-	expect_closed(2, PACKETS); /* at once */
+	expect_closed(2, PACKETS); /* without a delay */
 	assert_false(closed.timeout);
 	frame_table_open(ft);
 	assert_int_equal(place_range(1, 5, 0, PACKETS), FRAME_PLACED);
@@ -289,12 +298,15 @@ stalled_stream(void **state)
 	expect_closed(3, PACKETS);
 	frame_table_open(ft);
 	assert_int_equal(place_range(0, 7, 0, PACKETS), FRAME_PLACED);
-	expect_nothing(); /* it speaks again: frame 4 waits for it */
+	expect_nothing(); /* the module sends again: frame 4 waits for it */
 	assert_int_equal(place_range(1, 6, 0, PACKETS), FRAME_PLACED);
 	expect_closed(4, PACKETS);
 }
 
-/* The end of a burst: the last frame misses packets, nothing follows. Time closes it, no more. */
+/*
+ * The last frame of a burst is incomplete and no packet follows: a timeout closes it, and no
+ * further frame.
+ */
 static void
 idle_line(void **state)
 {
@@ -325,7 +337,7 @@ flush_at_the_end(void **state)
 	expect_closed(1, PACKETS);
 	expect_closed(2, 0);
 	expect_closed(3, 10);
-	expect_nothing(); /* frame 4 was open and had not begun */
+	expect_nothing(); /* frame 4 was open, but had no packets */
 	assert_true(frame_table_flushed(ft));
 	assert_int_equal(ft->builder.nb_free, 4);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the frame table's window is, and what makes it move: the first packets, numbers far off,
- * gaps, restarts of the detector - and what must not.
+ * Tests the position of the frame table's window, and what moves it: the first packets, numbers far
+ * away, gaps and restarts of the detector. Also tests what must not move it.
  */
 
 #include "frame_table_rig.h"
 
-/* A detector that goes on sending after the run must not look like one that was restarted. */
+/* A detector that sends beyond the end of the run does not look like a restart. */
 static void
 nothing_comes_after_the_end(void **state)
 {
@@ -20,7 +20,7 @@ nothing_comes_after_the_end(void **state)
 	}
 }
 
-/* Frames of a run are counted over a restart. */
+/* The number of frames of a run includes those before a restart. */
 static void
 restart_counts_towards_the_end(void **state)
 {
@@ -59,14 +59,14 @@ hostile_numbers(void **state)
 		run_through(1 + round, 2 + round);
 	}
 	assert_int_equal(ft->window.generation, 1);
-	/* the same again and again: above the limit no agreement is possible */
+	/* a number above the limit never leads to an agreement */
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(rig_place(ft, 0, UINT64_MAX, 0, 1), FRAME_PLACE_OUTLIER);
 	assert_int_equal(frame_table_open(ft), 0);
 	run_through(21, 30);
 }
 
-/* Outliers agree only when nothing is placed between them. */
+/* Outliers agree only if no packet is placed between them. */
 static void
 sprinkled_outliers_never_agree(void **state)
 {
@@ -78,10 +78,7 @@ sprinkled_outliers_never_agree(void **state)
 	assert_int_equal(ft->window.generation, 1);
 }
 
-/*
- * A corrupt number that is not an outlier by `max_gap_frames` must not make the window run after
- * it.
- */
+/* A single corrupt number that is less than `max_gap_frames` ahead must not move the window. */
 static void
 lone_number_ahead_is_held(void **state)
 {
@@ -106,7 +103,7 @@ gap_by_agreement_is_loss(void **state)
 		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_HOLD);
 		frame_table_open(ft);
 	}
-	/* the only stream there is */
+	/* the only stream has agreed */
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
 	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
 	frame_rx_want(&ft->rx[0], 51, true);
@@ -115,7 +112,7 @@ gap_by_agreement_is_loss(void **state)
 		assert_false(closed.refused || closed.timeout);
 		frame_table_open(ft);
 	}
-	expect_nothing(); /* 50 is open, nothing of it has come */
+	expect_nothing(); /* frame 50 is open, and has no packets yet */
 	assert_int_equal(place_range(0, 50, 0, PACKETS), FRAME_PLACED);
 	expect_closed(50, PACKETS);
 	frame_table_open(ft);
@@ -136,11 +133,11 @@ first_window_by_agreement(void **state)
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
 	frame_table_open(ft);
-	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the RX role knows */
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the RX role has seen it */
 	rig_quiescent(ft);
 	frame_table_open(ft);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
-	/* it begins K frames earlier, of which nothing is said if nothing comes */
+	/* the window begins K frames earlier; frames without packets there are not reported */
 	assert_int_equal(rig_place(ft, 0, 697, 0, 1), FRAME_PLACE_LATE);
 	begin_run(700);
 }
@@ -196,8 +193,10 @@ gap_after_a_gap(void **state)
 	}
 }
 
-/* The window begins before the first frame of the detector, at 0. What comes for frame 0 while that
- * is being closed without a packet is late, and the frame has no row: it is counted. */
+/*
+ * The window begins at frame 0, before the detector's first frame. A packet of frame 0 that arrives
+ * while frame 0 is being closed without packets is late. The frame has no row, so it is counted.
+ */
 static void
 late_for_the_first_head(void **state)
 {
@@ -223,7 +222,10 @@ late_for_the_first_head(void **state)
 	assert_int_equal(ft->builder.late_frames, 1);
 }
 
-/* A run begins behind what was dropped before it, unless the detector was silent since. */
+/*
+ * A run begins after the frames that were dropped before it, unless the detector has been silent
+ * since.
+ */
 static void
 first_window_between_runs(void **state)
 {
@@ -256,7 +258,7 @@ first_window_between_runs(void **state)
 	}
 }
 
-/* Between runs one module is a little ahead: a run begins behind what it has sent, too. */
+/* Between runs one module is slightly ahead: a run begins after the frames of that module, too. */
 static void
 first_window_out_of_step(void **state)
 {
@@ -286,7 +288,7 @@ first_window_out_of_step(void **state)
 	expect_closed(102, 2 * PACKETS);
 }
 
-/* ... a detector that counts again is far back, or was silent. */
+/* Between runs frame numbers start again if they are far back, or after silence. */
 static void
 unused_frames_count_anew(void **state)
 {
@@ -306,7 +308,7 @@ unused_frames_count_anew(void **state)
 	assert_int_equal(frx->passed, 2);
 }
 
-/* Fewer packets than must agree, and then silence: believed after stall_cycles. */
+/* Fewer packets than resync_packets, followed by silence, open the window after stall_cycles. */
 static void
 first_window_by_time(void **state)
 {
@@ -315,7 +317,7 @@ first_window_by_time(void **state)
 	ft = rig_table(&config);
 	frame_table_open(ft);
 	frame_table_open(ft);
-	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED); /* nobody has come */
+	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED); /* no packet has arrived */
 	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACE_HOLD);
 	for (int i = 0; i < 3; i++)
 		frame_table_open(ft);
@@ -325,7 +327,7 @@ first_window_by_time(void **state)
 	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACED);
 }
 
-/* One corrupt number within the open frames must not make others look given up. */
+/* A single corrupt number within the open frames does not close frames before it. */
 static void
 lone_number_gives_nothing_up(void **state)
 {
@@ -343,8 +345,8 @@ lone_number_gives_nothing_up(void **state)
 }
 
 /*
- * Frames were lost, more than there are slots: a RX role has what comes after them in hand, and no
- * room for more. Waiting for its other streams would be waiting for ever.
+ * More frames were lost than there are slots. An RX role holds a packet that comes after them and
+ * has no room for another: waiting for its other streams would not end.
  */
 static void
 full_lane_is_not_waited_for(void **state)
@@ -353,7 +355,7 @@ full_lane_is_not_waited_for(void **state)
 	begin(1);
 	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACE_WAIT);
 	frame_rx_want(&ft->rx[0], 15, false);
-	expect_nothing(); /* module 1 may still come */
+	expect_nothing(); /* packets of module 1 may still arrive */
 	frame_rx_want(&ft->rx[0], 15, true);
 	for (uint64_t f = 1; f < 11; f++) {
 		expect_closed(f, 0);
@@ -362,7 +364,9 @@ full_lane_is_not_waited_for(void **state)
 	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACED);
 }
 
-/** Packets of a restarted detector, until the builder follows. @return how many are held */
+/**
+ * Place packets of a restarted detector until the builder follows. @return number of packets held
+ */
 static uint32_t
 restart_at(uint64_t frame)
 {
@@ -387,7 +391,10 @@ expect_restart(uint64_t frame)
 	begin_run(frame);
 }
 
-/* Back to 1, the same numbers and slots as before: nothing of the past shows or leaks. */
+/*
+ * The detector restarts at 1, with the same numbers and slots: no earlier packet shows up, and none
+ * leaks.
+ */
 static void
 restart_from_one(void **state)
 {
@@ -402,7 +409,7 @@ restart_from_one(void **state)
 	assert_true(rig_close_graced(ft, &closed));
 	assert_int_equal(closed.frame, 31);
 	assert_int_equal(closed.packets, 77);
-	held = closed.slot; /* a gang has it while the window moves */
+	held = closed.slot; /* a gang still has this slot while the window moves */
 	expect_closed(32, PACKETS);
 	expect_restart(1);
 	assert_int_equal(ft->window.generation, 2);
@@ -413,7 +420,10 @@ restart_from_one(void **state)
 	assert_int_equal(ft->window.generation, 2);
 }
 
-/* A run that is to stop does not follow a restart: it would wait for frames that never come. */
+/*
+ * A run that is being stopped does not follow a restart: it would wait for frames that are never
+ * sent.
+ */
 static void
 restart_after_stop_ends(void **state)
 {
@@ -430,7 +440,7 @@ restart_after_stop_ends(void **state)
 	assert_true(frame_table_ended(ft));
 }
 
-/* A module that was silent for long brings what it has kept: late, and no restart. */
+/* A module that was silent for long sends its old frames: they are late, and no restart. */
 static void
 long_silence_is_no_restart(void **state)
 {
@@ -451,12 +461,12 @@ long_silence_is_no_restart(void **state)
 	assert_int_equal(ft->window.generation, 1);
 }
 
-/* Not so far back that the number is an outlier: still a restart. */
+/* A restart with numbers that are not so far back that they are outliers. */
 static void
 restart_within_the_ring(void **state)
 {
 	begin(1);
-	run_through(1, 7); /* 8 entries: 1 ... 6 are in the ring */
+	run_through(1, 7); /* the ring has 8 entries: 1 ... 6 are in it */
 	assert_int_equal(restart_at(1), 3);
 	expect_restart(1);
 	assert_int_equal(ft->window.generation, 2);
@@ -478,7 +488,7 @@ restart_far_ahead(void **state)
 #define MODULES 4
 #define ALL	(MODULES * PACKETS)
 
-/* Modules 0 and 1 by the first RX role, 2 and 3 by the second. */
+/* The first RX role has modules 0 and 1, the second one 2 and 3. */
 static void
 begin_modules(uint64_t first)
 {
@@ -488,7 +498,7 @@ begin_modules(uint64_t first)
 	begin(first);
 }
 
-/* One packet of a module, from elsewhere; the builder looks. */
+/* Place one packet of a module outside the window, and let the builder check. */
 static void
 drop_one(uint32_t module, uint64_t frame)
 {
@@ -499,7 +509,10 @@ drop_one(uint32_t module, uint64_t frame)
 		ft->builder.flushing);
 }
 
-/* A frame of some modules, by bits; the others, if it is not 0, are elsewhere by so many frames. */
+/*
+ * Place a frame of the modules in the bitmap `here`. If `elsewhere` is not 0, the other modules
+ * send numbers that differ by it.
+ */
 static void
 modules_frame(uint64_t frame, uint32_t here, int64_t elsewhere)
 {
@@ -514,7 +527,7 @@ modules_frame(uint64_t frame, uint32_t here, int64_t elsewhere)
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 }
 
-/* Frames are closed, in order. */
+/* Expect that frames are closed, in order. */
 static void
 close_frames(uint64_t from, uint64_t to, uint32_t packets)
 {
@@ -524,7 +537,7 @@ close_frames(uint64_t from, uint64_t to, uint32_t packets)
 	}
 }
 
-/* Whole frames. */
+/* Place and close complete frames. */
 static void
 run_modules(uint64_t from, uint64_t to)
 {
@@ -534,8 +547,10 @@ run_modules(uint64_t from, uint64_t to)
 	}
 }
 
-/* One module was restarted alone, and another time one has a counter far ahead: the others go on,
- * nothing of theirs is dropped, and the window is where they are. */
+/*
+ * One module restarts alone, or its counter jumps far ahead: the window stays with the other
+ * modules, and none of their packets are dropped.
+ */
 static void
 one_module_elsewhere(void **state)
 {
@@ -544,7 +559,7 @@ one_module_elsewhere(void **state)
 	for (uint32_t i = 0; i < RTE_DIM(away); i++) {
 		begin_modules(5000);
 		run_modules(5000, 5010);
-		/* nobody waits for it: as it is elsewhere, it is not here */
+		/* frames do not wait for a module that sends other numbers */
 		for (uint64_t f = 5010; f < 5200; f++) {
 			modules_frame(f, 0xb, away[i]);
 			/* K frames behind the others */
@@ -552,22 +567,25 @@ one_module_elsewhere(void **state)
 				close_frames(f - 2, f - 1, ALL - PACKETS);
 		}
 		assert_int_equal(ft->builder.requests_logged, 0);
-		/* the others have spoken since */
+		/* all other modules have sent packets since */
 		ft->config.stall_cycles = 0;
 		drop_one(2, 5199 + away[i]);
 		ft->config.stall_cycles = UINT64_MAX;
 		assert_int_equal(ft->window.generation, 1);
 		assert_int_equal(ft->window.ahead, 0);
 		assert_int_equal(ft->builder.requests_logged, 4);
-		ft->builder.told_at = 0; /* no more often than once a second */
-		/* a pause of the detector: nobody speaks, and it is most of those no more */
+		ft->builder.told_at = 0; /* logged at most once a second */
+		/*
+		 * a pause of the detector: the stray module does not become a majority when the
+		 * others are silent
+		 */
 		ft->config.stall_cycles = 0;
 		for (int k = 0; k < 10; k++)
 			frame_table_open(ft);
 		ft->config.stall_cycles = UINT64_MAX;
 		assert_false(ft->builder.flushing);
 		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
-		/* it counts as they do again */
+		/* its numbers agree with the others' again */
 		modules_frame(5200, 0xf, 0);
 		close_frames(5198, 5199, ALL - PACKETS);
 		modules_frame(5201, 0xf, 0);
@@ -580,7 +598,10 @@ one_module_elsewhere(void **state)
 	}
 }
 
-/* Half of them: nobody knows who is right, so it stays as it was. One more, and it moves. */
+/*
+ * With half of the modules elsewhere it is unknown which half is right, so the window stays. With
+ * one more it moves.
+ */
 static void
 most_modules_move_it(void **state)
 {
@@ -594,7 +615,7 @@ most_modules_move_it(void **state)
 		assert_false(ft->builder.flushing);
 		drop_one(1, 11);
 	}
-	/* module 0 may bring the rest of what is open, as long as there is room */
+	/* module 0 may send the rest of the open frames as long as there is room */
 	assert_false(ft->builder.flushing);
 	frame_rx_crowd(&ft->rx[0], true);
 	frame_table_open(ft);
@@ -607,11 +628,13 @@ most_modules_move_it(void **state)
 		frame_table_open(ft);
 	}
 	assert_int_equal(ft->window.generation, 2);
-	/* one that is elsewhere again, before the others have spoken: it does not go there */
+	/* a module goes elsewhere again before the others have sent packets: the window stays */
 	for (int i = 0; i < 10; i++)
 		drop_one(1, 1000000);
 	assert_false(ft->builder.flushing);
-	/* the last one still brings what it had: late, and moves nothing back */
+	/*
+	 * the last module sends packets of the old window: they are late, and do not move it back
+	 */
 	assert_int_equal(place_range(0, 5012, 0, PACKETS), FRAME_PLACE_LATE);
 	frame_table_open(ft);
 	for (uint64_t f = 11; f < 13; f++)
@@ -631,8 +654,10 @@ most_modules_move_it(void **state)
 	assert_int_equal(ft->window.generation, 2);
 }
 
-/* A half was restarted, and the others are not there any more: a half is enough once it is sure
- * that the others are silent. Less never is, though nobody else speaks. */
+/*
+ * Half of the modules restart, and the others are silent: half is enough once it is certain that
+ * the others are silent. Less than half is never enough.
+ */
 static void
 silent_modules_have_no_say(void **state)
 {
@@ -661,7 +686,7 @@ silent_modules_have_no_say(void **state)
 	assert_true(ft->builder.flushing);
 }
 
-/* Claims of different places do not add up. */
+/* Resync requests for different positions do not add up. */
 static void
 requests_must_agree(void **state)
 {
@@ -683,7 +708,7 @@ requests_must_agree(void **state)
 	assert_int_equal(ft->builder.move_to, 0 + 2 - 1);
 }
 
-/* Modules that lag behind still bring packets of the old window: they do not take it back. */
+/* Lagging modules still send packets of the old window: these do not move it back. */
 static void
 restart_survives_stragglers(void **state)
 {
@@ -707,7 +732,7 @@ restart_survives_stragglers(void **state)
 	frame_table_open(ft);
 	assert_int_equal(ft->window.generation, 2);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
-	/* later such a number may be a restart again */
+	/* later such a number can be a restart again */
 	ft->config.stall_cycles = 0;
 	frame_table_open(ft);
 	for (uint32_t p = 0; p < 3; p++)

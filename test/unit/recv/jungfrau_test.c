@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The JUNGFRAU format: headers put together byte by byte from slsDetectorPackage's
- * docs/src/udpheader.rst, and the packets that PSI's virtual JUNGFRAU sent, where they are present
- * (BRAGGLINE_DATA).
+ * Tests the JUNGFRAU format with headers built from slsDetectorPackage's docs/src/udpheader.rst,
+ * and with packets that PSI's virtual JUNGFRAU sent, if they are present (BRAGGLINE_DATA).
  */
 
 #include <errno.h>
@@ -20,9 +19,9 @@
 
 #include "frames/detector.h"
 
-#define UDP_PAYLOAD 42 /* behind Ethernet, IPv4 and UDP */
+#define UDP_PAYLOAD 42 /* offset after the headers of Ethernet, IPv4 and UDP */
 
-/* Every byte of every field is another one. */
+/* Every byte differs from all others. */
 static const uint8_t sample[48] = {
 	0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, /* frameNumber */
 	0x11, 0x12, 0x13, 0x14,				/* expLength */
@@ -61,7 +60,7 @@ fields_are_where_they_belong(void **state)
 	assert_int_equal(info.status, 0x54535251);
 }
 
-/* The rows in the middle: the other packets never come. */
+/* Fewer rows are those in the middle: packets of other rows are not expected. */
 static void
 rows_are_centred(void **state)
 {
@@ -96,14 +95,14 @@ other_formats_are_bad(void **state)
 		memcpy(header, sample, sizeof(header));
 		header[47] = value;
 		assert_int_equal(parse_one(header).packet, value == 2 ? 42 : DETECTOR_PACKET_BAD);
-		/* no byte of a packet number is lost */
+		/* all bytes of the packet number are read */
 		memcpy(header, sample, sizeof(header));
 		header[14] = value;
 		assert_int_equal(parse_one(header).packet, 42 + (value << 16));
 	}
 }
 
-/* Headers lie anywhere: at odd addresses, and in bursts with bad ones between. */
+/* Headers may lie at odd addresses, and bursts may contain invalid ones. */
 static void
 bursts_at_any_address(void **state)
 {
@@ -159,8 +158,8 @@ shapes(void **state)
 }
 
 /**
- * Frames of a capture, packets [frame][port][packet], as the data's README describes them: pixel
- * value = packet number in the module + 1.
+ * Check the frames of a capture. Its packets are ordered [frame][port][packet]; by the README of
+ * the data, pixel value = packet number in the module + 1.
  */
 static void
 check_capture(const char *name, uint32_t interfaces, uint32_t frames)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a ledger: what is in it, and that none is overwritten. */
+/* Tests the file of a ledger: its contents, and that no existing file is overwritten. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +90,7 @@ test_sections(void **state)
 	assert_entry(path, "run", "frames", "100");
 }
 
-/* Rows of a batch, as the builder lays them out. */
+/* Count rows as the builder makes them. */
 static void
 add_rows(uint64_t columns[LEDGER_COLUMNS], const uint8_t *verdict, const uint32_t *flags,
 	uint64_t rows)
@@ -101,14 +101,14 @@ add_rows(uint64_t columns[LEDGER_COLUMNS], const uint8_t *verdict, const uint32_
 
 	for (unsigned int i = 0; i < 64; i++)
 		missing[i] = 1;
-	/* iovec has no const */
+	/* iovec's pointer is not const */
 	body[FRAMES_VERDICT].iov_base = (void *)(uintptr_t)verdict;
 	body[FRAMES_FLAGS].iov_base = (void *)(uintptr_t)flags;
 	body[FRAMES_MISSING].iov_base = missing;
 	ledger_tally(columns, &b, 2);
 }
 
-/* A receiver died in a run that another one goes on with, and one that nobody does. */
+/* The ledger of a receiver that was killed, with and without a successor in the same run. */
 static void
 test_of_dead(void **state)
 {
@@ -151,11 +151,13 @@ test_of_dead(void **state)
 	assert_named(path, "dead_ledger.ini");
 	assert_entry(path, "receiver", "died", "1");
 	assert_entry(path, "frames", "balanced", "1");
-	/* once, whoever tries */
+	/* written once, even if it is attempted again */
 	assert_int_equal(ledger_write(&l, &receiver, NULL, 0, folder, "dead", again), 0);
 	assert_string_equal(path, again);
 
-	/* its successor: 4 lost at restart, 6 while it was down, 20 of its own */
+	/*
+	 * the successor: 4 frames lost at the restart, 6 while the receiver was down, 20 of its own
+	 */
 	ledger_keep(&l, &dead);
 	memcpy(next.earlier, dead.columns, sizeof(next.earlier));
 	ledger_held_is_stored(next.earlier);
@@ -175,7 +177,7 @@ test_of_dead(void **state)
 	assert_entry(path, "run", "lost_while_down", "6");
 	assert_entry(path, "run", "balanced", "1");
 
-	/* another run: nobody else tells what it lost */
+	/* without a successor in its run: the lost frames are in its own ledger */
 	memset(dead.columns, 0, sizeof(dead.columns));
 	ledger_of_dead(&l, &dead, 9, false);
 	assert_true(ledger_balanced(&l));
@@ -184,7 +186,7 @@ test_of_dead(void **state)
 	assert_int_equal(l.held, 3);
 }
 
-/* A receiver puts its first rows, and dies before anybody has looked at its counters. */
+/* A receiver has stored its first rows and is killed before its counters were stored. */
 static void
 test_first_rows(void **state)
 {
@@ -207,11 +209,11 @@ test_first_rows(void **state)
 	assert_int_equal(l.lost_at_restart, 2);
 	assert_int_equal(l.lost_while_down, 2);
 	assert_int_equal(l.frames, 2 + 2 + 3);
-	/* its columns tell it */
+	/* the columns count the frames */
 	ledger_begin(&kept, 121, 200);
 	assert_int_equal(kept.last_frame, 125);
 
-	/* the rows were announced, and are not there: the next one finds them missing */
+	/* the announced rows are missing: the successor counts them as lost */
 	memset(kept.retained, 0, sizeof(kept.retained));
 	kept.retained_frame = 0;
 	l = (struct ledger){.placed_balance = true};
@@ -219,7 +221,7 @@ test_first_rows(void **state)
 	assert_int_equal(l.lost_at_restart, 3);
 	assert_int_equal(l.lost_while_down, 2);
 
-	/* nobody was before it */
+	/* the first receiver of the run */
 	kept = (struct ledger_kept){.version = LEDGER_KEPT_VERSION, .stride = 1};
 	ledger_begin(&kept, 5, 9);
 	ledger_of_dead(&l, &kept, 0, true);
@@ -227,7 +229,10 @@ test_first_rows(void **state)
 	assert_int_equal(kept.first_frame, 5);
 }
 
-/* A receiver that goes on with a run, and one that died while it wrote. */
+/*
+ * A receiver that continues a run, and one that was killed while writing, do not overwrite a
+ * ledger.
+ */
 static void
 test_none_is_overwritten(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dark runs against a reference that looks at one pixel at a time, written from the
- * rules of pedestal.h; and the files that they leave.
+ * Compares dark runs with a reference that computes one pixel at a time by the rules in pedestal.h,
+ * and tests the files that they write.
  */
 
 #include <dirent.h>
@@ -33,7 +33,7 @@
 #define MODULES 3
 #define FRAMES	200
 
-/* A JUNGFRAU of a size that tests can afford. */
+/* A JUNGFRAU small enough for tests. */
 static const struct detector_ops small_ops = {
 	.name = "jungfrau", .rows = ROWS, .cols = COLS, .tile_rows = 4, .interfaces_max = 2};
 
@@ -58,7 +58,10 @@ below(uint32_t n)
 	return (uint32_t)((rng >> 33) % n);
 }
 
-/* Darks of a stage: some pixels noisy, some of another gain now and then, some always. */
+/*
+ * Make dark frames of a stage: some pixels are noisy, some have another gain bit sometimes, some
+ * always.
+ */
 static void
 fill(uint32_t stage, uint32_t n, bool holes)
 {
@@ -125,7 +128,7 @@ check_stage(
 	for (uint32_t m = 0; m < MODULES; m++) {
 		struct pedestal_masked found, wanted = {0};
 
-		memset(mask, 0x80, sizeof(mask)); /* other bits are left alone */
+		memset(mask, 0x80, sizeof(mask)); /* other bits stay unchanged */
 		pedestal_maps(p, stage, m, mean, rms, mask, &found);
 		for (uint32_t x = 0; x < PIXELS; x++) {
 			const struct truth t = ref_pixel(stage, n, m * PIXELS + x, params->window);
@@ -159,7 +162,7 @@ add_all(struct pedestal *p, uint32_t stage, uint32_t n)
 
 		for (uint32_t m = 0; m < MODULES; m++)
 			complete += frames[f].missing[m] == 0;
-		/* bits that say nothing about forcing */
+		/* with random status bits that do not select a forced gain */
 		assert_int_equal(pedestal_add(p, frames[f].raw, frames[f].missing,
 					 forced[stage] | (below(1u << 19) << 13 & ~0x3000u)),
 			complete);
@@ -183,7 +186,7 @@ test_rules(void **state)
 		if (i == 0)
 			params = pedestal_defaults;
 		for (uint32_t stage = 0; stage < PEDESTAL_STAGES; stage++) {
-			/* fewer than the window, one short of it, exactly, beyond */
+			/* many frames, exactly the window, one less */
 			const uint32_t counts[] = {FRAMES, 128, 127};
 			const uint32_t n = i == 0 ? counts[stage] : FRAMES;
 
@@ -209,7 +212,7 @@ test_refused(void **state)
 	fill(0, 1, false);
 	assert_int_equal(pedestal_add(p, frames[0].raw, NULL, 0x3000), -EINVAL);
 	assert_int_equal(pedestal_stats(p)->unknown, 1);
-	/* packets missing in every module: no frame at all */
+	/* every module misses packets: the frame is not used */
 	for (uint32_t m = 0; m < MODULES; m++)
 		frames[0].missing[m] = 1;
 	assert_int_equal(pedestal_add(p, frames[0].raw, frames[0].missing, 0), 0);
@@ -229,7 +232,7 @@ test_refused(void **state)
 	assert_null(pedestal_create(&detector, &params));
 }
 
-/* What a file holds; fails when its size differs. */
+/* Read a file; fail if its size differs. */
 static void
 load(const char *name, void *data, size_t bytes)
 {
@@ -258,7 +261,7 @@ count_files(void)
 	return n - 2;
 }
 
-/* A run of G0 and G2 darks to files, and these through the loader that recv uses. */
+/* Write files from G0 and G2 dark frames, and load them as the receiver does. */
 static void
 test_files(void **state)
 {
@@ -281,7 +284,7 @@ test_files(void **state)
 	fill(2, 150, false);
 	add_all(p, 2, 150);
 	assert_int_equal(pedestal_write(p, &out, masked), 0);
-	/* per module: two pedestals, two sidecars, two rms maps, a mask */
+	/* per module: two pedestals, two sidecars, two RMS maps, a mask */
 	assert_int_equal(count_files(), MODULES * 7);
 	for (uint32_t m = 0; m < MODULES; m++) {
 		memset(mask, 0, sizeof(mask));
@@ -328,7 +331,7 @@ test_files(void **state)
 	free(memory);
 }
 
-/* Of a stage with fewer frames than the window nothing is written, and the run has failed. */
+/* A stage with fewer frames than the window writes no file, and the dark run fails. */
 static void
 test_too_few(void **state)
 {
@@ -340,7 +343,7 @@ test_too_few(void **state)
 	add_all(p, 0, PEDESTAL_WINDOW - 1);
 	assert_int_equal(pedestal_write(p, &out, NULL), -ERANGE);
 	assert_int_equal(count_files(), before);
-	/* two frames of each module are not whole */
+	/* G1 has enough frames: its files are written */
 	fill(1, PEDESTAL_WINDOW + 2, false);
 	add_all(p, 1, PEDESTAL_WINDOW + 2);
 	assert_int_equal(pedestal_write(p, &out, NULL), -ERANGE);
@@ -350,7 +353,7 @@ test_too_few(void **state)
 	pedestal_destroy(p);
 }
 
-/* A file that cannot be written leaves the old one, and nothing else. */
+/* A failed write keeps the old file, and leaves no other file. */
 static void
 test_write_fails(void **state)
 {
@@ -365,7 +368,7 @@ test_write_fails(void **state)
 	load("old", text, 3);
 	assert_memory_equal(text, "def", 3);
 	unlink(path);
-	/* a directory is in the way of the rename */
+	/* a directory prevents the rename */
 	assert_int_equal(mkdir(path, 0777), 0);
 	assert_true(pedestal_file_write(path, "abc", 3) < 0);
 	assert_int_equal(count_files(), before + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data path of the pixels, chosen with real devices: gpu_host, net_replay, net_null. */
+/* Tests the choice of the pixels' data path with real devices: gpu_host, net_replay, net_null. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ a_port_that_can(void **state)
 	settings.results_device = true;
 	choose(0, GK_MEMORY_DEVICE, "");
 	assert_int_equal(way.results, GK_MEMORY_DEVICE);
-	strcpy(settings.ports[0].device, "0"); /* the same port by its number */
+	strcpy(settings.ports[0].device, "0"); /* the same port, named by its number */
 	choose(0, GK_MEMORY_DEVICE, "");
 }
 
@@ -89,14 +89,14 @@ ports_that_cannot(void **state)
 	settings.ports[0].mode = RX_MODE_SINGLE;
 	choose(-ENOTSUP, GK_MEMORY_HOST, "net_replay0: mode = single");
 	settings.ports[0].mode = RX_MODE_AUTO;
-	/* one of several is enough */
+	/* one such port of several is enough */
 	settings.nb_ports = 2;
 	strcpy(settings.ports[1].device, "net_null0");
 	choose(-ENOTSUP, GK_MEMORY_HOST, "net_null0: it cannot split buffers");
 	strcpy(settings.ports[1].device, "net_nobody0");
 	choose(-ENOTSUP, GK_MEMORY_HOST, "net_nobody0: there is no such port");
 	settings.nb_ports = 1;
-	settings.ports[0].payload = PAYLOAD_REFERENCE; /* the replay knows how */
+	settings.ports[0].payload = PAYLOAD_REFERENCE; /* the replay supports this */
 	choose(0, GK_MEMORY_DEVICE, "");
 }
 
@@ -106,7 +106,7 @@ open_settings_are_settled(void **state)
 	struct settings s = settings;
 
 	assert_int_equal(placement_choose(&way, &s), 0);
-	assert_string_equal(s.kernel, "host"); /* gpu_host runs no kernels */
+	assert_string_equal(s.kernel, "host"); /* gpu_host cannot run kernels */
 	assert_int_equal(s.gangs, 1);
 	assert_int_equal(s.batch, 8);
 	assert_int_equal(s.outputs, 24);
@@ -119,7 +119,10 @@ open_settings_are_settled(void **state)
 	assert_int_equal(placement_choose(&way, &s), 0);
 	assert_int_equal(s.outputs, 5);
 	assert_int_equal(s.batch, 5);
-	/* asked for a GPU's gangs: what is measured to be best on either side of the bus */
+	/*
+	 * gangs on a GPU: the values that were measured to be best, for packets on the host and on
+	 * the GPU
+	 */
 	s = settings;
 	s.kernel = "cuda";
 	assert_int_equal(placement_choose(&way, &s), 0);
@@ -139,7 +142,7 @@ open_settings_are_settled(void **state)
 	assert_true(s.gangs == 7 && s.batch == 3 && s.outputs == 100);
 }
 
-/* A GPU with processors has the gangs if it can run them. */
+/* A GPU with processors runs the gangs if it can. */
 static void
 gangs_of_a_gpu(void **state)
 {
@@ -182,7 +185,7 @@ only_a_replay_waits(void **state)
 {
 	assert_false(refuses(BACKPRESSURE_AUTO));
 	assert_true(refuses(BACKPRESSURE_REFUSE));
-	/* one of several is enough */
+	/* one such port of several is enough */
 	settings.nb_ports = 2;
 	strcpy(settings.ports[1].device, "net_null0");
 	assert_true(refuses(BACKPRESSURE_AUTO));

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What port_open() says when a port cannot do what several RX lcores need: net_null knows no flow
- * rules, net_pcap of one file has one queue, net_replay waits whatever it cannot do. */
+/*
+ * Tests the log of port_open() when a port does not support what several RX lcores need: net_null
+ * has no flow rules, net_pcap with one file has one queue, net_replay waits and needs neither.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +25,7 @@
 #define STREAMS	 4
 
 static char capture[] = "/tmp/port_test_XXXXXX";
-static int promiscuous; /* what the port says */
+static int promiscuous; /* result of rte_eth_promiscuous_enable() */
 static uint64_t drops[PORT_DROPS];
 
 int __wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats);
@@ -42,7 +44,7 @@ __wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats)
 	return 0;
 }
 
-/** Open a port for so many RX lcores, with what it logs. @return its queues, or -errno */
+/** Open a port for this many RX lcores, and get its log. @return number of queues, or -errno */
 static int
 open_port(
 	const char *device, uint32_t rx_lcores, enum rx_steering steering, char *text, size_t size)
@@ -82,7 +84,7 @@ open_port(
 		ret = port.nb_queues;
 		port_drops_add(&port, drops);
 	}
-	/* closed, a virtual device would be gone */
+	/* closing a virtual device would remove it */
 	rte_eth_dev_stop(port.id);
 	assert_int_equal(port_free_pools(&port), 0);
 	memory_release(&memory);
@@ -111,7 +113,7 @@ rules_are_refused(void **state)
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 1);
 	want(text, "net_null0: no flow rule for UDP port 50001: ");
 	want(text, "hands packets on to 1 others; steering = software");
-	/* where nothing is lost by it, and where it is meant, nothing is said */
+	/* no message if one RX lcore has all packets, or if software steering is configured */
 	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
 	assert_string_equal(text, "");
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_SOFTWARE, text, sizeof(text)), 1);
@@ -140,7 +142,7 @@ a_replay_says_nothing(void **state)
 	assert_string_equal(text, "");
 }
 
-/* A replay without mbufs has lost nothing: it brings the packet with the next poll. */
+/* A replay without mbufs has lost no packets: it returns them in a later poll. */
 static void
 a_replay_that_waits_drops_nothing(void **state)
 {
@@ -160,7 +162,7 @@ promiscuous_is_refused(void **state)
 	char text[1024];
 
 	promiscuous = -EIO;
-	/* once, although the port is set up twice */
+	/* logged once, although the port is set up twice */
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 1);
 	want(text, "net_null0: cannot be made promiscuous: Input/output error");
 	assert_null(strstr(strstr(text, "promiscuous") + 1, "promiscuous"));
@@ -169,8 +171,10 @@ promiscuous_is_refused(void **state)
 	assert_string_equal(text, "");
 }
 
-/* Configured addresses go into the rules of a port that takes them; one that does not has rules
- * without. */
+/*
+ * Flow rules contain the configured addresses. They match any address if none is configured, and on
+ * ports that refuse rules with addresses.
+ */
 static void
 rules_have_the_addresses(void **state)
 {

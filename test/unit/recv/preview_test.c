@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The preview: what it picks up from kept frames, and what becomes of pictures. */
+/* Tests the preview: what it accumulates from kept frames, and how pictures are written. */
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,11 +21,14 @@
 
 static char dir[64];
 
-/* A small raster, cell by pixel, or a large one: 3 x 3 pixels a cell, edges that do not divide. */
+/*
+ * A small raster with one pixel a cell, and a large one with 3 x 3 pixels a cell and partial cells
+ * at its edges.
+ */
 static const struct gk_geometry small = {.tiles = 4, .tile_rows = 2, .cols = 16};
 static const struct gk_geometry large = {.tiles = 1025, .tile_rows = 2, .cols = 100};
 
-/* An output slot that is filled pixel by pixel. */
+/* An output slot that a test fills pixel by pixel. */
 struct slot {
 	struct gk_geometry geometry;
 	struct gk_layout layout;
@@ -57,7 +60,7 @@ slot_put(struct slot *s, uint32_t i, float v)
 								      : (int16_t)v;
 }
 
-/* The plane as a frame of that kind; CSR has what is above zero. */
+/* Make a frame of this format from the plane; CSR gets the values above zero. */
 static void
 slot_frame(struct slot *s, uint64_t frame, uint32_t kind, const float *plane)
 {
@@ -87,7 +90,10 @@ slot_frame(struct slot *s, uint64_t frame, uint32_t kind, const float *plane)
 	s->record.nnz = n;
 }
 
-/* Photons, some masked and some saturated pixels. Whole numbers, so that int16 holds them. */
+/*
+ * Random photon counts with some masked and some saturated pixels. All are integers, so that int16
+ * can hold them.
+ */
 static void
 random_plane(struct sample *random, float *plane, uint32_t n)
 {
@@ -110,7 +116,7 @@ expect_cells(const float *found, const float *wanted, size_t n)
 	}
 }
 
-/* Frames of one kind or mixed ones against planes that are held in full. */
+/* Compare the accumulation of frames, all sparse, all full or mixed, with complete planes. */
 static void
 accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image)
 {
@@ -141,7 +147,7 @@ accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bo
 		assert_int_equal(p.shown_count, 1000 + 10 * k);
 		for (i = 0; i < n; i++) {
 			shown[i] = kind == GK_KIND_IMAGE ? plane[i] : plane[i] > 0 ? plane[i] : 0;
-			/* a row of sparse frames says zero of all it does not say */
+			/* a row of a sparse frame is zero at all pixels that it does not list */
 			if (!(maximum[i] >= shown[i]) && shown[i] == shown[i])
 				maximum[i] = shown[i];
 			if (csr && !(maximum[i] >= 0))
@@ -195,7 +201,10 @@ mixed_kinds(void **state)
 	accumulate(&large, GK_VALUE_I16, true, true);
 }
 
-/* The writer's time is bounded: sparse frames by pixels, full images one at a time, raw none. */
+/*
+ * The writer's time is limited: sparse frames are added up to a number of pixels, full images only
+ * when a picture is requested, raw frames never.
+ */
 static void
 spends_what_is_granted(void **state)
 {
@@ -207,7 +216,7 @@ spends_what_is_granted(void **state)
 	slot_init(&s, &small, GK_VALUE_F32);
 	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
-	/* the wanted one has no price */
+	/* the frame of a requested picture needs no grant */
 	projection_add(&p, &s.record, s.bytes);
 	projection_add(&p, &s.record, s.bytes);
 	assert_int_equal(p.frames, 1);
@@ -218,7 +227,7 @@ spends_what_is_granted(void **state)
 		projection_add(&p, &s.record, s.bytes);
 	assert_int_equal(p.frames, 4);
 	assert_int_equal(p.skipped, 3);
-	/* nothing is saved up beyond the most */
+	/* unused time does not accumulate beyond the maximum */
 	projection_grant(&p, 1000000, 20);
 	for (i = 0; i < 5; i++)
 		projection_add(&p, &s.record, s.bytes);
@@ -239,7 +248,7 @@ spends_what_is_granted(void **state)
 	free(s.bytes);
 }
 
-/* A slot that says what cannot be is read no further than it goes. */
+/* A slot with impossible values is not read beyond its end. */
 static void
 broken_slots(void **state)
 {
@@ -263,7 +272,7 @@ broken_slots(void **state)
 	free(s.bytes);
 }
 
-/* Width and height that a PNG says it has. */
+/* Read width and height from a PNG header. */
 static bool
 png_size(const char *path, uint32_t size[2])
 {
@@ -310,7 +319,7 @@ wait_for(struct preview *p, uint64_t sequence, uint64_t errors)
 	return s;
 }
 
-/* A run has its first picture with its first frame, and its last one after its end. */
+/* A run's first picture is written with its first frame, and its last picture after its end. */
 static void
 pictures_of_runs(void **state)
 {
@@ -348,7 +357,7 @@ pictures_of_runs(void **state)
 		snprintf(part, sizeof(part), "%s.part", path[i]);
 		assert_int_equal(access(part, F_OK), -1);
 	}
-	/* without one */
+	/* a run without a preview */
 	assert_int_equal(preview_begin(p, NULL, 1), 0);
 	preview_offer(p, &s.record, s.bytes);
 	preview_end(p);
@@ -356,7 +365,10 @@ pictures_of_runs(void **state)
 	free(s.bytes);
 }
 
-/* One a period, as long as there is something new; the process ends with the last one drawn. */
+/*
+ * One picture is written each period if there are new frames. At the end of the process the last
+ * one is written.
+ */
 static void
 pictures_by_period(void **state)
 {
@@ -391,7 +403,7 @@ pictures_by_period(void **state)
 	free(s.bytes);
 }
 
-/* What the file system says is told, and over when it works again. */
+/* An error of the file system is reported, until writing works again. */
 static void
 errors_of_files(void **state)
 {

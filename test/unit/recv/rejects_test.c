@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the log says of packets that cannot be used: one sample each, or what frames lack. */
+/*
+ * Tests how the log explains unusable packets: one sample of each cause, and the packets that
+ * frames miss.
+ */
 
 #include "rx_rig.h"
 
 #include "rx/rejects.h"
 
-#define PORT 50001 /* of stream 0, as the rig sends to RIG_UDP_PORT + stream */
+#define PORT 50001 /* port of stream 0: the rig sends to RIG_UDP_PORT + stream */
 
 static struct detector d;
 static struct builder_stats stats;
@@ -20,7 +23,7 @@ setup(void **state)
 	return 0;
 }
 
-/** As stream 1 of the rig sends it: to PORT. */
+/** A sample of stream 1 of the rig, which is sent to PORT. */
 static struct rx_sample
 packet(enum rx_counter cause)
 {
@@ -96,7 +99,7 @@ each_kind(void **state)
 	s.data[38] = 1;
 	says(&s, 1, &v,
 		"are UDP (10.1.0.2:0 to 10.0.0.1:50001, UDP length 312), expected length 8248");
-	/* cut anywhere, nothing is read that is not there */
+	/* for a truncated sample no byte beyond its end is read */
 	for (uint32_t n = 0; n < RX_SAMPLE_BYTES; n++) {
 		struct rejects r = {0};
 
@@ -106,7 +109,10 @@ each_kind(void **state)
 	}
 }
 
-/* What comes on any line hides nothing; of the rest, the most counts. */
+/*
+ * Packets that are normal on any network are ignored; of the others, the most frequent kind is
+ * explained.
+ */
 static void
 commonest(void **state)
 {
@@ -123,7 +129,7 @@ commonest(void **state)
 	says(s, RTE_DIM(s), &v, "udp_port = 50001");
 }
 
-/* Some can be used: the ports say what there is more of. */
+/* If some packets are usable, their ports tell which setting is wrong. */
 static void
 ports(void **state)
 {
@@ -173,7 +179,7 @@ numbers(void **state)
 	}
 }
 
-/** Packets `from` to `to` of both modules' streams that are `of` a module's interface. */
+/** Record packets `from` to `to` for interface `of` of both modules. */
 static void
 sent(uint32_t of, uint32_t from, uint32_t to)
 {
@@ -196,7 +202,9 @@ missing(void **state)
 	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
 	assert_string_equal(text,
 		"stream 0 sends packets 32 to 95, expected 0 to 127; set [detector] rows = 256");
-	/* one that is complete, or has lost others than the rest: not by a setting */
+	/*
+	 * a complete frame, or different packets missing in another stream: no setting is the cause
+	 */
 	stats.complete = 1;
 	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
 	stats.complete = 0;
@@ -206,7 +214,7 @@ missing(void **state)
 	sent(0, 0, 63);
 	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
 	assert_non_null(strstr(text, "interfaces = 2"));
-	/* no rows are so */
+	/* no number of rows has these packets */
 	memset(&stats, 0, sizeof(stats));
 	sent(0, 1, 100);
 	assert_false(rejects_explain_missing(&v, text, sizeof(text)));

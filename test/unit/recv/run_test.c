@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs over a real pipeline, whose roles the test polls; packets come from the test, too. */
+/* Tests runs of a real pipeline. The test polls its roles, and places the packets itself. */
 
 #include <errno.h>
 #include <ftw.h>
@@ -30,7 +30,7 @@ __wrap_run_ledger_keep(struct run *run, bool running)
 	__real_run_ledger_keep(run, running);
 }
 
-/** The configuration file, with more lines at its end. */
+/** Write the configuration file, with `more` at its end. */
 static void
 write_config(const char *more)
 {
@@ -76,7 +76,7 @@ teardown(void **state)
 	return 0;
 }
 
-/** One round of all roles, and of the service. */
+/** Poll all roles and the service once. */
 static void
 poll(void)
 {
@@ -88,7 +88,7 @@ poll(void)
 	run_tick(&r);
 }
 
-/** End a run as a client does. */
+/** Stop the run as a client does. */
 static void
 stop(void)
 {
@@ -100,7 +100,7 @@ stop(void)
 	assert_int_equal(run_get_state(&r), RUN_IDLE);
 }
 
-/** One packet of each frame comes, the rest is lost. */
+/** Place one packet of each frame; the others are lost. */
 static void
 send_frames(uint64_t from, uint64_t to)
 {
@@ -122,7 +122,7 @@ send_frames(uint64_t from, uint64_t to)
 	}
 }
 
-/* The log names the object, not the errno alone. */
+/* The log names the object of an error, in addition to the errno. */
 static void
 why_a_gang_gave_up(void **state)
 {
@@ -141,7 +141,7 @@ why_a_gang_gave_up(void **state)
 	channel->work[0][next] = kept;
 }
 
-/* A watchdog that would bite at once is no setting. */
+/* A watchdog time that is too short is refused. */
 static void
 watchdog_has_a_minimum(void **state)
 {
@@ -164,7 +164,7 @@ watchdog_has_a_minimum(void **state)
 	}
 }
 
-/* As many packets as a stream sends for a frame. */
+/* resync_packets is limited to the number of packets that a stream sends for a frame. */
 static void
 agreement_is_possible(void **state)
 {
@@ -172,7 +172,10 @@ agreement_is_possible(void **state)
 	assert_int_equal(p.table->config.resync_packets, 128);
 }
 
-/* Batches say who made them; stores are told once, when they are connected. */
+/*
+ * The receiver id is in every batch, and stores get it once, when the connection is made: with
+ * stores it cannot be changed.
+ */
 static void
 receiver_id_is_fixed_with_stores(void **state)
 {
@@ -180,7 +183,7 @@ receiver_id_is_fixed_with_stores(void **state)
 
 	assert_int_equal(run_configure(&r, "output.receiver_id=7"), 0);
 	assert_true(r.settings.receiver_id == 7);
-	/* nothing looks at them before a run is armed */
+	/* not used before a run is armed */
 	p.stores = (struct egress *)&p;
 	ret = run_configure(&r, "output.receiver_id=8");
 	p.stores = NULL;
@@ -192,7 +195,7 @@ receiver_id_is_fixed_with_stores(void **state)
 	assert_int_equal(ret, 0);
 }
 
-/* What went wrong with a command is no answer to the next one. */
+/* The message of a failed command is cleared by the next command. */
 static void
 a_message_goes_with_the_next_command(void **state)
 {
@@ -210,7 +213,10 @@ a_message_goes_with_the_next_command(void **state)
 	assert_string_equal(status.message, "");
 }
 
-/* The file is edited for the next run while one is running: that one keeps what it began with. */
+/*
+ * The configuration file is edited during a run: the run keeps its settings, and the next one has
+ * the new ones.
+ */
 static void
 edited_file_is_for_the_next_run(void **state)
 {
@@ -231,7 +237,7 @@ edited_file_is_for_the_next_run(void **state)
 		assert_int_equal(v->params.kind, GK_KIND_CSR);
 		assert_int_equal(v->prescale, 5);
 	}
-	/* half saved; and changes are on top of one another, but for one that was refused */
+	/* a file that was partly written; changes accumulate, except for one that was refused */
 	write_config("[veto\n");
 	assert_int_equal(run_set_veto(&r, "veto.strong_min=80", 0, &effective), -EINVAL);
 	assert_int_equal(run_set_veto(&r, "veto.dry_run=yes", 0, &effective), 0);
@@ -247,7 +253,7 @@ edited_file_is_for_the_next_run(void **state)
 	assert_false(r.settings.veto.dry_run);
 }
 
-/* A run that is armed and stopped has nothing of the one before, and no ledger to keep. */
+/* A run that is armed and stopped shows no data of the run before, and stores no ledger. */
 static void
 armed_and_stopped(void **state)
 {
@@ -290,7 +296,7 @@ armed_and_stopped(void **state)
 		assert_null(strstr(line, "[veto"));
 	fclose(f);
 
-	/* the gangs gave up meanwhile */
+	/* gangs fail while the run is armed */
 	assert_int_equal(run_configure(&r, "run.name=C"), 0);
 	assert_int_equal(run_arm(&r), 0);
 	run_give_up(&r, "test");
@@ -300,7 +306,7 @@ armed_and_stopped(void **state)
 	assert_int_equal(ledgers_kept, kept);
 }
 
-/** Until the run has ended by itself. */
+/** Wait until the run has ended by itself. */
 static void
 ends(struct run_status *status)
 {
@@ -312,7 +318,10 @@ ends(struct run_status *status)
 	run_get_status(&r, status);
 }
 
-/* The time-out counts from the start on; who is ended by it, or got nothing of use, has failed. */
+/*
+ * The idle timeout begins with the start. A run that ends by it, or that receives no usable
+ * packets, has failed.
+ */
 static void
 nothing_comes(void **state)
 {
@@ -325,7 +334,7 @@ nothing_comes(void **state)
 	assert_true(status.failed);
 	assert_non_null(strstr(status.message, "no packet came within [run] idle_timeout_ms = 20"));
 
-	/* what comes on any line is no reason */
+	/* packets that are normal on any network do not warn */
 	assert_int_equal(run_configure(&r, "run.name=others,run.idle_timeout_ms=20"), 0);
 	assert_int_equal(run_start(&r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
@@ -336,7 +345,7 @@ nothing_comes(void **state)
 	assert_non_null(strstr(status.message, "idle_timeout_ms = 20, but 2 others"));
 	assert_string_equal(status.warning, "");
 
-	/* stopped before the detector sends: as good as another */
+	/* a run stopped before the detector sends has not failed */
 	assert_int_equal(run_configure(&r, "run.name=early"), 0);
 	assert_int_equal(run_start(&r), 0);
 	stop();
@@ -344,7 +353,7 @@ nothing_comes(void **state)
 	assert_false(status.failed);
 	assert_string_equal(status.message, "");
 
-	/* a wrong port, and it is stopped */
+	/* packets to a wrong port, then a stop */
 	assert_int_equal(run_configure(&r, "run.name=port"), 0);
 	assert_int_equal(run_start(&r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
@@ -369,7 +378,7 @@ nothing_comes(void **state)
 		"4660 (0.0.0.0:0 to 0.0.0.0:4660, UDP length 8248), "
 		"expected 50001; set [detector] udp_port = 4660"));
 
-	/* that is news of the run before */
+	/* the next run does not show that warning */
 	assert_int_equal(run_configure(&r, "run.name=next,run.first_frame=1"), 0);
 	assert_int_equal(run_start(&r), 0);
 	assert_int_equal(run_start(&r), -EBUSY);
@@ -382,13 +391,13 @@ nothing_comes(void **state)
 	assert_string_equal(status.message, "");
 }
 
-/* Who was told that an order timed out has seen the last of it. */
+/* A command that timed out is not executed later. */
 static void
 order_times_out(void **state)
 {
 	assert_int_equal(run_configure(&r, "run.name=late,run.first_frame=1"), 0);
 	assert_int_equal(run_arm(&r), 0);
-	/* nobody polls the builder */
+	/* the builder is not polled */
 	r.lcores_poll = true;
 	assert_int_equal(run_start(&r), -ETIMEDOUT);
 	for (unsigned int i = 0; i < 100; i++)
@@ -401,7 +410,7 @@ order_times_out(void **state)
 	stop();
 }
 
-/* The process ends when there is no run; whoever asks for one just then is told. */
+/* The process can end while it is idle; later commands fail with -ESHUTDOWN. */
 static void
 closes_when_idle(void **state)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* RX roles over a port that is an array: packets made here, received by the real rx_poll(). */
+/*
+ * RX roles whose port is an array: the test makes the packets, and the real rx_poll() receives
+ * them.
+ */
 #ifndef RX_RIG_H
 #define RX_RIG_H
 
@@ -32,8 +35,8 @@ static struct rig_queue rig_queues[RIG_QUEUES];
 static struct rx *rig_rx[RIG_ROLES];
 static struct rx_streams rig_streams;
 static struct sources rig_sources;
-static struct source_settings rig_source_settings; /* all learnt, unless a test says more */
-static void (*rig_meanwhile)(void); /* what another lcore does while a queue is polled */
+static struct source_settings rig_source_settings; /* by default all sources are learnt */
+static void (*rig_meanwhile)(void); /* called in each rte_eth_rx_burst(), as another lcore */
 
 static uint16_t
 rig_rx_burst(void *queue, struct rte_mbuf **m, uint16_t n)
@@ -48,7 +51,7 @@ rig_rx_burst(void *queue, struct rte_mbuf **m, uint16_t n)
 	return i;
 }
 
-/** The port that rte_eth_rx_burst(0, q) polls, and pools. */
+/** Create the port that rte_eth_rx_burst(0, q) polls, and the pools. */
 static inline void
 rig_port(void)
 {
@@ -68,7 +71,7 @@ rig_port(void)
 	assert_true(rig_single != NULL && rig_headers != NULL && rig_pixels != NULL);
 }
 
-/** Of the IPv4 header. */
+/** Set the checksum of the IPv4 header. */
 static inline void
 rig_checksum(uint8_t *b)
 {
@@ -78,7 +81,7 @@ rig_checksum(uint8_t *b)
 	ip->hdr_checksum = rte_ipv4_cksum(ip);
 }
 
-/** A packet as it is on the wire, byte by byte: from 10.1.0.1 + stream to 10.0.0.1. */
+/** Write a packet from 10.1.0.1 + stream to 10.0.0.1, byte by byte. */
 static inline void
 rig_bytes(uint8_t *b, uint32_t stream, uint64_t frame, uint32_t packet)
 {
@@ -87,7 +90,7 @@ rig_bytes(uint8_t *b, uint32_t stream, uint64_t frame, uint32_t packet)
 	memset(b, 0, RIG_HEADERS);
 	b[0] = b[6] = 2;
 	b[11] = stream;
-	b[12] = 0x08; /* IPv4 */
+	b[12] = 0x08; /* EtherType IPv4 */
 	b[14] = 0x45;
 	b[16] = (RIG_PACKET_BYTES - 14) >> 8;
 	b[17] = (RIG_PACKET_BYTES - 14) & 0xFF;
@@ -103,7 +106,7 @@ rig_bytes(uint8_t *b, uint32_t stream, uint64_t frame, uint32_t packet)
 	rig_header(b + RIG_HEADERS, frame, packet);
 }
 
-/** @param split  headers and pixels in two segments */
+/** @param split  headers and pixels in separate segments */
 static inline struct rte_mbuf *
 rig_packet(uint32_t stream, uint64_t frame, uint32_t packet, bool split)
 {
@@ -118,7 +121,7 @@ rig_packet(uint32_t stream, uint64_t frame, uint32_t packet, bool split)
 
 		assert_non_null(p);
 		p->data_len = RIG_PIXEL_BYTES;
-		p->pkt_len = 0; /* as drivers leave it */
+		p->pkt_len = 0; /* as drivers set it */
 		m->next = p;
 		m->nb_segs = 2;
 		m->pkt_len += RIG_PIXEL_BYTES;
@@ -135,7 +138,7 @@ rig_push(uint32_t queue, struct rte_mbuf *m)
 	q->m[q->head++ % RIG_QUEUE_SIZE] = m;
 }
 
-/** As many roles as the table has RX roles; nobody polls a queue yet. */
+/** Create a role for each RX role of the table, without queues. */
 static inline void
 rig_roles(struct frame_table *ft, uint32_t handoff_size)
 {
@@ -177,7 +180,7 @@ rig_roles_free(struct frame_table *ft)
 	}
 }
 
-/** A counter over all roles. */
+/** Sum of a counter over all roles. */
 static inline uint64_t
 rig_count(const struct frame_table *ft, enum rx_counter c)
 {
@@ -188,7 +191,7 @@ rig_count(const struct frame_table *ft, enum rx_counter c)
 	return n;
 }
 
-/** What became of all packets. */
+/** Sum of the outcomes of all packets. */
 static inline uint64_t
 rig_fates(const struct frame_table *ft)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rx_poll() and what it does with packets good, bad, early and somebody else's. */
+/*
+ * Tests rx_poll() with valid and damaged packets, packets that arrive too early, and packets of
+ * other senders.
+ */
 
 #include "rx_rig.h"
 
@@ -30,7 +33,7 @@ poll_all(void)
 	return busy;
 }
 
-/** Everything is accounted for, and every mbuf is back. */
+/** After each test every packet is counted, and every mbuf is freed. */
 static int
 teardown(void **state)
 {
@@ -64,7 +67,7 @@ free_slot(uint32_t slot)
 	frame_table_recycle(ft, slot);
 }
 
-/** What a builder does, without gangs. @return frames closed */
+/** Close and recycle frames as the builder does, without gangs. @return number of frames closed */
 static uint32_t
 build(void)
 {
@@ -78,7 +81,7 @@ build(void)
 	return n;
 }
 
-/** End of the run: what is in the table comes out and is freed. */
+/** End the run: close all frames of the table, and free their packets. */
 static void
 finish(void)
 {
@@ -143,7 +146,7 @@ split_segments(void **state)
 	whole_frames(true, 0);
 }
 
-/* Gangs that have other addresses for what lies in a second segment. */
+/* Gangs access the second segment at another address. */
 static void
 split_segments_seen_elsewhere(void **state)
 {
@@ -286,7 +289,7 @@ bad_packets_by_cause(void **state)
 			assert_int_equal(rig_rx[0]->counters[c] - before[c], c == counted_as[k]);
 		assert_int_equal(rig_mbufs_out(), 0);
 	}
-	/* and among good ones, in one burst */
+	/* mixed with valid packets in one burst */
 	for (uint32_t p = 0; p < 40; p++) {
 		rig_push(0, rig_packet(0, 1, p, p % 2));
 		rig_push(0, damaged(p % FRAME_OUTLIER));
@@ -297,7 +300,10 @@ bad_packets_by_cause(void **state)
 	finish();
 }
 
-/* The first packets of no use since somebody has looked, then fewer of them; and their numbers. */
+/*
+ * Samples are taken of the first unusable packets since the last look, and then of ever fewer. The
+ * lowest and highest packet numbers are recorded, too.
+ */
 static void
 samples_of_bad_packets(void **state)
 {
@@ -310,7 +316,7 @@ samples_of_bad_packets(void **state)
 		for (uint32_t i = 0; i < 100; i++) {
 			struct rte_mbuf *m = rig_packet(0, 1, round == 2 ? 130 + i : i, true);
 
-			/* another port, or a number that the stream has not */
+			/* to another port, or with a packet number out of range */
 			if (round < 2)
 				rte_pktmbuf_mtod(m, uint8_t *)[37] += 7;
 			rig_push(0, m);
@@ -333,7 +339,7 @@ samples_of_bad_packets(void **state)
 	}
 	assert_int_equal(rig_rx[0]->samples.lowest, 130 + 1);
 	assert_int_equal(rig_rx[0]->samples.highest, 229 + 1);
-	/* nobody takes any: there is an end */
+	/* if samples are not taken, their number is limited */
 	for (uint32_t round = 0; round < 200; round++) {
 		for (uint32_t i = 0; i < 500; i++)
 			rig_push(0, damaged(0));
@@ -346,7 +352,7 @@ samples_of_bad_packets(void **state)
 	finish();
 }
 
-/* In split mode the pixels must lie alone in the second segment; all other chains are cut. */
+/* In split mode the pixels must fill the second segment; all other chains are of wrong length. */
 static void
 chains_of_wrong_lengths(void **state)
 {
@@ -355,7 +361,7 @@ chains_of_wrong_lengths(void **state)
 	for (int change = -1; change <= 1; change += 2) {
 		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
 
-		m->data_len += change; /* split at another byte */
+		m->data_len += change; /* split one byte before or after */
 		m->next->data_len -= change;
 		rig_push(0, m);
 	}
@@ -370,7 +376,7 @@ chains_of_wrong_lengths(void **state)
 		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
 		struct rte_mbuf *rest = rte_pktmbuf_alloc(rig_pixels);
 
-		/* pixels over two segments */
+		/* pixels in two segments */
 		m->next->data_len = 4000;
 		m->next->next = rest;
 		rest->data_len = RIG_PIXEL_BYTES - 4000;
@@ -385,7 +391,7 @@ chains_of_wrong_lengths(void **state)
 		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
 		struct rte_mbuf *pad = rte_pktmbuf_alloc(rig_headers);
 
-		/* whole pixels, and padding of the link behind them */
+		/* complete pixels, followed by padding of the link */
 		m->next->next = pad;
 		pad->data_len = 4;
 		m->pkt_len += 4;
@@ -417,7 +423,7 @@ duplicates_late_and_beyond(void **state)
 	finish();
 }
 
-/** Three modules, three roles; role 0 alone polls, or all poll what is not theirs. */
+/** Three modules and three roles. The test decides which role polls which queue. */
 static void
 three_roles(uint32_t handoff_size)
 {
@@ -436,7 +442,7 @@ software_classifier(void **state)
 	three_roles(64);
 	rig_poll_queue(0, 0);
 	for (uint64_t f = 1; f <= 3; f++) {
-		for (uint32_t p = 0; p < 128; p++) /* interleaved */
+		for (uint32_t p = 0; p < 128; p++) /* streams are interleaved */
 			for (uint32_t s = 0; s < 3; s++)
 				rig_push(0, rig_packet(s, f, p, p % 2));
 		for (int i = 0; i < 20; i++)
@@ -449,7 +455,10 @@ software_classifier(void **state)
 		assert_int_equal(rig_rx[i]->counters[RX_PLACED], 3 * 128);
 }
 
-/* An handoff ring has as many turns as a queue: an lcore that a gang shares polls seldom. */
+/*
+ * A handoff ring is polled for as many bursts as a queue, since an lcore that it shares with a gang
+ * polls rarely.
+ */
 static void
 handoff_ring_gives_several_bursts(void **state)
 {
@@ -465,7 +474,10 @@ handoff_ring_gives_several_bursts(void **state)
 	finish();
 }
 
-/* Each RX role frees what it has placed, a few mbufs a round; the slot waits for all of them. */
+/*
+ * Each RX role frees the mbufs that it has placed, a few in each round. A slot is recycled once all
+ * are freed.
+ */
 static void
 lanes_free_their_own(void **state)
 {
@@ -478,7 +490,7 @@ lanes_free_their_own(void **state)
 		rig_poll_queue(i, i);
 	for (uint64_t f = 1; f <= frames; f++)
 		for (uint32_t s = 0; s < 3; s++)
-			send_frame(s, s, f, f != 1); /* as there are not so many mbufs */
+			send_frame(s, s, f, f != 1); /* not all from one pool, which is too small */
 	while (poll_all() != 0)
 		;
 	free_before = ft->builder.nb_free;
@@ -487,12 +499,12 @@ lanes_free_their_own(void **state)
 		free_slot(closed.slot);
 	}
 	assert_int_equal(rig_mbufs_out(), 3 * frames * 128);
-	/* a few are received: RX_BURST a round, of its own */
+	/* while packets arrive: at most RX_BURST of its own in a round */
 	for (uint32_t p = 0; p < 3; p++)
 		rig_push(1, rig_packet(1, 4, p, false));
 	rx_poll(rig_rx[1]);
 	assert_int_equal(rig_mbufs_out(), 3 * frames * 128 - RX_BURST + 3);
-	/* nothing is: as many as a queue might give */
+	/* without packets: as many as a queue could deliver */
 	rx_poll(rig_rx[1]);
 	assert_int_equal(rig_mbufs_out(), 3 * frames * 128 - (1 + RX_BURSTS_A_POLL) * RX_BURST + 3);
 	while (rx_poll(rig_rx[1]) != 0)
@@ -506,12 +518,15 @@ lanes_free_their_own(void **state)
 	while (rx_poll(rig_rx[2]) != 0)
 		;
 	assert_int_equal(rig_mbufs_out(), 3);
-	/* the slots are opened again at once */
+	/* the slots can be opened at once */
 	assert_int_equal(frame_table_open(ft), frames);
 	finish();
 }
 
-/* The owner does not get on: the sender waits with what it has, and takes no more. */
+/*
+ * If the handoff ring is full and its owner does not poll, the sender keeps its packets and
+ * receives no more.
+ */
 static void
 full_inbox_waits(void **state)
 {
@@ -545,7 +560,10 @@ full_inbox_drops(void **state)
 	finish();
 }
 
-/* Each role polls two queues of what belongs to the next one, and handoff rings are small. */
+/*
+ * Each role polls two queues with packets of the next role, and handoff rings are small: no
+ * deadlock.
+ */
 static void
 roles_do_not_wait_for_each_other(void **state)
 {
@@ -556,14 +574,16 @@ roles_do_not_wait_for_each_other(void **state)
 		send_frame(i, (i + 1) % 3, 1, false);
 		send_frame(i, (i + 1) % 3, 2, false);
 	}
-	/* all handoff rings are full before anybody reads his */
+	/* all handoff rings fill up before they are read */
 	for (int i = 0; i < 200; i++)
 		poll_all();
 	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128);
 	assert_int_equal(build(), 2);
 }
 
-/* All slots are full: as many packets wait as there is room for, the rest stays in the queue. */
+/*
+ * All slots are full: the role holds a limited number of packets, and leaves the rest in the queue.
+ */
 static void
 waits_for_slots(void **state)
 {
@@ -597,7 +617,10 @@ open_frames(void)
 	frame_table_open(ft);
 }
 
-/* The builder opens frames between RX's looks at what waits and at what comes: order is kept. */
+/*
+ * The builder opens frames after rx_poll() has checked its held packets and before it receives new
+ * ones: the order is kept.
+ */
 static void
 frames_open_meanwhile(void **state)
 {
@@ -611,7 +634,7 @@ frames_open_meanwhile(void **state)
 	assert_int_equal(rig_rx[0]->nb_pending, 1);
 	assert_int_equal(build(), 4);
 	for (int i = 0; i < 20; i++)
-		poll_all(); /* slots come back, and are not opened yet */
+		poll_all(); /* slots are recycled, but not opened yet */
 	assert_int_equal(rig_rx[0]->nb_pending, 1);
 	for (uint32_t p = 0; p < RX_BURST; p++)
 		rig_push(0, rig_packet(0, 6, p, false));
@@ -625,7 +648,7 @@ frames_open_meanwhile(void **state)
 	finish();
 }
 
-/* A packet that waits for a slot when the window moves does not enter the new window. */
+/* A packet that waits for a slot while the window moves does not get into the new window. */
 static void
 waiting_packet_stays_behind(void **state)
 {
@@ -641,7 +664,7 @@ waiting_packet_stays_behind(void **state)
 	for (uint32_t i = 0; i < 4; i++)
 		assert_true(rig_close(ft, &closed[i]));
 	assert_int_equal(ft->rx[0].wanted, 6);
-	/* the numbers begin again, and there is no room to hold all of them */
+	/* the detector restarts, and there is no room to hold all packets */
 	send_frame(0, 0, 1, false);
 	send_frame(0, 0, 2, false);
 	while (poll_all() != 0)
@@ -662,7 +685,7 @@ waiting_packet_stays_behind(void **state)
 	finish();
 }
 
-/* A number a little ahead waits, and nothing waits behind it. */
+/* A packet whose number is slightly ahead waits alone: packets behind it are placed. */
 static void
 corrupt_number_waits_alone(void **state)
 {
@@ -688,7 +711,7 @@ corrupt_number_waits_alone(void **state)
 	finish();
 }
 
-/** Stream 0 to queue 0, the others to queue 1, as long as there are mbufs. */
+/** Send stream 0 to queue 0 and the others to queue 1, up to the number of mbufs. */
 static void
 send_halves(uint64_t frames[2], uint64_t end)
 {
@@ -701,8 +724,10 @@ send_halves(uint64_t frames[2], uint64_t end)
 					rig_push(q, rig_packet(s, frames[q], p, q == 1));
 }
 
-/* Nothing paces two queues of unequal streams, and both are polled alike: what the one brings too
- * early must not keep the other from bringing what is waited for. */
+/*
+ * Two queues of unequal streams are polled equally: packets of one that arrive too early must not
+ * stop the other, which has the packets of the oldest frame.
+ */
 static void
 queue_ahead_is_stopped_alone(void **state)
 {
@@ -721,7 +746,10 @@ queue_ahead_is_stopped_alone(void **state)
 		send_halves(frames, end);
 		poll_all();
 		most_ahead = RTE_MAX(most_ahead, rig_rx[0]->nb_of_source[0]);
-		/* all frames are open, and what is missing is in a queue that goes on */
+		/*
+		 * all frames can be opened: the missing packets are in the queue that is still
+		 * polled
+		 */
 		assert_int_equal(ft->rx[0].blocked, 0);
 		while (rig_close(ft, &closed)) {
 			assert_int_equal(closed.frame, next++);
@@ -735,7 +763,10 @@ queue_ahead_is_stopped_alone(void **state)
 	finish();
 }
 
-/* When all queues are stopped, streams that are behind will not come before there is room. */
+/*
+ * When all queues are stopped, slow streams cannot deliver: the oldest frame is closed without
+ * them.
+ */
 static void
 all_queues_are_stopped(void **state)
 {
@@ -747,7 +778,7 @@ all_queues_are_stopped(void **state)
 	begin(64);
 	rig_poll_queue(0, 0);
 	rig_poll_queue(0, 1);
-	/* streams 1 and 3 are dead: their queue brings nothing for the head any more */
+	/* streams 1 and 3 are dead: their queue has no more packets of the oldest frame */
 	for (uint64_t f = 1; f <= 8; f++)
 		for (uint32_t p = 0; p < d.stream_packets; p++) {
 			rig_push(0, rig_packet(0, f, p, false));
@@ -773,8 +804,10 @@ all_queues_are_stopped(void **state)
 	finish();
 }
 
-/* One stream is ahead of the others, too far to be opened soon and near enough to wait: it must not
- * take the room of those that share its RX role, nor their frames. */
+/*
+ * One stream is ahead by so much that its frames are not opened soon, but so little that its
+ * packets wait. It must not take the room or the frames of other streams of its RX role.
+ */
 static void
 stray_stream_takes_no_room(void **state)
 {
@@ -789,7 +822,7 @@ stray_stream_takes_no_room(void **state)
 	rig_poll_queue(0, 0);
 	for (uint64_t f = 1; f <= frames; f++) {
 		for (uint32_t p = 0; p < d.stream_packets; p++) {
-			/* half of theirs, as there are not so many mbufs */
+			/* half of the other streams' packets, to save mbufs */
 			for (uint32_t s = 0; s < 3 && p % 2 == 0; s++)
 				rig_push(0, rig_packet(s, f, p, false));
 			rig_push(0, rig_packet(3, f + ahead, p, false));
@@ -798,14 +831,14 @@ stray_stream_takes_no_room(void **state)
 			poll_all();
 			while (rig_close(ft, &closed)) {
 				assert_int_equal(closed.frame, next++);
-				/* what was held of it for its frame finds it */
+				/* held packets of the stream ahead are placed in their frame */
 				assert_in_range(closed.packets, 3 * 32, 3 * 32 + d.stream_packets);
 				free_slot(closed.slot);
 			}
 			frame_table_open(ft);
 		}
 	}
-	/* K frames are open */
+	/* the last K frames are still open */
 	assert_in_range(next, frames - config.max_skew_frames, frames + 1);
 	assert_in_range(rig_count(ft, RX_PLACED), frames * 3 * 32, frames * (3 * 32 + 16));
 	assert_int_equal(
@@ -817,7 +850,7 @@ stray_stream_takes_no_room(void **state)
 	finish();
 }
 
-/* No window yet: packets wait and vote, each once, and none is lost. */
+/* Without a window packets are held and vote once each, and none is lost. */
 static void
 first_packets_find_the_window(void **state)
 {
@@ -848,7 +881,10 @@ first_packets_find_the_window(void **state)
 	finish();
 }
 
-/* The builder begins to look between RX's looks at what is held and at what comes. */
+/*
+ * The builder begins to search for a window after rx_poll() has checked its held packets and before
+ * it receives new ones.
+ */
 static void
 search_begins_meanwhile(void **state)
 {
@@ -882,7 +918,10 @@ search_begins_meanwhile(void **state)
 	finish();
 }
 
-/* A role that takes nothing more has brought all that it can. */
+/*
+ * The window is found although votes are missing: an RX role without room for more packets cannot
+ * send more votes.
+ */
 static void
 full_role_finds_the_window(void **state)
 {
@@ -900,7 +939,7 @@ full_role_finds_the_window(void **state)
 		send_frame(0, 0, f, false);
 	for (int i = 0; i < 3; i++)
 		poll_all();
-	/* a frame is held, the rest is what there is room for, without another burst */
+	/* one frame is held, and beyond it the limit without a further burst */
 	assert_int_equal(rig_rx[0]->nb_pending, 128 + RX_PENDING_FULL + 1);
 	for (int i = 0; i < 20; i++) {
 		frame_table_open(ft);
@@ -910,14 +949,14 @@ full_role_finds_the_window(void **state)
 	finish();
 }
 
-/* Whatever is on its way in an RX role is given up when it stops, and counted. */
+/* When an RX role stops, the packets that it still holds are dropped and counted. */
 static void
 stop_in_the_middle(void **state)
 {
 	three_roles(32);
 	rig_poll_queue(0, 0);
 	send_frame(0, 1, 1, false); /* fills the handoff ring and the outgoing handoff buffer */
-	rig_push(1, rig_packet(1, 7, 0, true)); /* and one that waits */
+	rig_push(1, rig_packet(1, 7, 0, true)); /* one packet waits for its frame */
 	rig_poll_queue(1, 1);
 	rx_poll(rig_rx[1]);
 	assert_int_equal(rig_rx[1]->nb_pending, 1);
@@ -938,7 +977,7 @@ stop_in_the_middle(void **state)
 	finish();
 }
 
-/** A packet of somebody else: MAC address and IP address are not the detector's. */
+/** A packet from another sender, with other MAC and IP addresses than the detector's. */
 static struct rte_mbuf *
 forged(uint32_t stream, uint64_t frame, uint32_t packet)
 {
@@ -958,8 +997,10 @@ poll_until_idle(void)
 		;
 }
 
-/* Nothing is configured: who comes first is believed until another one comes. Then what was taken
- * is thrown out, and the one is learnt that has sent a frame's packets more than the others. */
+/*
+ * Without configured addresses the first source is accepted until a second one appears. Then the
+ * packets placed are dropped, and the source is learnt that leads by a frame's number of packets.
+ */
 static void
 forged_packets_before_the_real_ones(void **state)
 {
@@ -976,7 +1017,7 @@ forged_packets_before_the_real_ones(void **state)
 	poll_until_idle();
 	assert_int_equal(rig_count(ft, RX_FOREIGN), 64 + 64 + 127);
 	assert_int_equal(rig_count(ft, RX_PLACED), 1 + 64 + 2 * 128);
-	/* and now they may send what they want */
+	/* later forged packets have no effect */
 	for (uint32_t p = 0; p < 100; p++)
 		rig_push(0, forged(0, p < 50 ? 3 : 4, p));
 	poll_until_idle();
@@ -986,7 +1027,7 @@ forged_packets_before_the_real_ones(void **state)
 	assert_false(frame_table_close(ft, &closed));
 }
 
-/* In the same burst, and while they wait for a window. */
+/* Forged packets in the same burst, and while packets wait for a window. */
 static void
 forged_packets_among_the_first(void **state)
 {
@@ -1011,7 +1052,7 @@ forged_packets_among_the_first(void **state)
 	finish();
 }
 
-/* Far frame numbers in a row move the window only if they are of the stream's own source. */
+/* Numbers far ahead move the window only if they are from the stream's own source. */
 static void
 forged_numbers_move_no_window(void **state)
 {
@@ -1031,7 +1072,7 @@ forged_numbers_move_no_window(void **state)
 	assert_int_equal(rig_count(ft, RX_PLACED), 10 * 128);
 	assert_int_equal(rig_count(ft, RX_FOREIGN), 10 * 16);
 	assert_int_equal(ft->window.generation, 1);
-	/* its own source may */
+	/* from its own source */
 	send_frame(0, 0, 2000000, true);
 	for (int i = 0; i < 20; i++) {
 		poll_all();
@@ -1041,7 +1082,7 @@ forged_numbers_move_no_window(void **state)
 	finish();
 }
 
-/* A source that is learnt gives its stream up by silence, and gets it back, but not at once. */
+/* Another source gets a stream after silence, and the first one gets it back later. */
 static void
 detector_is_replaced(void **state)
 {
@@ -1050,7 +1091,7 @@ detector_is_replaced(void **state)
 	for (uint64_t f = 1; f <= 3; f++)
 		send_frame(0, 0, f, true);
 	poll_until_idle();
-	/* a whole frame, but not for long enough */
+	/* a complete frame, but the silence was too short */
 	for (uint32_t p = 0; p < 128; p++)
 		rig_push(0, forged(0, 4, p));
 	poll_until_idle();
@@ -1072,13 +1113,13 @@ detector_is_replaced(void **state)
 		poll_all();
 		build();
 	}
-	/* the 128th packet is the first one */
+	/* the 128th packet is the first one accepted */
 	assert_int_equal(rig_count(ft, RX_PLACED), 3 * 128 + 2 + 256 - 126);
 	assert_int_equal(rig_count(ft, RX_FOREIGN), 128 + 1 + 126 + 1);
 	finish();
 }
 
-/* With addresses configured nothing is learnt: no other packet counts for anything. */
+/* With configured addresses nothing is learnt: packets that differ in them are dropped. */
 static void
 configured_source(void **state)
 {
@@ -1117,7 +1158,7 @@ configured_source(void **state)
 	finish();
 }
 
-/* What the port says of checksums counts; where it says nothing, the header is summed up. */
+/* The port's checksum flags are used. If it does not check the IPv4 header, the software does. */
 static void
 checksums(void **state)
 {
@@ -1155,7 +1196,7 @@ checksums(void **state)
 	finish();
 }
 
-/** A packet that says where its module is. */
+/** A packet with the position of its module. */
 static struct rte_mbuf *
 positioned(uint32_t stream, uint64_t frame, uint32_t packet, uint16_t row, uint16_t column)
 {
@@ -1167,7 +1208,10 @@ positioned(uint32_t stream, uint64_t frame, uint32_t packet, uint16_t row, uint1
 	return m;
 }
 
-/** Four modules, two in a column; `from` says which one's packets come in each stream. */
+/**
+ * Send a frame of four modules, two in a column. from[s] is the module whose packets arrive in
+ * stream s.
+ */
 static void
 send_modules(uint64_t frame, const uint32_t from[4])
 {
@@ -1199,7 +1243,7 @@ swapped(uint32_t positions, const uint32_t from[4], uint32_t misplaced, uint32_t
 	send_modules(1, from);
 	assert_int_equal(rig_count(ft, RX_MISPLACED), misplaced * 128);
 	assert_int_equal(rig_count(ft, RX_PLACED), good * 128);
-	/* put right: believed after a few packets */
+	/* after the cables are corrected, packets are accepted after a few of them */
 	send_modules(2, (const uint32_t[]){0, 1, 2, 3});
 	assert_int_equal(rig_count(ft, RX_MISPLACED), misplaced * (128 + SOURCE_MOVES - 1));
 	while (rig_close(ft, &closed))
@@ -1227,7 +1271,7 @@ three_cables_are_swapped(void **state)
 	swapped(2, (const uint32_t[]){1, 2, 0, 3}, 3, 1);
 }
 
-/* PSI's virtual servers need not set positions: where two are the same, nothing is checked. */
+/* PSI's virtual servers need not set positions. If two are equal, positions are not checked. */
 static void
 modules_without_places(void **state)
 {
@@ -1248,7 +1292,7 @@ modules_without_places(void **state)
 	}
 }
 
-/* Anything on any queue in any order: it adds up. */
+/* Random packets on random queues: the counters add up. */
 static void
 random_mixture(void **state)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* [detector] source, source_mac, destination, positions: what is read, what passes, and what is
- * learnt while somebody else sends. SOURCE_SEED repeats a random story. */
+/*
+ * Tests [detector] source, source_mac, destination and positions: how they are read, which packets
+ * pass, and what is learnt while others send, too. SOURCE_SEED repeats a random story.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +24,7 @@
 static struct source_settings settings;
 static struct detector d;
 
-/** @return what config_check() says */
+/** @return the result of config_check() */
 static int
 read_settings(uint32_t modules, const char *const set[])
 {
@@ -44,7 +46,7 @@ read_settings(uint32_t modules, const char *const set[])
 
 #define READ(modules, ...) read_settings(modules, (const char *const[]){__VA_ARGS__, NULL})
 
-/** Headers from 10.1.0.LAST, port 32410, to 10.0.0.1. */
+/** Whether headers from 10.1.0.LAST, port `port`, to 10.0.0.1 pass. */
 static bool
 passes(uint32_t stream, uint8_t last, uint16_t port, uint8_t mac)
 {
@@ -107,7 +109,7 @@ mistakes_are_refused(void **state)
 	}
 }
 
-/* A list of MAC addresses of the largest detector is longer than that of any other key. */
+/* The list of MAC addresses of the largest detector is the longest value of all keys. */
 static void
 long_lists_are_read(void **state)
 {
@@ -133,10 +135,10 @@ long_lists_are_read(void **state)
 /* ---- learning -------------------------------------------------------------------------------- */
 
 #define NEEDED 128
-#define REAL   1  /* last byte of addresses */
-#define THIEF  66 /* and others that follow */
+#define REAL   1  /* last byte of the addresses */
+#define THIEF  66 /* the first of the other senders */
 
-/** stream_timeout_ms: so long that no time passes by itself. */
+/** stream_timeout_ms in cycles: so long that no timeout occurs by itself */
 #define WINDOW (UINT64_C(1) << 44)
 
 static struct sources all;
@@ -149,7 +151,7 @@ below(uint32_t n)
 	return (rng >> 33) % n;
 }
 
-/* Half windows: what is older is so much older. */
+/* Let half of the timeout pass, by moving all times back. */
 static void
 wait_half(void)
 {
@@ -180,7 +182,7 @@ see_at(uint32_t stream, uint8_t who, uint32_t position)
 	return sources_judge(&all, stream, h, position);
 }
 
-/* @return packets of n that were taken */
+/* @return number of packets accepted, of n */
 static uint32_t
 see(uint8_t who, uint32_t n)
 {
@@ -198,7 +200,7 @@ is_learnt(uint8_t who)
 		((const uint8_t *)&all.stream[0].taken[SOURCE_WORD_IP])[3] == who;
 }
 
-/* So many half windows in which both send. @return packets of ours that were taken */
+/* Both sources send in each of several half windows. @return number of our packets accepted */
 static uint32_t
 both(uint32_t halves, uint32_t ours, uint32_t theirs)
 {
@@ -215,7 +217,7 @@ both(uint32_t halves, uint32_t ours, uint32_t theirs)
 	return taken;
 }
 
-/* MAC and IP addresses of both ends; the port it sends from may change. */
+/* A source is given by the MAC and IP addresses of both ends. Its UDP source port may change. */
 static void
 another_address_is_another_source(void **state)
 {
@@ -250,7 +252,10 @@ one_of_a_hundred_is_forged(void **state)
 	assert_int_equal(all.stream[0].contests, 1);
 }
 
-/* Whoever was there before the detector, and comes back, has not earned more than it has sent. */
+/*
+ * A source that had the stream before the detector has no more credit than the packets that it
+ * sent.
+ */
 static void
 first_one_comes_back(void **state)
 {
@@ -269,7 +274,7 @@ first_one_comes_back(void **state)
 	assert_int_equal(both(20, 1000, 499), 20000);
 }
 
-/* A few packets do not hold a stream. */
+/* A few packets are not enough to keep a stream. */
 static void
 thief_holds_on(void **state)
 {
@@ -285,7 +290,10 @@ thief_holds_on(void **state)
 	}
 }
 
-/* A detector that sends is not displaced by numbers, unless for as long as it has sent. */
+/*
+ * A flood does not displace a detector that sends, unless it lasts as long as the detector has
+ * sent.
+ */
 static void
 flood_against_a_detector(void **state)
 {
@@ -298,7 +306,7 @@ flood_against_a_detector(void **state)
 	assert_int_equal(all.stream[0].reason, SOURCE_BY_NUMBER);
 }
 
-/* What was taken in a silence goes back to who has had it for longer. */
+/* A stream that was taken over during silence returns to the source that had it for longer. */
 static void
 detector_comes_back(void **state)
 {
@@ -307,13 +315,13 @@ detector_comes_back(void **state)
 	both(4, 0, 1000);
 	assert_true(is_learnt(THIEF));
 	assert_int_equal(all.stream[0].reason, SOURCE_BY_SILENCE);
-	/* one packet is not enough, and a frame is, even if the other one sends as much */
+	/* a frame is needed, even if the other source sends as much; one packet is not enough */
 	assert_int_equal(see(REAL, 1), 0);
 	both(3, NEEDED, NEEDED);
 	assert_true(is_learnt(REAL));
 	assert_int_equal(all.stream[0].reason, SOURCE_IS_BACK);
 	assert_int_equal(see(THIEF, 10 * NEEDED), 0);
-	/* nor does it forget when others have it in between */
+	/* also if another source had the stream in between */
 	both(4, 0, 1000);
 	assert_true(is_learnt(THIEF));
 	for (uint32_t i = 0; i < 4; i++, wait_half())
@@ -323,7 +331,7 @@ detector_comes_back(void **state)
 	assert_true(is_learnt(REAL));
 }
 
-/* The seed of a story, and how many there are. */
+/* Get the first seed. @return the number of stories */
 static uint64_t
 stories(uint64_t *first)
 {
@@ -333,8 +341,10 @@ stories(uint64_t *first)
 	return seed != NULL ? 1 : 300;
 }
 
-/* Less than a third is forged, in any order, of one or some who may have begun earlier: the real
- * one is learnt, and stays. */
+/*
+ * Less than a third of the packets is forged, in random order, by one or several senders that may
+ * have begun earlier: the real source is learnt, and stays.
+ */
 static void
 random_forgers(void **state)
 {
@@ -370,7 +380,7 @@ random_forgers(void **state)
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
-/* Learn all streams but `absent`. @return bits of streams that are misplaced */
+/* Learn all streams except `absent`. @return bitmap of misplaced streams */
 static uint64_t
 announce(const uint32_t position[], uint64_t absent)
 {
@@ -390,7 +400,7 @@ announce(const uint32_t position[], uint64_t absent)
 static void
 one_module_is_stolen(void **state)
 {
-	/* below, above and between those of the others; of another column; of another stream */
+	/* below, above and between the others; in another column; equal to another stream's */
 	const uint32_t stolen[] = {9, 1 << 16, 4, UINT32_MAX - 1, 7 << 16 | 1, 1};
 
 	for (uint32_t s = 0; s < 4; s++) {
@@ -421,11 +431,11 @@ other_orders_are_not_checked(void **state)
 	begin(4, 1);
 	assert_int_equal(announce((const uint32_t[]){0, 2, 1, 3}, 0), 0x6);
 	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_SWAPPED);
-	/* that of one that has not announced anything yet */
+	/* the position of a stream that has sent nothing yet */
 	begin(4, 1);
 	assert_int_equal(announce((const uint32_t[]){0, 2, 2, 3}, 1 << 2), 0);
 	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_ODD);
-	/* a part of a larger detector */
+	/* part of a larger detector */
 	begin(6, 1);
 	assert_int_equal(announce((const uint32_t[]){1 << 16, 1 << 16 | 1, 2 << 16 | 1, 2 << 16,
 					  1 << 16 | 3, 2 << 16 | 2},
@@ -438,7 +448,10 @@ other_orders_are_not_checked(void **state)
 		0x24);
 }
 
-/* Nobody is dropped who announces what is right, if one is stolen, or two are swapped, or both. */
+/*
+ * No stream with the right position is dropped if one position is forged, or two are swapped, or
+ * both.
+ */
 static void
 random_positions(void **state)
 {
@@ -482,14 +495,14 @@ random_positions(void **state)
 		for (uint32_t s = 0; s < d.streams; s++)
 			wrong |= (uint64_t)(position[s] != right[s]) << s;
 		misplaced = announce(position, absent);
-		/* of two that are a part of a larger detector nobody can tell */
+		/* with two streams of a larger detector it is undecidable which one is right */
 		if ((misplaced & ~wrong) != 0 && (d.streams > 2 || from == 0))
 			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64
 				 " are misplaced, wrong are %#" PRIx64 " of %u",
 				seed, misplaced, wrong, d.streams);
 		if (steal || wrong == 0 || absent != 0)
 			continue;
-		/* and cables that are swapped are found, or it is told that nothing is checked */
+		/* swapped cables are detected, or the check is reported as impossible */
 		pairs++;
 		found += misplaced == wrong;
 		if (misplaced != wrong && sources_expected(&all, expected) != SOURCE_ORDER_ODD)

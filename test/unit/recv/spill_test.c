@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches that no store takes, into files: all of them once, a limit, a process that died in
- * between; and the columns of a ledger that outlived one. XFER_SEED repeats a run. */
+/*
+ * Tests batches that no store takes and that are spilled to files: each is there once, the limit
+ * holds, and files of a killed process are adopted. Also tests the columns of a ledger after a
+ * restart. XFER_SEED repeats a run.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +57,9 @@ start(struct spill *spill)
 	assert_int_equal(spill_start(spill, &cpus), 0);
 }
 
-/* Numbers of batches here: those of `images` come after those of `frames`. */
+/*
+ * Spill a batch. In this test the batches of `images` have higher numbers than those of `frames`.
+ */
 static void
 put_into(struct spill *spill, unsigned int index, const struct journal_run *of, unsigned int table,
 	unsigned int k)
@@ -94,7 +99,7 @@ take(struct spill *spill)
 	return n;
 }
 
-/* All batches of `nb` of each table, and their results. */
+/* Spill `nb` batches of each table, and wait for all results. @return how many are durable */
 static unsigned int
 put_all(struct spill *spill, unsigned int nb)
 {
@@ -126,7 +131,7 @@ close_run(struct spill *spill)
 		assert_true(xfer_qp_clock() < limit);
 }
 
-/* Whether somebody may take the files away. */
+/* Whether the files are locked, so that they cannot be imported. */
 static bool
 is_locked(void)
 {
@@ -142,7 +147,7 @@ is_locked(void)
 	return locked;
 }
 
-/* Batches of a file as a store would have named it. */
+/* Number of batches in a file, which is named as a store would name it. */
 static size_t
 look(unsigned int table)
 {
@@ -183,7 +188,7 @@ test_all(void **state)
 	dir_syncs_begin(root);
 	start(spill);
 	assert_int_equal(put_all(spill, nb), 2 * nb);
-	/* batches are durable where their run's directory is */
+	/* batches are durable only once their run's directory is */
 	assert_true(dir_syncs() > 0);
 	spill_pause(spill);
 	assert_true(is_locked());
@@ -202,7 +207,7 @@ test_limit(void **state)
 	struct spill_stats stats;
 
 	start(spill);
-	/* one of each table at most: files reserve room, which counts */
+	/* at most one of each table: preallocated room counts */
 	assert_in_range(put_all(spill, nb), 1, 2);
 	spill_stats_get(spill, &stats);
 	assert_int_equal(stats.error, -EDQUOT);
@@ -210,8 +215,10 @@ test_limit(void **state)
 	spill_destroy(spill);
 }
 
-/* A run whose directory cannot be had, beside one that is spilled: each of its batches is given
- * back, also those that come before it is tried again. */
+/*
+ * The directory of one run cannot be created, while another run is spilled: each batch of the
+ * former is given back, also between the attempts.
+ */
 static void
 test_no_directory(void **state)
 {
@@ -241,7 +248,7 @@ test_no_directory(void **state)
 	spill_destroy(spill);
 }
 
-/* What a process that died has spilled is not spilled again. */
+/* Batches that a killed process has spilled are not spilled again. */
 static void
 test_adopt(void **state)
 {
@@ -270,7 +277,10 @@ test_adopt(void **state)
 	spill_destroy(spill);
 }
 
-/* Also where a lock has outlived it: of the directory, of a file, of one that is not complete. */
+/*
+ * The same with a lock that outlives the process: on the directory, on a file, on an incomplete
+ * file.
+ */
 static void
 test_adopt_locked(void **state)
 {
@@ -300,7 +310,7 @@ test_adopt_locked(void **state)
 	}
 }
 
-/* Frames 100, 102 ... 178 were seen, and all up to 162 are retained. */
+/* Frames 100, 102 ... 178 were seen; rows of those up to 162 are in the journal. */
 static void
 test_resumed(void **state)
 {
@@ -315,7 +325,7 @@ test_resumed(void **state)
 	struct ledger_kept none = before, kept;
 	struct ledger l = {.frames = 10, .stored = 10, .hits = 10, .records = 10};
 
-	/* the first frame of ours has not come */
+	/* our first frame has not arrived */
 	ledger_resume(&l, &before, 0);
 	assert_int_equal(l.frames, 10);
 	ledger_resume(&l, &before, 200);
@@ -327,18 +337,18 @@ test_resumed(void **state)
 	ledger_keep(&l, &kept);
 	assert_int_equal(kept.columns[0], 28);
 	assert_int_equal(kept.columns[1], 10);
-	/* the detector has begun again */
+	/* the detector has restarted */
 	l = (struct ledger){.frames = 10, .stored = 10, .hits = 10, .records = 10};
 	ledger_resume(&l, &before, 2);
 	assert_int_equal(l.lost_at_restart, 8);
 	assert_int_equal(l.lost_while_down, 0);
 	assert_true(l.frames_balance);
-	/* nothing had got into the ring */
+	/* no rows were in the journal */
 	none.retained_frame = 0;
 	l = (struct ledger){0};
 	ledger_resume(&l, &none, 180);
 	assert_int_equal(l.lost_at_restart, 40);
-	/* one in between died before it had seen any: as if it had not been */
+	/* a receiver in between was killed before its first frame: it has no effect */
 	kept = (struct ledger_kept){.version = LEDGER_KEPT_VERSION, .stride = 2};
 	ledger_pass_on(&kept, &before);
 	l = (struct ledger){0};
@@ -350,7 +360,7 @@ test_resumed(void **state)
 	l = (struct ledger){0};
 	ledger_resume(&l, &kept, 180);
 	assert_int_equal(l.lost_at_restart, 40);
-	/* nor had the first one */
+	/* nor had the first receiver any frame */
 	kept = (struct ledger_kept){.version = LEDGER_KEPT_VERSION};
 	l = (struct ledger){0};
 	ledger_resume(&l, &kept, 180);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which store is at which address: stores that move, change places, answer twice, are replaced; and
- * whose runs a ring that was left has. */
+/*
+ * Tests which store has which address: stores that move, exchange addresses, have two addresses or
+ * are replaced. Also tests which runs an orphaned journal has.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -26,7 +28,10 @@ static struct store_set stores;
 static int run;
 static unsigned int steps;
 
-/* Whenever a process may be killed: nobody is known twice, and who was given batches is known. */
+/*
+ * After each store to the journal: no identity is there twice, and every store with batches has an
+ * identity.
+ */
 static void
 look(void *arg)
 {
@@ -57,7 +62,7 @@ open_ring(int wanted)
 	assert_int_equal(journal_open(&ring, &config, message), wanted);
 }
 
-/* A receiver starts with these addresses. */
+/* Set up a receiver with these addresses. */
 static void
 configure(const char *const *address, unsigned int nb)
 {
@@ -80,7 +85,7 @@ start(const char *const *address, unsigned int nb)
 	assert_int_equal(store_set_find(&stores), 0);
 }
 
-/* The same with a list of addresses. */
+/* Restart the receiver with a list of addresses. */
 #define START(...)                                \
 	start((const char *const[]){__VA_ARGS__}, \
 		sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
@@ -112,7 +117,7 @@ end(void **state)
 	return unlink(path);
 }
 
-/* A batch that this store was given. */
+/* Put a batch that was given to this store. */
 static uint32_t
 give(unsigned int number)
 {
@@ -128,7 +133,7 @@ give(unsigned int number)
 	return batch;
 }
 
-/* It connects, and the connection ends. */
+/* Connect and disconnect a store. */
 static void
 meet(unsigned int at, uint64_t identity)
 {
@@ -158,13 +163,13 @@ test_first(void **state)
 	(void)give(0);
 	(void)give(1);
 	assert_int_equal(stores.changes, 0);
-	/* also before anybody has answered */
+	/* also before a store is connected */
 	START("two", "one");
 	assert_int_equal(stores.at[0].number, 1);
 	assert_int_equal(stores.at[1].number, 0);
 }
 
-/* Addresses are given to each other's stores. */
+/* Two stores exchange their addresses. */
 static void
 test_change_places(void **state)
 {
@@ -182,13 +187,13 @@ test_change_places(void **state)
 	assert_int_equal(stores.changes, 1);
 	number_is(0, B);
 	number_is(1, A);
-	/* it stays known */
+	/* also after a restart */
 	START("one", "two");
 	number_is(0, B);
 	number_is(1, A);
 }
 
-/* One has a new address, the old one is not used any more. */
+/* A store gets a new address, and its old address is not used any more. */
 static void
 test_moves(void **state)
 {
@@ -204,7 +209,7 @@ test_moves(void **state)
 	START("three", "two");
 	assert_int_equal(stores.at[0].number, 0);
 	number_is(0, A);
-	/* what was nobody's is free again: as many moves as one likes */
+	/* numbers of unknown stores are reused: a store may move any number of times */
 	for (unsigned int i = 0; i < 2 * JOURNAL_STORES; i++) {
 		char name[16];
 
@@ -216,7 +221,7 @@ test_moves(void **state)
 	}
 }
 
-/* A second way to the same store: not used while there is the first. */
+/* A second address of the same store is not used while the first is connected. */
 static void
 test_twice(void **state)
 {
@@ -228,7 +233,7 @@ test_twice(void **state)
 	assert_int_equal(stores.at[1].refused, 2);
 	assert_int_equal(stores.at[1].number, 1);
 	assert_int_equal(stores.changes, 0);
-	/* the first one goes: the other is its way now */
+	/* after the first is disconnected, the second address is used */
 	store_set_leave(&stores, 0);
 	assert_int_equal(store_set_prove(&stores, 1, A), 0);
 	number_is(1, A);
@@ -236,7 +241,7 @@ test_twice(void **state)
 	number_is(0, 0);
 }
 
-/* An address behind which now this, now that one answers. */
+/* Two stores answer at one address alternately. */
 static void
 test_two_behind_one(void **state)
 {
@@ -251,7 +256,7 @@ test_two_behind_one(void **state)
 	number_is(0, B);
 }
 
-/* Another one at the same address: what the first may have stays its own. */
+/* Another store answers at an address: the batches of the first store stay with its identity. */
 static void
 test_replaced(void **state)
 {
@@ -260,7 +265,7 @@ test_replaced(void **state)
 	START("one");
 	meet(0, A);
 	meet(0, B);
-	/* it had nothing */
+	/* the first store had no batches */
 	assert_int_equal(stores.at[0].number, 0);
 	batch = give(0);
 	meet(0, C);
@@ -268,20 +273,20 @@ test_replaced(void **state)
 	assert_int_equal(stores.changes, 1);
 	number_is(0, C);
 	(void)give(1);
-	/* it comes back: its own again, and the other one has what it was given */
+	/* the first store is back, with its number; the other one keeps its batch */
 	meet(0, B);
 	assert_int_equal(stores.at[0].number, 0);
 	assert_int_equal(journal_store_given(ring, 1), 1);
 	START("one");
 	number_is(0, B);
-	/* nothing is left of it: whose place it was forgets it */
+	/* a store without batches is forgotten once its address is not listed */
 	journal_release(ring, batch);
 	START("two");
 	assert_int_equal(journal_store_of(ring, B), -ENOENT);
 	assert_int_equal(journal_store_of(ring, C), 1);
 }
 
-/* Too many that were given batches. */
+/* All numbers belong to stores that were given batches. */
 static void
 test_full(void **state)
 {
@@ -294,7 +299,7 @@ test_full(void **state)
 		meet(0, A + i);
 		(void)give(stores.at[0].number);
 	}
-	/* one more at the address of the last */
+	/* one more store at the address of the last one */
 	assert_int_equal(store_set_prove(&stores, 0, A + i), -ENOSPC);
 	number_is(0, A + i - 1);
 	snprintf(stores.at[0].address, sizeof(stores.at[0].address), "another");
@@ -302,7 +307,7 @@ test_full(void **state)
 	assert_true(steps > 100);
 }
 
-/* A ring speaks for the runs that it has, and not for another receiver's of the same receiver. */
+/* An orphaned journal has its own runs only, not other runs of the receiver. */
 static void
 test_orphaned_journal(void **state)
 {
@@ -335,7 +340,10 @@ on_say(void *arg, bool error, const char *text)
 	assert_non_null(strstr(text, arg));
 }
 
-/* A ring that is given to reconcile forgets all of it, and says whose directories are missing. */
+/*
+ * A journal passed to reconcile forgets its doubts, and the stores whose directories are missing
+ * are reported.
+ */
 static void
 test_forgets(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A clock that follows another one at a rate which is not what it was told. */
+/* Tests a clock that follows another one, whose rate differs from the nominal one. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "rx/utc_clock.h"
 
 #define BEGIN INT64_C(1790000000000000000)
-#define HZ    2.45e9 /* as EAL has it */
+#define HZ    2.45e9 /* nominal rate, as EAL reports it */
 
 static double true_hz;
 static int64_t set_by; /* ns */
@@ -24,7 +24,7 @@ truth(uint64_t tsc)
 	return BEGIN + (int64_t)((double)tsc / true_hz * 1e9) + set_by;
 }
 
-/* Ask at random for a time; the system's clock is read a bit late now and then. */
+/* Read the clock at random times. The system clock is read slightly late at random. */
 static void
 run_for(struct utc_clock *c, uint64_t *tsc, double seconds, int64_t most)
 {
@@ -59,7 +59,7 @@ test_rates(void **state)
 	}
 }
 
-/* NTP slews at up to 500 ppm; an operator sets the time. */
+/* NTP slews the clock by up to 500 ppm; an operator sets the time. */
 static void
 test_changes(void **state)
 {
@@ -82,7 +82,7 @@ test_changes(void **state)
 	run_for(&c, &tsc, 60, 2000);
 }
 
-/* The system's own. */
+/* Follow the system clock. */
 static void
 test_follows(void **state)
 {

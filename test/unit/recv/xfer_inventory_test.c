@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store that says it has more than there is, in any order, and for ever: a receiver notes what it
- * holds itself, and waits for so long. What is written down before a batch goes, and which result
- * releases it. */
+/*
+ * Tests a store whose inventory has too many batches, is unordered or never ends: the receiver
+ * stores only what concerns its own batches, and waits for a limited time. Also tests what is
+ * recorded before a batch is sent, and which results release it.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,10 +16,10 @@
 
 #include "egress/store_client_private.h"
 
-#define BATCHES 8 /* held, of table 1: every second one is this store's */
+#define BATCHES 8 /* held, all of table 1; every second one is assigned to this store */
 #define STORE	0
 
-#define PATIENCE_MS (4 * XFER_AUTH_MS) /* of a sender that waits for its grant */
+#define PATIENCE_MS (4 * XFER_AUTH_MS) /* time for which a client waits for its grant */
 
 uint64_t __wrap_xfer_qp_clock(void);
 
@@ -92,7 +94,7 @@ end(void **state)
 	return 0;
 }
 
-/* nb intervals of one number each, every other one from `first` on. */
+/* Receive an inventory of nb intervals of one batch each: every second number from `first` on. */
 static enum xfer_reason
 take(unsigned int table, uint64_t first, uint32_t nb, bool more)
 {
@@ -121,11 +123,11 @@ test_for_ever(void **state)
 		assert_int_equal(take(1, 2ull * nb * i, nb, true), XFER_REASON_NONE);
 	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
 	assert_true(sender->have[1].room <= 4 * BATCHES);
-	/* from the first one on its time runs */
+	/* the time limit counts from the first message */
 	assert_int_equal(sender->waiting_since, 1);
 }
 
-/* The store says something, and the sender is polled. @return whether it is given up */
+/* Receive a message and poll the client. @return whether the client has disconnected */
 static bool
 say(enum xfer_type type)
 {
@@ -136,7 +138,7 @@ say(enum xfer_type type)
 	return sender->state == STORE_CLIENT_DOWN;
 }
 
-/* While it settles a store may take as long as it likes; with INVENTORY it may not. */
+/* A store may recover for any time, but its inventory must end in time. */
 static void
 test_no_end(void **state)
 {
@@ -148,7 +150,7 @@ test_no_end(void **state)
 		assert_false(say(XFER_INVENTORY));
 	assert_true(say(XFER_INVENTORY));
 	assert_int_equal(sender->stats.late, 1);
-	/* nothing of what it said counts */
+	/* the incomplete inventory has no effect */
 	assert_int_equal(journal_next(ring, 0), 0);
 	assert_int_equal(sender->stats.found, 0);
 }
@@ -174,7 +176,7 @@ test_all_at_once(void **state)
 	assert_int_equal(store_client_take_inventory(sender, &have.m), XFER_REASON_NONE);
 	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
 	assert_false(interval_set_has(&sender->have[1], 3));
-	/* behind the last number there is none */
+	/* UINT64_MAX has no successor */
 	assert_int_equal(take(1, UINT64_MAX - 1, 1, true), XFER_REASON_MALFORMED);
 }
 
@@ -183,10 +185,10 @@ test_order(void **state)
 {
 	assert_int_equal(take(0, 100, 1, true), XFER_REASON_NONE);
 	assert_int_equal(take(0, 100, 1, true), XFER_REASON_MALFORMED);
-	/* touches it: they would have been one */
+	/* adjacent intervals must be sent as one */
 	assert_int_equal(take(0, 101, 1, true), XFER_REASON_MALFORMED);
 	assert_int_equal(take(0, 4, 1, true), XFER_REASON_MALFORMED);
-	/* of another table: from 0 on */
+	/* numbers of another table begin at 0 */
 	assert_int_equal(take(1, 0, 1, true), XFER_REASON_NONE);
 	assert_int_equal(take(0, 200, 1, true), XFER_REASON_ORDER);
 	assert_int_equal(take(1, 2, 1, false), XFER_REASON_NONE);
@@ -194,7 +196,7 @@ test_order(void **state)
 	assert_int_equal(interval_set_count(&sender->have[1]), 2);
 }
 
-/* ---- batches into places, and their results -------------------------------------------------- */
+/* ---- batches in slots, and their results ----------------------------------------------------- */
 
 static unsigned int writes;
 
@@ -208,7 +210,7 @@ __wrap_rdma_mr_lkey(const struct rdma_mr *mr)
 	return 0;
 }
 
-/* Whoever dies here has said in the ring that the store may have the batch. */
+/* Before any write the journal records that the store may have the batch. */
 int
 __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
@@ -221,7 +223,7 @@ __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *s
 	return 0;
 }
 
-/* Batch 0 of the ring is on its way in place 1. */
+/* Send batch 0 of the journal into slot 1. */
 static void
 send_one(struct journal_batch *b)
 {
@@ -275,13 +277,15 @@ test_given_first(void **state)
 	struct journal_batch b;
 
 	send_one(&b);
-	/* the body, the entry */
+	/* one write for the body, one for the entry */
 	assert_int_equal(writes, 1 + (b.body_bytes > 0));
 	forget_places();
 }
 
-/* A result is of the batch that is in the place: another number, table or place releases nothing.
- * */
+/*
+ * A result must match the batch in its slot: another sequence number, table or slot releases no
+ * batch.
+ */
 static void
 test_result_of_another(void **state)
 {
@@ -313,7 +317,7 @@ test_result_of_another(void **state)
 	m.at = right;
 	assert_int_equal(store_client_take_results(sender, &m.m), XFER_REASON_NONE);
 	assert_false(journal_get(ring, 0, &b));
-	/* once */
+	/* a second time it is refused */
 	assert_int_equal(store_client_take_results(sender, &m.m), XFER_REASON_ORDER);
 	forget_places();
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libcufile.so.0 without a GPU. It has no header of the store, whose errors it would repeat. */
+/*
+ * A libcufile.so.0 for tests without a GPU. It does not include the store's headers, so that it
+ * does not repeat their mistakes.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -60,7 +63,7 @@ struct file {
 
 static struct fake_cufile fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool compat; /* allowed when the driver was opened */
+static bool compat; /* compatibility mode was allowed when the driver was opened */
 static struct {
 	const uint8_t *base;
 	size_t length;
@@ -88,7 +91,7 @@ answer(int code)
 	return (struct error){code, 0};
 }
 
-/* As nvidia-fs has them; under the lock. */
+/* Write the counters in the format of nvidia-fs. Called with the lock held. */
 static void
 tell_counters(void)
 {
@@ -219,7 +222,7 @@ cuFileBufDeregister(const void *base)
 	return answer(code);
 }
 
-/* What is wrong with a call, as a negative code; 0: nothing. */
+/* Check the arguments of a call. @return 0, or a negative code */
 static ssize_t
 judge(const void *base, size_t size, off_t file_offset, off_t offset)
 {
@@ -240,7 +243,7 @@ judge(const void *base, size_t size, off_t file_offset, off_t offset)
 	return code;
 }
 
-/* Half of it, as long as that is wanted. */
+/* The size to transfer: half of it for the next `fake.shorten` calls. */
 static size_t
 shorten(size_t size)
 {

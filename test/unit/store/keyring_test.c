@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file that says who may connect to a store. */
+/* Tests the keyring: the file that lists who may connect to a store. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -79,7 +79,7 @@ test_good(void **state)
 	assert_int_equal(id->key[1].bytes[31], 0x1f);
 	assert_true(xfer_identity_may(id, XFER_RIGHT_WRITE, 6, "lyso_7"));
 	assert_true(xfer_identity_may(id, XFER_RIGHT_IMPORT, 16, "test1"));
-	/* decimal, whatever it begins with */
+	/* numbers are decimal, even with a leading zero */
 	assert_true(xfer_identity_may(id, XFER_RIGHT_WRITE, 10, "lyso_7"));
 	assert_int_equal(id->connections, XFER_IDENTITY_LIMIT);
 	assert_int_equal(id->open_runs, XFER_IDENTITY_LIMIT);
@@ -90,19 +90,19 @@ test_good(void **state)
 	other = store_keyring_find(&ring, xfer_identity_id("b"));
 	assert_int_equal(other->connections, 10);
 	assert_int_equal(other->open_runs, 1);
-	/* without a word: any run, and what a receiver needs */
+	/* defaults: any run, and the rights that a receiver needs */
 	assert_true(xfer_identity_may(other, XFER_RIGHT_WRITE, 9, "x"));
 	assert_true(xfer_identity_may(other, XFER_RIGHT_RECONCILE, 9, "x"));
 	assert_false(xfer_identity_may(other, XFER_RIGHT_IMPORT, 9, "x"));
 	assert_ptr_equal(store_keyring_check(&ring, "b", other->fingerprint[0]), other);
 	assert_null(store_keyring_check(&ring, "b", id->fingerprint[0]));
-	/* a key that is not there is nobody's */
+	/* fingerprint 0 of an absent key matches no identity */
 	assert_null(store_keyring_check(&ring, "b", 0));
 	assert_int_equal(id->fingerprint[1], other->fingerprint[0]);
 	store_keyring_free(&ring);
 }
 
-/* Who is not in it has keys that nobody has, other ones each time. */
+/* An unknown identity gets random keys that nobody has, and other ones after each read. */
 static void
 test_nobody(void **state)
 {
@@ -120,7 +120,7 @@ test_nobody(void **state)
 	store_keyring_free(&ring);
 	assert_int_equal(store_keyring_read(&ring, path, message), 0);
 	assert_memory_not_equal(before, ring.nobody.key[0].bytes, sizeof(before));
-	/* what it says is the same */
+	/* the digest of the file is the same */
 	assert_memory_equal(digest, ring.digest, sizeof(digest));
 	store_keyring_free(&ring);
 	assert_int_equal(read_text("[receiver b]\nreceiver_ids = 8\n" KEY), 0);
@@ -174,7 +174,7 @@ test_mistakes(void **state)
 		assert_true(read_text(wrong[i].text) < 0);
 		if (strstr(message, wrong[i].says) == NULL)
 			fail_msg("%s: expected %s", message, wrong[i].says);
-		/* a key is in no message */
+		/* no message contains a key */
 		assert_null(strstr(message, "0001020304"));
 		assert_null(ring.identity);
 	}
@@ -203,7 +203,9 @@ test_files(void **state)
 	store_keyring_free(&ring);
 }
 
-/* A flood is a few lines of each network, some in all, and a sum. */
+/*
+ * A flood of warnings is limited to a few lines for each network and for all; the rest is counted.
+ */
 static void
 test_warnings(void **state)
 {
@@ -227,7 +229,7 @@ test_warnings(void **state)
 	assert_int_equal(w.suppressed_ever, 200 - STORE_WARN_IN_ALL);
 }
 
-/* An identity that comes from ever new addresses is no reason to forget another one's. */
+/* An identity with many addresses does not displace the entries of other identities. */
 static void
 test_admission_remembers(void **state)
 {
@@ -252,7 +254,7 @@ test_admission_remembers(void **state)
 		known += admission_knows(&admission, &busy, 2 * ADMISSION_REMEMBERED);
 	}
 	assert_int_equal(known, ADMISSION_PER_IDENTITY);
-	/* the last ones */
+	/* the most recent ones */
 	assert_true(admission_knows(&admission, &busy, 2 * ADMISSION_REMEMBERED));
 }
 

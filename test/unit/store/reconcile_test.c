@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files of two stores that have batches twice, on a disk that forgets and fails: each batch is in
- * some file at any moment, and in one in the end. XFER_SEED, XFER_SEEDS choose what goes wrong. */
+/*
+ * Tests reconcile on files of two stores with duplicate batches, on a disk that loses writes and
+ * fails: each batch is in some file at any moment, and in exactly one at the end. XFER_SEED and
+ * XFER_SEEDS choose the faults.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -18,7 +21,7 @@
 #define TABLE	    ARROW_FRAMES
 #define BATCHES_MAX 20
 
-/* small, so that there is more that can go wrong */
+/* small, so that more operations can fail */
 #define SLICES                                                                            \
 	{                                                                                 \
 		.slice = 16384, .sync_ms = 1000000, .sync_bytes = 60000, .ahead = 1 << 17 \
@@ -28,22 +31,22 @@ static uint64_t seed;
 static unsigned int seeds;
 static struct xfer_sample s;
 
-/* Batches of files: `a3-6,9 b4` are a file of one store and one of another. */
+/* Batches in files: `a3-6,9 b4` is a file of store a and a file of store b. */
 static const char *const arrangements[] = {
-	"a0-5 b3-9",		    /* the usual: the end of one is the beginning of the other */
-	"a3-9 b0-5",		    /* */
-	"a0-9 b3-5",		    /* in the middle */
-	"a0-9 b0-9",		    /* all of it */
-	"a0-5 b5-9",		    /* one */
-	"a0,9 b0-9",		    /* first and last */
-	"a0-3 a4-7 b2-5 b6-9",	    /* over several files */
+	"a0-5 b3-9",		    /* the end of one is the beginning of the other, as usual */
+	"a3-9 b0-5",		    /* the same */
+	"a0-9 b3-5",		    /* duplicates in the middle */
+	"a0-9 b0-9",		    /* all batches */
+	"a0-5 b5-9",		    /* one batch */
+	"a0,9 b0-9",		    /* the first and the last batch */
+	"a0-3 a4-7 b2-5 b6-9",	    /* in several files */
 	"a5-9 a0-4 b0-9",	    /* in another order */
 	"a0,2,4,6,8 b0,1,2,3,8,9",  /* alternating */
-	"a0-5 b3-9 a4-9",	    /* a store that has it twice itself */
+	"a0-5 b3-9 a4-9",	    /* one store has duplicates itself */
 	"a0-5 b3-9 c5-12 a11-14",   /* three stores */
-	"a0-3 b0-3 c0-3 d0-3",	    /* */
-	"a0-9 b10-14 c15-19",	    /* none */
-	"a1,3,5,7 b0,2,4,6 c0-7,9", /* one has everything */
+	"a0-3 b0-3 c0-3 d0-3",	    /* four stores */
+	"a0-9 b10-14 c15-19",	    /* no duplicates */
+	"a1,3,5,7 b0,2,4,6 c0-7,9", /* one store has all batches */
 	NULL,
 };
 
@@ -64,7 +67,10 @@ want_durable(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status
 	assert_int_equal(status, XFER_DURABLE);
 }
 
-/* A file of a store. All are on one disk, so stores have names of their own. */
+/*
+ * Write a file of a store. All stores share one disk, so the name of the store is in that of the
+ * file.
+ */
 static void
 write_file(char name, const bool *batches)
 {
@@ -94,7 +100,7 @@ write_file(char name, const bool *batches)
 	stream_writer_close(w);
 }
 
-/* Write what an arrangement says. @return which batches there are */
+/* Write the files of an arrangement. @return the set of all batches */
 static uint32_t
 arrange(const char *text)
 {
@@ -121,7 +127,7 @@ arrange(const char *text)
 	return all;
 }
 
-/* Any batches in any files. */
+/* Write random batches into random files. */
 static uint32_t
 arrange_any(void)
 {
@@ -157,7 +163,7 @@ rounds(void)
 	return sizeof(arrangements) / sizeof(arrangements[0]) - 1 + 2 * seeds;
 }
 
-/* All that was written so far is durable, and the log begins here. */
+/* Make everything written so far durable, and begin a new log. */
 static void
 begin_log(void)
 {
@@ -197,7 +203,7 @@ each_is_there(uint32_t all, bool once)
 	}
 }
 
-/* Each batch once, nothing is lost; a second time there is nothing to do. */
+/* Each batch is there once and none is lost; a second reconcile does nothing. */
 static void
 test_arrangements(void **state)
 {
@@ -227,8 +233,9 @@ test_arrangements(void **state)
 	}
 }
 
-/* What a store leaves behind the batches it was asked to cut is nothing: the usual cases cost no
- * copy. */
+/*
+ * Duplicates at the end of a file, which are the usual cases, are cut off without copying batches.
+ */
 static void
 test_tails(void **state)
 {
@@ -249,7 +256,7 @@ test_tails(void **state)
 	disk_free(disk);
 }
 
-/* The power fails at every moment, and again while that is mended. */
+/* After a power failure at any moment, and another one during the recovery, reconcile succeeds. */
 static void
 test_crash(void **state)
 {
@@ -286,7 +293,7 @@ test_crash(void **state)
 	printf("%u crashes\n", crashes);
 }
 
-/* Some call fails, or the disk is full: nothing is lost, and it can be done again. */
+/* A call fails or the disk is full: nothing is lost, and reconcile succeeds when it is repeated. */
 static void
 test_errors(void **state)
 {
@@ -315,7 +322,10 @@ test_errors(void **state)
 	printf("%u times it failed\n", failed);
 }
 
-/* A copy that a crash has torn is recovered up to there, one without its end as well. */
+/*
+ * A copy torn by a crash, or without its footer, is recovered up to that place, and then
+ * reconciled.
+ */
 static void
 test_torn(void **state)
 {
@@ -330,19 +340,19 @@ test_torn(void **state)
 		f = disk_find(disk, "/a_fedcba9876543210_000001_frames.arrow");
 		assert_non_null(f);
 		strcat(f->name, ".part");
-		/* the last block is the end */
+		/* the last block has the footer */
 		f->size -= 4096;
 		f->size -= number() % (f->size / 8);
 		recover_all();
 		assert_int_equal(reconcile_all(&r, false), 0);
-		/* 0 to 2 are nowhere else: what is torn may have been one of them */
+		/* only this file has 0 to 2: the torn batch may be one of them */
 		each_is_there(all & ~7u, true);
 		each_is_there(0, true);
 		disk_free(disk);
 	}
 }
 
-/* The copy that would stay is damaged: nothing is touched. */
+/* If the copy to be kept is damaged, no file is changed. */
 static void
 test_damaged(void **state)
 {
@@ -359,7 +369,7 @@ test_damaged(void **state)
 	assert_int_equal(reconcile_all(&r, false), -EBADMSG);
 	assert_int_equal(r.cut, 0);
 	assert_int_equal(disk->nb_events, events);
-	/* as the footer does not agree: it is not even read */
+	/* the footer is damaged: the file cannot be opened */
 	f->data[f->size / 2 - ARROW_BLOCK] ^= 4;
 	f->data[f->size - 4000] ^= 4;
 	f->data[f->size - 1] ^= 4;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bodies of all sizes, by the lcore and by threads, and what is remembered of those that were
- * wrong. */
+/*
+ * Tests the check of bodies of all sizes by the lcore and by threads, and the record of wrong
+ * bodies.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +86,7 @@ test_wrongs(void **state)
 	assert_int_equal(store_wrongs_note(&w, 0, 7, 1), 1);
 	assert_int_equal(store_wrongs_note(&w, 1, 7, 1), 1);
 	assert_int_equal(store_wrongs_note(&w, 0, 7, 1), 2);
-	/* another CRC: the path is at fault, and not what is sent */
+	/* another CRC this time: the path corrupts the body, not the sender */
 	assert_int_equal(store_wrongs_note(&w, 0, 7, 2), 1);
 	assert_int_equal(store_wrongs_note(&w, 0, 7, 1), 1);
 	assert_int_equal(store_wrongs_note(&w, 1, 7, 1), 2);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that a store which was killed has left, and whose receivers do not come, or come late. */
+/*
+ * Tests how a store completes the files that a killed store has left, while their receivers
+ * reconnect late or not at all.
+ */
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,9 +35,9 @@
 static struct xfer_sample s;
 static char root[64];
 static struct store_completion *c;
-static struct arrow_io_ops slow; /* a disk that reads when it is told to */
+static struct arrow_io_ops slow; /* a disk whose reads wait for `reads` */
 static bool reads;		 /* atomic */
-static unsigned int readers;	 /* that wait; atomic */
+static unsigned int readers;	 /* waiting; atomic */
 
 static void
 take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
@@ -57,7 +60,7 @@ is_there(unsigned int run, const char *end)
 	return access(path, F_OK) == 0;
 }
 
-/* A file as a store leaves it that is killed before it ends it, and its directory. */
+/* Make a directory and a file as a store leaves them when it is killed. */
 static void
 leave(unsigned int run)
 {
@@ -83,7 +86,7 @@ leave(unsigned int run)
 	}
 	while (!stream_writer_settled(w))
 		stream_writer_poll(w);
-	/* what its end would change is not seen by another name's file */
+	/* restore the file as it was before stream_writer_close() */
 	path_of(path, run, ".part");
 	snprintf(name, sizeof(name), "cp %s %s/copy", path, dir);
 	assert_int_equal(system(name), 0);
@@ -121,7 +124,7 @@ look(void)
 		}                                                                 \
 	} while (0)
 
-/* All batches are there, whatever the file was before. */
+/* The file is complete, and has all batches. */
 static void
 assert_is_whole(unsigned int run)
 {
@@ -162,13 +165,13 @@ test_nothing(void **state)
 {
 	begin(NULL, 0);
 	assert_null(c);
-	/* as of a store that has nothing to complete */
+	/* the functions accept a store with nothing to complete */
 	store_completion_claim(c, NULL, "x");
 	store_completion_release(c, NULL, NULL, NULL);
 	assert_int_equal(look().files, 0);
 }
 
-/* Nobody comes: all are complete, and what is none of a store's is left alone. */
+/* No receiver reconnects: all files of stores are completed, other files are left alone. */
 static void
 test_nobody_comes(void **state)
 {
@@ -197,7 +200,10 @@ test_nobody_comes(void **state)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
-/* A receiver comes first: its files are its own, those of another run are not. */
+/*
+ * A receiver reconnects first: the files of its run are left to it, those of other runs are
+ * completed.
+ */
 static void
 test_claimed(void **state)
 {
@@ -218,7 +224,9 @@ test_claimed(void **state)
 	usleep(50 * 1000);
 	assert_true(is_there(1, ".part"));
 	assert_true(is_there(3, ".part"));
-	/* that one could not be opened; this one writes files of its own from here on */
+	/*
+	 * the first stream could not be opened; the second one writes files of its own from now on
+	 */
 	store_completion_release(c, &late, NULL, NULL);
 	store_completion_release(c, &claim, "r", &id);
 	UNTIL(look().files == 0);
@@ -244,7 +252,10 @@ let_read(void *arg)
 	return NULL;
 }
 
-/* A receiver comes while its file is looked at: the file is as it was when it has the claim. */
+/*
+ * A receiver claims its files while one is being read: the file is unchanged when the claim
+ * returns.
+ */
 static void
 test_given_up(void **state)
 {
@@ -269,7 +280,7 @@ test_given_up(void **state)
 	assert_is_whole(1);
 }
 
-/* SIGTERM: the end of the program does not wait until all is read. */
+/* At SIGTERM the program does not wait until all files are read. */
 static void
 test_stopped(void **state)
 {
@@ -289,14 +300,17 @@ test_stopped(void **state)
 	assert_true(is_there(1, ".part"));
 	assert_true(is_there(2, ".part"));
 	assert_int_equal(readers, 1);
-	/* and the next start has all of it */
+	/* the next start completes all of them */
 	begin(NULL, 0);
 	UNTIL(look().files == 0);
 	assert_is_whole(1);
 	assert_is_whole(2);
 }
 
-/* A lock that has outlived its process, and a file that nobody can make anything of. */
+/*
+ * A file whose lock has outlived its process is completed later; a file that cannot be recovered is
+ * kept.
+ */
 static void
 test_locked_and_damaged(void **state)
 {
@@ -336,7 +350,10 @@ folder_of(char dir[PATH], unsigned int run)
 	snprintf(dir, PATH, "%s/r-%u", root, run);
 }
 
-/* What another user made, or could change, is left alone; what is ours beside it is completed. */
+/*
+ * Files that another user made or can change are left alone; our own files beside them are
+ * completed.
+ */
 static void
 test_others(void **state)
 {
@@ -372,7 +389,7 @@ test_others(void **state)
 		assert_true(is_there(run, ".part"));
 }
 
-/* The same if that is done after they were listed. */
+/* The same if the files are changed after they were listed. */
 static void
 test_others_later(void **state)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches out of a GPU's memory by cuFile into files, and runs back into memory of host and GPU, on
- * fakes of CUDA and cuFile that know what those want of their callers. */
+/*
+ * Tests batches that cuFile writes from GPU memory into files, and runs that are loaded back into
+ * memory of host and GPU. Fakes of CUDA and cuFile check the calls.
+ */
 
 #include <dirent.h>
 #include <errno.h>
@@ -77,7 +79,7 @@ teardown(void **state)
 	return 0;
 }
 
-/* Each test begins with a library as it comes. */
+/* Before each test: reset the fake library, and remove all files. */
 static int
 begin(void **state)
 {
@@ -137,7 +139,7 @@ mode_is_what_carried_the_bytes(void **state)
 	}
 }
 
-/* What the user has set stays; then nothing is proven but by counters. */
+/* A value that the user has set is kept; then only counters can prove GPUDirect. */
 static void
 environment_is_heeded(void **state)
 {
@@ -183,7 +185,7 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 	again += status == XFER_RETRY;
 }
 
-/* All images of the sample, out of memory that bodies were put into. */
+/* Write all images of the sample from memory for bodies. */
 static void
 write_run(struct store_bodies *b, struct arrow_slices_config slices)
 {
@@ -258,7 +260,7 @@ load(struct run_load *l, const struct run_load_config *config)
 	assert_int_equal(l->batches, s.nb[ARROW_IMAGES]);
 }
 
-/* What was loaded is the sample, wherever it lies. */
+/* The loaded bodies, in memory of host or GPU, equal those of the sample. */
 static void
 check_bodies(const struct run_load *l)
 {
@@ -302,7 +304,7 @@ bodies_go_from_the_gpu_to_files(void **state)
 	check_bodies(&l);
 	run_load_free(&l);
 
-	/* and back to the GPU */
+	/* load them into GPU memory, too */
 	config.gpu = gpu;
 	config.cufile = b.cufile;
 	fake->shorten = 20;
@@ -319,7 +321,10 @@ bodies_go_from_the_gpu_to_files(void **state)
 	assert_int_equal(fake_cuda()->allocated, 0);
 }
 
-/* An error of cuFile is one of the disk: batches are given back, what is there is whole. */
+/*
+ * An error of cuFile counts as an error of the disk: the batches are given back, and no incomplete
+ * batch is in a file.
+ */
 static void
 errors_of_cufile_give_batches_back(void **state)
 {
@@ -373,13 +378,13 @@ choice_is_told_with_its_reason(void **state)
 		store_bodies_close(&b);
 		assert_int_equal(fake->opened, 0);
 	}
-	/* who asks for a GPU has it in compatibility mode, too, and is told what it is */
+	/* a GPU that is named is used in compatibility mode, too; the reason says so */
 	fake->way = FAKE_CUFILE_COMPAT;
 	open_bodies(&b, STORE_BODIES_GPU + gpu, STORE_IO_AUTO, true, &slices);
 	assert_int_equal(b.gpu, gpu);
 	assert_non_null(strstr(b.why, "compatibility mode, which is not GPUDirect"));
 	store_bodies_close(&b);
-	/* memory of gpu_host is the host's own */
+	/* memory of gpu_host is host memory */
 	open_bodies(&b, STORE_BODIES_GPU + host_gpu, STORE_IO_AUTO, false, &slices);
 	assert_int_equal(b.gpu, host_gpu);
 	assert_int_equal(store_bodies_rdma_gpu(&b), -1);
@@ -428,7 +433,7 @@ damaged_batches_are_found(void **state)
 	uint8_t byte;
 	int fd;
 
-	/* of a store with the same process number, that was killed as it started */
+	/* left by a store with the same process id that was killed at its start */
 	snprintf(left, sizeof(left), "%s/.braggline_store_%d", directory, (int)getpid());
 	fd = open(left, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	assert_true(fd >= 0);
@@ -438,7 +443,7 @@ damaged_batches_are_found(void **state)
 	store_bodies_close(&b);
 	load(&l, &config);
 	assert_int_equal(l.damaged, 0);
-	/* the last byte of a body */
+	/* flip a bit in the last byte of a body */
 	at = l.file[1].reader.batches[3].offset + l.file[1].reader.batches[3].metadata_size +
 		l.file[1].reader.batches[3].body_length - 1;
 	fd = open(l.file[1].path, O_RDWR);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store whose other peer means it no good, and has the key: its entries, and what it writes where
- * it may and where it may not. XFER_SEED repeats a run. */
+/*
+ * Tests a store against a hostile peer with a valid key: its entries, and its writes inside and
+ * outside the memory granted. XFER_SEED repeats a run.
+ */
 
 #include "xfer_hostile_rig.h"
 
 #include "arrow/reader.h"
 #include "arrow/tables.h"
 
-/* A good CRC, and somebody else's name in it. */
+/* Entries with a valid CRC and a wrong identity, slot or sequence number are refused. */
 static void
 test_forged(void **state)
 {
@@ -38,7 +40,7 @@ test_forged(void **state)
 			d->incarnation++;
 			break;
 		case 3:
-			/* all of it is the receiver's own batch */
+			/* a complete entry of the receiver */
 			*entry = rig.sample.batch[0][0].entry;
 			d->entry = 0;
 			d->session_id = p->grant.session_id;
@@ -50,7 +52,7 @@ test_forged(void **state)
 			d->sequence = UINT64_MAX;
 			break;
 		default:
-			/* the metadata say another one */
+			/* the number in the metadata differs */
 			d->sequence++;
 		}
 		xfer_sample_sign(entry);
@@ -65,7 +67,7 @@ test_forged(void **state)
 	hostile_beside_is_there_once();
 }
 
-/* Lengths that are more than there is. */
+/* Lengths larger than the memory are refused. */
 static void
 test_oversize(void **state)
 {
@@ -97,13 +99,13 @@ test_oversize(void **state)
 		hostile_is_refused(p, XFER_REASON_ENTRY);
 		assert_int_equal(n->fault[XFER_DESC_LENGTH], i + 1);
 	}
-	/* messages: more bytes said than sent, fewer, and an interval too many */
+	/* messages with a length too large, a length too small, and too many intervals */
 	for (i = 0; i < 3; i++) {
 		p = hostile_stand(8 + i);
 		xfer_msg_begin(
 			&status, i < 2 ? XFER_STATUS : XFER_REASSIGNED, sizeof(status), p->sent++);
 		status.head.length += i == 0 ? 4096 : i == 1 ? -8 : 0;
-		/* where REASSIGNED has its number of intervals */
+		/* this field is at the place of REASSIGNED's number of intervals */
 		status.reserved = i == 2 ? UINT32_MAX : 0;
 		peer_say(p, &status, sizeof(status));
 		hostile_is_refused(p, XFER_REASON_MALFORMED);
@@ -113,7 +115,7 @@ test_oversize(void **state)
 	hostile_beside_is_there_once();
 }
 
-/* A number that is somebody's, or nobody's. */
+/* Immediates that name no slot, or a slot in use, are refused. */
 static void
 test_places(void **state)
 {
@@ -129,13 +131,13 @@ test_places(void **state)
 	n = hostile_counters();
 	for (i = 0; i < RTE_DIM(imm); i++) {
 		p = hostile_stand(i);
-		/* the last one is a place that has no entry */
+		/* the last immediate names a slot without an entry */
 		peer_write_entry(p, 0, imm[i], peer_entry(p, 0, 0, 0));
 		hostile_is_refused(p, XFER_REASON_ENTRY);
 		assert_int_equal(n->fault[XFER_DESC_SLOT], i < 2 ? i + 1 : 2);
 		assert_int_equal(n->fault[XFER_DESC_GARBAGE], i < 2 ? 0 : 1);
 	}
-	/* before there are any, and when all was said: without a byte to write no key is needed */
+	/* a write before slots are granted or after END: a write without data needs no key */
 	for (i = 4; i < 6; i++) {
 		p = peer_call(i, NULL);
 		p->mute = i == 4;
@@ -147,7 +149,7 @@ test_places(void **state)
 		hostile_is_refused(p, XFER_REASON_ORDER);
 		assert_int_equal(n->refused[XFER_REASON_ORDER], i - 3);
 	}
-	/* one that is taken: before its result has come */
+	/* a slot that is in use until its result was sent */
 	p = hostile_stand(i);
 	good = n->durable;
 	entry = peer_entry(p, 0, 0, 0);
@@ -156,13 +158,13 @@ test_places(void **state)
 	peer_write_entry(p, 0, 0, entry);
 	hostile_is_refused(p, XFER_REASON_ENTRY);
 	assert_int_equal(n->fault[XFER_DESC_SLOT], 3);
-	/* what was taken before that is written */
+	/* the batch accepted before is still written */
 	UNTIL(n->durable > good);
 	hostile_end();
 	hostile_beside_is_there_once();
 }
 
-/* Results that nobody has room for: no place is announced again before its result has gone. */
+/* The peer receives no results: the store accepts no slot again before its result was sent. */
 static void
 test_deaf(void **state)
 {
@@ -194,7 +196,9 @@ test_deaf(void **state)
 	hostile_beside_is_there_once();
 }
 
-/* Addresses and keys of memory that was not granted, or is not any more: refused by the device. */
+/*
+ * Writes with wrong addresses or keys, or to memory no longer granted, are refused by the device.
+ */
 static void
 test_outside(void **state)
 {
@@ -221,13 +225,13 @@ test_outside(void **state)
 		p = hostile_stand(1 + i);
 		to = p->place[0];
 		switch (i) {
-		case 0: /* the end of the entries goes on into their copies */
+		case 0: /* beyond the end of the entries, where the store keeps its copies */
 			to.metadata += p->nb_places * XFER_DESC_BYTES - 8;
 			break;
 		case 1:
 			to.metadata -= XFER_DESC_BYTES;
 			break;
-		case 2: /* its end is at the beginning */
+		case 2: /* an address whose end wraps around */
 			to.metadata = UINT64_MAX - 100;
 			break;
 		case 3:
@@ -237,7 +241,8 @@ test_outside(void **state)
 			to.metadata = stale.addr;
 			to.metadata_rkey = stale.rkey;
 			break;
-		default: /* the receiver's own, which a spy has seen */
+		default:
+			/* memory granted to the receiver, with its key, which a peer could see */
 			to.metadata = (uintptr_t)&theirs->entries[theirs->nb_places - 1];
 			to.metadata_rkey = rdma_mr_rkey(theirs->entries_mr);
 		}
@@ -257,7 +262,7 @@ test_outside(void **state)
 	hostile_beside_is_there_once();
 }
 
-/* The only complete file of a table that the hostile peer has. */
+/* Open the only complete file of a table that the hostile peer has. */
 static void
 open_hostile_file(struct arrow_reader *r, unsigned int incarnation, unsigned int table)
 {
@@ -270,8 +275,10 @@ open_hostile_file(struct arrow_reader *r, unsigned int incarnation, unsigned int
 	assert_true(r->complete);
 }
 
-/* What is written into a place that is taken: a body that is not its CRC's by the time that it is
- * looked at is given back, and of an entry the copy counts. */
+/*
+ * A slot is overwritten while it is in use: a body that no longer matches its CRC is given back,
+ * and a later entry has no effect.
+ */
 static void
 test_rewritten(void **state)
 {
@@ -282,7 +289,7 @@ test_rewritten(void **state)
 
 	hostile_begin();
 	p = hostile_stand(0);
-	/* right after the immediate, so before the store has looked */
+	/* overwrite the body right after the immediate, before the store checks it */
 	entry = peer_entry(p, 0, 0, 0);
 	peer_write_body(p, 0, entry->descriptor.body_bytes);
 	peer_write_entry(p, 0, 0, entry);
@@ -296,7 +303,7 @@ test_rewritten(void **state)
 	peer_write_body(p, 0, entry->descriptor.body_bytes);
 	peer_write_entry(p, 0, 0, entry);
 	UNTIL(peer_alive(p) && p->durable == 1);
-	/* after it has looked: another entry, as good as the one before */
+	/* overwrite the entry with another valid one after the store has checked it */
 	entry = peer_entry(p, 0, 1, 1);
 	peer_write_body(p, 1, entry->descriptor.body_bytes);
 	peer_write_entry(p, 1, 1, entry);

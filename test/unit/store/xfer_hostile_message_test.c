@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store whose other peer means it no good: messages that do not belong where they come, or never
- * end. XFER_SEED repeats a run. */
+/*
+ * Tests a store against a hostile peer: messages that are invalid, out of order, or never end.
+ * XFER_SEED repeats a run.
+ */
 
 #include "xfer_hostile_rig.h"
 
-/* Messages that do not belong where they come, or are none at all. */
+/*
+ * Invalid messages, and messages that are not allowed in the state of the connection, are refused.
+ */
 static void
 test_messages(void **state)
 {
 	static const struct {
 		uint16_t type;
 		uint32_t size;
-		bool again; /* with the number of the one before */
+		bool again; /* with the sequence number of the message before */
 		enum xfer_reason reason;
 	} wrong[] = {
 		{0, 16, false, XFER_REASON_MALFORMED},
@@ -38,7 +42,7 @@ test_messages(void **state)
 
 	hostile_begin();
 	for (i = 0; i < 2 * RTE_DIM(wrong); i++) {
-		/* when it stands, and when it has not proved itself */
+		/* with a session, and before authentication */
 		up = i % 2;
 		p = peer_call(i % PEERS, NULL);
 		p->mute = !up;
@@ -49,7 +53,10 @@ test_messages(void **state)
 		m.head.type = wrong[i / 2].type;
 		m.head.length = wrong[i / 2].size;
 		m.head.number = p->sent - (up && wrong[i / 2].again);
-		/* a first message has no other before it, and one that is a proof is not wrong */
+		/*
+		 * the first message cannot repeat a number, and an authentication request would be
+		 * valid here
+		 */
 		if (!up && (wrong[i / 2].again || wrong[i / 2].type == XFER_AUTH))
 			m.head.number++;
 		before = hostile_counters()->refused[wrong[i / 2].reason];
@@ -61,7 +68,7 @@ test_messages(void **state)
 	hostile_beside_is_there_once();
 }
 
-/* With the key, and never at the end of what it has to say. */
+/* A peer with a valid key that never finishes its REASSIGNED or HELD messages is refused. */
 static void
 test_moved_for_ever(void **state)
 {
@@ -75,7 +82,7 @@ test_moved_for_ever(void **state)
 	unsigned int i;
 
 	hostile_begin();
-	/* alive, that is all */
+	/* only heartbeats */
 	p = peer_call(0, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
@@ -87,7 +94,7 @@ test_moved_for_ever(void **state)
 	}
 	hostile_is_refused(p, XFER_REASON_LATE);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_LATE], 1);
-	/* downwards, each before all that there are */
+	/* intervals in descending order */
 	p = peer_call(1, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
@@ -99,7 +106,7 @@ test_moved_for_ever(void **state)
 		peer_say(p, &m, sizeof(m.m) + 16);
 	}
 	hostile_is_refused(p, XFER_REASON_MALFORMED);
-	/* and upwards without an end */
+	/* more intervals than allowed */
 	p = peer_call(2, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
@@ -114,7 +121,7 @@ test_moved_for_ever(void **state)
 	}
 	hostile_is_refused(p, XFER_REASON_MALFORMED);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_MALFORMED], 2);
-	/* what it holds before what has moved, and more than there can be */
+	/* HELD before REASSIGNED, and more batches held than allowed */
 	p = peer_call(3, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The hostile peers of a store: connections over the device, handshake, messages and writes. */
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "arrow/tables.h"
 #include "xfer_hostile_peer.h"
 
-#define ENTRIES	 4 /* that a peer may have on their way */
+#define ENTRIES	 4 /* entries that a peer may have in flight */
 #define ALIVE_MS 200
 
 struct peer peer[PEERS];
@@ -124,7 +125,7 @@ peer_holds(struct peer *p, uint64_t first, uint64_t nb)
 	peer_say(p, &m, m.m.head.length);
 }
 
-/* What a decent receiver says, up to its places. */
+/* Send what a correct receiver sends, up to the grant. */
 static void
 go_on(struct peer *p)
 {
@@ -231,7 +232,7 @@ peers_turn(void)
 		if (!peer[i].link_is_open)
 			continue;
 		if (peer[i].deaf) {
-			/* what it had room for is never posted again */
+			/* receives are never posted again */
 			while (rdma_poll_cq(peer[i].link.cq, wc, RTE_DIM(wc)) > 0)
 				;
 			continue;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers of a store that say and write what a receiver would not: each over a connection of its own,
- * by whoever has the key where the key is needed.. */
+/*
+ * Hostile peers of a store, which send and write what a receiver would not. Each has a connection
+ * of its own, and a key where the test needs one.
+ */
 #ifndef XFER_HOSTILE_PEER_H
 #define XFER_HOSTILE_PEER_H
 
@@ -12,26 +14,26 @@
 #define PEERS		 24
 #define PEER_RECEIVER_ID 666
 #define PEER_RUN	 13
-#define PEER_PLACES	 1024	    /* that a store grants at most */
-#define PEER_ROOM	 (1u << 20) /* bytes of bodies: good ones, and behind them others */
+#define PEER_PLACES	 1024	    /* slots, the largest number that a store grants */
+#define PEER_ROOM	 (1u << 20) /* bytes of bodies: valid ones, followed by others */
 
 struct peer {
 	struct xfer_qp link;
 	bool link_is_open;
 	struct rdma_conn *conn;
 	struct xfer_auth handshake;
-	bool mute;	  /* says nothing but what the test says */
-	bool withholds;	  /* says what a receiver does, but not REASSIGNED */
-	bool deaf;	  /* has room for no message */
-	bool established; /* by the CM */
+	bool mute;	  /* sends only what the test sends */
+	bool withholds;	  /* sends what a receiver sends, except REASSIGNED */
+	bool deaf;	  /* posts no receives */
+	bool established; /* connection established */
 	bool gone;
 	bool granted;
-	enum xfer_reason refused; /* by REJ or REFUSE */
+	enum xfer_reason refused; /* reason of a REJ or REFUSE */
 	uint64_t sent;
-	uint64_t durable; /* results */
+	uint64_t durable; /* results received */
 	uint64_t duplicates;
 	bool ended;
-	unsigned int written; /* entries: where the next one is staged */
+	unsigned int written; /* number of entries written: selects where the next one is staged */
 	struct xfer_grant grant;
 	struct xfer_region region[3];
 	struct xfer_slot place[PEER_PLACES];
@@ -39,18 +41,18 @@ struct peer {
 	struct xfer_stream stream[XFER_TABLES];
 };
 
-/* What they share. */
+/* Common to all peers. */
 struct peers {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	struct sockaddr_storage store;
 	const struct xfer_key *key;
-	/* what the next one says that it is; peers_open() sets them to its own */
+	/* identity of the next peer; set by peers_open() and changed by tests */
 	const char *identity;
-	const char *name; /* of the run */
+	const char *name; /* name of the run */
 	uint64_t receiver_id;
 	uint64_t run;
-	uint64_t incarnation; /* 0: its number */
+	uint64_t incarnation; /* 0: the peer's number */
 	const struct xfer_sample *sample;
 	uint8_t *schema[XFER_TABLES];
 	uint32_t schema_bytes[XFER_TABLES];
@@ -60,41 +62,46 @@ struct peers {
 extern struct peer peer[PEERS];
 extern struct peers peers;
 
-/* @param store  its IPv4 address */
+/* @param store  IPv4 address of the store */
 void peers_open(struct rdma_dev *dev, uint32_t store, const struct xfer_key *key,
 	const struct xfer_sample *sample);
 
-/* Let all of them go on a bit. */
+/* Poll all peers once. */
 void peers_turn(void);
 
-/* When all have hung up. @return false: not now, after another turn */
+/* Close the peers after all of them hung up. @return false: call again after the next turn */
 bool peers_close(void);
 
-/* Ask for a connection as peer i, of an incarnation of that number; what it is to be is
- * set before the next turn. @param req  NULL: a good one */
+/*
+ * Connect as peer i, with incarnation i. Set its fields before the next turn. @param req  private
+ * data of the request; NULL: valid data
+ */
 struct peer *peer_call(unsigned int i, const struct xfer_private *req);
 
-/* @return false: not yet, after another turn. It may have been done before */
+/* Disconnect; may be called repeatedly. @return false: call again after the next turn */
 bool peer_hang_up(struct peer *p);
 
-/* Send a message, which may have been made in the last room of the link. */
+/* Send a message. It may have been built in the buffer that the link returned last. */
 void peer_say(struct peer *p, const void *message, size_t size);
 
-/* Say which batches of frames it holds, and no more of that. */
+/* Send HELD with `nb` batches of `frames` from `first` on. */
 void peer_holds(struct peer *p, uint64_t first, uint64_t nb);
 
-/* As a receiver says while a store waits for its disk. @return true */
+/* Send a heartbeat, as a receiver does while a store waits for its disk. @return true */
 bool peer_alive(struct peer *p);
 
-/* Batch k of the sample under the peer's own identity, as a decent receiver would announce it. */
+/*
+ * Make the entry of batch k of the sample under the peer's own identity, as a correct receiver
+ * would.
+ */
 struct xfer_desc *peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place);
 
 void peer_write_at(struct peer *p, const void *from, uint64_t bytes, uint64_t addr, uint32_t rkey);
 
-/* That of the last entry that was made. */
+/* Write the body of the entry made last. */
 void peer_write_body(struct peer *p, uint32_t place, uint64_t bytes);
 
-/* `imm` need not be the place that is written. */
+/* Write an entry to a slot. `imm` may name another slot. */
 void peer_write_entry(struct peer *p, uint32_t place, uint32_t imm, const struct xfer_desc *entry);
 
 void peer_write_nothing(struct peer *p, uint32_t imm);

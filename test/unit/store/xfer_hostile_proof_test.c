@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store whose other peers mean it no good and have not proved themselves, or not yet. XFER_SEED
- * repeats a run. */
+/* Tests a store against hostile peers that are not authenticated. XFER_SEED repeats a run. */
 
 #include "xfer_hostile_rig.h"
 
-/* All that an earlier connection said, said again. */
+/* Messages recorded on an earlier connection are refused. */
 static void
 test_replayed(void **state)
 {
@@ -26,7 +25,7 @@ test_replayed(void **state)
 	peer_say(p, &request, sizeof(request));
 	hostile_is_refused(p, XFER_REASON_KEY);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_KEY], 1);
-	/* with the ends that it now has, and the old MAC */
+	/* with the endpoints of this connection, and the old MAC */
 	p = peer_call(2, &req);
 	p->mute = true;
 	UNTIL(p->established);
@@ -40,7 +39,7 @@ test_replayed(void **state)
 	hostile_beside_is_there_once();
 }
 
-/* What a peer says of itself, unproved, is not counted as the store's own reasons. */
+/* A reason given by a peer that is not authenticated is not counted as a reason of the store. */
 static void
 test_abandoned(void **state)
 {
@@ -60,7 +59,7 @@ test_abandoned(void **state)
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_QUOTA], 0);
 	hostile_hang_up(p);
 	UNTIL(hostile_connections() == 0);
-	/* more than the store has a receive for: the queue pair ends */
+	/* a message larger than the store's receives: the queue pair fails */
 	p = peer_call(1, NULL);
 	p->mute = true;
 	UNTIL(p->established);
@@ -84,7 +83,7 @@ say_proof(struct peer *p)
 	peer_say(p, request, xfer_auth_send(&p->handshake, request));
 }
 
-/* A little of the schema, and more will follow. */
+/* Send one byte of a schema with the MORE flag. */
 static void
 say_some_schema(struct peer *p)
 {
@@ -98,7 +97,7 @@ say_some_schema(struct peer *p)
 	peer_say(p, m, sizeof(*m) + 1);
 }
 
-/* Half-open ones and slow ones: few at a time, and not for long. */
+/* Connections that are half open or slow are limited in number and time. */
 static void
 test_half_open(void **state)
 {
@@ -108,7 +107,7 @@ test_half_open(void **state)
 
 	hostile_begin();
 	n = hostile_counters();
-	/* one that does not hear the answer */
+	/* a peer that does not receive the reply */
 	p = peer_call(0, NULL);
 	UNTIL(hostile_connections() == 1);
 	rig.station[HOSTILE_STATION].out = true;
@@ -117,7 +116,7 @@ test_half_open(void **state)
 	assert_int_equal(n->refused[XFER_REASON_LATE], 1);
 	hostile_hang_up(p);
 	rig.station[HOSTILE_STATION].out = false;
-	/* silent, silent after the request, schemas byte by byte, silent */
+	/* one sends the request only, one sends its schema byte by byte, the others nothing */
 	for (i = 1; i <= ADMISSION_PER_ADDRESS; i++) {
 		p = peer_call(i, NULL);
 		p->mute = true;
@@ -134,7 +133,7 @@ test_half_open(void **state)
 	assert_int_equal(n->refused[XFER_REASON_BUSY], 1);
 	for (i = 0; i < 4; i++) {
 		say_some_schema(&peer[3]);
-		/* less than the gate leaves to four at a time, with time that passes by itself */
+		/* less than the time for authentication in four steps, as real time passes, too */
 		hostile_passed_ms += ADMISSION_MS / 10;
 		UNTIL(hostile_seen(&peer[3])->handshake.offset == i + 1);
 	}
@@ -161,7 +160,7 @@ turned_away(void)
 	return n;
 }
 
-/* As many requests as there can be, each in another's name: a receiver elsewhere still gets in. */
+/* During a flood of requests with forged identities a receiver at another address can connect. */
 static void
 test_flood(void **state)
 {
@@ -180,7 +179,7 @@ test_flood(void **state)
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	UNTIL(turned_away() == PEERS - ADMISSION_PER_ADDRESS);
-	/* one that was sent again, as by a machine that stood still, is refused again */
+	/* a request sent again, as by a slow machine, is refused again */
 	assert_true(n->refused[XFER_REASON_BUSY] >= PEERS - ADMISSION_PER_ADDRESS);
 	assert_int_equal(n->requests - n->refused[XFER_REASON_BUSY], 2 + ADMISSION_PER_ADDRESS);
 	hostile_passed_ms += ADMISSION_MS;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* A store with a receiver and hostile peers beside it, and the clock that tests can advance. */
 
 #include "xfer_hostile_rig.h"
 
@@ -11,14 +12,14 @@ static unsigned int turns;
 uint64_t __real_xfer_qp_clock(void);
 uint64_t __wrap_xfer_qp_clock(void);
 
-/* Time can be made to pass: for all but the network. */
+/* The clock of everything but the network, which tests can advance. */
 uint64_t
 __wrap_xfer_qp_clock(void)
 {
 	return __real_xfer_qp_clock() + hostile_passed_ms;
 }
 
-/* Both the hostile station and the receiver beside it, which keeps a batch now and then. */
+/* Poll the hostile peers, and the receiver beside them, which keeps a batch now and then. */
 static void
 beside(void)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whoever has a key of a store's keyring speaks for its identity, and for nobody else: a store
- * whose peers have keys and mean it no good. XFER_SEED repeats a run. */
+/*
+ * Tests that a key in a store's keyring grants access as its own identity only, against hostile
+ * peers with valid keys. XFER_SEED repeats a run.
+ */
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,7 +13,7 @@
 #include "stream/ended.h"
 #include "server/proved.h"
 
-/* Of a flood: each request comes from an address of its own. */
+/* For a flood: requests appear to come from different addresses. */
 static bool forge;
 
 void __real_xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16]);
@@ -23,19 +25,21 @@ __wrap_xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16])
 	const struct sockaddr_in *four = (const struct sockaddr_in *)from;
 
 	__real_xfer_qp_address(from, to);
-	/* the same for all of one connection: its port is its own */
+	/* derived from the port, which is the same for the whole connection */
 	if (forge && four->sin_addr.s_addr == htonl(0x0a000003))
 		memcpy(to + 13, &four->sin_port, sizeof(four->sin_port));
 }
 
-/* Batches of each table in the run that ends: one is left over, which the store does not have. */
+/*
+ * Batches of each table in the run that ends. One batch is kept back: the store does not have it.
+ */
 static unsigned int
 run_batches(void)
 {
 	return rig_fewest() - 1;
 }
 
-/* The receiver's run, ended, and nobody beside it. */
+/* Let the receiver complete a run, and close it. */
 static void
 end_a_run(void)
 {
@@ -53,9 +57,9 @@ end_a_run(void)
 	rig_close_receiver();
 }
 
-#define BOTH (1 << 0 | 1 << 1) /* tables */
+#define BOTH (1 << 0 | 1 << 1) /* both tables */
 
-/* As one that says it is that receiver, with batches of some tables that it says went elsewhere. */
+/* Connect with the identity set before, and send REASSIGNED with all batches of some tables. */
 static struct peer *
 say_moved(unsigned int i, unsigned int tables)
 {
@@ -114,8 +118,10 @@ close_peers(void)
 	UNTIL(peers_close());
 }
 
-/* The numbers of a receiver's run are in its files' names. Whoever has a key of his own and says
- * them has nothing cut. */
+/*
+ * The numbers of a receiver's run are in the names of its files. A peer with another key that uses
+ * these numbers cannot cut batches.
+ */
 static void
 test_anothers_run(void **state)
 {
@@ -124,7 +130,7 @@ test_anothers_run(void **state)
 	rig.also = peers_turn;
 	speak_for_the_receiver();
 	is_refused(say_moved(1, BOTH), XFER_REASON_RIGHTS, 1);
-	/* as the identity itself, with another key */
+	/* with the receiver's identity and another key */
 	peers.identity = RIG_IDENTITY;
 	rig.key.bytes[0] ^= 1;
 	is_refused(say_moved(2, BOTH), XFER_REASON_KEY, 1);
@@ -133,7 +139,10 @@ test_anothers_run(void **state)
 	rig_each_is_there_once(run_batches());
 }
 
-/* Nor has whoever has the receiver's own key: its run has ended, and that outlives the store. */
+/*
+ * Even with the receiver's own key nothing can be cut after the run has ended, also after a restart
+ * of the store.
+ */
 static void
 test_ended_run(void **state)
 {
@@ -153,7 +162,7 @@ test_ended_run(void **state)
 	is_refused(say_moved(1, BOTH), XFER_REASON_ENDED, 1 + XFER_TABLES);
 	assert_int_equal(hostile_counters()->reassigned_refused, 1 + XFER_TABLES);
 	assert_int_equal(hostile_counters()->batches_cut, 0);
-	/* it may be asked what it has, and takes nothing more */
+	/* the store sends its inventory, but takes no further batch */
 	p = peer_call(2, NULL);
 	UNTIL(p->granted);
 	entry = peer_entry(p, 0, run_batches(), 0);
@@ -166,7 +175,7 @@ test_ended_run(void **state)
 	rig_each_is_there_once(run_batches());
 }
 
-/* A receiver that did not hear ENDED ends its run once more. */
+/* A receiver that did not receive ENDED can end its run again. */
 static void
 test_ended_twice(void **state)
 {
@@ -186,8 +195,10 @@ test_ended_twice(void **state)
 	rig_each_is_there_once(run_batches());
 }
 
-/* Batches that moved are cut off files of a run that has not ended, complete or not; not without
- * the right. */
+/*
+ * Reassigned batches are cut off the complete files of a run that has not ended, but only with the
+ * right to do so.
+ */
 static void
 test_run_that_has_not_ended(void **state)
 {
@@ -200,7 +211,7 @@ test_run_that_has_not_ended(void **state)
 		(void)rig_keep(0, k, 0);
 	UNTIL(rig_held() == 0);
 	rig_close_receiver();
-	/* its files are completed, and nobody has ended the run */
+	/* completes its files; the run is not ended */
 	rig_close_store(0);
 	rig_write_keys("rights = write");
 	rig_open_store(0);
@@ -220,7 +231,7 @@ test_run_that_has_not_ended(void **state)
 	rig_each_is_there_once(0);
 }
 
-/* A receiver's key is changed while it is connected, and later taken from it. */
+/* A receiver's key is replaced while it is connected, and the old key is removed later. */
 static void
 test_rotation(void **state)
 {
@@ -240,11 +251,11 @@ test_rotation(void **state)
 	fclose(f);
 	(void)chmod(path, 0600);
 	assert_int_equal(xfer_key_read(&next, path, rig.message), 0);
-	/* one that cannot be read changes nothing */
+	/* a keyring with a mistake changes nothing */
 	rig_write_keys("rights = everything");
 	assert_int_equal(store_keys_reload(s->keys, rig.message), -EINVAL);
 	assert_non_null(strstr(rig.message, ":4: rights: expected write"));
-	/* both will do; noticed without a word */
+	/* both keys are valid; the store notices the new file by itself */
 	snprintf(more, sizeof(more), "key_next = %s", path);
 	rig_write_keys(more);
 	UNTIL(store_keys_get(s->keys)->identity[0].fingerprint[1] != 0);
@@ -254,7 +265,7 @@ test_rotation(void **state)
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	assert_int_equal(s->audit.identity[0].fingerprint, xfer_key_fingerprint(&next));
-	/* without it: out, and not in again */
+	/* when the key is removed, its connection is closed, and no new one is accepted */
 	rig_write_keys("");
 	assert_int_equal(store_keys_reload(s->keys, rig.message), 0);
 	UNTIL(s->counters.keys_removed == 1 && rig_stats_of(0).broken == 1);
@@ -265,7 +276,10 @@ test_rotation(void **state)
 	rig_close_store(0);
 }
 
-/* One identity has its share of connections and open runs, and leaves the others to others. */
+/*
+ * The connections and open runs of one identity are limited, so that others remain for other
+ * identities.
+ */
 static void
 test_limits(void **state)
 {
@@ -288,14 +302,14 @@ test_limits(void **state)
 	UNTIL(hostile_counters()->refused[XFER_REASON_CONNECTIONS] == 1);
 	hostile_hang_up(p);
 	assert_false(p->granted);
-	/* a stream that is there comes by a newer connection: the older one goes for it */
+	/* a second connection of the same stream replaces the first one */
 	peers.incarnation = 3;
 	(void)hostile_stand(5);
 	assert_int_equal(hostile_counters()->superseded, 1);
 	for (i = 2; i < 6; i++)
 		hostile_hang_up(&peer[i]);
 	UNTIL(hostile_connections() == 0);
-	/* runs stay open when their connections go */
+	/* runs stay open when their connections are closed */
 	peers.incarnation = 6;
 	(void)hostile_stand(6);
 	hostile_hang_up(&peer[6]);
@@ -304,7 +318,7 @@ test_limits(void **state)
 	UNTIL(hostile_counters()->refused[XFER_REASON_RUNS] == 1);
 	hostile_hang_up(p);
 	assert_false(p->granted);
-	/* one of them goes on */
+	/* a run that is open can be continued */
 	peers.incarnation = 2;
 	(void)hostile_stand(8);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_RUNS], 1);
@@ -315,8 +329,10 @@ test_limits(void **state)
 	rig_write_keys("");
 }
 
-/* Peers that say nothing after their request, each from a network of its own, as many as there can
- * be and always again. */
+/*
+ * As many peers as possible, each from a network of its own, connect repeatedly and send nothing
+ * after the request.
+ */
 static void
 flood(void)
 {
@@ -329,7 +345,7 @@ flood(void)
 	for (i = 0; i < PEERS; i++) {
 		if (peer[i].link_is_open && (peer[i].gone || peer[i].link.broken))
 			(void)peer_hang_up(&peer[i]);
-		/* some fifty a second */
+		/* about fifty a second */
 		if (!peer[i].link_is_open && xfer_qp_clock() >= called + 20) {
 			peer_call(i, &req)->mute = true;
 			called = xfer_qp_clock();
@@ -337,7 +353,7 @@ flood(void)
 	}
 }
 
-/* A receiver whose connection breaks is back within 2 s, whoever asks meanwhile. */
+/* During a flood a receiver whose connection breaks is connected again within 2 s. */
 static void
 test_flood(void **state)
 {
@@ -353,7 +369,7 @@ test_flood(void **state)
 	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
 	forge = true;
 	rig.also = flood;
-	/* those that nobody knows have taken all places that they can have */
+	/* unknown peers have taken all slots open to them */
 	UNTIL(s->admission.full > 0 && s->counters.requests > 64);
 	for (round = 0; round < 3; round++) {
 		begin = xfer_qp_clock();
@@ -368,7 +384,7 @@ test_flood(void **state)
 		s->admission.late, worst);
 	assert_true(worst < 2000);
 	assert_int_equal(s->admission.admitted_known, 3);
-	/* not a line for each of them */
+	/* the warnings are limited */
 	assert_true(s->warnings.suppressed_ever > 0);
 	rig.also = peers_turn;
 	for (i = 0; i < PEERS; i++)
@@ -379,21 +395,26 @@ test_flood(void **state)
 	close_peers();
 }
 
-/* A store begins, the receiver comes back. @param known  whether there is a place kept for it */
+/*
+ * Start the store, wait until the receiver is connected, and stop the store. @param known  whether
+ * the store is expected to know the receiver
+ */
 static void
 begin_again(const char *path, bool known)
 {
 	rig_open_store(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	assert_int_equal(store_get_shared(rig.store[0])->admission.admitted_known, known);
-	/* a store may be killed from here on */
+	/* from here on the file survives a kill of the store */
 	UNTIL(access(path, F_OK) == 0);
 	rig_close_store(0);
 	UNTIL(rig_stats_of(0).state != STORE_CLIENT_UP);
 }
 
-/* A store that is started again knows who has proved himself; what another user has put in place of
- * its file lets nobody in, and is not written to. */
+/*
+ * A restarted store remembers who was authenticated. A file that is damaged, or that another user
+ * could have made, is ignored; the target of a link is not written to.
+ */
 static void
 test_started_again(void **state)
 {
@@ -408,7 +429,7 @@ test_started_again(void **state)
 	rig_open_sender(0);
 	begin_again(path, false);
 	begin_again(path, true);
-	/* one bit */
+	/* flip a bit */
 	fd = open(path, O_RDWR);
 	assert_true(fd >= 0);
 	assert_int_equal(pread(fd, &byte, 1, 20), 1);
@@ -419,7 +440,7 @@ test_started_again(void **state)
 	begin_again(path, true);
 	assert_int_equal(chmod(path, 0666), 0);
 	begin_again(path, false);
-	/* the same bytes by a link */
+	/* replace the file by a link to it */
 	assert_int_equal(rename(path, other), 0);
 	assert_int_equal(symlink(other, path), 0);
 	assert_int_equal(truncate(other, 1), 0);

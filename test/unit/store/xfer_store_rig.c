@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Stores and a receiver over software RoCE, and the switch between them. */
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -72,7 +73,7 @@ open_station(unsigned int i)
 	(void)rdma_progress(rig.dev[i], 0);
 }
 
-/* ---- both ends ------------------------------------------------------------------------------- */
+/* ---- receiver and store ---------------------------------------------------------------------- */
 
 static void
 on_result(void *arg, uint32_t batch, enum xfer_result_status status)
@@ -121,8 +122,6 @@ print_counters(const struct rdma_dev *d, const char *name)
 			printf("%s %s %lu\n", name, x[i].name, x[i].value);
 	}
 }
-
-/* Go on until something is so. */
 
 void
 rig_give_up(const char *what)
@@ -178,7 +177,7 @@ rig_open_store(unsigned int i)
 void
 rig_close_store(unsigned int i)
 {
-	/* frames go through the switch until the last one has let go of its memory */
+	/* the switch must forward until the last frame has released its memory */
 	store_stop(rig.store[i]);
 	UNTIL(store_is_idle(rig.store[i]));
 	assert_int_equal(store_close(rig.store[i]), 0);
@@ -362,7 +361,7 @@ rig_end_run(unsigned int i)
 	UNTIL(rig_stats_of(i).state == STORE_CLIENT_ENDED);
 }
 
-/* ---- what is in the files -------------------------------------------------------------------- */
+/* ---- the contents of the files --------------------------------------------------------------- */
 
 static void
 look_into(const char *path)
@@ -464,7 +463,7 @@ rig_begin_test(void **state)
 	return 0;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- all tests ------------------------------------------------------------------------------- */
 
 int
 rig_run_tests(const struct CMUnitTest *tests, size_t nb)
@@ -504,7 +503,7 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 		open_station(i);
 	rc = _cmocka_run_group_tests("xfer", tests, nb, NULL, NULL);
 	xfer_sample_free(&rig.sample);
-	/* what is in the rings holds their pools */
+	/* frames in the rings belong to the devices' pools */
 	for (i = 0; i < RIG_STATIONS; i++)
 		rig.station[i].out = true;
 	turn_switch();

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A receiver's senders and whole stores over software RoCE, in one thread, with a switch between
- * them whose ports can be pulled out and which loses frames. XFER_SEED repeats a run, XFER_LOG
- * shows what both ends say. */
+/*
+ * Store clients of a receiver and complete stores over software RoCE, in one thread. A switch
+ * between them loses frames, and its ports can be unplugged. XFER_SEED repeats a run, XFER_LOG
+ * shows the log of both ends.
+ */
 #ifndef XFER_STORE_RIG_H
 #define XFER_STORE_RIG_H
 
@@ -20,34 +22,34 @@
 #include "egress/store_client.h"
 #include "server/store.h"
 
-#define RIG_STATIONS 3 /* a receiver, two stores */
+#define RIG_STATIONS 3 /* one receiver, two stores */
 #define RIG_STORES   2
 #define RIG_SECONDS  30
 #define RIG_RING     (32u << 20)
 
 struct rig_station {
-	struct rte_ring *rx; /* of its port */
+	struct rte_ring *rx; /* of the station's port */
 	struct rte_ring *tx;
 	struct rte_ether_addr mac;
 	bool known;
-	bool out; /* pulled out */
+	bool out; /* unplugged */
 };
 
 struct rig {
 	struct rig_station station[RIG_STATIONS];
-	unsigned int lose; /* of 1000 frames */
+	unsigned int lose; /* frames lost of 1000 */
 	uint64_t seed;
 	struct xfer_sample sample;
-	char root[64]; /* of the files */
+	char root[64]; /* directory of all files */
 	char key_path[80];
-	char keys_path[80]; /* the stores' keyring: of the receiver `sample` and of `hostile` */
+	char keys_path[80]; /* the stores' keyring, with the identities `sample` and `hostile` */
 	char ring_path[80];
 	char message[PATH_MAX];
 	struct store *store[RIG_STORES];
 	struct rdma_dev *dev[RIG_STATIONS];
-	struct rdma_pd *pd;    /* the receiver's */
-	struct xfer_mr memory; /* its ring */
-	uint64_t region;       /* bytes of a registration and of a message; 0: any */
+	struct rdma_pd *pd;    /* of the receiver */
+	struct xfer_mr memory; /* the receiver's journal */
+	uint64_t region;       /* largest registration and message in bytes; 0: no limit */
 	uint64_t message_max;
 	struct journal *ring;
 	struct store_set stores;
@@ -55,27 +57,27 @@ struct rig {
 	struct store_client *sender[RIG_STORES];
 	unsigned int run;
 	unsigned int again;
-	void (*also)(void); /* in each turn; NULL: nothing */
-	void (*step)(void); /* after each store into the ring; NULL: nothing */
+	void (*also)(void); /* called in each turn, or NULL */
+	void (*step)(void); /* called after each store to the journal, or NULL */
 	unsigned int found[ARROW_TABLES][XFER_SAMPLE_BATCHES];
 };
 
 extern struct rig rig;
 
-/* All tests, between the devices' coming and going. @return of main() */
+/* Run all tests with one set of devices. @return the return value of main() */
 #define rig_main(tests) rig_run_tests(tests, sizeof(tests) / sizeof((tests)[0]))
 int rig_run_tests(const struct CMUnitTest *tests, size_t nb);
 
-/* Of each test: no files, a good network. */
+/* Setup of each test: no files, no loss on the network. */
 int rig_begin_test(void **state);
 
-/* Let everything go on a bit. */
+/* Poll everything once. */
 void rig_turn(void);
 
-/* Counters of all devices, and the test has failed. */
+/* Print the counters of all devices, and fail the test. */
 void rig_give_up(const char *what);
 
-/* Go on until something is so. */
+/* Poll until a condition holds. */
 #define UNTIL(condition)                                                     \
 	do {                                                                 \
 		const uint64_t limit = xfer_qp_clock() + RIG_SECONDS * 1000; \
@@ -86,7 +88,10 @@ void rig_give_up(const char *what);
 		}                                                            \
 	} while (0)
 
-/* Write the keyring; stores take it when they have read it twice. @param more  lines of `sample` */
+/*
+ * Write the keyring. A running store uses it once it has read it twice. @param more  lines for
+ * `sample`
+ */
 #define RIG_IDENTITY "sample"
 void rig_write_keys(const char *more);
 
@@ -94,7 +99,7 @@ void rig_open_store(unsigned int i);
 void rig_open_store_in(unsigned int i, unsigned int directory);
 void rig_close_store(unsigned int i);
 
-/* A receiver with a new ring, and what it has to send. */
+/* Open a receiver with a new journal, for all batches of the sample. */
 void rig_open_receiver(void);
 void rig_close_receiver(void);
 void rig_open_sender(unsigned int i);
@@ -103,15 +108,15 @@ void rig_close_sender(unsigned int i);
 struct store_client_stats rig_stats_of(unsigned int i);
 void rig_end_run(unsigned int i);
 
-/* The batches of the sample that both tables have. */
+/* The number of batches that each table of the sample has at least. */
 unsigned int rig_fewest(void);
 
-/* A batch is kept, and no store's; and this store's. */
+/* Put a batch into the journal: rig_hold() without an owner, rig_keep() with a store as owner. */
 uint32_t rig_hold(unsigned int table, unsigned int k);
 uint32_t rig_keep(unsigned int table, unsigned int k, unsigned int to);
 uint64_t rig_held(void);
 
-/* Count the batches of complete files in rig.found; what is in them is what was sent. */
+/* Count the batches of complete files in rig.found, and compare their contents with the sample. */
 void rig_look_below(const char *dir);
 void rig_each_is_there_once(unsigned int nb);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receivers' senders and whole stores that are as they should be, over a network that is not. */
+/* Tests store clients of a receiver and complete stores over a network that fails. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "tools/store_tree.h"
 #include "server/identity.h"
 
-/* The thin line: batches in, files out, in order. */
+/* Without faults every batch is in the files once, in order. */
 static void
 test_line(void **state)
 {
@@ -33,7 +33,7 @@ test_line(void **state)
 		rig_turn();
 	}
 	UNTIL(rig_held() == 0);
-	/* batches are durable where their run's directory is */
+	/* batches are durable only once their directory is */
 	assert_true(dir_syncs() > 0);
 	for (k = 0; k < XFER_TABLES; k++) {
 		assert_true(store_runs_view(&store_get_shared(rig.store[0])->runs, 0, k, &view));
@@ -58,7 +58,7 @@ test_line(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* Adapters whose registrations and messages are smaller than rings and batches. */
+/* Devices whose registrations and messages are smaller than journal and batches. */
 static void
 test_pieces(void **state)
 {
@@ -69,13 +69,16 @@ test_pieces(void **state)
 		for (k = 0; k < rig.sample.nb[i]; k++)
 			most = RTE_MAX(most, rig.sample.batch[i][k].batch.body_bytes);
 	}
-	/* two places and a bit; a batch is in two slices of the ring now and then */
+	/*
+	 * room for a little more than two batches: some batches cross from one registration to the
+	 * next
+	 */
 	rig.region = 2 * most + 3 * XFER_BLOCK;
 	rig.message_max = XFER_BLOCK + 64;
 	test_line(state);
 }
 
-/* Frames are lost, the link is pulled out again and again. */
+/* Frames are lost, and the store's port is unplugged repeatedly. */
 static void
 test_broken(void **state)
 {
@@ -95,7 +98,9 @@ test_broken(void **state)
 			for (unsigned int i = sample_random(&rig.sample.sample) % 64; i > 0; i--)
 				rig_turn();
 			rig.station[1].out = true;
-			/* silence only counts while this process runs: no time is long enough */
+			/*
+			 * no fixed time is long enough: silence counts only while this process runs
+			 */
 			UNTIL(rig_stats_of(0).state != STORE_CLIENT_UP);
 			until = xfer_qp_clock() + sample_random(&rig.sample.sample) % 500;
 			while (xfer_qp_clock() < until)
@@ -118,7 +123,9 @@ test_broken(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* Who was away itself, for a disk or a CPU, has no reason to call the other end silent. */
+/*
+ * An end that did not run itself, waiting for a disk or a CPU, does not take its peer for silent.
+ */
 static void
 test_away(void **state)
 {
@@ -127,7 +134,7 @@ test_away(void **state)
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	(void)rig_keep(0, 0, 0);
-	/* longer than silence_ms; what the other end had said lies there */
+	/* longer than silence_ms; meanwhile messages of the peer have arrived */
 	usleep(1300 * 1000);
 	UNTIL(rig_held() == 0);
 	assert_int_equal(rig_stats_of(0).connections, 1);
@@ -137,8 +144,10 @@ test_away(void **state)
 	rig_close_store(0);
 }
 
-/* A batch that is offered twice, as it was another's for a while, goes once: the second copy would
- * be read out of memory that is somebody else's by then. */
+/*
+ * A batch that is offered twice, since it belonged to another store for a while, is sent once: a
+ * second copy would be read from memory that may hold another batch by then.
+ */
 static void
 test_offered_twice(void **state)
 {
@@ -167,7 +176,7 @@ test_offered_twice(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* A store goes and comes back, and its batches stay its own. */
+/* A store stops and is restarted: its batches stay assigned to it. */
 static void
 test_store_returns(void **state)
 {
@@ -196,7 +205,10 @@ test_store_returns(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* Those that are held are the last ones of the first table: none is held before one that is not. */
+/*
+ * The batches held are the last ones of the first table: every batch held comes after all released
+ * ones.
+ */
 static void
 last_ones_are_held(void)
 {
@@ -216,9 +228,11 @@ last_ones_are_held(void)
 		assert_int_equal(least, rig.sample.batch[0][nb - held].batch.sequence);
 }
 
-/* A receiver may die at any moment of learning what a store has. What it has let go of by then must
- * not lie in a file behind what it holds: that may be another store's soon, and is cut off here,
- * with all that is behind it. */
+/*
+ * A receiver may be killed at any moment while it receives a store's inventory. The batches that it
+ * has released by then must not lie in a file behind a batch that it still holds: if that one is
+ * reassigned, the store cuts it off with everything behind it.
+ */
 static void
 test_found_in_order(void **state)
 {
@@ -232,7 +246,10 @@ test_found_in_order(void **state)
 		(void)rig_keep(0, k, 0);
 	UNTIL(rig_held() == 0);
 	rig_close_sender(0);
-	/* once more, as if no result had come; numbers that became free last are taken first */
+	/*
+	 * put them again, as if no result had arrived; the journal reuses the record that was freed
+	 * last first
+	 */
 	for (k = 0; k < nb; k++)
 		(void)rig_keep(0, k, 0);
 	rig.step = last_ones_are_held;
@@ -260,8 +277,10 @@ move_all(unsigned int from, unsigned int to)
 	}
 }
 
-/* One of two stores is gone for a while; its batches go to the other one, what it had of them is
- * cut off when it is back. */
+/*
+ * One of two stores is disconnected for a while. Its batches are reassigned to the other one, and
+ * cut off when it is connected again.
+ */
 static void
 test_moved(void **state)
 {
@@ -279,7 +298,7 @@ test_moved(void **state)
 		(void)rig_keep(1, k, k % 2);
 		rig_turn();
 		if (k == nb / 2) {
-			/* what is durable there is not heard of here */
+			/* results of durable batches do not arrive */
 			UNTIL(rig_stats_of(0).sent > 4);
 			rig.station[1].out = true;
 			for (i = 0; i < 200; i++)
@@ -306,7 +325,7 @@ test_moved(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* Who has not the key gets nothing, and is counted. */
+/* A client with a wrong key is refused and counted, and sends no batch. */
 static void
 test_wrong_key(void **state)
 {
@@ -331,8 +350,10 @@ test_wrong_key(void **state)
 	rig_close_store(0);
 }
 
-/* Who has the key, and announces what is none: refused and counted each time, nothing is written,
- * and whoever comes next is served. */
+/*
+ * A client with a valid key announces an invalid batch: it is refused and counted each time,
+ * nothing is written, and a later connection is served.
+ */
 static void
 test_garbage(void **state)
 {
@@ -345,7 +366,7 @@ test_garbage(void **state)
 	rig_open_receiver();
 	batch = rig_keep(0, 0, 0);
 	assert_true(journal_get(rig.ring, batch, &b));
-	/* rows of a column that the descriptor does not know of */
+	/* change a part of the metadata that the descriptor does not repeat */
 	b.metadata[place] ^= 1;
 	rig_open_sender(0);
 	n = &store_get_shared(rig.store[0])->counters;
@@ -365,7 +386,10 @@ test_garbage(void **state)
 	assert_int_equal(rig.found[0][0], 1);
 }
 
-/* A second process with the same stream: the older connection ends, nothing is there twice. */
+/*
+ * A second process opens the same stream: the older connection is closed, and no batch is there
+ * twice.
+ */
 static void
 test_superseded(void **state)
 {
@@ -380,7 +404,7 @@ test_superseded(void **state)
 		(void)rig_keep(1, k, 0);
 	}
 	UNTIL(rig_stats_of(0).sent > 6);
-	/* another process has adopted the ring, as far as the store can tell */
+	/* for the store this is another process that has adopted the journal */
 	rig_open_sender_to(1, 0);
 	UNTIL(store_get_shared(rig.store[0])->counters.superseded == 1);
 	rig_close_sender(0);
@@ -394,7 +418,10 @@ test_superseded(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* No store is told the end while a batch of the run is held: it may be given it yet. */
+/*
+ * No store receives END while a batch of the run is held, as it may still be assigned to that
+ * store.
+ */
 static void
 test_end_waits(void **state)
 {
@@ -406,7 +433,7 @@ test_end_waits(void **state)
 	rig_open_receiver();
 	rig_open_sender(0);
 	rig_open_sender(1);
-	/* nobody's, as when a receiver was killed before it had chosen a store */
+	/* without an owner, as when a receiver was killed before it chose a store */
 	batch = rig_hold(0, 0);
 	(void)rig_keep(1, 0, 0);
 	store_client_finish(rig.sender[0]);
@@ -427,8 +454,10 @@ test_end_waits(void **state)
 	rig_each_is_there_once(1);
 }
 
-/* Two stores change addresses while one may have a batch that went to the other: that one must not
- * cut it off, as what is told an address is not told whoever answers there. */
+/*
+ * Two stores exchange addresses while one may have a batch that was reassigned to the other. The
+ * other one must not cut the batch off: messages go to a store's identity, not to its address.
+ */
 static void
 test_changed_places(void **state)
 {
@@ -471,8 +500,10 @@ test_changed_places(void **state)
 	rig_each_is_there_once(1);
 }
 
-/* The same when the run has ended at the store whose address the other one has now: it is connected
- * to once more, to be told. */
+/*
+ * The same after the run has ended at the store whose address the other one has now: the client
+ * connects to it once more to send REASSIGNED.
+ */
 static void
 test_changed_places_at_the_end(void **state)
 {
@@ -502,7 +533,10 @@ test_changed_places_at_the_end(void **state)
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_ENDED);
 	assert_int_equal(rig.stores.at[1].number, 0);
-	/* of one that has not ended it is nothing; the other one tells, and ends again */
+	/*
+	 * no effect on a client that has not ended; the other client connects, sends REASSIGNED and
+	 * ends again
+	 */
 	store_client_again(rig.sender[0]);
 	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_UP);
 	store_client_again(rig.sender[1]);
@@ -519,8 +553,10 @@ test_changed_places_at_the_end(void **state)
 	rig_each_is_there_once(1);
 }
 
-/* What an older connection says arrives after the receiver has come by another one: it is that one
- * which goes. */
+/*
+ * Messages of an older connection arrive after the receiver has opened a newer one: the older one
+ * is closed.
+ */
 static void
 test_late_words(void **state)
 {
@@ -530,7 +566,7 @@ test_late_words(void **state)
 	rig_open_receiver();
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_WAITING);
-	/* it has not said REASSIGNED yet, and stands still */
+	/* this connection has not sent REASSIGNED yet, and is not polled */
 	older = rig.sender[0];
 	rig.sender[0] = NULL;
 	rig_open_sender_to(1, 0);
@@ -546,7 +582,7 @@ test_late_words(void **state)
 	rig_close_store(0);
 }
 
-/* A directory that was copied: two stores that say they are one. Only one of them is used. */
+/* A directory was copied, so that two stores have one identity: only one of them is used. */
 static void
 test_one_twice(void **state)
 {
@@ -574,7 +610,10 @@ test_one_twice(void **state)
 	rig_each_is_there_once(1);
 }
 
-/* Who a store is stays what it was; what is no number of ours is not taken for one. */
+/*
+ * A store keeps its identity over restarts. A file that does not hold 16 hexadecimal digits is
+ * refused.
+ */
 static void
 test_identity(void **state)
 {
@@ -602,7 +641,10 @@ test_identity(void **state)
 	assert_non_null(strstr(rig.message, "16 hexadecimal digits"));
 }
 
-/* A store that was killed a moment ago may still hold its files: what they have is not known. */
+/*
+ * A killed store may still hold locks on its files: the connection is refused until their contents
+ * are known.
+ */
 static void
 test_file_is_held(void **state)
 {
@@ -632,7 +674,7 @@ test_file_is_held(void **state)
 }
 
 static bool recovery_waits;	/* atomic */
-static unsigned int recoveries; /* that have begun; atomic */
+static unsigned int recoveries; /* recoveries begun; atomic */
 
 int __real_arrow_recover_dir(
 	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);
@@ -649,8 +691,10 @@ __wrap_arrow_recover_dir(
 	return __real_arrow_recover_dir(io, dir, report, arg);
 }
 
-/* The store's lcore goes on while files of a crash are read, for longer than a peer may be silent;
- * what is read is for whoever comes next, if the receiver goes meanwhile. */
+/*
+ * The store's lcore keeps polling while files are recovered for longer than silence_ms. If the
+ * receiver disconnects meanwhile, its next connection gets the result.
+ */
 static void
 test_settles_aside(void **state)
 {
@@ -672,13 +716,16 @@ test_settles_aside(void **state)
 	c = store_get_connection(rig.store[0], 0);
 	UNTIL(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE) == 1);
 	UNTIL(c->said_state == XFER_STATE_RECOVERING);
-	/* more than silence_ms */
+	/* longer than silence_ms */
 	until = xfer_qp_clock() + 1500;
 	while (xfer_qp_clock() < until)
 		rig_turn();
 	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_WAITING);
 	assert_false(store_runs_view(&store_get_shared(rig.store[0])->runs, 0, 0, &view));
-	/* another one of the stream, as after a crash: the thread has the files until it ends */
+	/*
+	 * a second connection of the stream, as after a crash: the thread uses the files until it
+	 * ends
+	 */
 	rig_open_sender_to(1, 0);
 	UNTIL(store_get_shared(rig.store[0])->counters.superseded == 1);
 	rig_close_sender(0);
@@ -702,7 +749,7 @@ test_settles_aside(void **state)
 	rig_each_is_there_once(nb);
 }
 
-static uint8_t *spoilt; /* a byte of a body in the receiver's ring */
+static uint8_t *spoilt; /* a byte of a body in the receiver's journal */
 
 static void
 mend(void)
@@ -722,8 +769,10 @@ body_of(uint32_t batch)
 	return (uint8_t *)(uintptr_t)b.body;
 }
 
-/* One bit of a body flips behind the receiver's CRC: it is given back, and nothing of it is in a
- * file. */
+/*
+ * A bit of a body flips after the receiver computed its CRC: the batch is given back, and no
+ * damaged copy is in a file.
+ */
 static void
 test_flipped_on_the_way(void **state)
 {
@@ -760,7 +809,7 @@ test_flipped_on_the_way(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* How many batches of the files below have a body that is not their CRC's. */
+/* Count the batches in all files whose bodies do not match their CRC. */
 static unsigned int
 count_wrong(char *dir)
 {
@@ -784,8 +833,10 @@ count_wrong(char *dir)
 	return nb;
 }
 
-/* What the receiver itself has is wrong: it comes the same way three times, and is stored as it is.
- * All else is as ever. */
+/*
+ * The receiver's own copy is damaged: the batch arrives damaged the same way three times, and is
+ * then stored as it is. No other batch is affected.
+ */
 static void
 test_flipped_at_the_receiver(void **state)
 {
@@ -815,7 +866,7 @@ test_flipped_at_the_receiver(void **state)
 	assert_int_equal(count_wrong(rig.root), 1);
 }
 
-/* Flip a bit of a body in a file of a store, complete or not. */
+/* Flip a bit of a body in a store's file, complete or not. */
 static void
 rot(unsigned int table, unsigned int k)
 {
@@ -851,7 +902,7 @@ rot(unsigned int table, unsigned int k)
 	store_tree_free(&tree);
 }
 
-/* A receiver that has all of it, and does not know that it is there. */
+/* A receiver holds all batches, and does not know that the store has them. */
 static void
 hold_all_again(void)
 {
@@ -866,9 +917,11 @@ hold_all_again(void)
 	UNTIL(rig_held() == 0);
 }
 
-/* Of batches that were durable some rot on the disk: the first, one in the middle, the last. A
- * receiver that still holds them keeps them until there is a good copy, and no other is lost or
- * there twice; not with the next store either. */
+/*
+ * Some durable batches are damaged on the disk: the first, one in the middle, and the last. A
+ * receiver that still holds them keeps them until there is a sound copy. No other batch is lost or
+ * duplicated, also after a restart of the store.
+ */
 static void
 rot_and_return(bool restart)
 {
@@ -880,7 +933,7 @@ rot_and_return(bool restart)
 	rig_open_store(0);
 	hold_all_again();
 	rig_close_receiver();
-	/* else the files are still being written */
+	/* without this the files are still open */
 	if (restart)
 		rig_close_store(0);
 	rot(0, 0);
@@ -901,7 +954,7 @@ rot_and_return(bool restart)
 	rig_close_receiver();
 	rig_close_store(0);
 	rig_each_is_there_once(nb);
-	/* read again from the files: there is nothing to be cut off, and all is sound */
+	/* the files are read again: nothing is cut off, and all batches are sound */
 	rig_open_store(0);
 	hold_all_again();
 	assert_int_equal(rig_stats_of(0).found, 2 * nb);
@@ -923,8 +976,10 @@ test_rot_of_open_files(void **state)
 	rot_and_return(false);
 }
 
-/* What the receiver did not say that it holds, and that is there from before, comes by surprise: it
- * is no double until it has been read. */
+/*
+ * A batch that the receiver did not list in HELD is in a file from before: it counts as a duplicate
+ * only once its copy was read and is sound.
+ */
 static void
 test_rot_by_surprise(void **state)
 {
@@ -953,7 +1008,10 @@ test_rot_by_surprise(void **state)
 	rig_each_is_there_once(nb);
 }
 
-/* Of a run that has ended nothing is changed: who holds a batch that is damaged there keeps it. */
+/*
+ * The files of a run that has ended are not changed: a receiver keeps a batch that is damaged
+ * there.
+ */
 static void
 test_rot_of_ended_run(void **state)
 {

@@ -4,7 +4,7 @@
 
 /**
  * @file
- * A lock that outlives its process, as workers of the kernel make it do.
+ * A lock that outlives its process, as the kernel's worker threads may cause.
  */
 
 #include <setjmp.h>
@@ -21,8 +21,8 @@
 #include "io/file_lock.h"
 
 /**
- * Another process takes the lock of a file or directory and ends; a child of its has the
- * descriptor, and so the lock, for some time after that.
+ * A child process locks a file or directory and ends. Its own child inherits the descriptor, and so
+ * holds the lock for `ms` milliseconds more.
  */
 static inline void
 left_lock(const char *path, unsigned int ms)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files of stores on the disk of the tests (arrow_disk.h): what is in them. cmocka.h is included
- * before. */
+/* The contents of a store's files on the disk in memory (arrow_disk.h). Include cmocka.h before. */
 #ifndef STREAM_DISK_H
 #define STREAM_DISK_H
 
@@ -16,7 +15,10 @@ has_end(const char *name, const char *end)
 	return n > e && strcmp(name + n - e, end) == 0;
 }
 
-/* Complete what a crash has left; a name is like a path. */
+/*
+ * Complete the files that a crash has left, as a store does at its start; a file's name is its
+ * path.
+ */
 static inline void
 recover_all(void)
 {
@@ -27,7 +29,7 @@ recover_all(void)
 	for (i = 0; i < disk->nb_files; i++) {
 		snprintf(path, sizeof(path), "/%s", disk->file[i].name);
 		if (has_end(path, ".part") && arrow_recover_file(&disk_io, path, &report) < 0)
-			/* the header was lost: then there was nothing durable in it */
+			/* the header was lost: the file held nothing durable */
 			assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
 	}
 }
@@ -38,14 +40,14 @@ by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A complete file that is not hidden: one that stores, verify and reconcile look at. */
+/* Whether a file is complete and not hidden, as stores, verify and reconcile see files. */
 static inline bool
 is_seen(const struct disk_file *f)
 {
 	return f->name[0] != '.' && has_end(f->name, ".arrow");
 }
 
-/* Complete files, by name. */
+/* List the complete files, sorted by name. */
 static inline unsigned int
 list_complete(const char *sorted[DISK_FILES])
 {
@@ -63,7 +65,7 @@ list_complete(const char *sorted[DISK_FILES])
 	return n;
 }
 
-/* How often a batch is in complete files, whose CRCs are right. */
+/* How many times a batch is in complete files. The CRCs of these must be right. */
 static inline unsigned int
 times_in_files(const struct xfer_sample *s, enum arrow_table table, unsigned int batch)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store's files on a disk that forgets, fails and is full: what was called durable is there once,
- * whatever happens. XFER_SEED and XFER_SEEDS choose what goes wrong. */
+/*
+ * Tests a store's files on a disk that loses writes, fails and is full: each batch that was
+ * reported durable is in the files exactly once. XFER_SEED and XFER_SEEDS choose the faults.
+ */
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,9 +26,9 @@ static uint64_t seed;
 static unsigned int seeds;
 static struct xfer_sample s;
 
-/* What was given to a writer, and what became of it. */
+/* The batches that a writer was given, and their results. */
 struct given {
-	unsigned int batch; /* of the sample */
+	unsigned int batch; /* number in the sample */
 	int status;	    /* 0: no result yet */
 };
 
@@ -109,7 +111,7 @@ give(struct rig *r, unsigned int batch)
 	stream_writer_append(r->w, &b);
 }
 
-/* Everything at once: gaps, duplicates, steps back. */
+/* Give batches in a mixed order: with gaps, duplicates and steps back. */
 static void
 give_many(struct rig *r, unsigned int nb)
 {
@@ -118,14 +120,14 @@ give_many(struct rig *r, unsigned int nb)
 
 	while (nb-- > 0) {
 		switch (number() % 8) {
-		case 0: /* again */
+		case 0: /* a duplicate */
 			batch = number() % (next + 1);
 			break;
-		case 1: /* another store has one */
+		case 1: /* a gap: another store has one */
 			next += 2;
 			batch = next;
 			break;
-		case 2: /* from the beginning */
+		case 2: /* continue from any batch */
 			next = number() % all;
 			batch = next;
 			break;
@@ -144,7 +146,7 @@ claim(void *arg)
 	return ((const struct rig *)arg)->nb_durable;
 }
 
-/* A store that starts: what its files have. `r` is used for nothing else. */
+/* Start as a store does, with the files on the disk. `r` is used for nothing else. */
 static void
 adopt_all(struct rig *r, enum arrow_table table)
 {
@@ -168,7 +170,10 @@ check_results(const struct rig *r)
 		assert_int_not_equal(r->given[i].status, 0);
 }
 
-/* All is well: each batch once, duplicates said to be duplicates, numbers ascend in each file. */
+/*
+ * Without faults each batch is in the files once, duplicates are reported as such, and numbers
+ * ascend in each file.
+ */
 static void
 test_order(void **state)
 {
@@ -198,23 +203,23 @@ test_order(void **state)
 		assert_true(stats.files > 1);
 		assert_int_equal(stats.files, stats.complete);
 		assert_int_equal(stats.pending, 0);
-		/* all is in complete files, as long as they are */
+		/* complete files hold all batches, and have the recorded length */
 		for (i = 0, used = 0; i < disk->nb_files; i++)
 			used += has_end(disk->file[i].name, ".arrow") ? disk->file[i].size : 0;
 		assert_int_equal(r->quota.used, used);
 		assert_int_equal(r->quota.open, 0);
 		stream_writer_close(r->w);
-		/* the next process finds the same */
+		/* a second process finds the same batches */
 		adopt_all(again, table);
 		for (i = 0; i < s.nb[table]; i++)
 			assert_int_equal(interval_set_has(stream_writer_have(again->w),
 						 s.batch[table][i].batch.sequence),
 				seen[i]);
-		/* and takes nothing twice; its files have other names */
+		/* and accepts none twice; its files have other names */
 		give(again, r->given[0].batch);
 		assert_int_equal(again->given[0].status, XFER_RETRY);
 		assert_true(stream_writer_in_doubt(again->w));
-		/* ... once it has been read */
+		/* once the batch has been read */
 		assert_int_equal(
 			stream_writer_check(again->w, stream_writer_have(again->w), true, NULL), 0);
 		give(again, r->given[0].batch);
@@ -226,7 +231,7 @@ test_order(void **state)
 	free(again);
 }
 
-/* The power fails at any moment. */
+/* After a power failure at any moment, each batch that was reported durable is there once. */
 static void
 test_crash(void **state)
 {
@@ -248,7 +253,7 @@ test_crash(void **state)
 		for (at = 1; at <= log->now; at += 1 + number() % step) {
 			disk = disk_crash(log, at, number());
 			claimed = disk_claim(log, at);
-			/* it may fail again while that is repaired */
+			/* the power may fail again during the recovery */
 			for (tries = number() % 3; tries > 0; tries--) {
 				struct disk *first = disk, *second;
 
@@ -279,8 +284,10 @@ test_crash(void **state)
 	free(again);
 }
 
-/* Some call fails, once or from then on, or the disk is full: each batch has one result, and it is
- * right. */
+/*
+ * Calls fail, once or from some call on, or the disk is full: each batch has one result, and the
+ * result is true.
+ */
 static void
 test_errors(void **state)
 {
@@ -301,7 +308,7 @@ test_errors(void **state)
 			disk->fail_until = disk->fail_from + 1 + number() % 30;
 		}
 		give_many(r, 40);
-		/* it comes back */
+		/* the disk works again */
 		disk->capacity = 0;
 		for (i = 0; i < 20 && stream_writer_state(r->w) < 0; i++) {
 			stream_writer_poll(r->w);
@@ -316,8 +323,10 @@ test_errors(void **state)
 		returned += stats.returned;
 		resumed += stats.resumes;
 		stream_writer_close(r->w);
-		/* files that stayed .part may have more: what was given back is cut off when it is
-		 * found a second time */
+		/*
+		 * files that stayed .part may hold more: batches that were given back are cut off
+		 * when they are found a second time
+		 */
 		recover_all();
 		adopt_all(again, r->table);
 		for (i = 0; i < s.nb[r->table]; i++) {
@@ -338,8 +347,11 @@ test_errors(void **state)
 	free(again);
 }
 
-/* Batches that went elsewhere are taken out, and nothing else is: what is behind them somebody may
- * have been told of. At any moment of that the power fails, and it is said again. */
+/*
+ * stream_writer_cut() removes exactly the batches that other stores have: the batches behind them
+ * may have been reported durable. The power fails at any moment of the cut, and the cut is
+ * repeated.
+ */
 static void
 test_cut(void **state)
 {
@@ -388,7 +400,7 @@ test_cut(void **state)
 			disk_free(disk);
 		}
 		disk = log;
-		/* it goes on, in files of its own */
+		/* the writer continues, in new files */
 		give_many(r, 20);
 		(void)stream_writer_finish(r->w);
 		check_results(r);
@@ -403,7 +415,9 @@ test_cut(void **state)
 	free(again);
 }
 
-/* A cut that fails at any call of the disk, and is tried again. @return whether it did fail */
+/*
+ * A cut that fails at one call of the disk succeeds when it is repeated. @return whether it failed
+ */
 static bool
 cut_again(unsigned int stay, unsigned int last, unsigned int call)
 {
@@ -452,7 +466,10 @@ test_cut_again(void **state)
 	}
 }
 
-/* A batch that is to stay has rotted: the others are cut off, and it is taken again. */
+/*
+ * A batch that is to stay is damaged on the disk: the others are cut off, and the damaged one is
+ * accepted again.
+ */
 static void
 test_cut_of_damaged(void **state)
 {
@@ -508,7 +525,7 @@ poll_until_settled(struct rig *r)
 	assert_true(stream_writer_settled(r->w));
 }
 
-/* Nothing is durable in a file whose name is not. */
+/* No batch is durable in a file whose name is not durable. */
 static void
 test_no_name(void **state)
 {
@@ -550,14 +567,17 @@ test_quota(void **state)
 		durable += r->given[i].status == XFER_DURABLE;
 	assert_true(durable > 3 && durable < r->nb);
 	assert_true(r->quota.used < 200000 + 7 * 2 * XFER_BLOCK);
-	/* a bit is not enough: who has been told that there is room sends what was too large */
+	/*
+	 * a little more room is not enough: a receiver that was notified of room would send a batch
+	 * that is too large
+	 */
 	r->quota.limit += XFER_BLOCK;
 	for (i = 0; i < 20; i++) {
 		usleep(1000);
 		stream_writer_poll(r->w);
 	}
 	assert_int_equal(stream_writer_state(r->w), -EDQUOT);
-	/* nothing is given to one that is full: it finds out by itself */
+	/* a full writer gets no batches: it must detect by itself that there is room */
 	r->quota.limit = 0;
 	for (i = 0; i < 1000 && stream_writer_state(r->w) != 0; i++) {
 		usleep(1000);
@@ -586,7 +606,9 @@ make_file(const char *dir, const char *name, off_t size)
 	fclose(f);
 }
 
-/* What is on the disk counts, as it comes and goes; of this receiver, and complete. */
+/*
+ * The quota counts what is on the disk, as files come and go: only complete files of this receiver.
+ */
 static void
 test_quota_of_disk(void **state)
 {
@@ -606,7 +628,7 @@ test_quota_of_disk(void **state)
 	}
 	stream_quota_renew(&q);
 	assert_int_equal(q.used, 1000 + 16000 + 50);
-	/* what was cut off, and that a run has ended */
+	/* quarantine files and the mark of an ended run count, too */
 	snprintf(dir, sizeof(dir), "%s/%s", root, runs[0]);
 	make_file(dir, "c.arrow.quarantine", 300);
 	make_file(dir, "c.arrow.quarantine.2", 20);
@@ -643,7 +665,7 @@ static struct {
 	_Atomic bool holds;
 } late;
 
-/* Files that a thread closes stay open. */
+/* Block the threads that close files while `late.holds` is set. */
 static int
 late_sync_dir(const char *path)
 {
@@ -653,8 +675,9 @@ late_sync_dir(const char *path)
 }
 
 /*
- * A double of a batch whose file has failed and is being closed, when a new one is open and has
- * nothing yet: that one goes at the end of the run, the double has its result all the same.
+ * A duplicate arrives of a batch whose file has failed and is still being closed, while a new file
+ * is open and empty. At the end of the run the empty file is removed, and the duplicate still gets
+ * its result.
  */
 static void
 test_double_after_outage(void **state)
@@ -699,8 +722,8 @@ test_double_after_outage(void **state)
 }
 
 /*
- * A file that fails and can be neither completed nor cut off: what was given back is in it, whole,
- * and goes elsewhere. No word that it is not here before it is not.
+ * A file fails and can be neither completed nor cut: it still holds complete batches that were
+ * given back and go to another store. The cut must report an error until they are removed.
  */
 static void
 test_uncut(void **state)
@@ -738,10 +761,12 @@ test_uncut(void **state)
 	free(r);
 }
 
-static unsigned int still_part; /* files that could not be completed */
+static unsigned int still_part; /* number of files that could not be completed */
 
-/* Batches that are durable, a file that fails at any call while it is completed, one of them moved:
- * the others are there. @return whether it did fail */
+/*
+ * A file with durable batches fails at one call of its completion, and one of the batches is
+ * reassigned: the others are still there. @return whether a call failed
+ */
 static bool
 cut_of_failed(unsigned int call)
 {
@@ -810,7 +835,7 @@ ended_syncs(void)
 	return n;
 }
 
-/* A disk that ends nothing is told of once, and that it moves again. */
+/* A disk that completes nothing is reported once, and once again when it works. */
 static void
 test_stall(void **state)
 {
@@ -828,7 +853,7 @@ test_stall(void **state)
 	for (i = 0; i < 2; i++) {
 		give(r, 2 * i);
 		poll_until_settled(r);
-		/* a pause of ours is none of the disk */
+		/* a pause of the caller is no stall of the disk */
 		usleep(250000);
 		disk->stuck = true;
 		give(r, 2 * i + 1);
@@ -848,8 +873,10 @@ test_stall(void **state)
 		stream_writer_stats_get(r->w, &stats);
 		assert_int_equal(stats.stalled, 0);
 		assert_int_equal(r->said, 2 * i + 2);
-		/* of the file that is open: each batch has waited for its own; a machine that is
-		 * slow begins another one in the midst of a batch */
+		/*
+		 * counted in the open file: each batch has waited for its own sync; on a slow
+		 * machine another sync may begin within a batch
+		 */
 		assert_int_equal(stats.complete, 0);
 		assert_true(stats.syncs >= 2 * (i + 1));
 		assert_int_equal(stats.syncs, ended_syncs());
@@ -872,9 +899,9 @@ test_names(void **state)
 	assert_int_equal(stream_writer_open(&w, &c), -EINVAL);
 }
 
-/* ---- what rots on the disk ------------------------------------------------------------------- */
+/* ---- damage on the disk ---------------------------------------------------------------------- */
 
-/* All that was written so far is durable, and the log begins here. */
+/* Make everything written so far durable, and begin a new log. */
 static void
 begin_log(void)
 {
@@ -907,13 +934,15 @@ rot(enum arrow_table table, unsigned int batch, unsigned int nth)
 		arrow_reader_close(&r);
 	}
 	assert_true(at != 0);
-	/* now, and when the power fails */
+	/* now, and after a power failure */
 	f->data[at] ^= 8;
 	f->base[at] ^= 8;
 }
 
-/* Whoever holds all batches asks for them, and gives those that are not there; each is there once
- * then. @return how many were given */
+/*
+ * As a receiver that holds all batches: check them and give the missing ones; then each is there
+ * once. @return how many were given
+ */
 static unsigned int
 check_and_give(struct rig *r, const bool *wanted)
 {
@@ -945,8 +974,10 @@ check_and_give(struct rig *r, const bool *wanted)
 	return given;
 }
 
-/* Batches that rot where they are durable are not had; given again they are there once, whenever
- * the power fails meanwhile. Nothing else is lost. */
+/*
+ * Durable batches that are damaged on the disk are reported missing. Given again they are there
+ * once, whenever the power fails meanwhile, and no other batch is lost.
+ */
 static void
 test_rot(void **state)
 {
@@ -999,8 +1030,10 @@ test_rot(void **state)
 	free(again);
 }
 
-/* What was given back when a file failed is in a later one as well, and some of either rots: of
- * each batch the sound copy stays, whenever the power fails. */
+/*
+ * Batches that were given back when a file failed are also in a later file, and some copies of
+ * either are damaged. The sound copy of each batch stays, whenever the power fails.
+ */
 static void
 test_rot_of_given_back(void **state)
 {
@@ -1039,7 +1072,7 @@ test_rot_of_given_back(void **state)
 			disk = disk_crash(log, at, number());
 			recover_all();
 			adopt_all(again, r->table);
-			/* one that is wrong in both may be listed: nobody has read it */
+			/* a batch that is damaged in both files may be listed until it is read */
 			for (i = 0; i < s.nb[r->table]; i++)
 				if (sound[i] == wanted[i])
 					assert_int_equal(

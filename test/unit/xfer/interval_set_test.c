@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interval sets against a bitmap. XFER_SEED repeats a run. */
+/* Compares interval sets with a bitmap. XFER_SEED repeats a run. */
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Entries of the metadata ring: good ones pass as they are, all others are refused by cause.
- * XFER_SEED repeats a run. */
+/*
+ * Tests the check of a batch's descriptor and metadata: valid ones pass unchanged, all others are
+ * rejected with the right cause. XFER_SEED repeats a run.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -25,7 +27,7 @@ stream_of(const struct xfer_desc *e)
 	return &s.stream[e->descriptor.table];
 }
 
-/* A fresh copy of a random batch's entry. */
+/* Copy the entry of a random batch. */
 static const struct xfer_sample_batch *
 pick(void)
 {
@@ -59,8 +61,11 @@ test_good(void **state)
 	}
 }
 
-/* Whatever byte is another one, with the right CRC: refused, but for numbers that nobody else
- * knows better, and then the copy for the file says what the descriptor says. */
+/*
+ * Change one bit, and repair the descriptor's CRC: the entry is rejected unless the bit belongs to
+ * a value that the store cannot check. In that case the copy for the file agrees with the
+ * descriptor.
+ */
 static void
 test_any_byte(void **state)
 {
@@ -75,7 +80,7 @@ test_any_byte(void **state)
 			(n % 2 ? sizeof(entry.descriptor)
 			       : sizeof(entry.descriptor) + b->entry.descriptor.metadata_bytes);
 		((uint8_t *)&entry)[at] ^= 1 << sample_random(&s.sample) % 8;
-		/* without: it is seen at once; metadata have a CRC of their own */
+		/* without the repair each change is found: the metadata have a CRC of their own */
 		if (entry.descriptor.table < ARROW_TABLES)
 			assert_int_equal(check(b->batch.entry),
 				at < sizeof(entry.descriptor) ? XFER_DESC_GARBAGE
@@ -94,15 +99,20 @@ test_any_byte(void **state)
 	}
 	for (fault = XFER_DESC_GOOD; fault < XFER_DESC_FAULTS; fault++) {
 		printf("%s %llu\n", xfer_desc_fault_name(fault), (unsigned long long)faults[fault]);
-		/* a sequence number that is wrong is one that metadata do not have */
+		/* a changed sequence number is rejected as one that differs from the metadata's */
 		assert_true(faults[fault] > 0 || fault == XFER_DESC_SEQUENCE);
 	}
-	/* frame numbers and times, the CRC itself: a small part of a descriptor's bytes */
+	/*
+	 * only frame numbers, times and the CRC itself may pass: a small part of a descriptor's
+	 * bytes
+	 */
 	assert_true(faults[XFER_DESC_GOOD] < n / 4);
 }
 
-/* Behind the metadata are zeros for the file, whatever is there; also where an entry has some of
- * them itself. */
+/*
+ * The copy for the file is padded with zeros, whatever the entry has behind its metadata. Zeros may
+ * also be counted as metadata.
+ */
 static void
 test_behind(void **state)
 {
@@ -123,7 +133,7 @@ test_behind(void **state)
 		xfer_sample_sign(&entry);
 		assert_int_equal(check(b->batch.entry), XFER_DESC_GOOD);
 		assert_memory_equal(metadata, b->metadata, XFER_BLOCK);
-		/* that counts: it is one of them, and no zero */
+		/* a byte other than zero that is counted as metadata is rejected */
 		at = entry.descriptor.metadata_bytes - 1;
 		if (at < b->entry.descriptor.metadata_bytes)
 			continue;
@@ -138,7 +148,7 @@ test_forged(void **state)
 	const struct xfer_sample_batch *b;
 
 	b = pick();
-	/* another place of the ring, another connection */
+	/* another slot, another connection */
 	assert_int_equal(check(b->batch.entry + 1), XFER_DESC_SLOT);
 	entry.descriptor.session_id++;
 	xfer_sample_sign(&entry);
@@ -157,7 +167,7 @@ test_forged(void **state)
 	xfer_sample_sign(&entry);
 	assert_int_equal(check(b->batch.entry), XFER_DESC_IDENTITY);
 
-	/* a number that nobody can name the next of; one that the metadata do not have */
+	/* UINT64_MAX, which has no successor; a number that differs from the metadata's */
 	b = pick();
 	entry.descriptor.sequence = UINT64_MAX;
 	xfer_sample_sign(&entry);
@@ -192,14 +202,14 @@ test_lengths(void **state)
 	entry.descriptor.rows = 1ull << 63;
 	xfer_sample_sign(&entry);
 	assert_int_equal(check(b->batch.entry), XFER_DESC_LENGTH);
-	/* shorter than what is there: the rest is zeros, which metadata are not */
+	/* a length shorter than the metadata: they no longer match */
 	b = pick();
 	entry.descriptor.metadata_bytes = 64;
 	xfer_sample_sign(&entry);
 	assert_int_equal(check(b->batch.entry), XFER_DESC_METADATA);
 }
 
-/* Metadata that are whole and of the right identity, but whose buffers lie outside the body. */
+/* Metadata of the right identity with a buffer outside the body are rejected. */
 static void
 test_buffers_outside(void **state)
 {
@@ -251,7 +261,7 @@ test_make(void **state)
 	memset(ones, 1, sizeof(ones));
 	stream = (struct xfer_stream){.body_max = of.body_bytes};
 	assert_int_equal(xfer_sample_entry(&stream, &of, ones, &entry), -EMSGSIZE);
-	/* the sender's has no template: it is as with one */
+	/* the sender's stream has no template: the result is the same */
 	stream.table = 0;
 	stream.identity = s.stream[0].identity;
 	stream.session_id = s.stream[0].session_id;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Batches of random frames, as a receiver announces them: for the tests of the transfer protocol.
+ * Batches of random frames in the form in which a receiver announces them, for the tests of the
+ * transfer protocol.
  */
 #ifndef XFER_SAMPLE_H
 #define XFER_SAMPLE_H
@@ -38,7 +39,7 @@ xfer_sample_identity(enum arrow_table table)
 	};
 }
 
-/* An entry as it is when all of it has come. */
+/* Make an entry as the store has it when it has arrived completely. */
 static inline int
 xfer_sample_entry(struct xfer_stream *s, const struct xfer_batch *batch, const uint8_t *metadata,
 	struct xfer_desc *entry)
@@ -119,7 +120,7 @@ xfer_sample_free(struct xfer_sample *s)
 	sample_free(&s->sample);
 }
 
-/* Give an entry whose descriptor was changed the CRC that it needs. */
+/* Recompute the CRC of an entry whose descriptor was changed. */
 static inline void
 xfer_sample_sign(struct xfer_desc *entry)
 {

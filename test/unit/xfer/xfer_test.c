@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* transfer protocol: messages, keys, and how two ends prove themselves. XFER_SEED repeats a run. */
+/*
+ * Tests the messages, keys and mutual authentication of the transfer protocol. XFER_SEED repeats a
+ * run.
+ */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -23,10 +26,10 @@
 static uint64_t seed;
 static uint8_t schema[XFER_TABLES][SCHEMA_1];
 
-/* Both ends of a handshake, and what goes over between them. */
+/* Both ends of a handshake, and the message between them. */
 struct pair {
-	struct xfer_key key;	       /* the receiver's */
-	struct xfer_identity identity; /* the store's of it */
+	struct xfer_key key;	       /* the receiver's key */
+	struct xfer_identity identity; /* the receiver's identity as the store knows it */
 	struct xfer_offer offer;
 	struct xfer_endpoint receiver;
 	struct xfer_endpoint store;
@@ -84,7 +87,7 @@ pair_free(struct pair *p)
 	xfer_auth_end(&p->s);
 }
 
-/* Up to where messages begin. */
+/* Connect both ends, up to the first message. */
 static void
 connect_pair(struct pair *p)
 {
@@ -98,7 +101,7 @@ connect_pair(struct pair *p)
 	assert_int_equal(xfer_auth_open(&p->s, NULL, 0, &p->receiver, &p->store), 0);
 }
 
-/* One message of either side. @return false: nobody has any */
+/* Pass one message on, in either direction. @return false if neither end has one */
 static bool
 step(struct pair *p)
 {
@@ -125,7 +128,7 @@ test_agree(void **state)
 	connect_pair(&p);
 	while (step(&p))
 		messages++;
-	/* proof, answer, two parts and four */
+	/* authentication request, answer, and schemas of two and four parts */
 	assert_int_equal(messages, 2 + 2 + 4);
 	assert_int_equal(p.r.state, XFER_AUTH_DONE);
 	assert_int_equal(p.s.state, XFER_AUTH_DONE);
@@ -151,12 +154,12 @@ test_wrong_key(void **state)
 	assert_true(step(&p));
 	assert_int_equal(p.s.reason, XFER_REASON_KEY);
 	assert_null(p.s.schema[0]);
-	/* it says nothing more */
+	/* the receiver sends no further message */
 	assert_false(step(&p));
 	pair_free(&p);
 }
 
-/* A store that has not the key: what it answers proves nothing. */
+/* A store without the key cannot answer an authentication request. */
 static void
 test_wrong_store(void **state)
 {
@@ -167,13 +170,13 @@ test_wrong_store(void **state)
 	connect_pair(&p);
 	assert_int_equal(xfer_auth_send(&p.r, p.message), sizeof(struct xfer_auth_request));
 	xfer_msg_begin(&answer, XFER_ANSWER, sizeof(answer), 0);
-	/* the best that it has: the proof itself */
+	/* the best answer it can make: the MAC of the request itself */
 	memcpy(answer.mac, ((struct xfer_auth_request *)p.message)->mac, XFER_MAC_BYTES);
 	assert_int_equal(xfer_auth_receive(&p.r, &answer, sizeof(answer)), XFER_REASON_KEY);
 	pair_free(&p);
 }
 
-/* All that a receiver has said, said again on another connection. */
+/* Messages recorded on one connection are refused on another. */
 static void
 test_replay(void **state)
 {
@@ -189,14 +192,17 @@ test_replay(void **state)
 	size = xfer_auth_send(&p.r, proof);
 	assert_int_equal(xfer_auth_receive(&p.s, proof, size), XFER_REASON_NONE);
 	assert_int_equal(xfer_auth_answer(&again, &p.identity, 3, &req, sizeof(req), 100), 0);
-	/* even from the same queue pairs */
+	/* even with the same queue pairs */
 	assert_int_equal(xfer_auth_open(&again, NULL, 0, &p.receiver, &p.store), 0);
 	assert_int_equal(xfer_auth_receive(&again, proof, size), XFER_REASON_KEY);
 	xfer_auth_end(&again);
 	pair_free(&p);
 }
 
-/* Somebody between, who passes everything on: queue pairs and addresses are not theirs. */
+/*
+ * A man in the middle who forwards all messages is refused: the endpoints in the request are not
+ * his own.
+ */
 static void
 test_between(void **state)
 {
@@ -216,7 +222,10 @@ test_between(void **state)
 	pair_free(&p);
 }
 
-/* One end of a proof is another one, and whoever made it has the key: a proof is of two ends. */
+/*
+ * An authentication request covers both endpoints: with another one at either end it is refused,
+ * although its sender has the key.
+ */
 static void
 test_other_end(void **state)
 {
@@ -241,7 +250,7 @@ test_other_end(void **state)
 	}
 }
 
-/* Whoever has one key speaks for one identity, and does what that may. */
+/* A key authenticates one identity, with the rights of that identity only. */
 static void
 test_rights(void **state)
 {
@@ -261,7 +270,7 @@ test_rights(void **state)
 		{"recv-1", "lyso_1", 7, XFER_ROLE_IMPORT, XFER_RIGHT_IMPORT, 0},
 		{"recv-1", "lyso_1", 7, XFER_ROLE_RECEIVER, (uint8_t)~XFER_RIGHT_WRITE,
 			XFER_REASON_RIGHTS},
-		/* the key of another one */
+		/* the key of another identity */
 		{"recv-2", "lyso_1", 7, XFER_ROLE_RECEIVER, XFER_RIGHT_WRITE, XFER_REASON_KEY},
 	};
 	struct pair p;
@@ -283,7 +292,7 @@ test_rights(void **state)
 	}
 }
 
-/* While a key is changed either will do, and the answer is made with the same. */
+/* While a key is being replaced both keys are accepted; the answer uses the key of the request. */
 static void
 test_next_key(void **state)
 {
@@ -301,7 +310,7 @@ test_next_key(void **state)
 	pair_free(&p);
 }
 
-/* Any bit of what was said, changed on its way, is found. */
+/* Any bit that is changed in transit is detected. */
 static void
 test_changed(void **state)
 {
@@ -364,7 +373,7 @@ test_another_schema(void **state)
 	pair_free(&p);
 }
 
-/* More than was announced does not get anywhere. */
+/* A schema longer than announced is rejected. */
 static void
 test_long_schema(void **state)
 {
@@ -393,25 +402,25 @@ test_order(void **state)
 
 	pair_init(&p);
 	connect_pair(&p);
-	/* well formed, and not now */
+	/* well formed, but unexpected in this state */
 	xfer_msg_begin(&status, XFER_STATUS, sizeof(status), 0);
 	assert_int_equal(xfer_auth_receive(&p.s, &status, sizeof(status)), XFER_REASON_ORDER);
-	/* nothing is said where nothing is to be said */
+	/* reserved fields must be zero */
 	assert_int_equal(
 		xfer_msg_check(&status, sizeof(status), XFER_ROLE_STORE, 0), XFER_REASON_NONE);
 	status.reserved2 = 1;
 	assert_int_equal(
 		xfer_msg_check(&status, sizeof(status), XFER_ROLE_STORE, 0), XFER_REASON_MALFORMED);
-	/* before its proof has gone out, nothing is an answer */
+	/* an answer before the authentication request was sent is rejected */
 	xfer_msg_begin(p.message, XFER_ANSWER, sizeof(struct xfer_answer), 0);
 	assert_int_equal(
 		xfer_auth_receive(&p.r, p.message, sizeof(struct xfer_answer)), XFER_REASON_ORDER);
-	/* no way back */
+	/* the error is final */
 	assert_int_equal(xfer_auth_send(&p.r, p.message), 0);
 	pair_free(&p);
 }
 
-/* A peer that sends a part now and then is cut off when its time is over. */
+/* A peer that sends slowly is disconnected when its time is over. */
 static void
 test_slow(void **state)
 {
@@ -469,7 +478,7 @@ test_private(void **state)
 	assert_int_equal(xfer_private_check(bytes, 56, XFER_ROLE_STORE), XFER_REASON_MALFORMED);
 	bytes[63] = 1;
 	assert_int_equal(xfer_private_check(bytes, 64, XFER_ROLE_RECEIVER), XFER_REASON_MALFORMED);
-	/* a store says no identity there */
+	/* a store sends no identity here */
 	p->role = XFER_ROLE_STORE;
 	assert_int_equal(xfer_private_check(bytes, 56, XFER_ROLE_STORE), 0);
 	p->identity = 1;
@@ -478,7 +487,9 @@ test_private(void **state)
 	assert_int_equal(xfer_private_check(bytes, 56, XFER_ROLE_RECEIVER), XFER_REASON_VERSION);
 }
 
-/* ---- messages that come in a session --------------------------------------------------------- */
+/*
+ * ---- messages of an established session -------------------------------------------------------
+ */
 
 static union {
 	uint8_t bytes[XFER_MSG_MAX];
@@ -506,7 +517,7 @@ test_intervals(void **state)
 	m.intervals.interval[1] = (struct xfer_interval){5, 5};
 	assert_int_equal(check_intervals(2), 0);
 	assert_int_equal(check_intervals(0), 0);
-	m.intervals.interval[1].first = 4; /* touches */
+	m.intervals.interval[1].first = 4; /* adjacent to the first interval */
 	assert_int_equal(check_intervals(2), XFER_REASON_MALFORMED);
 	m.intervals.interval[1] = (struct xfer_interval){9, 8};
 	assert_int_equal(check_intervals(2), XFER_REASON_MALFORMED);
@@ -514,7 +525,7 @@ test_intervals(void **state)
 	assert_int_equal(check_intervals(2), XFER_REASON_MALFORMED);
 	m.intervals.interval[1].last--;
 	assert_int_equal(check_intervals(2), 0);
-	/* nb does not agree with the length */
+	/* nb does not match the length */
 	m.intervals.nb = 1;
 	assert_int_equal(xfer_msg_check(&m, m.intervals.head.length, XFER_ROLE_STORE, 0),
 		XFER_REASON_MALFORMED);
@@ -528,7 +539,7 @@ test_intervals(void **state)
 	assert_int_equal(check_intervals(1), XFER_REASON_MALFORMED);
 	m.intervals.head.flags = XFER_MORE;
 	assert_int_equal(check_intervals(1), 0);
-	/* another's message, another number */
+	/* a message of the other role; another sequence number */
 	assert_int_equal(xfer_msg_check(&m, m.intervals.head.length, XFER_ROLE_RECEIVER, 0),
 		XFER_REASON_ORDER);
 	assert_int_equal(
@@ -595,9 +606,11 @@ test_grant(void **state)
 	assert_int_equal(place[5].body_rkey, 4);
 	assert_int_equal(place[5].metadata, 0x15000);
 	assert_int_equal(place[5].metadata_rkey, 1);
-	/* a message of one frame does not fit */
+	/* a body of the largest size does not fit */
 	assert_int_equal(xfer_grant_slots(&m.grant, large, place, &nb), XFER_REASON_BODY);
-	/* an entry without a body, one with two, one twice and one not at all */
+	/*
+	 * a slot without a body, one with two bodies, one that is there twice, one that is missing
+	 */
 	assert_int_equal(check_grant(3), 0);
 	assert_int_equal(xfer_grant_slots(&m.grant, fits, place, &nb), XFER_REASON_MALFORMED);
 	m.grant.region[3].nb = 2;
@@ -636,7 +649,9 @@ test_bad_grants(void **state)
 	assert_int_equal(check_grant(0), XFER_REASON_MALFORMED);
 }
 
-/* ---- who may try, and the key ---------------------------------------------------------------- */
+/*
+ * ---- admission and the key --------------------------------------------------------------------
+ */
 
 static struct admission_peer
 peer_at(uint8_t net, uint8_t host, uint64_t identity)
@@ -656,7 +671,7 @@ test_gate(void **state)
 		place[i] = admission_enter(&g, &peer, &place[i], 10, &evicted);
 		assert_true(place[i] >= 0 && evicted == NULL);
 	}
-	/* one address cannot take them all, nor one network */
+	/* neither one address nor one network gets all slots */
 	assert_int_equal(admission_enter(&g, &peer, &g, 10, &evicted), -EBUSY);
 	for (; i < ADMISSION_PER_PREFIX; i++) {
 		peer = peer_at(1, 100 + i, 0);
@@ -677,13 +692,16 @@ test_gate(void **state)
 	admission_leave(&g, place[3]);
 	assert_int_equal(admission_enter(&g, &peer, &place[3], 12, &evicted), place[3]);
 	assert_null(evicted);
-	/* full: the oldest of the most crowded network goes, once it is old enough */
+	/* full: the oldest one of the most crowded network is evicted once it is old enough */
 	peer = peer_at(201, 1, 0);
 	assert_int_equal(admission_enter(&g, &peer, &g, 9 + ADMISSION_MIN_MS, &evicted), -EBUSY);
 	assert_int_equal(admission_enter(&g, &peer, &g, 10 + ADMISSION_MIN_MS, &evicted), place[0]);
 	assert_ptr_equal(evicted, &place[0]);
 	assert_int_equal(g.evicted, 1);
-	/* a full one waits for no proof for long; time counts from the request */
+	/*
+	 * with all slots in use, authentication may take ADMISSION_MIN_MS, which count from the
+	 * request
+	 */
 	assert_null(admission_expire(&g, 9 + ADMISSION_MIN_MS));
 	assert_non_null(admission_expire(&g, 10 + ADMISSION_MIN_MS));
 	for (i = 1; admission_expire(&g, 12 + ADMISSION_MS) != NULL; i++)
@@ -692,8 +710,10 @@ test_gate(void **state)
 	assert_int_equal(g.late, ADMISSION_UNKNOWN);
 }
 
-/* Forged requests from everywhere: whoever has proved itself before gets in at once. */
-/* Of an earlier process: known for as long as is left, and first to go where there is no room. */
+/*
+ * A peer that was authenticated before a restart is known for the rest of its time, and is the
+ * first one forgotten when the table is full.
+ */
 static void
 test_gate_started_again(void **state)
 {
@@ -704,14 +724,17 @@ test_gate_started_again(void **state)
 	unsigned int i;
 	int place;
 
-	/* a clock that began after they were proved */
+	/* the clock of this process began after they were authenticated */
 	admission_remember(&g, &old, 10, ADMISSION_REMEMBER_MS - 100);
 	admission_remember(&g, &young, 10, 5);
 	assert_int_equal(g.version, 0);
 	assert_true(admission_knows(&g, &old, 109));
 	assert_false(admission_knows(&g, &old, 110));
 	assert_true(admission_knows(&g, &young, 110));
-	/* those of this process are younger; a new file is wanted when a pair is new, or old */
+	/*
+	 * entries of this process are younger; the version changes when a pair is new or was saved
+	 * long ago
+	 */
 	for (i = 0; i < ADMISSION_REMEMBERED - 1; i++) {
 		more.identity = 3 + i;
 		place = admission_enter(&g, &more, &g, 20, &evicted);
@@ -729,6 +752,7 @@ test_gate_started_again(void **state)
 	assert_int_equal(g.version, i + 1);
 }
 
+/* During a flood of forged requests a peer that was authenticated before is admitted at once. */
 static void
 test_gate_flood(void **state)
 {
@@ -745,7 +769,10 @@ test_gate_flood(void **state)
 	for (now = 2; now < 20000; now++) {
 		while (admission_expire(&g, now) != NULL)
 			;
-		/* one that says it is the receiver, from elsewhere; and one from its address */
+		/*
+		 * one with the receiver's identity from another address, and one from the
+		 * receiver's address
+		 */
 		peer = peer_at(random_number(), random_number() % 200 + 50, 42);
 		taken += admission_enter(&g, &peer, &peer, now, &evicted) >= 0;
 		peer = peer_at(1, 1, random_number() | 1ull << 40);
@@ -758,18 +785,18 @@ test_gate_flood(void **state)
 		admission_leave(&g, place);
 	}
 	assert_true(taken > 0);
-	/* under its own name and address: it waits for no more than ADMISSION_MIN_MS */
+	/* with the receiver's identity and address: a slot is free again after ADMISSION_MIN_MS */
 	for (i = 0; i < ADMISSION_PER_KNOWN; i++)
 		assert_true(admission_enter(&g, &receiver, &peer, now, &evicted) >= 0);
 	assert_int_equal(admission_enter(&g, &receiver, &g, now, &evicted), -EBUSY);
 	place = admission_enter(&g, &receiver, &g, now + ADMISSION_MIN_MS, &evicted);
 	assert_true(place >= 0 && evicted == &peer);
-	/* and is forgotten after a while */
+	/* the receiver is forgotten after ADMISSION_REMEMBER_MS */
 	assert_true(admission_knows(&g, &receiver, ADMISSION_REMEMBER_MS));
 	assert_false(admission_knows(&g, &receiver, 1 + ADMISSION_REMEMBER_MS));
 }
 
-/* The one that was not seen for longest is forgotten for a new one. */
+/* When the table is full, a new peer replaces the one that was not seen for the longest time. */
 static void
 test_gate_remembers(void **state)
 {
@@ -788,7 +815,7 @@ test_gate_remembers(void **state)
 	}
 }
 
-/* An IPv6 /64 is one network, and no IPv4 one. */
+/* An IPv6 /64 counts as one network, and is not mixed up with IPv4 networks. */
 static void
 test_gate_prefix(void **state)
 {
