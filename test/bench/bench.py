@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""All benchmarks of the host as one table and one picture: what `make bench` ends with.
+"""Runs all benchmarks of the host and makes one table and one picture, at the end of `make bench`.
 
     bench.py [--smoke] [--results DIR] BUILD-DIR [BENCHMARK]...
 
-Table and roofline go to DIR as host-CPU-ISA.rst and .svg, files of this machine that nobody edits;
-without DIR they are only printed. Nothing is overwritten that somebody wrote by hand, nor by a run
-in which a benchmark failed or some were left out. --smoke: a little of everything, so that it never
-rots; no figure is looked at. Exit status 1 when a benchmark fails. A goal that is missed is said,
-and fails nothing: the machine may be another one.
+The table and the roofline are written to DIR as host-CPU-ISA.rst and .svg, generated files for this
+machine. Without DIR they are only printed. Files that were written by hand are not overwritten. A
+run in which a benchmark failed, or that omits some, overwrites nothing. --smoke runs a small part
+of each benchmark to check that it works; its figures are ignored. The exit status is 1 if a
+benchmark fails. A missed goal is reported but is no failure, as machines differ.
 """
 import argparse
 import contextlib
@@ -31,10 +31,10 @@ NUMBERS = ('value', 'other', 'ratio', 'bytes', 'paired')
 GENERATED = '.. Made by test/bench/bench.py, and made again by it: not to be edited.'
 SKIPPED = 77
 
-LIMIT = 200      # seconds of a benchmark; all together end before meson loses its patience
-GRACE = 20       # seconds that a benchmark has to clean up
+LIMIT = 200      # seconds per benchmark; their sum is below meson's timeout
+GRACE = 20       # seconds for a benchmark to clean up
 
-# name: command below the build directory, what is added for smoke, what for figures
+# name: command below the build directory, additional arguments for smoke, for figures
 BENCHMARKS = {
     'rx': (['test/bench/rx_bench'],
            ['--frames', '2', '--rounds', '1', '--seconds', '0.05'], ['--rounds', '7']),
@@ -52,11 +52,11 @@ BENCHMARKS = {
 
 
 class Failed(Exception):
-    """A benchmark that has no rows, and why."""
+    """A benchmark that printed no rows, and the reason."""
 
 
 def program(build, name):
-    """Where it is: in a build directory, or in a bundle."""
+    """Path of a program in a build directory or in a bundle."""
     if name.startswith('/'):
         return name
     places = [os.path.join(build, name), os.path.join(build, 'test', os.path.basename(name))]
@@ -67,7 +67,7 @@ def program(build, name):
 
 
 def end_group(process):
-    """The benchmark, and fio or whatever else it has begun."""
+    """End the benchmark and its children, for instance fio."""
     for number in signal.SIGTERM, signal.SIGKILL:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -76,7 +76,7 @@ def end_group(process):
 
 
 def run(build, name, smoke, where):
-    """One benchmark. @return its rows"""
+    """Run one benchmark. @return its rows"""
     command, little, more = BENCHMARKS[name]
     path = f'{where}/{name}.rows'
     command = [program(build, command[0]), *command[1:], *(little if smoke else more),
@@ -135,7 +135,7 @@ def number(value):
 
 
 def cells(row):
-    """A row's cells; a backslash is an empty one."""
+    """Cells of a row; a backslash is an empty one."""
     if row['missing']:
         return (row['stage'], row['what'], 'NOT MEASURED', row['missing'], '\\', '\\', '\\')
     ratio = f'{row["ratio"]:.2f}' if row['ratio'] else '\\'
@@ -178,7 +178,7 @@ def written_by_hand(path):
 
 
 def refusal(path, names):
-    """Why a run of these may not write there; None: it may."""
+    """@return why results of these benchmarks must not be written there; None: they may be"""
     if written_by_hand(path):
         return f'{path}: somebody wrote it by hand; move it away'
     if os.path.exists(path) and len(names) < len(BENCHMARKS):
@@ -187,7 +187,7 @@ def refusal(path, names):
 
 
 def measure(build, names, smoke):
-    """@return rows of all, and the names of those that failed"""
+    """@return rows of all benchmarks, and the names of those that failed"""
     rows, failed = [], []
     with tempfile.TemporaryDirectory() as where:
         for name in BENCHMARKS:
@@ -217,7 +217,7 @@ def main():
             parser.error(f'{name}: expected {", ".join(BENCHMARKS)}')
     if options.smoke and options.results:
         parser.error('--smoke has no figures to be kept')
-    # so that what was begun ends with us
+    # so that child processes end with this one
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('bench: SIGTERM'))
     build = os.path.abspath(options.build)
     slug = bench_machine.slug(bench_machine.processor(bench_machine.read('/proc/cpuinfo')))

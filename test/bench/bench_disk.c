@@ -12,11 +12,10 @@
 #include "bench_disk.h"
 
 #define LOOK_US	   20000
-#define QUIET	   10 /* looks in a row without anything new */
+#define QUIET	   10 /* consecutive checks without activity */
 #define LOOKS_MOST 250
 
-/* Documentation/block/stat.rst: reads, writes and discards that have ended, and what is on its way
- */
+/* Documentation/block/stat.rst: completed reads, writes and discards, and requests in flight */
 struct activity {
 	unsigned long long ended;
 	unsigned long long in_flight;
@@ -34,7 +33,7 @@ look(const char *path, struct activity *a)
 	while (i < 12 && fscanf(f, "%llu", &n[i]) == 1)
 		i++;
 	fclose(f);
-	/* reads are other people's: nobody waits for what they leave behind */
+	/* reads belong to other programs, and leave no work behind */
 	a->ended = n[4] + n[11];
 	a->in_flight = n[8];
 	return i >= 9;
@@ -53,7 +52,7 @@ bench_disk_settle(const char *dir)
 	if (fd < 0)
 		return;
 	(void)syncfs(fd);
-	/* file systems that are no disk have a device of their own, without statistics */
+	/* file systems without a disk have their own device number, without statistics */
 	snprintf(path, sizeof(path), "/dev/null");
 	if (fstat(fd, &st) == 0)
 		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/stat", major(st.st_dev),

@@ -14,7 +14,7 @@
 #define FIELD_WRITE 48
 
 static const char *memory;
-static bool there; /* it has run */
+static bool there; /* fio has run */
 
 static double
 run(const struct bench_fio *f)
@@ -56,7 +56,7 @@ bench_fio(const struct bench_fio *f)
 
 	memory = "mmaphuge";
 	rate = run(f);
-	/* without enough huge pages it ends at once */
+	/* without enough huge pages it exits immediately */
 	if (rate == 0) {
 		memory = "malloc";
 		rate = run(f);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fio as a peer: O_DIRECT through io_uring, from memory in huge pages where there are enough
- * (vm.nr_hugepages: depth x slice), else in pages of 4 KiB. Large ones are worth a factor of two
- * and more where a write is cut by the number of its pages.
+ * fio as a peer: O_DIRECT through io_uring, from memory in huge pages if there are enough
+ * (vm.nr_hugepages: depth x slice), else in 4 KiB pages. Huge pages gain a factor of two or more
+ * where a write is split by its number of pages.
  */
 #ifndef BENCH_FIO_H
 #define BENCH_FIO_H
@@ -12,18 +12,20 @@
 
 struct bench_fio {
 	const char *path;
-	bool writing; /* durable in the end */
+	bool writing; /* durable at the end */
 	unsigned int depth;
-	uint32_t slice;	     /* bytes of a call */
-	uint64_t bytes;	     /* of the file, which goes when it is done */
-	uint64_t sync_bytes; /* fdatasync so often */
+	uint32_t slice;	     /* bytes per call */
+	uint64_t bytes;	     /* size of the file, which is removed afterwards */
+	uint64_t sync_bytes; /* interval of fdatasync */
 };
 
-/* @return bytes/s as fio says, from its first write or read on: it does not count that it makes the
- *   file, or allocates its room; 0: no fio, or it does not want to */
+/*
+ * @return bytes/s that fio reports, from its first write or read on, which excludes creating and
+ * allocating the file; 0: fio is not installed, or failed
+ */
 double bench_fio(const struct bench_fio *f);
 
-/* Did the last run have huge pages? Without them it is no peer that a goal may be held against. */
+/* Did the last run use huge pages? Without them it must not be compared with a goal. */
 bool bench_fio_huge(void);
 
 /* @return kind of memory of the last run, for the table */

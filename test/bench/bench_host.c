@@ -9,7 +9,7 @@
 
 #define CACHES "/sys/devices/system/cpu/cpu0/cache/index%u/%s"
 
-/* The first line of a file, without its end. @return 0: there is none */
+/* The first line of a file, without its newline. @return 0: no such file */
 static int
 first_line(const char *path, char *line, int size)
 {
@@ -46,7 +46,7 @@ bench_host_cache(unsigned int level)
 	}
 }
 
-/* "model name : AMD EPYC": what follows. */
+/* "model name : AMD EPYC": the text after the colon. */
 static void
 print_field(FILE *out, const char *name, const char *what)
 {
@@ -57,7 +57,7 @@ print_field(FILE *out, const char *name, const char *what)
 		value = strchr(line, ':');
 		if (value == NULL || strncmp(line, name, strlen(name)) != 0)
 			continue;
-		/* "model" is the beginning of "model name", too */
+		/* "model" is also the beginning of "model name" */
 		if (strspn(line + strlen(name), " \t") != (size_t)(value - line) - strlen(name))
 			continue;
 		fprintf(out, "%s%.*s", what, (int)strcspn(value + 2, "\n"), value + 2);

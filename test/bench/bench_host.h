@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The machine that a benchmark runs on, as Linux tells it: what its figures depend on. */
+/* The machine that a benchmark runs on, as Linux reports it. */
 #ifndef BENCH_HOST_H
 #define BENCH_HOST_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-#define BENCH_L3_UNKNOWN (UINT64_C(32) << 20) /* where sysfs does not say */
+#define BENCH_L3_UNKNOWN (UINT64_C(32) << 20) /* if sysfs has no value */
 
-/* @return bytes of a data cache of CPU 0; 0: sysfs does not say */
+/* @return size of a data cache of CPU 0 in bytes; 0: sysfs has no value */
 uint64_t bench_host_cache(unsigned int level);
 
-/* Lines of processor, caches, huge pages, kernel and compiler. */
+/* Print processor, caches, huge pages, kernel and compiler. */
 void bench_host_print(FILE *out);
 
 #endif /* BENCH_HOST_H */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What figures of a benchmark depend on: processor, caches, pages, kernel, compiler, peers."""
+"""Properties of the machine that benchmark results depend on: processor, caches, pages, kernel,
+compiler, peers."""
 import glob
 import json
 import os
@@ -12,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # first line of a bundle's README (.ci/bundle)
 BUNDLE = re.compile(r'braggline \S+, commit (?P<commit>\S+), DPDK (?P<dpdk>\S+)')
 
-# family and model of CPUID, which hypervisors leave alone when they call all of them "AMD EPYC"
+# CPUID family and model, which hypervisors do not change when they call all of them "AMD EPYC"
 PROCESSORS = {
     ('AuthenticAMD', 23): {range(0x30, 0x100): 'zen2', range(0x00, 0x30): 'zen1'},
     ('AuthenticAMD', 25): {range(0x10, 0x20): 'zen4', range(0x60, 0x80): 'zen4',
@@ -23,7 +24,7 @@ PROCESSORS = {
                           (207,): 'emeraldrapids', (173, 174): 'graniterapids'},
 }
 VENDORS = {'AuthenticAMD': 'amd', 'GenuineIntel': 'intel'}
-# as gk_isa.c asks for them
+# the flags that gk_isa.c checks
 AVX2 = {'avx2', 'bmi1', 'bmi2'}
 AVX512 = AVX2 | {'avx512f', 'avx512bw', 'avx512dq', 'avx512vl'}
 
@@ -52,7 +53,7 @@ def processor(cpuinfo):
 
 
 def architecture(cpu):
-    """zen3; what is not known by name is f25m1."""
+    """zen3; a processor without a name here is f25m1."""
     family, model = int(cpu.get('cpu family', 0)), int(cpu.get('model', 0))
     for models, name in PROCESSORS.get((cpu.get('vendor_id'), family), {}).items():
         if model in models:
@@ -61,13 +62,13 @@ def architecture(cpu):
 
 
 def instruction_set(cpu):
-    """Of the gangs."""
+    """The instruction set that gangs use."""
     flags = set(cpu.get('flags', '').split())
     return 'avx512' if AVX512 <= flags else 'avx2' if AVX2 <= flags else 'plain'
 
 
 def slug(cpu):
-    """What names a machine's files: amd-zen3-avx2."""
+    """The name of a machine's files: amd-zen3-avx2."""
     vendor = VENDORS.get(cpu.get('vendor_id'), platform.machine())
     return f'{vendor}-{architecture(cpu)}-{instruction_set(cpu)}'
 
@@ -91,7 +92,8 @@ def pages():
 
 
 def real_time():
-    """May polling loops keep others off their CPUs? Asked of a child: it stays as it is."""
+    """@return whether polling threads may have real-time priority. A child tries it, so that this
+    process does not change."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -103,12 +105,12 @@ def real_time():
 
 
 def bundle(build):
-    """What a bundle says of itself, by name; None: it is none."""
+    """Versions in a bundle's README, by name; None: not a bundle."""
     return BUNDLE.match(read(f'{build}/README'))
 
 
 def built(build):
-    """Compiler and DPDK, as meson has found them; of a bundle what it says."""
+    """Compiler and DPDK as found by meson, or as in the bundle's README."""
     if bundle(build):
         return f'a bundle, DPDK {bundle(build)["dpdk"]}'
     compiler = re.search(r'^C compiler for the host machine: .*?\((.*?) "',
@@ -132,14 +134,14 @@ def peers():
 
 
 def commit(build):
-    """Of a bundle its own: it is taken to machines without the repository."""
+    """The commit. A bundle has its own record, as it is used on machines without the repository."""
     if bundle(build):
         return bundle(build)['commit']
     return output('git', '-C', HERE, 'describe', '--always', '--dirty', '--abbrev=12') or 'unknown'
 
 
 def cpu_times():
-    """@return all time of all CPUs, and what the host gave to others of it"""
+    """@return total time of all CPUs, and the part of it that the host gave to other guests"""
     times = [int(t) for t in read('/proc/stat').split('\n', maxsplit=1)[0].split()[1:9]]
     return sum(times), times[7]
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Medians of rounds. */
+/* Medians over rounds. */
 #ifndef BENCH_MEDIAN_H
 #define BENCH_MEDIAN_H
 
@@ -16,7 +16,7 @@ bench_by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Of any number of values, which are in ascending order then. */
+/* Median of any number of values; sorts them. */
 static inline double
 bench_sort(double *values, unsigned int nb)
 {
@@ -24,7 +24,7 @@ bench_sort(double *values, unsigned int nb)
 	return nb % 2 ? values[nb / 2] : (values[nb / 2 - 1] + values[nb / 2]) / 2;
 }
 
-/* Of at most BENCH_ROUNDS_MAX values, which stay as they are. */
+/* Median of at most BENCH_ROUNDS_MAX values, which are not changed. */
 static inline double
 bench_median(const double *values, unsigned int nb)
 {
@@ -34,7 +34,7 @@ bench_median(const double *values, unsigned int nb)
 	return bench_sort(sorted, nb);
 }
 
-/* Of the ratios of neighbours. */
+/* Median of the ratios of values of the same round. */
 static inline double
 bench_median_ratio(const double *a, const double *b, unsigned int nb)
 {

@@ -25,7 +25,7 @@ or_nothing(const char *text)
 	return text != NULL ? text : "";
 }
 
-/* FIELDS of bench.py, in its order. */
+/* FIELDS of bench.py, in the same order. */
 static void
 put(const struct bench_row *r, double ratio, const char *missing)
 {

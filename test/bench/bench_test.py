@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What bench.py does with benchmarks that fail, hang or have nothing to say; names of machines, and
-the pictures. The benchmarks themselves are in other tests."""
+"""Tests bench.py with benchmarks that fail, hang or print no rows, and tests names of machines and
+pictures. The benchmarks themselves are tested elsewhere."""
 import contextlib
 import io
 import os
@@ -35,13 +35,13 @@ def script(*lines):
 
 
 def writing(*rows):
-    """A benchmark with these rows; `--rows FILE` are its last arguments."""
+    """A benchmark that prints these rows; its last arguments are `--rows FILE`."""
     text = ''.join('\t'.join(r) + '\n' for r in rows)
     return script(f"for last; do :; done; printf '%s' '{text}' > \"$last\"")
 
 
 def is_alive(pid):
-    """Zombies of others are not."""
+    """@return whether a process is alive; zombies are not"""
     state = bench_machine.read(f'/proc/{pid}/stat').rpartition(')')[2].split()
     return bool(state) and state[0] != 'Z'
 
@@ -53,7 +53,7 @@ class Bench(unittest.TestCase):
         self.table = f'{self.where}/host-{slug}.rst'
 
     def run_bench(self, benchmarks, *arguments, limit=30):
-        """@return exit status, what it printed"""
+        """@return exit status, output"""
         printed = io.StringIO()
         commands = {name: (command, [], []) for name, command in benchmarks.items()}
         with mock.patch.object(bench, 'BENCHMARKS', commands), \
@@ -116,7 +116,7 @@ class Bench(unittest.TestCase):
 
     def test_whatever_hangs_is_ended_with_all_that_it_has_begun(self):
         pid = f'{self.where}/pid'
-        # the child is deaf to SIGTERM, and its parent goes before it
+        # the child ignores SIGTERM, and its parent ends first
         status, printed = self.run_bench(
             {'a': script(f"sh -c 'trap \"\" TERM; echo $$ > {pid}; while :; do sleep 0.1; done' &",
                          'wait')}, '.', limit=1)

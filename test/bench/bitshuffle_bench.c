@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Raw frames as bitshuffle + LZ4 chunks on one core, by instruction set: splitting into planes
- * beside a copy of as many bytes, and all of it beside liblz4 alone, which is given planes.
+ * Raw frames as bitshuffle + LZ4 chunks on one core, by instruction set: the bit transposition
+ * compared with a copy of as many bytes, and the whole compression compared with liblz4 alone on
+ * transposed data.
  */
 
 #include <getopt.h>
@@ -29,14 +30,14 @@ enum {
 };
 
 struct bench {
-	size_t n; /* values of a frame: whole blocks */
+	size_t n; /* values of a frame, a multiple of the block size */
 	uint16_t *raw;
 	uint8_t *planes;
 	uint8_t *chunk;
 	size_t packed;
 };
 
-/* Of this thread: what others do on the machine counts as little as may be. */
+/* CPU time of this thread, so that other programs affect it as little as possible. */
 static double
 seconds(void)
 {
@@ -46,7 +47,7 @@ seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Blocks go to one place, as they do on their way to LZ4. @return GB/s of raw data */
+/* All blocks go to the same buffer, as before LZ4. @return GB/s of raw data */
 static double
 run(struct bench *b, const struct bitshuffle_planes *planes, int pass)
 {
@@ -62,7 +63,7 @@ run(struct bench *b, const struct bitshuffle_planes *planes, int pass)
 				planes->split(b->raw + i, BITSHUFFLE_BLOCK, block);
 			else
 				memcpy(block, b->raw + i, BLOCK_BYTES);
-			__asm__ volatile("" : : "r"(block) : "memory"); /* somebody might look */
+			__asm__ volatile("" : : "r"(block) : "memory"); /* keep the stores */
 		}
 		break;
 	case CHUNK:
@@ -77,7 +78,7 @@ run(struct bench *b, const struct bitshuffle_planes *planes, int pass)
 	return 2e-9 * (double)b->n / (seconds() - start);
 }
 
-/* Background of a few photons' worth of noise, 1 % of pixels with 10 photons, all in G0. */
+/* Background with noise of a few photons, 1 % of pixels with 10 photons, all in G0. */
 static int
 open_bench(struct bench *b, size_t n)
 {
@@ -105,7 +106,7 @@ run_row(struct bench *b, const struct bitshuffle_planes *planes, uint32_t repeat
 {
 	double speed[PASSES][REPEATS_MAX], ratio, m[PASSES];
 
-	/* turn about, so that all see the same machine */
+	/* in round-robin order, so that all see the same state of the machine */
 	for (uint32_t i = 0; i < repeats; i++)
 		for (int pass = 0; pass < PASSES; pass++)
 			speed[pass][i] = run(b, planes, pass);

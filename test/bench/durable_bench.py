@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""From a frame's first packet to its image's being durable in a store, at half of what the chain of
-receiver, software RoCE and store can do on this machine. As the receiver's telemetry counts it, for
-each batch that of its last frame; in buckets of powers of two.
+"""Measures the time from the first packet of a frame until its image is durable in a store, at half
+of the maximum rate of the chain of receiver, software RoCE and store on this machine. The
+receiver's telemetry counts it for the last frame of each batch, in buckets of powers of two.
 
 usage: durable_bench.py BUILD-DIR [SECONDS]
 """
@@ -20,7 +20,7 @@ from receiver import Telemetry  # noqa: E402
 WARM = 2  # seconds, at most
 
 
-# as deployed, not as small as the test has it
+# deployment settings, larger than the test's
 SETTINGS = {'store.memory_mib': 512, 'files.sync_ms': 100, 'output.images_interval': 64,
             'output.frames_interval': 1024, 'egress.batch_mib': 16, 'egress.journal_mib': 1024}
 
@@ -34,7 +34,7 @@ class Told(store_test.Chain):
 
 
 def play(build, where, rate, seconds):
-    """@return frames/s, histogram of images: bounds in us, batches"""
+    """@return frames/s, histogram of images: upper bounds in us, batches"""
     store_test.RATE = rate
     os.mkdir(where)
     chain = Told(build, where, 'none')
@@ -68,7 +68,7 @@ def percentile(bounds, counts, part):
 def main():
     build = os.path.abspath(sys.argv[1])
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30
-    # files are removed in the end: a disk that is discarding what they held keeps others waiting
+    # files are removed at the end only: a disk that discards their blocks delays other requests
     with tempfile.TemporaryDirectory() as where:
         most, _, _ = play(build, f'{where}/most', 1000000, min(seconds, 5))
         rate, bounds, counts = play(build, f'{where}/half', round(most / 2), seconds)

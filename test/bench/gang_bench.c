@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host gangs alone, as the receiver has them: frames of a capture with their dead pixels, gain
- * stages and hits, packets as far apart as mbufs, one gang that all workers serve. Nobody else uses
- * the cores: what a receiver that does everything on them is measured against.
+ * Host gangs alone, with the receiver's configuration: frames of a capture with dead pixels, gain
+ * stages and hits, packets at the distance of mbufs, one gang that all workers serve. The cores
+ * have no other load. The receiver, which does all its work on them, is compared with this.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -80,7 +80,7 @@ frame_at(uint64_t slot)
 	return (struct gk_frame *)(it.config.frames + slot * gk_frame_stride(&it.config.geometry));
 }
 
-/* Where the packet belongs. @return false: it is none of the detector's */
+/* Index of the packet. @return false: it is not a packet of this detector */
 static bool
 put_packet(const uint8_t *b, uint32_t bytes, const uint8_t *pixels)
 {
@@ -117,7 +117,7 @@ open_capture(void)
 	return pcap;
 }
 
-/* All packets, in the order in which they came, as they would lie in a pool. */
+/* All packets in the order of their arrival, as they would lie in a pool. */
 static void
 load_capture(void)
 {
@@ -167,7 +167,7 @@ load_calibration(void)
 	for (int i = 0; i < CALIBRATION_STAGES; i++)
 		files.pedestal[i] = path[2 + i];
 	if (calibration_load(&c, need(calibration_size(&it.detector)), &files, &it.detector) != 0)
-		exit(1); /* it has said why */
+		exit(1); /* the error was printed */
 	for (int i = 0; i < CALIBRATION_STAGES; i++) {
 		coef->p[i] = (uintptr_t)c.p[i];
 		coef->r[i] = (uintptr_t)c.r[i];
@@ -189,7 +189,7 @@ open_gang(void)
 	c->workers = options.workers;
 	c->nb_outputs = OUTPUTS;
 	c->outputs = need(OUTPUTS * c->layout.stride);
-	/* as the receiver has them where nothing else is configured */
+	/* the receiver's default configuration */
 	c->channel->params[0] = (struct gk_params){.kind = GK_KIND_CSR,
 		.strong_threshold = 10,
 		.csr_threshold = 2,
@@ -243,7 +243,7 @@ work(void *arg)
 	return NULL;
 }
 
-/* As the builder does: the next batches are there when one is done. */
+/* As in the builder, the next batches are queued before one is done. */
 static void
 feed(struct gk_ring *ring, uint64_t *next)
 {
@@ -283,7 +283,7 @@ run(void)
 
 	gk_ring_init(&ring, it.config.channel, 0);
 	pin(0);
-	/* once to warm up */
+	/* one warm-up pass */
 	while (it.frames_done < it.config.nb_frames) {
 		feed(&ring, &next);
 		(void)gk_host_ops.poll(it.gk, 0, 0);

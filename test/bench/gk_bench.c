@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host gang kernels on one core, by instruction set, beside the floor: a pass that only reads what
- * they must read - the raw data of every frame, and the G0 coefficients once a batch - and writes
- * as many bytes as they write. All sets and all ways of the floor take their turns in each round,
- * so that they see the same machine. It needs nothing but libc: it is carried to other machines.
+ * Host gang kernels on one core, by instruction set, compared with a floor: a pass that only reads
+ * what they must read (the raw data of every frame, and the G0 coefficients once a batch) and
+ * writes as many bytes. All instruction sets and variants of the floor alternate in each round, so
+ * that they see the same state of the machine. It needs only libc, so it can be copied to other
+ * machines.
  */
 
 #include <errno.h>
@@ -40,23 +41,23 @@ static const char usage[] =
 	"module, in G1 and G2.\n";
 
 enum wanted {
-	REJECTED, /* all frames, by what is counted; each has an output slot, as the builder's */
-	SURE,	  /* all are hits, known beforehand */
-	COUNTED,  /* all are hits, by what is counted */
+	REJECTED, /* all frames, by their count; each has an output slot, as from the builder */
+	SURE,	  /* all are hits, which is known beforehand */
+	COUNTED,  /* all are hits, by their count */
 };
 
 struct row {
 	const char *name;
-	const char *numpy; /* of gk_bench_numpy.py */
+	const char *numpy; /* its row in gk_bench_numpy.py */
 	uint32_t kind;
 	enum gk_value value;
 	enum wanted wanted;
-	bool one_by_one; /* in batches of 1, too */
-	bool beside_c;	 /* a row of its own for the speed-up */
+	bool one_by_one; /* also in batches of 1 */
+	bool beside_c;	 /* has another row for the speed-up over C */
 	bool bright;
 	bool dark;
-	const char *goal; /* of batches of 8 */
-	double best;	  /* frames/s of the widest set */
+	const char *goal; /* for batches of 8 */
+	double best;	  /* frames/s of the best instruction set */
 };
 
 static struct row rows[] = {
@@ -80,22 +81,22 @@ static struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-#define ROUNDS_MIN 3 /* whatever they take: a median of fewer is none */
+#define ROUNDS_MIN 3 /* of each row, regardless of its time: a median needs as many */
 
-/* A row in the making, in batches of one size. */
+/* State of a row, in batches of one size. */
 struct run {
 	struct bench *b;
 	struct row *row;
 	uint32_t batch;
 	uint32_t rounds;
 	struct floor_writes writes;
-	unsigned int way;		       /* the fastest of the floor */
+	unsigned int way;		       /* fastest variant of the floor */
 	double floor[FLOOR_WAYS][REPEATS_MAX]; /* GB/s of raw data */
-	double plain;			       /* GB/s of plain C; 0: not asked for */
-	const double *plain_speed;	       /* of each round */
+	double plain;			       /* GB/s of plain C; 0: not measured */
+	const double *plain_speed;	       /* in each round */
 };
 
-/* All frames through the gang, in batches. @return seconds */
+/* Process all frames in the gang, in batches. @return seconds */
 static double
 run_gang(const struct bench *b, struct bench_set *s, uint32_t batch)
 {
@@ -161,7 +162,10 @@ open_sets(struct run *r)
 
 		if (ret != 0)
 			return ret;
-		/* gangs guess what is kept from the batch before, and take their memory */
+		/*
+		 * warm-up: gangs predict the output from the previous batch, and allocate their
+		 * memory
+		 */
 		run_gang(b, &b->set[i], r->batch);
 	}
 	return 0;
@@ -193,7 +197,7 @@ writes_of(const struct bench *b, const struct row *row)
 	return w;
 }
 
-/* Bytes of memory that a frame moves at least: see floor_run(). */
+/* Minimum memory traffic of a frame in bytes: see floor_run(). */
 static double
 bytes_of(const struct run *r)
 {
@@ -209,7 +213,7 @@ raw_bytes(const struct run *r)
 	return 2 * (double)gk_pixels(&r->b->config.geometry);
 }
 
-/* The way whose median is the highest: luck in one round makes no ceiling. */
+/* The variant with the highest median; a single fast round does not count. */
 static void
 choose_way(struct run *r)
 {
@@ -228,7 +232,7 @@ choose_way(struct run *r)
 	}
 }
 
-/* What bench.py gets. */
+/* Rows for bench.py. */
 static void
 emit_row(struct run *r, const struct bench_set *s, double speed, double least, double ratio)
 {
@@ -304,7 +308,7 @@ run_row(struct bench *b, struct row *row, uint32_t batch)
 	if (ret != 0)
 		return ret;
 	r.writes = writes_of(b, row);
-	/* caches of some processors are so large that frames beyond them take long */
+	/* frames that exceed very large caches take long */
 	while (r.rounds < b->repeats && (r.rounds < ROUNDS_MIN || seconds() < end)) {
 		const uint32_t i = r.rounds++;
 
@@ -337,7 +341,7 @@ print_numpy(const struct row *row, double raw, double frame_seconds)
 		.notes = "batches of 8 beside frame by frame, each with its own working set"});
 }
 
-/* Rows of another program, single-threaded as all others here, with its own working set. */
+/* Rows of gk_bench_numpy.py, which is also single-threaded and has its own working set. */
 static int
 run_numpy(const struct bench *b)
 {
@@ -373,7 +377,7 @@ run_numpy(const struct bench *b)
 	return 0;
 }
 
-/* Only this set. @return false: there is none of that name, or the processor has it not */
+/* Use only this instruction set. @return false: unknown, or not supported by the CPU */
 static bool
 keep_set(struct bench *b, const char *isa)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of gk_bench share: a working set, and the passes that are its floor. */
+/* Shared by the parts of gk_bench: a working set, and the passes that are the floor. */
 #ifndef GK_BENCH_H
 #define GK_BENCH_H
 
@@ -14,46 +14,46 @@
 #define REPEATS_MAX BENCH_ROUNDS_MAX
 #define BATCH_MAX   8
 
-/* Thresholds of a receiver whose configuration names none, photons */
+/* Thresholds of a receiver with default settings, photons */
 #define STRONG_THRESHOLD 10.0f
 #define CSR_THRESHOLD	 2.0f
 
-/* Gangs of one instruction set on their own channel; all share the working set. */
+/* Gangs of one instruction set with their own channel; all use the same working set. */
 struct bench_set {
 	enum gk_isa isa;
 	struct gk_config config;
 	struct gk *gk;
 	struct gk_ring ring;
-	double speed[REPEATS_MAX]; /* GB/s of raw data, of the row at hand */
+	double speed[REPEATS_MAX]; /* GB/s of raw data in the current row */
 };
 
 struct bench {
-	struct gk_config config; /* of all sets but for channel and isa */
-	uint8_t *packets;	 /* of all frames, one after the other: packet_of() */
+	struct gk_config config; /* of all instruction sets, except for channel and isa */
+	uint8_t *packets;	 /* packets of all frames, one frame after the other: packet_of() */
 	float *p[3];
 	float *r[3];
-	uint64_t *cells;    /* of darks */
+	uint64_t *cells;    /* accumulators of dark frames */
 	bool bright;	    /* frames have bright spots */
-	uint32_t modules;   /* of a frame */
-	uint32_t frames;    /* all of them, the working set */
-	uint32_t repeats;   /* rounds of each row, at most */
-	double seconds;	    /* ..., which take no longer, if they are enough */
-	const char *only;   /* row; NULL: all */
-	const char *script; /* gk_bench_numpy.py; NULL: not asked for */
+	uint32_t modules;   /* modules of a frame */
+	uint32_t frames;    /* number of frames of the working set */
+	uint32_t repeats;   /* maximum number of rounds of a row */
+	double seconds;	    /* limit of their time, after enough rounds */
+	const char *only;   /* only this row; NULL: all */
+	const char *script; /* path of gk_bench_numpy.py; NULL: not used */
 	struct bench_set set[GK_ISAS];
 	uint32_t nb_sets;
 };
 
-/* What a row of the table writes, a frame. */
+/* Bytes that a row of the table writes for a frame. */
 struct floor_writes {
-	uint32_t pixel_bytes; /* of a full image; 0 = none */
-	uint32_t nnz;	      /* pixels of a CSR list; 0 = none */
-	bool cells;	      /* of darks, read and written once a batch */
+	uint32_t pixel_bytes; /* of a full image; 0: none */
+	uint32_t nnz;	      /* pixels of a CSR list; 0: none */
+	bool cells;	      /* accumulators of dark frames, read and written once a batch */
 };
 
 /*
- * Bytes of a buffer beside its packet's pixels, as mbufs have: neighbours begin at other
- * places of a page.
+ * Bytes of a buffer in addition to its packet's pixels, as in mbufs, so that neighbours begin at
+ * different offsets in a page.
  */
 #define PACKET_MORE 576
 
@@ -78,7 +78,7 @@ frame_of(const struct bench *b, uint32_t slot)
 	return (struct gk_frame *)(b->config.frames + slot * gk_frame_stride(&b->config.geometry));
 }
 
-/* Of this thread: what others do on the machine counts as little as may be. */
+/* CPU time of this thread, so that other programs affect it as little as possible. */
 static inline double
 seconds(void)
 {
@@ -88,34 +88,34 @@ seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Zeroed memory in huge pages, if there are any; exits when there is none. */
+/* Zeroed memory, in huge pages if available; exits if there is none. */
 void *bench_need(uint64_t size);
 
 /*
- * Frames of a detector, as many as b->frames says, or, if that is 0, as it takes to be twice the
- * L3 cache; coefficients, one pixel in a thousand dead; and gangs' memory.
+ * Make the frames of a detector (b->frames, or, if that is 0, enough for twice the L3 cache),
+ * coefficients with one dead pixel in a thousand, and the memory of gangs.
  */
 void bench_open(struct bench *b);
 void bench_close(struct bench *b);
 
-/* From now on frames have bright spots, in G1 and G2, or none. */
+/* Set whether frames have bright spots in G1 and G2 from now on. */
 void bench_bright(struct bench *b, bool bright);
 
 /*
- * The floor: for each batch, piece by piece, reads the coefficients of G0 once and the raw data of
- * every frame, and writes as many bytes as the row does, to where it does, and does nothing else.
- * There are several ways of that, and which is the fastest depends on the processor.
+ * The floor. For each batch, piece by piece, it reads the coefficients of G0 once and the raw data
+ * of every frame, and writes as many bytes to the same locations as the row does. There are several
+ * variants; which one is fastest depends on the processor.
  */
 #define FLOOR_WAYS 8
 
-/* @return NULL: this way is the same as another one for what is written */
+/* @return NULL: this variant equals another one for these writes */
 const char *floor_name(unsigned int way, const struct floor_writes *writes);
 
 /* @return seconds for all frames */
 double floor_run(
 	const struct bench *b, unsigned int way, uint32_t batch, const struct floor_writes *writes);
 
-/* Rows of what is in the caches: what arithmetic takes when memory costs nothing. */
+/* Rows with data in the caches: the time of the arithmetic alone. */
 void near_rows(const struct bench *b);
 
 #endif /* GK_BENCH_H */

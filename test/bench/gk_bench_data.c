@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What gk_bench works on: frames as a detector sends them, and its calibration. */
+/* The data of gk_bench: frames as from a detector, and its calibration. */
 
 #include <math.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include "gk_pixel.h"
 
 #define PEDESTAL    3000
-#define GAIN	    508.4f /* ADU a photon in G0 */
+#define GAIN	    508.4f /* ADU per photon in G0 */
 #define FRAMES_MAX  64
-#define SPOTS	    100 /* bright ones of a module */
-#define SPOT	    4	/* pixels, square */
+#define SPOTS	    100 /* bright spots of a module */
+#define SPOT	    4	/* pixels along each side */
 #define MODULE_ROWS 512
 
 void *
@@ -29,9 +29,9 @@ bench_need(uint64_t size)
 			(unsigned long long)size);
 		exit(1);
 	}
-	/* as the receiver's memory is; where it is not to be had, ordinary pages will do */
+	/* huge pages as in the receiver; ordinary pages if there are none */
 	madvise(memory, whole, MADV_HUGEPAGE);
-	memset(memory, 0, size); /* touched: the kernel's zero page would be one cache line set */
+	memset(memory, 0, size); /* touch the pages: the zero page would be cached */
 	return memory;
 }
 
@@ -55,12 +55,12 @@ fill_coefficients(struct bench *b)
 		}
 		if (next_random(&rng) % 1000 != 0)
 			continue;
-		/* dead, as calibration has it */
+		/* dead pixels, as marked in a calibration */
 		b->r[0][x] = b->r[1][x] = b->r[2][x] = b->p[2][x] = gk_nan();
 	}
 }
 
-/* Noise around the pedestal; of a thousand pixels 9 have 5 photons, and one has 12. */
+/* Noise around the pedestal; of a thousand pixels, 9 have 5 photons and one has 12. */
 static uint16_t
 background(uint64_t *rng)
 {
@@ -70,7 +70,7 @@ background(uint64_t *rng)
 	return (uint16_t)(PEDESTAL + (random >> 26) + (uint64_t)(photons * GAIN));
 }
 
-/* Words of G1, and in the middle of G2, at random places of a module. */
+/* Values in G1, with G2 in their middle, at random positions of a module. */
 static void
 put_spots(struct bench *b, uint32_t frame, uint64_t *rng)
 {
@@ -112,7 +112,7 @@ bench_bright(struct bench *b, bool bright)
 	}
 }
 
-/* As many frames as it takes to be beyond the caches, whole batches. */
+/* Enough frames to exceed the caches, a multiple of the batch. */
 static uint32_t
 choose_frames(uint64_t frame_bytes)
 {
@@ -136,7 +136,7 @@ open_set(struct bench *b, enum gk_isa isa)
 		s->config.channel->coef[0].r[i] = (uintptr_t)b->r[i];
 	}
 	s->config.channel->dark[0].cells = (uintptr_t)b->cells;
-	/* the memory of a ring goes on from row to row */
+	/* rows continue with the same ring memory */
 	gk_ring_init(&s->ring, s->config.channel, 0);
 }
 
@@ -150,7 +150,7 @@ bench_open(struct bench *b)
 	pixels = gk_pixels(&c->geometry);
 	if (b->frames == 0)
 		b->frames = choose_frames(pixels * sizeof(uint16_t));
-	/* output slots fit for any type of values */
+	/* output slots have room for each value type */
 	gk_layout_init(&c->layout, &c->geometry, GK_VALUE_F32, (uint32_t)pixels / 16);
 	c->gangs = c->workers = 1;
 	c->nb_frames = c->nb_outputs = b->frames;

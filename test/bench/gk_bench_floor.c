@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The least that a gang must do: read and write. Ordinary loads of 8 bytes, which compilers make
- * vectors of. Full images are written past the caches, as gangs do. No single order is the fastest
- * everywhere, so there are ways, and the fastest counts:
- * - a tile of a frame after the other, or strips of 1,024 pixels of all frames of a batch in turn,
- *   so that their coefficients stay in L1;
- * - the next piece fetched ahead, or left to the processor (one is faster on Turin, the other on
- *   Genoa);
- * - a piece read and then written, or woven: a line read, and what it makes written at once.
+ * The minimum work of a gang: reading and writing. It uses ordinary loads of 8 bytes, which
+ * compilers vectorize. Full images are written with non-temporal stores, as in gangs. No single
+ * order is the fastest on all machines, so there are variants, of which the fastest counts:
+ * - one tile of a frame after the other, or strips of 1,024 pixels of all frames of a batch in
+ *   turn, so that their coefficients stay in L1;
+ * - the next piece is prefetched by software or by the processor (one is faster on Turin, the other
+ *   on Genoa);
+ * - a piece is read and then written, or each line is written immediately after it is read.
  */
 
 #include <string.h>
@@ -25,7 +25,7 @@
 #define AHEAD	  (1u << 1)
 #define WOVEN	  (1u << 2)
 
-/* Loads that no compiler may leave out. @param next  to be fetched meanwhile, or NULL */
+/* Loads that a compiler cannot remove. @param next  prefetched meanwhile, or NULL */
 static inline __attribute__((always_inline)) uint64_t
 read_all(const void *memory, uint64_t bytes, const void *next)
 {
@@ -47,7 +47,7 @@ read_all(const void *memory, uint64_t bytes, const void *next)
 
 #ifdef __x86_64__
 
-/* A line at a time: faster than in pieces. */
+/* One cache line at a time: faster than piece by piece. */
 static inline __attribute__((always_inline, target("avx512f"))) void
 write_avx512(uint8_t *to, uint64_t bytes)
 {
@@ -72,7 +72,7 @@ write_plain(uint8_t *to, uint64_t bytes)
 
 #endif
 
-/* A piece of a frame that becomes one of an image. */
+/* A piece of a frame and its piece of an image. */
 struct piece {
 	const uint16_t *raw;
 	const void *next;
@@ -108,7 +108,10 @@ image(const struct piece *p)
 READ_AND_WRITE(image, , write_plain)
 #endif
 
-/* Lists of the pixels of one frame from `at` on, which begin a row; as many in each piece. */
+/*
+ * Lists of the pixels of one frame from `at`, the beginning of a row; the same number in each
+ * piece.
+ */
 static void
 write_lists(const struct bench *b, uint8_t *out, uint64_t at, uint64_t pixels, uint32_t nnz)
 {
@@ -121,7 +124,7 @@ write_lists(const struct bench *b, uint8_t *out, uint64_t at, uint64_t pixels, u
 	memset(out + l->value + first * l->value_size, 1, n * l->value_size);
 }
 
-/* Each cell gets a sample, as if of the whole batch at once. */
+/* Each accumulator gets one sample, as if from the whole batch at once. */
 static void
 add_cells(uint64_t *cells, uint64_t n)
 {
@@ -129,7 +132,7 @@ add_cells(uint64_t *cells, uint64_t n)
 		cells[i] += UINT64_C(1) << 32;
 }
 
-/* A piece of one frame. @param next  the one that follows, or NULL */
+/* One piece of one frame. @param next  the following piece, or NULL */
 static uint64_t
 frame_piece(const struct bench *b, uint32_t frame, uint64_t at, const uint16_t *raw,
 	const uint16_t *next, uint64_t pixels, const struct floor_writes *writes, bool woven)
@@ -151,7 +154,7 @@ frame_piece(const struct bench *b, uint32_t frame, uint64_t at, const uint16_t *
 	return sum;
 }
 
-/* A batch from frame f on. */
+/* One batch, from frame f. */
 static uint64_t
 run_batch(const struct bench *b, unsigned int way, uint32_t f, uint32_t batch,
 	const struct floor_writes *writes)

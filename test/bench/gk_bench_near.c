@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What gangs do with a tile that the caches hold: the ceiling of their arithmetic. Cycles are those
- * of a chain of additions, one a cycle on any processor, that runs beside; a clock that changes,
- * or a core that is shared with a neighbour's thread, changes both.
+ * The speed of gangs on a tile that fits into the caches: the ceiling of their arithmetic. Cycles
+ * are measured with a chain of dependent additions, one a cycle on any processor, that runs
+ * alternately. A changing clock, or another thread on the same core, affects both in the same way.
  */
 
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include "gk_bench.h"
 #include "gk_tile.h"
 
-#define WORD	   32	   /* pixels that a figure is of */
+#define WORD	   32	   /* pixels, the unit of the result */
 #define CHAIN	   1000000 /* additions */
-#define RUN	   0.002   /* s of one measurement */
-#define ROUNDS	   5	   /* measurements for each repeat: they are short */
+#define RUN	   0.002   /* s, one measurement */
+#define ROUNDS	   5	   /* measurements per repeat, as they are short */
 #define STRIP_ROWS 1	   /* 24 KiB with eight frames */
 #define TILE_ROWS  4	   /* 96 KiB */
 
@@ -31,7 +31,7 @@ static const struct {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* The same tile of a batch, again and again. */
+/* The same tile of a batch, processed repeatedly. */
 struct near {
 	const struct gk_tile_ops *ops;
 	struct gk_tile tile;
@@ -44,14 +44,14 @@ struct near {
 	bool lists;
 };
 
-/* @return s of an addition that waits for the one before: a cycle */
+/* @return seconds of a dependent addition, which takes one cycle */
 static double
 cycle(void)
 {
 	const double start = seconds();
 	uint64_t x = 1, y = 3;
 
-	__asm__("" : "+r"(y)); /* a register: constants may be added before they get to a pipe */
+	__asm__("" : "+r"(y)); /* in a register: prevents constant folding */
 #pragma GCC unroll 64
 	for (int i = 0; i < CHAIN; i++) {
 		x += y;
@@ -72,7 +72,7 @@ run_once(struct near *n)
 		n->ops->csr(&n->tile, n->raw[i], n->bits[i], GK_VALUE_F32, n->col, n->value);
 }
 
-/* @return s for a word of a frame */
+/* @return seconds per word of a frame */
 static double
 measure(struct near *n)
 {

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What gk_bench measures, as one would write it with numpy: prints seconds a frame by row.
+"""The operations of gk_bench written with numpy; prints seconds per frame for each row.
 
     gk_bench_numpy.py MODULES REPEATS
 
-Exit status 77: there is no numpy.
+Exit status 77: numpy is not installed.
 """
 import sys
 import time
@@ -17,19 +17,19 @@ except ImportError:
 
 
 def photons(raw, p, r):
-    """G0 only, which is what most of the pixels are; NaN for others."""
+    """G0 only, as in most of the pixels; NaN for others."""
     x = (raw.astype(np.float32) - p) * r
     x[raw >= 0x4000] = np.nan
     return x
 
 
 def total(x):
-    """In 1/256 photon: integers, so that no order matters."""
+    """Sum in 1/256 photon, as integers, so that the order does not matter."""
     return np.rint(np.nan_to_num(x) * np.float32(256)).astype(np.int32).sum(dtype=np.int64)
 
 
 def counts(x):
-    """At or above either threshold, and NaN."""
+    """Number of pixels at or above each threshold, and of NaN."""
     return (x >= 10).sum(), (x >= 2).sum(), np.isnan(x).sum()
 
 
@@ -58,7 +58,7 @@ def int16(raw, p, r):
 
 def median_time(repeats, function, *arguments):
     times = []
-    function(*arguments)  # the first one waits for memory
+    function(*arguments)  # warm-up: the first call allocates memory
     for _ in range(repeats):
         start = time.process_time()
         function(*arguments)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * CUDA gangs with prebuilt descriptors: time of a frame from GPU memory and from registered host
- * memory beside bare reads of the same packets in the same run, latency from doorbell to verdict,
- * and what others do for the same: stream memory operations, cuSPARSE.
+ * CUDA gangs with prebuilt descriptors. Measures the time of a frame from GPU memory and from
+ * registered host memory, compared with reads of the same packets in the same run; the latency from
+ * doorbell to verdict; and alternatives: stream memory operations, cuSPARSE.
  */
 
 #include <errno.h>
@@ -32,7 +32,7 @@ struct row {
 	enum gk_value value;
 };
 
-/* Background of a few photons' worth of noise, 1 % of pixels with 10 photons, all in G0. */
+/* Background with noise of a few photons, 1 % of pixels with 10 photons, all in G0. */
 static void
 fill(struct bench *b)
 {
@@ -100,7 +100,7 @@ open_bench(struct bench *b, uint32_t modules)
 	free(table);
 }
 
-/* One line: a row in one layout. @return frames/s */
+/* One line of the table: a row with one layout. @return frames/s */
 static double
 measure(struct bench *b, const struct row *row, enum gk_memory packets, uint32_t gangs,
 	uint32_t workers, uint32_t batch, double read)
@@ -114,7 +114,7 @@ measure(struct bench *b, const struct row *row, enum gk_memory packets, uint32_t
 		exit(1);
 	player_params(&p, row->kind, row->hit);
 	n = BENCH_FRAMES * 4;
-	seconds = player_run(&p, batch, n); /* warm: coefficients are packed */
+	seconds = player_run(&p, batch, n); /* warm-up: packs the coefficients */
 	seconds = player_run(&p, batch, n);
 	n = (uint64_t)((double)n * b->seconds / seconds) / BENCH_FRAMES * BENCH_FRAMES +
 		BENCH_FRAMES;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of gk_cuda_bench share: frames of random words, in host and in GPU memory. */
+/* Shared by the parts of gk_cuda_bench: frames of random words, in host and in GPU memory. */
 #ifndef GK_CUDA_BENCH_H
 #define GK_CUDA_BENCH_H
 
@@ -21,14 +21,14 @@ struct bench {
 	int processors;
 	char gpu[64];
 	struct gk_geometry geometry;
-	double seconds; /* of one measurement */
+	double seconds; /* duration of one measurement */
 	int repeats;
 	uint64_t pixels;
 	uint16_t *host_raw; /* registered; [BENCH_FRAMES][pixels] */
 	uint16_t *device_raw;
-	float *planes; /* registered; p and r of three stages */
+	float *planes; /* registered; pedestals and gains of three stages */
 	CUdeviceptr_v2 device_planes;
-	/* pointer tables of all packets in GPU memory, for bare reads */
+	/* pointer tables of all packets in GPU memory, for the read kernel */
 	CUdeviceptr_v2 host_table;
 	CUdeviceptr_v2 device_table;
 	CUdeviceptr_v2 sink;
@@ -42,9 +42,9 @@ struct player {
 	struct gk *gk;
 	struct gk_ring ring[GK_GANGS_MAX];
 	uint32_t batch;
-	uint32_t depth; /* batches out, a gang */
+	uint32_t depth; /* batches in flight per gang */
 	CUdeviceptr_v2 device_outputs;
-	uint64_t frames; /* played */
+	uint64_t frames; /* processed */
 };
 
 enum outputs {
@@ -60,23 +60,26 @@ double bench_now(void);
 void *bench_memory(const struct bench *b, uint64_t size);
 void bench_free(const struct bench *b, void *memory);
 
-/* 0, or an errno that was printed. `keep`: frames of 16 that are hits. */
+/* @return 0, or an errno whose message was printed. `keep`: hits in 16 frames. */
 int player_open(struct player *p, struct bench *b, uint32_t gangs, uint32_t workers,
 	enum gk_memory packets, enum outputs outputs, enum gk_value value);
 void player_close(struct player *p);
 void player_params(struct player *p, uint32_t kind, int hit);
-/* Seconds that n frames take, several batches in flight. */
+/* @return seconds for n frames, with several batches in flight */
 double player_run(struct player *p, uint32_t batch, uint64_t n);
 /* One frame at a time: doorbell to done, in ns, sorted. */
 void player_latency(struct player *p, uint64_t shots);
 
-/* GB/s of a kernel that only reads. */
+/* @return GB/s of a kernel that only reads */
 double bench_read(struct bench *b, int host, uint32_t blocks);
-/* Stream memory operations: wait, launch, write; shots sorted; frames/s with many queued. */
+/*
+ * Stream memory operations: wait, launch, write. Fills shots, sorted. @return frames/s with many
+ * queued
+ */
 double stream_latency(struct bench *b, uint64_t shots);
-/* us a frame of one launch for each batch of 16 frames, by the gangs' arithmetic. */
+/* @return us per frame with one launch for each batch of 16 frames, with the gangs' arithmetic */
 double launch_count(struct bench *b);
-/* us of cuSPARSE's dense to sparse of one image, or 0 with the reason printed. */
+/* @return us of cuSPARSE's dense-to-sparse conversion of one image, or 0 with the reason printed */
 double sparse_convert(struct bench *b, uint32_t *nnz);
 
 #endif /* GK_CUDA_BENCH_H */

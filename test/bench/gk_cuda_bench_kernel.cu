@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What gk_cuda_bench holds persistent gangs against: a kernel that only reads packets, and one that
- * counts a frame and ends, for launches behind a stream's wait.
+ * Peers of persistent gangs for gk_cuda_bench: a kernel that only reads packets, and one that
+ * counts a frame and ends, for launches after a stream's wait.
  */
 
 #include "gk_cuda_chunk.cuh"
 
-/* Packets of `lines` x 16 bytes through a pointer table; one warp a packet at a time. */
+/*
+ * Reads packets of `lines` x 16 bytes through a pointer table; each warp reads one packet at a
+ * time.
+ */
 extern "C" __global__ void
 bench_read(const uint64_t *packets, uint32_t n, uint32_t lines, uint32_t *sink)
 {
@@ -14,7 +17,7 @@ bench_read(const uint64_t *packets, uint32_t n, uint32_t lines, uint32_t *sink)
 	const uint32_t lane = threadIdx.x % 32;
 	uint32_t sum = 0;
 
-	/* 4 loads of a thread are under way together */
+	/* 4 loads of a thread are in flight together */
 	for (uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n; i += warps) {
 		const uint4 *words = (const uint4 *)__ldcg(packets + i);
 
@@ -30,7 +33,7 @@ bench_read(const uint64_t *packets, uint32_t n, uint32_t lines, uint32_t *sink)
 				sum += w[j].x ^ w[j].y ^ w[j].z ^ w[j].w;
 		}
 	}
-	if (sum == 0x12345678) /* never: keeps the loads */
+	if (sum == 0x12345678) /* never true: keeps the loads */
 		*sink = sum;
 }
 
@@ -45,7 +48,7 @@ bench_pack(const struct gk_cuda_batch *b)
 	}
 }
 
-/* Statistics of a block's chunks, from `begin` on. */
+/* Statistics of a block's chunks, starting at `begin`. */
 template <uint32_t lead>
 static __device__ __forceinline__ void
 count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, uint32_t end,
@@ -67,7 +70,7 @@ count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, 
 	}
 }
 
-/* Statistics of a batch by the gangs' arithmetic; the last block leaves a count in the result. */
+/* Statistics of a batch with the gangs' arithmetic; the last block writes a count to the result. */
 extern "C" __global__ void
 __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS)
 	bench_count(struct gk_cuda_batch *b, const uint64_t *table, uint32_t *finished)

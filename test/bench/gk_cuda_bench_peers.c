@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What gangs are held against: bare reads, stream memory operations, cuSPARSE. */
+/* Peers of gangs: read kernel, stream memory operations, cuSPARSE. */
 
 #include <dlfcn.h>
 #include <math.h>
@@ -27,7 +27,7 @@ bench_read(struct bench *b, int host, uint32_t blocks)
 
 	CHECK(b, cuEventCreate(&from, 0));
 	CHECK(b, cuEventCreate(&to, 0));
-	for (int i = -1; i < READS; i++) { /* once to warm up */
+	for (int i = -1; i < READS; i++) { /* warm-up in round -1 */
 		CHECK(b, cuEventRecord(from, b->stream));
 		CHECK(b,
 			cuLaunchKernel(b->read, blocks, 1, 1, GK_CUDA_THREADS, 1, 1, 0, b->stream,
@@ -51,7 +51,7 @@ compare_shots(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Upload, on the benchmark's stream. */
+/* Copy to the GPU, on the benchmark's stream. */
 static CUdeviceptr_v2
 upload(struct bench *b, const void *from, uint64_t size)
 {
@@ -63,7 +63,7 @@ upload(struct bench *b, const void *from, uint64_t size)
 	return at;
 }
 
-/* One launch a batch: coefficients as gangs have them, and descriptors of 1 and of 16 frames. */
+/* One launch per batch: coefficients as in gangs, and descriptors of 1 and of 16 frames. */
 struct launcher {
 	uint32_t *flags;
 	CUdeviceptr_v2 flag;
@@ -151,7 +151,7 @@ close_launcher(struct bench *b, struct launcher *l)
 	CHECK(b, cuMemFree(l->nothing));
 }
 
-/* Frames `first` to `first` + 1 or 16. */
+/* Frame `first`, or 16 frames from it. */
 static void
 launch(struct bench *b, struct launcher *l, int many, uint32_t first)
 {
@@ -199,7 +199,7 @@ stream_latency(struct bench *b, uint64_t shots)
 	double start;
 
 	open_launcher(b, &l);
-	/* queue, then ring: what an idle line sees */
+	/* queue, then ring the doorbell: the latency of an idle stream */
 	for (uint64_t i = 0; i < shots; i++) {
 		const uint32_t n = (uint32_t)i + 1;
 
@@ -214,7 +214,7 @@ stream_latency(struct bench *b, uint64_t shots)
 		b->shots[i] = (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec) -
 			(uint64_t)from.tv_nsec;
 	}
-	/* as they come, rung one after the other without waiting */
+	/* ring one after the other without waiting */
 	start = bench_now();
 	for (uint64_t i = 0; i < shots; i++) {
 		const uint32_t n = (uint32_t)(shots + i) + 1;
@@ -231,7 +231,7 @@ stream_latency(struct bench *b, uint64_t shots)
 	return start;
 }
 
-/* What cuSPARSE's generic interface needs of its header. @{ */
+/* Declarations of cuSPARSE's generic interface, from its header. @{ */
 typedef struct cusparseContext *cusparseHandle;
 typedef void *cusparseDescr;
 enum {
@@ -313,7 +313,9 @@ sparse_convert(struct bench *b, uint32_t *nnz_out)
 		free(image);
 		return 0;
 	}
-	/* 8 images that hold what CSR keeps, zero elsewhere: 134 MB, more than the L2 cache */
+	/*
+	 * 8 images with only the pixels that CSR keeps, others zero: 134 MB, more than the L2 cache
+	 */
 	for (int i = 0; i < 8; i++) {
 		for (uint64_t x = 0; x < b->pixels; x++) {
 			const float p = ((float)b->host_raw[i * b->pixels + x] - b->planes[x]) *

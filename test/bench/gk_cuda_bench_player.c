@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames in memory, gangs that serve them, and a builder that has nothing else to do. */
+/* Frames in memory, gangs that process them, and a builder without other work. */
 
 #include <errno.h>
 #include <sched.h>
@@ -171,7 +171,7 @@ double
 player_run(struct player *p, uint32_t batch, uint64_t n)
 {
 	const uint32_t gangs = p->config.gangs;
-	/* no two batches that are out share a slot, nor an output */
+	/* batches in flight share neither slots nor outputs */
 	const uint32_t most = BENCH_FRAMES / batch / gangs;
 	const uint32_t depth = most < 1 ? 1 : most < p->depth ? most : p->depth;
 	const double start = bench_now();

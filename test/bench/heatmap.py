@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The sweep of store_h200.sh, threads by sizes of slices, as an SVG of one heat map for each way.
+"""The sweep of store_h200.sh, threads by slice size, as an SVG with one heat map for each method.
 
 usage: heatmap.py < LOG > PICTURE
 """
@@ -15,7 +15,7 @@ COLD, WARM = (237, 243, 248), (178, 58, 38)
 
 
 def read(lines):
-    """{way: {(threads, KiB): GB/s}} of the table with these columns."""
+    """{method: {(threads, KiB): GB/s}} of the table with these columns."""
     found = {}
     columns = None
     for line in lines:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `pin:`, a provider of rdma.h that only pins pages, as io_uring's fixed buffers: the kernel's
- * pin_user_pages() is what a registration with an adapter begins with, too. What is missing is the
- * adapter's own table.
+ * `pin:`, a provider of rdma.h that only pins pages, as fixed buffers of io_uring. Registration
+ * with an adapter also begins with the kernel's pin_user_pages(). The update of the adapter's own
+ * table is not included.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -15,16 +15,16 @@
 
 #include "rdma_provider.h"
 
-#define RINGS	  4		      /* registrations of one ring wait for each other */
-#define SLOTS	  16384		      /* of a ring, the kernel's limit */
-#define BYTES_MAX (UINT64_C(1) << 30) /* of a fixed buffer, the kernel's limit */
+#define RINGS	  4		      /* registrations of one ring are serialized */
+#define SLOTS	  16384		      /* per ring, the kernel's limit */
+#define BYTES_MAX (UINT64_C(1) << 30) /* per fixed buffer, the kernel's limit */
 
 struct pin_dev {
 	struct rdma_dev base;
 	struct io_uring ring[RINGS];
 	pthread_mutex_t lock;
 	uint32_t nb_unused;
-	uint32_t unused[RINGS * SLOTS]; /* slots, ring by ring in turn */
+	uint32_t unused[RINGS * SLOTS]; /* free slots, the rings in round-robin order */
 };
 
 struct pin_mr {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The software RoCE engine with itself, over rings between two lcores, beside the passes over the
- * bytes that it can't do without (ceiling), and TCP over loopback; both on the same two cores, in
- * the same run. Rows that are compared follow one another.
+ * The software RoCE engine with itself, over rings between two lcores, compared with the mandatory
+ * passes over the bytes (ceiling) and with TCP over loopback. Both use the same two cores in the
+ * same run. Rows that are compared are measured one directly after the other.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,9 +24,9 @@
 #define MIB	  (1024 * KIB)
 #define ROUNDS	  7
 #define SECONDS	  0.25	      /* of a round */
-#define MEMORY	  (192 * MIB) /* of each end: several times the last-level cache */
+#define MEMORY	  (192 * MIB) /* at each end: several times the last-level cache */
 #define DEPTH	  64
-#define IN_FLIGHT (512 * KIB) /* bytes of messages posted; 8 messages at least */
+#define IN_FLIGHT (512 * KIB) /* bytes of posted messages; at least 8 messages */
 #define PINGS	  20000
 #define STORM	  200
 
@@ -39,13 +39,13 @@ static struct rig rig;
 static double seconds = SECONDS;
 static unsigned int rounds = ROUNDS;
 
-/* What the worker is to do and what came of it. */
+/* Parameters and results of the worker's job. */
 static struct {
 	enum rdma_op op;
 	uint32_t size;
-	bool solicited; /* the responder posts receives */
+	bool solicited; /* post receives at the responder */
 	uint64_t messages, cycles;
-	uint64_t frames_a, frames_b; /* on the wire */
+	uint64_t frames_a, frames_b; /* frames on the wire */
 	double *pings;
 	unsigned int nb_pings;
 } job;
@@ -97,7 +97,7 @@ take(uint64_t completed)
 	return completed;
 }
 
-/* Messages as fast as they go, for the time. */
+/* Post messages as fast as possible until the time is over. */
 static void
 stream(struct rig *r)
 {
@@ -114,7 +114,7 @@ stream(struct rig *r)
 	}
 	job.cycles = rte_rdtsc() - begin;
 	job.messages = completed;
-	/* the rest, so that nothing refers to the queue pair; not measured */
+	/* complete the rest, so that nothing refers to the queue pair; not measured */
 	while (completed < posted - posted % 4) {
 		rig_turn(r);
 		completed = take(completed);
@@ -139,7 +139,7 @@ post_receives(struct rig_side *side, unsigned int n)
 		rig_die("no room for receives");
 }
 
-/* The responder's part of SENDs: receives. */
+/* The responder's part of SENDs: post receives. */
 static void
 receive(struct rig *r)
 {
@@ -150,7 +150,7 @@ receive(struct rig *r)
 		post_receives(&r->b, n);
 }
 
-/* SENDs to and fro, half of a round trip each. */
+/* SENDs back and forth; the result is half of a round trip. */
 static void
 ping(struct rig *r)
 {
@@ -191,7 +191,7 @@ pong(struct rig *r)
 		;
 }
 
-/* A receiver that keeps two receives posted, and looks every now and then. */
+/* A receiver that keeps two receives posted and polls from time to time. */
 static void
 storm(struct rig *r)
 {
@@ -225,17 +225,17 @@ static const struct rdma_qp_attr reliable = {
 	.max_recv_wr = DEPTH,
 	.retry_count = 7,
 	.rnr_retry = 7,
-	.ack_timeout = 14, /* 67 ms: what perftest takes */
+	.ack_timeout = 14, /* 67 ms, as in perftest */
 };
 
 struct result {
-	double bytes;			 /* messages' bytes/s, median of the rounds */
-	double messages;		 /* /s */
-	double frames;			 /* on the wire, of requests that are needed */
-	double send_cycles, recv_cycles; /* of a data packet, busy */
+	double bytes;			 /* bytes/s of messages, median of the rounds */
+	double messages;		 /* messages/s */
+	double frames;			 /* frames on the wire that the requests need */
+	double send_cycles, recv_cycles; /* busy cycles per data packet */
 };
 
-/* Rounds of a stream over a pair of its own. */
+/* Rounds of a stream over its own pair of queue pairs. */
 static struct result
 measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigned int nb_rounds)
 {
@@ -263,7 +263,7 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigne
 		useful += placed;
 		busy_a += rig.a.busy;
 		busy_b += rig.b.busy;
-		/* UC completes what is sent, not what has come: what was placed counts */
+		/* UC completes a message when it is sent, so count the placed bytes */
 		rate[i] = attr->type == RDMA_QP_UC
 			? (double)placed * (double)rte_get_tsc_hz() / (double)(rte_rdtsc() - begin)
 			: (double)job.messages * size * (double)rte_get_tsc_hz() /
@@ -278,8 +278,10 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigne
 	return result;
 }
 
-/* Beside a peer. The ratio is the median of neighbours: what the machine does to a round, it does
- * to its peer's, too. */
+/*
+ * Compare with a peer. The ratio is the median over neighbouring rounds, which the machine affects
+ * in the same way.
+ */
 static void
 beside(const double *rate, const double *peer)
 {
@@ -287,7 +289,7 @@ beside(const double *rate, const double *peer)
 		bench_median_ratio(rate, peer, rounds));
 }
 
-/* Rates of the rounds. @param tcp NULL: is not compared */
+/* Rates of the rounds. @param tcp NULL: not compared */
 static void
 row(const char *what, uint32_t size, const double *rate, const double *ceiling, const double *tcp)
 {
@@ -326,7 +328,7 @@ bench_streams(void)
 		double ceiling[ROUNDS], tcp[ROUNDS], rate[RTE_DIM(kinds)][ROUNDS];
 		unsigned int r;
 
-		/* in alternation: what else the machine does is the same for all of them */
+		/* alternating, so that other load on the machine is the same for all */
 		for (r = 0; r < rounds; r++) {
 			ceiling[r] = peers_ceiling(&rig, seconds);
 			for (k = 0; k < RTE_DIM(kinds); k++) {
@@ -342,7 +344,7 @@ bench_streams(void)
 	}
 }
 
-/* Both ends on one lcore, which has all the passes to do by itself. */
+/* Both ends on one lcore, which does all the passes. */
 static void
 bench_alone(void)
 {
@@ -498,7 +500,7 @@ static const struct part {
 	{"idle", bench_idle},
 };
 
-/* @return bits of the parts to run */
+/* @return bit mask of the parts to run */
 static unsigned int
 parse(int argc, char **argv)
 {

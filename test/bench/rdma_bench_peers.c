@@ -13,18 +13,18 @@
 #include <rte_ring.h>
 
 #define BURST 32
-#define SLOTS 128 /* 512 KiB on the way, as the engine has */
+#define SLOTS 128 /* 512 KiB in flight, as in the engine */
 
-/* The job on the worker's side; one at a time. */
+/* The worker's side of the job; one at a time. */
 static struct {
 	struct rte_ring *ring;
 	uint64_t end; /* TSC */
 	size_t size;
 	int socket;
 	_Atomic bool done;
-	/* the main lcore's, on a line that the worker does not touch */
+	/* written by the main lcore, on a cache line that the worker does not use */
 	uint64_t bytes __rte_cache_aligned;
-	uint32_t sink; /* of CRCs: they are not optimised away */
+	uint32_t sink; /* of CRCs, so that they are not optimised away */
 } work;
 
 static void
@@ -77,7 +77,7 @@ peers_passes(struct rig *rig, struct peers_passes *passes)
 		crc ^= crc32_gzip_refl(0, rig->a.memory + i * RIG_MTU, RIG_MTU);
 	between = rte_rdtsc();
 	passes->crc = (double)(between - before) / (double)packets;
-	/* what the CRC has just read is copied out of the cache, as by the engine */
+	/* the copy reads from the cache what the CRC has just read, as in the engine */
 	for (i = 0; i < packets; i++) {
 		crc ^= crc32_gzip_refl(0, rig->a.memory + i * RIG_MTU, RIG_MTU);
 		memcpy(rig->b.memory + i * RIG_MTU, rig->a.memory + i * RIG_MTU, RIG_MTU);

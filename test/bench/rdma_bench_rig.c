@@ -21,7 +21,7 @@
 #define WIRE_SLOTS 1024
 #define DEPTH	   512
 #define STATS_MAX  128
-#define PATIENCE   5 /* s */
+#define PATIENCE   5 /* s, limit for waits */
 
 void
 rig_die(const char *format, ...)
@@ -57,7 +57,7 @@ rig_turn(struct rig *rig)
 		rig->meanwhile(rig);
 }
 
-/* The worker's life: its device's work, and jobs. */
+/* The worker's loop: polls its device, and runs jobs. */
 static int
 worker_main(void *arg)
 {
@@ -98,7 +98,7 @@ rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig
 	}
 }
 
-/* The wire: what is lost is dropped as it is received. */
+/* The wire: lost packets are dropped at reception. */
 static uint16_t
 lose(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t max, void *arg)
 {
@@ -134,7 +134,7 @@ open_side(struct rig *rig, struct rig_side *side, const char *name, uint16_t por
 	side->memory = rte_malloc("rig", rig->memory_size, RIG_MTU);
 	if (!side->memory)
 		rig_die("%zu bytes of memory are missing: give EAL more (-m)", rig->memory_size);
-	/* every page is there before anything is measured */
+	/* touch every page before the measurement */
 	memset(side->memory, 0x5a, rig->memory_size);
 	attr.addr = side->memory;
 	side->pd = rdma_pd_alloc(side->dev);
@@ -181,7 +181,7 @@ rig_open(struct rig *rig, size_t memory_size, bool alone)
 	open_side(rig, &rig->a, name, (uint16_t)port[0]);
 	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.2/24,mtu=4096", port[1]);
 	open_side(rig, &rig->b, name, (uint16_t)port[1]);
-	poll_side(&rig->b); /* the main lcore's from now on */
+	poll_side(&rig->b); /* from now on the main lcore polls it */
 	if (alone)
 		poll_side(&rig->a);
 	else
@@ -200,7 +200,7 @@ poll_all(struct rig *rig)
 	rdma_poll_cm(rig->b.dev, event, 4);
 }
 
-/* Until it is no longer busy. */
+/* Repeat a call while it returns busy. */
 #define UNTIL_FREE(rig, call, what)                                                \
 	do {                                                                       \
 		uint64_t end = rte_get_tsc_cycles() + PATIENCE * rte_get_tsc_hz(); \
@@ -295,7 +295,7 @@ rig_connect(struct rig *rig, const struct rdma_qp_attr *attr)
 	connect_pair(rig, rig->a.qp, rig->b.qp);
 }
 
-/* Completions that nobody asked for any more. */
+/* Completions of an earlier job. */
 static void
 drain(struct rdma_cq *cq)
 {

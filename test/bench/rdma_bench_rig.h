@@ -3,10 +3,9 @@
 #define RDMA_BENCH_RIG_H
 
 /**
- * @file
- * Two `roce` devices in one process, joined by rings that hand over packets by reference: the
- * requester's on a worker lcore, the responder's and all control on the main lcore; or both on the
- * main lcore. The wire can lose packets.
+ * @file Two `roce` devices in one process, connected by rings that pass packets by reference. The
+ * requester runs on a worker lcore, the responder and all control on the main lcore; or all run on
+ * the main lcore. The wire can lose packets.
  */
 
 #include <stdatomic.h>
@@ -19,7 +18,7 @@
 
 #define RIG_MTU 4096
 
-/** An end, on lines that the other end's lcore does not touch. */
+/** One end, on cache lines that the other end's lcore does not use. */
 struct rig_side {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
@@ -27,48 +26,50 @@ struct rig_side {
 	uint8_t *memory;
 	struct rdma_cq *send_cq, *recv_cq;
 	struct rdma_qp *qp;
-	uint64_t recv_at; /**< receives posted: where the next one goes */
+	uint64_t recv_at; /**< receives posted: position of the next one */
 	uint64_t busy;	  /**< TSC cycles of polls that found work */
 } __rte_cache_aligned;
 
 struct rig {
 	struct rig_side a, b;		 /**< requester: worker lcore; responder: main lcore */
 	size_t memory_size;		 /**< of each end */
-	bool alone;			 /**< the main lcore is the worker, too */
-	void (*meanwhile)(struct rig *); /**< where it is: what the responder does in a turn */
+	bool alone;			 /**< the main lcore is also the worker */
+	void (*meanwhile)(struct rig *); /**< then: the responder's work in each iteration */
 	unsigned int worker;
 	_Atomic(void (*)(struct rig *)) job; /**< for the worker; NULL: done */
 	_Atomic bool quit;
-	_Atomic uint32_t loss; /**< of 2^32: chance of each packet to be lost, both ways */
+	_Atomic uint32_t loss; /**< chance of each packet to be lost in either direction, of 2^32 */
 	_Atomic uint64_t lost;
 	uint64_t seed;
 };
 
-/** Rings, devices, memory that no cache holds. Ends the program when something is missing. */
+/** Create rings, devices, and memory larger than the caches. Exits if something is missing. */
 void rig_open(struct rig *rig, size_t memory_size, bool alone);
 void rig_close(struct rig *rig);
 
-/** A pair of queue pairs, connected; `attr` without completion queues. */
+/** Create and connect a pair of queue pairs; `attr` has no completion queues. */
 void rig_connect(struct rig *rig, const struct rdma_qp_attr *attr);
 void rig_disconnect(struct rig *rig);
 
-/** More pairs, connected, that nobody uses. @return handle for rig_idle_close() */
+/** Create and connect more pairs that remain unused. @return handle for rig_idle_close() */
 struct rdma_qp **rig_idle(struct rig *rig, unsigned int n);
 void rig_idle_close(struct rig *rig, struct rdma_qp **idle, unsigned int n);
 
 /**
- * Run a job on the worker while the main lcore does the responder's work.
- * @param meanwhile called by the main lcore in each turn, may be NULL
+ * Run a job on the worker while the main lcore does the responder's work. @param meanwhile called
+ * by the main lcore in each iteration, may be NULL
  */
 void rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig *));
 
-/** A turn of a job: the requester's work, and all else where the main lcore does the job. */
+/**
+ * One iteration of a job: the requester's work, and all other work if the main lcore runs the job.
+ */
 void rig_turn(struct rig *rig);
 
-/** A counter of an end. */
+/** Read a counter of one end. */
 uint64_t rig_stat(const struct rig_side *side, const char *name);
 
-/** Text to stderr, exit status 1. */
+/** Print text to stderr and exit with status 1. */
 void rig_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What registering memory costs beside the transfer that it is for: every block for its transfer,
- * through the cache, and out of the pool; 1 to 40,000 blocks of the same sum (NIXL, issue 1074).
+ * The cost of memory registration compared with the transfer: each block is registered for its
+ * transfer, through the cache, or taken from the pool; 1 to 40,000 blocks of the same total size
+ * (NIXL, issue 1074).
  *
  *     rdma_mr_bench [DEVICE [MIB [ROUNDS]]]
  *
- * DEVICE is one of rdma_dev_open(), or pin: (default), page pinning alone. MIB is the sum of all
- * blocks, by default 8192 or a third of what is free. Blocks of the first two ways are ordinary
- * memory that was written to before, as by whoever made the data; the pool's are its own.
+ * DEVICE is a device of rdma_dev_open(), or pin: (default), which only pins pages. MIB is the total
+ * size of all blocks, by default 8192 or a third of the free memory. In the first two cases blocks
+ * are ordinary memory that was written before, as by the producer of the data; the pool has its own
+ * memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,14 +34,14 @@ static struct rdma_dev_info info;
 static const uint32_t all_access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE |
 	RDMA_ACCESS_REMOTE_READ | RDMA_ACCESS_REMOTE_ATOMIC;
 
-/** A case, and what it came to. */
+/** A case and its results. */
 struct result {
 	uint64_t bytes;
 	unsigned int registrations;
-	double first_ns;    /**< from nothing to a first block that may be transferred */
-	double once_ns;	    /**< registrations of the first round */
-	double repeated_ns; /**< mean of the others */
-	double hit_rate;    /**< of all rounds, 1: no registration */
+	double first_ns;    /**< time until the first block can be transferred */
+	double once_ns;	    /**< registrations in the first round */
+	double repeated_ns; /**< mean of the other rounds */
+	double hit_rate;    /**< over all rounds; 1: no registration */
 };
 
 static double
@@ -87,7 +89,7 @@ reg(void *addr, uint64_t length)
 	return mr;
 }
 
-/** A block may be more than one region holds. @return how many were registered */
+/** A block may exceed one region. @return number of registrations */
 static unsigned int
 reg_slices(uint8_t *addr, uint64_t length, struct rdma_mr **mr)
 {
@@ -99,7 +101,7 @@ reg_slices(uint8_t *addr, uint64_t length, struct rdma_mr **mr)
 	return n;
 }
 
-/* ---- the three ways ------------------------------------------------------------------------- */
+/* ---- three methods -------------------------------------------------------------------------- */
 
 static void
 each_for_its_transfer(struct result *r, unsigned int blocks, uint64_t block, unsigned int rounds)
@@ -181,7 +183,7 @@ through_the_cache(struct result *r, unsigned int blocks, uint64_t block, unsigne
 static void
 out_of_the_pool(struct result *r, unsigned int blocks, uint64_t block, unsigned int rounds)
 {
-	/* a large block in slices, and room for what is left at the end of each region */
+	/* a large block is split into slices, and each region has room for its remainder */
 	const uint64_t slice = RTE_MIN(block, UINT64_C(64) << 20);
 	const struct rdma_pool_attr attr = {.bytes = r->bytes + r->bytes / 8 + 2 * slice,
 		.access = all_access,
@@ -261,7 +263,7 @@ table(uint64_t bytes, unsigned int rounds)
 		}
 }
 
-/** What a registration costs by kind of page, 4 times, the best. */
+/** Cost of a registration for each kind of page, best of 4. */
 static void
 pages_table(uint64_t bytes)
 {

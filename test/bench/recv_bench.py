@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""JUNGFRAU 4M through the whole receiver on two cores: replay, RX, builder, gangs, writer.
+"""Measures the whole receiver with JUNGFRAU 4M on two cores: replay, RX, builder, gangs, writer.
 
     recv_bench.py [--frames N] [--seconds S] [--rows FILE] BUILD-DIR
 
-braggline-recv replays frames of the simulated detector without end, one hit in ten, CSR of the hits
-into files in $TMPDIR. A gang has a worker on each lcore. A frame's cost is the CPU time that all
-threads have had, idle polls and all, so that what others do on the machine counts little; beside it
-the rate by the clock. A role's share is that of its lcore's CPU time which it has of the cycles of
-polls: cycles alone go on while others have the CPU. What it is measured against are its stages
-alone: gang_bench, the same frames through the same gang on the same cores, and rx_bench, packets
-without a picture; and, as the most that anybody might hope for, gk_bench, which counts clean frames
-on one core, twice. All run before and after, and the faster run counts, so that a machine that
-others slow down for a while does not make a better ratio.
+braggline-recv replays frames of the simulated detector without end, one hit in ten, and writes CSR
+data of the hits into files in $TMPDIR. A gang has a worker on each lcore. The cost of a frame is
+the CPU time of all threads, including idle polls, so that other load on the machine has little
+effect; the wall-clock rate is reported beside it. The share of a role is the CPU time of its lcore,
+divided in proportion to the cycles of its polls, because cycles also count while other programs use
+the CPU. The result is compared with the stages alone: gang_bench (the same frames in the same gang
+on the same cores) and rx_bench (packets without a picture). The upper limit is gk_bench, which
+counts clean frames on one core, twice. All of them run before and after, and the faster run counts,
+so that a machine that is slow for a while does not improve the ratio.
 """
 import argparse
 import json
@@ -32,13 +32,14 @@ MODULES = 8
 PACKETS = 128 * MODULES
 CORES = 2
 STRONG_MIN = 40
-TELEMETRY_SECONDS = 20  # the receiver may share its CPUs with much else
+TELEMETRY_SECONDS = 20  # the receiver may share its CPUs with other load
 STOP_SECONDS = 60
-PROGRAM_SECONDS = 120  # a floor, or the making of a capture
+PROGRAM_SECONDS = 120  # limit for a comparison program, or for making a capture
 
 
 class Telemetry:
-    """DPDK's telemetry socket: a command a message, JSON back. Nothing waits without an end."""
+    """Client of DPDK's telemetry socket: one command a message, JSON replies. All waits have a
+    limit."""
 
     def __init__(self, prefix, process):
         path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
@@ -57,7 +58,7 @@ class Telemetry:
                     raise SystemExit(f'recv_bench: {path}: {error}') from error
                 time.sleep(0.1)
         self.size = json.loads(self.answer('greeting'))['max_output_len']
-        # the socket is there before the receiver's commands
+        # the socket exists before the receiver's commands are registered
         while '/braggline/info' not in self('/') or self('/braggline/gangs') is None:
             if time.monotonic() > end:
                 raise SystemExit('recv_bench: no /braggline commands')
@@ -76,7 +77,7 @@ class Telemetry:
 
 
 def cpu_seconds(pid):
-    """CPU time of each thread: its name and seconds."""
+    """CPU time of each thread: name and seconds."""
     times = {}
     for task in os.listdir(f'/proc/{pid}/task'):
         with open(f'/proc/{pid}/task/{task}/comm', encoding='utf-8') as f:
@@ -98,13 +99,13 @@ def sample(telemetry, pid):
 
 
 def lcore_of(pid, task, name):
-    """The lcore that a thread is, as telemetry names it; None: it is none."""
+    """The lcore of a thread, as telemetry names it; None: the thread is not an lcore."""
     worker = re.fullmatch(r'(?:rte-worker-|dpdk-worker)(\d+)', name)
     return '0' if int(task) == pid else worker and worker[1]
 
 
 def cpu_by_role(pid, begin, after):
-    """Seconds of CPU of each role, of polls that did nothing, and of the threads off the lcores."""
+    """CPU seconds of each role, of idle polls, and of threads that are not lcores."""
     roles = {}
     for (task, name), seconds in after['cpu'].items():
         seconds -= begin['cpu'].get((task, name), 0)
@@ -119,12 +120,12 @@ def cpu_by_role(pid, begin, after):
 
 
 def megabytes(frames):
-    """What the receiver needs: the capture and all the rest."""
+    """Memory of the receiver: the capture and everything else."""
     return 900 + 9 * frames
 
 
 def has_huge_pages(frames):
-    """As a receiver that is used in earnest has them."""
+    """Huge pages as in a production receiver."""
     with open('/proc/meminfo', encoding='ascii') as lines:
         facts = dict(line.split(':') for line in lines)
     with open('/proc/mounts', encoding='ascii') as mounts:
@@ -152,7 +153,7 @@ def command(build, where, prefix, frames, huge):
 
 
 def run_program(command):
-    """One that ends by itself."""
+    """Run a program to its end."""
     try:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                        stdout=subprocess.DEVNULL, timeout=PROGRAM_SECONDS)
@@ -196,7 +197,7 @@ def run(build, where, frames, seconds, huge):
 
 
 def floor(program, arguments, stage, what, where):
-    """Seconds of a frame, as another benchmark has it."""
+    """@return seconds per frame, as another benchmark measures it"""
     rows = f'{where}/floor.rows'
     run_program([program, *arguments, '--rows', rows])
     with open(rows, encoding='utf-8') as lines:
@@ -209,8 +210,8 @@ def floor(program, arguments, stage, what, where):
 
 
 def floors(o, where, huge):
-    """Seconds of CPU of a frame in the gang; in replay, RX and builder; of a clean frame, counted
-    by one gang."""
+    """CPU seconds per frame in the gang; in replay, RX and builder; and of a clean frame that one
+    gang counts."""
     return (
         CORES * floor(f'{o.build}/test/bench/gang_bench',
                       ['--modules', str(MODULES), '--workers', str(CORES),
@@ -235,7 +236,7 @@ def main():
     parser.add_argument('--rows', default=os.devnull)
     parser.add_argument('build')
     o = parser.parse_args()
-    # so that the receiver and the directory go away with us
+    # so that the receiver ends and the directory is removed with this process
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('recv_bench: SIGTERM'))
     huge = has_huge_pages(o.frames)
     with tempfile.TemporaryDirectory() as where:

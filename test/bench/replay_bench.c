@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * net_replay with a capture that fits into the caches and with one that does not, beside DPDK's own
- * driver of captures, net_pcap with infinite_rx, and beside a loop that never looks at a packet:
- * the limit of handing out references. Then what else the driver does, beside that: copies (as
- * net_pcap's are), four queues, faults, a pace. One lcore, all rows in turn.
+ * net_replay with a capture that fits into the caches and with one that does not, compared with
+ * DPDK's net_pcap with infinite_rx, and with a loop that never reads a packet: the limit of passing
+ * references. Then other features in comparison with that: copies (net_pcap always copies), four
+ * queues, faults, pacing. One lcore; all rows alternate.
  */
 
 #include <getopt.h>
@@ -27,7 +27,7 @@
 
 #define BURST	    64
 #define ROUNDS_MAX  BENCH_ROUNDS_MAX
-#define SMALL_MIB   1 /* one frame of a module: in L2 with what goes with it */
+#define SMALL_MIB   1 /* one frame of a module: in L2 with its metadata */
 #define FRAME_BYTES ((uint64_t)BENCH_PACKETS * BENCH_PACKET_BYTES)
 
 static const char usage[] =
@@ -52,7 +52,7 @@ enum replay_source {
 	SOURCES
 };
 
-/* More than one size of capture; of the others one row, in the cache. */
+/* Rows with both sizes of capture; other rows use the small one. */
 #define SIZED PCAP_LARGE
 
 #define NB_QUEUES 4
@@ -62,7 +62,7 @@ static const struct {
 	const char *name; /* of the row */
 	const char *driver;
 	const char *args;
-	uint16_t queues; /* and as many modules */
+	uint16_t queues; /* also the number of modules */
 	bool copies;
 } sources[SOURCES] = {
 	[REPLAY_SMALL] = {"net_replay, in the cache", "net_replay", "loops=0", 1},
@@ -84,8 +84,8 @@ struct bench {
 	bool alone;
 	bool huge;
 	uint16_t port[SOURCES];
-	double speed[SOURCES][2][ROUNDS_MAX]; /* Mpackets/s; [1]: no packet is looked at */
-	double late[ROUNDS_MAX];	      /* ns, of 99 % of paced packets: less than that */
+	double speed[SOURCES][2][ROUNDS_MAX]; /* Mpackets/s; [1]: without reading packets */
+	double late[ROUNDS_MAX];	      /* ns, upper bound of 99 % of the paced packets */
 	struct rte_mempool *headers;
 	struct rte_mempool *references;
 };
@@ -122,7 +122,7 @@ set_up_copies(uint16_t port, const char *name, uint32_t mbufs)
 	return rte_eth_tx_queue_setup(port, 0, 512, 0, NULL);
 }
 
-/* Packets of a module to a queue. */
+/* Steer packets of a module to a queue. */
 static int
 steer(uint16_t port, uint16_t queue)
 {
@@ -175,7 +175,7 @@ open_source(struct bench *b, enum replay_source source, const char *path, uint32
 	if (rte_vdev_init(name, args) != 0 ||
 		rte_eth_dev_get_port_by_name(name, &b->port[source]) != 0)
 		fail(name, "cannot be made; --mib smaller?");
-	/* net_pcap has its packets in mbufs of the queue's pool */
+	/* net_pcap keeps its packets in mbufs of the queue's pool */
 	ret = sources[source].copies
 		? set_up_copies(b->port[source], name, pcap ? packets + 2047 : 2047)
 		: set_up_references(b, b->port[source], sources[source].queues);
@@ -248,7 +248,7 @@ measure(struct bench *b, enum replay_source source, bool look)
 	return 1e-6 * (double)packets * hz / begin;
 }
 
-/* The limit of the histogram's that 99 % of the packets since the last reset are below, ns. */
+/* Upper bound in the histogram for 99 % of the packets since the last reset, ns. */
 static double
 lateness(uint16_t port)
 {
@@ -270,7 +270,7 @@ lateness(uint16_t port)
 		if (below >= stats.ipackets * 0.99)
 			return limit;
 	}
-	return 1e9; /* a poll came later than the histogram goes */
+	return 1e9; /* the delay exceeds the range of the histogram */
 }
 
 static void
@@ -315,7 +315,9 @@ report(struct bench *b)
 			.unit = "Mpackets/s",
 			.against = "no packet looked at",
 			.other = m[s][1],
-			/* two lines of headers, one of the table, the copies stay in the cache */
+			/*
+			 * two cache lines of headers and one of the table; copies stay in the cache
+			 */
 			.bytes = s == REPLAY_LARGE ? 8 * BENCH_PACKETS * 3 * 64.0 : 0});
 	}
 	bench_row(&(struct bench_row){.stage = "replay",

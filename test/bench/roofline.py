@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The roofline of a host as SVG: 4M frames a second over frames that a gigabyte of traffic makes.
+"""The roofline of a host as SVG: 4M frames per second over frames per gigabyte of memory traffic.
 
 A stage that moves B bytes of memory for a frame lies at 1 / B. Gangs have two roofs: memory, the
-best rate of the passes that only move as many bytes as they do (rings), and their own arithmetic on
-what the caches hold (level lines). Other stages are there with their peers, which are no ceilings
-of memory: what they count as bytes are lines that they touch. A dashed line is what the detector
-sends.
+best rate of the passes that only move as many bytes (circles), and their own arithmetic on data in
+the caches (horizontal lines). Other stages are drawn with their peers, which are not ceilings of
+memory: their bytes are the cache lines that they access. A dashed line is the rate of the detector.
 """
 import math
 from xml.sax.saxutils import escape
@@ -22,14 +21,14 @@ def frames(value, unit):
 
 
 def points(rows):
-    """(name, frames/GB, frames/s, frames/s of the other or 0, is the other its floor?)"""
+    """(name, frames/GB, frames/s, frames/s of the other or 0, whether the other is its floor)"""
     return [(f'{r["stage"]}: {r["what"]}', 1e9 / r['bytes'], frames(r['value'], r['unit']),
              frames(r['other'], r['unit']), r['role'] == 'floor')
             for r in rows if r['bytes'] > 0 and r['value'] > 0]
 
 
 def ceilings(rows):
-    """What arithmetic allows, whichever cache it is fed from: {what: frames/s}"""
+    """The limit of the arithmetic with data from any cache: {what: frames/s}"""
     found = {}
     for r in rows:
         if r['role'] == 'ceiling':
@@ -39,7 +38,7 @@ def ceilings(rows):
 
 
 class Axis:
-    """Decades between two places of the picture."""
+    """A logarithmic axis between two positions of the picture."""
 
     def __init__(self, values, begin, end):
         self.low = math.floor(math.log10(min(values)))
@@ -78,7 +77,7 @@ def grid(x, y):
 
 
 def roof(found, x, y):
-    """The best rate at which a floor moves its bytes; drawn within the picture."""
+    """The best rate at which a floor moves its bytes, clipped to the picture."""
     floors = [other / intensity for _, intensity, _, other, floor in found if floor]
     if not floors:
         return
@@ -96,7 +95,7 @@ def level(x, y, value, what, colour, more=''):
 
 
 def mark(x, y, point, colour):
-    """A disc, and above or below it what it is measured against."""
+    """A disc, with its label and the value that it is compared with above or below it."""
     _, intensity, value, other, floor = point
     at = x.at(intensity)
     if other > 0:
@@ -117,7 +116,7 @@ def key(at, point, colour):
 
 
 def draw(rows, facts):
-    """@return the picture; an empty one says so."""
+    """@return the picture; without rows it contains a message"""
     found, limits = points(rows), ceilings(rows)
     height = max(HEIGHT, TOP + KEY * (len(found) + 2))
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '

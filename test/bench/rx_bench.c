@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The RX path - rx_poll(), frame table, closing and giving back - beside a loop that polls the same
- * port and reads one number of each header. The port is net_replay: headers are private copies,
- * pixels come by reference and are touched by nobody, as behind a NIC that writes to a GPU.
+ * The RX path (rx_poll(), frame table, closing and freeing), compared with a loop that polls the
+ * same port and reads one number of each header. The port is net_replay: headers are private
+ * copies, and pixels are passed by reference and not accessed, as behind a NIC that writes to a
+ * GPU.
  */
 
 #include <getopt.h>
@@ -47,7 +48,7 @@ static const char usage[] =
 	"Time is the CPU time of the lcore that took most. Two lcores have an RX role each, of\n"
 	"half of the modules; the builder is polled by the first of them, as one lcore does all.\n";
 
-/* Packets in some TSC cycles of each lcore. */
+/* Packets per TSC cycles of each lcore. */
 struct speed {
 	uint64_t packets;
 	uint64_t cycles;
@@ -59,7 +60,7 @@ window(const struct rx_bench *b)
 	return (uint64_t)(b->seconds * rte_get_tsc_hz());
 }
 
-/* CPU time of this thread, in TSC cycles: a machine that is shared disturbs it less. */
+/* CPU time of this thread in TSC cycles, which other load on a shared machine affects less. */
 static uint64_t
 thread_cycles(void)
 {
@@ -69,7 +70,7 @@ thread_cycles(void)
 	return (uint64_t)((t.tv_sec + 1e-9 * t.tv_nsec) * rte_get_tsc_hz());
 }
 
-/* What one lcore does until the window ends. */
+/* Work of one lcore until the window ends. */
 struct loop {
 	struct rx_bench *b;
 	uint32_t frx;
@@ -105,7 +106,10 @@ poll_roles(struct loop *l, uint64_t end)
 
 		if (l->frx == 0)
 			busy |= rx_bench_build(l->b);
-		/* a RX role that is blocked leaves the other one its lines, as the receiver does */
+		/*
+		 * a blocked RX role does not touch the cache lines of the other one, as in the
+		 * receiver
+		 */
 		if (!busy)
 			rte_pause();
 	}
@@ -126,10 +130,7 @@ run_loop(void *arg)
 	return 0;
 }
 
-/*
- * One window.
- * @param second  one RX role, on the second lcore
- */
+/* Run one window. @param second  only one RX role, on the second lcore */
 static struct speed
 measure(struct rx_bench *b, uint32_t nb_rx, bool roles, bool second)
 {
@@ -163,14 +164,14 @@ mpps(struct speed s)
 	return (double)s.packets * rte_get_tsc_hz() / s.cycles / 1e6;
 }
 
-/* Windows of all rows in turn, so that they see the same machine. */
+/* Windows of all rows alternate, so that they see the same state of the machine. */
 struct rows {
-	double touch[RX_BENCH_LANES][ROUNDS_MAX]; /* Mpackets/s, by RX roles - 1 */
+	double touch[RX_BENCH_LANES][ROUNDS_MAX]; /* Mpackets/s, by number of RX roles - 1 */
 	double role[RX_BENCH_LANES][ROUNDS_MAX];
-	double slower[ROUNDS_MAX]; /* of either lcore alone: two that share frames wait for it */
+	double slower[ROUNDS_MAX]; /* of the slower lcore alone: the other one waits for it */
 };
 
-/* Two lcores that share frames, and two that share nothing but the port and the machine. */
+/* Two lcores that share frames, and two that share only the port and the machine. */
 static void
 print_scaling(const struct rx_bench *b, const struct rows *r)
 {
@@ -214,7 +215,9 @@ print_row(const struct rx_bench *b, const struct rows *r, uint32_t nb_rx)
 		.other = ceiling,
 		.ratio = bench_median_ratio(role, touch, b->rounds),
 		.goal = nb_rx == 1 ? "value >= 10" : NULL,
-		/* two lines of the capture, two of mbufs, two of tables; the frame's pointers */
+		/*
+		 * two cache lines of the capture, two of mbufs, two of tables; the frame's pointers
+		 */
 		.bytes = nb_rx == 1 ? BENCH_PACKETS * 8 * (6 * 64 + 16) : 0});
 	if (nb_rx > 1)
 		print_scaling(b, r);
@@ -318,7 +321,7 @@ init_eal(char *program, struct rx_bench *b)
 		strcpy(options[9], "--no-huge");
 	for (uint32_t i = 0; i < RTE_DIM(options); i++)
 		argv[i + 1] = options[i];
-	/* its threads have what this one has */
+	/* threads inherit the priority of this one */
 	bench_alone_begin();
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0)
 		rx_bench_fail("EAL", rte_strerror(rte_errno));

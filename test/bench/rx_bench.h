@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of rx_bench share: a replay, RX roles that poll it, and what a builder does. */
+/* Shared by the parts of rx_bench: a replay, RX roles that poll it, and a minimal builder. */
 #ifndef RX_BENCH_H
 #define RX_BENCH_H
 
@@ -18,10 +18,10 @@ struct rx_bench {
 	uint32_t slots;
 	double seconds; /* of a window */
 	uint32_t rounds;
-	bool alone; /* nobody else has the CPUs */
-	bool huge;  /* pages */
+	bool alone; /* no other program uses the CPUs */
+	bool huge;  /* huge pages */
 	uint16_t port;
-	uint32_t nb_rx; /* in use: RX roles, queues, lcores */
+	uint32_t nb_rx; /* number of RX roles, queues and lcores in use */
 	struct rte_mempool *headers;
 	struct rte_mempool *pixels;
 	struct detector detector;
@@ -36,20 +36,22 @@ struct rx_bench {
 
 void rx_bench_fail(const char *what, const char *why) __attribute__((noreturn));
 
-/* A net_replay of `frames` frames with further arguments, and its pools; once each. */
+/* Create a net_replay of `frames` frames with further arguments, and its pools; call it once. */
 void rx_bench_open_port(struct rx_bench *b, const char *more);
 void rx_bench_close_port(struct rx_bench *b);
 
-/* From the first packet of the capture on, to so many RX roles; `descriptors` a queue. */
+/*
+ * Start at the first packet of the capture with this number of RX roles; `descriptors` per queue.
+ */
 void rx_bench_start(struct rx_bench *b, uint32_t nb_rx, uint16_t descriptors, bool roles);
 
-/* Gives all back, and fails when mbufs are missing. */
+/* Free everything, and fail if mbufs are missing. */
 void rx_bench_stop(struct rx_bench *b, bool roles);
 
-/* What a builder does without gangs: what is closed is given back. @return was there anything? */
+/* The work of a builder without gangs: free closed frames. @return whether there was one */
 bool rx_bench_build(struct rx_bench *b);
 
-/* Bursts of 1,024 packets that nobody may hold up: rows of the table. */
+/* Bursts of 1,024 packets that cannot be delayed: rows of the table. */
 void rx_bench_bursts(struct rx_bench *b);
 
 #endif /* RX_BENCH_H */

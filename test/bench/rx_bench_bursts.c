@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bursts of 1,024 packets, a 4M frame, at the pace of a line, into queues whose descriptors are all
- * there is: net_replay with overrun=drop. One lcore polls RX role and builder. The most packets
- * that ever waited are the smallest ring that holds. A machine that takes the CPU away for a while
- * shows in the time from one poll to the next: a round takes at most RX_BURSTS_A_POLL bursts, some
- * microseconds. What is lost in a window without a gap as long as the ring is, the RX path has
- * lost.
+ * Bursts of 1,024 packets, a 4M frame, at line rate, into queues that have only their descriptors
+ * as buffer: net_replay with overrun=drop. One lcore polls RX role and builder. The largest backlog
+ * is the smallest number of descriptors without loss. If the machine takes the CPU away, the time
+ * between two polls becomes longer; an undisturbed iteration takes at most RX_BURSTS_A_POLL bursts,
+ * some microseconds. Packets that are lost in a window without a gap as long as the ring are lost
+ * by the RX path.
  */
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@
 #define WINDOWS	    40
 #define DESCRIPTORS 4096
 #define WARM_UP	    0.02 /* s */
-#define QUIET_US    100	 /* no round of its own takes so long */
+#define QUIET_US    100	 /* no undisturbed iteration takes as long */
 
 struct burst {
 	const char *name;
@@ -31,7 +31,7 @@ struct burst {
 	uint32_t every_us;
 };
 
-/* 1,024 packets of 8,306 bytes take 680 us at 100 Gb/s: there is one a millisecond */
+/* 1,024 packets of 8,306 bytes take 680 us at 100 Gb/s; one burst starts every millisecond */
 static const struct burst bursts[] = {
 	{"100 Gb/s, every ms", 100000000000u, 1000},
 	{"400 Gb/s, every 0.5 ms", 400000000000u, 500},
@@ -57,8 +57,8 @@ compare(const void *a, const void *b)
 }
 
 /*
- * @param last  TSC at which the last round before began; becomes that of the last one here
- * @return the longest time from one poll to the next, us
+ * @param last  in: TSC at the start of the previous iteration; out: of the last one here @return
+ * the longest time between two polls, us
  */
 static uint64_t
 poll_until(struct rx_bench *b, double seconds, uint64_t *last)
@@ -77,10 +77,10 @@ poll_until(struct rx_bench *b, double seconds, uint64_t *last)
 }
 
 struct window {
-	uint64_t waiting; /* the most packets that did */
+	uint64_t waiting; /* the largest backlog, packets */
 	uint64_t packets;
 	uint64_t missed;
-	uint64_t gap_us; /* the longest */
+	uint64_t gap_us; /* the longest gap */
 };
 
 static struct window
@@ -93,7 +93,7 @@ run_window(struct rx_bench *b)
 	rx_bench_start(b, 1, DESCRIPTORS, true);
 	bench_alone_rest();
 	b->alone = bench_alone_begin();
-	/* memory is touched for the first time, and the first frame is looked for */
+	/* touch the memory for the first time, and find the first frame */
 	poll_until(b, WARM_UP, &polled);
 	rte_eth_stats_reset(b->port);
 	rte_eth_xstats_reset(b->port);
@@ -111,7 +111,7 @@ static void
 run_bursts(struct rx_bench *b, const struct burst *burst)
 {
 	const uint32_t windows = b->rounds * 4 < WINDOWS ? b->rounds * 4 : WINDOWS;
-	/* a shorter gap ends before the burst that the ring has no room for */
+	/* a shorter gap ends before the burst for which the ring has no room */
 	const uint64_t holds_us = (uint64_t)(DESCRIPTORS / 1024 - 1) * burst->every_us;
 	uint64_t waiting[WINDOWS], packets = 0, missed = 0, ours = 0, quiet = 0, gap = 0;
 	char args[128], what[96];

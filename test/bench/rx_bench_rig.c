@@ -56,7 +56,7 @@ rx_bench_close_port(struct rx_bench *b)
 		rx_bench_fail(DEVICE, "cannot be closed");
 }
 
-/* Module m to the queue of the RX role that has it. */
+/* Steer module m to the queue of its RX role. */
 static uint32_t
 lane_of(const struct rx_bench *b, uint32_t module)
 {
@@ -95,7 +95,7 @@ start_port(struct rx_bench *b, uint16_t descriptors)
 static void
 create_roles(struct rx_bench *b)
 {
-	static const struct source_settings settings; /* learnt */
+	static const struct source_settings settings; /* sources are learned */
 	struct frame_table_config c = {
 		.detector = &b->detector,
 		.nb_rx = b->nb_rx,
@@ -173,7 +173,7 @@ rx_bench_build(struct rx_bench *b)
 	return frame_table_open(b->table) > 0 || any;
 }
 
-/* Nothing may be left: give up what waits, close all. */
+/* Empty the table: drop waiting packets, and close all frames. */
 static void
 finish(struct rx_bench *b)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a store does with bodies that have arrived - into durable files, and back into memory -
- * beside fio on the same disk with the same sync policy. With --gpu also out of a GPU's memory by
- * cuFile, whose mode is proven first, beside pinned bounce buffers. All rows of a round follow one
- * another, up and down the table, so that a disk that is slower for a while is so for its
- * neighbours, too; ratios are those of neighbours. Each row begins on a disk at rest, with a new
- * file where the one before has gone: where on a virtual disk a file comes to lie, and whether the
- * host has that room already, is worth a factor of up to two.
+ * The store's handling of bodies that have arrived (writing durable files, and reading them back)
+ * compared with fio on the same disk with the same sync policy. With --gpu also from GPU memory
+ * with cuFile, whose mode is verified first, compared with pinned bounce buffers. The rows of a
+ * round are measured one after the other, down and up the table, so that a disk that is slow for a
+ * while affects neighbours equally; ratios are between neighbours. Each row starts on an idle disk,
+ * with a new file after the previous one was removed: on a virtual disk the location of a file, and
+ * whether the host has allocated it already, change the result by a factor of up to two.
  */
 
 #include <dirent.h>
@@ -83,18 +83,18 @@ struct bench {
 	struct arrow_slices_config slices;
 	struct arrow_tables tables;
 	struct arrow_template template;
-	uint8_t *metadata; /* of each place */
+	uint8_t *metadata; /* of each slot */
 	unsigned int nb_places;
 	unsigned int free_place[64];
 	unsigned int nb_free;
 	struct store_bodies host;
 	struct store_bodies gpu;
 	struct store_check check;
-	struct store_check_job job[64]; /* of each place */
+	struct store_check_job job[64]; /* of each slot */
 	struct arrow_slices_config gpu_slices;
-	uint64_t copied; /* by the CPU, of the last run */
+	uint64_t copied; /* by the CPU in the last run */
 	uint64_t bodies;
-	double rate[ROWS][ROUNDS_MAX]; /* bytes/s; 0: not there */
+	double rate[ROWS][ROUNDS_MAX]; /* bytes/s; 0: not measured */
 };
 
 void
@@ -138,7 +138,7 @@ on_log(void *arg, bool error, const char *text)
 		fprintf(stderr, "store_bench: %s\n", text);
 }
 
-/* Announcement of a body, which is the same for all. */
+/* Descriptor of a body; the same for all. */
 static void
 patch(struct bench *b, uint8_t *metadata, uint64_t sequence, uint32_t crc)
 {
@@ -166,8 +166,10 @@ append(struct bench *b, struct stream_writer *w, uint64_t sequence, unsigned int
 		});
 }
 
-/* As a connection's batches come: into places that are free again once their result is known, and
- * to the file in their order once they have been checked. */
+/*
+ * Like the batches of a connection: bodies go into slots that are free when their result is known,
+ * and to the file in order after their check.
+ */
 static double
 write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slices_config *slices,
 	bool checked)
@@ -243,7 +245,7 @@ load_run(struct bench *b, struct store_bodies *bodies)
 		.slice = b->slices.slice,
 		.gpu = bodies->gpu,
 		.cufile = bodies->cufile,
-		/* what is copied back to be checked is no part of a load */
+		/* a load does not include copying data back for the check */
 		.unchecked = bodies->gpu >= 0,
 	};
 	char message[PATH_MAX];
@@ -277,7 +279,7 @@ run_fio(const struct bench *b, bool writing)
 	return bench_fio(&f);
 }
 
-/* A run to be loaded, which is not timed. */
+/* Make a run to be loaded; not timed. */
 static double
 load_new_run(struct bench *b, struct store_bodies *bodies)
 {
@@ -322,14 +324,14 @@ measure(struct bench *b, enum row row)
 	return rate;
 }
 
-/* Beside its peer, round by round: the disk is the same then. */
+/* Compare with the peer round by round, as the disk is in the same state then. */
 static double
 ratio_of(const struct bench *b, enum row row)
 {
 	return bench_median_ratio(b->rate[row], b->rate[rows[row].peer], b->rounds);
 }
 
-/* For bench.py. @param peer  0: there is none. fio in small pages is no peer of a goal. */
+/* Row for bench.py. @param peer  0: none. fio with small pages must not be compared with a goal. */
 static void
 emit_row(const struct bench *b, enum row row, double rate, double peer)
 {
@@ -418,7 +420,7 @@ prepare(struct bench *b, const char *device)
 	uint64_t i;
 	int rc;
 
-	/* enough for what is in flight until it is durable, twice a sync */
+	/* room for all data that is in flight until it is durable, two sync intervals */
 	b->nb_places = 8;
 	b->metadata = aligned_alloc(XFER_BLOCK, b->nb_places * XFER_BLOCK);
 	b->io.pattern = aligned_alloc(XFER_BLOCK, BODY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A peer of the store for a GPU's memory: pinned bounce buffers. */
+/* A peer of the store for GPU memory: pinned bounce buffers. */
 #ifndef STORE_BENCH_H
 #define STORE_BENCH_H
 
@@ -11,13 +11,13 @@ struct store_bench_io {
 	uint64_t sync_bytes;
 	uint32_t slice;
 	unsigned int threads;
-	uint8_t *pattern; /* of a body */
-	uint32_t crc;	  /* of it */
+	uint8_t *pattern; /* content of a body */
+	uint32_t crc;	  /* CRC of it */
 };
 
 void store_bench_die(const char *what, int error) __attribute__((noreturn));
 
-/* @return bytes/s of a GPU's memory through pinned memory of the host into a durable file */
+/* @return bytes/s from GPU memory through pinned host memory into a durable file */
 double store_bench_bounce(const struct store_bench_io *io, int16_t gpu);
 
 #endif /* STORE_BENCH_H */

@@ -15,14 +15,14 @@
 
 #define GPU_BYTES (1ull << 30)
 
-/* A bounce buffer of each thread. */
+/* Bounce buffers, one for each thread. */
 struct bounce {
 	const struct store_bench_io *io;
 	int16_t gpu;
 	int fd;
-	uint8_t *memory; /* of the GPU */
-	uint8_t *buffer; /* of the host, pinned: a slice of each thread */
-	uint64_t next;	 /* byte of the file, taken by threads */
+	uint8_t *memory; /* on the GPU */
+	uint8_t *buffer; /* on the host, pinned: a slice for each thread */
+	uint64_t next;	 /* offset in the file of the next slice for a thread */
 	unsigned int thread;
 };
 

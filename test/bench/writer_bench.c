@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The file writer - record batches out of output slots, CRC, slices, group commit - beside loops
+ * The file writer (record batches from output slots, CRC, slices, group commit) compared with loops
  * that write the same number of bytes to the same disk with O_DIRECT and the same sync policy, and
- * beside fio where it is installed, with the slice and the depth that are its best here, of a few
- * that are tried before. Rounds of all rows follow one another, up and down the table, so that a
- * disk that is slower for a while is so for all; each row begins on a disk at rest, with a new file
- * where the one before has gone. That files are removed is not timed.
+ * with fio if it is installed, with its best slice and depth of a few that are tried first. Rounds
+ * of all rows are measured one after the other, down and up the table, so that a disk that is slow
+ * for a while affects all of them. Each row starts on an idle disk with a new file after the
+ * previous one was removed. Removing files is not timed.
  */
 
 #include <errno.h>
@@ -34,7 +34,7 @@
 #define NNZ	    30720
 #define READY_BYTES (128u << 20)
 #define HUGE_PAGE   (2u << 20)
-#define PAGES_BYTES (512u << 20) /* after which all columns have theirs */
+#define PAGES_BYTES (512u << 20) /* after which all columns have touched their pages */
 
 static const char usage[] =
 	"Usage: writer_bench [--dir DIR] [--mib N] [--rounds N] [--slice KIB] [--depth N]\n"
@@ -71,7 +71,7 @@ static const char *const names[ROWS] = {
 	[CSR] = "writer: CSR, 6 % of pixels",
 };
 
-/* Slices and depths that are tried. */
+/* Slices and depths to try. */
 static const struct way {
 	uint32_t slice;
 	unsigned int depth;
@@ -84,29 +84,31 @@ static const struct way {
 	{8u << 20, 8},
 };
 #define WAYS	     (sizeof(ways) / sizeof(ways[0]))
-#define SWEEP_ROUNDS 2 /* at most: there and back; the better one counts */
+#define SWEEP_ROUNDS 2 /* at most, down and up; the better one counts */
 
 struct bench {
 	const char *dir;
 	uint64_t bytes;
 	unsigned int rounds;
-	unsigned int ways; /* how many are tried */
+	unsigned int ways; /* number of combinations to try */
 	struct arrow_slices_config config;
-	struct way fio; /* its best */
-	struct way own; /* the writer's best, and what it reached there, bytes/s */
+	struct way fio; /* best combination of fio */
+	struct way own; /* best combination of the writer, and its rate, bytes/s */
 	double own_rate;
-	double default_rate;	       /* as it is configured, in the same sweep */
+	double default_rate;	       /* with the default configuration, in the same sweep */
 	double rate[ROWS][ROUNDS_MAX]; /* bytes/s */
-	double cpu[ROWS][ROUNDS_MAX];  /* CPU seconds of a byte */
+	double cpu[ROWS][ROUNDS_MAX];  /* CPU seconds per byte */
 	struct gk_geometry geometry;
 	struct gk_layout layout;
 	uint8_t *outputs;
 	uint8_t *ready; /* body of a batch */
 	struct arrow_tables tables;
-	/* one a kind: columns have their pages after the first batches of a run of that kind */
+	/*
+	 * one for each kind: columns touch their pages in the first batches of a run of that kind
+	 */
 	struct batch_builder *images;
 	struct batch_builder *csr;
-	struct arrow_run *run; /* at hand */
+	struct arrow_run *run; /* the current one */
 	char mode[200];
 };
 
@@ -124,7 +126,7 @@ path_of(const struct bench *b, const char *name, char path[PATH_MAX])
 		die(b->dir, ENAMETOOLONG);
 }
 
-/* CPU seconds of this process, kernel included. */
+/* CPU seconds of this process, including the kernel. */
 static double
 cpu_time(void)
 {
@@ -135,9 +137,11 @@ cpu_time(void)
 		(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Bytes that the loops write: as many as batches have, so that they come from memory, not from a
- * cache. A virtual disk, whose host copies them, is up to 20 % faster with one buffer again and
- * again. */
+/*
+ * Buffer that the loops write from: as many bytes as batches have, so that the data come from
+ * memory instead of a cache. A virtual disk, whose host copies the data, is up to 20 % faster with
+ * a small buffer.
+ */
 static uint8_t *
 source(const struct bench *b, uint64_t at)
 {
@@ -157,7 +161,7 @@ write_loop(struct bench *b)
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (fd < 0)
 		die(path, errno);
-	/* a file system that refuses is measured as it is */
+	/* a file system without O_DIRECT is measured as it is */
 	(void)fcntl(fd, F_SETFL, O_DIRECT);
 	(void)fallocate(fd, 0, 0, (off_t)b->bytes);
 	for (at = 0; at < b->bytes; at += slice) {
@@ -172,7 +176,7 @@ write_loop(struct bench *b)
 	return b->bytes;
 }
 
-/* The same through io_uring, syncing beside it: what slices cost without anything around them. */
+/* The same through io_uring with parallel syncs: the cost of slices alone. */
 static uint64_t
 write_ring(struct bench *b)
 {
@@ -289,7 +293,7 @@ close_run(struct bench *b)
 	return bytes;
 }
 
-/* What the writer thread does, without rings. */
+/* The work of the writer thread, without rings. */
 static uint64_t
 write_records(struct bench *b, enum gk_kind kind)
 {
@@ -311,7 +315,7 @@ write_records(struct bench *b, enum gk_kind kind)
 	return close_run(b);
 }
 
-/* Batches of 64 frames, as they come off a network: nothing to copy, nothing to sum up. */
+/* Batches of 64 frames, as received from a network: no copies, no checksums. */
 static uint64_t
 write_batches(struct bench *b)
 {
@@ -379,7 +383,7 @@ measure(struct bench *b, enum row row, unsigned int round)
 	remove_files(b);
 }
 
-/* Full images through the writer, with this slice and depth. */
+/* Full images through the writer with this slice and depth. */
 static double
 try_writer(struct bench *b, const struct way *way)
 {
@@ -406,7 +410,7 @@ try_fio(struct bench *b, const struct way *way)
 	return write_fio(b);
 }
 
-/* Which slice and depth is the best for fio, and which for the writer. */
+/* Find the best slice and depth for fio and for the writer. */
 static void
 sweep(struct bench *b)
 {
@@ -451,8 +455,8 @@ print_ratio(double rate, double of)
 }
 
 /*
- * For bench.py: beside fio, or the ring of writes where there is no fio. That is the house's own
- * code, and fio in small pages is slow: neither is what the goal means.
+ * Row for bench.py, compared with fio, or with the io_uring loop if there is no fio. That loop is
+ * our own code, and fio with small pages is slow: neither is compared with the goal.
  */
 static void
 emit_row(const struct bench *b, enum row row, const double *rate)
@@ -515,7 +519,7 @@ print_table(const struct bench *b)
 			printf("  %10s", "-");
 		else
 			printf("  %10.0f", bench_median(b->cpu[row], b->rounds) * 1e12);
-		/* round by round: the disk is the same then */
+		/* round by round, as the disk is in the same state then */
 		print_ratio(bench_median_ratio(b->rate[row], b->rate[LOOP], b->rounds), 1);
 		print_ratio(
 			bench_median_ratio(b->rate[row], b->rate[FIO], b->rounds), rate[FIO] > 0);
@@ -560,7 +564,7 @@ prepare(struct bench *b)
 	b->ready = aligned_alloc(HUGE_PAGE, READY_BYTES);
 	if (b->outputs == NULL || b->ready == NULL || arrow_tables_init(&b->tables, &tables) < 0)
 		die("memory", ENOMEM);
-	/* as what a NIC writes to */
+	/* like memory that a NIC writes to */
 	(void)madvise(b->ready, READY_BYTES, MADV_HUGEPAGE);
 	(void)madvise(b->outputs, SLOTS * b->layout.stride, MADV_HUGEPAGE);
 	memset(b->ready, 1, READY_BYTES);
@@ -577,7 +581,7 @@ prepare(struct bench *b)
 		rc = batch_builder_create(&b->csr, &c);
 	if (rc < 0)
 		die("batch builder", rc);
-	/* the columns take their pages */
+	/* the columns touch their pages */
 	b->bytes = bytes < PAGES_BYTES ? bytes : PAGES_BYTES;
 	write_records(b, GK_KIND_IMAGE);
 	remove_files(b);
@@ -646,7 +650,7 @@ main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	/* whole slices for all */
+	/* a multiple of the slice for all */
 	b.bytes = (b.bytes + b.config.slice - 1) / b.config.slice * b.config.slice;
 	remove_files(&b);
 	prepare(&b);

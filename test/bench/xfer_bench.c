@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Record batches from a receiver's journal into a store's memory, over software RoCE between
- * two lcores, beside
- * - the same bytes by the engine alone: WRITE of the body, WRITE_WITH_IMM of the entry,
- * - the same, where the other end copies entries and sums them up, as a store has to: its ceiling,
+ * Record batches from a receiver's journal into a store's memory, over software RoCE between two
+ * lcores, compared with
+ * - the same bytes sent by the engine alone: WRITE of the body, WRITE_WITH_IMM of the descriptor,
+ * - the same, where the other end copies descriptors and checks their CRC, as a store must: the
+ *   ceiling,
  * - the same columns copied into one buffer (serialised) and sent over TCP.
- * All on the same two cores in the same run. The store writes to a disk that takes everything at
- * once, so that only what lies before the disk is measured.
+ * All use the same two cores in the same run. The store writes to a disk that completes every write
+ * immediately, so only the path before the disk is measured.
  *
- * Batches go in rows of as many as the journal holds. They are made before their row is
- * timed: that is the builder's work, on another core of a receiver. Timed is what its egress lcore
- * does, from room in the ring to the results, until the store has taken the last one; what is left
- * then are results of the last group commit. The engine sends rows of as many: their begin and end,
- * some 10 us, are less than 0.1 % of one.
+ * Batches are sent in sequences that fill the journal. They are made before their row is timed,
+ * because that is the builder's work on another core of a receiver. The time covers the work of its
+ * egress lcore, from free room in the journal to the results, until the store has taken the last
+ * batch; then only results of the last group commit are outstanding. The engine sends sequences of
+ * the same length. Their start and end, some 10 us, are less than 0.1 % of the time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@
 
 #define ROUNDS	    5
 #define SECONDS	    0.4 /* of a round */
-#define SINGLES	    400 /* batches one at a time, */
-#define SINGLES_BIG 40	/* if they are this large */
+#define SINGLES	    400 /* batches sent one at a time, */
+#define SINGLES_BIG 40	/* or this number if they are large */
 #define BIG	    (4 * MIB)
 
 static const char usage[] =
@@ -86,7 +87,7 @@ main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		enum arrow_table table;
-		uint32_t n; /* rows of frames, pixels of an image */
+		uint32_t n; /* rows of frames, or pixels of an image */
 	} rows[] = {
 		{"frames, 16 rows", ARROW_FRAMES, 16},
 		{"frames, 1,024 rows", ARROW_FRAMES, 1024},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parts of xfer_bench: a receiver's end and a store (xfer_bench_ends.c), what they are held against
- * (xfer_bench_peers.c), and what both carry. Jobs run on the rig's worker, which is the receiver's
- * egress lcore; the main lcore is the store.
+ * Shared by the parts of xfer_bench: a receiver's end and a store (xfer_bench_ends.c), their peers
+ * (xfer_bench_peers.c), and the batches of both. Jobs run on the rig's worker, which is the
+ * receiver's egress lcore; the main lcore is the store.
  */
 #ifndef XFER_BENCH_H
 #define XFER_BENCH_H
@@ -14,62 +14,65 @@
 
 #define KIB    1024
 #define MIB    (1024 * KIB)
-#define MEMORY (192 * MIB) /* of each end, the journal too: several times the last-level cache */
+#define MEMORY (192 * MIB) /* of each end, with the journal: several times the last-level cache */
 
 extern struct rig rig;
 
-/* The batch of a row of the table: all are alike but for their number. */
+/* The batch of a row of the table: all are the same except for their number. */
 struct bench_batch {
 	enum arrow_table table;
 	struct arrow_tables tables;
-	struct arrow_template template; /* where its numbers are */
+	struct arrow_template template; /* positions of its numbers */
 	uint8_t metadata[XFER_BLOCK] __attribute__((aligned(XFER_BLOCK)));
 	uint64_t body;
-	uint32_t entry; /* bytes that announce it */
+	uint32_t entry; /* bytes of its descriptor */
 	uint64_t rows;
-	size_t column[ARROW_IO_VECTORS]; /* bytes of its parts */
+	size_t column[ARROW_IO_VECTORS]; /* bytes of its columns */
 	unsigned int nb_columns;
 	uint64_t incarnation;
 };
 extern struct bench_batch batch;
 
-/* What a job is to do, and what it came to. */
+/* Parameters and results of a job. */
 struct bench_job {
 	double seconds;
 	uint64_t bytes, cycles;
 	uint64_t copying; /* cycles of serialisation */
-	double *times;	  /* ms, of single batches */
+	double *times;	  /* ms, for single batches */
 	unsigned int nb_times;
 };
 extern struct bench_job job;
 
-/* One of images is a full image of so many pixels, one of frames has so many rows. */
+/* Make a batch. images: one full image with n pixels; frames: n rows. */
 void batch_make(enum arrow_table table, uint32_t n);
 void batch_free(void);
 
-/* Batches under way: bytes that any cache holds, and enough for large ones. */
+/* Number of batches in flight: few enough for the caches, and sufficient for large ones. */
 unsigned int batch_depth(void);
 
-/* Batches that are sent in a row: what the ring holds, wherever in it the first one lies. */
+/*
+ * Number of batches of a sequence: those that fit into the journal at any position of the first
+ * one.
+ */
 unsigned int batch_segment(void);
 
-/* Journal, and a store with its files below a directory that is made. */
+/* Create a journal, and a store with its files in a new directory. */
 void ends_open(char *directory);
 void ends_close(const char *directory);
 
-/* A run of batches like the one at hand. */
+/* Begin a run of batches like the current one. */
 void ends_begin(void);
 void ends_end(void);
 
 /* @return bytes/s */
 double ends_stream(void);
 
-/* Fills job.times: until the store has taken it. */
+/* Fills job.times: time until the store has taken each batch. */
 void ends_singles(void);
 
 /*
- * The engine alone; `checked`, the other end copies entries and sums them up: a store's ceiling.
- * @return bytes/s
+ * The engine alone. With `checked` the other end copies descriptors and checks their CRC, which is
+ * the ceiling of a store. @return bytes/s
  */
 double peers_raw(bool checked);
 

@@ -30,14 +30,14 @@ static struct {
 	unsigned int run;
 	uint64_t sequence; /* batches that were kept */
 	uint64_t durable;
-	uint8_t *next;		      /* where the next one was made */
-	uint8_t *end;		      /* of the ring's memory */
-	uint8_t metadata[XFER_BLOCK]; /* of the batch that is made */
+	uint8_t *next;		      /* position of the next one to be made */
+	uint8_t *end;		      /* of the journal's memory */
+	uint8_t metadata[XFER_BLOCK]; /* of the batch being made */
 } sender;
 
 static struct store *store;
 
-/* ---- a disk that takes everything at once ---------------------------------------------------- */
+/* ---- a disk that completes every write immediately ------------------------------------------- */
 
 struct null_file {
 	struct arrow_io_info info;
@@ -137,7 +137,7 @@ static const struct arrow_io_ops null_io = {
 
 /* ---- the receiver's end ---------------------------------------------------------------------- */
 
-/* Where the ring puts the next one that is kept, behind one at `at`: in one piece. */
+/* Position in the journal of the batch after one at `at`; a batch is contiguous. */
 static uint8_t *
 behind(uint8_t *at)
 {
@@ -147,8 +147,9 @@ behind(uint8_t *at)
 }
 
 /*
- * Make so many batches where the ring will have room for them, as the builder does: that is another
- * thread of a receiver's. The ring is empty. A body is what lies there, as nobody looks at it.
+ * Make n batches where the journal will have room for them, as the builder does in another thread
+ * of a receiver. The journal is empty. Bodies keep the present content of the memory, which is not
+ * read.
  */
 static void
 make_batches(unsigned int n)
@@ -171,7 +172,7 @@ make_batches(unsigned int n)
 	}
 }
 
-/* One that was made is kept, assigned and offered: the egress lcore's work from here on. */
+/* Keep, assign and offer a batch that was made; the rest is the work of the egress lcore. */
 static void
 keep(void)
 {
@@ -203,7 +204,7 @@ on_result(void *arg, uint32_t number, enum xfer_result_status status)
 	sender.durable++;
 }
 
-/* A turn of the receiver's egress lcore. */
+/* One iteration of the receiver's egress lcore. */
 static void
 turn(void)
 {
@@ -231,7 +232,7 @@ stats(void)
 	return s;
 }
 
-/* Until it is so. */
+/* Poll until the condition is true. */
 #define UNTIL(condition)                                                \
 	do {                                                            \
 		const uint64_t limit = xfer_qp_clock() + PATIENCE_MS;   \
@@ -242,7 +243,7 @@ stats(void)
 		}                                                       \
 	} while (0)
 
-/* Run a job on the worker while the main lcore is the store. */
+/* Run a job on the worker while the main lcore runs the store. */
 static void
 run(void (*what)(struct rig *))
 {
@@ -315,7 +316,7 @@ close_sender(struct rig *r)
 		rig_die("batches are left");
 }
 
-/* Batches that have been taken, as the store counts them. */
+/* Number of batches that the store has taken. */
 static uint64_t
 taken(void)
 {
@@ -323,7 +324,7 @@ taken(void)
 		&store_get_shared(store)->counters.fault[XFER_DESC_GOOD], __ATOMIC_RELAXED);
 }
 
-/* Send batches that were made. @return cycles until the store has taken the last of them */
+/* Send batches that were made. @return cycles until the store has taken the last one */
 static uint64_t
 send_batches(unsigned int n)
 {
@@ -337,7 +338,7 @@ send_batches(unsigned int n)
 			keep();
 		turn();
 	}
-	/* the store's line is not looked at before */
+	/* the store's cache line is not read before */
 	UNTIL(taken() == all);
 	cycles = rte_rdtsc() - begin;
 	UNTIL(sender.durable == sender.sequence);
@@ -407,9 +408,9 @@ ends_open(char *directory)
 		.keys = keys,
 		.memory = MEMORY,
 		.heartbeat_ms = 1000,
-		/* nobody speaks while the others are measured */
+		/* the connection is idle while the others are measured */
 		.silence_ms = 60000,
-		/* no pass over the bodies: the peers make none; store_bench measures it */
+		/* no pass over bodies, as in the peers; store_bench measures it */
 		.check = STORE_CHECK_OFF,
 		.files = {.root = directory,
 			.slices = {.io = &null_io, .sync_ms = 1, .sync_bytes = MIB}},
@@ -440,7 +441,7 @@ ends_open(char *directory)
 	sender.pd = rdma_pd_alloc(rig.a.dev);
 	journal_memory(sender.ring, &attr.addr, &attr.length);
 	sender.end = (uint8_t *)attr.addr + attr.length;
-	/* every page is there before anything is measured */
+	/* touch every page before the measurement */
 	memset(sender.end - MEMORY, 0x5a, MEMORY);
 	rc = xfer_mr_open(&sender.memory, sender.pd, &attr, UINT64_MAX, XFER_BLOCK);
 	if (rc < 0)

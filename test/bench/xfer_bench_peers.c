@@ -17,7 +17,7 @@
 
 #define DEPTH 64
 
-static volatile uint32_t peers_sum; /* of an entry, so that it is computed */
+static volatile uint32_t peers_sum; /* CRC of a descriptor; volatile, so that it is computed */
 
 /* ---- the engine alone ------------------------------------------------------------------------ */
 
@@ -49,7 +49,7 @@ receive(struct rig *r)
 		post_receives(r, n);
 }
 
-/* Where a batch lies in the memory of both. */
+/* Offset of a batch in the memory of both ends. */
 static uint64_t
 batch_at(uint64_t number)
 {
@@ -58,7 +58,10 @@ batch_at(uint64_t number)
 	return number % (MEMORY / step) * step;
 }
 
-/* What the protocol asks of any store: an entry is copied before it is looked at, and summed up. */
+/*
+ * Mandatory work of a store in the protocol: copy a descriptor before reading it, and check its
+ * CRC.
+ */
 static void
 receive_checked(struct rig *r)
 {
@@ -104,7 +107,9 @@ post_batch(struct rig *r, uint64_t number)
 		rig_die("no room for a batch");
 }
 
-/* As many in a row as the other measurement sends, all of them over before the next ones. */
+/*
+ * Sequences of the same length as in the other measurement; each ends before the next one begins.
+ */
 static void
 stream_raw(struct rig *r)
 {
@@ -149,7 +154,7 @@ static struct {
 	_Atomic bool end;
 } tcp;
 
-/* All columns into one buffer behind their metadata, as a record batch is serialised. */
+/* Copy all columns into one buffer after their metadata, as a record batch is serialised. */
 static void
 serialise(struct rig *r, uint64_t number)
 {
@@ -219,7 +224,7 @@ single_tcp(struct rig *r)
 	atomic_store(&tcp.end, true);
 }
 
-/* The receiver polls its socket, which is the fastest that it can do. */
+/* The receiver polls its socket, which is the fastest method. */
 static void
 run_tcp(void (*what)(struct rig *))
 {

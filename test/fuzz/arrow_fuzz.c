@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Arrow reader: any bytes are refused, or every column that it hands out can be read. */
+/* The Arrow reader: it either refuses the input, or every column that it returns can be read. */
 
 #include "seed_corpus.h"
 
@@ -43,7 +43,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct arrow_reader r;
 	struct arrow_column c;
 	const char *problem;
-	uint8_t *copy = malloc(size + (size == 0)); /* of this very size: ASAN sees the end */
+	uint8_t *copy = malloc(size + (size == 0)); /* exact size, for ASAN */
 
 	if (copy == NULL)
 		abort();
@@ -68,7 +68,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/** Files of the project's own writer (ARROW_WRITE is its path): they land in the corpus. */
+/** Adds files of the project's own writer (ARROW_WRITE is its path) to the corpus. */
 static void
 add_written(const char *writer)
 {

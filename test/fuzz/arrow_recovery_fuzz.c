@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Recovery: any bytes called .arrow.part stay as they are, or become a whole file whose batches are
- * all right and were there before, in these places; what was cut off is in a quarantine file; a
- * second recovery changes nothing. What is looked at is bounded by the size of the file. */
+/*
+ * Recovery of any input as an .arrow.part file: the file either stays as it is, or becomes a
+ * complete file whose batches are all valid and were there before, at the same offsets. Bytes that
+ * were cut off are in a quarantine file. A second recovery changes nothing. The work is bounded by
+ * the size of the file.
+ */
 
 #include "seed_corpus.h"
 
@@ -17,8 +20,10 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 			abort();  \
 	} while (0)
 
-/* Bytes behind `end` that are not in the file any more are in the quarantine file, unless they were
- * those of a trailer. */
+/*
+ * Bytes after `end` that are no longer in the file are in the quarantine file, except those of a
+ * trailer.
+ */
 static void
 check_cut(const struct disk_file *f, uint64_t begin, uint64_t end, const uint8_t *data, size_t size,
 	uint64_t trailer)
@@ -34,7 +39,7 @@ check_cut(const struct disk_file *f, uint64_t begin, uint64_t end, const uint8_t
 	}
 }
 
-/* Both copies of the schema are one that was there. */
+/* Both copies of the schema equal one that was in the input. */
 static void
 check_mended(const struct disk_file *f, const uint8_t *data, uint64_t half)
 {
@@ -42,7 +47,7 @@ check_mended(const struct disk_file *f, const uint8_t *data, uint64_t half)
 	WANT(memcmp(f->data, data, half) == 0 || memcmp(f->data, data + half, half) == 0);
 }
 
-/* The file is complete and holds what the report says, as the input had it. */
+/* The file is complete and has the content that the report states, as in the input. */
 static void
 check(const struct disk_file *f, const struct arrow_recovery *report, const uint8_t *data,
 	size_t size, uint64_t trailer)
@@ -64,7 +69,7 @@ check(const struct disk_file *f, const struct arrow_recovery *report, const uint
 		end = b->offset + b->metadata_size + b->body_length;
 		WANT(end <= size);
 	}
-	/* what is damaged behind the last sound one may stay, too */
+	/* damaged parts after the last sound batch may stay, too */
 	WANT(rows == report->rows && r.end >= end);
 	WANT(r.end == end || r.nb_damage > 0);
 	end = r.end;
@@ -78,7 +83,7 @@ check(const struct disk_file *f, const struct arrow_recovery *report, const uint
 	arrow_reader_close(&r);
 }
 
-/* Where a trailer is that fits. */
+/* Offset of a trailer that is valid. */
 static uint64_t
 trailer_of(const uint8_t *data, size_t size)
 {
@@ -107,13 +112,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	f = &disk->file[disk->nb_files++];
 	strcpy(f->name, "x.arrow.part");
 	disk_resize(disk, f, size);
-	/* of this very size: ASAN sees the end */
+	/* exact size, so that ASAN detects accesses past the end */
 	f->data = realloc(f->data, size + (size == 0));
 	f->room = size;
 	memcpy(f->data, data, size);
 	trailer = trailer_of(f->data, size);
 
-	/* in memory of just this size, or read into a window */
+	/* the file is mapped with exactly its size, or read through a window */
 	io = disk_io;
 	if (size > 0 && data[size / 2] % 2)
 		io.read = NULL;
@@ -139,8 +144,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* Half of the mutations are those of crashes and disks: zeroed sectors, swapped blocks, a flipped
- * bit, a missing end. */
+/*
+ * Half of the mutations imitate crashes and disks: zeroed sectors, exchanged blocks, a flipped bit,
+ * a truncated file.
+ */
 size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calibration files and sidecars of any content: what loads must hold nothing but numbers and the
- * marks of gk_pixel.h. An input is one byte that says which files it has, the length of the INI
- * file in two bytes, the INI file, and one map that serves as all others, cut or repeated to fit.
+ * Calibration files and sidecars of any content: what loads must contain only numbers and the
+ * markers of gk_pixel.h. An input has one byte that selects the files, two bytes with the length of
+ * the INI file, the INI file, and one map, which is truncated or repeated to serve for all maps.
  */
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #define PIXELS (ROWS * COLS)
 #define FOLDER "calibration_fuzz.d"
 
-/* In memory where there is such a file system: inputs come ten times as fast. */
+/* In memory if there is such a file system: it makes fuzzing ten times as fast. */
 static char gain_path[64], pedestal_path[64], sidecar_path[64], mask_path[64];
 
 static const struct detector_ops small_ops = {
@@ -63,14 +63,14 @@ check(const struct calibration *c, int ret)
 				abort();
 			if (masked != !!isnan(c->p[g][i]) || (masked && !isnan(c->r[g][i])))
 				abort();
-			/* what is used is within its limits */
+			/* every value is within its limits */
 			if (!isnan(c->r[g][i]) && (c->p[g][i] < 0 || c->p[g][i] >= 16383))
 				abort();
 		}
 	}
 }
 
-/* Good files: a sidecar with the digest of a map of one value throughout. */
+/* Valid files: a sidecar with the digest of a map of one value. */
 static void
 add_seed(const char *name, uint8_t files, const void *value, size_t size)
 {
@@ -129,7 +129,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	ini = data[1] | data[2] << 8;
 	ini = ini < size - 3 ? ini : size - 3;
-	/* now and then a length that does not fit */
+	/* sometimes the length is wrong */
 	whole = data[0] & 0x40 ? size - 3 - ini : SIZE_MAX;
 #define LENGTH(bytes) (whole < (bytes) ? whole : (bytes))
 	if (data[0] & 1)

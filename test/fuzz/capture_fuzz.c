@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* net_replay's loader: any file is refused or gives packets that lie in its memory. */
+/* net_replay's loader: it either refuses a file, or returns packets that lie in its memory. */
 
 #include "seed_corpus.h"
 
@@ -48,7 +48,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/** A capture of three packets, as libpcap writes it. */
+/** A capture of three packets, written by libpcap. */
 static void
 add_pcap(const char *name, int link, int precision)
 {

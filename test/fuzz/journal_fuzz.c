@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a journal, adopted: bytes as they are, or a real ring that is changed in some
- * places, with checksums that are right again, so that it gets behind them. What is adopted can be
- * read, released and filled again, and be adopted once more. The first byte says which. */
+/*
+ * Adopts a journal file: arbitrary bytes, or a real journal with some changes, whose checksums may
+ * be corrected so that the changes pass the first checks. An adopted journal can be read, released,
+ * filled and adopted again. The first byte selects the kind.
+ */
 
 #include <fcntl.h>
 
@@ -18,26 +20,26 @@
 	} while (0)
 
 enum what {
-	RAW,	  /* the file is these bytes */
-	CHANGED,  /* changes to a ring */
-	SIGNED,	  /* ... header, runs and records are signed again */
-	RESIGNED, /* ... and what batches hold */
+	RAW,	  /* arbitrary bytes */
+	CHANGED,  /* a journal with changes */
+	SIGNED,	  /* ... and new checksums of header, runs and records */
+	RESIGNED, /* ... and of the content of batches */
 	WHATS
 };
 
-/* A change: where, how much, and the bytes. */
+/* A change: its offset and size, followed by the bytes. */
 struct change {
 	uint8_t area;
 	uint8_t size;
 	uint16_t at;
-} __attribute__((packed)); /* and `size` bytes */
+} __attribute__((packed)); /* followed by `size` bytes */
 
 #define RECORDS 12
 #define BLOCKS	16 /* of data */
 #define RUNS	3
 #define STORES	2
 
-/* Parts of the file that are changed, by us or by what is tested. */
+/* Parts of the file that are changed, by this program or by the code under test. */
 static struct area {
 	uint64_t at;
 	uint64_t size;
@@ -107,7 +109,7 @@ sign_batch(struct ring_batch *b, bool bytes)
 	b->crc = CRC_FROM(b, position);
 }
 
-/* Parts of a ring that does not lie as ours are signed as if it did. */
+/* A journal with another layout gets checksums as if it had ours. */
 static void
 sign(bool bytes)
 {
@@ -160,7 +162,7 @@ check_runs(const struct journal *r)
 	}
 }
 
-/* Nothing is where it may not be, nor changed. @return how many are held */
+/* All entries lie within their limits and are unchanged. @return number of held batches */
 static uint32_t
 check_batches(const struct journal *r)
 {
@@ -184,7 +186,7 @@ check_batches(const struct journal *r)
 	return n;
 }
 
-/* What a receiver does with it. */
+/* Operations of a receiver. */
 static void
 use(struct journal *r)
 {
@@ -237,7 +239,7 @@ try_raw(const uint8_t *data, size_t size)
 	fd = open(raw, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	WANT(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	close(fd);
-	/* no ring is as small as that */
+	/* every journal is larger than that */
 	WANT(journal_open_existing(&r, raw, message) < 0);
 	unlink(raw);
 }
@@ -317,7 +319,10 @@ make_ring(void)
 	WANT(journal_store_add(r, "10.0.0.2:18516", 2) == 1);
 	journal_ledger_put(r, "first", 5);
 	journal_ledger_put(r, "second", 6);
-	/* held, given, in doubt, spilled; some of the ring is free, in the middle too */
+	/*
+	 * batches are held, given, in doubt and spilled; the journal has free room, also in the
+	 * middle
+	 */
 	for (; b.sequence < 9; b.sequence++) {
 		b.run = b.sequence % RUNS;
 		b.table = b.sequence % XFER_TABLES;
@@ -339,7 +344,7 @@ make_ring(void)
 	journal_close(r);
 }
 
-/* Seeds: each number of each structure, all bits of it. */
+/* Seeds: set all bits of each number of each structure. */
 static void
 seed_numbers(const char *name, unsigned int area, size_t from, size_t to)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Keyrings of any content. Of one that is accepted each identity has a name, a key of its own and
- * receivers that no other one has.
+ * Keyrings of any content. In one that is accepted, each identity has a name, a key of its own, and
+ * receivers that no other identity has.
  */
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	f = fmemopen((void *)(uintptr_t)data, size, "r");
 	WANT(f != NULL);
-	/* key files of relative paths are nowhere */
+	/* key files with relative paths do not exist */
 	if (store_keyring_parse(&ring, f, "/nowhere/keys.ini", message) == 0) {
 		check(&ring);
 		store_keyring_free(&ring);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packet path: the input is a script of packets - good ones, good ones with bytes changed, and
- * arbitrary bytes in one segment or cut in two - and of steps of roles and builder. Whatever comes,
- * every packet ends in one counter and every mbuf in its pool.
+ * The packet path. The input is a script of packets (valid ones, valid ones with changed bytes, and
+ * arbitrary bytes in one or two segments) and of steps of RX roles and builder. Every packet must
+ * be counted exactly once, and every mbuf must return to its pool.
  */
 
 #include "seed_corpus.h"
@@ -48,7 +48,7 @@ build(void)
 	}
 }
 
-/** A good packet, in which up to three bytes are changed. */
+/** A valid packet in which up to three bytes are changed. */
 static struct rte_mbuf *
 scripted_packet(struct script *s, uint8_t op)
 {
@@ -71,7 +71,7 @@ scripted_packet(struct script *s, uint8_t op)
 	return m;
 }
 
-/** Any bytes, perhaps with a second segment of any length. */
+/** Arbitrary bytes, possibly with a second segment of any length. */
 static struct rte_mbuf *
 arbitrary_packet(struct script *s, uint8_t op)
 {
@@ -146,7 +146,7 @@ finish(void)
 			frame_table_recycle(ft, closed.slot);
 		}
 	}
-	/* the role that stopped first may leave packets in the queue of its port */
+	/* the RX role that stopped first may leave packets in its queue of the port */
 	for (uint32_t l = 0; l < LANES; l++) {
 		struct rig_queue *q = &rig_queues[l];
 

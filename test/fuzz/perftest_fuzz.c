@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a peer says on the control connection of perftest, to either end: the first byte of an input
- * chooses our end and the number of queue pairs, then each message is a byte for its length and as
- * many bytes. The real exchange runs over a queue pair that is played; what was understood is used
- * as a run uses it.
+ * Messages of a peer on perftest's control connection, to either end. The first byte of an input
+ * selects our end and the number of queue pairs. Each message has a length byte and that many
+ * bytes. The real exchange runs over a fake queue pair, and its result is used as in a run.
  */
 #include <errno.h>
 
@@ -21,14 +20,14 @@ static struct {
 static struct rdma_mr mr;
 static uint8_t memory[4096];
 static struct perftest_control control;
-/* receives that are posted, in their order */
+/* posted receives, in their order */
 static struct {
 	uint64_t wr_id;
 	struct rdma_sge sge;
 } receives[16];
 static unsigned int nb_receives;
 
-/* ---- the queue pair that is played (-Wl,--wrap) ---------------------------------------------- */
+/* ---- fake queue pair (-Wl,--wrap) ------------------------------------------------------------ */
 
 int __wrap_endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr *attr);
 int __wrap_endpoint_connect(
@@ -100,7 +99,7 @@ __wrap_endpoint_send(struct endpoint *e, const struct rdma_send_wr *wr)
 	return 0;
 }
 
-/* The peer's next message; none left: it has gone. */
+/* The peer's next message. If none is left, the peer has disconnected. */
 int
 __wrap_endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64_t deadline)
 {
@@ -116,7 +115,7 @@ __wrap_endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc,
 	length = peer.bytes[peer.at++];
 	if (length > peer.size - peer.at)
 		length = peer.size - peer.at;
-	/* longer than the receive: the queue pair sees to that */
+	/* the queue pair rejects a message that is longer than the receive */
 	if (length > receives[0].sge.length)
 		return -EIO;
 	wc->wr_id = receives[0].wr_id;
@@ -132,7 +131,7 @@ __wrap_endpoint_destroy(struct endpoint *e)
 {
 }
 
-/* Of its own for each input: what is read beyond it shows. */
+/* Allocated for each input, so that sanitizers detect reads past its end. */
 int
 __wrap_buffer_create(struct session *s, struct buffer *b, size_t size, uint32_t access)
 {
@@ -191,7 +190,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	uint8_t good[512], *b = good;
 
 	seed_begin(argc, argv);
-	/* what a client of ours sends for one queue pair */
+	/* messages of our client for one queue pair */
 	*b++ = 0;
 	*b = (uint8_t)perftest_put_version(b + 1);
 	b += 1 + *b;
@@ -210,7 +209,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_add("server", good, (size_t)(b - good));
 	good[0] = 1;
 	seed_add("client", good, (size_t)(b - good));
-	/* what the tool says is of no use here; libFuzzer has its own */
+	/* the tool's messages are discarded; libFuzzer has its own stream */
 	stderr = fopen("/dev/null", "w");
 	return stderr && freopen("/dev/null", "w", stdout) ? 0 : -1;
 }

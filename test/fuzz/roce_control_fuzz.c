@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control lcore's part of a RoCE device: the input is a script of frames - arbitrary bytes, IP
- * packets with right checksums, MADs with right ICRC, whose numbers may be those of connections
- * there are - of what the application does, and of time that goes by. Whatever comes, in the end
- * there are no connections, no events and no mbufs but those of the start.
+ * Control lcore of a RoCE device. The input is a script of frames (arbitrary bytes, IP packets with
+ * a correct checksum, MADs with a correct ICRC whose numbers may belong to existing connections),
+ * of calls of the application, and of time that passes. In the end there must be no connections and
+ * no events, and all mbufs must be free.
  */
 
 #include "seed_corpus.h"
@@ -27,7 +27,7 @@ struct script {
 static struct rdma_conn *listener, *datagrams;
 static struct rdma_conn *conns[CONNS];
 static struct rdma_qp *qps[CONNS];
-static uint32_t numbers[NUMBERS]; /* ids and queue pairs that we have named */
+static uint32_t numbers[NUMBERS]; /* IDs and queue pair numbers that our device has sent */
 static unsigned int nb_numbers;
 
 static uint8_t
@@ -45,7 +45,7 @@ check(bool fine, const char *what)
 	abort();
 }
 
-/** Numbers that a decent peer would use are found by chance only: take them from what we sent. */
+/** Random input hardly ever has valid numbers, so take them from the packets that we sent. */
 static void
 listen_to_us(void)
 {
@@ -88,7 +88,7 @@ arbitrary_frame(struct script *s)
 	rig_send_bytes(THEM, frame, length);
 }
 
-/** IPv4 or IPv6 with a right checksum, of ICMP, IGMP or ICMPv6. */
+/** IPv4 or IPv6 with a correct checksum, with ICMP, IGMP or ICMPv6. */
 static void
 ip_packet(struct script *s)
 {
@@ -125,7 +125,7 @@ ip_packet(struct script *s)
 	rig_send_bytes(THEM, frame, length + ip.payload_len);
 }
 
-/** A message of the CM: the numbers may be right, up to seven other bytes are anything. */
+/** A CM message: its numbers may be valid, up to seven other bytes are arbitrary. */
 static void
 cm_message(struct script *s)
 {
@@ -194,7 +194,7 @@ arp(struct script *s)
 	rig_send_bytes(THEM, frame, sizeof(frame));
 }
 
-/** What the application does with one of its connections. */
+/** A call of the application for one of its connections. */
 static void
 application(struct script *s)
 {
@@ -239,7 +239,7 @@ application(struct script *s)
 	}
 }
 
-/** Requests are kept for later, or rejected. */
+/** Connection requests are kept for later, or rejected. */
 static void
 events(void)
 {
@@ -287,7 +287,7 @@ play(struct script *s)
 	}
 }
 
-/** All goes, in the time that it may take. */
+/** Close everything, within the permitted time. */
 static void
 finish(void)
 {
@@ -317,13 +317,13 @@ finish(void)
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	/* one of each, that libFuzzer may put together */
+	/* one of each kind, for libFuzzer to combine */
 	static const uint8_t seeds[][40] = {
-		/* we are asked: REQ, accept, RTU, DREQ */
+		/* passive side: REQ, accept, RTU, DREQ */
 		{3, 0, 1, 0x81, 0x82, 0, 6, 0x04, 3, 4, 1, 0x81, 0, 0, 3, 5, 1, 0x81, 0, 1, 0},
-		/* we ask: ARP, connect, REP, disconnect, DREP */
+		/* active side: ARP, connect, REP, disconnect, DREP */
 		{2, 1, 9, 2, 1, 6, 0x01, 3, 3, 1, 0x81, 0, 0x83, 0, 6, 0x02, 3, 6, 1, 0x81, 0, 0},
-		/* datagrams, the same */
+		/* the same for datagrams */
 		{3, 7, 1, 0x81, 0, 6, 0x04},
 		{2, 1, 9, 2, 1, 6, 0x00, 3, 8, 1, 0, 0},
 		/* IGMP query, echo, solicitation */

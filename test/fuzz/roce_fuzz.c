@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data path of software RoCE: the input is a script of packets to queue pairs of all types -
- * requests and responses that nearly fit, arbitrary frames - and of what the queue pairs' owner
- * posts. Whatever comes, bytes change only where a region allows it: around the regions, in one
- * without rights and in one of another protection domain all stays as it was.
+ * Datapath of software RoCE. The input is a script of packets to queue pairs of all types (requests
+ * and responses that are almost valid, arbitrary frames) and of work requests. Bytes may change
+ * only where a region permits it: memory between the regions, a region without rights, and one of
+ * another protection domain must stay unchanged.
  */
 #include "seed_corpus.h"
 
@@ -14,17 +14,17 @@
 #include "../unit/roce/roce_cm_rig.h"
 #include "engine/icrc.h"
 
-#define SCRIPT	 800  /* bytes of an input that are looked at */
-#define MTU	 256  /* messages of several packets are short */
-#define REGION	 4096 /* bytes of each region, and of what lies between them */
+#define SCRIPT	 800  /* bytes of an input that are used */
+#define MTU	 256  /* small, so that short messages have several packets */
+#define REGION	 4096 /* bytes of each region, and of the gaps between them */
 #define PEER_QPN 0x77
 #define PSN	 0x10000
 #define CANARY	 0xa5
 
 enum {
 	REGION_ALL,
-	REGION_READ,  /* remote reading only */
-	REGION_NONE,  /* no right */
+	REGION_READ,  /* remote read only */
+	REGION_NONE,  /* no rights */
 	REGION_OTHER, /* all rights, another protection domain */
 	REGIONS
 };
@@ -46,7 +46,7 @@ static uint8_t *memory;
 static struct rdma_pd *other_pd;
 static struct rdma_mr *mrs[REGIONS];
 static struct rdma_qp *qps[QPS];
-static uint32_t psns[QPS]; /* of the peer's next request */
+static uint32_t psns[QPS]; /* PSN of the peer's next request */
 static struct roce_path path;
 
 static uint8_t
@@ -67,7 +67,7 @@ check_memory(void)
 	for (unsigned int i = 0; i < 2 * REGIONS + 1; i++) {
 		const unsigned int r = i / 2;
 
-		/* even ones lie between regions */
+		/* areas with even numbers are gaps between regions */
 		if (i & 1 && r == REGION_ALL)
 			continue;
 		for (unsigned int b = 0; b < REGION; b++)
@@ -128,7 +128,7 @@ connect_qps(void)
 		struct rdma_recv_wr wr = {.sg = &sge, .nb_sge = 1};
 
 		qps[i] = rdma_qp_create(rig[0].pd, &attr);
-		/* what the device knows of the station grows old */
+		/* the neighbor entry has become stale */
 		if (qps[i] && i != QP_UD && rdma_qp_connect(qps[i], &peer) == -EAGAIN) {
 			rig_known(1);
 			turn();
@@ -141,7 +141,7 @@ connect_qps(void)
 	}
 }
 
-/* Extended headers as the opcode wants them; regions, keys and lengths by the script. */
+/* Extended headers that the opcode requires; region, key and length are chosen by the script. */
 static uint8_t *
 extend(struct script *s, uint8_t opcode, uint8_t *b)
 {
@@ -210,7 +210,7 @@ send_packet(struct script *s)
 	const int8_t delta = (int8_t)next(s);
 	uint32_t crc;
 
-	/* whole packets of the MTU are what middles of messages must be */
+	/* middle packets of messages must have the full MTU */
 	length = choice & 8 ? MTU : choice & 16 ? length * 4 : length;
 	pad = -length & 3;
 	bth.flags = (uint8_t)((choice & 32 ? next(s) : pad << 4) | ROCE_BTH_MIGREQ);
@@ -234,7 +234,7 @@ send_packet(struct script *s)
 	rig_send_bytes(1, frame, (unsigned int)(b + sizeof(crc) - frame));
 }
 
-/* The start of a good frame, cut, and any bytes. */
+/* The start of a valid frame, truncated, followed by arbitrary bytes. */
 static void
 send_bytes(struct script *s)
 {
@@ -268,7 +268,7 @@ post(struct script *s)
 	if (wr.op == RDMA_OP_CMP_SWAP || wr.op == RDMA_OP_FETCH_ADD)
 		sge.length = 8;
 	if (qp == QP_UD)
-		return; /* needs an address handle, which is the control part's */
+		return; /* needs an address handle, which the control lcore creates */
 	rdma_post_send(qps[qp], &wr, 1);
 }
 
@@ -290,7 +290,7 @@ play(struct script *s)
 	turn();
 }
 
-/* A device lies in EAL's memory, where the search for leaks does not look for pointers. */
+/* A device lies in EAL's memory, where LeakSanitizer does not search for pointers. */
 static void
 open_device(void)
 {
@@ -343,7 +343,7 @@ close_device(void)
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	/* choice, opcode, length, PSN; then what extends it */
+	/* choice, opcode, length, PSN; then the extended headers */
 	static const uint8_t send[] = {8, 0, 0x04, 64, 0, 8, 8, 0x00, 0, 0, 8, 0, 0x02, 5, 0, 8, 2,
 		0x24, 9, 0},
 			     write[] = {8, 0, 0x0a, 40, 0, 0, 40, 8, 8, 0x06, 0, 0, 16, 17, 8, 8,
@@ -363,7 +363,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_add("read", read, sizeof(read));
 	seed_add("response", response, sizeof(response));
 	seed_add("datagram", datagram, sizeof(datagram));
-	/* all after one another: short seeds keep libFuzzer from long inputs */
+	/* all of them concatenated: with only short seeds libFuzzer avoids long inputs */
 	memcpy(all + size, send, sizeof(send));
 	size += sizeof(send);
 	memcpy(all + size, write, sizeof(write));
@@ -385,7 +385,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct script s = {.bytes = data, .size = RTE_MIN(size, (size_t)SCRIPT)};
 	static unsigned int inputs;
 
-	/* numbers and keys are random: a new device now and then is enough */
+	/* numbers and keys are random, so a new device now and then suffices */
 	if (++inputs % 1024 == 0) {
 		close_device();
 		open_device();

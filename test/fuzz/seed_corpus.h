@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Seeds made in code: a folder in TMPDIR that libFuzzer takes as its corpus, gone at exit. With
- * FUZZ_CORPUS=DIR what it finds is kept in DIR/NAME (of NAME_fuzz), and is where it goes on.
- * Call from LLVMFuzzerInitialize(), which may change the arguments.
+ * Seeds that are made by code: a folder in TMPDIR that is libFuzzer's corpus and is removed at
+ * exit. With FUZZ_CORPUS=DIR, new inputs are kept in DIR/NAME (of NAME_fuzz), and used in the next
+ * run. Call it from LLVMFuzzerInitialize(), which may change the arguments.
  */
 #ifndef SEED_CORPUS_H
 #define SEED_CORPUS_H
@@ -42,7 +42,7 @@ seed_remove(void)
 	rmdir(seed_dir);
 }
 
-/** The folder of this target below FUZZ_CORPUS. @return NULL: nothing is to be kept */
+/** The folder of this target below FUZZ_CORPUS. @return NULL: inputs are not kept */
 static inline char *
 seed_kept(const char *program)
 {
@@ -65,7 +65,7 @@ seed_kept(const char *program)
 	return kept;
 }
 
-/** Are inputs to be played again? libFuzzer takes files or folders, not both. */
+/** Is libFuzzer called to replay inputs? It takes either files or folders. */
 static inline int
 seed_has_files(int argc, char **argv)
 {
@@ -77,7 +77,7 @@ seed_has_files(int argc, char **argv)
 	return 0;
 }
 
-/** An empty corpus, as last argument. */
+/** Append an empty corpus as the last argument. */
 static inline void
 seed_begin(int *argc, char ***argv)
 {
@@ -95,7 +95,7 @@ seed_begin(int *argc, char ***argv)
 	*argv = more;
 	if (seed_has_files(*argc, more))
 		return;
-	/* new inputs go to the first folder */
+	/* libFuzzer writes new inputs to the first folder */
 	if (kept != NULL)
 		more[(*argc)++] = kept;
 	more[(*argc)++] = seed_dir;

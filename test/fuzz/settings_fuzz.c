@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Configuration files and telemetry parameters of any content. An input is an INI file, a zero
- * byte, and what somebody sends to /braggline/run/configure. Settings that are accepted must lie in
- * the ranges that the rest of the program builds on.
+ * byte, and parameters of /braggline/run/configure. Accepted settings must lie in the ranges that
+ * the rest of the program relies on.
  */
 
 #include <rte_log.h>

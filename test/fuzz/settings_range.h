@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the rest of the program builds on of settings that were accepted. */
+/* Ranges of accepted settings that the rest of the program relies on. */
 #ifndef SETTINGS_RANGE_H
 #define SETTINGS_RANGE_H
 

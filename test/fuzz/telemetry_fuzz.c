@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests on the receiver's telemetry socket: each line of an input is one, as DPDK splits it into
- * command and parameters, to a run of any state. The commands are those that telemetry.c registers;
- * the builder that would carry them out is played. Those of a store take no parameters.
+ * Requests on the receiver's telemetry socket. Each line of an input is a request, which is split
+ * into command and parameters as by DPDK, to a run in any state. The commands are those that
+ * telemetry.c registers; the builder is a fake. A store's commands take no parameters.
  */
 #include <errno.h>
 
@@ -31,7 +31,7 @@ static struct config *process_config;
 static char path[64];
 static const struct config_source base = {.file = path};
 
-/* ---- what is played (-Wl,--wrap) ------------------------------------------------------------- */
+/* ---- fake functions (-Wl,--wrap) ------------------------------------------------------------- */
 
 int __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help);
 const struct builder_stats *__wrap_builder_stats(const struct builder *b);
@@ -73,8 +73,10 @@ __wrap_builder_result(struct builder *b, uint64_t *from_frame)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Those that need nothing but settings. The others take no parameters; what they read are counters
- * and files, and dicts in dicts of a reply are freed by him who prints it. */
+/*
+ * Commands that need only settings. The others take no parameters and read counters and files. DPDK
+ * frees nested dicts of a reply after printing them, which does not happen here.
+ */
 static bool
 is_served(const char *cmd)
 {
@@ -110,7 +112,7 @@ serve(struct run *run, const char *line, size_t length)
 		commands[i].callback(cmd, strtok_r(NULL, "", &rest), d);
 		rte_tel_data_free(d);
 	}
-	/* thresholds that were taken are those of the run and the builder's; a refusal is said */
+	/* thresholds that were accepted are the run's and the builder's; a refusal has a message */
 	if (run->veto_version != version &&
 		(run->veto_version != version + 1 || run->state != RUN_RUNNING ||
 			ordered.veto.params.version != run->veto_version))

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a peer sends to a store or a receiver: entries of the metadata ring and messages. An entry
- * that is taken has the stream's identity, a body within its place, and metadata that our own
- * template makes of its numbers; it is written to a file on a disk in memory, which then has this
- * one batch, and a second time it is a double. The first byte says what the rest is. */
+/*
+ * Descriptors and messages that a peer sends to a store or a receiver. An accepted descriptor has
+ * the identity of the stream, a body within its slot, and metadata that equal those of our own
+ * template with its numbers. It is written to a file on an in-memory disk, which then has exactly
+ * this batch. Writing it a second time reports a duplicate. The first byte of an input selects its
+ * kind.
+ */
 
 #include "seed_corpus.h"
 
@@ -21,14 +24,14 @@
 
 enum what {
 	ENTRY,
-	ENTRY_SIGNED, /* with the CRC that it needs: gets further */
+	ENTRY_SIGNED, /* with a correct CRC, so that it passes the first check */
 	FROM_RECEIVER,
 	FROM_STORE,
 	PRIVATE,
 	WHATS
 };
 
-#define BODY_MAX (1u << 20) /* of the sample's streams */
+#define BODY_MAX (1u << 20) /* of the sample streams */
 
 static struct xfer_sample sample;
 
@@ -41,7 +44,7 @@ take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status 
 	result[tag] = status;
 }
 
-/* The file that was written has this batch, and no other. */
+/* The written file has this batch and no other. */
 static void
 look_into_file(const struct xfer_batch *batch)
 {
@@ -56,7 +59,7 @@ look_into_file(const struct xfer_batch *batch)
 	arrow_reader_close(&r);
 }
 
-/* What becomes of an entry that is good. */
+/* Process a valid descriptor. */
 static void
 write_batch(unsigned int table, const struct xfer_batch *batch, const uint8_t *metadata)
 {
@@ -131,7 +134,7 @@ try_message(const uint8_t *data, size_t size, enum xfer_role from)
 	const uint64_t body_max[XFER_TABLES] = {4096, 4096};
 	const struct xfer_msg *m;
 	uint32_t nb = 0;
-	/* of this very size: ASAN sees the end */
+	/* exact size, so that ASAN detects accesses past the end */
 	uint8_t *copy = malloc(size + (size == 0));
 
 	memcpy(copy, data, size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Apache Arrow for JS, of node_modules in the directory that is the first argument of the program.
+// Loads Apache Arrow for JS from node_modules in the directory of the program's first argument.
 
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads both tables with apache-arrow and compares every value with the text of arrow_write.
+// Reads both tables with apache-arrow, and compares every value with the text of arrow_write.
 // usage: node arrow_js.mjs MODULES-DIR DIR NAME   (MODULES-DIR holds node_modules)
 
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ function fail(text) {
     process.exit(1);
 }
 
-// A table through the footer, and once more as a stream without it: both must be the same.
+// Read a table through its footer, and as a stream without it: the results must be equal.
 function read(table) {
     const path = `${dir}/${name}_${table}.arrow`;
     const bytes = readFileSync(path);
@@ -25,7 +25,8 @@ function read(table) {
         fail(`${path}: not taken for a file`);
     const { schema } = reader;
     const batches = [...reader].filter((b) => b.numRows > 0);
-    // apache-arrow 21 reads on behind the end of a stream that has no batch: cut there
+    // apache-arrow 21 reads past the end of a stream that has no batch, so the input is truncated
+    // there
     const end = batches.length === 0 ? bytes.length - 4096 + 8 : bytes.length;
     const stream = arrow.tableFromIPC(bytes.subarray(8, end));
     const rows = batches.reduce((n, b) => n + b.numRows, 0);
@@ -46,7 +47,7 @@ function types(schema) {
 function frameLines(batch) {
     const column = (n) => batch.getChild(n);
     const sums = column('sum');
-    // through the column's own memory: ns do not fit the numbers that get() makes of them
+    // from the column's memory: get() returns Numbers, which cannot represent ns exactly
     const times = column('receive_time').data[0].values;
     const lines = [];
     for (let i = 0; i < batch.numRows; i++) {

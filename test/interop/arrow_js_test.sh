@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Files of ours, read by apache-arrow for JS.
+# apache-arrow for JS reads files that arrow_write makes.
 # usage: arrow_js_test.sh ARROW_WRITE MODULES-DIR
 
 set -eu

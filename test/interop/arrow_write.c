@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes DIR/NAME_frames.arrow, DIR/NAME_images.arrow and, as plain text, what a reader must find
- * in them: DIR/NAME.txt. Floating-point numbers are text as the hexadecimal digits of their bits.
+ * Writes DIR/NAME_frames.arrow, DIR/NAME_images.arrow and their expected content as plain text,
+ * DIR/NAME.txt. Floating-point numbers are written as the hexadecimal digits of their bits.
  *
  * usage: arrow_write DIR NAME float32|int16 MODULES FRAMES SEED
  */

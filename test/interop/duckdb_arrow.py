@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DuckDB, its C library, reading Arrow columns where they lie, through the Arrow C data interface.
+"""Lets DuckDB's C library read Arrow columns in place, through the Arrow C data interface.
 
-Of DuckDB's C API (https://duckdb.org/docs/stable/clients/c/api), of the interface
-(https://arrow.apache.org/docs/format/CDataInterface.html), only what is used.
+This file declares only the parts that are used of DuckDB's C API
+(https://duckdb.org/docs/stable/clients/c/api) and of the interface
+(https://arrow.apache.org/docs/format/CDataInterface.html).
 """
 
 import ctypes
@@ -61,7 +62,7 @@ def schema_of(field):
 
 
 def array_of(column, base):
-    """An ArrowArray of {length, nulls, buffers, children}; buffers are places behind base."""
+    """An ArrowArray of {length, nulls, buffers, children}; buffers are offsets from base."""
     children = [array_of(child, base) for child in column['children']]
     buffers = [None if at is None else base + at for at in column['buffers']]
     return Array(length=column['length'], null_count=column['nulls'], n_buffers=len(buffers),
@@ -70,7 +71,7 @@ def array_of(column, base):
 
 
 class DuckDB:
-    """A database in memory."""
+    """An in-memory database."""
 
     def __init__(self, library):
         self.c = ctypes.CDLL(library)
@@ -98,7 +99,7 @@ class DuckDB:
         self.c.duckdb_close(byref(self.database))
 
     def query(self, sql):
-        """Rows of text; None for NULL."""
+        """@return rows of strings; None for NULL"""
         result = Result()
         try:
             if self.c.duckdb_query(self.connection, sql.encode(), byref(result)) != 0:
@@ -119,10 +120,11 @@ class DuckDB:
             self.c.duckdb_free(value)
 
     def take(self, path, table, fields, batches):
-        """Insert a file's batches of {rows, columns} into a table, made if it is not there."""
+        """Insert the batches {rows, columns} of a file into a table, which is created if it does
+        not exist."""
         root = {'format': '+s', 'name': '', 'nullable': False, 'children': fields}
         with open(path, 'rb') as file:
-            # copy on write: the only way to an address of what cannot be written
+            # copy on write: the only way to get the address of a read-only mapping
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         first = c_char.from_buffer(data)
         for batch in batches:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Connections between braggline-rdma and a Linux guest that do not end as they should.
+"""Connections between braggline-rdma and a Linux guest that end abnormally.
 
 usage: rdma_cm_test.py BUILDDIR
-  Handshakes over a wire that loses every seventh frame; a program killed on either side while it
-  transfers; path MTUs that do not agree. A guest that is switched off: make interop-full, reboot.
-  Each time the other side must notice, and the next connection must work.
+
+Handshakes over a wire that drops every seventh frame; a program on either side that is killed
+during a transfer; path MTUs that differ. (A guest that is powered off: make interop-full, reboot.)
+Each time the other side must notice, and the next connection must work.
 """
 
 import os
@@ -20,7 +21,8 @@ PINGS = f'rping -c -a {OURS} -C 3 -v'
 
 
 def loss(bench):
-    """Connect and disconnect, nothing between: all the rest is the transport's."""
+    """Connect and disconnect without data, so that all retries are those of the connection manager.
+    """
     for seed in SEEDS:
         lossy = f'-c 4 -C 0 --loss {LOSS} --seed {seed}'
         bench.serve('cmatose', lossy, f'ucmatose -s {OURS} -c 4 -C 0')
@@ -28,7 +30,7 @@ def loss(bench):
 
 
 def client_killed(bench):
-    """The kernel disconnects for the one that is killed; our server goes on."""
+    """The kernel disconnects for the killed client; our server continues."""
     run = bench.ours('rping', '-s -P -v')
     try:
         run.expect('listening on port')
@@ -43,7 +45,7 @@ def client_killed(bench):
 
 
 def we_are_killed(bench):
-    """Nobody disconnects for us: their server must be able to go on all the same."""
+    """Our client is killed without a DREQ: the guest's server must be able to continue."""
     bench.guest.run(f'rping -s -P -a {THEIRS} >/tmp/server 2>&1 & echo $! >/tmp/pid')
     run = bench.ours('rping', f'-c -a {THEIRS} -v --wait {bench.seconds}')
     try:
@@ -58,7 +60,8 @@ def we_are_killed(bench):
 
 
 def mtu(bench):
-    """The guest wants more than our device can: it is told why; what fits works."""
+    """The guest requests a larger path MTU than our device has: it gets the reason. A smaller one
+    works."""
     bench.mtu(4096)
     bench.device_options = ',mtu=1024'
     run = bench.ours('rping', '-s')

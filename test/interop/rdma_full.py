@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""More of rdma_test.py than fits into `make test`: braggline-rdma and the programs of a guest.
+"""Longer variants of rdma_test.py, which do not fit into `make test`: braggline-rdma and programs
+of a guest.
 
 usage: rdma_full.py BUILDDIR [PART...]
-  sizes      write, read, send at every path MTU, both roles, sizes from 1 byte to 8 MiB, and 0
-  latency    ib_*_lat, both roles
-  loss       1 to 4 % of all frames lost, both ways: rping compares data, perftest ends well
-  ends       either side is ended in every state; the next one is served as if nothing had been
-  reboot     the guest is gone in mid-transfer, and comes back
-  store      store_verbs_test.py, with kill -9 in the guest
+sizes      write, read, send at every path MTU, both roles, sizes from 1 byte to 8 MiB, and 0
+latency    ib_*_lat, both roles
+loss       1 to 4 % of all frames lost in both directions: rping compares data, perftest succeeds
+ends       either side is ended in every state; the next client is served normally
+reboot     the guest is powered off during a transfer, and restarted
+store      store_verbs_test.py, with kill -9 in the guest
 """
 
 import functools
@@ -20,14 +21,14 @@ import store_verbs_test
 from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
 from rdma_test import MTUS
 
-# an emulated guest on a machine that others use may stand still for longer than 8 x 67 ms
+# an emulated guest on a shared machine may pause for longer than 8 x 67 ms
 PATIENCE = '-u 18'
 SIZES = (1, 255, 4095, 65537, 1048577, 8388608)
 VERBS = ('write', 'read', 'send')
 
 
 def both(bench, mode, expected, *texts):
-    """A tool of perftest's, as client and as server."""
+    """Run a tool of perftest as client and as server."""
     bench.serve(mode, f'{expected} {PATIENCE}', f'ib_{mode} -F -R {expected} {OURS}', *texts)
     bench.connect(mode, f'{expected} {PATIENCE} {THEIRS}', f'ib_{mode} -F -R {expected}', *texts)
 
@@ -40,12 +41,12 @@ def sizes(bench, say):
                 count = max(5, min(200, (1 << 22) // size))
                 both(bench, f'{verb}_bw', f'-s {size} -n {count}', f' {size} ')
                 say(f'{verb}_bw at MTU {mtu}, {size} bytes')
-    # what perftest itself refuses: messages of no bytes
+    # perftest itself refuses messages of zero bytes
     for verb in VERBS:
         bench.connect(f'{verb}_bw', f'-s 0 -n 100 {PATIENCE} {THEIRS}',
                       f'ib_{verb}_bw -F -R -s 1 -n 100', ' 0 ')
         say(f'{verb}_bw, 0 bytes')
-    # all sizes that perftest goes through, in one connection
+    # all sizes that perftest iterates over, in one connection
     bench.mtu(4096)
     for verb in VERBS:
         both(bench, f'{verb}_bw', '-a -n 5', ' 8388608 ')
@@ -61,8 +62,8 @@ def latency(bench, say):
 
 def loss(bench, say):
     bench.mtu(1024)
-    # For a second loss in one message rdma_rxe waits 2.1 s, whatever NAKs come: shorter messages
-    # where it sends and much is lost.
+    # After a second loss in one message rdma_rxe waits 2.1 s, even if NAKs arrive. So it sends
+    # shorter messages where the loss is high.
     for percent, theirs in ((1, 65536), (2, 16384), (3, 4096), (4, 4096)):
         lost = f'--loss {percent} --seed {percent} {PATIENCE}'
         noisy = f'--loss {percent} --seed {percent}'
@@ -84,7 +85,7 @@ def loss(bench, say):
 
 
 def still_serves(bench, what, attempts=1):
-    """One and the same server, after something happened to its client."""
+    """The same server still works after an event on its client's side."""
     job = bench.guest.run(f'for i in $(seq {attempts}); do ({rping("-C 2 -V")}) && exit 0; '
                           'sleep 1; done; exit 1', 60)
     if job.status != 0:
@@ -93,7 +94,7 @@ def still_serves(bench, what, attempts=1):
 
 def ends(bench, say):
     bench.mtu(1024)
-    # the guest's client is ended by force, at any time of its life, and leaves no DREQ
+    # the guest's client is killed at a random time, and sends no DREQ
     run = bench.ours('rping', '-s -P -S 65536', 200)
     try:
         run.expect('listening on port')
@@ -101,18 +102,19 @@ def ends(bench, say):
         for i in range(20):
             bench.guest.run(f'rping -c -a {OURS} -S 65535 & sleep 0.{i:02}; kill -9 $!', 30)
         say('20 clients killed')
-        # one after the other: the dead ones are given up first
+        # one after the other, as the dead connections must time out first
         still_serves(bench, '20 clients that were killed')
         run.interrupt()
         if run.wait() != 0:
             raise Broken(f'rping -s -P ended badly:\n{run.output}')
     finally:
         run.close()
-    # ours is interrupted: as it starts, as it waits for its server, in mid-transfer
+    # our client is interrupted while it starts, while it waits for its server, and during a
+    # transfer
     for i in range(8):
         run = bench.ours('write_bw', f'-D 20 --wait 20 {THEIRS}', 60)
         try:
-            # the original does not notice, and would poll for ever
+            # the original server does not notice, and would poll forever
             job = bench.server('timeout -s KILL 6 ib_write_bw -F -R -D 20') if i > 1 else None
             run.expect('#bytes' if job else 'EAL: ')
             time.sleep(0.1 * i)
@@ -129,7 +131,7 @@ def ends(bench, say):
 
 
 def reboot(bench, say):
-    bench.mtu(4096)         # a guest has that when it boots
+    bench.mtu(4096)         # the guest gets its MTU when it boots
     run = bench.ours('write_bw', f'-D 60 --wait 30 {THEIRS}', 120)
     try:
         bench.server('ib_write_bw -F -R -D 60')
@@ -142,7 +144,7 @@ def reboot(bench, say):
         say(f'given up {time.monotonic() - begin:.1f} s after the guest was gone')
     finally:
         run.close()
-    # of a server, each time at another point: with work under way, or waiting for more
+    # our server is interrupted at different times: with work in progress, or while it waits
     run = bench.ours('rping', '-s -P -v', 400)
     try:
         bench.boot()
@@ -155,7 +157,7 @@ def reboot(bench, say):
             bench.boot()
             bench.greet()
             say('the guest is back')
-            # the first attempt may be told that its queue pair is known already (stale)
+            # the first attempt may be rejected as stale, because its queue pair is still known
             still_serves(bench, 'a reboot', 5)
             say('and served')
             run.forget()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-rdma on a net_vhost port, with a rdma_rxe guest at the other end.
+"""Runs braggline-rdma on a net_vhost port, with a rdma_rxe guest at the other end.
 
-A Bench has one guest for many runs of the tool: each run is a process of its own, which the guest
-sees as a link that comes and goes. All frames are captured, for capture_faults().
+A Bench has one guest for many runs of the tool. Each run is a process of its own, whose start and
+end the guest sees as a link that goes up and down. All frames are captured for capture_faults().
 """
 
 import functools
@@ -17,15 +17,15 @@ import time
 from rxe_vm import SKIP, Broken, Guest, Missing, die_with_us
 
 OURS, THEIRS = '10.99.0.1', '10.99.0.2'
-# of Ethernet, for a RoCE MTU: rdma_rxe takes the largest that leaves room for 80 bytes of headers
+# Ethernet MTU for each RoCE MTU: rdma_rxe uses the largest that leaves room for 80 bytes of headers
 ETHERNET_MTU = {256: 400, 512: 700, 1024: 1500, 2048: 2500, 4096: 4300}
 ETHERNET_MAX = 4300
-# sh in the guest: until its link is up. Before there is an answer it may be that of the last run,
-# about to go down.
+# Shell command in the guest: wait until its link is up. Without a reply from our address, the link
+# may be the last run's, about to go down.
 LINK = (f'until ping -c 1 -W 1 {OURS} >/dev/null && ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; '
         'do usleep 100000; done')
 CLOCK_ATTEMPTS = 5
-GRACE = 10      # seconds for one end when the other has ended
+GRACE = 10      # limit in seconds for one end after the other has ended
 
 
 def pick_cpus():
@@ -33,20 +33,20 @@ def pick_cpus():
 
 
 def rping(options):
-    """Line of sh: the guest's rping as a client. On a busy machine its thread for events may find
-    its channel closed when all is done, and ends the process with an error for that."""
+    """Shell command: the guest's rping as a client. On a busy machine its event thread may find its
+    channel closed at the end, and exits with an error; this is accepted."""
     return (f'out=$(rping -c -a {OURS} {options} 2>&1) || case $out in '
             '*mismatch*) false;; *"rdma_get_cm_event: Bad file"*) true;; *) false;; esac || '
             '{ echo "$out"; exit 1; }; echo "$out"')
 
 
 def step(what, begin):
-    """Say how far a test is, and when."""
+    """Print a step of the test, and the time."""
     print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)
 
 
 def outcome(test, *what):
-    """Exit status of a test, which raises what is missing or broken."""
+    """Run a test. @return its exit status; prints what is missing or broken"""
     try:
         test(*what)
     except Missing as missing:
@@ -59,11 +59,11 @@ def outcome(test, *what):
 
 
 class Unsteady(Broken):
-    """perftest of the guest took its CPU's clock for none, and printed no figures."""
+    """perftest in the guest found no steady CPU clock, and printed no figures."""
 
 
 def steady(run):
-    """It measures that clock before it reports: an emulated CPU stands still now and then."""
+    """Repeat a run if perftest could not measure its clock, as an emulated CPU pauses sometimes."""
     @functools.wraps(run)
     def again(*what, **how):
         for _ in range(CLOCK_ATTEMPTS - 1):
@@ -103,7 +103,7 @@ class Run:
             return log.read()
 
     def forget(self):
-        """What was printed so far is not expected any more."""
+        """Ignore the output so far in expect()."""
         self.seen = os.path.getsize(self.log.name)
 
     def expect(self, text):
@@ -113,14 +113,14 @@ class Run:
             time.sleep(0.05)
 
     def ends(self, seconds):
-        """Its exit status; None: it does not end in this time."""
+        """@return the exit status, None if the process does not end in this time"""
         try:
             return self.process.wait(max(0.1, seconds))
         except subprocess.TimeoutExpired:
             return None
 
     def wait(self):
-        """Its exit status; None: it took too long, and is killed."""
+        """@return the exit status, None if the time is over and the process is killed"""
         status = self.ends(self.deadline - time.monotonic())
         if status is None:
             self.close()
@@ -136,14 +136,14 @@ class Run:
 
 
 class Bench:
-    """A guest, and how the tool is run beside it."""
+    """A guest, and methods that run the tool with it."""
 
     def __init__(self, tool, capture=True, memory=256, seconds=60):
         self.tool, self.capture, self.memory, self.seconds = tool, capture, memory, seconds
         self.device_options, self.runs, self.guest = ',mtu=4096', 0, None
         self.folder = tempfile.mkdtemp(prefix='rdma-test-')
         self.socket = f'{self.folder}/nic'
-        first = self.ours('rping', '-s -P', 120)        # the guest's network card waits for it
+        first = self.ours('rping', '-s -P', 120)        # the network card needs a back end
         try:
             self.boot()
             self.greet()
@@ -157,20 +157,20 @@ class Bench:
 
     def boot(self):
         self.guest = Guest([f'{THEIRS}/24'], vhost_server=self.socket, mtu=ETHERNET_MAX)
-        # what a rdma_cm program tells another one of its path; no neighbour is ever stale
+        # more unicast probes before a neighbor entry fails, as the guest may be slow
         self.guest.run('sysctl -q -w net.ipv4.neigh.eth0.ucast_solicit=10 2>/dev/null; true')
 
     def ours(self, mode, options, seconds=None):
         return Run(self, mode, options, seconds or self.seconds)
 
     def greet(self):
-        """Until both see each other."""
+        """Wait until both ends can reach each other."""
         job = self.guest.run(f'for i in $(seq 20); do ping -c 1 -W 1 {OURS} && exit 0; done; exit 1')
         if job.status != 0:
             raise Broken(f'the guest does not reach {OURS}:\n{job.output}')
 
     def mtu(self, mtu):
-        """Path MTU: by the guest's Ethernet MTU, and of our device."""
+        """Set the path MTU: the guest's Ethernet MTU, and the MTU of our device."""
         self.device_options = f',mtu={mtu}'
         job = self.guest.run(f'ip link set eth0 mtu {ETHERNET_MTU[mtu]} && ibv_devinfo -d rxe0')
         if f'active_mtu:\t\t{mtu} ' not in job.output:
@@ -178,21 +178,22 @@ class Bench:
 
     @steady
     def serve(self, mode, options, client, *texts, theirs=0, ours=0):
-        """Our server, their client."""
+        """Run our server and the guest's client."""
         run = self.ours(mode, options)
         try:
             run.expect('listening on port')
             self.greet()
             job = self.guest.run(client, self.seconds)
             if job.status != theirs:
-                run.interrupt()         # it may still wait for a client
+                run.interrupt()         # it may still be waiting for a client
             self.check(run, run.wait(), job, texts, theirs, ours)
         finally:
             run.close()
 
     @steady
     def connect(self, mode, options, server, *texts, theirs=0, ours=0):
-        """Their server, our client, which waits for it: only with it the guest's link is up."""
+        """Run the guest's server and our client. The client starts first, because the guest's link
+        is up only while it runs."""
         run = self.ours(mode, f'{options} --wait {self.seconds}')
         try:
             job = self.server(server)
@@ -200,28 +201,28 @@ class Bench:
             status = run.wait()
             if status == ours:
                 job.wait()
-            else:       # it may poll for ever
+            else:       # it may poll forever
                 self.wait_for(job, GRACE)
             self.check(run, status, job, texts, theirs, ours)
         finally:
             run.close()
 
     def until_one_ends(self, run, job):
-        """Ours as a client waits for a server: not for one that has ended without it."""
+        """Our client waits for its server, so end it if the server has ended without it."""
         self.wait_for(job, run.deadline - time.monotonic(), run)
         if job.status and run.ends(GRACE) is None:
             run.interrupt()
 
     @staticmethod
     def wait_for(job, seconds, run=None):
-        """Until the guest's command has ended, or ours, or the time is over."""
+        """Wait until the guest's command or our program has ended, or the time is over."""
         end = time.monotonic() + seconds
         while job.status is None and time.monotonic() < end and \
                 (run is None or run.process.poll() is None):
             time.sleep(0.05)
 
     def server(self, command):
-        """Start a server of the guest's; it needs a link, so ours is started before."""
+        """Start a server in the guest. It needs a link, so our program is started before."""
         return self.guest.start(f'{LINK}; exec {command}', self.seconds)
 
     def check(self, run, status, job, texts, theirs, ours):
@@ -251,13 +252,14 @@ class Bench:
 
 
 def capture_faults(folder, icrcs=4000):
-    """What tshark and scapy find wrong in the captures; and how many frames each looked at."""
+    """@return faults that tshark and scapy find in the captures, and how many frames each checked
+    """
     tshark = shutil.which('tshark')
     if not tshark:
         raise Missing('tshark is not installed: run make deps')
     faults, frames = [], 0
     for path in sorted(glob.glob(f'{folder}/*.pcap')):
-        # an rpcordma header is looked for in every SEND
+        # tshark would look for an rpcordma header in every SEND
         shown = subprocess.run(
             [tshark, '-r', path, '--disable-protocol', 'rpcordma', '-T', 'fields',
              '-e', 'frame.number', '-e', '_ws.malformed', '-e', 'infiniband.bth.opcode',
@@ -266,7 +268,8 @@ def capture_faults(folder, icrcs=4000):
         for line in shown.stdout.splitlines():
             number, malformed, opcode, protocols = (line.split('\t') + [''] * 4)[:4]
             frames += 1
-            # of a payload that it takes for Ethernet's, by its first two bytes, it may think so
+            # tshark may decode a payload as Ethernet because of its first two bytes, and call it
+            # malformed
             if malformed and ':infiniband:ethertype' not in protocols:
                 faults.append(f'{path}: frame {number}: tshark: malformed, opcode {opcode}')
     checked, more = icrc_faults(folder, icrcs)
@@ -274,11 +277,11 @@ def capture_faults(folder, icrcs=4000):
 
 
 def icrc_faults(folder, limit):
-    """scapy's ICRC of frames with IPv4, evenly taken from all captures."""
+    """Check the ICRC of IPv4 frames with scapy; the frames are sampled evenly from all captures."""
     scapy = shutil.which('scapy') or shutil.which('scapy3')
     if not scapy:
         raise Missing('scapy is not installed: run make deps')
-    # a Debian package is known to Debian's interpreter, which need not be this one
+    # Debian's scapy is installed for Debian's interpreter, which may differ from this one
     with open(scapy, encoding='utf-8', errors='replace') as f:
         python = f.readline().removeprefix('#!').split()
     done = subprocess.run(

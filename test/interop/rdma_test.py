@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-rdma and the stock RDMA programs of a Linux guest, unmodified, in both roles.
+"""braggline-rdma and the unmodified RDMA programs of a Linux guest, in both roles.
 
 usage: rdma_test.py BUILDDIR
-  Each tool once as client and once as server; every path MTU with every size of a list of awkward
-  ones; then tshark finds no malformed frame in what went over the port, and scapy agrees on the
-  ICRCs.
+
+Each tool runs once as client and once as server, with every path MTU and a list of unusual sizes.
+Then tshark finds no malformed frame in the captures of the port, and scapy confirms the ICRCs.
 """
 
 import os
@@ -15,9 +15,9 @@ import time
 from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
 
 MTUS = (256, 512, 1024, 2048, 4096)
-# around MTUs, cache lines, words; rping takes 23 to 65536
+# around MTUs, cache lines and words; rping accepts 23 to 65536
 SIZES = (23, 24, 63, 255, 257, 1023, 1025, 2049, 4095, 4097, 20000, 65535)
-# tool, message size, messages, path MTU: what rping can't
+# tool, message size, messages, path MTU: combinations that rping does not offer
 PERFTEST = (
     ('write_bw', '', 1, 300, 4096),
     ('write_bw', '-q 3', 1048577, 5, 1024),
@@ -31,7 +31,7 @@ PERFTEST = (
 
 
 def every_mtu_and_size(bench):
-    """rping: READ and WRITE of every size at every MTU; the client compares what came back."""
+    """rping does READ and WRITE of every size at every MTU; its client compares the data."""
     run = bench.ours('rping', '-s -P -S 65536')
     try:
         run.expect('listening on port')
@@ -58,7 +58,7 @@ def every_mtu_and_size(bench):
 def perftest(bench, mode, options, size, messages, mtu):
     bench.mtu(mtu)
     expected = f'{options} -n {messages}' + (f' -s {size}' if size else '')
-    # the guest's server is asked for its measured connections before it listens for them
+    # perftest connects its measured connections before the guest's server listens for them
     bench.serve(mode, expected, f'ib_{mode} -F -R {expected} {OURS}', ' #bytes')
     bench.connect(mode, f'{expected} {THEIRS}', f'ib_{mode} -F -R {expected}', ' #bytes')
 
@@ -94,7 +94,7 @@ def multicast(bench):
 
 
 def nobody(bench):
-    """What is refused is said, on either side."""
+    """A refused connection is reported on either side."""
     run = bench.ours('rping', f'-c -a {THEIRS} -C 1')
     if run.wait() != 1 or 'rejected by the peer, reason 8' not in run.output:
         raise Broken(f'nobody listens, and this is what is said:\n{run.output}')

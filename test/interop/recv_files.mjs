@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looks at what braggline-recv wrote with apache-arrow, a reader that nobody here wrote.
+// Checks the files of braggline-recv with apache-arrow, an independent reader.
 //
 // usage: node recv_files.mjs MODULES-DIR COMMAND RUN-PATH [ARGS]
 //   MODULES-DIR holds node_modules; RUN-PATH is DIR/NAME of DIR/NAME_{frames,images}.arrow
 //   pattern RUN FRAMES          the pattern of PSI's virtual JUNGFRAU, uncalibrated full images
 //   converted RUN RAW... -- CONV... -- PEDESTAL-G0 PEDESTAL-G1 PEDESTAL-G2 GAIN
 //                               PSI's own converted images of real frames
-//   digest RUN                  prints a digest of all columns but receive times
-//   intervals RUN LENGTH EVERY     versions of intervals of LENGTH frames, every EVERYth one dark
-//   rows RUN TABLE              prints how many rows a table has; each has a frame number
-//   truth RUN CSV               hits against the truth of braggline-detector
+//   digest RUN                  prints a digest of all columns except receive times
+//   intervals RUN LENGTH EVERY  pedestal versions of intervals of LENGTH frames, one dark in EVERY frames
+//   rows RUN TABLE              prints the number of rows of a table; each has a frame number
+//   truth RUN CSV               compares hits with the truth of braggline-detector
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -63,7 +63,7 @@ function pattern(frames) {
     console.log(`${frames} frames have the pattern of PSI's virtual JUNGFRAU`);
 }
 
-// distance of two finite f32 in units of the last place
+// distance of two finite f32 in units in the last place
 function ulps(a, b) {
     const view = new Int32Array(new Float32Array([a, b]).buffer);
     const order = (n) => (n < 0 ? -0x80000000 - n : n);
@@ -135,7 +135,7 @@ function digest() {
         for (const field of t.schema.fields) {
             if (field.name === 'receive_time')
                 continue;
-            // row by row, so that where batches were cut does not matter
+            // row by row, so that the boundaries of batches do not matter
             for (const batch of t.batches) {
                 const column = batch.getChild(field.name);
                 for (let i = 0; i < batch.numRows; i++) {
@@ -179,7 +179,7 @@ function truth([csv]) {
     console.log(`${expected.length} frames, ${hits} hits: counts and verdicts are the truth`);
 }
 
-// pedestals change with every interval from the third on; dark frames are flagged
+// pedestals change with every interval from the third on; dark frames have their flag
 function intervals([length, every]) {
     for (const row of table('frames')) {
         const frame = int(row.frame);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whole runs of braggline-recv, their files read by apache-arrow for JS.
+"""Whole runs of braggline-recv; apache-arrow for JS reads their files.
 
 usage: recv_test.py CASE BUILD-DIR MODULES-DIR SHARED-DIR
-  psi    packets of PSI's virtual JUNGFRAU, one and two interfaces, every way of receiving them
-  real   real frames, packed into packets, against PSI's own converted images
-  lcores the same input on other numbers of lcores and gangs gives the same columns
+psi    packets of PSI's virtual JUNGFRAU, one and two interfaces, with every kind of reception
+real   real frames, split into packets, against PSI's own converted images
+lcores the same input with other numbers of lcores and gangs gives the same columns
 """
 
 import configparser
@@ -18,7 +18,7 @@ import tempfile
 CASE, BUILD, MODULES, SHARED = sys.argv[1:5]
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(SHARED, 'data')
-# lcores that float over all CPUs, so that many fit on few
+# lcores that float over all CPUs, so that many fit on a few CPUs
 FLOAT = f'(0-9)@(0-{os.cpu_count() - 1})'
 
 
@@ -33,7 +33,7 @@ def fail(text):
 
 
 def run(command):
-    """Run a program; its output is shown when it fails."""
+    """Run a program; its output is printed if it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=240)
     if done.returncode != 0:
@@ -49,10 +49,10 @@ def ledger(path):
 
 
 def recv(where, name, capture, lcores, *settings):
-    """One run; returns the path of its files without suffix."""
+    """One run. @return the path of its files without suffix"""
     command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
                '--no-shconf', '--no-telemetry', '--lcores', lcores,
-               # whoever touches its memory, but gangs and copies, ends
+               # any access to its memory ends the process, except by gangs and copies
                '--vdev', 'gpu_host0,private=1', '--vdev', f'net_replay0,file={capture}', '--', '--quiet']
     for s in (f'run.name={name}', f'output.directory={where}', 'run.idle_timeout_ms=300',
               *settings):
@@ -92,8 +92,8 @@ def real(where):
     gain = f'{d}/mod5_gain_adu_per_photon.bin'
     run([f'{BUILD}/app/detector/braggline-detector', '--pcap', f'{where}/real.pcap', '--pack',
          *raw])
-    # the file holds gain x energy: energy 1 leaves it as it is
-    # ends with its frames, not by time, which may be over on a busy machine before they are in
+    # The file holds gain x energy, so energy 1 leaves it unchanged. The run ends after its frames,
+    # not after a time, which might be over on a busy machine before they have arrived.
     path = recv(where, 'real', f'{where}/real.pcap', FLOAT, 'output.format=image',
                 f'run.frames={len(raw)}', 'run.idle_timeout_ms=20000', 'veto.dry_run=yes',
                 f'calibration.gain={gain}', 'calibration.energy=1',
@@ -113,11 +113,11 @@ def lcores(where):
                    *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin'
                      for g in range(3))]
     shape = ['detector.modules=2', 'detector.interfaces=2']
-    # CSR with some raw frames among them; full images as int16; a CSR limit that some exceed
+    # CSR with some raw frames; full images as int16; a CSR limit that some frames exceed
     kinds = {'csr': ['veto.prescale=5', 'veto.prescale_raw=yes'],
              'image': ['output.format=image', 'output.value=int16'],
              'dense': ['output.nnz_max=21000', 'output.csr_threshold=1'],
-             # four intervals; the darks of one are in force from the next but one
+             # four intervals; the dark frames of an interval take effect in the next but one
              'dark': ['dark.select=external_input', 'dark.interval_frames=20', 'dark.samples_min=3',
                       'dark.alpha=0.5', 'veto.prescale=7']}
     layouts = {'1x1': (FLOAT, ['lcores.rx_lcores=1', 'lcores.gangs=1']),

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a soft-RoCE guest boots from: Debian's kernel with its rdma_rxe, tools of this machine.
+"""Makes the boot image of a soft-RoCE guest: Debian's kernel with rdma_rxe, and tools of this
+machine.
 
-usage: rxe_image.py fetch      download the kernel, nothing when it is there (make deps does that)
-       rxe_image.py check      exit 1 when fetch has something to do
-       rxe_image.py make FILE  write an initramfs, to look at it
+usage: rxe_image.py fetch      download the kernel unless it is there (make deps does this)
+       rxe_image.py check      exit 1 if fetch has something to do
+       rxe_image.py make FILE  write an initramfs, for inspection
 
-The kernel package is downloaded, never installed: unpacked are the kernel and the modules that the
-guest loads, in .deps/rxe-vm. All else in the guest (perftest, librdmacm's tools, rdma-core, busybox)
-is what this machine has installed, with the libraries that it loads here, so a program built here
-runs there, too. RXE_VM_KERNEL names another kernel package than linux-image-amd64's.
+The kernel package is downloaded but not installed: the kernel and the modules that the guest loads
+are unpacked into .deps/rxe-vm. Everything else in the guest (perftest, librdmacm's tools,
+rdma-core, busybox) is copied from this machine with the libraries that it loads here, so a program
+that is built here also runs there. RXE_VM_KERNEL names a kernel package other than
+linux-image-amd64's.
 """
 
 import fcntl
@@ -25,10 +27,10 @@ import sys
 import tarfile
 import tempfile
 
-# Modules to load, and with them those they depend on. One that is not in the package is built in.
+# Modules to load, with their dependencies. A module that is not in the package is built in.
 MODULES = ('crc32_generic', 'crc32c_generic', 'virtio_pci', 'virtio_net', 'rdma_rxe', 'ib_uverbs',
            'rdma_ucm', '9pnet_virtio', '9p', 'sch_netem')
-# Change it whenever .deps/rxe-vm has to be made again.
+# Increment it when .deps/rxe-vm must be made again.
 RECIPE = 1
 
 PROGRAMS = ('ip', 'rdma', 'tc', 'ibv_devinfo', 'ibv_rc_pingpong', 'ibv_uc_pingpong',
@@ -47,7 +49,7 @@ PATH = os.environ.get('PATH', '') + ':/usr/sbin:/usr/bin:/sbin:/bin'
 
 
 class Missing(Exception):
-    """Something that the guest needs is not on this machine."""
+    """A program or file that the guest needs is not installed on this machine."""
 
 
 def cache():
@@ -70,7 +72,7 @@ def fetched():
 
 
 def kernel_package():
-    """The package that linux-image-amd64 stands for, '' when apt knows none."""
+    """The package that linux-image-amd64 depends on, '' if apt knows none."""
     if os.environ.get('RXE_VM_KERNEL'):
         return os.environ['RXE_VM_KERNEL']
     out = subprocess.run(['apt-cache', 'depends', '--no-recommends', '--no-suggests',
@@ -80,7 +82,7 @@ def kernel_package():
 
 
 def download(folder):
-    """The kernel package as a file in folder."""
+    """Download the kernel package into folder. @return its path"""
     said = ''
     for attempt in range(2):
         package = kernel_package()
@@ -93,7 +95,7 @@ def download(folder):
             if done.returncode == 0 and debs:
                 return debs[0]
         if attempt == 0:
-            # its failures are seen in the second attempt
+            # if this fails, the second attempt reports it
             subprocess.run(['apt-get', 'update', '-q'], stdin=subprocess.DEVNULL,
                            capture_output=True, check=False)
     raise Missing(f'apt-get cannot download {package or "linux-image-amd64"}: '
@@ -101,7 +103,7 @@ def download(folder):
 
 
 def vmlinux(image):
-    """The ELF file inside a bzImage: it boots in half the time. None when we cannot unpack it."""
+    """The ELF file inside a bzImage: it boots in half the time. None if it cannot be unpacked."""
     setup_sectors = image[0x1f1] or 4
     offset = int.from_bytes(image[0x248:0x24c], 'little') + (setup_sectors + 1) * 512
     length = int.from_bytes(image[0x24c:0x250], 'little')
@@ -117,7 +119,7 @@ def vmlinux(image):
 
 
 def unpack(deb, to):
-    """The kernel, the modules, and the order to load them in."""
+    """Unpack the kernel and the modules, and write the order to load them in."""
     images, modules = {}, {}
     with subprocess.Popen(['dpkg-deb', '--fsys-tarfile', deb], stdout=subprocess.PIPE) as dpkg:
         with tarfile.open(fileobj=dpkg.stdout, mode='r|') as archive:
@@ -159,7 +161,7 @@ def unpack(deb, to):
 
 
 def fetch():
-    """Download and unpack the kernel when it is not there; others wait and find it."""
+    """Download and unpack the kernel unless it is there; concurrent calls wait for the first."""
     if fetched():
         return
     for tool in ('apt-get', 'apt-cache', 'dpkg-deb'):
@@ -239,10 +241,10 @@ def find(program):
 
 
 def libraries(paths):
-    """{name as the loader knows it: file} of all that these files load."""
+    """@return {name as the loader knows it: file} of all libraries that these files load"""
     done = subprocess.run(['ldd', *paths], capture_output=True, text=True, check=False)
     found = dict(re.findall(r'^\s(\S+) => (/\S+) \(', done.stdout, re.M))
-    # the loader itself, which stands alone
+    # the loader itself, which is listed without =>
     found.update((os.path.basename(p), p) for p in re.findall(r'^\s(/\S+) \(', done.stdout, re.M))
     lost = re.findall(r'^\s(\S+) => not found', done.stdout, re.M)
     if lost:
@@ -304,7 +306,7 @@ done <&3
 poweroff -f
 '''
 
-# listen COMMAND...: run it; says when it listens for connections of the CM
+# listen COMMAND...: run it, and report when it listens for CM connections
 LISTEN = r'''#!/bin/sh
 "$@" &
 program=$!
@@ -320,7 +322,7 @@ wait $program
 
 
 def base():
-    """Everything but the job of one guest."""
+    """The content of every guest, without the job of one."""
     archive = Archive()
     for name in ('dev', 'proc', 'sys', 'tmp', 'run', 'var', 'usr', 'lib', 'bin', 'job'):
         archive.folder(name)
@@ -338,7 +340,7 @@ def base():
     archive.file('bin/sh', programs['sh'])
     needed = libraries(programs.values())
     system = os.path.dirname(needed['libibverbs.so.1'])
-    # libibverbs loads it by itself, as glibc does the other at the first pthread_exit
+    # libibverbs opens this library at run time, as glibc does the other at the first pthread_exit
     provider = glob.glob(os.path.join(system, 'libibverbs', 'librxe-rdmav*.so'))
     if not provider:
         raise Missing('librxe, the rxe provider of rdma-core: run make deps')
@@ -359,7 +361,8 @@ def base():
 
 
 def initramfs(conf, files):
-    """The bytes of an initramfs: conf in shell syntax, files as {host path: path in the guest}."""
+    """@return the bytes of an initramfs; conf is shell syntax, files is {host path: path in the
+    guest}"""
     kernel()
     archive = base()
     archive.text('job/conf', conf)

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A guest whose kernel speaks RoCEv2 in software (rdma_rxe): a peer that nobody here wrote.
+"""A guest whose kernel implements RoCEv2 in software (rdma_rxe): an independent peer.
 
 usage: rxe_vm.py [OPTION]... [--] COMMAND
-  runs COMMAND, a line for sh, in a guest of its own; ends with its exit status, 124 when it took
-  too long, 125 when the guest did not boot or broke down, 77 when something is not installed
+  runs COMMAND, a line of sh, in a new guest; exits with its exit status, 124 if it took too long,
+  125 if the guest did not boot or failed, 77 if something is not installed
 
   --vhost-user SOCKET  eth0 is connected to this vhost-user back end (DPDK: net_vhost0,iface=SOCKET)
-  --vhost-server SOCKET  the same, but here the guest listens: the back end (net_vhost0,...,client=1)
-                       may come and go; the guest boots when the first one is there
-  --tap NAME           eth0 is connected to this tap device; with --netns NAME of that namespace
-  --netdev SPEC        eth0 is any other network of QEMU, without its id
+  --vhost-server SOCKET  the same, but the guest listens: the back end (net_vhost0,...,client=1) may
+                       reconnect; the guest boots when the first one is connected
+  --tap NAME           eth0 is connected to this tap device; --netns NAME: in that namespace
+  --netdev SPEC        eth0 is connected to this QEMU network, given without its id
   --ip ADDRESS/LEN     address of eth0, may be repeated
   --mac MAC            of eth0, 52:54:00:00:00:02 by default
   --mtu N              of eth0, 1500 by default; 4200 and more give a RoCE MTU of 4096
-  --file PATH[=NAME]   take a file of this machine along as NAME, /bin/ and its own name by default;
-                       a program brings the libraries it is linked with
-  --share FOLDER       of this machine, is /share in the guest
-  --memory MIB, --cpus N, --huge PAGES   of the guest: 512, 1, no page of 2 MiB
-  --seconds N          for COMMAND, 60 by default
+  --file PATH[=NAME]   copy a file of this machine to NAME, by default /bin/ and its own name; the
+                       libraries that a program is linked with are copied, too
+  --share FOLDER       mount this folder of this machine as /share in the guest
+  --memory MIB, --cpus N, --huge PAGES   of the guest; 512, 1 and no page of 2 MiB by default
+  --seconds N          time limit of COMMAND, 60 by default
 
 Tests use the class Guest: one boot (about 3 s), any number of commands one after the other:
 
@@ -51,20 +51,20 @@ from background import die_with_us  # noqa: E402
 Missing = rxe_image.Missing
 TIMED_OUT, BROKEN, SKIP = 124, 125, 77
 QEMU = 'qemu-system-x86_64'
-# Booting takes 3 s on an idle machine; tests share theirs.
+# Booting takes 3 s on an idle machine; tests may run on a busy one.
 BOOT_SECONDS = 90
-# No offloads: what leaves the guest is a whole frame, checksums and all.
+# No offloads: the guest sends complete frames with all checksums.
 OFFLOADS = ''.join(f',{name}=off' for name in (
     'csum', 'gso', 'guest_csum', 'guest_tso4', 'guest_tso6', 'guest_ufo', 'guest_ecn', 'host_tso4',
     'host_tso6', 'host_ufo', 'host_ecn'))
 
 
 class Broken(Exception):
-    """The guest did not boot, or is gone."""
+    """The guest did not boot, or has ended."""
 
 
 class Job:
-    """A command in a guest, running or done."""
+    """A command in a guest, running or ended."""
 
     def __init__(self, guest, number, seconds):
         self.guest, self.number, self.seconds = guest, number, seconds
@@ -75,14 +75,14 @@ class Job:
         return self.raw.replace(b'\002listening\n', b'').decode(errors='replace')
 
     def wait(self):
-        """Until it has ended; returns its exit status, 124 when it took too long."""
-        # the guest ends a command in time; should it be stuck as a whole, it is ended here
+        """Wait until it has ended. @return its exit status, 124 if it took too long"""
+        # the guest ends a command in time; if the guest itself hangs, it is ended here
         self.guest.until(lambda: self.status is not None, self.seconds + 30,
                          'does not end its command')
         return self.status
 
     def expect(self, text, seconds=30):
-        """Until it has printed this text, or has ended without it (then a Broken is raised)."""
+        """Wait until it has printed this text; raise Broken if it ends without it."""
         text = text.encode()
         self.guest.until(lambda: text in self.raw or self.status is not None, seconds,
                          f'does not print {text!r}')
@@ -91,7 +91,7 @@ class Job:
 
 
 class Guest:
-    """A running guest. One command at a time; commands themselves may have their & inside."""
+    """A running guest. It runs one command at a time; a command itself may use &."""
 
     def __init__(self, ip=(), vhost_user=None, vhost_server=None, tap=None, netns=None, netdev=None,
                  mac='52:54:00:00:00:02', mtu=1500, files=None, share=None, memory=512, cpus=1,
@@ -122,7 +122,7 @@ class Guest:
         return os.path.join(self.folder, name)
 
     def _machine(self, memory, cpus):
-        # Emulated, so that it runs anywhere; the CPU has the SSE 4.2 that Debian's DPDK wants.
+        # Emulated, so that it runs anywhere; the CPU has SSE 4.2, which Debian's DPDK needs.
         return ['-accel', 'tcg,thread=multi', '-cpu', 'Nehalem', '-smp', str(cpus),
                 '-m', str(memory), '-machine', 'pc,memory-backend=ram',
                 '-object', f'memory-backend-memfd,id=ram,size={memory}M,share=on',
@@ -140,7 +140,7 @@ class Guest:
         if vhost_user:
             before = ['-chardev', f'socket,id=nic,path={vhost_user}']
             netdev = 'vhost-user,chardev=nic,queues=1'
-            # QEMU 7.2, emulating, dies when the driver enables MSI-X of a vhost-user device
+            # QEMU 7.2, emulating, crashes when the driver enables MSI-X of a vhost-user device
             device += ',vectors=0'
         elif tap:
             netdev = f'tap,ifname={tap},script=no,downscript=no,vhost=off,vnet_hdr=off'
@@ -159,7 +159,7 @@ class Guest:
         self.until(lambda: self.job.status is not None, BOOT_SECONDS, 'does not boot')
 
     def _read(self):
-        """Thread: what the guest prints, to the job that runs."""
+        """Thread: pass the guest's output to the running job."""
         while True:
             data = os.read(self.vm.stdout.fileno(), 65536)
             with self.condition:
@@ -186,7 +186,7 @@ class Guest:
         raise Broken(f'{self.name} {"is gone" if self.ended else what}\n{self.console()}')
 
     def console(self):
-        """What QEMU and the kernel complained of."""
+        """Messages of QEMU and of the guest's kernel."""
         text = ''
         for name in ('errors', 'console'):
             try:
@@ -209,19 +209,19 @@ class Guest:
         try:
             self.vm.stdin.write(f'{job.number} {seconds} {command}\n'.encode())
         except BrokenPipeError:
-            pass        # until() tells
+            pass        # until() reports it
         if listens:
             job.expect('\002listening')
         return job
 
     def run(self, command, seconds=60):
-        """Run a command; the job that comes back has a status and output."""
+        """Run a command. @return its job, with status and output"""
         job = self.start(command, seconds)
         job.wait()
         return job
 
     def close(self):
-        """End the guest, whatever it does."""
+        """End the guest in any state."""
         if self.vm:
             self.vm.kill()
             self.vm.wait()
@@ -237,7 +237,7 @@ class Guest:
 
 
 def wait_for(path, seconds=30):
-    """Until a file, a socket for instance, is there."""
+    """Wait until a file exists, for instance a socket."""
     end = time.monotonic() + seconds
     while not os.path.exists(path):
         if time.monotonic() > end:

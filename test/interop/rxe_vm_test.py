@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rig of the RDMA interop tests works: two rxe guests talk, with no code of ours between.
+"""Tests the rig of the RDMA interop tests: two rxe guests communicate, without code of this project
+between them.
 
 usage: rxe_vm_test.py
-  Through stock dpdk-testpmd, which forwards from one net_vhost port to the other: ping with whole
-  jumbo frames, rping. What guests owe to their users: exit status, output, the end of a command
-  that takes too long, a peer that is not there.
+
+Stock dpdk-testpmd forwards from one net_vhost port to the other. Tested are ping with full jumbo
+frames, rping, exit status and output of commands, the end of a command that takes too long, and a
+peer that does not exist.
 """
 
 import os
@@ -20,7 +22,8 @@ MTU = 9000
 
 
 def testpmd(folder, log):
-    """Two vhost-user back ends, everything handed from one to the other."""
+    """Start testpmd with two vhost-user back ends; it forwards all packets from one to the other.
+    """
     tool = shutil.which('dpdk-testpmd')
     if not tool:
         raise Missing('dpdk-testpmd is not installed: run make deps')
@@ -56,7 +59,7 @@ def owe(guest):
     check(guest.run('echo "a b"; exit 3'), 3, 'a b\n')
     check(guest.run('sleep 60 & cat', seconds=10), 0)
     check(guest.run('echo begun; sleep 60', seconds=1), TIMED_OUT, 'begun')
-    # nobody there listens
+    # no program listens at that address
     job = guest.run('rping -c -a 10.99.0.2 -C 1')
     if job.status == 0:
         raise Broken('rping spoke with nobody')

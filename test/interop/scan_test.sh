@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# braggline-scan on whole, unfinished, damaged and missing files: what it says and how it exits.
+# braggline-scan on complete, unfinished, damaged and missing files: its output and its exit status.
 # usage: scan_test.sh BRAGGLINE-SCAN ARROW_WRITE
 
 set -u
@@ -12,7 +12,7 @@ seed=$(date +%s)
 echo "seed $seed"
 RANDOM=$seed
 
-# want STATUS TEXT ARGUMENT...: exit status, and a text in what is printed
+# want STATUS TEXT ARGUMENT...: expects this exit status, and the text in the output
 want() {
 	local status=$1 text=$2 got
 	shift 2
@@ -47,7 +47,7 @@ sed '4s/^/x/' "$dir/truth.csv" > "$dir/wrong.csv"
 want 1 'wrong.csv:4: expected a frame number' "$dir" --truth "$dir/wrong.csv"
 want 1 'frame and hit among them' "$dir" --truth "$dir/one.txt"
 
-# the rows of the table, as plain text has them
+# the rows of the table, compared with the plain text
 "$scan" --csv - "$dir" > "$dir/frames.csv" || exit 1
 awk -F, 'NR > 1 { print $1, $2, $4, $14, $15 }' "$dir/frames.csv" > "$dir/got"
 awk '$1 == "frames" { print $2, $3, $5, $15, $16 }' "$dir/one.txt" > "$dir/expected"
@@ -61,7 +61,8 @@ cp "$dir/one_images.arrow" "$dir/part/"
 want 1 'NOT COMPLETE' "$dir/part"
 want 1 'every CRC-32C right' "$dir/part/one_frames.arrow.part"
 
-# recovered: it is complete, without its last batch, so that images have more; once is enough
+# recovered: it is complete without its last batch, so images has more rows; a second recovery does
+# nothing
 cp "$dir/part/one_frames.arrow.part" "$dir/part/two_frames.arrow.part"
 want 1 'recovered .*one_frames.arrow: ' --recover "$dir/part/one_frames.arrow.part"
 want 1 'NOTE .* kept frames, but' "$dir/part/one_frames.arrow"
@@ -72,7 +73,7 @@ want 1 'NOT RECOVERED .*bad_frames.arrow.part' --recover "$dir/part"
 rm "$dir/part/bad_frames.arrow.part"
 want 1 'run two' --recover "$dir/part"
 
-# a run that was rolled
+# a run in several files
 mkdir "$dir/sets"
 for set in 1 2 3; do
 	"$write" "$dir/sets" "long_00000$set" float32 2 100 "$((seed + set))" || exit 1
@@ -86,19 +87,19 @@ want 0 'frames             100,' "$dir/sets/long_000002_images.arrow"
 rm "$dir/sets/long_000002_images.arrow"
 want 1 'images   2 files, .* 1 NOT AS IT SHOULD BE' "$dir/sets"
 
-# a byte of a body
+# a flipped byte in a body
 mkdir "$dir/bad"
 cp "$dir"/one_*.arrow "$dir/bad/"
 printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=12300 conv=notrunc 2> "$dir/dd"
 want 1 '1 DAMAGED' "$dir/bad"
 
-# of one of the two copies of the schema: all is read, and it is said
+# one of the two copies of the schema is damaged: all rows are read, and the damage is reported
 cp "$dir"/one_*.arrow "$dir/bad/"
 printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=1000 conv=notrunc 2> "$dir/dd"
 want 1 'DAMAGED: one of the two copies of its schema' "$dir/bad"
 want 1 'frames             300,' "$dir/bad"
 
-# two batches that were swapped as a whole are not where they belong
+# two batches that were exchanged are reported as misplaced
 cp "$dir"/one_*.arrow "$dir/bad/"
 python3 - "$dir/bad/one_frames.arrow" << 'EOF' || exit 1
 import struct
@@ -130,7 +131,7 @@ want 1 'not an Arrow IPC file' "$dir/bad"
 want 2 'want one run' "$dir" --plot "$dir/b.png"
 want 0 'run two' "$dir"
 
-# random damage: an answer, never a signal
+# random damage: an exit status, never a signal
 for _ in $(seq 60); do
 	cp "$dir/one_frames.arrow" "$dir/one_images.arrow" "$dir/bad/"
 	for table in frames images; do

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What scapy says of the ICRCs in captures.
+"""Checks the ICRCs of captures with scapy.
 
 usage: scapy_icrc.py LIMIT FILE...
-  Looks at LIMIT RoCEv2 frames with IPv4, evenly taken from all files; prints a line for each whose
-  ICRC is not scapy's, and at last how many were looked at.
+
+Checks LIMIT RoCEv2 frames with IPv4, sampled evenly from all files. Prints a line for each whose
+ICRC differs from scapy's, and at the end the number of checked frames.
 """
 
 import struct

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reads all files of a run's stores with apache-arrow, compares them with the detector's truth, and
-// prints as JSON what it found:
-//   sums       of all rows, for comparison with another reader
-//   threshold  of strong pixels
-//   rows       of an image
-//   files      [{path, table, fields, batches}]: formats and places in the file as the Arrow C data
-//              interface wants them
+// prints as JSON:
+//   sums       sums over all rows, for comparison with another reader
+//   threshold  threshold of strong pixels
+//   rows       pixel rows of an image
+//   files      [{path, table, fields, batches}]: formats and offsets in the file, for the Arrow C
+//              data interface
 //
 // usage: node store_readers.mjs MODULES-DIR TRUTH-CSV PATH...
 
@@ -49,7 +49,7 @@ function field({ name, type, nullable }) {
     return { name, nullable, format: format(type), children: (type.children ?? []).map(field) };
 }
 
-// apache-arrow copies nothing: its arrays lie in the bytes of the file
+// apache-arrow does not copy: its arrays are views of the file's bytes
 function place(array, file) {
     if (!array || array.byteLength === 0)
         return null;
@@ -86,7 +86,7 @@ function read(path) {
         rows: Number(schema.metadata.get('braggline.rows')),
     }));
     for (const batch of reader) {
-        // of a file without batches, apache-arrow gives one whose lists have no child
+        // for a file without batches, apache-arrow returns one whose lists have no child
         if (reader.numRecordBatches === 0)
             continue;
         for (const row of batch) {
@@ -99,7 +99,7 @@ function read(path) {
     return { path, table, fields: schema.fields.map(field), batches };
 }
 
-// numbers by their places, so that none can take the place of another
+// weighted by position, so that exchanged values change the sum
 function weigh(list) {
     const weight = (v, k) => (Number.isFinite(v) ? (k + 1) * Math.trunc(v) : 0);
     return list.toArray().reduce((n, v, k) => n + weight(v, k), 0);
@@ -129,7 +129,7 @@ for (const [frame, row] of tables.frames) {
     }
     want(truth.has(frame) && (incomplete || isTrue(row, truth.get(frame))),
         `row of frames ${tell(row)}, expected ${tell(truth.get(frame) ?? 'none')}`);
-    // the veto is a dry run: what is whole is kept
+    // the veto is a dry run: complete frames are kept
     want(incomplete || KEPT.includes(row.verdict), `frame ${frame}: verdict ${row.verdict}`);
     want(KEPT.includes(row.verdict) === !!image, `frame ${frame}: verdict ${row.verdict}, ` +
         `${image ? 'an' : 'no'} image`);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stores have written of a detector's frames, one of them killed meanwhile, is read by
-apache-arrow for JS and, through the Arrow C data interface, by DuckDB: both find the truth.
+"""apache-arrow for JS and DuckDB, through the Arrow C data interface, read the files of stores, one
+of which was killed during the run. Both find the detector's truth.
 
 usage: store_readers_test.py BUILD-DIR MODULES-DIR
 """
@@ -22,9 +22,9 @@ import world
 from cases import wait, want
 
 LIBRARY = 'node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so'
-# strong pixels of an image; NaN is greater than everything in DuckDB
+# strong pixels of an image; in DuckDB NaN is greater than every number
 STRONG = 'len(list_filter(i.value, lambda v: v >= {threshold} AND NOT isnan(v)))'
-# of numbers by their places
+# a sum of values that are weighted by their position
 WEIGH = '''sum(list_sum(list_transform(i.{}, lambda v, k:
     CASE WHEN isfinite(v::DOUBLE) THEN k * trunc(v)::BIGINT ELSE 0 END)))'''
 SUMS = f'''
@@ -33,7 +33,7 @@ SUMS = f'''
         sum(list_sum(f.missing)), {WEIGH.format('row_ptr')}, {WEIGH.format('col')},
         {WEIGH.format('value')}, sum({STRONG})
     FROM frames f LEFT JOIN images i USING (frame)'''
-# how many rows contradict the truth, their image, or have none though they should
+# number of rows that contradict the truth or their image, or that miss their image
 WRONG = {
     'rows of frames that are not the truth': f'''
         SELECT count(*) FROM frames f LEFT JOIN truth t USING (frame)
@@ -67,7 +67,7 @@ def story(w):
     wait('images in store1', taken)
     w.kill('store1')
     before = taken()
-    time.sleep(1)  # for store0 alone
+    time.sleep(1)  # in which only store0 runs
     w.launch('store1')
     wait('images in store1 again', lambda: taken() - before)
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Batches between providers: braggline-recv and braggline-store, one of them over the roce engine
-on this machine, the other over verbs on the kernel's rdma_rxe in a guest.
+"""Transfer between providers: one of braggline-recv and braggline-store uses the roce provider on
+this machine, the other the verbs provider on the kernel's rdma_rxe in a guest.
 
 usage: store_verbs_test.py BUILDDIR [kill]
-  Each way once, in one guest: every frame of the detector is in the files once, as it was made, and
-  all end in order. kill: the guest's program is killed in mid-run, and started again.
+
+Each direction runs once, in one guest: every frame of the detector is in the files exactly once, as
+it was made, and all programs end in order. kill: the guest's program is killed during the run, and
+restarted.
 """
 
 import configparser
@@ -26,19 +28,21 @@ import chain
 from cases import want
 
 EAL = '--no-huge --no-pci --no-shconf --no-telemetry --log-level=lib.eal:warning'.split()
-# DPDK's drivers of mempools, which it loads from where it is installed
+# DPDK's mempool drivers, which it loads from its installation
 MEMPOOLS = ('librte_mempool_ring.so', 'librte_mempool_stack.so')
 ROWS = 64       # of the module: 16 packets a frame
 PERIOD = 20     # frames of the capture, which is repeated
-RATE = 20       # frames/s: an emulated CPU is a slow one
-# Many small batches; 14.7 and 6.3 MB: more, and less, than rdma_rxe sends in a message, 8 MiB.
+RATE = 20       # frames/s: low, as an emulated CPU is slow
+# Many small batches; and batches of 14.7 and 6.3 MB, above and below the largest message that
+# rdma_rxe sends, 8 MiB.
 SMALL = {'output.format': 'csr', 'output.images_interval': 2}
 LARGE = {'output.format': 'image', 'output.images_interval': 64}
 FRAMES, FRAMES_LARGE, FRAMES_KILLED = 40, 10, 160   # of a run
 AGAIN = 20      # of the second run, after the receiver was killed
-SECONDS = 300   # patience
+SECONDS = 300   # limit for most waits
 
-# sh in the guest. Programs that poll are sessions of their own: Linux schedules by session.
+# Shell in the guest. Programs that poll are started as sessions, because Linux schedules by
+# session.
 START = 'setsid {} & pid=$!\n'
 AWAIT = 'until [ -e /share/{} ] || ! [ -d /proc/$pid ]; do usleep 100000; done\n'
 KILL = AWAIT.format('now') + 'kill -9 $pid || exit 99\nwait $pid\n'
@@ -50,7 +54,7 @@ def settings(values):
 
 
 def receiver(capture, where, device, store, ring, frames, output):
-    """Words of a braggline-recv but for EAL's."""
+    """Command line of a braggline-recv without EAL's options."""
     return ['--vdev', 'gpu_host0', '--vdev',
             f'net_replay0,file={capture}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},rate={RATE * 16}',
             '--', '--quiet', *settings({
@@ -69,14 +73,14 @@ def receiver(capture, where, device, store, ring, frames, output):
 
 
 def keeper(capture, directory, device):
-    """Words of a braggline-store but for EAL's."""
+    """Command line of a braggline-store without EAL's options."""
     return ['--', *settings({
         'store.device': device, 'store.keys': f'{capture}/keys.ini', 'store.memory_mib': 256,
         'store.silence_ms': 10000, 'files.directory': directory, 'files.sync_ms': 20})]
 
 
 class Rig:
-    """A capture, a guest, and programs on either side of its network card."""
+    """A capture, a guest, and the programs at both ends of its network card."""
 
     def __init__(self, build, where, kill):
         self.build, self.where, self.kill = build, where, kill
@@ -104,7 +108,7 @@ class Rig:
                            share=self.where, memory=1024, files=files)
 
     def here(self, program, words):
-        """A program on this machine, at the guest's network card."""
+        """Start a program on this machine, at the guest's network card."""
         log = f'{self.where}/{len(self.logs)}.log'
         self.logs.append(log)
         with open(log, 'w', encoding='ascii') as out:
@@ -118,18 +122,18 @@ class Rig:
 
     @staticmethod
     def there(program, words):
-        """Line of sh: the same in the guest."""
+        """Shell command that starts the same in the guest."""
         drivers = (word for name in MEMPOOLS for word in ('-d', f'/lib/{name}'))
         return shlex.join([program, *drivers, '-l', '0', '-m', '256', *EAL, *words])
 
     def script(self, name, text):
-        """A command of the guest's."""
+        """Write a command of the guest into a file."""
         with open(f'{self.where}/{name}', 'w', encoding='ascii') as out:
             out.write(f'{LINK}\n{text}')
         return f'sh /share/{name}'
 
     def tell(self, name):
-        """Scripts of the guest wait for such files."""
+        """Create a file that a script of the guest waits for."""
         with open(f'{self.where}/{name}', 'w', encoding='ascii'):
             pass
 
@@ -160,7 +164,7 @@ class Rig:
             raise Broken(f'the guest: status {job.status}')
 
     def show(self):
-        """All that was said."""
+        """Print all logs."""
         for log in self.logs:
             with open(log, encoding='ascii', errors='replace') as out:
                 print(f'---- {log}', *out.read().splitlines()[-40:], sep='\n')
@@ -220,7 +224,7 @@ def to_guest(rig):
     frames = FRAMES_KILLED if rig.kill else FRAMES
     store = START.format(rig.there('braggline-store',
                                    keeper('/share', '/tmp/stored', 'verbs:rxe0')))
-    # the guest's link is there when ours is
+    # the guest's link is up when ours is
     recv = rig.here('recv/braggline-recv', ['--log-level=braggline.xfer:debug', *receiver(
         rig.where, f'{rig.where}/roce_run', f'roce:port=net_vhost0,ip={OURS}/24,mtu=4096', THEIRS,
         rig.ring, frames, SMALL)])
@@ -238,7 +242,8 @@ def to_guest(rig):
 
 
 def rows(rig, directory, frames):
-    """Of {(incarnation, table): rows}, which are those of the detector, without gaps from 1 on."""
+    """Check that {(incarnation, table): rows} equals the detector's frames, without gaps from 1 on.
+    """
     truth = chain.truth(f'{rig.where}/truth.csv')
     truth = {n: truth[(n - 1) % PERIOD + 1] for n in range(1, frames + 1)}
     found = {}
@@ -254,7 +259,7 @@ def rows(rig, directory, frames):
 
 
 def check_run(rig, directory, frames, run):
-    """All frames of one run, and its ledger says so."""
+    """All frames of one run are there, and its ledger counts them."""
     found = rows(rig, directory, frames)
     want(sorted(table for _, table in found) == sorted(chain.TABLES) and
                set(found.values()) == {frames}, found, 'expected', frames)
@@ -266,7 +271,8 @@ def check_run(rig, directory, frames, run):
 
 
 def check_adopted(rig, directory, frames):
-    """What the receiver held as it was killed, all that came before, and its second run."""
+    """Check the batches that the receiver held when it was killed, the earlier ones, and its second
+    run."""
     found, stored = rows(rig, directory, frames), chain.stored(directory)
     for stream, batches in chain.held(f'{rig.where}/left').items():
         for sequence, count in batches.items():

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The truth of braggline-detector, and rows of `frames` against it.
+// Reads the truth of braggline-detector, and compares rows of `frames` with it.
 
 import { readFileSync } from 'node:fs';
 
-// frames in their order, numbers of columns by name
+// frames in their order; numbers of columns by name
 export function readTruth(csv) {
     const [head, ...lines] = readFileSync(csv, 'utf8').trimEnd().split('\n');
     const names = head.split(',');

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The verbs provider over the kernel's rdma_rxe: what rdma.h promises, in a guest.
+"""The verbs provider over the kernel's rdma_rxe in a guest behaves as rdma.h specifies.
 
 usage: verbs_test.py PROGRAM...
-  Each program gets the guest's device, verbs:rxe0, for both of its ends.
+
+Each program gets the guest's device, verbs:rxe0, for both of its ends.
 """
 
 import os
@@ -11,7 +12,7 @@ import sys
 
 from rxe_vm import Broken, Guest, Missing, SKIP
 
-# The second of MTU 1024, as Ethernet's own 1500 gives
+# The second one gives RoCE MTU 1024, as Ethernet's default of 1500 does
 MTUS = (9000, 1500)
 
 
@@ -19,7 +20,7 @@ def main(programs):
     failed = []
     try:
         for mtu in MTUS:
-            # a hub with nobody else: all that goes out is for the device itself
+            # a hub without other ports: all packets that are sent are for the device itself
             with Guest(['10.99.0.1/24'], netdev='hubport,hubid=0', mtu=mtu, memory=768,
                        files={p: '/bin/' + os.path.basename(p) for p in programs}) as guest:
                 for program in map(os.path.basename, programs):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-rdma over the verbs provider, on the kernel's rdma_rxe in a guest.
+"""braggline-rdma with the verbs provider, on the kernel's rdma_rxe in a guest.
 
 usage: verbs_tool_test.py BUILDDIR
-  In the guest: each mode against its stock original, once as server and once as client. Beside it:
-  against the roce provider of the host, once each way.
+
+In the guest each mode runs against its stock original, once as server and once as client. It also
+runs against the roce provider of the host, once in each direction.
 """
 
 import os
@@ -19,8 +20,8 @@ from rxe_vm import Broken, Guest, Missing, SKIP, die_with_us
 EAL = '--no-huge -m 64 --no-pci --no-shconf --no-telemetry'
 TOOL = f'braggline-rdma {EAL} --'
 
-# What a server and its client do: starts the one, waits until it listens, runs the other. Exit
-# status 10 and 20: server, client.
+# Runs a server and its client: starts the first, waits until it listens, runs the second. Exit
+# status 10 if the server fails, 20 if the client fails.
 BOTH = r'''#!/bin/sh
 ( exec $1 ) >/tmp/server 2>&1 &
 server=$!
@@ -35,8 +36,8 @@ cat /tmp/server
 exit ${failed:-0}
 '''
 
-# mode, options of both, the original's program, what the client's side prints. Originals have -F:
-# a guest's clock may be too uneven for them to tell a CPU's frequency, and then they fail.
+# Mode, options of both, the original's program, expected output of the client's side. Originals get
+# -F: they fail if a guest's clock is too uneven to tell a CPU's frequency.
 PEERS = (
     ('write_bw', '-s 65536 -n 50', 'ib_write_bw', '#bytes'),
     ('read_bw', '-s 65536 -n 50', 'ib_read_bw', '#bytes'),
@@ -108,12 +109,12 @@ class Host:
 
 
 def against_roce(tool, folder):
-    """verbs in the guest, roce on the host: two providers, one interface."""
+    """verbs in the guest, roce on the host: both providers through one interface."""
     device = '--device verbs:rxe0 -e'
     with Host(tool, folder, 'rping -s -S 20000') as host, \
          Guest([f'{THEIRS}/24'], vhost_server=f'{folder}/nic', mtu=ETHERNET_MAX, memory=768,
                files={tool: '/bin/braggline-rdma'}) as guest:
-        # the guest's network card is there as soon as the host's end has come
+        # the guest's network card works as soon as the host's end is connected
         def verbs_asks(words, text):
             job = guest.run(f'{LINK}; {TOOL} {words}', seconds=180)
             if job.status:

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transfer protocol with one receiver and two stores, for spin: app/common/xfer/README.rst.
+ * A model for spin of the transfer protocol with one receiver and two stores:
+ * app/common/xfer/README.rst.
  *
- * Batches go from the receiver's journal to stores and into their files, or are spilled into a
- * file of the receiver's own. Anybody may crash at any moment: a receiver keeps its journal
- * (what is held, whose it is, what was moved) and what it has spilled, a store its file; a power
- * failure may take of a file what was not synced. Connections may be cut, and what was written into
- * them may arrive late. Somebody may import and reconcile while a receiver is down (xfer_tools.pml;
- * xfer_store.pml is a store). Claims:
+ * Batches go from the receiver's journal to stores and into their files, or the receiver spills
+ * them into a file of its own. Each side may crash at any moment. A receiver keeps its journal
+ * (held batches, their stores, reassigned batches) and its spilled file, a store keeps its file. A
+ * power failure may remove data that is not synced from a file. Connections may break, and their
+ * WRITEs may arrive late. An operator may run import and reconcile while a receiver is down
+ * (xfer_tools.pml; xfer_store.pml is a store). Claims:
  *
- *  - exactly once: when all is released and reconciled, each batch is in one file, once;
- *  - no lost acknowledgement: what the receiver releases is durable, and stays so;
- *  - no place is used twice: what a store writes to disk is the body that the entry announced;
- *  - nobody waits for ever: spin finds no invalid end state.
+ * - exactly once: when all batches are released and reconciled, each is in exactly one file, once;
+ * - no lost acknowledgement: a batch that the receiver releases is durable and remains so;
+ * - no slot is reused too early: a store writes the body to disk that the descriptor announced;
+ * - no deadlock: spin finds no invalid end state.
  *
- * Each can fail: xfer_model.sh also runs mutations, each of which leaves out one rule.
+ * Each claim can fail: xfer_model.sh also runs mutations, each of which omits one rule.
  */
 
 #ifndef BATCHES
@@ -27,8 +28,10 @@
 #define SPILL STORES
 #define NOBODY (STORES + 1)
 
-/* How often connections are cut or somebody crashes, how many batches go elsewhere then, how often
- * somebody imports or reconciles in the middle of it, and how often that is killed. */
+/*
+ * Maximum number of broken connections and crashes, of batches that are reassigned or spilled, of
+ * runs of import or reconcile before the end, and of kills of these.
+ */
 #ifndef FAULTS
 #define FAULTS 2
 #endif
@@ -50,61 +53,61 @@
 
 mtype = { CONNECT, BODY, IMM, INVENTORY, RESULT };
 
-/* type, connection, place or set of batches, batch */
+/* type, connection, slot or set of batches, batch */
 chan to[STORES] = [4] of { mtype, byte, byte, byte };
 chan from[STORES] = [3] of { mtype, byte, byte, byte };
 
-/* ---- what survives the receiver: its journal ----------------------------------------- */
+/* ---- persistent: the receiver's journal ---------------------------------------------- */
 
 byte held = ALL;	     /* not released */
-byte owner[BATCHES] = NOBODY; /* to whom it was given */
-byte moved[STORES];	     /* may be there, and went elsewhere */
+byte owner[BATCHES] = NOBODY; /* store that it was given to */
+byte moved[STORES];	     /* the store may have it, but it was reassigned */
 
-/* ---- what survives: files of the stores, and what the receiver has spilled ------------------ */
+/* ---- persistent: files of the stores, and the receiver's spilled file ----------------------- */
 
 typedef disk {
 	byte batch[BATCHES];
 	byte length;
-	byte synced; /* at least so many survive */
+	byte synced; /* number of batches that certainly survive */
 };
 disk file[STORES + 1];
 
 bool broken[STORES]; /* a store has crashed, and the receiver has not noticed */
-byte connections[STORES]; /* their numbers, as rkeys, are never used twice */
+byte connections[STORES]; /* number of the last one; like an rkey it is never reused */
 byte faults = FAULTS;
 byte moves = MOVES;
 
 mtype = { RUNS, DEAD, FINISHED };
-mtype life = RUNS; /* of the receiver; while it runs it has locks on its ring and what it spills */
+mtype life = RUNS; /* of the receiver; while it runs it locks its journal and its spilled file */
 bool over;
 #if TOOLS > 0
 byte tools = TOOLS;
 byte kills = KILLS;
-bool working;	     /* somebody who is no receiver has these locks */
-bool stop[STORES];   /* the same of a store's directory: */
-bool stopped[STORES]; /* it does not run */
-bool dirty;	     /* only `reconcile` can tell now what is there twice */
-byte begun[STORES];  /* where files begin that an import has made */
+bool working;	     /* an operator holds these locks */
+bool stop[STORES];   /* a store is requested to stop, so that its directory can be locked: */
+bool stopped[STORES]; /* it has stopped */
+bool dirty;	     /* only `reconcile` can find duplicates now */
+byte begun[STORES];  /* positions at which an import has begun a file */
 #endif
 
 #define DOWN 0
 #define WAITING 1
 #define UP 2
 
-/* The receiver's, of each store. */
+/* The receiver's connection to each store. */
 byte link[STORES] = DOWN;
 byte conn[STORES];
-byte sent[STORES];	   /* batches, on this connection */
-byte places[STORES]; /* that are free */
+byte sent[STORES];	   /* batches sent on this connection */
+byte places[STORES]; /* free slots */
 
 /* ---- the receiver --------------------------------------------------------------------------- */
 
-hidden byte i; /* of d_steps */
+hidden byte i; /* for d_steps */
 hidden byte k;
 hidden byte yes;
 hidden byte n;
 
-/* Whether a batch is among the first of a file. */
+/* yes = a batch is among the first end_of of a file */
 inline find(s, b, end_of)
 {
 	yes = false;
@@ -124,7 +127,7 @@ inline release(s, b)
 
 #define CAN_CONNECT(s) (link[s] == DOWN && !broken[s] && len(to[s]) < 4)
 
-/* Before anything else a store learns what went elsewhere. */
+/* A store gets the set of reassigned batches before anything else. */
 inline connect(s)
 {
 	connections[s]++;
@@ -155,14 +158,14 @@ inline take_have(s)
 		sent[s] = 0;
 		places[s] = ALL_FREE;
 		link[s] = UP
-	:: else /* of a connection before */
+	:: else /* of an earlier connection */
 	fi;
 	e = 0;
 	x = 0;
 	b = 0
 }
 
-/* It dies when it has released one of those. */
+/* The receiver crashes after it has released one of the batches. */
 inline take_some(s)
 {
 	faults--;
@@ -211,7 +214,10 @@ inline take_result(s)
 	(link[s] == UP && places[s] != 0 && len(to[s]) < 3 && \
 		(SENDS(s, 0) || SENDS(s, 1) || SENDS(s, BATCHES - 1)))
 
-/* The oldest that is this store's, or nobody's: body, then entry with immediate. */
+/*
+ * Send the oldest batch that belongs to this store or to none: body, then descriptor with
+ * immediate.
+ */
 inline send(s)
 {
 	k = 0;
@@ -259,14 +265,14 @@ inline move(s)
 }
 
 #ifdef OLD_KEYS
-/* A WRITE that the network holds back for a while. */
+/* A WRITE that is delayed in the network. */
 bool late;
 byte late_store;
 byte late_place;
 byte late_batch;
 #endif
 
-/* The queue pair drains: nothing more comes out of it. What it wrote may still be on its way. */
+/* The queue pair is closed: it delivers no more messages. Its WRITEs may still be in flight. */
 inline down(s)
 {
 	link[s] = DOWN;
@@ -289,7 +295,7 @@ inline down(s)
 	k = 0
 }
 
-/* ---- batches that no store takes: files of the receiver's own ------------------------------- */
+/* ---- batches that no store takes: the receiver's spilled file ------------------------------- */
 
 #ifdef SPILL_WHILE_CONNECTING
 #define IS_GONE(s) (s < STORES && link[s] != UP)
@@ -299,7 +305,7 @@ inline down(s)
 #define MAY_SPILL(b) (IN(held, b) && (owner[b] == NOBODY || IS_GONE(owner[b])))
 #define CAN_SPILL (moves > 0 && (MAY_SPILL(0) || MAY_SPILL(1) || MAY_SPILL(BATCHES - 1)))
 
-/* Written down in the ring first: who adopts it has to look into the file. */
+/* The journal records it first, so that a receiver that adopts it reads the file. */
 inline spill()
 {
 	k = 0;
@@ -319,7 +325,7 @@ inline spill()
 #define OF_SPILL(b) (IN(held, b) && owner[b] == SPILL)
 #define SPILLING (OF_SPILL(0) || OF_SPILL(1) || OF_SPILL(BATCHES - 1))
 
-/* The first that is not in a file yet, or not durable. */
+/* The next batch that is not in the file yet, or a sync. */
 inline spill_one()
 {
 	k = 0;
@@ -364,10 +370,12 @@ inline spill_result()
 	k = 0
 }
 
-/* ---- its life ------------------------------------------------------------------------------- */
+/* ---- the receiver's life -------------------------------------------------------------------- */
 
-/* What was spilled is the file's. What is in no file any more was imported by somebody, who sees to
- * it that it is nowhere else: stores are not to cut that off. */
+/*
+ * Spilled batches belong to the file. A batch that is in no file any more was imported by an
+ * operator, who ensures that it is nowhere else. So stores must not remove it.
+ */
 inline adopt()
 {
 	k = 0;
@@ -428,12 +436,12 @@ runs:
 	:: d_step { broken[0] -> broken[0] = false; down(0) }
 	:: d_step { broken[1] -> broken[1] = false; down(1) }
 
-	/* no store takes it */
+	/* no store takes the batch */
 	:: d_step { CAN_SPILL -> spill() }
 	:: d_step { SPILLING -> spill_one() }
 	:: d_step { SPILLING -> spill_result() }
 
-	/* crash: what is not in the journal is forgotten */
+	/* crash: only the journal and the spilled file survive */
 	:: d_step {
 		faults > 0 && (link[0] != DOWN || link[1] != DOWN || SPILLING) ->
 		faults--;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# spin goes through every state of xfer.pml, and finds what is wrong with each of its mutations.
+# Lets spin check every state of xfer.pml, and find the error that each of its mutations has.
 #
 #   xfer_model.sh FOLDER_OF_THE_MODEL
 set -eu
@@ -14,14 +14,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-# build DEFINES...: ./pan
+# build DEFINES...: makes ./pan
 build()
 {
 	spin -a "$@" "$model" >spin.log 2>&1 || { cat spin.log; exit 1; }
 	gcc $optimise -w -DSAFETY -DCOLLAPSE -DMEMLIM=2048 -o pan pan.c
 }
 
-# Every state, and nothing wrong in any.
+# A complete search finds no error.
 holds()
 {
 	local states
@@ -33,7 +33,8 @@ holds()
 		echo "$*: expected no error in a complete search"
 		exit 1
 	fi
-	# a store or receiver that never gets to do anything would make it true as well
+	# the claim is also true if a store or receiver never does anything, so each assertion must
+	# be reached
 	if grep -A100 'unreached in proctype' pan.log | grep -q 'pml:[0-9]*, state [0-9]*, "assert'; then
 		echo "$*: an assertion is never reached"
 		exit 1
@@ -41,7 +42,7 @@ holds()
 	printf '%-44s %9d states, no error\n' "$*" "$states"
 }
 
-# Without one rule, this must be seen.
+# Without one rule, spin must find this error.
 fails()
 {
 	local expected=$1
@@ -59,12 +60,12 @@ fails()
 optimise=-O2
 holds -DBATCHES=3 -DFAULTS=1 -DMOVES=1
 holds -DBATCHES=2 -DFAULTS=2 -DMOVES=1
-# nor does it depend on that what follows a batch that moved stays
+# the claim also holds if batches after a reassigned one are removed with it
 holds -DBATCHES=2 -DFAULTS=2 -DMOVES=1 -DCUT_OFF
-# somebody imports or reconciles in the middle of it, and is killed
+# an operator runs import or reconcile meanwhile, and is killed
 holds -DBATCHES=2 -DFAULTS=1 -DMOVES=1 -DTOOLS=1
 
-# these end soon
+# these end early
 optimise=-O0
 lost='assertion violated yes'
 once='assertion violated (n==1)'
@@ -78,7 +79,7 @@ fails "$once" -DBATCHES=2 -DFAULTS=2 -DMOVES=1 -DCUT_OFF -DFOUND_IN_ANY_ORDER
 fails "$lost" -DBATCHES=2 -DFAULTS=2 -DGRANT_BEFORE_SETTLED
 fails "$place" -DBATCHES=2 -DFAULTS=1 -DMOVES=0 -DREUSE_AT_ONCE
 fails "$place" -DBATCHES=2 -DFAULTS=1 -DMOVES=1 -DOLD_KEYS
-# batches that are spilled
+# spilled batches
 fails "$lost" -DBATCHES=2 -DFAULTS=1 -DMOVES=1 -DRELEASE_BEFORE_SPILLED
 fails "$once" -DBATCHES=2 -DFAULTS=1 -DMOVES=1 -DSPILL_WHILE_CONNECTING
 fails "$once" -DBATCHES=2 -DFAULTS=1 -DMOVES=1 -DADOPT_BLINDLY

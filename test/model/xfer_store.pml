@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store: of xfer.pml. */
+/* A store, for xfer.pml. */
 
 inline write_one(s)
 {
-	/* no place is used twice: the body is still the one that was announced */
+	/* no slot is reused too early: the body is still the one that was announced */
 	assert(memory[place[0]] == taken[0]);
 	file[s].batch[file[s].length] = taken[0];
 	place_of[file[s].length] = place[0];
@@ -28,12 +28,14 @@ inline look(s, b)
 	od
 }
 
-/* What was moved is taken out of each file. CUT_OFF: with all that follows the first one, which is
- * the receiver's, as long as nobody has told it that this is there. */
+/*
+ * Remove reassigned batches from each file. CUT_OFF: remove also all batches after the first of
+ * them. The receiver still holds these, because it was not notified that they are stored.
+ */
 inline cut_off(s, set)
 {
 	i = 0;
-	k = 0; /* of them stay */
+	k = 0; /* number of batches that stay */
 	yes = false;
 #if TOOLS > 0
 	n = begun[s];
@@ -82,7 +84,7 @@ inline have(s)
 	od
 }
 
-/* What comes while a store is down is lost. */
+/* Messages to a store that is down are lost. */
 inline deaf(s)
 {
 	do
@@ -91,7 +93,7 @@ inline deaf(s)
 	od
 }
 
-/* Nobody hears what is said to a receiver that is dead. */
+/* Messages to a receiver that is dead are lost. */
 inline tell(s, what, id, p, q)
 {
 	if
@@ -108,21 +110,21 @@ inline tell(s, what, id, p, q)
 
 proctype store(byte s)
 {
-	byte current;	      /* connection whose writes the memory takes */
+	byte current;	      /* connection whose WRITEs are accepted */
 	byte memory[PLACES];  /* bodies */
-	byte taken[PLACES];   /* announced, not written yet */
+	byte taken[PLACES];   /* announced, not yet written */
 	byte place[PLACES];
 	byte nb;
-	byte place_of[BATCHES]; /* of what is in the file */
-	byte reported;		/* of the file */
+	byte place_of[BATCHES]; /* slot of each batch in the file */
+	byte reported;		/* number of batches of the file */
 	byte e, x, b;
 
 alive:
 	{
 	do
-	/* what was taken is settled first: it is in the file, or it is nowhere */
+	/* batches that were taken are resolved first: they are in the file, or discarded */
 	:: d_step {
-		/* what was written before may still be on its way */
+		/* earlier WRITEs may still be in flight */
 		(to[s]??[CONNECT, _, _, _] && len(from[s]) < 3 && SETTLED) ->
 		to[s]??CONNECT(e, x, b);
 		current = e;
@@ -138,7 +140,7 @@ alive:
 		to[s]?BODY(e, x, b) ->
 		if
 		:: e == current -> memory[x] = b
-		:: else /* its rkey is gone */
+		:: else /* its rkey is invalid now */
 		fi;
 		e = 0;
 		x = 0;
@@ -176,7 +178,7 @@ alive:
 		reported++
 	}
 
-	/* the power fails: any part of what was not synced is lost */
+	/* power failure: any part of the data that is not synced is lost */
 	:: d_step { faults > 0 -> faults-- } -> goto crash
 	:: over -> goto end
 	od
@@ -197,7 +199,7 @@ crash:
 		broken[s] = true;
 		current = 0;
 		nb = 0;
-		reported = file[s].length; /* to nobody */
+		reported = file[s].length; /* no connection */
 		i = 0;
 		do
 		:: i < PLACES -> memory[i] = 0; taken[i] = 0; place[i] = 0; i++

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braggline-store import` and `reconcile`, of xfer.pml: on directories of stores that are stopped
- * for it, on what a receiver has spilled and on its ring, when it is dead or has let go of them.
- * They may be killed at any moment, and the power may fail then.
+ * `braggline-store import` and `reconcile`, for xfer.pml. They work on directories of stopped
+ * stores, and on the spilled file and the journal of a receiver that is dead or has released them.
+ * They may be killed at any moment, with a power failure.
  *
- * What has ended well needs no `reconcile`, nor does an import of spilled batches once the run is
- * over. After what was done over a dead receiver's head only `reconcile` tells what is twice: it is
- * run in the end at the latest. An import goes to store 0, as stores are alike.
+ * A run that has ended in order needs no `reconcile`, nor does an import of spilled batches after
+ * its end. After an import while the receiver was dead, only `reconcile` finds duplicates: it runs
+ * at the end at the latest. An import goes to store 0, as both stores behave the same.
  */
 
 #if TOOLS > 0
 
 /* ---- import --------------------------------------------------------------------------------- */
 
-/* One batch more at the end of what a directory has. */
+/* Append a batch to a directory. */
 inline add(s, b)
 {
 	file[s].batch[file[s].length] = b;
 	file[s].length++
 }
 
-/* The next batch that store 0 has not; then all are synced; then the source goes. */
+/* Import the next batch that store 0 does not have; then sync; then remove the source. */
 inline import_spilled()
 {
 	k = 0;
@@ -52,7 +52,7 @@ inline import_spilled()
 	k = 0
 }
 
-/* The same of what the ring holds, which is released. */
+/* The same for batches in the journal, which are released. */
 inline import_held()
 {
 	k = 0;
@@ -86,12 +86,14 @@ inline import_held()
 #define HAS(f, b) (HAS_AT(f, b, 0) || HAS_AT(f, b, 1) || (BATCHES > 2 && HAS_AT(f, b, BATCHES - 1)))
 #define TWICE(f, b) (HAS(f, b) && (HAS((f + 1) % 3, b) || HAS((f + 2) % 3, b)))
 #define DOUBLES(f) (TWICE(f, 0) || TWICE(f, 1) || TWICE(f, BATCHES - 1))
-#define ALL_ONCE (alone == 0 && !DOUBLES(0) && !DOUBLES(1)) /* no double is in one only */
+#define ALL_ONCE (alone == 0 && !DOUBLES(0) && !DOUBLES(1)) /* no duplicates left */
 
 #define STORED(b) (IN(held, b) && (HAS(0, b) || HAS(1, b) || HAS(SPILL, b)))
 #define ANY_STORED (STORED(0) || STORED(1) || STORED(BATCHES - 1))
 
-/* A directory is cut off at its first double; what is behind it and nowhere else is copied. */
+/*
+ * Truncate a directory at its first duplicate. Batches after it that exist nowhere else are copied.
+ */
 inline cut_doubles(f)
 {
 	i = 0;
@@ -156,7 +158,7 @@ inline release_stored()
 
 #endif
 
-/* ---- who does it ---------------------------------------------------------------------------- */
+/* ---- the operator --------------------------------------------------------------------------- */
 
 inline count(s, b)
 {
@@ -167,7 +169,7 @@ inline count(s, b)
 	od
 }
 
-/* A receiver that runs has a lock on what it has spilled, until all stores have heard of it. */
+/* A running receiver locks its spilled file until it has an inventory from all stores. */
 #ifdef IMPORT_WHILE_SPILLING
 #define UNLOCKED true
 #else
@@ -177,8 +179,8 @@ inline count(s, b)
 active proctype operator()
 {
 #if TOOLS > 0
-	bool ring;  /* is imported as well */
-	bool again; /* an import has been killed */
+	bool ring;  /* it is imported as well */
+	bool again; /* an import was killed */
 	byte alone, cutting;
 
 idle:
@@ -194,11 +196,11 @@ idle:
 	fi;
 
 import:
-	skip; /* spin lets no goto lead into a d_step */
+	skip; /* spin allows no goto into a d_step */
 	d_step { working = true; dirty = dirty || (life == DEAD); stop[0] = true };
 	stopped[0];
 	if
-	/* nobody will be told any more what has gone elsewhere */
+	/* no store will be notified any more of reassigned batches */
 	:: d_step { life == DEAD -> ring = true; moved[0] = 0; moved[1] = 0 }
 	:: true
 	fi;
@@ -258,7 +260,7 @@ end:
 #endif
 	life == FINISHED;
 
-	/* exactly once: nothing is in doubt any more */
+	/* exactly once: no batch is in doubt any more */
 	d_step {
 		k = 0;
 		do

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Breaks one line of the product at a time, and says whether the tests see it.
+"""Breaks one line of the product at a time, and reports whether the tests detect it.
 
     test/mutation/mutate.py [OPTION]... [PATTERN]...
 
-Each mutant of mutants.txt is applied to a copy of the working tree; the tests that it names are
-built and run there until one fails. Patterns (as of the shell) choose mutants by name or file.
+Each mutant of mutants.txt is applied to a copy of the working tree. The tests that it names are
+built and run there until one fails. Patterns (of the shell) select mutants by name or file.
 
-    --check     only look whether each mutant's text is in its file exactly once
+    --check     only check that each mutant's text is in its file exactly once
     --list      print names, files and tests
-    -j N        so many copies, and mutants at a time (1)
-    --keep      leave the copies, and print where they are
-    --output    print what the test said that failed
+    -j N        number of copies, and of mutants tested in parallel (1)
+    --keep      keep the copies, and print where they are
+    --output    print the output of the test that failed
 
-A mutant ends in one of these ways:
-    killed      a test failed, or did not end: as it should be
-    SURVIVED    no test failed: one is missing
-    known       no test failed, and its line `survives:` says that this is so
-    NOT KNOWN   a test failed, but it has a line `survives:`: to be removed
-    NO BUILD    it does not compile
-    NO TEXT     what it changes is not in the file, or more than once: bring mutants.txt up to date
+Results:
+    killed      a test failed or did not end, as expected
+    SURVIVED    no test failed: a test is missing
+    known       no test failed, as its line `survives:` says
+    NOT KNOWN   a test failed although it has a line `survives:`: remove the line
+    NO BUILD    the mutant does not compile
+    NO TEXT     the text to change is not in the file, or more than once: update mutants.txt
 
-Exit status: 0 if all are killed or known, 1 if not, 2 if nothing could be tried.
+Exit status: 0 if all are killed or known, 1 if not, 2 if no mutant could be tested.
 """
 import argparse
 import concurrent.futures
@@ -58,7 +58,7 @@ class Mutant:
         return '\n'.join(which) + '\n'
 
     def problem(self, root):
-        """Why it cannot be applied; '' if it can."""
+        """@return why the mutant cannot be applied, '' if it can"""
         if not (self.file and self.tests and self.why):
             return 'file, tests and why are needed'
         if not self.old or self.old == self.new:
@@ -79,7 +79,8 @@ def fail(what):
 
 
 def read_list(path):
-    """The mutants of a file: an entry begins with `== NAME`; see its head."""
+    """Read the mutants of a file. An entry begins with `== NAME`; the head of the file describes
+    it."""
     mutants = []
     with open(path, encoding='utf-8') as stream:
         for number, line in enumerate(stream.read().split('\n'), 1):
@@ -113,7 +114,7 @@ def read_list(path):
 
 
 def is_tsan(test):
-    """Those are built with the thread sanitizer."""
+    """Tests that are built with the thread sanitizer."""
     return test.startswith('tsan ')
 
 
@@ -149,7 +150,7 @@ class Build:
                         json.loads(output_of([*introspect, '--targets']))}
 
     def make(self, tests):
-        """Build what these tests need. @return what the compiler said, '' if all is well"""
+        """Build these tests. @return the compiler's output, '' if the build succeeded"""
         files = {os.path.relpath(f, self.directory) for name in tests
                  for target in self.tests[name]['depends'] for f in self.targets[target]}
         status, said = output_with(
@@ -157,10 +158,10 @@ class Build:
         return said if status != 0 else ''
 
     def test(self, name):
-        """@return 'ok', 'skipped', 'status N' or 'timeout', and what it said"""
+        """@return 'ok', 'skipped', 'status N' or 'timeout', and the test's output"""
         test = self.tests[name]
         limit = self.spent[name] * 5 + 20 if name in self.spent else test['timeout'] * 4
-        # a session of its own: what it leaves running ends with it
+        # a session of its own, so that its remaining processes can be killed with it
         with subprocess.Popen(test['cmd'], cwd=test['workdir'] or self.directory,
                               env={**self.env, **test['env']}, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -186,7 +187,7 @@ class Copy:
 
     def __init__(self, where, jobs, tests):
         self.root = where
-        # with ccache objects of one copy serve the others
+        # with ccache, the copies share their objects
         env = {**os.environ, 'CCACHE_NOHASHDIR': '1', 'CCACHE_BASEDIR': where}
         files = output_of(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
                           cwd=ROOT)
@@ -219,7 +220,7 @@ class Copy:
         return self.build_of(name).test(name)
 
     def try_mutant(self, mutant):
-        """@return how it ended, by what, and what that said"""
+        """@return the result, the test that decided it, and its output"""
         problem = mutant.problem(self.root)
         if problem:
             return 'NO TEXT', problem, ''
@@ -247,10 +248,10 @@ class Copy:
 
 
 def try_all(mutants, arguments, where):
-    """@return how many did not end well"""
+    """@return the number of mutants with another result than killed or known"""
     copies = queue.Queue()
     jobs = max(1, (os.cpu_count() or 1) // arguments.j)
-    # a folder more, for the data that tests look for beside the checkout
+    # one folder deeper, as tests look for data beside the checkout
     needed = sorted({name for m in mutants for name in m.tests})
     for i in range(arguments.j):
         root = os.path.join(where, f'copy{i}', 'braggline')

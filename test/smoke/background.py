@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs that tests and benchmarks start beside themselves."""
+"""Starts programs that run in the background of tests and benchmarks."""
 
 import ctypes
 import signal
@@ -7,13 +7,13 @@ import subprocess
 
 
 def die_with_us():
-    """preexec_fn of a process that must not outlive this one, whatever ends it."""
+    """preexec_fn of a process that must end when this one ends, for any reason."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def start(command, **more):
-    """A process in a session of its own, as services have ("Disks that stand still" in the store's
-    README); it is killed when this one ends, however it does."""
+    """Start a process in its own session, as services are started ("Stalled disks" in the store's
+    README). It is killed when this process ends, for any reason."""
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
                             preexec_fn=die_with_us, **more)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What test scripts are made of: want(), wait(), and cases that run one after another.
+"""Helpers of the test scripts: want(), wait(), and a runner of test cases.
 
-A case is a function of a directory of its own, which goes with it; its name is the function's.
+A case is a function that takes the path of its own temporary directory. Its name is the function's
+name.
 """
 
 import subprocess
@@ -12,7 +13,7 @@ cases = {}
 
 
 class Skipped(Exception):
-    """What is missing."""
+    """Raised to skip a case; the text says what is missing."""
 
 
 def case(function):
@@ -26,7 +27,7 @@ def want(condition, *what):
 
 
 def wait(what, ready, seconds=60):
-    """Until something is so. @return what ready() says"""
+    """Wait until ready() returns a true value, at most `seconds`. @return that value"""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = ready()
@@ -37,8 +38,8 @@ def wait(what, ready, seconds=60):
 
 
 def run_cases(names):
-    """These, or all if none is named; says of each what came of it.
-    @return the exit status: 1 if one failed, 77 if all were skipped, else 0"""
+    """Run the named cases, or all of them if names is empty, and print the result of each. @return
+    the exit status: 1 if one failed, 77 if all were skipped, else 0"""
     names = names or list(cases)
     failed = skipped = 0
     for name in names:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tests of the chain braggline-detector, -recv, -store read: journals and files.
+"""Readers of journals and Arrow files for tests of the chain braggline-detector, -recv, -store.
 
-Independent of the product: by the byte tables of app/common/README.rst and xfer/README.rst.
+They use none of the product's code, only the byte tables of app/common/README.rst and
+xfer/README.rst.
 """
 
 import configparser
@@ -16,9 +17,9 @@ from cases import want
 
 BLOCK = 4096
 TABLES = ('frames', 'images')
-# places in a batch's metadata: sequence, buffers
+# offsets in a batch's metadata: sequence, buffers
 PLACES = {'frames': (1304, 400), 'images': (968, 272)}
-# buffers of columns of `frames`; that of frame numbers is the first of `images`, too
+# buffer numbers of columns of `frames`; the frame number is the first buffer of `images`, too
 FRAME, BUNCH, FLAGS, STRONG_COUNT, VERDICT = 1, 3, 13, 18, 28
 INCOMPLETE, NO_IMAGE = 1, 32
 KEPT = 1, 2, 3
@@ -26,7 +27,7 @@ LOST = 5
 
 
 def held(path):
-    """What a receiver that was killed has left: {(incarnation, table): {sequence: rows}}."""
+    """Batches in the journal of a killed receiver: {(incarnation, table): {sequence: rows}}."""
     found = {}
     with open(path, 'rb') as ring:
         header = ring.read(BLOCK)
@@ -47,7 +48,7 @@ def held(path):
 
 
 def ledger(path):
-    """What the ring says of the run: app/recv/README.rst."""
+    """The journal's record of the run: app/recv/README.rst."""
     with open(path, 'rb') as ring:
         at, = struct.unpack_from('<Q', ring.read(BLOCK), 32)
         ring.seek(at)
@@ -59,14 +60,15 @@ def ledger(path):
 
 
 def final_ledger(path):
-    """Of a run that has ended: columns of frames."""
+    """Section [frames] of the ledger of a run that has ended."""
     ini = configparser.ConfigParser()
     ini.read(path)
     return {k: int(v) for k, v in ini['frames'].items()}
 
 
 def ledgers(directory, run):
-    """Of all receivers of a run, in their order: {section: {name: value}}, of frames and of the run."""
+    """Ledgers of all receivers of a run, in the order of their numbers: a list of {section: {name:
+    value}} with the sections receiver, frames and run."""
     found = []
     # a receiver that dies before its first frame leaves a gap in the numbers
     paths = {path: int(number or 1) for path in glob.glob(f'{glob.escape(directory)}/{run}_ledger*.ini')
@@ -80,7 +82,7 @@ def ledgers(directory, run):
 
 
 class Batch:
-    """One of a file; `data` is the whole file."""
+    """One batch of a file; `data` is the content of the whole file."""
 
     def __init__(self, data, at, table):
         self.data = data
@@ -94,7 +96,7 @@ class Batch:
         self.end = self.body + body
 
     def column(self, buffer, kind):
-        """Values of a column without nulls, of a type of the module struct."""
+        """Values of a column without nulls; kind is a format character of the module struct."""
         at, _ = struct.unpack_from('<qq', self.data, self.metadata + PLACES[self.table][1] +
                                    16 * buffer)
         return struct.unpack_from(f'<{self.rows}{kind}', self.data, self.body + at)
@@ -104,7 +106,8 @@ END = b'\xff' * 4 + bytes(4)
 
 
 def batches(path, damage=None):
-    """Batches of a complete file, which ascend; without those that were hit (damage.py)."""
+    """Batches of a complete file, whose sequence numbers must ascend; damaged batches are skipped
+    (damage.py)."""
     table = path[:-6].rsplit('_', 1)[1]
     with open(path, 'rb') as stream:
         data = stream.read()
@@ -124,14 +127,14 @@ def batches(path, damage=None):
 
 
 def files(*directories):
-    """(incarnation, table, path) of all files of stores; all are complete."""
+    """(incarnation, table, path) of all files of stores; all of them must be complete."""
     for directory in directories:
         for where, _, names in os.walk(directory):
             for name in sorted(names):
-                # a run that has ended is marked
+                # files that mark a run that has ended
                 if name in ('.lock', '.identity') or name.startswith(('.ended-', '.proved')):
                     continue
-                # what recovery has cut off: verify looks into it
+                # batches that recovery has cut off; `verify` reads them
                 if '.arrow.quarantine' in name:
                     continue
                 want(name.endswith('.arrow'), name, 'is not complete')
@@ -139,13 +142,14 @@ def files(*directories):
 
 
 def parts(directory):
-    """Files of a store that are not complete."""
+    """Incomplete files (*.arrow.part) of a store."""
     return [f'{where}/{name}' for where, _, names in os.walk(directory) for name in names
             if name.endswith('.arrow.part')]
 
 
 def whole_batches(path, damage=None):
-    """Batches of a file that its writer was killed in; without those that were hit (damage.py)."""
+    """Complete batches of a file whose writer was killed; damaged batches are skipped (damage.py).
+    """
     table = os.path.basename(path).split('.')[0].rsplit('_', 1)[1]
     with open(path, 'rb') as stream:
         data = stream.read()
@@ -165,7 +169,8 @@ def whole_batches(path, damage=None):
 
 
 def without_image(frames, images):
-    """Rows of kept frames that have no image and do not say so, of batches."""
+    """@return frames that are kept and whose flags announce an image, and those of them without one
+    in `images`"""
     have = {frame for batch in images for frame in batch.column(FRAME, 'Q')}
     kept = {frame for batch in frames for frame, flags, verdict in zip(
         batch.column(FRAME, 'Q'), batch.column(FLAGS, 'I'), batch.column(VERDICT, 'B'))
@@ -174,7 +179,7 @@ def without_image(frames, images):
 
 
 def nb_batches(path):
-    """How many a file has so far that is being written."""
+    """Number of complete batches in a file that is being written."""
     nb = 0
     try:
         with open(path, 'rb') as stream:
@@ -202,7 +207,8 @@ def receiver_id(path):
 
 
 def stored(*directories, damage=None):
-    """What is in the stores' files: {(incarnation, table): {sequence: rows}}; nothing twice."""
+    """Content of the stores' files: {(incarnation, table): {sequence: rows}}. Fails if a batch is
+    there twice."""
     found = {}
     for incarnation, table, path in files(*directories):
         known = found.setdefault((incarnation, table), {})
@@ -213,18 +219,19 @@ def stored(*directories, damage=None):
 
 
 def gaps(batches):
-    """Numbers that a stream's batches miss."""
+    """Sequence numbers that are missing between 0 and the largest one."""
     return [n for n in range(max(batches) + 1) if n not in batches]
 
 
 def truth(path):
-    """What a detector made: {frame: {column: text}}."""
+    """The frames that a detector sent: {frame: {column: text}}."""
     with open(path, newline='', encoding='ascii') as stream:
         return {int(row['frame']): row for row in csv.DictReader(stream)}
 
 
 def compare(batch, made):
-    """Rows of `frames` with what the detector made; returns how many did not arrive."""
+    """Compare a batch of `frames` with the frames that the detector sent. @return how many of them
+    are marked as lost"""
     lost = 0
     for frame, bunch, flags, count, verdict in zip(
             batch.column(FRAME, 'Q'), batch.column(BUNCH, 'Q'), batch.column(FLAGS, 'I'),

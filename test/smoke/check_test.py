@@ -17,7 +17,7 @@ RECV = f'{BUILD}/app/recv/braggline-recv'
 STORE = f'{BUILD}/app/store/braggline-store'
 CONF = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'conf')
 CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
-# mbufs of the payload pools, as the comments of the configurations add them up
+# mbufs of the payload pools, computed as in the comments of the configurations
 POOLS = {'jungfrau-500k': 42112, 'jungfrau-4m': 317184, 'jungfrau-9m': 673152}
 PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 'flow rules', 'MTU',
               'link', 'pause frames', 'sources', 'destination', 'checksums')
@@ -100,7 +100,7 @@ def what_it_says_is_what_a_run_meets(where):
         want(status == 1 and rows[item][0] == 'FAIL', setting, text)
         want(recv(*base, *sets, eal=eal).returncode == 1, setting, 'runs all the same')
         subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
-    # not built in, or without a driver; or it works
+    # either CUDA is not built in, or there is no driver, or it works
     cuda = '--set', 'gpu.kernel=cuda'
     status, rows, text = check(*base, *cuda, eal=eal)
     want((rows['gang kernel'][0] == 'FAIL') == (status == 1), text)
@@ -116,7 +116,8 @@ def what_it_says_is_what_a_run_meets(where):
 
 @case
 def egress_is_looked_at_and_left_alone(where):
-    """With a port for RDMA that nobody answers on: the rows, and a run that agrees with them."""
+    """--check with an RDMA port at which no store replies: the rows of egress are printed, no file
+    is created, and a run with the same settings agrees."""
     ring = f'/dev/shm/{os.path.basename(where)}'
     with open(f'{where}/key', 'wb') as key:
         key.write(os.urandom(64))
@@ -145,7 +146,7 @@ def egress_is_looked_at_and_left_alone(where):
                 (f'egress.key={where}/none', 'egress key'),
                 ('egress.rate_mb=100', 'journal'),
                 (f'egress.spill={where}/a/b', 'spill directory'),
-                # both want to set it up
+                # both settings try to create the same device
                 ('port 0.device=net_memif0', 'port 0: device')):
             status, rows, text = check(*base, '--set', setting, eal=eal)
             want(status == 1 and rows[item][0] == 'FAIL', setting, text)
@@ -172,7 +173,7 @@ def advice_on_memory_is_enough(where):
 
 
 def config_parses(where, config, program):
-    """It does, and so does what is said of it. @return that"""
+    """The configuration parses, and so does the dump of its settings. @return the dump"""
     eal = '-m', '64', '-l', '0'
     done = recv('--config', config, '--dump-config', eal=eal, program=program)
     want(done.returncode == 0, config, done.stderr)
@@ -196,13 +197,13 @@ def configurations_parse(where):
 def what_configurations_leave_out_parses_too(where):
     with open(f'{CONF}/jungfrau-4m.ini', encoding='utf-8') as f:
         text = f.read()
-    # a setting that is switched off has no blank behind its ;
+    # a setting that is commented out has no blank behind its ;
     text, on = re.subn(r'^;(?=\S)', '', text, flags=re.M)
     with open(f'{where}/all.ini', 'w', encoding='utf-8') as f:
         f.write(text)
     dump = config_parses(where, f'{where}/all.ini', RECV)
     want(on > 10 and 'policy = round_robin' in dump and 'select = bunch' in dump, on, dump)
-    # all sections that there are
+    # all sections of the program
     sections = set(re.findall(r'^\[([a-z]+)', dump, re.M))
     want(sections == set(re.findall(r'^\[([a-z]+)', text, re.M)), sections)
 
@@ -220,7 +221,7 @@ def configurations_fail_clearly_without_their_devices(where):
         if name == 'jungfrau-500k':
             want(rows['GPU'][0] == 'n.a.' and rows['gang kernel'][1] == 'host, 1 gang', text)
         else:
-            # never on one host gang instead
+            # without a GPU the check fails; it must not fall back to a host gang
             want(rows['GPU'][0] == 'FAIL' and '--vdev gpu_cuda0' in rows['GPU'][2], name, text)
             want(rows['gang kernel'][1] in ('cuda, 2 gangs', 'cuda is not built in') or
                  rows['gang kernel'][1].startswith('cuda does not run on this host: '), name, text)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Damage, of crash_test.py: a store dies, alone or with its receiver, and before it comes back its files
-are damaged. What was not hit is there; what was hit is there again, or `verify` lists it."""
+"""Part of crash_test.py: a store is killed, alone or with its receiver, and its files are damaged
+before it restarts. Batches that were not damaged are in the files. Batches that were damaged are in
+the files again, or `verify` lists them."""
 
 import time
 
@@ -8,7 +9,7 @@ import world
 from cases import want
 
 KINDS = (('store0',), ('recv0', 'store0'), ('store0',), ('recv0',))
-HITS = 3  # at a time, at most
+HITS = 3  # batches damaged at a time, at most
 
 
 def plays(build, kills):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Spilling, of crash_test.py: both stores are away, again and again, so that a receiver with a small
-ring spills.
+"""Part of crash_test.py: both stores are unreachable repeatedly, so that a receiver with a small
+journal spills.
 
-It dies at every step of that and at random moments, and starts over a ring and spilled files that
-both hold things. While it is dead some of them are imported, and import dies at its steps; a
-receiver that comes back then has not been told."""
+The receiver is killed at every step of spilling and at random moments. It restarts with batches
+both in its journal and in spilled files. While it is dead, some of the spilled files are imported,
+and the import is killed at its own steps. A receiver that restarts then must find out by itself
+which files were imported.
+"""
 
 import time
 
@@ -12,32 +14,33 @@ import chain
 import world
 from cases import want
 
-# spilling begins half a second after 10 % of the ring, a second of the detector, are reached
+# spilling begins half a second after the journal is 10 % full, which takes the detector one second
 SETTINGS = {'egress__journal_mib': 4, 'egress__rate_mb': 1, 'egress__hold_ms': 1000,
             'egress__spill_at': 10}
-# how stores go
+# how the stores become unreachable
 WAYS = ('cut', 'kill', 'hold')
-# steps of the receiver while both are away, so that one leaves what another needs,
+# Fail points of the receiver while both stores are unreachable. One leaves the files that another
+# needs.
 AWAY = ('spill.opened', 'spill.assigned', 'spill.adopted', 'spill.write', 'stream.durable',
         'spill.synced', 'spill.result', 'file.synced', 'file.trailer', 'file.renamed')
 AWAY_AT_A_TIME = 3
-# ... while it adopts what was spilled, before and after some of it is imported,
+# Fail points of adopting spilled files, before and after some of them are imported.
 ADOPT = ('spill.adopted', 'spill.forgotten')
-# ... when they are back,
+# Fail points after the stores are reachable again.
 BACK = ('spill.closed', 'recv.have')
-# ... and of an import of spilled files, and of one of the ring as well
+# Fail points of importing spilled files, and of importing the journal as well.
 IMPORT = tuple(f'import at {step}' for step in (
     'stream.durable', 'import.stored', 'import.removed', 'file.trailer', 'file.renamed',
     'ring.release', 'ring.released'))
-SECONDS = 10  # patience with a step
-ROUND = 7     # kills, about
+SECONDS = 10  # limit for reaching a fail point
+ROUND = 7     # kills in a round, approximately
 
 
 class Story:
     def __init__(self, w, steps):
         self.w = w
         self.away, self.adopt, self.back, self.imports = steps
-        self.both = 0  # deaths with batches in the ring and in a file
+        self.both = 0  # deaths with batches both in the journal and in a spilled file
 
     def note(self):
         self.both += (bool(chain.held(self.w.ring(0))) and
@@ -48,7 +51,7 @@ class Story:
         self.note()
 
     def spill(self):
-        """A receiver comes back, and dies at a random moment of its spilling."""
+        """Restart the receiver, and kill it at a random moment while it spills."""
         begin = self.w.begin('recv0')
         self.w.wait_for('recv0', begin, 'hold -> spill')
         time.sleep(self.w.random.uniform(0, 0.5))
@@ -75,7 +78,7 @@ class Story:
         self.w.launch(*dead)
 
     def die_on_return(self, step, way):
-        """A receiver that spills dies when the stores come back."""
+        """A receiver that spills is killed at a fail point when the stores return."""
         def return_of_stores(begin):
             end = time.monotonic() + SECONDS
             while (self.w.process['recv0'].poll() is None and time.monotonic() < end and
@@ -86,8 +89,8 @@ class Story:
         self.die_at(self.back, step, meanwhile=return_of_stores)
 
     def some_import(self):
-        """Into the first store, over the head of a dead receiver; half of those that die are done
-        again before it comes back."""
+        """Import into the first store while the receiver is dead. If the import was killed, repeat
+        it in half of the cases before the receiver restarts."""
         if self.w.process['store0'].poll() is None:
             self.w.kill('store0')
         step = next(self.imports)
@@ -102,7 +105,7 @@ class Story:
         way = WAYS[number % len(WAYS)]
         self.leave(way)
         for _ in range(AWAY_AT_A_TIME):
-            # the first time it comes there; once it has died there, some time
+            # at the first visit until the receiver has died there once, later at a random one
             step = next(self.away)
             self.die_at(self.away, step,
                         self.w.random.randint(1, 4) if step in self.away.reached else 1)
@@ -124,7 +127,7 @@ class Story:
 
 
 def look(w):
-    """The ledger of the last receiver, which has ended in order, and its rows in the files."""
+    """The ledger of the last receiver, which ended in order, agrees with its rows in the files."""
     known = chain.ledgers(f'{w.where}/detector0', 'run')[-1]['frames']
     want(known['balanced'] == 1 and known['unretained'] == 0, known)
     incarnation = chain.ledger(w.ring(0))['incarnation']
@@ -133,7 +136,8 @@ def look(w):
 
 
 def play(build, kills, steps, all_steps, abandon):
-    """More rounds than these, if some steps were not reached and all are to be: as many again."""
+    """Run enough rounds for this number of kills. If all_steps is set and a fail point was not
+    reached, run at most as many rounds again."""
     begin = time.monotonic()
     rounds = -(-kills // ROUND)
     stories = []
@@ -153,9 +157,9 @@ def play(build, kills, steps, all_steps, abandon):
 
 
 def plays(build, kills):
-    """All end in order, or the receiver does not come back."""
+    """Run once where all programs end in order, and once where the receiver does not come back."""
     steps = [world.Steps(s) for s in (AWAY, ADOPT, BACK, IMPORT)]
-    all_steps = kills >= 50  # four rounds each
+    all_steps = kills >= 50  # four rounds with each program end
     play(build, kills // 2, steps, False, abandon=False)
     play(build, kills - kills // 2, steps, all_steps, abandon=True)
     print('spilling died at:', *sorted(step for s in steps for step in s.reached))

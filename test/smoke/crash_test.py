@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""kill -9, again and again: a detector that goes on, a receiver, two stores, and the wire between.
+"""kill -9, repeatedly, of a receiver and two stores while a detector sends through a lossy wire.
 
-Processes die at random moments and at every named step (fail points: app/common/xfer/README.rst),
-alone and together, links are cut, one frame in a hundred is lost; a quarter of the kills is for spilling
-(crash_spill.py), a tenth for damage to the files of a store (crash_damage.py). In the end, after `braggline-store reconcile` (half of the kills with a receiver that does
-not come back: its ring, and what it has spilled, are imported):
+Processes are killed alone and together, at random moments and at every fail point
+(app/common/xfer/README.rst). Links are cut, and one frame in a hundred is lost. A quarter of the
+kills tests spilling (crash_spill.py), a tenth tests damaged files of a store (crash_damage.py).
+There are two runs. At the end of the second one the receiver does not come back: its journal and
+spilled files are imported. After `braggline-store reconcile`:
 
-- every batch that was ever seen held in the receiver's journal is in the files,
-- each stream's batches are in the files of both stores once, without gaps but for what a receiver says
-  that it refuses (one that was kept from running for long: full_ring_test.py),
-- each frame is there at most once, as the detector made it; frames miss only where the receiver was
-  killed.
+- every batch that was ever seen in the receiver's journal is in the files,
+- the batches of each stream are in the files of both stores exactly once, and without gaps, except
+  for batches that a receiver reports as refused (one that was kept from running for long:
+  full_ring_test.py),
+- each frame is there at most once and as the detector made it; frames are missing only where the
+  receiver was killed.
 
-usage: crash_test.py BUILD-DIR [KILLS]; WORLD_SEED repeats kinds and moments
+usage: crash_test.py BUILD-DIR [KILLS]; WORLD_SEED repeats the kinds and moments of the kills
 """
 
 import itertools
@@ -25,22 +27,23 @@ import crash_spill
 import world
 from cases import want
 
-# a process of this name dies; a link of this name is cut
+# the named processes are killed; the named link is cut
 KINDS = (('recv0',), ('store0',), ('store1',), ('store0', 'store1'), ('recv0', 'store0'),
          ('recv0', 'store0', 'store1'), ('link store0',), ('link store1',), ('link recv0',),
          ('loss',))
-# a process is started, and dies at a step; those of the second line need what does not always happen
+# Fail points: a process is started and dies at one. The second list of each process has those that
+# are not reached in every run.
 STEPS = {
     'recv0': (('recv.kept', 'ring.assigned', 'ring.given', 'recv.body', 'recv.imm', 'recv.result',
                'ring.release', 'ring.released', 'recv.have'),
               ('recv.moved', 'ring.confirmed')),
     'store0': (('store.have', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
                ('store.cut', 'file.trailer', 'file.renamed'))}
-STEP_SECONDS = 3  # patience
+STEP_SECONDS = 3  # limit for reaching a fail point
 
 
 def upset(w, kind):
-    """One thing that goes wrong, and is put right after a moment."""
+    """Cause one fault, and repair it after a moment."""
     moment = w.random.uniform(0, 0.6)
     if kind == ('loss',):
         w.wire.order('loss', 0.01)
@@ -59,14 +62,15 @@ def upset(w, kind):
 
 
 def die_at(w, victim, step, count):
-    """A process is started again, and dies at a step. @return whether it came to it"""
+    """Restart a process so that it dies at a fail point. @return whether it reached it"""
     reached = w.die_at(victim, step, count, STEP_SECONDS)
     w.launch(victim)
     return reached
 
 
 def play(build, kills, steps, all_steps, abandon):
-    """More kills than these, if all steps that must be are to be and some were not: as many again."""
+    """Run until this number of kills. If all_steps is set and a required fail point was not
+    reached, run at most as many kills again."""
     begin = time.monotonic()
 
     def story(w):
@@ -80,7 +84,7 @@ def play(build, kills, steps, all_steps, abandon):
                 print(f'{w.kills} kills, {time.monotonic() - begin:.0f} s: {"+".join(kind)}, '
                       f'{victim} at {step}', flush=True)
             upset(w, kind)
-            # the first time it comes there; once it has died there, some time
+            # at the first visit until the process has died there once, later at a random one
             count = w.random.randint(1, 10) if (victim, step) in steps.reached else 1
             steps.note((victim, step), die_at(w, victim, step, count))
 
@@ -96,7 +100,7 @@ def main():
     kills -= spilling + damaging
     steps = world.Steps(((victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())),
                         [(victim, step) for victim, lists in STEPS.items() for step in lists[0]])
-    all_steps = kills >= 6 * len(steps.steps)  # three of a round
+    all_steps = kills >= 6 * len(steps.steps)  # three rounds of each half
     play(sys.argv[1], kills // 2, steps, False, abandon=False)
     steps.steps.reverse()
     play(sys.argv[1], kills - kills // 2, steps, all_steps, abandon=True)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# DPDK's own gpudev test, as installed, on the gpu_cuda driver: with no GPU to be found, on the fake
-# one of the unit tests with and without GDRCopy, and on that of the machine if it has one.
+# Runs DPDK's installed gpudev test with the gpu_cuda driver: without a GPU, on the unit tests' fake
+# GPU with and without GDRCopy, and on the GPU of this machine if it has one.
 # Usage: cuda_gpudev.sh <folder of librte_gpu_cuda.so> <folder of the fake libcuda.so.1>
 set -eu
 
@@ -16,11 +16,11 @@ alone=$(mktemp -d) # the fake libcuda without the fake GDRCopy
 trap 'rm -rf "$log" "$alone"' EXIT
 ln -s "$fakes/libcuda.so.1" "$alone/"
 
-# A sanitizer build of the driver needs its runtime in the stock program before anything else.
+# A driver that is built with a sanitizer needs its runtime loaded first in the stock program.
 LD_PRELOAD=$(ldd "$drivers/librte_gpu_cuda.so" | awk '/libasan|libubsan/ { printf "%s ", $3 }')
 export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0
 
-# gpudev <libraries> [devargs]: the status of the stock test, its output in $log
+# gpudev <libraries> [devargs]: returns the exit status of the stock test, its output is in $log
 gpudev()
 {
 	LD_LIBRARY_PATH=$1 "$tool" --no-huge --no-pci --no-shconf -m 256 -l 0 \
@@ -34,14 +34,15 @@ die()
 	exit 1
 }
 
-# suites <where>: all five where device memory can be mapped for the CPU, else all but that one
+# suites <where>: all five suites pass where the CPU can map device memory, else all but one
 suites()
 {
 	expected=5
 	left='closed with'
 	if grep -q 'no CPU mapping of device memory' "$log"; then
 		expected=4
-		# rte_gpu_comm_create_list() forgets its flags in device memory when it cannot map them
+		# rte_gpu_comm_create_list() leaks its flags in device memory when it cannot map
+		# them
 		left='closed with ([^1]|1[^ ]|1 allocations \(([^4]|4[^0]))'
 	fi
 	passed=$(grep -c 'TEST: PASSED' "$log") || true
@@ -52,7 +53,7 @@ suites()
 	echo "$1: $passed suites passed, $expected expected"
 }
 
-# A GPU that is not there is one line, and nothing else changes.
+# A GPU that does not exist is reported in one line, and has no other effect.
 gpudev "$drivers" device=99 && die 'device=99 was found'
 [ "$(grep -c '^gpu_cuda: gpu_cuda0: ' "$log")" -eq 1 ] || die 'one line was expected'
 grep '^gpu_cuda: ' "$log"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gpu_cuda driver on the GPU of this machine: everything that a fake cannot prove, namely that
- * CUDA agrees. Prints what it did and how long it took; exit status 77 where there is no GPU.
+ * Tests the gpu_cuda driver on the GPU of this machine, where a fake driver is not sufficient: CUDA
+ * must agree with it. Prints each step and its time. Exit status 77 if there is no GPU.
  * Usage: cuda_memory [arguments of gpu_cuda]
  */
 #include <dlfcn.h>
@@ -27,7 +27,7 @@
 static int16_t gpu;
 static unsigned int failures;
 
-/* The CUDA driver as a program beside ours would use it. */
+/* The functions of the CUDA driver that another program would use. */
 static struct {
 	int (*push)(void *context);
 	int (*pop)(void **context);
@@ -156,7 +156,9 @@ registrations(void)
 	munmap(block, size);
 }
 
-/* Host to device to host between two registered blocks, the first over a smaller one. */
+/*
+ * Copy from host to device to host between two registered blocks; the first replaces a smaller one.
+ */
 static void
 copies(const struct rte_gpu_info *info)
 {
@@ -275,7 +277,7 @@ list(void)
 	printf(", destroyed in %.1f ms\n", now() - start);
 }
 
-/* The same GPU by its address: a second device whose registrations it shares. */
+/* The same GPU, selected by its PCI address: a second device that shares the registrations. */
 static void
 second_device(void)
 {

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# braggline-recv with CUDA gangs, packets pinned and in the GPU's memory, beside the same runs with host
-# gangs: the same columns, and how fast. For a machine with a GPU; exit status 77 where there is none.
+# Compares braggline-recv with CUDA gangs, with packets in pinned memory and in GPU memory, with the
+# same runs with host gangs. The columns must be equal; the rates are printed. Needs a GPU; exit
+# status 77 without one.
 # usage: cuda_recv.sh BIN-DIR [FRAMES-OF-A-4M-RUN [SOAK-SECONDS]]
-# Without a GPU, CUDA_RECV_GPU=gpu_host0,private=1 CUDA_RECV_KERNEL=host rehearses it.
+# Without a GPU, CUDA_RECV_GPU=gpu_host0,private=1 CUDA_RECV_KERNEL=host tests this script.
 
 set -eu
 bin=$1
@@ -20,7 +21,7 @@ recv()
 {
     local name=$1 megabytes=$2 lcores=$3 vdev=$4 map
     shift 4
-    # one CPU each where there are enough, else floating
+    # one CPU for each lcore if there are enough, else floating lcores
     map=0-$lcores
     [ "$(nproc)" -gt "$lcores" ] || map="($map)@(0-$(($(nproc) - 1)))"
     "$bin/braggline-recv" --no-huge -m "$megabytes" --no-pci --no-shconf --no-telemetry --lcores "$map" \
@@ -39,7 +40,7 @@ recv()
         }
 }
 
-# all columns but the time of arrival
+# digest of all columns except the time of arrival
 columns()
 {
     "$bin/braggline-scan" --csv - "$work/$1/run_frames.arrow" | cut -d, -f1-3,5-
@@ -54,7 +55,7 @@ calibration()
     done
 }
 
-# what the start says of the data path
+# the line about the data path in the start-up log
 way()
 {
     sed -n 's/^recv: \(packets in.*\)/  \1/p' "$work/$1.log"
@@ -63,7 +64,8 @@ way()
 "$bin/braggline-detector" --modules 2 --interfaces 2 --frames 240 --hit-fraction 0.3 --dark-every 5 \
     --fault loss=0.001 --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
 capture=file=$work/in.pcap
-# a run that waits for nobody too short: what time decides may differ
+# Runs with a timeout that is long enough on every machine, as results that depend on time may
+# differ.
 shape='--set detector.modules=2 --set detector.interfaces=2 --set lcores.rx_lcores=2'
 shape="$shape --set run.frames=240 --set frames.stream_timeout_ms=3000"
 while read -r name settings; do
@@ -77,7 +79,7 @@ while read -r name settings; do
         columns "${name}_host" > "$work/a"
         columns "$run" > "$work/b"
         cmp "$work/a" "$work/b"
-        # of the images all is equal but the identity of the process in each batch, and its checksum
+        # images may differ only in the identity of the process in each batch, and in its checksum
         differ=$(cmp -l "$work/${name}_host/run_images.arrow" "$work/$run/run_images.arrow" |
             wc -l)
         size=$(stat -c %s "$work/${name}_host/run_images.arrow")
@@ -102,7 +104,7 @@ END
 
 CUDA_RECV_GPU=$gpu CUDA_RECV_KERNEL=$kernel python3 "$here/cuda_recv_life.py" "$bin"
 
-# the ceiling of the pinned way, in the same run
+# the upper limit for pinned packets, measured in the same run
 bare=
 bench=$(dirname "$bin")/test/gk_cuda_bench
 if [ -x "$bench" ] && "$bench" --rows h --seconds 0.05 --repeats 3 > "$work/bench" 2>&1; then
@@ -110,7 +112,7 @@ if [ -x "$bench" ] && "$bench" --rows h --seconds 0.05 --repeats 3 > "$work/benc
     echo "bare read of host memory by a kernel: $bare GB/s"
 fi
 
-# fast NAME MODULES FRAMES PACE SETTINGS...: a capture of 64 frames, repeated with new numbers
+# fast NAME MODULES FRAMES PACE SETTINGS...: replays a capture of 64 frames repeatedly, renumbered
 fast()
 {
     local name=$1 modules=$2 frames=$3 pace=$4 rate
@@ -138,7 +140,7 @@ fast()
     rm -r "${work:?}/$name"
 }
 
-# the deployment's own configuration, but for the port and that a replay waits for its receiver
+# the deployment configuration, except for the port; the replay waits for the receiver
 four=(--config "$here/../../conf/jungfrau-4m.ini" --set 'port 0.device=net_replay0'
     --set frames.backpressure=wait --set output.frames_interval=16384)
 nine=(--set detector.modules=18 --set detector.interfaces=2 --set lcores.rx_lcores=4
@@ -153,6 +155,6 @@ fast 4M_device_results 8 "$total" '' "${four[@]}" --set gpu.packets=device --set
 [ "$soak" -gt 0 ] || exit 0
 fast 4M_pinned_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=pinned
 fast 4M_device_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=device
-# as the detector sends: 2,000 frames of 2,304 packets a second, and nobody waits
+# at the detector's rate: 2,000 frames of 2,304 packets a second, and the replay does not wait
 fast 9M_soak 18 $((soak * 2000)) ",rate=$((2000 * 2304))" "${nine[@]}" --set gpu.packets=pinned \
     --set frames.backpressure=refuse

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-recv with CUDA gangs: runs that come and go, kill -9 and an immediate restart.
+"""braggline-recv with CUDA gangs: repeated runs, kill -9 and an immediate restart.
 
-usage: cuda_recv_life.py BIN-DIR; CUDA_RECV_GPU and CUDA_RECV_KERNEL as in cuda_recv.sh, which calls it
+usage: cuda_recv_life.py BIN-DIR; CUDA_RECV_GPU and CUDA_RECV_KERNEL as in cuda_recv.sh, which calls
+this script
 """
 
 import configparser
@@ -27,7 +28,7 @@ PERIOD = 64
 
 
 def receiver(where, packets, name, *settings):
-    """Of an endless replay of a JUNGFRAU 1M, as fast as it goes."""
+    """Start a receiver of an endless replay of a JUNGFRAU 1M at the highest rate."""
     c = [f'{BIN}/braggline-recv', '--no-huge', '-m', '4096', '--no-pci', '--file-prefix', PREFIX,
          '--lcores', LCORES, '--vdev', GPU, '--vdev',
          f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD}', '--', '--quiet']

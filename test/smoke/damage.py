@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Damage to files of a store that is dead, and what is known of it: which batches were hit.
+"""Damages files of a store that is not running, and records which batches were hit.
 
-Each time a batch is hit: a bit of it is flipped, or a sector of 512 or a block of 4096 bytes is torn, set
-to zero, or exchanged with another one of the batch; in its announcement or in its body."""
+A hit flips a bit of a batch, or overwrites, zeroes or exchanges a part of it: a sector of 512 or a
+block of 4096 bytes. The part is in the batch's announcement (metadata) or in its body.
+"""
 
 import fcntl
 import hashlib
@@ -14,8 +15,8 @@ import time
 import chain
 from cases import want
 
-LOCK_SECONDS = 30  # the kernel has locks of a process that was killed until its writes have ended
-# of a line of `verify`: file, byte; numbers of batches, byte
+LOCK_SECONDS = 30  # the kernel keeps the locks of a killed process until its writes have ended
+# Lines of `verify`. AT finds file and byte; DAMAGED finds numbers of batches and byte.
 AT = re.compile(r'(\S+\.(?:arrow|part)): damaged: .*? at byte (\d+)')
 DAMAGED = re.compile(r'damaged: (?:batch (\d+)|of batches (\d+) to (\d+)|batch of unknown number)'
                      r'(?: at byte (\d+)|,)')
@@ -23,7 +24,7 @@ UNANNOUNCED = re.compile(r'damaged: bytes \d+ to \d+, which recovery cut off')
 
 
 def stem(path):
-    """A file's name, whether it is complete or not."""
+    """A file's name without the suffix that tells whether it is complete."""
     return os.path.basename(path).split('.arrow')[0]
 
 
@@ -32,7 +33,7 @@ def digest(data):
 
 
 class Hit:
-    """A batch that was damaged, and what it was."""
+    """A batch that was damaged, and its digest before that."""
 
     def __init__(self, path, batch, announcement):
         self.stem = stem(path)
@@ -54,7 +55,8 @@ class Damage:
         self.hits = []
 
     def skip(self, path, data, at):
-        """Where the batch ends that begins here, if it was hit and is not what it was; else None."""
+        """If a batch that was hit begins at `at` and still differs from the original: @return its
+        end, else None"""
         for hit in self.hits:
             if hit.begin == at and hit.stem == stem(path) and \
                     digest(data[hit.begin:hit.end]) != hit.digest:
@@ -70,7 +72,8 @@ class Damage:
         return done.returncode, done.stdout.splitlines()
 
     def may_be_hit(self, directory):
-        """(path, batch) of all that is sound: the last ones of a writer that was killed may not be."""
+        """(path, batch) of all sound batches. The last batches of a writer that was killed may not
+        be sound."""
         _, lines = self.verify(directory)
         wrong = {(stem(found[1]), int(found[2])) for found in map(AT.search, lines) if found}
         for where, _, names in os.walk(directory):
@@ -83,7 +86,8 @@ class Damage:
                         yield path, batch
 
     def choose(self, directory):
-        """One kind of damage. Half of it hits files that were being written, and ends of files."""
+        """Choose a batch to damage: in half of the cases in an incomplete file, and in half of
+        these the last one."""
         found = list(self.may_be_hit(directory))
         parts = [(path, batch) for path, batch in found if path.endswith('.part')]
         if parts and self.random.random() < 0.5:
@@ -122,7 +126,7 @@ class Damage:
                 time.sleep(0.01)
 
     def spoil(self, data):
-        """Something else of the same size."""
+        """Change data without changing its size."""
         before = bytes(data)
         size = self.random.choice((512, 4096))
         at = self.random.randrange(len(data) // size) * size
@@ -141,15 +145,16 @@ class Damage:
         return data
 
     def gone(self, found):
-        """Hits of batches that are nowhere sound, of what chain.stored() has found."""
+        """Hits of batches of which chain.stored() has found no sound copy."""
         return [hit for hit in self.hits if hit.sequence not in found.get(hit.stream, {})]
 
     def check(self, found, *directories):
-        """`verify` lists all that is gone, and calls nothing else wrong."""
+        """`verify` lists all batches that are gone, and reports no other damage."""
         status, lines = self.verify(*directories)
         gone = self.gone(found)
         bad = [line for line in lines if DAMAGED.search(line) and not line.startswith('repaired')]
-        # of an announcement that was hit at a file's end; whether another copy is there is not known
+        # Lines about announcements that were hit at the end of a file. `verify` cannot tell whether
+        # another copy exists.
         cut = [line for line in lines if UNANNOUNCED.search(line)]
         for hit in gone:
             named = [line for line in bad if hit.stem in line and self.names(line, hit)]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `make demo`: a simulated detector, its capture replayed through the dataplane, what it keeps sent to a
-# store by RDMA in software, and what came out.
+# `make demo`: replays the capture of a simulated detector through the receiver, sends the kept
+# frames to a store by RDMA in software, and prints a summary of the result.
 # usage: demo.sh BUILD-DIR [FRAMES]
 
 set -eu
@@ -31,7 +31,7 @@ step "2/4 store: a storage node on the other end of a port of shared memory"
 mkdir demo/stored
 (umask 077 && head -c 64 /dev/urandom > demo/key &&
     printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' > demo/keys.ini)
-# a session of its own, as services have: "Disks that stand still" in the store's README
+# a session of its own, as services have: "Stalled disks" in the store's README
 # shellcheck disable=SC2086
 setsid app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
     --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-detector on a port, into braggline-recv: shared memory and a pair of veth devices.
-What arrives is what was sent, fault by fault.
+"""braggline-detector sends through a port to braggline-recv, over shared memory and over a pair of
+veth devices. The receiver counts each injected fault as the detector reports it.
 
 usage: detector_port_test.py BUILD-DIR [CASE]...
 """
@@ -23,7 +23,8 @@ DETECTOR = f'{BUILD}/app/detector/braggline-detector'
 RECV = f'{BUILD}/app/recv/braggline-recv'
 ALL = f'0-{os.cpu_count() - 1}'
 NAME = f'bragg{os.getpid()}'
-# rings hold whole blocks of pages, frames hold a packet (8,282 bytes) and no more than an mbuf
+# rings consist of whole blocks of pages; a frame fits a packet (8,282 bytes) and is no larger than
+# an mbuf
 AF_PACKET = 'blocksz=1069056,framesz=8352,framecnt=4096,qpairs=1'
 TEXTS = ('receiver',)
 FAULTS = ('loss=0.01', 'burst-loss=0.0005:30', 'reorder=0.02:60', 'duplicate=0.01',
@@ -62,13 +63,13 @@ def start(c):
 def ini(path):
     parser = configparser.ConfigParser()
     want(parser.read(path), path, 'is not there')
-    # [receiver] of a ledger has texts
+    # the section [receiver] has text values
     return {s: {k: float(v) for k, v in parser[s].items()} for s in parser.sections()
             if s not in TEXTS}
 
 
 def compare(where, receiving, sending):
-    """Run both and hold the receiver's ledger beside the detector's report."""
+    """Run both programs, and compare the receiver's ledger with the detector's report."""
     with start(receiving) as r:
         try:
             wait('a run', lambda: r.poll() is not None or
@@ -86,7 +87,7 @@ def compare(where, receiving, sending):
     sent, fault = report['packets'], report['faults']
     frames, packets = ledger['frames'], ledger['packets']
     everything = f'{report}\n{ledger}\n{done.stdout}\n{text}'
-    # corrupt numbers name frames that have no row
+    # a corrupt frame number names a frame that has no row
     want(frames['balanced'] == 1 and
          frames['frames'] - frames['late_frames'] == report['frames']['sent'], everything)
     want(packets['packets'] == sent['sent'] == sent['made'] - fault['loss'] -
@@ -97,7 +98,7 @@ def compare(where, receiving, sending):
     want(packets['wrong_length'] == fault['truncate'], everything)
     want(packets['foreign'] == fault['corrupt_port'], everything)
     want(packets['malformed'] == fault['corrupt_version'] + fault['corrupt_packet'], everything)
-    # the last ones are still held when the run ends
+    # the last of them are still waiting when the run ends
     want(packets['outlier'] + packets['at_stop'] == fault['corrupt_frame'], everything)
     want(frames['incomplete_kept'] == report['frames']['sent'] - report['frames']['whole'],
          everything)
@@ -155,9 +156,9 @@ def frames_keep_their_rate(where):
     want(done.returncode == 0, done.stdout)
     report = ini(f'{where}/report.ini')
     want(report['packets']['sent'] == 400 * 128 == report['port']['port_packets'], report)
-    # the first frame is due at once: 399 periods
+    # the first frame is sent immediately: 399 periods
     want(1.99 < report['port']['seconds'] < 3, report)
-    # 128 packets 20 us apart take half of the period
+    # 128 packets at intervals of 20 us take half of the period
     done = run(detector('net_null0', '--frames', '100', '--rate', '200', '--burst-gap', '20000',
                         *outputs(where)))
     want(done.returncode == 0, done.stdout)
@@ -203,7 +204,7 @@ def memif_brings_every_fault(where):
 
 @case
 def veth_brings_every_fault(where):
-    """net_af_packet at both ends, the receiver's in a network namespace of its own."""
+    """net_af_packet at both ends, with the receiver in its own network namespace."""
     if os.geteuid() != 0 or shutil.which('ip') is None:
         raise Skipped('root and iproute2, for a network namespace')
     here, there, ns = f'{NAME}a'[-15:], f'{NAME}b'[-15:], NAME
@@ -212,7 +213,7 @@ def veth_brings_every_fault(where):
         for c in (['ip', 'netns', 'add', ns],
                   ['ip', 'link', 'add', here, 'type', 'veth', 'peer', 'name', there],
                   ['ip', 'link', 'set', there, 'netns', ns],
-                  # no address, no IPv6: nothing but the detector speaks
+                  # without addresses and IPv6, only the detector sends
                   ['ip', 'link', 'set', here, 'addrgenmode', 'none', 'mtu', '9000', 'up'],
                   [*inside, 'ip', 'link', 'set', there, 'addrgenmode', 'none', 'mtu', '9000',
                    'up']):

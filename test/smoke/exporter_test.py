@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The endpoint files for DPDK's exporter, as the exporter loads and calls them, on a receiver.
+"""The endpoint files of DPDK's exporter, loaded and called as by the exporter, with a running
+receiver.
 
 usage: exporter_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES ENDPOINT-FILE-OF-RDMA
 """
@@ -19,7 +20,8 @@ LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
 
 
 class Sock:
-    """What the exporter hands to metrics(): cmd(uri, arg=None) gives the reply as Python values."""
+    """The object that the exporter passes to metrics(): cmd(uri, arg=None) returns the reply as
+    Python values."""
 
     def __init__(self, telemetry):
         self.telemetry = telemetry
@@ -28,7 +30,7 @@ class Sock:
     def cmd(self, uri, arg=None):
         want(arg is None, 'every command is without a parameter')
         self.replies[uri] = self.telemetry(uri)[uri]
-        # a copy: what an endpoint does with it is its own matter
+        # a copy, as the endpoint may modify it
         return copy.copy(self.replies[uri])
 
 
@@ -41,7 +43,7 @@ def load(endpoint):
 
 
 def collect(module, telemetry):
-    """Values by metric and labels; the forms that the exporter relies on."""
+    """Values by metric and labels. Checks the forms that the exporter relies on."""
     sock, info, values = Sock(telemetry), module.info(), {}
     for name, (description, kind) in info.items():
         want(re.fullmatch(r'[a-z_]+', name) and kind in ('counter', 'gauge'), name, kind)
@@ -60,7 +62,7 @@ def collect(module, telemetry):
 
 
 def check_rdma(module, telemetry, active):
-    """Counters of `roce` that are shown, in the endpoint's groups."""
+    """The counters of `roce` appear, in the groups of the endpoint."""
     def at(event):
         return values['events', frozenset({('event', event)})]
 
@@ -80,14 +82,14 @@ def check_rdma(module, telemetry, active):
     want(at('retransmit') == counters['tx_retransmits'] and at('timeout') == counters['ack_timeouts'])
     want(at('icrc_error') == counters['rx_icrc_errors'])
     want(at('ring_full') == sum(n for name, n in counters.items() if name.endswith('_ring_full')))
-    # all that the endpoint looks for in a software device is there
+    # the software device has every counter that the endpoint reads
     for names in (*module.RDMA_EVENTS.values(), *module.RDMA_PACKETS.values()):
         of_adapters = [name for name in names if name.startswith(('hw_', 'wc_')) or name == 'cm_timed_out']
         want(set(names) - set(of_adapters) <= set(counters), names, 'of', *counters)
 
 
 def check(values, replies):
-    """Every number that the socket gave is found again."""
+    """Every number of the replies appears in a metric."""
     def at(name, **labels):
         return values[name, frozenset((k, str(v)) for k, v in labels.items())]
 
@@ -130,7 +132,7 @@ def check(values, replies):
         total = sum(latency[step])
         want(at('latency_seconds_bucket', step=step, le='+Inf') == total)
         want(at('latency_seconds_count', step=step) == total)
-        # 2^10 us: all buckets up to there
+        # 2^10 us: all buckets up to this bound
         want(at('latency_seconds_bucket', step=step, le='0.001024') == sum(latency[step][:11]))
     for module, m in replies['/braggline/calibration'].items():
         want(at('calibration_live_pixels', module=module) == m['live'])
@@ -141,7 +143,7 @@ def check(values, replies):
 
 
 def check_store(values, replies):
-    """The same of a store's."""
+    """The same for a store."""
     def at(name, **labels):
         return values[name, frozenset((k, str(v)) for k, v in labels.items())]
 
@@ -200,10 +202,10 @@ def main():
     with running(build, lcores=LCORES) as (process, t, where):
         want(load(of_stores).metrics(Sock(t)) == [], 'the receiver is no store')
         check_rdma(load(of_rdma), t, active=False)
-        # before any run
+        # before the first run
         values, replies = collect(module, t)
         check(values, replies)
-        # what is not ASCII in a setting takes no metric away
+        # a setting with non-ASCII text does not hide any metric
         t.do(f'run/configure,run.name=one,output.directory={where}/M\u00fcller,veto.dry_run=yes')
         t.do('run/start')
         wait('frames', lambda: t.get('ledger')['frames']['frames'] > 50)
@@ -215,7 +217,7 @@ def main():
         values, replies = collect(module, t)
         frames, packets, outcomes = check(values, replies)
         want(frames['in_flight'] == 0 and values['running', frozenset()] == 0)
-        # of what the run received, everything has a outcome
+        # every packet that the run received has an outcome
         want(sum(outcomes.values()) >= packets['placed'] > 0, outcomes)
         want(values['writer_bytes', frozenset({('table', 'images')})] > 0)
         process.send_signal(signal.SIGTERM)

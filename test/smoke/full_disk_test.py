@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two stores whose disks fill up, one after the other: the other one takes what the first cannot, then
-the receiver holds all of it; room is made, and they go on. In the end each batch is there once.
+"""Stores whose disks fill up.
 
-Then one that has all while it takes it, whose disk stays full: the other one gets the rest, also what
-the first was given and could not store, and the run ends without waiting for it.
+First, the disks of two stores fill up one after the other. The second store takes over the batches
+that the first cannot store; then the receiver holds all of them. After room is made, both stores
+continue, and each batch is in the files exactly once.
 
-What is waited for must come to be so, as telemetry tells it; of time there is as much as is in the
-journal.
+Second, one store gets all batches, and its disk stays full. The other store gets the rest,
+including batches that the first was given and could not store. The run ends without waiting for the
+full store.
+
+The test waits for states that telemetry reports. The journal's size limits how long this may take.
 
 usage: full_disk_test.py BUILD-DIR
 """
@@ -18,11 +21,11 @@ import chain
 import world
 from cases import wait, want
 
-# half of all pixels, 130 kB a frame; files take little room ahead of what is in them
+# half of all pixels, 130 kB a frame; files preallocate little room
 SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__journal_mib': 256,
             'files__slice_kib': 64}
 SMALL = (24, 4)  # MB
-ROOM = 256       # what two files that go on must find, and more
+ROOM = 256       # MB, more than two files need to continue
 ENOUGH = 10      # batches
 
 
@@ -33,7 +36,7 @@ class Stores:
         wait('a view of the stores', lambda: len(self.of('durable')) == 2)
 
     def of(self, what):
-        """As the receiver sees them."""
+        """A counter of each store, as the receiver reports it."""
         stores = self.recv.get('egress')['stores']
         return [stores[i][what] for i in sorted(stores)]
 
@@ -41,7 +44,7 @@ class Stores:
         return self.store[number].get('store')['alarm']
 
     def has_some(self, number):
-        """Until this store has ENOUGH more."""
+        """Wait until this store has ENOUGH more batches."""
         begin = self.of('durable')[number]
         wait(f'batches in store{number}', lambda: self.of('durable')[number] >= begin + ENOUGH)
 
@@ -53,7 +56,7 @@ class Stores:
         want(given_back > 0, 'nothing was given back')
 
     def is_good(self, number):
-        """Until it stores again."""
+        """Wait until this store stores again."""
         wait(f'the end of the alarm of store{number}', lambda: self.alarm(number) == 'none')
         self.has_some(number)
         streams = self.store[number].get('store/streams')
@@ -68,7 +71,7 @@ def story(w):
     stores = Stores(w)
     stores.has_some(1)
     stores.is_full(1)
-    # it gets nothing then, and the other one all
+    # then it gets nothing, and the other store gets all batches
     sent = stores.of('sent')[1]
     stores.has_some(0)
     want(stores.of('sent')[1] == sent, 'a full store was sent', stores.of('sent')[1] - sent)

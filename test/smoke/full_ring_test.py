@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The last step of a receiver whose stores are away: it refuses, and says what.
+"""The last overload level of a receiver whose stores are unreachable: it refuses batches and
+reports them.
 
-1. A receiver, which may not spill, fills its journal, and is killed.
-2. The next one begins with a full ring, and refuses its first batches. The stores come back, and it
-   goes on: its streams have gaps then, as many rows as the ledger says, and all that was ever held is
-   in the files once.
+1. A receiver that may not spill fills its journal, and is killed.
+2. The next receiver starts with a full journal, and refuses its first batches. The stores come
+   back, and it continues. Its streams have gaps of as many rows as the ledger reports, and every
+   batch that was ever held is in the files exactly once.
 
 usage: full_ring_test.py BUILD-DIR
 """
@@ -17,7 +18,7 @@ import world
 from cases import wait, want
 
 SETTINGS = {'egress__journal_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
-ROWS = 6  # refused
+ROWS = 6  # that are refused
 
 
 def story(w):
@@ -33,14 +34,15 @@ def story(w):
 
 
 def look(w):
-    """The second receiver's rows, and those it has refused. It has written the first one's ledger as well."""
+    """The rows and the refused rows of the second receiver. It has also written the ledger of the
+    first one."""
     known = chain.final_ledger(f'{w.where}/detector0/run_ledger.2.ini')
     incarnation = chain.ledger(w.ring(0))['incarnation']
     found = chain.stored(*w.directories)
     rows = sum(found[incarnation, 'images'].values())
     want(known['balanced'] == 1 and known['unretained'] >= ROWS, known)
     want(rows == known['stored'] + known['spilled'], rows, 'images', known)
-    # there may have been room for the small batches of `frames`
+    # the small batches of `frames` may have fitted
     images = found[incarnation, 'images']
     want(chain.gaps(images), 'there is no gap in', *sorted(images))
     print(known['unretained'], 'rows were refused')

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers of a running store that mean it no good, one after the other: for hostile_test.py. Of each
- * it prints a line: what was tried, and the store's counters that have to go up by one for it.
+ * Hostile peers of a running store, one after the other, for hostile_test.py. For each attack it
+ * prints a line with its name and the store's counters that must increase by one.
  *
  * Usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE [flood]
  *
- * `flood`: half-open connections, as many as an address may have, until it is killed.
+ * `flood`: keeps as many half-open connections as an address may have, until it is killed.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -24,9 +24,9 @@
 #define SLEEP_US 50
 #define STOOD	 "connections_established connections_broken"
 #define FRAMES	 100
-#define FLOOD_MS 20 /* between two calls of a place */
+#define FLOOD_MS 20 /* between two attempts of one connection */
 
-/* Go on until something is so. */
+/* Poll until the condition is true. */
 #define UNTIL(condition)                                                      \
 	do {                                                                  \
 		const uint64_t limit = xfer_qp_clock() + SECONDS * 1000;      \
@@ -62,7 +62,7 @@ call(const struct xfer_private *req)
 	return peer_call(next++ % PEERS, req);
 }
 
-/* One that has proved itself and was granted places. */
+/* Connect a peer that authenticates and is granted slots. */
 static struct peer *
 stand(void)
 {
@@ -86,7 +86,7 @@ is_refused(struct peer *p, const char *what, const char *counters)
 	tried(what, counters);
 }
 
-/* ---- of whom has no key ---------------------------------------------------------------------- */
+/* ---- without the key ------------------------------------------------------------------------- */
 
 static void
 try_another_key(void)
@@ -100,7 +100,7 @@ try_another_key(void)
 	peers.key = key;
 }
 
-/* With a key of its own, as the receiver beside it; and as somebody whom nobody knows. */
+/* Its own key with the receiver's runs and with the receiver's name, and an unknown name. */
 static void
 try_others(void)
 {
@@ -114,7 +114,7 @@ try_others(void)
 	peers.identity = "hostile";
 }
 
-/* All that an earlier connection said. */
+/* Repeat the messages of an earlier connection. */
 static void
 try_replay(void)
 {
@@ -131,7 +131,7 @@ try_replay(void)
 	is_refused(p, "an old proof", "refused_key");
 }
 
-/* Silent ones that nobody knows: few at a time, and not for long. */
+/* Unknown peers that send nothing: the store allows few at a time, and closes them soon. */
 static void
 try_half_open(void)
 {
@@ -150,7 +150,7 @@ try_half_open(void)
 		is_refused(p[i], "silent", "refused_late");
 }
 
-/* ---- of whom has it -------------------------------------------------------------------------- */
+/* ---- with the key ---------------------------------------------------------------------------- */
 
 enum forgery {
 	FORGED_RECEIVER_ID,
@@ -186,7 +186,7 @@ try_forgery(enum forgery kind)
 	peer_write_body(p, 0, d->body_bytes);
 	switch (kind) {
 	case FORGED_RECEIVER_ID:
-		d->receiver_id = 1; /* of the receiver beside us */
+		d->receiver_id = 1; /* the other receiver's */
 		break;
 	case FORGED_RUN:
 		d->run++;
@@ -243,7 +243,7 @@ try_messages(void)
 	is_refused(p, "a message again", STOOD " refused_order");
 }
 
-/* Addresses and keys of memory that was not granted: refused by the device. */
+/* Addresses and keys of memory that was not granted: the device refuses them. */
 static void
 try_outside(void)
 {
@@ -273,14 +273,14 @@ try_outside(void)
 	}
 }
 
-/* ---- of half-open connections ---------------------------------------------------------------- */
+/* ---- half-open connections ------------------------------------------------------------------- */
 
 struct half {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	struct xfer_qp link;
 	struct rdma_conn *conn;
-	uint64_t again; /* ms: not earlier, as the host has few cores for all of this */
+	uint64_t again; /* ms: earliest time of the next attempt, as the host has few cores */
 	bool gone;
 };
 
@@ -324,7 +324,7 @@ turn_half(struct half *h)
 		call_half(h);
 }
 
-/* As many as one address may have, and each again when it was sent away. */
+/* As many connections as one address may have; each is opened again after the store closed it. */
 static void
 try_flood(void)
 {

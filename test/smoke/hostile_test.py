@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A store that runs, a receiver that sends to it, and another process on the same wire that means it
-no good, without the key and with it (hostile_peers.c). Each thing that is tried is refused and counted
-by its cause; the receiver notices nothing, and all that it has kept is in the files.
+"""A running store, a receiver that sends to it, and a hostile process on the same wire, with and
+without the key (hostile_peers.c). The store refuses each attack and counts it by cause. The
+receiver is not affected, and all batches that it kept are in the files.
 
 usage: hostile_test.py BUILD-DIR
 """
@@ -22,9 +22,9 @@ PROGRAM = 'test/smoke/hostile_peers'
 ENOUGH = 10  # batches
 ADDRESSES = 4
 SPOOFED = 200  # forged requests a second
-SILENCE_MS = 4000  # of a machine with much else to do
-BACK = 2     # s, at most, without a connection
-BACK_AT_START = 4  # it asks once a second, and was told that nobody is there
+SILENCE_MS = 4000  # for a machine with other load
+BACK = 2     # s, limit for reconnecting
+BACK_AT_START = 4  # it retries once a second after a rejection
 
 
 def story(w):
@@ -40,7 +40,7 @@ def story(w):
 
     wait('a view of the store', lambda: recv.get('egress')['stores'])
     some()
-    # one that dies in the middle of it, as well
+    # including a peer that dies during an attack
     w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/hostile.key')
     wait('an entry that is refused', lambda: store.get('store')['refused_entry'] > 0)
     w.kill('hostile_peers')
@@ -74,7 +74,7 @@ def story(w):
 
 
 def spoof(w):
-    """Requests from addresses that nobody has, of ever another network."""
+    """Connection requests from source addresses that do not exist, each of another network."""
     process = background.start(
         [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'spoof.py'),
          f'p{w.port("store0")}', f'p{w.receivers + w.stores + ADDRESSES}', str(SPOOFED)],
@@ -84,15 +84,16 @@ def spoof(w):
 
 
 def flood(w, recv, store):
-    """All places of those that nobody knows are taken, again and again, by four addresses and by forged
-    ones: the receiver is cut off, and is back at once when it is not any more."""
+    """Four addresses and forged ones occupy all connections for unknown peers, repeatedly. The
+    receiver is disconnected, and reconnects as soon as the link is up again."""
     spoofing = spoof(w)
     peers = [f'flood_{i}' for i in range(ADDRESSES)]
     for i, name in enumerate(peers):
         w.start_guest(name, PROGRAM, i, f'{w.where}/hostile.key', 'flood')
     want(spoofing.stdout.readline() == 'sending\n', 'no forged requests')
     before = store.get('store')
-    # of places that end some are those of the forged: all of the others' may be taken at a time
+    # forged addresses hold some of the connections that time out; the other peers may hold all the
+    # rest
     wait('a flood', lambda: store.get('store')['refused_late'] >= before['refused_late'] + 64)
     wait('forged requests', lambda: store.get('store')['requests'] >=
          before['requests'] + 2 * SPOOFED)
@@ -105,7 +106,7 @@ def flood(w, recv, store):
     wait('the receiver', lambda: recv.get('egress')['stores']['0']['connections'] == 2)
     seconds = time.monotonic() - begin
     now = store.get('store')
-    # a store that is killed and started again knows whom it has known
+    # a store that was killed and restarted still knows the peers that had authenticated
     w.kill('store0')
     wait('the receiver to know it',
          lambda: recv.get('egress')['stores']['0']['state'] != 'up')

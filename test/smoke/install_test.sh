@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What `make install` leaves is enough: its programs run, a stock DPDK program loads its drivers, and
-# another program is built with its RDMA library and has both providers.
+# The result of `make install` is sufficient: its programs run, a stock DPDK program loads its
+# drivers, and another program builds with its RDMA library and has both providers.
 # Usage: install_test.sh BUILD-DIR
 set -eu
 
@@ -14,7 +14,7 @@ die()
 	exit 1
 }
 
-# EAL loads no driver from a folder below a world-writable one, such as /tmp.
+# EAL loads no driver from a folder that is below a world-writable one, such as /tmp.
 is_private()
 {
 	local folder
@@ -55,7 +55,7 @@ done
 
 drivers=$(dirname "$(find "$prefix" -name librte_net_replay.so)")
 if command -v dpdk-testpmd >/dev/null; then
-	# the whole folder, as -d takes it
+	# -d also takes the whole folder
 	echo quit | dpdk-testpmd --no-huge --no-pci --no-shconf -m 128 --no-telemetry -l "$cpus" \
 		-d "$drivers" --vdev net_replay0 --log-level=lib.eal:debug -- -i >"$where/log" 2>&1 || true
 	for driver in net_replay gpu_host gpu_cuda; do
@@ -70,7 +70,7 @@ if command -v dpdk-testpmd >/dev/null; then
 	}
 fi
 
-# where it was installed, not where it will be
+# pkg-config must name the staging directory, not the final one
 mkdir "$where/pc"
 sed "s#^prefix=.*#prefix=$prefix#" "$(find "$prefix" -name braggline-rdma.pc)" >"$where/pc/braggline-rdma.pc"
 cat >"$where/main.c" <<'END'

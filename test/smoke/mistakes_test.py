@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Mistakes that people make, the line that each of them must see, and the exit status.
+"""Mistakes of users: each must produce the expected message and exit status.
 
 usage: mistakes_test.py BUILD-DIR [CASE]...
 """
@@ -25,17 +25,17 @@ SCAN = f'{BUILD}/app/scan/braggline-scan'
 RDMA = f'{BUILD}/pmd-ext/rdma/examples/braggline-rdma'
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
 RDMA = f'{BUILD}/pmd-ext/rdma/examples/braggline-rdma'
-# with EAL, and what they cannot do without
+# programs that use EAL, with their mandatory options
 PROGRAMS = {RECV: ('--set', 'run.name=x'),
             STORE: ('--set', 'files.directory=/nowhere'),
             DETECTOR: ('--port', 'net_null0', '--frames', '1'),
             RDMA: ('rping', '--device', 'roce:port=0,ip=10.0.0.1/24', '-s')}
-SECONDS = 60  # at most, on a machine that does other things as well
+SECONDS = 60  # at most, on a machine with other load
 PREFIX = f'mistakes_{os.getpid()}'
 
 
 def capture(where, *options, frames=20):
-    """A capture of one module, and its calibration. @return its path"""
+    """Make a capture of one module, and its calibration. @return the path of the capture"""
     subprocess.run([DETECTOR, '--frames', str(frames), '--pcap', f'{where}/in.pcap',
                     '--calibration', where, *options], check=True, stdin=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
@@ -43,7 +43,7 @@ def capture(where, *options, frames=20):
 
 
 def rewrite_packets(path, change):
-    """A capture with other packets: change(packet) is the packet, changed."""
+    """Write a capture again with each packet replaced by change(packet)."""
     with open(path, 'rb') as f:
         data = f.read()
     at, out = 24, [data[:24]]
@@ -57,7 +57,7 @@ def rewrite_packets(path, change):
 
 
 def with_ip(packet, header, rest):
-    """The packet with another IPv4 header, whose length and checksum are made right."""
+    """The packet with another IPv4 header; sets its length and checksum."""
     h = bytearray(header)
     struct.pack_into('>H', h, 2, len(h) + len(rest))
     h[10:12] = bytes(2)
@@ -68,7 +68,7 @@ def with_ip(packet, header, rest):
 
 
 def command(where, *settings, eal=(), replay='', prefix=PREFIX):
-    """A receiver of that capture, on one CPU."""
+    """Command line of a receiver of that capture, on one CPU."""
     words = [RECV, '--no-huge', '-m', '512', '--no-pci', '--file-prefix', prefix, '--lcores',
              f'(0-3)@(0-{os.cpu_count() - 1})', '--vdev', 'gpu_host0', '--vdev',
              f'net_replay0,file={where}/in.pcap{replay}', *eal, '--',
@@ -84,7 +84,7 @@ def command(where, *settings, eal=(), replay='', prefix=PREFIX):
 
 @contextlib.contextmanager
 def running(where, words):
-    """A program in the background; its output is in WHERE/log."""
+    """Start a program in the background; its output goes to WHERE/log."""
     with open(f'{where}/log', 'w', encoding='utf-8') as log, \
             background.start(words, stdout=log, stderr=subprocess.STDOUT) as process:
         try:
@@ -94,7 +94,8 @@ def running(where, words):
 
 
 def says(words, status, *lines, never=()):
-    """The program ends with this status and has said each of these lines."""
+    """The program ends with this status and has printed each of these lines, and none of `never`.
+    """
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
     out = done.stdout.decode()
@@ -116,7 +117,7 @@ def eal_options_without_a_separator(where):
 
 @case
 def options_that_eal_does_not_take(where):
-    """Those of the program before the separator, too."""
+    """Unknown EAL options are reported, as are options of the program before the separator."""
     for wrong in ('--config', 'x.ini'), ('-l', '0,999'):
         says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, *wrong, '--', '--set',
               'run.name=x'], 1, 'EAL does not start: it does not take one of its options',
@@ -144,7 +145,7 @@ def a_prefix_that_is_in_use(where):
 
 @case
 def a_runtime_folder_that_cannot_be_made(where):
-    """EAL's own word for it is 'Invalid argument'."""
+    """EAL itself reports only 'Invalid argument'."""
     if os.geteuid() != 0:
         raise Skipped('only root may become another user')
     os.chmod(where, 0o755)
@@ -156,14 +157,14 @@ def a_runtime_folder_that_cannot_be_made(where):
              'run.name=x']
     says(words, 1, f'its runtime folder {where} cannot be used: Permission denied',
          'set XDG_RUNTIME_DIR to a folder of this user')
-    # root has run with this prefix
+    # the directory exists if root has run with this prefix
     os.makedirs(f'{where}/dpdk/{PREFIX}', 0o755)
     says(words, 1, f'its runtime folder {where}/dpdk')
 
 
 @case
 def a_runtime_folder_that_others_may_write_to(where):
-    """EAL would listen for telemetry in it."""
+    """EAL would create its telemetry socket in it."""
     capture(where)
     prefix = f'{PREFIX}_others'
     base = '/var/run' if os.geteuid() == 0 else os.environ.get('XDG_RUNTIME_DIR', '/tmp')
@@ -176,7 +177,7 @@ def a_runtime_folder_that_others_may_write_to(where):
 
 @case
 def a_configuration_that_is_a_fifo(where):
-    """Without its other end, nobody waits."""
+    """Neither program waits for a writer."""
     os.mkfifo(f'{where}/fifo')
     for program in RECV, STORE:
         says([program, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '-l', '0', '--',
@@ -185,7 +186,7 @@ def a_configuration_that_is_a_fifo(where):
 
 @case
 def a_link_in_place_of_what_is_written(where):
-    """What it leads to stays as it is."""
+    """The target of the link is not changed."""
     victim, name = f'{where}/victim', f'{where}/name'
     with open(victim, 'w', encoding='ascii') as f:
         f.write('mine')
@@ -202,14 +203,14 @@ def a_link_in_place_of_what_is_written(where):
           name], 1, f'{name}: it is a symbolic link')
     with open(victim, encoding='ascii') as f:
         want(f.read() == 'mine', 'it was written to')
-    # a FIFO in place of a file that is read: nobody waits for its other end
+    # neither program waits for the writer of a FIFO in place of an input file
     os.mkfifo(f'{where}/fifo')
     says([SCAN, '--truth', f'{where}/fifo', found], 1, f'{where}/fifo: it is not a regular file')
 
 
 @case
 def the_socket_of_a_store_that_was_killed(where):
-    """The memif example of the store's README, again after kill -9."""
+    """The memif example of the store's README, restarted after kill -9."""
     with open(f'{where}/key', 'wb') as f:
         f.write(os.urandom(64))
     with open(f'{where}/keys.ini', 'w', encoding='ascii') as f:
@@ -232,7 +233,7 @@ def the_socket_of_a_store_that_was_killed(where):
             finally:
                 process.kill()
     want(os.path.exists(f'{where}/store.sock'), 'nothing was left to find')
-    # that of another user stays, and so does one that is in use
+    # a socket of another user, or in use, is not removed
     if os.geteuid() == 0:
         os.chown(f'{where}/store.sock', 65534, 65534)
         says(words, 1, f'{where}/store.sock: nobody listens on this socket, and its owner is user '
@@ -243,7 +244,7 @@ def the_socket_of_a_store_that_was_killed(where):
         other.listen()
         says(words, 1, f'{where}/store.sock: another process listens on this socket')
     want(os.path.exists(f'{where}/store.sock'), 'the socket of another process is gone')
-    # of a file that is no socket nothing is said, and it stays
+    # a file that is not a socket is neither reported nor removed
     os.remove(f'{where}/store.sock')
     with open(f'{where}/store.sock', 'w', encoding='ascii') as f:
         f.write('mine')
@@ -264,7 +265,7 @@ def no_huge_pages(where):
 
 @case
 def a_terminal_that_is_closed(where):
-    """SIGHUP ends a run as SIGTERM does; under nohup it does nothing."""
+    """SIGHUP ends a run as SIGTERM does; under nohup it is ignored."""
     capture(where)
     words = command(where, 'run.idle_timeout_ms=0', replay=',loops=0,rate=10000')
     with running(where, words) as process:
@@ -299,7 +300,7 @@ def rewrite(path, change):
 
 
 def says_twice(where, status, line, check, *settings):
-    """In a run and, as a row with this verdict, in --check."""
+    """The message appears in a run, and as a row with this verdict in --check."""
     says([*command(where, *settings), '--check'], 1 if check == 'FAIL' else 0, check, line)
     says(command(where, *settings), status, line)
 
@@ -321,7 +322,7 @@ def a_pedestal_file_of_two_maps(where):
 
 @case
 def a_gain_file_of_six_maps(where):
-    """PSI's with HG0, HG1 and HG2: only if it is said."""
+    """PSI's gain file with HG0, HG1 and HG2 is accepted only with an explicit setting."""
     capture(where)
     rewrite(f'{where}/gain_m0.bin', lambda data: 2 * data)
     says_twice(where, 1, 'gain_m0.bin has 25165824 bytes, must have 12582912: [3][512][1024] values '
@@ -331,7 +332,7 @@ def a_gain_file_of_six_maps(where):
 
 @case
 def an_inverted_mask(where):
-    """In the log, in --check, and by module in the files."""
+    """Reported in the log and in --check, and for each module in the files."""
     capture(where)
     rewrite(f'{where}/mask_m0.bin', lambda data: bytes(not x for x in data))
     with open(f'{where}/mask_m0.bin', 'rb') as f:
@@ -372,7 +373,7 @@ def a_dark_run_that_is_too_short(where):
     want(not [f for f in os.listdir(f'{where}/out') if 'pedestal' in f], os.listdir(f'{where}/out'))
 
 
-# Packets that no stream can use: how they are changed, and what is said of them.
+# Packets that no stream accepts: the change to each packet, and the expected message.
 UNUSABLE = {
     'VLAN tag': (lambda p: p[:12] + b'\x81\x00\x00\x05' + p[12:],
                  'have VLAN tag 5 (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248), expected none'),
@@ -393,7 +394,7 @@ UNUSABLE = {
 
 @case
 def packets_that_no_stream_can_use(where):
-    """Each is a run of its own, of which nothing could be used: 1.5 s."""
+    """Each change has its own run of 1.5 s, in which no packet is accepted."""
     whole = capture(where, frames=4)
     with open(whole, 'rb') as f:
         data = f.read()
@@ -407,7 +408,7 @@ def packets_that_no_stream_can_use(where):
         want(out.count(line) == 2, what, 'once in the log, once in the summary:', out)
 
 
-# A detector that is set up otherwise than it is: its own options, our settings, and what is said.
+# A detector that differs from the receiver's settings: its options, the settings, the message.
 SET_UP = (
     ((), ('detector.rows=256',), '768 of 1536 packets cannot be used: most of these have packet '
      'numbers from 0 to 127, expected 32 to 95; set [detector] rows = 512'),
@@ -424,10 +425,11 @@ SET_UP = (
 
 @case
 def a_detector_that_is_set_up_otherwise(where):
-    """What can be used is; it is said what cannot, and a line of the summary repeats it."""
+    """The receiver keeps what it can use, reports the rest, and repeats this in a line of the
+    summary."""
     for number, (options, settings, line) in enumerate(SET_UP):
         capture(where, *options, frames=12)
-        # all of them are closed at the end, some long before
+        # all frames are closed at the end, some long before
         line = line.replace('none of 12 frames', '')
         out = says(command(where, f'run.name=n{number}', 'frames.stream_timeout_ms=100', *settings), 0, line)
         want(out.count(line) == 2 and '\nwarning\n' in out, 'once in the log and the summary:', out)
@@ -435,7 +437,8 @@ def a_detector_that_is_set_up_otherwise(where):
 
 @case
 def a_wrong_port(where):
-    """An endless run: it is said while it goes on, as are lines of progress; and it ends."""
+    """In an endless run the mistake is reported during the run and in progress lines. The run ends.
+    """
     capture(where, frames=4)
     words = [*command(where, 'run.idle_timeout_ms=0', 'detector.udp_port=50011',
                       replay=',loops=0,rate=10000'), '--progress', '0.1']
@@ -450,7 +453,7 @@ def a_wrong_port(where):
         wait('the run', lambda: os.path.exists(f'{where}/out/run_frames.arrow.part'), SECONDS)
         begin = time.monotonic()
         wait('a warning', lambda: all(part in log() for part in line), SECONDS)
-        # within a second, where nothing else is going on
+        # reported within a second on an idle machine
         want(time.monotonic() - begin < 10, 'after', time.monotonic() - begin, 's')
         wait('progress', lambda: re.search(
             r'^\d\d:\d\d:\d\d  no frame yet: [1-9]\d* packets, 0 of them placed$', log(), re.M))
@@ -460,7 +463,8 @@ def a_wrong_port(where):
 
 @case
 def a_detector_that_does_not_send(where):
-    """The time-out counts from the start on; there are packets of others, or none."""
+    """The timeout counts from the start of the run, with packets of other senders or without
+    packets."""
     capture(where, frames=1)
     rewrite_packets(f'{where}/in.pcap', lambda p: b'\xff' * 12 + b'\x08\x06' + bytes(50))
     out = says(command(where), 1, 'packets can be used: 128 are no IPv4 datagrams of UDP (EtherType '
@@ -472,7 +476,7 @@ def a_detector_that_does_not_send(where):
 
 @case
 def a_module_that_is_silent(where):
-    """It dies, and is back; or it is not. It is named in the log and in the summary."""
+    """A module stops, and either returns or does not. The log and the summary name it."""
     name = 'module 1 (stream 1, UDP port 50002)'
     settings = 'detector.modules=2', 'frames.stream_timeout_ms=100'
     capture(where, '--modules', '2', '--fault', 'stall=1:11:25', frames=40)
@@ -483,7 +487,7 @@ def a_module_that_is_silent(where):
     says(command(where, 'run.name=dead', *settings), 0,
          f'recv: {name} is silent since frame 21: check the module and its cable',
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
-    # another one goes on: in the log while it does, and in lines of progress
+    # another module continues: the log reports it during the run, as do progress lines
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=10)
     words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=0', *settings,
                       replay=',loops=0,rate=12800,rewrite=42:8:le:10'), '--progress', '0.1']
@@ -497,7 +501,7 @@ def a_module_that_is_silent(where):
 
 @case
 def a_run_of_several_files(where):
-    """The summary names all of them."""
+    """The summary names all files."""
     capture(where, frames=40)
     out = f'{where}/out'
     says(command(where, 'output.roll_frames=16', 'output.frames_interval=16',
@@ -509,7 +513,7 @@ def a_run_of_several_files(where):
 
 @case
 def a_detector_whose_terminal_is_closed(where):
-    """What it has written in part goes, as by SIGTERM."""
+    """Incomplete output is removed, as after SIGTERM."""
     path = f'{where}/in.pcap'
     with running(where, [DETECTOR, '--frames', '1000000', '--pcap', path]) as process:
         wait('packets', lambda: os.path.exists(f'{path}.partial'))
@@ -520,7 +524,7 @@ def a_detector_whose_terminal_is_closed(where):
 
 @case
 def a_directory_that_cannot_be_used(where):
-    """--check makes it as a run does, and removes it."""
+    """--check creates the directory as a run does, and removes it."""
     capture(where)
     with open(f'{where}/file', 'w', encoding='ascii'):
         pass
@@ -538,7 +542,7 @@ def a_directory_that_cannot_be_used(where):
 
 @case
 def files_of_a_run_that_exist(where):
-    """Whichever of them."""
+    """Any existing file of the run is reported."""
     capture(where)
     for name in 'second_images.arrow', 'second_000001_frames.arrow', 'second_calibration.bin':
         directory = f'{where}/{name}'
@@ -562,7 +566,7 @@ def settings_with_several_mistakes(where):
 
 @case
 def settings_that_are_empty_or_too_much(where):
-    """Each names its key."""
+    """The message names the key."""
     for setting, line in (
             ('output.directory=', '[output] directory = : is empty'),
             ('lcores.rx=', "[lcores] rx = : must be 'auto' or at most"),
@@ -578,6 +582,6 @@ def settings_that_are_empty_or_too_much(where):
 
 
 if __name__ == '__main__':
-    # whoever started this may ignore it, as nohup does, and then so would the programs
+    # the parent may ignore SIGHUP, as nohup does, and children inherit that
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     sys.exit(run_cases(sys.argv[2:]))

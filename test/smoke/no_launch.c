@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preloaded: no lcore can be given work, but for what EAL itself asks of them at its start. */
+/* Preloaded: launching work on an lcore fails, except for EAL's own launches at its start. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

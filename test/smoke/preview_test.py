@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The picture of a run that goes on: where telemetry says, whole at any time, never in the way.
+"""The preview picture of a running receiver: telemetry names its path, it is complete at any time,
+and it does not delay the run.
 
 usage: preview_test.py BUILD-DIR
 """
@@ -20,12 +21,12 @@ from receiver import running
 BUILD = sys.argv[1]
 PATIENCE = 60
 SIZE = (12 + 2 * (1024 + 12), 24 + 512 + 12)  # two panels, margins, captions
-# two polling threads only: the preview runs when nobody else wants to
+# two polling threads only: the preview runs at the lowest priority
 LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
 
 
 def png(path):
-    """Size of a PNG whose chunks, sums and number of bytes are right."""
+    """@return the size of a PNG, after checking its chunks, checksums and length"""
     with open(path, 'rb') as f:
         data = f.read()
     want(data[:8] == b'\x89PNG\r\n\x1a\n', 'no PNG')
@@ -70,7 +71,7 @@ def stop(t):
 
 def session(t, where):
     want(t.get('preview')['sequence'] == 0 and t.get('preview')['path'] == '')
-    # a run: pictures follow one another, frames gather
+    # one run: pictures follow each other, the number of frames grows
     start(t, where, 'one')
     first = wait(t, lambda p: p['sequence'] > 0)
     want(first['path'] == f'{where}/one_preview.png' and first['active'] == 1, first)
@@ -79,20 +80,20 @@ def session(t, where):
     want(then['frame'] > first['frame'] and then['frames'] > first['frames'], first, then)
     want(png(then['path']) == SIZE)
     want(stop(t)['failed'] == 0)
-    # the last one has all frames of the run, but those that no grant was left for
+    # the last picture has all frames of the run, except those for which no grant was left
     stored = t.get('ledger')['frames']['stored']
     last = wait(t, lambda p: p['frames'] + p['skipped'] == stored)
     want(last['active'] == 0 and last['errors'] == 0, last)
     one = png(last['path'])
 
-    # full images; a path of its own
+    # full images, and a path from the settings
     start(t, where, 'two', 'output.format=image', f'output.preview={where}/live.png')
     two = wait(t, lambda p: p['sequence'] > last['sequence'] + 1)
     want(two['path'] == f'{where}/live.png' and png(two['path']) == SIZE, two)
     stop(t)
     stored = t.get('ledger')['frames']['stored']
     wait(t, lambda p: p['frames'] + p['skipped'] == stored)
-    # raw ones have no picture, nor has a run that is to have none
+    # raw output has no preview, nor has a run whose preview is off
     for name, setting in ('three', 'output.format=raw'), ('four', 'output.preview=off'):
         before = wait(t, lambda p: p['active'] == 0)['sequence']
         start(t, where, name, setting)
@@ -105,7 +106,7 @@ def session(t, where):
     cases.wait('no unfinished picture',
                lambda: not [f for f in os.listdir(where) if 'png' in f and f.endswith('.part')])
 
-    # the directory goes: that is told, and nothing else happens
+    # the directory is removed: this is reported, with no other effect
     gone = f'{where}/gone'
     start(t, gone, 'five', f'output.preview={where}/there/x.png')
     wrong = wait(t, lambda p: p['errors'] > 0)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-rdma with itself over a net_memif, and what --stats says of both devices.
+"""Runs braggline-rdma as server and client over net_memif, and checks what --stats prints of both
+devices.
 
 usage: rdma_stats_test.py BUILD-DIR
 """
@@ -43,7 +44,7 @@ def end(process):
 
 
 def counters(text, address):
-    """Counters behind the device's name."""
+    """Counters that follow the name of the device."""
     head, found, rows = text.partition(f'counters of roce:port=net_memif0,ip={address}/24:\n')
     want(found and 'counters of' not in head, text)
     stats = {m[1]: int(m[2]) for m in re.finditer(r'^  (\w+) +(\d+)$', rows, re.M)}
@@ -59,7 +60,7 @@ def main():
         ours, theirs = counters(end(client), '10.0.0.2'), counters(end(server), '10.0.0.1')
         for stats in ours, theirs:
             want(stats['cm_connected'] == 1 and stats['rx_packets'] > 2 * TURNS, ours, theirs)
-        # by WRITE and by READ, each turn
+        # by WRITE and by READ, in each iteration
         want(theirs['rx_message_bytes'] > 0 and ours['tx_packets'] > 2 * TURNS, ours, theirs)
         server = listening(build, where)
         client = rping(build, where, 'client', '-c', '-a', '10.0.0.1', '--wait', '20')

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A braggline-recv that receives an endless replay, and its telemetry socket: for the tests."""
+"""Runs a braggline-recv that receives an endless replay, and queries its telemetry socket."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ RATE = 500   # frames/s
 
 
 def text(reply, key):
-    """A text of a reply that may be longer than DPDK takes, or not ASCII."""
+    """A string of a reply that may be longer than a DPDK string, or not ASCII."""
     whole, n = reply[key], 2
     while f'{key}_{n}' in reply:
         whole += reply[f'{key}_{n}']
@@ -28,7 +28,8 @@ def text(reply, key):
 
 
 class Telemetry:
-    """usertools/dpdk-telemetry.py: a SEQPACKET socket, a command a message, JSON back."""
+    """Client of usertools/dpdk-telemetry.py's protocol: a SEQPACKET socket, one command a message,
+    JSON replies."""
 
     def __init__(self, prefix, process, command='/braggline/info'):
         path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
@@ -74,7 +75,7 @@ class Telemetry:
 
 @contextlib.contextmanager
 def running(build, *settings, lcores=FLOAT):
-    """Yields the process, its telemetry, and a directory that is there while it runs."""
+    """Yields the process, its telemetry, and a directory that exists while it runs."""
     with tempfile.TemporaryDirectory() as where:
         subprocess.run([f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD),
                         '--pcap', f'{where}/in.pcap', '--calibration', where], check=True,

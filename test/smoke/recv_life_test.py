@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What may happen to a receiver while it works: killed, stopped and continued, started under load,
-stopped while a module is silent, a disk that fills up, lcores that do not start.
+"""Events in the life of a receiver: kill -9, SIGSTOP and SIGCONT, start under load, stop while a
+module is silent, a disk that fills up, lcores that do not start.
 
 usage: recv_life_test.py BUILD-DIR [CASE]...
 """
@@ -31,13 +31,13 @@ PERIOD = 10
 
 
 def capture(where, *options):
-    """A capture of PERIOD frames that a replay repeats with new numbers."""
+    """Make a capture of PERIOD frames that a replay repeats with new numbers."""
     subprocess.run([DETECTOR, '--frames', str(PERIOD), '--pcap', f'{where}/in.pcap', *options],
                    check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def command(where, rate, *settings, out='out', modules=1):
-    """An endless replay of so many frames a second."""
+    """Command line of a receiver of an endless replay at `rate` frames a second."""
     c = [RECV, '--no-huge', '-m', '768', '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
          FLOAT, '--vdev', 'gpu_host0', '--vdev',
          f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'
@@ -50,7 +50,7 @@ def command(where, rate, *settings, out='out', modules=1):
 
 
 def recv(where, rate, *settings, out='out', modules=1):
-    """The same, with its run begun."""
+    """Start this receiver, and wait until its run has begun."""
     c = command(where, rate, *settings, out=out, modules=modules)
     p = background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     name = next((s[9:] for s in settings if s.startswith('run.name=')), 'run')
@@ -64,7 +64,7 @@ def recv(where, rate, *settings, out='out', modules=1):
 
 
 def written(where, number, name='run'):
-    """Wait until the run's file has so many batches of 64 rows of `frames`."""
+    """Wait until the run's file has `number` batches of 64 rows of `frames`."""
     part = f'{where}/out/{name}_frames.arrow.part'
     wait(f'{number} batches of {name}', lambda: nb_batches(part) >= number)
 
@@ -84,7 +84,7 @@ def ledger(where, out='out', name='run'):
 
 
 def rows(path):
-    """Rows of `frames`; braggline-scan checks every CRC on the way."""
+    """Rows of `frames`; braggline-scan also checks every CRC."""
     done = subprocess.run([SCAN, '--csv', '-', path], check=True, text=True,
                           stdout=subprocess.PIPE)
     head, *lines = done.stdout.strip().split('\n')
@@ -108,7 +108,7 @@ def killed_and_started_again(where):
     survived = 0
     for path in glob.glob(f'{where}/out/killed*_frames.arrow'):
         numbers = [int(r['frame']) for r in rows(path)]
-        # a prefix, without a hole; of a slow machine perhaps nothing
+        # the rows are a prefix without a gap; on a slow machine there may be none
         want(numbers == list(range(1, len(numbers) + 1)), path, numbers, text)
         survived += len(numbers)
     want(survived >= 60, 'only', survived, 'frames survived', text)
@@ -116,8 +116,9 @@ def killed_and_started_again(where):
 
 @case
 def hits_then_vetoed_frames(where):
-    """Killed later than batch_ms + sync_ms: what it was given before that is in the files, rows and
-    images, though no kept frame has come since, and batches of 1,024 and 64 frames are open."""
+    """Killed later than batch_ms + sync_ms after the last kept frame. Everything that the writer
+    was given before is in the files, both rows and images, although batches of 1,024 and 64 frames
+    were open and no kept frame followed."""
     out = f'{where}/out'
     with receiver.running(BUILD, f'output.directory={out}', 'veto.dry_run=yes', 'output.batch_ms=500',
                           'output.sync_ms=500') as (p, telemetry, _):
@@ -131,7 +132,7 @@ def hits_then_vetoed_frames(where):
             writer = telemetry.get('writer')
             return writer['frames']['durable'] > last - first and \
                 writer['images']['durable'] == writer['images']['rows'] > 0
-        # as long as a disk with much else to do takes
+        # as long as a busy disk takes
         wait('all of it to be durable', durable)
         p.kill()
         p.wait()
@@ -148,13 +149,13 @@ def stopped_and_continued(where):
     with recv(where, 100) as p:
         written(where, 1)
         p.send_signal(signal.SIGSTOP)
-        # longer than a silent module is waited for
+        # longer than the timeout of a silent module
         time.sleep(2)
         p.send_signal(signal.SIGCONT)
         written(where, 3)
         text = finish(p)
     l = ledger(where)
-    # the replay waits for its receiver: nothing is lost, and no stream was taken for dead
+    # the replay waits for its receiver: no packet is lost, and no stream times out
     want(l['balanced'] == 1 and l['lost'] == 0 and l['incomplete_kept'] == 0, text)
     want(l['frames'] > 50, text)
 
@@ -174,7 +175,7 @@ def stopped_while_a_module_is_silent(where):
 
 @case
 def too_slow_to_keep_up(where):
-    """Whole frames are refused, and none is kept in part."""
+    """Complete frames are refused, and no frame is kept in part."""
     capture(where)
     with recv(where, 100000, 'frames.backpressure=refuse', 'frames.slots=8', 'frames.max_skew_frames=2',
               'output.format=image', 'gpu.outputs=16') as p:
@@ -188,7 +189,7 @@ def too_slow_to_keep_up(where):
 
 @case
 def the_disk_is_full(where):
-    """What the disk did not take is counted; what it took is there."""
+    """Frames that do not fit on the disk are counted, the others are in the file."""
     if os.geteuid() != 0:
         raise Skipped('root, to mount a small file system')
     capture(where)
@@ -206,7 +207,7 @@ def the_disk_is_full(where):
             text = p.communicate(timeout=60)[0]
         want(p.returncode == 1, 'a run that lost frames must not pass for a good one', text)
         want('No space left' in text, text)
-        # the ledger's file found no room either; it is on standard output, too
+        # there is no room for the ledger file either; the ledger is also printed
         outcome = {m[1]: int(m[2]) for m in re.finditer(r'^  (\w[\w ]*?) +(\d+)', text, re.M)}
         want('unwritten' in outcome, outcome, text)
         want(outcome['unwritten'] > 0 and outcome['stored'] > 0, outcome, text)

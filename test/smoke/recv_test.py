@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-recv as its user meets it: mistakes, faulty input, the end of a run.
+"""braggline-recv as its user runs it: wrong settings, faulty input, the end of a run.
 
 usage: recv_test.py BUILD-DIR [CASE]...
 """
@@ -40,7 +40,7 @@ def run(c, timeout=120):
 
 
 def ledger(directory, name='run'):
-    """Frames by their names, packets by theirs with `p_` before it, what ports dropped with `d_`."""
+    """Counters of frames by name, of packets with the prefix `p_`, of drops at ports with `d_`."""
     ini = configparser.ConfigParser()
     ini.read(f'{directory}/{name}_ledger.ini')
     return {**{k: int(v) for k, v in ini['frames'].items()},
@@ -49,7 +49,7 @@ def ledger(directory, name='run'):
 
 
 def recv(where, packets, *settings, status=0, times=None, **kwargs):
-    """Run over these packets; returns ledger and output."""
+    """Run the receiver with these packets. @return ledger and output"""
     capture = f'{where}/in.pcap'
     write_pcap(capture, packets, times)
     done = run(command(capture, f'output.directory={where}/out', 'run.idle_timeout_ms=300',
@@ -72,7 +72,7 @@ def read_pcap(path):
 
 
 def write_pcap(path, packets, times=None):
-    """@param times  seconds of the capture, or a microsecond from one packet to the next"""
+    """@param times  seconds of each packet; by default packets are one microsecond apart"""
     with open(path, 'wb') as f:
         f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
         for i, p in enumerate(packets):
@@ -85,7 +85,7 @@ def frame_of(p):
 
 
 def renumbered(p, frame):
-    """The same with another number; a UDP checksum of 0 was not computed."""
+    """The packet with another frame number. Its UDP checksum is 0, which means not computed."""
     return p[:40] + bytes(2) + struct.pack('<Q', frame) + p[50:]
 
 
@@ -192,7 +192,7 @@ def every_fault_is_counted(where):
     for p in module(where):
         f = frame_of(p)
         if f == 20:
-            continue  # a whole frame is lost
+            continue  # a complete frame is lost
         what = rng.random() if 3 < f < FRAMES - 12 else 1
         if what < 0.01:
             dropped += 1
@@ -232,7 +232,7 @@ def every_fault_is_counted(where):
         want(l['frames'] == FRAMES and l['lost'] == 1 and l['stored'] == FRAMES - 1, out)
         want(l['missing_packets'] == dropped and l['incomplete_kept'] == len(partial), out)
         want(l['p_packets'] == len(sent), out)
-        # a duplicate that comes after its frame was closed is late
+        # a duplicate that arrives after its frame was closed counts as late
         want(l['p_duplicate'] + l['p_late'] == faults['duplicate'], faults, out)
         for k in ('foreign', 'fragment', 'wrong_length', 'malformed', 'outlier'):
             want(l['p_' + k] == faults[k], k, faults, out)
@@ -242,7 +242,8 @@ def every_fault_is_counted(where):
 
 
 def changed(p, at, new, checksum=True):
-    """The packet with other bytes, and a checksum of the IPv4 header that is right, or was."""
+    """The packet with other bytes. The checksum of its IPv4 header is correct, or with
+    checksum=False stays as it was."""
     b = bytearray(p)
     b[at:at + len(new)] = new
     if checksum:
@@ -254,7 +255,7 @@ def changed(p, at, new, checksum=True):
 
 
 def forged(p, checksum=True, **kwargs):
-    """From another MAC and IPv4 address, with pixels of its own."""
+    """The packet from another MAC and IPv4 address, with other pixels."""
     frame = struct.pack('<Q', kwargs['frame']) if 'frame' in kwargs else p[42:50]
     return changed(p[:6] + b'\x66' * 6 + p[12:42] + frame + p[50:HEADER] + b'\x2a' * 8192, 26,
                    bytes((10, 9, 9, 9)), checksum)
@@ -262,7 +263,8 @@ def forged(p, checksum=True, **kwargs):
 
 @case
 def forged_packets_change_nothing(where):
-    """Half of each frame comes before, from somebody else; and far numbers, to move the window."""
+    """Half of each frame arrives first from another sender, which also sends distant frame numbers
+    to move the window. Neither has an effect."""
     frames, count = 10, 128
     real = module(where, frames)
     source = '.'.join(str(b) for b in real[0][26:30])
@@ -278,8 +280,9 @@ def forged_packets_change_nothing(where):
         l, text = recv(f'{where}/{name}', attack, 'veto.dry_run=yes', *settings)
         want(l['p_placed'] == frames * count and l['p_foreign'] == frames * 80, l, text)
         want(l['missing_packets'] == 0 and l['p_late'] == 0 and l['frames'] == frames, l, text)
-    # nothing is configured: learnt by who leads by a frame's packets, of 208 a frame 128 to 80. That
-    # is 32 packets before the end of the third one; no pixel before it is forged
+    # Without settings the source is learned: the sender that leads by one frame's packets, of 208 a
+    # frame 128 to 80, which is 32 packets before the end of the third frame. No pixel before that
+    # is forged.
     os.mkdir(f'{where}/learnt')
     l, text = recv(f'{where}/learnt', attack, 'veto.dry_run=yes')
     want(l['p_placed'] == (frames - 3) * count + 32 + 1, l, text)
@@ -312,7 +315,7 @@ def swapped_cables_are_named(where):
 def what_is_too_long_is_not_called_damaged(where):
     sent = module(where, 20)
     longer = sent[0] + bytes(10000 - len(sent[0]))
-    # split buffers are chained, and take it
+    # buffers that are split are chained, and have room for it
     l, out = recv(where, [longer, *sent, longer], 'veto.dry_run=yes', 'port 0.mode=single',
                   'port 0.payload=memory')
     want(l['stored'] == 20 and l['p_packets'] == len(sent), out)
@@ -334,7 +337,7 @@ def reordered_packets_find_their_frames(where):
 @case
 def a_silent_module_is_given_up(where):
     two = module(where, FRAMES, '--modules', '2')
-    # module 1 says nothing after frame 10; the end of module 0 is not lost
+    # module 1 sends nothing after frame 10; the end of module 0 is not lost
     sent = [p for p in two if frame_of(p) <= 10 or p[36:38] == struct.pack('>H', 50001)]
     start = time.monotonic()
     l, out = recv(where, sent, 'detector.modules=2', 'veto.dry_run=yes', 'frames.stream_timeout_ms=200')
@@ -346,13 +349,14 @@ def a_silent_module_is_given_up(where):
 @case
 def what_is_configured_absent_is_no_loss(where):
     two = module(where, 20, '--modules', '2', '--interfaces', '2')
-    # module 1 is switched off; of module 0 the second cable is out
+    # module 1 is switched off; the second cable of module 0 is unplugged
     sent = [p for p in two if p[36:38] == struct.pack('>H', 50001)]
     l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2',
                   'detector.absent=1-3', 'veto.dry_run=yes', 'lcores.rx_lcores=2')
     want(l['stored'] == 20 and l['incomplete_kept'] == 0 and l['missing_packets'] == 0, out)
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
-    # not configured: every frame is incomplete, but usable, and waited for once
+    # not configured: every frame is incomplete but usable, and the receiver waits for the silent
+    # streams once
     l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2', 'veto.dry_run=yes',
                   'frames.stream_timeout_ms=200')
     want(l['stored'] == 20 and l['incomplete_kept'] == 20, out)
@@ -371,7 +375,7 @@ def partial_readout_is_complete(where):
         l, out = recv(where, sent, f'detector.interfaces={interfaces}', 'detector.rows=128',
                       'veto.dry_run=yes')
         want(l['stored'] == 20 and l['missing_packets'] == 0 and l['p_placed'] == 20 * 32, out)
-        # packets of rows that are not read out cannot be of this detector
+        # packets of rows that are not read out do not belong to this detector
         subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
         l, out = recv(where, sent, f'detector.interfaces={interfaces}', 'detector.rows=64',
                       'veto.dry_run=yes')
@@ -413,7 +417,7 @@ def files_say_what_the_receiver_knows(where):
 
 
 def columns(path):
-    """All of `frames` but the time of arrival."""
+    """All columns of `frames` except the time of arrival."""
     done = run([f'{BUILD}/app/scan/braggline-scan', '--csv', '-', path])
     want(done.returncode == 0, done.stdout)
     return [line.split(',')[:3] + line.split(',')[4:] for line in done.stdout.splitlines()]
@@ -422,7 +426,7 @@ def columns(path):
 @case
 def pixels_in_gpu_memory_give_the_same_files(where):
     rng = random.Random(6)
-    # frames that are incomplete are given up, none by time: this machine may be slow
+    # incomplete frames are closed by later frames, none by the timeout, as this machine may be slow
     sent = [p for p in module(where, 30, '--interfaces', '2', '--hit-fraction', '0.3',
                               '--dark-every', '5', '--calibration', where)
             if not 3 < frame_of(p) < 20 or rng.random() > 0.003]
@@ -435,13 +439,13 @@ def pixels_in_gpu_memory_give_the_same_files(where):
                        'gpu.packets=device'),
             'both': ('packets in memory of gpu_host0', 'results in memory of gpu_host0',
                      'gpu.packets=device', 'gpu.results=device'),
-            # a pool as a NIC has it, each packet copied there
+            # a pool as of a NIC; each packet is copied into it
             'pool': ('packets in memory of gpu_host0', 'results in memory of gpu_host0',
                      'gpu.packets=device', 'gpu.results=device', 'port 0.payload=memory')}
     for kind in ('csr', 'image', 'raw'):
         files = {}
         for way, (packets, results, *settings) in ways.items():
-            # its memory ends whoever touches it, but for gangs and copies
+            # any access to its memory ends the process, except by gangs and copies
             done = run(command(capture, f'output.directory={out}', f'run.name={kind}_{way}',
                                'run.frames=30', 'run.idle_timeout_ms=20000',
                                'frames.stream_timeout_ms=10000', 'detector.interfaces=2',
@@ -457,7 +461,7 @@ def pixels_in_gpu_memory_give_the_same_files(where):
         for way in list(ways)[1:]:
             want(columns(files[way] + '_frames.arrow') == columns(files['pinned'] +
                                                                  '_frames.arrow'), kind, way)
-            # of the images all is equal but each batch's identity of the process and checksum
+            # images may differ only in the identity of the process and the checksum of each batch
             images = [f'{files[w]}_images.arrow' for w in ('pinned', way)]
             want(os.path.getsize(images[0]) == os.path.getsize(images[1]), kind, way)
             differ = run(['cmp', '-l', *images]).stdout.count('\n')
@@ -487,7 +491,7 @@ def a_run_has_first_frame_and_count(where):
 
 
 def numbered(packets, first):
-    """These frames, numbered from `first` on."""
+    """These packets with frame numbers that start at `first`."""
     base = frame_of(packets[0])
     return [renumbered(p, frame_of(p) - base + first) for p in packets]
 
@@ -498,7 +502,7 @@ def restarts(out):
 
 @case
 def a_restarted_detector_is_followed(where):
-    """No packet is lost, whether it goes back by much or by little, and the log has the numbers."""
+    """No packet is lost, whether the frame number goes back far or not. The log has the numbers."""
     packets = module(where, 60)
     for first, sent in (
             (28, (numbered(packets[:33 * 128], 28), numbered(packets[:27 * 128], 1))),
@@ -513,7 +517,8 @@ def a_restarted_detector_is_followed(where):
 
 @case
 def short_acquisitions_are_all_taken(where):
-    """Of 5 frames each, with silence between them: the same numbers again, then the next ones."""
+    """Acquisitions of 5 frames with pauses between them: first the same numbers again, then the
+    next ones."""
     packets = module(where, 5)
     sent = [numbered(packets, first) for first in (1, 1, 1, 1, 6)]
     times = [3 * i + k / 10000 for i, s in enumerate(sent) for k in range(len(s))]
@@ -525,7 +530,7 @@ def short_acquisitions_are_all_taken(where):
 
 @case
 def a_gap_costs_no_packets(where):
-    """Nor does one that is longer than what counts as a gap: that is a restart."""
+    """A gap longer than the setting loses no packet either: it counts as a restart."""
     packets = module(where, 20)
     for gap in (50, 300, 16000, 20000):
         subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
@@ -537,7 +542,8 @@ def a_gap_costs_no_packets(where):
 
 @case
 def frames_that_came_late_are_counted(where):
-    """One of three modules counts otherwise: its frames have no row, and the ledger says how many."""
+    """One of three modules has other frame numbers. Its frames have no row, and the ledger counts
+    them."""
     three = module(where, 30, '--modules', '3')
     sent = [p if p[36:38] != struct.pack('>H', 50002) else renumbered(p, frame_of(p) + 1000000)
             for p in three]
@@ -566,7 +572,7 @@ def floats(path):
 
 @case
 def a_dark_run_gives_pedestals(where):
-    """Dynamic and forced gains in one run; what comes out calibrates the next one."""
+    """Dynamic and forced gains in one run; the result calibrates the next run."""
     frames, loops, sent = 13, 10, []
     for i, stage in enumerate(('g0', 'g1', 'g2')):
         sent += module(where, frames, '--dark-run', stage, '--first-frame', str(1 + i * frames),
@@ -589,9 +595,10 @@ def a_dark_run_gives_pedestals(where):
         mean = sum(good) / len(good)
         worst = max(abs(d) for d in good)
         want(len(good) > 0.99 * len(truth) and abs(mean) < 1, stage, len(good), mean)
-        # a noise of about 50 ADU, the mean of 13 samples, half a million pixels
+        # the largest deviation: a noise of about 50 ADU, the mean of 13 samples, half a million
+        # pixels
         want(worst < 120, stage, worst)
-    # a data run takes them, with its sidecars vouching for the detector
+    # a data run uses them; their sidecars identify the detector
     subprocess.run(['rm', '-rf', f'{where}/data'], check=True)
     capture = f'{where}/data.pcap'
     write_pcap(capture, module(where, 20))
@@ -612,7 +619,7 @@ def signals_end_a_run_cleanly(where):
     write_pcap(capture, packets)
     for number in (signal.SIGTERM, signal.SIGINT):
         out = f'{where}/out{number}'
-        # frames 1 ... 10, 11 ... 20 and so on for ever, 200 a second
+        # frames 1 ... 10, 11 ... 20 and so on without end, 200 a second
         with subprocess.Popen(command(capture, f'output.directory={out}', 'veto.dry_run=yes',
                                       vdev=',loops=0,rewrite=42:8:le:10,rate=25600'),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

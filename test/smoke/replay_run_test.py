@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A raw run is judged again: its frames, replayed to a receiver with other thresholds, give what a
-live run with these thresholds gives; and braggline-store load reads all of it back.
+"""A raw run is replayed to a receiver with other thresholds. The result equals a live run with
+these thresholds, and `braggline-store load` reads all of it.
 
 usage: replay_run_test.py BUILD-DIR
 """
@@ -54,7 +54,7 @@ class Test:
         run(*command)
 
     def rows(self, name):
-        """All columns of frames but the time of arrival."""
+        """All columns of `frames` except the time of arrival."""
         out = run(f'{self.build}/app/scan/braggline-scan', '--csv', '-',
                   f'{self.where}/{name}/run_frames.arrow')
         rows = list(csv.DictReader(io.StringIO(out)))
@@ -63,7 +63,7 @@ class Test:
         return rows
 
     def bodies(self, name):
-        """Bodies of images: not the metadata, which have the identity of a process."""
+        """Bodies of images, without the metadata, which contain the identity of a process."""
         with open(f'{self.where}/{name}/run_images.arrow', 'rb') as stream:
             data = stream.read()
         at = 16 + int.from_bytes(data[12:16], 'little')
@@ -109,7 +109,7 @@ class Test:
                   f'{self.where}/again')
         print(out, end='')
         want(out.count(' 0 wrong, 0 without') == 2, 'load does not say that all is right')
-        # gpudev's memory, and nobody but it may look there
+        # memory of gpudev that only its driver may access
         out = run(f'{self.build}/app/store/braggline-store', 'load', '--gpu', 'gpu_host0',
                   '--threads', '3', '--slice', '64', f'{self.where}/raw')
         want('memory of gpu_host0' in out and ' 0 wrong' in out, out)

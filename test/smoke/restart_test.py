@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A detector goes on while its receiver is killed and comes back: what it sent meanwhile is counted,
-in telemetry and ledgers, as the files and the detector's truth tell it. Each receiver has its ledger,
-also one that was killed: its successor writes it; and the last one has the sum of the run.
+"""A detector keeps sending while its receiver is killed and restarted. Telemetry and ledgers count
+the frames that were sent meanwhile, in agreement with the files and the detector's truth. Each
+receiver has its ledger; the ledger of a killed one is written by its successor. The last ledger has
+the sum of the run.
 
-1. The receiver is killed, and comes back after a while.
-2. It is killed when the detector has stood still for a while and all that it had seen is in the ring,
-   rows and images; and so is the next one before it has seen a frame.
-3. It dies when its first batch of rows was put, and is in no ledger yet, and the next one begins another run.
+1. The receiver is killed, and restarted after a while.
+2. It is killed while the detector is stopped and all frames that it has seen, rows and images, are
+   in the journal. The next receiver is killed before it has seen a frame.
+3. It dies after its first batch of rows was put into the journal but is in no ledger yet, and the
+   next receiver begins another run.
 
 usage: restart_test.py BUILD-DIR
 """
@@ -19,19 +21,19 @@ import world
 from cases import wait, want
 
 PACKETS = 16  # of a frame
-AWAY = 25     # frames
-FIRST_ROWS = 3  # batch put: after those of images of the same frames
+AWAY = 25     # frames sent while no receiver runs
+FIRST_ROWS = 3  # number of the batch with the first rows; images of the same frames precede it
 
 
 def sent():
-    """Packets of the detector on their way, or lost."""
+    """Packets that the detector has sent, including lost ones."""
     with open('/proc/net/dev', encoding='ascii') as file:
         line, = (line for line in file if line.strip().startswith('d0:'))
     return int(line.split(':')[1].split()[9])
 
 
 def some_retained(w, than):
-    """A ledger of another receiver than that one's, with frames in the journal."""
+    """The ledger of a receiver other than `than`, as soon as it has frames in the journal."""
     def ready():
         now = chain.ledger(w.ring(0))
         return now if now['incarnation'] != than and now['retained'] > 0 else None
@@ -39,7 +41,8 @@ def some_retained(w, than):
 
 
 def all_is_retained(w):
-    """It has closed what it has, it has said so some times more, and nothing waits."""
+    """@return whether all frames are in the journal: the last frame is the same after five more
+    ledgers, and all frames up to it are retained"""
     now = chain.ledger(w.ring(0))
 
     def later():
@@ -50,12 +53,13 @@ def all_is_retained(w):
 
 
 class Deaths:
-    """Of the receiver: what its ring said, and frames that were surely sent while it was away."""
+    """For each death of the receiver: its journal's ledger, and frames that were certainly sent
+    before the restart."""
 
     def __init__(self):
         self.ledgers = []
         self.away = []
-        self.counted = None  # what telemetry said after the first one
+        self.counted = None  # telemetry after the first restart
 
 
 def story(w, deaths):
@@ -70,8 +74,8 @@ def story(w, deaths):
     deaths.counted = w.ask('recv0').get('ledger')['frames']
 
     w.hold('detector0')
-    # batches of 4 and of 2 frames that nothing follows: they end by time. What the receiver waits for
-    # is of frames that the detector was held in
+    # Batches of 4 and of 2 frames are open and no frame follows: they are closed by time. The
+    # receiver waits for the frames that the stopped detector has sent in part.
     wait('all to be in the ring', lambda: all_is_retained(w))
     w.kill('recv0')
     deaths.ledgers.append(chain.ledger(w.ring(0)))
@@ -83,8 +87,8 @@ def story(w, deaths):
     begin = sent()
     wait('frames of the detector', lambda: sent() - begin >= AWAY * PACKETS)
     deaths.away.append((sent() - begin) // PACKETS - 1)
-    # when its first rows are in the ring, and nobody has written down that they are, nor has the main
-    # lcore looked at its counters: what was lost before is kept with the rows
+    # It dies when its first rows are in the journal, before any ledger records them and before the
+    # main lcore has read its counters. The rows themselves record the frames that were lost before.
     w.launch('recv0', BRAGGLINE_FAIL_POINT=f'recv.kept:{FIRST_ROWS}')
     want(w.dies('recv0', world.SECONDS), 'recv0 lives')
     deaths.ledgers.append(chain.ledger(w.ring(0)))
@@ -103,7 +107,7 @@ def rows_by_incarnation(w):
 
 
 def check_ledgers(w, own_loss):
-    """Every frame number has one outcome, over all receivers of the run."""
+    """Every frame number has exactly one outcome, over all receivers of the run."""
     found = rows_by_incarnation(w)
     ledgers = chain.ledgers(f'{w.where}/detector0', 'run')
     want(len(ledgers) == 3, 'ledgers of receivers that had frames:', *ledgers)
@@ -123,7 +127,7 @@ def check_ledgers(w, own_loss):
         first = numbers[0] if first is None else first
         last = numbers[-1]
     want(ledgers[-1]['run']['receivers'] == 3, *ledgers)
-    # nobody goes on with it: the last one says what it lost itself
+    # no receiver continues this run: the last one counts its own losses
     want(total >= last - first + 1 and total - (last - first + 1) == own_loss, total, first, last, own_loss, *ledgers)
     other, = chain.ledgers(f'{w.where}/detector0', 'next')
     want(other['run']['receivers'] == 1 and other['run']['balanced'] == 1, other)
@@ -132,7 +136,7 @@ def check_ledgers(w, own_loss):
 
 def look(w, deaths):
     truth = chain.truth(f'{w.where}/detector0/truth.csv')
-    frames = {}  # first and last one by incarnation
+    frames = {}  # first and last frame by incarnation
     for incarnation, table, path in chain.files(*w.directories):
         for batch in chain.batches(path) if table == 'frames' else ():
             column = batch.column(chain.FRAME, 'Q')
@@ -141,7 +145,7 @@ def look(w, deaths):
     lives = sorted(frames.values())
     want(len(lives) == 4, 'lives of receivers that had frames:', *lives)
     last = chain.ledgers(f'{w.where}/detector0', 'run')[-1]['frames']
-    # its own death is none of its run's
+    # frames lost by its own death do not count for its run
     own_loss = max(0, deaths.ledgers[2]['last'] - lives[2][1])
     check_ledgers(w, own_loss)
     last['lost_at_restart'] -= own_loss
@@ -153,7 +157,7 @@ def look(w, deaths):
         print(f'death {i + 1}: frames {before[1]} to {after[0]}: {restart} lost at restart, '
               f'{down} while down, of which {deaths.away[i]} were seen to be sent')
         want(restart + down == len(missing), missing, counted)
-        # what it had seen, and had written down
+        # frames that it had seen and recorded
         want(after[0] - 1 - down == max(death['last'], before[1]), death, counted)
         want(down >= deaths.away[i], counted, 'expected at least', deaths.away[i])
 

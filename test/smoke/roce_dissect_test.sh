@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# tshark understands what RoCE devices send to each other in the unit tests of connections,
-# neighbors and groups: no malformed frame, no wrong checksum, and of every kind there are some.
+# tshark decodes the packets that RoCE devices exchange in the unit tests of connections, neighbors
+# and multicast groups: there is no malformed frame and no wrong checksum, and each kind of message
+# occurs.
 #
 # usage: roce_dissect_test.sh TEST...
 set -eu
@@ -21,7 +22,8 @@ for test in "$@"; do
 		echo "$(basename "$test") failed"
 		exit 1
 	}
-	# rpcordma is looked for in every SEND; RoCE has no UDP checksum, in IPv6 neither (A17.3.2)
+	# tshark would look for rpcordma in every SEND; RoCE uses no UDP checksum, in IPv6 neither
+	# (A17.3.2)
 	tshark -r "$pcap" --disable-protocol rpcordma -o ip.check_checksum:TRUE \
 		-o udp.ignore_ipv6_zero_checksum:TRUE -T fields -E separator='|' \
 		-e frame.number -e _ws.malformed -e _ws.expert.severity -e _ws.expert.message \
@@ -29,8 +31,8 @@ for test in "$@"; do
 		2>>"$work/tshark.log" >>"$work/frames"
 done
 
-# severity: 8388608 is error, 6291456 warning, both of which a capture without faults has not, but
-# for addresses that are used twice: a test does that
+# severity: 8388608 is error, 6291456 is warning. A correct capture has neither, except for
+# duplicate addresses, which one test produces.
 awk -F'|' '
 	$2 != "" || ($3 >= 6291456 && $4 !~ /^Duplicate IP address/) {
 		print "frame " $1 ": " $2 " " $4 " (" $5 ")"

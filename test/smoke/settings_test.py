@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of settings in README.rst against the programs: the same keys, the same defaults, and each
-default may be written.
+"""Compares the tables of settings in README.rst with the programs: the same keys, the same
+defaults, and each default is a valid value.
 
 usage: settings_test.py BUILD-DIR SOURCE-DIR
 """
@@ -19,7 +19,7 @@ SECONDS = 30
 
 
 def table(path):
-    """Defaults that README.rst has: (section, key) -> text."""
+    """Defaults in the README.rst: (section, key) -> text."""
     with open(path) as stream:
         lines = stream.read().splitlines()
     begin = next(i for i, line in enumerate(lines) if re.match('key +default +meaning', line))
@@ -33,7 +33,7 @@ def table(path):
         want(line[column - 1] == line[last - 1] == ' ', 'not a row of the table:', line)
         section, names = re.fullmatch(r'\[(.+?)\] (.+)', line[:column].rstrip()).groups()
         names = names.split(', ')
-        # `roll_frames, _mib`: another end
+        # `roll_frames, _mib`: the second name has another suffix
         names = [re.sub('_[^_]*$', n, names[0]) if n[0] == '_' else n for n in names]
         texts = line[column:last].rstrip().split(', ')
         want(len(texts) in (1, len(names)), f'{line}: {len(names)} keys, {len(texts)} defaults')
@@ -43,7 +43,7 @@ def table(path):
 
 
 def dump(program, *words):
-    """Settings in force: (section, key) -> text."""
+    """Settings that the program prints: (section, key) -> text."""
     done = subprocess.run([program, '--dump-config', *words], stdin=subprocess.DEVNULL, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=SECONDS)
@@ -77,7 +77,7 @@ def check_table(program, readme, path):
 
 
 def check_run(build, where):
-    """A receiver that is told all defaults does what one does that is told none."""
+    """A receiver with all defaults set explicitly behaves as one without settings."""
     subprocess.run([f'{build}/app/detector/braggline-detector', '--frames', '20', '--pcap',
                     f'{where}/in.pcap'], check=True, stdin=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL, timeout=SECONDS)

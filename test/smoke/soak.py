@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Worlds of crash_test.py, several at once, until programs have been killed so many times.
+"""Runs crash_test.py several times in parallel until programs have been killed N times.
 
     soak.py [--kills N] [--worlds N] [--minutes N] [--seed N] [--logs DIR] BUILD-DIR
 
-Each world is a process of its own with its own network, and has some 200 kills; the next begins
-when one has ended. A line for each says what came of it; the output of those that failed stays in
-DIR, and their seeds repeat kinds and moments (WORLD_SEED). With more worlds than CPUs everything
-takes long at times, which finds more than kills alone."""
+Each run is a simulated site: a process with its own network and about 200 kills. The next one
+starts when one has ended. A line is printed for each. The output of failed ones stays in DIR; their
+seeds repeat the kinds and moments of the kills (WORLD_SEED). With more sites than CPUs everything
+is slower at times, which finds errors that kills alone do not find.
+"""
 
 import argparse
 import os
@@ -21,12 +22,12 @@ import time
 import background
 
 KILLS_A_WORLD = 200
-WORLD_SECONDS = 3600  # patience with one
+WORLD_SECONDS = 3600  # limit for one run
 CRASH_TEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'crash_test.py')
 
 
 class Crashes:
-    """One world, running."""
+    """One run of crash_test.py."""
 
     def __init__(self, build, logs, seed):
         self.seed = seed
@@ -44,7 +45,7 @@ class Crashes:
         return self.process.poll() is not None
 
     def kills(self):
-        """How many there were in those of its plays that have come to their end."""
+        """Number of kills in those of its scenarios that have ended."""
         with open(self.log, encoding='utf-8', errors='replace') as out:
             return sum(map(int, re.findall(r'^(?:spilling: |damage: )?(\d+) kills \(', out.read(), re.M)))
 
@@ -58,11 +59,12 @@ class Crashes:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('--kills', type=int, default=10000)
-    parser.add_argument('--worlds', type=int, default=os.cpu_count(), help='at once (%(default)s)')
+    parser.add_argument('--worlds', type=int, default=os.cpu_count(),
+                        help='simulated sites in parallel (%(default)s)')
     parser.add_argument('--minutes', type=float, default=float('inf'),
-                        help='after so long no world begins')
-    parser.add_argument('--seed', type=int, default=os.getpid(), help='of the first world')
-    parser.add_argument('--logs', help='a directory (one in TMPDIR)')
+                        help='no run starts after this time')
+    parser.add_argument('--seed', type=int, default=os.getpid(), help='of the first run')
+    parser.add_argument('--logs', help='directory of logs (a new one in TMPDIR)')
     parser.add_argument('build')
     o = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('soak: SIGTERM'))
@@ -77,7 +79,7 @@ def main():
         late = time.monotonic() > begin + 60 * o.minutes or broken
         if late and not running:
             break
-        # those that run are going to have theirs
+        # runs in progress are expected to reach their kills
         while (not late and len(running) < o.worlds and
                kills + KILLS_A_WORLD * len(running) < o.kills):
             running.append(Crashes(o.build, logs, seed))
@@ -89,7 +91,7 @@ def main():
             failed += world.process.returncode != 0
             n = world.kills()
             kills += n
-            # it has not even begun, and nor would the next one
+            # a run that fails at its start: the next one would, too
             broken |= world.process.returncode != 0 and time.monotonic() < world.begin + 10
             print(f'{time.monotonic() - begin:6.0f} s: {kills} kills; world {world.seed}: {n} in '
                   f'{time.monotonic() - world.begin:.0f} s, {world.result()}', flush=True)

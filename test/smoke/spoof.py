@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests for connections with forged source addresses, each of another network, identity and queue
-pair: what a host sends that need not hear the answers. The first request that goes to the store is
-the model of all. Prints `sending` when it begins; goes on until it is killed.
+"""Sends connection requests with forged source addresses, each from another network, identity and
+queue pair, as a host can do that does not need the replies. The first request that another host
+sends to the store is the template. Prints `sending` when it starts; runs until it is killed.
 
 usage: spoof.py STORE-INTERFACE INTERFACE REQUESTS-PER-SECOND
 """
@@ -19,15 +19,15 @@ ETH_P_ALL = 3
 IP = 14
 UDP = IP + 20
 BTH = UDP + 8
-MAD = BTH + 12 + 8     # behind the datagram's header
+MAD = BTH + 12 + 8     # after the datagram's header
 ICRC = MAD + 256
 REQ = 0x0010
 MAC = bytes((2, 0, 0, 0, 0, 66))
-IDENTITY = MAD + 248   # of struct xfer_private, behind 36 bytes of the CM's
+IDENTITY = MAD + 248   # in struct xfer_private, after the 36 bytes of the CM
 
 
 def icrc(frame):
-    """Over the packet without what routers change."""
+    """The ICRC of a packet, over the fields that routers do not change."""
     masked = bytearray(b'\xff' * 8 + frame[IP:ICRC])
     for at in (1, 8, 10, 11, UDP - IP + 6, UDP - IP + 7, BTH - IP + 4):
         masked[8 + at] = 0xff
@@ -48,7 +48,7 @@ def listen(interface):
 
 def forge(model):
     frame = bytearray(model)
-    # of 100.64.0.0/10, which nobody here has
+    # in 100.64.0.0/10, which no host here uses
     address = bytes((100, random.randrange(64, 128), *random.randbytes(2)))
     frame[6:12] = MAC
     frame[IP + 12:IP + 16] = address
@@ -56,12 +56,12 @@ def forge(model):
     total = sum(struct.unpack_from('>10H', frame, IP))
     total = (total & 0xffff) + (total >> 16)
     struct.pack_into('>H', frame, IP + 10, ~(total + (total >> 16)) & 0xffff)
-    frame[MAD + 8:MAD + 16] = random.randbytes(8)        # transaction
-    frame[MAD + 24:MAD + 28] = random.randbytes(4)       # connection
+    frame[MAD + 8:MAD + 16] = random.randbytes(8)        # transaction ID
+    frame[MAD + 24:MAD + 28] = random.randbytes(4)       # communication ID
     frame[MAD + 56:MAD + 59] = random.randbytes(3)       # queue pair
     frame[MAD + 68:MAD + 71] = random.randbytes(3)       # PSN
     frame[MAD + 92:MAD + 96] = address                   # in the GID
-    frame[MAD + 180:MAD + 184] = address                 # and once more
+    frame[MAD + 180:MAD + 184] = address                 # the same again
     frame[IDENTITY:IDENTITY + 8] = random.randbytes(8)
     frame[ICRC:] = icrc(frame)
     return frame

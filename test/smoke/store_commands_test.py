@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-store verify, reconcile and import over what a chain has left that was killed.
+"""braggline-store verify, reconcile and import on the files of a receiver and a store that were
+killed.
 
 usage: store_commands_test.py BUILD-DIR MODULES-DIR
 """
@@ -56,7 +57,7 @@ def check_usage(store):
         want('EAL:' not in out, 'help must not need EAL', words, out)
     for words in (['--version'], ['--', '-V']):
         store(*words, says='braggline-store ')
-    # mistakes neither
+    # wrong options are reported
     for words, says in (
             (['verfy'], "'verfy' is neither a command nor an option: import, load, "),
             (['--', 'x'], "'x' is neither a command nor an option"),
@@ -64,7 +65,7 @@ def check_usage(store):
             (['--', '--no-such-option'], "Try 'braggline-store --help'")):
         out = store(*words, status=2, says=says)
         want('EAL:' not in out, 'mistakes must not need EAL', words, out)
-    # settings can be looked at before there are any
+    # --dump-config works without mandatory settings
     for words in (['--dump-config'], ['--', '--dump-config']):
         out = store(*words, says='[store]\ndevice = ')
         want('EAL:' not in out, out)
@@ -83,17 +84,17 @@ def check_usage(store):
 
 
 def leave(chain, store):
-    """Stop the store in the middle of a run, then kill the receiver; returns what is held."""
+    """Stop the store during a run, then kill the receiver. @return the batches in its journal"""
     program = chain.start_store()
     receiver = chain.start_recv(FRAMES)
-    # that the store is alive is seen by all commands that write
+    # all commands that write detect the running store
     store('reconcile', chain.stored, status=1, says='at work there')
     store('import', '--to', chain.stored, chain.where, status=1, says='at work there')
     wait('batches of both tables', lambda: sorted(nb_batches(p) >= ENOUGH
                                                  for p in parts(chain.stored)) == [True, True])
     program.send_signal(signal.SIGTERM)
     end(program, 'braggline-store')
-    # what comes now is held
+    # batches from now on stay in the journal
     wait('batches in the ring', lambda: sum(map(len, held(chain.ring).values())) >= ENOUGH)
     want(receiver.poll() is None, 'the run was over too soon')
     kill(receiver)
@@ -115,9 +116,9 @@ def check_verify(store, chain):
     store('verify', '--quiet', damaged, status=1, says=f'WRONG  {path}')
     out = store('verify', '--quiet', '--rate-mb', '1000', damaged, status=1, says=' (0 of them repaired)')
     want(f'{path}: damaged: ' in out and ' frame' in out, 'the batch with its frames', out)
-    # with the sound copy beside it, it is repaired; its other batches are there twice
+    # beside a sound copy the batch counts as repaired; the other batches are there twice
     store('verify', damaged, chain.stored, status=1, says=' 1 batches damaged (1 of them repaired)')
-    # as the copy that stays must be good, nothing is cut off
+    # the remaining copy must be good, so nothing is cut off
     before = [os.path.getsize(p) for p in paths(chain.stored)]
     store('reconcile', '--without-journal', chain.stored, damaged, status=1,
           says='nothing of its stream is cut off')
@@ -140,7 +141,8 @@ def recover(store, part):
 
 
 def check_quarantine(store, chain):
-    """A batch whose announcement was hit before its file was completed is found, cut off or not."""
+    """A batch whose metadata was damaged before its file was completed is found, whether it was cut
+    off or not."""
     name = paths(chain.stored)[-1]
     last = list(batches_of(name))[-1]
     for footer in True, False:
@@ -165,7 +167,7 @@ def check_quarantine(store, chain):
 
 
 def check_missing(store, chain, name, first, last):
-    """A file without the first batch of its stream: that one is in no file, and verify says so."""
+    """The first batch of a stream is in no file: verify reports it."""
     where = f'{chain.where}/missing'
     os.mkdir(where)
     part = f'{where}/{os.path.basename(name)}.part'
@@ -181,7 +183,7 @@ def check_missing(store, chain, name, first, last):
 
 
 def check_frame(store, chain):
-    """Schema, footer and end of a file that is complete: whatever is hit, verify and scan say so."""
+    """Damage to the schema, footer or end of a complete file is reported by verify and scan."""
     name = max(paths(chain.stored), key=os.path.getsize)
     size = os.path.getsize(name)
     first, *_, last = batches_of(name)
@@ -224,7 +226,7 @@ def check_frame(store, chain):
 
 
 def check_scrub(store, chain):
-    """verify --all says how far it is, and SIGINT ends it with what was found so far."""
+    """verify --all prints its progress; SIGINT ends it with the result so far."""
     where = copy(chain.stored, f'{chain.where}/scrub')
     first = max(paths(where), key=os.path.getsize)
     # at 1 MB/s it is not done before it is interrupted
@@ -241,19 +243,19 @@ def check_scrub(store, chain):
     while not line.search(said):
         said += os.read(terminal, 4096)
     program.send_signal(signal.SIGINT)
-    # what it still says is nobody's
+    # discard further output
     out, _ = program.communicate(timeout=SECONDS)
     os.close(terminal)
     want(program.returncode == 1, 'status', program.returncode, out)
     want('good ' in out and 'interrupted: ' in out, 'what was found so far', out)
-    # to the end, without a bound and a terminal; the copies are duplicates
+    # to the end, without a rate limit and a terminal; the copies are duplicates
     out = store('verify', '--all', '--progress', where, status=1, says=' 0 files with something')
     want('interrupted' not in out and '.imported: ' in out, out)
     shutil.rmtree(where)
 
 
 def check_others(store, chain, there):
-    """For a copy that another user made, or may replace, nothing of ours is cut off or taken."""
+    """A copy that another user made, or may replace, is no reason to remove or cut off our own."""
     others = copy(chain.stored, f'{chain.where}/others')
     run = os.path.dirname(paths(others)[0])
     part = f'{run}/left.arrow.part'
@@ -286,7 +288,7 @@ def check_others(store, chain, there):
 
 def check_reconcile(store, chain, there):
     second = copy(chain.stored, f'{chain.where}/second')
-    # one that only the other store has
+    # a batch that only the other store has
     os.unlink(paths(chain.stored)[-1])
     store('verify', chain.stored, second, status=1, says='there twice')
     store('reconcile', chain.stored, second, status=1, says='name that of its receiver')
@@ -297,14 +299,14 @@ def check_reconcile(store, chain, there):
     store('verify', *both, says=' 0 there twice')
     want(stored(*both) == there, 'batches were lost')
     store('reconcile', *both, says=' 0 duplicates')
-    # a directory, and one in it: its files are not copies of themselves; nor is a link one
+    # A directory, and a directory in it: its files are not copies of themselves. Neither is a link.
     link = f'{os.path.dirname(paths(second)[0])}/link.arrow'
     os.link(paths(chain.stored)[0], link)
     store('reconcile', '--without-journal', os.path.dirname(paths(chain.stored)[-1]), *both,
           says=' 0 duplicates')
     os.unlink(link)
     want(stored(*both) == there, 'a file was taken for its own copy')
-    # of a reconcile that was killed
+    # left over by a reconcile that was killed
     left = f'{os.path.dirname(paths(second)[0])}/.run_0123456789abcdef_000001_frames.arrow'
     for suffix in '', '.part':
         shutil.copy(paths(second)[0], left + suffix)
@@ -342,7 +344,7 @@ def check_ring(store, chain, left, there):
 
 
 def rot(directory, expected=None):
-    """Flip a bit in the body of a batch, (incarnation, table, sequence)."""
+    """Flip a bit in the body of a batch. @return its (incarnation, table, sequence)"""
     for incarnation, table, path in files(directory):
         for batch in batches_of(path):
             if expected not in (None, (incarnation, table, batch.sequence)):
@@ -362,7 +364,7 @@ def check_repaired(store, directory):
 
 
 def check_rot_and_import(store, chain):
-    """A batch that is there and damaged is no reason to remove what was spilled."""
+    """A damaged batch in a store's file does not allow the removal of its spilled copy."""
     target = copy(chain.stored, f'{chain.where}/target')
     source = copy(chain.stored, f'{chain.where}/source')
     rot(target)
@@ -373,7 +375,7 @@ def check_rot_and_import(store, chain):
 
 
 def check_rot_and_ring(store, chain, left, ring):
-    """Nor to release what a ring holds."""
+    """A damaged batch in a store's file does not allow its release from a journal."""
     target = copy(chain.stored, f'{chain.where}/target')
     (incarnation, table), of_one = next(iter(left.items()))
     rot(target, (incarnation, table, min(of_one)))
@@ -387,7 +389,7 @@ def check_rot_and_ring(store, chain, left, ring):
 
 
 def check_reader(chain, there, modules):
-    """apache-arrow finds as many rows as there are, in all files."""
+    """apache-arrow finds the expected number of rows in all files."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../interop/recv_files.mjs')
     if not shutil.which('node') or not os.path.isdir(f'{modules}/node_modules/apache-arrow'):
         print('reader: skipped: apache-arrow is missing (make deps)')
@@ -420,7 +422,7 @@ def main():
             check_scrub(store, chain)
             check_others(store, chain, there)
             second = check_reconcile(store, chain, there)
-            # the ring knows what reconcile has found in files
+            # reconcile records in the journal which batches it has found in files
             left = held(chain.ring)
             check_import(store, chain, second, there)
             check_rot_and_import(store, chain)

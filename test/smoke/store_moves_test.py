@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stores are who they are, wherever they are.
+"""A store is identified by its identity, not by its address.
 
-1. Two stores are killed and come back with each other's addresses. In the end each batch is there
-   once.
-2. A store that has batches which went to the other one, too, is gone, and the receiver that comes next
-   does not know it any more: it says which store that is, and its end waits for nobody. The one after
-   it is told of the store again, and nothing is left.
+1. Two stores are killed and restarted with each other's addresses. In the end each batch is in the
+   files exactly once.
+2. A store is gone that has batches which were also sent to the other one, and the next receiver
+   does not have it in its settings. That receiver names the store, and ends without waiting for it.
+   The one after it has the store in its settings again, and no batch is left.
 
 usage: store_moves_test.py BUILD-DIR
 """
@@ -49,14 +49,14 @@ def goes_and_comes(w):
     w.end('recv0')
     print(f'the end took {time.monotonic() - begin:.1f} s without the store')
     want(not w.said('recv0', w.begins['recv0'], 'the rest stays'), 'the end has waited')
-    w.recv_kills += 1  # a gap as well
+    w.recv_kills += 1  # may add a gap
     w.more['recv']['egress__stores'] = BOTH
     w.launch('recv0', 'store1')
     wait('the store to be told', lambda: in_doubt(w) == 0)
 
 
 def each_has_its_ledger(w):
-    """The first receiver of the run that ended, and the last one."""
+    """The first receiver of the run and the last one have their ledgers."""
     for name in 'run_ledger.ini', 'run_ledger.2.ini':
         known = final_ledger(f'{w.where}/detector0/{name}')
         want(known['balanced'] == 1 and known['frames'] > 0, name, known)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The policies `primary` and `by_frame` with two stores: the one that batches go to is killed, the
-other one takes them, and when it is back it gets its own again. In the end each batch is there once.
-Telemetry of all three meanwhile, and what the exporter makes of it.
+"""The policies `primary` and `by_frame` with two stores. The store that receives the batches is
+killed and the other one takes over. After its restart it receives its own share again. In the end
+each batch is in the files exactly once. Telemetry and the exporter's metrics of all three programs
+are checked meanwhile.
 
-Nothing here is a matter of how long it takes: it is waited for what must come to be so.
+The test does not depend on timing: it waits for states that must be reached.
 
 usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
 """
@@ -23,7 +24,7 @@ INTERVAL = 4
 
 
 class Shares:
-    """Of the stores, by what the receiver says."""
+    """Batches of each store, as the receiver reports them."""
 
     def __init__(self, w):
         self.recv = w.ask('recv0')
@@ -34,7 +35,8 @@ class Shares:
         return [stores[str(i)] for i in range(2)]
 
     def some(self, to, none=()):
-        """Until these stores have got some more, and those nothing in that time."""
+        """Wait until the stores in `to` have more batches; those in `none` get nothing meanwhile.
+        """
         begin = self.now()
 
         def ready():
@@ -51,7 +53,7 @@ def check_fields(reply, what, *names):
 
 
 def telemetry(w, endpoint, of_stores, of_rdma):
-    """Of both sides, while batches go to store 0."""
+    """Telemetry of both sides, while batches go to store 0."""
     recv, store = w.ask('recv0'), w.ask('store0')
 
     def rates():
@@ -100,7 +102,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
 
 
 def documented(program, replies):
-    """Every key of a reply is in the row of its command."""
+    """Every key of a reply is listed in the README's row of its command."""
     table = subprocess.run([program, '--', '--list-telemetry'], check=True, text=True,
                            stdout=subprocess.PIPE).stdout
     rows = {m[1]: set(re.findall(r'\w+', m[0]))
@@ -108,7 +110,7 @@ def documented(program, replies):
     for command, reply in replies.items():
         if command == '/':
             continue
-        # of dicts in it, those by number, and of causes, one word
+        # nested dicts that are keyed by number; causes share one word
         keys = {re.sub('^(refused|entries)_.*', r'\1', key) if command == '/braggline/store' else key
                 for name, value in reply.items()
                 for key in (value if re.match('[0-9]', name) else [name])}
@@ -130,7 +132,7 @@ def by_frame(w, known):
     shares = Shares(w)
     wait('both stores', lambda: all(s['state'] == 'up' for s in shares.now()))
     known.append(chain.ledger(w.ring(0))['retained'])
-    # of the first ones some are from before that
+    # some of the first batches are from before
     shares.some([0, 1])
     shares.some([0, 1])
     w.kill('store1')
@@ -142,9 +144,9 @@ def by_frame(w, known):
 
 
 def look_by_frame(w, known):
-    """Each batch is where its first frame says, but for those of the store that was away."""
+    """Each batch is in the store that its first frame selects, except while that store was away."""
     begin, broken = known
-    count = [[0, 0], [0, 0]]  # by home and store
+    count = [[0, 0], [0, 0]]  # by selected store and actual store
     for store, directory in enumerate(w.directories):
         for _, _, path in chain.files(directory):
             for batch in chain.batches(path):
@@ -152,7 +154,7 @@ def look_by_frame(w, known):
                 count[frame // INTERVAL % 2][store] += frame > begin + INTERVAL
     print('by_frame: batches of store 0 in stores 0, 1:', count[0], 'of store 1:', count[1])
     want(count[0][0] >= ENOUGH and count[1][1] >= 2 * ENOUGH, count)
-    # on a machine that stood still store 0 may have been away as well
+    # on a machine that paused, store 0 may have been disconnected as well
     want(count[0][1] == 0 or broken > 0, count, broken)
     want(count[1][0] > 0, count)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-recv to braggline-store over software RoCE and shared memory, kill -9 of either or both
-in between: what was kept is in the files once. And of both, of which only the store comes back: it
-completes the files.
+"""braggline-recv to braggline-store over software RoCE and shared memory. Either or both are killed
+with kill -9 during the run; every batch that was kept is in the files exactly once. If both are
+killed and only the store comes back, it completes the files.
 
 usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
 """
@@ -24,20 +24,21 @@ PERIOD = 10   # frames of the capture, which is repeated
 RATE = 500    # frames/s
 FRAMES = 3000
 SECONDS = 120
-# a small ring that stands still soon
+# a small journal that fills up soon
 SMALL = {'egress.journal_mib': 24, 'egress.failover_ms': 500, 'egress.hold_ms': 400,
          'egress.spill_at': 50}
 LADDER = {'spill': SMALL, 'refuse': {**SMALL, 'egress.spill_mib': 2}}
 
 
 class Chain:
-    """A receiver, a store, and what lies between them."""
+    """A receiver, a store, and the connection between them."""
 
     MORE_EAL = ('--no-telemetry',)
 
     def __init__(self, build, where, kind):
         self.build = build
-        # of receiver and store. A memif goes on when its client comes again, not its server
+        # memif roles of receiver and store: a memif recovers when its client restarts, not when its
+        # server does
         self.role = ('client', 'server') if kind in ('none', 'recv', 'gone') else ('server', 'client')
         self.where = where
         self.name = f'braggline_store_{os.getpid()}'
@@ -103,7 +104,7 @@ class Chain:
                 'egress.journal': self.ring, 'egress.journal_mib': 256, 'egress.rate_mb': 10,
                 'egress.hold_ms': 10000, 'egress.batch_mib': 2, 'egress.end_ms': SECONDS * 1000,
                 **self.more})
-        # before that there is nothing that a kill could hit
+        # a kill before this line would hit nothing
         wait_for(self, process, 'journal of')
         return process
 
@@ -134,7 +135,8 @@ def wait_for(chain, process, text, log=-1):
 
 
 def play(chain, kind, moment):
-    """One run with kills of a kind; returns what was in the ring when the receiver was killed."""
+    """One run with kills of a kind. @return the batches in the journal when the receiver was killed
+    """
     left = {}
     if chain.role[0] == 'client':
         store = chain.start_store()
@@ -142,8 +144,8 @@ def play(chain, kind, moment):
     else:
         recv = chain.start_recv(FRAMES)
         if kind in LADDER:
-            # no store is there until the overload's step has been taken; what it was given before
-            # is spilled, too, and cut off when it is back
+            # No store is there until the overload level is reached. Batches that it was given
+            # before are spilled, too, and cut off when it is back.
             if kind == 'spill':
                 store = chain.start_store()
                 time.sleep(1 + moment.uniform(0, 1))
@@ -169,7 +171,7 @@ def play(chain, kind, moment):
         kill(recv)
         left = held(chain.ring)
         chain.before = ledger(chain.ring)
-        # adopts what there is, and has a short run of its own
+        # adopts the batches in the journal, and has a short run of its own
         recv = chain.start_recv(50)
         if kind == 'both':
             store = chain.start_store()
@@ -180,7 +182,7 @@ def play(chain, kind, moment):
 
 
 def abandon(chain, store, recv):
-    """Both are killed, and only the store comes back: it completes the files."""
+    """Both are killed, and only the store is restarted: it completes the files."""
     wait('batches in files', lambda: any(map(has_batch, parts(chain.stored))))
     kill(store)
     kill(recv)
@@ -196,7 +198,7 @@ def abandon(chain, store, recv):
 
 
 def check_abandoned(chain, left):
-    """What was durable is in complete files, the rest is in the ring."""
+    """Batches that were durable are in complete files, the rest is in the journal."""
     found = stored(chain.stored)
     for stream, batches in found.items():
         sequences = sorted(set(batches) | set(left.get(stream, {})))
@@ -205,7 +207,7 @@ def check_abandoned(chain, left):
 
 
 def read_ledger(chain):
-    """Of the last receiver."""
+    """The ledger of the last receiver."""
     found = ledgers(f'{chain.where}/run', 'chain')
     want(found[-1]['run']['balanced'] == 1, found)
     want(found[-1]['run']['frames'] == sum(one['frames']['frames'] for one in found), found)
@@ -213,7 +215,7 @@ def read_ledger(chain):
 
 
 def check_ladder(chain, kind):
-    """What was kept is in the store's files or in those of the receiver, once."""
+    """Every kept batch is exactly once in the files of the store or of the receiver."""
     found = stored(chain.stored, chain.spilled)
     spilled = stored(chain.spilled)
     known = read_ledger(chain)
@@ -229,14 +231,14 @@ def check_ladder(chain, kind):
 
 
 def check_lost(chain, found):
-    """Frames of the receiver that was killed are in its files, or are lost and counted."""
+    """Frames of the killed receiver are in its files, or are counted as lost."""
     before, lost = chain.before, read_ledger(chain)
     if before['version'] == 0:
-        return  # killed before there was one
+        return  # killed before its first ledger
     want(before['running'] == 1, before)
     rows = sum(found.get((before['incarnation'], 'frames'), {}).values())
-    # a batch that came after the last ledger is adopted, too; before the first one of the run, which
-    # names the first frame, there may be batches: frames count from 1
+    # A batch that was put after the last ledger is adopted, too. There may be batches before the
+    # first ledger of the run, which names the first frame: frames count from 1.
     first = max(before['first'], 1)
     want(rows == 0 or rows >= before['retained'] - first + 1, rows, before)
     seen = max(before['last'], rows)
@@ -262,7 +264,7 @@ def check(chain, kind, left):
         want(rows == [FRAMES], f'images: {rows} rows, expected {FRAMES}')
     else:
         check_lost(chain, found)
-        # nothing of the first run, if it was killed that early
+        # no frames of the first run, if it was killed that early
         want(rows[0] == 50 and len(rows) <= 2, f'images: {rows} rows, expected 50 of the second run')
     return rows
 

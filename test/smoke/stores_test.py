@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two receivers, two stores: one store is killed and comes back. What was kept is in the files once,
-and both stores get their share again; how long it took until the one that is back had a batch.
+"""Two receivers and two stores; one store is killed and restarted. Every kept batch is in the files
+exactly once, and both stores get their share again. Prints how long it took until the restarted
+store had a batch.
 
-usage: stores_test.py BUILD-DIR; WORLD_SEED repeats moments
+usage: stores_test.py BUILD-DIR; WORLD_SEED repeats the moments
 """
 
 import os
@@ -21,7 +22,7 @@ WINDOW = 20  # batches
 
 
 def names(directory):
-    """Files of a store, complete or not."""
+    """Files of a store, whether complete or not."""
     return {os.path.basename(path).removesuffix('.part') for where, _, found in os.walk(directory)
             for path in found}
 
@@ -52,7 +53,7 @@ def main():
 
 
 def look(w, before):
-    """Of each run, in the order of its batches: which store each one of images went to."""
+    """For each run: which store each batch of images went to, in the order of the batches."""
     runs, new = {}, {}
     for store, directory in enumerate(w.directories):
         for incarnation, table, path in chain.files(directory):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A session of runs over the DPDK telemetry socket, by the stock client's protocol.
+"""Controls several runs over the DPDK telemetry socket, with the stock client's protocol.
 
 usage: telemetry_test.py BUILD-DIR README README-OF-STORES
 """
@@ -29,7 +29,7 @@ def ledger(where, name):
 
 
 def frames_csv(where, name):
-    """Rows of `frames` as braggline-scan reads them."""
+    """Rows of `frames`, read by braggline-scan."""
     text = subprocess.run([f'{BUILD}/app/scan/braggline-scan', '--csv', '-',
                            f'{where}/{name}_frames.arrow'], check=True, text=True,
                           stdout=subprocess.PIPE).stdout.strip().split('\n')
@@ -47,7 +47,8 @@ def documented(program, readme):
 
 
 def open_files(pid):
-    """The least of a second: the picture of a run that has ended may be open for a moment."""
+    """The smallest number of open files within a second: the picture of a run that has ended may be
+    open for a moment."""
     n = []
     for _ in range(10):
         n.append(len(os.listdir(f'/proc/{pid}/fd')))
@@ -61,7 +62,7 @@ def memory(pid):
 
 
 def writer(t):
-    """What the last run wrote, and how long the batches of all runs took."""
+    """Bytes that the last run wrote, and write times of the batches of all runs."""
     w, frames = t.get('writer'), t.get('ledger')['frames']
     want(w['run'] == f'n{RUNS - 1}', w)
     for table, rows in (w['frames'], frames['frames']), (w['images'], frames['stored']):
@@ -73,13 +74,13 @@ def writer(t):
     latency = t.get('latency')
     durable = latency['frames_batch_to_durable']
     want(len(durable) == len(latency['below_us']), latency)
-    # a batch at least a run; the files of short ones are closed within seconds
+    # at least one batch a run; the files of short runs are closed within seconds
     want(sum(durable) >= RUNS + 4 and sum(durable[:-1]) >= RUNS, durable)
     want(sum(latency['images_batch_to_durable']) > 0)
 
 
 def arrived(t, number=1):
-    """Wait for a frame of the run. @return the last one"""
+    """Wait for a frame of the run. @return the number of the last one"""
     return wait(f'frame {number}', lambda: (n := t.get('run/status')['last_frame']) >= number and n)
 
 
@@ -95,7 +96,7 @@ def session(t, where, pid, log):
         'telemetry: [veto] strong_mim = 2: unknown key'))
     want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
     t.do('veto/set,veto.strong_min=5', -114)
-    # as settings and as a run they are one mistake
+    # a mistake in the settings is reported once, not again for the run
     with open(log, encoding='utf-8') as f:
         said = f.read()
     want(said.count('[veto] strong_mim = 2') == 2, said)
@@ -111,14 +112,14 @@ def session(t, where, pid, log):
     t.socket.send(b'/braggline/run/configure,run.name=M\xfcller')
     want('is not a line of UTF-8 text' in t.socket.recv(t.size).decode())
     want(t.get('run/status')['state'] == 'idle')
-    # packets between runs are counted, not taken
+    # packets between runs are counted and dropped
     wait('packets between runs', lambda: t.get('rx')['0']['no_run'] > 0)
 
-    # a run by steps, its thresholds changed on the way
+    # one run step by step, with thresholds that change on the way
     t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
          'veto.strong_min=1000000')
     want(t.do('run/arm')['state'] == 'armed')
-    # what was wrong before is no answer to this
+    # an earlier error is not repeated here
     want(t.get('run/status')['message'] == '', t.get('run/status'))
     module = t.get('calibration')['0']
     want(module['live'] > 500000 and module['warnings'] == 0, module)
@@ -128,14 +129,14 @@ def session(t, where, pid, log):
     at = arrived(t)
     changed = t.do(f'veto/set,veto.strong_min=20,from_frame={at + 100}')['from_frame']
     want(changed >= at + 100, changed, at)
-    # what is refused leaves no trace: the next change is taken
+    # a refused change has no effect: the next change is accepted
     t.do('veto/set,veto.strong_min=many', -22)
     want('strong_min = many' in t.get('run/status')['message'], t.get('run/status'))
     again = t.do('veto/set,veto.dry_run=yes')['from_frame']
     want(t.get('run/status')['message'] == '', 'a message of a command before the last one')
     want(again >= changed, again, changed)
     t.do('veto/set,run.name=x', -22)
-    # each of the thresholds has had frames
+    # frames were judged by each of the thresholds
     arrived(t, again + 50)
     live = wait('frames of the run', lambda: (l := t.get('ledger'))['frames']['frames'] > 100 and l)
     want(live['state'] == 'running', live)
@@ -144,7 +145,7 @@ def session(t, where, pid, log):
     want(status['failed'] == 0 and status['name'] == 'one', status)
     want(text(status, 'ledger') == f'{where}/one_ledger.ini', status)
     l = ledger(where, 'one')
-    # the socket has what the file has, in its order
+    # the socket and the file have the same content in the same order
     want(list(t.get('ledger')['frames'].items()) == list(l.items()), l)
     want(l['balanced'] == 1 and l['lost'] == 0, l)
     ini = configparser.ConfigParser()
@@ -162,11 +163,11 @@ def session(t, where, pid, log):
         if version == 3:
             want(r['verdict'] not in ('0', 'vetoed'), r)
 
-    # a run of so many frames ends by itself
+    # a run with a number of frames ends by itself
     t.do(f'run/configure,run.name=count,output.directory={where},run.frames=60')
     t.do('run/start')
     want(t.wait('idle')['frames'] == 60)
-    # every third frame, as detectors deal them out
+    # every third frame, as from a detector that distributes its frames
     t.do(f'run/configure,run.name=third,output.directory={where},run.frames=20,'
          'run.stride=3,run.offset=1')
     t.do('run/start')
@@ -174,7 +175,7 @@ def session(t, where, pid, log):
     numbers = [int(r['frame']) for r in frames_csv(where, 'third')]
     want(len(numbers) == 20 and all(n % 3 == 1 for n in numbers), numbers)
     want(all(b - a == 3 for a, b in zip(numbers, numbers[1:])), numbers)
-    # files are never overwritten; the state does not change by a mistake
+    # files are never overwritten; a mistake does not change the state
     t.do(f'run/configure,run.name=one,output.directory={where}')
     want('one' in t.do('run/arm', -17)['message'])
     want(t.get('run/status')['state'] == 'configured')
@@ -187,7 +188,7 @@ def session(t, where, pid, log):
     aborted = ledger(where, 'aborted')
     want(aborted['balanced'] == 1, aborted)
 
-    # many runs, without growth
+    # many runs do not leak files or memory
     files = rss = 0
     for i in range(RUNS):
         t.do(f'run/configure,run.name=n{i},output.directory={where},run.frames=5')
@@ -201,27 +202,27 @@ def session(t, where, pid, log):
 
     modules = t.get('modules')
     want(modules['0']['frames'] > 0, modules)
-    # a run begins and ends with whole frames, but for the one that was aborted
+    # a run begins and ends with complete frames, except for the aborted one
     partial = {n: ledger(where, n)['missing_packets']
                for n in ['one', 'count', 'third', *(f'n{i}' for i in range(RUNS))]}
     want(not any(partial.values()), partial)
     want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
     writer(t)
-    # the last run that has one
+    # the last run that has a preview
     want(os.path.dirname(text(t.get('preview'), 'path')) == where, t.get('preview'))
     want(t.get('egress') == {'active': 0}, t.get('egress'))
     want(t.get('rdma') == {'active': 0}, t.get('rdma'))
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)
     want(any('builder' in l['roles'] for l in t.get('lcores').values()))
-    # left running: SIGTERM ends the run first
+    # a run is in progress: SIGTERM ends it first
     t.do(f'run/configure,run.name=last,output.directory={where}')
     t.do('run/start')
     arrived(t)
 
 
 def refused_once(log):
-    """Each refusal is one line in the log, whoever finds it."""
+    """Each refusal is logged in exactly one line."""
     with open(log, encoding='utf-8') as f:
         lines = f.read()
     for what, times in (('[veto] strong_mim = 2: unknown key', 2), ('strong_min = many', 1),

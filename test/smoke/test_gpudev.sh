@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# DPDK's own gpudev test, as installed, on the gpu_host driver.
+# Runs DPDK's installed gpudev test with the gpu_host driver.
 # Usage: test_gpudev.sh <folder of librte_gpu_host.so>
 set -eu
 
@@ -12,10 +12,10 @@ tool=$(command -v dpdk-test-gpudev) || {
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# A sanitizer build of the driver needs its runtime in the stock program before anything else.
+# A driver that is built with a sanitizer needs its runtime loaded first in the stock program.
 LD_PRELOAD=$(ldd "$drivers/librte_gpu_host.so" | awk '/libasan|libubsan/ { printf "%s ", $3 }')
 ASAN_OPTIONS=detect_leaks=0
-# EAL refuses a path below a world-writable folder, but not a bare name
+# EAL refuses a path below a world-writable folder, but accepts a bare name
 LD_LIBRARY_PATH=$drivers${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_PRELOAD ASAN_OPTIONS LD_LIBRARY_PATH
 

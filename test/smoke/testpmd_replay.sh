@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Stock dpdk-testpmd receives from net_replay: every packet of every loop, whole, split, steered.
+# Stock dpdk-testpmd receives from net_replay: all packets of every loop arrive, in single buffers,
+# with buffer split, and with flow steering.
 # Usage: testpmd_replay.sh <folder of librte_net_replay.so>
 set -eu
 
@@ -14,7 +15,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# 1,000 UDP packets of 1,400 bytes to ports 5000 to 5003 in turn
+# 1,000 UDP packets of 1,400 bytes to ports 5000 to 5003 in round-robin order
 python3 - "$work/packets.pcap" <<'END'
 import struct
 import sys
@@ -32,13 +33,13 @@ with open(sys.argv[1], 'wb') as f:
 END
 
 cpus=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
-# A sanitizer build of the driver needs its runtime in the stock program before anything else.
+# A driver that is built with a sanitizer needs its runtime loaded first in the stock program.
 preload=$(ldd "$drivers/librte_net_replay.so" | awk '/libasan|libubsan/ { printf "%s ", $3 }')
 
 # run <name> <devargs> <testpmd options> <commands before the start> -> $work/<name>
 run() {
 	printf '%s\nstart\n' "$4" >"$work/commands"
-	# testpmd throws away what it finds in the queues at the start unless told not to
+	# testpmd discards packets that are queued at its start, unless disabled
 	# shellcheck disable=SC2086,SC2094
 	{
 		for _ in $(seq 100); do
@@ -70,7 +71,7 @@ expect() {
 	}
 }
 
-: >"$work/loops" # read before testpmd has made it
+: >"$work/loops" # read before testpmd creates it
 run loops loops=3 '' ''
 expect loops '^ *RX-packets: 3000 .*RX-total: 3000'
 expect loops '^rx_copied_packets: 3000'

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A switch of veth devices in this network namespace that loses frames and whose links can be cut.
+"""A switch of veth devices in this network namespace that drops frames and whose links can be cut.
 
-A process of its own, as its users wait for other things; it reads orders from standard input:
-`loss P`, `cut PORT`, `join PORT`.
+It is a separate process because its users block on other things. It reads commands from standard
+input: `loss P`, `cut PORT`, `join PORT`.
 
 usage: wire.py INTERFACE...
 """
@@ -22,8 +22,9 @@ BURST = 64
 
 
 def link(name, number, peer, peer_number=0):
-    """A pair of veth devices, of these numbers. net_af_packet makes the number of a group that all
-    processes share from those of process and device: devices of far numbers keep them apart."""
+    """Create a pair of veth devices with these interface indices. net_af_packet computes the ID of
+    a fanout group, which all processes share, from the process ID and the interface index. Indices
+    that are far apart keep the groups apart."""
     there = f'index {peer_number << 12}' if peer_number else ''
     for command in (f'link add {name} index {number << 12} type veth peer name {peer} {there}',
                     f'link set {name} addrgenmode none mtu 9000 up',
@@ -36,7 +37,7 @@ def unlink(name):
 
 
 class Wire:
-    """`ports` devices for DPDK's net_af_packet, p0 p1 ..., which reach each other."""
+    """Creates devices p0 p1 ... for DPDK's net_af_packet, connected by the switch."""
 
     def __init__(self, ports, seed):
         self.names = [f'p{i}' for i in range(ports)]
@@ -103,7 +104,7 @@ class Switch:
                 try:
                     self.ports[other].send(frame)
                 except OSError:
-                    pass  # its queue is full: lost, as on any wire
+                    pass  # its queue is full: the frame is lost, as on any wire
 
     def run(self):
         while True:

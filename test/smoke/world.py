@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Detectors, receivers and stores as programs on one machine, a wire between them, and what must be
-in the files in the end. For tests; all of it in a network namespace of its own."""
+"""A simulated site: detectors, receivers and stores as programs on one machine, connected by a
+simulated wire, and checks of the files that they leave. It runs in its own network namespace."""
 
 import itertools
 import os
@@ -21,18 +21,19 @@ from receiver import Telemetry
 from wire import Wire, link, unlink
 
 LCORES = f'0@(0-{os.cpu_count() - 1})'
-# rings hold whole blocks of pages, frames hold a packet (8,282 bytes) and no more than an mbuf
+# rings consist of whole blocks of pages; a frame fits a packet (8,282 bytes) and is no larger than
+# an mbuf
 DETECTOR = 'blocksz=1069056,framesz=8352,framecnt=2048,qpairs=1'
 ROCE = 'framecnt=1024'
 RATE = 50     # frames/s
-ROWS = 64     # of a module: 16 packets, 131,072 bytes
+ROWS = 64     # rows read out of a module: 16 packets, 131,072 bytes
 DISTINCT = 50
-SECONDS = 60  # patience
+SECONDS = 60  # limit for most waits
 
 
 class Steps:
-    """Steps to die at, in turn, on and on. Once all were tried, every other time it is one of those that
-    must be and none has died at."""
+    """Iterates over fail points in order, repeatedly. After the first pass, every second result is
+    a needed fail point at which no process has died yet, if there is one."""
 
     def __init__(self, steps, needed=None):
         self.steps = list(steps)
@@ -58,7 +59,8 @@ class Steps:
 
 
 class World:
-    """Processes are called detector0, recv0, store0 and so on; a detector is its receiver's."""
+    """One simulated site. Its processes are named detector0, recv0, store0 and so on; detectorN
+    sends to recvN."""
 
     READY = {'detector': '', 'recv': 'packets in', 'store': 'listening'}
 
@@ -75,11 +77,11 @@ class World:
         self.more = {'store': of_stores,
                      'recv': {k: v for k, v in settings.items() if k not in of_stores}}
         self.directories = [f'{where}/stored{i}' for i in range(stores)]
-        self.held = {}      # batches that were ever seen held
-        self.refusing = set()  # incarnations that have refused some, as their ring was full
+        self.held = {}      # all batches that were seen in a journal
+        self.refusing = set()  # incarnations that refused batches because their journal was full
         self.process = {}
         self.logs = {}
-        self.begins = {}    # where the log of the process begins that there is now
+        self.begins = {}    # offset in the log where the current process begins
         self.damaged = Damage(build, self.random)
         self.kills = 0
         self.recv_kills = 0
@@ -90,7 +92,7 @@ class World:
         self.keys({**{f'recv{i}': i + 1 for i in range(receivers)}, 'hostile': 666})
 
     def keys(self, receiver_ids):
-        """A key for each name, and the keyring of all stores."""
+        """Make a key for each name, and the keyring of all stores."""
         with open(f'{self.where}/keys.ini', 'w', encoding='ascii') as ring:
             os.chmod(ring.name, 0o600)
             for name, receiver_id in receiver_ids.items():
@@ -111,7 +113,7 @@ class World:
         return f'braggline_world_{os.getpid()}_{name}'
 
     def disk(self, number, megabytes):
-        """A store's directory is a file system of its own, of this size from now on."""
+        """Mount a file system of this size as a store's directory, or change its size."""
         where = self.directories[number]
         os.makedirs(where, exist_ok=True)
         more = ',remount' if where in self.disks else ''
@@ -123,12 +125,12 @@ class World:
         self.disks.add(where)
 
     def ask(self, name):
-        """Telemetry of a receiver or store."""
+        """Telemetry client of a receiver or store."""
         return Telemetry(self.prefix(name), self.process[name],
                          '/braggline/store' if name.startswith('store') else '/braggline/info')
 
     def port(self, name):
-        """Of the wire."""
+        """Number of a program's port of the wire."""
         return int(name[-1]) + (self.receivers if name.startswith('store') else 0)
 
     def start(self, name, program, eal, words, **environment):
@@ -171,7 +173,7 @@ class World:
                 '--truth', f'{where}/truth.csv'])
 
     def calibrate(self, number):
-        """Make what a receiver wants to know of its detector."""
+        """Make the calibration of a detector for its receiver."""
         where = f'{self.where}/detector{number}'
         os.mkdir(where)
         subprocess.run([f'{self.build}/app/detector/braggline-detector', '--rows', str(ROWS),
@@ -215,7 +217,8 @@ class World:
                 *self.settings(**self.more['store'])], **environment)
 
     def start_guest(self, name, program, number, *words):
-        """Another program on the wire, with a device and the first store's address."""
+        """Start another program on the wire; its arguments are a device and the address of the
+        first store."""
         port = self.receivers + self.stores + number
         return self.start(name, program, [
             '-m', '64', '--lcores', LCORES, '--vdev', f'net_af_packet0,iface=p{port},{ROCE}'], [
@@ -227,7 +230,7 @@ class World:
         return start(int(name[-1]), **environment)
 
     def launch(self, *names, **environment):
-        """Start, all at once, and wait until they are there."""
+        """Start all of them, then wait until each is ready."""
         for name, begin in [(name, self.begin(name, **environment)) for name in names]:
             self.wait_for(name, begin, self.READY[name[:-1]])
 
@@ -239,14 +242,14 @@ class World:
             self.dead(name)
 
     def hold(self, name):
-        """It stands still."""
+        """Stop a process with SIGSTOP."""
         self.process[name].send_signal(signal.SIGSTOP)
 
     def go_on(self, name):
         self.process[name].send_signal(signal.SIGCONT)
 
     def dies(self, name, seconds):
-        """@return whether it is killed by itself in this time"""
+        """@return whether the process dies of SIGKILL within this time"""
         try:
             code = self.process[name].wait(seconds)
         except subprocess.TimeoutExpired:
@@ -256,8 +259,9 @@ class World:
         return True
 
     def die_at(self, name, step, count, seconds, meanwhile=lambda begin: None):
-        """One that is dead, or dies now, is started again and dies at a step, after
-        meanwhile(where its log begins). @return whether it came to it in this time"""
+        """Kill a process if it runs, and restart it so that it dies at a fail point. Calls
+        meanwhile(offset where its log begins). @return whether it reached the fail point in this
+        time"""
         if self.process[name].poll() is None:
             self.kill(name)
         meanwhile(self.begin(name, BRAGGLINE_FAIL_POINT=f'{step}:{count}'))
@@ -267,7 +271,7 @@ class World:
         return reached
 
     def damage(self, name):
-        """A batch in the files of a store that is dead is hit. @return whether there was one"""
+        """Damage a batch in the files of a store that is dead. @return whether there was one"""
         return self.damaged.hit(self.directories[int(name[-1])])
 
     def dead(self, name):
@@ -280,7 +284,8 @@ class World:
         self.note_refusal(name)
 
     def note_refusal(self, name):
-        """A receiver whose ring stays full does as it is told to, and a stream misses some."""
+        """Record that a receiver refused batches because its journal stays full, so that gaps are
+        expected."""
         if name.startswith('recv') and self.said(name, self.begins[name], '-> refuse'):
             self.refusing.add(chain.ledger(self.ring(int(name[-1])))['incarnation'])
 
@@ -310,7 +315,8 @@ class World:
             subprocess.run(['umount', where], check=True)
 
     def tool(self, *words, **environment):
-        """A command of braggline-store on directories. @return whether it died at its step"""
+        """Run a command of braggline-store on directories. @return whether it died at its fail
+        point"""
         done = subprocess.run([f'{self.build}/app/store/braggline-store', *words], check=False,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True,
@@ -322,13 +328,14 @@ class World:
         return died
 
     def sources(self, rings):
-        """What an import can take: spilled files, and rings if so."""
+        """Sources of an import: spilled files and, if `rings` is set, journals."""
         numbers = range(self.receivers)
         return [*filter(os.path.isdir, map(self.spilled, numbers)),
                 *(map(self.ring, numbers) if rings else ())]
 
     def finish(self, abandon):
-        """All end in order; or the receivers are killed and do not come back."""
+        """End all programs in order; with `abandon` the receivers are killed and do not come back.
+        """
         rings = [self.ring(i) for i in range(self.receivers)]
         receivers = [name for name in self.process if name.startswith('recv')]
         for name in sorted(self.process):
@@ -345,7 +352,7 @@ class World:
             self.tool('verify', '--quiet', *self.directories)
 
     def check(self):
-        """What is in the files, when all have ended."""
+        """Check the content of the files after all programs have ended."""
         found = chain.stored(*self.directories, damage=self.damaged)
         want(found, 'nothing is stored')
         hit = {(h.stream, h.sequence) for h in self.damaged.gone(found)}
@@ -368,7 +375,7 @@ class World:
             self.check_frames(number, refused, len(hit))
 
     def check_frames(self, number, refused, hit):
-        """Rows of a receiver; refused, hit: batches at most."""
+        """Check the rows of a receiver; refused, hit: at most so many batches are missing."""
         truth = chain.truth(f'{self.where}/detector{number}/truth.csv')
         seen = {'frames': set(), 'images': set()}
         lost = 0
@@ -390,8 +397,8 @@ class World:
 
 
 def inside(main):
-    """Call main in namespaces of our own: nobody else speaks in that network, and it goes with us, as
-    does what is mounted."""
+    """Call main in new network and mount namespaces: there is no other traffic, and its mounts end
+    with it."""
     if 'WORLD_INSIDE' in os.environ:
         main()
         return
@@ -404,8 +411,9 @@ def inside(main):
 
 def play(build, receivers, stores, story, look=lambda world: None, before=lambda world: None,
          abandon=False, telemetry=False, spill=False, guests=0, **settings):
-    """before(world) sees to what they find, story(world) is what happens; then all end, the directories
-    are reconciled, and the files are checked; look(world) sees them as well."""
+    """Run a scenario in a simulated site. before(world) prepares it, and story(world) causes the
+    events. Then all programs end, the directories are reconciled, and the files are checked;
+    look(world) checks more."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
@@ -417,7 +425,8 @@ def play(build, receivers, stores, story, look=lambda world: None, before=lambda
             before(world)
             for number in range(receivers):
                 world.calibrate(number)
-            # detectors last: net_af_packet hears all devices until it has bound its socket to one
+            # detectors last: net_af_packet receives from all devices until its socket is bound to
+            # one
             for names in reversed(kinds):
                 world.launch(*names)
             story(world)
@@ -427,7 +436,7 @@ def play(build, receivers, stores, story, look=lambda world: None, before=lambda
             return world
         except AssertionError:
             for name in world.logs:
-                # all that the last process said, and some of those before
+                # the whole output of the last process, and some lines of earlier ones
                 with open(world.logs[name], encoding='ascii', errors='replace') as out:
                     out.seek(world.begins[name])
                     last = len(out.read().splitlines())

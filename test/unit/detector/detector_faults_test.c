@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-detector: what faults do to a capture is what they count; partial readout; headers. */
+/* braggline-detector: faults in a capture match their counters; partial readout; headers. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ options_of(uint32_t modules, uint32_t interfaces)
 	return options;
 }
 
-/* What a capture holds, told from the packets alone. */
+/* Content of a capture, decoded from the packets alone. */
 struct capture {
 	uint32_t packets, truncated, foreign, malformed, far, copies, backwards;
 	uint32_t placed[3 * FRAMES][2][128]; /* by frame, stream, packet */
@@ -135,7 +135,7 @@ reported(const char *path, const char *section, const char *key)
 	return result;
 }
 
-/* 40 frames of two modules with these faults; the report stays in r.ini, the truth in t.csv. */
+/* Make 40 frames of two modules with these faults; the report is in r.ini, the truth in t.csv. */
 static struct capture *
 run_with(const char *const *faults, uint64_t seed)
 {
@@ -183,7 +183,7 @@ faults_counted_are_those_in_the_capture(void **state)
 	assert_int_equal(found->packets, FRAMES * 256 - lost + fault_count("duplicate"));
 	assert_int_equal(found->packets, reported(path_of("r.ini"), "packets", "sent"));
 
-	/* and each frame's truth says how many of its packets can be placed */
+	/* the truth of each frame has the number of its packets that can be placed */
 	truth = fopen(path_of("t.csv"), "r");
 	assert_non_null(truth);
 	assert_non_null(fgets(line, sizeof(line), truth));
@@ -255,14 +255,16 @@ a_restart_counts_frames_anew(void **state)
 			3);
 		assert_int_equal(frame, pulse <= 30 ? pulse : pulse - 30);
 		assert_int_equal(restarts, pulse > 30);
-		/* the machine goes on */
+		/* pulses of the machine continue */
 		assert_int_equal(bunch, 10000000 + pulse);
 	}
 	fclose(truth);
 	free(found);
 }
 
-/* PSI's virtual server, 256 rows and 2 interfaces: 32 ... 63 on the first, 0 ... 31 on the second.
+/*
+ * PSI's virtual server with 256 rows and 2 interfaces: packets 32 ... 63 on the first, 0 ... 31 on
+ * the second.
  */
 static void
 partial_readout_keeps_packet_numbers(void **state)
@@ -357,7 +359,7 @@ mistakes_in_faults_are_named(void **state)
 			fail_msg("%s was accepted", bad[i]);
 	assert_int_equal(fault_options_parse("restart=50", &options), 0);
 	assert_int_equal(fault_options_parse("restart=50:3", &options), -EINVAL);
-	/* a module that is not there */
+	/* a module that does not exist */
 	assert_int_equal(fault_options_parse("stall=1:5:6", &detector.faults), 0);
 	detector.truth_path = path_of("no.csv");
 	assert_int_equal(detector_run(&detector), -EINVAL);

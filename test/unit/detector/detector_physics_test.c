@@ -114,7 +114,9 @@ check_reflection(void *context, const struct crystal_reflection *reflection)
 	found->count++;
 }
 
-/* Every lattice point in the shell, and no other: against a search through all of them. */
+/*
+ * Finds every lattice point in the shell, and no others: compared with a search through all points.
+ */
 static void
 reflections_are_all_near_the_ewald_sphere(void **state)
 {
@@ -155,7 +157,7 @@ reflections_are_all_near_the_ewald_sphere(void **state)
 			}
 		}
 		assert_int_equal(found.count, wanted);
-		/* shell: pi q_max^2 x twice the tolerance x volume of the cell */
+		/* expected number: pi q_max^2 x twice the tolerance x volume of the cell */
 		assert_in_range(wanted, 40, 250);
 	}
 }
@@ -183,7 +185,7 @@ positions_come_back(void **state)
 			assert_true(fabs(place.column - column - 0.3) < 1e-9);
 		}
 	}
-	/* chips and modules leave gaps */
+	/* there are gaps between chips and modules */
 	jungfrau_geometry_position(&geometry, 3, 255, 255, &x, &y);
 	assert_false(jungfrau_geometry_find(&geometry, x + 1.0, y, &place));
 	assert_true(jungfrau_geometry_find(&geometry, x + 3.0, y, &place));
@@ -198,7 +200,7 @@ positions_come_back(void **state)
 	assert_false(jungfrau_geometry_find(&geometry, 0.0, 5000.0, &place));
 }
 
-/* Peaks of a planned hit lie where the lattice says: |k + q| = k within the tolerance. */
+/* Peaks of a planned hit lie at positions of the lattice: |k + q| = k within the tolerance. */
 static void
 peaks_lie_on_a_lattice(void **state)
 {
@@ -218,12 +220,12 @@ peaks_lie_on_a_lattice(void **state)
 			const struct jungfrau_spot *spot = &spots[i];
 			double x, y, q, d;
 
-			/* nearest ones first */
+			/* in the order of their errors */
 			assert_true(i == 0 || fabs(spot->error) >= fabs(spots[i - 1].error));
 			assert_true(fabs(spot->error) < 10.0 * pattern.tolerance);
 			jungfrau_geometry_position(&geometry, spot->place.module, 0, 0, &x, &y);
 			modules |= 1u << spot->place.module;
-			/* chips apart */
+			/* add the gaps between chips */
 			x += spot->place.column + 2 * (int)((spot->place.column + 0.5) / 256);
 			y += spot->place.row + 2 * (int)((spot->place.row + 0.5) / 256);
 			q = jungfrau_geometry_q(jungfrau_geometry_cosine(&geometry, x, y), 1.0);
@@ -237,7 +239,7 @@ peaks_lie_on_a_lattice(void **state)
 	assert_int_equal(modules, 3);
 }
 
-/* Mean of a ring of unmasked pixels, photons. */
+/* Mean over a ring of unmasked pixels, in photons. */
 static double
 ring_mean(
 	const struct jungfrau_calibration *calibration, const uint16_t *raw, double from, double to)
@@ -328,7 +330,7 @@ dark_runs_hold_one_gain_stage(void **state)
 		assert_true(fabs(sum / good) < 0.2);
 		assert_true(fabs(sqrt(squares / good) - (stage == 0 ? 49.2 : 8.0)) < 0.5);
 		jungfrau_model_pixel_counts(model, frame, 0, raw, 10.0, &pixel_counts);
-		/* noise of G2 is 6 photons */
+		/* the noise of G2 is 6 photons */
 		assert_true(stage == 2 || pixel_counts.strong < 9);
 		assert_in_range(flickers, 0, stage == 0 ? 8 : 0);
 		assert_int_equal(pixel_counts.switched, stage == 0 ? flickers : (uint32_t)good);
@@ -361,7 +363,7 @@ pedestals_drift_by_pixel(void **state)
 	jungfrau_model_draw(drifting, frame, 0, moved);
 	assert_memory_equal(still, moved, MODULE_BYTES);
 
-	/* 20 s later: 60 ADU in the mean, half as much from pixel to pixel */
+	/* 20 s later: 60 ADU on average, with half as much variation between pixels */
 	jungfrau_model_plan(model, 2000, frame);
 	jungfrau_model_draw(model, frame, 0, still);
 	jungfrau_model_draw(drifting, frame, 0, moved);

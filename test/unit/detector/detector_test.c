@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-detector: packets against the documented offsets and PSI's own, pixels against the
- * truth by way of the files that the program writes. */
+/*
+ * braggline-detector: packets compared with the documented offsets and with PSI's packets, pixels
+ * compared with the truth through the files that the program writes.
+ */
 
 #include <dirent.h>
 #include <errno.h>
@@ -130,8 +132,10 @@ header_has_documented_offsets(void **state)
 	free(raw);
 }
 
-/* What PSI's virtual server sends, made here from its description: equal but for the IP
- * identification and the two checksums. */
+/*
+ * Packets of PSI's virtual server, made from its description: equal except for the IP
+ * identification and two checksums.
+ */
 static void
 compare_with_psi(const char *name, uint32_t interfaces, uint32_t frames)
 {
@@ -170,7 +174,7 @@ compare_with_psi(const char *name, uint32_t interfaces, uint32_t frames)
 		memcpy(theirs, data, sizeof(theirs));
 		memset(wire.source_mac, 0, 6);
 		memset(wire.destination_mac, 0, 6);
-		wire.source_mac[5] = (uint8_t)-interface; /* streams count up */
+		wire.source_mac[5] = (uint8_t)-interface; /* streams count upwards */
 		wire.source_mac[4] = wire.source_mac[3] = interface ? 0xff : 0;
 		wire.source_ip = 0x7f000001 - interface;
 		wire.destination_ip = 0x7f000001;
@@ -276,12 +280,12 @@ seed_decides_every_pixel(void **state)
 	assert_true(hash == frame_hash(1, 7));
 	assert_true(hash != frame_hash(2, 7));
 	assert_true(hash != frame_hash(1, 8));
-	/* the same on every machine and compiler; a change of the model changes it */
+	/* the same on every machine and with every compiler; changes of the model change it */
 	assert_true(hash == 0xda1f4217a81d0fc7);
 }
 
 struct statistics {
-	uint64_t count[4]; /* by gain code, unmasked */
+	uint64_t count[4]; /* unmasked pixels by gain code */
 	uint64_t good;
 	double photons, deviation; /* sum over G0; sum of squares below half a photon */
 	uint64_t below_half;
@@ -340,7 +344,7 @@ pixels_follow_the_configured_physics(void **state)
 	found = survey(2, &options);
 	assert_true(fabs(found.photons / (double)found.good) < 0.002);
 
-	/* stray and flickering pixels apart, background leaves nothing in G1 */
+	/* except for stray and flickering pixels, background leaves no pixel in G1 */
 	options.model.background = 2.0;
 	found = survey(3, &options);
 	assert_true(fabs(found.photons / (double)found.good - 2.0) < 0.02);
@@ -355,7 +359,7 @@ pixels_follow_the_configured_physics(void **state)
 	assert_int_equal(found.count[2], 0);
 }
 
-/* Frames of a capture, put together by what the packets say. */
+/* Frames of a capture, assembled from the packet headers. */
 static uint16_t *
 assemble(const char *path, uint32_t modules, uint32_t interfaces, uint32_t frames, uint32_t first)
 {
@@ -380,7 +384,7 @@ assemble(const char *path, uint32_t modules, uint32_t interfaces, uint32_t frame
 
 		assert_true(captured->caplen == 8282 && captured->len == 8282);
 		assert_true(frame < frames && packet < packets && stream < streams);
-		/* on the wire: streams in turn, packet after packet, frame after frame */
+		/* on the wire: streams in round-robin order, for each packet, for each frame */
 		assert_int_equal(count, (frame * packets + packet) * streams + stream);
 		assert_int_equal(le(sls + 24, 8), (frame + first) * 5000);
 		assert_true(now > time);
@@ -394,7 +398,7 @@ assemble(const char *path, uint32_t modules, uint32_t interfaces, uint32_t frame
 	return raw;
 }
 
-/* Pixels >= 10 photons, from the calibration files alone. */
+/* Pixels >= 10 photons, computed with the calibration files alone. */
 static void
 count_strong(uint32_t module, const uint16_t *raw, uint32_t frames, size_t stride, uint32_t *strong)
 {
@@ -496,7 +500,7 @@ truth_calibration_and_packets_agree(void **state)
 	free(written);
 }
 
-/* Runs after the test above, from its raw frames. */
+/* Uses the raw frames of the test above. */
 static void
 packed_frames_come_back(void **state)
 {
@@ -521,7 +525,7 @@ packed_frames_come_back(void **state)
 		assert_memory_equal(packed + i * FRAMES * MODULES * JUNGFRAU_PIXELS, raw,
 			(size_t)FRAMES * MODULES * MODULE_BYTES);
 
-	/* 80 modules are no whole number of frames of 3 */
+	/* 80 modules are not a multiple of 3 */
 	options.model.modules = options.wire.modules = 3;
 	options.pcap_path = path_of("c.pcap");
 	assert_int_equal(detector_run(&options), -EINVAL);

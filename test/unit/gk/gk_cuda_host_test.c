@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host side of the cuda row, without a GPU: the driver is this test's. Memory of the GPU is the
- * host's, a kernel runs until the test or `quit` ends it, and any call can be told to fail.
+ * The host side of CUDA gangs, without a GPU. The test contains a fake driver: GPU memory is host
+ * memory, a kernel runs until the test or `quit` ends it, and any call can be made to fail.
  */
 
 #include <pthread.h>
@@ -19,12 +19,12 @@ static struct {
 	/* set by the test */
 	const char *fail;
 	CUresult fail_with;
-	int no_names;	    /* of errors */
-	int major, minor;   /* of the compute capability */
-	int shared;	    /* bytes that a block may have */
-	const uint8_t *far; /* from here on the GPU sees nothing */
+	int no_names;	    /* of error codes */
+	int major, minor;   /* compute capability */
+	int shared;	    /* shared memory of a block, bytes */
+	const uint8_t *far; /* memory from here on is not accessible for the GPU */
 
-	/* counted */
+	/* counters */
 	uint32_t retained;
 	uint32_t depth; /* of the stack of contexts */
 	uint32_t modules;
@@ -33,7 +33,7 @@ static struct {
 	uint64_t bytes; /* of all allocations */
 	void *last;
 	int running;
-	int beat_policy; /* of the thread that asks for the kernel's state */
+	int beat_policy; /* scheduling policy of the heartbeat thread */
 	char beat_name[16];
 	uint32_t beats;
 } gpu;
@@ -48,7 +48,7 @@ call(const char *name)
 	return gpu.fail != NULL && strcmp(gpu.fail, name) == 0 ? gpu.fail_with : CUDA_SUCCESS;
 }
 
-/* Every call starts with it. */
+/* Every fake function begins with it. */
 #define ENTER()                                       \
 	do {                                          \
 		const CUresult ret_ = call(__func__); \
@@ -113,7 +113,7 @@ cuDevicePrimaryCtxRelease(CUdevice_v1 device)
 	return CUDA_SUCCESS;
 }
 
-/* Threads push and pop: the gangs' beat does, too. */
+/* All threads push and pop, including the heartbeat thread of the gangs. */
 static CUresult
 cuCtxPushCurrent(CUcontext context)
 {
@@ -289,7 +289,7 @@ cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int
 	return CUDA_SUCCESS;
 }
 
-/* In place of the one that loads libcuda. */
+/* Replaces the function that loads libcuda. */
 const struct gk_cuda_symbols *
 gk_cuda_driver(char *why, size_t size)
 {
@@ -340,7 +340,7 @@ setup(void **state)
 	return 0;
 }
 
-/* Whatever a test did: nothing of the GPU's is left. */
+/* Teardown: no resources of the GPU are left. */
 static int
 teardown(void **state)
 {
@@ -390,14 +390,14 @@ test_life(void **state)
 	assert_int_equal(gk_cuda_ops.start(gk), 0);
 	gk_cuda_ops.destroy(gk);
 	gk_cuda_ops.destroy(NULL);
-	/* told how many blocks, it is no estimate */
+	/* with a given number of blocks the result is exact */
 	config.workers = 2;
 	gpu.bytes = 0;
 	gk_cuda_ops.destroy(created());
 	assert_int_equal(gpu.bytes, gk_cuda_ops.memory(&config));
 }
 
-/* Its thread is one like others, and has a name. */
+/* The heartbeat thread has normal priority and a name. */
 static void
 test_beat(void **state)
 {
@@ -414,7 +414,7 @@ test_beat(void **state)
 	assert_string_equal(gpu.beat_name, "gk-beat");
 }
 
-/* Every call that create() and start() make may fail; each says which, and leaves nothing. */
+/* Every call of create() and start() may fail; the error names the call, and no resources leak. */
 static void
 test_failures(void **state)
 {
@@ -452,7 +452,9 @@ test_failures(void **state)
 	gk_cuda_ops.destroy(gk);
 }
 
-/* CUDA fails while gangs run: their thread is gone before what it looks at. */
+/*
+ * CUDA fails while gangs run: the heartbeat thread ends before the memory that it reads is freed.
+ */
 static void
 test_destroy_without_cuda(void **state)
 {
@@ -470,12 +472,12 @@ test_destroy_without_cuda(void **state)
 	beats = __atomic_load_n(&config.channel->bell.watchdog, __ATOMIC_RELAXED);
 	usleep(200 * 1000);
 	assert_int_equal(__atomic_load_n(&config.channel->bell.watchdog, __ATOMIC_RELAXED), beats);
-	/* nothing could be given back */
+	/* the fake context failed, so nothing could be freed */
 	gpu.running = gpu.modules = gpu.streams = gpu.allocated = 0;
 	free(gpu.last);
 }
 
-/* A kernel that crashes is reported to all gangs, with CUDA's name for it to whoever stops them. */
+/* A kernel that crashes is reported to all gangs, and stop() returns CUDA's name of the error. */
 static void
 test_crash(void **state)
 {
@@ -494,7 +496,7 @@ test_crash(void **state)
 	gk_cuda_ops.destroy(gk);
 }
 
-/* Not every GPU that has the instructions has the memory. */
+/* A GPU with the required instructions may have too little shared memory. */
 static void
 test_gpus_that_cannot(void **state)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Life and death of CUDA gangs: a process that falls silent, one that is killed with frames in
- * flight, and the next one right after it. Each is a child of its own, for CUDA does not survive
- * fork(): this program calls itself with what the child shall do.
+ * Lifetime of CUDA gangs: a process that is stopped, one that is killed with frames in flight, and
+ * the next one immediately after it. Each is a child process that runs this program with the name
+ * of its task, because CUDA does not survive fork().
  *
- * Skipped where there is no GPU.
+ * Skipped without a GPU.
  */
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 static const struct gk_geometry geometry = {128, 4, 1024};
 
-/* Beyond what a loaded machine takes to do a batch or to end a process. */
+/* Longer than a loaded machine takes for a batch or for ending a process. */
 #define SOON_S	    20
 #define WATCHDOG_MS 400
 
@@ -57,7 +57,10 @@ work_once(struct pair *p)
 	pair_compare(p);
 }
 
-/* Works; is stopped by SIGSTOP; its kernel has ended by itself when it goes on; works again. */
+/*
+ * Processes frames; is stopped by SIGSTOP; its kernel has ended by itself when it continues;
+ * processes frames again.
+ */
 static void
 child_silent(void **state)
 {
@@ -75,7 +78,7 @@ child_silent(void **state)
 	pair_close(&p);
 }
 
-/* Works until it is killed. */
+/* Processes frames until it is killed. */
 static void
 child_busy(void **state)
 {
@@ -99,7 +102,7 @@ child_busy(void **state)
 		}
 		if (!told && p.cuda.ring[1].done_tail > 100) {
 			told = 1;
-			raise(SIGSTOP); /* "I am at it": the parent lets it go on */
+			raise(SIGSTOP); /* tells the parent that it is working */
 		}
 	}
 }
@@ -133,7 +136,7 @@ wait_for(pid_t child)
 {
 	int status;
 
-	alarm(60); /* nothing here takes so long */
+	alarm(60); /* limit; nothing here takes as long */
 	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
 	return status;
 }
@@ -167,7 +170,7 @@ test_killed(void **state)
 		kill(child, SIGKILL);
 		status = wait_for(child);
 		assert_true(WIFSIGNALED(status));
-		/* the GPU is free: the next process has all of it */
+		/* the GPU is free: the next process can use all of it */
 		status = wait_for(run("works"));
 		assert_true(WIFEXITED(status));
 		assert_int_equal(WEXITSTATUS(status), 0);
@@ -190,7 +193,7 @@ main(int argc, char **argv)
 	const pid_t probe = argc > 1 ? 0 : fork();
 	int status = 0;
 
-	if (probe == 0) { /* CUDA is for children */
+	if (probe == 0) { /* only children may use CUDA */
 		if (pair_driver() == NULL)
 			return 77;
 		if (argc == 1)

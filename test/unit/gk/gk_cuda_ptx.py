@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Looks through the PTX of the gang kernels for what rules of the project forbid.
+"""Searches the PTX of the gang kernels for instructions that the project forbids.
 
     gk_cuda_ptx.py PTX
 
-- a load through the non-coherent path: all that kernels read may be rewritten during the launch;
-- a contracted a*b+c: fma is allowed where the source asks for it, which is with the factors below;
-- arithmetic that may yet be contracted: ptxas fuses what does not say .rn;
-- a doorbell that is not read with acquire, or results that are not released, at system scope.
+- a load through the non-coherent path: all data that kernels read may change during the launch;
+- a contracted a*b+c: fma is allowed only where the source requests it, with the factors below;
+- arithmetic that may still be contracted: ptxas fuses instructions without .rn;
+- a doorbell that is read without acquire, or results without release, at system scope.
 """
 import re
 import sys
 
 
-# WORD_SCALE of gk_cuda_pixel.cuh and GK_SUM_SCALE of gk_pixel.h, as PTX writes them.
+# WORD_SCALE of gk_cuda_pixel.cuh and GK_SUM_SCALE of gk_pixel.h, in PTX notation.
 FACTORS = '0f7F000000', '0f43800000'
 
 
@@ -21,7 +21,7 @@ def main(path):
     with open(path, encoding='utf-8') as stream:
         text = stream.read()
     found = []
-    factors = set()  # registers of a function that hold one
+    factors = set()  # registers of a function that hold one of them
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r'\bld\.global\S*\.nc\b|\bldu\.', line):
             found.append(f'{path}:{number}: non-coherent load: {line.strip()}')

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two rigs of the same inputs, one of host gangs and one of CUDA gangs: whatever they are given,
- * every byte of results, outputs, accumulators and pedestals must be the same.
+ * Two rigs with the same inputs, one of host gangs and one of CUDA gangs: for any input, every byte
+ * of results, outputs, accumulators and pedestals must be the same.
  */
 #ifndef GK_CUDA_RIG_H
 #define GK_CUDA_RIG_H
@@ -20,11 +20,11 @@ struct pair {
 	CUcontext context;
 	CUstream stream;
 	int in_device;	 /* packets, outputs, coefficients and accumulators lie in GPU memory */
-	uint8_t *raw;	 /* what the CUDA rig's pointer tables name */
-	uint8_t *packed; /* GPU memory of all of these */
+	uint8_t *raw;	 /* target of the CUDA rig's pointer tables */
+	uint8_t *packed; /* all of these in GPU memory */
 };
 
-/* NULL: there is no GPU, and the reason is printed. */
+/* Load CUDA. @return NULL: there is no GPU; the reason is printed */
 static inline const struct gk_cuda_symbols *
 pair_driver(void)
 {
@@ -52,7 +52,7 @@ pair_register(const struct pair *p, void *memory, uint64_t size)
 		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
 }
 
-/* Every piece of host memory that a CUDA gang may see, with its size. */
+/* Every block of host memory that a CUDA gang may access, with its size. */
 static inline uint32_t
 pair_pieces(const struct pair *p, void *memory[16], uint64_t size[16])
 {
@@ -89,7 +89,7 @@ pair_copy(const struct pair *p, uint64_t to, uint64_t from, uint64_t size, int d
 	CHECK(p->driver->cuStreamSynchronize(p->stream));
 }
 
-/* GPU memory that stands for planes, accumulators, packets and outputs of the host's. */
+/* GPU memory for coefficients, accumulators, packets and outputs. */
 static inline void
 pair_move(struct pair *p)
 {
@@ -118,7 +118,7 @@ pair_move(struct pair *p)
 			gk_dark_size(&c->geometry), 0);
 }
 
-/* What the host rig's coefficients are, to the CUDA rig; under another version if they changed. */
+/* Copy the host rig's coefficients to the CUDA rig; under another version if they changed. */
 static inline void
 pair_coef(struct pair *p)
 {
@@ -138,7 +138,7 @@ pair_coef(struct pair *p)
 		pair_copy(p, coef[1].p[0], (uintptr_t)p->host.p_next, plane, 0);
 }
 
-/* As rig_open(), twice; `tune` may change the CUDA rig's configuration. */
+/* Call rig_open() for both; `tune` may change the CUDA rig's configuration. */
 static inline void
 pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
 	uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
@@ -203,7 +203,7 @@ pair_close(struct pair *p)
 	rig_close(&p->host);
 }
 
-/* The host rig's frame in a slot, words and header, to the CUDA rig's. */
+/* Copy a frame of the host rig, words and header, to the CUDA rig. */
 static inline void
 pair_frame(struct pair *p, uint32_t slot)
 {
@@ -223,7 +223,7 @@ pair_frame(struct pair *p, uint32_t slot)
 			: from->packet[t] - (uintptr_t)p->host.raw + (uintptr_t)p->raw;
 }
 
-/* Hand the same descriptor to both. */
+/* Submit the same descriptor to both. */
 static inline void
 pair_submit(struct pair *p, uint32_t gang, const struct gk_work *work)
 {
@@ -248,7 +248,10 @@ pair_seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What a guess has left in the output slots of a batch: host gangs make some, CUDA gangs none. */
+/*
+ * Overwrite speculative output in the output slots of a batch: host gangs may write some, CUDA
+ * gangs do not.
+ */
 static inline void
 pair_forget_guesses(struct pair *p, struct rig *rig, const struct gk_work *work)
 {
@@ -274,7 +277,7 @@ pair_forget_guesses(struct pair *p, struct rig *rig, const struct gk_work *work)
 	free(copy);
 }
 
-/* Until both have done all that was handed over. */
+/* Wait until both have completed all batches. */
 static inline void
 pair_drain(struct pair *p)
 {
@@ -299,7 +302,7 @@ pair_drain(struct pair *p)
 					sched_yield();
 					continue;
 				}
-				/* raw is never behind done */
+				/* raw is at least done */
 				assert_int_equal(gk_ring_take_raw(ring, &batch), 1);
 				assert_int_equal(batch, ring->done_tail);
 				pair_forget_guesses(p, rig, gk_ring_work(ring, ring->done_tail));
@@ -322,7 +325,7 @@ pair_same(const char *what, const void *host, const void *cuda, uint64_t size)
 				what, (unsigned long long)i, (unsigned long long)size, b[i], a[i]);
 }
 
-/* Is a plane, or are the cells or outputs, the same? */
+/* Are two planes, accumulators or outputs the same? */
 static inline void
 pair_same_at(struct pair *p, const char *what, const void *host, uint64_t cuda, uint64_t size)
 {
@@ -339,7 +342,7 @@ pair_same_at(struct pair *p, const char *what, const void *host, uint64_t cuda, 
 	free(copy);
 }
 
-/* All that gangs write, while nothing is out. */
+/* Compare all memory that gangs write, while no batch is in flight. */
 static inline void
 pair_compare(struct pair *p)
 {
@@ -374,7 +377,7 @@ pair_start(struct pair *p)
 		fail_msg("%s", p->cuda.ops->why());
 }
 
-/* Stop one, whatever it says but that it is busy. */
+/* Stop a gang; any result except -EBUSY is accepted. */
 static inline int
 pair_stop_rig(struct rig *rig)
 {

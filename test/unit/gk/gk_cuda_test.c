@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * CUDA gangs against host gangs, byte for byte: random frames, every option, dark frames over
- * pedestal intervals, 1 to 8 gangs, packets in host and in GPU memory, stops and starts;
- * descriptors that are refused; real frames where BRAGGLINE_DATA has them. GK_ROUNDS sets how many
- * random rounds; GK_ONCE=1 runs kernels that end by themselves, for sanitizers.
+ * CUDA gangs compared with host gangs, byte for byte: random frames, every option, dark frames over
+ * pedestal intervals, 1 to 8 gangs, packets in host and in GPU memory, stops and starts; refused
+ * descriptors; real frames if BRAGGLINE_DATA has them. GK_ROUNDS sets the number of random rounds;
+ * GK_ONCE=1 runs kernels that end by themselves, for sanitizers.
  *
- * Skipped where there is no GPU.
+ * Skipped without a GPU.
  */
 
 #include <sys/stat.h>
@@ -50,7 +50,7 @@ random_params(struct gk_params *p, const struct gk_config *c, uint64_t *rng)
 	p->dark_alpha = (float)(1 + rig_below(rng, 100)) / 100.0f;
 }
 
-/* New frames in all slots, other words at the same addresses. */
+/* New frames in all slots: other words at the same addresses. */
 static void
 random_slots(struct pair *p, uint64_t *rng)
 {
@@ -58,7 +58,7 @@ random_slots(struct pair *p, uint64_t *rng)
 		struct gk_frame *frame = rig_frame(&p->host, i);
 
 		rig_random_frame(&p->host, i, rig_below(rng, 2), rng);
-		if (rig_below(rng, 3) == 0) /* calm ones: the quick path without exceptions */
+		if (rig_below(rng, 3) == 0) /* without exceptions, for the fast path */
 			for (uint32_t t = 0; t < p->host.config.geometry.tiles; t++)
 				for (uint32_t x = 0; x < p->host.tile_stride / 2; x++)
 					rig_tile(&p->host, i, t)[x] &= 0x0FFF;
@@ -69,7 +69,7 @@ random_slots(struct pair *p, uint64_t *rng)
 	}
 }
 
-/* All slots, in batches of any size, to any gangs. */
+/* Submit all slots, in batches of random size, to random gangs. */
 static void
 random_batches(struct pair *p, uint32_t coef, uint32_t dark, uint64_t *rng)
 {
@@ -94,7 +94,7 @@ set_version(struct pair *p, uint32_t coef, uint32_t version)
 	p->cuda.config.channel->coef[coef].version = version;
 }
 
-/* One pedestal interval: frames, then perhaps an update or a clearing. */
+/* One pedestal interval: frames, then possibly an update or a clear. */
 static void
 random_interval(struct pair *p, uint32_t interval, uint32_t *now, uint64_t *rng)
 {
@@ -105,7 +105,7 @@ random_interval(struct pair *p, uint32_t interval, uint32_t *now, uint64_t *rng)
 		random_params(&p->host.config.channel->params[i], &p->host.config, rng);
 		p->cuda.config.channel->params[i] = p->host.config.channel->params[i];
 	}
-	if (rig_below(rng, 4) == 0) { /* another calibration, at the same place */
+	if (rig_below(rng, 4) == 0) { /* another calibration at the same address */
 		rig_random_coef(&p->host, rng);
 		memcpy(p->host.p_next, p->host.p[0],
 			gk_pixels(&p->host.config.geometry) * sizeof(float));
@@ -154,9 +154,9 @@ random_round(uint32_t gangs, uint32_t intervals, int in_device, uint64_t *rng)
 	pair_open(&p, &g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16, cap, gangs, SLOTS,
 		UINT32_MAX - rig_below(rng, 40), in_device, tune);
 	rig_random_coef(&p.host, rng);
-	for (uint64_t x = 0; x < gk_pixels(&g); x += 7) /* NaN pedestals, too, keep their bits */
+	for (uint64_t x = 0; x < gk_pixels(&g); x += 7) /* NaN pedestals also keep their bits */
 		p.host.p[0][x] = rig_below(rng, 3) ? p.host.p[0][x] : rig_some_nan(rng);
-	for (uint64_t x = 0; x < gk_pixels(&g); x += 31) { /* what stands for NaN in the kernel */
+	for (uint64_t x = 0; x < gk_pixels(&g); x += 31) { /* values for NaN in the kernel */
 		p.host.p[0][x] = rig_below(rng, 2) ? 3.402823466e38f : -3.402823466e38f;
 		p.host.r[0][x] = rig_below(rng, 2) ? 0.0f : -0.0f;
 	}
@@ -191,9 +191,7 @@ test_random(void **state)
 		random_round(1, 60, 0, &rng);
 }
 
-/*
- * Frames that are all kept as CSR, with thresholds that change: from nearly no pixels to all.
- */
+/* Frames that are all kept as CSR, with varying thresholds: from almost no pixels to all pixels. */
 static void
 test_lists(void **state)
 {
@@ -241,7 +239,7 @@ test_lists(void **state)
 	}
 }
 
-/* A detector of one module, in every gang layout that there is room for. */
+/* A detector of one module, in every gang layout that has room. */
 static void
 test_module(void **state)
 {
@@ -267,7 +265,7 @@ test_module(void **state)
 	}
 }
 
-/* The GPU's checks against gk_work_check(): one field of a good descriptor is anything. */
+/* The GPU's checks compared with gk_work_check(): one field of a valid descriptor is random. */
 static void
 test_refused(void **state)
 {
@@ -352,7 +350,7 @@ test_refused(void **state)
 		wanted = gk_work_check(&p.cuda.config, &work, NULL, 0);
 		*gk_ring_next(&p.cuda.ring[1]) = work;
 		gk_ring_submit(&p.cuda.ring[1]);
-		/* the other gang goes on */
+		/* the other gang continues */
 		*gk_ring_next(&p.cuda.ring[0]) = (struct gk_work){.op = GK_OP_CLEAR};
 		gk_ring_submit(&p.cuda.ring[0]);
 		assert_int_equal(p.cuda.ops->start(p.cuda.gk), 0);
@@ -367,7 +365,7 @@ test_refused(void **state)
 	assert_in_range(refused, 30, 110);
 }
 
-/* What create() refuses, in words. */
+/* Configurations that create() refuses, and their messages. */
 static void
 test_create(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dark frames: what gangs add to accumulators, and the pedestals that updates make of them, against
- * a plain reference over many pedestal intervals; any number of gangs and threads gives the same
- * bits.
+ * Dark frames: values that gangs add to accumulators, and pedestals that updates compute from them,
+ * compared with a plain reference over many pedestal intervals. Any number of gangs and threads
+ * gives the same bits.
  */
 
 #include <pthread.h>
@@ -20,7 +20,10 @@ static const struct gk_geometry geometry = {5, 2, 96};
 #define PIXELS 960
 #define TILE   192
 
-/* Reference, from the text of the architecture: every operation in long double, rounded once. */
+/*
+ * Reference, written from the text of the architecture: every operation in long double, rounded
+ * once.
+ */
 static float
 ref_update(float p, uint32_t n, uint32_t s, uint32_t n_min, float alpha)
 {
@@ -76,8 +79,8 @@ test_words(void **state)
 }
 
 /*
- * What a pedestal interval's darks must make; planes of version e are in force in pedestal interval
- * e.
+ * Expected result of a pedestal interval's dark frames; coefficient version e is used in pedestal
+ * interval e.
  */
 struct truth {
 	float p[INTERVALS + 2][PIXELS];
@@ -95,7 +98,10 @@ struct stage {
 	int quit;
 };
 
-/* Frame n is the same in every run: pattern, holes and darkness come from its number. */
+/*
+ * Frame n is the same in every run: its pattern, missing tiles and dark flag depend only on its
+ * number.
+ */
 static uint64_t
 frame_hash(const struct stage *s, uint64_t n)
 {
@@ -131,7 +137,7 @@ stage_open(struct stage *s, uint32_t gangs, uint64_t seed)
 	s->seed = seed;
 	rig_open(&s->rig, &geometry, GK_VALUE_F32, 100, gangs, SLOTS, (uint32_t)rig_random(&rng));
 	rig_random_coef(&s->rig, &rng);
-	for (uint32_t x = 0; x < PIXELS; x += 7) /* NaN pedestals, too, keep their bits */
+	for (uint32_t x = 0; x < PIXELS; x += 7) /* NaN pedestals also keep their bits */
 		s->rig.p[0][x] = rig_below(&rng, 3) ? s->rig.p[0][x] : rig_some_nan(&rng);
 	s->rig.config.channel->coef[0].version = 100;
 	for (uint32_t i = 0; i < PATTERNS; i++) {
@@ -214,7 +220,9 @@ ref_all(struct stage *s)
 		ref_interval(s, e);
 }
 
-/* The pixels' arithmetic has its own test; here it is which pedestals a frame met. */
+/*
+ * The arithmetic of pixels has its own test; this one checks which pedestals were used for a frame.
+ */
 static void
 check_result(const struct stage *s, uint32_t slot, uint64_t number)
 {
@@ -259,7 +267,7 @@ work(void *arg)
 	return NULL;
 }
 
-/* The builder's side: batches out, which coefficients and which accumulators each is using. */
+/* The builder's side: batches in flight, with the coefficients and accumulators that each uses. */
 struct player {
 	struct stage *s;
 	uint64_t *rng;
@@ -269,11 +277,11 @@ struct player {
 	} out[SLOTS];
 	uint32_t head, tail;
 	uint32_t free_slots, next_slot;
-	uint32_t now; /* version in force: 0 or 1 */
+	uint32_t now; /* current version: 0 or 1 */
 	int threads;
 };
 
-/* Collect what is done, in order of submission. */
+/* Collect batches that are done, in order of submission. */
 static void
 collect(struct player *pl)
 {
@@ -314,8 +322,8 @@ next_work(struct player *pl, uint32_t *gang)
 }
 
 /*
- * Before the first frame of a pedestal interval: the darks of the pedestal interval before the last
- * take effect.
+ * Called before the first frame of a pedestal interval: the dark frames of the interval before the
+ * previous one take effect.
  */
 static void
 update(struct player *pl, uint32_t interval)
@@ -445,8 +453,8 @@ test_intervals(void **state)
 		run(&s, 1 + rig_below(&rng, 3), 0, rig_random(&rng), &rng);
 	for (uint32_t e = 0; e < INTERVALS; e++)
 		updates += s.truth.dark[e] > 0;
-	assert_in_range(
-		updates, INTERVALS / 2, INTERVALS - 1); /* some pedestal intervals have no darks */
+	assert_in_range(updates, INTERVALS / 2,
+		INTERVALS - 1); /* some pedestal intervals have no dark frames */
 	for (size_t i = 0; i < sizeof(gang_counts) / sizeof(gang_counts[0]); i++) {
 		const uint32_t gangs = gang_counts[i];
 
@@ -455,7 +463,7 @@ test_intervals(void **state)
 	}
 }
 
-/* One dark frame of one word everywhere, n times. */
+/* Process a dark frame with one value in all pixels n times. */
 static void
 darken(struct rig *rig, uint16_t word, uint32_t n)
 {
@@ -469,7 +477,7 @@ darken(struct rig *rig, uint16_t word, uint32_t n)
 	rig_frame(rig, 0)->flags = GK_FRAME_DARK;
 	while (n > 0) {
 		w = gk_ring_next(&rig->ring[0]);
-		/* the same slot many times over: read only, and its results are not looked at */
+		/* the same slot many times: it is only read, and its results are not checked */
 		*w = (struct gk_work){.nb_frames = n < GK_BATCH_MAX ? n : GK_BATCH_MAX};
 		n -= w->nb_frames;
 		gk_ring_submit(&rig->ring[0]);
@@ -490,7 +498,7 @@ between(struct rig *rig, uint32_t op, uint32_t from)
 	gk_ring_collect(&rig->ring[0]);
 }
 
-/* All gangs add to the same few cells, all the time: no sample is lost. */
+/* All gangs add to the same few accumulators all the time: no sample is lost. */
 static void
 test_contention(void **state)
 {
@@ -543,7 +551,10 @@ test_contention(void **state)
 	rig_close(rig);
 }
 
-/* A pedestal that drifts is followed; one with too few darks stays; masked pixels stay. */
+/*
+ * A drifting pedestal is tracked; a pedestal with too few dark frames does not change, nor do
+ * masked pixels.
+ */
 static void
 test_drift(void **state)
 {
@@ -564,27 +575,27 @@ test_drift(void **state)
 		darken(&rig, (uint16_t)(3000 + 2 * e), 20);
 		between(&rig, GK_OP_UPDATE, e % 2);
 		p = e % 2 == 0 ? rig.p_next : rig.p[0];
-		/* an exponential mean of a ramp is 2 x (1 - alpha) / alpha behind it */
+		/* an exponential mean lags behind a ramp by 2 x (1 - alpha) / alpha */
 		assert_true(fabsf(p[1] - (3000.0f + 2 * (float)e)) <= 2.0f);
 		assert_true(p[0] == 3000.0f);
 		assert_int_equal(rig.config.channel->update[0].updated, PIXELS - PIXELS / 10);
 		assert_int_equal(
 			rig.config.channel->update[0].samples, 20 * (PIXELS - PIXELS / 10));
 	}
-	/* one sample too few: nothing moves */
+	/* one sample too few: no change */
 	darken(&rig, 100, 19);
 	between(&rig, GK_OP_UPDATE, 0);
 	assert_memory_equal(rig.p[0], rig.p_next, PIXELS * 4);
 	assert_int_equal(rig.config.channel->update[0].updated, 0);
 	assert_int_equal(rig.config.channel->update[0].drift, 0);
-	/* cleared: as if there had been no darks */
+	/* after a clear: as if there had been no dark frames */
 	darken(&rig, 100, 21);
 	assert_int_equal(rig.cells[0][1], 21 * ((UINT64_C(1) << 32) + 100));
 	between(&rig, GK_OP_CLEAR, 0);
 	darken(&rig, 16383, 19);
 	between(&rig, GK_OP_UPDATE, 0);
 	assert_memory_equal(rig.p[0], rig.p_next, PIXELS * 4);
-	/* other gains are no samples */
+	/* words of other gain stages are not samples */
 	darken(&rig, 0x4000 + 100, 30);
 	darken(&rig, 0xC000, 30);
 	darken(&rig, 0xFFFF, 30);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Real frames of one JUNGFRAU module: raw words and pedestals as PSI published them, and gains,
- * must give PSI's own converted images. They lie in BRAGGLINE_DATA/jungfrau; without it the test
- * is skipped.
+ * Real frames of one JUNGFRAU module: with raw words and pedestals as published by PSI, and gains,
+ * the result must agree with PSI's own converted images. They lie in BRAGGLINE_DATA/jungfrau; the
+ * test is skipped without it.
  *
- * PSI divides where we multiply by a rounded reciprocal, and the gains were recovered from these
- * images (shared/data/README.md), so equality to the bit is not to be had: in G0 at least 97 % of
- * pixels within one unit in the last place and all within four. G1 and G2 gains are mostly nominal
- * values and are not compared with anybody's; but what each instruction set makes of these frames,
- * all gains and special words, has to be plain C's to the byte.
+ * PSI divides, while this code multiplies by a rounded reciprocal, and the gains were recovered
+ * from these images (shared/data/README.md). So the results cannot be identical: in G0 at least 97
+ * % of the pixels must agree within one unit in the last place, and all within four. Gains of G1
+ * and G2 are mostly nominal values, and are not compared. The results of each instruction set for
+ * these frames, with all gains and special words, must equal those of plain C exactly.
  */
 
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 #define MODULE_COLS 1024
 #define PIXELS	    (MODULE_ROWS * MODULE_COLS)
 #define FRAMES	    6
-#define SATURATED   32678.0f /* in the published images; the digits are theirs */
+#define SATURATED   32678.0f /* in the published images, with all their digits */
 
 static char folder[512];
 
@@ -39,7 +39,7 @@ load(const char *name, uint64_t size)
 	return data;
 }
 
-/* Distance in units of the last place: floats in order of their bits. */
+/* Distance in units in the last place: floats ordered by their bits. */
 static uint32_t
 ulps(float a, float b)
 {
@@ -75,7 +75,7 @@ load_coef(struct rig *rig, uint8_t *masked)
 	free(gain);
 }
 
-/* All frames through one host gang, with what is to be made of them. */
+/* Process all frames with one host gang and this output. */
 static void
 run_frames(struct rig *rig, uint8_t *masked, enum gk_isa isa, enum gk_value value,
 	const struct gk_params *params)
@@ -169,7 +169,7 @@ test_published_images(void **state)
 static void
 test_same_bytes(void **state)
 {
-	/* the receiver's own, those of noise, and ones with long fractions */
+	/* the receiver's defaults, thresholds in the noise, and some with long fractions */
 	static const float thresholds[][2] = {{10, 2}, {0.5f, -1}, {3.3f, 0.37f}};
 	uint8_t *masked = rig_alloc(PIXELS);
 	uint32_t nnz = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gangs of threads: the same bytes from any number of gangs and threads, batches of any size,
- * preemption anywhere, counters that wrap; start, stop, and descriptors that are refused.
+ * Gangs of threads: the results are the same bytes with any number of gangs and threads, batch
+ * size, preemption, and wrap-around of counters. Start, stop, and refused descriptors.
  */
 
 #include <pthread.h>
@@ -11,16 +11,16 @@
 #include "gk_rig.h"
 
 #define PATTERNS 48   /* different frames; frame n shows pattern n % PATTERNS */
-#define SLOTS	 40   /* fewer than frames that could be out: slots are scarce */
-#define FRAMES	 2500 /* of one combination of gangs and threads */
-#define STARTS	 2000 /* under the eyes of polling threads */
+#define SLOTS	 40   /* fewer than frames that could be in flight, so slots are scarce */
+#define FRAMES	 2500 /* for one combination of gangs and threads */
+#define STARTS	 2000 /* while other threads poll */
 #define WORKERS	 4
 
-/* tiles for quanta of several */
+/* enough tiles for several quanta */
 #define TILES 20
 static const struct gk_geometry geometry = {TILES, 1, 32};
 
-/* What a pattern gives; the output as a hash of the whole slot, guard bytes included. */
+/* Expected result of a pattern; the output as a hash of the whole slot with its guard bytes. */
 struct truth {
 	struct gk_result result;
 	uint64_t output;
@@ -32,7 +32,7 @@ struct stage {
 	uint8_t missing[PATTERNS][TILES];
 	struct truth truth[PATTERNS];
 	int quit;
-	int mixed; /* threads serve any gang, not their own */
+	int mixed; /* threads serve all gangs */
 };
 
 struct worker {
@@ -54,7 +54,7 @@ hash(const uint8_t *bytes, uint64_t n)
 	return h;
 }
 
-/* Parameters by pattern, so that a batch that mixes them up is noticed. */
+/* Parameters by pattern, so that a batch that confuses them is detected. */
 static uint32_t
 params_of(uint64_t pattern)
 {
@@ -83,7 +83,7 @@ stage_open(struct stage *s, uint32_t gangs, uint32_t first, uint64_t *rng)
 		s->pattern[i] = rig_alloc(gk_pixels(&geometry) * 2);
 		for (uint32_t t = 0; t < geometry.tiles; t++) {
 			rig_random_tile(s->pattern[i] + t * pixels, pixels, rng);
-			/* pattern 2 is wanted as raw data: with one tile it is no hit */
+			/* pattern 2 is requested as raw data: with one tile it is no hit */
 			s->missing[i][t] = i == 2 ? t > 0 : i % 4 == 3 && rig_below(rng, 3) == 0;
 		}
 	}
@@ -114,7 +114,7 @@ fill_slot(struct stage *s, uint32_t slot, uint64_t number)
 	memset(rig_output(&s->rig, slot), RIG_GUARD, s->rig.config.layout.stride);
 }
 
-/* Look at a finished frame: keep it as the truth, or compare. */
+/* Check a finished frame: store it as the expected result, or compare. */
 static void
 check_slot(struct stage *s, uint32_t slot, uint64_t number, int learn)
 {
@@ -172,7 +172,7 @@ play(struct stage *s, int threads, uint64_t *rng)
 			n = (uint32_t)(FRAMES - number);
 		if (n > free_slots)
 			n = free_slots;
-		/* one set of parameters a batch */
+		/* one set of parameters per batch */
 		for (uint32_t i = 1; i < n; i++)
 			if (params_of((number + i) % PATTERNS) != params_of(number % PATTERNS))
 				n = i;
@@ -198,7 +198,7 @@ play(struct stage *s, int threads, uint64_t *rng)
 			assert_int_equal(gk_ring_error(ring), 0);
 			if (!gk_ring_is_done(ring, out[tail % SLOTS].batch))
 				break;
-			/* raw is never behind done */
+			/* raw is at least done */
 			assert_int_equal(gk_ring_take_raw(ring, &raw), 1);
 			assert_int_equal(raw, out[tail % SLOTS].batch);
 			for (uint32_t i = 0; i < out[tail % SLOTS].n; i++)
@@ -253,7 +253,7 @@ test_same_bytes(void **state)
 	uint32_t kinds[4] = {0}, hits = 0;
 	struct stage s = {0};
 
-	/* the truth: one gang, served by the builder's own thread */
+	/* expected results: one gang, served by the builder's own thread */
 	data = data_seed;
 	stage_open(&s, 1, 0, &data);
 	assert_int_equal(s.rig.ops->start(s.rig.gk), 0);
@@ -276,10 +276,10 @@ test_same_bytes(void **state)
 
 			data = data_seed;
 			s.mixed = each == 3;
-			/* counters wrap within the run */
+			/* counters wrap around during the run */
 			stage_open(&s, gangs, UINT32_MAX - rig_below(&rng, 100), &data);
 			start_workers(&s, workers, gangs, each, &rng);
-			/* stop and start under the eyes of polling threads; rings go on */
+			/* stop and start while other threads poll; rings continue */
 			for (int run = 0; run < 2; run++) {
 				assert_int_equal(s.rig.ops->start(s.rig.gk), 0);
 				assert_int_equal(s.rig.ops->start(s.rig.gk), -EBUSY);
@@ -292,7 +292,7 @@ test_same_bytes(void **state)
 	}
 }
 
-/* What was handed over before the stop is finished; what comes after waits for the next start. */
+/* Batches that were submitted before the stop are completed; later ones wait for the next start. */
 static void
 test_stop_finishes(void **state)
 {
@@ -316,7 +316,9 @@ test_stop_finishes(void **state)
 		assert_true(++polls < 1000);
 	}
 	assert_int_equal(gk_ring_is_done(ring, UINT32_MAX - 1 + 3), 1);
-	/* a quantum is 8 tiles at most: setup, then tiles once or twice a batch */
+	/*
+	 * a quantum is at most 8 tiles: one poll for setup, then once or twice per batch for tiles
+	 */
 	assert_in_range(polls, 4 * (1 + geometry.tiles / 8), 4 * (1 + 2 * geometry.tiles) + 1);
 
 	*gk_ring_next(ring) = (struct gk_work){.nb_frames = 1, .slot = {0}};
@@ -330,7 +332,7 @@ test_stop_finishes(void **state)
 	stage_close(&s);
 }
 
-/* A thread that has looked just before a stop does not end what is started after it. */
+/* A thread that has polled just before a stop does not stop the gang after the next start. */
 static void
 test_starts_again(void **state)
 {
@@ -359,7 +361,7 @@ test_starts_again(void **state)
 	stage_close(&s);
 }
 
-/* Host gangs take packets from wherever they are: drivers need not align them. */
+/* Host gangs accept packets at any address: drivers need not align them. */
 static void
 test_packets_anywhere(void **state)
 {
@@ -400,7 +402,7 @@ test_packets_anywhere(void **state)
 	free(moved);
 }
 
-/* A refused descriptor ends its gang, says so, and harms no other. */
+/* A refused descriptor stops its gang with a message, and does not affect others. */
 static void
 test_gives_up(void **state)
 {
@@ -427,7 +429,7 @@ test_gives_up(void **state)
 	assert_int_equal(gk_ring_is_done(&s.rig.ring[1], 0), 1);
 	assert_int_equal(s.rig.ops->stop(s.rig.gk), -EINVAL);
 
-	/* mended, the same batch is taken again */
+	/* after a correction the same batch is accepted */
 	s.rig.config.channel->work[0][0].slot[0] = 0;
 	assert_int_equal(s.rig.ops->start(s.rig.gk), 0);
 	rig_poll_all(&s.rig);
@@ -435,7 +437,7 @@ test_gives_up(void **state)
 	assert_int_equal(gk_ring_is_done(&s.rig.ring[0], 0), 1);
 	assert_int_equal(s.rig.ops->stop(s.rig.gk), 0);
 
-	/* counters that cannot be */
+	/* invalid counters */
 	s.rig.config.channel->bell.head[1] += GK_RING_SIZE + 1;
 	assert_int_equal(s.rig.ops->start(s.rig.gk), -EINVAL);
 	stage_close(&s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Instruction sets of host gangs: which one is chosen, and that all give the same bits, tile by
- * tile. What the bits have to be is gk_kernel_test.c's business.
+ * Instruction sets of host gangs: selection, and identical bits of all of them, tile by tile.
+ * gk_kernel_test.c checks that the bits are right.
  */
 
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include "gk_rig.h"
 #include "gk_tile.h"
 
-#define GUARD 64 /* bytes behind every output */
+#define GUARD 64 /* bytes after every output */
 
-/* What a row makes of the tiles of a batch. */
+/* Results of an instruction set for the tiles of a batch. */
 struct made {
 	struct gk_tile_counts counts[GK_BATCH_MAX];
 	struct gk_update update;
@@ -38,7 +38,7 @@ bits_size(const struct gk_tile *t)
 	return gk_tile_bits(t->rows, t->cols) * sizeof(uint32_t) + GUARD;
 }
 
-/* The words of a tile's bits that say something. */
+/* The words of a tile's bit mask that are defined. */
 static uint64_t
 bits_words(const struct gk_tile *t, const uint32_t *bits)
 {
@@ -50,7 +50,7 @@ bits_words(const struct gk_tile *t, const uint32_t *bits)
 	return words;
 }
 
-/* A copy that ends where no memory is: what reads on ends there, too. */
+/* A copy that ends at an unmapped page, so that reading past its end crashes. */
 static void *
 fenced(const void *data, uint64_t size)
 {
@@ -159,7 +159,7 @@ drop(struct made *m, uint32_t n)
 	free(m->p);
 }
 
-/* All rows on the tiles of one batch. */
+/* Run all instruction sets on the tiles of one batch. */
 static void
 compare_rows(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enum gk_value type,
 	uint32_t images)
@@ -213,8 +213,8 @@ test_choice(void **state)
 }
 
 /*
- * Thresholds of all kinds: exact values, with and without lower halves of their bits, signs of
- * zero, infinities, what no float reaches.
+ * Thresholds of all kinds: exact values, with and without the lower half of their bits, signed
+ * zeros, infinities, values that no pixel reaches.
  */
 static float
 some_threshold(uint64_t *rng)
@@ -226,7 +226,7 @@ some_threshold(uint64_t *rng)
 	return some[rig_below(rng, sizeof(some) / sizeof(some[0]))];
 }
 
-/* All pixels alike, on either side of what 32 bits hold the sums of. */
+/* All pixels have the same value, below or above the limit at which their sums fit into 32 bits. */
 static void
 uniform_coef(struct rig *rig, uint64_t *rng)
 {
@@ -281,7 +281,7 @@ test_random_tiles(void **state)
 	}
 }
 
-/* Any float as photons - (1 - 0) x r - to int16 and float32. */
+/* Arbitrary floats as photons, (1 - 0) x r, to int16 and float32. */
 static void
 test_rounding(void **state)
 {
@@ -304,7 +304,7 @@ test_rounding(void **state)
 		rig_tile(&rig, 0, 0)[x] = 1;
 	for (int round = 0; round < 60; round++) {
 		for (uint32_t x = 0; x < pixels; x++) {
-			/* all of them, and those that are near the ends and the ties of int16 */
+			/* arbitrary ones, and some near the limits and ties of int16 */
 			rig.r[0][x] = rig_float_of((uint32_t)rig_random(&rng));
 			if (round % 2)
 				rig.r[0][x] = rig_float_of(rig_below(&rng, 2) << 31 |

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host gangs against a plain reference: per pixel, in long double, written from the text of
- * gk_pixel.h and the output table of the architecture, not from their code.
+ * Host gangs compared with a plain reference: for each pixel, in long double, written from the text
+ * of gk_pixel.h and the output table of the architecture, independently of their code.
  */
 
 #include "gk_rig.h"
 
-/* Photons of one pixel as the specification says; special values first. */
+/* Photons of one pixel by the specification; special values first. */
 static float
 ref_photons(uint16_t raw, const float p[3], const float r[3])
 {
 	const int masked = isnan(r[0]) && isnan(r[1]) && isnan(r[2]) && isnan(p[2]);
 	const int code = raw >> 14;
-	/* 10 is no gain stage, 11 is the third */
+	/* code 10 is no gain stage, code 11 is the third one */
 	const int stage = code == 3 ? 2 : code;
 	float difference;
 
@@ -25,9 +25,9 @@ ref_photons(uint16_t raw, const float p[3], const float r[3])
 	if (isnan(r[stage]) || isnan(p[stage]))
 		return NAN;
 	/*
-	 * Each operation rounded once: a long double holds the exact product of two floats, and for
-	 * a difference its 64 bits are more than twice 24 + 2, so that rounding to it first does
-	 * not show (Figueroa 1995).
+	 * Each operation is rounded once. A long double holds the exact product of two floats. For
+	 * a difference its 64 bits are more than twice 24 + 2, so rounding to it first has no
+	 * effect (Figueroa 1995).
 	 */
 	difference = (float)((long double)(raw & 0x3FFF) - (long double)p[stage]);
 	return (float)((long double)difference * (long double)r[stage]);
@@ -60,7 +60,7 @@ ref_q8(float photons)
 	return (int64_t)(q > limit ? limit : q < -limit ? -limit : q);
 }
 
-/* Result of the frame in a slot, and the bytes of its output slot; the caller frees them. */
+/* Result of the frame in a slot, and a copy of its output slot, which the caller frees. */
 static uint8_t *
 ref_frame(
 	const struct rig *rig, uint32_t slot, const struct gk_params *params, struct gk_result *res)
@@ -177,7 +177,7 @@ check_frame(const struct rig *rig, uint32_t slot, const struct gk_params *params
 	free(out);
 }
 
-/* One batch of the first n slots through gang 0. @param params  index */
+/* Process the first n slots as one batch in gang 0. @param params  index */
 static void
 run_batch(struct rig *rig, uint32_t n, uint32_t params)
 {
@@ -195,7 +195,7 @@ run_batch(struct rig *rig, uint32_t n, uint32_t params)
 	gk_ring_collect(&rig->ring[0]);
 }
 
-/* A threshold that is exactly some pixel's value, or one of those that invite mistakes. */
+/* A threshold that is exactly the value of a pixel, or one that is error-prone. */
 static float
 some_threshold(const struct rig *rig, uint64_t *rng)
 {
@@ -261,7 +261,7 @@ random_round(uint64_t *rng)
 		frame->flags = rig_below(rng, 8);
 	}
 	assert_int_equal(rig.ops->start(rig.gk), 0);
-	/* what the first batch comes to is what the gang guesses of the second */
+	/* the gang predicts the output of the second batch from the first one */
 	for (uint32_t batch = 0; batch < 2; batch++) {
 		random_params(&rig, batch, rng);
 		memset(rig.config.outputs, RIG_GUARD, GK_BATCH_MAX * rig.config.layout.stride);
@@ -269,7 +269,7 @@ random_round(uint64_t *rng)
 		for (uint32_t i = 0; i < n; i++)
 			check_frame(&rig, i, &rig.config.channel->params[batch]);
 	}
-	for (uint32_t i = 0; i < GK_BATCH_MAX - n; i++) /* nobody's slots */
+	for (uint32_t i = 0; i < GK_BATCH_MAX - n; i++) /* invalid slots */
 		for (uint64_t k = 0; k < rig.config.layout.stride; k++)
 			assert_int_equal(rig_output(&rig, i)[k], RIG_GUARD);
 	assert_int_equal(rig.ops->stop(rig.gk), 0);
@@ -285,7 +285,7 @@ test_random_frames(void **state)
 		random_round(&rng);
 }
 
-/* Words and what they mean, written out. */
+/* Explicit words and their meaning. */
 static void
 test_special_words(void **state)
 {
@@ -304,7 +304,7 @@ test_special_words(void **state)
 	assert_true(gk_photons(0xC001, p, r) == 1196.0f);
 	assert_true(gk_photons(0xFFFE, p, r) == (16382.0f - 300.0f) * -4.0f);
 	assert_true(isnan(gk_photons(0xFFFF, p, r)));
-	/* a gain stage without a pedestal is saturated all the same; a masked pixel never is */
+	/* a gain stage without a pedestal still saturates; a masked pixel never does */
 	assert_true(gk_photons(0xC000, p, no_g2) == INFINITY);
 	assert_true(isnan(gk_photons(0xC001, p, no_g2)));
 	for (uint32_t word = 0; word < 0x10000; word++) {
@@ -348,7 +348,7 @@ test_rounding(void **state)
 	}
 }
 
-/* Sums at the ends of what 32 bits, a strip or a clamp hold: whole frames of one value. */
+/* Sums near the limits of 32 bits, of a strip or of a clamp: whole frames of one value. */
 static void
 test_large_sums(void **state)
 {
@@ -384,7 +384,9 @@ test_large_sums(void **state)
 	rig_close(&rig);
 }
 
-/* A CSR frame turns into a full image above nnz_max, not at it; nnz_cap is not a byte too small. */
+/*
+ * A CSR frame becomes a full image above nnz_max, but not at it; nnz_cap has exactly enough bytes.
+ */
 static void
 test_dense_fallback(void **state)
 {

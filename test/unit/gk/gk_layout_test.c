@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shapes in memory, and the reasons for which configurations and descriptors are refused. */
+/* Layouts in memory, and the reasons for refusing configurations and descriptors. */
 
 #include "gk_rig.h"
 
@@ -34,7 +34,7 @@ test_layout(void **state)
 	}
 }
 
-/* JUNGFRAU 4M, worked out by hand. */
+/* JUNGFRAU 4M, computed by hand. */
 static void
 test_layout_4m(void **state)
 {
@@ -48,7 +48,7 @@ test_layout_4m(void **state)
 	assert_int_equal(l.stride, 18796544); /* 2016448 + 4 x 4194304 = 18793664 */
 }
 
-/* Where fields are: the CUDA side and readers of a dump depend on it. */
+/* Offsets of fields: the CUDA side and readers of a dump depend on them. */
 static void
 test_offsets(void **state)
 {
@@ -132,11 +132,11 @@ test_config_reasons(void **state)
 	c = rig.config;
 	assert_int_equal(gk_config_check(&c, why, sizeof(why)), -EINVAL);
 	assert_non_null(strstr(why, "dark[1].cells is at 0x"));
-	rig.config.channel->dark[1].cells = 0; /* no dark frames */
+	rig.config.channel->dark[1].cells = 0; /* no accumulators */
 #undef REFUSED
 	c = rig.config;
 	c.outputs = NULL;
-	c.nb_outputs = 0; /* results only */
+	c.nb_outputs = 0; /* results without outputs */
 	assert_int_equal(gk_config_check(&c, NULL, 0), 0);
 	assert_null(gk_ops_find("abacus"));
 	assert_ptr_equal(gk_ops_find("host"), &gk_host_ops);
@@ -195,7 +195,7 @@ test_work_reasons(void **state)
 	rig_close(&rig);
 }
 
-/* Descriptors of dark frames and of what happens between pedestal intervals. */
+/* Descriptors of dark frames and of operations between pedestal intervals. */
 static void
 test_dark_reasons(void **state)
 {
@@ -239,7 +239,7 @@ test_dark_reasons(void **state)
 	work = (struct gk_work){.op = GK_OP_CLEAR, .dark = 1, .coef = 99, .params = 99};
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
 	assert_string_equal(why, "dark[1].cells is NULL");
-	/* frames without darks do not look at it; frames with darks do */
+	/* batches without dark frames ignore this field; batches with dark frames check it */
 	work = (struct gk_work){.nb_frames = 1, .dark = 1};
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
 	work.dark = 2;

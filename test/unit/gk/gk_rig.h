@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tests of the gang kernels share: gangs with all the memory that they need, seeded random
- * numbers, random raw frames and coefficients that hit every case of gk_pixel.h.
+ * Shared by tests of the gang kernels: gangs with their memory, seeded random numbers, random raw
+ * frames and coefficients that cover every case of gk_pixel.h.
  */
 #ifndef GK_RIG_H
 #define GK_RIG_H
@@ -22,7 +22,7 @@
 #include "gk_pixel.h"
 #include "gk_ring.h"
 
-/* What output slots hold before a gang touches them. */
+/* Content of output slots before a gang writes them. */
 #define RIG_GUARD 0xA5
 
 struct rig {
@@ -34,11 +34,11 @@ struct rig {
 	uint64_t tile_stride;
 	float *p[3];
 	float *r[3];
-	float *p_next; /* p[0] of coefficient version 1, which has the other planes of version 0 */
+	float *p_next; /* p[0] of coefficient version 1, other planes as in version 0 */
 	uint64_t *cells[GK_DARK_MAX];
 };
 
-/* splitmix64 (Steele, Lea, Flood 2014): any seed will do, zero too. */
+/* splitmix64 (Steele, Lea, Flood 2014): any seed is suitable, also zero. */
 static inline uint64_t
 rig_random(uint64_t *state)
 {
@@ -55,7 +55,7 @@ rig_below(uint64_t *state, uint32_t n)
 	return (uint32_t)(rig_random(state) % n);
 }
 
-/* The seed of this run: GK_SEED repeats one. */
+/* The seed of this run: GK_SEED repeats a run. */
 static inline uint64_t
 rig_seed(const char *test)
 {
@@ -110,7 +110,10 @@ rig_output(const struct rig *rig, uint32_t slot)
 	return rig->config.outputs + slot * rig->config.layout.stride;
 }
 
-/* Guard bytes over what the result does not speak for: a wrong guess may lie there. */
+/*
+ * Overwrite the part of an output that the result does not define with guard bytes: speculative
+ * output may lie there.
+ */
 static inline void
 rig_forget_guess(const struct rig *rig, const struct gk_result *result, uint8_t *out)
 {
@@ -125,7 +128,10 @@ rig_forget_guess(const struct rig *rig, const struct gk_result *result, uint8_t 
 		memset(out + l->value, RIG_GUARD, l->stride - l->value);
 }
 
-/* The instruction set that a test is asked to run with (GK_ISA); by itself what is chosen. */
+/*
+ * The instruction set that GK_ISA requests for a test; by default the one that is chosen
+ * automatically.
+ */
 static inline enum gk_isa
 rig_isa(void)
 {
@@ -139,7 +145,10 @@ rig_isa(void)
 	return GK_ISA_AUTO;
 }
 
-/* Says so and is true if the processor has not what GK_ISA asks for: then a test exits with 77. */
+/*
+ * Is the instruction set of GK_ISA not supported by the CPU? Prints the reason; the test exits with
+ * 77.
+ */
 static inline int
 rig_lacks_isa(void)
 {
@@ -152,8 +161,8 @@ rig_lacks_isa(void)
 }
 
 /*
- * Set up memory, coefficient version 0 and created gangs, not started. `first` is where counters
- * begin: they wrap.
+ * Allocate memory with coefficient version 0, and create gangs without starting them. `first` is
+ * the initial value of counters, which may wrap around.
  */
 static inline void
 rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
@@ -221,7 +230,7 @@ rig_close(struct rig *rig)
 	free(rig->config.outputs);
 }
 
-/* Serve all gangs from this thread until nothing is left to do. */
+/* Serve all gangs from this thread until all work is done. */
 static inline void
 rig_poll_all(struct rig *rig)
 {
@@ -234,7 +243,7 @@ rig_poll_all(struct rig *rig)
 	} while (busy);
 }
 
-/* A float of any bits: NaNs must come out alike whatever went in. */
+/* A float with arbitrary bits: NaNs must give the same result for any bits. */
 static inline float
 rig_float_of(uint32_t bits)
 {
@@ -251,9 +260,9 @@ rig_some_nan(uint64_t *rng)
 }
 
 /*
- * Coefficients: mostly plausible; some make ties and exact thresholds, some are NaN in one stage,
- * some are masked, some overflow or are denormal, some are where gk_tile_simd.c changes its ways.
- * Half of the runs of 32 pixels have nothing but what is common, and NaN.
+ * Coefficients: mostly plausible; some give ties and exact thresholds, some are NaN in one stage,
+ * some are masked, some overflow or are denormal, some are at limits where gk_tile_simd.c uses
+ * another method. Half of the runs of 32 pixels have only usual values and NaN.
  */
 static inline void
 rig_random_coef(struct rig *rig, uint64_t *rng)
@@ -288,10 +297,10 @@ rig_random_coef(struct rig *rig, uint64_t *rng)
 			} else if (what == 7) {
 				rig->r[g][x] = rig_float_of(rig_below(rng, 1000)); /* denormal */
 			} else if (what == 10) {
-				/* p[2] is finite, or NaN where a pixel is masked (gk_pixel.h) */
+				/* p[2] is finite, or NaN if the pixel is masked (gk_pixel.h) */
 				rig->p[g][x] = edge[rig_below(rng, edges - (g == 2 ? 2 : 0))];
 				rig->r[g][x] = edge[rig_below(rng, edges)];
-			} else if (what == 11) { /* ties and exact thresholds, too */
+			} else if (what == 11) { /* also ties and exact thresholds */
 				rig->p[g][x] = (float)rig_below(rng, 16384) +
 					0.5f * (float)rig_below(rng, 2);
 				rig->r[g][x] = ldexpf(1.0f, -5 - (int)rig_below(rng, 6));
@@ -309,7 +318,7 @@ rig_random_coef(struct rig *rig, uint64_t *rng)
 	}
 }
 
-/* Raw words: some runs all in G0 (the quick path), some with one odd word, some of anything. */
+/* Raw words: some runs entirely in G0 (the fast path), some with one other word, some arbitrary. */
 static inline void
 rig_random_tile(uint16_t *raw, uint32_t pixels, uint64_t *rng)
 {
@@ -336,7 +345,7 @@ rig_random_tile(uint16_t *raw, uint32_t pixels, uint64_t *rng)
 	}
 }
 
-/* All tiles of a slot present, or with missing ones; the header is left alone. */
+/* All tiles of a slot are present, or some are missing; the header is not changed. */
 static inline void
 rig_random_frame(struct rig *rig, uint32_t slot, int holes, uint64_t *rng)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gk_ring.h against a model, and between two threads. The gang's end is played by the test. */
+/* gk_ring.h compared with a model, and between two threads. The test simulates the gang. */
 
 #include <pthread.h>
 #include <sched.h>
@@ -34,7 +34,7 @@ test_full_and_empty(void **state)
 	}
 	assert_null(gk_ring_next(&ring));
 	channel->done[3].raw = channel->done[3].done = 1;
-	assert_null(gk_ring_next(&ring)); /* done is not collected */
+	assert_null(gk_ring_next(&ring)); /* done was not collected */
 	assert_int_equal(gk_ring_is_done(&ring, 0), 1);
 	assert_int_equal(gk_ring_is_done(&ring, 1), 0);
 	gk_ring_collect(&ring);
@@ -44,7 +44,7 @@ test_full_and_empty(void **state)
 	free(channel);
 }
 
-/* Random steps against counters of 64 bits, across the wrap of those of 32. */
+/* Random steps compared with 64-bit counters, across the wrap-around of the 32-bit ones. */
 static void
 test_model(void **state)
 {
@@ -69,7 +69,7 @@ test_model(void **state)
 			assert_int_equal(gk_ring_submit(&ring), (uint32_t)head);
 			head++;
 			break;
-		case 2: /* the gang lets go of packets, then completes: any lead is allowed */
+		case 2: /* releases packets, then completes, with any distance */
 			if (head > raw)
 				raw += 1 + rig_below(&rng, (uint32_t)(head - raw));
 			channel->done[0].raw = (uint32_t)raw;
@@ -96,8 +96,8 @@ test_model(void **state)
 		}
 		assert_int_equal(gk_ring_pending(&ring), head - done_tail);
 	}
-	assert_true(head > base + 2000); /* the wrap is behind us */
-	/* a ring of which nothing is out is taken up where it stands */
+	assert_true(head > base + 2000); /* after the wrap-around */
+	/* a ring without batches in flight continues from its present state */
 	channel->done[0].done = channel->done[0].raw = (uint32_t)head;
 	gk_ring_init(&ring, channel, 0);
 	assert_int_equal(gk_ring_pending(&ring), 0);

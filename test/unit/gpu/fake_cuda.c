@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libcuda.so.1 without a GPU. Independent of the driver's headers: it would repeat their errors. */
+/*
+ * libcuda.so.1 without a GPU. It does not use the driver's headers, so it cannot repeat their
+ * errors.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include <search.h>
@@ -25,16 +28,16 @@ enum {
 enum {
 	DEPTH = 16,
 	PAGE = 4096,
-	FOREIGN = 0xf00,  /* an application's context */
+	FOREIGN = 0xf00,  /* a context of the application */
 	PRIMARY = 0x1000, /* + device */
 	MEMORY = 1 << 30,
 };
 
-/* [start, end): of device memory or of registered host memory */
+/* [start, end) of device memory or of registered host memory */
 struct extent {
 	uintptr_t start;
 	uintptr_t end;
-	void *block; /* of malloc() */
+	void *block; /* from malloc() */
 	bool foreign;
 };
 
@@ -75,7 +78,7 @@ fake_cuda_pop_foreign(void)
 	depth--;
 }
 
-/* Every fake starts with it: 0, or the failure that the test wants of this function. */
+/* Every fake function begins with it: 0, or the failure that the test has set for this function. */
 static int
 failure(const char *name)
 {
@@ -99,7 +102,7 @@ failure(const char *name)
 			return failure_;          \
 	} while (0)
 
-/* A context that the caller holds must be current. */
+/* A context that the caller has retained must be current. */
 #define ENTER_CURRENT()                                                                        \
 	do {                                                                                   \
 		uintptr_t current_ = fake_cuda_current();                                      \
@@ -203,7 +206,7 @@ cuDeviceGetName(char *name, int len, int device)
 	return 0;
 }
 
-/* version 9020: of the GPU, which is not what was asked for */
+/* version 9020: the UUID of the GPU, not the requested version */
 static int
 cuDeviceGetUuid(char uuid[16], int device)
 {
@@ -316,7 +319,7 @@ cuCtxPopCurrent_v2(void **context)
 	return 0;
 }
 
-/* Small allocations come out at 512 bytes, as CUDA's do, and never zeroed. */
+/* Small allocations are aligned to 512 bytes, as by CUDA, and not zeroed. */
 static int
 cuMemAlloc_v2(unsigned long long *ptr, size_t size)
 {
@@ -375,7 +378,7 @@ cuMemsetD8_v2(unsigned long long ptr, unsigned char value, size_t size)
 	return 0;
 }
 
-/* One stream a device at most, which waits for no other. */
+/* At most one stream per device, which does not synchronize with others. */
 static int
 cuStreamCreate(void **stream, unsigned int flags)
 {
@@ -439,7 +442,7 @@ host_register(void *ptr, size_t size, bool foreign)
 	uintptr_t start = (uintptr_t)ptr;
 	int result = ALREADY_REGISTERED;
 
-	sched_yield(); /* a caller that holds no lock is overtaken here */
+	sched_yield(); /* exposes a caller that holds no lock */
 	pthread_mutex_lock(&lock);
 	if (extent_find(&host_memory, start, start + size) == NULL) {
 		extent_add(&host_memory, start, start + size, NULL, foreign);
@@ -485,7 +488,7 @@ static int
 cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags)
 {
 	ENTER_CURRENT();
-	/* whole pages, PORTABLE | DEVICEMAP: what the driver promises */
+	/* whole pages, PORTABLE | DEVICEMAP: the driver must always pass these */
 	if ((uintptr_t)ptr % PAGE != 0 || size % PAGE != 0 || size == 0 || flags != 3)
 		return INVALID_VALUE;
 	return host_register(ptr, size, false);
@@ -540,7 +543,7 @@ cuFlushGPUDirectRDMAWrites(int target, int scope)
 	return 0;
 }
 
-/* Variants that must never be called: other parameters, from before or after. */
+/* Variants that must never be called: they have other parameters, from older or newer versions. */
 static int
 other_prototype(void)
 {
@@ -548,7 +551,7 @@ other_prototype(void)
 	abort();
 }
 
-/* Ascending versions of a name; the newest up to the one asked for is given. */
+/* Versions of each name in ascending order; the newest up to the requested one is returned. */
 static const struct {
 	const char *name;
 	int version;
@@ -625,7 +628,7 @@ cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t f
 	*status = 1; /* SYMBOL_NOT_FOUND */
 	if (fake.hide != NULL && strcmp(symbol, fake.hide) == 0) {
 		*status = fake.hide_status;
-		return 0; /* a success that is none */
+		return 0; /* success with another symbol status */
 	}
 	for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
 		if (strcmp(variants[i].name, symbol) != 0)

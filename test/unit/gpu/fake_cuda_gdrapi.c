@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libgdrapi.so.2 on the memory of the fake libcuda.so.1: a mapping is the same address. */
+/* libgdrapi.so.2 for the memory of the fake libcuda.so.1: a mapping has the same address. */
 #include <errno.h>
 #include <sched.h>
 
@@ -27,7 +27,7 @@ gdr_open(void)
 	return fake_cuda()->gdr_absent ? NULL : fake_cuda();
 }
 
-/* Calls that change the real one's list of handles begin and end with these. */
+/* Begin and end of calls that change the list of handles of the real library. */
 static void
 enter(void)
 {
@@ -46,7 +46,7 @@ int
 gdr_pin_buffer(void *gdr, unsigned long addr, size_t size, uint64_t token, uint32_t space,
 	struct gdr_mh *handle)
 {
-	/* whole GPU pages, so that a mapping starts where the memory does */
+	/* whole GPU pages, so that a mapping starts at the beginning of the memory */
 	if (addr % (64 << 10) != 0 || size % (64 << 10) != 0)
 		return EINVAL;
 	enter();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The gpu_cuda driver through the public gpudev API, on the fake libcuda of fake_cuda.c. */
+/* The gpu_cuda driver through the public gpudev API, with the fake libcuda of fake_cuda.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ log_clear(void)
 	assert_int_equal(ftruncate(fileno(log_stream), 0), 0);
 }
 
-/* What was logged since log_clear(), and how many lines. */
+/* The log since log_clear(), and its number of lines. */
 static unsigned int
 logged(char *text, size_t size)
 {
@@ -66,7 +66,9 @@ logged(char *text, size_t size)
 	return lines;
 }
 
-/* Nothing of ours is left in CUDA but the device's own context, and none is current. */
+/*
+ * Nothing of the driver is left in CUDA except for the device's own context, and none is current.
+ */
 static int
 check_balance(void **state)
 {
@@ -165,7 +167,7 @@ unknown_pointers_are_rejected(void **state)
 static void
 blocks_share_pages(void **state)
 {
-	/* two in page 0, one over 0 and 1, one in page 3: the gap is left alone */
+	/* two in page 0, one in 0 and 1, one in page 3: the gap is not registered */
 	assert_int_equal(rte_gpu_mem_register(gpu, 64, host + 64), 0);
 	assert_int_equal(rte_gpu_mem_register(gpu, 64, host + 192), 0);
 	assert_int_equal(fake->registered, 1);
@@ -173,14 +175,14 @@ blocks_share_pages(void **state)
 	assert_int_equal(fake->registered, 2);
 	assert_int_equal(rte_gpu_mem_register(gpu, 1, host + 3 * PAGE), 0);
 	assert_int_equal(fake->registered, 3);
-	/* all of it, over what is there: pages 2 and 4 to 15 are new */
+	/* all pages, including registered ones: pages 2 and 4 to 15 are new */
 	assert_int_equal(rte_gpu_mem_register(gpu, 16 * PAGE, host), 0);
 	assert_int_equal(fake->registered, 5);
 	assert_int_equal(rte_gpu_mem_unregister(gpu, host + 64), 0);
 	assert_int_equal(rte_gpu_mem_unregister(gpu, host + 256), 0);
 	assert_int_equal(rte_gpu_mem_unregister(gpu, host + 3 * PAGE), 0);
 	assert_int_equal(fake->registered, 5);
-	/* the whole goes first: page 0 stays for the block that is left in it */
+	/* the largest is unregistered first: page 0 stays for the remaining block in it */
 	assert_int_equal(rte_gpu_mem_unregister(gpu, host), 0);
 	assert_int_equal(fake->registered, 1);
 	assert_int_equal(rte_gpu_mem_unregister(gpu, host + 192), 0);
@@ -194,7 +196,7 @@ a_failed_registration_changes_nothing(void **state)
 
 	assert_int_equal(rte_gpu_mem_register(gpu, 1, host + PAGE), 0);
 	assert_int_equal(rte_gpu_mem_register(gpu, 1, host + 3 * PAGE), 0);
-	/* pages 0, 2 and 4 are missing; the second of the three fails */
+	/* pages 0, 2 and 4 are missing; the second of the three registrations fails */
 	arm("cuMemHostRegister_v2", 2);
 	fake->fail_skip = 1;
 	log_clear();
@@ -205,7 +207,7 @@ a_failed_registration_changes_nothing(void **state)
 	assert_int_equal(fake->registered, 2);
 	fake->fail = NULL;
 
-	/* memory that something else registered */
+	/* memory that another program part has registered */
 	assert_int_equal(fake_cuda_register_foreign(host + 8 * PAGE, PAGE), 0);
 	assert_int_not_equal(rte_gpu_mem_register(gpu, 2 * PAGE, host + 7 * PAGE), 0);
 	assert_int_equal(logged(text, sizeof(text)), 1);
@@ -213,7 +215,7 @@ a_failed_registration_changes_nothing(void **state)
 	assert_int_equal(fake->registered, 2);
 	assert_int_equal(fake_cuda_unregister_foreign(host + 8 * PAGE), 0);
 
-	/* memory that the GPU sees elsewhere */
+	/* memory that has another address on the GPU */
 	fake->host_skew = 1 << 20;
 	assert_int_not_equal(rte_gpu_mem_register(gpu, 5 * PAGE, host), 0);
 	assert_int_equal(logged(text, sizeof(text)), 1);
@@ -250,7 +252,7 @@ thousands_of_registrations(void **state)
 {
 	enum {
 		COUNT = 50000,
-		STEP = 3000 /* every other one lies in two pages */
+		STEP = 3000 /* every other block spans two pages */
 	};
 	uint8_t *blocks = aligned_alloc(PAGE, (size_t)COUNT * STEP / PAGE * PAGE + PAGE);
 
@@ -291,7 +293,7 @@ errors_of_cuda_are_reported(void **state)
 	assert_int_not_equal(rte_gpu_mem_free(gpu, ptr), 0);
 	assert_int_equal(logged(text, sizeof(text)), 1);
 	assert_non_null(strstr(text, "cuMemFree(0x"));
-	/* it is out of the registry; take it back from the fake */
+	/* it is no longer in the driver's registry, so undo it in the fake */
 	fake->fail = NULL;
 	assert_int_not_equal(rte_gpu_mem_free(gpu, ptr), 0);
 	assert_int_equal(fake->allocated, 1);
@@ -330,7 +332,7 @@ copies_go_either_way(void **state)
 	assert_int_equal(gpu_cuda_copy(gpu, ptr + 900, in, sizeof(in)), 0);
 	assert_int_equal(gpu_cuda_copy(gpu, out, ptr + 900, sizeof(out)), 0);
 	assert_memory_equal(in, out, sizeof(in));
-	assert_int_equal(fake->copies, 0); /* it was waited for */
+	assert_int_equal(fake->copies, 0); /* it was synchronized */
 	fake_cuda_pop_foreign();
 
 	assert_int_equal(gpu_cuda_copy(gpu + 7, out, in, sizeof(in)), -ENODEV);
@@ -354,7 +356,7 @@ cpu_map_goes_through_gdrcopy(void **state)
 	uint8_t *ptr = rte_gpu_mem_alloc(gpu, 100000, 0);
 
 	assert_non_null(ptr);
-	/* not installed: said once */
+	/* not installed: logged once */
 	fake->gdr_absent = true;
 	log_clear();
 	assert_null(rte_gpu_mem_cpu_map(gpu, 64, ptr));
@@ -376,7 +378,7 @@ cpu_map_goes_through_gdrcopy(void **state)
 	assert_int_equal(fake->mapped, 1);
 	assert_int_equal(rte_gpu_mem_cpu_unmap(gpu, ptr), 0);
 	assert_ptr_equal(rte_gpu_mem_cpu_map(gpu, 100000, ptr), ptr);
-	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0); /* with the mapping live */
+	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0); /* while it is mapped */
 
 	/* rte_gpu_comm_destroy_list() relies on this */
 	assert_int_equal(rte_gpu_mem_register(gpu, 64, host), 0);
@@ -503,7 +505,7 @@ removal_takes_what_was_left(void **state)
 	assert_non_null(rte_gpu_mem_alloc(second, 1000, 0));
 	assert_int_equal(rte_gpu_mem_register(second, 64, host), 0);
 
-	/* not while a child is there; children have no operations */
+	/* not while a child exists; children have no operations */
 	child = rte_gpu_add_child("child", second, 0xc0);
 	assert_true(child >= 0);
 	assert_null(rte_gpu_mem_alloc((int16_t)child, 64, 0));
@@ -517,7 +519,7 @@ removal_takes_what_was_left(void **state)
 	assert_non_null(strstr(text,
 		"closed with 2 allocations (5096 bytes) not freed and 1 registrations not undone"));
 	assert_int_equal(check_balance(NULL), 0);
-	/* the name is free again, and closing before removal is all right */
+	/* the name can be reused, and closing before removal is allowed */
 	second = add_second("device=1");
 	assert_int_equal(rte_gpu_close(second), 0);
 	assert_int_equal(rte_vdev_uninit("gpu_cuda1"), 0);
@@ -531,7 +533,7 @@ struct worker {
 
 static pthread_barrier_t hammer_start;
 
-/* Allocates, maps, and frees with the mapping or after it. */
+/* Allocate, map, and free memory while it is mapped or after unmapping. */
 static unsigned int
 hammer_memory(unsigned int *seed)
 {
@@ -545,7 +547,7 @@ hammer_memory(unsigned int *seed)
 	return errors + (rte_gpu_mem_free(gpu, ptr) != 0);
 }
 
-/* Registers, allocates and frees; blocks of all threads share the pages of host. */
+/* Register, allocate and free; blocks of all threads share the pages of host. */
 static void *
 hammer(void *arg)
 {
@@ -553,7 +555,7 @@ hammer(void *arg)
 	uint8_t *block = host + 64 * worker->seed;
 	cpu_set_t any;
 
-	/* EAL keeps the thread that made this one on one CPU */
+	/* EAL pins the thread that created this one to one CPU */
 	memset(&any, 0xff, sizeof(any));
 	worker->errors += sched_setaffinity(0, sizeof(any), &any) != 0;
 	pthread_barrier_wait(&hammer_start);
@@ -587,7 +589,7 @@ any_thread_may_call(void **state)
 	assert_int_equal(fake->gdr_overlaps, 0);
 }
 
-/* A driver without a symbol; libcuda is not loaded yet, so these precede all others. */
+/* A symbol is missing; these tests precede all others, because libcuda is not loaded yet. */
 static void
 a_missing_symbol_is_named(void **state)
 {

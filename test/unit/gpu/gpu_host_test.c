@@ -39,7 +39,7 @@ info_is_filled(void **state)
 static void
 memory_is_aligned_zero_and_beyond_the_eal_heap(void **state)
 {
-	const size_t large = (size_t)300 << 20; /* EAL was given 128 MiB */
+	const size_t large = (size_t)300 << 20; /* EAL has 128 MiB */
 	static const unsigned int align[] = {0, 64, 4096, 65536, 4u << 20};
 	uint8_t *ptr;
 
@@ -102,7 +102,7 @@ cpu_map_is_the_same_memory(void **state)
 	assert_ptr_equal(rte_gpu_mem_cpu_map(gpu, 8192, ptr), ptr);
 	assert_int_equal(rte_gpu_mem_cpu_unmap(gpu, ptr), 0);
 	assert_ptr_equal(rte_gpu_mem_cpu_map(gpu, 100, ptr), ptr);
-	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0); /* with the mapping live */
+	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0); /* while it is mapped */
 
 	/* rte_gpu_comm_destroy_list() relies on this */
 	assert_int_equal(rte_gpu_mem_register(gpu, sizeof(host), host), 0);
@@ -137,7 +137,7 @@ bad_arguments_are_refused(void **state)
 	assert_int_equal(rte_gpu_count_avail(), 1);
 }
 
-/* Does a use of this byte by the CPU end the process? */
+/* Does an access to this byte by the CPU end the process? */
 static bool __attribute__((no_sanitize("address", "undefined")))
 is_out_of_reach(const volatile uint8_t *at, bool write)
 {
@@ -145,7 +145,7 @@ is_out_of_reach(const volatile uint8_t *at, bool write)
 	int status;
 
 	if (child == 0) {
-		/* a sanitizer has it */
+		/* a sanitizer has installed a handler */
 		signal(SIGSEGV, SIG_DFL);
 		if (write)
 			*(volatile uint8_t *)(uintptr_t)at = 1;
@@ -227,7 +227,7 @@ removal_takes_what_was_left(void **state)
 	assert_int_equal(rte_gpu_mem_register(second, sizeof(host), host), 0);
 	assert_int_equal(rte_vdev_uninit("gpu_host1"), 0);
 	assert_int_equal(rte_gpu_count_avail(), 1);
-	/* the name is free again, and so is the memory */
+	/* the name and the memory can be reused */
 	assert_int_equal(rte_vdev_init("gpu_host1", NULL), 0);
 	assert_int_equal(rte_gpu_close(second), 0);
 	assert_int_equal(rte_vdev_uninit("gpu_host1"), 0);

@@ -64,7 +64,10 @@ get(struct rdma_cache *cache, uint64_t addr, uint64_t length)
 	return ref;
 }
 
-/** get and put. @return the key */
+/**
+ * get and put.
+ * @return the key
+ */
 static uint32_t
 touch(struct rdma_cache *cache, uint64_t addr, uint64_t length)
 {
@@ -111,13 +114,13 @@ what_overlaps_becomes_one(void **state)
 	key = touch(cache, 11 * PAGE, 10 * PAGE);
 	assert_int_equal(rdma_fake.mr[key].attr.length, 12 * PAGE);
 	assert_int_equal(info_of(cache).merges, 1);
-	/* the one in use stays until it is put, but nobody gets it any more */
+	/* the one in use stays until it is put, but is not returned again */
 	assert_true(rdma_fake.mr[held.lkey].live);
 	assert_int_equal(rdma_fake.live, 2);
 	assert_int_equal(touch(cache, 10 * PAGE, 1), key);
 	rdma_cache_put(cache, &held);
 	assert_int_equal(rdma_fake.live, 1);
-	/* neighbours stay apart */
+	/* neighbours are not merged */
 	assert_int_not_equal(touch(cache, 22 * PAGE, PAGE), key);
 	finish(cache);
 }
@@ -128,7 +131,7 @@ what_may_not_be_one_is_registered_alone(void **state)
 	struct rdma_cache *cache = make(0, 0);
 	uint32_t key;
 
-	/* more than a region holds */
+	/* larger than the maximum region */
 	rdma_fake.max_mr_bytes = 8 * PAGE;
 	assert_int_equal(rdma_cache_destroy(cache), 0);
 	{
@@ -141,7 +144,7 @@ what_may_not_be_one_is_registered_alone(void **state)
 	assert_int_equal(rdma_fake.mr[key].attr.length, 6 * PAGE);
 	assert_int_equal(info_of(cache).merges, 0);
 
-	/* a part that is mapped no longer */
+	/* a part that is no longer mapped */
 	rdma_fake.hole_start = 14 * PAGE;
 	rdma_fake.hole_end = 15 * PAGE;
 	key = touch(cache, 18 * PAGE, 4 * PAGE);
@@ -177,7 +180,7 @@ the_longest_unused_makes_room(void **state)
 
 	for (i = 0; i < 3; i++)
 		key[i] = touch(cache, (10 + 2 * i) * PAGE, PAGE);
-	touch(cache, 10 * PAGE, PAGE); /* now the second is the longest unused */
+	touch(cache, 10 * PAGE, PAGE); /* now the second one is least recently used */
 	touch(cache, 30 * PAGE, PAGE);
 	assert_true(rdma_fake.mr[key[0]].live);
 	assert_false(rdma_fake.mr[key[1]].live);
@@ -224,7 +227,7 @@ memory_that_goes_is_registered_anew(void **state)
 	rdma_cache_invalidate(cache, (void *)(13 * PAGE + 7), 8 * PAGE);
 	assert_int_not_equal(touch(cache, 20 * PAGE, PAGE), key);
 	assert_false(rdma_fake.mr[key].live);
-	/* one in use: nobody else gets it, and it goes when it is put */
+	/* one is in use: it is not returned again, and is deregistered when it is put */
 	assert_int_not_equal(touch(cache, 10 * PAGE, PAGE), held.lkey);
 	assert_true(rdma_fake.mr[held.lkey].live);
 	rdma_cache_put(cache, &held);
@@ -279,7 +282,7 @@ several_busy_regions_wait(void **state)
 	finish(cache);
 }
 
-/* Nothing may be unmapped while it is registered; what goes for other reasons does not matter. */
+/* No range may be unmapped while it is registered; other invalidations are allowed. */
 static void
 flush_tells_when_it_is_gone(void **state)
 {
@@ -289,11 +292,11 @@ flush_tells_when_it_is_gone(void **state)
 
 	assert_int_equal(rdma_cache_flush(cache), 0);
 	assert_int_equal(rdma_fake.live, 2);
-	/* nothing else is called */
+	/* flush alone deregisters it after the invalidation */
 	rdma_cache_invalidate(cache, (void *)(20 * PAGE), PAGE);
 	assert_int_equal(rdma_cache_flush(cache), 0);
 	assert_false(rdma_fake.mr[key].live);
-	/* requests name it */
+	/* requests use it */
 	key = touch(cache, 20 * PAGE, PAGE);
 	rdma_fake.mr[key].busy = true;
 	rdma_cache_invalidate(cache, (void *)(20 * PAGE), PAGE);
@@ -308,7 +311,7 @@ flush_tells_when_it_is_gone(void **state)
 	rdma_cache_put(cache, &held);
 	assert_int_equal(rdma_cache_flush(cache), 0);
 	assert_int_equal(rdma_fake.live, 0);
-	/* taken in by a larger one, and still in use: before it is announced, and after */
+	/* absorbed by a larger one, and still in use: before it is announced, and after */
 	swallowed = get(cache, 30 * PAGE, 2 * PAGE);
 	touch(cache, 30 * PAGE, 4 * PAGE);
 	assert_int_equal(rdma_fake.live, 2);
@@ -353,7 +356,7 @@ gpu_memory_is_not_rounded(void **state)
 	assert_int_equal(rdma_fake.mr[ref.lkey].attr.length, 1000);
 	assert_int_equal(rdma_fake.mr[ref.lkey].attr.gpu, 2);
 	rdma_cache_put(cache, &ref);
-	/* the same address, but the host's */
+	/* the same address, but in host memory */
 	assert_int_not_equal(touch(cache, 10 * PAGE + 512, 1000), ref.lkey);
 	finish(cache);
 }
@@ -364,9 +367,9 @@ gpu_memory_is_not_rounded(void **state)
 #define HOLDS 24
 
 /*
- * The model: the time (number of registrations so far) at which each page went last. What a get
- * gives must be registered later than its pages went, hold all of them, and be live as long as it
- * is held; bytes and entries stay within the limits.
+ * The model: for each page the time (number of registrations so far) of its last invalidation. A
+ * region returned by get must have been registered later, contain all of its pages, and stay
+ * registered while it is held. Bytes and entries stay within their limits.
  */
 static void
 random_use_against_a_model(void **state)
@@ -424,7 +427,7 @@ random_use_against_a_model(void **state)
 		}
 		if (rdma_fake.nb > RTE_DIM(rdma_fake.mr) - 8)
 			break;
-		for (i = 0; i < 4; i++) { /* now and then, a busy one */
+		for (i = 0; i < 4; i++) { /* sometimes one that is in use */
 			unsigned int key = rdma_fake.nb ? rand() % rdma_fake.nb : 0;
 
 			rdma_fake.mr[key].busy = rdma_fake.mr[key].live && rand() % 64 == 0;
@@ -453,7 +456,7 @@ random_use_against_a_model(void **state)
 	finish(cache);
 }
 
-/** What the set must find, by looking at all. */
+/** Expected result of the set, by linear search. */
 static bool
 any_of(const struct rdma_interval *all, unsigned int n, uint64_t start, uint64_t end, bool whole)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What rdma.h promises of connections, SIDR and multicast, over any provider. */
+/* Connections, SIDR and multicast as specified by rdma.h, for any provider. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -138,7 +138,7 @@ connections_come_and_go(void **state)
 	struct connected c;
 	unsigned int i, end;
 
-	/* ended by either side, and again */
+	/* disconnected by either side, repeatedly */
 	for (i = 0; i < 4; i++) {
 		connect_both(&c, RDMA_QP_RC);
 		established(&c);
@@ -299,7 +299,7 @@ a_service_is_looked_up(void **state)
 	assert_int_equal(rdma_conn_destroy(conn), 0);
 	assert_int_equal(rdma_conn_destroy(listener), 0);
 
-	/* and one that is not there */
+	/* and one to a station that does not exist */
 	conn = connect_to(qp[0], PORT + 1, NULL);
 	event = rig_event(one, RDMA_EVENT_REJECTED);
 	assert_ptr_equal(event.conn, conn);

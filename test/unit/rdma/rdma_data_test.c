@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What rdma.h promises of memory, completion queues and queue pairs, over any provider. */
+/* Memory, completion queues and queue pairs as specified by rdma.h, for any provider. */
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 static struct rig_end *const one = &rig.end[0], *const two = &rig.end[1];
 
-/* Far apart in each end's memory, as both ends may be one */
+/* Far apart in the memory of each end, as both ends may be the same */
 #define FROM 0
 #define TO   (RIG_BYTES / 2)
 
@@ -110,14 +110,14 @@ gpu_memory_out_of_reach_is_refused(void **state)
 		.addr = (void *)(UINT64_C(1) << 40), .length = 65536, .access = 0, .gpu = 0};
 	struct rdma_mr *mr;
 
-	/* software places what the CPU can write to, and cannot tell before */
+	/* software writes with the CPU, and cannot check this in advance */
 	if (strcmp(one->info.provider, "verbs") != 0) {
 		print_message("skipped: a provider that is told by hardware, verbs\n");
 		skip();
 	}
 	assert_null(rdma_mr_reg(one->pd, &attr));
 	assert_int_equal(rte_errno, ENOTSUP);
-	/* memory of gpu_host is the host's */
+	/* memory of gpu_host is host memory */
 	attr.addr = one->memory;
 	mr = rdma_mr_reg(one->pd, &attr);
 	assert_non_null(mr);
@@ -177,7 +177,7 @@ sends_arrive(void **state)
 		wr = rig_wr(i & 1 ? RDMA_OP_SEND_IMM : RDMA_OP_SEND, i, &sge);
 		wr.imm = 0x01020304;
 		rig_send(qp[0], &wr);
-		/* at one device, both queue pairs complete to different queues */
+		/* on one device, the two queue pairs have different completion queues */
 		wc = rig_wc(two);
 		expect(wc, 100 + i, RDMA_WC_RECV, qp[1]);
 		assert_int_equal(wc.byte_len, size);
@@ -355,7 +355,7 @@ posts_are_checked(void **state)
 	struct rdma_qp *qp[2] = {rig_qp(one, RDMA_QP_RC, NULL), NULL};
 	unsigned int i;
 
-	/* not connected: no sends, but receives, as many as were asked for */
+	/* not connected: no sends, but as many receives as were requested */
 	assert_int_equal(rdma_post_send(qp[0], &wr, 1), 0);
 	assert_int_equal(rte_errno, ENOTCONN);
 	assert_int_equal(rdma_post_recv(qp[0], &recv, 1), 0);
@@ -401,7 +401,7 @@ an_error_flushes_in_order(void **state)
 	rig_unpair(qp);
 }
 
-/** One send that must fail, with what follows it flushed and the event given. */
+/** One send that must fail; the following ones are flushed, and the event arrives. */
 static void
 send_fails(struct rdma_qp *qp[2], const struct rdma_send_wr *wr, enum rdma_wc_status status)
 {
@@ -431,19 +431,19 @@ what_is_not_allowed_fails(void **state)
 	struct rdma_mr *mr;
 	struct rdma_qp *qp[2];
 
-	/* beyond the region's end */
+	/* past the end of the region */
 	rig_pair(RDMA_QP_RC, NULL, qp);
 	wr.remote_addr = (uintptr_t)two->memory + RIG_BYTES - 63;
 	wr.rkey = rdma_mr_rkey(two->mr);
 	send_fails(qp, &wr, RDMA_WC_REM_ACCESS_ERR);
 
-	/* a key of nobody */
+	/* an unknown key */
 	rig_pair(RDMA_QP_RC, NULL, qp);
 	wr.remote_addr = (uintptr_t)two->memory;
 	wr.rkey = rdma_mr_rkey(two->mr) ^ 0x5a5a5a00;
 	send_fails(qp, &wr, RDMA_WC_REM_ACCESS_ERR);
 
-	/* a region without that right */
+	/* a region without that access right */
 	mr = rdma_mr_reg(two->pd, &attr);
 	assert_non_null(mr);
 	rig_pair(RDMA_QP_RC, NULL, qp);
@@ -451,17 +451,17 @@ what_is_not_allowed_fails(void **state)
 	send_fails(qp, &wr, RDMA_WC_REM_ACCESS_ERR);
 	assert_int_equal(rdma_mr_dereg(mr), 0);
 
-	/* nobody to receive it */
+	/* no receive is posted */
 	rig_pair(RDMA_QP_RC, &no_retry, qp);
 	wr.op = RDMA_OP_SEND;
 	send_fails(qp, &wr, RDMA_WC_RNR_RETRY_EXC_ERR);
 
-	/* nobody to acknowledge it */
+	/* no peer acknowledges it */
 	rig_pair(RDMA_QP_RC, &no_retry, qp);
 	rdma_qp_error(qp[1]);
 	send_fails(qp, &wr, RDMA_WC_RETRY_EXC_ERR);
 
-	/* a list outside its own region */
+	/* an SGE outside its own region */
 	rig_pair(RDMA_QP_RC, NULL, qp);
 	rig_recv(qp[1], 0, rig_sge(two, TO, 64));
 	sge.addr = (uintptr_t)one->memory + RIG_BYTES;
@@ -481,7 +481,7 @@ a_message_too_long_fails_at_both_ends(void **state)
 	rig_recv(qp[1], 2, rig_sge(two, TO, 99));
 	rig_send(qp[0], &wr);
 	wc = rig_wc(two);
-	/* Linux 6.1's rdma_rxe calls it an operation error and answers so */
+	/* Linux 6.1's rdma_rxe reports an operation error, and responds accordingly */
 	if (strcmp(two->info.provider, "verbs") == 0 && wc.status == RDMA_WC_LOC_QP_OP_ERR) {
 		expect_failed(rig_wc(one), 1, RDMA_WC_REM_OP_ERR);
 	} else {
@@ -492,7 +492,7 @@ a_message_too_long_fails_at_both_ends(void **state)
 	rig_unpair(qp);
 }
 
-/** A thread that polls where any system call but its own end would kill it. */
+/** A thread that polls while seccomp kills it for any system call except for its exit. */
 static void *
 poll_confined(void *arg)
 {
@@ -524,7 +524,7 @@ polling_makes_no_system_call(void **state)
 	wr.rkey = rdma_mr_rkey(two->mr);
 	for (i = 0; i < 3; i++)
 		rig_send(qp[0], &wr);
-	/* the last of them has arrived, so that they wait to be polled */
+	/* the last one has arrived, so they are waiting to be polled */
 	rig_fill(one->memory, 64, 8);
 	rig_send(qp[0], &wr);
 	while (!rig_holds(two->memory + TO, 64, 8))
@@ -627,7 +627,7 @@ datagrams_come_with_their_header(void **state)
 		assert_int_equal(two->memory[TO + 20] >> 4, 4);
 	expect(rig_wc(one), 1, RDMA_WC_SEND, qp[0]);
 
-	/* a wrong Q_Key is dropped where it arrives */
+	/* a packet with a wrong Q_Key is dropped at its destination */
 	rig_recv(qp[1], 3, rig_sge(two, TO, size + RDMA_GRH_BYTES));
 	wr.ud.remote_qkey = 0x11111111;
 	rig_send(qp[0], &wr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pools of registered memory, and what cuts them. RDMA_SEED repeats a random run. */
+/* Pools of registered memory, and their allocator. RDMA_SEED repeats a random run. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void
 ranges_never_overlap(void **state)
 {
 	struct rdma_extents *x = rdma_extents_create(MOST, 2);
-	static uint8_t taken[2][4096]; /* by units of a span */
+	static uint8_t taken[2][4096]; /* for each unit of a span */
 	struct rdma_extent e[MOST];
 	unsigned int n = 0, step, i, no_memory = 0;
 	uint64_t at;
@@ -56,7 +56,7 @@ ranges_never_overlap(void **state)
 	assert_int_equal(rdma_extents_add(x, START + 4 * SPAN, SPAN, 1), 0);
 	assert_int_equal(rdma_extents_add(x, START + 8 * SPAN, SPAN, 2), -ENOSPC);
 	for (step = 0; step < 300000; step++) {
-		/* now and then more comes than goes, and the other way round */
+		/* allocations and frees prevail alternately */
 		if (n == 0 || rand() % 100 < (step / 1000 % 2 ? 40 : 60)) {
 			const uint64_t length = 1 + rand() % (rand() % 8 ? 700 : 60000);
 			const uint64_t align = rand() % 4 ? 0 : 1ull << rand() % 14;
@@ -93,7 +93,7 @@ ranges_never_overlap(void **state)
 	assert_true(no_memory > 0);
 	while (n--)
 		assert_int_equal(rdma_extents_free(x, e[n].id, e[n].addr), 0);
-	/* all in one piece again, in each span */
+	/* each span is one free extent again */
 	assert_int_equal(rdma_extents_alloc(x, SPAN, 0, &e[0]), 0);
 	assert_int_equal(rdma_extents_alloc(x, SPAN, 0, &e[1]), 0);
 	assert_int_equal(rdma_extents_alloc(x, 1, 0, &e[2]), -ENOMEM);
@@ -153,7 +153,7 @@ few_regions_hold_all_buffers(void **state)
 		assert_int_equal(byte[0], i & 0xff);
 		assert_int_equal(byte[buffer[i].length - 1], i & 0xff);
 	}
-	assert_int_equal(rdma_fake.nb, 3); /* none of them was registered */
+	assert_int_equal(rdma_fake.nb, 3); /* none of them added a registration */
 	rdma_pool_info_get(pool, &info);
 	assert_int_equal(info.used_buffers, n);
 	assert_int_equal(info.alloc_failures, 1);

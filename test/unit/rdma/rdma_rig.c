@@ -37,7 +37,7 @@ open_end(struct rig_end *end, const char *name, struct rdma_dev *same)
 	return end->cq && end->mr;
 }
 
-/** An argument with the process's number in place of %: for names that no two tests may share. */
+/** Replaces % in an argument by the process ID, for names that must differ between tests. */
 static char *
 with_pid(char *argument)
 {
@@ -87,7 +87,7 @@ rig_close(int failed)
 {
 	unsigned int i;
 
-	/* both ends of a memif go away at once */
+	/* both ends of a memif are closed at the same time */
 	eal_hold();
 	for (i = 0; i < 2; i++) {
 		struct rig_end *end = &rig.end[i];
@@ -104,9 +104,9 @@ rig_close(int failed)
 	return failed;
 }
 
-/* ---- whose is it ----------------------------------------------------------------------------- */
+/* ---- owners of queue pairs ------------------------------------------------------------------- */
 
-/* Queue pairs and their ends, a ring: with one device for both, events of both come from it. */
+/* A ring of queue pairs and their ends: if both ends have one device, it has the events of both. */
 static struct {
 	const struct rdma_qp *qp;
 	unsigned int end;
@@ -118,7 +118,7 @@ owner_of(const struct rdma_qp *qp)
 {
 	unsigned int i;
 
-	/* the newest first: addresses come again */
+	/* newest first, as addresses are reused */
 	for (i = nb_owners; i-- > 0 && nb_owners - i <= RTE_DIM(owner);)
 		if (owner[i % RTE_DIM(owner)].qp == qp)
 			return owner[i % RTE_DIM(owner)].end;
@@ -143,7 +143,7 @@ rig_poll(void)
 			continue;
 		to = i;
 		if (rig.end[0].dev == rig.end[1].dev)
-			to = event.qp ? owner_of(event.qp) : 1; /* requests: the second listens */
+			to = event.qp ? owner_of(event.qp) : 1; /* requests: end 1 listens */
 		assert_true(rig.end[to].nb_events < RTE_DIM(end->event));
 		rig.end[to].event[rig.end[to].nb_events++] = event;
 	}

@@ -3,12 +3,11 @@
 #define RDMA_RIG_H
 
 /**
- * @file
- * Two devices of rdma.h, of any provider, for tests of what rdma.h promises. They may be one.
+ * @file Two devices of rdma.h, of any provider, for tests of rdma.h. Both may be the same device.
  *
  *     program DEVICE [DEVICE [EAL-ARGUMENT...]]
  *
- * A % in an EAL argument stands for the number of the process.
+ * A % in an EAL argument stands for the process ID.
  */
 
 #include <setjmp.h>
@@ -19,8 +18,8 @@
 
 #include "rdma.h"
 
-#define RIG_BYTES   (2u << 20) /* of each end's memory */
-#define RIG_SECONDS 30	       /* for what has to happen */
+#define RIG_BYTES   (2u << 20) /* size of each end's memory */
+#define RIG_SECONDS 30	       /* limit for waits */
 
 /** One end: device, memory, completion queue. */
 struct rig_end {
@@ -30,48 +29,54 @@ struct rig_end {
 	struct rdma_cq *cq;
 	struct rdma_mr *mr;
 	uint8_t *memory;
-	/** events that came and were not waited for yet */
+	/** events that have arrived and were not awaited yet */
 	struct rdma_event event[16];
 	unsigned int nb_events;
 };
 
 struct rig {
-	struct rig_end end[2]; /**< may share the device */
+	struct rig_end end[2]; /**< both may have the same device */
 };
 
 extern struct rig rig;
 
-/** EAL and the devices of the command line. @return 0; after saying why 77: none named, 1: can't */
+/**
+ * Initialize EAL and the devices of the command line.
+ * @return 0; with a printed reason 77: no device given, 1: failed
+ */
 int rig_open(int argc, char **argv);
-/** The end of them, and of EAL. @return failed: cmocka's result */
+/**
+ * Close the devices and EAL.
+ * @return failed: cmocka's result
+ */
 int rig_close(int failed);
 
-/** All the polling that both ends need, events into rig_end.event. */
+/** Poll both ends, and store events in rig_end.event. */
 void rig_poll(void);
 
-/** The next completion of an end; fails when none comes. */
+/** The next completion of an end; fails if there is none. */
 struct rdma_wc rig_wc(struct rig_end *end);
-/** No completion comes for a while. */
+/** Checks that no completion arrives for a while. */
 void rig_no_wc(struct rig_end *end);
-/** The next event of this type; fails when none comes. Others before it are dropped. */
+/** The next event of this type; fails if there is none. Earlier events are dropped. */
 struct rdma_event rig_event(struct rig_end *end, enum rdma_event_type type);
 
-/** A queue pair in INIT; attr may be NULL. Not given: both completion queues. */
+/** A queue pair in INIT; attr may be NULL. The rig sets both completion queues. */
 struct rdma_qp *rig_qp(
 	struct rig_end *end, enum rdma_qp_type type, const struct rdma_qp_attr *attr);
 /** Two queue pairs, connected by hand. */
 void rig_pair(enum rdma_qp_type type, const struct rdma_qp_attr *attr, struct rdma_qp *qp[2]);
-/** Destroys both; what they left in the completion queues is gone, too. */
+/** Destroy both; their entries in the completion queues are removed, too. */
 void rig_unpair(struct rdma_qp *qp[2]);
 
-/** A list of one entry in the end's memory. */
+/** An SGE in the end's memory. */
 struct rdma_sge rig_sge(const struct rig_end *end, uint32_t offset, uint32_t length);
 void rig_recv(struct rdma_qp *qp, uint64_t wr_id, struct rdma_sge sge);
-/** A send request of one entry, signalled. */
+/** A send request with one SGE, signalled. */
 struct rdma_send_wr rig_wr(enum rdma_op op, uint64_t wr_id, const struct rdma_sge *sge);
 void rig_send(struct rdma_qp *qp, const struct rdma_send_wr *wr);
 
-/** Bytes that depend on offset and seed, and whether they are there. */
+/** Fill memory with bytes that depend on offset and seed; check that they are there. */
 void rig_fill(uint8_t *at, uint32_t length, uint32_t seed);
 bool rig_holds(const uint8_t *at, uint32_t length, uint32_t seed);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What braggline-rdma knows of others' messages, held against what others sent; its options. */
+/*
+ * braggline-rdma's knowledge of other tools' messages, compared with captures of these tools; its
+ * options.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +32,7 @@
 #define BTH_BYTES   12
 #define ICRC_BYTES  4
 #define SEND_ONLY   0x04
-#define PAD_AT	    20 /* of a destination: what the originals' compiler left there */
+#define PAD_AT	    20 /* of a destination: padding that the compiler of the original left there */
 #define PAD_BYTES   4
 
 /* An RC SEND ONLY of a capture. */
@@ -101,7 +104,7 @@ check_dest(const struct message *m)
 	return 1;
 }
 
-/* Whole conversations of ib_write_bw, ib_read_bw, ib_send_bw and ib_atomic_bw. */
+/* Complete conversations of ib_write_bw, ib_read_bw, ib_send_bw and ib_atomic_bw. */
 static void
 test_conversation(void **state)
 {
@@ -114,7 +117,7 @@ test_conversation(void **state)
 	while (next_message(pcap, &m))
 		switch (m.length) {
 		case PERFTEST_VERSION_BYTES:
-			/* rping's messages have as many bytes */
+			/* rping's messages have the same length */
 			if (perftest_get_version(m.bytes, text) < 0)
 				continue;
 			assert_string_equal(text, PERFTEST_VERSION);
@@ -174,7 +177,7 @@ test_report(void **state)
 	assert_int_equal(report.size, 8192);
 	assert_int_equal(report.iterations, 20);
 	assert_true(report.peak >= report.average);
-	/* rates agree: bytes/s = messages/s x bytes, to what is printed */
+	/* rates agree to the printed precision: bytes/s = messages/s x bytes */
 	assert_true(report.average / report.rate / 8192 > 0.999);
 	assert_true(report.average / report.rate / 8192 < 1.001);
 }
@@ -208,7 +211,7 @@ test_mtu(void **state)
 	}
 }
 
-/* The datagrams of a capture begin with their IPv4 header; what is before is undefined. */
+/* Datagrams of a capture begin with their IPv4 header; the bytes before it are undefined. */
 static void
 test_grh(void **state)
 {
@@ -230,11 +233,11 @@ test_grh(void **state)
 	assert_true(address_of_grh(grh, &address) < 0);
 }
 
-/* A command line of the mode, words separated by blanks. */
+/* Parse a command line of the mode; words are separated by blanks. */
 static enum options_result
 parse(const struct mode *mode, struct target *target, const char *line)
 {
-	static char text[256]; /* targets point into it */
+	static char text[256]; /* option values point into it */
 	char *words[16], *next = text;
 	int n = 0;
 

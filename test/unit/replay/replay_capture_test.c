@@ -53,7 +53,7 @@ link_is_up_until_the_end_and_start_begins_anew(void **state)
 	write_equal(40, 200);
 	port = start_single("", roomless, 0);
 	for (uint32_t round = 0; round < 3; round++) {
-		uint32_t n = round == 0 ? 15 : 40; /* the first round is broken off */
+		uint32_t n = round == 0 ? 15 : 40; /* the first run ends early */
 
 		assert_int_equal(receive(port, 0, m, n), n);
 		assert_int_equal(counter_of(m[0]), 0);
@@ -78,7 +78,7 @@ link_is_up_without_rx_queues(void **state)
 	write_equal(4, 200);
 	port = open_port("");
 	assert_true(port >= 0);
-	assert_int_equal(xstat((uint16_t)port, "replay_done"), 0); /* it has not begun */
+	assert_int_equal(xstat((uint16_t)port, "replay_done"), 0); /* not started */
 	assert_int_equal(rte_eth_dev_configure((uint16_t)port, 0, 1, &conf), 0);
 	assert_int_equal(rte_eth_tx_queue_setup((uint16_t)port, 0, 64, 0, NULL), 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
@@ -106,7 +106,7 @@ paced_packets_are_never_early(void **state)
 		end = rte_rdtsc();
 		n += got;
 		rte_pktmbuf_free_bulk(m, got);
-		/* packet k is due at k / rate after a moment that is not before `begin` */
+		/* packet k is due at k / rate after a time that is not before `begin` */
 		assert_true(n <= (end - begin) * rate / hz + 1);
 	} while (n < 1500 && end - begin < 5 * hz);
 	assert_int_equal(n, 1500);
@@ -149,7 +149,9 @@ damaged_captures_are_refused(void **state)
 	assert_int_equal(open_port(""), -1);
 }
 
-/* As tcpdump leaves it when it is killed, or the disk is full. */
+/*
+ * A capture that ends in the middle of a packet, as after tcpdump was killed or the disk was full.
+ */
 static void
 whole_records_of_a_cut_capture_are_delivered(void **state)
 {
@@ -168,7 +170,10 @@ whole_records_of_a_cut_capture_are_delivered(void **state)
 	}
 }
 
-/* A wrong length in the middle reaches for the end of the file as well, and hides what follows. */
+/*
+ * A packet with a wrong length in the middle also extends past the end of the file, and hides the
+ * packets after it: it is not a truncated capture.
+ */
 static void
 a_wrong_length_is_not_a_cut(void **state)
 {
@@ -184,7 +189,7 @@ a_wrong_length_is_not_a_cut(void **state)
 	assert_int_equal(open_port(""), -1);
 }
 
-/* Files are read twice; and who runs several ports wants to know which one a line is about. */
+/* Files are read twice, and the log of several ports must tell which port a line refers to. */
 static void
 messages_name_the_port_and_what_it_wants(void **state)
 {
@@ -225,7 +230,7 @@ messages_name_the_port_and_what_it_wants(void **state)
 	free(text);
 }
 
-/* Frames of one interface at even seconds, of another at odd ones. */
+/* Frames of one interface at even seconds, of the other at odd ones. */
 static void
 files_are_merged_by_time(void **state)
 {
@@ -262,7 +267,7 @@ files_are_merged_by_time(void **state)
 	close_port(port);
 	assert_pool_sound(roomless);
 	unlink(second);
-	assert_int_equal(open_port(args), -1); /* it is the second file that is missing */
+	assert_int_equal(open_port(args), -1); /* the second file is missing */
 }
 
 static void
@@ -347,7 +352,7 @@ short_memory_is_refused_and_returned(void **state)
 	rte_vdev_uninit("net_replay0");
 }
 
-/* 128 bytes of a frame of 60 with its alignment, and what the guide says: 72. */
+/* 128 bytes of an aligned frame of 60 bytes, and the 72 bytes that the guide states. */
 static void
 the_guide_says_what_memory_is_needed(void **state)
 {
@@ -412,7 +417,7 @@ start_is_refused_while_references_pin_the_layout(void **state)
 	assert_int_equal(rte_eth_dev_stop(port), 0);
 	assert_int_equal(split_queue(port, 0, zero, 64), 0);
 	assert_int_equal(rte_eth_dev_start(port), -EBUSY);
-	/* a queue that copies does not care where a frame lies */
+	/* a queue that copies has no requirement on the position of a frame */
 	assert_int_equal(rte_eth_rx_queue_setup(port, 0, 64, 0, NULL, ordinary), 0);
 	assert_int_equal(rte_eth_dev_start(port), 0);
 	assert_int_equal(receive(port, 0, m + 10, 10), 10);
@@ -424,12 +429,12 @@ start_is_refused_while_references_pin_the_layout(void **state)
 	rte_pktmbuf_free_bulk(m, 10);
 	assert_int_equal(rte_eth_dev_start(port), 0);
 	assert_int_equal(rte_eth_dev_stop(port), 0);
-	/* one arena cannot be aligned for two places */
+	/* one arena cannot be aligned for two split positions */
 	configure(port, 2, SPLIT);
 	assert_int_equal(split_queue(port, 0, zero, 64), 0);
 	assert_int_equal(split_queue(port, 1, zero, 90), 0);
 	assert_int_equal(rte_eth_dev_start(port), -ENOTSUP);
-	configure(port, 3, SPLIT); /* the third queue is missing */
+	configure(port, 3, SPLIT); /* the third queue is not set up */
 	assert_int_equal(rte_eth_dev_start(port), -EINVAL);
 	close_port(port);
 }

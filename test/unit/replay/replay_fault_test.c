@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Faults of net_replay: the same whatever the queue does with packets, and all counted. */
+/*
+ * Faults of net_replay: they do not depend on how the queue delivers packets, and all are counted.
+ */
 #include <stdio.h>
 
 #include <rte_flow.h>
@@ -16,7 +18,7 @@
 
 static const uint32_t lengths[] = {1000, 60, 300, 2000, 91};
 
-/* What was received, packet by packet. */
+/* Properties of each received packet. */
 struct received {
 	uint32_t n;
 	uint32_t len[MOST];
@@ -77,7 +79,7 @@ faults_do_not_depend_on_queues(void **state)
 	burst_lost = xstat(port, "rx_fault_burst_lost_packets");
 	duplicated = xstat(port, "rx_fault_duplicated_packets");
 	assert_int_equal(first.n, PACKETS * LOOPS - lost - burst_lost + duplicated);
-	assert_in_range(lost, 30, 130); /* 75 are to be expected */
+	assert_in_range(lost, 30, 130); /* 75 expected on average */
 	assert_in_range(burst_lost, 1, 60);
 	assert_in_range(duplicated, 80, 220);
 	assert_in_range(xstat(port, "rx_fault_corrupted_packets"), 80, 240);
@@ -100,7 +102,10 @@ faults_do_not_depend_on_queues(void **state)
 	assert_pool_sound(headers);
 	assert_same(&first, &other);
 
-	/* mbufs run out in the middle of everything, also between two equal packets */
+	/*
+	 * there are too few mbufs, so that the queue stops at any packet, also between two
+	 * duplicates
+	 */
 	port = start_split(FAULTS, few, 90);
 	receive_all(port, 64, &other);
 	assert_int_equal(xstat(port, "rx_fault_lost_packets"), lost);
@@ -116,7 +121,7 @@ faults_do_not_depend_on_queues(void **state)
 	rte_mempool_free(few);
 }
 
-/* Each queue brings its part of the one story, in the story's order, and none is told twice. */
+/* Each queue delivers its packets in the common order, and none is delivered twice. */
 static void
 queues_share_one_story(void **state)
 {
@@ -222,7 +227,7 @@ each_fault_alone_does_what_it_says(void **state)
 	rte_pktmbuf_free_bulk(m, n);
 	close_port(port);
 
-	/* everything comes, nothing farther from its place than the window */
+	/* all packets arrive, none further from its position than the window */
 	port = start_single("reorder=1:32", roomless, 0);
 	assert_int_equal(receive(port, 0, m, PACKETS), PACKETS);
 	for (uint32_t i = 0; i < PACKETS; i++) {
@@ -243,7 +248,7 @@ each_fault_alone_does_what_it_says(void **state)
 		uint8_t bytes[200];
 
 		assert_in_range(m[i]->pkt_len, 1, 199);
-		/* whole headers alone are headers */
+		/* only complete headers are reported as headers */
 		assert_int_equal((m[i]->packet_type & RTE_PTYPE_L2_MASK) == RTE_PTYPE_L2_ETHER,
 			m[i]->pkt_len >= 14);
 		assert_int_equal(
@@ -257,7 +262,7 @@ each_fault_alone_does_what_it_says(void **state)
 	rte_pktmbuf_free_bulk(m, PACKETS);
 	close_port(port);
 
-	/* no more than eight bits, in a copy: the next loop's packet is as it was captured */
+	/* at most eight bits, in a copy: in the next loop the packet is as captured */
 	port = start_split("corrupt=0.5,loops=2", zero, 90);
 	for (uint32_t i = 0; i < PACKETS * 2; i++) {
 		uint8_t bytes[200];
@@ -299,7 +304,9 @@ changed_copies_outlive_the_port(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* Whole frames, split payloads: a changed one lies on its line like any other, also the longest. */
+/*
+ * Whole frames with split payloads: a corrupted one has the usual alignment, also the longest one.
+ */
 static void
 changed_copies_are_aligned(void **state)
 {
@@ -327,7 +334,7 @@ changed_copies_are_aligned(void **state)
 	assert_pool_sound(headers);
 }
 
-/* The port waits for spares as it does for mbufs, and says so. */
+/* The port waits for spare buffers as it does for mbufs, and counts this. */
 static void
 changed_copies_are_limited(void **state)
 {

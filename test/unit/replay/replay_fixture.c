@@ -41,7 +41,7 @@ make_frame(uint8_t *frame, uint32_t nth, uint32_t len, uint16_t port)
 	memcpy(frame + COUNTER_AT, &(uint64_t){nth}, 8);
 }
 
-/* Lengths repeat every `nb_len` packets, ports 5000, 5001, ... every 4. */
+/* Write n packets; lengths repeat every `nb_len` packets, ports 5000, 5001, ... every 4. */
 void
 write_capture(uint32_t n, const uint32_t *len, uint32_t nb_len, uint32_t cut)
 {
@@ -147,7 +147,7 @@ close_port(uint16_t port)
 	assert_int_equal(rte_vdev_uninit("net_replay0"), 0);
 }
 
-/* Until `max` packets are there or nothing comes any more. */
+/* Receive until `max` packets are there or no more arrive. */
 uint32_t
 receive(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint32_t max)
 {
@@ -197,7 +197,7 @@ counter_of(struct rte_mbuf *m)
 	return value;
 }
 
-/* Every mbuf is back, and none of them points anywhere but at its own buffer. */
+/* All mbufs are free, and each points to its own buffer. */
 void
 assert_pool_sound(struct rte_mempool *pool)
 {
@@ -216,7 +216,7 @@ assert_pool_sound(struct rte_mempool *pool)
 	rte_pktmbuf_free_bulk(mbufs, n);
 }
 
-/* A test that failed leaves its port behind. */
+/* A test that fails leaves its port open. */
 int
 remove_port(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Flow rules of net_replay, and queues that are polled side by side. */
+/* Flow rules of net_replay, and queues that are polled in parallel. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -54,7 +54,7 @@ address_rule(uint16_t port, uint32_t address, uint16_t queue)
 	return rte_flow_create(port, &attr, pattern, actions, &error);
 }
 
-/* Receives on three queues and checks that queue_of(i % 4) is where each packet came. */
+/* Receive on three queues; each packet must arrive at queue_of(i % 4). */
 static void
 assert_steered(uint16_t port, const uint16_t queue_of[4])
 {
@@ -74,7 +74,7 @@ assert_steered(uint16_t port, const uint16_t queue_of[4])
 			uint32_t nth = (uint32_t)counter_of(m[i]);
 
 			assert_int_equal(queue_of[nth % 4], q);
-			assert_true(i == 0 || nth > last); /* order is kept */
+			assert_true(i == 0 || nth > last); /* in order */
 			last = nth;
 		}
 		rte_pktmbuf_free_bulk(m, n);
@@ -98,11 +98,11 @@ flow_rules_choose_the_queue(void **state)
 	assert_non_null(odd);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 0, 1});
-	/* a smaller priority number is tried first; after the start */
+	/* rules with a smaller priority number match first; created after the start */
 	first = udp_rule((uint16_t)port, 5003, 0xffff, 2, 0);
 	assert_non_null(first);
 	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 0, 2});
-	/* and among equal ones the older */
+	/* the older of two equal rules matches */
 	assert_non_null(address_rule((uint16_t)port, RTE_IPV4(10, 0, 1, 3), 1));
 	assert_non_null(address_rule((uint16_t)port, RTE_IPV4(10, 0, 1, 2), 2));
 	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 2, 2});
@@ -123,7 +123,7 @@ struct poller {
 	bool stop;
 };
 
-/* Frees all but one packet of each burst; the main thread frees that one, late. */
+/* Free all but one packet of each burst; the main thread frees that one later. */
 static void *
 poll_queue(void *arg)
 {
@@ -131,7 +131,7 @@ poll_queue(void *arg)
 	struct rte_mbuf *m[32], *none;
 	cpu_set_t all;
 
-	/* EAL has pinned the main thread, and this one with it */
+	/* EAL has pinned the main thread, and threads inherit this */
 	memset(&all, 0xff, sizeof(all));
 	pthread_setaffinity_np(pthread_self(), sizeof(all), &all);
 	while (!__atomic_load_n(&poller->stop, __ATOMIC_ACQUIRE)) {
@@ -216,7 +216,7 @@ hits(uint16_t port, struct rte_flow *flow, uint64_t *bytes, bool reset)
 	return count.hits;
 }
 
-/* UDP destination ports 5000 to 5003 in turn, addresses 10.0.1.0 to .3 with them. */
+/* UDP destination ports 5000 to 5003 in round-robin order, with addresses 10.0.1.0 to .3. */
 static void
 rules_drop_count_and_spread(void **state)
 {
@@ -248,7 +248,7 @@ rules_drop_count_and_spread(void **state)
 	spreading = rte_flow_create((uint16_t)port, &later, udp, spread, &error);
 	assert_non_null(spreading);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
-	/* with all four ports, then without the second */
+	/* first with all four ports, then without the second one */
 	for (uint32_t got = 0; got < 400;)
 		for (uint16_t q = 0; q < 3; q++) {
 			const uint32_t n = rte_eth_rx_burst((uint16_t)port, q, m, 32);
@@ -265,7 +265,7 @@ rules_drop_count_and_spread(void **state)
 			assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), got);
 			assert_int_equal(bytes, got * 200u);
 		}
-	/* Toeplitz with Microsoft's key puts four tuples on more than one queue */
+	/* Toeplitz with Microsoft's key distributes the four tuples to more than one queue */
 	assert_true((seen[0] != 0) + (seen[1] != 0) + (seen[2] != 0) > 1);
 	assert_int_equal(hits((uint16_t)port, spreading, &bytes, true), 400);
 	assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), 0);
@@ -289,7 +289,7 @@ rules_drop_count_and_spread(void **state)
 	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 100);
 	assert_int_equal(rte_eth_xstats_reset((uint16_t)port), 0);
 	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 0);
-	/* a start begins again, and rules go on counting */
+	/* a restart replays from the beginning, and rules continue counting */
 	assert_int_equal(rte_eth_dev_stop((uint16_t)port), 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), 300);
@@ -297,7 +297,7 @@ rules_drop_count_and_spread(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* What a rule has seen stays counted when queues are set up again. */
+/* The counters of a rule are kept when queues are set up again. */
 static void
 counts_outlive_queues(void **state)
 {
@@ -326,7 +326,7 @@ counts_outlive_queues(void **state)
 	taking = rte_flow_create(port, &later, udp, take, &error);
 	assert_true(dropping != NULL && taking != NULL);
 	for (uint32_t round = 0; round < 2; round++) {
-		/* the second time what had been counted is reset before the queue goes */
+		/* the second time the counters are reset before the queue is released */
 		assert_int_equal(receive(port, 0, m, RTE_DIM(m)), 300);
 		rte_pktmbuf_free_bulk(m, 300);
 		assert_int_equal(hits(port, taking, &bytes, round == 1), 300 * (round + 1));
@@ -349,7 +349,10 @@ counts_outlive_queues(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* No queue has anything to pass then: the port is done, and the rule that says so can go again. */
+/*
+ * A rule drops all packets, so no queue has any to deliver: the port is done. The rule can be
+ * destroyed.
+ */
 static void
 a_rule_may_drop_everything(void **state)
 {
@@ -378,7 +381,7 @@ a_rule_may_drop_everything(void **state)
 	assert_int_equal(hits(port, flow, &bytes, false), 0);
 	assert_int_equal(rte_eth_link_get_nowait(port, &link), 0);
 	assert_int_equal(link.link_status, RTE_ETH_LINK_DOWN);
-	/* kept, as the port says */
+	/* the rule is kept, as dev_capa states */
 	assert_int_equal(rte_eth_dev_stop(port), 0);
 	assert_int_equal(rte_eth_dev_start(port), 0);
 	assert_int_equal(receive(port, 0, m, 128), 0);
@@ -388,7 +391,9 @@ a_rule_may_drop_everything(void **state)
 	close_port(port);
 }
 
-/* A bounded ring holds what waits of its queue's packets, and these change with the rules. */
+/*
+ * A bounded ring holds the waiting packets of its queue, and rules change which packets these are.
+ */
 static void
 rings_follow_the_rules(void **state)
 {
@@ -404,7 +409,10 @@ rings_follow_the_rules(void **state)
 	port = open_queues(
 		"queues=2,loops=2,burst=120:4000000000,overrun=drop", 2, 128, roomless, 0);
 	assert_int_equal(rte_eth_dev_start(port), 0);
-	/* 118 wait; then half of all are another queue's, and they will not be polled from here */
+	/*
+	 * 118 packets wait; then half of them belong to another queue, and this queue does not
+	 * deliver them
+	 */
 	assert_int_equal(rte_eth_rx_burst(port, 0, m, 2), 2);
 	rte_pktmbuf_free_bulk(m, 2);
 	odd = udp_rule(port, 5001, 0x0001, 1, 0);
@@ -430,7 +438,7 @@ give_odd_ports_away(uint16_t port)
 	assert_non_null(udp_rule(port, 5001, 0x0001, 1, 0));
 }
 
-/* A rule that comes in the middle of it all takes nothing from queue 0 but what it says. */
+/* A rule that is created during faults takes only its own packets from queue 0. */
 static void
 faults_keep_their_place_when_rules_change(void **state)
 {
@@ -440,7 +448,7 @@ faults_keep_their_place_when_rules_change(void **state)
 	int port;
 
 	write_equal(120, 200);
-	/* the first of two equal packets is out when the second has another queue */
+	/* the first of two duplicates is delivered when the second one gets another queue */
 	port = open_queues("queues=2,duplicate=1", 2, 128, roomless, 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	assert_int_equal(rte_eth_rx_burst((uint16_t)port, 0, m, 11), 11);
@@ -454,7 +462,7 @@ faults_keep_their_place_when_rules_change(void **state)
 	rte_pktmbuf_free_bulk(m, n);
 	close_port((uint16_t)port);
 
-	/* in the middle of packets that come in another order */
+	/* during a sequence of reordered packets */
 	port = open_queues("queues=2,reorder=1:32", 2, 128, roomless, 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	n = rte_eth_rx_burst((uint16_t)port, 0, m, 43);
@@ -475,7 +483,7 @@ faults_keep_their_place_when_rules_change(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* Whoever asks while the queue goes from loop to loop never hears less than before. */
+/* Counters never decrease when they are read while the queue changes to the next loop. */
 static void
 counts_never_go_back(void **state)
 {
@@ -538,7 +546,7 @@ item_rule(uint16_t port, enum rte_flow_item_type type, const void *spec, const v
 	return rte_flow_create(port, &attr, pattern, actions, &error);
 }
 
-/* Destination MACs end in the packet's number, sources are 10.0.0.1 and port 4000. */
+/* Destination MACs end in the packet's number; the source is 10.0.0.1, port 4000. */
 static void
 masks_choose_bits(void **state)
 {
@@ -582,7 +590,7 @@ rss_is_toeplitz(void **state)
 	static const struct {
 		uint32_t from, to;
 		uint16_t from_port, to_port;
-		uint32_t addresses, ports; /* hash of these alone, and with ports */
+		uint32_t addresses, ports; /* hash over the addresses, and with the ports */
 	} vectors[] = {
 		{RTE_IPV4(66, 9, 149, 187), RTE_IPV4(161, 142, 100, 80), 2794, 1766, 0x323e8fc2,
 			0x51ccc178},
@@ -591,7 +599,7 @@ rss_is_toeplitz(void **state)
 		{RTE_IPV4(24, 19, 198, 95), RTE_IPV4(12, 22, 207, 184), 12898, 38024, 0xd2d0a5de,
 			0x5c2b394a},
 	};
-	static uint16_t queues[65521]; /* a prime: the queue says much of the hash */
+	static uint16_t queues[65521]; /* a prime size: the queue number reveals the hash */
 	static const uint8_t zeros[REPLAY_RSS_KEY];
 	struct rte_flow_attr in = {.ingress = 1};
 	struct rte_flow_item any[] = {
@@ -685,7 +693,10 @@ unknown_flow_rules_are_refused(void **state)
 			stop},
 		{stop},
 	};
-	/* no ranges: nothing but zeros, and what differs only where the mask has no bits */
+	/*
+	 * valid ranges: an upper limit of zero or the same value, or a difference that the mask
+	 * excludes
+	 */
 	struct rte_flow_item_udp source = {.hdr.src_port = RTE_BE16(9)};
 	struct rte_flow_item_udp dst_mask = {.hdr.dst_port = RTE_BE16(0xffff)};
 	struct rte_flow_item good[][2] = {
@@ -706,7 +717,7 @@ unknown_flow_rules_are_refused(void **state)
 	assert_int_equal(rte_flow_validate(port, &in, any, queue, &error), 0);
 	for (uint32_t i = 0; i < RTE_DIM(good); i++)
 		assert_int_equal(rte_flow_validate(port, &in, good[i], queue, &error), 0);
-	/* what cannot be created now is not valid now */
+	/* validation fails if creation would fail in the current state */
 	replay = rte_eth_devices[port].data->dev_private;
 	replay->can_pause = false;
 	assert_int_equal(rte_flow_validate(port, &in, any, queue, &error), -EBUSY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When net_replay delivers, and what it says about that. */
+/* Delivery times of net_replay, and their statistics. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@
 static const uint16_t lengths[PACKETS] = {1000, 60, 8240, 91, 1500};
 static const uint64_t times[PACKETS] = {7000, 7500, 7400, 9000, 10000}; /* ns */
 
-/* Exact time in TSC cycles against the table's, over several loops. */
+/* Compare the exact time in TSC cycles with that of the table, over several loops. */
 static void
 check(const struct replay_devargs *args, long double (*ns)(uint64_t nth))
 {
 	struct replay_packet packets[PACKETS] = {0};
-	uint32_t order[PACKETS] = {4, 3, 2, 1, 0}; /* by flow: each their own */
+	uint32_t order[PACKETS] = {4, 3, 2, 1, 0}; /* a separate order for each flow */
 	struct replay_capture five = {.packets = packets, .order = order, .nb_packets = PACKETS};
 	struct replay_burst burst = {0};
 	struct replay_pace pace;
@@ -39,10 +39,10 @@ check(const struct replay_devargs *args, long double (*ns)(uint64_t nth))
 		const struct replay_pace_loop loop = replay_pace_loop(&pace, nth / PACKETS);
 		const uint64_t due = replay_pace_due(&pace, &burst, &loop, nth % PACKETS);
 
-		/* never early; late by the rounding of the table at most */
+		/* never early; late by at most the rounding of the table */
 		assert_true(due + 0.01L >= exact);
 		assert_true(due < exact + 2);
-		/* and what has come by then is the same as found by way of the time */
+		/* the reverse function agrees: packets that are due by then */
 		assert_true(replay_pace_passed(&pace, due) > nth);
 		assert_true(due == 0 || replay_pace_passed(&pace, due - 1) <= nth);
 	}
@@ -161,7 +161,7 @@ paced_packets_carry_the_time_they_were_due(void **state)
 	assert_int_equal(all_late(port), 0);
 	close_port(port);
 
-	/* without pacing, and as captured: the fixture's packets are a second apart */
+	/* without a pace; and as captured: packets of the fixture are one second apart */
 	port = start_single("timestamp=captured", roomless, RTE_ETH_RX_OFFLOAD_TIMESTAMP);
 	assert_int_equal(receive(port, 0, m, 32), 32);
 	for (uint32_t i = 0; i < 32; i++)
@@ -172,7 +172,7 @@ paced_packets_carry_the_time_they_were_due(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* Eight packets that are due together; two are polled 2 ms late, the others 5. */
+/* Eight packets are due together; two are polled 2 ms late, the others 5. */
 static void
 late_packets_fall_into_their_bins(void **state)
 {
@@ -198,7 +198,7 @@ late_packets_fall_into_their_bins(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* Packets that are dropped, or come as two segments: the stamp is that of the packet it is on. */
+/* Packets that are dropped, or delivered in two segments: each timestamp is that of its packet. */
 static void
 stamps_stay_with_their_packets(void **state)
 {
@@ -233,7 +233,7 @@ stamps_stay_with_their_packets(void **state)
 	}
 }
 
-/* Five packets, 250 us apart, in the formats that say so in different ways. */
+/* Five packets at intervals of 250 us, in formats with different timestamps. */
 enum format {
 	MICROSECONDS,
 	OTHER_ENDIAN,
@@ -266,7 +266,7 @@ write_format(enum format format)
 		fwrite(head, sizeof(head), 1, file);
 	}
 	for (uint32_t i = 0; i < 5; i++) {
-		const uint32_t us = 999500 + i * 250; /* into the next second */
+		const uint32_t us = 999500 + i * 250; /* crosses into the next second */
 		const uint64_t ticks = (uint64_t)FIRST_SEC * 10000000 + us * 10;
 		const uint32_t total = 32 + FRAME;
 		uint32_t block[] = {
@@ -291,7 +291,7 @@ write_format(enum format format)
 static void
 captured_times_are_read_in_every_format(void **state)
 {
-	const uint64_t apart = rte_get_tsc_hz() / 8000; /* 250 us, twice as fast */
+	const uint64_t apart = rte_get_tsc_hz() / 8000; /* 250 us at twice the speed */
 	struct rte_mbuf *m[5];
 	uint64_t flag;
 	int offset;
@@ -361,17 +361,17 @@ bursts_come_together(void **state)
 	close_port(port);
 }
 
-/* A poll that comes late finds what fits into the ring; a NIC would have no more. */
+/* A late poll finds only the packets that fit into the ring, as with a NIC. */
 static void
 full_rings_lose_packets(void **state)
 {
-	const uint64_t round = rte_get_tsc_hz() / 1000 * 50; /* 50 ms, a burst every 25 */
+	const uint64_t round = rte_get_tsc_hz() / 1000 * 50; /* 50 ms, one burst every 25 */
 	struct rte_eth_stats stats;
 	struct rte_mbuf *m[64];
 	uint64_t begin, got = 0;
 	uint16_t port;
 
-	write_equal(30, 200); /* 64 descriptors: a burst of 50 fits, two don't */
+	write_equal(30, 200); /* 64 descriptors: one burst of 50 fits, two do not */
 	for (uint32_t late = 0; late < 2; late++) {
 		port = start_single("loops=10,burst=50:25000000,overrun=drop", roomless, 0);
 		got = 0;
@@ -390,7 +390,7 @@ full_rings_lose_packets(void **state)
 		assert_int_equal(stats.ipackets, got);
 		assert_int_equal(got + stats.imissed, 300);
 		assert_true(xstat(port, "rx_most_waiting_packets") >= 50);
-		/* a machine that is busy elsewhere may lose some of the first kind, too */
+		/* on a busy machine the first kind may lose some packets, too */
 		if (late)
 			assert_true(
 				stats.imissed > 0 && xstat(port, "rx_most_waiting_packets") > 64);
@@ -399,7 +399,7 @@ full_rings_lose_packets(void **state)
 	}
 }
 
-/* After an hour without a poll the next one knows what was lost, and takes no longer for it. */
+/* After an hour without a poll the next poll counts the lost packets in constant time. */
 static void
 late_polls_take_no_longer(void **state)
 {
@@ -427,7 +427,7 @@ late_polls_take_no_longer(void **state)
 		rte_pktmbuf_free_bulk(m, RTE_DIM(m));
 		assert_true(end - begin < hz / 10);
 		got += RTE_DIM(m);
-		/* 64 descriptors, of which 32 still wait */
+		/* 64 descriptors, 32 of which are still in use */
 		assert_int_equal(rte_eth_stats_get(port, &stats), 0);
 		assert_in_range(stats.imissed + got + 32, 3600 * per_second,
 			((end - rxq->clock) / (hz / 1000) + 1) * (per_second / 1000) + 7);
@@ -444,8 +444,8 @@ impossible_paces_are_refused(void **state)
 		"rate=1000,bps=1000", "rate=1000,speed=1", "speed=0", "speed=-1", "speed=1x",
 		"speed=inf", "bps=1e9", "burst=10", "burst=0:100", "burst=10:0", "burst=10:100x",
 		"overrun=drop", "overrun=drop,rate=1000,loss=0.1", "overrun=maybe",
-		"burst=1000:10,rate=1000000", /* 1 ms of packets every 10 ns */
-		"burst=2:1,speed=1000000",    /* a second in a millionth of it, and every ns */
+		"burst=1000:10,rate=1000000", /* packets every 10 ns for 1 ms */
+		"burst=2:1,speed=1000000",    /* a second within 1 us; and one packet per ns */
 	};
 	const uint32_t len = 200;
 
@@ -455,13 +455,13 @@ impossible_paces_are_refused(void **state)
 	/* one packet: no time passes */
 	write_equal(1, len);
 	assert_int_equal(open_port("speed=1"), -1);
-	/* times beyond 63 bits, which would come round and be early */
+	/* times beyond 63 bits, which would wrap around and be early */
 	write_equal(100000, 60);
 	assert_int_equal(open_port("rate=1"), -1);
 	assert_int_equal(open_port("bps=100"), -1);
 }
 
-/* A frame of 8,240 bytes among small ones: at 10 Gb/s it takes 6.6 us, the mean is 0.7 us. */
+/* A frame of 8,240 bytes among small ones: it takes 6.6 us at 10 Gb/s, the mean is 0.7 us. */
 static void
 mixed_frames_fit_their_bursts(void **state)
 {
@@ -473,10 +473,10 @@ mixed_frames_fit_their_bursts(void **state)
 
 	write_capture(10, len + 1, 9, UINT32_MAX);
 	assert_int_equal(open_port("bps=10000000000,burst=2:5000"), -1);
-	/* in an odd loop each packet is the first of a burst once */
+	/* with an odd number of packets each packet is the first of a burst in some loop */
 	write_capture(9, len, RTE_DIM(len), UINT32_MAX);
 	assert_int_equal(open_port("bps=10000000000,burst=2:5000"), -1);
-	/* in an even one the large frame always ends its burst, and may take as long as it likes */
+	/* with an even number the large frame always ends its burst, and may take any time */
 	write_capture(10, len, RTE_DIM(len), UINT32_MAX);
 	port = open_port("bps=10000000000,burst=2:5000,loops=3");
 	assert_true(port >= 0);
@@ -547,14 +547,14 @@ sent_frames_are_counted_dropped_or_written(void **state)
 	assert_int_equal(pcap_next_ex(pcap, &header, &bytes), PCAP_ERROR_BREAK);
 	pcap_close(pcap);
 	unlink(file);
-	/* the capture itself would be emptied, by any name */
+	/* this would truncate the capture itself, by any of its names */
 	snprintf(args, sizeof(args), "tx=file:%s", capture);
 	assert_int_equal(open_port(args), -1);
 	assert_int_equal(symlink(capture, file), 0);
 	snprintf(args, sizeof(args), "tx=file:%s", file);
 	assert_int_equal(open_port(args), -1);
 	unlink(file);
-	/* what a link leads to stays as it is, and a FIFO is not waited for */
+	/* a link's target is not changed, and a FIFO does not block */
 	snprintf(other, sizeof(other), "%s.other", file);
 	fd = open(other, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	assert_int_equal(write(fd, "text", 4), 4);
@@ -567,7 +567,7 @@ sent_frames_are_counted_dropped_or_written(void **state)
 	assert_int_equal(mkfifo(file, 0600), 0);
 	assert_int_equal(open_port(args), -1);
 	unlink(file);
-	/* a disk without room: nothing is sent that is not written */
+	/* a full disk: packets that are not written do not count as sent */
 	port = start_single("tx=file:/dev/full", ordinary, 0);
 	assert_int_equal(receive(port, 0, m, 30), 30);
 	assert_int_equal(rte_eth_tx_burst(port, 0, m, 1), 1);

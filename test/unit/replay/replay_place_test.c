@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Payloads in memory that the CPU does not reach: net_replay_place(). */
+/* Payloads in memory that the CPU cannot access: net_replay_place(). */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 #define FAR_BYTES ((size_t)8 << 20)
 
-/* Addresses that end whoever uses them, and behind them what would lie there. */
+/* Addresses at which any access ends the process, and the memory that stands for their content. */
 static uint8_t *far;
 static unsigned int allocations, copies;
 static int fail_copies;
@@ -57,7 +57,7 @@ begin(void **state)
 	return 0;
 }
 
-/* The packet's headers here, its payload where the CPU must not look. */
+/* The packet's headers are in host memory, its payload in the inaccessible memory. */
 static void
 assert_split(struct rte_mbuf *m, uint32_t nth, uint32_t len, uint32_t at)
 {
@@ -106,10 +106,10 @@ references_go_into_the_twin(void **state)
 			assert_split(m[i], i % 40, len[i % 4], HEADERS);
 	}
 	assert_int_equal(allocations, 1);
-	assert_int_equal(copies, 1); /* once for all packets and both loops */
+	assert_int_equal(copies, 1); /* one copy for all packets and both loops */
 	rte_pktmbuf_free_bulk(m, 80);
 
-	/* a second start finds it there; one that splits elsewhere has it moved */
+	/* a second start finds it in place; one with another split position has it copied again */
 	assert_int_equal(net_replay_place(port, &memory), -EBUSY);
 	assert_int_equal(rte_eth_dev_stop(port), 0);
 	assert_int_equal(net_replay_place(port, &memory), -EBUSY);
@@ -147,7 +147,7 @@ rewritten_headers_are_private(void **state)
 	close_port(port);
 }
 
-/* A mempool in the far memory, as for a NIC. */
+/* A mempool in inaccessible memory, as for a NIC. */
 static struct rte_mempool *
 make_far_pool(void)
 {
@@ -169,7 +169,7 @@ a_pool_in_far_memory_is_filled(void **state)
 	port = open_placed("");
 	assert_int_equal(split_queue(port, 0, pool, HEADERS), 0);
 	assert_int_equal(rte_eth_dev_start(port), 0);
-	fail_copies = 3; /* is tried again */
+	fail_copies = 3; /* is repeated */
 	assert_int_equal(receive(port, 0, m, 300), 255);
 	assert_int_equal(xstat(port, "rx_copy_failed_bursts"), 3);
 	assert_int_equal(fail_copies, 0);
@@ -204,7 +204,7 @@ mistakes_are_refused(void **state)
 	assert_true(port >= 0);
 	assert_int_equal(net_replay_place((uint16_t)port, NULL), -EINVAL);
 	assert_int_equal(net_replay_place((uint16_t)port, &half), -EINVAL);
-	/* too late for a queue that is set up, which would not know; in time without it */
+	/* too late for a queue that is set up and would not use it; allowed without that queue */
 	configure((uint16_t)port, 2, SPLIT);
 	assert_int_equal(split_queue((uint16_t)port, 1, zero, HEADERS), 0);
 	assert_int_equal(net_replay_place((uint16_t)port, &memory), -EBUSY);
@@ -213,7 +213,7 @@ mistakes_are_refused(void **state)
 	assert_int_equal(net_replay_place((uint16_t)port, &memory), 0);
 	remove_port(NULL);
 
-	/* a field that would have to be rewritten out there */
+	/* a field that would have to be rewritten in inaccessible memory */
 	pool = make_far_pool();
 	assert_non_null(pool);
 	port = open_placed("rewrite=100:4:le:1");
@@ -221,7 +221,10 @@ mistakes_are_refused(void **state)
 	remove_port(NULL);
 	rte_mempool_free(pool);
 
-	/* bits flipped in what is out of reach; a queue whose frames all are here may do that */
+	/*
+	 * bits to be flipped in inaccessible memory; allowed for a queue whose frames are all in
+	 * host memory
+	 */
 	pool = make_far_pool();
 	assert_non_null(pool);
 	port = open_placed("corrupt=1");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the queues of net_replay deliver, through the public ethdev API. */
+/* Packets that queues of net_replay deliver, through the public ethdev API. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -29,7 +29,7 @@ frames_by_reference(void **state)
 		assert_int_equal(rte_pktmbuf_mtod_offset(m[i], uintptr_t, HEADERS) % LINE, 0);
 		assert_int_equal(m[i]->packet_type,
 			RTE_PTYPE_L2_ETHER | RTE_PTYPE_L3_IPV4 | RTE_PTYPE_L4_UDP);
-		/* both loops hand out the same bytes, not copies */
+		/* both loops deliver references to the same bytes */
 		assert_ptr_equal(m[i]->buf_addr, m[i % 50]->buf_addr);
 	}
 	assert_int_equal(xstat(port, "replay_references_outstanding"), 100);
@@ -55,7 +55,7 @@ frames_by_copy(void **state)
 	for (uint32_t i = 0; i < 30; i++) {
 		assert_content(m[i], i, len[i % 3]);
 		assert_int_equal(m[i]->ol_flags, 0);
-		memset(rte_pktmbuf_mtod(m[i], void *), 0, 60); /* private: harms nobody */
+		memset(rte_pktmbuf_mtod(m[i], void *), 0, 60); /* private */
 	}
 	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
 	assert_int_equal(stats.ipackets, 30);
@@ -103,7 +103,7 @@ large_frames_scatter_or_drop(void **state)
 	close_port(port);
 	assert_pool_sound(ordinary);
 
-	/* nothing fits, for ever: a burst still ends */
+	/* no packet ever fits: a burst still returns */
 	write_equal(3, 5000);
 	port = start_single("loops=0", ordinary, 0);
 	assert_int_equal(rte_eth_rx_burst(port, 0, m, 9), 0);
@@ -210,7 +210,10 @@ rewritten_fields_step_per_loop(void **state)
 	uint16_t port;
 
 	write_equal(10, 1000);
-	/* counter + 10 per loop; source address (big endian) - 1 per loop; their neighbours */
+	/*
+	 * counter + 10 per loop; source address (big endian) - 1 per loop; neighbouring bytes
+	 * unchanged
+	 */
 	port = start_split("loops=3,rewrite=42:8:le:10,rewrite=26:4:be:-1,rewrite=30:4:be:0,"
 			   "rewrite=40:2:le:0,rewrite=50:3:le:0,rewrite=25:1:be:0",
 		zero, 90);
@@ -232,7 +235,7 @@ rewritten_fields_step_per_loop(void **state)
 	rte_pktmbuf_free_bulk(m, 30);
 	close_port(port);
 
-	/* every length and place, both orders, against a plain sum */
+	/* every length and offset, both byte orders, compared with a plain addition */
 	for (uint32_t k = 0; k < 32; k++) {
 		uint32_t length = k % 8 + 1, off = k < 16 ? 100 : 200 - length;
 		bool big = k / 8 % 2;
@@ -332,7 +335,7 @@ waits_when_mbufs_run_out(void **state)
 	rte_mempool_free(few);
 }
 
-/* A packet of which 65,534 references are out; and a queue that is set up again, in a new pool. */
+/* A packet with 65,534 references in use; and a queue that is set up again with a new pool. */
 static void
 waits_when_references_run_out(void **state)
 {
@@ -354,7 +357,7 @@ waits_when_references_run_out(void **state)
 	assert_int_equal(rte_eth_rx_burst(port, 0, m, 1), 1);
 	for (uint32_t i = 0; i < 65534; i++)
 		rte_pktmbuf_free(m[i]);
-	/* what the old queues have counted stays */
+	/* counters of the old queues are kept */
 	assert_int_equal(rte_eth_dev_stop(port), 0);
 	assert_int_equal(rte_eth_rx_queue_setup(port, 0, 64, 0, NULL, ordinary), 0);
 	assert_int_equal(rte_eth_dev_start(port), 0);
@@ -409,14 +412,14 @@ queue_tells_what_it_does(void **state)
 	assert_int_equal(rte_eth_dev_set_mtu(port, 9000), 0);
 	close_port(port);
 
-	/* with a pace: what is due, and no more than lies in the ring */
+	/* with a pace: packets that are due, at most as many as the ring holds */
 	port = start_single("loops=0,burst=8:1000000000", roomless, 0);
 	assert_int_equal(rte_eth_rx_queue_count(port, 0), 8);
 	assert_int_equal(rte_eth_rx_burst(port, 0, m, 3), 3);
 	rte_pktmbuf_free_bulk(m, 3);
 	assert_int_equal(rte_eth_rx_queue_count(port, 0), 5);
 	rxq = rte_eth_devices[port].data->rx_queues[0];
-	/* the TSC counts from the machine's start, which may be minutes ago */
+	/* the TSC counts from the start of the machine, which may be minutes ago */
 	rxq->clock -= RTE_MIN(3600 * rte_get_tsc_hz(), rxq->clock / 2);
 	assert_int_equal(rte_eth_rx_queue_count(port, 0), 64);
 	close_port(port);
@@ -444,7 +447,7 @@ half_a_setup_is_refused(void **state)
 	close_port((uint16_t)port);
 }
 
-/* What ethdev's telemetry does, in a thread of its own, until told to end. */
+/* Read statistics like ethdev's telemetry, in a thread of its own, until `end` is set. */
 struct asking {
 	struct rte_eth_dev *dev;
 	const struct eth_dev_ops *ops;
@@ -470,8 +473,8 @@ ask_always(void *arg)
 }
 
 /*
- * Statistics are asked for while the port closes. The driver is called as ethdev calls it, which
- * has looked whether there is such a port before.
+ * Statistics are read while the port closes. The driver is called as by ethdev, which has checked
+ * before that the port exists.
  */
 static void
 statistics_while_ports_close(void **state)

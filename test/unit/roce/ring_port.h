@@ -20,9 +20,9 @@
 /**
  * Make port net_ring_NAME with rings NAME_rxQ and NAME_txQ of `size` mbufs for each of its queues.
  *
- * @param[out] rx what the port receives
- * @param[out] tx what it sends
- * @return its number
+ * @param[out] rx packets that the port will receive
+ * @param[out] tx packets that it has sent
+ * @return its port number
  */
 static inline uint16_t
 ring_port_make(const char *name, unsigned int size, unsigned int queues, struct rte_ring **rx,

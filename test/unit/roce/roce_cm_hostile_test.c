@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The connection manager against a station that is the test: what Linux sent in the captures is
- * replayed to either of our roles; then what no decent peer sends. ROCE_SEED repeats a random run.
+ * The connection manager against a simulated station. Messages of Linux in the captures are
+ * replayed to either role of our device; then messages are sent that no correct peer sends.
+ * ROCE_SEED repeats a random run.
  */
 #include "roce_cm_rig.h"
 #include "engine/icrc.h"
@@ -25,7 +26,7 @@ open_us(void)
 	rig_raw(THEM, "10.99.0.2");
 	listener = rdma_conn_listen(rig[US].dev, RDMA_QP_RC, PORT, 8, NULL);
 	assert_non_null(listener);
-	rig_run(2000); /* what is announced at start */
+	rig_run(2000); /* announcements at the start */
 }
 
 static void
@@ -50,7 +51,7 @@ close_us(void)
 	rig_close();
 }
 
-/* what their REQs allow us, and what we accept with */
+/* retry counts in their REQs, and those that we accept with */
 static uint8_t theirs_retries = 7, theirs_rnr_retries = 7;
 static uint32_t theirs_keepalive;
 
@@ -109,7 +110,7 @@ assert_same(const struct roce_cm_msg *a, const struct roce_cm_msg *b)
 	assert_memory_equal(mad[0], mad[1], sizeof(mad[0]));
 }
 
-/* Their connection with us, up to established; ours is accepted with a new queue pair. */
+/* Their connection with us, until it is established; our side accepts with a new queue pair. */
 struct theirs {
 	struct rdma_conn *conn;
 	struct rdma_qp *qp;
@@ -153,11 +154,11 @@ destroy_theirs(struct theirs *t)
 
 struct captured {
 	struct roce_cm_msg msg;
-	bool from_asker;    /* of the connections: 10.99.0.2 asks in all captures */
-	unsigned int pause; /* milliseconds since the message before */
+	bool from_asker;    /* of the connection: 10.99.0.2 is the active side in all captures */
+	unsigned int pause; /* milliseconds since the previous message */
 };
 
-/* As long as there was between two messages: time-waits end as they did. */
+/* Wait as long as between two captured messages, so that time-wait states end as they did. */
 static void
 pause_as_captured(const struct captured *message)
 {
@@ -197,7 +198,7 @@ capture_read(const char *name, struct captured *list)
 	return n;
 }
 
-/* Numbers of the captured station in whose place we are, and ours. */
+/* Numbers of the captured station that our device replaces, and our numbers. */
 struct ids {
 	uint32_t theirs, ours, our_qpn;
 	struct rdma_conn *conn;
@@ -231,8 +232,9 @@ ids_free(void)
 }
 
 /*
- * We are asked: each message of the asker is sent to us, with our numbers in place of those of the
- * station that was there; what we answer is what it answered, but for its numbers.
+ * Our device is the passive side: each message of the captured active side is sent to it, with its
+ * numbers in place of those of the captured passive side. Its replies equal the captured ones
+ * except for the numbers.
  */
 static void
 replay_passive(const char *name)
@@ -266,17 +268,17 @@ replay_passive(const char *name)
 			assert_memory_equal(e->private_data, msg.req.private_data + 36, 56);
 			assert_int_equal(e->responder_rd_atom, msg.req.responder_resources);
 			assert_int_equal(e->remote_qpn, msg.req.qpn);
-			/* a listener may be one of several: there must be a capture's port */
+			/* there may be several listeners: one must have the port of the capture */
 			assert_int_equal(msg.req.service_id & 0xffff, roce_conn(e->listener)->port);
 			id = &ids[nb_ids++];
 			*id = (struct ids){.conn = e->conn, .qp = rig_qp(US, RDMA_QP_RC)};
-			/* found by the asker's id until the REP comes by */
+			/* found by the active side's ID until the REP arrives */
 			id->theirs = 0;
 			id->tid = msg.tid;
 			break;
 		}
 		case ROCE_CM_REP: {
-			/* ours in its place */
+			/* replace it by ours */
 			for (id = ids; id < ids + nb_ids && id->tid != msg.tid; id++)
 				;
 			assert_true(id < ids + nb_ids);
@@ -315,7 +317,7 @@ replay_passive(const char *name)
 				assert_non_null(id);
 				id->our_tid = 0;
 				if (roce_conn(id->conn)->state != ROCE_CONN_ESTABLISHED)
-					break; /* theirs came first here */
+					break; /* here their message came first */
 				assert_int_equal(rdma_conn_disconnect(id->conn), 0);
 				got = expect_cm(ROCE_CM_DREQ, 20);
 				assert_int_equal(got.dreq.local_id, id->ours);
@@ -355,7 +357,7 @@ replay_passive(const char *name)
 		}
 		rig[US].taken = rig[US].nb_events = 0;
 	}
-	/* every one has been closed in the end */
+	/* every connection is closed in the end */
 	for (unsigned int i = 0; i < nb_ids; i++)
 		assert_true(roce_conn(ids[i].conn)->state >= ROCE_CONN_TIMEWAIT);
 	print_message("%s: %u REQ, %u RTU, %u DREQ\n", name, seen[0], seen[4], seen[5]);
@@ -368,7 +370,10 @@ replay_passive(const char *name)
 	rig_close();
 }
 
-/* We ask: our REQ is like the captured one, and the captured answers lead us through. */
+/*
+ * Our device is the active side: its REQ equals the captured one, and the captured replies complete
+ * the handshake.
+ */
 static void
 replay_active(const char *name)
 {
@@ -408,7 +413,7 @@ replay_active(const char *name)
 			id->ours = got.req.local_id;
 			id->our_qpn = got.req.qpn;
 			id->tid = got.tid;
-			/* the same but for numbers, and what a queue pair of ours is asked for */
+			/* equal except for numbers and the attributes of our queue pair */
 			got.req.local_id = msg.req.local_id;
 			got.req.qpn = msg.req.qpn;
 			got.req.psn = msg.req.psn;
@@ -480,7 +485,7 @@ test_replay(void **state)
 	}
 }
 
-/* ---- what decent peers send again ------------------------------------------------------------ */
+/* ---- retransmissions of a correct peer ------------------------------------------------------- */
 
 static void
 test_duplicates(void **state)
@@ -503,10 +508,10 @@ test_duplicates(void **state)
 	msg = expect_cm(ROCE_CM_REP, 10);
 	assert_same(&msg, &first);
 	assert_int_equal(msg.tid, first.tid);
-	/* unasked, too */
+	/* repeated by a timer, too */
 	msg = expect_cm(ROCE_CM_REP, 300);
 	assert_same(&msg, &first);
-	/* patience is asked for: no more until it is over */
+	/* an MRA asks for more time: no repetition until it is over */
 	msg = (struct roce_cm_msg){.attr = ROCE_CM_MRA,
 		.tid = first.tid,
 		.mra = {.local_id = 5,
@@ -524,7 +529,7 @@ test_duplicates(void **state)
 	rig_send_cm(THEM, &msg);
 	rig_run(3);
 	assert_false(rig_has_event(US));
-	/* the end, three times */
+	/* the DREQ arrives three times */
 	msg = (struct roce_cm_msg){.attr = ROCE_CM_DREQ,
 		.tid = 99,
 		.dreq = {.local_id = 5, .remote_id = first.rep.local_id, .qpn = t.qp->qpn}};
@@ -537,7 +542,7 @@ test_duplicates(void **state)
 		assert_int_equal(drep.drep.remote_id, 5);
 	}
 	rig_event(US, RDMA_EVENT_DISCONNECTED, 10);
-	/* and when it is long forgotten */
+	/* and again long after the connection is forgotten */
 	rig_event(US, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
 	destroy_theirs(&t);
 	rig_run(10);
@@ -547,7 +552,7 @@ test_duplicates(void **state)
 	close_us();
 }
 
-/* Our RTU was lost: their REP comes again, and gets it again. */
+/* Our RTU was lost: their REP is repeated, and gets an RTU again. */
 static void
 test_rep_again(void **state)
 {
@@ -573,7 +578,7 @@ test_rep_again(void **state)
 	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
 	rig_run(5);
 	assert_false(rig_has_event(US));
-	/* a reply to nothing */
+	/* a REP for an unknown connection */
 	rep.rep.remote_id ^= 1;
 	rig_send_cm(THEM, &rep);
 	assert_int_equal(expect_cm(ROCE_CM_REJ, 10).rej.reason, ROCE_REJ_INVALID_COMM_ID);
@@ -582,7 +587,7 @@ test_rep_again(void **state)
 	close_us();
 }
 
-/* Their machine has been started again, and uses numbers that are in use here. */
+/* Their machine was restarted, and uses numbers that are still in use here. */
 static void
 test_stale(void **state)
 {
@@ -597,21 +602,21 @@ test_stale(void **state)
 	assert_int_equal(msg.rej.reason, ROCE_REJ_STALE_CONNECTION);
 	assert_int_equal(msg.rej.remote_id, 6);
 	assert_int_equal(rig_event(US, RDMA_EVENT_DISCONNECTED, 10)->status, -ESTALE);
-	/* in time-wait still so */
+	/* also during time-wait */
 	msg = req_of(7, 50);
 	rig_send_cm(THEM, &msg);
 	assert_int_equal(expect_cm(ROCE_CM_REJ, 10).rej.reason, ROCE_REJ_STALE_CONNECTION);
 	rig_event(US, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
 	destroy_theirs(&t);
 	connect_theirs(&t, 8, 50);
-	/* the same communication id, another transaction */
+	/* the same communication ID, another transaction */
 	msg = req_of(8, 51);
 	msg.tid++;
 	rig_send_cm(THEM, &msg);
 	assert_int_equal(expect_cm(ROCE_CM_REJ, 10).rej.reason, ROCE_REJ_STALE_CONNECTION);
 	rig_event(US, RDMA_EVENT_DISCONNECTED, 10);
 	destroy_theirs(&t);
-	/* all numbers are the same by chance, but for the sequence number that they begin with */
+	/* by chance all numbers are the same, except for the first PSN */
 	connect_theirs(&t, 9, 52);
 	msg = req_of(9, 52);
 	rig_send_cm(THEM, &msg);
@@ -627,8 +632,8 @@ test_stale(void **state)
 }
 
 /*
- * Their machine is switched off without a word and started again, with other numbers: it is served
- * at once, and that the old connection has nobody at its other end is noticed, too.
+ * Their machine is powered off and restarted with other numbers. The new connection is accepted
+ * immediately, and the old one is detected as dead, too.
  */
 static void
 test_switched_off(void **state)
@@ -643,7 +648,7 @@ test_switched_off(void **state)
 	connect_theirs(&new, 0x80000006, 17);
 	assert_int_equal(rig_event(US, RDMA_EVENT_DISCONNECTED, 10000)->status, -ETIMEDOUT);
 	assert_int_equal(rig_stat(US, "tx_keepalives"), 8);
-	/* should they be alive after all, and have lost data only */
+	/* in case the peer is alive and has only lost data */
 	assert_int_equal(expect_cm(ROCE_CM_DREQ, 10).dreq.local_id, old.our_id);
 	rig_event(US, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
 	destroy_theirs(&old);
@@ -653,7 +658,7 @@ test_switched_off(void **state)
 	close_us();
 }
 
-/* How often a queue pair tries is what the peer allows, and no more than its owner wants. */
+/* The retry count of a queue pair is the smaller of the peer's limit and its owner's. */
 static void
 test_retries(void **state)
 {
@@ -671,7 +676,7 @@ test_retries(void **state)
 	assert_int_equal(ours->req.retry_count, 3);
 	assert_int_equal(ours->req.rnr_retry, 2);
 	destroy_theirs(&t);
-	/* asked by us, they name one of the two */
+	/* if we are the active side, they select one of the two */
 	t.qp = rig_qp(US, RDMA_QP_RC);
 	t.conn = rdma_conn_connect(t.qp, rig_address(THEM, PORT), NULL);
 	assert_non_null(t.conn);
@@ -689,7 +694,7 @@ test_retries(void **state)
 	close_us();
 }
 
-/* A service is asked for with a number that their machine had used before it was started again. */
+/* A service request uses a number that their machine had used before it was restarted. */
 static void
 test_sidr_again(void **state)
 {
@@ -727,7 +732,7 @@ test_sidr_again(void **state)
 	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
 	assert_int_equal(rdma_conn_destroy(conn[1]), 0);
 	assert_int_equal(expect_cm(ROCE_CM_SIDR_REP, 10).tid, 2);
-	/* and while the answer is kept for duplicates */
+	/* and while the reply is kept for duplicates */
 	msg.tid++;
 	rig_send_cm(THEM, &msg);
 	conn[0] = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
@@ -737,7 +742,7 @@ test_sidr_again(void **state)
 	close_us();
 }
 
-/* They reject, or give up, in each of our states. */
+/* They reject, or time out, in each of our states. */
 static void
 test_rej(void **state)
 {
@@ -745,7 +750,7 @@ test_rej(void **state)
 	struct theirs t;
 
 	open_us();
-	/* while it is the application's turn: by the id that they do not know */
+	/* while the application decides: a REJ with the ID that they do not know yet */
 	msg = req_of(5, 50);
 	rig_send_cm(THEM, &msg);
 	t.conn = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
@@ -755,7 +760,7 @@ test_rej(void **state)
 	rig_send_cm(THEM, &msg);
 	assert_int_equal(rig_event(US, RDMA_EVENT_REJECTED, 10)->status, ROCE_REJ_TIMEOUT);
 	assert_int_equal(rdma_conn_destroy(t.conn), 0);
-	/* our reply */
+	/* after our REP */
 	msg = req_of(6, 60);
 	rig_send_cm(THEM, &msg);
 	t.conn = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
@@ -780,7 +785,7 @@ test_rej(void **state)
 	rig_send_cm(THEM, &msg);
 	rig_event(US, RDMA_EVENT_DISCONNECTED, 10);
 	destroy_theirs(&t);
-	/* and one that we end ourselves */
+	/* and one that we are closing */
 	connect_theirs(&t, 8, 80);
 	assert_int_equal(rdma_conn_disconnect(t.conn), 0);
 	expect_cm(ROCE_CM_DREQ, 10);
@@ -792,7 +797,7 @@ test_rej(void **state)
 	close_us();
 }
 
-/* ---- what no decent peer sends --------------------------------------------------------------- */
+/* ---- messages of incorrect peers ------------------------------------------------------------- */
 
 static void
 test_bad_requests(void **state)
@@ -851,7 +856,7 @@ test_bad_requests(void **state)
 	close_us();
 }
 
-/* Wrong Q_Key, wrong queue pair, no CM, unknown attribute: counted, nothing is answered. */
+/* Wrong Q_Key, wrong queue pair, no CM, unknown attribute: counted, and not answered. */
 static void
 test_bad_mads(void **state)
 {
@@ -871,7 +876,7 @@ test_bad_mads(void **state)
 	mad[1] = ROCE_MAD_CLASS_CM;
 	mad[17] = 0x19; /* LAP */
 	rig_send_mad(THEM, mad, ROCE_QKEY_CM, ROCE_QPN_CM);
-	/* a group asks for nothing */
+	/* a multicast group cannot request a connection */
 	roce_cm_encode(&msg, mad);
 	rig[THEM].gid = roce_gid_v4(RTE_BE32(0xe0000005));
 	rig_send_mad(THEM, mad, ROCE_QKEY_CM, ROCE_QPN_CM);
@@ -884,7 +889,10 @@ test_bad_mads(void **state)
 	close_us();
 }
 
-/* What looks like a MAD but came another way - so that its ICRC was not looked at - is none. */
+/*
+ * A packet that looks like a MAD but took another path, so that its ICRC was not checked, is not
+ * accepted as a MAD.
+ */
 static void
 test_not_mads(void **state)
 {
@@ -915,17 +923,17 @@ test_not_mads(void **state)
 		assert_non_null(m);
 		frame = rte_pktmbuf_mtod(m, uint8_t *);
 		if (i == 0) {
-			/* another port */
+			/* another UDP port */
 			frame[14 + 40 + 3] ^= 1;
 		} else if (i == 1) {
-			/* behind a router alert, where the UDP header is 8 bytes later */
+			/* after a router alert option, where the UDP header is 8 bytes later */
 			frame = (uint8_t *)rte_pktmbuf_prepend(m, 8);
-			RTE_VERIFY(frame != NULL); /* to the compiler assertions end nothing */
+			RTE_VERIFY(frame != NULL); /* the compiler expects assertions to return */
 			memmove(frame, frame + 8, 14 + 40);
 			memcpy(frame + 14 + 40, "\x11\0\5\2\0\0\1\0", 8);
 			frame[14 + 6] = 0;
 			frame[14 + 5] += 8;
-			/* and what looks like one is where it would be without */
+			/* and a packet that looks like a MAD at the offset without the option */
 			memmove(frame + 14 + 40 + 8, frame + 14 + 40 + 16, 12 + 8 + ROCE_MAD_BYTES);
 		} else {
 			/* from an IPv4 address in an IPv6 header; as ICMPv6, which has no ICRC */
@@ -943,7 +951,7 @@ test_not_mads(void **state)
 	close_us();
 }
 
-/* A MAD of another partition, and one that was spoilt on its way. */
+/* A MAD of another partition, and a corrupted one. */
 static void
 test_spoilt_mads(void **state)
 {
@@ -974,7 +982,7 @@ test_spoilt_mads(void **state)
 		if (i == 0) {
 			l3[headers + 8] ^= 1;
 		} else {
-			/* P_Key 0xfeff, and an ICRC of it */
+			/* P_Key 0xfeff, with a matching ICRC */
 			l3[20 + ROCE_UDP_BYTES + 2] ^= 1;
 			crc = roce_icrc_headers(l3, 20, headers);
 			crc = roce_icrc_bytes(
@@ -992,7 +1000,7 @@ test_spoilt_mads(void **state)
 	close_us();
 }
 
-/* A message changes nothing, and is counted. */
+/* A message has no effect, and is counted. */
 static void
 ignored(const struct roce_conn *conn, const struct roce_cm_msg *msg, const char *counter)
 {
@@ -1011,7 +1019,7 @@ ignored(const struct roce_conn *conn, const struct roce_cm_msg *msg, const char 
 	assert_int_equal(conn->remote_id, remote_id);
 }
 
-/* The same message with its ids, by somebody else. */
+/* The same message with the same IDs from another station. */
 static void
 by_stranger(const struct roce_conn *conn, const struct roce_cm_msg *msg)
 {
@@ -1022,8 +1030,10 @@ by_stranger(const struct roce_conn *conn, const struct roce_cm_msg *msg)
 	rig[THEM].gid = gid;
 }
 
-/* A message of two ids, which lie alike in all of them: nobody but the peer sends it, and it names
- * both ends. */
+/*
+ * A message with two IDs, which have the same offsets in all of them: it is accepted only from the
+ * peer, and only if both IDs are right.
+ */
 static void
 wrong_ones(const struct roce_conn *conn, const struct roce_cm_msg *right)
 {
@@ -1035,7 +1045,7 @@ wrong_ones(const struct roce_conn *conn, const struct roce_cm_msg *right)
 	msg.rtu.remote_id = 0;
 	ignored(conn, &msg, "cm_unmatched");
 	if (conn->remote_id == 0)
-		return; /* it has to be learnt from the message */
+		return; /* it has to be learned from the message */
 	msg = *right;
 	msg.rtu.local_id ^= 1;
 	ignored(conn, &msg, "cm_unmatched");
@@ -1043,7 +1053,7 @@ wrong_ones(const struct roce_conn *conn, const struct roce_cm_msg *right)
 	ignored(conn, &msg, "cm_unmatched");
 }
 
-/* Every message to every state that listens to it. */
+/* Every message in every state in which it is accepted. */
 static void
 test_strangers(void **state)
 {
@@ -1053,13 +1063,13 @@ test_strangers(void **state)
 
 	open_us();
 	rig_known(THEM);
-	/* asked by them, and replied */
+	/* passive side, after our REP */
 	req = req_of(6, 60);
 	rig_send_cm(THEM, &req);
 	t.conn = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
 	t.qp = rig_qp(US, RDMA_QP_RC);
 	conn = roce_conn(t.conn);
-	/* a time-out's REJ has no id of ours, or the right one */
+	/* a REJ for a timeout has no ID of ours, or the right one */
 	msg = (struct roce_cm_msg){.attr = ROCE_CM_REJ,
 		.tid = req.tid,
 		.rej = {.local_id = 6, .reason = ROCE_REJ_TIMEOUT, .answered = 2}};
@@ -1087,7 +1097,7 @@ test_strangers(void **state)
 		.tid = 9,
 		.dreq = {.local_id = 6, .remote_id = conn->local_id, .qpn = t.qp->qpn}};
 	wrong_ones(conn, &msg);
-	/* it was the passive end: nothing replies to it */
+	/* the passive side does not reply to it */
 	msg = (struct roce_cm_msg){.attr = ROCE_CM_REP,
 		.tid = req.tid,
 		.rep = {.local_id = 6, .remote_id = conn->local_id, .qpn = 60}};
@@ -1115,7 +1125,7 @@ test_strangers(void **state)
 	ignored(conn, &msg, "cm_unexpected");
 	msg.dreq.qpn = 60;
 	ignored(conn, &msg, "cm_unexpected");
-	/* we end it */
+	/* our side disconnects */
 	drain();
 	assert_int_equal(rdma_conn_disconnect(t.conn), 0);
 	expect_cm(ROCE_CM_DREQ, 10);
@@ -1130,7 +1140,7 @@ test_strangers(void **state)
 	close_us();
 }
 
-/* The same for what we ask for: only he who was asked answers. */
+/* The same for the active side: only the station that was asked may answer. */
 static void
 test_strangers_answer(void **state)
 {
@@ -1162,7 +1172,7 @@ test_strangers_answer(void **state)
 	wrong_ones(conn, &msg);
 	rig_send_cm(THEM, &msg);
 	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
-	/* once more, by another id than that which was learnt */
+	/* again, with another ID than the learned one */
 	wrong_ones(conn, &msg);
 	msg = (struct roce_cm_msg){.attr = ROCE_CM_REJ,
 		.tid = req.tid,
@@ -1193,7 +1203,7 @@ test_strangers_answer(void **state)
 	close_us();
 }
 
-/* Requests that nobody answers: bounded by the backlog, then by the device. */
+/* Requests that the application does not answer: limited by the backlog, then by the device. */
 static void
 test_flood(void **state)
 {
@@ -1218,7 +1228,7 @@ test_flood(void **state)
 	assert_false(rig_has_event(US));
 	rig_run(2);
 	drain();
-	/* nobody listens: one REJ for each, nothing is kept */
+	/* no listener: one REJ for each, and no state is kept */
 	for (uint32_t i = 0; i < 10000; i++) {
 		msg = req_of(100 + i, 1000 + i);
 		msg.req.service_id++;
@@ -1237,7 +1247,7 @@ test_flood(void **state)
 	close_us();
 }
 
-/* Any backlog is granted, and still the device has its limit. */
+/* Any backlog is accepted, and the device still has its limit. */
 static void
 test_flood_device(void **state)
 {
@@ -1260,7 +1270,9 @@ test_flood_device(void **state)
 	}
 	assert_int_equal(conns->nb_conns, conns->max);
 	assert_true(rig_stat(US, "cm_table_full") > 0);
-	/* the listener goes: so do they all, those that were handed out excepted */
+	/*
+	 * the listener is destroyed, and with it all requests except those that the application has
+	 */
 	n = rdma_poll_cm(rig[US].dev, event, RTE_DIM(event));
 	assert_int_equal(n, RTE_DIM(event));
 	assert_int_equal(rdma_conn_destroy(other), 0);
@@ -1272,7 +1284,7 @@ test_flood_device(void **state)
 	close_us();
 }
 
-/* Anything at all, in any state: no crash, nothing is left. */
+/* Random messages in any state: no crash, and no state is left. */
 static void
 test_random(void **state)
 {
@@ -1305,7 +1317,7 @@ test_random(void **state)
 				rig_send_cm(THEM, &msg);
 				break;
 			default:
-				/* well-formed, of ids that may be known */
+				/* well-formed, with IDs that may be valid */
 				msg.attr = ROCE_CM_REQ + rig_random(9);
 				msg.tid = rig_random(3);
 				for (unsigned int at = 0; at < sizeof(msg.req); at++)

@@ -119,7 +119,7 @@ rig_open(unsigned int s, const char *args)
 	st->dev = rdma_dev_open(name);
 	assert_non_null(st->dev);
 	roce_dev(st->dev)->control->clock = rig_clock;
-	/* what was started by the real clock starts again */
+	/* timers that were started with the real clock are restarted */
 	roce_control_time(roce_dev(st->dev)->control);
 	roce_wheel_init(&roce_dev(st->dev)->control->wheel, rte_get_tsc_hz() * 128, now_tsc);
 	roce_dev(st->dev)->control->neighbors.announce.timer.tick = 0;
@@ -370,7 +370,7 @@ rig_event(unsigned int s, enum rdma_event_type type, unsigned int ms)
 	return &event[s];
 }
 
-/* ---- a station that is the test -------------------------------------------------------------- */
+/* ---- a simulated station --------------------------------------------------------------------- */
 
 struct rte_mbuf *
 rig_receive(unsigned int s)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The connection manager between two devices, back to back over a wire that can lose frames:
- * handshakes, rejections, time-outs, ends in every state. ROCE_SEED repeats a random run.
+ * The connection manager between two devices over a wire that can lose frames: handshakes,
+ * rejections, timeouts, and disconnects in every state. ROCE_SEED repeats a random run.
  */
 #include "roce_cm_rig.h"
 
 #include <rte_errno.h>
 
 #define PORT 7174
-#define A    0 /* asks */
-#define B    1 /* is asked */
+#define A    0 /* active side */
+#define B    1 /* passive side */
 
 static const struct rdma_conn_attr *
 with_data(const char *text)
@@ -91,7 +91,7 @@ destroy(struct pair *p)
 	memset(p, 0, sizeof(*p));
 }
 
-/* Nothing is left behind: neither connections nor time-waits */
+/* No state is left: neither connections nor time-waits */
 static void
 finish(struct rdma_conn *listener)
 {
@@ -183,7 +183,7 @@ test_handshake_vlan(void **state)
 	handshake("ip=10.99.0.2/24,vlan=7:3", "ip=10.99.0.1/24,vlan=7", RDMA_QP_RC);
 }
 
-/* Through a gateway, which is the other station: what matters is whom is asked for by ARP. */
+/* Through a gateway, which is the other station: ARP asks for the gateway's address. */
 static void
 test_gateway(void **state)
 {
@@ -197,7 +197,7 @@ test_gateway(void **state)
 	p.conn[A] = rdma_conn_connect(p.qp[A], rig_address(B, PORT), NULL);
 	assert_non_null(p.conn[A]);
 	rig_run(50);
-	/* the REQ has gone to the gateway, which is no router */
+	/* the REQ was sent to the gateway, which does not forward it */
 	assert_int_equal(roce_conn(p.conn[A])->state, ROCE_CONN_REQ_SENT);
 	assert_true(rte_is_same_ether_addr(&roce_conn(p.conn[A])->mac, &rig[B].mac));
 	assert_int_equal(rig_stat(B, "cm_rx"), 0);
@@ -224,7 +224,7 @@ test_reject(void **state)
 	assert_int_equal(rig_stat(B, "cm_no_listener"), 1);
 	assert_int_equal(rdma_conn_destroy(p.conn[A]), 0);
 
-	/* the queue pair may try again */
+	/* the queue pair may be connected again */
 	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL);
 	assert_null(rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL));
 	p.conn[A] = rdma_conn_connect(p.qp[A], rig_address(B, PORT), NULL);
@@ -239,7 +239,7 @@ test_reject(void **state)
 	assert_int_equal(rdma_conn_disconnect(p.conn[A]), -ENOTCONN);
 	destroy(&p);
 
-	/* UC has services of its own */
+	/* UC has a service ID space of its own */
 	connect_pair(&p, RDMA_QP_UC, NULL);
 	assert_int_equal(
 		rig_event(A, RDMA_EVENT_REJECTED, 100)->status, ROCE_REJ_INVALID_SERVICE_ID);
@@ -272,7 +272,7 @@ test_arguments(void **state)
 	assert_null(rdma_conn_connect(p.qp[A], &other, NULL));
 	assert_int_equal(rte_errno, EAFNOSUPPORT);
 	attr.private_len = 56;
-	/* no MTU that a message could name */
+	/* an MTU that a message cannot express */
 	attr.mtu = 1000;
 	assert_null(rdma_conn_connect(p.qp[A], rig_address(B, PORT), &attr));
 	assert_int_equal(rte_errno, EINVAL);
@@ -306,7 +306,7 @@ test_unreachable(void **state)
 	open_ip4();
 	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL);
 	rig_run(10);
-	/* no ARP answer */
+	/* no ARP reply */
 	rig_wire.lose = 1000;
 	connect_pair(&p, RDMA_QP_RC, NULL);
 	rig_run(2500);
@@ -319,7 +319,7 @@ test_unreachable(void **state)
 	assert_int_equal(rig_event(A, RDMA_EVENT_UNREACHABLE, 1600)->status, -ETIMEDOUT);
 	destroy(&p);
 
-	/* known, but its CM is silent */
+	/* resolved, but its CM does not answer */
 	rig_run(5000);
 	rig_wire.lose = 0;
 	connect_pair(&p, RDMA_QP_RC, NULL);
@@ -339,7 +339,7 @@ test_unreachable(void **state)
 	finish(listener);
 }
 
-/* Each message of the handshake and of the end is lost once. */
+/* Each message of the handshake and of the disconnect is lost once. */
 static void
 test_lost_once(void **state)
 {
@@ -366,7 +366,7 @@ test_lost_once(void **state)
 	}
 }
 
-/* The application takes its time: repeated REQs get an MRA, which stops them. */
+/* The application is slow: repeated REQs get an MRA, which stops them. */
 static void
 test_slow_application(void **state)
 {
@@ -393,7 +393,7 @@ test_slow_application(void **state)
 	rig_event(B, RDMA_EVENT_ESTABLISHED, 100);
 	destroy(&p);
 
-	/* too slow: the peer has given up */
+	/* too slow: the peer has timed out */
 	connect_pair(&p, RDMA_QP_RC, NULL);
 	p.conn[B] = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 2000)->conn;
 	rig_event(A, RDMA_EVENT_UNREACHABLE, 11000);
@@ -412,7 +412,7 @@ test_mtu(void **state)
 	struct rdma_conn_attr attr = {.mtu = 256};
 	struct pair p = {0};
 
-	/* the device says what it can */
+	/* the device announces its MTU */
 	open_both("ip=10.99.0.2/24,mtu=1024", "ip=10.99.0.1/24,mtu=512");
 	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL);
 	establish(&p, RDMA_QP_RC);
@@ -423,7 +423,7 @@ test_mtu(void **state)
 	assert_int_equal(rig_stat(B, "cm_bad_mtu"), 1);
 	destroy(&p);
 	rig_run(2000);
-	/* the queue pair says what it can */
+	/* the queue pair announces its MTU */
 	connect_pair(&p, RDMA_QP_RC, NULL);
 	p.conn[B] = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 1000)->conn;
 	p.qp[B] = rig_qp(B, RDMA_QP_RC);
@@ -439,7 +439,7 @@ test_mtu(void **state)
 	finish(listener);
 }
 
-/* perftest -R has its own and its parameters' connection on one port */
+/* perftest -R uses one port for its control connection and the measured one */
 static void
 test_two_on_one_listener(void **state)
 {
@@ -450,7 +450,7 @@ test_two_on_one_listener(void **state)
 	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL);
 	establish(&p[0], RDMA_QP_RC);
 	establish(&p[1], RDMA_QP_RC);
-	/* connections outlive their listener */
+	/* connections survive their listener */
 	assert_int_equal(rdma_conn_destroy(listener), 0);
 	rig_run(100);
 	assert_false(rig_has_event(A));
@@ -464,7 +464,7 @@ test_two_on_one_listener(void **state)
 	finish(NULL);
 }
 
-/* Both at once: the DREQs cross. */
+/* Both disconnect at the same time: the DREQs cross. */
 static void
 test_both_disconnect(void **state)
 {
@@ -484,7 +484,7 @@ test_both_disconnect(void **state)
 	finish(listener);
 }
 
-/* The peer vanishes: the end comes all the same, in the time that was allowed. */
+/* The peer vanishes: the connection still ends, within the configured time. */
 static void
 test_peer_vanishes(void **state)
 {
@@ -499,7 +499,7 @@ test_peer_vanishes(void **state)
 	assert_int_equal(rig_event(A, RDMA_EVENT_DISCONNECTED, 10100)->status, -ETIMEDOUT);
 	rig_event(A, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
 	rig_wire.lose = 0;
-	/* B does not know yet, asks us, is told */
+	/* B does not know yet; its message is answered by us */
 	assert_int_equal(rdma_conn_destroy(p.conn[A]), 0);
 	p.conn[A] = NULL;
 	assert_int_equal(rdma_conn_disconnect(p.conn[B]), 0);
@@ -525,8 +525,9 @@ test_peer_vanishes(void **state)
 }
 
 /*
- * The peer of an idle connection vanishes. Asked for signs of life it is noticed, and one that is
- * only idle is not; without, nobody knows. UC has no acknowledgement to ask for.
+ * The peer of an idle connection vanishes. With keepalives this is detected, and an idle but living
+ * peer is not disconnected. Without keepalives it is not detected. UC has no acknowledgements, so
+ * it has no keepalives.
  */
 static void
 test_keepalive(void **state)
@@ -547,13 +548,13 @@ test_keepalive(void **state)
 	assert_in_range(rig_stat(A, "tx_keepalives"), 10, 20);
 	assert_int_equal(rig_stat(B, "tx_keepalives"), 0);
 	assert_int_equal(rig_stat(B, "qp_errors"), 0);
-	/* a few of the questions get lost */
+	/* some of the keepalives are lost */
 	rig_wire.lose = 1000;
 	rig_jump(3000, 10);
 	rig_wire.lose = 0;
 	rig_jump(20000, 10);
 	assert_false(rig_has_event(A));
-	/* while it talks, nobody asks it */
+	/* no keepalives while the peer sends */
 	asked = rig_stat(A, "tx_keepalives");
 	for (unsigned int i = 0; i < 10; i++) {
 		const struct rdma_send_wr wr = {.op = RDMA_OP_WRITE};
@@ -584,14 +585,17 @@ test_keepalive(void **state)
 	finish(listener);
 }
 
-/* Ends in every state, by either side, with destroy alone: nothing is left, nobody is stuck. */
+/*
+ * Disconnects by either side in every state, with destroy alone: no state is left, and no side
+ * waits forever.
+ */
 static void
 test_destroy_everywhere(void **state)
 {
 	enum when {
 		RESOLVING,
 		REQ_SENT,
-		REQ_UNSEEN, /* B's event has not been taken */
+		REQ_UNSEEN, /* B's event was not polled */
 		REQ_RECEIVED,
 		REP_SENT,
 		ESTABLISHED,
@@ -613,7 +617,7 @@ test_destroy_everywhere(void **state)
 				rig_wire.lose = 1000;
 			connect_pair(&p, RDMA_QP_RC, NULL);
 			if (when == REQ_SENT) {
-				/* its address is known in time */
+				/* its address is resolved in time */
 				rig_wire.lose = 0;
 				rig_wire.lose_next = ~0u;
 				rig_run(300);
@@ -621,7 +625,7 @@ test_destroy_everywhere(void **state)
 			}
 			if (when == REQ_UNSEEN) {
 				rig_run(20);
-				/* taken by the rig, so make it as if it were not */
+				/* the rig has polled it: undo this */
 				assert_true(rig_has_event(B));
 				p.conn[B] = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 1)->conn;
 			}
@@ -653,13 +657,13 @@ test_destroy_everywhere(void **state)
 				p.qp[B] = NULL;
 			}
 			rig_run(12000);
-			/* whoever is still there has been told */
+			/* each remaining side has got an event */
 			if (p.conn[A] && (p.conn[B] || who == B))
 				assert_true(rig_has_event(A));
 			for (unsigned int s = 0; s < 2; s++)
 				if (p.qp[s] && when >= ESTABLISHED)
 					assert_int_equal(state_of(p.qp[s]), RDMA_QP_ERROR);
-			/* a request that came too late for the above */
+			/* a request that arrived too late for the checks above */
 			while (rig_has_event(B)) {
 				struct rdma_event *e = &rig[B].events[rig[B].taken++];
 
@@ -686,14 +690,14 @@ test_sidr(void **state)
 	assert_int_equal(rdma_conn_destroy(asked[0]), 0);
 
 	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_UD, PORT, 1, NULL);
-	/* the reply is lost: the request comes again and is answered from memory */
+	/* the reply is lost: the request is repeated and gets the stored reply */
 	rig_wire.lose_next = 1u << (ROCE_CM_SIDR_REP - ROCE_CM_REQ);
 	asked[0] = rdma_conn_connect(client, rig_address(B, PORT), with_data("what is"));
 	e = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 100);
 	assert_int_equal(e->private_len, 180);
 	assert_string_equal((const char *)e->private_data, "what is");
 	answered = e->conn;
-	/* the listener's backlog is used up */
+	/* the listener's backlog is full */
 	asked[1] = rdma_conn_connect(client, rig_address(B, PORT), NULL);
 	rig_run(10);
 	assert_int_equal(rig_stat(B, "cm_backlog_full"), 1);
@@ -710,7 +714,7 @@ test_sidr(void **state)
 	assert_int_equal(state_of(client), RDMA_QP_RTS);
 	assert_int_equal(rig_wire.lost, 1);
 	assert_true(rig_stat(B, "cm_duplicates") >= 1);
-	/* the other one comes again, too, and is refused */
+	/* the other request is repeated, too, and is refused */
 	e = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 1000);
 	assert_int_equal(rdma_conn_reject(e->conn, "no", 3), 0);
 	e = rig_event(A, RDMA_EVENT_REJECTED, 100);
@@ -769,7 +773,7 @@ test_first_packet(void **state)
 	finish(listener);
 }
 
-/* Many connections over a bad wire: each comes up on both ends, and goes down on both ends. */
+/* Many connections over a wire with losses: each is established and closed at both ends. */
 static void
 test_bad_wire(void **state)
 {
@@ -803,7 +807,7 @@ test_bad_wire(void **state)
 					continue;
 				e = &rig[s].events[rig[s].taken++];
 				if (e->type == RDMA_EVENT_CONNECT_REQUEST) {
-					/* or a late copy of one that is over */
+					/* or a late copy of a closed connection */
 					if (memcmp(e->private_data, &i, sizeof(i)) != 0 ||
 						p.conn[B]) {
 						rdma_conn_reject(e->conn, NULL, 0);
@@ -840,7 +844,7 @@ test_bad_wire(void **state)
 	print_message("%u connections, %u frames lost, %u repeated, %u late\n", up, rig_wire.lost,
 		rig_wire.repeated, rig_wire.delayed);
 	assert_true(rig_wire.lost > 50 && rig_wire.repeated > 50 && rig_wire.delayed > 50);
-	/* stragglers make requests that nobody answers any more */
+	/* late packets create requests that no side answers any more */
 	memset(&rig_wire, 0, sizeof(rig_wire));
 	rig_run(1000);
 	while (rig_has_event(B)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Codecs of the control messages: each frame that a Linux kernel sent is decoded, encoded again and
- * has the same bytes; what is malformed is refused.
+ * Codecs of control messages: each frame of a Linux kernel is decoded and encoded to the same
+ * bytes, and malformed frames are refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ struct frame {
 	unsigned int length;
 };
 
-/** How many frames of what have been through. */
+/** Number of frames of each kind that were tested. */
 static struct {
 	unsigned int arp, cm[16], cma, rej, group, solicit, echo;
 } seen;
@@ -103,7 +103,7 @@ frame_arp(const struct frame *f)
 	seen.arp++;
 }
 
-/** IGMP, MLD, neighbor discovery: header and payload, byte for byte. */
+/** IGMP, MLD, neighbor discovery: header and payload byte for byte. */
 static void
 frame_ip(const struct frame *f)
 {
@@ -151,7 +151,7 @@ frame_mbuf(const uint8_t *data, unsigned int length)
 	return m;
 }
 
-/** A request becomes, but for the kernel's IP header, the reply that the kernel gave. */
+/** The reply to a request equals the kernel's reply, except for its IP header. */
 static void
 echo_check(const struct frame *request, const struct frame *reply)
 {
@@ -170,7 +170,7 @@ echo_check(const struct frame *request, const struct frame *reply)
 	assert_memory_equal(out + ETHER + 12, reply->data + ETHER + 12, reply->length - ETHER - 12);
 	memcpy(&h, out + ETHER, sizeof(h));
 	assert_int_equal(rte_raw_cksum(&h, sizeof(h)), 0xffff);
-	/* a reply is no request, a spoilt request is none either */
+	/* a reply is no request, nor is a corrupted request */
 	m->l3_len = roce_ip_decode(out + ETHER, m->data_len - ETHER, 4, &ip);
 	assert_int_equal(roce_icmp_echo(m, &ip, &mac), -ENOTSUP);
 	rte_pktmbuf_mtod(m, uint8_t *)[ETHER + 30] ^= 1;
@@ -227,7 +227,7 @@ test_captures(void **state)
 		seen.arp, seen.group, seen.solicit, seen.echo, seen.cma);
 	for (unsigned int a = ROCE_CM_REQ; a <= ROCE_CM_SIDR_REP; a++) {
 		print_message("%s %u\n", roce_cm_attr_name(a), seen.cm[a - ROCE_CM_REQ]);
-		/* neither is in the captures */
+		/* the captures contain neither */
 		if (a != ROCE_CM_MRA && a != ROCE_CM_REJ)
 			assert_true(seen.cm[a - ROCE_CM_REQ] > 0);
 	}
@@ -253,7 +253,10 @@ seed(void)
 	srand48(value);
 }
 
-/** Random MADs: what decodes, and is encoded, decodes to the same; reserved bits are zero. */
+/**
+ * Random MADs: a MAD that is decoded and encoded again decodes to the same message; reserved bits
+ * are zero.
+ */
 static void
 test_cm_random(void **state)
 {
@@ -282,7 +285,7 @@ test_cm_random(void **state)
 		assert_memory_equal(&a, &b, sizeof(a));
 		roce_cm_encode(&b, twice);
 		assert_memory_equal(once, twice, sizeof(once));
-		/* what was dropped were reserved bits: nothing else differs */
+		/* only reserved bits were dropped */
 		for (unsigned int at = 0; at < sizeof(mad); at++)
 			assert_int_equal(once[at] & ~mad[at], 0);
 	}
@@ -317,7 +320,7 @@ test_cm_hostile(void **state)
 	assert_int_equal(roce_cma_decode(header, &cma), -EPROTO);
 }
 
-/** A REJ as figure of IBTA 12.6.7 has it; there is none in the captures. */
+/** A REJ as in figure of IBTA 12.6.7; the captures contain none. */
 static void
 test_cm_rej(void **state)
 {
@@ -361,7 +364,9 @@ test_arp_hostile(void **state)
 	assert_int_equal(roce_arp_decode(wire, sizeof(wire), &arp), -EPROTO);
 }
 
-/** Every shortening and every single bit of an IP packet: refused, or right about its length. */
+/**
+ * Every truncation and every flipped bit of an IP packet: it is refused, or its length is right.
+ */
 static void
 test_ip_hostile(void **state)
 {
@@ -387,7 +392,7 @@ test_ip_hostile(void **state)
 		assert_memory_equal(&back.group, &msg.group, sizeof(msg.group));
 		assert_int_equal(back.record, ROCE_GROUP_JOINS);
 		for (unsigned int n = 0; n < length; n++) {
-			/* of the very size, so that a sanitizer sees what reads behind it */
+			/* exact size, so that a sanitizer detects reads past the end */
 			uint8_t *cut = malloc(n ? n : 1);
 
 			memcpy(cut, wire, n);
@@ -401,8 +406,10 @@ test_ip_hostile(void **state)
 			ret = roce_ip_decode(wire, length, v6 ? 6 : 4, &other);
 			if (ret > 0) {
 				assert_true(ret + other.payload_len <= length);
-				/* nothing but what no checksum covers: in IPv6 class and
-				 * flow, hop limit */
+				/*
+				 * only fields that no checksum covers may differ: in IPv6 class,
+				 * flow label, and hop limit
+				 */
 				ret = roce_group_decode(&other, wire + ret, &back);
 				if (!v6)
 					assert_int_equal(ret, -EPROTO);
@@ -466,11 +473,11 @@ test_nd_hostile(void **state)
 	assert_int_equal(roce_nd_encode(&nd, &ip, payload), 32);
 	assert_int_equal(roce_nd_decode(&ip, payload, &back), 0);
 	assert_true(back.has_mac && rte_is_same_ether_addr(&back.mac, &nd.mac));
-	/* passed on by a router */
+	/* forwarded by a router */
 	ip.hop_limit = 254;
 	assert_int_equal(roce_nd_decode(&ip, payload, &back), -EPROTO);
 	ip.hop_limit = ROCE_ND_HOP_LIMIT;
-	/* options that are empty, or reach behind the end */
+	/* options that are empty, or extend past the end */
 	for (unsigned int units = 0; units < 256; units++) {
 		payload[25] = units;
 		memset(payload + 2, 0, 2);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* UC and UD between two engines: whole messages or nothing, in order; address headers, rights. */
+/*
+ * UC and UD between two engines: messages are delivered completely or not at all, in order; address
+ * headers; access rights.
+ */
 #include "roce_rig.h"
 
 #include <errno.h>
@@ -84,7 +87,7 @@ test_uc(void **state)
 	rig_disconnect(&rig);
 }
 
-/* Operations that UC does not have. */
+/* Operations that UC does not support. */
 static void
 test_uc_refused(void **state)
 {
@@ -101,8 +104,9 @@ test_uc_refused(void **state)
 }
 
 /*
- * Messages of 1 to 5 packets over loss: a message that lost one is dropped as a whole, the next is
- * not; a WRITE without right is dropped, and the queue pair lives on.
+ * Messages of 1 to 5 packets with losses: a message that lost a packet is dropped completely, the
+ * next one is delivered. A WRITE without access right is dropped, and the queue pair stays
+ * connected.
  */
 static void
 test_uc_loss(void **state)
@@ -151,7 +155,7 @@ test_uc_loss(void **state)
 	rig_disconnect(&rig);
 }
 
-/* A request that is refused behind a good one ends, too, and takes the queue pair with it. */
+/* A refused request after a valid one completes, too, and puts the queue pair into error state. */
 static void
 test_uc_refused_behind(void **state)
 {
@@ -243,7 +247,7 @@ mark(struct rig *r, unsigned int from, struct rte_mbuf *m)
 	return true;
 }
 
-/* Congestion on a datagram's way is counted, and nobody is told. */
+/* Congestion marks of datagrams are counted, and no CNP is sent. */
 static void
 test_ud_marked(void **state)
 {
@@ -270,7 +274,7 @@ test_ud_marked(void **state)
 	rig_disconnect(&rig);
 }
 
-/* A datagram that is not taken is dropped and counted, and takes no receive with it. */
+/* A datagram that is not accepted is dropped and counted, and uses no receive. */
 static void
 test_ud_dropped(void **state)
 {
@@ -322,8 +326,8 @@ test_ud_dropped(void **state)
 }
 
 /*
- * A controlled Q_Key, with the top bit, is not for programs: none can be had, and in its place the
- * own one is sent.
+ * A controlled Q_Key, with the top bit set, cannot be requested by an application; in a send
+ * request it is replaced by the queue pair's own Q_Key.
  */
 static void
 test_ud_controlled(void **state)
@@ -352,7 +356,7 @@ test_ud_controlled(void **state)
 	rig_disconnect(&rig);
 }
 
-/* A handle of another protection domain, or device, is none of this queue pair's. */
+/* An address handle of another protection domain or device cannot be used. */
 static void
 test_ud_foreign_handle(void **state)
 {
@@ -372,7 +376,7 @@ test_ud_foreign_handle(void **state)
 	rig_disconnect(&rig);
 }
 
-/* Memory is the application's again only when the port has let go of the frames. */
+/* Memory belongs to the application again only after the port has freed the frames. */
 static void
 test_uc_memory(void **state)
 {

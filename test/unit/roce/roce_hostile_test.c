@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets to connected queue pairs that their peers do not send: from another address, with a wrong
- * ICRC, about packets that were never sent, to memory that they may not reach, out of order. All
- * are forged with the numbers that the peer would use.
+ * Forged packets to connected queue pairs: from another address, with a wrong ICRC, acknowledging
+ * packets that were never sent, accessing memory without rights, out of order. All have the numbers
+ * that the peer would use.
  */
 #include "roce_rig.h"
 
@@ -11,12 +11,12 @@
 
 #define MTU  1024
 #define SAID 64
-#define US   1 /* who is attacked */
-#define PEER 0 /* in whose name */
+#define US   1 /* the end under attack */
+#define PEER 0 /* the end whose packets are forged */
 
 #define ACK (ROCE_AETH_ACK | ROCE_AETH_CREDITS)
 
-/* What end US sent, in order */
+/* Packets that end US sent, in order */
 struct said {
 	uint8_t opcode, syndrome;
 	uint32_t psn;
@@ -64,7 +64,7 @@ us(void)
 	return (struct roce_qp *)rig.end[US].qp;
 }
 
-/* Connected, and nothing that US sends gets anywhere. */
+/* Connect; no packet that US sends arrives anywhere. */
 static void
 begin(enum rdma_qp_type type)
 {
@@ -109,7 +109,7 @@ receive(uint32_t length)
 	assert_int_equal(rdma_post_recv(rig.end[US].qp, &wr, 1), 1);
 }
 
-/* Completions of US, successful ones. */
+/* Number of completions of US, all successful. */
 static unsigned int
 completions(void)
 {
@@ -140,7 +140,7 @@ reth_at(const void *at, uint32_t rkey, uint32_t length)
 	};
 }
 
-/* Extended headers of a request or response of any opcode, all of them right. */
+/* Valid extended headers of a request or response with any opcode. */
 static const void *
 ext_of(uint8_t opcode, uint32_t length)
 {
@@ -170,7 +170,7 @@ assert_memory_untouched(void)
 		assert_int_equal(rig.end[US].memory[i], 0xa5);
 }
 
-/* Nothing came of it but a count of its cause. */
+/* The packet had no effect except for a counter of its cause. */
 static void
 refused(const struct rig_packet *packet, const char *counter)
 {
@@ -189,11 +189,11 @@ refused(const struct rig_packet *packet, const char *counter)
 	assert_memory_untouched();
 }
 
-/* What a packet of the peer's turn may be. */
+/* Opcodes of valid next packets of the peer. */
 static const uint8_t requests[] = {ROCE_SEND_ONLY, ROCE_SEND_FIRST, ROCE_WRITE_ONLY,
 	ROCE_WRITE_FIRST, ROCE_READ_REQUEST, ROCE_FETCH_ADD, ROCE_COMPARE_SWAP};
 
-/* Payload: whole packets where the opcode begins a message of several. */
+/* Payload length: full packets for opcodes that begin a message of several packets. */
 static uint16_t
 length_of(uint8_t opcode)
 {
@@ -204,7 +204,10 @@ length_of(uint8_t opcode)
 	return flags & ROCE_F_LAST ? 100 : MTU;
 }
 
-/* The address of a packet is the connection's; its UDP source port is for the switches. */
+/*
+ * The address of a packet must be that of the connection; its UDP source port may be any, as it is
+ * only for switches.
+ */
 static void
 test_addresses(void **state)
 {
@@ -240,7 +243,7 @@ test_addresses(void **state)
 	end();
 }
 
-/* Every other reason why a packet is not the peer's, each with its count. */
+/* Every other reason for which a packet is not the peer's, each with its counter. */
 static void
 test_not_the_peers(void **state)
 {
@@ -255,12 +258,12 @@ test_not_the_peers(void **state)
 		{{.opcode = ROCE_SEND_ONLY, .qpn = 0xfffffe}, "rx_unknown_qpn"},
 		/* transport header version 1 */
 		{{.opcode = ROCE_SEND_ONLY, .bth_flags = 1}, "rx_malformed"},
-		/* more pad than there is, and a length that is no multiple of 4 */
+		/* a pad longer than the payload, and a length that is not a multiple of 4 */
 		{{.opcode = ROCE_SEND_ONLY, .bth_flags = 3 << 4}, "rx_malformed"},
 		{{.opcode = ROCE_SEND_ONLY, .length = 3}, "rx_malformed"},
 		{{.opcode = ROCE_UC + ROCE_SEND_ONLY}, "rx_bad_opcode"},
 		{{.opcode = ROCE_UD + ROCE_SEND_ONLY}, "rx_bad_opcode"},
-		/* reliable datagrams, and one that nobody has defined */
+		/* reliable datagrams, and an undefined transport */
 		{{.opcode = 0x44}, "rx_bad_opcode"},
 		{{.opcode = 0x15}, "rx_bad_opcode"},
 	};
@@ -273,13 +276,13 @@ test_not_the_peers(void **state)
 		packet.psn = turn();
 		refused(&packet, rows[i].counter);
 	}
-	/* a limited member of the partition is one */
+	/* a limited member of the partition is accepted */
 	forge(&(struct rig_packet){.opcode = ROCE_SEND_ONLY, .psn = turn(), .pkey = 0x7fff});
 	assert_int_equal(completions(), 1);
 	end();
 }
 
-/* A notification of congestion slows a sender down: only its peer may do that. */
+/* A CNP slows a sender down: it is accepted only from the peer. */
 static void
 test_cnp(void **state)
 {
@@ -304,7 +307,7 @@ test_cnp(void **state)
 	end();
 }
 
-/* An answer to US, by the peer. */
+/* A response of the peer to US. */
 static void
 answer(uint8_t opcode, uint32_t psn, uint8_t syndrome, uint16_t length)
 {
@@ -331,7 +334,10 @@ post(enum rdma_op op, uint32_t length)
 	rig_run(&rig, 1);
 }
 
-/* What was never sent can't be acknowledged, nor refused; what was acknowledged is over. */
+/*
+ * A packet that was never sent can be neither acknowledged nor refused; nor can one that was
+ * already acknowledged.
+ */
 static void
 test_window(void **state)
 {
@@ -342,7 +348,7 @@ test_window(void **state)
 
 	begin(RDMA_QP_RC);
 	first = us()->req.una_psn;
-	/* before anything was sent at all */
+	/* before the first packet was sent */
 	answer(ROCE_ACKNOWLEDGE, first, ACK, 0);
 	assert_int_equal(rig_stat(&rig, US, "rx_stale_responses"), ++stale);
 	post(RDMA_OP_SEND, 3 * MTU);
@@ -360,14 +366,14 @@ test_window(void **state)
 			assert_int_equal(state_of_us(), RDMA_QP_RTS);
 		}
 	}
-	/* kinds of answers that there are not */
+	/* undefined kinds of responses */
 	malformed = rig_stat(&rig, US, "rx_malformed");
 	answer(ROCE_ACKNOWLEDGE, first, 0x40, 0);
 	answer(ROCE_ACKNOWLEDGE, first, ROCE_NAK_INVALID_RD, 0);
 	answer(ROCE_ACKNOWLEDGE, first, 0x80 | ACK, 0);
 	assert_int_equal(rig_stat(&rig, US, "rx_malformed"), malformed + 3);
 	assert_int_equal(us()->req.una_psn, first);
-	/* the last packet's is the last that counts; credits, which nobody agreed on, do not */
+	/* The last acknowledged PSN counts. Credits are ignored, because none were negotiated. */
 	answer(ROCE_ACKNOWLEDGE, roce_psn_add(first, 1), ROCE_AETH_ACK, 0);
 	assert_int_equal(completions(), 0);
 	assert_int_equal(us()->req.una_psn, roce_psn_add(first, 2));
@@ -376,7 +382,7 @@ test_window(void **state)
 	end();
 }
 
-/* An answer's kind, length and place are those of the question; else memory stays as it is. */
+/* Opcode, length and order of responses must match the request; else memory stays unchanged. */
 static void
 test_answers(void **state)
 {
@@ -396,26 +402,29 @@ test_answers(void **state)
 			.length = MTU,
 			.src = &stranger},
 		"rx_bad_address");
-	/* shorter and longer than what lies there */
+	/* shorter and longer than expected there */
 	answer(ROCE_READ_RESPONSE_FIRST, first, ACK, MTU - 4);
 	answer(ROCE_READ_RESPONSE_ONLY, first, ACK, 100);
 	answer(ROCE_READ_RESPONSE_FIRST, first, ACK, MTU + 4);
 	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 3);
-	/* an atomic's, a NAK in disguise, behind the end, without those before */
+	/*
+	 * an atomic's response, a NAK, a response beyond the end, and one whose predecessors are
+	 * missing
+	 */
 	answer(ROCE_ATOMIC_ACKNOWLEDGE, first, ACK, 0);
 	assert_int_equal(rig_stat(&rig, US, "rx_stale_responses"), stale + 1);
 	answer(ROCE_READ_RESPONSE_FIRST, first, ROCE_NAK_REMOTE_ACCESS, MTU);
 	answer(ROCE_READ_RESPONSE_LAST, roce_psn_add(first, 3), ACK, 100);
 	assert_int_equal(rig_stat(&rig, US, "rx_stale_responses"), stale + 2);
 	answer(ROCE_READ_RESPONSE_MIDDLE, roce_psn_add(first, 1), ACK, MTU);
-	/* an acknowledgement is no data */
+	/* an acknowledgement contains no data */
 	answer(ROCE_ACKNOWLEDGE, roce_psn_add(first, 2), ACK, 0);
 	assert_memory_untouched();
 	assert_int_equal(completions(), 0);
 	assert_int_equal(us()->req.una_psn, first);
 	answer(ROCE_READ_RESPONSE_FIRST, first, ACK, MTU);
 	answer(ROCE_READ_RESPONSE_MIDDLE, roce_psn_add(first, 1), ACK, MTU);
-	/* 100 bytes: no more */
+	/* 100 bytes remain, no more */
 	answer(ROCE_READ_RESPONSE_LAST, roce_psn_add(first, 2), ACK, 104);
 	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 4);
 	assert_int_equal(completions(), 0);
@@ -426,7 +435,7 @@ test_answers(void **state)
 	end();
 }
 
-/* A region of US's memory, in its middle. */
+/* A region in the middle of US's memory. */
 static struct rdma_mr *
 region(uint32_t offset, uint32_t length, uint32_t access)
 {
@@ -450,8 +459,8 @@ assert_nak(uint32_t psn, uint8_t nak)
 }
 
 /*
- * A READ of many packets is being answered when its right goes: by its region, or of the region.
- * @param how 0: deregistered, 1: no reading any more, 2: another protection domain's
+ * Access is revoked while a READ of many packets is being answered.
+ * @param how 0: deregistered, 1: read access removed, 2: another protection domain's
  */
 static void
 read_right_goes(unsigned int how)
@@ -481,7 +490,7 @@ read_right_goes(unsigned int how)
 	else
 		inside->pd = NULL;
 	rig_run(&rig, 1);
-	/* those that were sent, and a NAK for the first that was not */
+	/* the packets that were sent, and a NAK for the first one that was not */
 	assert_int_equal(nb_said, sent + 1);
 	if (nb_said <= SAID)
 		assert_nak(roce_psn_add(first, sent), ROCE_NAK_REMOTE_ACCESS);
@@ -501,7 +510,7 @@ test_read_right_goes(void **state)
 	read_right_goes(2);
 }
 
-/* The same with a WRITE whose packets still come. */
+/* The same for a WRITE whose packets are still arriving. */
 static void
 write_right_goes(bool dereg)
 {
@@ -531,7 +540,10 @@ test_write_right_goes(void **state)
 	write_right_goes(false);
 }
 
-/* One request of its own connection. @return syndrome of what is said, 0xff: nothing */
+/*
+ * One request on its own connection.
+ * @return syndrome of the response, 0xff: none
+ */
 static uint8_t
 request(uint8_t opcode, uint64_t va, uint32_t rkey, uint32_t length)
 {
@@ -547,14 +559,14 @@ request(uint8_t opcode, uint64_t va, uint32_t rkey, uint32_t length)
 		.ext = roce_opcodes[opcode].flags & ROCE_F_ATOMICETH ? (const void *)&atomic
 								     : (const void *)&reth,
 		.length = write ? RTE_MIN(length, (uint32_t)MTU) : 0});
-	/* a WRITE that was taken says nothing, as nobody asked */
+	/* a WRITE that was accepted gets no response, as none was requested */
 	if (nb_said)
 		said_last = said[0].syndrome;
 	end();
 	return said_last;
 }
 
-/* Each operation needs its own right, and no other helps. */
+/* Each operation needs its own access right, and no other right suffices. */
 static void
 test_rights(void **state)
 {
@@ -581,7 +593,7 @@ test_rights(void **state)
 		assert_int_equal(rdma_mr_dereg(mr), 0);
 		mr = region(4096, 64, RDMA_ACCESS_LOCAL_WRITE | rows[i].right);
 		assert_int_equal(request(rows[i].opcode, va, rdma_mr_rkey(mr), 8), rows[i].good);
-		/* a key that differs in a bit, wherever it lies */
+		/* a key with one wrong bit */
 		for (unsigned int bit = 0; bit < 32; bit += 31)
 			assert_int_equal(
 				request(rows[i].opcode, va, rdma_mr_rkey(mr) ^ 1U << bit, 8),
@@ -590,7 +602,7 @@ test_rights(void **state)
 	}
 }
 
-/* First and last byte of a region, one beyond, and sums that wrap. */
+/* First and last byte of a region, one byte beyond, and address sums that wrap around. */
 static void
 test_bounds(void **state)
 {
@@ -613,17 +625,17 @@ test_bounds(void **state)
 		assert_int_equal(
 			request(opcodes[i], UINT64_MAX - 3, key, 8), ROCE_NAK_REMOTE_ACCESS);
 		assert_int_equal(request(opcodes[i], 0, key, 8), ROCE_NAK_REMOTE_ACCESS);
-		/* of nothing there is nothing to reach */
+		/* a request of zero bytes accesses no memory */
 		assert_int_equal(request(opcodes[i], 0, 0, 0), good);
 	}
-	/* who says that more follows has more to write */
+	/* a WRITE FIRST must be shorter than its message */
 	assert_int_equal(request(ROCE_WRITE_FIRST, (uintptr_t)rig.end[US].memory,
 				 rdma_mr_rkey(rig.end[US].mr), MTU),
 		ROCE_NAK_INVALID_REQUEST);
-	/* a first packet asks for all of its message */
+	/* the first packet requests access for the whole message */
 	assert_int_equal(
 		request(ROCE_WRITE_FIRST, va - MTU, key, MTU + 64), ROCE_NAK_REMOTE_ACCESS);
-	/* an atomic lies on 8 bytes that are all there */
+	/* an atomic needs 8 aligned bytes within the region */
 	for (unsigned int off = 1; off < 8; off++)
 		assert_int_equal(
 			request(ROCE_FETCH_ADD, va + off, key, 8), ROCE_NAK_INVALID_REQUEST);
@@ -632,7 +644,7 @@ test_bounds(void **state)
 	assert_int_equal(rdma_mr_dereg(mr), 0);
 }
 
-/* Packets that make no message. */
+/* Sequences of packets that form no valid message. */
 static void
 test_order(void **state)
 {
@@ -640,7 +652,10 @@ test_order(void **state)
 		SEND = ROCE_SEND_FIRST,
 		WRITE = ROCE_WRITE_FIRST
 	};
-	/* opcode and payload bytes, {0xff} ends; the length of WRITEs is 2 * MTU + 100 */
+	/*
+	 * opcodes and payload bytes, terminated by {0xff}; WRITEs announce a length of 2 * MTU +
+	 * 100
+	 */
 	static const struct {
 		uint8_t opcode;
 		uint16_t length;
@@ -659,7 +674,7 @@ test_order(void **state)
 		{{WRITE, MTU}, {WRITE, MTU}, {0xff, 0}},
 		{{WRITE, MTU}, {ROCE_SEND_MIDDLE, MTU}, {0xff, 0}},
 		{{WRITE, MTU}, {ROCE_READ_REQUEST, 0}, {0xff, 0}},
-		/* packets in the middle are whole, last ones not empty, none too long */
+		/* middle packets must be full, last packets not empty, and none too long */
 		{{SEND, MTU - 4}, {0xff, 0}},
 		{{SEND, MTU + 4}, {0xff, 0}},
 		{{SEND, MTU}, {ROCE_SEND_MIDDLE, MTU - 4}, {0xff, 0}},
@@ -667,16 +682,18 @@ test_order(void **state)
 		{{SEND, MTU}, {ROCE_SEND_LAST, MTU + 4}, {0xff, 0}},
 		{{ROCE_SEND_ONLY, MTU + 4}, {0xff, 0}},
 		{{WRITE, MTU - 4}, {0xff, 0}},
-		/* more and less than the WRITE was to be */
+		/* more and less data than the WRITE announced */
 		{{WRITE, MTU}, {ROCE_WRITE_LAST, 100}, {0xff, 0}},
 		{{WRITE, MTU}, {ROCE_WRITE_MIDDLE, MTU}, {ROCE_WRITE_MIDDLE, MTU}, {0xff, 0}},
 		{{WRITE, MTU}, {ROCE_WRITE_MIDDLE, MTU}, {ROCE_WRITE_LAST, 104}, {0xff, 0}},
 		{{WRITE, MTU}, {ROCE_WRITE_MIDDLE, MTU}, {ROCE_WRITE_LAST, 96}, {0xff, 0}},
 		{{ROCE_WRITE_ONLY, 100}, {0xff, 0}},
-		/* a question has no payload */
+		/* a READ request has no payload */
 		{{ROCE_READ_REQUEST, 4}, {0xff, 0}},
 		{{ROCE_FETCH_ADD, 4}, {0xff, 0}},
-		/* SEND with invalidate is not spoken; nor longer than the receive */
+		/*
+		 * SEND with invalidate is not supported; nor are messages longer than the receive
+		 */
 		{{ROCE_SEND_ONLY_INV, 0}, {0xff, 0}},
 		{{SEND, MTU}, {ROCE_SEND_MIDDLE, MTU}, {ROCE_SEND_LAST, 104}, {0xff, 0}},
 	};
@@ -706,7 +723,9 @@ test_order(void **state)
 	}
 }
 
-/* Behind a refusal, in the same burst: nothing is taken while the NAK waits for its turn. */
+/*
+ * Packets after a refused one in the same burst: none is accepted while the NAK waits to be sent.
+ */
 static void
 test_behind_refusal(void **state)
 {
@@ -729,7 +748,10 @@ test_behind_refusal(void **state)
 	end();
 }
 
-/* What was taken is not taken again, whatever it says now; what is not due waits. */
+/*
+ * A packet that was accepted is not accepted again, with any content; a packet ahead of the
+ * expected PSN is not accepted.
+ */
 static void
 test_duplicates(void **state)
 {
@@ -751,12 +773,12 @@ test_duplicates(void **state)
 	assert_int_equal(rig_stat(&rig, US, "rx_duplicates"), ++duplicates);
 	assert_int_equal(nb_said, 1);
 	assert_nak(packet.psn, ACK);
-	/* half of all numbers are behind */
+	/* half of all PSNs are duplicates */
 	packet.psn = roce_psn_add(turn(), -0x7fffff);
 	forge(&packet);
 	assert_int_equal(completions(), 0);
 	assert_int_equal(rig_stat(&rig, US, "rx_duplicates"), ++duplicates);
-	/* a WRITE: memory has changed since */
+	/* a WRITE: the memory has changed since */
 	packet = (struct rig_packet){.opcode = ROCE_WRITE_ONLY,
 		.psn = turn(),
 		.ext = ext_of(ROCE_WRITE_ONLY, 100),
@@ -767,7 +789,7 @@ test_duplicates(void **state)
 	forge(&packet);
 	assert_int_equal(rig_stat(&rig, US, "rx_duplicates"), ++duplicates);
 	assert_memory_untouched();
-	/* an atomic is executed once; a READ is for what was asked */
+	/* an atomic is executed once; a duplicate READ must equal the request */
 	*value = 5;
 	memcpy(&atomic, ext_of(ROCE_FETCH_ADD, 8), sizeof(atomic));
 	packet = (struct rig_packet){.opcode = ROCE_FETCH_ADD, .psn = turn(), .ext = &atomic};
@@ -777,7 +799,7 @@ test_duplicates(void **state)
 	assert_int_equal(*value, 6);
 	assert_int_equal(nb_said, 1);
 	assert_int_equal(said[0].opcode, ROCE_ATOMIC_ACKNOWLEDGE);
-	/* nor is it a READ's answer */
+	/* nor does it get the response of a READ */
 	nb_said = 0;
 	packet.opcode = ROCE_READ_REQUEST;
 	packet.ext = ext_of(ROCE_READ_REQUEST, 8);
@@ -801,7 +823,7 @@ test_duplicates(void **state)
 	assert_int_equal(nb_said, 0);
 	assert_int_equal(*value, 6);
 	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 5);
-	/* ahead: one NAK for the gap, and nothing is taken */
+	/* ahead of the expected PSN: one NAK for the gap, and nothing is accepted */
 	packet = (struct rig_packet){.opcode = ROCE_SEND_ONLY, .psn = roce_psn_add(turn(), 1)};
 	forge(&packet);
 	forge(&packet);
@@ -815,7 +837,10 @@ test_duplicates(void **state)
 	end();
 }
 
-/* Without acknowledgements: what is broken is dropped as a whole, and the next message is heard. */
+/*
+ * UC, without acknowledgements: an incomplete message is dropped completely, and the next message
+ * is accepted.
+ */
 static void
 test_unreliable(void **state)
 {
@@ -831,7 +856,7 @@ test_unreliable(void **state)
 	begin(RDMA_QP_UC);
 	for (unsigned int i = 0; i < 8; i++)
 		receive(MTU + 100);
-	/* the network brings it twice, or late */
+	/* the network duplicates or delays the packet */
 	only.psn = turn();
 	forge(&only);
 	forge(&only);
@@ -839,7 +864,7 @@ test_unreliable(void **state)
 	forge(&only);
 	assert_int_equal(completions(), 1);
 	assert_int_equal(rig_stat(&rig, US, "rx_duplicates"), duplicates + 2);
-	/* an end without a begin; one whose middle is lost; one that is too long */
+	/* a LAST without a FIRST; a message with a missing middle; a message that is too long */
 	last.psn = turn();
 	forge(&last);
 	first.psn = turn();
@@ -852,7 +877,7 @@ test_unreliable(void **state)
 	last.psn = turn();
 	forge(&last);
 	assert_int_equal(completions(), 0);
-	/* a WRITE to where nobody may, whose rest says nothing of it */
+	/* a WRITE with a wrong key, whose other packets have no key */
 	reth = reth_at(rig.end[US].memory, rdma_mr_rkey(rig.end[US].mr) ^ 1, 2 * MTU);
 	write = (struct rig_packet){
 		.opcode = ROCE_UC + ROCE_WRITE_FIRST, .psn = turn(), .ext = &reth, .length = MTU};
@@ -864,7 +889,7 @@ test_unreliable(void **state)
 	assert_int_equal(rig_stat(&rig, US, "rx_access_refused"), refusals + 1);
 	assert_memory_untouched();
 	assert_int_equal(completions(), 0);
-	/* no begin, too long; the rest of what was broken before */
+	/* no FIRST, too long; the rest of the broken message before */
 	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 2);
 	assert_int_equal(rig_stat(&rig, US, "rx_uc_dropped"), dropped + 2);
 	only.psn = turn();
@@ -875,7 +900,10 @@ test_unreliable(void **state)
 	end();
 }
 
-/* No receive is posted: nothing is taken, not even what would be placed elsewhere. */
+/*
+ * No receive is posted: nothing is accepted, not even a WRITE with immediate, whose data needs no
+ * receive.
+ */
 static void
 test_not_ready(void **state)
 {

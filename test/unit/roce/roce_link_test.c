@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two engines over a wire that loses, repeats, swaps, delays and corrupts frames: RC delivers
- * exactly what was posted, once, in order; UC and UD deliver whole messages or nothing, in order.
- * Nothing is ever written outside the region (rig_close() looks).
+ * Two engines over a wire that loses, repeats, reorders, delays and corrupts frames. RC delivers
+ * exactly what was posted, once and in order. UC and UD deliver complete messages or nothing, in
+ * order. No byte outside the region is ever written (rig_close() checks).
  */
 #include "roce_rig.h"
 
@@ -15,29 +15,29 @@
 #define DEPTH	      32
 #define LENGTH_MAX    20000
 #define MIB	      (1U << 20)
-#define SOURCE	      0		    /* never changes */
+#define SOURCE	      0		    /* constant */
 #define TARGET	      MIB	    /* written by the peer */
 #define ATOMIC	      (2 * MIB - 8) /* changed by the peer's atomics */
 #define RECEIVES      (2 * MIB)	    /* RECEIVE_SLOTS of LENGTH_MAX bytes */
 #define RECEIVE_SLOTS 32
-#define LANDING	      (3 * MIB) /* answers: READ_SLOTS of LENGTH_MAX bytes */
+#define LANDING	      (3 * MIB) /* READ data: READ_SLOTS of LENGTH_MAX bytes */
 #define READ_SLOTS    DEPTH
 
 static struct rig rig;
 
-/* One operation and what must come of it. */
+/* One operation and its expected result. */
 struct op {
 	uint8_t op;
 	uint32_t from, to, length, imm;
 	uint64_t old;	 /* atomics */
-	uint8_t *answer; /* READ: a copy of what the peer had */
+	uint8_t *answer; /* READ: a copy of the peer's data */
 };
 
-/* One direction: end `d` asks, the other answers. */
+/* One direction: end `d` sends requests, the other responds. */
 struct way {
 	unsigned int d;
 	struct op ops[OPS];
-	uint8_t *model; /* of the peer's [TARGET, TARGET + MIB) */
+	uint8_t *model; /* model of the peer's [TARGET, TARGET + MIB) */
 	unsigned int posted, completed, received, next_receive;
 	unsigned int receives_posted, receives_used;
 	bool after_read;
@@ -61,7 +61,7 @@ post_receive(struct way *w)
 	w->receives_posted++;
 }
 
-/* Draw an operation, do it on the model, post it. */
+/* Draw a random operation, apply it to the model, and post it. */
 static void
 post_one(struct way *w)
 {
@@ -86,7 +86,7 @@ post_one(struct way *w)
 	wr.op = op->op;
 	wr.imm = op->imm;
 	wr.remote_addr = (uintptr_t)peer->memory + TARGET + op->to;
-	/* an answer is made when its turn comes to be sent: later writes must wait for it */
+	/* READ data is taken when the response is sent: later writes must wait for it */
 	if (w->after_read)
 		wr.flags |= RDMA_SEND_FENCE;
 	w->after_read = op->op == RDMA_OP_READ;
@@ -212,7 +212,7 @@ rc(const struct rig_faults *faults, uint8_t ack_timeout)
 			w = &ways[d];
 			while (w->posted < OPS && w->posted - w->completed < DEPTH)
 				post_one(w);
-			/* sometimes late: the receiver is not ready then */
+			/* sometimes late, so that the receiver is not ready */
 			if (w->receives_posted - w->receives_used < RECEIVE_SLOTS &&
 				rig_random(&rig, 4) == 0)
 				post_receive(w);
@@ -248,7 +248,7 @@ rc(const struct rig_faults *faults, uint8_t ack_timeout)
 static void
 test_rc_clean(void **state)
 {
-	/* 4 s: longer than any pause of this machine */
+	/* an ACK timeout of 4 s: longer than any pause of this machine */
 	rc(&(struct rig_faults){0}, 20);
 	assert_int_equal(rig_stat(&rig, 0, "ack_timeouts") + rig_stat(&rig, 1, "ack_timeouts"), 0);
 }

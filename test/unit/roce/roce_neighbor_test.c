@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Neighbors, echo and groups of a RoCE device, against a station that is the test: who has an
- * address, for how long it is believed, what happens when nobody or somebody else answers.
+ * Neighbors, echo and multicast groups of a RoCE device, against a simulated station: address
+ * resolution, lifetime of entries, and reactions to missing and forged replies.
  */
 #include "roce_cm_rig.h"
 
@@ -15,7 +15,7 @@
 #define US    0
 #define THEM  1
 #define L2    14
-#define QUIET 3000 /* ms until a device has said who it is */
+#define QUIET 3000 /* ms until a device has sent its announcements */
 
 static const struct rte_ether_addr everybody = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
 
@@ -58,7 +58,7 @@ send_arp(const struct roce_arp *arp, const struct rte_ether_addr *dst)
 	rig_send_bytes(THEM, frame, sizeof(frame));
 }
 
-/* The next ARP packet, within so many milliseconds; returns those that went by, -1: none */
+/* The next ARP packet within this time. Returns the milliseconds that passed, -1: none */
 static int
 receive_arp(struct roce_arp *arp, struct rte_ether_addr *dst, int ms)
 {
@@ -95,7 +95,7 @@ answer_arp(const struct roce_arp *request)
 	rig_run(2);
 }
 
-/* The next IP packet of a protocol, in l3; returns the header's length, 0: none */
+/* The next IP packet of a protocol, in l3. Returns the header's length, 0: none */
 static unsigned int
 receive_ip(struct roce_ip *ip, uint8_t proto, uint8_t l3[256], struct rte_ether_addr *dst, int ms)
 {
@@ -120,7 +120,7 @@ receive_ip(struct roce_ip *ip, uint8_t proto, uint8_t l3[256], struct rte_ether_
 	return 0;
 }
 
-/* To us; the payload's checksum is in place */
+/* Send a packet to us; the payload's checksum is set */
 static void
 send_ip(const struct rte_ether_addr *dst, const struct roce_ip *ip, const uint8_t *payload)
 {
@@ -160,26 +160,26 @@ test_life_of_an_entry(void **state)
 	assert_int_equal(arp.op, ROCE_ARP_REQUEST);
 	assert_int_equal(arp.target_ip, roce_gid_to_v4(&rig[THEM].gid));
 	assert_int_equal(arp.sender_ip, roce_gid_to_v4(&rig[US].gid));
-	/* not more often because more want to know */
+	/* more requesters do not cause more ARP requests */
 	for (unsigned int i = 0; i < 100; i++)
 		assert_int_equal(resolve(&rig[THEM].gid), -EAGAIN);
 	assert_in_range(receive_arp(&arp, &dst, 300), 200, 260);
 	answer_arp(&arp);
 	assert_int_equal(resolve(&rig[THEM].gid), 0);
 
-	/* believed for 30 s without a question */
+	/* valid for 30 s without a probe */
 	rig_run(29000);
 	assert_int_equal(resolve(&rig[THEM].gid), 0);
 	assert_int_equal(receive_arp(&arp, &dst, 10), -1);
 	rig_run(2000);
-	/* then probed, while it is used */
+	/* then probed while it is used */
 	assert_int_equal(resolve(&rig[THEM].gid), 0);
 	assert_in_range(receive_arp(&arp, &dst, 10), 0, 1);
 	assert_memory_equal(&dst, &rig[THEM].mac, 6);
 	answer_arp(&arp);
 	rig_run(5000);
 	assert_int_equal(receive_arp(&arp, &dst, 10), -1);
-	/* unanswered three times: forgotten, everybody is asked, then it is unreachable */
+	/* after three unanswered probes: removed, resolved by broadcast, then unreachable */
 	rig_run(30000);
 	assert_int_equal(resolve(&rig[THEM].gid), 0);
 	rig_run(2500);
@@ -195,7 +195,7 @@ test_life_of_an_entry(void **state)
 	assert_int_equal(receive_arp(&arp, &dst, 300), -1);
 	assert_int_equal(resolve(&rig[THEM].gid), -EHOSTUNREACH);
 	assert_int_equal(rig_stat(US, "neighbors_failed"), 1);
-	/* and may be tried again a little later */
+	/* and may be resolved again a little later */
 	rig_run(1500);
 	assert_int_equal(resolve(&rig[THEM].gid), -EAGAIN);
 	drain();
@@ -221,17 +221,20 @@ test_arp_questions(void **state)
 	assert_int_equal(arp.sender_ip, question.target_ip);
 	assert_memory_equal(&arp.sender_mac, &rig[US].mac, 6);
 	assert_memory_equal(&dst, &rig[THEM].mac, 6);
-	/* who asks will be asked soon; it is probed */
+	/*
+	 * a station that resolves our address will be contacted soon, so its address is learned; it
+	 * is probed
+	 */
 	assert_int_equal(resolve(&rig[THEM].gid), 0);
 	assert_true(receive_arp(&arp, &dst, 5) >= 0);
 	answer_arp(&arp);
 	drain();
-	/* a probe has no sender */
+	/* a probe has no sender address */
 	question.sender_ip = 0;
 	send_arp(&question, &everybody);
 	assert_true(receive_arp(&arp, &dst, 5) >= 0);
 	assert_int_equal(roce_dev(rig[US].dev)->control->neighbors.nb_entries, 1);
-	/* not for us; with a MAC address that nobody can have */
+	/* not for us; with an invalid MAC address */
 	question.sender_ip = RTE_BE32(0x0a630003);
 	question.target_ip = RTE_BE32(0x0a630004);
 	send_arp(&question, &everybody);
@@ -264,7 +267,7 @@ test_conflict(void **state)
 	assert_int_equal(e->status, -EADDRINUSE);
 	assert_null(e->conn);
 	assert_int_equal(((struct sockaddr_in *)&e->peer)->sin_addr.s_addr, claim.sender_ip);
-	/* defended: everybody is told, once in a while */
+	/* our address is defended by a rate-limited broadcast */
 	assert_true(receive_arp(&arp, &dst, 5) >= 0);
 	assert_memory_equal(&dst, &everybody, 6);
 	assert_int_equal(arp.sender_ip, arp.target_ip);
@@ -279,7 +282,7 @@ test_conflict(void **state)
 	rig_run(10000);
 	send_arp(&claim, &everybody);
 	rig_event(US, RDMA_EVENT_ADDR_CONFLICT, 10);
-	/* our own frames come back on some networks: that is nobody else */
+	/* some networks reflect our own frames: this is no conflict */
 	claim.sender_mac = rig[US].mac;
 	send_arp(&claim, &everybody);
 	rig_run(10);
@@ -288,7 +291,7 @@ test_conflict(void **state)
 	rig_close();
 }
 
-/* Two probes before two announcements, so that a station that has the address can say so. */
+/* Two probes before two announcements, so that a station that uses the address can object. */
 static void
 test_announcement(void **state)
 {
@@ -304,7 +307,7 @@ test_announcement(void **state)
 		assert_memory_equal(&dst, &everybody, 6);
 	}
 	assert_int_equal(receive_arp(&arp, &dst, 5000), -1);
-	/* the link was away: again */
+	/* the link was down: repeat them */
 	assert_int_equal(rte_eth_dev_set_link_down(rig[US].port), 0);
 	assert_int_equal(receive_arp(&arp, &dst, 5000), -1);
 	assert_int_equal(rte_eth_dev_set_link_up(rig[US].port), 0);
@@ -316,7 +319,10 @@ test_announcement(void **state)
 	rig_close();
 }
 
-/* Strangers fill a part of the cache, and there is still a place for whom we ask for. */
+/*
+ * Other stations fill only a part of the cache, so that there is room for addresses that we
+ * resolve.
+ */
 static void
 test_flood(void **state)
 {
@@ -351,7 +357,7 @@ test_flood(void **state)
 		}
 	}
 	assert_int_equal(all->nb_entries, ROCE_NEIGHBORS_MAX);
-	/* full of questions of our own: one more has to wait */
+	/* the cache is full of our own requests: one more has to wait */
 	assert_int_equal(resolve(&rig[THEM].gid), -EHOSTUNREACH);
 	for (unsigned int i = 0; i < 60; i++) {
 		rig_run(100);
@@ -364,7 +370,7 @@ test_flood(void **state)
 	rig_close();
 }
 
-/* A station gets another Ethernet address: so has, at once, what is connected to it. */
+/* A station gets another MAC address: its connections use it immediately. */
 static void
 test_moved(void **state)
 {
@@ -415,7 +421,7 @@ test_moved(void **state)
 	rig_close();
 }
 
-/* The next frame that goes to an Ethernet address other than ARP's */
+/* The next frame other than ARP goes to this MAC address */
 static void
 assert_goes_to(const struct rte_ether_addr *mac)
 {
@@ -433,8 +439,8 @@ assert_goes_to(const struct rte_ether_addr *mac)
 }
 
 /*
- * So has what was connected by hand, and address handles; also when nobody has asked for the
- * station in hours: it is not forgotten while something goes there.
+ * The same for queue pairs connected by hand and for address handles, even if the application has
+ * not resolved the station for hours: an entry is kept while it is used.
  */
 static void
 test_moved_unasked(void **state)
@@ -452,7 +458,7 @@ test_moved_unasked(void **state)
 		.sender_ip = RTE_BE32(0x0a630002),
 		.target_ip = RTE_BE32(0x0a630002),
 	};
-	/* tshark looks for EoIB in datagrams, and stumbles over empty ones */
+	/* tshark would look for EoIB in datagrams, and reports empty ones as malformed */
 	static uint8_t text[64];
 	const struct rdma_mr_attr text_attr = {.addr = text, .length = sizeof(text), .gpu = -1};
 	struct rdma_sge sge = {.addr = (uintptr_t)text, .length = sizeof(text)};
@@ -494,7 +500,7 @@ test_moved_unasked(void **state)
 	assert_int_equal(rdma_qp_destroy(rc), 0);
 	assert_int_equal(rdma_qp_destroy(ud), 0);
 	assert_int_equal(rdma_mr_dereg(mr), 0);
-	/* nothing goes there any more */
+	/* no packet is sent there any more */
 	assert_int_equal(rdma_ah_destroy(datagram.ud.ah), 0);
 	rig_jump(3600000, 60000);
 	drain();
@@ -506,7 +512,7 @@ test_moved_unasked(void **state)
 	rig_close();
 }
 
-/* Off the link: the gateway's address; without a gateway there is no way. */
+/* Off-link destinations use the gateway's address; without a gateway they are unreachable. */
 static void
 test_routes(void **state)
 {
@@ -612,7 +618,7 @@ test_nd(void **state)
 	send_nd(&out, &rig[THEM].gid, &rig[US].gid);
 	assert_int_equal(resolve(&rig[THEM].gid), 0);
 
-	/* asked for */
+	/* in reply to a solicitation */
 	out = (struct roce_nd){.type = ROCE_ND_SOLICIT,
 		.target = rig[US].gid,
 		.has_mac = true,
@@ -624,13 +630,13 @@ test_nd(void **state)
 	assert_int_equal(nd.flags, ROCE_ND_SOLICITED | ROCE_ND_OVERRIDE);
 	assert_memory_equal(&nd.mac, &rig[US].mac, 6);
 	assert_memory_equal(&ip.dst, &rig[THEM].gid, 16);
-	/* by one that wants our address: all are told */
+	/* a solicitation for our own address (DAD): the advertisement goes to all nodes */
 	out.has_mac = false;
 	send_nd(&out, &none, &group);
 	assert_true(receive_nd(&nd, &ip, &dst, 5));
 	assert_int_equal(nd.flags, ROCE_ND_OVERRIDE);
 	assert_memory_equal(&ip.dst, &all, 16);
-	/* another one has it */
+	/* another station uses the address */
 	out = (struct roce_nd){.type = ROCE_ND_ADVERT,
 		.flags = ROCE_ND_OVERRIDE,
 		.target = rig[US].gid,
@@ -638,7 +644,7 @@ test_nd(void **state)
 		.mac = rig[THEM].mac};
 	send_nd(&out, &rig[THEM].gid, &all);
 	rig_event(US, RDMA_EVENT_ADDR_CONFLICT, 5);
-	/* without override nothing that is known changes */
+	/* without the override flag, existing entries do not change */
 	out = (struct roce_nd){.type = ROCE_ND_ADVERT,
 		.target = rig[THEM].gid,
 		.has_mac = true,
@@ -649,7 +655,10 @@ test_nd(void **state)
 	rig_close();
 }
 
-/* Questions of strangers that do not say where they are make us ask, but not without end. */
+/*
+ * Solicitations without a link-layer address make us resolve the sender, but only a limited number
+ * of them.
+ */
 static void
 test_nd_flood(void **state)
 {
@@ -670,7 +679,7 @@ test_nd_flood(void **state)
 	}
 	assert_in_range(all->nb_entries, 1, ROCE_NEIGHBORS_MAX * 3 / 4);
 	assert_true(rig_stat(US, "neighbors_full") > 0);
-	/* there is a place for whom we want to talk to */
+	/* there is room for an address that we resolve */
 	assert_int_equal(resolve(&rig[THEM].gid), -EAGAIN);
 	drain();
 	rig_close();
@@ -707,17 +716,17 @@ echo(const char *args, const char *them, uint8_t proto, uint8_t request, uint8_t
 	assert_int_equal(roce_ip_payload_cksum(&back, l3 + header), 0);
 	assert_memory_equal(l3 + header + 4, payload + 4, sizeof(payload) - 4);
 	assert_memory_equal(&dst, &rig[THEM].mac, 6);
-	/* spoilt */
+	/* corrupted */
 	payload[20] ^= 1;
 	send_ip(&rig[US].mac, &ip, payload);
 	assert_int_equal(receive_ip(&back, proto, l3, &dst, 5), 0);
 	assert_int_equal(rig_stat(US, "control_malformed"), 1);
 	payload[20] ^= 1;
-	/* to another station: promiscuous ports see such */
+	/* to another station, as promiscuous ports receive it */
 	ip.dst.raw[15] = 77;
 	send_ip(&rig[US].mac, &ip, payload);
 	assert_int_equal(receive_ip(&back, proto, l3, &dst, 5), 0);
-	/* a flood: a thousand answers a second */
+	/* a flood: at most a thousand replies a second */
 	ip.dst = rig[US].gid;
 	for (unsigned int i = 0; i < 5000; i++) {
 		uint8_t frame[L2 + 40 + 64];
@@ -765,7 +774,7 @@ receive_report(struct roce_group_msg *msg, struct roce_ip *ip, uint8_t proto, in
 	return false;
 }
 
-/* General or for a group; old: IGMPv2, MLDv1 */
+/* General query, or query of a group; old: IGMPv2, MLDv1 */
 static void
 send_query(const struct roce_gid *group, bool old, unsigned int seconds)
 {
@@ -826,7 +835,7 @@ groups(const char *args, const char *them, const struct roce_gid *group)
 	assert_int_equal(e->remote_qpn, 0xffffff);
 	assert_int_equal(e->remote_qkey, 0x01234567);
 	assert_non_null(e->ah);
-	/* said twice, the second queue pair does not make it more */
+	/* reported twice; a second queue pair does not add a report */
 	for (unsigned int i = 0; i < 2; i++) {
 		assert_true(receive_report(&msg, &ip, proto, 1100));
 		assert_int_equal(msg.type, ROCE_GROUP_REPORT);
@@ -836,7 +845,7 @@ groups(const char *args, const char *them, const struct roce_gid *group)
 	member[1] = rdma_multicast_join(qp[1], (struct sockaddr *)&sa, NULL);
 	assert_non_null(member[1]);
 	assert_false(receive_report(&msg, &ip, proto, 2000));
-	/* asked: each answers within the time given */
+	/* after a query each group is reported within the given time */
 	send_query(NULL, false, 2);
 	assert_true(receive_report(&msg, &ip, proto, 2100));
 	if (!v4 &&
@@ -849,7 +858,7 @@ groups(const char *args, const char *them, const struct roce_gid *group)
 	assert_memory_equal(&msg.group, group, 16);
 	send_query(&rig[THEM].gid, false, 1);
 	assert_false(receive_report(&msg, &ip, proto, 2100));
-	/* an old querier is answered in its own words */
+	/* an old querier gets reports of its version */
 	send_query(group, true, 1);
 	assert_true(receive_report(&msg, &ip, proto, 1100));
 	assert_int_equal(msg.type, ROCE_GROUP_OLD_REPORT);
@@ -890,7 +899,7 @@ test_groups(void **state)
 	groups("ip=fd00::1/64", "fd00::2", &group6);
 }
 
-/* A querier that asks and asks does not put the answer off. */
+/* A querier that repeats its queries does not delay the report. */
 static void
 test_group_queries(void **state)
 {
@@ -918,7 +927,7 @@ test_group_queries(void **state)
 			if (roce_gid_equal(&all->entries[j].group, &group))
 				due = all->entries[j].timer.timer.deadline;
 		if (due == 0)
-			break; /* answered meanwhile */
+			break; /* reported meanwhile */
 		assert_true(first == 0 || due <= first);
 		first = due;
 	}

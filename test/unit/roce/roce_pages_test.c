@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pages that registrations share: a port of a bus that is the test keeps account of its maps. */
+/* Pages that several registrations share. The port has a fake bus that counts its mappings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 
 #define PAGES 8
 
-static unsigned int maps[2][PAGES]; /* of each port, each page */
+static unsigned int maps[2][PAGES]; /* of each port, for each page */
 static unsigned int refuse_at = PAGES;
 static size_t page;
 static uint8_t *memory;
@@ -65,7 +65,7 @@ fake_unmap(struct rte_device *dev, void *addr, uint64_t iova, size_t length)
 	return 0;
 }
 
-/* Which pages a port has, and which EAL knows, as a text: "##.." */
+/* Pages that a port has mapped, and that EAL has registered, as text: "##.." */
 static void
 assert_pages(unsigned int p, const char *wanted)
 {
@@ -89,7 +89,7 @@ test_shared(void **state)
 	assert_pages(0, "#####...");
 	assert_int_equal(roce_pages_hold(port[0], c, 10), 1);
 	assert_int_equal(roce_pages_hold(port[0], c, 10), 1);
-	/* what b has must stay when a goes, whoever registered it first */
+	/* pages of b must stay mapped when a is released, in any order of registration */
 	roce_pages_release(a, page);
 	assert_pages(0, "#####...");
 	roce_pages_release(b, 3 * page);
@@ -102,7 +102,7 @@ test_shared(void **state)
 	assert_null(rte_mem_virt2memseg_list(memory + 2 * page));
 }
 
-/* Holes between what is there are filled, and no more. */
+/* Gaps between mapped pages are mapped, and no other pages. */
 static void
 test_holes(void **state)
 {
@@ -132,7 +132,7 @@ test_two_ports(void **state)
 	assert_pages(1, "........");
 }
 
-/* A refusal leaves nothing behind, and takes nothing away. */
+/* A failed mapping leaves no pages mapped, and unmaps none. */
 static void
 test_refused(void **state)
 {
@@ -152,7 +152,7 @@ test_refused(void **state)
 static void
 test_known(void **state)
 {
-	/* the application registered it: it stays so */
+	/* the application has registered it: it stays registered */
 	assert_int_equal(rte_extmem_register(memory, 2 * page, NULL, 0, page), 0);
 	assert_int_equal(roce_pages_hold(port[0], memory, page), 0);
 	assert_pages(0, "........");

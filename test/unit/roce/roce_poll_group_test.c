@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Poll groups and what they leave behind: ports that keep frames, devices that close and open
- * again, groups on several poll groups, numbers that come round. The port is net_ring, its wire is
- * the test.
+ * Poll groups and their lifetime: ports that keep frames, devices that are closed and reopened,
+ * multicast groups with members in several poll groups, PSN wrap-around. The port is net_ring; the
+ * test is its wire.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,9 +32,9 @@
 
 #define MEMORY	     65536
 #define GROUP	     "239.1.2.3"
-#define DEVICE_POOLS 3 /* of its poll group, of its control part, of its port */
+#define DEVICE_POOLS 3 /* of its poll group, of its control lcore, of its port */
 
-/* A device on a port of its own. */
+/* A device on its own port. */
 static struct {
 	uint16_t port;
 	struct rte_ring *rx[2], *tx[2];
@@ -47,13 +47,13 @@ static struct {
 static uint8_t memory[MEMORY] __rte_aligned(8);
 static unsigned int generation;
 
-/* ---- a port that looks at what it has sent only when asked ---- */
+/* ---- a port that frees sent frames only on request ---- */
 
 enum port_kind {
 	PORT_PROMPT,
-	PORT_LAZY,    /* when it is told to clean up */
-	PORT_STATUS,  /* when a descriptor's state is asked for: mlx5 */
-	PORT_NEITHER, /* not even then */
+	PORT_LAZY,    /* in tx_done_cleanup */
+	PORT_STATUS,  /* in descriptor status calls, as mlx5 */
+	PORT_NEITHER, /* in neither */
 };
 
 static enum port_kind port_kind;
@@ -180,7 +180,7 @@ dev_open(const char *options)
 	return rdma_dev_open(name);
 }
 
-/* Device, protection domain, region, a completion queue for each poll group */
+/* Create a device, a protection domain, a region, and a completion queue for each poll group */
 static void
 device(unsigned int poll_groups, const char *options)
 {
@@ -240,7 +240,7 @@ address(const char *text)
 	return sa;
 }
 
-/* To a queue pair of the same device */
+/* Connect to a queue pair of the same device */
 static void
 connect_to(struct rdma_qp *qp, const struct rdma_qp *peer, uint32_t psn)
 {
@@ -274,7 +274,7 @@ stat(const char *name)
 	return 0;
 }
 
-/* A datagram to the group, from inline bytes */
+/* Send a datagram with inline data to the group */
 static void
 send_group(struct rdma_qp *qp, struct rdma_ah *ah)
 {
@@ -317,7 +317,7 @@ pools(void)
 
 /* ---- closing and opening --------------------------------------------------------------------- */
 
-/* A refusal leaves nothing behind that stands in the way of the next try. */
+/* An open that fails leaves no state that makes the next attempt fail. */
 static void
 test_refused(void **state)
 {
@@ -339,7 +339,7 @@ test_refused(void **state)
 	rte_mempool_free(pool);
 }
 
-/* An IPv4 address in the clothes of IPv6 has a prefix beyond its end. */
+/* An IPv4-mapped IPv6 address with an IPv6 prefix length that is too long. */
 static void
 test_mapped(void **state)
 {
@@ -351,7 +351,7 @@ test_mapped(void **state)
 	port_free();
 }
 
-/* Frames of a device that was closed are still on their way when it is opened again. */
+/* Frames of a closed device are still in flight when it is opened again. */
 static void
 test_open_again(void **state)
 {
@@ -371,7 +371,7 @@ test_open_again(void **state)
 		device_close();
 		assert_true(pools() > 0);
 	}
-	/* they arrive; the next device frees what they were made of */
+	/* they arrive; the next device frees their mbufs */
 	assert_true(drain(it.tx[0]) > 0);
 	device(1, "ip=10.0.0.1/24");
 	assert_int_equal(pools(), DEVICE_POOLS);
@@ -380,7 +380,7 @@ test_open_again(void **state)
 	port_free();
 }
 
-/* What a stopping port lets go of is not missing. */
+/* Frames that a stopping port drops are not reported as missing. */
 static void
 test_close_after_stop(void **state)
 {
@@ -402,7 +402,7 @@ test_close_after_stop(void **state)
 	port_free();
 }
 
-/* Groups are left, out loud, when the device closes. */
+/* A device that is closed reports that it leaves its groups. */
 static void
 test_good_bye(void **state)
 {
@@ -418,7 +418,7 @@ test_good_bye(void **state)
 	while (rte_ring_dequeue(it.tx[0], (void **)&m) == 0) {
 		const uint8_t *icmp = rte_pktmbuf_mtod_offset(m, const uint8_t *, 14 + 40 + 8);
 
-		/* an MLDv2 report: the group has no source any more */
+		/* an MLDv2 report: the group has no sources any more */
 		left += m->data_len > 14 + 40 + 8 + 8 && icmp[0] == 143 && icmp[8] == 3;
 		rte_pktmbuf_free(m);
 	}
@@ -426,7 +426,7 @@ test_good_bye(void **state)
 	port_free();
 }
 
-/* Of a listener that goes with its device nothing is left: leaks show under a sanitizer. */
+/* A listener that is closed with its device leaks nothing; a sanitizer would report it. */
 static void
 test_listener(void **state)
 {
@@ -443,7 +443,7 @@ test_listener(void **state)
 
 /* ---- ports that keep frames ------------------------------------------------------------------ */
 
-/* An idle port gives UC its memory back, in error too. */
+/* An idle port frees UC's memory, also in error state. */
 static void
 kept_uc(enum port_kind kind)
 {
@@ -470,7 +470,7 @@ kept_uc(enum port_kind kind)
 			assert_int_equal(rdma_poll_cq(it.cq[0], &wc, 1), 1);
 			assert_int_equal(wc.status, RDMA_WC_WR_FLUSH_ERR);
 		}
-		/* the second time it goes at once */
+		/* the second time it is freed immediately */
 		assert_int_equal(rdma_qp_destroy(qp), 0);
 		assert_int_equal(nb_kept, 0);
 	}
@@ -485,7 +485,7 @@ test_kept_uc(void **state)
 	kept_uc(PORT_STATUS);
 }
 
-/* A message that is interrupted is over when the port has let go of what had been sent of it. */
+/* An interrupted message completes when the port has freed the frames that were sent of it. */
 static void
 kept_half(enum port_kind kind)
 {
@@ -524,7 +524,9 @@ test_kept_half(void **state)
 	kept_half(PORT_STATUS);
 }
 
-/* A region is free when the requests are over, whatever an idle port still keeps. */
+/*
+ * A region can be deregistered when its requests are complete, even if an idle port keeps frames.
+ */
 static void
 kept_rc(enum port_kind kind)
 {
@@ -555,7 +557,10 @@ test_kept_rc(void **state)
 	kept_rc(PORT_STATUS);
 }
 
-/* Nothing is over, and nothing goes, while a port keeps what it can't be made to let go of. */
+/*
+ * No request completes, and nothing can be destroyed, while a port keeps frames and cannot be made
+ * to free them.
+ */
 static void
 test_kept_for_good(void **state)
 {
@@ -583,7 +588,7 @@ test_kept_for_good(void **state)
 	port_free();
 }
 
-/* A physical port that can't be made to let go is given copies. */
+/* A physical port that cannot be made to free frames gets copies. */
 static void
 test_kept_copies(void **state)
 {
@@ -617,7 +622,7 @@ test_kept_copies(void **state)
 	}
 }
 
-/* A port that takes few mbufs for a frame: lists are shorter, or payload is copied. */
+/* A port that accepts few mbufs per frame: lists are shorter, or payload is copied. */
 static void
 test_segments(void **state)
 {
@@ -634,7 +639,7 @@ test_segments(void **state)
 		device(1, "ip=10.0.0.1/24");
 		assert_int_equal(rdma_dev_info_get(it.dev, &info), 0);
 		assert_int_equal(info.max_sge, limits[i].sge);
-		/* the default fits */
+		/* the default is sufficient */
 		qp = qp_make(RDMA_QP_RC, 0);
 		assert_int_equal(rdma_qp_destroy(qp), 0);
 		device_close();
@@ -643,12 +648,12 @@ test_segments(void **state)
 	segments_max = 0;
 }
 
-/* Another poller of the queue hands over what is ours: questions about IPv6 groups, too. */
+/* Another poller of the queue passes our packets on, including queries of IPv6 groups. */
 static void
 test_shared_group(void **state)
 {
 	static const uint8_t query[] = {
-		/* Ethernet, IPv6 with hop-by-hop options: router alert, before ICMPv6 */
+		/* Ethernet, IPv6 with hop-by-hop options (router alert), before ICMPv6 */
 		0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 36, 0, 1,
 		0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0xff, 2, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0, 0, 0, 0, 1, 58, 0, 5, 2, 0, 0, 1, 0, 130};
@@ -663,9 +668,9 @@ test_shared_group(void **state)
 	memcpy(frame, query, sizeof(query));
 	assert_int_equal(rdma_roce_rx(it.dev, 0, &m, 1), 0);
 	assert_int_equal(stat("rx_control_frames"), 1);
-	/* as it is worked on, control does not run calls on it meanwhile */
+	/* while it is processed, control does not call it from another lcore */
 	assert_int_equal(roce_dev(it.dev)->poll_groups[0]->owner, rte_lcore_id());
-	/* the same before TCP is somebody else's */
+	/* the same before TCP is not ours */
 	m = rte_pktmbuf_alloc(pool);
 	frame = (uint8_t *)rte_pktmbuf_append(m, 90);
 	RTE_VERIFY(frame != NULL);
@@ -680,7 +685,7 @@ test_shared_group(void **state)
 	rte_mempool_free(pool);
 }
 
-/* The speed of a link that comes up after a queue pair was created is what it recovers to. */
+/* The rate recovers to the speed of a link that came up after the queue pair was created. */
 static void
 test_late_link(void **state)
 {
@@ -707,7 +712,7 @@ test_late_link(void **state)
  * ---------------------------------------------------------------------------
  */
 
-/* A datagram to a group comes to one queue, and its members are on both poll groups. */
+/* A datagram to a group arrives at one queue, and its members are in both poll groups. */
 static void
 test_groups(void **state)
 {
@@ -745,7 +750,7 @@ test_groups(void **state)
 		assert_int_equal(rte_ring_enqueue(it.rx[queue], m), 0);
 		for (i = 0; i < 4; i++)
 			rdma_progress(it.dev, i & 1);
-		assert_int_equal(rdma_poll_cq(it.cq[0], &wc, 1), 1); /* that it was sent */
+		assert_int_equal(rdma_poll_cq(it.cq[0], &wc, 1), 1); /* of the send */
 		for (i = 0; i < 2; i++) {
 			assert_int_equal(rdma_poll_cq(it.cq[i], &wc, 1), 1);
 			assert_int_equal(wc.status, RDMA_WC_SUCCESS);
@@ -766,9 +771,9 @@ test_groups(void **state)
 	port_free();
 }
 
-/* ---- what is for control ---- */
+/* ---- packets for the control lcore ---- */
 
-/* A frame that the port receives. */
+/* Let the port receive a frame. */
 static void
 arrive(struct rte_mempool *pool, unsigned int queue, const uint8_t *bytes, unsigned int n)
 {
@@ -780,7 +785,7 @@ arrive(struct rte_mempool *pool, unsigned int queue, const uint8_t *bytes, unsig
 	assert_int_equal(rte_ring_enqueue(it.rx[queue], m), 0);
 }
 
-/* What is of no protocol spoken here is not queued for control, before what is. */
+/* Packets of other protocols are not queued for control, so they do not displace others. */
 static void
 test_junk(void **state)
 {
@@ -808,7 +813,7 @@ test_junk(void **state)
 	rdma_progress(it.dev, 0);
 	assert_int_equal(stat("rx_not_for_us"), 4);
 	assert_int_equal(stat("rx_control_frames"), 0);
-	/* a ping is for control */
+	/* a ping is passed to control */
 	frame[12] = 0x08;
 	frame[13] = 0x00;
 	memcpy(frame + 14, ip4, sizeof(ip4));
@@ -822,7 +827,7 @@ test_junk(void **state)
 	rte_mempool_free(pool);
 }
 
-/* An event that nobody has taken does not tell of a queue pair that is no more. */
+/* An event that was not polled does not refer to a queue pair that has been destroyed. */
 static void
 test_event_of_gone(void **state)
 {
@@ -854,7 +859,7 @@ test_event_of_gone(void **state)
 	port_free();
 }
 
-/* All queue pairs may fail before control is polled; what is too much is counted. */
+/* All queue pairs may fail before control is polled; excess events are counted. */
 static void
 test_notes(void **state)
 {
@@ -881,9 +886,7 @@ test_notes(void **state)
 	port_free();
 }
 
-/*
- * A poll group that is flooded, with what control does look at, does not keep the others waiting.
- */
+/* A poll group that is flooded with packets for control does not block the others. */
 static void
 test_turns(void **state)
 {
@@ -918,7 +921,7 @@ test_turns(void **state)
 	rte_mempool_free(pool);
 }
 
-/* ---- numbers come round ---------------------------------------------------------------------- */
+/* ---- wrap-around of PSNs --------------------------------------------------------------------- */
 
 static void
 carry(bool lose)
@@ -932,8 +935,8 @@ carry(bool lose)
 }
 
 /*
- * An atomic is asked for again, and 2^24 packets ago there was another one of the same number: the
- * answer is that of the later.
+ * An atomic is repeated, and 2^24 packets before there was another one with the same PSN: the
+ * result is that of the later one.
  */
 static void
 test_atomic_round(void **state)
@@ -967,12 +970,12 @@ test_atomic_round(void **state)
 	while (rdma_poll_cq(it.cq[0], &wc, 1) == 0)
 		carry(false);
 	assert_int_equal(*local, 100);
-	/* as if 2^24 - 1 packets had gone by */
+	/* as if 2^24 - 1 packets had been sent */
 	asker->req.next_psn = asker->req.una_psn = asker->req.max_psn = 0xfffff0;
 	answerer->resp.expected_psn = 0xfffff0;
 	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
 	carry(false); /* request */
-	carry(true);  /* its answer is lost */
+	carry(true);  /* its response is lost */
 	deadline = rte_rdtsc() + 10 * rte_get_tsc_hz();
 	while (rdma_poll_cq(it.cq[0], &wc, 1) == 0 && rte_rdtsc() < deadline)
 		carry(false);
@@ -989,8 +992,8 @@ test_atomic_round(void **state)
 }
 
 /*
- * A NAK is an answer. However often the receiver says that it is not ready, the time-out runs again
- * from what is sent next: else it would be over when the wait is.
+ * A NAK is a response. After any number of RNR NAKs, the timeout starts again with the next packet;
+ * otherwise it would expire during the RNR wait.
  */
 static void
 test_nak_is_answer(void **state)
@@ -1010,7 +1013,7 @@ test_nak_is_answer(void **state)
 	connect_to(a, b, psn);
 	connect_to(b, a, psn);
 	asker = (struct roce_qp *)a;
-	asker->req.ack_cycles = 1000 * rte_get_tsc_hz(); /* never, here */
+	asker->req.ack_cycles = 1000 * rte_get_tsc_hz(); /* never in this test */
 	s = sge(0, 10);
 	carry(false);
 	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
@@ -1018,7 +1021,7 @@ test_nak_is_answer(void **state)
 		carry(false);
 	assert_int_equal(asker->req.wait, ROCE_WAIT_RNR);
 	assert_int_equal(asker->req.ack_deadline, 0);
-	/* two posted, the first is lost: NAK of a sequence error */
+	/* two are posted, the first is lost: NAK of a sequence error */
 	assert_int_equal(rdma_qp_destroy(a), 0);
 	assert_int_equal(rdma_qp_destroy(b), 0);
 	a = qp_make(RDMA_QP_RC, 0);
@@ -1031,7 +1034,7 @@ test_nak_is_answer(void **state)
 	rdma_progress(it.dev, 0);
 	assert_int_equal(rte_ring_dequeue(it.tx[0], (void **)&m), 0);
 	rte_pktmbuf_free(m);
-	asker->req.ack_deadline = 1; /* long over, but for the NAK */
+	asker->req.ack_deadline = 1; /* expired, except for the NAK */
 	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
 	for (i = 0; i < 1000 && stat("rx_nak_sequence") == 0; i++)
 		carry(false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices on all kinds of ports: IPv6, VLAN, poll groups, ports of others, shared queues,
- * arguments.
+ * Devices on several kinds of ports: IPv6, VLAN, poll groups, ports started by the application,
+ * shared queues, arguments.
  */
 #include "roce_rig.h"
 
@@ -17,7 +17,7 @@
 
 static struct rig rig;
 
-/* What the frames look like. */
+/* Properties of the frames. */
 static unsigned int seen_v6, seen_vlan, segments;
 
 static bool
@@ -121,7 +121,7 @@ test_ipv6_vlan(void **state)
 	rig_close(&rig);
 }
 
-/* RSS sends packets to whatever queue it likes: each is handed to its queue pair's poll group. */
+/* RSS distributes packets to any queue: each is passed to the poll group of its queue pair. */
 static void
 test_poll_groups(void **state)
 {
@@ -141,7 +141,7 @@ test_handover(void **state)
 	rig_close(&rig);
 }
 
-/* Started by somebody else, and not for chained mbufs: payload is copied. */
+/* A port that the application has started without multi-segment support: payload is copied. */
 static void
 test_copy(void **state)
 {
@@ -151,7 +151,7 @@ test_copy(void **state)
 	rig_close(&rig);
 }
 
-/* Another poller has the queue: ours are taken, others stay in order. */
+/* Another poller has the queue: our packets are taken, others stay in order. */
 static void
 test_shared(void **state)
 {
@@ -182,7 +182,7 @@ test_shared(void **state)
 	while (!rdma_poll_cq(rig.end[0].cq, &wc, 1)) {
 		assert_true(turns++ < 100000);
 		rdma_progress(rig.end[0].dev, 0);
-		/* the wire, with frames of somebody else in between, and the poller */
+		/* the wire, with frames of another application in between, and the poller */
 		n = rte_ring_dequeue_burst(rig.end[0].tx[0], (void **)m, 16, NULL);
 		for (i = 0; i < n; i++) {
 			foreign = rte_pktmbuf_alloc(pool);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Static rate limit, congestion marks, notifications, and how a rate falls and recovers. */
+/* Static rate limit, congestion marks, CNPs, and reduction and recovery of a rate. */
 #include "roce_rig.h"
 
 #include <stdio.h>
@@ -16,7 +16,10 @@ static struct rig rig;
 
 #define HZ 1000000000ULL
 
-/* Send packets of 4 KiB for so long. @return bytes/s */
+/*
+ * Send packets of 4 KiB for this time.
+ * @return bytes/s
+ */
 static double
 drive(struct roce_rate *r, uint64_t *now, uint64_t ns)
 {
@@ -63,7 +66,7 @@ test_cut(void **state)
 
 	roce_rate_init(&r, 0, 10000, HZ);
 	roce_rate_cut(&r, now);
-	/* alpha is 1 at first: half of the line */
+	/* alpha is 1 initially: half of the line rate */
 	assert_true(roce_rate_get(&r) * 8 > 4.9e9 && roce_rate_get(&r) * 8 < 5.1e9);
 	first = drive(&r, &now, 200000);
 	assert_true(first * 8 < 6e9);
@@ -73,7 +76,10 @@ test_cut(void **state)
 	}
 	assert_true(roce_rate_get(&r) * 8 < 1e7);
 	assert_true(roce_rate_get(&r) * 8 >= 1e6);
-	/* fast recovery, then additive, then hyper: back at the line some time, no limit then */
+	/*
+	 * fast recovery, then additive, then hyper increase: the line rate is reached, and there is
+	 * no limit
+	 */
 	later = drive(&r, &now, 3 * HZ);
 	assert_true(later > 0);
 	for (i = 0; i < 40 && roce_rate_get(&r) != 0; i++)
@@ -86,7 +92,7 @@ test_cut(void **state)
 static unsigned int ect, cnps;
 static bool mark;
 
-/* A switch that marks what it may, and a look at notifications. */
+/* A switch that marks ECN-capable packets, and a counter of CNPs. */
 static bool
 congested(struct rig *r, unsigned int from, struct rte_mbuf *m)
 {
@@ -110,7 +116,10 @@ congested(struct rig *r, unsigned int from, struct rte_mbuf *m)
 	return true;
 }
 
-/* Messages of 64 KiB. @return seconds */
+/*
+ * Send messages of 64 KiB.
+ * @return seconds
+ */
 static double
 messages(unsigned int n, uint32_t rate_mbps, uint8_t ack_timeout)
 {
@@ -141,7 +150,7 @@ messages(unsigned int n, uint32_t rate_mbps, uint8_t ack_timeout)
 		assert_int_equal(rig_wait(&rig, 0, &wc, 20000), 1);
 		assert_int_equal(wc.status, RDMA_WC_SUCCESS);
 	}
-	/* nothing is lost */
+	/* no packet is lost */
 	rdma_qp_info_get(rig.end[0].qp, &info);
 	assert_int_equal(info.retransmits, 0);
 	rig_disconnect(&rig);
@@ -162,13 +171,13 @@ test_limit(void **state)
 
 	mark = false;
 	seconds = two_megabytes(200);
-	/* 2 MiB and headers at 200 Mb/s: 90 ms; a busy machine only takes longer */
+	/* 2 MiB and headers at 200 Mb/s take 90 ms; a busy machine only takes longer */
 	assert_true(seconds > 0.080);
 	assert_int_equal(cnps, 0);
 	assert_int_equal(rig_stat(&rig, 0, "tx_probes"), 0);
 }
 
-/* The peer is asked for an acknowledgement every 14 ms: till then there is none to wait for. */
+/* An acknowledgement is requested every 14 ms: until then none can be awaited. */
 static void
 test_slow(void **state)
 {

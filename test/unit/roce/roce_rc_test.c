@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* RC between two engines: every operation, sizes around the MTU, rights, errors. */
+/* RC between two engines: every operation, sizes around the MTU, access rights, errors. */
 #include "roce_rig.h"
 
 #include <errno.h>
@@ -273,7 +273,7 @@ test_inline(void **state)
 	rig_disconnect(&rig);
 }
 
-/* Many at once, few signalled: all in order, queue full is told. */
+/* Many requests at once, few signalled: they complete in order, and a full queue is reported. */
 static void
 test_queue(void **state)
 {
@@ -305,8 +305,10 @@ test_queue(void **state)
 	rig_disconnect(&rig);
 }
 
-/* A request that is refused behind a good one that nobody wants to hear of: it has to be asked for
- * all the same, as nothing that asks goes out any more. */
+/*
+ * A request is refused after a valid unsignalled one. An acknowledgement must be requested for the
+ * valid one, because no later packet requests it.
+ */
 static void
 test_refused_behind(void **state)
 {
@@ -328,7 +330,7 @@ test_refused_behind(void **state)
 	rig_disconnect(&rig);
 }
 
-/* What is refused, and how: both ends know, and nothing is written. */
+/* Refused requests and their error codes: both ends get them, and nothing is written. */
 static void
 refuse(struct rdma_send_wr *wr, enum rdma_wc_status status, const char *counter)
 {
@@ -382,7 +384,7 @@ test_rights(void **state)
 	wr.op = RDMA_OP_READ;
 	wr.remote_addr = (uintptr_t)rig.end[1].memory + RIG_MEMORY - 99;
 	refuse(&wr, RDMA_WC_REM_ACCESS_ERR, "rx_access_refused");
-	/* no right */
+	/* no access right */
 	mr = rdma_mr_reg(rig.end[1].pd, &attr);
 	wr.remote_addr = (uintptr_t)other;
 	wr.rkey = rdma_mr_rkey(mr);
@@ -390,7 +392,7 @@ test_rights(void **state)
 	wr.op = RDMA_OP_WRITE;
 	refuse(&wr, RDMA_WC_REM_ACCESS_ERR, "rx_access_refused");
 	assert_int_equal(rdma_mr_dereg(mr), 0);
-	/* gone */
+	/* deregistered */
 	refuse(&wr, RDMA_WC_REM_ACCESS_ERR, "rx_access_refused");
 	/* another protection domain */
 	pd = rdma_pd_alloc(rig.end[1].dev);
@@ -428,7 +430,7 @@ test_too_long(void **state)
 	rig_disconnect(&rig);
 }
 
-/* Nothing posted: the sender waits, without a storm, until there is. */
+/* No receive is posted: the sender retries without flooding until there is one. */
 static void
 test_not_ready(void **state)
 {
@@ -450,9 +452,8 @@ test_not_ready(void **state)
 }
 
 /*
- * A receiver with two receives, which posts the next when it has worked at one for a while, and a
- * sender that has 64 requests waiting: three packets on the wire for each that is taken, at most.
- * rdma_rxe puts 44 there.
+ * A receiver with two receives, which posts the next one after some work, and a sender with 64
+ * waiting requests: at most three packets are sent for each that is accepted. rdma_rxe sends 44.
  */
 static void
 storm(uint32_t length)
@@ -540,7 +541,7 @@ test_nobody_answers(void **state)
 static struct rte_mbuf *first_answer;
 static bool withheld;
 
-/* Keeps a copy of the first answer that passes, lets no other pass while they are withheld. */
+/* Keep a copy of the first response that passes, and drop the others while they are withheld. */
 static bool
 withhold(struct rig *r, unsigned int from, struct rte_mbuf *m)
 {
@@ -558,8 +559,8 @@ withhold(struct rig *r, unsigned int from, struct rte_mbuf *m)
 }
 
 /*
- * A READ was asked for twice, and its answers come again for longer than all time-outs take: the
- * peer is there, and the next READ has to wait for its turn.
+ * A READ was requested twice, and its responses are repeated for longer than all timeouts. The peer
+ * is alive, and the next READ must wait for its turn.
  */
 static void
 test_answered_twice(void **state)
@@ -571,7 +572,7 @@ test_answered_twice(void **state)
 		.op = RDMA_OP_READ,
 		.remote_addr = (uintptr_t)rig.end[1].memory,
 		.rkey = rdma_mr_rkey(rig.end[1].mr)};
-	const uint64_t end = rte_rdtsc() + rte_get_tsc_hz() / 10; /* 3 x 17 ms, and more */
+	const uint64_t end = rte_rdtsc() + rte_get_tsc_hz() / 10; /* longer than 3 x 17 ms */
 	struct rdma_wc wc;
 
 	connect_rc(&attr);
@@ -596,7 +597,7 @@ test_answered_twice(void **state)
 	rig_disconnect(&rig);
 }
 
-/* A region that a posted receive refers to can't go. */
+/* A region that a posted receive refers to cannot be deregistered. */
 static void
 test_busy(void **state)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ports that go while connections are up: one says so first, the other is just gone. */
+/*
+ * Ports that are removed while connections are established: one sends a removal event first, the
+ * other does not.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 
@@ -37,7 +40,7 @@ connected(void **state)
 	rig_pair(RDMA_QP_RC, NULL, by_hand);
 }
 
-/** What an end is told, and what is left to it. */
+/** Events of an end, and its remaining operations. */
 static void
 ends(unsigned int side)
 {
@@ -81,14 +84,14 @@ receives(unsigned int side)
 	rig_recv(by_hand[side], 2, rig_sge(&rig.end[side], 64, 64));
 }
 
-/* As a PMD does when its device is unplugged; the port stays until it is closed. */
+/* As a PMD does when its device is unplugged; the port number stays in use until it is closed. */
 static void
 a_port_says_that_it_goes(void **state)
 {
 	receives(0);
 	rte_eth_dev_callback_process(&rte_eth_devices[0], RTE_ETH_EVENT_INTR_RMV, NULL);
 	ends(0);
-	/* the other end is not concerned */
+	/* the other end is not affected */
 	assert_int_equal(two->nb_events, 0);
 }
 

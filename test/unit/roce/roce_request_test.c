@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests made by hand, as no engine of ours makes them: what a responder says to them. */
+/* Requests that our requester never sends, and the responses of a responder to them. */
 #include "roce_rig.h"
 
 #include "engine/qp.h"
@@ -8,7 +8,7 @@
 #define SAID 64
 #define VLAN 5
 
-/* What end 1 said, in order */
+/* Packets that end 1 sent, in order */
 struct said {
 	uint8_t opcode, syndrome;
 	uint16_t length;
@@ -20,7 +20,7 @@ static struct said said[SAID];
 static unsigned int nb_said;
 static uint32_t first_psn;
 
-/* Answers are looked at here, and end 0, which asked for nothing, sees none of them. */
+/* Responses are recorded here, and dropped, as end 0 has posted no request. */
 static bool
 hear(struct rig *r, unsigned int from, struct rte_mbuf *m)
 {
@@ -61,7 +61,10 @@ finish(void)
 	rig_close(&rig);
 }
 
-/* A frame as end 0 would send it. @param tci of a VLAN tag, -1: none */
+/*
+ * A frame as end 0 would send it.
+ * @param tci of a VLAN tag, -1: none
+ */
 static struct rte_mbuf *
 forge(uint8_t opcode, uint32_t psn, const void *ext, unsigned int length, int tci)
 {
@@ -110,8 +113,8 @@ assert_said(unsigned int i, uint8_t opcode, uint32_t psn, uint8_t syndrome)
 }
 
 /*
- * A request finds no receive; before the NAK gets out it comes again, and finds one. A NAK that was
- * sent now would be about a request that was taken.
+ * A request finds no receive. Before the NAK is sent, the request is repeated and finds one. The
+ * NAK must not be sent then, as the request was accepted.
  */
 static void
 test_not_ready_any_more(void **state)
@@ -135,7 +138,7 @@ test_not_ready_any_more(void **state)
 	finish();
 }
 
-/* No message is longer than 2^31 bytes: that is an invalid request, not one of wrong memory. */
+/* A message is at most 2^31 bytes long: a longer one is an invalid request, not an access error. */
 static void
 test_too_long(void **state)
 {
@@ -162,7 +165,9 @@ test_too_long(void **state)
 	}
 }
 
-/* More READs at once than agreed: those that are allowed are answered, the next is an error. */
+/*
+ * More concurrent READs than negotiated: the permitted ones are answered, the next one is an error.
+ */
 static void
 test_too_many_reads(void **state)
 {
@@ -184,7 +189,10 @@ test_too_many_reads(void **state)
 	finish();
 }
 
-/* An old READ is asked for again, and then comes a new one that shows that it was answered well. */
+/*
+ * An old READ is repeated, followed by a new one, which proves that the old one was answered
+ * successfully.
+ */
 static void
 test_repeat_in_the_way(void **state)
 {
@@ -203,7 +211,7 @@ test_repeat_in_the_way(void **state)
 	assert_said(4, ROCE_READ_RESPONSE_ONLY, 3, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 	assert_said(5, ROCE_READ_RESPONSE_ONLY, 4, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
-	/* and again, once it is no new one any more */
+	/* and again, when it is not new any more */
 	read_request(5, 100);
 	read_request(4, 200);
 	rig_run(&rig, 1);
@@ -213,7 +221,7 @@ test_repeat_in_the_way(void **state)
 	finish();
 }
 
-/* A notification that notifies of nothing is not one of a stranger. */
+/* A CNP without BECN does not count as one of another sender. */
 static void
 test_cnp(void **state)
 {
@@ -228,7 +236,7 @@ test_cnp(void **state)
 	finish();
 }
 
-/* A part of a READ that was answered. */
+/* Repeat the request for a part of a READ that was answered. */
 static void
 read_again(uint32_t psn, uint32_t length)
 {
@@ -237,7 +245,7 @@ read_again(uint32_t psn, uint32_t length)
 	deliver(forge(ROCE_READ_REQUEST, psn, &ext, 0, -1));
 }
 
-/* Only some packets of an answer were lost, and only those are asked for again. */
+/* Only some packets of a response were lost, and only those are requested again. */
 static void
 test_repeat_of_part(void **state)
 {
@@ -260,7 +268,10 @@ test_repeat_of_part(void **state)
 	assert_int_equal(nb_said, 1);
 	assert_said(0, ROCE_READ_RESPONSE_ONLY, 2, ack);
 	assert_int_equal(said[0].length, 10);
-	/* a second part, while the first is not sent yet: both, and what lies between */
+	/*
+	 * a second part, while the first is not sent yet: both are sent, with the packets between
+	 * them
+	 */
 	nb_said = 0;
 	read_again(1, MTU);
 	read_again(3, 2 * MTU - 100);
@@ -272,14 +283,14 @@ test_repeat_of_part(void **state)
 	assert_said(3, ROCE_READ_RESPONSE_LAST, 4, ack);
 	assert_int_equal(said[3].length, MTU - 100);
 	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
-	/* more than there was, and nothing of something */
+	/* more than there was, and zero bytes of a longer READ */
 	nb_said = 0;
 	read_again(1, 4 * MTU - 99);
 	read_again(1, 0);
 	rig_run(&rig, 1);
 	assert_int_equal(nb_said, 0);
 	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 2);
-	/* of nothing there is one packet, again, too */
+	/* a READ of zero bytes has one packet, also when repeated */
 	read_request(5, 0);
 	read_request(5, 0);
 	rig_run(&rig, 1);
@@ -291,7 +302,7 @@ test_repeat_of_part(void **state)
 	finish();
 }
 
-/* A READ is answered, its region goes, and then comes a duplicate that was long on its way. */
+/* A READ is answered, its region is deregistered, and then a delayed duplicate arrives. */
 static void
 test_repeat_of_region_gone(void **state)
 {
@@ -322,7 +333,10 @@ test_repeat_of_region_gone(void **state)
 	finish();
 }
 
-/* @param tci of a tag in the frame @param stripped of one that the port took off; -1: none */
+/*
+ * @param tci of a tag in the frame
+ * @param stripped of a tag that the port removed; -1: none
+ */
 static void
 vlan(int tci, int stripped, bool taken)
 {
@@ -340,7 +354,7 @@ vlan(int tci, int stripped, bool taken)
 	assert_int_equal(rig_stat(&rig, 1, "rx_other_vlan") - before, !taken);
 }
 
-/* Only the own VLAN is heard; a tag of a priority is none. */
+/* Only packets of our own VLAN are accepted; a priority tag counts as untagged. */
 static void
 test_vlan(void **state)
 {

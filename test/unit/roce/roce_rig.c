@@ -14,7 +14,7 @@
 #include "engine/icrc.h"
 #include "engine/qp.h"
 
-#define GUARD 4096 /* bytes on either side of the region that nobody may write */
+#define GUARD 4096 /* bytes before and after the region that must not change */
 
 void
 rig_eal(void)
@@ -203,7 +203,7 @@ rig_connect(struct rig *rig, const struct rdma_qp_attr *attr, uint16_t mtu)
 		peer[i].qpn = info.qpn;
 		peer[i].mtu = mtu;
 		peer[i].rd_atom = peer[i].responder_rd_atom = 16;
-		/* wraps soon */
+		/* close to wrap-around */
 		peer[i].psn = 0xffffff - (!i ? 3 : 5);
 		peer[i].local_psn = 0xffffff - (i ? 3 : 5);
 	}
@@ -231,7 +231,7 @@ rig_disconnect(struct rig *rig)
 	}
 }
 
-/* Does it happen? */
+/* Does a fault with this chance happen? */
 static bool
 chance(struct rig *rig, uint32_t of65536)
 {
@@ -247,7 +247,7 @@ deliver(struct rig *rig, unsigned int to, struct rte_mbuf *m)
 		rte_pktmbuf_free(m);
 }
 
-/* One bit of a copy is wrong. */
+/* Corrupt one bit of a copy. */
 static struct rte_mbuf *
 corrupt(struct rig *rig, struct rte_mbuf *m)
 {
@@ -262,7 +262,7 @@ corrupt(struct rig *rig, struct rte_mbuf *m)
 	return m;
 }
 
-/* A frame of its own: the wire must not scribble in registered memory, nor see it change. */
+/* A copy of a frame: the wire must not modify registered memory, nor see it change. */
 static struct rte_mbuf *
 copy(struct rte_mbuf *m)
 {
@@ -284,7 +284,7 @@ carry(struct rig *rig, unsigned int from, struct rte_ring *tx)
 	struct rte_mbuf *m, *other;
 	unsigned int i;
 
-	/* what is delayed comes some day */
+	/* delayed frames are delivered later */
 	for (i = 0; i < rig->nb_held[from];) {
 		if (rig_random(rig, 64)) {
 			i++;

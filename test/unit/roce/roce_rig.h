@@ -2,7 +2,7 @@
 #ifndef ROCE_RIG_H
 #define ROCE_RIG_H
 
-/* Two roce devices on two net_ring ports, and a wire between them that is as bad as it is told. */
+/* Two roce devices on two net_ring ports, and a wire between them with configurable faults. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,12 +22,12 @@ struct roce_gid;
 #define RIG_MEMORY (4U << 20) /* bytes of each end's region */
 #define RIG_LANES  4
 
-/* Faults of one direction, each the chance of a frame in 1/65536. */
+/* Faults of one direction, each as the chance of a frame in 1/65536. */
 struct rig_faults {
 	uint32_t lose, twice, swap, corrupt, delay;
 };
 
-/* One end: everything is made by rig_open(), rig_connect(). */
+/* One end: rig_open() and rig_connect() set all fields. */
 struct rig_end {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
@@ -42,69 +42,81 @@ struct rig_end {
 struct rig {
 	struct rig_end end[2];
 	unsigned int poll_groups;
-	bool first_queue;    /* all frames come to queue 0; else to any */
-	bool started;	     /* ports were configured and started before the device was opened */
-	uint16_t poll_group; /* of the next queue pair; set it before rig_open(), too */
-	struct rig_faults faults[2];  /* of what end 0, 1 sends */
+	bool first_queue; /* all frames arrive at queue 0; else at any queue */
+	bool started;	  /* the ports were configured and started before the devices were opened */
+	uint16_t poll_group;	      /* of the next queue pair; also set before rig_open() */
+	struct rig_faults faults[2];  /* of packets that end 0, 1 sends */
 	struct rte_mbuf *held[2][64]; /* delayed frames */
 	unsigned int nb_held[2];
-	uint64_t frames[2]; /* that came from end 0, 1 */
+	uint64_t frames[2]; /* from end 0, 1 */
 	uint64_t lost[2];
-	/* sees every frame before anything happens to it; NULL: none. @return false: drop it */
+	/*
+	 * called for every frame before any fault is applied; NULL: none.
+	 * @return false: drop the frame
+	 */
 	bool (*tap)(struct rig *rig, unsigned int from, struct rte_mbuf *m);
 	uint64_t random;
 };
 
-/* EAL once for the process: no huge pages, one lcore. */
+/* Initialize EAL once for the process: no huge pages, one lcore. */
 void rig_eal(void);
 
 /*
- * rig->poll groups, rig->poll group and rig->started are set, all else is zero.
+ * rig->poll_groups, rig->poll_group and rig->started are set, all other fields are zero.
  * @param options of both devices; %u is 1, 2: "ip=10.0.0.%u/24,mtu=1024"
  */
 void rig_open_as(struct rig *rig, const char *options);
-/* one poll group, IPv4. @param options added to both, such as ",mtu=1024" */
+/*
+ * One poll group, IPv4.
+ * @param options added for both devices, for instance ",mtu=1024"
+ */
 void rig_open(struct rig *rig, const char *options);
 void rig_close(struct rig *rig);
 
-/* A queue pair on each end, and both connected by hand. @param attr type and what is not default */
+/*
+ * Create a queue pair at each end, and connect them by hand.
+ * @param attr type and attributes that differ from the default
+ */
 void rig_connect(struct rig *rig, const struct rdma_qp_attr *attr, uint16_t mtu);
 void rig_disconnect(struct rig *rig);
 
-/* Let both ends work and the wire carry, once. */
+/* Poll both ends and move frames on the wire, once. */
 void rig_step(struct rig *rig);
 
-/* Until `end` has a completion, at most so many milliseconds. @return 0, 1 */
+/*
+ * Wait for a completion of `end`, at most this many milliseconds.
+ * @return 0, 1
+ */
 int rig_wait(struct rig *rig, unsigned int end, struct rdma_wc *wc, unsigned int ms);
 
-/* Step for so long. */
+/* Repeat rig_step() for this time. */
 void rig_run(struct rig *rig, unsigned int ms);
 
 uint32_t rig_random(struct rig *rig, uint32_t below);
 
-/* A packet made by hand. What is zero is as the end itself would send it. */
+/* A packet made by hand. Fields that are zero get the values that the end itself would send. */
 struct rig_packet {
 	uint8_t opcode;
 	uint32_t psn;
-	const void *ext;   /* extended headers, as long as the opcode has them */
-	uint16_t length;   /* bytes of payload, all zero, no more than RIG_PAYLOAD */
-	uint8_t bth_flags; /* also pad count and version; the pad is not added */
+	const void *ext;   /* extended headers, of the length that the opcode needs */
+	uint16_t length;   /* bytes of payload, all zero, at most RIG_PAYLOAD */
+	uint8_t bth_flags; /* also pad count and version; no pad is added */
 	uint8_t bth_ecn;
 	uint32_t qpn;
 	uint16_t pkey;
 	uint16_t udp_src;
 	uint16_t tci; /* of a VLAN tag */
 	const struct roce_gid *src, *dst;
-	uint32_t icrc_off; /* what the ICRC is wrong by */
+	uint32_t icrc_off; /* difference from the right ICRC */
 };
 
 #define RIG_PAYLOAD 1100
 
-/* As the queue pair of `from` would send it to its peer. It goes nowhere yet. */
+/* Make a packet as the queue pair of `from` would send it to its peer. It is not sent yet. */
 struct rte_mbuf *rig_forge(
 	const struct rig *rig, unsigned int from, const struct rig_packet *packet);
 
-/* Into the port of the other end, at once. */
+/* Deliver to the port of the other end immediately. */
 void rig_deliver(struct rig *rig, unsigned int from, struct rte_mbuf *m);
 
 /* A counter of a device, by name. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several devices on one port: what one of them does to the port is not felt by the others. */
+/* Several devices on one port: operations of one device on the port do not affect the others. */
 #include <errno.h>
 
 #include <rte_eal.h>
@@ -10,7 +10,10 @@
 #include "mcast/filter.h"
 #include "roce_shared_rig.h"
 
-/* The port goes, another one gets its number. Station 0 stays, as station 1, with the old rings. */
+/*
+ * The port is removed, and another one gets its number. Station 0 becomes station 1, with the old
+ * rings.
+ */
 static void
 port_replace(bool started, struct rte_ring *rx[QUEUES], struct rte_ring *tx[QUEUES])
 {
@@ -28,7 +31,7 @@ port_replace(bool started, struct rte_ring *rx[QUEUES], struct rte_ring *tx[QUEU
 
 /* ---- the port itself ------------------------------------------------------------------------- */
 
-/* Started by the first of them, which goes first. */
+/* The port is started by the first device, which is closed first. */
 static void
 test_runs_for_the_last(void **state)
 {
@@ -43,10 +46,10 @@ test_runs_for_the_last(void **state)
 	strcpy(pool, nic.pool->name);
 	station_close(1);
 	assert_true(port_runs());
-	/* what its queues are filled with is there, too */
+	/* the mempool of its queues still exists */
 	assert_ptr_equal(rte_mempool_lookup(pool), nic.pool);
 	assert_answers(0);
-	/* the queue can be had again */
+	/* the queue can be used again */
 	station_open(1, "10.0.0.");
 	assert_answers(1);
 	station_close(0);
@@ -58,7 +61,7 @@ test_runs_for_the_last(void **state)
 	port_free();
 }
 
-/* Another port got the number of one that is gone, whose device is still there. */
+/* Another port got the number of a removed one whose device is still open. */
 static void
 test_number_again(void **state)
 {
@@ -84,7 +87,10 @@ queue_info(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_txq_info *inf
 	info->conf.offloads = queue == 2 ? RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE : 0;
 }
 
-/* A queue that takes all mbufs for those of one pool is none for us, whatever the others do. */
+/*
+ * A queue that frees all mbufs to one pool (fast free) cannot be used, regardless of the other
+ * devices.
+ */
 static void
 test_queue_frees_fast(void **state)
 {
@@ -105,7 +111,7 @@ test_queue_frees_fast(void **state)
 #define NODES6	     "33:33:00:00:00:01 "
 #define SOLICITED(n) "33:33:FF:00:00:0" #n " "
 
-/* The port's list is this one. */
+/* The port's multicast list equals this one. */
 static void
 assert_list(const char *wanted)
 {
@@ -125,7 +131,7 @@ refused(unsigned int queue)
 	return station_stat(queue, "group_lists_refused");
 }
 
-/* Opening one does not end the other's neighbor discovery, nor does closing. */
+/* Opening or closing one device does not disturb the other's neighbor discovery. */
 static void
 test_own_addresses(void **state)
 {
@@ -145,7 +151,7 @@ test_own_addresses(void **state)
 	port_free();
 }
 
-/* A group that two want is there until both have left it. */
+/* A group that two devices have joined stays until both have left it. */
 static void
 test_common_groups(void **state)
 {
@@ -160,7 +166,7 @@ test_common_groups(void **state)
 	assert_list(NODES4 "01:00:5E:01:00:09 01:00:5E:01:02:03 ");
 	lists = nic.lists;
 	two = station_join(1, "239.1.2.3");
-	/* a driver may lose frames while it changes its list */
+	/* the list is not set again, as a driver may lose frames meanwhile */
 	assert_int_equal(nic.lists, lists);
 	station_leave(one);
 	assert_int_equal(nic.lists, lists);
@@ -178,7 +184,7 @@ test_common_groups(void **state)
 	port_free();
 }
 
-/* Two groups of one Ethernet address: of a device, and of two of them. */
+/* Two groups with one Ethernet address: of one device, and of two devices. */
 static void
 test_common_address(void **state)
 {
@@ -202,7 +208,10 @@ test_common_address(void **state)
 	port_free();
 }
 
-/* More than the port takes: all come, until there are less; whoever asked for too much. */
+/*
+ * More groups than the port's list can hold: the port receives all multicast until there are fewer,
+ * for any order of leaving.
+ */
 static void
 test_too_long(void **state)
 {
@@ -218,7 +227,7 @@ test_too_long(void **state)
 	assert_int_equal(refused(1), 1);
 	member[1] = station_join(1, "239.1.2.4");
 	assert_int_equal(refused(1), 2);
-	/* what it has not taken, one of them leaves: too long still */
+	/* one device leaves a group that did not fit: still too many */
 	station_leave(member[0]);
 	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
 	assert_int_equal(refused(1), 3);
@@ -232,7 +241,7 @@ test_too_long(void **state)
 	port_free();
 }
 
-/* What the application has switched on is not ours to switch off. */
+/* Promiscuous and allmulticast mode of the application are not switched off. */
 static void
 test_not_ours(void **state)
 {
@@ -248,7 +257,7 @@ test_not_ours(void **state)
 	port_free();
 }
 
-/* More than anybody keeps account of */
+/* More groups than can be counted */
 static void
 test_beyond_count(void **state)
 {
@@ -279,7 +288,10 @@ test_beyond_count(void **state)
 	port_free();
 }
 
-/* A port without lists takes all groups, or everything, until the last device goes. */
+/*
+ * A port without multicast list receives all multicast, or everything, until the last device is
+ * closed.
+ */
 static void
 test_no_list(void **state)
 {
@@ -309,7 +321,7 @@ test_no_list(void **state)
 	port_free();
 }
 
-/* A device whose port is gone has no say in that which got its number. */
+/* A device whose port was removed does not change the port that got its number. */
 static void
 test_list_of_another(void **state)
 {

@@ -21,7 +21,7 @@ by_value(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct rte_ether_addr));
 }
 
-/* As mlx5: neither a list without end nor an address twice */
+/* like mlx5, it refuses lists that are too long or contain an address twice */
 static int
 take_list(struct rte_eth_dev *dev, struct rte_ether_addr *list, uint32_t n)
 {

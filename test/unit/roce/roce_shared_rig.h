@@ -2,7 +2,10 @@
 #ifndef ROCE_SHARED_RIG_H
 #define ROCE_SHARED_RIG_H
 
-/* Several roce devices on one port. It is net_ring; what it is told and can do is the test's. */
+/*
+ * Several roce devices on one port. The port is net_ring with fake capabilities and configuration
+ * calls.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,15 +24,15 @@
 #define QUEUES	  5
 #define ADDRESSES 2048
 
-/* A port, what it can, what it was told. */
+/* A port, its capabilities, and its configuration. */
 struct nic {
 	uint16_t id;
 	struct rte_ring *rx[QUEUES], *tx[QUEUES];
 	struct eth_dev_ops ops;
 	const struct eth_dev_ops *true_ops;
-	struct rte_mempool *pool; /* RX frames of the last queue set up */
-	unsigned int room;	  /* addresses that its list takes */
-	unsigned int lists;	  /* it was given */
+	struct rte_mempool *pool; /* pool of the last RX queue that was set up */
+	unsigned int room;	  /* maximum number of addresses in its list */
+	unsigned int lists;	  /* number of calls that set the list */
 	struct rte_ether_addr list[ADDRESSES];
 	unsigned int nb_list;
 };
@@ -44,21 +47,27 @@ struct station {
 };
 extern struct station station[QUEUES];
 
-/* @param started the application has configured and started it, all queues */
+/* @param started the application has configured and started it, with all queues */
 void port_make(bool started);
 void port_free(void);
 bool port_runs(void);
 
-/* Free what is in a ring. @return how many */
+/*
+ * Free the content of a ring.
+ * @return number of mbufs
+ */
 unsigned int drain(struct rte_ring *ring);
 void rings_free(struct rte_ring *rx[QUEUES], struct rte_ring *tx[QUEUES]);
 
-/* @param family "10.0.0." or "fd00::" @param options begin with a comma */
+/*
+ * @param family "10.0.0." or "fd00::"
+ * @param options begin with a comma
+ */
 void station_open_as(unsigned int queue, const char *family, const char *options);
 void station_open(unsigned int queue, const char *family);
 void station_close(unsigned int queue);
 
-/* Frames come in and go out again. */
+/* The station at this queue answers frames. */
 void assert_answers(unsigned int queue);
 
 uint64_t station_stat(unsigned int queue, const char *name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several devices on one port: each gets what is its own, by rules of the port or from the others.
+ * Several devices on one port: each gets its own packets, by flow rules of the port or from the
+ * other devices.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,7 +27,7 @@
 struct rte_flow {
 	struct layer {
 		enum rte_flow_item_type type;
-		uint8_t spec[40], mask[40]; /* bytes of its header */
+		uint8_t spec[40], mask[40]; /* bytes of a header */
 	} layer[4];
 	unsigned int nb_layers;
 	uint16_t queue[8];
@@ -37,9 +38,9 @@ struct rte_flow {
 static struct flows {
 	struct rte_flow rule[RULES];
 	unsigned int asked;
-	/* what it refuses: everything, when asked, when told; rules of several queues */
+	/* refusals: all rules, in validate or in create; RSS rules */
 	bool no_validate, no_create, no_rss;
-	uint16_t otherwise; /* the queue of what no rule is about */
+	uint16_t otherwise; /* queue of packets that match no rule */
 } flows;
 
 static unsigned int
@@ -78,7 +79,7 @@ take_rule(struct rte_flow *rule, const struct rte_flow_attr *attr, const struct 
 		if (!item->spec)
 			continue;
 		if (item->type == RTE_FLOW_ITEM_TYPE_ARP_ETH_IPV4) {
-			/* the only one that is not as on the wire */
+			/* the only field that is not in wire format */
 			const struct rte_flow_item_arp_eth_ipv4 *spec = item->spec,
 								*mask = item->mask;
 
@@ -158,7 +159,7 @@ flow_ops(struct rte_eth_dev *dev, const struct rte_flow_ops **ops)
 	return 0;
 }
 
-/* @param rules can it have any? */
+/* @param rules does the port support rules? */
 static void
 flow_port_make(bool rules)
 {
@@ -169,7 +170,7 @@ flow_port_make(bool rules)
 		nic.ops.flow_ops_get = flow_ops;
 }
 
-/* Rules for a queue, of that many queues; NO_QUEUE: all rules. */
+/* Number of rules for a queue, of rules with that many queues; NO_QUEUE: of all rules. */
 static unsigned int
 rules_for(uint16_t queue, unsigned int nb_queues)
 {
@@ -211,7 +212,7 @@ ether(uint16_t vlan, uint16_t type)
 	return f;
 }
 
-/* Who has 10.0.0.`host`? */
+/* ARP request for 10.0.0.`host` */
 static struct frame
 arp(uint16_t vlan, unsigned int host)
 {
@@ -228,7 +229,7 @@ arp(uint16_t vlan, unsigned int host)
 	return f;
 }
 
-/* Behind an IP header that has everything but the length. */
+/* Payload after an IP header that is complete except for its length. */
 static struct frame
 ip(uint16_t vlan, const struct roce_ip *header, const void *payload)
 {
@@ -249,7 +250,7 @@ address(bool v4, unsigned int host)
 	return (struct roce_gid){{0xfd, [15] = host}};
 }
 
-/* To a queue pair that nobody has, or to a group; the ICRC is wrong. */
+/* To a queue pair that does not exist, or to a group; the ICRC is wrong. */
 static struct frame
 roce(uint16_t vlan, const struct roce_gid *dst)
 {
@@ -279,7 +280,7 @@ roce_to(bool v4, unsigned int host)
 	return roce(0, &dst);
 }
 
-/* To 239.1.2.3, from a stranger who does not know the Q_Key; the ICRC is right. */
+/* To 239.1.2.3, from a sender with a wrong Q_Key; the ICRC is right. */
 static struct frame
 roce_to_group(void)
 {
@@ -292,7 +293,7 @@ roce_to_group(void)
 	return f;
 }
 
-/* Who has fd00::`host`? */
+/* Neighbor solicitation for fd00::`host` */
 static struct frame
 solicit(unsigned int host)
 {
@@ -338,7 +339,10 @@ matches(const struct rte_flow *rule, const struct frame *f)
 	return true;
 }
 
-/* The port receives a frame. @return the queue it came to; NO_QUEUE: none */
+/*
+ * The port receives a frame.
+ * @return the queue that got it; NO_QUEUE: none
+ */
 static uint16_t
 receive(struct frame f)
 {
@@ -358,7 +362,7 @@ receive(struct frame f)
 	return queue;
 }
 
-/* Devices work, until a frame is where it was given to, and back if that is wrong. */
+/* Poll devices until a frame has been passed to its device, and back if that is wrong. */
 static void
 work(void)
 {
@@ -395,7 +399,7 @@ assert_no_frame_lost(void)
 	assert_true(rte_mempool_full(nic.pool));
 }
 
-/* ---- by rules of the port -------------------------------------------------------------------- */
+/* ---- by flow rules of the port --------------------------------------------------------------- */
 
 static void
 test_rules(void **state)
@@ -409,7 +413,7 @@ test_rules(void **state)
 	assert_int_equal(receive(roce_to(true, 2)), 1);
 	assert_int_equal(receive(arp(0, 1)), 0);
 	assert_int_equal(receive(arp(0, 2)), 1);
-	/* what is nobody's stays where it was */
+	/* packets of no device stay where they were */
 	assert_int_equal(receive(roce_to(true, 3)), NO_QUEUE);
 	assert_int_equal(receive(arp(0, 3)), NO_QUEUE);
 	assert_int_equal(receive(solicit(1)), NO_QUEUE);
@@ -417,7 +421,9 @@ test_rules(void **state)
 	for (unsigned int q = 0; q < 2; q++) {
 		assert_stat(q, "rx_packets", 2);
 		assert_stat(q, "rx_unknown_qpn", 1);
-		/* of the other one's, too: it may tell who has moved */
+		/*
+		 * including ARP for the other device, because its sender may have a new MAC address
+		 */
 		assert_stat(q, "arp_rx", 2);
 		assert_stat(q, "rx_not_for_us", 0);
 	}
@@ -454,7 +460,7 @@ test_rules_of_ip6(void **state)
 	port_free();
 }
 
-/* Rules of all poll groups' queues; of the first one where that is all that can be had. */
+/* Rules for the queues of all poll groups; only for the first one if the port supports no more. */
 static void
 test_rules_of_poll_groups(void **state)
 {
@@ -483,7 +489,7 @@ test_not_asked(void **state)
 	station_open_as(2, "10.0.0.", ",poll=0");
 	station_close(1);
 	station_close(2);
-	/* all queues are its own */
+	/* all queues belong to this device */
 	station_open_as(0, "10.0.0.", ",poll_groups=5");
 	station_close(0);
 	assert_int_equal(flows.asked, 0);
@@ -494,7 +500,7 @@ test_not_asked(void **state)
 	port_free();
 }
 
-/* A rule is not tried at the port of another one's number. */
+/* No rule is created at a port that got the number of a removed one. */
 static void
 test_rules_of_another(void **state)
 {
@@ -518,9 +524,9 @@ test_rules_of_another(void **state)
 	rings_free(rx, tx);
 }
 
-/* ---- from the others ------------------------------------------------------------------------- */
+/* ---- from the other devices ------------------------------------------------------------------ */
 
-/* Whatever queue of a device a frame comes to, and whatever the port can't. */
+/* Frames that arrive at a queue of any device, with any restrictions of the port. */
 static void
 test_given(void **state)
 {
@@ -549,7 +555,7 @@ test_given(void **state)
 			assert_stat(q, "rx_other_device_ring_full", 0);
 		}
 		station_close(0);
-		/* nobody is left to have it */
+		/* the device that it is for is closed */
 		receive(roce_to(true, 1));
 		work();
 		assert_stat(1, "rx_not_for_us", 2);
@@ -560,7 +566,7 @@ test_given(void **state)
 	}
 }
 
-/* Questions of neighbour discovery come to a group. */
+/* Neighbor solicitations are sent to a multicast group. */
 static void
 test_given_ip6(void **state)
 {
@@ -580,7 +586,7 @@ test_given_ip6(void **state)
 	port_free();
 }
 
-/* A device is one of a VLAN. */
+/* One device is in a VLAN. */
 static void
 test_vlan(void **state)
 {
@@ -611,7 +617,10 @@ test_vlan(void **state)
 	}
 }
 
-/* To groups, whoever is in them; a copy each. What nobody can have sent is copied for nobody. */
+/*
+ * Packets to groups: each device with a member gets a copy. Packets that cannot be valid are not
+ * copied.
+ */
 static void
 test_groups(void **state)
 {
@@ -628,7 +637,7 @@ test_groups(void **state)
 	member[0] = station_join(1, "239.1.2.3");
 	receive(roce_to_group());
 	work();
-	/* taken, as the Q_Key is looked at only then */
+	/* accepted, as the Q_Key is checked only then */
 	assert_stat(1, "rx_bad_qkey", 1);
 	assert_stat(0, "rx_bad_qkey", 0);
 	assert_stat(0, "rx_not_for_us", 1);
@@ -653,7 +662,10 @@ test_groups(void **state)
 	port_free();
 }
 
-/* The number of groups at the address of another device: of no group, and given away only once. */
+/*
+ * The multicast queue pair number with the address of another device: it belongs to no group, and
+ * is passed on only once.
+ */
 static void
 test_number_of_groups(void **state)
 {
@@ -674,7 +686,7 @@ test_number_of_groups(void **state)
 	port_free();
 }
 
-/* A device that nobody polls: what it has no room for is counted, what it has comes back. */
+/* A device that is not polled: packets beyond its room are counted, the others are freed. */
 static void
 test_not_polled(void **state)
 {
@@ -705,7 +717,7 @@ test_not_polled(void **state)
 	port_free();
 }
 
-/* What a device was given goes on to the poll group of its queue pair. */
+/* A packet that was passed to a device goes on to the poll group of its queue pair. */
 static void
 test_poll_groups(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datagrams to a group with members on four poll groups, each poll group polled by an lcore of its
- * own.
+ * Datagrams to a multicast group with members in four poll groups, each of which is polled by its
+ * own lcore.
  */
 #include "roce_rig.h"
 
@@ -17,11 +17,11 @@
 
 #define GROUP  "239.1.2.3"
 #define BURST  32
-#define BURSTS 40 /* more than the control pool has for copies: 40 * 32 * 3 */
+#define BURSTS 40 /* more than the control pool can copy: 40 * 32 * 3 */
 
 static struct rig rig;
 static struct rte_mempool *pool;
-static struct rte_mbuf *datagram; /* as end 0 sends it */
+static struct rte_mbuf *datagram; /* as sent by end 0 */
 static struct {
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
@@ -50,7 +50,7 @@ static bool catch (struct rig *r, unsigned int from, struct rte_mbuf *m)
 	return false;
 }
 
-/* One that end 0 sends. */
+/* Make a datagram as end 0 sends it. */
 static void
 datagram_make(void)
 {
@@ -86,7 +86,7 @@ poll_group(void *arg)
 	return 0;
 }
 
-/* Main receives a burst, the others take what it hands over. */
+/* The main lcore receives a burst, and the other lcores process its copies. */
 static void
 burst(const struct rte_mbuf *frame)
 {
@@ -105,7 +105,10 @@ burst(const struct rte_mbuf *frame)
 	}
 }
 
-/* Lcores that only free copies keep few of them: there are some for the next, and for control. */
+/*
+ * Lcores that only free copies cache few mbufs, so that enough are left for the next burst and for
+ * control.
+ */
 static void
 test_copies_come_back(void **state)
 {
@@ -116,11 +119,11 @@ test_copies_come_back(void **state)
 	assert_int_equal(rig_stat(&rig, 1, "rx_packets"), BURSTS * BURST);
 	assert_int_equal(rig_stat(&rig, 1, "rx_handover_ring_full"), 0);
 	assert_int_equal(rig_stat(&rig, 1, "rx_handed_over"), BURSTS * BURST * (RIG_LANES - 1));
-	/* nobody has posted a receive, but all are asked */
+	/* no receive is posted, but each member is tried */
 	assert_int_equal(rig_stat(&rig, 1, "rx_no_receive_posted"), BURSTS * BURST * RIG_LANES);
 }
 
-/* Marks are counted once a packet; what there are no mbufs for by its name. */
+/* ECN marks are counted once per packet; copies that fail for lack of mbufs have a counter. */
 static void
 test_counters(void **state)
 {
@@ -143,7 +146,7 @@ test_counters(void **state)
 	rte_pktmbuf_free_bulk(taken, n);
 }
 
-/* What no member would take is not copied for them. */
+/* Packets that no member would accept are not copied. */
 static void
 test_junk_is_not_copied(void **state)
 {
@@ -159,7 +162,7 @@ test_junk_is_not_copied(void **state)
 	((struct roce_bth *)(uintptr_t)pkt.bth)->pkey = RTE_BE16(1);
 	burst(junk);
 	assert_int_equal(rig_stat(&rig, 1, "rx_bad_pkey"), BURST);
-	/* to a station, with the number of groups */
+	/* to a unicast address, with the multicast queue pair number */
 	((struct roce_bth *)(uintptr_t)pkt.bth)->pkey = RTE_BE16(ROCE_PKEY);
 	((uint8_t *)(uintptr_t)pkt.l3)[16] = 10;
 	burst(junk);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Headers and ICRC against every frame that the kernel's rdma_rxe sent into the captures: taken
- * apart, put together again from the fields, byte for byte.
+ * Headers and ICRCs of every frame that the kernel's rdma_rxe sent in the captures: decoded, and
+ * encoded again from the fields, byte for byte.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ setup(void **state)
 	return 0;
 }
 
-/* A frame as a chain of mbufs, cut at `cut` and `cut2`. */
+/* A frame as a chain of mbufs, split at `cut` and `cut2`. */
 static struct rte_mbuf *
 chain(const uint8_t *frame, uint32_t length, uint32_t cut, uint32_t cut2)
 {
@@ -57,7 +57,7 @@ chain(const uint8_t *frame, uint32_t length, uint32_t cut, uint32_t cut2)
 	return head;
 }
 
-/* Encode what was decoded, from fields and path alone. */
+/* Encode from the decoded fields and the path alone. */
 static void
 encode(const struct roce_packet *pkt, const uint8_t *frame, uint8_t *out, uint32_t length)
 {
@@ -133,7 +133,7 @@ encode(const struct roce_packet *pkt, const uint8_t *frame, uint8_t *out, uint32
 	}
 	roce_packet_copy(pkt, 0, at, pkt->length, false);
 	at += pkt->length + pkt->pad;
-	/* what our own frames always leave zero */
+	/* fields that are always zero in our own frames */
 	out4 = (struct rte_ipv4_hdr *)(out + path.l2_len);
 	out4->packet_id = ip4->packet_id;
 	out4->hdr_checksum = 0;
@@ -175,7 +175,7 @@ one_frame(const uint8_t *frame, uint32_t length, struct tally *tally)
 	}
 	tally->data++;
 	tally->opcode[pkt.opcode]++;
-	/* any bit that is not masked tells */
+	/* any bit that is not masked changes the ICRC */
 	for (i = 0; i < 8; i++) {
 		const uint32_t at = 14 + (tally->data * 8 + i) * 7919 % (length - 14);
 
@@ -253,16 +253,18 @@ test_datagrams(void **state)
 	assert_true(t.opcode[ROCE_UD + ROCE_SEND_ONLY] > 10);
 }
 
-/* The value of the standard: CRC-32 over what the CRC catalogue calls "check". */
+/* The standard check value: CRC-32 of the input that the CRC catalogue calls "check". */
 static void
 test_crc(void **state)
 {
 	assert_int_equal(roce_icrc_bytes(0, "123456789", 9), 0xcbf43926);
 }
 
-/* Headers of one packet with either IP version, from the IP header on, and what CRC-32 of zlib says
- * of a copy with ones where IBTA A17.3.3 wants them. scapy agrees: with IPv4 by its ICRC, with IPv6
- * by its fields. */
+/*
+ * Headers of one packet with either IP version, from the IP header on, and CRC-32 of zlib of a copy
+ * with ones where IBTA A17.3.3 requires them. scapy agrees: with IPv4 by its ICRC, with IPv6 by its
+ * fields.
+ */
 static const struct {
 	unsigned int l3_len, length;
 	uint32_t icrc;
@@ -298,7 +300,7 @@ is_masked(unsigned int i, unsigned int at, uint8_t bit)
 	return (at == 0 && bit < 0x10) || (at >= 1 && at <= 3) || at == 7;
 }
 
-/* Every bit of the headers: the ICRC covers it, or a router may change it. */
+/* For every bit of the headers: either the ICRC covers it, or a router may change it. */
 static void
 test_mask(void **state)
 {
@@ -317,7 +319,7 @@ test_mask(void **state)
 	}
 }
 
-/* An IPv6 header with the bytes of an IPv4 GID is not from or to that IPv4 address. */
+/* An IPv6 address with the bytes of an IPv4 GID is not that IPv4 address. */
 static void
 test_gid_type(void **state)
 {
@@ -354,7 +356,7 @@ test_serial(void **state)
 	assert_int_equal(roce_psn_add(0, -1), 0xffffff);
 }
 
-/* Whatever is cut off or turned, nothing is read that is not there. */
+/* Truncated or corrupted packets: no byte beyond the end is read. */
 static void
 test_hostile(void **state)
 {
@@ -367,7 +369,7 @@ test_hostile(void **state)
 		for (j = 0; j < sizeof(frame); j++)
 			frame[j] = (seed = seed * 1664525 + 1013904223) >> 24;
 		n = 1 + (seed >> 8) % sizeof(frame);
-		/* near enough to get past the first checks */
+		/* valid enough to pass the first checks */
 		frame[12] = seed & 0x100 ? 0x08 : seed & 0x200 ? 0x86 : 0x81;
 		frame[13] = seed & 0x100 ? 0x00 : seed & 0x200 ? 0xdd : 0x00;
 		frame[14] = seed & 0x100 ? 0x45 : 0x60;
