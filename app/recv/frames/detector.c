@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Table of detector formats; computes the shape of a detector and the packets that are expected. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ detector_expect(struct detector *d, uint32_t rows, const uint32_t *absent, uint3
 		(rows != 0 && rows % (2 * d->ops->tile_rows) != 0))
 		return -EINVAL;
 	for (uint32_t s = 0; s < d->streams; s++) {
-		/* the stream's packets as numbers of its module */
+		/* number of the stream's first packet among those of its module */
 		const uint32_t first = s % d->interfaces * d->stream_packets;
 
 		d->expect_from[s] = skipped > first ? skipped - first : 0;

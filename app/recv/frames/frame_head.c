@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The head: decides when the first frame of the window closes, and returns it to the builder. */
 
 #include <rte_cycles.h>
 
 #include "frames/frame_table_private.h"
 
-/** Between two looks at the RX roles' progress while the head is held back. */
+/** Microseconds between two checks of the RX roles' progress while the head is delayed. */
 #define LOOK_US 20
 
+/** Have all RX roles placed all their packets of a frame? */
 static bool
 lanes_complete(const struct frame_table *ft, uint64_t frame)
 {
@@ -22,8 +24,9 @@ lanes_complete(const struct frame_table *ft, uint64_t frame)
 }
 
 /**
- * Highest frame + 1 that came of a stream, placed or not. When all slots are open, a RX role that
- * is full of packets for later frames waits for this very head: it has nothing more for it.
+ * Highest frame + 1 of a stream's packets, placed or waiting. If all slots are open and an RX role
+ * has no room for more packets of later frames, it waits for the head to close and has no packets
+ * for it. Its streams then have reached the frame that blocks it.
  */
 static uint64_t
 stream_reach(const struct frame_table *ft, uint32_t stream)
@@ -55,8 +58,8 @@ frame_head_begun(const struct frame_table *ft)
 }
 
 /**
- * Silence counts only while we listen: not while the builder did not run (stopped, preempted), and
- * not while an RX lcore did not poll, as may be on shared CPUs.
+ * Do not count time as silence in which the receiver did not listen: the builder did not run
+ * (stopped, preempted), or an RX lcore did not poll, which happens on shared CPUs.
  */
 static void
 discount_idleness(struct frame_table *ft, uint64_t now)
@@ -76,8 +79,8 @@ discount_idleness(struct frame_table *ft, uint64_t now)
 }
 
 /**
- * Is a stream waited for? Not if it requests to be elsewhere, or behind a gap of which this is
- * still in; nor, in a gap that most streams request, if it is none of those.
+ * Is a stream waited for? No if it requests a restart, or a gap that the head lies in. If most
+ * streams request a gap that the head lies in, no other streams are waited for.
  */
 static bool
 is_waited_for(const struct frame_table *ft, uint32_t stream)
@@ -91,10 +94,10 @@ is_waited_for(const struct frame_table *ft, uint32_t stream)
 }
 
 /**
- * May the head, which is not complete, be closed? Yes when every live stream is `max_skew_frames`
- * frames ahead, or by time: then the streams that hold it back are not live any more. When no
- * stream is live, everything that has begun may close, but not as soon as a first stream has begun
- * it: the others, of which nothing came for long, may be about to.
+ * May the head, which is incomplete, be closed? Yes if every live stream is `max_skew_frames`
+ * frames ahead, or after the timeout. Streams that delayed the head are then no longer live. If no
+ * stream is live, but a stream that is not silent has begun the head, it also closes only after the
+ * timeout, because the other streams may be about to send.
  */
 static bool
 head_given_up(struct frame_table *ft)
@@ -106,7 +109,7 @@ head_given_up(struct frame_table *ft)
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
-	/* a RX role that waits for this very frame places its packets in its next round */
+	/* an RX role that waits for this frame places its packets in its next poll */
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
 		const uint64_t at = __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE);
 
@@ -119,7 +122,7 @@ head_given_up(struct frame_table *ft)
 		const uint64_t at = frame_stream_progress(ft, s);
 
 		if (b->stalled_at[s] != at + 1)
-			b->stalled_at[s] = 0; /* it speaks (again) */
+			b->stalled_at[s] = 0; /* it sends (again) */
 		began += at > b->next_close && !frame_resync_is_silent(ft, s);
 		if (b->stalled_at[s] == 0 && detector_stream_expected(&ft->detector, s) != 0 &&
 			is_waited_for(ft, s)) {
@@ -130,7 +133,7 @@ head_given_up(struct frame_table *ft)
 	if (live == 0 && b->next_close + 1 >= b->gap_to)
 		behind = began;
 	if (!frame_head_begun(ft)) {
-		b->held_since = 0; /* nothing of this frame or a later one: the line is idle */
+		b->held_since = 0; /* no packet of this frame or a later one: the line is idle */
 		return false;
 	}
 	if (behind == 0)
@@ -152,7 +155,7 @@ head_given_up(struct frame_table *ft)
 	return true;
 }
 
-/** Fill the slot's header; blank what is missing. @return packets present */
+/** Fill the slot's header, and clear missing packets. @return packets present */
 static uint32_t
 seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 {
@@ -174,7 +177,7 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 		packets += present;
 		if (present == detector_stream_expected(d, s))
 			continue;
-		/* what never comes (absent streams, rows not read out) was never written */
+		/* absent streams and rows that are not read out were never written */
 		for (uint32_t p = d->expect_from[s]; p < d->expect_to[s]; p++) {
 			if (present != 0 && (st->seen[p >> 6] >> (p & 63) & 1) != 0)
 				continue;
@@ -186,7 +189,7 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	return packets;
 }
 
-/** Frame + 1 of the last open one that had begun. All are closed, and no RX role is at them. */
+/** Frame + 1 of the last open frame that had begun. All are closed and used by no RX role. */
 static uint64_t
 last_begun(const struct frame_table *ft)
 {
@@ -205,7 +208,7 @@ last_begun(const struct frame_table *ft)
 	return 0;
 }
 
-/** The head is closed: report it and go on. @return false if there is nothing to report */
+/** The head is closed: describe it and advance. @return false if it is not to be returned */
 static bool
 pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 {
@@ -239,7 +242,7 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 	return report;
 }
 
-/** Take the head away from the RX roles and begin to wait until none of them is at it. */
+/** Close the head for RX roles, and begin to wait until none of them uses it. */
 static void
 begin_closing(struct frame_table *ft)
 {
@@ -254,7 +257,7 @@ frame_table_close(struct frame_table *ft, struct frame_closed *closed)
 {
 	struct frame_builder *b = &ft->builder;
 
-	/* what is open behind the run's end is never closed but by a flush */
+	/* frames that are open after the run's end are closed only by a flush */
 	while (b->next_close <
 		(b->flushing ? b->next_open : RTE_MIN(b->next_open, ft->window.end))) {
 		const uint64_t tag = ft->entry[b->next_close & ft->entry_mask];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames without a row: numbers that packets named which were all dropped, as late or as outliers.
- * RX roles report numbers; here is which of them have a row, and a set of the others.
+ * Frames without a row: all packets that named them were dropped, as late or as outliers. RX roles
+ * report the frames of such packets. The builder records here which frames have a row, and keeps
+ * the set of the others.
  */
 
 #include <rte_hash_crc.h>
@@ -9,25 +10,28 @@
 
 #include "frames/frame_table_private.h"
 
-/** Intervals of numbers with a row: one for each window that does not go on where another was. */
+/** Intervals of frames with a row: one for each window that does not continue an earlier one. */
 #define INTERVALS 256
-/** Blocks of 64 numbers without a row; a power of 2. */
+/** Blocks of 64 frames without a row; a power of 2. */
 #define BLOCKS 4096
 
+/** Frames low ... end - 1. */
 struct interval {
 	uint64_t low, end;
 };
 
+/** Element of a hash table with open addressing. */
 struct block {
-	uint64_t key; /**< number / 64 + 1, 0 = not used */
-	uint64_t bits;
+	uint64_t key;  /**< frame / 64 + 1, 0 = unused */
+	uint64_t bits; /**< a bit per frame without a row */
 };
 
+/** Private to the builder. */
 struct frame_late {
 	struct interval rows[INTERVALS];
-	uint32_t nb_rows; /**< index runs free: the oldest is overwritten */
-	uint32_t nb_blocks;
-	uint64_t nb_numbers; /**< bits that are set */
+	uint32_t nb_rows;    /**< free-running index: the oldest interval is overwritten */
+	uint32_t nb_blocks;  /**< blocks in use; never more than 3/4 */
+	uint64_t nb_numbers; /**< bits set in `blocks` */
 	struct block blocks[BLOCKS];
 };
 
@@ -43,13 +47,14 @@ frame_late_begin(struct frame_table *ft)
 {
 	struct frame_late *late = ft->builder.late;
 
-	/* what RX roles report from before the run was not its own */
+	/* reports from before the run do not belong to it */
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		ft->rx[i].nb_drops_read = __atomic_load_n(&ft->rx[i].nb_drops, __ATOMIC_ACQUIRE);
 	memset(late, 0, sizeof(*late));
 	ft->builder.late_frames = 0;
 }
 
+/** The interval of rows that a frame is in. @return NULL: it has no row */
 static struct interval *
 rows_of(struct frame_late *late, uint64_t frame)
 {
@@ -59,7 +64,7 @@ rows_of(struct frame_late *late, uint64_t frame)
 	return NULL;
 }
 
-/** The block of a number; with `make` one that is not there is made. @return NULL: no room */
+/** Find the block of a frame, or add it if `make`. @return NULL: not found, or no room */
 static struct block *
 block_of(struct frame_late *late, uint64_t frame, bool make)
 {
@@ -103,6 +108,7 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 	ft->builder.late_frames--;
 }
 
+/** Count a frame that packets named, unless it has a row or was counted. */
 static void
 add(struct frame_table *ft, uint64_t frame)
 {

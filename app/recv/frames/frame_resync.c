@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams whose numbers the window is not near: a detector that was restarted or has lost frames,
- * or a module that counts otherwise than the others. Who of the others speaks.
+ * Resynchronisation: streams that are out of window, because the detector was restarted or has lost
+ * frames, or because a module counts differently from the others. RX lcores make resync requests;
+ * the builder compares them, and checks which streams send.
  */
 
 #include <inttypes.h>
@@ -11,18 +12,21 @@
 #include "frames/frame_table_private.h"
 
 /**
- * A request is refused after so many quarters of `stall_cycles`: by then who is silent is known.
+ * A request is refused after this many quarters of `stall_cycles`. By then it is known which
+ * streams are silent.
  */
 #define REFUSE_QUARTERS 5
-/** What agrees with nothing is held a little longer. */
+/** Ticks for which a packet is held: a little longer than a request lives. */
 #define HOLD_TICKS (REFUSE_QUARTERS + 1)
-/** Looks at who speaks, while a stream may be silent. */
+/** Checks of the streams in one `stall_cycles`. */
 #define LOOKS 8
 
 /**
- * Count a number towards an agreement.
- * @param held  packets from the lowest number on are held: it stays, as long as numbers go on
- * @return true once as many in a row lie within `slots` of each other as must
+ * Count a frame towards a resync request.
+ * @param vote  it counts; else it only extends the range of frames
+ * @param held  packets from the lowest frame on are held: the lowest frame stays while the numbers
+ *              continue, even if they go on for more than `slots`
+ * @return true once `resync_packets` in a row lie within `slots` of each other
  */
 static bool
 agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame, bool vote,
@@ -48,7 +52,10 @@ frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const uint64_t bit = UINT64_C(1) << stream;
 
-	/* what waited came before what is held now, but where the window has come to that place */
+	/*
+	 * A packet that is retried arrived before the packets held now, so it does not end their
+	 * request, unless the window has reached the requested position.
+	 */
 	if (frx->again && ((frx->requests_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
 		return;
 	frx->elsewhere &= ~bit;
@@ -62,7 +69,7 @@ frame_resync_is_refused(
 {
 	const uint64_t place = frx->place[stream];
 
-	/* what is not behind that place, and not far from it, belongs to it */
+	/* the request covers frames from `slots` before its position to max_gap_frames after it */
 	return (__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
 		(frx->requests >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
 		frame + 1 < place + ft->config.max_gap_frames;
@@ -129,7 +136,7 @@ frame_resync_continues(
 	const uint64_t span = ft->config.slots;
 	const bool requests = (frx->requests >> stream & 1) != 0;
 
-	/* one number may be corrupt, or come late, but not after silence */
+	/* a single number may be corrupt or late, so a request is needed, except after silence */
 	if ((frx->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
 		!frame_rx_is_current(ft, frx) || (!requests && !frame_rx_paused(ft, frx, stream)))
@@ -198,7 +205,7 @@ frame_rx_is_near(const struct frame_table *ft, uint64_t frame)
 {
 	const uint64_t base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
 
-	/* open and refused frames reach twice the slots, and some may be lost after them */
+	/* open and refused frames span up to twice the slots, and lost ones may follow them */
 	return frame >= base && frame - base <= 2 * ft->entry_mask;
 }
 
@@ -211,7 +218,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	uint64_t base, far, ahead, horizon;
 
-	/* it was of the run that has ended */
+	/* the packet belongs to the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
 		return FRAME_AGAIN_DROP;
 	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, frx))
@@ -277,6 +284,7 @@ frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 
 /* ---- builder ---- */
 
+/** Counter that changes whenever something of a stream arrives. */
 static uint64_t
 heard(const struct frame_table *ft, uint32_t stream)
 {
@@ -312,8 +320,9 @@ frame_resync_hear(struct frame_table *ft)
 }
 
 /**
- * Bits of streams whose RX roles cannot have heard them, or have them in hand: silence counts only
- * while we listen.
+ * Bits of streams that an RX role cannot have received, or whose packets still wait there. Silence
+ * counts only while the receiver listens.
+ * @param gap  TSC cycles since the last check
  */
 static uint64_t
 not_listened(struct frame_table *ft, uint64_t gap)
@@ -338,8 +347,9 @@ not_listened(struct frame_table *ft, uint64_t gap)
 }
 
 /**
- * A stream is dead that is silent for half as long again as it takes, while a half of all speak: in
- * a pause of the detector nobody is. It stays so until it speaks.
+ * Find dead streams: silent for 1.5 times `stall_cycles` while at least half of the expected
+ * streams send. In a pause of the detector no stream is dead. A dead stream stays dead until it
+ * sends.
  */
 static void
 find_dead(struct frame_table *ft, uint64_t now)
@@ -384,7 +394,7 @@ frame_resync_listen(struct frame_table *ft)
 		} else if (now - b->heard_at[s] >= ft->config.stall_cycles) {
 			b->silent |= UINT64_C(1) << s;
 		}
-		/* until it is placed somewhere; what it says from elsewhere ends no pause */
+		/* a pause lasts until a packet is placed; packets out of window do not end it */
 		still = (ft->window.paused >> s & 1) != 0 && progress == b->paused_progress[s];
 		if ((!still && (b->silent >> s & 1) == 0) || progress > b->next_close)
 			continue;
@@ -402,7 +412,9 @@ frame_resync_listen(struct frame_table *ft)
 }
 
 /**
- * Claims of all RX roles, and where they are. A gap that the window has passed is none any more.
+ * Read the resync requests of all RX roles and their positions. A gap that the window has passed is
+ * no request any more.
+ * @param lone  also take streams that have sent fewer than `resync_packets` packets
  */
 static void
 collect(struct frame_table *ft, bool lone)
@@ -434,9 +446,9 @@ collect(struct frame_table *ft, bool lone)
 }
 
 /**
- * The most requests that are within `slots` frames from the lowest of them.
- * @param ahead  requests ahead of the window that support each lower one, too: the window passes
- *               that on its way
+ * Largest group of requests whose positions are at most `slots` above the lowest of them.
+ * @param ahead  requests ahead of the window that support each lower one, too, because the window
+ *               passes that on its way
  */
 static uint64_t
 largest_group(const struct frame_table *ft, uint64_t ahead, uint64_t *lowest)
@@ -481,7 +493,7 @@ others(const struct frame_table *ft, uint64_t group, uint32_t *expected)
 	return streams;
 }
 
-/** At least a half of all, and more than the others that speak. */
+/** Is a group at least half of the expected streams, and more than the others that send? */
 static bool
 is_enough(const struct frame_table *ft, uint64_t group)
 {
@@ -500,7 +512,7 @@ frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group)
 	return others(ft, group, &expected) == 0;
 }
 
-/** Streams that are told of, and that count as the others again; no more than once a second. */
+/** Log streams whose request is refused, and their return to the window; at most once a second. */
 static void
 tell(struct frame_table *ft, uint64_t refused)
 {
@@ -526,7 +538,7 @@ tell(struct frame_table *ft, uint64_t refused)
 	for (uint64_t i = b->requests_logged & ~b->requests; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
-		/* a request ends as well because its place was passed */
+		/* a request also ends when the window passes its position */
 		if (frame_stream_progress(ft, s) == b->told_progress[s])
 			continue;
 		LOG(NOTICE, "module %u, interface %u counts as the others again\n",
@@ -536,7 +548,7 @@ tell(struct frame_table *ft, uint64_t refused)
 	}
 }
 
-/** Claims that were not followed for long are refused: RX roles drop what belongs to them. */
+/** Refuse requests that were not followed for too long: RX roles then drop their packets. */
 static void
 refuse(struct frame_table *ft)
 {
@@ -553,7 +565,7 @@ refuse(struct frame_table *ft)
 			b->request_since[s] = 0;
 			continue;
 		}
-		/* a place that goes on is the same request */
+		/* a position that moves forward is still the same request */
 		if (b->request_since[s] == 0 || place + ft->config.slots < b->request_at[s] ||
 			place >= b->request_at[s] + ft->config.max_gap_frames)
 			b->request_since[s] = now;

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * RX lcore's part of the frame table beside the fast path: packets whose frame is not open, window
+ * moves, and mbufs of finished frames.
+ */
 
 #include <string.h>
 
@@ -8,8 +12,8 @@
 
 #include "frames/frame_table_private.h"
 
-#define FREE_BURST   32 /* mbufs whose lines are on their way at a time */
-#define OLD_DISORDER 2	/* frames: how far a stream that goes on may go back */
+#define FREE_BURST   32 /* mbufs whose cache lines are prefetched at a time */
+#define OLD_DISORDER 2	/* frames by which a stream that was not restarted may go back */
 
 void
 frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
@@ -20,12 +24,12 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (ft->config.owner[s] != frx->id)
 			continue;
-		/* what it still brings of the old window, if it has not begun again */
+		/* its progress in the old window, unless the stream was silent or restarted */
 		frx->before[s] = ((frx->elsewhere | paused) >> s & 1) != 0 ? 0 : frx->progress[s];
 		__atomic_store_n(&frx->progress[s], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&frx->reach[s], 0, __ATOMIC_RELAXED);
 		frx->leap[s] = 0;
-		/* numbers may come again after a restart, and in the same slots */
+		/* after a restart the same numbers may come again, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 			frame_table_stream(ft, slot, s)->tag = 0;
 	}
@@ -42,8 +46,8 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 }
 
 /**
- * After a move: does a packet go on where its stream was in the window before? Not once the stream
- * has sent a number from before that; nor when nothing of that window can be on its way.
+ * After a move: does a packet continue the numbers that its stream had in the old window? Not if
+ * it has sent a lower number since, nor once no packets of the old window are expected.
  */
 static bool
 is_of_old_window(
@@ -58,7 +62,7 @@ is_of_old_window(
 	return frame < end;
 }
 
-/** Is a number ahead by more than a frame, and did the packet before not say so, too? */
+/** Is a number more than one frame ahead, and not confirmed by the packet before? */
 static bool
 is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 {
@@ -83,7 +87,7 @@ frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 	return true;
 }
 
-/** A packet waits: its stream is done with frames that are far behind. It says so once. */
+/** Let a packet wait. Its stream has reached the packet's frame; that is recorded only once. */
 static enum frame_placement
 wait_for(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
@@ -102,7 +106,7 @@ frame_rx_drop(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
 		return FRAME_PLACE_OUTLIER;
 	if (frx->dropped[stream] != frame + 1) {
-		/* if there is no room the next packet of the frame tries again */
+		/* if the ring is full, the next packet of the frame tries again */
 		if (nb - __atomic_load_n(&frx->nb_drops_read, __ATOMIC_ACQUIRE) < FRAME_DROPS) {
 			frx->dropped[stream] = frame + 1;
 			frx->drops[nb % FRAME_DROPS] = frame;
@@ -121,8 +125,8 @@ drop_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_
 }
 
 /**
- * Free mbufs; absent ones are NULL. It is long since they were placed, so their lines are far away:
- * all are asked for before the first one is waited for, then the counts that they lead to.
+ * Free mbufs; absent ones are NULL. They were placed long ago and have left the CPU's caches, so
+ * all mbufs of a burst are prefetched first, and then the reference counts of their buffers.
  */
 static void
 free_mbufs(struct rte_mbuf **m, uint32_t n)
@@ -146,8 +150,8 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
 }
 
 /**
- * Free this RX role's mbufs of a slot, from where it was left off, at most `most` of them.
- * @return how many were passed; frx->reclaim_stream says whether there are more
+ * Free this RX role's mbufs of a slot, from the position of the last call, at most `most` of them.
+ * @return number of mbufs checked; frx->reclaim_stream < streams: the slot is not finished
  */
 static uint32_t
 reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32_t most)
@@ -202,7 +206,8 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 	uint32_t n = 0;
 
 	/*
-	 * closed or used again; until the next quiescent state of this RX role an open one stays so
+	 * Skip a slot whose frame is closed, reused or completed. An open frame stays open until
+	 * the next quiescent state of this RX role.
 	 */
 	if (st->tag == 0 || __atomic_load_n(&ft->entry[entry], __ATOMIC_ACQUIRE) != st->tag ||
 		frx->done[entry] == frame + 1)
@@ -213,7 +218,7 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 		rte_pktmbuf_free(frame_table_mbufs(ft, slot)[first + p]);
 		n++;
 	}
-	/* no packet of this stream yet */
+	/* the slot has no packet of this stream any more */
 	st->tag = 0;
 	frx->count[slot].placed -= n;
 	return n;
@@ -233,14 +238,15 @@ frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream)
 }
 
 /**
- * There is no run. Its frame is remembered: the next run would only get the rest of it. A stream
- * that is a little behind another one takes nothing back: of that one only the rest is to come.
+ * Drop a packet because there is no run, and record its frame: a run that begins now would get only
+ * the rest of that frame (frame_window.c: first_whole()). A stream that is slightly behind another
+ * one does not lower the recorded frame, because that one remains incomplete.
  */
 static enum frame_placement
 drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 {
 	const uint64_t passed = frx->passed, at = frame + 1;
-	/* numbers are the detector's now; those of the run before were so far apart */
+	/* between runs, numbers are not converted; those of the last run were `stride` apart */
 	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
 	uint64_t now;
 
@@ -255,7 +261,7 @@ drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 	return FRAME_PLACE_NO_RUN;
 }
 
-/** Has this packet of the stream's last frame been placed? If that is not known, it has. */
+/** Has this packet of the stream's last frame been placed? True if that is not known. */
 static bool
 was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet)
 {
@@ -284,20 +290,24 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame))
 		return drop_late(ft, frx, stream, frame);
 	/*
-	 * Until the first frame of a run is closed no stream has begun again. This may be a packet
-	 * of that frame, while it is closed without one: then it has no row.
+	 * Until the first frame of a run is closed, no stream counts as restarted. The packet may
+	 * belong to that frame while it is closed without any packet. The frame then has no row.
 	 */
 	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
 	if (base <= ft->run_first)
 		return drop_late(ft, frx, stream, frame);
-	/* it may be the rest of the last frame; what was placed before is of a new one */
+	/*
+	 * The stream was silent. The packet may be the rest of its last frame. It counts towards a
+	 * resync request if its frame is lower, or if the same packet was placed before.
+	 */
 	if (frame + 1 <= frx->progress[stream] && frame_rx_paused(ft, frx, stream))
 		return frame_resync_request(ft, frx, stream, frame,
 			frame + 1 < frx->progress[stream] || was_placed(ft, stream, frame, packet),
 			false);
 	/*
-	 * What comes late is near behind what came of its own stream before. If it is not, or was
-	 * not and is far behind the window still, the stream has begun again.
+	 * A late packet is at most max_skew_frames behind its stream's progress. If it is further
+	 * behind, the stream was restarted; also if the stream is out of window and the packet is
+	 * still far behind the window.
 	 */
 	progress = frx->progress[stream] != 0 ? frx->progress[stream] : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
@@ -332,8 +342,8 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	if (state == FRAME_WINDOW_CLOSED)
 		return drop_unused(ft, frx, frame);
 	/*
-	 * The window is moving. A packet that waited for the old window goes on waiting: it is
-	 * dropped after the move. A new packet came after those: it is held for the next window.
+	 * The window is moving. A packet that waited for the old window continues to wait, and is
+	 * dropped after the move. A new packet arrived after those: it is held for the next window.
 	 */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
 		!frame_rx_is_current(ft, frx)) {
@@ -357,11 +367,11 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);
 		return drop_late(ft, frx, stream, frame);
 	}
-	/* one that has been found to stray waits only for what is next */
+	/* a packet of a stream that is out of window may wait only for the next frames */
 	if (near && (frx->elsewhere >> stream & 1) != 0)
 		near = frame <
 			__atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames;
-	/* a corrupt number must not make the window run after it */
+	/* a corrupt number must not make the window advance to it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return wait_for(frx, stream, frame);
 	__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);

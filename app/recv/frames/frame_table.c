@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Slots of the frame table: create, open, refuse, release and recycle them. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -110,7 +111,7 @@ frame_table_create(const struct frame_table_config *config)
 	ft->window.stride = 1;
 	if (!config->no_run) {
 		frame_table_begin(ft, &config->run);
-		/* nobody is at work yet: RX roles need not be asked */
+		/* no RX role is polled yet, so none has to acknowledge */
 		ft->window.generation = 0;
 		frame_window_begin_run(ft);
 	}
@@ -147,7 +148,7 @@ frame_table_destroy(struct frame_table *ft)
 	rte_free(ft);
 }
 
-/** Answer RX roles that wait for frames which no slot is free for. */
+/** Refuse the frames that RX roles wait for, because no slot is free. */
 static uint32_t
 refuse_frames(struct frame_table *ft)
 {
@@ -159,7 +160,7 @@ refuse_frames(struct frame_table *ft)
 		const struct frame_rx *frx = &ft->rx[i];
 		uint64_t at = __atomic_load_n(&frx->wanted, __ATOMIC_ACQUIRE);
 
-		/* a number that is not next in line is no reason, but that nothing else can come */
+		/* a frame that is not among the next ones counts only if nothing else can come */
 		if (at > b->next_open + ft->config.max_skew_frames)
 			at = __atomic_load_n(&frx->blocked, __ATOMIC_ACQUIRE);
 		wanted = RTE_MAX(wanted, at);
@@ -172,7 +173,7 @@ refuse_frames(struct frame_table *ft)
 	return refused;
 }
 
-/** Slots that every RX role has passed are free. */
+/** Free the recycled slots whose mbufs every RX role has freed. */
 static void
 take_recycled(struct frame_table *ft)
 {

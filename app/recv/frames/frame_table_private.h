@@ -4,10 +4,13 @@
 
 /**
  * @file
- * What the parts of the frame table share: frame_table.c (slots), frame_rx.c (what an RX lcore
- * does about a frame without a slot), frames/frame_resync.c (streams that are somewhere else),
- * frame_window.c (where the window is), frame_head.c (when its first frame closes) and frame_late.c
- * (frames without a row).
+ * Functions that the parts of the frame table share. The parts are
+ *  - frame_table.c: slots,
+ *  - frame_rx.c: packets whose frame has no open slot; mbufs that are returned,
+ *  - frame_head.c: when the first frame of the window closes,
+ *  - frame_window.c: where the window is,
+ *  - frame_resync.c: streams that are out of window,
+ *  - frame_late.c: frames without a row.
  */
 
 #include <rte_log.h>
@@ -18,14 +21,14 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
-/** The builder has changed what RX roles make of a frame: after that; see frame_window.changes. */
+/** The builder has changed entries or the window: let RX roles retry, see frame_window.changes. */
 static inline void
 frame_window_changed(struct frame_table *ft)
 {
 	__atomic_store_n(&ft->window.changes, ft->window.changes + 1, __ATOMIC_RELEASE);
 }
 
-/** The builder says where the window begins, and how far behind that a frame may lie. */
+/** The builder publishes where the window begins, and how far ahead of it a frame may be. */
 static inline void
 frame_window_publish(struct frame_table *ft)
 {
@@ -38,8 +41,8 @@ frame_window_publish(struct frame_table *ft)
 }
 
 /**
- * The builder gives a frame a slot, or says FRAME_TAG_CLOSED or FRAME_TAG_REFUSED of it. Then, once
- * for all of them, frame_window_changed() is due.
+ * The builder sets a frame's slot, FRAME_TAG_CLOSED or FRAME_TAG_REFUSED. After one or more calls
+ * it must call frame_window_changed().
  */
 static inline void
 frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
@@ -48,17 +51,17 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 		(frame + 1) << FRAME_TAG_SLOT_BITS | slot, __ATOMIC_RELEASE);
 }
 
-/** A builder that has not looked for so long was not running. */
+/** If the builder has not checked for this many milliseconds, it was not running. */
 #define FRAME_DEAF_MS 50
 
-/** Has an RX lcore acknowledged the last move of the window? Called by that lcore. */
+/** Has an RX role acknowledged the last move of the window? By its RX lcore. */
 static inline bool
 frame_rx_is_current(const struct frame_table *ft, const struct frame_rx *frx)
 {
 	return __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) == frx->generation;
 }
 
-/** Highest frame + 1 that came of a stream; 0: none yet. */
+/** A stream's progress, frame + 1: see frame_rx.progress. 0: no packet yet. */
 static inline uint64_t
 frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 {
@@ -66,7 +69,7 @@ frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 		&ft->rx[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
 
-/** Was a stream silent, and nothing of it has been placed since? By the RX lcore. */
+/** Was a stream silent, and has none of its packets been placed since? By the RX lcore. */
 static inline bool
 frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
 {
@@ -75,53 +78,54 @@ frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32
 		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
 }
 
-/** Was a request refused of which a frame may be? */
+/** Does a frame belong to a resync request that was refused? By the RX lcore. */
 bool frame_resync_is_refused(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Where enough streams request to be; those that are too few are refused after a while, and told
- * of. By the builder.
- * @param group  out: these streams
- * @return frame + 1, 0 = here
+ * Find the position that enough streams request. If they are too few, their requests are refused
+ * and logged after a time limit. By the builder.
+ * @param group  out: bits of the streams that request the position
+ * @return frame + 1, 0 = the window stays
  */
 uint64_t frame_resync_position(struct frame_table *ft, uint64_t *group);
 
 /**
- * Where streams request to be while there is no window. By the builder.
+ * Find the position that streams request while there is no window. By the builder.
  * @param fewer  the largest group decides, whatever its size
  * @param any    out: whether a stream has sent anything
  * @return frame + 1, 0 = not known
  */
 uint64_t frame_resync_first(struct frame_table *ft, bool fewer, bool *any);
 
-/** Do all streams that speak belong to a group? By the builder. */
+/** Do all expected streams that are not silent belong to a group? By the builder. */
 bool frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group);
 
-/** Now and then the builder looks who speaks. */
+/** Check which streams are silent, if the last check is long enough ago. By the builder. */
 void frame_resync_listen(struct frame_table *ft);
 
-/** Has nothing come of a stream for `stall_cycles`? By the builder. */
+/** Has a stream sent nothing for `stall_cycles`? By the builder. */
 bool frame_resync_is_silent(const struct frame_table *ft, uint32_t stream);
 
-/** A window begins: nobody is silent yet. */
+/** A window begins: no stream is silent yet, except dead ones. By the builder. */
 void frame_resync_hear(struct frame_table *ft);
 
-/** Has the head begun, or any frame after it? By the builder. */
+/** Has a packet of the head, or of any frame after it, arrived? By the builder. */
 bool frame_head_begun(const struct frame_table *ft);
 
+/** Allocate the state of frame_late.c. @return NULL: no memory */
 struct frame_late *frame_late_create(int socket);
 
-/** A run begins. */
+/** Forget the frames of the last run: a run begins. By the builder, as below. */
 void frame_late_begin(struct frame_table *ft);
 
-/** A frame gets a row. */
+/** Note that a frame has a row. */
 void frame_late_row(struct frame_table *ft, uint64_t frame);
 
-/** Read what RX roles have reported. */
+/** Read the frames that RX roles have reported. */
 void frame_late_collect(struct frame_table *ft);
 
-/** No more of what was requested: the window is elsewhere. */
+/** Forget all resync requests: the window has moved. By the builder. */
 static inline void
 frame_resync_reset(struct frame_table *ft)
 {
@@ -137,12 +141,12 @@ frame_resync_reset(struct frame_table *ft)
 	b->gap_to = 0;
 }
 
-/** Once all RX roles are ready for it, look for the run's window, or go where it is to be. */
+/** Once all RX roles have acknowledged it, begin a run: search its window, or move to it. */
 void frame_window_begin_run(struct frame_table *ft);
 
 /**
- * The builder's look at the window before it opens frames: begin, search, move, or follow a
- * detector that has begun again.
+ * The builder's steps before it opens frames: begin a run, search or move the window, or follow
+ * resync requests.
  *
  * @return true if frames may be opened now
  */

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The window: runs begin and end, the first window of a run is searched, and the window moves to
+ * the position that enough streams request.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,9 +12,13 @@
 
 #include "frames/frame_table_private.h"
 
-/** Where most streams are elsewhere but some go on: these may bring what is open. */
-#define LEAVE_PART 8 /* of `stall_cycles` */
+/**
+ * After a restart, open frames wait 1 / LEAVE_PART of `stall_cycles` for the streams that continue
+ * in the old window.
+ */
+#define LEAVE_PART 8
 
+/** Have all RX roles acknowledged the last generation? */
 static bool
 lanes_acknowledged(const struct frame_table *ft)
 {
@@ -29,9 +37,11 @@ set_state(struct frame_table *ft, enum frame_window_state state)
 }
 
 /**
- * A run that begins while the detector sends begins with a whole frame: not with one of which
- * packets were dropped before. `at` and the result are frame + 1. A detector that was silent since
- * may count again.
+ * Let a run that begins while the detector sends begin with a complete frame: not with one of which
+ * packets were dropped before the run. If the detector has been silent since, its numbers may have
+ * been restarted, and nothing changes.
+ * @param at  frame + 1
+ * @return frame + 1
  */
 static uint64_t
 first_whole(const struct frame_table *ft, uint64_t at)
@@ -48,7 +58,7 @@ first_whole(const struct frame_table *ft, uint64_t at)
 			rte_rdtsc() - __atomic_load_n(&frx->passed_at, __ATOMIC_RELAXED) >
 				ft->config.stall_cycles)
 			continue;
-		/* the first of our frames after the one with number passed - 1, + 1 */
+		/* frame + 1 of the first frame of this receiver after number passed - 1 */
 		next = (passed - 1 - w->offset) / w->stride + 2;
 		if (next > first && next - at <= ft->config.slots)
 			first = next;
@@ -56,7 +66,7 @@ first_whole(const struct frame_table *ft, uint64_t at)
 	return first;
 }
 
-/** The window is to begin at a frame (+ 1). */
+/** Prepare to move the window. @param at  frame + 1 at which it begins */
 static void
 move_towards(struct frame_table *ft, uint64_t at)
 {
@@ -64,16 +74,18 @@ move_towards(struct frame_table *ft, uint64_t at)
 
 	b->move_to = first_whole(ft, at);
 	if (b->move_to != at)
-		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
+		ft->run_first = b->move_to - 1; /* packets of the frame before are late */
 	/*
-	 * Other RX roles may have seen somewhat older packets: begin earlier, silently. But when
-	 * the frames of the run are counted, they count from the first one that was agreed on.
+	 * Other RX roles may have received slightly older packets, so the window begins
+	 * max_skew_frames earlier. Frames there that no packet belongs to are not reported. If the
+	 * run's frames are counted, it begins at the requested frame.
 	 */
 	if (b->move_to == at && ft->config.run.nb_frames == 0)
 		b->move_to = at > ft->config.max_skew_frames ? at - ft->config.max_skew_frames : 1;
 	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
+/** Has an RX role no room to hold more packets? */
 static bool
 any_is_crowded(const struct frame_table *ft)
 {
@@ -83,7 +95,10 @@ any_is_crowded(const struct frame_table *ft)
 	return false;
 }
 
-/** Look for a window when there is none. What is held for long, or leaves no room, is believed. */
+/**
+ * Search the window. After `stall_cycles`, or if there is no room to hold more packets, the largest
+ * group of streams decides.
+ */
 static void
 find_window(struct frame_table *ft)
 {
@@ -101,7 +116,7 @@ find_window(struct frame_table *ft)
 		b->asked_at = rte_rdtsc();
 }
 
-/** RX roles go on looking them up: each in one piece. */
+/** RX roles look entries up meanwhile, so each store is atomic. */
 static void
 clear_entries(struct frame_table *ft)
 {
@@ -109,7 +124,7 @@ clear_entries(struct frame_table *ft)
 		__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
 }
 
-/** Two steps: a new generation, which every RX role acknowledges; then the window. */
+/** Move in two steps: a new generation, which every RX role acknowledges; then the window. */
 static void
 move_window(struct frame_table *ft)
 {
@@ -143,7 +158,7 @@ move_window(struct frame_table *ft)
 	b->held_since = 0;
 	frame_resync_reset(ft);
 	frame_resync_hear(ft);
-	/* nobody waits for the dead: of the new window they have sent nothing */
+	/* dead streams are not waited for: they have sent nothing in the new window */
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		b->stalled_at[s] = b->dead >> s & 1;
 	ft->window.ahead = 0;
@@ -152,7 +167,7 @@ move_window(struct frame_table *ft)
 	LOG(DEBUG, "window begins at frame %" PRIu64 "\n", b->next_open);
 }
 
-/** After a while nothing of an earlier window is on its way any more. */
+/** After `stall_cycles`, packets of the old window are no longer expected. */
 static void
 forget_old_window(struct frame_table *ft)
 {
@@ -186,14 +201,15 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	frame_resync_reset(ft);
 	b->dead = 0;
 	frame_resync_hear(ft);
-	/* RX roles may be looking: in one piece each, what they make of it is dropped or waits */
+	/* RX roles may read these now. Each store is atomic; a packet that sees a mix of old and
+	 * new values is dropped or waits. */
 	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.end, UINT64_MAX, __ATOMIC_RELAXED);
-	/* entries of the last run are closed: the same numbers may come again */
+	/* the entries still name frames of the last run, and the same numbers may come again */
 	clear_entries(ft);
-	/* packets wait from now on; RX roles forget what those of earlier runs made them think */
+	/* packets wait from now on; RX roles discard their state of earlier runs */
 	set_state(ft, FRAME_WINDOW_MOVING);
 	__atomic_store_n(&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
 	frame_window_changed(ft);
@@ -252,7 +268,7 @@ frame_table_end(struct frame_table *ft)
 	frame_table_flush(ft);
 }
 
-/** Number of the last frame that has begun, as the detector counts. */
+/** Detector's number of the last frame that has begun. */
 static uint64_t
 last_number(const struct frame_table *ft)
 {
@@ -264,8 +280,8 @@ last_number(const struct frame_table *ft)
 }
 
 /**
- * The detector was restarted: may what is open be closed now? Not as long as others may bring the
- * rest of it, and there is room for what comes meanwhile.
+ * The detector was restarted: may the open frames be closed now? No while other streams may
+ * complete them, there is room for new packets, and the time limit is not reached.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
@@ -285,14 +301,18 @@ may_leave(struct frame_table *ft, uint64_t group)
 	return frame_resync_is_unanimous(ft, group);
 }
 
-/** Enough streams are somewhere else: frame + 1. @return whether frames may be opened here */
+/**
+ * Enough streams request a position outside the window.
+ * @param at  frame + 1
+ * @return whether frames may be opened in the present window
+ */
 static bool
 follow(struct frame_table *ft, uint64_t at, uint64_t group)
 {
 	struct frame_builder *b = &ft->builder;
 
 	if (at > b->next_close && at <= ft->window.horizon) {
-		/* frames were lost: RX roles may wait for those behind them */
+		/* frames were lost: packets of the frames after the gap may wait */
 		b->gap_group = group;
 		b->gap_to = at;
 		if (ft->window.ahead < at + ft->config.slots) {
@@ -305,7 +325,7 @@ follow(struct frame_table *ft, uint64_t at, uint64_t group)
 	if (!may_leave(ft, group))
 		return true;
 	if (b->stopping) {
-		/* frames from another beginning are not this run's: what had begun is its end */
+		/* frames after a restart do not belong to a run that stops: it ends here */
 		frame_table_end(ft);
 		return false;
 	}
@@ -330,7 +350,7 @@ frame_window_ready(struct frame_table *ft)
 	frame_resync_listen(ft);
 	if (ft->window.state == FRAME_WINDOW_SEARCHED)
 		find_window(ft);
-	/* a move waits until everything of the old window was given out */
+	/* the window moves after all frames of the old window have been returned */
 	if (ft->window.state == FRAME_WINDOW_MOVING && (!b->flushing || frame_table_flushed(ft)))
 		move_window(ft);
 	if (ft->window.state != FRAME_WINDOW_OPEN)

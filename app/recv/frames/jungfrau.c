@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * JUNGFRAU as PSI's slsDetectorPackage sends it (sls_detector_defs.h, docs/src/udpheader.rst;
- * packets of its virtual server): sls_detector_header version 2, 48 bytes, little-endian, behind
- * the UDP header; then 8,192 bytes of pixels, four rows of 1,024. One interface: packets 0 ... 127
- * of a module; two interfaces: 0 ... 63 on each, the first with rows 0 ... 255, the second with
- * rows 256 ... 511.
+ * JUNGFRAU, in the format of PSI's slsDetectorPackage (sls_detector_defs.h,
+ * docs/src/udpheader.rst; packets of its virtual server). A packet has sls_detector_header version
+ * 2 after the UDP header (48 bytes, little-endian), and then 8,192 bytes of pixels: four rows of
+ * 1,024. A module with one interface sends packets 0 ... 127. A module with two interfaces sends
+ * packets 0 ... 63 on each: the first has rows 0 ... 255, the second rows 256 ... 511.
  */
 
 #include <stddef.h>
@@ -15,17 +15,18 @@
 
 #include "frames/detector.h"
 
+/** sls_detector_header; comments have its names of fields where they differ. */
 struct sls_header {
 	rte_le64_t frame;
-	rte_le32_t exposure;
-	rte_le32_t packet;
-	rte_le64_t bunch_id;
-	rte_le64_t timestamp;
+	rte_le32_t exposure;  /**< expLength, 100 ns */
+	rte_le32_t packet;    /**< packetNumber */
+	rte_le64_t bunch_id;  /**< detSpec1 */
+	rte_le64_t timestamp; /**< 100 ns */
 	rte_le16_t module;
 	rte_le16_t row;
 	rte_le16_t column;
 	rte_le16_t spec2;
-	rte_le32_t daq_info;
+	rte_le32_t daq_info; /**< detSpec3 */
 	rte_le16_t spec4;
 	uint8_t detector_type;
 	uint8_t version;
@@ -71,7 +72,7 @@ const struct detector_ops jungfrau_ops = {
 	.tile_rows = 4,
 	.interfaces_max = 2,
 	.tick_ns = 100,
-	/* DAQ info: storage cell; HG0, fixed and forced gains, comparator reset */
+	/* bits of the DAQ info: storage cell; HG0, fixed and forced gains, comparator reset */
 	.status_common = 0x00003F17,
 	.status_cell = 0x00000F00,
 	.status_mode = 0x00003017,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Distributes roles over lcores, and runs the polling loop of each lcore. */
 
 #include <errno.h>
 #include <sched.h>
@@ -20,13 +21,13 @@ RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, lcores_logtype, "lcores: " __VA_ARGS__)
 
-/** Up to so many lcores the main one polls as well. */
+/** With at most this many lcores, the main lcore polls roles, too. */
 #define MAIN_POLLS_UP_TO 2
 
-/** Idle rounds before a yielding lcore gives its CPU away: a burst often comes at once. */
+/** Idle rounds before an lcore yields its CPU: the next burst often arrives at once. */
 #define ROUNDS_BEFORE_YIELD 16
 
-/** Lcores that roles are spread over, in EAL's order. */
+/** Lcores over which roles are distributed, in EAL's order. @return their number */
 static uint32_t
 polling_lcores(uint32_t out[RTE_MAX_LCORE])
 {
@@ -54,7 +55,7 @@ lcores_gang_workers(const struct settings *s)
 	return n > others ? RTE_MAX(1u, (n - others) / s->gangs) : 1;
 }
 
-/** Do lcores share CPUs, so that an idle one holds up another? */
+/** Do lcores share CPUs, so that an idle lcore delays another one? */
 static bool
 cpus_are_shared(void)
 {
@@ -88,8 +89,9 @@ lcores_init(struct lcores *l, const struct settings *s)
 }
 
 /**
- * The automatic place of a role. With enough lcores each role has its own; else RX and builder
- * share the first half of them, and gangs the other.
+ * Choose the lcore of a role. If there are enough lcores, each RX role and the builder have one of
+ * their own, and gangs share the others. Otherwise RX and builder share the first half of the
+ * lcores, and gangs share the other half.
  */
 static uint32_t
 spread(const struct settings *s, enum role_kind kind, uint32_t index)
@@ -115,7 +117,7 @@ lcores_role(const struct settings *s, uint32_t n, struct role_place *place)
 		[ROLE_BUILDER] = 1,
 		[ROLE_EGRESS] = s->egress.device != NULL ? 1 : 0,
 		[ROLE_COMPRESS] = s->nb_compress_map,
-		/* those of a GPU poll there */
+		/* gangs of a GPU poll on the GPU */
 		[ROLE_GANG] =
 			ops != NULL && ops->poll != NULL ? s->gangs * lcores_gang_workers(s) : 0,
 	};

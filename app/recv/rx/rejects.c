@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Classifies samples of packets that could not be used, and writes the warning about them. */
 
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +30,11 @@ word(const uint8_t *at)
 	return (uint16_t)(at[0] << 8 | at[1]);
 }
 
-/** Behind the Ethernet header: what is wrong. @param at  of the IPv4 header */
+/**
+ * Classify a packet by its IPv4 and UDP headers.
+ * @param at      offset of the IPv4 header
+ * @param tagged  the packet has a VLAN tag
+ */
 static enum reject
 read_ip(struct reject_kind *k, const struct rx_sample *s, uint32_t at, const struct detector *d,
 	bool tagged)
@@ -151,13 +156,13 @@ range(uint32_t from, uint32_t to, char *text, size_t size)
 		snprintf(text, size, "%u to %u", from, to);
 }
 
-/** Packets of each stream that come in incomplete frames. */
+/** Range of packet numbers that a stream sends in incomplete frames. */
 struct seen_range {
 	uint32_t first, last;
 	bool any;
 };
 
-/** @return false: they have a hole, or none came */
+/** Read the range of packets of a stream. @return false: it has a hole, or is empty */
 static bool
 seen_range(const struct builder_stream *s, struct seen_range *seen)
 {
@@ -175,7 +180,7 @@ seen_range(const struct builder_stream *s, struct seen_range *seen)
 	return seen->any && bits == seen->last - seen->first + 1;
 }
 
-/** Has a frame of the run been closed that any packet came of? */
+/** Has a frame with at least one packet been closed in this run? */
 static bool
 has_frames(const struct reject_view *v)
 {
@@ -185,7 +190,7 @@ has_frames(const struct reject_view *v)
 	return v->stats->complete > 0;
 }
 
-/** Do all streams that send have nothing but the lower half of a module? */
+/** Do all sending streams send exactly the first half of a module's packets? */
 static bool
 sends_halves(const struct reject_view *v)
 {
@@ -228,7 +233,7 @@ explain_port(const struct reject_kind *k, const struct reject_view *v, char *tex
 		example, expected, what);
 }
 
-/** Rows that the packet numbers mean that come, in or out of range. */
+/** Number of rows that explains the packet numbers received, in and out of range. */
 static uint32_t
 rows_of_numbers(const struct reject_view *v)
 {
@@ -240,7 +245,7 @@ rows_of_numbers(const struct reject_view *v)
 		const uint32_t to = RTE_MAX(v->highest, (uint32_t)d->expect_to[s]);
 		uint32_t packets = to - from;
 
-		/* the upper half of a module, or the lower one */
+		/* the middle rows are the last of interface 0 and the first of interface 1 */
 		if (d->interfaces == 2)
 			packets = 2 * (s % 2 == 0 ? d->stream_packets - from : to);
 		rows = RTE_MAX(rows, packets * d->ops->tile_rows);
@@ -354,7 +359,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	return true;
 }
 
-/** Rows that a stream's packets mean; 0: no number of rows would give these. */
+/** Number of rows that explains a stream's packets; 0: none does. */
 static uint32_t
 rows_of_stream(const struct detector *d, uint32_t stream, const struct seen_range *seen)
 {

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reads headers and places packets, keeps packets that wait or are held and retries them, and
+ * forwards packets of streams that other RX roles own.
+ */
 
 #include <string.h>
 
@@ -56,8 +60,8 @@ struct headers {
 _Static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
 
 /**
- * Did the sender write these headers? The port's word counts, if it checks; a UDP checksum of 0 was
- * not computed, whatever the port makes of it.
+ * Are the headers as the sender wrote them? If the port checks checksums, its result counts.
+ * Exception: a UDP checksum of 0 means "not computed" and is never wrong.
  */
 static bool
 is_intact(const struct rte_mbuf *m, const struct headers *h)
@@ -74,7 +78,7 @@ is_intact(const struct rte_mbuf *m, const struct headers *h)
 
 /**
  * Read Ethernet, IPv4 and UDP headers.
- * @return RX_PLACED if the packet may be the detector's, else why it is not
+ * @return RX_PLACED if the packet may be the detector's, else the counter of the reason
  */
 static enum rx_counter
 classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
@@ -86,7 +90,7 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 	if (m->data_len < sizeof(*h) || h->ether.ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
 		h->ip.version_ihl != RTE_IPV4_VHL_DEF || h->ip.next_proto_id != IPPROTO_UDP)
 		return RX_FOREIGN;
-	/* of a fragmented datagram only the first piece has a UDP header; none is of use */
+	/* only the first fragment has a UDP header, and no fragment can be used */
 	if ((h->ip.fragment_offset & RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) !=
 		0)
 		return RX_FRAGMENT;
@@ -99,7 +103,7 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes) ||
 		m->pkt_len < header_bytes + ops->pixel_bytes)
 		return RX_WRONG_LENGTH;
-	/* the pixels must lie in one piece: behind the headers, or alone in the next segment */
+	/* the pixels must be contiguous: after the headers, or alone in the next segment */
 	if (m->nb_segs > 1 ? m->data_len != header_bytes || m->next->data_len < ops->pixel_bytes
 			   : m->data_len < header_bytes + ops->pixel_bytes)
 		return RX_WRONG_LENGTH;
@@ -107,7 +111,7 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 	return RX_PLACED;
 }
 
-/** Keep the beginning of a packet that cannot be used. */
+/** Count a packet that cannot be used, and keep a sample of it as struct rx_samples describes. */
 static void
 keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause)
 {
@@ -143,7 +147,7 @@ rx_take_sample(struct rx *rx, struct rx_sample *sample)
 	return true;
 }
 
-/** A packet of the format whose number its stream has not, or one of another format. */
+/** Keep a sample of a packet with another format, or with a number out of range. */
 static void
 keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
 {
@@ -158,13 +162,13 @@ keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
 	keep_sample(rx, m, RX_MALFORMED);
 }
 
-/** Packets of a burst that were read, and may be placed. */
+/** Packets of a burst whose headers were read. They may be placed. */
 struct batch {
 	struct rx_packet *packets;
 	uint32_t n;
 };
 
-/** Free the packets of some streams. @return how many are left */
+/** Free the packets of some streams. @return number of the others */
 static uint32_t
 drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t streams,
 	enum rx_counter cause)
@@ -182,7 +186,7 @@ drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t stre
 	return kept;
 }
 
-/** What was taken of these streams was not theirs. */
+/** Take back all packets of some streams, placed, pending or in this burst: they are not theirs. */
 static void
 expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batch)
 {
@@ -203,7 +207,7 @@ expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batc
 	batch->n = drop_streams(rx, batch->packets, batch->n, streams, cause);
 }
 
-/** A stream, of this role or another, has announced its position. */
+/** Check positions again: a stream of any RX role has announced another one. */
 static void
 review_positions(struct rx *rx, uint32_t version, struct batch *batch)
 {
@@ -228,7 +232,10 @@ check_positions(struct rx *rx, struct batch *batch)
 		review_positions(rx, version, batch);
 }
 
-/** A packet that its stream's filter does not let pass. @return RX_PLACED if it is taken */
+/**
+ * Judge a packet that its stream's filter does not pass.
+ * @return RX_PLACED if it is taken, else the counter of the reason
+ */
 static enum rx_counter
 judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 	struct batch *batch)
@@ -244,8 +251,9 @@ judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 }
 
 /**
- * Read the headers of a burst; what is not the detector's is dropped, what is another role's goes
- * to its outgoing handoff buffer, which has room for a burst (see poll_sources()).
+ * Read the headers of a burst. Packets that are not the detector's are dropped. Packets of other RX
+ * roles enter the outgoing handoff buffer of that role, which has room for a burst (see
+ * poll_sources()).
  * @return packets in `out`
  */
 static uint32_t
@@ -262,7 +270,7 @@ read_headers(
 
 	check_positions(rx, &batch);
 
-	/* the headers are two lines: what says whether they are the detector's is at their end */
+	/* headers span two cache lines: the fields that identify the detector are at the end */
 	for (uint32_t i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
 		rte_prefetch0(rte_pktmbuf_mtod_offset(burst[i], void *, RTE_CACHE_LINE_SIZE));
@@ -324,8 +332,8 @@ read_headers(
 }
 
 /**
- * Give an outgoing handoff buffer to the role that owns its streams. @return false if something is
- * left
+ * Forward an outgoing handoff buffer to the RX role that owns its streams.
+ * @return false if packets are left in the buffer
  */
 static bool
 hand_on(struct rx *rx, uint32_t frx)
@@ -364,9 +372,9 @@ hand_all_on(struct rx *rx)
 }
 
 /**
- * A packet waits as long as one of its stream and of an earlier frame does. Else it would be placed
- * before that one where the builder opens both frames between the two looks, the stream would seem
- * to be done with the earlier frame, and that would be closed.
+ * Must a packet wait because one of its stream waits, with a frame that is not later? Otherwise the
+ * builder could open both frames between the two lookups. The later packet would be placed first,
+ * the stream would seem to be done with the earlier frame, and that frame could be closed.
  */
 static bool
 is_behind(const struct rx *rx, const struct rx_packet *p)
@@ -381,7 +389,7 @@ wait_for(struct rx *rx, const struct rx_packet *p)
 {
 	uint64_t *waiting = &rx->waiting[p->stream];
 
-	/* not of the last number there is: 0 is nothing that waits */
+	/* the highest number is not recorded: + 1 it is 0, which means that no packet waits */
 	if (p->frame != UINT64_MAX && (*waiting == 0 || p->frame + 1 < *waiting))
 		*waiting = p->frame + 1;
 }
@@ -396,8 +404,9 @@ none_waits(struct rx *rx)
 }
 
 /**
- * A packet's stream is elsewhere. A frame's packets of each such stream are held, and stop no
- * queue; what comes then waits, if nothing else can be placed here, or is dropped.
+ * Hold a packet, because its stream is out of window. One frame of packets is held for each such
+ * stream, and does not stop a queue. Further packets wait if this RX role can place no other
+ * packets, and are dropped otherwise.
  */
 static enum frame_placement
 hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
@@ -416,7 +425,7 @@ hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 		: frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 }
 
-/** What becomes of a packet that is held. @return FRAME_PLACES: it is to be placed */
+/** Decide about a packet that is held. @return FRAME_PLACES: place it */
 static enum frame_placement
 check_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
@@ -433,8 +442,8 @@ check_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 }
 
 /**
- * The window has moved: is a packet of the old one? All are that came before the first one of their
- * stream that was held and is of the new one.
+ * The window has moved: does a packet belong to the old one? Yes if it arrived before the first
+ * held packet of its stream that belongs to the new one.
  */
 static bool
 is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
@@ -444,7 +453,7 @@ is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
 	return (rx->arrived >> p->stream & 1) == 0;
 }
 
-/** Of a packet that may not be placed at once. @return FRAME_PLACES: it may */
+/** Check whether other packets must be placed before this one. @return FRAME_PLACES: no */
 static enum frame_placement
 check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
@@ -462,9 +471,9 @@ check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 }
 
 /**
- * Place packets; those whose frame is not open yet are moved to the front. They hold no earlier
- * frame up: a corrupt number waits alone.
- * @return how many wait
+ * Place packets. Packets that wait or are held are moved to the front. They do not delay packets
+ * of earlier frames: a packet with a corrupt number waits alone.
+ * @return packets that wait or are held
  */
 static uint32_t
 place(struct rx *rx, struct rx_packet *packets, uint32_t n)
@@ -474,7 +483,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct rx_packet *p = &packets[i];
-		/* `next` lies in an mbuf's second cache line: look only where there is one */
+		/* `next` is in the mbuf's second cache line: read it only if it is used */
 		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
 		uint64_t frame = p->frame, address;
 		enum frame_placement result;
@@ -508,7 +517,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		if (likely(result == FRAME_PLACED)) {
 			if (pixels == m)
 				continue;
-			/* the header segment goes back at once, the pixels stay */
+			/* the header segment is freed at once, the pixels stay */
 			m->next = NULL;
 			m->nb_segs = 1;
 		}
@@ -524,8 +533,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 }
 
 /**
- * Is there no room for another burst of a source that has to wait? It alone is stopped: one whose
- * streams are far ahead must not keep those of another from frames that are open.
+ * Is there no room for another burst of a source? Only this source is then stopped, because streams
+ * that are far ahead must not keep streams of other sources from open frames.
  */
 static bool
 is_full(const struct rx *rx, uint32_t source)
@@ -545,7 +554,10 @@ any_is_full(const struct rx *rx)
 	return false;
 }
 
-/** Will nothing be placed before what waits? An handoff ring that was never used brings nothing. */
+/**
+ * Are all sources full, so that no packet can be placed before the waiting ones? A handoff ring
+ * that was never used does not count.
+ */
 static bool
 all_are_full(const struct rx *rx)
 {
@@ -555,14 +567,14 @@ all_are_full(const struct rx *rx)
 	return !rx->handoff_used || is_full(rx, rx->nb_queues);
 }
 
-/** Telemetry and the run look at it. */
+/** Set the number of pending packets, which telemetry and the control lcore read. */
 static void
 set_pending(struct rx *rx, uint32_t n)
 {
 	__atomic_store_n(&rx->nb_pending, n, __ATOMIC_RELAXED);
 }
 
-/** Go on with packets that waited. @return how many wait no longer */
+/** Retry pending packets. @return packets that are no longer pending */
 static uint32_t
 place_pending(struct rx *rx)
 {
@@ -579,7 +591,10 @@ place_pending(struct rx *rx)
 	return before - rx->nb_pending;
 }
 
-/** No room is left: what waits of streams that are elsewhere must not keep it from the others. */
+/**
+ * No room is left: drop waiting packets of streams that are out of window, so that other streams
+ * have room.
+ */
 static void
 drop_strays(struct rx *rx)
 {
@@ -609,7 +624,7 @@ drop_strays(struct rx *rx)
 	set_pending(rx, kept);
 }
 
-/** Tell the builder which frames are needed. */
+/** Publish which frame the builder should open next. */
 static void
 want(struct rx *rx)
 {
@@ -627,12 +642,12 @@ want(struct rx *rx)
 		if (rx->pending[i].held == RX_NOT_HELD && frame_rx_is_ours(rx->table, &frame))
 			lowest = RTE_MIN(lowest, frame);
 	}
-	/* of those that are held none is wanted: UINT64_MAX + 1 */
+	/* if all pending packets are held, no frame is wanted: UINT64_MAX + 1 is 0 */
 	frame_rx_want(rx->frx, lowest + 1, all_are_full(rx));
 	frame_rx_crowd(rx->frx, rx->crowded);
 }
 
-/** Read and place a burst; what has to wait becomes pending, for which there is room. */
+/** Read and place a burst. Packets that must wait become pending; there is room for a burst. */
 static void
 take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
 {
@@ -677,10 +692,10 @@ poll_inbox(struct rx *rx)
 }
 
 /**
- * A few bursts of each queue and of the handoff ring, as long as there is room for them to wait.
- * Queues are left alone while an outgoing handoff buffer is not empty. The handoff ring never is:
- * what comes from there goes to no outgoing handoff buffer, so that two roles whose handoff rings
- * are full do not wait for each other.
+ * Take a few bursts of each queue and of the handoff ring, while there is room for pending packets.
+ * Queues are not polled while an outgoing handoff buffer is not empty. The handoff ring is always
+ * polled, because its packets never enter an outgoing handoff buffer. In this way two RX roles
+ * whose handoff rings are full do not wait for each other.
  */
 static uint32_t
 poll_sources(struct rx *rx)
@@ -688,7 +703,7 @@ poll_sources(struct rx *rx)
 	uint32_t total = 0, n;
 	bool more = true;
 
-	/* round-robin: no queue gets further ahead of the others than by a burst */
+	/* round-robin: no queue gets ahead of the others by more than a burst */
 	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
 		more = false;
 		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
@@ -707,7 +722,7 @@ poll_sources(struct rx *rx)
 	return total;
 }
 
-/** Give up everything that waits, in here and in the handoff ring. */
+/** Drop all pending packets, and those in the handoff ring and the outgoing buffers. */
 static void
 drop_waiting(struct rx *rx)
 {
@@ -752,11 +767,11 @@ rx_poll(void *arg)
 		return 0;
 	}
 	if (rx->nb_pending > 0) {
-		/* before anything is looked at: what changes from now on is for the next round */
+		/* read before any lookup: later changes are handled in the next poll */
 		const uint64_t changes = frame_rx_changes(rx->table);
 
-		/* an lcore whose gangs are behind polls often while the window is full: as long as
-		 * the builder has done nothing, that is to cost them little */
+		/* while the window is full, polls must cost a gang on this lcore little, so packets
+		 * are retried only if the builder has changed something */
 		try = changes != rx->changes;
 		rx->changes = changes;
 		if (try)
@@ -772,8 +787,8 @@ rx_poll(void *arg)
 		counter_add(&rx->counters[RX_WAITS], 1);
 	if (try || received > 0)
 		want(rx);
-	/* a few more than came: caches stay as full as they are, and pools are left alone. With
-	 * nothing to receive there is time for more. */
+	/* free slightly more mbufs than were received: the mempool cache keeps its level, and the
+	 * pool is not used. If nothing was received, there is time for more. */
 	n += frame_rx_reclaim(rx->table, rx->frx,
 		received > 0 ? RTE_MAX(received + received / 8, (uint32_t)RX_BURST)
 			     : RX_BURSTS_A_POLL * RX_BURST);

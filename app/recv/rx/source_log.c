@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What happens to sources, in the log: not by RX lcores. */
+/* Logs changes of sources and positions. Not for RX lcores. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 RTE_LOG_REGISTER(source_logtype, braggline.source, NOTICE);
 
-/** Seconds for which positions are odd until it is told. */
+/** Checks in a row, one a second, that must find SOURCE_ORDER_ODD before it is logged. */
 #define ODD_LOOKS 2
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, source_logtype, "source: " __VA_ARGS__)
@@ -107,7 +107,7 @@ log_change(const struct sources *all, const struct source *st, uint32_t stream,
 		log_position(all, stream, expected);
 }
 
-/** Once, and not for each stream: all is as it was set up. */
+/** Log once, not for each stream, that the sources of all streams are learnt. */
 static void
 log_learnt(const struct sources *all, struct source_watch *watch)
 {
@@ -133,7 +133,10 @@ log_learnt(const struct sources *all, struct source_watch *watch)
 		first, source_text(one.taken, text, sizeof(text)));
 }
 
-/** Once, when it has stayed so: not all streams announce their positions at the same time. */
+/**
+ * Log positions that cannot be checked: once, and only if they remain so, because streams do not
+ * announce their positions at the same time.
+ */
 static void
 log_order(const struct sources *all, struct source_watch *watch, enum source_order order, bool now)
 {
@@ -188,7 +191,7 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 			watch->changes[s] = st.changes;
 			log_change(all, &st, s, expected);
 		}
-		/* again when there are ten times as many */
+		/* log it again at ten times as many */
 		if (rejected <= 10 * watch->rejected[s])
 			continue;
 		watch->rejected[s] = rejected;

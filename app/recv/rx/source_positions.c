@@ -1,43 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where modules say that they are.
+ * Checks the positions that modules announce in their headers, to find swapped cables.
  *
- * A header has the row and column of its module in the detector. Modules are stacked down a column,
- * then the next column. With `positions = N` (modules in a column) each stream has to announce the
- * position that follows.
+ * A header has the row and column of its module in the detector. Modules are numbered down a
+ * column, then down the next column. With `positions = N` (modules in a column), the position of
+ * each stream follows from its number, and a stream must announce it.
  *
- * With `auto` the stack is found that most of the announced positions fit: modules in a column, and
- * where in the detector the first one of ours is. Streams are misplaced only if they announce each
- * other's positions in it, as swapped cables do: two of them, or in a ring. So one stream that
- * announces a wrong position, or is forged, never makes another one misplaced. Whatever swapped
- * cables do not explain, nothing is checked:
- *  - two streams announce the same position, or one announces a position outside of the stack, or
- *    that of a module that is not there;
- *  - two stacks fit equally well, and differ;
- *  - half of the streams or more would be misplaced: rather the detector is configured in another
- *    order. A single pair of streams is found in a detector of two to four, too, if the announced
- *    positions are all that there are.
+ * With `auto`, the stack is searched that fits most of the announced positions: the number of
+ * modules in a column, and the number of this receiver's first module in the detector. Streams are
+ * misplaced only if they announce each other's positions in this stack, as swapped cables do: two
+ * streams, or more in a cycle. Therefore a single stream with a wrong or forged position never
+ * makes another one misplaced. If swapped cables do not explain the positions, nothing is checked:
+ *  - Two streams announce the same position, or a stream announces a position outside the stack, or
+ *    that of a module that is not there.
+ *  - Two different stacks fit equally well.
+ *  - Half of the streams or more would be misplaced. The detector is then rather configured in
+ *    another order. Exception: a single pair of streams is found in a detector of two to four
+ *    streams if these announce all positions of the detector.
  *
- * Of two streams each may be the wrong one. They count as swapped if they announce each other's
- * positions as the only two of a detector.
+ * Of two streams, either may be the wrong one. They count as swapped if they announce each other's
+ * positions and are the only two of a detector.
  */
 
 #include "rx/sources.h"
 
-/** Modules in a column of the largest detector that is looked for. */
+/** Largest number of modules in a column that is tried. */
 #define COLUMN_MAX 64
 
-/** A stack of modules. */
+/** Arrangement of modules in the detector. */
 struct stack {
-	uint32_t column; /**< modules of a column */
-	uint32_t first;	 /**< number of the first module of ours in it */
+	uint32_t column; /**< modules in a column */
+	uint32_t first;	 /**< number of this receiver's first module in the detector */
 };
 
 /** Streams that have announced a position. */
 struct announced {
 	const struct detector *detector;
-	uint32_t position[DETECTOR_STREAMS_MAX];
-	uint32_t stream[DETECTOR_STREAMS_MAX];
+	uint32_t position[DETECTOR_STREAMS_MAX]; /**< by stream */
+	uint32_t stream[DETECTOR_STREAMS_MAX];	 /**< [n] streams with a position */
 	uint32_t n;
 };
 
@@ -45,8 +45,8 @@ struct announced {
 struct fit {
 	struct stack stack;
 	uint32_t good;	/**< streams that announce their own position */
-	uint64_t moved; /**< bits of those that announce another one's, */
-	uint64_t to;	/**< and bits of these */
+	uint64_t moved; /**< bits of streams that announce another stream's position */
+	uint64_t to;	/**< bits of these other streams */
 };
 
 static uint32_t
@@ -58,14 +58,14 @@ stack_position(const struct stack *stack, const struct detector *d, uint32_t str
 	return module / stack->column << 16 | row;
 }
 
-/** Number of a position's module in the stack. */
+/** Module number of a position, in the detector. */
 static uint32_t
 stack_module(uint32_t column, const struct detector *d, uint32_t position)
 {
 	return (position >> 16) * column + (position & UINT16_MAX) / d->interfaces;
 }
 
-/** Which stream a position is of; d->streams: none. */
+/** Stream of a position; d->streams: none. */
 static uint32_t
 stack_stream(const struct stack *stack, const struct detector *d, uint32_t position)
 {
@@ -79,7 +79,7 @@ stack_stream(const struct stack *stack, const struct detector *d, uint32_t posit
 	return RTE_MIN(stream, d->streams);
 }
 
-/** @return false: a position is outside of the stack */
+/** Compare the announced positions with a stack. @return false: a position is outside of it */
 static bool
 fit(struct fit *f, const struct announced *a, const struct stack *stack)
 {
@@ -110,11 +110,11 @@ is_different(const struct announced *a, const struct stack *one, const struct st
 	return false;
 }
 
-/** The best one so far, and whether there is another one as good. */
+/** Search for the stack that fits best. */
 struct search {
-	struct fit best;
-	bool any, is_clear;
-	uint32_t most; /**< streams that are right in a stack that others are outside of */
+	struct fit best;    /**< best stack so far */
+	bool any, is_clear; /**< `best` is valid; no different stack fits as well */
+	uint32_t most; /**< most correct streams of any stack, even if others are outside of it */
 };
 
 static void
@@ -133,7 +133,10 @@ try_stack(struct search *search, const struct announced *a, const struct stack *
 	}
 }
 
-/** All stacks with so many modules in a column in which some stream is right, and the whole one. */
+/**
+ * Try all stacks with this number of modules in a column in which some stream is correct, and the
+ * stack that begins at the detector's first module.
+ */
 static void
 try_column(struct search *search, const struct announced *a, uint32_t column)
 {
@@ -167,7 +170,11 @@ try_column(struct search *search, const struct announced *a, uint32_t column)
 	}
 }
 
-/** @return false: two announce the same */
+/**
+ * Read the announced positions.
+ * @param same  out: all streams announce the same position
+ * @return false: two streams announce the same position
+ */
 static bool
 read_announced(struct announced *a, const struct sources *all, bool *same)
 {

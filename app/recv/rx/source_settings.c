@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Parses the settings of sources and destinations into a filter for each stream. */
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "config/ini_file.h"
 #include "rx/source_settings.h"
 
-/** IPv4 addresses of one item: ADDRESS, ADDRESS/PREFIX, FIRST-LAST; [:PORT]. */
+/** IPv4 addresses of a list item: ADDRESS, ADDRESS/PREFIX or FIRST-LAST, each with [:PORT]. */
 struct item {
 	uint32_t first, last; /**< host byte order */
 	uint32_t mask;
@@ -71,7 +72,7 @@ parse_item(char *text, struct item *item, bool with_port)
 	return (item->first & ~item->mask) == 0;
 }
 
-/** Bytes of the headers that have to be so. */
+/** Header bytes that are expected, and the bits of them that are compared. */
 struct bytes {
 	uint8_t value[SOURCE_HEADERS];
 	uint8_t mask[SOURCE_HEADERS];
@@ -95,7 +96,7 @@ put_ip(struct bytes *b, uint32_t at, uint32_t ip, const struct item *item)
 		put(b, SOURCE_PORT_FROM, &port, &all, sizeof(port));
 }
 
-/** One list item for all streams, or as many as there are streams. */
+/** Report a list that has neither one item nor one for each stream. */
 static void
 complain_of_count(struct config *c, const char *key, uint32_t found, uint32_t streams)
 {
@@ -107,7 +108,12 @@ complain_of_count(struct config *c, const char *key, uint32_t found, uint32_t st
 	config_complain(c, "detector", key, what);
 }
 
-/** @return whether addresses are configured */
+/**
+ * Read a list of IPv4 addresses.
+ * @param at     offset of the address in the headers
+ * @param bytes  in, out: by stream
+ * @return false: the list is wrong, which is reported to `c`
+ */
 static bool
 read_addresses(struct config *c, const char *key, const char *text, uint32_t at, bool with_port,
 	uint32_t streams, struct bytes *bytes)
@@ -167,7 +173,7 @@ void
 source_filter_ipv4(
 	const struct source_filter *f, struct rte_ipv4_hdr *spec, struct rte_ipv4_hdr *mask)
 {
-	/* source and destination are neighbours, in a header as in the word */
+	/* source and destination are adjacent in a header, and in the word */
 	memcpy(&spec->src_addr, &f->value[SOURCE_WORD_IP], sizeof(f->value[SOURCE_WORD_IP]));
 	memcpy(&mask->src_addr, &f->mask[SOURCE_WORD_IP], sizeof(f->mask[SOURCE_WORD_IP]));
 }

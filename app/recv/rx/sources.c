@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Learns the source of each stream and judges packets: the algorithm is described in sources.h. */
 
 #include <rte_cycles.h>
 
 #include "rx/sources.h"
 
-/** In the word of the port, beyond its bits: no packet has it. */
+/** Bit of the port's word above the port. No packet has it, so a filter with it passes none. */
 #define NEVER (UINT32_C(1) << 31)
 
 const char *const source_step_names[SOURCE_STEPS] = {
@@ -15,7 +16,7 @@ const char *const source_step_names[SOURCE_STEPS] = {
 	[SOURCE_LEARNT] = "learnt",
 };
 
-/** Bits that make a learnt source: MAC and IP addresses of both ends. A port may change. */
+/** Bits that identify a learnt source: MAC and IP addresses of both ends. A port may change. */
 static void
 address_mask(uint64_t mask[SOURCE_WORDS])
 {
@@ -48,7 +49,10 @@ checks_positions(const struct sources *all)
 	return all->settings->positions != SOURCE_POSITIONS_OFF;
 }
 
-/** What passes at once: everything that is as it was, or nothing while that is in question. */
+/**
+ * Update a stream's filter. It passes packets with the known addresses and position, or no packets
+ * while these are not certain.
+ */
 static void
 arm(struct sources *all, uint32_t stream)
 {
@@ -108,7 +112,7 @@ announce(struct sources *all, struct source *st, uint32_t position)
 	st->changes++;
 }
 
-/** Windows of stream_timeout_ms in which the learnt source can have sent half of what is needed. */
+/** Time windows in which the learnt source can have sent half of `needed`, with its credit. */
 static uint64_t
 tenure(const struct sources *all, uint32_t stream, uint64_t now)
 {
@@ -139,8 +143,8 @@ learn(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS], 
 }
 
 /**
- * The candidate is learnt: what the one before, and the one before that, have earned is kept.
- * @param words  of the packet at hand
+ * Learn the candidate. The tenures of the source before and of the displaced source are kept.
+ * @param words  of the packet that is judged
  */
 static enum source_verdict
 replace(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS], uint64_t now,
@@ -153,7 +157,7 @@ replace(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS]
 	address_mask(mask);
 	copy(leaves.words, st->taken);
 	st->credit = 0;
-	/* as long as it was outnumbered it has earned nothing, and the other one has */
+	/* while the candidate sent more, it has earned tenure, and the source before has not */
 	if (reason == SOURCE_BY_NUMBER) {
 		leaves.tenure = st->to_win;
 		st->credit = st->windows;
@@ -170,8 +174,8 @@ replace(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS]
 }
 
 /**
- * A packet of somebody whom we might learn: a vote for the candidate, or against it.
- * @return whether the candidate leads by as many as are needed
+ * Count a packet of a source that may be learnt, for the candidate or against it.
+ * @return whether the candidate leads by `needed`
  */
 static bool
 vote(struct source *st, const uint64_t words[SOURCE_WORDS], const uint64_t mask[SOURCE_WORDS])
@@ -194,7 +198,7 @@ begin_window(struct source *st, uint64_t taken, uint64_t now)
 	st->count = 0;
 }
 
-/** The leader has sent more than the learnt one. @return whether that is enough */
+/** The candidate has won a time window. @return whether it has won enough of them */
 static bool
 win(struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS])
 {
@@ -203,7 +207,7 @@ win(struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS])
 	if (st->windows == 0 || !is_same(st->candidate, st->ahead, mask)) {
 		copy(st->ahead, st->candidate);
 		st->windows = 0;
-		/* not what the learnt one earns while it is challenged */
+		/* the learnt source earns no tenure while it is challenged */
 		st->to_win = tenure(all, stream, st->window_at);
 	}
 	return ++st->windows > st->to_win;
@@ -219,7 +223,7 @@ had_it_longer(
 		st->displaced.tenure > tenure(all, stream, now);
 }
 
-/** Not the source that was learnt. */
+/** Judge a packet that does not come from the learnt source. */
 static enum source_verdict
 challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS],
 	const uint64_t mask[SOURCE_WORDS])
@@ -237,7 +241,7 @@ challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORD
 	if (now - st->window_at < all->stall_cycles)
 		return SOURCE_FOREIGN;
 	is_silent = 2 * sent < st->needed;
-	/* a detector of few frames may take longer */
+	/* at a low frame rate, `needed` packets take longer: the time window continues */
 	if (is_silent && !leads)
 		return SOURCE_FOREIGN;
 	if (is_silent)
@@ -262,7 +266,7 @@ judge_address(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_
 	address_mask(mask);
 	switch (st->step) {
 	case SOURCE_CONFIGURED:
-		copy(st->taken, words); /* for people */
+		copy(st->taken, words); /* for telemetry */
 		return SOURCE_OURS;
 	case SOURCE_LEARNT:
 		if (!is_same(words, st->taken, mask))
@@ -296,7 +300,7 @@ judge_address(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_
 static enum source_verdict
 judge_position(struct sources *all, struct source *st, uint32_t position)
 {
-	/* one that is not learnt yet says nothing about others */
+	/* a source that is not learnt yet cannot make other streams misplaced */
 	if (!checks_positions(all) || st->step == SOURCE_FIRST)
 		return SOURCE_OURS;
 	if (st->position == SOURCE_POSITION_UNKNOWN) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* A clock that converts the TSC to UTC and follows the system's clock: see utc_clock.h. */
 
 #include <math.h>
 #include <stdbool.h>
@@ -9,10 +10,10 @@
 
 #include "rx/utc_clock.h"
 
-#define FIRST_S 0.01 /* twice as long each time, up to */
+#define FIRST_S 0.01 /* first interval between comparisons; it doubles up to EVERY_S */
 #define EVERY_S 1.0
-#define STEP_NS (100 * 1000000LL) /* more is no drift: somebody has set the time */
-#define AWAY_NS (20 * 1000)	  /* a thread that was interrupted reads a wrong pair */
+#define STEP_NS (100 * 1000000LL) /* a larger difference is no drift: the time was set */
+#define AWAY_NS (20 * 1000)	  /* reading takes longer if the thread was interrupted */
 
 void
 utc_clock_set(struct utc_clock *c, double hz, uint64_t tsc, int64_t ns)
@@ -44,12 +45,12 @@ utc_clock_adjust(struct utc_clock *c, uint64_t tsc, int64_t ns)
 	c->tsc = tsc;
 	c->ns = here;
 	c->real = ns;
-	/* what is missing, by the next time; what is too much never makes it stand still */
+	/* correct the difference until the next comparison, but never stop the clock */
 	c->ns_per_cycle = fmax(rate + (double)(ns - here) / (double)c->every, rate / 2);
 	c->next = tsc + c->every;
 }
 
-/* Both clocks at once. @return false: they may be of different moments */
+/* Read both clocks at the same time. @return false: the thread was interrupted between them */
 static bool
 read_clocks(double hz, uint64_t *tsc, int64_t *ns)
 {

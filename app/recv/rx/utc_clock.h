@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * UTC by the TSC: what the time was when a packet was seen, without a call for each.
+ * UTC from the TSC: the time at which a packet was received, without a system call for each packet.
  *
- * The rate that EAL knows may be wrong by 2000 ppm, which is seconds an hour: where the processor
- * tells none it is counted for 100 ms and rounded to 10 MHz. So this follows the system's clock:
- * it is compared about once a second, runs at the rate that was measured since, and makes up for
- * what is missing within the next second. It never goes back unless the system's time was set.
- * One thread.
+ * EAL's TSC frequency may be wrong by 2000 ppm, which is seconds an hour: if the processor does not
+ * report it, EAL counts cycles for 100 ms and rounds to 10 MHz. Therefore this clock follows the
+ * system's clock. It is compared with it about once a second, then runs at the rate measured since
+ * the last comparison, and corrects the difference within the next second. It never goes back,
+ * unless the system's time was set. Only one thread may use a clock.
  */
 #ifndef UTC_CLOCK_H
 #define UTC_CLOCK_H
@@ -15,28 +15,33 @@
 #include <stdint.h>
 
 struct utc_clock {
-	uint64_t tsc; /**< here it was */
-	int64_t ns;   /**< this time, since 1970 */
-	double ns_per_cycle;
-	int64_t real;	/**< what the system's clock said at `tsc` */
-	uint64_t next;	/**< TSC from which on it is to be compared */
-	uint64_t every; /**< cycles until the next time */
-	double hz;	/**< of the TSC, about */
+	uint64_t tsc;	     /**< TSC of the last comparison */
+	int64_t ns;	     /**< this clock at `tsc`, ns since 1970 */
+	double ns_per_cycle; /**< rate since `tsc` */
+	int64_t real;	     /**< the system's clock at `tsc`, ns since 1970 */
+	uint64_t next;	     /**< TSC at which the next comparison is due */
+	uint64_t every;	     /**< TSC cycles between comparisons */
+	double hz;	     /**< approximate TSC frequency */
 };
 
-/** @param hz  cycles a second, as far as is known; @param ns  the system's clock at TSC `tsc` */
+/**
+ * Set the clock.
+ * @param hz   approximate TSC frequency, cycles a second
+ * @param tsc  TSC at which the time is `ns`
+ * @param ns   system's clock, ns since 1970
+ */
 void utc_clock_set(struct utc_clock *c, double hz, uint64_t tsc, int64_t ns);
 
-/** The system's clock is at ns, the TSC at tsc. */
+/** Compare with the system's clock, which is at `ns` when the TSC is `tsc`, and adjust the rate. */
 void utc_clock_adjust(struct utc_clock *c, uint64_t tsc, int64_t ns);
 
-/** utc_clock_set() to the system's clock. */
+/** Set the clock to the system's clock. */
 void utc_clock_begin(struct utc_clock *c);
 
-/** utc_clock_adjust() to the system's clock, if it is time for that. */
+/** Compare with the system's clock and adjust, if a comparison is due. */
 void utc_clock_follow(struct utc_clock *c);
 
-/** @return ns since 1970 at a TSC of about now */
+/** @return ns since 1970 at a TSC close to the present one */
 static inline int64_t
 utc_clock_ns(const struct utc_clock *c, uint64_t tsc)
 {
