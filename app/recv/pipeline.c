@@ -249,7 +249,7 @@ create_rx(struct pipeline *p)
 		 */
 		snprintf(name, sizeof(name), "rx_inbox_%u", i);
 		rx->handoff_ring = rte_ring_create(
-			name, RX_INBOX_SIZE, socket, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
+			name, RX_HANDOFF_RING_SIZE, socket, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
 		if (rx->handoff_ring == NULL) {
 			LOG(ERR, "cannot create ring %s: %s\n", name, rte_strerror(rte_errno));
 			return -rte_errno;

@@ -9,7 +9,7 @@
 
 #include "../unit/recv/rx_rig.h"
 
-#define LANES 2
+#define RX_ROLES 2
 
 static struct detector d;
 static struct frame_table *ft;
@@ -125,19 +125,19 @@ finish(void)
 	struct frame_closed closed;
 
 	for (int i = 0; i < 20; i++) {
-		for (uint32_t l = 0; l < LANES; l++)
+		for (uint32_t l = 0; l < RX_ROLES; l++)
 			rx_poll(rig_rx[l]);
 		build();
 	}
 	for (int i = 0; i < 2; i++) {
-		for (uint32_t l = 0; l < LANES; l++) {
+		for (uint32_t l = 0; l < RX_ROLES; l++) {
 			rig_rx[l]->stop = true;
 			rx_poll(rig_rx[l]);
 		}
 	}
 	frame_table_flush(ft);
 	while (!frame_table_flushed(ft)) {
-		for (uint32_t l = 0; l < LANES; l++)
+		for (uint32_t l = 0; l < RX_ROLES; l++)
 			rx_poll(rig_rx[l]);
 		while (frame_table_close(ft, &closed)) {
 			if (closed.packets == 0)
@@ -147,7 +147,7 @@ finish(void)
 		}
 	}
 	/* the RX role that stopped first may leave packets in its queue of the port */
-	for (uint32_t l = 0; l < LANES; l++) {
+	for (uint32_t l = 0; l < RX_ROLES; l++) {
 		struct rig_queue *q = &rig_queues[l];
 
 		while (q->tail != q->head)
@@ -163,19 +163,19 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const uint8_t how = next(&s);
 
 	rig_config(&config, &d, 2, 1);
-	config.nb_rx = LANES;
+	config.nb_rx = RX_ROLES;
 	config.owner[1] = 1;
 	config.refuse = how & 1;
 	config.stall_cycles = how & 2 ? 0 : UINT64_MAX;
 	ft = rig_table(&config);
 	rig_roles(ft, 16);
-	for (uint32_t l = 0; l < LANES; l++) {
+	for (uint32_t l = 0; l < RX_ROLES; l++) {
 		rig_poll_queue(l, l);
 		rig_rx[l]->drop_handoff = how & 4;
 	}
 	play(&s);
 	finish();
-	check(rig_fates(ft) == rig_count(ft, RX_PACKETS), "packets are not accounted for");
+	check(rig_outcomes(ft) == rig_count(ft, RX_PACKETS), "packets are not accounted for");
 	check(ft->builder.nb_free == config.slots, "slots are missing");
 	rig_roles_free(ft);
 	rig_table_free(ft);

@@ -72,8 +72,8 @@ once='assertion violated (n==1)'
 place='assertion violated (memory'
 fails "$lost" -DFAULTS=1 -DACK_BEFORE_SYNC
 fails "$once" -DFAULTS=1 -DRELEASE_WHEN_SENT
-fails "$once" -DBATCHES=2 -DFAULTS=2 -DNO_MOVED
-fails "$once" -DBATCHES=2 -DFAULTS=2 -DMOVES=1 -DFORGET_MOVED
+fails "$once" -DBATCHES=2 -DFAULTS=2 -DNO_REASSIGNED
+fails "$once" -DBATCHES=2 -DFAULTS=2 -DMOVES=1 -DFORGET_REASSIGNED
 fails "$once" -DBATCHES=2 -DFAULTS=2 -DMOVE_WHILE_CONNECTING
 fails "$once" -DBATCHES=2 -DFAULTS=2 -DMOVES=1 -DCUT_OFF -DFOUND_IN_ANY_ORDER
 fails "$lost" -DBATCHES=2 -DFAULTS=2 -DGRANT_BEFORE_SETTLED

@@ -149,7 +149,8 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	need_piece(need, "streams", sizeof(struct rx_streams));
 	need_piece(need, "sources", sizeof(struct sources));
 	for (uint32_t i = 0; i < s->rx_lcores; i++)
-		need_piece(need, "RX role", sizeof(struct rx) + RX_INBOX_SIZE * sizeof(void *));
+		need_piece(
+			need, "RX role", sizeof(struct rx) + RX_HANDOFF_RING_SIZE * sizeof(void *));
 	for (uint32_t i = 0; i < s->nb_ports; i++)
 		need_port(need, s, gpu, &ports[i]);
 }

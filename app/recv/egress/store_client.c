@@ -549,7 +549,7 @@ work_proving(struct store_client *s, uint64_t now)
 	if (!find_out_who(s))
 		return true;
 	s->told = 0;
-	s->told_at = 0;
+	s->logged_at = 0;
 	s->all_sent = false;
 	s->have_all = false;
 	s->have_table = 0;

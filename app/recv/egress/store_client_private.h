@@ -66,7 +66,7 @@ struct store_client {
 	uint64_t silence;
 	struct interval_set moved[XFER_TABLES];
 	unsigned int told; /* progress of REASSIGNED and HELD: `moved` of each table, then `mine` */
-	size_t told_at;	   /* intervals of the current one already sent */
+	size_t logged_at;  /* intervals of the current one already sent */
 	bool all_sent;
 	bool said_how; /* the store has reported its state */
 	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */

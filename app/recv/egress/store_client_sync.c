@@ -43,7 +43,7 @@ store_client_tell(struct store_client *s)
 
 	if (m == NULL)
 		return;
-	nb = set->nb - s->told_at;
+	nb = set->nb - s->logged_at;
 	if (nb > XFER_INTERVALS_MAX)
 		nb = XFER_INTERVALS_MAX;
 	xfer_msg_begin(m, held ? XFER_HELD : XFER_REASSIGNED,
@@ -52,10 +52,10 @@ store_client_tell(struct store_client *s)
 	m->nb = nb;
 	/* an empty set has no array */
 	if (nb > 0)
-		memcpy(m->interval, set->at + s->told_at, nb * sizeof(m->interval[0]));
-	s->told_at += nb;
-	if (s->told_at == set->nb) {
-		s->told_at = 0;
+		memcpy(m->interval, set->at + s->logged_at, nb * sizeof(m->interval[0]));
+	s->logged_at += nb;
+	if (s->logged_at == set->nb) {
+		s->logged_at = 0;
 		s->told++;
 	}
 	/* the last message of each kind has no XFER_MORE */

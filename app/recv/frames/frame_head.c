@@ -10,7 +10,7 @@
 
 /** Have all RX roles placed all their packets of a frame? */
 static bool
-lanes_complete(const struct frame_table *ft, uint64_t frame)
+all_rx_complete(const struct frame_table *ft, uint64_t frame)
 {
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
 		const struct frame_rx *frx = &ft->rx[i];
@@ -273,7 +273,7 @@ frame_table_close(struct frame_table *ft, struct frame_closed *closed)
 			if (rte_rcu_qsbr_check(ft->qsbr, b->grace, false) == 0)
 				return false;
 		} else if ((tag & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED) {
-			complete = lanes_complete(ft, b->next_close);
+			complete = all_rx_complete(ft, b->next_close);
 			if (!complete && !head_given_up(ft))
 				return false;
 			if (!complete) {

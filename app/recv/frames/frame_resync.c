@@ -58,7 +58,7 @@ frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 	 */
 	if (frx->again && ((frx->requests_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
 		return;
-	frx->elsewhere &= ~bit;
+	frx->out_of_window &= ~bit;
 	if ((frx->requests & bit) != 0)
 		__atomic_store_n(&frx->requests, frx->requests & ~bit, __ATOMIC_RELEASE);
 }
@@ -95,7 +95,7 @@ count_vote(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 	const uint64_t bit = UINT64_C(1) << stream;
 	bool agreed, free;
 
-	if ((frx->elsewhere & bit) == 0)
+	if ((frx->out_of_window & bit) == 0)
 		*a = (struct frame_agreement){0};
 	agreed = agree(ft, a, frame, vote, ahead, held);
 	/*
@@ -112,8 +112,8 @@ count_vote(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 			__atomic_store_n(
 				&frx->requests_ahead, frx->requests_ahead ^ bit, __ATOMIC_RELAXED);
 	}
-	if ((frx->elsewhere & bit) == 0)
-		__atomic_store_n(&frx->elsewhere, frx->elsewhere | bit, __ATOMIC_RELEASE);
+	if ((frx->out_of_window & bit) == 0)
+		__atomic_store_n(&frx->out_of_window, frx->out_of_window | bit, __ATOMIC_RELEASE);
 	if (agreed && (frx->requests & bit) == 0)
 		__atomic_store_n(&frx->requests, frx->requests | bit, __ATOMIC_RELEASE);
 }
@@ -137,7 +137,7 @@ frame_resync_continues(
 	const bool requests = (frx->requests >> stream & 1) != 0;
 
 	/* a single number may be corrupt or late, so a request is needed, except after silence */
-	if ((frx->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
+	if ((frx->out_of_window >> stream & 1) == 0 || !a->any || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
 		!frame_rx_is_current(ft, frx) || (!requests && !frame_rx_paused(ft, frx, stream)))
 		return false;
@@ -155,7 +155,7 @@ frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx)
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		if (ft->config.owner[s] == frx->id &&
 			detector_stream_expected(&ft->detector, s) != 0 &&
-			((frx->elsewhere | quiet) >> s & 1) == 0)
+			((frx->out_of_window | quiet) >> s & 1) == 0)
 			return false;
 	return true;
 }
@@ -189,7 +189,7 @@ frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *m
 	 * still held, and not of those that were received last: held packets vote again, in order.
 	 */
 	frx->recount = 0;
-	for (uint64_t i = first ? 0 : frx->elsewhere; i != 0; i &= i - 1) {
+	for (uint64_t i = first ? 0 : frx->out_of_window; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
 		if (is_pending(ft, frx, s) || !frx->agreement[s].ahead)
@@ -224,7 +224,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, frx))
 		return FRAME_AGAIN_HOLD;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
-	far = (frx->elsewhere >> stream & 1) != 0
+	far = (frx->out_of_window >> stream & 1) != 0
 		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames
 		: base + 2 * ft->entry_mask;
 	if (frame_resync_continues(ft, frx, stream, frame)) {
@@ -248,7 +248,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 }
 
 uint64_t
-frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
+frame_rx_blocking_streams(const struct frame_table *ft, const struct frame_rx *frx,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX])
 {
 	const struct frame_window *w = &ft->window;
@@ -277,7 +277,8 @@ frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
 }
 
 void
-frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
+frame_rx_vote_blocking(
+	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	(void)frame_resync_request(ft, frx, stream, frame, true, true);
 }
@@ -428,7 +429,7 @@ collect(struct frame_table *ft, bool lone)
 
 		mine = __atomic_load_n(&frx->requests, __ATOMIC_ACQUIRE);
 		if (lone)
-			mine |= __atomic_load_n(&frx->elsewhere, __ATOMIC_ACQUIRE);
+			mine |= __atomic_load_n(&frx->out_of_window, __ATOMIC_ACQUIRE);
 		if (likely(mine == 0))
 			continue;
 		ahead = __atomic_load_n(&frx->requests_ahead, __ATOMIC_RELAXED);
@@ -520,7 +521,7 @@ tell(struct frame_table *ft, uint64_t refused)
 	const struct detector *d = &ft->detector;
 	const uint64_t now = rte_rdtsc();
 
-	if (b->told_at != 0 && now - b->told_at < rte_get_tsc_hz())
+	if (b->logged_at != 0 && now - b->logged_at < rte_get_tsc_hz())
 		return;
 	for (uint64_t i = refused & ~b->requests_logged; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
@@ -532,19 +533,19 @@ tell(struct frame_table *ft, uint64_t refused)
 			frame_table_number(ft, b->request_position[s] - 1),
 			frame_table_number(ft, b->next_close));
 		b->requests_logged |= UINT64_C(1) << s;
-		b->told_at = now;
-		b->told_progress[s] = frame_stream_progress(ft, s);
+		b->logged_at = now;
+		b->logged_progress[s] = frame_stream_progress(ft, s);
 	}
 	for (uint64_t i = b->requests_logged & ~b->requests; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
 		/* a request also ends when the window passes its position */
-		if (frame_stream_progress(ft, s) == b->told_progress[s])
+		if (frame_stream_progress(ft, s) == b->logged_progress[s])
 			continue;
 		LOG(NOTICE, "module %u, interface %u counts as the others again\n",
 			detector_stream_module(d, s), s % d->interfaces);
 		b->requests_logged &= ~(UINT64_C(1) << s);
-		b->told_at = now;
+		b->logged_at = now;
 	}
 }
 

@@ -25,7 +25,8 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 		if (ft->config.owner[s] != frx->id)
 			continue;
 		/* its progress in the old window, unless the stream was silent or restarted */
-		frx->before[s] = ((frx->elsewhere | paused) >> s & 1) != 0 ? 0 : frx->progress[s];
+		frx->before[s] =
+			((frx->out_of_window | paused) >> s & 1) != 0 ? 0 : frx->progress[s];
 		__atomic_store_n(&frx->progress[s], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&frx->reach[s], 0, __ATOMIC_RELAXED);
 		frx->leap[s] = 0;
@@ -35,7 +36,7 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	}
 	memset(frx->count, 0, ft->config.slots * sizeof(*frx->count));
 	memset(frx->done, 0, (ft->entry_mask + 1) * sizeof(*frx->done));
-	__atomic_store_n(&frx->elsewhere, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&frx->out_of_window, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&frx->requests, 0, __ATOMIC_RELAXED);
 	memset(frx->dropped, 0, sizeof(frx->dropped));
 	frx->crowded = 0;
@@ -311,7 +312,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	 */
 	progress = frx->progress[stream] != 0 ? frx->progress[stream] : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
-		((frx->elsewhere >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
+		((frx->out_of_window >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
 		frame_rx_is_here(frx, stream, frame);
 		return drop_late(ft, frx, stream, frame);
 	}
@@ -368,7 +369,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return drop_late(ft, frx, stream, frame);
 	}
 	/* a packet of a stream that is out of window may wait only for the next frames */
-	if (near && (frx->elsewhere >> stream & 1) != 0)
+	if (near && (frx->out_of_window >> stream & 1) != 0)
 		near = frame <
 			__atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames;
 	/* a corrupt number must not make the window advance to it */

@@ -169,15 +169,15 @@ struct frame_agreement {
  * `elsewhere` (the streams out of window).
  */
 struct frame_rx {
-	uint32_t id;	     /**< index of the RX role; constant */
-	uint32_t expected;   /**< packets of a frame that come through this RX role; constant */
-	uint32_t generation; /**< last window move that this RX role has carried out */
-	uint32_t tried;	     /**< generation in which waiting packets were first retried */
-	uint32_t clean;	     /**< last generation in which no packet waited or was held */
-	bool again;	     /**< waiting and held packets are being retried */
-	uint64_t polls;	     /**< polls of this RX role; read by the builder now and then */
-	uint64_t elsewhere;  /**< bits of the streams that are out of window */
-	uint64_t early;	     /**< bits of streams with packets held before there was a window */
+	uint32_t id;		/**< index of the RX role; constant */
+	uint32_t expected;	/**< packets of a frame that come through this RX role; constant */
+	uint32_t generation;	/**< last window move that this RX role has carried out */
+	uint32_t tried;		/**< generation in which waiting packets were first retried */
+	uint32_t clean;		/**< last generation in which no packet waited or was held */
+	bool again;		/**< waiting and held packets are being retried */
+	uint64_t polls;		/**< polls of this RX role; read by the builder now and then */
+	uint64_t out_of_window; /**< bits of the streams that are out of window */
+	uint64_t early;		/**< bits of streams with packets held before there was a window */
 	struct frame_rx_count *count; /**< [slots] */
 	/** [entries], frame + 1 once this RX role has placed all its packets of it; 8 a line. Read
 	 * by the builder. */
@@ -300,8 +300,8 @@ struct frame_builder {
 	uint64_t gap_to;
 	uint64_t leave_since;	  /**< TSC when a restart was first seen, 0 = none */
 	uint64_t requests_logged; /**< bits of streams whose refused request was logged */
-	uint64_t told_at;	  /**< TSC of the last log message about a request, 0 = none */
-	uint64_t told_progress[DETECTOR_STREAMS_MAX]; /**< progress when the request was logged */
+	uint64_t logged_at;	  /**< TSC of the last log message about a request, 0 = none */
+	uint64_t logged_progress[DETECTOR_STREAMS_MAX]; /**< progress when the request was logged */
 	/* which streams send */
 	uint64_t listened_at; /**< TSC of the last check */
 	uint64_t tick_at;     /**< TSC of the last window.tick */
@@ -507,13 +507,14 @@ uint32_t frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t
  * no room for more waiting packets. There are none if a waiting packet's frame is among the next
  * to be opened, or if most of the RX role's streams wait.
  * @param waiting  by stream, the lowest number + 1 of its waiting packets; 0: none
- * @return bits of streams whose packets the caller passes to frame_rx_stray() and drops
+ * @return bits of streams whose packets the caller passes to frame_rx_vote_blocking() and drops
  */
-uint64_t frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
+uint64_t frame_rx_blocking_streams(const struct frame_table *ft, const struct frame_rx *frx,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
 
 /** Count a packet of such a stream towards a resync request. The caller then drops the packet. */
-void frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
+void frame_rx_vote_blocking(
+	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
  * Is the window moving, or has it moved since this RX role last looked? If so, no packet that waits
@@ -668,7 +669,7 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 	uint32_t tile;
 
 	/* packets that wait arrived before the resync request and are not part of it */
-	if (unlikely((frx->elsewhere >> stream & 1) != 0) && !frx->again &&
+	if (unlikely((frx->out_of_window >> stream & 1) != 0) && !frx->again &&
 		frame_resync_continues(ft, frx, stream, frame))
 		return frame_resync_request(ft, frx, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
@@ -694,7 +695,7 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;
 	frame_table_mbufs(ft, slot)[tile] = m;
-	if (unlikely((frx->elsewhere >> stream & 1) != 0))
+	if (unlikely((frx->out_of_window >> stream & 1) != 0))
 		frame_rx_is_here(frx, stream, frame);
 
 	count = &frx->count[slot];

@@ -20,7 +20,7 @@
 
 /** Have all RX roles acknowledged the last generation? */
 static bool
-lanes_acknowledged(const struct frame_table *ft)
+all_rx_acknowledged(const struct frame_table *ft)
 {
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		if (__atomic_load_n(&ft->rx[i].acknowledged, __ATOMIC_ACQUIRE) !=
@@ -137,7 +137,7 @@ move_window(struct frame_table *ft)
 		frame_window_changed(ft);
 		b->moving = true;
 	}
-	if (!lanes_acknowledged(ft))
+	if (!all_rx_acknowledged(ft))
 		return;
 	if (!b->fresh) {
 		ft->window.old_end = RTE_MAX(b->next_open + ft->config.slots, ft->window.ahead);
@@ -223,7 +223,7 @@ frame_window_begin_run(struct frame_table *ft)
 	const struct frame_window *w = &ft->window;
 	struct frame_builder *b = &ft->builder;
 
-	if (!lanes_acknowledged(ft))
+	if (!all_rx_acknowledged(ft))
 		return;
 	b->beginning = false;
 	ft->run_first = 0;

@@ -144,7 +144,7 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 		.bursts = queues * RX_PENDING_SOURCE +
 			demand->nb_rx *
 				(RX_PENDING_SOURCE + (demand->nb_rx + 1) * RX_BURST +
-					RX_INBOX_SIZE),
+					RX_HANDOFF_RING_SIZE),
 		.held = demand->held,
 	};
 

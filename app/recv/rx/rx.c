@@ -596,9 +596,9 @@ place_pending(struct rx *rx)
  * have room.
  */
 static void
-drop_strays(struct rx *rx)
+drop_blocking(struct rx *rx)
 {
-	const uint64_t strays = frame_rx_strays(rx->table, rx->frx, rx->waiting);
+	const uint64_t strays = frame_rx_blocking_streams(rx->table, rx->frx, rx->waiting);
 	uint32_t kept = 0;
 
 	if (strays == 0)
@@ -613,7 +613,7 @@ drop_strays(struct rx *rx)
 		}
 		if (frame_rx_is_ours(rx->table, &frame)) {
 			if (p->held != RX_CROWDED)
-				frame_rx_stray(rx->table, rx->frx, p->stream, frame);
+				frame_rx_vote_blocking(rx->table, rx->frx, p->stream, frame);
 			frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		}
 		counter_add(&rx->counters[RX_OUTLIER], 1);
@@ -679,7 +679,7 @@ poll_queue(struct rx *rx, uint32_t q)
 }
 
 static uint32_t
-poll_inbox(struct rx *rx)
+poll_handoff_ring(struct rx *rx)
 {
 	struct rte_mbuf *burst[RX_BURST];
 	const uint32_t n = rte_ring_dequeue_burst(rx->handoff_ring, (void **)burst, RX_BURST, NULL);
@@ -715,7 +715,7 @@ poll_sources(struct rx *rx)
 		}
 		if (is_full(rx, rx->nb_queues))
 			continue;
-		n = poll_inbox(rx);
+		n = poll_handoff_ring(rx);
 		more |= n == RX_BURST;
 		total += n;
 	}
@@ -782,7 +782,7 @@ rx_poll(void *arg)
 	received = poll_sources(rx);
 	hand_all_on(rx);
 	if (unlikely(any_is_full(rx)))
-		drop_strays(rx);
+		drop_blocking(rx);
 	if (rx->nb_pending > 0)
 		counter_add(&rx->counters[RX_WAITS], 1);
 	if (try || received > 0)

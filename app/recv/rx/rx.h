@@ -34,10 +34,10 @@
 /** If more packets of a source wait, no further burst is taken from it. */
 #define RX_PENDING_FULL (RX_PENDING_SOURCE - RX_BURST)
 /** Packets of streams out of window, held in addition: one frame of packets. */
-#define RX_HELD_MAX    (DETECTOR_MODULES_MAX * 128)
-#define RX_PENDING_MAX (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
-#define RX_INBOX_SIZE  4096 /**< size of a handoff ring */
-#define RX_NO_STREAM   UINT16_MAX
+#define RX_HELD_MAX	     (DETECTOR_MODULES_MAX * 128)
+#define RX_PENDING_MAX	     (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
+#define RX_HANDOFF_RING_SIZE 4096 /**< size of a handoff ring */
+#define RX_NO_STREAM	     UINT16_MAX
 
 /**
  * Counters of an RX role. Each received packet is counted in exactly one of the counters from

@@ -380,7 +380,7 @@ verbs_dev_info_get(const struct rdma_dev *base, struct rdma_dev_info *info)
 
 /* The adapter does all the work. */
 static unsigned int
-verbs_progress(struct rdma_dev *base, uint16_t lane)
+verbs_progress(struct rdma_dev *base, uint16_t poll_group)
 {
 	return 0;
 }

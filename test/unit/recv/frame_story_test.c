@@ -182,7 +182,7 @@ work(uint32_t rounds)
 static uint64_t
 movement(void)
 {
-	return ft->builder.next_close + rig_fates(ft) + rig_count(ft, RX_PACKETS) +
+	return ft->builder.next_close + rig_outcomes(ft) + rig_count(ft, RX_PACKETS) +
 		ft->window.generation;
 }
 
@@ -315,7 +315,7 @@ tell(const char *when)
 	for (uint32_t l = 0; l < config.nb_rx; l++)
 		print_message("  RX role %u: elsewhere %" PRIx64 ", requests %" PRIx64
 			      ", expected %" PRIu64 "%s, %u pending, %u queued\n",
-			l, ft->rx[l].elsewhere, ft->rx[l].requests, ft->rx[l].wanted,
+			l, ft->rx[l].out_of_window, ft->rx[l].requests, ft->rx[l].wanted,
 			ft->rx[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending,
 			rig_queues[l].head - rig_queues[l].tail);
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
@@ -628,7 +628,7 @@ judge(void)
 	nb_restarts += restarts;
 	nb_late += late;
 	assert_int_equal(rig_count(ft, RX_PACKETS), sent);
-	assert_int_equal(rig_fates(ft), sent);
+	assert_int_equal(rig_outcomes(ft), sent);
 	if (ft->builder.late_frames != late)
 		fail_msg("%" PRIu64 " late frames, and %u have no row", ft->builder.late_frames,
 			late);
@@ -755,7 +755,7 @@ slow_story(void)
 	end_story();
 	tell("at the end");
 	nb_packets += sent;
-	assert_int_equal(rig_fates(ft), sent);
+	assert_int_equal(rig_outcomes(ft), sent);
 	/* at the end: too few to request a position */
 	assert_true(rig_count(ft, RX_STOPPED) <= 4 * streams * config.resync_packets);
 	if (ft->window.generation > generation + 1)
@@ -798,6 +798,8 @@ main(int argc, char **argv)
 	if (rig_eal(argv[0]) < 0)
 		return 1;
 	rig_port();
+	if (getenv("FRAME_TEST") != NULL)
+		cmocka_set_test_filter(getenv("FRAME_TEST"));
 	if (getenv("FRAME_TELL") != NULL)
 		rte_log_set_level_pattern("braggline.frames", RTE_LOG_DEBUG);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -372,7 +372,7 @@ make_case(uint32_t *nb_frames)
 /* ---- steps of the table, each compared with the prediction of the model ---- */
 
 static bool
-step_lane(uint32_t frx, uint32_t burst)
+step_rx(uint32_t frx, uint32_t burst)
 {
 	struct wire *w = &wires[frx];
 	bool moved = false;
@@ -492,14 +492,14 @@ round_of_all(bool time_is_up)
 	bool moved = false;
 
 	for (uint32_t i = 0; i < config.nb_rx; i++)
-		moved |= step_lane(i, 64);
+		moved |= step_rx(i, 64);
 	while (step_recycle())
 		moved = true;
 	moved |= step_open();
 	for (int i = 0; i < 2; i++) {
 		moved |= step_close(time_is_up);
 		for (uint32_t l = 0; l < config.nb_rx; l++)
-			step_lane(l, 0);
+			step_rx(l, 0);
 	}
 	return moved;
 }
@@ -521,7 +521,7 @@ play(void)
 		for (uint32_t i = 0; i < 200; i++) {
 			switch (rig_below(&rng, 8)) {
 			case 0 ... 3:
-				step_lane(rig_below(&rng, config.nb_rx), 1 + rig_below(&rng, 200));
+				step_rx(rig_below(&rng, config.nb_rx), 1 + rig_below(&rng, 200));
 				break;
 			case 4:
 				step_open();
@@ -562,7 +562,7 @@ finish(void)
 	while (next_close < last) {
 		if (!step_close(false))
 			for (uint32_t i = 0; i < config.nb_rx; i++)
-				step_lane(i, 0);
+				step_rx(i, 0);
 		step_open();
 	}
 	for (uint32_t i = 0; i < config.nb_rx; i++)

@@ -15,9 +15,9 @@
 
 #include "frame_rig.h"
 
-#define LANES	3
-#define MODULES 3
-#define RUNS	6 /**< restarts of the detector: frame numbers begin at 1 again */
+#define RX_ROLES 3
+#define MODULES	 3
+#define RUNS	 6 /**< restarts of the detector: frame numbers begin at 1 again */
 #ifdef __SANITIZE_THREAD__
 #define FRAMES 60 /* the sanitizer makes the test ten times slower */
 #else
@@ -50,9 +50,9 @@ struct sender {
 static struct detector d;
 static struct frame_table_config config;
 static struct frame_table *ft;
-static struct sender senders[LANES];
+static struct sender senders[RX_ROLES];
 static struct rte_mempool *pool;
-static __thread uint32_t lane_here;
+static __thread uint32_t rx_here;
 static bool stop;
 
 /** External buffer of an mbuf, as in a replay. It lies in the mbuf's private area. */
@@ -67,7 +67,7 @@ count_free(void *address, void *arg)
 {
 	struct sent *sent = arg;
 
-	sent->wrong |= sent->frx != lane_here ||
+	sent->wrong |= sent->frx != rx_here ||
 		__atomic_load_n(&sent->back, __ATOMIC_ACQUIRE) != sent->placed;
 	sent->freed++;
 }
@@ -148,7 +148,7 @@ lane_loop(void *arg)
 {
 	struct sender *s = arg;
 
-	lane_here = s->id;
+	rx_here = s->id;
 	for (uint32_t i = 0; i < RUNS * FRAMES; i++) {
 		const uint32_t loss = rig_below(&s->rng, 4) == 0 ? 20 : 0;
 
@@ -239,9 +239,9 @@ builder_loop(void)
 			held[nb_held++] = closed.slot;
 		}
 		give_back(held, &nb_held, &nb_released, &rng);
-		for (uint32_t i = 0; i < LANES; i++)
+		for (uint32_t i = 0; i < RX_ROLES; i++)
 			done += __atomic_load_n(&senders[i].done, __ATOMIC_ACQUIRE);
-		if (done == LANES && !flushing) {
+		if (done == RX_ROLES && !flushing) {
 			frame_table_end(ft);
 			flushing = true;
 		}
@@ -255,27 +255,27 @@ builder_loop(void)
 }
 
 static void
-nothing_is_lost_or_doubled(void **state)
+nothing_is_lost_or_duplicated(void **state)
 {
 	const uint64_t seed = rig_first_seed();
 	uint64_t back, placed = 0, counted = 0, sent = 0;
 
 	rig_config(&config, &d, MODULES, 1);
-	config.nb_rx = LANES;
-	for (uint32_t i = 0; i < LANES; i++)
+	config.nb_rx = RX_ROLES;
+	for (uint32_t i = 0; i < RX_ROLES; i++)
 		config.owner[i] = i;
 	config.slots = 16;
 	config.max_skew_frames = 6;
 	config.resync_packets = 8;
 	config.stall_cycles = rte_get_tsc_hz() / 500; /* 2 ms: short enough that streams do stall */
 	ft = rig_table(&config);
-	pool = rte_pktmbuf_pool_create("stress", config.slots * d.tiles + LANES, 0,
+	pool = rte_pktmbuf_pool_create("stress", config.slots * d.tiles + RX_ROLES, 0,
 		RTE_ALIGN_CEIL(sizeof(struct payload), RTE_MBUF_PRIV_ALIGN), 0, SOCKET_ID_ANY);
 	assert_non_null(pool);
-	for (uint32_t i = 0; i < LANES; i++) {
+	for (uint32_t i = 0; i < RX_ROLES; i++) {
 		senders[i] = (struct sender){.frx = &ft->rx[i],
 			.id = i,
-			.rng = (seed * LANES + i) * UINT64_C(0x9E3779B97F4A7C15),
+			.rng = (seed * RX_ROLES + i) * UINT64_C(0x9E3779B97F4A7C15),
 			.sent = calloc(PACKETS, sizeof(struct sent))};
 		assert_non_null(senders[i].sent);
 		assert_int_equal(
@@ -283,7 +283,7 @@ nothing_is_lost_or_doubled(void **state)
 	}
 	back = builder_loop();
 	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
-	for (uint32_t i = 0; i < LANES; i++) {
+	for (uint32_t i = 0; i < RX_ROLES; i++) {
 		pthread_join(senders[i].thread, NULL);
 		for (uint32_t r = 0; r < FRAME_PLACES; r++)
 			counted += senders[i].results[r];
@@ -312,7 +312,7 @@ nothing_is_lost_or_doubled(void **state)
 int
 main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_lost_or_doubled)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_lost_or_duplicated)};
 
 	if (rig_eal(argv[0]) < 0)
 		return 1;

@@ -290,7 +290,7 @@ first_window_out_of_step(void **state)
 
 /* Between runs frame numbers start again if they are far back, or after silence. */
 static void
-unused_frames_count_anew(void **state)
+unused_frames_count_again(void **state)
 {
 	struct frame_rx *frx;
 
@@ -349,7 +349,7 @@ lone_number_gives_nothing_up(void **state)
  * has no room for another: waiting for its other streams would not end.
  */
 static void
-full_lane_is_not_waited_for(void **state)
+full_rx_role_is_not_waited_for(void **state)
 {
 	rig_config(&config, &d, 2, 1);
 	begin(1);
@@ -514,14 +514,14 @@ drop_one(uint32_t module, uint64_t frame)
  * send numbers that differ by it.
  */
 static void
-modules_frame(uint64_t frame, uint32_t here, int64_t elsewhere)
+modules_frame(uint64_t frame, uint32_t here, int64_t out_of_window)
 {
 	for (uint32_t m = 0; m < MODULES; m++) {
 		if (here >> m & 1) {
 			assert_int_equal(place_range(m, frame, 0, PACKETS), FRAME_PLACED);
-		} else if (elsewhere != 0) {
+		} else if (out_of_window != 0) {
 			for (int i = 0; i < 5; i++)
-				drop_one(m, frame + elsewhere);
+				drop_one(m, frame + out_of_window);
 		}
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
@@ -574,7 +574,7 @@ one_module_elsewhere(void **state)
 		assert_int_equal(ft->window.generation, 1);
 		assert_int_equal(ft->window.ahead, 0);
 		assert_int_equal(ft->builder.requests_logged, 4);
-		ft->builder.told_at = 0; /* logged at most once a second */
+		ft->builder.logged_at = 0; /* logged at most once a second */
 		/*
 		 * a pause of the detector: the stray module does not become a majority when the
 		 * others are silent
@@ -756,10 +756,10 @@ main(int argc, char **argv)
 		TEST(late_for_the_first_head),
 		TEST(first_window_between_runs),
 		TEST(first_window_out_of_step),
-		TEST(unused_frames_count_anew),
+		TEST(unused_frames_count_again),
 		TEST(first_window_by_time),
 		TEST(lone_number_gives_nothing_up),
-		TEST(full_lane_is_not_waited_for),
+		TEST(full_rx_role_is_not_waited_for),
 		TEST(restart_from_one),
 		TEST(restart_after_stop_ends),
 		TEST(long_silence_is_no_restart),

@@ -193,7 +193,7 @@ rig_count(const struct frame_table *ft, enum rx_counter c)
 
 /** Sum of the outcomes of all packets. */
 static inline uint64_t
-rig_fates(const struct frame_table *ft)
+rig_outcomes(const struct frame_table *ft)
 {
 	uint64_t n = 0;
 

@@ -39,7 +39,7 @@ teardown(void **state)
 {
 	if (ft == NULL)
 		return 0;
-	assert_int_equal(rig_fates(ft), rig_count(ft, RX_PACKETS));
+	assert_int_equal(rig_outcomes(ft), rig_count(ft, RX_PACKETS));
 	while (poll_all() != 0)
 		;
 	rig_roles_free(ft);
@@ -479,7 +479,7 @@ handoff_ring_gives_several_bursts(void **state)
  * are freed.
  */
 static void
-lanes_free_their_own(void **state)
+rx_roles_free_their_own(void **state)
 {
 	const uint32_t frames = 3;
 	struct frame_closed closed;
@@ -546,7 +546,7 @@ full_inbox_waits(void **state)
 }
 
 static void
-full_inbox_drops(void **state)
+full_handoff_ring_drops(void **state)
 {
 	three_roles(32);
 	rig_rx[0]->drop_handoff = true;
@@ -1351,9 +1351,9 @@ main(int argc, char **argv)
 		TEST(duplicates_late_and_beyond),
 		TEST(software_classifier),
 		TEST(handoff_ring_gives_several_bursts),
-		TEST(lanes_free_their_own),
+		TEST(rx_roles_free_their_own),
 		TEST(full_inbox_waits),
-		TEST(full_inbox_drops),
+		TEST(full_handoff_ring_drops),
 		TEST(roles_do_not_wait_for_each_other),
 		TEST(waits_for_slots),
 		TEST(frames_open_meanwhile),

@@ -680,7 +680,7 @@ late_sync_dir(const char *path)
  * its result.
  */
 static void
-test_double_after_outage(void **state)
+test_duplicate_after_outage(void **state)
 {
 	struct arrow_io_ops io = disk_io;
 	struct rig *r = calloc(1, sizeof(*r));
@@ -1103,7 +1103,7 @@ main(void)
 		cmocka_unit_test(test_no_name),
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_quota_of_disk),
-		cmocka_unit_test(test_double_after_outage),
+		cmocka_unit_test(test_duplicate_after_outage),
 		cmocka_unit_test(test_uncut),
 		cmocka_unit_test(test_cut_of_failed),
 		cmocka_unit_test(test_stall),

@@ -273,7 +273,7 @@ receive(struct roce_poll_group *pg)
 		if (i == pg->index)
 			continue;
 		n = rte_ring_sc_dequeue_burst(pg->handover[i], (void **)m, ROCE_BURST, NULL);
-		roce_poll_group_rx(pg, m, n, ROCE_FROM_LANE);
+		roce_poll_group_rx(pg, m, n, ROCE_FROM_POLL_GROUP);
 		total += n;
 	}
 	return total;

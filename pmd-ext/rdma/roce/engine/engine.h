@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef ROCE_LANE_H
-#define ROCE_LANE_H
+#ifndef ROCE_ENGINE_H
+#define ROCE_ENGINE_H
 
 /**
  * @file
@@ -97,8 +97,8 @@ unsigned int roce_poll_group_progress(struct rdma_dev *dev, uint16_t pg);
  */
 enum roce_from {
 	ROCE_FROM_PORT,
-	ROCE_FROM_DEVICE, /**< another device on the port */
-	ROCE_FROM_LANE,	  /**< another poll group of the device */
+	ROCE_FROM_DEVICE,     /**< another device on the port */
+	ROCE_FROM_POLL_GROUP, /**< another poll group of the device */
 };
 
 /** Process received frames from any source: engine/rx.c. */

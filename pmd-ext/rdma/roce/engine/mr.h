@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef ROCE_REGION_H
-#define ROCE_REGION_H
+#ifndef ROCE_MR_H
+#define ROCE_MR_H
 
 /**
  * @file

@@ -122,7 +122,7 @@ multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_f
 		return;
 	}
 	/* Check before the packet is copied. Another poll group has already done these checks. */
-	if (from != ROCE_FROM_LANE) {
+	if (from != ROCE_FROM_POLL_GROUP) {
 		if (!roce_gid_is_multicast(&dst)) {
 			roce_count(pg, ROCE_RX_OTHER);
 			return;
@@ -148,7 +148,7 @@ multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_f
 	if (!members && !poll_groups && !others)
 		roce_count(pg, ROCE_RX_OTHER);
 	/* Count a packet once per device. */
-	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_LANE && (members || poll_groups))
+	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_POLL_GROUP && (members || poll_groups))
 		roce_count(pg, ROCE_RX_CE);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef ROCE_SIBLING_H
-#define ROCE_SIBLING_H
+#ifndef ROCE_PORT_SHARING_H
+#define ROCE_PORT_SHARING_H
 
 /**
  * @file
