@@ -582,6 +582,25 @@ refuse(struct frame_table *ft)
 		tell(ft, refused);
 }
 
+/**
+ * The lowest position of a group that is not open yet. Streams whose position is open are waited
+ * for there, but need not have packets any more.
+ * @param lowest  returned if all are open
+ */
+static uint64_t
+first_to_open(const struct frame_table *ft, uint64_t group, uint64_t lowest)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (; group != 0; group &= group - 1) {
+		const uint64_t at = ft->builder.request_position[__builtin_ctzll(group)];
+
+		if (at > ft->builder.next_open)
+			first = RTE_MIN(first, at);
+	}
+	return first != UINT64_MAX ? first : lowest;
+}
+
 uint64_t
 frame_resync_position(struct frame_table *ft, uint64_t *group)
 {
@@ -598,7 +617,7 @@ frame_resync_position(struct frame_table *ft, uint64_t *group)
 		return lowest;
 	*group = largest_group(ft, b->requests_ahead, &lowest);
 	if (is_enough(ft, *group))
-		return lowest;
+		return first_to_open(ft, *group, lowest);
 	b->leave_since = 0;
 	refuse(ft);
 	return 0;

@@ -343,7 +343,7 @@ be_silent(uint32_t act, uint64_t end)
 		all_promised &= strays[i] < end || strays[i] >= end + config.max_gap_frames;
 	settle();
 	for (uint32_t i = 0; i < 10 || (honest & ~ft->window.paused) != 0; i++) {
-		assert_true(i < 200);
+		assert_true(i < 400);
 		pass_time(config.stall_cycles / 8);
 		work(3);
 		for (uint32_t s = 0; s < d.streams; s++)
