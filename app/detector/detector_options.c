@@ -43,65 +43,68 @@ static const struct option_row rows[] = {
 		"UDP interfaces of a module, 1 or 2"},
 	{"column-modules", "N", VALUE_U32, AT(model.column_modules), 1, JUNGFRAU_MODULES_MAX,
 		"modules in a column of the stack (default all)"},
-	{"frames", "N", VALUE_U64, AT(frames), 0, 0, "frames to make"},
+	{"frames", "N", VALUE_U64, AT(frames), 0, 0, "number of frames"},
 	{"first-frame", "N", VALUE_U64, AT(first_frame), 0, 0, "number of the first frame"},
-	{"seed", "N", VALUE_U64, AT(model.seed), 0, 0, "seed of everything that is random"},
+	{"seed", "N", VALUE_U64, AT(model.seed), 0, 0, "seed of all random numbers"},
 	{"hit-fraction", "X", VALUE_REAL, AT(model.hit_fraction), 0, 1,
-		"share of frames with a diffraction pattern"},
+		"fraction of frames with a diffraction pattern"},
 	{"peaks", "N", VALUE_U32, AT(model.peaks), 2, JUNGFRAU_MEAN_PEAKS_MAX,
 		"mean number of Bragg peaks of a hit"},
 	{"energy", "KEV", VALUE_REAL, AT(model.energy), 1, 100, "photon energy"},
 	{"background", "X", VALUE_REAL, AT(model.background), 0, JUNGFRAU_BACKGROUND_MAX,
-		"mean background, photons a pixel"},
+		"mean background, photons per pixel"},
 	{"noise", "KEV", VALUE_REAL, AT(model.noise), 0, 50, "electronic noise in G0, rms"},
 	{"dark-every", "N", VALUE_U64, AT(model.dark_every), 0, 0,
-		"frames whose number is a multiple are dark (0: none)"},
+		"every Nth frame is dark (0: none)"},
 	{"dark-run", "STAGE", VALUE_DARK_RUN, AT(model.dark_run), 0, 0,
-		"all frames are dark, pixels forced into g1 or g2, or left in g0"},
+		"all frames are dark, with pixels forced into g1 or g2, or left in g0"},
 	{"drift", "ADU/S", VALUE_REAL, AT(model.drift), -1000, 1000,
 		"drift of the G0 pedestals, mean of the pixels"},
 	{"cell", "A,B,C[,AL,BE,GA]", VALUE_CELL, AT(model.cell), 0, 0,
-		"cell of the crystals, angstrom and degrees"},
+		"unit cell of the crystals, angstrom and degrees"},
 	{"distance", "MM", VALUE_REAL, AT(model.distance), 0, 10000,
-		"from sample to detector; 0: the diagonal of the stack"},
+		"distance from sample to detector; 0: the diagonal of the stack"},
 	{"beam", "X,Y", VALUE_POINT, AT(model.beam), 0, 0,
 		"beam centre in pixels (default middle of the stack)"},
 	{"rows", "N", VALUE_U32, AT(model.rows), 8, JUNGFRAU_ROWS,
 		"rows read out of each module, the middle ones, a multiple of 8"},
-	{"storage-cells", "N", VALUE_U32, AT(storage_cells), 1, 16, "storage cells used in turn"},
+	{"storage-cells", "N", VALUE_U32, AT(storage_cells), 1, 16,
+		"number of storage cells used in turn"},
 	{"threshold", "X", VALUE_REAL, AT(threshold), 0.5, 30000,
 		"photons of a strong pixel in the truth"},
 	{"pcap", "FILE", VALUE_PATH, AT(pcap_path), 0, 0, "write packets"},
-	{"truth", "FILE", VALUE_PATH, AT(truth_path), 0, 0, "write what each frame holds, as CSV"},
+	{"truth", "FILE", VALUE_PATH, AT(truth_path), 0, 0,
+		"write the content of each frame, as CSV"},
 	{"calibration", "DIR", VALUE_PATH, AT(calibration_path), 0, 0,
 		"write gains, pedestals and masks of the modules"},
-	{"raw", "FILE", VALUE_PATH, AT(raw_path), 0, 0, "write raw frames, as --pack reads them"},
+	{"raw", "FILE", VALUE_PATH, AT(raw_path), 0, 0,
+		"write raw frames, in the format that --pack reads"},
 	{"report", "FILE", VALUE_PATH, AT(report_path), 0, 0, "write what was sent, as INI"},
 	{"rate", "HZ", VALUE_REAL, AT(rate), 0.001, 1000000,
-		"frames a second, in the time stamps and on the port"},
+		"frames per second, in time stamps and on the port"},
 	{"first-bunch", "N", VALUE_U64, AT(first_bunch), 0, 0, "bunch id of frame 0"},
 	{"module-id", "N", VALUE_U16, AT(wire.module_id), 0, UINT16_MAX,
-		"module id of module 0, the others follow"},
+		"module id of module 0, others follow"},
 	{"udp-port", "PORT", VALUE_U16, AT(wire.port), 1, UINT16_MAX,
-		"destination port of stream 0, the others follow"},
+		"destination port of stream 0, others follow"},
 	{"udp-source-port", "PORT", VALUE_U16, AT(wire.source_port), 1, UINT16_MAX,
 		"source port of all streams"},
-	{"source-mac", "MAC", VALUE_MAC, AT(wire.source_mac), 0, 0,
-		"of stream 0, the others follow"},
+	{"source-mac", "MAC", VALUE_MAC, AT(wire.source_mac), 0, 0, "of stream 0, others follow"},
 	{"destination-mac", "MAC", VALUE_MAC, AT(wire.destination_mac), 0, 0, "of all streams"},
-	{"source-ip", "IP", VALUE_IPV4, AT(wire.source_ip), 0, 0, "of stream 0, the others follow"},
+	{"source-ip", "IP", VALUE_IPV4, AT(wire.source_ip), 0, 0, "of stream 0, others follow"},
 	{"destination-ip", "IP", VALUE_IPV4, AT(wire.destination_ip), 0, 0, "of all streams"},
 	{"fault", "NAME=VALUE", VALUE_FAULT, AT(faults), 0, 0,
 		"loss=P, burst-loss=P:N, reorder=P:N, duplicate=P, corrupt=P[:KIND], truncate=P, "
 		"stall=MODULE:FROM:TO, restart=FRAME[:FIRST]; repeatable"},
 	{"fault-seed", "N", VALUE_U64, AT(fault_seed), 0, 0,
-		"seed of the faults; 0: that of --seed"},
-	{"port", "NAME", VALUE_PATH, AT(port_name), 0, 0, "transmit on this port of DPDK's"},
+		"seed of the faults; 0: the seed of --seed"},
+	{"port", "NAME", VALUE_PATH, AT(port_name), 0, 0, "transmit on this DPDK port"},
 	{"distinct", "N", VALUE_U64, AT(distinct), 0, 0,
-		"frames drawn in advance and repeated; 0: up to 128 MiB"},
+		"frames generated in advance and repeated; 0: up to 128 MiB"},
 	{"burst-gap", "NS", VALUE_U32, AT(burst_gap), 0, 1000000000,
-		"between the packets of a frame; 0: back to back"},
-	{"link-wait", "S", VALUE_U32, AT(link_wait), 0, 86400, "for the link of the port"},
+		"time between the packets of a frame; 0: back to back"},
+	{"link-wait", "S", VALUE_U32, AT(link_wait), 0, 86400,
+		"time to wait for the link of the port"},
 };
 
 #define NB_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -389,12 +392,12 @@ print_help(void)
 		print_default(&rows[i], &options);
 	}
 	printf("  %-24s %s\n", "--pack",
-		"take frames from FILEs of u16 [modules][512][1024] instead of the model");
+		"read frames from FILEs of u16 [modules][512][1024] instead of the model");
 	printf("  %-24s %s\n", "--replay",
-		"take raw frames and their headers from the Arrow files of RUNs");
-	printf("  %-24s %s\n", "--loop", "transmit until a signal comes, whatever --frames says");
-	printf("  %-24s %s\n  %-24s %s\n", "--help", "print this", "--version",
-		"print the version");
+		"read raw frames and their headers from the Arrow files of RUNs");
+	printf("  %-24s %s\n", "--loop", "transmit until a signal arrives; --frames is ignored");
+	printf("  %-24s %s\n  %-24s %s\n", "--help", "print this help and exit", "--version",
+		"print the version and exit");
 	printf("\nStream s = module x interfaces + interface. FILE may be a pipe.\n");
 }
 
@@ -463,11 +466,11 @@ check_replay(const struct detector_options *options)
 						    : NULL;
 
 	if (options->nb_pack_paths == 0) {
-		warnx("--replay: found no run, expected directories or Arrow files");
+		warnx("--replay: no run given; expected directories or Arrow files");
 		return -EINVAL;
 	}
 	if (wrong != NULL) {
-		warnx("--replay: found --%s, expected --pcap or --raw only", wrong);
+		warnx("--replay: found --%s; expected only --pcap or --raw", wrong);
 		return -EINVAL;
 	}
 	return 0;
@@ -481,23 +484,23 @@ check_port(const struct detector_options *options)
 	if (options->port_name == NULL) {
 		if (!options->loop)
 			return 0;
-		warnx("--loop: expected --port with it, a file has an end");
+		warnx("--loop: requires --port, because a file has an end");
 		return -EINVAL;
 	}
 	if (options->pcap_path != NULL || options->raw_path != NULL) {
-		warnx("--port: found --%s, expected another run for files of packets or frames",
+		warnx("--port: found --%s; write files of packets or frames in a separate run",
 			options->pcap_path != NULL ? "pcap" : "raw");
 		return -EINVAL;
 	}
 	if (model->drift != 0.0 && (options->loop || options->distinct < options->frames)) {
-		warnx("--drift: frames that repeat do not drift; expected --distinct of at least "
+		warnx("--drift: repeated frames do not drift; expected --distinct of at least "
 		      "--frames, and no --loop");
 		return -EINVAL;
 	}
 	if (model->dark_every != 0 && options->distinct % model->dark_every != 0 &&
 		(options->loop || options->distinct < options->frames)) {
-		warnx("--distinct: found %llu, expected a multiple of the %llu of --dark-every, so "
-		      "that dark frames come evenly",
+		warnx("--distinct: found %llu, expected a multiple of the %llu of --dark-every, "
+		      "so that dark frames are evenly spaced",
 			(unsigned long long)options->distinct,
 			(unsigned long long)model->dark_every);
 		return -EINVAL;
@@ -533,8 +536,7 @@ detector_options_check(const struct detector_options *options)
 	if (options->pcap_path == NULL && options->truth_path == NULL &&
 		options->calibration_path == NULL && options->raw_path == NULL &&
 		options->port_name == NULL) {
-		warnx("nothing to write: expected one of --pcap, --truth, --calibration, --raw, "
-		      "--port");
+		warnx("no output: expected one of --pcap, --truth, --calibration, --raw, --port");
 		return -EINVAL;
 	}
 	if (check_port(options) != 0)
@@ -543,16 +545,16 @@ detector_options_check(const struct detector_options *options)
 		return check_replay(options);
 	if (options->pack) {
 		if (options->nb_pack_paths == 0) {
-			warnx("--pack: found no file, expected raw frame files");
+			warnx("--pack: no file given; expected raw frame files");
 			return -EINVAL;
 		}
 		if (options->truth_path != NULL || options->calibration_path != NULL) {
-			warnx("--pack: found --%s, which only the model can give",
+			warnx("--pack: found --%s, which requires the model",
 				options->truth_path != NULL ? "truth" : "calibration");
 			return -EINVAL;
 		}
 	} else if (options->nb_pack_paths > 0) {
-		warnx("found '%s', expected options only; raw frame files need --pack",
+		warnx("found '%s', expected options only; for raw frame files use --pack",
 			options->pack_paths[0]);
 		return -EINVAL;
 	}

@@ -279,7 +279,7 @@ detector_run(const struct detector_options *options)
 	if (rc == 0)
 		rc = commit_outputs(run);
 	if (rc == -EINTR)
-		warnx("interrupted: unfinished files are removed");
+		warnx("interrupted; unfinished files are removed");
 	else if (rc == -ENOMEM)
 		warnx("out of memory");
 

@@ -20,8 +20,8 @@ frame_source_open(struct frame_source *source, const struct detector_options *op
 			options->model.modules, &source->frames);
 	rc = jungfrau_model_create(&options->model, &source->model);
 	if (rc != 0)
-		warnx("cannot make the model of %u modules: %s", options->model.modules,
-			rc == -EINVAL ? "no cell has these lengths and angles" : strerror(-rc));
+		warnx("cannot create the model of %u modules: %s", options->model.modules,
+			rc == -EINVAL ? "invalid unit cell lengths and angles" : strerror(-rc));
 	return rc;
 }
 

@@ -43,10 +43,10 @@ main(int argc, char **argv)
 		return rc > 0 ? EXIT_SUCCESS : 2;
 	if ((options.port_name != NULL) != (own != 0)) {
 		if (own != 0)
-			warnx("found EAL options, expected --port NAME behind '--' to transmit on");
+			warnx("found EAL options, expected --port NAME after '--'");
 		else
-			warnx("--port: expected EAL options before: braggline-detector "
-			      "[EAL options] -- --port NAME ...");
+			warnx("--port: EAL options are missing: braggline-detector [EAL options] "
+			      "-- --port NAME ...");
 		return 2;
 	}
 

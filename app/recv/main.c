@@ -66,27 +66,27 @@ usage(FILE *out)
 	fprintf(out,
 		"Usage: braggline-recv [EAL options] -- --config FILE [options]\n"
 		"\n"
-		"Receives a pixel detector, corrects and vetoes every frame, writes the kept ones\n"
-		"to Arrow files. Runs until the configured end of the run or a signal; with\n"
-		"[run] control = telemetry it stays, and runs come and go by /braggline/run/...\n"
+		"Receives the packets of a pixel detector, corrects and vetoes every frame, and\n"
+		"writes the kept frames to Arrow files. Runs until the configured end of the run\n"
+		"or a signal; with [run] control = telemetry it keeps running, and runs are\n"
+		"controlled by the commands /braggline/run/...\n"
 		"\n"
 		"  -c, --config FILE            settings; conf/ has examples, README.rst all keys\n"
-		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
-		"      --dump-config            print all settings in force and exit\n"
-		"      --check                  tell what is wrong with the host and exit\n"
+		"  -s, --set SECTION.KEY=VALUE  override one setting; may be repeated\n"
+		"      --dump-config            print all effective settings and exit\n"
+		"      --check                  check the configuration of the host and exit\n"
 		"      --list-telemetry         print the commands of /braggline/... and exit\n"
-		"  -p, --progress SECONDS       a line of progress so often, 0: none; by default\n"
-		"                               2 on a terminal, else 60\n"
+		"  -p, --progress SECONDS       interval of progress lines, 0: none; default 2 on\n"
+		"                               a terminal, 60 otherwise\n"
 		"  -q, --quiet                  --progress 0\n"
-		"  -h, --help                   this text\n"
-		"  -V, --version                print the version\n"
+		"  -h, --help                   print this help and exit\n"
+		"  -V, --version                print the version and exit\n"
 		"\n"
 		"Replay a capture without special hardware:\n"
 		"  braggline-recv --no-huge -m 1024 --no-pci -l 0,1 --vdev gpu_host0 \\\n"
 		"      --vdev net_replay0,file=capture.pcap -- --config conf/demo.ini\n"
 		"\n"
-		"Exit status: 0 all well; 1 something failed; 2 command line or settings are "
-		"wrong.\n");
+		"Exit status: 0: success; 1: failure; 2: invalid command line or settings.\n");
 }
 
 static bool
@@ -97,7 +97,7 @@ parse_seconds(const char *text, double *seconds)
 	*seconds = strtod(text, &end);
 	if (end != text && *end == '\0' && *seconds >= 0 && *seconds <= PROGRESS_MAX)
 		return true;
-	fprintf(stderr, "braggline-recv: --progress %s: must be seconds, 0 ... %u\n", text,
+	fprintf(stderr, "braggline-recv: --progress %s: expected seconds, 0 to %u\n", text,
 		PROGRESS_MAX);
 	return false;
 }
@@ -160,11 +160,12 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "braggline-recv: '%s' is not an option\n", argv[optind]);
+		fprintf(stderr, "braggline-recv: '%s': not an option of braggline-recv\n",
+			argv[optind]);
 		return -EINVAL;
 	}
 	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
-		fprintf(stderr, "braggline-recv: --config FILE is needed; see --help\n");
+		fprintf(stderr, "braggline-recv: --config FILE is required; see --help\n");
 		return -EINVAL;
 	}
 	return 0;
@@ -180,7 +181,7 @@ gang_failed(struct service *s)
 	if (gang == 0)
 		return false;
 	pipeline_why_gang(s->pipeline, gang - 1, error, why, sizeof(why));
-	LOG(ERR, "gang %u gave up: %s; what it had is lost\n", gang - 1, why);
+	LOG(ERR, "gang %u failed: %s; its frames are lost\n", gang - 1, why);
 	s->failed = error;
 	return true;
 }
@@ -208,7 +209,7 @@ serve(void *arg)
 		if (number != 0 && !stopping) {
 			/* first: a client may ask for the next run just now */
 			run_close(&s->run);
-			LOG(INFO, "stopping: %s\n", strsignal(number));
+			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
 			/* one that could not be stopped in time is asked again */
 			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;
 			if (!stopping)
@@ -263,7 +264,7 @@ receive(struct service *s)
 	if (ret != 0)
 		s->failed = ret;
 	if (s->failed != 0)
-		run_give_up(&s->run, ret != 0 ? "lcores cannot be launched" : "a gang gave up");
+		run_give_up(&s->run, ret != 0 ? "cannot launch lcores" : "a gang failed");
 	ret = s->failed;
 	run_get_status(&s->run, &status);
 	if (!s->settings->service)
@@ -330,22 +331,21 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.run.lcores_poll = settings.service;
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
 	if (ret != 0)
-		LOG(ERR, "memory, ports and threads cannot be set up: %s\n", strerror(-ret));
+		LOG(ERR, "cannot set up memory, ports and threads: %s\n", strerror(-ret));
 	else if ((ret = telemetry_register(&service.run)) == 0)
 		ret = receive(&service);
 	if (ret == 0)
 		status = EXIT_SUCCESS;
 	else
-		LOG(ERR, "ends with status %d: %s\n", status, strerror(-ret));
+		LOG(ERR, "exiting with status %d: %s\n", status, strerror(-ret));
 	telemetry_retire();
 	run_free(&service.run);
 	eal_hold();
 	leaked = pipeline_destroy(&pipeline);
 	if (leaked != 0 && service.failed != 0)
-		LOG(ERR, "%u mbufs did not come back: of frames of the run that was given up\n",
-			leaked);
+		LOG(ERR, "%u mbufs leaked by the aborted run\n", leaked);
 	else if (leaked != 0)
-		LOG(ERR, "%u mbufs did not come back: this is a bug\n", leaked);
+		LOG(ERR, "%u mbufs leaked: this is a bug\n", leaked);
 	if (leaked != 0)
 		status = EXIT_FAILURE;
 out:

@@ -113,7 +113,8 @@ create_gangs(struct pipeline *p)
 
 	p->gk_ops = gk_ops_find(s->kernel);
 	if (p->gk_ops == NULL) {
-		LOG(ERR, "[gpu] kernel = %s: not built in; 'host' always is\n", s->kernel);
+		LOG(ERR, "[gpu] kernel = %s: not built in; use 'host', which is always available\n",
+			s->kernel);
 		return -ENOTSUP;
 	}
 	gang_memory_layout(s, &c->geometry, &c->layout);
@@ -275,7 +276,7 @@ open_ports(struct pipeline *p)
 			struct rx *rx = p->rx[port->queue_lane[q]];
 
 			if (rx->nb_queues == RX_QUEUES_MAX) {
-				LOG(ERR, "an RX lcore can poll %u queues\n", RX_QUEUES_MAX);
+				LOG(ERR, "an RX lcore can poll at most %u queues\n", RX_QUEUES_MAX);
 				return -ENOSPC;
 			}
 			rx->queues[rx->nb_queues].port = port->id;
@@ -360,7 +361,7 @@ create_compressor(struct pipeline *p)
 		return 0;
 	p->compressor = compressor_create(2 * roles, gk_pixels(&p->gk_config.geometry));
 	if (p->compressor == NULL)
-		LOG(ERR, "no memory to compress %u frames at a time\n", 2 * roles);
+		LOG(ERR, "cannot allocate memory to compress %u frames at a time\n", 2 * roles);
 	return p->compressor != NULL ? 0 : -ENOMEM;
 }
 
@@ -422,7 +423,7 @@ log_way(const struct pipeline *p)
 	char packets[96], results[96];
 
 	if (w->no_gangs[0] != '\0')
-		LOG(NOTICE, "gangs are threads, not on %s: %s\n", w->gpu_name, w->no_gangs);
+		LOG(NOTICE, "gangs run as threads, not on %s: %s\n", w->gpu_name, w->no_gangs);
 	LOG(NOTICE, "packets in %s%s%s%s, results in %s; %u %s gang%s\n",
 		placement_name(w, w->packets, packets), w->why[0] != '\0' ? " (" : "", w->why,
 		w->why[0] != '\0' ? ")" : "", placement_name(w, w->results, results),
@@ -484,7 +485,7 @@ pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text
 	if (error == -EINVAL && gk_work_check(&p->gk_config, work, text, size) != 0)
 		return;
 	if (error == -ETIMEDOUT)
-		snprintf(text, size, "this process was silent for [gpu] watchdog_ms = %u",
+		snprintf(text, size, "process did not run for [gpu] watchdog_ms = %u",
 			p->settings->watchdog_ms);
 	else
 		snprintf(text, size, "%s", strerror(-error));

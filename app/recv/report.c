@@ -48,7 +48,7 @@ print_line(const struct report *r, const struct run *run, const struct run_statu
 
 	print_time(out);
 	if (l->frames == 0) {
-		fprintf(out, "no frame yet: %" PRIu64 " packets, %" PRIu64 " of them placed\n",
+		fprintf(out, "no frame yet: %" PRIu64 " packets received, %" PRIu64 " placed\n",
 			l->packets[RX_PACKETS], l->packets[RX_PLACED]);
 		return;
 	}
@@ -132,7 +132,7 @@ print_rate(const struct run *run, const struct run_status *status, FILE *out)
 			l->packets[RX_BYTES] / seconds / 1e9,
 			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
 	if (b->batches != 0)
-		fprintf(out, "  %.2f frames a batch, %" PRIu64 " batches\n",
+		fprintf(out, "  %.2f frames per batch, %" PRIu64 " batches\n",
 			(double)b->batched_frames / b->batches, b->batches);
 }
 

@@ -146,12 +146,12 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 			a++;
 		if (!is_run_setting(a))
 			ret = complain(r, -EINVAL,
-				"'%.100s': only [run], [veto], [dark], [output] and [calibration] "
-				"change from run to run",
+				"'%.100s' cannot change between runs; only [run], [veto], "
+				"[dark], [output] and [calibration] can",
 				a);
 		else if (only != NULL && strncmp(a, only, strlen(only)) != 0)
-			ret = complain(
-				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
+			ret = complain(r, -EINVAL,
+				"'%.100s' cannot change during a run; only %s* can", a, only);
 		else if (config_set(c, "telemetry", a) != 0)
 			ret = note(r, -EINVAL, "%s", config_mistake(c));
 	}
@@ -165,25 +165,28 @@ check_fits(struct run *r, const struct settings *s)
 {
 	if (s->value != r->process->value)
 		return complain(r, -EINVAL,
-			"output.value is fixed while the process runs: start another one");
+			"output.value is fixed while the process runs; restart it to change the "
+			"value");
 	if (s->detector.ops != r->process->detector.ops ||
 		s->detector.modules != r->process->detector.modules ||
 		s->detector.interfaces != r->process->detector.interfaces ||
 		s->detector.tiles != r->process->detector.tiles ||
 		s->detector.expected != r->process->detector.expected)
 		return complain(r, -EINVAL,
-			"[detector] is fixed while the process runs: start another one");
+			"[detector] is fixed while the process runs; restart it to change the "
+			"section");
 	/* Stores learned the id on connection, and refuse batches of another receiver. */
 	if (r->pipeline->stores != NULL && s->receiver_id != r->process->receiver_id)
 		return complain(
-			r, -EINVAL, "output.receiver_id is fixed while stores are connected");
+			r, -EINVAL, "output.receiver_id cannot change while stores are connected");
 	if (s->dark.select != BUILDER_DARK_NONE &&
 		r->pipeline->gk_config.channel->dark[0].cells == 0)
 		return complain(r, -EINVAL,
-			"[dark] select: the process was started without dark frames, and has no "
-			"memory for them");
+			"[dark] select: the process was started without dark frames and has no "
+			"memory for them; restart it with [dark] settings");
 	if (s->veto.params.nnz_max > r->pipeline->gk_config.layout.nnz_cap)
-		return complain(r, -EINVAL, "output.nnz_max = %u: output slots have room for %u",
+		return complain(r, -EINVAL,
+			"output.nnz_max is %u, expected at most %u, the size of the output slots",
 			s->veto.params.nnz_max, r->pipeline->gk_config.layout.nnz_cap);
 	return 0;
 }
@@ -205,7 +208,7 @@ configure(struct run *r, const char *assignments)
 	int ret = 0;
 
 	if (r->state != RUN_IDLE && r->state != RUN_CONFIGURED)
-		return complain(r, -EBUSY, "a run is %s: stop it first", run_state_names[r->state]);
+		return complain(r, -EBUSY, "a run is %s; stop it first", run_state_names[r->state]);
 	config = config_open(r->base);
 	if (config == NULL)
 		return complain(r, -EINVAL, "cannot read %s", r->base->file);
@@ -257,12 +260,12 @@ arm(struct run *r)
 	if (ret != 0)
 		return ret;
 	if (r->state != RUN_CONFIGURED)
-		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
+		return complain(r, -EBUSY, "a run is already %s", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
 	if (ret != 0 && r->pipeline->calibration.why[0] != '\0')
 		return note(r, ret, "%s", r->pipeline->calibration.why);
 	if (ret != 0)
-		return complain(r, ret, "the calibration cannot be loaded: %s", strerror(-ret));
+		return complain(r, ret, "cannot load the calibration: %s", strerror(-ret));
 	/* a receiver that died may have left files */
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
@@ -323,7 +326,7 @@ start(struct run *r)
 	run_watch_begin(r);
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
-		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
+		return complain(r, ret, "cannot start the run: %s", strerror(-ret));
 	r->began = true;
 	run_ledger_resume(r);
 	run_ledger_keep(r, true);
@@ -355,20 +358,21 @@ received_nothing(struct run *r, const struct ledger *l)
 		return false;
 	if (r->watch.finding[0] != '\0') {
 		note(r, 0, "%s", r->watch.finding);
-		LOG(ERR, "run %s: nothing that came could be used, see above\n", r->settings.run);
+		LOG(ERR, "run %s: none of the received packets was usable, see above\n",
+			r->settings.run);
 		return true;
 	}
 	if (!r->timed_out)
 		return false;
 	if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
-			"run %s: no packet came within [run] idle_timeout_ms = %u; check that the "
-			"detector sends to this port",
+			"run %s: no packet received within [run] idle_timeout_ms = %u; check "
+			"that the detector sends to this port",
 			r->settings.run, r->settings.idle_timeout_ms);
 	else
 		complain(r, 0,
-			"run %s: no packet that can be used came within [run] idle_timeout_ms = "
-			"%u, but %" PRIu64 " others; see [packets] in the ledger",
+			"run %s: no usable packet received within [run] idle_timeout_ms = %u, "
+			"but %" PRIu64 " others; see [packets] in the ledger",
 			r->settings.run, r->settings.idle_timeout_ms, l->packets[RX_PACKETS]);
 	return true;
 }
@@ -446,7 +450,7 @@ stop(struct run *r, bool aborting)
 
 	switch (r->state) {
 	case RUN_IDLE:
-		return complain(r, -EALREADY, "there is no run to stop");
+		return complain(r, -EALREADY, "no run to stop");
 	case RUN_CONFIGURED:
 		enter(r, RUN_IDLE);
 		return 0;
@@ -463,7 +467,7 @@ stop(struct run *r, bool aborting)
 	}
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
-		return complain(r, ret, "the run does not stop: %s", strerror(-ret));
+		return complain(r, ret, "cannot stop the run: %s", strerror(-ret));
 	r->aborted |= aborting;
 	enter(r, RUN_STOPPING);
 	return 0;
@@ -478,17 +482,18 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	int ret;
 
 	if (r->state != RUN_RUNNING)
-		return complain(r, -EALREADY, "there is no run whose thresholds could change");
+		return complain(r, -EALREADY, "no run whose thresholds can be changed");
 	if (from_frame > FRAME_NUMBER_MAX)
-		return complain(r, -EINVAL, "from_frame = %" PRIu64 ": frames count to %" PRIu64,
-			from_frame, (uint64_t)FRAME_NUMBER_MAX);
+		return complain(r, -EINVAL,
+			"from_frame is %" PRIu64 ", the last frame number is %" PRIu64, from_frame,
+			(uint64_t)FRAME_NUMBER_MAX);
 	/*
 	 * Start from the run's current settings, because the file may have been edited for the next
 	 * run. A refused change has no effect.
 	 */
 	config = config_copy(r->changed != NULL ? r->changed : r->config);
 	if (config == NULL)
-		return complain(r, -ENOMEM, "no memory for the settings of a run");
+		return complain(r, -ENOMEM, "cannot allocate the settings of a run");
 	ret = apply(r, config, assignments, "veto.");
 	if (ret == 0)
 		ret = read_settings(r, config, &settings);
@@ -501,7 +506,7 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	ret = send_command(r, &command, effective);
 	if (ret != 0) {
 		config_close(config);
-		return complain(r, ret, "thresholds cannot change now: %s", strerror(-ret));
+		return complain(r, ret, "cannot change the thresholds now: %s", strerror(-ret));
 	}
 	config_close(r->changed);
 	r->changed = config;
@@ -603,7 +608,7 @@ run_give_up(struct run *r, const char *why)
 {
 	pthread_mutex_lock(&r->lock);
 	if (r->writer != NULL) {
-		complain(r, 0, "run %s was given up: %s", r->settings.run, why);
+		complain(r, 0, "run %s aborted: %s", r->settings.run, why);
 		finish(r);
 		r->last.failed = true;
 	}
@@ -640,7 +645,7 @@ begin_command(struct run *r)
 static int
 check_open(struct run *r)
 {
-	return r->closed ? complain(r, -ESHUTDOWN, "the process is about to end") : 0;
+	return r->closed ? complain(r, -ESHUTDOWN, "the process is exiting") : 0;
 }
 
 void

@@ -44,13 +44,14 @@ write_of_dead(const struct run *r, const struct ledger_kept *dead, const struct 
 		return;
 	if (dead->name[0] == '\0' || strchr(dead->name, '/') != NULL) {
 		rte_log(RTE_LOG_ERR, run_ledger_logtype,
-			"run: the ledger of a receiver that died names no run: it is not "
-			"written\n");
+			"run: the ledger of the previous receiver, which was killed, has no run "
+			"name and is not written\n");
 		return;
 	}
 	memcpy(receiver.earlier, dead->earlier, sizeof(receiver.earlier));
 	if (ledger_write(l, &receiver, NULL, 0, dead->directory, dead->name, path) == 0)
-		rte_log(RTE_LOG_NOTICE, run_ledger_logtype, "run: its ledger is %s\n", path);
+		rte_log(RTE_LOG_NOTICE, run_ledger_logtype,
+			"run: wrote the ledger of the killed receiver, %s\n", path);
 }
 
 void
@@ -70,8 +71,8 @@ run_ledger_resume(struct run *r)
 	}
 	r->asked = true;
 	rte_log(RTE_LOG_NOTICE, run_ledger_logtype,
-		"run: a receiver died in run %s (%016" PRIx64 "): it had seen frame %" PRIu64
-		", frames up to %" PRIu64 " are retained\n",
+		"run: the previous receiver was killed in run %s (%016" PRIx64 "); last frame "
+		"seen %" PRIu64 ", journal has frames up to %" PRIu64 "\n",
 		dead->name, dead->run, dead->last_frame, dead->retained_frame);
 	same = dead->run == r->settings.run_id && strcmp(dead->name, r->settings.run) == 0;
 	ledger_of_dead(&l, dead, held, same);

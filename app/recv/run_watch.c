@@ -143,11 +143,11 @@ check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 		return;
 	if (t.placed == 0)
 		snprintf(w->finding, sizeof(w->finding),
-			"none of %" PRIu64 " packets can be used: %" PRIu64 " %s", t.packets,
+			"none of %" PRIu64 " packets is usable: %" PRIu64 " %s", t.packets,
 			t.rejected, why);
 	else
 		snprintf(w->finding, sizeof(w->finding),
-			"%" PRIu64 " of %" PRIu64 " packets cannot be used: most of these %s",
+			"%" PRIu64 " of %" PRIu64 " packets are not usable; most of them %s",
 			t.rejected, t.packets, why);
 	LOG(WARNING, "%s\n", w->finding);
 }
@@ -191,17 +191,18 @@ check_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool 
 		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
 	if (silent && never)
 		LOG(WARNING,
-			"%s has sent nothing since the run began at frame %" PRIu64
-			": check the module and its cable, or set [detector] modules or absent\n",
+			"%s has sent nothing since the run began at frame %" PRIu64 "; check the "
+			"module and its cable, or set [detector] modules or absent\n",
 			name, stats->first_frame);
 	else if (silent)
 		LOG(WARNING,
-			"%s is silent since frame %" PRIu64 "%s: check the module and its cable\n",
+			"%s has sent nothing since frame %" PRIu64 "%s; check the module and its "
+			"cable\n",
 			name, of->silent_from, times);
 	else
 		LOG(NOTICE,
-			"%s sends again since frame %" PRIu64 ", it was silent from frame %" PRIu64
-			" on%s\n",
+			"%s sends again since frame %" PRIu64 "; it had sent nothing since frame "
+			"%" PRIu64 "%s\n",
 			name, of->silent_to, of->silent_from, times);
 	w->line_at[s] = rte_rdtsc();
 	w->lines[s]++;

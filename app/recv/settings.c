@@ -40,7 +40,7 @@ read_readout(struct settings *s, struct config *c)
 		config_complain(c, "detector", "rows", "must be a multiple of two packets' rows");
 	else if (detector_expect(d, rows, absent, n) != 0)
 		config_complain(c, "detector", "absent",
-			"leaves no stream that sends packets of these rows; name fewer streams");
+			"leaves no stream that sends packets of these rows; list fewer streams");
 	if (config_uint_or(c, "detector", "storage_cell", "any", &cell, 0, 15)) {
 		d->status_mask |= d->ops->status_cell;
 		d->status_value |= cell << __builtin_ctz(d->ops->status_cell);
@@ -116,14 +116,16 @@ read_ports(struct settings *s, struct config *c)
 			snprintf(section, sizeof(section), "port %u", i);
 			if (*stream)
 				config_complain(c, section, "streams",
-					"a stream may come through one port only");
+					"lists a stream of another port; assign each stream to "
+					"one port");
 			*stream = true;
 		}
 	}
 	for (uint32_t i = 0; i < s->detector.streams; i++) {
 		if (served[i])
 			continue;
-		config_complain(c, "port 0", "streams", "every stream needs a port");
+		config_complain(c, "port 0", "streams",
+			"does not cover all streams; assign every stream to a port");
 		break;
 	}
 }
@@ -150,7 +152,7 @@ read_lcores(struct settings *s, struct config *c)
 	s->idle = config_choice(c, "lcores", "idle", IDLE_AUTO, idles);
 	if (s->rx_lcores > s->detector.streams) {
 		config_complain(c, "lcores", "rx_lcores",
-			"more RX lcores than the detector has streams would have nothing to do");
+			"must not exceed the number of streams of the detector");
 		s->rx_lcores = s->detector.streams;
 	}
 }
@@ -200,7 +202,7 @@ read_gangs(struct settings *s, struct config *c)
 			"must be 0 (never) or at least " RTE_STR(GK_WATCHDOG_MIN_MS));
 	s->outputs = config_uint(c, "gpu", "outputs", 0, 0, 65536);
 	if (s->outputs != 0 && s->outputs < s->batch)
-		config_complain(c, "gpu", "outputs", "must not be less than a batch has frames");
+		config_complain(c, "gpu", "outputs", "must not be less than [gpu] batch");
 }
 
 static void
@@ -331,7 +333,8 @@ read_run(struct settings *s, struct config *c)
 	s->run = config_text(c, "run", "name", "run");
 	if (!is_plain_name(s->run))
 		config_complain(c, "run", "name",
-			"must be 1 to 64 letters, digits, '-' or '_': it names the files");
+			"must be 1 to 64 letters, digits, '-' or '_', because file names contain "
+			"it");
 	s->run_id = config_uint(c, "run", "id", 0, 0, UINT64_MAX);
 	s->sample = config_text(c, "run", "sample", NULL);
 	if (s->sample == NULL)

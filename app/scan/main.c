@@ -26,23 +26,23 @@ struct options {
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
-	"Read the files of runs, check them and say what they hold. A FILE is\n"
+	"Read and check the files of runs, and print what they hold. A FILE is\n"
 	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
-	"that end in .part are read as far as they go. The sets of files of a run that\n"
-	"was rolled are one run if their directory is named.\n"
+	"that end in .part are read up to the last valid batch. If the directory of a\n"
+	"run with several sets of files is given, the sets are read as one run.\n"
 	"\n"
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
-	"  --png FILE    picture: maximum of all kept frames, beside it one of them\n"
-	"  --frame N     which one (without: the one with the highest strong pixel count)\n"
-	"  --plot FILE   picture: strong pixel counts and hit rate over frame numbers\n"
-	"  --csv FILE    all columns of frames; - is standard output, without summary\n"
-	"  --recover     first make files complete that a crash left as .part\n"
-	"  --help        this text\n"
-	"  --version\n"
+	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
+	"  --frame N     number of this frame (default: the highest strong pixel count)\n"
+	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
+	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
+	"  --recover     first complete the .part files that a crash has left\n"
+	"  --help        print this help and exit\n"
+	"  --version     print the version and exit\n"
 	"\n"
-	"--truth, --png, --plot and --csv want a single run.\n"
-	"Exit status: 0; 1 if a file is damaged, incomplete or cannot be read; 2 for a\n"
-	"wrong command line.\n";
+	"--truth, --png, --plot and --csv require a single run.\n"
+	"Exit status: 0: success; 1: a file is damaged, incomplete or cannot be read;\n"
+	"2: invalid command line.\n";
 
 static int
 usage(const char *what, const char *name)
@@ -109,7 +109,7 @@ main(int argc, char **argv)
 		case 'f':
 			o.frame = strtoull(optarg, &end, 0);
 			if (*optarg < '0' || *optarg > '9' || *end != '\0')
-				return usage("--frame wants a frame number, not ", optarg);
+				return usage("--frame: expected a frame number, not ", optarg);
 			break;
 		case 'l':
 			o.plot = optarg;
@@ -131,9 +131,9 @@ main(int argc, char **argv)
 		}
 	}
 	if (optind == argc)
-		return usage("which run? Name a directory or a file", "");
+		return usage("expected a directory or a file", "");
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
-		return usage("--frame chooses what --png shows, which is not given", "");
+		return usage("--frame requires --png", "");
 	for (; optind < argc; optind++) {
 		if (o.recover && recover(argv[optind]) < 0)
 			rc = EXIT_DAMAGED;
@@ -143,7 +143,8 @@ main(int argc, char **argv)
 	if (list.nb > 1 && (o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			fprintf(stderr, "  %s_frames.arrow\n", list.run[i].stem[0]);
-		rc = usage("--truth, --png, --plot and --csv want one run, these are several", "");
+		rc = usage(
+			"--truth, --png, --plot and --csv require a single run, found several", "");
 		goto out;
 	}
 	for (i = 0; i < list.nb; i++) {

@@ -252,12 +252,13 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 		collect(run, frame, true, &all);
 	if (all.damaged > 0)
 		fprintf(stderr,
-			"braggline-scan: run %s: %" PRIu64 " images are damaged, left out\n",
+			"braggline-scan: run %s: %" PRIu64 " images are damaged and left out\n",
 			run->name, all.damaged);
 	rc = -EINVAL;
 	if (!all.found) {
 		if (frame == PICTURE_BEST_FRAME)
-			fprintf(stderr, "braggline-scan: run %s has no kept frame: no %s\n",
+			fprintf(stderr,
+				"braggline-scan: run %s has no kept frame; %s not written\n",
 				run->name, path);
 		else
 			fprintf(stderr,

@@ -183,7 +183,8 @@ plot_save(const struct scan_run *run, const char *path)
 	int rc;
 
 	if (run->nb_frames == 0) {
-		fprintf(stderr, "braggline-scan: run %s has no frame: no %s\n", run->name, path);
+		fprintf(stderr, "braggline-scan: run %s has no frame; %s not written\n", run->name,
+			path);
 		return -EINVAL;
 	}
 	for (i = 0; i < run->nb_frames; i++) {

@@ -101,7 +101,7 @@ print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_tab
 	char size[32];
 
 	if (!f->present) {
-		printf("  %-7s  not there\n", arrow_table_name(table));
+		printf("  %-7s  missing\n", arrow_table_name(table));
 		return;
 	}
 	printf("  %-7s  %s\n           %s, %zu batch%s, ", arrow_table_name(table), f->path,
@@ -171,7 +171,7 @@ print_files(const struct scan_run *run)
 			if (sum.damaged == 0)
 				printf("every CRC-32C right, all complete\n");
 			else
-				printf("%zu NOT AS IT SHOULD BE:\n", sum.damaged);
+				printf("%zu WITH ERRORS:\n", sum.damaged);
 		}
 		for (k = 0; k < run->nb_sets; k++) {
 			if (run->nb_sets == 1 || scan_file_is_damaged(&run->set[k].file[i]))
@@ -206,8 +206,8 @@ print_meta(const struct scan_run *run)
 		{ARROW_META_VALUE, "values", ""},
 		{ARROW_META_CSR_THRESHOLD, "CSR threshold", " photons"},
 		{ARROW_META_STRONG_THRESH, "strong threshold", " photons"},
-		{ARROW_META_STRONG_MIN, "strong pixel count, least", " pixels"},
-		{ARROW_META_STRONG_MAX, "strong pixel count, most", " pixels"},
+		{ARROW_META_STRONG_MIN, "strong count, min", " pixels"},
+		{ARROW_META_STRONG_MAX, "strong count, max", " pixels"},
 		{ARROW_META_PEDESTAL, "pedestal maps", ""},
 		{ARROW_META_GAIN, "gain maps", ""},
 		{ARROW_META_MASK, "mask maps", ""},
@@ -297,7 +297,7 @@ report_summary(const struct scan_run *run)
 	       " raw\n",
 		kind[0], kind[1], kind[2]);
 	if (kept > 0)
-		printf("  pixels over thr.   %.0f a kept frame, %u at most\n", (double)nnz / kept,
+		printf("  pixels over thr.   %.0f per kept frame, %u at most\n", (double)nnz / kept,
 			nnz_most);
 	raw = (run->nb_frames - verdict[FRAME_LOST]) * (uint64_t)run->rows * run->cols * 2;
 	printf("  kept bytes         %s of %s raw", bytes_text(images.bytes, text[0]),
@@ -310,7 +310,7 @@ report_summary(const struct scan_run *run)
 		return true;
 	printf("  NOTE               %" PRIu64 " kept frames, but %" PRIu64 " rows in images%s\n",
 		kept, images.rows,
-		scan_run_is_damaged(run) ? ": what is damaged or not complete is missing" : "");
+		scan_run_is_damaged(run) ? ": damaged or incomplete files lack some" : "");
 	return false;
 }
 

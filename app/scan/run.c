@@ -29,7 +29,7 @@ read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *s
 
 	if (text == NULL) {
 		fprintf(stderr,
-			"braggline-scan: %s: its schema has no %s: not written by braggline\n",
+			"braggline-scan: %s: its schema has no %s: not a file of braggline\n",
 			f->path, key);
 		return -EBADMSG;
 	}
@@ -65,14 +65,15 @@ read_detector(struct scan_run *run, const struct scan_file *f)
 			return -EBADMSG;
 		if (*sizes[i].size != 0 && *sizes[i].size != size) {
 			fprintf(stderr,
-				"braggline-scan: %s: %s is %u, but %u in other files of the run\n",
+				"braggline-scan: %s: %s is %u, in other files of the run it is "
+				"%u\n",
 				f->path, sizes[i].key, size, *sizes[i].size);
 			return -EBADMSG;
 		}
 		*sizes[i].size = size;
 	}
 	if ((uint64_t)run->rows * run->cols > PIXELS_MAX) {
-		complain(f->path, "its raster is larger than any detector");
+		complain(f->path, "its pixel raster is larger than that of any supported detector");
 		return -EBADMSG;
 	}
 	return 0;
@@ -101,7 +102,7 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 	f->present = true;
 	name = arrow_reader_meta(&f->reader, ARROW_META_TABLE);
 	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0) {
-		complain(f->path, "its schema is of another table than its name says");
+		complain(f->path, "its schema does not match the table in its name");
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
@@ -240,8 +241,8 @@ scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 		}
 		if (!set->file[ARROW_FRAMES].present) {
 			fprintf(stderr,
-				"braggline-scan: %s_frames.arrow: not there; it has the row of "
-				"every frame and belongs beside %s\n",
+				"braggline-scan: %s_frames.arrow: not found; it has a row for "
+				"every frame and must be beside %s\n",
 				sets->stem[set - run->set], set->file[ARROW_IMAGES].path);
 			continue;
 		}

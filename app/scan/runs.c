@@ -131,7 +131,8 @@ list_directory(struct scan_list *list, const char *dir)
 	}
 	closedir(d);
 	if (rc == 0 && list->nb == before) {
-		complain(dir, "no file here is called RUN_frames.arrow or RUN_images.arrow");
+		complain(dir,
+			"no file named RUN_frames.arrow or RUN_images.arrow in this directory");
 		return -EINVAL;
 	}
 	/* sort: a directory is not listed in order */
@@ -157,8 +158,8 @@ scan_list_add(struct scan_list *list, const char *path)
 	len = stem_length(path);
 	if (len == 0) {
 		complain(path,
-			"expected a directory, or a file called RUN_frames.arrow or "
-			"RUN_images.arrow, or the same with .part");
+			"expected a directory, or a file named RUN_frames.arrow or "
+			"RUN_images.arrow, also with .part");
 		return -EINVAL;
 	}
 	return list_stem(list, path, len);

@@ -83,13 +83,13 @@ truth_read(struct truth *t, const char *path)
 		return -EINVAL;
 	}
 	if (getline(&line, &room, f) < 0) {
-		rc = wrong_line(path, 1, "empty, expected a line of names");
+		rc = wrong_line(path, 1, "empty; expected a header line");
 		goto out;
 	}
 	frame_column = find_name(line, "frame");
 	hit_column = find_name(line, "hit");
 	if (frame_column < 0 || hit_column < 0) {
-		rc = wrong_line(path, 1, "expected a line of names, frame and hit among them");
+		rc = wrong_line(path, 1, "expected a header line with the columns frame and hit");
 		goto out;
 	}
 	while (getline(&line, &room, f) >= 0) {
@@ -187,12 +187,13 @@ report_truth(const struct scan_run *run, const char *path)
 	print_share("recall", s.found, s.hits, "hits found");
 	print_share("precision", s.found, s.called, "frames called hits are hits");
 	if (s.unjudged_hits > 0)
-		printf("  not judged         %" PRIu64 " hits were lost, refused or incomplete\n",
+		printf("  not judged         %" PRIu64 " hits are in lost, refused or incomplete "
+		       "frames\n",
 			s.unjudged_hits);
 	if (s.absent > 0)
-		printf("  not in the run     %" PRIu64 " frames of the truth\n", s.absent);
+		printf("  not in the run     %" PRIu64 " frames are only in the truth\n", s.absent);
 	if (unknown > 0)
-		printf("  not in the truth   %" PRIu64 " frames of the run\n", unknown);
+		printf("  not in the truth   %" PRIu64 " frames are only in the run\n", unknown);
 out:
 	free(t.row);
 	return rc;

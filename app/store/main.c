@@ -39,10 +39,10 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *what;
 } commands[] = {
-	{"import", cmd_import, "what was spilled, or is held in a ring, into a store's directory"},
-	{"load", cmd_load, "a run into memory, of the host or of a GPU"},
-	{"reconcile", cmd_reconcile, "each batch into one file of all stores"},
-	{"verify", cmd_verify, "whether files are what they were when they were written"},
+	{"import", cmd_import, "import spilled files, or a journal, into the directory of a store"},
+	{"load", cmd_load, "load a run into memory of the host or of a GPU"},
+	{"reconcile", cmd_reconcile, "remove batches that two stores have from one of them"},
+	{"verify", cmd_verify, "compare the files with the CRCs of their batches"},
 };
 
 #define NB_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -64,18 +64,17 @@ usage(FILE *out)
 		"Usage: braggline-store [EAL options] -- --config FILE [options]\n"
 		"       braggline-store COMMAND ...\n"
 		"\n"
-		"Takes record batches from braggline-recv over RDMA and has them in Arrow files\n"
-		"before it says so. Runs until SIGTERM or SIGINT.\n"
+		"Receives record batches from braggline-recv over RDMA and stores them in Arrow\n"
+		"files. Acknowledges a batch after it is durable. Runs until SIGTERM or SIGINT.\n"
 		"\n"
 		"  -c, --config FILE            settings; README.rst has the table of keys\n"
-		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
-		"      --dump-config            print all settings in force and exit\n"
+		"  -s, --set SECTION.KEY=VALUE  override one setting; may be repeated\n"
+		"      --dump-config            print all effective settings and exit\n"
 		"      --list-telemetry         print the commands of /braggline/... and exit\n"
-		"  -h, --help                   this text\n"
-		"  -V, --version                print the version\n"
+		"  -h, --help                   print this help and exit\n"
+		"  -V, --version                print the version and exit\n"
 		"\n"
-		"Exit status: 0 all well; 1 something failed; 2 command line or settings are "
-		"wrong.\n"
+		"Exit status: 0: success; 1: failure; 2: invalid command line or settings.\n"
 		"\n"
 		"Commands, each with its own --help:\n");
 	for (i = 0; i < NB_COMMANDS; i++)
@@ -134,7 +133,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		return -EINVAL;
 	}
 	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
-		fprintf(stderr, "braggline-store: --config FILE is needed; see --help\n");
+		fprintf(stderr, "braggline-store: --config FILE is required; see --help\n");
 		return -EINVAL;
 	}
 	return 0;
@@ -151,7 +150,7 @@ poll_until_signal(struct store *s)
 		if (idle > IDLE_TURNS)
 			usleep(IDLE_US);
 	}
-	LOG(NOTICE, "stopping: %s\n", strsignal(signalled));
+	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
 	store_stop(s);
 	until = xfer_qp_clock() + STOP_MS;
 	while (!store_is_idle(s) && xfer_qp_clock() < until)

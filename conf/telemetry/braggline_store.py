@@ -54,7 +54,7 @@ INFO = {
     'latency_seconds_count': ('Times measured by step.', 'counter'),
 }
 
-ALARMS = ('disk full', 'quota', 'I/O error', 'disk stands still')
+ALARMS = ('disk full', 'quota', 'I/O error', 'disk stalled')
 ENDS = ('stood', 'broken', 'ended', 'abandoned', 'superseded')
 RUNS = ('opened', 'ended', 'idle', 'refused')
 COUNTERS = {

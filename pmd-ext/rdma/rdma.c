@@ -163,13 +163,13 @@ rdma_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 
 	if (attr->length == 0 || first + attr->length < first) {
 		RDMA_LOG(ERR,
-			"device %s: region of %" PRIu64 " bytes at %p, expected at least one and "
-			"no wrap",
+			"device %s: region of %" PRIu64 " bytes at %p, expected at least one "
+			"byte and no address wrap",
 			pd->dev->name, attr->length, attr->addr);
 		return refuse(EINVAL);
 	}
 	if ((attr->access & writers) && !(attr->access & RDMA_ACCESS_LOCAL_WRITE)) {
-		RDMA_LOG(ERR, "device %s: region at %p may be written from afar but not locally",
+		RDMA_LOG(ERR, "device %s: region at %p allows remote writes but no local writes",
 			pd->dev->name, attr->addr);
 		return refuse(EINVAL);
 	}
@@ -234,8 +234,7 @@ rdma_cq_destroy(struct rdma_cq *cq)
 	int ret;
 
 	if (cq->nb_qps) {
-		RDMA_LOG(ERR,
-			"device %s: completion queue destroyed while %u queues complete to it",
+		RDMA_LOG(ERR, "device %s: completion queue destroyed while in use by %u queues",
 			dev->name, cq->nb_qps);
 		return -EBUSY;
 	}
@@ -381,8 +380,8 @@ int
 rdma_qp_connect(struct rdma_qp *qp, const struct rdma_qp_peer *peer)
 {
 	if (qp->attr.type != RDMA_QP_UD && !peer) {
-		RDMA_LOG(ERR, "device %s: queue pair 0x%06x connected to nobody", qp->pd->dev->name,
-			qp->qpn);
+		RDMA_LOG(ERR, "device %s: queue pair 0x%06x connected without a peer",
+			qp->pd->dev->name, qp->qpn);
 		return -EINVAL;
 	}
 	return qp->pd->dev->ops->qp_connect(qp, peer);
@@ -458,8 +457,8 @@ rdma_conn_accept(struct rdma_conn *conn, struct rdma_qp *qp, const struct rdma_c
 		attr = &none;
 	if (conn->qp || qp->pd->dev != conn->dev) {
 		RDMA_LOG(ERR,
-			"device %s: accept needs a request that is not accepted yet and a queue "
-			"pair of the same device",
+			"device %s: accept requires a request that is not accepted yet and a "
+			"queue pair of the same device",
 			conn->dev->name);
 		return -EINVAL;
 	}
@@ -565,7 +564,7 @@ rdma_multicast_join(struct rdma_qp *qp, const struct sockaddr *group, void *cont
 {
 	if (qp->attr.type != RDMA_QP_UD) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x can't join a multicast group, expected UD",
+			"device %s: queue pair 0x%06x cannot join a multicast group, expected UD",
 			qp->pd->dev->name, qp->qpn);
 		return refuse(EINVAL);
 	}

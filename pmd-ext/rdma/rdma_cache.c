@@ -421,7 +421,8 @@ rdma_cache_create(struct rdma_pd *pd, const struct rdma_cache_attr *attr)
 	char name[64];
 
 	if ((attr->access & writers) && !(attr->access & RDMA_ACCESS_LOCAL_WRITE)) {
-		RDMA_LOG(ERR, "device %s: cache of memory written from afar but not locally",
+		RDMA_LOG(ERR,
+			"device %s: cache of memory that allows remote writes but no local writes",
 			pd->dev->name);
 		rte_errno = EINVAL;
 		return NULL;

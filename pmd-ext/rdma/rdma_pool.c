@@ -190,7 +190,7 @@ rdma_pool_create(struct rdma_pd *pd, const struct rdma_pool_attr *attr)
 						     : attr->numa_node;
 	ret = map_all(pool, (attr->bytes + nb - 1) / nb, attr->kind, attr->threads);
 	if (ret < 0)
-		RDMA_LOG(ERR, "device %s: pool of %" PRIu64 " bytes: so much memory is not free",
+		RDMA_LOG(ERR, "device %s: cannot allocate a pool of %" PRIu64 " bytes",
 			pd->dev->name, attr->bytes);
 	else
 		ret = register_all(pool, attr->access ? attr->access : all, attr->threads);

@@ -68,18 +68,18 @@ def loss(bench, say):
         lost = f'--loss {percent} --seed {percent} {PATIENCE}'
         noisy = f'--loss {percent} --seed {percent}'
         bench.serve('rping', f'-s -S 65536 {noisy}', rping('-C 20 -V -S 65535'),
-                    'frames were lost')
+                    'frames were dropped')
         bench.connect('rping', f'-c -a {THEIRS} -C 20 -V -S 65535 {noisy}',
-                      'rping -s -C 20 -S 65535', 'frames were lost', theirs=None)
+                      'rping -s -C 20 -S 65535', 'frames were dropped', theirs=None)
         say(f'rping with {percent} % lost')
         for verb in VERBS:
             expected = f'-s {theirs} -n 100'
             bench.serve(f'{verb}_bw', f'{expected} {lost}', f'ib_{verb}_bw -F -R {expected} {OURS}',
-                        'frames were lost')
+                        'frames were dropped')
             say(f'{verb}_bw with {percent} % lost, the guest asks')
             expected = '-s 65536 -n 100'
             bench.connect(f'{verb}_bw', f'{expected} {THEIRS} {lost}', f'ib_{verb}_bw -F -R {expected}',
-                          'frames were lost')
+                          'frames were dropped')
             say(f'{verb}_bw with {percent} % lost, we ask')
         bench.serve('atomic_bw', f'-n 200 {lost}', f'ib_atomic_bw -F -R -n 200 {OURS}')
 

@@ -33,8 +33,8 @@ awk -F, 'NR > 1 && $2 == 1 { n++ } END { print n }' "$dir/truth.csv" > "$dir/hit
 hits=$(cat "$dir/hits")
 
 want 0 'braggline-scan' --help
-want 2 'which run' --plot x
-want 2 'wants a frame number' --frame -1 --png x "$dir"
+want 2 'expected a directory or a file' --plot x
+want 2 'expected a frame number' --frame -1 --png x "$dir"
 want 0 'every CRC-32C right, complete' "$dir"
 want 0 'frames             300,' "$dir/one_images.arrow"
 want 0 "100.00 %  $hits of $hits hits found" "$dir" --truth "$dir/truth.csv"
@@ -45,7 +45,7 @@ done
 want 1 'no image of frame 5000000' "$dir" --png "$dir/a.png" --frame 5000000
 sed '4s/^/x/' "$dir/truth.csv" > "$dir/wrong.csv"
 want 1 'wrong.csv:4: expected a frame number' "$dir" --truth "$dir/wrong.csv"
-want 1 'frame and hit among them' "$dir" --truth "$dir/one.txt"
+want 1 'header line with the columns frame and hit' "$dir" --truth "$dir/one.txt"
 
 # the rows of the table, compared with the plain text
 "$scan" --csv - "$dir" > "$dir/frames.csv" || exit 1
@@ -85,7 +85,7 @@ want 0 'frames             100,' "$dir/sets/long_000002_images.arrow"
 "$scan" --csv - "$dir/sets" > "$dir/frames.csv" || exit 1
 [ "$(wc -l < "$dir/frames.csv")" = 301 ] || { echo "not all sets in the CSV"; exit 1; }
 rm "$dir/sets/long_000002_images.arrow"
-want 1 'images   2 files, .* 1 NOT AS IT SHOULD BE' "$dir/sets"
+want 1 'images   2 files, .* 1 WITH ERRORS' "$dir/sets"
 
 # a flipped byte in a body
 mkdir "$dir/bad"
@@ -121,14 +121,14 @@ EOF
 want 1 'a batch out of order' "$dir/bad"
 
 want 1 'No such file' "$dir/nothing"
-want 1 'no file here is called' "$(mktemp -d -p "$dir")"
-want 1 'expected a directory, or a file called' "$dir/one.txt"
+want 1 'no file named RUN_frames.arrow' "$(mktemp -d -p "$dir")"
+want 1 'expected a directory, or a file named' "$dir/one.txt"
 rm "$dir/bad/one_frames.arrow"
-want 1 'one_frames.arrow: not there' "$dir/bad"
+want 1 'one_frames.arrow: not found' "$dir/bad"
 echo nonsense > "$dir/bad/one_frames.arrow"
 want 1 'not an Arrow IPC file' "$dir/bad"
 "$write" "$dir" two int16 1 50 "$seed" || exit 1
-want 2 'want one run' "$dir" --plot "$dir/b.png"
+want 2 'require a single run' "$dir" --plot "$dir/b.png"
 want 0 'run two' "$dir"
 
 # random damage: an exit status, never a signal

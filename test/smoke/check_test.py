@@ -21,7 +21,7 @@ CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
 POOLS = {'jungfrau-500k': 42112, 'jungfrau-4m': 317184, 'jungfrau-9m': 673152}
 PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 'flow rules', 'MTU',
               'link', 'pause frames', 'sources', 'destination', 'checksums')
-ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL memory', 'huge pages',
+ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'pixel path', 'GPUDirect', 'EAL memory', 'huge pages',
          'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
@@ -89,7 +89,7 @@ def what_it_says_is_what_a_run_meets(where):
             ('gpu.outputs=400', 'EAL memory'),
             ('gpu.kernel=metal', 'gang kernel'),
             ('gpu.device=gpu_cuda7', 'GPU'),
-            ('gpu.packets=device,port 0.mode=single', 'way of pixels'),
+            ('gpu.packets=device,port 0.mode=single', 'pixel path'),
             ('lcores.builder=77', 'lcores'),
             ('port 0.device=net_replay7', 'port 0: device'),
             (f'calibration.mask={where}/none.bin', 'calibration'),
@@ -111,7 +111,7 @@ def what_it_says_is_what_a_run_meets(where):
     done = recv(*base, eal=eal)
     want(done.returncode == 0, done.stdout, done.stderr)
     status, rows, text = check(*base, eal=eal)
-    want(status == 1 and 'is already there' in rows['output directory'][1], text)
+    want(status == 1 and 'already exists' in rows['output directory'][1], text)
 
 
 @case
@@ -217,7 +217,7 @@ def configurations_fail_clearly_without_their_devices(where):
              and '-a' in rows['port 0: device'][2], name, text)
         want(rows['lcores'][0] == 'FAIL', name, text)
         want(int(rows['port 0: pools'][1].split()[0]) == POOLS[name], name, text)
-        want(rows['way of pixels'][1].startswith('host memory'), name, text)
+        want(rows['pixel path'][1].startswith('host memory'), name, text)
         if name == 'jungfrau-500k':
             want(rows['GPU'][0] == 'n.a.' and rows['gang kernel'][1] == 'host, 1 gang', text)
         else:

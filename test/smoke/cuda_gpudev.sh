@@ -39,7 +39,7 @@ suites()
 {
 	expected=5
 	left='closed with'
-	if grep -q 'no CPU mapping of device memory' "$log"; then
+	if grep -q 'device memory cannot be mapped for the CPU' "$log"; then
 		expected=4
 		# rte_gpu_comm_create_list() leaks its flags in device memory when it cannot map
 		# them
@@ -61,7 +61,7 @@ grep -q 'DPDK found 0 GPUs' "$log" || die 'EAL did not go on without the device'
 
 gpudev "$drivers:$fakes" || die 'the fake GPU'
 suites 'the fake GPU with GDRCopy'
-grep -q 'no CPU mapping' "$log" && die 'the fake GDRCopy was not found'
+grep -q 'device memory cannot be mapped' "$log" && die 'the fake GDRCopy was not found'
 gpudev "$drivers:$alone" || die 'the fake GPU'
 suites 'the fake GPU without GDRCopy'
 

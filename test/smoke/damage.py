@@ -18,9 +18,9 @@ from cases import want
 LOCK_SECONDS = 30  # the kernel keeps the locks of a killed process until its writes have ended
 # Lines of `verify`. AT finds file and byte; DAMAGED finds numbers of batches and byte.
 AT = re.compile(r'(\S+\.(?:arrow|part)): damaged: .*? at byte (\d+)')
-DAMAGED = re.compile(r'damaged: (?:batch (\d+)|of batches (\d+) to (\d+)|batch of unknown number)'
+DAMAGED = re.compile(r'damaged: (?:batch (\d+)|of batches (\d+) to (\d+)|batch with unknown number)'
                      r'(?: at byte (\d+)|,)')
-UNANNOUNCED = re.compile(r'damaged: bytes \d+ to \d+, which recovery cut off')
+UNANNOUNCED = re.compile(r'damaged: bytes \d+ to \d+, cut off by recovery')
 
 
 def stem(path):

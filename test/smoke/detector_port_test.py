@@ -136,7 +136,7 @@ def mistakes_are_named(where):
     for command, status, text in (
             ([DETECTOR, '--port', 'net_null0'], 2, 'EAL options'),
             ([DETECTOR, '--no-huge', '--', '--pcap', 'x'], 2, '--port'),
-            (detector('net_null0', '--pcap', 'x'), 2, 'another run'),
+            (detector('net_null0', '--pcap', 'x'), 2, 'separate run'),
             (detector('net_null0', '--dark-every', '5', '--loop'), 2, 'multiple of the 5'),
             (detector('net_null0', '--fault', 'stall=3:1:2'), 1, 'stall of module 3'),
             (detector('net_null0,copy=0', '--modules', '32'), 1, 'more memory (-m)'),

@@ -148,7 +148,7 @@ def check_store(values, replies):
         return values[name, frozenset((k, str(v)) for k, v in labels.items())]
 
     store = replies['/braggline/store']
-    for alarm in 'disk full', 'quota', 'I/O error', 'disk stands still':
+    for alarm in 'disk full', 'quota', 'I/O error', 'disk stalled':
         want(at('alarm', alarm=alarm) == (store['alarm'] == alarm), store)
     want(at('durable_batches') == store['batches_durable'])
     want(at('received_bytes') == store['body_bytes'])

@@ -110,7 +110,7 @@ def before_one(w):
 
 
 def check_one(w):
-    want(not w.said('recv0', 0, "the run's end waits"), 'the end waited for a full store')
+    want(not w.said('recv0', 0, "run ends before the stores"), 'the end waited for a full store')
     look(w)
 
 

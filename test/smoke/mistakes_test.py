@@ -111,7 +111,7 @@ def says(words, status, *lines, never=()):
 def eal_options_without_a_separator(where):
     for program, own in ((RECV, '--config FILE'), (STORE, '--config FILE'),
                          (DETECTOR, '--port NAME'), (RDMA, 'MODE')):
-        says([program, '-l', '0', *PROGRAMS[program]], 2, 'Options of EAL come first: '
+        says([program, '-l', '0', *PROGRAMS[program]], 2, 'EAL options come first: '
              f'{os.path.basename(program)} [EAL options] -- {own}')
 
 
@@ -120,10 +120,10 @@ def options_that_eal_does_not_take(where):
     """Unknown EAL options are reported, as are options of the program before the separator."""
     for wrong in ('--config', 'x.ini'), ('-l', '0,999'):
         says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, *wrong, '--', '--set',
-              'run.name=x'], 1, 'EAL does not start: it does not take one of its options',
+              'run.name=x'], 1, 'cannot start EAL: it rejects one of its options',
              "options of braggline-recv come after '--'")
     says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, '--vdev', 'net_none0', '--', '--set',
-          'run.name=x'], 1, 'a device is not there or does not start', 'look at --vdev')
+          'run.name=x'], 1, 'a device is missing or fails to start', 'check --vdev')
 
 
 @case
@@ -134,10 +134,10 @@ def a_prefix_that_is_in_use(where):
         wait('the first receiver', lambda: os.path.exists(f'{where}/out'), SECONDS)
         for program, own in PROGRAMS.items():
             says([program, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '--', *own], 1,
-                 'another process runs with this --file-prefix', '--file-prefix '
+                 'another process uses this --file-prefix', '--file-prefix '
                  f'{os.path.basename(program)}2')
         for kind in 'secondary', 'auto':
-            says(command(where, eal=('--proc-type', kind)), 1, 'leave --proc-type out',
+            says(command(where, eal=('--proc-type', kind)), 1, 'remove --proc-type',
                  never=('--file-prefix braggline-recv2',))
         process.send_signal(signal.SIGTERM)
         want(process.wait(SECONDS) == 0, 'the first one was disturbed', process.returncode)
@@ -155,11 +155,11 @@ def a_runtime_folder_that_cannot_be_made(where):
         raise Skipped('another user cannot run the programs where they are')
     words = [*other, RECV, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '--', '--set',
              'run.name=x']
-    says(words, 1, f'its runtime folder {where} cannot be used: Permission denied',
+    says(words, 1, f'runtime folder {where} is not usable: Permission denied',
          'set XDG_RUNTIME_DIR to a folder of this user')
     # the directory exists if root has run with this prefix
     os.makedirs(f'{where}/dpdk/{PREFIX}', 0o755)
-    says(words, 1, f'its runtime folder {where}/dpdk')
+    says(words, 1, f'runtime folder {where}/dpdk')
 
 
 @case
@@ -229,14 +229,14 @@ def the_socket_of_a_store_that_was_killed(where):
                      'listening on' in open(f'{where}/log', encoding='utf-8').read(), SECONDS)
                 out = open(f'{where}/log', encoding='utf-8').read()
                 want('listening on' in out, out)
-                want(('nobody listens on it' in out) == again, out)
+                want(('no process listens on it' in out) == again, out)
             finally:
                 process.kill()
     want(os.path.exists(f'{where}/store.sock'), 'nothing was left to find')
     # a socket of another user, or in use, is not removed
     if os.geteuid() == 0:
         os.chown(f'{where}/store.sock', 65534, 65534)
-        says(words, 1, f'{where}/store.sock: nobody listens on this socket, and its owner is user '
+        says(words, 1, f'{where}/store.sock: no process listens on this socket, and its owner is user '
              '65534', 'remove it')
     os.remove(f'{where}/store.sock')
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
@@ -248,7 +248,7 @@ def the_socket_of_a_store_that_was_killed(where):
     os.remove(f'{where}/store.sock')
     with open(f'{where}/store.sock', 'w', encoding='ascii') as f:
         f.write('mine')
-    says(words, 1, 'store.sock', never=('nobody listens',))
+    says(words, 1, 'store.sock', never=('no process listens',))
     want(os.path.getsize(f'{where}/store.sock') == 4, 'the file is gone')
 
 
@@ -260,7 +260,7 @@ def no_huge_pages(where):
         return
     for program, own in PROGRAMS.items():
         says([program, '--no-pci', '--file-prefix', PREFIX, '--', *own], 1,
-             'no huge page is free; use --no-huge')
+             'no free huge pages; use --no-huge')
 
 
 @case
@@ -309,7 +309,7 @@ def says_twice(where, status, line, check, *settings):
 def a_mask_of_int32(where):
     capture(where)
     rewrite(f'{where}/mask_m0.bin', lambda data: bytes(b for x in data for b in (x, 0, 0, 0)))
-    says_twice(where, 1, 'mask_m0.bin has 2097152 bytes, must have 524288: [1][512][1024] values '
+    says_twice(where, 1, 'mask_m0.bin has 2097152 bytes, expected 524288: [1][512][1024] values '
                'of 1 bytes (int32 values? Convert them to uint8)', 'FAIL')
 
 
@@ -317,7 +317,7 @@ def a_mask_of_int32(where):
 def a_pedestal_file_of_two_maps(where):
     capture(where)
     rewrite(f'{where}/pedestal_g0_m0.bin', lambda data: 2 * data)
-    says_twice(where, 1, 'pedestal_g0_m0.bin has 4194304 bytes, must have 2097152', 'FAIL')
+    says_twice(where, 1, 'pedestal_g0_m0.bin has 4194304 bytes, expected 2097152', 'FAIL')
 
 
 @case
@@ -325,7 +325,7 @@ def a_gain_file_of_six_maps(where):
     """PSI's gain file with HG0, HG1 and HG2 is accepted only with an explicit setting."""
     capture(where)
     rewrite(f'{where}/gain_m0.bin', lambda data: 2 * data)
-    says_twice(where, 1, 'gain_m0.bin has 25165824 bytes, must have 12582912: [3][512][1024] values '
+    says_twice(where, 1, 'gain_m0.bin has 25165824 bytes, expected 12582912: [3][512][1024] values '
                'of 8 bytes (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)', 'FAIL')
     says(command(where, 'calibration.gain_maps=6'), 0, never=('calibration: ',))
 
@@ -337,7 +337,7 @@ def an_inverted_mask(where):
     rewrite(f'{where}/mask_m0.bin', lambda data: bytes(not x for x in data))
     with open(f'{where}/mask_m0.bin', 'rb') as f:
         live = f.read().count(0)
-    line = f'module 0: only {live} of 524288 pixels can be used in G0: is the mask inverted'
+    line = f'module 0: only {live} of 524288 pixels are usable in G0; check that 0 means'
     says_twice(where, 0, line, 'warn')
     for table in 'frames', 'images':
         with open(f'{where}/out/run_{table}.arrow', 'rb') as f:
@@ -368,8 +368,8 @@ def pedestals_of_zero(where):
 def a_dark_run_that_is_too_short(where):
     capture(where)
     says(command(where, 'run.type=dark', 'output.calibration=no'), 1,
-         'dark run run: at least 128 frames of each gain stage are needed',
-         'module 0 has 20 complete frames in G0, at least 128 are needed')
+         'dark run run: requires at least 128 frames of each gain stage',
+         'module 0 has 20 complete frames in G0, expected at least 128')
     want(not [f for f in os.listdir(f'{where}/out') if 'pedestal' in f], os.listdir(f'{where}/out'))
 
 
@@ -384,10 +384,10 @@ UNUSABLE = {
     'IP checksum': (lambda p: p[:24] + bytes((p[24] ^ 1,)) + p[25:],
                     'have a wrong IPv4 header checksum (10.1.1.1:32410'),
     'other length': (lambda p: with_ip(p, p[14:34], p[34:38] + struct.pack('>H', 4104) + p[40:4138]),
-                     'have another length (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 4104), '
+                     'have length (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 4104), '
                      'expected 8248 of a jungfrau; set [detector] type'),
-    'snapshot length': (lambda p: p[:1500], 'are cut off (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
-                        'length 8248): 1500 bytes are there; capture with a larger snapshot length'),
+    'snapshot length': (lambda p: p[:1500], 'are truncated (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
+                        'length 8248): 1500 bytes are present; capture with a larger snapshot length'),
     'other detector': (lambda p: p[:88] + b'\x01' + p[89:], 'have no header of a jungfrau (10.1.1.1'),
 }
 
@@ -403,21 +403,21 @@ def packets_that_no_stream_can_use(where):
             f.write(data)
         rewrite_packets(whole, change)
         out = says(command(where, f'run.name=n{number}'), 1,
-                   f'recv: none of 512 packets can be used: 512 {line}',
-                   f'run n{number}: nothing that came could be used')
+                   f'recv: none of 512 packets is usable: 512 {line}',
+                   f'run n{number}: none of the received packets was usable')
         want(out.count(line) == 2, what, 'once in the log, once in the summary:', out)
 
 
 # A detector that differs from the receiver's settings: its options, the settings, the message.
 SET_UP = (
-    ((), ('detector.rows=256',), '768 of 1536 packets cannot be used: most of these have packet '
+    ((), ('detector.rows=256',), '768 of 1536 packets are not usable; most of them have packet '
      'numbers from 0 to 127, expected 32 to 95; set [detector] rows = 512'),
     (('--rows', '256'), (), 'none of 12 frames is complete: stream 0 sends packets 32 to 95, expected '
      '0 to 127; set [detector] rows = 256'),
     ((), ('detector.interfaces=2',), 'have packet numbers from 64 to 127, expected 0 to 63; set '
      '[detector] interfaces = 1'),
     (('--interfaces', '2'), (), 'set [detector] interfaces = 2'),
-    (('--modules', '2'), (), '1536 of 3072 packets cannot be used: most of these are sent to UDP port '
+    (('--modules', '2'), (), '1536 of 3072 packets are not usable; most of them are sent to UDP port '
      '50002 (10.1.1.2:32410 to 10.1.2.1:50002, UDP length 8248), expected 50001; set [detector] modules'
      ' = 2'),
 )
@@ -442,7 +442,7 @@ def a_wrong_port(where):
     capture(where, frames=4)
     words = [*command(where, 'run.idle_timeout_ms=0', 'detector.udp_port=50011',
                       replay=',loops=0,rate=10000'), '--progress', '0.1']
-    line = ('packets can be used: ', ' are sent to UDP port 50001 (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
+    line = ('packets is usable: ', ' are sent to UDP port 50001 (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
             'length 8248), expected 50011; set [detector] udp_port = 50001')
 
     def log():
@@ -456,7 +456,7 @@ def a_wrong_port(where):
         # reported within a second on an idle machine
         want(time.monotonic() - begin < 10, 'after', time.monotonic() - begin, 's')
         wait('progress', lambda: re.search(
-            r'^\d\d:\d\d:\d\d  no frame yet: [1-9]\d* packets, 0 of them placed$', log(), re.M))
+            r'^\d\d:\d\d:\d\d  no frame yet: [1-9]\d* packets received, 0 placed$', log(), re.M))
         process.send_signal(signal.SIGTERM)
         want(process.wait(SECONDS) == 1, 'exit status', process.returncode, log())
 
@@ -467,11 +467,11 @@ def a_detector_that_does_not_send(where):
     packets."""
     capture(where, frames=1)
     rewrite_packets(f'{where}/in.pcap', lambda p: b'\xff' * 12 + b'\x08\x06' + bytes(50))
-    out = says(command(where), 1, 'packets can be used: 128 are no IPv4 datagrams of UDP (EtherType '
+    out = says(command(where), 1, 'packets is usable: 128 are not IPv4 datagrams of UDP (EtherType '
                '0x0806); check that the detector sends to this port')
     want('no frame' not in out, 'progress is for long runs:', out)
     says(command(where, 'run.name=none', 'port 0.device=net_null0', eal=('--vdev', 'net_null0,no-rx=1')),
-         1, 'run none: no packet came within [run] idle_timeout_ms = 500; check that the detector sends')
+         1, 'run none: no packet received within [run] idle_timeout_ms = 500; check that the detector sends')
 
 
 @case
@@ -481,18 +481,18 @@ def a_module_that_is_silent(where):
     settings = 'detector.modules=2', 'frames.stream_timeout_ms=100'
     capture(where, '--modules', '2', '--fault', 'stall=1:11:25', frames=40)
     says(command(where, 'run.name=back', *settings), 0,
-         f'recv: {name} sends again since frame 26, it was silent from frame 11 on',
+         f'recv: {name} sends again since frame 26; it had sent nothing since frame 11',
          f'  {name}: 1920 packets missing, 37.50 %; silent from frame 11 to 25')
     capture(where, '--modules', '2', '--fault', 'stall=1:21:100', frames=40)
     says(command(where, 'run.name=dead', *settings), 0,
-         f'recv: {name} is silent since frame 21: check the module and its cable',
+         f'recv: {name} has sent nothing since frame 21; check the module and its cable',
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
     # another module continues: the log reports it during the run, as do progress lines
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=10)
     words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=0', *settings,
                       replay=',loops=0,rate=12800,rewrite=42:8:le:10'), '--progress', '0.1']
     with running(where, words) as process:
-        for line in (f'recv: {name} has sent nothing since the run began at frame 1: check',
+        for line in (f'recv: {name} has sent nothing since the run began at frame 1; check',
                      '0 frames lost; silent: module 1\n'):
             wait(line, lambda line=line: line in open(f'{where}/log', encoding='utf-8').read())
         process.send_signal(signal.SIGTERM)
@@ -529,14 +529,14 @@ def a_directory_that_cannot_be_used(where):
     with open(f'{where}/file', 'w', encoding='ascii'):
         pass
     os.symlink('nowhere', f'{where}/link')
-    for directory, line in ((f'{where}/a/b', f'[output] directory = {where}/a/b: cannot be made: No '
-                             'such file or directory; make it, or name another'),
+    for directory, line in ((f'{where}/a/b', f'[output] directory = {where}/a/b: cannot create it: '
+                             'No such file or directory; create it, or set another'),
                             (f'{where}/file', 'Not a directory'),
                             (f'{where}/link', 'No such file'),
-                            ('/proc/braggline', 'cannot be made'),
+                            ('/proc/braggline', 'cannot create it'),
                             ('/proc', 'cannot create /proc/run_frames.arrow.part')):
         says_twice(where, 1, line, 'FAIL', f'output.directory={directory}')
-    says([*command(where), '--check'], 0, ', to be made')
+    says([*command(where), '--check'], 0, ', will be created')
     want(not os.path.exists(f'{where}/out'), 'a check leaves what it makes')
 
 
@@ -549,7 +549,7 @@ def files_of_a_run_that_exist(where):
         os.mkdir(directory)
         with open(f'{directory}/{name}', 'wb') as f:
             f.write(b'mine')
-        says_twice(where, 1, f'{name} is ', 'FAIL', 'run.name=second', f'output.directory={directory}')
+        says_twice(where, 1, f'/{name} ', 'FAIL', 'run.name=second', f'output.directory={directory}')
         want(os.listdir(directory) == [name], 'a check leaves what it makes', os.listdir(directory))
         with open(f'{directory}/{name}', 'rb') as f:
             want(f.read() == b'mine', name, 'is another one')
@@ -575,7 +575,7 @@ def settings_that_are_empty_or_too_much(where):
             ('detector.rows=3', "[detector] rows = 3: must be a multiple of two packets' rows"),
             ('run.sample=' + 2048 * 'x', 'a value has at most 2047 bytes'),
             (f'run.{64 * "k"}=1', "a section's or key's name has at most 63 bytes"),
-            ('run.sample=M\udcfcller', 'is not a line of UTF-8 text')):
+            ('run.sample=M\udcfcller', 'is not a single line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
     says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
          '[dark] interval_frames = 5: must be 0, or not less than [run] stride')

@@ -232,7 +232,7 @@ def no_lcore_can_be_launched(where):
                           env={**os.environ, 'LD_PRELOAD': f'{BUILD}/test/smoke/libno_launch.so'})
     want(done.returncode == 1, done.returncode, done.stdout)
     want('cannot launch lcore' in done.stdout, done.stdout)
-    want('run run was given up: lcores cannot be launched' in done.stdout, done.stdout)
+    want('run run aborted: cannot launch lcores' in done.stdout, done.stdout)
     want('this is a bug' not in done.stdout, done.stdout)
 
 

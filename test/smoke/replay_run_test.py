@@ -86,7 +86,7 @@ class Test:
         wrong = subprocess.run([detector, '--replay', '--modules', '1', '--pcap',
                                 f'{self.where}/wrong.pcap', f'{self.where}/raw'], check=False,
                                stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-        want(wrong.returncode == 1 and 'found a run of 2 modules' in wrong.stderr, wrong)
+        want(wrong.returncode == 1 and 'run of 2 modules, expected' in wrong.stderr, wrong)
         self.compare()
         self.load()
 

@@ -61,7 +61,7 @@ def check_usage(store):
     for words, says in (
             (['verfy'], "'verfy' is neither a command nor an option: import, load, "),
             (['--', 'x'], "'x' is neither a command nor an option"),
-            ([], '--config FILE is needed'),
+            ([], '--config FILE is required'),
             (['--', '--no-such-option'], "Try 'braggline-store --help'")):
         out = store(*words, status=2, says=says)
         want('EAL:' not in out, 'mistakes must not need EAL', words, out)
@@ -73,9 +73,9 @@ def check_usage(store):
     for key in ([], ['--set', 'store.keys=']):
         out = store(*eal, '--', '--set', 'store.device=roce:port=0', *key, status=2,
                     says='[store] keys')
-        want('is needed' in out and '[store] device' not in out, out)
+        want('is required' in out and '[store] device' not in out, out)
     store('--no-such-eal-option', '--', '--set', 'store.port=1', status=1,
-          says='EAL does not start')
+          says='cannot start EAL')
     for command in ('verify', 'reconcile', 'import'):
         store(command, '--help', says=f'usage: braggline-store {command}')
         store(command, status=2)
@@ -88,8 +88,8 @@ def leave(chain, store):
     program = chain.start_store()
     receiver = chain.start_recv(FRAMES)
     # all commands that write detect the running store
-    store('reconcile', chain.stored, status=1, says='at work there')
-    store('import', '--to', chain.stored, chain.where, status=1, says='at work there')
+    store('reconcile', chain.stored, status=1, says='in use by a running braggline-store')
+    store('import', '--to', chain.stored, chain.where, status=1, says='in use by a running braggline-store')
     wait('batches of both tables', lambda: sorted(nb_batches(p) >= ENOUGH
                                                  for p in parts(chain.stored)) == [True, True])
     program.send_signal(signal.SIGTERM)
@@ -104,7 +104,7 @@ def leave(chain, store):
 
 
 def check_verify(store, chain):
-    out = store('verify', chain.stored, says=' 0 files with something wrong')
+    out = store('verify', chain.stored, says=' 0 files with errors')
     want(out.count('good ') == len(paths(chain.stored)), 'a line for each file', out)
     damaged = copy(chain.stored, f'{chain.where}/damaged')
     path = paths(damaged)[-1]
@@ -162,7 +162,7 @@ def check_quarantine(store, chain):
             want(os.path.getsize(path) == os.path.getsize(name), 'was changed')
         else:
             out = store('verify', where, status=1, says=f'{kept}: damaged: bytes {2 * BLOCK} to ')
-            want(' 0 files with something wrong, 1 batches damaged (0 of them' in out, out)
+            want(' 0 files with errors, 1 batches damaged (0 of them' in out, out)
         shutil.rmtree(where)
 
 
@@ -177,7 +177,7 @@ def check_missing(store, chain, name, first, last):
     text = 'missing: batches 0 to 0 of images'
     store('verify', where, says=text)
     out = store('verify', '--whole', where, status=1, says=text)
-    want(' 0 files with something wrong' in out and out.endswith(' 1 missing\n'), out)
+    want(' 0 files with errors' in out and out.endswith(' 1 missing\n'), out)
     store('verify', '--whole', chain.stored, says=' 0 missing')
     shutil.rmtree(where)
 
@@ -212,11 +212,11 @@ def check_frame(store, chain):
     rows = sum(batch.rows for batch in batches_of(name))
     for at in 0, 1000, BLOCK, BLOCK + 1000:
         check(lambda path, at=at: flip(path, at), 'one of the two copies of its schema is damaged',
-              f' {rows} rows sound, 0 damaged')
+              f' {rows} rows valid, 0 damaged')
     check(lambda path: (flip(path, 1000), flip(path, BLOCK + 1001)), 'its schema is damaged')
     # the footer's own copy of the schema
     check(lambda path: zero(path, last.end + 512), 'footer is missing or damaged',
-          f' {rows} rows sound, 0 damaged')
+          f' {rows} rows valid, 0 damaged')
     check(lambda path: os.truncate(path, last.end - 1),
           f'damaged: batch {last.sequence} at byte {last.metadata}, frames above ')
     check(lambda path: (flip(path, last.metadata + 20), os.truncate(path, last.end - 1)),
@@ -249,7 +249,7 @@ def check_scrub(store, chain):
     want(program.returncode == 1, 'status', program.returncode, out)
     want('good ' in out and 'interrupted: ' in out, 'what was found so far', out)
     # to the end, without a rate limit and a terminal; the copies are duplicates
-    out = store('verify', '--all', '--progress', where, status=1, says=' 0 files with something')
+    out = store('verify', '--all', '--progress', where, status=1, says=' 0 files with')
     want('interrupted' not in out and '.imported: ' in out, out)
     shutil.rmtree(where)
 
@@ -273,7 +273,7 @@ def check_others(store, chain, there):
     refused(f'{part}: mode is 0622, other users may write')
     os.chmod(part, 0o644)
     os.link(part, f'{run}/left')
-    refused(f'{part}: it has 2 names')
+    refused(f'{part}: it has 2 hard links')
     if os.geteuid() == 0:
         for path in part, paths(others)[0], run:
             os.chown(path, 65534, 65534)
@@ -290,13 +290,13 @@ def check_reconcile(store, chain, there):
     second = copy(chain.stored, f'{chain.where}/second')
     # a batch that only the other store has
     os.unlink(paths(chain.stored)[-1])
-    store('verify', chain.stored, second, status=1, says='there twice')
-    store('reconcile', chain.stored, second, status=1, says='name that of its receiver')
+    store('verify', chain.stored, second, status=1, says='duplicates (run braggline-store reconcile)')
+    store('reconcile', chain.stored, second, status=1, says='give the journal of its receiver')
     both = (chain.stored, second)
     store('reconcile', '--dry-run', '--journal', chain.ring, *both, says='would be cut off')
-    store('verify', *both, status=1, says='there twice')
+    store('verify', *both, status=1, says='duplicates (run braggline-store reconcile)')
     store('reconcile', '--journal', chain.ring, *both, says='cut off')
-    store('verify', *both, says=' 0 there twice')
+    store('verify', *both, says=' 0 duplicates')
     want(stored(*both) == there, 'batches were lost')
     store('reconcile', *both, says=' 0 duplicates')
     # A directory, and a directory in it: its files are not copies of themselves. Neither is a link.
@@ -318,7 +318,7 @@ def check_reconcile(store, chain, there):
 def check_import(store, chain, second, there):
     run = os.open(os.path.dirname(paths(second)[0]), os.O_RDONLY)
     fcntl.flock(run, fcntl.LOCK_EX)
-    store('import', '--to', chain.stored, second, status=1, says='its receiver holds it')
+    store('import', '--to', chain.stored, second, status=1, says='locked by its receiver')
     os.close(run)
     duplicates = copy(chain.stored, f'{chain.where}/duplicates')
     nb = len(paths(duplicates))
@@ -326,21 +326,21 @@ def check_import(store, chain, second, there):
           says='0 batches stored')
     want(not paths(duplicates), 'was not renamed')
     store('import', '--set', f'files.directory={chain.stored}', second,
-          says='0 stay where they were')
+          says='0 left in the source')
     want(not paths(second) and len(paths(chain.stored)) > nb, 'was not removed')
     want(stored(chain.stored) == there, 'batches were lost')
 
 
 def check_ring(store, chain, left, there):
-    store('import', '--to', chain.stored, chain.ring, says='0 stay where they were')
+    store('import', '--to', chain.stored, chain.ring, says='0 left in the source')
     want(not held(chain.ring), 'is still held')
     for key, numbers in left.items():
         there.setdefault(key, {}).update(numbers)
     want(stored(chain.stored) == there, 'what was held is not there')
     for (incarnation, table), numbers in there.items():
         want(sorted(numbers) == list(range(len(numbers))), f'{incarnation:x} {table} has gaps')
-    store('import', '--to', chain.stored, chain.ring, says='0 batches stored, 0 were there')
-    store('verify', chain.stored, says=' 0 files with something wrong')
+    store('import', '--to', chain.stored, chain.ring, says='0 batches stored, 0 already stored')
+    store('verify', chain.stored, says=' 0 files with errors')
 
 
 def rot(directory, expected=None):
@@ -360,7 +360,7 @@ def rot(directory, expected=None):
 
 def check_repaired(store, directory):
     out = store('verify', directory, says=' 1 batches damaged (1 of them repaired)')
-    want(' 0 there twice' in out, out)
+    want(' 0 duplicates' in out, out)
 
 
 def check_rot_and_import(store, chain):
@@ -368,7 +368,7 @@ def check_rot_and_import(store, chain):
     target = copy(chain.stored, f'{chain.where}/target')
     source = copy(chain.stored, f'{chain.where}/source')
     rot(target)
-    store('import', '--to', target, source, says='1 batches that were there are damaged')
+    store('import', '--to', target, source, says='1 batches in the store are damaged')
     want(not paths(source), 'was not removed')
     check_repaired(store, target)
     shutil.rmtree(target)
@@ -379,10 +379,10 @@ def check_rot_and_ring(store, chain, left, ring):
     target = copy(chain.stored, f'{chain.where}/target')
     (incarnation, table), of_one = next(iter(left.items()))
     rot(target, (incarnation, table, min(of_one)))
-    store('reconcile', '--journal', ring, target, status=1, says='stay in the ring: import it')
+    store('reconcile', '--journal', ring, target, status=1, says='stay in the journal; run braggline-store import')
     want({k: list(v) for k, v in held(ring).items()} == {(incarnation, table): [min(of_one)]},
          'what is damaged in the file is held, and nothing else', held(ring))
-    store('import', '--to', target, ring, says='1 batches that were there are damaged')
+    store('import', '--to', target, ring, says='1 batches in the store are damaged')
     want(not held(ring), 'is still held')
     check_repaired(store, target)
     shutil.rmtree(target)

@@ -28,7 +28,7 @@ def change_places(w):
     w.directories.reverse()
     w.launch('store0', 'store1')
     Shares(w).some([0, 1])
-    want(w.said('recv0', 0, ' now: it was '), 'the receiver did not see who is there')
+    want(w.said('recv0', 0, '; before it was '), 'the receiver did not see who is there')
 
 
 def in_doubt(w):
@@ -43,7 +43,7 @@ def goes_and_comes(w):
     w.kill('recv0', 'store1')
     w.more['recv']['egress__stores'] = '10.0.0.100'
     w.launch('recv0')
-    w.wait_for('recv0', w.begins['recv0'], 'which is none of [egress] stores')
+    w.wait_for('recv0', w.begins['recv0'], 'which is not in [egress] stores')
     want(in_doubt(w) > 0, 'it was not waited for the store')
     begin = time.monotonic()
     w.end('recv0')

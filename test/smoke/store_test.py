@@ -105,7 +105,7 @@ class Chain:
                 'egress.hold_ms': 10000, 'egress.batch_mib': 2, 'egress.end_ms': SECONDS * 1000,
                 **self.more})
         # a kill before this line would hit nothing
-        wait_for(self, process, 'journal of')
+        wait_for(self, process, 'journal has')
         return process
 
 
@@ -154,7 +154,7 @@ def play(chain, kind, moment):
             time.sleep(0.5)
         store = chain.start_store()
     if chain.role[0] == 'client':
-        wait_for(chain, recv, 'journal of')
+        wait_for(chain, recv, 'journal has')
     time.sleep(0.5 + moment.uniform(0, 3))
     if kind == 'none' or kind in LADDER:
         pass

@@ -103,14 +103,14 @@ def session(t, where, pid, log):
     for number in '', 'x', '12x', '-1', '1.5':
         want('must be a frame number' in
              t.do(f'veto/set,veto.strong_min=3,from_frame={number}', -22)['message'], number)
-    want('no threshold is named' in t.do('veto/set', -22)['message'])
-    want('no threshold is named' in t.do('veto/set,from_frame=3', -22)['message'])
+    want('no threshold given' in t.do('veto/set', -22)['message'])
+    want('no threshold given' in t.do('veto/set,from_frame=3', -22)['message'])
     want('at most 63 bytes' in text(t.do(f'run/configure,run.{64 * "k"}=1', -22), 'message'))
-    want('longer than' in t.do('run/configure,run.sample=' + 1000 * 'x', -7)['message'])
+    want('too long' in t.do('run/configure,run.sample=' + 1000 * 'x', -7)['message'])
     for command in ('run/start,run.name=x', 'run/stop,now', 'run/status,run.name=x', 'ledger,all'):
         want('takes no parameters' in t.do(command, -22)['message'], command)
     t.socket.send(b'/braggline/run/configure,run.name=M\xfcller')
-    want('is not a line of UTF-8 text' in t.socket.recv(t.size).decode())
+    want('is not a single line of UTF-8 text' in t.socket.recv(t.size).decode())
     want(t.get('run/status')['state'] == 'idle')
     # packets between runs are counted and dropped
     wait('packets between runs', lambda: t.get('rx')['0']['no_run'] > 0)

@@ -64,12 +64,12 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 	if (access(f->path, F_OK) == 0) {
 		f->error = -EEXIST;
 		snprintf(f->message, sizeof(f->message),
-			"%s is already there: move it away or choose another run name", f->path);
+			"%s already exists; move it away or set another run name", f->path);
 		return f->error;
 	}
 	rc = arrow_header_build(schema, &header, &size);
 	if (rc < 0)
-		return file_fail(f, rc, "lay out the header of");
+		return file_fail(f, rc, "write the header of");
 	rc = arrow_slices_open(&f->out, config != NULL ? config : &defaults, f->part);
 	if (rc < 0) {
 		file_fail(f, rc, "create");
@@ -217,7 +217,7 @@ static int
 file_check(struct arrow_file *f)
 {
 	if (f->out.error != 0)
-		return file_fail(f, f->out.error, f->out.error_in_sync ? "make durable" : "write");
+		return file_fail(f, f->out.error, f->out.error_in_sync ? "sync" : "write");
 	return file_note_durable(f);
 }
 
@@ -233,7 +233,7 @@ arrow_file_append(struct arrow_file *f, const struct batch *b)
 		return file_fail(f, -EINVAL, "gather a batch for");
 	rc = file_note_batch(f, b);
 	if (rc < 0)
-		return file_fail(f, rc, "note a batch of");
+		return file_fail(f, rc, "record a batch of");
 	/* iov_base is not const */
 	iov[0] = (struct iovec){(void *)(uintptr_t)b->metadata, b->metadata_size};
 	memcpy(iov + 1, b->body, b->nb_body * sizeof(*b->body));
@@ -269,11 +269,11 @@ arrow_file_has_news(struct arrow_file *f)
 	f->stalled = f->out.stalled;
 	if (f->stalled)
 		snprintf(f->message, sizeof(f->message),
-			"%s: the disk has ended no write and no sync for %u ms (%s)", f->part,
+			"%s: disk stalled: no write or sync completed in %u ms (%s)", f->part,
 			f->out.config.stall_ms,
 			arrow_io_mode_name(f->out.config.io->info(f->out.handle)->mode));
 	else
-		snprintf(f->message, sizeof(f->message), "%s: the disk moves again", f->part);
+		snprintf(f->message, sizeof(f->message), "%s: disk no longer stalled", f->part);
 	return true;
 }
 

@@ -187,7 +187,7 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 		if (fb_vec_table(&fields, i, &field) < 0)
 			return -EBADMSG;
 		if (read_field(&field, &r->fields[i]) < 0) {
-			*problem = "its schema has a column of a type that no table of ours has";
+			*problem = "its schema has a column type that no braggline table uses";
 			return -EBADMSG;
 		}
 	}
@@ -212,7 +212,7 @@ read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const
 		return -EBADMSG;
 	arrow_reader_load(r, r->data + at, ARROW_PREFIX);
 	memcpy(prefix, r->data + at, sizeof(prefix));
-	*problem = "no Arrow message is there";
+	*problem = "no Arrow message at this position";
 	if (prefix[0] != ARROW_CONTINUATION || prefix[1] % 8 != 0 || prefix[1] > INT32_MAX)
 		return -EBADMSG;
 	if (prefix[1] == 0)
@@ -565,7 +565,7 @@ take_block(struct arrow_reader *r, const struct arrow_block *block, bool marked,
 		if (!marked)
 			return arrow_reader_keep(r, &d.batch);
 		d.announced = true;
-		d.why = "it was damaged when the file was recovered";
+		d.why = "it was already damaged when the file was recovered";
 	}
 	return arrow_reader_keep_damage(r, &d);
 }
@@ -662,7 +662,7 @@ walk_ours(struct arrow_reader *r)
 	r->end = at;
 	r->valid = at;
 	if (at == r->size) {
-		r->problem = "it has no footer: it is being written, or was not closed";
+		r->problem = "it has no footer: it is still being written, or was not closed";
 		return 0;
 	}
 	if (arrow_reader_is_zero(r, at, r->size - at)) {
@@ -704,7 +704,7 @@ walk_others(struct arrow_reader *r)
 		at += m.metadata_size + m.body_length;
 	}
 	if (at == r->size) {
-		r->problem = "it has no footer: it is being written, or was not closed";
+		r->problem = "it has no footer: it is still being written, or was not closed";
 	} else if (rc == 0) {
 		r->valid = at + ARROW_PREFIX;
 		r->complete = read_footer(r, &f) && f.trailer >= at && footer_agrees(r, &f);
@@ -1010,7 +1010,7 @@ arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **pr
 	fd = open_path(path, &size, problem);
 	if (fd < 0)
 		return fd;
-	*problem = "no memory to read it";
+	*problem = "not enough memory to read it";
 	rc = arrow_window_open(&window, size, read_path, (void *)(intptr_t)fd);
 	if (rc < 0)
 		goto fail;
@@ -1018,7 +1018,7 @@ arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **pr
 	if (rc < 0) {
 		/* the first block is required */
 		if (arrow_window_unreadable_end(window) > 0)
-			*problem = "the disk cannot read it";
+			*problem = "read error of the disk";
 		arrow_window_close(window);
 		goto fail;
 	}

@@ -62,12 +62,12 @@ struct arrow_read_damage {
 };
 
 /** `why` of a region that should start with an announcement of a batch. */
-#define ARROW_NO_ANNOUNCEMENT "no announcement of a batch is there"
+#define ARROW_NO_ANNOUNCEMENT "no valid batch announcement at this position"
 
 /** `problem` of a file that ends in zeros after its last batch. */
-#define ARROW_UNUSED_ROOM                                                                         \
-	"it has no footer, and room behind its batches that was allocated ahead and never used: " \
-	"it is being written, or was not closed"
+#define ARROW_UNUSED_ROOM                                                                   \
+	"it has no footer, and unused preallocated space follows its batches: it is still " \
+	"being written, or was not closed"
 
 /** Values of arrow_reader.schema_fault. @{ */
 #define ARROW_NO_SCHEMA "its schema is damaged"

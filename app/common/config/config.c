@@ -86,7 +86,7 @@ take_line(void *arg, unsigned int line, const char *section, const char *key, co
 
 	if (before == NULL || key[0] == '\0')
 		return give(c, c->file, line, section, key, text);
-	snprintf(c->mistake, sizeof(c->mistake), "%s:%u: [%s] %s = %s: line %u has it already",
+	snprintf(c->mistake, sizeof(c->mistake), "%s:%u: [%s] %s = %s: already set in line %u",
 		c->file, line, section, key, text, before->line);
 	LOG(ERR, "%s\n", c->mistake);
 	c->mistakes++;
@@ -133,7 +133,7 @@ config_set(struct config *c, const char *origin, const char *assignment)
 		if (*p == '.')
 			dot = p;
 	if (dot == NULL || dot == assignment || dot + 1 == equals)
-		return refuse_assignment(c, origin, assignment, "is not section.key=value");
+		return refuse_assignment(c, origin, assignment, "expected section.key=value");
 	if (dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN)
 		return refuse_assignment(c, origin, assignment,
 			"a section's or key's name has at most " INI_NAME_MAX " bytes");
@@ -141,7 +141,8 @@ config_set(struct config *c, const char *origin, const char *assignment)
 		return refuse_assignment(
 			c, origin, assignment, "a value has at most " INI_VALUE_MAX " bytes");
 	if (!ini_is_text(assignment) || strpbrk(assignment, "\r\n") != NULL)
-		return refuse_assignment(c, origin, assignment, "is not a line of UTF-8 text");
+		return refuse_assignment(
+			c, origin, assignment, "is not a single line of UTF-8 text");
 	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);
 	snprintf(key, sizeof(key), "%.*s", (int)(equals - dot - 1), dot + 1);
 	return give(c, origin, 0, section, key, equals + 1);
@@ -151,7 +152,7 @@ int
 config_source_set(struct config_source *source, const char *assignment)
 {
 	if (source->nb_sets == CONFIG_SETS_MAX) {
-		LOG(ERR, "at most %u times --set\n", CONFIG_SETS_MAX);
+		LOG(ERR, "--set: at most %u times\n", CONFIG_SETS_MAX);
 		return -ENOSPC;
 	}
 	source->set[source->nb_sets++] = assignment;
@@ -376,7 +377,7 @@ config_text(struct config *c, const char *section, const char *key, const char *
 	if (text == NULL || (def == NULL && strcmp(text, NONE) == 0))
 		return def;
 	if (text[0] == '\0') {
-		config_complain(c, section, key, "is empty: give a value, or leave the key out");
+		config_complain(c, section, key, "is empty; give a value, or remove the key");
 		return def;
 	}
 	return text;
@@ -430,7 +431,7 @@ bad:
 static void
 complain_unknown(struct config *c, const struct given *g)
 {
-	char what[512] = "is not a section that this program knows";
+	char what[512] = "is not a known section";
 	size_t used = 0;
 
 	for (unsigned int i = 0; i < c->nb_values && used < sizeof(what); i++) {

@@ -101,21 +101,21 @@ read_line(struct reading *r, char *text, int *error)
 		*value = '\0';
 		text = strip(text + 1);
 		if (text[0] == '\0' || strlen(text) >= sizeof(r->section))
-			return "a section's name has 1 to 63 characters";
+			return "a section name must have 1 to 63 characters";
 		strcpy(r->section, text);
 		*error = r->take(r->arg, r->line, r->section, "", "");
 		return NULL;
 	}
 	value = strchr(text, '=');
 	if (value == NULL)
-		return "expected [section], key = value or a comment after ;";
+		return "expected [section], key = value or a comment that starts with ;";
 	*value = '\0';
 	key = strip(text);
 	value = strip(value + 1);
 	if (r->section[0] == '\0')
-		return "comes before the first [section]";
+		return "key before the first [section]";
 	if (key[0] == '\0' || strlen(key) >= INI_NAME_LEN)
-		return "a key has 1 to 63 characters";
+		return "a key must have 1 to 63 characters";
 	if (strlen(value) >= INI_VALUE_LEN)
 		return "a value has at most " INI_VALUE_MAX " bytes";
 	*error = r->take(r->arg, r->line, r->section, key, value);
@@ -137,7 +137,7 @@ ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *mess
 	while (error == 0 && (length = getline(&text, &room, f)) >= 0) {
 		r.line++;
 		wrong = strlen(text) == (size_t)length ? read_line(&r, text, &error)
-						       : "a zero byte: this is no text";
+						       : "contains a zero byte; expected text";
 		/* the next lines may have mistakes as well: all are told at once */
 		if (wrong != NULL && used < size)
 			used += snprintf(message + used, size - used, "%s%s:%u: %s",

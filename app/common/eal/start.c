@@ -39,7 +39,7 @@ eal_own_words(int argc, char **argv)
 void
 eal_hint(FILE *out, const char *program, const char *own)
 {
-	fprintf(out, "Options of EAL come first: %s [EAL options] -- %s\n", program, own);
+	fprintf(out, "EAL options come first: %s [EAL options] -- %s\n", program, own);
 }
 
 void
@@ -92,54 +92,56 @@ static void
 explain(const char *program)
 {
 	/* a lock file that cannot be made has left errno, and rte_errno is 0 then */
-	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the lines above";
+	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
 	const int error = rte_errno;
 	char folder[PATH_MAX];
 	int rc;
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		fprintf(stderr,
-			"%s: EAL does not start: this process would be a secondary one of another "
-			"with this --file-prefix; leave --proc-type out, and give each process its "
+			"%s: cannot start EAL: it would be a secondary process of another one "
+			"with this --file-prefix; remove --proc-type, and give each process its "
 			"own --file-prefix\n",
 			program);
 	else if ((error == 0 || error == EINVAL || error == EACCES) &&
 		(rc = try_runtime_folder(folder)) != 0)
 		fprintf(stderr,
-			"%s: EAL does not start: its runtime folder %s cannot be used: %s; use "
-			"another --file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
+			"%s: cannot start EAL: runtime folder %s is not usable: %s; use another "
+			"--file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
 			program, folder, strerror(-rc));
 	else if (rte_eal_primary_proc_alive(NULL) == 1)
 		fprintf(stderr,
-			"%s: EAL does not start: another process runs with this --file-prefix; "
-			"give each its own, as in --file-prefix %s2\n",
+			"%s: cannot start EAL: another process uses this --file-prefix; give "
+			"each process its own, as in --file-prefix %s2\n",
 			program, program);
 	else if (rte_eal_has_hugepages() && no_page_is_free())
 		fprintf(stderr,
-			"%s: EAL does not start: no huge page is free; use --no-huge -m 1024, or "
-			"as root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
+			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024, or as "
+			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
 			program);
 	else if (rte_eal_has_hugepages() && geteuid() != 0)
 		fprintf(stderr,
-			"%s: EAL does not start: %s; huge pages and devices need root, or rights "
-			"to hugetlbfs and /dev/vfio: run as root, or use --no-huge --no-pci\n",
+			"%s: cannot start EAL: %s; huge pages and devices require root, or "
+			"access to hugetlbfs and /dev/vfio: run as root, or use --no-huge "
+			"--no-pci\n",
 			program, why);
 	else if (error == ENOMEM)
 		fprintf(stderr,
-			"%s: EAL does not start: %s; ask for as much as this host has: -m MIB\n",
+			"%s: cannot start EAL: %s; request no more memory than this host has: -m "
+			"MIB\n",
 			program, why);
 	else if (error == EINVAL)
 		fprintf(stderr,
-			"%s: EAL does not start: it does not take one of its options, see above; "
-			"options of %s come after '--'\n",
+			"%s: cannot start EAL: it rejects one of its options, see above; options "
+			"of %s come after '--'\n",
 			program, program);
 	else if (error == ENODEV)
 		fprintf(stderr,
-			"%s: EAL does not start: a device is not there or does not start, see "
-			"above; look at --vdev and -a\n",
+			"%s: cannot start EAL: a device is missing or fails to start, see above; "
+			"check --vdev and -a\n",
 			program);
 	else
-		fprintf(stderr, "%s: EAL does not start: %s\n", program, why);
+		fprintf(stderr, "%s: cannot start EAL: %s\n", program, why);
 }
 
 /* A socket in the file system that nobody listens on was left by a process that was killed: this
@@ -161,18 +163,18 @@ clear_socket(const char *program, const char *path)
 	error = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : errno;
 	close(fd);
 	if (error == ECONNREFUSED && st.st_uid == geteuid()) {
-		fprintf(stderr, "%s: %s: removing the socket, nobody listens on it\n", program,
+		fprintf(stderr, "%s: %s: removing this socket, no process listens on it\n", program,
 			path);
 		unlink(path);
 	} else if (error == ECONNREFUSED) {
 		fprintf(stderr,
-			"%s: %s: nobody listens on this socket, and its owner is user %u, not this "
-			"one (%u); remove it, or name another in --vdev\n",
+			"%s: %s: no process listens on this socket, and its owner is user %u, "
+			"not this user (%u); remove it, or name another in --vdev\n",
 			program, path, st.st_uid, geteuid());
 	} else if (error == 0 || error == EAGAIN) {
 		fprintf(stderr,
-			"%s: %s: another process listens on this socket; end it, or name another "
-			"in --vdev\n",
+			"%s: %s: another process listens on this socket; stop that process, or "
+			"name another socket in --vdev\n",
 			program, path);
 	}
 }

@@ -71,9 +71,9 @@ choose_direct(struct disk_file *f, enum arrow_io_mode wanted)
 
 	f->info = (struct arrow_io_info){ARROW_IO_BUFFERED, 1, ""};
 	if (wanted == ARROW_IO_BUFFERED)
-		why = "asked for";
+		why = "as configured";
 	else if (fstatfs(f->fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
-		why = "the file system keeps its files in memory";
+		why = "the file system keeps files in memory";
 	if (why != NULL)
 		goto buffered;
 	f->info.memory_align = MEMORY_ALIGN;
@@ -84,18 +84,18 @@ choose_direct(struct disk_file *f, enum arrow_io_mode wanted)
 		(st.stx_mask & STATX_DIOALIGN)) {
 		f->info.memory_align = st.stx_dio_mem_align;
 		offset_align = st.stx_dio_offset_align;
-		why = "the file system has no direct I/O for this file";
+		why = "the file system does not support direct I/O for this file";
 		if (offset_align == 0)
 			goto buffered;
 	}
 #endif
 	if (offset_align > ARROW_BLOCK || f->info.memory_align > MEMORY_ALIGN) {
 		snprintf(f->info.why, sizeof(f->info.why),
-			"direct I/O wants multiples of %u bytes here, files are made of %u",
+			"direct I/O requires multiples of %u bytes, blocks of files have %u",
 			offset_align, ARROW_BLOCK);
 		return;
 	}
-	why = "the file system refuses O_DIRECT";
+	why = "the file system rejects O_DIRECT";
 	if (fcntl(f->fd, F_SETFL, O_DIRECT) < 0)
 		goto buffered;
 	/* parts of a write must also be whole sectors */
@@ -117,12 +117,13 @@ choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
 	if (f->info.mode != ARROW_IO_DIRECT)
 		return;
 	if (wanted == ARROW_IO_DIRECT) {
-		snprintf(f->info.why, sizeof(f->info.why), "asked for");
+		snprintf(f->info.why, sizeof(f->info.why), "as configured");
 		return;
 	}
 	rc = io_uring_queue_init(f->depth + 1, &f->ring, 0);
 	if (rc < 0) {
-		snprintf(f->info.why, sizeof(f->info.why), "no io_uring: %s", strerror(-rc));
+		snprintf(f->info.why, sizeof(f->info.why), "io_uring is not available: %s",
+			strerror(-rc));
 		return;
 	}
 	f->has_ring = true;
@@ -210,7 +211,7 @@ request_advance(struct request *r, size_t written)
 static bool
 give_up_direct(struct disk_file *f, int error)
 {
-	const char *why = "the file system refuses direct writes";
+	const char *why = "the file system rejected a direct write";
 
 	if (error != -EINVAL || (fcntl(f->fd, F_GETFL) & O_DIRECT) == 0 ||
 		fcntl(f->fd, F_SETFL, 0) < 0)

@@ -22,7 +22,7 @@ static const struct rule {
 	const char *what; /* what other users could do with such a bit */
 	const char *mend;
 } rules[] = {
-	[OWN_FOLDER_PRIVATE] = {077, false, O_NOFOLLOW, 0700, "look into it", "0700"},
+	[OWN_FOLDER_PRIVATE] = {077, false, O_NOFOLLOW, 0700, "list its content", "0700"},
 	[OWN_FOLDER_NAMED] = {022, true, 0, OWN_FOLDER_MODE, "write", "go-w"},
 	[OWN_FOLDER_DATA] = {002, true, 0, OWN_FOLDER_MODE, "write", "o-w"},
 	[OWN_FOLDER_RUN] = {002, false, O_NOFOLLOW, OWN_FOLDER_MODE, "write", "o-w"},
@@ -83,8 +83,8 @@ check_folder(int fd, const char *path, const struct rule *rule, char message[PAT
 	if ((st.st_mode & rule->others) == 0 || (rule->sticky && (st.st_mode & S_ISVTX) != 0))
 		return 0;
 	snprintf(message, PATH_MAX,
-		"folder %.3000s: mode is %04o, other users may %s; expected none of %04o%s. Run "
-		"chmod %s on it if what it holds is yours",
+		"folder %.3000s: mode is %04o, other users may %s; expected none of %04o%s. If "
+		"its content is to be trusted, run chmod %s on it",
 		path, st.st_mode & 07777, rule->what, rule->others,
 		rule->sticky ? ", or the sticky bit" : "", rule->mend);
 	return -EPERM;
@@ -107,9 +107,9 @@ check_above(int fd, const char *path, char message[PATH_MAX])
 			snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
 			(void)!readlink(link, above, sizeof(above) - 1);
 			snprintf(message, PATH_MAX,
-				"folder %.3000s: mode of %s above it is %04o, other users may "
-				"replace what is in it; expected no 0002, or the sticky bit. Run "
-				"chmod o-w or chmod +t on that folder, or name another path",
+				"folder %.3000s: mode of parent folder %s is %04o, other users "
+				"may replace its content; expected no 0002, or the sticky bit. "
+				"Run chmod o-w or chmod +t on that folder, or name another path",
 				path, above, st.st_mode & 07777);
 			rc = -EPERM;
 			break;
@@ -134,7 +134,8 @@ own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX])
 		rc = -errno;
 		snprintf(message, PATH_MAX, "folder %.3000s: %s", path,
 			rc == -ENOTDIR || rc == -ELOOP
-				? "it is a link, or no folder; remove it or name another path"
+				? "it is a symbolic link, or not a folder; remove it or name "
+				  "another path"
 				: strerror(-rc));
 		return rc;
 	}
@@ -169,7 +170,8 @@ own_folder_make(const char *path, enum own_folder kind, char message[PATH_MAX])
 	else
 		rc = durable_dir_make(path, rules[kind].make);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "cannot make folder %.3000s: %s", path, strerror(-rc));
+		snprintf(
+			message, PATH_MAX, "cannot create folder %.3000s: %s", path, strerror(-rc));
 		return rc;
 	}
 	return own_folder_open(path, kind, message);
@@ -260,8 +262,8 @@ own_file_check(int fd, const char *path, mode_t others, char message[PATH_MAX])
 		return rc;
 	if (st.st_nlink != 1) {
 		snprintf(message, PATH_MAX,
-			"%.3000s: it has %lu names (hard links); expected one. Find the others "
-			"with find -inum %lu and remove them",
+			"%.3000s: it has %lu hard links; expected one. Find the others with find "
+			"-inum %lu and remove them",
 			path, (unsigned long)st.st_nlink, (unsigned long)st.st_ino);
 		return -EPERM;
 	}

@@ -84,7 +84,7 @@ lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, ch
 	h->size = h->data_at + h->data_size;
 	if (nb > JOURNAL_BATCHES || c->bytes < 2 * XFER_BLOCK || h->data_size < c->bytes ||
 		h->size < h->data_size) {
-		snprintf(message, PATH_MAX, "a journal of %llu bytes: expected at least %u",
+		snprintf(message, PATH_MAX, "journal has %llu bytes, expected at least %u",
 			(unsigned long long)c->bytes, 2 * XFER_BLOCK);
 		return -EINVAL;
 	}
@@ -107,9 +107,9 @@ create(struct journal *r, const struct journal_config *c, uint64_t page, char *m
 		: map_file(r, h.size);
 	if (rc < 0) {
 		snprintf(message, PATH_MAX,
-			"no room for a journal of %llu bytes in %.3000s: %s. Make the file "
-			"system larger (mount -o remount,size=... of a tmpfs, more huge pages), or "
-			"name another path or a smaller ring ([egress] journal, journal_mib)",
+			"cannot allocate %llu bytes for the journal in %.3000s: %s. Enlarge the "
+			"file system (mount -o remount,size=... of a tmpfs, more huge pages), or "
+			"set another path or a smaller journal ([egress] journal, journal_mib)",
 			(unsigned long long)h.size, c->path, strerror(-rc));
 		return rc;
 	}
@@ -167,24 +167,25 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 
 	if (h->version != RING_VERSION) {
 		snprintf(message, PATH_MAX,
-			"%.3000s is a journal of version %u: expected %u. What it holds is "
-			"for the braggline that made it, to send or to import; then remove it",
+			"%.3000s is a journal of version %u, expected version %u. Send or import "
+			"its batches with the version of braggline that created it, then remove "
+			"it",
 			path, h->version, RING_VERSION);
 		return -EINVAL;
 	}
 	if (h->crc != header_crc(h))
-		what = "the checksum of its header is wrong";
+		what = "wrong checksum of its header";
 	else if (!parts_fit(h, size))
-		what = "its parts are not where they should be in a file of its size";
+		what = "positions of its parts do not match its size";
 	for (i = 0; i < JOURNAL_STORES && what == NULL; i++) {
 		if (h->store[i].used != 0 && !store_is_sound(&h->store[i]))
-			what = "the address of a store in it is none";
+			what = "invalid address of a store";
 	}
 	if (what == NULL)
 		return 0;
 	snprintf(message, PATH_MAX,
-		"the journal %.3000s is damaged: %s. What it holds cannot be told; move it "
-		"away to begin a new one",
+		"journal %.3000s is damaged: %s. Its content cannot be read; move it away to "
+		"create a new one",
 		path, what);
 	return -EBADMSG;
 }
@@ -194,7 +195,7 @@ check_receiver_id(const struct ring_header *h, const struct journal_config *c, c
 {
 	if (h->receiver_id == c->receiver_id)
 		return 0;
-	snprintf(message, PATH_MAX, "the journal %.3000s is of receiver %016llx: expected %016llx",
+	snprintf(message, PATH_MAX, "journal %.3000s belongs to receiver %016llx, expected %016llx",
 		c->path, (unsigned long long)h->receiver_id, (unsigned long long)c->receiver_id);
 	return -EINVAL;
 }
@@ -218,9 +219,9 @@ find_run_problem(const struct journal *r, const struct ring_run *run)
 			return "a size is out of range";
 	}
 	if (run->crc != run_crc(run))
-		return "its checksum is wrong";
+		return "wrong checksum";
 	if (!xfer_name_check(run->name))
-		return "its name cannot begin file names";
+		return "its name is not valid in file names";
 	if (run->ended > 1 || (run->spilled & SPILLING_MASK) > r->nb_batches ||
 		((run->spilled & SPILLING_MASK) > 0 && run->spilled >> SPILLING_BITS == 0))
 		return "a count is out of range";
@@ -240,8 +241,7 @@ check_runs(const struct journal *r, const char *path, char *message)
 		if (problem == NULL)
 			continue;
 		snprintf(message, PATH_MAX,
-			"the journal %.3000s is damaged: run %u: %s. Move it away to begin "
-			"a new one",
+			"journal %.3000s is damaged: run %u: %s. Move it away to create a new one",
 			path, i, problem);
 		return -EBADMSG;
 	}
@@ -394,7 +394,7 @@ rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *m
 	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
 	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
 	if (r->taken == NULL || r->free_batch == NULL) {
-		snprintf(message, PATH_MAX, "no memory for a list of %u batches", r->nb_batches);
+		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
 	rc = check_runs(r, path, message);
@@ -408,8 +408,8 @@ rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *m
 	n = find_batches(r, damaged);
 	if (!positions_fit(r, n)) {
 		snprintf(message, PATH_MAX,
-			"the journal %.3000s is damaged: batches lie on one another. Move "
-			"it away to begin a new one",
+			"journal %.3000s is damaged: batches overlap. Move it away to create a "
+			"new one",
 			path);
 		return -EBADMSG;
 	}
@@ -437,7 +437,10 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 		return 0;
 	if (pread(fd, h, sizeof(*h), 0) != sizeof(*h) ||
 		(h->magic != 0 && h->magic != RING_MAGIC)) {
-		snprintf(message, PATH_MAX, "%.3000s is no journal, and is not overwritten", path);
+		snprintf(message, PATH_MAX,
+			"%.3000s is not a journal, and is not overwritten; "
+			"move it away or set another path",
+			path);
 		return -EINVAL;
 	}
 	/* the process that created the file was killed before it had finished */
@@ -476,7 +479,7 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 	if (rc < 0)
 		return rc;
 	snprintf(message, PATH_MAX,
-		"%llu batches of %.3000s adopted, %llu in doubt; %llu damaged, and lost%s%s",
+		"resumed %llu batches of %.3000s, %llu in doubt; %llu damaged and lost%s%s",
 		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
 		(unsigned long long)r->stats.damaged, r->stats.damaged > 0 ? ":" : "", damaged);
 	return 1;
@@ -543,7 +546,7 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 	*fd = open_or_create(folder, basename(copy), create);
 	close(folder);
 	if (*fd < 0) {
-		snprintf(message, PATH_MAX, "cannot open the journal %.3000s: %s", path,
+		snprintf(message, PATH_MAX, "cannot open journal %.3000s: %s", path,
 			own_file_error(*fd));
 		return *fd;
 	}
@@ -552,8 +555,10 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 		return rc;
 	rc = file_lock(*fd, wait_ms);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "the journal %.3000s is another process's%s: %s", path,
-			rc == -EBUSY ? " (or of one that has died and waits for its disk)" : "",
+		snprintf(message, PATH_MAX, "journal %.3000s is locked by another process%s: %s",
+			path,
+			rc == -EBUSY ? " (or by a killed process that still waits for its disk)"
+				     : "",
 			strerror(-rc));
 		return rc;
 	}
@@ -561,7 +566,8 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 	if (fstat(*fd, st) == 0)
 		return 0;
 	rc = -errno;
-	snprintf(message, PATH_MAX, "cannot look at the journal %.3000s: %s", path, strerror(-rc));
+	snprintf(message, PATH_MAX, "cannot get the status of journal %.3000s: %s", path,
+		strerror(-rc));
 	return rc;
 }
 
@@ -570,16 +576,14 @@ static int
 check_file_system(const char *path, int error, const struct statfs *fs, char *message)
 {
 	if (error != 0) {
-		snprintf(message, PATH_MAX, "cannot open the journal %.3000s: %s", path,
+		snprintf(message, PATH_MAX, "cannot open journal %.3000s: %s", path,
 			strerror(error));
 		return -error;
 	}
 	if (fs->f_type == TMPFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC)
 		return 0;
 	snprintf(message, PATH_MAX,
-		"the journal %.3000s would be written to a disk: expected a path in a "
-		"tmpfs or hugetlbfs",
-		path);
+		"journal %.3000s is not in memory: expected a path in a tmpfs or hugetlbfs", path);
 	return -EINVAL;
 }
 
@@ -599,7 +603,7 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 	struct stat st;
 	int rc;
 
-	snprintf(message, PATH_MAX, "no memory for a journal");
+	snprintf(message, PATH_MAX, "cannot allocate a journal");
 	if (r == NULL)
 		return -ENOMEM;
 	r->step = c->step;
@@ -616,8 +620,8 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 			rc = rebuild(r, c->path, none, message);
 		}
 		if (rc == 0)
-			snprintf(message, PATH_MAX, "%.3000s: new, room for %llu bytes", c->path,
-				(unsigned long long)r->data_size);
+			snprintf(message, PATH_MAX, "%.3000s: created, %llu bytes for batches",
+				c->path, (unsigned long long)r->data_size);
 	}
 	if (rc < 0)
 		goto fail;
@@ -636,14 +640,14 @@ journal_open_existing(struct journal **ring, const char *path, char message[PATH
 	struct stat st;
 	int rc;
 
-	snprintf(message, PATH_MAX, "no memory for a journal");
+	snprintf(message, PATH_MAX, "cannot allocate a journal");
 	if (r == NULL)
 		return -ENOMEM;
 	rc = open_file(&r->fd, path, false, FILE_LOCK_MS, &st, message);
 	if (rc == 0) {
 		rc = adopt(r, path, NULL, st.st_size, message);
 		if (rc == 0) {
-			snprintf(message, PATH_MAX, "%.3000s is no journal", path);
+			snprintf(message, PATH_MAX, "%.3000s is not a journal", path);
 			rc = -EINVAL;
 		}
 	}

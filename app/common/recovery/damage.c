@@ -80,7 +80,7 @@ arrow_damage_frames_text(const struct arrow_damage_frames *f, char text[ARROW_DA
 	else if (f->has_before)
 		snprintf(text, ARROW_DAMAGE_TEXT, "frames below %" PRIu64, f->last);
 	else
-		snprintf(text, ARROW_DAMAGE_TEXT, "frames not known");
+		snprintf(text, ARROW_DAMAGE_TEXT, "frames unknown");
 }
 
 bool
@@ -109,7 +109,7 @@ void
 arrow_damage_text(const struct arrow_reader *r, size_t damage, char text[ARROW_DAMAGE_TEXT])
 {
 	const struct arrow_read_damage *d = &r->damage[damage];
-	char frames[ARROW_DAMAGE_TEXT], number[64] = "batch of unknown number";
+	char frames[ARROW_DAMAGE_TEXT], number[64] = "batch with unknown number";
 	struct arrow_damage_frames f;
 	uint64_t first, last;
 

@@ -96,7 +96,7 @@ arrow_recover_in(const struct arrow_io_ops *io, int folder, const char *dir, con
 	name_folder(report->message, sizeof(report->message), by_fd, message);
 	if (rc == -EPERM || rc == -EACCES || rc == -ELOOP || rc == -EMEDIUMTYPE) {
 		rc = find_reason(folder, name, report->path, message);
-		snprintf(report->message, sizeof(report->message), "is left alone: %s", message);
+		snprintf(report->message, sizeof(report->message), "skipped: %s", message);
 		report->error = rc;
 	}
 	return rc;

@@ -19,7 +19,7 @@
 #define HOLES_MAX   (UINT64_C(1) << 30) /* bytes that need not be allocated, */
 #define HOLES_TIMES 64			/* and for each one that is (compression) */
 
-static const char unreadable[] = "the disk cannot read it";
+static const char unreadable[] = "read error of the disk";
 
 static uint64_t
 batch_end(const struct arrow_read_batch *b)
@@ -42,7 +42,7 @@ find_fault(const struct arrow_reader *r, const struct arrow_read_batch *b)
 
 	if (b->offset % ARROW_BLOCK != 0 || b->metadata_size % ARROW_BLOCK != 0 ||
 		b->body_length % ARROW_BLOCK != 0)
-		return "a batch that is not made of whole blocks";
+		return "a batch with a length that is not a multiple of the block size";
 	if (!arrow_read_has_identity(r, b))
 		return "a batch without identity";
 	if (arrow_read_crc(r, b) != 1)
@@ -51,7 +51,7 @@ find_fault(const struct arrow_reader *r, const struct arrow_read_batch *b)
 			: "a batch with a wrong CRC-32C";
 	for (k = 0; k < r->schema.nb_fields; k++) {
 		if (arrow_read_column(r, b, k, &column) < 0)
-			return "a batch whose columns do not agree with the schema";
+			return "a batch whose columns do not match the schema";
 	}
 	return NULL;
 }
@@ -309,7 +309,7 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 		report->quarantined = rc == 0 ? p.bytes - p.piece[0].size : 0;
 		if (rc < 0)
 			snprintf(report->message, sizeof(report->message),
-				"stays as it is: what would be cut off cannot be kept in %.*s: %s",
+				"unchanged: cannot save the bytes to be cut off in %.*s: %s",
 				PATH_MAX, report->quarantine, strerror(-rc));
 	}
 	cuts = p.nb > 0 || nb < r->nb_batches || r->complete;
@@ -341,11 +341,10 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 
 	if (report->cut > 0)
 		snprintf(cut, sizeof(cut),
-			"; cut %" PRIu64 " bytes behind the last batch that stays%s%.160s",
-			report->cut, why != NULL ? ": " : "", why != NULL ? why : "");
+			"; cut %" PRIu64 " bytes after the last valid batch%s%.160s", report->cut,
+			why != NULL ? ": " : "", why != NULL ? why : "");
 	if (report->room > 0)
-		snprintf(room, sizeof(room),
-			"; gave back %" PRIu64 " bytes that were allocated ahead and never used",
+		snprintf(room, sizeof(room), "; released %" PRIu64 " unused preallocated bytes",
 			report->room);
 	if (report->damaged > 0)
 		snprintf(damage, sizeof(damage),
@@ -354,14 +353,13 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 			report->damaged, plural(report->damaged),
 			d->announced ? d->batch.sequence : "number unknown", d->offset, d->why);
 	if (report->quarantined > 0)
-		snprintf(quarantine, sizeof(quarantine), "; %" PRIu64 " bytes kept in %s",
+		snprintf(quarantine, sizeof(quarantine), "; %" PRIu64 " bytes saved in %s",
 			report->quarantined, report->quarantine);
 	snprintf(report->message, sizeof(report->message),
 		"%" PRIu64 " batch%s, %" PRIu64 " rows%s%s%s%s%.*s", report->batches,
 		plural(report->batches), report->rows, cut, room,
-		report->mended ? "; wrote a damaged copy of its schema again from the other one"
-			       : "",
-		damage, (int)sizeof(quarantine), quarantine);
+		report->mended ? "; repaired one copy of its schema from the other" : "", damage,
+		(int)sizeof(quarantine), quarantine);
 }
 
 /* What of a file stays: batches with numbers below `below`. @return bytes */
@@ -413,7 +411,7 @@ count_cut(const struct arrow_reader *r, uint64_t end, uint64_t below, struct arr
 	report->cut = batches - end + arrow_quarantine_trim(r, batches, last - batches);
 	report->room = last - end - report->cut;
 	if (report->batches < r->nb_batches || below != UINT64_MAX)
-		return "they were not to stay";
+		return "removed on request";
 	/* the last batches are damaged: they go with the tail */
 	return report->damaged < r->nb_damage ? r->damage[report->damaged].why : r->problem;
 }
@@ -426,8 +424,8 @@ check_size(const struct arrow_content *c, uint64_t written, struct arrow_recover
 	if (written <= HOLES_MAX || (written - HOLES_MAX) / HOLES_TIMES <= c->allocated)
 		return 0;
 	snprintf(report->message, sizeof(report->message),
-		"stays as it is: %" PRIu64 " bytes, of which %" PRIu64
-		" are allocated: no file of ours has so large holes",
+		"unchanged: %" PRIu64 " bytes, of which %" PRIu64 " are allocated; not a file of "
+		"braggline, its holes are too large",
 		written, c->allocated);
 	return -EFBIG;
 }
@@ -446,13 +444,13 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	rc = scan_until(r, stop, &report->looked);
 	/* nothing has been changed so far */
 	if (is_stopped(stop)) {
-		snprintf(report->message, sizeof(report->message), "stays as it is: told to stop");
+		snprintf(report->message, sizeof(report->message), "unchanged: interrupted");
 		return -ECANCELED;
 	}
 	if (rc == -EFBIG)
 		snprintf(report->message, sizeof(report->message),
-			"stays as it is: batches are announced in each other's place: to "
-			"check them takes more than %" PRIu64 " bytes, and it has %" PRIu64,
+			"unchanged: announced batches overlap; to check them takes more than "
+			"%" PRIu64 " bytes of reading, the file has %" PRIu64,
 			arrow_recovery_most(r->size), r->size);
 	if (rc < 0)
 		return rc;
@@ -469,7 +467,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	if (rc == 0)
 		say_content(r, why, report);
 	else if (report->message[0] == '\0')
-		snprintf(report->message, sizeof(report->message), "cannot write its end: %s",
+		snprintf(report->message, sizeof(report->message), "cannot write its footer: %s",
 			strerror(-rc));
 	return rc;
 }
@@ -490,7 +488,7 @@ open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, c
 	}
 	if (rc < 0 && c->window != NULL &&
 		arrow_window_is_unreadable(c->window, 0, ARROW_WINDOW_AT_ONCE)) {
-		*problem = "the disk cannot read its schema";
+		*problem = "read error of the disk in its schema";
 		rc = -EIO;
 	}
 	return rc;
@@ -510,7 +508,7 @@ mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_read
 	report->mended = rc == 0;
 	if (rc < 0)
 		snprintf(report->message, sizeof(report->message),
-			"stays as it is: " ARROW_ONE_SCHEMA ", and cannot be written again: %s",
+			"unchanged: " ARROW_ONE_SCHEMA ", and cannot be written: %s",
 			strerror(-rc));
 	return rc;
 }
@@ -530,7 +528,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 
 	rc = arrow_content_open(&c, io, handle);
 	if (rc < 0) {
-		snprintf(report->message, sizeof(report->message), "cannot be read: %s",
+		snprintf(report->message, sizeof(report->message), "cannot read it: %s",
 			strerror(-rc));
 		goto out;
 	}
@@ -550,7 +548,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 	}
 	rc = open_reader(&r, &c, written, &problem);
 	if (rc < 0) {
-		snprintf(report->message, sizeof(report->message), "nothing can be recovered: %s",
+		snprintf(report->message, sizeof(report->message), "no batch can be recovered: %s",
 			problem != NULL ? problem : strerror(-rc));
 		goto out;
 	}
@@ -573,7 +571,7 @@ recover_name(const struct arrow_io_ops *io, const char *part, struct arrow_recov
 	if (report->state == ARROW_RECOVERY_REMOVED) {
 		if (report->message[0] == '\0')
 			snprintf(report->message, sizeof(report->message),
-				"removed: nothing had been written");
+				"removed: no batch was written");
 		rc = io->remove(part);
 	} else {
 		rc = io->rename(part, report->path);
@@ -581,8 +579,8 @@ recover_name(const struct arrow_io_ops *io, const char *part, struct arrow_recov
 	if (rc == 0)
 		rc = io->sync_dir(part);
 	if (rc == -EEXIST)
-		snprintf(report->message, sizeof(report->message),
-			"stays as it is: %.*s is already there", PATH_MAX, report->path);
+		snprintf(report->message, sizeof(report->message), "unchanged: %.*s already exists",
+			PATH_MAX, report->path);
 	else if (rc < 0)
 		snprintf(report->message, sizeof(report->message), "cannot be %s: %s",
 			report->state == ARROW_RECOVERY_REMOVED ? "removed" : "renamed",
@@ -609,13 +607,13 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 	snprintf(report->path, sizeof(report->path), "%s", part);
 	rc = -EINVAL;
 	snprintf(report->message, sizeof(report->message),
-		"expected a file that ends in .arrow" PART);
+		"expected a file name that ends in .arrow" PART);
 	if (!arrow_name_is_part(part) || strlen(part) >= sizeof(report->path))
 		goto out;
 	rc = io->open(&handle, &how);
 	if (rc < 0) {
-		snprintf(report->message, sizeof(report->message), "cannot be opened: %s",
-			rc == -EBUSY ? "somebody writes it" : strerror(-rc));
+		snprintf(report->message, sizeof(report->message), "cannot open: %s",
+			rc == -EBUSY ? "locked by another process" : strerror(-rc));
 		goto out;
 	}
 	report->path[strlen(part) - strlen(PART)] = '\0';
@@ -623,7 +621,7 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 	rc = arrow_plan_follow(io, handle, part);
 	if (rc < 0)
 		snprintf(report->message, sizeof(report->message),
-			"cannot go on with a recovery that had begun: %s", strerror(-rc));
+			"cannot resume an interrupted recovery: %s", strerror(-rc));
 	if (rc == 0)
 		rc = recover_content(io, handle, part, below, stop, report, &planned);
 	if (rc == -EAGAIN && report->mended)
@@ -631,7 +629,7 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 	if (rc == -EAGAIN) {
 		rc = -EIO;
 		snprintf(report->message, sizeof(report->message),
-			"stays as it is: " ARROW_ONE_SCHEMA ", and stays so after it was written");
+			"unchanged: " ARROW_ONE_SCHEMA ", also after it was written");
 	}
 	/* the file goes by its footer now */
 	if (rc == 0 && planned)
@@ -685,7 +683,7 @@ check_before_cut(const struct arrow_io_ops *io, const char *path, struct arrow_r
 	arrow_content_close(&c);
 	(void)io->close(handle);
 	if (rc < 0)
-		snprintf(report->message, sizeof(report->message), "stays as it is: %s",
+		snprintf(report->message, sizeof(report->message), "unchanged: %s",
 			problem != NULL ? problem : strerror(-rc));
 	return rc;
 }
@@ -724,7 +722,7 @@ arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 	if (rc < 0) {
 		report->state = ARROW_RECOVERY_FAILED;
 		report->error = rc;
-		snprintf(report->message, sizeof(report->message), "cannot be cut off: %s",
+		snprintf(report->message, sizeof(report->message), "cannot truncate: %s",
 			strerror(-rc));
 		return rc;
 	}
@@ -733,6 +731,6 @@ arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 		return rc;
 	report->state = ARROW_RECOVERY_REMOVED;
 	report->error = 0;
-	snprintf(report->message, sizeof(report->message), "is gone");
+	snprintf(report->message, sizeof(report->message), "already removed");
 	return 0;
 }

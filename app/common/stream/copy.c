@@ -171,7 +171,7 @@ stream_copy(const struct arrow_io_ops *io, const struct arrow_slices_config *sli
 	if (rc == 0)
 		rc = stream_source_run(path, run);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "%.3000s: this is no name of a store's file", path);
+		snprintf(message, PATH_MAX, "%.3000s: not a file name of a store", path);
 		return rc;
 	}
 	rc = stream_source_open(&s, io, path, message);
@@ -181,7 +181,8 @@ stream_copy(const struct arrow_io_ops *io, const struct arrow_slices_config *sli
 	stream_source_close(&s);
 	if (rc < 0)
 		snprintf(message, PATH_MAX,
-			"%.3000s: what is only there and would be cut off cannot be copied: %s",
+			"%.3000s: cannot copy the batches that would be cut off and exist only "
+			"here: %s",
 			path, strerror(-rc));
 	return rc;
 }

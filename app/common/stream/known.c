@@ -58,15 +58,14 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 		return rc;
 	if (!stream_source_is_ours(&s)) {
 		snprintf(message, PATH_MAX,
-			"%.3000s: owner is another user: what it has does not count as stored",
-			path);
+			"%.3000s: owner is another user; its batches do not count as stored", path);
 		stream_source_close(&s);
 		return -EXDEV;
 	}
 	rc = stream_source_list(&s.reader, &wanted, have);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
-			rc == -EXDEV ? "batches of another stream" : strerror(-rc));
+			rc == -EXDEV ? "it has batches of another stream" : strerror(-rc));
 	stream_source_close(&s);
 	return rc;
 }
@@ -86,7 +85,7 @@ check_file(const struct arrow_io_ops *io, const char *path, const struct interva
 	stream_source_close(&s);
 	if (rc < 0)
 		snprintf(message, PATH_MAX,
-			"%.3000s: batches that are held elsewhere as well cannot be read: %s", path,
+			"%.3000s: cannot read batches of which the receiver holds a copy: %s", path,
 			strerror(-rc));
 	return rc;
 }
@@ -131,12 +130,12 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	if (rc == 0)
 		rc = io->sync_dir(part);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "%.3000s: damaged batches cannot be marked: %s", path,
+		snprintf(message, PATH_MAX, "%.3000s: cannot mark damaged batches: %s", path,
 			strerror(-rc));
 		return rc;
 	}
 	rc = arrow_recover_file(io, part, &report);
-	snprintf(message, PATH_MAX, "%.2000s: marked what is damaged: %.1000s", path,
+	snprintf(message, PATH_MAX, "%.2000s: marked damaged batches: %.1000s", path,
 		report.message);
 	if (rc == -EBADMSG)
 		/* restore the name: under the other one, the file's batches would be unknown */
@@ -238,8 +237,8 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	int rc;
 
 	rc = cut_to(f, io, from, &report);
-	snprintf(message, PATH_MAX, "%.2000s cut off at batch %" PRIu64 ": %.1000s", f->path, from,
-		report.message);
+	snprintf(message, PATH_MAX, "%.2000s: truncated at batch %" PRIu64 ": %.1000s", f->path,
+		from, report.message);
 	if (rc < 0)
 		return rc;
 	*cut += interval_set_count(&f->have) - stay;
@@ -266,7 +265,8 @@ cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char messag
 	rc = cut_to(f, io, f->have.nb > 0 ? f->have.at[f->have.nb - 1].last + 1 : 0, &report);
 	if (rc < 0)
 		snprintf(message, PATH_MAX,
-			"%.2000s: batches that were given back may still be in it: %.1000s",
+			"%.2000s: may still have batches that were returned to the receiver: "
+			"%.1000s",
 			f->path, report.message);
 	else
 		f->uncut = false;

@@ -59,8 +59,8 @@ open_source(struct stream_source *s, const struct arrow_io_ops *io, const char *
 	*s = (struct stream_source){.io = io, .path = path};
 	rc = io->open(&s->handle, &how);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "%.3000s cannot be opened: %s", path,
-			rc == -EBUSY ? "somebody has it open" : strerror(-rc));
+		snprintf(message, PATH_MAX, "cannot open %.3000s: %s", path,
+			rc == -EBUSY ? "locked by another process" : strerror(-rc));
 		return rc;
 	}
 	rc = to_list && io->read != NULL ? open_window(s, &problem) : open_mapped(s, &problem);
@@ -184,7 +184,7 @@ stream_source_fault(struct stream_source *s)
 	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
 		why = arrow_recovery_check(&s->reader, i);
 	if (why == NULL && arrow_order(&s->reader) < 0)
-		return "no memory to look at the order of its batches";
+		return "cannot allocate memory to check the order of its batches";
 	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
 		why = s->reader.batches[i].fault;
 	return why;

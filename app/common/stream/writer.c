@@ -256,7 +256,7 @@ open_file(struct stream_writer *w)
 	}
 	if (w->stats.error != 0) {
 		ADD(w->stats.resumes, 1);
-		stream_writer_say(w, true, "writing again");
+		stream_writer_say(w, true, "writing resumed");
 		SET(w->stats.error, 0);
 		w->wanted = 0;
 	}
@@ -312,8 +312,8 @@ say_over_quota(struct stream_writer *w)
 	char text[PATH_MAX + 256];
 
 	snprintf(text, sizeof(text),
-		"files of receiver %016" PRIx64 " in %.4000s have %" PRIu64 " MiB of the %" PRIu64
-		" MiB that they may have (%s): remove some, or allow more",
+		"quota reached: files of receiver %016" PRIx64 " in %.4000s have %" PRIu64 " "
+		"MiB, the limit is %" PRIu64 " MiB (%s); remove some, or raise the limit",
 		q->receiver_id, q->root != NULL ? q->root : w->config.dir, q->used >> 20,
 		q->limit >> 20, q->setting != NULL ? q->setting : "quota");
 	stream_writer_say(w, true, text);
@@ -603,8 +603,8 @@ say_rotten(const struct stream_writer *w, const struct interval_set *rotten, con
 
 	for (i = 0; i < rotten->nb; i++) {
 		snprintf(text, sizeof(text),
-			"%s: stored batches %" PRIu64 " to %" PRIu64
-			" are damaged: they are not released, and stored again if they come. %s",
+			"%s: stored batches %" PRIu64 " to %" PRIu64 " are damaged; they are "
+			"not released, and stored again when received. %s",
 			w->config.identity.table, rotten->at[i].first, rotten->at[i].last, message);
 		stream_writer_say(w, true, text);
 	}
@@ -801,7 +801,7 @@ note_repair(struct stream_writer *w, uint64_t sequence)
 		return;
 	(void)interval_set_remove(&w->rotten, sequence, sequence);
 	ADD(w->stats.repaired, 1);
-	snprintf(text, sizeof(text), "%s: batch %" PRIu64 " is repaired: it was stored again",
+	snprintf(text, sizeof(text), "%s: repaired batch %" PRIu64 ": stored another copy of it",
 		w->config.identity.table, sequence);
 	stream_writer_say(w, true, text);
 }
@@ -824,7 +824,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 	if (durable &&
 		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
 			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
-		stream_writer_say(w, true, "no memory for a list of what is durable");
+		stream_writer_say(w, true, "cannot allocate the list of durable batches");
 	if (durable) {
 		w->backoff = 0;
 		note_repair(w, item->sequence);
@@ -868,7 +868,7 @@ retire(struct stream_writer *w, struct stream_file *f)
 			w->first_error = f->file.error;
 	}
 	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, f->file.uncut) < 0)
-		stream_writer_say(w, true, "no memory for a list of files");
+		stream_writer_say(w, true, "cannot allocate the list of files");
 	if (w->config.quota != NULL) {
 		w->config.quota->used += f->file.size - f->charged;
 		w->config.quota->open -= f->charged;

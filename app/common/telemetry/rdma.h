@@ -11,7 +11,7 @@ struct rdma_dev_info;
 /** What tables of commands say of it. */
 #define TELEMETRY_RDMA_KEYS                                                      \
 	"active, device, provider; counters {...}: those of rdma_xstats_get(), " \
-	"pmd-ext/rdma/README.rst has what they mean"
+	"described in pmd-ext/rdma/README.rst"
 
 /**
  * Fill a reply. Telemetry's thread, while the device is open.

@@ -19,23 +19,23 @@ check_file(const struct stat *st, const char *path, const char *what, size_t min
 	char message[PATH_MAX])
 {
 	if (!S_ISREG(st->st_mode)) {
-		snprintf(message, PATH_MAX, "%s %.3000s is no regular file", what, path);
+		snprintf(message, PATH_MAX, "%s %.3000s is not a regular file", what, path);
 		return -EINVAL;
 	}
 	if (st->st_uid != geteuid() && st->st_uid != 0) {
 		snprintf(message, PATH_MAX,
-			"%s %.3000s belongs to user %u: expected this user (%u) or root", what,
-			path, st->st_uid, geteuid());
+			"%s %.3000s: owner is user %u, expected this user (%u) or root", what, path,
+			st->st_uid, geteuid());
 		return -EACCES;
 	}
 	if ((st->st_mode & 077) != 0) {
 		snprintf(message, PATH_MAX,
-			"%s %.3000s has mode %03o: others may use it; expected 600 or 400", what,
-			path, st->st_mode & 0777);
+			"%s %.3000s: mode is %03o, other users may access it; expected 600 or 400",
+			what, path, st->st_mode & 0777);
 		return -EACCES;
 	}
 	if ((uint64_t)st->st_size < min || (uint64_t)st->st_size > max) {
-		snprintf(message, PATH_MAX, "%s %.3000s has %lld bytes: expected %zu to %zu", what,
+		snprintf(message, PATH_MAX, "%s %.3000s has %lld bytes, expected %zu to %zu", what,
 			path, (long long)st->st_size, min, max);
 		return -EINVAL;
 	}
@@ -53,12 +53,12 @@ xfer_secret_open(const char *path, const char *what, size_t min, size_t max, cha
 	if (fd < 0) {
 		rc = -errno;
 		snprintf(message, PATH_MAX, "cannot open %s %.3000s: %s", what, path,
-			rc == -ELOOP ? "it is a link" : strerror(-rc));
+			rc == -ELOOP ? "it is a symbolic link" : strerror(-rc));
 		return rc;
 	}
 	rc = fstat(fd, &st) < 0 ? -errno : 0;
 	if (rc < 0)
-		snprintf(message, PATH_MAX, "cannot look at %s %.3000s: %s", what, path,
+		snprintf(message, PATH_MAX, "cannot get the status of %s %.3000s: %s", what, path,
 			strerror(-rc));
 	else
 		rc = check_file(&st, path, what, min, max, message);
@@ -91,7 +91,8 @@ xfer_key_read(struct xfer_key *key, const char *path, char message[PATH_MAX])
 			message, PATH_MAX, "cannot read key file %.3000s: %s", path, strerror(-rc));
 	} else if (size < XFER_KEY_MIN || size > XFER_KEY_MAX) {
 		rc = -EINVAL;
-		snprintf(message, PATH_MAX, "key file %.3000s changed while it was read", path);
+		snprintf(message, PATH_MAX, "key file %.3000s changed while it was read; retry",
+			path);
 	} else {
 		memcpy(key->bytes, bytes, size);
 		key->size = size;

@@ -21,7 +21,7 @@ xfer_reason_name(uint32_t reason)
 		[XFER_REASON_BODY] = "body",
 		[XFER_REASON_ENTRY] = "entry",
 		[XFER_REASON_SUPERSEDED] = "superseded",
-		[XFER_REASON_SILENT] = "silent",
+		[XFER_REASON_SILENT] = "timeout",
 		[XFER_REASON_QUOTA] = "quota",
 		[XFER_REASON_STOPPING] = "stopping",
 		[XFER_REASON_FAILED] = "failed",

@@ -58,7 +58,7 @@ calibration_output_write(const struct jungfrau_model *model, uint32_t modules,
 
 	if (mkdir(directory, OWN_FOLDER_MODE) != 0 && errno != EEXIST) {
 		rc = -errno;
-		warnx("%s: cannot make this directory for the calibration: %s", directory,
+		warnx("%s: cannot create this directory for the calibration: %s", directory,
 			strerror(-rc));
 		return rc;
 	}

@@ -37,7 +37,7 @@ frame_files_open(struct frame_files *files, char *const *paths, int nb_paths, ui
 		if (!S_ISREG(status.st_mode) || bytes == 0 || bytes % files->frame_bytes != 0) {
 			warnx("%s: found %s of %llu bytes, expected a file of whole frames, "
 			      "%llu bytes each for %u module%s",
-				paths[i], S_ISREG(status.st_mode) ? "a file" : "something else",
+				paths[i], S_ISREG(status.st_mode) ? "a file" : "not a regular file",
 				(unsigned long long)bytes, (unsigned long long)files->frame_bytes,
 				modules, modules == 1 ? "" : "s");
 			return -EINVAL;

@@ -22,7 +22,7 @@ pcap_output_open(struct pcap_output *output, const char *path)
 	if (output->format != NULL)
 		output->dumper = pcap_dump_fopen(output->format, output->file.stream);
 	if (output->dumper == NULL) {
-		warnx("%s: libpcap cannot begin the file: %s", path,
+		warnx("%s: libpcap cannot create the file: %s", path,
 			output->format != NULL ? pcap_geterr(output->format) : "out of memory");
 		pcap_output_discard(output);
 		return -EIO;

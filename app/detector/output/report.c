@@ -55,15 +55,15 @@ detector_report_print(const struct detector_report *report)
 	uint64_t faults = 0;
 
 	fprintf(stderr,
-		"braggline-detector: sent %llu frames, %llu packets in %.3f s: %.1f frames/s (%.1f "
-		"asked), %.0f packets/s, %.2f Gb/s\n",
+		"braggline-detector: sent %llu frames, %llu packets in %.3f s: %.1f frames/s "
+		"(requested %.1f), %.0f packets/s, %.2f Gb/s\n",
 		(llu)report->frames, (llu)report->sent, report->seconds,
 		per_second(report->frames, report->seconds), report->asked_rate,
 		per_second(report->sent, report->seconds),
 		per_second(report->bytes, report->seconds) * 8e-9);
 	fprintf(stderr,
-		"braggline-detector: %llu frames late by more than a period, at most %.0f us, "
-		"%.0f us in the mean; waited %.3f s for the port; %llu errors of the port\n",
+		"braggline-detector: %llu frames late by more than a period, at most %.0f us, on "
+		"average %.0f us; waited %.3f s for the port; %llu port errors\n",
 		(llu)report->late_frames, report->late_max * 1e6, report->late_mean * 1e6,
 		report->waited, (llu)report->port_errors);
 	for (int kind = 0; kind < FAULT_KINDS; kind++)

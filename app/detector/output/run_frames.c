@@ -102,10 +102,10 @@ check_schema(const struct run_frames *run, const struct run_file *f, bool *image
 	const struct arrow_reader *r = &f->reader;
 
 	if (modules == NULL || table == NULL)
-		return damaged(f->path, "no file of a run");
+		return damaged(f->path, "it is not a file of a run");
 	if (strtoul(modules, NULL, 10) != run->modules) {
-		warnx("%s: found a run of %s modules, expected the %u of --modules", f->path,
-			modules, run->modules);
+		warnx("%s: run of %s modules, expected the %u of --modules", f->path, modules,
+			run->modules);
 		return -EINVAL;
 	}
 	*images = strcmp(table, arrow_table_name(ARROW_IMAGES)) == 0;
@@ -122,7 +122,7 @@ check_schema(const struct run_frames *run, const struct run_file *f, bool *image
 					FRAMES_EXPOSURE ||
 				arrow_reader_find(r, "detector_status", ARROW_UINT32, 0) !=
 					FRAMES_DETECTOR_STATUS)
-		return damaged(f->path, "other columns than those of a run");
+		return damaged(f->path, "its columns are not those of a run");
 	return 0;
 }
 
@@ -204,8 +204,8 @@ sort(struct rows *rows)
 	for (i = 1; i < rows->nb; i++) {
 		if (rows->at[i].frame != rows->at[i - 1].frame)
 			continue;
-		warnx("frame %llu is there twice: expected one run of a detector that was not "
-		      "started again",
+		warnx("frame %llu is there twice; expected one run, without a restart of the "
+		      "detector",
 			(unsigned long long)rows->at[i].frame);
 		return -EINVAL;
 	}
@@ -230,7 +230,7 @@ run_frames_open(struct run_frames **run, char *const *paths, int nb_paths, uint3
 	if (rc == 0)
 		rc = sort(&r->images);
 	if (rc == 0 && r->images.nb == 0) {
-		warnx("found no raw frame, expected a run with [output] format = raw");
+		warnx("no raw frame found; expected a run with [output] format = raw");
 		rc = -EINVAL;
 	}
 	*frames = r->images.nb;
@@ -262,7 +262,7 @@ read_header(struct run_frames *run, uint64_t frame, struct jungfrau_frame_header
 	while (run->at < run->frames.nb && run->frames.at[run->at].frame < frame)
 		run->at++;
 	if (run->at == run->frames.nb || run->frames.at[run->at].frame != frame) {
-		warnx("frame %llu has an image and no row in frames: expected the files of both "
+		warnx("frame %llu has an image but no row in frames; expected the files of both "
 		      "tables",
 			(unsigned long long)frame);
 		return -EINVAL;
@@ -302,7 +302,7 @@ run_frames_read(struct run_frames *run, uint16_t *raw, struct jungfrau_frame_hea
 		return damaged(f->path, "a column is damaged");
 	arrow_column_range(&map, row->row, &start, &end);
 	if (end - start != run->modules * JUNGFRAU_MODULE_PACKETS / 8)
-		return damaged(f->path, "missing packets of another detector");
+		return damaged(f->path, "missing packets do not match this detector");
 	*missing = (const uint8_t *)map.data + start;
 	arrow_column_range(&chunk, row->row, &start, &end);
 	if (bitshuffle_decompress((const uint8_t *)chunk.data + start, end - start, raw,

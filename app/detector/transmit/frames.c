@@ -55,8 +55,8 @@ transmit_frames_load(struct transmit_frames *frames, struct frame_source *source
 	for (uint32_t i = 0; rc == 0 && i < nb_frames; i++)
 		rc = frame_alloc(&frames->frame[i], modules);
 	if (rc != 0) {
-		warnx("no room for %u frames of %u MiB; give EAL more memory (-m), or ask for "
-		      "fewer with --distinct",
+		warnx("cannot allocate %u frames of %u MiB; give EAL more memory (-m), or reduce "
+		      "--distinct",
 			nb_frames, modules);
 		return rc;
 	}

@@ -50,8 +50,9 @@ find_port(const char *name, uint16_t *id)
 		*id = (uint16_t)number;
 		return 0;
 	}
-	warnx("--port: found '%s', expected one of EAL's %u ports; --vdev or -a makes one", name,
-		rte_eth_dev_count_avail());
+	warnx("--port: found '%s', expected one of EAL's %u ports; create it with --vdev or "
+	      "allow it with -a",
+		name, rte_eth_dev_count_avail());
 	RTE_ETH_FOREACH_DEV(*id) {
 		char known[RTE_ETH_NAME_MAX_LEN];
 
@@ -77,7 +78,7 @@ make_pools(struct transmit_port *port, const char *name, int socket)
 	}
 	if (port->whole == NULL ||
 		(port->chains && (port->header == NULL || port->payload == NULL)))
-		return failed(name, "make its pools; more memory for EAL (-m) may help", -ENOMEM);
+		return failed(name, "create its pools; more memory for EAL (-m) may help", -ENOMEM);
 	return 0;
 }
 
@@ -126,7 +127,7 @@ transmit_port_open(struct transmit_port *port, const char *name)
 		return rc;
 	rc = rte_eth_dev_info_get(port->id, &info);
 	if (rc != 0)
-		return failed(name, "be asked what it can", rc);
+		return failed(name, "get its device information", rc);
 	socket = rte_eth_dev_socket_id(port->id);
 	port->chains = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
 	rc = make_pools(port, name, socket);
@@ -140,7 +141,7 @@ transmit_port_open(struct transmit_port *port, const char *name)
 	nb_rxq = strcmp(info.driver_name, "net_memif") != 0;
 	rc = rte_eth_dev_configure(port->id, nb_rxq, 1, &conf);
 	if (rc != 0)
-		return failed(name, "be configured", rc);
+		return failed(name, "configure it", rc);
 	raise_mtu(port->id, name, &info);
 	rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &nb_rxd, &nb_txd);
 	if (rc == 0 && nb_rxq != 0)
@@ -169,7 +170,7 @@ transmit_port_start(struct transmit_port *port, uint32_t seconds, const volatile
 		if (*stop != 0)
 			return -EINTR;
 		if (rte_get_timer_cycles() >= end) {
-			warnx("port %u: no link after %u s; is the other side there? (--link-wait)",
+			warnx("port %u: no link after %u s; check the other side (--link-wait)",
 				port->id, seconds);
 			return -ETIMEDOUT;
 		}

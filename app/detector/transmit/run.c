@@ -167,8 +167,8 @@ finish(struct transmit *run)
 	}
 	detector_report_print(&run->report);
 	if (run->loop.given_up)
-		warnx("port %s took nothing for %u s: given up, packets of the last frames are "
-		      "missing",
+		warnx("port %s accepted no packet for %u s; aborted, packets of the last frames "
+		      "are missing",
 			run->options->port_name,
 			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
 	if (run->options->report_path != NULL) {

@@ -32,7 +32,7 @@ builder_create(const struct builder_config *config)
 	struct builder *b;
 
 	if (!in_range("number of gangs", config->gangs, GK_GANGS_MAX) ||
-		!in_range("frames of a batch", config->batch, GK_BATCH_MAX) ||
+		!in_range("frames per batch", config->batch, GK_BATCH_MAX) ||
 		!in_range("number of output slots", config->outputs, GK_NO_OUT - 1))
 		return NULL;
 	b = rte_zmalloc_socket("builder", sizeof(*b), RTE_CACHE_LINE_SIZE, config->socket);
@@ -65,7 +65,7 @@ builder_create(const struct builder_config *config)
 	return b;
 
 no_memory:
-	LOG(ERR, "no memory for %u frame records\n", BUILDER_RECORDS);
+	LOG(ERR, "cannot allocate %u frame records\n", BUILDER_RECORDS);
 	builder_destroy(b);
 	rte_errno = ENOMEM;
 	return NULL;

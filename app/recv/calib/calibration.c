@@ -65,7 +65,7 @@ calibration_suspicion_text(enum calibration_suspicion kind)
 {
 	static const char *const texts[CALIBRATION_SUSPICIONS] = {
 		[CALIBRATION_GAIN_NAN] = "gains that are NaN or infinite",
-		[CALIBRATION_GAIN_SIGN] = "gains of the other sign than the nominal gain",
+		[CALIBRATION_GAIN_SIGN] = "gains whose sign differs from the nominal gain's",
 		[CALIBRATION_GAIN_SIZE] = "gains far from the nominal gain",
 		[CALIBRATION_PEDESTAL_NAN] = "pedestals that are NaN or infinite",
 		[CALIBRATION_PEDESTAL_RANGE] = "pedestals that are negative",
@@ -134,22 +134,22 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 
 	if (l->d->modules > 1 && strstr(pattern, "%d") == NULL)
 		return refuse(l, -EINVAL,
-			"%s: a detector of %u modules needs one file a module: write %%d where the "
-			"module number goes",
+			"%s: a detector of %u modules needs one file per module; write %%d in "
+			"place of the module number",
 			pattern, l->d->modules);
 	ret = module_path(file->path, sizeof(file->path), pattern, module);
 	if (ret != 0)
-		return refuse(l, ret, "%s: the path is too long", pattern);
+		return refuse(l, ret, "%s: path is too long", pattern);
 	f = own_file_read(file->path);
 	if (f == NULL && (errno == EISDIR || errno == EMEDIUMTYPE))
-		return refuse(l, -EINVAL, "%s is no regular file", file->path);
+		return refuse(l, -EINVAL, "%s is not a regular file", file->path);
 	if (f == NULL)
 		return refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
 	if (fstat(fileno(f), &st) != 0)
 		ret = refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
 	else if ((uint64_t)st.st_size != all)
 		ret = refuse(l, -EINVAL,
-			"%s has %" PRIu64 " bytes, must have %zu: [%zu][%u][%u] values of %zu "
+			"%s has %" PRIu64 " bytes, expected %zu: [%zu][%u][%u] values of %zu "
 			"bytes%s",
 			file->path, (uint64_t)st.st_size, all, all / map_bytes, l->d->ops->rows,
 			l->d->ops->cols, map_bytes / l->pixels,
@@ -176,7 +176,7 @@ check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t s
 	if (ret == -ENOENT)
 		return 0;
 	if (ret != 0)
-		return refuse(l, ret, "%s: the INI file beside it cannot be used", file->path);
+		return refuse(l, ret, "%s: its INI file is invalid", file->path);
 	if (strcmp(s.detector, l->d->ops->name) != 0)
 		return refuse(l, -EINVAL, "%s is of detector %s, expected %s", file->path,
 			s.detector, l->d->ops->name);
@@ -190,12 +190,12 @@ check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t s
 		return refuse(l, -EINVAL, "%s is of the module with id %u, expected id %u",
 			file->path, s.module_id, ids[module]);
 	if (s.stage != stage)
-		return refuse(
-			l, -EINVAL, "%s is of stage G%u, expected G%u", file->path, s.stage, stage);
+		return refuse(l, -EINVAL, "%s is of gain stage G%u, expected G%u", file->path,
+			s.stage, stage);
 	if (s.digest != digest)
 		return refuse(l, -EINVAL,
-			"%s has digest crc32c:%08x, its INI file wants crc32c:%08x: it was changed "
-			"or exchanged",
+			"%s has digest crc32c:%08x, its INI file has crc32c:%08x; the file was "
+			"changed or replaced",
 			file->path, digest, s.digest);
 	/* a copy is younger than what it holds */
 	file->time = s.time;
@@ -250,8 +250,8 @@ check_suspicions(struct load *l, const char *path, uint32_t stage, enum calibrat
 		l->c->suspicious[k][stage] += n;
 		if ((double)n > l->suspicious_max * (double)l->pixels)
 			return refuse(l, -EINVAL,
-				"%s: %" PRIu64 " of %zu pixels have G%u %s, at most %g %% may: the "
-				"file is of another kind or of another detector",
+				"%s: %" PRIu64 " of %zu pixels have G%u %s, the limit is %g %%; "
+				"check that the file is of this kind and of this detector",
 				path, n, l->pixels, stage, calibration_suspicion_text(k),
 				100 * l->suspicious_max);
 	}
@@ -434,22 +434,22 @@ check_module(struct load *l, uint32_t module)
 			(m->gain_median[g] / nominal > GAIN_UNLIKELY ||
 				m->gain_median[g] / nominal < 1 / GAIN_UNLIKELY))
 			warn(l->c, module,
-				"the median gain of G%u is %g ADU/keV, nominal is %g: is "
-				"[calibration] energy, or the unit of the file, another?",
+				"the median gain of G%u is %g ADU/keV, the nominal gain is %g "
+				"ADU/keV; check [calibration] energy and the unit of the file",
 				g, m->gain_median[g], nominal);
 		if (l->files->pedestal[g] == NULL)
 			continue;
 		m->pedestal_median[g] = (float)median(l, g, false);
 		if (m->pedestal_median[g] < from[g] || m->pedestal_median[g] > to[g])
 			warn(l->c, module,
-				"the median pedestal of G%u is %.0f ADU, expected %.0f to %.0f: is "
-				"pedestal_g%u the file of another stage?",
+				"the median pedestal of G%u is %.0f ADU, expected %.0f to %.0f; "
+				"check that the file of pedestal_g%u is of this gain stage",
 				g, m->pedestal_median[g], from[g], to[g], g);
 	}
 	if (m->live < l->pixels / 2)
 		warn(l->c, module,
-			"only %" PRIu64 " of %zu pixels can be used in G0: is the mask inverted (0 "
-			"is a good pixel), or a map empty?",
+			"only %" PRIu64 " of %zu pixels are usable in G0; check that 0 means a "
+			"good pixel in the masks, and that no map is empty",
 			m->live, l->pixels);
 }
 
@@ -460,22 +460,25 @@ report(const struct load *l)
 	const struct calibration *c = l->c;
 
 	if (files->gain == NULL)
-		LOG(WARNING, "no gain file: nominal gains are used, photons are not calibrated\n");
+		LOG(WARNING,
+			"no gain file: using nominal gains, photon values are not calibrated\n");
 	if (files->pedestal[0] == NULL)
-		LOG(WARNING, "no pedestal_g0 file: photons are wrong by the dark level\n");
+		LOG(WARNING,
+			"no pedestal_g0 file: photon values include the dark level; set "
+			"[calibration] pedestal_g0\n");
 	for (uint32_t k = 0; k < CALIBRATION_SUSPICIONS; k++)
 		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++)
 			if (c->suspicious[k][g] > 0)
-				LOG(WARNING, "%" PRIu64 " pixels have G%u %s; they are not used\n",
+				LOG(WARNING, "%" PRIu64 " pixels have G%u %s and are not used\n",
 					c->suspicious[k][g], g, calibration_suspicion_text(k));
 	if (c->old > 0)
 		LOG(WARNING,
-			"%u pedestal files are older than %g hours, %s is %.1f hours old: take new "
-			"darks\n",
+			"%u pedestal files are older than %g hours, %s is %.1f hours old; take "
+			"new dark frames\n",
 			c->old, files->max_age_hours, l->oldest, c->oldest_hours);
 	LOG(INFO,
-		"%" PRIu64 " pixels masked of %zu, %" PRIu64 " by mask files; unusable in G0 "
-		"%" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; digest %08x\n",
+		"%" PRIu64 " of %zu pixels masked, %" PRIu64 " of them by mask files; unusable "
+		"in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; digest %08x\n",
 		c->masked, l->pixels * l->d->modules, c->user_masked, c->unusable[0],
 		c->unusable[1], c->unusable[2], c->digest);
 }
@@ -500,7 +503,7 @@ load_init(struct load *l)
 	l->memory = calloc(
 		l->pixels, CALIBRATION_STAGES * (sizeof(double) + sizeof(float)) + sizeof(uint8_t));
 	if (l->memory == NULL)
-		return refuse(l, -ENOMEM, "no memory for the maps of a module");
+		return refuse(l, -ENOMEM, "cannot allocate the maps of a module");
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
 		l->gain[g] = (double *)l->memory + g * l->pixels;
 		l->pedestal[g] = (float *)((double *)l->memory + CALIBRATION_STAGES * l->pixels) +

@@ -60,7 +60,7 @@ pedestal_create(const struct detector *d, const struct pedestal_params *params)
 	if (params == NULL)
 		params = &pedestal_defaults;
 	if (params->window == 0 || !(params->rms_max > 0)) {
-		LOG(ERR, "window = %u, rms_max = %g ADU, expected at least 1 and more than 0\n",
+		LOG(ERR, "window = %u, rms_max = %g ADU; expected window >= 1 and rms_max > 0\n",
 			params->window, params->rms_max);
 		rte_errno = EINVAL;
 		return NULL;
@@ -85,7 +85,7 @@ pedestal_create(const struct detector *d, const struct pedestal_params *params)
 	return p;
 
 no_memory:
-	LOG(ERR, "no memory for the sums of %u modules\n", d->modules);
+	LOG(ERR, "cannot allocate the sums of %u modules\n", d->modules);
 	pedestal_destroy(p);
 	rte_errno = ENOMEM;
 	return NULL;
@@ -253,7 +253,7 @@ map_path(char path[PATH_MAX], const struct pedestal_output *out, const char *wha
 
 	if (n >= 0 && n < PATH_MAX)
 		return 0;
-	LOG(ERR, "directory and run name are too long together: %s, %s\n", out->dir, out->run);
+	LOG(ERR, "path is too long: directory %s, run name %s\n", out->dir, out->run);
 	return -ENAMETOOLONG;
 }
 
@@ -338,8 +338,8 @@ report_missing(const struct pedestal *p, const char *run)
 			if (has_enough(p, g, m))
 				continue;
 			LOG(ERR,
-				"run %s: module %u has %" PRIu64 " complete frames in G%u, at "
-				"least %u are needed: its pedestals of G%u are not written\n",
+				"run %s: module %u has %" PRIu64 " complete frames in G%u, "
+				"expected at least %u; pedestals of G%u are not written\n",
 				run, m, p->stage[g].frames[m], g, p->params.window, g);
 			ret = -ERANGE;
 		}
@@ -358,8 +358,8 @@ pedestal_write(const struct pedestal *p, const struct pedestal_output *output,
 
 	if (p->stats.frames[0] + p->stats.frames[1] + p->stats.frames[2] == 0) {
 		LOG(ERR,
-			"no dark frame of run %s was complete in any module: %" PRIu64
-			" modules of frames had packets missing\n",
+			"run %s: no module has a complete dark frame; %" PRIu64 " module images "
+			"have missing packets\n",
 			out.run, p->stats.incomplete);
 		return -ENODATA;
 	}
@@ -367,7 +367,7 @@ pedestal_write(const struct pedestal *p, const struct pedestal_output *output,
 		out.time = time(NULL);
 	m.mean = malloc(p->module_pixels * (2 * sizeof(float) + 1));
 	if (m.mean == NULL) {
-		LOG(ERR, "no memory for the maps of a module\n");
+		LOG(ERR, "cannot allocate the maps of a module\n");
 		return -ENOMEM;
 	}
 	m.rms = m.mean + p->module_pixels;

@@ -93,7 +93,7 @@ get_text(struct reading *r, const char *key)
 	const char *text = rte_cfgfile_get_entry(r->ini, SECTION, key);
 
 	if (text == NULL || text[0] == '\0') {
-		LOG(ERR, "%s has no [%s] %s\n", r->path, SECTION, key);
+		LOG(ERR, "%s: key [%s] %s is missing\n", r->path, SECTION, key);
 		r->bad = 1;
 		return "";
 	}
@@ -157,7 +157,7 @@ pedestal_sidecar_read(const char *map, struct pedestal_sidecar *s)
 	close(ret);
 	r.ini = rte_cfgfile_load_with_params(path, CFG_FLAG_EMPTY_VALUES, &params);
 	if (r.ini == NULL) {
-		LOG(ERR, "%s is no INI file\n", path);
+		LOG(ERR, "%s is not an INI file\n", path);
 		return -EINVAL;
 	}
 	*s = (struct pedestal_sidecar){.module_id = PEDESTAL_NO_MODULE_ID};

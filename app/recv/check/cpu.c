@@ -59,11 +59,11 @@ check_place_roles(struct check *c, const struct settings *s, struct check_lcores
 		CPU_ZERO(&given);
 		RTE_LCORE_FOREACH(id)
 			CPU_SET(id, &given);
-		check_add(c, CHECK_FAIL, "lcores", "%s has no lcore: EAL was given %s", place.name,
+		check_add(c, CHECK_FAIL, "lcores", "%s has no lcore; EAL has lcores %s", place.name,
 			check_print_cpus(&given, text, sizeof(text)));
 		check_fix(c,
-			"give EAL the lcores that [lcores] names (-l), or set rx, builder, "
-			"egress and gang to auto");
+			"pass the lcores of [lcores] to EAL (-l), or set rx, builder, egress and "
+			"gang to auto");
 		return ret;
 	}
 	text[0] = '\0';
@@ -115,13 +115,15 @@ check_sharing(struct check *c, const struct check_lcores *l)
 			check_add(c, CHECK_WARN, "CPU sharing",
 				"lcores %u (%s) and %u (%s) share CPU %s", b->id, b->roles, a->id,
 				a->roles, check_print_cpus(&both, text, sizeof(text)));
-			check_fix(
-				c, "one CPU an lcore: -l or --lcores with as many CPUs as lcores");
+			check_fix(c,
+				"give each lcore its own CPU: -l or --lcores with as many "
+				"CPUs as lcores");
 			return;
 		}
 		if (CPU_COUNT(&a->cpus) > 1) {
-			check_add(c, CHECK_WARN, "CPU sharing", "lcore %u (%s) floats over CPUs %s",
-				a->id, a->roles, check_print_cpus(&a->cpus, text, sizeof(text)));
+			check_add(c, CHECK_WARN, "CPU sharing",
+				"lcore %u (%s) is not pinned: it may run on CPUs %s", a->id,
+				a->roles, check_print_cpus(&a->cpus, text, sizeof(text)));
 			check_fix(c, "pin it: -l, or --lcores %u@CPU", a->id);
 			return;
 		}
@@ -132,16 +134,15 @@ check_sharing(struct check *c, const struct check_lcores *l)
 		if (!a->receives || strchr(a->roles, ',') == NULL)
 			continue;
 		check_add(c, l->live ? CHECK_WARN : CHECK_OK, "CPU sharing",
-			"an lcore that receives has other roles too: %s on lcore %u", a->roles,
-			a->id);
+			"an RX lcore has other roles too: %s on lcore %u", a->roles, a->id);
 		if (l->live)
 			check_fix(c,
-				"give EAL more lcores (-l), or map the roles apart in "
-				"[lcores] rx, builder, egress, gang");
+				"give EAL more lcores (-l), or assign the roles to separate "
+				"lcores in [lcores] rx, builder, egress, gang");
 		return;
 	}
 	used_cpus(l, &used);
-	check_add(c, CHECK_OK, "CPU sharing", "%u lcores on CPUs of their own, %s", l->nb,
+	check_add(c, CHECK_OK, "CPU sharing", "%u lcores, each with its own CPU, %s", l->nb,
 		check_print_cpus(&used, text, sizeof(text)));
 }
 
@@ -167,18 +168,18 @@ check_siblings(struct check *c, const struct check_lcores *l)
 		if (CPU_COUNT(&both) < 2)
 			continue;
 		check_add(c, CHECK_WARN, "SMT siblings",
-			"CPUs %s are one physical core, and both poll",
+			"CPUs %s share a physical core, and both poll",
 			check_print_cpus(&both, text, sizeof(text)));
 		check_fix(c,
-			"leave one of them out of -l, or echo off > "
+			"remove one of them from -l, or echo off > "
 			"/sys/devices/system/cpu/smt/control");
 		return;
 	}
 	if (!known)
-		check_add(c, CHECK_NA, "SMT siblings", "the kernel does not tell");
+		check_add(c, CHECK_NA, "SMT siblings", "not reported by the kernel");
 	else
 		check_add(c, CHECK_OK, "SMT siblings", "%s",
-			smt ? "no two polling CPUs share a core" : "one thread a core");
+			smt ? "no two polling CPUs share a core" : "one thread per core");
 }
 
 static void
@@ -192,16 +193,17 @@ check_isolated_list(struct check *c, const struct check_lcores *l, const char *i
 	if (!isdigit((unsigned char)list[0]))
 		rte_strscpy(list, "none", sizeof(list));
 	if (!l->live) {
-		check_add(c, CHECK_NA, item, "%s; a replay waits for its receiver", list);
+		check_add(c, CHECK_NA, item,
+			"%s; not needed for a replay, which waits for the receiver", list);
 		return;
 	}
 	if (used_but_not_in(l, list, missing, sizeof(missing)) == NULL) {
 		check_add(c, CHECK_OK, item, "%s", list);
 		return;
 	}
-	check_add(c, CHECK_WARN, item, "%s; CPUs %s poll and are not among them: %s", list, missing,
+	check_add(c, CHECK_WARN, item, "%s; polling CPUs %s are not among them: %s", list, missing,
 		what);
-	check_fix(c, "boot with the options that `kernel command line` names");
+	check_fix(c, "boot with the options shown under `kernel command line`");
 }
 
 void
@@ -210,7 +212,7 @@ check_isolation(struct check *c, const struct check_lcores *l)
 	check_isolated_list(c, l, "isolated CPUs", "/sys/devices/system/cpu/isolated",
 		"other threads may interrupt them");
 	check_isolated_list(c, l, "CPUs without ticks", "/sys/devices/system/cpu/nohz_full",
-		"the timer interrupts them");
+		"timer interrupts stop them");
 }
 
 void
@@ -237,7 +239,8 @@ check_governor(struct check *c, const struct check_lcores *l)
 		check_add(c, CHECK_OK, "CPU frequency", "governor %s", found);
 	else if (!l->live)
 		check_add(c, CHECK_NA, "CPU frequency",
-			"governor %s; a replay waits for its receiver", found);
+			"governor %s; not important for a replay, which waits for the receiver",
+			found);
 	else {
 		check_add(c, CHECK_WARN, "CPU frequency", "governor %s on CPUs %s", found,
 			check_print_cpus(&slow, text, sizeof(text)));
@@ -275,19 +278,20 @@ check_irqbalance(struct check *c, const struct check_lcores *l)
 	const char *open;
 
 	if (!is_running(c, "irqbalance")) {
-		check_add(c, CHECK_OK, "irqbalance", "does not run");
+		check_add(c, CHECK_OK, "irqbalance", "not running");
 		return;
 	}
 	check_read(c, isolated, sizeof(isolated), "/sys/devices/system/cpu/isolated");
 	/* irqbalance leaves isolated CPUs alone */
 	open = used_but_not_in(l, isolated, cpus, sizeof(cpus));
 	if (!l->live) {
-		check_add(c, CHECK_NA, "irqbalance", "runs; a replay waits for its receiver");
+		check_add(c, CHECK_NA, "irqbalance",
+			"running; not important for a replay, which waits for the receiver");
 	} else if (open == NULL) {
-		check_add(c, CHECK_OK, "irqbalance", "runs, and leaves isolated CPUs alone");
+		check_add(c, CHECK_OK, "irqbalance", "running, ignores isolated CPUs");
 	} else {
 		check_add(c, CHECK_WARN, "irqbalance",
-			"runs, and may move interrupts to polling CPUs %s", open);
+			"running, may move interrupts to polling CPUs %s", open);
 		check_fix(c,
 			"systemctl disable --now irqbalance, or "
 			"IRQBALANCE_BANNED_CPULIST=%s in its environment file",
@@ -331,7 +335,7 @@ check_interrupts(struct check *c, const struct check_lcores *l)
 	snprintf(path, sizeof(path), "%s/proc/irq", c->root);
 	irqs = opendir(path);
 	if (irqs == NULL) {
-		check_add(c, CHECK_NA, "interrupts", "the kernel does not tell");
+		check_add(c, CHECK_NA, "interrupts", "not reported by the kernel");
 		return;
 	}
 	while ((entry = readdir(irqs)) != NULL) {
@@ -351,16 +355,19 @@ check_interrupts(struct check *c, const struct check_lcores *l)
 	}
 	closedir(irqs);
 	if (nb == 0) {
-		check_add(c, CHECK_OK, "interrupts", "none of a device comes to a polling CPU");
+		check_add(c, CHECK_OK, "interrupts", "no device interrupts on a polling CPU");
 	} else if (!l->live) {
 		check_add(c, CHECK_NA, "interrupts",
-			"%u come to polling CPUs; a replay waits for its receiver", nb);
+			"%u device interrupt(s) on polling CPUs; not important for a replay, which "
+			"waits for the receiver",
+			nb);
 	} else {
-		check_add(c, CHECK_WARN, "interrupts", "%u come to polling CPUs: %s%s", nb, found,
+		check_add(c, CHECK_WARN, "interrupts",
+			"%u device interrupt(s) on polling CPUs: %s%s", nb, found,
 			nb > 3 ? ", ..." : "");
 		check_fix(c,
-			"echo OTHER-CPUS > /proc/irq/NUMBER/smp_affinity_list; a disk's also end "
-			"its writes there");
+			"echo OTHER-CPUS > /proc/irq/NUMBER/smp_affinity_list; a disk completes "
+			"its writes on these CPUs too");
 	}
 }
 
@@ -405,10 +412,10 @@ check_command_line(struct check *c, const struct check_lcores *l)
 	for (uint32_t i = 0; i < RTE_DIM(others); i++)
 		find_option(line, others[i], found, sizeof(found));
 	if (found[0] == '\0')
-		rte_strscpy(found, "nothing that matters here", sizeof(found));
+		rte_strscpy(found, "no relevant options", sizeof(found));
 	if (!l->live) {
-		check_add(c, CHECK_NA, "kernel command line", "%s; a replay waits for its receiver",
-			found);
+		check_add(c, CHECK_NA, "kernel command line",
+			"%s; not important for a replay, which waits for the receiver", found);
 		return;
 	}
 	if (isolated && quiet) {
@@ -417,7 +424,7 @@ check_command_line(struct check *c, const struct check_lcores *l)
 	}
 	used_cpus(l, &used);
 	check_print_cpus(&used, cpus, sizeof(cpus));
-	check_add(c, CHECK_WARN, "kernel command line", "%s; isolcpus=, nohz_full= are missing",
+	check_add(c, CHECK_WARN, "kernel command line", "%s; isolcpus= and nohz_full= are missing",
 		found);
 	check_fix(c, "boot with isolcpus=managed_irq,domain,%s nohz_full=%s rcu_nocbs=%s iommu=pt",
 		cpus, cpus, cpus);

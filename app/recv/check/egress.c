@@ -56,7 +56,7 @@ check_egress_device(struct check *c, const struct settings *s, const struct chec
 	check_add(c, CHECK_FAIL, "egress device", "%s: %s", s->egress.device,
 		rte_strerror(-e->error));
 	check_fix(c,
-		"what the provider logs above says why; [egress] device = "
+		"see the provider's messages above; [egress] device = "
 		"roce:port=PORT,ip=ADDRESS/PREFIX, or verbs:ADAPTER");
 }
 
@@ -70,14 +70,14 @@ check_egress_stores(struct check *c, const struct settings *s)
 	if (egress_stores_parse(&s->egress, &stores, message) != 0) {
 		check_add(c, CHECK_FAIL, "egress stores", "%s", message);
 		check_fix(c,
-			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; no "
-			"names");
+			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; host "
+			"names are not resolved");
 		return;
 	}
 	for (unsigned int i = 0; i < stores.nb && at < sizeof(text); i++)
 		at += snprintf(text + at, sizeof(text) - at, "%s%s", i == 0 ? "" : ", ",
 			stores.at[i].address);
-	check_add(c, CHECK_OK, "egress stores", "%s; nobody was connected to", text);
+	check_add(c, CHECK_OK, "egress stores", "%s; not connected to by --check", text);
 }
 
 void
@@ -89,8 +89,8 @@ check_egress_key(struct check *c, const struct settings *s)
 	if (xfer_key_read(&key, s->egress.key, message) != 0) {
 		check_add(c, CHECK_FAIL, "egress key", "%s", message);
 		check_fix(c,
-			"head -c 64 /dev/urandom > KEY; chmod 600 KEY: this user's, the same bytes "
-			"as [receiver %s] has in the keyrings of all stores",
+			"head -c 64 /dev/urandom > KEY; chmod 600 KEY; the owner must be this "
+			"user, and the bytes those of [receiver %s] in the keyrings of all stores",
 			s->egress.identity);
 		return;
 	}
@@ -116,36 +116,38 @@ check_journal(struct check *c, const struct settings *s)
 	if (ret == -EPERM || ret == -ELOOP || ret == -EISDIR || ret == -EMEDIUMTYPE) {
 		check_add(c, CHECK_FAIL, "journal", "%s", message);
 		check_fix(c,
-			"another user can have made it: remove it if it is not this receiver's, or "
-			"[egress] journal = a path in a folder of this user alone");
+			"another user may have created it: remove it if it is not this "
+			"receiver's, or set [egress] journal = a path in a folder that only this "
+			"user can write to");
 	} else if (ret != 0) {
 		check_add(c, CHECK_FAIL, "journal", "%s", message);
 		check_fix(c,
-			"[egress] journal = a path in a tmpfs (/dev/shm) or hugetlbfs, one for "
-			"each "
-			"[output] receiver_id");
+			"[egress] journal = a path in a tmpfs (/dev/shm) or hugetlbfs, a "
+			"different one for each [output] receiver_id");
 	} else if (probe.room < need) {
-		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; needed: %s", e->ring,
+		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; required: %s", e->ring,
 			probe.room >> 20, text);
 		if (probe.adopts)
 			check_fix(c,
-				"it stays as large as it is: have a run end with rate_mb as it "
-				"was, remove it, and set [egress] journal_mib = %" PRIu64,
+				"an existing journal is not resized: finish a run with the old "
+				"rate_mb, remove the file, and set [egress] journal_mib = "
+				"%" PRIu64,
 				need_mib);
 		else
-			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or less of rate_mb",
+			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or a lower rate_mb",
 				need_mib);
 	} else if (!probe.adopts && probe.file > probe.free) {
-		check_add(c, CHECK_FAIL, "journal", "%s: %s, and its file system has %s", e->ring,
-			check_print_bytes(probe.file, want), check_print_bytes(probe.free, have));
+		check_add(c, CHECK_FAIL, "journal", "%s: needs %s, its file system has %s free",
+			e->ring, check_print_bytes(probe.file, want),
+			check_print_bytes(probe.free, have));
 		check_fix(c,
 			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
-			"journal = a path in a larger one (/dev/shm); or journal_mib = %" PRIu64
-			", which is enough",
+			"journal = a path in a larger one (/dev/shm); or journal_mib = "
+			"%" PRIu64 ", which is sufficient",
 			need_mib);
 	} else {
-		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; needed: %s", e->ring,
-			probe.adopts ? ", to be adopted" : "", probe.room >> 20, text);
+		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; required: %s", e->ring,
+			probe.adopts ? ", existing, will be resumed" : "", probe.room >> 20, text);
 	}
 }
 
@@ -163,7 +165,7 @@ check_spill(struct check *c, const struct settings *s)
 
 	if (e->spill == NULL) {
 		check_add(c, CHECK_NA, "spill directory",
-			"none: batches that no store takes are refused once the ring is full");
+			"none: batches that no store accepts are refused when the journal is full");
 		return;
 	}
 	made = access(e->spill, F_OK) != 0;
@@ -177,7 +179,7 @@ check_spill(struct check *c, const struct settings *s)
 	if (ret != 0) {
 		check_add(c, CHECK_FAIL, "spill directory", "%s", message);
 		check_fix(c,
-			"mkdir -p %s, of this user, that others cannot write to; or another "
+			"mkdir -p %s, owned by this user and not writable for others; or another "
 			"[egress] spill",
 			e->spill);
 		return;
@@ -190,19 +192,20 @@ check_spill(struct check *c, const struct settings *s)
 	want = quota.limit == 0 ? e->ring_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
 	if (want == 0) {
 		check_add(c, CHECK_WARN, "spill directory",
-			"%s: %s wait to be imported, spill_mib allows no more", e->spill, used);
-		check_fix(c, "braggline-store import, or more of [egress] spill_mib");
+			"%s: %s not imported yet, the limit spill_mib is reached", e->spill, used);
+		check_fix(c, "run braggline-store import, or raise [egress] spill_mib");
 		return;
 	}
 	if (space < want) {
 		check_add(c, CHECK_WARN, "spill directory", "%s: %s free, less than %s (%s)",
-			e->spill, have, quota.limit != 0 ? "spill_mib allows" : "the ring holds",
+			e->spill, have,
+			quota.limit != 0 ? "the limit spill_mib" : "the size of the journal",
 			check_print_bytes(want, bytes));
-		check_fix(c, "free some, or another [egress] spill directory");
+		check_fix(c, "free disk space, or set another [egress] spill directory");
 		return;
 	}
 	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb",
-		e->spill, made ? ", to be made" : "", have,
+		e->spill, made ? ", will be created" : "", have,
 		(quota.limit != 0 ? want : space) / e->rate);
 }
 

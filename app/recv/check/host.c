@@ -47,7 +47,7 @@ check_numa(struct check *c, const struct check_lcores *l, const struct check_hea
 	bool apart = false;
 
 	if (count_nodes(c) < 2) {
-		check_add(c, CHECK_NA, "NUMA nodes", "the machine has one");
+		check_add(c, CHECK_NA, "NUMA nodes", "the machine has one NUMA node");
 		return;
 	}
 	/* where the data comes in, else where the GPU is, else where the memory is */
@@ -83,8 +83,8 @@ check_numa(struct check *c, const struct check_lcores *l, const struct check_hea
 	}
 	check_add(c, CHECK_WARN, "NUMA nodes", "%s", text);
 	check_fix(c,
-		"take lcores (-l, the main one too), GPU and ports of one node; "
-		"/sys/devices/system/node/node%d/cpulist names the CPUs near the port",
+		"use lcores (-l, also the main one), GPU and ports of one node; "
+		"/sys/devices/system/node/node%d/cpulist lists the CPUs of the port's node",
 		node);
 }
 
@@ -94,13 +94,14 @@ check_numa_balancing(struct check *c)
 	const int64_t on = check_read_number(c, "/proc/sys/kernel/numa_balancing");
 
 	if (count_nodes(c) < 2 || on < 0)
-		check_add(
-			c, CHECK_NA, "NUMA balancing", "the machine has one node, or no such knob");
+		check_add(c, CHECK_NA, "NUMA balancing",
+			"the machine has one NUMA node, or the kernel has no such setting");
 	else if (on == 0)
 		check_add(c, CHECK_OK, "NUMA balancing", "off");
 	else {
 		check_add(c, CHECK_WARN, "NUMA balancing",
-			"on: the kernel unmaps pages to see who uses them, lcores fault");
+			"on: the kernel unmaps pages to sample accesses, which causes page "
+			"faults on lcores");
 		check_fix(c, "sysctl kernel.numa_balancing=0");
 	}
 }
@@ -111,12 +112,13 @@ check_autogroup(struct check *c)
 	const int64_t on = check_read_number(c, "/proc/sys/kernel/sched_autogroup_enabled");
 
 	if (on < 0)
-		check_add(c, CHECK_NA, "autogroup", "the kernel has none");
+		check_add(c, CHECK_NA, "autogroup", "not in this kernel");
 	else if (on == 0)
 		check_add(c, CHECK_OK, "autogroup", "off");
 	else {
 		check_add(c, CHECK_WARN, "autogroup",
-			"on: kernel threads that end writes may starve beside lcores");
+			"on: kernel threads that complete writes may get too little CPU time "
+			"beside lcores");
 		check_fix(c, "sysctl kernel.sched_autogroup_enabled=0");
 	}
 }
@@ -147,8 +149,8 @@ check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports)
 			(driver != NULL && strcmp(driver, "/vfio-pci") == 0))
 			continue;
 		check_add(c, CHECK_WARN, "IOMMU",
-			"translates for %s (group type %s): costs packets, and GPUDirect needs "
-			"pass-through",
+			"translates for %s (group type %s): reduces the packet rate, and "
+			"GPUDirect needs pass-through",
 			ports[i].name, type);
 		check_fix(c, "boot with iommu=pt");
 		return;
@@ -157,7 +159,7 @@ check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports)
 		check_add(c, CHECK_NA, "IOMMU", "no port does DMA");
 	else
 		check_add(c, CHECK_OK, "IOMMU", "%s",
-			looked_at > 0 ? "pass-through" : "none in the way of the ports");
+			looked_at > 0 ? "pass-through" : "no port is affected");
 }
 
 void
@@ -174,7 +176,7 @@ check_iova(struct check *c, bool va, const struct check_port *ports, uint32_t nb
 		check_add(c, CHECK_OK, "IOVA mode", "%s", mode);
 	} else {
 		check_add(c, CHECK_FAIL, "IOVA mode",
-			"%s: payload pools are in one piece only with virtual ones", mode);
+			"%s: payload pools are contiguous only with virtual addresses", mode);
 		check_fix(c, "--iova-mode=va");
 	}
 }
@@ -189,7 +191,7 @@ check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct chec
 	for (uint32_t i = 0; i < nb_ports; i++)
 		wanted |= check_port_writes_gpu(&ports[i], gpu);
 	if (!wanted) {
-		check_add(c, CHECK_NA, "GPUDirect", "no NIC writes into a GPU here");
+		check_add(c, CHECK_NA, "GPUDirect", "no NIC writes to GPU memory");
 		return;
 	}
 	if (check_read(c, text, sizeof(text), "/sys/module/nvidia_peermem/initstate") >= 0 ||
@@ -199,7 +201,7 @@ check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct chec
 	}
 	/* DPDK registers device memory by ibv_reg_mr() alone */
 	check_add(c, CHECK_WARN, "GPUDirect",
-		"nvidia_peermem is not loaded; DPDK's mlx5 knows no dma-buf");
+		"nvidia_peermem is not loaded; DPDK's mlx5 driver does not use dma-buf");
 	check_fix(c, "modprobe nvidia_peermem");
 }
 
@@ -229,16 +231,16 @@ check_locked_memory(struct check *c, const struct rlimit *limit, const struct ch
 	check_print_bytes(limit->rlim_cur, have);
 	check_print_bytes(pinned, want);
 	if (pinned == 0) {
-		check_add(c, CHECK_NA, "locked memory", "no device pins memory here");
+		check_add(c, CHECK_NA, "locked memory", "no device pins memory");
 	} else if (limit->rlim_cur == RLIM_INFINITY) {
 		check_add(c, CHECK_OK, "locked memory", "unlimited");
 	} else if (may_lock(c)) {
-		check_add(c, CHECK_OK, "locked memory", "CAP_IPC_LOCK, whatever the limit");
+		check_add(c, CHECK_OK, "locked memory", "CAP_IPC_LOCK: the limit does not apply");
 	} else if (limit->rlim_cur >= pinned) {
-		check_add(c, CHECK_OK, "locked memory", "%s allowed, %s needed", have, want);
+		check_add(c, CHECK_OK, "locked memory", "%s allowed, %s required", have, want);
 	} else {
 		check_add(c, CHECK_FAIL, "locked memory",
-			"%s allowed, %s needed to register with devices", have, want);
+			"%s allowed, %s required to register memory with devices", have, want);
 		check_fix(c, "ulimit -l unlimited (LimitMEMLOCK=infinity in a systemd unit)");
 	}
 }
@@ -279,10 +281,10 @@ check_tsc(struct check *c)
 		return;
 	}
 	check_add(c, CHECK_WARN, "TSC",
-		"not invariant: time-outs and receive times follow the CPU's frequency");
+		"not invariant: time-outs and receive times depend on the CPU frequency");
 	check_fix(c,
-		"a virtual machine: pass the invariant TSC to the guest; else fix the frequency "
-		"in the BIOS");
+		"a virtual machine: pass the invariant TSC to the guest; otherwise fix the "
+		"frequency in the BIOS");
 }
 
 void
@@ -292,7 +294,7 @@ check_clock(struct check *c, int state, const struct timex *t)
 		check_add(c, CHECK_NA, "clock", "adjtimex: %s", strerror(-state));
 	} else if (state == TIME_ERROR || (t->status & STA_UNSYNC) != 0) {
 		check_add(c, CHECK_WARN, "clock",
-			"not synchronised: receive times in `frames` are not comparable between "
+			"not synchronised: receive times in `frames` cannot be compared between "
 			"machines");
 		check_fix(c, "run chronyd, or ptp4l with phc2sys");
 	} else {
@@ -328,9 +330,9 @@ check_udp_ports(struct check *c, const struct settings *s)
 	uint32_t bound;
 
 	if (first <= ROCE_UDP_PORT && ROCE_UDP_PORT < first + n) {
-		check_add(c, CHECK_FAIL, "UDP ports", "%u ... %u include %u, which is RoCEv2",
+		check_add(c, CHECK_FAIL, "UDP ports", "%u ... %u include %u, the RoCEv2 port",
 			first, first + n - 1, ROCE_UDP_PORT);
-		check_fix(c, "another [detector] udp_port, here and in the detector");
+		check_fix(c, "set another [detector] udp_port, here and in the detector");
 		return;
 	}
 	bound = find_bound(c, "/proc/net/udp", first, n);
@@ -341,7 +343,7 @@ check_udp_ports(struct check *c, const struct settings *s)
 		return;
 	}
 	check_add(c, CHECK_WARN, "UDP ports",
-		"%u ... %u; a socket of this host is bound to %u: another receiver?", first,
-		first + n - 1, bound);
-	check_fix(c, "ss -ulpn 'sport = :%u' names it", bound);
+		"%u ... %u; a socket of this host is bound to %u; is another receiver running?",
+		first, first + n - 1, bound);
+	check_fix(c, "find its process: ss -ulpn 'sport = :%u'", bound);
 }

@@ -164,18 +164,20 @@ check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu
 	check_print_bytes(gpu->bytes, have);
 	check_print_bytes(need->device, want);
 	if (!gpu->present && s->gpu != NULL) {
-		check_add(c, CHECK_FAIL, "GPU", "there is no %s", s->gpu);
-		check_fix(c, "create it with --vdev %s,device=0; nvidia-smi must list the GPU",
+		check_add(c, CHECK_FAIL, "GPU", "no such GPU: %s", s->gpu);
+		check_fix(c,
+			"create it with --vdev %s,device=0; check that nvidia-smi lists the GPU",
 			s->gpu);
 	} else if (!gpu->present && strcmp(s->kernel, "host") != 0) {
-		check_add(c, CHECK_FAIL, "GPU", "none, and [gpu] kernel = %s needs one", s->kernel);
+		check_add(c, CHECK_FAIL, "GPU", "none, but [gpu] kernel = %s requires one",
+			s->kernel);
 		check_fix(c, "create one with --vdev gpu_cuda0,device=0, or set kernel = host");
 	} else if (!gpu->present) {
-		check_add(c, CHECK_NA, "GPU", "none: pixels go to EAL memory, gangs are threads");
+		check_add(c, CHECK_NA, "GPU", "none: packets in host memory, gangs run as threads");
 	} else if (gpu->bytes != 0 && need->device > gpu->bytes) {
-		check_add(c, CHECK_FAIL, "GPU", "%s has %s, packets, results and gangs need %s",
+		check_add(c, CHECK_FAIL, "GPU", "%s has %s; packets, results and gangs require %s",
 			gpu->name, have, want);
-		check_fix(c, "fewer [frames] slots, [port N] descriptors or [gpu] outputs");
+		check_fix(c, "reduce [frames] slots, [port N] descriptors or [gpu] outputs");
 	} else {
 		check_add(c, CHECK_OK, "GPU", "%s%s, %s; %s for packets, results and gangs",
 			gpu->name, gpu->is_virtual ? " (host memory)" : "", have,
@@ -190,17 +192,18 @@ check_kernel(struct check *c, const struct settings *s, const struct placement *
 
 	if (gk_ops_find(s->kernel) == NULL) {
 		check_add(c, CHECK_FAIL, "gang kernel", "%s is not built in", s->kernel);
-		check_fix(c, "set [gpu] kernel = host, or build with what %s needs", s->kernel);
+		check_fix(c, "set [gpu] kernel = host, or rebuild with the dependencies of %s",
+			s->kernel);
 	} else if (way->no_gangs[0] == '\0') {
 		check_add(c, CHECK_OK, "gang kernel", "%s, %u %s", s->kernel, s->gangs, gangs);
 	} else if (strcmp(s->kernel, "host") == 0) {
 		check_add(c, CHECK_WARN, "gang kernel", "host, %u %s, not on %s: %s", s->gangs,
 			gangs, way->gpu_name, way->no_gangs);
-		check_fix(c, "another GPU, or [gpu] kernel = host if this is meant");
+		check_fix(c, "use another GPU, or set [gpu] kernel = host to silence this warning");
 	} else {
 		check_add(c, CHECK_FAIL, "gang kernel", "%s does not run on %s: %s", s->kernel,
 			way->gpu_name[0] != '\0' ? way->gpu_name : "this host", way->no_gangs);
-		check_fix(c, "another GPU, or [gpu] kernel = host");
+		check_fix(c, "use another GPU, or set [gpu] kernel = host");
 	}
 }
 
@@ -213,17 +216,17 @@ check_way(struct check *c, const struct settings *s, const struct placement *way
 
 	placement_name(way, way->packets, place);
 	if (packets || results) {
-		check_add(c, CHECK_FAIL, "way of pixels", "%s = device: %s",
+		check_add(c, CHECK_FAIL, "pixel path", "%s = device: %s",
 			packets ? "packets" : "results", way->why);
 		check_fix(c, "[gpu] packets = auto, results = host");
 	} else if (way->packets == GK_MEMORY_HOST && way->computes && s->packets == PACKETS_AUTO) {
-		check_add(c, CHECK_WARN, "way of pixels", "%s, not %s: %s", place,
+		check_add(c, CHECK_WARN, "pixel path", "%s, not %s: %s", place,
 			placement_name(way, GK_MEMORY_DEVICE, other), way->why);
 		check_fix(c,
-			"a port that splits buffers and does DMA to the GPU (nvidia_peermem), or "
-			"[gpu] packets = pinned if this is meant");
+			"use a port that splits buffers and does DMA to the GPU "
+			"(nvidia_peermem), or set [gpu] packets = pinned to silence this warning");
 	} else {
-		check_add(c, CHECK_OK, "way of pixels", "%s%s%s; results to %s", place,
+		check_add(c, CHECK_OK, "pixel path", "%s%s%s; results to %s", place,
 			way->why[0] != '\0' ? ": " : "", way->why,
 			placement_name(way, way->results, other));
 	}
@@ -239,16 +242,17 @@ check_heap(struct check *c, const struct check_heap *heap, const struct check_ne
 	check_print_bytes(heap->free, have);
 	if (heap->huge) {
 		check_add(c, CHECK_OK, "EAL memory",
-			"%s needed, %s of it for %s; %s mapped and free, the rest from huge pages",
+			"%s required, %s of it for %s; %s mapped and free, the rest from huge "
+			"pages",
 			want, piece, need->largest_name, have);
 	} else if (need->heap > heap->free || need->largest > heap->largest) {
-		check_add(c, CHECK_FAIL, "EAL memory", "%s needed, %s of it for %s; %s free", want,
-			piece, need->largest_name, have);
+		check_add(c, CHECK_FAIL, "EAL memory", "%s required, %s of it for %s; %s free",
+			want, piece, need->largest_name, have);
 		/* with some room for what does not fit between pieces */
-		check_fix(c, "-m %" PRIu64 ", or fewer [frames] slots or [gpu] outputs",
+		check_fix(c, "-m %" PRIu64 ", or reduce [frames] slots or [gpu] outputs",
 			((heap->taken + need->heap + need->heap / 16) >> 20) + 16);
 	} else {
-		check_add(c, CHECK_OK, "EAL memory", "%s needed, %s of it for %s; %s free", want,
+		check_add(c, CHECK_OK, "EAL memory", "%s required, %s of it for %s; %s free", want,
 			piece, need->largest_name, have);
 	}
 }
@@ -321,7 +325,7 @@ check_huge_pages(struct check *c, const struct check_heap *heap, const struct ch
 				check_print_bytes(sizes[i].bytes, size));
 	}
 	check_add(c, have < need->heap ? CHECK_FAIL : CHECK_OK, "huge pages",
-		"node %d: %s; %s needed there", heap->node, text,
+		"node %d: %s; %s required there", heap->node, text,
 		check_print_bytes(need->heap, want));
 	if (have >= need->heap)
 		return;

@@ -214,7 +214,7 @@ check_try_port(struct check_port *p, const struct settings *s)
 			RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(port_header_bytes(s), 64),
 			rte_socket_id());
 	if (payload == NULL || (split && header == NULL)) {
-		trial_failed(p, -rte_errno, "a pool for the trial");
+		trial_failed(p, -rte_errno, "creating a pool for the test");
 	} else if (try_queues(p, s, id, header, payload, ring) == 0) {
 		ask_started_port(p, s, id);
 		rte_eth_dev_stop(id);
@@ -246,16 +246,16 @@ static void
 check_device(struct check *c, const struct check_port *p)
 {
 	if (!p->present) {
-		add(c, p, CHECK_FAIL, "device", "there is no '%s'; EAL has %u", p->settings->device,
-			rte_eth_dev_count_avail());
+		add(c, p, CHECK_FAIL, "device", "no Ethernet device '%s'; EAL has %u",
+			p->settings->device, rte_eth_dev_count_avail());
 		check_fix(c,
-			"allow a NIC with -a (its driver's libraries installed), or create a "
-			"virtual device with --vdev; then [port %u] device",
+			"allow a NIC with -a (with the libraries of its driver installed), or "
+			"create a virtual device with --vdev; then set [port %u] device",
 			p->index);
 	} else if (p->set_up != 0) {
-		add(c, p, CHECK_FAIL, "device", "%s, %s: %s fails: %s", p->name, p->driver,
+		add(c, p, CHECK_FAIL, "device", "%s, %s: %s failed: %s", p->name, p->driver,
 			p->failed, rte_strerror(-p->set_up));
-		check_fix(c, "what the driver logs above says why");
+		check_fix(c, "see the driver's messages above");
 	} else {
 		add(c, p, CHECK_OK, "device", "%s, %s", p->name, p->driver);
 	}
@@ -268,12 +268,12 @@ check_link(struct check *c, const struct settings *s, const struct check_port *p
 		(packet_mtu(s) + RTE_ETHER_HDR_LEN + LINE_OVERHEAD) * 8;
 
 	if (p->replay) {
-		add(c, p, CHECK_NA, "link", "a replay has no line");
+		add(c, p, CHECK_NA, "link", "a replay has no link");
 	} else if (!p->link_up) {
 		add(c, p, p->is_virtual ? CHECK_WARN : CHECK_FAIL, "link", "down");
 		check_fix(c,
-			"cable, transceiver, the other end; ethtool INTERFACE tells what is "
-			"seen");
+			"check the cable, the transceiver and the other end; ethtool INTERFACE "
+			"shows the state");
 	} else if (p->mbps == RTE_ETH_SPEED_NUM_UNKNOWN || p->is_virtual) {
 		add(c, p, CHECK_OK, "link", "up");
 	} else {
@@ -290,22 +290,23 @@ check_mtu(struct check *c, const struct settings *s, const struct check_port *p)
 	const uint32_t have = p->mtu != 0 ? p->mtu : RTE_MIN(asked, most);
 
 	if (p->replay) {
-		add(c, p, CHECK_NA, "MTU", "a replay has no line");
+		add(c, p, CHECK_NA, "MTU", "a replay has no link");
 	} else if (most < want) {
-		add(c, p, CHECK_FAIL, "MTU", "%u at most, packets are %u", most, want);
-		check_fix(c,
-			"ip link set INTERFACE mtu 9000, longer buffers for the driver, or "
-			"another NIC");
+		add(c, p, CHECK_FAIL, "MTU", "%u at most, packets have %u", most, want);
+		check_fix(
+			c, "ip link set INTERFACE mtu 9000, larger driver buffers, or another NIC");
 	} else if (have < want) {
-		add(c, p, CHECK_FAIL, "MTU", "%u, packets are %u and would be dropped", have, want);
-		check_fix(c, "[port %u] mtu = 9000; the same on every switch between", p->index);
+		add(c, p, CHECK_FAIL, "MTU", "%u, packets have %u and would be dropped", have,
+			want);
+		check_fix(
+			c, "[port %u] mtu = 9000; the same on every switch in the path", p->index);
 	} else if (asked > most) {
 		/* a run says so and goes on */
-		add(c, p, CHECK_WARN, "MTU", "%u asked for, the port takes %u at most", asked,
+		add(c, p, CHECK_WARN, "MTU", "configured %u, the maximum of the port is %u", asked,
 			most);
 		check_fix(c, "[port %u] mtu = %u", p->index, most);
 	} else {
-		add(c, p, CHECK_OK, "MTU", "%u, packets are %u", have, want);
+		add(c, p, CHECK_OK, "MTU", "%u, packets have %u", have, want);
 	}
 }
 
@@ -317,7 +318,7 @@ check_queues(struct check *c, const struct check_port *p)
 		return;
 	}
 	add(c, p, p->settings->steering == RX_STEERING_FLOW ? CHECK_FAIL : CHECK_WARN, "RX queues",
-		"%u are expected, one an RX lcore; the port has %u", p->queues, p->max_queues);
+		"%u expected, one per RX lcore; the port has %u", p->queues, p->max_queues);
 	check_fix(c, "[lcores] rx_lcores = %u, or [port %u] steering = software", p->max_queues,
 		p->index);
 }
@@ -329,30 +330,31 @@ check_ring(struct check *c, const struct check_port *p)
 	const uint32_t parts = check_port_splits(p) && !p->is_virtual ? 2 : 1;
 	const uint32_t want = p->settings->descriptors;
 	const uint32_t ring = p->ring_max != 0 ? RTE_MIN(want, p->ring_max) : want;
-	const char *each = parts > 1 ? ", in two parts," : "";
+	const char *each = parts > 1 ? ", in two segments," : "";
 
 	if (p->replay) {
-		add(c, p, CHECK_NA, "RX descriptors", "%u; a replay waits for its receiver", ring);
+		add(c, p, CHECK_NA, "RX descriptors",
+			"%u; not important for a replay, which waits for the receiver", ring);
 	} else if (ring < parts * p->burst) {
 		add(c, p, CHECK_WARN, "RX descriptors",
-			"%u a queue, a frame comes as a burst of %u packets%s", ring, p->burst,
-			parts > 1 ? " in two parts" : "");
+			"%u per queue, a frame is a burst of %u packets%s", ring, p->burst,
+			parts > 1 ? " in two segments" : "");
 		if (p->ring_max != 0 && p->ring_max < parts * p->burst)
 			check_fix(c,
-				"the port has %u at most: more [lcores] rx_lcores, so that "
-				"each queue gets fewer streams",
+				"the maximum of the port is %u: raise [lcores] rx_lcores, so "
+				"that each queue serves fewer streams",
 				p->ring_max);
 		else
 			check_fix(c, "[port %u] descriptors = %u", p->index,
 				rte_align32pow2(parts * p->burst));
 	} else if (want > ring || want < p->ring_min) {
-		add(c, p, CHECK_WARN, "RX descriptors", "%u asked for, the port takes %u to %u",
+		add(c, p, CHECK_WARN, "RX descriptors", "configured %u, the port supports %u to %u",
 			want, p->ring_min, p->ring_max);
 		check_fix(c, "[port %u] descriptors = %u", p->index,
 			want > ring ? ring : p->ring_min);
 	} else {
 		add(c, p, CHECK_OK, "RX descriptors",
-			"%u a queue hold the bursts of %u frames, %u packets%s each", ring,
+			"%u per queue hold the bursts of %u frames, %u packets%s each", ring,
 			ring / (parts * p->burst), p->burst, each);
 	}
 }
@@ -365,11 +367,12 @@ check_split(struct check *c, const struct check_port *p)
 	const char *mode = modes[p->settings->mode];
 
 	if (p->settings->mode == RX_MODE_SPLIT && !p->can_split) {
-		add(c, p, CHECK_FAIL, "buffer split", "mode = split, and %s cannot", p->driver);
+		add(c, p, CHECK_FAIL, "buffer split", "mode = split, but %s cannot split",
+			p->driver);
 		check_fix(c, "[port %u] mode = single, or auto", p->index);
 	} else {
 		add(c, p, CHECK_OK, "buffer split", "mode = %s: %s", mode,
-			check_port_splits(p)   ? "headers in host memory, pixels apart"
+			check_port_splits(p)   ? "headers in host memory, pixels separate"
 				: p->can_split ? "whole packets"
 					       : "whole packets, the port cannot split");
 	}
@@ -381,19 +384,21 @@ check_rules(struct check *c, const struct check_port *p)
 	if (p->flow == CHECK_FLOW_UNTRIED) {
 		add(c, p, CHECK_NA, "flow rules", "steering = software");
 	} else if (p->flow == CHECK_FLOW_TAKEN) {
-		add(c, p, CHECK_OK, "flow rules", "%u taken, one a stream%s",
+		add(c, p, CHECK_OK, "flow rules", "%u created, one per stream%s",
 			p->settings->nb_streams, p->flow_addresses ? ", with addresses" : "");
 	} else if (p->settings->steering == RX_STEERING_FLOW) {
-		add(c, p, CHECK_FAIL, "flow rules", "refused, %s", p->flow_why);
+		add(c, p, CHECK_FAIL, "flow rules", "refused by the driver, %s", p->flow_why);
 		check_fix(c, "[port %u] steering = software, or auto; mlx5: -a DEVICE,dv_flow_en=1",
 			p->index);
 	} else {
 		add(c, p, p->queues > 1 ? CHECK_WARN : CHECK_OK, "flow rules",
-			"refused, %s: one queue, packets are handed on", p->flow_why);
+			"refused by the driver, %s: one queue, packets are handed to the other "
+			"RX lcores",
+			p->flow_why);
 		if (p->queues > 1)
 			check_fix(c,
-				"one RX lcore reads all of the port: keep it below its limit, "
-				"or take a NIC with rte_flow");
+				"one RX lcore reads the whole port: stay below the limit of one "
+				"lcore, or use a NIC with rte_flow");
 	}
 }
 
@@ -407,30 +412,31 @@ check_sources(struct check *c, const struct settings *s, const struct check_port
 		: 0;
 
 	if (p->replay) {
-		add(c, p, CHECK_NA, "sources", "a replay brings what is in its capture");
+		add(c, p, CHECK_NA, "sources", "a replay accepts all sources of its capture");
 	} else if (set->source && !set->any && ip != 0) {
 		add(c, p, CHECK_OK, "sources", "as configured");
 	} else {
 		add(c, p, CHECK_WARN, "sources",
-			set->source ? "any: whoever reaches the port replaces pixels"
-				    : "not configured: who sends first is taken for the detector");
-		check_fix(c, "[detector] source = ADDRESS, one for each stream");
+			set->source ? "any: every sender that reaches the port can replace pixels"
+				    : "not configured: the first sender is taken as the detector");
+		check_fix(c, "[detector] source = ADDRESS, one per stream");
 	}
 	if (p->replay) {
-		add(c, p, CHECK_NA, "destination", "a replay brings what is in its capture");
+		add(c, p, CHECK_NA, "destination",
+			"a replay accepts all destinations of its capture");
 	} else if (set->destination) {
 		add(c, p, CHECK_OK, "destination", "as configured");
 	} else {
 		add(c, p, CHECK_WARN, "destination",
 			set->source ? "not checked" : "not configured: learnt with the source");
-		check_fix(c, "[detector] destination = ADDRESS that the detector sends to");
+		check_fix(c, "[detector] destination = the ADDRESS that the detector sends to");
 	}
 	if (p->checksums & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM)
 		add(c, p, CHECK_OK, "checksums", "by the port: IPv4%s",
 			p->checksums & RTE_ETH_RX_OFFLOAD_UDP_CKSUM ? ", UDP" : "");
 	else
 		add(c, p, CHECK_NA, "checksums",
-			"the port checks none: IPv4 by the RX role, UDP by nobody");
+			"none by the port: the RX role checks IPv4, UDP is not checked");
 }
 
 static void
@@ -444,18 +450,18 @@ check_pause(struct check *c, const struct check_port *p)
 	if (p->is_virtual) {
 		add(c, p, CHECK_NA, "pause frames", "a virtual device");
 	} else if (p->pause < 0) {
-		add(c, p, CHECK_NA, "pause frames", "the driver does not tell: %s",
+		add(c, p, CHECK_NA, "pause frames", "not reported by the driver: %s",
 			rte_strerror(-p->pause));
 	} else if (p->pause == RTE_ETH_FC_TX_PAUSE || p->pause == RTE_ETH_FC_FULL) {
 		add(c, p, CHECK_OK, "pause frames", "%s", modes[p->pause]);
 	} else {
 		add(c, p, CHECK_WARN, "pause frames",
-			"%s (or PFC, which cannot be seen from here): what the ring cannot take is "
-			"lost, not held back",
+			"%s (priority flow control cannot be detected here): packets that the "
+			"full RX ring cannot take are lost",
 			p->pause < (int)RTE_DIM(modes) ? modes[p->pause] : "unknown");
 		check_fix(c,
-			"ethtool -A INTERFACE tx on, and flow control in the switch and the "
-			"detector");
+			"ethtool -A INTERFACE tx on, and enable flow control in the switch and "
+			"the detector");
 	}
 }
 
@@ -466,9 +472,9 @@ check_backpressure(struct check *c, const struct settings *s, const struct check
 	if (s->backpressure != BACKPRESSURE_WAIT || p->replay)
 		return;
 	add(c, p, CHECK_WARN, "backpressure",
-		"wait, and only a replay can: when no frame slot is free, packets of all frames "
-		"are lost");
-	check_fix(c, "[frames] backpressure = refuse, or auto: then whole frames are");
+		"wait, which works for a replay only: when no frame slot is free, packets of all "
+		"frames are lost");
+	check_fix(c, "[frames] backpressure = refuse, or auto: then whole frames are refused");
 }
 
 static void

@@ -37,8 +37,8 @@ check_modules(struct check *c, const struct calibration *maps, uint32_t modules)
 			continue;
 		snprintf(item, sizeof(item), "calibration, module %u", m);
 		check_add(c, CHECK_WARN, item, "%s%s", module->warning,
-			module->warnings > 1 ? "; and more, see the log" : "");
-		check_fix(c, "look at the files of [calibration]");
+			module->warnings > 1 ? "; more in the log" : "");
+		check_fix(c, "check the files of [calibration]");
 	}
 }
 
@@ -51,8 +51,8 @@ check_calibration(struct check *c, const struct settings *s, struct check_maps *
 	maps->memory = aligned_alloc(
 		RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(bytes, (uint64_t)RTE_CACHE_LINE_SIZE));
 	if (maps->memory == NULL) {
-		check_add(
-			c, CHECK_FAIL, "calibration", "no memory for its %" PRIu64 " bytes", bytes);
+		check_add(c, CHECK_FAIL, "calibration", "cannot allocate its %" PRIu64 " bytes",
+			bytes);
 		check_fix(c, "free memory of the host");
 		return;
 	}
@@ -60,14 +60,14 @@ check_calibration(struct check *c, const struct settings *s, struct check_maps *
 		0) {
 		check_add(c, CHECK_FAIL, "calibration", "%s", maps->calibration.why);
 		check_fix(c,
-			"[calibration] wants the files of this detector, module and gain stage; "
+			"[calibration] needs the files of this detector, module and gain stage; "
 			"paths are relative to the working directory");
 		return;
 	}
 	maps->loaded = true;
 	if (s->calibration.pedestal[0] == NULL) {
 		check_add(c, CHECK_WARN, "calibration",
-			"no G0 pedestal: photons are wrong by the dark level");
+			"no G0 pedestal: photon values include the dark level");
 		check_fix(c, "[calibration] pedestal_g0 = PATH/pedestal_g0_m%%d.bin");
 	} else {
 		check_add(c, CHECK_OK, "calibration",
@@ -118,17 +118,19 @@ check_directory(struct check *c, const struct settings *s, const struct check_ma
 
 	if (ret == 0) {
 		check_add(c, CHECK_OK, "output directory", "%s%s", s->directory,
-			made ? ", to be made" : "");
+			made ? ", will be created" : "");
 		return;
 	}
 	check_add(c, CHECK_FAIL, "output directory", "%s", message);
 	if (ret == -EEXIST)
 		check_fix(c,
-			"runs overwrite nothing: another [run] name or [output] directory; of a "
-			".part that a killed receiver left: braggline-scan --recover %s",
+			"files are never overwritten: set another [run] name or [output] "
+			"directory; for .part files of a killed receiver run braggline-scan "
+			"--recover %s",
 			s->directory);
 	else
-		check_fix(c, "mkdir -p %s, writable for this user, or another [output] directory",
+		check_fix(c,
+			"mkdir -p %s, writable for this user, or set another [output] directory",
 			s->directory);
 }
 
@@ -153,12 +155,12 @@ check_space(struct check *c, const struct settings *s)
 	}
 	space = (uint64_t)fs.f_bavail * fs.f_frsize;
 	check_add(c, space / image < FEW_FRAMES ? CHECK_WARN : CHECK_OK, "disk space",
-		"%s: room for %" PRIu64 " full images of %s", check_print_bytes(space, bytes),
+		"%s: space for %" PRIu64 " full images of %s", check_print_bytes(space, bytes),
 		space / image, check_print_bytes(image, each));
 	if (space / image < FEW_FRAMES)
 		check_fix(c,
-			"free some, or another [output] directory; format = csr needs less than "
-			"full images");
+			"free disk space, or set another [output] directory; format = csr needs "
+			"less than full images");
 }
 
 /** Offset alignment that direct I/O wants, 0 = there is none, or -errno. */
@@ -195,7 +197,7 @@ check_direct_io(struct check *c, const struct settings *s)
 		fd = mkstemp(name);
 	}
 	if (fd < 0) {
-		check_add(c, CHECK_NA, "direct I/O", "no file can be made in %s", s->directory);
+		check_add(c, CHECK_NA, "direct I/O", "cannot create a file in %s", s->directory);
 		return;
 	}
 	unlink(name);
@@ -203,17 +205,16 @@ check_direct_io(struct check *c, const struct settings *s)
 	close(fd);
 	if (alignment > 0 && FILE_BLOCK % alignment == 0) {
 		check_add(c, CHECK_OK, "direct I/O", "%s %d bytes",
-			told ? "in multiples of" : "is taken; assumed in multiples of", alignment);
+			told ? "in multiples of" : "accepted; assumed in multiples of", alignment);
 		return;
 	}
 	if (alignment < 0)
 		check_add(c, CHECK_WARN, "direct I/O", "%s", strerror(-alignment));
 	else if (alignment == 0)
 		check_add(c, CHECK_WARN, "direct I/O",
-			"not on this file system: writes go through "
-			"the page cache");
+			"not supported by this file system: writes go through the page cache");
 	else
 		check_add(c, CHECK_WARN, "direct I/O",
-			"in multiples of %d bytes; files have blocks of %d", alignment, FILE_BLOCK);
-	check_fix(c, "write to XFS or ext4 on NVMe for long runs");
+			"in multiples of %d bytes; blocks of files have %d", alignment, FILE_BLOCK);
+	check_fix(c, "use XFS or ext4 on NVMe for long runs");
 }

@@ -86,12 +86,11 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 		free(header[i]);
 	if (rc == -ENOSPC)
 		snprintf(message, PATH_MAX,
-			"the journal has batches of %u runs: stores must take those of one "
-			"before another begins",
+			"the journal has unacknowledged batches of %u runs, its limit; a new run "
+			"begins when the stores have taken those of one of them",
 			JOURNAL_RUNS);
 	else if (rc < 0)
-		snprintf(message, PATH_MAX, "the journal cannot take another run: %s",
-			strerror(-rc));
+		snprintf(message, PATH_MAX, "cannot add the run to the journal: %s", strerror(-rc));
 	return rc;
 }
 
@@ -139,7 +138,9 @@ egress_put(struct egress *e, const struct batch *b)
 	if (b->body_length > e->body_max[b->table] || b->metadata_size != XFER_BLOCK) {
 		ADD(s->oversize, 1);
 		ADD(s->oversize_rows, b->rows);
-		LOG(ERR, "a batch of %" PRIu64 " bytes is larger than a place of %" PRIu64 "\n",
+		LOG(ERR,
+			"batch of %" PRIu64 " bytes does not fit into a slot of %" PRIu64 " "
+			"bytes\n",
 			b->body_length, e->body_max[b->table]);
 		return -E2BIG;
 	}
@@ -184,7 +185,9 @@ egress_end(struct egress *e)
 	(void)ask(e, COMMAND_END);
 	while (ask(e, COMMAND_IS_OVER) == 0) {
 		if (xfer_qp_clock() >= until) {
-			LOG(ERR, "the run's end waits for stores: the rest stays in %s\n",
+			LOG(ERR,
+				"run ends before the stores have taken all batches; the rest "
+				"stays in %s\n",
 				e->settings.ring);
 			(void)ask(e, COMMAND_LOG_WAITING);
 			return -ETIMEDOUT;
@@ -249,12 +252,12 @@ check_size(const struct egress *e)
 	journal_stats_get(e->ring, &stats);
 	bytes = egress_ring_need(&e->settings, text, sizeof(text));
 	if (bytes <= stats.room) {
-		LOG(NOTICE, "journal of %" PRIu64 " MiB; needed: %s\n", stats.room >> 20, text);
+		LOG(NOTICE, "journal has %" PRIu64 " MiB, required: %s\n", stats.room >> 20, text);
 		return 0;
 	}
 	LOG(ERR,
-		"journal of %" PRIu64 " MiB is too small; needed: %s ([egress] journal_mib, "
-		"rate_mb)\n",
+		"journal has %" PRIu64 " MiB, which is too small; required: %s (raise [egress] "
+		"journal_mib or lower rate_mb)\n",
 		stats.room >> 20, text);
 	return -EINVAL;
 }
@@ -285,8 +288,9 @@ open_ring(struct egress *e)
 	rc = store_set_find(&e->stores);
 	if (rc < 0) {
 		LOG(ERR,
-			"journal %s has batches that %u other stores were given, and takes "
-			"no other: bring those back, or see braggline-store reconcile --journal\n",
+			"journal %s holds unacknowledged batches of %u stores that are not in "
+			"[egress] stores, its limit; add them back, or run braggline-store "
+			"reconcile --journal\n",
 			e->settings.ring, JOURNAL_STORES);
 		return rc;
 	}
@@ -319,8 +323,8 @@ open_device(struct egress *e)
 		? xfer_mr_open(&e->memory, e->pd, &attr, e->info.max_mr_bytes, XFER_BLOCK)
 		: -rte_errno;
 	if (rc < 0)
-		LOG(ERR, "device %s cannot send out of the journal: %s\n", e->settings.device,
-			rte_strerror(-rc));
+		LOG(ERR, "device %s cannot send from the memory of the journal: %s\n",
+			e->settings.device, rte_strerror(-rc));
 	return rc;
 }
 
@@ -349,7 +353,7 @@ egress_start(struct egress *e, const cpu_set_t *cpus)
 	const int rc = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
 
 	if (rc < 0)
-		LOG(ERR, "cannot start the thread that spills: %s\n", strerror(-rc));
+		LOG(ERR, "cannot start the spill thread: %s\n", strerror(-rc));
 	return rc;
 }
 

@@ -220,10 +220,10 @@ say_doubts(const struct egress *e, const struct egress_run *run, uint16_t number
 		if ((numbers & 1u << i) == 0 || !journal_store_get(e->ring, i, &store))
 			continue;
 		LOG(WARNING,
-			"run %s, incarnation %016" PRIx64
-			": some of its batches may also be in store %016" PRIx64
-			", last seen at %s, which is none of [egress] stores: name it until it was "
-			"connected to, or see braggline-store reconcile --journal %s\n",
+			"run %s, incarnation %016" PRIx64 ": some of its batches may also be in "
+			"store %016" PRIx64 ", last seen at %s, which is not in [egress] stores; "
+			"add it until it has reconnected once, or run braggline-store reconcile "
+			"--journal %s\n",
 			r.name, r.incarnation, store.identity, store.address, e->settings.ring);
 	}
 }
@@ -290,8 +290,8 @@ egress_say_what_is_left(const struct egress *e)
 		if (!e->run[i].used || !journal_run_get(e->ring, i, &run))
 			continue;
 		LOG(ERR,
-			"left of run %s, incarnation %016" PRIx64
-			": %u batches, held or in doubt\n",
+			"not taken by stores: run %s, incarnation %016" PRIx64 ": %u batches "
+			"unacknowledged or in doubt\n",
 			run.name, run.incarnation, run.references);
 		for (k = 0; k < e->stores.nb && !e->run[i].retiring; k++) {
 			store_client_stats_get(e->run[i].sender[k], &stats);
@@ -380,8 +380,8 @@ egress_adopt_runs(struct egress *e)
 	for (i = 0; i < JOURNAL_RUNS && rc == 0; i++) {
 		if (!journal_run_get(e->ring, i, &run))
 			continue;
-		LOG(NOTICE, "run %s of incarnation %016" PRIx64 ": %u batches are sent again\n",
-			run.name, run.incarnation, run.references);
+		LOG(NOTICE, "run %s, incarnation %016" PRIx64 ": resending %u batches\n", run.name,
+			run.incarnation, run.references);
 		rc = egress_open_senders(e, i);
 		if (rc == 0)
 			egress_finish_run(e, &e->run[i]);

@@ -50,14 +50,14 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	if (s->device == NULL)
 		return;
 	if (s->stores == NULL)
-		config_complain(c, "egress", "stores", "is needed: ADDRESS[:PORT],...");
+		config_complain(c, "egress", "stores", "is required: ADDRESS[:PORT],...");
 	if (s->identity == NULL || !is_name(s->identity))
 		config_complain(c, "egress", "identity",
-			"is needed: the NAME of [receiver NAME] in the stores' keyrings: letters, "
-			"digits, '-', '_', '.'");
+			"is required: the NAME of [receiver NAME] in the stores' keyrings: "
+			"letters, digits, '-', '_', '.'");
 	if (s->key == NULL)
 		config_complain(c, "egress", "key",
-			"is needed: a file with the key that the stores' keyrings have for it");
+			"is required: a file with the key that the stores' keyrings have for it");
 }
 
 /* Parse ADDRESS[:PORT]: IPv4, or IPv6 in brackets. */
@@ -119,13 +119,13 @@ check_stores(const struct store_set *s, char message[PATH_MAX])
 		for (k = 0; k < i; k++) {
 			if (strcmp(s->at[i].address, s->at[k].address) != 0)
 				continue;
-			snprintf(message, PATH_MAX, "'%s' and '%s' are one store", s->at[k].name,
-				s->at[i].name);
+			snprintf(message, PATH_MAX, "'%s' and '%s' are the same store",
+				s->at[k].name, s->at[i].name);
 			return -EINVAL;
 		}
 	}
 	if (s->nb == 0)
-		snprintf(message, PATH_MAX, "there is none: expected ADDRESS[:PORT],...");
+		snprintf(message, PATH_MAX, "is empty: expected ADDRESS[:PORT],...");
 	return s->nb > 0 ? 0 : -EINVAL;
 }
 

@@ -42,8 +42,9 @@ enter(struct egress *e, enum egress_step step)
 
 	if (step == e->overload.step)
 		return;
-	LOG(WARNING, "%s -> %s: the journal is %u %% full\n", egress_step_name(e->overload.step),
-		egress_step_name(step), (unsigned int)(100 * used / room));
+	LOG(WARNING, "overload step %s -> %s: journal is %u %% full\n",
+		egress_step_name(e->overload.step), egress_step_name(step),
+		(unsigned int)(100 * used / room));
 	SET(e->overload.step, step);
 	ADD(e->view.steps[step], 1);
 }
@@ -94,16 +95,16 @@ forget_doubts(struct egress *e, unsigned int index, const struct journal_run *ru
 {
 	if (e->spill == NULL)
 		LOG(WARNING,
-			"run %s, incarnation %016" PRIx64
-			": some of it was spilled, and [egress] spill is not set: stores get what "
-			"is held and keep what they have. Import what was spilled, then run "
+			"run %s, incarnation %016" PRIx64 ": part of it was spilled, but "
+			"[egress] spill is not set. Stores get the batches of the journal and "
+			"keep all that they have. Import the spilled files, then run "
 			"braggline-store reconcile\n",
 			run->name, run->incarnation);
 	else
 		LOG(WARNING,
-			"run %s, incarnation %016" PRIx64
-			": some of what was spilled has been imported, so stores keep what they "
-			"have of it. Import the rest, then run braggline-store reconcile\n",
+			"run %s, incarnation %016" PRIx64 ": part of its spilled batches has "
+			"been imported. Stores keep what they have of it. Import the rest, then "
+			"run braggline-store reconcile\n",
 			run->name, run->incarnation);
 	journal_forget_doubts(e->ring, index);
 	FAIL_POINT("spill.forgotten");

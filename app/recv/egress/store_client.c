@@ -128,7 +128,8 @@ refuse(struct store_client *s, enum xfer_reason reason)
 
 	/* A wrong store was logged before and may stay at the address. */
 	rte_log(reason == XFER_REASON_STORE ? RTE_LOG_DEBUG : RTE_LOG_WARNING, store_client_logtype,
-		"xfer: store %s: given up: %s\n", store_client_name(s), xfer_reason_name(reason));
+		"xfer: store %s: closing the connection: %s\n", store_client_name(s),
+		xfer_reason_name(reason));
 	s->stats.malformed += reason == XFER_REASON_MALFORMED || reason == XFER_REASON_ORDER;
 	s->stats.late += reason == XFER_REASON_LATE;
 	if (m != NULL && s->state > STORE_CLIENT_CONNECTING) {
@@ -149,14 +150,14 @@ forbidden(struct store_client *s, enum xfer_reason reason)
 {
 	if (reason == XFER_REASON_ENDED && !s->forbidden)
 		CLIENT_LOG(ERR, s,
-			"run %s has ended there, and no receiver changes its files any more: "
-			"batches that also went to another store may be there twice. An operator "
-			"must run braggline-store reconcile over the directories of both",
+			"run %s has ended at this store, which accepts no changes to it. Batches "
+			"that were also sent to another store may be stored twice: run "
+			"braggline-store reconcile on the directories of both stores",
 			s->run.name);
 	else if (reason == XFER_REASON_RIGHTS && !s->forbidden)
 		CLIENT_LOG(ERR, s,
-			"identity %s may not do this with receiver %" PRIu64 ", run %s: change "
-			"its section of the store's keyring",
+			"identity %s lacks the rights for receiver %" PRIu64 ", run %s; change "
+			"its section in the store's keyring",
 			s->config.identity, s->config.receiver_id, s->run.name);
 	s->forbidden = true;
 	s->retry_at = xfer_qp_clock() + XFER_FORBIDDEN_MS;
@@ -189,7 +190,7 @@ renew_key(struct store_client *s)
 		xfer_key_forget(&key);
 		s->key_mistake = false;
 	} else if (!s->key_mistake) {
-		CLIENT_LOG(ERR, s, "%s; the key as it was last read stays in use", message);
+		CLIENT_LOG(ERR, s, "%s; keeping the key read before", message);
 		s->key_mistake = true;
 	}
 }
@@ -232,14 +233,14 @@ begin_connection(struct store_client *s)
 	}
 	rc = xfer_qp_open(&s->link, &link);
 	if (rc < 0) {
-		CLIENT_LOG(ERR, s, "no queue pair: %s", rte_strerror(-rc));
+		CLIENT_LOG(ERR, s, "cannot create a queue pair: %s", rte_strerror(-rc));
 		go_down(s);
 		return;
 	}
 	s->link_is_open = true;
 	renew_key(s);
 	if (xfer_auth_call(&s->handshake, s->config.key, &offer, deadline) != XFER_REASON_NONE) {
-		CLIENT_LOG(ERR, s, "no handshake: %s", xfer_reason_name(s->handshake.reason));
+		CLIENT_LOG(ERR, s, "handshake failed: %s", xfer_reason_name(s->handshake.reason));
 		go_down(s);
 		return;
 	}
@@ -280,10 +281,9 @@ rejected(struct store_client *s, const struct rdma_event *event)
 		memcpy(&reject, event->private_data, sizeof(reject));
 	if (reject.magic == XFER_MAGIC && reject.reason < XFER_REASONS) {
 		s->stats.reason = reject.reason;
-		CLIENT_LOG(
-			WARNING, s, "refuses the connection: %s", xfer_reason_name(reject.reason));
+		CLIENT_LOG(WARNING, s, "connection refused: %s", xfer_reason_name(reject.reason));
 	} else {
-		CLIENT_LOG(INFO, s, "nobody listens there (%d)", event->status);
+		CLIENT_LOG(INFO, s, "nothing listens at this address (%d)", event->status);
 	}
 	go_down(s);
 }
@@ -302,7 +302,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 		break;
 	case RDMA_EVENT_UNREACHABLE:
 		s->stats.unreachable++;
-		CLIENT_LOG(INFO, s, "nobody answers");
+		CLIENT_LOG(INFO, s, "no answer");
 		go_down(s);
 		break;
 	case RDMA_EVENT_DISCONNECTED:
@@ -314,7 +314,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 		} else if (s->conn != NULL) {
 			/* a store that rejects our proof closes without a message */
 			s->stats.refused += s->state == STORE_CLIENT_PROVING;
-			CLIENT_LOG(WARNING, s, "connection gone while %s",
+			CLIENT_LOG(WARNING, s, "connection lost while %s",
 				store_client_state_name(s->state));
 			go_down(s);
 		}
@@ -362,13 +362,13 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	s->stats.connections++;
 	enter(s, STORE_CLIENT_UP);
 	rte_log(s->unpaired ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
-		"xfer: store %s: connected, %u places, %" PRIu64 " batches found there\n",
+		"xfer: store %s: connected, %u slots, %" PRIu64 " batches found in the store\n",
 		store_client_name(s), s->nb_places, s->stats.found);
 	s->unpaired = false;
 	if (s->config.commit_ms > 0 && m->commit_ms > s->config.commit_ms && !s->slow)
 		CLIENT_LOG(WARNING, s,
-			"syncs after %u ms ([files] sync_ms there), and what is held until then "
-			"was reckoned with %u ms: a journal may be too small",
+			"[files] sync_ms there is %u ms, the journal was sized for %u ms: it may "
+			"be too small, raise [egress] journal_mib",
 			m->commit_ms, s->config.commit_ms);
 	s->slow = m->commit_ms > s->config.commit_ms;
 	return store_client_fill_queues(s) < 0 ? XFER_REASON_FAILED : XFER_REASON_NONE;
@@ -395,7 +395,8 @@ take_session_message(struct store_client *s, const struct xfer_msg *m)
 		if (status->state == XFER_STATE_RECOVERING)
 			return waiting && !s->have_all ? XFER_REASON_NONE : XFER_REASON_ORDER;
 		if (status->state != s->stats.store_state)
-			CLIENT_LOG(WARNING, s, "is %s", xfer_state_name(status->state));
+			CLIENT_LOG(WARNING, s, "state of the store: %s",
+				xfer_state_name(status->state));
 		s->stats.store_state = status->state;
 		s->said_how = true;
 		if (status->state == XFER_STATE_GOOD)
@@ -489,7 +490,7 @@ work_up(struct store_client *s, uint64_t now)
 	bool busy = false;
 
 	if (now > s->heard + s->silence) {
-		CLIENT_LOG(WARNING, s, "silent for %" PRIu64 " ms", now - s->heard);
+		CLIENT_LOG(WARNING, s, "no message for %" PRIu64 " ms", now - s->heard);
 		refuse(s, XFER_REASON_SILENT);
 		return true;
 	}
@@ -731,14 +732,13 @@ store_client_watch_results(struct store_client *s, uint64_t now)
 		s->stuck = true;
 		s->stats.stuck++;
 		CLIENT_LOG(WARNING, s,
-			"no result for %" PRIu64
-			" ms: %u of %u places wait for one, %u WRITEs are on "
-			"their way, %u batches wait",
+			"no result for %" PRIu64 " ms: %u of %u slots wait for a result, %u "
+			"WRITEs in progress, %u batches queued",
 			now - s->progress_at, s->nb_places - s->nb_free[0] - s->nb_free[1],
 			s->nb_places, s->writes, s->queue[0].nb + s->queue[1].nb);
 	} else if (now < s->progress_at + XFER_STUCK_MS && s->stuck) {
 		s->stuck = false;
-		CLIENT_LOG(WARNING, s, "results come again");
+		CLIENT_LOG(WARNING, s, "results arrive again");
 	}
 }
 
@@ -750,8 +750,8 @@ store_client_watch_connection(struct store_client *s, uint64_t now)
 		return;
 	s->unpaired = true;
 	CLIENT_LOG(WARNING, s,
-		"no connection for %" PRIu64 " ms: it is %s, %" PRIu64
-		" tries were refused (%s), %" PRIu64 " not answered; tried on",
+		"no connection for %" PRIu64 " ms: state %s, %" PRIu64 " attempts refused (%s), "
+		"%" PRIu64 " not answered; retrying",
 		now - s->down_since, store_client_state_name(s->state), s->stats.refused,
 		xfer_reason_name(s->stats.reason), s->stats.unreachable);
 }

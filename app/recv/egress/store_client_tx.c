@@ -251,7 +251,8 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	batch = (struct xfer_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
 		b.body_crc32c, number};
 	if (xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor) < 0) {
-		CLIENT_LOG(ERR, s, "batch %" PRIu64 " of %" PRIu64 " bytes is larger than a place",
+		CLIENT_LOG(ERR, s,
+			"batch %" PRIu64 " of %" PRIu64 " bytes does not fit into a slot",
 			b.sequence, b.body_bytes);
 		queue_drop(&s->queue[table]);
 		is_gone(s, index);

@@ -94,8 +94,8 @@ say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigne
 		return;
 	given = journal_store_given(s->ring, number);
 	LOG(WARNING,
-		"store %s is %016" PRIx64 " now: it was %016" PRIx64
-		", which was given %u batches that are held or in doubt",
+		"store %s is now %016" PRIx64 "; before it was %016" PRIx64 ", to which %u "
+		"unacknowledged or in-doubt batches were sent",
 		a->name, identity, old.identity, given);
 }
 
@@ -116,9 +116,9 @@ take_new(struct store_set *s, struct xfer_store *a, uint64_t identity)
 	n = journal_store_add(s->ring, a->address, identity);
 	if (n < 0) {
 		complain(a,
-			"is %016" PRIx64 ", and the journal knows %u others that were "
-			"given batches: bring those back, or see braggline-store reconcile "
-			"--journal",
+			"identity is %016" PRIx64 ", but the journal holds batches of %u other "
+			"stores, its limit; add those to [egress] stores, or run braggline-store "
+			"reconcile --journal",
 			identity, JOURNAL_STORES);
 		return n;
 	}
@@ -136,8 +136,8 @@ take_moved(struct store_set *s, struct xfer_store *a, uint64_t identity, unsigne
 
 	if (at >= 0 && s->at[at].proved > 0) {
 		complain(a,
-			"is the same store as %s (%016" PRIx64
-			"): a store is one of [egress] stores once; not used",
+			"same store as %s (%016" PRIx64 "); not used, remove one of the "
+			"addresses from [egress] stores",
 			s->at[at].name, identity);
 		return -EEXIST;
 	}
@@ -164,8 +164,8 @@ store_set_prove(struct store_set *s, unsigned int at, uint64_t identity)
 
 	if (a->proved > 0 && a->identity != identity) {
 		complain(a,
-			"answers as %016" PRIx64 ", and as %016" PRIx64
-			" on connections that stand: an address is one store's; not used",
+			"identity is %016" PRIx64 ", but established connections to this address "
+			"have %016" PRIx64 "; not used, each address must belong to one store",
 			identity, a->identity);
 		return -EBUSY;
 	}

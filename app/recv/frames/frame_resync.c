@@ -527,8 +527,8 @@ tell(struct frame_table *ft, uint64_t refused)
 		const uint32_t s = __builtin_ctzll(i);
 
 		LOG(WARNING,
-			"module %u, interface %u is at frame %" PRIu64 ", not at %" PRIu64
-			" as others, and too few are: its packets are dropped until it is\n",
+			"module %u, interface %u is at frame %" PRIu64 ", the other streams are "
+			"at %" PRIu64 "; dropping its packets until it is resynchronised\n",
 			detector_stream_module(d, s), s % d->interfaces,
 			frame_table_number(ft, b->request_position[s] - 1),
 			frame_table_number(ft, b->next_close));
@@ -542,7 +542,9 @@ tell(struct frame_table *ft, uint64_t refused)
 		/* a request also ends when the window passes its position */
 		if (frame_stream_progress(ft, s) == b->logged_progress[s])
 			continue;
-		LOG(NOTICE, "module %u, interface %u counts as the others again\n",
+		LOG(NOTICE,
+			"module %u, interface %u is at the same frame as the other streams "
+			"again\n",
 			detector_stream_module(d, s), s % d->interfaces);
 		b->requests_logged &= ~(UINT64_C(1) << s);
 		b->logged_at = now;

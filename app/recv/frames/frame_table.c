@@ -118,7 +118,7 @@ frame_table_create(const struct frame_table_config *config)
 	return ft;
 
 no_memory:
-	LOG(ERR, "no memory for %u frame slots of %u packets on socket %d\n", config->slots,
+	LOG(ERR, "cannot allocate %u frame slots of %u packets on socket %d\n", config->slots,
 		d->tiles, config->socket);
 	frame_table_destroy(ft);
 	rte_errno = ENOMEM;

@@ -224,9 +224,8 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 	count(&s->bad_records, 1);
 	if (s->bad_records == 1)
 		WRITER_LOG(ERR,
-			"frame %" PRIu64
-			" is to be kept, but output slot %u of %u and kind %u make no image; "
-			"only the first is logged\n",
+			"frame %" PRIu64 " cannot be written: output slot %u (of %u) and kind %u "
+			"are not an image; further frames are not logged\n",
 			record->frame, from->out, w->config.nb_outputs, record->kind);
 }
 
@@ -433,7 +432,7 @@ file_writer_create(struct file_writer **writer, const struct file_writer_config 
 	message[0] = '\0';
 	if (config->run[0] == '\0' || strchr(config->run, '/') != NULL) {
 		snprintf(message, PATH_MAX,
-			"run name '%s' is to begin file names: expected letters without a slash",
+			"run name '%s' cannot begin a file name; expected a name without slashes",
 			config->run);
 		return -EINVAL;
 	}

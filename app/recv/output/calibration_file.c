@@ -122,8 +122,8 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 	}
 	len = snprintf(path, sizeof(path), "%s/%s_calibration.bin", dir, run);
 	if (i < nb || nb > ARROW_PLANES_MAX || len + sizeof(".part") > sizeof(path)) {
-		snprintf(message, PATH_MAX, "calibration of run %.64s: too many or too long names",
-			run);
+		snprintf(message, PATH_MAX,
+			"calibration of run %.64s: too many names, or names too long", run);
 		return rc;
 	}
 	snprintf(part, sizeof(part), "%.*s.part", (int)len, path);
@@ -135,8 +135,8 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 		rc = is_there(path, header, size);
 		if (rc < 0)
 			snprintf(message, PATH_MAX,
-				"%.*s is of another calibration: another [run] name or [output] "
-				"directory",
+				"%.*s belongs to another calibration; set another [run] name or "
+				"[output] directory",
 				PATH_MAX - 128, path);
 		free(header);
 		return rc;

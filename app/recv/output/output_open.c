@@ -71,7 +71,7 @@ begin_preview(struct pipeline *p, const struct settings *s)
 	}
 	ret = preview_begin(p->preview, path, s->preview_period);
 	if (ret != 0)
-		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
+		LOG(WARNING, "run %s: no preview: %s\n", s->run, strerror(-ret));
 }
 
 /** Called for every kept frame, in the writer's thread. */
@@ -99,15 +99,15 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 	stats = *pedestal_stats(p->pedestal);
 	ret = pedestal_write(p->pedestal, &out, masked);
 	if (ret == -ENODATA)
-		snprintf(text, size, "dark run %s: no frame, no pedestals", s->run);
+		snprintf(text, size, "dark run %s: no dark frames, no pedestals written", s->run);
 	else if (ret == -ERANGE)
 		snprintf(text, size,
-			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
-			"; at least %u of each module are needed, pedestals of others are not "
+			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; "
+			"at least %u per module required, pedestals of other modules are not "
 			"written",
 			s->run, stats.frames[0], stats.frames[1], stats.frames[2], PEDESTAL_WINDOW);
 	else if (ret != 0)
-		snprintf(text, size, "dark run %s: pedestals cannot be written: %s", s->run,
+		snprintf(text, size, "dark run %s: cannot write pedestals: %s", s->run,
 			strerror(-ret));
 	else
 		snprintf(text, size,
@@ -243,14 +243,15 @@ prepare_place(const struct settings *s, struct file_writer_config *c, char messa
 
 	if (getrandom(&c->incarnation, sizeof(c->incarnation), 0) != sizeof(c->incarnation)) {
 		ret = -errno;
-		snprintf(message, PATH_MAX, "no random number for the run's incarnation: %s",
+		snprintf(message, PATH_MAX, "cannot get a random incarnation for the run: %s",
 			strerror(-ret));
 		return ret;
 	}
 	ret = durable_dir_make(s->directory, OWN_FOLDER_MODE);
 	if (ret < 0) {
 		snprintf(message, PATH_MAX,
-			"[output] directory = %.*s: cannot be made: %s; make it, or name another",
+			"[output] directory = %.*s: cannot create it: %s; create it, or set "
+			"another",
 			PATH_MAX - 128, s->directory, strerror(-ret));
 		return ret;
 	}
@@ -347,7 +348,7 @@ pipeline_try_files(const struct settings *settings, const struct calibration *ca
 	message[0] = '\0';
 	*made = false;
 	if (p == NULL) {
-		snprintf(message, PATH_MAX, "no memory to try the files of a run");
+		snprintf(message, PATH_MAX, "cannot allocate the files of a run");
 		return -ENOMEM;
 	}
 	gang_memory_layout(&s, &p->gk_config.geometry, &p->gk_config.layout);
@@ -381,11 +382,11 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 
 	message[0] = '\0';
 	if (s->dark_run) {
-		LOG(NOTICE, "dark run %s: at least %u frames of each gain stage are needed\n",
-			s->run, PEDESTAL_WINDOW);
+		LOG(NOTICE, "dark run %s: requires at least %u frames of each gain stage\n", s->run,
+			PEDESTAL_WINDOW);
 		p->pedestal = pedestal_create(&p->settings->detector, NULL);
 		if (p->pedestal == NULL) {
-			snprintf(message, PATH_MAX, "no memory for the sums of a dark run");
+			snprintf(message, PATH_MAX, "cannot allocate the sums of a dark run");
 			return -ENOMEM;
 		}
 	}

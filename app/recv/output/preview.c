@@ -166,7 +166,7 @@ note(struct preview *p, const struct job *job, int error)
 	snprintf(s->error, sizeof(s->error), "cannot write %.*s: %s", PATH_MAX - 128, job->path,
 		strerror(-error));
 	if (!p->complained || p->run != job->run)
-		LOG(WARNING, "%s; the run goes on without\n", s->error);
+		LOG(WARNING, "%s; the run continues without preview\n", s->error);
 	p->complained |= p->run == job->run;
 }
 

@@ -276,7 +276,7 @@ begin_outage(struct arrow_run *r, enum arrow_table table)
 	SET(t->stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
 	ADD(t->stats.outages, 1);
 	set_status(r, table, &t->file->file);
-	snprintf(text, sizeof(text), "%s; rows of `%s` are not written from here on",
+	snprintf(text, sizeof(text), "%s; rows of `%s` are no longer written",
 		t->file->file.message, arrow_table_name(table));
 	say(r, true, text);
 	t->file->failed = true;
@@ -328,14 +328,14 @@ create_files(const struct arrow_run *r, unsigned int set, uint64_t room,
 		file[i] = calloc(1, sizeof(*file[i]));
 		if (file[i] == NULL) {
 			rc = -ENOMEM;
-			snprintf(message, PATH_MAX, "no memory for a file");
+			snprintf(message, PATH_MAX, "cannot allocate a file");
 			break;
 		}
 		f = &file[i]->file;
 		file[i]->table = i;
 		if (!file_name(r, set, i, name)) {
 			rc = -ENAMETOOLONG;
-			snprintf(message, PATH_MAX, "the name %s is too long", name);
+			snprintf(message, PATH_MAX, "file name %s is too long", name);
 			break;
 		}
 		rc = arrow_file_create(
@@ -407,8 +407,8 @@ check_other_name(const struct arrow_run *r, char message[PATH_MAX])
 				continue;
 		}
 		snprintf(message, PATH_MAX,
-			"%.*s is already there: move it away or choose another run name",
-			PATH_MAX - 80, path);
+			"%.*s already exists; move it away or set another run name", PATH_MAX - 80,
+			path);
 		return -EEXIST;
 	}
 	return 0;
@@ -438,7 +438,7 @@ arrow_run_open(
 
 	r = calloc(1, sizeof(*r));
 	if (r == NULL) {
-		snprintf(message, PATH_MAX, "no memory for the files of run %s", config->run);
+		snprintf(message, PATH_MAX, "cannot allocate the files of run %s", config->run);
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&r->lock, NULL);
@@ -520,7 +520,7 @@ roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
 		back_off(r, &r->table[i]);
 	}
 	r->retry_at = arrow_slices_clock() + r->config.retry_max_ms * NS_PER_MS;
-	snprintf(text, sizeof(text), "no next set of files: %s", why);
+	snprintf(text, sizeof(text), "cannot open the next set of files: %s", why);
 	if (first)
 		say(r, true, text);
 	/* Files of another writer exist under this number: use the next one. */
@@ -554,7 +554,7 @@ arrow_run_roll(struct arrow_run *r)
 	r->by_frames = false;
 	r->retry_at = 0;
 	take_files(r, file);
-	snprintf(text, sizeof(text), "%s with %s", outage ? "writing again," : "going on",
+	snprintf(text, sizeof(text), "%s with %s", outage ? "writing resumed," : "continuing",
 		file[0]->file.part);
 	say(r, outage, text);
 }

@@ -216,8 +216,8 @@ open_table(struct spill *s, struct spill_run *r, unsigned int table)
 	rc = arrow_reader_open_memory(
 		&r->reader[table], r->run.schema[table], r->run.schema_bytes[table], &problem);
 	if (rc < 0) {
-		LOG(ERR, "run %s: the schema of %s: %s\n", r->run.name, arrow_table_name(table),
-			problem);
+		LOG(ERR, "run %s: cannot read the schema of %s: %s\n", r->run.name,
+			arrow_table_name(table), problem);
 		return rc;
 	}
 	rc = stream_writer_open(&r->writer[table], &c);
@@ -249,7 +249,7 @@ open_run(struct spill *s, struct spill_run *r)
 	for (i = 0; i < XFER_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {
-		LOG(ERR, "run %s cannot be spilled into %s: %s\n", r->run.name, s->config.dir,
+		LOG(ERR, "run %s: cannot spill to %s: %s\n", r->run.name, s->config.dir,
 			strerror(-rc));
 		close_run(r);
 		return rc;
@@ -524,7 +524,7 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	rc = spill_make_folder(config->dir, message);
 	if (rc < 0)
 		return rc;
-	snprintf(message, PATH_MAX, "no memory for spilling");
+	snprintf(message, PATH_MAX, "cannot allocate memory for spilling");
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return -ENOMEM;

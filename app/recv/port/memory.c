@@ -49,8 +49,8 @@ log_short(const struct memory *m, const char *what, size_t size)
 	if (rte_malloc_get_socket_stats(m->socket, &stats) != 0)
 		memset(&stats, 0, sizeof(stats));
 	LOG(ERR,
-		"%s: no room for %zu MiB; the heap of socket %d has %zu MiB free, at most %zu in "
-		"one piece: give EAL more (-m, or more huge pages)\n",
+		"%s: cannot allocate %zu MiB; the heap of socket %d has %zu MiB free, at most "
+		"%zu contiguous; give EAL more memory (-m, or more huge pages)\n",
 		what, size >> 20, m->socket, stats.heap_freesz_bytes >> 20,
 		stats.greatest_free_size >> 20);
 }
@@ -83,7 +83,7 @@ memory_device(struct memory *m, const char *what, size_t size)
 		return memory_host(m, what, size);
 	address = rte_gpu_mem_alloc(m->gpu, size, PAGE);
 	if (address == NULL) {
-		LOG(ERR, "%s: %s has no room for %zu MiB: %s\n", what, m->gpu_name, size >> 20,
+		LOG(ERR, "%s: %s cannot allocate %zu MiB: %s\n", what, m->gpu_name, size >> 20,
 			rte_strerror(rte_errno));
 		return NULL;
 	}
@@ -151,7 +151,7 @@ memory_register(struct memory *m)
 	found.nb = 0;
 	/* The walk holds a lock that a driver may need: collect first, then register. */
 	if (rte_memseg_contig_walk(note_area, &found) != 0) {
-		LOG(ERR, "EAL's memory lies in more than %d pieces: use larger huge pages\n",
+		LOG(ERR, "EAL memory has more than %d segments; use larger huge pages\n",
 			MEMORY_AREAS_MAX);
 		return -ENOSPC;
 	}
@@ -223,7 +223,7 @@ gang_memory_list(
 		.device = device,
 		.bytes = (uint64_t)s->outputs * layout.stride};
 	pieces[GANG_STAGING] = (struct gang_memory){
-		.name = "staging of results", .n = device ? 1 : 0, .bytes = layout.stride};
+		.name = "result staging", .n = device ? 1 : 0, .bytes = layout.stride};
 	pieces[GANG_SECOND_PEDESTALS] = (struct gang_memory){.name = "second pedestals",
 		.n = dark ? 1 : 0,
 		.bytes = gk_pixels(&geometry) * sizeof(float)};

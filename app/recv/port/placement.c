@@ -53,7 +53,7 @@ find_gpu(struct placement *w, const struct settings *s)
 	}
 	if (s->gpu == NULL)
 		return 0;
-	return refuse(w, -ENODEV, "[gpu] device = %s: no such GPU; is it created with --vdev %s?",
+	return refuse(w, -ENODEV, "[gpu] device = %s: no such GPU; create it with --vdev %s",
 		s->gpu, s->gpu);
 }
 
@@ -79,9 +79,10 @@ static int
 gangs_reach(struct placement *w, const struct settings *s)
 {
 	if (w->gpu < 0)
-		return refuse(w, -ENOTSUP, "there is no GPU");
+		return refuse(w, -ENOTSUP, "no GPU");
 	if (w->computes && strcmp(s->kernel, "host") == 0)
-		return refuse(w, -ENOTSUP, "host gangs do not reach the memory of %s", w->gpu_name);
+		return refuse(
+			w, -ENOTSUP, "host gangs cannot access the memory of %s", w->gpu_name);
 	return 0;
 }
 
@@ -95,7 +96,7 @@ choose_packets(struct placement *w, const struct settings *s)
 		return refuse(w, 0, "[gpu] packets = pinned");
 	ret = gangs_reach(w, s);
 	if (ret == 0 && s->packets == PACKETS_AUTO && !w->computes)
-		ret = refuse(w, -ENOTSUP, "the memory of %s is the host's own", w->gpu_name);
+		ret = refuse(w, -ENOTSUP, "the memory of %s is host memory", w->gpu_name);
 	for (uint32_t i = 0; i < s->nb_ports && ret == 0; i++)
 		ret = port_reaches_gpu(&s->ports[i], w->gpu, w->gpu_name, w->why, sizeof(w->why));
 	if (ret != 0)

@@ -112,14 +112,14 @@ find_device(struct port *p)
 	const char *failed = failed_device();
 
 	if (port_find(p->settings->device, &p->id) != 0 && failed != NULL) {
-		LOG(ERR, "there is no Ethernet device '%s': %s could not be created, see above\n",
+		LOG(ERR, "no Ethernet device '%s': %s could not be created, see above\n",
 			p->settings->device, failed);
 		return -ENODEV;
 	}
 	if (port_find(p->settings->device, &p->id) != 0) {
 		LOG(ERR,
-			"there is no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
-			"create a virtual device with --vdev\n",
+			"no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or create a "
+			"virtual device with --vdev\n",
 			p->settings->device, rte_eth_dev_count_avail());
 		return -ENODEV;
 	}
@@ -136,10 +136,10 @@ map_for_dma(uint16_t id, void *address, size_t size, const char **what)
 	struct rte_eth_dev_info info;
 	int ret;
 
-	*what = "EAL takes no such memory";
+	*what = "EAL cannot register the GPU memory";
 	if (rte_extmem_register(address, size, NULL, 0, EXTERNAL_PAGE) != 0)
 		return -rte_errno;
-	*what = "it maps no such memory for DMA";
+	*what = "the device cannot map the GPU memory for DMA";
 	ret = rte_eth_dev_info_get(id, &info);
 	if (ret == 0 && rte_dev_dma_map(info.device, address, RTE_BAD_IOVA, size) != 0)
 		ret = rte_errno != 0 ? -rte_errno : -ENOTSUP;
@@ -171,25 +171,26 @@ port_reaches_gpu(
 
 	rte_strscpy(name, s->device, sizeof(name));
 	if (port_find(s->device, &id) != 0) {
-		snprintf(why, size, "%s: there is no such port", name);
+		snprintf(why, size, "%s: no such port", name);
 		return -ENOTSUP;
 	}
 	rte_eth_dev_get_name_by_port(id, name);
 	if (rte_eth_dev_info_get(id, &info) != 0)
-		what = "its driver tells nothing about it";
+		what = "the driver reports no device information";
 	else if (!port_can_split(id, &info))
-		what = "it cannot split buffers, and headers must lie in host memory";
+		what = "it cannot split buffers, and headers must be in host memory";
 	else if (s->mode == RX_MODE_SINGLE)
-		what = "mode = single, and headers must lie in host memory";
+		what = "mode = single, but headers must be in host memory";
 	else if (s->payload == PAYLOAD_REFERENCE && !port_is_replay(&info))
-		what = "payload = reference leaves its buffers where the driver has them";
+		what = "with payload = reference the driver chooses the buffers";
 	if (what != NULL) {
 		snprintf(why, size, "%s: %s", name, what);
 		return -ENOTSUP;
 	}
 	address = rte_gpu_mem_alloc(gpu, EXTERNAL_PAGE, EXTERNAL_PAGE);
 	if (address == NULL) {
-		snprintf(why, size, "%s gives no memory: %s", gpu_name, rte_strerror(rte_errno));
+		snprintf(why, size, "cannot allocate memory of %s: %s", gpu_name,
+			rte_strerror(rte_errno));
 		return -ENOTSUP;
 	}
 	ret = map_for_dma(id, address, EXTERNAL_PAGE, &what);
@@ -197,7 +198,7 @@ port_reaches_gpu(
 		unmap_for_dma(id, address, EXTERNAL_PAGE);
 		/* the builder calls it before every batch */
 		ret = rte_gpu_wmb(gpu);
-		what = "ordering of what it writes, rte_gpu_wmb()";
+		what = "rte_gpu_wmb(), which orders the writes to GPU memory, fails";
 	}
 	if (ret != 0)
 		snprintf(why, size, "%s and %s: %s: %s", name, gpu_name, what, rte_strerror(-ret));
@@ -267,8 +268,8 @@ map_device_memory(struct port *p, const char *name, size_t size, struct memory *
 		return NULL;
 	ret = map_for_dma(p->id, address, size, &what);
 	if (ret != 0) {
-		LOG(ERR, "%s: %zu MiB of %s for pixels: %s: %s\n", p->name, size >> 20,
-			memory->gpu_name, what, rte_strerror(-ret));
+		LOG(ERR, "%s: cannot allocate %zu MiB of %s for pixels: %s: %s\n", p->name,
+			size >> 20, memory->gpu_name, what, rte_strerror(-ret));
 		rte_errno = -ret;
 		return NULL;
 	}
@@ -329,7 +330,7 @@ place_replay(struct port *p, struct memory *memory)
 	const int ret = net_replay_place(p->id, &placed);
 
 	if (ret != 0)
-		LOG(ERR, "%s: its packets cannot be put into %s: %s\n", p->name, memory->gpu_name,
+		LOG(ERR, "%s: cannot place its packets into %s: %s\n", p->name, memory->gpu_name,
 			rte_strerror(-ret));
 	return ret;
 }
@@ -364,8 +365,8 @@ create_pools(struct port *p, const struct settings *s, const struct port_demand 
 		return 0;
 short_of:
 	LOG(ERR,
-		"%s: cannot create pool %s: %s. %u mbufs are needed: fewer [frames] slots, fewer "
-		"descriptors, or more memory for EAL\n",
+		"%s: cannot create pool %s: %s. %u mbufs are required: reduce [frames] slots or "
+		"descriptors, or give EAL more memory\n",
 		p->name, name, rte_strerror(rte_errno), n.payload);
 	return -ENOMEM;
 }
@@ -388,7 +389,9 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	 * what its frame size permits), so this is not an error.
 	 */
 	if (conf.rxmode.mtu < p->settings->mtu)
-		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are expected\n",
+		LOG(WARNING,
+			"%s: the driver's maximum packet length is %u bytes, expected at "
+			"least %u\n",
 			p->name, conf.rxmode.mtu, p->settings->mtu);
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
 	if (ret != 0) {
@@ -420,7 +423,7 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	ret = rte_eth_dev_start(p->id);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot start%s: %s\n", p->name,
-			p->split ? " (buffers are split: try mode = single)" : "",
+			p->split ? " (buffers are split; try mode = single)" : "",
 			rte_strerror(-ret));
 		return ret;
 	}
@@ -440,8 +443,8 @@ take_all(const struct port *p, const struct rte_eth_dev_info *info)
 	/* a virtual device without this setting filters nothing */
 	if (ret != 0 && (ret != -ENOTSUP || port_is_real(info)))
 		LOG(WARNING,
-			"%s: cannot be made promiscuous: %s. Only what is sent to its MAC address "
-			"is received\n",
+			"%s: cannot enable promiscuous mode: %s. Only packets for its MAC "
+			"address are received\n",
 			p->name, rte_strerror(-ret));
 }
 
@@ -505,7 +508,7 @@ steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why,
 				p->id, &rule.attr, rule.pattern, rule.actions, &error);
 		}
 		if (p->rules[p->nb_rules] == NULL) {
-			snprintf(why, size, "no flow rule for UDP port %u: %s",
+			snprintf(why, size, "cannot create a flow rule for UDP port %u: %s",
 				s->udp_port + stream,
 				error.message != NULL ? error.message : rte_strerror(rte_errno));
 			return -ENOTSUP;
@@ -540,8 +543,8 @@ fall_back(
 		LOG(INFO, "%s: %s\n", p->name, why);
 	else
 		LOG(WARNING,
-			"%s: %s. One RX lcore reads it and hands packets on to %u others; "
-			"steering = software says that this is meant\n",
+			"%s: %s. One RX lcore reads the port and hands packets to %u others; set "
+			"steering = software to silence this warning\n",
 			p->name, why, wanted - 1);
 }
 
@@ -566,14 +569,14 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	p->replay = port_is_replay(&info);
 	if (port_is_real(&info) && !p->reference && rte_eal_iova_mode() != RTE_IOVA_VA) {
 		LOG(ERR,
-			"%s does DMA to physical addresses, in which payload pools are not in one "
-			"piece: give EAL --iova-mode=va\n",
+			"%s does DMA to physical addresses, for which payload pools are not "
+			"contiguous; give EAL --iova-mode=va\n",
 			p->name);
 		return -ENOTSUP;
 	}
 	assign_queues(p, owner, settings->steering != RX_STEERING_SOFTWARE);
 	if (p->nb_queues > info.max_rx_queues) {
-		snprintf(why, sizeof(why), "%u RX queues, and %u RX lcores need one each",
+		snprintf(why, sizeof(why), "%u RX queues available, %u RX lcores need one each",
 			info.max_rx_queues, p->nb_queues);
 		if (settings->steering == RX_STEERING_FLOW) {
 			LOG(ERR, "%s: %s\n", p->name, why);
@@ -593,7 +596,7 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	if (p->flows && steer(p, all, owner, why, sizeof(why)) != 0) {
 		remove_rules(p);
 		if (settings->steering == RX_STEERING_FLOW) {
-			LOG(ERR, "%s: %s: use steering = software (or auto)\n", p->name, why);
+			LOG(ERR, "%s: %s; set steering = software or auto\n", p->name, why);
 			return -ENOTSUP;
 		}
 		fall_back(p, &info, owner, why);

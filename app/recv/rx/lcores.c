@@ -161,18 +161,19 @@ lcores_add(struct lcores *l, const struct settings *s, const struct role_place *
 	struct lcore *lc = &l->lcore[id];
 
 	if (!rte_lcore_is_enabled(id)) {
-		LOG(ERR, "%s is to run on lcore %u, which EAL was not given: see -l\n", place->name,
-			id);
+		LOG(ERR, "%s is assigned to lcore %u, which EAL does not have; see -l\n",
+			place->name, id);
 		return -EINVAL;
 	}
 	if (lc->nb_roles == LCORES_ROLES_MAX) {
-		LOG(ERR, "%s: lcore %u has %u roles already\n", place->name, id, lc->nb_roles);
+		LOG(ERR, "%s: lcore %u already has %u roles, the limit\n", place->name, id,
+			lc->nb_roles);
 		return -ENOSPC;
 	}
 	lc->roles[lc->nb_roles] = (struct role){.kind = place->kind, .poll = poll, .arg = arg};
 	rte_strscpy(lc->roles[lc->nb_roles].name, place->name, sizeof(lc->roles[0].name));
 	lc->nb_roles++;
-	LOG(INFO, "%s on lcore %u\n", place->name, id);
+	LOG(INFO, "%s runs on lcore %u\n", place->name, id);
 	return 0;
 }
 

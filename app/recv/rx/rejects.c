@@ -305,37 +305,37 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 		break;
 	case REJECT_VLAN:
 		snprintf(text, size,
-			"have VLAN tag %u %s, expected none; have the switch send this port's "
-			"VLAN untagged",
+			"have VLAN tag %u %s, expected none; configure this port's VLAN as "
+			"untagged on the switch",
 			k->tag, example);
 		break;
 	case REJECT_OPTIONS:
 		snprintf(text, size,
-			"have IPv4 options %s, expected a header of 20 bytes; have the sender or "
-			"the router leave them out",
+			"have IPv4 options %s, expected a header of 20 bytes; disable them in "
+			"the sender or the router",
 			example);
 		break;
 	case REJECT_FRAGMENT:
 		snprintf(text, size,
 			"are IPv4 fragments %s, expected whole datagrams; set an MTU of 9000 on "
-			"the detector, the switches and here",
+			"the detector, the switches and this host",
 			example);
 		break;
 	case REJECT_CHECKSUM:
 		snprintf(text, size,
-			"have a wrong %s checksum %s; check the sender, and of a capture whether "
-			"it was taken where the adapter had yet to compute it",
+			"have a wrong %s checksum %s; check the sender; a capture taken on the "
+			"sending host has no valid checksums if the adapter computes them",
 			k->ip_checksum ? "UDP" : "IPv4 header", example);
 		break;
 	case REJECT_LENGTH:
 		snprintf(text, size,
-			"have another length %s, expected %u of a %s; set [detector] type and "
-			"udp_port to the detector that sends",
+			"have length %s, expected %u of a %s; set [detector] type and udp_port "
+			"to the detector that sends",
 			example, wanted_length(d), d->ops->name);
 		break;
 	case REJECT_CUT:
 		snprintf(text, size,
-			"are cut off %s: %u bytes are there; capture with a larger snapshot "
+			"are truncated %s: %u bytes are present; capture with a larger snapshot "
 			"length, or check the port's MTU",
 			example, k->captured);
 		break;
@@ -351,8 +351,8 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	case REJECT_OTHER:
 	default:
 		snprintf(text, size,
-			"are no IPv4 datagrams of UDP (EtherType 0x%04x); check that the detector "
-			"sends to this port",
+			"are not IPv4 datagrams of UDP (EtherType 0x%04x); check that the "
+			"detector sends to this port",
 			k->ether_type);
 		break;
 	}

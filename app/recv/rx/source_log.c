@@ -56,16 +56,15 @@ log_position(const struct sources *all, uint32_t stream, const uint32_t expected
 		if (s > stream)
 			LOG(WARNING,
 				"streams %u and %u look swapped: stream %u announces row %u, "
-				"column "
-				"%u, expected row %u, column %u. Their packets are dropped as "
-				"misplaced: swap the cables or ports, or set [detector] "
-				"positions\n",
+				"column %u, expected row %u, column %u. Their packets are "
+				"dropped as misplaced; swap the cables or ports, or set "
+				"[detector] positions\n",
 				stream, s, stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
 		return;
 	}
 	LOG(WARNING,
 		"stream %u announces row %u, column %u, expected row %u, column %u. Its packets "
-		"are dropped as misplaced: correct the cabling, or set [detector] positions\n",
+		"are dropped as misplaced; correct the cabling, or set [detector] positions\n",
 		stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
 }
 
@@ -75,9 +74,8 @@ log_contest(const struct source *st, uint32_t stream)
 	char one[64], other[64];
 
 	LOG(WARNING,
-		"stream %u: %s and %s compete for it. What came first is dropped, and nothing is "
-		"taken until one of them has sent %u packets more than all others: set [detector] "
-		"source\n",
+		"stream %u has two sources, %s and %s. Its packets are dropped until one of them "
+		"has sent %u packets more than all others; set [detector] source\n",
 		stream, source_text(st->rivals[0], one, sizeof(one)),
 		source_text(st->rivals[1], other, sizeof(other)), st->needed);
 }
@@ -90,14 +88,14 @@ log_change(const struct sources *all, const struct source *st, uint32_t stream,
 		[SOURCE_BY_SILENCE] =
 			"which has sent less than half a frame in a stream_timeout_ms",
 		[SOURCE_BY_NUMBER] = "which has sent fewer packets for as long as it was taken",
-		[SOURCE_IS_BACK] = "which had been taken in its absence, for a shorter time",
+		[SOURCE_IS_BACK] = "which was taken while it was absent, for a shorter time",
 	};
 	char now[64], other[64];
 
 	source_text(st->taken, now, sizeof(now));
 	if (st->step == SOURCE_LEARNT && st->reason != SOURCE_BY_VOTE)
 		LOG(WARNING,
-			"stream %u: source is now %s instead of %s, %s. If that is wrong: set "
+			"stream %u: source is now %s instead of %s, %s. If this is wrong, set "
 			"[detector] source\n",
 			stream, now, source_text(st->before, other, sizeof(other)),
 			reasons[st->reason]);
@@ -128,8 +126,8 @@ log_learnt(const struct sources *all, struct source_watch *watch)
 	}
 	watch->learnt = true;
 	LOG(NOTICE,
-		"[detector] source is not configured: learnt from the first packets, stream %u is "
-		"%s; the others: /braggline/sources\n",
+		"[detector] source is not configured; stream %u: learnt %s from the first "
+		"packets; other streams: see /braggline/sources\n",
 		first, source_text(one.taken, text, sizeof(text)));
 }
 
@@ -160,10 +158,10 @@ log_order(const struct sources *all, struct source_watch *watch, enum source_ord
 				used > 0 ? ", " : "", s, p & UINT16_MAX, p >> 16);
 	}
 	LOG(WARNING,
-		"positions are not checked: what the streams announce (stream: row/column %s) are "
-		"neither their positions in a stack of modules nor those of two swapped cables. "
-		"Correct the cabling or the detector's configuration, or set [detector] positions "
-		"to the modules in a column, or to off\n",
+		"positions are not checked: the streams announce (stream: row/column %s), which "
+		"are neither the positions in a stack of modules nor those with two cables "
+		"swapped. Correct the cabling or the detector's configuration, or set [detector] "
+		"positions to the number of modules in a column, or to off\n",
 		text);
 }
 
@@ -196,9 +194,9 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 			continue;
 		watch->rejected[s] = rejected;
 		LOG(WARNING,
-			"stream %u: %" PRIu64 " packets dropped as foreign, the last one of %s: "
-			"not the stream's source and destination. If it is the detector's: set "
-			"[detector] source and destination\n",
+			"stream %u: %" PRIu64 " packets dropped as foreign, the last one from "
+			"%s: it is not the configured or learnt source and destination. If the "
+			"detector sends them, set [detector] source and destination\n",
 			s, rejected, source_text(st.rejected, text, sizeof(text)));
 	}
 	if (!watch->learnt && !all->settings->source)

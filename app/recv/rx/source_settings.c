@@ -103,7 +103,7 @@ complain_of_count(struct config *c, const char *key, uint32_t found, uint32_t st
 	char what[128];
 
 	snprintf(what, sizeof(what),
-		"%u addresses found; must be one for all streams, or %u, one for each", found,
+		"found %u addresses; expected one for all streams, or %u, one per stream", found,
 		streams);
 	config_complain(c, "detector", key, what);
 }
@@ -220,6 +220,6 @@ source_settings_read(struct source_settings *s, struct config *c, const struct d
 		s->positions = column;
 	else if (strcmp(positions, "auto") != 0)
 		config_complain(c, "detector", "positions",
-			"must be auto, off, or how many modules a column of the detector has, "
-			"1 ... " RTE_STR(DETECTOR_MODULES_MAX));
+			"must be auto, off, or the number of modules in a column of the "
+			"detector, 1 ... " RTE_STR(DETECTOR_MODULES_MAX));
 }

@@ -352,41 +352,45 @@ line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 }
 
 static const char *const port_hints[PORT_DROPS] = {
-	[PORT_RING_FULL] = "dropped by ports: more descriptors or RX lcores, backpressure = refuse",
-	[PORT_NO_MBUF] = "dropped by ports: more frames of memory, backpressure = refuse",
-	[PORT_ERRORS] = "refused by ports: damaged (cables), or too long (MTU)",
+	[PORT_RING_FULL] =
+		"dropped by ports: use more descriptors or RX lcores, or backpressure = refuse",
+	[PORT_NO_MBUF] = "dropped by ports: use more memory for frames, or backpressure = refuse",
+	[PORT_ERRORS] = "refused by ports: damaged (check cables) or too long (check MTU)",
 };
 
 void
 ledger_print(const struct ledger *l, FILE *out)
 {
 	fprintf(out, "frames\n");
-	total(out, "stored", l->stored, l->frames, "kept and in the files");
-	line(out, "held", l->held, l->frames, "kept, for stores that do not take them now");
-	line(out, "spilled", l->spilled, l->frames, "kept, in local files: to be imported");
+	total(out, "stored", l->stored, l->frames, "kept, stored in files");
+	line(out, "held", l->held, l->frames, "kept, in the journal until stores take them");
+	line(out, "spilled", l->spilled, l->frames, "kept, in local spill files; to be imported");
 	line(out, "vetoed", l->vetoed, l->frames, "rejected");
 	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
 	line(out, "lost", l->lost, l->frames, "no packet arrived");
-	line(out, "refused", l->refused, l->frames, "no room");
-	line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
-	line(out, "lost at restart", l->lost_at_restart, l->frames, "in a receiver that died");
-	line(out, "lost while down", l->lost_while_down, l->frames, "until it was back");
-	line(out, "late", l->late_frames, l->frames, "all packets late or far off: no row");
+	line(out, "refused", l->refused, l->frames, "no free frame slot");
+	line(out, "aborted", l->aborted, l->frames, "discarded with the aborted run");
+	line(out, "lost at restart", l->lost_at_restart, l->frames,
+		"not yet written when the receiver was killed");
+	line(out, "lost while down", l->lost_while_down, l->frames,
+		"sent before the receiver was restarted");
+	line(out, "late", l->late_frames, l->frames,
+		"all packets late or out of the window: no row");
 	line(out, "unwritten", l->unwritten, l->frames,
-		l->unretained != 0 ? "kept, but nothing took them"
-				   : "kept, but the file system failed");
+		l->unretained != 0 ? "kept, but not stored or spilled: journal full"
+				   : "kept, but writing failed");
 	line(out, "in flight", l->in_flight, l->frames, "");
 	total(out, "= sum", l->frames, 0,
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
 	if (l->hits + l->prescaled + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
 		fprintf(out, "of these\n");
 	line(out, "hits", l->hits, l->frames, "by strong pixel count");
-	line(out, "prescaled", l->prescaled, l->frames, "rejected, kept by the prescale");
-	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because the veto only marks");
+	line(out, "prescaled", l->prescaled, l->frames,
+		"rejected by the veto, kept by the prescale");
+	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because [veto] dry_run is set");
 	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
-	line(out, "unretained", l->unretained, l->frames, "unwritten, as the journal was full");
-	line(out, "rows not written", l->unwritten_rows, l->frames,
-		"of `frames`: the file system failed");
+	line(out, "unretained", l->unretained, l->frames, "unwritten because the journal was full");
+	line(out, "rows not written", l->unwritten_rows, l->frames, "of `frames`: writing failed");
 	fprintf(out, "packets\n");
 	total(out, rx_counter_names[RX_PLACED], l->packets[RX_PLACED], l->packets[RX_PACKETS], "");
 	for (uint32_t c = RX_PLACED + 1; c < RX_COUNTERS; c++)
@@ -394,8 +398,8 @@ ledger_print(const struct ledger *l, FILE *out)
 	total(out, "= received", l->packets[RX_PACKETS], 0,
 		!l->placed_balance	     ? "NOT BALANCED"
 			: l->packets_balance ? "every packet accounted for"
-					     : "some on their way");
-	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
+					     : "some still in progress");
+	line(out, "missing", l->missing_packets, 0, "of partially received frames");
 	for (uint32_t c = 0; c < PORT_DROPS; c++)
 		line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);
 }
@@ -501,8 +505,8 @@ create(char path[PATH_MAX], const struct ledger_receiver *r, const char *directo
 	}
 	if (ret == 0 && number[0] != '\0')
 		rte_log(RTE_LOG_NOTICE, ledger_logtype,
-			"ledger: %s/%s_ledger.ini is there already, or was begun by a receiver "
-			"that died: this one is %s\n",
+			"ledger: %s/%s_ledger.ini already exists, or was begun by a receiver "
+			"that was killed; writing %s\n",
 			directory, run, path);
 	return ret;
 }

@@ -379,8 +379,8 @@ check_length(const char *cmd, const char *params, struct rte_tel_data *d)
 	if (strlen(cmd) + 1 + strlen(params != NULL ? params : "") < REQUEST_MAX)
 		return 0;
 	refuse(d, -E2BIG,
-		"the command is longer than DPDK's telemetry takes (1022 bytes): put settings into "
-		"the file of --config");
+		"the command is too long for DPDK's telemetry (at most 1022 bytes); put the "
+		"settings into the file of --config");
 	return -E2BIG;
 }
 
@@ -397,9 +397,9 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	if (list == NULL)
 		return -ENOMEM;
 	if (take_from_frame(list, &from) != 0) {
-		refuse(d, -EINVAL, "from_frame must be a frame number; 0: as soon as possible");
+		refuse(d, -EINVAL, "from_frame must be a frame number, or 0: as soon as possible");
 	} else if (list[0] == '\0') {
-		refuse(d, -EINVAL, "no threshold is named: veto.KEY=VALUE,...");
+		refuse(d, -EINVAL, "no threshold given; expected veto.KEY=VALUE,...");
 	} else {
 		ret = run_set_veto(telemetry_run, list, from, &effective);
 		reply(d, ret);
@@ -531,47 +531,45 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static const struct telemetry_command commands[] = {
-	{"/braggline/info", "", "What this process is",
+	{"/braggline/info", "", "Version and configuration of this process",
 		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
 		"frame_slots, kernel, gpu, packets, results, control",
 		get_info},
-	{"/braggline/ledger", "",
-		"Every frame and packet of the run, or of the last one, by outcome",
-		"run, state; frames {...}, packets {...}, ports {...}: as in RUN_ledger.ini, "
-		"balanced is 0 while anything is on its way",
+	{"/braggline/ledger", "", "Every frame and packet of the current or last run, by outcome",
+		"run, state; frames {...}, packets {...}, ports {...}: as in RUN_ledger.ini; "
+		"balanced is 0 while frames or packets are in progress",
 		get_ledger},
-	{"/braggline/lcores", "", "What each lcore does and how busy it is",
+	{"/braggline/lcores", "", "Roles and load of each lcore",
 		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
 	{"/braggline/rx", "", "Packets of each RX role since the start, by outcome",
 		"by role: the packets of the ledger, pending", get_rx},
-	{"/braggline/sources", "", "Whose packets are taken, since the start",
+	{"/braggline/sources", "", "Accepted sources of each stream, since the start",
 		"by stream: state (configured, none, first, contested, learnt), source, "
 		"destination, rejected (packets), last_rejected, position (announced), "
 		"expected_position, misplaced",
 		get_sources},
-	{"/braggline/modules", "", "What each module has sent since the start",
+	{"/braggline/modules", "", "Packets received from each module, since the start",
 		"by module: frames, missing_packets, last_frame", get_modules},
-	{"/braggline/builder", "", "Frames since the start, and what they waited for",
+	{"/braggline/builder", "", "Frames since the start, and the reasons why they waited",
 		"closed, batches (for gangs), batched_frames, status_mismatch (frames of another "
 		"storage cell or gain mode, or whose modules disagree), no_output_slot (rounds "
-		"without a free one of [gpu] outputs), no_record (rounds in which the writer "
+		"without a free slot of [gpu] outputs), no_record (rounds in which the writer "
 		"had all records)",
 		get_builder},
 	{"/braggline/gangs", "", "Work of each gang since the start",
 		"by gang: frames, batches, pending, error", get_gangs},
 	{"/braggline/latency", "",
-		"Histograms of times since the start: to the verdict, to the disk",
+		"Histograms of latencies since the start: to the verdict, to the disk",
 		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]; "
 		"batches, from the first packet of the last frame: frames_batch_to_durable [...], "
 		"images_batch_to_durable [...]",
 		telemetry_latency},
-	{"/braggline/writer", "", "What the writer of the run has done, or that of the last one",
-		"run; frames {...}, images {...}: state, mode, why (not the best one), path, rows "
-		"(taken), durable, unwritten, unwritten_full, unwritten_error, unwritten_bad, "
-		"batches, bytes, files, outages, stalls, resumes, error",
+	{"/braggline/writer", "", "Writer of the current or last run",
+		"run; frames {...}, images {...}: state, mode, why (not the fastest mode), path, "
+		"rows (accepted), durable, unwritten, unwritten_full, unwritten_error, "
+		"unwritten_bad, batches, bytes, files, outages, stalls, resumes, error",
 		telemetry_writer},
-	{"/braggline/egress", "",
-		"Stores, what is held for them, and what is done when they stand still",
+	{"/braggline/egress", "", "Stores, unacknowledged batches and overload handling",
 		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
 		"spilled_adopted, spill_used (bytes), spill_error, runs (held); journal "
 		"{batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, full}; "
@@ -583,43 +581,43 @@ static const struct telemetry_command commands[] = {
 		telemetry_egress},
 	{"/braggline/rdma", "", "The RDMA device of [egress], since the start", TELEMETRY_RDMA_KEYS,
 		telemetry_device},
-	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
-		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "
-		"skipped, errors, error",
+	{"/braggline/preview", "", "Preview picture of the current or last run that has one",
+		"active, path, sequence (number of pictures, all runs), frame, frames (in the "
+		"maximum), skipped, errors, error",
 		telemetry_preview},
-	{"/braggline/veto", "", "Thresholds, the newest version",
+	{"/braggline/veto", "", "Newest version of the thresholds",
 		"version, strong_threshold, strong_min, strong_max, dry_run, prescale, "
 		"prescale_raw, csr_threshold, nnz_max",
 		get_veto},
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
-		"Change thresholds while running, from a frame on",
+		"Change the thresholds from a frame on, while running",
 		"result, state, from_frame or message", set_veto},
 	{"/braggline/pedestal", "",
-		"The calibration, and what dark frames did to it since the start",
+		"The calibration, and its updates by dark frames since the start",
 		"digest, masked, warnings, warning (the first), unusable_g0, unusable_g1, "
 		"unusable_g2, updates, update_samples, "
 		"update_pixels, update_drift_adu (mean of the last), pedestal_version",
 		get_pedestal},
-	{"/braggline/calibration", "", "What the maps of each module come to",
+	{"/braggline/calibration", "", "Pixel and calibration statistics of each module",
 		"by module: live (pixels with a photon value in G0), pedestal_gN (median, ADU; 0: "
 		"no file), gain_gN (median, ADU/keV), warnings (implausible medians or live "
 		"pixels)",
 		get_calibration},
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
-		"Settings of the next run: [run], [veto], [dark], [output], [calibration]",
+		"Set settings of the next run: [run], [veto], [dark], [output], [calibration]",
 		"result, state, message", run_configure_command},
-	{"/braggline/run/arm", "", "Load the calibration, open the files", "result, state, message",
-		run_arm_command},
-	{"/braggline/run/start", "", "Take frames from now on; configures and arms if need be",
+	{"/braggline/run/arm", "", "Load the calibration and open the files",
+		"result, state, message", run_arm_command},
+	{"/braggline/run/start", "", "Start to take frames; configures and arms first if necessary",
 		"result, state, message", run_start_command},
-	{"/braggline/run/stop", "", "Close and write what has begun, close the files",
+	{"/braggline/run/stop", "", "Stop; write the frames received so far, close the files",
 		"result, state, message", run_stop_command},
-	{"/braggline/run/abort", "", "Stop; throw away what no gang has begun with",
+	{"/braggline/run/abort", "", "Abort; discard frames that no gang has started",
 		"result, state, message", run_abort_command},
-	{"/braggline/run/status", "", "The run at hand, or the last one",
+	{"/braggline/run/status", "", "State of the current or last run",
 		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
-		"veto_version, seconds, dark, ledger (file of the last one), failed, warning (of "
-		"what it receives), message",
+		"veto_version, seconds, dark, ledger (file of the last one), failed, warning "
+		"(about received packets), message",
 		run_status_command},
 };
 
@@ -629,7 +627,7 @@ check_parameters(const struct telemetry_command *c, const char *params, struct r
 {
 	if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
 		return 0;
-	refuse(d, -EINVAL, "takes no parameters; settings go to /braggline/run/configure");
+	refuse(d, -EINVAL, "takes no parameters; pass settings to /braggline/run/configure");
 	return -EINVAL;
 }
 

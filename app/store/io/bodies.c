@@ -32,12 +32,12 @@ try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *t
 	(void)direct_io.remove(path);
 	rc = direct_io.open(&handle, &how);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "cannot write in %.3000s: %s", c->directory,
+		snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", c->directory,
 			strerror(-rc));
 		return rc;
 	}
 	info = direct_io.info(handle);
-	snprintf(text, 256, "%s%s%s, memory at multiples of %u", arrow_io_mode_name(info->mode),
+	snprintf(text, 256, "%s%s%s, memory aligned to %u bytes", arrow_io_mode_name(info->mode),
 		info->why[0] != '\0' ? ": " : "", info->why, info->memory_align);
 	(void)direct_io.remove(path);
 	(void)direct_io.close(handle);
@@ -87,7 +87,8 @@ use_cufile(struct store_bodies *b, const struct store_bodies_config *c,
 
 	rc = cufile_io_start(b->cufile, threads);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "%u threads for cuFile: %s", threads, strerror(-rc));
+		snprintf(message, PATH_MAX, "cannot start %u threads for cuFile: %s", threads,
+			strerror(-rc));
 		return rc;
 	}
 	slices->io = &cufile_io;
@@ -119,23 +120,28 @@ choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
 	int rc;
 
 	if (gpu > INT16_MAX || !rte_gpu_is_valid(gpu)) {
-		snprintf(message, PATH_MAX,
-			"[store] bodies: there is no GPU %u; is it created with --vdev?", gpu);
+		snprintf(
+			message, PATH_MAX, "[store] bodies: no GPU %u; create it with --vdev", gpu);
 		return -ENODEV;
 	}
 	b->gpu = gpu;
 	if (body_memory_is_host(b->gpu)) {
 		if (c->io == STORE_IO_CUFILE)
-			return refuse(message, "[files] io = cufile: its memory is the host's own");
-		return use_host(b, c, slices, "asked for; it is the host's own", message);
+			return refuse(message,
+				"[files] io = cufile: the memory of this GPU is "
+				"host memory; set io = auto");
+		return use_host(b, c, slices, "configured; it is host memory", message);
 	}
 	if (c->io != STORE_IO_AUTO && c->io != STORE_IO_CUFILE)
-		return refuse(message, "[files] io: only cufile writes memory of a GPU");
+		return refuse(message,
+			"[files] io: only cufile can write GPU memory to files; "
+			"set io = auto or cufile");
 	if (!c->rdma)
-		return refuse(
-			message, "[store] bodies: the RDMA device cannot write to memory of a GPU");
+		return refuse(message,
+			"[store] bodies: the RDMA device cannot write to GPU memory; "
+			"set bodies = auto or host");
 	rc = load_cufile(b, c, message);
-	return rc == 0 ? use_cufile(b, c, slices, "asked for", message) : rc;
+	return rc == 0 ? use_cufile(b, c, slices, "configured", message) : rc;
 }
 
 static int
@@ -146,7 +152,7 @@ choose(struct store_bodies *b, const struct store_bodies_config *c,
 
 	b->gpu = body_memory_gpu(NULL);
 	if (b->gpu < 0)
-		snprintf(reason, sizeof(reason), "there is no GPU");
+		snprintf(reason, sizeof(reason), "no GPU");
 	else if (!c->rdma)
 		snprintf(reason, sizeof(reason), "the RDMA device cannot write to memory of %s",
 			body_memory_name(b->gpu));
@@ -154,7 +160,7 @@ choose(struct store_bodies *b, const struct store_bodies_config *c,
 		snprintf(reason, sizeof(reason), "[files] io is not cufile");
 	else if (load_cufile(b, c, reason) == 0) {
 		if (cufile_mode_is_direct(cufile_info_get(b->cufile)->mode))
-			return use_cufile(b, c, slices, "there is a direct way to files", message);
+			return use_cufile(b, c, slices, "it can write to files directly", message);
 		snprintf(reason, sizeof(reason), "cuFile: %s%s",
 			cufile_mode_name(cufile_info_get(b->cufile)->mode),
 			cufile_mode_caveat(cufile_info_get(b->cufile)->mode));
@@ -179,8 +185,10 @@ store_bodies_open(struct store_bodies *b, const struct store_bodies_config *conf
 	b->gpu = -1;
 	if (config->where == STORE_BODIES_HOST)
 		rc = config->io == STORE_IO_CUFILE
-			? refuse(message, "[files] io = cufile: bodies are in memory of the host")
-			: use_host(b, config, slices, "asked for", message);
+			? refuse(message,
+				  "[files] io = cufile: bodies are in host memory; set "
+				  "[store] bodies = gpu:N, or io = auto")
+			: use_host(b, config, slices, "configured", message);
 	else if (config->where == STORE_BODIES_AUTO)
 		rc = choose(b, config, slices, message);
 	else

@@ -58,20 +58,20 @@ store_check_open(struct store_check *c, enum store_check_mode mode,
 	c->host = bodies->system;
 	c->mode = mode != STORE_CHECK_AUTO ? mode : c->host ? STORE_CHECK_ALL : STORE_CHECK_SAMPLED;
 	if (c->mode == STORE_CHECK_OFF) {
-		snprintf(c->what, sizeof(c->what), "bodies are not checked when they arrive");
+		snprintf(c->what, sizeof(c->what), "CRCs of arriving bodies are not checked");
 		return 0;
 	}
 	if (c->mode == STORE_CHECK_ALL)
 		snprintf(c->what, sizeof(c->what),
-			"all bodies in memory of %.32s are checked when they arrive", name);
+			"CRCs of all arriving bodies in memory of %.32s are checked", name);
 	else
 		snprintf(c->what, sizeof(c->what),
-			"one of %d bodies in memory of %.32s is checked when it arrives",
+			"CRC of one in %d arriving bodies in memory of %.32s is checked",
 			STORE_CHECK_SAMPLE, name);
 	ret = slice_pool_open(&c->pool, &pool);
 	if (ret < 0)
-		snprintf(message, PATH_MAX, "%u threads that check bodies: %s", pool.threads,
-			strerror(-ret));
+		snprintf(message, PATH_MAX, "cannot start %u threads that check bodies: %s",
+			pool.threads, strerror(-ret));
 	return ret;
 }
 

@@ -110,7 +110,7 @@ load_library(struct cufile_library *lib, char *message)
 
 	lib->handle = dlopen(CUFILE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (lib->handle == NULL) {
-		snprintf(message, PATH_MAX, "no cuFile on this machine: %.3000s", dlerror());
+		snprintf(message, PATH_MAX, "cuFile is not installed: %.3000s", dlerror());
 		return -ENOENT;
 	}
 	for (i = 0; i < RTE_DIM(wanted); i++) {
@@ -119,7 +119,7 @@ load_library(struct cufile_library *lib, char *message)
 		if (function == NULL && wanted[i].older != NULL)
 			function = dlsym(lib->handle, wanted[i].older);
 		if (function == NULL) {
-			snprintf(message, PATH_MAX, "%s has no %s", CUFILE_LIBRARY, name);
+			snprintf(message, PATH_MAX, "%s lacks the symbol %s", CUFILE_LIBRARY, name);
 			return -ENOTSUP;
 		}
 		/* POSIX guarantees that an object pointer holds a function's address */
@@ -136,7 +136,7 @@ cufile_open(struct cufile **cufile, int16_t gpu, const char *directory, const ch
 	int rc;
 
 	if (c == NULL) {
-		snprintf(message, PATH_MAX, "no memory for cuFile");
+		snprintf(message, PATH_MAX, "cannot allocate memory for cuFile");
 		return -ENOMEM;
 	}
 	c->lib.gpu = gpu;
@@ -145,7 +145,7 @@ cufile_open(struct cufile **cufile, int16_t gpu, const char *directory, const ch
 	if (rc == 0)
 		rc = gpu_cuda_enter(gpu);
 	if (rc == -ENODEV)
-		snprintf(message, PATH_MAX, "cuFile wants memory of a gpu_cuda device");
+		snprintf(message, PATH_MAX, "cuFile requires memory of a gpu_cuda device");
 	if (rc == 0) {
 		rc = cufile_probe(&c->lib, directory, stats, &c->info, message);
 		gpu_cuda_leave(gpu);
@@ -437,7 +437,7 @@ compare(struct trial *t, int fd, const uint8_t *pattern)
 	else if (pread(fd, found, PROBE_BYTES, 0) != PROBE_BYTES)
 		note_errno(t, "reading what cuFile wrote", errno > 0 ? -errno : -EIO);
 	else if (memcmp(found, pattern, PROBE_BYTES) != 0)
-		note_errno(t, "what cuFile wrote is not what the GPU had", -EBADMSG);
+		note_errno(t, "data read back from the file differ from those written", -EBADMSG);
 	free(found);
 }
 
@@ -536,8 +536,8 @@ nvidia_fs_did_it(const struct trial *t, struct cufile_info *info)
 		return false;
 	info->mode = CUFILE_NVIDIA_FS;
 	snprintf(info->proof, sizeof(info->proof),
-		"writes counted by nvidia-fs %u.%u went from %" PRIu64 " to %" PRIu64
-		" with one of %u bytes",
+		"the counter of writes of nvidia-fs %u.%u rose from %" PRIu64 " to %" PRIu64 " "
+		"during a write of %u bytes",
 		t->properties.nvfs_major, t->properties.nvfs_minor, t->before, t->after,
 		PROBE_BYTES);
 	return true;
@@ -555,20 +555,19 @@ tell_direct(const struct trial *t, struct cufile_info *info)
 		(p->status_flags & CUFILE_STATUS_NVME_P2P) != 0) {
 		info->mode = CUFILE_P2PDMA;
 		snprintf(info->proof, sizeof(info->proof),
-			"it writes with compatibility mode forbidden, says that it has P2PDMA "
-			"(status %#x, features %#x), and %s",
+			"it writes with compatibility mode disabled and reports P2PDMA (status "
+			"%#x, features %#x); %s",
 			p->status_flags, p->feature_flags,
-			t->has_counters ? "nvidia-fs has counted nothing"
-					: "there is no nvidia-fs");
+			t->has_counters ? "nvidia-fs counted nothing" : "nvidia-fs is not loaded");
 		return;
 	}
 	info->mode = CUFILE_UNPROVEN;
 	snprintf(info->proof, sizeof(info->proof),
-		"it writes with compatibility mode forbidden, but says nothing of P2PDMA (status "
-		"%#x, features %#x), and %s",
+		"it writes with compatibility mode disabled, but does not report P2PDMA (status "
+		"%#x, features %#x); %s",
 		p->status_flags, p->feature_flags,
-		t->has_counters ? "nvidia-fs has counted nothing (rw_stats_enabled?)"
-				: "there is no nvidia-fs");
+		t->has_counters ? "nvidia-fs counted nothing (rw_stats_enabled?)"
+				: "nvidia-fs is not loaded");
 }
 
 static int
@@ -594,7 +593,7 @@ cufile_probe(struct cufile_library *lib, const char *directory, const char *stat
 			(void)lib->symbols.driver_close();
 			lib->opened = false;
 			snprintf(strict.what, sizeof(strict.what),
-				"it cannot be forbidden: %s is not heeded", COMPAT);
+				"compatibility mode cannot be disabled: %s has no effect", COMPAT);
 		}
 		(void)setenv(COMPAT, "true", 1);
 	}
@@ -611,7 +610,7 @@ cufile_probe(struct cufile_library *lib, const char *directory, const char *stat
 		return 0;
 	info->mode = CUFILE_COMPAT;
 	snprintf(info->proof, sizeof(info->proof), "%s; %s",
-		told ? COMPAT " is set, so nothing was forbidden" : strict.what,
-		t.has_counters ? "nvidia-fs has counted nothing" : "there is no nvidia-fs");
+		told ? COMPAT " is set, so compatibility mode was not disabled" : strict.what,
+		t.has_counters ? "nvidia-fs counted nothing" : "nvidia-fs is not loaded");
 	return 0;
 }

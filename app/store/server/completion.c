@@ -97,9 +97,9 @@ static void
 refuse(struct store_completion *c, const char *message)
 {
 	if (c->stats.refused++ < REFUSED_MAX)
-		LOG(WARNING, "left alone: %s\n", message);
+		LOG(WARNING, "skipped: %s\n", message);
 	else if (c->stats.refused == REFUSED_MAX + 1)
-		LOG(WARNING, "more of that is left alone, and not named\n");
+		LOG(WARNING, "more files and folders are skipped, and not logged\n");
 }
 
 static bool
@@ -298,7 +298,7 @@ complete_in(struct store_completion *c, int folder, const struct leftover *f,
 	/* recovery refuses the other cases quickly */
 	if (ret < 0 && ret != -ELOOP && ret != -EMEDIUMTYPE && ret != -EACCES) {
 		report->state = ARROW_RECOVERY_FAILED;
-		snprintf(report->message, sizeof(report->message), "cannot be read: %s",
+		snprintf(report->message, sizeof(report->message), "cannot read it: %s",
 			strerror(-ret));
 	} else {
 		FAIL_POINT("store.completing");
@@ -326,7 +326,7 @@ complete(struct store_completion *c, const struct leftover *f, struct arrow_reco
 	folder = own_folder_open(dir, OWN_FOLDER_RUN, message);
 	if (folder < 0) {
 		report->state = ARROW_RECOVERY_FAILED;
-		snprintf(report->message, sizeof(report->message), "is left alone: %s", message);
+		snprintf(report->message, sizeof(report->message), "skipped: %s", message);
 		return folder == -ENOENT ? folder : -EPERM;
 	}
 	ret = complete_in(c, folder, f, report);
@@ -355,7 +355,7 @@ account(struct store_completion *c, int ret, const struct arrow_recovery *report
 	}
 	if (ret == 0) {
 		c->stats.completed++;
-		LOG(NOTICE, "%s: %s (%" PRIu64 " incomplete files of %" PRIu64 " MiB left)\n",
+		LOG(NOTICE, "%s: %s (%" PRIu64 " incomplete files of %" PRIu64 " MiB remain)\n",
 			report->path, report->message, c->stats.files, c->stats.bytes >> 20);
 	} else if (ret != -ENOENT) {
 		c->stats.failed++;
@@ -385,7 +385,9 @@ work(struct store_completion *c)
 		pthread_cond_broadcast(&c->changed);
 	}
 	if (!c->closing)
-		LOG(NOTICE, "%" PRIu64 " incomplete files were completed, %" PRIu64 " cannot be\n",
+		LOG(NOTICE,
+			"completed %" PRIu64 " incomplete files, %" PRIu64 " could not be "
+			"completed\n",
 			c->stats.completed, c->stats.failed);
 }
 
@@ -443,9 +445,8 @@ store_completion_open(
 		return ret;
 	}
 	LOG(NOTICE,
-		"%" PRIu64 " files of %" PRIu64
-		" MiB were left incomplete: those whose receivers do not come in %" PRIu64
-		" ms are completed\n",
+		"%" PRIu64 " incomplete files of %" PRIu64 " MiB found; those whose receivers do "
+		"not connect within %" PRIu64 " ms will be completed\n",
 		c->stats.files, c->stats.bytes >> 20, c->config.grace_ms);
 	c->begin_at = arrow_slices_clock() + c->config.grace_ms * NS_PER_MS;
 	ret = -pthread_create(&c->thread, NULL, completion_main, c);

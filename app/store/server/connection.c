@@ -357,7 +357,7 @@ static void
 given_up(struct store_connection *c, enum xfer_reason reason)
 {
 	if (c->fingerprint != 0)
-		CONN_LOG(WARNING, c, "the receiver gives up: %s", xfer_reason_name(reason));
+		CONN_LOG(WARNING, c, "closed by the receiver: %s", xfer_reason_name(reason));
 	begin_close(c);
 }
 
@@ -466,7 +466,7 @@ proved(struct store_connection *c)
 	/* only now, so that unauthenticated peers cannot make the store allocate this memory */
 	rc = xfer_qp_extend(&c->link);
 	if (rc < 0) {
-		CONN_LOG(ERR, c, "no memory for messages: %s", strerror(-rc));
+		CONN_LOG(ERR, c, "cannot allocate memory for messages: %s", strerror(-rc));
 		store_connection_refuse(c, XFER_REASON_FAILED);
 		return;
 	}
@@ -782,7 +782,7 @@ settled(struct store_connection *c)
 
 	c->bodies = c->settle.memory;
 	if (c->settle.memory_error < 0)
-		CONN_LOG(ERR, c, "no memory of %s for %" PRIu64 " bytes of bodies: %s",
+		CONN_LOG(ERR, c, "cannot allocate %s for %" PRIu64 " bytes of bodies: %s",
 			body_memory_name(c->shared->bodies.gpu), c->bodies_size,
 			strerror(-c->settle.memory_error));
 	if (reason == XFER_REASON_NONE)
@@ -904,7 +904,7 @@ work_up(struct store_connection *c, uint64_t now)
 	rc = store_run_end(&c->shared->runs, c->run);
 	c->run = NULL;
 	if (rc < 0)
-		CONN_LOG(ERR, c, "the run has ended with an error: %s", strerror(-rc));
+		CONN_LOG(ERR, c, "the run ended with an error: %s", strerror(-rc));
 	xfer_msg_begin(m, XFER_ENDED, sizeof(*m), c->sent++);
 	memcpy(m->batches, c->batches, sizeof(m->batches));
 	(void)xfer_qp_send(&c->link, sizeof(*m));
@@ -927,8 +927,8 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 	c->heard += xfer_qp_absence(&c->link, now);
 	busy = xfer_qp_poll(&c->link) > 0;
 	if (c->link.broken) {
-		CONN_LOG(INFO, c, "gone while %s: %s", store_connection_state_name(c->state),
-			rdma_wc_status_name(c->link.why));
+		CONN_LOG(INFO, c, "connection lost while %s: %s",
+			store_connection_state_name(c->state), rdma_wc_status_name(c->link.why));
 		begin_close(c);
 		return true;
 	}

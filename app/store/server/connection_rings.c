@@ -29,8 +29,8 @@ store_connection_plan_rings(struct store_connection *c)
 			nb = STORE_PLACES / (i == 0 ? 4 : 2);
 		if (nb < 2) {
 			CONN_LOG(ERR, c,
-				"bodies of %" PRIu64 " bytes (%s) need more than %" PRIu64
-				" MiB of memory ([store] memory_mib)",
+				"bodies of %" PRIu64 " bytes (%s) need more than the %" PRIu64 " "
+				"MiB of [store] memory_mib",
 				c->body_place[i], arrow_table_name(i), c->shared->memory >> 20);
 			return false;
 		}
@@ -76,7 +76,7 @@ register_rings(struct store_connection *c)
 		rc = xfer_mr_open(
 			&c->bodies_mr[i], c->pd, &attr, c->shared->region, c->body_place[i]);
 		if (rc < 0) {
-			CONN_LOG(ERR, c, "%" PRIu64 " bytes of bodies (%s) not registered: %s",
+			CONN_LOG(ERR, c, "cannot register %" PRIu64 " bytes of bodies (%s): %s",
 				attr.length, arrow_table_name(i), strerror(-rc));
 			return false;
 		}
@@ -85,7 +85,9 @@ register_rings(struct store_connection *c)
 	}
 	if (regions <= XFER_REGIONS_MAX)
 		return true;
-	CONN_LOG(ERR, c, "%u regions of at most %" PRIu64 " bytes, a grant has room for %d",
+	CONN_LOG(ERR, c,
+		"%u memory regions of at most %" PRIu64 " bytes are required, a grant "
+		"has room for %d",
 		regions, c->shared->region, XFER_REGIONS_MAX);
 	return false;
 }
@@ -220,18 +222,18 @@ is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint6
 	if (times < STORE_CHECK_TRIES) {
 		if (may_say(c, now))
 			CONN_LOG(ERR, c,
-				"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64
-				") arrived with CRC-32C %08x, expected %08x: given back; %" PRIu64
-				" of all connections so far",
+				"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") "
+				"arrived with CRC-32C %08x, expected %08x; requesting it again; "
+				"%" PRIu64 " such batches of all connections so far",
 				b->sequence, table, b->first, b->last, k->job.crc, b->body_crc32c,
 				n->body_crc_errors);
 		return false;
 	}
 	n->stored_damaged++;
 	CONN_LOG(ERR, c,
-		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64
-		") arrived %u times with CRC-32C %08x, expected %08x: so it is damaged in the "
-		"memory of the receiver; stored as it is, and found by verify",
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") arrived %u times "
+		"with CRC-32C %08x, expected %08x: it is damaged in the memory of the receiver; "
+		"storing it, braggline-store verify will report it",
 		b->sequence, table, b->first, b->last, times, k->job.crc, b->body_crc32c);
 	return true;
 }
@@ -243,7 +245,7 @@ is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_
 	if (!k->checked || k->job.error == 0)
 		return false;
 	if (may_say(c, now))
-		CONN_LOG(ERR, c, "batch %" PRIu64 " is given back, its body cannot be read: %s",
+		CONN_LOG(ERR, c, "batch %" PRIu64 ": cannot read its body, requesting it again: %s",
 			k->batch.xfer.sequence, strerror(-k->job.error));
 	return true;
 }
@@ -303,15 +305,16 @@ store_connection_written(void *arg, uint32_t index)
 	}
 	n->fault[fault]++;
 	if (fault != XFER_DESC_GOOD) {
-		CONN_LOG(WARNING, c, "entry %u is refused: %s", index, xfer_desc_fault_name(fault));
+		CONN_LOG(WARNING, c, "descriptor %u refused: %s", index,
+			xfer_desc_fault_name(fault));
 		store_connection_refuse(c, XFER_REASON_ENTRY);
 		return;
 	}
 	/* make the NIC's writes visible on the GPU before anything reads them */
 	ret = body_memory_flush(gpu);
 	if (ret != 0) {
-		CONN_LOG(ERR, c, "entry %u: %s does not order what was written to it: %s", index,
-			body_memory_name(gpu), strerror(-ret));
+		CONN_LOG(ERR, c, "descriptor %u: %s cannot order the writes to its memory: %s",
+			index, body_memory_name(gpu), strerror(-ret));
 		store_connection_refuse(c, XFER_REASON_FAILED);
 		return;
 	}

@@ -41,8 +41,9 @@ read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 			return 0;
 	}
 	snprintf(message, PATH_MAX,
-		"%.3000s: %s: expected 16 hexadecimal digits. Put back what receivers knew this "
-		"store by (journals have it), or remove it for a new one",
+		"%.3000s: %s: expected 16 hexadecimal digits. Restore the identity by which "
+		"receivers know this store (their journals have it), or remove the file to get a "
+		"new one",
 		path, strerror(EBADMSG));
 	return -EBADMSG;
 }

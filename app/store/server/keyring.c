@@ -47,10 +47,10 @@ end_section(struct parser *p)
 	if (id == NULL)
 		return 0;
 	if ((p->seen & SEEN_KEY) == 0)
-		return mistake(p, "[receiver %s] has no key: expected key = FILE", id->name);
+		return mistake(p, "[receiver %s]: key is missing; expected key = FILE", id->name);
 	if ((p->seen & SEEN_RECEIVER_IDS) == 0)
 		return mistake(p,
-			"[receiver %s] has no receiver_ids: expected receiver_ids = 1,5-8",
+			"[receiver %s]: receiver_ids is missing; expected receiver_ids = 1,5-8",
 			id->name);
 	if (id->nb_runs == 0)
 		strcpy(id->run[id->nb_runs++], "*");
@@ -73,21 +73,22 @@ begin_section(struct parser *p, const char *section)
 	if (strncmp(section, SECTION, strlen(SECTION)) != 0)
 		return mistake(p, "[%s]: expected [receiver NAME]", section);
 	if (k->nb == STORE_IDENTITIES)
-		return mistake(p, "more than %u identities", STORE_IDENTITIES);
+		return mistake(p, "more than %u identities, the limit", STORE_IDENTITIES);
 	id = &k->identity[k->nb];
 	/* the name of a section fits */
 	snprintf(id->name, sizeof(id->name), "%s", name);
 	if (!xfer_name_check(id->name))
-		return mistake(p, "[%s]: a name has letters, digits, '-', '_' and '.'", section);
+		return mistake(
+			p, "[%s]: expected a name of letters, digits, '-', '_' and '.'", section);
 	id->id = xfer_identity_id(id->name);
 	if (id->id == 0)
 		return -EIO;
 	for (i = 0; i < k->nb; i++) {
 		if (k->identity[i].id == id->id)
-			return mistake(p, "[%s] is there twice%s", section,
+			return mistake(p, "[%s]: this name is used twice%s", section,
 				strcmp(k->identity[i].name, id->name) == 0
 					? ""
-					: ", by its hash: give it another name");
+					: " (same hash); use another name");
 	}
 	k->nb++;
 	p->identity = id;
@@ -129,13 +130,13 @@ read_key(struct parser *p, unsigned int at, const char *value)
 	if (strncmp(value, "hex:", 4) == 0) {
 		/* the message does not repeat the value, which is a secret */
 		if (read_hex(key, value + 4) < 0)
-			return mistake(
-				p, "a key has %u to 125 bytes as hexadecimal digits", XFER_KEY_MIN);
+			return mistake(p, "expected a key of %u to 125 bytes as hexadecimal digits",
+				XFER_KEY_MIN);
 	} else {
 		if (snprintf(path, sizeof(path), "%.*s%s",
 			    value[0] == '/' || slash == NULL ? 0 : (int)(slash - p->path + 1),
 			    p->path, value) >= (int)sizeof(path))
-			return mistake(p, "the path of the key is too long");
+			return mistake(p, "path of the key is too long");
 		if (xfer_key_read(key, path, message) < 0)
 			return mistake(p, "%.900s", message);
 	}
@@ -172,14 +173,14 @@ add_receiver_ids(struct parser *p, uint64_t first, uint64_t last)
 			if (first <= other->receiver_id[n].last &&
 				last >= other->receiver_id[n].first)
 				return mistake(p,
-					"receiver_ids of [receiver %s] are also those of "
-					"[receiver %s]: a receiver_id is of one identity",
+					"[receiver %s] and [receiver %s] have a receiver_id in "
+					"common; each receiver_id must belong to one identity",
 					id->name, other->name);
 		}
 	}
 	if (id->nb_receiver_ids == XFER_IDENTITY_RECEIVER_IDS)
-		return mistake(
-			p, "more than %u ranges of receiver_ids", XFER_IDENTITY_RECEIVER_IDS);
+		return mistake(p, "more than %u ranges of receiver_ids, the limit",
+			XFER_IDENTITY_RECEIVER_IDS);
 	id->receiver_id[id->nb_receiver_ids++] = (struct xfer_interval){first, last};
 	return 0;
 }
@@ -235,7 +236,8 @@ read_runs(struct parser *p, const char *value)
 			return mistake(
 				p, "runs: expected names with * and ?, not %.*s", (int)size, word);
 		if (id->nb_runs == XFER_IDENTITY_RUNS)
-			return mistake(p, "runs: more than %u patterns", XFER_IDENTITY_RUNS);
+			return mistake(
+				p, "runs: more than %u patterns, the limit", XFER_IDENTITY_RUNS);
 		memcpy(id->run[id->nb_runs++], word, size);
 	}
 	return id->nb_runs > 0 ? 0 : mistake(p, "runs: expected names with * and ?");
@@ -292,7 +294,7 @@ take_key(struct parser *p, const char *key, const char *value)
 			"connections or open_runs",
 			key);
 	if ((p->seen & 1u << i) != 0)
-		return mistake(p, "%s is there twice", key);
+		return mistake(p, "%s: this key is set twice", key);
 	p->seen |= 1u << i;
 	switch ((enum seen)(1u << i)) {
 	case SEEN_KEY:
@@ -364,14 +366,14 @@ store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char mes
 	memset(k, 0, sizeof(*k));
 	k->identity = calloc(STORE_IDENTITIES, sizeof(*k->identity));
 	if (k->identity == NULL) {
-		snprintf(message, PATH_MAX, "no memory for keyring %.3000s", path);
+		snprintf(message, PATH_MAX, "keyring %.3000s: cannot allocate memory", path);
 		return -ENOMEM;
 	}
 	rc = ini_stream_read(f, path, on_line, &p, message, PATH_MAX);
 	if (rc == 0)
 		rc = end_section(&p);
 	if (rc == 0 && k->nb == 0)
-		rc = mistake(&p, "there is no [receiver NAME]: nobody could connect");
+		rc = mistake(&p, "no [receiver NAME]: no receiver could connect");
 	if (p.mistake[0] != '\0')
 		snprintf(message, PATH_MAX, "%.2500s:%u: %.1000s", path, p.line, p.mistake);
 	if (rc == 0) {
@@ -397,7 +399,7 @@ store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_
 	f = fdopen(fd, "r");
 	if (f == NULL) {
 		close(fd);
-		snprintf(message, PATH_MAX, "no memory for keyring %.3000s", path);
+		snprintf(message, PATH_MAX, "keyring %.3000s: cannot allocate memory", path);
 		return -ENOMEM;
 	}
 	rc = store_keyring_parse(k, f, path, message);

@@ -48,14 +48,14 @@ read_again(struct store_keys *k, bool at_once, char message[PATH_MAX])
 	int rc;
 
 	if (ring == NULL) {
-		snprintf(message, PATH_MAX, "no memory for a keyring");
+		snprintf(message, PATH_MAX, "cannot allocate a keyring");
 		return -ENOMEM;
 	}
 	rc = store_keyring_read(ring, k->path, message);
 	if (rc < 0) {
 		free(ring);
 		if (strcmp(k->mistake, message) != 0)
-			AUDIT(ERR, "keys refused, those in force stay: %s", message);
+			AUDIT(ERR, "keys refused, keeping the previous keyring: %s", message);
 		snprintf(k->mistake, sizeof(k->mistake), "%s", message);
 		memset(k->seen, 0, sizeof(k->seen));
 		return rc;
@@ -100,7 +100,7 @@ store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MA
 	int rc = -ENOMEM;
 
 	if (k == NULL || (k->ring = calloc(1, sizeof(*k->ring))) == NULL) {
-		snprintf(message, PATH_MAX, "no memory for a keyring");
+		snprintf(message, PATH_MAX, "cannot allocate a keyring");
 		goto fail;
 	}
 	rc = store_keyring_read(k->ring, path, message);
@@ -119,8 +119,8 @@ store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MA
 		*keys = k;
 		return 0;
 	}
-	snprintf(message, PATH_MAX, "no thread that watches keyring %.3000s: %s", path,
-		strerror(-rc));
+	snprintf(message, PATH_MAX, "cannot start the thread that watches keyring %.3000s: %s",
+		path, strerror(-rc));
 fail:
 	if (k != NULL)
 		free_ring(k->ring);

@@ -58,8 +58,7 @@ read_file(const char *path, struct store_proved_file *f, char message[PATH_MAX])
 	if (n == sizeof(*f) && memcmp(f->magic, MAGIC, sizeof(f->magic)) == 0 &&
 		f->crc == crc_of(f) && f->nb <= ADMISSION_REMEMBERED)
 		return 0;
-	snprintf(message, PATH_MAX, "%.3000s: it is damaged, or of another version; remove it",
-		path);
+	snprintf(message, PATH_MAX, "%.3000s: damaged, or of another version; remove it", path);
 	return -EBADMSG;
 }
 
@@ -80,8 +79,8 @@ store_proved_open(struct store_proved *p, const char *dir, struct admission *gat
 	if (rc < 0) {
 		if (rc != -ENOENT)
 			PROVED_LOG(WARNING,
-				"store: receivers count as unknown until they have proved "
-				"themselves again: %s\n",
+				"store: receivers are treated as unknown until they authenticate "
+				"again: %s\n",
 				message);
 		return;
 	}
@@ -140,8 +139,8 @@ end_thread(struct store_proved *p, bool wait)
 	p->has_thread = false;
 	if (p->error < 0) {
 		PROVED_LOG(WARNING,
-			"store: cannot write %.3000s: %s. Receivers count as unknown after the "
-			"next start, until they have proved themselves again\n",
+			"store: cannot write %.3000s: %s. After the next start receivers are "
+			"treated as unknown until they authenticate again\n",
 			p->path, strerror(-p->error));
 		p->written = UINT64_MAX;
 		p->not_before = xfer_qp_clock() + RETRY_MS;

@@ -64,7 +64,9 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 		return; /* file of another incarnation that is being written here */
 	}
 	if (unknown && !busy)
-		RUN_LOG(ERR, "%s: %s: what it has is not known, so nothing is stored behind it\n",
+		RUN_LOG(ERR,
+			"%s: %s: its batches are unknown, so nothing is stored after them; "
+			"repair or remove the file\n",
 			report->path, report->message);
 	else
 		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
@@ -111,8 +113,8 @@ open_schema(struct store_run *r, const struct xfer_auth *h, unsigned int table)
 	memcpy(r->schema[table], h->schema[table], size);
 	r->schema_bytes[table] = size;
 	if (arrow_reader_open_memory(&r->reader[table], r->schema[table], size, &problem) < 0) {
-		RUN_LOG(WARNING, "run %s: the schema of %s: %s\n", r->name, arrow_table_name(table),
-			problem);
+		RUN_LOG(WARNING, "run %s: cannot read the schema of %s: %s\n", r->name,
+			arrow_table_name(table), problem);
 		return XFER_REASON_SCHEMA;
 	}
 	return XFER_REASON_NONE;
@@ -232,7 +234,7 @@ store_run_open(struct store_runs *s, struct store_run *r)
 		return XFER_REASON_FAILED;
 	ended = store_ended_read(r->dir, r->incarnation);
 	if (ended < 0) {
-		RUN_LOG(ERR, "cannot find out whether %s has ended: %s\n", r->dir,
+		RUN_LOG(ERR, "cannot determine whether run %s has ended: %s\n", r->dir,
 			strerror(-ended));
 		return XFER_REASON_FAILED;
 	}
@@ -336,7 +338,9 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 			r->idle_since = now;
 		else if (s->files.idle_ms > 0 && now - r->idle_since >= s->files.idle_ms &&
 			store_run_recovered(r)) {
-			RUN_LOG(NOTICE, "run %s: nobody has come for %" PRIu64 " ms: completed\n",
+			RUN_LOG(NOTICE,
+				"run %s: no receiver connected for %" PRIu64 " ms; "
+				"completed its files\n",
 				r->name, now - r->idle_since);
 			s->idle++;
 			(void)store_run_end(s, r);

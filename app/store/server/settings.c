@@ -58,7 +58,8 @@ void
 store_settings_need(const struct store_config *s, struct config *c)
 {
 	if (s->device == NULL)
-		config_complain(c, "store", "device", "is needed: roce:... or verbs:...");
+		config_complain(c, "store", "device", "is required: roce:... or verbs:...");
 	if (s->keys == NULL)
-		config_complain(c, "store", "keys", "is needed: a keyring, README.rst");
+		config_complain(
+			c, "store", "keys", "is required: the path of a keyring, see README.rst");
 }

@@ -119,7 +119,8 @@ make_root(const char *root, char message[PATH_MAX])
 	if (access(root, W_OK | X_OK) == 0)
 		return 0;
 	rc = -errno;
-	snprintf(message, PATH_MAX, "directory of the files, %.3000s: %s", root, strerror(-rc));
+	snprintf(message, PATH_MAX, "cannot use the directory of the files, %.3000s: %s", root,
+		strerror(-rc));
 	return rc;
 }
 
@@ -169,7 +170,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 		s->view = store_view_open();
 	if (s == NULL || s->view == NULL) {
 		free(s);
-		snprintf(message, PATH_MAX, "no memory for a store");
+		snprintf(message, PATH_MAX, "cannot allocate a store");
 		return -ENOMEM;
 	}
 	for (i = 0; i < STORE_CONNECTIONS; i++)
@@ -284,8 +285,9 @@ expire(struct store *s, uint64_t now)
 		store_connection_late(c);
 	nb = store_warnings_poll(&s->shared.warnings, now);
 	if (nb > 0)
-		AUDIT(NOTICE, "refused: %" PRIu64 " more of unproved peers in %u s, suppressed", nb,
-			STORE_WARN_MS / 1000);
+		AUDIT(NOTICE,
+			"refused: %" PRIu64 " more unauthenticated peers within %u s, not logged",
+			nb, STORE_WARN_MS / 1000);
 }
 
 static void

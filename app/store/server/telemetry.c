@@ -53,7 +53,7 @@ alarm_name(const struct store_values *v)
 		else if (stats->error < 0 && stats->error != -EDQUOT)
 			return "I/O error";
 		else if (stats->stalled != 0 && strcmp(name, "none") == 0)
-			name = "disk stands still";
+			name = "disk stalled";
 	}
 	return name;
 }
@@ -310,48 +310,45 @@ answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static const struct telemetry_command commands[] = {
-	{"/braggline/store", "", "Counters of the store since the start, by cause",
+	{"/braggline/store", "", "Counters of the store since its start, by cause",
 		"identity; requests, connections_established, connections_broken, "
-		"connections_ended, "
-		"connections_abandoned (before they stood), connections_superseded; bodies (memory "
-		"of host or GPU), cufile (its mode); body_bytes, batches_durable, "
-		"batches_duplicate, batches_returned, body_crc_errors (bodies that arrived with a "
-		"wrong CRC), batches_stored_damaged (those that always came so), body_bytes_per_s; "
+		"connections_ended, connections_abandoned (before they were established), "
+		"connections_superseded; bodies (memory of host or GPU), cufile (its mode); "
+		"body_bytes, batches_durable, batches_duplicate, batches_returned, "
+		"body_crc_errors (bodies that arrived with a wrong CRC), batches_stored_damaged "
+		"(those that arrived with a wrong CRC each time), body_bytes_per_s; "
 		"reassigned_refused (REASSIGNED without the right, or of a run that has ended), "
-		"keys_removed "
-		"(connections ended by another keyring); "
+		"keys_removed (connections closed because the new keyring lacks their key); "
 		"unproved_admitted, unproved_admitted_known, unproved_full, unproved_crowded, "
-		"unproved_evicted (requests), warnings_suppressed; "
-		"reconciliations, batches_cut (by them); "
-		"alarm (none, disk full, quota, I/O error, disk stands still); runs_opened, "
-		"runs_ended, runs_idle, runs_refused; completing_files and completing_bytes "
-		"(incomplete files of an earlier process that are left), files_completed, "
-		"files_not_completed (of them); refused_REASON (connections), "
-		"entries_FAULT (announced batches; entries_good); "
-		"age_ms (of the counters: the serving lcore copies them when they are asked for)",
+		"unproved_evicted (requests), warnings_suppressed; reconciliations, batches_cut "
+		"(by reconciliations); alarm (none, disk full, quota, I/O error, disk stalled); "
+		"runs_opened, runs_ended, runs_idle, runs_refused; completing_files and "
+		"completing_bytes (remaining incomplete files of an earlier process), "
+		"files_completed, files_not_completed (of these); refused_REASON (connections), "
+		"entries_FAULT (announced batches; entries_good); age_ms (of the counters: the "
+		"serving lcore copies them on request)",
 		answer_store},
-	{"/braggline/store/connections", "", "Connections that there are",
-		"by number: state, places, credits (places that are free), pending (places without "
-		"a result), results_waiting, frames_durable, images_durable (batches)",
+	{"/braggline/store/connections", "", "Current connections",
+		"by number: state, places, credits (free places), pending (places without a "
+		"result), results_waiting, frames_durable, images_durable (batches)",
 		answer_connections},
-	{"/braggline/store/identities", "", "What each identity of the keyring did",
-		"by number: name, key (fingerprint, of the last proof), proofs, "
-		"connections (now), "
-		"connections_established, refused "
-		"(after the proof), batches_durable, body_bytes, batches_cut (as it had moved "
-		"them), runs_ended",
+	{"/braggline/store/identities", "", "Counters of each identity of the keyring",
+		"by number: name, key (fingerprint, of the last authentication), proofs, "
+		"connections (current), connections_established, refused (after authentication), "
+		"batches_durable, body_bytes, batches_cut (because it reassigned them), "
+		"runs_ended",
 		answer_identities},
-	{"/braggline/store/keys/reload", "", "Read the keyring again",
-		"read (1: it is good, and in force), message (file and line of a mistake: the "
-		"keyring in force stays)",
+	{"/braggline/store/keys/reload", "", "Reload the keyring",
+		"read (1: the file is valid and used), message (file and line of a mistake: the "
+		"previous keyring stays in use)",
 		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, receiver_id, incarnation, connected, "
-		"batches, rows, bytes, duplicates, returned, pending, cut, "
-		"checked (read again before a peer let go of them), damaged and "
-		"repaired (of these), files, files_complete, syncs, "
-		"outages, stalls, resumes, error (errno), quota and quota_used (of the receiver), "
-		"io (mode); of all runs since the start: below_us [...], received_to_durable [...]",
+		"batches, rows, bytes, duplicates, returned, pending, cut, checked (read again "
+		"before a receiver released them), damaged and repaired (of these), files, "
+		"files_complete, syncs, outages, stalls, resumes, error (errno), quota and "
+		"quota_used (of the receiver), io (mode); of all runs since the start: below_us "
+		"[...], received_to_durable [...]",
 		answer_streams},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

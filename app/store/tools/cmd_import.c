@@ -21,23 +21,25 @@
 static const char help[] =
 	"usage: braggline-store import [OPTION...] --to DIR SOURCE...\n"
 	"       braggline-store import [OPTION...] --config FILE [--set S.KEY=VALUE]... SOURCE...\n"
-	"Batches of a SOURCE - a directory that a receiver has spilled to, a file of it, or a\n"
-	"journal that it has left - into the files of a store, DIR or [files]\n"
-	"directory. What is there already is read, and not stored again unless it is damaged.\n"
-	"Files of a source are removed, and batches of a ring released, once they are durable.\n"
-	"The store must be stopped.\n"
+	"Import the batches of each SOURCE into the files of a store, in DIR or in\n"
+	"[files] directory. A SOURCE is a spill directory of a receiver, a file in it,\n"
+	"or a journal whose receiver is not running. A batch that the store already has\n"
+	"is read, and stored again only if it is damaged there. Source files are\n"
+	"removed, and batches of a journal are released, once they are durable. The\n"
+	"store must be stopped.\n"
 	"\n"
-	"A receiver holds what it has spilled until no store may have to cut it off. What a\n"
-	"ring that is a source had given to stores may be in their files as well, and they are\n"
-	"not told any more: braggline-store reconcile, once these stores can be reached.\n"
+	"A spill file is locked by its receiver until no store may have to truncate its\n"
+	"files because of it. Batches of an imported journal may also be in the files of\n"
+	"other stores, which are not informed: run braggline-store reconcile when these\n"
+	"stores can be reached.\n"
 	"\n"
 	"  -t, --to DIR                 directory of the store\n"
 	"  -c, --config FILE            settings of the store\n"
-	"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
-	"      --keep                   sources are renamed to .imported, not removed\n"
-	"  -h, --help                   this text\n"
+	"  -s, --set SECTION.KEY=VALUE  override one setting; may be repeated\n"
+	"      --keep                   rename source files to .imported, do not remove them\n"
+	"  -h, --help                   print this help and exit\n"
 	"\n"
-	"Exit status: 0; 1 if something is damaged or has failed; 2 for a wrong command line.\n";
+	"Exit status: 0: success; 1: damage found, or failure; 2: invalid command line.\n";
 
 struct job {
 	struct import import;
@@ -113,7 +115,7 @@ import_files(struct job *j, char **source)
 		return fail(message);
 	}
 	if (left > 0)
-		status = fail("files that are not complete stay");
+		status = fail("incomplete files stay");
 	for (i = 0; i < tree.nb; i++) {
 		if (arrow_name_is_part(tree.path[i]))
 			continue;
@@ -148,12 +150,12 @@ work(struct job *j, char **source, char **files)
 	if (n->rotten > 0) {
 		AUDIT(WARNING, "import damaged=%" PRIu64 " user=%u directory=%s", n->rotten,
 			getuid(), j->import.root);
-		printf("%" PRIu64 " batches that were there are damaged: the copies of the sources "
-		       "are stored\n",
+		printf("%" PRIu64 " batches in the store are damaged; stored the copies of the "
+		       "sources\n",
 			n->rotten);
 	}
-	printf("%" PRIu64 " batches stored, %" PRIu64 " were there, %" PRIu64
-	       " stay where they were\n",
+	printf("%" PRIu64 " batches stored, %" PRIu64 " already stored, %" PRIu64 " left in the "
+	       "source\n",
 		n->stored, n->duplicates, n->failed);
 	return status;
 }
@@ -197,7 +199,8 @@ parse_arguments(struct job *j, int argc, char **argv)
 	if (optind == argc ||
 		(j->to == NULL && j->settings.file == NULL && j->settings.nb_sets == 0)) {
 		fprintf(stderr,
-			"braggline-store import: what, and --to which directory? See --help\n");
+			"braggline-store import: expected sources and a directory (--to or "
+			"--config); see --help\n");
 		return -EINVAL;
 	}
 	return 0;

@@ -26,17 +26,18 @@ usage(FILE *out)
 	fprintf(out,
 		"Usage: braggline-store load [options] PATH...\n"
 		"\n"
-		"Reads runs - directories, or single files - into memory, checks the CRC-32C of\n"
-		"every batch and says how fast that was.\n"
+		"Reads runs (directories or single files) into memory, checks the CRC-32C of\n"
+		"every batch and prints the throughput.\n"
 		"\n"
-		"  -g, --gpu DEVICE   into memory of this GPU, as EAL's --vdev wants it:\n"
-		"                     gpu_cuda0,device=0. By cuFile; its mode is tried and told\n"
-		"  -t, --threads N    slices at a time (%u)\n"
-		"  -s, --slice KIB    bytes of a read (4096)\n"
-		"  -n, --no-check     take no CRC\n"
-		"  -h, --help         this text\n"
+		"  -g, --gpu DEVICE   read into memory of this GPU, given as for EAL's --vdev:\n"
+		"                     gpu_cuda0,device=0. Uses cuFile, and prints its mode\n"
+		"  -t, --threads N    number of slices read in parallel (%u)\n"
+		"  -s, --slice KIB    size of a read (4096)\n"
+		"  -n, --no-check     do not check CRCs\n"
+		"  -h, --help         print this help and exit\n"
 		"\n"
-		"Exit status: 0 all read and right; 1 not; 2 the command line is wrong.\n",
+		"Exit status: 0: all batches read and valid; 1: not all; 2: invalid command\n"
+		"line.\n",
 		SLICE_POOL_THREADS);
 }
 
@@ -140,7 +141,7 @@ report(const char *path, const struct run_load *l)
 	char text[ARROW_DAMAGE_TEXT];
 	size_t i, k;
 
-	printf("%s: %zu files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB to memory of %s\n",
+	printf("%s: %zu files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB into memory of %s\n",
 		path, l->nb_files, l->batches, l->rows, l->bytes * 1e-9,
 		body_memory_name(l->config.gpu));
 	printf("  %u threads, slices of %u KiB, %s\n", l->config.threads, l->config.slice >> 10,
@@ -159,7 +160,7 @@ report(const char *path, const struct run_load *l)
 		}
 	}
 	if (l->config.unchecked)
-		printf("  not checked\n");
+		printf("  CRC-32C: not checked\n");
 	else
 		printf("  CRC-32C: %" PRIu64 " right, %" PRIu64 " wrong, %" PRIu64 " without\n",
 			l->batches - l->damaged - l->unchecked, l->damaged, l->unchecked);

@@ -20,24 +20,26 @@
 
 static const char help[] =
 	"usage: braggline-store reconcile [OPTION...] DIR...\n"
-	"Batches that two stores have are cut off one of them, so that each batch is in one\n"
-	"file. DIR: directories of stores ([files] directory), of all that may have had batches\n"
-	"of the same runs, and directories that receivers have spilled to.\n"
+	"Remove batches that two stores have from one of them, so that each batch is in\n"
+	"one file. DIR are the directories of stores ([files] directory), of all stores\n"
+	"that may have batches of the same runs, and spill directories of receivers.\n"
 	"\n"
-	"For streams whose receiver does not come back, or whose journal is named: it\n"
-	"would tell stores to cut off what has gone elsewhere, and the copy that stays here may\n"
-	"be that one. A ring that is named forgets that.\n"
+	"Use it for streams whose receiver does not come back, or whose journal is\n"
+	"given. A receiver that came back would tell stores to truncate files because of\n"
+	"batches that it reassigned, and the copy kept here may be one of these. A\n"
+	"journal that is given forgets its reassigned batches.\n"
 	"\n"
-	"Whatever happens to this process or machine meanwhile, each batch stays in some file;\n"
-	"do it again then. What is cut off behind a double and is nowhere else gets a file of\n"
-	"its own first. Stores that hold a directory must be stopped.\n"
+	"If the process or the machine fails meanwhile, each batch stays in some file;\n"
+	"run the command again. Batches that are cut off behind a duplicate and exist\n"
+	"nowhere else are first copied into a file of their own. Stores that use a DIR\n"
+	"must be stopped.\n"
 	"\n"
-	"  -j, --journal FILE  journal that a receiver has left; may be given again\n"
-	"      --without-journal  rings of receivers that are not named are gone for good\n"
-	"  -n, --dry-run       change nothing, say what would be done\n"
-	"  -h, --help          this text\n"
+	"  -j, --journal FILE  journal of a receiver that is not running; may be repeated\n"
+	"      --without-journal  journals that are not given no longer exist\n"
+	"  -n, --dry-run       change nothing, print what would be done\n"
+	"  -h, --help          print this help and exit\n"
 	"\n"
-	"Exit status: 0; 1 if something is damaged or has failed; 2 for a wrong command line.\n";
+	"Exit status: 0: success; 1: damage found, or failure; 2: invalid command line.\n";
 
 #define STORES_MAX 256
 
@@ -70,10 +72,10 @@ check_rings(const struct job *j)
 		if (reconcile_duplicates(s) == 0 || orphaned_journals_has(&j->rings, &s->identity))
 			continue;
 		snprintf(message, sizeof(message),
-			"run %016" PRIx64 ", incarnation %016" PRIx64 " of receiver %016" PRIx64
-			" has duplicates, and no journal that was named has this run: name the "
-			"journal of its receiver (--journal), or use --without-journal if that "
-			"journal no longer exists",
+			"run %016" PRIx64 ", incarnation %016" PRIx64 " of receiver "
+			"%016" PRIx64 " has duplicates, and no given journal has this run; give "
+			"the journal of its receiver (--journal), or use --without-journal if "
+			"that journal no longer exists",
 			s->identity.run, s->identity.incarnation, s->identity.receiver_id);
 		return fail(message);
 	}
@@ -94,10 +96,10 @@ read_files(struct job *j, char **dir)
 	if (left < 0)
 		status = fail(message);
 	if (left > 0)
-		status = fail("files that are not complete, and what they have is not known");
+		status = fail("incomplete files have unknown batches");
 	for (i = 0; i < tree.nb && status == EXIT_SUCCESS; i++) {
 		if (arrow_name_is_part(tree.path[i]))
-			printf("%s is not complete, and is left out\n", tree.path[i]);
+			printf("%s is incomplete and was skipped\n", tree.path[i]);
 		else if (reconcile_read(&j->reconcile, tree.path[i]) < 0)
 			status = EXIT_FAILURE;
 	}
@@ -113,7 +115,7 @@ find_identity(struct job *j, const char *dir)
 	int rc;
 
 	if (j->nb_identities == STORES_MAX)
-		return fail("too many directories of stores");
+		return fail("too many directories");
 	rc = store_identity_read(dir, &j->identity[j->nb_identities], message);
 	if (rc == -ENOENT && snprintf(above, sizeof(above), "%s/..", dir) < (int)sizeof(above))
 		rc = store_identity_read(above, &j->identity[j->nb_identities], message);
@@ -181,8 +183,8 @@ work(struct job *j, char **dir)
 	for (i = 0; i < r->nb && !r->dry_run; i++)
 		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
 			rc = -EBADMSG;
-	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64
-	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
+	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64 " files "
+	       "%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
 	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -206,7 +208,8 @@ cmd_reconcile(int argc, char **argv)
 		case 'j':
 			if (j.nb_rings == ORPHANED_JOURNALS_MAX) {
 				fprintf(stderr,
-					"braggline-store reconcile: at most %u times --journal\n",
+					"braggline-store reconcile: at most %u journals "
+					"(--journal)\n",
 					ORPHANED_JOURNALS_MAX);
 				return EXIT_USAGE;
 			}
@@ -226,7 +229,8 @@ cmd_reconcile(int argc, char **argv)
 		}
 	}
 	if (optind == argc) {
-		fprintf(stderr, "braggline-store reconcile: which directories? See --help\n");
+		fprintf(stderr,
+			"braggline-store reconcile: expected at least one directory; see --help\n");
 		return EXIT_USAGE;
 	}
 	status = work(&j, argv + optind);

@@ -28,25 +28,26 @@
 
 static const char help[] =
 	"usage: braggline-store verify [OPTION...] DIR|FILE...\n"
-	"Read the files of stores below DIR and compare every batch with the CRCs that its\n"
-	"receiver gave it, first block and footer with theirs; say what each file has, and\n"
-	"whether a batch is in two of them. Each damaged batch is listed with its frames, also\n"
-	"those that recovery has cut off into a quarantine file, and so are the bytes of such a\n"
-	"file that announce no batch. A batch of which a sound copy is in another of the files\n"
-	"is called repaired, and is no error. Nothing is changed, stores may run.\n"
+	"Read the files of stores in FILE and below DIR. Compare every batch with the\n"
+	"CRCs that its receiver computed, and the first block and the footer with the\n"
+	"CRCs of the store. Print the content of each file, and duplicate batches. List\n"
+	"each damaged batch with its frames, also those that recovery has moved to a\n"
+	"quarantine file, and the bytes of such a file that announce no batch. A damaged\n"
+	"batch of which another of the files has a valid copy is called repaired, and is\n"
+	"not an error. Nothing is changed; stores may run.\n"
 	"\n"
-	"  -a, --all          files that import has kept (.imported) as well\n"
+	"  -a, --all          also read files that import has kept (.imported)\n"
 	"  -w, --whole        DIR are all stores of these runs: a batch that is in none of the\n"
 	"                     files is an error\n"
-	"  -q, --quiet        only files that something is wrong with, and totals\n"
-	"  -p, --progress     say how far it is, also where no terminal is\n"
+	"  -q, --quiet        print only files with errors, and totals\n"
+	"  -p, --progress     print progress, also if standard error is not a terminal\n"
 	"  -r, --rate-mb N    read at most N MB/s\n"
-	"  -h, --help         this text\n"
+	"  -h, --help         print this help and exit\n"
 	"\n"
-	"SIGINT ends it with what was found so far.\n"
-	"Exit status: 0; 1 if anything is damaged and not repaired, not complete, or there\n"
-	"twice, with --whole also if anything is missing, or if it was interrupted; 2 for a\n"
-	"wrong command line.\n";
+	"SIGINT stops it and prints the results so far.\n"
+	"Exit status: 0: success; 1: a batch or file is damaged and not repaired,\n"
+	"incomplete or duplicate, with --whole also missing, or the command was\n"
+	"interrupted; 2: invalid command line.\n";
 
 /* A damaged batch, or bytes that may have been several. */
 struct finding {
@@ -270,7 +271,7 @@ note_unannounced(
 		return;
 	snprintf(f.text, sizeof(f.text),
 		"damaged: bytes %" PRIu64 " to %" PRIu64
-		", which recovery cut off: " ARROW_NO_ANNOUNCEMENT,
+		", cut off by recovery: " ARROW_NO_ANNOUNCEMENT,
 		first, last);
 	(void)add_finding(v, &f, path);
 }
@@ -332,7 +333,7 @@ verify_quarantine(struct verify *v, const char *path)
 	v->quarantined += r.size - r.begin;
 	v->bytes += r.size;
 	clear_progress(v);
-	printf("note   %s: %" PRIu64 " bytes that recovery cut off, %u batch%s announced in them\n",
+	printf("note   %s: %" PRIu64 " bytes cut off by recovery, %u batch%s announced in them\n",
 		path, r.size - r.begin, nb, nb == 1 ? "" : "es");
 	arrow_reader_close(&r);
 }
@@ -365,7 +366,7 @@ verify_file(struct verify *v, const char *path)
 	if (rc == 0)
 		rc = stream_source_list(&r, &identity, &have);
 	if (rc == -EXDEV)
-		problem = "batches of no stream, or of several";
+		problem = "batches of no stream, or of several streams";
 	/* what is not complete is no file that a store would have */
 	if (rc == 0)
 		rc = note_there(v, path, &identity, &have);
@@ -376,13 +377,13 @@ verify_file(struct verify *v, const char *path)
 	if (rc == 0 && r.complete)
 		rc = reconcile_add(&v->streams, path, &identity, &have);
 	if (rc == -ENOMEM)
-		problem = "no memory for a list of its batches";
+		problem = "cannot allocate the list of its batches";
 	interval_set_free(&have);
 	v->lost += problem != NULL;
 	v->wrong += problem != NULL || r.nb_damage > 0;
 	clear_progress(v);
 	if (problem != NULL || r.nb_damage > 0)
-		printf("WRONG  %s: %zu batches, %" PRIu64 " rows sound, %zu damaged%s%s\n", path,
+		printf("WRONG  %s: %zu batches, %" PRIu64 " rows valid, %zu damaged%s%s\n", path,
 			r.nb_batches, rows, r.nb_damage, problem != NULL ? ": " : "",
 			problem != NULL ? problem : "");
 	else if (!v->quiet)
@@ -425,7 +426,8 @@ print_findings(struct verify *v)
 		repaired = is_repaired(v, f);
 		v->repaired += repaired;
 		if (!repaired || !v->quiet)
-			printf("%s%s: %s\n", repaired ? "repaired, a sound copy is there: " : "",
+			printf("%s%s: %s\n",
+				repaired ? "repaired, another file has a valid copy: " : "",
 				f->path, f->text);
 	}
 }
@@ -441,11 +443,10 @@ print_missing(struct verify *v, const struct reconcile_stream *s)
 
 	for (i = 0; i < s->all.nb; i++) {
 		if (s->all.at[i].first > next)
-			printf("missing: batches %" PRIu64 " to %" PRIu64
-			       " of %s, receiver %" PRIu64 ", run %016" PRIx64
-			       ", incarnation %016" PRIx64
-			       ", are in none of these files: another store has them, the receiver "
-			       "refused them, or a file is gone\n",
+			printf("missing: batches %" PRIu64 " to %" PRIu64 " of %s, receiver "
+			       "%" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 ", "
+			       "are in none of these files: another store has them, the "
+			       "receiver refused them, or a file was removed\n",
 				next, s->all.at[i].first - 1, id->table, id->receiver_id, id->run,
 				id->incarnation);
 		v->missing += s->all.at[i].first - next;
@@ -480,21 +481,21 @@ print_totals(struct verify *v)
 
 	print_findings(v);
 	if (add_findings(v) < 0) {
-		fprintf(stderr, "braggline-store verify: no memory for a list of batches\n");
+		fprintf(stderr, "braggline-store verify: cannot allocate a list of batches\n");
 		return EXIT_FAILURE;
 	}
 	for (i = 0; i < v->there.nb && !interrupted; i++)
 		print_missing(v, &v->there.stream[i]);
 	for (i = 0; i < v->streams.nb; i++)
 		duplicates += reconcile_duplicates(&v->streams.stream[i]);
-	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
-	       " rows, %.3f GB, %.2f GB/s; %" PRIu64 " files with something wrong, %" PRIu64
-	       " batches damaged (%" PRIu64 " of them repaired), %" PRIu64
-	       " bytes in quarantine, %" PRIu64 " there twice%s, %" PRIu64 " missing\n",
+	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB, %.2f GB/s; "
+	       "%" PRIu64 " files with errors, %" PRIu64 " batches damaged (%" PRIu64 " of them "
+	       "repaired), %" PRIu64 " bytes in quarantine, %" PRIu64 " duplicates%s, "
+	       "%" PRIu64 " missing\n",
 		interrupted ? "interrupted: " : "", v->files, v->batches, v->rows, v->bytes / 1e9,
 		seconds > 0 ? v->bytes / 1e9 / seconds : 0, v->wrong, v->damaged, v->repaired,
-		v->quarantined, duplicates, duplicates > 0 ? " (braggline-store reconcile)" : "",
-		v->missing);
+		v->quarantined, duplicates,
+		duplicates > 0 ? " (run braggline-store reconcile)" : "", v->missing);
 	if (fflush(stdout) != 0) {
 		fprintf(stderr, "braggline-store verify: cannot write: %s\n", strerror(errno));
 		return EXIT_FAILURE;
@@ -559,8 +560,8 @@ cmd_verify(int argc, char **argv)
 			if (*optarg >= '1' && *optarg <= '9' && *end == '\0')
 				break;
 			fprintf(stderr,
-				"braggline-store verify: --rate-mb %s: expected MB/s, a "
-				"number above 0\n",
+				"braggline-store verify: --rate-mb %s: expected a rate in MB/s "
+				"above 0\n",
 				optarg);
 			return EXIT_USAGE;
 		case 'w':
@@ -577,7 +578,9 @@ cmd_verify(int argc, char **argv)
 		}
 	}
 	if (optind == argc) {
-		fprintf(stderr, "braggline-store verify: which files? See verify --help\n");
+		fprintf(stderr,
+			"braggline-store verify: expected at least one file or "
+			"directory; see verify --help\n");
 		return EXIT_USAGE;
 	}
 	v.begun = v.said = arrow_slices_clock();

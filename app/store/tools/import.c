@@ -168,7 +168,7 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 			continue;
 		if (t->header_size == size && memcmp(t->header, header, size) == 0)
 			return t;
-		say(s, true, "run %s has two schemas of %s", run, id->table);
+		say(s, true, "run %s has two different schemas of %s", run, id->table);
 		return NULL;
 	}
 	t = calloc(1, sizeof(*t));
@@ -178,7 +178,7 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 	if (t != NULL)
 		t->header = malloc(size);
 	if (t == NULL || more == NULL || t->header == NULL) {
-		say(s, true, "no memory for run %s", run);
+		say(s, true, "cannot allocate memory for run %s", run);
 		if (t != NULL)
 			free(t->header);
 		free(t);
@@ -211,7 +211,7 @@ check_there(struct import *s, const struct import_stream *t, const struct interv
 	stream_writer_stats_get(t->writer, &now);
 	s->counts.rotten += now.rotten - before.rotten;
 	if (rc < 0)
-		say(s, true, "run %s: what is there of %s is not known to be sound: %s", t->run,
+		say(s, true, "run %s: cannot check the stored batches of %s: %s", t->run,
 			t->identity.table, strerror(-rc));
 	return rc;
 }
@@ -235,7 +235,7 @@ retire_file(struct import *s, const char *path)
 	if (rc == 0)
 		rc = direct_io.sync_dir(path);
 	if (rc < 0)
-		say(s, true, "%s is stored, and cannot be removed: %s", path, strerror(-rc));
+		say(s, true, "%s was imported, but cannot be removed: %s", path, strerror(-rc));
 	return rc;
 }
 
@@ -249,7 +249,7 @@ say_damage(struct import *s, const struct stream_source *source)
 
 	for (i = 0; i < r->nb_damage; i++) {
 		arrow_damage_text(r, i, text);
-		say(s, true, "%s: %s: it is not stored, and the file stays", source->path, text);
+		say(s, true, "%s: %s: not imported, and the file is kept", source->path, text);
 		s->counts.failed++;
 	}
 	return r->nb_damage > 0 ? -EBADMSG : 0;
@@ -271,7 +271,8 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	if (rc < 0) {
 		interval_set_free(&have);
 		say(s, true, "%s: %s", source->path,
-			rc == -EXDEV ? "batches of no stream, or of several" : strerror(-rc));
+			rc == -EXDEV ? "batches of no stream, or of several streams"
+				     : strerror(-rc));
 		return rc == -EXDEV ? -EBADMSG : rc;
 	}
 	/* one without batches is stored as it is */
@@ -284,7 +285,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 		return rc;
 	given = stream_source_copy(source, t->writer, NULL);
 	if (given >= 0 && s->counts.failed == before.failed) {
-		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " were there",
+		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " already stored",
 			source->path, s->counts.stored - before.stored,
 			s->counts.duplicates - before.duplicates);
 		return say_damage(s, source);
@@ -293,7 +294,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	s->counts.failed = before.failed + source->reader.nb_batches -
 		(s->counts.stored - before.stored) - (s->counts.duplicates - before.duplicates);
 	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
-	say(s, true, "%s is not stored: %s", source->path, strerror(rc < 0 ? -rc : EIO));
+	say(s, true, "%s was not imported: %s", source->path, strerror(rc < 0 ? -rc : EIO));
 	return rc < 0 ? rc : -EIO;
 }
 
@@ -305,7 +306,7 @@ import_file(struct import *s, const char *path)
 	int rc;
 
 	if (stream_source_run(path, run) < 0) {
-		say(s, true, "%s: this is no name of a store's file", path);
+		say(s, true, "%s: not a file name of a store", path);
 		return -EINVAL;
 	}
 	rc = stream_source_open(&source, &direct_io, path, message);
@@ -391,7 +392,8 @@ copy_held(struct import *s, uint32_t *nb)
 			continue;
 		(*nb)++;
 		if (arrow_crc32c(0, b.body, b.body_bytes) != b.body_crc32c) {
-			say(s, true, "batch %" PRIu64 " of the ring is damaged, and stays",
+			say(s, true,
+				"batch %" PRIu64 " of the journal is damaged and is kept there",
 				b.sequence);
 			s->counts.failed++;
 			continue;
@@ -430,8 +432,10 @@ import_ring(struct import *s, struct journal *ring)
 	for (i = 0; i < s->nb; i++)
 		(void)stream_writer_finish(s->stream[i]->writer);
 	s->ring = NULL;
-	say(s, false, "ring: %u batches were held, %" PRIu64 " stored, %" PRIu64 " were there", nb,
-		s->counts.stored - before.stored, s->counts.duplicates - before.duplicates);
+	say(s, false,
+		"journal: %u unacknowledged batches, %" PRIu64 " stored, %" PRIu64 " "
+		"already stored",
+		nb, s->counts.stored - before.stored, s->counts.duplicates - before.duplicates);
 	if (rc == 0 && s->counts.failed > before.failed)
 		rc = -EIO;
 	return rc;

@@ -63,9 +63,10 @@ orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *
 			if (n < nb)
 				continue;
 			snprintf(text, sizeof(text),
-				"%.3000s: store %016" PRIx64 ", last seen at %s, was given %u "
-				"batches that are held or may be elsewhere as well, and its "
-				"directory is not here: should it have them, do it again with it",
+				"%.3000s: store %016" PRIx64 ", last seen at %s, was sent %u "
+				"batches that are unacknowledged or may also be in other stores, "
+				"and its directory was not given; if it has batches of the run, "
+				"run the command again with its directory",
 				r->path[i], store.identity, store.address, given);
 			say(arg, false, text);
 		}

@@ -106,7 +106,8 @@ reconcile_read(struct reconcile *r, const char *path)
 		rc = reconcile_add(r, path, &identity, &have);
 	if (rc < 0)
 		say(r, true, "%s: %s", path,
-			rc == -EXDEV ? "batches of no stream, or of several" : strerror(-rc));
+			rc == -EXDEV ? "batches of no stream, or of several streams"
+				     : strerror(-rc));
 	interval_set_free(&have);
 	return rc;
 }
@@ -307,8 +308,9 @@ reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 	*rotten = interval_set_count(&checked.rotten);
 	for (i = 0; i < checked.rotten.nb; i++)
 		say(r, true,
-			"%s of run %016" PRIx64 ": batches %" PRIu64 " to %" PRIu64
-			" are damaged in their file, and stay in the ring: import it",
+			"%s of run %016" PRIx64 ": batches %" PRIu64 " to %" PRIu64 " are "
+			"damaged in their file and stay in the journal; run braggline-store "
+			"import",
 			stream->identity.table, stream->identity.run, checked.rotten.at[i].first,
 			checked.rotten.at[i].last);
 	interval_set_free(&checked.rotten);

@@ -334,7 +334,8 @@ find_files(struct run_load *load, const char *path, char *message)
 		free(entry[i]);
 	}
 	free(entry);
-	return rc == 0 && n == 0 ? say(message, path, -ENOENT, "no Arrow files in it") : rc;
+	return rc == 0 && n == 0 ? say(message, path, -ENOENT, "no Arrow files in this directory")
+				 : rc;
 }
 
 static int

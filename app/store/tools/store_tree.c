@@ -135,8 +135,8 @@ check_own(const FTSENT *e, char message[PATH_MAX])
 	}
 	if (file && arrow_name_is_part(e->fts_path) && st->st_nlink != 1) {
 		snprintf(message, PATH_MAX,
-			"%.3000s: it has %lu names (hard links); expected one. Find the others "
-			"with find -inum %lu and remove them",
+			"%.3000s: it has %lu hard links; expected one. Find the others with find "
+			"-inum %lu and remove them",
 			e->fts_path, (unsigned long)st->st_nlink, (unsigned long)st->st_ino);
 		return -EPERM;
 	}
@@ -153,7 +153,7 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 
 	fts = fts_open(root, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
 	if (fts == NULL) {
-		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
+		snprintf(message, PATH_MAX, "cannot list files: %s", strerror(errno));
 		return -errno;
 	}
 	while (rc == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
@@ -164,7 +164,7 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 		} else if (e->fts_info == FTS_SL || e->fts_info == FTS_SLNONE) {
 			rc = -ELOOP;
 			snprintf(message, PATH_MAX,
-				"%.3000s is a link, and is not followed: name what it leads to",
+				"%.3000s is a symbolic link and is not followed; give its target",
 				e->fts_path);
 		} else if (t->own && (e->fts_info == FTS_D || is_wanted(t, e)) &&
 			check_own(e, message) < 0) {
@@ -172,12 +172,12 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 		} else if (is_wanted(t, e)) {
 			rc = add(t, &id, e);
 			if (rc < 0)
-				snprintf(message, PATH_MAX, "no memory for a list of files");
+				snprintf(message, PATH_MAX, "cannot allocate a list of files");
 		}
 	}
 	if (rc == 0 && errno != 0) {
 		rc = -errno;
-		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
+		snprintf(message, PATH_MAX, "cannot list files: %s", strerror(errno));
 	}
 	fts_close(fts);
 	drop_duplicates(t, id);
@@ -215,8 +215,8 @@ lock_dir_of(const char *path, size_t size, char *message)
 		rc = -errno;
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
-			rc == -EBUSY ? "its receiver holds it: a store may still have to cut off "
-				       "what was spilled"
+			rc == -EBUSY ? "locked by its receiver, because a store may still have "
+				       "to remove its copies of the spilled batches"
 				     : strerror(-rc));
 		if (fd >= 0)
 			close(fd);
@@ -360,7 +360,8 @@ store_tree_lock(const char *dir, char message[PATH_MAX])
 		close(above);
 	if (fd == -EBUSY)
 		snprintf(message, PATH_MAX,
-			"%.3000s: a braggline-store, or another command of it, is at work there",
+			"%.3000s: in use by a running braggline-store or one of its commands; "
+			"stop it first",
 			dir);
 	else if (fd < 0)
 		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(fd));

@@ -34,8 +34,8 @@ cuda_device_leave(const struct cuda_device *dev)
 	if (result != CUDA_SUCCESS)
 		cuda_device_failed(dev, "cuCtxPopCurrent", result);
 	else if (popped != dev->context)
-		GPU_CUDA_LOG(ERR, "%s: popped context %p, pushed %p", dev->name, (void *)popped,
-			(void *)dev->context);
+		GPU_CUDA_LOG(ERR, "%s: context stack: popped %p, expected %p, the pushed one",
+			dev->name, (void *)popped, (void *)dev->context);
 }
 
 /* Parse 32 hexadecimal digits with dashes at any place, after an optional GPU- or MIG-. */
@@ -68,8 +68,7 @@ find_by_uuid(struct cuda_device *dev, const char *text, int count)
 	CUuuid uuid;
 
 	if (parse_uuid(text, bytes) < 0) {
-		GPU_CUDA_LOG(
-			ERR, "%s: uuid=%s: 32 hexadecimal digits are expected", dev->name, text);
+		GPU_CUDA_LOG(ERR, "%s: uuid=%s: expected 32 hexadecimal digits", dev->name, text);
 		return -EINVAL;
 	}
 	for (int ordinal = 0; ordinal < count; ordinal++) {
@@ -81,8 +80,7 @@ find_by_uuid(struct cuda_device *dev, const char *text, int count)
 			memcmp(uuid.bytes, bytes, sizeof(bytes)) == 0)
 			return 0;
 	}
-	GPU_CUDA_LOG(
-		ERR, "%s: uuid=%s: not among the %d GPUs that are visible", dev->name, text, count);
+	GPU_CUDA_LOG(ERR, "%s: uuid=%s: not one of the %d visible GPUs", dev->name, text, count);
 	return -ENODEV;
 }
 
@@ -101,12 +99,13 @@ find(struct cuda_device *dev, const struct cuda_choice *choice)
 		result = dev->cuda->cuDeviceGetByPCIBusId(&dev->device, choice->pci);
 		if (result == CUDA_SUCCESS)
 			return 0;
-		GPU_CUDA_LOG(ERR, "%s: pci=%s: none of the %d GPUs that are visible: %s", dev->name,
+		GPU_CUDA_LOG(ERR, "%s: pci=%s: not one of the %d visible GPUs: %s", dev->name,
 			choice->pci, count, cuda_error_name(dev->cuda, result));
 		return -ENODEV;
 	}
 	if (ordinal >= count) {
-		GPU_CUDA_LOG(ERR, "%s: device=%d: %d GPUs are visible", dev->name, ordinal, count);
+		GPU_CUDA_LOG(
+			ERR, "%s: device=%d: only %d GPUs are visible", dev->name, ordinal, count);
 		return -ENODEV;
 	}
 	result = dev->cuda->cuDeviceGet(&dev->device, ordinal);

@@ -78,9 +78,9 @@ status_text(CUdriverProcAddressQueryResult status)
 	case CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND:
 		return "symbol not found";
 	case CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT:
-		return "no such version of it";
+		return "version not available";
 	default:
-		return "no address";
+		return "null address";
 	}
 }
 
@@ -96,8 +96,8 @@ find_symbols(const char *who, void *library)
 	function = dlsym(library, CUDA_ABI_GET_PROC_ADDRESS);
 	memcpy(&get, &function, sizeof(get));
 	if (get == NULL) {
-		GPU_CUDA_LOG(ERR, "%s: %s has no %s: a driver of CUDA 12.0 or newer is needed", who,
-			CUDA_LIBRARY, CUDA_ABI_GET_PROC_ADDRESS);
+		GPU_CUDA_LOG(ERR, "%s: %s lacks %s: a driver of CUDA 12.0 or newer is required",
+			who, CUDA_LIBRARY, CUDA_ABI_GET_PROC_ADDRESS);
 		return -ENOTSUP;
 	}
 	for (unsigned int i = 0; i < RTE_DIM(wanted); i++) {
@@ -129,7 +129,7 @@ load(const char *who)
 
 	library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL) {
-		GPU_CUDA_LOG(ERR, "%s: no CUDA driver on this machine: %s", who, dlerror());
+		GPU_CUDA_LOG(ERR, "%s: no CUDA driver installed: %s", who, dlerror());
 		return -ENODEV;
 	}
 	ret = find_symbols(who, library);

@@ -67,10 +67,11 @@ region_add(struct gpu_cuda *gpu, void *ptr, struct gpu_cuda_region *region)
 	pthread_mutex_unlock(&gpu->lock);
 
 	if (ret == -EEXIST)
-		GPU_CUDA_LOG(ERR, "%s: %p is allocated or registered already", gpu->cuda.name, ptr);
+		GPU_CUDA_LOG(ERR, "%s: %p is already allocated or registered", gpu->cuda.name, ptr);
 	else if (ret == -ENOSPC)
 		GPU_CUDA_LOG(ERR,
-			"%s: no room for %p: %u pointers are allocated or registered, at most %u",
+			"%s: cannot register %p: %u pointers are allocated or registered, the "
+			"limit is %u",
 			gpu->cuda.name, ptr, GPU_CUDA_POINTERS_MAX, GPU_CUDA_POINTERS_MAX);
 	return ret == -ENOSPC ? -ENOMEM : ret;
 }
@@ -182,7 +183,7 @@ gpu_cuda_mem_alloc(struct rte_gpu *dev, size_t size, unsigned int align, void **
 	if (gpu == NULL)
 		return -ENODEV;
 	if (size > gpu->cuda.memory) {
-		GPU_CUDA_LOG(ERR, "%s (%s %s): %zu bytes asked for, the GPU has %zu",
+		GPU_CUDA_LOG(ERR, "%s (%s %s): %zu bytes requested, the GPU has %zu",
 			gpu->cuda.name, gpu->cuda.model, gpu->cuda.pci, size, gpu->cuda.memory);
 		return -E2BIG;
 	}
@@ -330,8 +331,8 @@ gpu_cuda_wmb(struct rte_gpu *dev)
 	if (!gpu->cuda.rdma_flush) {
 		if (!__atomic_exchange_n(&gpu->flush_refused, true, __ATOMIC_RELAXED))
 			GPU_CUDA_LOG(ERR,
-				"%s (%s %s): neither orders writes of other devices to its memory "
-				"nor can flush them",
+				"%s (%s %s): the GPU neither orders nor flushes writes of other "
+				"devices to its memory",
 				gpu->cuda.name, gpu->cuda.model, gpu->cuda.pci);
 		return -ENOTSUP;
 	}
@@ -385,8 +386,8 @@ gpu_cuda_close(struct rte_gpu *dev)
 	}
 	if (allocated + registered != 0)
 		GPU_CUDA_LOG(WARNING,
-			"%s closed with %u allocations (%zu bytes) not freed and %u registrations "
-			"not undone",
+			"%s: closed with %u allocations (%zu bytes) not freed and %u "
+			"registrations not removed",
 			gpu->cuda.name, allocated, bytes, registered);
 	rte_hash_free(gpu->regions);
 	stream_destroy(gpu);
@@ -438,8 +439,8 @@ dmabuf_export(struct gpu_cuda *gpu, const void *ptr, size_t size, int *fd)
 		return -EINVAL;
 	if (!cuda->dmabuf) {
 		GPU_CUDA_LOG(ERR,
-			"%s (%s %s): exports no dma-buf (CU_DEVICE_ATTRIBUTE_"
-			"DMA_BUF_SUPPORTED is 0)",
+			"%s (%s %s): no dma-buf export (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is "
+			"0)",
 			cuda->name, cuda->model, cuda->pci);
 		return -ENOTSUP;
 	}
@@ -545,7 +546,8 @@ registry_create(struct gpu_cuda *gpu, int16_t dev_id)
 	gpu->regions = rte_hash_create(&params);
 	if (gpu->regions == NULL) {
 		GPU_CUDA_LOG(ERR,
-			"%s: no EAL memory for a registry of %u pointers: %s; give more with -m",
+			"%s: cannot allocate a registry of %u pointers in EAL memory: %s; give "
+			"EAL more with -m",
 			gpu->cuda.name, GPU_CUDA_POINTERS_MAX, rte_strerror(rte_errno));
 		return -ENOMEM;
 	}

@@ -68,7 +68,7 @@ load(const char **missing)
 	}
 	gdr = api.open();
 	if (gdr == NULL) {
-		*missing = "its kernel module gdrdrv does not answer";
+		*missing = "its kernel module gdrdrv does not respond";
 		dlclose(library);
 		return -ENOTSUP;
 	}
@@ -85,8 +85,8 @@ open_once(const char *who)
 	if (gdr == NULL)
 		ret = load(&missing);
 	if (ret < 0 && !told) {
-		GPU_CUDA_LOG(
-			NOTICE, "%s: no CPU mapping of device memory: GDRCopy: %s", who, missing);
+		GPU_CUDA_LOG(NOTICE, "%s: device memory cannot be mapped for the CPU: GDRCopy: %s",
+			who, missing);
 		told = true;
 	}
 	return ret;

@@ -71,8 +71,8 @@ refuse:
 	rte_kvargs_free(*kvlist);
 	*kvlist = NULL;
 	GPU_CUDA_LOG(ERR,
-		"%s: arguments \"%s\": one of device=<number>, pci=<domain:bus:device.function> "
-		"and uuid=<identifier> is expected",
+		"%s: arguments \"%s\": expected one of device=<number>, "
+		"pci=<domain:bus:device.function> and uuid=<identifier>",
 		name, args);
 	return -EINVAL;
 }
@@ -138,8 +138,8 @@ gpu_cuda_probe(struct rte_vdev_device *vdev)
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
 		GPU_CUDA_LOG(NOTICE,
-			"%s: not in a secondary process: CUDA contexts and device pointers belong "
-			"to the process that made them",
+			"%s: not supported in a secondary process: CUDA contexts and device "
+			"pointers belong to the process that created them",
 			name);
 		return -ENOTSUP;
 	}

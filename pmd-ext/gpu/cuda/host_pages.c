@@ -156,8 +156,8 @@ address_check(const struct cuda_device *dev, uintptr_t at)
 	}
 	if (device != at) {
 		GPU_CUDA_LOG(ERR,
-			"%s (%s %s): host memory at %p is at 0x%llx for the GPU; the same address "
-			"is needed",
+			"%s (%s %s): host memory at %p has address 0x%llx on the GPU, expected "
+			"the same address",
 			dev->name, dev->model, dev->pci, (void *)at, device);
 		return -ENOTSUP;
 	}
@@ -186,7 +186,7 @@ host_pages_get(const struct cuda_device *dev, void *ptr, size_t size)
 	ret = page_bounds(ptr, size, &start, &end);
 	if (ret < 0) {
 		GPU_CUDA_LOG(
-			ERR, "%s: %zu bytes at %p are no block of memory", dev->name, size, ptr);
+			ERR, "%s: %zu bytes at %p are not a block of memory", dev->name, size, ptr);
 		return ret;
 	}
 	ret = cuda_device_enter(dev);

@@ -109,11 +109,12 @@ region_add(struct gpu_host *host, void *ptr, struct gpu_host_region *region)
 	rte_spinlock_unlock(&host->lock);
 
 	if (ret == -EEXIST)
-		GPU_HOST_LOG(ERR, "%p is allocated or registered already", ptr);
+		GPU_HOST_LOG(ERR, "%p is already allocated or registered", ptr);
 	else if (ret == -ENOSPC)
 		GPU_HOST_LOG(ERR,
-			"no room for %p: %u pointers are allocated or registered, at most %u", ptr,
-			GPU_HOST_POINTERS_MAX, GPU_HOST_POINTERS_MAX);
+			"cannot register %p: %u pointers are allocated or registered, the limit "
+			"is %u",
+			ptr, GPU_HOST_POINTERS_MAX, GPU_HOST_POINTERS_MAX);
 	return ret == -ENOSPC ? -ENOMEM : ret;
 }
 
@@ -160,7 +161,7 @@ gpu_host_mem_alloc(struct rte_gpu *dev, size_t size, unsigned int align, void **
 	if (host == NULL)
 		return -ENODEV;
 	if (size > dev->mpshared->info.total_memory) {
-		GPU_HOST_LOG(ERR, "%s: %zu bytes asked for, the machine has %zu",
+		GPU_HOST_LOG(ERR, "%s: %zu bytes requested, the machine has %zu",
 			dev->mpshared->name, size, dev->mpshared->info.total_memory);
 		return -E2BIG;
 	}
@@ -172,7 +173,7 @@ gpu_host_mem_alloc(struct rte_gpu *dev, size_t size, unsigned int align, void **
 	device = host_memory_map(&host->memory, size, RTE_MAX((size_t)align, page_size()),
 		dev->mpshared->info.numa_node, &region->block);
 	if (device == NULL) {
-		GPU_HOST_LOG(ERR, "%s: no memory for %zu bytes", dev->mpshared->name, size);
+		GPU_HOST_LOG(ERR, "%s: cannot allocate %zu bytes", dev->mpshared->name, size);
 		free(region);
 		return -ENOMEM;
 	}
@@ -309,8 +310,8 @@ gpu_host_close(struct rte_gpu *dev)
 	}
 	if (allocated + registered != 0)
 		GPU_HOST_LOG(WARNING,
-			"%s closed with %u allocations (%zu bytes) not freed and %u registrations "
-			"not undone",
+			"%s: closed with %u allocations (%zu bytes) not freed and %u "
+			"registrations not removed",
 			dev->mpshared->name, allocated, bytes, registered);
 	rte_hash_free(host->regions);
 	host_memory_fini(&host->memory);
@@ -399,7 +400,7 @@ gpu_host_create(int16_t dev_id, bool is_private)
 		return NULL;
 	rte_spinlock_init(&host->lock);
 	if (host_memory_init(&host->memory, is_private) < 0) {
-		GPU_HOST_LOG(ERR, "no room for the addresses of private memory");
+		GPU_HOST_LOG(ERR, "cannot reserve the address space of private memory");
 		free(host);
 		return NULL;
 	}
@@ -408,7 +409,8 @@ gpu_host_create(int16_t dev_id, bool is_private)
 	host->regions = rte_hash_create(&params);
 	if (host->regions == NULL) {
 		GPU_HOST_LOG(ERR,
-			"no EAL memory for a registry of %u pointers: %s; give more with -m",
+			"cannot allocate a registry of %u pointers in EAL memory: %s; give EAL "
+			"more with -m",
 			GPU_HOST_POINTERS_MAX, rte_strerror(rte_errno));
 		host_memory_fini(&host->memory);
 		free(host);
@@ -428,7 +430,7 @@ parse_numa(const char *key, const char *value, void *opaque)
 	n = value == NULL ? -1 : strtol(value, &end, 10);
 	if (value == NULL || *value == '\0' || *end != '\0' || errno != 0 || n < 0 ||
 		n >= RTE_MAX_NUMA_NODES) {
-		GPU_HOST_LOG(ERR, "%s=%s: a NUMA node from 0 to %d is expected", key,
+		GPU_HOST_LOG(ERR, "%s=%s: expected a NUMA node from 0 to %d", key,
 			value == NULL ? "" : value, RTE_MAX_NUMA_NODES - 1);
 		return -EINVAL;
 	}
@@ -442,7 +444,7 @@ parse_private(const char *key, const char *value, void *opaque)
 	int *is_private = opaque;
 
 	if (value == NULL || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) {
-		GPU_HOST_LOG(ERR, "%s=%s: 0 or 1 is expected", key, value == NULL ? "" : value);
+		GPU_HOST_LOG(ERR, "%s=%s: expected 0 or 1", key, value == NULL ? "" : value);
 		return -EINVAL;
 	}
 	*is_private = value[0] == '1';
@@ -461,7 +463,7 @@ parse_args(struct rte_vdev_device *vdev, struct gpu_host_args *parsed)
 	kvlist = rte_kvargs_parse(args, gpu_host_known);
 	if (kvlist == NULL) {
 		GPU_HOST_LOG(ERR,
-			"%s: arguments \"%s\": known are " GPU_HOST_NUMA_ARG
+			"%s: arguments \"%s\": expected only " GPU_HOST_NUMA_ARG
 			"=<node> and " GPU_HOST_PRIVATE_ARG "=0|1",
 			rte_vdev_device_name(vdev), args);
 		return -EINVAL;

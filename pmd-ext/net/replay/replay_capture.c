@@ -54,7 +54,7 @@ capture_open(const char *name, const char *file)
 	/* the file is read twice, which is not possible with standard input ("-" in libpcap) and
 	 * pipes */
 	if (strcmp(file, "-") == 0 || (stat(file, &status) == 0 && !S_ISREG(status.st_mode))) {
-		REPLAY_LOG(ERR, "%s: file=%s: a regular file is expected", name, file);
+		REPLAY_LOG(ERR, "%s: file=%s: expected a regular file", name, file);
 		return NULL;
 	}
 
@@ -71,7 +71,7 @@ capture_open(const char *name, const char *file)
 	if (link != DLT_EN10MB) {
 		const char *type = pcap_datalink_val_to_name(link);
 
-		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), Ethernet (%d) is expected", name, file,
+		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), expected Ethernet (%d)", name, file,
 			link, type == NULL ? "unknown" : type, DLT_EN10MB);
 		pcap_close(pcap);
 		return NULL;
@@ -116,9 +116,8 @@ capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
 		return -EIO;
 	}
 	if ((*header)->caplen > REPLAY_FRAME_MAX) {
-		REPLAY_LOG(ERR,
-			"%s: %s: record %" PRIu64 " holds %u bytes, at most %u are possible", name,
-			file, record + 1, (*header)->caplen, REPLAY_FRAME_MAX);
+		REPLAY_LOG(ERR, "%s: %s: record %" PRIu64 " holds %u bytes, expected at most %u",
+			name, file, record + 1, (*header)->caplen, REPLAY_FRAME_MAX);
 		return -EFBIG;
 	}
 	end->last = ftello(pcap_file(pcap));
@@ -150,8 +149,8 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 			continue;
 		}
 		if (capture->nb_packets == UINT32_MAX || capture->nb_chunks > UINT16_MAX) {
-			REPLAY_LOG(ERR, "%s: %s: more than %u packets, or than %zu bytes", name,
-				file, UINT32_MAX, CHUNK_BYTES * UINT16_MAX);
+			REPLAY_LOG(ERR, "%s: %s: more than %u packets or %zu bytes", name, file,
+				UINT32_MAX, CHUNK_BYTES * UINT16_MAX);
 			ret = -EFBIG;
 			break;
 		}
@@ -244,7 +243,7 @@ capture_alloc(struct replay_capture *capture, const struct replay_devargs *args,
 refuse:
 	REPLAY_LOG(ERR,
 		"%s: the %u packets of %s%s need %zu bytes of EAL memory (%zu of frames, %zu of "
-		"entries), the heap has %zu free, %zu of them in one piece; give more memory "
+		"entries), the heap has %zu free, %zu of them contiguous; give EAL more memory "
 		"(-m with --no-huge, or huge pages), or replay a smaller file",
 		args->name, capture->nb_packets, args->files[0],
 		args->nb_files > 1 ? " and the other files" : "", arena + entries, arena, entries,
@@ -419,8 +418,8 @@ capture_sort(struct replay_capture *capture, const struct replay_devargs *args,
 	uint32_t *from = malloc(capture->nb_packets * sizeof(*from));
 
 	if (from == NULL) {
-		REPLAY_LOG(ERR, "%s: no memory to sort %u packets, %zu bytes", args->name,
-			capture->nb_packets, capture->nb_packets * sizeof(*from));
+		REPLAY_LOG(ERR, "%s: cannot allocate the order of %u packets, %zu bytes",
+			args->name, capture->nb_packets, capture->nb_packets * sizeof(*from));
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < capture->nb_packets; i++)
@@ -458,7 +457,8 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 
 	capture = rte_zmalloc_socket("replay_capture", sizeof(*capture), 0, socket);
 	if (capture == NULL) {
-		REPLAY_LOG(ERR, "%s: no EAL memory, %zu bytes", args->name, sizeof(*capture));
+		REPLAY_LOG(ERR, "%s: cannot allocate %zu bytes of EAL memory", args->name,
+			sizeof(*capture));
 		return -ENOMEM;
 	}
 	capture->align = args->align_at % REPLAY_LINE;
@@ -485,8 +485,8 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 	capture->held = capture->nb_packets;
 	if (capture->truncated != 0)
 		REPLAY_LOG(WARNING,
-			"%s: %" PRIu64 " of %u records hold less than their packet had and are "
-			"delivered as short as that",
+			"%s: %" PRIu64 " of %u records hold less than the original packet, and "
+			"are delivered truncated",
 			args->name, capture->truncated, capture->nb_packets);
 	*out = capture;
 	return 0;
@@ -536,8 +536,8 @@ replay_capture_release(struct replay_capture *capture, const char *name)
 
 	if (references != 0)
 		REPLAY_LOG(WARNING,
-			"%s: closes while %" PRIu64 " references to its packets are out; %" PRIu64
-			" bytes stay in memory until the last is freed",
+			"%s: closed while %" PRIu64 " references to its packets are in use; "
+			"%" PRIu64 " bytes stay allocated until the last one is freed",
 			name, references, capture->bytes);
 	for (uint32_t i = 0; i < nb_packets; i++)
 		if (rte_mbuf_ext_refcnt_update(&packets[i].shared, -1) == 0)

@@ -70,7 +70,7 @@ struct number {
 static int
 no_memory(const char *name, const char *key)
 {
-	REPLAY_LOG(ERR, "%s: %s=...: no memory", name, key);
+	REPLAY_LOG(ERR, "%s: %s=...: cannot allocate memory", name, key);
 	return -ENOMEM;
 }
 
@@ -81,9 +81,8 @@ number_arg(const char *key, const char *text, void *opaque)
 	uint64_t value;
 
 	if (parse_u64(text, &value) < 0 || value < number->min || value > number->max) {
-		LOG_BAD(number->name, key, text,
-			"a number from %" PRIu64 " to %" PRIu64 " is expected", number->min,
-			number->max);
+		LOG_BAD(number->name, key, text, "expected a number from %" PRIu64 " to %" PRIu64,
+			number->min, number->max);
 		return -EINVAL;
 	}
 	number->value = value;
@@ -97,7 +96,7 @@ file_arg(const char *key, const char *text, void *opaque)
 	char *file;
 
 	if (text == NULL || *text == '\0') {
-		LOG_BAD(args->name, key, text, "the path of a pcap or pcapng file is expected");
+		LOG_BAD(args->name, key, text, "expected the path of a pcap or pcapng file");
 		return -EINVAL;
 	}
 	if (args->nb_files == RTE_DIM(args->files)) {
@@ -136,7 +135,7 @@ speed_arg(const char *key, const char *text, void *opaque)
 
 	if (parse_decimal(text, '\0', &args->speed, &end) < 0 || args->speed < 1e-6 ||
 		args->speed > 1e6) {
-		LOG_BAD(args->name, key, text, "a factor from 0.000001 to 1000000 is expected");
+		LOG_BAD(args->name, key, text, "expected a factor from 0.000001 to 1000000");
 		return -EINVAL;
 	}
 	return 0;
@@ -156,7 +155,7 @@ burst_arg(const char *key, const char *text, void *opaque)
 		parse_u64(colon + 1, &args->burst_ns) < 0 || args->burst_ns < 1 ||
 		args->burst_ns > UINT32_MAX) {
 		LOG_BAD(args->name, key, text,
-			"PACKETS:NS is expected, up to %u packets every 1 to %u nanoseconds",
+			"expected PACKETS:NS, up to %u packets every 1 to %u nanoseconds",
 			REPLAY_BURST_MAX, UINT32_MAX);
 		return -EINVAL;
 	}
@@ -185,11 +184,11 @@ fault_arg(const char *key, const char *text, void *opaque)
 	else if (!bad)
 		bad = *end != '\0';
 	if (bad && fault_args[kind].second != NULL)
-		LOG_BAD(args->name, key, text, "PROBABILITY:%s is expected, with %s from %u to %u",
+		LOG_BAD(args->name, key, text, "expected PROBABILITY:%s, with %s from %u to %u",
 			fault_args[kind].second, fault_args[kind].second, fault_args[kind].min,
 			fault_args[kind].max);
 	else if (bad)
-		LOG_BAD(args->name, key, text, "a probability from 0 to 1 is expected");
+		LOG_BAD(args->name, key, text, "expected a probability from 0 to 1");
 	if (bad)
 		return -EINVAL;
 	if (kind == REPLAY_BURST_LOSS)
@@ -211,7 +210,7 @@ stamp_arg(const char *key, const char *text, void *opaque)
 	} else if (text != NULL && strcmp(text, "captured") == 0) {
 		args->stamp = REPLAY_STAMP_CAPTURED;
 	} else {
-		LOG_BAD(args->name, key, text, "arrival or captured is expected");
+		LOG_BAD(args->name, key, text, "expected arrival or captured");
 		return -EINVAL;
 	}
 	return 0;
@@ -225,7 +224,7 @@ overrun_arg(const char *key, const char *text, void *opaque)
 	if (text != NULL && strcmp(text, "drop") == 0) {
 		args->overrun_drops = true;
 	} else if (text == NULL || strcmp(text, "wait") != 0) {
-		LOG_BAD(args->name, key, text, "wait or drop is expected");
+		LOG_BAD(args->name, key, text, "expected wait or drop");
 		return -EINVAL;
 	}
 	return 0;
@@ -245,7 +244,7 @@ tx_arg(const char *key, const char *text, void *opaque)
 		args->tx_file = strdup(text + 5);
 		return args->tx_file == NULL ? no_memory(args->name, key) : 0;
 	} else {
-		LOG_BAD(args->name, key, text, "count, drop or file:PATH is expected");
+		LOG_BAD(args->name, key, text, "expected count, drop or file:PATH");
 		return -EINVAL;
 	}
 	return 0;
@@ -302,8 +301,8 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 	free(copy);
 	if (ret < 0) {
 		LOG_BAD(args->name, key, text,
-			"OFFSET:LENGTH:ENDIAN:STEP is expected, with LENGTH from 1 to 8, "
-			"OFFSET + LENGTH up to %u, ENDIAN le or be, STEP an integer",
+			"expected OFFSET:LENGTH:ENDIAN:STEP, with LENGTH from 1 to 8, OFFSET + "
+			"LENGTH up to %u, ENDIAN le or be, STEP an integer",
 			REPLAY_FRAME_MAX);
 		return ret;
 	}
@@ -342,13 +341,13 @@ check_together(const struct replay_devargs *args, const char *name)
 
 	if (paces > 1) {
 		REPLAY_LOG(ERR,
-			"%s: of " ARG_RATE ", " ARG_BPS " and " ARG_SPEED " only one can be given",
+			"%s: only one of " ARG_RATE ", " ARG_BPS " and " ARG_SPEED " can be given",
 			name);
 		return -EINVAL;
 	}
 	if (args->overrun_drops && (paces + args->burst == 0 || args->faults.any)) {
 		REPLAY_LOG(ERR,
-			"%s: " ARG_OVERRUN "=drop needs a pace (" ARG_RATE ", " ARG_BPS
+			"%s: " ARG_OVERRUN "=drop requires a pace (" ARG_RATE ", " ARG_BPS
 			", " ARG_SPEED " or " ARG_BURST ") and no faults",
 			name);
 		return -EINVAL;
@@ -365,7 +364,7 @@ log_known(const char *name, const char *params)
 		strlcat(known, i == 0 ? "" : ", ", sizeof(known));
 		strlcat(known, known_args[i], sizeof(known));
 	}
-	REPLAY_LOG(ERR, "%s: arguments \"%s\": at most %u are expected, known are %s", name,
+	REPLAY_LOG(ERR, "%s: arguments \"%s\": expected at most %u arguments, of %s", name,
 		params == NULL ? "" : params, RTE_KVARGS_MAX, known);
 }
 
@@ -391,7 +390,7 @@ replay_devargs_parse(struct replay_devargs *args, const char *name, const char *
 			goto out;
 		}
 	if (rte_kvargs_count(kvlist, ARG_FILE) == 0) {
-		REPLAY_LOG(ERR, "%s: " ARG_FILE "=<pcap or pcapng file> is missing", name);
+		REPLAY_LOG(ERR, "%s: expected " ARG_FILE "=<pcap or pcapng file>", name);
 		goto out;
 	}
 	ret = rte_kvargs_process(kvlist, ARG_FILE, file_arg, args);

@@ -27,7 +27,7 @@ replay_configure(struct rte_eth_dev *dev)
 	int queue = replay_flow_queue_max(dev->data->dev_private);
 
 	if (queue >= dev->data->nb_rx_queues) {
-		REPLAY_LOG(ERR, "%s: a flow rule names Rx queue %d, only %u are configured",
+		REPLAY_LOG(ERR, "%s: a flow rule uses Rx queue %d, only %u are configured",
 			dev->data->name, queue, dev->data->nb_rx_queues);
 		return -EINVAL;
 	}
@@ -58,9 +58,9 @@ lay_out_capture(struct rte_eth_dev *dev)
 			align_at = rxq->first_room;
 		} else if ((rxq->first_room - first->first_room) % REPLAY_LINE != 0) {
 			REPLAY_LOG(ERR,
-				"%s: queue %u splits at byte %u and queue %u at %u; "
-				"payloads by reference start on %u-byte lines "
-				"only if all queues split at the same byte",
+				"%s: queue %u splits at byte %u, queue %u at byte %u; payloads "
+				"by reference start on %u-byte lines only if all queues split at "
+				"the same byte",
 				dev->data->name, first->id, first->first_room, rxq->id,
 				rxq->first_room, REPLAY_LINE);
 			return -ENOTSUP;
@@ -71,8 +71,8 @@ lay_out_capture(struct rte_eth_dev *dev)
 	ret = replay_capture_align(replay->capture, align_at);
 	if (ret == -EBUSY)
 		REPLAY_LOG(ERR,
-			"%s: cannot align the capture at byte %u (it is at %u): %" PRIu64
-			" references to its packets are out",
+			"%s: cannot align the capture at byte %u (now at %u): %" PRIu64 " "
+			"references to its packets are in use",
 			dev->data->name, align_at % REPLAY_LINE, replay->capture->align,
 			replay_capture_references(replay->capture));
 	if (ret == 0 && first != NULL && replay->memory.copy != NULL)
@@ -355,7 +355,7 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 
 	dev = rte_eth_vdev_allocate(vdev, sizeof(*replay));
 	if (dev == NULL) {
-		REPLAY_LOG(ERR, "%s: no ethdev port, or no memory for one", args->name);
+		REPLAY_LOG(ERR, "%s: cannot allocate an ethdev port", args->name);
 		return -ENOMEM;
 	}
 	replay = dev->data->dev_private;
@@ -417,7 +417,7 @@ replay_probe(struct rte_vdev_device *vdev)
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
 		/* the file name and the pool caches belong to the primary process */
-		REPLAY_LOG(ERR, "%s: only the primary process can use a replay port", name);
+		REPLAY_LOG(ERR, "%s: a replay port is available in the primary process only", name);
 		return -ENOTSUP;
 	}
 	ret = replay_devargs_parse(&args, name, rte_vdev_device_args(vdev));

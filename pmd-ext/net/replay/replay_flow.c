@@ -143,7 +143,8 @@ static int
 cannot_pause(struct rte_flow_error *error)
 {
 	return rte_flow_error_set(error, EBUSY, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
-		"without membarrier(2) rules change only while the port is stopped");
+		"rules can change only while the port is stopped, because membarrier(2) is not "
+		"available");
 }
 
 /*
@@ -190,7 +191,7 @@ steer(struct rte_eth_dev *dev, struct replay_steering *steering, struct rte_flow
 
 	if (steering == NULL)
 		return rte_flow_error_set(error, ENOMEM, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
-			"no memory for the queues of all packets");
+			"cannot allocate the queues of all packets");
 	ret = pause_queues(dev, error);
 	if (ret < 0) {
 		replay_steering_free(steering);
@@ -249,7 +250,7 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 	flow = rte_zmalloc("replay_flow", sizeof(*flow), 0);
 	if (flow == NULL) {
 		rte_flow_error_set(error, ENOMEM, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
-			"no EAL memory for the rule");
+			"cannot allocate the rule in EAL memory");
 		return NULL;
 	}
 	if (replay_rule_parse(dev, attr, pattern, actions, flow, error) < 0) {
@@ -283,7 +284,7 @@ replay_flow_destroy(struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_f
 			break;
 	if (known == NULL)
 		return rte_flow_error_set(error, ENOENT, RTE_FLOW_ERROR_TYPE_HANDLE, flow,
-			"the port has no such rule");
+			"no such rule on this port");
 	ret = steer(dev, replay_steering_create(replay, flow, flow), error);
 	if (ret < 0)
 		return ret;
@@ -325,7 +326,7 @@ replay_flow_query(struct rte_eth_dev *dev, struct rte_flow *flow,
 
 	if (action == NULL || action->type != RTE_FLOW_ACTION_TYPE_COUNT || !flow->counts)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION, action,
-			"only COUNT can be asked for, of a rule that has it");
+			"only COUNT can be queried, of a rule that has it");
 	replay_flow_settle(dev);
 	count->hits_set = count->bytes_set = 1;
 	count->hits = flow->hits;
@@ -356,7 +357,8 @@ replay_flow_init(struct replay_dev *dev)
 		rte_zmalloc_socket("replay_marks", lists * sizeof(dev->marks[0]), 0, dev->socket);
 	dev->steering = replay_steering_create(dev, NULL, NULL);
 	if (dev->steering == NULL || dev->marks == NULL) {
-		REPLAY_LOG(ERR, "%s: no EAL memory for the queues of %u packets, %zu bytes",
+		REPLAY_LOG(ERR,
+			"%s: cannot allocate the queues of %u packets, %zu bytes of EAL memory",
 			dev->args.name, dev->capture->nb_packets,
 			dev->capture->nb_packets * sizeof(dev->steering->list[0]));
 		replay_flow_fini(dev);

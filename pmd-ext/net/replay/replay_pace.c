@@ -107,9 +107,9 @@ check_bursts(const struct replay_pace *pace, const struct replay_devargs *args)
 		if (takes <= pace->every)
 			continue;
 		REPLAY_LOG(ERR,
-			"%s: burst=%u:%" PRIu64 ": packet %u and the %u behind it take %.0f ns at "
-			"the pace inside the burst; more nanoseconds, fewer packets or a faster "
-			"pace is expected",
+			"%s: burst=%u:%" PRIu64 ": packet %u and the %u after it take %.0f ns at "
+			"the pace within the burst; expected more nanoseconds, fewer packets or "
+			"a faster pace",
 			args->name, args->burst, args->burst_ns, first + 1, args->burst - 1,
 			(double)takes / (1 << REPLAY_PACE_SHIFT) * 1e9 / rte_get_tsc_hz());
 		return -EINVAL;
@@ -132,7 +132,7 @@ refuse_pace(const struct replay_devargs *args, int error)
 	if (error == -ENODATA)
 		why = "all packets have the same time stamp";
 	else if (error == -EDOM)
-		why = "packets would follow each other by less than a 65,536th of a TSC cycle";
+		why = "packets would be less than a 65,536th of a TSC cycle apart";
 	REPLAY_LOG(ERR, "%s: %s is not possible: %s", args->name, pace, why);
 	return -EINVAL;
 }
@@ -189,7 +189,8 @@ replay_pace_init(struct replay_pace *pace, const struct replay_devargs *args,
 	pace->offset = rte_zmalloc_socket(
 		"replay_pace", pace->nb_packets * sizeof(pace->offset[0]), 0, socket);
 	if (pace->offset == NULL) {
-		REPLAY_LOG(ERR, "%s: no EAL memory for the times of %u packets, %zu bytes",
+		REPLAY_LOG(ERR,
+			"%s: cannot allocate the times of %u packets, %zu bytes of EAL memory",
 			args->name, pace->nb_packets, pace->nb_packets * sizeof(pace->offset[0]));
 		return -ENOMEM;
 	}

@@ -59,7 +59,8 @@ replay_capture_place(
 		capture->twin = memory->alloc(memory->arg, bytes);
 	if (capture->twin == NULL) {
 		REPLAY_LOG(ERR,
-			"%s: no room for the %zu bytes of the capture where payloads are to be",
+			"%s: the memory for payloads is too small for the %zu bytes of the "
+			"capture",
 			name, bytes);
 		return -ENOMEM;
 	}

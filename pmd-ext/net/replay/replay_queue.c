@@ -41,8 +41,8 @@ set_up_single(struct replay_rxq *rxq, const char *name, struct rte_mempool *pool
 	}
 	if (room < RTE_PKTMBUF_HEADROOM + ROOM_MIN) {
 		REPLAY_LOG(ERR,
-			"%s queue %u: pool %s has a data room of %u bytes; %u (headroom) for "
-			"packets by reference or at least %u for copies is expected",
+			"%s queue %u: pool %s has a data room of %u bytes, expected %u "
+			"(headroom) for packets by reference or at least %u for copies",
 			name, rxq->id, pool->name, room, RTE_PKTMBUF_HEADROOM,
 			RTE_PKTMBUF_HEADROOM + ROOM_MIN);
 		return -EINVAL;
@@ -60,8 +60,8 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	const struct rte_eth_rxseg_split *rest = &conf->rx_seg[1].split;
 
 	if (conf->rx_nseg != 2) {
-		REPLAY_LOG(ERR, "%s queue %u: split into %u segments, 2 are expected", name,
-			rxq->id, conf->rx_nseg);
+		REPLAY_LOG(ERR, "%s queue %u: split into %u segments, expected 2", name, rxq->id,
+			conf->rx_nseg);
 		return -EINVAL;
 	}
 	/* ethdev has checked that the pools have room for offset and length */
@@ -73,9 +73,9 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	if (wants_references(rest->mp)) {
 		if (rest->length != 0 || rest->offset != 0) {
 			REPLAY_LOG(ERR,
-				"%s queue %u: segment 1 has length %u and offset %u; "
-				"pool %s has no room, its mbufs refer to the whole rest: "
-				"length 0 and offset 0 are expected",
+				"%s queue %u: segment 1 has length %u and offset %u, expected 0 "
+				"and 0: pool %s has no data room, its mbufs refer to the whole "
+				"rest",
 				name, rxq->id, rest->length, rest->offset, rest->mp->name);
 			return -ENOTSUP;
 		}
@@ -88,8 +88,8 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	rxq->rest_room = rest->length != 0 ? rest->length
 					   : rte_pktmbuf_data_room_size(rest->mp) - rest->offset;
 	if (rxq->rest_room < ROOM_MIN) {
-		REPLAY_LOG(ERR, "%s queue %u: segment 1 of %u bytes, at least %u are expected",
-			name, rxq->id, rxq->rest_room, ROOM_MIN);
+		REPLAY_LOG(ERR, "%s queue %u: segment 1 of %u bytes, expected at least %u", name,
+			rxq->id, rxq->rest_room, ROOM_MIN);
 		return -EINVAL;
 	}
 	return 0;
@@ -106,7 +106,8 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 
 	if (rxq->far && args->faults.chance[REPLAY_CORRUPT] != 0) {
 		REPLAY_LOG(ERR,
-			"%s queue %u: corrupt=... changes payloads, which pool %s has out of reach",
+			"%s queue %u: corrupt=... changes payloads, which the CPU cannot access "
+			"in pool %s",
 			name, rxq->id, rxq->rest_pool->name);
 		return -ENOTSUP;
 	}
@@ -118,11 +119,12 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 		if ((uint32_t)field->offset + field->length <= private_bytes)
 			continue;
 		REPLAY_LOG(ERR,
-			"%s queue %u: rewrite=%u:%u:... changes bytes that pool %s hands out %s; "
-			"private are the first %u bytes of a frame: split behind the field, or "
-			"use a pool with room",
+			"%s queue %u: rewrite=%u:%u:... changes bytes that pool %s delivers %s; "
+			"only the first %u bytes of a frame are private: split after the field, "
+			"or use a pool with data room",
 			name, rxq->id, field->offset, field->length, rxq->rest_pool->name,
-			rxq->far ? "out of reach" : "by reference", private_bytes);
+			rxq->far ? "in memory that the CPU cannot access" : "by reference",
+			private_bytes);
 		return -ENOTSUP;
 	}
 	return 0;
@@ -142,7 +144,8 @@ set_up_spares(struct replay_rxq *rxq, const char *name, int socket)
 	if (rxq->mode == REPLAY_COPY || rxq->dev->args.faults.chance[REPLAY_CORRUPT] == 0)
 		return 0;
 	if (rxq->mode == REPLAY_REFERENCE_SPLIT && rxq->dev->memory.copy != NULL) {
-		REPLAY_LOG(ERR, "%s queue %u: corrupt=... changes payloads, which are out of reach",
+		REPLAY_LOG(ERR,
+			"%s queue %u: corrupt=... changes payloads, which the CPU cannot access",
 			name, rxq->id);
 		return -ENOTSUP;
 	}
@@ -151,7 +154,9 @@ set_up_spares(struct replay_rxq *rxq, const char *name, int socket)
 	snprintf(pool, sizeof(pool), "replay_spares_%u", nth++);
 	rxq->spares = replay_spares_create(pool, SPARES, longest, socket);
 	if (rxq->spares == NULL) {
-		REPLAY_LOG(ERR, "%s queue %u: no EAL memory for %u changed packets of %u bytes",
+		REPLAY_LOG(ERR,
+			"%s queue %u: cannot allocate %u changed packets of %u bytes in "
+			"EAL memory",
 			name, rxq->id, SPARES, longest);
 		return -ENOMEM;
 	}
@@ -168,7 +173,7 @@ set_up_stamps(struct replay_rxq *rxq, const char *name)
 		return 0;
 	if (rte_mbuf_dyn_rx_timestamp_register(&replay->stamp_offset, &replay->stamp_flag) == 0)
 		return 0;
-	REPLAY_LOG(ERR, "%s queue %u: no room in mbufs for time stamps", name, rxq->id);
+	REPLAY_LOG(ERR, "%s queue %u: no space in mbufs for time stamps", name, rxq->id);
 	return -rte_errno;
 }
 
@@ -178,15 +183,16 @@ refuse_deferred(const char *name, const char *way, uint16_t queue, uint8_t defer
 {
 	if (deferred == 0)
 		return 0;
-	REPLAY_LOG(ERR, "%s %s queue %u: a deferred start is not possible, 0 is expected", name,
-		way, queue);
+	REPLAY_LOG(ERR, "%s %s queue %u: deferred start is not supported, expected 0", name, way,
+		queue);
 	return -ENOTSUP;
 }
 
 static int
 no_memory(const char *name, const char *way, uint16_t queue, size_t bytes)
 {
-	REPLAY_LOG(ERR, "%s %s queue %u: no EAL memory, %zu bytes", name, way, queue, bytes);
+	REPLAY_LOG(ERR, "%s %s queue %u: cannot allocate %zu bytes of EAL memory", name, way, queue,
+		bytes);
 	return -ENOMEM;
 }
 

@@ -104,7 +104,7 @@ check_item(const struct rte_flow_item *item, const void *mask, size_t len,
 {
 	if (item->spec == NULL && (item->mask != NULL || item->last != NULL))
 		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_SPEC, item,
-			"a mask or a range (last) needs a spec");
+			"a mask or a range (last) requires a spec");
 	if (item->last != NULL && !is_zero(item->last, len) &&
 		!is_same(item->last, item->spec, mask, len))
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_LAST, item,
@@ -125,7 +125,7 @@ parse_eth(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_fl
 		return ret;
 	if (mask->has_vlan != 0)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item,
-			"ETH: has_vlan cannot be matched");
+			"ETH: matching of has_vlan is not supported");
 	flow->ether = spec->hdr;
 	flow->ether_mask = mask->hdr;
 	return 0;
@@ -194,7 +194,7 @@ parse_pattern(const struct rte_flow_item *item, struct rte_flow *flow, struct rt
 
 	if (item == NULL)
 		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_NUM, NULL, "a pattern is expected");
+			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_NUM, NULL, "expected a pattern");
 	for (; ret == 0 && item->type != RTE_FLOW_ITEM_TYPE_END; item++) {
 		if (item->type == RTE_FLOW_ITEM_TYPE_VOID)
 			continue;
@@ -209,7 +209,8 @@ parse_pattern(const struct rte_flow_item *item, struct rte_flow *flow, struct rt
 			ret = parse_udp(item, flow, error);
 		} else {
 			ret = rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM, item,
-				"items are ETH, IPV4 and UDP, each once and in this order");
+				"expected items ETH, IPV4 and UDP, each at most once and in this "
+				"order");
 		}
 	}
 	return ret;
@@ -222,11 +223,11 @@ take_queues(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
 	for (uint32_t i = 0; i < n; i++)
 		if (queues[i] >= dev->data->nb_rx_queues)
 			return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_CONF,
-				action, "QUEUE, RSS: indexes of configured Rx queues are expected");
+				action, "QUEUE, RSS: expected indexes of configured Rx queues");
 	flow->queues = rte_malloc("replay_queues", n * sizeof(queues[0]), 0);
 	if (flow->queues == NULL)
 		return rte_flow_error_set(error, ENOMEM, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
-			"no EAL memory for the rule's queues");
+			"cannot allocate the rule's queues in EAL memory");
 	memcpy(flow->queues, queues, n * sizeof(queues[0]));
 	flow->nb_queues = (uint16_t)n;
 	return 0;
@@ -241,23 +242,23 @@ parse_rss(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
 	if (rss == NULL || rss->queue_num == 0 || rss->queue_num > RTE_MAX_QUEUES_PER_PORT ||
 		rss->queue == NULL)
 		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: at least one queue is expected");
+			"RSS: expected at least one queue");
 	if (rss->func != RTE_ETH_HASH_FUNCTION_DEFAULT &&
 		rss->func != RTE_ETH_HASH_FUNCTION_TOEPLITZ)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: the hash function is Toeplitz");
+			"RSS: expected the hash function Toeplitz");
 	if (rss->level > 1)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: only outermost headers (level 0 or 1) are hashed");
+			"RSS: expected level 0 or 1 (outermost headers)");
 	if (rss->key_len != 0 && (rss->key_len != REPLAY_RSS_KEY || rss->key == NULL))
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: a key has 40 bytes");
+			"RSS: expected a key of 40 bytes");
 	if ((rss->types & ~(uint64_t)RSS_TYPES) != 0)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: types are those of IP and UDP");
+			"RSS: expected types of IP and UDP only");
 	if (rss->types != 0 && (rss->types & (RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP)) == 0)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: none of the types is one of IPv4, which alone is hashed");
+			"RSS: expected a type of IPv4, no other is hashed");
 	memcpy(flow->rss_key, rss->key_len == 0 ? default_key : rss->key, REPLAY_RSS_KEY);
 	flow->rss_types = rss->types == 0 ? RSS_TYPES : rss->types;
 	return take_queues(dev, action, rss->queue, rss->queue_num, flow, error);
@@ -272,8 +273,8 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 	int ret = 0;
 
 	if (action == NULL)
-		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL,
-			"actions are expected");
+		return rte_flow_error_set(
+			error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL, "expected actions");
 	for (; ret == 0 && action->type != RTE_FLOW_ACTION_TYPE_END; action++) {
 		const bool another = action->type == RTE_FLOW_ACTION_TYPE_QUEUE ||
 			action->type == RTE_FLOW_ACTION_TYPE_RSS ||
@@ -281,7 +282,7 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 
 		if (another && outcome)
 			return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION, action,
-				"of QUEUE, RSS and DROP only one is possible");
+				"expected only one of QUEUE, RSS and DROP");
 		outcome |= another;
 		switch (action->type) {
 		case RTE_FLOW_ACTION_TYPE_VOID:
@@ -292,7 +293,7 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 			if (queue == NULL)
 				return rte_flow_error_set(error, EINVAL,
 					RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-					"QUEUE: an index is expected");
+					"QUEUE: expected an index");
 			ret = take_queues(dev, action, &queue->index, 1, flow, error);
 			break;
 		case RTE_FLOW_ACTION_TYPE_RSS:
@@ -303,12 +304,12 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 			break;
 		default:
 			return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION,
-				action, "actions are QUEUE, RSS, DROP and COUNT");
+				action, "expected actions QUEUE, RSS, DROP and COUNT only");
 		}
 	}
 	if (ret == 0 && !outcome)
 		ret = rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL,
-			"QUEUE, RSS or DROP is expected");
+			"expected QUEUE, RSS or DROP");
 	return ret;
 }
 
@@ -322,10 +323,10 @@ replay_rule_parse(const struct rte_eth_dev *dev, const struct rte_flow_attr *att
 	*flow = (struct rte_flow){0};
 	if (attr == NULL)
 		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ATTR, NULL, "attributes are expected");
+			error, EINVAL, RTE_FLOW_ERROR_TYPE_ATTR, NULL, "expected attributes");
 	if (attr->group != 0)
 		return rte_flow_error_set(
-			error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ATTR_GROUP, attr, "the one group is 0");
+			error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ATTR_GROUP, attr, "expected group 0");
 	if (attr->egress || attr->transfer || !attr->ingress)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ATTR_INGRESS, attr,
 			"only ingress rules are supported");

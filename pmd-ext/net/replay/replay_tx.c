@@ -87,14 +87,14 @@ replay_tx_open(struct replay_dev *dev)
 	if (dev->args.tx != REPLAY_TX_FILE)
 		return 0;
 	if (is_input(&dev->args)) {
-		REPLAY_LOG(ERR, "%s: tx=file:%s: is the capture itself, another file is expected",
+		REPLAY_LOG(ERR, "%s: tx=file:%s: this is the capture itself, expected another file",
 			dev->args.name, dev->args.tx_file);
 		return -EINVAL;
 	}
 	file = rte_zmalloc("replay_tx_file", sizeof(*file), 0);
 	if (file == NULL) {
-		REPLAY_LOG(ERR, "%s: tx=file:%s: no EAL memory, %zu bytes", dev->args.name,
-			dev->args.tx_file, sizeof(*file));
+		REPLAY_LOG(ERR, "%s: tx=file:%s: cannot allocate %zu bytes of EAL memory",
+			dev->args.name, dev->args.tx_file, sizeof(*file));
 		return -ENOMEM;
 	}
 	rte_spinlock_init(&file->lock);

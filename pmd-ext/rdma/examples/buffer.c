@@ -20,13 +20,14 @@ buffer_create(struct session *s, struct buffer *b, size_t size, uint32_t access)
 	attr.addr = rte_zmalloc_socket("rdma", size, BUFFER_ALIGN, s->info.numa_node);
 	if (!attr.addr) {
 		fprintf(stderr,
-			"braggline-rdma: no memory for a buffer of %zu bytes: give EAL more (-m)\n",
+			"braggline-rdma: cannot allocate a buffer of %zu bytes: give EAL more "
+			"memory (-m)\n",
 			size);
 		return -ENOMEM;
 	}
 	b->mr = rdma_mr_reg(s->pd, &attr);
 	if (!b->mr) {
-		fprintf(stderr, "braggline-rdma: buffer of %zu bytes is not registered: %s\n", size,
+		fprintf(stderr, "braggline-rdma: cannot register a buffer of %zu bytes: %s\n", size,
 			rte_strerror(rte_errno));
 		rte_free(attr.addr);
 		return -rte_errno;
@@ -47,7 +48,8 @@ buffer_destroy(struct session *s, struct buffer *b)
 		session_linger(s, 1);
 	if (ms == DEREG_PATIENCE)
 		/* do not free it: the network could then access memory of another user */
-		fprintf(stderr, "braggline-rdma: buffer of %zu bytes is still in use, left\n",
+		fprintf(stderr,
+			"braggline-rdma: buffer of %zu bytes is still in use and is not freed\n",
 			b->size);
 	else
 		rte_free(b->addr);

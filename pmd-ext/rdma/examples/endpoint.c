@@ -39,7 +39,8 @@ endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr
 	e->qpn = info.qpn;
 	return 0;
 fail:
-	fprintf(stderr, "braggline-rdma: no queue pair with %u sends and %u receives: %s\n",
+	fprintf(stderr,
+		"braggline-rdma: cannot create a queue pair with %u sends and %u receives: %s\n",
 		attr->max_send_wr, attr->max_recv_wr, rte_strerror(rte_errno));
 	endpoint_destroy(e);
 	return -ENOMEM;
@@ -168,7 +169,7 @@ endpoint_failure(const struct endpoint *e, int error, char *text, size_t size)
 {
 	if (error == -ECONNREFUSED)
 		snprintf(text, size, "rejected by the peer, reason %d%s", e->status,
-			e->status == 8 ? " (nobody listens there)" : "");
+			e->status == 8 ? " (no listener)" : "");
 	else if (error == -EHOSTUNREACH)
 		snprintf(text, size, "unreachable: %s",
 			e->status < 0 ? rte_strerror(-e->status) : "no answer");
@@ -215,7 +216,7 @@ endpoint_send(struct endpoint *e, const struct rdma_send_wr *wr)
 		return 0;
 	if (e->down)
 		return -ECONNRESET;
-	fprintf(stderr, "braggline-rdma: queue pair 0x%06x takes no send: %s\n", e->qpn,
+	fprintf(stderr, "braggline-rdma: queue pair 0x%06x refuses a send: %s\n", e->qpn,
 		rte_strerror(rte_errno));
 	return -rte_errno;
 }
@@ -227,7 +228,7 @@ endpoint_recv(struct endpoint *e, uint64_t wr_id, const struct rdma_sge *sge)
 
 	if (rdma_post_recv(e->qp, &wr, 1) == 1)
 		return 0;
-	fprintf(stderr, "braggline-rdma: queue pair 0x%06x takes no receive: %s\n", e->qpn,
+	fprintf(stderr, "braggline-rdma: queue pair 0x%06x refuses a receive: %s\n", e->qpn,
 		rte_strerror(rte_errno));
 	return -rte_errno;
 }

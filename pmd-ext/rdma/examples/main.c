@@ -46,12 +46,14 @@ print_help(FILE *out)
 
 	fprintf(out,
 		"Usage: braggline-rdma [EAL options] -- MODE [OPTION]...\n"
-		"Speak RDMA with stock programs, in both roles, or with itself.\n\n");
+		"Tests RDMA devices against the standard RDMA programs, in both roles, or "
+		"against itself.\n"
+		"\n");
 	for (i = 0; i < RTE_DIM(modes); i++)
 		fprintf(out, "  %-12s peer of %s\n", modes[i]->name, modes[i]->summary);
 	fprintf(out,
-		"\nbraggline-rdma -- MODE --help lists a mode's options; --version prints the "
-		"version.\n");
+		"\nbraggline-rdma -- MODE --help lists the options of a mode; --version prints "
+		"the version.\n");
 }
 
 static const struct mode *
@@ -126,7 +128,7 @@ main(int argc, char **argv)
 		break;
 	}
 	if (!target.device) {
-		warnx("%s: no device, expected --device, as roce:port=0,ip=10.0.0.1/24",
+		warnx("%s: no device given, expected --device, as roce:port=0,ip=10.0.0.1/24",
 			mode->name);
 		return 2;
 	}

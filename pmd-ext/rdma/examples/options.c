@@ -47,7 +47,7 @@ print_help(const char *mode, const char *usage, const struct option_group *group
 			if (groups[g].rows[i].help)
 				print_row(&groups[g].rows[i]);
 	}
-	printf("  %-28s %s\n", "-h, --help", "print this");
+	printf("  %-28s %s\n", "print this help and exit", "print this");
 }
 
 static int
@@ -60,8 +60,8 @@ wrong(const char *mode, const struct option_row *row, const char *text)
 	else
 		snprintf(name, sizeof(name), "-%c", row->letter);
 	fprintf(stderr,
-		"braggline-rdma %s: %s: found '%s', expected a number of %" PRIu64 " to %" PRIu64
-		"\n",
+		"braggline-rdma %s: %s: found '%s', expected a number from %" PRIu64 " to "
+		"%" PRIu64 "\n",
 		mode, name, text, row->min, row->max);
 	return -EINVAL;
 }
@@ -156,8 +156,8 @@ take_words(int argc, char **argv, const char **words, unsigned int max_words)
 	for (; optind < argc; optind++) {
 		if (n == max_words) {
 			fprintf(stderr,
-				"braggline-rdma %s: found '%s', expected at most %u words besides "
-				"the options\n",
+				"braggline-rdma %s: found '%s', expected at most %u arguments "
+				"besides the options\n",
 				argv[0], argv[optind], max_words);
 			return OPTIONS_WRONG;
 		}

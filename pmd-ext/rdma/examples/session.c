@@ -36,8 +36,9 @@ session_open(struct session *s, const char *device)
 	session_poll(s, 0);
 	s->pd = rdma_pd_alloc(s->dev);
 	if (!s->pd) {
-		fprintf(stderr, "braggline-rdma: device %s: no protection domain: %s\n", device,
-			rte_strerror(rte_errno));
+		fprintf(stderr,
+			"braggline-rdma: device %s: cannot create a protection domain: %s\n",
+			device, rte_strerror(rte_errno));
 		rdma_dev_close(s->dev);
 		return -ENOMEM;
 	}
@@ -102,7 +103,7 @@ poll_cm(struct session *s)
 		if (event[i].type == RDMA_EVENT_DEVICE_REMOVED)
 			s->removed = true;
 		if (event[i].type == RDMA_EVENT_ADDR_CONFLICT)
-			fprintf(stderr, "braggline-rdma: another station has our address\n");
+			fprintf(stderr, "braggline-rdma: another station uses this address\n");
 		e = event[i].conn ? rdma_conn_context(event[i].conn) : NULL;
 		if (e)
 			endpoint_event(e, &event[i]);
@@ -173,7 +174,7 @@ session_error(int error)
 	case -ETIMEDOUT:
 		return "no answer in time";
 	case -ENODEV:
-		return "the device is gone";
+		return "the device was removed";
 	case -ECONNRESET:
 		return "the peer disconnected";
 	default:

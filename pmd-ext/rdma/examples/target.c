@@ -8,15 +8,15 @@
 static const struct option_row common_rows[] = {
 	{0, "device", "DEVICE", OPTION_TEXT, AT(device), 0, 0,
 		"roce:port=0,ip=10.0.0.1/24[,...] or verbs:NAME[,...]"},
-	{'e', "events", NULL, OPTION_FLAG, AT(sleepy), 0, 0, "leave the CPU to others when idle"},
+	{'e', "events", NULL, OPTION_FLAG, AT(sleepy), 0, 0, "yield the CPU when idle"},
 	{0, "wait", "S", OPTION_U32, AT(wait), 0, 86400,
-		"client: try again so long while nobody listens (0)"},
+		"client: retry for this time while no server listens (0)"},
 	{0, "capture", "FILE", OPTION_TEXT, AT(capture), 0, 0,
 		"write all frames to a pcap file (roce)"},
 	{0, "loss", "PERCENT", OPTION_REAL, AT(loss), 0, 100, "lose frames, both ways (roce)"},
-	{0, "seed", "N", OPTION_U64, AT(seed), 0, UINT64_MAX, "of the loss (1)"},
+	{0, "seed", "N", OPTION_U64, AT(seed), 0, UINT64_MAX, "seed of the loss (1)"},
 	{0, "stats", NULL, OPTION_FLAG, AT(stats), 0, 0,
-		"print the device's counters at the end, but those that are 0"},
+		"print the device's non-zero counters at the end"},
 };
 
 enum options_result

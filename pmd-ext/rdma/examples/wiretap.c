@@ -161,7 +161,7 @@ wiretap_open(const struct target *target)
 		return -EIO;
 	bit = rte_mbuf_dynflag_register(&mark);
 	if (bit < 0) {
-		fprintf(stderr, "braggline-rdma: no mbuf flag for --capture: %s\n",
+		fprintf(stderr, "braggline-rdma: no free mbuf flag for --capture: %s\n",
 			rte_strerror(rte_errno));
 		return -rte_errno;
 	}
@@ -174,8 +174,8 @@ wiretap_open(const struct target *target)
 		tap.rx[q] = rte_eth_add_rx_callback(tap.port, q, on_receive, NULL);
 		tap.tx[q] = rte_eth_add_tx_callback(tap.port, q, on_transmit, NULL);
 		if (!tap.rx[q] || !tap.tx[q]) {
-			fprintf(stderr, "braggline-rdma: port %u takes no callback: %s\n", tap.port,
-				rte_strerror(rte_errno));
+			fprintf(stderr, "braggline-rdma: port %u does not accept a callback: %s\n",
+				tap.port, rte_strerror(rte_errno));
 			return -ENOTSUP;
 		}
 	}
@@ -192,7 +192,7 @@ wiretap_close(void)
 		rte_eth_remove_tx_callback(tap.port, q, tap.tx[q]);
 	}
 	if (tap.chance)
-		fprintf(stderr, "braggline-rdma: %" PRIu64 " of %" PRIu64 " frames were lost\n",
+		fprintf(stderr, "braggline-rdma: %" PRIu64 " of %" PRIu64 " frames were dropped\n",
 			tap.lost, tap.seen);
 	if (tap.file)
 		pcap_dump_close(tap.file);

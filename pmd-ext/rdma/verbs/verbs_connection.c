@@ -116,7 +116,7 @@ check_mtu(const struct verbs_qp *qp, const struct rdma_conn_attr *attr)
 		return 0;
 	RDMA_LOG(ERR,
 		"device %s: connection with an MTU of %u: the kernel's connection manager offers "
-		"that of the port, %u",
+		"the port's MTU, %u",
 		qp->dev->base.name, wanted, port);
 	return -EINVAL;
 }
@@ -135,7 +135,8 @@ verbs_conn_connect(
 
 	verbs_address_text(dst, text, sizeof(text));
 	if (dst->sa_family != own.ss_family) {
-		RDMA_LOG(ERR, "device %s: connection to %s, expected an address of the own family",
+		RDMA_LOG(ERR,
+			"device %s: connection to %s, expected an address of the device's family",
 			dev->base.name, text);
 		return verbs_refuse(EAFNOSUPPORT);
 	}
@@ -245,8 +246,8 @@ verbs_conn_accept(
 	}
 	if (ud && qp->attr.qkey != RDMA_UDP_QKEY) {
 		RDMA_LOG(ERR,
-			"device %s: request accepted with a Q_Key of 0x%08x, the kernel's "
-			"connection manager can only tell 0x%08x",
+			"device %s: request accepted with a Q_Key of 0x%08x: the kernel's "
+			"connection manager can only send 0x%08x",
 			conn->dev->base.name, qp->attr.qkey, RDMA_UDP_QKEY);
 		return -EINVAL;
 	}
@@ -344,7 +345,7 @@ verbs_multicast_join(struct rdma_qp *base, const struct sockaddr *group)
 
 	verbs_address_text(group, text, sizeof(text));
 	if (!is_multicast(group)) {
-		RDMA_LOG(ERR, "device %s: %s is no multicast address", qp->dev->base.name, text);
+		RDMA_LOG(ERR, "device %s: %s is not a multicast address", qp->dev->base.name, text);
 		return verbs_refuse(EINVAL);
 	}
 	conn = make_conn(qp->dev, RDMA_QP_UD, qp);

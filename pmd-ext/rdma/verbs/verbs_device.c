@@ -118,7 +118,8 @@ parse(const char *args, char *device, size_t size, int *port, int *gid)
 
 	if (length == 0 || length >= size) {
 		RDMA_LOG(ERR,
-			"verbs:%s: no name of an adapter, expected verbs:NAME[,port=N][,gid=N]",
+			"verbs:%s: name of an adapter is missing, expected "
+			"verbs:NAME[,port=N][,gid=N]",
 			args);
 		return -EINVAL;
 	}
@@ -162,7 +163,7 @@ open_context(const char *name)
 			used += snprintf(names + used, sizeof(names) - used, " %s", have);
 	}
 	if (!list || i == n)
-		RDMA_LOG(ERR, "verbs:%s: no such adapter, rdma-core knows:%s", name,
+		RDMA_LOG(ERR, "verbs:%s: no such adapter; rdma-core has:%s", name,
 			n ? names : " none");
 	if (list)
 		ibv_free_device_list(list);
@@ -197,8 +198,8 @@ choose_gid(struct verbs_dev *dev, const char *name, int wanted)
 		RDMA_LOG(ERR, "verbs:%s: port %u has no RoCEv2 GID %d", name, dev->port, wanted);
 	} else {
 		RDMA_LOG(ERR,
-			"verbs:%s: port %u has no RoCEv2 GID of an IPv4 address: give its network "
-			"interface one, or name a GID with gid=N",
+			"verbs:%s: port %u has no RoCEv2 GID of an IPv4 address: assign an "
+			"address to its network interface, or set gid=N",
 			name, dev->port);
 	}
 	free(entry);
@@ -265,13 +266,13 @@ query(struct verbs_dev *dev, const char *name, int port, int gid)
 	dev->port = port;
 	error = ibv_query_port(dev->context, port, &dev->port_attr);
 	if (error) {
-		RDMA_LOG(ERR, "verbs:%s: no port %d, it has %u: %s", name, port,
+		RDMA_LOG(ERR, "verbs:%s: no port %d, the adapter has %u: %s", name, port,
 			dev->attr.phys_port_cnt, strerror(error));
 		return -ENODEV;
 	}
 	if (dev->context->device->transport_type != IBV_TRANSPORT_IB ||
 		dev->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
-		RDMA_LOG(ERR, "verbs:%s: port %d does not speak RoCE but %s", name, port,
+		RDMA_LOG(ERR, "verbs:%s: port %d is not RoCE but %s", name, port,
 			dev->context->device->transport_type == IBV_TRANSPORT_IB ? "InfiniBand"
 										 : "iWARP");
 		return -ENOTSUP;
@@ -309,7 +310,7 @@ verbs_dev_open(const char *args)
 	dev->channel = rdma_create_event_channel();
 	if (!dev->channel) {
 		ret = -ENODEV;
-		RDMA_LOG(ERR, "verbs:%s: no connection manager (module rdma_ucm): %s", name,
+		RDMA_LOG(ERR, "verbs:%s: no connection manager; load the module rdma_ucm: %s", name,
 			strerror(errno));
 		goto close_context;
 	}

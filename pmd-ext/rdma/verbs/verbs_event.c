@@ -86,7 +86,7 @@ respond(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_con
 	if (ret == 0 && rdma_establish(conn->id) != 0)
 		ret = -errno;
 	if (ret < 0) {
-		RDMA_LOG(ERR, "device %s: connection answered but not made: %s",
+		RDMA_LOG(ERR, "device %s: connection answered but not established: %s",
 			conn->dev->base.name, strerror(-ret));
 		rdma_reject(conn->id, NULL, 0);
 		return fail(event, conn, ret);
@@ -169,7 +169,7 @@ resolve_route(struct rdma_event *event, struct verbs_conn *conn)
 
 	if (!conn->id->verbs || conn->id->port_num != conn->dev->port ||
 		strcmp(ibv_get_device_name(conn->id->verbs->device), device) != 0) {
-		RDMA_LOG(ERR, "device %s: the way to the peer is not through this device",
+		RDMA_LOG(ERR, "device %s: the route to the peer uses another device",
 			conn->dev->base.name);
 		return fail(event, conn, -EHOSTUNREACH);
 	}
@@ -361,7 +361,7 @@ take_async(struct verbs_dev *dev, struct rdma_event *event)
 		break;
 	case IBV_EVENT_CQ_ERR:
 		dev->stats.cq_overrun++;
-		RDMA_LOG(ERR, "device %s: a completion queue is overrun", dev->base.name);
+		RDMA_LOG(ERR, "device %s: completion queue overrun", dev->base.name);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		if (!dev->removed) {

@@ -92,7 +92,7 @@ register_gpu(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_attr
 		" bytes at %p of GPU %d: neither registered through a dma-buf "
 		"(%s) nor through nvidia-peermem (%s)",
 		dev->base.name, attr->length, attr->addr, attr->gpu,
-		!dev->dmabuf			 ? "this adapter's kernel driver has no dma-buf"
+		!dev->dmabuf ? "the adapter's kernel driver does not support dma-buf"
 			: gpu_cuda_dmabuf_export ? strerror(dmabuf_error)
 						 : "the gpu_cuda driver is not linked in",
 		dev->peermem ? strerror(peermem_error) : "module not loaded");
@@ -112,8 +112,8 @@ register_host(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_att
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (error == ENOMEM && limit.rlim_cur != RLIM_INFINITY && geteuid() != 0) {
 		RDMA_LOG(ERR,
-			"device %s: region of %" PRIu64 " bytes at %p is more than may be locked, "
-			"RLIMIT_MEMLOCK is %" PRIu64 " bytes",
+			"device %s: region of %" PRIu64 " bytes at %p exceeds the limit of "
+			"locked memory, RLIMIT_MEMLOCK is %" PRIu64 " bytes",
 			dev->base.name, attr->length, attr->addr, (uint64_t)limit.rlim_cur);
 		error = EPERM;
 	} else {
@@ -135,8 +135,8 @@ verbs_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 
 	if (attr->length > most) {
 		RDMA_LOG(ERR,
-			"device %s: region of %" PRIu64 " bytes at %p, at most %" PRIu64
-			" in one: register slices",
+			"device %s: region of %" PRIu64 " bytes at %p, expected at most "
+			"%" PRIu64 ": register slices",
 			pd->dev->name, attr->length, attr->addr, most);
 		return verbs_refuse(E2BIG);
 	}
@@ -171,7 +171,7 @@ verbs_mr_dereg(struct rdma_mr *base)
 	}
 	error = ibv_dereg_mr(mr->mr);
 	if (error) {
-		RDMA_LOG(ERR, "device %s: end of registration of %" PRIu64 " bytes at %p: %s",
+		RDMA_LOG(ERR, "device %s: cannot deregister %" PRIu64 " bytes at %p: %s",
 			dev->base.name, base->attr.length, base->attr.addr, strerror(error));
 		return -error;
 	}

@@ -109,8 +109,8 @@ verbs_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 
 	if (attr->rate_mbps && !rate_possible(dev, attr)) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair with a rate limit of %u Mb/s, this adapter can do "
-			"at most %u for its type",
+			"device %s: queue pair with a rate limit of %u Mb/s, the adapter "
+			"supports at most %u for its type",
 			pd->dev->name, attr->rate_mbps,
 			dev->rate_types & 1u << init.qp_type ? dev->rate_max_kbps / 1000 : 0);
 		return verbs_refuse(EINVAL);
@@ -172,8 +172,8 @@ verbs_qp_destroy(struct rdma_qp *base)
 	error = ibv_destroy_qp(qp->qp);
 	if (error) {
 		number_set(qp->dev, qp);
-		RDMA_LOG(ERR, "device %s: queue pair 0x%06x not destroyed: %s", base->pd->dev->name,
-			base->qpn, strerror(error));
+		RDMA_LOG(ERR, "device %s: cannot destroy queue pair 0x%06x: %s",
+			base->pd->dev->name, base->qpn, strerror(error));
 		return -error;
 	}
 	LIST_REMOVE(qp, next);
@@ -226,7 +226,7 @@ to_rts(struct verbs_qp *qp, struct ibv_qp_attr *rtr, int rtr_mask, struct ibv_qp
 
 		error = ibv_modify_qp_rate_limit(qp->qp, &rate);
 		if (error) {
-			RDMA_LOG(ERR, "device %s: queue pair 0x%06x limited to %u Mb/s: %s",
+			RDMA_LOG(ERR, "device %s: cannot limit queue pair 0x%06x to %u Mb/s: %s",
 				qp->dev->base.name, qp->base.qpn, qp->attr.rate_mbps,
 				strerror(error));
 			return -error;

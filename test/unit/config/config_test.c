@@ -74,7 +74,7 @@ an_empty_text_is_refused(void **state)
 	struct config *c = open_config("[a]\nempty =\n");
 
 	assert_string_equal(config_text(c, "a", "empty", "y"), "y");
-	assert_non_null(strstr(config_mistake(c), ":2: [a] empty = : is empty: give a value"));
+	assert_non_null(strstr(config_mistake(c), ":2: [a] empty = : is empty; give a value"));
 	assert_int_equal(config_check(c), -EINVAL);
 	config_close(c);
 }
@@ -90,7 +90,7 @@ assignments_are_text(void **state)
 	assert_int_equal(config_set(c, "--set", text), -EINVAL);
 	assert_non_null(strstr(config_mistake(c), "...': a value has at most 2047 bytes"));
 	assert_int_equal(config_set(c, "--set", "a.k=M\xfcller"), -EINVAL);
-	assert_string_equal(config_mistake(c), "--set: '...': is not a line of UTF-8 text");
+	assert_string_equal(config_mistake(c), "--set: '...': is not a single line of UTF-8 text");
 	assert_int_equal(config_set(c, "--set", "a.k=a\nb"), -EINVAL);
 	assert_int_equal(config_set(c, "--set", "a.k=a\033b"), -EINVAL);
 	assert_int_equal(config_set(c, "--set", "a.k=M\xc3\xbcller"), 0);
@@ -106,7 +106,7 @@ wrong_lines_hide_no_other_mistakes(void **state)
 	struct config *c = open_config("[a]\nword\nk = x\n= 1\nother = 1\n");
 
 	assert_non_null(strstr(config_mistake(c), ":2: expected [section]"));
-	assert_non_null(strstr(config_mistake(c), ":4: a key has"));
+	assert_non_null(strstr(config_mistake(c), ":4: a key must have"));
 	assert_int_equal(config_uint(c, "a", "k", 0, 0, 9), 0);
 	assert_non_null(strstr(config_mistake(c), ":3: [a] k = x: must be"));
 	assert_int_equal(config_check(c), -EINVAL);
@@ -279,7 +279,7 @@ mistakes_have_a_place(void **state)
 	config_complain(c, "a", "key", "is needed");
 	assert_string_equal(config_mistake(c), "[a] key = (unset): is needed");
 	assert_int_equal(config_set(c, "--set", "a=b"), -EINVAL);
-	assert_string_equal(config_mistake(c), "--set: 'a=b': is not section.key=value");
+	assert_string_equal(config_mistake(c), "--set: 'a=b': expected section.key=value");
 	/* an assignment that is too long is a mistake, too; the message names the limit */
 	snprintf(assignment, sizeof(assignment), "%0*d.key=1", INI_NAME_LEN, 0);
 	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
@@ -300,7 +300,7 @@ a_key_is_there_once(void **state)
 	struct config *c = open_config("[a]\nkey = 1\n[b]\nkey = 2\n[a]\nkey = 3\n");
 	char want[160];
 
-	snprintf(want, sizeof(want), "%s:6: [a] key = 3: line 2 has it already", path);
+	snprintf(want, sizeof(want), "%s:6: [a] key = 3: already set in line 2", path);
 	assert_string_equal(config_mistake(c), want);
 	assert_int_equal(config_uint(c, "a", "key", 0, 0, 9), 1);
 	assert_int_equal(config_uint(c, "b", "key", 0, 0, 9), 2);
@@ -328,16 +328,16 @@ lines_that_are_none(void **state)
 		{"[a]\nk = v", "", 2},
 		{"\n[a\n", ":2: expected [section] alone", 0},
 		{"[a] b\n", ":1: expected [section] alone", 0},
-		{"[a]\n[ ]\n", ":2: a section's name has", 1},
-		{"k = v\n", ":1: comes before the first [section]", 0},
+		{"[a]\n[ ]\n", ":2: a section name must have", 1},
+		{"k = v\n", ":1: key before the first [section]", 0},
 		{"[a]\nword\n", ":2: expected [section], key = value", 1},
-		{"[a]\n = v\n", ":2: a key has 1 to 63", 1},
+		{"[a]\n = v\n", ":2: a key must have 1 to 63", 1},
 		{"\xef\xbb\xbf[a]\nk = v\n", "", 2},
 		{"[a]\n\xef\xbb\xbfk = v\n", "", 2},
 		{"[a]\nk = \xfc\n", ":2: is not UTF-8 text", 1},
 		{"[a]\nk = \033\n", ":2: is not UTF-8 text", 1},
 		{"[a]\nk = M\xc3\xbcller\n", "", 2},
-		{"[a\nk = v\n[b]\n", ":2: comes before the first", 1},
+		{"[a\nk = v\n[b]\n", ":2: key before the first", 1},
 		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
 	};
 	char message[256], text[INI_VALUE_LEN + 64];
@@ -374,7 +374,7 @@ lines_that_are_none(void **state)
 	assert_int_equal(fwrite("[a]\nk\0 = v\n", 1, 11, f), 11);
 	fclose(f);
 	assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)), -EINVAL);
-	assert_non_null(strstr(message, ":2: a zero byte"));
+	assert_non_null(strstr(message, ":2: contains a zero byte"));
 }
 
 /* A semicolon begins a comment. In a value it is escaped with a backslash. */

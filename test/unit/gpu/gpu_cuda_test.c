@@ -219,7 +219,7 @@ a_failed_registration_changes_nothing(void **state)
 	fake->host_skew = 1 << 20;
 	assert_int_not_equal(rte_gpu_mem_register(gpu, 5 * PAGE, host), 0);
 	assert_int_equal(logged(text, sizeof(text)), 1);
-	assert_non_null(strstr(text, "the same address is needed"));
+	assert_non_null(strstr(text, "expected the same address"));
 	assert_int_equal(fake->registered, 2);
 
 	assert_int_equal(rte_gpu_mem_unregister(gpu, host + PAGE), 0);
@@ -362,7 +362,7 @@ cpu_map_goes_through_gdrcopy(void **state)
 	assert_null(rte_gpu_mem_cpu_map(gpu, 64, ptr));
 	assert_null(rte_gpu_mem_cpu_map(gpu, 64, ptr));
 	assert_int_equal(logged(text, sizeof(text)), 1);
-	assert_non_null(strstr(text, "no CPU mapping of device memory: GDRCopy"));
+	assert_non_null(strstr(text, "device memory cannot be mapped for the CPU: GDRCopy"));
 	fake->gdr_absent = false;
 	fake->gdr_map_error = ENOMEM;
 	assert_null(rte_gpu_mem_cpu_map(gpu, 64, ptr));
@@ -472,12 +472,12 @@ bad_arguments_are_refused(void **state)
 	} bad[] = {
 		{"device=x", "one of device="},
 		{"device=-1", "one of device="},
-		{"device=2", "device=2: 2 GPUs are visible"},
+		{"device=2", "device=2: only 2 GPUs are visible"},
 		{"device=0,pci=0000:a0:00.0", "one of device="},
 		{"gpu=0", "one of device="},
-		{"pci=0000:b0:00.0", "pci=0000:b0:00.0: none of the 2 GPUs"},
+		{"pci=0000:b0:00.0", "pci=0000:b0:00.0: not one of the 2 visible GPUs"},
 		{"uuid=GPU-12", "32 hexadecimal digits"},
-		{"uuid=00000000-0000-0000-0000-000000000000", "not among the 2 GPUs"},
+		{"uuid=00000000-0000-0000-0000-000000000000", "not one of the 2 visible GPUs"},
 	};
 	char text[1024];
 
@@ -517,7 +517,8 @@ removal_takes_what_was_left(void **state)
 	assert_int_equal(rte_vdev_uninit("gpu_cuda1"), 0);
 	logged(text, sizeof(text));
 	assert_non_null(strstr(text,
-		"closed with 2 allocations (5096 bytes) not freed and 1 registrations not undone"));
+		"closed with 2 allocations (5096 bytes) not freed and 1 registrations not "
+		"removed"));
 	assert_int_equal(check_balance(NULL), 0);
 	/* the name can be reused, and closing before removal is allowed */
 	second = add_second("device=1");

@@ -368,7 +368,7 @@ test_refused(void **state)
 	unlink(path);
 	journal_close(open_ring(0, NULL, NULL));
 	assert_int_equal(journal_open(&r, &c, message), -EINVAL);
-	assert_non_null(strstr(message, "of receiver"));
+	assert_non_null(strstr(message, "belongs to receiver"));
 	write_at(40, "x", 1);
 	open_ring(-EBADMSG, NULL, NULL);
 	/* a file that is no journal is not overwritten */
@@ -423,7 +423,7 @@ test_not_ours(void **state)
 	expect_refused(-EPERM, "chmod go-rwx");
 	assert_int_equal(chmod(path, 0600), 0);
 	assert_int_equal(link(path, other), 0);
-	expect_refused(-EPERM, "2 names");
+	expect_refused(-EPERM, "2 hard links");
 	unlink(path);
 	assert_int_equal(symlink(other, path), 0);
 	expect_refused(-ELOOP, "symbolic link");
@@ -483,7 +483,7 @@ use_default(void)
 	journal_close(r);
 	assert_int_equal(chmod(folder, 0701), 0);
 	assert_int_equal(journal_open(&r, &c, message), -EPERM);
-	assert_non_null(strstr(message, "look into it"));
+	assert_non_null(strstr(message, "list its content"));
 	unlink(c.path);
 	rmdir(folder);
 	/* a link to a suitable folder */
@@ -550,7 +550,7 @@ test_header_fields(void **state)
 				*number[i] += k % 2 ? XFER_BLOCK : -XFER_BLOCK;
 			sign_header(&h);
 			write_at(0, &h, sizeof(h));
-			expect_refused(-EBADMSG, "not where they should be");
+			expect_refused(-EBADMSG, "do not match its size");
 		}
 	}
 	for (k = 0; k < NB_OF(values); k++) {
@@ -561,7 +561,7 @@ test_header_fields(void **state)
 			continue;
 		sign_header(&h);
 		write_at(0, &h, sizeof(h));
-		expect_refused(-EBADMSG, "not where they should be");
+		expect_refused(-EBADMSG, "do not match its size");
 	}
 	/* addresses of stores are shown to users */
 	h = good;
@@ -582,7 +582,7 @@ test_header_fields(void **state)
 	/* the file is shorter than its header says */
 	write_at(0, &good, sizeof(good));
 	assert_int_equal(truncate(path, good.size - XFER_BLOCK), 0);
-	expect_refused(-EBADMSG, "not where they should be");
+	expect_refused(-EBADMSG, "do not match its size");
 	unlink(path);
 }
 
@@ -640,7 +640,7 @@ test_run_fields(void **state)
 	run.schema[1][XFER_BLOCK - 1] ^= 1;
 	write_at(h.runs_at, &run, sizeof(run));
 	open_ring(-EBADMSG, NULL, NULL);
-	assert_non_null(strstr(message, "its checksum is wrong"));
+	assert_non_null(strstr(message, "wrong checksum"));
 	unlink(path);
 }
 
@@ -759,7 +759,7 @@ test_damaged_batch(void **state)
 	good.crc = CRC_FROM(&good, position);
 	write_at(h.batches_at + batch[1] * sizeof(good), &good, sizeof(good));
 	open_ring(-EBADMSG, NULL, NULL);
-	assert_non_null(strstr(message, "on one another"));
+	assert_non_null(strstr(message, "overlap"));
 	unlink(path);
 }
 
@@ -1069,7 +1069,7 @@ test_probe(void **state)
 	assert_int_equal(p.room, RING_BYTES);
 	c.receiver_id++;
 	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
-	assert_non_null(strstr(message, "of receiver"));
+	assert_non_null(strstr(message, "belongs to receiver"));
 	write_at(0, "something", 9);
 	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
 	assert_non_null(strstr(message, "not overwritten"));

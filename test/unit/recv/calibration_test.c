@@ -188,30 +188,28 @@ test_file_refused(void **state)
 	char path[128];
 
 	put(gain_path, 1, gain[1], sizeof(gain[1]) - 8);
-	refused(-EINVAL,
-		"gain_m1.bin has 3064 bytes, must have 3072: [3][4][32] values of 8 bytes");
+	refused(-EINVAL, "gain_m1.bin has 3064 bytes, expected 3072: [3][4][32] values of 8 bytes");
 	put(gain_path, 1, gain, sizeof(gain[1]) + 8);
-	refused(-EINVAL,
-		"gain_m1.bin has 3080 bytes, must have 3072: [3][4][32] values of 8 bytes");
+	refused(-EINVAL, "gain_m1.bin has 3080 bytes, expected 3072: [3][4][32] values of 8 bytes");
 	setup(state);
 	put(pedestal_path[2], 0, pedestal, sizeof(pedestal[2][0]) / 2);
 	refused(-EINVAL,
-		"pedestal_g2_m0.bin has 256 bytes, must have 512: [1][4][32] values of 4 bytes");
+		"pedestal_g2_m0.bin has 256 bytes, expected 512: [1][4][32] values of 4 bytes");
 	setup(state);
 	put(mask_path, 1, "", 0);
-	refused(-EINVAL, "mask_m1.bin has 0 bytes, must have 128: [1][4][32] values of 1 bytes");
+	refused(-EINVAL, "mask_m1.bin has 0 bytes, expected 128: [1][4][32] values of 1 bytes");
 	snprintf(path, sizeof(path), "%s/mask_m1.bin", folder);
 	unlink(path);
 	assert_int_equal(calibration_load(&c, memory, &files, &detector), -ENOENT);
 	assert_non_null(strstr(c.why, "cannot read "));
 	assert_non_null(strstr(c.why, "mask_m1.bin: No such file or directory"));
 	assert_int_equal(mkdir(path, 0777), 0);
-	refused(-EINVAL, "mask_m1.bin is no regular file");
+	refused(-EINVAL, "mask_m1.bin is not a regular file");
 	rmdir(path);
 	files.mask = "mask.bin";
 	refused(-EINVAL,
-		"mask.bin: a detector of 2 modules needs one file a module: write %d where the "
-		"module number goes");
+		"mask.bin: a detector of 2 modules needs one file per module; write %d in "
+		"place of the module number");
 	setup(state);
 	files.energy = 0;
 	refused(-EINVAL, "energy is 0 keV, expected more than 0");
@@ -234,8 +232,8 @@ test_suspicious(void **state)
 		{CALIBRATION_GAIN_NAN, 2, -INFINITY,
 			"gain_m1.bin: 13 of 128 pixels have G2 gains that are NaN or infinite"},
 		{CALIBRATION_GAIN_SIGN, 1, 1.439,
-			"gain_m1.bin: 13 of 128 pixels have G1 gains of the other sign than the "
-			"nominal gain"},
+			"gain_m1.bin: 13 of 128 pixels have G1 gains whose sign differs from the "
+			"nominal gain's"},
 		{CALIBRATION_GAIN_SIZE, 0, 41 * 16.01,
 			"gain_m1.bin: 13 of 128 pixels have G0 gains far from the nominal gain"},
 		{CALIBRATION_GAIN_SIZE, 2, -0.007,
@@ -269,7 +267,8 @@ test_suspicious(void **state)
 		}
 		put_all();
 		snprintf(why, sizeof(why),
-			"%s, at most 10 %% may: the file is of another kind or of another detector",
+			"%s, the limit is 10 %%; check that the file is of this kind and of this "
+			"detector",
 			cases[i].why);
 		refused(-EINVAL, why);
 		files.suspicious_max = 1;
@@ -327,7 +326,7 @@ test_sidecar_refused(void **state)
 	REFUSED(strcpy(s.detector, "eiger"), " is of detector eiger, expected jungfrau");
 	REFUSED(s.modules = 8, " is of a detector of 8 modules, expected 2");
 	REFUSED(s.module = 0, " is of module 0, expected module 1");
-	REFUSED(s.stage = 2, " is of stage G2, expected G1");
+	REFUSED(s.stage = 2, " is of gain stage G2, expected G1");
 	files.module_ids = ids;
 	REFUSED(s.module_id = 4711, " is of the module with id 4711, expected id 1001");
 	files.module_ids = NULL; /* ids unknown: not checked */
@@ -340,7 +339,7 @@ test_sidecar_refused(void **state)
 		assert_int_equal(pedestal_sidecar_write(path, &s), 0);
 		assert_int_equal(calibration_load(&c, memory, &files, &detector), -EINVAL);
 		assert_non_null(strstr(c.why, text));
-		assert_non_null(strstr(c.why, "its INI file wants crc32c:1234abcd"));
+		assert_non_null(strstr(c.why, "its INI file has crc32c:1234abcd"));
 	}
 	/* module ids may be left out of a sidecar */
 	{
@@ -363,7 +362,7 @@ test_sidecar_refused(void **state)
 		f = fopen(path, "w");
 		fputs(texts[i], f);
 		fclose(f);
-		refused(-EINVAL, "pedestal_g1_m1.bin: the INI file beside it cannot be used");
+		refused(-EINVAL, "pedestal_g1_m1.bin: its INI file is invalid");
 	}
 #undef REFUSED
 }
@@ -425,12 +424,12 @@ test_sizes(void **state)
 
 	put(mask_path, 0, bytes, PIXELS * sizeof(int32_t));
 	refused(-EINVAL,
-		"mask_m0.bin has 512 bytes, must have 128: [1][4][32] values of 1 bytes (int32 "
+		"mask_m0.bin has 512 bytes, expected 128: [1][4][32] values of 1 bytes (int32 "
 		"values? Convert them to uint8)");
 	put(mask_path, 0, bytes, PIXELS);
 	put(pedestal_path[0], 1, bytes, 2 * PIXELS * sizeof(float));
 	refused(-EINVAL,
-		"pedestal_g0_m1.bin has 1024 bytes, must have 512: [1][4][32] values of 4 bytes "
+		"pedestal_g0_m1.bin has 1024 bytes, expected 512: [1][4][32] values of 4 bytes "
 		"(double values, or two maps? Convert them to one map of float32)");
 	put(pedestal_path[0], 1, pedestal[0][1], sizeof(pedestal[0][1]));
 	/* the maps G0, G1, G2, HG0, HG1, HG2 are accepted only with gain_maps = 6 */
@@ -439,12 +438,12 @@ test_sizes(void **state)
 		put(gain_path, 1, bytes,
 			maps <= 6 ? maps * PIXELS * sizeof(double) : sizeof(bytes) - 1);
 		assert_int_equal(calibration_load(&c, memory, &files, &detector), -EINVAL);
-		assert_non_null(strstr(c.why, "must have 3072: [3][4][32] values of 8 bytes"));
+		assert_non_null(strstr(c.why, "expected 3072: [3][4][32] values of 8 bytes"));
 		assert_int_equal(strstr(c.why, "[calibration] gain_maps = 6") != NULL, maps == 6);
 	}
 	files.gain_maps = 6;
 	refused(-EINVAL,
-		"gain_m0.bin has 3072 bytes, must have 6144: [6][4][32] values of 8 bytes "
+		"gain_m0.bin has 3072 bytes, expected 6144: [6][4][32] values of 8 bytes "
 		"(float32 values, or 3 maps? Convert them to double, or set [calibration] "
 		"gain_maps = 3)");
 	put(gain_path, 0, bytes, sizeof(bytes));
@@ -472,8 +471,8 @@ test_implausible(void **state)
 	loads();
 	assert_int_equal(c.warnings, 1);
 	assert_int_equal(c.module[1].live, 1);
-	assert_non_null(strstr(
-		calibration_warning(&c), "module 1: only 1 of 128 pixels can be used in G0"));
+	assert_non_null(
+		strstr(calibration_warning(&c), "module 1: only 1 of 128 pixels are usable in G0"));
 	memset(mask[1], 0, sizeof(mask[1]));
 
 	/* all pedestals 0; G1's file as G0's */
@@ -484,8 +483,8 @@ test_implausible(void **state)
 	assert_int_equal(c.warnings, 3);
 	assert_int_equal(c.module[0].live, 0);
 	assert_non_null(strstr(calibration_warning(&c),
-		"module 0: the median pedestal of G0 is 0 ADU, expected 500 to 9000: is "
-		"pedestal_g0"));
+		"module 0: the median pedestal of G0 is 0 ADU, expected 500 to 9000; check "
+		"that the file of pedestal_g0"));
 	assert_true(c.module[1].pedestal_median[0] > 14000);
 
 	/* gains times the photon energy */

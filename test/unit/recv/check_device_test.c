@@ -14,13 +14,13 @@ test_gpu(void **state)
 	want(CHECK_NA, "none", "");
 	s.kernel = "cuda";
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_FAIL, "kernel = cuda needs one", "--vdev gpu_cuda0");
+	want(CHECK_FAIL, "kernel = cuda requires one", "--vdev gpu_cuda0");
 	s.gpu = "gpu_cuda0";
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_FAIL, "there is no gpu_cuda0", "--vdev gpu_cuda0,device=0");
+	want(CHECK_FAIL, "no such GPU: gpu_cuda0", "--vdev gpu_cuda0,device=0");
 	gpu = (struct check_gpu){.present = true, .name = "gpu_cuda0", .bytes = UINT64_C(2) << 30};
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_FAIL, "has 2.0 GiB, packets, results and gangs need 4.0 GiB", "slots");
+	want(CHECK_FAIL, "has 2.0 GiB; packets, results and gangs require 4.0 GiB", "slots");
 	gpu.bytes = UINT64_C(139) << 30;
 	check_gpu(&check, &s, &gpu, &need);
 	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for packets, results and gangs", "");
@@ -75,10 +75,10 @@ test_way(void **state)
 	w.results = GK_MEMORY_DEVICE;
 	check_way(&check, &s, &w);
 	want(CHECK_OK, "results to memory of gpu_cuda0", "");
-	w = (struct placement){.gpu = -1, .why = "there is no GPU"};
+	w = (struct placement){.gpu = -1, .why = "no GPU"};
 	s = (struct settings){.kernel = "host"};
 	check_way(&check, &s, &w);
-	want(CHECK_OK, "host memory: there is no GPU", "");
+	want(CHECK_OK, "host memory: no GPU", "");
 }
 
 static void
@@ -118,7 +118,7 @@ test_iommu(void **state)
 	char name[PATH_MAX + 64];
 
 	check_iommu(&check, &port, 1);
-	want(CHECK_OK, "none in the way", "");
+	want(CHECK_OK, "no port is affected", "");
 	put(NIC "/iommu_group/type", "identity\n");
 	check_iommu(&check, &port, 1);
 	want(CHECK_OK, "pass-through", "");
@@ -164,7 +164,7 @@ test_gpu_direct(void **state)
 	want(CHECK_OK, "nvidia_peermem is loaded", "");
 	gpu.is_virtual = true;
 	check_gpu_direct(&check, &gpu, &port, 1);
-	want(CHECK_NA, "no NIC writes into a GPU", "");
+	want(CHECK_NA, "no NIC writes to GPU memory", "");
 	gpu.is_virtual = false;
 	port.reference = true;
 	check_gpu_direct(&check, &gpu, &port, 1);
@@ -188,7 +188,7 @@ test_locked_memory(void **state)
 	limit.rlim_cur = 8 << 20;
 	put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\nSeccomp:\t0\n");
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
-	want(CHECK_FAIL, "8.0 MiB allowed, 1.0 GiB needed", "ulimit -l unlimited");
+	want(CHECK_FAIL, "8.0 MiB allowed, 1.0 GiB required", "ulimit -l unlimited");
 	put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\nSeccomp:\t0\n");
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
 	want(CHECK_OK, "CAP_IPC_LOCK", "");
@@ -202,10 +202,10 @@ test_locked_memory(void **state)
 	/* an RDMA adapter locks the memory of the journal */
 	need.ring = UINT64_C(3) << 30;
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
-	want(CHECK_FAIL, "2.0 GiB allowed, 3.0 GiB needed", "ulimit -l unlimited");
+	want(CHECK_FAIL, "2.0 GiB allowed, 3.0 GiB required", "ulimit -l unlimited");
 	port.is_virtual = false;
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
-	want(CHECK_FAIL, "2.0 GiB allowed, 4.0 GiB needed", "ulimit -l unlimited");
+	want(CHECK_FAIL, "2.0 GiB allowed, 4.0 GiB required", "ulimit -l unlimited");
 }
 
 /** How much more EAL memory a run needs with `s` than with `than`. */
@@ -297,10 +297,10 @@ test_good_port(void **state)
 	want_item("port 0: device", CHECK_OK, "0000:01:00.0, mlx5_pci");
 	want_item("port 0: RX queues", CHECK_OK, "2 of 1024");
 	want_item("port 0: RX descriptors", CHECK_OK,
-		"the bursts of 4 frames, 128 packets, in two parts, each");
+		"the bursts of 4 frames, 128 packets, in two segments, each");
 	want_item("port 0: buffer split", CHECK_OK, "mode = auto: headers in host memory");
-	want_item("port 0: flow rules", CHECK_OK, "4 taken");
-	want_item("port 0: MTU", CHECK_OK, "9000, packets are 8268");
+	want_item("port 0: flow rules", CHECK_OK, "4 created");
+	want_item("port 0: MTU", CHECK_OK, "9000, packets have 8268");
 	/* 256 packets a frame of 8,306 bytes on the link, including the gap */
 	want_item("port 0: link", CHECK_OK, "100 Gb/s: carries its 4 streams at 5879 frames/s");
 	want_item("port 0: pause frames", CHECK_OK, "sent and received");
@@ -317,14 +317,14 @@ test_missing_port(void **state)
 
 	p.present = false;
 	check_one_port(&s, &p);
-	want_item("port 0: device", CHECK_FAIL, "there is no '0000:01:00.0'");
+	want_item("port 0: device", CHECK_FAIL, "no Ethernet device '0000:01:00.0'");
 	want_item("port 0: pools", CHECK_OK, "29056 mbufs");
 	assert_int_equal(check.nb_rows, 2);
 	p = make_nic();
 	p.set_up = -ENOMEM;
 	strcpy(p.failed, "starting");
 	check_one_port(&s, &p);
-	want_item("port 0: device", CHECK_FAIL, "starting fails: Cannot allocate memory");
+	want_item("port 0: device", CHECK_FAIL, "starting failed: Cannot allocate memory");
 	assert_null(find("port 0: link"));
 }
 
@@ -338,7 +338,7 @@ test_port_mtu(void **state)
 	p.settings = &settings;
 	settings.mtu = p.mtu = 1500;
 	check_one_port(&s, &p);
-	want_item("port 0: MTU", CHECK_FAIL, "1500, packets are 8268");
+	want_item("port 0: MTU", CHECK_FAIL, "1500, packets have 8268");
 	settings.mtu = 9000;
 	p.mtu = p.max_mtu = 1500;
 	check_one_port(&s, &p);
@@ -346,7 +346,7 @@ test_port_mtu(void **state)
 	p.mtu = 0;
 	p.max_mtu = 8500;
 	check_one_port(&s, &p);
-	want_item("port 0: MTU", CHECK_WARN, "9000 asked for, the port takes 8500");
+	want_item("port 0: MTU", CHECK_WARN, "configured 9000, the maximum of the port is 8500");
 	p.replay = p.is_virtual = true;
 	check_one_port(&s, &p);
 	want_item("port 0: MTU", CHECK_NA, "replay");
@@ -382,18 +382,18 @@ test_port_rings(void **state)
 	p.settings = &settings;
 	settings.descriptors = 100;
 	check_one_port(&s, &p);
-	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets in two parts");
+	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets in two segments");
 	assert_string_equal(find("port 0: RX descriptors")->fix, "[port 0] descriptors = 256");
 	p.ring_max = 64;
 	check_one_port(&s, &p);
-	assert_non_null(strstr(find("port 0: RX descriptors")->fix, "more [lcores] rx_lcores"));
+	assert_non_null(strstr(find("port 0: RX descriptors")->fix, "raise [lcores] rx_lcores"));
 	settings.descriptors = 32768;
 	p.ring_max = 8192;
 	check_one_port(&s, &p);
-	want_item("port 0: RX descriptors", CHECK_WARN, "32768 asked for");
+	want_item("port 0: RX descriptors", CHECK_WARN, "configured 32768");
 	p.max_queues = 1;
 	check_one_port(&s, &p);
-	want_item("port 0: RX queues", CHECK_WARN, "2 are expected");
+	want_item("port 0: RX queues", CHECK_WARN, "2 expected");
 	settings.steering = RX_STEERING_FLOW;
 	check_one_port(&s, &p);
 	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");
@@ -415,18 +415,18 @@ test_port_offloads(void **state)
 	want_item("port 0: flow rules", CHECK_WARN, "UDP port 50001: no");
 	p.queues = 1;
 	check_one_port(&s, &p);
-	want_item("port 0: flow rules", CHECK_OK, "packets are handed on");
+	want_item("port 0: flow rules", CHECK_OK, "packets are handed to");
 	settings.mode = RX_MODE_SPLIT;
 	settings.steering = RX_STEERING_FLOW;
 	check_one_port(&s, &p);
 	want_item("port 0: buffer split", CHECK_FAIL, "mlx5_pci cannot");
-	want_item("port 0: flow rules", CHECK_FAIL, "refused, UDP port 50001");
+	want_item("port 0: flow rules", CHECK_FAIL, "refused by the driver, UDP port 50001");
 	p.flow = CHECK_FLOW_UNTRIED;
 	check_one_port(&s, &p);
 	want_item("port 0: flow rules", CHECK_NA, "steering = software");
 	p.pause = -ENOTSUP;
 	check_one_port(&s, &p);
-	want_item("port 0: pause frames", CHECK_NA, "does not tell");
+	want_item("port 0: pause frames", CHECK_NA, "not reported by the driver");
 	p.pause = RTE_ETH_FC_NONE;
 	check_one_port(&s, &p);
 	want_item("port 0: pause frames", CHECK_WARN, "off");

@@ -74,19 +74,20 @@ test_stores(void **state)
 
 	s.egress.stores = "10.0.0.100, 10.0.0.101:7777,[fd00::1]:9";
 	check_egress_stores(&check, &s);
-	want(CHECK_OK, "10.0.0.101:7777, [fd00::1]:9; nobody was connected to", "");
+	want(CHECK_OK, "10.0.0.101:7777, [fd00::1]:9; not connected to by --check", "");
 	s.egress.stores = "10.0.0.100,store7.example";
 	check_egress_stores(&check, &s);
-	want(CHECK_FAIL, "'store7.example': expected ADDRESS[:PORT]", "no names");
+	want(CHECK_FAIL, "'store7.example': expected ADDRESS[:PORT]",
+		"host names are not resolved");
 	s.egress.stores = "10.0.0.100:99999";
 	check_egress_stores(&check, &s);
 	want(CHECK_FAIL, "'10.0.0.100:99999'", "[egress] stores");
 	s.egress.stores = "10.0.0.100:4000,10.0.0.100:4000";
 	check_egress_stores(&check, &s);
-	want(CHECK_FAIL, "are one store", "[egress] stores");
+	want(CHECK_FAIL, "are the same store", "[egress] stores");
 	s.egress.stores = ",";
 	check_egress_stores(&check, &s);
-	want(CHECK_FAIL, "there is none", "[egress] stores");
+	want(CHECK_FAIL, "is empty", "[egress] stores");
 }
 
 static void
@@ -102,13 +103,13 @@ test_key(void **state)
 	put("/key", "0123456789abcdef0123456789abcdef");
 	assert_int_equal(chmod(path, 0644), 0);
 	check_egress_key(&check, &s);
-	want(CHECK_FAIL, "has mode 644: others may use it", "chmod 600");
+	want(CHECK_FAIL, "mode is 644, other users may access it", "chmod 600");
 	assert_int_equal(chmod(path, 0600), 0);
 	check_egress_key(&check, &s);
 	want(CHECK_OK, "/key, 32 bytes", "");
 	put("/key", "short");
 	check_egress_key(&check, &s);
-	want(CHECK_FAIL, "has 5 bytes: expected 32 to 1024", "head -c 64");
+	want(CHECK_FAIL, "has 5 bytes, expected 32 to 1024", "head -c 64");
 }
 
 static void
@@ -122,33 +123,33 @@ test_journal(void **state)
 	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
 	s.egress.ring_bytes = UINT64_C(200) << 20;
 	check_journal(&check, &s);
-	want(CHECK_FAIL, ": 200 MiB; needed: 434 MiB: 100 MB/s x (200 ms commit",
-		"[egress] journal_mib = 434, or less of rate_mb");
+	want(CHECK_FAIL, ": 200 MiB; required: 434 MiB: 100 MB/s x (200 ms commit",
+		"[egress] journal_mib = 434, or a lower rate_mb");
 	s.egress.ring_bytes = UINT64_C(434) << 20;
 	s.egress.rate = 1000000;
 	check_journal(&check, &s);
-	want(CHECK_OK, ": 434 MiB; needed: 37 MiB", "");
+	want(CHECK_OK, ": 434 MiB; required: 37 MiB", "");
 	assert_int_equal(access(ring, F_OK), -1);
 	s.egress.ring_bytes = UINT64_C(1) << 55;
 	check_journal(&check, &s);
-	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "journal_mib = 37,");
+	want(CHECK_FAIL, ": needs 32.0 PiB, its file system has", "journal_mib = 37,");
 
 	/* an existing journal keeps its size */
 	s = make_egress();
 	assert_int_equal(journal_open(&r, &small, message), 0);
 	check_journal(&check, &s);
-	want(CHECK_FAIL, "is another process's", "[egress] journal");
+	want(CHECK_FAIL, "is locked by another process", "[egress] journal");
 	journal_close(r);
 	check_journal(&check, &s);
-	want(CHECK_FAIL, ": 16 MiB; needed: 434 MiB",
-		"remove it, and set [egress] journal_mib = 434");
+	want(CHECK_FAIL, ": 16 MiB; required: 434 MiB",
+		"remove the file, and set [egress] journal_mib = 434");
 	s.egress.rate = 1000;
 	s.egress.batch_bytes = 1 << 20;
 	check_journal(&check, &s);
-	want(CHECK_OK, "to be adopted: 16 MiB", "");
+	want(CHECK_OK, "existing, will be resumed: 16 MiB", "");
 	s.receiver_id = 2;
 	check_journal(&check, &s);
-	want(CHECK_FAIL, "is of receiver 0000000000000001", "[output] receiver_id");
+	want(CHECK_FAIL, "belongs to receiver 0000000000000001", "[output] receiver_id");
 	unlink(ring);
 
 	snprintf(path, sizeof(path), "%s/none/ring", root);
@@ -169,14 +170,14 @@ test_spill(void **state)
 	s.egress.spill = path;
 	s.egress.ring_bytes = 4096;
 	check_spill(&check, &s);
-	want(CHECK_OK, "/spill, to be made: ", "");
+	want(CHECK_OK, "/spill, will be created: ", "");
 	assert_int_equal(access(path, F_OK), -1);
 	s.egress.ring_bytes = UINT64_C(1) << 60;
 	check_spill(&check, &s);
-	want(CHECK_WARN, "free, less than the ring holds (1024 PiB)", "[egress] spill");
+	want(CHECK_WARN, "free, less than the size of the journal (1024 PiB)", "[egress] spill");
 	s.egress.spill_bytes = UINT64_C(1) << 50;
 	check_spill(&check, &s);
-	want(CHECK_WARN, "free, less than spill_mib allows (1.0 PiB)", "[egress] spill");
+	want(CHECK_WARN, "free, less than the limit spill_mib (1.0 PiB)", "[egress] spill");
 	s.egress.spill_bytes = UINT64_C(500) << 10;
 	s.egress.rate = 1000;
 	check_spill(&check, &s);
@@ -194,10 +195,10 @@ test_spill(void **state)
 	want(CHECK_OK, ", 204 s at rate_mb", "");
 	s.egress.spill_bytes = UINT64_C(300) << 10;
 	check_spill(&check, &s);
-	want(CHECK_WARN, "300 KiB wait to be imported", "braggline-store import");
+	want(CHECK_WARN, "300 KiB not imported yet", "braggline-store import");
 	assert_int_equal(chmod(path, 0777), 0);
 	check_spill(&check, &s);
-	want(CHECK_FAIL, "mode is 0777, other users may write", "others cannot write");
+	want(CHECK_FAIL, "mode is 0777, other users may write", "not writable for others");
 	assert_int_equal(chmod(path, 0755), 0);
 
 	snprintf(path, sizeof(path), "%s/a/b", root);
@@ -207,7 +208,7 @@ test_spill(void **state)
 	put("/file", "");
 	snprintf(path, sizeof(path), "%s/file", root);
 	check_spill(&check, &s);
-	want(CHECK_FAIL, "/file: it is a link, or no folder", "mkdir -p");
+	want(CHECK_FAIL, "/file: it is a symbolic link, or not a folder", "mkdir -p");
 }
 
 /* With [egress] the files are on the stores: the checks of local storage do not apply. */
@@ -251,7 +252,7 @@ test_role(void **state)
 	want(CHECK_WARN, "rx 0, egress on lcore 1", "egress");
 	s.egress_map[0] = 77;
 	assert_int_equal(check_place_roles(&check, &s, &l), -EINVAL);
-	want(CHECK_FAIL, "egress has no lcore: EAL was given 0-4", "egress and gang to auto");
+	want(CHECK_FAIL, "egress has no lcore; EAL has lcores 0-4", "egress and gang to auto");
 	s.egress.device = NULL;
 	assert_int_equal(check_place_roles(&check, &s, &l), 0);
 	assert_null(strstr(check.rows[check.nb_rows - 1].value, "egress"));

@@ -77,13 +77,14 @@ test_sharing(void **state)
 	struct check_lcores l = LCORES(true, "2", "3", "4");
 
 	check_sharing(&check, &l);
-	want(CHECK_OK, "3 lcores on CPUs of their own, 2-4", "");
+	want(CHECK_OK, "3 lcores, each with its own CPU, 2-4", "");
 	l = LCORES(true, "2", "3", "3");
 	check_sharing(&check, &l);
 	want(CHECK_WARN, "lcores 3 (builder) and 4 (builder) share CPU 3", "--lcores");
 	l = LCORES(true, "2", "3,4");
 	check_sharing(&check, &l);
-	want(CHECK_WARN, "lcore 3 (builder) floats over CPUs 3,4", "--lcores 3@CPU");
+	want(CHECK_WARN, "lcore 3 (builder) is not pinned: it may run on CPUs 3,4",
+		"--lcores 3@CPU");
 	l = LCORES(true, "2", "3");
 	strcpy(l.lcore[0].roles, "rx 0, builder");
 	check_sharing(&check, &l);
@@ -99,17 +100,17 @@ test_siblings(void **state)
 	struct check_lcores l = LCORES(true, "0", "1");
 
 	check_siblings(&check, &l);
-	want(CHECK_NA, "does not tell", "");
+	want(CHECK_NA, "not reported by the kernel", "");
 	put("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0\n");
 	put("/sys/devices/system/cpu/cpu1/topology/thread_siblings_list", "1\n");
 	check_siblings(&check, &l);
-	want(CHECK_OK, "one thread a core", "");
+	want(CHECK_OK, "one thread per core", "");
 	put("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,64\n");
 	check_siblings(&check, &l);
 	want(CHECK_OK, "no two", "");
 	put("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0-1\n");
 	check_siblings(&check, &l);
-	want(CHECK_WARN, "CPUs 0,1 are one physical core", "smt/control");
+	want(CHECK_WARN, "CPUs 0,1 share a physical core", "smt/control");
 }
 
 static void
@@ -118,21 +119,21 @@ test_isolation(void **state)
 	struct check_lcores l = LCORES(true, "2", "3");
 
 	check_isolation(&check, &l);
-	want_item("isolated CPUs", CHECK_WARN, "none; CPUs 2,3 poll");
-	want_item("CPUs without ticks", CHECK_WARN, "none; CPUs 2,3 poll");
+	want_item("isolated CPUs", CHECK_WARN, "none; polling CPUs 2,3 are not");
+	want_item("CPUs without ticks", CHECK_WARN, "none; polling CPUs 2,3 are not");
 	check.nb_rows = 0;
 	put("/sys/devices/system/cpu/isolated", "2-7\n");
 	put("/sys/devices/system/cpu/nohz_full", "3-7\n");
 	check_isolation(&check, &l);
 	want_item("isolated CPUs", CHECK_OK, "2-7");
-	want_item("CPUs without ticks", CHECK_WARN, "CPUs 2 poll");
+	want_item("CPUs without ticks", CHECK_WARN, "polling CPUs 2 are not");
 	check.nb_rows = 0;
 	put("/sys/devices/system/cpu/isolated", "\n");
 	put("/sys/devices/system/cpu/nohz_full", " (null)\n");
 	l.live = false;
 	check_isolation(&check, &l);
-	want_item("isolated CPUs", CHECK_NA, "none; a replay waits");
-	want_item("CPUs without ticks", CHECK_NA, "none; a replay waits");
+	want_item("isolated CPUs", CHECK_NA, "none; not needed for a replay");
+	want_item("CPUs without ticks", CHECK_NA, "none; not needed for a replay");
 }
 
 static void
@@ -163,13 +164,13 @@ test_irqbalance(void **state)
 	put("/proc/1/comm", "init\n");
 	put("/proc/cmdline", "irqbalance\n");
 	check_irqbalance(&check, &l);
-	want(CHECK_OK, "does not run", "");
+	want(CHECK_OK, "not running", "");
 	put("/proc/77/comm", "irqbalance\n");
 	check_irqbalance(&check, &l);
 	want(CHECK_WARN, "polling CPUs 2", "systemctl disable --now irqbalance");
 	put("/sys/devices/system/cpu/isolated", "2-5\n");
 	check_irqbalance(&check, &l);
-	want(CHECK_OK, "leaves isolated CPUs alone", "");
+	want(CHECK_OK, "ignores isolated CPUs", "");
 	l.live = false;
 	check_irqbalance(&check, &l);
 	want(CHECK_NA, "replay", "");
@@ -181,18 +182,19 @@ test_interrupts(void **state)
 	struct check_lcores l = LCORES(true, "2", "3");
 
 	check_interrupts(&check, &l);
-	want(CHECK_NA, "does not tell", "");
+	want(CHECK_NA, "not reported by the kernel", "");
 	put("/proc/irq/default_smp_affinity", "f\n");
 	put("/proc/irq/24/effective_affinity_list", "0-1\n");
 	put("/proc/irq/24/eth0-rx-0/x", "");
 	/* an interrupt without a handler */
 	put("/proc/irq/25/effective_affinity_list", "3\n");
 	check_interrupts(&check, &l);
-	want(CHECK_OK, "none of a device", "");
+	want(CHECK_OK, "no device interrupts", "");
 	put("/proc/irq/36/effective_affinity_list", "3\n");
 	put("/proc/irq/36/nvme0q4/x", "");
 	check_interrupts(&check, &l);
-	want(CHECK_WARN, "1 come to polling CPUs: nvme0q4 (36)", "smp_affinity_list");
+	want(CHECK_WARN, "1 device interrupt(s) on polling CPUs: nvme0q4 (36)",
+		"smp_affinity_list");
 	l.live = false;
 	check_interrupts(&check, &l);
 	want(CHECK_NA, "replay", "");
@@ -207,7 +209,7 @@ test_command_line(void **state)
 	want(CHECK_NA, "cannot be read", "");
 	put("/proc/cmdline", "root=/dev/sda1 noisolcpus=1 quiet\n");
 	check_command_line(&check, &l);
-	want(CHECK_WARN, "nothing that matters here",
+	want(CHECK_WARN, "no relevant options",
 		"isolcpus=managed_irq,domain,2-4 nohz_full=2-4 rcu_nocbs=2-4 iommu=pt");
 	put("/proc/cmdline", "root=/dev/sda1 iommu=pt isolcpus=2-4\n");
 	check_command_line(&check, &l);
@@ -231,7 +233,7 @@ test_huge_pages(void **state)
 	check_huge_pages(&check, &no_huge, &need);
 	want(CHECK_NA, "--no-huge", "");
 	check_huge_pages(&check, &huge_heap, &need);
-	want(CHECK_FAIL, "none; 8.0 MiB needed", "hugepages=1");
+	want(CHECK_FAIL, "none; 8.0 MiB required", "hugepages=1");
 	/* numbers of the whole machine if there are no nodes */
 	put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "10\n");
 	put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "4\n");
@@ -259,13 +261,13 @@ test_heap(void **state)
 		.heap = 80 << 20, .largest = 50 << 20, .largest_name = "[gpu] outputs"};
 
 	check_heap(&check, &heap, &need);
-	want(CHECK_OK, "80.0 MiB needed, 50.0 MiB of it for [gpu] outputs; 100 MiB free", "");
+	want(CHECK_OK, "80.0 MiB required, 50.0 MiB of it for [gpu] outputs; 100 MiB free", "");
 	heap.largest = 40 << 20;
 	check_heap(&check, &heap, &need);
 	want(CHECK_FAIL, "50.0 MiB of it", "-m 111");
 	heap.largest = heap.free = 60 << 20;
 	check_heap(&check, &heap, &need);
-	want(CHECK_FAIL, "60.0 MiB free", "fewer [frames] slots");
+	want(CHECK_FAIL, "60.0 MiB free", "reduce [frames] slots");
 	check_heap(&check, &huge_heap, &need);
 	want(CHECK_OK, "the rest from huge pages", "");
 }
@@ -377,7 +379,7 @@ test_storage(void **state)
 	s.directory = out;
 	s.run = "run";
 	check_directory(&check, &s, &maps);
-	want(CHECK_OK, "to be made", "");
+	want(CHECK_OK, "will be created", "");
 	assert_int_equal(access(out, F_OK), -1);
 	put("/out/other_frames.arrow", "");
 	check_directory(&check, &s, &maps);
@@ -388,7 +390,7 @@ test_storage(void **state)
 	assert_int_not_equal(check.rows[check.nb_rows - 1].verdict, CHECK_FAIL);
 	put("/out/run_images.arrow", "");
 	check_directory(&check, &s, &maps);
-	want(CHECK_FAIL, "run_images.arrow is already there", "[run] name");
+	want(CHECK_FAIL, "run_images.arrow already exists", "[run] name");
 	/* the runs of a service get their names later */
 	s.service = true;
 	check_directory(&check, &s, &maps);
@@ -398,7 +400,7 @@ test_storage(void **state)
 	s.run = "rolled";
 	put("/out/rolled_000001_frames.arrow", "");
 	check_directory(&check, &s, &maps);
-	want(CHECK_FAIL, "rolled_000001_frames.arrow is already there", "[run] name");
+	want(CHECK_FAIL, "rolled_000001_frames.arrow already exists", "[run] name");
 	s.run = "third";
 	put("/out/third_images.arrow.part", "");
 	check_directory(&check, &s, &maps);
@@ -406,10 +408,10 @@ test_storage(void **state)
 	s.run = "fourth";
 	put("/out/fourth_calibration.bin", "x");
 	check_directory(&check, &s, &maps);
-	want(CHECK_FAIL, "fourth_calibration.bin is of another calibration", "[run] name");
+	want(CHECK_FAIL, "fourth_calibration.bin belongs to another calibration", "[run] name");
 	s.egress.device = "roce:port=0";
 	check_directory(&check, &s, &maps);
-	want(CHECK_FAIL, "fourth_calibration.bin is of another calibration", "[run] name");
+	want(CHECK_FAIL, "fourth_calibration.bin belongs to another calibration", "[run] name");
 	s.egress.device = NULL;
 	s.run = "run";
 	snprintf(out, sizeof(out), "%s/a/b/c", root);
@@ -418,7 +420,7 @@ test_storage(void **state)
 	check_space(&check, &s);
 	want(CHECK_NA, "no directory", "");
 	check_direct_io(&check, &s);
-	want(CHECK_NA, "no file can be made", "");
+	want(CHECK_NA, "cannot create a file", "");
 	put("/file", "");
 	snprintf(file, sizeof(file), "%s/file", root);
 	s.directory = file;

@@ -192,7 +192,7 @@ writes_a_run(void **state)
 	}
 	file_writer_destroy(w);
 	assert_int_equal(file_writer_create(&second, &c, message), -EEXIST);
-	assert_non_null(strstr(message, "run_frames.arrow is already there"));
+	assert_non_null(strstr(message, "run_frames.arrow already exists"));
 }
 
 /* Stopping the writer drains its ring. */
@@ -842,7 +842,7 @@ rolls(void **state)
 	w = create(&c);
 	c.roll_ms = 0;
 	assert_int_equal(file_writer_create(&w, &c, message), -EEXIST);
-	assert_non_null(strstr(message, "run_000001_frames.arrow.part is already there"));
+	assert_non_null(strstr(message, "run_000001_frames.arrow.part already exists"));
 	file_writer_destroy(w);
 }
 
@@ -861,7 +861,7 @@ comes_back(struct file_writer_config *c, const char *path)
 	assert_int_equal(access(path, F_OK), 0);
 	gain[5]++;
 	assert_int_equal(file_writer_create(&w, c, message), -EEXIST);
-	assert_non_null(strstr(message, "run_calibration.bin is of another calibration"));
+	assert_non_null(strstr(message, "run_calibration.bin belongs to another calibration"));
 }
 
 /* The file with the run's calibration maps, and its digest in the schemas. */

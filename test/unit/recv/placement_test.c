@@ -52,13 +52,13 @@ without_a_gpu(void **state)
 	choose(-ENODEV, GK_MEMORY_HOST, "none of these");
 	settings.gpu = NULL;
 	assert_int_equal(rte_vdev_uninit("gpu_host0"), 0);
-	choose(0, GK_MEMORY_HOST, "there is no GPU");
+	choose(0, GK_MEMORY_HOST, "no GPU");
 	assert_string_equal(placement_name(&way, way.packets, text), "host memory");
 	settings.packets = PACKETS_DEVICE;
-	choose(-ENOTSUP, GK_MEMORY_HOST, "there is no GPU");
+	choose(-ENOTSUP, GK_MEMORY_HOST, "no GPU");
 	settings.packets = PACKETS_PINNED;
 	settings.results_device = true;
-	choose(-ENOTSUP, GK_MEMORY_HOST, "there is no GPU");
+	choose(-ENOTSUP, GK_MEMORY_HOST, "no GPU");
 	assert_int_equal(rte_vdev_init("gpu_host0", "private=1"), 0);
 }
 
@@ -67,7 +67,7 @@ a_port_that_can(void **state)
 {
 	char text[96];
 
-	choose(0, GK_MEMORY_HOST, "the memory of gpu_host0 is the host's own");
+	choose(0, GK_MEMORY_HOST, "the memory of gpu_host0 is host memory");
 	assert_string_equal(placement_name(&way, way.packets, text), "pinned host memory");
 	settings.packets = PACKETS_PINNED;
 	choose(0, GK_MEMORY_HOST, "packets = pinned");
@@ -94,7 +94,7 @@ ports_that_cannot(void **state)
 	strcpy(settings.ports[1].device, "net_null0");
 	choose(-ENOTSUP, GK_MEMORY_HOST, "net_null0: it cannot split buffers");
 	strcpy(settings.ports[1].device, "net_nobody0");
-	choose(-ENOTSUP, GK_MEMORY_HOST, "net_nobody0: there is no such port");
+	choose(-ENOTSUP, GK_MEMORY_HOST, "net_nobody0: no such port");
 	settings.nb_ports = 1;
 	settings.ports[0].payload = PAYLOAD_REFERENCE; /* the replay supports this */
 	choose(0, GK_MEMORY_DEVICE, "");

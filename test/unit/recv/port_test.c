@@ -111,16 +111,16 @@ rules_are_refused(void **state)
 	char text[1024];
 
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 1);
-	want(text, "net_null0: no flow rule for UDP port 50001: ");
-	want(text, "hands packets on to 1 others; steering = software");
+	want(text, "net_null0: cannot create a flow rule for UDP port 50001: ");
+	want(text, "hands packets to 1 others; set steering = software");
 	/* no message if one RX lcore has all packets, or if software steering is configured */
 	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
 	assert_string_equal(text, "");
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_SOFTWARE, text, sizeof(text)), 1);
 	assert_string_equal(text, "");
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_FLOW, text, sizeof(text)), -ENOTSUP);
-	want(text, "no flow rule for UDP port 50001: ");
-	want(text, "use steering = software (or auto)");
+	want(text, "cannot create a flow rule for UDP port 50001: ");
+	want(text, "set steering = software or auto");
 }
 
 static void
@@ -129,8 +129,8 @@ queues_are_too_few(void **state)
 	char text[1024];
 
 	assert_int_equal(open_port("net_pcap0", 4, RX_STEERING_AUTO, text, sizeof(text)), 1);
-	want(text, "net_pcap0: 1 RX queues, and 4 RX lcores need one each. One RX lcore");
-	want(text, "hands packets on to 3 others");
+	want(text, "net_pcap0: 1 RX queues available, 4 RX lcores need one each. One RX lcore");
+	want(text, "hands packets to 3 others");
 }
 
 static void
@@ -164,7 +164,7 @@ promiscuous_is_refused(void **state)
 	promiscuous = -EIO;
 	/* logged once, although the port is set up twice */
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 1);
-	want(text, "net_null0: cannot be made promiscuous: Input/output error");
+	want(text, "net_null0: cannot enable promiscuous mode: Input/output error");
 	assert_null(strstr(strstr(text, "promiscuous") + 1, "promiscuous"));
 	promiscuous = -ENOTSUP;
 	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);

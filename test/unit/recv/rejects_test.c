@@ -82,11 +82,11 @@ each_kind(void **state)
 	s = packet(RX_WRONG_LENGTH);
 	s.data[38] = 0x10;
 	says(&s, 1, &v,
-		"have another length (10.1.0.2:0 to 10.0.0.1:50001, UDP length 4152), "
+		"have length (10.1.0.2:0 to 10.0.0.1:50001, UDP length 4152), "
 		"expected 8248");
 	s = packet(RX_WRONG_LENGTH);
 	s.length = 1500;
-	says(&s, 1, &v, "1500 bytes are there; capture with a larger snapshot length");
+	says(&s, 1, &v, "1500 bytes are present; capture with a larger snapshot length");
 	s = packet(RX_MALFORMED);
 	says(&s, 1, &v, "have packet numbers from 100, expected 0 to 127; set [detector] rows");
 	s.data[RIG_HEADERS + RIG_HEADER_BYTES - 1] = 1;
@@ -94,7 +94,7 @@ each_kind(void **state)
 	s = packet(RX_FOREIGN);
 	s.data[12] = 0x86;
 	s.data[13] = 0xDD;
-	says(&s, 1, &v, "are no IPv4 datagrams of UDP (EtherType 0x86dd)");
+	says(&s, 1, &v, "are not IPv4 datagrams of UDP (EtherType 0x86dd)");
 	s = packet(RX_FOREIGN);
 	s.data[38] = 1;
 	says(&s, 1, &v,

@@ -135,7 +135,7 @@ why_a_gang_gave_up(void **state)
 	pipeline_why_gang(&p, 0, -EINVAL, why, sizeof(why));
 	assert_string_equal(why, "work.nb_frames is 17, expected 1 to 16");
 	pipeline_why_gang(&p, 0, -ETIMEDOUT, why, sizeof(why));
-	assert_string_equal(why, "this process was silent for [gpu] watchdog_ms = 10000");
+	assert_string_equal(why, "process did not run for [gpu] watchdog_ms = 10000");
 	pipeline_why_gang(&p, 0, -EIO, why, sizeof(why));
 	assert_string_equal(why, strerror(EIO));
 	channel->work[0][next] = kept;
@@ -188,7 +188,8 @@ receiver_id_is_fixed_with_stores(void **state)
 	ret = run_configure(&r, "output.receiver_id=8");
 	p.stores = NULL;
 	assert_int_equal(ret, -EINVAL);
-	assert_string_equal(r.message, "output.receiver_id is fixed while stores are connected");
+	assert_string_equal(
+		r.message, "output.receiver_id cannot change while stores are connected");
 	p.stores = (struct egress *)&p;
 	ret = run_configure(&r, "output.receiver_id=0");
 	p.stores = NULL;
@@ -203,7 +204,7 @@ a_message_goes_with_the_next_command(void **state)
 
 	assert_int_equal(run_set_veto(&r, "veto.strong_min=3", 0, NULL), -EALREADY);
 	run_get_status(&r, &status);
-	assert_string_equal(status.message, "there is no run whose thresholds could change");
+	assert_string_equal(status.message, "no run whose thresholds can be changed");
 	assert_int_equal(run_configure(&r, "run.name=x"), 0);
 	run_get_status(&r, &status);
 	assert_string_equal(status.message, "");
@@ -332,7 +333,8 @@ nothing_comes(void **state)
 	assert_int_equal(run_start(&r), 0);
 	ends(&status);
 	assert_true(status.failed);
-	assert_non_null(strstr(status.message, "no packet came within [run] idle_timeout_ms = 20"));
+	assert_non_null(
+		strstr(status.message, "no packet received within [run] idle_timeout_ms = 20"));
 
 	/* packets that are normal on any network do not warn */
 	assert_int_equal(run_configure(&r, "run.name=others,run.idle_timeout_ms=20"), 0);
@@ -374,7 +376,7 @@ nothing_comes(void **state)
 	assert_true(status.failed);
 	assert_string_equal(status.warning, status.message);
 	assert_non_null(strstr(status.warning,
-		"none of 2 packets can be used: 2 are sent to UDP port "
+		"none of 2 packets is usable: 2 are sent to UDP port "
 		"4660 (0.0.0.0:0 to 0.0.0.0:4660, UDP length 8248), "
 		"expected 50001; set [detector] udp_port = 4660"));
 

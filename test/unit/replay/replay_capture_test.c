@@ -196,11 +196,11 @@ messages_name_the_port_and_what_it_wants(void **state)
 	static const struct {
 		const char *args, *says;
 	} wrong[] = {
-		{"loops=x", "net_replay0: loops=x: a number"},
+		{"loops=x", "net_replay0: loops=x: expected a number"},
 		{"speed=0", "net_replay0: speed=0: "},
 		{"loss=2", "net_replay0: loss=2: "},
-		{"file=-", "net_replay0: file=-: a regular file is expected"},
-		{"file=/dev/null", "net_replay0: file=/dev/null: a regular file is expected"},
+		{"file=-", "net_replay0: file=-: expected a regular file"},
+		{"file=/dev/null", "net_replay0: file=/dev/null: expected a regular file"},
 		{"file=/nonexistent", "net_replay0: /nonexistent"},
 	};
 	char fifo[] = "/tmp/replay_fifo_XXXXXX", args[64], *text = NULL;
@@ -225,7 +225,7 @@ messages_name_the_port_and_what_it_wants(void **state)
 	fflush(log);
 	rte_openlog_stream(NULL);
 	unlink(fifo);
-	assert_non_null(strstr(text, "a regular file is expected"));
+	assert_non_null(strstr(text, "expected a regular file"));
 	fclose(log);
 	free(text);
 }

@@ -342,7 +342,7 @@ test_cm_rej(void **state)
 	roce_cm_encode(&msg, mad);
 	assert_memory_equal(mad, want, sizeof(want));
 	assert_int_equal(mad[24 + 84], 0xee);
-	assert_string_equal(roce_cm_reason_name(8), "nobody listens");
+	assert_string_equal(roce_cm_reason_name(8), "no listener");
 	assert_string_equal(roce_cm_attr_name(0x99), "unknown message");
 }
 

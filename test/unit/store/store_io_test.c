@@ -112,10 +112,10 @@ mode_is_what_carried_the_bytes(void **state)
 		const char *proof;
 	} cases[] = {
 		{FAKE_CUFILE_COMPAT, CUFILE_COMPAT, "error 5001"},
-		{FAKE_CUFILE_NVFS, CUFILE_NVIDIA_FS, "went from 0 to 1"},
-		{FAKE_CUFILE_P2P, CUFILE_P2PDMA, "there is no nvidia-fs"},
-		{FAKE_CUFILE_SILENT, CUFILE_UNPROVEN, "says nothing of P2PDMA"},
-		{FAKE_CUFILE_HEEDLESS, CUFILE_COMPAT, "not heeded"},
+		{FAKE_CUFILE_NVFS, CUFILE_NVIDIA_FS, "rose from 0 to 1"},
+		{FAKE_CUFILE_P2P, CUFILE_P2PDMA, "nvidia-fs is not loaded"},
+		{FAKE_CUFILE_SILENT, CUFILE_UNPROVEN, "does not report P2PDMA"},
+		{FAKE_CUFILE_HEEDLESS, CUFILE_COMPAT, "has no effect"},
 	};
 	const struct cufile_info *info;
 	struct cufile *c;

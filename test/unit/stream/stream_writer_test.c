@@ -657,7 +657,7 @@ count_text(void *arg, bool error, const char *text)
 {
 	struct rig *r = arg;
 
-	r->said += error && strstr(text, "the disk ") != NULL;
+	r->said += error && strstr(text, ": disk ") != NULL;
 }
 
 static struct {

@@ -866,7 +866,7 @@ test_key(void **state)
 	assert_int_equal(key.size + key.bytes[0], 0);
 	assert_int_equal(symlink(path, link), 0);
 	assert_int_equal(xfer_key_read(&key, link, message), -ELOOP);
-	assert_non_null(strstr(message, "a link"));
+	assert_non_null(strstr(message, "a symbolic link"));
 	assert_int_equal(xfer_key_read(&key, dir, message), -EINVAL);
 	write_file(path, 32, 0640);
 	assert_int_equal(xfer_key_read(&key, path, message), -EACCES);

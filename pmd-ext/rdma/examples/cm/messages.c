@@ -54,7 +54,7 @@ message_options_parse(int argc, char **argv, enum message_mode mode, struct mess
 	if (!o->size)
 		o->count = 0;
 	if (mode == MESSAGE_MCKEY && !o->server) {
-		fprintf(stderr, "braggline-rdma mckey: -m is missing\n");
+		fprintf(stderr, "braggline-rdma mckey: -m is required\n");
 		return OPTIONS_WRONG;
 	}
 	if (o->server && address_parse(o->server, o->port, &target->peer) < 0) {

@@ -250,7 +250,7 @@ client(struct session *s, const struct target *target)
 		return rc;
 	rc = endpoint_connect(&r.e, &target->peer, NULL);
 	if (rc < 0 && rc != -EINTR)
-		fprintf(stderr, "braggline-rdma rping: no connection: %s\n",
+		fprintf(stderr, "braggline-rdma rping: cannot connect: %s\n",
 			endpoint_failure(&r.e, rc, why, sizeof(why)));
 	for (ping = 0; rc == 0 && (!options.count || ping < options.count); ping++) {
 		rc = client_ping(&r, ping);
@@ -273,7 +273,9 @@ serve_one(struct rping *r, enum rdma_op op)
 	if (rc < 0)
 		return rc;
 	if (info.size > r->sink.size) {
-		fprintf(stderr, "braggline-rdma rping: the client has %u bytes, -S is %u here\n",
+		fprintf(stderr,
+			"braggline-rdma rping: the client has messages of %u bytes, "
+			"expected %u, the value of -S\n",
 			info.size, options.size);
 		return -EMSGSIZE;
 	}

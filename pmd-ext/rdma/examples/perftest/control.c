@@ -52,8 +52,8 @@ receive_message(struct perftest_control *c, uint8_t *m, size_t length)
 		return rc;
 	if (wc.byte_len != length) {
 		fprintf(stderr,
-			"braggline-rdma: the peer's message has %u bytes, expected %zu: it speaks "
-			"another perftest than " PERFTEST_VERSION "\n",
+			"braggline-rdma: the peer's message has %u bytes, expected %zu: its "
+			"perftest is not version " PERFTEST_VERSION "\n",
 			wc.byte_len, length);
 		return -EPROTO;
 	}
@@ -80,7 +80,8 @@ complain(int rc, const char *what)
 {
 	/* other errors were printed where they occurred */
 	if (rc == -ECONNRESET || rc == -ENODEV || rc == -ETIMEDOUT)
-		fprintf(stderr, "braggline-rdma: exchange of %s: %s\n", what, session_error(rc));
+		fprintf(stderr, "braggline-rdma: exchange of %s failed: %s\n", what,
+			session_error(rc));
 	return rc;
 }
 
@@ -99,7 +100,7 @@ open_link(struct perftest_control *c, struct session *s, const struct target *ta
 			rc = endpoint_accept(&c->e, &request);
 	}
 	if (rc < 0 && rc != -EINTR)
-		fprintf(stderr, "braggline-rdma: no connection: %s\n",
+		fprintf(stderr, "braggline-rdma: cannot connect: %s\n",
 			endpoint_failure(&c->e, rc, why, sizeof(why)));
 	return rc;
 }
@@ -156,8 +157,8 @@ perftest_control_hello(struct perftest_control *c, uint16_t *mtu)
 		return complain(rc, "versions");
 	if (perftest_get_version(in, c->peer_version) < 0) {
 		fprintf(stderr,
-			"braggline-rdma: the peer sends no version, expected text as "
-			"'" PERFTEST_VERSION "': is it perftest?\n");
+			"braggline-rdma: the peer sent no version, expected text as "
+			"'" PERFTEST_VERSION "'; check that it is perftest\n");
 		return -EPROTO;
 	}
 	rc = exchange(c, perftest_put_word(out, PERFTEST_CYCLE_BUFFER), in);

@@ -229,7 +229,7 @@ post_sends(struct perftest_traffic *t, struct perftest_flow *f, uint64_t size, u
 	done = rdma_post_send(f->e.qp, wr, (uint16_t)n);
 	if (done < n && rte_errno != ENOMEM) {
 		if (!f->e.down)
-			fprintf(stderr, "braggline-rdma: queue pair 0x%06x takes no send: %s\n",
+			fprintf(stderr, "braggline-rdma: queue pair 0x%06x refuses a send: %s\n",
 				f->e.qpn, rte_strerror(rte_errno));
 		return f->e.down ? -ECONNRESET : -EIO;
 	}

@@ -63,7 +63,7 @@ roce_ah_create(
 		ret = roce_control_resolve(dev, &gid, &mac);
 	if (ret < 0) {
 		if (ret == -EHOSTUNREACH)
-			RDMA_LOG(ERR, "device %s: no way to %s", dev->base.name,
+			RDMA_LOG(ERR, "device %s: no route to %s", dev->base.name,
 				roce_gid_text(&gid, text, sizeof(text)));
 		rte_errno = ret == -EAGAIN ? EAGAIN : EHOSTUNREACH;
 		return NULL;

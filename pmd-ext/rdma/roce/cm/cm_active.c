@@ -46,7 +46,7 @@ connect_check(struct rdma_qp *qp, const struct rdma_conn_attr *attr, const struc
 		return -EINVAL;
 	}
 	if (roce_gid_is_multicast(dst) || roce_gid_is_none(dst)) {
-		RDMA_LOG(ERR, "device %s: connection to %s, expected a station's address",
+		RDMA_LOG(ERR, "device %s: connection to %s, expected a unicast address",
 			dev->base.name, roce_gid_text(dst, text, sizeof(text)));
 		return -EINVAL;
 	}
@@ -59,7 +59,7 @@ connect_check(struct rdma_qp *qp, const struct rdma_conn_attr *attr, const struc
 		(roce_qp_state(qp) != RDMA_QP_INIT ||
 			roce_conn_find(dev->control, ROCE_CONN_BY_QPN, NULL, qp->qpn))) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x is connected or was, expected a new one",
+			"device %s: queue pair 0x%06x was already connected, expected a new one",
 			dev->base.name, qp->qpn);
 		return -EINVAL;
 	}

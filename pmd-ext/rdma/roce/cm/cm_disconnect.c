@@ -90,7 +90,7 @@ roce_end_idle(struct roce_conn *conn)
 	}
 	/* sent in case only data packets are lost and the peer is still running */
 	dreq_send(conn);
-	gone_down(conn, -ETIMEDOUT, "no sign of life");
+	gone_down(conn, -ETIMEDOUT, "no message from the peer");
 }
 
 int

@@ -128,7 +128,7 @@ mtu_warn(struct roce_control *c, const struct roce_cm_packet *packet, uint16_t m
 	if (c->now < c->mtu_warning)
 		return;
 	c->mtu_warning = c->now + c->hz * MTU_WARNING_S;
-	RDMA_LOG(WARNING, "device %s: request of %s with a path MTU of %u, the device takes %u",
+	RDMA_LOG(WARNING, "device %s: request of %s with a path MTU of %u, the device supports %u",
 		c->dev->base.name, roce_gid_text(&packet->src, text, sizeof(text)), mtu,
 		c->dev->mtu);
 }
@@ -356,7 +356,7 @@ roce_conn_accept(struct rdma_conn *base, struct rdma_qp *qp, const struct rdma_c
 	if (ret < 0)
 		return ret;
 	if (conn->mtu > mtu) {
-		RDMA_LOG(ERR, "device %s: request with MTU %u, queue pair 0x%06x takes %u",
+		RDMA_LOG(ERR, "device %s: request with MTU %u, queue pair 0x%06x supports %u",
 			qp->pd->dev->name, conn->mtu, qp->qpn, mtu);
 		roce_control_count(c, ROCE_CM_BAD_MTU);
 		req_reject(conn, ROCE_REJ_INVALID_MTU, mtu, NULL, 0);

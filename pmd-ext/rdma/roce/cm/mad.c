@@ -246,7 +246,7 @@ roce_cm_reason_name(uint16_t reason)
 	case ROCE_REJ_INVALID_COMM_ID:
 		return "invalid communication id";
 	case ROCE_REJ_INVALID_SERVICE_ID:
-		return "nobody listens";
+		return "no listener";
 	case ROCE_REJ_INVALID_TRANSPORT:
 		return "invalid transport";
 	case ROCE_REJ_STALE_CONNECTION:
@@ -258,7 +258,7 @@ roce_cm_reason_name(uint16_t reason)
 	case ROCE_REJ_CONSUMER:
 		return "by the consumer";
 	}
-	return "reason not named here";
+	return "unknown reason";
 }
 
 int

@@ -120,7 +120,9 @@ roce_sidr_accept(struct roce_conn *conn, struct rdma_qp *qp, const struct rdma_c
 		return -EINVAL;
 	}
 	if (qp->attr.type != RDMA_QP_UD || qp_ready(qp) < 0) {
-		RDMA_LOG(ERR, "device %s: queue pair 0x%06x accepts: expected a working one of UD",
+		RDMA_LOG(ERR,
+			"device %s: cannot accept with queue pair 0x%06x, expected a UD "
+			"queue pair that is not in error",
 			qp->pd->dev->name, qp->qpn);
 		return -EINVAL;
 	}

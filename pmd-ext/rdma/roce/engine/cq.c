@@ -28,8 +28,8 @@ roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t pg)
 	cq = rte_zmalloc_socket("roce_cq", sizeof(*cq) + entries * sizeof(cq->ring[0]),
 		RTE_CACHE_LINE_SIZE, d->numa_node);
 	if (!cq) {
-		RDMA_LOG(ERR, "device %s: no memory for a completion queue of depth %u", dev->name,
-			depth);
+		RDMA_LOG(ERR, "device %s: cannot allocate a completion queue of depth %u",
+			dev->name, depth);
 		rte_errno = ENOMEM;
 		return NULL;
 	}

@@ -470,7 +470,8 @@ roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool)
 			break;
 		}
 	RDMA_LOG(NOTICE,
-		"device %s: %u frames of pool %s are still on their way through port %u: it stays",
+		"device %s: %u frames of pool %s are still being sent by port %u; the pool is "
+		"not freed",
 		dev->base.name, rte_mempool_in_use_count(pool), pool->name, dev->port);
 }
 

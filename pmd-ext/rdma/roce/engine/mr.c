@@ -58,8 +58,8 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 
 	if (attr->gpu >= 0) {
 		RDMA_LOG(ERR,
-			"device %s: region of GPU %d's memory at %p, roce takes memory that the "
-			"CPU reads only",
+			"device %s: region of GPU %d's memory at %p, expected memory that the "
+			"CPU can read",
 			pd->dev->name, attr->gpu, attr->addr);
 		return refuse(ENOTSUP);
 	}
@@ -67,7 +67,7 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 		sizeof(*mr) + dev->nb_poll_groups * sizeof(mr->poll_group[0]), RTE_CACHE_LINE_SIZE,
 		dev->numa_node);
 	if (!mr) {
-		RDMA_LOG(ERR, "device %s: no memory for a region", pd->dev->name);
+		RDMA_LOG(ERR, "device %s: cannot allocate a region", pd->dev->name);
 		return refuse(ENOMEM);
 	}
 	mr->key = key_new(dev);

@@ -172,8 +172,8 @@ roce_pages_hold(uint16_t port, void *addr, uint64_t length)
 		count(first, end, 1);
 		return 1;
 	}
-	RDMA_LOG(ERR, "port %u: %zu bytes at %p can't be mapped for it: %s", port,
-		(size_t)(end - first), (void *)first, rte_strerror(-ret));
+	RDMA_LOG(ERR, "port %u: cannot map %zu bytes at %p: %s", port, (size_t)(end - first),
+		(void *)first, rte_strerror(-ret));
 	count(first, end, 0);
 	return ret == -ENOMEM ? -ENOMEM : -ENOTSUP;
 }

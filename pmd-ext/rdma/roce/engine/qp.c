@@ -111,7 +111,8 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	}
 	if (!qp) {
 		RDMA_LOG(ERR,
-			"device %s: no memory for a queue pair of %u send and %u receive requests",
+			"device %s: cannot allocate a queue pair of %u send and %u receive "
+			"requests",
 			pd->dev->name, attr->max_send_wr, attr->max_recv_wr);
 		rte_errno = ENOMEM;
 		return NULL;
@@ -186,7 +187,7 @@ roce_qp_destroy(struct rdma_qp *base)
 		if (rte_rdtsc() < deadline)
 			continue;
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x destroyed while port %u holds frames of it, "
+			"device %s: queue pair 0x%06x destroyed while port %u holds its frames, "
 			"expected them sent within %u ms",
 			dev->base.name, base->qpn, dev->port, DESTROY_WAIT_MS);
 		return -EBUSY;

@@ -75,10 +75,11 @@ refused(struct roce_control *c, int n, int error)
 	f->refused = true;
 	roce_control_count(c, ROCE_GROUP_REFUSED);
 	if (take_all(f, port->id) < 0)
-		RDMA_LOG(DEBUG, "port %u has no filter for groups", port->id);
+		RDMA_LOG(DEBUG, "port %u cannot filter multicast groups", port->id);
 	else if (!before && error != -ENOTSUP)
-		RDMA_LOG(NOTICE, "port %u takes all groups: its list of %s%d was refused: %s",
-			port->id, n < 0 ? "over " : "", n < 0 ? ROCE_FILTER_MAX : n,
+		RDMA_LOG(NOTICE,
+			"port %u receives all multicast groups: it refused a list of %s%d: %s",
+			port->id, n < 0 ? "more than " : "", n < 0 ? ROCE_FILTER_MAX : n,
 			rte_strerror(-error));
 }
 

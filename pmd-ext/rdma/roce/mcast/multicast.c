@@ -52,15 +52,15 @@ roce_multicast_join(struct rdma_qp *qp, const struct sockaddr *group)
 	if (roce_gid_from_sockaddr(&gid, group) < 0 || !roce_gid_is_multicast(&gid) ||
 		!roce_dev_source(dev, &gid)) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x joins no multicast group of an address "
-			"family of the device",
+			"device %s: queue pair 0x%06x cannot join a multicast group of an "
+			"address family that the device lacks",
 			dev->base.name, qp->qpn);
 		rte_errno = EINVAL;
 		return NULL;
 	}
 	conn = member_new(c, qp, &gid);
 	if (!conn) {
-		RDMA_LOG(ERR, "device %s: queue pair 0x%06x can't join %s: %s", dev->base.name,
+		RDMA_LOG(ERR, "device %s: queue pair 0x%06x cannot join %s: %s", dev->base.name,
 			qp->qpn, roce_gid_text(&gid, text, sizeof(text)), rte_strerror(rte_errno));
 		return NULL;
 	}

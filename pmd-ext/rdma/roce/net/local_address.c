@@ -113,7 +113,7 @@ roce_own_conflict(
 	if (c->now < c->neighbors.conflict)
 		return;
 	c->neighbors.conflict = c->now + c->hz / 1000 * CONFLICT_MS;
-	RDMA_LOG(WARNING, "device %s: address %s is also that of " RTE_ETHER_ADDR_PRT_FMT,
+	RDMA_LOG(WARNING, "device %s: address %s is also used by " RTE_ETHER_ADDR_PRT_FMT,
 		c->dev->base.name, roce_gid_text(gid, text, sizeof(text)),
 		RTE_ETHER_ADDR_BYTES(mac));
 	announce(c, roce_gid_is_v4(gid));

@@ -333,7 +333,7 @@ removed(struct roce_control *c)
 	uint32_t i;
 
 	c->removed = true;
-	RDMA_LOG(NOTICE, "device %s: its port is gone", c->dev->base.name);
+	RDMA_LOG(NOTICE, "device %s: its port was removed", c->dev->base.name);
 	roce_control_event(c, RDMA_EVENT_DEVICE_REMOVED, NULL, -ENODEV);
 	for (conn = TAILQ_FIRST(&c->conns.all); conn; conn = next) {
 		next = TAILQ_NEXT(conn, next);
@@ -398,7 +398,7 @@ roce_control_open(struct roce_dev *dev)
 	if (c->due)
 		return 0;
 fail:
-	RDMA_LOG(ERR, "device %s: no memory for its control part", dev->base.name);
+	RDMA_LOG(ERR, "device %s: cannot allocate its control plane", dev->base.name);
 	roce_control_close(dev);
 	return -ENOMEM;
 }

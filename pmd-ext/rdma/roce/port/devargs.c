@@ -94,7 +94,7 @@ address(const char *key, const char *value, struct roce_gid *gid, uint8_t *prefi
 		return -EINVAL;
 	}
 	if (!prefix != !slash) {
-		RDMA_LOG(ERR, "roce: %s=%s, expected it %s /PREFIX", key, value,
+		RDMA_LOG(ERR, "roce: %s=%s, expected the address %s /PREFIX", key, value,
 			prefix ? "with" : "without");
 		return -EINVAL;
 	}
@@ -118,8 +118,7 @@ set_ip(struct roce_dev *dev, const char *key, const char *value)
 		return ret;
 	has = roce_gid_is_v4(&gid) ? &dev->has_ip4 : &dev->has_ip6;
 	if (*has || roce_gid_is_multicast(&gid)) {
-		RDMA_LOG(ERR, "roce: %s=%s, expected one address of a host for each family", key,
-			value);
+		RDMA_LOG(ERR, "roce: %s=%s, expected one unicast address per family", key, value);
 		return -EINVAL;
 	}
 	*has = true;

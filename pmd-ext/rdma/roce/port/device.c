@@ -93,7 +93,7 @@ roce_dev_open(const char *args)
 		ret = roce_control_open(dev);
 	if (ret < 0) {
 		RDMA_LOG(ERR,
-			"roce:%s: no memory for %u poll groups, %u queue pairs and %u regions",
+			"roce:%s: cannot allocate %u poll groups, %u queue pairs and %u regions",
 			args, dev->nb_poll_groups, dev->max_qps, dev->max_mrs);
 		dev_free(dev);
 		rte_errno = -ret;

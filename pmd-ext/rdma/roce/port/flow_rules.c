@@ -167,9 +167,9 @@ roce_steer_open(struct roce_dev *dev)
 	 * frames */
 	if (ret < 0)
 		RDMA_LOG(NOTICE,
-			"port %u brings no RoCEv2 to queue %u by address, %s: a roce device is "
-			"given what others on the port receive, and misses what comes to queues "
-			"of none",
+			"port %u: no flow rule steers RoCEv2 to queue %u: %s; relying on other "
+			"devices of the port to forward it. Packets on queues that no device "
+			"polls are lost",
 			dev->port, dev->queue, rte_strerror(-ret));
 }
 
@@ -186,7 +186,7 @@ roce_steer_close(struct roce_dev *dev)
 		if (roce_dev_has_port(dev))
 			ret = rte_flow_destroy(dev->port, dev->rules[dev->nb_rules], &error);
 		if (ret < 0)
-			RDMA_LOG(WARNING, "port %u keeps a rule for queue %u: %s", dev->port,
-				dev->queue, rte_strerror(-ret));
+			RDMA_LOG(WARNING, "port %u: cannot remove a flow rule of queue %u: %s",
+				dev->port, dev->queue, rte_strerror(-ret));
 	}
 }

@@ -204,7 +204,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	if (ret == 0)
 		ret = rte_eth_dev_start(dev->port);
 	if (ret < 0)
-		RDMA_LOG(ERR, "port %u: not started with %u queues and MTU %u: %s", dev->port,
+		RDMA_LOG(ERR, "port %u: cannot start with %u queues and MTU %u: %s", dev->port,
 			queues, conf.rxmode.mtu, rte_strerror(-ret));
 	return ret;
 }
@@ -247,8 +247,8 @@ roce_port_open(struct roce_dev *dev)
 	ret = port_share(dev);
 	if (ret == -EBUSY)
 		RDMA_LOG(ERR,
-			"port %u: queues %u to %u are taken by another device, or %u are "
-			"on it, the most there may be",
+			"port %u: queues %u to %u are used by another device, or the port has %u "
+			"devices, the limit",
 			dev->port, dev->queue, dev->queue + dev->nb_poll_groups - 1,
 			ROCE_SIBLINGS_MAX);
 	if (ret < 0)
@@ -258,13 +258,15 @@ roce_port_open(struct roce_dev *dev)
 		ret = port_start(dev, &info);
 	} else if (dev->queue + dev->nb_poll_groups >
 		RTE_MIN(info.nb_rx_queues, info.nb_tx_queues)) {
-		RDMA_LOG(ERR, "port %u: started with %u RX and %u TX queues, expected %u",
+		RDMA_LOG(ERR, "port %u: started with %u RX and %u TX queues, expected at least %u",
 			dev->port, info.nb_rx_queues, info.nb_tx_queues,
 			dev->queue + dev->nb_poll_groups);
 		ret = -EINVAL;
 	}
 	if (ret == 0 && frees_fast(dev)) {
-		RDMA_LOG(ERR, "port %u: MBUF_FAST_FREE is for mbufs of one pool: configure without",
+		RDMA_LOG(ERR,
+			"port %u: MBUF_FAST_FREE requires mbufs of one pool; configure the "
+			"port without it",
 			dev->port);
 		ret = -ENOTSUP;
 	}
@@ -297,23 +299,23 @@ roce_port_open(struct roce_dev *dev)
 	segments = info.tx_desc_lim.nb_mtu_seg_max;
 	if (!(data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
 		dev->copy = true;
-		RDMA_LOG(NOTICE, "port %u sends no chained mbufs: payload is copied", dev->port);
+		RDMA_LOG(NOTICE, "port %u cannot send chained mbufs: payload is copied", dev->port);
 	} else if (rte_eal_iova_mode() == RTE_IOVA_PA && !is_virtual(dev->port)) {
 		dev->copy = true;
 		RDMA_LOG(NOTICE,
-			"port %u: with IOVA as physical addresses payload is copied; start with "
-			"--iova-mode=va where there is an IOMMU",
+			"port %u: payload is copied because IOVA are physical addresses; start "
+			"with --iova-mode=va if there is an IOMMU",
 			dev->port);
 	} else if (!is_virtual(dev->port) && !lets_go(dev, &info)) {
 		dev->copy = true;
 		RDMA_LOG(NOTICE,
-			"port %u: driver %s keeps what it has sent until it sends more: payload "
+			"port %u: driver %s frees sent mbufs only when it sends others: payload "
 			"is copied",
 			dev->port, info.driver_name);
 	} else if (segments && segments < ROCE_FRAME_SEGMENTS) {
 		dev->copy = segments <= ROCE_FRAME_SEGMENTS - RDMA_SGE_MAX;
 		dev->max_sge -= dev->copy ? 0 : ROCE_FRAME_SEGMENTS - segments;
-		RDMA_LOG(NOTICE, "port %u sends %u mbufs a frame at most: lists of %u entries%s",
+		RDMA_LOG(NOTICE, "port %u sends at most %u mbufs per frame: lists of %u entries%s",
 			dev->port, segments, dev->max_sge, dev->copy ? ", copied" : "");
 	}
 	return 0;
