@@ -33,7 +33,7 @@ INFO = {
     'writer_durable_rows': ('Rows on the disk, of the run by table.', 'counter'),
     'writer_unwritten_rows': ('Rows that no file has, of the run by table and cause.', 'counter'),
     'writer_outages': ('Times that a file failed, of the run by table.', 'counter'),
-    'writer_stalls': ('Times that the disk stood still, of the run by table.', 'counter'),
+    'writer_stalls': ('Times that the disk stalled, of the run by table.', 'counter'),
     'egress_active': ('Batches go to stores: 1, to files here: 0.', 'gauge'),
     'egress_step': ('1 for the step that is taken: hold, spill, refuse; else 0.', 'gauge'),
     'egress_spills': ('Times that spilling began.', 'counter'),
@@ -112,8 +112,8 @@ def ledger(sock):
 def builder(sock):
     reply = sock.cmd('/braggline/builder')
     yield 'odd_frames', reply['status_mismatch'], {}
-    for what in 'outputs', 'records':
-        yield 'builder_waits', reply[f'waits_{what}'], {'for': what}
+    for what, key in ('outputs', 'no_output_slot'), ('records', 'no_record'):
+        yield 'builder_waits', reply[key], {'for': what}
 
 
 def writer(sock):

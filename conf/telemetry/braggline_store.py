@@ -46,7 +46,7 @@ INFO = {
     'stream_pending_batches': ('Batches of it that are on their way to the disk.', 'gauge'),
     'stream_files': ('Files of it.', 'gauge'),
     'stream_outages': ('Times that a file of it failed.', 'counter'),
-    'stream_stalls': ('Times that the disk stood still under it.', 'counter'),
+    'stream_stalls': ('Times that the disk stalled under it.', 'counter'),
     'stream_error': ('errno of what is wrong with it now; 0: nothing.', 'gauge'),
     'quota_bytes': ('What the receiver_id of an open run may use; 0: no limit.', 'gauge'),
     'quota_used_bytes': ('What it uses.', 'gauge'),
@@ -55,7 +55,7 @@ INFO = {
 }
 
 ALARMS = ('disk full', 'quota', 'I/O error', 'disk stalled')
-ENDS = ('stood', 'broken', 'ended', 'abandoned', 'superseded')
+ENDS = ('established', 'broken', 'ended', 'abandoned', 'superseded')
 RUNS = ('opened', 'ended', 'idle', 'refused')
 COUNTERS = {
     'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',

@@ -152,7 +152,7 @@ def check_store(values, replies):
         want(at('alarm', alarm=alarm) == (store['alarm'] == alarm), store)
     want(at('durable_batches') == store['batches_durable'])
     want(at('received_bytes') == store['body_bytes'])
-    want(at('connections', end='stood') == store['connections_established'])
+    want(at('connections', end='established') == store['connections_established'])
     want(at('refused_connections', reason='key') == store['refused_key'])
     want(at('entries', fault='good') == store['entries_good'])
     want(at('body_crc_errors') == store['body_crc_errors'], store)
