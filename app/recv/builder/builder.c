@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The builder role. All state belongs to the builder's lcore, except where a comment says
+ * otherwise. The file has three parts: pedestal intervals and dark frames; runs, commands and
+ * thresholds; frames.
+ */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,12 +15,543 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
-#include "builder/builder_private.h"
+#include "builder/builder.h"
+#include "counter.h"
 #include "histogram.h"
+#include "rx/utc_clock.h"
 
 RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, builder_logtype, "builder: " __VA_ARGS__)
+
+enum place_state {
+	PLACE_READY,	/**< the record can go to egress */
+	PLACE_CLOSED,	/**< the frame waits for a gang */
+	PLACE_WITH_GANG /**< a gang has the frame's batch */
+};
+
+/** A frame's entry in the queue. */
+struct place {
+	struct frame_record *record;
+	uint64_t first_tsc; /**< time of the first packet */
+	uint64_t close_tsc;
+	uint32_t slot;
+	uint32_t batch;
+	uint8_t gang;
+	uint8_t state;	   /**< enum place_state */
+	uint8_t batch_end; /**< this is the last frame of its batch */
+	uint8_t veto;
+};
+
+/**
+ * State of the command mailbox. The posting thread sets POSTED, and sets NONE to cancel. The
+ * builder moves POSTED to TAKEN and then to DONE. A cancelled command is therefore never executed.
+ */
+enum builder_command_state {
+	BUILDER_COMMAND_NONE,
+	BUILDER_COMMAND_POSTED, /**< the builder has not seen the command */
+	BUILDER_COMMAND_TAKEN,	/**< the builder is executing the command */
+	BUILDER_COMMAND_DONE	/**< `result` and `effective` are valid */
+};
+
+/** Work of a gang that does not process frames. */
+struct builder_task {
+	uint32_t gang;
+	uint32_t batch;
+};
+
+struct builder {
+	struct builder_config config;
+	struct gk_ring rings[GK_GANGS_MAX];
+	uint32_t next_gang;
+	/** errno: why writes of a NIC are no longer ordered; gangs then get no batches */
+	int unordered;
+
+	/* Queue in frame order. The indices run freely: retire <= dispatch <= close. */
+	struct place *places;
+	uint32_t retire, dispatch, close;
+
+	struct frame_record *records;
+	struct frame_record **free_records;
+	uint32_t nb_free_records;
+	uint32_t *free_outputs;
+	uint32_t nb_free_outputs;
+	double ns_per_cycle;
+	struct utc_clock utc;			     /* converts receive times */
+	uint32_t module_expected[FRAME_MODULES_MAX]; /**< expected packets of a module in a frame */
+
+	/*
+	 * Vetoes, by index into gk_channel.params. `veto` applies to the next frame given to a
+	 * gang.
+	 */
+	struct builder_veto vetoes[GK_PARAMS_MAX];
+	uint64_t veto_from[GK_PARAMS_MAX];
+	uint32_t veto;	      /**< in force */
+	uint32_t veto_newest; /**< last one accepted, perhaps not in force yet */
+	/** veto of the last retired frame: older ones are no longer in use */
+	uint32_t veto_retired;
+
+	bool running; /**< a run exists */
+	bool ending;  /**< the run is ending: the frame table closes open frames */
+	bool aborting;
+	bool any_absent;      /**< the last frame lacked all packets of some stream */
+	uint32_t packets_min; /**< incomplete frames with fewer packets are dropped */
+	uint64_t run_closed;  /**< stats.closed when the run began */
+	uint64_t run_late;    /**< stats.late_frames when the run began */
+	bool ended;	      /**< other threads read it */
+	bool idle;	      /**< other threads read it */
+
+	/* pedestal intervals and dark frames */
+	struct builder_dark dark;
+	uint64_t interval;	 /**< interval of the frames that gangs currently get */
+	uint64_t interval_first; /**< first interval of the run, or since the detector restarted */
+	uint64_t interval_ready; /**< latest interval whose coefficients are ready */
+	bool interval_known;	 /**< a frame of the run has been examined */
+	uint32_t coef;		 /**< index into gk_channel.coef of the version in force */
+	struct builder_task tasks[GK_DARK_MAX]; /**< UPDATE and CLEAR tasks that gangs have */
+	uint32_t nb_tasks;
+	bool clearing;		/**< gangs have CLEAR tasks: frames wait */
+	uint64_t task_interval; /**< pedestal interval that the pending UPDATE prepares */
+
+	/** the posting thread writes it before `order` becomes POSTED */
+	struct builder_command command;
+	uint32_t order; /**< enum builder_command_state; atomic */
+	int result;
+	uint64_t effective;
+	uint32_t failed_gang; /**< number of the gang + 1; other threads read it */
+	int failed_error;     /**< written before `failed_gang` */
+	struct builder_stats stats __rte_cache_aligned;
+};
+
+static inline struct place *
+place_at(struct builder *b, uint32_t index)
+{
+	return &b->places[index & (BUILDER_RECORDS - 1)];
+}
+
+/** Return the gang with the fewest pending batches, or NULL if none may have another one. */
+static inline struct gk_ring *
+builder_idlest_gang(struct builder *b)
+{
+	struct gk_ring *best = NULL;
+
+	for (uint32_t i = 0; i < b->config.gangs; i++) {
+		struct gk_ring *r = &b->rings[(b->next_gang + i) % b->config.gangs];
+
+		if (gk_ring_pending(r) < BUILDER_GANG_DEPTH &&
+			(best == NULL || gk_ring_pending(r) < gk_ring_pending(best)))
+			best = r;
+	}
+	return best;
+}
+
+/**
+ * Return true if dark frames of this run update the pedestals. Otherwise they are marked at most.
+ */
+static inline bool
+builder_is_tracking(const struct builder *b)
+{
+	return b->dark.select != BUILDER_DARK_NONE && b->dark.interval_frames != 0;
+}
+
+/** Return the number of a frame's pedestal interval. */
+static inline uint64_t
+builder_interval_of(const struct builder *b, uint64_t frame)
+{
+	return builder_is_tracking(b) ? frame / b->dark.interval_frames : 0;
+}
+
+/*
+ * Pedestal intervals and dark frames (gk_abi.h, struct gk_dark).
+ *
+ * The frame number determines the pedestal interval. Dark frames of interval e are summed in set e
+ * % 2 and take effect from interval e + 2 on. The update for interval e + 2 is handed out while
+ * frames of interval e + 1 go to gangs and after all frames of interval e have retired. Frames of
+ * interval e + 2 wait until the update is done. The update therefore runs in parallel to the
+ * frames, and a frame waits only if the interval is shorter than the pipeline. The coefficient
+ * versions alternate between entries 0 and 1 of gk_channel.coef.
+ */
+
+/** Return true if the run's rule selects this frame as dark. */
+static bool
+builder_is_dark(const struct builder *b, const struct frame_record *r)
+{
+	const struct builder_dark *d = &b->dark;
+
+	switch (d->select) {
+	case BUILDER_DARK_STATUS:
+		return (r->detector_status & d->mask) == d->value;
+	case BUILDER_DARK_BUNCH:
+		return r->bunch_id % d->every == d->phase;
+	case BUILDER_DARK_FRAME:
+		return r->frame % d->every == d->phase;
+	case BUILDER_DARK_NONE:
+	default:
+		return false;
+	}
+}
+
+/** Hand out a task that does not process frames. @return false if no gang can take it now */
+static bool
+hand_out(struct builder *b, enum gk_op op, uint32_t set, uint32_t coef_to)
+{
+	struct gk_ring *ring = builder_idlest_gang(b);
+	struct builder_task *task;
+	struct gk_work *work;
+
+	if (ring == NULL || b->nb_tasks == GK_DARK_MAX)
+		return false;
+	work = gk_ring_next(ring);
+	work->nb_frames = 0;
+	work->op = op;
+	work->params = b->veto;
+	work->coef = b->coef;
+	work->dark = set;
+	work->coef_to = coef_to;
+	task = &b->tasks[b->nb_tasks++];
+	task->gang = ring->gang;
+	task->batch = gk_ring_submit(ring);
+	return true;
+}
+
+/**
+ * Reset at the start of a run: no pedestal interval yet, coefficients of the calibration in force.
+ */
+static void
+builder_interval_begin(struct builder *b, const struct builder_dark *dark)
+{
+	b->dark = *dark;
+	b->interval = 0;
+	b->interval_ready = 0;
+	b->clearing = false;
+	b->interval_known = false;
+	b->coef = 0;
+}
+
+/** Start with this pedestal interval and discard earlier sums. */
+static void
+begin_at(struct builder *b, uint64_t interval)
+{
+	/* nothing else is in flight, so there is room for two tasks */
+	if (b->retire != b->dispatch || b->nb_tasks > 0)
+		return;
+	for (uint32_t set = 0; set < GK_DARK_MAX; set++)
+		hand_out(b, GK_OP_CLEAR, set, 0);
+	b->clearing = true;
+	b->interval_known = true;
+	b->interval = interval;
+	b->interval_first = interval;
+	/* the first two pedestal intervals use the existing coefficients */
+	b->interval_ready = interval + 1;
+}
+
+/**
+ * Return true if the frame can go to a gang, that is, if the coefficients of its pedestal interval
+ * are ready. Its pedestal interval is then the one in force.
+ */
+static bool
+builder_interval_enter(struct builder *b, uint64_t frame)
+{
+	const uint64_t interval = builder_interval_of(b, frame);
+
+	if (!builder_is_tracking(b))
+		return true;
+	/* the run begins, or the detector restarted its frame numbers */
+	if (!b->interval_known || interval < b->interval || interval > b->interval + 1) {
+		begin_at(b, interval);
+		return false;
+	}
+	if (b->clearing)
+		return false;
+	if (interval == b->interval)
+		return true;
+	if (interval > b->interval_ready)
+		return false;
+	if (interval >= b->interval_first + 2)
+		b->coef ^= 1;
+	b->interval = interval;
+	return true;
+}
+
+/** Return true if all frames up to the end of this pedestal interval are retired. */
+static bool
+interval_has_retired(struct builder *b, uint64_t interval)
+{
+	if (b->retire == b->close)
+		return true;
+	return builder_interval_of(b, place_at(b, b->retire)->record->frame) > interval;
+}
+
+/** Start the update for the pedestal interval after the one in force, as soon as it is possible. */
+static uint32_t
+update(struct builder *b)
+{
+	const uint64_t next = b->interval + 1;
+	const uint32_t to = b->coef ^ 1;
+	struct gk_coef *coef = b->config.channel->coef;
+
+	if (!b->interval_known || b->nb_tasks > 0 || b->interval_ready >= next || !b->running ||
+		!interval_has_retired(b, next - 2))
+		return 0;
+	coef[to].version = coef[b->coef].version + 1;
+	if (!hand_out(b, GK_OP_UPDATE, next % GK_DARK_MAX, to))
+		return 0;
+	b->task_interval = next;
+	return 1;
+}
+
+/** Count the result of a completed update. */
+static void
+note_update(struct builder *b)
+{
+	const struct gk_update *u = &b->config.channel->update[b->task_interval % GK_DARK_MAX];
+
+	b->interval_ready = b->task_interval;
+	counter_add(&b->stats.updates, 1);
+	counter_add(&b->stats.update_samples, u->samples);
+	__atomic_store_n(&b->stats.update_pixels, u->updated, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->stats.update_drift_q8, u->drift, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->stats.pedestal_version, u->to, __ATOMIC_RELAXED);
+}
+
+/** Collect completed tasks and hand out those that are due. @return their number */
+static uint32_t
+builder_interval_poll(struct builder *b)
+{
+	uint32_t done = 0;
+
+	for (uint32_t i = 0; i < b->nb_tasks;) {
+		struct gk_ring *ring = &b->rings[b->tasks[i].gang];
+
+		if (!gk_ring_is_done(ring, b->tasks[i].batch) ||
+			(int32_t)(ring->raw_tail - b->tasks[i].batch) <= 0) {
+			i++;
+			continue;
+		}
+		gk_ring_collect(ring);
+		b->tasks[i] = b->tasks[--b->nb_tasks];
+		if (!b->clearing)
+			note_update(b);
+		done++;
+	}
+	if (b->nb_tasks == 0)
+		b->clearing = false;
+	if (builder_is_tracking(b))
+		done += update(b);
+	return done;
+}
+
+/** Return true if this frame needs a different veto from the one in force. */
+static bool
+builder_veto_differs(const struct builder *b, uint64_t frame)
+{
+	return b->veto != b->veto_newest && frame >= b->veto_from[(b->veto + 1) % GK_PARAMS_MAX];
+}
+
+/**
+ * Put every veto into force that applies from this frame on, and store the version in the record.
+ * Also done for frames that no gang gets. The result must not depend on the progress of the gangs,
+ * so this is done in frame order.
+ */
+static void
+builder_set_versions(struct builder *b, struct frame_record *r)
+{
+	while (builder_veto_differs(b, r->frame))
+		b->veto = (b->veto + 1) % GK_PARAMS_MAX;
+	r->veto_version = b->vetoes[b->veto].params.version;
+	r->pedestal_version = b->config.channel->coef[b->coef].version;
+}
+
+/** Return the veto that applies to the next frame. */
+static uint32_t
+take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
+{
+	const uint32_t next = (b->veto_newest + 1) % GK_PARAMS_MAX;
+
+	b->vetoes[next] = *veto;
+	b->veto_from[next] = from;
+	b->config.channel->params[next] = veto->params;
+	b->veto_newest = next;
+	return next;
+}
+
+static int
+change_veto(struct builder *b, const struct builder_command *c)
+{
+	const struct frame_table *ft = b->config.table;
+	/*
+	 * Closed frames that wait keep the veto that was in force when they arrived. The first
+	 * frame number of a run that has received nothing is unknown.
+	 */
+	const uint64_t earliest =
+		ft->builder.fresh ? 0 : frame_table_number(ft, ft->builder.next_close);
+
+	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
+		return -EBUSY;
+	b->effective = RTE_MAX(c->from_frame, earliest);
+	/* Vetoes apply in the order in which they were posted, whichever is in force. */
+	if (b->veto != b->veto_newest)
+		b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
+	take_veto(b, &c->veto, b->effective);
+	return 0;
+}
+
+static void
+forget_streams(struct builder *b)
+{
+	uint64_t *words = (uint64_t *)b->stats.stream;
+
+	for (uint32_t i = 0; i < sizeof(b->stats.stream) / (sizeof(uint64_t)); i++)
+		counter_set(&words[i], 0);
+	counter_set(&b->stats.complete, 0);
+	b->any_absent = false;
+}
+
+static int
+begin_run(struct builder *b, const struct builder_command *c)
+{
+	int ret;
+
+	if (b->running)
+		return -EBUSY;
+	ret = frame_table_begin(b->config.table, &c->run);
+	if (ret != 0)
+		return ret;
+	b->veto = take_veto(b, &c->veto, 0);
+	b->veto_retired = b->veto;
+	b->packets_min = c->packets_min;
+	builder_interval_begin(b, &c->dark);
+	b->run_closed = b->stats.closed;
+	forget_streams(b);
+	b->run_late = b->stats.late_frames;
+	counter_set(&b->stats.first_frame, 0);
+	counter_set(&b->stats.last_frame, 0);
+	b->running = true;
+	b->ending = false;
+	b->aborting = false;
+	b->ended = false;
+	__atomic_store_n(&b->idle, false, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/** Discard closed frames that no gang has. */
+static void
+abort_waiting(struct builder *b)
+{
+	for (; b->dispatch != b->close; b->dispatch++) {
+		struct place *place = place_at(b, b->dispatch);
+
+		builder_set_versions(b, place->record);
+		if (place->state != PLACE_CLOSED)
+			continue;
+		frame_table_release(b->config.table, place->slot);
+		frame_table_recycle(b->config.table, place->slot);
+		place->record->verdict = FRAME_ABORTED;
+		place->state = PLACE_READY;
+	}
+}
+
+static int
+end_run(struct builder *b, bool aborting)
+{
+	if (!b->running)
+		return -EBUSY;
+	if (aborting) {
+		frame_table_end(b->config.table);
+		abort_waiting(b);
+	} else if (!b->ending) {
+		frame_table_stop(b->config.table);
+	}
+	b->ending = true;
+	b->aborting |= aborting;
+	return 0;
+}
+
+/** Execute a posted command. */
+static void
+builder_carry_out(struct builder *b)
+{
+	const struct builder_command *c = &b->command;
+	uint32_t posted = BUILDER_COMMAND_POSTED;
+
+	if (!__atomic_compare_exchange_n(&b->order, &posted, BUILDER_COMMAND_TAKEN, false,
+		    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	switch (c->order) {
+	case BUILDER_BEGIN:
+		b->result = begin_run(b, c);
+		break;
+	case BUILDER_END:
+	case BUILDER_ABORT:
+		b->result = end_run(b, c->order == BUILDER_ABORT);
+		break;
+	case BUILDER_VETO:
+		b->result = change_veto(b, c);
+		break;
+	}
+	__atomic_store_n(&b->order, BUILDER_COMMAND_DONE, __ATOMIC_RELEASE);
+}
+
+/** Called when no work is left: check whether the run is over or has reached its last frame. */
+static void
+builder_check_run(struct builder *b)
+{
+	if (!b->running || b->retire != b->close || b->nb_tasks > 0)
+		return;
+	if (!b->ending && frame_table_ended(b->config.table))
+		__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
+	if (b->ending && frame_table_ended(b->config.table) &&
+		b->config.table->window.state != FRAME_WINDOW_CLOSED)
+		frame_table_end(b->config.table);
+	if (b->ending && frame_table_flushed(b->config.table) &&
+		b->nb_free_records == BUILDER_RECORDS) {
+		b->running = false;
+		__atomic_store_n(&b->idle, true, __ATOMIC_RELEASE);
+	}
+}
+
+int
+builder_post(struct builder *b, const struct builder_command *command)
+{
+	const uint32_t order = __atomic_load_n(&b->order, __ATOMIC_ACQUIRE);
+
+	if (order == BUILDER_COMMAND_POSTED || order == BUILDER_COMMAND_TAKEN)
+		return -EBUSY;
+	b->command = *command;
+	__atomic_store_n(&b->order, BUILDER_COMMAND_POSTED, __ATOMIC_RELEASE);
+	return 0;
+}
+
+bool
+builder_cancel(struct builder *b)
+{
+	uint32_t posted = BUILDER_COMMAND_POSTED;
+
+	return __atomic_compare_exchange_n(&b->order, &posted, BUILDER_COMMAND_NONE, false,
+		__ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+int
+builder_result(const struct builder *b, uint64_t *effective)
+{
+	if (__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) != BUILDER_COMMAND_DONE)
+		return -EINPROGRESS;
+	if (effective != NULL)
+		*effective = b->effective;
+	return b->result;
+}
+
+bool
+builder_is_idle(const struct builder *b)
+{
+	return __atomic_load_n(&b->idle, __ATOMIC_ACQUIRE);
+}
+
+bool
+builder_has_ended(const struct builder *b)
+{
+	return __atomic_load_n(&b->ended, __ATOMIC_ACQUIRE);
+}
 
 static bool
 in_range(const char *name, uint32_t value, uint32_t high)

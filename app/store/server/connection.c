@@ -10,7 +10,7 @@
 #include "io/body_memory.h"
 #include "fail_point.h"
 #include "xfer/msg.h"
-#include "server/connection_private.h"
+#include "server/connection_rings.h"
 
 RTE_LOG_REGISTER(store_connection_logtype, braggline.store.connection, NOTICE);
 

@@ -9,7 +9,7 @@
 #include "fail_point.h"
 #include "io/body_memory.h"
 #include "xfer/msg.h"
-#include "server/connection_private.h"
+#include "server/connection_rings.h"
 
 #define WRONG_MS 1000 /* minimum interval of log messages about wrong bodies */
 
