@@ -136,9 +136,9 @@ read_lcores(struct settings *s, struct config *c)
 	static const char *const idles[] = {"auto", "poll", "pause", "yield", NULL};
 
 	s->rx_lcores = config_uint(c, "lcores", "rx_lcores", 1, 1, FRAME_RX_MAX);
-	s->gangs = config_uint(c, "lcores", "gangs", 0, 0, GK_GANGS_MAX);
+	s->gangs = config_uint_word(c, "lcores", "gangs", "auto", 0, 1, GK_GANGS_MAX);
 	s->gang_workers =
-		config_uint(c, "lcores", "gang_workers", 0, 0, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
+		config_uint_word(c, "lcores", "gang_workers", "auto", 0, 1, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
 	s->nb_rx_map = config_list(
 		c, "lcores", "rx", "auto", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
 	s->nb_egress_map =
@@ -195,12 +195,10 @@ read_gangs(struct settings *s, struct config *c)
 	s->isa = config_choice(c, "gpu", "isa", GK_ISA_AUTO, isas);
 	s->packets = config_choice(c, "gpu", "packets", PACKETS_AUTO, ways);
 	s->results_device = config_choice(c, "gpu", "results", 0, memories) == 1;
-	s->batch = config_uint(c, "gpu", "batch", 0, 0, GK_BATCH_MAX);
-	s->watchdog_ms = config_uint(c, "gpu", "watchdog_ms", 10000, 0, 3600 * 1000);
-	if (s->watchdog_ms != 0 && s->watchdog_ms < GK_WATCHDOG_MIN_MS)
-		config_complain(c, "gpu", "watchdog_ms",
-			"must be 0 (never) or at least " RTE_STR(GK_WATCHDOG_MIN_MS));
-	s->outputs = config_uint(c, "gpu", "outputs", 0, 0, 65536);
+	s->batch = config_uint_word(c, "gpu", "batch", "auto", 0, 1, GK_BATCH_MAX);
+	s->watchdog_ms = config_uint_word(
+		c, "gpu", "watchdog_ms", "none", 10000, GK_WATCHDOG_MIN_MS, 3600 * 1000);
+	s->outputs = config_uint_word(c, "gpu", "outputs", "auto", 0, 1, 65536);
 	if (s->outputs != 0 && s->outputs < s->batch)
 		config_complain(c, "gpu", "outputs", "must not be less than [gpu] batch");
 }
@@ -217,7 +215,7 @@ read_veto(struct settings *s, struct config *c)
 	config_uint_or(c, "veto", "strong_max", "none", &strong_max, 0, UINT32_MAX);
 	v->params.strong_max = strong_max;
 	v->dry_run = config_bool(c, "veto", "dry_run", false);
-	v->prescale = config_uint(c, "veto", "prescale", 0, 0, UINT64_MAX);
+	v->prescale = config_uint_word(c, "veto", "prescale", "none", 0, 1, UINT64_MAX);
 	v->prescale_raw = config_bool(c, "veto", "prescale_raw", false);
 	if (v->params.strong_max < v->params.strong_min)
 		config_complain(c, "veto", "strong_max", "must not be less than strong_min");
@@ -255,9 +253,9 @@ read_output(struct settings *s, struct config *c)
 	w->depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
 	w->sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
 	w->sync_bytes = config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) << 20;
-	s->roll_frames = config_uint(c, "output", "roll_frames", 0, 0, UINT64_MAX);
-	s->roll_bytes = config_uint(c, "output", "roll_mib", 0, 0, 1 << 30) << 20;
-	s->roll_ms = config_uint(c, "output", "roll_s", 0, 0, UINT32_MAX) * 1000;
+	s->roll_frames = config_uint_word(c, "output", "roll_frames", "unlimited", 0, 1, UINT64_MAX);
+	s->roll_bytes = config_uint_word(c, "output", "roll_mib", "unlimited", 0, 1, 1 << 30) << 20;
+	s->roll_ms = config_uint_word(c, "output", "roll_s", "unlimited", 0, 1, UINT32_MAX) * 1000;
 	s->store_calibration = config_bool(c, "output", "calibration", true);
 	s->receiver_id = config_uint(c, "output", "receiver_id", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
@@ -295,7 +293,7 @@ read_dark(struct settings *s, struct config *c)
 	d->every = config_uint(c, "dark", "every", 100, 1, UINT32_MAX);
 	d->phase = config_uint(c, "dark", "phase", 0, 0, d->every - 1);
 	d->interval_frames =
-		config_uint(c, "dark", "interval_frames", 20000, 0, GK_DARK_FRAMES_MAX);
+		config_uint_word(c, "dark", "interval_frames", "none", 20000, 1, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_min = config_uint(c, "dark", "samples_min", 10, 1, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_alpha = config_real(c, "dark", "alpha", 0.5, 1e-6, 1);
 }
@@ -319,7 +317,7 @@ read_calibration(struct settings *s, struct config *c)
 	}
 	s->calibration.mask = config_text(c, "calibration", "mask", NULL);
 	s->calibration.gain_limit = config_real(c, "calibration", "gain_limit", 16, 1, 1e6);
-	s->calibration.max_age_hours = config_real(c, "calibration", "max_age_hours", 0, 0, 1e6);
+	s->calibration.max_age_hours = config_real_word(c, "calibration", "max_age_hours", "unlimited", 1e6);
 	s->calibration.energy = config_real(c, "calibration", "energy", 12.4, 1e-3, 1e3);
 }
 
@@ -344,12 +342,12 @@ read_run(struct settings *s, struct config *c)
 	s->beam_y = config_real(c, "run", "beam_y", 0, -1e6, 1e6);
 	f->first_known = config_uint_or(
 		c, "run", "first_frame", "auto", &f->first_frame, 0, FRAME_NUMBER_MAX);
-	f->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);
+	f->nb_frames = config_uint_word(c, "run", "frames", "unlimited", 0, 1, FRAME_NUMBER_MAX);
 	f->stride = config_uint(c, "run", "stride", 1, 1, 1 << 16);
 	f->offset = config_uint(c, "run", "offset", 0, 0, f->stride - 1);
 	s->dark_run = config_choice(c, "run", "type", 0, types) == 1;
 	s->service = config_choice(c, "run", "control", 0, controls) == 1;
-	s->idle_timeout_ms = config_uint(c, "run", "idle_timeout_ms", 0, 0, UINT32_MAX);
+	s->idle_timeout_ms = config_uint_word(c, "run", "idle_timeout_ms", "none", 0, 1, UINT32_MAX);
 }
 
 /** A dark run keeps every frame as it was sent. */
@@ -384,7 +382,7 @@ settings_read(struct settings *s, struct config *c)
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		config_complain(
-			c, "dark", "interval_frames", "must be 0, or not less than [run] stride");
+			c, "dark", "interval_frames", "must be 'none', or not less than [run] stride");
 	settle_dark_run(s);
 	return config_check(c);
 }

@@ -129,7 +129,7 @@ def options_that_eal_does_not_take(where):
 @case
 def a_prefix_that_is_in_use(where):
     capture(where)
-    words = command(where, 'run.idle_timeout_ms=0', replay=',loops=0,rate=1000')
+    words = command(where, 'run.idle_timeout_ms=none', replay=',loops=0,rate=1000')
     with running(where, words) as process:
         wait('the first receiver', lambda: os.path.exists(f'{where}/out'), SECONDS)
         for program, own in PROGRAMS.items():
@@ -267,7 +267,7 @@ def no_huge_pages(where):
 def a_terminal_that_is_closed(where):
     """SIGHUP ends a run as SIGTERM does; under nohup it is ignored."""
     capture(where)
-    words = command(where, 'run.idle_timeout_ms=0', replay=',loops=0,rate=10000')
+    words = command(where, 'run.idle_timeout_ms=none', replay=',loops=0,rate=10000')
     with running(where, words) as process:
         wait('the run', lambda: os.path.exists(f'{where}/out/run_frames.arrow.part'), SECONDS)
         process.send_signal(signal.SIGHUP)
@@ -440,7 +440,7 @@ def a_wrong_port(where):
     """In an endless run the mistake is reported during the run and in progress lines. The run ends.
     """
     capture(where, frames=4)
-    words = [*command(where, 'run.idle_timeout_ms=0', 'detector.udp_port=50011',
+    words = [*command(where, 'run.idle_timeout_ms=none', 'detector.udp_port=50011',
                       replay=',loops=0,rate=10000'), '--progress', '0.1']
     line = ('packets is usable: ', ' are sent to UDP port 50001 (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
             'length 8248), expected 50011; set [detector] udp_port = 50001')
@@ -489,7 +489,7 @@ def a_module_that_is_silent(where):
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
     # another module continues: the log reports it during the run, as do progress lines
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=10)
-    words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=0', *settings,
+    words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=none', *settings,
                       replay=',loops=0,rate=12800,rewrite=42:8:le:10'), '--progress', '0.1']
     with running(where, words) as process:
         for line in (f'recv: {name} has sent nothing since the run began at frame 1; check',
@@ -578,7 +578,7 @@ def settings_that_are_empty_or_too_much(where):
             ('run.sample=M\udcfcller', 'is not a single line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
     says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
-         '[dark] interval_frames = 5: must be 0, or not less than [run] stride')
+         "[dark] interval_frames = 5: must be 'none', or not less than [run] stride")
 
 
 if __name__ == '__main__':

@@ -303,14 +303,14 @@ config_uint(struct config *c, const char *section, const char *key, uint64_t def
 	return def;
 }
 
-bool
-config_uint_or(struct config *c, const char *section, const char *key, const char *word,
-	uint64_t *value, uint64_t min, uint64_t max)
+/** Parse a number, or a word in place of one. @return false: the word, or a mistake */
+static bool
+parse_uint_or(struct config *c, const char *section, const char *key, const char *text,
+	const char *word, uint64_t *value, uint64_t min, uint64_t max)
 {
-	const char *text = look_up(c, section, key, word);
 	char what[128];
 
-	if (text == NULL || strcmp(text, word) == 0)
+	if (strcmp(text, word) == 0)
 		return false;
 	if (parse_uint(text, value, min, max))
 		return true;
@@ -318,6 +318,49 @@ config_uint_or(struct config *c, const char *section, const char *key, const cha
 		word, min, max);
 	config_complain(c, section, key, what);
 	return false;
+}
+
+bool
+config_uint_or(struct config *c, const char *section, const char *key, const char *word,
+	uint64_t *value, uint64_t min, uint64_t max)
+{
+	const char *text = look_up(c, section, key, word);
+
+	return text != NULL && parse_uint_or(c, section, key, text, word, value, min, max);
+}
+
+uint64_t
+config_uint_word(struct config *c, const char *section, const char *key, const char *word,
+	uint64_t def, uint64_t min, uint64_t max)
+{
+	char shown[24];
+	const char *text;
+	uint64_t value = 0;
+
+	snprintf(shown, sizeof(shown), "%" PRIu64, def);
+	text = look_up(c, section, key, def == 0 ? word : shown);
+	if (text == NULL)
+		return def;
+	return parse_uint_or(c, section, key, text, word, &value, min, max) ? value : 0;
+}
+
+double
+config_real_word(
+	struct config *c, const char *section, const char *key, const char *word, double max)
+{
+	const char *text = look_up(c, section, key, word);
+	char what[128], *end;
+	double value;
+
+	if (text == NULL || strcmp(text, word) == 0)
+		return 0;
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno == 0 && end != text && *end == '\0' && value > 0 && value <= max)
+		return value;
+	snprintf(what, sizeof(what), "must be '%s' or a number, more than 0, at most %g", word, max);
+	config_complain(c, section, key, what);
+	return 0;
 }
 
 double

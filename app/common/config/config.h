@@ -76,6 +76,19 @@ bool config_uint_or(struct config *c, const char *section, const char *key, cons
 	uint64_t *value, uint64_t min, uint64_t max);
 
 /**
+ * A number, or a word that stands for 0: `auto`, `none`, `unlimited`.
+ * @param def  0: the word is the default
+ * @param min  at least 1
+ * @return the number; 0 for the word
+ */
+uint64_t config_uint_word(struct config *c, const char *section, const char *key, const char *word,
+	uint64_t def, uint64_t min, uint64_t max);
+
+/** The same for a real number of more than 0, at most `max`; the word is the default. */
+double config_real_word(
+	struct config *c, const char *section, const char *key, const char *word, double max);
+
+/**
  * A text, valid until config_close(). One that is empty counts as absent; so does `none` if there
  * may be no text.
  * @param def  what an absent one is; NULL: there may be none

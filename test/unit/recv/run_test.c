@@ -149,7 +149,7 @@ watchdog_has_a_minimum(void **state)
 		const char *set;
 		int ret;
 	} cases[] = {{"gpu.watchdog_ms=99", -EINVAL}, {"gpu.watchdog_ms=100", 0},
-		{"gpu.watchdog_ms=0", 0}};
+		{"gpu.watchdog_ms=0", -EINVAL}, {"gpu.watchdog_ms=none", 0}};
 
 	for (uint32_t i = 0; i < RTE_DIM(cases); i++) {
 		struct config_source with = {.file = path};
