@@ -137,8 +137,8 @@ read_lcores(struct settings *s, struct config *c)
 
 	s->rx_lcores = config_uint(c, "lcores", "rx_lcores", 1, 1, FRAME_RX_MAX);
 	s->gangs = config_uint_word(c, "lcores", "gangs", "auto", 0, 1, GK_GANGS_MAX);
-	s->gang_workers =
-		config_uint_word(c, "lcores", "gang_workers", "auto", 0, 1, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
+	s->gang_workers = config_uint_word(
+		c, "lcores", "gang_workers", "auto", 0, 1, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
 	s->nb_rx_map = config_list(
 		c, "lcores", "rx", "auto", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
 	s->nb_egress_map =
@@ -253,7 +253,8 @@ read_output(struct settings *s, struct config *c)
 	w->depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
 	w->sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
 	w->sync_bytes = config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) << 20;
-	s->roll_frames = config_uint_word(c, "output", "roll_frames", "unlimited", 0, 1, UINT64_MAX);
+	s->roll_frames =
+		config_uint_word(c, "output", "roll_frames", "unlimited", 0, 1, UINT64_MAX);
 	s->roll_bytes = config_uint_word(c, "output", "roll_mib", "unlimited", 0, 1, 1 << 30) << 20;
 	s->roll_ms = config_uint_word(c, "output", "roll_s", "unlimited", 0, 1, UINT32_MAX) * 1000;
 	s->store_calibration = config_bool(c, "output", "calibration", true);
@@ -292,8 +293,8 @@ read_dark(struct settings *s, struct config *c)
 		config_uint(c, "dark", "event_code", 0, 0, 255);
 	d->every = config_uint(c, "dark", "every", 100, 1, UINT32_MAX);
 	d->phase = config_uint(c, "dark", "phase", 0, 0, d->every - 1);
-	d->interval_frames =
-		config_uint_word(c, "dark", "interval_frames", "none", 20000, 1, GK_DARK_FRAMES_MAX);
+	d->interval_frames = config_uint_word(
+		c, "dark", "interval_frames", "none", 20000, 1, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_min = config_uint(c, "dark", "samples_min", 10, 1, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_alpha = config_real(c, "dark", "alpha", 0.5, 1e-6, 1);
 }
@@ -317,7 +318,8 @@ read_calibration(struct settings *s, struct config *c)
 	}
 	s->calibration.mask = config_text(c, "calibration", "mask", NULL);
 	s->calibration.gain_limit = config_real(c, "calibration", "gain_limit", 16, 1, 1e6);
-	s->calibration.max_age_hours = config_real_word(c, "calibration", "max_age_hours", "unlimited", 1e6);
+	s->calibration.max_age_hours =
+		config_real_word(c, "calibration", "max_age_hours", "unlimited", 1e6);
 	s->calibration.energy = config_real(c, "calibration", "energy", 12.4, 1e-3, 1e3);
 }
 
@@ -347,7 +349,8 @@ read_run(struct settings *s, struct config *c)
 	f->offset = config_uint(c, "run", "offset", 0, 0, f->stride - 1);
 	s->dark_run = config_choice(c, "run", "type", 0, types) == 1;
 	s->service = config_choice(c, "run", "control", 0, controls) == 1;
-	s->idle_timeout_ms = config_uint_word(c, "run", "idle_timeout_ms", "none", 0, 1, UINT32_MAX);
+	s->idle_timeout_ms =
+		config_uint_word(c, "run", "idle_timeout_ms", "none", 0, 1, UINT32_MAX);
 }
 
 /** A dark run keeps every frame as it was sent. */
@@ -381,8 +384,8 @@ settings_read(struct settings *s, struct config *c)
 	read_calibration(s, c);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
-		config_complain(
-			c, "dark", "interval_frames", "must be 'none', or not less than [run] stride");
+		config_complain(c, "dark", "interval_frames",
+			"must be 'none', or not less than [run] stride");
 	settle_dark_run(s);
 	return config_check(c);
 }

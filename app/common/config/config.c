@@ -358,7 +358,8 @@ config_real_word(
 	value = strtod(text, &end);
 	if (errno == 0 && end != text && *end == '\0' && value > 0 && value <= max)
 		return value;
-	snprintf(what, sizeof(what), "must be '%s' or a number, more than 0, at most %g", word, max);
+	snprintf(
+		what, sizeof(what), "must be '%s' or a number, more than 0, at most %g", word, max);
 	config_complain(c, section, key, what);
 	return 0;
 }

@@ -44,7 +44,8 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	s->failover_ms = config_uint(c, "egress", "failover_ms", 3000, 1, UINT32_MAX);
 	s->hold_ms = config_uint(c, "egress", "hold_ms", 1000, 0, UINT32_MAX);
 	s->spill = config_text(c, "egress", "spill", NULL);
-	s->spill_bytes = config_uint_word(c, "egress", "spill_mib", "unlimited", 0, 1, UINT32_MAX) << 20;
+	s->spill_bytes = config_uint_word(c, "egress", "spill_mib", "unlimited", 0, 1, UINT32_MAX)
+		<< 20;
 	s->spill_at = config_uint(c, "egress", "spill_at", 75, 1, 100);
 	s->end_ms = config_uint(c, "egress", "end_ms", 60000, 0, UINT32_MAX);
 	if (s->device == NULL)

@@ -49,9 +49,12 @@ store_settings_read(struct store_config *s, struct config *c)
 	s->files.slices.sync_ms = config_uint(c, "files", "sync_ms", STREAM_SYNC_MS, 1, 60000);
 	s->files.slices.sync_bytes = config_uint(c, "files", "sync_mib", 256, 1, 65536) << 20;
 	s->files.roll_bytes = config_uint(c, "files", "roll_mib", 65536, 1, UINT32_MAX) << 20;
-	s->files.roll_ms = config_uint_word(c, "files", "roll_s", "unlimited", 0, 1, 1000000) * 1000;
-	s->files.quota = config_uint_word(c, "files", "quota_mib", "unlimited", 0, 1, UINT32_MAX) << 20;
-	s->files.idle_ms = config_uint_word(c, "files", "idle_s", "unlimited", 600, 1, 1000000) * 1000;
+	s->files.roll_ms =
+		config_uint_word(c, "files", "roll_s", "unlimited", 0, 1, 1000000) * 1000;
+	s->files.quota = config_uint_word(c, "files", "quota_mib", "unlimited", 0, 1, UINT32_MAX)
+		<< 20;
+	s->files.idle_ms =
+		config_uint_word(c, "files", "idle_s", "unlimited", 600, 1, 1000000) * 1000;
 }
 
 void
