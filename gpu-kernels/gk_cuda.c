@@ -393,7 +393,7 @@ cuda_destroy(struct gk *gk)
 		__atomic_store_n(&gk->config.channel->bell.quit, 1, __ATOMIC_RELEASE);
 	if (gk->running && entered)
 		gk->cuda->cuStreamSynchronize(gk->stream);
-	/* the thread reads what is freed here, in any state of CUDA */
+	/* stop the thread first: it uses the memory that is freed here */
 	stop_beat(gk);
 	if (entered) {
 		if (gk->stream != NULL)

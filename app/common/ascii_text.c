@@ -11,7 +11,7 @@
 
 #include "ascii_text.h"
 
-#define ESCAPE	    6 /* bytes of one: \uXXXX */
+#define ESCAPE	    6 /* bytes of an escape, \uXXXX */
 #define REPLACEMENT 0xFFFDu
 
 static char *
@@ -23,7 +23,7 @@ put_unit(char *out, uint32_t unit)
 	return out + 1;
 }
 
-/* In UTF-16 units, as JSON has it. */
+/* Append a character as one or two UTF-16 units, as in JSON. */
 static char *
 put_character(char *out, uint32_t c)
 {
@@ -36,7 +36,7 @@ put_character(char *out, uint32_t c)
 char *
 ascii_text(const char *text)
 {
-	/* built into glibc, where "C.UTF-8" need not be */
+	/* UTF-8 is built into glibc's iconv(); the locale "C.UTF-8" may be missing */
 	const iconv_t cd = iconv_open("WCHAR_T", "UTF-8");
 	char *in = (char *)(uintptr_t)text; /* iconv() does not write to it */
 	size_t left = strlen(text);

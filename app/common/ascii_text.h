@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Text for those who take ASCII alone: DPDK's telemetry reads outside of its table of escapes for
- * any other byte (22.11).
+ * Conversion of UTF-8 to ASCII, for DPDK's telemetry: it reads beyond its table of escapes if a
+ * text has a byte that is not ASCII (DPDK 22.11).
  */
 #ifndef ASCII_TEXT_H
 #define ASCII_TEXT_H
 
 /**
- * @param text  UTF-8; bytes that are none count as U+FFFD each
- * @return the text with `\uXXXX`, as JSON has it, for every UTF-16 unit that is not ASCII; the
- *         caller frees it. NULL: no memory
+ * Replace every UTF-16 unit that is not ASCII with `\uXXXX`, as in JSON.
+ * @param text  UTF-8; each invalid byte is converted as U+FFFD
+ * @return the converted text, which the caller frees; NULL: out of memory
  */
 char *ascii_text(const char *text);
 

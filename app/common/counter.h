@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Counters that one thread writes, and others read at any time: relaxed atomics, which on x86 cost
- * what plain words do.
+ * Counters that one thread writes and any thread reads. They are relaxed atomics, which are as fast
+ * as plain variables on x86.
  */
 #ifndef COUNTER_H
 #define COUNTER_H
@@ -10,28 +10,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Count by n. The one that writes it only. */
+/** Add n to a counter. Only its writer may call this. */
 static inline void
 counter_add(uint64_t *counter, uint64_t n)
 {
 	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
-/** Set what is no sum. The one that writes it only. */
+/** Set a value that is not a sum. Only its writer may call this. */
 static inline void
 counter_set(uint64_t *counter, uint64_t value)
 {
 	__atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }
 
-/** Anybody, at any time. */
+/** Get a counter. Any thread. */
 static inline uint64_t
 counter_get(const uint64_t *counter)
 {
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/** Copy a structure of counters, each in one piece. @param size  a multiple of 8 */
+/** Copy a structure of counters, each with one atomic load. @param size  a multiple of 8 */
 static inline void
 counters_get(void *to, const void *from, size_t size)
 {

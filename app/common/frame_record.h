@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What is known of one frame when the builder is done with it: a row of `frames`, and for a kept
- * frame where its image is. Passed from the builder to the writer, whose batches go to files or to
- * stores, in frame number order; given back through the free ring when its columns have been
- * copied.
+ * Record of a finished frame: its row of `frames` and, if the frame is kept, the position of its
+ * image. The builder passes records to the writer in the order of frame numbers. The writer's
+ * batches go to files or to stores. The writer returns a record through the free ring once it has
+ * copied the columns.
  */
 #ifndef FRAME_RECORD_H
 #define FRAME_RECORD_H
@@ -41,7 +41,7 @@ frame_verdict_is_kept(enum frame_verdict v)
 #define FRAME_FLAG_TIMEOUT    (1u << 3) /**< closed by time: a module stalled */
 /** Modules disagree on storage cell or gain mode, or these are not as configured. */
 #define FRAME_FLAG_STATUS (1u << 4)
-/** Kept, but its image was refused (journal or disk full) or could not be made: it has none. */
+/** Kept, but without an image: it was refused (journal or disk full) or could not be created. */
 #define FRAME_FLAG_NO_IMAGE (1u << 5)
 
 /** One frame. Times of the detector are in its own ticks (JUNGFRAU: 100 ns). */

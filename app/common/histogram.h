@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Histograms of times: bucket i counts those below 2^i us, the last one all others. */
+/**
+ * @file
+ * Histograms of times. Bucket i counts the times below 2^i us that the buckets before it do not
+ * count. The last bucket counts all longer times.
+ */
 #ifndef LATENCY_H
 #define LATENCY_H
 
 #include <stdint.h>
 
-/** The bucket of a time, of so many. */
+/** @return index of the bucket of a time, in a histogram with this number of buckets */
 static inline unsigned int
 latency_bucket(uint64_t us, unsigned int buckets)
 {

@@ -13,7 +13,7 @@ interval_set_free(struct interval_set *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* The first interval that ends at n or behind it. */
+/* Find the first interval that ends at or above n. @return its index; s->nb: none */
 static size_t
 find(const struct interval_set *s, uint64_t n)
 {
@@ -31,7 +31,7 @@ find(const struct interval_set *s, uint64_t n)
 	return low;
 }
 
-/* Room for one more. */
+/* Make room for one more interval. @return 0; -ENOMEM */
 static int
 grow(struct interval_set *s)
 {
@@ -48,7 +48,7 @@ grow(struct interval_set *s)
 	return 0;
 }
 
-/* Put `nb` intervals, which fit, where from i on `old` ones were. */
+/* Replace `old` intervals at index i with `nb` new ones, for which there is room. */
 static void
 replace(struct interval_set *s, size_t i, size_t old, const struct interval *new, size_t nb)
 {
@@ -68,7 +68,7 @@ interval_set_add(struct interval_set *s, uint64_t first, uint64_t last)
 		return -EINVAL;
 	if (grow(s) < 0)
 		return -ENOMEM;
-	/* one that ends right before `first` is touched as well */
+	/* an interval that ends right below `first` is merged too */
 	i = find(s, first > 0 ? first - 1 : 0);
 	for (end = i; end < s->nb && s->at[end].first <= last + 1; end++) {
 		if (s->at[end].first < all.first)

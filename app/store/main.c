@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-store: take record batches from receivers, have them in files. */
+/* braggline-store: receives record batches from receivers and writes them to files. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -33,7 +33,7 @@ struct arguments {
 	bool dump_config;
 };
 
-/* Work on directories, without EAL; an EAL option begins with a dash. */
+/* Commands that work on directories, without EAL. A command name never begins with a dash. */
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
@@ -81,7 +81,7 @@ usage(FILE *out)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].what);
 }
 
-/* @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
+/* @return 0: continue; > 0: exit with success; < 0: invalid arguments */
 static int
 parse_arguments(struct arguments *a, int argc, char **argv)
 {
@@ -157,7 +157,7 @@ poll_until_signal(struct store *s)
 		(void)store_poll(s);
 }
 
-/* Needs no EAL. */
+/* Print the effective configuration. Does not need EAL. */
 static int
 dump(const struct arguments *a)
 {
@@ -233,7 +233,7 @@ main(int argc, char **argv)
 		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	if (arguments.dump_config)
 		return dump(&arguments);
-	/* before EAL, which takes a while */
+	/* install the handlers before EAL is started, which takes a while */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	eal_hangup_ends(&action);

@@ -12,9 +12,9 @@
 
 #define SYNC_TAG  UINT64_MAX
 #define NS_PER_MS 1000000ull
-/* slices: minimum of bytes allocated ahead, so that short files stay small */
+/* minimum allocation ahead, in slices; low, so that short files stay small */
 #define AHEAD_LEAST 16
-#define AHEAD_TIMES 16 /* what there is */
+#define AHEAD_TIMES 16 /* allocation ahead, as a multiple of the current end of the file */
 
 uint64_t
 arrow_slices_clock(void)

@@ -52,7 +52,7 @@ struct arrow_file {
 	struct arrow_file_pending *pending;
 	size_t cap_pending;
 	uint64_t size; /**< bytes passed in so far */
-	uint64_t rows; /**< of all batches; after close, of those that were kept */
+	uint64_t rows; /**< of all batches; after close, of the kept batches */
 	uint64_t rows_durable;
 	/** Histogram of the time from `received` to durable. */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
@@ -62,7 +62,7 @@ struct arrow_file {
 	void *clock_arg;
 	bool named;    /**< the directory entry is durable */
 	bool complete; /**< the trailer is written and the file has its final name */
-	/** after close, if not complete: the file may hold batches behind those that were kept */
+	/** after close, if not complete: the file may hold batches behind the kept ones */
 	bool uncut;
 	bool stalled;		      /**< last state reported by arrow_file_has_news() */
 	int error;		      /**< 0, or the first error as -errno */
@@ -106,8 +106,8 @@ void arrow_file_wait(struct arrow_file *f, uint64_t end);
 /**
  * Write the trailer, wait for the disk, and rename the file. Another thread may call this once all
  * earlier calls have returned.
- * @return 0: all batches are durable; otherwise the first error. `rows` is what was kept.
- *   `complete` says whether the file has a trailer and its final name
+ * @return 0: all batches are durable; otherwise the first error. `rows` is the number of kept rows,
+ *   and `complete` is true if the file has a trailer and its final name
  */
 int arrow_file_close(struct arrow_file *f);
 

@@ -16,20 +16,20 @@ RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, config_logtype, "config: " __VA_ARGS__)
 
-/** A text that is not there, as one may write it. */
+/** Value for the absence of an optional text. */
 #define NONE "none"
 
-/** What was given: a line of the file, --set, telemetry; a section alone has no key. */
+/** A setting from the file, --set or telemetry. A section header is a setting with key "". */
 struct given {
-	struct given *next; /**< in the order of the file; what getters return lies here */
+	struct given *next; /**< in file order; getters return pointers into these elements */
 	const char *origin;
-	unsigned int line; /**< of the file; 0: not from there */
+	unsigned int line; /**< line of the file; 0: not from the file */
 	char section[INI_NAME_LEN];
 	char key[INI_NAME_LEN];
 	char text[INI_VALUE_LEN];
 };
 
-/** A value that a getter asked for. */
+/** Effective value of a key that a getter has read. */
 struct value {
 	char section[INI_NAME_LEN];
 	char key[INI_NAME_LEN];
@@ -42,10 +42,10 @@ struct config {
 	struct value *values; /**< in the order of first use */
 	unsigned int nb_values;
 	unsigned int mistakes;
-	char mistake[INI_VALUE_LEN + 1024]; /**< the last one */
+	char mistake[INI_VALUE_LEN + 1024]; /**< text of the last mistake */
 };
 
-/** Key "": the section itself. */
+/** @param key  "": find the header of the section */
 static struct given *
 find_given(const struct config *c, const char *section, const char *key)
 {
@@ -55,7 +55,7 @@ find_given(const struct config *c, const char *section, const char *key)
 	return NULL;
 }
 
-/** Lengths were checked. */
+/** Add or replace a setting. The caller has checked the lengths of the texts. */
 static int
 give(struct config *c, const char *origin, unsigned int line, const char *section, const char *key,
 	const char *text)
@@ -77,7 +77,7 @@ give(struct config *c, const char *origin, unsigned int line, const char *sectio
 	return 0;
 }
 
-/** A line of the file. */
+/** Handle a line of the file. */
 static int
 take_line(void *arg, unsigned int line, const char *section, const char *key, const char *text)
 {
@@ -113,7 +113,7 @@ refuse_assignment(struct config *c, const char *origin, const char *assignment, 
 {
 	const bool is_text = ini_is_text(assignment);
 
-	/* a log or a telemetry reply is no place for bytes that are no text */
+	/* the message goes to a log or a telemetry reply: do not repeat bytes that are not text */
 	snprintf(c->mistake, sizeof(c->mistake), "%s: '%.200s%s': %s", origin,
 		is_text ? assignment : "...", strlen(assignment) > 200 && is_text ? "..." : "",
 		why);
@@ -128,7 +128,7 @@ config_set(struct config *c, const char *origin, const char *assignment)
 	char section[INI_NAME_LEN], key[INI_NAME_LEN];
 	const char *dot = NULL;
 
-	/* a section name may hold dots: the last one before the key separates */
+	/* a section name may contain dots, so the last dot before `=` is the separator */
 	for (const char *p = assignment; equals != NULL && p < equals; p++)
 		if (*p == '.')
 			dot = p;
@@ -176,7 +176,7 @@ config_open(const struct config_source *source)
 		rc = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
 		if (rc != 0)
 			LOG(ERR, "%s\n", c->mistake);
-		/* lines that are wrong: what else is wrong is to be told as well */
+		/* invalid lines: go on, so that all other mistakes are reported too */
 		if (rc == -EINVAL) {
 			c->mistakes++;
 			rc = 0;
@@ -231,7 +231,7 @@ find_value(const struct config *c, const char *section, const char *key)
 	return NULL;
 }
 
-/** The text that was given, NULL if none was; that, or `def`, is noted as the value in force. */
+/** Get the text of a setting, and record it, or `def`, as effective value. @return NULL: not set */
 static const char *
 look_up(struct config *c, const char *section, const char *key, const char *def)
 {
@@ -471,7 +471,7 @@ bad:
 	return 0;
 }
 
-/** A key that nobody has asked for. */
+/** Report a key or section that no getter has read. */
 static void
 complain_unknown(struct config *c, const struct given *g)
 {

@@ -14,9 +14,9 @@
 #include "config/ini_file.h"
 #include "io/own_file.h"
 
-#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* editors of other systems write one */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* some editors write it at the start of a file */
 
-/** Where the reading is. */
+/** State of the parser. */
 struct reading {
 	char section[INI_NAME_LEN];
 	unsigned int line;
@@ -24,7 +24,7 @@ struct reading {
 	void *arg;
 };
 
-/* By iconv, whose UTF-8 is built in: machines without locales have no "C.UTF-8". */
+/* Uses iconv(), which has UTF-8 built in. Machines without locales have no "C.UTF-8". */
 static bool
 is_utf8(const char *text)
 {
@@ -80,7 +80,7 @@ cut_comment(char *text)
 	*to = '\0';
 }
 
-/** @return what is wrong with the line, NULL if nothing is */
+/** Parse a line. @param error  out: result of `take` @return fault of the line; NULL: none */
 static const char *
 read_line(struct reading *r, char *text, int *error)
 {
@@ -138,7 +138,7 @@ ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *mess
 		r.line++;
 		wrong = strlen(text) == (size_t)length ? read_line(&r, text, &error)
 						       : "contains a zero byte; expected text";
-		/* the next lines may have mistakes as well: all are told at once */
+		/* go on, so that the message has the mistakes of all lines */
 		if (wrong != NULL && used < size)
 			used += snprintf(message + used, size - used, "%s%s:%u: %s",
 				used > 0 ? "\n" : "", path, r.line, wrong);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Lines of an INI file: `[section]`, `key = value`, comments after `;` (`\;` is a semicolon).
+ * Parser of INI files: `[section]`, `key = value`, comments after `;` (`\;` is a semicolon).
  *
- * The syntax is that of rte_cfgfile, which keeps no line numbers and says nothing of what it does
- * not understand.
+ * The syntax is that of rte_cfgfile, which cannot be used here because it keeps no line numbers and
+ * silently ignores invalid lines.
  */
 #ifndef INI_FILE_H
 #define INI_FILE_H
@@ -13,15 +13,19 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** Room for a name, its end included; as rte_cfgfile has it. */
+/** Size of a name with its terminating zero, as in rte_cfgfile. */
 #define INI_NAME_LEN 64
-#define INI_NAME_MAX "63" /**< bytes of a name, as messages say it */
+#define INI_NAME_MAX "63" /**< maximum length of a name in bytes, for messages */
 
-/** The same for a value: MAC addresses of 64 streams, with commas and spaces, are 1,214 bytes. */
+/** Size of a value with its zero. The MAC addresses of 64 streams take 1,214 bytes. */
 #define INI_VALUE_LEN 2048
-#define INI_VALUE_MAX "2047" /**< bytes of a value, as messages say it */
+#define INI_VALUE_MAX "2047" /**< maximum length of a value in bytes, for messages */
 
-/** A line; `key` is "" for one that begins a section. @return 0; else the reading ends with it */
+/**
+ * Callback for a line of the file.
+ * @param key  "": the line is the header of a section
+ * @return 0; otherwise reading ends with this result
+ */
 typedef int ini_take(
 	void *arg, unsigned int line, const char *section, const char *key, const char *value);
 
@@ -29,14 +33,14 @@ typedef int ini_take(
 bool ini_is_text(const char *text);
 
 /**
- * Give all lines to `take`, in their order. A line that is wrong is left out, and the reading goes
- * on: the message has a line for each, as far as there is room.
- * @param message  why not, with file and line; "" if 0 is returned
- * @return 0; -EINVAL: lines that are wrong; what fopen() and reading give; what `take` returns
+ * Read a file, and call `take` for each line in file order. Invalid lines are skipped. The message
+ * gets one line of text for each, until `size` is reached.
+ * @param message  out: the errors, with file and line; "" on success
+ * @return 0; -EINVAL: invalid lines; -errno of fopen() or reading; errors of `take`
  */
 int ini_file_read(const char *path, ini_take *take, void *arg, char *message, size_t size);
 
-/** The same of an open file, which stays open. @param path  what messages call it */
+/** As ini_file_read(), for an open file, which stays open. @param path  its name for messages */
 int ini_stream_read(
 	FILE *f, const char *path, ini_take *take, void *arg, char *message, size_t size);
 

@@ -10,9 +10,9 @@
 
 #include "eal/end.h"
 
-#define PATIENCE 2 /* s: a callback of a driver that waits for its peer */
+#define PATIENCE 2 /* s; a driver's callback may wait for its peer */
 
-/* Not on a stack and not in EAL's memory: the thread outlives both. */
+/* Static, because the blocked thread outlives the caller's stack and EAL's memory. */
 static sem_t held;
 
 static void
@@ -23,7 +23,10 @@ hold(void *arg)
 		pause();
 }
 
-/** Not by an alarm: EAL's end waits until none is running. */
+/**
+ * Register a callback that blocks the interrupt thread. An alarm is not suitable, because
+ * rte_eal_cleanup() waits until no alarm callback is running.
+ */
 static int
 have_held(void)
 {
@@ -34,7 +37,7 @@ have_held(void)
 	if (handle && fd >= 0 && rte_intr_fd_set(handle, fd) == 0 &&
 		rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) == 0)
 		ret = rte_intr_callback_register(handle, hold, NULL);
-	/* EAL has made itself a copy */
+	/* EAL keeps a copy of the handle */
 	rte_intr_instance_free(handle);
 	return ret;
 }

@@ -6,28 +6,30 @@
 
 /**
  * @file
- * The end of a program that has begun EAL.
+ * Safe end of a program that has initialized EAL.
  */
 
 /**
- * Have EAL's interrupt thread do nothing any more; before ports are stopped for good, in no
- * callback.
+ * Block EAL's interrupt thread for good. Call this before ports are stopped at the end of the
+ * program, and not from a callback.
  *
- * A port of net_memif that is stopped just as its peer goes away is taken down by both threads, and
- * what it has is freed twice (DPDK 22.11). Here the thread is held in a callback of ours, between
- * two of drivers'. Links are not watched from now on.
+ * If a net_memif port is stopped while its peer disconnects, both the caller and the interrupt
+ * thread release its resources, which are then freed twice (DPDK 22.11). This function blocks the
+ * interrupt thread in a callback of its own, so that no driver's callback can run. Link states are
+ * not updated any more.
  *
- * @return false: it was busy with a driver for seconds, and is not held
+ * @return false: the callback of a driver ran for longer than 2 s, and the thread is not blocked
  */
 bool eal_hold(void);
 
 /**
- * Instead of rte_eal_cleanup(), as the last thing that a program does with DPDK; in no callback.
+ * Replacement for rte_eal_cleanup(). Call this as the last DPDK function of the program, and not
+ * from a callback.
  *
- * rte_eal_cleanup() removes devices, frees the alarms and unmaps EAL's memory while EAL's interrupt
- * thread goes on to look at all of them (DPDK 22.11): a driver that has used that thread shortly
- * before, as net_memif does when it connects or closes, has the program crash at its end. So that
- * thread is held first. If it can't be, EAL is left as it is: the process ends anyway.
+ * rte_eal_cleanup() removes devices, frees alarms and unmaps EAL's memory while EAL's interrupt
+ * thread still uses them (DPDK 22.11). If a driver has used that thread shortly before, as
+ * net_memif does when it connects or closes, the program crashes. This function therefore blocks
+ * the thread first. If that fails, it does not clean up EAL, because the process ends anyway.
  */
 void eal_end(void);
 

@@ -9,7 +9,7 @@
 
 static cpu_set_t cpus;
 
-/* before main(), and so before EAL */
+/* Record the CPUs of the process. Runs before main(), because EAL changes the affinity. */
 static void __attribute__((constructor)) note_cpus(void)
 {
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)

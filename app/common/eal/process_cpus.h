@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * CPUs of threads that are no lcores: a thread inherits the CPU of the lcore that makes it, and
- * would take turns there with what polls.
+ * CPU affinity of threads that are not lcores. A new thread inherits the CPU of the lcore that
+ * creates it, and would compete with the polling loop there.
  */
 #ifndef PROCESS_CPUS_H
 #define PROCESS_CPUS_H
 
-/** Let this thread run where the process may, and no lcore does; anywhere, if lcores are. */
+/**
+ * Bind this thread to the CPUs that the process may use and that no lcore uses. If lcores use all
+ * of them, bind it to all CPUs of the process.
+ */
 void process_cpus_take(void);
 
 #endif /* PROCESS_CPUS_H */

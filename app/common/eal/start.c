@@ -72,14 +72,18 @@ no_page_is_free(void)
 	return pages == 0;
 }
 
-/* EAL makes BASE/dpdk/PREFIX, and a lock in it. @return 0; -errno, and `path` is what fails */
+/*
+ * Check access to the folder BASE/dpdk/PREFIX, in which EAL creates a lock file.
+ * @param path  out: the folder that was checked
+ * @return 0; -errno
+ */
 static int
 try_runtime_folder(char path[PATH_MAX])
 {
 	const char *base = geteuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
 
 	snprintf(path, PATH_MAX, "%s", rte_eal_get_runtime_dir());
-	/* EAL has no path before the folder is there */
+	/* EAL returns no path before the folder exists */
 	if (path[0] == '\0')
 		snprintf(path, PATH_MAX, "%s/dpdk", base != NULL ? base : "/tmp");
 	if (access(path, F_OK) != 0 && errno == ENOENT)
@@ -87,11 +91,11 @@ try_runtime_folder(char path[PATH_MAX])
 	return access(path, W_OK | X_OK) == 0 ? 0 : -errno;
 }
 
-/* EAL has logged what it knows; it names neither the cause nor the remedy of the common ones. */
+/* Print cause and remedy of common failures, which are missing from the messages of EAL. */
 static void
 explain(const char *program)
 {
-	/* a lock file that cannot be made has left errno, and rte_errno is 0 then */
+	/* if EAL cannot create its lock file, it sets errno only, and rte_errno is 0 */
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
 	const int error = rte_errno;
 	char folder[PATH_MAX];
@@ -144,8 +148,10 @@ explain(const char *program)
 		fprintf(stderr, "%s: cannot start EAL: %s\n", program, why);
 }
 
-/* A socket in the file system that nobody listens on was left by a process that was killed: this
- * user's is removed, of others is said what is in the way. */
+/*
+ * Remove a socket of this user that a killed process left in the file system, on which no process
+ * listens. If the socket belongs to another user or is in use, report that.
+ */
 static void
 clear_socket(const char *program, const char *path)
 {
@@ -179,7 +185,7 @@ clear_socket(const char *program, const char *path)
 	}
 }
 
-/* DPDK's memif binds its socket and does not remove the one of a server that was killed. */
+/* Remove the socket of a killed memif server. DPDK's memif fails to bind if it still exists. */
 static void
 remove_stale_socket(const char *program, const char *device)
 {
@@ -195,7 +201,7 @@ remove_stale_socket(const char *program, const char *device)
 	role = rte_kvargs_get(args, "role");
 	path = rte_kvargs_get(args, "socket");
 	abstract = rte_kvargs_get(args, "socket-abstract");
-	/* an abstract one, which is the default, has no file */
+	/* an abstract socket, which is the default, has no file */
 	if (role != NULL && strcmp(role, "server") == 0 && path != NULL && abstract != NULL &&
 		strcmp(abstract, "no") == 0)
 		clear_socket(program, path);
@@ -216,8 +222,10 @@ remove_stale_sockets(const char *program, char **argv, int own)
 	}
 }
 
-/* EAL keeps its files and the telemetry socket there, and takes a folder that exists for its own;
- * for an ordinary user it may be in /tmp. */
+/*
+ * Check the folder of EAL's files and telemetry socket. EAL uses an existing folder without a
+ * check, and for an ordinary user, the folder may be in /tmp.
+ */
 static int
 check_runtime_folder(const char *program)
 {
@@ -225,7 +233,7 @@ check_runtime_folder(const char *program)
 	int rc;
 
 	rc = own_folder_check(rte_eal_get_runtime_dir(), OWN_FOLDER_NAMED, message);
-	/* --no-shconf, --in-memory */
+	/* no folder: --no-shconf or --in-memory */
 	if (rc == -ENOENT)
 		return 0;
 	if (rc == 0) {
@@ -239,7 +247,10 @@ check_runtime_folder(const char *program)
 	return rc;
 }
 
-/* EAL shows a program's words in /eal/app_params. It may reorder `words`, and keeps copies. */
+/*
+ * Initialize EAL. It shows the program's own arguments in /eal/app_params. It may reorder `words`,
+ * and it keeps copies of the arguments.
+ */
 static int
 init(int argc, char **argv, int own)
 {
@@ -276,7 +287,7 @@ eal_start(const char *program, int argc, char **argv, int own)
 	if (ret < 0) {
 		explain(program);
 	} else if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		/* memory, ports and telemetry would be the other process's */
+		/* as a secondary process, it would share memory, ports and telemetry */
 		explain(program);
 		(void)rte_eal_cleanup();
 		rte_errno = ENOTSUP;

@@ -7,34 +7,38 @@
 
 /**
  * @file
- * The command line of a program with EAL: `PROGRAM [EAL's words --] [its own words]`.
+ * Command line of a program with EAL, `PROGRAM [EAL arguments --] [own arguments]`, and the start
+ * of EAL.
  *
- * A program reads its own words first: help and mistakes must not need huge pages.
+ * A program parses its own arguments before it starts EAL, so that `--help` and usage errors do not
+ * need huge pages.
  */
 
 /**
- * Where a program's own words begin: behind the first "--"; without one all words are its own. The
- * word there becomes the program's name, so that argv from there is a command line by itself.
+ * Find a program's own arguments, which follow the first "--". Without "--", all arguments are its
+ * own. The "--" is replaced by the name of the program, so that argv from there on is a complete
+ * command line.
  *
- * @return index of that name; 0: there are no words of EAL's
+ * @return index of that name; 0: there are no EAL arguments
  */
 int eal_own_words(int argc, char **argv);
 
 /**
- * Tell where EAL's options go: for a mistake in a command line without "--".
- * @param own  what comes after it
+ * Print where EAL's options belong, after a usage error in a command line without "--".
+ * @param own  example of own arguments, printed behind the "--"
  */
 void eal_hint(FILE *out, const char *program, const char *own);
 
 /**
- * Start EAL with its words. On failure the cause and what to do about it are on standard error.
+ * Start EAL with its arguments. A failure is reported on stderr, with its cause and remedy.
+ * rte_eal_init() also gets the program's own arguments, for /eal/app_params.
  *
- * @param own  what eal_own_words() has returned
- * @return as rte_eal_init(), which is given the program's words as well, for /eal/app_params
+ * @param own  result of eal_own_words()
+ * @return as rte_eal_init()
  */
 int eal_start(const char *program, int argc, char **argv, int own);
 
-/** End by SIGHUP as by SIGTERM, unless it is ignored, as nohup wants it. */
+/** Install the handler of SIGTERM for SIGHUP, unless SIGHUP is ignored, as under nohup. */
 void eal_hangup_ends(const struct sigaction *action);
 
 #endif

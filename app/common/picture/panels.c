@@ -12,7 +12,10 @@
 #define BACKGROUND 0x181818u
 #define TEXT	   0xE0E0E0u
 
-/* Floats above zero ascend as their bits do: 31 of them, looked at in three steps. */
+/*
+ * Positive floats have the order of their bit patterns. Radix selection over the lower 31 bits, in
+ * three digits.
+ */
 #define DIGITS	   3
 #define DIGIT_BITS 11
 #define DIGIT_SIZE (1u << DIGIT_BITS)
@@ -48,7 +51,7 @@ panels_shrink(const struct panels *p, const float *plane, float *cells)
 	}
 }
 
-/* Steps between panels. */
+/* Horizontal distance between panels, in dots. */
 static int
 panel_step(const struct panels *p)
 {
@@ -71,7 +74,7 @@ bits_of(float v)
 	return bits;
 }
 
-/* The n-th largest of the finite values above zero, n from 0 on and less than there are. */
+/* @return the n-th largest finite positive value; n starts at 0 and is below their number */
 static float
 largest(const float *cells, size_t nb_cells, size_t n)
 {
@@ -98,8 +101,10 @@ largest(const float *cells, size_t nb_cells, size_t n)
 	return v;
 }
 
-/* The panel's brightest value: all but the top thousandth of what is above zero, so that one hot
- * pixel does not leave the rest dark. */
+/*
+ * Upper limit of the colour scale of a panel. The largest 0.1 % of the positive values are ignored,
+ * so that a hot pixel does not make all other pixels dark.
+ */
 static float
 brightest(const float *cells, size_t nb_cells)
 {
@@ -114,7 +119,7 @@ brightest(const float *cells, size_t nb_cells)
 	return top > 1.0f ? top : 1.0f;
 }
 
-/* Colours from dark to light in even steps of lightness; t from 0 to 1. */
+/* Colour map from dark to light with uniform steps in lightness. @param t  0 to 1 */
 static uint32_t
 colour_of(float t)
 {

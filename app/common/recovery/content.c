@@ -49,7 +49,6 @@ arrow_content_bytes(const struct arrow_content *c)
 		.data = c->data, .size = c->size, .written = c->size, .window = c->window};
 }
 
-/* Whether both have the same bytes. `b` NULL: `a` is compared with what is at `with`. */
 bool
 arrow_content_is_same(const struct arrow_reader *a, uint64_t at, const struct arrow_reader *b,
 	const uint8_t *with, uint64_t size)
@@ -76,7 +75,7 @@ arrow_content_write(const struct arrow_io_ops *io, void *handle, const uint8_t *
 	int rc = 0;
 
 	while (size > 0 && rc == 0) {
-		/* iovec has no const */
+		/* iov_base is not const */
 		iov = (struct iovec){(void *)(uintptr_t)data, size < WRITE_MAX ? size : WRITE_MAX};
 		rc = io->write(handle, &iov, 1, offset, 0);
 		if (rc == 0)

@@ -6,7 +6,7 @@
 
 #include "recovery/damage.h"
 
-/* The frame column of a batch. @return false: it has none that can be read, or no rows */
+/* Get the frame column of a batch. @return false: it is unreadable or missing, or has no rows */
 static bool
 frames_of(const struct arrow_reader *r, const struct arrow_read_batch *b, struct arrow_column *c)
 {
@@ -49,12 +49,12 @@ arrow_damage_frames(const struct arrow_reader *r, size_t damage, struct arrow_da
 		f.has_before = true;
 		f.last = *(const uint64_t *)c.data;
 	}
-	/* the detector has started again between them */
+	/* the detector has restarted between the neighbours */
 	if (f.has_after && f.has_before && f.first >= f.last)
 		f.has_after = f.has_before = false;
 	if (d->announced && frames_of(r, &d->batch, &c)) {
 		frame = c.data;
-		/* one that is right, and in a wrong place, has its own frames */
+		/* a batch with a valid CRC that is only out of order has valid frame numbers */
 		if (arrow_read_crc(r, &d->batch) == 1 ||
 			(ascends(r, frame, c.rows) && (!f.has_after || frame[0] > f.first) &&
 				(!f.has_before || frame[c.rows - 1] < f.last)))
@@ -98,7 +98,7 @@ arrow_damage_sequences(const struct arrow_reader *r, size_t damage, uint64_t *fi
 	if (d->before > 0)
 		*first = strtoull(r->batches[d->before - 1].sequence, NULL, 16) + 1;
 	*last = strtoull(r->batches[d->before].sequence, NULL, 16);
-	/* between those of its neighbours there is none: it has none of this stream */
+	/* no number is free between the neighbours: the region has no batch of this stream */
 	if (*last <= *first)
 		return false;
 	(*last)--;

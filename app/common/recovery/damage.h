@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Which frames a damaged batch has, as far as that can be told, as text. Any thread.
+ * Description of a damaged batch: the numbers of its frames and a text. Frame numbers that cannot
+ * be read are bounded by those of the neighbouring batches. Any thread.
  */
 #ifndef ARROW_DAMAGE_H
 #define ARROW_DAMAGE_H
@@ -12,29 +13,33 @@
 
 /** Frame numbers of a damaged batch. */
 struct arrow_damage_frames {
-	bool exact;	 /**< first and last are its own: its frame column is plausible */
-	bool has_after;	 /**< else, and if so: its frames are above this one, */
-	bool has_before; /**< and below that */
-	uint64_t first;	 /**< or the frame that it is above */
-	uint64_t last;	 /**< or the frame that it is below */
+	bool exact;	 /**< `first` and `last` are from its frame column, which is plausible */
+	bool has_after;	 /**< if not exact: all its frames are above `first` */
+	bool has_before; /**< if not exact: all its frames are below `last` */
+	uint64_t first;	 /**< its first frame, or the last frame of the batch before it */
+	uint64_t last;	 /**< its last frame, or the first frame of the batch behind it */
 };
 
 /**
- * Read them from its own column if that ascends and fits between its neighbours; else its
- * neighbours tell.
+ * Find the frame numbers of a damaged batch. They are read from its frame column if the batch has a
+ * valid CRC, or if the column ascends and lies between the frames of the neighbours. Otherwise the
+ * neighbours give the limits.
  */
 void arrow_damage_frames(
 	const struct arrow_reader *r, size_t damage, struct arrow_damage_frames *frames);
 
-/** Where the damage is, what is wrong and which frames it has: a line without its end. */
+/** One line of text, without newline: position of the damage, its fault and its frames. */
 void arrow_damage_text(const struct arrow_reader *r, size_t damage, char text[ARROW_DAMAGE_TEXT]);
 
-/** The same of frames alone. */
+/** One line of text, without newline: the frames only. */
 void arrow_damage_frames_text(
 	const struct arrow_damage_frames *frames, char text[ARROW_DAMAGE_TEXT]);
 
-/** Numbers of the batches that a damaged region without an announcement may have had: those between
- * its neighbours'. @return false: they are not known */
+/**
+ * Sequence numbers that a damaged region may contain. A region with an announcement has the number
+ * of the announcement. Another region may have all numbers between those of its neighbours.
+ * @return false: unknown
+ */
 bool arrow_damage_sequences(
 	const struct arrow_reader *r, size_t damage, uint64_t *first, uint64_t *last);
 

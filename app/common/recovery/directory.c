@@ -24,7 +24,7 @@ arrow_path_in(char path[PATH_MAX], int folder, const char *name)
 		: -ENAMETOOLONG;
 }
 
-/* Of what is there only what is ours: before anything maps it. */
+/* As direct_io.open(), but refuse an existing file that another user owns or can write to. */
 static int
 open_own(void **handle, const struct arrow_io_open *how)
 {
@@ -39,7 +39,7 @@ open_own(void **handle, const struct arrow_io_open *how)
 	return rc;
 }
 
-/* Why open_own() has refused a file. @return -EPERM; -EBADMSG: it is another user's */
+/* Find why open_own() refused a file. @return -EPERM; -EBADMSG: another user owns it */
 static int
 find_reason(int folder, const char *name, const char *path, char message[PATH_MAX])
 {
@@ -49,7 +49,7 @@ find_reason(int folder, const char *name, const char *path, char message[PATH_MA
 	if (fd < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
 	else if (own_file_check(fd, path, OWN_FILE_OTHERS, message) == 0)
-		/* it was mended meanwhile */
+		/* the file has been corrected since */
 		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(EPERM));
 	if (fd >= 0)
 		close(fd);
@@ -59,7 +59,7 @@ find_reason(int folder, const char *name, const char *path, char message[PATH_MA
 		: -EPERM;
 }
 
-/* Put the folder's name in place of its descriptor. */
+/* Replace the path of the folder's descriptor in a text with the name of the folder. */
 static void
 name_folder(char *text, size_t size, const char *by_fd, const char *dir)
 {
@@ -70,7 +70,7 @@ name_folder(char *text, size_t size, const char *by_fd, const char *dir)
 	copy = strdup(text);
 	if (copy == NULL)
 		return;
-	/* what does not fit is cut off */
+	/* truncate the text if it does not fit */
 	if (snprintf(text, size, "%.*s%s%s", (int)(at - text), copy, dir,
 		    copy + (at - text) + strlen(by_fd)) >= (int)size)
 		text[size - 1] = '\0';
@@ -109,7 +109,7 @@ is_part(const char *name)
 		(arrow_name_is_part(name) || arrow_name_ends(name, CALIBRATION_PART));
 }
 
-/* A copy of a calibration that was not completed is worth nothing. */
+/* Remove an incomplete copy of a calibration file. It has no use. */
 static void
 remove_calibration(int folder, const char *name)
 {
@@ -117,7 +117,7 @@ remove_calibration(int folder, const char *name)
 	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
 	void *handle;
 
-	/* nobody holds it */
+	/* opening it fails if another process has locked it */
 	if (arrow_path_in(path, folder, name) < 0 || open_own(&handle, &how) < 0)
 		return;
 	(void)unlinkat(folder, name, 0);

@@ -8,7 +8,7 @@
 
 const char arrow_order_fault[] = "a batch out of order, or of another stream";
 
-/* Where batches are, by stream and then by place. */
+/* Compare indices of batches: by stream, then by position. */
 static int
 by_stream(const void *x, const void *y, void *arg)
 {
@@ -31,10 +31,14 @@ is_same_stream(const struct arrow_read_batch *a, const struct arrow_read_batch *
 		strcmp(a->incarnation, b->incarnation) == 0;
 }
 
-/* The longest ascending subsequence of the batches that `place` has: of those that end a
- * subsequence of n batches, `tail` has the one with the lowest number.
- * @param before  out: of each batch, the one before it in the best subsequence that it ends
- * @return batches that it has; *last is the last one of them */
+/*
+ * Find the longest ascending subsequence of the batches with the indices `place`.
+ * @param tail    scratch: tail[n - 1] is the batch with the lowest number that ends an ascending
+ *                subsequence of n batches
+ * @param before  out: the predecessor of each batch in the longest subsequence that it ends
+ * @param last    out: the last batch of the longest subsequence
+ * @return number of batches in the longest subsequence
+ */
 static size_t
 longest_chain(const struct arrow_read_batch *b, const size_t *place, size_t nb, size_t *tail,
 	size_t *before, size_t *last)
@@ -44,7 +48,7 @@ longest_chain(const struct arrow_read_batch *b, const size_t *place, size_t nb, 
 	for (i = 0; i < nb; i++) {
 		for (low = 0, high = length; low < high;) {
 			middle = (low + high) / 2;
-			/* sequence numbers have a fixed width */
+			/* numbers have a fixed width, so that strcmp() compares their values */
 			if (strcmp(b[tail[middle]].sequence, b[place[i]].sequence) < 0)
 				low = middle + 1;
 			else
@@ -59,7 +63,7 @@ longest_chain(const struct arrow_read_batch *b, const size_t *place, size_t nb, 
 	return length;
 }
 
-/* Of the streams the one with the longest chain stays. */
+/* Keep the longest chain of all streams, and mark all other batches as faults. */
 static int
 keep_longest(struct arrow_reader *r, size_t nb)
 {
@@ -79,7 +83,7 @@ keep_longest(struct arrow_reader *r, size_t nb)
 		for (i = first + 1; i < nb && is_same_stream(&b[place[first]], &b[place[i]]);)
 			i++;
 		length = longest_chain(b, place + first, i - first, tail, before, &last);
-		/* of as many the ones that begin the file */
+		/* of chains of equal length, keep the one that ends first in the file */
 		if (length > best || (length == best && last < best_last)) {
 			best = length;
 			best_last = last;
@@ -103,7 +107,7 @@ arrow_order(struct arrow_reader *r)
 	for (i = 0; i < r->nb_batches; i++) {
 		if (r->batches[i].fault != NULL)
 			continue;
-		/* files of others have no order that is known */
+		/* the order of files of other programs is unknown */
 		if (!arrow_read_has_identity(r, &r->batches[i]))
 			return 0;
 		ascends &= last == NULL || arrow_read_follows(&r->batches[i], last);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Which batches of a file are in order. A file holds one stream, ascending: where batches are out
- * of order, the most of them that are in order are the ones that belong there.
+ * Check of the order of the batches of a file. A file holds one stream in ascending order. If
+ * batches are out of order, the longest ascending sequence is kept and the others are faults.
  */
 #ifndef ARROW_ORDER_H
 #define ARROW_ORDER_H
 
 #include "arrow/reader.h"
 
-/** `fault` of those that are not. */
+/** `fault` of a batch that is out of order or of another stream. */
 extern const char arrow_order_fault[];
 
 /**
- * Of the batches without a fault the longest ascending sequence of one stream stays without; all
- * others are noted as faults. Files of others, without identities, have no order.
- * Takes O(n log n) for n batches.
+ * Find the longest ascending sequence of one stream among the batches without a fault, and set the
+ * `fault` of the others to arrow_order_fault. Files of other programs, whose batches have no
+ * identity, are not checked. Takes O(n log n) for n batches.
  * @return 0; -ENOMEM
  */
 int arrow_order(struct arrow_reader *r);

@@ -10,18 +10,18 @@
 
 #define PLAN ".recovery"
 
-/* The trailer that the file is to have follows, at the next block. */
+/* First block of the plan file. The new trailer of the file follows in the next block. */
 struct plan {
 	char magic[24];
-	uint64_t end;		/* where the trailer is to be */
+	uint64_t end;		/* offset of the trailer in the file */
 	uint64_t trailer_bytes; /* whole blocks */
-	/* which file it is for: its first block, and the last announcement before the trailer */
+	/* identify the file: its first block, and its last announcement before the trailer */
 	uint64_t header_bytes;
-	uint64_t last;
+	uint64_t last; /* offset */
 	uint32_t header_crc;
 	uint32_t last_crc;
 	uint32_t trailer_crc;
-	uint32_t crc; /* of those before */
+	uint32_t crc; /* of all fields above */
 };
 
 #define PLAN_MAGIC "braggline recovery 1"
@@ -71,8 +71,13 @@ arrow_plan_write(const struct arrow_io_ops *io, const char *part, const struct a
 	return rc == 0 ? io->sync_dir(path) : rc;
 }
 
-/* @return 1: it is whole; 0: a crash has left some of it, and has changed nothing else; -errno,
- * -ENOENT: there is none */
+/*
+ * Read the plan.
+ * @return 1: complete
+ *   - 0: incomplete. The recovery crashed before it changed the file.
+ *   - -ENOENT: there is no plan
+ *   - -errno
+ */
 static int
 read_plan(const struct arrow_io_ops *io, const char *path, struct plan *p, uint8_t **trailer)
 {
@@ -108,8 +113,10 @@ read_plan(const struct arrow_io_ops *io, const char *path, struct plan *p, uint8
 	return rc;
 }
 
-/* Whether a file is the one that a plan is for, and has been cut off already. If it has not, all
- * is as it was, and is looked at again. */
+/*
+ * Whether the plan is for this file, and the file has been truncated already. A file that has not
+ * been truncated is unchanged, and recovery checks it again.
+ */
 static bool
 fits_plan(const struct arrow_content *c, const struct plan *p)
 {
@@ -170,7 +177,7 @@ arrow_plan_follow(const struct arrow_io_ops *io, void *handle, const char *part)
 		}
 	}
 	free(trailer);
-	/* the file goes by its footer from here on, or is as it was before */
+	/* the file is complete, or is unchanged: the plan is not needed any more */
 	return rc == 0 ? io->remove(path) : rc;
 }
 

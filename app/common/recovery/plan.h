@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What a recovery that cuts a file off is about to do, in a file of its own beside it
- * (`.NAME.arrow.recovery`) before it begins: once the end is cut off, what was behind it cannot be
- * looked at again, so who goes on after a crash does what is written there. One thread.
+ * Plan of a recovery that truncates a file. The plan is made durable in a separate file
+ * (`.NAME.arrow.recovery`) before the file is truncated, because the truncated bytes cannot be
+ * checked again afterwards. After a crash, the next recovery carries out the plan. One thread.
  */
 #ifndef ARROW_PLAN_H
 #define ARROW_PLAN_H
@@ -11,28 +11,31 @@
 #include "recovery/content.h"
 
 /**
- * Write down that a file is going to be cut off at `end`, behind its first `nb` batches, and gets
- * this trailer there. It is durable then.
- * @param part  the file's own name
+ * Write a plan and make it durable. The plan is to truncate the file at `end`, behind its first
+ * `nb` batches, and to write the trailer there.
+ * @param part  path of the file to recover
  * @return 0; -errno
  */
 int arrow_plan_write(const struct arrow_io_ops *io, const char *part, const struct arrow_reader *r,
 	size_t nb, uint64_t end, const uint8_t *trailer, size_t size);
 
 /**
- * Go on with what a recovery had begun that did not come to its end, if there is any: the file goes
- * by its footer then. One that has not been cut off yet is as it was before.
+ * Carry out the plan of an interrupted recovery, if there is one. The file is complete then. If the
+ * file has not been truncated yet, it stays unchanged. In both cases, the plan is removed.
  * @return 0; -errno
  */
 int arrow_plan_follow(const struct arrow_io_ops *io, void *handle, const char *part);
 
-/** Once the trailer is durable. @return 0, also if there is none; -errno */
+/** Remove the plan. Call it after the trailer is durable. @return 0, also if none exists; -errno */
 int arrow_plan_remove(const struct arrow_io_ops *io, const char *part);
 
-/** Cut a file off, which is durable before the trailer is written: at no time are both mixed. */
+/**
+ * Truncate a file, and make that durable. Call it before the trailer is written, so that the file
+ * never contains both old bytes and the trailer. @return 0; -errno
+ */
 int arrow_plan_cut(const struct arrow_io_ops *io, void *handle, uint64_t end);
 
-/** Put the trailer at `end`, and nothing behind it; it is durable then. */
+/** Write the trailer at `end`, truncate the file behind it, and sync. @return 0; -errno */
 int arrow_plan_end(const struct arrow_io_ops *io, void *handle, const uint8_t *trailer, size_t size,
 	uint64_t end);
 

@@ -46,8 +46,10 @@ add_piece(const struct arrow_reader *r, struct arrow_quarantine *p, uint64_t at,
 	p->bytes += round_up(size);
 }
 
-/* Whether there is nothing but a part of a trailer that a crash has left, sectors of it maybe
- * zeros: it is still there when the trailer is whole. */
+/*
+ * Whether the bytes are only a part of the trailer that an interrupted write left. Sectors of it
+ * may be zeros. Such a part needs no copy, because the new trailer contains it.
+ */
 static bool
 is_part_of(const struct arrow_reader *r, uint64_t at, uint64_t end, const uint8_t *trailer,
 	size_t size)
@@ -89,7 +91,7 @@ arrow_quarantine_list(const struct arrow_reader *r, size_t nb, uint64_t end, con
 	return 0;
 }
 
-/* Name of the n-th quarantine file of a file, from 1. */
+/* Build the path of the n-th quarantine file of a file. The first has n = 1. */
 static int
 name_quarantine(char path[PATH_MAX], const char *part, const char *hidden, unsigned int n)
 {
@@ -100,7 +102,7 @@ name_quarantine(char path[PATH_MAX], const char *part, const char *hidden, unsig
 	return arrow_content_name(path, part, hidden, what);
 }
 
-/* Whether a file has just these bytes. @return 1, 0, -errno */
+/* Whether a file has exactly these bytes. @return 1, 0, -errno */
 static int
 has_pieces(const struct arrow_io_ops *io, const char *path, const struct arrow_reader *r,
 	const struct arrow_quarantine *p)
@@ -125,7 +127,7 @@ has_pieces(const struct arrow_io_ops *io, const char *path, const struct arrow_r
 				&q, at, r, r->data + p->piece[i].at, p->piece[i].size);
 			at += round_up(p->piece[i].size);
 		}
-		/* no copy that can be relied on */
+		/* a copy that is partly unreadable does not count */
 		if (rc == 1 && c.window != NULL && arrow_window_unreadable_end(c.window) > 0)
 			rc = 0;
 		arrow_content_close(&c);
@@ -191,7 +193,7 @@ arrow_quarantine_keep(const struct arrow_io_ops *io, const char *part, const str
 			return rc;
 	}
 	rc = name_quarantine(hidden, part, ".", 1);
-	/* a copy that a crash has left: all of it is still in the file */
+	/* remove an incomplete copy that a crash left: the file still has all of its bytes */
 	if (rc == 0)
 		rc = io->remove(hidden);
 	if (rc == 0 || rc == -ENOENT)

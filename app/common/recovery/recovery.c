@@ -33,7 +33,7 @@ is_unreadable(const struct arrow_reader *r, uint64_t at, uint64_t size)
 	return r->window != NULL && arrow_window_is_unreadable(r->window, at, size);
 }
 
-/* What is wrong with a batch, whatever is before and behind it. */
+/* Fault of a batch, regardless of its neighbours. @return NULL: none */
 static const char *
 find_fault(const struct arrow_reader *r, const struct arrow_read_batch *b)
 {
@@ -63,7 +63,7 @@ arrow_recovery_check(struct arrow_reader *r, size_t i)
 	return r->batches[i].fault;
 }
 
-/* What lies between two batches that stay: batches with whole announcements, and the rest. */
+/* Split the region between two kept batches into batches with valid announcements and the rest. */
 static int
 keep_damage(struct arrow_reader *r, uint64_t at, uint64_t end)
 {
@@ -73,7 +73,7 @@ keep_damage(struct arrow_reader *r, uint64_t at, uint64_t end)
 	while (at < end && rc == 0) {
 		d = (struct arrow_read_damage){
 			.offset = at, .length = end - at, .why = ARROW_NO_ANNOUNCEMENT};
-		/* one that ends where nothing ends was moved here, or what follows it was */
+		/* an announced batch that ends behind `end` was moved here, or its successor was */
 		if (arrow_reader_announced(r, at, &d.batch) == 1 && batch_end(&d.batch) <= end) {
 			d.announced = true;
 			d.length = batch_end(&d.batch) - at;
@@ -100,7 +100,7 @@ is_stopped(const bool *stop)
 	return stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED);
 }
 
-/* Bytes that it takes to judge a batch: those of its body, and of its offsets again. */
+/* Number of bytes to read to check a batch: all bytes once, and list offsets a second time. */
 static uint64_t
 check_bytes(const struct arrow_reader *r, const struct arrow_read_batch *b)
 {
@@ -109,7 +109,10 @@ check_bytes(const struct arrow_reader *r, const struct arrow_read_batch *b)
 	return b->metadata_size + b->body_length + r->schema.nb_fields * offsets;
 }
 
-/* Whatever announces itself as a batch and is right, into `batches`; what is in it is its own. */
+/*
+ * Find all valid batches by their announcements and append them to `batches`. Announcements inside
+ * a valid batch are part of its data and are ignored.
+ */
 static int
 collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 {
@@ -127,7 +130,7 @@ collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 		if (*looked > most)
 			return -EFBIG;
 		if (find_fault(r, &b) != NULL) {
-			/* what it is taken for may be another's */
+			/* its body, as announced, may contain other batches: go on inside it */
 			at += ARROW_BLOCK;
 			continue;
 		}
@@ -137,15 +140,17 @@ collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	return rc;
 }
 
-/* What the disk cannot read may be read later: it is not cut off. */
+/* Unreadable regions are not truncated: a later attempt may be able to read them. */
 static uint64_t
 unreadable_end(const struct arrow_reader *r)
 {
 	return r->window != NULL ? arrow_window_unreadable_end(r->window) : 0;
 }
 
-/* A file without a footer: the announcement of a batch may be another's. So a batch is one only if
- * its body is right; what does not belong to one is damaged. */
+/*
+ * Find the batches of a file without a footer. An announcement may lie inside another batch, so
+ * only an announcement with a valid body is a batch. All other regions are damage.
+ */
 static int
 walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 {
@@ -160,7 +165,10 @@ walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	rc = collect_batches(r, stop, looked);
 	if (rc == 0)
 		rc = arrow_order(r);
-	/* they are sorted into batches and damage; the arrays double when they are empty */
+	/*
+	 * Sort them into batches and damage. Both counts are 0 here, so that arrow_reader_keep()
+	 * and arrow_reader_keep_damage() allocate their arrays.
+	 */
 	found = r->batches;
 	nb = r->nb_batches;
 	r->batches = NULL;
@@ -186,7 +194,7 @@ walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	return rc;
 }
 
-/* Until somebody says that it is to stop: then what was found is worth nothing. */
+/* Check all batches. If `stop` is set, the check ends early and its result is not valid. */
 static int
 scan_until(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 {
@@ -211,7 +219,7 @@ arrow_recovery_scan(struct arrow_reader *r)
 	return scan_until(r, NULL, &looked);
 }
 
-/* Value of ARROW_KEY_DAMAGED for damage in front of `end`. @return NULL: no memory */
+/* Value of ARROW_KEY_DAMAGED for the damage in front of `end`. @return NULL: out of memory */
 static char *
 mark_damage(const struct arrow_reader *r, uint64_t end)
 {
@@ -232,7 +240,7 @@ mark_damage(const struct arrow_reader *r, uint64_t end)
 	return text;
 }
 
-/* The trailer of a file that ends behind its first `nb` batches. */
+/* Build the trailer of a file that is truncated at `end`, behind its first `nb` batches. */
 static int
 build_trailer(
 	const struct arrow_reader *r, size_t nb, uint64_t end, uint8_t **trailer, size_t *size)
@@ -264,7 +272,7 @@ arrow_recovery_frame_fault(const struct arrow_reader *r)
 
 	if (r->schema_fault != NULL)
 		return r->schema_fault;
-	/* what was damaged since it was written is still listed there */
+	/* the footer also lists batches that were damaged after it was written: do not compare */
 	if (!r->complete || r->nb_damage > 0 || version == NULL ||
 		strcmp(version, BRAGGLINE_VERSION) != 0 ||
 		build_trailer(r, r->nb_batches, r->end, &trailer, &size) < 0)
@@ -279,9 +287,10 @@ arrow_recovery_frame_fault(const struct arrow_reader *r)
 }
 
 /*
- * Put the footer behind the first `nb` batches, and nothing behind the footer. What is cut off is
- * durable elsewhere before.
- * @param planned  out: it was cut off, and there is a plan
+ * Write the footer behind the kept batches and truncate the file behind the footer. The bytes to be
+ * truncated are first made durable in a quarantine file.
+ * @param removed  the caller removes the file: leave it as it is
+ * @param planned  out: a plan was written
  */
 static int
 rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
@@ -298,7 +307,10 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 	rc = build_trailer(r, nb, end, &trailer, &size);
 	if (rc < 0)
 		return rc;
-	/* one that is whole stays; that it lists the batches does not say that all is there */
+	/*
+	 * Keep a trailer that is complete. All bytes are compared, because a readable footer does
+	 * not imply that the whole trailer is present.
+	 */
 	if (r->size - end == size && arrow_content_is_same(r, end, NULL, trailer, size)) {
 		free(trailer);
 		return arrow_content_sync(io, handle);
@@ -332,7 +344,7 @@ plural(uint64_t n)
 	return n == 1 ? "" : "es";
 }
 
-/* What was done, as a sentence. */
+/* Describe the result in one sentence. */
 static void
 say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery *report)
 {
@@ -362,7 +374,10 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 		(int)sizeof(quarantine), quarantine);
 }
 
-/* What of a file stays: batches with numbers below `below`. @return bytes */
+/*
+ * Compute which part of the file stays: the batches with numbers below `below`, UINT64_MAX: all.
+ * @return its size in bytes
+ */
 static uint64_t
 find_end(const struct arrow_reader *r, uint64_t below, struct arrow_recovery *report)
 {
@@ -378,14 +393,14 @@ find_end(const struct arrow_reader *r, uint64_t below, struct arrow_recovery *re
 		end = batch_end(&r->batches[i]);
 	}
 	report->batches = i;
-	/* behind a footer that is right there is no torn tail; a batch that is right in itself is
-	 * none, nor is what cannot be read */
+	/* a batch that is only out of order and an unreadable region are not a torn tail: keep */
 	for (i = 0; i < r->nb_damage && below == UINT64_MAX; i++) {
 		d = &r->damage[i];
 		if (d->offset >= end &&
 			(d->why == arrow_order_fault || is_unreadable(r, d->offset, d->length)))
 			end = d->offset + d->length;
 	}
+	/* no torn tail can follow a valid footer */
 	if (r->complete && below == UINT64_MAX)
 		end = r->end;
 	if (end > whole_blocks)
@@ -396,7 +411,7 @@ find_end(const struct arrow_reader *r, uint64_t below, struct arrow_recovery *re
 	return end;
 }
 
-/* What goes behind `end`, and why. */
+/* Count the bytes that are truncated at `end`. @return the reason; NULL: there are none */
 static const char *
 count_cut(const struct arrow_reader *r, uint64_t end, uint64_t below, struct arrow_recovery *report)
 {
@@ -412,11 +427,13 @@ count_cut(const struct arrow_reader *r, uint64_t end, uint64_t below, struct arr
 	report->room = last - end - report->cut;
 	if (report->batches < r->nb_batches || below != UINT64_MAX)
 		return "removed on request";
-	/* the last batches are damaged: they go with the tail */
+	/* if the last batches are damaged, they are truncated with the tail */
 	return report->damaged < r->nb_damage ? r->damage[report->damaged].why : r->problem;
 }
 
-/* Whether it is worth looking at. Holes have no end: somebody may have made a file of nothing else.
+/*
+ * Reject files that consist mainly of holes. A hole takes no disk space, so a file can be made that
+ * takes unbounded time to check.
  */
 static int
 check_size(const struct arrow_content *c, uint64_t written, struct arrow_recovery *report)
@@ -430,7 +447,7 @@ check_size(const struct arrow_content *c, uint64_t written, struct arrow_recover
 	return -EFBIG;
 }
 
-/* A file with a schema that is whole, of which something is written. */
+/* Recover a file that has a valid schema and is not empty. */
 static int
 recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	struct arrow_reader *r, uint64_t below, const bool *stop, struct arrow_recovery *report,
@@ -442,7 +459,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	int rc;
 
 	rc = scan_until(r, stop, &report->looked);
-	/* nothing has been changed so far */
+	/* the file is still unchanged */
 	if (is_stopped(stop)) {
 		snprintf(report->message, sizeof(report->message), "unchanged: interrupted");
 		return -ECANCELED;
@@ -455,7 +472,10 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	if (rc < 0)
 		return rc;
 	end = find_end(r, below, report);
-	/* readers find themselves what its footer lists, and is damaged where it is announced */
+	/*
+	 * Keep the footer if every batch that the reader found is sound. Readers skip damage that
+	 * the footer lists, and they find damaged announcements themselves.
+	 */
 	if (r->complete && below == UINT64_MAX && r->nb_batches == listed) {
 		rc = arrow_content_sync(io, handle);
 	} else {
@@ -494,7 +514,7 @@ open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, c
 	return rc;
 }
 
-/* Write the damaged copy of the schema again. The other one is not touched: a crash leaves it. */
+/* Repair the damaged copy of the schema from the other copy, which a crash leaves intact. */
 static int
 mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
 	struct arrow_recovery *report)
@@ -513,8 +533,10 @@ mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_read
 	return rc;
 }
 
-/* All but giving it its name; batches with numbers below `below` stay.
- * @return 0; -EAGAIN: its schema has been mended, and it is to be read again; -errno */
+/*
+ * Recover a file without renaming it. Only batches with numbers below `below` stay.
+ * @return 0; -EAGAIN: the schema was repaired, and the file must be read again; -errno
+ */
 static int
 recover_content(const struct arrow_io_ops *io, void *handle, const char *part, uint64_t below,
 	const bool *stop, struct arrow_recovery *report, bool *planned)
@@ -539,7 +561,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 	if (rc < 0)
 		goto out;
 	r = arrow_content_bytes(&c);
-	/* room that was allocated, or not even that */
+	/* an empty file, or one that has only unused preallocated space */
 	if (arrow_reader_is_zero(&r, 0, written) &&
 		(c.window == NULL || arrow_window_unreadable_end(c.window) == 0)) {
 		report->state = ARROW_RECOVERY_REMOVED;
@@ -592,7 +614,7 @@ static int
 recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const bool *stop,
 	struct arrow_recovery *report)
 {
-	/* what is written are a few blocks */
+	/* buffered I/O with depth 1 is sufficient: only a few blocks are written */
 	const struct arrow_io_open how = {
 		.path = part,
 		.existing = true,
@@ -631,10 +653,10 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 		snprintf(report->message, sizeof(report->message),
 			"unchanged: " ARROW_ONE_SCHEMA ", also after it was written");
 	}
-	/* the file goes by its footer now */
+	/* the footer is durable, so the plan is no longer needed */
 	if (rc == 0 && planned)
 		rc = arrow_plan_remove(io, part);
-	/* while it is locked */
+	/* rename the file while it is still locked */
 	if (rc == 0)
 		rc = recover_name(io, part, report);
 	(void)io->close(handle);
@@ -660,8 +682,11 @@ arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, const 
 	return recover(io != NULL ? io : &direct_io, part, UINT64_MAX, stop, report);
 }
 
-/* Whether the file can be recovered once it is called `.part`: else it would be out of sight for
- * good. That a batch of it is damaged is no reason: that one is marked, and stays where it is. */
+/*
+ * Check whether the file can be recovered after it is renamed to `.part`. If it could not, readers
+ * would never see it again. A damaged batch does not fail the check, because it is marked and stays
+ * in place.
+ */
 static int
 check_before_cut(const struct arrow_io_ops *io, const char *path, struct arrow_recovery *report)
 {
@@ -712,9 +737,9 @@ arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 		report->error = rc;
 		return rc;
 	}
-	/* by its name it is no longer complete: a crash in between leaves what recovery knows */
+	/* rename it to `.part` first, so that recovery completes the file after a crash */
 	rc = io->rename(name, part);
-	/* it was, or an earlier try came as far as this, maybe to where nothing was left of it */
+	/* not found: it is already `.part`, or an earlier attempt renamed or removed it */
 	if (rc == -ENOENT)
 		rc = 0;
 	if (rc == 0)

@@ -1,31 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Files that a crash left as `.part` are made complete.
+ * Recovery, which completes `.part` files that a crash left.
  *
- * A record batch is right if it lies whole within the file and has the CRCs that its metadata tell,
- * columns that agree with the schema, and an identity. Those that are right and of one stream, and
- * make the longest ascending sequence of numbers, are sound: gaps are legal, other stores have what
- * is missing. So one batch in a wrong place is the one that is marked, not all the others.
+ * A record batch is valid if it lies completely within the file, its CRCs match its metadata, its
+ * columns agree with the schema, and it has an identity. Of the valid batches, the longest
+ * ascending sequence of numbers of one stream is sound. Gaps in the numbers are legal, because
+ * other stores have the missing batches. A single misplaced batch is therefore marked as damaged
+ * itself and does not invalidate the others.
  *
- * Where the footer is right nothing is cut off: behind it there is no torn tail. If batches that it
- * lists are damaged, another footer marks them; else the file only gets its name.
+ * If the footer is valid, nothing is truncated, because no torn tail can follow a valid footer. If
+ * batches that the footer lists are damaged, recovery writes a new footer that marks them.
+ * Otherwise it only renames the file.
  *
- * Where it is not, every byte up to the last batch that is right stays where it is. What is damaged
- * there is not listed in the footer that is built, but marked in it (ARROW_KEY_DAMAGED): readers
- * skip it. What follows is cut off; unless it is zeros it is copied to a quarantine file first: the
- * first block of the file, then what was cut off. What the disk cannot read stays, and is marked.
+ * If the footer is not valid, every byte up to the end of the last valid batch stays in place. The
+ * new footer does not list the damaged regions there. It marks them (ARROW_KEY_DAMAGED), and
+ * readers skip them. The bytes behind the last valid batch are truncated. Unless they are zeros,
+ * recovery first copies them to a quarantine file, behind a copy of the first block of the file.
+ * Regions that the disk cannot read stay in place and are marked.
  *
- * What is going to be done is durable in a file of its own before anything is cut off
- * (`.NAME.arrow.recovery`): who goes on after a crash does that, or finds the file as it was. So a
- * crash at any moment, or any number of recoveries, end in the same files, and no byte that was
- * written is ever removed.
+ * Before it truncates the file, recovery writes a plan to a separate file
+ * (`.NAME.arrow.recovery`) and makes it durable. After a crash, the next recovery either carries
+ * out the plan or finds the file unchanged. A crash at any moment and any number of recoveries
+ * therefore give the same files, and no byte that was written is ever lost.
  *
- * A file whose schema is unreadable stays as it is; so does one that somebody still writes (it is
- * locked), one for whose quarantine file there is no room, and one that is not worth the work: what
- * is looked at is bounded by the size of the file (arrow_recovery_most()).
+ * Recovery does not change a file whose schema is unreadable, a file that is still being written
+ * (it is locked), a file whose quarantine file does not fit on the disk, or a file that takes too
+ * much work: the number of bytes to check is bounded by the size of the file
+ * (arrow_recovery_most()).
  *
- * The file is read by read(2), not mapped: what the disk cannot read is a damaged batch.
+ * The file is read by read(2), not mapped, so a read error of the disk is a damaged batch.
  */
 #ifndef ARROW_RECOVERY_H
 #define ARROW_RECOVERY_H
@@ -38,31 +42,34 @@
 #include "arrow/reader.h"
 
 enum arrow_recovery_state {
-	ARROW_RECOVERY_DONE,	/**< complete now */
-	ARROW_RECOVERY_REMOVED, /**< nothing had been written to it: it is gone */
-	ARROW_RECOVERY_BUSY,	/**< somebody writes it; untouched */
-	ARROW_RECOVERY_FAILED	/**< still `.part`; message says why */
+	ARROW_RECOVERY_DONE,	/**< the file is complete */
+	ARROW_RECOVERY_REMOVED, /**< the file had no batches and was removed */
+	ARROW_RECOVERY_BUSY,	/**< the file is still being written; unchanged */
+	ARROW_RECOVERY_FAILED	/**< the file is still `.part`; `message` has the reason */
 };
 
 struct arrow_recovery {
 	enum arrow_recovery_state state;
-	uint64_t batches; /**< sound ones, kept */
-	uint64_t rows;	  /**< of them */
-	/** Batches and regions between them that are damaged, and stay in place. */
+	uint64_t batches; /**< number of sound batches, which were kept */
+	uint64_t rows;	  /**< rows of the sound batches */
+	/** number of damaged batches and damaged regions between batches that stay in place */
 	uint64_t damaged;
-	bool mended;		   /**< one copy of the schema was written again */
-	uint64_t cut;		   /**< bytes of the file that were cut off, without these: */
-	uint64_t room;		   /**< zeros at its end: allocated ahead and never used */
-	uint64_t looked;	   /**< bytes that were read and that were checked */
-	uint64_t quarantined;	   /**< bytes of them that are in the quarantine file */
-	char quarantine[PATH_MAX]; /**< its path; "": none was needed */
+	bool mended;		   /**< one copy of the schema was repaired from the other */
+	uint64_t cut;		   /**< bytes that were truncated, without `room` */
+	uint64_t room;		   /**< zeros at the end that were preallocated and never used */
+	uint64_t looked;	   /**< bytes read from the disk plus bytes checked as batches */
+	uint64_t quarantined;	   /**< truncated bytes that are in the quarantine file */
+	char quarantine[PATH_MAX]; /**< path of the quarantine file; "": none was needed */
+	/** 0 or -errno */
 	int error;
-	char path[PATH_MAX];	      /**< as the file is called now */
-	char message[PATH_MAX + 256]; /**< what was done, or why not: a sentence */
+	char path[PATH_MAX];	      /**< current path of the file */
+	char message[PATH_MAX + 256]; /**< result or reason of the failure, one sentence */
 };
 
-/** Most bytes that are checked as batches, in a file of `size` bytes: each byte is one batch's, or
- * several's that announce themselves in each other's place. */
+/**
+ * Maximum number of bytes to check as batches in a file of `size` bytes. The bodies of announced
+ * batches can overlap, so a byte may be checked more than once.
+ */
 static inline uint64_t
 arrow_recovery_most(uint64_t size)
 {
@@ -70,28 +77,28 @@ arrow_recovery_most(uint64_t size)
 }
 
 /**
- * What is wrong with a batch, every byte of it looked at, but not its place: see
- * arrow_order(). It is noted as the batch's `fault`.
- * @return NULL: nothing is; else a static text
+ * Check all bytes of a batch and store the result in its `fault`. Its position in the file is not
+ * checked: see arrow_order().
+ * @return NULL: the batch is valid; otherwise the fault (static string)
  */
 const char *arrow_recovery_check(struct arrow_reader *r, size_t batch);
 
 /**
- * Check all batches: those with a fault are in `damage` from then on.
- * @return 0; -ENOMEM; -EFBIG: arrow_recovery_most() (only of a file that is not complete)
+ * Check all batches and move the faulty ones to `damage`.
+ * @return 0; -ENOMEM; -EFBIG: the file is not complete, and arrow_recovery_most() is exceeded
  */
 int arrow_recovery_scan(struct arrow_reader *r);
 
 /**
- * What is wrong with the first block of a file, or with its footer if it is complete, compared byte
- * by byte with what its schema and batches give.
- * @return NULL: nothing is, or another version wrote it; else a static text
+ * Check the first block of a file and, if the file is complete, its footer. The footer is compared
+ * byte by byte with one that is built from the schema and the batches.
+ * @return NULL: no fault, or another version wrote the file; otherwise the fault (static string)
  */
 const char *arrow_recovery_frame_fault(const struct arrow_reader *r);
 
 /**
- * Whether there may be batches in a file that stays `.part`: not if it has no schema, as that is
- * durable before any batch is.
+ * Whether a file that stays `.part` may contain batches. A file without a schema contains none,
+ * because the schema is made durable before any batch.
  */
 static inline bool
 arrow_recovery_is_unknown(const struct arrow_recovery *r)
@@ -103,44 +110,55 @@ arrow_recovery_is_unknown(const struct arrow_recovery *r)
 /**
  * Recover one file.
  * @param io    NULL: direct_io
- * @param part  its path, which ends in `.arrow.part`
- * @return 0: done or removed; -EBUSY; -EINVAL: another name; -EBADMSG: its schema is damaged;
- *   -EEXIST: a file has its name already; -EFBIG: not worth the work; -errno of the file system;
- *   -ENOMEM
+ * @param part  path of the file, which ends in `.arrow.part`
+ * @return 0: done or removed
+ *   - -EBUSY: the file is still being written
+ *   - -EINVAL: the path does not end in `.arrow.part`
+ *   - -EBADMSG: the schema is damaged
+ *   - -EEXIST: a file with the final name already exists
+ *   - -EFBIG: the file takes too much work to check
+ *   - -errno of the file system
+ *   - -ENOMEM
  */
 int arrow_recover_file(
 	const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report);
 
 /**
- * The same, given up before anything is changed once somebody stores true in `stop` (atomic; looked
- * at before each batch). NULL: nobody does. @return also -ECANCELED
+ * As arrow_recover_file(), with a stop flag. If another thread sets `stop` (atomic) while batches
+ * are checked, recovery ends before it changes the file. The flag is checked before each batch.
+ * @param stop  NULL: recovery cannot be stopped
+ * @return as arrow_recover_file(); -ECANCELED: stopped
  */
 int arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, const bool *stop,
 	struct arrow_recovery *report);
 
 /**
- * Cut a file off: its sound batches with numbers below `from` stay, and what is damaged in front of
- * the last of them; 0 removes it. What is damaged behind them is in a quarantine file then. A crash
- * in between leaves a `.part` that recovery completes, with some of the others still in it.
- * A batch that is to stay and is damaged is marked then (report->damaged): the caller asks again
- * what the file has. A file whose schema is damaged stays as it is.
- * @param path  ends in `.arrow`, or in `.arrow.part` if nobody writes it
- * @return as arrow_recover_file(); report->path as the file is called now
+ * Truncate a file behind its last sound batch with a number below `from`. Damaged regions in front
+ * of that batch stay in place. Damaged regions behind it are saved in a quarantine file. A crash
+ * during the call leaves a `.part` file that recovery completes, and that may still contain some of
+ * the batches to be removed. If a batch that should stay is damaged, it is marked
+ * (report->damaged), and the caller must read again which batches the file has. A file whose schema
+ * is damaged is not changed.
+ * @param path  ends in `.arrow`, or in `.arrow.part` if no process writes the file
+ * @param from  0: remove the file
+ * @return as arrow_recover_file(); report->path is the current path of the file
  */
 int arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 	struct arrow_recovery *report);
 
-/** Called for each file. */
+/** Callback of arrow_recover_dir(), called for each file. */
 typedef void (*arrow_recovery_report)(void *arg, const struct arrow_recovery *report);
 
 /**
- * Recover all `.arrow.part` files of a directory, by name; remove calibration files that were not
- * completed (`_calibration.bin.part`). Files that another user made or could change are left alone,
- * with a report (recovery/directory.h).
+ * Recover all `.arrow.part` files of a directory in the order of their names, and remove incomplete
+ * calibration files (`_calibration.bin.part`). Files that another user created or could change are
+ * not touched, and `report` is called for them (recovery/directory.h).
  * @param io   NULL: direct_io
- * @param dir  that it does not exist is no error: there is nothing to recover
- * @return files that are still `.part` and not busy; -EPERM: a folder that others can write to, and
- *   that is not sticky, or another user's, with a report; -errno of open(2)
+ * @param dir  if it does not exist, there is nothing to recover, which is not an error
+ * @return number of files that are still `.part` and not busy
+ *   - -EPERM: other users can write to the folder and it is not sticky, or it belongs to another
+ *     user; `report` is called
+ *   - -errno of open(2)
  */
 int arrow_recover_dir(
 	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);

@@ -11,19 +11,19 @@
 #define PAGE   UINT64_C(4096)
 #define CHUNK  (UINT64_C(256) << 10) /* bytes of one read */
 #define PAGES  (CHUNK / PAGE)
-#define CHUNKS 64 /* that stay */
+#define CHUNKS 64 /* chunks that stay in memory */
 
 struct arrow_window {
 	uint8_t *data;
 	uint64_t size;
 	arrow_window_read read;
 	void *arg;
-	uint8_t *loaded;       /* of each chunk, whether */
-	uint64_t *kept;	       /* of each chunk, a bit for each page */
-	uint64_t *bad;	       /* as well */
-	uint64_t ring[CHUNKS]; /* chunks that are loaded, in the order in which they were */
-	uint64_t nb;	       /* that have been */
-	uint64_t bad_end;
+	uint8_t *loaded;       /* per chunk: whether it is loaded */
+	uint64_t *kept;	       /* per chunk: bitmap of the pages that are kept */
+	uint64_t *bad;	       /* per chunk: bitmap of the unreadable pages */
+	uint64_t ring[CHUNKS]; /* loaded chunks, in the order of their loads */
+	uint64_t nb;	       /* number of loads so far; the next entry of `ring` is nb % CHUNKS */
+	uint64_t bad_end;      /* end of the last unreadable page; 0: none */
 	uint64_t bytes_read;
 };
 
@@ -42,7 +42,7 @@ arrow_window_open(struct arrow_window **window, uint64_t size, arrow_window_read
 	w->read = read;
 	w->arg = arg;
 	if (size > 0) {
-		/* pages that nothing was loaded to take no memory */
+		/* pages that were never written take no memory */
 		w->data = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (w->data == MAP_FAILED)
@@ -84,7 +84,7 @@ has_page(const uint64_t *bits, uint64_t page)
 	return bits[page / PAGES] >> (page % PAGES) & 1;
 }
 
-/* The first page from `page` on, below `end`, that is not what `page` is. */
+/* First page behind `page` whose bit differs from that of `page`; `end` if there is none. */
 static uint64_t
 run_end(const uint64_t *bits, uint64_t page, uint64_t end)
 {
@@ -104,13 +104,13 @@ read_bytes(struct arrow_window *w, uint64_t at, uint64_t size)
 
 	if (n < 0)
 		return false;
-	/* somebody has cut it short */
+	/* the file was truncated meanwhile: the missing bytes are zeros */
 	memset(w->data + at + n, 0, size - (uint64_t)n);
 	w->bytes_read += (uint64_t)n;
 	return true;
 }
 
-/* Page by page where not all can be read: sectors of one are lost, not those around it. */
+/* Read pages, one by one after a read error, so that only unreadable pages are lost. */
 static void
 read_run(struct arrow_window *w, uint64_t page, uint64_t end)
 {
@@ -179,7 +179,7 @@ arrow_window_load(struct arrow_window *w, uint64_t offset, uint64_t size)
 		return;
 	if (size > w->size - offset)
 		size = w->size - offset;
-	/* one of them that had been there may make room for another */
+	/* the first pass may drop a chunk of this range that was loaded before: load it again */
 	for (again = 0; again < 2; again++) {
 		for (chunk = offset / CHUNK; chunk <= (offset + size - 1) / CHUNK; chunk++) {
 			if (!w->loaded[chunk])

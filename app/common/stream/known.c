@@ -122,7 +122,7 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	rc = stream_source_open(&s, io, path, message);
 	if (rc < 0)
 		return rc;
-	/* check that the disk can read the file, since recovery maps it */
+	/* fail before the file is renamed if the disk cannot read it */
 	rc = stream_source_read_through(&s);
 	stream_source_close(&s);
 	if (rc == 0)

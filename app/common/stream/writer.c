@@ -427,7 +427,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	struct stream_file *f, *last;
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
-		/* a peer that is told that a batch is a duplicate releases its copy */
+		/* a peer that gets the result "duplicate" releases its copy */
 		const bool unread = interval_set_has(&w->unread, item.sequence);
 
 		w->doubt |= unread;
@@ -519,7 +519,7 @@ stream_writer_finish(struct stream_writer *w)
 	return w->first_error;
 }
 
-/* ---- what was there, and what went elsewhere ------------------------------------------------- */
+/* ---- existing files, and reassigned batches -------------------------------------------------- */
 
 int
 stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX])

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What replies of `/braggline/...` are made of, beyond rte_telemetry.h: dicts in dicts, arrays,
- * histograms, numbers and texts that DPDK has no form for. Where there is no memory, something is
- * missing from a reply. Telemetry's thread.
+ * Additions to rte_telemetry.h for replies of `/braggline/...`: nested dicts, arrays, histograms,
+ * and numbers and texts for which DPDK has no type. If memory cannot be allocated, the value is
+ * missing from the reply. The functions are called in the telemetry thread.
  */
 #ifndef TELEMETRY_DICT_H
 #define TELEMETRY_DICT_H
@@ -14,27 +14,28 @@
 
 #include <dpdk_compat.h>
 
-/** @return an empty dict, NULL if there is no memory */
+/** @return an empty dict; NULL: out of memory */
 struct rte_tel_data *telemetry_dict_new(void);
 
-/** Takes `child`, which may be NULL: then nothing is added. */
+/** Add a dict to another one, which then owns it. If `child` is NULL, nothing is added. */
 void telemetry_dict_nest(struct rte_tel_data *d, const char *name, struct rte_tel_data *child);
 
+/** Add an array of n values. */
 void telemetry_dict_array(
 	struct rte_tel_data *d, const char *name, const uint64_t *values, uint32_t n);
 
-/** `below_us`: the bounds of histograms of latency.h. */
+/** Add `below_us`, the upper bounds of the buckets of histogram.h. */
 void telemetry_dict_below_us(struct rte_tel_data *d, uint32_t buckets);
 
-/** As text. */
+/** Add a floating-point number as text. */
 void telemetry_dict_real(struct rte_tel_data *d, const char *name, double value);
 
-/** As 16 hexadecimal digits, which names of files have. */
+/** Add a number as 16 hexadecimal digits, as in file names. */
 void telemetry_dict_hex(struct rte_tel_data *d, const char *name, uint64_t value);
 
 /**
- * A UTF-8 text. Characters that are not ASCII become \uXXXX, as in JSON: DPDK does not pass them
- * on. Texts that are too long for DPDK (127 bytes) go on in NAME_2, NAME_3 ...
+ * Add a UTF-8 text. Characters that are not ASCII become \uXXXX, as in JSON, because DPDK does not
+ * support them. A text above DPDK's limit of 127 bytes is continued in NAME_2, NAME_3 and so on.
  */
 void telemetry_dict_text(struct rte_tel_data *d, const char *name, const char *text);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file The reply of `/braggline/rdma`: what an RDMA device has counted. */
+/** @file Reply of `/braggline/rdma`: the counters of an RDMA device. */
 #ifndef TELEMETRY_RDMA_H
 #define TELEMETRY_RDMA_H
 
@@ -8,15 +8,15 @@
 struct rdma_dev;
 struct rdma_dev_info;
 
-/** What tables of commands say of it. */
+/** Text of telemetry_command.reply for this command. */
 #define TELEMETRY_RDMA_KEYS                                                      \
 	"active, device, provider; counters {...}: those of rdma_xstats_get(), " \
 	"described in pmd-ext/rdma/README.rst"
 
 /**
- * Fill a reply. Telemetry's thread, while the device is open.
- * @param dev   NULL: there is none
- * @param info  as it was when the device was opened
+ * Fill the reply. Called in the telemetry thread while the device is open.
+ * @param dev   NULL: there is no device
+ * @param info  information that was read when the device was opened
  */
 void telemetry_rdma_reply(
 	struct rte_tel_data *d, const struct rdma_dev *dev, const struct rdma_dev_info *info);

@@ -8,12 +8,12 @@
 
 #include <rte_telemetry.h>
 
-/** What is registered, and what is documented. */
+/** A command with its documentation. */
 struct telemetry_command {
 	const char *path;
-	const char *parameters; /**< "" = none */
+	const char *parameters; /**< "": none */
 	const char *help;
-	const char *reply; /**< its keys */
+	const char *reply; /**< keys of the reply */
 	telemetry_cb callback;
 };
 

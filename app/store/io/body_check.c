@@ -95,7 +95,7 @@ store_check_begin(struct store_check *c, struct store_check_job *j)
 		slice_pool_submit(c->pool, &j->job);
 }
 
-/* ---- what was wrong -------------------------------------------------------------------------- */
+/* ---- batches received with a wrong CRC ------------------------------------------------------- */
 
 static unsigned int
 find(const struct store_wrongs *w, uint8_t table, uint64_t sequence)

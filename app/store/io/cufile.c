@@ -20,8 +20,8 @@
 
 /**
  * @file
- * What the parts of cuFile share: cufile.c (library, memory, files) and io/cufile.c (which way
- * bytes go).
+ * Access to cuFile: the library, GPU memory, files, and the test write that determines the data
+ * path.
  */
 
 struct cufile_library {

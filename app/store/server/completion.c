@@ -64,7 +64,7 @@ struct store_completion {
 	bool stop; /* atomic: abort the current file */
 };
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- list of files --------------------------------------------------------------------------- */
 
 static int
 by_age(const void *a, const void *b)
@@ -194,7 +194,7 @@ list(struct store_completion *c)
 	return ret;
 }
 
-/* ---- its thread ------------------------------------------------------------------------------ */
+/* ---- thread ---------------------------------------------------------------------------------- */
 
 static bool
 is_in(const struct leftover *f, const char *dir)
@@ -254,9 +254,8 @@ take(struct store_completion *c)
 }
 
 /*
- * Read the whole file with read(2) first. Recovery reads through a mapping, and a disk error would
- * then kill the process, with receivers that do not use this file. The data stays in the page
- * cache.
+ * Read the whole file with read(2) before recovery. If the disk cannot read it, the error is
+ * reported and the file stays `.part`. The data stays in the page cache for the recovery.
  */
 static int
 read_through(struct store_completion *c, int folder, const char *name, int *fd)
@@ -407,7 +406,7 @@ completion_main(void *arg)
 	return NULL;
 }
 
-/* ---- for others ------------------------------------------------------------------------------ */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static void
 free_all(struct store_completion *c)

@@ -293,7 +293,7 @@ work_closing(struct store_connection *c)
 	return true;
 }
 
-/* ---- what the receiver says ------------------------------------------------------------------ */
+/* ---- messages of the receiver ---------------------------------------------------------------- */
 
 /* Collect intervals that are sent in several messages, table after table. */
 static enum xfer_reason
@@ -512,7 +512,7 @@ static const struct xfer_qp_ops link_ops = {
 	.written = store_connection_written,
 };
 
-/* ---- what the store says --------------------------------------------------------------------- */
+/* ---- messages of the store ------------------------------------------------------------------- */
 
 static void
 send_results(struct store_connection *c)
@@ -587,7 +587,7 @@ tell_have(struct store_connection *c)
 	return c->have_table == XFER_TABLES;
 }
 
-/* ---- its life -------------------------------------------------------------------------------- */
+/* ---- states of a connection ------------------------------------------------------------------ */
 
 static void
 reject(struct store_shared *s, const struct rdma_event *event, enum xfer_reason reason)

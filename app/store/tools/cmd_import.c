@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-store import: what was spilled, or is held in a ring, into a store's directory. */
+/* braggline-store import: stores spilled files and batches of journals in a store's directory. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -56,7 +56,7 @@ fail(const char *message)
 	return EXIT_FAILURE;
 }
 
-/* Where to, and how it is written. */
+/* Read the configuration: the directory of the store and the parameters of its files. */
 static int
 read_config(struct job *j)
 {
@@ -77,7 +77,10 @@ read_config(struct job *j)
 	return EXIT_SUCCESS;
 }
 
-/* Files among the sources, rings opened. `files` has room for all, and ends with NULL. */
+/*
+ * Collect the sources that are files or directories, and open the others as journals.
+ * @param files  out: terminated by NULL; it has room for all sources
+ */
 static int
 sort_sources(struct job *j, char **source, char **files)
 {
@@ -134,7 +137,7 @@ work(struct job *j, char **source, char **files)
 	unsigned int i;
 	int status;
 
-	/* held until the process ends */
+	/* the lock is held until the process ends */
 	if (store_tree_lock(j->import.root, message) < 0)
 		return fail(message);
 	AUDIT(NOTICE, "import user=%u directory=%s", getuid(), j->import.root);
@@ -160,7 +163,7 @@ work(struct job *j, char **source, char **files)
 	return status;
 }
 
-/* @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
+/* @return 0: continue; > 0: exit with success; < 0: invalid arguments */
 static int
 parse_arguments(struct job *j, int argc, char **argv)
 {

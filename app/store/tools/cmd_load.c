@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-store load: a run read back into memory, at speed, every body checked. */
+/* braggline-store load: loads a run into memory and verifies the CRC of every body. */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -41,7 +41,7 @@ usage(FILE *out)
 		SLICE_POOL_THREADS);
 }
 
-/* @return the number, or 0: it is none, which is told */
+/* Parse a number from 1 to `most`. @return 0: invalid; the error was reported */
 static unsigned int
 number(const char *option, const char *text, unsigned int most)
 {
@@ -55,7 +55,7 @@ number(const char *option, const char *text, unsigned int most)
 	return 0;
 }
 
-/* @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
+/* @return 0: continue; > 0: exit with success; < 0: invalid arguments */
 static int
 parse(struct load_arguments *a, int argc, char **argv)
 {
@@ -118,7 +118,7 @@ open_cufile(struct load_arguments *a, const char *path)
 	char message[PATH_MAX], directory[PATH_MAX];
 	char *slash;
 
-	/* files beside each other are on one disk: the first tells the way of all */
+	/* all files of a directory are on one disk, so one cuFile mode is chosen for all */
 	snprintf(directory, sizeof(directory), "%s", path);
 	slash = arrow_name_is_complete(path) || arrow_name_is_part(path) ? strrchr(directory, '/')
 									 : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-store reconcile: each batch into one file of all stores. */
+/* braggline-store reconcile: removes duplicates, so that each batch is in one file only. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -48,7 +48,7 @@ struct job {
 	const char *ring_path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb_rings;
 	struct orphaned_journals rings;
-	uint64_t identity[STORES_MAX]; /* of stores that are looked into */
+	uint64_t identity[STORES_MAX]; /* identities of the stores whose files are examined */
 	size_t nb_identities;
 };
 
@@ -59,7 +59,10 @@ fail(const char *message)
 	return EXIT_FAILURE;
 }
 
-/* All receivers that had duplicates are known not to say anything more of them. */
+/*
+ * Check that the journal of every run that has duplicates is open here, so that no receiver can
+ * still change the batches of these runs.
+ */
 static int
 check_rings(const struct job *j)
 {
@@ -82,7 +85,7 @@ check_rings(const struct job *j)
 	return EXIT_SUCCESS;
 }
 
-/* `.part` files are completed first, as a store does; to say what would be done they stay. */
+/* Read the files. Except in a dry run, `.part` files are completed first, as at a store's start. */
 static int
 read_files(struct job *j, char **dir)
 {
@@ -107,7 +110,7 @@ read_files(struct job *j, char **dir)
 	return status;
 }
 
-/* Who has written to a directory, or to the one above that of a run. */
+/* Read the identity of the store that owns a directory, from it or from its parent directory. */
 static int
 find_identity(struct job *j, const char *dir)
 {
@@ -120,11 +123,11 @@ find_identity(struct job *j, const char *dir)
 	if (rc == -ENOENT && snprintf(above, sizeof(above), "%s/..", dir) < (int)sizeof(above))
 		rc = store_identity_read(above, &j->identity[j->nb_identities], message);
 	j->nb_identities += rc == 0;
-	/* what a receiver has spilled is no store's */
+	/* a spill directory of a receiver has no identity */
 	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
 }
 
-/* What is in files for good, and was read there, need not be held. */
+/* Release the held batches of a stream that are durable in files and were verified there. */
 static int
 release(struct job *j, struct reconcile_stream *s)
 {
@@ -156,7 +159,7 @@ work(struct job *j, char **dir)
 	unsigned int i;
 	int status, rc;
 
-	/* held until the process ends */
+	/* the locks are held until the process ends */
 	for (i = 0; dir[i] != NULL; i++) {
 		if (store_tree_lock(dir[i], message) < 0)
 			return fail(message);
@@ -178,8 +181,10 @@ work(struct job *j, char **dir)
 	if (!r->dry_run)
 		orphaned_journals_forget(&j->rings);
 	rc = reconcile_run(r);
-	/* whatever became of other streams: a store that has lost its copy of one that is held
-	 * would be sent it again */
+	/*
+	 * Release the batches even if other streams failed. Otherwise, a receiver would send a held
+	 * batch again to a store whose copy was just removed.
+	 */
 	for (i = 0; i < r->nb && !r->dry_run; i++)
 		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
 			rc = -EBADMSG;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-store verify: every byte of files is what it was when it was written. */
+/* braggline-store verify: checks that all bytes of files are unchanged since they were written. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -23,8 +23,8 @@
 #include "stream/source.h"
 
 #define NS_PER_S	  1000000000ull
-#define PROGRESS_S	  1  /* on a terminal, */
-#define PROGRESS_S_IN_LOG 30 /* and elsewhere */
+#define PROGRESS_S	  1  /* period of progress reports on a terminal */
+#define PROGRESS_S_IN_LOG 30 /* the same if stderr is not a terminal */
 
 static const char help[] =
 	"usage: braggline-store verify [OPTION...] DIR|FILE...\n"
@@ -49,11 +49,11 @@ static const char help[] =
 	"incomplete or duplicate, with --whole also missing, or the command was\n"
 	"interrupted; 2: invalid command line.\n";
 
-/* A damaged batch, or bytes that may have been several. */
+/* A damaged batch, or a damaged region that may have contained several batches. */
 struct finding {
 	char *path;
-	struct arrow_identity identity; /* its table is NULL: of which stream is not known */
-	bool numbered;			/* the numbers are known: */
+	struct arrow_identity identity; /* identity.table is NULL: the stream is unknown */
+	bool numbered;			/* `first` and `last` are known */
 	uint64_t first;
 	uint64_t last;
 	bool quarantined;
@@ -64,10 +64,10 @@ struct verify {
 	bool quiet;
 	bool on_terminal;
 	bool progress;
-	uint64_t rate; /* bytes a second; 0: no bound */
+	uint64_t rate; /* bytes per second; 0: no limit */
 	bool whole;
 	struct reconcile streams;
-	struct reconcile there; /* the same with what is damaged or not complete */
+	struct reconcile there; /* as `streams`, with damaged batches and incomplete files */
 	struct finding *finding;
 	size_t nb_findings;
 	uint64_t files;
@@ -75,12 +75,12 @@ struct verify {
 	uint64_t batches;
 	uint64_t rows;
 	uint64_t bytes;
-	uint64_t passed; /* bytes of files that are done with */
+	uint64_t passed; /* bytes of the files that are finished */
 	uint64_t damaged;
-	uint64_t repaired;    /* of them */
+	uint64_t repaired;    /* findings for which another file has a valid copy */
 	uint64_t quarantined; /* bytes */
-	uint64_t wrong;	      /* files */
-	uint64_t lost;	      /* files with something wrong that is no damaged batch */
+	uint64_t wrong;	      /* files with a fault */
+	uint64_t lost;	      /* files with a fault other than a damaged batch */
 	uint64_t missing;     /* batches */
 	uint64_t begun;	      /* ns */
 	uint64_t said;
@@ -100,7 +100,7 @@ seconds_since(uint64_t begun)
 	return (double)(arrow_slices_clock() - begun) / NS_PER_S;
 }
 
-/* @param bytes  of this file so far */
+/* @param bytes  bytes of this file that are verified so far */
 static void
 show_progress(struct verify *v, const char *path, uint64_t bytes)
 {
@@ -124,7 +124,7 @@ clear_progress(const struct verify *v)
 		fprintf(stderr, "\r\033[K");
 }
 
-/* Sleep until so many bytes may have been read. */
+/* Sleep until the bytes read so far no longer exceed the rate limit. */
 static void
 keep_rate(const struct verify *v)
 {
@@ -149,7 +149,7 @@ add_finding(struct verify *v, const struct finding *f, const char *path)
 	return more[v->nb_findings++].path != NULL ? 0 : -ENOMEM;
 }
 
-/* Every batch, also behind one that is damaged. */
+/* Check every batch of a file, including those behind a damaged batch. */
 static int
 check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 {
@@ -166,7 +166,7 @@ check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 	return rc < 0 ? rc : arrow_reader_part(r);
 }
 
-/* Batches that are in a file, sound or not. */
+/* Record batches that a file contains, sound or damaged. */
 static int
 note_there(struct verify *v, const char *path, const struct arrow_identity *identity,
 	const struct interval_set *have)
@@ -199,8 +199,10 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 	return rc;
 }
 
-/* A batch that is announced, and whose body is not all there: its frames follow those of the last
- * batch that the reader has. */
+/*
+ * Record a batch with an announcement and an incomplete body. Its frames follow those of the last
+ * batch of the reader.
+ */
 static int
 note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
 	const struct arrow_read_batch *b, const char *why, bool quarantined)
@@ -223,8 +225,10 @@ note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
 	return add_finding(v, &f, path);
 }
 
-/* What lies behind the last batch of a file that is not complete. In a `.part` it may be a batch
- * that is being written: that is listed only if the file ends within it. */
+/*
+ * Record the data behind the last batch of an incomplete file. In a `.part` file, this may be a
+ * batch that is being written, which is recorded only if the file ends within it.
+ */
 static int
 note_end(struct verify *v, const char *path, const struct arrow_reader *r,
 	const struct arrow_identity *identity)
@@ -243,7 +247,7 @@ note_end(struct verify *v, const char *path, const struct arrow_reader *r,
 		return 0;
 	if (arrow_reader_announced(r, r->end, &torn) == -ENODATA)
 		return note_torn(v, path, r, &torn, "the file ends within it", false);
-	/* a footer that is damaged is no batch */
+	/* the data are a damaged footer, not a batch */
 	if (arrow_name_is_part(path) || r->valid > r->end)
 		return 0;
 	one.damage = &d;
@@ -252,8 +256,10 @@ note_end(struct verify *v, const char *path, const struct arrow_reader *r,
 	return add_finding(v, &f, path);
 }
 
-/* Bytes of a quarantine file that belong to no batch that is announced there: what they were is not
- * known, so whether a sound copy is anywhere is not known either. */
+/*
+ * Record bytes of a quarantine file that belong to no announced batch. Their origin is unknown, so
+ * it is also unknown whether another file has a sound copy.
+ */
 static void
 note_unannounced(
 	struct verify *v, const char *path, const struct arrow_reader *r, uint64_t at, uint64_t end)
@@ -276,7 +282,7 @@ note_unannounced(
 	(void)add_finding(v, &f, path);
 }
 
-/* What recovery has cut off: batches that are announced there are missing in their file. */
+/* Record the batches in a quarantine file. Recovery has removed them from their original file. */
 static void
 verify_quarantine(struct verify *v, const char *path)
 {
@@ -367,7 +373,7 @@ verify_file(struct verify *v, const char *path)
 		rc = stream_source_list(&r, &identity, &have);
 	if (rc == -EXDEV)
 		problem = "batches of no stream, or of several streams";
-	/* what is not complete is no file that a store would have */
+	/* incomplete files are listed in `there` only: their batches do not count as stored */
 	if (rc == 0)
 		rc = note_there(v, path, &identity, &have);
 	if (rc == 0)
@@ -392,7 +398,7 @@ verify_file(struct verify *v, const char *path)
 	arrow_reader_close(&r);
 }
 
-/* Whether all that may be damaged is sound in another file: a receiver has sent it again. */
+/* Whether another file has sound copies of all batches of a finding: a receiver resent them. */
 static bool
 is_repaired(const struct verify *v, const struct finding *f)
 {
@@ -432,8 +438,10 @@ print_findings(struct verify *v)
 	}
 }
 
-/* Numbers of a stream count from 0: those that no file has. What comes after the last one is not
- * known here. */
+/*
+ * Print the sequence numbers of a stream that no file has. Numbers start at 0. Batches behind the
+ * last number found cannot be detected.
+ */
 static void
 print_missing(struct verify *v, const struct reconcile_stream *s)
 {
@@ -454,7 +462,7 @@ print_missing(struct verify *v, const struct reconcile_stream *s)
 	}
 }
 
-/* The numbers of what is damaged, as far as they are known, are not missing. */
+/* Record damaged batches whose numbers are known, so that they do not count as missing. */
 static int
 add_findings(struct verify *v)
 {

@@ -74,11 +74,11 @@ import_free(struct import *s)
 	s->nb = 0;
 }
 
-/* A `.part` file of a stream that is opened. */
+/* Argument of note_recovery(), while a stream is opened. */
 struct recovered {
 	struct import *import;
 	const struct import_stream *stream;
-	bool unknown; /* somebody holds what the stream may have */
+	bool unknown; /* a `.part` file that may have batches of the stream stays incomplete */
 };
 
 static void
@@ -93,7 +93,7 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 	say(r->import, failed, "%s: %s", report->path, report->message);
 }
 
-/* What the store has: `.part` files are completed as when it starts. */
+/* Adopt the files of a stream in the store. `.part` files are completed, as at its start. */
 static int
 adopt_files(struct import *s, struct import_stream *t)
 {
@@ -154,7 +154,7 @@ is_stream(const struct import_stream *t, const struct arrow_identity *id, const 
 		strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0;
 }
 
-/* The stream that batches belong to. @return NULL: the reason has been said */
+/* Find or open the stream of batches. @return NULL: failed; the reason was reported */
 static struct import_stream *
 find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 	const uint8_t *header, uint64_t size)
@@ -197,8 +197,8 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 }
 
 /*
- * What is there already is about to be the only copy: it is read. What is damaged is marked, and
- * stored again.
+ * Verify the batches that the store already has, because they will be the only copies. Damaged
+ * batches are marked, and their copies from the source are stored again.
  */
 static int
 check_there(struct import *s, const struct import_stream *t, const struct interval_set *held)
@@ -218,7 +218,7 @@ check_there(struct import *s, const struct import_stream *t, const struct interv
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* All that it has is stored: it goes, and its directory if nothing else is in it. */
+/* Remove or rename a file whose batches are all stored. */
 static int
 retire_file(struct import *s, const char *path)
 {
@@ -239,7 +239,7 @@ retire_file(struct import *s, const char *path)
 	return rc;
 }
 
-/* Batches that are damaged are left where they are, and the file with them. */
+/* Report damaged batches. They are not imported, and their file is kept. */
 static int
 say_damage(struct import *s, const struct stream_source *source)
 {
@@ -275,7 +275,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 				     : strerror(-rc));
 		return rc == -EXDEV ? -EBADMSG : rc;
 	}
-	/* one without batches is stored as it is */
+	/* a file without batches counts as imported */
 	if (identity.table == NULL)
 		return say_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
@@ -290,7 +290,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 			s->counts.duplicates - before.duplicates);
 		return say_damage(s, source);
 	}
-	/* those that were not tried are not stored either */
+	/* batches that were not tried also count as failed */
 	s->counts.failed = before.failed + source->reader.nb_batches -
 		(s->counts.stored - before.stored) - (s->counts.duplicates - before.duplicates);
 	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
@@ -317,14 +317,14 @@ import_file(struct import *s, const char *path)
 	s->ring = NULL;
 	rc = copy_file(s, &source, run);
 	FAIL_POINT("import.stored");
-	/* while it is locked */
+	/* remove it while it is still locked */
 	if (rc == 0)
 		rc = retire_file(s, path);
 	stream_source_close(&source);
 	return rc;
 }
 
-/* ---- rings ----------------------------------------------------------------------------------- */
+/* ---- journals -------------------------------------------------------------------------------- */
 
 static struct import_stream *
 stream_of(struct import *s, const struct journal_batch *b)
@@ -341,7 +341,7 @@ stream_of(struct import *s, const struct journal_batch *b)
 		s, &identity, run.name, run.schema[b->table], run.schema_bytes[b->table]);
 }
 
-/* Those of a stream that are held. */
+/* List the held batches of a stream. */
 static int
 list_held(struct import *s, const struct import_stream *t, struct interval_set *held)
 {
@@ -356,7 +356,10 @@ list_held(struct import *s, const struct import_stream *t, struct interval_set *
 	return rc;
 }
 
-/* Whatever streams the ring has: before anything of it is written, as all must be settled. */
+/*
+ * Open all streams of the journal and verify their stored batches, before any batch of the journal
+ * is written: stream_writer_check() requires that all batches have their results.
+ */
 static int
 check_held(struct import *s)
 {
@@ -379,7 +382,7 @@ check_held(struct import *s)
 	return rc;
 }
 
-/* Oldest first. */
+/* Store the held batches, the oldest first. @param nb  out: incremented for each held batch */
 static int
 copy_held(struct import *s, uint32_t *nb)
 {

@@ -121,7 +121,7 @@ release(struct journal *ring, const struct arrow_identity *id, const struct inte
 	uint64_t released = 0;
 	uint32_t batch, at = 0;
 
-	/* in the order of files: see store_client_release_found() */
+	/* release in the order of the files: see store_client_release_found() */
 	while ((batch = journal_walk(ring, &at)) != UINT32_MAX) {
 		if (!is_of(ring, batch, id, &b) || !interval_set_has(stored, b.sequence))
 			continue;

@@ -13,12 +13,12 @@
 
 #define NONE UINT64_MAX
 
-/* How a file is to be cut off. */
+/* A planned truncation of a file. */
 struct cut {
 	size_t file;
-	uint64_t from;		   /* number of the first batch that goes */
-	uint64_t gone;		   /* batches that go */
-	struct interval_set alone; /* of them, those that no other file has */
+	uint64_t from;		   /* sequence number of the first batch to remove */
+	uint64_t gone;		   /* number of batches to remove */
+	struct interval_set alone; /* batches to remove that no other file has */
 };
 
 __attribute__((format(printf, 3, 4))) static void
@@ -123,7 +123,7 @@ reconcile_duplicates(const struct reconcile_stream *s)
 	return copies - interval_set_count(&s->all);
 }
 
-/* The first batch of a file that another one has as well. */
+/* Find the first batch of a file that another file also has. @return NONE: there is none */
 static uint64_t
 first_double(const struct stream_known *k, size_t file)
 {
@@ -140,7 +140,7 @@ first_double(const struct stream_known *k, size_t file)
 	return first;
 }
 
-/* What goes if this file is cut off at its first double. */
+/* Compute which batches are removed if the file is truncated at its first duplicate. */
 static int
 plan_cut(const struct stream_known *k, size_t file, struct cut *c)
 {
@@ -150,8 +150,11 @@ plan_cut(const struct stream_known *k, size_t file, struct cut *c)
 	return stream_known_alone(k, file, c->from, &c->alone, &c->gone);
 }
 
-/* The cut behind which the fewest batches are that would have to be copied, and of those the
- * smallest. @return 1: there is one; 0: there are no duplicates; -ENOMEM */
+/*
+ * Choose the truncation that copies the fewest batches; of several, the one that removes the fewest
+ * batches.
+ * @return 1: found; 0: there are no duplicates; -ENOMEM
+ */
 static int
 choose_cut(const struct stream_known *k, struct cut *best)
 {
@@ -182,7 +185,7 @@ choose_cut(const struct stream_known *k, struct cut *best)
 	return best->from != NONE;
 }
 
-/* Every file that has duplicates is as it was written: the copy that stays will be the only one. */
+/* Check that all files with duplicates are intact: the remaining copy will be the only one. */
 static int
 check_files(const struct reconcile *r, const struct stream_known *k)
 {
@@ -210,7 +213,7 @@ check_files(const struct reconcile *r, const struct stream_known *k)
 	return worst;
 }
 
-/* The same in the lists alone. */
+/* Dry run: remove the batches from the lists only. */
 static int
 forget(struct stream_known *k, const struct cut *c)
 {
@@ -244,7 +247,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 		if (rc < 0)
 			say(r, true, "%s", message);
 	}
-	/* from here on it is one of its files */
+	/* add the copy to the files of the stream */
 	if (rc == 0 && copy[0] != '\0')
 		rc = stream_known_add(k, copy, &c->alone, false);
 	if (rc == 0) {

@@ -18,20 +18,20 @@
 #include "io/own_file.h"
 #include "tools/run_load.h"
 
-/* A body as slices see it: CRCs of its parts, in the order of slices. */
+/* Range of a body in the file. Slices divide it into parts, each with its own CRC. */
 struct body {
-	uint64_t from; /* bytes of the file */
+	uint64_t from; /* offset in the file */
 	uint64_t to;
-	size_t part; /* first of its own */
+	size_t part; /* index of its first part in reading.crc */
 };
 
 struct reading {
 	struct run_load *load;
 	struct run_load_file *file;
 	int fd;
-	void *handle; /* of cuFile; NULL: pread */
+	void *handle; /* cuFile handle; NULL: pread */
 	struct body *body;
-	uint32_t *crc; /* of parts */
+	uint32_t *crc; /* CRCs of the parts of all bodies */
 	struct job *job;
 	size_t nb_jobs;
 };
@@ -39,17 +39,17 @@ struct reading {
 struct job {
 	struct slice_job job;
 	struct reading *r;
-	uint64_t from; /* of the file */
+	uint64_t from; /* offset in the file */
 	uint64_t size;
 	int error;
 };
 
-/* of GPU memory: slices come here to be looked at */
+/* host copy of a slice in GPU memory, to compute its CRCs */
 static __thread uint8_t *mirror;
 
 /* ---- a slice --------------------------------------------------------------------------------- */
 
-/* Parts of bodies that a slice has. */
+/* Compute the CRCs of the parts of bodies within a slice. */
 static void
 sum_up(struct reading *r, const struct job *j, const uint8_t *data)
 {
@@ -59,7 +59,7 @@ sum_up(struct reading *r, const struct job *j, const uint8_t *data)
 	size_t low = 0, high = nb, middle;
 	uint64_t from, to;
 
-	/* the first body that ends behind the beginning */
+	/* find the first body that ends behind the start of the slice */
 	while (low < high) {
 		middle = (low + high) / 2;
 		if (b[middle].to > j->from)
@@ -77,7 +77,7 @@ sum_up(struct reading *r, const struct job *j, const uint8_t *data)
 	}
 }
 
-/* @return bytes read, which are fewer at the end of a file; -errno */
+/* @return number of bytes read, which can be fewer at the end of a file; -errno */
 static ssize_t
 read_slice(const struct reading *r, const struct job *j, uint8_t *to, uint64_t done)
 {
@@ -102,7 +102,7 @@ run_job(struct slice_job *job)
 	uint64_t done = 0;
 	ssize_t n;
 
-	/* direct I/O reads whole blocks, the last of which the file may not have */
+	/* direct I/O reads whole blocks, but the file may end within the last one */
 	while (done < j->size && j->from + done < r->file->size) {
 		n = read_slice(r, j, to, done);
 		if (n <= 0) {
@@ -244,7 +244,7 @@ body_crc(const struct reading *r, size_t batch)
 	return sum;
 }
 
-/* After its slices: what came of them. */
+/* After all slices of a file: check for read errors, and compare the CRCs of the bodies. */
 static int
 finish_file(struct reading *r)
 {
@@ -290,7 +290,7 @@ add_file(struct run_load *load, const char *path, char *message)
 	rc = arrow_reader_open(&f->reader, path, &problem);
 	if (rc < 0)
 		return say(message, path, rc, problem);
-	/* of each batch a page is read here, of what lies between none */
+	/* the reader only touches the page of each announcement: disable read-ahead */
 	(void)madvise((void *)(uintptr_t)f->reader.data, f->reader.size, MADV_RANDOM);
 	f->path = strdup(path);
 	f->size = f->reader.complete ? f->reader.size : f->reader.valid;

@@ -18,7 +18,7 @@
 
 #define LOCK ".lock"
 
-/* Files of a directory come one after the other, and before what is below it. */
+/* Sort by name, with the files of a directory before its subdirectories. */
 static int
 by_name(const FTSENT **a, const FTSENT **b)
 {
@@ -27,11 +27,11 @@ by_name(const FTSENT **a, const FTSENT **b)
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* What a file is, by whatever name. */
+/* Identity of a file, independent of its path. */
 struct file_id {
 	dev_t dev;
 	ino_t ino;
-	size_t at; /* in the list */
+	size_t at; /* index in store_tree.path */
 };
 
 static int
@@ -67,8 +67,10 @@ by_id(const void *a, const void *b)
 	return x->at < y->at ? -1 : 1;
 }
 
-/* A file that was found twice, below a directory and one in it, or by a hard link, is one: nobody
- * shall take it for a second copy of itself. */
+/*
+ * Remove the second path of a file that was found through nested root directories or hard links, so
+ * that it does not count as a second copy of itself.
+ */
 static void
 drop_duplicates(struct store_tree *t, struct file_id *id)
 {
@@ -88,7 +90,7 @@ drop_duplicates(struct store_tree *t, struct file_id *id)
 	t->nb = nb;
 }
 
-/* A copy that is not done: reconcile.c. */
+/* Whether it is an incomplete copy, see reconcile.c. */
 static bool
 is_hidden(const FTSENT *e)
 {
@@ -106,8 +108,8 @@ is_wanted(const struct store_tree *t, const FTSENT *e)
 }
 
 /*
- * What another user made, or could put another file in place of, is no copy that a batch of ours
- * may be cut off or removed for. A folder on the way is looked at before what is in it.
+ * Check that no other user created a file or folder or may replace it. A batch must not be removed
+ * because of a copy in such a file. A folder is checked before its content.
  */
 static int
 check_own(const FTSENT *e, char message[PATH_MAX])
@@ -123,7 +125,7 @@ check_own(const FTSENT *e, char message[PATH_MAX])
 			e->fts_path, st->st_uid, geteuid());
 		return -EPERM;
 	}
-	/* in a folder that is sticky nobody removes or renames what is not theirs */
+	/* in a sticky folder, users can only remove or rename their own files */
 	if (!file && (st->st_mode & S_ISVTX) != 0)
 		others = 0;
 	if ((st->st_mode & others) != 0) {
@@ -196,7 +198,7 @@ store_tree_free(struct store_tree *t)
 	*t = (struct store_tree){0};
 }
 
-/* Hold the directory of a file itself. */
+/* Lock the directory of a file, through a descriptor of the directory. */
 static int
 lock_dir_of(const char *path, size_t size, char *message)
 {
@@ -210,7 +212,7 @@ lock_dir_of(const char *path, size_t size, char *message)
 		strcpy(dir, path[0] == '/' ? "/" : ".");
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	rc = fd < 0 ? -errno : file_lock(fd, FILE_LOCK_MS);
-	/* a name that is not durable is that of no copy: of another one something may be cut off */
+	/* make the names of the files durable, because other copies may be removed next */
 	if (rc == 0 && fsync(fd) < 0 && errno != EINVAL)
 		rc = -errno;
 	if (rc < 0) {
@@ -238,7 +240,7 @@ is_same_dir(const char *a, const char *b)
 	return dir_size(a) == dir_size(b) && strncmp(a, b, dir_size(a)) == 0;
 }
 
-/* Directories of all files; those of one come one after the other. */
+/* Lock the directories of all files. The files of a directory are adjacent in the list. */
 static int
 lock_dirs(const struct store_tree *t, char message[PATH_MAX])
 {
@@ -252,7 +254,7 @@ lock_dirs(const struct store_tree *t, char message[PATH_MAX])
 	return rc;
 }
 
-/* Copies that a reconcile has left that was killed: what they have is where it was. */
+/* Remove copies that a killed reconcile left. The original files still have their batches. */
 static void
 remove_hidden(const char *path)
 {
@@ -290,7 +292,7 @@ complete(const struct store_tree *t, void (*say)(const char *path, const char *w
 	return left;
 }
 
-/* Files of directories that are not held are somebody's who began when the others were. */
+/* Drop files of directories that are not locked: they were created after the locks were taken. */
 static void
 drop_others(struct store_tree *t, const struct store_tree *held)
 {
@@ -320,7 +322,7 @@ store_tree_take(struct store_tree *t, char *const *root,
 		rc = lock_dirs(&held, message);
 	if (rc == 0 && say != NULL)
 		left = complete(&held, say);
-	/* under the names that they have now */
+	/* read again, because completed files have new names */
 	if (rc == 0)
 		rc = store_tree_read(t, root, message);
 	if (rc == 0)
@@ -329,7 +331,7 @@ store_tree_take(struct store_tree *t, char *const *root,
 	return rc < 0 ? rc : left;
 }
 
-/* @return a descriptor that holds a lock file; -EBUSY; -errno */
+/* Open and lock a lock file. @return its descriptor; -EBUSY; -errno */
 static int
 lock_file(const char *dir, const char *name, int flags)
 {
@@ -353,7 +355,7 @@ store_tree_lock(const char *dir, char message[PATH_MAX])
 {
 	int fd, above;
 
-	/* that of a run is its store's */
+	/* a run's directory is also locked by the lock file of its store, one level above */
 	above = lock_file(dir, "../" LOCK, 0);
 	fd = above == -EBUSY ? -EBUSY : lock_file(dir, LOCK, O_CREAT);
 	if (above >= 0)
