@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-recv: receive a detector, keep the hits. */
+/* braggline-recv: receives the frames of a detector and keeps the hits. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -28,9 +28,9 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, main_logtype, "recv: " __VA_ARGS__)
 
-#define EXIT_CONFIG 2 /* as for a wrong command line */
+#define EXIT_CONFIG 2 /* also for a wrong command line */
 
-/** Seconds from one line of progress to the next, where a person looks on, and in a log. */
+/** Seconds between two progress lines, on a terminal and in a log. */
 #define PROGRESS_TERMINAL 2
 #define PROGRESS_LOG	  60
 #define PROGRESS_MAX	  86400
@@ -42,16 +42,16 @@ struct arguments {
 	double progress; /**< s; 0: none */
 };
 
-/** The thread that carries runs on while lcores poll. */
+/** The service thread, which advances runs while lcores poll. */
 struct service {
 	struct run run;
 	struct pipeline *pipeline;
 	const struct settings *settings;
 	struct report report;
-	int failed; /**< the run was given up: negative errno */
+	int failed; /**< negative errno, if the run failed */
 };
 
-/** By the main thread, in a handler; the service thread looks. */
+/** Signal number. Set by the signal handler, read by the service thread. */
 static int signalled;
 
 static void
@@ -102,7 +102,7 @@ parse_seconds(const char *text, double *seconds)
 	return false;
 }
 
-/** @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
+/** @return 0: continue; > 0: exit with success; < 0: wrong arguments */
 static int
 parse_arguments(struct arguments *a, int argc, char **argv)
 {
@@ -199,7 +199,7 @@ serve(void *arg)
 	struct service *s = arg;
 	bool stopping = false;
 
-	/* lcores that could not be launched have stopped before anybody told them to */
+	/* lcores_stopped() is also true if lcores could not be launched */
 	while (!gang_failed(s) && !lcores_stopped(s)) {
 		const int number = __atomic_load_n(&signalled, __ATOMIC_RELAXED);
 
@@ -207,10 +207,10 @@ serve(void *arg)
 		report_progress(&s->report, &s->run, stderr);
 		sources_log(s->pipeline->sources, &s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {
-			/* first: a client may ask for the next run just now */
+			/* first of all, because a client may be requesting the next run */
 			run_close(&s->run);
 			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
-			/* one that could not be stopped in time is asked again */
+			/* if the run could not be stopped in time, try again */
 			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;
 			if (!stopping)
 				sleep(1);
@@ -219,7 +219,7 @@ serve(void *arg)
 			break;
 		nanosleep(&tick, NULL);
 	}
-	run_close(&s->run); /* whatever has ended this: nor is there another run */
+	run_close(&s->run); /* no other run may begin, whatever the reason for the end */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
@@ -231,7 +231,7 @@ serve(void *arg)
 	return NULL;
 }
 
-/** Poll until the service says it is enough. Everything is at rest when this returns. */
+/** Poll until the service thread ends. No data is in progress when this returns. */
 static int
 receive(struct service *s)
 {
@@ -240,7 +240,7 @@ receive(struct service *s)
 	struct ledger all;
 	int ret;
 
-	/* a replay delivers with the first poll: the run has to be there before */
+	/* a replay delivers packets in the first poll, so the run must exist before */
 	if (!s->settings->service) {
 		ret = run_start(&s->run);
 		if (ret != 0)
@@ -256,7 +256,7 @@ receive(struct service *s)
 	pthread_setaffinity_np(thread, sizeof(s->pipeline->writer_cpus), &s->pipeline->writer_cpus);
 	ret = lcores_run(s->pipeline->lcores);
 	pthread_join(thread, NULL);
-	/* a role that stopped early may have been handed packets since */
+	/* a role that stopped early may have received handoffs since then */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		rx_poll(s->pipeline->rx[i]);
 	if (s->pipeline->stores != NULL)
@@ -281,7 +281,7 @@ receive(struct service *s)
 	return ret;
 }
 
-/** Needs no EAL. */
+/** Print the configuration. This does not need EAL. */
 static int
 dump(const struct arguments *a)
 {
@@ -327,7 +327,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.settings = &settings;
 	service.report.period = a->progress;
 	run_init(&service.run, &pipeline, &settings, &a->settings);
-	/* commands may come before its lcores run: they wait */
+	/* In service mode, commands that arrive before the lcores poll wait for them. */
 	service.run.lcores_poll = settings.service;
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
 	if (ret != 0)
@@ -361,7 +361,7 @@ main(int argc, char **argv)
 	cpu_set_t process_cpus;
 	int own, ret, status;
 
-	/* EAL pins this thread; the writer wants to know what the process may use */
+	/* Save the CPUs of the process for the writer, before EAL pins this thread. */
 	if (sched_getaffinity(0, sizeof(process_cpus), &process_cpus) != 0)
 		CPU_ZERO(&process_cpus);
 	own = eal_own_words(argc, argv);
@@ -372,7 +372,7 @@ main(int argc, char **argv)
 		return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
 	if (arguments.dump_config)
 		return dump(&arguments);
-	/* before EAL, which takes a while: a signal then ends the run that has not begun */
+	/* Before EAL, whose start takes a while: a signal then ends the run before it begins. */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	eal_hangup_ends(&action);

@@ -173,8 +173,8 @@ start_gangs(struct pipeline *p)
 }
 
 /**
- * Return the packets of a stream that must agree for a resync: at most as many as it sends per
- * frame, but more than one.
+ * Return the number of packets of a stream that must agree for a resync: at most as many as the
+ * stream sends per frame, but more than one.
  */
 static uint32_t
 agreement(const struct settings *s)
@@ -316,7 +316,7 @@ create_builder(struct pipeline *p)
 	return p->builder != NULL ? 0 : -rte_errno;
 }
 
-/** CPUs for the writer: those without a polling role, or all if there are none. */
+/** Choose the CPUs of the writer: CPUs without a polling role, or all if there are none. */
 static void
 writer_cpus(const struct pipeline *p, const cpu_set_t *process_cpus, cpu_set_t *cpus)
 {
@@ -479,7 +479,7 @@ void
 pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text, size_t size)
 {
 	const struct gk_channel *channel = p->gk_config.channel;
-	/* The oldest descriptor that is not done is still unchanged. */
+	/* the oldest unfinished descriptor has not been overwritten */
 	const struct gk_work *work = &channel->work[gang][channel->done[gang].done % GK_RING_SIZE];
 
 	if (error == -EINVAL && gk_work_check(&p->gk_config, work, text, size) != 0)
@@ -491,7 +491,7 @@ pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text
 		snprintf(text, size, "%s", strerror(-error));
 }
 
-/** A crashed kernel is reported only here. */
+/** Stop the gangs. Only this call reports a crashed kernel. */
 static void
 stop_gangs(struct pipeline *p)
 {
@@ -520,7 +520,7 @@ pipeline_destroy(struct pipeline *p)
 	memory_unregister(&p->memory);
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
-		/* mbufs released after their lcore had stopped */
+		/* free mbufs that were released after their lcore had stopped */
 		frame_rx_reclaim(p->table, p->rx[i]->frx, UINT32_MAX);
 		rte_ring_free(p->rx[i]->handoff_ring);
 		rte_free(p->rx[i]);

@@ -9,7 +9,7 @@
 
 #include "report.h"
 
-/** Of modules that are silent, by name. */
+/** Print the names of the silent modules. */
 static void
 print_silent(const struct run *run, const struct builder_stats *stats, FILE *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What a person reads of a run: a line of progress now and then, and a summary at its end.
+ * Reports about a run for operators: progress lines, and a summary at its end.
  */
 #ifndef REPORT_H
 #define REPORT_H
@@ -11,19 +11,24 @@
 
 #include "run.h"
 
-/** What the last line of progress said. Zeroed, but for `period`, before the first one. */
+/**
+ * Contents of the last progress line. All members except `period` must be 0 before the first line.
+ */
 struct report {
-	double period;	  /**< s from one line to the next; 0: none */
+	double period;	  /**< seconds between two lines; 0: no lines */
 	uint64_t line_at; /**< TSC of the last line; 0: none yet */
-	uint64_t runs;	  /**< number of its run, */
-	uint64_t frames;  /**< and how many it had, */
+	uint64_t runs;	  /**< number of the run */
+	uint64_t frames;  /**< frames of the run */
 	uint64_t bytes;
 };
 
-/** Print a line if one is due and a run is on. */
+/** Print a line if it is due and a run is in progress. */
 void report_progress(struct report *r, struct run *run, FILE *out);
 
-/** The run that has ended: frames and packets by outcome, who has lost any, where the files are. */
+/**
+ * Print the summary of a run that has ended: frames and packets by outcome, causes of losses,
+ * files.
+ */
 void report_summary(const struct run *run, const struct run_status *status, FILE *out);
 
 #endif /* REPORT_H */

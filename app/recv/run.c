@@ -21,7 +21,7 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 #define LOG(level, ...) rte_log(RTE_LOG_##level, run_logtype, "run: " __VA_ARGS__)
 
 /**
- * The builder checks for commands in every iteration. A timeout means that it does not run at all.
+ * The builder polls for commands in every iteration. A timeout means that it does not run at all.
  */
 #define COMMAND_TIMEOUT_MS 5000
 
@@ -72,7 +72,7 @@ run_init(struct run *r, struct pipeline *p, const struct settings *process,
 	r->pipeline = p;
 	r->process = process;
 	r->base = base;
-	/* no frames are in progress: the ledger balances */
+	/* set the balance flags of the empty ledger */
 	ledger_since(&r->last.ledger, &(struct ledger){0});
 }
 
@@ -111,7 +111,7 @@ send_command(struct run *r, const struct builder_command *command, uint64_t *eff
 		ret = builder_result(b, effective);
 		if (ret != -EINPROGRESS)
 			return ret;
-		/* false: the builder is executing it */
+		/* false: the builder is already executing the command */
 		if (ms >= COMMAND_TIMEOUT_MS && builder_cancel(b))
 			return -ETIMEDOUT;
 		if (r->lcores_poll)
@@ -377,7 +377,7 @@ received_nothing(struct run *r, const struct ledger *l)
 	return true;
 }
 
-/** The files are closed. The information about the run is kept. */
+/** Store the status of the run and write its ledger, after the files were closed. */
 static void
 finish(struct run *r)
 {
@@ -520,8 +520,8 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 
 /**
  * Count packets from the detector's own sources. Other packets also arrive on an idle line, and
- * must neither start a run's activity nor extend it. The count uses the counters by cause, because
- * the sender is not yet known when a packet is received.
+ * must neither begin nor extend the activity of a run. The count uses the counters by cause,
+ * because the sender is not known yet when a packet is received.
  */
 static uint64_t
 detector_packets(const uint64_t counters[])
@@ -595,7 +595,7 @@ is_over(const struct run *r)
 		return true;
 	if (patience == 0 || !r->polled)
 		return false;
-	/* packets that wait for a stalled stream are not idleness */
+	/* the run is not idle while packets wait for a stalled stream */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
 			patience = r->settings.idle_timeout_ms +

@@ -28,7 +28,7 @@ run_ledger_read(struct run *r, struct ledger *l)
 		ledger_resume(l, &r->resumed, builder_stats(r->pipeline->builder).first_frame);
 }
 
-/* The files of a receiver that died are not complete without this. */
+/* Write the ledger of the receiver that died. Without it the account of its files is incomplete. */
 static void
 write_of_dead(const struct run *r, const struct ledger_kept *dead, const struct ledger *l)
 {
@@ -39,7 +39,7 @@ write_of_dead(const struct run *r, const struct ledger_kept *dead, const struct 
 	};
 	char path[PATH_MAX];
 
-	/* one that has had no frame has nothing to tell */
+	/* a receiver without frames has nothing to account for */
 	if (l->frames == 0)
 		return;
 	if (dead->name[0] == '\0' || strchr(dead->name, '/') != NULL) {
@@ -95,7 +95,9 @@ run_ledger_write(struct run *r, const struct ledger *l, bool all_is_stored, char
 	};
 
 	memcpy(receiver.earlier, r->earlier, sizeof(receiver.earlier));
-	/* or in files of our own: which ones nobody knows any more */
+	/*
+	 * With a spill directory, some of these batches may be in spill files. It is unknown which.
+	 */
 	if (all_is_stored && r->process->egress.spill == NULL)
 		ledger_held_is_stored(receiver.earlier);
 	return ledger_write(l, &receiver, r->vetoes, r->nb_vetoes, r->settings.directory,
@@ -121,7 +123,7 @@ run_ledger_keep(struct run *r, bool running)
 	kept.receivers = r->receivers;
 	memcpy(kept.earlier, r->earlier, sizeof(kept.earlier));
 	snprintf(kept.name, sizeof(kept.name), "%s", r->settings.run);
-	/* the next process may be started elsewhere */
+	/* absolute, because the next process may start in another directory */
 	if (realpath(r->settings.directory, directory) == NULL ||
 		rte_strscpy(kept.directory, directory, sizeof(kept.directory)) < 0)
 		kept.directory[0] = '\0';
@@ -129,7 +131,9 @@ run_ledger_keep(struct run *r, bool running)
 	kept.written = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	run_ledger_read(r, &l);
 	ledger_keep(&l, &kept);
-	/* a builder that is at its first frame just now: there is one, or there is none */
+	/*
+	 * The builder may begin its first frame between the two reads. The ledger's count decides.
+	 */
 	stats = builder_stats(r->pipeline->builder);
 	if (l.frames > 0) {
 		kept.first_frame = stats.first_frame;
@@ -137,7 +141,7 @@ run_ledger_keep(struct run *r, bool running)
 	}
 	if (r->resumed.version != 0)
 		ledger_pass_on(&kept, &r->resumed);
-	/* the last one is worth waiting for */
+	/* retry the last save of a run */
 	for (unsigned int i = 0;
 		!egress_keep_ledger(r->pipeline->stores, &kept) && !running && i < KEEP_TRIES; i++)
 		usleep(1000);

@@ -16,17 +16,23 @@ RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
 
 #define LOOKS_PER_SECOND 4
 
-/** Packets that are not all of one kind: so many are told of, if they are a share of all. */
+/**
+ * Unusable packets are reported from this number on, if they are also at least 1/REJECTED_SHARE of
+ * all packets.
+ */
 #define REJECTED_MIN   64
 #define REJECTED_SHARE 16
 
-/** Lines on one stream, after which it has one a minute: it may come and go all day. */
+/**
+ * Lines about one stream before its lines are limited to one a minute. A stream may stop and resume
+ * all day.
+ */
 #define STREAM_LINES 10
 
-/** Frames from which a part of a module that never comes is told of. */
+/** Number of incomplete frames before a missing part of modules is reported. */
 #define PATTERN_FRAMES 8
 
-/** Packets of the run that were placed, and those that nobody could use. */
+/** Packets of the run: received, placed, and unusable. */
 struct tally {
 	uint64_t packets, placed, rejected;
 };
@@ -101,11 +107,11 @@ view_rejects(const struct run *r, const struct builder_stats *stats, const struc
 	}
 }
 
-/** Are so many packets of no use that a setting must be wrong? */
+/** Return true if the number of unusable packets indicates a wrong setting. */
 static bool
 are_too_many(const struct run_watch *w, const struct tally *t)
 {
-	/* those that come on any line say nothing, but if there are many of them and none else */
+	/* One packet is enough if none was placed and the packets are not other hosts' traffic. */
 	if (t->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
 		return t->rejected > 0;
 	return t->rejected >= REJECTED_MIN && t->rejected * REJECTED_SHARE >= t->packets;
@@ -117,7 +123,7 @@ frames_of(const struct run *r, const struct builder_stats *stats)
 	return stats->closed - r->before.frames;
 }
 
-/** Packets that cannot be used: once a run, and when it is known which ones can. */
+/** Report unusable packets, once a run, as soon as the cause can be determined. */
 static void
 check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 {
@@ -132,7 +138,9 @@ check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 	time = rte_rdtsc();
 	if (w->rejected_at == 0)
 		w->rejected_at = time;
-	/* what comes first need not be what most are, and frames show what is missing of them */
+	/*
+	 * The first packets need not be typical, and frames show which packet numbers are missing.
+	 */
 	if (!now && time - w->rejected_at < rte_get_tsc_hz() / LOOKS_PER_SECOND)
 		return;
 	if (!now && t.placed > 0 && frames_of(r, stats) < PATTERN_FRAMES &&
@@ -152,7 +160,7 @@ check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 	LOG(WARNING, "%s\n", w->finding);
 }
 
-/** No frame is complete, as the same part of it never comes. */
+/** Report that no frame is complete because the same part of it is always missing. */
 static void
 check_pattern(struct run *r, const struct builder_stats *stats, bool now)
 {

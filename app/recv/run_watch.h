@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What is wrong with what a run receives, in the log: packets that cannot be used, and modules that
- * are silent. By the service thread, with the run's lock.
+ * Watches the data of a run and logs problems: packets that cannot be used, and silent modules.
+ *
+ * The service thread calls these functions while it holds the run's lock.
  */
 #ifndef RUN_WATCH_H
 #define RUN_WATCH_H
@@ -16,31 +17,34 @@
 struct run;
 
 struct run_watch {
-	uint64_t next_check;  /**< TSC of the next look */
-	uint64_t rejected;    /**< packets that could not be used before the run */
-	uint64_t rejected_at; /**< TSC since when some cannot; 0: all can */
+	uint64_t next_check;  /**< TSC of the next check */
+	uint64_t rejected;    /**< unusable packets before the run */
+	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
 	struct rejects rejects;
-	char finding[512];			/**< what was told of them; "" = nothing */
-	uint64_t lines[DETECTOR_STREAMS_MAX];	/**< on each stream, */
-	uint64_t line_at[DETECTOR_STREAMS_MAX]; /**< and TSC of the last one */
+	char finding[512];			/**< warning that was logged; "": none */
+	uint64_t lines[DETECTOR_STREAMS_MAX];	/**< log lines of each stream */
+	uint64_t line_at[DETECTOR_STREAMS_MAX]; /**< TSC of the last log line of each stream */
 	uint64_t silences[DETECTOR_STREAMS_MAX];
-	bool silent[DETECTOR_STREAMS_MAX]; /**< as the log was told */
+	bool silent[DETECTOR_STREAMS_MAX]; /**< state in the last log line of each stream */
 };
 
-/** A run begins. */
+/** Start watching a new run. */
 void run_watch_begin(struct run *r);
 
-/** Look, twice a second. @param now  the run ends: once more */
+/**
+ * Check the data, at most four times a second. @param now  the run ends: check regardless of the
+ * time
+ */
 void run_watch_look(struct run *r, bool now);
 
-/** Is it silent? */
+/** Return true if the stream is silent. */
 static inline bool
 run_watch_is_silent(const struct builder_stream *s)
 {
 	return s->absent >= BUILDER_SILENT_FRAMES;
 }
 
-/** "module 1 (stream 1, UDP port 50002)". @return text */
+/** Format e.g. "module 1 (stream 1, UDP port 50002)". @return text */
 const char *run_watch_stream(
 	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size);
 

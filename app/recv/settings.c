@@ -353,7 +353,7 @@ read_run(struct settings *s, struct config *c)
 		config_uint_word(c, "run", "idle_timeout_ms", "none", 0, 1, UINT32_MAX);
 }
 
-/** A dark run keeps every frame as it was sent. */
+/** Adapt the settings for a dark run, which keeps every frame as raw data. */
 static void
 settle_dark_run(struct settings *s)
 {

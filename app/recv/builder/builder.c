@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder role. All state belongs to the builder's lcore, except where a comment says
- * otherwise. The file has three parts: pedestal intervals and dark frames; runs, commands and
- * thresholds; frames.
+ * The builder role: closes frames, distributes them to gangs as batches, and sends their records to
+ * egress in frame order. All state belongs to the builder's lcore, except where a comment says
+ * otherwise.
  */
 
 #include <errno.h>
@@ -30,7 +30,7 @@ enum place_state {
 	PLACE_WITH_GANG /**< a gang has the frame's batch */
 };
 
-/** A frame's entry in the queue. */
+/** Entry of a frame in the queue. */
 struct place {
 	struct frame_record *record;
 	uint64_t first_tsc; /**< time of the first packet */
@@ -39,7 +39,7 @@ struct place {
 	uint32_t batch;
 	uint8_t gang;
 	uint8_t state;	   /**< enum place_state */
-	uint8_t batch_end; /**< this is the last frame of its batch */
+	uint8_t batch_end; /**< the frame is the last one of its batch */
 	uint8_t veto;
 };
 
@@ -54,7 +54,7 @@ enum builder_command_state {
 	BUILDER_COMMAND_DONE	/**< `result` and `effective` are valid */
 };
 
-/** Work of a gang that does not process frames. */
+/** A gang's task that does not process frames (GK_OP_UPDATE, GK_OP_CLEAR). */
 struct builder_task {
 	uint32_t gang;
 	uint32_t batch;
@@ -64,7 +64,10 @@ struct builder {
 	struct builder_config config;
 	struct gk_ring rings[GK_GANGS_MAX];
 	uint32_t next_gang;
-	/** errno: why writes of a NIC are no longer ordered; gangs then get no batches */
+	/**
+	 * errno of a failed rte_gpu_wmb(): writes of the NIC are no longer ordered, and gangs get
+	 * no batches
+	 */
 	int unordered;
 
 	/* Queue in frame order. The indices run freely: retire <= dispatch <= close. */
@@ -87,38 +90,38 @@ struct builder {
 	struct builder_veto vetoes[GK_PARAMS_MAX];
 	uint64_t veto_from[GK_PARAMS_MAX];
 	uint32_t veto;	      /**< in force */
-	uint32_t veto_newest; /**< last one accepted, perhaps not in force yet */
-	/** veto of the last retired frame: older ones are no longer in use */
+	uint32_t veto_newest; /**< last accepted veto, which may not be in force yet */
+	/** veto of the last retired frame; older vetoes are no longer in use */
 	uint32_t veto_retired;
 
 	bool running; /**< a run exists */
-	bool ending;  /**< the run is ending: the frame table closes open frames */
+	bool ending;  /**< the run is ending: the frame table closes its open frames */
 	bool aborting;
 	bool any_absent;      /**< the last frame lacked all packets of some stream */
 	uint32_t packets_min; /**< incomplete frames with fewer packets are dropped */
 	uint64_t run_closed;  /**< stats.closed when the run began */
 	uint64_t run_late;    /**< stats.late_frames when the run began */
-	bool ended;	      /**< other threads read it */
-	bool idle;	      /**< other threads read it */
+	bool ended;	      /**< atomic, because other threads read it */
+	bool idle;	      /**< atomic, because other threads read it */
 
 	/* pedestal intervals and dark frames */
 	struct builder_dark dark;
-	uint64_t interval;	 /**< interval of the frames that gangs currently get */
+	uint64_t interval;	 /**< interval of the frames that gangs get now */
 	uint64_t interval_first; /**< first interval of the run, or since the detector restarted */
 	uint64_t interval_ready; /**< latest interval whose coefficients are ready */
 	bool interval_known;	 /**< a frame of the run has been examined */
 	uint32_t coef;		 /**< index into gk_channel.coef of the version in force */
-	struct builder_task tasks[GK_DARK_MAX]; /**< UPDATE and CLEAR tasks that gangs have */
+	struct builder_task tasks[GK_DARK_MAX]; /**< UPDATE and CLEAR tasks in progress */
 	uint32_t nb_tasks;
-	bool clearing;		/**< gangs have CLEAR tasks: frames wait */
+	bool clearing;		/**< CLEAR tasks are in progress, and frames wait */
 	uint64_t task_interval; /**< pedestal interval that the pending UPDATE prepares */
 
-	/** the posting thread writes it before `order` becomes POSTED */
+	/** written by the posting thread before `order` becomes POSTED */
 	struct builder_command command;
 	uint32_t order; /**< enum builder_command_state; atomic */
 	int result;
 	uint64_t effective;
-	uint32_t failed_gang; /**< number of the gang + 1; other threads read it */
+	uint32_t failed_gang; /**< number of the gang + 1, 0: none; atomic */
 	int failed_error;     /**< written before `failed_gang` */
 	struct builder_stats stats __rte_cache_aligned;
 };
@@ -129,7 +132,7 @@ place_at(struct builder *b, uint32_t index)
 	return &b->places[index & (BUILDER_RECORDS - 1)];
 }
 
-/** Return the gang with the fewest pending batches, or NULL if none may have another one. */
+/** Return the gang with the fewest pending batches; NULL: all gangs have the maximum. */
 static inline struct gk_ring *
 builder_idlest_gang(struct builder *b)
 {
@@ -146,7 +149,8 @@ builder_idlest_gang(struct builder *b)
 }
 
 /**
- * Return true if dark frames of this run update the pedestals. Otherwise they are marked at most.
+ * Return true if dark frames of this run update the pedestals. Otherwise the builder only marks
+ * them.
  */
 static inline bool
 builder_is_tracking(const struct builder *b)
@@ -161,18 +165,20 @@ builder_interval_of(const struct builder *b, uint64_t frame)
 	return builder_is_tracking(b) ? frame / b->dark.interval_frames : 0;
 }
 
+/* ---- pedestal intervals and dark frames ---- */
+
 /*
- * Pedestal intervals and dark frames (gk_abi.h, struct gk_dark).
+ * Overview (gk_abi.h, struct gk_dark).
  *
- * The frame number determines the pedestal interval. Dark frames of interval e are summed in set e
- * % 2 and take effect from interval e + 2 on. The update for interval e + 2 is handed out while
- * frames of interval e + 1 go to gangs and after all frames of interval e have retired. Frames of
- * interval e + 2 wait until the update is done. The update therefore runs in parallel to the
- * frames, and a frame waits only if the interval is shorter than the pipeline. The coefficient
- * versions alternate between entries 0 and 1 of gk_channel.coef.
+ * The frame number determines the pedestal interval. Dark frames of interval e are summed in
+ * accumulator set e % 2 and take effect from interval e + 2 on. The update for interval e + 2 is
+ * handed out when all frames of interval e have retired, while frames of interval e + 1 go to
+ * gangs. Frames of interval e + 2 wait until the update is done. The update therefore runs in
+ * parallel with frames, and a frame waits only if the interval is shorter than the pipeline. The
+ * coefficient versions alternate between entries 0 and 1 of gk_channel.coef.
  */
 
-/** Return true if the run's rule selects this frame as dark. */
+/** Return true if the run's rule selects this frame as a dark frame. */
 static bool
 builder_is_dark(const struct builder *b, const struct frame_record *r)
 {
@@ -191,7 +197,7 @@ builder_is_dark(const struct builder *b, const struct frame_record *r)
 	}
 }
 
-/** Hand out a task that does not process frames. @return false if no gang can take it now */
+/** Hand out a task that does not process frames. @return false: no gang can accept it now */
 static bool
 hand_out(struct builder *b, enum gk_op op, uint32_t set, uint32_t coef_to)
 {
@@ -215,7 +221,8 @@ hand_out(struct builder *b, enum gk_op op, uint32_t set, uint32_t coef_to)
 }
 
 /**
- * Reset at the start of a run: no pedestal interval yet, coefficients of the calibration in force.
+ * Reset the state at the start of a run. No pedestal interval is known, and the coefficients of the
+ * calibration are in force.
  */
 static void
 builder_interval_begin(struct builder *b, const struct builder_dark *dark)
@@ -228,7 +235,7 @@ builder_interval_begin(struct builder *b, const struct builder_dark *dark)
 	b->coef = 0;
 }
 
-/** Start with this pedestal interval and discard earlier sums. */
+/** Begin with this pedestal interval, and clear the sums of earlier ones. */
 static void
 begin_at(struct builder *b, uint64_t interval)
 {
@@ -246,8 +253,8 @@ begin_at(struct builder *b, uint64_t interval)
 }
 
 /**
- * Return true if the frame can go to a gang, that is, if the coefficients of its pedestal interval
- * are ready. Its pedestal interval is then the one in force.
+ * Check whether the frame can go to a gang, that is, whether the coefficients of its pedestal
+ * interval are ready. If so, this interval comes into force.
  */
 static bool
 builder_interval_enter(struct builder *b, uint64_t frame)
@@ -282,7 +289,7 @@ interval_has_retired(struct builder *b, uint64_t interval)
 	return builder_interval_of(b, place_at(b, b->retire)->record->frame) > interval;
 }
 
-/** Start the update for the pedestal interval after the one in force, as soon as it is possible. */
+/** Start the update for the interval that follows the one in force, as soon as possible. */
 static uint32_t
 update(struct builder *b)
 {
@@ -314,7 +321,7 @@ note_update(struct builder *b)
 	__atomic_store_n(&b->stats.pedestal_version, u->to, __ATOMIC_RELAXED);
 }
 
-/** Collect completed tasks and hand out those that are due. @return their number */
+/** Collect completed tasks, and hand out those that are due. @return number of tasks */
 static uint32_t
 builder_interval_poll(struct builder *b)
 {
@@ -341,7 +348,9 @@ builder_interval_poll(struct builder *b)
 	return done;
 }
 
-/** Return true if this frame needs a different veto from the one in force. */
+/* ---- runs, commands and thresholds ---- */
+
+/** Return true if another veto than the one in force applies to this frame. */
 static bool
 builder_veto_differs(const struct builder *b, uint64_t frame)
 {
@@ -349,9 +358,9 @@ builder_veto_differs(const struct builder *b, uint64_t frame)
 }
 
 /**
- * Put every veto into force that applies from this frame on, and store the version in the record.
- * Also done for frames that no gang gets. The result must not depend on the progress of the gangs,
- * so this is done in frame order.
+ * Put all vetoes into force that apply from this frame on, and store the versions in the record.
+ * This is done in frame order, also for frames that go to no gang, so that the result does not
+ * depend on the progress of the gangs.
  */
 static void
 builder_set_versions(struct builder *b, struct frame_record *r)
@@ -362,7 +371,7 @@ builder_set_versions(struct builder *b, struct frame_record *r)
 	r->pedestal_version = b->config.channel->coef[b->coef].version;
 }
 
-/** Return the veto that applies to the next frame. */
+/** Store a veto that applies from frame `from` on. @return its index */
 static uint32_t
 take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 {
@@ -380,8 +389,8 @@ change_veto(struct builder *b, const struct builder_command *c)
 {
 	const struct frame_table *ft = b->config.table;
 	/*
-	 * Closed frames that wait keep the veto that was in force when they arrived. The first
-	 * frame number of a run that has received nothing is unknown.
+	 * Closed frames that wait keep the veto that was in force when they arrived. In a run
+	 * without packets the first frame number is unknown.
 	 */
 	const uint64_t earliest =
 		ft->builder.fresh ? 0 : frame_table_number(ft, ft->builder.next_close);
@@ -389,7 +398,7 @@ change_veto(struct builder *b, const struct builder_command *c)
 	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
 		return -EBUSY;
 	b->effective = RTE_MAX(c->from_frame, earliest);
-	/* Vetoes apply in the order in which they were posted, whichever is in force. */
+	/* Vetoes apply in the order in which they were posted, even if one is not in force yet. */
 	if (b->veto != b->veto_newest)
 		b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
 	take_veto(b, &c->veto, b->effective);
@@ -492,7 +501,7 @@ builder_carry_out(struct builder *b)
 	__atomic_store_n(&b->order, BUILDER_COMMAND_DONE, __ATOMIC_RELEASE);
 }
 
-/** Called when no work is left: check whether the run is over or has reached its last frame. */
+/** Check whether the run is over or has reached its last frame. Called when no work is left. */
 static void
 builder_check_run(struct builder *b)
 {
@@ -552,6 +561,8 @@ builder_has_ended(const struct builder *b)
 {
 	return __atomic_load_n(&b->ended, __ATOMIC_ACQUIRE);
 }
+
+/* ---- creation and destruction ---- */
 
 static bool
 in_range(const char *name, uint32_t value, uint32_t high)
@@ -620,7 +631,9 @@ builder_destroy(struct builder *b)
 	rte_free(b);
 }
 
-/** Collect records that egress returned, and free their output slots. */
+/* ---- records of closed frames ---- */
+
+/** Collect the records that egress has returned, and free their output slots. */
 static uint32_t
 take_returned(struct builder *b)
 {
@@ -636,7 +649,7 @@ take_returned(struct builder *b)
 	return n;
 }
 
-/** Free packets that gangs have released. */
+/** Free the packets that gangs have released. */
 static uint32_t
 take_raw(struct builder *b)
 {
@@ -678,8 +691,8 @@ is_odd(const struct frame_table *ft, const struct frame_closed *closed,
 }
 
 /**
- * Build the map of missing packets from the streams' bitmaps, one cache line each. The pointers to
- * packets would be many times as many lines.
+ * Build the map of missing packets from the streams' bitmaps, which have one cache line each. The
+ * pointers to the packets occupy many times as many cache lines.
  */
 static void
 map_missing(const struct frame_table *ft, uint32_t slot, struct frame_record *r)
@@ -700,7 +713,7 @@ map_missing(const struct frame_table *ft, uint32_t slot, struct frame_record *r)
 }
 
 /**
- * Get a frame's missing packets, and the packet header of its first stream.
+ * Fill in a frame's missing packets, and the fields of the packet header of its first stream.
  * @return TSC of the first packet of that stream
  */
 static uint64_t
@@ -733,7 +746,7 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	return first->rx_tsc;
 }
 
-/** @return true if a stream is absent from this frame */
+/** Update the statistics of one stream. @return true if the stream is absent from this frame */
 static bool
 note_stream(struct builder *b, const struct frame_closed *closed, uint32_t s)
 {
@@ -769,7 +782,7 @@ note_stream(struct builder *b, const struct frame_closed *closed, uint32_t s)
 	return false;
 }
 
-/** Update the stream statistics for a frame. Complete frames need no update. */
+/** Update the statistics of all streams for a frame. Complete frames need no update. */
 static void
 note_streams(struct builder *b, const struct frame_closed *closed)
 {
@@ -783,7 +796,7 @@ note_streams(struct builder *b, const struct frame_closed *closed)
 	b->any_absent = any;
 }
 
-/** Give a frame that left the frame table a record and an entry in the queue. */
+/** Assign a record and an entry in the queue to a frame that has left the frame table. */
 static void
 queue_closed(struct builder *b, const struct frame_closed *closed)
 {
@@ -845,7 +858,9 @@ close_frames(struct builder *b)
 	return n;
 }
 
-/** Prepare a frame for a gang: its output slot and flags. */
+/* ---- batches for gangs ---- */
+
+/** Prepare a frame for a gang: assign an output slot, and set its flags. */
 static void
 prepare(struct builder *b, const struct place *place)
 {
@@ -859,7 +874,7 @@ prepare(struct builder *b, const struct place *place)
 	if (builder_is_dark(b, place->record)) {
 		place->record->flags |= FRAME_FLAG_DARK;
 		/*
-		 * Without pedestal intervals nothing clears the accumulators, and the sums would
+		 * Without pedestal intervals the accumulators are never cleared, and the sums would
 		 * overflow.
 		 */
 		if (builder_is_tracking(b))
@@ -869,7 +884,7 @@ prepare(struct builder *b, const struct place *place)
 		f->flags |= GK_FRAME_KEEP | (v->prescale_raw ? GK_FRAME_KIND_RAW : 0);
 }
 
-/** Record a failed gang for other threads, because it never finishes its batches. */
+/** Report a failed gang to other threads. It never finishes its batches. */
 static void
 fail_gang(struct builder *b, uint32_t gang, int error)
 {
@@ -954,6 +969,8 @@ dispatch(struct builder *b)
 	return batches;
 }
 
+/* ---- results ---- */
+
 static void
 count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 {
@@ -962,7 +979,9 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 	counter_add(&histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)], 1);
 }
 
-/** Complete the record with a gang's result, and free what the frame no longer needs. */
+/**
+ * Complete the record with a gang's result, and free the resources that the frame no longer needs.
+ */
 static void
 conclude(struct builder *b, struct place *place)
 {
@@ -999,15 +1018,15 @@ conclude(struct builder *b, struct place *place)
 	frame_table_recycle(b->config.table, place->slot);
 }
 
-/** Send records to egress in frame order, as far as results are complete. */
+/** Send records with complete results to egress, in frame order. */
 static uint32_t
 retire(struct builder *b)
 {
 	uint32_t n = 0;
 
 	/*
-	 * Stop at the dispatch index: a pedestal interval begins when all dispatched frames are
-	 * retired.
+	 * Stop at the dispatch index, because a pedestal interval begins only when all dispatched
+	 * frames are retired.
 	 */
 	for (; b->retire != b->dispatch; b->retire++, n++) {
 		struct place *place = place_at(b, b->retire);
@@ -1028,6 +1047,8 @@ retire(struct builder *b)
 	}
 	return n;
 }
+
+/* ---- polling and statistics ---- */
 
 /** Check for a failed gang. */
 static void

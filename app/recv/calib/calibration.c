@@ -23,23 +23,23 @@ RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, calibration_logtype, "calibration: " __VA_ARGS__)
 
-/** Pedestals from here on mark a masked pixel: the ADC has 14 bits. */
+/** Pedestals from this value on mark a pixel. It is the maximum of the 14-bit ADC. */
 #define PEDESTAL_MAX 16383.0f
 
-#define SAMPLES	      4096 /**< pixels that medians are of */
-#define GAIN_UNLIKELY 2.0  /**< factor between the median gain of a module and the nominal one */
+#define SAMPLES	      4096 /**< number of pixels from which a median is computed */
+#define GAIN_UNLIKELY 2.0  /**< maximum factor between a module's median gain and the nominal one */
 
 /** A calibration being loaded. */
 struct load {
 	struct calibration *c;
 	const struct calibration_files *files;
 	const struct detector *d;
-	size_t pixels; /**< of a module */
+	size_t pixels; /**< pixels per module */
 	int64_t now;
 	double gain_limit;
 	double suspicious_max;
 	char oldest[PATH_MAX];
-	/* of one module, in memory; absent files hold what the defaults say */
+	/* maps of one module; absent files are replaced by defaults */
 	double *gain[CALIBRATION_STAGES];
 	float *pedestal[CALIBRATION_STAGES];
 	uint8_t *mask;
@@ -47,7 +47,7 @@ struct load {
 	void *memory;
 };
 
-/** A file that was read. */
+/** A file that has been read. */
 struct map_file {
 	char path[PATH_MAX];
 	int64_t time; /**< last modification, seconds since 1970 */
@@ -86,7 +86,7 @@ refuse(struct load *l, int error, const char *format, ...)
 	return error;
 }
 
-/** Put the module number where the path says %d. */
+/** Replace %d in the path by the module number. */
 static int
 module_path(char *path, size_t size, const char *pattern, uint32_t module)
 {
@@ -101,7 +101,7 @@ module_path(char *path, size_t size, const char *pattern, uint32_t module)
 	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
-/** What a file of the wrong size looks like: " (...)", or nothing. */
+/** Guess why a file has the wrong size. @return " (...)" or "" */
 static const char *
 guess_size(uint64_t size, size_t bytes, size_t value)
 {
@@ -120,8 +120,8 @@ guess_size(uint64_t size, size_t bytes, size_t value)
 }
 
 /**
- * Read `bytes` of a module's file, on with `digest`.
- * @param more  bytes that follow, and are not read
+ * Read the first `bytes` of a module's file, and update `digest` with them.
+ * @param more  number of bytes that follow and are not read
  */
 static int
 read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes, size_t more,
@@ -163,7 +163,7 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 	return ret;
 }
 
-/** Does the sidecar of a pedestal file, if there is one, speak of what we want? */
+/** Check that the sidecar of a pedestal file, if there is one, matches the expected map. */
 static int
 check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t stage)
 {
@@ -197,7 +197,7 @@ check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t s
 			"%s has digest crc32c:%08x, its INI file has crc32c:%08x; the file was "
 			"changed or replaced",
 			file->path, digest, s.digest);
-	/* a copy is younger than what it holds */
+	/* the time of the sidecar, because a copied file has a later time */
 	file->time = s.time;
 	l->c->sidecars++;
 	return 0;
@@ -239,7 +239,9 @@ suspect_pedestal(struct load *l, uint32_t stage, float pedestal)
 		l->suspicious[CALIBRATION_PEDESTAL_RANGE][stage]++;
 }
 
-/** Refuse a file that is suspicious in many pixels, of the kinds first ... last. */
+/**
+ * Count the suspicious values of the kinds first ... last, and refuse the file if there are many.
+ */
 static int
 check_suspicions(struct load *l, const char *path, uint32_t stage, enum calibration_suspicion first,
 	enum calibration_suspicion last)
@@ -293,7 +295,7 @@ read_pedestal(struct load *l, uint32_t module, uint32_t stage)
 	ret = read_map(l, l->files->pedestal[stage], module, l->pedestal[stage],
 		l->pixels * sizeof(float), 0, l->pixels * sizeof(float), &file,
 		&l->c->pedestal_digest);
-	/* identity first: it says better what is wrong than the values do */
+	/* The sidecar first, because its error message is more specific. */
 	if (ret == 0)
 		ret = check_sidecar(l, &file, module, stage);
 	if (ret != 0)
@@ -336,7 +338,7 @@ pedestal_is_usable(const struct load *l, uint32_t stage, float pedestal)
 {
 	if (l->files->pedestal[stage] == NULL)
 		return true;
-	/* not NaN either */
+	/* false for NaN */
 	return pedestal > 0 && pedestal < PEDESTAL_MAX;
 }
 
@@ -366,7 +368,7 @@ convert_pixel(struct load *l, size_t in, size_t out)
 	}
 }
 
-/** Say of a module: "module 3: ...". */
+/** Log a warning about a module: "module 3: ...". */
 static void __attribute__((format(printf, 3, 4)))
 warn(struct calibration *c, uint32_t module, const char *format, ...)
 {
@@ -394,14 +396,14 @@ by_value(const void *a, const void *b)
 }
 
 /**
- * The median of a map's values, of some thousand pixels.
- * @param gain  of gains, else of pedestals: marks of masked pixels do not count
- * @return 0 if there are none
+ * Compute the median of a map from some thousand pixels.
+ * @param gain  gains, else pedestals; values that mark masked pixels are excluded
+ * @return the median; 0: no pixel has a value
  */
 static double
 median(const struct load *l, uint32_t stage, bool gain)
 {
-	/* an odd step, so that no column is left out */
+	/* an odd step, so that the sample covers all columns */
 	const size_t step = l->pixels / SAMPLES | 1;
 	double sample[SAMPLES + 1];
 	size_t n = 0;
@@ -416,7 +418,7 @@ median(const struct load *l, uint32_t stage, bool gain)
 	return n > 0 ? sample[n / 2] : 0;
 }
 
-/** Values that each pixel may have, but hardly a module. */
+/** Check for values that are possible for a pixel but implausible for a whole module. */
 static void
 check_module(struct load *l, uint32_t module)
 {
@@ -429,7 +431,7 @@ check_module(struct load *l, uint32_t module)
 		const double nominal = l->files->nominal_gain[g];
 
 		m->gain_median[g] = median(l, g, true);
-		/* gains per photon, not per keV, come with an energy of 1 */
+		/* files with gains per photon instead of per keV have energy = 1 */
 		if (nominal != 0 && l->files->energy != 1 &&
 			(m->gain_median[g] / nominal > GAIN_UNLIKELY ||
 				m->gain_median[g] / nominal < 1 / GAIN_UNLIKELY))

@@ -29,7 +29,7 @@ RTE_LOG_REGISTER(pedestal_logtype, braggline.pedestal, NOTICE);
 #define STATUS_FORCED_G2 (1u << 13)
 /** @} */
 
-/** Sums of one stage, all modules. */
+/** Sums of a stage, over all modules. */
 struct stage_sums {
 	double *sum;
 	double *squares;
@@ -75,7 +75,7 @@ pedestal_create(const struct detector *d, const struct pedestal_params *params)
 	for (uint32_t g = 0; g < PEDESTAL_STAGES; g++) {
 		struct stage_sums *s = &p->stage[g];
 
-		/* pages of a stage that no frame belongs to are never touched */
+		/* the pages of a stage without frames are never touched */
 		s->sum = calloc(pixels, sizeof(*s->sum));
 		s->squares = calloc(pixels, sizeof(*s->squares));
 		s->wrong = calloc(pixels, sizeof(*s->wrong));
@@ -119,7 +119,10 @@ pedestal_stage(uint32_t detector_status)
 	}
 }
 
-/* The loops below are for the vectoriser: one module is 14 MB of sums, so they run at its pace. */
+/*
+ * The loops below are written for vectorisation. They are bound by memory: the sums of a module are
+ * 14 MB.
+ */
 
 static void
 add_first(double *restrict sum, double *restrict squares, const uint16_t *restrict raw, size_t n)
@@ -138,7 +141,7 @@ add_later(double *restrict sum, double *restrict squares, const uint16_t *restri
 {
 	for (size_t i = 0; i < n; i++) {
 		const double adu = raw[i] & GK_RAW_ADC_MASK;
-		/* a factor, not a branch: times 1 is exact, and so is adding 0 */
+		/* a factor instead of a branch: multiplying by 1 and adding 0 are exact */
 		const double right = (raw[i] & GK_RAW_GAIN_MASK) == code;
 
 		sum[i] += (adu - sum[i] / window) * right;
@@ -161,7 +164,7 @@ add_module(struct pedestal *p, uint32_t stage, uint32_t module, const uint16_t *
 	struct stage_sums *s = &p->stage[stage];
 	const bool filling = s->frames[module]++ < p->params.window;
 
-	/* row by row: raw data are read twice, the second time from L1 */
+	/* row by row: raw data are read twice, the second time from the L1 cache */
 	for (size_t at = 0; at < p->module_pixels; at += row) {
 		const uint16_t *words = raw + at;
 
@@ -222,7 +225,7 @@ pedestal_maps(const struct pedestal *p, uint32_t stage, uint32_t module, float *
 	for (size_t i = 0; i < p->module_pixels; i++) {
 		const double mean = s->sum[first + i] / window;
 		const double variance = s->squares[first + i] / window - mean * mean;
-		/* rounding may leave a constant pixel a little below zero */
+		/* rounding may give a slightly negative variance for a constant pixel */
 		const double rms = variance > 0 ? sqrt(variance) : 0;
 		const bool wrong = s->wrong[first + i] > p->params.wrong_max[stage];
 		const bool noisy = !few && rms > p->params.rms_max;
@@ -238,7 +241,7 @@ pedestal_maps(const struct pedestal *p, uint32_t stage, uint32_t module, float *
 	}
 }
 
-/** Room for the files of one module. */
+/** Buffers for the files of one module. */
 struct maps {
 	float *mean;
 	float *rms;
@@ -327,7 +330,9 @@ write_module(const struct pedestal *p, const struct pedestal_output *out, uint32
 	return ret == 0 && any ? pedestal_file_write(path, m->mask, p->module_pixels) : ret;
 }
 
-/* With fewer frames every pixel would be masked: such maps are worse than none. */
+/*
+ * Log the stages that have too few frames. Their maps would mask every pixel, and are not written.
+ */
 static int
 report_missing(const struct pedestal *p, const char *run)
 {

@@ -38,7 +38,7 @@ pedestal_sidecar_path(char *path, size_t size, const char *map)
 {
 	const char *slash = strrchr(map, '/'), *name = slash != NULL ? slash + 1 : map;
 	const char *dot = strrchr(name, '.');
-	/* a dot in front begins a hidden name, no extension */
+	/* a leading dot marks a hidden file, not an extension */
 	const int stem = dot != NULL && dot > name ? (int)(dot - map) : (int)strlen(map);
 	const int n = snprintf(path, size, "%.*s.ini", stem, map);
 
@@ -80,7 +80,7 @@ pedestal_sidecar_write(const char *map, const struct pedestal_sidecar *s)
 	return ret;
 }
 
-/** One sidecar being read; `bad` once something was wrong, which was then logged. */
+/** A sidecar being read. `bad` is set after the first error, which was logged. */
 struct reading {
 	const char *path;
 	struct rte_cfgfile *ini;
@@ -123,7 +123,7 @@ get_number(struct reading *r, const char *key, const char *prefix, int base, uin
 	if (text[0] == '\0')
 		return 0;
 	errno = 0;
-	/* digits only: strtoull() takes signs and blanks */
+	/* digits only, because strtoull() also accepts signs and white space */
 	if (strncmp(text, prefix, skip) == 0 &&
 		strspn(text + skip, base == 16 ? "0123456789abcdef" : "0123456789") > 0)
 		n = strtoull(text + skip, &end, base);
@@ -147,7 +147,9 @@ pedestal_sidecar_read(const char *map, struct pedestal_sidecar *s)
 	ret = pedestal_sidecar_path(path, sizeof(path), map);
 	if (ret != 0)
 		return ret;
-	/* asked before, as rte_cfgfile says no more than that it failed, and waits at a FIFO */
+	/*
+	 * Open it here first: rte_cfgfile gives no reason for an error, and would block on a FIFO.
+	 */
 	ret = own_file_open_named(path, O_RDONLY, 0);
 	if (ret < 0) {
 		if (ret != -ENOENT)

@@ -64,7 +64,7 @@ read_text(const struct check *c, char *text, size_t size, const char *path, va_l
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* the kernel hands out /proc files piece by piece */
+	/* a read() of a /proc file may return only a part */
 	while (length < size - 1 && n > 0) {
 		n = read(fd, text + length, size - 1 - length);
 		if (n > 0)

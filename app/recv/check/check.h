@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * `--check`: what is wrong with the host, told before the first run.
+ * `--check`: checks of the host and the settings before the first run.
  *
- * A row is one item: what was found, a verdict, and one line that puts it right. An item is a
- * function that judges facts - files under an injectable root of /proc and /sys, or a structure
- * that another function filled from EAL - and adds rows; so every verdict has its unit test.
+ * A row is the result of one item: the value found, a verdict, and a one-line fix. An item is a
+ * function that evaluates facts and adds rows. The facts are files below a replaceable root of
+ * /proc and /sys, or a structure that another function has filled from EAL. So unit tests cover
+ * every verdict.
  *
- * fail = a run would not work or would lose data at once; warn = it works, and may lose some under
- * load; n.a. = the item makes no sense here, and why. Main lcore only.
+ * Verdicts: fail = a run would not work or would lose data at once; warn = a run works, but may
+ * lose data under load; n.a. = the item does not apply here, and the value gives the reason.
+ *
+ * Only the main lcore may call these functions.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -25,7 +28,7 @@
 #include "settings.h"
 #include "port/placement.h"
 
-#define CHECK_ROWS_MAX 320 /**< 16 ports and all else */
+#define CHECK_ROWS_MAX 320 /**< for 16 ports and all other items */
 
 enum check_verdict {
 	CHECK_OK,
@@ -45,53 +48,53 @@ struct check_row {
 };
 
 struct check {
-	const char *root; /**< before /proc and /sys; "" on a real host */
+	const char *root; /**< prefix of /proc and /sys; "" on a real host */
 	uint32_t nb_rows;
 	struct check_row rows[CHECK_ROWS_MAX];
 };
 
-/** Add a row. `item` may be "port 0: link"; the rest is its value, printf-style. */
+/** Add a row. `item` may be "port 0: link"; the other arguments are its value, printf-style. */
 void check_add(struct check *c, enum check_verdict verdict, const char *item, const char *value,
 	...) __attribute__((format(printf, 4, 5)));
 
-/** The fix of the row added last. */
+/** Set the fix of the last row. */
 void check_fix(struct check *c, const char *fix, ...) __attribute__((format(printf, 2, 3)));
 
 /**
- * Read a small file under the root, without its last newline.
- * @param path  printf-style, from /proc or /sys on
- * @return its length or -errno
+ * Read a small file below the root. The final newline is removed.
+ * @param path  printf-style; starts with /proc or /sys
+ * @return length of the text, or -errno
  */
 int check_read(const struct check *c, char *text, size_t size, const char *path, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/** A file under the root that holds a number. @return it, or -1 */
+/** Read a number from a file below the root. @return the number, or -1 */
 int64_t check_read_number(const struct check *c, const char *path, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/** A list as the kernel writes it, `0-3,8`. @return how many CPUs */
+/** Parse a CPU list in the kernel's format, `0-3,8`. @return number of CPUs */
 int check_parse_cpus(const char *list, cpu_set_t *cpus);
 
-/** The same list again; `none` if empty. @return text */
+/** Format a CPU list in the kernel's format; `none` if empty. @return text */
 const char *check_print_cpus(const cpu_set_t *cpus, char *text, size_t size);
 
-/** `2.3 GiB`. @return text */
+/** Format a size, e.g. `2.3 GiB`. @return text */
 const char *check_print_bytes(uint64_t bytes, char text[16]);
 
-/** Print all rows and their sum. @return rows that fail */
+/** Print all rows and the totals. @return number of rows that fail */
 uint32_t check_print(const struct check *c, FILE *out);
 
 /**
- * Look at everything that these settings need and print the table.
- * @param way  what placement_choose() made of the settings, or what it says is wrong
- * Ports are set up for a moment with small pools, so that their drivers can answer.
- * @return rows that fail
+ * Run all items that apply to these settings, and print the table. Sets up the ports for a moment
+ * with small pools, because their drivers report some properties only then.
+ * @param way  result of placement_choose() for the settings, including its errors
+ * @return number of rows that fail
  */
 uint32_t check_run(const struct settings *s, const struct placement *way, FILE *out);
 
 /* CPUs: check/cpu.c */
 
-/** An lcore that polls. */
+/** A polling lcore. */
 struct check_lcore {
 	unsigned int id;
 	cpu_set_t cpus;
@@ -101,136 +104,143 @@ struct check_lcore {
 };
 
 struct check_lcores {
-	bool live; /**< packets come whether or not anybody is ready: not only replays */
+	bool live; /**< packets arrive at any time: at least one port is not a replay */
 	uint32_t nb;
 	struct check_lcore lcore[RTE_MAX_LCORE];
 };
 
-/** Put the roles on lcores as a run would. @return 0; -errno: a row says what is wrong */
+/** Assign the roles to lcores as a run does. @return 0; -errno: a row describes the error */
 int check_place_roles(struct check *c, const struct settings *s, struct check_lcores *l);
 
 /*
- * The items: each adds a row, or two where it says so. What the kernel does not tell is n.a., and
- * so is what only matters to packets that do not wait, where all ports replay.
+ * Items. Each adds one row, unless its comment says otherwise. Its verdict is n.a. if the kernel
+ * does not provide the information. If all ports are replays, which wait for the receiver, it is
+ * also n.a. for items that only matter for live packets.
  */
 
-/** Lcores that share a CPU, float over several, or receive and have other roles besides. */
+/** Check for lcores that share a CPU or are not pinned, and for RX lcores with other roles. */
 void check_sharing(struct check *c, const struct check_lcores *l);
 
-/** Two polling CPUs that are threads of one core. */
+/** Check for polling CPUs that are hardware threads of the same core. */
 void check_siblings(struct check *c, const struct check_lcores *l);
 
-/** Polling CPUs that are not isolated, and such with a timer tick: two rows. */
+/** Check for polling CPUs that are not isolated or have timer ticks. Adds two rows. */
 void check_isolation(struct check *c, const struct check_lcores *l);
 
-/** Polling CPUs whose frequency governor is not `performance`. */
+/** Check that the frequency governor of polling CPUs is `performance`. */
 void check_governor(struct check *c, const struct check_lcores *l);
 
-/** An irqbalance that runs and may use polling CPUs. */
+/** Check for a running irqbalance that may use polling CPUs. */
 void check_irqbalance(struct check *c, const struct check_lcores *l);
 
-/** Interrupts of devices that come to polling CPUs, by what the kernel does now. */
+/** Check for device interrupts whose effective affinity is a polling CPU. */
 void check_interrupts(struct check *c, const struct check_lcores *l);
 
-/** The options of the running kernel that isolate CPUs; the fix is the line for these lcores. */
+/**
+ * Check the CPU isolation options of the running kernel. The fix gives the options for these
+ * lcores.
+ */
 void check_command_line(struct check *c, const struct check_lcores *l);
 
 /* Memory: check/memory.c */
 
 struct check_gpu {
 	bool present;
-	bool is_virtual; /**< gpu_host: host memory under another name */
-	bool wanted;	 /**< for packets, if ports reach it */
-	bool packets;	 /**< lie in its memory */
-	bool results;	 /**< likewise */
+	bool is_virtual; /**< gpu_host: a GPU device in host memory */
+	bool wanted;	 /**< receives packets, if ports can reach it */
+	bool packets;	 /**< packets are in its memory */
+	bool results;	 /**< results are in its memory */
 	int node;
-	uint64_t bytes; /**< of the device */
+	uint64_t bytes; /**< memory size of the device */
 	char name[64];
 };
 
-/** What EAL has on the node where the receiver allocates. */
+/** State of EAL memory on the node where the receiver allocates. */
 struct check_heap {
-	bool huge; /**< more can be mapped from huge pages; else what it has is all */
+	bool huge; /**< EAL can map more huge pages; false: it cannot grow */
 	int node;
 	uint64_t free;
-	uint64_t largest; /**< in one piece */
-	uint64_t taken;	  /**< by EAL and drivers, so far */
+	uint64_t largest; /**< largest free piece */
+	uint64_t taken;	  /**< used by EAL and drivers so far */
 };
 
-/** What a run will allocate. */
+/** Memory that a run will allocate. */
 struct check_need {
 	uint64_t heap;	  /**< bytes of EAL memory */
-	uint64_t largest; /**< the largest piece of them */
+	uint64_t largest; /**< largest single allocation */
 	const char *largest_name;
 	uint64_t device; /**< bytes of GPU memory */
-	uint64_t ring;	 /**< bytes that an adapter of [egress] pins beside EAL memory */
+	uint64_t ring;	 /**< journal bytes that an [egress] adapter locks; not EAL memory */
 };
 
 struct check_port;
 
-/** The GPU of the settings, else the first that EAL has; `present` is false if there is none. */
+/** Find the GPU of the settings, or EAL's first GPU. `present` is false if there is none. */
 void check_find_gpu(const struct settings *s, const struct placement *way, struct check_gpu *gpu);
 
-/** EAL memory on the node of this lcore, at this moment; bytes are 0 if EAL does not tell. */
+/** Read the state of EAL memory on this lcore's node; all sizes are 0 if EAL gives none. */
 void check_find_heap(struct check_heap *heap);
 
 /**
- * Add up what a run with these settings allocates, but for what [egress] takes.
- * @param ports  s->nb_ports of them
+ * Add up the memory that a run with these settings allocates, without the part of [egress].
+ * @param ports  s->nb_ports elements
  */
 void check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need);
 
-/** A GPU that is wanted and not there, or has less memory than packets, results and gangs take. */
+/** Check for a missing GPU, or one with too little memory for packets, results and gangs. */
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_need *need);
 
-/** A gang kernel that is not built in, or that the GPU does not run. */
+/** Check for a gang kernel that is not built in or does not run on the GPU. */
 void check_kernel(struct check *c, const struct settings *s, const struct placement *way);
 
-/** Pixels or results that do not go where the settings want them: fail; or by a detour: warn. */
+/**
+ * Check where pixels and results are stored. Fail: the settings demand GPU memory, which is
+ * impossible; warn: gangs run on the GPU, but packets are in host memory.
+ */
 void check_way(struct check *c, const struct settings *s, const struct placement *way);
 
-/** More bytes of EAL memory needed than are free, or in one piece. */
+/** Check that EAL has enough free memory, in total and for the largest piece. */
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
 
-/** Fewer bytes in free huge pages, of all sizes on the heap's node, than the run needs. */
+/** Check that the free huge pages of the heap's node, of all sizes, are enough for the run. */
 void check_huge_pages(
 	struct check *c, const struct check_heap *heap, const struct check_need *need);
 
 /* The rest of the host: check/host.c */
 
-/** Lcores, memory, GPU and ports that are not all on one NUMA node. */
+/** Check that lcores, memory, GPU and ports are on one NUMA node. */
 void check_numa(struct check *c, const struct check_lcores *l, const struct check_heap *heap,
 	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
 
-/** Automatic NUMA balancing, for which lcores fault. */
+/** Check for automatic NUMA balancing, which causes page faults on lcores. */
 void check_numa_balancing(struct check *c);
 
-/** Scheduling by session, beside which the kernel's workers starve. */
+/** Check for scheduling by session (autogroup), in which polling lcores starve kernel workers. */
 void check_autogroup(struct check *c);
 
-/** An IOMMU that translates what ports write. */
+/** Check for an IOMMU that translates the DMA addresses of ports. */
 void check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports);
 
-/** Physical addresses where a port wants virtual ones. @param va  EAL uses virtual ones for DMA */
+/** Check for ports that need virtual addresses. @param va  EAL uses virtual addresses for DMA */
 void check_iova(struct check *c, bool va, const struct check_port *ports, uint32_t nb_ports);
 
-/** A NIC that is to write into a GPU's memory, without the kernel's module for that. */
+/** Check that the kernel module for DMA to GPU memory is loaded if a NIC is to write there. */
 void check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct check_port *ports,
 	uint32_t nb_ports);
 
-/** Devices that pin more than this process may lock. @param limit  of RLIMIT_MEMLOCK, bytes */
+/** Check that devices do not lock more memory than allowed. @param limit  RLIMIT_MEMLOCK, bytes */
 void check_locked_memory(struct check *c, const struct rlimit *limit, const struct check_need *need,
 	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
 
-/** A time stamp counter that is not invariant. */
+/** Check that the time stamp counter is invariant. */
 void check_tsc(struct check *c);
 
-/** A clock that nobody synchronises. @param state  what adjtimex() returned, -errno included */
+/** Check that the clock is synchronized. @param state  return value of adjtimex(), or -errno */
 void check_clock(struct check *c, int state, const struct timex *t);
 
-/** The detector's UDP ports: one that is RoCEv2's, or that a socket of this host has. */
+/** Check the detector's UDP ports: not RoCEv2's port, and not in use by a socket of this host. */
 void check_udp_ports(struct check *c, const struct settings *s);
 
 /* Ports: check/port.c */
@@ -243,14 +253,14 @@ enum check_flow {
 
 struct check_port {
 	const struct port_settings *settings;
-	uint32_t index; /**< of section [port N] */
+	uint32_t index; /**< number of the section [port N] */
 	/* from the configuration */
-	uint32_t queues; /**< with flow rules, one for each RX role that owns streams */
-	uint32_t burst;	 /**< packets of one frame on the busiest of them */
+	uint32_t queues; /**< with flow rules: one for each RX role that owns streams */
+	uint32_t burst;	 /**< packets of one frame on the busiest queue */
 	/* from the device */
 	bool present;
 	bool is_virtual; /**< no PCI device */
-	bool replay;	 /**< it waits for the receiver */
+	bool replay;	 /**< a replay, which waits for the receiver */
 	int node;
 	char name[RTE_ETH_NAME_MAX_LEN];
 	char driver[32];
@@ -259,37 +269,37 @@ struct check_port {
 	uint32_t max_queues;
 	uint32_t ring_min, ring_max;
 	uint32_t max_mtu;
-	/* from setting it up */
-	int set_up;	 /**< 0 or -errno, */
-	char failed[64]; /**< ... and what failed */
+	/* result of setting it up */
+	int set_up;	 /**< 0 or -errno */
+	char failed[64]; /**< the step that failed */
 	uint32_t used;	 /**< queues set up */
-	uint32_t mtu;	 /**< in force */
+	uint32_t mtu;	 /**< in use */
 	bool link_up;
-	uint32_t mbps; /**< RTE_ETH_SPEED_NUM_UNKNOWN */
+	uint32_t mbps; /**< link speed, or RTE_ETH_SPEED_NUM_UNKNOWN */
 	enum check_flow flow;
-	bool flow_addresses; /**< rules name the configured addresses */
+	bool flow_addresses; /**< the rules match the configured addresses */
 	char flow_why[128];
-	uint64_t checksums; /**< RX offloads: checksums that the port checks */
+	uint64_t checksums; /**< RX offloads: checksums that the port verifies */
 	int pause;	    /**< enum rte_eth_fc_mode, or -errno */
 };
 
-/** Ask EAL about a port, without touching it. */
+/** Read the properties of a port from EAL. The port is not changed. */
 void check_find_port(struct check_port *p, const struct settings *s, uint32_t index);
 
-/** Set the port up with small pools, ask what can only be asked then, and close it. */
+/** Set up the port with small pools, read the properties that need this, and close it. */
 void check_try_port(struct check_port *p, const struct settings *s);
 
-/** All rows of one port. */
+/** Add all rows of one port. */
 void check_port(struct check *c, const struct settings *s, const struct check_port *p);
 
-/** Whole packets, or split? */
+/** Return true if the port splits packets. */
 static inline bool
 check_port_splits(const struct check_port *p)
 {
 	return p->settings->mode != RX_MODE_SINGLE && p->can_split;
 }
 
-/** Is its NIC to write pixels into memory that a real GPU owns? */
+/** Return true if the port's NIC is to write pixels to the memory of a physical GPU. */
 static inline bool
 check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 {
@@ -302,63 +312,65 @@ check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 struct rdma_dev;
 
 struct check_egress {
-	struct rdma_dev *dev; /**< open */
-	int error;	      /**< 0 or -errno: it cannot be opened */
-	uint64_t heap;	      /**< bytes of EAL memory that it takes */
-	bool pins;	      /**< it pins what is registered: an adapter does */
+	struct rdma_dev *dev; /**< open device */
+	int error;	      /**< 0, or -errno of opening it */
+	uint64_t heap;	      /**< bytes of EAL memory that it uses */
+	bool pins;	      /**< registered memory is locked, as for an RDMA adapter */
 };
 
-/** Open the device, as a run does before it sets ports up. Nothing is sent. */
+/** Open the device. As in a run, this comes before the ports are set up. Nothing is sent. */
 void check_open_egress(struct check_egress *e, const struct settings *s);
 
-/** Close it; nothing if it is not open. */
+/** Close the device if it is open. */
 void check_close_egress(struct check_egress *e);
 
-/** All rows of [egress], if it is configured. */
+/** Add all rows of [egress], if it is configured. */
 void check_egress(struct check *c, const struct settings *s, const struct check_egress *e);
 
-/* Its rows, each by itself; [egress] device is set. */
+/* The rows of [egress], one function each. [egress] device is set. */
 
-/** A device that could not be opened. */
+/** Check that the device could be opened. */
 void check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e);
 
-/** Addresses of stores that are none. Nobody is asked there. */
+/** Check the syntax of the addresses of stores. The stores are not contacted. */
 void check_egress_stores(struct check *c, const struct settings *s);
 
-/** A key that cannot be read, is too short, or that others can read. */
+/** Check for a key that is unreadable, too short, or readable by other users. */
 void check_egress_key(struct check *c, const struct settings *s);
 
-/** A journal that cannot be made or adopted, or is too small for its rate and batches. */
+/**
+ * Check for a journal that cannot be created or reused, or is too small for its rate and batches.
+ */
 void check_journal(struct check *c, const struct settings *s);
 
-/** A spill directory that cannot be written to, or has little room; n.a. without one. */
+/** Check that the spill directory is writable and has enough free space; n.a. if none is set. */
 void check_spill(struct check *c, const struct settings *s);
 
 /* Storage: check/storage.c */
 
-/** The calibration as a run loads it. */
+/** The calibration, loaded as in a run. */
 struct check_maps {
 	struct calibration calibration;
-	void *memory; /**< of its coefficients */
+	void *memory; /**< memory of the coefficients */
 	bool loaded;
 };
 
 /**
- * Files that a run refuses: fail; no G0 pedestal, or a module whose maps are implausible (a row
- * each): warn.
- * @param maps  receives them; check_free_maps() frees them
+ * Check the calibration. Fail: files that a run refuses; warn: no G0 pedestal, or a module with
+ * implausible maps (one row each).
+ * @param maps  out; free with check_free_maps()
  */
 void check_calibration(struct check *c, const struct settings *s, struct check_maps *maps);
 
 void check_free_maps(struct check_maps *maps);
 
-/** Makes the files of the run as a start does, and removes them again. */
+/** Create the files of the run as at its start, and remove them again. */
 void check_directory(struct check *c, const struct settings *s, const struct check_maps *maps);
 
-/** Room for few frames, of full images. */
+/** Check the free disk space, in full images. */
 void check_space(struct check *c, const struct settings *s);
 
-/** A file system without direct I/O for our blocks; a file is made there, and unlinked at once. */
+/** Check that the file system supports direct I/O with our block size, on a temporary file. */
 void check_direct_io(struct check *c, const struct settings *s);
 
 #endif /* CHECK_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --check: the CPUs that poll. */
+/* --check: the polling CPUs. */
 
 #include <ctype.h>
 #include <dirent.h>
@@ -74,7 +74,7 @@ check_place_roles(struct check *c, const struct settings *s, struct check_lcores
 	return 0;
 }
 
-/** All CPUs that are polled on. */
+/** Collect the CPUs of all polling lcores. */
 static void
 used_cpus(const struct check_lcores *l, cpu_set_t *used)
 {
@@ -83,7 +83,7 @@ used_cpus(const struct check_lcores *l, cpu_set_t *used)
 		CPU_OR(used, used, &l->lcore[i].cpus);
 }
 
-/** CPUs that are used and not in a list, as text; NULL if all are. */
+/** List the polling CPUs that are not in `list`, as text. @return NULL: all are */
 static const char *
 used_but_not_in(const struct check_lcores *l, const char *list, char *text, size_t size)
 {
@@ -189,7 +189,7 @@ check_isolated_list(struct check *c, const struct check_lcores *l, const char *i
 	char list[256], missing[128];
 
 	check_read(c, list, sizeof(list), "%s", file);
-	/* without any, nohz_full reads `(null)` */
+	/* if it is empty, nohz_full reads `(null)` */
 	if (!isdigit((unsigned char)list[0]))
 		rte_strscpy(list, "none", sizeof(list));
 	if (!l->live) {
@@ -249,7 +249,7 @@ check_governor(struct check *c, const struct check_lcores *l)
 	}
 }
 
-/** Is a process of this name running? */
+/** Return true if a process of this name is running. */
 static bool
 is_running(const struct check *c, const char *name)
 {
@@ -282,7 +282,7 @@ check_irqbalance(struct check *c, const struct check_lcores *l)
 		return;
 	}
 	check_read(c, isolated, sizeof(isolated), "/sys/devices/system/cpu/isolated");
-	/* irqbalance leaves isolated CPUs alone */
+	/* irqbalance does not use isolated CPUs */
 	open = used_but_not_in(l, isolated, cpus, sizeof(cpus));
 	if (!l->live) {
 		check_add(c, CHECK_NA, "irqbalance",
@@ -299,7 +299,7 @@ check_irqbalance(struct check *c, const struct check_lcores *l)
 	}
 }
 
-/** The handler of an interrupt, which names a folder. @return false: it has none */
+/** Find the handler of an interrupt: a folder bears its name. @return false: no handler */
 static bool
 find_handler(const struct check *c, const char *number, char *name, size_t size)
 {
@@ -321,7 +321,9 @@ find_handler(const struct check *c, const char *number, char *name, size_t size)
 	return found;
 }
 
-/** What an interrupt's handler leaves to workers of its CPU waits, too: ends of direct writes. */
+/**
+ * Work that a handler queues for its CPU, such as completions of direct writes, is delayed, too.
+ */
 void
 check_interrupts(struct check *c, const struct check_lcores *l)
 {
@@ -371,7 +373,7 @@ check_interrupts(struct check *c, const struct check_lcores *l)
 	}
 }
 
-/** Is `name=...` a word of the command line? Append it to `found`. */
+/** Append the word `name=...` of the command line to `found`. @return false: it is not there */
 static bool
 find_option(const char *line, const char *name, char *found, size_t size)
 {
@@ -407,7 +409,7 @@ check_command_line(struct check *c, const struct check_lcores *l)
 	}
 	isolated = find_option(line, "isolcpus", found, sizeof(found));
 	quiet = find_option(line, "nohz_full", found, sizeof(found));
-	/* nohz_full implies it for its CPUs */
+	/* nohz_full implies rcu_nocbs for its CPUs */
 	quiet = find_option(line, "rcu_nocbs", found, sizeof(found)) || quiet;
 	for (uint32_t i = 0; i < RTE_DIM(others); i++)
 		find_option(line, others[i], found, sizeof(found));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --check: the way to stores. */
+/* --check: the path to the stores. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -186,7 +186,10 @@ check_spill(struct check *c, const struct settings *s)
 	}
 	space = (uint64_t)fs.f_bavail * fs.f_frsize;
 	check_print_bytes(space, have);
-	/* what waits to be imported counts; without a limit, as much again as the ring holds */
+	/*
+	 * Files that are not imported yet count. Without a limit, expect as many bytes as the
+	 * journal holds.
+	 */
 	stream_quota_renew(&quota);
 	check_print_bytes(quota.used, used);
 	want = quota.limit == 0 ? e->ring_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
@@ -212,7 +215,7 @@ check_spill(struct check *c, const struct settings *s)
 void
 check_egress(struct check *c, const struct settings *s, const struct check_egress *e)
 {
-	/* without it, files are written here */
+	/* without a device, files are written locally */
 	if (s->egress.device == NULL)
 		return;
 	check_egress_device(c, s, e);

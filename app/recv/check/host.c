@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --check: NUMA, IOMMU, GPUDirect, limits, clocks, other receivers. */
+/* --check: NUMA, IOMMU, GPUDirect, limits, clocks, UDP ports. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ count_real(const struct check_port *ports, uint32_t nb_ports)
 	return n;
 }
 
-/** NUMA nodes that the machine has. */
+/** Return the number of NUMA nodes of the machine. */
 static int
 count_nodes(const struct check *c)
 {
@@ -50,7 +50,7 @@ check_numa(struct check *c, const struct check_lcores *l, const struct check_hea
 		check_add(c, CHECK_NA, "NUMA nodes", "the machine has one NUMA node");
 		return;
 	}
-	/* where the data comes in, else where the GPU is, else where the memory is */
+	/* the node of a port; if unknown, of the GPU; if there is none, of the memory */
 	for (uint32_t i = 0; i < nb_ports && node < 0; i++)
 		node = ports[i].node;
 	if (node < 0)
@@ -144,7 +144,7 @@ check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports)
 		n = readlink(path, target, sizeof(target) - 1);
 		target[RTE_MAX(n, 0)] = '\0';
 		driver = strrchr(target, '/');
-		/* vfio makes mappings of its own, once, at start */
+		/* vfio creates its mappings once, at start */
 		if (strncmp(type, "DMA", 3) != 0 ||
 			(driver != NULL && strcmp(driver, "/vfio-pci") == 0))
 			continue;
@@ -199,13 +199,13 @@ check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct chec
 		check_add(c, CHECK_OK, "GPUDirect", "nvidia_peermem is loaded");
 		return;
 	}
-	/* DPDK registers device memory by ibv_reg_mr() alone */
+	/* DPDK registers device memory with ibv_reg_mr() only, which needs nvidia_peermem */
 	check_add(c, CHECK_WARN, "GPUDirect",
 		"nvidia_peermem is not loaded; DPDK's mlx5 driver does not use dma-buf");
 	check_fix(c, "modprobe nvidia_peermem");
 }
 
-/** May this process lock what it likes? */
+/** Return true if the process may lock unlimited memory. */
 static bool
 may_lock(const struct check *c)
 {
@@ -245,7 +245,7 @@ check_locked_memory(struct check *c, const struct rlimit *limit, const struct ch
 	}
 }
 
-/** Has /proc/cpuinfo this flag? */
+/** Return true if /proc/cpuinfo lists this flag. */
 static bool
 cpu_has(const char *flags, const char *flag)
 {
@@ -303,7 +303,7 @@ check_clock(struct check *c, int state, const struct timex *t)
 	}
 }
 
-/** A port of the detector that a socket of this host is bound to, 0 = none. */
+/** Find a UDP port of the detector to which a socket of this host is bound. @return 0: none */
 static uint32_t
 find_bound(const struct check *c, const char *table, uint32_t first, uint32_t n)
 {
@@ -311,7 +311,7 @@ find_bound(const struct check *c, const char *table, uint32_t first, uint32_t n)
 	const char *line = text;
 
 	check_read(c, text, sizeof(text), "%s", table);
-	/* `  sl: ADDRESS:PORT ...` in hexadecimal, after a line of titles */
+	/* lines `  sl: ADDRESS:PORT ...` in hexadecimal, after a header line */
 	while ((line = strchr(line, '\n')) != NULL) {
 		unsigned int port;
 

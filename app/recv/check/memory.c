@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --check: what a run allocates, and where it would come from. */
+/* --check: the memory that a run allocates, and the memory that is available. */
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -21,7 +21,10 @@
 #include "check/check.h"
 #include "port/gang_memory.h"
 
-/** Queues of drivers, egress rings, roles: measured 2 MiB with net_replay, doubled. */
+/**
+ * Estimate for queues of drivers, rings of egress and roles: twice the 2 MiB measured with
+ * net_replay.
+ */
 #define NEED_OF_THE_REST (4 << 20)
 
 void
@@ -54,7 +57,7 @@ check_find_heap(struct check_heap *heap)
 	struct rte_malloc_socket_stats stats = {0};
 
 	*heap = (struct check_heap){.huge = rte_eal_has_hugepages(), .node = rte_socket_id()};
-	/* without huge pages all is on node 0, whatever the CPU */
+	/* without huge pages all memory is on node 0, on any CPU */
 	if (!heap->huge || heap->node < 0)
 		heap->node = 0;
 	if (rte_malloc_get_socket_stats(heap->node, &stats) != 0)
@@ -74,7 +77,7 @@ need_piece(struct check_need *need, const char *name, uint64_t bytes)
 	need->largest_name = name;
 }
 
-/** A pool: its objects come in pieces, so none of them is the largest. */
+/** Add a mempool. Its objects are allocated in several pieces, so it does not affect `largest`. */
 static void
 need_pool(struct check_need *need, uint32_t n, uint32_t element)
 {
@@ -109,7 +112,7 @@ need_port(struct check_need *need, const struct settings *s, const struct check_
 				RTE_ALIGN_CEIL(port_header_bytes(s), 64));
 }
 
-/** What CUDA gangs have for themselves. */
+/** Return the private memory of CUDA gangs. */
 static uint64_t
 need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
 {
@@ -142,7 +145,7 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 		need->device += p->device ? p->n * p->bytes : 0;
 	}
 	need->device += need_of_gangs(s, gpu);
-	/* frame_table.c: a line a stream and an mbuf pointer a packet, in each slot */
+	/* frame_table.c: for each slot, a cache line per stream and an mbuf pointer per packet */
 	need_piece(need, "frame table", (uint64_t)s->slots * d->streams * RTE_CACHE_LINE_SIZE);
 	need_piece(need, "frame table", (uint64_t)s->slots * d->tiles * sizeof(void *));
 	need_piece(need, "frame records", BUILDER_RECORDS * sizeof(struct frame_record));
@@ -248,7 +251,7 @@ check_heap(struct check *c, const struct check_heap *heap, const struct check_ne
 	} else if (need->heap > heap->free || need->largest > heap->largest) {
 		check_add(c, CHECK_FAIL, "EAL memory", "%s required, %s of it for %s; %s free",
 			want, piece, need->largest_name, have);
-		/* with some room for what does not fit between pieces */
+		/* with a margin for fragmentation */
 		check_fix(c, "-m %" PRIu64 ", or reduce [frames] slots or [gpu] outputs",
 			((heap->taken + need->heap + need->heap / 16) >> 20) + 16);
 	} else {
@@ -257,7 +260,7 @@ check_heap(struct check *c, const struct check_heap *heap, const struct check_ne
 	}
 }
 
-/** Huge pages of one size, on one node or of the whole machine. */
+/** Huge pages of one size, of a node or of the whole machine. */
 struct huge_size {
 	uint64_t bytes;
 	int64_t total;
@@ -286,7 +289,7 @@ read_huge_sizes(const struct check *c, const char *directory, struct huge_size *
 		h.free = check_read_number(c, "%s/%s/free_hugepages", directory, entry->d_name);
 		if (h.total < 0 || h.free < 0)
 			continue;
-		/* the smallest first */
+		/* sort by size, smallest first */
 		for (uint32_t i = 0; i < n; i++)
 			if (sizes[i].bytes > h.bytes)
 				RTE_SWAP(sizes[i], h);

@@ -16,22 +16,27 @@
 
 #include "check/check.h"
 
-/** A cable that was just plugged in is up after so many tenths of a second. */
+/** Time in 0.1 s that a link may need to come up after the cable is plugged in. */
 #define LINK_TENTHS 20
 
-/** Preamble, frame delimiter, check sequence and gap of a packet on the line. */
+/**
+ * Bytes of preamble, start of frame delimiter, frame check sequence and gap per packet on the line.
+ */
 #define LINE_OVERHEAD 24
 
 #define TRIAL_RING 64
 
-/** Of a packet, without Ethernet header: what an MTU counts. */
+/** Return the size of a packet without the Ethernet header, as an MTU counts it. */
 static uint32_t
 packet_mtu(const struct settings *s)
 {
 	return port_header_bytes(s) - RTE_ETHER_HDR_LEN + s->detector.ops->pixel_bytes;
 }
 
-/** Queues that RX roles need with flow rules, and the burst of a frame on each of them. */
+/**
+ * Count the queues that RX roles need with flow rules, and the packets of a frame on the busiest
+ * one.
+ */
 static void
 count_queues(struct check_port *p, const struct settings *s)
 {
@@ -72,7 +77,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	rte_strscpy(p->driver, info.driver_name != NULL ? info.driver_name : "unknown driver",
 		sizeof(p->driver));
 	p->is_virtual = !port_is_real(&info);
-	if (!p->is_virtual) /* as sysfs names it, whatever the port is called */
+	if (!p->is_virtual) /* the name in sysfs, which may differ from the port's name */
 		rte_strscpy(p->name, rte_dev_name(info.device), sizeof(p->name));
 	p->replay = port_is_replay(&info);
 	p->reference |= p->settings->payload == PAYLOAD_AUTO && p->replay;
@@ -85,7 +90,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	p->checksums = port_checksums(&info);
 }
 
-/** Remember what failed. */
+/** Record the step that failed, and its error. */
 static void
 trial_failed(struct check_port *p, int error, const char *what)
 {
@@ -224,7 +229,7 @@ check_try_port(struct check_port *p, const struct settings *s)
 	rte_mempool_free(header);
 }
 
-/** Add a row of this port. */
+/** Add a row for this port. */
 static void add(struct check *c, const struct check_port *p, enum check_verdict verdict,
 	const char *what, const char *value, ...) __attribute__((format(printf, 5, 6)));
 
@@ -301,7 +306,7 @@ check_mtu(struct check *c, const struct settings *s, const struct check_port *p)
 		check_fix(
 			c, "[port %u] mtu = 9000; the same on every switch in the path", p->index);
 	} else if (asked > most) {
-		/* a run says so and goes on */
+		/* a run logs this and continues */
 		add(c, p, CHECK_WARN, "MTU", "configured %u, the maximum of the port is %u", asked,
 			most);
 		check_fix(c, "[port %u] mtu = %u", p->index, most);
@@ -323,7 +328,7 @@ check_queues(struct check *c, const struct check_port *p)
 		p->index);
 }
 
-/** A NIC that splits takes a descriptor for each part of a packet (mlx5: mlx5_rxq_new()). */
+/** A NIC that splits packets uses a descriptor for each part of a packet (mlx5: mlx5_rxq_new()). */
 static void
 check_ring(struct check *c, const struct check_port *p)
 {
@@ -402,7 +407,7 @@ check_rules(struct check *c, const struct check_port *p)
 	}
 }
 
-/** Who may send to this port's streams; see source_settings.h. */
+/** Check the sources that may send to this port's streams; see source_settings.h. */
 static void
 check_sources(struct check *c, const struct settings *s, const struct check_port *p)
 {
@@ -465,7 +470,7 @@ check_pause(struct check *c, const struct check_port *p)
 	}
 }
 
-/** A NIC waits for nobody: its ring runs over, and all frames in it have holes. */
+/** A NIC does not wait: its descriptor rings overflow, and every frame in them is incomplete. */
 static void
 check_backpressure(struct check *c, const struct settings *s, const struct check_port *p)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --check: where files come from and go to. */
+/* --check: calibration files and output files. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +19,13 @@
 #include "check/check.h"
 #include "pipeline.h"
 
-/** Every message of a file is a multiple of this (app/common/README.rst). */
+/** Every message of a file is a multiple of this size (app/common/README.rst). */
 #define FILE_BLOCK 4096
 
-/** Fewer kept frames than this are seconds of a run. */
+/** Free space for fewer full images causes a warning, because a run may fill it within seconds. */
 #define FEW_FRAMES 10000
 
-/** A row for each module that has a warning. */
+/** Add a row for each module that has a warning. */
 static void
 check_modules(struct check *c, const struct calibration *maps, uint32_t modules)
 {
@@ -87,7 +87,7 @@ check_free_maps(struct check_maps *maps)
 	maps->memory = NULL;
 }
 
-/** A directory, or the one that it will be made in. @return 0 or -errno */
+/** Find the directory, or its parent if it does not exist. @return 0 or -errno */
 static int
 find_directory(const char *directory, char path[PATH_MAX])
 {
@@ -100,7 +100,7 @@ find_directory(const char *directory, char path[PATH_MAX])
 		if (errno != ENOENT)
 			return -errno;
 		rte_strscpy(copy, directory, sizeof(copy));
-		/* recv makes one level, no more */
+		/* recv creates only the last directory of the path */
 		rte_strscpy(path, dirname(copy), PATH_MAX);
 		if (stat(path, &st) != 0)
 			return -errno;
@@ -163,7 +163,7 @@ check_space(struct check *c, const struct settings *s)
 			"less than full images");
 }
 
-/** Offset alignment that direct I/O wants, 0 = there is none, or -errno. */
+/** Return the offset alignment that direct I/O needs; 0: direct I/O is not supported; or -errno. */
 static int
 direct_io_alignment(int fd, bool *told)
 {
@@ -177,7 +177,7 @@ direct_io_alignment(int fd, bool *told)
 		return RTE_MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
 	}
 #endif
-	/* an older kernel or file system: does it take the flag? */
+	/* older kernel or file system: test whether it accepts the flag */
 	return fcntl(fd, F_SETFL, O_DIRECT) == 0 ? FILE_BLOCK : errno == EINVAL ? 0 : -errno;
 }
 

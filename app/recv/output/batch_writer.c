@@ -75,7 +75,7 @@ writer_emit(void *arg, const struct batch *b)
 		rc = arrow_run_append(w->run, b);
 	if (rc != 0 && b->table == ARROW_IMAGES)
 		batch_builder_disown(w->builder, b->first, b->last);
-	/* The current row, which has not been added yet, begins another batch. */
+	/* the current row, which is not added yet, will begin the next batch */
 	if (b->table == ARROW_FRAMES)
 		w->since = 0;
 }
@@ -208,7 +208,7 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 	if (kept)
 		count(&s->kept, 1);
 	if (w->run != NULL && arrow_run_wants_roll(w->run, record->frame)) {
-		/* Batches end here in any case. */
+		/* the next set begins at an interval boundary, where batches end anyway */
 		batch_builder_flush(w->builder);
 		arrow_run_roll(w->run);
 	}
@@ -291,7 +291,7 @@ writer_main(void *arg)
 		for (i = ahead = 0; i < n; i++) {
 			ahead = compress_ahead(w, record, job, RTE_MAX(ahead, i), n);
 			take(w, record[i], job[i]);
-			/* keeps the disk busy while batches fill up */
+			/* keep the disk busy while batches are filled */
 			if (w->run != NULL)
 				arrow_run_poll(w->run);
 			/* One by one, because the datapath runs out of output slots first. */

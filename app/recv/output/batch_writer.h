@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Writes the records of a run to DIR/RUN_frames.arrow and DIR/RUN_images.arrow, or to several pairs
- * of these files if the run is rolled (output/run_files.h), and writes DIR/RUN_calibration.bin.
+ * Writes the records of a run to DIR/RUN_frames.arrow and DIR/RUN_images.arrow, or to a sequence of
+ * such pairs of files (output/run_files.h), and writes DIR/RUN_calibration.bin.
  *
  * The writer has its own thread, off the datapath. It receives frame records through a ring, copies
  * them and the output slots that they refer to into record batches, and returns each record at once
@@ -30,12 +30,12 @@ struct rte_ring;
 struct compressor;
 struct egress;
 
-#define FILE_WRITER_NAP_US 1000 /**< sleep of the thread while it has no work */
+#define FILE_WRITER_NAP_US 1000 /**< sleep of the thread if it has no work */
 #define FILE_WRITER_BURST  32
 #define FILE_WRITER_SETS   BATCH_SETS_MAX /**< batches that are built or written at a time */
 
 struct file_writer_config {
-	const char *dir;	  /**< the directory must exist */
+	const char *dir;	  /**< existing directory */
 	const char *run;	  /**< prefix of the file names; without a slash */
 	struct rte_ring *records; /**< struct frame_record * in frame order; the writer consumes */
 	/** the same pointers; the writer produces. It must have room for all records */
@@ -112,10 +112,10 @@ struct file_writer_stats {
 struct file_writer;
 
 /**
- * Create the files of a run and reserve memory. May block in the file system. arrow_recover_dir()
- * must have run before, to recover what a crash has left of earlier runs.
+ * Create the files of a run and allocate memory. May block in the file system. Call
+ * arrow_recover_dir() before, to recover files of earlier runs after a crash.
  * @param writer  out
- * @param message  out, on error: what is wrong and with which file; at least PATH_MAX bytes
+ * @param message  out, on error: the reason and the file; at least PATH_MAX bytes
  * @return 0, or -errno of the file system, -EEXIST if the run has files already, -EINVAL, -ENOMEM
  */
 int file_writer_create(struct file_writer **writer, const struct file_writer_config *config,

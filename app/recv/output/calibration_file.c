@@ -82,8 +82,8 @@ put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned 
 }
 
 /*
- * Compare with an existing file by its first bytes, which contain the digests. A file with this
- * name is complete. @return 1: it is the same
+ * Compare with the first bytes of an existing file, which contain the digests. A file with this
+ * name is always complete. @return 1: it is the same
  */
 static int
 is_there(const char *path, const char *header, size_t size)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Writes the coefficient maps that a run was corrected with to RUN_calibration.bin, beside its
- * files.
+ * Writes the coefficient maps of a run to RUN_calibration.bin, beside its files.
  *
  * The file begins with text lines, padded with zeros to a multiple of ARROW_BLOCK. The planes
- * follow, unchanged: float32, little endian, each at a multiple of ARROW_BLOCK:
+ * follow, unchanged: float32, little-endian, each at a multiple of ARROW_BLOCK:
  *
  *     braggline calibration 1
  *     plane NAME float32 ROWS COLS at OFFSET crc32c XXXXXXXX
@@ -36,10 +35,10 @@ struct arrow_plane {
 uint32_t arrow_planes_digest(const struct arrow_plane *planes, unsigned int nb);
 
 /**
- * Write DIR/RUN_calibration.bin. Afterwards the file is either complete and durable or absent. A
- * file that another receiver of the same run wrote with the same maps is accepted.
+ * Write DIR/RUN_calibration.bin. Afterwards the file is either complete and durable, or absent. A
+ * file with the same maps that another receiver of the run wrote is accepted.
  * @param io       NULL: direct_io
- * @param message  out, on error: what is wrong; at least PATH_MAX bytes
+ * @param message  out, on error: the reason; at least PATH_MAX bytes
  * @return 0; 1: the file existed; -EEXIST: it exists with other maps; -EINVAL: too many planes or
  *   names too long; -errno of the file system
  */

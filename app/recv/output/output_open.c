@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Output of a run, opened by the pipeline: files, preview, pedestals. */
+/* Opens the outputs of a run for the pipeline: files, preview, and pedestals of a dark run. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -55,7 +55,7 @@ receive_clock(void *arg)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/** Begin the preview. An error does not stop the run. */
+/** Begin the preview. If this fails, the run continues without a preview. */
 static void
 begin_preview(struct pipeline *p, const struct settings *s)
 {
@@ -125,7 +125,7 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 #define LISTS	  (1 + 2 * CALIBRATION_STAGES)
 #define LIST_ITEM 16 /* bytes of a value, with its comma */
 
-/** Description of a run in the schemas of its files: keys and the text that they point to. */
+/** Description of a run for the schemas of its files. The keys point into this structure. */
 struct description {
 	struct arrow_meta meta[20 + LISTS];
 	char text[20 + LISTS][32];
@@ -230,7 +230,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 	describe(d, ARROW_META_CALIBRATION_WARNING,
 		c->warnings > 0 ? calibration_warning(c) : "none");
 	describe_modules(d, c, s->detector.modules);
-	/* For maps beside the files, the writer adds the description with the file name. */
+	/* if the maps are in a file, the writer adds its name and digest */
 	if (!s->store_calibration)
 		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
 }
@@ -313,7 +313,7 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 	return file_writer_create(writer, &c, message);
 }
 
-/** Write only the coefficient maps; the files are at the stores. */
+/** Write only the coefficient maps, because the other files of the run are at the stores. */
 static int
 try_planes(const struct pipeline *p, const struct settings *s, char message[PATH_MAX])
 {
@@ -327,7 +327,7 @@ try_planes(const struct pipeline *p, const struct settings *s, char message[PATH
 		return ret;
 	name_planes(p, planes);
 	ret = arrow_planes_write(NULL, s->directory, s->run, planes, RTE_DIM(planes), message);
-	/* 1: the file existed and belongs to another run */
+	/* 1: the file existed, and belongs to another run */
 	if (ret == 0 &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", s->directory, s->run) <
 			(int)sizeof(path))

@@ -66,7 +66,7 @@ now(void)
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-/* Wait for a change, at most until `until`. Called with the lock held. */
+/* Wait for a change, at most until `end`. Called with the lock held. */
 static void
 wait_until(struct preview *p, uint64_t end)
 {
@@ -111,7 +111,7 @@ draw(struct preview *p, const struct job *job)
 	panels_draw(panels, &p->canvas, 0, text, p->cells);
 	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", job->frame,
 		p->projection.shown_count);
-	/* The run ended during a request: the frame drawn before stays on the canvas. */
+	/* if the run ended during a request, the previous frame stays on the canvas */
 	shown = projection_state(&p->projection) != PROJECTION_WANTED;
 	projection_copy_shown(&p->projection, p->cells);
 	pthread_mutex_lock(&p->lock);
@@ -138,7 +138,7 @@ save(struct preview *p, const char *path)
 	int ret;
 
 	snprintf(part, sizeof(part), "%s.part", path);
-	/* Do not truncate it: it might be a link to another file. */
+	/* remove an existing file, because it might be a link to another file */
 	(void)unlink(part);
 	ret = canvas_save(&p->canvas, part, CANVAS_FAST);
 	if (ret == 0 && rename(part, path) < 0)

@@ -53,7 +53,7 @@ set(float *cell, float v)
 	__atomic_store(cell, &v, __ATOMIC_RELAXED);
 }
 
-/* NaN does not raise a value. Without a branch, because it would be mispredicted. */
+/* NaN does not raise a value. Without a branch, which would be mispredicted. */
 static inline void
 raise_to(float *cell, float v)
 {
@@ -93,7 +93,10 @@ projection_reset(struct projection *p)
 	__atomic_store_n(&p->state, PROJECTION_WANTED, __ATOMIC_RELEASE);
 }
 
-/* Check the content of the slot: no pixel outside the raster, no row outside the slot. */
+/*
+ * Add the pixels of a sparse frame. The content of the slot is checked: pixels must be in the
+ * raster, and rows in the slot.
+ */
 static inline __attribute__((always_inline)) void
 scatter(struct projection *p, const uint8_t *output, bool i16, bool show)
 {

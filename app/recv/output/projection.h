@@ -5,12 +5,13 @@
  * frame. Both are stored as cells of panels (panels.h), so that memory is bounded for any raster.
  *
  * The adding thread (the file writer) must not be delayed, so it neither locks nor waits:
- * - sparse frames: their pixels raise the maximum as long as the drawing thread has granted pixels;
- * further frames are skipped and counted;
+ * - sparse frames: their pixels raise the maximum while the drawing thread has granted pixels;
+ *   further frames are skipped and counted;
  * - full images: only a requested one is read;
  * - raw frames: never read.
- * The drawing thread requests a recent frame, the adding thread fills it with the next frame, and
- * then leaves it unchanged until the next request. The maximum is read while it changes.
+ *
+ * The drawing thread requests a recent frame. The adding thread fills it with the next frame, and
+ * then does not change it until the next request. The maximum is read while it changes.
  */
 #ifndef PROJECTION_H
 #define PROJECTION_H
@@ -32,7 +33,7 @@ struct projection {
 	struct panels panels;
 	struct gk_layout layout;
 	enum gk_value value;
-	uint16_t *cell; /**< cell of a pixel's column */
+	uint16_t *cell; /**< cell column of each pixel column */
 	/** adding thread: buffer that reduces rows of a full image to one row of cells */
 	float *line;
 	float *maximum; /**< -INFINITY: no value */
@@ -65,7 +66,9 @@ void projection_reset(struct projection *p);
  */
 void projection_add(struct projection *p, const struct frame_record *record, const uint8_t *output);
 
-/** Grant further pixels. Unused grants are limited to `most`. Drawing thread. */
+/**
+ * Grant further pixels to the adding thread. Unused grants are limited to `most`. Drawing thread.
+ */
 void projection_grant(struct projection *p, uint64_t pixels, uint64_t most);
 
 /** Request another recent frame. Drawing thread, which must own it. */

@@ -10,7 +10,7 @@
 #include "output/run_files.h"
 
 #define NS_PER_MS 1000000ull
-/* batches of rows that wait individually; the last entry covers all later ones */
+/* number of batches of rows that wait separately; the last entry also covers all later ones */
 #define HOLDS 1024
 
 /* A file and its counters. */
@@ -40,7 +40,7 @@ struct table_files {
 	struct arrow_run_status status;
 };
 
-/* Rows up to `end` of their file wait for this number of image batches. */
+/* Rows up to offset `end` of their file wait until this number of image batches is durable. */
 struct hold {
 	uint64_t end;
 	uint64_t images;
@@ -177,7 +177,7 @@ take_file(struct arrow_run *r, enum arrow_table table)
 	return f;
 }
 
-/* Hand files to a thread that closes them one after the other, which may take as long as a sync. */
+/* Start a thread that closes the files one after the other. Closing takes as long as a sync. */
 static void
 begin_close(struct run_file *first, struct run_file *second)
 {
@@ -189,7 +189,7 @@ begin_close(struct run_file *first, struct run_file *second)
 		first->then = second;
 	if (first == NULL)
 		return;
-	/* The thread belongs to the last file, so joining it waits for nothing else. */
+	/* The thread is stored in the last file, so that joining it waits for no other file. */
 	last->has_thread = pthread_create(&last->thread, NULL, close_files, first) == 0;
 	if (!last->has_thread)
 		close_files(first);
@@ -485,7 +485,7 @@ arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
 	uint64_t now;
 	unsigned int i;
 
-	/* unsigned: a frame before `begin` gives a large value */
+	/* unsigned: the difference is large for a frame before `begin` */
 	if (r->begun && frame - last < r->step)
 		return false;
 	r->begin = frame / r->step * r->step;
@@ -624,7 +624,7 @@ arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set)
 {
 	struct run_file *f = r->table[table].file;
 
-	/* files before this one were waited for when they were handed over */
+	/* take_file() has waited for the batches of earlier files */
 	if (f != NULL)
 		arrow_file_wait(&f->file, f->lent[set]);
 }

@@ -3,24 +3,24 @@
  * @file
  * The files of a run: a sequence of file sets. A set has two files, one for each table.
  *
- * A run that is not rolled has one set, RUN_frames.arrow and RUN_images.arrow. A rolled run has
- * RUN_000001_frames.arrow, RUN_000001_images.arrow, RUN_000002_... . Both tables change to the next
- * set at the same frame number, which is a multiple of both batch intervals. Batches are therefore
- * the same with and without rolling. Sequence numbers continue across sets. Separate threads close
- * the old files while the new ones are written.
+ * A run without limits for its sets has one set, RUN_frames.arrow and RUN_images.arrow. A run with
+ * limits (roll_frames, roll_bytes, roll_ms) has RUN_000001_frames.arrow, RUN_000001_images.arrow,
+ * RUN_000002_... . Both tables change to the next set at the same frame number, which is a multiple
+ * of both batch intervals. Batches are therefore the same with and without limits. Sequence numbers
+ * continue across sets. Separate threads close the old files while the new ones are written.
  *
  * Images are written before rows: a batch of `frames` is written only after all images that were
  * appended before it are durable. A row of a kept frame in a file therefore implies that its image
  * is in a file, even after a crash of the process or the machine. There are two exceptions: the
  * file of the images has failed (see below), which is counted, or the row is marked as having no
- * image (FRAME_FLAG_NO_IMAGE). Waiting rows are bounded: above slice x depth bytes of them, the
+ * image (FRAME_FLAG_NO_IMAGE). Waiting rows are limited: above slice x depth bytes of them, the
  * images are synced at once and the caller waits for this.
  *
- * When a file fails (disk full, I/O error), its durable part is closed as a complete file. The
- * table's rows are counted as unwritten, by cause, while the other table continues. The next set is
- * opened at the next frame number where a set may begin, but not before a retry interval has passed
- * that doubles with every attempt. If this works and there is enough room, both tables continue in
- * the new set. A run that is not rolled then continues with RUN_000002_... .
+ * If a file fails (disk full, I/O error), its durable part is closed as a complete file. The rows
+ * of its table are counted as unwritten, by cause, while the other table continues. The next set is
+ * opened at the next frame number where a set may begin, but not before a retry interval has
+ * passed. The interval doubles with every attempt. If the set can be opened and there is enough
+ * space, both tables continue in it. A run without limits then continues with RUN_000002_... .
  *
  * All functions belong to one thread, except arrow_run_stats_get() and arrow_run_status(), which
  * any thread may call.
@@ -53,14 +53,14 @@ struct arrow_run_config {
 	const char *run;
 	const struct arrow_tables *tables; /**< must outlive the run */
 	struct arrow_slices_config slices;
-	uint32_t frames_interval; /**< that of the batch builder */
+	uint32_t frames_interval; /**< frames_interval of the batch builder */
 	uint32_t images_interval;
-	uint64_t roll_frames;  /**< frame numbers of a set, rounded up; 0: no limit */
-	uint64_t roll_bytes;   /**< a set ends when its files have this many bytes; 0: no limit */
-	uint64_t roll_ms;      /**< a set ends at this age; 0: no limit */
+	uint64_t roll_frames;  /**< frame numbers per set, rounded up; 0: no limit */
+	uint64_t roll_bytes;   /**< size of a set's files in bytes; 0: no limit */
+	uint64_t roll_ms;      /**< age of a set in ms; 0: no limit */
 	uint32_t retry_ms;     /**< first retry interval after an error, doubled each time */
 	uint32_t retry_max_ms; /**< maximum retry interval */
-	uint64_t resume_bytes; /**< free space that a file needs before writing resumes */
+	uint64_t resume_bytes; /**< free space that a file needs to resume writing */
 	void (*log)(void *arg, bool error, const char *text); /**< NULL: no log */
 	/** current time, on the clock of the batches' `received`; NULL: no latency */
 	int64_t (*clock)(void *arg);
@@ -106,14 +106,14 @@ struct arrow_run;
 
 /**
  * Create the first set.
- * @param message  out, on error: what is wrong with which file; at least PATH_MAX bytes
+ * @param message  out, on error: the reason and the file; at least PATH_MAX bytes
  * @return 0, or -errno of the file system, -EEXIST if the run has files already, -EINVAL, -ENOMEM
  */
 int arrow_run_open(
 	struct arrow_run **run, const struct arrow_run_config *config, char message[PATH_MAX]);
 
 /**
- * Call this before adding the row of a frame to a batch.
+ * Check whether the set should change. Call this before adding the row of a frame to a batch.
  * @return true: flush the batch builder, then call arrow_run_roll()
  */
 bool arrow_run_wants_roll(struct arrow_run *r, uint64_t frame);

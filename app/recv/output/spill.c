@@ -46,11 +46,11 @@ struct spill_command {
 	struct stream_batch what;
 };
 
-/* A run being spilled. It belongs to the thread, except `closed` and the marked fields. */
+/* A run being spilled. It belongs to the spill thread, except `closed` and the marked fields. */
 struct spill_run {
 	struct journal_run run; /* set before its first batch is put */
-	bool named;		/* belongs to the thread that puts */
-	bool closing;		/* belongs to the thread that puts */
+	bool named;		/* belongs to the caller of spill_put() */
+	bool closing;		/* belongs to the caller of spill_put() */
 	bool closed;		/* atomic: the thread has released the run */
 	bool open;
 	int dir_fd; /* directory, locked */
@@ -59,7 +59,7 @@ struct spill_run {
 	char dir[PATH_MAX];
 	struct arrow_reader reader[XFER_TABLES];
 	struct stream_writer *writer[XFER_TABLES];
-	uint64_t uncut_of[XFER_TABLES]; /* last value reported by its writer */
+	uint64_t uncut_of[XFER_TABLES]; /* last count reported by its writer */
 	uint32_t uncut;			/* atomic: summed over all runs at this index */
 };
 
@@ -68,7 +68,7 @@ struct spill {
 	struct stream_quota quota;
 	struct rte_ring *orders;
 	struct rte_ring *results;
-	unsigned int nb_open; /* batches without a result; belongs to the thread that puts */
+	unsigned int nb_open; /* batches without a result; belongs to the caller of spill_put() */
 	pthread_t thread;
 	bool started;
 	struct spill_run run[JOURNAL_RUNS];
@@ -133,7 +133,7 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 	give_result(s, (uint32_t)tag, status != XFER_RETRY);
 }
 
-/* ---- runs: called by the thread, or before it starts ---- */
+/* ---- runs: in the spill thread, or before it starts ---- */
 
 static void
 close_run(struct spill_run *r)
@@ -239,7 +239,7 @@ open_run(struct spill *s, struct spill_run *r)
 	/* recover the files that a crash has left */
 	if (rc == 0)
 		rc = arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0 ? -EIO : 0;
-	/* the content of a file in use is unknown, so its batches would be sent again */
+	/* the content of a file in use is unknown, and its batches would be sent again */
 	if (recovered.busy)
 		rc = -EBUSY;
 	else if (recovered.failed)
@@ -310,7 +310,7 @@ spill_batches(const struct spill *s, unsigned int run)
 	return batches;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- spill thread ---- */
 
 static void
 write_batch(struct spill *s, const struct spill_command *o)
@@ -405,7 +405,7 @@ spill_main(void *arg)
 	return NULL;
 }
 
-/* ---- called by the thread that puts ---- */
+/* ---- interface for the caller of spill_put() ---- */
 
 bool
 spill_has_room(const struct spill *s)
@@ -456,7 +456,7 @@ spill_pause(struct spill *s)
 {
 	struct spill_command order = {.order = COMMAND_PAUSE};
 
-	/* If the ring is full, files stay open and are completed with their run. */
+	/* If the ring is full, files stay open until their run is closed. */
 	(void)rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order));
 }
 

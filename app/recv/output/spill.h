@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file Writes batches that no store accepts to local files of the receiver. The content is that of
- * a store's files, with the same names, below DIR/RUN-RECEIVER_ID-ID/, so that `braggline-store
+ * @file
+ * Writes batches that no store accepts to local files of the receiver. The content is that of a
+ * store's files, with the same names, below DIR/RUN-RECEIVER_ID-ID/, so that `braggline-store
  * import` can import them.
  *
  * A thread off the lcores writes the files directly from the journal. Commands and results pass
@@ -105,17 +106,17 @@ void spill_put(struct spill *s, uint32_t batch, const struct journal_batch *b,
 unsigned int spill_results(struct spill *s, struct spill_result *result, unsigned int room);
 
 /**
- * Return how often a file of this run's index in the journal was left with batches that were
- * returned, because it could not be truncated.
+ * Return how often a file of this run's index in the journal could not be truncated, and so still
+ * contains batches that were returned.
  */
 uint32_t spill_uncut(const struct spill *s, unsigned int run);
 
-/** Complete the open files: no batches follow for now. */
+/** Complete the open files, because no batches follow for now. */
 void spill_pause(struct spill *s);
 
 /**
- * Close the files of a run that gets no more batches and has none in doubt. @return false: not
- * possible yet, call again
+ * Close the files of a run, which gets no more batches and has none in doubt.
+ * @return false: not possible yet, call again
  */
 bool spill_close_run(struct spill *s, unsigned int run);
 

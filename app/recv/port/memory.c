@@ -104,7 +104,7 @@ memory_copy(struct memory *m, void *to, const void *from, size_t size)
 	return ret == -ENODEV ? gpu_cuda_copy(m->gpu, to, from, size) : ret;
 }
 
-/** Result of a walk over EAL memory: areas that are not registered yet. */
+/** Result of a walk over EAL memory: the areas that are not registered yet. */
 struct found {
 	const struct memory *m;
 	unsigned int nb;
@@ -122,7 +122,7 @@ note_area(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t
 
 	if (msl->external)
 		return 0;
-	/* Heaps grow at their ends: memory before that is already registered. */
+	/* a heap grows at its ends, so the beginning of this area may be registered already */
 	for (unsigned int i = 0; i < f->m->nb_areas && len > 0; i++) {
 		const size_t size = f->m->areas[i].size;
 

@@ -124,7 +124,10 @@ choose_results(struct placement *w, const struct settings *s)
 	return 0;
 }
 
-/** Refuse frames if packets arrive regardless of free slots; a replay waits. */
+/**
+ * Return true if frames are refused when no slot is free. By default they are refused unless all
+ * ports are replays, which wait.
+ */
 static bool
 refuses(const struct settings *s)
 {
@@ -151,8 +154,9 @@ settle(const struct placement *w, struct settings *s)
 			s->batch = RTE_MIN(s->batch, s->outputs);
 	}
 	/*
-	 * Every gang has a batch in work, and one batch is filling. Host gangs also have a queued
-	 * one, which kept frames waiting for the writer would otherwise make smaller.
+	 * Each gang has a batch in progress, and one batch is being filled. Host gangs also have a
+	 * queued batch, which would otherwise get fewer frames while kept frames wait for the
+	 * writer.
 	 */
 	if (s->outputs == 0)
 		s->outputs = RTE_MAX(OUTPUTS_AT_LEAST,

@@ -90,7 +90,7 @@ port_mtu_max(const struct rte_eth_dev_info *info)
 	return RTE_MIN(most, info->max_rx_pktlen - overhead);
 }
 
-/** Find an Ethernet device that EAL was told to create and that is missing. @return NULL: none */
+/** Find an Ethernet device of the EAL options that was not created. @return NULL: none */
 static const char *
 failed_device(void)
 {
@@ -528,8 +528,8 @@ remove_rules(struct port *p)
 }
 
 /**
- * Use one queue for all streams: one RX lcore reads the whole port, the others wait for its
- * packets.
+ * Use one queue for all streams. One RX lcore reads the whole port and hands packets over to the
+ * others.
  */
 static void
 fall_back(

@@ -123,7 +123,7 @@ struct port_mbufs {
 	uint32_t frames;
 	uint32_t caches;
 	uint32_t bursts;  /**< in bursts being processed and in handoff rings */
-	uint32_t held;	  /**< until it is decided whether the window moves */
+	uint32_t held;	  /**< until the window position is decided */
 	uint32_t payload; /**< size of the payload pool: the sum of the above */
 	uint32_t header;  /**< size of the header pool; headers do not wait in frame slots */
 };

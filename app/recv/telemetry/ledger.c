@@ -21,7 +21,7 @@ RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
 #name, offsetof(struct ledger, name) \
 	}
 
-/* Of frames, as they are written, shown and kept. */
+/* Columns of frames, in the order of the output and of the kept columns. */
 static const struct {
 	const char *name;
 	size_t at;
@@ -74,7 +74,7 @@ ledger_balanced(const struct ledger *l)
 	return l->frames_balance && l->placed_balance;
 }
 
-/* Ports' counters may be reset, or go with their port. */
+/* The difference, or 0: counters of ports may be reset, or vanish with their port. */
 static uint64_t
 above(uint64_t now, uint64_t before)
 {
@@ -169,12 +169,12 @@ ledger_keep(const struct ledger *l, struct ledger_kept *kept)
 		kept->columns[i] = ledger_column(l, i);
 }
 
-/* The last frame that it had seen, and the last one that is not lost. */
+/* Return the last frame that the receiver saw, and the last one that is not lost. */
 static uint64_t
 last_seen(const struct ledger_kept *before, uint64_t *retained)
 {
 	*retained = before->retained_frame;
-	/* none is: all that it had seen is lost */
+	/* none is retained: all frames that it saw are lost */
 	if (*retained == 0 && before->first_frame > 0)
 		*retained = before->first_frame - 1;
 	return RTE_MAX(before->last_frame, before->retained_frame);
@@ -201,7 +201,7 @@ ledger_begin(struct ledger_kept *kept, uint64_t first, uint64_t last)
 		*column_of(&l, i) = kept->columns[i];
 	if (l.frames > 0)
 		return;
-	/* as ledger_pass_on() has left it, which knows of no row of ours */
+	/* use the frames kept by ledger_pass_on(), before any row of this receiver */
 	kept->retained_frame = 0;
 	ledger_resume(&l, kept, first);
 	kept->retained_frame = retained;
@@ -216,8 +216,10 @@ ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first
 	const uint64_t stride = RTE_MAX(before->stride, 1u);
 	uint64_t retained, seen = last_seen(before, &retained);
 
-	/* until the first of ours has come it is not known whether the detector has gone on, and
-	 * nothing is missing for all we know if nobody has seen any before */
+	/*
+	 * Before the first frame of this receiver it is unknown whether the detector has continued.
+	 * If the earlier receiver saw no frame, none is known to be missing.
+	 */
 	if (first == 0 || seen == 0)
 		return;
 	l->lost_at_restart = (seen - retained + stride - 1) / stride;
@@ -226,7 +228,7 @@ ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first
 	balance(l);
 }
 
-/* Of one row; `l` as it is read from the counters of a receiver that lives. */
+/* Add one row. `l` is filled as from the counters of a running receiver. */
 static void
 tally_row(struct ledger *l, uint8_t verdict, uint32_t flags, uint32_t missing)
 {
@@ -273,8 +275,10 @@ tally_row(struct ledger *l, uint8_t verdict, uint32_t flags, uint32_t missing)
 void
 ledger_tally(uint64_t to[LEDGER_COLUMNS], const struct batch *b, uint32_t modules)
 {
-	/* arrow/batch.h: no column of `frames` is empty and none has nulls, so parts are as
-	 * columns are */
+	/*
+	 * arrow/batch.h: no column of `frames` is empty or has nulls, so body[] has the indices of
+	 * columns
+	 */
 	const uint8_t *verdict = b->body[FRAMES_VERDICT].iov_base;
 	const uint32_t *flags = b->body[FRAMES_FLAGS].iov_base;
 	const uint16_t *missing = b->body[FRAMES_MISSING].iov_base;
@@ -308,7 +312,7 @@ ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, 
 	l->spilled = RTE_MIN(then.spilled, images - l->held);
 	l->stored = images - l->held - l->spilled;
 	l->records = l->frames;
-	/* since the one before it died */
+	/* losses of the receivers before it */
 	l->lost_at_restart = then.lost_at_restart;
 	l->lost_while_down = then.lost_while_down;
 	seen = last_seen(dead, &retained);
@@ -343,7 +347,7 @@ total(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 	fprintf(out, "  %s\n", what);
 }
 
-/* The same, of what there should be none of, or need not be any. */
+/* Print a total, unless it is 0. For losses and optional outcomes. */
 static void
 line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 {
@@ -425,7 +429,7 @@ write_columns(const struct ledger *l, FILE *f)
 	fprintf(f, "balanced = %d\n", ledger_balanced(l));
 }
 
-/* All receivers of the run up to this one. */
+/* Write the sum of all receivers of the run up to this one. */
 static void
 write_sum(const struct ledger *l, const struct ledger_receiver *r, FILE *f)
 {
@@ -436,7 +440,7 @@ write_sum(const struct ledger *l, const struct ledger_receiver *r, FILE *f)
 		if (columns[i].at == offsetof(struct ledger, frames))
 			sum.records += r->earlier[i];
 	}
-	/* records are of frames that somebody had */
+	/* records exist only for frames that a receiver has closed */
 	sum.records += l->lost_at_restart + l->lost_while_down + l->late_frames;
 	sum.records -= sum.lost_at_restart + sum.lost_while_down + sum.late_frames;
 	balance(&sum);
@@ -466,7 +470,7 @@ write_all(const struct ledger *l, const struct ledger_receiver *r, const struct 
 	write_sum(l, r, f);
 }
 
-/* Whether a file is the ledger of this receiver: its first lines say so. */
+/* Return true if the file is the ledger of this receiver, from its first section. */
 static bool
 is_ledger_of(const char *path, uint64_t incarnation)
 {
@@ -482,7 +486,7 @@ is_ledger_of(const char *path, uint64_t incarnation)
 	return found;
 }
 
-/* A run that is gone on with has one of its receiver before. */
+/* Create the file. A run that is continued has ledgers of earlier receivers. */
 static int
 create(char path[PATH_MAX], const struct ledger_receiver *r, const char *directory, const char *run,
 	const char *text, size_t bytes)
@@ -499,7 +503,7 @@ create(char path[PATH_MAX], const struct ledger_receiver *r, const char *directo
 		ret = durable_file_create(path, text, bytes);
 		if (ret != -EEXIST)
 			break;
-		/* its successor was killed when it had written it */
+		/* the next receiver was killed after it had written this file */
 		if (r->died && is_ledger_of(path, r->incarnation))
 			return 0;
 	}

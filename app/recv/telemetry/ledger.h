@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The ledger: every frame and every packet in exactly one column, and the columns add up.
+ * The ledger: counters in which every frame and every packet belongs to exactly one column, so that
+ * the columns add up to the totals.
  */
 #ifndef LEDGER_H
 #define LEDGER_H
@@ -15,32 +16,38 @@
 #include "pipeline.h"
 #include "rx/rx.h"
 
-/** Columns of frames, in the order of a ledger's `[frames]`. */
+/** Number of columns of frames, in the order of the `[frames]` section of a ledger file. */
 #define LEDGER_COLUMNS 22
-#define LEDGER_FRAMES  0 /**< the column of all */
+#define LEDGER_FRAMES  0 /**< the column with the total */
 
-/** What of a run's ledger outlives the process, in its journal: README.rst. */
+/** The part of a run's ledger that outlives the process, in its journal; see README.rst. */
 struct ledger_kept {
 	uint32_t version;	 /**< LEDGER_KEPT_VERSION */
-	uint32_t running;	 /**< the run has not ended in order */
-	uint64_t run;		 /**< its number */
-	uint64_t incarnation;	 /**< of its batches */
-	uint64_t stride;	 /**< of its frame numbers */
+	uint32_t running;	 /**< the run has not ended normally */
+	uint64_t run;		 /**< run number */
+	uint64_t incarnation;	 /**< incarnation in its batches */
+	uint64_t stride;	 /**< stride of its frame numbers */
 	int64_t written;	 /**< ns since 1970 */
-	uint64_t first_frame;	 /**< that was closed, 0: none */
-	uint64_t last_frame;	 /**< the last one, 0: none */
-	uint64_t retained_frame; /**< last one whose row of `frames` is in the journal, 0: none */
-	uint64_t columns[LEDGER_COLUMNS]; /**< when it was written */
-	/** Of frames up to retained_frame, by their rows: ledger_tally() of all batches. */
+	uint64_t first_frame;	 /**< first frame that was closed; 0: none */
+	uint64_t last_frame;	 /**< last frame that was closed; 0: none */
+	uint64_t retained_frame; /**< last frame with a row of `frames` in the journal; 0: none */
+	uint64_t columns[LEDGER_COLUMNS]; /**< at the time `written` */
+	/**
+	 * Columns of the frames up to retained_frame, from their rows: ledger_tally() of all
+	 * batches.
+	 */
 	uint64_t retained[LEDGER_COLUMNS];
-	/** A batch of `frames` is being put: if it is there, this is what is retained. */
-	uint64_t next_sequence; /**< of that batch, or LEDGER_NONE */
+	/**
+	 * A batch of `frames` that is being put into the journal. If the journal contains it after
+	 * a crash, next_frame and next[] replace retained_frame and retained[].
+	 */
+	uint64_t next_sequence; /**< sequence number of the batch, or LEDGER_NONE */
 	uint64_t next_frame;
 	uint64_t next[LEDGER_COLUMNS];
-	uint64_t receivers; /**< of the same run that have died before this one, and */
-	uint64_t earlier[LEDGER_COLUMNS]; /**< the sum of their ledgers */
-	char name[72];			  /**< of the run */
-	char directory[2048];		  /**< where its ledger is written */
+	uint64_t receivers;		  /**< receivers that died in this run before this one */
+	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of their ledgers */
+	char name[72];			  /**< run name */
+	char directory[2048];		  /**< where the run's ledger file is written */
 };
 
 #define LEDGER_KEPT_VERSION 3
@@ -48,115 +55,121 @@ struct ledger_kept {
 
 struct ledger {
 	/* frames, by outcome */
-	uint64_t frames;	 /**< that the detector sent, as far as numbers tell */
+	uint64_t frames;	 /**< sent by the detector, from the frame numbers */
 	uint64_t stored;	 /**< kept, and in a file */
-	uint64_t held;		 /**< kept, in the journal: sent when a store takes them */
-	uint64_t spilled;	 /**< kept, in files of our own, to be imported into a store */
+	uint64_t held;		 /**< kept, in the journal until a store accepts them */
+	uint64_t spilled;	 /**< kept, in local spill files, to be imported into a store */
 	uint64_t unwritten;	 /**< kept, but the file system failed, or the journal was full */
-	uint64_t unwritten_rows; /**< of `frames`, the file system failed */
+	uint64_t unwritten_rows; /**< rows of `frames` lost because the file system failed */
 	uint64_t vetoed;
 	uint64_t incomplete;	  /**< dropped because packets were missing */
 	uint64_t lost;		  /**< no packet arrived */
-	uint64_t refused;	  /**< no room when they had to be opened */
-	uint64_t aborted;	  /**< thrown away when the run was aborted */
-	uint64_t lost_at_restart; /**< known to a receiver that died, and to nobody since */
-	uint64_t lost_while_down; /**< between its last one and our first */
-	uint64_t late_frames;	  /**< named by packets that were late or outliers: no row */
+	uint64_t refused;	  /**< no free slot when they had to be opened */
+	uint64_t aborted;	  /**< discarded when the run was aborted */
+	uint64_t lost_at_restart; /**< received only by a receiver that died, and lost with it */
+	uint64_t lost_while_down; /**< between its last frame and our first one */
+	uint64_t late_frames;	  /**< only seen in late or outlying packets; without rows */
 	uint64_t in_flight;
 	/* of the frames above */
 	uint64_t hits;
 	uint64_t prescaled;
 	uint64_t dry_run;
-	uint64_t unretained; /**< of those unwritten: no room in the journal */
+	uint64_t unretained; /**< unwritten ones for which the journal had no room */
 	uint64_t incomplete_kept;
 	uint64_t missing_packets;
 	uint64_t timeouts;
 	uint64_t frame_packets; /**< found in frames */
-	uint64_t records;	/**< that egress has taken */
+	uint64_t records;	/**< records that egress has accepted */
 	/* packets, by outcome (enum rx_counter) */
 	uint64_t packets[RX_COUNTERS];
-	uint64_t ports[PORT_DROPS]; /**< what never got to RX: not among `packets` */
+	uint64_t ports[PORT_DROPS]; /**< lost before RX; not included in `packets` */
 	bool frames_balance;	    /**< the outcomes add up to the frames */
-	bool packets_balance; /**< the outcomes add up to the packets; if nothing is on its way */
-	bool placed_balance;  /**< what RX placed is what frames had */
+	bool packets_balance;	    /**< the same for packets; valid if none is in progress */
+	bool placed_balance;	    /**< RX placed as many packets as frames contained */
 };
 
 /**
- * Collect the counters of all parts. Any thread; exact once nothing is on its way.
- * @param writer  of the run at hand, NULL if there is none
+ * Read the counters of all parts. The result is exact if no data is in progress. Any thread.
+ * @param writer  writer of the current run; NULL: none
  */
 void ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer *writer);
 
-/** Leave what came after `before` was read: a run's share. Files are the run's own already. */
+/** Subtract `before`, which leaves a run's share. Counters of files count only the current run. */
 void ledger_since(struct ledger *l, const struct ledger *before);
 
 /** @param i  0 to LEDGER_COLUMNS - 1, in their order */
 const char *ledger_column_name(uint32_t i);
 uint64_t ledger_column(const struct ledger *l, uint32_t i);
 
-/** Nothing is on its way, and all of frames adds up. */
+/** Return true if the columns of frames add up. Valid if no data is in progress. */
 bool ledger_balanced(const struct ledger *l);
 
-/** Columns that are kept. */
+/** Copy the columns to the kept ledger. */
 void ledger_keep(const struct ledger *l, struct ledger_kept *kept);
 
 /**
- * Add what is missing since a receiver died in the middle of this run.
- * @param before  its ledger
- * @param first   first frame of ours, 0: there is none yet
+ * Add the frames lost since a receiver died during this run.
+ * @param before  kept ledger of that receiver
+ * @param first   first frame of this receiver; 0: none yet
  */
 void ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first);
 
-/** Of a receiver that has seen no frame yet: who comes next resumes from what it has found. */
+/**
+ * If this receiver has closed no frame yet, keep the last frames of the receiver before it. The
+ * next receiver then counts losses from there.
+ */
 void ledger_pass_on(struct ledger_kept *kept, const struct ledger_kept *before);
 
 /**
- * The first rows of a receiver are put: what was lost before them is kept with them. Once for
- * what is kept; nothing is done if its columns tell of frames of the receiver already.
+ * Account for the frames lost before the first rows of this receiver, in the kept ledger. Call this
+ * when these rows are put into the journal. Does nothing if the kept columns already contain frames
+ * of this receiver.
  * @param first  first frame that it has closed
- * @param last   last one of those rows
+ * @param last   last frame of these rows
  */
 void ledger_begin(struct ledger_kept *kept, uint64_t first, uint64_t last);
 
-/** Add what the rows of a batch of `frames` say. @param modules  of the detector */
+/** Add the rows of a batch of `frames`. @param modules  number of modules of the detector */
 void ledger_tally(uint64_t columns[LEDGER_COLUMNS], const struct batch *b, uint32_t modules);
 
 /**
- * The last ledger of a receiver that died, as its ring tells it.
- * @param held     kept rows that the ring holds for stores
- * @param resumed  the next one goes on with the run: what is lost in between is in its ledger
+ * Compute the final ledger of a receiver that died from its journal.
+ * @param held     kept rows that are in the journal and not at a store
+ * @param resumed  the next receiver continues the run, and accounts for the losses in between
  */
 void ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, bool resumed);
 
-/** What was held for stores is there by now. */
+/** Move the rows held for stores to the stored ones, because stores have them now. */
 void ledger_held_is_stored(uint64_t columns[LEDGER_COLUMNS]);
 
-/** Print as aligned lines of name and number, with shares. */
+/** Print aligned lines with name, number and share. */
 void ledger_print(const struct ledger *l, FILE *out);
 
-/** Thresholds of a run from a frame on: the `veto_version` of rows in `frames`. */
+/** Thresholds of a run from one frame on. The rows of `frames` refer to them by `veto_version`. */
 struct ledger_veto {
 	uint64_t from_frame; /**< 0: from the run's first frame */
 	struct builder_veto veto;
 };
 
-/** Ledgers of a run: of so many receivers that went on with it. */
+/** Maximum number of ledger files of a run, one for each receiver that continued it. */
 #define LEDGER_FILES_MAX 10000
 
-/** Whose ledger it is. */
+/** The receiver that a ledger describes. */
 struct ledger_receiver {
-	uint64_t incarnation; /**< of its batches */
-	bool died;	      /**< its successor writes this: of packets nothing is known */
-	uint64_t receivers;   /**< of the same run before it */
-	uint64_t earlier[LEDGER_COLUMNS]; /**< the sum of theirs */
+	uint64_t incarnation; /**< incarnation in its batches */
+	bool died;	      /**< written by the next receiver, without packet counters */
+	uint64_t receivers;   /**< receivers of the same run before it */
+	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of their ledgers */
 };
 
 /**
- * Write as `[receiver]`, `[frames]`, `[packets]`, `[ports]`, `[veto VERSION]` and `[run]` sections
- * of name = value; `[run]` is the sum of this and all earlier receivers of the run. The file is
- * RUN_ledger.ini or, as none is overwritten, the first of RUN_ledger.2.ini, ...3.ini and so on that
- * is free; it appears whole, and durable. That of a receiver that died is written once, whoever
- * tries: the one of its incarnation that is there stays.
+ * Write a ledger file with the sections `[receiver]`, `[frames]`, `[packets]`, `[ports]`, `[veto
+ * VERSION]` and `[run]`, which contain lines of name = value. `[run]` is the sum of this and all
+ * earlier receivers of the run.
+ *
+ * No file is overwritten: the name is RUN_ledger.ini or, if it exists, the first free one of
+ * RUN_ledger.2.ini, RUN_ledger.3.ini and so on. The file appears complete and durable. The ledger
+ * of a receiver that died is written only once: an existing file with its incarnation is kept.
  * @param vetoes  thresholds in the order in which they came into force
  * @param path    out: the file
  * @return 0 or -errno (logged with the path)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What leaves the datapath: latency, files, pictures. */
+/* Telemetry commands (telemetry.h): their callbacks, and the table of commands. */
 
 #include <assert.h>
 #include <ctype.h>
@@ -22,8 +22,8 @@
 #include "xfer/msg.h"
 
 /**
- * What all callbacks are about: DPDK gives them no argument of ours. NULL when the process is about
- * to end: commands cannot be taken back, so they find nothing.
+ * The run that all callbacks use, because DPDK passes no argument to them. NULL while the process
+ * ends: DPDK cannot unregister commands, so these then fail.
  */
 extern struct run *telemetry_run;
 
@@ -37,6 +37,8 @@ RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
 
 struct run *telemetry_run;
 static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* ---- counters of the datapath ---- */
 
 static int
 get_info(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -112,7 +114,7 @@ get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** Keys of telemetry have no blanks and no dots. */
+/** Add a role. Keys of telemetry contain no blanks and no dots. */
 static void
 add_role(struct rte_tel_data *d, const struct role *role)
 {
@@ -158,7 +160,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** Counters of each RX role. */
+/** Return the counters of each RX role. */
 static int
 get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -193,7 +195,7 @@ add_position(struct rte_tel_data *d, const char *name, uint32_t position)
 	rte_tel_data_add_dict_string(d, name, text);
 }
 
-/** Whose packets are taken, by stream. */
+/** Return the accepted sources of each stream. */
 static int
 get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -326,7 +328,9 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** Take `from_frame=N` out of the list; the rest is for the run. @return 0 or -EINVAL */
+/* ---- control of runs ---- */
+
+/** Remove `from_frame=N` from the list; the rest is passed to the run. @return 0 or -EINVAL */
 static int
 take_from_frame(char *list, uint64_t *frame)
 {
@@ -343,7 +347,7 @@ take_from_frame(char *list, uint64_t *frame)
 	return 0;
 }
 
-/** Outcome of a command of runs. */
+/** Reply with the result of a command that controls runs. */
 static int
 reply(struct rte_tel_data *d, int result)
 {
@@ -358,7 +362,7 @@ reply(struct rte_tel_data *d, int result)
 	return 0;
 }
 
-/** A command whose parameters are wrong: nothing was done. @return 0 */
+/** Reply to a command with wrong parameters, which has no effect. @return 0 */
 static int
 refuse(struct rte_tel_data *d, int result, const char *message)
 {
@@ -369,10 +373,13 @@ refuse(struct rte_tel_data *d, int result, const char *message)
 	return 0;
 }
 
-/* DPDK reads so much of a request and throws the rest away: one as long may lack its end. */
+/*
+ * DPDK reads this many bytes of a request and discards the rest, so a request of this length may be
+ * truncated.
+ */
 #define REQUEST_MAX 1023
 
-/* @return 0; or -E2BIG, and the answer says so */
+/* Check the length of a request. @return 0; -E2BIG: the reply contains the error */
 static int
 check_length(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -410,6 +417,8 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+/* ---- calibration and status of runs ---- */
+
 static int
 get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -419,7 +428,7 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	char digest[24];
 
 	rte_tel_data_start_dict(d);
-	/* armed under the same lock */
+	/* the lock excludes run_arm(), which loads the calibration */
 	pthread_mutex_lock(&telemetry_run->lock);
 	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
 	rte_tel_data_add_dict_string(d, "digest", digest);
@@ -439,7 +448,7 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** What the maps of each module come to. */
+/** Return the statistics of each module's maps. */
 static int
 get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -448,7 +457,7 @@ get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
 	int ret = 0;
 
 	rte_tel_data_start_dict(d);
-	/* armed under the same lock */
+	/* the lock excludes run_arm(), which loads the calibration */
 	pthread_mutex_lock(&telemetry_run->lock);
 	for (uint32_t m = 0; m < p->settings->detector.modules && ret == 0; m++) {
 		const struct calibration_module *module = &p->calibration.module[m];
@@ -529,6 +538,8 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	telemetry_dict_text(d, "message", status.message);
 	return 0;
 }
+
+/* ---- table of commands ---- */
 
 static const struct telemetry_command commands[] = {
 	{"/braggline/info", "", "Version and configuration of this process",
@@ -621,7 +632,10 @@ static const struct telemetry_command commands[] = {
 		run_status_command},
 };
 
-/** A command that takes no parameters must not seem to follow them. @return 0 or -EINVAL */
+/**
+ * Refuse parameters of a command that takes none, because they would be ignored. @return 0 or
+ * -EINVAL
+ */
 static int
 check_parameters(const struct telemetry_command *c, const char *params, struct rte_tel_data *d)
 {
@@ -631,7 +645,7 @@ check_parameters(const struct telemetry_command *c, const char *params, struct r
 	return -EINVAL;
 }
 
-/** What is registered for every command. */
+/** The callback of every command: find the command in the table and call its function. */
 static int
 serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -682,6 +696,8 @@ telemetry_document(FILE *out)
 	telemetry_table_print(commands, RTE_DIM(commands), out);
 }
 
+/* ---- latency, files, stores and preview ---- */
+
 static int
 telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -704,7 +720,10 @@ telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** One table: `rows` were taken; they are durable, unwritten, or on their way. */
+/**
+ * Describe one table. Of the `rows` received, some are durable, some unwritten, the rest in
+ * progress.
+ */
 static struct rte_tel_data *
 writer_table(const struct run_writer *w, enum arrow_table table, uint64_t rows)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * `/braggline/...` on the DPDK telemetry socket: counters to read, runs to control.
+ * `/braggline/...` commands on the DPDK telemetry socket. They read counters and control runs.
  *
- * The commands are one table in telemetry.c; README.rst shows it as telemetry_document() prints
- * it. Callbacks run in the telemetry thread: counters are read as they are, commands of runs may
- * wait for the file system.
+ * The commands are defined in one table in telemetry.c, which telemetry_document() prints for
+ * README.rst. Callbacks run in the telemetry thread. They read counters without synchronization,
+ * and commands that control runs may wait for the file system.
  */
 #ifndef TELEMETRY_H
 #define TELEMETRY_H
@@ -17,7 +17,9 @@
 /** Register all commands. @return 0 or -errno (logged) */
 int telemetry_register(struct run *run);
 
-/** Answer no more: the run goes. Waits for a command that is being served. */
+/**
+ * Detach the commands from the run, which is about to be freed. Waits for a command in progress.
+ */
 void telemetry_retire(void);
 
 /** Print the commands as a reStructuredText table. */
