@@ -46,6 +46,7 @@ stream_reach(const struct frame_table *ft, uint32_t stream)
 bool
 frame_head_begun(const struct frame_table *ft)
 {
+	const struct frame_builder *b = &ft->builder;
 	uint64_t highest = 0;
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
@@ -53,8 +54,7 @@ frame_head_begun(const struct frame_table *ft)
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE));
 	/* most streams are behind a gap: what is before it has passed */
-	highest = RTE_MAX(highest, ft->builder.gap_to - (ft->builder.gap_to != 0));
-	return highest > ft->builder.next_close;
+	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
 
 /**

@@ -135,13 +135,19 @@ frame_resync_continues(
 	const struct frame_agreement *a = &frx->agreement[stream];
 	const uint64_t span = ft->config.slots;
 	const bool requests = (frx->requests >> stream & 1) != 0;
+	uint64_t first;
 
 	/* a single number may be corrupt or late, so a request is needed, except after silence */
 	if ((frx->out_of_window >> stream & 1) == 0 || !a->any || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
 		!frame_rx_is_current(ft, frx) || (!requests && !frame_rx_paused(ft, frx, stream)))
 		return false;
-	return frame + span >= a->highest && frame <= a->highest + span &&
+	/*
+	 * The numbers may have gone on for more than `slots` while the window waits. The packets
+	 * held since the request belong to it, too.
+	 */
+	first = frx->again && requests ? a->lowest : a->highest - RTE_MIN(a->highest, span);
+	return frame >= first && frame <= a->highest + span &&
 		!frame_resync_is_refused(ft, frx, stream, frame);
 }
 

@@ -47,7 +47,7 @@ static struct frame_table *ft;
 static enum role role[DETECTOR_STREAMS_MAX];
 static uint32_t lag[DETECTOR_STREAMS_MAX], queue_of[DETECTOR_STREAMS_MAX];
 static uint32_t loss, duplicates, disorder;
-static bool any_dead;
+static bool any_dead, any_astray;
 /* the receiver keeps up, and nothing happens that looks like late packets */
 static bool orderly;
 static bool all_promised; /* ... and no packet may be lost */
@@ -204,25 +204,38 @@ settle(void)
 	}
 }
 
+static uint32_t
+queued(uint32_t queue)
+{
+	return rig_queues[queue].head - rig_queues[queue].tail;
+}
+
+static void
+make_room(uint32_t queue)
+{
+	for (uint32_t i = 0; queued(queue) >= QUEUED_MAX; i++) {
+		work(1);
+		/* a queue that is blocked proceeds only by timeouts */
+		if (i > 600) {
+			pass_time(config.stall_cycles / 8);
+			orderly = false;
+		}
+		assert_true(i < 3000);
+	}
+}
+
 static void
 push(uint32_t stream, uint64_t number, uint32_t packet, uint32_t act)
 {
 	struct rte_mbuf *m;
 	const uint32_t q = queue_of[stream];
 
-	if (slow && rig_queues[q].head - rig_queues[q].tail >= nic_ring) {
+	if (slow && queued(q) >= nic_ring) {
 		nic_dropped++;
 		return;
 	}
-	for (uint32_t i = 0; !slow && rig_queues[q].head - rig_queues[q].tail >= QUEUED_MAX; i++) {
-		work(1);
-		/* a queue that is blocked proceeds only by timeouts */
-		if (i > 600)
-			pass_time(config.stall_cycles / 8);
-		if (i > 600)
-			orderly = false;
-		assert_true(i < 3000);
-	}
+	if (!slow)
+		make_room(q);
 	m = rig_packet(stream, number, packet, false);
 	m->hash.usr = act;
 	rig_push(q, m);
@@ -316,8 +329,7 @@ tell(const char *when)
 		print_message("  RX role %u: elsewhere %" PRIx64 ", requests %" PRIx64
 			      ", expected %" PRIu64 "%s, %u pending, %u queued\n",
 			l, ft->rx[l].out_of_window, ft->rx[l].requests, ft->rx[l].wanted,
-			ft->rx[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending,
-			rig_queues[l].head - rig_queues[l].tail);
+			ft->rx[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending, queued(l));
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		if (rig_count(ft, c) != 0)
 			print_message("  %s %" PRIu64, rx_counter_names[c], rig_count(ft, c));
@@ -395,11 +407,11 @@ play(const struct act *acts, uint32_t nb)
 			tell("after silence");
 		} else if (acts[a].restart ||
 			(acts[a].request &&
-				(unsettled ||
+				(unsettled || any_astray ||
 					acts[a].first >= settled + config.max_gap_frames - 100))) {
 			/*
 			 * settle first: a stream that moves on before the window has followed its
-			 * last move loses packets
+			 * last move loses packets; after a short gap only if a module is astray
 			 */
 			settle();
 			orderly &= keeps_up();
@@ -483,6 +495,28 @@ next_act(uint32_t a, uint64_t begin, uint64_t end)
 	return act;
 }
 
+/** The frame table and the RX roles of `config`, with a queue for each. */
+static void
+open_table(void)
+{
+	ft = rig_table(&config);
+	if (config.no_run)
+		assert_int_equal(frame_table_begin(ft, &config.run), 0);
+	generation = ft->window.generation;
+	memset(rig_queues, 0, sizeof(rig_queues));
+	rig_roles(ft, 64);
+	for (uint32_t l = 0; l < config.nb_rx; l++)
+		rig_poll_queue(l, l);
+}
+
+static void
+close_table(void)
+{
+	rig_roles_free(ft);
+	rig_table_free(ft);
+	assert_int_equal(rig_mbufs_out(), 0);
+}
+
 static void
 make_story(struct act *acts, uint32_t *nb)
 {
@@ -520,6 +554,7 @@ make_story(struct act *acts, uint32_t *nb)
 		}
 	}
 	any_dead = nb_dead > 0;
+	any_astray = nb_astray > 0;
 	*nb = 1 + rig_below(&rng, ACTS);
 	all_promised = true;
 	orderly = true;
@@ -533,14 +568,7 @@ make_story(struct act *acts, uint32_t *nb)
 	}
 	/* packets arrive before the search for a window begins */
 	config.no_run = !any_dead && chance(30);
-	ft = rig_table(&config);
-	if (config.no_run)
-		assert_int_equal(frame_table_begin(ft, &config.run), 0);
-	generation = ft->window.generation;
-	memset(rig_queues, 0, sizeof(rig_queues));
-	rig_roles(ft, 64);
-	for (uint32_t l = 0; l < config.nb_rx; l++)
-		rig_poll_queue(l, l);
+	open_table();
 	/* wait until the dead streams are no longer expected */
 	for (uint32_t i = 0; i < 12 && !config.no_run; i++) {
 		pass_time(config.stall_cycles / 8);
@@ -572,7 +600,7 @@ static bool
 any_waits(void)
 {
 	for (uint32_t l = 0; l < config.nb_rx; l++)
-		if (rig_rx[l]->nb_pending > 0 || rig_queues[l].head != rig_queues[l].tail)
+		if (rig_rx[l]->nb_pending > 0 || queued(l) > 0)
 			return true;
 	return false;
 }
@@ -583,6 +611,7 @@ end_story(void)
 {
 	struct frame_closed closed;
 
+	tell("before the end");
 	settle();
 	for (uint32_t i = 0; i < 30 || (any_waits() && i < 1000); i++) {
 		pass_time(config.stall_cycles / 8);
@@ -597,16 +626,14 @@ end_story(void)
 			rx_poll(rig_rx[l]);
 		while (frame_table_close(ft, &closed)) {
 			note(rows, &nb_rows, closed.frame);
-			if (closed.packets == 0)
-				continue;
-			look_into(&closed);
-			frame_table_release(ft, closed.slot);
-			frame_table_recycle(ft, closed.slot);
+			if (closed.packets > 0)
+				process(&closed);
 		}
 	}
 	for (uint32_t l = 0; l < config.nb_rx; l++)
 		rx_poll(rig_rx[l]);
 	frame_table_open(ft);
+	tell("at the end");
 }
 
 static void
@@ -673,13 +700,9 @@ one_story(void)
 				acts[a].promised ? "" : ", may lose");
 	}
 	play(acts, nb);
-	tell("before the end");
 	end_story();
-	tell("at the end");
 	judge();
-	rig_roles_free(ft);
-	rig_table_free(ft);
-	assert_int_equal(rig_mbufs_out(), 0);
+	close_table();
 }
 
 static void
@@ -712,7 +735,7 @@ slow_story(void)
 	nb_named = nb_rows = nb_strays = nb_processing = 0;
 	sent = sent_once = found = restarts = 0;
 	slow = true;
-	stalled = orderly = false;
+	any_astray = stalled = orderly = false;
 	nic_ring = 50 + rig_below(&rng, 900);
 	rig_config(&config, &d, streams, 1);
 	assert_int_equal(detector_expect(&d, 16 << rig_below(&rng, 2), NULL, 0), 0);
@@ -728,13 +751,7 @@ slow_story(void)
 		role[s] = HONEST;
 	}
 	config.no_run = chance(30);
-	ft = rig_table(&config);
-	if (config.no_run)
-		assert_int_equal(frame_table_begin(ft, &config.run), 0);
-	generation = ft->window.generation;
-	memset(rig_queues, 0, sizeof(rig_queues));
-	rig_roles(ft, 64);
-	rig_poll_queue(0, 0);
+	open_table();
 	for (uint32_t f = 0; f < SLOW_FRAMES; f++, number++) {
 		if (chance(1))
 			number += rig_below(&rng, 300);
@@ -751,9 +768,7 @@ slow_story(void)
 	stalled = false;
 	slow = false;
 	build();
-	tell("before the end");
 	end_story();
-	tell("at the end");
 	nb_packets += sent;
 	assert_int_equal(rig_outcomes(ft), sent);
 	/* at the end: too few to request a position */
@@ -761,9 +776,7 @@ slow_story(void)
 	if (ft->window.generation > generation + 1)
 		fail_msg("%u moves of the window without a restart",
 			ft->window.generation - generation - 1);
-	rig_roles_free(ft);
-	rig_table_free(ft);
-	assert_int_equal(rig_mbufs_out(), 0);
+	close_table();
 }
 
 static void

@@ -655,6 +655,32 @@ most_modules_move_it(void **state)
 }
 
 /*
+ * The numbers after a restart go on for more than `slots` before the window moves. All packets that
+ * are held belong to the restart, also those whose numbers lie in the window that is still open.
+ */
+static void
+restart_goes_on_before_the_move(void **state)
+{
+	bool moved;
+
+	begin(1);
+	(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
+	frame_rx_end_again(&ft->rx[0]);
+	run_through(1, 7);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 1, p, 1), FRAME_PLACE_HOLD);
+	for (uint64_t f = 2; f < 12 + config.slots; f++)
+		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_HOLD);
+	(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
+	for (uint64_t f = 1; f < 12 + config.slots; f++)
+		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, f, 0), FRAME_AGAIN_HOLD);
+	frame_rx_end_again(&ft->rx[0]);
+	frame_table_open(ft);
+	assert_true(ft->builder.flushing);
+	assert_int_equal(ft->builder.move_to, 1);
+}
+
+/*
  * Half of the modules restart, and the others are silent: half is enough once it is certain that
  * the others are silent. Less than half is never enough.
  */
@@ -764,6 +790,7 @@ main(int argc, char **argv)
 		TEST(restart_after_stop_ends),
 		TEST(long_silence_is_no_restart),
 		TEST(restart_within_the_ring),
+		TEST(restart_goes_on_before_the_move),
 		TEST(restart_far_ahead),
 		TEST(one_module_elsewhere),
 		TEST(most_modules_move_it),
