@@ -33,8 +33,8 @@ static const char help[] =
 	"CRCs of the store. Print the content of each file, and duplicate batches. List\n"
 	"each damaged batch with its frames, also those that recovery has moved to a\n"
 	"quarantine file, and the bytes of such a file that announce no batch. A damaged\n"
-	"batch of which another of the files has a valid copy is called repaired, and is\n"
-	"not an error. Nothing is changed; stores may run.\n"
+	"batch of which another of the files, of the same owner or of root, has a valid\n"
+	"copy is called repaired, and is not an error. Nothing is changed; stores may run.\n"
 	"\n"
 	"  -a, --all          also read files that import has kept (.imported)\n"
 	"  -w, --whole        DIR are all stores of these runs: a batch that is in none of the\n"
@@ -398,14 +398,29 @@ verify_file(struct verify *v, const char *path)
 	arrow_reader_close(&r);
 }
 
-/* Whether another file has sound copies of all batches of a finding: a receiver resent them. */
+/*
+ * Whether a copy was written by the user whose file is damaged, or by root. Stores trust no other
+ * file, and any user can make one with valid CRCs.
+ */
+static bool
+has_owner(const char *copy, const struct stat *damaged)
+{
+	struct stat st;
+
+	return stat(copy, &st) == 0 && (st.st_uid == damaged->st_uid || st.st_uid == 0);
+}
+
+/* Whether other files have sound copies of all batches of a finding: a receiver resent them. */
 static bool
 is_repaired(const struct verify *v, const struct finding *f)
 {
 	const struct reconcile_stream *s = NULL;
+	struct interval_set sound = {0};
+	struct stat damaged;
+	bool repaired = false;
 	size_t i;
 
-	if (!f->numbered || f->identity.table == NULL)
+	if (!f->numbered || f->identity.table == NULL || stat(f->path, &damaged) < 0)
 		return false;
 	for (i = 0; i < v->streams.nb && s == NULL; i++) {
 		s = &v->streams.stream[i];
@@ -415,11 +430,14 @@ is_repaired(const struct verify *v, const struct finding *f)
 			strcmp(s->identity.table, f->identity.table) != 0)
 			s = NULL;
 	}
-	for (i = 0; s != NULL && i < s->all.nb; i++) {
-		if (s->all.at[i].first <= f->first && f->last <= s->all.at[i].last)
-			return true;
+	for (i = 0; s != NULL && i < s->known.nb; i++) {
+		if (has_owner(s->known.file[i].path, &damaged))
+			(void)interval_set_add_all(&sound, &s->known.file[i].have);
 	}
-	return false;
+	for (i = 0; i < sound.nb && !repaired; i++)
+		repaired = sound.at[i].first <= f->first && f->last <= sound.at[i].last;
+	interval_set_free(&sound);
+	return repaired;
 }
 
 static void
