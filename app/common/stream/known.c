@@ -85,7 +85,7 @@ check_file(const struct arrow_io_ops *io, const char *path, const struct interva
 	stream_source_close(&s);
 	if (rc < 0)
 		snprintf(message, PATH_MAX,
-			"%.3000s: cannot read batches of which the receiver holds a copy: %s", path,
+			"%.3000s: cannot read batches of which there is another copy: %s", path,
 			strerror(-rc));
 	return rc;
 }
@@ -393,7 +393,7 @@ struct duplicates {
 	struct interval_set later;   /* damaged in the later file */
 	/* intact in the earlier file only, and behind the truncation point */
 	struct interval_set save;
-	uint64_t from; /* the first of `both` */
+	uint64_t from; /* the truncation point: the first of `both` */
 };
 
 static void
@@ -405,11 +405,43 @@ free_duplicates(struct duplicates *d)
 	interval_set_free(&d->save);
 }
 
-/* @return 1: there are duplicates; 0: none; -errno */
+/*
+ * Find the batches behind the truncation point of which the earlier file has the only intact copy.
+ * Damaged ones are added to those of the earlier file.
+ */
 static int
-find_duplicates(const struct stream_known_file *f, const struct arrow_io_ops *io, const char *path,
+find_alone(const struct stream_known *k, size_t file, const struct arrow_io_ops *io,
 	const struct interval_set *later, struct duplicates *d, char message[PATH_MAX])
 {
+	struct interval_set bad = {0}, of_later = {0};
+	uint64_t bytes = 0, behind;
+	int rc;
+
+	rc = interval_set_add_all(&of_later, later);
+	if (rc == 0)
+		rc = interval_set_remove_all(&of_later, &d->later);
+	if (rc == 0)
+		rc = stream_known_alone(k, file, d->from, &d->save, &behind);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->save, &of_later);
+	if (rc == 0)
+		rc = check_file(io, k->file[file].path, &d->save, &bad, &bytes, message);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->save, &bad);
+	if (rc == 0)
+		rc = interval_set_add_all(&d->earlier, &bad);
+	interval_set_free(&of_later);
+	interval_set_free(&bad);
+	return rc;
+}
+
+/* @return 1: there are duplicates; 0: none; -errno */
+static int
+find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io_ops *io,
+	const char *path, const struct interval_set *later, struct duplicates *d,
+	char message[PATH_MAX])
+{
+	const struct stream_known_file *f = &k->file[file];
 	uint64_t bytes = 0;
 	int rc = common_of(&f->have, later, &d->both);
 
@@ -420,27 +452,24 @@ find_duplicates(const struct stream_known_file *f, const struct arrow_io_ops *io
 	if (rc == 0)
 		rc = check_file(io, path, &d->both, &d->later, &bytes, message);
 	if (rc == 0)
-		rc = interval_set_add_all(&d->save, &d->later);
-	if (rc == 0)
-		rc = interval_set_remove_all(&d->save, &d->earlier);
-	if (rc == 0)
 		rc = interval_set_remove_all(&d->both, &d->earlier);
 	if (rc == 0)
 		rc = interval_set_remove_all(&d->both, &d->later);
-	if (rc == 0 && d->both.nb > 0)
+	if (rc == 0 && d->both.nb > 0) {
 		d->from = d->both.at[0].first;
-	if (rc == 0 && d->from > 0)
-		rc = interval_set_remove(
-			&d->save, 0, d->from < UINT64_MAX ? d->from - 1 : UINT64_MAX - 1);
+		rc = find_alone(k, file, io, later, d, message);
+	}
 	return rc < 0 ? rc : 1;
 }
 
 /*
- * Truncate an earlier file. A batch that a later file also has was refused when the earlier file
- * failed, with all batches behind it. This holds for batches that are intact in both. A batch that
- * is damaged in the earlier file was stored again; one that is damaged in the later file is in the
- * earlier one only. The latter are copied before the later file is marked, so that after a crash in
- * between the same state is found again.
+ * Truncate an earlier file at the first batch that a later file also has, if both copies are
+ * intact. That batch was refused when the earlier file failed, with all batches behind it. But the
+ * later file may also be one that an operator has put there, so batches that no other file has are
+ * copied first. If one of them was refused too, the receiver sends it again, and it is a duplicate,
+ * or reports it as reassigned. A batch that is damaged in the earlier file was stored again. The
+ * copies are made before the later file is marked, so that after a crash in between the same state
+ * is found again.
  */
 static int
 cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
@@ -456,7 +485,7 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	rc = cut_rests(k, io, message);
 	for (i = 0; i < nb && rc == 0; i++) {
 		d = (struct duplicates){0};
-		rc = find_duplicates(&k->file[i], io, path, later, &d, message);
+		rc = find_duplicates(k, i, io, path, later, &d, message);
 		if (rc <= 0) {
 			free_duplicates(&d);
 			continue;

@@ -59,7 +59,8 @@ struct stream_checked {
  * If an earlier file has one of its batches too, that batch was refused when the earlier file
  * failed, and the file could not be truncated then. It is truncated now, from that batch on. Both
  * copies are read before: a damaged copy is marked as damaged, and is no reason to truncate the
- * other one.
+ * other one. Batches behind it that no other file has are first copied to a new file
+ * (stream/copy.h).
  *
  * @param io        as that of the slices
  * @param slices    how copies are written
