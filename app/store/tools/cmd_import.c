@@ -43,6 +43,7 @@ static const char help[] =
 
 struct job {
 	struct import import;
+	struct store_locks locks;
 	struct orphaned_journals rings;
 	const char *to;
 	struct config_source settings;
@@ -112,7 +113,7 @@ import_files(struct job *j, char **source)
 
 	if (*source == NULL)
 		return EXIT_SUCCESS;
-	left = store_tree_take(&tree, source, command_say_recovery, message);
+	left = store_tree_take(&tree, &j->locks, source, command_say_recovery, message);
 	if (left < 0) {
 		store_tree_free(&tree);
 		return fail(message);
@@ -137,8 +138,7 @@ work(struct job *j, char **source, char **files)
 	unsigned int i;
 	int status;
 
-	/* the lock is held until the process ends */
-	if (store_tree_lock(j->import.root, message) < 0)
+	if (store_locks_add(&j->locks, j->import.root, message) < 0)
 		return fail(message);
 	AUDIT(NOTICE, "import user=%u directory=%s", getuid(), j->import.root);
 	status = sort_sources(j, source, files);
@@ -226,6 +226,7 @@ cmd_import(int argc, char **argv)
 	free(files);
 	import_free(&j.import);
 	orphaned_journals_close(&j.rings);
+	store_locks_free(&j.locks);
 	if (j.config != NULL)
 		config_close(j.config);
 	return status;

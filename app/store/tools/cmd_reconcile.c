@@ -45,6 +45,7 @@ static const char help[] =
 
 struct job {
 	struct reconcile reconcile;
+	struct store_locks locks;
 	const char *ring_path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb_rings;
 	struct orphaned_journals rings;
@@ -95,7 +96,7 @@ read_files(struct job *j, char **dir)
 	size_t i;
 
 	left = store_tree_take(
-		&tree, dir, j->reconcile.dry_run ? NULL : command_say_recovery, message);
+		&tree, &j->locks, dir, j->reconcile.dry_run ? NULL : command_say_recovery, message);
 	if (left < 0)
 		status = fail(message);
 	if (left > 0)
@@ -159,9 +160,8 @@ work(struct job *j, char **dir)
 	unsigned int i;
 	int status, rc;
 
-	/* the locks are held until the process ends */
 	for (i = 0; dir[i] != NULL; i++) {
-		if (store_tree_lock(dir[i], message) < 0)
+		if (store_locks_add(&j->locks, dir[i], message) < 0)
 			return fail(message);
 		if (find_identity(j, dir[i]) != EXIT_SUCCESS)
 			return EXIT_FAILURE;
@@ -241,5 +241,6 @@ cmd_reconcile(int argc, char **argv)
 	status = work(&j, argv + optind);
 	reconcile_free(&j.reconcile);
 	orphaned_journals_close(&j.rings);
+	store_locks_free(&j.locks);
 	return status;
 }

@@ -198,9 +198,103 @@ store_tree_free(struct store_tree *t)
 	*t = (struct store_tree){0};
 }
 
-/* Lock the directory of a file, through a descriptor of the directory. */
+/* Whether this process has locked a file. */
+static bool
+holds(const struct store_locks *l, int fd)
+{
+	struct stat st, locked;
+	size_t i;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	for (i = 0; i < l->nb; i++) {
+		if (fstat(l->fd[i], &locked) == 0 && locked.st_dev == st.st_dev &&
+			locked.st_ino == st.st_ino)
+			return true;
+	}
+	return false;
+}
+
+/* Lock a lock file, if this process has not done so. @return 0; -EBUSY; -ENOMEM; -errno */
 static int
-lock_dir_of(const char *path, size_t size, char *message)
+lock_file(struct store_locks *l, const char *dir, const char *name, int flags)
+{
+	char path[PATH_MAX];
+	int fd, rc, *more;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_FILE_MODE);
+	if (fd < 0)
+		return fd;
+	rc = holds(l, fd) ? -EALREADY : file_lock(fd, FILE_LOCK_MS);
+	if (rc == 0) {
+		more = realloc(l->fd, (l->nb + 1) * sizeof(*more));
+		if (more != NULL) {
+			l->fd = more;
+			l->fd[l->nb++] = fd;
+			return 0;
+		}
+		rc = -ENOMEM;
+	}
+	close(fd);
+	return rc == -EALREADY ? 0 : rc;
+}
+
+/*
+ * Lock the lock file of a store's directory. A directory of a run is locked by the file of its
+ * store, one level above.
+ * @param flags  O_CREAT: the directory is that of a store; 0: it may be
+ */
+static int
+lock_store(struct store_locks *l, const char *dir, int flags, char message[PATH_MAX])
+{
+	int rc = lock_file(l, dir, "../" LOCK, 0);
+
+	if (rc != -EBUSY && rc != -ENOMEM)
+		rc = lock_file(l, dir, LOCK, flags);
+	if (rc == -EBUSY)
+		snprintf(message, PATH_MAX,
+			"%.3000s: in use by a running braggline-store or one of its commands; "
+			"stop it first",
+			dir);
+	else if (rc == -ENOMEM || (rc < 0 && flags != 0))
+		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(rc));
+	else
+		rc = 0;
+	return rc;
+}
+
+int
+store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX])
+{
+	return lock_store(l, dir, O_CREAT, message);
+}
+
+void
+store_locks_free(struct store_locks *l)
+{
+	while (l->nb > 0)
+		close(l->fd[--l->nb]);
+	free(l->fd);
+	*l = (struct store_locks){0};
+}
+
+int
+store_tree_lock(const char *dir, char message[PATH_MAX])
+{
+	struct store_locks l = {0};
+	int rc = lock_store(&l, dir, O_CREAT, message);
+
+	if (rc == 0)
+		rc = l.fd[--l.nb];
+	store_locks_free(&l);
+	return rc;
+}
+
+/* Lock the directory of a file, through a descriptor of the directory, and its store. */
+static int
+lock_dir_of(struct store_locks *l, const char *path, size_t size, char message[PATH_MAX])
 {
 	char dir[PATH_MAX];
 	int fd, rc;
@@ -210,6 +304,9 @@ lock_dir_of(const char *path, size_t size, char *message)
 	snprintf(dir, sizeof(dir), "%.*s", (int)size, path);
 	if (size == 0)
 		strcpy(dir, path[0] == '/' ? "/" : ".");
+	rc = lock_store(l, dir, 0, message);
+	if (rc < 0)
+		return rc;
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	rc = fd < 0 ? -errno : file_lock(fd, FILE_LOCK_MS);
 	/* make the names of the files durable, because other copies may be removed next */
@@ -242,14 +339,14 @@ is_same_dir(const char *a, const char *b)
 
 /* Lock the directories of all files. The files of a directory are adjacent in the list. */
 static int
-lock_dirs(const struct store_tree *t, char message[PATH_MAX])
+lock_dirs(struct store_locks *l, const struct store_tree *t, char message[PATH_MAX])
 {
 	int rc = 0;
 	size_t i;
 
 	for (i = 0; i < t->nb && rc == 0; i++) {
 		if (i == 0 || !is_same_dir(t->path[i - 1], t->path[i]))
-			rc = lock_dir_of(t->path[i], dir_size(t->path[i]), message);
+			rc = lock_dir_of(l, t->path[i], dir_size(t->path[i]), message);
 	}
 	return rc;
 }
@@ -310,7 +407,7 @@ drop_others(struct store_tree *t, const struct store_tree *held)
 }
 
 int
-store_tree_take(struct store_tree *t, char *const *root,
+store_tree_take(struct store_tree *t, struct store_locks *locks, char *const *root,
 	void (*say)(const char *path, const char *what), char message[PATH_MAX])
 {
 	struct store_tree held = {.own = true};
@@ -319,7 +416,7 @@ store_tree_take(struct store_tree *t, char *const *root,
 	t->own = true;
 	rc = store_tree_read(&held, root, message);
 	if (rc == 0)
-		rc = lock_dirs(&held, message);
+		rc = lock_dirs(locks, &held, message);
 	if (rc == 0 && say != NULL)
 		left = complete(&held, say);
 	/* read again, because completed files have new names */
@@ -329,43 +426,4 @@ store_tree_take(struct store_tree *t, char *const *root,
 		drop_others(t, &held);
 	store_tree_free(&held);
 	return rc < 0 ? rc : left;
-}
-
-/* Open and lock a lock file. @return its descriptor; -EBUSY; -errno */
-static int
-lock_file(const char *dir, const char *name, int flags)
-{
-	char path[PATH_MAX];
-	int fd, rc;
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_FILE_MODE);
-	if (fd < 0)
-		return fd;
-	rc = file_lock(fd, FILE_LOCK_MS);
-	if (rc == 0)
-		return fd;
-	close(fd);
-	return rc;
-}
-
-int
-store_tree_lock(const char *dir, char message[PATH_MAX])
-{
-	int fd, above;
-
-	/* a run's directory is also locked by the lock file of its store, one level above */
-	above = lock_file(dir, "../" LOCK, 0);
-	fd = above == -EBUSY ? -EBUSY : lock_file(dir, LOCK, O_CREAT);
-	if (above >= 0)
-		close(above);
-	if (fd == -EBUSY)
-		snprintf(message, PATH_MAX,
-			"%.3000s: in use by a running braggline-store or one of its commands; "
-			"stop it first",
-			dir);
-	else if (fd < 0)
-		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(fd));
-	return fd;
 }

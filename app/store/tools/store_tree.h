@@ -31,23 +31,40 @@ int store_tree_read(struct store_tree *t, char *const *root, char message[PATH_M
 
 void store_tree_free(struct store_tree *t);
 
+/** Locks of stores' directories that this process holds. Zero-initialized: none. */
+struct store_locks {
+	int *fd;
+	size_t nb;
+};
+
 /**
- * Find the files, which must all belong to this user or root, and lock their directories until the
- * process ends. A receiver keeps the lock of its spill directory while a store may still have to
+ * For a command that changes the files of a store: lock its directory with the file `.lock` in it,
+ * and with that of the directory above, if there is one, since `dir` may be a run of a store.
+ * @return 0, also if this process has the lock; -EBUSY: another process has it; -ENOMEM; -errno
+ */
+int store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX]);
+
+/** Release the locks. */
+void store_locks_free(struct store_locks *l);
+
+/**
+ * For a store: lock its directory until the descriptor is closed or the process ends. It must not
+ * be a run of a running store.
+ * @return a descriptor; otherwise as store_locks_add()
+ */
+int store_tree_lock(const char *dir, char message[PATH_MAX]);
+
+/**
+ * Find the files, which must all belong to this user or root, and lock their stores, and, until the
+ * process ends, their directories. A receiver keeps the lock of its spill directory while a store may still have to
  * truncate batches of it. Files that other processes add meanwhile are left out.
+ * @param locks  locks of the process; those of the files' stores are added
  * @param say  called for each `.part` file that is completed. Files are completed as at the start
  *   of a store, and incomplete copies are removed. NULL: all stay
  * @return number of files that could not be completed or are being written; -EBUSY; -EPERM: another
  *   user created a file, or may replace it; -errno
  */
-int store_tree_take(struct store_tree *t, char *const *root,
+int store_tree_take(struct store_tree *t, struct store_locks *locks, char *const *root,
 	void (*say)(const char *path, const char *what), char message[PATH_MAX]);
-
-/**
- * Lock a directory with the file `.lock` in it. The lock is held until the descriptor is closed or
- * the process ends.
- * @return a descriptor; -EBUSY: locked by another process; -errno
- */
-int store_tree_lock(const char *dir, char message[PATH_MAX]);
 
 #endif /* STORE_TREE_H */
