@@ -92,6 +92,18 @@ def leave(chain, store):
     store('import', '--to', chain.stored, chain.where, status=1, says='in use by a running braggline-store')
     wait('batches of both tables', lambda: sorted(nb_batches(p) >= ENOUGH
                                                  for p in parts(chain.stored)) == [True, True])
+    # its files are not changed through a directory above it, a run below it, or as a source
+    other = f'{chain.where}/other'
+    os.mkdir(other)
+    run = os.path.dirname(parts(chain.stored)[0])
+    before = os.listdir(run)
+    for source in chain.stored, run, parts(run)[0], chain.where:
+        store('import', '--to', other, source, status=1, says='in use by a running braggline-store')
+    for directory in chain.where, run:
+        store('reconcile', '--without-journal', directory, status=1,
+              says='in use by a running braggline-store')
+    want(set(before) <= set(os.listdir(run)), 'files of a running store were removed')
+    shutil.rmtree(other)
     program.send_signal(signal.SIGTERM)
     end(program, 'braggline-store')
     # batches from now on stay in the journal
@@ -118,6 +130,11 @@ def check_verify(store, chain):
     want(f'{path}: damaged: ' in out and ' frame' in out, 'the batch with its frames', out)
     # beside a sound copy the batch counts as repaired; the other batches are there twice
     store('verify', damaged, chain.stored, status=1, says=' 1 batches damaged (1 of them repaired)')
+    # a copy that another user made is not trusted
+    foreign = copy(chain.stored, f'{chain.where}/foreign')
+    for p in paths(foreign):
+        os.chown(p, 65534, 65534)
+    store('verify', damaged, foreign, status=1, says=' 1 batches damaged (0 of them repaired)')
     # the remaining copy must be good, so nothing is cut off
     before = [os.path.getsize(p) for p in paths(chain.stored)]
     store('reconcile', '--without-journal', chain.stored, damaged, status=1,

@@ -344,19 +344,27 @@ config_uint_word(struct config *c, const char *section, const char *key, const c
 	return parse_uint_or(c, section, key, text, word, &value, min, max) ? value : 0;
 }
 
+/* @return false: the whole text is not a number */
+static bool
+parse_real(const char *text, double *value)
+{
+	char *end;
+
+	*value = strtod(text, &end);
+	return end != text && *end == '\0';
+}
+
 double
 config_real_word(
 	struct config *c, const char *section, const char *key, const char *word, double max)
 {
 	const char *text = look_up(c, section, key, word);
-	char what[128], *end;
+	char what[128];
 	double value;
 
 	if (text == NULL || strcmp(text, word) == 0)
 		return 0;
-	errno = 0;
-	value = strtod(text, &end);
-	if (errno == 0 && end != text && *end == '\0' && value > 0 && value <= max)
+	if (parse_real(text, &value) && value > 0 && value <= max)
 		return value;
 	snprintf(
 		what, sizeof(what), "must be '%s' or a number, more than 0, at most %g", word, max);
@@ -371,14 +379,12 @@ config_real(
 	char shown[32], what[96];
 	const char *text;
 	double value;
-	char *end;
 
 	snprintf(shown, sizeof(shown), "%.10g", def);
 	text = look_up(c, section, key, shown);
 	if (text == NULL)
 		return def;
-	value = strtod(text, &end);
-	if (end != text && *end == '\0' && value >= min && value <= max)
+	if (parse_real(text, &value) && value >= min && value <= max)
 		return value;
 	snprintf(what, sizeof(what), "must be a number, %g ... %g", min, max);
 	config_complain(c, section, key, what);
