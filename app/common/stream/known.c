@@ -516,9 +516,10 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	struct interval_set have = {0};
 	int rc;
 
-	*cut = 0;
+	message[0] = '\0';
 	rc = read_file(io, identity, path, &have, message);
-	if (rc == 0) {
+	if (rc == 0 && cut != NULL) {
+		*cut = 0;
 		rc = cut_given_back(k, io, slices, identity, path, &have, cut, message);
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 	}

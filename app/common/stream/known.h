@@ -65,7 +65,7 @@ struct stream_checked {
  * @param io        as that of the slices
  * @param slices    how copies are written
  * @param identity  of the stream
- * @param cut       out: batches that an earlier file lost
+ * @param cut       out: batches that an earlier file lost; NULL: truncate and mark nothing
  * @param message   out, on error or if a file was truncated
  * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -EUCLEAN: an earlier file is
  *   damaged and cannot be truncated; -errno of the file system; -ENOMEM

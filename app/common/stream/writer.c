@@ -527,8 +527,8 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 	uint64_t cut = 0;
 	int rc;
 
-	rc = stream_known_read(
-		&w->known, w->io, &w->config.slices, &w->config.identity, path, &cut, message);
+	rc = stream_known_read(&w->known, w->io, &w->config.slices, &w->config.identity, path,
+		w->config.final ? NULL : &cut, message);
 	if (rc == 0 && message[0] != '\0')
 		stream_writer_say(w, true, message);
 	if (rc == 0)

@@ -126,8 +126,10 @@ refuse(struct store_client *s, enum xfer_reason reason)
 {
 	struct xfer_refuse *m = s->link.broken ? NULL : xfer_qp_room(&s->link);
 
-	/* A wrong store was logged before and may stay at the address. */
-	rte_log(reason == XFER_REASON_STORE ? RTE_LOG_DEBUG : RTE_LOG_WARNING, store_client_logtype,
+	/* logged before: a wrong store that stays at the address, a refusal for good */
+	const bool logged = reason == XFER_REASON_STORE || s->forbidden;
+
+	rte_log(logged ? RTE_LOG_DEBUG : RTE_LOG_WARNING, store_client_logtype,
 		"xfer: store %s: closing the connection: %s\n", store_client_name(s),
 		xfer_reason_name(reason));
 	s->stats.malformed += reason == XFER_REASON_MALFORMED || reason == XFER_REASON_ORDER;
@@ -349,7 +351,6 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	s->silence = m->silence_ms;
 	s->back_off = 0;
 	s->down_since = 0;
-	s->forbidden = false;
 	/* unless the store has reported another state */
 	if (!s->said_how)
 		s->stats.store_state = XFER_STATE_GOOD;
@@ -587,7 +588,8 @@ store_client_poll(struct store_client *s)
 		if (s->waiting_since != 0)
 			s->waiting_since += away;
 		busy = xfer_qp_poll(&s->link) > 0;
-		if (s->link_is_open && s->link.broken && s->state != STORE_CLIENT_ENDED) {
+		if (s->link_is_open && s->link.broken && !s->closing &&
+			s->state != STORE_CLIENT_ENDED) {
 			CLIENT_LOG(
 				INFO, s, "connection broken: %s", rdma_wc_status_name(s->link.why));
 			go_down(s);

@@ -152,6 +152,7 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 				s->config.result(s->config.arg, batch, XFER_RETRY);
 			continue;
 		}
+		s->forbidden = false;
 		s->stats.durable += result->status == XFER_DURABLE;
 		s->stats.duplicates += result->status == XFER_DUPLICATE;
 		store_client_release(s, batch, result->status);

@@ -114,25 +114,41 @@ begin_close(struct store_connection *c)
 	cut_off(c);
 }
 
+/* @return false: the message cannot be sent */
+static bool
+send_refuse(struct store_connection *c, enum xfer_reason reason, uint32_t sequence)
+{
+	struct xfer_refuse *m = c->link.broken ? NULL : xfer_qp_room(&c->link);
+
+	if (m == NULL)
+		return false;
+	xfer_msg_begin(m, XFER_REFUSE, sizeof(*m), sequence);
+	m->reason = reason;
+	return xfer_qp_send(&c->link, sizeof(*m)) == 0;
+}
+
 void
 store_connection_refuse(struct store_connection *c, enum xfer_reason reason)
 {
-	struct xfer_refuse *m;
+	bool sent;
 
 	if (c->state == STORE_FREE || c->state >= STORE_LEAVING)
 		return;
 	c->shared->counters.refused[reason]++;
 	audit_refusal(c, reason);
 	c->shared->counters.broken += stands(c);
-	m = c->link.broken || !c->established ? NULL : xfer_qp_room(&c->link);
-	if (m == NULL) {
+	/* AUTH may arrive before the event that the connection is established: send it then */
+	if (!c->established && !c->link.broken && reason != XFER_REASON_LATE) {
+		c->unsent = reason;
+		sent = true;
+	} else {
+		sent = send_refuse(
+			c, reason, c->state == STORE_PROVING ? c->handshake.sent : c->sent++);
+	}
+	if (!sent) {
 		cut_off(c);
 		return;
 	}
-	xfer_msg_begin(m, XFER_REFUSE, sizeof(*m),
-		c->state == STORE_PROVING ? c->handshake.sent : c->sent++);
-	m->reason = reason;
-	(void)xfer_qp_send(&c->link, sizeof(*m));
 	leave_admission(c);
 	c->deadline = xfer_qp_clock() + (c->state == STORE_PROVING ? LEAVE_UNPROVED_MS : LEAVE_MS);
 	enter(c, STORE_LEAVING);
@@ -707,6 +723,8 @@ store_connection_event(struct store_connection *c, const struct rdma_event *even
 	switch (event->type) {
 	case RDMA_EVENT_ESTABLISHED:
 		c->established = true;
+		if (c->state == STORE_LEAVING && c->unsent != XFER_REASON_NONE)
+			(void)send_refuse(c, c->unsent, c->handshake.sent);
 		break;
 	case RDMA_EVENT_DISCONNECTED:
 	case RDMA_EVENT_QP_ERROR:

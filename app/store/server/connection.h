@@ -113,6 +113,8 @@ struct store_connection {
 	struct xfer_qp link;
 	bool link_is_open;
 	bool established; /**< may send */
+	/** reason of a refusal that waits until the connection is established */
+	enum xfer_reason unsent;
 	int admission;	  /**< slot of the admission control; -1: none */
 	/** claimed identity; with keys until the authentication is done */
 	struct xfer_identity identity;

@@ -119,6 +119,27 @@ read_hex(struct xfer_key *key, const char *hex)
 	return rc;
 }
 
+/* Check that no other identity has a key. Its holder could act for both. */
+static int
+check_own_key(struct parser *p, unsigned int at)
+{
+	const struct store_keyring *k = p->ring;
+	const struct xfer_identity *id = p->identity;
+	unsigned int i, n;
+
+	for (i = 0; i < k->nb; i++) {
+		for (n = 0; n < XFER_IDENTITY_KEYS; n++) {
+			if (&k->identity[i] != id &&
+				k->identity[i].fingerprint[n] == id->fingerprint[at])
+				return mistake(p,
+					"[receiver %s] and [receiver %s] have the same key; each "
+					"identity needs its own",
+					id->name, k->identity[i].name);
+		}
+	}
+	return 0;
+}
+
 /* Read a key: from a file, relative to the keyring's folder, or as hexadecimal digits. */
 static int
 read_key(struct parser *p, unsigned int at, const char *value)
@@ -141,7 +162,7 @@ read_key(struct parser *p, unsigned int at, const char *value)
 			return mistake(p, "%.900s", message);
 	}
 	p->identity->fingerprint[at] = xfer_key_fingerprint(key);
-	return p->identity->fingerprint[at] != 0 ? 0 : -EIO;
+	return p->identity->fingerprint[at] != 0 ? check_own_key(p, at) : -EIO;
 }
 
 /* Read a decimal number, also with leading zeros: 010 is ten. @return false: not a number */
@@ -262,6 +283,9 @@ read_rights(struct parser *p, const char *value)
 				(int)size, word);
 		p->identity->rights |= 1 << i;
 	}
+	if (p->identity->rights == 0)
+		return mistake(
+			p, "rights: expected at least one of write, reconcile, import, read");
 	return 0;
 }
 

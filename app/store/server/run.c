@@ -126,6 +126,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 	const struct stream_writer_config c = {
 		.dir = r->dir,
 		.run = r->name,
+		.final = r->ended,
 		.identity = {r->receiver_id, r->run, r->incarnation, arrow_table_name(table)},
 		.schema = &r->reader[table].schema,
 		.slices = s->files.slices,

@@ -1091,6 +1091,41 @@ test_rot_of_given_back(void **state)
 	free(again);
 }
 
+/* Files of a run that has ended stay as they are, also if a batch is in two of them. */
+static void
+test_final(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c;
+	char message[PATH_MAX];
+	const char *path[DISK_FILES];
+	unsigned int i, k, n;
+
+	disk = disk_new(seed);
+	for (i = 0; i < 2; i++) {
+		rig_open(r, ARROW_FRAMES);
+		for (k = 0; k < (i == 0 ? 6u : 1u); k++)
+			give(r, 2 * i + k);
+		assert_int_equal(stream_writer_finish(r->w), 0);
+		stream_writer_close(r->w);
+	}
+	c = config_of(r);
+	c.final = true;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	n = list_complete(path);
+	assert_int_equal(n, 2);
+	for (i = 0; i < n; i++)
+		assert_int_equal(stream_writer_adopt(r->w, path[i], message), 0);
+	for (i = 0; i < 6; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i == 2 ? 2 : 1);
+		assert_true(interval_set_has(
+			stream_writer_have(r->w), s.batch[r->table][i].batch.sequence));
+	}
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
 int
 main(void)
 {
@@ -1108,6 +1143,7 @@ main(void)
 		cmocka_unit_test(test_duplicate_after_outage),
 		cmocka_unit_test(test_uncut),
 		cmocka_unit_test(test_cut_of_failed),
+		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_rot),
