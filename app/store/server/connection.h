@@ -115,7 +115,7 @@ struct store_connection {
 	bool established; /**< may send */
 	/** reason of a refusal that waits until the connection is established */
 	enum xfer_reason unsent;
-	int admission;	  /**< slot of the admission control; -1: none */
+	int admission; /**< slot of the admission control; -1: none */
 	/** claimed identity; with keys until the authentication is done */
 	struct xfer_identity identity;
 	uint64_t fingerprint; /**< of the key that was used; 0: not authenticated yet */
