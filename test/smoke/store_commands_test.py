@@ -303,6 +303,20 @@ def check_others(store, chain, there):
     shutil.rmtree(others)
 
 
+def check_foreign(store, chain, there):
+    """A file with batches of another stream than its name says is no copy of these batches."""
+    for suffix in '', '.part':
+        run = f'{chain.where}/foreign/evil-0000000000000005-0000000000000000'
+        os.makedirs(run)
+        for path in paths(chain.stored):
+            shutil.copy(path, f'{run}/evil_00000000deadbeef_000001_{path.rsplit("_", 1)[1]}{suffix}')
+        out = store('verify', chain.stored, run, status=1, says=' 0 duplicates')
+        want(suffix or 'or of another stream than its file' in out, out)
+        store('reconcile', '--without-journal', chain.stored, run, status=0 if suffix else 1)
+        want(stored(chain.stored) == there, 'genuine batches were removed')
+        shutil.rmtree(f'{chain.where}/foreign')
+
+
 def check_reconcile(store, chain, there):
     second = copy(chain.stored, f'{chain.where}/second')
     # a batch that only the other store has
@@ -437,6 +451,8 @@ def main():
             check_quarantine(store, chain)
             check_frame(store, chain)
             check_scrub(store, chain)
+            check_foreign(store, chain, there)
+            check_foreign(store, chain, there)
             check_others(store, chain, there)
             second = check_reconcile(store, chain, there)
             # reconcile records in the journal which batches it has found in files

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "arrow/schema.h"
+
 static inline bool
 arrow_name_ends(const char *name, const char *end)
 {
@@ -48,5 +50,14 @@ arrow_name_is_hidden(const char *name)
 
 	return (slash != NULL ? slash[1] : name[0]) == '.';
 }
+
+/**
+ * Get the stream of a file from its name and folder,
+ * RUN-RECEIVER_ID-ID/RUN_INCARNATION_NNNNNN_TABLE.arrow, which stores and spilling receivers choose
+ * (stream/writer.h, stream_source_dir()). What follows `.arrow` does not matter.
+ * @param identity  out, if it is such a name
+ * @return false: another kind of name
+ */
+bool arrow_name_stream(const char *path, struct arrow_identity *identity);
 
 #endif /* ARROW_NAME_H */

@@ -12,6 +12,7 @@
 #include "arrow/crc32c.h"
 #include "arrow/flatbuf.h"
 #include "arrow/format.h"
+#include "arrow/names.h"
 #include "arrow/reader.h"
 #include "arrow/tables.h"
 #include "io/direct_io.h"
@@ -359,14 +360,35 @@ is_hex(const char *text, size_t digits)
 	return text != NULL && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
+static bool
+is_number(const char *hex, uint64_t number)
+{
+	return strtoull(hex, NULL, 16) == number;
+}
+
+void
+arrow_reader_only(struct arrow_reader *r, const char *path)
+{
+	if (!arrow_name_stream(path, &r->only))
+		r->only.table = NULL;
+}
+
 bool
 arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b)
 {
 	const char *table = arrow_reader_meta(r, ARROW_META_TABLE);
+	const struct arrow_identity *only = &r->only;
 
-	return is_hex(b->receiver_id, 16) && is_hex(b->run, 16) && is_hex(b->incarnation, 16) &&
-		is_hex(b->sequence, 16) && is_hex(b->crc32c, 8) && is_hex(b->metadata_crc32c, 8) &&
-		b->table != NULL && table != NULL && strcmp(b->table, table) == 0;
+	if (!is_hex(b->receiver_id, 16) || !is_hex(b->run, 16) || !is_hex(b->incarnation, 16) ||
+		!is_hex(b->sequence, 16) || !is_hex(b->crc32c, 8) ||
+		!is_hex(b->metadata_crc32c, 8) || b->table == NULL || table == NULL ||
+		strcmp(b->table, table) != 0)
+		return false;
+	return only->table == NULL ||
+		(strcmp(b->table, only->table) == 0 &&
+			is_number(b->receiver_id, only->receiver_id) &&
+			is_number(b->run, only->run) &&
+			is_number(b->incarnation, only->incarnation));
 }
 
 static bool
@@ -1024,6 +1046,7 @@ arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **pr
 	}
 	r->own_window = true;
 	r->own_fd = fd + 1;
+	arrow_reader_only(r, path);
 	return 0;
 
 fail:

@@ -105,6 +105,11 @@ struct arrow_reader {
 	uint64_t end;	     /**< end of the last batch; in a complete file, the trailer follows */
 	uint64_t valid;	     /**< end of the last complete message */
 	const char *problem; /**< if not complete: what ends the valid part */
+	/**
+	 * The stream whose batches the file may have; table NULL: any. The body of a damaged batch
+	 * may contain valid batches of another stream, which a receiver has put there.
+	 */
+	struct arrow_identity only;
 };
 
 /** Whether the schema that was read is verified. */
@@ -226,7 +231,14 @@ int arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t bod
 int arrow_read_crc(const struct arrow_reader *r, const struct arrow_read_batch *b);
 
 /**
- * Whether a batch has all identity keys of this program, and belongs to the table of the schema.
+ * Accept only batches of the stream that the file's name gives (arrow_name_stream()). A file of
+ * another name may have any. arrow_reader_open_read() has done so.
+ */
+void arrow_reader_only(struct arrow_reader *r, const char *path);
+
+/**
+ * Whether a batch has all identity keys of this program, and belongs to the table of the schema and
+ * to the stream of the file.
  */
 bool arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b);
 

@@ -83,25 +83,33 @@ arrow_damage_frames_text(const struct arrow_damage_frames *f, char text[ARROW_DA
 		snprintf(text, ARROW_DAMAGE_TEXT, "frames unknown");
 }
 
+static uint64_t
+sequence_of(const struct arrow_read_batch *b)
+{
+	return strtoull(b->sequence, NULL, 16);
+}
+
 bool
 arrow_damage_sequences(const struct arrow_reader *r, size_t damage, uint64_t *first, uint64_t *last)
 {
 	const struct arrow_read_damage *d = &r->damage[damage];
+	const bool has_before = d->before < r->nb_batches && r->batches[d->before].sequence != NULL;
+	uint64_t announced;
 
-	if (d->announced) {
-		*first = *last = strtoull(d->batch.sequence, NULL, 16);
-		return true;
-	}
-	if (d->before >= r->nb_batches || r->batches[d->before].sequence == NULL)
-		return false;
 	*first = 0;
-	if (d->before > 0)
-		*first = strtoull(r->batches[d->before - 1].sequence, NULL, 16) + 1;
-	*last = strtoull(r->batches[d->before].sequence, NULL, 16);
+	if (d->before > 0 && r->batches[d->before - 1].sequence != NULL)
+		*first = sequence_of(&r->batches[d->before - 1]) + 1;
+	*last = has_before ? sequence_of(&r->batches[d->before]) : UINT64_MAX;
 	/* no number is free between the neighbours: the region has no batch of this stream */
 	if (*last <= *first)
 		return false;
 	(*last)--;
+	/* another number is that of a batch that was written over this one */
+	announced = d->announced ? sequence_of(&d->batch) : UINT64_MAX;
+	if (*first <= announced && announced <= *last)
+		*first = *last = announced;
+	else if (!has_before)
+		return false;
 	return true;
 }
 
@@ -116,7 +124,7 @@ arrow_damage_text(const struct arrow_reader *r, size_t damage, char text[ARROW_D
 	arrow_damage_frames(r, damage, &f);
 	arrow_damage_frames_text(&f, frames);
 	if (arrow_damage_sequences(r, damage, &first, &last)) {
-		if (d->announced || first == last)
+		if (first == last)
 			snprintf(number, sizeof(number), "batch %" PRIu64, first);
 		else
 			snprintf(number, sizeof(number), "of batches %" PRIu64 " to %" PRIu64,

@@ -44,7 +44,7 @@ find_fault(const struct arrow_reader *r, const struct arrow_read_batch *b)
 		b->body_length % ARROW_BLOCK != 0)
 		return "a batch with a length that is not a multiple of the block size";
 	if (!arrow_read_has_identity(r, b))
-		return "a batch without identity";
+		return "a batch without identity, or of another stream than its file";
 	if (arrow_read_crc(r, b) != 1)
 		return is_unreadable(r, b->offset, batch_end(b) - b->offset)
 			? unreadable
@@ -574,6 +574,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 			problem != NULL ? problem : strerror(-rc));
 		goto out;
 	}
+	arrow_reader_only(&r, part);
 	mend = r.schema_fault != NULL;
 	rc = mend ? mend_schema(io, handle, &r, report)
 		  : recover_batches(io, handle, part, &r, below, stop, report, planned);

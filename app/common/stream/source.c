@@ -64,6 +64,8 @@ open_source(struct stream_source *s, const struct arrow_io_ops *io, const char *
 		return rc;
 	}
 	rc = to_list && io->read != NULL ? open_window(s, &problem) : open_mapped(s, &problem);
+	if (rc == 0)
+		arrow_reader_only(&s->reader, path);
 	if (rc == 0 && !s->reader.complete) {
 		problem = s->reader.problem;
 		arrow_reader_close(&s->reader);
@@ -161,6 +163,8 @@ stream_source_list(
 	size_t i;
 	int rc = 0;
 
+	if (id->table == NULL && r->only.table != NULL)
+		*id = r->only;
 	if (id->table == NULL && r->nb_batches > 0)
 		rc = stream_source_identity(&r->batches[0], id);
 	for (i = 0; i < r->nb_batches && rc == 0; i++) {

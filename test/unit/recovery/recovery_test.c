@@ -22,6 +22,7 @@
 
 #include "../arrow/arrow_disk.h"
 #include "arrow/file.h"
+#include "recovery/damage.h"
 #include "recovery/recovery.h"
 #include "../arrow/arrow_sample.h"
 #include "../xfer/xfer_sample.h"
@@ -914,6 +915,85 @@ first_out_of_order(void **state)
 }
 
 /*
+ * The announcement of a batch is overwritten by that of another one: the number of the damage is
+ * that of the lost batch, which the neighbours give.
+ */
+static void
+announced_twice(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct arrow_reader r;
+	const char *problem;
+	uint64_t first, last;
+	struct disk_file *f;
+	size_t i;
+
+	write_run(5, 100);
+	original = disk;
+	d = disk_new(1);
+	f = put_on_disk(d, "images.arrow.part", w->bytes, w->size);
+	memcpy(f->data + batch_begin(w, 2), w->bytes + batch_begin(w, 0), ARROW_BLOCK);
+	recover(d, "images.arrow.part", &report);
+	assert_int_equal(report.batches, w->nb - 1);
+	assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
+	assert_true(r.nb_damage > 0 && r.damage[0].announced);
+	for (i = 0; i < r.nb_damage; i++) {
+		assert_true(arrow_damage_sequences(&r, i, &first, &last));
+		assert_int_equal(first, 2);
+		assert_int_equal(last, 2);
+	}
+	arrow_reader_close(&r);
+	disk_free(d);
+	disk = original;
+	free_run();
+}
+
+/*
+ * The name of a file gives its stream. Valid batches of another stream, which a receiver can put
+ * into the body of one of its own, are no batches of the file.
+ */
+static void
+batches_of_another(void **state)
+{
+	static const struct {
+		bool is_other;
+		const char *format;
+		unsigned int receiver, run, incarnation; /* added to the numbers of the batches */
+	} names[] = {
+		{true, "/x/s-%016lx-%016lx/s_%016lx_000001_frames.arrow.part", 0, 0, 0},
+		{true, "/x/s-%016lx-%016lx/s_%016lx_000001_images.arrow.part", 1, 0, 0},
+		{true, "/x/s-%016lx-%016lx/s_%016lx_000001_images.arrow", 0, 1, 0},
+		{true, "s-%016lx-%016lx/s_%016lx_000001_images.arrow", 0, 0, 1},
+		{false, "/x/a.b-c-%016lx-%016lx/a_b_%016lx_000001_images.arrow", 0, 0, 0},
+		{false, "s-%016lx-%016lx/s.arrow_%016lx_12_images.arrow.quarantine", 0, 0, 0},
+		/* not names of a store's file: any batch */
+		{false, "/x/%016lx%016lx/s_%016lx_000001_images.arrow", 1, 1, 1},
+		{false, "/x/s-%016lx-%016lx/s_%016lx_x_images.arrow", 1, 1, 1},
+		{false, "/x/s-%016lx-%016lx/s_%016lx_000001_images", 1, 1, 1},
+	};
+	const struct arrow_identity id = xfer_sample_identity(ARROW_IMAGES);
+	const struct written *w = &run[ARROW_IMAGES];
+	char path[PATH_MAX];
+	struct arrow_reader r;
+	const char *problem;
+	unsigned int i;
+
+	write_run(5, 100);
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), names[i].format, id.receiver_id + names[i].receiver,
+			id.run + names[i].run, id.incarnation + names[i].incarnation);
+		assert_int_equal(arrow_reader_open_memory(&r, w->bytes, w->size, &problem), 0);
+		arrow_reader_only(&r, path);
+		assert_int_equal(arrow_recovery_scan(&r), 0);
+		assert_int_equal(r.nb_batches, names[i].is_other ? 0 : w->nb);
+		arrow_reader_close(&r);
+	}
+	free_run();
+}
+
+/*
  * One bit of the first batch is flipped: all other batches stay, and so do the bytes of the first.
  */
 static void
@@ -1505,6 +1585,8 @@ main(void)
 		cmocka_unit_test(failing_recovery),
 		cmocka_unit_test(cut_of_damaged),
 		cmocka_unit_test(first_out_of_order),
+		cmocka_unit_test(announced_twice),
+		cmocka_unit_test(batches_of_another),
 		cmocka_unit_test(one_bit),
 		cmocka_unit_test(one_schema),
 		cmocka_unit_test(misplaced),

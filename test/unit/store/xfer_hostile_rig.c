@@ -97,7 +97,7 @@ hostile_begin(void)
 	rig_open_store(0);
 	rig_open_receiver();
 	rig_open_sender(0);
-	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.hostile_key, &rig.sample);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	rig.also = beside;
 }

@@ -141,8 +141,11 @@ rig_write_keys(const char *more)
 
 	fprintf(f,
 		"[receiver " RIG_IDENTITY "]\nkey = %s\nreceiver_ids = 81985529216486895\n%s\n"
-		"[receiver hostile]\nkey = %s\nreceiver_ids = 666\n",
-		rig.key_path, more, rig.key_path);
+		"[receiver hostile]\nkey = hex:",
+		rig.key_path, more);
+	for (unsigned int i = 0; i < rig.hostile_key.size; i++)
+		fprintf(f, "%02x", rig.hostile_key.bytes[i]);
+	fprintf(f, "\nreceiver_ids = 666\n");
 	fclose(f);
 	(void)chmod(rig.keys_path, 0600);
 }
@@ -495,9 +498,11 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	fclose(f);
 	chmod(rig.key_path, 0600);
 	snprintf(rig.keys_path, sizeof(rig.keys_path), "/dev/shm/braggline-keys-%d", getpid());
-	rig_write_keys("");
 	if (xfer_key_read(&rig.key, rig.key_path, rig.message) < 0)
 		return 1;
+	rig.hostile_key = rig.key;
+	rig.hostile_key.bytes[0] ^= 1;
+	rig_write_keys("");
 	xfer_sample_init(&rig.sample, rig.seed, 250);
 	for (i = 0; i < RIG_STATIONS; i++)
 		open_station(i);

@@ -54,6 +54,7 @@ struct rig {
 	struct journal *ring;
 	struct store_set stores;
 	struct xfer_key key;
+	struct xfer_key hostile_key;
 	struct store_client *sender[RIG_STORES];
 	unsigned int run;
 	unsigned int again;
