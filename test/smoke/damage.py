@@ -119,7 +119,7 @@ class Damage:
         end = time.monotonic() + LOCK_SECONDS
         while True:
             try:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 want(time.monotonic() < end, f.name, 'stays locked')

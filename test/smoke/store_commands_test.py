@@ -347,10 +347,14 @@ def check_reconcile(store, chain, there):
 
 
 def check_import(store, chain, second, there):
-    run = os.open(os.path.dirname(paths(second)[0]), os.O_RDONLY)
-    fcntl.flock(run, fcntl.LOCK_EX)
-    store('import', '--to', chain.stored, second, status=1, says='locked by its receiver')
-    os.close(run)
+    lock = os.open(f'{os.path.dirname(paths(second)[0])}/.lock', os.O_RDWR | os.O_CREAT)
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    store('import', '--to', chain.stored, second, status=1, says='a receiver that may still spill')
+    os.close(lock)
+    # users who can only read the files cannot lock them
+    for path in f'{chain.stored}/.lock', *paths(second), *(os.path.dirname(p) for p in paths(second)):
+        readable = os.open(path, os.O_RDONLY)
+        fcntl.flock(readable, fcntl.LOCK_EX)
     duplicates = copy(chain.stored, f'{chain.where}/duplicates')
     nb = len(paths(duplicates))
     store('import', '--keep', '--to', chain.stored, duplicates,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
@@ -9,14 +9,26 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "io/file_lock.h"
 
 #define STEP_MS 10
 
+/* Whether a process belongs to this user or root. Others may lock a file with flock(2), too. */
+static bool
+is_trusted(int pid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return stat(path, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0);
+}
+
 /*
- * Whether the process that holds the lock is alive. If that is unknown, as inside a container:
- * false.
+ * Whether the process that holds the lock is alive. /proc/locks has its number only for the lock of
+ * flock(2). If it is unknown, as inside a container: false.
  */
 static bool
 owner_lives(int fd)
@@ -38,7 +50,7 @@ owner_lives(int fd)
 		lives = sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%" SCNu64, &pid, &major_, &minor_,
 				&inode) == 4 &&
 			major_ == major(st.st_dev) && minor_ == minor(st.st_dev) &&
-			inode == st.st_ino && pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+			inode == st.st_ino && pid > 0 && is_trusted(pid);
 	fclose(locks);
 	return lives;
 }
@@ -47,14 +59,17 @@ int
 file_lock(int fd, unsigned int wait_ms)
 {
 	const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	unsigned int waited;
 
-	for (waited = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited += STEP_MS) {
-		if (errno != EWOULDBLOCK)
+	for (waited = 0; fcntl(fd, F_OFD_SETLK, &whole) < 0; waited += STEP_MS) {
+		if (errno != EAGAIN && errno != EACCES)
 			return -errno;
 		if (waited >= wait_ms || owner_lives(fd))
 			return -EBUSY;
 		nanosleep(&step, NULL);
 	}
+	/* only names this process in /proc/locks: any user who can read the file may prevent it */
+	(void)flock(fd, LOCK_EX | LOCK_NB);
 	return 0;
 }

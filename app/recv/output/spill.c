@@ -53,8 +53,8 @@ struct spill_run {
 	bool closing;		/* belongs to the caller of spill_put() */
 	bool closed;		/* atomic: the thread has released the run */
 	bool open;
-	int dir_fd; /* directory, locked */
-	int error;  /* reason why it could not be opened; the next attempt is at retry_at */
+	int lock;  /* of the directory */
+	int error; /* reason why it could not be opened; the next attempt is at retry_at */
 	uint64_t retry_at;
 	char dir[PATH_MAX];
 	struct arrow_reader reader[XFER_TABLES];
@@ -148,9 +148,9 @@ close_run(struct spill_run *r)
 			arrow_reader_close(&r->reader[i]);
 		r->reader[i].data = NULL;
 	}
-	if (r->dir_fd >= 0)
-		close(r->dir_fd);
-	r->dir_fd = -1;
+	if (r->lock >= 0)
+		close(r->lock);
+	r->lock = -1;
 	r->open = false;
 }
 
@@ -168,7 +168,7 @@ static int
 lock_dir(struct spill *s, struct spill_run *r)
 {
 	const struct spill_run *other;
-	char message[PATH_MAX];
+	char message[PATH_MAX], path[PATH_MAX];
 	int rc;
 
 	rc = dir_of(s, &r->run, r->dir);
@@ -187,13 +187,23 @@ lock_dir(struct spill *s, struct spill_run *r)
 	for (other = s->run; other < s->run + JOURNAL_RUNS; other++) {
 		if (other == r || !other->open || strcmp(other->dir, r->dir) != 0)
 			continue;
-		r->dir_fd = fcntl(other->dir_fd, F_DUPFD_CLOEXEC, 0);
-		return r->dir_fd < 0 ? -errno : 0;
+		r->lock = fcntl(other->lock, F_DUPFD_CLOEXEC, 0);
+		return r->lock < 0 ? -errno : 0;
 	}
-	r->dir_fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (r->dir_fd < 0)
-		return -errno;
-	return file_lock(r->dir_fd, 0);
+	if (snprintf(path, sizeof(path), "%s/" FILE_LOCK_NAME, r->dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	r->lock = own_file_open(AT_FDCWD, path, O_RDWR | O_CREAT, OWN_FILE_MODE);
+	if (r->lock < 0) {
+		LOG(ERR, "%s: %s\n", path, own_file_error(r->lock));
+		return r->lock;
+	}
+	rc = file_lock(r->lock, 0);
+	if (rc == -EBUSY)
+		LOG(ERR,
+			"%s is locked by a running braggline-store import or another receiver; "
+			"trying again when it has ended\n",
+			path);
+	return rc;
 }
 
 static int
@@ -234,7 +244,7 @@ open_run(struct spill *s, struct spill_run *r)
 	unsigned int i;
 	int rc;
 
-	r->dir_fd = -1;
+	r->lock = -1;
 	rc = lock_dir(s, r);
 	/* recover the files that a crash has left */
 	if (rc == 0)
@@ -536,7 +546,7 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 		.setting = "[egress] spill_mib",
 	};
 	for (i = 0; i < JOURNAL_RUNS; i++)
-		s->run[i].dir_fd = -1;
+		s->run[i].lock = -1;
 	/* room for all batches without a result, and for commands on runs and pauses */
 	s->orders = rte_ring_create_elem("spill_commands", sizeof(struct spill_command),
 		4 * SPILL_BATCHES, SOCKET_ID_ANY, flags);

@@ -16,8 +16,6 @@
 #include "io/own_file.h"
 #include "tools/store_tree.h"
 
-#define LOCK ".lock"
-
 /* Sort by name, with the files of a directory before its subdirectories. */
 static int
 by_name(const FTSENT **a, const FTSENT **b)
@@ -241,34 +239,24 @@ lock_file(struct store_locks *l, const char *dir, const char *name, int flags)
 	return rc == -EALREADY ? 0 : rc;
 }
 
-/*
- * Lock the lock file of a store's directory. A directory of a run is locked by the file of its
- * store, one level above.
- * @param flags  O_CREAT: the directory is that of a store; 0: it may be
- */
-static int
-lock_store(struct store_locks *l, const char *dir, int flags, char message[PATH_MAX])
-{
-	int rc = lock_file(l, dir, "../" LOCK, 0);
-
-	if (rc != -EBUSY && rc != -ENOMEM)
-		rc = lock_file(l, dir, LOCK, flags);
-	if (rc == -EBUSY)
-		snprintf(message, PATH_MAX,
-			"%.3000s: in use by a running braggline-store or one of its commands; "
-			"stop it first",
-			dir);
-	else if (rc == -ENOMEM || (rc < 0 && flags != 0))
-		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(rc));
-	else
-		rc = 0;
-	return rc;
-}
-
 int
 store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX])
 {
-	return lock_store(l, dir, O_CREAT, message);
+	/* a directory of a run is also locked by the lock file of its store, one level above */
+	int rc = lock_file(l, dir, "../" FILE_LOCK_NAME, 0);
+
+	if (rc != -EBUSY && rc != -ENOMEM)
+		rc = lock_file(l, dir, FILE_LOCK_NAME, O_CREAT);
+	if (rc == -EBUSY)
+		snprintf(message, PATH_MAX,
+			"%.3000s: in use by a running braggline-store, by one of its commands, or by "
+			"a receiver that may still spill to it, or whose stores may still have to "
+			"remove their copies of the spilled batches; stop it first",
+			dir);
+	else if (rc < 0)
+		snprintf(message, PATH_MAX, "%.3000s/" FILE_LOCK_NAME ": %s", dir,
+			own_file_error(rc));
+	return rc;
 }
 
 void
@@ -284,7 +272,7 @@ int
 store_tree_lock(const char *dir, char message[PATH_MAX])
 {
 	struct store_locks l = {0};
-	int rc = lock_store(&l, dir, O_CREAT, message);
+	int rc = store_locks_add(&l, dir, message);
 
 	if (rc == 0)
 		rc = l.fd[--l.nb];
@@ -292,7 +280,7 @@ store_tree_lock(const char *dir, char message[PATH_MAX])
 	return rc;
 }
 
-/* Lock the directory of a file, through a descriptor of the directory, and its store. */
+/* Lock the directory of a file and its store. */
 static int
 lock_dir_of(struct store_locks *l, const char *path, size_t size, char message[PATH_MAX])
 {
@@ -304,22 +292,16 @@ lock_dir_of(struct store_locks *l, const char *path, size_t size, char message[P
 	snprintf(dir, sizeof(dir), "%.*s", (int)size, path);
 	if (size == 0)
 		strcpy(dir, path[0] == '/' ? "/" : ".");
-	rc = lock_store(l, dir, 0, message);
+	rc = store_locks_add(l, dir, message);
 	if (rc < 0)
 		return rc;
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	rc = fd < 0 ? -errno : file_lock(fd, FILE_LOCK_MS);
 	/* make the names of the files durable, because other copies may be removed next */
-	if (rc == 0 && fsync(fd) < 0 && errno != EINVAL)
-		rc = -errno;
-	if (rc < 0) {
-		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
-			rc == -EBUSY ? "locked by its receiver, because a store may still have "
-				       "to remove its copies of the spilled batches"
-				     : strerror(-rc));
-		if (fd >= 0)
-			close(fd);
-	}
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rc = fd < 0 || (fsync(fd) < 0 && errno != EINVAL) ? -errno : 0;
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "%.3000s: %s", dir, strerror(-rc));
+	if (fd >= 0)
+		close(fd);
 	return rc;
 }
 

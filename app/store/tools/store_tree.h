@@ -55,10 +55,10 @@ void store_locks_free(struct store_locks *l);
 int store_tree_lock(const char *dir, char message[PATH_MAX]);
 
 /**
- * Find the files, which must all belong to this user or root. Lock their stores, and, until the
- * process ends, their directories. A receiver keeps the lock of its spill directory while a store
- * may still have to truncate batches of it. Files that other processes add meanwhile are left out.
- * @param locks  locks of the process; those of the files' stores are added
+ * Find the files, which must all belong to this user or root. Lock their directories and stores. A
+ * receiver keeps the lock of its spill directory while a store may still have to truncate batches
+ * of it. Files that other processes add meanwhile are left out.
+ * @param locks  locks of the process; those of the files are added
  * @param say  called for each `.part` file that is completed. Files are completed as at the start
  *   of a store, and incomplete copies are removed. NULL: all stay
  * @return number of files that could not be completed or are being written; -EBUSY; -EPERM: another

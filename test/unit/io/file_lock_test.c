@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <time.h>
-
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -76,6 +76,19 @@ test_owned(void **state)
 	close(fd);
 }
 
+/* A process that can only read a file does not prevent its lock. */
+static void
+test_reader(void **state)
+{
+	int fd = open(path, O_RDWR), reader = open(path, O_RDONLY);
+
+	assert_int_equal(flock(reader, LOCK_EX), 0);
+	assert_int_equal(file_lock(reader, 0), -EBADF);
+	assert_int_equal(file_lock(fd, 0), 0);
+	close(reader);
+	close(fd);
+}
+
 static int
 begin(void **state)
 {
@@ -98,6 +111,7 @@ main(void)
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_gives_up),
 		cmocka_unit_test(test_owned),
+		cmocka_unit_test(test_reader),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,6 +21,7 @@
 
 #include "../arrow/arrow_disk.h"
 #include "arrow/file.h"
+#include "io/file_lock.h"
 #include "recovery/damage.h"
 #include "recovery/recovery.h"
 #include "../arrow/arrow_sample.h"
@@ -1401,7 +1401,7 @@ directory(void **state)
 	put_file("notes.part", "notes", 5);
 	snprintf(path, sizeof(path), "%s/busy_images.arrow.part", dir);
 	fd = open(path, O_RDWR);
-	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(file_lock(fd, 0), 0);
 
 	assert_int_equal(arrow_recover_dir(NULL, dir, note_report, states), 2);
 	assert_int_equal(states[ARROW_RECOVERY_DONE], 2);

@@ -11,13 +11,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <rte_eal.h>
 
+#include "io/file_lock.h"
 #include "arrow/reader.h"
 #include "../io/dir_syncs.h"
 #include "telemetry/ledger.h"
@@ -139,10 +139,10 @@ is_locked(void)
 	bool locked;
 	int fd;
 
-	snprintf(path, sizeof(path), DIR_OF, root);
-	fd = open(path, O_RDONLY | O_DIRECTORY);
+	snprintf(path, sizeof(path), DIR_OF "/" FILE_LOCK_NAME, root);
+	fd = open(path, O_RDWR);
 	assert_true(fd >= 0);
-	locked = flock(fd, LOCK_EX | LOCK_NB) < 0;
+	locked = file_lock(fd, 0) < 0;
 	close(fd);
 	return locked;
 }
@@ -278,7 +278,7 @@ test_adopt(void **state)
 }
 
 /*
- * The same with a lock that outlives the process: on the directory, on a file, on an incomplete
+ * The same with a lock that outlives the process: of the directory, of a file, of an incomplete
  * file.
  */
 static void
@@ -291,7 +291,7 @@ test_adopt_locked(void **state)
 	start(spill);
 	assert_int_equal(put_all(spill, 3), 6);
 	spill_destroy(spill);
-	snprintf(path[0], sizeof(path[0]), DIR_OF, root);
+	snprintf(path[0], sizeof(path[0]), DIR_OF "/" FILE_LOCK_NAME, root);
 	for (i = 0; i < 2; i++)
 		snprintf(path[1 + i], sizeof(path[0]),
 			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,

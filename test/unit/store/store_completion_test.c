@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "io/file_lock.h"
 #include "recovery/recovery.h"
 #include "arrow/async_writer.h"
 #include "io/direct_io.h"
@@ -327,9 +327,9 @@ test_locked_and_damaged(void **state)
 	assert_int_equal(pwrite(fd, "garbage", 7, ARROW_BLOCK), 7);
 	close(fd);
 	path_of(path, 1, ".part");
-	fd = open(path, O_RDONLY);
+	fd = open(path, O_RDWR);
 	assert_true(fd >= 0);
-	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(file_lock(fd, 0), 0);
 	begin(NULL, 0);
 	UNTIL(look().failed == 1);
 	assert_true(is_there(2, ".part"));

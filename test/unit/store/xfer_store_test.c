@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/file_lock.h"
 #include "recovery/recovery.h"
 #include "../io/dir_syncs.h"
 #include "xfer_store_rig.h"
@@ -658,7 +658,7 @@ test_file_is_held(void **state)
 	snprintf(path + strlen(path), sizeof(path) - strlen(path),
 		"/sample_%016lx_000001_frames.arrow.part", id.incarnation);
 	fd = open(path, O_CREAT | O_RDWR, 0644);
-	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(file_lock(fd, 0), 0);
 	rig_open_receiver();
 	rig_open_sender(0);
 	(void)rig_keep(0, 0, 0);

@@ -21,7 +21,7 @@
 #include "io/file_lock.h"
 
 /**
- * A child process locks a file or directory and ends. Its own child inherits the descriptor, and so
+ * A child process locks a file and ends. Its own child inherits the descriptor, and so
  * holds the lock for `ms` milliseconds more.
  */
 static inline void
@@ -35,7 +35,7 @@ left_lock(const char *path, unsigned int ms)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		if (file_lock(open(path, O_RDONLY), 0) < 0)
+		if (file_lock(open(path, O_RDWR), 0) < 0)
 			_exit(1);
 		if (fork() == 0) {
 			if (write(there[1], "", 1) == 1)
