@@ -349,7 +349,7 @@ def check_reconcile(store, chain, there):
 def check_import(store, chain, second, there):
     lock = os.open(f'{os.path.dirname(paths(second)[0])}/.lock', os.O_RDWR | os.O_CREAT)
     fcntl.lockf(lock, fcntl.LOCK_EX)
-    store('import', '--to', chain.stored, second, status=1, says='a receiver that may still spill')
+    store('import', '--to', chain.stored, second, status=1, says='receiver that may still spill')
     os.close(lock)
     # users who can only read the files cannot lock them
     for path in f'{chain.stored}/.lock', *paths(second), *(os.path.dirname(p) for p in paths(second)):

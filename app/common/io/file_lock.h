@@ -20,8 +20,8 @@
 #define FILE_LOCK_NAME ".lock"
 
 /**
- * Lock a file that is open for writing exclusively. The lock belongs to the descriptor and ends with it. The function
- * does not wait for a lock whose owner is alive (/proc/locks).
+ * Lock a file that is open for writing exclusively. The lock belongs to the descriptor and ends
+ * with it. The function does not wait for a lock whose owner is alive (/proc/locks).
  *
  * @param wait_ms  maximum time to wait for a lock that has outlived its owner; 0: do not wait
  * @return

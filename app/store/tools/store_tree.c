@@ -249,9 +249,9 @@ store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX])
 		rc = lock_file(l, dir, FILE_LOCK_NAME, O_CREAT);
 	if (rc == -EBUSY)
 		snprintf(message, PATH_MAX,
-			"%.3000s: in use by a running braggline-store, by one of its commands, or by "
-			"a receiver that may still spill to it, or whose stores may still have to "
-			"remove their copies of the spilled batches; stop it first",
+			"%.3000s: in use by a running braggline-store, by one of its commands, or "
+			"by a receiver that may still spill to it or whose stores may still have "
+			"to remove their copies of the spilled batches; stop it first",
 			dir);
 	else if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s/" FILE_LOCK_NAME ": %s", dir,
