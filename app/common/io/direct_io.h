@@ -6,8 +6,8 @@
  * A file is written buffered if its file system refuses O_DIRECT, keeps files in memory, or
  * requires an alignment above ARROW_BLOCK (statx(2), STATX_DIOALIGN). It is written with O_DIRECT,
  * one write at a time, if io_uring is not available. arrow_io_info has the mode and the reason.
- * Each file has its own io_uring, and is locked (io/file_lock.h) while it is open, so that it is not
- * repaired while it is being written.
+ * Each file has its own io_uring, and is locked (io/file_lock.h) while it is open, so that it is
+ * not repaired while it is being written.
  */
 #ifndef DIRECT_IO_H
 #define DIRECT_IO_H

@@ -8,9 +8,9 @@
  * directory. They are write locks of open file descriptions (fcntl(2), F_OFD_SETLK), which need a
  * descriptor that is open for writing: a user who may only read a file cannot lock it.
  *
- * A lock may outlive its process. The kernel releases files that io_uring has used from worker threads, which
- * are delayed on a machine whose CPUs poll (measured: 1.3 s after the process had ended) or whose
- * disk is stalled (measured: 5 s, with 28 receivers on 16 CPUs).
+ * A lock may outlive its process. The kernel releases files that io_uring has used from worker
+ * threads, which are delayed on a machine whose CPUs poll (measured: 1.3 s after the process had
+ * ended) or whose disk is stalled (measured: 5 s, with 28 receivers on 16 CPUs).
  */
 
 /** How long a starting program waits for a lock, as its predecessor may have just died. */
