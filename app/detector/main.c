@@ -50,12 +50,11 @@ main(int argc, char **argv)
 		return 2;
 	}
 
-	/* no SA_RESTART: a signal interrupts a write to a full pipe */
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	eal_hangup_ends(&action);
-	/* a closed pipe is a write error and reported like any other */
-	signal(SIGPIPE, SIG_IGN);
+	/*
+	 * No SA_RESTART: a signal interrupts a write to a full pipe. A write of frames to a broken
+	 * pipe is an error like any other.
+	 */
+	eal_signals(&action);
 
 	if (own != 0) {
 		if (eal_start("braggline-detector", argc, argv, own) < 0)

@@ -269,10 +269,13 @@ receive(struct service *s)
 	run_get_status(&s->run, &status);
 	if (!s->settings->service)
 		report_summary(&s->run, &status, stdout);
-	if (status.failed) {
+	if (status.failed_runs != 0 && s->settings->service)
+		LOG(ERR, "%" PRIu64 " of %" PRIu64 " runs failed, see above\n", status.failed_runs,
+			status.runs);
+	else if (status.failed_runs != 0)
 		LOG(ERR, "run %s failed, see above\n", status.name);
+	if (status.failed_runs != 0)
 		ret = -EIO;
-	}
 	ledger_read(&all, s->pipeline, NULL);
 	if (!all.packets_balance) {
 		LOG(ERR, "received packets are not all accounted for: this is a bug\n");
@@ -372,10 +375,8 @@ main(int argc, char **argv)
 		return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
 	if (arguments.dump_config)
 		return dump(&arguments);
-	/* Before EAL, whose start takes a while: a signal then ends the run before it begins. */
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	eal_hangup_ends(&action);
+	/* A signal that arrives while EAL starts ends the run before it begins. */
+	eal_signals(&action);
 	if (eal_start("braggline-recv", argc, argv, own) < 0)
 		return EXIT_FAILURE;
 	status = run(&arguments, &process_cpus);

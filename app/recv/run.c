@@ -299,6 +299,15 @@ note_veto(struct run *r, const struct builder_veto *veto, uint64_t from_frame)
 	more[r->nb_vetoes++] = (struct ledger_veto){.from_frame = from_frame, .veto = *veto};
 }
 
+/** Note that the detector sends: the idle time begins. */
+static void
+begin_idle_time(struct run *r)
+{
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		r->idle_from[i] = __atomic_load_n(
+			&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
+}
+
 static int
 start(struct run *r)
 {
@@ -314,7 +323,7 @@ start(struct run *r)
 	}
 	r->activity = 0;
 	r->active_at = rte_rdtsc();
-	r->polled = false;
+	begin_idle_time(r);
 	r->timed_out = false;
 	r->aborted = false;
 	command.run = r->settings.frames;
@@ -377,20 +386,23 @@ received_nothing(struct run *r, const struct ledger *l)
 	return true;
 }
 
-/** Store the status of the run and write its ledger, after the files were closed. */
+/**
+ * Store the status of the run and write its ledger, after the files were closed.
+ * @param failed  the run has failed; else that is found here
+ */
 static void
-finish(struct run *r)
+finish(struct run *r, bool failed)
 {
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
-	bool failed = false, drained;
+	bool drained;
 	int ret;
 
 	if (r->began)
 		run_watch_look(r, true);
 	rte_strscpy(last->warning, r->began ? r->watch.finding : "", sizeof(last->warning));
 	drained = file_writer_stop(r->writer, true) == 0;
-	failed = !drained;
+	failed |= !drained;
 	preview_end(r->pipeline->preview);
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		rte_strscpy(r->paths[t], file_writer_path(r->writer, t), sizeof(r->paths[t]));
@@ -433,6 +445,7 @@ finish(struct run *r)
 		failed = true;
 	}
 	last->failed = failed;
+	last->failed_runs += failed;
 	read_writer(r, &r->last_writer);
 	for (int t = 0; t < ARROW_TABLES; t++)
 		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
@@ -455,7 +468,7 @@ stop(struct run *r, bool aborting)
 		enter(r, RUN_IDLE);
 		return 0;
 	case RUN_ARMED:
-		finish(r);
+		finish(r, false);
 		return 0;
 	case RUN_STOPPING:
 		if (!aborting)
@@ -546,16 +559,20 @@ detector_packets(const uint64_t counters[])
 }
 
 /**
- * Return true if each RX role has polled at least once. Before that, a silent line says nothing
- * about the detector.
+ * For how long has no packet arrived, in TSC cycles? Time in which an RX role did not poll does not
+ * count, because packets may have arrived meanwhile: before the lcores run, while the process is
+ * stopped (SIGSTOP), or while the CPU has other work.
  */
-static bool
-roles_poll(const struct run *r)
+static uint64_t
+idle_time(const struct run *r)
 {
+	uint64_t least = UINT64_MAX;
+
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		if (__atomic_load_n(&r->pipeline->rx[i]->frx->polls, __ATOMIC_RELAXED) == 0)
-			return false;
-	return true;
+		least = RTE_MIN(least,
+			__atomic_load_n(&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED) -
+				r->idle_from[i]);
+	return least;
 }
 
 /** Record when the counts of packets and frames last changed. */
@@ -565,11 +582,6 @@ watch_activity(struct run *r)
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	uint64_t activity = b->closed - r->before.frames;
 	const uint64_t now = rte_rdtsc();
-
-	if (!r->polled) {
-		r->polled = roles_poll(r);
-		r->active_at = now;
-	}
 
 	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
 		activity += b->verdicts[v];
@@ -582,6 +594,7 @@ watch_activity(struct run *r)
 		return;
 	r->activity = activity;
 	r->active_at = now;
+	begin_idle_time(r);
 	if (r->first_activity == 0)
 		r->first_activity = now;
 }
@@ -593,14 +606,14 @@ is_over(const struct run *r)
 
 	if (builder_has_ended(r->pipeline->builder))
 		return true;
-	if (patience == 0 || !r->polled)
+	if (patience == 0)
 		return false;
 	/* the run is not idle while packets wait for a stalled stream */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
 			patience = r->settings.idle_timeout_ms +
 				2 * (uint64_t)r->process->stream_timeout_ms;
-	return (rte_rdtsc() - r->active_at) / (rte_get_tsc_hz() / 1000) > patience;
+	return idle_time(r) / (rte_get_tsc_hz() / 1000) > patience;
 }
 
 void
@@ -609,8 +622,7 @@ run_give_up(struct run *r, const char *why)
 	pthread_mutex_lock(&r->lock);
 	if (r->writer != NULL) {
 		complain(r, 0, "run %s aborted: %s", r->settings.run, why);
-		finish(r);
-		r->last.failed = true;
+		finish(r, true);
 	}
 	pthread_mutex_unlock(&r->lock);
 }
@@ -624,13 +636,18 @@ run_tick(struct run *r)
 		run_watch_look(r, false);
 		if (is_over(r)) {
 			r->timed_out = !builder_has_ended(r->pipeline->builder);
+			if (r->timed_out)
+				LOG(NOTICE,
+					"run %s ends: no packet of the detector within [run] "
+					"idle_timeout_ms = %u\n",
+					r->settings.run, r->settings.idle_timeout_ms);
 			stop(r, false);
 		}
 	}
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) && rte_rdtsc() >= r->keep_at)
 		run_ledger_keep(r, true);
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
-		finish(r);
+		finish(r, false);
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -57,7 +57,8 @@ struct run_status {
 	char name[72];
 	char directory[256];
 	char message[RUN_MESSAGE_SIZE]; /**< the last error; "": none */
-	bool failed;			/**< the last run that ended lost data */
+	bool failed;			/**< the last run that ended has failed */
+	uint64_t failed_runs;		/**< of the runs that have ended */
 	double seconds;			/**< from its first packet to its last one, or to now */
 	struct ledger ledger;
 	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
@@ -102,11 +103,11 @@ struct run {
 	char paths[ARROW_TABLES][PATH_MAX];
 	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
 	struct run_watch watch;			  /**< checks on the data that the run receives */
-	bool polled;				  /**< RX roles poll */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
 	bool aborted;				  /**< a client aborted the run */
 	uint64_t activity;			  /**< packets and frames so far */
 	uint64_t active_at;			  /**< TSC of the last change of `activity` */
+	uint64_t idle_from[FRAME_RX_MAX]; /**< frame_rx.listened of the RX roles at that time */
 	uint64_t first_activity;		  /**< TSC; 0: no activity yet */
 	uint64_t runs;
 	struct run_writer last_writer;

@@ -37,12 +37,14 @@ struct arguments {
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
+	bool writes; /* a broken pipe must not end it */
 	const char *what;
 } commands[] = {
-	{"import", cmd_import, "import spilled files, or a journal, into the directory of a store"},
-	{"load", cmd_load, "load a run into memory of the host or of a GPU"},
-	{"reconcile", cmd_reconcile, "remove batches that two stores have from one of them"},
-	{"verify", cmd_verify, "compare the files with the CRCs of their batches"},
+	{"import", cmd_import, true,
+		"import spilled files, or a journal, into the directory of a store"},
+	{"load", cmd_load, false, "load a run into memory of the host or of a GPU"},
+	{"reconcile", cmd_reconcile, true, "remove batches that two stores have from one of them"},
+	{"verify", cmd_verify, false, "compare the files with the CRCs of their batches"},
 };
 
 #define NB_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -222,8 +224,11 @@ main(int argc, char **argv)
 	int own, rc;
 
 	for (i = 0; i < NB_COMMANDS && argc > 1; i++) {
-		if (strcmp(argv[1], commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+		if (strcmp(argv[1], commands[i].name) != 0)
+			continue;
+		if (commands[i].writes)
+			signal(SIGPIPE, SIG_IGN);
+		return commands[i].run(argc - 1, argv + 1);
 	}
 	own = eal_own_words(argc, argv);
 	rc = parse_arguments(&arguments, argc - own, argv + own);
@@ -233,10 +238,7 @@ main(int argc, char **argv)
 		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	if (arguments.dump_config)
 		return dump(&arguments);
-	/* install the handlers before EAL is started, which takes a while */
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	eal_hangup_ends(&action);
+	eal_signals(&action);
 	if (eal_start("braggline-store", argc, argv, own) < 0)
 		return EXIT_FAILURE;
 	rc = run(&arguments);

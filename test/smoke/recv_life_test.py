@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Events in the life of a receiver: kill -9, SIGSTOP and SIGCONT, start under load, stop while a
-module is silent, a disk that fills up, lcores that do not start.
+module is silent, a disk that fills up, lcores that do not start, a log that nobody reads.
 
 usage: recv_life_test.py BUILD-DIR [CASE]...
 """
@@ -25,6 +25,7 @@ BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
 SCAN = f'{BUILD}/app/scan/braggline-scan'
+STORE = f'{BUILD}/app/store/braggline-store'
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 NAME = f'bragglife{os.getpid()}'
 PERIOD = 10
@@ -146,10 +147,10 @@ def hits_then_vetoed_frames(where):
 @case
 def stopped_and_continued(where):
     capture(where)
-    with recv(where, 100) as p:
+    with recv(where, 100, 'run.idle_timeout_ms=1000') as p:
         written(where, 1)
         p.send_signal(signal.SIGSTOP)
-        # longer than the timeout of a silent module
+        # longer than the timeouts of a silent module and of an idle run
         time.sleep(2)
         p.send_signal(signal.SIGCONT)
         written(where, 3)
@@ -218,6 +219,66 @@ def the_disk_is_full(where):
         want('CRC' in done.stdout and 'wrong' not in done.stdout, done.stdout)
     finally:
         subprocess.run(['umount', f'{where}/small'], check=False)
+
+
+@case
+def a_run_of_a_service_fails(where):
+    """The service continues after a run that failed. Its exit status says that one has failed."""
+    lost = f'{where}/lost'
+    with receiver.running(BUILD, 'veto.dry_run=yes', 'output.preview=off') as (p, telemetry, data):
+        telemetry.do(f'run/configure,run.name=bad,run.type=dark,run.frames=5,output.directory={lost}')
+        telemetry.do('run/start')
+        status = telemetry.wait('idle')
+        want(status['failed'] == 1 and 'at least 128' in status['message'], status)
+        telemetry.do(f'run/configure,run.name=good,run.frames=5,output.directory={where}/good')
+        telemetry.do('run/start')
+        status = telemetry.wait('idle')
+        want(status['failed'] == 0 and status['frames'] == 5, status)
+        p.send_signal(signal.SIGTERM)
+        want(p.wait(60) == 1, 'ended with status', p.returncode)
+        with open(f'{data}/log', encoding='utf-8') as log:
+            text = log.read()
+        want('1 of 2 runs failed' in text, text)
+
+
+@case
+def nobody_reads_its_output(where):
+    """The program that reads standard output and standard error ends, as after `| tee` is killed.
+    The run continues, and its files are complete."""
+    capture(where)
+    c = [*command(where, 100), '--progress', '0.1']
+    with background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as p:
+        wait('the run', lambda: p.poll() is not None or
+             glob.glob(f'{where}/out/run_frames.arrow.part'))
+        p.stdout.close()
+        written(where, 2)  # after several progress lines
+        p.send_signal(signal.SIGTERM)
+        want(p.wait(60) == 0, 'ended with status', p.returncode)
+    want(not glob.glob(f'{where}/out/*.part'), os.listdir(f'{where}/out'))
+    want(ledger(where)['balanced'] == 1, ledger(where))
+
+
+@case
+def nobody_reads_the_log_of_a_store(where):
+    for name in ('key', 'keys.ini'):
+        with open(f'{where}/{name}', 'w', encoding='ascii') as f:
+            f.write('0' * 64 if name == 'key' else
+                    '[receiver r]\nkey = key\nreceiver_ids = 0\n')
+        os.chmod(f'{where}/{name}', 0o600)
+    c = [STORE, '--no-huge', '-m', '256', '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
+         f'0@(0-{os.cpu_count() - 1})', '--vdev', f'net_memif0,role=server,socket={NAME}', '--']
+    for s in ('store.device=roce:port=net_memif0,ip=10.0.0.2/24', f'store.keys={where}/keys.ini',
+              f'files.directory={where}/data', 'store.memory_mib=64'):
+        c += ['--set', s]
+    with background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as p:
+        text = ''
+        while 'listening on port' not in text:
+            line = p.stdout.readline()
+            want(line, 'no store starts:', text)
+            text += line
+        p.stdout.close()
+        p.send_signal(signal.SIGTERM)  # it logs that it stops
+        want(p.wait(60) == 0, 'ended with status', p.returncode)
 
 
 @case

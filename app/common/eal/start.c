@@ -43,12 +43,15 @@ eal_hint(FILE *out, const char *program, const char *own)
 }
 
 void
-eal_hangup_ends(const struct sigaction *action)
+eal_signals(const struct sigaction *end)
 {
 	struct sigaction before;
 
+	sigaction(SIGINT, end, NULL);
+	sigaction(SIGTERM, end, NULL);
 	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-		sigaction(SIGHUP, action, NULL);
+		sigaction(SIGHUP, end, NULL);
+	signal(SIGPIPE, SIG_IGN);
 }
 
 static bool

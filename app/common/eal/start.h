@@ -38,7 +38,16 @@ void eal_hint(FILE *out, const char *program, const char *own);
  */
 int eal_start(const char *program, int argc, char **argv, int own);
 
-/** Install the handler of SIGTERM for SIGHUP, unless SIGHUP is ignored, as under nohup. */
-void eal_hangup_ends(const struct sigaction *action);
+/**
+ * Set up the signals of a program that runs for long. Call this before EAL starts, which takes a
+ * while.
+ *
+ * SIGINT, SIGTERM and SIGHUP end the program in order; SIGHUP not if it is ignored, as under nohup.
+ * SIGPIPE is ignored: if the reader of standard output or standard error has gone, the output is
+ * lost, and the program continues.
+ *
+ * @param end  action of the signals that end the program
+ */
+void eal_signals(const struct sigaction *end);
 
 #endif

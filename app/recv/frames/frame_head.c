@@ -57,25 +57,33 @@ frame_head_begun(const struct frame_table *ft)
 	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
 
-/**
- * Do not count time as silence in which the receiver did not listen: the builder did not run
- * (stopped, preempted), or an RX lcore did not poll, which happens on shared CPUs.
- */
+/** The head is delayed from now on. */
 static void
-discount_idleness(struct frame_table *ft, uint64_t now)
+begin_delay(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
-	const uint64_t gap = now - b->looked_at;
-	bool listened = gap < rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS;
 
-	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
-		const uint64_t polls = __atomic_load_n(&ft->rx[i].polls, __ATOMIC_RELAXED);
+	b->held = true;
+	b->held_ran = b->ran;
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		b->held_listened[i] = frame_rx_listened(ft, i);
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		b->held_progress[s] = frame_stream_progress(ft, s);
+}
 
-		listened &= polls != b->polls[i];
-		b->polls[i] = polls;
-	}
-	if (!listened && b->held_since != 0 && b->looked_at != 0)
-		b->held_since += gap;
+/**
+ * For how long is the head delayed? The time in which the builder or an RX role did not run does
+ * not count: the missing packets may have arrived meanwhile.
+ */
+static uint64_t
+delay(const struct frame_table *ft)
+{
+	const struct frame_builder *b = &ft->builder;
+	uint64_t least = b->ran - b->held_ran;
+
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		least = RTE_MIN(least, frame_rx_listened(ft, i) - b->held_listened[i]);
+	return least;
 }
 
 /**
@@ -116,8 +124,8 @@ head_given_up(struct frame_table *ft)
 		if (at != 0 && at <= b->next_close + 1)
 			return false;
 	}
-	discount_idleness(ft, now);
 	b->looked_at = now;
+	b->ran += frame_clock_step(ft, &b->ran_at);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);
 
@@ -133,17 +141,14 @@ head_given_up(struct frame_table *ft)
 	if (live == 0 && b->next_close + 1 >= b->gap_to)
 		behind = began;
 	if (!frame_head_begun(ft)) {
-		b->held_since = 0; /* no packet of this frame or a later one: the line is idle */
+		b->held = false; /* no packet of this frame or a later one: the line is idle */
 		return false;
 	}
 	if (behind == 0)
 		return true;
-	if (b->held_since == 0) {
-		b->held_since = now;
-		for (uint32_t s = 0; s < ft->detector.streams; s++)
-			b->held_progress[s] = frame_stream_progress(ft, s);
-	}
-	if (now - b->held_since < ft->config.stall_cycles)
+	if (!b->held)
+		begin_delay(ft);
+	if (delay(ft) < ft->config.stall_cycles)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);
@@ -237,7 +242,7 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 		frame_late_row(ft, frame);
 	b->closing = false;
 	b->timeout = false;
-	b->held_since = 0;
+	b->held = false;
 	frame_window_publish(ft);
 	return report;
 }

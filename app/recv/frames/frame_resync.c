@@ -19,7 +19,7 @@
 /** Ticks for which a packet is held: a little longer than a request lives. */
 #define HOLD_TICKS (REFUSE_QUARTERS + 1)
 /** Checks of the streams in one `stall_cycles`. */
-#define LOOKS 8
+#define LOOKS 16
 
 /**
  * Count a frame towards a resync request.
@@ -313,44 +313,52 @@ void
 frame_resync_hear(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
-	const uint64_t now = rte_rdtsc();
 
-	b->listened_at = now;
+	b->listened_at = rte_rdtsc();
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		b->listened[i] = frame_rx_listened(ft, i);
 	b->silent &= b->dead;
 	__atomic_store_n(&ft->window.paused, b->silent, __ATOMIC_RELAXED);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		b->heard[s] = heard(ft, s);
 		b->paused_progress[s] = 0;
 		if ((b->silent >> s & 1) == 0)
-			b->heard_at[s] = now;
+			b->heard_at[s] = b->listened[ft->config.owner[s]];
 	}
 }
 
-/**
- * Bits of streams that an RX role cannot have received, or whose packets still wait there. Silence
- * counts only while the receiver listens.
- * @param gap  TSC cycles since the last check
- */
-static uint64_t
-not_listened(struct frame_table *ft, uint64_t gap)
+/** Has an RX role packets that wait, or no room to hold more? Its streams may not be silent. */
+static bool
+any_waits(const struct frame_table *ft, uint32_t rx)
+{
+	return __atomic_load_n(&ft->rx[rx].wanted, __ATOMIC_ACQUIRE) != 0 ||
+		__atomic_load_n(&ft->rx[rx].crowded, __ATOMIC_ACQUIRE) != 0;
+}
+
+/** Read the clocks of the RX roles. Time in which packets waited in one does not count. */
+static void
+read_clocks(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
-	const bool deaf =
-		gap > ft->config.stall_cycles / LOOKS + rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS;
-	uint64_t streams = 0, nb_rx = 0;
+	uint64_t waited[FRAME_RX_MAX];
 
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
-		const uint64_t polls = __atomic_load_n(&ft->rx[i].polls, __ATOMIC_RELAXED);
+		const uint64_t listened = frame_rx_listened(ft, i);
 
-		if (deaf || polls == b->heard_polls[i] ||
-			__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0 ||
-			__atomic_load_n(&ft->rx[i].crowded, __ATOMIC_ACQUIRE) != 0)
-			nb_rx |= UINT64_C(1) << i;
-		b->heard_polls[i] = polls;
+		waited[i] = any_waits(ft, i) ? listened - b->listened[i] : 0;
+		b->listened[i] = listened;
 	}
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		streams |= (nb_rx >> ft->config.owner[s] & 1) << s;
-	return streams;
+		b->heard_at[s] += waited[ft->config.owner[s]];
+}
+
+/** For how long has a stream sent nothing? Only time in which its RX role has listened counts. */
+static uint64_t
+silence(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	return b->listened[ft->config.owner[stream]] - b->heard_at[stream];
 }
 
 /**
@@ -359,7 +367,7 @@ not_listened(struct frame_table *ft, uint64_t gap)
  * sends.
  */
 static void
-find_dead(struct frame_table *ft, uint64_t now)
+find_dead(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	uint32_t expected = 0, speak = 0;
@@ -373,7 +381,7 @@ find_dead(struct frame_table *ft, uint64_t now)
 	}
 	for (uint32_t s = 0; s < ft->detector.streams && 2 * speak >= expected; s++)
 		if ((b->silent >> s & 1) != 0 &&
-			now - b->heard_at[s] >= ft->config.stall_cycles / 2 * 3)
+			silence(ft, s) >= ft->config.stall_cycles / 2 * 3)
 			b->dead |= UINT64_C(1) << s;
 }
 
@@ -381,24 +389,22 @@ void
 frame_resync_listen(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
-	const uint64_t now = rte_rdtsc(), gap = now - b->listened_at;
-	uint64_t paused = 0, skip;
+	const uint64_t now = rte_rdtsc();
+	uint64_t paused = 0;
 	bool still;
 
-	if (likely(gap < ft->config.stall_cycles / LOOKS))
+	if (likely(now - b->listened_at < ft->config.stall_cycles / LOOKS))
 		return;
 	b->listened_at = now;
-	skip = not_listened(ft, gap);
+	read_clocks(ft);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t more = heard(ft, s), progress = frame_stream_progress(ft, s);
 
 		if (more != b->heard[s]) {
 			b->heard[s] = more;
-			b->heard_at[s] = now;
+			b->heard_at[s] = b->listened[ft->config.owner[s]];
 			b->silent &= ~(UINT64_C(1) << s);
-		} else if (skip >> s & 1) {
-			b->heard_at[s] += gap;
-		} else if (now - b->heard_at[s] >= ft->config.stall_cycles) {
+		} else if (silence(ft, s) >= ft->config.stall_cycles) {
 			b->silent |= UINT64_C(1) << s;
 		}
 		/* a pause lasts until a packet is placed; packets out of window do not end it */
@@ -409,7 +415,7 @@ frame_resync_listen(struct frame_table *ft)
 		if (!still)
 			__atomic_store_n(&b->paused_progress[s], progress, __ATOMIC_RELAXED);
 	}
-	find_dead(ft, now);
+	find_dead(ft);
 	__atomic_store_n(&ft->window.paused, paused, __ATOMIC_RELEASE);
 	if (now - b->tick_at >= ft->config.stall_cycles / 4) {
 		b->tick_at = now;

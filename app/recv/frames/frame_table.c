@@ -58,6 +58,8 @@ frame_table_create(const struct frame_table_config *config)
 	ft->frame_stride = gk_frame_stride(
 		&(struct gk_geometry){.tiles = d->tiles, .tile_rows = 1, .cols = 1});
 	ft->entry_mask = entries - 1;
+	ft->deaf_cycles =
+		RTE_MIN(rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS, config->stall_cycles / 8);
 	ft->entry = rte_zmalloc_socket(
 		"frame_entries", entries * sizeof(*ft->entry), RTE_CACHE_LINE_SIZE, config->socket);
 	ft->streams = rte_zmalloc_socket("frame_streams",

@@ -165,7 +165,7 @@ struct frame_agreement {
  * State of an RX role. Written by its RX lcore, except `nb_drops_read`.
  *
  * The builder reads the fields from `wanted` to `nb_drops_read`, without `leap`. Of the first cache
- * line it reads the constants, and now and then `polls` and, while it searches a window,
+ * line it reads the constants, and now and then `listened` and, while it searches a window,
  * `elsewhere` (the streams out of window).
  */
 struct frame_rx {
@@ -175,7 +175,9 @@ struct frame_rx {
 	uint32_t tried;		/**< generation in which waiting packets were first retried */
 	uint32_t clean;		/**< last generation in which no packet waited or was held */
 	bool again;		/**< waiting and held packets are being retried */
-	uint64_t polls;		/**< polls of this RX role; read by the builder now and then */
+	/** TSC cycles in which this RX role has listened, see frame_rx_quiescent(). Read by the
+	 * builder and by control now and then. */
+	uint64_t listened;
 	uint64_t out_of_window; /**< bits of the streams that are out of window */
 	uint64_t early;		/**< bits of streams with packets held before there was a window */
 	struct frame_rx_count *count; /**< [slots] */
@@ -220,6 +222,7 @@ struct frame_rx {
 	/** Position of frame_rx_reclaim() in the slot that it frees next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
+	uint64_t polled_at; /**< TSC of the last poll */
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
 static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
@@ -281,13 +284,18 @@ struct frame_builder {
 	uint64_t flush_end;  /**< frame + 1 of the last frame of the flush that had begun */
 	uint64_t moved_at;   /**< TSC of the last move, 0 = none of the old window is expected */
 	uint64_t grace;	     /**< qsbr token of the closing head, or of the flush */
-	uint64_t held_since; /**< TSC since when the head is delayed, 0 = it is not */
 	uint64_t looked_at;  /**< TSC of the last check of the head's progress */
+	/* the delay of the head is measured by the clocks of builder and RX roles: a time in which
+	 * one of them did not run does not count */
+	bool held;	     /**< the head is delayed */
+	uint64_t ran;	     /**< cycles in which the builder ran */
+	uint64_t ran_at;     /**< TSC of the last change of `ran` */
+	uint64_t held_ran;   /**< `ran` when the delay began */
+	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
 	uint64_t move_to;    /**< frame + 1 at which the window is to begin, 0 = no move */
 	uint64_t asked_at;   /**< TSC of the first packet seen without a window, 0 = none */
-	uint64_t polls[FRAME_RX_MAX]; /**< polls of the RX roles at looked_at */
 	bool moving; /**< new generation is published; some RX role has not acknowledged it */
-	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress at held_since */
+	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
 	uint64_t requests;			      /**< bits of streams with a resync request */
 	uint64_t requests_ahead;		      /**< bits of requests for a gap */
@@ -307,9 +315,10 @@ struct frame_builder {
 	uint64_t tick_at;     /**< TSC of the last window.tick */
 	uint64_t silent;      /**< bits of streams that have sent nothing for `stall_cycles` */
 	uint64_t dead;	      /**< bits of streams silent for 1.5 x stall_cycles while half send */
-	uint64_t heard[DETECTOR_STREAMS_MAX];	 /**< packets + progress at the last check */
-	uint64_t heard_at[DETECTOR_STREAMS_MAX]; /**< TSC of the last check that found more */
-	uint64_t heard_polls[FRAME_RX_MAX];	 /**< polls of the RX roles at that check */
+	uint64_t heard[DETECTOR_STREAMS_MAX]; /**< packets + progress at the last check */
+	/** frame_rx.listened of the stream's RX role at the last check that found more */
+	uint64_t heard_at[DETECTOR_STREAMS_MAX];
+	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
 	/** Progress of the streams in window.paused when they paused. Read by RX roles. */
 	uint64_t paused_progress[DETECTOR_STREAMS_MAX];
 	struct frame_late *late;
@@ -328,6 +337,8 @@ struct frame_table {
 	struct detector detector;
 	struct frame_table_config config;
 	uint64_t run_first; /**< first frame of the run, 0 = not known; written by the builder */
+	/** TSC cycles between two polls from which on a role was not running, see FRAME_DEAF_MS. */
+	uint64_t deaf_cycles;
 	/** Slots whose mbufs are no longer used, in the order of frame_table_release(): number + 1
 	 * of the release, and slot, packed like a tag. It is a ring of at least twice the slots, so
 	 * a slot is in it at most once. If an element does not have the number that an RX role
@@ -441,6 +452,22 @@ uint32_t frame_table_stream_packets(const struct frame_table *ft, uint32_t slot,
 /** Discard the RX role's state of the old window, and acknowledge the new generation. */
 void frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation);
 
+/**
+ * Advance a clock that shows for how long its owner has run. It stops while the owner does not run,
+ * because its process was stopped or its CPU had other work.
+ * @param at  in, out: TSC of the last call, 0 = none
+ * @return cycles to add to the clock
+ */
+static inline uint64_t
+frame_clock_step(const struct frame_table *ft, uint64_t *at)
+{
+	const uint64_t now = rte_rdtsc(), gap = now - *at;
+	const bool first = *at == 0;
+
+	*at = now;
+	return first ? 0 : RTE_MIN(gap, ft->deaf_cycles);
+}
+
 /** Report that this lcore holds no reference to a slot. Call it in each poll, idle or not. */
 static inline void
 frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
@@ -449,7 +476,9 @@ frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
 
 	if (unlikely(generation != frx->generation))
 		frame_rx_move(ft, frx, generation);
-	__atomic_store_n(&frx->polls, frx->polls + 1, __ATOMIC_RELAXED);
+	/* packets that arrive between two polls are received in the second one */
+	__atomic_store_n(&frx->listened, frx->listened + frame_clock_step(ft, &frx->polled_at),
+		__ATOMIC_RELAXED);
 	rte_rcu_qsbr_quiescent(ft->qsbr, frx->id);
 }
 

@@ -51,8 +51,19 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 		(frame + 1) << FRAME_TAG_SLOT_BITS | slot, __ATOMIC_RELEASE);
 }
 
-/** If the builder has not checked for this many milliseconds, it was not running. */
+/**
+ * The longest time between two polls, in milliseconds, that counts as listening. Lcores that share
+ * CPUs poll that often. Of a longer time between two polls, the rest does not count: the role was
+ * not running.
+ */
 #define FRAME_DEAF_MS 50
+
+/** Cycles in which an RX role has listened. By the builder. */
+static inline uint64_t
+frame_rx_listened(const struct frame_table *ft, uint32_t rx)
+{
+	return __atomic_load_n(&ft->rx[rx].listened, __ATOMIC_RELAXED);
+}
 
 /** Has an RX role acknowledged the last move of the window? By its RX lcore. */
 static inline bool

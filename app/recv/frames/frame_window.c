@@ -155,7 +155,7 @@ move_window(struct frame_table *ft)
 	b->asked_at = 0;
 	b->moving = false;
 	b->flushing = false;
-	b->held_since = 0;
+	b->held = false;
 	frame_resync_reset(ft);
 	frame_resync_hear(ft);
 	/* dead streams are not waited for: they have sent nothing in the new window */

@@ -95,22 +95,39 @@ shift(uint64_t *tsc, uint64_t cycles)
 		*tsc -= cycles;
 }
 
-/** Let time pass by moving all times that the builder has stored into the past. */
+/** Let time pass by moving all times that were stored into the past. */
 static void
-pass_time(uint64_t cycles)
+pass(uint64_t cycles)
 {
 	struct frame_builder *b = &ft->builder;
 
 	shift(&b->moved_at, cycles);
-	shift(&b->held_since, cycles);
 	shift(&b->asked_at, cycles);
 	shift(&b->leave_since, cycles);
 	shift(&b->listened_at, cycles);
 	shift(&b->tick_at, cycles);
-	for (uint32_t s = 0; s < d.streams; s++) {
+	for (uint32_t s = 0; s < d.streams; s++)
 		shift(&b->request_since[s], cycles);
-		shift(&b->heard_at[s], cycles);
-	}
+}
+
+/** Let time pass in which builder and RX roles run. */
+static void
+pass_time(uint64_t cycles)
+{
+	pass(cycles);
+	ft->builder.ran += cycles;
+	for (uint32_t l = 0; l < config.nb_rx; l++)
+		ft->rx[l].listened += cycles;
+}
+
+/** Let time pass in which the receiver does not run. */
+static void
+be_absent(uint64_t cycles)
+{
+	pass(cycles);
+	shift(&ft->builder.ran_at, cycles);
+	for (uint32_t l = 0; l < config.nb_rx; l++)
+		shift(&ft->rx[l].polled_at, cycles);
 }
 
 /** All packets of a frame belong to one acquisition. */
@@ -172,7 +189,7 @@ work(uint32_t rounds)
 		if (slow && chance(5))
 			stalled = !stalled;
 		if (slow && chance(10))
-			pass_time(config.stall_cycles / 16 * rig_below(&rng, 8));
+			be_absent(config.stall_cycles / 16 * rig_below(&rng, 8));
 		for (uint32_t l = 0; l < config.nb_rx; l++)
 			rx_poll(rig_rx[l]);
 		build();
@@ -752,12 +769,14 @@ slow_story(void)
 	}
 	config.no_run = chance(30);
 	open_table();
+	/* as with the default of stream_timeout_ms */
+	ft->deaf_cycles = config.stall_cycles / 20;
 	for (uint32_t f = 0; f < SLOW_FRAMES; f++, number++) {
 		if (chance(1))
 			number += rig_below(&rng, 300);
 		for (uint32_t s = 0; s < streams; s++)
 			send_frame(s, number, 0);
-		pass_time(config.stall_cycles / 50);
+		be_absent(config.stall_cycles / 50);
 		if (stop == 0 && chance(3))
 			stop = rig_below(&rng, 150);
 		if (stop > 0)

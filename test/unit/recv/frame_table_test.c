@@ -274,6 +274,26 @@ grace_period(void **state)
 	assert_int_equal(closed.packets, 2);
 }
 
+/**
+ * Poll once every `us` until the timeout of the head has passed. The builder checks it all the
+ * time.
+ */
+static void
+wait_for_timeout(uint32_t us)
+{
+	const uint64_t begin = rte_rdtsc(), every = rte_get_tsc_hz() / 1000000 * us;
+	uint64_t polled = begin;
+
+	while (!ft->builder.closing) {
+		assert_true(rte_rdtsc() - begin < 10 * rte_get_tsc_hz());
+		assert_false(frame_table_close(ft, &closed));
+		if (rte_rdtsc() - polled < every)
+			continue;
+		rig_quiescent(ft);
+		polled = rte_rdtsc();
+	}
+}
+
 /* A silent module delays frames once, by the timeout, and not again until it has sent a packet. */
 static void
 stalled_stream(void **state)
@@ -284,7 +304,7 @@ stalled_stream(void **state)
 	for (uint64_t f = 1; f <= 4; f++)
 		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
 	expect_nothing();
-	rte_delay_ms(6);
+	wait_for_timeout(1000);
 	expect_closed(1, PACKETS);
 	assert_true(closed.timeout);
 	frame_table_open(ft);
@@ -301,6 +321,39 @@ stalled_stream(void **state)
 	expect_nothing(); /* the module sends again: frame 4 waits for it */
 	assert_int_equal(place_range(1, 6, 0, PACKETS), FRAME_PLACED);
 	expect_closed(4, PACKETS);
+}
+
+/*
+ * RX role and builder share a CPU: the builder checks the head many times between two polls. This
+ * time counts, else the timeout takes many times as long.
+ */
+static void
+timeout_on_a_shared_cpu(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.stall_cycles = rte_get_tsc_hz() / 10;
+	begin(1);
+	assert_int_equal(place_range(0, 1, 0, PACKETS), FRAME_PLACED);
+	wait_for_timeout(4000);
+	expect_closed(1, PACKETS);
+	assert_true(closed.timeout);
+}
+
+/* The time in which an RX role does not poll is no silence of the detector. */
+static void
+stopped_rx_role(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.stall_cycles = rte_get_tsc_hz() / 10;
+	begin(1);
+	assert_int_equal(place_range(0, 1, 0, PACKETS), FRAME_PLACED);
+	expect_nothing();
+	rte_delay_ms(150);
+	for (int i = 0; i < 4; i++)
+		expect_nothing();
+	assert_int_equal(place_range(1, 1, 0, PACKETS), FRAME_PLACED);
+	expect_closed(1, 2 * PACKETS);
+	assert_false(closed.timeout);
 }
 
 /*
@@ -369,6 +422,8 @@ main(int argc, char **argv)
 		TEST(slot_is_clean_when_used_again),
 		TEST(grace_period),
 		TEST(stalled_stream),
+		TEST(timeout_on_a_shared_cpu),
+		TEST(stopped_rx_role),
 		TEST(idle_line),
 		TEST(flush_at_the_end),
 		TEST(flush_before_anything_came),

@@ -391,6 +391,26 @@ nothing_comes(void **state)
 	assert_false(status.failed);
 	assert_string_equal(status.warning, "");
 	assert_string_equal(status.message, "");
+	/* but the process remembers that runs have failed */
+	assert_int_equal(status.failed_runs, 3);
+}
+
+/* The idle time is time in which RX roles poll: not while the process is stopped. */
+static void
+stopped_process_is_not_idle(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_configure(&r, "run.name=stopped,run.idle_timeout_ms=300"), 0);
+	assert_int_equal(run_start(&r), 0);
+	poll();
+	usleep(500000);
+	run_tick(&r);
+	assert_int_equal(run_get_state(&r), RUN_RUNNING);
+	poll();
+	assert_int_equal(run_get_state(&r), RUN_RUNNING);
+	ends(&status);
+	assert_non_null(strstr(status.message, "idle_timeout_ms = 300"));
 }
 
 /* A command that timed out is not executed later. */
@@ -453,6 +473,7 @@ main(int argc, char **argv)
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
 		TEST(nothing_comes),
+		TEST(stopped_process_is_not_idle),
 		TEST(order_times_out),
 		TEST(closes_when_idle),
 	};
