@@ -118,12 +118,29 @@ count_vote(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 		__atomic_store_n(&frx->requests, frx->requests | bit, __ATOMIC_RELEASE);
 }
 
+/** Forget the request of a stream, which may be refused, if the stream was silent since. */
+static void
+forget_after_silence(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream)
+{
+	const uint32_t silences = __atomic_load_n(&ft->builder.silences[stream], __ATOMIC_RELAXED);
+	const uint64_t bit = UINT64_C(1) << stream;
+
+	if (likely(frx->silences[stream] == silences) || frx->again)
+		return;
+	frx->silences[stream] = silences;
+	frx->out_of_window &= ~bit;
+	if ((frx->requests & bit) != 0)
+		__atomic_store_n(&frx->requests, frx->requests & ~bit, __ATOMIC_RELEASE);
+}
+
 enum frame_placement
 frame_resync_request(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	bool vote, bool ahead)
 {
-	const bool refused = frame_resync_is_refused(ft, frx, stream, frame);
+	bool refused;
 
+	forget_after_silence(ft, frx, stream);
+	refused = frame_resync_is_refused(ft, frx, stream, frame);
 	count_vote(ft, frx, stream, frame, vote, ahead, !refused);
 	return refused ? frame_rx_drop(ft, frx, stream, frame) : FRAME_PLACE_HOLD;
 }
@@ -380,8 +397,7 @@ find_dead(struct frame_table *ft)
 		speak += is_expected && (b->silent >> s & 1) == 0;
 	}
 	for (uint32_t s = 0; s < ft->detector.streams && 2 * speak >= expected; s++)
-		if ((b->silent >> s & 1) != 0 &&
-			silence(ft, s) >= ft->config.stall_cycles / 2 * 3)
+		if ((b->silent >> s & 1) != 0 && silence(ft, s) >= ft->config.stall_cycles / 2 * 3)
 			b->dead |= UINT64_C(1) << s;
 }
 
@@ -405,6 +421,9 @@ frame_resync_listen(struct frame_table *ft)
 			b->heard_at[s] = b->listened[ft->config.owner[s]];
 			b->silent &= ~(UINT64_C(1) << s);
 		} else if (silence(ft, s) >= ft->config.stall_cycles) {
+			if ((b->silent >> s & 1) == 0)
+				__atomic_store_n(
+					&b->silences[s], b->silences[s] + 1, __ATOMIC_RELAXED);
 			b->silent |= UINT64_C(1) << s;
 		}
 		/* a pause lasts until a packet is placed; packets out of window do not end it */
@@ -576,7 +595,8 @@ refuse(struct frame_table *ft)
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t place = b->request_position[s];
 
-		if ((b->requests >> s & 1) == 0) {
+		/* a stream that was silent makes a new request */
+		if ((b->requests >> s & 1) == 0 || frame_resync_is_silent(ft, s)) {
 			b->request_since[s] = 0;
 			continue;
 		}

@@ -75,6 +75,35 @@ is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 	return true;
 }
 
+/**
+ * Is a stream silent of which no packet was placed in this window, with most of the others? Then
+ * its first packet may begin a restart. If the others are not silent, they have not waited for it.
+ */
+static bool
+is_new(const struct frame_table *ft, uint32_t stream)
+{
+	const uint64_t paused = __atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE);
+	uint32_t others = 0, silent = 0;
+
+	if ((paused >> stream & 1) == 0)
+		return false;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		if (s == stream || detector_stream_expected(&ft->detector, s) == 0)
+			continue;
+		others++;
+		silent += paused >> s & 1;
+	}
+	return 2 * silent >= others;
+}
+
+static bool
+is_closed(const struct frame_table *ft, uint64_t frame)
+{
+	const uint64_t tag = __atomic_load_n(&ft->entry[frame & ft->entry_mask], __ATOMIC_ACQUIRE);
+
+	return tag == ((frame + 1) << FRAME_TAG_SLOT_BITS | FRAME_TAG_CLOSED);
+}
+
 bool
 frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
@@ -83,6 +112,9 @@ frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 	if (unlikely(frx->before[stream] != 0) && is_of_old_window(ft, frx, stream, frame))
 		return false;
 	if (progress != 0 && is_leap(frx, stream, progress, frame))
+		return true;
+	/* it may be a restart: see frame_rx_late() */
+	if (progress == 0 && is_closed(ft, frame) && is_new(ft, stream))
 		return true;
 	__atomic_store_n(&frx->progress[stream], frame + 1, __ATOMIC_RELEASE);
 	return true;
@@ -299,18 +331,22 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return drop_late(ft, frx, stream, frame);
 	/*
 	 * The stream was silent. The packet may be the rest of its last frame. It counts towards a
-	 * resync request if its frame is lower, or if the same packet was placed before.
+	 * resync request if its frame is lower, or if the same packet was placed before. A stream
+	 * of which no packet was placed has no last frame.
 	 */
-	if (frame + 1 <= frx->progress[stream] && frame_rx_paused(ft, frx, stream))
+	progress = frx->progress[stream];
+	if (progress == 0 ? is_new(ft, stream)
+			  : frame + 1 <= progress && frame_rx_paused(ft, frx, stream))
 		return frame_resync_request(ft, frx, stream, frame,
-			frame + 1 < frx->progress[stream] || was_placed(ft, stream, frame, packet),
+			progress == 0 || frame + 1 < progress ||
+				was_placed(ft, stream, frame, packet),
 			false);
 	/*
 	 * A late packet is at most max_skew_frames behind its stream's progress. If it is further
 	 * behind, the stream was restarted; also if the stream is out of window and the packet is
 	 * still far behind the window.
 	 */
-	progress = frx->progress[stream] != 0 ? frx->progress[stream] : base;
+	progress = progress != 0 ? progress : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
 		((frx->out_of_window >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
 		frame_rx_is_here(frx, stream, frame);

@@ -169,12 +169,12 @@ struct frame_agreement {
  * `elsewhere` (the streams out of window).
  */
 struct frame_rx {
-	uint32_t id;		/**< index of the RX role; constant */
-	uint32_t expected;	/**< packets of a frame that come through this RX role; constant */
-	uint32_t generation;	/**< last window move that this RX role has carried out */
-	uint32_t tried;		/**< generation in which waiting packets were first retried */
-	uint32_t clean;		/**< last generation in which no packet waited or was held */
-	bool again;		/**< waiting and held packets are being retried */
+	uint32_t id;	     /**< index of the RX role; constant */
+	uint32_t expected;   /**< packets of a frame that come through this RX role; constant */
+	uint32_t generation; /**< last window move that this RX role has carried out */
+	uint32_t tried;	     /**< generation in which waiting packets were first retried */
+	uint32_t clean;	     /**< last generation in which no packet waited or was held */
+	bool again;	     /**< waiting and held packets are being retried */
 	/** TSC cycles in which this RX role has listened, see frame_rx_quiescent(). Read by the
 	 * builder and by control now and then. */
 	uint64_t listened;
@@ -219,6 +219,7 @@ struct frame_rx {
 	uint64_t before[DETECTOR_STREAMS_MAX];	/**< progress in the old window, 0 = none */
 	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of streams out of window */
 	uint64_t recount; /**< streams out of window whose held packets are counted again */
+	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< frame_builder.silences at the last request */
 	/** Position of frame_rx_reclaim() in the slot that it frees next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
@@ -226,7 +227,7 @@ struct frame_rx {
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
 static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
-static_assert(sizeof(struct frame_rx) == 211 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
+static_assert(sizeof(struct frame_rx) == 215 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
 enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< no run: packets are dropped */
@@ -260,7 +261,7 @@ struct frame_window {
 static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");
 static_assert(sizeof(struct frame_window) == 2 * RTE_CACHE_LINE_SIZE, "two lines");
 
-/** Builder's part of the table. Private to the builder, except `paused_progress`. */
+/** Builder's part of the table. Private to the builder, except `paused_progress` and `silences`. */
 struct frame_builder {
 	uint64_t next_close;  /**< head: lowest frame that is not closed */
 	uint64_t next_open;   /**< lowest frame that is not opened */
@@ -272,29 +273,29 @@ struct frame_builder {
 	uint16_t *recycled;   /**< slots that RX roles may still be freeing: a ring, oldest first */
 	uint64_t recycled_first; /**< free-running indices, like those of releases */
 	uint64_t recycled_end;
-	bool beginning;	     /**< a run is about to begin; some RX role has not acknowledged */
-	bool stopping;	     /**< no more frames are taken, see frame_table_stop() */
-	bool fresh;	     /**< this run has had no window yet */
-	uint64_t reported;   /**< frames of this run that frame_table_close() has returned */
-	bool started;	     /**< a frame was returned since the last move */
-	bool closing;	     /**< the head's tag is changed, its grace period runs */
-	bool timeout;	     /**< the head closes by time */
-	bool flushing;	     /**< everything open is closed, with one grace period for all */
-	bool flush_graced;   /**< the grace period of the flush is over */
-	uint64_t flush_end;  /**< frame + 1 of the last frame of the flush that had begun */
-	uint64_t moved_at;   /**< TSC of the last move, 0 = none of the old window is expected */
-	uint64_t grace;	     /**< qsbr token of the closing head, or of the flush */
-	uint64_t looked_at;  /**< TSC of the last check of the head's progress */
+	bool beginning;	    /**< a run is about to begin; some RX role has not acknowledged */
+	bool stopping;	    /**< no more frames are taken, see frame_table_stop() */
+	bool fresh;	    /**< this run has had no window yet */
+	uint64_t reported;  /**< frames of this run that frame_table_close() has returned */
+	bool started;	    /**< a frame was returned since the last move */
+	bool closing;	    /**< the head's tag is changed, its grace period runs */
+	bool timeout;	    /**< the head closes by time */
+	bool flushing;	    /**< everything open is closed, with one grace period for all */
+	bool flush_graced;  /**< the grace period of the flush is over */
+	uint64_t flush_end; /**< frame + 1 of the last frame of the flush that had begun */
+	uint64_t moved_at;  /**< TSC of the last move, 0 = none of the old window is expected */
+	uint64_t grace;	    /**< qsbr token of the closing head, or of the flush */
+	uint64_t looked_at; /**< TSC of the last check of the head's progress */
 	/* the delay of the head is measured by the clocks of builder and RX roles: a time in which
 	 * one of them did not run does not count */
-	bool held;	     /**< the head is delayed */
-	uint64_t ran;	     /**< cycles in which the builder ran */
-	uint64_t ran_at;     /**< TSC of the last change of `ran` */
-	uint64_t held_ran;   /**< `ran` when the delay began */
+	bool held;			      /**< the head is delayed */
+	uint64_t ran;			      /**< cycles in which the builder ran */
+	uint64_t ran_at;		      /**< TSC of the last change of `ran` */
+	uint64_t held_ran;		      /**< `ran` when the delay began */
 	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
-	uint64_t move_to;    /**< frame + 1 at which the window is to begin, 0 = no move */
-	uint64_t asked_at;   /**< TSC of the first packet seen without a window, 0 = none */
-	bool moving; /**< new generation is published; some RX role has not acknowledged it */
+	uint64_t move_to;  /**< frame + 1 at which the window is to begin, 0 = no move */
+	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
+	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
 	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
 	uint64_t requests;			      /**< bits of streams with a resync request */
@@ -321,6 +322,7 @@ struct frame_builder {
 	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
 	/** Progress of the streams in window.paused when they paused. Read by RX roles. */
 	uint64_t paused_progress[DETECTOR_STREAMS_MAX];
+	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< how often a stream became silent */
 	struct frame_late *late;
 	uint64_t late_frames; /**< frames of this run that packets named and that have no row */
 };

@@ -46,6 +46,10 @@ static struct frame_table_config config;
 static struct frame_table *ft;
 static enum role role[DETECTOR_STREAMS_MAX];
 static uint32_t lag[DETECTOR_STREAMS_MAX], queue_of[DETECTOR_STREAMS_MAX];
+/* an honest stream that sends nothing before this act */
+static uint32_t away[DETECTOR_STREAMS_MAX];
+/* an honest stream that sends other numbers than the rest in this act, 0 = never */
+static uint32_t shifted[DETECTOR_STREAMS_MAX];
 static uint32_t loss, duplicates, disorder;
 static bool any_dead, any_astray;
 /* the receiver keeps up, and nothing happens that looks like late packets */
@@ -141,7 +145,8 @@ look_into(const struct frame_closed *closed)
 			const struct rte_mbuf *m = frame_table_mbufs(
 				ft, closed->slot)[detector_stream_tile(&d, s) + p];
 
-			if (m == NULL || role[s] != HONEST)
+			if (m == NULL || role[s] != HONEST ||
+				(shifted[s] != 0 && m->hash.usr == shifted[s]))
 				continue;
 			found++;
 			if (act == UINT32_MAX)
@@ -301,6 +306,18 @@ send_frame(uint32_t stream, uint64_t number, uint32_t act)
 	}
 }
 
+/** One stream was restarted alone, or its counter has jumped. */
+static void
+send_shifted(uint32_t stream, const struct act *act, uint32_t frame, uint32_t a)
+{
+	const uint64_t number =
+		act->first > 3000 && stream % 2 == 0 ? 1 + frame : act->first + frame + 300000;
+
+	for (uint32_t p = d.expect_from[stream]; p < d.expect_to[stream]; p++)
+		push(stream, number, p, a);
+	note(strays, &nb_strays, number);
+}
+
 /** Streams whose numbers differ from the others', or that are forged. */
 static void
 send_astray(uint32_t stream, uint64_t number, uint32_t act)
@@ -386,10 +403,11 @@ be_silent(uint32_t act, uint64_t end)
 
 /** A move of the window is promised only if every stream has sent enough packets that agree. */
 static void
-check_votes(const struct act *act)
+check_votes(const struct act *act, uint32_t a)
 {
 	for (uint32_t s = 0; s < d.streams; s++)
-		if (act->request && role[s] == HONEST && votes[s] < config.resync_packets)
+		if (act->request && role[s] == HONEST && a >= away[s] &&
+			(a != shifted[s] || a == 0) && votes[s] < config.resync_packets)
 			orderly = false;
 	memset(votes, 0, sizeof(votes));
 	memcpy(last_before, last, sizeof(last));
@@ -444,7 +462,11 @@ play(const struct act *acts, uint32_t nb)
 				const uint32_t s = (from + i) % d.streams;
 				const uint64_t number = acts[a].first + f;
 
-				if (role[s] == HONEST && lag[s] == 0 && f < acts[a].frames)
+				if (role[s] == HONEST && a < away[s])
+					continue;
+				if (role[s] == HONEST && a > 0 && a == shifted[s])
+					send_shifted(s, &acts[a], f, a);
+				else if (role[s] == HONEST && lag[s] == 0 && f < acts[a].frames)
 					send_frame(s, number, a);
 				else if (role[s] == HONEST && lag[s] != 0 && f > 0)
 					send_frame(s, number - 1, a);
@@ -459,7 +481,7 @@ play(const struct act *acts, uint32_t nb)
 				pass_time(config.stall_cycles / 8);
 			}
 		}
-		check_votes(&acts[a]);
+		check_votes(&acts[a], a);
 	}
 }
 
@@ -534,6 +556,20 @@ close_table(void)
 	assert_int_equal(rig_mbufs_out(), 0);
 }
 
+/**
+ * Does a stream that was shifted in an act lose no packet in the next one? Numbers between its last
+ * one and the window's may be those of late packets.
+ */
+static bool
+is_back(const struct act *acts, uint32_t shifted_act)
+{
+	const struct act *before = &acts[shifted_act - 1], *next = &acts[shifted_act + 1];
+
+	return next->silence &&
+		(!next->restart || next->first < before->first + before->frames ||
+			next->first > acts[shifted_act].first + FRAMES_MAX);
+}
+
 static void
 make_story(struct act *acts, uint32_t *nb)
 {
@@ -559,12 +595,19 @@ make_story(struct act *acts, uint32_t *nb)
 		queue_of[s] = config.owner[s];
 		role[s] = HONEST;
 		lag[s] = chance(20);
+		away[s] = shifted[s] = 0;
 		/* the others are at least half of all, and more than the stray ones */
 		if (2 * (nb_dead + nb_astray + 1) > streams || chance(65))
 			continue;
 		if (chance(30)) {
 			role[s] = DEAD;
 			nb_dead++;
+		} else if (chance(30)) {
+			away[s] = 1 + rig_below(&rng, 3);
+			nb_dead++;
+		} else if (chance(30) && nb_dead + 2 * (nb_astray + 1) < streams) {
+			shifted[s] = 1 + rig_below(&rng, 3);
+			nb_astray++;
 		} else if (nb_dead + 2 * (nb_astray + 1) < streams) {
 			role[s] = ASTRAY;
 			nb_astray++;
@@ -582,6 +625,13 @@ make_story(struct act *acts, uint32_t *nb)
 		/* the RX role of a stray module that goes on may have room for one frame only */
 		all_promised &= nb_astray == 0 || acts[a].silence || !acts[a].restart;
 		restarts += acts[a].restart;
+	}
+	/* a stream that is late or astray can begin to count only after silence */
+	for (uint32_t s = 0; s < streams; s++) {
+		if (away[s] > 0 && away[s] < *nb)
+			all_promised &= acts[away[s]].silence;
+		if (shifted[s] > 0 && shifted[s] + 1 < *nb)
+			all_promised &= is_back(acts, shifted[s]);
 	}
 	/* packets arrive before the search for a window begins */
 	config.no_run = !any_dead && chance(30);
@@ -704,8 +754,9 @@ one_story(void)
 			config.nb_rx, config.slots, config.max_skew_frames, config.resync_packets,
 			loss, duplicates, disorder);
 		for (uint32_t s = 0; s < d.streams; s++)
-			print_message("stream %u: RX role %u, %s%s, %u packets\n", s,
-				config.owner[s],
+			print_message(
+				"stream %u: RX role %u, away %u, shifted %u, %s%s, %u packets\n", s,
+				config.owner[s], away[s], shifted[s],
 				role[s] == HONEST	  ? "honest"
 					: role[s] == DEAD ? "dead"
 							  : "astray",
@@ -764,7 +815,7 @@ slow_story(void)
 	loss = chance(50) ? 0 : rig_below(&rng, 60);
 	duplicates = disorder = 0;
 	for (uint32_t s = 0; s < streams; s++) {
-		config.owner[s] = queue_of[s] = 0;
+		config.owner[s] = queue_of[s] = away[s] = shifted[s] = 0;
 		role[s] = HONEST;
 	}
 	config.no_run = chance(30);

@@ -509,6 +509,31 @@ drop_one(uint32_t module, uint64_t frame)
 		ft->builder.flushing);
 }
 
+/* Let twice the timeout pass, in which the modules in the bitmap send nothing. */
+static void
+be_silent(uint32_t modules)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t step;
+
+	/* the test takes less time */
+	ft->config.stall_cycles = rte_get_tsc_hz() * 3600;
+	step = ft->config.stall_cycles / 8;
+	for (int i = 0; i < 16; i++) {
+		b->listened_at -= step;
+		b->ran += step;
+		for (uint32_t l = 0; l < config.nb_rx; l++)
+			ft->rx[l].listened += step;
+		for (uint32_t m = 0; m < MODULES; m++) {
+			if (b->request_since[m] != 0)
+				b->request_since[m] -= step;
+			if ((modules >> m & 1) == 0)
+				ft->rx[config.owner[m]].heard[m]++;
+		}
+		frame_table_open(ft);
+	}
+}
+
 /*
  * Place a frame of the modules in the bitmap `here`. If `elsewhere` is not 0, the other modules
  * send numbers that differ by it.
@@ -703,13 +728,64 @@ silent_modules_have_no_say(void **state)
 		for (uint32_t m = 2; m < 4; m++)
 			drop_one(m, 1);
 	assert_false(ft->builder.flushing);
-	ft->config.stall_cycles = 0;
+	be_silent(0x3);
 	for (int i = 0; i < 3; i++)
-		for (uint32_t m = 2; m < 4; m++) {
-			rig_quiescent(ft);
+		for (uint32_t m = 2; m < 4; m++)
 			drop_one(m, 1);
-		}
 	assert_true(ft->builder.flushing);
+}
+
+/* A refusal ends when its module is silent: after that, the module may restart with the others. */
+static void
+refusal_ends_with_silence(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	for (int i = 0; i < 10; i++)
+		drop_one(3, 1);
+	be_silent(0x7);
+	assert_int_equal(ft->window.refused, 0x8);
+	assert_int_equal(rig_place(ft, 3, 1, 0, 1), FRAME_PLACE_LATE);
+	be_silent(0xf);
+	assert_int_equal(ft->window.refused, 0);
+	for (uint32_t m = 0; m < MODULES; m++)
+		assert_int_equal(place_range(m, 1, 0, 16), FRAME_PLACE_HOLD);
+	frame_table_open(ft);
+	assert_true(ft->builder.flushing);
+}
+
+/*
+ * A module that sends again after it was silent in the whole window restarts with the others. If it
+ * sends again alone, its packets are late.
+ */
+static void
+restart_with_a_module_that_was_dead(void **state)
+{
+	for (uint32_t alone = 0; alone < 2; alone++) {
+		begin_modules(1);
+		for (uint64_t f = 1; f < 4; f++)
+			modules_frame(f, 0x7, 0);
+		/* frame 1 waits for module 3, frame 2 for all, frame 3 for none */
+		for (uint64_t f = 1; f < 4; f++) {
+			(void)rig_close(ft, &closed);
+			be_silent(0xf);
+			close_frames(f, f + 1, ALL - PACKETS);
+		}
+		be_silent(0xf);
+		if (alone) {
+			modules_frame(4, 0x7, 0);
+			be_silent(0x8);
+		}
+		for (uint64_t f = 1; f < 4; f++)
+			assert_int_equal(place_range(3, f, 0, PACKETS),
+				alone ? FRAME_PLACE_LATE : FRAME_PLACE_HOLD);
+		for (uint32_t m = 0; m < 3 && !alone; m++)
+			assert_int_equal(place_range(m, 1, 0, 16), FRAME_PLACE_HOLD);
+		frame_table_open(ft);
+		assert_int_equal(ft->builder.flushing, !alone);
+		rig_table_free(ft);
+		ft = NULL;
+	}
 }
 
 /* Resync requests for different positions do not add up. */
@@ -795,6 +871,8 @@ main(int argc, char **argv)
 		TEST(one_module_elsewhere),
 		TEST(most_modules_move_it),
 		TEST(silent_modules_have_no_say),
+		TEST(refusal_ends_with_silence),
+		TEST(restart_with_a_module_that_was_dead),
 		TEST(requests_must_agree),
 		TEST(restart_survives_stragglers),
 	};
