@@ -108,7 +108,7 @@ struct run {
 	uint64_t activity;			  /**< packets and frames so far */
 	uint64_t active_at;			  /**< TSC of the last change of `activity` */
 	uint64_t idle_from[FRAME_RX_MAX]; /**< frame_rx.listened of the RX roles at that time */
-	uint64_t first_activity;		  /**< TSC; 0: no activity yet */
+	uint64_t first_activity;	  /**< TSC; 0: no activity yet */
 	uint64_t runs;
 	struct run_writer last_writer;
 	/** Latency histogram of the batches of all runs that have ended. */
