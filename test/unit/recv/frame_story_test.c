@@ -371,7 +371,7 @@ tell(const char *when)
 }
 
 /**
- * Silence, until all honest streams are paused: a stray module may hold a frame open for
+ * Silence, until all honest streams are silent and paused: a stray module may hold a frame open for
  * `stall_cycles`. If a stray module has begun a frame that the others would send after the silence,
  * a timeout closes it first, and packets of the others may be lost.
  */
@@ -388,7 +388,9 @@ be_silent(uint32_t act, uint64_t end)
 	for (uint32_t i = 0; i < nb_strays; i++)
 		all_promised &= strays[i] < end || strays[i] >= end + config.max_gap_frames;
 	settle();
-	for (uint32_t i = 0; i < 10 || (honest & ~ft->window.paused) != 0; i++) {
+	/* packets that waited for a refusal were heard when it came */
+	for (uint32_t i = 0; i < 10 || (honest & ~(ft->window.paused & ft->builder.silent)) != 0;
+		i++) {
 		assert_true(i < 400);
 		pass_time(config.stall_cycles / 8);
 		work(3);
