@@ -304,8 +304,8 @@ static void
 begin_idle_time(struct run *r)
 {
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		r->idle_from[i] = __atomic_load_n(
-			&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
+		r->idle_from[i] =
+			__atomic_load_n(&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
 }
 
 static int
