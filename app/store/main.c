@@ -40,7 +40,6 @@ static const struct {
 	const char *what;
 } commands[] = {
 	{"import", cmd_import, "import spilled files, or a journal, into the directory of a store"},
-	{"load", cmd_load, "load a run into memory of the host or of a GPU"},
 	{"reconcile", cmd_reconcile, "remove batches that two stores have from one of them"},
 	{"verify", cmd_verify, "compare the files with the CRCs of their batches"},
 };

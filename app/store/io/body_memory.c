@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_gpudev.h>
 
@@ -17,27 +15,6 @@
 #include "io/huge_pages.h"
 
 #define GPU_PAGE (64ull << 10) /* granularity of CUDA's pinned memory and of BAR windows */
-
-int
-body_memory_begin(const char *device, int16_t *gpu)
-{
-	char text[512], name[64], *words[32], *rest = text;
-	int nb = 0;
-
-	/* EAL requires writable strings */
-	if (snprintf(text, sizeof(text),
-		    "braggline --no-huge -m 64 --no-pci --no-shconf --no-telemetry "
-		    "--log-level lib.eal:error --lcores 0@%d --vdev %s",
-		    sched_getcpu(), device) >= (int)sizeof(text))
-		return -EINVAL;
-	while ((words[nb] = strtok_r(NULL, " ", &rest)) != NULL)
-		nb++;
-	if (rte_eal_init(nb, words) < 0)
-		return -rte_errno;
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ","), device);
-	*gpu = body_memory_gpu(name);
-	return *gpu < 0 ? -ENODEV : 0;
-}
 
 static int
 alloc_host(uint64_t size, uint8_t **memory)
