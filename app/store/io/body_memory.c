@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <rte_errno.h>
 #include <rte_gpudev.h>
@@ -13,26 +12,20 @@
 #include "gpu_cuda.h"
 #include "gpu_host.h"
 #include "io/huge_pages.h"
+#include "rdma/rdma_pages.h"
 
 #define GPU_PAGE (64ull << 10) /* granularity of CUDA's pinned memory and of BAR windows */
 
 static int
 alloc_host(uint64_t size, uint8_t **memory)
 {
-	void *at;
+	enum rdma_pages_kind kind = RDMA_PAGES_HUGETLB;
 
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
-	if (at == MAP_FAILED) {
-		/* no reserved huge pages: use transparent ones */
-		at = huge_pages_map(size);
-		if (at == NULL)
-			return -ENOMEM;
-#ifdef MADV_POPULATE_WRITE
-		(void)madvise(at, size, MADV_POPULATE_WRITE);
-#endif
-	}
-	*memory = at;
+	*memory = rdma_pages_map(&size, -1, &kind);
+	if (*memory == NULL)
+		return -ENOMEM;
+	/* by this thread only: the CPUs of other lcores are busy */
+	(void)rdma_pages_prefault(*memory, size, 1);
 	return 0;
 }
 
@@ -50,7 +43,7 @@ void
 body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size)
 {
 	if (gpu < 0)
-		(void)munmap(memory, huge_pages_round(size));
+		rdma_pages_unmap(memory, huge_pages_round(size));
 	else
 		(void)rte_gpu_mem_free(gpu, memory);
 }
