@@ -337,8 +337,10 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.settings = &settings;
 	service.report.period = a->progress;
 	service.run = run_create(&pipeline, &settings, &a->settings, settings.service);
-	if (service.run == NULL)
+	if (service.run == NULL) {
+		LOG(ERR, "cannot allocate the state of runs\n");
 		goto out;
+	}
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
 	if (ret != 0)
 		LOG(ERR, "cannot set up memory, ports and threads: %s\n", strerror(-ret));

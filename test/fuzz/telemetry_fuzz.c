@@ -38,7 +38,7 @@ static const struct config_source base = {.file = path};
 /* ---- fake functions (-Wl,--wrap) ------------------------------------------------------------- */
 
 int __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help);
-const struct builder_stats *__wrap_builder_stats(const struct builder *b);
+struct builder_stats __wrap_builder_stats(const struct builder *b);
 int __wrap_builder_post(struct builder *b, const struct builder_command *command);
 int __wrap_builder_result(struct builder *b, uint64_t *from_frame);
 
@@ -52,10 +52,10 @@ __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *
 	return 0;
 }
 
-const struct builder_stats *
+struct builder_stats
 __wrap_builder_stats(const struct builder *b)
 {
-	return &stats;
+	return stats;
 }
 
 int
