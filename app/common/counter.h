@@ -24,6 +24,9 @@ counter_set(uint64_t *counter, uint64_t value)
 	__atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }
 
+/** As counter_set(), for a member of any other size. */
+#define COUNTER_SET(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELAXED)
+
 /** Get a counter. Any thread. */
 static inline uint64_t
 counter_get(const uint64_t *counter)

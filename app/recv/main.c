@@ -15,13 +15,21 @@
 #include <rte_log.h>
 #include <rte_version.h>
 
+#include "builder/builder.h"
 #include "check/check.h"
+#include "config/config.h"
 #include "eal/end.h"
 #include "eal/start.h"
-#include "telemetry/ledger.h"
+#include "egress/egress.h"
 #include "pipeline.h"
+#include "port/placement.h"
 #include "report.h"
 #include "run.h"
+#include "rx/lcores.h"
+#include "rx/rx.h"
+#include "rx/sources.h"
+#include "settings.h"
+#include "telemetry/ledger.h"
 #include "telemetry/telemetry.h"
 
 RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
@@ -44,7 +52,7 @@ struct arguments {
 
 /** The service thread, which advances runs while lcores poll. */
 struct service {
-	struct run run;
+	struct run *run;
 	struct pipeline *pipeline;
 	const struct settings *settings;
 	struct report report;
@@ -203,30 +211,30 @@ serve(void *arg)
 	while (!gang_failed(s) && !lcores_stopped(s)) {
 		const int number = __atomic_load_n(&signalled, __ATOMIC_RELAXED);
 
-		run_tick(&s->run);
-		report_progress(&s->report, &s->run, stderr);
-		sources_log(s->pipeline->sources, &s->pipeline->source_watch, false);
+		run_tick(s->run);
+		report_progress(&s->report, s->run, stderr);
+		sources_log(s->pipeline->sources, s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {
 			/* first of all, because a client may be requesting the next run */
-			run_close(&s->run);
+			run_close(s->run);
 			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
 			/* if the run could not be stopped in time, try again */
-			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;
+			stopping = run_get_state(s->run) == RUN_IDLE || run_stop(s->run) == 0;
 			if (!stopping)
 				sleep(1);
 		}
-		if ((stopping || !s->settings->service) && run_close_if_idle(&s->run))
+		if ((stopping || !s->settings->service) && run_close_if_idle(s->run))
 			break;
 		nanosleep(&tick, NULL);
 	}
-	run_close(&s->run); /* no other run may begin, whatever the reason for the end */
+	run_close(s->run); /* no other run may begin, whatever the reason for the end */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		while (!__atomic_load_n(&s->pipeline->rx[i]->stopped, __ATOMIC_ACQUIRE) &&
 			!lcores_stopped(s))
 			nanosleep(&tick, NULL);
-	sources_log(s->pipeline->sources, &s->pipeline->source_watch, true);
+	sources_log(s->pipeline->sources, s->pipeline->source_watch, true);
 	__atomic_store_n(&s->pipeline->lcores->stop, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -242,11 +250,11 @@ receive(struct service *s)
 
 	/* a replay delivers packets in the first poll, so the run must exist before */
 	if (!s->settings->service) {
-		ret = run_start(&s->run);
+		ret = run_start(s->run);
 		if (ret != 0)
 			return ret;
 	}
-	run_polled(&s->run);
+	run_polled(s->run);
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));
@@ -264,11 +272,11 @@ receive(struct service *s)
 	if (ret != 0)
 		s->failed = ret;
 	if (s->failed != 0)
-		run_give_up(&s->run, ret != 0 ? "cannot launch lcores" : "a gang failed");
+		run_give_up(s->run, ret != 0 ? "cannot launch lcores" : "a gang failed");
 	ret = s->failed;
-	run_get_status(&s->run, &status);
+	run_get_status(s->run, &status);
 	if (!s->settings->service)
-		report_summary(&s->run, &status, stdout);
+		report_summary(s->run, &status, stdout);
 	if (status.failed_runs != 0 && s->settings->service)
 		LOG(ERR, "%" PRIu64 " of %" PRIu64 " runs failed, see above\n", status.failed_runs,
 			status.runs);
@@ -288,11 +296,12 @@ receive(struct service *s)
 static int
 dump(const struct arguments *a)
 {
+	static struct egress_settings egress;
 	static struct settings settings;
 	struct config *config = config_open(&a->settings);
 	int status = EXIT_CONFIG;
 
-	if (config != NULL && settings_read(&settings, config) == 0) {
+	if (config != NULL && settings_read(&settings, &egress, config) == 0) {
 		config_dump(config, stdout);
 		status = EXIT_SUCCESS;
 	}
@@ -304,6 +313,7 @@ static int
 run(const struct arguments *a, const cpu_set_t *process_cpus)
 {
 	static struct pipeline pipeline;
+	static struct egress_settings egress;
 	static struct settings settings;
 	static struct service service;
 	struct placement way;
@@ -313,7 +323,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 
 	if (config == NULL)
 		return EXIT_CONFIG;
-	if (settings_read(&settings, config) != 0)
+	if (settings_read(&settings, &egress, config) != 0)
 		goto out;
 	status = EXIT_FAILURE;
 	ret = placement_choose(&way, &settings);
@@ -329,20 +339,22 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.pipeline = &pipeline;
 	service.settings = &settings;
 	service.report.period = a->progress;
-	run_init(&service.run, &pipeline, &settings, &a->settings);
-	/* In service mode, commands that arrive before the lcores poll wait for them. */
-	service.run.lcores_poll = settings.service;
+	service.run = run_create(&pipeline, &settings, &a->settings, settings.service);
+	if (service.run == NULL) {
+		LOG(ERR, "cannot allocate the state of runs\n");
+		goto out;
+	}
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
 	if (ret != 0)
 		LOG(ERR, "cannot set up memory, ports and threads: %s\n", strerror(-ret));
-	else if ((ret = telemetry_register(&service.run)) == 0)
+	else if ((ret = telemetry_register(service.run)) == 0)
 		ret = receive(&service);
 	if (ret == 0)
 		status = EXIT_SUCCESS;
 	else
 		LOG(ERR, "exiting with status %d: %s\n", status, strerror(-ret));
 	telemetry_retire();
-	run_free(&service.run);
+	run_destroy(service.run);
 	eal_hold();
 	leaked = pipeline_destroy(&pipeline);
 	if (leaked != 0 && service.failed != 0)

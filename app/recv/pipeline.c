@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -10,13 +11,44 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
+#include "builder/builder.h"
 #include "builder/compressor.h"
-#include "port/gang_memory.h"
+#include "calib/calibration.h"
+#include "calib/pedestal.h"
+#include "egress/egress.h"
+#include "output/preview.h"
 #include "pipeline.h"
+#include "port/gang_memory.h"
+#include "port/memory.h"
+#include "port/placement.h"
+#include "port/pools.h"
+#include "port/port.h"
+#include "rx/lcores.h"
+#include "rx/rx.h"
+#include "rx/sources.h"
+#include "settings.h"
 
 RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, pipeline_logtype, "recv: " __VA_ARGS__)
+
+/** Polling role of a host gang. */
+struct gang_worker {
+	const struct gk_ops *ops;
+	struct gk *gk;
+	uint32_t gang;
+	uint32_t worker;
+};
+
+struct pipeline_own {
+	struct placement placement;
+	struct memory memory;
+	struct calibration calibration;
+	struct gk_config gk_config;
+	struct source_watch source_watch;
+	struct rx *rx[FRAME_RX_MAX];
+	struct port ports[SETTINGS_PORTS_MAX];
+};
 
 static int
 poll_gang(void *arg)
@@ -29,17 +61,17 @@ poll_gang(void *arg)
 int
 pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
 {
-	struct gk_coef *coef = &p->gk_config.channel->coef[0];
+	struct gk_coef *coef = &p->gk_config->channel->coef[0];
 	int ret;
 
-	ret = calibration_load(&p->calibration, p->planes, files, &p->settings->detector);
+	ret = calibration_load(&p->own->calibration, p->planes, files, &p->settings->detector);
 	if (ret != 0)
 		return ret;
 	/* Gangs may keep copies by version, so a version that was in force is never reused. */
 	coef->version = RTE_MAX(coef[0].version, coef[1].version) + 1;
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
-		coef->p[g] = (uintptr_t)p->calibration.p[g];
-		coef->r[g] = (uintptr_t)p->calibration.r[g];
+		coef->p[g] = (uintptr_t)p->calibration->p[g];
+		coef->r[g] = (uintptr_t)p->calibration->r[g];
 	}
 	/*
 	 * Pedestal intervals alternate between two versions, which differ only in the G0 pedestals.
@@ -53,15 +85,15 @@ pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
 static void *
 allocate(struct pipeline *p, const struct gang_memory *piece)
 {
-	return piece->device ? memory_device(&p->memory, piece->name, piece->bytes)
-			     : memory_host(&p->memory, piece->name, piece->bytes);
+	return piece->device ? memory_device(p->memory, piece->name, piece->bytes)
+			     : memory_host(p->memory, piece->name, piece->bytes);
 }
 
 /** Allocate memory for pedestal intervals and dark frames, if configured. */
 static int
 create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
-	struct gk_channel *channel = p->gk_config.channel;
+	struct gk_channel *channel = p->gk_config->channel;
 
 	if (pieces[GANG_SECOND_PEDESTALS].n == 0)
 		return 0;
@@ -82,7 +114,7 @@ create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 static int
 create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
-	struct gk_config *c = &p->gk_config;
+	struct gk_config *c = p->gk_config;
 
 	c->outputs = p->outputs = allocate(p, &pieces[GANG_OUTPUTS]);
 	if (p->outputs == NULL)
@@ -92,7 +124,7 @@ create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	p->staging = allocate(p, &pieces[GANG_STAGING]);
 	if (p->staging == NULL)
 		return -ENOMEM;
-	c->outputs = (uint8_t *)((uintptr_t)p->outputs + (uintptr_t)p->memory.view);
+	c->outputs = (uint8_t *)((uintptr_t)p->outputs + (uintptr_t)p->memory->view);
 	return 0;
 }
 
@@ -105,7 +137,7 @@ create_gangs(struct pipeline *p)
 {
 	const struct settings *s = p->settings;
 	struct gang_memory pieces[GANG_PIECES];
-	struct gk_config *c = &p->gk_config;
+	struct gk_config *c = p->gk_config;
 	struct rte_gpu_info gpu;
 	char why[256];
 	void *planes;
@@ -118,16 +150,16 @@ create_gangs(struct pipeline *p)
 		return -ENOTSUP;
 	}
 	gang_memory_layout(s, &c->geometry, &c->layout);
-	gang_memory_list(s, p->way.results, pieces);
+	gang_memory_list(s, p->placement->results, pieces);
 	c->value = s->value;
 	c->gangs = s->gangs;
 	c->workers = p->gk_ops->poll != NULL ? lcores_gang_workers(s) : s->gang_workers;
 	c->isa = s->isa;
 	c->watchdog_ms = s->watchdog_ms;
-	c->packets = p->way.packets;
+	c->packets = p->placement->packets;
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;
-	if (p->memory.gpu >= 0 && rte_gpu_info_get(p->memory.gpu, &gpu) == 0)
+	if (p->memory->gpu >= 0 && rte_gpu_info_get(p->memory->gpu, &gpu) == 0)
 		c->context = (void *)(uintptr_t)gpu.context;
 	c->channel = allocate(p, &pieces[GANG_CHANNEL]);
 	c->frames = allocate(p, &pieces[GANG_FRAMES]);
@@ -140,7 +172,7 @@ create_gangs(struct pipeline *p)
 	if (ret == 0)
 		ret = create_dark(p, pieces);
 	if (ret == 0)
-		ret = memory_register(&p->memory);
+		ret = memory_register(p->memory);
 	if (ret != 0)
 		return ret;
 	ret = p->gk_ops->create(c, &p->gk);
@@ -204,8 +236,8 @@ create_table(struct pipeline *p)
 		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stream_timeout_ms,
 		.refuse = s->refuse,
 		.no_run = true,
-		.frames = p->gk_config.frames,
-		.socket = p->memory.socket,
+		.frames = p->gk_config->frames,
+		.socket = p->memory->socket,
 	};
 
 	for (uint32_t i = 0; i < s->detector.streams; i++)
@@ -218,7 +250,7 @@ static int
 create_rx(struct pipeline *p)
 {
 	const struct settings *s = p->settings;
-	const int socket = p->memory.socket;
+	const int socket = p->memory->socket;
 	char name[RTE_RING_NAMESIZE];
 
 	p->streams = rte_malloc_socket("rx_streams", sizeof(*p->streams), 64, socket);
@@ -240,8 +272,8 @@ create_rx(struct pipeline *p)
 		rx->streams = p->streams;
 		rx->detector = &s->detector;
 		rx->sources = p->sources;
-		if (p->way.packets == GK_MEMORY_DEVICE)
-			rx->view = p->memory.view;
+		if (p->placement->packets == GK_MEMORY_DEVICE)
+			rx->view = p->memory->view;
 		rx->drop_handoff = s->refuse;
 		rx->peers = p->rx;
 		/*
@@ -268,7 +300,7 @@ open_ports(struct pipeline *p)
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		struct port *port = &p->ports[p->nb_ports++];
 		int ret = port_open(port, &s->ports[i], s, p->table->config.owner, &demand,
-			p->way.packets, &p->memory);
+			p->placement->packets, p->memory);
 
 		if (ret != 0)
 			return ret;
@@ -292,19 +324,19 @@ create_builder(struct pipeline *p)
 	const struct settings *s = p->settings;
 	struct builder_config c = {
 		.table = p->table,
-		.channel = p->gk_config.channel,
-		.results = p->gk_config.results,
+		.channel = p->gk_config->channel,
+		.results = p->gk_config->results,
 		.gangs = s->gangs,
 		.batch = s->batch,
 		.outputs = s->outputs,
-		.gpu_writes = p->way.packets == GK_MEMORY_DEVICE,
-		.gpu = p->memory.gpu,
-		.socket = p->memory.socket,
+		.gpu_writes = p->placement->packets == GK_MEMORY_DEVICE,
+		.gpu = p->memory->gpu,
+		.socket = p->memory->socket,
 	};
 
 	p->egress = rte_ring_create(
-		"egress", BUILDER_RECORDS * 2, p->memory.socket, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	p->returned = rte_ring_create("egress_returned", BUILDER_RECORDS * 2, p->memory.socket,
+		"egress", BUILDER_RECORDS * 2, p->memory->socket, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	p->returned = rte_ring_create("egress_returned", BUILDER_RECORDS * 2, p->memory->socket,
 		RING_F_SP_ENQ | RING_F_SC_DEQ);
 	if (p->egress == NULL || p->returned == NULL) {
 		LOG(ERR, "cannot create egress rings: %s\n", rte_strerror(rte_errno));
@@ -338,9 +370,9 @@ static int
 create_preview(struct pipeline *p)
 {
 	const struct preview_config c = {
-		.geometry = p->gk_config.geometry,
-		.layout = p->gk_config.layout,
-		.value = p->gk_config.value,
+		.geometry = p->gk_config->geometry,
+		.layout = p->gk_config->layout,
+		.value = p->gk_config->value,
 		.cpus = &p->writer_cpus,
 	};
 
@@ -359,7 +391,7 @@ create_compressor(struct pipeline *p)
 
 	if (roles == 0)
 		return 0;
-	p->compressor = compressor_create(2 * roles, gk_pixels(&p->gk_config.geometry));
+	p->compressor = compressor_create(2 * roles, gk_pixels(&p->gk_config->geometry));
 	if (p->compressor == NULL)
 		LOG(ERR, "cannot allocate memory to compress %u frames at a time\n", 2 * roles);
 	return p->compressor != NULL ? 0 : -ENOMEM;
@@ -419,7 +451,7 @@ assign_roles(struct pipeline *p)
 static void
 log_way(const struct pipeline *p)
 {
-	const struct placement *w = &p->way;
+	const struct placement *w = p->placement;
 	char packets[96], results[96];
 
 	if (w->no_gangs[0] != '\0')
@@ -431,15 +463,26 @@ log_way(const struct pipeline *p)
 }
 
 int
-pipeline_create(struct pipeline *p, const struct settings *settings, const struct placement *way,
-	const cpu_set_t *process_cpus)
+pipeline_create(struct pipeline *p, const struct settings *settings,
+	const struct placement *placement, const cpu_set_t *process_cpus)
 {
+	struct pipeline_own *own = calloc(1, sizeof(*own));
 	int ret;
 
 	memset(p, 0, sizeof(*p));
 	p->settings = settings;
-	p->way = *way;
-	memory_init(&p->memory, way, rte_socket_id());
+	p->own = own;
+	if (own == NULL)
+		return -ENOMEM;
+	own->placement = *placement;
+	p->placement = &own->placement;
+	p->memory = &own->memory;
+	p->calibration = &own->calibration;
+	p->gk_config = &own->gk_config;
+	p->source_watch = &own->source_watch;
+	p->rx = own->rx;
+	p->ports = own->ports;
+	memory_init(p->memory, placement, rte_socket_id());
 	ret = create_gangs(p);
 	if (ret == 0)
 		ret = create_table(p);
@@ -447,8 +490,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 		ret = create_rx(p);
 	if (ret == 0)
 		ret = create_builder(p);
-	if (ret == 0 && settings->egress.device != NULL)
-		ret = egress_create(&p->stores, &settings->egress, settings->receiver_id);
+	if (ret == 0 && settings->egress->device != NULL)
+		ret = egress_create(&p->stores, settings->egress, settings->receiver_id);
 	if (ret == 0)
 		ret = create_compressor(p);
 	if (ret == 0)
@@ -467,7 +510,7 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 	 * gangs run, because CUDA may wait for their kernel to end.
 	 */
 	if (ret == 0)
-		ret = memory_register(&p->memory);
+		ret = memory_register(p->memory);
 	if (ret == 0)
 		ret = start_gangs(p);
 	if (ret == 0)
@@ -478,11 +521,11 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 void
 pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text, size_t size)
 {
-	const struct gk_channel *channel = p->gk_config.channel;
+	const struct gk_channel *channel = p->gk_config->channel;
 	/* the oldest unfinished descriptor has not been overwritten */
 	const struct gk_work *work = &channel->work[gang][channel->done[gang].done % GK_RING_SIZE];
 
-	if (error == -EINVAL && gk_work_check(&p->gk_config, work, text, size) != 0)
+	if (error == -EINVAL && gk_work_check(p->gk_config, work, text, size) != 0)
 		return;
 	if (error == -ETIMEDOUT)
 		snprintf(text, size, "process did not run for [gpu] watchdog_ms = %u",
@@ -507,6 +550,8 @@ pipeline_destroy(struct pipeline *p)
 {
 	uint32_t leaked = 0;
 
+	if (p->own == NULL)
+		return 0;
 	egress_destroy(p->stores);
 	compressor_destroy(p->compressor);
 	preview_destroy(p->preview);
@@ -517,7 +562,7 @@ pipeline_destroy(struct pipeline *p)
 		stop_gangs(p);
 	if (p->gk_ops != NULL)
 		p->gk_ops->destroy(p->gk);
-	memory_unregister(&p->memory);
+	memory_unregister(p->memory);
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
 		/* free mbufs that were released after their lcore had stopped */
@@ -534,6 +579,8 @@ pipeline_destroy(struct pipeline *p)
 	rte_ring_free(p->returned);
 	rte_free(p->workers);
 	rte_free(p->lcores);
-	memory_release(&p->memory);
+	memory_release(p->memory);
+	free(p->own);
+	p->own = NULL;
 	return leaked;
 }

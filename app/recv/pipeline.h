@@ -10,48 +10,55 @@
 #include <limits.h>
 #include <sched.h>
 
-#include <gk.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "builder/builder.h"
-#include "calib/calibration.h"
-#include "egress/egress.h"
-#include "output/batch_writer.h"
-#include "rx/lcores.h"
-#include "port/memory.h"
-#include "calib/pedestal.h"
-#include "port/port.h"
-#include "output/preview.h"
-#include "rx/rx.h"
-#include "settings.h"
-#include "port/placement.h"
+struct builder;
+struct calibration;
+struct calibration_files;
+struct compressor;
+struct egress;
+struct file_writer;
+struct frame_table;
+struct gang_worker;
+struct gk;
+struct gk_config;
+struct gk_ops;
+struct lcores;
+struct memory;
+struct pedestal;
+struct pipeline_own;
+struct placement;
+struct port;
+struct preview;
+struct rte_ring;
+struct rx;
+struct rx_streams;
+struct settings;
+struct source_watch;
+struct sources;
 
-/** Polling role of a host gang. */
-struct gang_worker {
-	const struct gk_ops *ops;
-	struct gk *gk;
-	uint32_t gang;
-	uint32_t worker;
-};
-
+/** The parts of the receiver. A reader of a part includes its header. */
 struct pipeline {
+	struct pipeline_own *own; /**< parts without memory of their own */
 	const struct settings *settings;
-	struct placement way;
-	struct memory memory;
-	struct calibration calibration;
+	const struct placement *placement;
+	struct memory *memory;
+	const struct calibration *calibration;
 	void *planes;	    /**< memory of the coefficients */
 	void *second_plane; /**< G0 pedestals of the other version; used with pedestal intervals */
 	const struct gk_ops *gk_ops;
 	struct gk *gk;
 	bool gk_started;
-	struct gk_config gk_config;
-	uint8_t *outputs; /**< output slots; a device address if way.results is device memory */
+	struct gk_config *gk_config;
+	uint8_t *outputs; /**< output slots; a device address if results are in device memory */
 	uint8_t *staging; /**< with device memory: buffer for data on its way to files */
 	struct frame_table *table;
 	struct rx_streams *streams;
 	struct sources *sources;
-	struct source_watch source_watch; /**< watch of the service thread */
-	struct rx *rx[FRAME_RX_MAX];
-	struct port ports[SETTINGS_PORTS_MAX];
+	struct source_watch *source_watch; /**< watch of the service thread */
+	struct rx **rx;			   /**< one for each RX lcore of the settings */
+	struct port *ports;
 	uint32_t nb_ports;
 	struct builder *builder;
 	struct rte_ring *egress;
@@ -72,7 +79,7 @@ struct pipeline {
  * @return 0 or -errno (logged); call pipeline_destroy() in either case
  */
 int pipeline_create(struct pipeline *p, const struct settings *settings,
-	const struct placement *way, const cpu_set_t *process_cpus);
+	const struct placement *placement, const cpu_set_t *process_cpus);
 
 /**
  * Load the calibration of a run. No gang may be working.

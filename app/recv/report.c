@@ -7,13 +7,20 @@
 #include <rte_cycles.h>
 #include <rte_lcore.h>
 
+#include "builder/builder.h"
+#include "pipeline.h"
 #include "report.h"
+#include "run.h"
+#include "run_watch.h"
+#include "run_writer.h"
+#include "rx/lcores.h"
+#include "settings.h"
 
 /** Print the names of the silent modules. */
 static void
 print_silent(const struct run *run, const struct builder_stats *stats, FILE *out)
 {
-	const struct detector *d = &run->process->detector;
+	const struct detector *d = &run_get_pipeline(run)->settings->detector;
 	bool first = true;
 
 	for (uint32_t s = 0; s < d->streams; s++) {
@@ -43,7 +50,7 @@ static void
 print_line(const struct report *r, const struct run *run, const struct run_status *status,
 	double seconds, FILE *out)
 {
-	const struct builder_stats stats = builder_stats(run->pipeline->builder);
+	const struct builder_stats stats = builder_stats(run_get_pipeline(run)->builder);
 	const struct ledger *l = &status->ledger;
 
 	print_time(out);
@@ -87,8 +94,8 @@ report_progress(struct report *r, struct run *run, FILE *out)
 static void
 print_modules(const struct run *run, const struct ledger *l, FILE *out)
 {
-	const struct builder_stats stats = builder_stats(run->pipeline->builder);
-	const struct detector *d = &run->process->detector;
+	const struct builder_stats stats = builder_stats(run_get_pipeline(run)->builder);
+	const struct detector *d = &run_get_pipeline(run)->settings->detector;
 	const uint64_t frames =
 		l->frames - l->lost - l->refused - l->lost_at_restart - l->lost_while_down;
 	bool first = true;
@@ -104,7 +111,8 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 			fprintf(out, "modules\n");
 		first = false;
 		fprintf(out, "  %s: %" PRIu64 " packets missing, %.2f %%",
-			run_watch_stream(d, run->process->udp_port, s, name, sizeof(name)),
+			run_watch_stream(d, run_get_pipeline(run)->settings->udp_port, s, name,
+				sizeof(name)),
 			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
 		if (run_watch_is_silent(of))
 			fprintf(out, "; silent since frame %" PRIu64, of->silent_from);
@@ -120,7 +128,8 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 static void
 print_rate(const struct run *run, const struct run_status *status, FILE *out)
 {
-	const struct builder_stats stats = builder_stats(run->pipeline->builder), *b = &stats;
+	const struct builder_stats stats = builder_stats(run_get_pipeline(run)->builder),
+				   *b = &stats;
 	const struct ledger *l = &status->ledger;
 	const double seconds = status->seconds;
 
@@ -157,28 +166,31 @@ print_lcores(const struct pipeline *p, FILE *out)
 }
 
 static void
-print_files(const struct run *run, const struct run_status *status, FILE *out)
+print_files(struct run *run, const struct run_status *status, FILE *out)
 {
+	struct run_writer writer;
+
+	run_get_writer(run, &writer);
 	fprintf(out, "files\n");
 	for (int t = 0; t < ARROW_TABLES; t++) {
-		const uint64_t files = run->last_writer.stats.table[t].files;
+		const uint64_t files = writer.stats.table[t].files;
 
 		if (files > 1)
-			fprintf(out, "  %s ... %s, %" PRIu64 " files\n", run->first_paths[t],
-				run->paths[t], files);
+			fprintf(out, "  %s ... %s, %" PRIu64 " files\n", run_first_path(run, t),
+				run_last_path(run, t), files);
 		else
-			fprintf(out, "  %s\n", run->paths[t]);
+			fprintf(out, "  %s\n", run_last_path(run, t));
 	}
 	fprintf(out, "  %s\n", status->ledger_path);
 }
 
 void
-report_summary(const struct run *run, const struct run_status *status, FILE *out)
+report_summary(struct run *run, const struct run_status *status, FILE *out)
 {
 	ledger_print(&status->ledger, out);
 	print_modules(run, &status->ledger, out);
 	print_rate(run, status, out);
-	print_lcores(run->pipeline, out);
+	print_lcores(run_get_pipeline(run), out);
 	print_files(run, status, out);
 	if (status->warning[0] != '\0')
 		fprintf(out, "warning\n  %s\n", status->warning);

@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "run.h"
+struct run;
+struct run_status;
 
 /**
  * Contents of the last progress line. All members except `period` must be 0 before the first line.
@@ -29,6 +30,6 @@ void report_progress(struct report *r, struct run *run, FILE *out);
  * Print the summary of a run that has ended: frames and packets by outcome, causes of losses,
  * files.
  */
-void report_summary(const struct run *run, const struct run_status *status, FILE *out);
+void report_summary(struct run *run, const struct run_status *status, FILE *out);
 
 #endif /* REPORT_H */

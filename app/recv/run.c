@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,23 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include <gk.h>
+
+#include "builder/builder.h"
+#include "builder/command.h"
+#include "calib/calibration.h"
+#include "config/config.h"
 #include "counter.h"
+#include "egress/egress.h"
+#include "output/preview.h"
+#include "pipeline.h"
 #include "recovery/recovery.h"
 #include "run.h"
 #include "run_ledger.h"
+#include "run_watch.h"
+#include "run_writer.h"
+#include "rx/rx.h"
+#include "settings.h"
 
 RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 
@@ -24,6 +38,41 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
  * The builder polls for commands in every iteration. A timeout means that it does not run at all.
  */
 #define COMMAND_TIMEOUT_MS 5000
+
+struct run {
+	pthread_mutex_t lock;
+	enum run_state state;
+	bool closed; /* no other run may begin */
+	struct pipeline *pipeline;
+	const struct config_source *base; /**< base settings of every run */
+	const struct settings *process;	  /**< settings of the pipeline */
+	struct config *config;		  /**< of the current run; its settings point into it */
+	/** the same with thresholds changed during the run; NULL: none */
+	struct config *changed;
+	struct settings settings;
+	struct file_writer *writer;
+	bool began; /**< the run was started, not only armed */
+	struct run_ledger ledger;
+	struct run_status last; /**< of the last run that ended */
+	/** paths of its files, or of the last ones if there were several */
+	char paths[ARROW_TABLES][PATH_MAX];
+	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
+	struct run_watch watch;			  /**< checks on the data that the run receives */
+	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
+	bool aborted;				  /**< a client aborted the run */
+	uint64_t activity;			  /**< packets and frames so far */
+	uint64_t active_at;			  /**< TSC of the last change of `activity` */
+	uint64_t idle_from[FRAME_RX_MAX]; /**< frame_rx.listened of the RX roles at that time */
+	uint64_t first_activity;	  /**< TSC; 0: no activity yet */
+	uint64_t runs;
+	struct run_writer last_writer;
+	/** Latency histogram of the batches of all runs that have ended. */
+	uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
+	uint32_t veto_version; /**< newest version */
+
+	bool lcores_poll; /**< false: the control thread polls the builder */
+	char message[RUN_MESSAGE_SIZE];
+};
 
 const char *const run_state_names[RUN_STATES] = {
 	[RUN_IDLE] = "idle",
@@ -63,27 +112,42 @@ static int __rte_format_printf(3, 4) complain(struct run *r, int error, const ch
 	return error;
 }
 
-void
-run_init(struct run *r, struct pipeline *p, const struct settings *process,
-	const struct config_source *base)
+struct run *
+run_create(struct pipeline *p, const struct settings *process, const struct config_source *base,
+	bool lcores_poll)
 {
-	memset(r, 0, sizeof(*r));
+	struct run *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return NULL;
 	pthread_mutex_init(&r->lock, NULL);
 	r->pipeline = p;
 	r->process = process;
 	r->base = base;
+	r->lcores_poll = lcores_poll;
+	run_ledger_init(&r->ledger, p, &r->settings);
 	/* set the balance flags of the empty ledger */
 	ledger_since(&r->last.ledger, &(struct ledger){0});
+	return r;
 }
 
 void
-run_free(struct run *r)
+run_destroy(struct run *r)
 {
+	if (r == NULL)
+		return;
 	file_writer_destroy(r->writer);
 	config_close(r->config);
 	config_close(r->changed);
-	free(r->vetoes);
+	run_ledger_free(&r->ledger);
 	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+const struct pipeline *
+run_get_pipeline(const struct run *r)
+{
+	return r->pipeline;
 }
 
 void
@@ -180,14 +244,14 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(
 			r, -EINVAL, "output.receiver_id cannot change while stores are connected");
 	if (s->dark.select != BUILDER_DARK_NONE &&
-		r->pipeline->gk_config.channel->dark[0].cells == 0)
+		r->pipeline->gk_config->channel->dark[0].cells == 0)
 		return complain(r, -EINVAL,
 			"[dark] select: the process was started without dark frames and has no "
 			"memory for them; restart it with [dark] settings");
-	if (s->veto.params.nnz_max > r->pipeline->gk_config.layout.nnz_cap)
+	if (s->veto.params.nnz_max > r->pipeline->gk_config->layout.nnz_cap)
 		return complain(r, -EINVAL,
 			"output.nnz_max is %u, expected at most %u, the size of the output slots",
-			s->veto.params.nnz_max, r->pipeline->gk_config.layout.nnz_cap);
+			s->veto.params.nnz_max, r->pipeline->gk_config->layout.nnz_cap);
 	return 0;
 }
 
@@ -195,8 +259,12 @@ check_fits(struct run *r, const struct settings *s)
 static int
 read_settings(struct run *r, struct config *c, struct settings *settings)
 {
-	if (settings_read(settings, c) != 0)
+	struct egress_settings egress;
+
+	if (settings_read(settings, &egress, c) != 0)
 		return note(r, -EINVAL, "%s", config_mistake(c));
+	/* the section is read only to be checked: it is not a setting of a run */
+	settings->egress = r->process->egress;
 	return check_fits(r, settings);
 }
 
@@ -262,8 +330,8 @@ arm(struct run *r)
 	if (r->state != RUN_CONFIGURED)
 		return complain(r, -EBUSY, "a run is already %s", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
-	if (ret != 0 && r->pipeline->calibration.why[0] != '\0')
-		return note(r, ret, "%s", r->pipeline->calibration.why);
+	if (ret != 0 && r->pipeline->calibration->why[0] != '\0')
+		return note(r, ret, "%s", r->pipeline->calibration->why);
 	if (ret != 0)
 		return complain(r, ret, "cannot load the calibration: %s", strerror(-ret));
 	/* a receiver that died may have left files */
@@ -278,25 +346,10 @@ arm(struct run *r)
 		name_first(r, i);
 	/* The run may end before it begins; values of the previous run must not remain. */
 	r->began = false;
-	r->nb_vetoes = 0;
-	r->resumed.version = 0;
-	memset(r->earlier, 0, sizeof(r->earlier));
-	r->receivers = 0;
+	run_ledger_begin(&r->ledger);
 	r->first_activity = 0;
 	enter(r, RUN_ARMED);
 	return 0;
-}
-
-/** Record thresholds for the ledger. */
-static void
-note_veto(struct run *r, const struct builder_veto *veto, uint64_t from_frame)
-{
-	struct ledger_veto *more = realloc(r->vetoes, (r->nb_vetoes + 1) * sizeof(*more));
-
-	if (more == NULL)
-		return;
-	r->vetoes = more;
-	more[r->nb_vetoes++] = (struct ledger_veto){.from_frame = from_frame, .veto = *veto};
 }
 
 /** Note that the detector sends: the idle time begins. */
@@ -331,15 +384,15 @@ start(struct run *r)
 	command.dark = r->settings.dark;
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
-	ledger_read(&r->before, r->pipeline, NULL);
-	run_watch_begin(r);
+	ledger_read(&r->ledger.before, r->pipeline, NULL);
+	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before);
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "cannot start the run: %s", strerror(-ret));
 	r->began = true;
-	run_ledger_resume(r);
-	run_ledger_keep(r, true);
-	note_veto(r, &command.veto, 0);
+	run_ledger_resume(&r->ledger);
+	run_ledger_keep(&r->ledger, r->writer, true);
+	run_ledger_add_veto(&r->ledger, &command.veto, 0);
 	r->runs++;
 	enter(r, RUN_RUNNING);
 	return 0;
@@ -399,7 +452,7 @@ finish(struct run *r, bool failed)
 	int ret;
 
 	if (r->began)
-		run_watch_look(r, true);
+		run_watch_look(&r->watch, true);
 	rte_strscpy(last->warning, r->began ? r->watch.finding : "", sizeof(last->warning));
 	drained = file_writer_stop(r->writer, true) == 0;
 	failed |= !drained;
@@ -428,12 +481,12 @@ finish(struct run *r, bool failed)
 	last->last_frame = r->began ? b->last_frame : 0;
 	last->veto_version = r->began ? r->veto_version : 0;
 	if (!r->began)
-		ledger_read(&r->before, r->pipeline, NULL);
-	run_ledger_read(r, &last->ledger);
+		ledger_read(&r->ledger.before, r->pipeline, NULL);
+	run_ledger_read(&r->ledger, r->writer, &last->ledger);
 	/* The ledger of a receiver that died stays for the run that continues it. */
 	if (r->began)
-		run_ledger_keep(r, false);
-	ret = run_ledger_write(r, &last->ledger, drained, last->ledger_path);
+		run_ledger_keep(&r->ledger, r->writer, false);
+	ret = run_ledger_write(&r->ledger, r->writer, &last->ledger, drained, last->ledger_path);
 	if (ret != 0) {
 		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
 		failed = true;
@@ -525,7 +578,7 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	r->changed = config;
 	r->veto_version++;
 	r->settings.veto = settings.veto;
-	note_veto(r, &command.veto, *effective);
+	run_ledger_add_veto(&r->ledger, &command.veto, *effective);
 	LOG(INFO, "thresholds version %u apply from frame %" PRIu64 "\n", r->veto_version,
 		*effective);
 	return 0;
@@ -580,16 +633,17 @@ static void
 watch_activity(struct run *r)
 {
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
-	uint64_t activity = b->closed - r->before.frames;
+	uint64_t activity = b->closed - r->ledger.before.frames;
 	const uint64_t now = rte_rdtsc();
 
 	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
 		activity += b->verdicts[v];
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		activity += detector_packets(r->pipeline->rx[i]->counters);
-	activity -= r->before.hits + r->before.prescaled + r->before.dry_run + r->before.vetoed +
-		r->before.incomplete + r->before.lost + r->before.refused + r->before.aborted +
-		detector_packets(r->before.packets);
+	activity -= r->ledger.before.hits + r->ledger.before.prescaled + r->ledger.before.dry_run +
+		r->ledger.before.vetoed + r->ledger.before.incomplete + r->ledger.before.lost +
+		r->ledger.before.refused + r->ledger.before.aborted +
+		detector_packets(r->ledger.before.packets);
 	if (activity == r->activity)
 		return;
 	r->activity = activity;
@@ -633,7 +687,7 @@ run_tick(struct run *r)
 	pthread_mutex_lock(&r->lock);
 	if (r->state == RUN_RUNNING) {
 		watch_activity(r);
-		run_watch_look(r, false);
+		run_watch_look(&r->watch, false);
 		if (is_over(r)) {
 			r->timed_out = !builder_has_ended(r->pipeline->builder);
 			if (r->timed_out)
@@ -644,8 +698,9 @@ run_tick(struct run *r)
 			stop(r, false);
 		}
 	}
-	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) && rte_rdtsc() >= r->keep_at)
-		run_ledger_keep(r, true);
+	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) &&
+		rte_rdtsc() >= r->ledger.keep_at)
+		run_ledger_keep(&r->ledger, r->writer, true);
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
 		finish(r, false);
 	pthread_mutex_unlock(&r->lock);
@@ -786,7 +841,7 @@ run_get_status(struct run *r, struct run_status *status)
 		snprintf(status->directory, sizeof(status->directory), "%s", r->settings.directory);
 	}
 	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING) {
-		run_ledger_read(r, &status->ledger);
+		run_ledger_read(&r->ledger, r->writer, &status->ledger);
 		status->first_frame = b->first_frame;
 		status->last_frame = b->last_frame;
 		status->veto_version = r->veto_version;
@@ -797,6 +852,36 @@ run_get_status(struct run *r, struct run_status *status)
 			: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
 	}
 	pthread_mutex_unlock(&r->lock);
+}
+
+void
+run_get_veto(struct run *r, struct builder_veto *veto)
+{
+	pthread_mutex_lock(&r->lock);
+	*veto = r->state == RUN_IDLE ? r->process->veto : r->settings.veto;
+	veto->params.version = r->veto_version;
+	pthread_mutex_unlock(&r->lock);
+}
+
+void
+run_get_calibration(struct run *r, struct calibration *calibration)
+{
+	/* the lock excludes run_arm(), which loads the calibration */
+	pthread_mutex_lock(&r->lock);
+	*calibration = *r->pipeline->calibration;
+	pthread_mutex_unlock(&r->lock);
+}
+
+const char *
+run_first_path(const struct run *r, enum arrow_table table)
+{
+	return r->first_paths[table];
+}
+
+const char *
+run_last_path(const struct run *r, enum arrow_table table)
+{
+	return r->paths[table];
 }
 
 void

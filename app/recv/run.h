@@ -27,15 +27,15 @@
 #define RUN_H
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "config/config.h"
 #include "telemetry/ledger.h"
-#include "pipeline.h"
-#include "run_watch.h"
-#include "settings.h"
+
+struct calibration;
+struct config_source;
+struct pipeline;
+struct settings;
 
 #define RUN_MESSAGE_SIZE 512
 
@@ -69,66 +69,23 @@ struct run_status {
 	uint32_t veto_version;
 };
 
-/** Status of the writer of the current run or, if there is none, of the last run's writer. */
-struct run_writer {
-	char name[72]; /**< of the run; "": there was none yet */
-	struct file_writer_stats stats;
-	struct arrow_run_status status[ARROW_TABLES];
-};
-
-struct run {
-	pthread_mutex_t lock;
-	enum run_state state;
-	bool closed; /* no other run may begin */
-	struct pipeline *pipeline;
-	const struct config_source *base; /**< base settings of every run */
-	const struct settings *process;	  /**< settings of the pipeline */
-	struct config *config;		  /**< of the current run; its settings point into it */
-	/** the same with thresholds changed during the run; NULL: none */
-	struct config *changed;
-	struct settings settings;
-	struct file_writer *writer;
-	bool began;	      /**< the run was started, not only armed */
-	struct ledger before; /**< counters at the start of the run */
-	/** kept ledger of a receiver that died in this run; version 0: none */
-	struct ledger_kept resumed;
-	/** the ledger above has been requested; do not request it again */
-	bool asked;
-	/** receivers that died in this run and had received frames */
-	uint64_t receivers;
-	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of the ledgers of these receivers */
-	uint64_t keep_at;		  /**< TSC of the next time that the ledger is saved */
-	struct run_status last;		  /**< of the last run that ended */
-	/** paths of its files, or of the last ones if there were several */
-	char paths[ARROW_TABLES][PATH_MAX];
-	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
-	struct run_watch watch;			  /**< checks on the data that the run receives */
-	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
-	bool aborted;				  /**< a client aborted the run */
-	uint64_t activity;			  /**< packets and frames so far */
-	uint64_t active_at;			  /**< TSC of the last change of `activity` */
-	uint64_t idle_from[FRAME_RX_MAX]; /**< frame_rx.listened of the RX roles at that time */
-	uint64_t first_activity;	  /**< TSC; 0: no activity yet */
-	uint64_t runs;
-	struct run_writer last_writer;
-	/** Latency histogram of the batches of all runs that have ended. */
-	uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
-	uint32_t veto_version;	    /**< newest version */
-	struct ledger_veto *vetoes; /**< thresholds of the run so far */
-	uint32_t nb_vetoes;
-
-	bool lcores_poll; /**< false: the control thread polls the builder */
-	char message[RUN_MESSAGE_SIZE];
-};
+struct run;
 
 /**
- * @param process  settings of the pipeline
- * @param base     base settings of the runs; the caller keeps ownership
- * A run may be started before lcores poll (run.lcores_poll). Packets then wait for the lcores.
+ * A run may be started before lcores poll. The calls that need the builder then poll it themselves,
+ * and packets wait for the lcores.
+ * @param process      settings of the pipeline
+ * @param base         base settings of the runs; the caller keeps ownership
+ * @param lcores_poll  false: no lcore polls the builder until run_polled(). In service mode,
+ *   commands that arrive earlier wait for the lcores
+ * @return NULL: no memory
  */
-void run_init(struct run *r, struct pipeline *p, const struct settings *process,
-	const struct config_source *base);
-void run_free(struct run *r);
+struct run *run_create(struct pipeline *p, const struct settings *process,
+	const struct config_source *base, bool lcores_poll);
+void run_destroy(struct run *r);
+
+/** Return the pipeline of the runs. Any thread. */
+const struct pipeline *run_get_pipeline(const struct run *r);
 
 /** Tell the run that lcores poll the builder from now on. */
 void run_polled(struct run *r);
@@ -187,12 +144,10 @@ void run_tick(struct run *r);
 
 void run_get_status(struct run *r, struct run_status *status);
 
-void run_get_writer(struct run *r, struct run_writer *writer);
+/** Return the thresholds of the run, or those of the process if there is none. */
+void run_get_veto(struct run *r, struct builder_veto *veto);
 
-/**
- * Return the latency histogram of all batches since the start. The latency of a batch is the time
- * from the first packet of its last frame until the batch is durable.
- */
-void run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS]);
+/** Return a copy of the calibration of the last run that was armed. */
+void run_get_calibration(struct run *r, struct calibration *calibration);
 
 #endif /* RUN_H */

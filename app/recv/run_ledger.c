@@ -11,8 +11,12 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include "builder/builder.h"
 #include "egress/egress.h"
+#include "output/batch_writer.h"
+#include "pipeline.h"
 #include "run_ledger.h"
+#include "settings.h"
 
 RTE_LOG_REGISTER(run_ledger_logtype, braggline.run.ledger, NOTICE);
 
@@ -20,17 +24,51 @@ RTE_LOG_REGISTER(run_ledger_logtype, braggline.run.ledger, NOTICE);
 #define KEEP_TRIES	 300 /* ms */
 
 void
-run_ledger_read(struct run *r, struct ledger *l)
+run_ledger_init(struct run_ledger *a, const struct pipeline *p, const struct settings *settings)
 {
-	ledger_read(l, r->pipeline, r->writer);
-	ledger_since(l, &r->before);
-	if (r->resumed.version != 0)
-		ledger_resume(l, &r->resumed, builder_stats(r->pipeline->builder).first_frame);
+	memset(a, 0, sizeof(*a));
+	a->pipeline = p;
+	a->settings = settings;
+}
+
+void
+run_ledger_free(struct run_ledger *a)
+{
+	free(a->vetoes);
+}
+
+void
+run_ledger_begin(struct run_ledger *a)
+{
+	a->nb_vetoes = 0;
+	a->resumed.version = 0;
+	memset(a->earlier, 0, sizeof(a->earlier));
+	a->receivers = 0;
+}
+
+void
+run_ledger_add_veto(struct run_ledger *a, const struct builder_veto *veto, uint64_t from_frame)
+{
+	struct ledger_veto *more = realloc(a->vetoes, (a->nb_vetoes + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return;
+	a->vetoes = more;
+	more[a->nb_vetoes++] = (struct ledger_veto){.from_frame = from_frame, .veto = *veto};
+}
+
+void
+run_ledger_read(const struct run_ledger *a, const struct file_writer *writer, struct ledger *l)
+{
+	ledger_read(l, a->pipeline, writer);
+	ledger_since(l, &a->before);
+	if (a->resumed.version != 0)
+		ledger_resume(l, &a->resumed, builder_stats(a->pipeline->builder).first_frame);
 }
 
 /* Write the ledger of the receiver that died. Without it the account of its files is incomplete. */
 static void
-write_of_dead(const struct run *r, const struct ledger_kept *dead, const struct ledger *l)
+write_of_dead(const struct ledger_kept *dead, const struct ledger *l)
 {
 	struct ledger_receiver receiver = {
 		.incarnation = dead->incarnation,
@@ -55,95 +93,96 @@ write_of_dead(const struct run *r, const struct ledger_kept *dead, const struct 
 }
 
 void
-run_ledger_resume(struct run *r)
+run_ledger_resume(struct run_ledger *a)
 {
-	struct ledger_kept *dead = &r->resumed;
+	struct ledger_kept *dead = &a->resumed;
 	struct ledger l;
 	uint64_t held;
 	bool same;
 
-	memset(r->earlier, 0, sizeof(r->earlier));
-	r->receivers = 0;
-	if (r->pipeline->stores == NULL || r->asked ||
-		!egress_ledger_before(r->pipeline->stores, dead, &held)) {
+	memset(a->earlier, 0, sizeof(a->earlier));
+	a->receivers = 0;
+	if (a->pipeline->stores == NULL || a->asked ||
+		!egress_ledger_before(a->pipeline->stores, dead, &held)) {
 		dead->version = 0;
 		return;
 	}
-	r->asked = true;
+	a->asked = true;
 	rte_log(RTE_LOG_NOTICE, run_ledger_logtype,
 		"run: the previous receiver was killed in run %s (%016" PRIx64 "); last frame "
 		"seen %" PRIu64 ", journal has frames up to %" PRIu64 "\n",
 		dead->name, dead->run, dead->last_frame, dead->retained_frame);
-	same = dead->run == r->settings.run_id && strcmp(dead->name, r->settings.run) == 0;
+	same = dead->run == a->settings->run_id && strcmp(dead->name, a->settings->run) == 0;
 	ledger_of_dead(&l, dead, held, same);
-	write_of_dead(r, dead, &l);
+	write_of_dead(dead, &l);
 	if (!same) {
 		dead->version = 0;
 		return;
 	}
 	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
-		r->earlier[i] = dead->earlier[i] + ledger_column(&l, i);
-	r->receivers = dead->receivers + (l.frames > 0);
+		a->earlier[i] = dead->earlier[i] + ledger_column(&l, i);
+	a->receivers = dead->receivers + (l.frames > 0);
 }
 
 int
-run_ledger_write(struct run *r, const struct ledger *l, bool all_is_stored, char path[PATH_MAX])
+run_ledger_write(const struct run_ledger *a, const struct file_writer *writer,
+	const struct ledger *l, bool all_is_stored, char path[PATH_MAX])
 {
 	struct ledger_receiver receiver = {
-		.incarnation = file_writer_incarnation(r->writer),
-		.receivers = r->receivers,
+		.incarnation = file_writer_incarnation(writer),
+		.receivers = a->receivers,
 	};
 
-	memcpy(receiver.earlier, r->earlier, sizeof(receiver.earlier));
+	memcpy(receiver.earlier, a->earlier, sizeof(receiver.earlier));
 	/*
 	 * With a spill directory, some of these batches may be in spill files. It is unknown which.
 	 */
-	if (all_is_stored && r->process->egress.spill == NULL)
+	if (all_is_stored && a->pipeline->settings->egress->spill == NULL)
 		ledger_held_is_stored(receiver.earlier);
-	return ledger_write(l, &receiver, r->vetoes, r->nb_vetoes, r->settings.directory,
-		r->settings.run, path);
+	return ledger_write(l, &receiver, a->vetoes, a->nb_vetoes, a->settings->directory,
+		a->settings->run, path);
 }
 
 void
-run_ledger_keep(struct run *r, bool running)
+run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running)
 {
 	struct ledger_kept kept = {
 		.version = LEDGER_KEPT_VERSION,
 		.running = running,
-		.run = r->settings.run_id,
-		.stride = r->settings.frames.stride,
+		.run = a->settings->run_id,
+		.stride = a->settings->frames.stride,
 	};
 	struct builder_stats stats;
 	char directory[PATH_MAX];
 	struct timespec now;
 	struct ledger l;
 
-	if (r->pipeline->stores == NULL)
+	if (a->pipeline->stores == NULL)
 		return;
-	kept.receivers = r->receivers;
-	memcpy(kept.earlier, r->earlier, sizeof(kept.earlier));
-	snprintf(kept.name, sizeof(kept.name), "%s", r->settings.run);
+	kept.receivers = a->receivers;
+	memcpy(kept.earlier, a->earlier, sizeof(kept.earlier));
+	snprintf(kept.name, sizeof(kept.name), "%s", a->settings->run);
 	/* absolute, because the next process may start in another directory */
-	if (realpath(r->settings.directory, directory) == NULL ||
+	if (realpath(a->settings->directory, directory) == NULL ||
 		rte_strscpy(kept.directory, directory, sizeof(kept.directory)) < 0)
 		kept.directory[0] = '\0';
 	clock_gettime(CLOCK_REALTIME, &now);
 	kept.written = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-	run_ledger_read(r, &l);
+	run_ledger_read(a, writer, &l);
 	ledger_keep(&l, &kept);
 	/*
 	 * The builder may begin its first frame between the two reads. The ledger's count decides.
 	 */
-	stats = builder_stats(r->pipeline->builder);
+	stats = builder_stats(a->pipeline->builder);
 	if (l.frames > 0) {
 		kept.first_frame = stats.first_frame;
 		kept.last_frame = stats.last_frame;
 	}
-	if (r->resumed.version != 0)
-		ledger_pass_on(&kept, &r->resumed);
+	if (a->resumed.version != 0)
+		ledger_pass_on(&kept, &a->resumed);
 	/* retry the last save of a run */
 	for (unsigned int i = 0;
-		!egress_keep_ledger(r->pipeline->stores, &kept) && !running && i < KEEP_TRIES; i++)
+		!egress_keep_ledger(a->pipeline->stores, &kept) && !running && i < KEEP_TRIES; i++)
 		usleep(1000);
-	r->keep_at = rte_rdtsc() + rte_get_tsc_hz() / KEEPS_PER_SECOND;
+	a->keep_at = rte_rdtsc() + rte_get_tsc_hz() / KEEPS_PER_SECOND;
 }

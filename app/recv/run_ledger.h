@@ -10,30 +10,65 @@
 #ifndef RUN_LEDGER_H
 #define RUN_LEDGER_H
 
-#include "run.h"
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "telemetry/ledger.h"
+
+struct file_writer;
+struct pipeline;
+struct settings;
+
+struct run_ledger {
+	const struct pipeline *pipeline;
+	const struct settings *settings; /**< of the current run */
+	struct ledger before;		 /**< counters at the start of the run */
+	/** kept ledger of a receiver that died in this run; version 0: none */
+	struct ledger_kept resumed;
+	bool asked;	    /**< the ledger above has been requested; do not request it again */
+	uint64_t receivers; /**< receivers that died in this run and had received frames */
+	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of the ledgers of these receivers */
+	uint64_t keep_at;		  /**< TSC of the next time that the ledger is saved */
+	struct ledger_veto *vetoes;	  /**< thresholds of the run so far */
+	uint32_t nb_vetoes;
+};
+
+/** @param settings  where the settings of the current run are */
+void run_ledger_init(
+	struct run_ledger *a, const struct pipeline *p, const struct settings *settings);
+void run_ledger_free(struct run_ledger *a);
+
+/** Forget the previous run, before a new one is started. */
+void run_ledger_begin(struct run_ledger *a);
+
+/** Record thresholds. */
+void run_ledger_add_veto(
+	struct run_ledger *a, const struct builder_veto *veto, uint64_t from_frame);
 
 /**
  * Read the ledger of the current run. If another receiver died in this run, add the losses since
  * then.
  */
-void run_ledger_read(struct run *r, struct ledger *l);
+void run_ledger_read(
+	const struct run_ledger *a, const struct file_writer *writer, struct ledger *l);
 
 /**
  * At the start of a run, check whether the previous receiver process died during a run, this one or
  * another one. If so, write the ledger of that process into the directory of its run. This is done
  * once per process.
  */
-void run_ledger_resume(struct run *r);
+void run_ledger_resume(struct run_ledger *a);
 
 /** Save the ledger in the journal. @param running  false: the run has ended normally */
-void run_ledger_keep(struct run *r, bool running);
+void run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running);
 
 /**
  * Write the ledger file of the run that ends.
  * @param all_is_stored  all batches left by earlier receivers of the run are at stores
  * @return 0 or -errno (logged with the path)
  */
-int run_ledger_write(
-	struct run *r, const struct ledger *l, bool all_is_stored, char path[PATH_MAX]);
+int run_ledger_write(const struct run_ledger *a, const struct file_writer *writer,
+	const struct ledger *l, bool all_is_stored, char path[PATH_MAX]);
 
 #endif /* RUN_LEDGER_H */

@@ -7,8 +7,13 @@
 #include <rte_cycles.h>
 #include <rte_log.h>
 
+#include "builder/builder.h"
 #include "counter.h"
-#include "run.h"
+#include "pipeline.h"
+#include "run_watch.h"
+#include "rx/rx.h"
+#include "settings.h"
+#include "telemetry/ledger.h"
 
 RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
 
@@ -38,13 +43,13 @@ struct tally {
 };
 
 static struct tally
-tally_packets(const struct run *r)
+tally_packets(const struct run_watch *w)
 {
-	const uint64_t *before = r->before.packets;
+	const uint64_t *before = w->before->packets;
 	struct tally t = {0};
 
-	for (uint32_t i = 0; i < r->process->rx_lcores; i++) {
-		const struct rx *rx = r->pipeline->rx[i];
+	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
+		const struct rx *rx = w->pipeline->rx[i];
 
 		t.packets += counter_get(&rx->counters[RX_PACKETS]);
 		t.placed += counter_get(&rx->counters[RX_PLACED]);
@@ -52,29 +57,31 @@ tally_packets(const struct run *r)
 	}
 	t.packets -= before[RX_PACKETS];
 	t.placed -= before[RX_PLACED];
-	t.rejected -= r->watch.rejected;
+	t.rejected -= w->rejected;
 	return t;
 }
 
 static void
-take_samples(struct run *r, struct rejects *to)
+take_samples(struct run_watch *w, struct rejects *to)
 {
 	struct rx_sample sample;
 
-	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		for (uint32_t n = 0; n < RX_SAMPLES && rx_take_sample(r->pipeline->rx[i], &sample);
+	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++)
+		for (uint32_t n = 0; n < RX_SAMPLES && rx_take_sample(w->pipeline->rx[i], &sample);
 			n++)
 			if (to != NULL)
-				rejects_add(to, &sample, &r->process->detector);
+				rejects_add(to, &sample, &w->pipeline->settings->detector);
 }
 
 void
-run_watch_begin(struct run *r)
+run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before)
 {
-	take_samples(r, NULL);
-	memset(&r->watch, 0, sizeof(r->watch));
-	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		r->watch.rejected += counter_get(&r->pipeline->rx[i]->samples.total);
+	memset(w, 0, sizeof(*w));
+	w->pipeline = p;
+	w->before = before;
+	take_samples(w, NULL);
+	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++)
+		w->rejected += counter_get(&w->pipeline->rx[i]->samples.total);
 }
 
 const char *
@@ -87,17 +94,17 @@ run_watch_stream(
 }
 
 static void
-view_rejects(const struct run *r, const struct builder_stats *stats, const struct tally *t,
+view_rejects(const struct run_watch *w, const struct builder_stats *stats, const struct tally *t,
 	struct reject_view *v)
 {
 	*v = (struct reject_view){
-		.detector = &r->process->detector,
-		.udp_port = r->process->udp_port,
+		.detector = &w->pipeline->settings->detector,
+		.udp_port = w->pipeline->settings->udp_port,
 		.placed = t->placed > 0,
 		.stats = stats,
 	};
-	for (uint32_t i = 0; i < r->process->rx_lcores; i++) {
-		const struct rx_samples *s = &r->pipeline->rx[i]->samples;
+	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
+		const struct rx_samples *s = &w->pipeline->rx[i]->samples;
 		const uint32_t lowest = __atomic_load_n(&s->lowest, __ATOMIC_RELAXED);
 		const uint32_t highest = __atomic_load_n(&s->highest, __ATOMIC_RELAXED);
 
@@ -118,17 +125,16 @@ are_too_many(const struct run_watch *w, const struct tally *t)
 }
 
 static uint64_t
-frames_of(const struct run *r, const struct builder_stats *stats)
+frames_of(const struct run_watch *w, const struct builder_stats *stats)
 {
-	return stats->closed - r->before.frames;
+	return stats->closed - w->before->frames;
 }
 
 /** Report unusable packets, once a run, as soon as the cause can be determined. */
 static void
-check_rejects(struct run *r, const struct builder_stats *stats, bool now)
+check_rejects(struct run_watch *w, const struct builder_stats *stats, bool now)
 {
-	struct run_watch *w = &r->watch;
-	const struct tally t = tally_packets(r);
+	const struct tally t = tally_packets(w);
 	char why[400];
 	struct reject_view view;
 	uint64_t time;
@@ -143,10 +149,10 @@ check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 	 */
 	if (!now && time - w->rejected_at < rte_get_tsc_hz() / LOOKS_PER_SECOND)
 		return;
-	if (!now && t.placed > 0 && frames_of(r, stats) < PATTERN_FRAMES &&
+	if (!now && t.placed > 0 && frames_of(w, stats) < PATTERN_FRAMES &&
 		time - w->rejected_at < rte_get_tsc_hz() / 2)
 		return;
-	view_rejects(r, stats, &t, &view);
+	view_rejects(w, stats, &t, &view);
 	if (!are_too_many(w, &t) || !rejects_explain(&w->rejects, &view, why, sizeof(why)))
 		return;
 	if (t.placed == 0)
@@ -162,17 +168,16 @@ check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 
 /** Report that no frame is complete because the same part of it is always missing. */
 static void
-check_pattern(struct run *r, const struct builder_stats *stats, bool now)
+check_pattern(struct run_watch *w, const struct builder_stats *stats, bool now)
 {
-	struct run_watch *w = &r->watch;
-	const uint64_t frames = frames_of(r, stats);
+	const uint64_t frames = frames_of(w, stats);
 	const struct tally t = {.placed = 1};
 	struct reject_view view;
 	char why[400];
 
 	if (frames < (now ? 2 : PATTERN_FRAMES))
 		return;
-	view_rejects(r, stats, &t, &view);
+	view_rejects(w, stats, &t, &view);
 	if (!rejects_explain_missing(&view, why, sizeof(why)))
 		return;
 	snprintf(w->finding, sizeof(w->finding), "none of %" PRIu64 " frames is complete: %s",
@@ -181,9 +186,8 @@ check_pattern(struct run *r, const struct builder_stats *stats, bool now)
 }
 
 static void
-check_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool now)
+check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s, bool now)
 {
-	struct run_watch *w = &r->watch;
 	const struct builder_stream *of = &stats->stream[s];
 	const bool silent = run_watch_is_silent(of), news = of->silences != w->silences[s];
 	const bool never = of->frames == 0 && stats->complete == 0;
@@ -194,7 +198,8 @@ check_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool 
 	if (w->lines[s] >= STREAM_LINES && !now &&
 		rte_rdtsc() - w->line_at[s] < 60 * rte_get_tsc_hz())
 		return;
-	run_watch_stream(&r->process->detector, r->process->udp_port, s, name, sizeof(name));
+	run_watch_stream(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s, name,
+		sizeof(name));
 	if (of->silences > 1)
 		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
 	if (silent && never)
@@ -219,21 +224,20 @@ check_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool 
 }
 
 void
-run_watch_look(struct run *r, bool now)
+run_watch_look(struct run_watch *w, bool now)
 {
-	struct run_watch *w = &r->watch;
 	const uint64_t time = rte_rdtsc();
 	struct builder_stats stats;
 
-	take_samples(r, &w->rejects);
+	take_samples(w, &w->rejects);
 	if (!now && time < w->next_check)
 		return;
 	w->next_check = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
-	stats = builder_stats(r->pipeline->builder);
+	stats = builder_stats(w->pipeline->builder);
 	if (w->finding[0] == '\0')
-		check_rejects(r, &stats, now);
+		check_rejects(w, &stats, now);
 	if (w->finding[0] == '\0')
-		check_pattern(r, &stats, now);
-	for (uint32_t s = 0; s < r->process->detector.streams; s++)
-		check_stream(r, &stats, s, now);
+		check_pattern(w, &stats, now);
+	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++)
+		check_stream(w, &stats, s, now);
 }

@@ -14,11 +14,14 @@
 #include "builder/builder.h"
 #include "rx/rejects.h"
 
-struct run;
+struct ledger;
+struct pipeline;
 
 struct run_watch {
-	uint64_t next_check;  /**< TSC of the next check */
-	uint64_t rejected;    /**< unusable packets before the run */
+	const struct pipeline *pipeline;
+	const struct ledger *before; /**< counters at the start of the run */
+	uint64_t next_check;	     /**< TSC of the next check */
+	uint64_t rejected;	     /**< unusable packets before the run */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
 	struct rejects rejects;
 	char finding[512];			/**< warning that was logged; "": none */
@@ -28,14 +31,17 @@ struct run_watch {
 	bool silent[DETECTOR_STREAMS_MAX]; /**< state in the last log line of each stream */
 };
 
-/** Start watching a new run. */
-void run_watch_begin(struct run *r);
+/**
+ * Start watching a new run.
+ * @param before  counters at the start of the run; kept
+ */
+void run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before);
 
 /**
  * Check the data, at most four times a second. @param now  the run ends: check regardless of the
  * time
  */
-void run_watch_look(struct run *r, bool now);
+void run_watch_look(struct run_watch *w, bool now);
 
 /** Return true if the stream is silent. */
 static inline bool

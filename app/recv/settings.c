@@ -7,8 +7,14 @@
 #include <string.h>
 
 #include <rte_common.h>
+#include <rte_lcore.h>
 #include <rte_string_fns.h>
 
+#include <gk.h>
+
+#include "arrow/async_writer.h"
+#include "config/config.h"
+#include "egress/egress.h"
 #include "settings.h"
 
 /** Check names that become part of file names. */
@@ -243,16 +249,14 @@ static void
 read_output(struct settings *s, struct config *c)
 {
 	static const char *const writes[] = {"auto", "buffered", NULL};
-	struct arrow_slices_config *w = &s->writing;
 
 	read_image(s, c);
 	s->directory = config_text(c, "output", "directory", ".");
-	w->mode = config_choice(c, "output", "write", 0, writes) == 0 ? ARROW_IO_AUTO
-								      : ARROW_IO_BUFFERED;
-	w->slice = config_uint(c, "output", "slice_kib", 4096, 4, 1 << 20) << 10;
-	w->depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
-	w->sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
-	w->sync_bytes = config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) << 20;
+	s->buffered = config_choice(c, "output", "write", 0, writes) == 1;
+	s->slice = config_uint(c, "output", "slice_kib", 4096, 4, 1 << 20) << 10;
+	s->depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
+	s->sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
+	s->sync_bytes = config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) << 20;
 	s->roll_frames =
 		config_uint_word(c, "output", "roll_frames", "unlimited", 0, 1, UINT64_MAX);
 	s->roll_bytes = config_uint_word(c, "output", "roll_mib", "unlimited", 0, 1, 1 << 30) << 20;
@@ -369,12 +373,14 @@ settle_dark_run(struct settings *s)
 }
 
 int
-settings_read(struct settings *s, struct config *c)
+settings_read(struct settings *s, struct egress_settings *egress, struct config *c)
 {
 	memset(s, 0, sizeof(*s));
+	memset(egress, 0, sizeof(*egress));
 	read_detector(s, c);
 	read_ports(s, c);
-	egress_settings_read(&s->egress, c);
+	egress_settings_read(egress, c);
+	s->egress = egress;
 	read_lcores(s, c);
 	read_table(s, c);
 	read_gangs(s, c);

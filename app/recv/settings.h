@@ -12,16 +12,12 @@
 
 #include <rte_ethdev.h>
 
-#include <gk.h>
-
-#include "arrow/async_writer.h"
-#include "builder/builder.h"
+#include "builder/command.h"
 #include "calib/calibration.h"
-#include "config/config.h"
-#include "frames/detector.h"
-#include "egress/egress.h"
-#include "frames/frame_table.h"
 #include "rx/source_settings.h"
+
+struct config;
+struct egress_settings;
 
 #define SETTINGS_PORTS_MAX  16
 #define SETTINGS_LCORES_MAX 128
@@ -96,7 +92,7 @@ struct settings {
 	uint32_t egress_map[1], nb_egress_map;
 	/** lcore ids; none: the writer compresses */
 	uint32_t compress_map[SETTINGS_LCORES_MAX], nb_compress_map;
-	struct egress_settings egress;
+	const struct egress_settings *egress; /**< section [egress] */
 	uint32_t gang_map[SETTINGS_LCORES_MAX], nb_gang_map;
 	enum idle_policy idle;
 
@@ -112,7 +108,7 @@ struct settings {
 
 	const char *gpu;    /**< gpudev name; NULL: the first GPU, if any */
 	const char *kernel; /**< name in gk_ops; "auto" until placement_choose() */
-	enum gk_isa isa;    /**< instruction set of host gangs */
+	uint32_t isa;	    /**< enum gk_isa: instruction set of host gangs */
 	/** maximum number of frames in a batch; 0: not set, until placement_choose() */
 	uint32_t batch;
 	uint32_t outputs; /**< number of output slots; 0: not set, until placement_choose() */
@@ -128,7 +124,13 @@ struct settings {
 
 	const char *directory;
 	uint64_t receiver_id; /**< id of this receiver, stored in batches */
-	struct arrow_slices_config writing;
+	/* how files are written, see struct arrow_slices_config */
+	bool buffered;
+	uint32_t slice; /**< bytes */
+	uint32_t depth;
+	uint32_t sync_ms;
+	uint64_t sync_bytes;
+
 	uint64_t roll_frames; /**< limits of a file set; then a new one begins. 0: no limit */
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
@@ -161,8 +163,9 @@ settings_stream_owner(const struct settings *s, uint32_t stream)
 
 /**
  * Read all settings. Errors are logged. Strings point into `c`, which must stay open.
+ * @param egress  receives section [egress]; s->egress points to it
  * @return 0 or -EINVAL
  */
-int settings_read(struct settings *s, struct config *c);
+int settings_read(struct settings *s, struct egress_settings *egress, struct config *c);
 
 #endif /* SETTINGS_H */

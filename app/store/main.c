@@ -42,7 +42,6 @@ static const struct {
 } commands[] = {
 	{"import", cmd_import, true,
 		"import spilled files, or a journal, into the directory of a store"},
-	{"load", cmd_load, false, "load a run into memory of the host or of a GPU"},
 	{"reconcile", cmd_reconcile, true, "remove batches that two stores have from one of them"},
 	{"verify", cmd_verify, false, "compare the files with the CRCs of their batches"},
 };

@@ -9,6 +9,7 @@
 #include <rte_mempool.h>
 
 #include "rx/rx.h"
+#include "rx/sources.h"
 
 #define RX_BENCH_LANES 2
 

@@ -13,6 +13,7 @@
 #include <rte_malloc.h>
 
 #include "bench_capture.h"
+#include "port/pools.h"
 #include "port/port.h"
 #include "rx_bench.h"
 

@@ -27,7 +27,7 @@
 #include "bench_median.h"
 #include "bench_rows.h"
 #include "io/body_memory.h"
-#include "tools/run_load.h"
+#include "run_load.h"
 #include "store_bench.h"
 #include "io/bodies.h"
 #include "io/body_check.h"
@@ -438,7 +438,7 @@ prepare(struct bench *b, const char *device)
 		store_bench_die(message, rc);
 	if (device == NULL)
 		return;
-	rc = body_memory_begin(device, &gpu);
+	rc = run_load_gpu(device, &gpu);
 	if (rc < 0)
 		store_bench_die(device, rc);
 	config.where = STORE_BODIES_GPU + gpu;

@@ -94,6 +94,6 @@ done
     --set run.first_frame=1 --set run.idle_timeout_ms=5000 --set frames.backpressure=wait \
     --set output.format=raw --set veto.dry_run=yes --set output.preview=off \
     --set output.directory="$work/run" > "$work/log" 2>&1 || { cat "$work/log"; status=1; }
-"$bundle/bin/braggline-store" load "$work/run" || status=1
-"$bundle/bin/braggline-store" load --gpu "$gpu" "$work/run" || status=1
+"$bundle/test/store_load_bench" "$work/run" || status=1
+"$bundle/test/store_load_bench" --gpu "$gpu" "$work/run" || status=1
 exit $status

@@ -7,7 +7,7 @@
 
 #include <rte_log.h>
 
-#include "run.h"
+#include "run.c"
 #include "seed_corpus.h"
 #include "settings_range.h"
 
@@ -31,14 +31,16 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct gk_channel channel;
+	static struct gk_config gk_config;
 	static struct pipeline pipeline;
+	static struct egress_settings egress;
 	static struct settings process;
 	const uint8_t *end = memchr(data, 0, size);
 	const size_t ini = end != NULL ? (size_t)(end - data) : size;
 	const struct config_source base = {.file = path};
 	char assignments[512] = "";
 	struct config *c;
-	struct run run;
+	struct run *run;
 	FILE *f;
 
 	f = fopen(path, "wb");
@@ -49,16 +51,19 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			(const char *)end + 1);
 	c = config_open(&base);
 	if (c != NULL) {
-		if (settings_read(&process, c) == 0) {
+		if (settings_read(&process, &egress, c) == 0) {
 			settings_check(&process);
-			pipeline.gk_config.channel = &channel;
-			pipeline.gk_config.layout.nnz_cap = process.veto.params.nnz_max;
-			run_init(&run, &pipeline, &process, &base);
-			if (run_configure(&run, assignments) == 0)
-				settings_check(&run.settings);
-			else if (run.message[0] == '\0')
+			gk_config.channel = &channel;
+			gk_config.layout.nnz_cap = process.veto.params.nnz_max;
+			pipeline.gk_config = &gk_config;
+			run = run_create(&pipeline, &process, &base, false);
+			if (run == NULL)
 				abort();
-			run_free(&run);
+			if (run_configure(run, assignments) == 0)
+				settings_check(&run->settings);
+			else if (run->message[0] == '\0')
+				abort();
+			run_destroy(run);
 		}
 		config_close(c);
 	}

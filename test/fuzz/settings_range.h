@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-#include "run.h"
+#include "frame_record.h"
+#include "settings.h"
 
 static inline void
 settings_check(const struct settings *s)

@@ -9,6 +9,7 @@
 #include <rte_log.h>
 #include <rte_telemetry.h>
 
+#include "run.c"
 #include "seed_corpus.h"
 #include "settings_range.h"
 #include "telemetry/telemetry.h"
@@ -25,7 +26,10 @@ static unsigned int nb_commands;
 static struct builder_stats stats;
 static struct builder_command ordered;
 static struct gk_channel channel;
+static struct gk_config gk_config;
+static struct rx *rx[FRAME_RX_MAX];
 static struct pipeline pipeline;
+static struct egress_settings egress;
 static struct settings process;
 static struct config *process_config;
 static char path[64];
@@ -34,7 +38,7 @@ static const struct config_source base = {.file = path};
 /* ---- fake functions (-Wl,--wrap) ------------------------------------------------------------- */
 
 int __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help);
-const struct builder_stats *__wrap_builder_stats(const struct builder *b);
+struct builder_stats __wrap_builder_stats(const struct builder *b);
 int __wrap_builder_post(struct builder *b, const struct builder_command *command);
 int __wrap_builder_result(struct builder *b, uint64_t *from_frame);
 
@@ -48,10 +52,10 @@ __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *
 	return 0;
 }
 
-const struct builder_stats *
+struct builder_stats
 __wrap_builder_stats(const struct builder *b)
 {
-	return &stats;
+	return stats;
 }
 
 int
@@ -147,11 +151,13 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	if (f == NULL || fwrite(ini, 1, sizeof(ini) - 1, f) != sizeof(ini) - 1 || fclose(f) != 0)
 		abort();
 	process_config = config_open(&base);
-	if (process_config == NULL || settings_read(&process, process_config) != 0)
+	if (process_config == NULL || settings_read(&process, &egress, process_config) != 0)
 		abort();
 	pipeline.settings = &process;
-	pipeline.gk_config.channel = &channel;
-	pipeline.gk_config.layout.nnz_cap = process.veto.params.nnz_max;
+	pipeline.gk_config = &gk_config;
+	pipeline.rx = rx;
+	gk_config.channel = &channel;
+	gk_config.layout.nnz_cap = process.veto.params.nnz_max;
 	return telemetry_register(NULL) == 0 ? 0 : -1;
 }
 
@@ -159,24 +165,26 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *line = (const char *)data, *end = line + size, *next;
-	struct run run;
+	struct run *run;
 
 	nb_commands = 0;
-	run_init(&run, &pipeline, &process, &base);
-	telemetry_register(&run);
+	run = run_create(&pipeline, &process, &base, false);
+	if (run == NULL)
+		abort();
+	telemetry_register(run);
 	for (; line < end; line = next + 1) {
 		next = memchr(line, '\n', (size_t)(end - line));
 		if (next == NULL)
 			next = end;
 		/* a run begins and ends */
-		if (*line == '+' && run.state == RUN_CONFIGURED)
-			run.state = RUN_RUNNING;
-		else if (*line == '-' && run.state == RUN_RUNNING)
-			run.state = RUN_CONFIGURED;
+		if (*line == '+' && run->state == RUN_CONFIGURED)
+			run->state = RUN_RUNNING;
+		else if (*line == '-' && run->state == RUN_RUNNING)
+			run->state = RUN_CONFIGURED;
 		else
-			serve(&run, line, (size_t)(next - line));
+			serve(run, line, (size_t)(next - line));
 	}
 	telemetry_retire();
-	run_free(&run);
+	run_destroy(run);
 	return 0;
 }

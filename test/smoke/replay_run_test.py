@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A raw run is replayed to a receiver with other thresholds. The result equals a live run with
-these thresholds, and `braggline-store load` reads all of it.
+these thresholds, and `store_load_bench` reads all of it.
 
 usage: replay_run_test.py BUILD-DIR
 """
@@ -105,12 +105,12 @@ class Test:
               f'{other_hits} with strong pixels in the raw run: live and replayed are equal')
 
     def load(self):
-        out = run(f'{self.build}/app/store/braggline-store', 'load', f'{self.where}/raw',
+        out = run(f'{self.build}/test/bench/store_load_bench', f'{self.where}/raw',
                   f'{self.where}/again')
         print(out, end='')
         want(out.count(' 0 wrong, 0 without') == 2, 'load does not say that all is right')
         # memory of gpudev that only its driver may access
-        out = run(f'{self.build}/app/store/braggline-store', 'load', '--gpu', 'gpu_host0',
+        out = run(f'{self.build}/test/bench/store_load_bench', '--gpu', 'gpu_host0',
                   '--threads', '3', '--slice', '64', f'{self.where}/raw')
         want('memory of gpu_host0' in out and ' 0 wrong' in out, out)
 

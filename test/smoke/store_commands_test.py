@@ -59,7 +59,7 @@ def check_usage(store):
         store(*words, says='braggline-store ')
     # wrong options are reported
     for words, says in (
-            (['verfy'], "'verfy' is neither a command nor an option: import, load, "),
+            (['verfy'], "'verfy' is neither a command nor an option: import, recon"),
             (['--', 'x'], "'x' is neither a command nor an option"),
             ([], '--config FILE is required'),
             (['--', '--no-such-option'], "Try 'braggline-store --help'")):

@@ -10,6 +10,7 @@
 
 #include "arrow/batch.h"
 #include "arrow/names.h"
+#include "counter.h"
 #include "fail_point.h"
 #include "io/direct_io.h"
 #include "stream/copy.h"
@@ -73,9 +74,6 @@ struct stream_writer {
 	int first_error;
 	struct stream_stats stats; /* written by one thread, read with atomic loads */
 };
-
-#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
-#define ADD(counter, n)	    SET(counter, (counter) + (n))
 
 /** Log a message through the owner's callback. */
 static void stream_writer_say(const struct stream_writer *w, bool error, const char *text);
@@ -186,7 +184,7 @@ back_off(struct stream_writer *w, int error)
 {
 	const uint64_t most = w->config.retry_max_ms * NS_PER_MS;
 
-	SET(w->stats.error, error);
+	COUNTER_SET(w->stats.error, error);
 	w->backoff = w->backoff == 0 ? w->config.retry_ms * NS_PER_MS : 2 * w->backoff;
 	if (w->backoff > most)
 		w->backoff = most;
@@ -197,7 +195,7 @@ back_off(struct stream_writer *w, int error)
 static void
 begin_outage(struct stream_writer *w)
 {
-	ADD(w->stats.outages, 1);
+	counter_add(&w->stats.outages, 1);
 	back_off(w, w->current->file.error);
 	begin_close(w);
 }
@@ -255,9 +253,9 @@ open_file(struct stream_writer *w)
 		return rc;
 	}
 	if (w->stats.error != 0) {
-		ADD(w->stats.resumes, 1);
+		counter_add(&w->stats.resumes, 1);
 		stream_writer_say(w, true, "writing resumed");
-		SET(w->stats.error, 0);
+		COUNTER_SET(w->stats.error, 0);
 		w->wanted = 0;
 	}
 	f->file.clock = w->config.clock;
@@ -268,8 +266,8 @@ open_file(struct stream_writer *w)
 		;
 	*at = f;
 	w->current = f;
-	ADD(w->stats.files, 1);
-	SET(w->stats.mode, w->io->info(f->file.out.handle)->mode);
+	counter_add(&w->stats.files, 1);
+	COUNTER_SET(w->stats.mode, w->io->info(f->file.out.handle)->mode);
 	return 0;
 }
 
@@ -358,7 +356,7 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 		.lasting = true,
 	};
 
-	ADD(w->stats.pending, 1);
+	counter_add(&w->stats.pending, 1);
 	f->last = b->xfer.sequence;
 	f->empty = false;
 	if (w->config.quota != NULL) {
@@ -445,7 +443,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		if (note_item(last, &item) < 0)
 			stream_writer_give_result(w, &item, XFER_RETRY);
 		else
-			ADD(w->stats.pending, 1);
+			counter_add(&w->stats.pending, 1);
 		return;
 	}
 	if (prepare(w, &item) < 0) {
@@ -469,10 +467,10 @@ watch_disk(struct stream_writer *w)
 	struct arrow_file *f = w->current != NULL ? &w->current->file : NULL;
 
 	if (f != NULL && arrow_file_has_news(f)) {
-		ADD(w->stats.stalls, f->stalled);
+		counter_add(&w->stats.stalls, f->stalled);
 		stream_writer_say(w, true, f->message);
 	}
-	SET(w->stats.stalled, f != NULL && f->stalled);
+	COUNTER_SET(w->stats.stalled, f != NULL && f->stalled);
 }
 
 void
@@ -567,7 +565,7 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	/* the next file number is above those of copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
-	ADD(w->stats.cut, cut);
+	counter_add(&w->stats.cut, cut);
 	stream_writer_say(w, rc < 0, message);
 	return rc;
 }
@@ -627,9 +625,9 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 		(void)stream_writer_finish(w);
 	rc = stream_known_check(
 		&w->known, w->io, &w->config.identity, held, mark, &checked, message);
-	ADD(w->stats.checked, checked.batches);
-	ADD(w->stats.checked_bytes, checked.bytes);
-	ADD(w->stats.rotten, interval_set_count(&checked.rotten));
+	counter_add(&w->stats.checked, checked.batches);
+	counter_add(&w->stats.checked_bytes, checked.bytes);
+	counter_add(&w->stats.rotten, interval_set_count(&checked.rotten));
 	say_rotten(w, &checked.rotten, message);
 	if (rc < 0)
 		stream_writer_say(w, true, message);
@@ -778,15 +776,15 @@ stream_writer_give_result(
 {
 	switch (status) {
 	case XFER_DURABLE:
-		ADD(w->stats.batches, 1);
-		ADD(w->stats.rows, item->rows);
-		ADD(w->stats.bytes, item->bytes);
+		counter_add(&w->stats.batches, 1);
+		counter_add(&w->stats.rows, item->rows);
+		counter_add(&w->stats.bytes, item->bytes);
 		break;
 	case XFER_DUPLICATE:
-		ADD(w->stats.duplicates, 1);
+		counter_add(&w->stats.duplicates, 1);
 		break;
 	default:
-		ADD(w->stats.returned, 1);
+		counter_add(&w->stats.returned, 1);
 	}
 	w->config.result(w->config.arg, item->tag, item->sequence, status);
 }
@@ -800,7 +798,7 @@ note_repair(struct stream_writer *w, uint64_t sequence)
 	if (!interval_set_has(&w->rotten, sequence))
 		return;
 	(void)interval_set_remove(&w->rotten, sequence, sequence);
-	ADD(w->stats.repaired, 1);
+	counter_add(&w->stats.repaired, 1);
 	snprintf(text, sizeof(text), "%s: repaired batch %" PRIu64 ": stored another copy of it",
 		w->config.identity.table, sequence);
 	stream_writer_say(w, true, text);
@@ -812,7 +810,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 {
 	bool durable = item->index < f->file.nb_durable;
 
-	SET(w->stats.pending, w->stats.pending - 1);
+	counter_set(&w->stats.pending, w->stats.pending - 1);
 	if (item->index == SIZE_MAX) {
 		/* all batches before it have results, so the first copy's result is known */
 		durable = interval_set_has(&w->known.have, item->sequence);
@@ -839,7 +837,7 @@ count_file(struct stream_writer *w, struct stream_file *f)
 {
 	unsigned int i;
 
-	ADD(w->stats.syncs, f->file.out.syncs - f->syncs);
+	counter_add(&w->stats.syncs, f->file.out.syncs - f->syncs);
 	f->syncs = f->file.out.syncs;
 	/* latencies are measured when batches become durable */
 	if (f->counted == f->file.nb_durable)
@@ -848,7 +846,7 @@ count_file(struct stream_writer *w, struct stream_file *f)
 	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
 		if (f->file.latency[i] == 0)
 			continue;
-		ADD(w->stats.latency[i], f->file.latency[i]);
+		counter_add(&w->stats.latency[i], f->file.latency[i]);
 		f->file.latency[i] = 0;
 	}
 }
@@ -859,9 +857,9 @@ retire(struct stream_writer *w, struct stream_file *f)
 {
 	if (f->has_thread)
 		pthread_join(f->thread, NULL);
-	ADD(w->stats.complete, f->file.complete);
-	ADD(w->stats.uncut, f->file.uncut);
-	ADD(w->stats.copied, f->file.out.copied);
+	counter_add(&w->stats.complete, f->file.complete);
+	counter_add(&w->stats.uncut, f->file.uncut);
+	counter_add(&w->stats.copied, f->file.out.copied);
 	if (f->file.error != 0) {
 		stream_writer_say(w, true, f->file.message);
 		if (w->first_error == 0)

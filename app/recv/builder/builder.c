@@ -15,8 +15,12 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
+#include <gk_ring.h>
+
 #include "builder/builder.h"
+#include "builder/command.h"
 #include "counter.h"
+#include "frames/frame_table.h"
 #include "histogram.h"
 #include "rx/utc_clock.h"
 

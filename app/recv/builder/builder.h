@@ -15,10 +15,12 @@
 
 #include <rte_ring.h>
 
-#include <gk_ring.h>
+#include <gk_abi.h>
 
 #include "frame_record.h"
-#include "frames/frame_table.h"
+#include "frames/detector.h"
+
+struct frame_table;
 
 /** Number of records between builder and egress; a power of two. */
 #define BUILDER_RECORDS 4096
@@ -102,55 +104,8 @@ struct builder_config {
 	int socket;
 };
 
-/**
- * Selection of the frames to keep. It changes at a frame number; `params.version` identifies it in
- * the table `frames`.
- */
-struct builder_veto {
-	struct gk_params params;
-	bool dry_run; /**< keep every frame and only record the verdict */
-	/** store prescaled frames as raw words, not as hits of that frame number */
-	bool prescale_raw;
-	uint64_t prescale; /**< keep frames whose number is a multiple of this; 0: none */
-};
-
-/** How dark frames are identified. They are taken without beam and show the pedestals. */
-enum builder_dark_select {
-	BUILDER_DARK_NONE,
-	BUILDER_DARK_STATUS, /**< status word & mask == value (external input, event code) */
-	BUILDER_DARK_BUNCH,  /**< bunch id modulo every == phase */
-	BUILDER_DARK_FRAME,  /**< frame number modulo every == phase */
-};
-
-/** Selection of dark frames and length of a pedestal interval. */
-struct builder_dark {
-	enum builder_dark_select select;
-	uint32_t mask;
-	uint32_t value;
-	uint64_t every;
-	uint64_t phase;
-	/** Frame numbers in a pedestal interval; 0: dark frames are only marked. */
-	uint64_t interval_frames;
-};
-
-enum builder_command_type {
-	BUILDER_BEGIN, /**< begin a run */
-	BUILDER_END,   /**< end the run: close open frames, process and retire them */
-	BUILDER_ABORT, /**< end the run, but discard frames that no gang has started */
-	BUILDER_VETO,  /**< use another veto from a frame number on */
-};
-
-struct builder_command {
-	enum builder_command_type order;
-	struct frame_run run;	  /**< BEGIN */
-	uint32_t packets_min;	  /**< BEGIN: incomplete frames with fewer packets are dropped */
-	struct builder_dark dark; /**< BEGIN */
-	struct builder_veto veto; /**< BEGIN, VETO */
-	/** VETO: first frame that it applies to, unless that frame has already passed */
-	uint64_t from_frame;
-};
-
 struct builder;
+struct builder_command;
 
 /** @return NULL with rte_errno: ENOMEM, EINVAL (logged) */
 struct builder *builder_create(const struct builder_config *config);

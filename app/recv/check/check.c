@@ -7,12 +7,22 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
 #include <rte_string_fns.h>
 
 #include "check/check.h"
+#include "check/cpu.h"
+#include "check/egress.h"
+#include "check/host.h"
+#include "check/memory.h"
+#include "check/port.h"
+#include "check/storage.h"
+#include "egress/egress.h"
+#include "settings.h"
 
 const char *const check_verdict_names[CHECK_VERDICTS] = {
 	[CHECK_OK] = "ok",
@@ -213,7 +223,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_count_need(s, &gpu, ports, &need);
 	check_open_egress(&egress, s);
 	need.heap += egress.heap;
-	need.ring = egress.pins ? s->egress.ring_bytes : 0;
+	need.ring = egress.pins ? s->egress->ring_bytes : 0;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_try_port(&ports[i], s);

@@ -14,7 +14,9 @@
 #include <gk.h>
 
 #include "check/check.h"
+#include "check/cpu.h"
 #include "rx/lcores.h"
+#include "settings.h"
 
 static void
 note_lcore(struct check_lcores *l, unsigned int id, const struct lcore *lc)

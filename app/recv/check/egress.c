@@ -11,6 +11,10 @@
 #include <rte_errno.h>
 
 #include "check/check.h"
+#include "check/egress.h"
+#include "check/memory.h"
+#include "egress/egress.h"
+#include "settings.h"
 #include "rdma/rdma.h"
 #include "xfer/auth_key.h"
 #include "output/spill.h"
@@ -23,10 +27,10 @@ check_open_egress(struct check_egress *e, const struct settings *s)
 	struct rdma_dev_info info;
 
 	*e = (struct check_egress){0};
-	if (s->egress.device == NULL)
+	if (s->egress->device == NULL)
 		return;
 	check_find_heap(&before);
-	e->dev = rdma_dev_open(s->egress.device);
+	e->dev = rdma_dev_open(s->egress->device);
 	if (e->dev == NULL) {
 		e->error = rte_errno != 0 ? -rte_errno : -EIO;
 		return;
@@ -50,10 +54,10 @@ void
 check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e)
 {
 	if (e->error == 0) {
-		check_add(c, CHECK_OK, "egress device", "%s", s->egress.device);
+		check_add(c, CHECK_OK, "egress device", "%s", s->egress->device);
 		return;
 	}
-	check_add(c, CHECK_FAIL, "egress device", "%s: %s", s->egress.device,
+	check_add(c, CHECK_FAIL, "egress device", "%s: %s", s->egress->device,
 		rte_strerror(-e->error));
 	check_fix(c,
 		"see the provider's messages above; [egress] device = "
@@ -67,7 +71,7 @@ check_egress_stores(struct check *c, const struct settings *s)
 	char message[PATH_MAX], text[256] = "";
 	size_t at = 0;
 
-	if (egress_stores_parse(&s->egress, &stores, message) != 0) {
+	if (egress_stores_parse(s->egress, &stores, message) != 0) {
 		check_add(c, CHECK_FAIL, "egress stores", "%s", message);
 		check_fix(c,
 			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; host "
@@ -86,22 +90,22 @@ check_egress_key(struct check *c, const struct settings *s)
 	char message[PATH_MAX];
 	struct xfer_key key;
 
-	if (xfer_key_read(&key, s->egress.key, message) != 0) {
+	if (xfer_key_read(&key, s->egress->key, message) != 0) {
 		check_add(c, CHECK_FAIL, "egress key", "%s", message);
 		check_fix(c,
 			"head -c 64 /dev/urandom > KEY; chmod 600 KEY; the owner must be this "
 			"user, and the bytes those of [receiver %s] in the keyrings of all stores",
-			s->egress.identity);
+			s->egress->identity);
 		return;
 	}
-	check_add(c, CHECK_OK, "egress key", "%s, %zu bytes", s->egress.key, key.size);
+	check_add(c, CHECK_OK, "egress key", "%s, %zu bytes", s->egress->key, key.size);
 	xfer_key_forget(&key);
 }
 
 void
 check_journal(struct check *c, const struct settings *s)
 {
-	const struct egress_settings *e = &s->egress;
+	const struct egress_settings *e = s->egress;
 	const struct journal_config config = {
 		.path = e->ring,
 		.receiver_id = s->receiver_id,
@@ -154,7 +158,7 @@ check_journal(struct check *c, const struct settings *s)
 void
 check_spill(struct check *c, const struct settings *s)
 {
-	const struct egress_settings *e = &s->egress;
+	const struct egress_settings *e = s->egress;
 	struct stream_quota quota = {
 		.limit = e->spill_bytes, .root = e->spill, .receiver_id = s->receiver_id};
 	char message[PATH_MAX], have[16], bytes[16], used[16];
@@ -216,7 +220,7 @@ void
 check_egress(struct check *c, const struct settings *s, const struct check_egress *e)
 {
 	/* without a device, files are written locally */
-	if (s->egress.device == NULL)
+	if (s->egress->device == NULL)
 		return;
 	check_egress_device(c, s, e);
 	check_egress_stores(c, s);

@@ -10,6 +10,11 @@
 #include <rte_string_fns.h>
 
 #include "check/check.h"
+#include "check/cpu.h"
+#include "check/host.h"
+#include "check/memory.h"
+#include "check/port.h"
+#include "settings.h"
 
 #define ROCE_UDP_PORT	 4791
 #define CAP_IPC_LOCK_BIT 14

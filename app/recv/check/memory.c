@@ -19,7 +19,14 @@
 
 #include "builder/builder.h"
 #include "check/check.h"
+#include "check/memory.h"
+#include "check/port.h"
 #include "port/gang_memory.h"
+#include "port/placement.h"
+#include "port/pools.h"
+#include "rx/rx.h"
+#include "rx/sources.h"
+#include "settings.h"
 
 /**
  * Estimate for queues of drivers, rings of egress and roles: twice the 2 MiB measured with

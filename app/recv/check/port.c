@@ -15,6 +15,11 @@
 #include <rte_string_fns.h>
 
 #include "check/check.h"
+#include "check/memory.h"
+#include "check/port.h"
+#include "port/pools.h"
+#include "port/port.h"
+#include "settings.h"
 
 /** Time in 0.1 s that a link may need to come up after the cable is plugged in. */
 #define LINK_TENTHS 20
@@ -25,6 +30,19 @@
 #define LINE_OVERHEAD 24
 
 #define TRIAL_RING 64
+
+bool
+check_port_splits(const struct check_port *p)
+{
+	return p->settings->mode != RX_MODE_SINGLE && p->can_split;
+}
+
+bool
+check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
+{
+	return gpu->wanted && gpu->present && !gpu->is_virtual && p->present && !p->is_virtual &&
+		!p->reference;
+}
 
 /** Return the size of a packet without the Ethernet header, as an MTU counts it. */
 static uint32_t

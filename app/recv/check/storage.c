@@ -17,7 +17,10 @@
 #include <gk_abi.h>
 
 #include "check/check.h"
+#include "check/storage.h"
+#include "egress/egress.h"
 #include "pipeline.h"
+#include "settings.h"
 
 /** Every message of a file is a multiple of this size (app/common/README.rst). */
 #define FILE_BLOCK 4096
@@ -145,7 +148,7 @@ check_space(struct check *c, const struct settings *s)
 	struct statvfs fs;
 	uint64_t space;
 
-	if (s->egress.device != NULL) {
+	if (s->egress->device != NULL) {
 		check_add(c, CHECK_NA, "disk space", "batches go to stores");
 		return;
 	}
@@ -188,7 +191,7 @@ check_direct_io(struct check *c, const struct settings *s)
 	int alignment, fd = -1;
 	bool told;
 
-	if (s->egress.device != NULL) {
+	if (s->egress->device != NULL) {
 		check_add(c, CHECK_NA, "direct I/O", "batches go to stores");
 		return;
 	}

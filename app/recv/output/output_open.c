@@ -11,10 +11,17 @@
 
 #include <rte_log.h>
 
+#include "calib/calibration.h"
+#include "calib/pedestal.h"
+#include "egress/egress.h"
 #include "io/durable_file.h"
-#include "port/gang_memory.h"
 #include "io/own_file.h"
+#include "output/batch_writer.h"
+#include "output/preview.h"
 #include "pipeline.h"
+#include "port/gang_memory.h"
+#include "port/memory.h"
+#include "settings.h"
 
 RTE_LOG_REGISTER(pipeline_files_logtype, braggline.files, NOTICE);
 
@@ -25,7 +32,7 @@ fetch_result(void *arg, void *to, const void *from, size_t size)
 {
 	struct pipeline *p = arg;
 
-	return memory_copy(&p->memory, to, from, size);
+	return memory_copy(p->memory, to, from, size);
 }
 
 /** List the coefficient maps by name. */
@@ -35,13 +42,13 @@ name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_
 	static const char *const names[2][CALIBRATION_STAGES] = {
 		{"pedestal_g0", "pedestal_g1", "pedestal_g2"},
 		{"photons_per_adu_g0", "photons_per_adu_g1", "photons_per_adu_g2"}};
-	const struct gk_geometry *g = &p->gk_config.geometry;
+	const struct gk_geometry *g = &p->gk_config->geometry;
 
 	for (uint32_t i = 0; i < CALIBRATION_STAGES; i++) {
-		planes[2 * i] =
-			(struct arrow_plane){names[0][i], p->calibration.p[i], gk_rows(g), g->cols};
-		planes[2 * i + 1] =
-			(struct arrow_plane){names[1][i], p->calibration.r[i], gk_rows(g), g->cols};
+		planes[2 * i] = (struct arrow_plane){
+			names[0][i], p->calibration->p[i], gk_rows(g), g->cols};
+		planes[2 * i + 1] = (struct arrow_plane){
+			names[1][i], p->calibration->r[i], gk_rows(g), g->cols};
 	}
 }
 
@@ -82,7 +89,7 @@ update_kept(void *arg, const struct frame_record *record, const uint8_t *output)
 
 	preview_offer(p->preview, record, output);
 	if (p->pedestal != NULL && record->kind == GK_KIND_RAW)
-		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config.layout.raw),
+		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config->layout.raw),
 			record->missing, record->detector_status);
 }
 
@@ -207,7 +214,7 @@ static void
 describe_run(struct description *d, const struct pipeline *p, const struct settings *s)
 {
 	const struct calibration_files *files = &s->calibration;
-	const struct calibration *c = &p->calibration;
+	const struct calibration *c = p->calibration;
 	const struct gk_params *veto = &s->veto.params;
 
 	describe(d, ARROW_META_RUN, s->run);
@@ -269,12 +276,12 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 		.run = s->run,
 		.records = p->egress,
 		.returns = p->returned,
-		.geometry = p->gk_config.geometry,
-		.layout = p->gk_config.layout,
+		.geometry = p->gk_config->geometry,
+		.layout = p->gk_config->layout,
 		.value = s->value,
 		.modules = s->detector.modules,
 		.outputs = p->outputs,
-		.nb_outputs = p->gk_config.nb_outputs,
+		.nb_outputs = p->gk_config->nb_outputs,
 		.staging = p->staging,
 		.fetch = fetch_result,
 		.fetch_arg = p,
@@ -285,10 +292,14 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 		.images_interval = s->images_interval,
 		.batch_ms = s->batch_ms,
 		.cpus = &p->writer_cpus,
-		.slices = s->writing,
+		.slices = {.mode = s->buffered ? ARROW_IO_BUFFERED : ARROW_IO_AUTO,
+			.slice = s->slice,
+			.depth = s->depth,
+			.sync_ms = s->sync_ms,
+			.sync_bytes = s->sync_bytes},
 		.compressor = p->compressor,
 		.egress = p->stores,
-		.byte_limit = p->stores != NULL ? s->egress.batch_bytes : 0,
+		.byte_limit = p->stores != NULL ? s->egress->batch_bytes : 0,
 		.roll_frames = s->roll_frames,
 		.roll_bytes = s->roll_bytes,
 		.roll_ms = s->roll_ms,
@@ -339,38 +350,34 @@ int
 pipeline_try_files(const struct settings *settings, const struct calibration *calibration,
 	bool *made, char message[PATH_MAX])
 {
-	struct pipeline *p = calloc(1, sizeof(*p));
 	struct settings s = *settings;
+	struct gk_config config = {0};
+	static const struct calibration none;
+	struct pipeline p = {.settings = &s,
+		.gk_config = &config,
+		.calibration = calibration != NULL ? calibration : &none};
 	struct file_writer *writer;
 	char name[32];
 	int ret;
 
 	message[0] = '\0';
 	*made = false;
-	if (p == NULL) {
-		snprintf(message, PATH_MAX, "cannot allocate the files of a run");
-		return -ENOMEM;
-	}
-	gang_memory_layout(&s, &p->gk_config.geometry, &p->gk_config.layout);
-	p->settings = &s;
-	if (calibration != NULL)
-		p->calibration = *calibration;
-	else
+	gang_memory_layout(&s, &config.geometry, &config.layout);
+	if (calibration == NULL)
 		s.store_calibration = false;
 	snprintf(name, sizeof(name), "check-%d", getpid());
 	if (s.service)
 		s.run = name;
 	*made = access(s.directory, F_OK) != 0;
-	if (s.egress.device != NULL) {
-		ret = try_planes(p, &s, message);
+	if (s.egress->device != NULL) {
+		ret = try_planes(&p, &s, message);
 	} else {
-		ret = create_writer(p, &s, &writer, message);
+		ret = create_writer(&p, &s, &writer, message);
 		if (ret == 0)
 			file_writer_destroy(writer);
 	}
 	if (*made)
 		rmdir(s.directory);
-	free(p);
 	return ret;
 }
 

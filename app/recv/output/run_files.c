@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "counter.h"
 #include "output/run_files.h"
 
 #define NS_PER_MS 1000000ull
@@ -84,10 +85,6 @@ is_full(int error)
 	return error == -ENOSPC || error == -EDQUOT;
 }
 
-/* A counter has one writer. The atomic store prevents torn reads. */
-#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
-#define ADD(counter, n)	    SET(counter, (counter) + (n))
-
 static void
 say(const struct arrow_run *r, bool error, const char *text)
 {
@@ -99,25 +96,25 @@ static void
 count_unwritten(struct table_files *t, int error, uint64_t rows)
 {
 	if (is_full(error))
-		ADD(t->stats.unwritten_full, rows);
+		counter_add(&t->stats.unwritten_full, rows);
 	else
-		ADD(t->stats.unwritten_error, rows);
-	ADD(t->stats.unwritten, rows);
+		counter_add(&t->stats.unwritten_error, rows);
+	counter_add(&t->stats.unwritten, rows);
 }
 
 /* Update the counters from an open or closed file. */
 static void
 count_file(struct table_files *t, struct run_file *f)
 {
-	ADD(t->stats.rows, f->file.rows_durable - f->rows);
-	ADD(t->stats.batches, f->file.nb_durable - f->batches);
+	counter_add(&t->stats.rows, f->file.rows_durable - f->rows);
+	counter_add(&t->stats.batches, f->file.nb_durable - f->batches);
 	/* smaller than before if a closed file was truncated */
-	ADD(t->stats.bytes, f->file.size - f->bytes);
-	ADD(t->stats.syncs, f->file.out.syncs - f->syncs);
+	counter_add(&t->stats.bytes, f->file.size - f->bytes);
+	counter_add(&t->stats.syncs, f->file.out.syncs - f->syncs);
 	if (f->file.nb_durable > f->batches) {
 		t->backoff = 0;
 		for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
-			ADD(t->stats.latency[i], f->file.latency[i]);
+			counter_add(&t->stats.latency[i], f->file.latency[i]);
 			f->file.latency[i] = 0;
 		}
 	}
@@ -142,7 +139,7 @@ set_status(struct arrow_run *r, enum arrow_table table, const struct arrow_file 
 	if (f->out.handle != NULL) {
 		info = f->out.config.io->info(f->out.handle);
 		snprintf(t->status.why, sizeof(t->status.why), "%s", info->why);
-		SET(t->stats.mode, info->mode);
+		COUNTER_SET(t->stats.mode, info->mode);
 	}
 	pthread_mutex_unlock(&r->lock);
 }
@@ -215,7 +212,7 @@ end_close(struct arrow_run *r, struct run_file *f)
 		pthread_join(f->thread, NULL);
 	count_file(t, f);
 	count_unwritten(t, f->file.error, f->accepted - f->file.rows);
-	ADD(t->stats.complete, f->file.complete);
+	counter_add(&t->stats.complete, f->file.complete);
 	if (f->file.error != 0 && !f->failed) {
 		say(r, true, f->file.message);
 		if (r->first_error == 0)
@@ -272,9 +269,9 @@ begin_outage(struct arrow_run *r, enum arrow_table table)
 
 	if (r->first_error == 0)
 		r->first_error = error;
-	SET(t->stats.error, error);
-	SET(t->stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
-	ADD(t->stats.outages, 1);
+	COUNTER_SET(t->stats.error, error);
+	COUNTER_SET(t->stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
+	counter_add(&t->stats.outages, 1);
 	set_status(r, table, &t->file->file);
 	snprintf(text, sizeof(text), "%s; rows of `%s` are no longer written",
 		t->file->file.message, arrow_table_name(table));
@@ -370,9 +367,9 @@ take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
 		t->file->file.clock = r->config.clock;
 		t->file->file.clock_arg = r->config.arg;
 		r->opened_bytes += t->stats.bytes;
-		ADD(t->stats.files, 1);
-		SET(t->stats.error, 0);
-		SET(t->stats.state, ARROW_RUN_WRITING);
+		counter_add(&t->stats.files, 1);
+		COUNTER_SET(t->stats.error, 0);
+		COUNTER_SET(t->stats.state, ARROW_RUN_WRITING);
 		set_status(r, i, &file[i]->file);
 		count_file(t, file[i]);
 	}
@@ -514,9 +511,10 @@ roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
 		if (r->table[i].file != NULL)
 			continue;
 		first &= r->table[i].stats.error != error;
-		SET(r->table[i].stats.error, error);
-		SET(r->table[i].stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
-		ADD(r->table[i].stats.retries, 1);
+		COUNTER_SET(r->table[i].stats.error, error);
+		COUNTER_SET(r->table[i].stats.state,
+			is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
+		counter_add(&r->table[i].stats.retries, 1);
 		back_off(r, &r->table[i]);
 	}
 	r->retry_at = arrow_slices_clock() + r->config.retry_max_ms * NS_PER_MS;
@@ -547,7 +545,7 @@ arrow_run_roll(struct arrow_run *r)
 	}
 	for (i = 0; i < ARROW_TABLES; i++) {
 		if (r->table[i].file == NULL)
-			ADD(r->table[i].stats.resumes, 1);
+			counter_add(&r->table[i].stats.resumes, 1);
 	}
 	begin_close_set(r);
 	r->set = set;
@@ -647,7 +645,7 @@ arrow_run_poll(struct arrow_run *r)
 		if (i == ARROW_IMAGES)
 			release_rows(r);
 		if (t->file != NULL && arrow_file_has_news(&t->file->file)) {
-			ADD(t->stats.stalls, t->file->file.stalled);
+			counter_add(&t->stats.stalls, t->file->file.stalled);
 			say(r, true, t->file->file.message);
 		}
 	}
@@ -663,7 +661,7 @@ arrow_run_close(struct arrow_run *r)
 	begin_close_set(r);
 	reap_closed(r, true);
 	for (i = 0; i < ARROW_TABLES; i++)
-		SET(r->table[i].stats.state, ARROW_RUN_CLOSED);
+		COUNTER_SET(r->table[i].stats.state, ARROW_RUN_CLOSED);
 	return r->first_error;
 }
 

@@ -15,6 +15,7 @@
 #include <rte_ring_elem.h>
 
 #include "arrow/reader.h"
+#include "counter.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
 #include "fail_point.h"
@@ -75,9 +76,6 @@ struct spill {
 	struct spill_stats stats;
 };
 
-#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
-#define ADD(counter, n)	    SET(counter, (counter) + (n))
-
 static uint64_t
 clock_ms(void)
 {
@@ -128,7 +126,7 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 	struct spill *s = arg;
 
 	if (status == XFER_RETRY)
-		ADD(s->stats.again, 1);
+		counter_add(&s->stats.again, 1);
 	FAIL_POINT("spill.synced");
 	give_result(s, (uint32_t)tag, status != XFER_RETRY);
 }
@@ -336,8 +334,8 @@ write_batch(struct spill *s, const struct spill_command *o)
 		stream_writer_append(r->writer[o->table], &o->what);
 		return;
 	}
-	SET(s->stats.error, r->error);
-	ADD(s->stats.again, 1);
+	COUNTER_SET(s->stats.error, r->error);
+	counter_add(&s->stats.again, 1);
 	give_result(s, o->batch, false);
 }
 
@@ -386,14 +384,15 @@ poll_writers(struct spill *s)
 			stream_writer_poll(s->run[i].writer[k]);
 			stream_writer_stats_get(s->run[i].writer[k], &of);
 			error = of.error != 0 ? of.error : error;
-			ADD(s->run[i].uncut, (uint32_t)(of.uncut - s->run[i].uncut_of[k]));
+			COUNTER_SET(s->run[i].uncut,
+				s->run[i].uncut + (uint32_t)(of.uncut - s->run[i].uncut_of[k]));
 			s->run[i].uncut_of[k] = of.uncut;
 			any = true;
 		}
 	}
-	SET(s->stats.used, s->quota.used);
+	counter_set(&s->stats.used, s->quota.used);
 	if (any)
-		SET(s->stats.error, error);
+		COUNTER_SET(s->stats.error, error);
 }
 
 static void *

@@ -12,7 +12,7 @@
 
 #include <gk.h>
 
-#include "settings.h"
+struct settings;
 
 enum gang_piece {
 	GANG_CHANNEL,

@@ -14,6 +14,8 @@
 #include "calib/calibration.h"
 #include "port/gang_memory.h"
 #include "port/memory.h"
+#include "port/placement.h"
+#include "settings.h"
 
 RTE_LOG_REGISTER(memory_logtype, braggline.memory, NOTICE);
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "port/placement.h"
+struct placement;
 
 #define MEMORY_PIECES_MAX 64
 #define MEMORY_AREAS_MAX  256 /**< maximum number of contiguous areas of EAL memory */

@@ -7,8 +7,9 @@
 #include <rte_string_fns.h>
 
 #include "builder/builder.h"
-#include "port/port.h"
 #include "port/placement.h"
+#include "port/port.h"
+#include "settings.h"
 
 /*
  * Gangs and batch size of a GPU, measured on an H200 (test/bench/results/gk_cuda_h200.rst). From

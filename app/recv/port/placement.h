@@ -7,9 +7,11 @@
 #ifndef PLACEMENT_H
 #define PLACEMENT_H
 
+#include <stdbool.h>
+
 #include <gk.h>
 
-#include "settings.h"
+struct settings;
 
 struct placement {
 	int gpu; /**< gpudev id; -1: none */

@@ -18,7 +18,11 @@
 
 #include <net_replay.h>
 
+#include "port/memory.h"
+#include "port/pools.h"
 #include "port/port.h"
+#include "rx/source_settings.h"
+#include "settings.h"
 
 RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 
@@ -88,6 +92,12 @@ port_mtu_max(const struct rte_eth_dev_info *info)
 	if (info->max_rx_pktlen <= overhead || (most != UINT16_MAX && info->max_rx_pktlen > most))
 		return most;
 	return RTE_MIN(most, info->max_rx_pktlen - overhead);
+}
+
+uint32_t
+port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
+{
+	return RTE_MIN(s->mtu, port_mtu_max(info));
 }
 
 /** Find an Ethernet device of the EAL options that was not created. @return NULL: none */

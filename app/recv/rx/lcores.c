@@ -14,7 +14,10 @@
 #include <rte_pause.h>
 #include <rte_string_fns.h>
 
+#include <gk.h>
+
 #include "counter.h"
+#include "egress/egress.h"
 #include "rx/lcores.h"
 
 RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
@@ -115,7 +118,7 @@ lcores_role(const struct settings *s, uint32_t n, struct role_place *place)
 	const uint32_t has[] = {
 		[ROLE_RX] = s->rx_lcores,
 		[ROLE_BUILDER] = 1,
-		[ROLE_EGRESS] = s->egress.device != NULL ? 1 : 0,
+		[ROLE_EGRESS] = s->egress->device != NULL ? 1 : 0,
 		[ROLE_COMPRESS] = s->nb_compress_map,
 		/* gangs of a GPU poll on the GPU */
 		[ROLE_GANG] =

@@ -9,7 +9,9 @@
 #include <rte_ip.h>
 #include <rte_udp.h>
 
+#include "builder/builder.h"
 #include "rx/rejects.h"
+#include "rx/rx.h"
 
 /** UDP length of the detector's packets. */
 static uint32_t

@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "builder/builder.h"
-#include "frames/detector.h"
-#include "rx/rx.h"
+struct builder_stats;
+struct detector;
+struct rx_sample;
 
 /**
  * Kinds of mistakes. REJECT_OTHER and REJECT_UDP are other hosts' traffic, which arrives on any

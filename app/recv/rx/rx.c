@@ -15,6 +15,7 @@
 
 #include "counter.h"
 #include "rx/rx.h"
+#include "rx/sources.h"
 
 const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_PACKETS] = "packets",

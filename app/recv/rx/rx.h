@@ -19,7 +19,9 @@
 
 #include "frames/detector.h"
 #include "frames/frame_table.h"
-#include "rx/sources.h"
+#include "rx/counters.h"
+
+struct sources;
 
 #define RX_BURST 64
 /**
@@ -38,37 +40,6 @@
 #define RX_PENDING_MAX	     (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
 #define RX_HANDOFF_RING_SIZE 4096 /**< size of a handoff ring */
 #define RX_NO_STREAM	     UINT16_MAX
-
-/**
- * Counters of an RX role. Each received packet is counted in exactly one of the counters from
- * RX_PLACED on, by the last RX role that has it.
- */
-enum rx_counter {
-	RX_PACKETS,	 /**< received from queues */
-	RX_BYTES,	 /**< ... sum of their Ethernet frame lengths */
-	RX_BURSTS,	 /**< polls of a queue that returned packets */
-	RX_WAITS,	 /**< polls after which a packet waited for its frame to open */
-	RX_HANDOFF_SENT, /**< forwarded to another RX role, which counts the outcome */
-	RX_PLACED,	 /**< in a frame */
-	RX_DUPLICATE,	 /**< the same packet was there already */
-	RX_LATE,	 /**< the frame is behind the window */
-	RX_REFUSED,	 /**< the frame was refused */
-	RX_OUTLIER,	 /**< the frame is far ahead of the window */
-	RX_BEYOND,	 /**< after the last frame of the run */
-	RX_NO_RUN,	 /**< there was no run */
-	RX_OTHER,	 /**< the frame belongs to another receiver */
-	RX_FOREIGN,   /**< not IPv4/UDP from a stream's source to its destination, see sources.h */
-	RX_CHECKSUM,  /**< IPv4 header or UDP checksum is wrong */
-	RX_MISPLACED, /**< position of another module in the header: swapped cables */
-	RX_FRAGMENT,  /**< IP fragment: the MTU on the path is too small */
-	RX_WRONG_LENGTH, /**< wrong length for the format */
-	RX_MALFORMED,	 /**< detector header of another format, or packet number out of range */
-	RX_HANDOFF_FULL, /**< no room in the handoff ring of the role that owns the stream */
-	RX_STOPPED,	 /**< waiting, held or in a handoff ring when the run was stopped */
-	RX_COUNTERS
-};
-
-extern const char *const rx_counter_names[RX_COUNTERS];
 
 /** Samples that an RX role keeps of packets that could not be used; a power of two. */
 #define RX_SAMPLES 16

@@ -11,6 +11,7 @@
 #include <rte_string_fns.h>
 
 #include "config/ini_file.h"
+#include "config/config.h"
 #include "rx/source_settings.h"
 
 /** IPv4 addresses of a list item: ADDRESS, ADDRESS/PREFIX or FIRST-LAST, each with [:PORT]. */

@@ -15,8 +15,9 @@
 #include <rte_common.h>
 #include <rte_ip.h>
 
-#include "config/config.h"
 #include "frames/detector.h"
+
+struct config;
 
 /** Ethernet, IPv4 and UDP headers without options. */
 #define SOURCE_HEADERS 42

@@ -9,10 +9,17 @@
 
 #include <rte_log.h>
 
+#include "arrow/batch.h"
+#include "builder/builder.h"
 #include "counter.h"
 #include "io/durable_file.h"
-#include "telemetry/ledger.h"
 #include "io/own_file.h"
+#include "output/batch_writer.h"
+#include "pipeline.h"
+#include "port/port.h"
+#include "rx/rx.h"
+#include "settings.h"
+#include "telemetry/ledger.h"
 
 RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
 

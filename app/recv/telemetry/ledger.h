@@ -12,9 +12,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "frame_record.h"
-#include "pipeline.h"
-#include "rx/rx.h"
+#include "builder/veto.h"
+#include "port/drops.h"
+#include "rx/counters.h"
+
+struct batch;
+struct file_writer;
+struct pipeline;
 
 /** Number of columns of frames, in the order of the `[frames]` section of a ledger file. */
 #define LEDGER_COLUMNS 22

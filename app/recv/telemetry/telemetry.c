@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,22 @@
 #include <rte_telemetry.h>
 #include <rte_version.h>
 
+#include "builder/builder.h"
+#include "calib/calibration.h"
+#include "config/config.h"
 #include "counter.h"
+#include "egress/egress.h"
+#include "frames/frame_table.h"
+#include "output/preview.h"
+#include "pipeline.h"
+#include "port/memory.h"
+#include "port/placement.h"
+#include "run.h"
+#include "run_writer.h"
+#include "rx/lcores.h"
+#include "rx/rx.h"
+#include "rx/sources.h"
+#include "settings.h"
 #include "telemetry/dict.h"
 #include "telemetry/rdma.h"
 #include "telemetry/table.h"
@@ -43,7 +59,7 @@ static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
 static int
 get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct pipeline *p = telemetry_run->pipeline;
+	const struct pipeline *p = run_get_pipeline(telemetry_run);
 	const struct settings *s = p->settings;
 	char place[96];
 
@@ -53,15 +69,17 @@ get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_string(d, "detector", s->detector.ops->name);
 	rte_tel_data_add_dict_uint(d, "modules", s->detector.modules);
 	rte_tel_data_add_dict_uint(d, "interfaces", s->detector.interfaces);
-	rte_tel_data_add_dict_uint(d, "rows", gk_rows(&p->gk_config.geometry));
-	rte_tel_data_add_dict_uint(d, "cols", p->gk_config.geometry.cols);
+	rte_tel_data_add_dict_uint(d, "rows", gk_rows(&p->gk_config->geometry));
+	rte_tel_data_add_dict_uint(d, "cols", p->gk_config->geometry.cols);
 	rte_tel_data_add_dict_uint(d, "rx_lcores", s->rx_lcores);
 	rte_tel_data_add_dict_uint(d, "gangs", s->gangs);
 	rte_tel_data_add_dict_uint(d, "frame_slots", s->slots);
 	rte_tel_data_add_dict_string(d, "kernel", p->gk_ops->name);
-	rte_tel_data_add_dict_string(d, "gpu", p->memory.gpu >= 0 ? p->memory.gpu_name : "none");
-	rte_tel_data_add_dict_string(d, "packets", placement_name(&p->way, p->way.packets, place));
-	rte_tel_data_add_dict_string(d, "results", placement_name(&p->way, p->way.results, place));
+	rte_tel_data_add_dict_string(d, "gpu", p->memory->gpu >= 0 ? p->memory->gpu_name : "none");
+	rte_tel_data_add_dict_string(
+		d, "packets", placement_name(p->placement, p->placement->packets, place));
+	rte_tel_data_add_dict_string(
+		d, "results", placement_name(p->placement, p->placement->results, place));
 	rte_tel_data_add_dict_string(d, "control", s->service ? "telemetry" : "single");
 	return 0;
 }
@@ -134,7 +152,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	rte_tel_data_start_dict(d);
 	RTE_LCORE_FOREACH(id) {
-		const struct lcore *lc = &telemetry_run->pipeline->lcores->lcore[id];
+		const struct lcore *lc = &run_get_pipeline(telemetry_run)->lcores->lcore[id];
 		char name[16], roles[1024] = "";
 		struct rte_tel_data *e = telemetry_dict_new(), *by_role = telemetry_dict_new();
 		size_t used = 0;
@@ -164,11 +182,11 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const uint32_t n = telemetry_run->pipeline->settings->rx_lcores;
+	const uint32_t n = run_get_pipeline(telemetry_run)->settings->rx_lcores;
 
 	rte_tel_data_start_dict(d);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct rx *rx = telemetry_run->pipeline->rx[i];
+		const struct rx *rx = run_get_pipeline(telemetry_run)->rx[i];
 		struct rte_tel_data *e = telemetry_dict_new();
 		char name[16];
 
@@ -199,7 +217,7 @@ add_position(struct rte_tel_data *d, const char *name, uint32_t position)
 static int
 get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct sources *all = telemetry_run->pipeline->sources;
+	const struct sources *all = run_get_pipeline(telemetry_run)->sources;
 	uint32_t expected[DETECTOR_STREAMS_MAX];
 
 	(void)sources_expected(all, expected);
@@ -232,8 +250,8 @@ get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct frame_table *ft = telemetry_run->pipeline->table;
-	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+	const struct frame_table *ft = run_get_pipeline(telemetry_run)->table;
+	const struct builder_stats stats = builder_stats(run_get_pipeline(telemetry_run)->builder),
 				   *b = &stats;
 	const struct detector *det = &ft->detector;
 
@@ -265,12 +283,12 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+	const struct builder_stats stats = builder_stats(run_get_pipeline(telemetry_run)->builder),
 				   *b = &stats;
-	const struct gk_channel *channel = telemetry_run->pipeline->gk_config.channel;
+	const struct gk_channel *channel = run_get_pipeline(telemetry_run)->gk_config->channel;
 
 	rte_tel_data_start_dict(d);
-	for (uint32_t g = 0; g < telemetry_run->pipeline->settings->gangs; g++) {
+	for (uint32_t g = 0; g < run_get_pipeline(telemetry_run)->settings->gangs; g++) {
 		struct rte_tel_data *e = telemetry_dict_new();
 		char name[16];
 
@@ -292,7 +310,7 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_builder(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+	const struct builder_stats stats = builder_stats(run_get_pipeline(telemetry_run)->builder),
 				   *b = &stats;
 
 	rte_tel_data_start_dict(d);
@@ -310,11 +328,7 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct builder_veto veto;
 
-	pthread_mutex_lock(&telemetry_run->lock);
-	veto = telemetry_run->state == RUN_IDLE ? telemetry_run->process->veto
-						: telemetry_run->settings.veto;
-	veto.params.version = telemetry_run->veto_version;
-	pthread_mutex_unlock(&telemetry_run->lock);
+	run_get_veto(telemetry_run, &veto);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_uint(d, "version", veto.params.version);
 	telemetry_dict_real(d, "strong_threshold", veto.params.strong_threshold);
@@ -422,14 +436,13 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+	const struct builder_stats stats = builder_stats(run_get_pipeline(telemetry_run)->builder),
 				   *b = &stats;
-	const struct calibration *c = &telemetry_run->pipeline->calibration;
+	struct calibration calibration, *c = &calibration;
 	char digest[24];
 
+	run_get_calibration(telemetry_run, c);
 	rte_tel_data_start_dict(d);
-	/* the lock excludes run_arm(), which loads the calibration */
-	pthread_mutex_lock(&telemetry_run->lock);
 	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
 	rte_tel_data_add_dict_string(d, "digest", digest);
 	rte_tel_data_add_dict_uint(d, "masked", c->masked);
@@ -438,7 +451,6 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
 	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
 	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
-	pthread_mutex_unlock(&telemetry_run->lock);
 	rte_tel_data_add_dict_uint(d, "updates", b->updates);
 	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
 	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
@@ -452,15 +464,15 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct pipeline *p = telemetry_run->pipeline;
+	const struct pipeline *p = run_get_pipeline(telemetry_run);
+	struct calibration calibration;
 	char key[24];
 	int ret = 0;
 
+	run_get_calibration(telemetry_run, &calibration);
 	rte_tel_data_start_dict(d);
-	/* the lock excludes run_arm(), which loads the calibration */
-	pthread_mutex_lock(&telemetry_run->lock);
 	for (uint32_t m = 0; m < p->settings->detector.modules && ret == 0; m++) {
-		const struct calibration_module *module = &p->calibration.module[m];
+		const struct calibration_module *module = &calibration.module[m];
 		struct rte_tel_data *e = telemetry_dict_new();
 
 		if (e == NULL) {
@@ -478,7 +490,6 @@ get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
 		snprintf(key, sizeof(key), "%u", m);
 		telemetry_dict_nest(d, key, e);
 	}
-	pthread_mutex_unlock(&telemetry_run->lock);
 	return ret;
 }
 
@@ -701,7 +712,7 @@ telemetry_document(FILE *out)
 static int
 telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+	const struct builder_stats stats = builder_stats(run_get_pipeline(telemetry_run)->builder),
 				   *b = &stats;
 	uint64_t durable[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
 
@@ -772,7 +783,7 @@ telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct preview_status status;
 
-	preview_get_status(telemetry_run->pipeline->preview, &status);
+	preview_get_status(run_get_pipeline(telemetry_run)->preview, &status);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_uint(d, "active", status.active);
 	telemetry_dict_text(d, "path", status.path);
@@ -841,7 +852,7 @@ store(const struct egress_store *s)
 static int
 telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	struct egress *e = telemetry_run->pipeline->stores;
+	struct egress *e = run_get_pipeline(telemetry_run)->stores;
 	struct rte_tel_data *stores = telemetry_dict_new();
 	struct egress_view v;
 	char name[16];
@@ -875,7 +886,7 @@ telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 telemetry_device(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct egress *e = telemetry_run->pipeline->stores;
+	const struct egress *e = run_get_pipeline(telemetry_run)->stores;
 	const struct rdma_dev_info *info = NULL;
 	const struct rdma_dev *dev = e != NULL ? egress_device(e, &info) : NULL;
 

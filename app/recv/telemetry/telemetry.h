@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "run.h"
+struct run;
 
 /** Register all commands. @return 0 or -errno (logged) */
 int telemetry_register(struct run *run);

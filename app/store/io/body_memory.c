@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_gpudev.h>
 
@@ -15,47 +12,20 @@
 #include "gpu_cuda.h"
 #include "gpu_host.h"
 #include "io/huge_pages.h"
+#include "rdma/rdma_pages.h"
 
 #define GPU_PAGE (64ull << 10) /* granularity of CUDA's pinned memory and of BAR windows */
-
-int
-body_memory_begin(const char *device, int16_t *gpu)
-{
-	char text[512], name[64], *words[32], *rest = text;
-	int nb = 0;
-
-	/* EAL requires writable strings */
-	if (snprintf(text, sizeof(text),
-		    "braggline --no-huge -m 64 --no-pci --no-shconf --no-telemetry "
-		    "--log-level lib.eal:error --lcores 0@%d --vdev %s",
-		    sched_getcpu(), device) >= (int)sizeof(text))
-		return -EINVAL;
-	while ((words[nb] = strtok_r(NULL, " ", &rest)) != NULL)
-		nb++;
-	if (rte_eal_init(nb, words) < 0)
-		return -rte_errno;
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ","), device);
-	*gpu = body_memory_gpu(name);
-	return *gpu < 0 ? -ENODEV : 0;
-}
 
 static int
 alloc_host(uint64_t size, uint8_t **memory)
 {
-	void *at;
+	enum rdma_pages_kind kind = RDMA_PAGES_HUGETLB;
 
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
-	if (at == MAP_FAILED) {
-		/* no reserved huge pages: use transparent ones */
-		at = huge_pages_map(size);
-		if (at == NULL)
-			return -ENOMEM;
-#ifdef MADV_POPULATE_WRITE
-		(void)madvise(at, size, MADV_POPULATE_WRITE);
-#endif
-	}
-	*memory = at;
+	*memory = rdma_pages_map(&size, -1, &kind);
+	if (*memory == NULL)
+		return -ENOMEM;
+	/* by this thread only: the CPUs of other lcores are busy */
+	(void)rdma_pages_prefault(*memory, size, 1);
 	return 0;
 }
 
@@ -73,7 +43,7 @@ void
 body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size)
 {
 	if (gpu < 0)
-		(void)munmap(memory, huge_pages_round(size));
+		rdma_pages_unmap(memory, huge_pages_round(size));
 	else
 		(void)rte_gpu_mem_free(gpu, memory);
 }

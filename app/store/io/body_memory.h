@@ -12,14 +12,6 @@
 #include <stdint.h>
 
 /**
- * Initialize EAL with a GPU and nothing else, for a program without EAL. It lasts until eal_end().
- * @param device  argument of --vdev, e.g. `gpu_cuda0,device=0`
- * @param gpu     out: gpudev
- * @return 0; -ENODEV: not a GPU; -errno of EAL. Errors are logged
- */
-int body_memory_begin(const char *device, int16_t *gpu);
-
-/**
  * Allocate resident memory, aligned to 4096.
  * @param gpu   gpudev; -1: host memory
  * @param size  bytes, rounded up to whole pages

@@ -32,7 +32,6 @@ command_say_recovery(const char *path, const char *what)
 
 /** @param argv  arguments, starting with the name of the command. @return exit status */
 int cmd_import(int argc, char **argv);
-int cmd_load(int argc, char **argv);
 int cmd_reconcile(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 

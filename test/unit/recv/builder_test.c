@@ -10,6 +10,7 @@
 #include <rte_mempool.h>
 
 #include "builder/builder.h"
+#include "builder/command.h"
 
 #define SLOTS	 24
 #define GANGS	 3

@@ -24,7 +24,7 @@ make_egress(void)
 	s.kernel = "host";
 	s.gangs = 1;
 	s.receiver_id = 1;
-	s.egress = (struct egress_settings){.device = EGRESS,
+	egress = (struct egress_settings){.device = EGRESS,
 		.stores = "10.0.0.100",
 		.identity = "recv",
 		.key = "key",
@@ -58,7 +58,7 @@ test_device(void **state)
 	check_open_egress(&e, &s); /* the port does not exist */
 	check_egress_device(&check, &s, &e);
 	want(CHECK_FAIL, EGRESS ": No such device", "roce:port=PORT,ip=ADDRESS/PREFIX");
-	s.egress.device = "infiniband:mlx5_0";
+	egress.device = "infiniband:mlx5_0";
 	check_open_egress(&e, &s);
 	check_egress_device(&check, &s, &e);
 	want(CHECK_FAIL, "infiniband:mlx5_0: Invalid argument", "verbs:ADAPTER");
@@ -72,20 +72,20 @@ test_stores(void **state)
 {
 	struct settings s = make_egress();
 
-	s.egress.stores = "10.0.0.100, 10.0.0.101:7777,[fd00::1]:9";
+	egress.stores = "10.0.0.100, 10.0.0.101:7777,[fd00::1]:9";
 	check_egress_stores(&check, &s);
 	want(CHECK_OK, "10.0.0.101:7777, [fd00::1]:9; not connected to by --check", "");
-	s.egress.stores = "10.0.0.100,store7.example";
+	egress.stores = "10.0.0.100,store7.example";
 	check_egress_stores(&check, &s);
 	want(CHECK_FAIL, "'store7.example': expected ADDRESS[:PORT]",
 		"host names are not resolved");
-	s.egress.stores = "10.0.0.100:99999";
+	egress.stores = "10.0.0.100:99999";
 	check_egress_stores(&check, &s);
 	want(CHECK_FAIL, "'10.0.0.100:99999'", "[egress] stores");
-	s.egress.stores = "10.0.0.100:4000,10.0.0.100:4000";
+	egress.stores = "10.0.0.100:4000,10.0.0.100:4000";
 	check_egress_stores(&check, &s);
 	want(CHECK_FAIL, "are the same store", "[egress] stores");
-	s.egress.stores = ",";
+	egress.stores = ",";
 	check_egress_stores(&check, &s);
 	want(CHECK_FAIL, "is empty", "[egress] stores");
 }
@@ -97,7 +97,7 @@ test_key(void **state)
 	char path[PATH_MAX + 32];
 
 	snprintf(path, sizeof(path), "%s/key", root);
-	s.egress.key = path;
+	egress.key = path;
 	check_egress_key(&check, &s);
 	want(CHECK_FAIL, "cannot open key file", "head -c 64");
 	put("/key", "0123456789abcdef0123456789abcdef");
@@ -121,16 +121,16 @@ test_journal(void **state)
 	struct journal *r = NULL;
 
 	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
-	s.egress.ring_bytes = UINT64_C(200) << 20;
+	egress.ring_bytes = UINT64_C(200) << 20;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": 200 MiB; required: 434 MiB: 100 MB/s x (200 ms commit",
 		"[egress] journal_mib = 434, or a lower rate_mb");
-	s.egress.ring_bytes = UINT64_C(434) << 20;
-	s.egress.rate = 1000000;
+	egress.ring_bytes = UINT64_C(434) << 20;
+	egress.rate = 1000000;
 	check_journal(&check, &s);
 	want(CHECK_OK, ": 434 MiB; required: 37 MiB", "");
 	assert_int_equal(access(ring, F_OK), -1);
-	s.egress.ring_bytes = UINT64_C(1) << 55;
+	egress.ring_bytes = UINT64_C(1) << 55;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": needs 32.0 PiB, its file system has", "journal_mib = 37,");
 
@@ -143,8 +143,8 @@ test_journal(void **state)
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": 16 MiB; required: 434 MiB",
 		"remove the file, and set [egress] journal_mib = 434");
-	s.egress.rate = 1000;
-	s.egress.batch_bytes = 1 << 20;
+	egress.rate = 1000;
+	egress.batch_bytes = 1 << 20;
 	check_journal(&check, &s);
 	want(CHECK_OK, "existing, will be resumed: 16 MiB", "");
 	s.receiver_id = 2;
@@ -153,7 +153,7 @@ test_journal(void **state)
 	unlink(ring);
 
 	snprintf(path, sizeof(path), "%s/none/ring", root);
-	s.egress.ring = path;
+	egress.ring = path;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, "No such file or directory", "/dev/shm");
 }
@@ -167,19 +167,19 @@ test_spill(void **state)
 	check_spill(&check, &s);
 	want(CHECK_NA, "none", "");
 	snprintf(path, sizeof(path), "%s/spill", root);
-	s.egress.spill = path;
-	s.egress.ring_bytes = 4096;
+	egress.spill = path;
+	egress.ring_bytes = 4096;
 	check_spill(&check, &s);
 	want(CHECK_OK, "/spill, will be created: ", "");
 	assert_int_equal(access(path, F_OK), -1);
-	s.egress.ring_bytes = UINT64_C(1) << 60;
+	egress.ring_bytes = UINT64_C(1) << 60;
 	check_spill(&check, &s);
 	want(CHECK_WARN, "free, less than the size of the journal (1024 PiB)", "[egress] spill");
-	s.egress.spill_bytes = UINT64_C(1) << 50;
+	egress.spill_bytes = UINT64_C(1) << 50;
 	check_spill(&check, &s);
 	want(CHECK_WARN, "free, less than the limit spill_mib (1.0 PiB)", "[egress] spill");
-	s.egress.spill_bytes = UINT64_C(500) << 10;
-	s.egress.rate = 1000;
+	egress.spill_bytes = UINT64_C(500) << 10;
+	egress.rate = 1000;
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 512 s at rate_mb", "");
 
@@ -193,7 +193,7 @@ test_spill(void **state)
 	s.receiver_id = 2;
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 204 s at rate_mb", "");
-	s.egress.spill_bytes = UINT64_C(300) << 10;
+	egress.spill_bytes = UINT64_C(300) << 10;
 	check_spill(&check, &s);
 	want(CHECK_WARN, "300 KiB not imported yet", "braggline-store import");
 	assert_int_equal(chmod(path, 0777), 0);
@@ -253,7 +253,7 @@ test_role(void **state)
 	s.egress_map[0] = 77;
 	assert_int_equal(check_place_roles(&check, &s, &l), -EINVAL);
 	want(CHECK_FAIL, "egress has no lcore; EAL has lcores 0-4", "egress and gang to auto");
-	s.egress.device = NULL;
+	egress.device = NULL;
 	assert_int_equal(check_place_roles(&check, &s, &l), 0);
 	assert_null(strstr(check.rows[check.nb_rows - 1].value, "egress"));
 }

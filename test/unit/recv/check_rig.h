@@ -17,7 +17,20 @@
 
 #include <cmocka.h>
 
+#include <rte_ethdev.h>
+
 #include "check/check.h"
+#include "check/cpu.h"
+#include "check/egress.h"
+#include "check/host.h"
+#include "check/memory.h"
+#include "check/port.h"
+#include "check/storage.h"
+#include "egress/egress.h"
+#include "port/placement.h"
+#include "port/pools.h"
+#include "port/port.h"
+#include "settings.h"
 
 static struct check check;
 static char root[PATH_MAX];
@@ -156,13 +169,20 @@ static const struct check_gpu cuda = {.present = true,
 	.name = "gpu_cuda0",
 	.bytes = UINT64_C(139) << 30};
 
+static struct egress_settings egress; /* of make_settings() */
+
 /** Settings of two modules with two interfaces each: four streams on one port. */
 static inline struct settings
 make_settings(void)
 {
-	struct settings s = {
-		.slots = 64, .rx_lcores = 2, .nb_ports = 1, .udp_port = 50001, .kernel = "host"};
+	struct settings s = {.slots = 64,
+		.rx_lcores = 2,
+		.nb_ports = 1,
+		.udp_port = 50001,
+		.kernel = "host",
+		.egress = &egress};
 
+	egress = (struct egress_settings){0};
 	detector_init(&s.detector, &jungfrau_ops, 2, 2);
 	return s;
 }

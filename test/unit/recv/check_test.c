@@ -409,10 +409,10 @@ test_storage(void **state)
 	put("/out/fourth_calibration.bin", "x");
 	check_directory(&check, &s, &maps);
 	want(CHECK_FAIL, "fourth_calibration.bin belongs to another calibration", "[run] name");
-	s.egress.device = "roce:port=0";
+	egress.device = "roce:port=0";
 	check_directory(&check, &s, &maps);
 	want(CHECK_FAIL, "fourth_calibration.bin belongs to another calibration", "[run] name");
-	s.egress.device = NULL;
+	egress.device = NULL;
 	s.run = "run";
 	snprintf(out, sizeof(out), "%s/a/b/c", root);
 	check_directory(&check, &s, &maps);

@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "arrow/batch.h"
+#include "frame_record.h"
 #include "telemetry/ledger.h"
 
 static char folder[] = "/tmp/ledger_XXXXXX";

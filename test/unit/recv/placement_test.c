@@ -16,7 +16,9 @@
 #include <rte_bus_vdev.h>
 #include <rte_eal.h>
 
+#include "builder/builder.h"
 #include "port/placement.h"
+#include "settings.h"
 
 static char capture[] = "/tmp/placement_test_XXXXXX";
 static struct settings settings;

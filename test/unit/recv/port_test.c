@@ -19,7 +19,13 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 
+#include "port/memory.h"
+#include "port/placement.h"
+#include "port/pools.h"
 #include "port/port.h"
+#include "rx/rx.h"
+#include "rx/sources.h"
+#include "settings.h"
 
 #define UDP_PORT 50001
 #define STREAMS	 4

@@ -6,6 +6,7 @@
 
 #include "rx_rig.h"
 
+#include "builder/builder.h"
 #include "rx/rejects.h"
 
 #define PORT 50001 /* port of stream 0: the rig sends to RIG_UDP_PORT + stream */

@@ -5,29 +5,33 @@
 #include <ftw.h>
 #include <unistd.h>
 
+#include "run.c"
+
 #include "frame_rig.h"
 
 #include <rte_bus_vdev.h>
 
-#include "run.h"
+#include "port/placement.h"
+#include "port/port.h"
 
 static char directory[] = "/tmp/run_test_XXXXXX";
 static char path[sizeof(directory) + 16];
 static struct config_source source;
 static struct config *config;
+static struct egress_settings egress;
 static struct settings settings;
 static struct pipeline p;
-static struct run r;
+static struct run *r;
 static uint32_t ledgers_kept;
 
-void __real_run_ledger_keep(struct run *run, bool running);
-void __wrap_run_ledger_keep(struct run *run, bool running);
+void __real_run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running);
+void __wrap_run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running);
 
 void
-__wrap_run_ledger_keep(struct run *run, bool running)
+__wrap_run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running)
 {
 	ledgers_kept++;
-	__real_run_ledger_keep(run, running);
+	__real_run_ledger_keep(a, writer, running);
 }
 
 /** Write the configuration file, with `more` at its end. */
@@ -58,10 +62,11 @@ setup(void **state)
 	source = (struct config_source){.file = path};
 	config = config_open(&source);
 	assert_non_null(config);
-	assert_int_equal(settings_read(&settings, config), 0);
+	assert_int_equal(settings_read(&settings, &egress, config), 0);
 	assert_int_equal(placement_choose(&way, &settings), 0);
 	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
-	run_init(&r, &p, &settings, &source);
+	r = run_create(&p, &settings, &source, false);
+	assert_non_null(r);
 	assert_int_equal(rte_vdev_init("net_null0", "no-rx=1"), 0);
 	return pipeline_create(&p, &settings, &way, &cpus);
 }
@@ -69,7 +74,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	run_free(&r);
+	run_destroy(r);
 	assert_int_equal(pipeline_destroy(&p), 0);
 	assert_int_equal(rte_vdev_uninit("net_null0"), 0);
 	config_close(config);
@@ -85,19 +90,19 @@ poll(void)
 	builder_poll(p.builder);
 	for (uint32_t g = 0; g < settings.gangs; g++)
 		p.gk_ops->poll(p.gk, g, 0);
-	run_tick(&r);
+	run_tick(r);
 }
 
 /** Stop the run as a client does. */
 static void
-stop(void)
+stop_run(void)
 {
-	assert_int_equal(run_stop(&r), 0);
-	for (int ms = 0; ms < 10000 && run_get_state(&r) != RUN_IDLE; ms++) {
+	assert_int_equal(run_stop(r), 0);
+	for (int ms = 0; ms < 10000 && run_get_state(r) != RUN_IDLE; ms++) {
 		poll();
 		usleep(1000);
 	}
-	assert_int_equal(run_get_state(&r), RUN_IDLE);
+	assert_int_equal(run_get_state(r), RUN_IDLE);
 }
 
 /** Place one packet of each frame; the others are lost. */
@@ -126,7 +131,7 @@ send_frames(uint64_t from, uint64_t to)
 static void
 why_a_gang_gave_up(void **state)
 {
-	struct gk_channel *channel = p.gk_config.channel;
+	struct gk_channel *channel = p.gk_config->channel;
 	const uint32_t next = channel->done[0].done % GK_RING_SIZE;
 	const struct gk_work kept = channel->work[0][next];
 	char why[256];
@@ -153,13 +158,14 @@ watchdog_has_a_minimum(void **state)
 
 	for (uint32_t i = 0; i < RTE_DIM(cases); i++) {
 		struct config_source with = {.file = path};
+		static struct egress_settings read_egress;
 		static struct settings read;
 		struct config *c;
 
 		assert_int_equal(config_source_set(&with, cases[i].set), 0);
 		c = config_open(&with);
 		assert_non_null(c);
-		assert_int_equal(settings_read(&read, c), cases[i].ret);
+		assert_int_equal(settings_read(&read, &read_egress, c), cases[i].ret);
 		config_close(c);
 	}
 }
@@ -181,17 +187,17 @@ receiver_id_is_fixed_with_stores(void **state)
 {
 	int ret;
 
-	assert_int_equal(run_configure(&r, "output.receiver_id=7"), 0);
-	assert_true(r.settings.receiver_id == 7);
+	assert_int_equal(run_configure(r, "output.receiver_id=7"), 0);
+	assert_true(r->settings.receiver_id == 7);
 	/* not used before a run is armed */
 	p.stores = (struct egress *)&p;
-	ret = run_configure(&r, "output.receiver_id=8");
+	ret = run_configure(r, "output.receiver_id=8");
 	p.stores = NULL;
 	assert_int_equal(ret, -EINVAL);
 	assert_string_equal(
-		r.message, "output.receiver_id cannot change while stores are connected");
+		r->message, "output.receiver_id cannot change while stores are connected");
 	p.stores = (struct egress *)&p;
-	ret = run_configure(&r, "output.receiver_id=0");
+	ret = run_configure(r, "output.receiver_id=0");
 	p.stores = NULL;
 	assert_int_equal(ret, 0);
 }
@@ -202,15 +208,15 @@ a_message_goes_with_the_next_command(void **state)
 {
 	struct run_status status;
 
-	assert_int_equal(run_set_veto(&r, "veto.strong_min=3", 0, NULL), -EALREADY);
-	run_get_status(&r, &status);
+	assert_int_equal(run_set_veto(r, "veto.strong_min=3", 0, NULL), -EALREADY);
+	run_get_status(r, &status);
 	assert_string_equal(status.message, "no run whose thresholds can be changed");
-	assert_int_equal(run_configure(&r, "run.name=x"), 0);
-	run_get_status(&r, &status);
+	assert_int_equal(run_configure(r, "run.name=x"), 0);
+	run_get_status(r, &status);
 	assert_string_equal(status.message, "");
-	assert_int_equal(run_configure(&r, "run.name=x y"), -EINVAL);
-	assert_int_equal(run_stop(&r), 0);
-	run_get_status(&r, &status);
+	assert_int_equal(run_configure(r, "run.name=x y"), -EINVAL);
+	assert_int_equal(run_stop(r), 0);
+	run_get_status(r, &status);
 	assert_string_equal(status.message, "");
 }
 
@@ -224,13 +230,13 @@ edited_file_is_for_the_next_run(void **state)
 	uint64_t effective;
 
 	write_config("[veto]\nstrong_min = 30\nstrong_max = 60\n[run]\nname = edited\n");
-	assert_int_equal(run_configure(&r, "veto.prescale=5"), 0);
-	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_configure(r, "veto.prescale=5"), 0);
+	assert_int_equal(run_start(r), 0);
 	write_config("kind = image\ncsr_threshold = 7\n[veto]\nstrong_min = 50\n");
-	assert_int_equal(run_set_veto(&r, "veto.strong_max=70", 0, &effective), 0);
-	assert_int_equal(r.nb_vetoes, 2);
-	for (uint32_t i = 0; i < r.nb_vetoes; i++) {
-		const struct builder_veto *v = &r.vetoes[i].veto;
+	assert_int_equal(run_set_veto(r, "veto.strong_max=70", 0, &effective), 0);
+	assert_int_equal(r->ledger.nb_vetoes, 2);
+	for (uint32_t i = 0; i < r->ledger.nb_vetoes; i++) {
+		const struct builder_veto *v = &r->ledger.vetoes[i].veto;
 
 		assert_int_equal(v->params.strong_min, 30);
 		assert_int_equal(v->params.strong_max, i == 0 ? 60 : 70);
@@ -240,18 +246,18 @@ edited_file_is_for_the_next_run(void **state)
 	}
 	/* a file that was partly written; changes accumulate, except for one that was refused */
 	write_config("[veto\n");
-	assert_int_equal(run_set_veto(&r, "veto.strong_min=80", 0, &effective), -EINVAL);
-	assert_int_equal(run_set_veto(&r, "veto.dry_run=yes", 0, &effective), 0);
-	assert_int_equal(r.settings.veto.params.strong_min, 30);
-	assert_int_equal(r.settings.veto.params.strong_max, 70);
-	assert_true(r.settings.veto.dry_run);
-	stop();
-	assert_int_equal(run_configure(&r, NULL), -EINVAL);
+	assert_int_equal(run_set_veto(r, "veto.strong_min=80", 0, &effective), -EINVAL);
+	assert_int_equal(run_set_veto(r, "veto.dry_run=yes", 0, &effective), 0);
+	assert_int_equal(r->settings.veto.params.strong_min, 30);
+	assert_int_equal(r->settings.veto.params.strong_max, 70);
+	assert_true(r->settings.veto.dry_run);
+	stop_run();
+	assert_int_equal(run_configure(r, NULL), -EINVAL);
 	write_config("[veto]\nstrong_min = 50\n");
-	assert_int_equal(run_configure(&r, NULL), 0);
-	assert_int_equal(r.settings.veto.params.strong_min, 50);
-	assert_int_equal(r.settings.veto.params.strong_max, UINT32_MAX);
-	assert_false(r.settings.veto.dry_run);
+	assert_int_equal(run_configure(r, NULL), 0);
+	assert_int_equal(r->settings.veto.params.strong_min, 50);
+	assert_int_equal(r->settings.veto.params.strong_max, UINT32_MAX);
+	assert_false(r->settings.veto.dry_run);
 }
 
 /* A run that is armed and stopped shows no data of the run before, and stores no ledger. */
@@ -263,11 +269,11 @@ armed_and_stopped(void **state)
 	uint32_t kept;
 	FILE *f;
 
-	assert_int_equal(run_configure(&r, "run.name=A,run.first_frame=1"), 0);
-	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_configure(r, "run.name=A,run.first_frame=1"), 0);
+	assert_int_equal(run_start(r), 0);
 	send_frames(1, 4);
-	stop();
-	run_get_status(&r, &status);
+	stop_run();
+	run_get_status(r, &status);
 	assert_false(status.failed);
 	assert_int_equal(status.first_frame, 1);
 	assert_int_equal(status.last_frame, 3);
@@ -277,10 +283,10 @@ armed_and_stopped(void **state)
 	kept = ledgers_kept;
 	assert_true(kept > 0);
 
-	assert_int_equal(run_configure(&r, "run.name=B"), 0);
-	assert_int_equal(run_arm(&r), 0);
-	assert_int_equal(run_stop(&r), 0);
-	run_get_status(&r, &status);
+	assert_int_equal(run_configure(r, "run.name=B"), 0);
+	assert_int_equal(run_arm(r), 0);
+	assert_int_equal(run_stop(r), 0);
+	run_get_status(r, &status);
 	assert_int_equal(status.state, RUN_IDLE);
 	assert_false(status.failed);
 	assert_string_equal(status.name, "B");
@@ -298,10 +304,10 @@ armed_and_stopped(void **state)
 	fclose(f);
 
 	/* gangs fail while the run is armed */
-	assert_int_equal(run_configure(&r, "run.name=C"), 0);
-	assert_int_equal(run_arm(&r), 0);
-	run_give_up(&r, "test");
-	run_get_status(&r, &status);
+	assert_int_equal(run_configure(r, "run.name=C"), 0);
+	assert_int_equal(run_arm(r), 0);
+	run_give_up(r, "test");
+	run_get_status(r, &status);
 	assert_int_equal(status.ledger.frames, 0);
 	assert_int_equal(status.last_frame, 0);
 	assert_int_equal(ledgers_kept, kept);
@@ -311,12 +317,12 @@ armed_and_stopped(void **state)
 static void
 ends(struct run_status *status)
 {
-	for (int ms = 0; ms < 20000 && run_get_state(&r) != RUN_IDLE; ms++) {
+	for (int ms = 0; ms < 20000 && run_get_state(r) != RUN_IDLE; ms++) {
 		poll();
 		usleep(1000);
 	}
-	assert_int_equal(run_get_state(&r), RUN_IDLE);
-	run_get_status(&r, status);
+	assert_int_equal(run_get_state(r), RUN_IDLE);
+	run_get_status(r, status);
 }
 
 /*
@@ -329,16 +335,16 @@ nothing_comes(void **state)
 	struct run_status status;
 	struct rx_samples *samples = &p.rx[0]->samples;
 
-	assert_int_equal(run_configure(&r, "run.name=none,run.idle_timeout_ms=20"), 0);
-	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_configure(r, "run.name=none,run.idle_timeout_ms=20"), 0);
+	assert_int_equal(run_start(r), 0);
 	ends(&status);
 	assert_true(status.failed);
 	assert_non_null(
 		strstr(status.message, "no packet received within [run] idle_timeout_ms = 20"));
 
 	/* packets that are normal on any network do not warn */
-	assert_int_equal(run_configure(&r, "run.name=others,run.idle_timeout_ms=20"), 0);
-	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_configure(r, "run.name=others,run.idle_timeout_ms=20"), 0);
+	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
 	p.rx[0]->counters[RX_FOREIGN] += 2;
 	samples->total += 2;
@@ -348,16 +354,16 @@ nothing_comes(void **state)
 	assert_string_equal(status.warning, "");
 
 	/* a run stopped before the detector sends has not failed */
-	assert_int_equal(run_configure(&r, "run.name=early"), 0);
-	assert_int_equal(run_start(&r), 0);
-	stop();
-	run_get_status(&r, &status);
+	assert_int_equal(run_configure(r, "run.name=early"), 0);
+	assert_int_equal(run_start(r), 0);
+	stop_run();
+	run_get_status(r, &status);
 	assert_false(status.failed);
 	assert_string_equal(status.message, "");
 
 	/* packets to a wrong port, then a stop */
-	assert_int_equal(run_configure(&r, "run.name=port"), 0);
-	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_configure(r, "run.name=port"), 0);
+	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
 	p.rx[0]->counters[RX_FOREIGN] += 2;
 	samples->total += 2;
@@ -371,8 +377,8 @@ nothing_comes(void **state)
 		s->data[23] = IPPROTO_UDP;
 		memcpy(&s->data[36], "\x12\x34\x20\x38", 4);
 	}
-	stop();
-	run_get_status(&r, &status);
+	stop_run();
+	run_get_status(r, &status);
 	assert_true(status.failed);
 	assert_string_equal(status.warning, status.message);
 	assert_non_null(strstr(status.warning,
@@ -381,13 +387,13 @@ nothing_comes(void **state)
 		"expected 50001; set [detector] udp_port = 4660"));
 
 	/* the next run does not show that warning */
-	assert_int_equal(run_configure(&r, "run.name=next,run.first_frame=1"), 0);
-	assert_int_equal(run_start(&r), 0);
-	assert_int_equal(run_start(&r), -EBUSY);
-	assert_string_equal(r.message, "a run is running");
+	assert_int_equal(run_configure(r, "run.name=next,run.first_frame=1"), 0);
+	assert_int_equal(run_start(r), 0);
+	assert_int_equal(run_start(r), -EBUSY);
+	assert_string_equal(r->message, "a run is running");
 	send_frames(1, 4);
-	stop();
-	run_get_status(&r, &status);
+	stop_run();
+	run_get_status(r, &status);
 	assert_false(status.failed);
 	assert_string_equal(status.warning, "");
 	assert_string_equal(status.message, "");
@@ -401,14 +407,14 @@ stopped_process_is_not_idle(void **state)
 {
 	struct run_status status;
 
-	assert_int_equal(run_configure(&r, "run.name=stopped,run.idle_timeout_ms=300"), 0);
-	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_configure(r, "run.name=stopped,run.idle_timeout_ms=300"), 0);
+	assert_int_equal(run_start(r), 0);
 	poll();
 	usleep(500000);
-	run_tick(&r);
-	assert_int_equal(run_get_state(&r), RUN_RUNNING);
+	run_tick(r);
+	assert_int_equal(run_get_state(r), RUN_RUNNING);
 	poll();
-	assert_int_equal(run_get_state(&r), RUN_RUNNING);
+	assert_int_equal(run_get_state(r), RUN_RUNNING);
 	ends(&status);
 	assert_non_null(strstr(status.message, "idle_timeout_ms = 300"));
 }
@@ -417,38 +423,38 @@ stopped_process_is_not_idle(void **state)
 static void
 order_times_out(void **state)
 {
-	assert_int_equal(run_configure(&r, "run.name=late,run.first_frame=1"), 0);
-	assert_int_equal(run_arm(&r), 0);
+	assert_int_equal(run_configure(r, "run.name=late,run.first_frame=1"), 0);
+	assert_int_equal(run_arm(r), 0);
 	/* the builder is not polled */
-	r.lcores_poll = true;
-	assert_int_equal(run_start(&r), -ETIMEDOUT);
+	r->lcores_poll = true;
+	assert_int_equal(run_start(r), -ETIMEDOUT);
 	for (unsigned int i = 0; i < 100; i++)
 		poll();
-	assert_int_equal(run_get_state(&r), RUN_ARMED);
+	assert_int_equal(run_get_state(r), RUN_ARMED);
 	assert_true(builder_is_idle(p.builder));
 	assert_int_equal(p.table->window.state, FRAME_WINDOW_CLOSED);
-	r.lcores_poll = false;
-	assert_int_equal(run_start(&r), 0);
-	stop();
+	r->lcores_poll = false;
+	assert_int_equal(run_start(r), 0);
+	stop_run();
 }
 
 /* The process can end while it is idle; later commands fail with -ESHUTDOWN. */
 static void
 closes_when_idle(void **state)
 {
-	assert_int_equal(run_configure(&r, "run.name=last"), 0);
-	assert_int_equal(run_arm(&r), 0);
-	assert_false(run_close_if_idle(&r));
-	assert_int_equal(run_start(&r), 0);
-	assert_false(run_close_if_idle(&r));
-	stop();
-	assert_int_equal(run_configure(&r, NULL), 0);
-	assert_true(run_close_if_idle(&r));
-	assert_int_equal(run_get_state(&r), RUN_IDLE);
-	assert_int_equal(run_configure(&r, NULL), -ESHUTDOWN);
-	assert_int_equal(run_arm(&r), -ESHUTDOWN);
-	assert_int_equal(run_start(&r), -ESHUTDOWN);
-	assert_true(run_close_if_idle(&r));
+	assert_int_equal(run_configure(r, "run.name=last"), 0);
+	assert_int_equal(run_arm(r), 0);
+	assert_false(run_close_if_idle(r));
+	assert_int_equal(run_start(r), 0);
+	assert_false(run_close_if_idle(r));
+	stop_run();
+	assert_int_equal(run_configure(r, NULL), 0);
+	assert_true(run_close_if_idle(r));
+	assert_int_equal(run_get_state(r), RUN_IDLE);
+	assert_int_equal(run_configure(r, NULL), -ESHUTDOWN);
+	assert_int_equal(run_arm(r), -ESHUTDOWN);
+	assert_int_equal(run_start(r), -ESHUTDOWN);
+	assert_true(run_close_if_idle(r));
 }
 
 static int

@@ -13,6 +13,7 @@
 #include <rte_mempool.h>
 
 #include "rx/rx.h"
+#include "rx/sources.h"
 
 #define RIG_UDP_PORT	 50000
 #define RIG_HEADERS	 42

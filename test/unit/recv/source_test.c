@@ -19,6 +19,7 @@
 
 #include <rte_log.h>
 
+#include "config/config.h"
 #include "rx/sources.h"
 
 static struct source_settings settings;

@@ -26,7 +26,7 @@
 #include "io/cufile_io.h"
 #include "../gpu/fake_cuda.h"
 #include "fake_cufile.h"
-#include "tools/run_load.h"
+#include "run_load.h"
 #include "../xfer/xfer_sample.h"
 #include "io/bodies.h"
 #include "stream/writer.h"

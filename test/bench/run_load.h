@@ -2,7 +2,8 @@
 /**
  * @file
  * Loads a run into host or GPU memory: its files one behind the other, unchanged, with O_DIRECT.
- * The threads of a slice pool read several slices at a time.
+ * The threads of a slice pool read several slices at a time. Benchmarks measure this, and tests
+ * compare what was loaded with what was written.
  *
  * The reading threads compute the CRC-32C of bodies slice by slice. In GPU memory, each slice is
  * copied back for this, so that the content of the memory is verified.
@@ -51,6 +52,14 @@ struct run_load {
 	uint8_t *memory;
 	uint64_t memory_size;
 };
+
+/**
+ * Initialize EAL with a GPU and nothing else, for a program without EAL. It lasts until eal_end().
+ * @param device  argument of --vdev, e.g. `gpu_cuda0,device=0`
+ * @param gpu     out: gpudev
+ * @return 0; -ENODEV: not a GPU; -errno of EAL. Errors are logged
+ */
+int run_load_gpu(const char *device, int16_t *gpu);
 
 /**
  * Load all Arrow files of a directory, or one file. Of a `.part` file, the complete batches are

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braggline-store load: loads a run into memory and verifies the CRC of every body. */
+/*
+ * Reading a store's files: loads runs into memory of the host or of a GPU, as fast as the disk
+ * allows, and verifies the CRC of every body.
+ */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -9,11 +12,10 @@
 
 #include "recovery/damage.h"
 #include "arrow/names.h"
-#include "io/body_memory.h"
-#include "tools/command.h"
-#include "io/cufile.h"
 #include "eal/end.h"
-#include "tools/run_load.h"
+#include "io/body_memory.h"
+#include "io/cufile.h"
+#include "run_load.h"
 
 struct load_arguments {
 	struct run_load_config config;
@@ -24,7 +26,7 @@ static void
 usage(FILE *out)
 {
 	fprintf(out,
-		"Usage: braggline-store load [options] PATH...\n"
+		"Usage: store_load_bench [options] PATH...\n"
 		"\n"
 		"Reads runs (directories or single files) into memory, checks the CRC-32C of\n"
 		"every batch and prints the throughput.\n"
@@ -50,8 +52,7 @@ number(const char *option, const char *text, unsigned int most)
 
 	if (*end == '\0' && n >= 1 && n <= most)
 		return n;
-	fprintf(stderr, "braggline-store load: %s: found '%s', expected 1 to %u\n", option, text,
-		most);
+	fprintf(stderr, "store_load_bench: %s: found '%s', expected 1 to %u\n", option, text, most);
 	return 0;
 }
 
@@ -69,7 +70,6 @@ parse(struct load_arguments *a, int argc, char **argv)
 	};
 	int option;
 
-	optind = 1;
 	while ((option = getopt_long(argc, argv, "g:t:s:nh", options, NULL)) != -1) {
 		switch (option) {
 		case 'g':
@@ -102,17 +102,17 @@ parse(struct load_arguments *a, int argc, char **argv)
 }
 
 static int
-open_gpu(struct load_arguments *a)
+load_begin_gpu(struct load_arguments *a)
 {
-	int rc = body_memory_begin(a->device, &a->config.gpu);
+	int rc = run_load_gpu(a->device, &a->config.gpu);
 
 	if (rc < 0)
-		fprintf(stderr, "braggline-store load: %s: %s\n", a->device, strerror(-rc));
+		fprintf(stderr, "store_load_bench: %s: %s\n", a->device, strerror(-rc));
 	return rc;
 }
 
 static int
-open_cufile(struct load_arguments *a, const char *path)
+load_open_cufile(struct load_arguments *a, const char *path)
 {
 	const struct cufile_info *info;
 	char message[PATH_MAX], directory[PATH_MAX];
@@ -125,7 +125,7 @@ open_cufile(struct load_arguments *a, const char *path)
 	if (slash != NULL)
 		*slash = '\0';
 	if (cufile_open(&a->config.cufile, a->config.gpu, directory, CUFILE_PROC, message) < 0) {
-		fprintf(stderr, "braggline-store load: %s\n", message);
+		fprintf(stderr, "store_load_bench: %s\n", message);
 		return -1;
 	}
 	info = cufile_info_get(a->config.cufile);
@@ -177,7 +177,7 @@ load_path(const struct load_arguments *a, const char *path)
 
 	rc = run_load(&l, &a->config, path, message);
 	if (rc < 0)
-		fprintf(stderr, "braggline-store load: %s\n", message);
+		fprintf(stderr, "store_load_bench: %s\n", message);
 	else
 		report(path, &l);
 	for (i = 0; i < l.nb_files; i++)
@@ -188,18 +188,18 @@ load_path(const struct load_arguments *a, const char *path)
 }
 
 int
-cmd_load(int argc, char **argv)
+main(int argc, char **argv)
 {
 	struct load_arguments a = {.config.gpu = -1};
 	int i, rc, status = EXIT_SUCCESS;
 
 	rc = parse(&a, argc, argv);
 	if (rc != 0)
-		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
+		return rc > 0 ? EXIT_SUCCESS : 2;
 	i = optind;
 	if (a.device != NULL &&
-		(open_gpu(&a) < 0 ||
-			(!body_memory_is_host(a.config.gpu) && open_cufile(&a, argv[i]) < 0)))
+		(load_begin_gpu(&a) < 0 ||
+			(!body_memory_is_host(a.config.gpu) && load_open_cufile(&a, argv[i]) < 0)))
 		return EXIT_FAILURE;
 	for (; i < argc; i++) {
 		if (load_path(&a, argv[i]) != EXIT_SUCCESS)

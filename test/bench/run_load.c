@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <rte_eal.h>
+#include <rte_errno.h>
+
 #include "arrow/names.h"
 #include "arrow/crc32c.h"
 #include "arrow/async_writer.h"
 #include "io/body_memory.h"
 #include "io/cufile.h"
 #include "io/own_file.h"
-#include "tools/run_load.h"
+#include "run_load.h"
 
 /* Range of a body in the file. Slices divide it into parts, each with its own CRC. */
 struct body {
@@ -388,6 +392,27 @@ read_files(struct run_load *load, struct reading *reading, char *message)
 		load->unchecked += load->file[i].unchecked;
 	}
 	return rc;
+}
+
+int
+run_load_gpu(const char *device, int16_t *gpu)
+{
+	char text[512], name[64], *words[32], *rest = text;
+	int nb = 0;
+
+	/* EAL requires writable strings */
+	if (snprintf(text, sizeof(text),
+		    "braggline --no-huge -m 64 --no-pci --no-shconf --no-telemetry "
+		    "--log-level lib.eal:error --lcores 0@%d --vdev %s",
+		    sched_getcpu(), device) >= (int)sizeof(text))
+		return -EINVAL;
+	while ((words[nb] = strtok_r(NULL, " ", &rest)) != NULL)
+		nb++;
+	if (rte_eal_init(nb, words) < 0)
+		return -rte_errno;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ","), device);
+	*gpu = body_memory_gpu(name);
+	return *gpu < 0 ? -ENODEV : 0;
 }
 
 int

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Items of --check: section [egress].
+ */
+#ifndef CHECK_EGRESS_H
+#define CHECK_EGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct check;
+struct rdma_dev;
+struct settings;
+
+struct check_egress {
+	struct rdma_dev *dev; /**< open device */
+	int error;	      /**< 0, or -errno of opening it */
+	uint64_t heap;	      /**< bytes of EAL memory that it uses */
+	bool pins;	      /**< registered memory is locked, as for an RDMA adapter */
+};
+
+/** Open the device. As in a run, this comes before the ports are set up. Nothing is sent. */
+void check_open_egress(struct check_egress *e, const struct settings *s);
+
+/** Close the device if it is open. */
+void check_close_egress(struct check_egress *e);
+
+/** Add all rows of [egress], if it is configured. */
+void check_egress(struct check *c, const struct settings *s, const struct check_egress *e);
+
+/* The rows of [egress], one function each. [egress] device is set. */
+
+/** Check that the device could be opened. */
+void check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e);
+
+/** Check the syntax of the addresses of stores. The stores are not contacted. */
+void check_egress_stores(struct check *c, const struct settings *s);
+
+/** Check for a key that is unreadable, too short, or readable by other users. */
+void check_egress_key(struct check *c, const struct settings *s);
+
+/**
+ * Check for a journal that cannot be created or reused, or is too small for its rate and batches.
+ */
+void check_journal(struct check *c, const struct settings *s);
+
+/** Check that the spill directory is writable and has enough free space; n.a. if none is set. */
+void check_spill(struct check *c, const struct settings *s);
+
+#endif /* CHECK_EGRESS_H */

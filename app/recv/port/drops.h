@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Packets that a port lost before an RX role could receive them.
+ */
+#ifndef PORT_DROPS_H
+#define PORT_DROPS_H
+
+/** Packets that arrived since the port was opened and were not received, by cause. */
+enum port_drop {
+	PORT_RING_FULL, /**< no free descriptor: lcores are late, or bursts too long */
+	PORT_NO_MBUF,	/**< the mempool was empty */
+	/** `ierrors`: damaged on the wire, or too long; drivers do not distinguish these */
+	PORT_ERRORS,
+	PORT_DROPS
+};
+
+extern const char *const port_drop_names[PORT_DROPS];
+
+#endif /* PORT_DROPS_H */
