@@ -154,8 +154,11 @@ frame_resync_continues(
 	const bool requests = (frx->requests >> stream & 1) != 0;
 	uint64_t first;
 
-	/* a single number may be corrupt or late, so a request is needed, except after silence */
-	if ((frx->out_of_window >> stream & 1) == 0 || !a->any || a->ahead ||
+	/*
+	 * A single number may be corrupt or late, so a request is needed, except after silence. The
+	 * rest of a frame that was interrupted does not vote, and nothing continues it.
+	 */
+	if ((frx->out_of_window >> stream & 1) == 0 || !a->any || a->votes == 0 || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
 		!frame_rx_is_current(ft, frx) || (!requests && !frame_rx_paused(ft, frx, stream)))
 		return false;
@@ -308,7 +311,7 @@ frame_rx_vote_blocking(
 
 /* ---- builder ---- */
 
-/** Counter that changes whenever something of a stream arrives. */
+/** Counter that changes with a stream's packets, except further packets of its last frame. */
 static uint64_t
 heard(const struct frame_table *ft, uint32_t stream)
 {
@@ -318,12 +321,37 @@ heard(const struct frame_table *ft, uint32_t stream)
 		frame_stream_progress(ft, stream);
 }
 
+/** Packets of a stream's last frame, 0 = not known any more. */
+static uint8_t
+last_packets(const struct frame_table *ft, uint32_t stream)
+{
+	const uint64_t progress = frame_stream_progress(ft, stream), frame = progress - 1;
+	const struct frame_stream *st =
+		frame_table_stream(ft, ft->builder.slot_of[frame & ft->entry_mask], stream);
+
+	if (progress == 0 ||
+		__atomic_load_n(&st->tag, __ATOMIC_ACQUIRE) >> FRAME_TAG_SLOT_BITS != progress)
+		return 0;
+	return __builtin_popcountll(__atomic_load_n(&st->seen[0], __ATOMIC_RELAXED)) +
+		__builtin_popcountll(__atomic_load_n(&st->seen[1], __ATOMIC_RELAXED));
+}
+
+/** Has a stream sent something since the last check? */
+static bool
+is_heard(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	return heard(ft, stream) != b->heard[stream] ||
+		last_packets(ft, stream) > b->heard_packets[stream];
+}
+
 bool
 frame_resync_is_silent(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = &ft->builder;
 
-	return (b->silent >> stream & 1) != 0 && heard(ft, stream) == b->heard[stream];
+	return (b->silent >> stream & 1) != 0 && !is_heard(ft, stream);
 }
 
 void
@@ -338,6 +366,7 @@ frame_resync_hear(struct frame_table *ft)
 	__atomic_store_n(&ft->window.paused, b->silent, __ATOMIC_RELAXED);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		b->heard[s] = heard(ft, s);
+		b->heard_packets[s] = last_packets(ft, s);
 		b->paused_progress[s] = 0;
 		if ((b->silent >> s & 1) == 0)
 			b->heard_at[s] = b->listened[ft->config.owner[s]];
@@ -414,10 +443,11 @@ frame_resync_listen(struct frame_table *ft)
 	b->listened_at = now;
 	read_clocks(ft);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
-		const uint64_t more = heard(ft, s), progress = frame_stream_progress(ft, s);
+		const uint64_t progress = frame_stream_progress(ft, s);
 
-		if (more != b->heard[s]) {
-			b->heard[s] = more;
+		if (is_heard(ft, s)) {
+			b->heard[s] = heard(ft, s);
+			b->heard_packets[s] = last_packets(ft, s);
 			b->heard_at[s] = b->listened[ft->config.owner[s]];
 			b->silent &= ~(UINT64_C(1) << s);
 		} else if (silence(ft, s) >= ft->config.stall_cycles) {

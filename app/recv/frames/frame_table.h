@@ -316,7 +316,8 @@ struct frame_builder {
 	uint64_t tick_at;     /**< TSC of the last window.tick */
 	uint64_t silent;      /**< bits of streams that have sent nothing for `stall_cycles` */
 	uint64_t dead;	      /**< bits of streams silent for 1.5 x stall_cycles while half send */
-	uint64_t heard[DETECTOR_STREAMS_MAX]; /**< packets + progress at the last check */
+	uint64_t heard[DETECTOR_STREAMS_MAX];	     /**< packets + progress at the last check */
+	uint8_t heard_packets[DETECTOR_STREAMS_MAX]; /**< of its last frame, at that check */
 	/** frame_rx.listened of the stream's RX role at the last check that found more */
 	uint64_t heard_at[DETECTOR_STREAMS_MAX];
 	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
@@ -713,16 +714,17 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 						 : frame_rx_late(ft, frx, stream, frame, packet);
 
 	st = frame_table_stream(ft, slot, stream);
+	/* the builder looks into the frame whether the stream sends */
 	if (st->tag != tag) {
-		st->seen[0] = 0;
-		st->seen[1] = 0;
+		__atomic_store_n(&st->seen[0], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&st->seen[1], 0, __ATOMIC_RELAXED);
 		st->rx_tsc = rte_rdtsc();
 		ft->detector.ops->frame_info(header, &st->info);
-		st->tag = tag;
+		__atomic_store_n(&st->tag, tag, __ATOMIC_RELEASE);
 	}
 	if (unlikely(st->seen[packet >> 6] & bit))
 		return frame_rx_duplicate(ft, frx, stream, frame);
-	st->seen[packet >> 6] |= bit;
+	__atomic_store_n(&st->seen[packet >> 6], st->seen[packet >> 6] | bit, __ATOMIC_RELAXED);
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;
 	frame_table_mbufs(ft, slot)[tile] = m;

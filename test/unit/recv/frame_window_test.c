@@ -461,6 +461,67 @@ long_silence_is_no_restart(void **state)
 	assert_int_equal(ft->window.generation, 1);
 }
 
+/** Let an eighth of the timeout pass. */
+static void
+pass_time(void)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t step;
+
+	/* the test takes less time */
+	ft->config.stall_cycles = rte_get_tsc_hz() * 3600;
+	step = ft->config.stall_cycles / 8;
+	b->listened_at -= step;
+	b->ran += step;
+	ft->rx[0].listened += step;
+	frame_table_open(ft);
+}
+
+/*
+ * The packets of a frame arrive over more than the timeout. The stream is not silent, so the rest
+ * of the frame is late, and is no restart.
+ */
+static void
+slow_frame_is_no_restart(void **state)
+{
+	begin(1);
+	run_through(1, 5);
+	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACED);
+	(void)rig_close(ft, &closed); /* the timeout begins */
+	for (uint32_t p = 1; p < 12; p++) {
+		pass_time();
+		assert_int_equal(ft->builder.silent, 0);
+		assert_int_equal(rig_place(ft, 0, 5, p, 1), FRAME_PLACED);
+	}
+	expect_closed(5, 12);
+	assert_true(closed.timeout);
+	for (uint32_t p = 12; p < 20; p++) {
+		assert_int_equal(rig_place(ft, 0, 5, p, 1), FRAME_PLACE_LATE);
+		pass_time();
+	}
+	run_through(6, 10);
+	assert_int_equal(ft->window.generation, 1);
+}
+
+/* The same if the detector pauses within the frame: the next frame continues the run. */
+static void
+interrupted_frame_is_no_restart(void **state)
+{
+	begin(1);
+	run_through(1, 5);
+	assert_int_equal(place_range(0, 5, 0, 10), FRAME_PLACED);
+	(void)rig_close(ft, &closed);
+	for (int i = 0; i < 12; i++)
+		pass_time();
+	expect_closed(5, 10);
+	for (int i = 0; i < 12; i++)
+		pass_time();
+	assert_int_equal(ft->window.paused, 1);
+	assert_int_equal(place_range(0, 5, 10, 20), FRAME_PLACE_HOLD);
+	run_through(6, 10);
+	assert_int_equal(ft->window.generation, 1);
+}
+
 /* A restart with numbers that are not so far back that they are outliers. */
 static void
 restart_within_the_ring(void **state)
@@ -865,6 +926,8 @@ main(int argc, char **argv)
 		TEST(restart_from_one),
 		TEST(restart_after_stop_ends),
 		TEST(long_silence_is_no_restart),
+		TEST(slow_frame_is_no_restart),
+		TEST(interrupted_frame_is_no_restart),
 		TEST(restart_within_the_ring),
 		TEST(restart_goes_on_before_the_move),
 		TEST(restart_far_ahead),
