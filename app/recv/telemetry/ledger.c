@@ -378,7 +378,7 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "spilled", l->spilled, l->frames, "kept, in local spill files; to be imported");
 	line(out, "vetoed", l->vetoed, l->frames, "rejected");
 	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
-	line(out, "lost", l->lost, l->frames, "no packet arrived");
+	line(out, "lost", l->lost, l->frames, "no packet arrived in time");
 	line(out, "refused", l->refused, l->frames, "no free frame slot");
 	line(out, "aborted", l->aborted, l->frames, "discarded with the aborted run");
 	line(out, "lost at restart", l->lost_at_restart, l->frames,

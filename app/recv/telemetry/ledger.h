@@ -67,7 +67,7 @@ struct ledger {
 	uint64_t unwritten_rows; /**< rows of `frames` lost because the file system failed */
 	uint64_t vetoed;
 	uint64_t incomplete;	  /**< dropped because packets were missing */
-	uint64_t lost;		  /**< no packet arrived */
+	uint64_t lost;		  /**< no packet arrived in time */
 	uint64_t refused;	  /**< no free slot when they had to be opened */
 	uint64_t aborted;	  /**< discarded when the run was aborted */
 	uint64_t lost_at_restart; /**< received only by a receiver that died, and lost with it */
