@@ -156,6 +156,7 @@ def stopped_and_continued(where):
         written(where, 3)
         text = finish(p)
     l = ledger(where)
+    want('did not run for' in text, 'the log does not name the time', text)
     # the replay waits for its receiver: no packet is lost, and no stream times out
     want(l['balanced'] == 1 and l['lost'] == 0 and l['incomplete_kept'] == 0, text)
     want(l['frames'] > 50, text)

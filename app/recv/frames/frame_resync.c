@@ -398,6 +398,36 @@ read_clocks(struct frame_table *ft)
 		b->heard_at[s] += waited[ft->config.owner[s]];
 }
 
+/**
+ * Log, at most once a minute, that an RX role does not run for a part of the time. The silence of a
+ * detector before it restarts must then be longer.
+ */
+static void
+tell_absence(struct frame_table *ft, uint64_t now)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t second = rte_get_tsc_hz();
+
+	if (now - b->absent_at < second)
+		return;
+	b->absent_at = now;
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const uint64_t absent = __atomic_load_n(&ft->rx[i].absent, __ATOMIC_RELAXED);
+		const uint64_t more = absent - b->absent[i];
+
+		b->absent[i] = absent;
+		if (more < ft->config.stall_cycles / 8 ||
+			(b->absent_logged != 0 && now - b->absent_logged < 60 * second))
+			continue;
+		b->absent_logged = now;
+		LOG(NOTICE,
+			"RX role %u did not run for %" PRIu64
+			" ms; this time does not count as silence of the detector; give its lcore "
+			"a CPU of its own\n",
+			i, more / (second / 1000));
+	}
+}
+
 /** For how long has a stream sent nothing? Only time in which its RX role has listened counts. */
 static uint64_t
 silence(const struct frame_table *ft, uint32_t stream)
@@ -442,6 +472,7 @@ frame_resync_listen(struct frame_table *ft)
 		return;
 	b->listened_at = now;
 	read_clocks(ft);
+	tell_absence(ft, now);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t progress = frame_stream_progress(ft, s);
 

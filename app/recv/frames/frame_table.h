@@ -223,6 +223,8 @@ struct frame_rx {
 	/** Position of frame_rx_reclaim() in the slot that it frees next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
+	/** TSC cycles that were not counted in `listened`. Read by the builder and by telemetry. */
+	uint64_t absent;
 	uint64_t polled_at; /**< TSC of the last poll */
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
@@ -321,6 +323,9 @@ struct frame_builder {
 	/** frame_rx.listened of the stream's RX role at the last check that found more */
 	uint64_t heard_at[DETECTOR_STREAMS_MAX];
 	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
+	uint64_t absent[FRAME_RX_MAX];	 /**< frame_rx.absent at absent_at */
+	uint64_t absent_at;		 /**< TSC of the last check of frame_rx.absent */
+	uint64_t absent_logged;		 /**< TSC of the last message about it, 0 = none */
 	/** Progress of the streams in window.paused when they paused. Read by RX roles. */
 	uint64_t paused_progress[DETECTOR_STREAMS_MAX];
 	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< how often a stream became silent */
@@ -476,12 +481,17 @@ static inline void
 frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
 {
 	const uint32_t generation = __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE);
+	const uint64_t before = frx->polled_at;
+	uint64_t step;
 
 	if (unlikely(generation != frx->generation))
 		frame_rx_move(ft, frx, generation);
 	/* packets that arrive between two polls are received in the second one */
-	__atomic_store_n(&frx->listened, frx->listened + frame_clock_step(ft, &frx->polled_at),
-		__ATOMIC_RELAXED);
+	step = frame_clock_step(ft, &frx->polled_at);
+	__atomic_store_n(&frx->listened, frx->listened + step, __ATOMIC_RELAXED);
+	if (unlikely(step == ft->deaf_cycles))
+		__atomic_store_n(&frx->absent, frx->absent + frx->polled_at - before - step,
+			__ATOMIC_RELAXED);
 	rte_rcu_qsbr_quiescent(ft->qsbr, frx->id);
 }
 

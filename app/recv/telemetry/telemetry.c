@@ -197,6 +197,9 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 				e, rx_counter_names[c], counter_get(&rx->counters[c]));
 		rte_tel_data_add_dict_uint(
 			e, "pending", __atomic_load_n(&rx->nb_pending, __ATOMIC_RELAXED));
+		rte_tel_data_add_dict_uint(e, "absent_ms",
+			__atomic_load_n(&rx->frx->absent, __ATOMIC_RELAXED) /
+				(rte_get_tsc_hz() / 1000));
 		snprintf(name, sizeof(name), "%u", i);
 		telemetry_dict_nest(d, name, e);
 	}
@@ -564,7 +567,9 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/lcores", "", "Roles and load of each lcore",
 		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
 	{"/braggline/rx", "", "Packets of each RX role since the start, by outcome",
-		"by role: the packets of the ledger, pending", get_rx},
+		"by role: the packets of the ledger, pending, absent_ms (time in which it did "
+		"not run)",
+		get_rx},
 	{"/braggline/sources", "", "Accepted sources of each stream, since the start",
 		"by stream: state (configured, none, first, contested, learnt), source, "
 		"destination, rejected (packets), last_rejected, position (announced), "
