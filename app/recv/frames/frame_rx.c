@@ -32,7 +32,8 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 		frx->leap[s] = 0;
 		/* after a restart the same numbers may come again, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
-			frame_table_stream(ft, slot, s)->tag = 0;
+			__atomic_store_n(
+				&frame_table_stream(ft, slot, s)->tag, 0, __ATOMIC_RELAXED);
 	}
 	memset(frx->count, 0, ft->config.slots * sizeof(*frx->count));
 	memset(frx->done, 0, (ft->entry_mask + 1) * sizeof(*frx->done));
@@ -252,7 +253,7 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 		n++;
 	}
 	/* the slot has no packet of this stream any more */
-	st->tag = 0;
+	__atomic_store_n(&st->tag, 0, __ATOMIC_RELAXED);
 	frx->count[slot].placed -= n;
 	return n;
 }
