@@ -15,6 +15,8 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_log.h>
+#include <rte_ring.h>
+#include <rte_ring_elem.h>
 
 #include "arrow/batch.h"
 #include "egress/egress_private.h"
@@ -24,8 +26,13 @@
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define SLEEP_US 50   /* sleep while waiting for a command */
-#define WAIT_US	 1000 /* delay before a repeated command */
+#define SLEEP_US    50	 /* sleep while waiting for a command */
+#define WAIT_US	    1000 /* delay before a repeated command, or before room is looked for again */
+#define FILLED	    64	 /* batches that the writer can hand over while the lcore does other work */
+#define FILLED_SIZE sizeof(struct filled)
+/* Part of the journal that a room for the largest batch may take: it keeps space that it may not
+ * need, and so does the remainder at the end of the journal. */
+#define ROOM_PART   4
 
 /* ---- batches of a run ---- */
 
@@ -76,6 +83,7 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	}
 	e->modules = begin->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING].list_size;
 	memset(e->tally, 0, sizeof(e->tally));
+	e->room = NULL;
 	e->clock = begin->clock;
 	e->clock_arg = begin->clock_arg;
 	e->mail.run = &run;
@@ -94,14 +102,29 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	return rc;
 }
 
+uint8_t *
+egress_room(struct egress *e, enum arrow_table table, uint64_t size)
+{
+	const uint64_t most = e->body_max[table];
+	struct journal_stats stats;
+
+	journal_stats_get(e->ring, &stats);
+	if (size > most || most > stats.room / ROOM_PART)
+		return NULL;
+	e->room_table = table;
+	e->room = journal_reserve(e->ring, most);
+	return e->room != NULL ? e->room + XFER_BLOCK : NULL;
+}
+
 /* Reserve room in the journal, and wait for it if necessary. */
 static uint8_t *
 wait_for_room(struct egress *e, uint64_t body)
 {
 	uint64_t until = xfer_qp_clock() + e->settings.hold_ms, progress = 0, now;
+	uint8_t *room;
 
-	e->mail.body = body;
-	while (ask(e, COMMAND_RESERVE) < 0) {
+	while ((room = journal_reserve(e->ring, body)) == NULL) {
+		SET(e->overload.full, true);
 		now = xfer_qp_clock();
 		/* spilling makes progress */
 		if (progress != __atomic_load_n(&e->overload.progress, __ATOMIC_RELAXED)) {
@@ -112,10 +135,11 @@ wait_for_room(struct egress *e, uint64_t body)
 			return NULL;
 		let_go_on(e, WAIT_US);
 	}
-	return e->mail.room;
+	SET(e->overload.full, false);
+	return room;
 }
 
-/* Count a refused batch. The overload level is logged once per occurrence. */
+/* Count a refused batch. The lcore logs the overload level once per occurrence. */
 static void
 refuse(struct egress *e, const struct batch *b)
 {
@@ -123,16 +147,61 @@ refuse(struct egress *e, const struct batch *b)
 
 	ADD(s->refused, 1);
 	ADD(s->refused_rows, b->rows);
-	(void)ask(e, COMMAND_REFUSED);
+	ADD(e->overload.refused, 1);
+}
+
+/* Write what is not in the room yet. */
+static void
+fill_room(uint8_t *room, const struct batch *b)
+{
+	uint8_t *to = room + XFER_BLOCK;
+	unsigned int i;
+
+	memcpy(room, b->metadata, b->metadata_size);
+	for (i = 0; i < b->nb_body; to += b->body[i++].iov_len) {
+		if (b->body[i].iov_base != to)
+			memcpy(to, b->body[i].iov_base, b->body[i].iov_len);
+	}
+}
+
+/* Hand the room over to the lcore. */
+static void
+hand_over(struct egress *e, const struct batch *b)
+{
+	struct filled filled = {
+		.batch = {
+			.sequence = b->sequence,
+			.rows = b->rows,
+			.first = b->first,
+			.last = b->last,
+			.received = b->received,
+			.body_bytes = b->body_length,
+			.body_crc32c = b->crc32c,
+			.table = b->table,
+		},
+	};
+
+	if (b->table == ARROW_FRAMES) {
+		memcpy(filled.tally, e->tally, sizeof(e->tally));
+		memset(e->tally, 0, sizeof(e->tally));
+	}
+	journal_fill(e->ring, &filled.batch);
+	FAIL_POINT("recv.filled");
+	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
+		let_go_on(e, WAIT_US);
+	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE))
+		(void)egress_iterate(e);
 }
 
 int
 egress_put(struct egress *e, const struct batch *b)
 {
 	struct egress_stats *s = &e->stats[b->table];
-	uint8_t *room;
-	unsigned int i;
+	uint8_t *room = e->room;
 
+	e->room = NULL;
+	if (room != NULL && b->table != e->room_table)
+		abort(); /* it would overwrite the batch in the room */
 	if (b->table == ARROW_FRAMES)
 		ledger_tally(e->tally, b, e->modules);
 	if (b->body_length > e->body_max[b->table] || b->metadata_size != XFER_BLOCK) {
@@ -144,33 +213,18 @@ egress_put(struct egress *e, const struct batch *b)
 			b->body_length, e->body_max[b->table]);
 		return -E2BIG;
 	}
-	room = wait_for_room(e, b->body_length);
+	if (room == NULL)
+		room = wait_for_room(e, b->body_length);
 	if (room == NULL) {
 		refuse(e, b);
 		return -ENOSPC;
 	}
-	memcpy(room, b->metadata, b->metadata_size);
-	room += XFER_BLOCK;
-	for (i = 0; i < b->nb_body; room += b->body[i++].iov_len)
-		memcpy(room, b->body[i].iov_base, b->body[i].iov_len);
-	e->mail.batch = (struct journal_batch){
-		.sequence = b->sequence,
-		.rows = b->rows,
-		.first = b->first,
-		.last = b->last,
-		.received = b->received,
-		.body_crc32c = b->crc32c,
-		.table = b->table,
-	};
+	fill_room(room, b);
 	/* Count first: at no time may more batches be durable than were put. */
 	ADD(s->put, 1);
 	ADD(s->put_rows, b->rows);
 	ADD(s->bytes, b->metadata_size + b->body_length);
-	if (b->table == ARROW_FRAMES) {
-		memcpy(e->mail.tally, e->tally, sizeof(e->tally));
-		memset(e->tally, 0, sizeof(e->tally));
-	}
-	(void)ask(e, COMMAND_COMMIT);
+	hand_over(e, b);
 	return 0;
 }
 
@@ -301,7 +355,9 @@ open_ring(struct egress *e)
 	e->before.directory[sizeof(e->before.directory) - 1] = '\0';
 	e->kept.next_sequence = LEDGER_NONE;
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
-	return e->known != NULL ? check_size(e) : -ENOMEM;
+	e->filled = rte_ring_create_elem(
+		"egress_filled", FILLED_SIZE, FILLED, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	return e->known != NULL && e->filled != NULL ? check_size(e) : -ENOMEM;
 }
 
 static int
@@ -438,6 +494,7 @@ egress_destroy(struct egress *e)
 	spill_destroy(e->spill);
 	journal_close(e->ring);
 	xfer_key_forget(&e->key);
+	rte_ring_free(e->filled);
 	free(e->known);
 	free(e);
 }
@@ -507,7 +564,7 @@ egress_put_ledger(struct egress *e)
  * batch is in it.
  */
 static void
-announce_rows(struct egress *e, const struct mailbox *m)
+announce_rows(struct egress *e, const struct filled *m)
 {
 	struct ledger_kept *k = &e->kept;
 
@@ -555,51 +612,55 @@ do_begin(struct egress *e, const struct mailbox *m)
 	return 0;
 }
 
-static int
-do_commit(struct egress *e, struct mailbox *m)
+static void
+do_commit(struct egress *e, struct filled *f)
 {
 	struct egress_run *run = &e->run[e->current];
 	unsigned int store;
 	uint32_t batch;
 
-	m->batch.run = e->current;
-	if (m->batch.table == ARROW_FRAMES)
-		announce_rows(e, m);
-	batch = journal_commit(e->ring, &m->batch);
+	f->batch.run = e->current;
+	if (f->batch.table == ARROW_FRAMES)
+		announce_rows(e, f);
+	batch = journal_commit(e->ring, &f->batch);
 	e->known[batch] = (struct known){
-		m->batch.rows, e->current, m->batch.table, rte_rdtsc(), m->batch.received};
+		f->batch.rows, e->current, f->batch.table, rte_rdtsc(), f->batch.received};
 	FAIL_POINT("recv.kept");
 	/* from here on, a receiver that adopts the journal counts these rows */
-	if (m->batch.table == ARROW_FRAMES)
+	if (f->batch.table == ARROW_FRAMES)
 		note_rows(e);
-	store = egress_choose(e, run, m->batch.first);
+	store = egress_choose(e, run, f->batch.first);
 	journal_assign(e->ring, batch, e->stores.at[store].number);
-	return store_client_offer(run->sender[store], batch);
+	(void)store_client_offer(run->sender[store], batch);
+}
+
+/* Commit the batches that the writer has handed over. */
+static bool
+take_filled(struct egress *e)
+{
+	/* first: all batches filled before that are in the ring */
+	const uint64_t skipped = journal_skipped(e->ring);
+	struct filled filled;
+	bool any = false;
+
+	while (rte_ring_sc_dequeue_elem(e->filled, &filled, FILLED_SIZE) == 0) {
+		do_commit(e, &filled);
+		any = true;
+	}
+	journal_skip(e->ring, skipped);
+	return any;
 }
 
 static void
-take_command(struct egress *e)
+do_command(struct egress *e, enum order order)
 {
 	struct mailbox *m = &e->mail;
-	const int order = __atomic_load_n(&m->order, __ATOMIC_ACQUIRE);
 
-	switch ((enum order)order) {
+	switch (order) {
 	case COMMAND_NONE:
 		return;
 	case COMMAND_BEGIN:
 		m->answer = do_begin(e, m);
-		break;
-	case COMMAND_RESERVE:
-		m->room = journal_reserve(e->ring, m->body);
-		m->answer = m->room != NULL ? 0 : -ENOSPC;
-		e->overload.full = m->room == NULL;
-		break;
-	case COMMAND_COMMIT:
-		m->answer = do_commit(e, m);
-		break;
-	case COMMAND_REFUSED:
-		egress_refused(e);
-		m->answer = 0;
 		break;
 	case COMMAND_END:
 		journal_run_end(e->ring, e->current, m->batches);
@@ -622,10 +683,14 @@ egress_iterate(struct egress *e)
 {
 	const uint64_t now = xfer_qp_clock();
 	struct rdma_event event[EVENTS];
-	bool busy = false;
 	unsigned int i, k, n, pg;
+	enum order order;
+	bool busy;
 
-	take_command(e);
+	/* a command follows the batches that were handed over before it */
+	order = __atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE);
+	busy = take_filled(e);
+	do_command(e, order);
 	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
 		busy |= rdma_progress(e->dev, pg) > 0;
 	for (i = 0; i < JOURNAL_RUNS; i++) {

@@ -31,9 +31,6 @@ extern int egress_logtype;
 enum order {
 	COMMAND_NONE,
 	COMMAND_BEGIN,
-	COMMAND_RESERVE,
-	COMMAND_COMMIT,
-	COMMAND_REFUSED,
 	COMMAND_END,
 	COMMAND_IS_OVER,
 	COMMAND_LOG_WAITING,
@@ -47,12 +44,15 @@ struct mailbox {
 	int order; /* atomic */
 	int answer;
 	const struct journal_run *run;
-	struct journal_batch batch;
-	uint64_t body;
-	uint8_t *room;
 	uint64_t batches[XFER_TABLES];
+};
+
+/* A filled room that the writer hands over to the lcore. */
+struct filled {
+	struct journal_batch batch;
 	uint64_t tally[LEDGER_COLUMNS]; /* counts of its rows, and of those refused before them */
 };
+static_assert(sizeof(struct filled) % sizeof(uint32_t) == 0, "element of an rte_ring");
 
 /* Data that is counted when a batch is durable and released. */
 struct known {
@@ -73,7 +73,9 @@ struct overload {
 	uint64_t in_spill;	      /* bytes being spilled */
 	uint64_t progress;	      /* batches ever spilled; atomic */
 	uint64_t next_check;	      /* ms: next check */
-	bool full;		      /* the last batch found no room */
+	bool full;		      /* atomic; the writer: the last batch found no room */
+	uint64_t refused;	      /* atomic; the writer: batches ever refused */
+	uint64_t refused_seen;	      /* of these, the lcore has noticed */
 	uint32_t uncut[JOURNAL_RUNS]; /* last seen value of spill_uncut() */
 };
 
@@ -129,10 +131,15 @@ struct egress {
 	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
 	bool rests;	  /* atomic: the lcore has stopped polling for good */
+	struct mailbox mail;
+	/* The writer enqueues, the lcore dequeues. Elements are struct filled. */
+	struct rte_ring *filled;
+	/* The members up to `tally` belong to the writer. */
+	uint8_t *room; /* the open one; NULL: none */
+	enum arrow_table room_table;
 	uint64_t body_max[XFER_TABLES];
 	uint32_t modules;		/* modules of a row */
 	uint64_t tally[LEDGER_COLUMNS]; /* counts of rows refused since the last batch */
-	struct mailbox mail;
 	struct egress_stats stats[XFER_TABLES];
 };
 
@@ -193,9 +200,6 @@ void egress_move(struct egress *e, uint64_t now);
 
 /** Adopt what another process was spilling when it died. @return 0 or -errno */
 int egress_adopt_spilled(struct egress *e);
-
-/** Note that a batch found no room and its caller has stopped waiting. */
-void egress_refused(struct egress *e);
 
 /** Process results and spill the next batches. @return true if any work was done */
 bool egress_spill_turn(struct egress *e, uint64_t now);

@@ -304,12 +304,18 @@ climb(struct egress *e, uint64_t now)
 	struct overload *l = &e->overload;
 	uint64_t room, used = fill(e, &room);
 	const uint64_t mark = room / 100 * e->settings.spill_at;
+	const uint64_t refused = __atomic_load_n(&l->refused, __ATOMIC_RELAXED);
+	const bool full = __atomic_load_n(&l->full, __ATOMIC_RELAXED);
 
-	if (used < mark && !l->full)
+	if (refused != l->refused_seen) {
+		l->refused_seen = refused;
+		enter(e, EGRESS_REFUSE);
+	}
+	if (used < mark && !full)
 		l->above_since = 0;
 	else if (l->above_since == 0)
 		l->above_since = now;
-	if (l->step != EGRESS_HOLD && used < mark / LOW_PART && !l->full) {
+	if (l->step != EGRESS_HOLD && used < mark / LOW_PART && !full) {
 		enter(e, EGRESS_HOLD);
 		if (e->spill != NULL)
 			spill_pause(e->spill);
@@ -317,12 +323,6 @@ climb(struct egress *e, uint64_t now)
 		now - l->above_since >= e->settings.hold_ms / 2) {
 		enter(e, EGRESS_SPILL);
 	}
-}
-
-void
-egress_refused(struct egress *e)
-{
-	enter(e, EGRESS_REFUSE);
 }
 
 bool

@@ -90,12 +90,13 @@ open_spill(void)
 static uint32_t
 put(struct journal *r, unsigned int index, const struct xfer_sample_batch *from)
 {
-	const struct journal_batch b = {
+	struct journal_batch b = {
 		.sequence = from->batch.sequence,
 		.rows = from->batch.rows,
 		.first = from->batch.first,
 		.last = from->batch.last,
 		.received = from->batch.received,
+		.body_bytes = from->batch.body_bytes,
 		.body_crc32c = from->batch.body_crc32c,
 		.run = index,
 	};
@@ -104,6 +105,7 @@ put(struct journal *r, unsigned int index, const struct xfer_sample_batch *from)
 	assert_non_null(to);
 	memcpy(to, from->metadata, XFER_BLOCK);
 	memcpy(to + XFER_BLOCK, from->body, from->batch.body_bytes);
+	journal_fill(r, &b);
 	return journal_commit(r, &b);
 }
 
