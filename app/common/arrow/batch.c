@@ -31,9 +31,9 @@ struct table {
 	struct arrow_template template;
 	struct column_set sets[BATCH_SETS_MAX];
 	unsigned int nb_sets;
-	struct column_set *set; /* the set that grows */
-	unsigned int lead;	/* number of the buffer that the body begins with */
-	bool placed;		/* this buffer is in memory of batch_place */
+	struct column_set *set;	 /* the set that grows */
+	unsigned int lead;	 /* number of the buffer that the body begins with */
+	bool placed;		 /* this buffer is in memory of batch_place */
 	struct batch_region own; /* its own memory meanwhile */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];

@@ -4,10 +4,10 @@
  * Builds record batches of the tables `frames` and `images` from frame records.
  *
  * A record is copied once, from its output slot to the end of growing columns, so that slot and
- * record can be reused immediately. The largest column can grow where the batch is to be in the
- * end, so that its bytes are not copied again. One thread per builder. There is no lock, and no allocation
- * after batch_builder_create(). With several sets of columns a batch is written in place while the
- * next one grows.
+ * record can be reused immediately. The largest column can grow in memory of the caller, so that
+ * its bytes are not copied again. One thread per builder. There is no lock, and no allocation after
+ * batch_builder_create(). With several sets of columns a batch is written in place while the next
+ * one grows.
  *
  * The batch boundaries depend on the rows only, not on time or on earlier batches. The same frames
  * therefore produce the same files, unless batch_builder_flush() is called in between:

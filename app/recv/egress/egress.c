@@ -30,9 +30,8 @@ RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 #define WAIT_US	    1000 /* delay before a repeated command, or before room is looked for again */
 #define FILLED	    64	 /* batches that the writer can hand over while the lcore does other work */
 #define FILLED_SIZE sizeof(struct filled)
-/* Part of the journal that a room for the largest batch may take: it keeps space that it may not
- * need, and so does the remainder at the end of the journal. */
-#define ROOM_PART   4
+/* A room for the largest batch takes at most this part of the journal; it may not need all of it. */
+#define ROOM_PART 4
 
 /* ---- batches of a run ---- */
 
@@ -168,19 +167,18 @@ fill_room(uint8_t *room, const struct batch *b)
 static void
 hand_over(struct egress *e, const struct batch *b)
 {
-	struct filled filled = {
-		.batch = {
-			.sequence = b->sequence,
-			.rows = b->rows,
-			.first = b->first,
-			.last = b->last,
-			.received = b->received,
-			.body_bytes = b->body_length,
-			.body_crc32c = b->crc32c,
-			.table = b->table,
-		},
-	};
+	struct filled filled = {0};
 
+	filled.batch = (struct journal_batch){
+		.sequence = b->sequence,
+		.rows = b->rows,
+		.first = b->first,
+		.last = b->last,
+		.received = b->received,
+		.body_bytes = b->body_length,
+		.body_crc32c = b->crc32c,
+		.table = b->table,
+	};
 	if (b->table == ARROW_FRAMES) {
 		memcpy(filled.tally, e->tally, sizeof(e->tally));
 		memset(e->tally, 0, sizeof(e->tally));
