@@ -30,7 +30,7 @@ RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 #define WAIT_US	    1000 /* delay before a repeated command, or before room is looked for again */
 #define FILLED	    64	 /* batches that the writer can hand over while the lcore does other work */
 #define FILLED_SIZE sizeof(struct filled)
-/* A room for the largest batch takes at most this part of the journal; it may not need all of it. */
+/* Part of the journal that a room for the largest batch may take; it may not need all of it. */
 #define ROOM_PART 4
 
 /* ---- batches of a run ---- */
@@ -355,7 +355,12 @@ open_ring(struct egress *e)
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
 	e->filled = rte_ring_create_elem(
 		"egress_filled", FILLED_SIZE, FILLED, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	return e->known != NULL && e->filled != NULL ? check_size(e) : -ENOMEM;
+	if (e->known == NULL || e->filled == NULL) {
+		LOG(ERR, "cannot allocate the list and the ring of batches: %s\n",
+			strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	return check_size(e);
 }
 
 static int
