@@ -474,6 +474,9 @@ egress_destroy(struct egress *e)
 
 	if (e == NULL)
 		return;
+	/* commit what was handed over, while the runs have store clients */
+	if (e->dev != NULL)
+		(void)egress_iterate(e);
 	do {
 		left = 0;
 		for (i = 0; i < JOURNAL_RUNS; i++) {

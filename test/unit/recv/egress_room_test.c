@@ -337,6 +337,7 @@ test_full(void **state)
 static void
 test_next_run(void **state)
 {
+	uint64_t put[ARROW_TABLES], handed;
 	uint8_t *first, *second;
 	struct egress *e;
 
@@ -352,7 +353,14 @@ test_next_run(void **state)
 	begin(e);
 	second = egress_room(e, ARROW_IMAGES, XFER_BLOCK);
 	assert_ptr_equal(second, first);
+	/* what is handed over is committed, even if the run does not end */
+	(void)egress_poll(e);
+	w->frames = 20;
+	write_frames(NULL);
+	handed = w->put[ARROW_IMAGES] + w->put[ARROW_FRAMES];
+	assert_true(handed > 2);
 	egress_destroy(e);
+	assert_int_equal(look(true, put), handed);
 	alarm(0);
 }
 
