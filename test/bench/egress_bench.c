@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Time of the writer for one batch of images with stores: from the first row until the batch is
- * handed over to the egress lcore, and of this the call of egress_put(). Each kind is built in rooms
- * of the journal, and in the writer's own memory with a copy to the journal. Both are measured in
- * turn. No store is connected, so each round fills a new journal.
+ * handed over to the egress lcore, and of this the call of egress_put(). Each kind is built in
+ * rooms of the journal, and in the writer's own memory with a copy to the journal, in turn. No
+ * store is connected, so each round fills a new journal.
  *
  * usage: egress_bench [EAL options] [quick]
  */
