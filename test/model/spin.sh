@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Functions for the checks of models by spin. Sourced with the path of the model in `model`.
+: "${model:?}"
 
 for tool in spin gcc; do
 	command -v $tool >/dev/null || { echo "skipped: no $tool (make deps)"; exit 77; }
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cd "$work"
+cd "$work" || exit
 
 # build DEFINES...: makes ./pan
 build()

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "egress/store_client_private.h"
+#include "egress/store_client.c"
 
 #define BATCHES 8 /* held, all of table 1; every second one is assigned to this store */
 #define STORE	0
