@@ -44,6 +44,9 @@
 #include "egress/store_client.h"
 #include "egress/store_set.h"
 
+/** Time until a store syncs that is tolerated: twice its default. The journal is sized for it. */
+#define EGRESS_COMMIT_MS 200
+
 enum egress_policy {
 	EGRESS_ROUND_ROBIN, /**< one batch after the other to each store that accepts batches */
 	EGRESS_BY_FRAME,    /**< by the frame number of a batch's first frame */
