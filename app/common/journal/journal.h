@@ -112,7 +112,7 @@ struct journal_stats {
 	uint64_t adopted;
 	/** not adopted: the record, the metadata or the body fails its checksum */
 	uint64_t damaged;
-	uint64_t full; /**< times that there was no space for a batch */
+	uint64_t full; /**< times that there was no space for a room */
 };
 
 struct journal;

@@ -7,8 +7,8 @@
  * device and the connections (struct store_client). The thread that begins and ends runs sends it
  * commands through a mailbox and waits for the reply.
  *
- * The writer, the thread that makes batches, is the producer of the journal (journal/journal.h). It
- * does not wait for the lcore:
+ * The writer, the thread that makes batches, is the producer of the journal (journal/journal.h,
+ * which also has the memory order). It waits for the lcore only if the journal or the ring is full:
  *  - The lcore grants it the free space of the journal ahead, whenever a batch is released.
  *  - It builds a batch of images in a room of that space (egress_room()), or copies a batch there
  *    that it built elsewhere. It numbers the batches itself. A room belongs to the writer until
@@ -19,12 +19,14 @@
  *    rows in the ledger, and its store. The order of the batches stays.
  *  - If there is no room for the largest batch, the writer builds the batch in its own memory. A
  *    batch that is complete waits for a room of its own size, as long as the overload level allows
- *    (`hold`, `spill`), and is then refused. The lcore enters the level `refuse`.
+ *    (`hold`, `spill`), and is then refused. The lcore enters the level `refuse`. A batch that is
+ *    larger than the largest that the run announced is refused at once.
  *  - At the end of a run the ring is empty: commands of the mailbox follow the batches that were
  *    handed over before. A room that was not used needs no return; the next run's writer gets the
  *    same space.
- *  - A receiver that adopts the journal of a killed one sees the committed batches only: those of a
- *    table are a prefix of those handed over. The bytes of any other room are free space.
+ *  - A receiver that adopts the journal of a killed one sees the committed batches only: they are
+ *    the first of those handed over, and the ledger counts the frames of the others, at most 63
+ *    batches, as lost at restart. The bytes of any other room are free space.
  *
  * Gangs that are to write to the journal themselves would get parts of the writer's open room: a
  * room is plain memory until the writer fills it, and the device can access the whole journal.
