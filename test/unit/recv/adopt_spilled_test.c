@@ -346,7 +346,7 @@ test_worlds(void **state)
 {
 	const unsigned int deaths = 2;
 	char command[256];
-	bool here[BATCHES], any;
+	bool here[BATCHES] = {false}, any;
 	unsigned int world, i;
 
 	snprintf(command, sizeof(command), "rm -rf %s/* %s", root, ring_path);
