@@ -165,7 +165,6 @@ make_batches(unsigned int n)
 	uint8_t *at;
 
 	sender.next = at = journal_reserve(sender.ring, batch.body);
-	journal_give_up(sender.ring);
 	for (; n > 0; n--, numbers.sequence++, at = behind(at)) {
 		arrow_template_patch(t, sender.metadata, &numbers);
 		memcpy(at, sender.metadata, XFER_BLOCK);
@@ -176,11 +175,12 @@ make_batches(unsigned int n)
 static void
 keep(void)
 {
-	const struct journal_batch b = {
+	struct journal_batch b = {
 		.sequence = sender.sequence,
 		.rows = batch.rows,
 		.last = batch.rows - 1,
 		.received = 1,
+		.body_bytes = batch.body,
 		.run = sender.run,
 		.table = batch.table,
 	};
@@ -188,6 +188,7 @@ keep(void)
 
 	if (journal_reserve(sender.ring, batch.body) != sender.next)
 		rig_die("the ring has no room for a batch where it was made");
+	journal_fill(sender.ring, &b);
 	number = journal_commit(sender.ring, &b);
 	journal_assign(sender.ring, number, 0);
 	if (store_client_offer(sender.sender, number) < 0)

@@ -223,6 +223,8 @@ use(struct journal *r)
 		memset(to, (int)n, (1 + n % 3) * XFER_BLOCK);
 		b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, n % 3 * XFER_BLOCK);
 		b.sequence = 1000 + n;
+		b.body_bytes = n % 3 * XFER_BLOCK;
+		journal_fill(r, &b);
 		(void)journal_commit(r, &b);
 	}
 	(void)check_batches(r);
@@ -330,6 +332,8 @@ make_ring(void)
 		WANT(to != NULL);
 		memset(to, (int)b.sequence, 2 * XFER_BLOCK);
 		b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, XFER_BLOCK);
+		b.body_bytes = XFER_BLOCK;
+		journal_fill(r, &b);
 		batch = journal_commit(r, &b);
 		journal_assign(r, batch, b.sequence % STORES);
 		if (b.sequence % 3 == 0)

@@ -7,57 +7,8 @@
 set -eu
 model=$(cd "$1" && pwd)/xfer.pml
 
-for tool in spin gcc; do
-	command -v $tool >/dev/null || { echo "skipped: no $tool (make deps)"; exit 77; }
-done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+. "$(dirname "$model")/spin.sh"
 
-# build DEFINES...: makes ./pan
-build()
-{
-	spin -a "$@" "$model" >spin.log 2>&1 || { cat spin.log; exit 1; }
-	gcc $optimise -w -DSAFETY -DCOLLAPSE -DMEMLIM=2048 -o pan pan.c
-}
-
-# A complete search finds no error.
-holds()
-{
-	local states
-	build "$@"
-	(ulimit -t 300; exec ./pan -m100000) >pan.log 2>&1 || { tail -5 pan.log; exit 1; }
-	states=$(awk '/states, stored/ { print $1 }' pan.log)
-	if ! grep -q 'errors: 0$' pan.log || grep -q 'Search not completed' pan.log; then
-		grep -E '^pan|errors:|not completed' pan.log
-		echo "$*: expected no error in a complete search"
-		exit 1
-	fi
-	# the claim is also true if a store or receiver never does anything, so each assertion must
-	# be reached
-	if grep -A100 'unreached in proctype' pan.log | grep -q 'pml:[0-9]*, state [0-9]*, "assert'; then
-		echo "$*: an assertion is never reached"
-		exit 1
-	fi
-	printf '%-44s %9d states, no error\n' "$*" "$states"
-}
-
-# Without one rule, spin must find this error.
-fails()
-{
-	local expected=$1
-	shift
-	build "$@"
-	(ulimit -t 60; exec ./pan -m100000) >pan.log 2>&1 || :
-	if ! grep -q "$expected" pan.log; then
-		grep -E '^pan|errors:' pan.log || :
-		echo "$*: expected '$expected'"
-		exit 1
-	fi
-	printf '%-44s %s\n' "$*" "$(grep -m1 '^pan:1:' pan.log)"
-}
-
-optimise=-O2
 holds -DBATCHES=3 -DFAULTS=1 -DMOVES=1
 holds -DBATCHES=2 -DFAULTS=2 -DMOVES=1
 # the claim also holds if batches after a reassigned one are removed with it
@@ -66,7 +17,7 @@ holds -DBATCHES=2 -DFAULTS=2 -DMOVES=1 -DCUT_OFF
 holds -DBATCHES=2 -DFAULTS=1 -DMOVES=1 -DTOOLS=1
 
 # these end early
-optimise=-O0
+export optimise=-O0
 lost='assertion violated yes'
 once='assertion violated (n==1)'
 place='assertion violated (memory'

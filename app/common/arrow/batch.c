@@ -31,7 +31,10 @@ struct table {
 	struct arrow_template template;
 	struct column_set sets[BATCH_SETS_MAX];
 	unsigned int nb_sets;
-	struct column_set *set; /* the set that grows */
+	struct column_set *set;	 /* the set that grows */
+	unsigned int lead;	 /* number of the buffer that the body begins with */
+	bool placed;		 /* this buffer is in memory of batch_place */
+	struct batch_region own; /* its own memory meanwhile */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
 	struct iovec body[ARROW_BUFFERS_MAX + 1];
@@ -51,6 +54,7 @@ struct batch_builder {
 	struct batch_builder_config config;
 	struct table table[ARROW_TABLES];
 	uint64_t pixels;
+	uint64_t lead_max; /* largest size of a lead column of images, with its padding, bytes */
 	uint32_t raster_rows;
 	uint32_t missing_bytes;
 };
@@ -190,6 +194,15 @@ next_set(struct table *t, uint64_t ahead, uint64_t size)
 	return used < t->nb_sets && (used < 2 || used * size < ahead) ? t->set + 1 : t->sets;
 }
 
+/* Number of the buffer at a place of the body: the lead, then the others in their order. */
+static unsigned int
+buffer_at(const struct table *t, unsigned int i)
+{
+	if (i == 0)
+		return t->lead;
+	return i <= t->lead ? i - 1 : i;
+}
+
 static void
 table_emit(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
 {
@@ -198,14 +211,15 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	struct column_set *set = t->set;
 	struct arrow_batch numbers;
 	struct batch_region *r;
-	unsigned int i, nb = 0;
+	unsigned int i, k, nb = 0;
 	uint64_t at = 0, size;
 	struct batch batch;
 	uint32_t crc = 0;
 
 	if (t->rows == 0)
 		return;
-	for (i = 0; i < t->template.nb_buffers; i++) {
+	for (k = 0; k < t->template.nb_buffers; k++) {
+		i = buffer_at(t, k);
 		r = &set->region[i];
 		t->buffer[i] = (struct arrow_buffer){at, r->used};
 		if (r->used == 0)
@@ -250,6 +264,9 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.set = set - t->sets,
 	};
 	config->emit(config->arg, &batch);
+	if (t->placed)
+		set->region[t->lead] = t->own;
+	t->placed = false;
 	/* reclaimed when the first row of the next batch needs it, not before */
 	set->lent = true;
 	t->set = next_set(t, config->ahead, at);
@@ -277,6 +294,24 @@ table_must_cut(const struct table *t, uint64_t frame)
 	return t->rows > 0 && (frame / t->interval != t->first / t->interval || frame <= t->last);
 }
 
+/* Let the lead column of a batch of images grow where the batch is to be. */
+static void
+images_place(struct batch_builder *b, const struct frame_record *rec)
+{
+	const unsigned int column = rec->kind == GK_KIND_RAW ? IMAGES_RAW : IMAGES_VALUE;
+	struct table *t = &b->table[ARROW_IMAGES];
+	struct batch_region *r = t->set->data[column];
+	uint8_t *base;
+
+	t->lead = r - t->set->region;
+	base = b->config.place != NULL ? b->config.place(b->config.arg, b->lead_max) : NULL;
+	if (base == NULL)
+		return;
+	t->own = *r;
+	t->placed = true;
+	*r = (struct batch_region){.base = base, .reserved = b->lead_max};
+}
+
 static void
 table_begin_row(struct batch_builder *b, enum arrow_table id, const struct frame_record *rec,
 	uint64_t bytes)
@@ -285,6 +320,8 @@ table_begin_row(struct batch_builder *b, enum arrow_table id, const struct frame
 
 	if (t->rows == 0) {
 		table_reclaim(t, &b->config, id);
+		if (id == ARROW_IMAGES)
+			images_place(b, rec);
 		t->first = rec->frame;
 	}
 	t->last = rec->frame;
@@ -470,6 +507,7 @@ config_check(const struct batch_builder_config *c)
 	const struct arrow_field *f;
 
 	if (c->emit == NULL || c->sets > BATCH_SETS_MAX || (c->sets > 1 && c->reclaim == NULL) ||
+		(c->place != NULL && c->reclaim != NULL) ||
 		c->frames_interval > BATCH_INTERVAL_MAX ||
 		c->images_interval > BATCH_INTERVAL_MAX || c->geometry.tiles == 0 ||
 		c->geometry.tiles > FRAME_PACKETS_MAX)
@@ -504,6 +542,12 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	b->pixels = gk_pixels(&config->geometry);
 	b->raster_rows = gk_rows(&config->geometry);
 	b->missing_bytes = (config->geometry.tiles + 7) / 8;
+	b->lead_max = limit;
+	if (b->lead_max < b->pixels * config->layout.value_size)
+		b->lead_max = b->pixels * config->layout.value_size;
+	if (b->lead_max < bitshuffle_bound(b->pixels))
+		b->lead_max = bitshuffle_bound(b->pixels);
+	b->lead_max += ARROW_BLOCK;
 
 	t = &b->table[ARROW_FRAMES];
 	t->align = FRAMES_ALIGN;

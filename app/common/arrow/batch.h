@@ -4,9 +4,10 @@
  * Builds record batches of the tables `frames` and `images` from frame records.
  *
  * A record is copied once, from its output slot to the end of growing columns, so that slot and
- * record can be reused immediately. One thread per builder. There is no lock, and no allocation
- * after batch_builder_create(). With several sets of columns a batch is written in place while the
- * next one grows.
+ * record can be reused immediately. The largest column can grow in memory of the caller, so that
+ * its bytes are not copied again. One thread per builder. There is no lock, and no allocation after
+ * batch_builder_create(). With several sets of columns a batch is written in place while the next
+ * one grows.
  *
  * The batch boundaries depend on the rows only, not on time or on earlier batches. The same frames
  * therefore produce the same files, unless batch_builder_flush() is called in between:
@@ -43,8 +44,9 @@ struct batch {
 	const uint8_t *metadata; /**< page-aligned, including the prefix */
 	uint32_t metadata_size;	 /**< a multiple of ARROW_BLOCK */
 	/**
-	 * The non-empty buffers. Of `frames`, one per column, in order. Of `images`, each part
-	 * except padding starts at a page.
+	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order.
+	 * Of `images`, each part except padding starts at a page. The first is the column with most
+	 * of the bytes, if it is not empty: `raw` or `value`, by the kind of the first row.
 	 */
 	const struct iovec *body;
 	unsigned int nb_body;
@@ -69,6 +71,16 @@ typedef void (*batch_emit)(void *arg, const struct batch *batch);
 /** Called before a set of columns is overwritten. Returns once the set is not read any more. */
 typedef void (*batch_reclaim)(void *arg, enum arrow_table table, unsigned int set);
 
+/**
+ * Called at the first row of a batch of images. The body of this batch will begin in the returned
+ * memory: the column with most of the bytes is built there, and batch_emit may copy the other parts
+ * of the body behind it.
+ * When batch_emit returns, the builder has finished with the memory.
+ * @param size  bytes that this column may need
+ * @return a multiple of ARROW_BLOCK; NULL: the batch is built in the builder's memory
+ */
+typedef uint8_t *(*batch_place)(void *arg, uint64_t size);
+
 struct batch_builder_config {
 	struct gk_geometry geometry;
 	struct gk_layout layout;
@@ -84,6 +96,7 @@ struct batch_builder_config {
 	uint64_t byte_limit;	  /**< 0: BATCH_BYTE_LIMIT */
 	batch_emit emit;
 	batch_reclaim reclaim; /**< NULL: batches are not lasting */
+	batch_place place;     /**< NULL: not used. Requires no `reclaim` */
 	/** sets of columns, at most BATCH_SETS_MAX; 0: 1. More than 1 require `reclaim` */
 	unsigned int sets;
 	/**
@@ -98,8 +111,8 @@ struct batch_builder;
 
 /**
  * @return 0
- *   - -EINVAL: an interval beyond BATCH_INTERVAL_MAX, no `emit`, tables of another raster, or an
- *     invalid number of sets
+ *   - -EINVAL: an interval beyond BATCH_INTERVAL_MAX, no `emit`, both `place` and `reclaim`, tables
+ *     of another raster, or an invalid number of sets
  *   - -ENOMEM, or -errno of mmap(2)
  */
 int batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config);

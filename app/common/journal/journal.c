@@ -166,28 +166,36 @@ data_at(const struct journal *r, uint64_t position)
 	return r->data + position % r->data_size;
 }
 
+void
+journal_grant(struct journal *r)
+{
+	const uint32_t entries = r->nb_batches - nb_taken(r);
+
+	PUT(r->granted, r->tail + r->data_size);
+	/* the array of a held batch also keeps the entries of all batches after it */
+	PUT(r->granted_batches, r->stats.put + (r->nb_free < entries ? r->nb_free : entries));
+}
+
 uint8_t *
 journal_reserve(struct journal *r, uint64_t body)
 {
 	const uint64_t bytes = XFER_BLOCK + body;
-	uint64_t at = r->head;
+	uint64_t at = r->next;
 
-	/* the array of a held batch also keeps the entries of all batches after it */
-	if (r->nb_free == 0 || nb_taken(r) == r->nb_batches || body > r->data_size ||
-		bytes > r->data_size)
+	if (body > r->data_size || bytes > r->data_size)
 		goto full;
 	/* batches are contiguous: the remainder at the end stays unused */
 	if (at % r->data_size + bytes > r->data_size)
 		at = round_up(at, r->data_size);
-	if (at + bytes - r->tail > r->data_size) {
-		/* an empty journal can use its whole capacity */
-		if (r->taken_head != r->taken_tail)
-			goto full;
-		r->tail = at;
+	if (at + bytes <= GET(r->granted) && r->filled < GET(r->granted_batches)) {
+		r->reserved = at;
+		return data_at(r, at);
 	}
-	r->reserved = at;
-	r->reserved_bytes = bytes;
-	return data_at(r, at);
+	/* smaller rooms fit into an empty journal together with the remainder */
+	if (bytes > r->data_size / 2) {
+		r->next = at;
+		PUT(r->skipped, at);
+	}
 
 full:
 	COUNT(r->stats.full, 1);
@@ -195,9 +203,11 @@ full:
 }
 
 void
-journal_give_up(struct journal *r)
+journal_fill(struct journal *r, struct journal_batch *batch)
 {
-	r->reserved_bytes = 0;
+	batch->position = r->reserved;
+	r->next = r->reserved + XFER_BLOCK + batch->body_bytes;
+	r->filled++;
 }
 
 static void
@@ -216,15 +226,15 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	step(r);
 	b->owner = JOURNAL_NOBODY;
 	b->given = 0;
-	b->position = r->reserved;
+	b->position = from->position;
 	b->sequence = from->sequence;
 	b->rows = from->rows;
 	b->first = from->first;
 	b->last = from->last;
 	b->received = from->received;
-	b->body_bytes = r->reserved_bytes - XFER_BLOCK;
+	b->body_bytes = from->body_bytes;
 	b->body_crc32c = from->body_crc32c;
-	b->metadata_crc32c = arrow_crc32c(0, data_at(r, r->reserved), XFER_BLOCK);
+	b->metadata_crc32c = arrow_crc32c(0, data_at(r, b->position), XFER_BLOCK);
 	b->run = from->run;
 	b->table = from->table;
 	step(r);
@@ -233,10 +243,9 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	PUT(b->state, BATCH_HELD);
 	step(r);
 
-	r->taken[r->taken_head] = (struct taken){r->reserved, index};
+	r->taken[r->taken_head] = (struct taken){b->position, index};
 	r->taken_head = (r->taken_head + 1) % (r->nb_batches + 1);
-	r->head = r->reserved + r->reserved_bytes;
-	r->reserved_bytes = 0;
+	r->head = b->position + XFER_BLOCK + b->body_bytes;
 	r->references[b->run]++;
 	r->held[b->run]++;
 	COUNT(r->stats.batches, 1);
@@ -254,6 +263,7 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 		return false;
 	b = &r->batch[index];
 	*to = (struct journal_batch){
+		.position = b->position,
 		.sequence = b->sequence,
 		.rows = b->rows,
 		.first = b->first,
@@ -343,6 +353,7 @@ forget(struct journal *r, uint32_t batch)
 	step(r);
 	r->references[b->run]--;
 	r->free_batch[r->nb_free++] = batch;
+	journal_grant(r);
 }
 
 /* Free the space up to the oldest held batch. */
@@ -353,6 +364,22 @@ move_tail(struct journal *r)
 		r->taken_tail = (r->taken_tail + 1) % (r->nb_batches + 1);
 	r->tail = r->taken_tail != r->taken_head ? r->taken[r->taken_tail].position : r->head;
 	count_fill(r);
+	journal_grant(r);
+}
+
+uint64_t
+journal_skipped(const struct journal *r)
+{
+	return GET(r->skipped);
+}
+
+void
+journal_skip(struct journal *r, uint64_t position)
+{
+	if (r->taken_tail != r->taken_head || position <= r->head)
+		return;
+	r->head = position;
+	move_tail(r);
 }
 
 void
@@ -479,18 +506,18 @@ journal_ledger_get(const struct journal *r, void *ledger, size_t size)
 void
 journal_stats_get(const struct journal *r, struct journal_stats *to)
 {
-#define GET(member) __atomic_load(&r->stats.member, &to->member, __ATOMIC_RELAXED)
-	GET(batches);
-	GET(bytes);
-	GET(room);
-	GET(in_doubt);
-	GET(put);
-	GET(released);
-	GET(moved);
-	GET(adopted);
-	GET(damaged);
-	GET(full);
-#undef GET
+#define STAT(member) __atomic_load(&r->stats.member, &to->member, __ATOMIC_RELAXED)
+	STAT(batches);
+	STAT(bytes);
+	STAT(room);
+	STAT(in_doubt);
+	STAT(put);
+	STAT(released);
+	STAT(moved);
+	STAT(adopted);
+	STAT(damaged);
+	STAT(full);
+#undef STAT
 }
 
 /* Rounded up, so that a journal of the printed size is large enough. */

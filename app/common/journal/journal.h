@@ -9,12 +9,20 @@
  * keeps the space of all batches after it. journal_need() computes the size that a journal must
  * have.
  *
+ * Threads: the *producer* fills rooms, with journal_reserve() and journal_fill(). The *owner* calls
+ * all other functions. One thread may be both. Any thread may call journal_stats_get(). The owner
+ * grants the producer free space ahead. A grant is two numbers that only grow: the position up to
+ * which rooms may extend, and the number of batches that the journal has records for. The owner
+ * stores them (release) after it has freed the records and the space; the producer loads them
+ * (acquire) before it writes to a room. In the other direction, the program hands the filled
+ * batches over to the owner, in order and with release and acquire, for instance through an
+ * rte_ring. No call waits for the other thread.
+ *
  * Store ordering: a process may be killed at any moment, and another process may then adopt the
  * file. Each change becomes valid through one store of at most 8 bytes, which follows all stores
  * that it depends on. The adopting process sees the stores of the killed process in program order.
- * A batch that was reserved but not committed does not exist for it.
- *
- * One thread writes. Any thread may call journal_stats_get().
+ * A grant is not in the file. A room that was reserved or filled, but not committed, does not exist
+ * for the adopting process: only records are adopted, and it grants the space after the last one.
  */
 #ifndef JOURNAL_H
 #define JOURNAL_H
@@ -40,6 +48,7 @@
 
 /** State of a batch that is held or in doubt. Its bytes are `metadata`, then `body`. */
 struct journal_batch {
+	uint64_t position; /**< of the room; of journal_fill() */
 	uint64_t sequence;
 	uint64_t rows;
 	uint64_t first; /**< frame numbers */
@@ -103,7 +112,7 @@ struct journal_stats {
 	uint64_t adopted;
 	/** not adopted: the record, the metadata or the body fails its checksum */
 	uint64_t damaged;
-	uint64_t full; /**< times that there was no space for a batch */
+	uint64_t full; /**< times that there was no space for a room */
 };
 
 struct journal;
@@ -199,22 +208,42 @@ bool journal_run_get(const struct journal *r, unsigned int index, struct journal
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /**
- * Reserve space for a batch. Commit it or give it up before the next reservation.
- * @param body  bytes, a multiple of XFER_BLOCK
+ * Reserve a room: contiguous space for the next batch, which the producer may write to. Only the
+ * last reservation counts, and none needs to be cancelled: the room becomes part of the journal
+ * when it is filled. Rooms that may be used together, for instance one for each gang, can be cut
+ * from one reservation.
+ *
+ * A room does not cross the end of the space. If it is too large for what is left there, it begins
+ * at the start, and the rest stays unused. A room larger than half of the space also gives up the
+ * rest if it fails: then journal_skip() lets it have the whole space of an empty journal.
+ * @param body  bytes, a multiple of XFER_BLOCK; the batch may be smaller
  * @return where to write the metadata, followed after XFER_BLOCK bytes by the body; NULL: no space
  *   now
  */
 uint8_t *journal_reserve(struct journal *r, uint64_t body);
 
-/** Cancel the reservation. */
-void journal_give_up(struct journal *r);
+/**
+ * Fill the reserved room: a batch is at its start, and the rest remains free. The batch is not held
+ * until the owner has committed it.
+ * @param batch  `body_bytes` is used; `position` is set
+ */
+void journal_fill(struct journal *r, struct journal_batch *batch);
 
 /**
- * Commit the reserved batch. It is held from then on.
- * @param batch  the members from `sequence` to `table` are used
+ * Commit a batch, in the order of journal_fill(). It is held from then on.
+ * @param batch  the members from `position` to `table` are used
  * @return number of the batch, for the functions below
  */
 uint32_t journal_commit(struct journal *r, const struct journal_batch *batch);
+
+/** @return position before which the producer fills no more rooms, for journal_skip() */
+uint64_t journal_skipped(const struct journal *r);
+
+/**
+ * Free the space that the producer has given up, if no batch is held.
+ * @param position  of journal_skipped(), if all batches filled before that call are committed
+ */
+void journal_skip(struct journal *r, uint64_t position);
 
 /** Get the state of a batch. @return false: no batch of this number is held or in doubt */
 bool journal_get(const struct journal *r, uint32_t batch, struct journal_batch *to);

@@ -423,6 +423,8 @@ rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *m
 	r->stats.adopted = n;
 	r->stats.bytes = r->head - r->tail;
 	r->stats.room = r->data_size;
+	r->next = r->head;
+	journal_grant(r);
 	return 0;
 }
 

@@ -139,10 +139,16 @@ struct journal {
 	uint32_t nb_free;
 	uint32_t references[JOURNAL_RUNS];
 	uint32_t held[JOURNAL_RUNS]; /* of `references`, batches that are held */
-	uint64_t head;		     /* bytes ever allocated */
+	uint64_t head;		     /* end of the last committed batch: bytes ever allocated */
 	uint64_t tail;		     /* bytes ever freed */
-	uint64_t reserved;	     /* position of the reservation */
-	uint64_t reserved_bytes;     /* 0: no reservation */
+	/* The owner writes these two; the producer reads them. Both only grow. */
+	uint64_t granted;	  /* atomic; position: rooms end before or at it */
+	uint64_t granted_batches; /* atomic; number of batches that may be filled, ever */
+	/* The members up to `skipped` belong to the producer. */
+	uint64_t next;	   /* position from which on rooms are reserved */
+	uint64_t filled;   /* number of batches that were filled, ever */
+	uint64_t reserved; /* position of the last reservation */
+	uint64_t skipped;  /* atomic; position before which it fills no more rooms */
 	uint64_t ledger_number;
 	struct journal_stats stats;
 	void (*step)(void *arg);
@@ -159,6 +165,7 @@ step(const struct journal *r)
 }
 
 #define PUT(member, value)  __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
+#define GET(member)	    __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define COUNT(counter, n)   SET(counter, (counter) + (n))
 #define CRC_FROM(object, member)                                                             \
@@ -197,6 +204,9 @@ others_given(const struct ring_batch *b)
 {
 	return b->owner < JOURNAL_STORES ? b->given & ~(1u << b->owner) : b->given;
 }
+
+/** Grant the producer the space and the records that are free. */
+void journal_grant(struct journal *r);
 
 static inline uint64_t
 round_up(uint64_t n, uint64_t to)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The egress: its creation, the calls of other threads, the commands on its lcore, and the state
- * for telemetry. The lcore writes that state, so that no other thread accesses the store clients.
+ * The egress, in the order of use: overload levels, runs and the stores of their batches, the state
+ * for telemetry, the work of the lcore, the calls of other threads, creation. The lcore writes the
+ * state for telemetry, so that no other thread accesses the store clients.
  */
 
 #include <errno.h>
@@ -15,19 +16,1382 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_log.h>
+#include <rte_ring.h>
+#include <rte_ring_elem.h>
+#include <rte_seqcount.h>
 
 #include "arrow/batch.h"
-#include "egress/egress_private.h"
+#include "egress/egress.h"
+#include "egress/store_client.h"
 #include "fail_point.h"
 #include "histogram.h"
+#include "output/spill.h"
+#include "rdma/rdma.h"
+#include "telemetry/ledger.h"
+#include "xfer/auth_key.h"
+#include "xfer/msg.h"
 #include "xfer/qp.h"
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define SLEEP_US 50   /* sleep while waiting for a command */
-#define WAIT_US	 1000 /* delay before a repeated command */
+#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
 
-/* ---- batches of a run ---- */
+/* Commands from other threads to the lcore. */
+enum order {
+	COMMAND_NONE,
+	COMMAND_BEGIN,
+	COMMAND_END,
+	COMMAND_IS_OVER,
+	COMMAND_LOG_WAITING,
+};
+
+/*
+ * Mailbox of one command. The posting thread stores `order` last; the lcore resets it to
+ * COMMAND_NONE.
+ */
+struct mailbox {
+	int order; /* atomic */
+	int answer;
+	const struct journal_run *run;
+	uint64_t batches[XFER_TABLES];
+};
+
+/* A filled room that the writer hands over to the lcore. */
+struct filled {
+	struct journal_batch batch;
+	uint64_t tally[LEDGER_COLUMNS]; /* counts of its rows, and of those refused before them */
+};
+#define FILLED	    64 /* batches that the writer can hand over while the lcore does other work */
+#define FILLED_SIZE sizeof(struct filled)
+static_assert(FILLED_SIZE % sizeof(uint32_t) == 0, "element of an rte_ring");
+
+/* Data that is counted when a batch is durable and released. */
+struct known {
+	uint32_t rows;
+	uint8_t run; /* index of the run */
+	uint8_t table;
+	uint64_t kept_at; /* TSC; 0: kept by another process */
+	int64_t received;
+};
+
+/* Overload state; belongs to the lcore. */
+struct overload {
+	enum egress_step step; /* atomic */
+	/* ms: since when the journal is fuller than spill_at; 0: it is not */
+	uint64_t above_since;
+	/* ms: until when spilling pauses after it has returned batches */
+	uint64_t rest_until;
+	uint64_t in_spill;	      /* bytes being spilled */
+	uint64_t progress;	      /* batches ever spilled; atomic */
+	uint64_t next_check;	      /* ms: next check */
+	bool full;		      /* atomic; the writer: the last batch found no room */
+	uint64_t refused;	      /* atomic; the writer: batches ever refused */
+	uint64_t refused_seen;	      /* of these, the lcore has noticed */
+	uint32_t uncut[JOURNAL_RUNS]; /* last seen value of spill_uncut() */
+};
+
+/* A run with batches in the journal. */
+struct egress_run {
+	bool used;
+	bool finishing;
+	bool retiring;	    /* its store clients are being closed */
+	unsigned int index; /* index in the journal */
+	/* waits for configured stores; false: nothing more can be done for now */
+	bool waits;
+	bool told;		   /* it was logged that the run waits for other stores */
+	uint16_t again[STORE_SET]; /* store numbers for which a store client has reconnected */
+	struct store_client *sender[STORE_SET];
+};
+
+struct egress {
+	struct egress_settings settings;
+	uint64_t receiver_id;
+	struct xfer_key key;
+	struct rdma_dev *dev;
+	struct rdma_dev_info info;
+	struct rdma_pd *pd;
+	struct xfer_mr memory; /* the journal */
+	struct journal *ring;
+	struct store_set stores;
+	unsigned int changes; /* changes of `stores` that have been processed */
+	struct egress_run run[JOURNAL_RUNS];
+	int current; /* index of the current run; -1: none */
+	unsigned int next_store;
+	struct known *known;	   /* indexed by batch */
+	struct spill *spill;	   /* NULL: none */
+	struct ledger_kept before; /* of a process that died; version 0: none */
+	/* images of that process in the journal at the time of opening */
+	uint64_t before_held;
+	struct ledger_kept kept;   /* the ledger in the journal; belongs to the lcore */
+	uint64_t first_row;	   /* first frame of the current run that has a row; 0: none */
+	bool knows_rows;	   /* `kept` has the rows: ledger_begin() */
+	struct ledger_kept ledger; /* ledger to be saved */
+	bool ledger_is_new;	   /* atomic; while set, `ledger` belongs to the lcore */
+	struct overload overload;
+	bool unassigned; /* a batch may be without an assigned store */
+	int64_t (*clock)(void *arg);
+	void *clock_arg;
+	rte_seqcount_t view_count;
+	struct egress_view view;
+	struct egress_store past[STORE_SET];  /* counters of closed store clients */
+	struct egress_store rated[STORE_SET]; /* values at the last computation of rates */
+	uint64_t rated_at;		      /* ms */
+	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	uint64_t turn;
+	uint64_t next_check;
+	uint64_t cm_at;
+	bool lcore_polls; /* atomic */
+	bool rests;	  /* atomic: the lcore has stopped polling for good */
+	struct mailbox mail;
+	/* The writer enqueues, the lcore dequeues. Elements are struct filled. */
+	struct rte_ring *filled;
+	/* The members up to `tally` belong to the writer. */
+	uint8_t *room; /* the open one; NULL: none */
+	enum arrow_table room_table;
+	uint64_t body_max[XFER_TABLES];
+	uint32_t modules;		/* modules of a row */
+	uint64_t tally[LEDGER_COLUMNS]; /* counts of rows refused since the last batch */
+	struct egress_stats stats[XFER_TABLES];
+};
+
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+#define ADD(counter, n)	    SET(counter, (counter) + (n))
+
+/* ---- counters ---- */
+
+static void
+count_latency(uint64_t histogram[ARROW_LATENCY_BUCKETS], uint64_t us)
+{
+	ADD(histogram[latency_bucket(us, ARROW_LATENCY_BUCKETS)], 1);
+}
+
+/* On the lcore: count a batch that is durable and already released. */
+static void
+egress_known(struct egress *e, uint32_t batch, bool spilled)
+{
+	const struct known *k = &e->known[batch];
+	struct egress_stats *s = &e->stats[k->table];
+	int64_t now;
+
+	if (k->kept_at != 0)
+		count_latency(e->latency, (rte_rdtsc() - k->kept_at) * 1e6 / rte_get_tsc_hz());
+	/* adopted batches belong to another run */
+	if (k->run != e->current || k->kept_at == 0)
+		return;
+	if (spilled) {
+		ADD(s->spilled, 1);
+		ADD(s->spilled_rows, k->rows);
+		return;
+	}
+	ADD(s->durable, 1);
+	ADD(s->rows, k->rows);
+	if (e->clock == NULL || k->received == 0)
+		return;
+	now = e->clock(e->clock_arg);
+	count_latency(s->latency, now > k->received ? (now - k->received) / 1000 : 0);
+}
+
+static void
+add(struct egress_store *to, const struct store_client_stats *s)
+{
+	to->connections += s->connections;
+	to->broken += s->broken;
+	to->refused += s->refused;
+	to->unreachable += s->unreachable;
+	to->malformed += s->malformed;
+	to->late += s->late;
+	to->stuck += s->stuck;
+	to->sent += s->sent;
+	to->bytes += s->bytes;
+	to->durable += s->durable;
+	to->found += s->found;
+	to->duplicates += s->duplicates;
+	to->returned += s->returned;
+}
+
+/* Keep the counters of a store client that is closed. */
+static void
+egress_view_retire(struct egress *e, unsigned int store, const struct store_client *sender)
+{
+	struct store_client_stats stats;
+
+	store_client_stats_get(sender, &stats);
+	add(&e->past[store], &stats);
+}
+
+/*
+ * Return true if a store has accepted nothing for so long that its batches should be reassigned.
+ */
+static bool
+egress_store_is_gone(const struct egress *e, const struct store_client *sender, uint64_t now)
+{
+	const uint64_t since = store_client_idle_since(sender);
+
+	/* the clock may have advanced in this iteration */
+	return since != 0 && now >= since + e->settings.failover_ms;
+}
+
+/* Return the store client of a batch's store; NULL: the store is not configured. */
+static struct store_client *
+egress_sender_of(const struct egress *e, const struct journal_batch *b)
+{
+	const int at = store_set_at(&e->stores, b->owner);
+
+	return at >= 0 ? e->run[b->run].sender[at] : NULL;
+}
+
+/* ---- overload levels, used when no store makes progress: hold, spill, refuse ---- */
+
+#define RESULTS 32
+#define REST_MS 1000		    /* pause after a batch was returned */
+#define UNCUT	(UINT64_C(1) << 32) /* larger than any real count */
+/* spilling ends when the journal is below half the level at which it began */
+#define LOW_PART 2
+
+const char *
+egress_step_name(enum egress_step step)
+{
+	static const char *const names[EGRESS_STEPS] = {
+		[EGRESS_HOLD] = "hold",
+		[EGRESS_SPILL] = "spill",
+		[EGRESS_REFUSE] = "refuse",
+	};
+
+	return names[step];
+}
+
+/* Return the bytes of the journal in use. */
+static uint64_t
+fill(const struct egress *e, uint64_t *room)
+{
+	struct journal_stats stats;
+
+	journal_stats_get(e->ring, &stats);
+	*room = stats.room;
+	return stats.bytes;
+}
+
+static void
+enter(struct egress *e, enum egress_step step)
+{
+	uint64_t room, used = fill(e, &room);
+
+	if (step == e->overload.step)
+		return;
+	LOG(WARNING, "overload step %s -> %s: journal is %u %% full\n",
+		egress_step_name(e->overload.step), egress_step_name(step),
+		(unsigned int)(100 * used / room));
+	SET(e->overload.step, step);
+	ADD(e->view.steps[step], 1);
+}
+
+static bool
+is_spilled(const struct egress *e, const struct journal_batch *b)
+{
+	return e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
+}
+
+/*
+ * Settle a batch that a dead process held while spilling it: it is in its files, or it is assigned
+ * again.
+ */
+static void
+settle(struct egress *e, uint32_t batch, const struct journal_batch *b)
+{
+	if (is_spilled(e, b)) {
+		ADD(e->view.adopted_spilled, 1);
+		journal_release_spilled(e->ring, batch);
+	} else {
+		journal_assign(e->ring, batch, JOURNAL_NOBODY);
+		e->unassigned = true;
+	}
+	FAIL_POINT("spill.adopted");
+}
+
+/* Find the runs with batches that were being spilled. */
+static void
+find_spilled(const struct egress *e, bool spilled[JOURNAL_RUNS])
+{
+	struct journal_batch b;
+	uint32_t i;
+
+	for (i = journal_next(e->ring, 0); i != UINT32_MAX; i = journal_next(e->ring, i + 1)) {
+		if (journal_get(e->ring, i, &b))
+			spilled[b.run] |= b.owner == JOURNAL_SPILL;
+	}
+}
+
+/*
+ * A batch imported from spill files may also be at the store that had it. A store that is told of a
+ * reassigned batch also truncates all later ones. Stores are therefore told nothing more about this
+ * run.
+ */
+static void
+forget_doubts(struct egress *e, unsigned int index, const struct journal_run *run)
+{
+	if (e->spill == NULL)
+		LOG(WARNING,
+			"run %s, incarnation %016" PRIx64 ": part of it was spilled, but "
+			"[egress] spill is not set. Stores get the batches of the journal and "
+			"keep all that they have. Import the spilled files, then run "
+			"braggline-store reconcile\n",
+			run->name, run->incarnation);
+	else
+		LOG(WARNING,
+			"run %s, incarnation %016" PRIx64 ": part of its spilled batches has "
+			"been imported. Stores keep what they have of it. Import the rest, then "
+			"run braggline-store reconcile\n",
+			run->name, run->incarnation);
+	journal_forget_doubts(e->ring, index);
+	FAIL_POINT("spill.forgotten");
+}
+
+/* Count the batches that are in the files and not in the journal. */
+static uint64_t
+count_released(const struct egress *e, unsigned int index)
+{
+	uint64_t batches = spill_batches(e->spill, index);
+	struct journal_batch b;
+	uint32_t batch, at = 0;
+
+	while ((batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
+		if (journal_get(e->ring, batch, &b) && b.run == index)
+			batches -= is_spilled(e, &b);
+	}
+	return batches;
+}
+
+/*
+ * Held batches that are also in a file are about to be released. Check that they are intact there;
+ * the file otherwise no longer contains them.
+ */
+static int
+check_spilled(const struct egress *e, unsigned int index)
+{
+	struct interval_set held[XFER_TABLES] = {0};
+	struct journal_batch b;
+	uint32_t batch, at = 0;
+	unsigned int i;
+	int rc = 0;
+
+	while (rc == 0 && (batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
+		if (journal_get(e->ring, batch, &b) && b.run == index)
+			rc = interval_set_add(&held[b.table], b.sequence, b.sequence);
+	}
+	for (i = 0; i < XFER_TABLES; i++) {
+		if (rc == 0)
+			rc = spill_check(e->spill, index, i, &held[i]);
+		interval_set_free(&held[i]);
+	}
+	return rc;
+}
+
+/*
+ * Check whether all spilled and released batches are in the files, or whether some were imported
+ * meanwhile. The batches in the journal do not tell, because released ones are removed from it
+ * unless in doubt. The expected number does.
+ */
+static int
+adopt_run(struct egress *e, unsigned int index, const struct journal_run *run)
+{
+	uint64_t batches = 0;
+	int rc;
+
+	if (e->spill != NULL) {
+		rc = spill_adopt_run(e->spill, index, run);
+		if (rc == 0)
+			rc = check_spilled(e, index);
+		if (rc < 0)
+			return rc;
+		batches = count_released(e, index);
+	}
+	if (batches < run->spilled)
+		forget_doubts(e, index, run);
+	/* Last: a process that dies before this finds the same state again. */
+	journal_run_spilled(e->ring, index, batches);
+	return 0;
+}
+
+/* Adopt what another process was spilling when it died. @return 0 or -errno */
+static int
+egress_adopt_spilled(struct egress *e)
+{
+	bool spilled[JOURNAL_RUNS] = {false};
+	struct journal_batch b;
+	struct journal_run run;
+	uint32_t i, at = 0;
+	int rc;
+
+	find_spilled(e, spilled);
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (!journal_run_get(e->ring, i, &run))
+			continue;
+		/*
+		 * Include runs whose batches were not counted. A receiver without [egress] spill
+		 * removed the doubts, or reconcile released them. Their batches would hide others
+		 * that are imported.
+		 */
+		if (!spilled[i] && run.spilled == 0 &&
+			(e->spill == NULL || !spill_was(e->spill, &run)))
+			continue;
+		rc = adopt_run(e, i, &run);
+		if (rc < 0)
+			return rc;
+	}
+	while ((i = journal_walk(e->ring, &at)) != UINT32_MAX) {
+		if (journal_get(e->ring, i, &b) && b.owner == JOURNAL_SPILL)
+			settle(e, i, &b);
+	}
+	return 0;
+}
+
+/*
+ * A file may contain batches that were returned. They were not counted, so they would hide as many
+ * imported ones. Store a count that files never reach; the next receiver that adopts the journal
+ * then forgets the doubts. At worst there are duplicates, which reconcile finds.
+ */
+static void
+look_for_uncut(struct egress *e)
+{
+	struct journal_run run;
+	unsigned int i;
+	uint32_t uncut;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		uncut = spill_uncut(e->spill, i);
+		if (uncut == e->overload.uncut[i])
+			continue;
+		e->overload.uncut[i] = uncut;
+		if (journal_run_get(e->ring, i, &run) && run.spilled < UNCUT)
+			journal_run_spilled(e->ring, i, run.spilled + UNCUT);
+	}
+}
+
+static bool
+take_results(struct egress *e, uint64_t now)
+{
+	struct spill_result result[RESULTS];
+	struct journal_batch b;
+	unsigned int i, n;
+
+	n = spill_results(e->spill, result, RESULTS);
+	for (i = 0; i < n; i++) {
+		if (!journal_get(e->ring, result[i].batch, &b))
+			continue;
+		e->overload.in_spill -= XFER_BLOCK + b.body_bytes;
+		if (result[i].durable) {
+			FAIL_POINT("spill.result");
+			journal_release_spilled(e->ring, result[i].batch);
+			egress_known(e, result[i].batch, true);
+			ADD(e->overload.progress, 1);
+			continue;
+		}
+		journal_assign(e->ring, result[i].batch, JOURNAL_NOBODY);
+		e->unassigned = true;
+		e->overload.rest_until = now + REST_MS;
+	}
+	return n > 0;
+}
+
+/*
+ * Return true if a batch may be spilled. A batch that a store has, or may have while it is
+ * connected, stays with that store.
+ */
+static bool
+may_spill(const struct egress *e, const struct journal_batch *b)
+{
+	const struct store_client *sender = egress_sender_of(e, b);
+
+	if (b->owner == JOURNAL_SPILL || !e->run[b->run].used || e->run[b->run].retiring)
+		return false;
+	return sender == NULL || (b->given & 1u << b->owner) == 0 || store_client_is_down(sender);
+}
+
+/* Oldest batches first, because they block the space of later ones. */
+static bool
+put_batches(struct egress *e, uint64_t enough)
+{
+	struct journal_batch b;
+	struct journal_run run;
+	uint32_t batch, at = 0;
+	bool busy = false;
+
+	while (e->overload.in_spill < enough && spill_has_room(e->spill) &&
+		(batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
+		if (!journal_get(e->ring, batch, &b) || !may_spill(e, &b) ||
+			!journal_run_get(e->ring, b.run, &run))
+			continue;
+		/*
+		 * First record this in the journal: a receiver that adopts it must know that the
+		 * batch may be in a file.
+		 */
+		journal_assign(e->ring, batch, JOURNAL_SPILL);
+		FAIL_POINT("spill.assigned");
+		spill_put(e->spill, batch, &b, &run);
+		e->overload.in_spill += XFER_BLOCK + b.body_bytes;
+		busy = true;
+	}
+	return busy;
+}
+
+/* Update how full the journal is, and since when. */
+static void
+climb(struct egress *e, uint64_t now)
+{
+	struct overload *l = &e->overload;
+	uint64_t room, used = fill(e, &room);
+	const uint64_t mark = room / 100 * e->settings.spill_at;
+	const uint64_t refused = __atomic_load_n(&l->refused, __ATOMIC_RELAXED);
+	const bool full = __atomic_load_n(&l->full, __ATOMIC_RELAXED);
+
+	if (refused != l->refused_seen) {
+		l->refused_seen = refused;
+		enter(e, EGRESS_REFUSE);
+	}
+	if (used < mark && !full)
+		l->above_since = 0;
+	else if (l->above_since == 0)
+		l->above_since = now;
+	if (l->step != EGRESS_HOLD && used < mark / LOW_PART && !full) {
+		enter(e, EGRESS_HOLD);
+		if (e->spill != NULL)
+			spill_pause(e->spill);
+	} else if (l->step == EGRESS_HOLD && e->spill != NULL && l->above_since != 0 &&
+		now - l->above_since >= e->settings.hold_ms / 2) {
+		enter(e, EGRESS_SPILL);
+	}
+}
+
+/* Process results and spill the next batches. @return true if any work was done */
+static bool
+egress_spill_turn(struct egress *e, uint64_t now)
+{
+	const bool results = e->spill != NULL && take_results(e, now);
+	uint64_t room, used;
+
+	if (!results && now < e->overload.next_check)
+		return false;
+	e->overload.next_check = now + 1;
+	if (e->spill != NULL)
+		look_for_uncut(e);
+	climb(e, now);
+	if (e->spill == NULL || e->overload.step == EGRESS_HOLD || now < e->overload.rest_until)
+		return results;
+	used = fill(e, &room);
+	return put_batches(e, used - used / LOW_PART) || results;
+}
+
+/* ---- runs with batches in the journal, and the stores of their batches ---- */
+
+static void
+on_result(void *arg, uint32_t batch, enum xfer_result_status status)
+{
+	struct egress *e = arg;
+	struct store_client *sender;
+	struct journal_batch b;
+
+	if (status != XFER_RETRY) {
+		egress_known(e, batch, false);
+		return;
+	}
+	/*
+	 * The store reports when it is in a good state again. Until then the batch waits there or
+	 * is reassigned.
+	 */
+	if (!journal_get(e->ring, batch, &b))
+		return;
+	sender = egress_sender_of(e, &b);
+	if (sender != NULL)
+		(void)store_client_offer(sender, batch);
+}
+
+/* Open the store clients of a run in the journal. @return 0 or -errno */
+static int
+egress_open_senders(struct egress *e, unsigned int index)
+{
+	struct egress_run *run = &e->run[index];
+	struct store_client_config c = {
+		.dev = e->dev,
+		.pd = e->pd,
+		.stores = &e->stores,
+		.journal = e->ring,
+		.memory = &e->memory,
+		.message_max = e->info.max_msg_bytes,
+		.run = index,
+		.receiver_id = e->receiver_id,
+		.identity = e->settings.identity,
+		.key = &e->key,
+		.key_path = e->settings.key,
+		.role = XFER_ROLE_RECEIVER,
+		.commit_ms = EGRESS_COMMIT_MS,
+		.result = on_result,
+		.arg = e,
+	};
+	unsigned int i;
+	int rc = 0;
+
+	memset(run, 0, sizeof(*run));
+	run->used = true;
+	run->waits = true;
+	run->index = index;
+	for (i = 0; i < e->stores.nb && rc == 0; i++) {
+		c.at = i;
+		rc = store_client_open(&run->sender[i], &c);
+	}
+	return rc;
+}
+
+/* End a run: no more batches follow. */
+static void
+egress_finish_run(struct egress *e, struct egress_run *run)
+{
+	unsigned int i;
+
+	run->finishing = true;
+	for (i = 0; i < e->stores.nb; i++)
+		store_client_finish(run->sender[i]);
+}
+
+/* Count the store clients that have no work left. */
+static unsigned int
+count_ended(const struct egress *e, const struct egress_run *run)
+{
+	struct store_client_stats stats;
+	unsigned int i, ended = 0;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		store_client_stats_get(run->sender[i], &stats);
+		/* a store that was never connected needs no END */
+		ended += stats.state == STORE_CLIENT_ENDED || stats.connections == 0;
+	}
+	return ended;
+}
+
+static bool
+run_is_over(const struct egress *e, const struct egress_run *run)
+{
+	struct journal_run r;
+
+	if (run->retiring)
+		return true;
+	if (!journal_run_get(e->ring, run->index, &r) || r.references > 0)
+		return false;
+	return run->finishing && count_ended(e, run) == e->stores.nb;
+}
+
+/* Remove a run whose batches are all durable and whose stores are informed. */
+static void
+retire_run(struct egress *e, struct egress_run *run)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb && !run->retiring; i++)
+		egress_view_retire(e, i, run->sender[i]);
+	run->retiring = true;
+	for (i = 0; i < e->stores.nb; i++) {
+		if (run->sender[i] != NULL && store_client_close(run->sender[i]) == 0)
+			run->sender[i] = NULL;
+	}
+	for (i = 0; i < e->stores.nb; i++) {
+		if (run->sender[i] != NULL)
+			return;
+	}
+	if (e->spill != NULL && !spill_close_run(e->spill, run->index))
+		return;
+	if (journal_run_drop(e->ring, run->index) == 0)
+		run->used = false;
+}
+
+/*
+ * Find, for each run, the stores that may have batches that were not confirmed as durable there.
+ * Bit masks of store numbers.
+ */
+static void
+find_doubts(const struct egress *e, uint16_t doubts[JOURNAL_RUNS])
+{
+	struct journal_stats stats;
+	struct journal_batch b;
+	uint32_t i;
+
+	memset(doubts, 0, JOURNAL_RUNS * sizeof(doubts[0]));
+	journal_stats_get(e->ring, &stats);
+	if (stats.in_doubt == 0)
+		return;
+	for (i = journal_next(e->ring, 0); i != UINT32_MAX; i = journal_next(e->ring, i + 1)) {
+		if (!journal_get(e->ring, i, &b) || b.held)
+			continue;
+		if (b.owner < JOURNAL_STORES)
+			b.given &= ~(1u << b.owner);
+		doubts[b.run] |= b.given;
+	}
+}
+
+/*
+ * Of these stores, select those that are not at their last address, so that no connection to them
+ * is made.
+ */
+static uint16_t
+not_configured(const struct egress *e, uint16_t numbers)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		if (!e->stores.at[i].wrong)
+			numbers &= ~(1u << e->stores.at[i].number);
+	}
+	return numbers;
+}
+
+/*
+ * Return true if a store without a known address may still be at one of the configured addresses.
+ */
+static bool
+may_be_somewhere(const struct egress *e, const struct egress_run *run)
+{
+	const uint64_t now = xfer_qp_clock();
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		if (!store_set_answered(&e->stores.at[i]) && store_client_is_down(run->sender[i]) &&
+			!egress_store_is_gone(e, run->sender[i], now))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * END was sent to the store that was at this address. The store that is there now must be informed
+ * of reassigned batches.
+ */
+static void
+connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		const uint16_t bit = 1u << e->stores.at[i].number;
+
+		/* only once: a store at two addresses would otherwise alternate between them */
+		if ((doubts & bit) == 0 || (run->again[i] & bit) != 0)
+			continue;
+		if (store_client_again(run->sender[i]))
+			run->again[i] |= bit;
+	}
+}
+
+static void
+say_doubts(const struct egress *e, const struct egress_run *run, uint16_t numbers)
+{
+	struct journal_store store;
+	struct journal_run r;
+	unsigned int i;
+
+	(void)journal_run_get(e->ring, run->index, &r);
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		if ((numbers & 1u << i) == 0 || !journal_store_get(e->ring, i, &store))
+			continue;
+		LOG(WARNING,
+			"run %s, incarnation %016" PRIx64 ": some of its batches may also be in "
+			"store %016" PRIx64 ", last seen at %s, which is not in [egress] stores; "
+			"add it until it has reconnected once, or run braggline-store reconcile "
+			"--journal %s\n",
+			r.name, r.incarnation, store.identity, store.address, e->settings.ring);
+	}
+}
+
+/* Return true if configured stores still have work for a run. */
+static bool
+run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
+{
+	struct journal_run r;
+
+	if (run->retiring || !run->finishing || !journal_run_get(e->ring, run->index, &r))
+		return true;
+	return r.held > 0 || doubts != not_configured(e, doubts) ||
+		count_ended(e, run) < e->stores.nb || may_be_somewhere(e, run);
+}
+
+/*
+ * Remove runs that are over. Runs that wait for stores that are no longer configured stay in the
+ * journal, and the egress does not wait for them.
+ */
+static void
+egress_check_runs(struct egress *e)
+{
+	uint16_t doubts[JOURNAL_RUNS];
+	struct egress_run *run;
+	unsigned int i;
+
+	find_doubts(e, doubts);
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		run = &e->run[i];
+		if (!run->used)
+			continue;
+		if (run_is_over(e, run)) {
+			retire_run(e, run);
+			continue;
+		}
+		if (!run->retiring)
+			connect_again(e, run, doubts[i]);
+		run->waits = run_waits(e, run, doubts[i]);
+		if (!run->waits && !run->told)
+			say_doubts(e, run, doubts[i]);
+		run->told |= !run->waits;
+	}
+}
+
+/*
+ * Return true if there is nothing to wait for, adopted runs included. After an orderly end, no
+ * configured store lacks data or information that it should have.
+ */
+static bool
+egress_all_is_over(const struct egress *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (e->run[i].used && e->run[i].waits)
+			return false;
+	}
+	return true;
+}
+
+/* Log what the end of a run waited for in vain. */
+static void
+egress_say_what_is_left(const struct egress *e)
+{
+	uint16_t doubts[JOURNAL_RUNS];
+	struct store_client_stats stats;
+	struct journal_run run;
+	unsigned int i, k;
+
+	find_doubts(e, doubts);
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (!e->run[i].used || !journal_run_get(e->ring, i, &run))
+			continue;
+		LOG(ERR,
+			"not taken by stores: run %s, incarnation %016" PRIx64 ": %u batches "
+			"unacknowledged or in doubt\n",
+			run.name, run.incarnation, run.references);
+		for (k = 0; k < e->stores.nb && !e->run[i].retiring; k++) {
+			store_client_stats_get(e->run[i].sender[k], &stats);
+			LOG(ERR,
+				"    store %s: %s, %" PRIu64 " of %" PRIu64 " batches durable, "
+				"last refusal: %s\n",
+				e->stores.at[k].name, store_client_state_name(stats.state),
+				stats.durable, stats.sent, xfer_reason_name(stats.reason));
+		}
+		say_doubts(e, &e->run[i], not_configured(e, doubts[i]));
+	}
+}
+
+/*
+ * For a run without held batches, the stores only miss END, without which they complete its files
+ * after a timeout. Remove such runs, so that a receiver that restarts repeatedly does not fill the
+ * journal.
+ */
+static void
+forget_empty_runs(struct egress *e)
+{
+	struct journal_run run;
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < JOURNAL_RUNS; i++)
+		nb += journal_run_get(e->ring, i, &run);
+	for (i = 0; i < JOURNAL_RUNS && nb > JOURNAL_RUNS / 2; i++) {
+		if (journal_run_get(e->ring, i, &run) && run.references == 0 &&
+			journal_run_drop(e->ring, i) == 0)
+			nb--;
+	}
+}
+
+/* Return true if a batch belongs to the run in which a process died. */
+static bool
+is_of_dead(const struct egress *e, const struct journal_batch *b)
+{
+	struct journal_run run;
+
+	return journal_run_get(e->ring, b->run, &run) && run.incarnation == e->before.incarnation;
+}
+
+/* The process may have been killed after it had put a batch of rows and before it recorded this. */
+static void
+settle_rows(struct egress *e)
+{
+	struct ledger_kept *k = &e->before;
+	struct journal_batch b;
+	uint32_t i;
+
+	if (k->version != LEDGER_KEPT_VERSION)
+		return;
+	for (i = journal_next(e->ring, 0); i != UINT32_MAX; i = journal_next(e->ring, i + 1)) {
+		if (!journal_get(e->ring, i, &b) || b.table != ARROW_FRAMES ||
+			b.sequence != k->next_sequence || !is_of_dead(e, &b))
+			continue;
+		memcpy(k->retained, k->next, sizeof(k->retained));
+		k->retained_frame = k->next_frame;
+		k->next_sequence = LEDGER_NONE;
+	}
+}
+
+/*
+ * Adopt runs of a receiver that was killed: send their batches, then end them. @return 0; -errno
+ */
+static int
+egress_adopt_runs(struct egress *e)
+{
+	struct journal_batch b;
+	struct journal_run run;
+	unsigned int i;
+	uint32_t batch;
+	int rc = 0;
+
+	forget_empty_runs(e);
+	settle_rows(e);
+	/* a removed run must have no open files */
+	rc = egress_adopt_spilled(e);
+	for (batch = journal_next(e->ring, 0); batch != UINT32_MAX;
+		batch = journal_next(e->ring, batch + 1)) {
+		if (!journal_get(e->ring, batch, &b))
+			continue;
+		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
+		/* images whose rows were not put belong to lost frames */
+		if (b.table == ARROW_IMAGES && b.held && b.last <= e->before.retained_frame &&
+			is_of_dead(e, &b))
+			e->before_held += b.rows;
+	}
+	for (i = 0; i < JOURNAL_RUNS && rc == 0; i++) {
+		if (!journal_run_get(e->ring, i, &run))
+			continue;
+		LOG(NOTICE, "run %s, incarnation %016" PRIx64 ": resending %u batches\n", run.name,
+			run.incarnation, run.references);
+		rc = egress_open_senders(e, i);
+		if (rc == 0)
+			egress_finish_run(e, &e->run[i]);
+	}
+	/* batches of stores that are no longer configured */
+	e->unassigned = true;
+	return rc;
+}
+
+/* Return the store that gets a batch as long as it is available. */
+static unsigned int
+home(const struct egress *e, uint64_t first)
+{
+	switch ((enum egress_policy)e->settings.policy) {
+	case EGRESS_BY_FRAME:
+		return first / e->settings.interval % e->stores.nb;
+	case EGRESS_PRIMARY:
+		return 0;
+	case EGRESS_ROUND_ROBIN:
+		break;
+	}
+	return e->next_store % e->stores.nb;
+}
+
+/* Choose a store for a batch. @param first  number of its first frame */
+static unsigned int
+egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
+{
+	const bool sticks = e->settings.policy != EGRESS_ROUND_ROBIN;
+	const unsigned int from = home(e, first);
+	unsigned int i, store;
+
+	e->next_store++;
+	if (sticks && !egress_store_is_gone(e, run->sender[from], xfer_qp_clock()))
+		return from;
+	for (i = 0; i < e->stores.nb; i++) {
+		store = (from + i) % e->stores.nb;
+		if (store_client_takes(run->sender[store]))
+			return store;
+	}
+	/* prefer a store that is connecting to one that is unreachable */
+	for (i = 0; i < e->stores.nb; i++) {
+		store = (from + i) % e->stores.nb;
+		if (!store_client_is_down(run->sender[store]))
+			return store;
+	}
+	return from;
+}
+
+/*
+ * Return true if a batch that a store may have can go elsewhere: another store accepts it, or it
+ * can be spilled.
+ */
+static bool
+has_elsewhere(const struct egress *e, const struct egress_run *run)
+{
+	bool any = e->spill != NULL && e->overload.step != EGRESS_HOLD;
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++)
+		any |= store_client_takes(run->sender[i]);
+	return any;
+}
+
+/* Return true if a batch may be reassigned. */
+static bool
+may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
+{
+	struct store_client *from = egress_sender_of(e, b);
+
+	/* unassigned, or of a store that is no longer configured */
+	if (from == NULL)
+		return true;
+	if (b->given & 1u << b->owner) {
+		/*
+		 * A connected store that accepts nothing because its disk is full keeps the batch
+		 * until the connection is closed.
+		 */
+		if (egress_store_is_gone(e, from, now) && !store_client_is_down(from) &&
+			has_elsewhere(e, &e->run[b->run]))
+			store_client_give_up(from);
+		return store_client_is_down(from) && egress_store_is_gone(e, from, now);
+	}
+	return e->settings.policy == EGRESS_ROUND_ROBIN ? !store_client_takes(from)
+							: egress_store_is_gone(e, from, now);
+}
+
+static bool
+all_take(const struct egress *e)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
+			if (e->run[i].sender[k] != NULL && !store_client_takes(e->run[i].sender[k]))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Reassign batches of stores that are gone. */
+static void
+egress_move(struct egress *e, uint64_t now)
+{
+	struct journal_batch b;
+	unsigned int store;
+	uint32_t batch, at = 0;
+	bool left = false;
+
+	/* batches of a store that was replaced by another one */
+	e->unassigned |= e->changes != e->stores.changes;
+	e->changes = e->stores.changes;
+	if (!e->unassigned && all_take(e))
+		return;
+	while ((batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
+		if (!journal_get(e->ring, batch, &b) || !e->run[b.run].used ||
+			e->run[b.run].retiring || b.owner == JOURNAL_SPILL ||
+			!may_leave(e, &b, now))
+			continue;
+		store = egress_choose(e, &e->run[b.run], b.first);
+		if (!store_client_takes(e->run[b.run].sender[store])) {
+			left |= egress_sender_of(e, &b) == NULL;
+			continue;
+		}
+		journal_assign(e->ring, batch, e->stores.at[store].number);
+		(void)store_client_offer(e->run[b.run].sender[store], batch);
+	}
+	e->unassigned = left;
+}
+/* ---- state for telemetry ---- */
+
+#define RATE_MS 1000
+
+static void
+view_store(struct egress *e, unsigned int k, struct egress_store *to)
+{
+	struct store_client_stats stats;
+	unsigned int i;
+
+	*to = e->past[k];
+	to->name = e->stores.at[k].name;
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (!e->run[i].used || e->run[i].sender[k] == NULL)
+			continue;
+		store_client_stats_get(e->run[i].sender[k], &stats);
+		add(to, &stats);
+		if ((int)i == e->current || to->now.state == STORE_CLIENT_DOWN)
+			to->now = stats;
+	}
+}
+
+/* Update the rates of the last second. */
+static void
+make_rates(struct egress *e, struct egress_view *v)
+{
+	const uint64_t now = xfer_qp_clock(), ms = now - e->rated_at;
+	struct egress_store *old, *s;
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		s = &v->store[i];
+		old = &e->rated[i];
+		if (ms >= RATE_MS) {
+			s->bytes_per_s = (s->bytes - old->bytes) * 1000 / ms;
+			s->durable_per_s = (s->durable - old->durable) * 1000 / ms;
+			*old = *s;
+		} else {
+			s->bytes_per_s = old->bytes_per_s;
+			s->durable_per_s = old->durable_per_s;
+		}
+	}
+	if (ms >= RATE_MS)
+		e->rated_at = now;
+}
+
+/* Update the state for telemetry. */
+static void
+egress_view_update(struct egress *e)
+{
+	struct egress_view *v = &e->view;
+	struct spill_stats spill = {0};
+	unsigned int i;
+
+	if (e->spill != NULL)
+		spill_stats_get(e->spill, &spill);
+	rte_seqcount_write_begin(&e->view_count);
+	v->nb_stores = e->stores.nb;
+	v->runs = 0;
+	for (i = 0; i < JOURNAL_RUNS; i++)
+		v->runs += e->run[i].used;
+	v->step = e->overload.step;
+	v->spilled = e->overload.progress;
+	v->spill_error = -spill.error;
+	v->spill_used = spill.used;
+	memcpy(v->latency, e->latency, sizeof(v->latency));
+	journal_stats_get(e->ring, &v->journal);
+	for (i = 0; i < e->stores.nb; i++)
+		view_store(e, i, &v->store[i]);
+	make_rates(e, v);
+	rte_seqcount_write_end(&e->view_count);
+}
+
+void
+egress_view_get(struct egress *e, struct egress_view *view)
+{
+	uint32_t count;
+
+	do {
+		count = rte_seqcount_read_begin(&e->view_count);
+		*view = e->view;
+	} while (rte_seqcount_read_retry(&e->view_count, count));
+}
+
+/* ---- work of the lcore ---- */
+
+#define CM_TURNS 64
+#define MOVE_MS	 100 /* interval of the check for stores that are gone for good */
+#define EVENTS	 8
+
+/* On the lcore: save the new ledger in the journal, with the retained frames. */
+static void
+egress_put_ledger(struct egress *e)
+{
+	const struct ledger_kept own = e->kept;
+	struct ledger_kept *k = &e->kept;
+
+	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE)) {
+		*k = e->ledger;
+		k->incarnation = own.incarnation;
+		k->retained_frame = own.retained_frame;
+		memcpy(k->retained, own.retained, sizeof(k->retained));
+		k->next_sequence = own.next_sequence;
+		k->next_frame = own.next_frame;
+		memcpy(k->next, own.next, sizeof(k->next));
+		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
+		e->knows_rows = false;
+	}
+	/* Another thread writes the ledger ten times a second, so it may be older than the rows. */
+	if (e->first_row != 0 && !e->knows_rows) {
+		ledger_begin(k, e->first_row, k->next_frame);
+		e->knows_rows = true;
+	}
+	journal_ledger_put(e->ring, k, sizeof(*k));
+}
+
+/*
+ * A batch of rows is about to be put. A receiver that adopts the journal counts the rows if the
+ * batch is in it.
+ */
+static void
+announce_rows(struct egress *e, const struct filled *m)
+{
+	struct ledger_kept *k = &e->kept;
+
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		k->next[i] = k->retained[i] + m->tally[i];
+	k->next_frame = m->batch.last;
+	k->next_sequence = m->batch.sequence;
+	/* the refused rows before it belong to frames that were not lost either */
+	if (e->first_row == 0)
+		e->first_row = m->batch.first -
+			(m->tally[LEDGER_FRAMES] - m->batch.rows) * RTE_MAX(k->stride, 1u);
+	egress_put_ledger(e);
+}
+
+/* The rows are in the journal. Record this before the batch can be anywhere else. */
+static void
+note_rows(struct egress *e)
+{
+	struct ledger_kept *k = &e->kept;
+
+	memcpy(k->retained, k->next, sizeof(k->retained));
+	k->retained_frame = k->next_frame;
+	k->next_sequence = LEDGER_NONE;
+	egress_put_ledger(e);
+}
+
+static int
+do_begin(struct egress *e, const struct mailbox *m)
+{
+	int index, rc;
+
+	index = journal_run_add(e->ring, m->run);
+	if (index < 0)
+		return index;
+	rc = egress_open_senders(e, index);
+	if (rc < 0)
+		return rc;
+	e->current = index;
+	e->kept.incarnation = m->run->incarnation;
+	e->kept.retained_frame = 0;
+	e->first_row = 0;
+	e->knows_rows = false;
+	memset(e->kept.retained, 0, sizeof(e->kept.retained));
+	e->kept.next_sequence = LEDGER_NONE;
+	return 0;
+}
+
+static void
+do_commit(struct egress *e, struct filled *f)
+{
+	struct egress_run *run = &e->run[e->current];
+	unsigned int store;
+	uint32_t batch;
+
+	f->batch.run = e->current;
+	if (f->batch.table == ARROW_FRAMES)
+		announce_rows(e, f);
+	batch = journal_commit(e->ring, &f->batch);
+	e->known[batch] = (struct known){
+		f->batch.rows, e->current, f->batch.table, rte_rdtsc(), f->batch.received};
+	FAIL_POINT("recv.kept");
+	/* from here on, a receiver that adopts the journal counts these rows */
+	if (f->batch.table == ARROW_FRAMES)
+		note_rows(e);
+	store = egress_choose(e, run, f->batch.first);
+	journal_assign(e->ring, batch, e->stores.at[store].number);
+	(void)store_client_offer(run->sender[store], batch);
+}
+
+/* Commit the batches that the writer has handed over. */
+static bool
+take_filled(struct egress *e)
+{
+	/* first: all batches filled before that are in the ring */
+	const uint64_t skipped = journal_skipped(e->ring);
+	struct filled filled;
+	bool any = false;
+
+	while (rte_ring_sc_dequeue_elem(e->filled, &filled, FILLED_SIZE) == 0) {
+		do_commit(e, &filled);
+		any = true;
+	}
+	journal_skip(e->ring, skipped);
+	return any;
+}
+
+static void
+do_command(struct egress *e, enum order order)
+{
+	struct mailbox *m = &e->mail;
+
+	switch (order) {
+	case COMMAND_NONE:
+		return;
+	case COMMAND_BEGIN:
+		m->answer = do_begin(e, m);
+		break;
+	case COMMAND_END:
+		journal_run_end(e->ring, e->current, m->batches);
+		egress_finish_run(e, &e->run[e->current]);
+		m->answer = 0;
+		break;
+	case COMMAND_IS_OVER:
+		m->answer = egress_all_is_over(e);
+		break;
+	case COMMAND_LOG_WAITING:
+		egress_say_what_is_left(e);
+		m->answer = 0;
+		break;
+	}
+	__atomic_store_n(&m->order, COMMAND_NONE, __ATOMIC_RELEASE);
+}
+
+/*
+ * Run one iteration: on the lcore, or in the calling thread while no lcore polls. @return non-zero
+ * if any work was done
+ */
+static int
+egress_iterate(struct egress *e)
+{
+	const uint64_t now = xfer_qp_clock();
+	struct rdma_event event[EVENTS];
+	unsigned int i, k, n, pg;
+	enum order order;
+	bool busy;
+
+	/* a command follows the batches that were handed over before it */
+	order = __atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE);
+	busy = take_filled(e);
+	do_command(e, order);
+	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
+		busy |= rdma_progress(e->dev, pg) > 0;
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
+			if (e->run[i].sender[k] != NULL)
+				busy |= store_client_poll(e->run[i].sender[k]);
+		}
+	}
+	/* an lcore that yields its CPU has few iterations */
+	busy |= egress_spill_turn(e, now);
+	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
+		return busy;
+	e->cm_at = now;
+	n = rdma_poll_cm(e->dev, event, EVENTS);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			store_client_event(rdma_conn_context(event[i].conn), &event[i]);
+	}
+	if (now < e->next_check)
+		return busy || n > 0;
+	e->next_check = now + MOVE_MS;
+	egress_move(e, now);
+	egress_check_runs(e);
+	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
+		egress_put_ledger(e);
+	egress_view_update(e);
+	return busy || n > 0;
+}
+
+int
+egress_poll(void *arg)
+{
+	struct egress *e = arg;
+
+	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_RELAXED))
+		__atomic_store_n(&e->lcore_polls, true, __ATOMIC_RELEASE);
+	return egress_iterate(e);
+}
+
+/* ---- calls of other threads ---- */
+
+#define SLEEP_US 50   /* sleep while waiting for a command */
+#define WAIT_US	 1000 /* delay before a repeated command, or before room is looked for again */
+/* Part of the journal that a room for the largest batch may take; it may not need all of it. */
+#define ROOM_PART 4
 
 /* Sleep while an lcore polls; otherwise the waiting thread polls. */
 static void
@@ -76,6 +1440,7 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	}
 	e->modules = begin->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING].list_size;
 	memset(e->tally, 0, sizeof(e->tally));
+	e->room = NULL;
 	e->clock = begin->clock;
 	e->clock_arg = begin->clock_arg;
 	e->mail.run = &run;
@@ -94,14 +1459,29 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	return rc;
 }
 
+uint8_t *
+egress_room(struct egress *e, enum arrow_table table, uint64_t size)
+{
+	const uint64_t most = e->body_max[table];
+	struct journal_stats stats;
+
+	journal_stats_get(e->ring, &stats);
+	if (size > most || most > stats.room / ROOM_PART)
+		return NULL;
+	e->room_table = table;
+	e->room = journal_reserve(e->ring, most);
+	return e->room != NULL ? e->room + XFER_BLOCK : NULL;
+}
+
 /* Reserve room in the journal, and wait for it if necessary. */
 static uint8_t *
 wait_for_room(struct egress *e, uint64_t body)
 {
 	uint64_t until = xfer_qp_clock() + e->settings.hold_ms, progress = 0, now;
+	uint8_t *room;
 
-	e->mail.body = body;
-	while (ask(e, COMMAND_RESERVE) < 0) {
+	while ((room = journal_reserve(e->ring, body)) == NULL) {
+		SET(e->overload.full, true);
 		now = xfer_qp_clock();
 		/* spilling makes progress */
 		if (progress != __atomic_load_n(&e->overload.progress, __ATOMIC_RELAXED)) {
@@ -112,10 +1492,11 @@ wait_for_room(struct egress *e, uint64_t body)
 			return NULL;
 		let_go_on(e, WAIT_US);
 	}
-	return e->mail.room;
+	SET(e->overload.full, false);
+	return room;
 }
 
-/* Count a refused batch. The overload level is logged once per occurrence. */
+/* Count a refused batch. The lcore logs the overload level once per occurrence. */
 static void
 refuse(struct egress *e, const struct batch *b)
 {
@@ -123,16 +1504,60 @@ refuse(struct egress *e, const struct batch *b)
 
 	ADD(s->refused, 1);
 	ADD(s->refused_rows, b->rows);
-	(void)ask(e, COMMAND_REFUSED);
+	ADD(e->overload.refused, 1);
+}
+
+/* Write what is not in the room yet. */
+static void
+fill_room(uint8_t *room, const struct batch *b)
+{
+	uint8_t *to = room + XFER_BLOCK;
+	unsigned int i;
+
+	memcpy(room, b->metadata, b->metadata_size);
+	for (i = 0; i < b->nb_body; to += b->body[i++].iov_len) {
+		if (b->body[i].iov_base != to)
+			memcpy(to, b->body[i].iov_base, b->body[i].iov_len);
+	}
+}
+
+/* Hand the room over to the lcore. */
+static void
+hand_over(struct egress *e, const struct batch *b)
+{
+	struct filled filled = {0};
+
+	filled.batch = (struct journal_batch){
+		.sequence = b->sequence,
+		.rows = b->rows,
+		.first = b->first,
+		.last = b->last,
+		.received = b->received,
+		.body_bytes = b->body_length,
+		.body_crc32c = b->crc32c,
+		.table = b->table,
+	};
+	if (b->table == ARROW_FRAMES) {
+		memcpy(filled.tally, e->tally, sizeof(e->tally));
+		memset(e->tally, 0, sizeof(e->tally));
+	}
+	journal_fill(e->ring, &filled.batch);
+	FAIL_POINT("recv.filled");
+	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
+		let_go_on(e, WAIT_US);
+	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE))
+		(void)egress_iterate(e);
 }
 
 int
 egress_put(struct egress *e, const struct batch *b)
 {
 	struct egress_stats *s = &e->stats[b->table];
-	uint8_t *room;
-	unsigned int i;
+	uint8_t *room = e->room;
 
+	e->room = NULL;
+	if (room != NULL && b->table != e->room_table)
+		abort(); /* it would overwrite the batch in the room */
 	if (b->table == ARROW_FRAMES)
 		ledger_tally(e->tally, b, e->modules);
 	if (b->body_length > e->body_max[b->table] || b->metadata_size != XFER_BLOCK) {
@@ -144,33 +1569,18 @@ egress_put(struct egress *e, const struct batch *b)
 			b->body_length, e->body_max[b->table]);
 		return -E2BIG;
 	}
-	room = wait_for_room(e, b->body_length);
+	if (room == NULL)
+		room = wait_for_room(e, b->body_length);
 	if (room == NULL) {
 		refuse(e, b);
 		return -ENOSPC;
 	}
-	memcpy(room, b->metadata, b->metadata_size);
-	room += XFER_BLOCK;
-	for (i = 0; i < b->nb_body; room += b->body[i++].iov_len)
-		memcpy(room, b->body[i].iov_base, b->body[i].iov_len);
-	e->mail.batch = (struct journal_batch){
-		.sequence = b->sequence,
-		.rows = b->rows,
-		.first = b->first,
-		.last = b->last,
-		.received = b->received,
-		.body_crc32c = b->crc32c,
-		.table = b->table,
-	};
+	fill_room(room, b);
 	/* Count first: at no time may more batches be durable than were put. */
 	ADD(s->put, 1);
 	ADD(s->put_rows, b->rows);
 	ADD(s->bytes, b->metadata_size + b->body_length);
-	if (b->table == ARROW_FRAMES) {
-		memcpy(e->mail.tally, e->tally, sizeof(e->tally));
-		memset(e->tally, 0, sizeof(e->tally));
-	}
-	(void)ask(e, COMMAND_COMMIT);
+	hand_over(e, b);
 	return 0;
 }
 
@@ -301,7 +1711,14 @@ open_ring(struct egress *e)
 	e->before.directory[sizeof(e->before.directory) - 1] = '\0';
 	e->kept.next_sequence = LEDGER_NONE;
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
-	return e->known != NULL ? check_size(e) : -ENOMEM;
+	e->filled = rte_ring_create_elem(
+		"egress_filled", FILLED_SIZE, FILLED, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	if (e->known == NULL || e->filled == NULL) {
+		LOG(ERR, "cannot allocate the list and the ring of batches: %s\n",
+			strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	return check_size(e);
 }
 
 static int
@@ -415,6 +1832,9 @@ egress_destroy(struct egress *e)
 
 	if (e == NULL)
 		return;
+	/* commit what was handed over, while the runs have store clients */
+	if (e->dev != NULL)
+		(void)egress_iterate(e);
 	do {
 		left = 0;
 		for (i = 0; i < JOURNAL_RUNS; i++) {
@@ -438,337 +1858,7 @@ egress_destroy(struct egress *e)
 	spill_destroy(e->spill);
 	journal_close(e->ring);
 	xfer_key_forget(&e->key);
+	rte_ring_free(e->filled);
 	free(e->known);
 	free(e);
-}
-
-#define CM_TURNS 64
-#define MOVE_MS	 100 /* interval of the check for stores that are gone for good */
-#define EVENTS	 8
-
-static void
-count_latency(uint64_t histogram[ARROW_LATENCY_BUCKETS], uint64_t us)
-{
-	ADD(histogram[latency_bucket(us, ARROW_LATENCY_BUCKETS)], 1);
-}
-
-void
-egress_known(struct egress *e, uint32_t batch, bool spilled)
-{
-	const struct known *k = &e->known[batch];
-	struct egress_stats *s = &e->stats[k->table];
-	int64_t now;
-
-	if (k->kept_at != 0)
-		count_latency(e->latency, (rte_rdtsc() - k->kept_at) * 1e6 / rte_get_tsc_hz());
-	/* adopted batches belong to another run */
-	if (k->run != e->current || k->kept_at == 0)
-		return;
-	if (spilled) {
-		ADD(s->spilled, 1);
-		ADD(s->spilled_rows, k->rows);
-		return;
-	}
-	ADD(s->durable, 1);
-	ADD(s->rows, k->rows);
-	if (e->clock == NULL || k->received == 0)
-		return;
-	now = e->clock(e->clock_arg);
-	count_latency(s->latency, now > k->received ? (now - k->received) / 1000 : 0);
-}
-
-void
-egress_put_ledger(struct egress *e)
-{
-	const struct ledger_kept own = e->kept;
-	struct ledger_kept *k = &e->kept;
-
-	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE)) {
-		*k = e->ledger;
-		k->incarnation = own.incarnation;
-		k->retained_frame = own.retained_frame;
-		memcpy(k->retained, own.retained, sizeof(k->retained));
-		k->next_sequence = own.next_sequence;
-		k->next_frame = own.next_frame;
-		memcpy(k->next, own.next, sizeof(k->next));
-		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
-		e->knows_rows = false;
-	}
-	/* Another thread writes the ledger ten times a second, so it may be older than the rows. */
-	if (e->first_row != 0 && !e->knows_rows) {
-		ledger_begin(k, e->first_row, k->next_frame);
-		e->knows_rows = true;
-	}
-	journal_ledger_put(e->ring, k, sizeof(*k));
-}
-
-/*
- * A batch of rows is about to be put. A receiver that adopts the journal counts the rows if the
- * batch is in it.
- */
-static void
-announce_rows(struct egress *e, const struct mailbox *m)
-{
-	struct ledger_kept *k = &e->kept;
-
-	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
-		k->next[i] = k->retained[i] + m->tally[i];
-	k->next_frame = m->batch.last;
-	k->next_sequence = m->batch.sequence;
-	/* the refused rows before it belong to frames that were not lost either */
-	if (e->first_row == 0)
-		e->first_row = m->batch.first -
-			(m->tally[LEDGER_FRAMES] - m->batch.rows) * RTE_MAX(k->stride, 1u);
-	egress_put_ledger(e);
-}
-
-/* The rows are in the journal. Record this before the batch can be anywhere else. */
-static void
-note_rows(struct egress *e)
-{
-	struct ledger_kept *k = &e->kept;
-
-	memcpy(k->retained, k->next, sizeof(k->retained));
-	k->retained_frame = k->next_frame;
-	k->next_sequence = LEDGER_NONE;
-	egress_put_ledger(e);
-}
-
-static int
-do_begin(struct egress *e, const struct mailbox *m)
-{
-	int index, rc;
-
-	index = journal_run_add(e->ring, m->run);
-	if (index < 0)
-		return index;
-	rc = egress_open_senders(e, index);
-	if (rc < 0)
-		return rc;
-	e->current = index;
-	e->kept.incarnation = m->run->incarnation;
-	e->kept.retained_frame = 0;
-	e->first_row = 0;
-	e->knows_rows = false;
-	memset(e->kept.retained, 0, sizeof(e->kept.retained));
-	e->kept.next_sequence = LEDGER_NONE;
-	return 0;
-}
-
-static int
-do_commit(struct egress *e, struct mailbox *m)
-{
-	struct egress_run *run = &e->run[e->current];
-	unsigned int store;
-	uint32_t batch;
-
-	m->batch.run = e->current;
-	if (m->batch.table == ARROW_FRAMES)
-		announce_rows(e, m);
-	batch = journal_commit(e->ring, &m->batch);
-	e->known[batch] = (struct known){
-		m->batch.rows, e->current, m->batch.table, rte_rdtsc(), m->batch.received};
-	FAIL_POINT("recv.kept");
-	/* from here on, a receiver that adopts the journal counts these rows */
-	if (m->batch.table == ARROW_FRAMES)
-		note_rows(e);
-	store = egress_choose(e, run, m->batch.first);
-	journal_assign(e->ring, batch, e->stores.at[store].number);
-	return store_client_offer(run->sender[store], batch);
-}
-
-static void
-take_command(struct egress *e)
-{
-	struct mailbox *m = &e->mail;
-	const int order = __atomic_load_n(&m->order, __ATOMIC_ACQUIRE);
-
-	switch ((enum order)order) {
-	case COMMAND_NONE:
-		return;
-	case COMMAND_BEGIN:
-		m->answer = do_begin(e, m);
-		break;
-	case COMMAND_RESERVE:
-		m->room = journal_reserve(e->ring, m->body);
-		m->answer = m->room != NULL ? 0 : -ENOSPC;
-		e->overload.full = m->room == NULL;
-		break;
-	case COMMAND_COMMIT:
-		m->answer = do_commit(e, m);
-		break;
-	case COMMAND_REFUSED:
-		egress_refused(e);
-		m->answer = 0;
-		break;
-	case COMMAND_END:
-		journal_run_end(e->ring, e->current, m->batches);
-		egress_finish_run(e, &e->run[e->current]);
-		m->answer = 0;
-		break;
-	case COMMAND_IS_OVER:
-		m->answer = egress_all_is_over(e);
-		break;
-	case COMMAND_LOG_WAITING:
-		egress_say_what_is_left(e);
-		m->answer = 0;
-		break;
-	}
-	__atomic_store_n(&m->order, COMMAND_NONE, __ATOMIC_RELEASE);
-}
-
-int
-egress_iterate(struct egress *e)
-{
-	const uint64_t now = xfer_qp_clock();
-	struct rdma_event event[EVENTS];
-	bool busy = false;
-	unsigned int i, k, n, pg;
-
-	take_command(e);
-	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
-		busy |= rdma_progress(e->dev, pg) > 0;
-	for (i = 0; i < JOURNAL_RUNS; i++) {
-		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
-			if (e->run[i].sender[k] != NULL)
-				busy |= store_client_poll(e->run[i].sender[k]);
-		}
-	}
-	/* an lcore that yields its CPU has few iterations */
-	busy |= egress_spill_turn(e, now);
-	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
-		return busy;
-	e->cm_at = now;
-	n = rdma_poll_cm(e->dev, event, EVENTS);
-	for (i = 0; i < n; i++) {
-		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
-			store_client_event(rdma_conn_context(event[i].conn), &event[i]);
-	}
-	if (now < e->next_check)
-		return busy || n > 0;
-	e->next_check = now + MOVE_MS;
-	egress_move(e, now);
-	egress_check_runs(e);
-	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
-		egress_put_ledger(e);
-	egress_view_update(e);
-	return busy || n > 0;
-}
-
-int
-egress_poll(void *arg)
-{
-	struct egress *e = arg;
-
-	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_RELAXED))
-		__atomic_store_n(&e->lcore_polls, true, __ATOMIC_RELEASE);
-	return egress_iterate(e);
-}
-
-#define RATE_MS 1000
-
-static void
-add(struct egress_store *to, const struct store_client_stats *s)
-{
-	to->connections += s->connections;
-	to->broken += s->broken;
-	to->refused += s->refused;
-	to->unreachable += s->unreachable;
-	to->malformed += s->malformed;
-	to->late += s->late;
-	to->stuck += s->stuck;
-	to->sent += s->sent;
-	to->bytes += s->bytes;
-	to->durable += s->durable;
-	to->found += s->found;
-	to->duplicates += s->duplicates;
-	to->returned += s->returned;
-}
-
-void
-egress_view_retire(struct egress *e, unsigned int store, const struct store_client *sender)
-{
-	struct store_client_stats stats;
-
-	store_client_stats_get(sender, &stats);
-	add(&e->past[store], &stats);
-}
-
-static void
-view_store(struct egress *e, unsigned int k, struct egress_store *to)
-{
-	struct store_client_stats stats;
-	unsigned int i;
-
-	*to = e->past[k];
-	to->name = e->stores.at[k].name;
-	for (i = 0; i < JOURNAL_RUNS; i++) {
-		if (!e->run[i].used || e->run[i].sender[k] == NULL)
-			continue;
-		store_client_stats_get(e->run[i].sender[k], &stats);
-		add(to, &stats);
-		if ((int)i == e->current || to->now.state == STORE_CLIENT_DOWN)
-			to->now = stats;
-	}
-}
-
-/* Update the rates of the last second. */
-static void
-make_rates(struct egress *e, struct egress_view *v)
-{
-	const uint64_t now = xfer_qp_clock(), ms = now - e->rated_at;
-	struct egress_store *old, *s;
-	unsigned int i;
-
-	for (i = 0; i < e->stores.nb; i++) {
-		s = &v->store[i];
-		old = &e->rated[i];
-		if (ms >= RATE_MS) {
-			s->bytes_per_s = (s->bytes - old->bytes) * 1000 / ms;
-			s->durable_per_s = (s->durable - old->durable) * 1000 / ms;
-			*old = *s;
-		} else {
-			s->bytes_per_s = old->bytes_per_s;
-			s->durable_per_s = old->durable_per_s;
-		}
-	}
-	if (ms >= RATE_MS)
-		e->rated_at = now;
-}
-
-void
-egress_view_update(struct egress *e)
-{
-	struct egress_view *v = &e->view;
-	struct spill_stats spill = {0};
-	unsigned int i;
-
-	if (e->spill != NULL)
-		spill_stats_get(e->spill, &spill);
-	rte_seqcount_write_begin(&e->view_count);
-	v->nb_stores = e->stores.nb;
-	v->runs = 0;
-	for (i = 0; i < JOURNAL_RUNS; i++)
-		v->runs += e->run[i].used;
-	v->step = e->overload.step;
-	v->spilled = e->overload.progress;
-	v->spill_error = -spill.error;
-	v->spill_used = spill.used;
-	memcpy(v->latency, e->latency, sizeof(v->latency));
-	journal_stats_get(e->ring, &v->journal);
-	for (i = 0; i < e->stores.nb; i++)
-		view_store(e, i, &v->store[i]);
-	make_rates(e, v);
-	rte_seqcount_write_end(&e->view_count);
-}
-
-void
-egress_view_get(struct egress *e, struct egress_view *view)
-{
-	uint32_t count;
-
-	do {
-		count = rte_seqcount_read_begin(&e->view_count);
-		*view = e->view;
-	} while (rte_seqcount_read_retry(&e->view_count, count));
 }

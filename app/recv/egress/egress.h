@@ -3,10 +3,33 @@
  * @file
  * Sends record batches to stores. A batch is held in the journal until it is durable at a store.
  *
- * egress_poll() is the role of one lcore. Only this lcore accesses the journal, the device and the
- * connections (struct store_client). Two other threads, the one that makes batches and the one that
- * begins and ends runs, send it commands through a mailbox and wait for the reply. The thread that
- * makes batches copies each batch to its assigned space in the journal, so that the lcore need not.
+ * egress_poll() is the role of one lcore. Only this lcore accesses the records of the journal, the
+ * device and the connections (struct store_client). The thread that begins and ends runs sends it
+ * commands through a mailbox and waits for the reply.
+ *
+ * The writer, the thread that makes batches, is the producer of the journal (journal/journal.h,
+ * which also has the memory order). It waits for the lcore only if the journal or the ring is full:
+ *  - The lcore grants it the free space of the journal ahead, whenever a batch is released.
+ *  - It builds a batch of images in a room of that space (egress_room()), or copies a batch there
+ *    that it built elsewhere. It numbers the batches itself. A room belongs to the writer until
+ *    egress_put(). It is as large as the largest batch; what a batch does not use remains free for
+ *    the next one. Only one room is open at a time, and no room crosses the end of the journal.
+ *  - It hands the filled room over to the lcore through an rte_ring (egress_put()). The lcore
+ *    commits it, which makes it survive the process: the record in the journal, the counts of its
+ *    rows in the ledger, and its store. The order of the batches stays.
+ *  - If there is no room for the largest batch, the writer builds the batch in its own memory. A
+ *    batch that is complete waits for a room of its own size, as long as the overload level allows
+ *    (`hold`, `spill`), and is then refused. The lcore enters the level `refuse`. A batch that is
+ *    larger than the largest that the run announced is refused at once.
+ *  - At the end of a run the ring is empty: commands of the mailbox follow the batches that were
+ *    handed over before. A room that was not used needs no return; the next run's writer gets the
+ *    same space.
+ *  - A receiver that adopts the journal of a killed one sees the committed batches only: they are
+ *    the first of those handed over, and the ledger counts the frames of the others, at most 63
+ *    batches, as lost at restart. The bytes of any other room are free space.
+ *
+ * Gangs that are to write to the journal themselves would get parts of the writer's open room: a
+ * room is plain memory until the writer fills it, and the device can access the whole journal.
  *
  * Settings: [egress] in README.rst.
  */
@@ -22,6 +45,9 @@
 #include "journal/journal.h"
 #include "egress/store_client.h"
 #include "egress/store_set.h"
+
+/** Time until a store syncs that is tolerated: twice its default. The journal is sized for it. */
+#define EGRESS_COMMIT_MS 200
 
 enum egress_policy {
 	EGRESS_ROUND_ROBIN, /**< one batch after the other to each store that accepts batches */
@@ -171,9 +197,20 @@ struct egress_begin {
 int egress_begin(struct egress *e, const struct egress_begin *run, char message[PATH_MAX]);
 
 /**
- * Put a batch into the journal. Waits while the journal is full: as long as spilling makes room,
- * otherwise up to hold_ms. A batch refused after that is counted. When this returns 0 the batch
- * survives the death of the process. Put images before the rows that refer to them.
+ * Open a room in the journal, in which the body of the next batch of a table is built. The next
+ * call by the writer is egress_put() of this batch. Writer only; does not wait.
+ * @param size  bytes that are needed; the room has body_max of the table
+ * @return where the body begins, a multiple of XFER_BLOCK; NULL: not enough free space
+ */
+uint8_t *egress_room(struct egress *e, enum arrow_table table, uint64_t size);
+
+/**
+ * Put a batch into the journal: its bytes, as far as they are not in the open room yet, and then
+ * the room, which goes to the lcore. Waits while the journal is full: as long as spilling makes
+ * room, otherwise up to hold_ms. A batch refused after that is counted. The batch survives the
+ * death of the process as soon as the lcore has committed it, in its next iteration. Put images
+ * before the rows that refer to them. Writer only.
+ * @param batch  parts of its body that are in the open room already are not copied
  * @return 0; -ENOSPC: no room; -E2BIG: larger than any space in the journal
  */
 int egress_put(struct egress *e, const struct batch *batch);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "egress/egress_private.h"
+#include "egress/egress.h"
 #include "xfer/msg.h"
 
 #define ROUND_MS 5

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A connection to a store and its states, and log messages about connections without progress. */
+/*
+ * The store client, in three parts: batches to remote slots and their results; reassigned batches
+ * and the store's inventory; the connection and its states.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,10 +13,537 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
-#include "egress/store_client_private.h"
+#include "egress/store_client.h"
 #include "fail_point.h"
+#include "interval_set.h"
+#include "xfer/auth.h"
+#include "xfer/desc.h"
+#include "xfer/msg.h"
+#include "xfer/qp.h"
 
 RTE_LOG_REGISTER(store_client_logtype, braggline.xfer, NOTICE);
+
+#define CLIENT_LOG(level, s, fmt, ...)                                              \
+	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: store %s: " fmt "\n", \
+		store_client_name(s), ##__VA_ARGS__)
+
+#define WINDOW	 256	      /* maximum number of batches in flight */
+#define WRITES	 (2 * WINDOW) /* WRITE requests for pieces of bodies and for descriptors */
+#define STAGE	 128	      /* bytes of a descriptor in flight, in its own cache lines */
+#define NO_BATCH UINT32_MAX
+
+/* FIFO of batches. */
+struct queue {
+	uint32_t *at;
+	uint32_t head;
+	uint32_t nb;
+	uint32_t room; /* a power of two */
+};
+
+/* A remote slot in use. */
+struct used {
+	uint32_t batch; /* NO_BATCH: free */
+	uint32_t stage;
+};
+
+struct store_client {
+	struct store_client_config config;
+	struct journal_run run;
+	enum store_client_state state;
+	struct xfer_auth handshake;
+	struct xfer_qp link;
+	struct rdma_conn *conn;
+	bool link_is_open;
+	bool closing; /* the connection is to be closed */
+	bool proved;  /* the store's identity is proved: store_set_prove() */
+	bool finish;
+	uint64_t retry_at; /* ms */
+	uint64_t back_off;
+	uint64_t down_since;
+	/* State of this connection. */
+	uint64_t sent; /* messages sent */
+	uint64_t received;
+	uint64_t heard; /* ms */
+	uint64_t said;
+	uint64_t heartbeat;
+	uint64_t silence;
+	struct interval_set moved[XFER_TABLES];
+	unsigned int told; /* progress of REASSIGNED and HELD: `moved` of each table, then `mine` */
+	size_t logged_at;  /* intervals of the current one already sent */
+	bool all_sent;
+	bool said_how; /* the store has reported its state */
+	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */
+	struct interval_set mine[XFER_TABLES];
+	struct interval_set have[XFER_TABLES]; /* the part of it that the store has */
+	unsigned int have_table;
+	uint64_t have_next; /* lowest number of this table not reported yet */
+	bool have_all;
+	uint64_t recovering_since; /* ms: when the store's identity was known */
+	uint64_t waiting_since;	   /* ms: first INVENTORY; 0: none yet */
+	struct xfer_slot *place;
+	struct used *used;
+	uint32_t nb_places;
+	uint32_t *free_place[XFER_TABLES];
+	uint32_t nb_free[XFER_TABLES];
+	uint32_t free_stage[WINDOW];
+	uint32_t nb_free_stages;
+	uint32_t writes; /* WRITE requests in flight */
+	/* ms: the last result, or the last time that no batch waited for one */
+	uint64_t progress_at;
+	uint64_t bad_since; /* ms: since when the store is not in a good state; 0: it is */
+	bool stuck;	    /* missing results were logged */
+	bool slow;	    /* the store syncs more slowly than expected, which was logged */
+	bool key_mistake;   /* the key file cannot be read, which was logged */
+	bool forbidden;	    /* the store refuses this receiver for good, which was logged */
+	bool unpaired;	    /* it was logged that there was no connection for XFER_STUCK_MS */
+	struct xfer_stream stream[XFER_TABLES];
+	struct queue queue[XFER_TABLES];
+	uint64_t here[JOURNAL_BATCHES / 64]; /* bit mask of batches in a queue or a remote slot */
+	struct store_client_stats stats;
+};
+
+static const char *
+store_client_name(const struct store_client *s)
+{
+	return s->config.stores->at[s->config.at].name;
+}
+
+/* Return the number of its store in the journal. It may change while there is no connection. */
+static unsigned int
+store_client_number(const struct store_client *s)
+{
+	return (unsigned int)s->config.stores->at[s->config.at].number;
+}
+
+/* ---- batches to remote slots, and their results ---- */
+
+/* Return true if a batch is in a queue or a remote slot. It must not be in two. */
+static bool
+is_here(const struct store_client *s, uint32_t batch)
+{
+	return (s->here[batch / 64] & UINT64_C(1) << batch % 64) != 0;
+}
+
+static void
+is_gone(struct store_client *s, uint32_t batch)
+{
+	s->here[batch / 64] &= ~(UINT64_C(1) << batch % 64);
+}
+
+static int
+queue_put(struct store_client *s, struct queue *q, uint32_t batch)
+{
+	uint32_t room, *at, i;
+
+	/* a batch that was reassigned to and fro may still be queued here */
+	if (is_here(s, batch))
+		return 0;
+	if (q->nb == q->room) {
+		room = q->room > 0 ? 2 * q->room : 64;
+		at = malloc(room * sizeof(*at));
+		if (at == NULL)
+			return -ENOMEM;
+		for (i = 0; i < q->nb; i++)
+			at[i] = q->at[(q->head + i) & (q->room - 1)];
+		free(q->at);
+		*q = (struct queue){at, 0, q->nb, room};
+	}
+	q->at[(q->head + q->nb++) & (q->room - 1)] = batch;
+	s->here[batch / 64] |= UINT64_C(1) << batch % 64;
+	return 0;
+}
+
+/* Remove the first batch, which was sent or no longer belongs to this store. */
+static void
+queue_drop(struct queue *q)
+{
+	q->head = (q->head + 1) & (q->room - 1);
+	q->nb--;
+}
+
+/* Return true if a batch of the journal belongs to this store client. */
+static bool
+store_client_owns(const struct store_client *s, const struct journal_batch *b)
+{
+	return b->held && b->run == s->config.run && b->owner == store_client_number(s);
+}
+
+int
+store_client_offer(struct store_client *s, uint32_t batch)
+{
+	struct journal_batch b;
+
+	/* without a connection, the batch is found in the journal when one is established */
+	if (s->state != STORE_CLIENT_UP || !journal_get(s->config.journal, batch, &b))
+		return 0;
+	return queue_put(s, &s->queue[b.table], batch);
+}
+
+/* Queue all batches that the journal assigns to this store, oldest first. @return 0; -ENOMEM */
+static int
+store_client_fill_queues(struct store_client *s)
+{
+	struct journal_batch b;
+	uint32_t batch, at = 0, i;
+	int rc = 0;
+
+	for (i = 0; i < XFER_TABLES; i++)
+		s->queue[i].nb = 0;
+	memset(s->here, 0, sizeof(s->here));
+	while (rc == 0 && (batch = journal_walk(s->config.journal, &at)) != UINT32_MAX) {
+		if (journal_get(s->config.journal, batch, &b) && store_client_owns(s, &b))
+			rc = queue_put(s, &s->queue[b.table], batch);
+	}
+	return rc;
+}
+
+/* Release a durable batch in the journal and inform the owner. */
+static void
+store_client_release(struct store_client *s, uint32_t batch, enum xfer_result_status status)
+{
+	journal_release(s->config.journal, batch);
+	if (s->config.result != NULL)
+		s->config.result(s->config.arg, batch, status);
+}
+
+/* Accept the store's grant of remote slots, all of them free. */
+static enum xfer_reason
+store_client_take_places(struct store_client *s, const struct xfer_grant *m)
+{
+	enum xfer_reason reason;
+	uint32_t i;
+
+	s->place = calloc(XFER_DESCS_MAX, sizeof(*s->place));
+	if (s->place == NULL)
+		return XFER_REASON_FAILED;
+	reason = xfer_grant_slots(m, s->run.body_max, s->place, &s->nb_places);
+	if (reason != XFER_REASON_NONE)
+		return reason;
+	s->used = malloc(s->nb_places * sizeof(*s->used));
+	for (i = 0; i < XFER_TABLES; i++)
+		s->free_place[i] = malloc(s->nb_places * sizeof(uint32_t));
+	if (s->used == NULL || s->free_place[0] == NULL || s->free_place[1] == NULL)
+		return XFER_REASON_FAILED;
+	/* low numbers first */
+	for (i = s->nb_places; i-- > 0;) {
+		s->used[i].batch = NO_BATCH;
+		s->free_place[s->place[i].table][s->nb_free[s->place[i].table]++] = i;
+	}
+	for (s->nb_free_stages = 0; s->nb_free_stages < WINDOW; s->nb_free_stages++)
+		s->free_stage[s->nb_free_stages] = s->nb_free_stages;
+	return XFER_REASON_NONE;
+}
+
+static enum xfer_reason
+store_client_take_results(struct store_client *s, const struct xfer_results *m)
+{
+	const struct xfer_result *result;
+	struct journal_batch b;
+	struct used *used;
+	uint32_t i, batch;
+
+	for (i = 0; i < m->nb; i++) {
+		result = &m->result[i];
+		if (result->entry >= s->nb_places)
+			return XFER_REASON_MALFORMED;
+		used = &s->used[result->entry];
+		batch = used->batch;
+		if (batch == NO_BATCH || !journal_get(s->config.journal, batch, &b) ||
+			b.sequence != result->sequence || b.table != result->table)
+			return XFER_REASON_ORDER;
+		s->progress_at = s->heard;
+		FAIL_POINT("recv.result");
+		used->batch = NO_BATCH;
+		is_gone(s, batch);
+		s->free_stage[s->nb_free_stages++] = used->stage;
+		s->free_place[b.table][s->nb_free[b.table]++] = result->entry;
+		if (result->status == XFER_RETRY) {
+			s->stats.returned++;
+			if (s->config.result != NULL)
+				s->config.result(s->config.arg, batch, XFER_RETRY);
+			continue;
+		}
+		s->forbidden = false;
+		s->stats.durable += result->status == XFER_DURABLE;
+		s->stats.duplicates += result->status == XFER_DUPLICATE;
+		store_client_release(s, batch, result->status);
+	}
+	return XFER_REASON_NONE;
+}
+
+/*
+ * Return the size of the next piece of a body: within one slice of the journal, and at most the
+ * maximum message size.
+ */
+static uint64_t
+piece_of(const struct store_client *s, const struct journal_batch *b, uint64_t at,
+	const struct rdma_mr **mr)
+{
+	uint64_t bytes;
+
+	*mr = xfer_mr_at(s->config.memory, b->body + at, &bytes);
+	return RTE_MIN(RTE_MIN(bytes, b->body_bytes - at), s->config.message_max);
+}
+
+static uint32_t
+count_pieces(const struct store_client *s, const struct journal_batch *b)
+{
+	const struct rdma_mr *mr;
+	uint32_t nb = 0;
+	uint64_t at;
+
+	for (at = 0; at < b->body_bytes; at += piece_of(s, b, at, &mr))
+		nb++;
+	return nb;
+}
+
+static int
+write_body(struct store_client *s, const struct journal_batch *b, const struct xfer_slot *place)
+{
+	const struct rdma_mr *mr;
+	uint64_t at = 0;
+	int rc = 0;
+
+	while (at < b->body_bytes && rc == 0) {
+		const uint64_t bytes = piece_of(s, b, at, &mr);
+		const struct rdma_sge sg = {
+			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
+
+		rc = xfer_qp_write(&s->link, 0, &sg, 1, place->body + at, place->body_rkey, NULL);
+		at += bytes;
+	}
+	return rc;
+}
+
+/*
+ * Write the descriptor, followed by the metadata from the journal. It is the last of `writes`
+ * requests.
+ */
+static int
+write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
+	const struct journal_batch *b, const struct xfer_slot *place, uint32_t number,
+	uint32_t writes)
+{
+	uint64_t room; /* a slice of the journal has whole blocks */
+	const struct rdma_mr *mr = xfer_mr_at(s->config.memory, b->metadata, &room);
+	const struct rdma_sge sg[] = {
+		{(uintptr_t)descriptor, sizeof(*descriptor), rdma_mr_lkey(s->link.mr)},
+		{(uintptr_t)b->metadata, descriptor->metadata_bytes, rdma_mr_lkey(mr)},
+	};
+
+	return xfer_qp_write(
+		&s->link, writes, sg, 2, place->metadata, place->metadata_rkey, &number);
+}
+
+/* Send the next batch of a table to a remote slot. @return true if one was sent */
+static bool
+store_client_send_batch(struct store_client *s, unsigned int table)
+{
+	const struct xfer_slot *place;
+	struct journal_batch b;
+	struct xfer_batch batch;
+	struct xfer_descriptor *descriptor;
+	uint32_t index, number, stage, writes;
+
+	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
+		return false;
+	/* It stays the first one until it is sent, because no other event would retry it. */
+	index = s->queue[table].at[s->queue[table].head];
+	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b)) {
+		queue_drop(&s->queue[table]);
+		is_gone(s, index);
+		return true;
+	}
+	writes = count_pieces(s, &b) + 1;
+	if (s->writes + writes > WRITES)
+		return false;
+	number = s->free_place[table][s->nb_free[table] - 1];
+	stage = s->free_stage[s->nb_free_stages - 1];
+	place = &s->place[number];
+	descriptor = (struct xfer_descriptor *)(s->link.extra + stage * STAGE);
+	batch = (struct xfer_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
+		b.body_crc32c, number};
+	if (xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor) < 0) {
+		CLIENT_LOG(ERR, s,
+			"batch %" PRIu64 " of %" PRIu64 " bytes does not fit into a slot",
+			b.sequence, b.body_bytes);
+		queue_drop(&s->queue[table]);
+		is_gone(s, index);
+		return true;
+	}
+	journal_give(s->config.journal, index);
+	if (write_body(s, &b, place) < 0)
+		goto lost;
+	FAIL_POINT("recv.body");
+	if (write_entry(s, descriptor, &b, place, number, writes) < 0)
+		goto lost;
+	FAIL_POINT("recv.imm");
+	queue_drop(&s->queue[table]);
+	s->writes += writes;
+	s->nb_free[table]--;
+	s->nb_free_stages--;
+	s->used[number] = (struct used){index, stage};
+	s->stats.sent++;
+	s->stats.bytes += b.body_bytes + sizeof(*descriptor) + descriptor->metadata_bytes;
+	return true;
+
+lost:
+	/*
+	 * A body was written at least partly and is never announced: this connection loses the
+	 * remote slot.
+	 */
+	xfer_qp_break(&s->link);
+	return false;
+}
+
+/* Remove queued batches that have been reassigned meanwhile, up to the first one that has not. */
+static void
+store_client_forget_moved(struct store_client *s)
+{
+	struct journal_batch b;
+	uint32_t index, i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		while (s->queue[i].nb > 0) {
+			index = s->queue[i].at[s->queue[i].head];
+			if (journal_get(s->config.journal, index, &b) && store_client_owns(s, &b))
+				break;
+			queue_drop(&s->queue[i]);
+			is_gone(s, index);
+		}
+	}
+}
+
+/* Return true if no batch of an established connection waits to be sent or for its result. */
+static bool
+store_client_is_idle(const struct store_client *s)
+{
+	return s->queue[0].nb == 0 && s->queue[1].nb == 0 &&
+		s->nb_free[0] + s->nb_free[1] == s->nb_places;
+}
+
+/* ---- reassigned batches and the inventory ---- */
+
+static_assert(JOURNAL_BATCHES <= XFER_REASSIGNED_MAX, "all of them can be told");
+
+/*
+ * Collect the batches that REASSIGNED and HELD report: reassigned or held ones. Called when the
+ * store has proved its identity. @return 0; -ENOMEM
+ */
+static int
+store_client_collect(struct store_client *s)
+{
+	const struct journal *r = s->config.journal;
+	const unsigned int number = store_client_number(s);
+	struct journal_batch b;
+	uint32_t i, at = 0;
+
+	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
+		if (!journal_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
+			(b.given & 1u << number) == 0)
+			continue;
+		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
+			return -ENOMEM;
+	}
+	/* in journal order, as there may be many */
+	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
+		if (journal_get(r, i, &b) && store_client_owns(s, &b) &&
+			interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Send a part of REASSIGNED, then of HELD. */
+static void
+store_client_tell(struct store_client *s)
+{
+	const bool held = s->told >= XFER_TABLES;
+	const unsigned int table = s->told % XFER_TABLES;
+	const struct interval_set *set = held ? &s->mine[table] : &s->moved[table];
+	struct xfer_intervals *m = xfer_qp_room(&s->link);
+	size_t nb;
+
+	if (m == NULL)
+		return;
+	nb = set->nb - s->logged_at;
+	if (nb > XFER_INTERVALS_MAX)
+		nb = XFER_INTERVALS_MAX;
+	xfer_msg_begin(m, held ? XFER_HELD : XFER_REASSIGNED,
+		sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
+	m->table = table;
+	m->nb = nb;
+	/* an empty set has no array */
+	if (nb > 0)
+		memcpy(m->interval, set->at + s->logged_at, nb * sizeof(m->interval[0]));
+	s->logged_at += nb;
+	if (s->logged_at == set->nb) {
+		s->logged_at = 0;
+		s->told++;
+	}
+	/* the last message of each kind has no XFER_MORE */
+	m->head.flags = s->told / XFER_TABLES == held ? XFER_MORE : 0;
+	s->all_sent = s->told == 2 * XFER_TABLES;
+	(void)xfer_qp_send(&s->link, m->head.length);
+	FAIL_POINT("recv.moved");
+}
+
+/* Only batches held here are recorded, because a store could report others without end. */
+static enum xfer_reason
+store_client_take_inventory(struct store_client *s, const struct xfer_intervals *m)
+{
+	const struct interval_set *mine = &s->mine[m->table];
+	uint32_t i;
+
+	/*
+	 * INVENTORY is valid only after REASSIGNED and HELD were sent completely; the store reads
+	 * them first.
+	 */
+	if (!s->all_sent || s->have_all || m->table < s->have_table)
+		return XFER_REASON_ORDER;
+	if (s->waiting_since == 0)
+		s->waiting_since = s->heard;
+	if (m->table > s->have_table)
+		s->have_next = 0;
+	s->have_table = m->table;
+	/* ascending across messages, too */
+	if (m->nb > 0 && s->have_next > 0 && m->interval[0].first <= s->have_next)
+		return XFER_REASON_MALFORMED;
+	for (i = 0; i < m->nb; i++) {
+		if (interval_set_add_common(&s->have[m->table], mine, m->interval[i].first,
+			    m->interval[i].last) < 0)
+			return XFER_REASON_FAILED;
+		s->have_next = m->interval[i].last + 1;
+	}
+	s->have_all = (m->head.flags & XFER_MORE) == 0;
+	return XFER_REASON_NONE;
+}
+
+/* Called when the inventory is complete: release the batches that the store has. */
+static void
+store_client_release_found(struct store_client *s)
+{
+	struct journal *r = s->config.journal;
+	struct journal_batch b;
+	uint32_t batch, at = 0;
+
+	/*
+	 * Release in the order of the store's files. If the process dies in between, a batch that
+	 * is still held may be reassigned later. The store then truncates its file at that batch,
+	 * so all later ones must still be held.
+	 */
+	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
+		if (!journal_get(r, batch, &b) || !store_client_owns(s, &b) ||
+			!interval_set_has(&s->have[b.table], b.sequence))
+			continue;
+		s->stats.found++;
+		store_client_release(s, batch, XFER_DURABLE);
+	}
+	FAIL_POINT("recv.have");
+	journal_confirm(r, s->config.run, store_client_number(s));
+}
+
+/* ---- states ---- */
 
 #define CONNECT_MS 3000
 #define WAITING_MS (4 * XFER_AUTH_MS)
@@ -450,6 +980,40 @@ on_message(void *arg, const void *message, uint32_t size)
 		forbidden(s, reason);
 }
 
+/* Log a connected store that returns no results for batches that it was sent. */
+static void
+store_client_watch_results(struct store_client *s, uint64_t now)
+{
+	if (store_client_is_idle(s) || s->stats.store_state != XFER_STATE_GOOD) {
+		s->progress_at = now;
+	} else if (now >= s->progress_at + XFER_STUCK_MS && !s->stuck) {
+		s->stuck = true;
+		s->stats.stuck++;
+		CLIENT_LOG(WARNING, s,
+			"no result for %" PRIu64 " ms: %u of %u slots wait for a result, %u "
+			"WRITEs in progress, %u batches queued",
+			now - s->progress_at, s->nb_places - s->nb_free[0] - s->nb_free[1],
+			s->nb_places, s->writes, s->queue[0].nb + s->queue[1].nb);
+	} else if (now < s->progress_at + XFER_STUCK_MS && s->stuck) {
+		s->stuck = false;
+		CLIENT_LOG(WARNING, s, "results arrive again");
+	}
+}
+
+/* Log once that batches accumulate for a store that is not connected. */
+static void
+store_client_watch_connection(struct store_client *s, uint64_t now)
+{
+	if (s->unpaired || s->down_since == 0 || now < s->down_since + XFER_STUCK_MS)
+		return;
+	s->unpaired = true;
+	CLIENT_LOG(WARNING, s,
+		"no connection for %" PRIu64 " ms: state %s, %" PRIu64 " attempts refused (%s), "
+		"%" PRIu64 " not answered; retrying",
+		now - s->down_since, store_client_state_name(s->state), s->stats.refused,
+		xfer_reason_name(s->stats.reason), s->stats.unreachable);
+}
+
 /* ---- pending work ---- */
 
 static void
@@ -722,38 +1286,4 @@ store_client_close(struct store_client *s)
 		free(s->queue[i].at);
 	free(s);
 	return 0;
-}
-
-/* Log a connected store that returns no results for batches that it was sent. */
-void
-store_client_watch_results(struct store_client *s, uint64_t now)
-{
-	if (store_client_is_idle(s) || s->stats.store_state != XFER_STATE_GOOD) {
-		s->progress_at = now;
-	} else if (now >= s->progress_at + XFER_STUCK_MS && !s->stuck) {
-		s->stuck = true;
-		s->stats.stuck++;
-		CLIENT_LOG(WARNING, s,
-			"no result for %" PRIu64 " ms: %u of %u slots wait for a result, %u "
-			"WRITEs in progress, %u batches queued",
-			now - s->progress_at, s->nb_places - s->nb_free[0] - s->nb_free[1],
-			s->nb_places, s->writes, s->queue[0].nb + s->queue[1].nb);
-	} else if (now < s->progress_at + XFER_STUCK_MS && s->stuck) {
-		s->stuck = false;
-		CLIENT_LOG(WARNING, s, "results arrive again");
-	}
-}
-
-/* Log once that batches accumulate for a store that is not connected. */
-void
-store_client_watch_connection(struct store_client *s, uint64_t now)
-{
-	if (s->unpaired || s->down_since == 0 || now < s->down_since + XFER_STUCK_MS)
-		return;
-	s->unpaired = true;
-	CLIENT_LOG(WARNING, s,
-		"no connection for %" PRIu64 " ms: state %s, %" PRIu64 " attempts refused (%s), "
-		"%" PRIu64 " not answered; retrying",
-		now - s->down_since, store_client_state_name(s->state), s->stats.refused,
-		xfer_reason_name(s->stats.reason), s->stats.unreachable);
 }

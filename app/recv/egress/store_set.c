@@ -6,11 +6,12 @@
 
 #include <rte_log.h>
 
-#include "egress/store_client_private.h"
 #include "egress/store_set.h"
 
+RTE_LOG_REGISTER(store_set_logtype, braggline.xfer, NOTICE);
+
 #define LOG(level, fmt, ...) \
-	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: " fmt "\n", ##__VA_ARGS__)
+	rte_log(RTE_LOG_##level, store_set_logtype, "xfer: " fmt "\n", ##__VA_ARGS__)
 
 /*
  * Remove stores from the journal that are at no address and have no batch that is held or in doubt.

@@ -80,14 +80,22 @@ writer_emit(void *arg, const struct batch *b)
 		w->since = 0;
 }
 
+/* Files are written from the builder's memory. */
 static void
 writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
 {
-	struct file_writer *w = arg;
+	const struct file_writer *w = arg;
 
-	/* egress has copied the batch */
-	if (w->run != NULL)
-		arrow_run_reclaim(w->run, table, set);
+	arrow_run_reclaim(w->run, table, set);
+}
+
+/* Stores are sent batches from the journal. */
+static uint8_t *
+writer_place(void *arg, uint64_t size)
+{
+	const struct file_writer *w = arg;
+
+	return egress_room(w->config.egress, ARROW_IMAGES, size);
 }
 
 static int64_t
@@ -352,8 +360,9 @@ create_builder(struct file_writer *w)
 		.images_interval = c->images_interval,
 		.byte_limit = c->byte_limit,
 		.emit = writer_emit,
-		.reclaim = writer_reclaim,
-		/* egress copies a batch before it returns */
+		.reclaim = c->egress != NULL ? NULL : writer_reclaim,
+		.place = c->egress != NULL ? writer_place : NULL,
+		/* a batch is in the journal when writer_emit() returns */
 		.sets = c->egress != NULL ? 1 : FILE_WRITER_SETS,
 		.arg = w,
 	};

@@ -144,9 +144,10 @@ pairs_emit(void *arg, const struct batch *b)
 			batch_builder_disown(pairs.builder, b->first, b->last);
 			return;
 		}
+		/* body[0] has the values: the frames are full images */
 		for (uint64_t i = 0; i < b->rows; i++)
 			pairs.images[pairs.nb_images++] =
-				((const uint64_t *)b->body[0].iov_base)[i];
+				((const uint64_t *)b->body[1].iov_base)[i];
 		return;
 	}
 	frame = b->body[FRAMES_FRAME].iov_base;
@@ -273,6 +274,132 @@ take_back(void *arg, enum arrow_table table, unsigned int set)
 	check_lent(table, set);
 	lent[table][set].out = false;
 	reclaimed++;
+}
+
+/* Collects the bytes of the batches that a builder emits, with or without a place for them. */
+#define PLACE_BYTES (8 << 20)
+
+static struct place {
+	uint8_t *memory; /* NULL: none */
+	bool open;
+	bool refuse; /* every second time, there is no memory */
+	unsigned int calls;
+	unsigned int empty; /* batches without a byte in the lead column */
+	unsigned int placed;
+	uint8_t *bytes;
+	size_t nb;
+} place;
+
+static uint8_t *
+place_next(void *arg, uint64_t size)
+{
+	assert_false(place.open);
+	assert_true(size <= PLACE_BYTES);
+	if (place.calls++ % 2 == 1 && place.refuse)
+		return NULL;
+	place.open = true;
+	/* the builder writes what it counts on */
+	memset(place.memory, 0xa5, PLACE_BYTES);
+	return place.memory;
+}
+
+static void
+place_emit(void *arg, const struct batch *b)
+{
+	uint8_t *at = place.memory;
+	unsigned int i;
+
+	assert_int_equal(b->table == ARROW_FRAMES && place.open, false);
+	place.bytes = realloc(place.bytes, place.nb + b->metadata_size + b->body_length);
+	assert_non_null(place.bytes);
+	memcpy(place.bytes + place.nb, b->metadata, b->metadata_size);
+	place.nb += b->metadata_size;
+	if (place.open) {
+		place.placed += b->body[0].iov_base == at;
+		place.empty += b->body[0].iov_base != at;
+	}
+	for (i = 0; i < b->nb_body; at += b->body[i++].iov_len) {
+		if (place.open && b->body[i].iov_base != at)
+			memcpy(at, b->body[i].iov_base, b->body[i].iov_len);
+		if (!place.open)
+			memcpy(place.bytes + place.nb, b->body[i].iov_base, b->body[i].iov_len);
+		else
+			memcpy(place.bytes + place.nb, at, b->body[i].iov_len);
+		place.nb += b->body[i].iov_len;
+	}
+	place.open = false;
+}
+
+static void
+place_frames(struct sample *s, const struct batch_builder_config *c)
+{
+	const uint64_t row_ptrs = (gk_rows(&s->geometry) + 1) * sizeof(uint32_t);
+	struct batch_builder *b;
+	unsigned int i;
+
+	assert_int_equal(batch_builder_create(&b, c), 0);
+	for (i = 0; i < 200; i++) {
+		sample_next(s, 1, 6);
+		/* kept frames without a pixel: some batches have no others */
+		if (i >= 100 && i < 140 && frame_verdict_is_kept(s->record.verdict)) {
+			s->record.kind = GK_KIND_CSR;
+			s->record.nnz = 0;
+			memset(s->outputs + s->layout.row_ptr, 0, row_ptrs);
+		}
+		assert_int_equal(batch_builder_add(b, &s->record), 0);
+	}
+	batch_builder_flush(b);
+	batch_builder_destroy(b);
+}
+
+/* The bytes of a batch do not depend on where its largest column is built. */
+static void
+placed(void **state)
+{
+	uint8_t *wanted = NULL;
+	struct batch_builder_config c;
+	struct arrow_tables t;
+	struct sample s;
+	size_t nb = 0;
+	unsigned int way;
+
+	for (way = 0; way < 3; way++) {
+		memset(&place, 0, sizeof(place));
+		sample_init(&s, 17, GK_VALUE_F32, 1);
+		assert_int_equal(sample_tables(&s, &t), 0);
+		c = sample_builder_config(&s, &t);
+		c.frames_interval = 20;
+		c.images_interval = 5;
+		c.byte_limit = 3 << 20;
+		c.emit = place_emit;
+		if (way > 0) {
+			c.place = place_next;
+			place.refuse = way == 2;
+			place.memory = aligned_alloc(ARROW_BLOCK, PLACE_BYTES);
+			assert_non_null(place.memory);
+		}
+		place_frames(&s, &c);
+		if (way == 0) {
+			wanted = place.bytes;
+			nb = place.nb;
+		} else {
+			assert_true(place.placed > 10);
+			assert_true(place.empty > 1);
+			assert_int_equal(place.nb, nb);
+			assert_memory_equal(place.bytes, wanted, nb);
+			free(place.bytes);
+			free(place.memory);
+		}
+		c.reclaim = take_back;
+		if (way > 0) {
+			struct batch_builder *b;
+
+			assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+		}
+		arrow_tables_free(&t);
+		sample_free(&s);
+	}
+	free(wanted);
 }
 
 /* With several buffers for each table a batch stays unchanged while the next ones grow. */
@@ -431,6 +558,7 @@ main(void)
 		cmocka_unit_test(cutting),
 		cmocka_unit_test(images_before_rows),
 		cmocka_unit_test(lasting),
+		cmocka_unit_test(placed),
 		cmocka_unit_test(large_batches),
 		cmocka_unit_test(wrong_records),
 		cmocka_unit_test(region_memory),

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -107,6 +109,7 @@ put(struct journal *r, unsigned int run, uint64_t sequence)
 		.first = sequence * 10,
 		.last = sequence * 10 + 9,
 		.received = 1000 + sequence,
+		.body_bytes = body,
 		.run = run,
 		.table = sequence % XFER_TABLES,
 	};
@@ -117,6 +120,7 @@ put(struct journal *r, unsigned int run, uint64_t sequence)
 	memset(to, (int)sequence, XFER_BLOCK);
 	memset(to + XFER_BLOCK, (int)~sequence, body);
 	b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, body);
+	journal_fill(r, &b);
 	return journal_commit(r, &b);
 }
 
@@ -190,9 +194,117 @@ test_round(void **state)
 		journal_release(r, list[i]);
 	/* all of the room is free in one piece, at any position of the ring buffer */
 	assert_null(journal_reserve(r, RING_BYTES));
+	if (journal_reserve(r, RING_BYTES - XFER_BLOCK) == NULL)
+		journal_skip(r, journal_skipped(r));
 	assert_non_null(journal_reserve(r, RING_BYTES - XFER_BLOCK));
-	journal_give_up(r);
 	assert_int_equal(journal_run_drop(r, run), 0);
+	journal_close(r);
+}
+
+/* Batches that the producer has filled, and the owner has not committed. */
+#define HAND_OVER 4
+#define BATCHES	  20000
+
+static struct {
+	struct journal *journal;
+	struct journal_batch batch[HAND_OVER];
+	uint64_t filled;    /* atomic; the producer */
+	uint64_t committed; /* atomic; the owner */
+	unsigned int run;
+} hand;
+
+/* Bodies of up to the whole space. */
+static uint64_t
+any_body_of(uint64_t sequence)
+{
+	const uint64_t n = sequence * 2654435761u >> 7;
+
+	return (n % 50 == 0 ? RING_BYTES / XFER_BLOCK - 1 - n % 7 : n % 9) * XFER_BLOCK;
+}
+
+static void *
+produce(void *arg)
+{
+	uint64_t sequence, words, k;
+	struct journal_batch b;
+	uint8_t *to;
+
+	for (sequence = 0; sequence < BATCHES; sequence++) {
+		b = (struct journal_batch){
+			.sequence = sequence,
+			.rows = 1,
+			.body_bytes = any_body_of(sequence),
+			.run = hand.run,
+		};
+		/* a larger room than the batch needs, and one that is not used */
+		(void)journal_reserve(hand.journal, 2 * XFER_BLOCK);
+		to = journal_reserve(hand.journal, b.body_bytes + 3 * XFER_BLOCK);
+		while (to == NULL) {
+			to = journal_reserve(hand.journal, b.body_bytes);
+			sched_yield();
+		}
+		words = (XFER_BLOCK + b.body_bytes) / sizeof(uint64_t);
+		for (k = 0; k < words; k++)
+			((uint64_t *)to)[k] = sequence + k;
+		b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, b.body_bytes);
+		journal_fill(hand.journal, &b);
+		while (sequence - __atomic_load_n(&hand.committed, __ATOMIC_ACQUIRE) >= HAND_OVER)
+			sched_yield();
+		hand.batch[sequence % HAND_OVER] = b;
+		__atomic_store_n(&hand.filled, sequence + 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* The producer writes to no batch that is held. */
+static void
+check_held(struct journal *r, uint32_t batch)
+{
+	struct journal_batch b;
+
+	assert_true(journal_get(r, batch, &b));
+	assert_int_equal(b.body_bytes, any_body_of(b.sequence));
+	assert_int_equal(*(uint64_t *)b.metadata, b.sequence);
+	assert_int_equal(arrow_crc32c(0, b.body, b.body_bytes), b.body_crc32c);
+}
+
+static void
+test_two_threads(void **state)
+{
+	struct journal_stats stats;
+	struct journal_batch b;
+	uint32_t list[RECORDS], n;
+	uint64_t skipped, done = 0;
+	pthread_t producer;
+	struct journal *r;
+
+	unlink(path);
+	memset(&hand, 0, sizeof(hand));
+	hand.journal = r = open_ring(0, NULL, NULL);
+	hand.run = add_run(r, 1);
+	assert_int_equal(pthread_create(&producer, NULL, produce, NULL), 0);
+	while (done < BATCHES) {
+		skipped = journal_skipped(r);
+		for (; done < __atomic_load_n(&hand.filled, __ATOMIC_ACQUIRE); done++) {
+			b = hand.batch[done % HAND_OVER];
+			(void)journal_commit(r, &b);
+			__atomic_store_n(&hand.committed, done + 1, __ATOMIC_RELEASE);
+		}
+		journal_skip(r, skipped);
+		n = list_held(r, list);
+		if (n == 0) {
+			sched_yield();
+			continue;
+		}
+		/* any of them, so that the space of others is not free yet */
+		n = list[random_number() % n];
+		check_held(r, n);
+		journal_release(r, n);
+	}
+	pthread_join(producer, NULL);
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.put, BATCHES);
+	assert_true(r->head > 10 * RING_BYTES);
 	journal_close(r);
 }
 
@@ -257,8 +369,11 @@ test_adopt(void **state)
 	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 0);
 	journal_ledger_put(r, "first", 5);
 	journal_ledger_put(r, "second", 6);
-	/* reserved room that is not committed is free after adoption */
-	assert_non_null(journal_reserve(r, XFER_BLOCK));
+	/* a room that is not committed is free after adoption: filled, or only reserved */
+	b = (struct journal_batch){.sequence = 4, .body_bytes = XFER_BLOCK, .run = index};
+	memset(journal_reserve(r, 2 * XFER_BLOCK), 0xff, 3 * XFER_BLOCK);
+	journal_fill(r, &b);
+	memset(journal_reserve(r, XFER_BLOCK), 0xff, 2 * XFER_BLOCK);
 	journal_run_end(r, index, batches);
 	journal_close(r);
 
@@ -282,6 +397,7 @@ test_adopt(void **state)
 	assert_true(journal_get(r, three, &b));
 	assert_int_equal(b.owner, JOURNAL_NOBODY);
 	check_batch(&b);
+	assert_ptr_equal(journal_reserve(r, XFER_BLOCK), b.body + b.body_bytes);
 	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 6);
 	assert_memory_equal(ledger, "second", 6);
 	assert_int_equal(journal_store_at(r, "10.0.0.2:18516"), 1);
@@ -1088,6 +1204,7 @@ main(void)
 	const char *text = getenv("XFER_SEED");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round),
+		cmocka_unit_test(test_two_threads),
 		cmocka_unit_test(test_oldest_stays),
 		cmocka_unit_test(test_adopt),
 		cmocka_unit_test(test_forget_doubts),

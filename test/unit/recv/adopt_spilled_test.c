@@ -22,7 +22,7 @@
 
 #include "arrow/names.h"
 #include "arrow/reader.h"
-#include "egress/egress_private.h"
+#include "egress/egress.c"
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
 
@@ -60,7 +60,7 @@ die_in_time(void *arg)
 }
 
 static struct journal *
-open_ring(void)
+ring_open(void)
 {
 	const struct journal_config c = {.path = ring_path,
 		.receiver_id = RECEIVER_ID,
@@ -76,7 +76,7 @@ open_ring(void)
 }
 
 static struct spill *
-open_spill(void)
+spill_open(void)
 {
 	const struct spill_config c = {.dir = root, .receiver_id = RECEIVER_ID};
 	char message[PATH_MAX];
@@ -90,12 +90,13 @@ open_spill(void)
 static uint32_t
 put(struct journal *r, unsigned int index, const struct xfer_sample_batch *from)
 {
-	const struct journal_batch b = {
+	struct journal_batch b = {
 		.sequence = from->batch.sequence,
 		.rows = from->batch.rows,
 		.first = from->batch.first,
 		.last = from->batch.last,
 		.received = from->batch.received,
+		.body_bytes = from->batch.body_bytes,
 		.body_crc32c = from->batch.body_crc32c,
 		.run = index,
 	};
@@ -104,6 +105,7 @@ put(struct journal *r, unsigned int index, const struct xfer_sample_batch *from)
 	assert_non_null(to);
 	memcpy(to, from->metadata, XFER_BLOCK);
 	memcpy(to + XFER_BLOCK, from->body, from->batch.body_bytes);
+	journal_fill(r, &b);
 	return journal_commit(r, &b);
 }
 
@@ -134,7 +136,7 @@ take(struct journal *r, unsigned int index, struct spill *spill, unsigned int nb
 static void
 spill_some(struct journal *r, unsigned int index, const uint32_t *batch)
 {
-	struct spill *spill = open_spill();
+	struct spill *spill = spill_open();
 	unsigned int alive = below(BATCHES + 1), pass, i, nb;
 	struct journal_batch b;
 	struct journal_run of;
@@ -162,7 +164,7 @@ spill_some(struct journal *r, unsigned int index, const uint32_t *batch)
 static void
 first_life(void)
 {
-	struct journal *r = open_ring();
+	struct journal *r = ring_open();
 	struct journal_run other = run;
 	uint32_t batch[BATCHES], others[OTHERS];
 	unsigned int i, k, index, another;
@@ -197,7 +199,7 @@ first_life(void)
 static void
 next_life(void)
 {
-	struct egress e = {.ring = open_ring(), .spill = open_spill()};
+	struct egress e = {.ring = ring_open(), .spill = spill_open()};
 
 	assert_int_equal(egress_adopt_spilled(&e), 0);
 	spill_destroy(e.spill);
@@ -284,7 +286,7 @@ check(bool any_imported, bool adopted)
 {
 	bool here[BATCHES] = {false}, told = false;
 	uint16_t now[BATCHES] = {0};
-	struct journal *r = open_ring();
+	struct journal *r = ring_open();
 	struct journal_batch b;
 	unsigned int i;
 	uint32_t n;
@@ -315,7 +317,7 @@ static void
 check_count(void)
 {
 	bool here[BATCHES] = {false};
-	struct journal *r = open_ring();
+	struct journal *r = ring_open();
 	struct journal_run of = {0};
 	struct journal_batch b;
 	uint64_t released = 0;
@@ -344,7 +346,7 @@ test_worlds(void **state)
 {
 	const unsigned int deaths = 2;
 	char command[256];
-	bool here[BATCHES], any;
+	bool here[BATCHES] = {false}, any;
 	unsigned int world, i;
 
 	snprintf(command, sizeof(command), "rm -rf %s/* %s", root, ring_path);
@@ -377,8 +379,8 @@ test_worlds(void **state)
 static void
 spill_and_die(void)
 {
-	struct journal *r = open_ring();
-	struct spill *spill = open_spill();
+	struct journal *r = ring_open();
+	struct spill *spill = spill_open();
 	unsigned int i, index, alive = 0;
 	struct journal_run of;
 	struct journal_batch b;
@@ -442,7 +444,7 @@ test_rot(void **state)
 	for (i = 0; i < 3; i++)
 		rot(path, bad[i]);
 	live(next_life, 0);
-	r = open_ring();
+	r = ring_open();
 	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1), nb++) {
 		assert_true(journal_get(r, n, &b));
 		assert_true(b.held);

@@ -121,12 +121,13 @@ end(void **state)
 static uint32_t
 give(unsigned int number)
 {
-	struct journal_batch b = {.rows = 1, .run = run};
+	struct journal_batch b = {.rows = 1, .run = run, .body_bytes = XFER_BLOCK};
 	uint8_t *at = journal_reserve(ring, XFER_BLOCK);
 	uint32_t batch;
 
 	assert_non_null(at);
 	b.body_crc32c = arrow_crc32c(0, at + XFER_BLOCK, XFER_BLOCK);
+	journal_fill(ring, &b);
 	batch = journal_commit(ring, &b);
 	journal_assign(ring, batch, number);
 	journal_give(ring, batch);

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "egress/store_client_private.h"
+#include "egress/store_client.c"
 
 #define BATCHES 8 /* held, all of table 1; every second one is assigned to this store */
 #define STORE	0
@@ -52,7 +52,7 @@ begin(void **state)
 		.schema_bytes = {XFER_BLOCK, XFER_BLOCK},
 		.body_max = {XFER_BLOCK, XFER_BLOCK},
 	};
-	struct journal_batch b = {.rows = 1, .table = 1};
+	struct journal_batch b = {.rows = 1, .table = 1, .body_bytes = XFER_BLOCK};
 	char message[PATH_MAX];
 	uint32_t batch;
 
@@ -61,6 +61,7 @@ begin(void **state)
 	b.run = journal_run_add(ring, &run);
 	for (b.sequence = 0; b.sequence < BATCHES; b.sequence++) {
 		assert_non_null(journal_reserve(ring, XFER_BLOCK));
+		journal_fill(ring, &b);
 		batch = journal_commit(ring, &b);
 		journal_assign(ring, batch, b.sequence % 2 == 0 ? STORE : STORE + 1);
 	}

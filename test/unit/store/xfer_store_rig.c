@@ -313,12 +313,13 @@ uint32_t
 rig_hold(unsigned int table, unsigned int k)
 {
 	const struct xfer_sample_batch *from = &rig.sample.batch[table][k];
-	const struct journal_batch b = {
+	struct journal_batch b = {
 		.sequence = from->batch.sequence,
 		.rows = from->batch.rows,
 		.first = from->batch.first,
 		.last = from->batch.last,
 		.received = from->batch.received,
+		.body_bytes = from->batch.body_bytes,
 		.body_crc32c = from->batch.body_crc32c,
 		.run = rig.run,
 		.table = table,
@@ -328,6 +329,7 @@ rig_hold(unsigned int table, unsigned int k)
 	assert_non_null(bytes);
 	memcpy(bytes, from->metadata, XFER_BLOCK);
 	memcpy(bytes + XFER_BLOCK, from->body, from->batch.body_bytes);
+	journal_fill(rig.ring, &b);
 	return journal_commit(rig.ring, &b);
 }
 
