@@ -416,11 +416,15 @@ check_votes(const struct act *act, uint32_t a)
 }
 
 /**
- * Whether all earlier packets are placed. If not, some wait for a module that is dead or astray.
+ * Whether all earlier packets are placed, and the dead streams are known. If not, packets wait for a
+ * module that is dead or astray; silence does not count meanwhile.
  */
 static bool
-keeps_up(void)
+keeps_up(uint32_t act)
 {
+	for (uint32_t s = 0; s < d.streams; s++)
+		if ((role[s] == DEAD || act < away[s]) && (ft->builder.silent >> s & 1) == 0)
+			return false;
 	for (uint32_t l = 0; l < config.nb_rx; l++) {
 		if (ft->rx[l].wanted != 0)
 			return false;
@@ -451,7 +455,7 @@ play(const struct act *acts, uint32_t nb)
 			 * last move loses packets; after a short gap only if a module is astray
 			 */
 			settle();
-			orderly &= keeps_up();
+			orderly &= keeps_up(a);
 			settled = acts[a - 1].first + acts[a - 1].frames;
 			unsettled = false;
 		}
