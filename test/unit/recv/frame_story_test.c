@@ -416,8 +416,8 @@ check_votes(const struct act *act, uint32_t a)
 }
 
 /**
- * Whether all earlier packets are placed, and the dead streams are known. If not, packets wait for a
- * module that is dead or astray; silence does not count meanwhile.
+ * Whether all earlier packets are placed, and the dead streams are known. If not, packets wait for
+ * a module that is dead or astray; silence does not count meanwhile.
  */
 static bool
 keeps_up(uint32_t act)
