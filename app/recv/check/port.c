@@ -279,6 +279,12 @@ check_device(struct check *c, const struct check_port *p)
 		add(c, p, CHECK_FAIL, "device", "%s, %s: %s failed: %s", p->name, p->driver,
 			p->failed, rte_strerror(-p->set_up));
 		check_fix(c, "see the driver's messages above");
+	} else if (strcmp(p->driver, "net_af_packet") == 0) {
+		add(c, p, CHECK_WARN, "device",
+			"%s, %s: packets that the kernel's ring drops are in no counter, and VLAN "
+			"tags are not seen",
+			p->name, p->driver);
+		check_fix(c, "for tests only; a detector needs a NIC with a driver of DPDK");
 	} else {
 		add(c, p, CHECK_OK, "device", "%s, %s", p->name, p->driver);
 	}
