@@ -163,9 +163,9 @@ stream_source_list(
 	size_t i;
 	int rc = 0;
 
-	if (id->table == NULL && r->only.table != NULL)
+	if (id->table == NULL && r->nb_batches > 0 && r->only.table != NULL)
 		*id = r->only;
-	if (id->table == NULL && r->nb_batches > 0)
+	else if (id->table == NULL && r->nb_batches > 0)
 		rc = stream_source_identity(&r->batches[0], id);
 	for (i = 0; i < r->nb_batches && rc == 0; i++) {
 		if (!is_of(&r->batches[i], id))

@@ -54,7 +54,7 @@ bool stream_source_is_ours(const struct stream_source *s);
 /**
  * List the batches of a file.
  * @param identity  expected stream. If its table is NULL: out, stream of the file's name, or else
- *   of the first batch (the table stays NULL if there is none)
+ *   of the first batch (the table stays NULL if there is no batch)
  * @param have      out: the sequence numbers are added to it
  * @return 0; -EXDEV: of another stream, or without identity; -ENOMEM
  */

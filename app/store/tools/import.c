@@ -276,7 +276,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 		return rc == -EXDEV ? -EBADMSG : rc;
 	}
 	/* a file without batches counts as imported */
-	if (identity.table == NULL)
+	if (have.nb == 0)
 		return say_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
 	rc = t != NULL ? check_there(s, t, &have) : -EIO;
