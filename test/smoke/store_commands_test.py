@@ -313,6 +313,8 @@ def check_foreign(store, chain, there):
         out = store('verify', chain.stored, run, status=1, says=' 0 duplicates')
         want(suffix or 'or of another stream than its file' in out, out)
         store('reconcile', '--without-journal', chain.stored, run, status=0 if suffix else 1)
+        if not suffix:
+            store('import', '--to', chain.stored, run, status=1, says='not imported')
         want(stored(chain.stored) == there, 'genuine batches were removed')
         shutil.rmtree(f'{chain.where}/foreign')
 

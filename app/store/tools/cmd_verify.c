@@ -190,6 +190,8 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 
 	for (i = 0; i < r->nb_damage && rc == 0; i++) {
 		f = (struct finding){.identity = *identity};
+		if (f.identity.table == NULL)
+			f.identity = r->only;
 		if (f.identity.table == NULL && r->damage[i].announced)
 			(void)stream_source_identity(&r->damage[i].batch, &f.identity);
 		f.numbered = arrow_damage_sequences(r, i, &f.first, &f.last);
