@@ -71,7 +71,10 @@ frame_resync_is_refused(
 
 	/* the request covers frames from `slots` before its position to max_gap_frames after it */
 	return (__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
-		(frx->requests >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
+		(frx->requests >> stream & 1) != 0 &&
+		__atomic_load_n(&ft->builder.request_silences[stream], __ATOMIC_RELAXED) ==
+		frx->silences[stream] &&
+		frame + 1 + ft->config.slots >= place &&
 		frame + 1 < place + ft->config.max_gap_frames;
 }
 
@@ -650,23 +653,31 @@ refuse(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 	const uint64_t patience = ft->config.stall_cycles / 4 * REFUSE_QUARTERS;
 	const uint64_t now = rte_rdtsc();
-	uint64_t refused = 0;
+	uint64_t refused = 0, over;
 
 	b->requests_timed = b->requests;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t place = b->request_position[s];
+		const bool silent = frame_resync_is_silent(ft, s);
 
-		/* a stream that was silent makes a new request */
-		if ((b->requests >> s & 1) == 0 || frame_resync_is_silent(ft, s)) {
+		if ((b->requests >> s & 1) == 0) {
 			b->request_since[s] = 0;
 			continue;
 		}
-		/* a position that moves forward is still the same request */
+		/*
+		 * A position that moves forward is still the same request. A stream that was silent
+		 * makes a new one.
+		 */
 		if (b->request_since[s] == 0 || place + ft->config.slots < b->request_at[s] ||
-			place >= b->request_at[s] + ft->config.max_gap_frames)
+			place >= b->request_at[s] + ft->config.max_gap_frames ||
+			(!silent && b->request_silences[s] != b->silences[s])) {
 			b->request_since[s] = now;
+			__atomic_store_n(&b->request_silences[s], b->silences[s], __ATOMIC_RELAXED);
+		}
 		b->request_at[s] = place;
-		if (now - b->request_since[s] >= patience)
+		/* after that, RX roles have dropped what a silent stream had sent */
+		over = silent ? patience + ft->config.stall_cycles / 4 : UINT64_MAX;
+		if (now - b->request_since[s] >= patience && now - b->request_since[s] < over)
 			refused |= UINT64_C(1) << s;
 	}
 	if (unlikely(ft->window.refused != refused)) {

@@ -305,6 +305,9 @@ struct frame_builder {
 	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< frame + 1 that is requested */
 	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = no request */
 	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< last position of the request, which moves */
+	/** `silences` when the request began: a refusal is not for a request after another silence.
+	 * Read by RX roles. */
+	uint32_t request_silences[DETECTOR_STREAMS_MAX];
 	uint64_t requests_timed; /**< bits of streams with a request at the last check of age */
 	uint64_t gap_group;	 /**< bits of the majority of streams that requests a gap */
 	/** Frame + 1 at which the gap ends. Before it, the builder waits only for gap_group. */
