@@ -11,6 +11,7 @@
 #include "pipeline.h"
 #include "report.h"
 #include "run.h"
+#include "run_drops.h"
 #include "run_watch.h"
 #include "run_writer.h"
 #include "rx/lcores.h"
@@ -67,6 +68,9 @@ print_line(const struct report *r, const struct run *run, const struct run_statu
 		l->hits + l->prescaled + l->dry_run, l->missing_packets,
 		l->lost + l->refused + l->lost_at_restart + l->lost_while_down);
 	print_silent(run, &stats, out);
+	if (l->packets[RX_PACKETS] > r->packets && l->packets[RX_PLACED] == r->placed)
+		fprintf(out, "; none of the last %" PRIu64 " packets used",
+			l->packets[RX_PACKETS] - r->packets);
 	fprintf(out, "\n");
 }
 
@@ -82,13 +86,15 @@ report_progress(struct report *r, struct run *run, FILE *out)
 	run_get_status(run, &status);
 	if (status.runs != r->runs) {
 		r->runs = status.runs;
-		r->frames = r->bytes = 0;
+		r->frames = r->bytes = r->packets = r->placed = 0;
 	}
 	if (r->line_at != 0 && status.state == RUN_RUNNING)
 		print_line(r, run, &status, seconds, out);
 	r->line_at = now;
 	r->frames = status.ledger.frames;
 	r->bytes = status.ledger.packets[RX_BYTES];
+	r->packets = status.ledger.packets[RX_PACKETS];
+	r->placed = status.ledger.packets[RX_PLACED];
 }
 
 static void
@@ -111,7 +117,7 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 			fprintf(out, "modules\n");
 		first = false;
 		fprintf(out, "  %s: %" PRIu64 " packets missing, %.2f %%",
-			run_watch_stream(d, run_get_pipeline(run)->settings->udp_port, s, name,
+			run_drops_stream(d, run_get_pipeline(run)->settings->udp_port, s, name,
 				sizeof(name)),
 			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
 		if (run_watch_is_silent(of))
@@ -192,6 +198,6 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 	print_rate(run, status, out);
 	print_lcores(run_get_pipeline(run), out);
 	print_files(run, status, out);
-	if (status->warning[0] != '\0')
-		fprintf(out, "warning\n  %s\n", status->warning);
+	for (uint32_t i = 0; i < RUN_WARNINGS && status->warnings[i][0] != '\0'; i++)
+		fprintf(out, "%s  %s\n", i == 0 ? "warning\n" : "", status->warnings[i]);
 }

@@ -20,7 +20,7 @@ struct report {
 	uint64_t line_at; /**< TSC of the last line; 0: none yet */
 	uint64_t runs;	  /**< number of the run */
 	uint64_t frames;  /**< frames of the run */
-	uint64_t bytes;
+	uint64_t bytes, packets, placed;
 };
 
 /** Print a line if it is due and a run is in progress. */

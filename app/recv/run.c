@@ -385,7 +385,8 @@ start(struct run *r)
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->ledger.before, r->pipeline, NULL);
-	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before);
+	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
+		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "cannot start the run: %s", strerror(-ret));
@@ -407,6 +408,19 @@ read_writer(struct run *r, struct run_writer *writer)
 		file_writer_status(r->writer, t, &writer->status[t]);
 }
 
+static_assert(RUN_WARNINGS == RUN_WATCH_FINDINGS, "one of each kind");
+
+static void
+read_warnings(const struct run *r, struct run_status *status)
+{
+	uint32_t n = 0;
+
+	memset(status->warnings, 0, sizeof(status->warnings));
+	for (uint32_t f = 0; f < RUN_WATCH_FINDINGS; f++)
+		if (r->watch.finding[f][0] != '\0')
+			rte_strscpy(status->warnings[n++], r->watch.finding[f], RUN_WARNING_SIZE);
+}
+
 /**
  * Check whether no received packet could be used, or no packet came although the run waited for
  * one, and if so store a message. A run that a client ends before its detector sends is not an
@@ -418,8 +432,8 @@ received_nothing(struct run *r, const struct ledger *l)
 {
 	if (!r->began || r->aborted || l->packets[RX_PLACED] > 0)
 		return false;
-	if (r->watch.finding[0] != '\0') {
-		note(r, 0, "%s", r->watch.finding);
+	if (r->last.warnings[0][0] != '\0') {
+		note(r, 0, "%s", r->last.warnings[0]);
 		LOG(ERR, "run %s: none of the received packets was usable, see above\n",
 			r->settings.run);
 		return true;
@@ -453,7 +467,9 @@ finish(struct run *r, bool failed)
 
 	if (r->began)
 		run_watch_look(&r->watch, true);
-	rte_strscpy(last->warning, r->began ? r->watch.finding : "", sizeof(last->warning));
+	memset(last->warnings, 0, sizeof(last->warnings));
+	if (r->began)
+		read_warnings(r, last);
 	drained = file_writer_stop(r->writer, true) == 0;
 	failed |= !drained;
 	preview_end(r->pipeline->preview);
@@ -845,7 +861,7 @@ run_get_status(struct run *r, struct run_status *status)
 		status->first_frame = b->first_frame;
 		status->last_frame = b->last_frame;
 		status->veto_version = r->veto_version;
-		rte_strscpy(status->warning, r->watch.finding, sizeof(status->warning));
+		read_warnings(r, status);
 		status->failed = false;
 		status->seconds = r->first_activity == 0
 			? 0

@@ -38,6 +38,8 @@ struct pipeline;
 struct settings;
 
 #define RUN_MESSAGE_SIZE 512
+#define RUN_WARNINGS	 3
+#define RUN_WARNING_SIZE 640
 
 enum run_state {
 	RUN_IDLE,
@@ -64,8 +66,9 @@ struct run_status {
 	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
 	uint64_t first_frame;
 	uint64_t last_frame;
-	char dark[256];	   /**< result of a dark run; "": not a dark run */
-	char warning[512]; /**< problems of the received data; "": none */
+	char dark[256]; /**< result of a dark run; "": not a dark run */
+	/** problems of the received data, the first ones; "": no more */
+	char warnings[RUN_WARNINGS][RUN_WARNING_SIZE];
 	uint32_t veto_version;
 };
 

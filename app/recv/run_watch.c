@@ -10,6 +10,7 @@
 #include "builder/builder.h"
 #include "counter.h"
 #include "pipeline.h"
+#include "run_drops.h"
 #include "run_watch.h"
 #include "rx/rx.h"
 #include "settings.h"
@@ -37,70 +38,137 @@ RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
 /** Number of incomplete frames before a missing part of modules is reported. */
 #define PATTERN_FRAMES 8
 
-/** Packets of the run: received, placed, and unusable. */
-struct tally {
-	uint64_t packets, placed, rejected;
-};
+/**
+ * Packets that were dropped because of their frame number are reported if they are at least those
+ * of DROPPED_FRAMES frames, and 1/REJECTED_SHARE of all packets. A restart may cost a few frames.
+ */
+#define DROPPED_FRAMES 4
 
-static struct tally
-tally_packets(const struct run_watch *w)
+/** Packets of a stream, dropped since it was heard last, that show that it sends. */
+#define DROPPED_MIN 8
+
+/** Add what the RX roles have counted so far. */
+static void
+read_packets(const struct run_watch *w, struct run_packets *p)
 {
-	const uint64_t *before = w->before->packets;
-	struct tally t = {0};
-
+	memset(p, 0, sizeof(*p));
 	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
 		const struct rx *rx = w->pipeline->rx[i];
 
-		t.packets += counter_get(&rx->counters[RX_PACKETS]);
-		t.placed += counter_get(&rx->counters[RX_PLACED]);
-		t.rejected += counter_get(&rx->samples.total);
+		p->packets += counter_get(&rx->counters[RX_PACKETS]);
+		p->placed += counter_get(&rx->counters[RX_PLACED]);
+		p->duplicate += counter_get(&rx->counters[RX_DUPLICATE]);
+		p->late += counter_get(&rx->counters[RX_LATE]);
+		p->outlier += counter_get(&rx->counters[RX_OUTLIER]);
+		p->rejected += counter_get(&rx->samples.total);
+		for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
+			struct rx_drop drop;
+
+			p->progress[s] =
+				RTE_MAX(p->progress[s], counter_get(&rx->frx->progress[s]));
+			counters_get(&drop, &rx->drops[s], sizeof(drop));
+			if (drop.packets == 0) /* not of this role */
+				continue;
+			p->drop[s] = drop;
+		}
 	}
-	t.packets -= before[RX_PACKETS];
-	t.placed -= before[RX_PLACED];
-	t.rejected -= w->rejected;
-	return t;
+}
+
+/** Packets from `since` to `now`. */
+static struct run_packets
+packets_since(const struct run_packets *now, const struct run_packets *since)
+{
+	struct run_packets p = *now;
+
+	p.packets -= since->packets;
+	p.placed -= since->placed;
+	p.rejected -= since->rejected;
+	p.duplicate -= since->duplicate;
+	p.late -= since->late;
+	p.outlier -= since->outlier;
+	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
+		p.drop[s].packets -= since->drop[s].packets;
+	return p;
 }
 
 static void
-take_samples(struct run_watch *w, struct rejects *to)
+take_samples(struct run_watch *w)
 {
+	const struct settings *settings = w->pipeline->settings;
 	struct rx_sample sample;
 
-	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++)
+	for (uint32_t i = 0; i < settings->rx_lcores; i++) {
 		for (uint32_t n = 0; n < RX_SAMPLES && rx_take_sample(w->pipeline->rx[i], &sample);
-			n++)
-			if (to != NULL)
-				rejects_add(to, &sample, &w->pipeline->settings->detector);
+			n++) {
+			rejects_add(&w->rejects, &sample, &settings->detector);
+			for (uint32_t j = 0; j < RTE_DIM(w->recent); j++)
+				rejects_add(&w->recent[j].rejects, &sample, &settings->detector);
+		}
+	}
+}
+
+/** Forget the older part of the recent interval. */
+static void
+next_interval(struct run_watch *w, const struct run_packets *now, uint64_t time)
+{
+	w->recent[0] = w->recent[1];
+	w->recent[1].from = *now;
+	w->recent[1].at = time;
+	rejects_clear(&w->recent[1].rejects);
 }
 
 void
-run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before)
+run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before,
+	uint64_t first_frame)
 {
 	memset(w, 0, sizeof(*w));
+	w->first_frame = first_frame;
 	w->pipeline = p;
 	w->before = before;
-	take_samples(w, NULL);
-	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++)
-		w->rejected += counter_get(&w->pipeline->rx[i]->samples.total);
+	take_samples(w);
+	w->rejects.udp_port = p->settings->udp_port;
+	rejects_clear(&w->rejects);
+	read_packets(w, &w->from);
+	for (uint32_t i = 0; i < RTE_DIM(w->recent); i++) {
+		w->recent[i].rejects = w->rejects;
+		w->recent[i].from = w->from;
+		w->recent[i].at = rte_rdtsc();
+	}
+	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
+		w->stream[s].dropped = w->from.drop[s].packets;
 }
 
-const char *
-run_watch_stream(
-	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
+static uint64_t
+frames_of(const struct run_watch *w, const struct builder_stats *stats)
 {
-	snprintf(text, size, "module %u (stream %u, UDP port %u)",
-		detector_stream_module(d, stream), stream, udp_port + stream);
-	return text;
+	return stats->closed - w->before->frames;
 }
 
 static void
-view_rejects(const struct run_watch *w, const struct builder_stats *stats, const struct tally *t,
+view_drops(const struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total, struct run_drops_view *v)
+{
+	const struct settings *s = w->pipeline->settings;
+
+	*v = (struct run_drops_view){
+		.detector = &s->detector,
+		.udp_port = s->udp_port,
+		.max_skew_frames = s->max_skew_frames,
+		.stream_timeout_ms = s->stream_timeout_ms,
+		.first_frame = w->first_frame,
+		.placed = total->placed - w->from.placed,
+		.last_frame = stats->last_frame,
+	};
+}
+
+static void
+view_rejects(const struct run_watch *w, const struct builder_stats *stats, bool placed,
 	struct reject_view *v)
 {
 	*v = (struct reject_view){
 		.detector = &w->pipeline->settings->detector,
 		.udp_port = w->pipeline->settings->udp_port,
-		.placed = t->placed > 0,
+		.placed = placed,
 		.stats = stats,
 	};
 	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
@@ -114,34 +182,69 @@ view_rejects(const struct run_watch *w, const struct builder_stats *stats, const
 	}
 }
 
-/** Return true if the number of unusable packets indicates a wrong setting. */
-static bool
-are_too_many(const struct run_watch *w, const struct tally *t)
+/** Report a problem of the data, once a run. */
+static void
+report(const struct run_watch *w, enum run_watch_finding f)
 {
-	/* One packet is enough if none was placed and the packets are not other hosts' traffic. */
-	if (t->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
-		return t->rejected > 0;
-	return t->rejected >= REJECTED_MIN && t->rejected * REJECTED_SHARE >= t->packets;
+	LOG(WARNING, "%s\n", w->finding[f]);
 }
 
-static uint64_t
-frames_of(const struct run_watch *w, const struct builder_stats *stats)
+static bool
+is_share(uint64_t part, uint64_t packets, uint64_t least)
 {
-	return stats->closed - w->before->frames;
+	return part >= least && part * REJECTED_SHARE >= packets;
+}
+
+/** Return true if the number of unusable packets of the run indicates a wrong setting. */
+static bool
+are_too_many(const struct run_watch *w, const struct run_packets *p)
+{
+	/* One packet is enough if none was placed and the packets are not other hosts' traffic. */
+	if (p->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
+		return p->rejected > 0;
+	return is_share(p->rejected, p->packets, REJECTED_MIN);
+}
+
+/**
+ * Report unusable packets that are many in the recent interval, after others were used. Other
+ * hosts' traffic also arrives while the detector does not send.
+ */
+static void
+check_recent_rejects(struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *now, uint64_t time)
+{
+	const struct run_packets p = packets_since(now, &w->recent[0].from);
+	struct run_packets last;
+	const struct rejects *r = &w->recent[0].rejects;
+	char *text = w->finding[RUN_WATCH_REJECTS], why[400];
+	struct reject_view view;
+
+	if (!is_share(p.rejected, p.packets, REJECTED_MIN) || rejects_commonest(r) <= REJECT_UDP)
+		return;
+	last = packets_since(now, &w->recent[1].from);
+	view_rejects(w, stats, last.packets == 0 || last.placed > 0, &view);
+	if (!rejects_explain(r, &view, why, sizeof(why)))
+		return;
+	snprintf(text, sizeof(w->finding[0]),
+		"%" PRIu64 " of the last %" PRIu64 " packets, in %.1f s after frame %" PRIu64
+		", are not usable; most of them %s",
+		p.rejected, p.packets, (double)(time - w->recent[0].at) / rte_get_tsc_hz(),
+		stats->last_frame, why);
+	report(w, RUN_WATCH_REJECTS);
 }
 
 /** Report unusable packets, once a run, as soon as the cause can be determined. */
 static void
-check_rejects(struct run_watch *w, const struct builder_stats *stats, bool now)
+check_rejects(struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total, bool now)
 {
-	const struct tally t = tally_packets(w);
-	char why[400];
+	const struct run_packets p = packets_since(total, &w->from);
+	const uint64_t time = rte_rdtsc();
+	char *text = w->finding[RUN_WATCH_REJECTS], why[400];
 	struct reject_view view;
-	uint64_t time;
 
-	if (t.rejected == 0)
+	if (p.rejected == 0)
 		return;
-	time = rte_rdtsc();
 	if (w->rejected_at == 0)
 		w->rejected_at = time;
 	/*
@@ -149,21 +252,60 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats, bool now)
 	 */
 	if (!now && time - w->rejected_at < rte_get_tsc_hz() / LOOKS_PER_SECOND)
 		return;
-	if (!now && t.placed > 0 && frames_of(w, stats) < PATTERN_FRAMES &&
+	if (!now && p.placed > 0 && frames_of(w, stats) < PATTERN_FRAMES &&
 		time - w->rejected_at < rte_get_tsc_hz() / 2)
 		return;
-	view_rejects(w, stats, &t, &view);
-	if (!are_too_many(w, &t) || !rejects_explain(&w->rejects, &view, why, sizeof(why)))
+	if (!are_too_many(w, &p)) {
+		if (p.placed > 0)
+			check_recent_rejects(w, stats, total, time);
 		return;
-	if (t.placed == 0)
-		snprintf(w->finding, sizeof(w->finding),
-			"none of %" PRIu64 " packets is usable: %" PRIu64 " %s", t.packets,
-			t.rejected, why);
+	}
+	view_rejects(w, stats, p.placed > 0, &view);
+	if (!rejects_explain(&w->rejects, &view, why, sizeof(why)))
+		return;
+	if (p.placed == 0)
+		snprintf(text, sizeof(w->finding[0]),
+			"none of %" PRIu64 " packets is usable: %" PRIu64 " %s", p.packets,
+			p.rejected, why);
 	else
-		snprintf(w->finding, sizeof(w->finding),
+		snprintf(text, sizeof(w->finding[0]),
 			"%" PRIu64 " of %" PRIu64 " packets are not usable; most of them %s",
-			t.rejected, t.packets, why);
-	LOG(WARNING, "%s\n", w->finding);
+			p.rejected, p.packets, why);
+	report(w, RUN_WATCH_REJECTS);
+}
+
+/**
+ * Report packets that were dropped because of their frame numbers. The summary has the numbers of
+ * the whole run.
+ */
+static void
+check_drops(struct run_watch *w, const struct builder_stats *stats, const struct run_packets *total,
+	bool now)
+{
+	const struct run_packets all = packets_since(total, &w->from);
+	const struct run_packets recent = packets_since(total, &w->recent[0].from), *p = &all;
+	const uint64_t least = RTE_MAX((uint64_t)REJECTED_MIN,
+		(uint64_t)DROPPED_FRAMES * w->pipeline->settings->detector.expected);
+	char *text = w->finding[RUN_WATCH_DROPS];
+	const bool known = text[0] != '\0';
+	struct run_drops_view view;
+
+	view_drops(w, stats, total, &view);
+	if (known && !now)
+		return;
+	/* the detector may still be before the run's first frame */
+	if (!now && all.placed == 0 &&
+		all.drop[run_drops_worst(&all, &view)].frame < w->first_frame)
+		return;
+	if (!known && !is_share(run_drops_numbers(&all), all.packets, least)) {
+		if (all.placed > 0)
+			p = &recent;
+		if (!is_share(run_drops_numbers(p), p->packets, least))
+			return;
+	}
+	run_drops_explain(p, &view, text, sizeof(w->finding[0]));
+	if (!known)
+		report(w, RUN_WATCH_DROPS);
 }
 
 /** Report that no frame is complete because the same part of it is always missing. */
@@ -171,38 +313,67 @@ static void
 check_pattern(struct run_watch *w, const struct builder_stats *stats, bool now)
 {
 	const uint64_t frames = frames_of(w, stats);
-	const struct tally t = {.placed = 1};
 	struct reject_view view;
 	char why[400];
 
 	if (frames < (now ? 2 : PATTERN_FRAMES))
 		return;
-	view_rejects(w, stats, &t, &view);
+	view_rejects(w, stats, true, &view);
 	if (!rejects_explain_missing(&view, why, sizeof(why)))
 		return;
-	snprintf(w->finding, sizeof(w->finding), "none of %" PRIu64 " frames is complete: %s",
-		frames, why);
-	LOG(WARNING, "%s\n", w->finding);
+	snprintf(w->finding[RUN_WATCH_PATTERN], sizeof(w->finding[0]),
+		"none of %" PRIu64 " frames is complete: %s", frames, why);
+	report(w, RUN_WATCH_PATTERN);
+}
+
+/** What a stream sends while it is silent: "are dropped as ...". "": nothing, as far as known. */
+static void
+explain_silence(const struct run_watch *w, const struct builder_stats *stats, uint32_t s,
+	const struct run_packets *total, char *text, size_t size)
+{
+	const char *what = rejects_of_stream(&w->recent[0].rejects, s);
+	struct run_drops_view view;
+
+	text[0] = '\0';
+	view_drops(w, stats, total, &view);
+	if (total->drop[s].packets - w->stream[s].dropped >= DROPPED_MIN)
+		run_drops_explain_stream(&total->drop[s], &view, text, size);
+	else if (what != NULL)
+		snprintf(text, size, "%s; check the module and the switch", what);
 }
 
 static void
-check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s, bool now)
+check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
+	const struct run_packets *total, bool now)
 {
 	const struct builder_stream *of = &stats->stream[s];
-	const bool silent = run_watch_is_silent(of), news = of->silences != w->silences[s];
+	const bool silent = run_watch_is_silent(of);
 	const bool never = of->frames == 0 && stats->complete == 0;
-	char name[64], times[48] = "";
+	struct run_watch_stream *logged = &w->stream[s];
+	char name[64], times[48] = "", why[300] = "";
 
-	if (silent == w->silent[s] && !news)
+	if (silent)
+		explain_silence(w, stats, s, total, why, sizeof(why));
+	/* drops count as a sign of life only after the last packet that was placed */
+	if (total->progress[s] != logged->progress) {
+		logged->progress = total->progress[s];
+		logged->dropped = total->drop[s].packets;
+	}
+	if (silent == logged->silent && of->silences == logged->silences &&
+		(!silent || logged->sends || why[0] == '\0'))
 		return;
-	if (w->lines[s] >= STREAM_LINES && !now &&
-		rte_rdtsc() - w->line_at[s] < 60 * rte_get_tsc_hz())
+	if (logged->lines >= STREAM_LINES && !now &&
+		rte_rdtsc() - logged->line_at < 60 * rte_get_tsc_hz())
 		return;
-	run_watch_stream(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s, name,
+	run_drops_stream(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s, name,
 		sizeof(name));
 	if (of->silences > 1)
 		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
-	if (silent && never)
+	if (silent && why[0] != '\0')
+		LOG(WARNING,
+			"%s has sent no usable packet since frame %" PRIu64 "%s; its packets %s\n",
+			name, never ? stats->first_frame : of->silent_from, times, why);
+	else if (silent && never)
 		LOG(WARNING,
 			"%s has sent nothing since the run began at frame %" PRIu64 "; check the "
 			"module and its cable, or set [detector] modules or absent\n",
@@ -214,30 +385,37 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 			name, of->silent_from, times);
 	else
 		LOG(NOTICE,
-			"%s sends again since frame %" PRIu64 "; it had sent nothing since frame "
+			"%s sends again since frame %" PRIu64 "; it had sent %s since frame "
 			"%" PRIu64 "%s\n",
-			name, of->silent_to, of->silent_from, times);
-	w->line_at[s] = rte_rdtsc();
-	w->lines[s]++;
-	w->silences[s] = of->silences;
-	w->silent[s] = silent;
+			name, of->silent_to, logged->sends ? "no usable packet" : "nothing",
+			of->silent_from, times);
+	logged->line_at = rte_rdtsc();
+	logged->lines++;
+	logged->silences = of->silences;
+	logged->silent = silent;
+	logged->sends = silent && why[0] != '\0';
 }
 
 void
 run_watch_look(struct run_watch *w, bool now)
 {
 	const uint64_t time = rte_rdtsc();
+	struct run_packets total;
 	struct builder_stats stats;
 
-	take_samples(w, &w->rejects);
+	take_samples(w);
 	if (!now && time < w->next_check)
 		return;
 	w->next_check = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
 	stats = builder_stats(w->pipeline->builder);
-	if (w->finding[0] == '\0')
-		check_rejects(w, &stats, now);
-	if (w->finding[0] == '\0')
+	read_packets(w, &total);
+	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
+		check_rejects(w, &stats, &total, now);
+	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_pattern(w, &stats, now);
+	check_drops(w, &stats, &total, now);
 	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++)
-		check_stream(w, &stats, s, now);
+		check_stream(w, &stats, s, &total, now);
+	if (time - w->recent[1].at >= rte_get_tsc_hz())
+		next_interval(w, &total, time);
 }

@@ -12,30 +12,60 @@
 #include <stdint.h>
 
 #include "builder/builder.h"
+#include "run_drops.h"
 #include "rx/rejects.h"
 
 struct ledger;
 struct pipeline;
 
+/** Problems of the data, each reported once a run. */
+enum run_watch_finding {
+	RUN_WATCH_REJECTS, /**< packets of another format, or from elsewhere */
+	RUN_WATCH_PATTERN, /**< the same part of all frames is missing */
+	RUN_WATCH_DROPS,   /**< packets dropped because of their frame number */
+	RUN_WATCH_FINDINGS
+};
+
+/** An interval that ends now. */
+struct run_watch_interval {
+	uint64_t at;		 /**< TSC of its begin */
+	struct run_packets from; /**< counters then */
+	struct rejects rejects;	 /**< samples since then */
+};
+
+/** What was logged about a stream. */
+struct run_watch_stream {
+	uint64_t lines;	   /**< log lines */
+	uint64_t line_at;  /**< TSC of the last one */
+	uint64_t silences; /**< ... builder_stream.silences then */
+	bool silent;	   /**< ... state then */
+	bool sends;	   /**< ... it was silent, and sent packets that were dropped */
+	uint64_t progress; /**< its frame_rx.progress at the last check */
+	uint64_t dropped;  /**< its dropped packets when that last changed */
+};
+
 struct run_watch {
 	const struct pipeline *pipeline;
 	const struct ledger *before; /**< counters at the start of the run */
+	uint64_t first_frame;	     /**< [run] first_frame; 0: auto */
+	struct run_packets from;     /**< packets before the run */
 	uint64_t next_check;	     /**< TSC of the next check */
-	uint64_t rejected;	     /**< unusable packets before the run */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
-	struct rejects rejects;
-	char finding[512];			/**< warning that was logged; "": none */
-	uint64_t lines[DETECTOR_STREAMS_MAX];	/**< log lines of each stream */
-	uint64_t line_at[DETECTOR_STREAMS_MAX]; /**< TSC of the last log line of each stream */
-	uint64_t silences[DETECTOR_STREAMS_MAX];
-	bool silent[DETECTOR_STREAMS_MAX]; /**< state in the last log line of each stream */
+	struct rejects rejects; /**< samples of the run */
+	/** The last one to two seconds, and the part of them that is the next such interval. */
+	struct run_watch_interval recent[2];
+	/** Warnings that were logged; "": none. */
+	char finding[RUN_WATCH_FINDINGS][640];
+	struct run_watch_stream stream[DETECTOR_STREAMS_MAX];
 };
 
 /**
  * Start watching a new run.
- * @param before  counters at the start of the run; kept
+ * @param before       counters at the start of the run; kept
+ * @param first_frame  [run] first_frame; 0: auto
  */
-void run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before);
+void run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before,
+	uint64_t first_frame);
 
 /**
  * Check the data, at most four times a second. @param now  the run ends: check regardless of the
@@ -49,9 +79,5 @@ run_watch_is_silent(const struct builder_stream *s)
 {
 	return s->absent >= BUILDER_SILENT_FRAMES;
 }
-
-/** Format e.g. "module 1 (stream 1, UDP port 50002)". @return text */
-const char *run_watch_stream(
-	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size);
 
 #endif /* RUN_WATCH_H */

@@ -435,6 +435,83 @@ def a_detector_that_is_set_up_otherwise(where):
         want(out.count(line) == 2 and '\nwarning\n' in out, 'once in the log and the summary:', out)
 
 
+def with_frame(packet, frame):
+    """The packet with another frame number; its UDP checksum is 0, not computed."""
+    return packet[:42] + struct.pack('<Q', frame) + packet[50:]
+
+
+def frame_of(packet):
+    return struct.unpack_from('<Q', packet, 42)[0]
+
+
+# Frame numbers that a run cannot use: the number for each frame of the detector, settings, the exit
+# status, the message.
+NUMBERS = (
+    (lambda n: 1 + n % 4, (), 0, r'recv: 576 of 640 packets were dropped because of their frame numbers '
+     r'\([^)]*\): the last one has frame [1-4], which had been sent before. If the detector was restarted, '
+     r'let it pause for 1.25 \[frames\] stream_timeout_ms = 1250 ms first, because numbers that are at '
+     r'most max_skew_frames = 8 lower do not show a restart'),
+    (lambda n: 7, (), 0, r'recv: 624 of 640 packets were dropped because of their frame numbers \([^)]*\): '
+     'all packets have frame 7, expected numbers that count up; check the detector.s frame counter'),
+    (lambda n: 2 ** 48 - 20 + n, (), 0, r'packets were dropped because of their frame numbers '
+     r'\(\d+ outlier\): module 0 \(stream 0, UDP port 50001\) sent frame 281474976710676, expected at '
+     'most 281474976710654; restart'),
+    (lambda n: n, ('run.first_frame=1000',), 1, r'recv: 640 of 640 packets were dropped because of their '
+     r'frame numbers \(640 late\): the last one has frame 40, expected at least \[run\] first_frame = 1000; '
+     "set it to 'auto' or"),
+)
+
+
+@case
+def frame_numbers_that_repeat_or_are_too_high(where):
+    """Each line appears in the log and in the summary."""
+    whole = capture(where, '--rows', '64', frames=40)
+    with open(whole, 'rb') as f:
+        data = f.read()
+    for number, (change, settings, status, line) in enumerate(NUMBERS):
+        with open(whole, 'wb') as f:
+            f.write(data)
+        rewrite_packets(whole, lambda p, change=change: with_frame(p, change(frame_of(p))))
+        out = says(command(where, f'run.name=n{number}', 'detector.rows=64', *settings), status)
+        want(len(re.findall(line.removeprefix('recv: '), out)) == 2, f'not "{line}" twice:', out)
+        want(re.search(line if line.startswith('recv') else 'recv: .*' + line, out), 'log:', out)
+
+
+@case
+def a_fault_after_good_data(where):
+    """The detector sends to another port after three seconds of data: 240 of 5,040 packets."""
+    capture(where, '--rows', '64', frames=315)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p[:36] + struct.pack('>H', 50011) + p[38:]
+                    if frame_of(p) > 300 else p)
+    out = says(command(where, 'detector.rows=64', replay=',rate=1500'), 0)
+    line = (r'240 of the last \d+ packets, in \d\.\d s after frame 300, are not usable; most of them are '
+            r'sent to UDP port 50011 \(.*\), expected 50001; ')
+    want(re.search('recv: ' + line, out) and len(re.findall(line, out)) == 2, out)
+
+
+@case
+def a_module_that_sends_what_cannot_be_used(where):
+    """It is not called silent: its packets are tagged, or have other numbers than the others."""
+    whole = capture(where, '--rows', '64', '--modules', '3', frames=40)
+    with open(whole, 'rb') as f:
+        data = f.read()
+    name = r'recv: module 1 \(stream 1, UDP port 50002\) has sent no usable packet since frame 21; '
+    for number, (change, line) in enumerate((
+            (lambda p: p[:12] + b'\x81\x00\x00\x05' + p[12:], 'its packets have a VLAN tag; check'),
+            (lambda p: with_frame(p, frame_of(p) + 5000), 'its packets are dropped as outlier, the last one '
+             'has frame 50[0-9]+ while the run is at frame [0-9]+; check the module'),
+            (lambda p: p[:6] + b'\x02\x00\x00\x00\x09\x09' + p[12:], 'its packets are dropped as '
+             'foreign, because they have other addresses than before; check'))):
+        with open(whole, 'wb') as f:
+            f.write(data)
+        rewrite_packets(whole, lambda p, change=change: change(p)
+                        if p[36:38] == b'\xc3\x52' and frame_of(p) > 20 else p)
+        out = says(command(where, f'run.name=n{number}', 'detector.modules=3', 'detector.rows=64',
+                           'frames.stream_timeout_ms=200'), 0)
+        want(re.search(name + line, out), f'does not say "{line}":', out)
+        want('has sent nothing' not in out, out)
+
+
 @case
 def a_wrong_port(where):
     """In an endless run the mistake is reported during the run and in progress lines. The run ends.

@@ -118,7 +118,35 @@ rejects_add(struct rejects *r, const struct rx_sample *sample, const struct dete
 		k->port_min = RTE_MIN(k->port_min, found.port_min);
 		k->port_max = RTE_MAX(k->port_max, found.port_max);
 	}
+	if (found.port_min >= r->udp_port && found.port_min < r->udp_port + d->streams)
+		k->streams |= UINT64_C(1) << (found.port_min - r->udp_port);
 	k->samples++;
+}
+
+void
+rejects_clear(struct rejects *r)
+{
+	memset(r->kind, 0, sizeof(r->kind));
+}
+
+const char *
+rejects_of_stream(const struct rejects *r, uint32_t stream)
+{
+	static const char *const what[REJECTS] = {
+		[REJECT_UDP] = "have another length",
+		[REJECT_VLAN] = "have a VLAN tag",
+		[REJECT_OPTIONS] = "have IPv4 options",
+		[REJECT_CHECKSUM] = "have a wrong checksum",
+		[REJECT_LENGTH] = "have another length",
+		[REJECT_CUT] = "are truncated",
+		[REJECT_FORMAT] = "have no header of the detector's format",
+		[REJECT_NUMBER] = "have packet numbers that the stream does not send",
+	};
+
+	for (enum reject i = REJECT_OTHER; i < REJECTS; i++)
+		if (what[i] != NULL && (r->kind[i].streams >> stream & 1) != 0)
+			return what[i];
+	return NULL;
 }
 
 enum reject

@@ -40,6 +40,7 @@ enum reject {
 /** Samples of one kind. */
 struct reject_kind {
 	uint64_t samples;
+	uint64_t streams; /**< bit mask of the streams that the UDP destination ports belong to */
 	uint16_t port_min, port_max; /**< range of UDP destination ports */
 	/* of the first sample */
 	uint8_t source[4], destination[4];
@@ -53,6 +54,7 @@ struct reject_kind {
 };
 
 struct rejects {
+	uint32_t udp_port; /**< [detector] udp_port */
 	struct reject_kind kind[REJECTS];
 };
 
@@ -67,6 +69,15 @@ struct reject_view {
 
 /** Add a sample. */
 void rejects_add(struct rejects *r, const struct rx_sample *sample, const struct detector *d);
+
+/** Forget all samples. */
+void rejects_clear(struct rejects *r);
+
+/**
+ * The kind of the unusable packets that a stream sends: "have a VLAN tag".
+ * @return NULL: there is no sample of the stream
+ */
+const char *rejects_of_stream(const struct rejects *r, uint32_t stream);
 
 /** The most frequent kind. Other hosts' traffic counts only if there is no other kind. */
 enum reject rejects_commonest(const struct rejects *r);

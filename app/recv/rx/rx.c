@@ -163,6 +163,17 @@ keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
 	keep_sample(rx, m, RX_MALFORMED);
 }
 
+/** Record a packet that is dropped although it has the detector's format. */
+static void
+note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
+{
+	struct rx_drop *d = &rx->drops[stream];
+
+	__atomic_store_n(&d->frame, frame, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->cause, cause, __ATOMIC_RELAXED);
+	counter_add(&d->packets, 1);
+}
+
 /** Packets of a burst whose headers were read. They may be placed. */
 struct batch {
 	struct rx_packet *packets;
@@ -182,6 +193,7 @@ drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t stre
 			continue;
 		}
 		counter_add(&rx->counters[cause], 1);
+		note_drop(rx, packets[i].stream, packets[i].frame, cause);
 		rte_pktmbuf_free(packets[i].m);
 	}
 	return kept;
@@ -316,6 +328,7 @@ read_headers(
 
 			if (c != RX_PLACED) {
 				counter_add(&rx->counters[c], 1);
+				note_drop(rx, stream, parsed[i].frame, c);
 				drop[dropped++] = out[i].m;
 				continue;
 			}
@@ -521,6 +534,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			/* the header segment is freed at once, the pixels stay */
 			m->next = NULL;
 			m->nb_segs = 1;
+		} else if (result <= FRAME_PLACE_OUTLIER) {
+			note_drop(rx, p->stream, p->frame, counter_of_place[result]);
 		}
 		release[released++] = m;
 		if (unlikely(released == RTE_DIM(release))) {
@@ -618,6 +633,7 @@ drop_blocking(struct rx *rx)
 			frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		}
 		counter_add(&rx->counters[RX_OUTLIER], 1);
+		note_drop(rx, p->stream, p->frame, RX_OUTLIER);
 		rx->waiting[p->stream] = 0;
 		rx->nb_of_source[p->source]--;
 		rte_pktmbuf_free(p->m);

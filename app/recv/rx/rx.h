@@ -70,6 +70,13 @@ struct rx_samples {
 	struct rx_sample ring[RX_SAMPLES] __rte_cache_aligned;
 };
 
+/** Packets of a stream that were dropped although they have the detector's format. */
+struct rx_drop {
+	uint64_t packets;
+	uint64_t frame; /**< detector's number of the last one */
+	uint64_t cause; /**< enum rx_counter of the last one */
+};
+
 /** Whether and why a packet is pending. */
 enum rx_held {
 	RX_NOT_HELD, /**< not pending, or it waits for its own frame to open */
@@ -134,10 +141,11 @@ struct rx {
 	/** Packets to forward, by RX role. */
 	struct rte_mbuf *handoff_out[FRAME_RX_MAX][RX_BURST];
 	struct rx_samples samples;
+	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 4400 * RTE_CACHE_LINE_SIZE,
-	"19 lines, what may wait, and samples of what could not be used");
+static_assert(sizeof(struct rx) == 4424 * RTE_CACHE_LINE_SIZE,
+	"19 lines, what may wait, samples of what could not be used, and 24 lines of drops");
 
 /** Take the next sample. Only one thread may call this. @return whether there was one */
 bool rx_take_sample(struct rx *rx, struct rx_sample *sample);

@@ -548,7 +548,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	telemetry_dict_text(d, "dark", status.dark);
 	telemetry_dict_text(d, "ledger", status.ledger_path);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
-	telemetry_dict_text(d, "warning", status.warning);
+	telemetry_dict_text(d, "warning", status.warnings[0]);
 	telemetry_dict_text(d, "message", status.message);
 	return 0;
 }

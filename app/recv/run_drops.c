@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "frames/frame_table.h"
+#include "run_drops.h"
+
+const char *
+run_drops_stream(
+	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
+{
+	snprintf(text, size, "module %u (stream %u, UDP port %u)",
+		detector_stream_module(d, stream), stream, udp_port + stream);
+	return text;
+}
+
+uint32_t
+run_drops_worst(const struct run_packets *p, const struct run_drops_view *v)
+{
+	uint32_t worst = 0;
+
+	for (uint32_t s = 1; s < v->detector->streams; s++)
+		if (p->drop[s].packets > p->drop[worst].packets)
+			worst = s;
+	return worst;
+}
+
+/** Have some of the streams that send dropped packets, and others hardly any? */
+static bool
+is_of_few(const struct run_packets *p, const struct run_drops_view *v)
+{
+	const uint64_t most = p->drop[run_drops_worst(p, v)].packets;
+
+	for (uint32_t s = 0; s < v->detector->streams; s++)
+		if (detector_stream_expected(v->detector, s) != 0 && p->drop[s].packets < most / 16)
+			return true;
+	return false;
+}
+
+/** "3 duplicate, 4 late" */
+static void
+count(const struct run_packets *p, char *text, size_t size)
+{
+	const struct {
+		uint64_t packets;
+		const char *name;
+	} of[] = {
+		{p->duplicate, "duplicate"},
+		{p->late, "late"},
+		{p->outlier, "outlier"},
+	};
+	size_t used = 0;
+
+	for (uint32_t i = 0; i < RTE_DIM(of) && used < size; i++)
+		if (of[i].packets > 0)
+			used += snprintf(text + used, size - used, "%s%" PRIu64 " %s",
+				used > 0 ? ", " : "", of[i].packets, of[i].name);
+}
+
+static void
+explain_repeated(const struct run_packets *p, const struct run_drops_view *v, uint64_t frame,
+	char *text, size_t size)
+{
+	const bool twice = run_drops_numbers(p) <= p->placed;
+
+	snprintf(text, size,
+		"the last one has frame %" PRIu64 ", which had been sent before. If the detector "
+		"was restarted, let it pause for 1.25 [frames] stream_timeout_ms = %u ms first, "
+		"because numbers that are at most max_skew_frames = %u lower do not show a restart%s",
+		frame, v->stream_timeout_ms + v->stream_timeout_ms / 4, v->max_skew_frames,
+		twice ? ". If the network delivers packets twice, check the switch for a mirrored "
+			"port"
+		      : "");
+}
+
+void
+run_drops_explain(
+	const struct run_packets *p, const struct run_drops_view *v, char *text, size_t size)
+{
+	const uint32_t stream = run_drops_worst(p, v);
+	const uint64_t frame = p->drop[stream].frame;
+	char counts[96] = "", name[64], why[400];
+
+	count(p, counts, sizeof(counts));
+	run_drops_stream(v->detector, v->udp_port, stream, name, sizeof(name));
+	if (p->placed == 0 && frame < v->first_frame)
+		snprintf(why, sizeof(why),
+			"the last one has frame %" PRIu64 ", expected at least [run] first_frame = "
+			"%" PRIu64 "; set it to 'auto' or to a frame that the detector sends",
+			frame, v->first_frame);
+	else if (frame > FRAME_NUMBER_MAX)
+		snprintf(why, sizeof(why),
+			"%s sent frame %" PRIu64 ", expected at most %" PRIu64 "; restart the "
+			"detector's frame counter",
+			name, frame, (uint64_t)FRAME_NUMBER_MAX);
+	else if (v->placed <= v->detector->expected && p->outlier < p->duplicate + p->late)
+		snprintf(why, sizeof(why),
+			"all packets have frame %" PRIu64 ", expected numbers that count up; check "
+			"the detector's frame counter and its trigger",
+			frame);
+	else if (is_of_few(p, v) || p->outlier > p->duplicate + p->late)
+		snprintf(why, sizeof(why),
+			"most are of %s, whose last one has frame %" PRIu64 " while the run is at "
+			"frame %" PRIu64 "; check that module's trigger and frame counter%s",
+			name, frame, v->last_frame,
+			run_drops_numbers(p) <= p->placed && p->outlier == 0
+				? ", and whether the network delivers its packets twice"
+				: "");
+	else
+		explain_repeated(p, v, frame, why, sizeof(why));
+	snprintf(text, size,
+		"%" PRIu64 " of %" PRIu64 " packets were dropped because of their "
+		"frame numbers (%s): %s",
+		run_drops_numbers(p), p->packets, counts, why);
+}
+
+void
+run_drops_explain_stream(
+	const struct rx_drop *drop, const struct run_drops_view *v, char *text, size_t size)
+{
+	switch ((enum rx_counter)drop->cause) {
+	case RX_MISPLACED:
+		snprintf(text, size,
+			"are dropped as misplaced, because they announce the position of another "
+			"module; correct the cabling, or set [detector] positions");
+		break;
+	case RX_FOREIGN:
+		snprintf(text, size,
+			"are dropped as foreign, because they have other addresses than before; "
+			"check the module's addresses, or set [detector] source");
+		break;
+	case RX_REFUSED:
+		snprintf(text, size,
+			"are refused, because no slot was free when their frames began; see "
+			"frames refused in the ledger");
+		break;
+	default:
+		snprintf(text, size,
+			"are dropped as %s, the last one has frame %" PRIu64 " while the run is at "
+			"frame %" PRIu64 "; check the module's trigger and frame counter",
+			rx_counter_names[drop->cause], drop->frame, v->last_frame);
+		break;
+	}
+}
