@@ -263,11 +263,22 @@ explain_port(const struct reject_kind *k, const struct reject_view *v, char *tex
 		example, expected, what);
 }
 
+/**
+ * Are all numbers out of range on one side of the expected ones? Any number of rows has the same
+ * packets on both sides of a module's middle.
+ */
+static bool
+is_one_sided(const struct reject_view *v, uint32_t from, uint32_t to)
+{
+	return v->detector->interfaces == 1 && (v->highest <= from || v->lowest > to);
+}
+
 /** Number of rows that explains the packet numbers received, in and out of range. */
 static uint32_t
 rows_of_numbers(const struct reject_view *v)
 {
 	const struct detector *d = v->detector;
+	const uint32_t middle = d->stream_packets / 2;
 	uint32_t rows = 0;
 
 	for (uint32_t s = 0; s < d->streams; s++) {
@@ -276,7 +287,9 @@ rows_of_numbers(const struct reject_view *v)
 		uint32_t packets = to - from;
 
 		/* the middle rows are the last of interface 0 and the first of interface 1 */
-		if (d->interfaces == 2)
+		if (d->interfaces == 1)
+			packets = 2 * RTE_MAX(middle - from, to - middle);
+		else if (d->interfaces == 2)
 			packets = 2 * (s % 2 == 0 ? d->stream_packets - from : to);
 		rows = RTE_MAX(rows, packets * d->ops->tile_rows);
 	}
@@ -298,7 +311,13 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 	}
 	range(v->lowest - 1, v->highest - 1, found, sizeof(found));
 	range(from, to - 1, expected, sizeof(expected));
-	if (v->highest <= d->stream_packets)
+	if (v->highest <= d->stream_packets && is_one_sided(v, from, to))
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s; no [detector] rows fits, because "
+			"the rows read out are those around packet %u, the middle of a module; check "
+			"the rows that the detector reads out",
+			found, expected, d->stream_packets / 2);
+	else if (v->highest <= d->stream_packets)
 		snprintf(text, size,
 			"have packet numbers from %s, expected %s; set [detector] rows = %u", found,
 			expected, rows_of_numbers(v));

@@ -158,6 +158,11 @@ numbers(void **state)
 	} cases[] = {
 		{1, 256, 0, 127, "from 0 to 127, expected 32 to 95; set [detector] rows = 512"},
 		{1, 256, 16, 111, "rows = 384"},
+		{1, 256, 16, 96, "rows = 384"},
+		{1, 64, 0, 15,
+			"from 0 to 15, expected 56 to 71; no [detector] rows fits, because the "
+			"rows read out are those around packet 64"},
+		{1, 64, 72, 127, "no [detector] rows fits"},
 		{2, 256, 0, 63, "rows = 512"},
 		{2, 256, 16, 31, "rows = 384"},
 		{2, 512, 64, 127,
