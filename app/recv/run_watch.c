@@ -13,6 +13,7 @@
 #include "run_drops.h"
 #include "run_watch.h"
 #include "rx/rx.h"
+#include "rx/sources.h"
 #include "settings.h"
 #include "telemetry/ledger.h"
 
@@ -136,6 +137,12 @@ run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledg
 	}
 	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
 		w->stream[s].dropped = w->from.drop[s].packets;
+	for (uint32_t s = 0; s < p->settings->detector.streams; s++) {
+		struct source source;
+
+		sources_get(p->sources, s, &source);
+		w->stream[s].contests = source.step == SOURCE_CONTESTED ? 0 : source.contests;
+	}
 }
 
 static uint64_t
@@ -326,6 +333,17 @@ check_pattern(struct run_watch *w, const struct builder_stats *stats, bool now)
 	report(w, RUN_WATCH_PATTERN);
 }
 
+/** Note, for the summary, that two modules send to one port. */
+static void
+check_source(struct run_watch *w, uint32_t s)
+{
+	struct source source;
+
+	sources_get(w->pipeline->sources, s, &source);
+	if (source.contests > w->stream[s].contests)
+		source_is_shared(&source, s, w->finding[RUN_WATCH_SOURCES], sizeof(w->finding[0]));
+}
+
 /** What a stream sends while it is silent: "are dropped as ...". "": nothing, as far as known. */
 static void
 explain_silence(const struct run_watch *w, const struct builder_stats *stats, uint32_t s,
@@ -414,8 +432,11 @@ run_watch_look(struct run_watch *w, bool now)
 	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_pattern(w, &stats, now);
 	check_drops(w, &stats, &total, now);
-	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++)
+	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 		check_stream(w, &stats, s, &total, now);
+		if (w->finding[RUN_WATCH_SOURCES][0] == '\0')
+			check_source(w, s);
+	}
 	if (time - w->recent[1].at >= rte_get_tsc_hz())
 		next_interval(w, &total, time);
 }

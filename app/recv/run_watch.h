@@ -22,6 +22,7 @@ struct pipeline;
 enum run_watch_finding {
 	RUN_WATCH_REJECTS, /**< packets of another format, or from elsewhere */
 	RUN_WATCH_PATTERN, /**< the same part of all frames is missing */
+	RUN_WATCH_SOURCES, /**< two modules send to one port; sources_log() logs it */
 	RUN_WATCH_DROPS,   /**< packets dropped because of their frame number */
 	RUN_WATCH_FINDINGS
 };
@@ -41,6 +42,7 @@ struct run_watch_stream {
 	bool silent;	   /**< ... state then */
 	bool sends;	   /**< ... it was silent, and sent packets that were dropped */
 	uint64_t progress; /**< its frame_rx.progress at the last check */
+	uint32_t contests; /**< its source.contests before the run */
 	uint64_t dropped;  /**< its dropped packets when that last changed */
 };
 

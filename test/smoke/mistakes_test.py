@@ -513,6 +513,17 @@ def a_module_that_sends_what_cannot_be_used(where):
 
 
 @case
+def two_modules_on_one_port(where):
+    """Neither of them is the right source, and [detector] source would drop one for good."""
+    capture(where, '--rows', '64', '--modules', '2', frames=20)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p[:36] + b'\xc3\x51' + p[38:])
+    line = (r'stream 0: two modules send to its UDP port, 10.1.1.1 \(.*\) \(row 0, column 0\) and 10.1.1.2 '
+            r'\(.*\) \(row 1, column 0\), expected one; set another destination port in one of them')
+    out = says(command(where, 'detector.rows=64', 'detector.modules=2'), 1, never=('set [detector] source',))
+    want(len(re.findall('source: ' + line, out)) == 1 and re.search(r'^warning\n  ' + line, out, re.M), out)
+
+
+@case
 def a_wrong_port(where):
     """In an endless run the mistake is reported during the run and in progress lines. The run ends.
     """

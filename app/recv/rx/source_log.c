@@ -68,11 +68,32 @@ log_position(const struct sources *all, uint32_t stream, const uint32_t expected
 		stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
 }
 
+bool
+source_is_shared(const struct source *st, uint32_t stream, char *text, size_t size)
+{
+	const uint32_t p = source_words_position(st->rivals[0]);
+	const uint32_t q = source_words_position(st->rivals[1]);
+	char one[64], other[64];
+
+	if (st->contests == 0 || p == q)
+		return false;
+	snprintf(text, size,
+		"stream %u: two modules send to its UDP port, %s (row %u, column %u) and %s (row %u, "
+		"column %u), expected one; set another destination port in one of them",
+		stream, source_text(st->rivals[0], one, sizeof(one)), p & UINT16_MAX, p >> 16,
+		source_text(st->rivals[1], other, sizeof(other)), q & UINT16_MAX, q >> 16);
+	return true;
+}
+
 static void
 log_contest(const struct source *st, uint32_t stream)
 {
-	char one[64], other[64];
+	char one[64], other[64], text[300];
 
+	if (source_is_shared(st, stream, text, sizeof(text))) {
+		LOG(WARNING, "%s\n", text);
+		return;
+	}
 	LOG(WARNING,
 		"stream %u has two sources, %s and %s. Its packets are dropped until one of them "
 		"has sent %u packets more than all others; set [detector] source\n",
@@ -189,8 +210,8 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 			watch->changes[s] = st.changes;
 			log_change(all, &st, s, expected);
 		}
-		/* log it again at ten times as many */
-		if (rejected <= 10 * watch->rejected[s])
+		/* log it again at ten times as many; a contest was logged above */
+		if (st.step == SOURCE_CONTESTED || rejected <= 10 * watch->rejected[s])
 			continue;
 		watch->rejected[s] = rejected;
 		LOG(WARNING,

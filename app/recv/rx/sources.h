@@ -189,6 +189,13 @@ struct source_watch {
 /** Log changes, at most once a second unless `now`. Not to be called by an RX lcore. */
 void sources_log(const struct sources *all, struct source_watch *watch, bool now);
 
+/**
+ * Do two modules send to the UDP port of a stream? Yes if the sources of its last contest announce
+ * different positions.
+ * @param text  out: describes them and the remedy; unchanged if false
+ */
+bool source_is_shared(const struct source *st, uint32_t stream, char *text, size_t size);
+
 /** Format a source: "10.0.0.1 (00:11:22:33:44:55)". @return text */
 const char *source_text(const uint64_t words[SOURCE_WORDS], char *text, size_t size);
 
