@@ -66,6 +66,7 @@ static void
 on_signal(int number)
 {
 	__atomic_store_n(&signalled, number, __ATOMIC_RELAXED);
+	egress_signal();
 }
 
 static void

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import background
@@ -521,6 +522,45 @@ def two_modules_on_one_port(where):
             r'\(.*\) \(row 1, column 0\), expected one; set another destination port in one of them')
     out = says(command(where, 'detector.rows=64', 'detector.modules=2'), 1, never=('set [detector] source',))
     want(len(re.findall('source: ' + line, out)) == 1 and re.search(r'^warning\n  ' + line, out, re.M), out)
+
+
+def log_has(where, line):
+    with open(f'{where}/log', encoding='utf-8') as f:
+        return line in f.read()
+
+
+@case
+def signals_while_a_run_waits_for_its_stores(where):
+    """No store answers. The second signal after the line that says so ends the wait; what is not
+    stored stays in the journal, for the next start."""
+    memory = tempfile.TemporaryDirectory(dir='/dev/shm')  # removed with the object
+    capture(where)
+    with open(f'{where}/key', 'wb') as f:
+        f.write(os.urandom(64))
+    os.chmod(f'{where}/key', 0o600)
+    words = command(where, 'veto.dry_run=yes', 'port 0.device=net_replay0', 'egress.stores=10.0.0.2',
+                    'egress.device=roce:port=net_null1,ip=10.0.0.1/24', 'egress.identity=r',
+                    f'egress.key={where}/key', f'egress.journal={memory.name}/journal', 'egress.journal_mib=512',
+                    eal=('--vdev', 'net_null1'))
+    words[words.index('-m') + 1] = '768'
+    with running(where, words) as process:
+        wait('a line', lambda: process.poll() is not None or log_has(
+            where, ' s ([egress] end_ms) for stores to take '))
+        process.send_signal(signal.SIGINT)
+        wait('how to end the wait', lambda: process.poll() is not None or log_has(
+            where, ' batches; a further SIGINT or SIGTERM ends the wait, and the next start sends'))
+        want(process.poll() is None, 'it has ended', open(f'{where}/log', encoding='utf-8').read())
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        status = process.wait(SECONDS)
+        out = open(f'{where}/log', encoding='utf-8').read()
+        want(status == 1 and time.monotonic() - begin < 30, status, time.monotonic() - begin, out)
+        want('the rest stays in ' in out, out)
+    # the next start sends them; the ledger of the run has been written
+    with running(where, words) as process:
+        wait('the batches', lambda: process.poll() is not None or log_has(where, ': resending '))
+        wait('the wait', lambda: process.poll() is not None or log_has(where, ' for stores to take '))
+        want(not log_has(where, 'was killed'), open(f'{where}/log', encoding='utf-8').read())
 
 
 @case

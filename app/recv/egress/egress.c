@@ -1388,8 +1388,9 @@ egress_poll(void *arg)
 
 /* ---- calls of other threads ---- */
 
-#define SLEEP_US 50   /* sleep while waiting for a command */
-#define WAIT_US	 1000 /* delay before a repeated command, or before room is looked for again */
+#define SLEEP_US    50	 /* sleep while waiting for a command */
+#define LOG_WAIT_MS 1000 /* log a wait for stores that takes longer */
+#define WAIT_US	    1000 /* delay before a repeated command, or before room is looked for again */
 /* Part of the journal that a room for the largest batch may take; it may not need all of it. */
 #define ROOM_PART 4
 
@@ -1584,23 +1585,63 @@ egress_put(struct egress *e, const struct batch *b)
 	return 0;
 }
 
+/* Ending signals that the process has received. */
+static unsigned int nb_signals;
+
+void
+egress_signal(void)
+{
+	__atomic_fetch_add(&nb_signals, 1, __ATOMIC_RELAXED);
+}
+
+/* Log that the end of the run waits for stores, for how long, and how to end the wait. */
+static void
+log_wait(const struct egress *e, uint64_t ms, bool ending)
+{
+	struct egress_stats s;
+	uint64_t batches = 0;
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		egress_stats_get(e, i, &s);
+		batches += s.put - s.durable - s.spilled;
+	}
+	LOG(NOTICE,
+		"waiting up to %" PRIu64 " s ([egress] end_ms) for stores to take %" PRIu64
+		" batches%s\n",
+		(ms + 999) / 1000, batches,
+		ending ? "; a further SIGINT or SIGTERM ends the wait, and the next start sends "
+			 "the batches from the journal"
+		       : "");
+}
+
 int
 egress_end(struct egress *e)
 {
-	const uint64_t until = xfer_qp_clock() + e->settings.end_ms;
-	unsigned int i;
+	const uint64_t begin = xfer_qp_clock(), until = begin + e->settings.end_ms;
+	unsigned int logged = 0, signals, i;
+	bool waits = false;
 
 	for (i = 0; i < XFER_TABLES; i++)
 		e->mail.batches[i] = e->stats[i].put;
 	(void)ask(e, COMMAND_END);
 	while (ask(e, COMMAND_IS_OVER) == 0) {
-		if (xfer_qp_clock() >= until) {
+		const uint64_t now = xfer_qp_clock();
+
+		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
+		/* a signal ends the wait only after a line that says so, and after another one */
+		if (now >= until || (waits && logged > 0 && signals != logged)) {
 			LOG(ERR,
 				"run ends before the stores have taken all batches; the rest "
 				"stays in %s\n",
 				e->settings.ring);
 			(void)ask(e, COMMAND_LOG_WAITING);
 			return -ETIMEDOUT;
+		}
+		if (now - begin >= LOG_WAIT_MS && (!waits || signals != logged)) {
+			log_wait(e, until - now, signals > 0);
+			waits = true;
+			logged = signals;
 		}
 		let_go_on(e, WAIT_US);
 	}
@@ -1849,6 +1890,9 @@ egress_destroy(struct egress *e)
 		if (e->dev != NULL)
 			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
+	/* the last one of a run; without it, the next start takes this receiver for a killed one */
+	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE))
+		egress_put_ledger(e);
 	(void)xfer_mr_close(&e->memory);
 	if (e->pd != NULL)
 		(void)rdma_pd_free(e->pd);

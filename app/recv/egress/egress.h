@@ -218,10 +218,14 @@ int egress_put(struct egress *e, const struct batch *batch);
 /**
  * End the run: no more batches follow. Waits until all held batches, including adopted ones, are
  * durable, and until the configured stores have completed their files and have been informed of
- * batches reassigned to other stores.
+ * batches reassigned to other stores. A wait of more than a second is logged. From then on, the
+ * second signal (egress_signal()) ends it.
  * @return 0; -ETIMEDOUT: the rest stays in the journal
  */
 int egress_end(struct egress *e);
+
+/** Tell all egresses that the process has received an ending signal. Async-signal-safe. */
+void egress_signal(void);
 
 /**
  * Save a ledger in the journal, so that it survives the death of the process. One thread.

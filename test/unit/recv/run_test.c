@@ -351,7 +351,7 @@ nothing_comes(void **state)
 	ends(&status);
 	assert_true(status.failed);
 	assert_non_null(strstr(status.message, "idle_timeout_ms = 20, but 2 others"));
-	assert_string_equal(status.warning, "");
+	assert_string_equal(status.warnings[0], "");
 
 	/* a run stopped before the detector sends has not failed */
 	assert_int_equal(run_configure(r, "run.name=early"), 0);
@@ -380,8 +380,8 @@ nothing_comes(void **state)
 	stop_run();
 	run_get_status(r, &status);
 	assert_true(status.failed);
-	assert_string_equal(status.warning, status.message);
-	assert_non_null(strstr(status.warning,
+	assert_string_equal(status.warnings[0], status.message);
+	assert_non_null(strstr(status.warnings[0],
 		"none of 2 packets is usable: 2 are sent to UDP port "
 		"4660 (0.0.0.0:0 to 0.0.0.0:4660, UDP length 8248), "
 		"expected 50001; set [detector] udp_port = 4660"));
@@ -395,7 +395,7 @@ nothing_comes(void **state)
 	stop_run();
 	run_get_status(r, &status);
 	assert_false(status.failed);
-	assert_string_equal(status.warning, "");
+	assert_string_equal(status.warnings[0], "");
 	assert_string_equal(status.message, "");
 	/* but the process remembers that runs have failed */
 	assert_int_equal(status.failed_runs, 3);
