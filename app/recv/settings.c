@@ -108,20 +108,25 @@ static void
 read_ports(struct settings *s, struct config *c)
 {
 	bool served[DETECTOR_STREAMS_MAX] = {false};
-	char section[16];
+	char section[SETTINGS_PORTS_MAX][16];
 
 	for (uint32_t i = 0; i < SETTINGS_PORTS_MAX; i++) {
-		snprintf(section, sizeof(section), "port %u", i);
-		if (i == 0 || config_has_section(c, section))
-			read_port(s, c, section);
+		char *name = section[s->nb_ports];
+
+		snprintf(name, sizeof(section[0]), "port %u", i);
+		if (config_has_section(c, name))
+			read_port(s, c, name);
+	}
+	if (s->nb_ports == 0) {
+		rte_strscpy(section[0], "port 0", sizeof(section[0]));
+		read_port(s, c, section[0]);
 	}
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++) {
 			bool *stream = &served[s->ports[i].streams[k]];
 
-			snprintf(section, sizeof(section), "port %u", i);
 			if (*stream)
-				config_complain(c, section, "streams",
+				config_complain(c, section[i], "streams",
 					"lists a stream of another port; assign each stream to "
 					"one port");
 			*stream = true;
@@ -130,7 +135,7 @@ read_ports(struct settings *s, struct config *c)
 	for (uint32_t i = 0; i < s->detector.streams; i++) {
 		if (served[i])
 			continue;
-		config_complain(c, "port 0", "streams",
+		config_complain(c, section[0], "streams",
 			"does not cover all streams; assign every stream to a port");
 		break;
 	}

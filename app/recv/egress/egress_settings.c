@@ -48,8 +48,13 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 		<< 20;
 	s->spill_at = config_uint(c, "egress", "spill_at", 75, 1, 100);
 	s->end_ms = config_uint(c, "egress", "end_ms", 60000, 0, UINT32_MAX);
-	if (s->device == NULL)
+	if (s->device == NULL) {
+		if (s->stores != NULL || s->identity != NULL || s->key != NULL)
+			config_complain(c, "egress", "device",
+				"is required with stores, identity or key: the RDMA device that "
+				"sends to the stores; without stores, remove these keys");
 		return;
+	}
 	if (s->stores == NULL)
 		config_complain(c, "egress", "stores", "is required: ADDRESS[:PORT],...");
 	if (s->identity == NULL || !is_name(s->identity))
