@@ -302,7 +302,7 @@ static void
 note_recovery(void *arg, const struct arrow_recovery *report)
 {
 	rte_log(report->state == ARROW_RECOVERY_FAILED ? RTE_LOG_ERR : RTE_LOG_NOTICE, run_logtype,
-		"run: %s\n", report->message);
+		"run: %s: %s\n", report->path, report->message);
 }
 
 /** Build the file's final name. */
