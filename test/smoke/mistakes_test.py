@@ -564,6 +564,68 @@ def signals_while_a_run_waits_for_its_stores(where):
 
 
 @case
+def a_limit_of_file_sizes(where):
+    """A write beyond it is an error like that to a full disk. The ledger counts what is not written."""
+    capture(where)
+    words = command(where, 'veto.dry_run=yes', 'output.format=image', 'output.preview=off',
+                    replay=',loops=3,rewrite=42:8:le:20')
+    out = says(['prlimit', f'--fsize={40 << 20}', *words], 1,
+               ': File too large; raise the limit of file sizes (ulimit -f)\n')
+    with open(f'{where}/out/run_ledger.ini', encoding='ascii') as f:
+        ledger = f.read()
+    want(re.search(r'^unwritten = [1-9]', ledger, re.M) and 'balanced = 1' in ledger, ledger, out)
+
+
+@case
+def a_file_that_is_removed_while_it_is_written(where):
+    """Its frames are not counted as stored."""
+    capture(where)
+    words = command(where, 'run.idle_timeout_ms=none', 'veto.dry_run=yes', 'output.sync_ms=10',
+                    replay=',loops=0,rate=2000,rewrite=42:8:le:20')
+    with running(where, words) as process:
+        wait('images', lambda: os.path.exists(f'{where}/out/run_images.arrow.part') and
+             os.stat(f'{where}/out/run_images.arrow.part').st_size > 1 << 20, SECONDS)
+        time.sleep(1)  # some are durable
+        os.remove(f'{where}/out/run_images.arrow.part')
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(SECONDS) == 1, 'exit status', process.returncode)
+        want(log_has(where, 'run_images.arrow.part at byte ') and log_has(
+            where, '; it was removed while it was written, and its rows are lost'),
+             open(f'{where}/log', encoding='utf-8').read())
+    with open(f'{where}/out/run_ledger.ini', encoding='ascii') as f:
+        ledger = f.read()
+    want(re.search(r'^stored = 0$', ledger, re.M) and re.search(r'^unwritten = [1-9]', ledger, re.M) and
+         'balanced = 1' in ledger, ledger)
+
+
+@case
+def settings_that_need_others(where):
+    """Sections of stores without a device; the only port is not port 0."""
+    for key in 'stores=10.0.0.2', 'identity=r', 'key=/nowhere':
+        says([RECV, '--', '--set', f'egress.{key}', '--dump-config'], 2,
+             '[egress] device = (unset): is required with stores, identity or key')
+    capture(where)
+    says(command(where, 'port 7.device=net_replay0'), 0)
+    says([RECV, '--', '--set', 'port 7.streams=0', '--set', 'detector.modules=2', '--dump-config'], 2,
+         '[port 7] streams = 0: does not cover all streams', never=('[port 0]', '[port 1]'))
+
+
+@case
+def a_file_that_another_receiver_writes(where):
+    """Each message names the file."""
+    capture(where)
+    words = command(where, 'run.idle_timeout_ms=none', 'run.name=first', replay=',loops=0,rate=1000')
+    with running(where, words) as process:
+        wait('the run', lambda: os.path.exists(f'{where}/out/first_images.arrow.part'), SECONDS)
+        out = says(command(where, 'run.name=second', prefix=f'{PREFIX}_second'), 0)
+        for table in 'frames', 'images':
+            want(re.search(f'run: .*/out/first_{table}.arrow.part: cannot open: locked by another process', out),
+                 out)
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS)
+
+
+@case
 def a_wrong_port(where):
     """In an endless run the mistake is reported during the run and in progress lines. The run ends.
     """

@@ -11,14 +11,32 @@
 #include "fail_point.h"
 #include "histogram.h"
 
+/* What to do about an error. */
+static const char *
+advice(int error)
+{
+	switch (error) {
+	case -ENOSPC:
+		return "; free space on this file system";
+	case -EDQUOT:
+		return "; free space, or raise this user's quota";
+	case -EFBIG:
+		return "; raise the limit of file sizes (ulimit -f)";
+	case -ENOENT:
+		return "; it was removed while it was written, and its rows are lost";
+	default:
+		return "";
+	}
+}
+
 static int
 file_fail(struct arrow_file *f, int error, const char *what)
 {
 	if (f->error != 0)
 		return f->error;
 	f->error = error;
-	snprintf(f->message, sizeof(f->message), "cannot %s %s at byte %llu: %s", what, f->part,
-		(unsigned long long)f->size, strerror(-error));
+	snprintf(f->message, sizeof(f->message), "cannot %s %s at byte %llu: %s%s", what, f->part,
+		(unsigned long long)f->size, strerror(-error), advice(error));
 	return error;
 }
 
@@ -341,6 +359,7 @@ arrow_file_close(struct arrow_file *f)
 {
 	const struct arrow_io_ops *io = f->out.config.io;
 	const char *what = "write the end of";
+	bool removed = false;
 	int rc;
 
 	if (f->out.handle == NULL)
@@ -362,6 +381,7 @@ arrow_file_close(struct arrow_file *f)
 	FAIL_POINT("file.trailer");
 	what = "rename";
 	rc = io->rename(f->part, f->path);
+	removed = rc == -ENOENT;
 	if (rc < 0)
 		goto out;
 	f->complete = true;
@@ -381,6 +401,9 @@ out:
 	}
 	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
 		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
+	/* without a name, nothing of the file is left */
+	if (removed)
+		f->rows = f->rows_durable = f->nb_batches = f->nb_durable = 0;
 	file_free(f);
 	return f->error;
 }

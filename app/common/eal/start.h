@@ -44,7 +44,8 @@ int eal_start(const char *program, int argc, char **argv, int own);
  *
  * SIGINT, SIGTERM and SIGHUP end the program in order; SIGHUP not if it is ignored, as under nohup.
  * SIGPIPE is ignored: if the reader of standard output or standard error has gone, the output is
- * lost, and the program continues.
+ * lost, and the program continues. SIGXFSZ is ignored: a write beyond the limit of file sizes is an
+ * error.
  *
  * @param end  action of the signals that end the program
  */

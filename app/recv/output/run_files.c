@@ -82,7 +82,7 @@ arrow_run_state_name(enum arrow_run_state state)
 static bool
 is_full(int error)
 {
-	return error == -ENOSPC || error == -EDQUOT;
+	return error == -ENOSPC || error == -EDQUOT || error == -EFBIG;
 }
 
 static void
