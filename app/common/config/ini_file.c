@@ -46,13 +46,26 @@ is_utf8(const char *text)
 	return rc != (size_t)-1;
 }
 
-bool
-ini_is_text(const char *text)
+static bool
+has_control(const char *text)
 {
 	static const char controls[] =
 		"\1\2\3\4\5\6\7\10\13\14\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177";
 
-	return is_utf8(text) && text[strcspn(text, controls)] == '\0';
+	return text[strcspn(text, controls)] != '\0';
+}
+
+bool
+ini_is_text(const char *text)
+{
+	return is_utf8(text) && !has_control(text);
+}
+
+/* Does a file begin with the byte order mark of UTF-16, which some editors write? */
+static bool
+is_utf16(const char *text)
+{
+	return strncmp(text, "\xff\xfe", 2) == 0 || strncmp(text, "\xfe\xff", 2) == 0;
 }
 
 static char *
@@ -88,8 +101,10 @@ read_line(struct reading *r, char *text, int *error)
 
 	if (r->line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
 		text += strlen(BYTE_ORDER_MARK);
-	if (!ini_is_text(text))
-		return "is not UTF-8 text";
+	if (!is_utf8(text))
+		return "is not UTF-8 text; save the file as UTF-8";
+	if (has_control(text))
+		return "contains a control character; remove it";
 	cut_comment(text);
 	text = strip(text);
 	if (text[0] == '\0')
@@ -136,8 +151,14 @@ ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *mess
 	message[0] = '\0';
 	while (error == 0 && (length = getline(&text, &room, f)) >= 0) {
 		r.line++;
-		wrong = strlen(text) == (size_t)length ? read_line(&r, text, &error)
-						       : "contains a zero byte; expected text";
+		if (r.line == 1 && is_utf16(text)) {
+			used = snprintf(message, size,
+				"%s: is UTF-16 text, expected UTF-8; save the file as UTF-8", path);
+			break;
+		}
+		wrong = strlen(text) == (size_t)length
+			? read_line(&r, text, &error)
+			: "contains a zero byte, expected UTF-8 text";
 		/* go on, so that the message has the mistakes of all lines */
 		if (wrong != NULL && used < size)
 			used += snprintf(message + used, size - used, "%s%s:%u: %s",

@@ -43,6 +43,34 @@ replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk)
 	return chunk + 1 < capture->nb_chunks ? CHUNK_BYTES : capture->last_chunk;
 }
 
+/** What to do if libpcap does not know a file's format, because the file is compressed. */
+static const char *
+compressed(const char *file)
+{
+	static const struct {
+		const char *begin, *advice;
+	} formats[] = {
+		{"\x1f\x8b", "; it is compressed with gzip: decompress it with gunzip"},
+		{"\x28\xb5\x2f\xfd", "; it is compressed with zstd: decompress it with unzstd"},
+		{"\xfd"
+		 "7zXZ",
+			"; it is compressed with xz: decompress it with unxz"},
+	};
+	char begin[5] = "";
+	FILE *f = fopen(file, "rb");
+	size_t n = 0;
+
+	if (f == NULL)
+		return "";
+	n = fread(begin, 1, sizeof(begin), f);
+	fclose(f);
+	for (unsigned int i = 0; i < RTE_DIM(formats); i++)
+		if (n == sizeof(begin) &&
+			memcmp(begin, formats[i].begin, strlen(formats[i].begin)) == 0)
+			return formats[i].advice;
+	return "";
+}
+
 static pcap_t *
 capture_open(const char *name, const char *file)
 {
@@ -64,7 +92,7 @@ capture_open(const char *name, const char *file)
 		if (strncmp(why, file, strlen(file)) == 0)
 			REPLAY_LOG(ERR, "%s: %s", name, why);
 		else
-			REPLAY_LOG(ERR, "%s: %s: %s", name, file, why);
+			REPLAY_LOG(ERR, "%s: %s: %s%s", name, file, why, compressed(file));
 		return NULL;
 	}
 	link = pcap_datalink(pcap);
