@@ -6,6 +6,7 @@ usage: mistakes_test.py BUILD-DIR [CASE]...
 """
 
 import contextlib
+import gzip
 import os
 import re
 import signal
@@ -291,6 +292,9 @@ def a_capture_that_is_none(where):
         f.write(b'no capture' * 100)
     says(command(where), 1, 'unknown file format', 'net_replay0 could not be created, see above',
          never=('create a virtual device',))
+    capture(where, frames=1)
+    rewrite(f'{where}/in.pcap', gzip.compress)
+    says(command(where), 1, 'unknown file format; it is compressed with gzip: decompress it with gunzip')
 
 
 def rewrite(path, change):
@@ -731,6 +735,26 @@ def a_directory_that_cannot_be_used(where):
 
 
 @case
+def a_directory_without_space(where):
+    """The advice is to free space, not to create the directory."""
+    capture(where)
+    small = f'{where}/small'
+    os.mkdir(small)
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', small], check=False,
+                      stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skipped('cannot mount a tmpfs')
+    try:
+        setting = f'output.directory={small}'
+        says([*command(where, setting), '--check'], 1, 'No space left on device',
+             f'free space on the file system of {small}, or set another', never=('mkdir -p',))
+        says(command(where, setting), 1,
+             'run_calibration.bin: No space left on device; free space on this file system, or set [output] '
+             'calibration = no')
+    finally:
+        subprocess.run(['umount', small], check=False)
+
+
+@case
 def files_of_a_run_that_exist(where):
     """Any existing file of the run is reported."""
     capture(where)
@@ -751,7 +775,11 @@ def settings_with_several_mistakes(where):
         f.write(b'\xef\xbb\xbf[output]\ndirectory =\nvalue\n[run]\nframes = many\nname = \xfc\n')
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
          'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
-         'x.ini:6: is not UTF-8 text')
+         'x.ini:6: is not UTF-8 text; save the file as UTF-8')
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write('[run]\nname = x\nframes = 1\n'.encode('utf-16'))
+    says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
+         'x.ini: is UTF-16 text, expected UTF-8; save the file as UTF-8', never=('zero byte',))
 
 
 @case

@@ -131,6 +131,10 @@ check_directory(struct check *c, const struct settings *s, const struct check_ma
 			"directory; for .part files of a killed receiver run braggline-scan "
 			"--recover %s",
 			s->directory);
+	else if (ret == -ENOSPC || ret == -EDQUOT)
+		check_fix(c,
+			"free space on the file system of %s, or set another [output] directory",
+			s->directory);
 	else
 		check_fix(c,
 			"mkdir -p %s, writable for this user, or set another [output] directory",

@@ -160,8 +160,11 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 	arrow_slices_close(&out);
 out:
 	if (rc < 0)
-		snprintf(message, PATH_MAX, "cannot %s %.*s: %s", what, PATH_MAX - 128, path,
-			strerror(-rc));
+		snprintf(message, PATH_MAX, "cannot %s %.*s: %s%s", what, PATH_MAX - 256, path,
+			strerror(-rc),
+			rc == -ENOSPC ? "; free space on this file system, or set [output] "
+					"calibration = no"
+				      : "");
 	free(header);
 	return rc;
 }
