@@ -291,6 +291,29 @@ create_rx(struct pipeline *p)
 	return 0;
 }
 
+/** Warn of ports that EAL has and no setting names: their packets are not received. */
+static void
+warn_of_unused_ports(const struct pipeline *p)
+{
+	const char *egress = p->settings->egress->device;
+	char name[RTE_ETH_NAME_MAX_LEN];
+	uint16_t id;
+
+	RTE_ETH_FOREACH_DEV(id) {
+		bool used = false;
+
+		for (uint32_t i = 0; i < p->nb_ports; i++)
+			used |= p->ports[i].id == id;
+		if (used || rte_eth_dev_get_name_by_port(id, name) != 0 ||
+			(egress != NULL && strstr(egress, name) != NULL))
+			continue;
+		LOG(WARNING,
+			"port %s is in no [port N] section: its packets are not received; add a "
+			"section with device = %s, or remove the EAL option\n",
+			name, name);
+	}
+}
+
 static int
 open_ports(struct pipeline *p)
 {
@@ -315,6 +338,7 @@ open_ports(struct pipeline *p)
 			rx->queues[rx->nb_queues++].queue = q;
 		}
 	}
+	warn_of_unused_ports(p);
 	return 0;
 }
 

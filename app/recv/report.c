@@ -8,6 +8,7 @@
 #include <rte_lcore.h>
 
 #include "builder/builder.h"
+#include "calib/calibration.h"
 #include "pipeline.h"
 #include "report.h"
 #include "run.h"
@@ -193,11 +194,17 @@ print_files(struct run *run, const struct run_status *status, FILE *out)
 void
 report_summary(struct run *run, const struct run_status *status, FILE *out)
 {
+	struct calibration calibration;
+
 	ledger_print(&status->ledger, out);
 	print_modules(run, &status->ledger, out);
 	print_rate(run, status, out);
 	print_lcores(run_get_pipeline(run), out);
 	print_files(run, status, out);
+	run_get_calibration(run, &calibration);
+	if (calibration.warnings > 0)
+		fprintf(out, "calibration\n  %u warning%s, the first: %s\n", calibration.warnings,
+			calibration.warnings > 1 ? "s" : "", calibration_warning(&calibration));
 	for (uint32_t i = 0; i < RUN_WARNINGS && status->warnings[i][0] != '\0'; i++)
 		fprintf(out, "%s  %s\n", i == 0 ? "warning\n" : "", status->warnings[i]);
 }

@@ -239,6 +239,10 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"[detector] is fixed while the process runs; restart it to change the "
 			"section");
+	if (s->service != r->process->service)
+		return complain(r, -EINVAL,
+			"run.control is fixed while the process runs; restart it to change the "
+			"control");
 	/* Stores learned the id on connection, and refuse batches of another receiver. */
 	if (r->pipeline->stores != NULL && s->receiver_id != r->process->receiver_id)
 		return complain(

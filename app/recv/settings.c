@@ -13,6 +13,7 @@
 #include <gk.h>
 
 #include "arrow/async_writer.h"
+#include "calib/pedestal.h"
 #include "config/config.h"
 #include "egress/egress.h"
 #include "settings.h"
@@ -364,10 +365,14 @@ read_run(struct settings *s, struct config *c)
 
 /** Adapt the settings for a dark run, which keeps every frame as raw data. */
 static void
-settle_dark_run(struct settings *s)
+settle_dark_run(struct settings *s, struct config *c)
 {
 	if (!s->dark_run)
 		return;
+	if (s->frames.nb_frames != 0 && s->frames.nb_frames < PEDESTAL_WINDOW)
+		config_complain(c, "run", "frames",
+			"must be at least " RTE_STR(PEDESTAL_WINDOW) " in a dark run, the frames "
+								     "that a gain stage needs");
 	s->veto.params.kind = GK_KIND_RAW;
 	s->veto.params.strong_min = 0;
 	s->veto.params.strong_max = UINT32_MAX;
@@ -397,6 +402,6 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		config_complain(c, "dark", "interval_frames",
 			"must be 'none', or not less than [run] stride");
-	settle_dark_run(s);
+	settle_dark_run(s, c);
 	return config_check(c);
 }

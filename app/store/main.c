@@ -177,6 +177,19 @@ dump(const struct arguments *a)
 	return status;
 }
 
+/** A connection grants its receiver this memory. */
+static void
+warn_of_memory(uint64_t bytes)
+{
+	const uint64_t have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	if (bytes > have)
+		LOG(WARNING,
+			"[store] memory_mib = %" PRIu64 " for each connection, but this host has "
+			"%" PRIu64 " MiB; set less\n",
+			bytes >> 20, have >> 20);
+}
+
 static int
 run(const struct arguments *a)
 {
@@ -199,6 +212,7 @@ run(const struct arguments *a)
 		goto out;
 	}
 	store_telemetry_open(s);
+	warn_of_memory(settings.memory);
 	LOG(NOTICE, "listening on port %u of %s, files in %s\n", settings.port, settings.device,
 		settings.files.root);
 	poll_until_signal(s);

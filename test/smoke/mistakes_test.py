@@ -609,7 +609,10 @@ def settings_that_need_others(where):
         says([RECV, '--', '--set', f'egress.{key}', '--dump-config'], 2,
              '[egress] device = (unset): is required with stores, identity or key')
     capture(where)
-    says(command(where, 'port 7.device=net_replay0'), 0)
+    says(command(where, 'port 7.device=net_replay0'), 0, never=('is in no [port N] section',))
+    says(command(where, 'run.name=two', eal=('--vdev', 'net_null0,no-rx=1')), 0,
+         'recv: port net_null0 is in no [port N] section: its packets are not received; add a section with '
+         'device = net_null0, or remove the EAL option')
     says([RECV, '--', '--set', 'port 7.streams=0', '--set', 'detector.modules=2', '--dump-config'], 2,
          '[port 7] streams = 0: does not cover all streams', never=('[port 0]', '[port 1]'))
 
@@ -752,6 +755,39 @@ def a_directory_without_space(where):
              'calibration = no')
     finally:
         subprocess.run(['umount', small], check=False)
+
+
+@case
+def a_preview_that_cannot_be_written(where):
+    """--check says so, as the run does."""
+    capture(where)
+    for path, why in ((f'{where}/none/x.png', 'No such file or directory'), (where, 'Is a directory')):
+        says([*command(where, f'output.preview={path}'), '--check'], 0,
+             f'[output] preview = {path}: cannot write it: {why}')
+
+
+@case
+def settings_that_cannot_work(where):
+    says([RECV, '--', '--set', 'run.type=dark', '--set', 'run.frames=10', '--dump-config'], 2,
+         '[run] frames = 10: must be at least 128 in a dark run')
+    capture(where)
+    rewrite(f'{where}/mask_m0.bin', lambda data: b'\1' * len(data))
+    out = says(command(where), 0)
+    want(re.search('^calibration\n  [1-9][0-9]* warnings?, the first: module 0: only 0 of 524288 pixels', out,
+                   re.M), 'the summary has no warning of the mask:', out)
+    with open(f'{where}/key', 'wb') as f:
+        f.write(os.urandom(64))
+    with open(f'{where}/keys.ini', 'w', encoding='ascii') as f:
+        f.write('[receiver recv]\nkey = key\nreceiver_ids = 0\n')
+    os.chmod(f'{where}/key', 0o600)
+    os.chmod(f'{where}/keys.ini', 0o600)
+    with running(where, [STORE, '--no-huge', '-m', '256', '--no-pci', '--file-prefix', PREFIX, '-l', '0',
+                         '--vdev', 'net_null0', '--', '-s', 'store.device=roce:port=net_null0,ip=10.0.0.2/24',
+                         '-s', f'store.keys={where}/keys.ini', '-s', f'files.directory={where}/data',
+                         '-s', 'store.memory_mib=1048576']) as process:
+        wait('the store', lambda: process.poll() is not None or log_has(where, 'listening on'))
+        want(log_has(where, '[store] memory_mib = 1048576 for each connection, but this host has '),
+             open(f'{where}/log', encoding='utf-8').read())
 
 
 @case

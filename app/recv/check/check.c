@@ -265,6 +265,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_directory(c, s, &maps);
 	check_free_maps(&maps);
 	check_space(c, s);
+	check_preview(c, s);
 	check_direct_io(c, s);
 	check_egress(c, s, &egress);
 	return check_print(c, out);

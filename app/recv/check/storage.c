@@ -170,6 +170,35 @@ check_space(struct check *c, const struct settings *s)
 			"less than full images");
 }
 
+void
+check_preview(struct check *c, const struct settings *s)
+{
+	char copy[PATH_MAX];
+	const char *directory;
+	struct stat st;
+	int error = 0;
+
+	if (strcmp(s->preview, "auto") == 0 || strcmp(s->preview, "off") == 0)
+		return;
+	rte_strscpy(copy, s->preview, sizeof(copy));
+	directory = dirname(copy);
+	if (stat(s->preview, &st) == 0 && S_ISDIR(st.st_mode))
+		error = EISDIR;
+	else if (stat(directory, &st) != 0)
+		error = errno;
+	else if (!S_ISDIR(st.st_mode))
+		error = ENOTDIR;
+	else if (access(directory, W_OK | X_OK) != 0)
+		error = errno;
+	if (error == 0) {
+		check_add(c, CHECK_OK, "preview", "%s", s->preview);
+		return;
+	}
+	check_add(c, CHECK_WARN, "preview", "[output] preview = %s: cannot write it: %s",
+		s->preview, strerror(error));
+	check_fix(c, "set a file in a directory that exists and is writable for this user");
+}
+
 /** Return the offset alignment that direct I/O needs; 0: direct I/O is not supported; or -errno. */
 static int
 direct_io_alignment(int fd, bool *told)

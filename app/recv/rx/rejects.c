@@ -313,9 +313,9 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 	range(from, to - 1, expected, sizeof(expected));
 	if (v->highest <= d->stream_packets && is_one_sided(v, from, to))
 		snprintf(text, size,
-			"have packet numbers from %s, expected %s; no [detector] rows fits, because "
-			"the rows read out are those around packet %u, the middle of a module; check "
-			"the rows that the detector reads out",
+			"have packet numbers from %s, expected %s; no [detector] rows fits, "
+			"because the rows read out are those around packet %u, the middle of a "
+			"module; check the rows that the detector reads out",
 			found, expected, d->stream_packets / 2);
 	else if (v->highest <= d->stream_packets)
 		snprintf(text, size,

@@ -78,8 +78,8 @@ source_is_shared(const struct source *st, uint32_t stream, char *text, size_t si
 	if (st->contests == 0 || p == q)
 		return false;
 	snprintf(text, size,
-		"stream %u: two modules send to its UDP port, %s (row %u, column %u) and %s (row %u, "
-		"column %u), expected one; set another destination port in one of them",
+		"stream %u: two modules send to its UDP port, %s (row %u, column %u) and %s (row "
+		"%u, column %u), expected one; set another destination port in one of them",
 		stream, source_text(st->rivals[0], one, sizeof(one)), p & UINT16_MAX, p >> 16,
 		source_text(st->rivals[1], other, sizeof(other)), q & UINT16_MAX, q >> 16);
 	return true;

@@ -215,6 +215,9 @@ a_message_goes_with_the_next_command(void **state)
 	run_get_status(r, &status);
 	assert_string_equal(status.message, "");
 	assert_int_equal(run_configure(r, "run.name=x y"), -EINVAL);
+	assert_int_equal(run_configure(r, "run.control=telemetry"), -EINVAL);
+	run_get_status(r, &status);
+	assert_non_null(strstr(status.message, "run.control is fixed while the process runs"));
 	assert_int_equal(run_stop(r), 0);
 	run_get_status(r, &status);
 	assert_string_equal(status.message, "");
