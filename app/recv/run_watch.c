@@ -45,7 +45,7 @@ RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
  */
 #define DROPPED_FRAMES 4
 
-/** Packets of a stream, dropped since it was heard last, that show that it sends. */
+/** Packets of a stream, dropped since its last one that was placed, that show that it sends. */
 #define DROPPED_MIN 8
 
 /** Add what the RX roles have counted so far. */
@@ -135,8 +135,6 @@ run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledg
 		w->recent[i].from = w->from;
 		w->recent[i].at = rte_rdtsc();
 	}
-	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
-		w->stream[s].dropped = w->from.drop[s].packets;
 	for (uint32_t s = 0; s < p->settings->detector.streams; s++) {
 		struct source source;
 
@@ -350,12 +348,14 @@ explain_silence(const struct run_watch *w, const struct builder_stats *stats, ui
 	const struct run_packets *total, char *text, size_t size)
 {
 	const char *what = rejects_of_stream(&w->recent[0].rejects, s);
+	const struct rx_drop *drop = &total->drop[s];
 	struct run_drops_view view;
 
 	text[0] = '\0';
 	view_drops(w, stats, total, &view);
-	if (total->drop[s].packets - w->stream[s].dropped >= DROPPED_MIN)
-		run_drops_explain_stream(&total->drop[s], &view, text, size);
+	if (drop->packets > w->from.drop[s].packets && drop->progress == total->progress[s] &&
+		drop->in_row >= DROPPED_MIN)
+		run_drops_explain_stream(drop, &view, text, size);
 	else if (what != NULL)
 		snprintf(text, size, "%s; check the module and the switch", what);
 }
@@ -372,11 +372,6 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 
 	if (silent)
 		explain_silence(w, stats, s, total, why, sizeof(why));
-	/* drops count as a sign of life only after the last packet that was placed */
-	if (total->progress[s] != logged->progress) {
-		logged->progress = total->progress[s];
-		logged->dropped = total->drop[s].packets;
-	}
 	if (silent == logged->silent && of->silences == logged->silences &&
 		(!silent || logged->sends || why[0] == '\0'))
 		return;

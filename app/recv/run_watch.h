@@ -41,9 +41,7 @@ struct run_watch_stream {
 	uint64_t silences; /**< ... builder_stream.silences then */
 	bool silent;	   /**< ... state then */
 	bool sends;	   /**< ... it was silent, and sent packets that were dropped */
-	uint64_t progress; /**< its frame_rx.progress at the last check */
 	uint32_t contests; /**< its source.contests before the run */
-	uint64_t dropped;  /**< its dropped packets when that last changed */
 };
 
 struct run_watch {

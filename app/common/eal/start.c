@@ -52,7 +52,7 @@ eal_signals(const struct sigaction *end)
 	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, end, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	/* a write beyond the limit of file sizes fails with EFBIG instead, like one to a full disk */
+	/* a write beyond the limit of file sizes then fails with EFBIG */
 	signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -167,8 +167,11 @@ keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
 static void
 note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
 {
+	const uint64_t progress = rx->frx->progress[stream];
 	struct rx_drop *d = &rx->drops[stream];
 
+	counter_set(&d->in_row, d->progress == progress ? d->in_row + 1 : 1);
+	counter_set(&d->progress, progress);
 	__atomic_store_n(&d->frame, frame, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->cause, cause, __ATOMIC_RELAXED);
 	counter_add(&d->packets, 1);

@@ -73,8 +73,10 @@ struct rx_samples {
 /** Packets of a stream that were dropped although they have the detector's format. */
 struct rx_drop {
 	uint64_t packets;
-	uint64_t frame; /**< detector's number of the last one */
-	uint64_t cause; /**< enum rx_counter of the last one */
+	uint64_t frame;	   /**< detector's number of the last one */
+	uint64_t cause;	   /**< enum rx_counter of the last one */
+	uint64_t progress; /**< frame_rx.progress of the stream at the last one */
+	uint64_t in_row;   /**< packets since that changed: since the last one that was placed */
 };
 
 /** Whether and why a packet is pending. */
@@ -144,8 +146,8 @@ struct rx {
 	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 4424 * RTE_CACHE_LINE_SIZE,
-	"19 lines, what may wait, samples of what could not be used, and 24 lines of drops");
+static_assert(sizeof(struct rx) == 4440 * RTE_CACHE_LINE_SIZE,
+	"19 lines, what may wait, samples of what could not be used, and 40 lines of drops");
 
 /** Take the next sample. Only one thread may call this. @return whether there was one */
 bool rx_take_sample(struct rx *rx, struct rx_sample *sample);
