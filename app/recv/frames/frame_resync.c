@@ -658,12 +658,13 @@ refuse(struct frame_table *ft)
 	b->requests_timed = b->requests;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t place = b->request_position[s];
-		const bool silent = frame_resync_is_silent(ft, s);
+		bool silent;
 
 		if ((b->requests >> s & 1) == 0) {
 			b->request_since[s] = 0;
 			continue;
 		}
+		silent = frame_resync_is_silent(ft, s);
 		/*
 		 * A position that moves forward is still the same request. A stream that was silent
 		 * makes a new one.
