@@ -191,11 +191,11 @@ check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct chec
 	uint32_t nb_ports)
 {
 	char text[8];
-	bool wanted = false;
+	bool needed = false;
 
 	for (uint32_t i = 0; i < nb_ports; i++)
-		wanted |= check_port_writes_gpu(&ports[i], gpu);
-	if (!wanted) {
+		needed |= check_port_writes_gpu(&ports[i], gpu);
+	if (!needed) {
 		check_add(c, CHECK_NA, "GPUDirect", "no NIC writes to GPU memory");
 		return;
 	}

@@ -41,7 +41,7 @@ check_find_gpu(const struct settings *s, const struct placement *way, struct che
 	int16_t id;
 
 	*gpu = (struct check_gpu){.node = -1,
-		.wanted = s->packets != PACKETS_PINNED && strcmp(s->kernel, "host") != 0,
+		.used = s->packets != PACKETS_PINNED && strcmp(s->kernel, "host") != 0,
 		.packets = way->packets == GK_MEMORY_DEVICE,
 		.results = way->results == GK_MEMORY_DEVICE};
 	RTE_GPU_FOREACH(id)

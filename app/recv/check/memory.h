@@ -17,7 +17,7 @@ struct settings;
 struct check_gpu {
 	bool present;
 	bool is_virtual; /**< gpu_host: a GPU device in host memory */
-	bool wanted;	 /**< receives packets, if ports can reach it */
+	bool used;	 /**< packets are placed in its memory, if ports can reach it */
 	bool packets;	 /**< packets are in its memory */
 	bool results;	 /**< results are in its memory */
 	int node;

@@ -40,7 +40,7 @@ check_port_splits(const struct check_port *p)
 bool
 check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 {
-	return gpu->wanted && gpu->present && !gpu->is_virtual && p->present && !p->is_virtual &&
+	return gpu->used && gpu->present && !gpu->is_virtual && p->present && !p->is_virtual &&
 		!p->reference;
 }
 

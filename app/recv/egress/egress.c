@@ -322,9 +322,9 @@ find_spilled(const struct egress *e, bool spilled[JOURNAL_RUNS])
 }
 
 /*
- * A batch imported from spill files may also be at the store that had it. A store that is told of a
- * reassigned batch also truncates all later ones. Stores are therefore told nothing more about this
- * run.
+ * Batches of this run were imported from spill files. The store that had such a batch before may
+ * still have it. A store truncates its file at the first batch that is reported as reassigned, with
+ * all later ones. Stores therefore get no more reports about this run.
  */
 static void
 forget_doubts(struct egress *e, unsigned int index, const struct journal_run *run)

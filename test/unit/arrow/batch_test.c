@@ -356,7 +356,7 @@ place_frames(struct sample *s, const struct batch_builder_config *c)
 static void
 placed(void **state)
 {
-	uint8_t *wanted = NULL;
+	uint8_t *expected = NULL;
 	struct batch_builder_config c;
 	struct arrow_tables t;
 	struct sample s;
@@ -380,13 +380,13 @@ placed(void **state)
 		}
 		place_frames(&s, &c);
 		if (way == 0) {
-			wanted = place.bytes;
+			expected = place.bytes;
 			nb = place.nb;
 		} else {
 			assert_true(place.placed > 10);
 			assert_true(place.empty > 1);
 			assert_int_equal(place.nb, nb);
-			assert_memory_equal(place.bytes, wanted, nb);
+			assert_memory_equal(place.bytes, expected, nb);
 			free(place.bytes);
 			free(place.memory);
 		}
@@ -399,7 +399,7 @@ placed(void **state)
 		arrow_tables_free(&t);
 		sample_free(&s);
 	}
-	free(wanted);
+	free(expected);
 }
 
 /* With several buffers for each table a batch stays unchanged while the next ones grow. */

@@ -170,7 +170,7 @@ test_gpu_direct(void **state)
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_NA, "", "");
 	port.reference = false;
-	gpu.wanted = false;
+	gpu.used = false;
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_NA, "", "");
 }

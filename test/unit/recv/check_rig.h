@@ -163,7 +163,7 @@ make_nic(void)
 }
 
 static const struct check_gpu cuda = {.present = true,
-	.wanted = true,
+	.used = true,
 	.packets = true,
 	.node = 1,
 	.name = "gpu_cuda0",
