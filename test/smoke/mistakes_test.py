@@ -388,6 +388,8 @@ UNUSABLE = {
                   'are IPv4 fragments (10.1.1.1 to 10.1.2.1, IPv4 length 8268)'),
     'IP checksum': (lambda p: p[:24] + bytes((p[24] ^ 1,)) + p[25:],
                     'have a wrong IPv4 header checksum (10.1.1.1:32410'),
+    'UDP checksum': (lambda p: p[:40] + b'\x12\x34' + p[42:],
+                     'have a wrong UDP checksum (10.1.1.1:32410'),
     'other length': (lambda p: with_ip(p, p[14:34], p[34:38] + struct.pack('>H', 4104) + p[40:4138]),
                      'have length (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 4104), '
                      'expected 8248 of a jungfrau; set [detector] type'),

@@ -372,8 +372,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 		break;
 	case REJECT_CHECKSUM:
 		snprintf(text, size,
-			"have a wrong %s checksum %s; check the sender; a capture taken on the "
-			"sending host has no valid checksums if the adapter computes them",
+			"have a wrong %s checksum %s; check the sender and the network",
 			k->ip_checksum ? "UDP" : "IPv4 header", example);
 		break;
 	case REJECT_LENGTH:

@@ -101,6 +101,7 @@ struct replay_packet {
 	uint8_t *data;
 	uint64_t time_ns; /* from the capture */
 	uint32_t ptype;
+	uint32_t checksums;  /* RTE_MBUF_F_RX_IP_CKSUM_* and L4_CKSUM_* */
 	rte_be32_t src_addr; /* addresses are valid if ptype is IPv4, ports if it is UDP */
 	rte_be32_t dst_addr;
 	rte_be16_t src_port;
@@ -215,6 +216,7 @@ struct replay_rxq {
 	bool far; /* the CPU cannot access further segments, see net_replay.h */
 	bool stamps;
 	uint16_t nb_desc;
+	uint32_t checksums; /* mask of the packets' checksum flags: what the offloads enable */
 	struct replay_spares *spares;
 
 	/* written by the polling lcore */

@@ -334,12 +334,45 @@ replay_packet_type(const uint8_t *frame, uint32_t len)
 	return classify(frame, len, &headers);
 }
 
+/*
+ * Checksum flags of a complete frame, as a NIC sets them. `frame` must be aligned to 2 bytes.
+ *
+ * A capture taken on the sending host has partial UDP checksums if the adapter computes them: only
+ * the pseudo header is summed (CHECKSUM_PARTIAL of Linux). The flag is then NONE, as for the
+ * packets of virtual machines: the field is not the checksum, but the packet is not damaged.
+ */
+static uint32_t
+verify_checksums(const uint8_t *frame, uint32_t len, const struct headers *headers)
+{
+	const struct rte_ipv4_hdr *ip = headers->ip;
+	uint32_t flags, ihl, size;
+
+	if (ip == NULL)
+		return 0;
+	ihl = rte_ipv4_hdr_len(ip);
+	if (rte_raw_cksum(ip, ihl) != UINT16_MAX)
+		return RTE_MBUF_F_RX_IP_CKSUM_BAD;
+	flags = RTE_MBUF_F_RX_IP_CKSUM_GOOD;
+	size = rte_be_to_cpu_16(ip->total_length);
+	/* a checksum of 0 was not computed */
+	if (headers->udp == NULL || headers->udp->dgram_cksum == 0 ||
+		size < ihl + sizeof(*headers->udp) || sizeof(struct rte_ether_hdr) + size > len)
+		return flags;
+	if (headers->udp->dgram_cksum == rte_ipv4_phdr_cksum(ip, 0))
+		return flags | RTE_MBUF_F_RX_L4_CKSUM_NONE;
+	if (rte_ipv4_udptcp_cksum_verify(ip, frame + sizeof(struct rte_ether_hdr) + ihl) != 0)
+		return flags | RTE_MBUF_F_RX_L4_CKSUM_BAD;
+	return flags | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+}
+
+/* `bytes` are the packet's, in the buffer of libpcap, which is aligned to at least 4 bytes. */
 static void
-parse_headers(struct replay_packet *packet)
+parse_headers(struct replay_packet *packet, const uint8_t *bytes, bool whole)
 {
 	struct headers headers;
 
-	packet->ptype = classify(packet->data, packet->len, &headers);
+	packet->ptype = classify(bytes, packet->len, &headers);
+	packet->checksums = whole ? verify_checksums(bytes, packet->len, &headers) : 0;
 	if (headers.ip != NULL) {
 		packet->src_addr = headers.ip->src_addr;
 		packet->dst_addr = headers.ip->dst_addr;
@@ -391,7 +424,7 @@ capture_fill(struct replay_capture *capture, const char *name, const char *file,
 		packet->time_ns =
 			(uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
 		memcpy(packet->data, bytes, header->caplen);
-		parse_headers(packet);
+		parse_headers(packet, bytes, header->caplen >= header->len);
 		packet->shared.free_cb = packet_released;
 		packet->shared.fcb_opaque = capture;
 		rte_mbuf_ext_refcnt_set(&packet->shared, 1);

@@ -17,9 +17,10 @@
 
 RTE_LOG_REGISTER_SUFFIX(replay_logtype, replay, NOTICE);
 
-#define REPLAY_RX_OFFLOADS                                              \
-	(RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | \
-		RTE_ETH_RX_OFFLOAD_TIMESTAMP)
+#define REPLAY_RX_OFFLOADS                                                     \
+	(RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT |        \
+		RTE_ETH_RX_OFFLOAD_TIMESTAMP | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | \
+		RTE_ETH_RX_OFFLOAD_UDP_CKSUM)
 
 static int
 replay_configure(struct rte_eth_dev *dev)

@@ -64,9 +64,12 @@ attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t
 	return true;
 }
 
+/* Call it after ol_flags were set. */
 static inline void
-fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, uint32_t ptype, uint32_t len)
+fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, uint32_t ptype, uint32_t checksums,
+	uint32_t len)
 {
+	m->ol_flags |= checksums & rxq->checksums;
 	m->port = rxq->port;
 	m->packet_type = ptype;
 	m->vlan_tci = 0;
@@ -98,6 +101,15 @@ static __rte_always_inline uint32_t
 type(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
 	return faulty ? batch->pick[i].ptype : packet->ptype;
+}
+
+/* Checksum flags of a packet as delivered. A fault changes a packet after the port's check. */
+static __rte_always_inline uint32_t
+checksums(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
+{
+	const bool changed = faulty && (batch->pick[i].corrupt || batch->pick[i].truncated);
+
+	return changed ? 0 : packet->checksums;
 }
 
 static inline void
@@ -143,7 +155,8 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 		prefetch_frame(batch, i);
 		if (!attach_rest(rxq, batch, i, bufs[i], packet, 0, 0, faulty))
 			break;
-		fill_head(rxq, bufs[i], type(batch, i, packet, faulty), bufs[i]->pkt_len);
+		fill_head(rxq, bufs[i], type(batch, i, packet, faulty),
+			checksums(batch, i, packet, faulty), bufs[i]->pkt_len);
 		batch->bytes += bufs[i]->pkt_len;
 	}
 	give_back(rxq->rest_pool, bufs + i, n - i);
@@ -186,7 +199,8 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 		m->data_off = rxq->first_off;
 		m->ol_flags = rxq->first_flags;
 		m->data_len = (uint16_t)len;
-		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
+		fill_head(rxq, m, type(batch, i, packet, faulty),
+			checksums(batch, i, packet, faulty), whole);
 		frame = rte_pktmbuf_mtod(m, uint8_t *);
 		rte_memcpy(frame, packet->data, len);
 		if (rewrite)
@@ -284,7 +298,8 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 		m->data_off = rxq->first_off;
 		m->ol_flags = rxq->first_flags;
 		m->data_len = (uint16_t)len;
-		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
+		fill_head(rxq, m, type(batch, i, packet, faulty),
+			checksums(batch, i, packet, faulty), whole);
 		rte_memcpy(rte_pktmbuf_mtod(m, void *), packet->data, len);
 		if (rewrite)
 			rewrite_fields(

@@ -177,6 +177,14 @@ set_up_stamps(struct replay_rxq *rxq, const char *name)
 	return -rte_errno;
 }
 
+/* Mask of the checksum flags that a queue with these offloads delivers. */
+static uint32_t
+checksum_flags(uint64_t offloads)
+{
+	return ((offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) ? RTE_MBUF_F_RX_IP_CKSUM_MASK : 0) |
+		((offloads & RTE_ETH_RX_OFFLOAD_UDP_CKSUM) ? RTE_MBUF_F_RX_L4_CKSUM_MASK : 0);
+}
+
 /* Deferred start is not supported: queues start with their port. */
 static int
 refuse_deferred(const char *name, const char *way, uint16_t queue, uint8_t deferred)
@@ -226,6 +234,7 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	}
 	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
 	rxq->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	rxq->checksums = checksum_flags(offloads);
 	rxq->conf.offloads = offloads;
 
 	ret = conf->rx_nseg > 0 ? set_up_split(rxq, name, conf) : set_up_single(rxq, name, pool);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Packets that queues of net_replay deliver, through the public ethdev API. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 #include <ethdev_driver.h>
+#include <pcap/pcap.h>
 #include <rte_cycles.h>
+#include <rte_ip.h>
+#include <rte_udp.h>
 
 #include "replay.h"
 #include "replay_fixture.h"
@@ -500,6 +504,110 @@ statistics_while_ports_close(void **state)
 	}
 }
 
+/* Checksum of a packet in the capture, and the flags that a queue delivers. */
+static const struct {
+	const char *what;
+	uint64_t flags;
+} checksum_cases[] = {
+	{"correct", RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD},
+	{"UDP wrong", RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_BAD},
+	{"payload changed", RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_BAD},
+	{"not computed", RTE_MBUF_F_RX_IP_CKSUM_GOOD},
+	{"partial", RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_NONE},
+	{"IPv4 wrong", RTE_MBUF_F_RX_IP_CKSUM_BAD},
+	{"captured truncated", 0},
+	{"IPv4 length beyond the frame", RTE_MBUF_F_RX_IP_CKSUM_GOOD},
+	{"IPv4 length below the headers", RTE_MBUF_F_RX_IP_CKSUM_GOOD},
+	{"no IPv4", 0},
+};
+
+static void
+write_checksums(uint32_t len)
+{
+	pcap_t *pcap =
+		pcap_open_dead_with_tstamp_precision(DLT_EN10MB, 65535, PCAP_TSTAMP_PRECISION_NANO);
+	pcap_dumper_t *dump = pcap_dump_open(pcap, capture);
+	uint8_t frame[2048];
+
+	assert_non_null(dump);
+	for (uint32_t i = 0; i < RTE_DIM(checksum_cases); i++) {
+		struct rte_ether_hdr *ether = (void *)frame;
+		struct rte_ipv4_hdr *ip = (void *)(ether + 1);
+		struct rte_udp_hdr *udp = (void *)(ip + 1);
+		struct pcap_pkthdr header = {.len = len, .caplen = i == 6 ? len - 1 : len};
+
+		make_frame(frame, i, len, 5000);
+		ip->total_length = rte_cpu_to_be_16((uint16_t)(len - sizeof(*ether)));
+		udp->dgram_len = rte_cpu_to_be_16((uint16_t)(len - sizeof(*ether) - sizeof(*ip)));
+		udp->dgram_cksum = rte_ipv4_udptcp_cksum(ip, udp);
+		if (i == 1)
+			udp->dgram_cksum ^= 1;
+		else if (i == 2)
+			frame[len - 1] ^= 1;
+		else if (i == 3)
+			udp->dgram_cksum = 0;
+		else if (i == 4)
+			udp->dgram_cksum = rte_ipv4_phdr_cksum(ip, 0);
+		else if (i == 7)
+			ip->total_length = rte_cpu_to_be_16((uint16_t)len);
+		else if (i == 8)
+			ip->total_length = rte_cpu_to_be_16(27);
+		else if (i == 9)
+			ether->ether_type = RTE_BE16(RTE_ETHER_TYPE_IPV6);
+		ip->hdr_checksum = (uint16_t)(rte_ipv4_cksum(ip) ^ (i == 5));
+		pcap_dump((u_char *)dump, &header, frame);
+	}
+	pcap_dump_close(dump);
+	pcap_close(pcap);
+}
+
+/* Flags by reference, split by reference and as copies; odd and even lengths; with one offload. */
+static void
+checksums_are_verified(void **state)
+{
+	const uint64_t both = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	const uint64_t mask = RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK;
+	const struct {
+		const char *args;
+		struct rte_mempool *pool;
+		uint64_t offloads, mask;
+	} ways[] = {
+		{"", roomless, both, mask}, {"align_at=91", roomless, both, mask},
+		{"", ordinary, both, mask},
+		{"", ordinary, RTE_ETH_RX_OFFLOAD_IPV4_CKSUM, RTE_MBUF_F_RX_IP_CKSUM_MASK},
+		{"", roomless, RTE_ETH_RX_OFFLOAD_UDP_CKSUM, RTE_MBUF_F_RX_L4_CKSUM_MASK},
+		{"", roomless, 0, 0},
+		/* after the port's check */
+		{"corrupt=1", roomless, both, 0}, {"truncate=1", ordinary, both, 0},
+		{"", NULL, both, mask}, /* split */
+	};
+	struct rte_mbuf *m[RTE_DIM(checksum_cases) + 1];
+
+	for (uint32_t w = 0; w < RTE_DIM(ways); w++) {
+		uint16_t port;
+
+		write_checksums(1000 + w % 2);
+		if (ways[w].pool != NULL) {
+			port = start_single(ways[w].args, ways[w].pool, ways[w].offloads);
+		} else {
+			port = (uint16_t)open_port(ways[w].args);
+			configure(port, 1, SPLIT | both);
+			assert_int_equal(split_queue(port, 0, zero, HEADERS), 0);
+			assert_int_equal(rte_eth_dev_start(port), 0);
+		}
+		assert_int_equal(receive(port, 0, m, RTE_DIM(m)), RTE_DIM(checksum_cases));
+		for (uint32_t i = 0; i < RTE_DIM(checksum_cases); i++)
+			if ((m[i]->ol_flags & mask) != (checksum_cases[i].flags & ways[w].mask))
+				fail_msg("way %u, %s: flags %#" PRIx64, w, checksum_cases[i].what,
+					m[i]->ol_flags);
+		rte_pktmbuf_free_bulk(m, RTE_DIM(checksum_cases));
+		close_port(port);
+	}
+	assert_pool_sound(roomless);
+	assert_pool_sound(ordinary);
+	assert_pool_sound(zero);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -515,6 +623,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(waits_when_mbufs_run_out, remove_port),
 		cmocka_unit_test_teardown(waits_when_references_run_out, remove_port),
 		cmocka_unit_test_teardown(queue_tells_what_it_does, remove_port),
+		cmocka_unit_test_teardown(checksums_are_verified, remove_port),
 		cmocka_unit_test_teardown(half_a_setup_is_refused, remove_port),
 		cmocka_unit_test_teardown(statistics_while_ports_close, remove_port),
 	};
