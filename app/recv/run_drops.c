@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "frames/frame_table.h"
+#include "frames/frame_run.h"
 #include "run_drops.h"
 
 const char *

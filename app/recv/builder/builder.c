@@ -391,13 +391,11 @@ take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 static int
 change_veto(struct builder *b, const struct builder_command *c)
 {
-	const struct frame_table *ft = b->config.table;
 	/*
 	 * Closed frames that wait keep the veto that was in force when they arrived. In a run
 	 * without packets the first frame number is unknown.
 	 */
-	const uint64_t earliest =
-		ft->builder.fresh ? 0 : frame_table_number(ft, ft->builder.next_close);
+	const uint64_t earliest = frame_table_next(b->config.table);
 
 	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
 		return -EBUSY;
@@ -1083,7 +1081,7 @@ builder_poll(void *arg)
 	done += builder_interval_poll(b);
 	done += dispatch(b);
 	done += frame_table_open(b->config.table);
-	late = b->run_late + b->config.table->builder.late_frames;
+	late = b->run_late + frame_table_late_frames(b->config.table);
 	if (unlikely(late != b->stats.late_frames))
 		counter_set(&b->stats.late_frames, late);
 	if (done > 0)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "builder/veto.h"
-#include "frames/frame_table.h"
+#include "frames/frame_run.h"
 
 enum builder_command_type {
 	BUILDER_BEGIN, /**< begin a run */

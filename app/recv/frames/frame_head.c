@@ -31,7 +31,7 @@ all_rx_complete(const struct frame_table *ft, uint64_t frame)
 static uint64_t
 stream_reach(const struct frame_table *ft, uint32_t stream)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 	const uint64_t reach = RTE_MAX(frame_stream_progress(ft, stream),
 		__atomic_load_n(&frx->reach[stream], __ATOMIC_ACQUIRE));
@@ -46,7 +46,7 @@ stream_reach(const struct frame_table *ft, uint32_t stream)
 bool
 frame_head_begun(const struct frame_table *ft)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 	uint64_t highest = 0;
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
@@ -61,7 +61,7 @@ frame_head_begun(const struct frame_table *ft)
 static void
 begin_delay(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	b->held = true;
 	b->held_ran = b->ran;
@@ -78,7 +78,7 @@ begin_delay(struct frame_table *ft)
 static uint64_t
 delay(const struct frame_table *ft)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 	uint64_t least = b->ran - b->held_ran;
 
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
@@ -93,7 +93,7 @@ delay(const struct frame_table *ft)
 static bool
 is_waited_for(const struct frame_table *ft, uint32_t stream)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 
 	if ((b->requests >> stream & 1) != 0)
 		return (b->requests_ahead >> stream & 1) != 0 &&
@@ -110,7 +110,7 @@ is_waited_for(const struct frame_table *ft, uint32_t stream)
 static bool
 head_given_up(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const uint64_t passed = b->next_close + 1 + ft->config.max_skew_frames;
 	const uint64_t now = rte_rdtsc();
 	uint32_t behind = 0, live = 0, began = 0;
@@ -198,7 +198,7 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 static uint64_t
 last_begun(const struct frame_table *ft)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 
 	for (uint64_t f = b->next_open; f-- > b->next_close;) {
 		const uint32_t slot = b->slot_of[f & ft->entry_mask];
@@ -217,7 +217,7 @@ last_begun(const struct frame_table *ft)
 static bool
 pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const uint64_t frame = b->next_close++;
 	const uint64_t tag = ft->entry[frame & ft->entry_mask];
 	bool report;
@@ -251,16 +251,16 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 static void
 begin_closing(struct frame_table *ft)
 {
-	frame_entry_set(ft, ft->builder.next_close, FRAME_TAG_CLOSED);
+	frame_entry_set(ft, ft->builder->next_close, FRAME_TAG_CLOSED);
 	frame_window_changed(ft);
-	ft->builder.closing = true;
-	ft->builder.grace = rte_rcu_qsbr_start(ft->qsbr);
+	ft->builder->closing = true;
+	ft->builder->grace = rte_rcu_qsbr_start(ft->qsbr);
 }
 
 bool
 frame_table_close(struct frame_table *ft, struct frame_closed *closed)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	/* frames that are open after the run's end are closed only by a flush */
 	while (b->next_close <

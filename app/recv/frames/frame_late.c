@@ -45,13 +45,13 @@ frame_late_create(int socket)
 void
 frame_late_begin(struct frame_table *ft)
 {
-	struct frame_late *late = ft->builder.late;
+	struct frame_late *late = ft->builder->late;
 
 	/* reports from before the run do not belong to it */
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		ft->rx[i].nb_drops_read = __atomic_load_n(&ft->rx[i].nb_drops, __ATOMIC_ACQUIRE);
 	memset(late, 0, sizeof(*late));
-	ft->builder.late_frames = 0;
+	ft->builder->late_frames = 0;
 }
 
 /** The interval of rows that a frame is in. @return NULL: it has no row */
@@ -88,7 +88,7 @@ block_of(struct frame_late *late, uint64_t frame, bool make)
 void
 frame_late_row(struct frame_table *ft, uint64_t frame)
 {
-	struct frame_late *late = ft->builder.late;
+	struct frame_late *late = ft->builder->late;
 	struct interval *last = &late->rows[(late->nb_rows - 1) % INTERVALS];
 	struct block *b;
 
@@ -105,14 +105,14 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 		return;
 	b->bits ^= UINT64_C(1) << frame % 64;
 	late->nb_numbers--;
-	ft->builder.late_frames--;
+	ft->builder->late_frames--;
 }
 
 /** Count a frame that packets named, unless it has a row or was counted. */
 static void
 add(struct frame_table *ft, uint64_t frame)
 {
-	struct frame_late *late = ft->builder.late;
+	struct frame_late *late = ft->builder->late;
 	struct block *b;
 
 	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL)
@@ -120,7 +120,7 @@ add(struct frame_table *ft, uint64_t frame)
 	b = block_of(late, frame, true);
 	if (b != NULL && (b->bits >> frame % 64 & 1) != 0)
 		return;
-	ft->builder.late_frames++;
+	ft->builder->late_frames++;
 	if (b == NULL)
 		return;
 	b->bits |= UINT64_C(1) << frame % 64;

@@ -72,7 +72,7 @@ frame_resync_is_refused(
 	/* the request covers frames from `slots` before its position to max_gap_frames after it */
 	return (__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
 		(frx->requests >> stream & 1) != 0 &&
-		__atomic_load_n(&ft->builder.request_silences[stream], __ATOMIC_RELAXED) ==
+		__atomic_load_n(&ft->builder->request_silences[stream], __ATOMIC_RELAXED) ==
 		frx->silences[stream] &&
 		frame + 1 + ft->config.slots >= place &&
 		frame + 1 < place + ft->config.max_gap_frames;
@@ -125,7 +125,7 @@ count_vote(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 static void
 forget_after_silence(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream)
 {
-	const uint32_t silences = __atomic_load_n(&ft->builder.silences[stream], __ATOMIC_RELAXED);
+	const uint32_t silences = __atomic_load_n(&ft->builder->silences[stream], __ATOMIC_RELAXED);
 	const uint64_t bit = UINT64_C(1) << stream;
 
 	if (likely(frx->silences[stream] == silences) || frx->again)
@@ -330,7 +330,7 @@ last_packets(const struct frame_table *ft, uint32_t stream)
 {
 	const uint64_t progress = frame_stream_progress(ft, stream), frame = progress - 1;
 	const struct frame_stream *st =
-		frame_table_stream(ft, ft->builder.slot_of[frame & ft->entry_mask], stream);
+		frame_table_stream(ft, ft->builder->slot_of[frame & ft->entry_mask], stream);
 
 	if (progress == 0 ||
 		__atomic_load_n(&st->tag, __ATOMIC_ACQUIRE) >> FRAME_TAG_SLOT_BITS != progress)
@@ -343,7 +343,7 @@ last_packets(const struct frame_table *ft, uint32_t stream)
 static bool
 is_heard(const struct frame_table *ft, uint32_t stream)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 
 	return heard(ft, stream) != b->heard[stream] ||
 		last_packets(ft, stream) > b->heard_packets[stream];
@@ -352,7 +352,7 @@ is_heard(const struct frame_table *ft, uint32_t stream)
 bool
 frame_resync_is_silent(const struct frame_table *ft, uint32_t stream)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 
 	return (b->silent >> stream & 1) != 0 && !is_heard(ft, stream);
 }
@@ -360,7 +360,7 @@ frame_resync_is_silent(const struct frame_table *ft, uint32_t stream)
 void
 frame_resync_hear(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	b->listened_at = rte_rdtsc();
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
@@ -388,7 +388,7 @@ any_waits(const struct frame_table *ft, uint32_t rx)
 static void
 read_clocks(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t waited[FRAME_RX_MAX];
 
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
@@ -408,7 +408,7 @@ read_clocks(struct frame_table *ft)
 static void
 tell_absence(struct frame_table *ft, uint64_t now)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const uint64_t second = rte_get_tsc_hz();
 
 	if (now - b->absent_at < second)
@@ -435,7 +435,7 @@ tell_absence(struct frame_table *ft, uint64_t now)
 static uint64_t
 silence(const struct frame_table *ft, uint32_t stream)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 
 	return b->listened[ft->config.owner[stream]] - b->heard_at[stream];
 }
@@ -448,7 +448,7 @@ silence(const struct frame_table *ft, uint32_t stream)
 static void
 find_dead(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint32_t expected = 0, speak = 0;
 
 	b->dead &= b->silent;
@@ -466,7 +466,7 @@ find_dead(struct frame_table *ft)
 void
 frame_resync_listen(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const uint64_t now = rte_rdtsc();
 	uint64_t paused = 0;
 	bool still;
@@ -515,7 +515,7 @@ frame_resync_listen(struct frame_table *ft)
 static void
 collect(struct frame_table *ft, bool lone)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t mine, ahead;
 
 	b->requests = b->requests_ahead = 0;
@@ -549,15 +549,15 @@ collect(struct frame_table *ft, bool lone)
 static uint64_t
 largest_group(const struct frame_table *ft, uint64_t ahead, uint64_t *lowest)
 {
-	const uint64_t *place = ft->builder.request_position;
+	const uint64_t *place = ft->builder->request_position;
 	uint64_t best = 0;
 
-	for (uint64_t i = ft->builder.requests; i != 0; i &= i - 1) {
+	for (uint64_t i = ft->builder->requests; i != 0; i &= i - 1) {
 		const uint64_t from = place[__builtin_ctzll(i)];
 		const uint64_t behind = (ahead & i & -i) != 0 ? ahead : 0;
 		uint64_t group = 0;
 
-		for (uint64_t k = ft->builder.requests; k != 0; k &= k - 1) {
+		for (uint64_t k = ft->builder->requests; k != 0; k &= k - 1) {
 			const uint32_t s = __builtin_ctzll(k);
 
 			if (place[s] >= from &&
@@ -612,7 +612,7 @@ frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group)
 static void
 tell(struct frame_table *ft, uint64_t refused)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const struct detector *d = &ft->detector;
 	const uint64_t now = rte_rdtsc();
 
@@ -650,7 +650,7 @@ tell(struct frame_table *ft, uint64_t refused)
 static void
 refuse(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const uint64_t patience = ft->config.stall_cycles / 4 * REFUSE_QUARTERS;
 	const uint64_t now = rte_rdtsc();
 	uint64_t refused = 0, over;
@@ -700,9 +700,9 @@ first_to_open(const struct frame_table *ft, uint64_t group, uint64_t lowest)
 	uint64_t first = UINT64_MAX;
 
 	for (; group != 0; group &= group - 1) {
-		const uint64_t at = ft->builder.request_position[__builtin_ctzll(group)];
+		const uint64_t at = ft->builder->request_position[__builtin_ctzll(group)];
 
-		if (at > ft->builder.next_open)
+		if (at > ft->builder->next_open)
 			first = RTE_MIN(first, at);
 	}
 	return first != UINT64_MAX ? first : lowest;
@@ -711,7 +711,7 @@ first_to_open(const struct frame_table *ft, uint64_t group, uint64_t lowest)
 uint64_t
 frame_resync_position(struct frame_table *ft, uint64_t *group)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t lowest = 0;
 
 	collect(ft, false);
@@ -736,7 +736,7 @@ frame_resync_first(struct frame_table *ft, bool fewer, bool *any)
 	uint64_t lowest = 0, group;
 
 	collect(ft, true);
-	*any = ft->builder.requests != 0;
+	*any = ft->builder->requests != 0;
 	if (!fewer)
 		collect(ft, false);
 	group = largest_group(ft, 0, &lowest);

@@ -44,6 +44,7 @@ frame_table_create(const struct frame_table_config *config)
 {
 	const struct detector *d = config->detector;
 	const uint64_t entries = rte_align64pow2((uint64_t)config->slots * 2);
+	struct frame_builder *b;
 	struct frame_table *ft;
 
 	if (!config_valid(config))
@@ -51,6 +52,10 @@ frame_table_create(const struct frame_table_config *config)
 	ft = rte_zmalloc_socket("frame_table", sizeof(*ft), RTE_CACHE_LINE_SIZE, config->socket);
 	if (ft == NULL)
 		goto no_memory;
+	b = rte_zmalloc_socket("frame_builder", sizeof(*b), RTE_CACHE_LINE_SIZE, config->socket);
+	if (b == NULL)
+		goto no_memory;
+	ft->builder = b;
 	ft->config = *config;
 	ft->detector = *d;
 	ft->config.detector = &ft->detector;
@@ -70,25 +75,23 @@ frame_table_create(const struct frame_table_config *config)
 		config->socket);
 	ft->rx = rte_zmalloc_socket(
 		"frame_rx", config->nb_rx * sizeof(*ft->rx), RTE_CACHE_LINE_SIZE, config->socket);
-	ft->builder.slot_of = rte_zmalloc_socket("frame_slot_of",
-		entries * sizeof(*ft->builder.slot_of), RTE_CACHE_LINE_SIZE, config->socket);
-	ft->builder.free_slots =
-		rte_zmalloc_socket("frame_free", config->slots * sizeof(*ft->builder.free_slots),
-			RTE_CACHE_LINE_SIZE, config->socket);
-	ft->builder.released = rte_zmalloc_socket("frame_released",
-		config->slots * sizeof(*ft->builder.released), RTE_CACHE_LINE_SIZE, config->socket);
-	ft->builder.recycled = rte_zmalloc_socket("frame_recycled",
-		entries * sizeof(*ft->builder.recycled), RTE_CACHE_LINE_SIZE, config->socket);
+	b->slot_of = rte_zmalloc_socket("frame_slot_of", entries * sizeof(*b->slot_of),
+		RTE_CACHE_LINE_SIZE, config->socket);
+	b->free_slots = rte_zmalloc_socket("frame_free", config->slots * sizeof(*b->free_slots),
+		RTE_CACHE_LINE_SIZE, config->socket);
+	b->released = rte_zmalloc_socket("frame_released", config->slots * sizeof(*b->released),
+		RTE_CACHE_LINE_SIZE, config->socket);
+	b->recycled = rte_zmalloc_socket("frame_recycled", entries * sizeof(*b->recycled),
+		RTE_CACHE_LINE_SIZE, config->socket);
 	ft->releases = rte_zmalloc_socket("frame_releases", entries * sizeof(*ft->releases),
 		RTE_CACHE_LINE_SIZE, config->socket);
 	ft->qsbr = rte_zmalloc_socket("frame_qsbr", rte_rcu_qsbr_get_memsize(config->nb_rx),
 		RTE_CACHE_LINE_SIZE, config->socket);
-	ft->builder.late = frame_late_create(config->socket);
+	b->late = frame_late_create(config->socket);
 	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->rx == NULL ||
-		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL ||
-		ft->builder.released == NULL || ft->builder.recycled == NULL ||
-		ft->releases == NULL || ft->qsbr == NULL || ft->builder.late == NULL ||
-		rte_rcu_qsbr_init(ft->qsbr, config->nb_rx) != 0)
+		b->slot_of == NULL || b->free_slots == NULL || b->released == NULL ||
+		b->recycled == NULL || ft->releases == NULL || ft->qsbr == NULL ||
+		b->late == NULL || rte_rcu_qsbr_init(ft->qsbr, config->nb_rx) != 0)
 		goto no_memory;
 	for (uint64_t i = 0; i < entries; i++)
 		ft->entry[i] = FRAME_TAG_EMPTY;
@@ -108,8 +111,8 @@ frame_table_create(const struct frame_table_config *config)
 		rte_rcu_qsbr_thread_online(ft->qsbr, i);
 	}
 	for (uint32_t i = 0; i < config->slots; i++)
-		ft->builder.free_slots[i] = config->slots - 1 - i;
-	ft->builder.nb_free = config->slots;
+		b->free_slots[i] = config->slots - 1 - i;
+	b->nb_free = config->slots;
 	ft->window.stride = 1;
 	if (!config->no_run) {
 		frame_table_begin(ft, &config->run);
@@ -140,13 +143,16 @@ frame_table_destroy(struct frame_table *ft)
 	rte_free(ft->streams);
 	rte_free(ft->mbufs);
 	rte_free(ft->rx);
-	rte_free(ft->builder.slot_of);
-	rte_free(ft->builder.free_slots);
-	rte_free(ft->builder.released);
-	rte_free(ft->builder.recycled);
 	rte_free(ft->releases);
 	rte_free(ft->qsbr);
-	rte_free(ft->builder.late);
+	if (ft->builder != NULL) {
+		rte_free(ft->builder->slot_of);
+		rte_free(ft->builder->free_slots);
+		rte_free(ft->builder->released);
+		rte_free(ft->builder->recycled);
+		rte_free(ft->builder->late);
+		rte_free(ft->builder);
+	}
 	rte_free(ft);
 }
 
@@ -154,7 +160,7 @@ frame_table_destroy(struct frame_table *ft)
 static uint32_t
 refuse_frames(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t wanted = 0;
 	uint32_t refused = 0;
 
@@ -179,7 +185,7 @@ refuse_frames(struct frame_table *ft)
 static void
 take_recycled(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t passed = UINT64_MAX;
 
 	if (b->recycled_first == b->recycled_end)
@@ -198,7 +204,7 @@ take_recycled(struct frame_table *ft)
 uint32_t
 frame_table_open(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint32_t opened = 0;
 
 	take_recycled(ft);
@@ -222,6 +228,26 @@ frame_table_open(struct frame_table *ft)
 	return opened;
 }
 
+uint64_t
+frame_table_next(const struct frame_table *ft)
+{
+	return ft->builder->fresh ? 0 : frame_table_number(ft, ft->builder->next_close);
+}
+
+uint64_t
+frame_table_late_frames(const struct frame_table *ft)
+{
+	return ft->builder->late_frames;
+}
+
+uint64_t
+frame_table_last_number(const struct frame_table *ft, uint32_t stream)
+{
+	const uint64_t progress = frame_stream_progress(ft, stream);
+
+	return progress == 0 ? 0 : frame_table_number(ft, progress - 1);
+}
+
 uint32_t
 frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream)
 {
@@ -237,9 +263,9 @@ frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t
 void
 frame_table_release(struct frame_table *ft, uint32_t slot)
 {
-	const uint64_t nb = ft->builder.nb_releases++;
+	const uint64_t nb = ft->builder->nb_releases++;
 
-	ft->builder.released[slot] = nb + 1;
+	ft->builder->released[slot] = nb + 1;
 	__atomic_store_n(&ft->releases[nb & ft->entry_mask], (nb + 1) << FRAME_TAG_SLOT_BITS | slot,
 		__ATOMIC_RELEASE);
 }
@@ -247,7 +273,7 @@ frame_table_release(struct frame_table *ft, uint32_t slot)
 void
 frame_table_recycle(struct frame_table *ft, uint32_t slot)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	b->recycled[b->recycled_end++ & ft->entry_mask] = slot;
 	take_recycled(ft);
@@ -256,7 +282,7 @@ frame_table_recycle(struct frame_table *ft, uint32_t slot)
 void
 frame_table_flush(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	for (uint64_t f = b->next_close; f < b->next_open; f++)
 		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
@@ -271,12 +297,13 @@ frame_table_flush(struct frame_table *ft)
 bool
 frame_table_flushed(const struct frame_table *ft)
 {
-	return ft->builder.flushing && ft->builder.next_close == ft->builder.next_open;
+	return ft->builder->flushing && ft->builder->next_close == ft->builder->next_open;
 }
 
 bool
 frame_table_ended(const struct frame_table *ft)
 {
 	return ft->window.state == FRAME_WINDOW_CLOSED ||
-		(ft->window.state == FRAME_WINDOW_OPEN && ft->builder.next_close >= ft->window.end);
+		(ft->window.state == FRAME_WINDOW_OPEN &&
+			ft->builder->next_close >= ft->window.end);
 }

@@ -70,13 +70,10 @@
 #include <gk_abi.h>
 
 #include "frames/detector.h"
+#include "frames/frame_run.h"
 
-#define FRAME_RX_MAX	16
-#define FRAME_SLOTS_MAX 4096
-#define FRAME_DROPS	1024 /**< reports of an RX role not yet read by the builder; a power of 2 */
-
-/** Frame numbers are 48 bits in a tag (4,460 years at 2 kHz); larger ones are outliers. */
-#define FRAME_NUMBER_MAX ((UINT64_C(1) << 48) - 2)
+struct frame_builder;
+struct frame_rx;
 
 #define FRAME_TAG_SLOT_BITS 16
 #define FRAME_TAG_SLOT_MASK 0xFFFFu
@@ -84,19 +81,6 @@
 #define FRAME_TAG_REFUSED   0xFFFEu /**< in place of the slot: no slot was free */
 /** No frame. It is not 0: that would be slot 0 of frame 2^64 - 1, which any sender can name. */
 #define FRAME_TAG_EMPTY FRAME_TAG_CLOSED
-
-/** Which frames a run takes. */
-struct frame_run {
-	bool first_known;     /**< true: the run begins at first_frame; false: it is found */
-	uint64_t first_frame; /**< detector's number; unused unless first_known */
-	uint64_t nb_frames;   /**< frames of the run from its first one, 0 = no end */
-	/**
-	 * Detectors may distribute frames over several receivers, round-robin. This receiver takes
-	 * the frames whose number is offset + a multiple of stride; 0 or 1 = all frames.
-	 */
-	uint64_t stride;
-	uint64_t offset; /**< < stride */
-};
 
 struct frame_table_config {
 	const struct detector *detector;
@@ -123,113 +107,6 @@ struct frame_stream {
 	uint64_t reserved;
 } __rte_cache_aligned;
 static_assert(sizeof(struct frame_stream) == RTE_CACHE_LINE_SIZE, "one line a stream");
-
-/** Result of placing a packet. */
-enum frame_placement {
-	FRAME_PLACED,	       /**< in a frame; the table owns the mbuf */
-	FRAME_PLACE_DUPLICATE, /**< the same packet is in the frame already */
-	FRAME_PLACE_LATE,      /**< its frame is closed, before the run, or of the old window */
-	FRAME_PLACE_REFUSED,   /**< its frame was refused */
-	FRAME_PLACE_OUTLIER,   /**< far ahead of the window, where most streams are not (yet) */
-	FRAME_PLACE_BEYOND,    /**< after the last frame of the run */
-	FRAME_PLACE_NO_RUN,    /**< no run is active */
-	FRAME_PLACE_OTHER,     /**< its frame belongs to another receiver (frame_run.stride) */
-	FRAME_PLACE_WAIT,      /**< its frame is not open yet: keep the packet and retry it */
-	/** Its stream is out of window: hold the packet with the others of its stream, and call
-	 * frame_rx_again() to learn its outcome. */
-	FRAME_PLACE_HOLD,
-	FRAME_PLACES
-};
-
-/** Packets that one RX role has placed in one slot. Written and read by that RX role. */
-struct frame_rx_count {
-	uint64_t tag; /**< tag of the entry; any other value: `placed` belongs to an old frame */
-	uint64_t placed;
-};
-static_assert(sizeof(struct frame_rx_count) == 16, "four slots a line");
-
-/**
- * Packets in a row of a stream that is out of window, whose frames lie within `slots` of each
- * other. With `resync_packets` of them the stream has a resync request.
- */
-struct frame_agreement {
-	uint64_t lowest; /**< lowest frame of these packets */
-	uint64_t highest;
-	uint32_t votes; /**< packets that count, up to resync_packets */
-	bool any;	/**< false: there is no such packet, the other fields are unused */
-	bool ahead;	/**< the packets are ahead of the window, by less than max_gap_frames */
-	bool requested; /**< the stream's request is for the lowest of these frames */
-};
-
-/**
- * State of an RX role. Written by its RX lcore, except `nb_drops_read`.
- *
- * The builder reads the fields from `wanted` to `nb_drops_read`, without `leap`. Of the first cache
- * line it reads the constants, and now and then `listened` and, while it searches a window,
- * `elsewhere` (the streams out of window).
- */
-struct frame_rx {
-	uint32_t id;	     /**< index of the RX role; constant */
-	uint32_t expected;   /**< packets of a frame that come through this RX role; constant */
-	uint32_t generation; /**< last window move that this RX role has carried out */
-	uint32_t tried;	     /**< generation in which waiting packets were first retried */
-	uint32_t clean;	     /**< last generation in which no packet waited or was held */
-	bool again;	     /**< waiting and held packets are being retried */
-	/** TSC cycles in which this RX role has listened, see frame_rx_quiescent(). Read by the
-	 * builder and by control now and then. */
-	uint64_t listened;
-	uint64_t out_of_window; /**< bits of the streams that are out of window */
-	uint64_t early;		/**< bits of streams with packets held before there was a window */
-	struct frame_rx_count *count; /**< [slots] */
-	/** [entries], frame + 1 once this RX role has placed all its packets of it; 8 a line. Read
-	 * by the builder. */
-	uint64_t *done;
-
-	/** Lowest frame + 1 that this RX role waits for, 0 = none. */
-	uint64_t wanted __rte_cache_aligned;
-	uint64_t blocked;   /**< `wanted` if no more packets can wait, else 0 */
-	uint64_t passed;    /**< detector's number + 1 of the last frame dropped without a run */
-	uint64_t passed_at; /**< TSC of the first packet of that frame */
-	uint64_t crowded;   /**< non-zero: no room to hold more packets of streams out of window */
-	uint64_t requests;  /**< bits of streams out of window with a resync request, see `place` */
-	uint64_t reclaimed; /**< number of releases whose mbufs this RX role has freed */
-	uint32_t acknowledged; /**< = generation; read by the builder, which waits for it */
-
-	/** By stream: highest frame + 1 of packets whose frame was open, closed or refused.
-	 * Also read by telemetry. */
-	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** By stream: highest frame + 1 of packets that wait. */
-	uint64_t reach[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** By stream: frame + 1 of a packet that was more than one frame ahead. It counts only if
-	 * the next packet confirms it. Private to the RX role. */
-	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** By stream: frame + 1 that its resync request names. */
-	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** By stream: counter of packets that were late or out of window. With `progress`, it shows
-	 * whether the stream sends. */
-	uint64_t heard[DETECTOR_STREAMS_MAX];
-	/** Bits of streams whose request is a gap (frames were lost), not a restart. */
-	uint64_t requests_ahead;
-	/** Frames of dropped packets, for the builder: a ring. */
-	uint64_t drops[FRAME_DROPS];
-	uint64_t nb_drops;	/**< free-running index; written by the RX role */
-	uint64_t nb_drops_read; /**< free-running index; written by the builder */
-	/* private to the RX role */
-	uint64_t dropped[DETECTOR_STREAMS_MAX]; /**< last frame + 1 in `drops`, by stream */
-	uint64_t before[DETECTOR_STREAMS_MAX];	/**< progress in the old window, 0 = none */
-	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of streams out of window */
-	uint64_t recount; /**< streams out of window whose held packets are counted again */
-	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< frame_builder.silences at the last request */
-	/** Position of frame_rx_reclaim() in the slot that it frees next. */
-	uint32_t reclaim_stream;
-	uint32_t reclaim_packet;
-	/** TSC cycles that were not counted in `listened`. Read by the builder and by telemetry. */
-	uint64_t absent;
-	uint64_t polled_at; /**< TSC of the last poll */
-} __rte_cache_aligned;
-static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
-static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
-static_assert(sizeof(struct frame_rx) == 215 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
 enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< no run: packets are dropped */
@@ -263,79 +140,6 @@ struct frame_window {
 static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");
 static_assert(sizeof(struct frame_window) == 2 * RTE_CACHE_LINE_SIZE, "two lines");
 
-/** Builder's part of the table. Private to the builder, except `paused_progress` and `silences`. */
-struct frame_builder {
-	uint64_t next_close;  /**< head: lowest frame that is not closed */
-	uint64_t next_open;   /**< lowest frame that is not opened */
-	uint16_t *slot_of;    /**< [entries] slot, valid also after the tag has changed */
-	uint32_t *free_slots; /**< [nb_free], a stack */
-	uint32_t nb_free;
-	uint64_t nb_releases; /**< slots published in frame_table.releases so far */
-	uint64_t *released;   /**< [slots] nb_releases after its release; 0 = none */
-	uint16_t *recycled;   /**< slots that RX roles may still be freeing: a ring, oldest first */
-	uint64_t recycled_first; /**< free-running indices, like those of releases */
-	uint64_t recycled_end;
-	bool beginning;	    /**< a run is about to begin; some RX role has not acknowledged */
-	bool stopping;	    /**< no more frames are taken, see frame_table_stop() */
-	bool fresh;	    /**< this run has had no window yet */
-	uint64_t reported;  /**< frames of this run that frame_table_close() has returned */
-	bool started;	    /**< a frame was returned since the last move */
-	bool closing;	    /**< the head's tag is changed, its grace period runs */
-	bool timeout;	    /**< the head closes by time */
-	bool flushing;	    /**< everything open is closed, with one grace period for all */
-	bool flush_graced;  /**< the grace period of the flush is over */
-	uint64_t flush_end; /**< frame + 1 of the last frame of the flush that had begun */
-	uint64_t moved_at;  /**< TSC of the last move, 0 = none of the old window is expected */
-	uint64_t grace;	    /**< qsbr token of the closing head, or of the flush */
-	uint64_t looked_at; /**< TSC of the last check of the head's progress */
-	/* the delay of the head is measured by the clocks of builder and RX roles: a time in which
-	 * one of them did not run does not count */
-	bool held;			      /**< the head is delayed */
-	uint64_t ran;			      /**< cycles in which the builder ran */
-	uint64_t ran_at;		      /**< TSC of the last change of `ran` */
-	uint64_t held_ran;		      /**< `ran` when the delay began */
-	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
-	uint64_t move_to;  /**< frame + 1 at which the window is to begin, 0 = no move */
-	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
-	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
-	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
-	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
-	uint64_t requests;			      /**< bits of streams with a resync request */
-	uint64_t requests_ahead;		      /**< bits of requests for a gap */
-	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< frame + 1 that is requested */
-	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = no request */
-	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< last position of the request, which moves */
-	/** `silences` when the request began: a refusal is not for a request after another silence.
-	 * Read by RX roles. */
-	uint32_t request_silences[DETECTOR_STREAMS_MAX];
-	uint64_t requests_timed; /**< bits of streams with a request at the last check of age */
-	uint64_t gap_group;	 /**< bits of the majority of streams that requests a gap */
-	/** Frame + 1 at which the gap ends. Before it, the builder waits only for gap_group. */
-	uint64_t gap_to;
-	uint64_t leave_since;	  /**< TSC when a restart was first seen, 0 = none */
-	uint64_t requests_logged; /**< bits of streams whose refused request was logged */
-	uint64_t logged_at;	  /**< TSC of the last log message about a request, 0 = none */
-	uint64_t logged_progress[DETECTOR_STREAMS_MAX]; /**< progress when the request was logged */
-	/* which streams send */
-	uint64_t listened_at; /**< TSC of the last check */
-	uint64_t tick_at;     /**< TSC of the last window.tick */
-	uint64_t silent;      /**< bits of streams that have sent nothing for `stall_cycles` */
-	uint64_t dead;	      /**< bits of streams silent for 1.5 x stall_cycles while half send */
-	uint64_t heard[DETECTOR_STREAMS_MAX];	     /**< packets + progress at the last check */
-	uint8_t heard_packets[DETECTOR_STREAMS_MAX]; /**< of its last frame, at that check */
-	/** frame_rx.listened of the stream's RX role at the last check that found more */
-	uint64_t heard_at[DETECTOR_STREAMS_MAX];
-	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
-	uint64_t absent[FRAME_RX_MAX];	 /**< frame_rx.absent at absent_at */
-	uint64_t absent_at;		 /**< TSC of the last check of frame_rx.absent */
-	uint64_t absent_logged;		 /**< TSC of the last message about it, 0 = none */
-	/** Progress of the streams in window.paused when they paused. Read by RX roles. */
-	uint64_t paused_progress[DETECTOR_STREAMS_MAX];
-	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< how often a stream became silent */
-	struct frame_late *late;
-	uint64_t late_frames; /**< frames of this run that packets named and that have no row */
-};
-
 struct frame_table {
 	uint64_t *entry; /**< [entries] tags; written by the builder, read by RX roles */
 	uint64_t entry_mask;
@@ -356,7 +160,7 @@ struct frame_table {
 	 * expects, it is not written yet. */
 	uint64_t *releases;
 	struct frame_window window;
-	struct frame_builder builder __rte_cache_aligned;
+	struct frame_builder *builder; /**< the builder's state, frame_table_private.h */
 };
 
 /** How a frame left the table. */
@@ -455,303 +259,16 @@ bool frame_table_flushed(const struct frame_table *ft);
 /** Has the run's last frame been closed (frame_run.nb_frames, or frame_table_stop())? */
 bool frame_table_ended(const struct frame_table *ft);
 
+/** Detector's number of the frame that closes next; 0: the run has no window yet. */
+uint64_t frame_table_next(const struct frame_table *ft);
+
+/** Frames of this run that packets named and that have no row (frame_late.c). */
+uint64_t frame_table_late_frames(const struct frame_table *ft);
+
+/** Detector's number of a stream's last frame, 0: none. Any thread. */
+uint64_t frame_table_last_number(const struct frame_table *ft, uint32_t stream);
+
 /** Packets of a stream in a slot that frame_table_close() has returned. */
 uint32_t frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream);
-
-/* ---- RX lcores ---- */
-
-/** Discard the RX role's state of the old window, and acknowledge the new generation. */
-void frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation);
-
-/**
- * Advance a clock that shows for how long its owner has run. It stops while the owner does not run,
- * because its process was stopped or its CPU had other work.
- * @param at  in, out: TSC of the last call, 0 = none
- * @return cycles to add to the clock
- */
-static inline uint64_t
-frame_clock_step(const struct frame_table *ft, uint64_t *at)
-{
-	const uint64_t now = rte_rdtsc(), gap = now - *at;
-	const bool first = *at == 0;
-
-	*at = now;
-	return first ? 0 : RTE_MIN(gap, ft->deaf_cycles);
-}
-
-/** Report that this lcore holds no reference to a slot. Call it in each poll, idle or not. */
-static inline void
-frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
-{
-	const uint32_t generation = __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE);
-	const uint64_t before = frx->polled_at;
-	uint64_t step;
-
-	if (unlikely(generation != frx->generation))
-		frame_rx_move(ft, frx, generation);
-	/* packets that arrive between two polls are received in the second one */
-	step = frame_clock_step(ft, &frx->polled_at);
-	__atomic_store_n(&frx->listened, frx->listened + step, __ATOMIC_RELAXED);
-	if (unlikely(step == ft->deaf_cycles))
-		__atomic_store_n(&frx->absent, frx->absent + frx->polled_at - before - step,
-			__ATOMIC_RELAXED);
-	rte_rcu_qsbr_quiescent(ft->qsbr, frx->id);
-}
-
-/**
- * Publish which frame this RX role waits for.
- * @param frame_plus_1  lowest frame + 1 of the packets that wait, 0 = none waits
- * @param full          no more packets can wait: this RX role will place nothing else
- */
-static inline void
-frame_rx_want(struct frame_rx *frx, uint64_t frame_plus_1, bool full)
-{
-	const uint64_t blocked = full ? frame_plus_1 : 0;
-
-	if (frx->wanted != frame_plus_1)
-		__atomic_store_n(&frx->wanted, frame_plus_1, __ATOMIC_RELEASE);
-	if (frx->blocked != blocked)
-		__atomic_store_n(&frx->blocked, blocked, __ATOMIC_RELEASE);
-}
-
-/** Publish whether there is no room to hold more packets of streams that are out of window. */
-static inline void
-frame_rx_crowd(struct frame_rx *frx, bool crowded)
-{
-	if (unlikely(frx->crowded != crowded))
-		__atomic_store_n(&frx->crowded, crowded, __ATOMIC_RELEASE);
-}
-
-/** @return a counter; when it changes, packets that wait should be retried */
-static inline uint64_t
-frame_rx_changes(const struct frame_table *ft)
-{
-	return __atomic_load_n(&ft->window.changes, __ATOMIC_ACQUIRE);
-}
-
-/** A packet of a stream that was out of window was placed or is late: it is in the window again. */
-void frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame);
-
-/**
- * Advance a stream's progress to a frame, unless the number may be a single corrupt one.
- * @return false if the packet belongs to the old window
- */
-bool frame_rx_advance(
-	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
-
-/**
- * Free mbufs that this RX role has placed in slots which the builder has released. The lcore's
- * mempool cache keeps its level if `most` is slightly more than the packets received meanwhile.
- * @param most  mbufs to check at most
- * @return mbufs checked; absent ones count
- */
-uint32_t frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t most);
-
-/**
- * Find streams that are out of window among those whose packets wait. Call it when an RX role has
- * no room for more waiting packets. There are none if a waiting packet's frame is among the next
- * to be opened, or if most of the RX role's streams wait.
- * @param waiting  by stream, the lowest number + 1 of its waiting packets; 0: none
- * @return bits of streams whose packets the caller passes to frame_rx_vote_blocking() and drops
- */
-uint64_t frame_rx_blocking_streams(const struct frame_table *ft, const struct frame_rx *frx,
-	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
-
-/** Count a packet of such a stream towards a resync request. The caller then drops the packet. */
-void frame_rx_vote_blocking(
-	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
-
-/**
- * Is the window moving, or has it moved since this RX role last looked? If so, no packet that waits
- * or is held may be retried. Otherwise the window could open in the middle of the retry, and some
- * packets would be placed before others that arrived earlier.
- */
-bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *frx);
-
-/**
- * Begin to retry packets that wait or are held. The retry ends with frame_rx_end_again().
- * @param moved  out: some packets may belong to the old window, namely those of each stream before
- *               its first held packet of the new window
- * @return true on the first retry in this window or search: held packets are then placed as if
- *         they had just arrived
- */
-bool frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *moved);
-
-/** End the retry of packets that wait or are held. */
-static inline void
-frame_rx_end_again(struct frame_rx *frx)
-{
-	frx->again = false;
-}
-
-/**
- * Are packets of a stream held that arrived before there was a window or a search for one? Then
- * later packets of the stream are held, too, until these have been retried. This keeps the order,
- * and the run begins with its first frame.
- */
-static inline bool
-frame_rx_is_early(const struct frame_rx *frx, uint32_t stream)
-{
-	return (frx->early >> stream & 1) != 0;
-}
-
-/** Note that no packet waits or is held, so that none belongs to an earlier window. */
-static inline void
-frame_rx_none_waits(struct frame_rx *frx)
-{
-	frx->early = 0;
-	frx->clean = frx->generation;
-}
-
-/** Is a frame in the window, or may it be soon? */
-bool frame_rx_is_near(const struct frame_table *ft, uint64_t frame);
-
-/** What to do with a held packet: see frame_rx_again(). */
-enum frame_again {
-	FRAME_AGAIN_HOLD,  /**< nothing has changed: continue to hold it */
-	FRAME_AGAIN_PLACE, /**< its frame is near the window: place it like any other packet */
-	FRAME_AGAIN_DROP   /**< the window did not move to it in time, or the run has ended */
-};
-
-/**
- * Decide again about a packet that is held.
- * @param tick  frame_rx_tick() when it was first held
- */
-enum frame_again frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
-	uint64_t frame, uint8_t tick);
-
-/** Time in quarters of `stall_cycles`, modulo 256. */
-static inline uint8_t
-frame_rx_tick(const struct frame_table *ft)
-{
-	return __atomic_load_n(&ft->window.tick, __ATOMIC_RELAXED);
-}
-
-/** Are all sending streams of this RX role out of window? Then it may wait and lose nothing. */
-bool frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx);
-
-/**
- * Report the frame of a packet that is dropped to the builder.
- * @return FRAME_PLACE_LATE or FRAME_PLACE_OUTLIER
- */
-enum frame_placement frame_rx_drop(
-	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
-
-/**
- * Take a stream's packets out of the frames that are still open, because they were not the
- * detector's. A frame that this RX role has completed keeps them: the builder may be closing it.
- * @return mbufs that were freed
- */
-uint32_t frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream);
-
-/**
- * Handle a packet whose number cannot belong to the window: its stream is out of window.
- * @param vote   the packet counts towards a resync request
- * @param ahead  the request is a gap (frames were lost); else the detector was restarted
- * @return FRAME_PLACE_HOLD, or how the packet is dropped
- */
-enum frame_placement frame_resync_request(struct frame_table *ft, struct frame_rx *frx,
-	uint32_t stream, uint64_t frame, bool vote, bool ahead);
-
-/**
- * Does a packet continue the numbers of its stream, which is out of window? Then it is held with
- * the packets before it, although the window may have a frame of that number. That frame belongs
- * to the numbering before the restart.
- */
-bool frame_resync_continues(
-	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
-
-/** Result for a frame whose entry does not carry its tag. */
-enum frame_placement frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
-	uint64_t frame, uint32_t packet);
-
-/** Result for a frame that is closed. */
-enum frame_placement frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
-	uint64_t frame, uint32_t packet);
-
-/** Result for a packet whose place is taken: a duplicate, or its stream was restarted. */
-enum frame_placement frame_rx_duplicate(
-	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
-
-/**
- * Convert a detector's frame number to a frame of the table.
- * @return false if the frame belongs to another receiver
- */
-static inline bool
-frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
-{
-	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
-	const uint64_t offset = __atomic_load_n(&ft->window.offset, __ATOMIC_RELAXED);
-
-	/* between runs, numbers are not converted */
-	if (likely(stride == 1) || ft->window.state == FRAME_WINDOW_CLOSED)
-		return true;
-	if (*frame < offset || (*frame - offset) % stride != 0)
-		return false;
-	*frame = (*frame - offset) / stride;
-	return true;
-}
-
-/**
- * Place one packet: its pixels' address enters the frame's pointer table.
- * @param frx     the caller's RX role, which owns `stream`
- * @param frame   frame of the table, from frame_rx_is_ours()
- * @param packet  number in the stream, < stream_packets
- * @param header  detector header, read for the first packet of a stream
- * @param pixels  device address of the pixels
- * @param m       mbuf that holds them: owned by the table if FRAME_PLACED, else by the caller
- */
-static inline enum frame_placement
-frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
-	uint32_t packet, const uint8_t *header, uint64_t pixels, struct rte_mbuf *m)
-{
-	const uint64_t entry = frame & ft->entry_mask;
-	const uint64_t tag = __atomic_load_n(&ft->entry[entry], __ATOMIC_ACQUIRE);
-	const uint32_t slot = tag & FRAME_TAG_SLOT_MASK;
-	const uint64_t bit = UINT64_C(1) << (packet & 63);
-	struct frame_rx_count *count;
-	struct frame_stream *st;
-	uint32_t tile;
-
-	/* packets that wait arrived before the resync request and are not part of it */
-	if (unlikely((frx->out_of_window >> stream & 1) != 0) && !frx->again &&
-		frame_resync_continues(ft, frx, stream, frame))
-		return frame_resync_request(ft, frx, stream, frame, true, false);
-	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
-		return frame_rx_miss(ft, frx, stream, frame, packet);
-	if (frame + 1 > frx->progress[stream] &&
-		unlikely(!frame_rx_advance(ft, frx, stream, frame)))
-		return frame_rx_drop(ft, frx, stream, frame);
-	if (unlikely(slot >= FRAME_TAG_REFUSED))
-		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED
-						 : frame_rx_late(ft, frx, stream, frame, packet);
-
-	st = frame_table_stream(ft, slot, stream);
-	/* the builder looks into the frame whether the stream sends */
-	if (st->tag != tag) {
-		__atomic_store_n(&st->seen[0], 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&st->seen[1], 0, __ATOMIC_RELAXED);
-		st->rx_tsc = rte_rdtsc();
-		ft->detector.ops->frame_info(header, &st->info);
-		__atomic_store_n(&st->tag, tag, __ATOMIC_RELEASE);
-	}
-	if (unlikely(st->seen[packet >> 6] & bit))
-		return frame_rx_duplicate(ft, frx, stream, frame);
-	__atomic_store_n(&st->seen[packet >> 6], st->seen[packet >> 6] | bit, __ATOMIC_RELAXED);
-	tile = detector_stream_tile(&ft->detector, stream) + packet;
-	frame_table_frame(ft, slot)->packet[tile] = pixels;
-	frame_table_mbufs(ft, slot)[tile] = m;
-	if (unlikely((frx->out_of_window >> stream & 1) != 0))
-		frame_rx_is_here(frx, stream, frame);
-
-	count = &frx->count[slot];
-	if (count->tag != tag) {
-		count->tag = tag;
-		count->placed = 0;
-	}
-	if (++count->placed == frx->expected)
-		__atomic_store_n(&frx->done[entry], frame + 1, __ATOMIC_RELEASE);
-	return FRAME_PLACED;
-}
 
 #endif /* FRAME_TABLE_H */

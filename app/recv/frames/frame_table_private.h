@@ -15,11 +15,85 @@
 
 #include <rte_log.h>
 
+#include "frames/frame_rx.h"
 #include "frames/frame_table.h"
 
 extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
+
+/** Builder's part of the table. Private to the builder, except `paused_progress` and `silences`. */
+struct frame_builder {
+	uint64_t next_close;  /**< head: lowest frame that is not closed */
+	uint64_t next_open;   /**< lowest frame that is not opened */
+	uint16_t *slot_of;    /**< [entries] slot, valid also after the tag has changed */
+	uint32_t *free_slots; /**< [nb_free], a stack */
+	uint32_t nb_free;
+	uint64_t nb_releases; /**< slots published in frame_table.releases so far */
+	uint64_t *released;   /**< [slots] nb_releases after its release; 0 = none */
+	uint16_t *recycled;   /**< slots that RX roles may still be freeing: a ring, oldest first */
+	uint64_t recycled_first; /**< free-running indices, like those of releases */
+	uint64_t recycled_end;
+	bool beginning;	    /**< a run is about to begin; some RX role has not acknowledged */
+	bool stopping;	    /**< no more frames are taken, see frame_table_stop() */
+	bool fresh;	    /**< this run has had no window yet */
+	uint64_t reported;  /**< frames of this run that frame_table_close() has returned */
+	bool started;	    /**< a frame was returned since the last move */
+	bool closing;	    /**< the head's tag is changed, its grace period runs */
+	bool timeout;	    /**< the head closes by time */
+	bool flushing;	    /**< everything open is closed, with one grace period for all */
+	bool flush_graced;  /**< the grace period of the flush is over */
+	uint64_t flush_end; /**< frame + 1 of the last frame of the flush that had begun */
+	uint64_t moved_at;  /**< TSC of the last move, 0 = none of the old window is expected */
+	uint64_t grace;	    /**< qsbr token of the closing head, or of the flush */
+	uint64_t looked_at; /**< TSC of the last check of the head's progress */
+	/* the delay of the head is measured by the clocks of builder and RX roles: a time in which
+	 * one of them did not run does not count */
+	bool held;			      /**< the head is delayed */
+	uint64_t ran;			      /**< cycles in which the builder ran */
+	uint64_t ran_at;		      /**< TSC of the last change of `ran` */
+	uint64_t held_ran;		      /**< `ran` when the delay began */
+	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
+	uint64_t move_to;  /**< frame + 1 at which the window is to begin, 0 = no move */
+	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
+	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
+	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
+	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
+	uint64_t requests;			      /**< bits of streams with a resync request */
+	uint64_t requests_ahead;		      /**< bits of requests for a gap */
+	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< frame + 1 that is requested */
+	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = no request */
+	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< last position of the request, which moves */
+	/** `silences` when the request began: a refusal is not for a request after another silence.
+	 * Read by RX roles. */
+	uint32_t request_silences[DETECTOR_STREAMS_MAX];
+	uint64_t requests_timed; /**< bits of streams with a request at the last check of age */
+	uint64_t gap_group;	 /**< bits of the majority of streams that requests a gap */
+	/** Frame + 1 at which the gap ends. Before it, the builder waits only for gap_group. */
+	uint64_t gap_to;
+	uint64_t leave_since;	  /**< TSC when a restart was first seen, 0 = none */
+	uint64_t requests_logged; /**< bits of streams whose refused request was logged */
+	uint64_t logged_at;	  /**< TSC of the last log message about a request, 0 = none */
+	uint64_t logged_progress[DETECTOR_STREAMS_MAX]; /**< progress when the request was logged */
+	/* which streams send */
+	uint64_t listened_at; /**< TSC of the last check */
+	uint64_t tick_at;     /**< TSC of the last window.tick */
+	uint64_t silent;      /**< bits of streams that have sent nothing for `stall_cycles` */
+	uint64_t dead;	      /**< bits of streams silent for 1.5 x stall_cycles while half send */
+	uint64_t heard[DETECTOR_STREAMS_MAX];	     /**< packets + progress at the last check */
+	uint8_t heard_packets[DETECTOR_STREAMS_MAX]; /**< of its last frame, at that check */
+	/** frame_rx.listened of the stream's RX role at the last check that found more */
+	uint64_t heard_at[DETECTOR_STREAMS_MAX];
+	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
+	uint64_t absent[FRAME_RX_MAX];	 /**< frame_rx.absent at absent_at */
+	uint64_t absent_at;		 /**< TSC of the last check of frame_rx.absent */
+	uint64_t absent_logged;		 /**< TSC of the last message about it, 0 = none */
+	/** Progress of the streams in window.paused when they paused. Read by RX roles. */
+	uint64_t paused_progress[DETECTOR_STREAMS_MAX];
+	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< how often a stream became silent */
+	struct frame_late *late;
+	uint64_t late_frames; /**< frames of this run that packets named and that have no row */
+};
 
 /** The builder has changed entries or the window: let RX roles retry, see frame_window.changes. */
 static inline void
@@ -32,10 +106,10 @@ frame_window_changed(struct frame_table *ft)
 static inline void
 frame_window_publish(struct frame_table *ft)
 {
-	__atomic_store_n(&ft->window.base, ft->builder.next_close, __ATOMIC_RELAXED);
-	__atomic_store_n(&ft->window.next, ft->builder.next_open, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.base, ft->builder->next_close, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.next, ft->builder->next_open, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.horizon,
-		RTE_MIN(ft->builder.next_close + ft->config.max_gap_frames, FRAME_NUMBER_MAX),
+		RTE_MIN(ft->builder->next_close + ft->config.max_gap_frames, FRAME_NUMBER_MAX),
 		__ATOMIC_RELAXED);
 	frame_window_changed(ft);
 }
@@ -86,7 +160,7 @@ frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32
 {
 	return (__atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
 		frx->progress[stream] ==
-		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
+		__atomic_load_n(&ft->builder->paused_progress[stream], __ATOMIC_RELAXED);
 }
 
 /** Does a frame belong to a resync request that was refused? By the RX lcore. */
@@ -140,7 +214,7 @@ void frame_late_collect(struct frame_table *ft);
 static inline void
 frame_resync_reset(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	b->requests = 0;
 	for (uint32_t s = 0; s < ft->detector.streams; s++)

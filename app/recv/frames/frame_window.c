@@ -49,7 +49,7 @@ first_whole(const struct frame_table *ft, uint64_t at)
 	const struct frame_window *w = &ft->window;
 	uint64_t first = at;
 
-	for (uint32_t i = 0; i < ft->config.nb_rx && ft->builder.fresh; i++) {
+	for (uint32_t i = 0; i < ft->config.nb_rx && ft->builder->fresh; i++) {
 		const struct frame_rx *frx = &ft->rx[i];
 		const uint64_t passed = __atomic_load_n(&frx->passed, __ATOMIC_ACQUIRE);
 		uint64_t next;
@@ -70,7 +70,7 @@ first_whole(const struct frame_table *ft, uint64_t at)
 static void
 move_towards(struct frame_table *ft, uint64_t at)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	b->move_to = first_whole(ft, at);
 	if (b->move_to != at)
@@ -102,7 +102,7 @@ any_is_crowded(const struct frame_table *ft)
 static void
 find_window(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const bool crowded = any_is_crowded(ft);
 	bool fewer = crowded, any;
 	uint64_t at;
@@ -128,7 +128,7 @@ clear_entries(struct frame_table *ft)
 static void
 move_window(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	if (!b->moving) {
 		clear_entries(ft);
@@ -171,7 +171,7 @@ move_window(struct frame_table *ft)
 static void
 forget_old_window(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	if (rte_rdtsc() - b->moved_at < ft->config.stall_cycles)
 		return;
@@ -184,7 +184,7 @@ int
 frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 {
 	const uint64_t stride = RTE_MAX(run->stride, 1u);
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	if (ft->window.state != FRAME_WINDOW_CLOSED || b->beginning ||
 		b->next_close != b->next_open)
@@ -221,7 +221,7 @@ frame_window_begin_run(struct frame_table *ft)
 {
 	const struct frame_run *run = &ft->config.run;
 	const struct frame_window *w = &ft->window;
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	if (!all_rx_acknowledged(ft))
 		return;
@@ -240,7 +240,7 @@ frame_window_begin_run(struct frame_table *ft)
 void
 frame_table_stop(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t end = b->next_close;
 
 	if (ft->window.state != FRAME_WINDOW_OPEN || b->flushing) {
@@ -261,9 +261,9 @@ frame_table_stop(struct frame_table *ft)
 void
 frame_table_end(struct frame_table *ft)
 {
-	ft->builder.beginning = false;
-	ft->builder.moving = false;
-	ft->builder.move_to = 0;
+	ft->builder->beginning = false;
+	ft->builder->moving = false;
+	ft->builder->move_to = 0;
 	set_state(ft, FRAME_WINDOW_CLOSED);
 	frame_table_flush(ft);
 }
@@ -272,7 +272,7 @@ frame_table_end(struct frame_table *ft)
 static uint64_t
 last_number(const struct frame_table *ft)
 {
-	uint64_t last = ft->builder.next_close;
+	uint64_t last = ft->builder->next_close;
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		last = RTE_MAX(last, frame_stream_progress(ft, s));
@@ -286,7 +286,7 @@ last_number(const struct frame_table *ft)
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	const uint64_t now = rte_rdtsc();
 
 	if (!frame_head_begun(ft) || any_is_crowded(ft))
@@ -309,7 +309,7 @@ may_leave(struct frame_table *ft, uint64_t group)
 static bool
 follow(struct frame_table *ft, uint64_t at, uint64_t group)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	if (at > b->next_close && at <= ft->window.horizon) {
 		/* frames were lost: packets of the frames after the gap may wait */
@@ -339,7 +339,7 @@ follow(struct frame_table *ft, uint64_t at, uint64_t group)
 bool
 frame_window_ready(struct frame_table *ft)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t at, group;
 
 	frame_late_collect(ft);

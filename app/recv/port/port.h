@@ -19,7 +19,8 @@
 
 #include <gk.h>
 
-#include "frames/frame_table.h"
+#include "frames/detector.h"
+#include "frames/frame_run.h"
 #include "port/drops.h"
 
 struct memory;

@@ -18,7 +18,7 @@
 #include <rte_ring.h>
 
 #include "frames/detector.h"
-#include "frames/frame_table.h"
+#include "frames/frame_rx.h"
 #include "rx/counters.h"
 
 struct sources;

@@ -269,14 +269,11 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 		for (uint32_t i = 0; i < det->interfaces; i++) {
 			const uint32_t s = m * det->interfaces + i;
 
-			const uint64_t *progress = ft->rx[ft->config.owner[s]].progress;
-
-			last = RTE_MAX(last, counter_get(&progress[s]));
+			last = RTE_MAX(last, frame_table_last_number(ft, s));
 		}
 		rte_tel_data_add_dict_uint(e, "frames", b->module_frames[m]);
 		rte_tel_data_add_dict_uint(e, "missing_packets", b->module_missing[m]);
-		rte_tel_data_add_dict_uint(
-			e, "last_frame", last == 0 ? 0 : frame_table_number(ft, last - 1));
+		rte_tel_data_add_dict_uint(e, "last_frame", last);
 		snprintf(name, sizeof(name), "%u", m);
 		telemetry_dict_nest(d, name, e);
 	}

@@ -86,7 +86,7 @@ static void
 poll(uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
-		ft->builder.looked_at = 0;
+		ft->builder->looked_at = 0;
 		builder_poll(b);
 		rig_quiescent(ft);
 		frame_rx_reclaim(ft, &ft->rx[0], UINT32_MAX);
@@ -260,7 +260,7 @@ finish(void)
 		poll(3);
 	}
 	assert_true(builder_is_idle(b));
-	assert_int_equal(ft->builder.nb_free, SLOTS);
+	assert_int_equal(ft->builder->nb_free, SLOTS);
 }
 
 static void
@@ -418,7 +418,7 @@ packets_go_back_first(void **state)
 	poll(3);
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
 	assert_int_equal(egress(), 0);
-	assert_int_equal(ft->builder.nb_free, 0); /* 22 frames are open ahead, the gang has 2 */
+	assert_int_equal(ft->builder->nb_free, 0); /* 22 frames are open ahead, the gang has 2 */
 	gang_finish(0);
 	poll(3);
 	assert_int_equal(egress(), 2);
@@ -441,7 +441,7 @@ done_before_packets(void **state)
 	channel->done[0].raw--;
 	poll(3);
 	assert_int_equal(egress(), 0);
-	assert_int_equal(ft->builder.recycled_end, 0);
+	assert_int_equal(ft->builder->recycled_end, 0);
 	assert_int_equal(rte_mempool_in_use_count(pool), 2 * PACKETS);
 	channel->done[0].raw++;
 	poll(3);
@@ -463,21 +463,21 @@ recycled_when_mbufs_are_freed(void **state)
 	send_frames(1, 3);
 	poll(1);
 	gang_finish(0);
-	open = ft->builder.next_open;
+	open = ft->builder->next_open;
 	for (unsigned int i = 0; i < 10; i++) {
-		ft->builder.looked_at = 0;
+		ft->builder->looked_at = 0;
 		builder_poll(b);
 		rig_quiescent(ft);
 	}
 	assert_int_equal(egress(), 2);
-	assert_int_equal(ft->builder.next_open, open);
-	assert_int_equal(ft->builder.nb_free, 0);
+	assert_int_equal(ft->builder->next_open, open);
+	assert_int_equal(ft->builder->nb_free, 0);
 	/* all mbufs of one of the two frames, and a part of the other's */
 	frame_rx_reclaim(ft, &ft->rx[0], PACKETS + 1);
 	builder_poll(b);
-	assert_int_equal(ft->builder.next_open, open + 1);
+	assert_int_equal(ft->builder->next_open, open + 1);
 	poll(3);
-	assert_int_equal(ft->builder.next_open, open + 2);
+	assert_int_equal(ft->builder->next_open, open + 2);
 	finish();
 }
 
@@ -523,7 +523,7 @@ complete_when_written_down(void **state)
 	send_packets(1, 0, last);
 	poll(10);
 	assert_int_equal(builder_stats(b).closed, 0);
-	slot = ft->builder.slot_of[1 & ft->entry_mask];
+	slot = ft->builder->slot_of[1 & ft->entry_mask];
 	memset(&guard, 0, sizeof(guard));
 	guard.page[0] = page_of(&frame_table_mbufs(ft, slot)[last]);
 	guard.page[1] = page_of(&frame_table_frame(ft, slot)->packet[last]);
@@ -656,7 +656,7 @@ egress_is_stuck(void **state)
 	run.packets_min = UINT32_MAX;
 	begin();
 	for (uint32_t idle = 0; idle < 100; idle++) {
-		for (; sent < ft->builder.next_open; sent++, idle = 0)
+		for (; sent < ft->builder->next_open; sent++, idle = 0)
 			send_packets(sent, 5, 6);
 		poll(2);
 	}
@@ -1057,7 +1057,7 @@ random_steps(void **state)
 		while (next <= 200) {
 			const uint32_t g = rig_below(&rng, config.gangs);
 
-			if (sent <= 220 && sent < ft->builder.next_open &&
+			if (sent <= 220 && sent < ft->builder->next_open &&
 				rig_below(&rng, 3) == 0) {
 				if (rig_below(&rng, 10) != 0)
 					send_packets(

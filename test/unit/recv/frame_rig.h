@@ -17,7 +17,8 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 
-#include "frames/frame_table.h"
+#include "frames/frame_table_private.h"
+#undef LOG /* tests that include a .c file use its own */
 
 #define RIG_HEADER_BYTES 48
 
@@ -154,7 +155,7 @@ rig_quiescent(struct frame_table *ft)
 static inline bool
 rig_close(struct frame_table *ft, struct frame_closed *closed)
 {
-	ft->builder.looked_at = 0;
+	ft->builder->looked_at = 0;
 	return frame_table_close(ft, closed);
 }
 

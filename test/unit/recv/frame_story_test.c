@@ -103,7 +103,7 @@ shift(uint64_t *tsc, uint64_t cycles)
 static void
 pass(uint64_t cycles)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 
 	shift(&b->moved_at, cycles);
 	shift(&b->asked_at, cycles);
@@ -119,7 +119,7 @@ static void
 pass_time(uint64_t cycles)
 {
 	pass(cycles);
-	ft->builder.ran += cycles;
+	ft->builder->ran += cycles;
 	for (uint32_t l = 0; l < config.nb_rx; l++)
 		ft->rx[l].listened += cycles;
 }
@@ -129,7 +129,7 @@ static void
 be_absent(uint64_t cycles)
 {
 	pass(cycles);
-	shift(&ft->builder.ran_at, cycles);
+	shift(&ft->builder->ran_at, cycles);
 	for (uint32_t l = 0; l < config.nb_rx; l++)
 		shift(&ft->rx[l].polled_at, cycles);
 }
@@ -204,7 +204,7 @@ work(uint32_t rounds)
 static uint64_t
 movement(void)
 {
-	return ft->builder.next_close + rig_outcomes(ft) + rig_count(ft, RX_PACKETS) +
+	return ft->builder->next_close + rig_outcomes(ft) + rig_count(ft, RX_PACKETS) +
 		ft->window.generation;
 }
 
@@ -351,7 +351,7 @@ send_astray(uint32_t stream, uint64_t number, uint32_t act)
 static void
 tell(const char *when)
 {
-	const struct frame_builder *b = &ft->builder;
+	const struct frame_builder *b = ft->builder;
 
 	if (getenv("FRAME_TELL") == NULL)
 		return;
@@ -389,7 +389,7 @@ be_silent(uint32_t act, uint64_t end)
 		all_promised &= strays[i] < end || strays[i] >= end + config.max_gap_frames;
 	settle();
 	/* packets that waited for a refusal were heard when it came */
-	for (uint32_t i = 0; i < 10 || (honest & ~(ft->window.paused & ft->builder.silent)) != 0;
+	for (uint32_t i = 0; i < 10 || (honest & ~(ft->window.paused & ft->builder->silent)) != 0;
 		i++) {
 		assert_true(i < 400);
 		pass_time(config.stall_cycles / 8);
@@ -423,7 +423,7 @@ static bool
 keeps_up(uint32_t act)
 {
 	for (uint32_t s = 0; s < d.streams; s++)
-		if ((role[s] == DEAD || act < away[s]) && (ft->builder.silent >> s & 1) == 0)
+		if ((role[s] == DEAD || act < away[s]) && (ft->builder->silent >> s & 1) == 0)
 			return false;
 	for (uint32_t l = 0; l < config.nb_rx; l++) {
 		if (ft->rx[l].wanted != 0)
@@ -729,8 +729,8 @@ judge(void)
 	nb_late += late;
 	assert_int_equal(rig_count(ft, RX_PACKETS), sent);
 	assert_int_equal(rig_outcomes(ft), sent);
-	if (ft->builder.late_frames != late)
-		fail_msg("%" PRIu64 " late frames, and %u have no row", ft->builder.late_frames,
+	if (ft->builder->late_frames != late)
+		fail_msg("%" PRIu64 " late frames, and %u have no row", ft->builder->late_frames,
 			late);
 	/* the first move is to the first window */
 	if (orderly && ft->window.generation > generation + 1 + restarts)

@@ -589,7 +589,7 @@ one_case(void)
 	assert_int_equal(came_back, results[FRAME_PLACED]);
 	for (uint64_t id = 1; id <= nb_ids; id++)
 		assert_int_not_equal(outcome[id], 1);
-	assert_int_equal(ft->builder.nb_free, config.slots);
+	assert_int_equal(ft->builder->nb_free, config.slots);
 	rig_table_free(ft);
 	for (uint32_t i = 0; i < config.nb_rx; i++)
 		free(wires[i].packets);

@@ -304,7 +304,7 @@ nothing_is_lost_or_duplicated(void **state)
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
 	/* all slots can be recycled */
 	assert_int_equal(frame_table_open(ft), 0);
-	assert_int_equal(ft->builder.nb_free, config.slots);
+	assert_int_equal(ft->builder->nb_free, config.slots);
 	rte_mempool_free(pool);
 	rig_table_free(ft);
 }

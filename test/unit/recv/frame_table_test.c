@@ -131,7 +131,7 @@ changes_count_once(void **state)
 	assert_int_equal(frame_rx_changes(ft), before + 1);
 	assert_int_equal(frame_table_open(ft), 0);
 	assert_int_equal(frame_rx_changes(ft), before + 1);
-	assert_int_equal(ft->window.next, ft->builder.next_open);
+	assert_int_equal(ft->window.next, ft->builder->next_open);
 	/* a grace period begins, which is one change until it is over */
 	place_range(0, 7, 1, PACKETS);
 	place_range(0, 8, 0, PACKETS);
@@ -284,7 +284,7 @@ wait_for_timeout(uint32_t us)
 	const uint64_t begin = rte_rdtsc(), every = rte_get_tsc_hz() / 1000000 * us;
 	uint64_t polled = begin;
 
-	while (!ft->builder.closing) {
+	while (!ft->builder->closing) {
 		assert_true(rte_rdtsc() - begin < 10 * rte_get_tsc_hz());
 		assert_false(frame_table_close(ft, &closed));
 		if (rte_rdtsc() - polled < every)
@@ -392,7 +392,7 @@ flush_at_the_end(void **state)
 	expect_closed(3, 10);
 	expect_nothing(); /* frame 4 was open, but had no packets */
 	assert_true(frame_table_flushed(ft));
-	assert_int_equal(ft->builder.nb_free, 4);
+	assert_int_equal(ft->builder->nb_free, 4);
 }
 
 static void

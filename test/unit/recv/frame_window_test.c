@@ -154,7 +154,7 @@ first_window_before_a_gap(void **state)
 		assert_int_equal(rig_place(ft, 0, 750, p, 1), FRAME_PLACE_HOLD);
 	frame_table_open(ft);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
-	assert_int_equal(ft->builder.move_to, 700 + 1 - config.max_skew_frames);
+	assert_int_equal(ft->builder->move_to, 700 + 1 - config.max_skew_frames);
 }
 
 /* Two gaps one after the other, before the builder has seen the first: the window goes to both. */
@@ -172,7 +172,7 @@ gap_after_a_gap(void **state)
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 90, p, 1), FRAME_PLACE_HOLD);
 	frame_table_open(ft);
-	assert_int_equal(ft->builder.gap_to, 51);
+	assert_int_equal(ft->builder->gap_to, 51);
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0), FRAME_AGAIN_HOLD);
 	/* the packets of 50 are lost on their way: the window still gets there */
@@ -189,7 +189,7 @@ gap_after_a_gap(void **state)
 				i == 0 ? FRAME_AGAIN_HOLD : FRAME_AGAIN_PLACE);
 		frame_rx_end_again(&ft->rx[0]);
 		frame_table_open(ft);
-		assert_int_equal(ft->builder.gap_to, 91);
+		assert_int_equal(ft->builder->gap_to, 91);
 	}
 }
 
@@ -214,12 +214,12 @@ late_for_the_first_head(void **state)
 	for (uint64_t f = 1; f <= config.max_skew_frames; f++)
 		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
 	assert_false(rig_close(ft, &closed));
-	assert_true(ft->builder.closing);
+	assert_true(ft->builder->closing);
 	assert_int_equal(rig_place(ft, 0, 0, 0, 1), FRAME_PLACE_LATE);
 	for (uint64_t f = 1; f <= config.max_skew_frames; f++)
 		expect_closed(f, PACKETS);
 	frame_table_open(ft);
-	assert_int_equal(ft->builder.late_frames, 1);
+	assert_int_equal(ft->builder->late_frames, 1);
 }
 
 /*
@@ -372,7 +372,7 @@ restart_at(uint64_t frame)
 {
 	uint32_t held = 0;
 
-	while (held < 100 && ft->window.state == FRAME_WINDOW_OPEN && !ft->builder.flushing) {
+	while (held < 100 && ft->window.state == FRAME_WINDOW_OPEN && !ft->builder->flushing) {
 		assert_int_equal(rig_place(ft, 0, frame, held, held + 1), FRAME_PLACE_HOLD);
 		held++;
 		frame_table_open(ft);
@@ -405,7 +405,7 @@ restart_from_one(void **state)
 	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
 	assert_int_equal(place_range(0, 32, 0, PACKETS), FRAME_PLACED);
 	assert_int_equal(restart_at(1), 3);
-	assert_int_equal(ft->builder.flushing, true);
+	assert_int_equal(ft->builder->flushing, true);
 	assert_true(rig_close_graced(ft, &closed));
 	assert_int_equal(closed.frame, 31);
 	assert_int_equal(closed.packets, 77);
@@ -465,7 +465,7 @@ long_silence_is_no_restart(void **state)
 static void
 pass_time(void)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t step;
 
 	/* the test takes less time */
@@ -490,7 +490,7 @@ slow_frame_is_no_restart(void **state)
 	(void)rig_close(ft, &closed); /* the timeout begins */
 	for (uint32_t p = 1; p < 12; p++) {
 		pass_time();
-		assert_int_equal(ft->builder.silent, 0);
+		assert_int_equal(ft->builder->silent, 0);
 		assert_int_equal(rig_place(ft, 0, 5, p, 1), FRAME_PLACED);
 	}
 	expect_closed(5, 12);
@@ -567,14 +567,14 @@ drop_one(uint32_t module, uint64_t frame)
 
 	frame_table_open(ft);
 	assert_true(r == FRAME_PLACE_HOLD || r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE ||
-		ft->builder.flushing);
+		ft->builder->flushing);
 }
 
 /* Let twice the timeout pass, in which the modules in the bitmap send nothing. */
 static void
 be_silent(uint32_t modules)
 {
-	struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = ft->builder;
 	uint64_t step;
 
 	/* the test takes less time */
@@ -652,15 +652,15 @@ one_module_elsewhere(void **state)
 			if (f >= 5012)
 				close_frames(f - 2, f - 1, ALL - PACKETS);
 		}
-		assert_int_equal(ft->builder.requests_logged, 0);
+		assert_int_equal(ft->builder->requests_logged, 0);
 		/* all other modules have sent packets since */
 		ft->config.stall_cycles = 0;
 		drop_one(2, 5199 + away[i]);
 		ft->config.stall_cycles = UINT64_MAX;
 		assert_int_equal(ft->window.generation, 1);
 		assert_int_equal(ft->window.ahead, 0);
-		assert_int_equal(ft->builder.requests_logged, 4);
-		ft->builder.logged_at = 0; /* logged at most once a second */
+		assert_int_equal(ft->builder->requests_logged, 4);
+		ft->builder->logged_at = 0; /* logged at most once a second */
 		/*
 		 * a pause of the detector: the stray module does not become a majority when the
 		 * others are silent
@@ -669,7 +669,7 @@ one_module_elsewhere(void **state)
 		for (int k = 0; k < 10; k++)
 			frame_table_open(ft);
 		ft->config.stall_cycles = UINT64_MAX;
-		assert_false(ft->builder.flushing);
+		assert_false(ft->builder->flushing);
 		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 		/* its numbers agree with the others' again */
 		modules_frame(5200, 0xf, 0);
@@ -677,7 +677,7 @@ one_module_elsewhere(void **state)
 		modules_frame(5201, 0xf, 0);
 		close_frames(5199, 5200, ALL - PACKETS);
 		close_frames(5200, 5202, ALL);
-		assert_int_equal(ft->builder.requests_logged, 0);
+		assert_int_equal(ft->builder->requests_logged, 0);
 		assert_int_equal(ft->window.generation, 1);
 		rig_table_free(ft);
 		ft = NULL;
@@ -696,17 +696,17 @@ most_modules_move_it(void **state)
 	for (uint64_t f = 5010; f < 5012; f++)
 		modules_frame(f, 0x3, -5000);
 	assert_int_equal(ft->window.generation, 1);
-	assert_false(ft->builder.flushing);
+	assert_false(ft->builder->flushing);
 	for (int i = 0; i < 3; i++) {
-		assert_false(ft->builder.flushing);
+		assert_false(ft->builder->flushing);
 		drop_one(1, 11);
 	}
 	/* module 0 may send the rest of the open frames as long as there is room */
-	assert_false(ft->builder.flushing);
+	assert_false(ft->builder->flushing);
 	frame_rx_crowd(&ft->rx[0], true);
 	frame_table_open(ft);
 	frame_rx_crowd(&ft->rx[0], false);
-	assert_true(ft->builder.flushing);
+	assert_true(ft->builder->flushing);
 	expect_closed(5010, 2 * PACKETS);
 	expect_closed(5011, 2 * PACKETS);
 	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
@@ -717,7 +717,7 @@ most_modules_move_it(void **state)
 	/* a module goes elsewhere again before the others have sent packets: the window stays */
 	for (int i = 0; i < 10; i++)
 		drop_one(1, 1000000);
-	assert_false(ft->builder.flushing);
+	assert_false(ft->builder->flushing);
 	/*
 	 * the last module sends packets of the old window: they are late, and do not move it back
 	 */
@@ -762,8 +762,8 @@ restart_goes_on_before_the_move(void **state)
 		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, f, 0), FRAME_AGAIN_HOLD);
 	frame_rx_end_again(&ft->rx[0]);
 	frame_table_open(ft);
-	assert_true(ft->builder.flushing);
-	assert_int_equal(ft->builder.move_to, 1);
+	assert_true(ft->builder->flushing);
+	assert_int_equal(ft->builder->move_to, 1);
 }
 
 /*
@@ -782,18 +782,18 @@ silent_modules_have_no_say(void **state)
 		rig_quiescent(ft);
 		drop_one(3, 1);
 	}
-	assert_false(ft->builder.flushing);
+	assert_false(ft->builder->flushing);
 	ft->config.stall_cycles = UINT64_MAX;
 	run_modules(5010, 5012);
 	for (int i = 0; i < 100; i++)
 		for (uint32_t m = 2; m < 4; m++)
 			drop_one(m, 1);
-	assert_false(ft->builder.flushing);
+	assert_false(ft->builder->flushing);
 	be_silent(0x3);
 	for (int i = 0; i < 3; i++)
 		for (uint32_t m = 2; m < 4; m++)
 			drop_one(m, 1);
-	assert_true(ft->builder.flushing);
+	assert_true(ft->builder->flushing);
 }
 
 /* A refusal ends when its module is silent: after that, the module may restart with the others. */
@@ -812,7 +812,7 @@ refusal_ends_with_silence(void **state)
 	for (uint32_t m = 0; m < MODULES; m++)
 		assert_int_equal(place_range(m, 1, 0, 16), FRAME_PLACE_HOLD);
 	frame_table_open(ft);
-	assert_true(ft->builder.flushing);
+	assert_true(ft->builder->flushing);
 }
 
 /*
@@ -843,7 +843,7 @@ restart_with_a_module_that_was_dead(void **state)
 		for (uint32_t m = 0; m < 3 && !alone; m++)
 			assert_int_equal(place_range(m, 1, 0, 16), FRAME_PLACE_HOLD);
 		frame_table_open(ft);
-		assert_int_equal(ft->builder.flushing, !alone);
+		assert_int_equal(ft->builder->flushing, !alone);
 		rig_table_free(ft);
 		ft = NULL;
 	}
@@ -861,14 +861,14 @@ requests_must_agree(void **state)
 		drop_one(2, 200);
 		drop_one(3, 300);
 	}
-	assert_false(ft->builder.flushing);
-	for (int i = 0; i < 100 && !ft->builder.flushing; i++) {
+	assert_false(ft->builder->flushing);
+	for (int i = 0; i < 100 && !ft->builder->flushing; i++) {
 		drop_one(1, 2);
-		if (!ft->builder.flushing)
+		if (!ft->builder->flushing)
 			drop_one(3, 3);
 	}
-	assert_true(ft->builder.flushing);
-	assert_int_equal(ft->builder.move_to, 0 + 2 - 1);
+	assert_true(ft->builder->flushing);
+	assert_int_equal(ft->builder->move_to, 0 + 2 - 1);
 }
 
 /* Lagging modules still send packets of the old window: these do not move it back. */

@@ -5,9 +5,9 @@
 #include <ftw.h>
 #include <unistd.h>
 
-#include "run.c"
-
 #include "frame_rig.h"
+
+#include "run.c"
 
 #include <rte_bus_vdev.h>
 

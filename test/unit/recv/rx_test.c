@@ -493,7 +493,7 @@ rx_roles_free_their_own(void **state)
 			send_frame(s, s, f, f != 1); /* not all from one pool, which is too small */
 	while (poll_all() != 0)
 		;
-	free_before = ft->builder.nb_free;
+	free_before = ft->builder->nb_free;
 	for (uint32_t f = 1; f <= frames; f++) {
 		assert_true(rig_close(ft, &closed));
 		free_slot(closed.slot);
@@ -513,7 +513,7 @@ rx_roles_free_their_own(void **state)
 	while (rx_poll(rig_rx[0]) != 0)
 		;
 	frame_table_open(ft);
-	assert_int_equal(ft->builder.nb_free, free_before);
+	assert_int_equal(ft->builder->nb_free, free_before);
 	assert_int_equal(rig_mbufs_out(), frames * 128 + 3);
 	while (rx_poll(rig_rx[2]) != 0)
 		;
