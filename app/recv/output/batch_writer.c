@@ -419,16 +419,19 @@ create_files(struct file_writer *w, char message[PATH_MAX])
 		.clock = c->clock != NULL ? writer_clock : NULL,
 		.arg = w,
 	};
-	int rc;
+	int rc = 0;
 
+	/* before the tables, which allocate free space of the file system for their next writes */
+	if (c->nb_planes > 0)
+		rc = arrow_planes_write(
+			c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
+	if (rc < 0)
+		return rc;
+	/* 1: the file existed, and another receiver owns it */
+	w->has_calibration = c->nb_planes > 0 && rc == 0;
 	rc = c->egress != NULL ? begin_egress(w, message) : arrow_run_open(&w->run, &run, message);
 	w->began = rc == 0 && c->egress != NULL;
-	if (rc < 0 || c->nb_planes == 0)
-		return rc;
-	rc = arrow_planes_write(c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
-	/* false if the file existed: another receiver owns it */
-	w->has_calibration = rc == 0;
-	return rc < 0 ? rc : 0;
+	return rc;
 }
 
 int
@@ -580,11 +583,12 @@ discard_files(struct file_writer *w)
 {
 	char path[PATH_MAX];
 
-	if (w->began && !w->closed)
-		(void)egress_end(w->config.egress);
-	if (w->run == NULL || w->closed)
+	if (w->closed)
 		return;
-	arrow_run_discard(w->run);
+	if (w->began)
+		(void)egress_end(w->config.egress);
+	if (w->run != NULL)
+		arrow_run_discard(w->run);
 	if (w->has_calibration &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", w->config.dir,
 			w->config.run) < (int)sizeof(path))
