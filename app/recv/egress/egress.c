@@ -21,7 +21,9 @@
 #include <rte_seqcount.h>
 
 #include "arrow/batch.h"
+#include "egress/adopt_spilled.h"
 #include "egress/egress.h"
+#include "egress/kept_ledger.h"
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "histogram.h"
@@ -122,11 +124,7 @@ struct egress {
 	struct ledger_kept before; /* of a process that died; version 0: none */
 	/* images of that process in the journal at the time of opening */
 	uint64_t before_held;
-	struct ledger_kept kept;   /* the ledger in the journal; belongs to the lcore */
-	uint64_t first_row;	   /* first frame of the current run that has a row; 0: none */
-	bool knows_rows;	   /* `kept` has the rows: ledger_begin() */
-	struct ledger_kept ledger; /* ledger to be saved */
-	bool ledger_is_new;	   /* atomic; while set, `ledger` belongs to the lcore */
+	struct kept_ledger kept;
 	struct overload overload;
 	bool unassigned; /* a batch may be without an assigned store */
 	int64_t (*clock)(void *arg);
@@ -283,166 +281,6 @@ enter(struct egress *e, enum egress_step step)
 		(unsigned int)(100 * used / room));
 	SET(e->overload.step, step);
 	ADD(e->view.steps[step], 1);
-}
-
-static bool
-is_spilled(const struct egress *e, const struct journal_batch *b)
-{
-	return e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
-}
-
-/*
- * Settle a batch that a dead process held while spilling it: it is in its files, or it is assigned
- * again.
- */
-static void
-settle(struct egress *e, uint32_t batch, const struct journal_batch *b)
-{
-	if (is_spilled(e, b)) {
-		ADD(e->view.adopted_spilled, 1);
-		journal_release_spilled(e->ring, batch);
-	} else {
-		journal_assign(e->ring, batch, JOURNAL_NOBODY);
-		e->unassigned = true;
-	}
-	FAIL_POINT("spill.adopted");
-}
-
-/* Find the runs with batches that were being spilled. */
-static void
-find_spilled(const struct egress *e, bool spilled[JOURNAL_RUNS])
-{
-	struct journal_batch b;
-	uint32_t i;
-
-	for (i = journal_next(e->ring, 0); i != UINT32_MAX; i = journal_next(e->ring, i + 1)) {
-		if (journal_get(e->ring, i, &b))
-			spilled[b.run] |= b.owner == JOURNAL_SPILL;
-	}
-}
-
-/*
- * Batches of this run were imported from spill files. The store that had such a batch before may
- * still have it. A store truncates its file at the first batch that is reported as reassigned, with
- * all later ones. Stores therefore get no more reports about this run.
- */
-static void
-forget_doubts(struct egress *e, unsigned int index, const struct journal_run *run)
-{
-	if (e->spill == NULL)
-		LOG(WARNING,
-			"run %s, incarnation %016" PRIx64 ": part of it was spilled, but "
-			"[egress] spill is not set. Stores get the batches of the journal and "
-			"keep all that they have. Import the spilled files, then run "
-			"braggline-store reconcile\n",
-			run->name, run->incarnation);
-	else
-		LOG(WARNING,
-			"run %s, incarnation %016" PRIx64 ": part of its spilled batches has "
-			"been imported. Stores keep what they have of it. Import the rest, then "
-			"run braggline-store reconcile\n",
-			run->name, run->incarnation);
-	journal_forget_doubts(e->ring, index);
-	FAIL_POINT("spill.forgotten");
-}
-
-/* Count the batches that are in the files and not in the journal. */
-static uint64_t
-count_released(const struct egress *e, unsigned int index)
-{
-	uint64_t batches = spill_batches(e->spill, index);
-	struct journal_batch b;
-	uint32_t batch, at = 0;
-
-	while ((batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
-		if (journal_get(e->ring, batch, &b) && b.run == index)
-			batches -= is_spilled(e, &b);
-	}
-	return batches;
-}
-
-/*
- * Held batches that are also in a file are about to be released. Check that they are intact there;
- * the file otherwise no longer contains them.
- */
-static int
-check_spilled(const struct egress *e, unsigned int index)
-{
-	struct interval_set held[XFER_TABLES] = {0};
-	struct journal_batch b;
-	uint32_t batch, at = 0;
-	unsigned int i;
-	int rc = 0;
-
-	while (rc == 0 && (batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
-		if (journal_get(e->ring, batch, &b) && b.run == index)
-			rc = interval_set_add(&held[b.table], b.sequence, b.sequence);
-	}
-	for (i = 0; i < XFER_TABLES; i++) {
-		if (rc == 0)
-			rc = spill_check(e->spill, index, i, &held[i]);
-		interval_set_free(&held[i]);
-	}
-	return rc;
-}
-
-/*
- * Check whether all spilled and released batches are in the files, or whether some were imported
- * meanwhile. The batches in the journal do not tell, because released ones are removed from it
- * unless in doubt. The expected number does.
- */
-static int
-adopt_run(struct egress *e, unsigned int index, const struct journal_run *run)
-{
-	uint64_t batches = 0;
-	int rc;
-
-	if (e->spill != NULL) {
-		rc = spill_adopt_run(e->spill, index, run);
-		if (rc == 0)
-			rc = check_spilled(e, index);
-		if (rc < 0)
-			return rc;
-		batches = count_released(e, index);
-	}
-	if (batches < run->spilled)
-		forget_doubts(e, index, run);
-	/* Last: a process that dies before this finds the same state again. */
-	journal_run_spilled(e->ring, index, batches);
-	return 0;
-}
-
-/* Adopt what another process was spilling when it died. @return 0 or -errno */
-static int
-egress_adopt_spilled(struct egress *e)
-{
-	bool spilled[JOURNAL_RUNS] = {false};
-	struct journal_batch b;
-	struct journal_run run;
-	uint32_t i, at = 0;
-	int rc;
-
-	find_spilled(e, spilled);
-	for (i = 0; i < JOURNAL_RUNS; i++) {
-		if (!journal_run_get(e->ring, i, &run))
-			continue;
-		/*
-		 * Include runs whose batches were not counted. A receiver without [egress] spill
-		 * removed the doubts, or reconcile released them. Their batches would hide others
-		 * that are imported.
-		 */
-		if (!spilled[i] && run.spilled == 0 &&
-			(e->spill == NULL || !spill_was(e->spill, &run)))
-			continue;
-		rc = adopt_run(e, i, &run);
-		if (rc < 0)
-			return rc;
-	}
-	while ((i = journal_walk(e->ring, &at)) != UINT32_MAX) {
-		if (journal_get(e->ring, i, &b) && b.owner == JOURNAL_SPILL)
-			settle(e, i, &b);
-	}
-	return 0;
 }
 
 /*
@@ -905,35 +743,6 @@ forget_empty_runs(struct egress *e)
 	}
 }
 
-/* Return true if a batch belongs to the run in which a process died. */
-static bool
-is_of_dead(const struct egress *e, const struct journal_batch *b)
-{
-	struct journal_run run;
-
-	return journal_run_get(e->ring, b->run, &run) && run.incarnation == e->before.incarnation;
-}
-
-/* The process may have been killed after it had put a batch of rows and before it recorded this. */
-static void
-settle_rows(struct egress *e)
-{
-	struct ledger_kept *k = &e->before;
-	struct journal_batch b;
-	uint32_t i;
-
-	if (k->version != LEDGER_KEPT_VERSION)
-		return;
-	for (i = journal_next(e->ring, 0); i != UINT32_MAX; i = journal_next(e->ring, i + 1)) {
-		if (!journal_get(e->ring, i, &b) || b.table != ARROW_FRAMES ||
-			b.sequence != k->next_sequence || !is_of_dead(e, &b))
-			continue;
-		memcpy(k->retained, k->next, sizeof(k->retained));
-		k->retained_frame = k->next_frame;
-		k->next_sequence = LEDGER_NONE;
-	}
-}
-
 /*
  * Adopt runs of a receiver that was killed: send their batches, then end them. @return 0; -errno
  */
@@ -947,9 +756,8 @@ egress_adopt_runs(struct egress *e)
 	int rc = 0;
 
 	forget_empty_runs(e);
-	settle_rows(e);
 	/* a removed run must have no open files */
-	rc = egress_adopt_spilled(e);
+	rc = adopt_spilled(e->ring, e->spill, &e->view.adopted_spilled);
 	for (batch = journal_next(e->ring, 0); batch != UINT32_MAX;
 		batch = journal_next(e->ring, batch + 1)) {
 		if (!journal_get(e->ring, batch, &b))
@@ -957,7 +765,7 @@ egress_adopt_runs(struct egress *e)
 		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
 		/* images whose rows were not put belong to lost frames */
 		if (b.table == ARROW_IMAGES && b.held && b.last <= e->before.retained_frame &&
-			is_of_dead(e, &b))
+			kept_ledger_has(&e->before, e->ring, &b))
 			e->before_held += b.rows;
 	}
 	for (i = 0; i < JOURNAL_RUNS && rc == 0; i++) {
@@ -1185,64 +993,6 @@ egress_view_get(struct egress *e, struct egress_view *view)
 #define MOVE_MS	 100 /* interval of the check for stores that are gone for good */
 #define EVENTS	 8
 
-/* On the lcore: save the new ledger in the journal, with the retained frames. */
-static void
-egress_put_ledger(struct egress *e)
-{
-	const struct ledger_kept own = e->kept;
-	struct ledger_kept *k = &e->kept;
-
-	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE)) {
-		*k = e->ledger;
-		k->incarnation = own.incarnation;
-		k->retained_frame = own.retained_frame;
-		memcpy(k->retained, own.retained, sizeof(k->retained));
-		k->next_sequence = own.next_sequence;
-		k->next_frame = own.next_frame;
-		memcpy(k->next, own.next, sizeof(k->next));
-		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
-		e->knows_rows = false;
-	}
-	/* Another thread writes the ledger ten times a second, so it may be older than the rows. */
-	if (e->first_row != 0 && !e->knows_rows) {
-		ledger_begin(k, e->first_row, k->next_frame);
-		e->knows_rows = true;
-	}
-	journal_ledger_put(e->ring, k, sizeof(*k));
-}
-
-/*
- * A batch of rows is about to be put. A receiver that adopts the journal counts the rows if the
- * batch is in it.
- */
-static void
-announce_rows(struct egress *e, const struct filled *m)
-{
-	struct ledger_kept *k = &e->kept;
-
-	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
-		k->next[i] = k->retained[i] + m->tally[i];
-	k->next_frame = m->batch.last;
-	k->next_sequence = m->batch.sequence;
-	/* the refused rows before it belong to frames that were not lost either */
-	if (e->first_row == 0)
-		e->first_row = m->batch.first -
-			(m->tally[LEDGER_FRAMES] - m->batch.rows) * RTE_MAX(k->stride, 1u);
-	egress_put_ledger(e);
-}
-
-/* The rows are in the journal. Record this before the batch can be anywhere else. */
-static void
-note_rows(struct egress *e)
-{
-	struct ledger_kept *k = &e->kept;
-
-	memcpy(k->retained, k->next, sizeof(k->retained));
-	k->retained_frame = k->next_frame;
-	k->next_sequence = LEDGER_NONE;
-	egress_put_ledger(e);
-}
-
 static int
 do_begin(struct egress *e, const struct mailbox *m)
 {
@@ -1255,12 +1005,7 @@ do_begin(struct egress *e, const struct mailbox *m)
 	if (rc < 0)
 		return rc;
 	e->current = index;
-	e->kept.incarnation = m->run->incarnation;
-	e->kept.retained_frame = 0;
-	e->first_row = 0;
-	e->knows_rows = false;
-	memset(e->kept.retained, 0, sizeof(e->kept.retained));
-	e->kept.next_sequence = LEDGER_NONE;
+	kept_ledger_begin(&e->kept, m->run->incarnation);
 	return 0;
 }
 
@@ -1273,14 +1018,14 @@ do_commit(struct egress *e, struct filled *f)
 
 	f->batch.run = e->current;
 	if (f->batch.table == ARROW_FRAMES)
-		announce_rows(e, f);
+		kept_ledger_announce(&e->kept, &f->batch, f->tally);
 	batch = journal_commit(e->ring, &f->batch);
 	e->known[batch] = (struct known){
 		f->batch.rows, e->current, f->batch.table, rte_rdtsc(), f->batch.received};
 	FAIL_POINT("recv.kept");
 	/* from here on, a receiver that adopts the journal counts these rows */
 	if (f->batch.table == ARROW_FRAMES)
-		note_rows(e);
+		kept_ledger_commit(&e->kept);
 	store = egress_choose(e, run, f->batch.first);
 	journal_assign(e->ring, batch, e->stores.at[store].number);
 	(void)store_client_offer(run->sender[store], batch);
@@ -1370,8 +1115,8 @@ egress_iterate(struct egress *e)
 	e->next_check = now + MOVE_MS;
 	egress_move(e, now);
 	egress_check_runs(e);
-	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
-		egress_put_ledger(e);
+	if (kept_ledger_is_new(&e->kept))
+		kept_ledger_save(&e->kept);
 	egress_view_update(e);
 	return busy || n > 0;
 }
@@ -1651,12 +1396,10 @@ egress_end(struct egress *e)
 bool
 egress_keep_ledger(struct egress *e, const struct ledger_kept *kept)
 {
-	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE))
+	if (!kept_ledger_post(&e->kept, kept))
 		return false;
-	e->ledger = *kept;
-	__atomic_store_n(&e->ledger_is_new, true, __ATOMIC_RELEASE);
 	if (__atomic_load_n(&e->rests, __ATOMIC_ACQUIRE))
-		egress_put_ledger(e);
+		kept_ledger_save(&e->kept);
 	return true;
 }
 
@@ -1745,12 +1488,8 @@ open_ring(struct egress *e)
 			e->settings.ring, JOURNAL_STORES);
 		return rc;
 	}
-	static_assert(sizeof(e->before) <= JOURNAL_LEDGER, "room in the ring");
-	(void)journal_ledger_get(e->ring, &e->before, sizeof(e->before));
-	/* the strings are used as file names */
-	e->before.name[sizeof(e->before.name) - 1] = '\0';
-	e->before.directory[sizeof(e->before.directory) - 1] = '\0';
-	e->kept.next_sequence = LEDGER_NONE;
+	kept_ledger_before(&e->before, e->ring);
+	kept_ledger_init(&e->kept, e->ring);
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
 	e->filled = rte_ring_create_elem(
 		"egress_filled", FILLED_SIZE, FILLED, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
@@ -1891,8 +1630,8 @@ egress_destroy(struct egress *e)
 			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
 	/* the last one of a run; without it, the next start takes this receiver for a killed one */
-	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE))
-		egress_put_ledger(e);
+	if (kept_ledger_is_new(&e->kept))
+		kept_ledger_save(&e->kept);
 	(void)xfer_mr_close(&e->memory);
 	if (e->pd != NULL)
 		(void)rdma_pd_free(e->pd);

@@ -22,7 +22,7 @@
 
 #include "arrow/names.h"
 #include "arrow/reader.h"
-#include "egress/egress.c"
+#include "egress/adopt_spilled.h"
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
 
@@ -199,11 +199,13 @@ first_life(void)
 static void
 next_life(void)
 {
-	struct egress e = {.ring = ring_open(), .spill = spill_open()};
+	struct journal *journal = ring_open();
+	struct spill *spill = spill_open();
+	uint64_t in_files;
 
-	assert_int_equal(egress_adopt_spilled(&e), 0);
-	spill_destroy(e.spill);
-	journal_close(e.ring);
+	assert_int_equal(adopt_spilled(journal, spill, &in_files), 0);
+	spill_destroy(spill);
+	journal_close(journal);
 }
 
 /* @param steps  store to the journal at which the process is killed; 0: it ends normally */
