@@ -424,7 +424,7 @@ write_veto(FILE *f, const struct ledger_veto *v)
 	fprintf(f, "strong_threshold = %.9g\nstrong_min = %u\nstrong_max = %u\n",
 		p->strong_threshold, p->strong_min, p->strong_max);
 	fprintf(f, "csr_threshold = %.9g\nnnz_max = %u\n", p->csr_threshold, p->nnz_max);
-	fprintf(f, "dry_run = %u\naudit_every = %" PRIu64 "\naudit_raw = %u\n", v->veto.dry_run,
+	fprintf(f, "dry_run = %u\nprescale = %" PRIu64 "\nprescale_raw = %u\n", v->veto.dry_run,
 		v->veto.prescale, v->veto.prescale_raw);
 }
 
