@@ -261,10 +261,10 @@ mkdir -p /dev/shm /dev/hugepages
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
-# DPDK loads no driver from below a folder that anybody may write to
+# DPDK loads no driver from a path below a world-writable folder
 chmod 755 /
 ulimit -l unlimited
-# open from here on: what arrives at a closed one is lost
+# keep it open from here on: data that arrives while it is closed is lost
 exec 3<>/dev/ttyS1
 stty raw -echo <&3
 give_up()
@@ -282,24 +282,24 @@ if [ -n "$HUGE" ]; then
 fi
 if [ -n "$SHARE" ]; then
 	mkdir -p /share
-	mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072 share /share || max_skew_frames "no /share"
+	mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072 share /share || give_up "no /share"
 fi
 ip link set lo up
 if [ -e /sys/class/net/eth0 ]; then
-	# an address is not to be tested for a duplicate, it is needed now
+	# no duplicate address detection, because the addresses are needed immediately
 	echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
-	ip link set eth0 mtu "$MTU" up || max_skew_frames "no MTU of $MTU"
+	ip link set eth0 mtu "$MTU" up || give_up "no MTU of $MTU"
 	for address in $IPS; do
-		ip address add "$address" dev eth0 || max_skew_frames "no address $address"
+		ip address add "$address" dev eth0 || give_up "no address $address"
 	done
-	rdma link add rxe0 type rxe netdev eth0 || max_skew_frames "no rxe0"
+	rdma link add rxe0 type rxe netdev eth0 || give_up "no rxe0"
 fi
 printf '\0010 0\n' >&3
 while read -r number seconds command; do
 	[ "$number" != quit ] || break
 	timeout -s KILL "$seconds" /bin/sh -c "$command" </dev/null >&3 2>&1 3>&-
 	status=$?
-	# a command that was ended leaves nothing behind
+	# 137: the command was killed, so kill its children, too
 	[ $status != 137 ] || kill -KILL -1
 	printf '\001%s %s\n' "$number" "$status" >&3
 done <&3
@@ -322,7 +322,7 @@ wait $program
 
 
 def base():
-    """The content of every guest, without the job of one."""
+    """The files that every guest has, without those of its job."""
     archive = Archive()
     for name in ('dev', 'proc', 'sys', 'tmp', 'run', 'var', 'usr', 'lib', 'bin', 'job'):
         archive.folder(name)
