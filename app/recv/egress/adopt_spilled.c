@@ -26,8 +26,8 @@ is_spilled(const struct adoption *a, const struct journal_batch *b)
 }
 
 /*
- * Settle a batch that a dead process held while spilling it: it is in its files, or it is assigned
- * again.
+ * Resolve a batch that a killed process was spilling. If it is in a spill file, release it; if not,
+ * mark it as unassigned, so that a store gets it.
  */
 static void
 settle(struct adoption *a, uint32_t batch, const struct journal_batch *b)
@@ -122,8 +122,8 @@ check_spilled(const struct adoption *a, unsigned int index)
 
 /*
  * Check whether all spilled and released batches are in the files, or whether some were imported
- * meanwhile. The batches in the journal do not tell, because released ones are removed from it
- * unless in doubt. The expected number does.
+ * meanwhile. The batches in the journal do not show this, because released ones are removed from
+ * it unless they are in doubt. The number of batches that the files should have does.
  */
 static int
 adopt_run(struct adoption *a, unsigned int index, const struct journal_run *run)

@@ -276,7 +276,7 @@ enter(struct egress *e, enum egress_step step)
 
 	if (step == e->overload.step)
 		return;
-	LOG(WARNING, "overload step %s -> %s: journal is %u %% full\n",
+	LOG(WARNING, "overload level %s -> %s: journal is %u %% full\n",
 		egress_step_name(e->overload.step), egress_step_name(step),
 		(unsigned int)(100 * used / room));
 	SET(e->overload.step, step);

@@ -554,7 +554,7 @@ store_client_state_name(enum store_client_state state)
 	static const char *const names[STORE_CLIENT_STATES] = {
 		[STORE_CLIENT_DOWN] = "down",
 		[STORE_CLIENT_CONNECTING] = "connecting",
-		[STORE_CLIENT_PROVING] = "proving",
+		[STORE_CLIENT_PROVING] = "authenticating",
 		[STORE_CLIENT_WAITING] = "waiting",
 		[STORE_CLIENT_UP] = "up",
 		[STORE_CLIENT_ENDING] = "ending",

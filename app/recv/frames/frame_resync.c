@@ -267,7 +267,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
 	if ((frx->recount >> stream & 1) != 0 && frame >= base)
 		count_vote(ft, frx, stream, frame, true, frame < horizon, true);
-	/* the window is on its way there, if slowly, unless it has refused to go on */
+	/* the window still moves towards this frame, unless the stream's request was refused */
 	if (ahead > base && frame >= ahead && frame < horizon &&
 		(__atomic_load_n(&w->refused, __ATOMIC_ACQUIRE) >> stream & 1) == 0)
 		return FRAME_AGAIN_HOLD;
@@ -690,9 +690,9 @@ refuse(struct frame_table *ft)
 }
 
 /**
- * The lowest position of a group that is not open yet. Streams whose position is open are waited
- * for there, but need not have packets any more.
- * @param lowest  returned if all are open
+ * Find the lowest position of a group whose frame is not open yet. Positions that are open are left
+ * out: the window waits for their streams there, and these streams may have no more packets.
+ * @param lowest  returned if all positions are open
  */
 static uint64_t
 first_to_open(const struct frame_table *ft, uint64_t group, uint64_t lowest)

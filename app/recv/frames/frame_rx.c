@@ -77,8 +77,9 @@ is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 }
 
 /**
- * Is a stream silent of which no packet was placed in this window, with most of the others? Then
- * its first packet may begin a restart. If the others are not silent, they have not waited for it.
+ * Has a stream been silent together with at least half of the others, and has none of its packets
+ * been placed since? Then its first packet may begin a restart. If most of the others still send,
+ * the detector was not restarted.
  */
 static bool
 is_new(const struct frame_table *ft, uint32_t stream)

@@ -58,7 +58,7 @@ first_whole(const struct frame_table *ft, uint64_t at)
 			rte_rdtsc() - __atomic_load_n(&frx->passed_at, __ATOMIC_RELAXED) >
 				ft->config.stall_cycles)
 			continue;
-		/* frame + 1 of the first frame of this receiver after number passed - 1 */
+		/* `passed` is a detector's number + 1: this receiver's next frame after it, + 1 */
 		next = (passed - 1 - w->offset) / w->stride + 2;
 		if (next > first && next - at <= ft->config.slots)
 			first = next;

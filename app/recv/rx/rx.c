@@ -202,7 +202,7 @@ drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t stre
 	return kept;
 }
 
-/** Take back all packets of some streams, placed, pending or in this burst: they are not theirs. */
+/** Drop all packets of some streams, placed, pending or in this burst: their source was wrong. */
 static void
 expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batch)
 {
@@ -249,7 +249,7 @@ check_positions(struct rx *rx, struct batch *batch)
 }
 
 /**
- * Judge a packet that its stream's filter does not pass.
+ * Decide about a packet that does not pass its stream's filter.
  * @return RX_PLACED if it is taken, else the counter of the reason
  */
 static enum rx_counter
@@ -389,9 +389,10 @@ hand_all_on(struct rx *rx)
 }
 
 /**
- * Must a packet wait because one of its stream waits, with a frame that is not later? Otherwise the
- * builder could open both frames between the two lookups. The later packet would be placed first,
- * the stream would seem to be done with the earlier frame, and that frame could be closed.
+ * Must a packet wait because another packet of its stream waits, with an earlier or the same frame?
+ * Otherwise the builder could open both frames between the two lookups. The later packet would be
+ * placed first, the stream would seem to be done with the earlier frame, and that frame could be
+ * closed.
  */
 static bool
 is_behind(const struct rx *rx, const struct rx_packet *p)
@@ -662,7 +663,7 @@ want(struct rx *rx)
 		if (rx->pending[i].held == RX_NOT_HELD && frame_rx_is_ours(rx->table, &frame))
 			lowest = RTE_MIN(lowest, frame);
 	}
-	/* if all pending packets are held, no frame is wanted: UINT64_MAX + 1 is 0 */
+	/* if all pending packets are held, no frame is requested: UINT64_MAX + 1 is 0 */
 	frame_rx_want(rx->frx, lowest + 1, all_are_full(rx));
 	frame_rx_crowd(rx->frx, rx->crowded);
 }
