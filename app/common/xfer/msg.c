@@ -43,7 +43,7 @@ xfer_state_name(uint32_t state)
 		[XFER_STATE_FULL] = "disk full",
 		[XFER_STATE_FAILED] = "failed",
 		[XFER_STATE_STOPPING] = "stopping",
-		[XFER_STATE_RECOVERING] = "settling",
+		[XFER_STATE_RECOVERING] = "recovering",
 	};
 
 	return state < XFER_STATES ? names[state] : "?";

@@ -22,9 +22,9 @@ store_connection_state_name(enum store_connection_state state)
 {
 	static const char *const names[STORE_CONNECTION_STATES] = {
 		[STORE_FREE] = "free",
-		[STORE_PROVING] = "proving",
+		[STORE_PROVING] = "authenticating",
 		[STORE_RX_INVENTORY] = "hearing",
-		[STORE_RECOVERING] = "settling",
+		[STORE_RECOVERING] = "recovering",
 		[STORE_TX_RESULTS] = "telling",
 		[STORE_UP] = "up",
 		[STORE_ENDING] = "ending",

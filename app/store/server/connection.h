@@ -40,7 +40,7 @@ enum store_connection_state {
 	STORE_CONNECTION_STATES
 };
 
-/** @return name of a state, e.g. `proving` */
+/** @return name of a state, e.g. `authenticating` */
 const char *store_connection_state_name(enum store_connection_state state);
 
 /** Counters of all connections of a store. All but bytes_per_s only increase. */

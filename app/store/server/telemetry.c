@@ -329,7 +329,7 @@ static const struct telemetry_command commands[] = {
 		"serving lcore copies them on request)",
 		answer_store},
 	{"/braggline/store/connections", "", "Current connections",
-		"by number: state, places, credits (free places), pending (places without a "
+		"by number: state, places (slots), credits (free slots), pending (slots without a "
 		"result), results_waiting, frames_durable, images_durable (batches)",
 		answer_connections},
 	{"/braggline/store/identities", "", "Counters of each identity of the keyring",
