@@ -37,7 +37,7 @@ INFO = {
     'identity_cut_batches': ('Batches that were cut off, as it had moved them.', 'counter'),
     'identity_ended_runs': ('Runs that an identity has ended.', 'counter'),
     'open_connections': ('Connections that there are.', 'gauge'),
-    'places': ('Places for batches that connections were granted.', 'gauge'),
+    'places': ('Slots for batches that connections were granted.', 'gauge'),
     'credits': ('Places that are free.', 'gauge'),
     'pending_batches': ('Batches that arrived and have no result.', 'gauge'),
     'streams': ('Tables of runs whose files are open.', 'gauge'),
