@@ -523,8 +523,8 @@ cuda_start(struct gk *gk)
 		gk->args.first[i] = channel->done[i].done;
 		if (head - gk->args.first[i] > GK_RING_SIZE)
 			return refuse(-EINVAL,
-				"gang %u was given batches up to %u, and has done those up to %u",
-				i, head, gk->args.first[i]);
+				"gang %u has %u unfinished batches, expected at most %d", i,
+				head - gk->args.first[i], GK_RING_SIZE);
 	}
 	__atomic_store_n(&channel->bell.quit, 0, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < gk->config.gangs; i++)
@@ -556,7 +556,7 @@ cuda_stop(struct gk *gk)
 	__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
 	ret = is_running(gk);
 	if (ret > 0)
-		return refuse(-EBUSY, "batches are still out");
+		return refuse(-EBUSY, "batches are unfinished");
 	if (ret == -EAGAIN) /* it may still run: destroy() ends it */
 		return -EIO;
 	stop_beat(gk);
@@ -566,7 +566,7 @@ cuda_stop(struct gk *gk)
 		if (error != 0)
 			ret = refuse(error, "gang %u: %s", i,
 				error == -ETIMEDOUT ? "ended by the watchdog"
-						    : "gave up on a descriptor");
+						    : "failed on an invalid descriptor");
 	}
 	return ret;
 }

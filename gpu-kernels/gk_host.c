@@ -49,7 +49,8 @@ host_create(const struct gk_config *config, struct gk **out)
 	if (ret != 0)
 		return ret;
 	if (gk_tile_choose(config->isa) == NULL) {
-		snprintf(reason, sizeof(reason), "isa %s: this processor has it not",
+		snprintf(reason, sizeof(reason),
+			"isa %s is not supported by this CPU; auto selects one that is",
 			gk_isa_name(config->isa));
 		return -ENOTSUP;
 	}
@@ -121,7 +122,7 @@ host_start(struct gk *gk)
 			channel->done[i].done;
 		if (out > GK_RING_SIZE) {
 			snprintf(reason, sizeof(reason),
-				"gang %u: %u batches are out, at most %d fit", i, out,
+				"gang %u has %u unfinished batches, expected at most %d", i, out,
 				GK_RING_SIZE);
 			return -EINVAL;
 		}
@@ -152,8 +153,8 @@ host_stop(struct gk *gk)
 			if (ret == 0) {
 				ret = (int)__atomic_load_n(
 					&channel->done[i].error, __ATOMIC_ACQUIRE);
-				snprintf(reason, sizeof(reason), "gang %u has given up on batch %u",
-					i, done);
+				snprintf(reason, sizeof(reason), "gang %u failed on batch %u", i,
+					done);
 			}
 			continue;
 		case GANG_IDLE:
@@ -169,7 +170,7 @@ host_stop(struct gk *gk)
 		case GANG_UPDATE:
 			break;
 		}
-		snprintf(reason, sizeof(reason), "gang %u has batches to finish", i);
+		snprintf(reason, sizeof(reason), "gang %u has unfinished batches", i);
 		return -EBUSY;
 	}
 	return ret;
