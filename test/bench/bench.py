@@ -97,7 +97,7 @@ def run(build, name, smoke, where):
         raise Failed(f'exit status {status}')
     rows = read_rows(path)
     if status == SKIPPED:
-        return rows + [missing(name, 'all', 'skipped: it says why above')]
+        return rows + [missing(name, 'all', 'skipped: the reason is above')]
     if not rows:
         raise Failed('it ended well without a single row')
     return rows
@@ -180,7 +180,7 @@ def written_by_hand(path):
 def refusal(path, names):
     """@return why results of these benchmarks must not be written there; None: they may be"""
     if written_by_hand(path):
-        return f'{path}: somebody wrote it by hand; move it away'
+        return f'{path}: was not written by this program; move it away'
     if os.path.exists(path) and len(names) < len(BENCHMARKS):
         return f'{path}: it has more than {", ".join(names)}; move it away'
     return None

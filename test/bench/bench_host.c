@@ -77,7 +77,7 @@ bench_host_print(FILE *out)
 	print_field(out, "cpu family", ", family ");
 	print_field(out, "model", " model ");
 	fprintf(out, ", %ld CPUs\n", sysconf(_SC_NPROCESSORS_ONLN));
-	fprintf(out, "caches of a CPU: L1d %llu KiB, L2 %llu KiB, L3 %llu KiB (0: not told)\n",
+	fprintf(out, "caches of a CPU: L1d %llu KiB, L2 %llu KiB, L3 %llu KiB (0: unknown)\n",
 		(unsigned long long)bench_host_cache(1) >> 10,
 		(unsigned long long)bench_host_cache(2) >> 10,
 		(unsigned long long)bench_host_cache(3) >> 10);

@@ -80,7 +80,7 @@ def caches():
         if kind != 'Instruction':
             found.append(f'L{read(f"{index}/level").strip()}{"d" if kind == "Data" else ""} '
                          f'{read(f"{index}/size").strip()}iB')
-    return ', '.join(found) or 'not told'
+    return ', '.join(found) or 'unknown'
 
 
 def pages():

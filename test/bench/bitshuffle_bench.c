@@ -170,7 +170,7 @@ main(int argc, char **argv)
 		if (planes->have())
 			run_row(&b, planes, repeats, planes == bitshuffle_planes_find(NULL));
 		else
-			printf("%-8s skipped: this processor has it not\n", planes->name);
+			printf("%-8s skipped: not supported by this CPU\n", planes->name);
 	}
 	free(b.raw);
 	free(b.planes);

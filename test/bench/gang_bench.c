@@ -31,13 +31,13 @@
 
 static const char usage[] =
 	"Usage: gang_bench [--udp-port N] [--modules N] [--workers N] [--seconds S]\n"
-	"                  [--bragg-min N] [--huge] [--rows FILE] CAPTURE CALIBRATION\n"
+	"                  [--strong-min N] [--huge] [--rows FILE] CAPTURE CALIBRATION\n"
 	"Frames of a capture of braggline-detector through the host gangs and nothing else.\n"
 	"  --udp-port N   of the first module (default 50001)\n"
 	"  --modules N    of the detector (default 8)\n"
 	"  --workers N    threads of the gang, one a CPU (default 2)\n"
 	"  --seconds S    default 2\n"
-	"  --bragg-min N  pixels that make a hit (default 40)\n"
+	"  --strong-min N strong pixels of a hit (default 40)\n"
 	"  --huge         memory of large pages, as a receiver without --no-huge has it\n"
 	"  --rows FILE    a row for recv_bench.py\n"
 	"CALIBRATION is the directory of gain_m%d.bin and so on.\n";
@@ -316,8 +316,9 @@ parse(int argc, char **argv)
 		{"modules", required_argument, NULL, 'm'},
 		{"workers", required_argument, NULL, 'w'},
 		{"seconds", required_argument, NULL, 's'},
-		{"bragg-min", required_argument, NULL, 'b'}, {"rows", required_argument, NULL, 'o'},
-		{"huge", no_argument, NULL, 'u'}, {"help", no_argument, NULL, 'h'}, {0}};
+		{"strong-min", required_argument, NULL, 'b'},
+		{"rows", required_argument, NULL, 'o'}, {"huge", no_argument, NULL, 'u'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1) {

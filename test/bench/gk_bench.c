@@ -26,19 +26,19 @@ static const char usage[] =
 	"  --frames N      frames of the working set, a multiple of 8 up to 64; default: twice\n"
 	"                  the L3 cache\n"
 	"  --repeats N     rounds of all sets over the working set; medians (default 9)\n"
-	"  --seconds S     of a row, after which no round begins but the third (default 5)\n"
+	"  --seconds S     limit of a row, which has at least three rounds (default 5)\n"
 	"  --isa NAME      only this instruction set: plain, avx2, avx512; auto: the widest\n"
-	"  --row NAME      only the row that numpy has by this name: count, csr, f32, i16\n"
-	"  --numpy SCRIPT  gk_bench_numpy.py: the same with numpy\n"
-	"  --rows FILE     rows for bench.py: the widest set\n"
-	"Columns: GB/s of raw data alone; GB/s of all that the row moves at least; the same of\n"
-	"the fastest way of its floor; the ratio, median of the rounds; frames/s; speed-up over\n"
-	"plain C; the way. Where the ratio is above 1 that floor is no ceiling: the table says\n"
-	"`beaten`. Of a thousand pixels ten have 2 photons or more, one of these 10 or more (the\n"
-	"thresholds), and another one is dead.\n"
-	"`count` rejects all frames, other rows keep all; `after the verdict`: which nobody\n"
-	"knows before, but gangs guess from the batch before. `spots`: 100 of 4 x 4 pixels a\n"
-	"module, in G1 and G2.\n";
+	"  --row NAME      only the row that gk_bench_numpy.py calls count, csr, f32 or i16\n"
+	"  --numpy SCRIPT  path of gk_bench_numpy.py, to compare with numpy\n"
+	"  --rows FILE     write rows for bench.py, for the widest instruction set\n"
+	"Columns: GB/s of raw data; GB/s of the least memory traffic of the row; GB/s of the\n"
+	"fastest variant of its floor; their ratio, median of the rounds; frames/s; speed-up\n"
+	"over plain C; name of that variant. If the ratio is above 1, the floor is no ceiling,\n"
+	"and the table has `beaten`. Of 1,000 pixels, 10 have at least 2 photons, 1 of these at\n"
+	"least 10 (the thresholds), and 1 other is dead.\n"
+	"`count` rejects all frames, other rows keep all. `after the verdict`: the verdict is not\n"
+	"known while a frame is counted, and gangs predict it from the last batch. `spots`: 100\n"
+	"spots of 4 x 4 pixels in each module, in G1 and G2.\n";
 
 enum wanted {
 	REJECTED, /* all frames, by their count; each has an output slot, as from the builder */
@@ -390,7 +390,8 @@ keep_set(struct bench *b, const char *isa)
 		b->nb_sets = 1;
 		return true;
 	}
-	fprintf(stderr, "gk_bench: --isa %s: no such set, or this processor has it not\n", isa);
+	fprintf(stderr,
+		"gk_bench: --isa %s: no such instruction set, or not supported by this CPU\n", isa);
 	return false;
 }
 

@@ -25,7 +25,7 @@ bench_need(uint64_t size)
 	void *memory = aligned_alloc(page, whole);
 
 	if (memory == NULL) {
-		fprintf(stderr, "gk_bench: no memory for %llu bytes; --frames fewer?\n",
+		fprintf(stderr, "gk_bench: no memory for %llu bytes; use a lower --frames\n",
 			(unsigned long long)size);
 		exit(1);
 	}
@@ -176,7 +176,7 @@ bench_open(struct bench *b)
 		if (gk_isa_choose(isa) >= 0)
 			open_set(b, isa);
 		else
-			printf("%s: this processor has it not\n", gk_isa_name(isa));
+			printf("%s: not supported by this CPU\n", gk_isa_name(isa));
 	}
 }
 

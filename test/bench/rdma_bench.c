@@ -454,8 +454,7 @@ bench_storm(void)
 	post_receives(&rig.b, 2);
 	before = rig_stat(&rig.a, "tx_packets");
 	rig_run(&rig, storm, slow_receive);
-	printf("Receiver not ready: %u SENDs of 4 KiB, two receives, looked at every 1 ms\n",
-		STORM);
+	printf("Receiver not ready: %u SENDs of 4 KiB, two receives, polled every 1 ms\n", STORM);
 	printf("%-34s %9s %9s\n", "what", "this", "rdma_rxe");
 	printf("%-34s %9.2f %9.1f\n", "frames of a message",
 		(double)(rig_stat(&rig.a, "tx_packets") - before) / STORM, 8819.0 / 200);
@@ -470,7 +469,7 @@ bench_idle(void)
 	struct result first = {0};
 	unsigned int i;
 
-	printf("Idle queue pairs beside one that works, RC WRITE of 64 KiB and of 64 B\n");
+	printf("Idle queue pairs beside one busy one, RC WRITE of 64 KiB and of 64 B\n");
 	printf("%-34s %9s %9s %9s %9s\n", "idle", "Gbit/s", "ratio", "M/s", "ratio");
 	for (i = 0; i < RTE_DIM(counts); i++) {
 		struct rdma_qp **idle = rig_idle(&rig, counts[i]);

@@ -215,7 +215,7 @@ def floors(o, where, huge):
     return (
         CORES * floor(f'{o.build}/test/bench/gang_bench',
                       ['--modules', str(MODULES), '--workers', str(CORES),
-                       '--bragg-min', str(STRONG_MIN), '--seconds', str(min(o.seconds, 2)),
+                       '--strong-min', str(STRONG_MIN), '--seconds', str(min(o.seconds, 2)),
                        *(['--huge'] if huge else []),
                        f'{where}/in.pcap', where],
                       'gang', 'frames of the detector', where),

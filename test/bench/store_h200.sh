@@ -1,10 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The store's side of the disk on a machine with a GPU: by which way cuFile's bytes go, with the proof;
-# bodies out of GPU memory into durable files beside pinned bounce buffers, the host path and fio; runs
-# back into GPU memory. Exit status 77 where there is no GPU.
-# usage: store_h200.sh BUNDLE-DIR [DIR [MIB [ROUNDS]]]   (make bundle; DIR: on the disk, default here)
-# fio is taken from the PATH. Without a GPU, STORE_GPU=gpu_host0 rehearses what it can.
+# Measures the disk I/O of a store on a machine with a GPU:
+#  - the data path of cuFile, and the evidence for it,
+#  - bodies written from GPU memory to durable files, compared with pinned bounce buffers, with host
+#    memory and with fio,
+#  - runs loaded into GPU memory.
+# Exit status 77: there is no GPU.
+# usage: store_h200.sh BUNDLE-DIR [DIR [MIB [ROUNDS]]]
+# BUNDLE-DIR is made by make bundle. DIR is a folder on the disk; the default is the current one. fio
+# must be in the PATH. STORE_GPU=gpu_host0 tries the script on a machine without a GPU.
 
 set -u
 bundle=$(cd "$1" && pwd)
@@ -32,7 +36,7 @@ lsblk -no NAME,MODEL,SIZE,ROTA "$source" 2> /dev/null
 fio --version 2> /dev/null || echo "no fio"
 
 echo "== cuFile"
-# where the toolkit or its Python packages have put it
+# find the library of the toolkit or of its Python packages
 if ! ldconfig -p | grep -q 'libcufile\.so\.0'; then
     found=$(find /usr/local /usr/lib /opt -name 'libcufile.so.0' 2> /dev/null | head -1)
     [ -n "$found" ] || echo "no libcufile.so.0"
@@ -40,7 +44,7 @@ if ! ldconfig -p | grep -q 'libcufile\.so\.0'; then
     echo "libcufile: ${found:-none}"
 fi
 head -3 /proc/driver/nvidia-fs/stats 2> /dev/null || echo "no nvidia-fs"
-# cuFile asks udev what file system a disk has; a container without udev is told here
+# cuFile reads a disk's file system from udev's data. A container has no udev: create the entry.
 number=$(stat -c '%Hd:%Ld' "$work" 2> /dev/null)
 entry=/run/udev/data/b$number
 if [ -n "$number" ] && [ ! -e "$entry" ]; then
@@ -57,12 +61,12 @@ echo "== bodies to files and back, $mib MiB a row"
 status=0
 "$bench" --gpu "$gpu" --dir "$work" --mib "$mib" --rounds "$rounds" ||
     {
-        # a library that cannot be opened a second time, after it was forbidden to be compatible
+        # the library may fail to open a second time after compatibility mode was disabled
         echo "== again, with compatibility mode allowed from the start"
         export CUFILE_ALLOW_COMPAT_MODE=true
         "$bench" --gpu "$gpu" --dir "$work" --mib "$mib" --rounds "$rounds" || status=1
     }
-# what cuFile may have had to say
+# messages of cuFile
 [ ! -s cufile.log ] || tail -20 cufile.log
 
 echo "== threads and slices, 1 GiB a row: GPU to file, file to GPU, host to file, file to host, GB/s"
@@ -80,7 +84,7 @@ for threads in 1 2 4 8 16 32; do
     done
 done
 
-echo "== a run of raw frames, as the programs have it"
+echo "== a run of raw frames, written by the programs"
 "$bundle/bin/braggline-detector" --modules 2 --interfaces 2 --frames 200 --pcap "$work/in.pcap" \
     --calibration "$work" 2> /dev/null
 calibration=(--set "calibration.gain=$work/gain_m%d.bin" --set "calibration.mask=$work/mask_m%d.bin")

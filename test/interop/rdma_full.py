@@ -89,7 +89,7 @@ def still_serves(bench, what, attempts=1):
     job = bench.guest.run(f'for i in $(seq {attempts}); do ({rping("-C 2 -V")}) && exit 0; '
                           'sleep 1; done; exit 1', 60)
     if job.status != 0:
-        raise Broken(f'after {what} nobody is served: {job.status}\n{job.output}')
+        raise Broken(f'after {what} no client is served: {job.status}\n{job.output}')
 
 
 def ends(bench, say):
@@ -140,7 +140,7 @@ def reboot(bench, say):
         bench.guest.close()
         begin = time.monotonic()
         if run.wait() != 1 or 'retries exceeded' not in run.output:
-            raise Broken(f'the guest is gone, and this is what is said:\n{run.output}')
+            raise Broken(f'the guest is gone, and the output is:\n{run.output}')
         say(f'given up {time.monotonic() - begin:.1f} s after the guest was gone')
     finally:
         run.close()

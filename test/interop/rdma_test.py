@@ -97,14 +97,14 @@ def nobody(bench):
     """A refused connection is reported on either side."""
     run = bench.ours('rping', f'-c -a {THEIRS} -C 1')
     if run.wait() != 1 or 'rejected by the peer, reason 8' not in run.output:
-        raise Broken(f'nobody listens, and this is what is said:\n{run.output}')
+        raise Broken(f'no program listens, and the output is:\n{run.output}')
     run = bench.ours('rping', '-s')
     try:
         run.expect('listening on port')
         bench.greet()
         job = bench.guest.run(f'rping -c -a {OURS} -C 1 -p 9999')
         if job.status == 0 or 'REJECTED' not in job.output:
-            raise Broken(f'nobody listens on 9999, and this is what the guest says:\n{job.output}')
+            raise Broken(f'no program listens on 9999, and the guest prints:\n{job.output}')
     finally:
         run.close()
 

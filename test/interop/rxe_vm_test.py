@@ -62,7 +62,7 @@ def owe(guest):
     # no program listens at that address
     job = guest.run('rping -c -a 10.99.0.2 -C 1')
     if job.status == 0:
-        raise Broken('rping spoke with nobody')
+        raise Broken('rping succeeded although no server listens')
 
 
 def main():

@@ -27,7 +27,7 @@ app/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
 
 eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning"
 
-step "2/4 store: a storage node on the other end of a port of shared memory"
+step "2/4 store: start a storage node at the other end of a shared-memory port"
 mkdir demo/stored
 (umask 077 && head -c 64 /dev/urandom > demo/key &&
     printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' > demo/keys.ini)
@@ -45,7 +45,7 @@ until grep -q listening demo/store.log; do
 done
 cat demo/store.log
 
-step "3/4 receive: replay the capture through the dataplane on lcores $lcores, hits to the store"
+step "3/4 receive: replay the capture on lcores $lcores, send kept frames to the store"
 # shellcheck disable=SC2086
 app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
@@ -56,16 +56,16 @@ app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
 kill $store
 wait $store
 
-step "4/4 look: what the Arrow files of the store say, beside the truth of the simulation"
+step "4/4 scan: summarise the store's Arrow files, and compare them with the simulation"
 app/scan/braggline-scan demo/stored/* --truth demo/truth.csv --png demo/images.png \
     --plot demo/hits.png
 
 step "files, in $(pwd)/demo"
 cat << END
-  stored/*/*_frames.arrow  every frame: counts, verdict, what was missing
+  stored/*/*_frames.arrow  every frame: counts, verdict, missing packets
   stored/*/*_images.arrow  the kept frames' pixels (read them with any Arrow library)
   run/demo_ledger.ini      the outcome of every frame and packet
   images.png               maximum projection beside one kept frame
   hits.png                 strong pixel counts and hit rate over time
-  truth.csv                what the simulation put in
+  truth.csv                ground truth of the simulation
 END

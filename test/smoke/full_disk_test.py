@@ -50,8 +50,8 @@ class Stores:
 
     def is_full(self, number):
         wait(f'the alarm of store{number}', lambda: self.alarm(number) == 'disk full')
-        wait('what it has not stored', lambda: self.of('returned')[number] > 0)
-        wait('that it says so', lambda: self.of('says')[number] == 'disk full')
+        wait('returned batches', lambda: self.of('returned')[number] > 0)
+        wait('its state "disk full"', lambda: self.of('says')[number] == 'disk full')
         given_back = self.store[number].get('store')['batches_returned']
         want(given_back > 0, 'nothing was given back')
 

@@ -39,7 +39,7 @@ def goes_and_comes(w):
     shares = Shares(w)
     shares.some([0, 1])
     w.hold('store1')
-    wait('batches that went elsewhere, too', lambda: in_doubt(w) > 0)
+    wait('batches that were reassigned', lambda: in_doubt(w) > 0)
     w.kill('recv0', 'store1')
     w.more['recv']['egress__stores'] = '10.0.0.100'
     w.launch('recv0')
@@ -52,7 +52,7 @@ def goes_and_comes(w):
     w.recv_kills += 1  # may add a gap
     w.more['recv']['egress__stores'] = BOTH
     w.launch('recv0', 'store1')
-    wait('the store to be told', lambda: in_doubt(w) == 0)
+    wait('the store to be informed', lambda: in_doubt(w) == 0)
 
 
 def each_has_its_ledger(w):

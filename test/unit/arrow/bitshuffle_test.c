@@ -108,7 +108,7 @@ same_planes(void **state)
 
 	for (size_t row = 0; (planes = bitshuffle_planes_get(row)) != NULL; row++) {
 		if (!planes->have()) {
-			print_message("skipped: %s: this processor has it not\n", planes->name);
+			print_message("skipped: %s: not supported by this CPU\n", planes->name);
 			assert_null(bitshuffle_planes_find(planes->name));
 			continue;
 		}

@@ -351,7 +351,7 @@ main(void)
 	for (int isa = GK_ISA_PLAIN; isa < GK_ISAS; isa++) {
 		if (gk_isa_choose(isa) >= 0)
 			continue;
-		printf("skipped: %s: this processor has it not\n", gk_isa_name(isa));
+		printf("skipped: %s: not supported by this CPU\n", gk_isa_name(isa));
 		lacking++;
 	}
 	if (lacking == GK_ISAS - GK_ISA_PLAIN - 1) {
