@@ -26,14 +26,14 @@ struct options {
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
-	"Read and check the files of runs, and print what they hold. A FILE is\n"
+	"Read and check the files of runs, and print a summary. A FILE is\n"
 	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
 	"that end in .part are read up to the last valid batch. If the directory of a\n"
 	"run with several sets of files is given, the sets are read as one run.\n"
 	"\n"
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
 	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
-	"  --frame N     number of this frame (default: the highest strong pixel count)\n"
+	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
 	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
 	"  --recover     first complete the .part files that a crash has left\n"
