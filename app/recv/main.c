@@ -91,9 +91,9 @@ usage(FILE *out)
 		"  -h, --help                   print this help and exit\n"
 		"  -V, --version                print the version and exit\n"
 		"\n"
-		"Replay a capture without special hardware:\n"
-		"  braggline-recv --no-huge -m 1024 --no-pci -l 0,1 --vdev gpu_host0 \\\n"
-		"      --vdev net_replay0,file=capture.pcap -- --config conf/demo.ini\n"
+		"Replay the capture of make demo, in the build directory:\n"
+		"  app/recv/braggline-recv --no-huge -m 1024 --no-pci -l 0,1 --vdev gpu_host0 \\\n"
+		"      --vdev net_replay0,file=demo/capture.pcap -- --config ../conf/demo.ini\n"
 		"\n"
 		"Exit status: 0: success; 1: failure; 2: invalid command line or settings.\n");
 }

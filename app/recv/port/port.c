@@ -400,9 +400,9 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	 */
 	if (conf.rxmode.mtu < p->settings->mtu)
 		LOG(WARNING,
-			"%s: the driver's maximum packet length is %u bytes, expected at "
-			"least %u\n",
-			p->name, conf.rxmode.mtu, p->settings->mtu);
+			"%s: the driver reports a maximum MTU of %u bytes, expected at least %u; "
+			"set [port N] mtu = %u if it receives longer packets\n",
+			p->name, conf.rxmode.mtu, p->settings->mtu, conf.rxmode.mtu);
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,
