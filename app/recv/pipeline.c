@@ -363,7 +363,7 @@ create_builder(struct pipeline *p)
 	p->returned = rte_ring_create("egress_returned", BUILDER_RECORDS * 2, p->memory->socket,
 		RING_F_SP_ENQ | RING_F_SC_DEQ);
 	if (p->egress == NULL || p->returned == NULL) {
-		LOG(ERR, "cannot create egress rings: %s\n", rte_strerror(rte_errno));
+		LOG(ERR, "cannot create the rings to the writer: %s\n", rte_strerror(rte_errno));
 		return -rte_errno;
 	}
 	c.egress = p->egress;

@@ -61,7 +61,7 @@ struct pipeline {
 	struct port *ports;
 	uint32_t nb_ports;
 	struct builder *builder;
-	struct rte_ring *egress;
+	struct rte_ring *egress;       /**< records to the writer */
 	struct egress *stores;	       /**< NULL: the receiver writes local files */
 	struct compressor *compressor; /**< NULL: the writer compresses */
 	struct rte_ring *returned;

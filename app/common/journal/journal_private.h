@@ -85,7 +85,7 @@ static_assert(sizeof(struct ring_run) == XFER_BLOCK + XFER_TABLES * JOURNAL_SCHE
 
 #define SPILLING_BITS 24
 #define SPILLING_MASK ((UINT64_C(1) << SPILLING_BITS) - 1)
-static_assert(JOURNAL_BATCHES < SPILLING_MASK, "each can be told");
+static_assert(JOURNAL_BATCHES < SPILLING_MASK, "room for 1 + any batch number");
 
 enum batch_state {
 	BATCH_FREE,

@@ -324,6 +324,6 @@ struct xfer_desc {
 	/** Arrow metadata of the batch, from the FFFFFFFF on, without trailing zeros. */
 	uint8_t metadata[XFER_DESC_METADATA_BYTES];
 };
-static_assert(sizeof(struct xfer_desc) == XFER_DESC_BYTES, "a place of the ring");
+static_assert(sizeof(struct xfer_desc) == XFER_DESC_BYTES, "size of a descriptor slot");
 
 #endif /* XFER_PROTO_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The builder role: closes frames, distributes them to gangs as batches, and sends their records to
- * egress in frame order. All state belongs to the builder's lcore, except where a comment says
+ * the writer in frame order. All state belongs to the builder's lcore, except where a comment says
  * otherwise.
  */
 
@@ -29,7 +29,7 @@ RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
 #define LOG(level, ...) rte_log(RTE_LOG_##level, builder_logtype, "builder: " __VA_ARGS__)
 
 enum place_state {
-	PLACE_READY,	/**< the record can go to egress */
+	PLACE_READY,	/**< the record can go to the writer */
 	PLACE_CLOSED,	/**< the frame waits for a gang */
 	PLACE_WITH_GANG /**< a gang has the frame's batch */
 };
@@ -635,7 +635,7 @@ builder_destroy(struct builder *b)
 
 /* ---- records of closed frames ---- */
 
-/** Collect the records that egress has returned, and free their output slots. */
+/** Collect the records that the writer has returned, and free their output slots. */
 static uint32_t
 take_returned(struct builder *b)
 {
@@ -1020,7 +1020,7 @@ conclude(struct builder *b, struct place *place)
 	frame_table_recycle(b->config.table, place->slot);
 }
 
-/** Send records with complete results to egress, in frame order. */
+/** Send records with complete results to the writer, in frame order. */
 static uint32_t
 retire(struct builder *b)
 {

@@ -4,8 +4,8 @@
  * The builder role opens and closes frames, feeds the gangs, and retires results in frame order.
  *
  * Every frame that leaves the frame table gets an entry in a queue in frame order. It keeps the
- * entry until its record goes to egress, whichever gang processed it. The batch size adapts to the
- * load: an idle gang gets all frames that wait, and frames accumulate while all gangs are busy.
+ * entry until its record goes to the writer, whichever gang processed it. The batch size adapts to
+ * the load: an idle gang gets all frames that wait, and frames accumulate while all gangs are busy.
  */
 #ifndef BUILDER_H
 #define BUILDER_H
@@ -22,7 +22,7 @@
 
 struct frame_table;
 
-/** Number of records between builder and egress; a power of two. */
+/** Number of records between builder and writer; a power of two. */
 #define BUILDER_RECORDS 4096
 
 /** Batches that a gang may hold: one in work and one queued. Further frames wait in the builder. */
@@ -64,8 +64,8 @@ struct builder_stats {
 	uint64_t batches;
 	uint64_t batched_frames;
 	uint64_t no_output_slot; /**< polls that found no free output slot */
-	uint64_t no_record;	 /**< polls that found no free record: egress held all of them */
-	uint64_t first_frame;	 /**< first and last frame closed in this run */
+	uint64_t no_record;   /**< polls that found no free record: the writer held all of them */
+	uint64_t first_frame; /**< first and last frame closed in this run */
 	uint64_t last_frame;
 	uint64_t late_frames; /**< frame numbers that packets named and that have no row */
 	uint64_t gang_frames[GK_GANGS_MAX];
@@ -94,8 +94,8 @@ struct builder_config {
 	uint32_t gangs;
 	uint32_t batch;		   /**< maximum number of frames in a batch */
 	uint32_t outputs;	   /**< number of output slots */
-	struct rte_ring *egress;   /**< SP/SC ring: records to egress */
-	struct rte_ring *returned; /**< SP/SC ring: records that egress has finished with */
+	struct rte_ring *egress;   /**< SP/SC ring: records to the writer */
+	struct rte_ring *returned; /**< SP/SC ring: records that the writer has returned */
 	/**
 	 * a NIC writes packets to memory of this GPU: order those writes before ringing a doorbell
 	 */
@@ -137,7 +137,7 @@ bool builder_cancel(struct builder *b);
  */
 int builder_result(const struct builder *b, uint64_t *effective);
 
-/** Return true if there is no run and egress has returned all records. Any thread. */
+/** Return true if there is no run and the writer has returned all records. Any thread. */
 bool builder_is_idle(const struct builder *b);
 
 /** Return true if the run's last frame has been retired. Any thread. */

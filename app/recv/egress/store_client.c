@@ -135,7 +135,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 {
 	uint32_t room, *at, i;
 
-	/* a batch that was reassigned to and fro may still be queued here */
+	/* a batch that was reassigned and returned to this store may still be queued here */
 	if (is_here(s, batch))
 		return 0;
 	if (q->nb == q->room) {
@@ -424,7 +424,7 @@ store_client_is_idle(const struct store_client *s)
 
 /* ---- reassigned batches and the inventory ---- */
 
-static_assert(JOURNAL_BATCHES <= XFER_REASSIGNED_MAX, "all of them can be told");
+static_assert(JOURNAL_BATCHES <= XFER_REASSIGNED_MAX, "REASSIGNED and HELD can name all");
 
 /*
  * Collect the batches that REASSIGNED and HELD report: reassigned or held ones. Called when the
@@ -844,7 +844,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 		if (s->state == STORE_CLIENT_ENDED) {
 			s->closing = true;
 		} else if (s->conn != NULL) {
-			/* a store that rejects our proof closes without a message */
+			/* a store that rejects the authentication closes without a message */
 			s->stats.refused += s->state == STORE_CLIENT_PROVING;
 			CLIENT_LOG(WARNING, s, "connection lost while %s",
 				store_client_state_name(s->state));
