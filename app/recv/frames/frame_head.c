@@ -234,7 +234,7 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 		frame_entry_set(ft, frame, FRAME_TAG_CLOSED);
 	}
 	closed->missing = ft->detector.expected - closed->packets;
-	report = closed->packets > 0 || closed->refused ||
+	report = closed->packets > 0 || (closed->refused && frame >= b->unnamed) ||
 		(b->started && (!b->flushing || frame < b->flush_end));
 	b->started |= report;
 	b->reported += report;

@@ -177,14 +177,14 @@ frame_resync_continues(
 bool
 frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx)
 {
-	const uint64_t quiet = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED);
+	const uint64_t quiet = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED) |
+		__atomic_load_n(&frx->out_of_window, __ATOMIC_ACQUIRE);
 
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
 		return true;
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		if (ft->config.owner[s] == frx->id &&
-			detector_stream_expected(&ft->detector, s) != 0 &&
-			((frx->out_of_window | quiet) >> s & 1) == 0)
+			detector_stream_expected(&ft->detector, s) != 0 && (quiet >> s & 1) == 0)
 			return false;
 	return true;
 }
@@ -500,6 +500,10 @@ frame_resync_listen(struct frame_table *ft)
 	}
 	find_dead(ft);
 	__atomic_store_n(&ft->window.paused, paused, __ATOMIC_RELEASE);
+	/* held packets do not age while those before them are placed */
+	if (b->draining)
+		b->tick_at = now;
+	b->draining = false;
 	if (now - b->tick_at >= ft->config.stall_cycles / 4) {
 		b->tick_at = now;
 		__atomic_store_n(&ft->window.tick, ft->window.tick + 1, __ATOMIC_RELAXED);

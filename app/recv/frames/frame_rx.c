@@ -358,6 +358,14 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 }
 
 enum frame_placement
+frame_rx_refused(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
+{
+	/* it may be one of the first frames of the window, which have no row if they are refused */
+	frame_rx_drop(ft, frx, stream, frame);
+	return FRAME_PLACE_REFUSED;
+}
+
+enum frame_placement
 frame_rx_duplicate(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	if (frame + 1 + ft->config.max_skew_frames >= frx->progress[stream] ||

@@ -295,7 +295,10 @@ frame_rx_tick(const struct frame_table *ft)
 	return __atomic_load_n(&ft->window.tick, __ATOMIC_RELAXED);
 }
 
-/** Are all sending streams of this RX role out of window? Then it may wait and lose nothing. */
+/**
+ * Are all sending streams of an RX role out of window? Then it may wait and lose nothing. By its RX
+ * lcore and by the builder.
+ */
 bool frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx);
 
 /**
@@ -337,6 +340,10 @@ enum frame_placement frame_rx_miss(struct frame_table *ft, struct frame_rx *frx,
 enum frame_placement frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, uint32_t packet);
 
+/** Result for a frame that was refused. */
+enum frame_placement frame_rx_refused(
+	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
+
 /** Result for a packet whose place is taken: a duplicate, or its stream was restarted. */
 enum frame_placement frame_rx_duplicate(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
@@ -361,6 +368,18 @@ frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
 }
 
 /**
+ * Does a packet that has just arrived continue the numbers of its stream, which is out of window? A
+ * packet that is retried arrived before the resync request and is not part of it.
+ */
+static inline bool
+frame_rx_is_new_number(
+	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
+{
+	return unlikely((frx->out_of_window >> stream & 1) != 0) && !frx->again &&
+		frame_resync_continues(ft, frx, stream, frame);
+}
+
+/**
  * Place one packet: its pixels' address enters the frame's pointer table.
  * @param frx     the caller's RX role, which owns `stream`
  * @param frame   frame of the table, from frame_rx_is_ours()
@@ -381,9 +400,7 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 	struct frame_stream *st;
 	uint32_t tile;
 
-	/* packets that wait arrived before the resync request and are not part of it */
-	if (unlikely((frx->out_of_window >> stream & 1) != 0) && !frx->again &&
-		frame_resync_continues(ft, frx, stream, frame))
+	if (frame_rx_is_new_number(ft, frx, stream, frame))
 		return frame_resync_request(ft, frx, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
 		return frame_rx_miss(ft, frx, stream, frame, packet);
@@ -391,7 +408,7 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 		unlikely(!frame_rx_advance(ft, frx, stream, frame)))
 		return frame_rx_drop(ft, frx, stream, frame);
 	if (unlikely(slot >= FRAME_TAG_REFUSED))
-		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED
+		return slot == FRAME_TAG_REFUSED ? frame_rx_refused(ft, frx, stream, frame)
 						 : frame_rx_late(ft, frx, stream, frame, packet);
 
 	st = frame_table_stream(ft, slot, stream);

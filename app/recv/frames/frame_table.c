@@ -161,7 +161,7 @@ static uint32_t
 refuse_frames(struct frame_table *ft)
 {
 	struct frame_builder *b = ft->builder;
-	uint64_t wanted = 0;
+	uint64_t wanted = 0, lowest = UINT64_MAX;
 	uint32_t refused = 0;
 
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
@@ -172,7 +172,12 @@ refuse_frames(struct frame_table *ft)
 		if (at > b->next_open + ft->config.max_skew_frames)
 			at = __atomic_load_n(&frx->blocked, __ATOMIC_ACQUIRE);
 		wanted = RTE_MAX(wanted, at);
+		if (at != 0)
+			lowest = RTE_MIN(lowest, at - 1);
 	}
+	/* the window begins before the requested frame: its first frames may not exist */
+	if (b->next_open < b->requested && lowest != UINT64_MAX)
+		b->unnamed = RTE_MIN(b->requested, lowest);
 	wanted = RTE_MIN(wanted, ft->window.end);
 	while (b->next_open < wanted && b->next_open - b->next_close < ft->config.slots) {
 		frame_entry_set(ft, b->next_open++, FRAME_TAG_REFUSED);

@@ -54,9 +54,11 @@ struct frame_builder {
 	uint64_t ran_at;		      /**< TSC of the last change of `ran` */
 	uint64_t held_ran;		      /**< `ran` when the delay began */
 	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
-	uint64_t move_to;  /**< frame + 1 at which the window is to begin, 0 = no move */
-	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
-	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
+	uint64_t move_to;   /**< frame + 1 at which the window is to begin, 0 = no move */
+	uint64_t requested; /**< requested frame, if the window begins before it; else 0 */
+	uint64_t unnamed;   /**< refused frames below this were named by no packet that waited */
+	uint64_t asked_at;  /**< TSC of the first packet seen without a window, 0 = none */
+	bool moving; /**< new generation is published; some RX role has not acknowledged it */
 	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
 	uint64_t requests;			      /**< bits of streams with a resync request */
@@ -71,7 +73,10 @@ struct frame_builder {
 	uint64_t gap_group;	 /**< bits of the majority of streams that requests a gap */
 	/** Frame + 1 at which the gap ends. Before it, the builder waits only for gap_group. */
 	uint64_t gap_to;
-	uint64_t leave_since;	  /**< TSC when a restart was first seen, 0 = none */
+	/** TSC when a restart was first seen, or of the last step while packets wait; 0 = none */
+	uint64_t leave_since;
+	uint64_t leave_steps;	  /**< frames opened and returned, at the last check of a restart */
+	bool draining;		  /**< a restart waits for packets of frames before it */
 	uint64_t requests_logged; /**< bits of streams whose refused request was logged */
 	uint64_t logged_at;	  /**< TSC of the last log message about a request, 0 = none */
 	uint64_t logged_progress[DETECTOR_STREAMS_MAX]; /**< progress when the request was logged */

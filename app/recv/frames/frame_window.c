@@ -82,6 +82,8 @@ move_towards(struct frame_table *ft, uint64_t at)
 	 */
 	if (b->move_to == at && ft->config.run.nb_frames == 0)
 		b->move_to = at > ft->config.max_skew_frames ? at - ft->config.max_skew_frames : 1;
+	b->requested = b->move_to < at ? at - 1 : 0;
+	b->unnamed = 0;
 	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
@@ -279,26 +281,56 @@ last_number(const struct frame_table *ft)
 	return frame_table_number(ft, last == 0 ? 0 : last - 1);
 }
 
+/** Does an RX role drop packets of the new numbers, because it has no room to hold more? */
+static bool
+any_drops(const struct frame_table *ft)
+{
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		/* if all streams of the role are out of window, their packets wait in the queues */
+		if (__atomic_load_n(&ft->rx[i].crowded, __ATOMIC_ACQUIRE) != 0 &&
+			!frame_rx_is_away(ft, &ft->rx[i]))
+			return true;
+	return false;
+}
+
+/** Do packets wait for frames of the window that are not open yet? */
+static bool
+any_waits(const struct frame_table *ft)
+{
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		if (__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0)
+			return true;
+	return false;
+}
+
 /**
- * The detector was restarted: may the open frames be closed now? No while other streams may
- * complete them, there is room for new packets, and the time limit is not reached.
+ * The detector was restarted: may the open frames be closed now? No while packets wait for frames
+ * before the restart, unless packets after it are dropped; and not while other streams may complete
+ * the open frames and there is room to hold new packets; both up to a time limit. While packets
+ * wait, the limit begins again with each frame that is opened or returned. It is longer while gangs
+ * have slots, because they will return them.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
 {
 	struct frame_builder *b = ft->builder;
-	const uint64_t now = rte_rdtsc();
+	const uint64_t now = rte_rdtsc(), steps = b->next_open + b->recycled_end;
+	const bool waits = any_waits(ft);
+	uint64_t limit = ft->config.stall_cycles / LEAVE_PART;
 
-	if (!frame_head_begun(ft) || any_is_crowded(ft))
+	b->draining = false;
+	/* `waits` may be true a little longer than packets wait */
+	if (waits ? any_drops(ft) : !frame_head_begun(ft) || any_is_crowded(ft))
 		return true;
-	if (b->leave_since == 0)
+	if (b->leave_since == 0 || (waits && steps != b->leave_steps))
 		b->leave_since = now;
-	if (now - b->leave_since >= ft->config.stall_cycles / LEAVE_PART)
+	b->leave_steps = steps;
+	if (waits && b->next_open - b->next_close + b->nb_free < ft->config.slots)
+		limit = ft->config.stall_cycles;
+	if (now - b->leave_since >= limit)
 		return true;
-	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
-		if (__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0)
-			return false;
-	return frame_resync_is_unanimous(ft, group);
+	b->draining = waits;
+	return !waits && frame_resync_is_unanimous(ft, group);
 }
 
 /**

@@ -402,14 +402,15 @@ is_behind(const struct rx *rx, const struct rx_packet *p)
 	return waiting != 0 && p->frame >= waiting;
 }
 
+/** Record the lowest number + 1 of the packets of each stream that wait. */
 static void
-wait_for(struct rx *rx, const struct rx_packet *p)
+wait_for(uint64_t waiting[DETECTOR_STREAMS_MAX], const struct rx_packet *p)
 {
-	uint64_t *waiting = &rx->waiting[p->stream];
+	uint64_t *lowest = &waiting[p->stream];
 
 	/* the highest number is not recorded: + 1 it is 0, which means that no packet waits */
-	if (p->frame != UINT64_MAX && (*waiting == 0 || p->frame + 1 < *waiting))
-		*waiting = p->frame + 1;
+	if (p->frame != UINT64_MAX && (*lowest == 0 || p->frame + 1 < *lowest))
+		*lowest = p->frame + 1;
 }
 
 static void
@@ -482,7 +483,8 @@ check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 	p->held = RX_NOT_HELD;
 	if (frame_rx_is_early(rx->frx, p->stream))
 		return FRAME_PLACE_HOLD;
-	if (!is_behind(rx, p))
+	/* a packet that continues the numbers after a restart does not follow those that wait */
+	if (!is_behind(rx, p) || frame_rx_is_new_number(rx->table, rx->frx, p->stream, frame))
 		return FRAME_PLACES;
 	p->held = RX_BEHIND;
 	return FRAME_PLACE_WAIT;
@@ -525,7 +527,9 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		}
 		if (unlikely(result >= FRAME_PLACE_WAIT)) {
 			if (result == FRAME_PLACE_WAIT) {
-				wait_for(rx, p);
+				/* no packet waits behind one that is held without room */
+				if (p->held != RX_CROWDED)
+					wait_for(rx->waiting, p);
 				rx->nb_of_source[p->source]++;
 			}
 			packets[waiting++] = *p;
@@ -618,9 +622,13 @@ place_pending(struct rx *rx)
 static void
 drop_blocking(struct rx *rx)
 {
-	const uint64_t strays = frame_rx_blocking_streams(rx->table, rx->frx, rx->waiting);
+	uint64_t waiting[DETECTOR_STREAMS_MAX] = {0}, strays;
 	uint32_t kept = 0;
 
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		if (rx->pending[i].held != RX_HELD)
+			wait_for(waiting, &rx->pending[i]);
+	strays = frame_rx_blocking_streams(rx->table, rx->frx, waiting);
 	if (strays == 0)
 		return;
 	for (uint32_t i = 0; i < rx->nb_pending; i++) {

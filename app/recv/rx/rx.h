@@ -130,7 +130,8 @@ struct rx {
 	bool moved;	  /**< ... and may belong to the old window */
 	uint64_t arrived; /**< ... bits of streams with a held packet of the new window */
 	uint64_t changes; /**< frame_rx_changes() at the last retry of pending packets */
-	/** By stream, lowest detector's number + 1 of the packets that wait; 0: none. */
+	/** By stream, lowest detector's number + 1 of the packets that wait and are not held; 0:
+	 * none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< packets that are held, by stream */
 	uint32_t nb_handoff_out[FRAME_RX_MAX];	/**< packets in handoff_out, by RX role */

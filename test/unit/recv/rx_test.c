@@ -653,8 +653,10 @@ static void
 waiting_packet_stays_behind(void **state)
 {
 	struct frame_closed closed[4];
+	uint64_t stall_cycles;
 
 	begin(64);
+	stall_cycles = ft->config.stall_cycles;
 	rig_poll_queue(0, 0);
 	for (uint64_t f = 1; f <= 4; f++)
 		send_frame(0, 0, f, false);
@@ -669,7 +671,12 @@ waiting_packet_stays_behind(void **state)
 	send_frame(0, 0, 2, false);
 	while (poll_all() != 0)
 		;
+	/* no slot is returned in time */
 	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	ft->config.stall_cycles = 0;
+	frame_table_open(ft);
+	ft->config.stall_cycles = stall_cycles;
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
 	poll_all();
 	for (uint32_t i = 0; i < 4; i++)
