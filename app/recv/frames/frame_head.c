@@ -105,7 +105,8 @@ is_waited_for(const struct frame_table *ft, uint32_t stream)
  * May the head, which is incomplete, be closed? Yes if every live stream is `max_skew_frames`
  * frames ahead, or after the timeout. Streams that delayed the head are then no longer live. If no
  * stream is live, but a stream that is not silent has begun the head, it also closes only after the
- * timeout, because the other streams may be about to send.
+ * timeout, because the other streams may be about to send. This does not apply after a restart
+ * while packets wait.
  */
 static bool
 head_given_up(struct frame_table *ft)
@@ -138,7 +139,8 @@ head_given_up(struct frame_table *ft)
 			behind += stream_reach(ft, s) < passed;
 		}
 	}
-	if (live == 0 && b->next_close + 1 >= b->gap_to)
+	/* all streams were restarted, packets wait for later frames: no stream sends the rest */
+	if (live == 0 && b->next_close + 1 >= b->gap_to && !b->draining)
 		behind = began;
 	if (!frame_head_begun(ft)) {
 		b->held = false; /* no packet of this frame or a later one: the line is idle */

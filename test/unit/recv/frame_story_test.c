@@ -57,6 +57,8 @@ static bool orderly;
 static bool all_promised; /* ... and no packet may be lost */
 /* the receiver does not keep up: frames are processed late, the NIC drops packets */
 static bool slow, stalled;
+/* ... because of its gangs only: the link waits, and no packet may be lost */
+static bool busy;
 static struct frame_closed processing[64];
 static uint32_t nb_processing;
 static uint32_t nic_ring;
@@ -193,7 +195,7 @@ work(uint32_t rounds)
 	for (uint32_t i = 0; i < rounds; i++) {
 		if (slow && chance(5))
 			stalled = !stalled;
-		if (slow && chance(10))
+		if (slow && !busy && chance(10))
 			be_absent(config.stall_cycles / 16 * rig_below(&rng, 8));
 		for (uint32_t l = 0; l < config.nb_rx; l++)
 			rx_poll(rig_rx[l]);
@@ -252,11 +254,11 @@ push(uint32_t stream, uint64_t number, uint32_t packet, uint32_t act)
 	struct rte_mbuf *m;
 	const uint32_t q = queue_of[stream];
 
-	if (slow && queued(q) >= nic_ring) {
+	if (slow && !busy && queued(q) >= nic_ring) {
 		nic_dropped++;
 		return;
 	}
-	if (!slow)
+	if (!slow || busy)
 		make_room(q);
 	m = rig_packet(stream, number, packet, false);
 	m->hash.usr = act;
@@ -795,6 +797,7 @@ stories_end_well(void **state)
 }
 
 #define SLOW_FRAMES 400
+#define BUSY_FRAMES 200
 
 /**
  * A detector of 50 frames in `stall_cycles` that goes on, and a receiver that stops now and then.
@@ -855,6 +858,85 @@ slow_story(void)
 	close_table();
 }
 
+/**
+ * A detector that restarts its numbers far back while packets wait for slots that gangs have. No
+ * packet is lost.
+ */
+static void
+busy_story(void)
+{
+	const uint32_t streams = 1 + rig_below(&rng, 3);
+	uint64_t number = 10 * BUSY_FRAMES + rig_below(&rng, 5000);
+	uint32_t act = 1, back;
+
+	nb_named = nb_rows = nb_strays = nb_processing = 0;
+	sent = sent_once = found = restarts = 0;
+	slow = busy = true;
+	any_astray = stalled = false;
+	orderly = all_promised = true;
+	rig_config(&config, &d, streams, 1);
+	assert_int_equal(detector_expect(&d, 8 << rig_below(&rng, 4), NULL, 0), 0);
+	config.slots = 4 + rig_below(&rng, 13);
+	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
+	config.resync_packets = 2 + rig_below(&rng, 7);
+	config.max_gap_frames = 100000;
+	config.refuse = false;
+	config.stall_cycles = rte_get_tsc_hz() * 3600;
+	loss = duplicates = disorder = 0;
+	for (uint32_t s = 0; s < streams; s++) {
+		config.owner[s] = queue_of[s] = away[s] = shifted[s] = 0;
+		role[s] = HONEST;
+	}
+	config.no_run = false;
+	if (getenv("FRAME_TELL") != NULL)
+		print_message("%u streams, %u packets, %u slots, K %u, agree %u\n", streams,
+			detector_stream_expected(&d, 0), config.slots, config.max_skew_frames,
+			config.resync_packets);
+	open_table();
+	for (uint32_t f = 0; f < BUSY_FRAMES; f++, number++) {
+		if (f % (BUSY_FRAMES / 4) == BUSY_FRAMES / 5) {
+			/* two restarts before the window moves are another case */
+			for (uint32_t i = 0; ft->window.generation < generation + 1 + restarts;
+				i++) {
+				work(1);
+				assert_true(i < 3000);
+			}
+			/* to below all frames whose packets may wait */
+			back = 2 * BUSY_FRAMES + rig_below(&rng, 40);
+			if (getenv("FRAME_TELL") != NULL)
+				print_message("from %" PRIu64 " back by %u\n", number, back);
+			number -= back;
+			restarts++;
+			act++;
+		}
+		for (uint32_t s = 0; s < streams; s++)
+			send_frame(s, number, act);
+		if (chance(50))
+			work(rig_below(&rng, 3));
+	}
+	stalled = false;
+	slow = busy = false;
+	build();
+	end_story();
+	judge();
+	assert_int_equal(rig_count(ft, RX_PLACED), sent);
+	close_table();
+}
+
+static void
+busy_receiver_loses_nothing(void **state)
+{
+	const uint64_t first = rig_first_seed(), n = rig_seeds(1000);
+
+	for (seed = first; seed < first + n; seed++) {
+		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 3;
+		busy_story();
+	}
+	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64 " packets, %" PRIu64
+		      " restarts\n",
+		first, first + n - 1, nb_packets, nb_restarts);
+}
+
 static void
 slow_receiver_moves_no_window(void **state)
 {
@@ -881,6 +963,7 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(slow_receiver_moves_no_window, say_seed),
+		cmocka_unit_test_teardown(busy_receiver_loses_nothing, say_seed),
 		cmocka_unit_test_teardown(stories_end_well, say_seed),
 	};
 
