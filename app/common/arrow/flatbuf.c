@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arrow/flatbuf.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	"numbers are stored as they lie in memory, FlatBuffers wants little endian");
 
 /*

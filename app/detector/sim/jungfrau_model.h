@@ -10,6 +10,7 @@
 #ifndef JUNGFRAU_MODEL_H
 #define JUNGFRAU_MODEL_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,7 +58,7 @@ struct jungfrau_model_config {
 	double rate;	 /**< frames per second: frame n is at n / rate seconds */
 };
 
-_Static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option sets it");
+static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option sets it");
 
 /** One Bragg peak: a Moffat profile (1 + r^2 / width^2)^-3 in a window of 7 x 7 pixels. */
 struct jungfrau_peak {

@@ -2,6 +2,7 @@
 
 #include "sim/jungfrau_module.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static const struct {
 #define FLICKER_PHOTONS 12 /* and up to FLICKER_RANGE - 1 more */
 #define FLICKER_RANGE	28
 
-_Static_assert(DEAD_PIXELS + HOT_PIXELS + STUCK_PIXELS + INVALID_PIXELS < JUNGFRAU_SPECIALS_MAX,
+static_assert(DEAD_PIXELS + HOT_PIXELS + STUCK_PIXELS + INVALID_PIXELS < JUNGFRAU_SPECIALS_MAX,
 	"special pixels have places");
 
 float

@@ -11,10 +11,11 @@
 #ifndef MODEL_RANDOM_H
 #define MODEL_RANDOM_H
 
+#include <assert.h>
 #include <float.h>
 #include <stdint.h>
 
-_Static_assert(FLT_EVAL_METHOD == 0, "float arithmetic must be rounded to float at each operation");
+static_assert(FLT_EVAL_METHOD == 0, "float arithmetic must be rounded to float at each operation");
 
 /** Step of the counter: 2^64 / golden ratio. */
 #define MODEL_RANDOM_STEP 0x9e3779b97f4a7c15ull

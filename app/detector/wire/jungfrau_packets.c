@@ -2,12 +2,13 @@
 
 #include "wire/jungfrau_packets.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define SLS_TYPE_JUNGFRAU 3
 #define SLS_VERSION	  2
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "pixels are copied as they are");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "pixels are copied as they are");
 
 static uint8_t *
 put_be16(uint8_t *out, uint16_t value)

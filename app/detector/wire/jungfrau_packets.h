@@ -15,6 +15,7 @@
 #ifndef JUNGFRAU_PACKETS_H
 #define JUNGFRAU_PACKETS_H
 
+#include <assert.h>
 #include <stdint.h>
 
 #include "sim/jungfrau_model.h"
@@ -31,7 +32,7 @@
 #define JUNGFRAU_MODULE_PACKETS 128
 #define JUNGFRAU_PACKET_ROWS	(JUNGFRAU_ROWS / JUNGFRAU_MODULE_PACKETS)
 
-_Static_assert(JUNGFRAU_MODULE_PACKETS *JUNGFRAU_PAYLOAD_BYTES == 2 * JUNGFRAU_PIXELS,
+static_assert(JUNGFRAU_MODULE_PACKETS * JUNGFRAU_PAYLOAD_BYTES == 2 * JUNGFRAU_PIXELS,
 	"the packets of a module hold its pixels");
 
 /** DAQ information (detSpec3). */

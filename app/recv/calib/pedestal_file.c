@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <rte_cfgfile.h>
+#include <rte_common.h>
 #include <rte_log.h>
 
+#include "config/ini_file.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "calib/pedestal_file.h"
@@ -80,17 +79,48 @@ pedestal_sidecar_write(const char *map, const struct pedestal_sidecar *s)
 	return ret;
 }
 
+static const char *const keys[] = {"detector", "run", "modules", "module", "module_id", "stage",
+	"time", "frames", "masked_frames", "masked_gain", "masked_rms", "digest"};
+
 /** A sidecar being read. `bad` is set after the first error, which was logged. */
 struct reading {
 	const char *path;
-	struct rte_cfgfile *ini;
+	char *text[RTE_DIM(keys)]; /**< by key; NULL: not in the file */
 	int bad;
 };
+
+/** Keep the value of a known key. Others, as `date`, are for people. */
+static int
+take_line(void *arg, unsigned int line, const char *section, const char *key, const char *value)
+{
+	struct reading *r = arg;
+
+	if (strcmp(section, SECTION) != 0)
+		return 0;
+	for (uint32_t i = 0; i < RTE_DIM(keys); i++) {
+		if (strcmp(key, keys[i]) != 0)
+			continue;
+		free(r->text[i]);
+		r->text[i] = strdup(value);
+		return r->text[i] != NULL ? 0 : -ENOMEM;
+	}
+	return 0;
+}
+
+/** @return NULL: the key is not in the file */
+static const char *
+find_text(const struct reading *r, const char *key)
+{
+	for (uint32_t i = 0; i < RTE_DIM(keys); i++)
+		if (strcmp(key, keys[i]) == 0)
+			return r->text[i];
+	return NULL;
+}
 
 static const char *
 get_text(struct reading *r, const char *key)
 {
-	const char *text = rte_cfgfile_get_entry(r->ini, SECTION, key);
+	const char *text = find_text(r, key);
 
 	if (text == NULL || text[0] == '\0') {
 		LOG(ERR, "%s: key [%s] %s is missing\n", r->path, SECTION, key);
@@ -136,46 +166,50 @@ get_number(struct reading *r, const char *key, const char *prefix, int base, uin
 	return n;
 }
 
+static void
+read_fields(struct reading *r, struct pedestal_sidecar *s)
+{
+	*s = (struct pedestal_sidecar){.module_id = PEDESTAL_NO_MODULE_ID};
+	copy_text(r, "detector", s->detector);
+	copy_text(r, "run", s->run);
+	s->modules = get_number(r, "modules", "", 10, UINT32_MAX);
+	s->module = get_number(r, "module", "", 10, UINT32_MAX);
+	if (find_text(r, "module_id") != NULL)
+		s->module_id = get_number(r, "module_id", "", 10, UINT16_MAX);
+	s->stage = get_number(r, "stage", "", 10, 2);
+	s->time = get_number(r, "time", "", 10, INT64_MAX);
+	s->frames = get_number(r, "frames", "", 10, UINT64_MAX);
+	s->masked_frames = get_number(r, "masked_frames", "", 10, UINT64_MAX);
+	s->masked_gain = get_number(r, "masked_gain", "", 10, UINT64_MAX);
+	s->masked_rms = get_number(r, "masked_rms", "", 10, UINT64_MAX);
+	s->digest = get_number(r, "digest", "crc32c:", 16, UINT32_MAX);
+}
+
 int
 pedestal_sidecar_read(const char *map, struct pedestal_sidecar *s)
 {
-	struct rte_cfgfile_parameters params = {.comment_character = ';'};
-	char path[PATH_MAX];
+	char path[PATH_MAX], message[PATH_MAX + 256];
 	struct reading r = {.path = path};
+	FILE *f;
 	int ret;
 
 	ret = pedestal_sidecar_path(path, sizeof(path), map);
 	if (ret != 0)
 		return ret;
-	/*
-	 * Open it here first: rte_cfgfile gives no reason for an error, and would block on a FIFO.
-	 */
-	ret = own_file_open_named(path, O_RDONLY, 0);
-	if (ret < 0) {
+	f = own_file_read(path);
+	if (f == NULL) {
+		ret = -errno;
 		if (ret != -ENOENT)
 			LOG(ERR, "cannot read %s: %s\n", path, own_file_error(ret));
 		return ret;
 	}
-	close(ret);
-	r.ini = rte_cfgfile_load_with_params(path, CFG_FLAG_EMPTY_VALUES, &params);
-	if (r.ini == NULL) {
-		LOG(ERR, "%s is not an INI file\n", path);
-		return -EINVAL;
-	}
-	*s = (struct pedestal_sidecar){.module_id = PEDESTAL_NO_MODULE_ID};
-	copy_text(&r, "detector", s->detector);
-	copy_text(&r, "run", s->run);
-	s->modules = get_number(&r, "modules", "", 10, UINT32_MAX);
-	s->module = get_number(&r, "module", "", 10, UINT32_MAX);
-	if (rte_cfgfile_has_entry(r.ini, SECTION, "module_id"))
-		s->module_id = get_number(&r, "module_id", "", 10, UINT16_MAX);
-	s->stage = get_number(&r, "stage", "", 10, 2);
-	s->time = get_number(&r, "time", "", 10, INT64_MAX);
-	s->frames = get_number(&r, "frames", "", 10, UINT64_MAX);
-	s->masked_frames = get_number(&r, "masked_frames", "", 10, UINT64_MAX);
-	s->masked_gain = get_number(&r, "masked_gain", "", 10, UINT64_MAX);
-	s->masked_rms = get_number(&r, "masked_rms", "", 10, UINT64_MAX);
-	s->digest = get_number(&r, "digest", "crc32c:", 16, UINT32_MAX);
-	rte_cfgfile_close(r.ini);
-	return r.bad ? -EINVAL : 0;
+	ret = ini_stream_read(f, path, take_line, &r, message, sizeof(message));
+	fclose(f);
+	if (ret == 0)
+		read_fields(&r, s);
+	else
+		LOG(ERR, "%s\n", message[0] != '\0' ? message : strerror(-ret));
+	for (uint32_t i = 0; i < RTE_DIM(keys); i++)
+		free(r.text[i]);
+	return ret == 0 && r.bad ? -EINVAL : ret;
 }

@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define PEDESTAL_NO_MODULE_ID UINT32_MAX
-/** Maximum size of a text; a limit of rte_cfgfile. */
+/** Maximum size of a text, with its zero. */
 #define PEDESTAL_TEXT_MAX 128
 
 struct pedestal_sidecar {

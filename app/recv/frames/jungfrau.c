@@ -7,6 +7,7 @@
  * packets 0 ... 63 on each: the first has rows 0 ... 255, the second rows 256 ... 511.
  */
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -31,8 +32,8 @@ struct sls_header {
 	uint8_t detector_type;
 	uint8_t version;
 } __rte_packed;
-_Static_assert(sizeof(struct sls_header) == 48, "sls_detector_header is 48 bytes");
-_Static_assert(offsetof(struct sls_header, daq_info) == 40, "detSpec3 is at 40");
+static_assert(sizeof(struct sls_header) == 48, "sls_detector_header is 48 bytes");
+static_assert(offsetof(struct sls_header, daq_info) == 40, "detSpec3 is at 40");
 
 #define SLS_TYPE_JUNGFRAU  3
 #define SLS_HEADER_VERSION 2

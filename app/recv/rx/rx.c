@@ -4,6 +4,7 @@
  * forwards packets of streams that other RX roles own.
  */
 
+#include <assert.h>
 #include <string.h>
 
 #include <rte_byteorder.h>
@@ -58,7 +59,7 @@ struct headers {
 	struct rte_udp_hdr udp;
 	uint8_t detector[];
 } __rte_packed __rte_aligned(2);
-_Static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
+static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
 
 /**
  * Are the headers as the sender wrote them? If the port checks checksums, its result counts.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cm/rping.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ struct rping_info {
 	uint32_t size;
 };
 
-_Static_assert(sizeof(struct rping_info) == 16, "wire format");
+static_assert(sizeof(struct rping_info) == 16, "wire format");
 
 static struct rping_options {
 	bool server, client, verbose, validate, persistent;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "perftest/wire.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct wire_dest {
 	uint32_t gid_index;
 };
 
-_Static_assert(sizeof(struct wire_dest) == PERFTEST_DEST_BYTES, "wire format");
+static_assert(sizeof(struct wire_dest) == PERFTEST_DEST_BYTES, "wire format");
 
 size_t
 perftest_put_version(uint8_t *m)
