@@ -286,6 +286,19 @@ def a_capture_that_ends_within_a_record(where):
 
 
 @case
+def a_capture_that_ends_in_zeros(where):
+    """Power loss leaves room that was not written."""
+    path = capture(where)
+    with open(path, 'r+b') as f:
+        f.seek(24 + 100 * (16 + 8282))
+        zeros = os.path.getsize(path) - f.tell() - 3
+        f.write(bytes(zeros))
+        f.truncate()
+    says(command(where), 0, f'{zeros // 16} records are empty and not used, the first is record 101; the file is '
+         'probably damaged from there', f'ends within record {100 + zeros // 16 + 1}: 100 records before it are used')
+
+
+@case
 def a_capture_that_is_none(where):
     capture(where)
     with open(f'{where}/in.pcap', 'wb') as f:
