@@ -103,6 +103,8 @@ def session(t, where, pid, log):
     for number in '', 'x', '12x', '-1', '1.5':
         want('must be a frame number' in
              t.do(f'veto/set,veto.strong_min=3,from_frame={number}', -22)['message'], number)
+    want('from_frame is given twice' in
+         t.do('veto/set,veto.strong_min=3,from_frame=4,from_frame=5', -22)['message'])
     want('no threshold given' in t.do('veto/set', -22)['message'])
     want('no threshold given' in t.do('veto/set,from_frame=3', -22)['message'])
     want('at most 63 bytes' in text(t.do(f'run/configure,run.{64 * "k"}=1', -22), 'message'))
