@@ -468,6 +468,9 @@ def exchanged_gains(where):
 UNUSABLE = {
     'VLAN tag': (lambda p: p[:12] + b'\x81\x00\x00\x05' + p[12:],
                  'have VLAN tag 5 (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248), expected none'),
+    'priority tag': (lambda p: p[:12] + b'\x81\x00\x60\x00' + p[12:],
+                     'have a priority tag (VLAN 0) (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248), expected '
+                     'none; disable priority tags (802.1p)'),
     'IP options': (lambda p: with_ip(p, b'\x46' + p[15:34] + b'\x01\x01\x01\x00', p[34:]),
                    'have IPv4 options (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248)'),
     'fragments': (lambda p: with_ip(p, p[14:20] + b'\x20\x00' + p[22:34], p[34:]),
@@ -717,6 +720,8 @@ def a_file_that_another_receiver_writes(where):
     with running(where, words) as process:
         wait('the run', lambda: os.path.exists(f'{where}/out/first_images.arrow.part'), SECONDS)
         out = says(command(where, 'run.name=second', prefix=f'{PREFIX}_second'), 0)
+        says(command(where, 'run.name=first', prefix=f'{PREFIX}_second'), 1, '/out/first_frames.arrow.part already '
+             'exists: another process writes this run, or has left it; set another run name')
         for table in 'frames', 'images':
             want(re.search(f'run: .*/out/first_{table}.arrow.part: cannot open: locked by another process', out),
                  out)
@@ -954,6 +959,12 @@ def settings_with_several_mistakes(where):
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
          'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
          'x.ini:6: is not UTF-8 text; save the file as UTF-8')
+    # one mistake, one message
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write(b'[detector\nrows = 64\n[run] ; comment\nname = x\n')
+    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
+               'x.ini:1: expected [section] alone in its line')
+    want(len(out.splitlines()) == 1, out)
     with open(f'{where}/x.ini', 'wb') as f:
         f.write('[run]\nname = x\nframes = 1\n'.encode('utf-16'))
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
@@ -968,13 +979,26 @@ def settings_that_are_empty_or_too_much(where):
             ('lcores.rx=', "[lcores] rx = : must be 'auto' or at most"),
             ('detector.absent=all', "[detector] absent = all: must be 'none' or at most"),
             ('detector.absent=0', '[detector] absent = 0: leaves no stream that sends'),
-            ('detector.rows=3', "[detector] rows = 3: must be a multiple of two packets' rows"),
+            ('detector.rows=12', '[detector] rows = 12: must be a multiple of 8, 8 ... 512'),
+            ('veto.strong_min=524289', '[veto] strong_min = 524289: must be a whole number, 0 ... 524288'),
+            ('detector.source=224.0.0.1', '[detector] source = 224.0.0.1: must be addresses that hosts send from, '
+             '1.0.0.0 ... 223.255.255.255'),
+            ('detector.source=0.0.0.0', '[detector] source = 0.0.0.0: must be addresses that hosts send from'),
+            ('detector.source=128.0.0.0/1', '[detector] source = 128.0.0.0/1: must be addresses that hosts send'),
+            ('detector.source_mac=ff:ff:ff:ff:ff:ff', '[detector] source_mac = ff:ff:ff:ff:ff:ff: must be addresses '
+             'that hosts send from: the first byte is even, and not all bytes are 0'),
+            ('calibration.energy=0.0124', '[calibration] energy = 0.0124: must be a number in keV, 0.1 ... 1000'),
+            ('port 99.mtu=9000', '[port 99] mtu = 9000: is not a known section; the sections are [detector] [port 0] '),
             ('run.sample=' + 2048 * 'x', 'a value has at most 2047 bytes'),
             (f'run.{64 * "k"}=1', "a section's or key's name has at most 63 bytes"),
             ('run.sample=M\udcfcller', 'is not a single line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
     says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
          "[dark] interval_frames = 5: must be 'none', or not less than [run] stride")
+    for source in '0.0.0.0/0', '10.0.0.0/8', '223.255.255.255':
+        says([RECV, '--', '--set', f'detector.source={source}', '--dump-config'], 0)
+    says([RECV, '--', '--set', 'run.name=x', '--check', '--dump-config'], 2,
+         '--check and --dump-config: expected only one of them')
 
 
 if __name__ == '__main__':

@@ -119,7 +119,7 @@ def session(t, where, pid, log):
 
     # one run step by step, with thresholds that change on the way
     t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
-         'veto.strong_min=1000000')
+         'veto.strong_min=524288')
     want(t.do('run/arm')['state'] == 'armed')
     # an earlier error is not repeated here
     want(t.get('run/status')['message'] == '', t.get('run/status'))
@@ -154,7 +154,7 @@ def session(t, where, pid, log):
     ini.read(f'{where}/one_ledger.ini')
     vetoes = [dict(ini[s]) for s in ini.sections() if s.startswith('veto ')]
     want([int(v['from_frame']) for v in vetoes] == [0, changed, again], vetoes)
-    want([v['strong_min'] for v in vetoes] == ['1000000', '20', '20'], vetoes)
+    want([v['strong_min'] for v in vetoes] == ['524288', '20', '20'], vetoes)
     rows = frames_csv(where, 'one')
     want(len(rows) == l['frames'])
     for r in rows:
