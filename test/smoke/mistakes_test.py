@@ -828,7 +828,7 @@ def a_directory_that_cannot_be_used(where):
                             (f'{where}/file', 'Not a directory'),
                             (f'{where}/link', 'No such file'),
                             ('/proc/braggline', 'cannot create it'),
-                            ('/proc', 'cannot create /proc/run_frames.arrow.part')):
+                            ('/proc', 'cannot create /proc/run_calibration.bin')):
         says_twice(where, 1, line, 'FAIL', f'output.directory={directory}')
     says([*command(where), '--check'], 0, ', will be created')
     want(not os.path.exists(f'{where}/out'), 'a check leaves what it makes')
