@@ -173,6 +173,11 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			argv[optind]);
 		return -EINVAL;
 	}
+	if (a->check && a->dump_config) {
+		fprintf(stderr,
+			"braggline-recv: --check and --dump-config: expected only one of them\n");
+		return -EINVAL;
+	}
 	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
 		fprintf(stderr, "braggline-recv: --config FILE is required; see --help\n");
 		return -EINVAL;

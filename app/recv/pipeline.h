@@ -110,10 +110,12 @@ int pipeline_try_files(const struct settings *s, const struct calibration *calib
 
 /**
  * Write the pedestals of a dark run, after it has ended and all its frames were processed.
- * @param text  receives a readable summary; at least 256 bytes
+ * @param text     receives a readable summary; at least 400 bytes
+ * @param warning  receives a warning if many pixels are masked, else ""
  * @return 0 or -errno; 0 also if the run was not a dark run
  */
-int pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size);
+int pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size,
+	char *warning, size_t warning_size);
 
 /**
  * Describe in words why a gang failed: an error in its descriptor, or the setting that ended it.

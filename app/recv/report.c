@@ -68,6 +68,11 @@ print_line(const struct report *r, const struct run *run, const struct run_statu
 	fprintf(out, "%" PRIu64 " kept, %" PRIu64 " packets missing, %" PRIu64 " frames lost",
 		l->hits + l->prescaled + l->dry_run, l->missing_packets,
 		l->lost + l->refused + l->lost_at_restart + l->lost_while_down);
+	if (l->unwritten + l->unwritten_rows > 0)
+		fprintf(out, "; %" PRIu64 " not written%s%s",
+			RTE_MAX(l->unwritten, l->unwritten_rows),
+			status->write_error != 0 ? ": " : "",
+			status->write_error != 0 ? strerror(-status->write_error) : "");
 	print_silent(run, &stats, out);
 	if (l->packets[RX_PACKETS] > r->packets && l->packets[RX_PLACED] == r->placed)
 		fprintf(out, "; none of the last %" PRIu64 " packets used",
@@ -196,7 +201,7 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 {
 	struct calibration calibration;
 
-	ledger_print(&status->ledger, out);
+	ledger_print(&status->ledger, status->dark[0] != '\0', out);
 	print_modules(run, &status->ledger, out);
 	print_rate(run, status, out);
 	print_lcores(run_get_pipeline(run), out);

@@ -25,6 +25,7 @@
 #include "recovery/recovery.h"
 #include "run.h"
 #include "run_ledger.h"
+#include "run_notes.h"
 #include "run_watch.h"
 #include "run_writer.h"
 #include "rx/rx.h"
@@ -58,6 +59,7 @@ struct run {
 	char paths[ARROW_TABLES][PATH_MAX];
 	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
 	struct run_watch watch;			  /**< checks on the data that the run receives */
+	struct run_notes notes;			  /**< ... and on its counters */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
 	bool aborted;				  /**< a client aborted the run */
 	uint64_t activity;			  /**< packets and frames so far */
@@ -369,6 +371,7 @@ static int
 start(struct run *r)
 {
 	struct builder_command command = {.order = BUILDER_BEGIN};
+	struct builder_stats stats;
 	int ret;
 
 	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
@@ -391,6 +394,8 @@ start(struct run *r)
 	ledger_read(&r->ledger.before, r->pipeline, NULL);
 	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
 		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
+	stats = builder_stats(r->pipeline->builder);
+	run_notes_begin(&r->notes, &r->process->detector, &stats);
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "cannot start the run: %s", strerror(-ret));
@@ -412,17 +417,35 @@ read_writer(struct run *r, struct run_writer *writer)
 		file_writer_status(r->writer, t, &writer->status[t]);
 }
 
-static_assert(RUN_WARNINGS == RUN_WATCH_FINDINGS, "one of each kind");
+static_assert(RUN_WARNINGS == RUN_WATCH_FINDINGS + (int)RUN_NOTES, "one of each kind");
 
 static void
-read_warnings(const struct run *r, struct run_status *status)
+add_note(const struct run *r, enum run_note note, struct run_status *status, uint32_t *n)
 {
+	if (r->notes.text[note][0] != '\0')
+		rte_strscpy(status->warnings[(*n)++], r->notes.text[note], RUN_WARNING_SIZE);
+}
+
+/** The most severe warning first. */
+static void
+read_warnings(struct run *r, struct run_status *status)
+{
+	struct run_writer writer;
 	uint32_t n = 0;
 
 	memset(status->warnings, 0, sizeof(status->warnings));
+	read_writer(r, &writer);
+	run_notes_unwritten(&r->notes, &writer);
+	status->write_error = 0;
+	for (int t = 0; t < ARROW_TABLES; t++)
+		if (writer.stats.table[t].last_error != 0)
+			status->write_error = writer.stats.table[t].last_error;
+	add_note(r, RUN_NOTE_UNWRITTEN, status, &n);
 	for (uint32_t f = 0; f < RUN_WATCH_FINDINGS; f++)
 		if (r->watch.finding[f][0] != '\0')
 			rte_strscpy(status->warnings[n++], r->watch.finding[f], RUN_WARNING_SIZE);
+	add_note(r, RUN_NOTE_STATUS, status, &n);
+	add_note(r, RUN_NOTE_DARK, status, &n);
 }
 
 /**
@@ -466,14 +489,16 @@ finish(struct run *r, bool failed)
 {
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
+	char *dark = r->notes.text[RUN_NOTE_DARK];
 	bool drained;
 	int ret;
 
-	if (r->began)
-		run_watch_look(&r->watch, true);
 	memset(last->warnings, 0, sizeof(last->warnings));
-	if (r->began)
-		read_warnings(r, last);
+	last->write_error = 0;
+	if (r->began) {
+		run_watch_look(&r->watch, true);
+		run_notes_status(&r->notes, b, true);
+	}
 	drained = file_writer_stop(r->writer, true) == 0;
 	failed |= !drained;
 	preview_end(r->pipeline->preview);
@@ -484,14 +509,18 @@ finish(struct run *r, bool failed)
 	}
 	last->dark[0] = '\0';
 	if (r->pipeline->pedestal != NULL) {
-		if (pipeline_write_pedestals(
-			    r->pipeline, &r->settings, last->dark, sizeof(last->dark)) != 0) {
+		if (pipeline_write_pedestals(r->pipeline, &r->settings, last->dark,
+			    sizeof(last->dark), dark, RUN_NOTE_SIZE) != 0) {
 			complain(r, 0, "%s", last->dark);
 			failed = true;
 		} else {
 			LOG(NOTICE, "%s\n", last->dark);
 		}
+		if (dark[0] != '\0')
+			LOG(WARNING, "%s\n", dark);
 	}
+	if (r->began)
+		read_warnings(r, last);
 	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
 	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
 	last->seconds = r->first_activity == 0
@@ -673,6 +702,17 @@ watch_activity(struct run *r)
 		r->first_activity = now;
 }
 
+static void
+watch_status(struct run *r)
+{
+	struct builder_stats stats;
+
+	if (!run_notes_due(&r->notes))
+		return;
+	stats = builder_stats(r->pipeline->builder);
+	run_notes_status(&r->notes, &stats, false);
+}
+
 static bool
 is_over(const struct run *r)
 {
@@ -708,6 +748,7 @@ run_tick(struct run *r)
 	if (r->state == RUN_RUNNING) {
 		watch_activity(r);
 		run_watch_look(&r->watch, false);
+		watch_status(r);
 		if (is_over(r)) {
 			r->timed_out = !builder_has_ended(r->pipeline->builder);
 			if (r->timed_out)

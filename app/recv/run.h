@@ -38,7 +38,7 @@ struct pipeline;
 struct settings;
 
 #define RUN_MESSAGE_SIZE 512
-#define RUN_WARNINGS	 4
+#define RUN_WARNINGS	 7
 #define RUN_WARNING_SIZE 640
 
 enum run_state {
@@ -66,8 +66,9 @@ struct run_status {
 	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
 	uint64_t first_frame;
 	uint64_t last_frame;
-	char dark[256]; /**< result of a dark run; "": not a dark run */
-	/** problems of the received data, the first ones; "": no more */
+	int write_error; /**< of the last outage of a file, -errno; 0: none */
+	char dark[400];	 /**< result of a dark run; "": not a dark run */
+	/** problems of the files and of the received data; "": no more */
 	char warnings[RUN_WARNINGS][RUN_WARNING_SIZE];
 	uint32_t veto_version;
 };

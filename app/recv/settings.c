@@ -30,6 +30,17 @@ is_plain_name(const char *name)
 	return true;
 }
 
+/** The rows that are read out are the middle ones: as many packets above as below. */
+static void
+complain_of_rows(struct config *c, const struct detector_ops *ops)
+{
+	const uint32_t step = 2 * ops->tile_rows;
+	char what[64];
+
+	snprintf(what, sizeof(what), "must be a multiple of %u, %u ... %u", step, step, ops->rows);
+	config_complain(c, "detector", "rows", what);
+}
+
 /** Read the detector's configuration: rows, streams, storage cell, gain mode. */
 static void
 read_readout(struct settings *s, struct config *c)
@@ -44,7 +55,7 @@ read_readout(struct settings *s, struct config *c)
 	const unsigned int mode = config_choice(c, "detector", "gain_mode", 0, modes);
 
 	if (detector_expect(d, rows, NULL, 0) != 0)
-		config_complain(c, "detector", "rows", "must be a multiple of two packets' rows");
+		complain_of_rows(c, d->ops);
 	else if (detector_expect(d, rows, absent, n) != 0)
 		config_complain(c, "detector", "absent",
 			"leaves no stream that sends packets of these rows; list fewer streams");
@@ -220,10 +231,12 @@ read_veto(struct settings *s, struct config *c)
 {
 	uint64_t strong_max = UINT32_MAX;
 	struct builder_veto *v = &s->veto;
+	const struct detector *d = &s->detector;
 
 	v->params.version = 1;
 	v->params.strong_threshold = config_real(c, "veto", "strong_threshold", 10, -1e6, 1e6);
-	v->params.strong_min = config_uint(c, "veto", "strong_min", 20, 0, UINT32_MAX);
+	v->params.strong_min = config_uint(c, "veto", "strong_min", 20, 0,
+		(uint64_t)d->expected * d->ops->tile_rows * d->ops->cols);
 	config_uint_or(c, "veto", "strong_max", "none", &strong_max, 0, UINT32_MAX);
 	v->params.strong_max = strong_max;
 	v->dry_run = config_bool(c, "veto", "dry_run", false);
@@ -330,7 +343,7 @@ read_calibration(struct settings *s, struct config *c)
 	s->calibration.gain_limit = config_real(c, "calibration", "gain_limit", 16, 1, 1e6);
 	s->calibration.max_age_hours =
 		config_real_word(c, "calibration", "max_age_hours", "unlimited", 1e6);
-	s->calibration.energy = config_real(c, "calibration", "energy", 12.4, 1e-3, 1e3);
+	s->calibration.energy = config_real_unit(c, "calibration", "energy", "keV", 12.4, 0.1, 1e3);
 }
 
 static void

@@ -25,7 +25,7 @@ step "1/4 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
 app/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
     --truth demo/truth.csv --calibration demo
 
-eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning"
+eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning --log-level pmd.net.memif:error"
 
 step "2/4 store: start a storage node at the other end of a shared-memory port"
 mkdir demo/stored

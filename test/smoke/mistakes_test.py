@@ -258,11 +258,15 @@ def the_socket_of_a_store_that_was_killed(where):
 def no_huge_pages(where):
     free = [f'/sys/kernel/mm/hugepages/{size}/free_hugepages'
             for size in os.listdir('/sys/kernel/mm/hugepages')]
+    hidden, line = [], 'no free huge pages; use --no-huge'
     if any(int(open(path, encoding='ascii').read()) for path in free):
-        return
+        line = 'huge pages are free, but hugetlbfs is not mounted; use --no-huge'
+        if ' hugetlbfs ' in open('/proc/mounts', encoding='utf-8').read():
+            hidden = ['unshare', '-m', 'sh', '-c', 'umount -a -t hugetlbfs && exec "$@"', 'sh']
+            if subprocess.run([*hidden, 'true'], check=False, stderr=subprocess.DEVNULL).returncode != 0:
+                raise Skipped('cannot unmount hugetlbfs in a mount namespace')
     for program, own in PROGRAMS.items():
-        says([program, '--no-pci', '--file-prefix', PREFIX, '--', *own], 1,
-             'no free huge pages; use --no-huge')
+        says([*hidden, program, '--no-pci', '--file-prefix', PREFIX, '--', *own], 1, line)
 
 
 @case
@@ -283,6 +287,19 @@ def a_capture_that_ends_within_a_record(where):
     path = capture(where)
     os.truncate(path, os.path.getsize(path) - 1000)
     says(command(where), 0, 'ends within record 2560: the 2559 records before it are used')
+
+
+@case
+def a_capture_that_ends_in_zeros(where):
+    """Power loss leaves room that was not written."""
+    path = capture(where)
+    with open(path, 'r+b') as f:
+        f.seek(24 + 100 * (16 + 8282))
+        zeros = os.path.getsize(path) - f.tell() - 3
+        f.write(bytes(zeros))
+        f.truncate()
+    says(command(where), 0, f'{zeros // 16} records are empty and not used, the first is record 101; the file is '
+         'probably damaged from there', f'ends within record {100 + zeros // 16 + 1}: 100 records before it are used')
 
 
 @case
@@ -378,10 +395,82 @@ def a_dark_run_that_is_too_short(where):
     want(not [f for f in os.listdir(f'{where}/out') if 'pedestal' in f], os.listdir(f'{where}/out'))
 
 
+@case
+def a_dark_run_of_some_rows(where):
+    """Only the rows that are read out count: in the dark run, and for its maps in the next run."""
+    capture(where, '--rows', '64', '--dark-run', 'g0', frames=150)
+    out = says(command(where, 'run.type=dark', 'run.name=dark', 'detector.rows=64', 'output.calibration=no'), 0,
+               never=('check that the beam was off',))
+    found = re.search(r'G0 150 frames, (\d+) of 65536 pixels read out masked; G1 0 frames; G2 0 frames;', out)
+    want(found and int(found[1]) < 1000, out)
+    want(re.search(r'dark frames +150 +100.00 %  kept for the pedestals', out) and ' hits ' not in out, out)
+    maps = [f'calibration.{key}={where}/out/dark_{name}_m%d.bin'
+            for key, name in (('pedestal_g0', 'pedestal_g0'), ('mask', 'dark_mask'))]
+    capture(where, '--rows', '64')
+    for check in ('--check',), ():
+        says([*command(where, 'detector.rows=64', *maps), *check], 0, never=('pixels are usable in G0',
+                                                                             'usable in G0; check'))
+    # all rows, with maps of 64 rows
+    capture(where)
+    says(command(where, 'run.name=all', *maps), 0, 'module 0: only 65')
+
+
+@case
+def a_dark_run_with_beam(where):
+    capture(where, '--rows', '64', '--background', '1', frames=150)
+    line = (r'dark run: \d+ of 65536 pixels read out are masked in G0, \d+ of them for noise above 100 ADU, '
+            r'\d+ for samples of another gain stage; check that the beam was off, and the gain mode')
+    out = says(command(where, 'run.type=dark', 'detector.rows=64', 'output.calibration=no'), 0)
+    want(re.search('recv: ' + line, out) or re.search('run: ' + line, out), out)
+    want(re.search(r'^warning\n  ' + line, out, re.M), 'not in the summary:', out)
+
+
+def with_status(packet, status):
+    """The packet with these bits of the detector's status."""
+    return packet[:82] + struct.pack('<I', struct.unpack_from('<I', packet, 82)[0] | status) + packet[86:]
+
+
+# Frames of another status: its bits, those of module 1, the setting, the message
+STATUS = (
+    (0x300, 0x300, 'detector.storage_cell=2', r'40 of 40 frames have storage cell 3, expected \[detector\] '
+     r'storage_cell = 2; set storage_cell = 3 or any, or'),
+    (0x1000, 0x1000, 'detector.gain_mode=dynamic', r'40 of 40 frames have gain mode g1, expected \[detector\] '
+     r'gain_mode = dynamic; set gain_mode = g1 or any, or'),
+    (0, 0x2000, 'detector.gain_mode=any', r'40 of 40 frames have modules of different gain modes: module 1 '
+     r'has gain mode g2, the first module has dynamic; set up'),
+)
+
+
+@case
+def a_detector_of_another_mode(where):
+    whole = capture(where, '--rows', '64', '--modules', '2', frames=40)
+    with open(whole, 'rb') as f:
+        data = f.read()
+    for number, (first, second, setting, line) in enumerate(STATUS):
+        with open(whole, 'wb') as f:
+            f.write(data)
+        rewrite_packets(whole, lambda p, first=first, second=second: with_status(
+            p[:40] + bytes(2) + p[42:], second if p[36:38] == b'\xc3\x52' else first))
+        out = says(command(where, f'run.name=n{number}', 'detector.rows=64', 'detector.modules=2', setting), 0)
+        want(len(re.findall('recv: .*of 40 frames have', out)) == 1 and
+             re.search(r'^warning\n  ' + line, out, re.M), f'"{line}" is not in:', out)
+
+
+@case
+def exchanged_gains(where):
+    capture(where)
+    size = 512 * 1024 * 8
+    rewrite(f'{where}/gain_m0.bin', lambda data: data[:size] + data[2 * size:] + data[size:2 * size])
+    says_twice(where, 0, 'are G1 and G2 exchanged in the gain file?', 'warn')
+
+
 # Packets that no stream accepts: the change to each packet, and the expected message.
 UNUSABLE = {
     'VLAN tag': (lambda p: p[:12] + b'\x81\x00\x00\x05' + p[12:],
                  'have VLAN tag 5 (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248), expected none'),
+    'priority tag': (lambda p: p[:12] + b'\x81\x00\x60\x00' + p[12:],
+                     'have a priority tag (VLAN 0) (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248), expected '
+                     'none; disable priority tags (802.1p)'),
     'IP options': (lambda p: with_ip(p, b'\x46' + p[15:34] + b'\x01\x01\x01\x00', p[34:]),
                    'have IPv4 options (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248)'),
     'fragments': (lambda p: with_ip(p, p[14:20] + b'\x20\x00' + p[22:34], p[34:]),
@@ -530,9 +619,13 @@ def two_modules_on_one_port(where):
     want(len(re.findall('source: ' + line, out)) == 1 and re.search(r'^warning\n  ' + line, out, re.M), out)
 
 
-def log_has(where, line):
+def read_log(where):
     with open(f'{where}/log', encoding='utf-8') as f:
-        return line in f.read()
+        return f.read()
+
+
+def log_has(where, line):
+    return line in read_log(where)
 
 
 @case
@@ -627,6 +720,8 @@ def a_file_that_another_receiver_writes(where):
     with running(where, words) as process:
         wait('the run', lambda: os.path.exists(f'{where}/out/first_images.arrow.part'), SECONDS)
         out = says(command(where, 'run.name=second', prefix=f'{PREFIX}_second'), 0)
+        says(command(where, 'run.name=first', prefix=f'{PREFIX}_second'), 1, '/out/first_frames.arrow.part already '
+             'exists: another process writes this run, or has left it; set another run name')
         for table in 'frames', 'images':
             want(re.search(f'run: .*/out/first_{table}.arrow.part: cannot open: locked by another process', out),
                  out)
@@ -733,7 +828,7 @@ def a_directory_that_cannot_be_used(where):
                             (f'{where}/file', 'Not a directory'),
                             (f'{where}/link', 'No such file'),
                             ('/proc/braggline', 'cannot create it'),
-                            ('/proc', 'cannot create /proc/run_frames.arrow.part')):
+                            ('/proc', 'cannot create /proc/run_calibration.bin')):
         says_twice(where, 1, line, 'FAIL', f'output.directory={directory}')
     says([*command(where), '--check'], 0, ', will be created')
     want(not os.path.exists(f'{where}/out'), 'a check leaves what it makes')
@@ -771,6 +866,42 @@ def a_directory_without_space(where):
         says(command(where, setting), 0, 'every frame accounted for', never=('No space left',))
         want({'run_calibration.bin', 'run_frames.arrow', 'run_images.arrow'} <= set(os.listdir(small)),
              os.listdir(small))
+
+
+@case
+def a_disk_that_fills_up_in_a_run(where):
+    """Progress, telemetry and the summary say what is not written. Writing resumes as the log says."""
+    capture(where, '--rows', '64', frames=16)
+    settings = ('detector.rows=64', 'output.format=image', 'veto.dry_run=yes', 'output.calibration=no',
+                'output.preview=off', 'run.idle_timeout_ms=none', 'output.frames_interval=64',
+                'output.sync_ms=100')
+    replay = ',loops=0,rate=800,rewrite=42:8:le:16'
+    for size, resume in ((72, 'writing cannot resume on this file system, which has fewer than 128 MiB; start a '
+                          'new run with another [output] directory'),
+                         (200, 'writing resumes at a frame number that is a multiple of 64 when 128 MiB are free')):
+        with disk(where, size) as small:
+            if size > 72:
+                with open(f'{small}/other', 'wb') as f:
+                    f.write(bytes(128 << 20))
+            words = [*command(where, f'output.directory={small}/out', *settings, replay=replay),
+                     '--progress', '0.2']
+            with running(where, words) as process:
+                wait('the message', lambda: log_has(where, 'rows of `images` are no longer written; ' + resume))
+                wait('progress', lambda: re.search(r'^\d\d:\d\d:\d\d  .* frames lost; [1-9]\d* not written: No '
+                                                   'space left on device$', read_log(where), re.M))
+                if size > 72:
+                    os.remove(f'{small}/other')
+                    wait('the files', lambda: log_has(where, 'writing resumed, with '))
+                    time.sleep(1)
+                process.send_signal(signal.SIGTERM)
+                want(process.wait(SECONDS) == 1, 'exit status', process.returncode)
+            want(re.search(r'^warning\n  not written: [1-9]\d* kept frames: cannot write .*: No space left', read_log(where),
+                           re.M), read_log(where))
+            with open(f'{small}/out/run_ledger.ini', encoding='ascii') as f:
+                ledger = f.read()
+            want(re.search(r'^stored = [1-9]', ledger, re.M) if size > 72 else
+                 re.search(r'^unwritten = [1-9]', ledger, re.M), ledger)
+            want('balanced = 1' in ledger, ledger)
 
 
 @case
@@ -828,6 +959,12 @@ def settings_with_several_mistakes(where):
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
          'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
          'x.ini:6: is not UTF-8 text; save the file as UTF-8')
+    # one mistake, one message
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write(b'[detector\nrows = 64\n[run] ; comment\nname = x\n')
+    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
+               'x.ini:1: expected [section] alone in its line')
+    want(len(out.splitlines()) == 1, out)
     with open(f'{where}/x.ini', 'wb') as f:
         f.write('[run]\nname = x\nframes = 1\n'.encode('utf-16'))
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
@@ -842,13 +979,26 @@ def settings_that_are_empty_or_too_much(where):
             ('lcores.rx=', "[lcores] rx = : must be 'auto' or at most"),
             ('detector.absent=all', "[detector] absent = all: must be 'none' or at most"),
             ('detector.absent=0', '[detector] absent = 0: leaves no stream that sends'),
-            ('detector.rows=3', "[detector] rows = 3: must be a multiple of two packets' rows"),
+            ('detector.rows=12', '[detector] rows = 12: must be a multiple of 8, 8 ... 512'),
+            ('veto.strong_min=524289', '[veto] strong_min = 524289: must be a whole number, 0 ... 524288'),
+            ('detector.source=224.0.0.1', '[detector] source = 224.0.0.1: must be addresses that hosts send from, '
+             '1.0.0.0 ... 223.255.255.255'),
+            ('detector.source=0.0.0.0', '[detector] source = 0.0.0.0: must be addresses that hosts send from'),
+            ('detector.source=128.0.0.0/1', '[detector] source = 128.0.0.0/1: must be addresses that hosts send'),
+            ('detector.source_mac=ff:ff:ff:ff:ff:ff', '[detector] source_mac = ff:ff:ff:ff:ff:ff: must be addresses '
+             'that hosts send from: the first byte is even, and not all bytes are 0'),
+            ('calibration.energy=0.0124', '[calibration] energy = 0.0124: must be a number in keV, 0.1 ... 1000'),
+            ('port 99.mtu=9000', '[port 99] mtu = 9000: is not a known section; the sections are [detector] [port 0] '),
             ('run.sample=' + 2048 * 'x', 'a value has at most 2047 bytes'),
             (f'run.{64 * "k"}=1', "a section's or key's name has at most 63 bytes"),
             ('run.sample=M\udcfcller', 'is not a single line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
     says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
          "[dark] interval_frames = 5: must be 'none', or not less than [run] stride")
+    for source in '0.0.0.0/0', '10.0.0.0/8', '223.255.255.255':
+        says([RECV, '--', '--set', f'detector.source={source}', '--dump-config'], 0)
+    says([RECV, '--', '--set', 'run.name=x', '--check', '--dump-config'], 2,
+         '--check and --dump-config: expected only one of them')
 
 
 if __name__ == '__main__':

@@ -125,7 +125,7 @@ def hits_then_vetoed_frames(where):
                           'output.sync_ms=500') as (p, telemetry, _):
         telemetry.do('run/start')
         wait('frames', lambda: telemetry.get('ledger')['frames']['frames'] > 100)
-        last = telemetry.do('veto/set,veto.dry_run=no,veto.strong_min=4000000')['from_frame'] - 1
+        last = telemetry.do('veto/set,veto.dry_run=no,veto.strong_min=524288')['from_frame'] - 1
         wait('vetoed frames', lambda: telemetry.get('ledger')['frames']['vetoed'] > 0)
         first = telemetry.get('run/status')['first_frame']
 

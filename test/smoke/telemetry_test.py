@@ -103,6 +103,8 @@ def session(t, where, pid, log):
     for number in '', 'x', '12x', '-1', '1.5':
         want('must be a frame number' in
              t.do(f'veto/set,veto.strong_min=3,from_frame={number}', -22)['message'], number)
+    want('from_frame is given twice' in
+         t.do('veto/set,veto.strong_min=3,from_frame=4,from_frame=5', -22)['message'])
     want('no threshold given' in t.do('veto/set', -22)['message'])
     want('no threshold given' in t.do('veto/set,from_frame=3', -22)['message'])
     want('at most 63 bytes' in text(t.do(f'run/configure,run.{64 * "k"}=1', -22), 'message'))
@@ -117,7 +119,7 @@ def session(t, where, pid, log):
 
     # one run step by step, with thresholds that change on the way
     t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
-         'veto.strong_min=1000000')
+         'veto.strong_min=524288')
     want(t.do('run/arm')['state'] == 'armed')
     # an earlier error is not repeated here
     want(t.get('run/status')['message'] == '', t.get('run/status'))
@@ -152,7 +154,7 @@ def session(t, where, pid, log):
     ini.read(f'{where}/one_ledger.ini')
     vetoes = [dict(ini[s]) for s in ini.sections() if s.startswith('veto ')]
     want([int(v['from_frame']) for v in vetoes] == [0, changed, again], vetoes)
-    want([v['strong_min'] for v in vetoes] == ['1000000', '20', '20'], vetoes)
+    want([v['strong_min'] for v in vetoes] == ['524288', '20', '20'], vetoes)
     rows = frames_csv(where, 'one')
     want(len(rows) == l['frames'])
     for r in rows:

@@ -91,6 +91,11 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 	rc = arrow_slices_open(&f->out, config != NULL ? config : &defaults, f->part);
 	if (rc < 0) {
 		file_fail(f, rc, "create");
+		if (rc == -EEXIST)
+			snprintf(f->message, sizeof(f->message),
+				"%s already exists: another process writes this run, or has left "
+				"it; set another run name",
+				f->part);
 		goto out;
 	}
 	/* write the header now, so that the creation of the file reports a full disk */

@@ -373,8 +373,8 @@ config_real_word(
 }
 
 double
-config_real(
-	struct config *c, const char *section, const char *key, double def, double min, double max)
+config_real_unit(struct config *c, const char *section, const char *key, const char *unit,
+	double def, double min, double max)
 {
 	char shown[32], what[96];
 	const char *text;
@@ -386,9 +386,17 @@ config_real(
 		return def;
 	if (parse_real(text, &value) && value >= min && value <= max)
 		return value;
-	snprintf(what, sizeof(what), "must be a number, %g ... %g", min, max);
+	snprintf(what, sizeof(what), "must be a number%s%s, %g ... %g",
+		unit[0] != '\0' ? " in " : "", unit, min, max);
 	config_complain(c, section, key, what);
 	return def;
+}
+
+double
+config_real(
+	struct config *c, const char *section, const char *key, double def, double min, double max)
+{
+	return config_real_unit(c, section, key, "", def, min, max);
 }
 
 unsigned int
@@ -477,12 +485,30 @@ bad:
 	return 0;
 }
 
+/** List the sections that getters have read. */
+static void
+list_sections(const struct config *c, char *what, size_t size)
+{
+	size_t used = snprintf(what, size, "is not a known section; the sections are");
+
+	for (unsigned int i = 0; i < c->nb_values && used < size; i++) {
+		bool first = true;
+
+		for (unsigned int k = 0; k < i; k++)
+			first &= strcmp(c->values[k].section, c->values[i].section) != 0;
+		if (first)
+			used += snprintf(what + used, size - used, " [%s]", c->values[i].section);
+	}
+}
+
 /** Report a key or section that no getter has read. */
 static void
 complain_unknown(struct config *c, const struct given *g)
 {
-	char what[512] = "is not a known section";
+	char what[512];
 	size_t used = 0;
+
+	list_sections(c, what, sizeof(what));
 
 	for (unsigned int i = 0; i < c->nb_values && used < sizeof(what); i++) {
 		if (strcmp(c->values[i].section, g->section) != 0)

@@ -64,6 +64,9 @@ uint64_t config_uint(struct config *c, const char *section, const char *key, uin
 	uint64_t min, uint64_t max);
 double config_real(
 	struct config *c, const char *section, const char *key, double def, double min, double max);
+/** @param unit  in the message about an invalid value */
+double config_real_unit(struct config *c, const char *section, const char *key, const char *unit,
+	double def, double min, double max);
 bool config_bool(struct config *c, const char *section, const char *key, bool def);
 /** @} */
 

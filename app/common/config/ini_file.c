@@ -97,7 +97,9 @@ cut_comment(char *text)
 static const char *
 read_line(struct reading *r, char *text, int *error)
 {
+	static const char not_alone[] = "expected [section] alone in its line";
 	char *key, *value;
+	bool alone;
 
 	if (r->line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
 		text += strlen(BYTE_ORDER_MARK);
@@ -111,13 +113,16 @@ read_line(struct reading *r, char *text, int *error)
 		return NULL;
 	if (text[0] == '[') {
 		value = strchr(text, ']');
-		if (value == NULL || value[1] != '\0')
-			return "expected [section] alone in its line";
-		*value = '\0';
+		alone = value != NULL && value[1] == '\0';
+		if (value != NULL)
+			*value = '\0';
 		text = strip(text + 1);
 		if (text[0] == '\0' || strlen(text) >= sizeof(r->section))
-			return "a section name must have 1 to 63 characters";
+			return alone ? "a section name must have 1 to 63 characters" : not_alone;
+		/* also of a wrong line: its keys follow, and are no mistake */
 		strcpy(r->section, text);
+		if (!alone)
+			return not_alone;
 		*error = r->take(r->arg, r->line, r->section, "", "");
 		return NULL;
 	}

@@ -3,6 +3,7 @@
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
+#include <mntent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,22 @@ no_page_is_free(void)
 	return pages == 0;
 }
 
+/* EAL maps files of hugetlbfs. Without a mount its error is EACCES, also for root. */
+static bool
+no_hugetlbfs(void)
+{
+	FILE *f = setmntent("/proc/mounts", "re");
+	const struct mntent *m;
+	bool found = false;
+
+	if (f == NULL)
+		return false;
+	while (!found && (m = getmntent(f)) != NULL)
+		found = strcmp(m->mnt_type, "hugetlbfs") == 0;
+	endmntent(f);
+	return !found;
+}
+
 /*
  * Check access to the folder BASE/dpdk/PREFIX, in which EAL creates a lock file.
  * @param path  out: the folder that was checked
@@ -127,6 +144,12 @@ explain(const char *program)
 		fprintf(stderr,
 			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024, or as "
 			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
+			program);
+	else if (rte_eal_has_hugepages() && no_hugetlbfs())
+		fprintf(stderr,
+			"%s: cannot start EAL: huge pages are free, but hugetlbfs is not mounted; "
+			"use --no-huge -m 1024, or as root: mkdir -p /dev/hugepages && mount -t "
+			"hugetlbfs none /dev/hugepages\n",
 			program);
 	else if (rte_eal_has_hugepages() && geteuid() != 0)
 		fprintf(stderr,

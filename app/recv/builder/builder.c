@@ -672,10 +672,11 @@ take_raw(struct builder *b)
 /**
  * Return true if modules disagree on storage cell or gain mode, or if these differ from the
  * configuration.
+ * @param stream  in: the stream of `first`; out: the one that differs
  */
 static bool
 is_odd(const struct frame_table *ft, const struct frame_closed *closed,
-	const struct frame_stream *first)
+	const struct frame_stream *first, uint32_t *stream)
 {
 	const struct detector *d = &ft->detector;
 	const uint32_t status = first->info.status;
@@ -686,8 +687,10 @@ is_odd(const struct frame_table *ft, const struct frame_closed *closed,
 		const struct frame_stream *st = frame_table_stream(ft, closed->slot, s);
 
 		if (((st->info.status ^ status) & d->ops->status_common) != 0 &&
-			frame_table_stream_packets(ft, closed->slot, s) != 0)
+			frame_table_stream_packets(ft, closed->slot, s) != 0) {
+			*stream = s;
 			return true;
+		}
 	}
 	return false;
 }
@@ -724,19 +727,26 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	const struct frame_table *ft = b->config.table;
 	const struct detector *d = &ft->detector;
 	const struct frame_stream *first = NULL;
+	uint32_t odd = 0;
 
 	for (uint32_t s = 0; s < d->streams && (first == NULL || closed->missing > 0); s++) {
 		const uint32_t present = frame_table_stream_packets(ft, closed->slot, s);
 
-		if (present > 0 && first == NULL)
+		if (present > 0 && first == NULL) {
 			first = frame_table_stream(ft, closed->slot, s);
+			odd = s;
+		}
 		r->missing[detector_stream_module(d, s)] +=
 			detector_stream_expected(d, s) - present;
 	}
 	if (closed->missing > 0 || d->expected < d->tiles)
 		map_missing(ft, closed->slot, r);
-	if (is_odd(ft, closed, first)) {
+	if (is_odd(ft, closed, first, &odd)) {
 		r->flags |= FRAME_FLAG_STATUS;
+		counter_set(&b->stats.status_seen,
+			(uint64_t)frame_table_stream(ft, closed->slot, odd)->info.status << 32 |
+				first->info.status);
+		counter_set(&b->stats.status_stream, odd);
 		counter_add(&b->stats.status_mismatch, 1);
 	}
 	r->bunch_id = first->info.bunch_id;

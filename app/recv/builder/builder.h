@@ -61,6 +61,9 @@ struct builder_stats {
 	uint64_t missing_packets;
 	uint64_t timeouts;	  /**< frames closed by timeout */
 	uint64_t status_mismatch; /**< frames with FRAME_FLAG_STATUS */
+	/** the last of them: its different status << 32 | status of its first stream */
+	uint64_t status_seen;
+	uint64_t status_stream; /**< ... and the stream that has the different status */
 	uint64_t batches;
 	uint64_t batched_frames;
 	uint64_t no_output_slot; /**< polls that found no free output slot */

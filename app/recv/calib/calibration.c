@@ -395,13 +395,21 @@ by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static bool
+gain_is_likely(const struct load *l, uint32_t stage, double gain)
+{
+	const double nominal = l->files->nominal_gain[stage], ratio = gain / nominal;
+
+	return nominal == 0 || (ratio <= GAIN_UNLIKELY && ratio >= 1 / GAIN_UNLIKELY);
+}
+
 /**
- * Compute the median of a map from some thousand pixels.
+ * Compute the median of a map from some thousand pixels, of those that are read out.
  * @param gain  gains, else pedestals; values that mark masked pixels are excluded
  * @return the median; 0: no pixel has a value
  */
 static double
-median(const struct load *l, uint32_t stage, bool gain)
+median(const struct load *l, uint32_t module, uint32_t stage, bool gain)
 {
 	/* an odd step, so that the sample covers all columns */
 	const size_t step = l->pixels / SAMPLES | 1;
@@ -411,11 +419,48 @@ median(const struct load *l, uint32_t stage, bool gain)
 	for (size_t i = 0; i < l->pixels && n < SAMPLES; i += step) {
 		const double value = gain ? l->gain[stage][i] : l->pedestal[stage][i];
 
-		if (isfinite(value) && (gain ? value != 0 : value > 0 && value < PEDESTAL_MAX))
+		if (detector_reads_out(l->d, module, i) && isfinite(value) &&
+			(gain ? value != 0 : value > 0 && value < PEDESTAL_MAX))
 			sample[n++] = value;
 	}
 	qsort(sample, n, sizeof(sample[0]), by_value);
 	return n > 0 ? sample[n / 2] : 0;
+}
+
+/** Are the gains closer to the nominal ones if those of G1 and G2 are exchanged? */
+static bool
+gains_are_exchanged(const struct load *l, const struct calibration_module *m)
+{
+	return gain_is_likely(l, 0, m->gain_median[0]) && gain_is_likely(l, 1, m->gain_median[2]) &&
+		gain_is_likely(l, 2, m->gain_median[1]) &&
+		!gain_is_likely(l, 1, m->gain_median[1]) &&
+		!gain_is_likely(l, 2, m->gain_median[2]);
+}
+
+static void
+check_gains(struct load *l, uint32_t module)
+{
+	struct calibration_module *m = &l->c->module[module];
+
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++)
+		m->gain_median[g] = median(l, module, g, true);
+	/* files with gains per photon instead of per keV have energy = 1 */
+	if (l->files->energy == 1)
+		return;
+	if (gains_are_exchanged(l, m)) {
+		warn(l->c, module,
+			"the median gains of G1 and G2 are %g and %g ADU/keV, the nominal gains "
+			"are %g and %g ADU/keV; are G1 and G2 exchanged in the gain file?",
+			m->gain_median[1], m->gain_median[2], l->files->nominal_gain[1],
+			l->files->nominal_gain[2]);
+		return;
+	}
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++)
+		if (!gain_is_likely(l, g, m->gain_median[g]))
+			warn(l->c, module,
+				"the median gain of G%u is %g ADU/keV, the nominal gain is %g "
+				"ADU/keV; check [calibration] energy and the unit of the file",
+				g, m->gain_median[g], l->files->nominal_gain[g]);
 }
 
 /** Check for values that are possible for a pixel but implausible for a whole module. */
@@ -427,32 +472,25 @@ check_module(struct load *l, uint32_t module)
 	static const float to[CALIBRATION_STAGES] = {9000, PEDESTAL_MAX, PEDESTAL_MAX};
 	struct calibration_module *m = &l->c->module[module];
 
+	/* an absent module */
+	if (m->read_out == 0)
+		return;
+	check_gains(l, module);
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
-		const double nominal = l->files->nominal_gain[g];
-
-		m->gain_median[g] = median(l, g, true);
-		/* files with gains per photon instead of per keV have energy = 1 */
-		if (nominal != 0 && l->files->energy != 1 &&
-			(m->gain_median[g] / nominal > GAIN_UNLIKELY ||
-				m->gain_median[g] / nominal < 1 / GAIN_UNLIKELY))
-			warn(l->c, module,
-				"the median gain of G%u is %g ADU/keV, the nominal gain is %g "
-				"ADU/keV; check [calibration] energy and the unit of the file",
-				g, m->gain_median[g], nominal);
 		if (l->files->pedestal[g] == NULL)
 			continue;
-		m->pedestal_median[g] = (float)median(l, g, false);
+		m->pedestal_median[g] = (float)median(l, module, g, false);
 		if (m->pedestal_median[g] < from[g] || m->pedestal_median[g] > to[g])
 			warn(l->c, module,
 				"the median pedestal of G%u is %.0f ADU, expected %.0f to %.0f; "
 				"check that the file of pedestal_g%u is of this gain stage",
 				g, m->pedestal_median[g], from[g], to[g], g);
 	}
-	if (m->live < l->pixels / 2)
+	if (m->live < m->read_out / 2)
 		warn(l->c, module,
-			"only %" PRIu64 " of %zu pixels are usable in G0; check that 0 means a "
-			"good pixel in the masks, and that no map is empty",
-			m->live, l->pixels);
+			"only %" PRIu64 " of %" PRIu64 " pixels%s are usable in G0; check that 0 "
+			"means a good pixel in the masks, and that no map is empty",
+			m->live, m->read_out, m->read_out < l->pixels ? " read out" : "");
 }
 
 static void
@@ -543,6 +581,9 @@ calibration_load(struct calibration *c, void *memory, const struct calibration_f
 		ret = read_module(&l, module);
 		for (size_t i = 0; i < l.pixels && ret == 0; i++) {
 			convert_pixel(&l, i, module * l.pixels + i);
+			if (!detector_reads_out(d, module, i))
+				continue;
+			c->module[module].read_out++;
 			c->module[module].live += !isnan(c->r[0][module * l.pixels + i]);
 		}
 		if (ret == 0)

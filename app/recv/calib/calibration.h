@@ -74,7 +74,8 @@ struct calibration_files {
 
 /** Statistics of a module's maps. */
 struct calibration_module {
-	uint64_t live;				   /**< pixels with a photon value in G0 */
+	uint64_t read_out;			   /**< pixels that the detector sends */
+	uint64_t live;				   /**< of these, those with a photon value in G0 */
 	float pedestal_median[CALIBRATION_STAGES]; /**< ADU; 0: no file, or no usable pixel */
 	double gain_median[CALIBRATION_STAGES];	   /**< ADU/keV; 0: no usable pixel */
 	uint32_t warnings;			   /**< number of warnings */

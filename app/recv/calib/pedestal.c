@@ -232,10 +232,13 @@ pedestal_maps(const struct pedestal *p, uint32_t stage, uint32_t module, float *
 
 		mask[i] |= few || wrong ? PEDESTAL_MASK_GAIN(stage) : 0;
 		mask[i] |= noisy ? PEDESTAL_MASK_RMS(stage) : 0;
-		masked->frames += few;
-		masked->gain += wrong;
-		masked->rms += noisy;
-		masked->pixels += few || wrong || noisy;
+		if (detector_reads_out(&p->detector, module, i)) {
+			masked->frames += few;
+			masked->gain += wrong;
+			masked->rms += noisy;
+			masked->pixels += few || wrong || noisy;
+			masked->read_out++;
+		}
 		mean_out[i] = few || wrong || noisy ? PEDESTAL_MASKED : (float)mean;
 		rms_out[i] = few ? NAN : (float)rms;
 	}
@@ -300,6 +303,7 @@ write_stage(const struct pedestal *p, const struct pedestal_output *out, uint32_
 	sum->gain += masked.gain;
 	sum->rms += masked.rms;
 	sum->pixels += masked.pixels;
+	sum->read_out += masked.read_out;
 	return pedestal_sidecar_write(path, &s);
 }
 
@@ -344,7 +348,7 @@ report_missing(const struct pedestal *p, const char *run)
 				continue;
 			LOG(ERR,
 				"run %s: module %u has %" PRIu64 " complete frames in G%u, "
-				"expected at least %u; pedestals of G%u are not written\n",
+				"expected at least %u; its pedestals of G%u are not written\n",
 				run, m, p->stage[g].frames[m], g, p->params.window, g);
 			ret = -ERANGE;
 		}
@@ -387,11 +391,11 @@ pedestal_write(const struct pedestal *p, const struct pedestal_output *output,
 			masked[g] = sums[g];
 		if (p->stats.frames[g] > 0)
 			LOG(INFO,
-				"run %s, G%u: %" PRIu64 " frames; %" PRIu64
-				" pixels masked (too few frames %" PRIu64 ", wrong gain %" PRIu64
-				", noise %" PRIu64 ")\n",
-				out.run, g, p->stats.frames[g], sums[g].pixels, sums[g].frames,
-				sums[g].gain, sums[g].rms);
+				"run %s, G%u: %" PRIu64 " frames; %" PRIu64 " of %" PRIu64
+				" pixels read out masked (too few frames %" PRIu64
+				", wrong gain %" PRIu64 ", noise %" PRIu64 ")\n",
+				out.run, g, p->stats.frames[g], sums[g].pixels, sums[g].read_out,
+				sums[g].frames, sums[g].gain, sums[g].rms);
 	}
 	return report_missing(p, out.run);
 }

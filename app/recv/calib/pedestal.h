@@ -27,6 +27,8 @@
 #define PEDESTAL_MASKED	 16383.5f
 #define PEDESTAL_WINDOW	 128
 #define PEDESTAL_RMS_MAX 100
+/** A warning is due if more than 1/5 of the pixels are masked. Good modules have below 1 %. */
+#define PEDESTAL_MASKED_SHARE 5
 
 /** Mask bits of a gain stage. @{ */
 #define PEDESTAL_MASK_GAIN(stage) (1u << ((stage) + 1))
@@ -49,12 +51,16 @@ struct pedestal_stats {
 	uint64_t unknown; /**< frames skipped because they were forced to both G1 and G2 */
 };
 
-/** Masked pixels of a module and stage, by cause. A pixel may have two causes. */
+/**
+ * Masked pixels of a module and stage, by cause, of those that are read out. A pixel may have two
+ * causes.
+ */
 struct pedestal_masked {
 	uint64_t frames;
 	uint64_t gain;
 	uint64_t rms;
-	uint64_t pixels; /**< total */
+	uint64_t pixels;   /**< total */
+	uint64_t read_out; /**< pixels read out, masked or not */
 };
 
 struct pedestal_output {

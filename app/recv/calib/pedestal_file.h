@@ -14,7 +14,7 @@
  *   date = 2025-03-01T12:00:00Z
  *   time = 1740830400           the same, seconds since 1970
  *   frames = 1000               number of frames used
- *   masked_frames = 0           pixels masked because there were too few frames
+ *   masked_frames = 0           pixels read out, masked because there were too few frames
  *   masked_gain = 12            pixels masked because of too many samples of another gain
  *   masked_rms = 3              pixels masked because of too much noise
  *   digest = crc32c:89abcdef    of the map's bytes

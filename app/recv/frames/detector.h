@@ -14,6 +14,8 @@
 #define DETECTOR_H
 
 #include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define DETECTOR_MODULES_MAX 32
@@ -110,6 +112,17 @@ static inline uint32_t
 detector_stream_expected(const struct detector *d, uint32_t stream)
 {
 	return d->expect_to[stream] - d->expect_from[stream];
+}
+
+/** Does a module send this pixel of its raster? */
+static inline bool
+detector_reads_out(const struct detector *d, uint32_t module, size_t pixel)
+{
+	const uint32_t packet = (uint32_t)(pixel / (d->ops->tile_rows * d->ops->cols));
+	const uint32_t stream = module * d->interfaces + packet / d->stream_packets;
+	const uint32_t in_stream = packet % d->stream_packets;
+
+	return in_stream >= d->expect_from[stream] && in_stream < d->expect_to[stream];
 }
 
 /** First tile of a stream; its packet p is tile first + p. */

@@ -93,8 +93,45 @@ update_kept(void *arg, const struct frame_record *record, const uint8_t *output)
 			record->missing, record->detector_status);
 }
 
+/** Append a stage's frames and masked pixels to the result of a dark run. */
+static void
+describe_stage(
+	uint32_t g, uint64_t frames, const struct pedestal_masked *masked, char *text, size_t size)
+{
+	const size_t at = strlen(text);
+
+	if (masked->read_out == 0)
+		snprintf(text + at, size - at, "%s G%u %" PRIu64 " frames", g > 0 ? ";" : "", g,
+			frames);
+	else
+		snprintf(text + at, size - at,
+			"%s G%u %" PRIu64 " frames, %" PRIu64 " of %" PRIu64
+			" pixels read out masked",
+			g > 0 ? ";" : "", g, frames, masked->pixels, masked->read_out);
+}
+
+/** Warn about the first stage of which many pixels are masked; "": none. */
+static void
+describe_masked(const struct pedestal_masked masked[], char *text, size_t size)
+{
+	text[0] = '\0';
+	for (uint32_t g = 0; g < PEDESTAL_STAGES; g++) {
+		const struct pedestal_masked *m = &masked[g];
+
+		if (text[0] != '\0' || m->pixels * PEDESTAL_MASKED_SHARE <= m->read_out)
+			continue;
+		snprintf(text, size,
+			"dark run: %" PRIu64 " of %" PRIu64
+			" pixels read out are masked in G%u, %" PRIu64 " of them for noise above "
+			"%u ADU, %" PRIu64 " for samples of another gain stage; check that the "
+			"beam was off, and the gain mode of the detector",
+			m->pixels, m->read_out, g, m->rms, PEDESTAL_RMS_MAX, m->gain);
+	}
+}
+
 int
-pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size)
+pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size,
+	char *warning, size_t warning_size)
 {
 	const struct pedestal_output out = {.dir = s->directory, .run = s->run};
 	struct pedestal_masked masked[PEDESTAL_STAGES] = {0};
@@ -105,24 +142,25 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 		return 0;
 	stats = *pedestal_stats(p->pedestal);
 	ret = pedestal_write(p->pedestal, &out, masked);
+	describe_masked(masked, warning, warning_size);
 	if (ret == -ENODATA)
 		snprintf(text, size, "dark run %s: no dark frames, no pedestals written", s->run);
 	else if (ret == -ERANGE)
 		snprintf(text, size,
 			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; "
-			"at least %u per module required, pedestals of other modules are not "
-			"written",
+			"at least %u of a stage and module required, see above for those that are "
+			"not written",
 			s->run, stats.frames[0], stats.frames[1], stats.frames[2], PEDESTAL_WINDOW);
 	else if (ret != 0)
 		snprintf(text, size, "dark run %s: cannot write pedestals: %s", s->run,
 			strerror(-ret));
 	else
-		snprintf(text, size,
-			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
-			"; pixels masked %" PRIu64 ", %" PRIu64 ", %" PRIu64
-			"; modules skipped for missing packets %" PRIu64,
-			s->run, stats.frames[0], stats.frames[1], stats.frames[2], masked[0].pixels,
-			masked[1].pixels, masked[2].pixels, stats.incomplete);
+		snprintf(text, size, "dark run %s:", s->run);
+	for (uint32_t g = 0; g < PEDESTAL_STAGES && ret == 0; g++)
+		describe_stage(g, stats.frames[g], &masked[g], text, size);
+	if (ret == 0)
+		snprintf(text + strlen(text), size - strlen(text),
+			"; modules skipped for missing packets %" PRIu64, stats.incomplete);
 	pedestal_destroy(p->pedestal);
 	p->pedestal = NULL;
 	return ret;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "counter.h"
@@ -215,6 +217,7 @@ end_close(struct arrow_run *r, struct run_file *f)
 	counter_add(&t->stats.complete, f->file.complete);
 	if (f->file.error != 0 && !f->failed) {
 		say(r, true, f->file.message);
+		COUNTER_SET(t->stats.last_error, f->file.error);
 		if (r->first_error == 0)
 			r->first_error = f->file.error;
 	}
@@ -259,22 +262,46 @@ release_all(struct arrow_run *r)
 		arrow_slices_hold(&rows->file.out, UINT64_MAX);
 }
 
+/*
+ * Describe what writing needs to resume: arrow_run_roll() reserves space for both files of the next
+ * set, which begins at a multiple of `step`.
+ */
+static void
+explain_resume(const struct arrow_run *r, char *text, size_t size)
+{
+	const uint64_t needed = ARROW_TABLES * r->config.resume_bytes;
+	struct statvfs fs;
+
+	if (statvfs(r->config.dir, &fs) == 0 && (uint64_t)fs.f_blocks * fs.f_frsize < needed)
+		snprintf(text, size,
+			"writing cannot resume on this file system, which has fewer than %" PRIu64
+			" MiB; start a new run with another [output] directory",
+			needed >> 20);
+	else
+		snprintf(text, size,
+			"writing resumes at a frame number that is a multiple of %" PRIu64
+			" when %" PRIu64 " MiB are free",
+			r->step, needed >> 20);
+}
+
 /* Close a failed file, and count rows as unwritten until another file is open. */
 static void
 begin_outage(struct arrow_run *r, enum arrow_table table)
 {
 	struct table_files *t = &r->table[table];
-	char text[PATH_MAX + 256];
+	char text[PATH_MAX + 512], resume[200];
 	const int error = t->file->file.error;
 
 	if (r->first_error == 0)
 		r->first_error = error;
 	COUNTER_SET(t->stats.error, error);
+	COUNTER_SET(t->stats.last_error, error);
 	COUNTER_SET(t->stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
 	counter_add(&t->stats.outages, 1);
 	set_status(r, table, &t->file->file);
-	snprintf(text, sizeof(text), "%s; rows of `%s` are no longer written",
-		t->file->file.message, arrow_table_name(table));
+	explain_resume(r, resume, sizeof(resume));
+	snprintf(text, sizeof(text), "%s; rows of `%s` are no longer written; %s",
+		t->file->file.message, arrow_table_name(table), resume);
 	say(r, true, text);
 	t->file->failed = true;
 	begin_close(take_file(r, table), NULL);
@@ -709,6 +736,7 @@ arrow_run_stats_get(
 	GET(retries);
 	GET(syncs);
 	GET(error);
+	GET(last_error);
 	GET(state);
 	GET(mode);
 	for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++)

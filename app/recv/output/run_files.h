@@ -85,6 +85,7 @@ struct arrow_run_stats {
 	uint64_t retries;	  /**< failed attempts to resume */
 	uint64_t syncs;		  /**< syncs: group commits, and the last one of each file */
 	int32_t error;		  /**< -errno of the current outage; 0: none */
+	int32_t last_error;	  /**< -errno of the last outage, which may be over; 0: none */
 	uint32_t state;		  /**< enum arrow_run_state */
 	uint32_t mode;		  /**< enum arrow_io_mode of the last file */
 	/**

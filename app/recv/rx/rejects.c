@@ -353,6 +353,13 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 		explain_port(k, v, text, size);
 		break;
 	case REJECT_VLAN:
+		if (k->tag == 0) {
+			snprintf(text, size,
+				"have a priority tag (VLAN 0) %s, expected none; disable priority "
+				"tags (802.1p) of this port on the switch or in the detector",
+				example);
+			break;
+		}
 		snprintf(text, size,
 			"have VLAN tag %u %s, expected none; configure this port's VLAN as "
 			"untagged on the switch",

@@ -147,8 +147,8 @@ log_learnt(const struct sources *all, struct source_watch *watch)
 	}
 	watch->learnt = true;
 	LOG(NOTICE,
-		"[detector] source is not configured; stream %u: learnt %s from the first "
-		"packets; other streams: see /braggline/sources\n",
+		"[detector] source = auto: stream %u: learnt %s from the first packets; other "
+		"streams: see /braggline/sources\n",
 		first, source_text(one.taken, text, sizeof(text)));
 }
 

@@ -8,6 +8,7 @@
 #include <rte_byteorder.h>
 #include <rte_common.h>
 #include <rte_ether.h>
+#include <rte_ip.h>
 #include <rte_string_fns.h>
 
 #include "config/ini_file.h"
@@ -73,6 +74,15 @@ parse_item(char *text, struct item *item, bool with_port)
 	return (item->first & ~item->mask) == 0;
 }
 
+/** May hosts send from these addresses? 0.0.0.0/0 stands for any of them. */
+static bool
+is_sender(const struct item *item)
+{
+	return item->mask == 0 ||
+		(item->first >= RTE_IPV4(1, 0, 0, 0) &&
+			(item->last | ~item->mask) < RTE_IPV4(224, 0, 0, 0));
+}
+
 /** Header bytes that are expected, and the bits of them that are compared. */
 struct bytes {
 	uint8_t value[SOURCE_HEADERS];
@@ -133,6 +143,12 @@ read_addresses(struct config *c, const char *key, const char *text, uint32_t at,
 					    "FIRST-LAST (IPv4)");
 			return false;
 		}
+		if (with_port && !is_sender(&item)) {
+			config_complain(c, "detector", key,
+				"must be addresses that hosts send from, 1.0.0.0 ... "
+				"223.255.255.255");
+			return false;
+		}
 		for (uint64_t ip = item.first; ip <= item.last && n <= streams; ip++, n++)
 			if (n < streams)
 				put_ip(&bytes[n], at, ip, &item);
@@ -159,6 +175,12 @@ read_macs(struct config *c, const char *text, uint32_t streams, struct bytes *by
 		if (rte_ether_unformat_addr(word, &mac) != 0) {
 			config_complain(c, "detector", "source_mac",
 				"must be a list of MAC addresses, 00:11:22:33:44:55");
+			return;
+		}
+		if (!rte_is_valid_assigned_ether_addr(&mac)) {
+			config_complain(c, "detector", "source_mac",
+				"must be addresses that hosts send from: the first byte is even, "
+				"and not all bytes are 0");
 			return;
 		}
 		if (n < streams)

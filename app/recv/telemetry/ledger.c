@@ -370,7 +370,7 @@ static const char *const port_hints[PORT_DROPS] = {
 };
 
 void
-ledger_print(const struct ledger *l, FILE *out)
+ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 {
 	fprintf(out, "frames\n");
 	total(out, "stored", l->stored, l->frames, "kept, stored in files");
@@ -395,7 +395,9 @@ ledger_print(const struct ledger *l, FILE *out)
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
 	if (l->hits + l->prescaled + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
 		fprintf(out, "of these\n");
-	line(out, "hits", l->hits, l->frames, "by strong pixel count");
+	/* the veto of a dark run passes every frame */
+	line(out, dark_run ? "dark frames" : "hits", l->hits, l->frames,
+		dark_run ? "kept for the pedestals" : "by strong pixel count");
 	line(out, "prescaled", l->prescaled, l->frames,
 		"rejected by the veto, kept by the prescale");
 	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because [veto] dry_run is set");

@@ -147,7 +147,7 @@ void ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t h
 void ledger_held_is_stored(uint64_t columns[LEDGER_COLUMNS]);
 
 /** Print aligned lines with name, number and share. */
-void ledger_print(const struct ledger *l, FILE *out);
+void ledger_print(const struct ledger *l, bool dark_run, FILE *out);
 
 /** Thresholds of a run from one frame on. The rows of `frames` refer to them by `veto_version`. */
 struct ledger_veto {

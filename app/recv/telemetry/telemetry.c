@@ -344,13 +344,25 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 
 /* ---- control of runs ---- */
 
-/** Remove `from_frame=N` from the list; the rest is passed to the run. @return 0 or -EINVAL */
+/** Find `from_frame=N` in the list. @return NULL: there is none */
+static char *
+find_from_frame(char *list)
+{
+	char *at = strstr(list, "from_frame=");
+
+	return at != NULL && (at == list || at[-1] == ',') ? at : NULL;
+}
+
+/**
+ * Remove `from_frame=N` from the list; the rest is passed to the run.
+ * @return 0; -EINVAL; -EEXIST: the list has another one
+ */
 static int
 take_from_frame(char *list, uint64_t *frame)
 {
-	char *at = strstr(list, "from_frame="), *number, *end;
+	char *at = find_from_frame(list), *number, *end;
 
-	if (at == NULL || (at != list && at[-1] != ','))
+	if (at == NULL)
 		return 0;
 	number = at + strlen("from_frame=");
 	*frame = strtoull(number, &end, 0);
@@ -358,7 +370,7 @@ take_from_frame(char *list, uint64_t *frame)
 		return -EINVAL;
 	end += *end == ',';
 	memmove(at, end, strlen(end) + 1);
-	return 0;
+	return find_from_frame(list) == NULL ? 0 : -EEXIST;
 }
 
 /** Reply with the result of a command that controls runs. */
@@ -417,7 +429,10 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	list = strdup(params != NULL ? params : "");
 	if (list == NULL)
 		return -ENOMEM;
-	if (take_from_frame(list, &from) != 0) {
+	ret = take_from_frame(list, &from);
+	if (ret == -EEXIST) {
+		refuse(d, -EINVAL, "from_frame is given twice; give it once");
+	} else if (ret != 0) {
 		refuse(d, -EINVAL, "from_frame must be a frame number, or 0: as soon as possible");
 	} else if (list[0] == '\0') {
 		refuse(d, -EINVAL, "no threshold given; expected veto.KEY=VALUE,...");

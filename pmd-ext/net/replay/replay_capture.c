@@ -160,7 +160,7 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 	size_t used = capture->last_chunk;
 	struct pcap_pkthdr *header;
 	const uint8_t *bytes;
-	uint64_t record = 0;
+	uint64_t record = 0, empty = 0, first_empty = 0, last_used = 0;
 	pcap_t *pcap;
 	struct capture_end end = {0};
 	int ret;
@@ -174,8 +174,11 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 
 		if (header->caplen == 0) {
 			capture->empty++;
+			if (empty++ == 0)
+				first_empty = record + 1;
 			continue;
 		}
+		last_used = record + 1;
 		if (capture->nb_packets == UINT32_MAX || capture->nb_chunks > UINT16_MAX) {
 			REPLAY_LOG(ERR, "%s: %s: more than %u packets or %zu bytes", name, file,
 				UINT32_MAX, CHUNK_BYTES * UINT16_MAX);
@@ -194,9 +197,16 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 	pcap_close(pcap);
 	if (end.cut)
 		REPLAY_LOG(WARNING,
-			"%s: %s: ends within record %" PRIu64 ": the %" PRIu64
+			"%s: %s: ends within record %" PRIu64 ": %s%" PRIu64
 			" records before it are used",
-			name, file, record + 1, record);
+			name, file, record + 1, empty > 0 ? "" : "the ", record - empty);
+	if (empty > 0)
+		REPLAY_LOG(WARNING,
+			"%s: %s: %" PRIu64 " records are empty and not used, the first is record "
+			"%" PRIu64 "%s",
+			name, file, empty, first_empty,
+			last_used < first_empty ? "; the file is probably damaged from there"
+						: "; records after it are used");
 	if (ret == 0 && capture->nb_packets == before) {
 		REPLAY_LOG(ERR, "%s: %s: no packets", name, file);
 		ret = -ENODATA;

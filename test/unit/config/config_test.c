@@ -337,7 +337,7 @@ lines_that_are_none(void **state)
 		{"[a]\nk = \xfc\n", ":2: is not UTF-8 text; save the file as UTF-8", 1},
 		{"[a]\nk = \033\n", ":2: contains a control character; remove it", 1},
 		{"[a]\nk = M\xc3\xbcller\n", "", 2},
-		{"[a\nk = v\n[b]\n", ":2: key before the first", 1},
+		{"[a\nk = v\n[b]\n", ":1: expected [section] alone", 2},
 		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
 	};
 	char message[256], text[INI_VALUE_LEN + 64];

@@ -500,6 +500,66 @@ test_implausible(void **state)
 	assert_int_equal(c.warnings, 0);
 }
 
+/* Only pixels that are read out count: 2 of 4 rows of module 0, none of module 1. */
+static void
+test_reduced_readout(void **state)
+{
+	static const struct detector_ops rows_ops = {.name = "jungfrau",
+		.rows = ROWS,
+		.cols = COLS,
+		.tile_rows = 1,
+		.interfaces_max = 2};
+	const struct detector full = detector;
+	const uint32_t absent[] = {1};
+
+	assert_int_equal(detector_init(&detector, &rows_ops, MODULES, 1), 0);
+	assert_int_equal(detector_expect(&detector, 2, absent, 1), 0);
+	/* a dark run marks what it does not receive */
+	for (uint32_t m = 0; m < MODULES; m++) {
+		for (int i = 0; i < PIXELS; i++) {
+			if (m == 0 && i >= COLS && i < 3 * COLS)
+				continue;
+			pedestal[0][m][i] = 16383.5f;
+			mask[m][i] = 1;
+		}
+	}
+	mask[0][40] = 1;
+	put_all();
+	loads();
+	assert_int_equal(c.warnings, 0);
+	assert_int_equal(c.module[0].read_out, 2 * COLS);
+	assert_int_equal(c.module[0].live, 2 * COLS - 1);
+	assert_int_equal(c.module[1].read_out, 0);
+	assert_int_equal(c.module[1].live, 0);
+	for (int i = 0; i < PIXELS; i++)
+		mask[0][i] = i != 40;
+	put_all();
+	loads();
+	assert_int_equal(c.warnings, 1);
+	assert_non_null(strstr(calibration_warning(&c),
+		"module 0: only 1 of 64 pixels read out are usable in G0; check that 0 means"));
+	detector = full;
+}
+
+/* The maps of G1 and G2 are exchanged in the gain file. */
+static void
+test_exchanged_gains(void **state)
+{
+	double map[PIXELS];
+
+	memcpy(map, gain[1][1], sizeof(map));
+	memcpy(gain[1][1], gain[1][2], sizeof(map));
+	memcpy(gain[1][2], map, sizeof(map));
+	put_all();
+	loads();
+	assert_int_equal(c.warnings, 1);
+	assert_non_null(
+		strstr(calibration_warning(&c), "module 1: the median gains of G1 and G2 are "));
+	assert_non_null(strstr(calibration_warning(&c),
+		" ADU/keV, the nominal gains are -1.439 and -0.1145 ADU/keV; are G1 and G2 "
+		"exchanged in the gain file?"));
+}
+
 int
 main(void)
 {
@@ -509,6 +569,8 @@ main(void)
 		cmocka_unit_test_setup(test_suspicious, setup),
 		cmocka_unit_test_setup(test_sizes, setup),
 		cmocka_unit_test_setup(test_implausible, setup),
+		cmocka_unit_test_setup(test_reduced_readout, setup),
+		cmocka_unit_test_setup(test_exchanged_gains, setup),
 		cmocka_unit_test_setup(test_sidecar_refused, setup),
 		cmocka_unit_test_setup(test_age, setup),
 	};

@@ -149,6 +149,7 @@ check_stage(
 			wanted.gain += wrong;
 			wanted.rms += noisy;
 			wanted.pixels += bits != 0x80;
+			wanted.read_out++;
 		}
 		assert_memory_equal(&found, &wanted, sizeof(wanted));
 	}

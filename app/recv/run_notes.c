@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_log.h>
+
+#include "builder/builder.h"
+#include "frames/detector.h"
+#include "run_notes.h"
+#include "run_writer.h"
+
+RTE_LOG_REGISTER(run_notes_logtype, braggline.run.notes, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, run_notes_logtype, "recv: " __VA_ARGS__)
+
+#define CHECKS_PER_SECOND 4
+
+/** Number of frames with another status before they are reported in the run. */
+#define MISMATCH_MIN 8
+
+/** JUNGFRAU: bits that force a switch to G1 and G2, see settings.c */
+#define FORCED_MODES 0x3000u
+
+void
+run_notes_begin(struct run_notes *n, const struct detector *d, const struct builder_stats *stats)
+{
+	memset(n, 0, sizeof(*n));
+	n->detector = d;
+	n->closed = stats->closed;
+	n->mismatch = stats->status_mismatch;
+}
+
+bool
+run_notes_due(struct run_notes *n)
+{
+	const uint64_t now = rte_rdtsc();
+
+	if (now < n->next_check)
+		return false;
+	n->next_check = now + rte_get_tsc_hz() / CHECKS_PER_SECOND;
+	return true;
+}
+
+static uint32_t
+cell_of(const struct detector *d, uint32_t status)
+{
+	return (status & d->ops->status_cell) >> __builtin_ctz(d->ops->status_cell);
+}
+
+/** Value of [detector] gain_mode. */
+static const char *
+mode_of(uint32_t status)
+{
+	static const char *const names[] = {"dynamic", "g1", "g2", "g1 and g2"};
+
+	return names[(status & FORCED_MODES) >> __builtin_ctz(FORCED_MODES)];
+}
+
+/** Describe a status that differs from the settings, or from that of the frame's first module. */
+static void
+explain_status(const struct detector *d, uint32_t seen, uint32_t first, uint32_t module, char *text,
+	size_t size)
+{
+	const uint32_t wrong = (seen ^ d->status_value) & d->status_mask;
+	const uint32_t other = (seen ^ first) & d->ops->status_common;
+
+	if (other & d->ops->status_cell)
+		snprintf(text, size,
+			"have modules of different storage cells: module %u has storage cell %u, "
+			"the first module has %u; set up all modules alike",
+			module, cell_of(d, seen), cell_of(d, first));
+	else if (other & FORCED_MODES)
+		snprintf(text, size,
+			"have modules of different gain modes: module %u has gain mode %s, the "
+			"first module has %s; set up all modules alike",
+			module, mode_of(seen), mode_of(first));
+	else if (other != 0)
+		snprintf(text, size,
+			"have modules of different status: module %u has 0x%08x, the first module "
+			"has 0x%08x; set up all modules alike",
+			module, seen, first);
+	else if (wrong & d->ops->status_cell)
+		snprintf(text, size,
+			"have storage cell %u, expected [detector] storage_cell = %u; set "
+			"storage_cell = %u or any, or set the storage cell of the detector",
+			cell_of(d, seen), cell_of(d, d->status_value), cell_of(d, seen));
+	else
+		snprintf(text, size,
+			"have gain mode %s, expected [detector] gain_mode = %s; set gain_mode = "
+			"%s or any, or set the gain mode of the detector",
+			mode_of(seen), mode_of(d->status_value), mode_of(seen));
+}
+
+void
+run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool now)
+{
+	const uint64_t frames = stats->status_mismatch - n->mismatch;
+	char *text = n->text[RUN_NOTE_STATUS], why[400];
+	const bool known = text[0] != '\0';
+
+	if (frames < (now ? 1 : MISMATCH_MIN))
+		return;
+	explain_status(n->detector, stats->status_seen >> 32, (uint32_t)stats->status_seen,
+		detector_stream_module(n->detector, (uint32_t)stats->status_stream), why,
+		sizeof(why));
+	snprintf(text, sizeof(n->text[0]), "%" PRIu64 " of %" PRIu64 " frames %s", frames,
+		stats->closed - n->closed, why);
+	if (!known)
+		LOG(WARNING, "%s\n", text);
+}
+
+void
+run_notes_unwritten(struct run_notes *n, const struct run_writer *writer)
+{
+	const uint64_t images = writer->stats.table[ARROW_IMAGES].unwritten;
+	const uint64_t rows = writer->stats.table[ARROW_FRAMES].unwritten;
+	const char *why = writer->status[images > 0 ? ARROW_IMAGES : ARROW_FRAMES].error;
+	char *text = n->text[RUN_NOTE_UNWRITTEN];
+	size_t at;
+
+	/* the journal of stores has its own messages */
+	if (images + rows == 0 || why[0] == '\0')
+		return;
+	at = snprintf(text, sizeof(n->text[0]), "not written: %" PRIu64 " kept frames", images);
+	if (rows > 0)
+		at += snprintf(
+			text + at, sizeof(n->text[0]) - at, ", %" PRIu64 " rows of `frames`", rows);
+	snprintf(text + at, sizeof(n->text[0]) - at, ": %s", why);
+}

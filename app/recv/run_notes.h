@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Warnings about a run that follow from its counters: rows that are not written, frames with
+ * another status of the detector, and masked pixels of a dark run. run_watch.h has those about
+ * packets.
+ *
+ * The service thread calls these functions while it holds the run's lock.
+ */
+#ifndef RUN_NOTES_H
+#define RUN_NOTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct builder_stats;
+struct detector;
+struct run_writer;
+
+#define RUN_NOTE_SIZE 640
+
+enum run_note {
+	RUN_NOTE_UNWRITTEN, /**< kept frames or rows that are in no file; the writer logs it */
+	RUN_NOTE_STATUS,    /**< frames of another storage cell or gain mode; logged once a run */
+	RUN_NOTE_DARK,	    /**< a dark run masks many pixels; set and logged by the run */
+	RUN_NOTES
+};
+
+struct run_notes {
+	const struct detector *detector;
+	uint64_t closed;		     /**< builder_stats.closed before the run */
+	uint64_t mismatch;		     /**< builder_stats.status_mismatch before the run */
+	uint64_t next_check;		     /**< TSC */
+	char text[RUN_NOTES][RUN_NOTE_SIZE]; /**< "": none */
+};
+
+/** Start a new run. @param stats  counters before the run */
+void run_notes_begin(
+	struct run_notes *n, const struct detector *d, const struct builder_stats *stats);
+
+/** Is a check due? They are due four times a second. */
+bool run_notes_due(struct run_notes *n);
+
+/** Check the frames' status. @param now  the run ends: a single frame is enough */
+void run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool now);
+
+/** Check the rows that are not written. */
+void run_notes_unwritten(struct run_notes *n, const struct run_writer *writer);
+
+#endif /* RUN_NOTES_H */
