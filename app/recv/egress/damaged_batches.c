@@ -12,7 +12,6 @@
 #include "arrow/tables.h"
 #include "egress/damaged_batches.h"
 #include "egress/kept_ledger.h"
-#include "fail_point.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
 
@@ -188,7 +187,6 @@ take_out(struct journal *journal, uint32_t batch, struct ledger_kept *before,
 		before->damaged_batch = number;
 		journal_ledger_put(journal, before, sizeof(*before));
 	}
-	FAIL_POINT("recv.damaged");
 	journal_damage_drop(journal, batch);
 }
 
