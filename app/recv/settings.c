@@ -409,6 +409,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	read_gangs(s, c);
 	read_veto(s, c);
 	read_output(s, c);
+	egress->directory = s->directory;
 	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);

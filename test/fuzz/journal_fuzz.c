@@ -186,6 +186,48 @@ check_batches(const struct journal *r)
 	return n;
 }
 
+/* What is said of damaged batches lies within its limits. @return their number */
+static uint32_t
+check_damage(const struct journal *r)
+{
+	const uint8_t *const end = r->map + r->size, *bytes;
+	struct journal_damage d;
+	uint32_t i, at = 0, n = 0;
+	char text[256];
+	uint64_t size, space = 0;
+
+	for (i = 0; i < JOURNAL_RUNS; i++)
+		(void)journal_run_damage(r, i);
+	for (i = journal_damage_next(r, 0); i != UINT32_MAX; i = journal_damage_next(r, i + 1)) {
+		WANT(journal_damage_get(r, i, &d) && ++n <= r->nb_batches);
+		journal_damage_text(r, i, text, sizeof(text));
+		WANT(text[0] != '\0');
+		WANT(d.record >= r->map && d.record + JOURNAL_RECORD_BYTES <= r->data);
+		WANT(d.known || (d.batch.metadata == NULL && !d.run_known));
+		WANT(!d.run_known || xfer_name_check(d.run.name));
+		if (d.batch.metadata == NULL)
+			continue;
+		WANT(d.batch.metadata >= r->data && d.batch.body <= end);
+		WANT(d.batch.body_bytes <= (uint64_t)(end - d.batch.body));
+	}
+	while ((bytes = journal_damage_space(r, &at, &size)) != NULL) {
+		WANT(bytes >= r->data && size > 0 && size <= (uint64_t)(end - bytes));
+		space += size;
+	}
+	WANT(space <= r->data_size);
+	return n;
+}
+
+static void
+drop_damage(struct journal *r)
+{
+	uint32_t i;
+
+	WANT(journal_damage_next(r, 0) == UINT32_MAX || journal_reserve(r, 0) == NULL);
+	while ((i = journal_damage_next(r, 0)) != UINT32_MAX)
+		journal_damage_drop(r, i);
+}
+
 /* Operations of a receiver. */
 static void
 use(struct journal *r)
@@ -252,7 +294,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct journal_stats stats;
 	struct journal *r;
 	enum what what;
-	uint32_t held;
+	uint32_t held, damaged;
 
 	if (size == 0)
 		return 0;
@@ -267,8 +309,16 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (journal_open_existing(&r, path, message) == 0) {
 		check_runs(r);
 		held = check_batches(r);
+		damaged = check_damage(r);
 		journal_stats_get(r, &stats);
 		WANT(stats.batches == held && stats.bytes <= stats.room);
+		WANT(stats.damaged == damaged);
+		journal_close(r);
+		/* opening has changed nothing */
+		WANT(journal_open_existing(&r, path, message) == 0);
+		WANT(check_batches(r) == held && check_damage(r) == damaged);
+		drop_damage(r);
+		journal_mend(r);
 		use(r);
 		journal_stats_get(r, &stats);
 		held = stats.batches;

@@ -47,6 +47,31 @@ def held(path):
     return found
 
 
+def flip(path, at):
+    """Change one bit of a file."""
+    with open(path, 'r+b') as stream:
+        stream.seek(at)
+        byte = stream.read(1)[0]
+        stream.seek(at)
+        stream.write(bytes([byte ^ 1]))
+
+
+def held_images(path, retained):
+    """Batches of images in a journal whose last frame is at most this one, the newest last: a list
+    of (sequence, rows, first frame, offset of the body)."""
+    with open(path, 'rb') as ring:
+        header = ring.read(BLOCK)
+        batches_at, data_at, size, count = struct.unpack_from('<QQQI', header, 48)
+        ring.seek(batches_at)
+        batches = ring.read(128 * count)
+    found = []
+    for at in range(0, len(batches), 128):
+        position, sequence, rows, first, last = struct.unpack_from('<5Q', batches, at + 8)
+        if batches[at + 4] == 1 and batches[at + 70] == TABLES.index('images') and last <= retained:
+            found.append((sequence, rows, first, data_at + position % size + BLOCK))
+    return sorted(found)
+
+
 def ledger(path):
     """The journal's record of the run: app/recv/README.rst."""
     with open(path, 'rb') as ring:

@@ -17,7 +17,8 @@ import sys
 import tempfile
 
 from cases import wait, want
-from chain import BLOCK, batches as batches_of, files, held, nb_batches, parts, stored
+from chain import (BLOCK, batches as batches_of, files, flip, held, held_images, nb_batches, parts,
+                   stored)
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -141,14 +142,6 @@ def check_verify(store, chain):
           says='nothing of its stream is cut off')
     want(before[-1] == os.path.getsize(paths(chain.stored)[-1]), 'the good one was cut')
     shutil.rmtree(damaged)
-
-
-def flip(path, at):
-    with open(path, 'r+b') as stream:
-        stream.seek(at)
-        byte = stream.read(1)[0]
-        stream.seek(at)
-        stream.write(bytes([byte ^ 1]))
 
 
 def recover(store, part):
@@ -425,6 +418,47 @@ def check_rot_and_ring(store, chain, left, ring):
     shutil.rmtree(target)
 
 
+def check_damaged_ring(store, chain, left, ring):
+    """A damaged batch of a journal is listed and stays there. The others are imported."""
+    target = f'{chain.where}/target'
+    os.mkdir(target)
+    sequence, _, first, body = held_images(ring, 1 << 62)[-2]
+    flip(ring, body + 100)
+    with open(ring, 'rb') as file:
+        before = file.read()
+    says = f'its body is damaged; run chain, images {sequence}, frames {first} to '
+    store('reconcile', '--dry-run', '--journal', ring, target, status=1, says=says)
+    with open(ring, 'rb') as file:
+        want(file.read() == before, 'a dry run has changed the journal')
+    store('reconcile', '--journal', ring, target, status=1, says=says)
+    out = store('import', '--to', target, ring, status=1, says=says)
+    want(' 1 left in the source' in out, out)
+    kept, = held(ring).values()
+    want([sequence] == list(kept), kept)
+    found = stored(target)
+    want(sum(map(len, found.values())) == sum(map(len, left.values())) - 1, found)
+    # and again, until somebody takes the journal away
+    store('import', '--to', target, ring, status=1, says='0 batches stored, 0 already stored, 1 left')
+    shutil.rmtree(target)
+    # nothing of a damaged run is imported
+    with open(ring, 'wb') as file:
+        file.write(before)
+    flip(ring, 3 * BLOCK + 16)
+    os.mkdir(target)
+    out = store('import', '--to', target, ring, status=1, says='run 0 is damaged: wrong checksum')
+    nb = sum(map(len, left.values()))
+    want(f'0 batches stored, 0 already stored, {nb} left in the source' in out, out)
+    want(sum(map(len, held(ring).values())) == nb, held(ring))
+    # a journal that begins with zeros
+    with open(ring, 'r+b') as file:
+        file.write(bytes(8))
+    store('import', '--to', target, ring, status=1, says='begins with zeros but is not empty')
+    shutil.rmtree(target)
+    with open(ring, 'wb') as file:
+        file.write(before)
+    flip(ring, body + 100)
+
+
 def check_reader(chain, there, modules):
     """apache-arrow finds the expected number of rows in all files."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../interop/recv_files.mjs')
@@ -466,6 +500,7 @@ def main():
             check_import(store, chain, second, there)
             check_rot_and_import(store, chain)
             shutil.copy(chain.ring, ring)
+            check_damaged_ring(store, chain, left, ring)
             check_ring(store, chain, left, there)
             check_rot_and_ring(store, chain, left, ring)
             check_reader(chain, there, sys.argv[2])

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-recv to braggline-store over software RoCE and shared memory. Either or both are killed
 with kill -9 during the run; every batch that was kept is in the files exactly once. If both are
-killed and only the store comes back, it completes the files.
+killed and only the store comes back, it completes the files. If a batch of the journal is damaged
+meanwhile, its bytes are saved, and its frames are counted.
 
 usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
 """
@@ -17,7 +18,7 @@ import time
 
 import background
 from cases import wait, want
-from chain import has_batch, held, ledger, ledgers, parts, stored
+from chain import flip, has_batch, held, held_images, ledger, ledgers, parts, stored
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated
@@ -155,7 +156,7 @@ def play(chain, kind, moment):
         store = chain.start_store()
     if chain.role[0] == 'client':
         wait_for(chain, recv, 'journal has')
-    time.sleep(0.5 + moment.uniform(0, 3))
+    time.sleep(0.5 + moment.uniform(0, 1 if kind == 'damaged' else 3))
     if kind == 'none' or kind in LADDER:
         pass
     elif kind == 'store':
@@ -166,19 +167,59 @@ def play(chain, kind, moment):
         return abandon(chain, store, recv)
     else:
         want(recv.poll() is None, 'the run was over too soon')
-        if kind == 'both':
+        if kind == 'damaged':
+            # it has the batches of the journal neither in its files nor in its memory
+            store.send_signal(signal.SIGSTOP)
+            wait('batches in the journal', lambda: len(
+                held_images(chain.ring, ledger(chain.ring)['retained'])) >= 12)
+        if kind in ('both', 'damaged'):
             kill(store)
         kill(recv)
         left = held(chain.ring)
         chain.before = ledger(chain.ring)
+        if kind == 'damaged':
+            spoil(chain, left)
         # adopts the batches in the journal, and has a short run of its own
         recv = chain.start_recv(50)
-        if kind == 'both':
+        if kind in ('both', 'damaged'):
             store = chain.start_store()
     end(recv, 'braggline-recv')
     store.send_signal(signal.SIGTERM)
     end(store, 'braggline-store')
     return left
+
+
+def spoil(chain, left):
+    """Change a bit of the newest batch of images whose rows are in the journal."""
+    sequence, rows, first, body = held_images(chain.ring, chain.before['retained'])[-1]
+    flip(chain.ring, body + 100)
+    chain.spoilt = sequence, rows, first
+    want(left[(chain.before['incarnation'], 'images')].pop(sequence) == rows, left)
+
+
+def check_spoilt(chain, found):
+    """The ledger counts the frames of the damaged batch. Its bytes are in a file."""
+    sequence, rows, first = chain.spoilt
+    images = {key: batches for key, batches in found.items() if key[1] == 'images'}
+    of_dead = images[(chain.before['incarnation'], 'images')]
+    want(sorted([*of_dead, sequence]) == list(range(len(of_dead) + 1)), sequence, of_dead)
+    known = ledgers(f'{chain.where}/run', 'chain')
+    want([one['frames']['unwritten'] for one in known] == [rows, 0], known)
+    run = known[-1]['run']
+    want(run['balanced'] == 1 and run['unwritten'] == rows, run)
+    # images behind the damaged batch belong to frames whose rows were not put
+    behind = sum(rows for number, rows in of_dead.items() if number > sequence)
+    total = sum(sum(b.values()) for b in images.values())
+    want(run['stored'] == total - behind, run, total, behind)
+    saved = f'{chain.where}/run/journal-{0:016x}.quarantine'
+    want(os.stat(saved).st_mode & 0o777 == 0o600, 'mode of', saved)
+    with open(saved, 'rb') as file:
+        text = file.read(512).split(b'\0')[0].decode()
+    line = f'run chain, images {sequence}, frames {first} to {first + rows - 1}'
+    want(f'its body is damaged; {line}' in text, text)
+    with open(chain.logs[2], encoding='ascii') as log:
+        log = log.read()
+    want(line in log and saved in log, log)
 
 
 def abandon(chain, store, recv):
@@ -256,9 +297,11 @@ def check(chain, kind, left):
     for key, batches in left.items():
         for sequence, rows in batches.items():
             want(found.get(key, {}).get(sequence) == rows, key, sequence, 'was held and is lost')
+    if kind == 'damaged':
+        check_spoilt(chain, found)
     for (incarnation, table), batches in found.items():
-        want(sorted(batches) == list(range(len(batches))), f'{incarnation:x}', table,
-             'has gaps:', sorted(batches))
+        want(kind == 'damaged' or sorted(batches) == list(range(len(batches))), f'{incarnation:x}',
+             table, 'has gaps:', sorted(batches))
     rows = sorted(sum(b.values()) for (_, table), b in found.items() if table == 'images')
     if kind in ('none', 'store'):
         want(rows == [FRAMES], f'images: {rows} rows, expected {FRAMES}')
@@ -276,7 +319,7 @@ def main():
     print(f'STORE_SEED={seed}', flush=True)
     moment = random.Random(seed)
     for number in range(rounds):
-        for kind in ('none', 'store', 'recv', 'both', 'gone', *LADDER):
+        for kind in ('none', 'store', 'recv', 'both', 'damaged', 'gone', *LADDER):
             with tempfile.TemporaryDirectory() as where:
                 chain = Chain(build, where, kind)
                 try:

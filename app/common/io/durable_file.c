@@ -27,24 +27,29 @@ write_all(int fd, const uint8_t *data, size_t bytes)
 		data += n;
 		bytes -= (size_t)n;
 	}
-	return fsync(fd) == 0 ? 0 : -errno;
+	return 0;
 }
 
 static int
-make(const char *path, const void *data, size_t bytes, bool replace)
+make(const char *path, const struct iovec *content, size_t nb, mode_t mode, bool fresh,
+	bool replace)
 {
 	char part[PATH_MAX];
-	int fd, ret;
+	int fd, ret = 0;
+	size_t i;
 
 	if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
 		return -ENAMETOOLONG;
 	/* left by a process that was killed; unlink it, since it could be a link to another file */
-	if (replace)
+	if (fresh)
 		(void)unlink(part);
-	fd = own_file_open(AT_FDCWD, part, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
+	fd = own_file_open(AT_FDCWD, part, O_WRONLY | O_CREAT | O_EXCL, mode);
 	if (fd < 0)
 		return fd;
-	ret = write_all(fd, data, bytes);
+	for (i = 0; i < nb && ret == 0; i++)
+		ret = write_all(fd, content[i].iov_base, content[i].iov_len);
+	if (ret == 0 && fsync(fd) != 0)
+		ret = -errno;
 	if (close(fd) != 0 && ret == 0)
 		ret = -errno;
 	if (ret == 0 && replace && rename(part, path) != 0)
@@ -60,16 +65,28 @@ make(const char *path, const void *data, size_t bytes, bool replace)
 int
 durable_file_replace(const char *path, const void *data, size_t bytes)
 {
-	return make(path, data, bytes, true);
+	const struct iovec content = {(void *)(uintptr_t)data, bytes};
+
+	return make(path, &content, 1, OWN_FILE_MODE, true, true);
 }
 
 int
 durable_file_create(const char *path, const void *data, size_t bytes)
 {
+	const struct iovec content = {(void *)(uintptr_t)data, bytes};
+
 	/* fail early; the rename decides */
 	if (access(path, F_OK) == 0)
 		return -EEXIST;
-	return make(path, data, bytes, false);
+	return make(path, &content, 1, OWN_FILE_MODE, false, false);
+}
+
+int
+durable_file_create_parts(const char *path, const struct iovec *part, size_t nb_parts, mode_t mode)
+{
+	if (access(path, F_OK) == 0)
+		return -EEXIST;
+	return make(path, part, nb_parts, mode, true, false);
 }
 
 int

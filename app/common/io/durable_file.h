@@ -9,6 +9,7 @@
 #define DURABLE_FILE_H
 
 #include <stddef.h>
+#include <sys/uio.h>
 #include <sys/types.h>
 
 /** Write `path`, replacing an existing file. @return 0; -errno: the old file is unchanged */
@@ -19,6 +20,13 @@ int durable_file_replace(const char *path, const void *data, size_t bytes);
  * @return 0; -EEXIST: the file exists, or its PATH.part is being written or was left behind; -errno
  */
 int durable_file_create(const char *path, const void *data, size_t bytes);
+
+/**
+ * As durable_file_create(), of several parts. A PATH.part that was left behind is replaced: only
+ * for a name that no other process uses.
+ */
+int durable_file_create_parts(
+	const char *path, const struct iovec *part, size_t nb_parts, mode_t mode);
 
 /**
  * Create a directory, or use an existing one, and make its name durable. Otherwise files in it

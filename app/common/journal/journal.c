@@ -130,7 +130,8 @@ journal_run_get(const struct journal *r, unsigned int index, struct journal_run 
 	const struct ring_run *run;
 	unsigned int t;
 
-	if (index >= JOURNAL_RUNS || r->run[index].state != RUN_LIVE)
+	if (index >= JOURNAL_RUNS || r->run[index].state != RUN_LIVE ||
+		r->run_problem[index] != NULL)
 		return false;
 	run = &r->run[index];
 	memset(to, 0, sizeof(*to));
@@ -171,6 +172,8 @@ journal_grant(struct journal *r)
 {
 	const uint32_t entries = r->nb_batches - nb_taken(r);
 
+	if (r->nb_damaged > 0)
+		return;
 	PUT(r->granted, r->tail + r->data_size);
 	/* the array of a held batch also keeps the entries of all batches after it */
 	PUT(r->granted_batches, r->stats.put + (r->nb_free < entries ? r->nb_free : entries));
@@ -259,7 +262,7 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 {
 	const struct ring_batch *b;
 
-	if (index >= r->nb_batches || r->batch[index].state == BATCH_FREE)
+	if (index >= r->nb_batches || !is_live(r, index))
 		return false;
 	b = &r->batch[index];
 	*to = (struct journal_batch){
@@ -277,6 +280,8 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 		.given = b->given,
 		.held = b->state == BATCH_HELD,
 	};
+	if (!r->mended)
+		journal_bound_owner(journal_known_stores(r), &to->owner, &to->given);
 	if (to->held) {
 		to->metadata = data_at(r, b->position);
 		to->body = to->metadata + XFER_BLOCK;
@@ -288,7 +293,7 @@ uint32_t
 journal_next(const struct journal *r, uint32_t batch)
 {
 	for (; batch < r->nb_batches; batch++) {
-		if (r->batch[batch].state != BATCH_FREE)
+		if (is_live(r, batch))
 			return batch;
 	}
 	return UINT32_MAX;
@@ -453,7 +458,7 @@ journal_confirm(struct journal *r, unsigned int run, unsigned int store)
 	for (i = 0; i < r->nb_batches; i++) {
 		b = &r->batch[i];
 		/* the store was not notified of the batches that it owns */
-		if (b->state != BATCH_FREE && b->run == run && b->owner != store)
+		if (is_live(r, i) && b->run == run && b->owner != store)
 			clear_given(r, i, 1u << store);
 	}
 }
@@ -464,7 +469,7 @@ journal_forget_doubts(struct journal *r, unsigned int run)
 	uint32_t i;
 
 	for (i = 0; i < r->nb_batches; i++) {
-		if (r->batch[i].state != BATCH_FREE && r->batch[i].run == run)
+		if (is_live(r, i) && r->batch[i].run == run)
 			clear_given(r, i, others_given(&r->batch[i]));
 	}
 }

@@ -110,9 +110,8 @@ struct journal_stats {
 	uint64_t released;
 	uint64_t moved; /**< batches that were reassigned after they had been sent to a store */
 	uint64_t adopted;
-	/** not adopted: the record, the metadata or the body fails its checksum */
-	uint64_t damaged;
-	uint64_t full; /**< times that there was no space for a room */
+	uint64_t damaged; /**< damaged batches found when it was opened */
+	uint64_t full;	  /**< times that there was no space for a room */
 };
 
 struct journal;
@@ -126,10 +125,11 @@ const char *journal_default_path(void);
  * Other users must not be able to write to its folder, unless the folder is sticky. The folder of
  * journal_default_path() is created if it is missing, and is accessible to this user only.
  *
- * A batch whose record, metadata or body fails its checksum is dropped, counted and named in the
- * message. The other batches are adopted. The file is refused if a value that all batches depend on
- * is out of range. If another process of this user truncates the file, this process is killed by
- * SIGBUS.
+ * A batch whose record, metadata or body fails its checksum is counted and stays where it is
+ * (journal_damage_next()). The other batches are adopted. The file is refused if a value that all
+ * batches depend on is out of range, or if a run is damaged. A file that begins with zeros is
+ * created again only if it is empty. If another process of this user truncates the file, this
+ * process is killed by SIGBUS.
  * @param message  out: what was done, or what was found and expected
  * @return 0: created, no batch is held; 1: adopted, with its existing capacity
  *   - -EBUSY: another process has it open
@@ -143,11 +143,19 @@ const char *journal_default_path(void);
 int journal_open(struct journal **r, const struct journal_config *config, char message[PATH_MAX]);
 
 /**
- * Adopt an existing journal at any path.
- * @param message  out: which batches are held, or what is wrong
+ * Adopt an existing journal at any path. Nothing is changed in it. Call journal_mend() before the
+ * first function that changes it. Batches of a damaged run are damaged; those of other runs are
+ * adopted.
+ * @param message  out: how many batches are held, or what is wrong
  * @return 0; -EBUSY: its receiver is running; otherwise as journal_open()
  */
 int journal_open_existing(struct journal **r, const char *path, char message[PATH_MAX]);
+
+/**
+ * Complete what a killed process left unfinished, and correct what no checksum covers: the stores
+ * of batches. journal_open() has done this.
+ */
+void journal_mend(struct journal *r);
 
 /** Result of journal_probe(). */
 struct journal_probe {
@@ -289,6 +297,56 @@ void journal_confirm(struct journal *r, unsigned int run, unsigned int store);
 
 /** Stop notifying stores of batches of this run that they may have and that another owner has. */
 void journal_forget_doubts(struct journal *r, unsigned int run);
+
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+/*
+ * A damaged batch has a record, metadata or a body that fails its checksum, or belongs to a damaged
+ * run. Opening finds it and changes nothing. It stays in the journal, but no function above returns
+ * it. Until journal_damage_drop() was called for each of them, the producer gets no room: the bytes
+ * of a batch whose record is damaged may be anywhere in the free space.
+ */
+
+/** A damaged batch. */
+struct journal_damage {
+	const char *what; /**< record, run, metadata or body: the first of these that is damaged */
+	bool held;	  /**< false: in doubt, a store has it */
+	/**
+	 * `batch` has the values of the batch: the record is sound, or one of its bits is wrong and
+	 * was corrected here
+	 */
+	bool known;
+	/** all members are in range if `known`; metadata is NULL: the place is not known */
+	struct journal_batch batch;
+	bool run_known; /**< `run` is valid: `known`, and the run is sound */
+	struct journal_run run;
+	const uint8_t *record; /**< the record as it is in the file */
+};
+#define JOURNAL_RECORD_BYTES 128 /**< size of a record */
+
+/** Get the next damaged batch, from number `batch` on. @return UINT32_MAX: none */
+uint32_t journal_damage_next(const struct journal *r, uint32_t batch);
+
+/** Describe a damaged batch. @return false: the batch of this number is not damaged */
+bool journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damage *to);
+
+/** Write one line about a damaged batch: what is damaged, and its run, table and frames. */
+void journal_damage_text(const struct journal *r, uint32_t batch, char *text, size_t size);
+
+/**
+ * Iterate over the parts of the space that no sound batch occupies. A batch whose place is not
+ * known is in one of them. *at is 0 for the first call. Meanwhile no batch may be added or
+ * released.
+ * @param size  out: size of the part, a multiple of XFER_BLOCK
+ * @return its bytes; NULL: end
+ */
+const uint8_t *journal_damage_space(const struct journal *r, uint32_t *at, uint64_t *size);
+
+/** Free the record of a damaged batch. Its bytes are lost. */
+void journal_damage_drop(struct journal *r, uint32_t batch);
+
+/** @return what is wrong with a run of this index; NULL: nothing, or there is none */
+const char *journal_run_damage(const struct journal *r, unsigned int index);
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 

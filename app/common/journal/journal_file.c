@@ -13,14 +13,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "arrow/tables.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
 #include "journal/journal_private.h"
 #include "xfer/msg.h"
 
-#define PAGE_MAX     (UINT64_C(1) << 34) /* the largest supported huge page */
-#define DAMAGED_TEXT 768		 /* bytes for the names of damaged batches */
+#define PAGE_MAX (UINT64_C(1) << 34) /* the largest supported huge page */
 
 static uint32_t
 header_crc(const struct ring_header *h)
@@ -228,8 +226,9 @@ find_run_problem(const struct journal *r, const struct ring_run *run)
 	return NULL;
 }
 
+/* Find the damaged runs. @param only_sound  refuse them */
 static int
-check_runs(const struct journal *r, const char *path, char *message)
+check_runs(struct journal *r, const char *path, bool only_sound, char *message)
 {
 	const char *problem;
 	unsigned int i;
@@ -238,63 +237,47 @@ check_runs(const struct journal *r, const char *path, char *message)
 		problem = r->run[i].state > RUN_LIVE ? "its state is out of range" : NULL;
 		if (problem == NULL && r->run[i].state == RUN_LIVE)
 			problem = find_run_problem(r, &r->run[i]);
-		if (problem == NULL)
+		r->run_problem[i] = problem;
+		if (problem == NULL || !only_sound)
 			continue;
 		snprintf(message, PATH_MAX,
-			"journal %.3000s is damaged: run %u: %s. Move it away to create a new one",
+			"journal %.3000s is damaged: run %u: %s. Bring its other runs into a "
+			"store (braggline-store import), or move it away, to create a new one",
 			path, i, problem);
 		return -EBADMSG;
 	}
 	return 0;
 }
 
-/* @return what is wrong with the record of a batch; NULL: nothing */
-static const char *
-find_record_problem(const struct journal *r, const struct ring_batch *b)
+bool
+journal_record_fits(const struct journal *r, const struct ring_batch *b)
 {
-	if (b->state > BATCH_IN_DOUBT || b->crc != CRC_FROM(b, position) ||
-		b->position > POSITION_MAX || b->position % XFER_BLOCK != 0 ||
-		b->sequence == UINT64_MAX || b->run >= JOURNAL_RUNS || b->table >= XFER_TABLES ||
-		b->body_bytes % XFER_BLOCK != 0 || b->body_bytes > r->data_size - XFER_BLOCK ||
-		b->position % r->data_size + XFER_BLOCK + b->body_bytes > r->data_size ||
-		r->run[b->run].state != RUN_LIVE)
-		return "record";
-	return NULL;
+	return b->state <= BATCH_IN_DOUBT && b->position <= POSITION_MAX &&
+		b->position % XFER_BLOCK == 0 && b->sequence != UINT64_MAX &&
+		b->run < JOURNAL_RUNS && b->table < XFER_TABLES &&
+		b->body_bytes % XFER_BLOCK == 0 && b->body_bytes <= r->data_size - XFER_BLOCK &&
+		b->position % r->data_size + XFER_BLOCK + b->body_bytes <= r->data_size &&
+		(r->run[b->run].state == RUN_LIVE || r->run_problem[b->run] != NULL);
 }
 
-/* @return what is wrong with the record or the bytes of a batch; NULL: nothing */
-static const char *
-find_batch_problem(const struct journal *r, const struct ring_batch *b)
+/* Check a record that is not free, and the bytes of its batch. */
+static enum record_is
+check_record(const struct journal *r, const struct ring_batch *b)
 {
-	const char *problem = find_record_problem(r, b);
 	const uint8_t *metadata;
 
-	if (problem != NULL || b->state != BATCH_HELD)
-		return problem;
+	if (b->crc != CRC_FROM(b, position) || !journal_record_fits(r, b))
+		return RECORD_DAMAGED;
+	if (r->run_problem[b->run] != NULL)
+		return RECORD_RUN_DAMAGED;
+	if (b->state != BATCH_HELD)
+		return RECORD_SOUND;
 	metadata = r->data + b->position % r->data_size;
 	if (b->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
-		return "metadata";
+		return RECORD_METADATA_DAMAGED;
 	if (b->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, b->body_bytes))
-		return "body";
-	return NULL;
-}
-
-/* Append the name of a dropped batch to `text`, if there is space left. */
-static void
-name_damaged(const struct journal *r, uint32_t index, const char *problem, char *text)
-{
-	const struct ring_batch *b = &r->batch[index];
-	const size_t at = strlen(text);
-
-	if (strcmp(problem, "record") == 0)
-		snprintf(text + at, DAMAGED_TEXT - at, "%s batch %u (%s)", at > 0 ? "," : "", index,
-			problem);
-	else
-		snprintf(text + at, DAMAGED_TEXT - at,
-			"%s batch %u (%s; run %s, %s %llu, frames %llu to %llu)", at > 0 ? "," : "",
-			index, problem, r->run[b->run].name, arrow_table_name(b->table),
-			(unsigned long long)b->sequence, (unsigned long long)b->first,
-			(unsigned long long)b->last);
+		return RECORD_BODY_DAMAGED;
+	return RECORD_SOUND;
 }
 
 /* Check that the held batches do not overlap and fit into the capacity together. */
@@ -314,9 +297,8 @@ positions_fit(const struct journal *r, uint32_t n)
 	return r->head - r->tail <= r->data_size;
 }
 
-/* Bitmap of the known stores. */
-static uint16_t
-known_stores(const struct journal *r)
+uint16_t
+journal_known_stores(const struct journal *r)
 {
 	uint16_t bits = 0;
 	unsigned int i;
@@ -326,18 +308,75 @@ known_stores(const struct journal *r)
 	return bits;
 }
 
-/*
- * Correct the owner and the bitmap of stores, which no checksum covers. Unknown stores are removed.
- */
+void
+journal_bound_owner(uint16_t known, uint8_t *owner, uint16_t *given)
+{
+	*given &= known;
+	if (*owner < JOURNAL_STORES ? (known & 1u << *owner) == 0
+				    : *owner != JOURNAL_SPILL && *owner != JOURNAL_NOBODY)
+		*owner = JOURNAL_NOBODY;
+}
+
 static void
 mend_owner(struct journal *r, struct ring_batch *b, uint16_t known)
 {
-	if ((b->given & ~known) != 0)
-		PUT(b->given, b->given & known);
-	if (b->owner < JOURNAL_STORES ? (known & 1u << b->owner) == 0
-				      : b->owner != JOURNAL_SPILL && b->owner != JOURNAL_NOBODY)
-		PUT(b->owner, JOURNAL_NOBODY);
+	uint8_t owner = b->owner;
+	uint16_t given = b->given;
+
+	journal_bound_owner(known, &owner, &given);
+	if (given != b->given)
+		PUT(b->given, given);
+	if (owner != b->owner)
+		PUT(b->owner, owner);
 	step(r);
+}
+
+void
+journal_mend(struct journal *r)
+{
+	const uint16_t known = journal_known_stores(r);
+	struct ring_batch *b;
+	uint32_t i;
+
+	if (r->mended)
+		return;
+	r->mended = true;
+	for (i = 0; i < r->nb_batches; i++) {
+		b = &r->batch[i];
+		if (is_live(r, i)) {
+			mend_owner(r, b, known);
+		} else if (r->is[i] == RECORD_OVER) {
+			PUT(b->state, BATCH_FREE);
+			step(r);
+			r->is[i] = RECORD_SOUND;
+		}
+	}
+}
+
+/* Whether a batch in doubt is over: no other store than its owner may have it. */
+static bool
+is_over(const struct ring_batch *b, uint16_t known)
+{
+	struct ring_batch copy = *b;
+
+	journal_bound_owner(known, &copy.owner, &copy.given);
+	return b->state == BATCH_IN_DOUBT && others_given(&copy) == 0;
+}
+
+/* Add a sound batch to the state that is not in the file. @param n  number of held batches */
+static void
+add_batch(struct journal *r, uint32_t index, uint32_t *n)
+{
+	const struct ring_batch *b = &r->batch[index];
+
+	r->references[b->run]++;
+	if (b->position + XFER_BLOCK + b->body_bytes > r->head)
+		r->head = b->position + XFER_BLOCK + b->body_bytes;
+	r->held[b->run] += b->state == BATCH_HELD;
+	if (b->state == BATCH_HELD)
+		r->taken[(*n)++] = (struct taken){b->position, index};
+	else
+		r->stats.in_doubt++;
 }
 
 /*
@@ -345,79 +384,57 @@ mend_owner(struct journal *r, struct ring_batch *b, uint16_t known)
  * @return number of held batches
  */
 static uint32_t
-find_batches(struct journal *r, char damaged[DAMAGED_TEXT])
+find_batches(struct journal *r)
 {
+	const uint16_t known = journal_known_stores(r);
 	const struct ring_batch *b;
-	const char *problem;
 	uint32_t i, n = 0;
 
 	/* in descending order, so that low numbers are allocated first */
 	for (i = r->nb_batches; i-- > 0;) {
 		b = &r->batch[i];
-		problem = b->state != BATCH_FREE ? find_batch_problem(r, b) : NULL;
-		if (problem != NULL) {
-			name_damaged(r, i, problem, damaged);
-			r->stats.damaged++;
-		}
-		/*
-		 * the process was killed after the last store confirmed and before the record was
-		 * freed
-		 */
-		if (b->state == BATCH_FREE || problem != NULL ||
-			(b->state == BATCH_IN_DOUBT && others_given(b) == 0)) {
+		if (b->state != BATCH_FREE)
+			r->is[i] = check_record(r, b);
+		if (r->is[i] == RECORD_SOUND && is_over(b, known))
+			r->is[i] = RECORD_OVER;
+		if (b->state == BATCH_FREE || r->is[i] == RECORD_OVER)
 			r->free_batch[r->nb_free++] = i;
-			continue;
-		}
-		r->references[b->run]++;
-		if (b->position + XFER_BLOCK + b->body_bytes > r->head)
-			r->head = b->position + XFER_BLOCK + b->body_bytes;
-		r->held[b->run] += b->state == BATCH_HELD;
-		if (b->state == BATCH_HELD)
-			r->taken[n++] = (struct taken){b->position, i};
+		else if (r->is[i] == RECORD_SOUND)
+			add_batch(r, i, &n);
 		else
-			r->stats.in_doubt++;
+			r->nb_damaged++;
 	}
+	r->stats.damaged = r->nb_damaged;
 	qsort(r->taken, n, sizeof(*r->taken), by_position);
 	r->taken_head = n;
 	r->tail = n > 0 ? r->taken[0].position : r->head;
 	return n;
 }
 
-/* Rebuild the state that is not in the file. */
+/* Rebuild the state that is not in the file. @param only_sound  refuse a damaged run */
 static int
-rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *message)
+rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 {
-	uint16_t known;
-	uint32_t i, n;
+	uint32_t n;
 	int rc;
 
 	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
 	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
-	if (r->taken == NULL || r->free_batch == NULL) {
+	r->is = calloc(r->nb_batches, sizeof(*r->is));
+	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
-	rc = check_runs(r, path, message);
+	rc = check_runs(r, path, only_sound, message);
 	if (rc < 0)
 		return rc;
-	known = known_stores(r);
-	for (i = 0; i < r->nb_batches; i++) {
-		if (r->batch[i].state != BATCH_FREE)
-			mend_owner(r, &r->batch[i], known);
-	}
-	n = find_batches(r, damaged);
+	n = find_batches(r);
 	if (!positions_fit(r, n)) {
 		snprintf(message, PATH_MAX,
 			"journal %.3000s is damaged: batches overlap. Move it away to create a "
 			"new one",
 			path);
 		return -EBADMSG;
-	}
-	for (i = 0; i < r->nb_free; i++) {
-		if (r->batch[r->free_batch[i]].state == BATCH_FREE)
-			continue;
-		PUT(r->batch[r->free_batch[i]].state, BATCH_FREE);
-		step(r);
 	}
 	r->stats.batches = n;
 	r->stats.adopted = n;
@@ -426,6 +443,53 @@ rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *m
 	r->next = r->head;
 	journal_grant(r);
 	return 0;
+}
+
+/* Whether a number is 0, or as in a complete header. */
+static bool
+is_begun(uint64_t found, uint64_t wanted)
+{
+	return found == 0 || found == wanted;
+}
+
+/*
+ * Whether a header without magic is that of an unfinished file: its creator was killed while it
+ * wrote the header, so each number may be missing.
+ */
+static bool
+header_is_begun(const struct ring_header *h, uint64_t size)
+{
+	static const uint8_t zeros[sizeof(*h) - offsetof(struct ring_header, store)];
+	struct ring_header made = {.nb_batches = h->nb_batches};
+
+	if (h->nb_batches > JOURNAL_BATCHES)
+		return false;
+	(void)lay_out_parts(&made);
+	return is_begun(h->version, RING_VERSION) && is_begun(h->size, size) &&
+		is_begun(h->ledger_at, made.ledger_at) && is_begun(h->runs_at, made.runs_at) &&
+		is_begun(h->batches_at, made.batches_at) && h->data_at <= size &&
+		h->data_size <= size && h->reserved == 0 &&
+		memcmp(h->store, zeros, sizeof(zeros)) == 0;
+}
+
+/* Whether the file has only zeros behind its header, as far as any runs and batches can be. */
+static bool
+parts_are_empty(int fd, uint64_t size)
+{
+	static const uint8_t zeros[16 * XFER_BLOCK];
+	struct ring_header largest = {.nb_batches = JOURNAL_BATCHES};
+	const uint64_t all = lay_out_parts(&largest), end = all < size ? all : size;
+	uint8_t bytes[sizeof(zeros)];
+	uint64_t at;
+	ssize_t n;
+
+	for (at = sizeof(struct ring_header); at < end; at += (uint64_t)n) {
+		n = pread(
+			fd, bytes, end - at < sizeof(bytes) ? end - at : sizeof(bytes), (off_t)at);
+		if (n <= 0 || memcmp(bytes, zeros, (size_t)n) != 0)
+			return false;
+	}
+	return true;
 }
 
 /* @param c  NULL: accept any receiver. @return 1: a journal; 0: no file content; -errno */
@@ -445,9 +509,16 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 			path);
 		return -EINVAL;
 	}
-	/* the process that created the file was killed before it had finished */
-	if (h->magic == 0)
-		return 0;
+	if (h->magic == 0) {
+		/* the process that created the file was killed before it had finished */
+		if (header_is_begun(h, size) && parts_are_empty(fd, size))
+			return 0;
+		snprintf(message, PATH_MAX,
+			"%.3000s begins with zeros but is not empty: it is a damaged journal, or "
+			"none. It is not overwritten; move it away or set another path",
+			path);
+		return -EBADMSG;
+	}
 	rc = check_header(h, path, size, message);
 	if (rc == 0 && c != NULL)
 		rc = check_receiver_id(h, c, message);
@@ -459,7 +530,6 @@ static int
 adopt(struct journal *r, const char *path, const struct journal_config *c, uint64_t size,
 	char *message)
 {
-	char damaged[DAMAGED_TEXT] = "";
 	struct ring_header h;
 	unsigned int i;
 	int rc = read_header(r->fd, path, c, size, &h, message);
@@ -477,13 +547,12 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
 			r->ledger_number = r->ledger[i].number;
 	}
-	rc = rebuild(r, path, damaged, message);
+	rc = rebuild(r, path, c != NULL, message);
 	if (rc < 0)
 		return rc;
-	snprintf(message, PATH_MAX,
-		"resumed %llu batches of %.3000s, %llu in doubt; %llu damaged and lost%s%s",
+	snprintf(message, PATH_MAX, "resumed %llu batches of %.3000s, %llu in doubt; %llu damaged",
 		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
-		(unsigned long long)r->stats.damaged, r->stats.damaged > 0 ? ":" : "", damaged);
+		(unsigned long long)r->stats.damaged);
 	return 1;
 }
 
@@ -600,7 +669,6 @@ int
 journal_open(struct journal **ring, const struct journal_config *c, char message[PATH_MAX])
 {
 	struct journal *r = calloc(1, sizeof(*r));
-	char none[DAMAGED_TEXT] = "";
 	struct statfs fs;
 	struct stat st;
 	int rc;
@@ -619,19 +687,18 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 		rc = create(r, c, page_of(&fs), message);
 		if (rc == 0) {
 			find_parts(r, r->header);
-			rc = rebuild(r, c->path, none, message);
+			rc = rebuild(r, c->path, true, message);
 		}
 		if (rc == 0)
 			snprintf(message, PATH_MAX, "%.3000s: created, %llu bytes for batches",
 				c->path, (unsigned long long)r->data_size);
 	}
-	if (rc < 0)
-		goto fail;
+	if (rc < 0) {
+		journal_close(r);
+		return rc;
+	}
+	journal_mend(r);
 	*ring = r;
-	return rc;
-
-fail:
-	journal_close(r);
 	return rc;
 }
 
@@ -728,6 +795,7 @@ journal_close(struct journal *r)
 		close(r->fd);
 	free(r->taken);
 	free(r->free_batch);
+	free(r->is);
 	free(r);
 }
 

@@ -120,6 +120,17 @@ struct taken {
 	uint32_t batch;
 };
 
+/* What opening found out about a record. Not in the file. */
+enum record_is {
+	RECORD_SOUND,
+	/* in doubt, but no other store has it: a process was killed before it freed the record */
+	RECORD_OVER,
+	RECORD_DAMAGED, /* the values from here on: damaged, see journal_damage_get() */
+	RECORD_RUN_DAMAGED,
+	RECORD_METADATA_DAMAGED,
+	RECORD_BODY_DAMAGED,
+};
+
 struct journal {
 	int fd;
 	uint8_t *map;
@@ -137,6 +148,11 @@ struct journal {
 	uint32_t taken_tail;
 	uint32_t *free_batch;
 	uint32_t nb_free;
+	uint8_t *is; /* enum record_is of each record that is not free */
+	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
+	uint32_t nb_damaged;
+	const char *run_problem[JOURNAL_RUNS]; /* of a damaged run; NULL: sound, or free */
+	bool mended;			       /* journal_mend() was called */
 	uint32_t references[JOURNAL_RUNS];
 	uint32_t held[JOURNAL_RUNS]; /* of `references`, batches that are held */
 	uint64_t head;		     /* end of the last committed batch: bytes ever allocated */
@@ -205,8 +221,26 @@ others_given(const struct ring_batch *b)
 	return b->owner < JOURNAL_STORES ? b->given & ~(1u << b->owner) : b->given;
 }
 
+/* The batch is held or in doubt, and it is not damaged. */
+static inline bool
+is_live(const struct journal *r, uint32_t batch)
+{
+	return r->batch[batch].state != BATCH_FREE && r->is[batch] == RECORD_SOUND;
+}
+
 /** Grant the producer the space and the records that are free. */
 void journal_grant(struct journal *r);
+
+/** @return bitmap of the known stores */
+uint16_t journal_known_stores(const struct journal *r);
+
+/**
+ * Correct the owner and the bitmap of stores, which no checksum covers: unknown stores are removed.
+ */
+void journal_bound_owner(uint16_t known, uint8_t *owner, uint16_t *given);
+
+/** Whether the record can be of a batch: all its numbers are in range. Its checksum is not read. */
+bool journal_record_fits(const struct journal *r, const struct ring_batch *b);
 
 static inline uint64_t
 round_up(uint64_t n, uint64_t to)

@@ -22,6 +22,7 @@
 
 #include "arrow/batch.h"
 #include "egress/adopt_spilled.h"
+#include "egress/damaged_batches.h"
 #include "egress/egress.h"
 #include "egress/kept_ledger.h"
 #include "egress/store_client.h"
@@ -1464,7 +1465,7 @@ open_ring(struct egress *e)
 		.receiver_id = e->receiver_id,
 		.bytes = e->settings.ring_bytes,
 	};
-	struct journal_stats stats;
+	struct damaged_batches damaged;
 	char message[PATH_MAX];
 	int rc;
 
@@ -1473,11 +1474,13 @@ open_ring(struct egress *e)
 		LOG(ERR, "%s\n", message);
 		return rc;
 	}
-	journal_stats_get(e->ring, &stats);
-	if (stats.damaged > 0)
-		LOG(ERR, "%s\n", message);
-	else
-		LOG(NOTICE, "%s\n", message);
+	LOG(NOTICE, "%s\n", message);
+	kept_ledger_before(&e->before, e->ring);
+	rc = damaged_batches_remove(e->ring,
+		e->settings.directory != NULL ? e->settings.directory : ".", &e->before, &damaged);
+	if (rc < 0)
+		return rc;
+	e->view.damaged_frames = damaged.frames;
 	e->stores.ring = e->ring;
 	rc = store_set_find(&e->stores);
 	if (rc < 0) {
@@ -1488,7 +1491,6 @@ open_ring(struct egress *e)
 			e->settings.ring, JOURNAL_STORES);
 		return rc;
 	}
-	kept_ledger_before(&e->before, e->ring);
 	kept_ledger_init(&e->kept, e->ring);
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
 	e->filled = rte_ring_create_elem(

@@ -87,6 +87,7 @@ struct egress_settings {
 	uint32_t spill_at;    /**< percentage of the journal in use above which spilling begins */
 	/** maximum wait at the end of a run; remaining batches stay in the journal */
 	uint32_t end_ms;
+	const char *directory; /**< for quarantine files: [output] directory; NULL: `.` */
 };
 
 /** Statistics of one table. */
@@ -138,6 +139,7 @@ struct egress_view {
 	uint64_t spill_used;	      /**< bytes of the spill files */
 	uint64_t spilled;	      /**< spilled batches of all runs */
 	uint64_t adopted_spilled;     /**< spilled batches of a process that died */
+	uint64_t damaged_frames;      /**< images in damaged batches of the adopted journal */
 	/** from entering the journal until durable, all batches */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	struct journal_stats journal;

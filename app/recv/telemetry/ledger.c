@@ -331,6 +331,27 @@ ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, 
 }
 
 void
+ledger_count_damaged(
+	uint64_t c[LEDGER_COLUMNS], enum arrow_table table, uint64_t rows, bool written)
+{
+	struct ledger l;
+
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		*column_of(&l, i) = c[i];
+	if (table == ARROW_FRAMES) {
+		l.unwritten_rows += rows;
+	} else if (written) {
+		rows = RTE_MIN(rows, l.held);
+		l.held -= rows;
+		l.unwritten += rows;
+	} else {
+		l.unwritten += rows;
+	}
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		c[i] = ledger_column(&l, i);
+}
+
+void
 ledger_held_is_stored(uint64_t c[LEDGER_COLUMNS])
 {
 	struct ledger l;
@@ -389,7 +410,7 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 		"all packets late or out of the window: no row");
 	line(out, "unwritten", l->unwritten, l->frames,
 		l->unretained != 0 ? "kept, but not stored or spilled: journal full"
-				   : "kept, but writing failed");
+				   : "kept, but writing failed, or damaged in the journal");
 	line(out, "in flight", l->in_flight, l->frames, "");
 	total(out, "= sum", l->frames, 0,
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
@@ -403,7 +424,8 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because [veto] dry_run is set");
 	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
 	line(out, "unretained", l->unretained, l->frames, "unwritten because the journal was full");
-	line(out, "rows not written", l->unwritten_rows, l->frames, "of `frames`: writing failed");
+	line(out, "rows not written", l->unwritten_rows, l->frames,
+		"of `frames`: writing failed, or damaged in the journal");
 	fprintf(out, "packets\n");
 	total(out, rx_counter_names[RX_PLACED], l->packets[RX_PLACED], l->packets[RX_PACKETS], "");
 	for (uint32_t c = RX_PLACED + 1; c < RX_COUNTERS; c++)

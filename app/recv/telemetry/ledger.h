@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "arrow/tables.h"
 #include "builder/veto.h"
 #include "port/drops.h"
 #include "rx/counters.h"
@@ -52,6 +53,11 @@ struct ledger_kept {
 	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of their ledgers */
 	char name[72];			  /**< run name */
 	char directory[2048];		  /**< where the run's ledger file is written */
+	/**
+	 * 1 + number of the damaged batch of the journal that was counted last: as long as the
+	 * journal has this batch, it is counted already; 0: none
+	 */
+	uint64_t damaged_batch;
 };
 
 #define LEDGER_KEPT_VERSION 3
@@ -59,12 +65,14 @@ struct ledger_kept {
 
 struct ledger {
 	/* frames, by outcome */
-	uint64_t frames;	 /**< sent by the detector, from the frame numbers */
-	uint64_t stored;	 /**< kept, and in a file */
-	uint64_t held;		 /**< kept, in the journal until a store accepts them */
-	uint64_t spilled;	 /**< kept, in local spill files, to be imported into a store */
-	uint64_t unwritten;	 /**< kept, but the file system failed, or the journal was full */
-	uint64_t unwritten_rows; /**< rows of `frames` lost because the file system failed */
+	uint64_t frames;  /**< sent by the detector, from the frame numbers */
+	uint64_t stored;  /**< kept, and in a file */
+	uint64_t held;	  /**< kept, in the journal until a store accepts them */
+	uint64_t spilled; /**< kept, in local spill files, to be imported into a store */
+	/** kept, but the file system failed, or the journal was full or damaged */
+	uint64_t unwritten;
+	/** rows of `frames` lost because the file system failed, or damaged in the journal */
+	uint64_t unwritten_rows;
 	uint64_t vetoed;
 	uint64_t incomplete;	  /**< dropped because packets were missing */
 	uint64_t lost;		  /**< no packet arrived in time */
@@ -142,6 +150,13 @@ void ledger_tally(uint64_t columns[LEDGER_COLUMNS], const struct batch *b, uint3
  * @param resumed  the next receiver continues the run, and accounts for the losses in between
  */
 void ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, bool resumed);
+
+/**
+ * Count the rows of a batch that is damaged in the journal, and was not at a store.
+ * @param written  the ledger was written; it counted the images as held
+ */
+void ledger_count_damaged(
+	uint64_t columns[LEDGER_COLUMNS], enum arrow_table table, uint64_t rows, bool written);
 
 /** Move the rows held for stores to the stored ones, because stores have them now. */
 void ledger_held_is_stored(uint64_t columns[LEDGER_COLUMNS]);

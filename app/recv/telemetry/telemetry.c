@@ -610,8 +610,9 @@ static const struct telemetry_command commands[] = {
 		telemetry_writer},
 	{"/braggline/egress", "", "Stores, unacknowledged batches and overload handling",
 		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
-		"spilled_adopted, spill_used (bytes), spill_error, runs (held); journal "
-		"{batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, full}; "
+		"spilled_adopted, damaged_frames, spill_used (bytes), spill_error, runs (held); "
+		"journal {batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, "
+		"full}; "
 		"stores by number: address, state, says, identity, places, credits, waiting, "
 		"sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, connections, "
@@ -886,6 +887,7 @@ telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "refusals", v.steps[EGRESS_REFUSE]);
 	rte_tel_data_add_dict_uint(d, "spilled", v.spilled);
 	rte_tel_data_add_dict_uint(d, "spilled_adopted", v.adopted_spilled);
+	rte_tel_data_add_dict_uint(d, "damaged_frames", v.damaged_frames);
 	rte_tel_data_add_dict_uint(d, "spill_used", v.spill_used);
 	rte_tel_data_add_dict_uint(d, "spill_error", v.spill_error);
 	rte_tel_data_add_dict_uint(d, "runs", v.runs);

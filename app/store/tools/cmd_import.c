@@ -25,8 +25,8 @@ static const char help[] =
 	"[files] directory. A SOURCE is a spill directory of a receiver, a file in it,\n"
 	"or a journal whose receiver is not running. A batch that the store already has\n"
 	"is read, and stored again only if it is damaged there. Source files are\n"
-	"removed, and batches of a journal are released, once they are durable. The\n"
-	"store must be stopped.\n"
+	"removed, and batches of a journal are released, once they are durable. Damaged\n"
+	"batches stay in the journal, and are listed. The store must be stopped.\n"
 	"\n"
 	"A receiver keeps a spill file locked as long as a store may have to truncate its\n"
 	"own files because of it. Batches of an imported journal may also be in the files of\n"
@@ -135,6 +135,7 @@ work(struct job *j, char **source, char **files)
 {
 	const struct import_counts *n = &j->import.counts;
 	char message[PATH_MAX];
+	uint64_t damaged;
 	unsigned int i;
 	int status;
 
@@ -144,8 +145,11 @@ work(struct job *j, char **source, char **files)
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
+	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
 	orphaned_journals_forget(&j->rings);
 	status = import_files(j, files);
+	if (damaged > 0)
+		status = EXIT_FAILURE;
 	for (i = 0; i < j->rings.nb; i++) {
 		if (import_ring(&j->import, j->rings.ring[i]) < 0)
 			status = EXIT_FAILURE;
@@ -159,7 +163,7 @@ work(struct job *j, char **source, char **files)
 	}
 	printf("%" PRIu64 " batches stored, %" PRIu64 " already stored, %" PRIu64 " left in the "
 	       "source\n",
-		n->stored, n->duplicates, n->failed);
+		n->stored, n->duplicates, n->failed + damaged);
 	return status;
 }
 

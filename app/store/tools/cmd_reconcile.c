@@ -157,6 +157,7 @@ work(struct job *j, char **dir)
 {
 	struct reconcile *r = &j->reconcile;
 	char message[PATH_MAX];
+	uint64_t damaged;
 	unsigned int i;
 	int status, rc;
 
@@ -177,6 +178,7 @@ work(struct job *j, char **dir)
 		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
+	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
 	orphaned_journals_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
 	if (!r->dry_run)
 		orphaned_journals_forget(&j->rings);
@@ -192,7 +194,7 @@ work(struct job *j, char **dir)
 	       "%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
-	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return rc == 0 && damaged == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int

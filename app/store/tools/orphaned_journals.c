@@ -30,6 +30,39 @@ orphaned_journals_close(struct orphaned_journals *r)
 		journal_close(r->ring[--r->nb]);
 }
 
+uint64_t
+orphaned_journals_say_damage(const struct orphaned_journals *r,
+	void (*say)(void *arg, bool error, const char *text), void *arg)
+{
+	char text[PATH_MAX], line[512];
+	uint64_t batches = 0;
+	const char *problem;
+	bool runs = false;
+	unsigned int i, k;
+	uint32_t n;
+
+	for (i = 0; i < r->nb; i++) {
+		for (k = 0; k < JOURNAL_RUNS; k++) {
+			problem = journal_run_damage(r->ring[i], k);
+			if (problem == NULL)
+				continue;
+			snprintf(text, sizeof(text), "%.3000s: run %u is damaged: %s", r->path[i],
+				k, problem);
+			say(arg, true, text);
+			runs = true;
+		}
+		for (n = journal_damage_next(r->ring[i], 0); n != UINT32_MAX;
+			n = journal_damage_next(r->ring[i], n + 1)) {
+			journal_damage_text(r->ring[i], n, line, sizeof(line));
+			snprintf(text, sizeof(text), "%.3000s: %s; it is kept there", r->path[i],
+				line);
+			say(arg, true, text);
+			batches++;
+		}
+	}
+	return batches == 0 && runs ? 1 : batches;
+}
+
 bool
 orphaned_journals_has(const struct orphaned_journals *r, const struct arrow_identity *id)
 {
@@ -79,6 +112,7 @@ orphaned_journals_forget(struct orphaned_journals *r)
 	unsigned int i, run;
 
 	for (i = 0; i < r->nb; i++) {
+		journal_mend(r->ring[i]);
 		for (run = 0; run < JOURNAL_RUNS; run++)
 			journal_forget_doubts(r->ring[i], run);
 	}

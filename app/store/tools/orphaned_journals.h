@@ -24,10 +24,21 @@ struct orphaned_journals {
 	bool without; /**< journals that are not listed are lost for good */
 };
 
-/** Open another journal. @return 0; -E2BIG; errors of journal_open_existing() */
+/**
+ * Open another journal. Nothing is changed in it.
+ * @return 0; -E2BIG; errors of journal_open_existing()
+ */
 int orphaned_journals_add(struct orphaned_journals *r, const char *path, char message[PATH_MAX]);
 
 void orphaned_journals_close(struct orphaned_journals *r);
+
+/**
+ * Report the damaged runs and batches of the journals. They stay there, and no other function below
+ * sees these batches.
+ * @return number of damaged batches, or 1 if only runs are damaged
+ */
+uint64_t orphaned_journals_say_damage(const struct orphaned_journals *r,
+	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**
  * Whether no receiver can still change batches of a stream: the journal that had its run is open

@@ -634,6 +634,24 @@ read_at(off_t at, void *bytes, size_t size)
 	close(fd);
 }
 
+/* Checksum of the whole file. */
+static uint32_t
+checksum(void)
+{
+	const int fd = open(path, O_RDONLY);
+	struct stat st;
+	uint32_t crc;
+	void *bytes;
+
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+	assert_true(bytes != MAP_FAILED);
+	crc = arrow_crc32c(0, bytes, st.st_size);
+	munmap(bytes, st.st_size);
+	close(fd);
+	return crc;
+}
+
 static void
 sign_header(struct ring_header *h)
 {
@@ -702,6 +720,38 @@ test_header_fields(void **state)
 	unlink(path);
 }
 
+/* The receiver refuses a damaged run. Other programs see the batches of the other run. */
+static void
+expect_run_refused(const char *text)
+{
+	struct journal_damage d;
+	struct journal_batch b;
+	struct journal_run of;
+	uint32_t list[RECORDS];
+	struct journal *r;
+	uint32_t before;
+	char line[256];
+
+	before = checksum();
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, text));
+	assert_int_equal(journal_open_existing(&r, path, message), 0);
+	assert_non_null(strstr(journal_run_damage(r, 0), text));
+	assert_null(journal_run_damage(r, 1));
+	assert_false(journal_run_get(r, 0, &of));
+	assert_true(journal_run_get(r, 1, &of) && of.held == 1);
+	assert_int_equal(list_held(r, list), 1);
+	assert_true(journal_get(r, list[0], &b) && b.run == 1);
+	check_batch(&b);
+	assert_int_equal(journal_damage_next(r, 0), 0);
+	assert_true(journal_damage_get(r, 0, &d));
+	assert_true(d.known && !d.run_known && d.batch.sequence == 1);
+	journal_damage_text(r, 0, line, sizeof(line));
+	assert_non_null(strstr(line, "its run is damaged; damaged run 0, images 1"));
+	journal_close(r);
+	assert_int_equal(checksum(), before);
+}
+
 static void
 expect_damaged_run(const struct ring_run *run, size_t at, const char *text)
 {
@@ -710,8 +760,7 @@ expect_damaged_run(const struct ring_run *run, size_t at, const char *text)
 	if (run->schema_bytes[0] <= JOURNAL_SCHEMA && run->schema_bytes[1] <= JOURNAL_SCHEMA)
 		signed_run.crc = run_crc(run);
 	write_at(at, &signed_run, sizeof(signed_run));
-	open_ring(-EBADMSG, NULL, NULL);
-	assert_non_null(strstr(message, text));
+	expect_run_refused(text);
 }
 
 static void
@@ -726,6 +775,9 @@ test_run_fields(void **state)
 	r = open_ring(0, NULL, NULL);
 	assert_int_equal(journal_run_add(r, &bad), -EINVAL);
 	assert_int_equal(add_run(r, 1), 0);
+	assert_int_equal(add_run(r, 2), 1);
+	assert_int_equal(put(r, 0, 1), 0);
+	assert_int_equal(put(r, 1, 2), 1);
 	journal_close(r);
 	read_at(0, &h, sizeof(h));
 	read_at(h.runs_at, &good, sizeof(good));
@@ -755,8 +807,68 @@ test_run_fields(void **state)
 	run = good;
 	run.schema[1][XFER_BLOCK - 1] ^= 1;
 	write_at(h.runs_at, &run, sizeof(run));
-	open_ring(-EBADMSG, NULL, NULL);
-	assert_non_null(strstr(message, "wrong checksum"));
+	expect_run_refused("wrong checksum");
+	unlink(path);
+}
+
+/*
+ * A file that begins with zeros is created again only if nothing is in it: its creator was killed.
+ */
+static void
+test_unfinished(void **state)
+{
+	static const uint8_t zeros[4 * XFER_BLOCK];
+	struct ring_header good, h;
+	struct journal *r;
+	uint32_t before;
+	unsigned int i;
+
+	unlink(path);
+	journal_close(open_ring(0, NULL, NULL));
+	read_at(0, &good, sizeof(good));
+	/* its creator was killed at any moment of writing the header */
+	for (i = 0; i <= offsetof(struct ring_header, store); i += 4) {
+		memset(&h, 0, sizeof(h));
+		memcpy((uint8_t *)&h + 8, (uint8_t *)&good + 8, i > 8 ? i - 8 : 0);
+		write_at(0, &h, sizeof(h));
+		journal_close(open_ring(0, NULL, NULL));
+	}
+	/* eight zeros in front of runs and batches, or of a ledger */
+	for (i = 0; i < 3; i++) {
+		unlink(path);
+		r = open_ring(0, NULL, NULL);
+		if (i == 0)
+			journal_ledger_put(r, "ledger", 6);
+		if (i > 0)
+			(void)add_run(r, 1);
+		if (i == 2)
+			(void)put(r, 0, 1);
+		journal_close(r);
+		if (i == 2)
+			write_at(good.runs_at, zeros, 8);
+		/* a zeroed sector, and a whole block */
+		write_at(0, zeros, i == 0 ? 8 : i == 1 ? 512 : XFER_BLOCK);
+		before = checksum();
+		expect_refused(-EBADMSG, "begins with zeros");
+		assert_int_equal(checksum(), before);
+	}
+	/* a store in the header */
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	add_stores(r, 1);
+	journal_close(r);
+	write_at(0, zeros, 8);
+	expect_refused(-EBADMSG, "begins with zeros");
+	/* files that were never a journal */
+	for (i = 8; i < 3 * XFER_BLOCK; i += 500) {
+		unlink(path);
+		close(open(path, O_WRONLY | O_CREAT, 0600));
+		write_at(0, zeros, sizeof(zeros));
+		write_at(i, "something else", 14);
+		/* without an owner, this place of a header may have anything */
+		if (i >= offsetof(struct ring_header, size))
+			expect_refused(-EBADMSG, "begins with zeros");
+	}
 	unlink(path);
 }
 
@@ -780,30 +892,93 @@ make_three(uint32_t batch[3], struct ring_batch *middle)
 	return h;
 }
 
-/* Opening reports one damaged batch; the other batches stay. */
+/* Whether a part of the space outside of sound batches has these bytes. */
+static bool
+is_in_space(const struct journal *r, const uint8_t *bytes)
+{
+	const uint8_t *part;
+	uint64_t size;
+	uint32_t at = 0;
+
+	while ((part = journal_damage_space(r, &at, &size)) != NULL) {
+		assert_true(size > 0 && size % XFER_BLOCK == 0);
+		assert_true(part >= r->data && part + size <= r->data + r->data_size);
+		if (bytes >= part && bytes < part + size)
+			return true;
+	}
+	return false;
+}
+
+/* The second batch is damaged: opening keeps and describes it, and the other batches are sound. */
 static void
-expect_one_lost(const uint32_t batch[3], const char *text)
+look_at_one_damaged(struct journal *r, const uint32_t batch[3], const char *text)
 {
 	struct journal_stats stats;
+	struct journal_damage d;
 	struct journal_batch b;
-	struct journal *r = open_ring(1, NULL, NULL);
-	uint32_t list[RECORDS];
+	uint32_t list[RECORDS], n, at = 0;
+	char line[256];
 
 	assert_non_null(strstr(message, "1 damaged"));
-	assert_non_null(strstr(message, text));
 	journal_stats_get(r, &stats);
 	assert_int_equal(stats.damaged, 1);
 	assert_int_equal(list_held(r, list), 2);
 	assert_int_equal(list[0], batch[0]);
 	assert_int_equal(list[1], batch[2]);
 	assert_false(journal_get(r, batch[1], &b));
-	/* its record is used again, and its room once the batch before it was released */
-	journal_release(r, batch[0]);
-	assert_int_equal(put(r, 0, 50), batch[0]);
-	assert_int_equal(put(r, 0, 51), batch[1]);
+	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1))
+		assert_int_not_equal(n, batch[1]);
+	assert_int_equal(journal_damage_next(r, 0), batch[1]);
+	assert_int_equal(journal_damage_next(r, batch[1] + 1), UINT32_MAX);
+	assert_false(journal_damage_get(r, batch[0], &d));
+	assert_true(journal_damage_get(r, batch[1], &d));
+	journal_damage_text(r, batch[1], line, sizeof(line));
+	if (strstr(line, text) == NULL)
+		fail_msg("%s, expected %s", line, text);
+	if (d.known) {
+		assert_int_equal(d.batch.sequence, 2);
+		assert_int_equal(d.batch.rows, 10);
+		assert_int_equal(d.batch.first, 20);
+		assert_true(d.run_known && strcmp(d.run.name, "run") == 0);
+		if (d.held)
+			assert_true(is_in_space(r, d.batch.metadata));
+	}
+	/* no sound batch is in the free space */
+	while ((n = journal_walk(r, &at)) != UINT32_MAX) {
+		assert_true(journal_get(r, n, &b));
+		assert_false(is_in_space(r, b.metadata));
+	}
+	/* its bytes may be anywhere, so that nothing is written until it was dropped */
+	assert_null(journal_reserve(r, XFER_BLOCK));
+}
+
+static void
+expect_one_damaged(const uint32_t batch[3], const char *text)
+{
+	struct journal *r;
+	uint32_t before;
+
+	before = checksum();
+	assert_int_equal(journal_open_existing(&r, path, message), 0);
+	look_at_one_damaged(r, batch, text);
 	journal_close(r);
-	/* the damage is reported only once */
 	r = open_ring(1, NULL, NULL);
+	look_at_one_damaged(r, batch, text);
+	journal_close(r);
+	assert_int_equal(checksum(), before);
+	r = open_ring(1, NULL, NULL);
+	journal_release(r, batch[0]);
+	assert_null(journal_reserve(r, XFER_BLOCK));
+	journal_damage_drop(r, batch[1]);
+	journal_damage_drop(r, batch[1]);
+	journal_damage_drop(r, batch[2]); /* it is sound */
+	assert_int_equal(journal_damage_next(r, 0), UINT32_MAX);
+	/* record and room are used again */
+	assert_int_equal(put(r, 0, 50), batch[1]);
+	assert_int_equal(put(r, 0, 51), batch[0]);
+	journal_close(r);
+	r = open_ring(1, NULL, NULL);
+	assert_non_null(strstr(message, "3 batches"));
 	assert_non_null(strstr(message, "0 damaged"));
 	journal_close(r);
 }
@@ -818,13 +993,22 @@ test_damaged_batch(void **state)
 	unsigned int i;
 	uint8_t byte;
 
-	/* the checksum covers every byte of the record that does not change */
+	/* the checksum covers each byte of the record that does not change; one bit is corrected */
 	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
 		h = make_three(batch, &b);
 		((uint8_t *)&b)[i] ^= 4;
 		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
-		expect_one_lost(batch, "(record)");
+		expect_one_damaged(
+			batch, "its record is damaged; run run, frames 2, frames 20 to 29");
+		h = make_three(batch, &b);
+		((uint8_t *)&b)[i] ^= 5;
+		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+		expect_one_damaged(batch, "record is damaged; its frames are unknown");
 	}
+	h = make_three(batch, &b);
+	b.crc ^= 64;
+	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+	expect_one_damaged(batch, "its record is damaged; run run, frames 2, frames 20 to 29");
 	/* numbers out of range are refused even with a right checksum */
 	for (i = 0; i < 8; i++) {
 		h = make_three(batch, &good);
@@ -847,12 +1031,12 @@ test_damaged_batch(void **state)
 			b.sequence = UINT64_MAX;
 		b.crc = CRC_FROM(&b, position);
 		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
-		expect_one_lost(batch, "(record)");
+		expect_one_damaged(batch, "record is damaged; its frames are unknown");
 	}
 	h = make_three(batch, &b);
 	b.state = BATCH_IN_DOUBT + 1;
 	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
-	expect_one_lost(batch, "(record)");
+	expect_one_damaged(batch, "record is damaged; its frames are unknown");
 	/* a changed bit in metadata or body */
 	for (i = 0; i < 4; i++) {
 		h = make_three(batch, &b);
@@ -864,9 +1048,9 @@ test_damaged_batch(void **state)
 		read_at(at, &byte, 1);
 		byte ^= 1;
 		write_at(at, &byte, 1);
-		expect_one_lost(batch,
-			i < 2 ? "(metadata; run run, frames 2, frames 20 to 29)"
-			      : "(body; run run, frames 2, frames 20 to 29)");
+		expect_one_damaged(batch,
+			i < 2 ? "its metadata is damaged; run run, frames 2, frames 20 to 29"
+			      : "its body is damaged; run run, frames 2, frames 20 to 29");
 	}
 	/* two batches at the same place */
 	h = make_three(batch, &b);
@@ -888,17 +1072,29 @@ test_damaged_owner(void **state)
 	struct ring_header h;
 	struct ring_batch record;
 	uint32_t batch[3];
+	unsigned int i;
+	uint32_t before;
 
 	h = make_three(batch, &record);
 	record.owner = 100;
 	record.given = 0xffff;
 	write_at(h.batches_at + batch[1] * sizeof(record), &record, sizeof(record));
-	r = open_ring(1, NULL, NULL);
-	assert_true(journal_get(r, batch[1], &b));
-	assert_int_equal(b.owner, JOURNAL_NOBODY);
-	/* the bit of a known store stays: that store will be informed */
-	assert_int_equal(b.given, 1);
-	journal_close(r);
+	before = checksum();
+	for (i = 0; i < 4; i++) {
+		if (i < 2)
+			assert_int_equal(journal_open_existing(&r, path, message), 0);
+		else
+			r = open_ring(1, NULL, NULL);
+		if (i == 1)
+			journal_mend(r);
+		assert_true(journal_get(r, batch[1], &b));
+		assert_int_equal(b.owner, JOURNAL_NOBODY);
+		/* the bit of a known store stays: that store will be informed */
+		assert_int_equal(b.given, 1);
+		journal_close(r);
+		if (i == 0)
+			assert_int_equal(checksum(), before);
+	}
 	unlink(path);
 }
 
@@ -1213,6 +1409,7 @@ main(void)
 		cmocka_unit_test(test_default_path),
 		cmocka_unit_test(test_header_fields),
 		cmocka_unit_test(test_run_fields),
+		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_damaged_batch),
 		cmocka_unit_test(test_damaged_owner),
 		cmocka_unit_test(test_probe),

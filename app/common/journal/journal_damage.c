@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The damaged batches of a journal: what is known about them, and where their bytes are. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arrow/tables.h"
+#include "journal/journal_private.h"
+
+static_assert(sizeof(struct ring_batch) == JOURNAL_RECORD_BYTES, "size in journal.h");
+
+static bool
+is_damaged(const struct journal *r, uint32_t batch)
+{
+	return batch < r->nb_batches && r->batch[batch].state != BATCH_FREE &&
+		r->is[batch] >= RECORD_DAMAGED;
+}
+
+uint32_t
+journal_damage_next(const struct journal *r, uint32_t batch)
+{
+	for (; batch < r->nb_batches; batch++) {
+		if (is_damaged(r, batch))
+			return batch;
+	}
+	return UINT32_MAX;
+}
+
+static bool
+has_checksum(const struct ring_batch *b)
+{
+	return b->crc == CRC_FROM(b, position);
+}
+
+/*
+ * Correct a record in which one bit is wrong. CRC-32C detects more wrong bits than that in a record
+ * of this size, so there is only one such record.
+ */
+static bool
+correct_record(struct ring_batch *b)
+{
+	uint8_t *const bytes = (uint8_t *)b;
+	unsigned int i, bit;
+
+	/* the wrong bit is in the checksum */
+	if (__builtin_popcount(b->crc ^ CRC_FROM(b, position)) <= 1)
+		return true;
+	for (i = offsetof(struct ring_batch, position); i < sizeof(*b); i++) {
+		for (bit = 0; bit < 8; bit++) {
+			bytes[i] ^= 1u << bit;
+			if (has_checksum(b))
+				return true;
+			bytes[i] ^= 1u << bit;
+		}
+	}
+	return false;
+}
+
+static bool
+overlaps(const struct journal *r, const struct ring_batch *a)
+{
+	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + a->body_bytes;
+	const struct ring_batch *b;
+	uint64_t at;
+	uint32_t i;
+
+	for (i = r->taken_tail; i != r->taken_head; i = (i + 1) % (r->nb_batches + 1)) {
+		b = &r->batch[r->taken[i].batch];
+		at = b->position % r->data_size;
+		if (at < to && from < at + XFER_BLOCK + b->body_bytes)
+			return true;
+	}
+	return false;
+}
+
+bool
+journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damage *to)
+{
+	static const char *const names[] = {
+		[RECORD_DAMAGED] = "record",
+		[RECORD_RUN_DAMAGED] = "run",
+		[RECORD_METADATA_DAMAGED] = "metadata",
+		[RECORD_BODY_DAMAGED] = "body",
+	};
+	struct ring_batch b;
+
+	memset(to, 0, sizeof(*to));
+	if (!is_damaged(r, batch))
+		return false;
+	b = r->batch[batch];
+	to->what = names[r->is[batch]];
+	to->held = b.state != BATCH_IN_DOUBT;
+	to->record = (const uint8_t *)&r->batch[batch];
+	to->known = correct_record(&b) && journal_record_fits(r, &b);
+	if (!to->known)
+		return true;
+	to->batch = (struct journal_batch){
+		.position = b.position,
+		.sequence = b.sequence,
+		.rows = b.rows,
+		.first = b.first,
+		.last = b.last,
+		.received = b.received,
+		.body_bytes = b.body_bytes,
+		.body_crc32c = b.body_crc32c,
+		.run = b.run,
+		.table = b.table,
+		.owner = JOURNAL_NOBODY,
+		.held = to->held,
+	};
+	if (to->held && !overlaps(r, &b)) {
+		to->batch.metadata = r->data + b.position % r->data_size;
+		to->batch.body = to->batch.metadata + XFER_BLOCK;
+	}
+	to->run_known = journal_run_get(r, b.run, &to->run);
+	return true;
+}
+
+void
+journal_damage_text(const struct journal *r, uint32_t batch, char *text, size_t size)
+{
+	struct journal_damage d;
+	const struct journal_batch *b = &d.batch;
+	char run[XFER_NAME_BYTES + 40];
+
+	text[0] = '\0';
+	if (!journal_damage_get(r, batch, &d))
+		return;
+	if (!d.known) {
+		snprintf(text, size,
+			"batch in record %u: its %s is damaged; its frames are unknown", batch,
+			d.what);
+		return;
+	}
+	if (d.run_known)
+		snprintf(run, sizeof(run), "run %s", d.run.name);
+	else
+		snprintf(run, sizeof(run), "damaged run %u", b->run);
+	snprintf(text, size,
+		"batch in record %u: its %s is damaged; %s, %s %" PRIu64 ", frames %" PRIu64 " to "
+		"%" PRIu64,
+		batch, d.what, run, arrow_table_name(b->table), b->sequence, b->first, b->last);
+}
+
+/* Find the n-th free range of positions: behind each held batch, up to the next one. */
+static bool
+find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
+{
+	const uint32_t slots = r->nb_batches + 1, tail = r->taken_tail;
+	const uint32_t nb = (r->taken_head + slots - tail) % slots;
+	const struct taken *t = &r->taken[(tail + n) % slots];
+
+	if (nb == 0) {
+		*from = 0;
+		*to = r->data_size;
+		return n == 0;
+	}
+	if (n >= nb)
+		return false;
+	*from = t->position + XFER_BLOCK + r->batch[t->batch].body_bytes;
+	*to = n + 1 < nb ? r->taken[(tail + n + 1) % slots].position
+			 : r->taken[tail].position + r->data_size;
+	return true;
+}
+
+const uint8_t *
+journal_damage_space(const struct journal *r, uint32_t *at, uint64_t *size)
+{
+	uint64_t from, to, edge;
+
+	while (find_space(r, *at / 2, &from, &to)) {
+		/* where the data begins again at its start */
+		edge = (from / r->data_size + 1) * r->data_size;
+		if (*at % 2 == 0)
+			to = to < edge ? to : edge;
+		else
+			from = edge;
+		(*at)++;
+		if (from >= to)
+			continue;
+		*size = to - from;
+		return r->data + from % r->data_size;
+	}
+	return NULL;
+}
+
+void
+journal_damage_drop(struct journal *r, uint32_t batch)
+{
+	if (!is_damaged(r, batch))
+		return;
+	PUT(r->batch[batch].state, BATCH_FREE);
+	step(r);
+	r->is[batch] = RECORD_SOUND;
+	r->free_batch[r->nb_free++] = batch;
+	r->nb_damaged--;
+	journal_grant(r);
+}
+
+const char *
+journal_run_damage(const struct journal *r, unsigned int index)
+{
+	return index < JOURNAL_RUNS ? r->run_problem[index] : NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Takes the damaged batches out of a journal that is being adopted. Their bytes go to a quarantine
+ * file, their frames to the ledger of the receivers that kept them, and their room is free again.
+ *
+ * The quarantine file is complete and durable before the journal changes. The ledger in the journal
+ * changes with each batch: a receiver that is killed in between leaves a state from which the next
+ * one continues, and no batch is counted twice. README.rst has the layout of the file.
+ */
+#ifndef DAMAGED_BATCHES_H
+#define DAMAGED_BATCHES_H
+
+#include "journal/journal.h"
+#include "telemetry/ledger.h"
+
+struct damaged_batches {
+	uint64_t batches;
+	uint64_t frames; /**< of them, images of frames; as far as it is known */
+};
+
+/**
+ * Remove all damaged batches from the journal. Does nothing if there is none. Logs each of them.
+ * @param directory  where the file `journal-RECEIVER_ID.quarantine` is created; if it exists,
+ *   `.2`, `.3` and so on are appended
+ * @param before     ledger of the receiver that died, which is also in the journal; updated
+ * @param found      out
+ * @return 0, or -errno of the file (logged): the journal is unchanged
+ */
+int damaged_batches_remove(struct journal *journal, const char *directory,
+	struct ledger_kept *before, struct damaged_batches *found);
+
+#endif /* DAMAGED_BATCHES_H */
