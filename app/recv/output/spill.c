@@ -248,7 +248,7 @@ open_run(struct spill *s, struct spill_run *r)
 	else if (recovered.failed)
 		rc = -EIO;
 	if (s->quota.limit > 0)
-		stream_quota_renew(&s->quota);
+		stream_quota_renew(&s->quota, NULL);
 	for (i = 0; i < XFER_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {
