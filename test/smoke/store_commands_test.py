@@ -51,6 +51,25 @@ def copy(source, to):
     return to
 
 
+def read_locks(*directories):
+    """Lock files as a user does who may only read them. @return descriptors"""
+    fds = []
+    for directory in directories:
+        for where, _, names in os.walk(directory):
+            for name in names:
+                if not name.endswith(('.arrow', '.part')) and name != '.lock':
+                    continue
+                fds.append(os.open(f'{where}/{name}', os.O_RDONLY))
+                fcntl.lockf(fds[-1], fcntl.LOCK_SH)
+    want(fds, 'no files in', directories)
+    return fds
+
+
+def check_lock_file(directory):
+    mode = os.stat(f'{directory}/.lock').st_mode & 0o777
+    want(mode == 0o600, f'{directory}/.lock can be read by others: {mode:o}')
+
+
 def check_usage(store):
     eal = ('--no-huge', '-m', '64', '--no-pci', '--no-shconf', '-l', '0')
     for words in (['--help'], ['-h'], ['--', '--help'], ['-l', '0', '--', '--help']):
@@ -321,7 +340,15 @@ def check_reconcile(store, chain, there):
     both = (chain.stored, second)
     store('reconcile', '--dry-run', '--journal', chain.ring, *both, says='would be cut off')
     store('verify', *both, status=1, says='duplicates (run braggline-store reconcile)')
+    # a lock file of an older version, and files, that others have locked for reading
+    for directory in both:
+        open(f'{directory}/.lock', 'a', encoding='ascii').close()
+        os.chmod(f'{directory}/.lock', 0o644)
+    readers = read_locks(*both)
     store('reconcile', '--journal', chain.ring, *both, says='cut off')
+    for fd in readers:
+        os.close(fd)
+    check_lock_file(chain.stored)
     store('verify', *both, says=' 0 duplicates')
     want(stored(*both) == there, 'batches were lost')
     store('reconcile', *both, says=' 0 duplicates')
@@ -350,6 +377,7 @@ def check_import(store, chain, second, there):
     for path in f'{chain.stored}/.lock', *paths(second), *(os.path.dirname(p) for p in paths(second)):
         readable = os.open(path, os.O_RDONLY)
         fcntl.flock(readable, fcntl.LOCK_EX)
+    read_locks(chain.stored, second)
     duplicates = copy(chain.stored, f'{chain.where}/duplicates')
     nb = len(paths(duplicates))
     store('import', '--keep', '--to', chain.stored, duplicates,

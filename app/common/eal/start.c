@@ -16,12 +16,16 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_kvargs.h>
+#include <rte_log.h>
 
 #include "ascii_text.h"
 #include "eal/start.h"
+#include "io/file_lock.h"
 #include "io/own_file.h"
 
 #define FREE_PAGES "/sys/kernel/mm/hugepages/hugepages-*/free_hugepages"
+
+RTE_LOG_REGISTER(lock_logtype, braggline.lock, NOTICE);
 
 static char separator[] = "--";
 
@@ -303,11 +307,18 @@ out:
 	return ret;
 }
 
+static void
+warn_of_reader(const char *text)
+{
+	rte_log(RTE_LOG_WARNING, lock_logtype, "lock: %s\n", text);
+}
+
 int
 eal_start(const char *program, int argc, char **argv, int own)
 {
 	int ret;
 
+	file_lock_warn = warn_of_reader;
 	remove_stale_sockets(program, argv, own);
 	if (own != 0)
 		argv[own] = separator;

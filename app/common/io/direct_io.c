@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <liburing.h>
 
 #include "arrow/schema.h"
+#include "io/dir_lock.h"
 #include "io/direct_io.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
@@ -32,7 +34,11 @@ struct request {
 };
 
 struct disk_file {
+	struct disk_file *next; /* of this process */
 	int fd;
+	dev_t dev;
+	ino_t ino;
+	int dir[2]; /* locks of its directory that take the place of its own; -1: none */
 	struct arrow_io_info info;
 	bool has_ring;
 	struct io_uring ring;
@@ -130,6 +136,109 @@ choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
 	f->info.mode = ARROW_IO_DIRECT_URING;
 }
 
+/*
+ * Files that this process has open. They exclude its own threads from each other also if other
+ * users prevent the locks of files.
+ */
+static struct disk_file *open_files;
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* @return -EBUSY: this process has the file open */
+static int
+enter(struct disk_file *f)
+{
+	const struct disk_file *other;
+	struct stat st;
+	int rc = 0;
+
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	f->dev = st.st_dev;
+	f->ino = st.st_ino;
+	pthread_mutex_lock(&open_mutex);
+	for (other = open_files; other != NULL && rc == 0; other = other->next)
+		rc = other->dev == f->dev && other->ino == f->ino ? -EBUSY : 0;
+	if (rc == 0) {
+		f->next = open_files;
+		open_files = f;
+	}
+	pthread_mutex_unlock(&open_mutex);
+	return rc;
+}
+
+/* Before the descriptor is closed: another file may get the inode's number then. */
+static void
+leave(struct disk_file *f)
+{
+	struct disk_file **at;
+
+	pthread_mutex_lock(&open_mutex);
+	for (at = &open_files; *at != NULL && *at != f; at = &(*at)->next)
+		;
+	if (*at == f)
+		*at = f->next;
+	pthread_mutex_unlock(&open_mutex);
+}
+
+static void
+release_dir(struct disk_file *f)
+{
+	dir_lock_release(f->dir[0]);
+	dir_lock_release(f->dir[1]);
+}
+
+static void
+warn_of_reader(int fd)
+{
+	static bool said; /* atomic */
+	char text[PATH_MAX], link[32], path[PATH_MAX] = "";
+
+	if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		return;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	(void)!readlink(link, path, sizeof(path) - 1);
+	snprintf(text, sizeof(text),
+		"%.3000s: another process has locked it for reading. Going on with the lock of its "
+		"directory; lslocks lists such processes. Other files are not reported",
+		path);
+	file_lock_warn(text);
+}
+
+/* @return -EBUSY: another process uses the file */
+static int
+lock(struct disk_file *f, const char *path)
+{
+	int rc = file_lock_or_read(f->fd, 0);
+
+	if (rc == 1) {
+		rc = dir_lock_for_file(path, f->dir);
+		if (rc < 0)
+			return -EBUSY;
+		warn_of_reader(f->fd);
+	}
+	/* a file system without locks is accepted */
+	return rc == -EBUSY ? rc : 0;
+}
+
+/*
+ * Permissions of a created file: OWN_FILE_MODE without the bits of the umask. umask(2) cannot read
+ * it without a change that other threads would see.
+ */
+static void
+make_readable(int fd)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	unsigned int mask = 077;
+	char line[128];
+
+	while (status != NULL && fgets(line, sizeof(line), status) != NULL &&
+		sscanf(line, "Umask: %o", &mask) != 1)
+		;
+	if (status != NULL)
+		fclose(status);
+	(void)fchmod(fd, OWN_FILE_MODE & ~mask);
+}
+
 static int
 direct_open(void **handle, const struct arrow_io_open *how)
 {
@@ -144,14 +253,17 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	if (f == NULL)
 		return -ENOMEM;
 	f->depth = how->depth;
-	f->fd = own_file_open(AT_FDCWD, how->path, flags, OWN_FILE_MODE);
+	f->dir[0] = f->dir[1] = -1;
+	/* others may read it once it is locked, and so cannot prevent the lock */
+	f->fd = own_file_open(AT_FDCWD, how->path, flags, OWN_SECRET_MODE);
 	if (f->fd < 0) {
 		rc = f->fd;
 		goto fail;
 	}
-	/* a file system without locks is accepted */
-	rc = file_lock(f->fd, 0);
-	if (rc == -EBUSY)
+	rc = enter(f);
+	if (rc == 0)
+		rc = lock(f, how->path);
+	if (rc < 0)
 		goto fail;
 	/*
 	 * recovery removes empty files that are not locked: it may have removed this one before the
@@ -161,14 +273,18 @@ direct_open(void **handle, const struct arrow_io_open *how)
 		rc = how->existing ? -ENOENT : -EEXIST;
 		goto fail;
 	}
+	if (!how->existing)
+		make_readable(f->fd);
 	choose_direct(f, how->mode);
 	choose_ring(f, how->mode);
 	*handle = f;
 	return 0;
 
 fail:
+	leave(f);
 	if (f->fd >= 0)
 		close(f->fd);
+	release_dir(f);
 	free(f);
 	return rc;
 }
@@ -473,7 +589,9 @@ direct_close(void *handle)
 		munmap(f->map, f->map_size);
 	if (f->has_ring)
 		io_uring_queue_exit(&f->ring);
+	leave(f);
 	rc = close(f->fd) < 0 ? -errno : 0;
+	release_dir(f);
 	free(f);
 	return rc;
 }

@@ -7,7 +7,8 @@
  * requires an alignment above ARROW_BLOCK (statx(2), STATX_DIOALIGN). It is written with O_DIRECT,
  * one write at a time, if io_uring is not available. arrow_io_info has the mode and the reason.
  * Each file has its own io_uring, and is locked (io/file_lock.h) while it is open, so that it is
- * not repaired while it is being written.
+ * not repaired while it is being written. This process opens it once. If other users prevent the
+ * lock of an existing file, its directory is locked (io/dir_lock.h).
  */
 #ifndef DIRECT_IO_H
 #define DIRECT_IO_H

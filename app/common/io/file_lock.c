@@ -55,16 +55,21 @@ owner_lives(int fd)
 	return lives;
 }
 
-int
-file_lock(int fd, unsigned int wait_ms)
+/* @param or_read  if only readers prevent the lock: take a read lock and return 1 */
+static int
+lock_whole(int fd, unsigned int wait_ms, bool or_read)
 {
 	const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct flock shared = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
 	unsigned int waited;
 
 	for (waited = 0; fcntl(fd, F_OFD_SETLK, &whole) < 0; waited += STEP_MS) {
 		if (errno != EAGAIN && errno != EACCES)
 			return -errno;
+		/* no other process has a write lock, or can get one from now on */
+		if (or_read && fcntl(fd, F_OFD_SETLK, &shared) == 0)
+			return 1;
 		if (waited >= wait_ms || owner_lives(fd))
 			return -EBUSY;
 		nanosleep(&step, NULL);
@@ -73,3 +78,23 @@ file_lock(int fd, unsigned int wait_ms)
 	(void)flock(fd, LOCK_EX | LOCK_NB);
 	return 0;
 }
+
+int
+file_lock(int fd, unsigned int wait_ms)
+{
+	return lock_whole(fd, wait_ms, false);
+}
+
+int
+file_lock_or_read(int fd, unsigned int wait_ms)
+{
+	return lock_whole(fd, wait_ms, true);
+}
+
+static void
+warn_on_stderr(const char *text)
+{
+	fprintf(stderr, "braggline: %s\n", text);
+}
+
+void (*file_lock_warn)(const char *text) = warn_on_stderr;

@@ -5,8 +5,16 @@
 /**
  * @file
  * Locks of files that one process uses exclusively: a journal, an Arrow file, the file `.lock` of a
- * directory. They are write locks of open file descriptions (fcntl(2), F_OFD_SETLK), which need a
- * descriptor that is open for writing: a user who may only read a file cannot lock it.
+ * directory (io/dir_lock.h). They are write locks of open file descriptions (fcntl(2),
+ * F_OFD_SETLK), which need a descriptor that is open for writing.
+ *
+ * A read lock needs only permission to read, and prevents a write lock. So any user who may read a
+ * file can prevent its lock. Programs therefore exclude each other as follows:
+ * - The journal and `.lock` have mode 0600: other users cannot lock them.
+ * - An Arrow file is created with mode 0600 and becomes readable once it is locked. So while the
+ *   process that created it has it open, others find it locked.
+ * - An existing Arrow file is readable. If only readers prevent its lock, the lock of its directory
+ *   takes its place (direct_io.c).
  *
  * A lock may outlive its process. The kernel releases files that io_uring has used from worker
  * threads, which are delayed on a machine whose CPUs poll (measured: 1.3 s after the process had
@@ -15,9 +23,6 @@
 
 /** How long a starting program waits for a lock, as its predecessor may have just died. */
 #define FILE_LOCK_MS 30000
-
-/** Name of the file whose lock is that of its directory. */
-#define FILE_LOCK_NAME ".lock"
 
 /**
  * Lock a file that is open for writing exclusively. The lock belongs to the descriptor and ends
@@ -30,5 +35,18 @@
  *   - -errno of fcntl(2): -ENOLCK, -EBADF
  */
 int file_lock(int fd, unsigned int wait_ms);
+
+/**
+ * As file_lock(). If only read locks prevent it, the function takes a read lock instead, without
+ * waiting: then no other process has a write lock, or can get one.
+ * @return as file_lock(); 1: the descriptor has a read lock
+ */
+int file_lock_or_read(int fd, unsigned int wait_ms);
+
+/**
+ * Reports that another user's read lock was bypassed. Default: a line on stderr. Programs set it
+ * before they start threads.
+ */
+extern void (*file_lock_warn)(const char *text);
 
 #endif

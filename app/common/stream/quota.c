@@ -4,7 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +16,12 @@
 #include "arrow/names.h"
 #include "stream/ended.h"
 #include "stream/writer.h"
+
+static bool
+is_marker(const char *name)
+{
+	return strncmp(name, STORE_ENDED, strlen(STORE_ENDED)) == 0;
+}
 
 /*
  * Size of a file for the quota. Incomplete files do not count, since their allocated space is not
@@ -23,31 +33,38 @@ measure_file(int run, const char *name)
 {
 	struct stat st;
 
-	if (strncmp(name, STORE_ENDED, strlen(STORE_ENDED)) == 0)
+	if (is_marker(name))
 		return XFER_BLOCK;
 	if (!arrow_name_is_complete(name) && !arrow_name_is_quarantine(name))
 		return 0;
 	return fstatat(run, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_size : 0;
 }
 
-/* Get the size of a run's files. */
-static uint64_t
-measure_run(int root, const char *name)
+/*
+ * Measure a directory of a run. An ended incarnation takes an inode for its marker, so a directory
+ * with several markers counts as several runs.
+ * @param bytes  NULL: not wanted
+ */
+static void
+measure_run(int root, const char *name, uint64_t *bytes, uint64_t *runs)
 {
 	const int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
-	uint64_t bytes = 0;
+	uint64_t markers = 0;
 
 	if (dir == NULL) {
 		if (fd >= 0)
 			close(fd);
-		return 0;
+		return;
 	}
-	while ((entry = readdir(dir)) != NULL)
-		bytes += measure_file(fd, entry->d_name);
+	while ((entry = readdir(dir)) != NULL) {
+		if (bytes != NULL)
+			*bytes += measure_file(fd, entry->d_name);
+		markers += is_marker(entry->d_name);
+	}
 	closedir(dir);
-	return bytes;
+	*runs += markers > 1 ? markers : 1;
 }
 
 /* Whether a directory's name is RUN-RECEIVER_ID-ID. */
@@ -61,20 +78,106 @@ is_of(const char *name, uint64_t receiver_id)
 	return length > end && strncmp(name + length - end, digits, strlen(digits)) == 0;
 }
 
-void
-stream_quota_renew(struct stream_quota *q)
+int
+stream_quota_measure(const char *root, uint64_t receiver_id, uint64_t *bytes, uint64_t *runs)
 {
 	const struct dirent *entry;
-	uint64_t bytes = 0;
-	DIR *dir;
+	DIR *dir = opendir(root);
 
-	dir = opendir(q->root);
+	*runs = 0;
+	if (bytes != NULL)
+		*bytes = 0;
 	if (dir == NULL)
-		return;
+		return -errno;
 	while ((entry = readdir(dir)) != NULL) {
-		if (is_of(entry->d_name, q->receiver_id))
-			bytes += measure_run(dirfd(dir), entry->d_name);
+		if (is_of(entry->d_name, receiver_id))
+			measure_run(dirfd(dir), entry->d_name, bytes, runs);
 	}
 	closedir(dir);
-	q->used = bytes + q->open;
+	return 0;
+}
+
+void
+stream_quota_apply(struct stream_quota *q, uint64_t bytes, uint64_t closed)
+{
+	/* the measurement may not include files that were completed meanwhile */
+	q->used = bytes + (q->closed - closed) + q->open;
+}
+
+/* A measurement by a thread. The side that gives it up last frees it. */
+struct stream_quota_job {
+	enum job_state {
+		JOB_RUNNING,
+		JOB_DONE,
+		JOB_ABANDONED,
+	} state; /* atomic */
+	char root[PATH_MAX];
+	uint64_t receiver_id;
+	uint64_t closed; /* quota.closed when it began */
+	void (*enter)(void);
+	uint64_t bytes;
+	int error;
+};
+
+static void *
+measure_main(void *arg)
+{
+	struct stream_quota_job *j = arg;
+	uint64_t runs;
+
+	if (j->enter != NULL)
+		j->enter();
+	j->error = stream_quota_measure(j->root, j->receiver_id, &j->bytes, &runs);
+	if (__atomic_exchange_n(&j->state, JOB_DONE, __ATOMIC_ACQ_REL) == JOB_ABANDONED)
+		free(j);
+	return NULL;
+}
+
+static void
+begin_job(struct stream_quota *q, void (*enter)(void))
+{
+	struct stream_quota_job *j = calloc(1, sizeof(*j));
+	pthread_t thread;
+
+	if (j == NULL)
+		return;
+	snprintf(j->root, sizeof(j->root), "%s", q->root);
+	j->receiver_id = q->receiver_id;
+	j->closed = q->closed;
+	j->enter = enter;
+	if (pthread_create(&thread, NULL, measure_main, j) != 0) {
+		free(j);
+		return;
+	}
+	pthread_detach(thread);
+	q->job = j;
+}
+
+void
+stream_quota_abandon(struct stream_quota *q)
+{
+	struct stream_quota_job *j = q->job;
+
+	q->job = NULL;
+	if (j != NULL &&
+		__atomic_exchange_n(&j->state, JOB_ABANDONED, __ATOMIC_ACQ_REL) == JOB_DONE)
+		free(j);
+}
+
+void
+stream_quota_renew(struct stream_quota *q, void (*enter)(void))
+{
+	struct stream_quota_job *j = q->job;
+	uint64_t bytes, runs;
+
+	if (!q->in_thread) {
+		if (stream_quota_measure(q->root, q->receiver_id, &bytes, &runs) == 0)
+			stream_quota_apply(q, bytes, q->closed);
+	} else if (j == NULL) {
+		begin_job(q, enter);
+	} else if (__atomic_load_n(&j->state, __ATOMIC_ACQUIRE) == JOB_DONE) {
+		if (j->error == 0)
+			stream_quota_apply(q, j->bytes, j->closed);
+		stream_quota_abandon(q);
+	}
 }

@@ -299,7 +299,7 @@ is_over_quota(struct stream_writer *w, uint64_t bytes)
 		return false;
 	/* files may have been removed; examined once per retry interval */
 	if (q->root != NULL && arrow_slices_clock() >= w->retry_at)
-		stream_quota_renew(q);
+		stream_quota_renew(q, w->config.enter);
 	return !fits(q, bytes);
 }
 
@@ -870,6 +870,7 @@ retire(struct stream_writer *w, struct stream_file *f)
 	if (w->config.quota != NULL) {
 		w->config.quota->used += f->file.size - f->charged;
 		w->config.quota->open -= f->charged;
+		w->config.quota->closed += f->file.size;
 	}
 	interval_set_free(&f->have);
 	free(f->item);

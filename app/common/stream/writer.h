@@ -34,13 +34,17 @@
 
 /**
  * Limit of the bytes that streams may use together. `used` increases with written data. The disk is
- * examined when a run is opened, and before a batch is refused, since files may have been added or
+ * examined when a run is opened, and while batches are refused, since files may have been added or
  * removed.
  */
 struct stream_quota {
 	uint64_t limit; /**< bytes; 0: no limit */
 	uint64_t used;
-	uint64_t open; /**< part of `used`: files that are being written */
+	uint64_t open;	 /**< part of `used`: files that are being written */
+	uint64_t closed; /**< bytes of files that were completed, since the start */
+	/** a thread examines the disk: the caller of the writers may not wait for it */
+	bool in_thread;
+	struct stream_quota_job *job; /**< its current measurement; NULL: none */
 	/** folder with the directories RUN-RECEIVER_ID-ID; NULL: the disk is not examined */
 	const char *root;
 	uint64_t receiver_id; /**< receiver whose directories count */
@@ -49,9 +53,25 @@ struct stream_quota {
 
 /**
  * Examine the disk. `used` becomes the size of the receiver's files that are complete or truncated,
- * plus one block for each marker of an ended run, plus `open`.
+ * plus one block for each marker of an ended run, plus `open`. With `in_thread`, a call begins a
+ * measurement, and a later one takes its result.
+ * @param enter  called first by the thread; may be NULL
  */
-void stream_quota_renew(struct stream_quota *q);
+void stream_quota_renew(struct stream_quota *q, void (*enter)(void));
+
+/**
+ * Measure the receiver's files. Any thread.
+ * @param bytes  out: size of the files; NULL: not wanted
+ * @param runs   out: number of directories; one with several markers counts once for each of them
+ * @return 0; -errno
+ */
+int stream_quota_measure(const char *root, uint64_t receiver_id, uint64_t *bytes, uint64_t *runs);
+
+/** Take the result of a measurement. @param closed  q->closed when it began */
+void stream_quota_apply(struct stream_quota *q, uint64_t bytes, uint64_t closed);
+
+/** Drop a measurement that has begun. */
+void stream_quota_abandon(struct stream_quota *q);
 
 /** A batch to be written. */
 struct stream_batch {

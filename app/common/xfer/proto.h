@@ -71,7 +71,7 @@ enum xfer_reason {
 	XFER_REASON_ENTRY,	 /**< invalid descriptor */
 	XFER_REASON_SUPERSEDED,	 /**< a newer connection serves the same stream */
 	XFER_REASON_SILENT,	 /**< no heartbeat in time */
-	XFER_REASON_QUOTA,	 /**< the receiver's quota is used up */
+	XFER_REASON_QUOTA,	 /**< the receiver may begin no run: its quota is used up */
 	XFER_REASON_STOPPING,	 /**< the store is stopping */
 	XFER_REASON_FAILED,	 /**< internal error of the store: see its log */
 	XFER_REASON_STORE,	 /**< sent by the receiver: this is not the expected store */

@@ -194,7 +194,7 @@ check_spill(struct check *c, const struct settings *s)
 	 * Files that are not imported yet count. Without a limit, expect as many bytes as the
 	 * journal holds.
 	 */
-	stream_quota_renew(&quota);
+	stream_quota_renew(&quota, NULL);
 	check_print_bytes(quota.used, used);
 	want = quota.limit == 0 ? e->ring_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
 	if (want == 0) {

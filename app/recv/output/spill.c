@@ -19,6 +19,7 @@
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
 #include "fail_point.h"
+#include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
 #include "output/spill.h"
@@ -146,8 +147,7 @@ close_run(struct spill_run *r)
 			arrow_reader_close(&r->reader[i]);
 		r->reader[i].data = NULL;
 	}
-	if (r->lock >= 0)
-		close(r->lock);
+	dir_lock_release(r->lock);
 	r->lock = -1;
 	r->open = false;
 }
@@ -166,7 +166,7 @@ static int
 lock_dir(struct spill *s, struct spill_run *r)
 {
 	const struct spill_run *other;
-	char message[PATH_MAX], path[PATH_MAX];
+	char message[PATH_MAX];
 	int rc;
 
 	rc = dir_of(s, &r->run, r->dir);
@@ -185,23 +185,18 @@ lock_dir(struct spill *s, struct spill_run *r)
 	for (other = s->run; other < s->run + JOURNAL_RUNS; other++) {
 		if (other == r || !other->open || strcmp(other->dir, r->dir) != 0)
 			continue;
-		r->lock = fcntl(other->lock, F_DUPFD_CLOEXEC, 0);
-		return r->lock < 0 ? -errno : 0;
+		r->lock = dir_lock_share(r->dir, DIR_LOCK_NAME);
+		return r->lock < 0 ? r->lock : 0;
 	}
-	if (snprintf(path, sizeof(path), "%s/" FILE_LOCK_NAME, r->dir) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	r->lock = own_file_open(AT_FDCWD, path, O_RDWR | O_CREAT, OWN_FILE_MODE);
-	if (r->lock < 0) {
-		LOG(ERR, "%s: %s\n", path, own_file_error(r->lock));
-		return r->lock;
-	}
-	rc = file_lock(r->lock, 0);
-	if (rc == -EBUSY)
+	r->lock = dir_lock(r->dir, DIR_LOCK_NAME, true, 0, message);
+	if (r->lock == -EBUSY)
 		LOG(ERR,
-			"%s is locked by a running braggline-store import or another receiver; "
-			"trying again when it has ended\n",
-			path);
-	return rc;
+			"%s/" DIR_LOCK_NAME " is locked by a running braggline-store import or "
+			"another receiver; trying again when it has ended\n",
+			r->dir);
+	else if (r->lock < 0)
+		LOG(ERR, "%s\n", message);
+	return r->lock < 0 ? r->lock : 0;
 }
 
 static int
@@ -253,7 +248,7 @@ open_run(struct spill *s, struct spill_run *r)
 	else if (recovered.failed)
 		rc = -EIO;
 	if (s->quota.limit > 0)
-		stream_quota_renew(&s->quota);
+		stream_quota_renew(&s->quota, NULL);
 	for (i = 0; i < XFER_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {

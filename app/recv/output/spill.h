@@ -8,7 +8,7 @@
  * A thread off the lcores writes the files directly from the journal. Commands and results pass
  * through rings: the caller of spill_put() and of the functions below it never waits.
  *
- * A run's directory is locked (FILE_LOCK_NAME in it) from its first batch until
+ * A run's directory is locked (io/dir_lock.h) from its first batch until
  * spill_close_run() has completed. Until then a store may hold the same batch and not have been
  * informed, so an import must wait.
  */

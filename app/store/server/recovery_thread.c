@@ -130,7 +130,7 @@ store_recover_begin(struct store_recover *s)
 	s->memory_error = 0;
 	s->cuts = 0;
 	s->batches_cut = 0;
-	s->run->settling = true;
+	store_run_recover_begin(s->run);
 	/* set before the thread reads it */
 	s->has_thread = true;
 	if (pthread_create(&s->thread, NULL, recover_main, s) == 0)
@@ -147,6 +147,6 @@ store_recover_end(struct store_recover *s)
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
 	s->begun = false;
-	store_run_recover_end(s->runs, s->run);
+	store_run_recover_end(s->runs, s->run, s->reason);
 	return true;
 }

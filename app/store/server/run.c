@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -81,23 +82,27 @@ owner_of(struct store_runs *s, uint64_t receiver_id)
 
 	for (i = 0; i < STORE_RUNS; i++) {
 		p = &s->receiver_id[i];
-		if (p->nb_runs > 0 && p->receiver_id == receiver_id)
+		if (p->quota.root != NULL && p->receiver_id == receiver_id)
 			break;
 		if (p->nb_runs == 0 && free_one == NULL)
 			free_one = p;
 	}
 	if (i == STORE_RUNS) {
 		p = free_one;
-		p->receiver_id = receiver_id;
-		p->quota = (struct stream_quota){
-			.limit = s->files.quota,
-			.root = s->files.root,
+		stream_quota_abandon(&p->quota);
+		*p = (struct store_receiver_id){
 			.receiver_id = receiver_id,
-			.setting = "[files] quota_mib",
+			.quota =
+				{
+					.limit = s->files.quota,
+					.root = s->files.root,
+					.receiver_id = receiver_id,
+					.setting = "[files] quota_mib",
+					.in_thread = true,
+				},
 		};
 	}
 	p->nb_runs++;
-	stream_quota_renew(&p->quota);
 	return p;
 }
 
@@ -132,7 +137,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 		.slices = s->files.slices,
 		.roll_bytes = s->files.roll_bytes,
 		.roll_ms = s->files.roll_ms,
-		.quota = r->owner != NULL ? &r->owner->quota : NULL,
+		.quota = &r->owner->quota,
 		.result = s->files.result,
 		.log = on_log,
 		.clock = on_clock,
@@ -197,9 +202,56 @@ make_run(struct store_runs *s, struct store_run *r, const struct xfer_auth *h)
 		return XFER_REASON_FAILED;
 	for (i = 0; i < XFER_TABLES && reason == XFER_REASON_NONE; i++)
 		reason = open_schema(r, h, i);
-	if (reason == XFER_REASON_NONE && s->files.quota > 0)
+	if (reason == XFER_REASON_NONE)
 		r->owner = owner_of(s, r->receiver_id);
 	return reason;
+}
+
+/* Whether the store has files of this incarnation, also its marker. @return true: or unknown */
+static bool
+is_known(const struct store_run *r)
+{
+	const struct arrow_identity identity = {r->receiver_id, r->run, r->incarnation, NULL};
+	const struct dirent *entry;
+	bool known;
+	DIR *dir = opendir(r->dir);
+
+	if (dir == NULL)
+		return errno != ENOENT;
+	known = store_ended_read(r->dir, r->incarnation) != 0;
+	while (!known && (entry = readdir(dir)) != NULL)
+		known = stream_source_is_of(entry->d_name, r->name, &identity);
+	closedir(dir);
+	return known;
+}
+
+/* Whether a receiver may begin a run: it may not use up inodes when it may not use up bytes. */
+static enum xfer_reason
+may_begin(const struct store_runs *s, struct store_run *r)
+{
+	const uint64_t quota = s->files.quota, most = s->files.runs_max;
+	uint64_t runs;
+
+	if ((quota == 0 && most == 0) || is_known(r))
+		return XFER_REASON_NONE;
+	if (stream_quota_measure(
+		    s->files.root, r->receiver_id, quota > 0 ? &r->bytes_disk : NULL, &runs) < 0)
+		return XFER_REASON_FAILED;
+	if (quota > 0 && r->bytes_disk + r->bytes_open >= quota)
+		return XFER_REASON_QUOTA;
+	if (most == 0 || runs < most)
+		return XFER_REASON_NONE;
+	r->too_many = runs;
+	return XFER_REASON_QUOTA;
+}
+
+void
+store_run_recover_begin(struct store_run *r)
+{
+	r->settling = true;
+	r->too_many = 0;
+	r->bytes_open = r->owner->quota.open;
+	r->bytes_closed = r->owner->quota.closed;
 }
 
 enum xfer_reason
@@ -210,9 +262,15 @@ store_run_open(struct store_runs *s, struct store_run *r)
 	enum xfer_reason reason = XFER_REASON_NONE;
 	char message[PATH_MAX];
 	unsigned int i;
+	uint64_t runs;
 	int ended, fd;
+	bool fresh;
 
 	if (r->open)
+		return reason;
+	fresh = access(r->dir, F_OK) < 0 && errno == ENOENT;
+	reason = may_begin(s, r);
+	if (reason != XFER_REASON_NONE)
 		return reason;
 	fd = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
 	if (fd < 0) {
@@ -242,6 +300,10 @@ store_run_open(struct store_runs *s, struct store_run *r)
 	r->ended = ended;
 	for (i = 0; i < XFER_TABLES && reason == XFER_REASON_NONE; i++)
 		reason = open_writer(s, r, i);
+	/* recovered files count, too; may_begin() measured before a new directory was made */
+	if (reason == XFER_REASON_NONE && s->files.quota > 0 && !fresh &&
+		stream_quota_measure(s->files.root, r->receiver_id, &r->bytes_disk, &runs) < 0)
+		reason = XFER_REASON_FAILED;
 	r->open = reason == XFER_REASON_NONE;
 	return reason;
 }
@@ -299,14 +361,38 @@ refused:
 	return NULL;
 }
 
+/* Report once that a receiver may begin no run. */
+static void
+tell_refused(const struct store_runs *s, const struct store_run *r)
+{
+	if (r->owner->told)
+		return;
+	r->owner->told = true;
+	if (r->too_many > 0)
+		RUN_LOG(WARNING,
+			"run %s refused: receiver %016" PRIx64 " has %" PRIu64
+			" runs in %s, the limit is %" PRIu64
+			" ([files] runs_max); remove some, or raise the limit\n",
+			r->name, r->receiver_id, r->too_many, s->files.root, s->files.runs_max);
+	else
+		RUN_LOG(WARNING,
+			"run %s refused: files of receiver %016" PRIx64 " in %s have %" PRIu64
+			" MiB, the limit is %" PRIu64
+			" MiB ([files] quota_mib); remove some, or raise the limit\n",
+			r->name, r->receiver_id, s->files.root,
+			(r->bytes_disk + r->bytes_open) >> 20, s->files.quota >> 20);
+}
+
 void
-store_run_recover_end(struct store_runs *s, struct store_run *r)
+store_run_recover_end(struct store_runs *s, struct store_run *r, enum xfer_reason reason)
 {
 	r->settling = false;
+	if (reason == XFER_REASON_QUOTA)
+		tell_refused(s, r);
 	if (r->open && !r->visible) {
-		/* the recovered files count too */
-		if (r->owner != NULL)
-			stream_quota_renew(&r->owner->quota);
+		if (s->files.quota > 0)
+			stream_quota_apply(&r->owner->quota, r->bytes_disk, r->bytes_closed);
+		r->owner->told = false;
 		s->opened++;
 		show_run(r, true);
 	} else if (!r->open) {
@@ -383,6 +469,22 @@ add_latency(uint64_t *to, const struct stream_writer *w)
 		to[i] += stats.latency[i];
 }
 
+/*
+ * Remove the directory of a run that has neither files nor ended, unless another incarnation uses
+ * it.
+ */
+static void
+remove_empty(const struct store_runs *s, const struct store_run *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nb; i++) {
+		if (s->run[i].used && &s->run[i] != r && strcmp(s->run[i].dir, r->dir) == 0)
+			return;
+	}
+	(void)rmdir(r->dir);
+}
+
 int
 store_run_end(struct store_runs *s, struct store_run *r)
 {
@@ -399,6 +501,7 @@ store_run_end(struct store_runs *s, struct store_run *r)
 		add_latency(s->latency, r->writer[i]);
 	r->visible = false;
 	pthread_mutex_unlock(&view_lock);
+	remove_empty(s, r);
 	free_run(r);
 	return rc;
 }

@@ -15,7 +15,8 @@
 #include "server/completion.h"
 #include "stream/writer.h"
 
-#define STORE_RUNS 64
+#define STORE_RUNS     64    /**< open runs */
+#define STORE_RUN_DIRS 10000 /**< default of store_files.runs_max */
 
 /** Settings of all runs. A number of 0 selects its default. */
 struct store_files {
@@ -23,16 +24,18 @@ struct store_files {
 	struct arrow_slices_config slices;
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
-	uint64_t quota;	  /**< maximum bytes of a receiver; 0: no limit */
-	uint64_t idle_ms; /**< time without a connection after which files are completed */
+	uint64_t quota;	   /**< maximum bytes of a receiver; 0: no limit */
+	uint64_t runs_max; /**< maximum number of a receiver's runs on the disk; 0: no limit */
+	uint64_t idle_ms;  /**< time without a connection after which files are completed */
 	stream_result result;
 	void *arg;
 };
 
 struct store_receiver_id {
 	uint64_t receiver_id;
-	unsigned int nb_runs; /**< number of its runs; 0: unused entry */
+	unsigned int nb_runs; /**< number of its runs; 0: the entry may be reused */
 	struct stream_quota quota;
+	bool told; /**< that it may begin no run is in the log */
 };
 
 struct store_run {
@@ -46,9 +49,14 @@ struct store_run {
 	uint32_t schema_bytes[XFER_TABLES];
 	struct arrow_reader reader[XFER_TABLES]; /**< of the schema */
 	struct stream_writer *writer[XFER_TABLES];
-	struct store_receiver_id *owner; /**< receiver whose quota applies; NULL: no quota */
-	bool open;			 /**< existing files were read, and more may be written */
-	bool ended;			 /**< the receiver has ended the run: stream/ended.h */
+	struct store_receiver_id *owner; /**< receiver whose quota applies */
+	uint64_t bytes_open;		 /**< of the receiver's open files, when recovery began */
+	uint64_t bytes_closed;		 /**< quota.closed, when recovery began */
+	uint64_t bytes_disk; /**< result of recovery: the receiver's files on the disk */
+	/** result of recovery: a new run was refused since the receiver has this many */
+	uint64_t too_many;
+	bool open;  /**< existing files were read, and more may be written */
+	bool ended; /**< the receiver has ended the run: stream/ended.h */
 	/** the recovery thread owns the writers: server/recovery_thread.h */
 	bool settling;
 	void *connection;    /**< the connection that uses the run; NULL: none */
@@ -93,12 +101,19 @@ struct store_run *store_run_find(
  * Recover and read the existing files, so that more can be written. Does nothing if this was done
  * before. Any thread may call this while the run is `settling`. It may take minutes.
  * @return _NONE; _BUSY: another process is writing one of the files; _FAILED: the content of a file
- *   is unknown, or the directory is not usable (see the log)
+ *   is unknown, or the directory is not usable (see the log); _QUOTA: the run has no files here,
+ *   and its receiver has used up its quota or its number of runs
  */
 enum xfer_reason store_run_open(struct store_runs *s, struct store_run *r);
 
-/** End `settling`. A run that could not be opened is removed. */
-void store_run_recover_end(struct store_runs *s, struct store_run *r);
+/** Begin `settling`: another thread will open the run. */
+void store_run_recover_begin(struct store_run *r);
+
+/**
+ * End `settling`. A run that could not be opened is removed.
+ * @param reason  result of the thread
+ */
+void store_run_recover_end(struct store_runs *s, struct store_run *r, enum xfer_reason reason);
 
 /** Poll the writers; call this every few milliseconds. @param now  ms */
 void store_runs_poll(struct store_runs *s, uint64_t now);
@@ -110,7 +125,8 @@ bool store_run_recovered(const struct store_run *r);
 enum xfer_state store_run_state(const struct store_run *r);
 
 /**
- * Complete the files and remove the run. All batches have results then. @return 0 or the first
+ * Complete the files and remove the run, with its directory if that is empty. All batches have
+ * results then. @return 0 or the first
  * error
  */
 int store_run_end(struct store_runs *s, struct store_run *r);

@@ -53,6 +53,8 @@ store_settings_read(struct store_config *s, struct config *c)
 		config_uint_word(c, "files", "roll_s", "unlimited", 0, 1, 1000000) * 1000;
 	s->files.quota = config_uint_word(c, "files", "quota_mib", "unlimited", 0, 1, UINT32_MAX)
 		<< 20;
+	s->files.runs_max = config_uint_word(
+		c, "files", "runs_max", "unlimited", STORE_RUN_DIRS, 1, UINT32_MAX);
 	s->files.idle_ms =
 		config_uint_word(c, "files", "idle_s", "unlimited", 600, 1, 1000000) * 1000;
 }

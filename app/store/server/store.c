@@ -10,6 +10,7 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
+#include "io/dir_lock.h"
 #include "io/own_file.h"
 #include "eal/process_cpus.h"
 #include "server/store.h"
@@ -180,8 +181,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	if (rc == 0)
 		rc = open_device(s, c, message);
 	if (rc < 0) {
-		if (s->lock >= 0)
-			close(s->lock);
+		dir_lock_release(s->lock);
 		store_keys_close(s->shared.keys);
 		store_view_close(s->view);
 		free(s);
@@ -390,7 +390,7 @@ store_close(struct store *s)
 	store_proved_close(&s->proved, &s->shared.admission);
 	store_keys_close(s->shared.keys);
 	store_view_close(s->view);
-	close(s->lock);
+	dir_lock_release(s->lock);
 	free(s);
 	return rc;
 }

@@ -12,6 +12,7 @@
 
 #include "arrow/names.h"
 #include "recovery/recovery.h"
+#include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
 #include "tools/store_tree.h"
@@ -196,14 +197,14 @@ store_tree_free(struct store_tree *t)
 	*t = (struct store_tree){0};
 }
 
-/* Whether this process has locked a file. */
+/* Whether these locks include a file. */
 static bool
-holds(const struct store_locks *l, int fd)
+holds(const struct store_locks *l, const char *path)
 {
 	struct stat st, locked;
 	size_t i;
 
-	if (fstat(fd, &st) < 0)
+	if (lstat(path, &st) < 0)
 		return false;
 	for (i = 0; i < l->nb; i++) {
 		if (fstat(l->fd[i], &locked) == 0 && locked.st_dev == st.st_dev &&
@@ -213,49 +214,44 @@ holds(const struct store_locks *l, int fd)
 	return false;
 }
 
-/* Lock a lock file, if this process has not done so. @return 0; -EBUSY; -ENOMEM; -errno */
+/* Lock a lock file, unless these locks include it. @return 0; as dir_lock() */
 static int
-lock_file(struct store_locks *l, const char *dir, const char *name, int flags)
+lock_file(struct store_locks *l, const char *dir, const char *name, bool create,
+	char message[PATH_MAX])
 {
 	char path[PATH_MAX];
-	int fd, rc, *more;
+	int fd, *more;
 
+	snprintf(message, PATH_MAX, "%.3000s: the path is too long, or out of memory", dir);
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_FILE_MODE);
+	if (holds(l, path))
+		return 0;
+	more = realloc(l->fd, (l->nb + 1) * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	l->fd = more;
+	fd = dir_lock(dir, name, create, FILE_LOCK_MS, message);
 	if (fd < 0)
 		return fd;
-	rc = holds(l, fd) ? -EALREADY : file_lock(fd, FILE_LOCK_MS);
-	if (rc == 0) {
-		more = realloc(l->fd, (l->nb + 1) * sizeof(*more));
-		if (more != NULL) {
-			l->fd = more;
-			l->fd[l->nb++] = fd;
-			return 0;
-		}
-		rc = -ENOMEM;
-	}
-	close(fd);
-	return rc == -EALREADY ? 0 : rc;
+	l->fd[l->nb++] = fd;
+	return 0;
 }
 
 int
 store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX])
 {
 	/* a directory of a run is also locked by the lock file of its store, one level above */
-	int rc = lock_file(l, dir, "../" FILE_LOCK_NAME, 0);
+	int rc = lock_file(l, dir, "../" DIR_LOCK_NAME, false, message);
 
 	if (rc != -EBUSY && rc != -ENOMEM)
-		rc = lock_file(l, dir, FILE_LOCK_NAME, O_CREAT);
+		rc = lock_file(l, dir, DIR_LOCK_NAME, true, message);
 	if (rc == -EBUSY)
 		snprintf(message, PATH_MAX,
 			"%.3000s: in use by a running braggline-store, by one of its commands, or "
 			"by a receiver that may still spill to it or whose stores may still have "
 			"to remove their copies of the spilled batches; stop it first",
 			dir);
-	else if (rc < 0)
-		snprintf(message, PATH_MAX, "%.3000s/" FILE_LOCK_NAME ": %s", dir,
-			own_file_error(rc));
 	return rc;
 }
 
@@ -263,7 +259,7 @@ void
 store_locks_free(struct store_locks *l)
 {
 	while (l->nb > 0)
-		close(l->fd[--l->nb]);
+		dir_lock_release(l->fd[--l->nb]);
 	free(l->fd);
 	*l = (struct store_locks){0};
 }

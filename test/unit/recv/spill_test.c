@@ -17,6 +17,7 @@
 
 #include <rte_eal.h>
 
+#include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "arrow/reader.h"
 #include "../io/dir_syncs.h"
@@ -139,7 +140,7 @@ is_locked(void)
 	bool locked;
 	int fd;
 
-	snprintf(path, sizeof(path), DIR_OF "/" FILE_LOCK_NAME, root);
+	snprintf(path, sizeof(path), DIR_OF "/" DIR_LOCK_NAME, root);
 	fd = open(path, O_RDWR);
 	assert_true(fd >= 0);
 	locked = file_lock(fd, 0) < 0;
@@ -278,6 +279,43 @@ test_adopt(void **state)
 }
 
 /*
+ * Users who may read files lock them for reading: the lock file of an older version, a file and an
+ * incomplete file. A receiver that adopts the run still spills to it.
+ */
+static void
+test_adopt_read_locked(void **state)
+{
+	const struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	char path[3][192], part[200];
+	struct spill *spill = open_spill(0);
+	unsigned int i;
+	int fd[3];
+
+	start(spill);
+	assert_int_equal(put_all(spill, 3), 6);
+	spill_destroy(spill);
+	snprintf(path[0], sizeof(path[0]), DIR_OF "/" DIR_LOCK_NAME, root);
+	for (i = 0; i < 2; i++)
+		snprintf(path[1 + i], sizeof(path[0]),
+			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
+			arrow_table_name(i));
+	for (i = 0; i < 3; i++) {
+		fd[i] = open(path[i], O_RDONLY);
+		assert_int_equal(fcntl(fd[i], F_OFD_SETLK, &whole), 0);
+	}
+	snprintf(part, sizeof(part), "%s.part", path[2]);
+	assert_int_equal(rename(path[2], part), 0);
+	spill = open_spill(0);
+	assert_int_equal(spill_adopt_run(spill, 3, &run), 0);
+	assert_true(is_locked());
+	assert_true(spill_has(spill, 3, 0, s.batch[0][2].batch.sequence));
+	assert_true(spill_has(spill, 3, 1, s.batch[1][2].batch.sequence));
+	spill_destroy(spill);
+	for (i = 0; i < 3; i++)
+		close(fd[i]);
+}
+
+/*
  * The same with a lock that outlives the process: of the directory, of a file, of an incomplete
  * file.
  */
@@ -291,7 +329,7 @@ test_adopt_locked(void **state)
 	start(spill);
 	assert_int_equal(put_all(spill, 3), 6);
 	spill_destroy(spill);
-	snprintf(path[0], sizeof(path[0]), DIR_OF "/" FILE_LOCK_NAME, root);
+	snprintf(path[0], sizeof(path[0]), DIR_OF "/" DIR_LOCK_NAME, root);
 	for (i = 0; i < 2; i++)
 		snprintf(path[1 + i], sizeof(path[0]),
 			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
@@ -377,6 +415,7 @@ main(void)
 		cmocka_unit_test_setup(test_limit, clean),
 		cmocka_unit_test_setup(test_no_directory, clean),
 		cmocka_unit_test_setup(test_adopt, clean),
+		cmocka_unit_test_setup(test_adopt_read_locked, clean),
 		cmocka_unit_test_setup(test_adopt_locked, clean),
 		cmocka_unit_test(test_resumed),
 	};

@@ -4,6 +4,7 @@
  * peers with valid keys. XFER_SEED repeats a run.
  */
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
@@ -456,6 +457,118 @@ test_started_again(void **state)
 	rig_close_store(0);
 }
 
+static unsigned int
+nb_directories(void)
+{
+	char dir[96];
+	struct dirent *entry;
+	unsigned int n = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s/store0", rig.root);
+	d = opendir(dir);
+	assert_non_null(d);
+	while ((entry = readdir(d)) != NULL)
+		n += entry->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+/* Open a store with limits, for peers of one identity. */
+static void
+open_limited(uint64_t quota, uint64_t runs_max)
+{
+	rig.quota = quota;
+	rig.runs_max = runs_max;
+	rig_open_store(0);
+	rig.quota = 0;
+	rig.runs_max = 0;
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.hostile_key, &rig.sample);
+	rig.also = peers_turn;
+}
+
+/* Begin and end a run with `batches` batches of one table. */
+static void
+end_run_of(unsigned int i, uint64_t run, unsigned int batches)
+{
+	struct xfer_desc *entry;
+	struct xfer_end m;
+	struct peer *p;
+	unsigned int k;
+
+	peers.run = run;
+	p = peer_call(i, NULL);
+	UNTIL(p->granted);
+	for (k = 0; k < batches; k++) {
+		entry = peer_entry(p, 0, k, k);
+		peer_write_body(p, k, entry->descriptor.body_bytes);
+		peer_write_entry(p, k, k, entry);
+	}
+	UNTIL(p->durable == batches);
+	xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);
+	m.batches[0] = batches;
+	m.batches[1] = 0;
+	peer_say(p, &m, sizeof(m));
+	UNTIL(p->ended);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == UINT_MAX);
+}
+
+/*
+ * A receiver with its maximum number of runs can begin no other, neither a run nor an incarnation,
+ * but its runs are served. Nothing is created for a run that is refused.
+ */
+static void
+test_too_many_runs(void **state)
+{
+	open_limited(0, 2);
+	end_run_of(1, 1, 1);
+	end_run_of(1, 2, 0);
+	assert_int_equal(nb_directories(), 2);
+	peers.run = 3;
+	is_refused(peer_call(1, NULL), XFER_REASON_QUOTA, 1);
+	peers.run = 1;
+	is_refused(peer_call(2, NULL), XFER_REASON_QUOTA, 2);
+	end_run_of(1, 1, 0);
+	/* a run that ended without a batch, too */
+	end_run_of(1, 2, 0);
+	assert_int_equal(nb_directories(), 2);
+	close_peers();
+}
+
+/* The same for a receiver that has used up its quota. */
+static void
+test_quota_used_up(void **state)
+{
+	open_limited(2 * XFER_BLOCK, 0);
+	end_run_of(1, 1, 0);
+	end_run_of(2, 1, 0);
+	peers.run = 2;
+	is_refused(peer_call(1, NULL), XFER_REASON_QUOTA, 1);
+	peers.run = 1;
+	is_refused(peer_call(3, NULL), XFER_REASON_QUOTA, 2);
+	end_run_of(1, 1, 0);
+	assert_int_equal(nb_directories(), 1);
+	close_peers();
+}
+
+/* A run that was closed without a batch and was not ended leaves nothing. */
+static void
+test_nothing_is_left(void **state)
+{
+	struct peer *p;
+
+	open_limited(0, 1);
+	peers.run = 1;
+	p = peer_call(1, NULL);
+	UNTIL(p->granted);
+	assert_int_equal(nb_directories(), 1);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == UINT_MAX);
+	close_peers();
+	assert_int_equal(nb_directories(), 0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -463,6 +576,9 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_anothers_run, rig_begin_test),
 		cmocka_unit_test_setup(test_ended_run, rig_begin_test),
 		cmocka_unit_test_setup(test_ended_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_too_many_runs, rig_begin_test),
+		cmocka_unit_test_setup(test_quota_used_up, rig_begin_test),
+		cmocka_unit_test_setup(test_nothing_is_left, rig_begin_test),
 		cmocka_unit_test_setup(test_run_that_has_not_ended, rig_begin_test),
 		cmocka_unit_test_setup(test_rotation, rig_begin_test),
 		cmocka_unit_test_setup(test_limits, rig_begin_test),

@@ -162,6 +162,8 @@ rig_open_store_in(unsigned int i, unsigned int directory)
 		.heartbeat_ms = 100,
 		.silence_ms = 1000,
 		.files = {.root = dir[i],
+			.quota = rig.quota,
+			.runs_max = rig.runs_max,
 			.slices = {.sync_ms = 20, .slice = 65536, .ahead = 1 << 20}},
 	};
 

@@ -606,6 +606,14 @@ make_file(const char *dir, const char *name, off_t size)
 	fclose(f);
 }
 
+static _Atomic unsigned int nb_threads;
+
+static void
+count_thread(void)
+{
+	atomic_fetch_add(&nb_threads, 1);
+}
+
 /*
  * The quota counts what is on the disk, as files come and go: only complete files of this receiver.
  */
@@ -617,6 +625,7 @@ test_quota_of_disk(void **state)
 		"run_1-0000000000000008-0000000000000007", "0000000000000007"};
 	char root[] = "/tmp/stream_quota_XXXXXX", dir[128], file[300];
 	struct stream_quota q = {.receiver_id = 7, .root = root, .open = 50};
+	uint64_t nb_runs;
 	unsigned int i;
 
 	assert_non_null(mkdtemp(root));
@@ -626,20 +635,40 @@ test_quota_of_disk(void **state)
 		make_file(dir, "a.arrow", 1000 << 4 * i);
 		make_file(dir, "b.arrow.part", 100000);
 	}
-	stream_quota_renew(&q);
+	stream_quota_renew(&q, NULL);
 	assert_int_equal(q.used, 1000 + 16000 + 50);
 	/* quarantine files and the mark of an ended run count, too */
 	snprintf(dir, sizeof(dir), "%s/%s", root, runs[0]);
 	make_file(dir, "c.arrow.quarantine", 300);
 	make_file(dir, "c.arrow.quarantine.2", 20);
 	make_file(dir, ".ended-00000000000000aa", 0);
-	stream_quota_renew(&q);
+	stream_quota_renew(&q, NULL);
 	assert_int_equal(q.used, 1000 + 16000 + 50 + 320 + XFER_BLOCK);
+	/* a directory counts as one run, or as one for each mark */
+	assert_int_equal(stream_quota_measure(root, 7, NULL, &nb_runs), 0);
+	assert_int_equal(nb_runs, 2);
+	make_file(dir, ".ended-00000000000000ab", 0);
+	assert_int_equal(stream_quota_measure(root, 7, NULL, &nb_runs), 0);
+	assert_int_equal(nb_runs, 3);
+	/* by a thread; a file that is completed meanwhile is added, and may then count twice */
+	q.in_thread = true;
+	q.used = 7;
+	stream_quota_renew(&q, count_thread);
+	assert_int_equal(q.used, 7);
+	q.closed += 5;
+	for (i = 0; q.job != NULL && i < 10000; i++, usleep(1000))
+		stream_quota_renew(&q, count_thread);
+	assert_int_equal(q.used, 1000 + 16000 + 50 + 320 + 2 * XFER_BLOCK + 5);
+	assert_int_equal(atomic_load(&nb_threads), 1);
+	stream_quota_renew(&q, count_thread);
+	stream_quota_abandon(&q);
+	assert_null(q.job);
+	q.in_thread = false;
 	snprintf(file, sizeof(file), "rm %s/c.* %s/.ended*", dir, dir);
 	assert_int_equal(system(file), 0);
 	snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[1]);
 	assert_int_equal(unlink(file), 0);
-	stream_quota_renew(&q);
+	stream_quota_renew(&q, NULL);
 	assert_int_equal(q.used, 1050);
 	for (i = 0; i < 4; i++) {
 		snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[i]);
