@@ -3,8 +3,8 @@
  * @file
  * Parser of INI files: `[section]`, `key = value`, comments after `;` (`\;` is a semicolon).
  *
- * The syntax is that of rte_cfgfile, which is not used because it keeps no line numbers and silently
- * ignores invalid lines.
+ * The syntax is that of rte_cfgfile, which is not used because it keeps no line numbers and
+ * silently ignores invalid lines.
  */
 #ifndef INI_FILE_H
 #define INI_FILE_H
