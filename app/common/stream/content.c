@@ -31,25 +31,57 @@ find(const struct stream_contents *c, uint64_t sequence)
 	return low;
 }
 
+static int
+make_room(struct stream_contents *c)
+{
+	const size_t room = 2 * c->room + 16;
+	struct stream_content *more;
+
+	if (c->nb < c->room)
+		return 0;
+	more = realloc(c->at, room * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	c->at = more;
+	c->room = room;
+	return 0;
+}
+
+int
+stream_contents_append(struct stream_contents *c, uint64_t sequence, uint64_t crc)
+{
+	if (make_room(c) < 0)
+		return -ENOMEM;
+	c->at[c->nb++] = (struct stream_content){sequence, crc};
+	return 0;
+}
+
+static int
+by_sequence(const void *a, const void *b)
+{
+	const struct stream_content *x = a, *y = b;
+
+	return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
+}
+
+void
+stream_contents_sort(struct stream_contents *c)
+{
+	if (c->nb > 0)
+		qsort(c->at, c->nb, sizeof(c->at[0]), by_sequence);
+}
+
 int
 stream_contents_add(struct stream_contents *c, uint64_t sequence, uint64_t crc)
 {
 	const size_t i = find(c, sequence);
-	struct stream_content *more;
-	size_t room;
 
 	if (i < c->nb && c->at[i].sequence == sequence) {
 		c->at[i].crc = crc;
 		return 0;
 	}
-	if (c->nb == c->room) {
-		room = 2 * c->room + 16;
-		more = realloc(c->at, room * sizeof(*more));
-		if (more == NULL)
-			return -ENOMEM;
-		c->at = more;
-		c->room = room;
-	}
+	if (make_room(c) < 0)
+		return -ENOMEM;
 	memmove(&c->at[i + 1], &c->at[i], (c->nb - i) * sizeof(c->at[0]));
 	c->at[i] = (struct stream_content){sequence, crc};
 	c->nb++;

@@ -53,6 +53,12 @@ void stream_contents_free(struct stream_contents *c);
 /** Add a batch, or replace its content. @return 0; -ENOMEM */
 int stream_contents_add(struct stream_contents *c, uint64_t sequence, uint64_t crc);
 
+/** Add a batch at the end, in any order; stream_contents_sort() follows. @return 0; -ENOMEM */
+int stream_contents_append(struct stream_contents *c, uint64_t sequence, uint64_t crc);
+
+/** Put the batches into the order of their numbers. No number may be there twice. */
+void stream_contents_sort(struct stream_contents *c);
+
 /** Add all batches of another list. @return 0; -ENOMEM */
 int stream_contents_add_all(struct stream_contents *c, const struct stream_contents *what);
 
