@@ -84,7 +84,8 @@ struct store_runs {
 /**
  * Find or create the run of a completed handshake. A new run must then be opened.
  * @return NULL with the reason: the schemas are not of this program or have changed (_SCHEMA), too
- *   many runs (_BUSY), the run has another name (_NAME), names are too long or memory is exhausted (_FAILED)
+ *   many runs (_BUSY), the run has another name (_NAME), names are too long or memory is exhausted
+ *   (_FAILED)
  */
 struct store_run *store_run_find(
 	struct store_runs *s, const struct xfer_auth *h, enum xfer_reason *reason);
@@ -93,8 +94,8 @@ struct store_run *store_run_find(
  * Recover and read the existing files, so that more can be written. Does nothing if this was done
  * before. Any thread may call this while the run is `settling`. It may take minutes.
  * @return _NONE; _NAME: the directory has files of this run under another name; _DIFFERS: files of
- *   the run have different copies of a batch; _BUSY: another process is writing one of the files; _FAILED: the content of a file
- *   is unknown, or the directory is not usable (see the log)
+ *   the run have different copies of a batch; _BUSY: another process is writing one of the files;
+ *   _FAILED: the content of a file is unknown, or the directory is not usable (see the log)
  */
 enum xfer_reason store_run_open(struct store_runs *s, struct store_run *r);
 

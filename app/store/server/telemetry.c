@@ -348,8 +348,8 @@ static const struct telemetry_command commands[] = {
 		"batches, rows, bytes, duplicates, returned, differing (of these, from the stored "
 		"batch), pending, cut, checked (read again before a receiver released them), "
 		"damaged and repaired (of these), files, files_complete, syncs, outages, stalls, "
-		"resumes, error (errno), quota and quota_used (of the receiver), io (mode); of all runs since the start: below_us "
-		"[...], received_to_durable [...]",
+		"resumes, error (errno), quota and quota_used (of the receiver), io (mode); of all "
+		"runs since the start: below_us [...], received_to_durable [...]",
 		answer_streams},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},
