@@ -197,6 +197,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 		struct xfer_grant grant;
 		struct xfer_auth_request request;
 		struct xfer_intervals intervals;
+		struct xfer_list list;
 	} m;
 	struct xfer_private p = {XFER_MAGIC, XFER_VERSION, XFER_ROLE_STORE, 0, 1, {0}, 0};
 	unsigned int i;
@@ -222,11 +223,14 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	for (i = 0; i < XFER_TABLES; i++)
 		m.request.table[i].body_max = m.request.table[i].schema_bytes = 4096;
 	seed_message("proof", FROM_RECEIVER, &m, sizeof(m.request));
-	xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.intervals) + 16, 0);
+	xfer_msg_begin(&m, XFER_INVENTORY, sizeof(m.intervals) + 16, 0);
 	m.intervals.nb = 1;
-	seed_message("moved", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);
-	m.intervals.head.type = XFER_HELD;
-	seed_message("held", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);
+	seed_message("inventory", FROM_STORE, &m, sizeof(m.intervals) + 16);
+	xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.list) + 16, 0);
+	m.list.nb = 1;
+	seed_message("moved", FROM_RECEIVER, &m, sizeof(m.list) + 16);
+	m.list.head.type = XFER_HELD;
+	seed_message("held", FROM_RECEIVER, &m, sizeof(m.list) + 16);
 	seed_message("private", PRIVATE, &p, sizeof(p));
 	return 0;
 }

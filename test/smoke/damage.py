@@ -160,12 +160,10 @@ class Damage:
             named = [line for line in bad if hit.stem in line and self.names(line, hit)]
             named = named or hit.announcement and any(hit.stem in line for line in cut)
             want(named, hit, 'is in no line of verify:', '\n', *lines)
-        # the number of the last batch of a file is unknown if its announcement was hit: `verify`
-        # cannot tell that a sound copy of it exists
+        # without its announcement, a batch cannot be compared with a sound copy of its number
         unknown = [hit for hit in self.hits if hit.announcement]
         for line in bad:
-            possible = gone + unknown if 'unknown number' in line else gone
-            want(any(hit.stem in line and self.names(line, hit) for hit in possible),
+            want(any(hit.stem in line and self.names(line, hit) for hit in gone + unknown),
                  'was not hit, or is there:', line)
         for line in cut:
             want(any(hit.stem in line and hit.announcement for hit in self.hits),

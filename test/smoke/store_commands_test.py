@@ -19,6 +19,7 @@ import tempfile
 from cases import wait, want
 from chain import (BLOCK, batches as batches_of, files, flip, held, held_images, nb_batches, parts,
                    stored)
+from forge import forge_file
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -140,11 +141,8 @@ def check_verify(store, chain):
     want(out.count('good ') == len(paths(chain.stored)), 'a line for each file', out)
     damaged = copy(chain.stored, f'{chain.where}/damaged')
     path = paths(damaged)[-1]
-    with open(path, 'r+b') as stream:
-        stream.seek(os.path.getsize(path) // 2)
-        byte = stream.read(1)[0]
-        stream.seek(-1, os.SEEK_CUR)
-        stream.write(bytes([byte ^ 1]))
+    # a body: without its announcement, a batch cannot be compared with a copy
+    flip(path, list(batches_of(path))[-1].body + 8)
     store('verify', '--quiet', damaged, status=1, says=f'WRONG  {path}')
     out = store('verify', '--quiet', '--rate-mb', '1000', damaged, status=1, says=' (0 of them repaired)')
     want(f'{path}: damaged: ' in out and ' frame' in out, 'the batch with its frames', out)
@@ -329,6 +327,132 @@ def check_foreign(store, chain, there):
             store('import', '--to', chain.stored, run, status=1, says='not imported')
         want(stored(chain.stored) == there, 'genuine batches were removed')
         shutil.rmtree(f'{chain.where}/foreign')
+
+
+def contents(*directories):
+    """Size and CRC of each file."""
+    found = {}
+    for path in paths(*directories):
+        with open(path, 'rb') as stream:
+            data = stream.read()
+        found[path] = len(data), hash(data)
+    return found
+
+
+def check_forged(store, chain):
+    """Copies of a batch that differ count as two batches: nothing is given up for one of them."""
+    forged = copy(chain.stored, f'{chain.where}/forged')
+    name = min((p for p in paths(forged) if p.endswith('_images.arrow')), key=os.path.getsize)
+    sequence = forge_file(name, [next(batches_of(name)).sequence])[0]
+    for path in paths(forged):
+        if path != name:
+            os.unlink(path)
+    genuine = chain.stored + name[len(forged):]
+    both = {**contents(chain.stored), **contents(forged)}
+    text = f'different: batch {sequence}'
+    store('verify', forged, says=' 0 files with errors')
+
+    def unchanged(says, *command):
+        out = store(*command, status=1, says=says)
+        want(' frame' in out and genuine in out and name in out, 'both files and the frames', out)
+        want({**contents(chain.stored), **contents(forged)} == both, 'a file was changed', out)
+
+    unchanged(text, 'verify', chain.stored, forged)
+    for order in (chain.stored, forged), (forged, chain.stored):
+        unchanged(text, 'reconcile', '--without-journal', *order)
+    unchanged(text, 'import', '--to', chain.stored, forged)
+    unchanged(text, 'import', '--to', forged, genuine)
+    # the store has none of them: the sources are compared
+    empty = f'{chain.where}/empty'
+    os.mkdir(empty)
+    unchanged(text, 'import', '--to', empty, genuine, name)
+    want(not paths(empty), 'one of two different files was imported')
+    # a damaged batch is repaired by a copy with its own CRCs only
+    damaged = copy(os.path.dirname(genuine), f'{chain.where}/damaged')
+    path = f'{damaged}/{os.path.basename(genuine)}'
+    for other in paths(damaged):
+        if other != path:
+            os.unlink(other)
+    flip(path, next(batches_of(path)).body + 8)
+    store('verify', damaged, forged, status=1, says=' 1 batches damaged (0 of them repaired)')
+    store('verify', damaged, chain.stored, status=1, says=' 1 batches damaged (1 of them repaired)')
+    for where in damaged, forged, empty:
+        shutil.rmtree(where)
+
+
+def check_names(store, chain):
+    """The name is a part of a run's identity: files of a run under another name are not its."""
+    run = os.path.basename(os.path.dirname(paths(chain.stored)[0]))
+    name = run.rsplit('-', 2)[0]
+    other = f'{chain.where}/other/evil{run[len(name):]}'
+    os.makedirs(other)
+    for path in paths(chain.stored):
+        shutil.copy(path, f'{other}/evil{os.path.basename(path)[len(name):]}')
+    both = contents(chain.stored, other)
+    store('import', '--to', chain.stored, other, status=1, says='has this run under another name')
+    store('reconcile', '--without-journal', chain.stored, other, status=1, says='has two names')
+    store('verify', chain.stored, other, status=1, says='has two names')
+    empty = f'{chain.where}/empty'
+    os.mkdir(empty)
+    store('import', '--to', empty, chain.stored, other, '--keep', status=1, says='has two names')
+    want(contents(chain.stored, other) == both, 'was imported')
+    # the mark that a run has ended is enough
+    shutil.rmtree(empty)
+    marked = f'{empty}/{run}'
+    os.makedirs(marked)
+    open(f'{marked}/.ended-{os.path.basename(paths(other)[0]).split("_")[1]}', 'w').close()
+    store('import', '--to', empty, paths(other)[0], status=1, says='has this run under another name')
+    want(contents(chain.stored, other) == both, 'a file was changed')
+    shutil.rmtree(empty)
+    shutil.rmtree(f'{chain.where}/other')
+
+
+def check_ended(store, chain, there):
+    """A run that has ended at one store has ended at all that keep its batches."""
+    first = copy(chain.stored, f'{chain.where}/first')
+    second = copy(chain.stored, f'{chain.where}/later')
+    marks = set()
+    for path in paths(first):
+        marks.add(f'.ended-{os.path.basename(path).split("_")[1]}')
+    run = os.path.basename(os.path.dirname(paths(first)[0]))
+    for mark in marks:
+        open(f'{first}/{run}/{mark}', 'w').close()
+    # what only the second store has stays there
+    os.unlink(paths(first)[-1])
+    kept = contents(first)
+    for order in (first, second), (second, first):
+        store('reconcile', '--dry-run', '--without-journal', *order, says='would be marked')
+        want(not [e for e in os.listdir(f'{second}/{run}') if e in marks], 'a dry run wrote a mark')
+    out = store('reconcile', '--without-journal', second, first, says='marked its run as ended')
+    want(contents(first) == kept, 'the copy of the store where the run has ended was cut', out)
+    want(stored(first, second) == there, 'batches were lost')
+    want(marks <= set(os.listdir(f'{second}/{run}')), 'the run is not marked as ended', out)
+    # import takes the mark along
+    third = f'{chain.where}/third'
+    os.mkdir(third)
+    store('import', '--to', third, first, says='marked its run as ended')
+    want(marks <= set(os.listdir(f'{third}/{run}')), 'the mark was not imported')
+    for where in first, second, third:
+        shutil.rmtree(where)
+
+
+def check_no_file(store, chain):
+    """A directory or FIFO in place of a file: its batches are missing, which is an error."""
+    where = copy(chain.stored, f'{chain.where}/no_file')
+    path = paths(where)[-1]
+    for suffix in '', '.part':
+        os.unlink(path)
+        for make in os.mkdir, os.mkfifo:
+            make(path + suffix)
+            store('verify', where, status=1, says=f'{path}{suffix} is ')
+            store('reconcile', '--without-journal', where, status=1, says='expected a regular file')
+            store('import', '--to', chain.stored, where, status=1, says='expected a regular file')
+            if make is os.mkdir:
+                os.rmdir(path + suffix)
+            else:
+                os.unlink(path + suffix)
+        open(path, 'w').close()
+    shutil.rmtree(where)
 
 
 def check_reconcile(store, chain, there):
@@ -522,6 +646,10 @@ def main():
             check_foreign(store, chain, there)
             check_foreign(store, chain, there)
             check_others(store, chain, there)
+            check_forged(store, chain)
+            check_names(store, chain)
+            check_ended(store, chain, there)
+            check_no_file(store, chain)
             second = check_reconcile(store, chain, there)
             # reconcile records in the journal which batches it has found in files
             left = held(chain.ring)

@@ -274,6 +274,7 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 		.received = b->received,
 		.body_bytes = b->body_bytes,
 		.body_crc32c = b->body_crc32c,
+		.metadata_crc32c = b->metadata_crc32c,
 		.run = b->run,
 		.table = b->table,
 		.owner = b->owner,

@@ -56,6 +56,8 @@ struct journal_batch {
 	int64_t received;    /**< ns since 1970; 0: unknown */
 	uint64_t body_bytes; /**< a multiple of XFER_BLOCK */
 	uint32_t body_crc32c;
+	/** output of journal_get(): of the XFER_BLOCK bytes of metadata; also if not held */
+	uint32_t metadata_crc32c;
 	uint16_t run; /**< index for journal_run_get() */
 	uint8_t table;
 	uint8_t owner;	/**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */

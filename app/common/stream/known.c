@@ -20,6 +20,7 @@ stream_known_free(struct stream_known *k)
 	for (i = 0; i < k->nb; i++) {
 		free(k->file[i].path);
 		interval_set_free(&k->file[i].have);
+		stream_contents_free(&k->file[i].contents);
 	}
 	free(k->file);
 	interval_set_free(&k->have);
@@ -27,7 +28,8 @@ stream_known_free(struct stream_known *k)
 }
 
 int
-stream_known_add(struct stream_known *k, const char *path, struct interval_set *have, bool uncut)
+stream_known_add(struct stream_known *k, const char *path, struct interval_set *have,
+	struct stream_contents *contents, bool uncut)
 {
 	struct stream_known_file *more;
 
@@ -39,15 +41,125 @@ stream_known_add(struct stream_known *k, const char *path, struct interval_set *
 	if (more[k->nb].path == NULL)
 		return -ENOMEM;
 	more[k->nb].uncut = uncut;
+	more[k->nb].contents = *contents;
 	more[k->nb++].have = *have;
 	memset(have, 0, sizeof(*have));
+	memset(contents, 0, sizeof(*contents));
 	return 0;
 }
 
-/* Read which batches a file has. */
+int
+stream_known_compare(
+	const struct stream_known *k, uint64_t sequence, uint64_t crc, const char **path)
+{
+	uint64_t there;
+	size_t i;
+	int found = 0;
+
+	for (i = 0; i < k->nb; i++) {
+		if (!interval_set_has(&k->file[i].have, sequence))
+			continue;
+		found = 1;
+		/* an unknown content counts as another one */
+		if (stream_contents_get(&k->file[i].contents, sequence, &there) && there == crc)
+			continue;
+		if (path != NULL)
+			*path = k->file[i].path;
+		return -ENOTUNIQ;
+	}
+	return found;
+}
+
+int
+stream_known_differing(const struct stream_known_file *a, const struct stream_known_file *b,
+	struct interval_set *which)
+{
+	const struct stream_content *c;
+	uint64_t there;
+	size_t i;
+	int rc = 0;
+
+	if (interval_set_first_common(&a->have, &b->have) == UINT64_MAX)
+		return 0;
+	for (i = 0; i < a->contents.nb && rc == 0; i++) {
+		c = &a->contents.at[i];
+		if (!interval_set_has(&a->have, c->sequence) ||
+			!interval_set_has(&b->have, c->sequence))
+			continue;
+		if (!stream_contents_get(&b->contents, c->sequence, &there) || there != c->crc)
+			rc = interval_set_add(which, c->sequence, c->sequence);
+	}
+	return rc;
+}
+
+#define SAY_MAX 64 /* differing batches of two files that are listed one by one */
+
+/* List differing batches of two files. Their frames are those of the first one. */
+static void
+say_differing(const char *path, const char *other, const struct arrow_io_ops *io,
+	const struct interval_set *which, void (*say)(void *arg, bool error, const char *text),
+	void *arg)
+{
+	char frames[ARROW_DAMAGE_TEXT], text[3 * PATH_MAX], message[PATH_MAX];
+	uint64_t sequence, said = 0;
+	struct stream_source s;
+	size_t i;
+	const bool open = stream_source_open(&s, io, path, message) == 0;
+
+	if (!open)
+		say(arg, true, message);
+	for (i = 0; open && i < s.reader.nb_batches && said < SAY_MAX; i++) {
+		sequence = stream_source_sequence(&s.reader, i);
+		if (!interval_set_has(which, sequence))
+			continue;
+		stream_source_frames(&s.reader, i, frames);
+		snprintf(text, sizeof(text),
+			"different: batch %" PRIu64 ", %s, has other bytes in %s than in %s",
+			sequence, frames, path, other);
+		say(arg, true, text);
+		said++;
+	}
+	if (open)
+		stream_source_close(&s);
+	if (said == interval_set_count(which))
+		return;
+	snprintf(text, sizeof(text), "different: %" PRIu64 " more batches in %s and %s",
+		interval_set_count(which) - said, path, other);
+	say(arg, true, text);
+}
+
+int
+stream_known_say_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+	void (*say)(void *arg, bool error, const char *text), void *arg)
+{
+	struct interval_set which = {0};
+	bool any = false;
+	size_t i, n;
+	int rc = 0;
+
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		for (n = i + 1; n < k->nb && rc == 0; n++) {
+			rc = stream_known_differing(&k->file[i], &k->file[n], &which);
+			if (rc == 0 && which.nb > 0) {
+				any = true;
+				say_differing(
+					k->file[i].path, k->file[n].path, io, &which, say, arg);
+			}
+			interval_set_free(&which);
+		}
+	}
+	if (any)
+		say(arg, true,
+			"different: nothing of this stream is changed by any command. Find out "
+			"which files are the receiver's (their dates, audit log of the store), "
+			"move the others away, and run the command again");
+	return rc < 0 ? rc : any ? -ENOTUNIQ : 0;
+}
+
+/* Read which batches a file has. @param contents  out: may be NULL */
 static int
 read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
-	struct interval_set *have, char *message)
+	struct interval_set *have, struct stream_contents *contents, char *message)
 {
 	struct arrow_identity wanted = *id;
 	struct stream_source s;
@@ -62,7 +174,7 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 		stream_source_close(&s);
 		return -EXDEV;
 	}
-	rc = stream_source_list(&s.reader, &wanted, have);
+	rc = stream_source_list(&s.reader, &wanted, have, contents);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
 			rc == -EXDEV ? "it has batches of another stream" : strerror(-rc));
@@ -141,7 +253,7 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 		/* restore the name: under the other one, the file's batches would be unknown */
 		rc = io->rename(part, path) < 0 ? -EBADMSG : -EUCLEAN;
 	if (rc == 0)
-		rc = read_file(io, id, path, &now, message);
+		rc = read_file(io, id, path, &now, NULL, message);
 	if (rc == 0) {
 		interval_set_free(have);
 		*have = now;
@@ -211,7 +323,7 @@ forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct str
 {
 	const struct arrow_identity whosever = {0};
 	struct interval_set have = {0}, lost = {0};
-	int rc = read_file(io, &whosever, f->path, &have, message);
+	int rc = read_file(io, &whosever, f->path, &have, NULL, message);
 
 	if (rc == 0)
 		rc = interval_set_add_all(&lost, &f->have);
@@ -324,6 +436,7 @@ copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
 	size_t file, struct interval_set *alone, unsigned int above, char message[PATH_MAX])
 {
+	struct stream_contents contents = {0};
 	char copy[PATH_MAX];
 	int rc, error;
 
@@ -332,7 +445,11 @@ copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	rc = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
 	if (copy[0] == '\0')
 		return rc;
-	error = stream_known_add(k, copy, alone, false);
+	/* it lists more batches than the copy has */
+	error = stream_contents_add_all(&contents, &k->file[file].contents);
+	if (error == 0)
+		error = stream_known_add(k, copy, alone, &contents, false);
+	stream_contents_free(&contents);
 	return rc == 0 ? error : rc;
 }
 
@@ -508,26 +625,56 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	return rc;
 }
 
+/* Check that a file has no other copy of a batch that an earlier file has. */
+static int
+find_differing(const struct stream_known *k, const char *path, const struct interval_set *have,
+	const struct stream_contents *contents, char message[PATH_MAX])
+{
+	const struct stream_known_file later = {.have = *have, .contents = *contents};
+	struct interval_set which = {0};
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		rc = stream_known_differing(&k->file[i], &later, &which);
+		if (rc < 0 || which.nb == 0)
+			continue;
+		snprintf(message, PATH_MAX,
+			"%.1500s: %" PRIu64 " batches, the first is %" PRIu64 ", have other bytes "
+			"than in %.1500s: neither is changed, and nothing is stored after them; "
+			"find out which file is the receiver's, and move the other one away",
+			path, interval_set_count(&which), which.at[0].first, k->file[i].path);
+		rc = -ENOTUNIQ;
+	}
+	interval_set_free(&which);
+	return rc;
+}
+
 int
 stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
 	const char *path, uint64_t *cut, char message[PATH_MAX])
 {
+	struct stream_contents contents = {0};
 	struct interval_set have = {0};
 	int rc;
 
 	message[0] = '\0';
-	rc = read_file(io, identity, path, &have, message);
+	rc = read_file(io, identity, path, &have, &contents, message);
 	if (rc == 0 && cut != NULL) {
 		*cut = 0;
+		rc = find_differing(k, path, &have, &contents, message);
+	}
+	if (rc == 0 && cut != NULL) {
 		rc = cut_given_back(k, io, slices, identity, path, &have, cut, message);
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 	}
 	if (rc == 0)
 		rc = interval_set_add_all(&k->have, &have);
 	if (rc == 0)
-		rc = stream_known_add(k, path, &have, false);
+		rc = stream_known_add(k, path, &have, &contents, false);
 	interval_set_free(&have);
+	stream_contents_free(&contents);
 	return rc;
 }
 

@@ -6,6 +6,10 @@
  * A batch that the file's footer marks as damaged, or whose announcement is damaged, is in no set:
  * the store does not have it, and accepts it again.
  *
+ * Copies of a batch are compared by their CRCs (stream/content.h). If two copies differ, nothing of
+ * the stream is changed, and it is not written to (-ENOTUNIQ): an operator must find out which one
+ * is the receiver's.
+ *
  * Bodies are read before another copy is given up: before a peer releases its copy
  * (stream_known_check()), and before a file is truncated because a later one has the same batches.
  * A body that is damaged is first marked in the footer of its file, in place. The batch may then be
@@ -21,10 +25,13 @@
 #include "arrow/schema.h"
 #include "arrow/async_writer.h"
 #include "interval_set.h"
+#include "stream/content.h"
 
 struct stream_known_file {
 	char *path;
 	struct interval_set have;
+	/** of the batches in `have`; it may list others, which were removed */
+	struct stream_contents contents;
 	/**
 	 * a `.part` file that may hold batches behind those of the set; these were refused
 	 * (XFER_RETRY)
@@ -42,9 +49,37 @@ struct stream_known {
 
 void stream_known_free(struct stream_known *k);
 
-/** Add a file with its batches. The caller updates `have` of the stream. @return 0; -ENOMEM */
-int stream_known_add(
-	struct stream_known *k, const char *path, struct interval_set *have, bool uncut);
+/**
+ * Add a file with its batches. The caller updates `have` of the stream. The ownership of both lists
+ * is transferred. @return 0; -ENOMEM
+ */
+int stream_known_add(struct stream_known *k, const char *path, struct interval_set *have,
+	struct stream_contents *contents, bool uncut);
+
+/**
+ * Compare a batch with the stored copies of it.
+ * @param path  out: the file that has another content; may be NULL
+ * @return 1: all copies are the same; 0: there is none; -ENOTUNIQ: one differs
+ */
+int stream_known_compare(
+	const struct stream_known *k, uint64_t sequence, uint64_t crc, const char **path);
+
+/**
+ * Find the batches that two files have with different contents.
+ * @param which  out: their numbers are added
+ * @return 0; -ENOMEM
+ */
+int stream_known_differing(const struct stream_known_file *a, const struct stream_known_file *b,
+	struct interval_set *which);
+
+/**
+ * Report each pair of files that have differing copies of a batch: one line for each batch, with
+ * both files and its frames, and one with what to do.
+ * @param say  receives lines of text
+ * @return 0: all copies are the same; -ENOTUNIQ; -ENOMEM
+ */
+int stream_known_say_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /** Results of reading bodies. */
 struct stream_checked {
@@ -67,7 +102,8 @@ struct stream_checked {
  * @param identity  of the stream
  * @param cut       out: batches that an earlier file lost; NULL: truncate and mark nothing
  * @param message   out, on error or if a file was truncated
- * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -EUCLEAN: an earlier file is
+ * @return 0; -EXDEV: of another stream; -ENOTUNIQ: an earlier file has another copy of one of its
+ *   batches, and nothing was changed; -EBADMSG: not complete; -EUCLEAN: an earlier file is
  *   damaged and cannot be truncated; -errno of the file system; -ENOMEM
  */
 int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,

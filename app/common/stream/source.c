@@ -155,9 +155,38 @@ stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *
 	return id->table != NULL ? 0 : -EXDEV;
 }
 
+uint64_t
+stream_source_content(const struct arrow_reader *r, const struct arrow_read_batch *b)
+{
+	const uint32_t body = b->crc32c != NULL ? strtoul(b->crc32c, NULL, 16) : 0;
+
+	arrow_reader_load(r, r->data + b->offset, b->metadata_size);
+	return stream_content_make(body, arrow_crc32c(0, r->data + b->offset, b->metadata_size));
+}
+
+void
+stream_source_frames(const struct arrow_reader *r, size_t i, char text[ARROW_DAMAGE_TEXT])
+{
+	const struct arrow_read_batch *b = &r->batches[i];
+	struct arrow_read_damage d = {
+		.offset = b->offset,
+		.length = b->metadata_size + b->body_length,
+		.before = i,
+		.announced = true,
+		.batch = *b,
+	};
+	struct arrow_damage_frames frames;
+	struct arrow_reader one = *r;
+
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_frames(&one, 0, &frames);
+	arrow_damage_frames_text(&frames, text);
+}
+
 int
-stream_source_list(
-	const struct arrow_reader *r, struct arrow_identity *id, struct interval_set *have)
+stream_source_list(const struct arrow_reader *r, struct arrow_identity *id,
+	struct interval_set *have, struct stream_contents *contents)
 {
 	uint64_t sequence;
 	size_t i;
@@ -175,6 +204,9 @@ stream_source_list(
 		if (interval_set_has(have, sequence) || sequence == UINT64_MAX)
 			return -EXDEV;
 		rc = interval_set_add(have, sequence, sequence);
+		if (rc == 0 && contents != NULL)
+			rc = stream_contents_add(
+				contents, sequence, stream_source_content(r, &r->batches[i]));
 	}
 	return rc;
 }

@@ -17,7 +17,9 @@
 #include "io/file_io.h"
 #include "arrow/reader.h"
 #include "interval_set.h"
+#include "recovery/damage.h"
 #include "xfer/proto.h"
+#include "stream/content.h"
 #include "stream/writer.h"
 
 struct stream_source {
@@ -51,15 +53,22 @@ void stream_source_close(struct stream_source *s);
  */
 bool stream_source_is_ours(const struct stream_source *s);
 
+/** @return the content of a batch whose announcement is valid (stream/content.h) */
+uint64_t stream_source_content(const struct arrow_reader *r, const struct arrow_read_batch *b);
+
+/** Describe the frames of a batch in a line of text. Its body is read. */
+void stream_source_frames(const struct arrow_reader *r, size_t batch, char text[ARROW_DAMAGE_TEXT]);
+
 /**
  * List the batches of a file.
  * @param identity  expected stream. If its table is NULL: out, stream of the file's name, or else
  *   of the first batch (the table stays NULL if there is no batch)
  * @param have      out: the sequence numbers are added to it
+ * @param contents  out: their contents are added to it; may be NULL
  * @return 0; -EXDEV: of another stream, or without identity; -ENOMEM
  */
-int stream_source_list(
-	const struct arrow_reader *r, struct arrow_identity *identity, struct interval_set *have);
+int stream_source_list(const struct arrow_reader *r, struct arrow_identity *identity,
+	struct interval_set *have, struct stream_contents *contents);
 
 /** Get the stream of a batch. @return 0; -EXDEV: the batch has no identity */
 int stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *identity);

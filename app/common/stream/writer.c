@@ -30,6 +30,7 @@ struct item {
 	uint64_t tag;
 	uint64_t bytes;
 	uint64_t rows;
+	uint64_t crc; /* content: stream/content.h */
 	size_t index; /* index in its file; SIZE_MAX: a duplicate */
 };
 
@@ -42,9 +43,10 @@ struct stream_file {
 	size_t room;
 	size_t results; /* number of items with a result */
 	struct interval_set have;
-	uint64_t charged; /* bytes charged to the quota */
-	uint64_t syncs;	  /* syncs that are counted in the statistics */
-	size_t counted;	  /* number of durable batches at the last count */
+	struct stream_contents contents; /* of `have` */
+	uint64_t charged;		 /* bytes charged to the quota */
+	uint64_t syncs;			 /* syncs that are counted in the statistics */
+	size_t counted;			 /* number of durable batches at the last count */
 	uint64_t opened_at;
 	uint64_t last; /* sequence number */
 	bool empty;
@@ -66,6 +68,7 @@ struct stream_writer {
 	/* batches of earlier processes whose bodies were not verified */
 	struct interval_set unread;
 	bool doubt;	  /* one of `unread` was passed again */
+	bool differs;	  /* a batch was passed that differs from the stored one */
 	unsigned int set; /* number of the last file */
 	uint64_t retry_at;
 	uint64_t backoff; /* ns */
@@ -412,6 +415,94 @@ prepare(struct stream_writer *w, const struct item *item)
 	return open_file(w);
 }
 
+/* Compare with the batches of a file that is being written. Those without a result count, too. */
+static int
+compare_open(const struct stream_file *f, uint64_t sequence, uint64_t crc)
+{
+	uint64_t there;
+	size_t i;
+
+	if (interval_set_has(&f->have, sequence))
+		return stream_contents_get(&f->contents, sequence, &there) && there == crc
+			? 1
+			: -ENOTUNIQ;
+	for (i = f->results; i < f->nb; i++) {
+		if (f->item[i].index != SIZE_MAX && f->item[i].sequence == sequence)
+			return f->item[i].crc == crc ? 1 : -ENOTUNIQ;
+	}
+	return 0;
+}
+
+/* Compare with batches that were found damaged: their announcements tell what they were. */
+static int
+compare_rotten(const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path)
+{
+	uint64_t there;
+	size_t i;
+
+	for (i = 0; i < w->known.nb; i++) {
+		if (!stream_contents_get(&w->known.file[i].contents, sequence, &there) ||
+			there == crc)
+			continue;
+		if (path != NULL)
+			*path = w->known.file[i].path;
+		return -ENOTUNIQ;
+	}
+	return 0;
+}
+
+int
+stream_writer_compare(
+	const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path)
+{
+	const struct stream_file *f;
+	int rc, found = 0;
+
+	if (interval_set_has(&w->known.have, sequence))
+		found = stream_known_compare(&w->known, sequence, crc, path);
+	else if (interval_set_has(&w->rotten, sequence))
+		return compare_rotten(w, sequence, crc, path);
+	else if (!interval_set_has(&w->taken, sequence))
+		return 0;
+	for (f = w->oldest; f != NULL && found >= 0; f = f->next) {
+		rc = compare_open(f, sequence, crc);
+		if (rc < 0 && path != NULL)
+			*path = arrow_file_path(&f->file);
+		found = rc != 0 ? rc : found;
+	}
+	/* it is durable, but in no list: nothing may be released because of it */
+	if (found == 0) {
+		if (path != NULL)
+			*path = w->config.dir;
+		return -ENOTUNIQ;
+	}
+	return found;
+}
+
+bool
+stream_writer_differs(const struct stream_writer *w)
+{
+	return w->differs;
+}
+
+/* Refuse a batch that differs from the stored one. */
+static void
+refuse_differing(struct stream_writer *w, const struct item *item, const char *path)
+{
+	char text[PATH_MAX + 256];
+
+	counter_add(&w->stats.differing, 1);
+	if (!w->differs) {
+		snprintf(text, sizeof(text),
+			"%s: batch %" PRIu64 " has other bytes than the stored one in %.4000s: it "
+			"is refused, and the stored one stays",
+			w->config.identity.table, item->sequence, path);
+		stream_writer_say(w, true, text);
+	}
+	w->differs = true;
+	stream_writer_give_result(w, item, XFER_RETRY);
+}
+
 void
 stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 {
@@ -420,9 +511,16 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		.tag = b->tag,
 		.bytes = XFER_BLOCK + b->xfer.body_bytes,
 		.rows = b->xfer.rows,
+		.crc = stream_content_of(b->xfer.body_crc32c, b->metadata),
 		.index = SIZE_MAX,
 	};
 	struct stream_file *f, *last;
+	const char *path;
+
+	if (stream_writer_compare(w, item.sequence, item.crc, &path) < 0) {
+		refuse_differing(w, &item, path);
+		return;
+	}
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
 		/* a peer that gets the result "duplicate" releases its copy */
@@ -619,6 +717,7 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 	if (!stream_writer_settled(w))
 		return -EBUSY;
 	w->doubt = false;
+	w->differs = false;
 	if (interval_set_first_common(&w->known.have, held) == UINT64_MAX)
 		return 0;
 	if (!stream_writer_begin_check(w, held))
@@ -652,6 +751,7 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(copied);
 	GET(duplicates);
 	GET(returned);
+	GET(differing);
 	GET(pending);
 	GET(cut);
 	GET(checked);
@@ -821,7 +921,8 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 	/* a batch that cannot be recorded would be written twice */
 	if (durable &&
 		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
-			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
+			interval_set_add(&f->have, item->sequence, item->sequence) < 0 ||
+			stream_contents_add(&f->contents, item->sequence, item->crc) < 0))
 		stream_writer_say(w, true, "cannot allocate the list of durable batches");
 	if (durable) {
 		w->backoff = 0;
@@ -865,7 +966,8 @@ retire(struct stream_writer *w, struct stream_file *f)
 		if (w->first_error == 0)
 			w->first_error = f->file.error;
 	}
-	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, f->file.uncut) < 0)
+	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, &f->contents,
+		    f->file.uncut) < 0)
 		stream_writer_say(w, true, "cannot allocate the list of files");
 	if (w->config.quota != NULL) {
 		w->config.quota->used += f->file.size - f->charged;
@@ -873,6 +975,7 @@ retire(struct stream_writer *w, struct stream_file *f)
 		w->config.quota->closed += f->file.size;
 	}
 	interval_set_free(&f->have);
+	stream_contents_free(&f->contents);
 	free(f->item);
 	free(f);
 }

@@ -10,6 +10,9 @@
  * also across files: when a result says durable, all batches passed before are either durable or
  * not stored. A batch's memory is read in place and must stay unchanged until its result.
  *
+ * A batch is a duplicate only if it has the same content as the stored one (stream/content.h). One
+ * that differs is refused (XFER_RETRY), changes nothing, and is reported (stream_writer_differs()).
+ *
  * On a full disk, quota or I/O error, the file keeps the batches that are certain to be written,
  * and is completed. All other batches are refused (XFER_RETRY) until another file can be opened.
  *
@@ -116,6 +119,7 @@ struct stream_stats {
 	uint64_t copied;     /**< part of `bytes` that the CPU copied; of closed files only */
 	uint64_t duplicates; /**< discarded duplicates */
 	uint64_t returned;   /**< refused batches (XFER_RETRY) */
+	uint64_t differing;  /**< part of `returned`: they differ from the stored batch */
 	uint64_t pending;    /**< batches without a result */
 	uint64_t cut;	     /**< reassigned batches that were removed */
 	uint64_t checked;    /**< batches read again because a peer was about to release them */
@@ -145,7 +149,8 @@ int stream_writer_open(struct stream_writer **w, const struct stream_writer_conf
 /**
  * Adopt a complete file. If it belongs to this stream, its batches are durable.
  * @param message  out, on error: what is wrong
- * @return 0; -EXDEV: of another stream; -EBADMSG; -errno of the file system; -ENOMEM
+ * @return 0; -EXDEV: of another stream; -ENOTUNIQ: an adopted file has another copy of one of its
+ *   batches; -EBADMSG; -errno of the file system; -ENOMEM
  */
 int stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX]);
 
@@ -156,6 +161,7 @@ int stream_writer_adopt(struct stream_writer *w, const char *path, char message[
  * @return
  *   - 0
  *   - -EBUSY: a file is locked
+ *   - -ENOTUNIQ: two files have different copies of a batch; nothing was changed
  *   - -EACCES, -EIO, ...: a file cannot be read. Its batches are unknown and would be written again
  *   - -errno of the directory
  */
@@ -215,6 +221,20 @@ int stream_writer_check(struct stream_writer *w, const struct interval_set *held
  * was refused, as the stored copy may be damaged. stream_writer_check() resets this.
  */
 bool stream_writer_in_doubt(const struct stream_writer *w);
+
+/**
+ * Compare a batch with the copies of it that are stored or being written.
+ * @param crc   its content (stream/content.h)
+ * @param path  out: the file that has another content; may be NULL
+ * @return 1: all copies are the same; 0: there is none; -ENOTUNIQ: one differs
+ */
+int stream_writer_compare(
+	const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path);
+
+/**
+ * Whether a batch was passed that differs from the stored one. stream_writer_check() resets this.
+ */
+bool stream_writer_differs(const struct stream_writer *w);
 
 /** Start to complete the files in threads. stream_writer_poll() delivers the results. */
 void stream_writer_begin_finish(struct stream_writer *w);

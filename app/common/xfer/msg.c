@@ -29,6 +29,8 @@ xfer_reason_name(uint32_t reason)
 		[XFER_REASON_RIGHTS] = "rights",
 		[XFER_REASON_CONNECTIONS] = "connections",
 		[XFER_REASON_RUNS] = "open_runs",
+		[XFER_REASON_DIFFERS] = "differs",
+		[XFER_REASON_NAME] = "run_name",
 		[XFER_REASON_ENDED] = "ended",
 	};
 
@@ -149,6 +151,22 @@ check_intervals(const struct xfer_intervals *m, size_t size)
 }
 
 static bool
+check_list(const struct xfer_list *m, size_t size)
+{
+	uint32_t i;
+
+	if (m->table >= XFER_TABLES || m->nb > XFER_LIST_MAX ||
+		size != sizeof(*m) + m->nb * sizeof(m->listed[0]))
+		return false;
+	for (i = 0; i < m->nb; i++) {
+		if (m->listed[i].sequence == UINT64_MAX ||
+			(i > 0 && m->listed[i].sequence <= m->listed[i - 1].sequence))
+			return false;
+	}
+	return true;
+}
+
+static bool
 check_region(const struct xfer_region *r)
 {
 	uint64_t bytes;
@@ -215,6 +233,7 @@ check_body(const void *message, size_t size)
 			schema->offset <= XFER_SCHEMA_MAX - (size - sizeof(*schema));
 	case XFER_REASSIGNED:
 	case XFER_HELD:
+		return check_list(message, size);
 	case XFER_INVENTORY:
 		return check_intervals(message, size);
 	case XFER_GRANT:
@@ -243,8 +262,8 @@ static const struct {
 	[XFER_AUTH] = {sizeof(struct xfer_auth_request), true, true, false, 0},
 	[XFER_ANSWER] = {sizeof(struct xfer_answer), true, false, true, 0},
 	[XFER_SCHEMA] = {sizeof(struct xfer_schema), false, true, false, XFER_MORE},
-	[XFER_REASSIGNED] = {sizeof(struct xfer_intervals), false, true, false, XFER_MORE},
-	[XFER_HELD] = {sizeof(struct xfer_intervals), false, true, false, XFER_MORE},
+	[XFER_REASSIGNED] = {sizeof(struct xfer_list), false, true, false, XFER_MORE},
+	[XFER_HELD] = {sizeof(struct xfer_list), false, true, false, XFER_MORE},
 	[XFER_INVENTORY] = {sizeof(struct xfer_intervals), false, false, true, XFER_MORE},
 	[XFER_GRANT] = {sizeof(struct xfer_grant), false, false, true, 0},
 	[XFER_RESULTS] = {sizeof(struct xfer_results), false, false, true, 0},

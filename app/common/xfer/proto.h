@@ -17,7 +17,7 @@
 #endif
 
 #define XFER_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define XFER_VERSION 5	   /**< version of this file and of the metadata layout of arrow_template */
+#define XFER_VERSION 6	   /**< version of this file and of the metadata layout of arrow_template */
 #define XFER_PORT    18516 /**< default port, next to perftest's 18515 */
 
 #define XFER_TABLES	  2 /**< frames, images: enum arrow_table */
@@ -79,6 +79,8 @@ enum xfer_reason {
 	XFER_REASON_ENDED,	 /**< the run has ended: peers cannot change it any more */
 	XFER_REASON_CONNECTIONS, /**< the identity has reached its limit of connections: retry */
 	XFER_REASON_RUNS,	 /**< the identity has reached its limit of open runs: retry */
+	XFER_REASON_DIFFERS,	 /**< a batch differs from the stored one with its number */
+	XFER_REASON_NAME,	 /**< the store has this run under another name */
 	XFER_REASONS
 };
 
@@ -181,9 +183,7 @@ struct xfer_interval {
 };
 static_assert(sizeof(struct xfer_interval) == 16, "layout");
 
-/**
- * XFER_REASSIGNED, XFER_HELD, XFER_INVENTORY: ascending intervals that do not touch; frames first.
- */
+/** XFER_INVENTORY: ascending intervals that do not touch; frames first. */
 struct xfer_intervals {
 	struct xfer_msg head;
 	uint32_t table;
@@ -192,8 +192,25 @@ struct xfer_intervals {
 };
 static_assert(sizeof(struct xfer_intervals) == 24, "layout");
 #define XFER_INTERVALS_MAX ((XFER_MSG_MAX - 24) / 16)
-#define XFER_REASSIGNED_MAX \
-	(1u << 16) /**< maximum intervals of a table and batches of HELD, as JOURNAL_BATCHES */
+
+/** A batch that the receiver has, or had: its number, and what tells it from another one. */
+struct xfer_listed {
+	uint64_t sequence;
+	uint32_t body_crc32c;
+	uint32_t metadata_crc32c; /**< of the XFER_BLOCK bytes of its announcement */
+};
+static_assert(sizeof(struct xfer_listed) == 16, "layout");
+
+/** XFER_REASSIGNED, XFER_HELD: ascending sequence numbers; frames first. */
+struct xfer_list {
+	struct xfer_msg head;
+	uint32_t table;
+	uint32_t nb;
+	struct xfer_listed listed[];
+};
+static_assert(sizeof(struct xfer_list) == 24, "layout");
+#define XFER_LIST_MAX	    ((XFER_MSG_MAX - 24) / 16)
+#define XFER_REASSIGNED_MAX (1u << 16) /**< maximum batches of a table, as JOURNAL_BATCHES */
 
 enum xfer_region_kind {
 	XFER_REGION_METADATA, /**< metadata slots of XFER_DESC_BYTES each, for all tables */

@@ -16,6 +16,7 @@
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "interval_set.h"
+#include "stream/content.h"
 #include "xfer/auth.h"
 #include "xfer/desc.h"
 #include "xfer/msg.h"
@@ -67,14 +68,15 @@ struct store_client {
 	uint64_t said;
 	uint64_t heartbeat;
 	uint64_t silence;
-	struct interval_set moved[XFER_TABLES];
+	struct stream_contents moved[XFER_TABLES]; /* sent as REASSIGNED */
 	unsigned int told; /* progress of REASSIGNED and HELD: `moved` of each table, then `mine` */
-	size_t logged_at;  /* intervals of the current one already sent */
+	size_t logged_at;  /* batches of the current one already sent */
 	bool all_sent;
 	bool said_how; /* the store has reported its state */
 	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */
 	struct interval_set mine[XFER_TABLES];
-	struct interval_set have[XFER_TABLES]; /* the part of it that the store has */
+	struct stream_contents held[XFER_TABLES]; /* the same batches, as they are sent */
+	struct interval_set have[XFER_TABLES];	  /* the part of it that the store has */
 	unsigned int have_table;
 	uint64_t have_next; /* lowest number of this table not reported yet */
 	bool have_all;
@@ -426,6 +428,12 @@ store_client_is_idle(const struct store_client *s)
 
 static_assert(JOURNAL_BATCHES <= XFER_REASSIGNED_MAX, "REASSIGNED and HELD can name all");
 
+static uint64_t
+content_of(const struct journal_batch *b)
+{
+	return stream_content_make(b->body_crc32c, b->metadata_crc32c);
+}
+
 /*
  * Collect the batches that REASSIGNED and HELD report: reassigned or held ones. Called when the
  * store has proved its identity. @return 0; -ENOMEM
@@ -442,14 +450,20 @@ store_client_collect(struct store_client *s)
 		if (!journal_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
 			(b.given & 1u << number) == 0)
 			continue;
-		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
+		if (stream_contents_append(&s->moved[b.table], b.sequence, content_of(&b)) < 0)
 			return -ENOMEM;
 	}
 	/* in journal order, as there may be many */
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
-		if (journal_get(r, i, &b) && store_client_owns(s, &b) &&
-			interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0)
+		if (!journal_get(r, i, &b) || !store_client_owns(s, &b))
+			continue;
+		if (interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0 ||
+			stream_contents_append(&s->held[b.table], b.sequence, content_of(&b)) < 0)
 			return -ENOMEM;
+	}
+	for (i = 0; i < XFER_TABLES; i++) {
+		stream_contents_sort(&s->moved[i]);
+		stream_contents_sort(&s->held[i]);
 	}
 	return 0;
 }
@@ -460,22 +474,25 @@ store_client_tell(struct store_client *s)
 {
 	const bool held = s->told >= XFER_TABLES;
 	const unsigned int table = s->told % XFER_TABLES;
-	const struct interval_set *set = held ? &s->mine[table] : &s->moved[table];
-	struct xfer_intervals *m = xfer_qp_room(&s->link);
-	size_t nb;
+	const struct stream_contents *set = held ? &s->held[table] : &s->moved[table];
+	struct xfer_list *m = xfer_qp_room(&s->link);
+	size_t nb, i;
 
 	if (m == NULL)
 		return;
 	nb = set->nb - s->logged_at;
-	if (nb > XFER_INTERVALS_MAX)
-		nb = XFER_INTERVALS_MAX;
+	if (nb > XFER_LIST_MAX)
+		nb = XFER_LIST_MAX;
 	xfer_msg_begin(m, held ? XFER_HELD : XFER_REASSIGNED,
-		sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
+		sizeof(*m) + nb * sizeof(m->listed[0]), s->sent++);
 	m->table = table;
 	m->nb = nb;
-	/* an empty set has no array */
-	if (nb > 0)
-		memcpy(m->interval, set->at + s->logged_at, nb * sizeof(m->interval[0]));
+	for (i = 0; i < nb; i++) {
+		const struct stream_content *c = &set->at[s->logged_at + i];
+
+		m->listed[i] = (struct xfer_listed){
+			c->sequence, (uint32_t)(c->crc >> 32), (uint32_t)c->crc};
+	}
 	s->logged_at += nb;
 	if (s->logged_at == set->nb) {
 		s->logged_at = 0;
@@ -581,7 +598,8 @@ forget_connection(struct store_client *s)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		interval_set_free(&s->moved[i]);
+		stream_contents_free(&s->moved[i]);
+		stream_contents_free(&s->held[i]);
 		interval_set_free(&s->mine[i]);
 		interval_set_free(&s->have[i]);
 		free(s->free_place[i]);
@@ -686,6 +704,19 @@ forbidden(struct store_client *s, enum xfer_reason reason)
 			"that were also sent to another store may be stored twice: run "
 			"braggline-store reconcile on the directories of both stores",
 			s->run.name);
+	else if (reason == XFER_REASON_DIFFERS && !s->forbidden)
+		CLIENT_LOG(ERR, s,
+			"it has a batch of run %s with the number of one that this receiver has, "
+			"and other bytes (its log names the batch). Neither is given up: the "
+			"batches of this receiver stay in the journal, or go to another store. "
+			"Someone may have used this receiver's key: see the audit log of the "
+			"store, and braggline-store verify",
+			s->run.name);
+	else if (reason == XFER_REASON_NAME && !s->forbidden)
+		CLIENT_LOG(ERR, s,
+			"it has run %016" PRIx64 ", incarnation %016" PRIx64 " of this receiver "
+			"under another name than %s; see its log",
+			s->run.run, s->run.incarnation, s->run.name);
 	else if (reason == XFER_REASON_RIGHTS && !s->forbidden)
 		CLIENT_LOG(ERR, s,
 			"identity %s lacks the rights for receiver %" PRIu64 ", run %s; change "
@@ -976,7 +1007,8 @@ on_message(void *arg, const void *message, uint32_t size)
 		reason = take_session_message(s, message);
 	if (reason != XFER_REASON_NONE)
 		refuse(s, reason);
-	if (reason == XFER_REASON_ENDED || reason == XFER_REASON_RIGHTS)
+	if (reason == XFER_REASON_ENDED || reason == XFER_REASON_RIGHTS ||
+		reason == XFER_REASON_DIFFERS || reason == XFER_REASON_NAME)
 		forbidden(s, reason);
 }
 

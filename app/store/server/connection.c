@@ -200,6 +200,8 @@ begin_recovering(struct store_connection *c)
 	c->settle.run = c->run;
 	c->settle.moved = c->moved;
 	c->settle.held = c->held;
+	c->settle.moved_contents = c->moved_contents;
+	c->settle.held_contents = c->held_contents;
 	c->settle.rotten = c->rotten;
 	c->settle.bodies = &c->shared->bodies;
 	c->settle.bytes = c->bodies_size;
@@ -297,6 +299,8 @@ work_closing(struct store_connection *c)
 		xfer_stream_free(&c->stream[i]);
 		interval_set_free(&c->moved[i]);
 		interval_set_free(&c->held[i]);
+		stream_contents_free(&c->moved_contents[i]);
+		stream_contents_free(&c->held_contents[i]);
 		interval_set_free(&c->rotten[i]);
 	}
 	xfer_auth_end(&c->handshake);
@@ -311,31 +315,36 @@ work_closing(struct store_connection *c)
 
 /* ---- messages of the receiver ---------------------------------------------------------------- */
 
-/* Collect intervals that are sent in several messages, table after table. */
+/* Collect batches that are listed in several messages, table after table. */
 static enum xfer_reason
-take_intervals(
-	struct interval_set sets[XFER_TABLES], unsigned int *table, const struct xfer_intervals *m)
+take_list(struct interval_set sets[XFER_TABLES], struct stream_contents contents[XFER_TABLES],
+	unsigned int *table, const struct xfer_list *m)
 {
-	struct interval_set *set = &sets[m->table];
+	struct stream_contents *c = &contents[m->table];
+	const struct xfer_listed *b;
 	uint32_t i;
 
 	if (m->table < *table)
 		return XFER_REASON_ORDER;
-	/* ascending across messages too, so each interval is appended, which is cheap */
-	if (m->nb > 0 && set->nb > 0 && m->interval[0].first <= set->at[set->nb - 1].last + 1)
+	/* ascending across messages too, so each batch is appended, which is cheap */
+	if (m->nb > 0 && c->nb > 0 && m->listed[0].sequence <= c->at[c->nb - 1].sequence)
 		return XFER_REASON_MALFORMED;
-	if (set->nb + m->nb > XFER_REASSIGNED_MAX)
+	/* not more than a receiver can hold */
+	if (c->nb + m->nb > XFER_REASSIGNED_MAX)
 		return XFER_REASON_MALFORMED;
 	*table = m->table;
 	for (i = 0; i < m->nb; i++) {
-		if (interval_set_add(set, m->interval[i].first, m->interval[i].last) < 0)
+		b = &m->listed[i];
+		if (interval_set_add(&sets[m->table], b->sequence, b->sequence) < 0 ||
+			stream_contents_append(c, b->sequence,
+				stream_content_make(b->body_crc32c, b->metadata_crc32c)) < 0)
 			return XFER_REASON_FAILED;
 	}
 	return XFER_REASON_NONE;
 }
 
 static enum xfer_reason
-take_moved(struct store_connection *c, const struct xfer_intervals *m)
+take_moved(struct store_connection *c, const struct xfer_list *m)
 {
 	enum xfer_reason reason;
 
@@ -345,24 +354,20 @@ take_moved(struct store_connection *c, const struct xfer_intervals *m)
 	}
 	if (c->moved_all)
 		return XFER_REASON_ORDER;
-	reason = take_intervals(c->moved, &c->moved_table, m);
+	reason = take_list(c->moved, c->moved_contents, &c->moved_table, m);
 	c->moved_all = (m->head.flags & XFER_MORE) == 0;
 	return reason;
 }
 
 /* Collect the batches that the peer would release. Their bodies will be read. */
 static enum xfer_reason
-take_held(struct store_connection *c, const struct xfer_intervals *m)
+take_held(struct store_connection *c, const struct xfer_list *m)
 {
 	enum xfer_reason reason;
 
 	if (!c->moved_all)
 		return XFER_REASON_ORDER;
-	reason = take_intervals(c->held, &c->held_table, m);
-	/* not more than a receiver can hold */
-	if (reason == XFER_REASON_NONE &&
-		interval_set_count(&c->held[m->table]) > XFER_REASSIGNED_MAX)
-		reason = XFER_REASON_MALFORMED;
+	reason = take_list(c->held, c->held_contents, &c->held_table, m);
 	if (reason == XFER_REASON_NONE && (m->head.flags & XFER_MORE) == 0)
 		enter(c, STORE_RECOVERING);
 	return reason;
@@ -382,13 +387,11 @@ take_session_message(struct store_connection *c, const struct xfer_msg *m)
 {
 	switch ((enum xfer_type)m->type) {
 	case XFER_REASSIGNED:
-		return c->state == STORE_RX_INVENTORY
-			? take_moved(c, (const struct xfer_intervals *)m)
-			: XFER_REASON_ORDER;
+		return c->state == STORE_RX_INVENTORY ? take_moved(c, (const struct xfer_list *)m)
+						      : XFER_REASON_ORDER;
 	case XFER_HELD:
-		return c->state == STORE_RX_INVENTORY
-			? take_held(c, (const struct xfer_intervals *)m)
-			: XFER_REASON_ORDER;
+		return c->state == STORE_RX_INVENTORY ? take_held(c, (const struct xfer_list *)m)
+						      : XFER_REASON_ORDER;
 	case XFER_STATUS:
 		return XFER_REASON_NONE;
 	case XFER_END:
@@ -898,6 +901,11 @@ work_up(struct store_connection *c, uint64_t now)
 	send_results(c);
 	if (state != c->said_state || now >= c->said + c->shared->heartbeat_ms)
 		send_status(c, state);
+	/* results of the batches before were sent; the log names the batch */
+	if (stream_writer_differs(c->run->writer[0]) || stream_writer_differs(c->run->writer[1])) {
+		store_connection_refuse(c, XFER_REASON_DIFFERS);
+		return true;
+	}
 	/*
 	 * a batch was sent that the store has and that was not in HELD; the next connection will
 	 * include it

@@ -127,9 +127,11 @@ struct store_connection {
 	struct store_run *run; /**< owned from STORE_RECOVERING on */
 	unsigned int moved_table;
 	struct interval_set moved[XFER_TABLES];
+	struct stream_contents moved_contents[XFER_TABLES];
 	bool moved_all; /**< all REASSIGNED were received; HELD follows */
 	unsigned int held_table;
 	struct interval_set held[XFER_TABLES]; /**< batches that the peer would release */
+	struct stream_contents held_contents[XFER_TABLES];
 	/** damaged batches of `held`, until they are sent again */
 	struct interval_set rotten[XFER_TABLES];
 	struct store_recover settle;

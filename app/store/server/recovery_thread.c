@@ -63,6 +63,27 @@ check_held(struct store_recover *s, unsigned int table)
 	return rc == 0;
 }
 
+/*
+ * Compare batches that the receiver lists with the stored ones. Only copies of the receiver's own
+ * batches are truncated or reported as stored. @return false: one differs
+ */
+static bool
+are_the_same(const struct store_recover *s, unsigned int table, const struct stream_contents *list,
+	const char *what)
+{
+	const char *path;
+	size_t i;
+
+	for (i = 0; i < list->nb; i++) {
+		if (stream_writer_compare(s->run->writer[table], list->at[i].sequence,
+			    list->at[i].crc, &path) >= 0)
+			continue;
+		store_run_say_differing(s->run, table, list->at[i].sequence, what, path);
+		return false;
+	}
+	return true;
+}
+
 /* Recover the run's files, and remove its reassigned batches. */
 static enum xfer_reason
 settle_files(struct store_recover *s)
@@ -76,6 +97,11 @@ settle_files(struct store_recover *s)
 	/* no peer may change a run that its receiver has ended; the reconcile command may */
 	if (s->run->ended && (s->moved[0].nb > 0 || s->moved[1].nb > 0))
 		return XFER_REASON_ENDED;
+	for (i = 0; i < XFER_TABLES; i++) {
+		if (!are_the_same(s, i, &s->moved_contents[i], "reassigned") ||
+			!are_the_same(s, i, &s->held_contents[i], "held"))
+			return XFER_REASON_DIFFERS;
+	}
 	for (i = 0; i < XFER_TABLES; i++) {
 		if (!cut_moved(s, i) || !check_held(s, i)) {
 			/* the content of the files is unknown now: read them again next time */

@@ -15,6 +15,7 @@
 #include "interval_set.h"
 #include "io/bodies.h"
 #include "server/run.h"
+#include "stream/content.h"
 
 struct store_recover {
 	/* input, set before the start */
@@ -22,6 +23,9 @@ struct store_recover {
 	struct store_run *run; /**< all its batches must have results */
 	/** of each table; must not change until the thread has ended */
 	struct interval_set *moved;
+	/** contents of `moved` and `held`, of each table, in the order of their numbers */
+	const struct stream_contents *moved_contents;
+	const struct stream_contents *held_contents;
 	/**
 	 * Of each table, what the receiver would release. Batches that are missing or damaged are
 	 * removed from it.

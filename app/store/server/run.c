@@ -18,6 +18,7 @@
 #include "io/own_file.h"
 #include "eal/process_cpus.h"
 #include "stream/ended.h"
+#include "stream/run_name.h"
 #include "server/run.h"
 #include "stream/source.h"
 
@@ -150,8 +151,21 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 	if (rc == 0)
 		rc = stream_writer_adopt_all(r->writer[table]);
 	if (rc < 0)
-		return rc == -EBUSY ? XFER_REASON_BUSY : XFER_REASON_FAILED;
+		return rc == -EBUSY	  ? XFER_REASON_BUSY
+			: rc == -ENOTUNIQ ? XFER_REASON_DIFFERS
+					  : XFER_REASON_FAILED;
 	return XFER_REASON_NONE;
+}
+
+void
+store_run_say_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
+	const char *what, const char *path)
+{
+	RUN_LOG(ERR,
+		"run %s, incarnation %016" PRIx64 ": batch %" PRIu64 " of %s that its receiver "
+		"has %s has other bytes than the stored one in %s; nothing is changed or "
+		"released\n",
+		r->name, r->incarnation, sequence, arrow_table_name(table), what, path);
 }
 
 /* Held while another thread reads the writers of runs, and while one is freed. */
@@ -263,11 +277,18 @@ store_run_open(struct store_runs *s, struct store_run *r)
 	char message[PATH_MAX];
 	unsigned int i;
 	uint64_t runs;
-	int ended, fd;
+	int ended, fd, other;
 	bool fresh;
 
 	if (r->open)
 		return reason;
+	other = stream_run_other(s->files.root, r->name, &identity, message);
+	if (other != 0) {
+		RUN_LOG(ERR, "run %s, incarnation %016" PRIx64 ": %s%s\n", r->name, r->incarnation,
+			message,
+			other > 0 ? " has this run under another name" : ": cannot list it");
+		return other > 0 ? XFER_REASON_NAME : XFER_REASON_FAILED;
+	}
 	fresh = access(r->dir, F_OK) < 0 && errno == ENOENT;
 	reason = may_begin(s, r);
 	if (reason != XFER_REASON_NONE)
@@ -325,7 +346,7 @@ schemas_agree(const struct store_run *r, const struct xfer_auth *h)
 			memcmp(r->schema[i], h->schema[i], r->schema_bytes[i]) != 0)
 			return false;
 	}
-	return memcmp(r->name, h->request.name, sizeof(r->name)) == 0;
+	return true;
 }
 
 struct store_run *
@@ -341,9 +362,12 @@ store_run_find(struct store_runs *s, const struct xfer_auth *h, enum xfer_reason
 			free_one = r;
 		if (!is_run(r, h))
 			continue;
-		if (schemas_agree(r, h))
+		if (memcmp(r->name, h->request.name, sizeof(r->name)) != 0)
+			*reason = XFER_REASON_NAME;
+		else if (schemas_agree(r, h))
 			return r;
-		*reason = XFER_REASON_SCHEMA;
+		else
+			*reason = XFER_REASON_SCHEMA;
 		goto refused;
 	}
 	*reason = XFER_REASON_BUSY;

@@ -92,7 +92,8 @@ struct store_runs {
 /**
  * Find or create the run of a completed handshake. A new run must then be opened.
  * @return NULL with the reason: the schemas are not of this program or have changed (_SCHEMA), too
- *   many runs (_BUSY), names are too long or memory is exhausted (_FAILED)
+ *   many runs (_BUSY), the run has another name (_NAME), names are too long or memory is exhausted
+ *   (_FAILED)
  */
 struct store_run *store_run_find(
 	struct store_runs *s, const struct xfer_auth *h, enum xfer_reason *reason);
@@ -100,11 +101,16 @@ struct store_run *store_run_find(
 /**
  * Recover and read the existing files, so that more can be written. Does nothing if this was done
  * before. Any thread may call this while the run is `settling`. It may take minutes.
- * @return _NONE; _BUSY: another process is writing one of the files; _FAILED: the content of a file
- *   is unknown, or the directory is not usable (see the log); _QUOTA: the run has no files here,
- *   and its receiver has used up its quota or its number of runs
+ * @return _NONE; _NAME: the directory has files of this run under another name; _DIFFERS: files of
+ *   the run have different copies of a batch; _BUSY: another process is writing one of the files;
+ *   _FAILED: the content of a file is unknown, or the directory is not usable (see the log);
+ *   _QUOTA: the run has no files here, and its receiver has used up its quota or its number of runs
  */
 enum xfer_reason store_run_open(struct store_runs *s, struct store_run *r);
+
+/** Log that the receiver has a batch which differs from the stored one. Any thread. */
+void store_run_say_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
+	const char *what, const char *path);
 
 /** Begin `settling`: another thread will open the run. */
 void store_run_recover_begin(struct store_run *r);

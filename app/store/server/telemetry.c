@@ -193,6 +193,7 @@ stream_dict(const struct store_stream_view *v)
 	rte_tel_data_add_dict_uint(d, "bytes", v->stats.bytes);
 	rte_tel_data_add_dict_uint(d, "duplicates", v->stats.duplicates);
 	rte_tel_data_add_dict_uint(d, "returned", v->stats.returned);
+	rte_tel_data_add_dict_uint(d, "differing", v->stats.differing);
 	rte_tel_data_add_dict_uint(d, "pending", v->stats.pending);
 	rte_tel_data_add_dict_uint(d, "cut", v->stats.cut);
 	rte_tel_data_add_dict_uint(d, "checked", v->stats.checked);
@@ -344,11 +345,11 @@ static const struct telemetry_command commands[] = {
 		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, receiver_id, incarnation, connected, "
-		"batches, rows, bytes, duplicates, returned, pending, cut, checked (read again "
-		"before a receiver released them), damaged and repaired (of these), files, "
-		"files_complete, syncs, outages, stalls, resumes, error (errno), quota and "
-		"quota_used (of the receiver), io (mode); of all runs since the start: below_us "
-		"[...], received_to_durable [...]",
+		"batches, rows, bytes, duplicates, returned, differing (of these, from the stored "
+		"batch), pending, cut, checked (read again before a receiver released them), "
+		"damaged and repaired (of these), files, files_complete, syncs, outages, stalls, "
+		"resumes, error (errno), quota and quota_used (of the receiver), io (mode); of all "
+		"runs since the start: below_us [...], received_to_durable [...]",
 		answer_streams},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

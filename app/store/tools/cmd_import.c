@@ -24,7 +24,9 @@ static const char help[] =
 	"Import the batches of each SOURCE into the files of a store, in DIR or in\n"
 	"[files] directory. A SOURCE is a spill directory of a receiver, a file in it,\n"
 	"or a journal whose receiver is not running. A batch that the store already has\n"
-	"is read, and stored again only if it is damaged there. Source files are\n"
+	"is read, and stored again only if it is damaged there. Nothing of a stream is\n"
+	"imported if a batch differs from the one that the store or another SOURCE has, or\n"
+	"if the store has the run under another name. Source files are\n"
 	"removed, and batches of a journal are released, once they are durable. Damaged\n"
 	"batches stay in the journal, and are listed. The store must be stopped.\n"
 	"\n"
@@ -45,6 +47,7 @@ struct job {
 	struct import import;
 	struct store_locks locks;
 	struct orphaned_journals rings;
+	struct store_tree tree; /* the source files */
 	const char *to;
 	struct config_source settings;
 	struct config *config;
@@ -103,30 +106,62 @@ sort_sources(struct job *j, char **source, char **files)
 	return EXIT_SUCCESS;
 }
 
+/* List the source files and lock their directories. */
 static int
-import_files(struct job *j, char **source)
+take_files(struct job *j, char **source)
 {
-	struct store_tree tree = {0};
 	char message[PATH_MAX];
-	int left, status = EXIT_SUCCESS;
-	size_t i;
+	int left;
 
 	if (*source == NULL)
 		return EXIT_SUCCESS;
-	left = store_tree_take(&tree, &j->locks, source, command_say_recovery, message);
+	left = store_tree_take(&j->tree, &j->locks, source, command_say_recovery, message);
 	if (left < 0) {
-		store_tree_free(&tree);
+		store_tree_free(&j->tree);
 		return fail(message);
 	}
-	if (left > 0)
-		status = fail("incomplete files stay");
-	for (i = 0; i < tree.nb; i++) {
-		if (arrow_name_is_part(tree.path[i]))
+	return left > 0 ? fail("incomplete files stay") : EXIT_SUCCESS;
+}
+
+/* Compare all sources with the store and with each other, before any of them is imported. */
+static int
+compare(struct job *j)
+{
+	int status = EXIT_SUCCESS;
+	size_t i, nb = 0;
+	char *path;
+
+	for (i = 0; i < j->tree.nb; i++) {
+		path = j->tree.path[i];
+		if (arrow_name_is_part(path) || import_compare_file(&j->import, path) == 0) {
+			j->tree.path[nb++] = path;
 			continue;
-		if (import_file(&j->import, tree.path[i]) < 0)
+		}
+		/* it was reported, and stays where it is */
+		free(path);
+		status = EXIT_FAILURE;
+	}
+	j->tree.nb = nb;
+	if (import_compare_sources(&j->import) < 0)
+		status = EXIT_FAILURE;
+	for (i = 0; i < j->rings.nb; i++)
+		if (import_compare_ring(&j->import, j->rings.ring[i]) < 0)
+			status = EXIT_FAILURE;
+	return status;
+}
+
+static int
+import_files(struct job *j)
+{
+	int status = EXIT_SUCCESS;
+	size_t i;
+
+	for (i = 0; i < j->tree.nb; i++) {
+		if (arrow_name_is_part(j->tree.path[i]))
+			continue;
+		if (import_file(&j->import, j->tree.path[i]) < 0)
 			status = EXIT_FAILURE;
 	}
-	store_tree_free(&tree);
 	return status;
 }
 
@@ -146,9 +181,11 @@ work(struct job *j, char **source, char **files)
 	if (status != EXIT_SUCCESS)
 		return status;
 	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
+	status = take_files(j, files);
+	if (compare(j) != EXIT_SUCCESS)
+		status = EXIT_FAILURE;
 	orphaned_journals_forget(&j->rings);
-	status = import_files(j, files);
-	if (damaged > 0)
+	if (import_files(j) != EXIT_SUCCESS || damaged > 0)
 		status = EXIT_FAILURE;
 	for (i = 0; i < j->rings.nb; i++) {
 		if (import_ring(&j->import, j->rings.ring[i]) < 0)
@@ -229,6 +266,7 @@ cmd_import(int argc, char **argv)
 		status = files != NULL ? work(&j, argv + optind, files) : EXIT_FAILURE;
 	free(files);
 	import_free(&j.import);
+	store_tree_free(&j.tree);
 	orphaned_journals_close(&j.rings);
 	store_locks_free(&j.locks);
 	if (j.config != NULL)

@@ -34,6 +34,10 @@ static const char help[] =
 	"file are first copied to a file of their own. Stores that use a DIR\n"
 	"must be stopped.\n"
 	"\n"
+	"Nothing of a stream is changed if two copies of a batch differ, or if the run has\n"
+	"two names. If the run has ended at one DIR, it is marked as ended in all that keep\n"
+	"batches of it.\n"
+	"\n"
 	"  -j, --journal FILE  journal of a receiver that is not running; may be repeated\n"
 	"      --without-journal  assume that journals that are not given no longer exist\n"
 	"  -n, --dry-run       change nothing, print what would be done\n"
@@ -90,9 +94,9 @@ check_rings(const struct job *j)
 static int
 read_files(struct job *j, char **dir)
 {
-	struct store_tree tree = {0};
+	struct store_tree tree = {.ended = true};
 	char message[PATH_MAX];
-	int left, status = EXIT_SUCCESS;
+	int left, rc, status = EXIT_SUCCESS;
 	size_t i;
 
 	left = store_tree_take(
@@ -102,6 +106,11 @@ read_files(struct job *j, char **dir)
 	if (left > 0)
 		status = fail("incomplete files have unknown batches");
 	for (i = 0; i < tree.nb && status == EXIT_SUCCESS; i++) {
+		rc = reconcile_add_mark(&j->reconcile, tree.path[i]);
+		if (rc == -ENOMEM)
+			status = fail("cannot allocate a list of files");
+		if (rc != -EINVAL)
+			continue;
 		if (arrow_name_is_part(tree.path[i]))
 			printf("%s is incomplete and was skipped\n", tree.path[i]);
 		else if (reconcile_read(&j->reconcile, tree.path[i]) < 0)
@@ -126,6 +135,34 @@ find_identity(struct job *j, const char *dir)
 	j->nb_identities += rc == 0;
 	/* a spill directory of a receiver has no identity */
 	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
+}
+
+/*
+ * Compare the batches that journals hold with those in the files. A stream with differing ones
+ * stays as it is, in the files and in the journals.
+ */
+static int
+compare_held(struct job *j, struct reconcile_stream *s)
+{
+	struct stream_contents held = {0};
+	const char *path;
+	size_t i;
+	int rc;
+
+	rc = orphaned_journals_contents(&j->rings, &s->identity, &held);
+	for (i = 0; i < held.nb && rc == 0; i++) {
+		if (stream_known_compare(&s->known, held.at[i].sequence, held.at[i].crc, &path) >=
+			0)
+			continue;
+		fprintf(stderr,
+			"different: batch %" PRIu64 " of %s has other bytes in the journal than in "
+			"%s; nothing of this stream is changed. Find out which is the receiver's, "
+			"move the other away, and repeat the command\n",
+			held.at[i].sequence, s->identity.table, path);
+		s->kept = true;
+	}
+	stream_contents_free(&held);
+	return rc;
 }
 
 /* Release the held batches of a stream that are durable in files and were verified there. */
@@ -180,6 +217,9 @@ work(struct job *j, char **dir)
 		return status;
 	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
 	orphaned_journals_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
+	for (i = 0; i < r->nb; i++)
+		if (compare_held(j, &r->stream[i]) < 0)
+			return fail("cannot allocate a list of batches");
 	if (!r->dry_run)
 		orphaned_journals_forget(&j->rings);
 	rc = reconcile_run(r);

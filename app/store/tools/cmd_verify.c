@@ -17,6 +17,7 @@
 #include "recovery/order.h"
 #include "recovery/recovery.h"
 #include "arrow/async_writer.h"
+#include "io/direct_io.h"
 #include "tools/command.h"
 #include "tools/reconcile.h"
 #include "tools/store_tree.h"
@@ -34,7 +35,9 @@ static const char help[] =
 	"each damaged batch with its frames, also those that recovery has moved to a\n"
 	"quarantine file, and the bytes of such a file that announce no batch. A damaged\n"
 	"batch of which another of the files, of the same owner or of root, has a valid\n"
-	"copy is called repaired, and is not an error. Nothing is changed; stores may run.\n"
+	"copy with the CRCs that the damaged batch announces is called repaired, and is not\n"
+	"an error. List batches that two files have with different bytes, and runs with two\n"
+	"names. Nothing is changed; stores may run.\n"
 	"\n"
 	"  -a, --all          also read files that import has kept (.imported)\n"
 	"  -w, --whole        DIR are all stores of these runs: a batch that is in none of the\n"
@@ -56,6 +59,8 @@ struct finding {
 	bool numbered;			/* `first` and `last` are known */
 	uint64_t first;
 	uint64_t last;
+	bool announced; /* `content` is that of its announcement */
+	uint64_t content;
 	bool quarantined;
 	char text[ARROW_DAMAGE_TEXT];
 };
@@ -171,11 +176,12 @@ static int
 note_there(struct verify *v, const char *path, const struct arrow_identity *identity,
 	const struct interval_set *have)
 {
+	struct stream_contents none = {0};
 	struct interval_set copy = {0};
 	int rc = interval_set_add_all(&copy, have);
 
 	if (rc == 0 && identity->table != NULL)
-		rc = reconcile_add(&v->there, path, identity, &copy);
+		rc = reconcile_add(&v->there, path, identity, &copy, &none);
 	interval_set_free(&copy);
 	return rc;
 }
@@ -195,6 +201,9 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 		if (f.identity.table == NULL && r->damage[i].announced)
 			(void)stream_source_identity(&r->damage[i].batch, &f.identity);
 		f.numbered = arrow_damage_sequences(r, i, &f.first, &f.last);
+		f.announced = r->damage[i].announced;
+		if (f.announced)
+			f.content = stream_source_content(r, &r->damage[i].batch);
 		arrow_damage_text(r, i, f.text);
 		rc = add_finding(v, &f, path);
 	}
@@ -210,7 +219,10 @@ note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
 	const struct arrow_read_batch *b, const char *why, bool quarantined)
 {
 	struct arrow_read_damage d = {.offset = b->offset, .before = r->nb_batches};
-	struct finding f = {.numbered = true, .quarantined = quarantined};
+	struct finding f = {.numbered = true,
+		.announced = true,
+		.content = stream_source_content(r, b),
+		.quarantined = quarantined};
 	struct arrow_reader one = *r;
 	struct arrow_damage_frames range;
 	char frames[ARROW_DAMAGE_TEXT];
@@ -322,7 +334,10 @@ verify_quarantine(struct verify *v, const char *path)
 			.nb_damage = 1,
 			.nb_nodes = r.nb_nodes,
 			.nb_buffers = r.nb_buffers};
-		struct finding f = {.numbered = true, .quarantined = true};
+		struct finding f = {.numbered = true,
+			.announced = true,
+			.content = stream_source_content(&r, &b),
+			.quarantined = true};
 
 		(void)stream_source_identity(&b, &f.identity);
 		f.first = f.last = strtoull(b.sequence, NULL, 16);
@@ -350,6 +365,7 @@ static void
 verify_file(struct verify *v, const char *path)
 {
 	struct arrow_identity identity = {0};
+	struct stream_contents contents = {0};
 	struct interval_set have = {0};
 	struct arrow_reader r;
 	const char *problem;
@@ -372,7 +388,7 @@ verify_file(struct verify *v, const char *path)
 	v->rows += rows;
 	problem = r.problem != NULL ? r.problem : arrow_recovery_frame_fault(&r);
 	if (rc == 0)
-		rc = stream_source_list(&r, &identity, &have);
+		rc = stream_source_list(&r, &identity, &have, &contents);
 	if (rc == -EXDEV)
 		problem = "batches of no stream, or of several streams";
 	/* incomplete files are listed in `there` only: their batches do not count as stored */
@@ -383,10 +399,11 @@ verify_file(struct verify *v, const char *path)
 	if (rc == 0 && !r.complete)
 		rc = note_end(v, path, &r, &identity);
 	if (rc == 0 && r.complete)
-		rc = reconcile_add(&v->streams, path, &identity, &have);
+		rc = reconcile_add(&v->streams, path, &identity, &have, &contents);
 	if (rc == -ENOMEM)
 		problem = "cannot allocate the list of its batches";
 	interval_set_free(&have);
+	stream_contents_free(&contents);
 	v->lost += problem != NULL;
 	v->wrong += problem != NULL || r.nb_damage > 0;
 	clear_progress(v);
@@ -412,17 +429,23 @@ has_owner(const char *copy, const struct stat *damaged)
 	return stat(copy, &st) == 0 && (st.st_uid == damaged->st_uid || st.st_uid == 0);
 }
 
-/* Whether other files have sound copies of all batches of a finding: a receiver resent them. */
+/*
+ * Whether another file has a sound copy of the batch of a finding, with the CRCs that the damaged
+ * announcement names: a receiver resent it. If the announcement is lost, too, no copy can be told
+ * from another batch.
+ */
 static bool
 is_repaired(const struct verify *v, const struct finding *f)
 {
 	const struct reconcile_stream *s = NULL;
-	struct interval_set sound = {0};
+	const struct stream_known_file *file;
 	struct stat damaged;
+	uint64_t content;
 	bool repaired = false;
 	size_t i;
 
-	if (!f->numbered || f->identity.table == NULL || stat(f->path, &damaged) < 0)
+	if (!f->announced || f->first != f->last || !f->numbered || f->identity.table == NULL ||
+		stat(f->path, &damaged) < 0)
 		return false;
 	for (i = 0; i < v->streams.nb && s == NULL; i++) {
 		s = &v->streams.stream[i];
@@ -432,13 +455,12 @@ is_repaired(const struct verify *v, const struct finding *f)
 			strcmp(s->identity.table, f->identity.table) != 0)
 			s = NULL;
 	}
-	for (i = 0; s != NULL && i < s->known.nb; i++) {
-		if (has_owner(s->known.file[i].path, &damaged))
-			(void)interval_set_add_all(&sound, &s->known.file[i].have);
+	for (i = 0; s != NULL && i < s->known.nb && !repaired; i++) {
+		file = &s->known.file[i];
+		repaired = interval_set_has(&file->have, f->first) &&
+			stream_contents_get(&file->contents, f->first, &content) &&
+			content == f->content && has_owner(file->path, &damaged);
 	}
-	for (i = 0; i < sound.nb && !repaired; i++)
-		repaired = sound.at[i].first <= f->first && f->last <= sound.at[i].last;
-	interval_set_free(&sound);
 	return repaired;
 }
 
@@ -500,6 +522,12 @@ add_findings(struct verify *v)
 	return rc;
 }
 
+static void
+print_differing(void *arg, bool error, const char *text)
+{
+	printf("%s\n", text);
+}
+
 static int
 print_totals(struct verify *v)
 {
@@ -514,8 +542,16 @@ print_totals(struct verify *v)
 	}
 	for (i = 0; i < v->there.nb && !interrupted; i++)
 		print_missing(v, &v->there.stream[i]);
-	for (i = 0; i < v->streams.nb; i++)
-		duplicates += reconcile_duplicates(&v->streams.stream[i]);
+	for (i = 0; i < v->streams.nb; i++) {
+		const struct reconcile_stream *s = &v->streams.stream[i];
+		const uint64_t copies = reconcile_duplicates(s);
+
+		duplicates += copies;
+		v->lost += reconcile_say_names(&v->streams, s) < 0;
+		if (copies > 0)
+			(void)stream_known_say_differing(
+				&s->known, &direct_io, print_differing, NULL);
+	}
 	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB, %.2f GB/s; "
 	       "%" PRIu64 " files with errors, %" PRIu64 " batches damaged (%" PRIu64 " of them "
 	       "repaired), %" PRIu64 " bytes in quarantine, %" PRIu64 " duplicates%s, "
@@ -567,7 +603,7 @@ cmd_verify(int argc, char **argv)
 		{NULL, 0, NULL, 0},
 	};
 	struct verify v = {.on_terminal = isatty(STDERR_FILENO),
-		.streams = {.say = command_say},
+		.streams = {.say = print_differing},
 		.there = {.say = command_say}};
 	struct store_tree tree = {.quarantine = true};
 	char message[PATH_MAX], *end;

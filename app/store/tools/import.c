@@ -16,6 +16,8 @@
 #include "fail_point.h"
 #include "tools/import.h"
 #include "io/own_file.h"
+#include "stream/ended.h"
+#include "stream/run_name.h"
 #include "stream/source.h"
 
 #define IMPORTED ".imported"
@@ -56,6 +58,7 @@ static void
 close_stream(struct import_stream *t)
 {
 	stream_writer_close(t->writer);
+	stream_known_free(&t->sources);
 	if (t->reader.data != NULL)
 		arrow_reader_close(&t->reader);
 	free(t->header);
@@ -123,6 +126,15 @@ open_stream(struct import *s, struct import_stream *t)
 	const char *problem;
 	int rc;
 
+	rc = stream_run_other(s->root, t->run, &t->identity, message);
+	if (rc != 0) {
+		say(s, true, "run %s, incarnation %016" PRIx64 ": %s%s", t->run,
+			t->identity.incarnation, message,
+			rc > 0 ? " has this run under another name, and one of them is not its "
+				 "receiver's; nothing of it is imported"
+			       : ": cannot list it");
+		return rc < 0 ? rc : -ENOTUNIQ;
+	}
 	rc = stream_source_dir(t->dir, s->root, t->run, &t->identity);
 	if (rc == 0) {
 		rc = own_folder_make(t->dir, OWN_FOLDER_RUN, message);
@@ -146,12 +158,46 @@ open_stream(struct import *s, struct import_stream *t)
 	return rc == 0 ? adopt_files(s, t) : rc;
 }
 
+/* @param run  NULL: any table and name of this run */
 static bool
 is_stream(const struct import_stream *t, const struct arrow_identity *id, const char *run)
 {
 	return t->identity.receiver_id == id->receiver_id && t->identity.run == id->run &&
 		t->identity.incarnation == id->incarnation &&
-		strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0;
+		(run == NULL ||
+			(strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0));
+}
+
+/*
+ * Whether a source has the run under another name: then nothing of it is imported, under no name.
+ * @param two_names  out: whether another source has shown this
+ */
+static bool
+has_other_name(struct import *s, const struct arrow_identity *id, const char *run, bool *two_names)
+{
+	const struct import_stream *other = NULL;
+	size_t i;
+
+	*two_names = false;
+	for (i = 0; i < s->nb; i++) {
+		if (!is_stream(s->stream[i], id, NULL))
+			continue;
+		*two_names |= s->stream[i]->two_names;
+		if (strcmp(s->stream[i]->run, run) != 0)
+			other = s->stream[i];
+	}
+	if (other == NULL)
+		return false;
+	say(s, true,
+		"receiver %" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 " has two "
+		"names, %s and %s, and one of them is not its receiver's: nothing of it is "
+		"imported; move the files of the wrong name away",
+		id->receiver_id, id->run, id->incarnation, other->run, run);
+	for (i = 0; i < s->nb; i++) {
+		if (is_stream(s->stream[i], id, NULL))
+			s->stream[i]->differs = s->stream[i]->two_names = true;
+	}
+	return true;
 }
 
 /* Find or open the stream of batches. @return NULL: failed; the reason was reported */
@@ -160,8 +206,11 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 	const uint8_t *header, uint64_t size)
 {
 	struct import_stream *t, **more;
+	bool two_names;
 	size_t i;
 
+	if (has_other_name(s, id, run, &two_names))
+		return NULL;
 	for (i = 0; i < s->nb; i++) {
 		t = s->stream[i];
 		if (!is_stream(t, id, run))
@@ -185,6 +234,7 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 		return NULL;
 	}
 	t->identity = *id;
+	t->differs = t->two_names = two_names;
 	t->header_size = size;
 	memcpy(t->header, header, size);
 	snprintf(t->run, sizeof(t->run), "%s", run);
@@ -214,6 +264,110 @@ check_there(struct import *s, const struct import_stream *t, const struct interv
 		say(s, true, "run %s: cannot check the stored batches of %s: %s", t->run,
 			t->identity.table, strerror(-rc));
 	return rc;
+}
+
+/* ---- comparison before the import ------------------------------------------------------------ */
+
+#define SAY_MAX 64 /* differing batches of a source that are listed one by one */
+
+/* Report a batch that differs from the stored one. */
+static void
+say_differing(struct import *s, struct import_stream *t, uint64_t nb, uint64_t sequence,
+	const char *frames, const char *source, const char *stored)
+{
+	t->differs = true;
+	if (nb < SAY_MAX)
+		say(s, true,
+			"different: batch %" PRIu64 " of %s, %s, has other bytes in %s than in %s",
+			sequence, t->identity.table, frames, source, stored);
+}
+
+static void
+say_what_to_do(struct import *s, uint64_t nb)
+{
+	if (nb > SAY_MAX)
+		say(s, true, "different: %" PRIu64 " more batches", nb - SAY_MAX);
+	if (nb > 0)
+		say(s, true,
+			"different: nothing of this stream is imported. Find out which files are "
+			"the receiver's (their dates, audit log of the store), move the others "
+			"away, and run the command again");
+}
+
+/* Compare the batches of a file. Damaged ones are compared, too. */
+static int
+compare_batches(struct import *s, const struct stream_source *source, struct import_stream *t)
+{
+	const struct arrow_reader *r = &source->reader;
+	struct stream_contents contents = {0};
+	struct interval_set have = {0};
+	char frames[ARROW_DAMAGE_TEXT];
+	const char *stored;
+	uint64_t sequence, crc, nb = 0;
+	size_t i;
+	int rc;
+
+	rc = stream_source_list(r, &t->identity, &have, &contents);
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		sequence = stream_source_sequence(r, i);
+		(void)stream_contents_get(&contents, sequence, &crc);
+		if (stream_writer_compare(t->writer, sequence, crc, &stored) >= 0)
+			continue;
+		if (nb < SAY_MAX)
+			stream_source_frames(r, i, frames);
+		say_differing(s, t, nb++, sequence, frames, source->path, stored);
+	}
+	say_what_to_do(s, nb);
+	if (rc == 0)
+		rc = stream_known_add(&t->sources, source->path, &have, &contents, false);
+	interval_set_free(&have);
+	stream_contents_free(&contents);
+	return rc;
+}
+
+int
+import_compare_file(struct import *s, const char *path)
+{
+	struct arrow_identity identity = {0};
+	char run[XFER_NAME_BYTES], message[PATH_MAX];
+	struct interval_set have = {0};
+	struct import_stream *t;
+	struct stream_source source;
+	int rc;
+
+	/* import_file() reports what is wrong with the file itself */
+	if (stream_source_run(path, run) < 0 ||
+		stream_source_open(&source, &direct_io, path, message) < 0)
+		return 0;
+	rc = stream_source_list(&source.reader, &identity, &have, NULL);
+	if (rc == 0 && have.nb > 0) {
+		t = find_stream(
+			s, &identity, run, source.reader.data, source.reader.batches[0].offset);
+		rc = t != NULL ? compare_batches(s, &source, t) : -EIO;
+		if (rc < 0)
+			say(s, true, "%s was not imported", path);
+		if (t == NULL)
+			s->counts.failed += source.reader.nb_batches;
+	} else {
+		rc = 0;
+	}
+	interval_set_free(&have);
+	stream_source_close(&source);
+	return rc;
+}
+
+int
+import_compare_sources(struct import *s)
+{
+	size_t i;
+	int rc, first = 0;
+
+	for (i = 0; i < s->nb; i++) {
+		rc = stream_known_say_differing(&s->stream[i]->sources, &direct_io, s->say, s->arg);
+		s->stream[i]->differs |= rc < 0;
+		first = first == 0 ? rc : first;
+	}
+	return first;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -255,6 +409,30 @@ say_damage(struct import *s, const struct stream_source *source)
 	return r->nb_damage > 0 ? -EBADMSG : 0;
 }
 
+/*
+ * If the run has ended where the file is, it has ended in the store, too: no peer may truncate what
+ * will be the only copy. This is durable before the file is removed.
+ */
+static int
+copy_mark(struct import *s, const char *path, const struct import_stream *t)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+	int rc;
+
+	snprintf(dir, sizeof(dir), "%.*s", slash != NULL ? (int)(slash - path) : 1,
+		slash != NULL ? path : ".");
+	rc = store_ended_read(slash == path ? "/" : dir, t->identity.incarnation);
+	if (rc > 0 && store_ended_read(t->dir, t->identity.incarnation) <= 0) {
+		rc = store_ended_write(t->dir, t->identity.incarnation);
+		if (rc == 0)
+			say(s, false, "%s: marked its run as ended, as in %s", t->dir, dir);
+	}
+	if (rc < 0)
+		say(s, true, "%s: cannot mark its run as ended: %s", t->dir, strerror(-rc));
+	return rc < 0 ? rc : 0;
+}
+
 static int
 copy_file(struct import *s, struct stream_source *source, const char *run)
 {
@@ -267,7 +445,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 
 	rc = arrow_recovery_scan(&source->reader);
 	if (rc == 0)
-		rc = stream_source_list(&source->reader, &identity, &have);
+		rc = stream_source_list(&source->reader, &identity, &have, NULL);
 	if (rc < 0) {
 		interval_set_free(&have);
 		say(s, true, "%s: %s", source->path,
@@ -279,7 +457,13 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	if (have.nb == 0)
 		return say_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
-	rc = t != NULL ? check_there(s, t, &have) : -EIO;
+	if (t != NULL && t->differs) {
+		say(s, true, "%s was not imported: copies of its stream differ", source->path);
+		s->counts.failed += source->reader.nb_batches;
+		rc = -ENOTUNIQ;
+	} else {
+		rc = t != NULL ? check_there(s, t, &have) : -EIO;
+	}
 	interval_set_free(&have);
 	if (rc < 0)
 		return rc;
@@ -288,7 +472,8 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " already stored",
 			source->path, s->counts.stored - before.stored,
 			s->counts.duplicates - before.duplicates);
-		return say_damage(s, source);
+		rc = copy_mark(s, source->path, t);
+		return rc == 0 ? say_damage(s, source) : rc;
 	}
 	/* batches that were not tried also count as failed */
 	s->counts.failed = before.failed + source->reader.nb_batches -
@@ -374,6 +559,8 @@ check_held(struct import *s)
 			return -EIO;
 	}
 	for (i = 0; i < s->nb && rc == 0; i++) {
+		if (s->stream[i]->differs)
+			continue;
 		rc = list_held(s, s->stream[i], &held);
 		if (rc == 0)
 			rc = check_there(s, s->stream[i], &held);
@@ -404,6 +591,10 @@ copy_held(struct import *s, uint32_t *nb)
 		t = stream_of(s, &b);
 		if (t == NULL)
 			return -EIO;
+		if (t->differs) {
+			s->counts.failed++;
+			continue;
+		}
 		const struct stream_batch batch = {
 			.xfer = {.sequence = b.sequence,
 				.rows = b.rows,
@@ -418,6 +609,38 @@ copy_held(struct import *s, uint32_t *nb)
 		stream_writer_append(t->writer, &batch);
 	}
 	return 0;
+}
+
+int
+import_compare_ring(struct import *s, struct journal *ring)
+{
+	struct journal_batch b;
+	struct import_stream *t;
+	uint32_t number, at = 0;
+	char frames[64];
+	const char *stored;
+	uint64_t crc, nb = 0;
+	int rc = 0;
+
+	s->ring = ring;
+	while ((number = journal_walk(ring, &at)) != UINT32_MAX) {
+		if (!journal_get(ring, number, &b))
+			continue;
+		t = stream_of(s, &b);
+		if (t == NULL) {
+			rc = -EIO;
+			break;
+		}
+		crc = stream_content_make(b.body_crc32c, b.metadata_crc32c);
+		if (stream_writer_compare(t->writer, b.sequence, crc, &stored) >= 0 &&
+			stream_known_compare(&t->sources, b.sequence, crc, &stored) >= 0)
+			continue;
+		snprintf(frames, sizeof(frames), "frames %" PRIu64 " to %" PRIu64, b.first, b.last);
+		say_differing(s, t, nb++, b.sequence, frames, "the journal", stored);
+	}
+	say_what_to_do(s, nb);
+	s->ring = NULL;
+	return rc;
 }
 
 int

@@ -5,6 +5,12 @@
  * directory. Batches that the store has are not stored again, so an interrupted import can be
  * repeated. A source is removed, or its batches released, once they are durable. A batch counts as
  * present only if its body in the store is intact: each is read, and a damaged one is stored again.
+ *
+ * A batch of a source is the same as a stored one only if its content is (stream/content.h).
+ * Sources are compared with the store, and with each other, before the first batch is stored. If a
+ * batch differs, nothing of its stream is imported. Nor is a run that the store has under another
+ * name. The mark that a run has ended is imported with its files.
+ *
  * One thread.
  */
 #ifndef IMPORT_H
@@ -12,6 +18,7 @@
 
 #include "arrow/reader.h"
 #include "journal/journal.h"
+#include "stream/known.h"
 #include "stream/writer.h"
 
 /** What has become of batches. */
@@ -31,6 +38,9 @@ struct import_stream {
 	uint64_t header_size;
 	struct arrow_reader reader; /**< of the header */
 	struct stream_writer *writer;
+	struct stream_known sources; /**< the files that were compared */
+	bool two_names;		     /**< a source has its run under another name */
+	bool differs;		     /**< a source has another copy of a batch: import nothing */
 };
 
 struct import {
@@ -49,6 +59,18 @@ struct import {
 
 /** @param s  root, slices, keep, say and arg are set, all else is zero */
 void import_free(struct import *s);
+
+/**
+ * Compare a file with what the store has, before any import. @return 0; -errno: it cannot be
+ * imported, and the reason was reported
+ */
+int import_compare_file(struct import *s, const char *path);
+
+/** Compare the held batches of a journal, as import_compare_file(), after all files. */
+int import_compare_ring(struct import *s, struct journal *ring);
+
+/** Compare the sources with each other. @return 0; -ENOTUNIQ: some differ; -ENOMEM */
+int import_compare_sources(struct import *s);
 
 /**
  * Import a complete file. It is removed if all its batches are stored.

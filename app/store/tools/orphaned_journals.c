@@ -148,6 +148,26 @@ orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_ide
 	return rc;
 }
 
+int
+orphaned_journals_contents(const struct orphaned_journals *r, const struct arrow_identity *identity,
+	struct stream_contents *held)
+{
+	struct journal_batch b;
+	uint32_t batch, at;
+	unsigned int i;
+	int rc = 0;
+
+	for (i = 0; i < r->nb && rc == 0; i++) {
+		if (journal_receiver_id(r->ring[i]) != identity->receiver_id)
+			continue;
+		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
+			if (is_of(r->ring[i], batch, identity, &b))
+				rc = stream_contents_add(held, b.sequence,
+					stream_content_make(b.body_crc32c, b.metadata_crc32c));
+	}
+	return rc;
+}
+
 static uint64_t
 release(struct journal *ring, const struct arrow_identity *id, const struct interval_set *stored)
 {

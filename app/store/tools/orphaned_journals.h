@@ -14,6 +14,7 @@
 #include "arrow/schema.h"
 #include "interval_set.h"
 #include "journal/journal.h"
+#include "stream/content.h"
 
 #define ORPHANED_JOURNALS_MAX 16
 
@@ -61,6 +62,10 @@ void orphaned_journals_forget(struct orphaned_journals *r);
 /** Get the sequence numbers of a stream's held batches. @return 0; -ENOMEM */
 int orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
 	struct interval_set *held);
+
+/** Get the contents of a stream's held batches. @return 0; -ENOMEM */
+int orphaned_journals_contents(const struct orphaned_journals *r,
+	const struct arrow_identity *identity, struct stream_contents *held);
 
 /**
  * Release batches of a stream that are durable and intact in files. @return how many of them were

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "tools/reconcile.h"
+#include "fail_point.h"
 #include "stream/copy.h"
+#include "stream/ended.h"
 #include "stream/source.h"
 
 #define NONE UINT64_MAX
@@ -16,6 +18,7 @@
 /* A planned truncation of a file. */
 struct cut {
 	size_t file;
+	bool ended;		   /* the directory of the file had the mark of an ended run */
 	uint64_t from;		   /* sequence number of the first batch to remove */
 	uint64_t gone;		   /* number of batches to remove */
 	struct interval_set alone; /* batches to remove that no other file has */
@@ -45,6 +48,11 @@ reconcile_free(struct reconcile *r)
 	free(r->stream);
 	r->stream = NULL;
 	r->nb = 0;
+	for (i = 0; i < r->nb_marks; i++)
+		free(r->mark[i].dir);
+	free(r->mark);
+	r->mark = NULL;
+	r->nb_marks = 0;
 }
 
 static bool
@@ -74,8 +82,9 @@ find_stream(struct reconcile *r, const struct arrow_identity *identity)
 
 int
 reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity *identity,
-	struct interval_set *have)
+	struct interval_set *have, struct stream_contents *contents)
 {
+	char run[XFER_NAME_BYTES];
 	struct reconcile_stream *s;
 
 	if (have->nb == 0)
@@ -83,13 +92,58 @@ reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity
 	s = find_stream(r, identity);
 	if (s == NULL || interval_set_add_all(&s->all, have) < 0)
 		return -ENOMEM;
-	return stream_known_add(&s->known, path, have, false);
+	if (s->run[0] == '\0' && stream_source_run(path, run) == 0)
+		memcpy(s->run, run, sizeof(run));
+	return stream_known_add(&s->known, path, have, contents, false);
+}
+
+/* Get the directory of a path. @return its length in `path`; 0: the current one */
+static size_t
+dir_size(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash - path : 0;
+}
+
+static int
+add_mark(struct reconcile *r, const char *path, uint64_t incarnation, bool found)
+{
+	struct reconcile_mark *more = realloc(r->mark, (r->nb_marks + 1) * sizeof(*more));
+	char *dir = strndup(path, dir_size(path));
+
+	if (more != NULL)
+		r->mark = more;
+	if (more == NULL || dir == NULL) {
+		free(dir);
+		return -ENOMEM;
+	}
+	more[r->nb_marks++] = (struct reconcile_mark){dir, incarnation, found};
+	return 0;
+}
+
+int
+reconcile_add_mark(struct reconcile *r, const char *path)
+{
+	const char *name = path + dir_size(path) + (strchr(path, '/') != NULL);
+	const char *number = name + strlen(STORE_ENDED);
+	char *end;
+	uint64_t incarnation;
+
+	if (strncmp(name, STORE_ENDED, strlen(STORE_ENDED)) != 0)
+		return -EINVAL;
+	incarnation = strtoull(number, &end, 16);
+	/* a store does not find such a mark either */
+	if (strspn(number, "0123456789abcdef") != 16 || *end != '\0')
+		return 0;
+	return add_mark(r, path, incarnation, true);
 }
 
 int
 reconcile_read(struct reconcile *r, const char *path)
 {
 	struct arrow_identity identity = {0};
+	struct stream_contents contents = {0};
 	struct interval_set have = {0};
 	char message[PATH_MAX];
 	struct stream_source s;
@@ -100,15 +154,38 @@ reconcile_read(struct reconcile *r, const char *path)
 		say(r, true, "%s", message);
 		return rc;
 	}
-	rc = stream_source_list(&s.reader, &identity, &have);
+	rc = stream_source_list(&s.reader, &identity, &have, &contents);
 	stream_source_close(&s);
 	if (rc == 0)
-		rc = reconcile_add(r, path, &identity, &have);
+		rc = reconcile_add(r, path, &identity, &have, &contents);
 	if (rc < 0)
 		say(r, true, "%s: %s", path,
 			rc == -EXDEV ? "batches of no stream, or of several streams"
 				     : strerror(-rc));
 	interval_set_free(&have);
+	stream_contents_free(&contents);
+	return rc;
+}
+
+int
+reconcile_say_names(const struct reconcile *r, const struct reconcile_stream *s)
+{
+	const struct arrow_identity *id = &s->identity;
+	char run[XFER_NAME_BYTES];
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < s->known.nb; i++) {
+		if (stream_source_run(s->known.file[i].path, run) < 0 || strcmp(run, s->run) == 0)
+			continue;
+		say(r, true,
+			"receiver %" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 " has "
+			"two names: %s and %s; one of them is not its receiver's. Nothing of it is "
+			"changed; move the files of the wrong name away",
+			id->receiver_id, id->run, id->incarnation, s->known.file[0].path,
+			s->known.file[i].path);
+		rc = -ENOTUNIQ;
+	}
 	return rc;
 }
 
@@ -140,47 +217,141 @@ first_double(const struct stream_known *k, size_t file)
 	return first;
 }
 
+static bool
+is_dir_of(const char *dir, const char *path)
+{
+	return strlen(dir) == dir_size(path) && strncmp(dir, path, dir_size(path)) == 0;
+}
+
+/* Find the mark of an ended run in the directory of a file. */
+static const struct reconcile_mark *
+mark_of(const struct reconcile *r, const struct arrow_identity *id, const char *path)
+{
+	size_t i;
+
+	for (i = 0; i < r->nb_marks; i++) {
+		if (r->mark[i].incarnation == id->incarnation && is_dir_of(r->mark[i].dir, path))
+			return &r->mark[i];
+	}
+	return NULL;
+}
+
+/* Find a mark of a stream's run, in any directory. A directory's name ends in -RECEIVER_ID-RUN. */
+static const struct reconcile_mark *
+mark_of_run(const struct reconcile *r, const struct reconcile_stream *s)
+{
+	const struct arrow_identity *id = &s->identity;
+	const struct reconcile_mark *mark;
+	char end[64];
+	size_t i, size, all;
+
+	size = snprintf(end, sizeof(end), "-%016" PRIx64 "-%016" PRIx64, id->receiver_id, id->run);
+	for (i = 0; i < r->nb_marks; i++) {
+		all = strlen(r->mark[i].dir);
+		if (r->mark[i].incarnation == id->incarnation && all >= size &&
+			strcmp(r->mark[i].dir + all - size, end) == 0)
+			return &r->mark[i];
+	}
+	for (i = 0; i < s->known.nb; i++) {
+		mark = mark_of(r, id, s->known.file[i].path);
+		if (mark != NULL)
+			return mark;
+	}
+	return NULL;
+}
+
+/*
+ * Mark the run as ended in all directories that have files of the stream, if it has ended in one:
+ * the batches that stay there may be the only copies, and no peer may truncate them.
+ */
+static int
+mark_all(struct reconcile *r, const struct reconcile_stream *s)
+{
+	const struct reconcile_mark *mark = mark_of_run(r, s);
+	char from[PATH_MAX], dir[PATH_MAX];
+	const char *path;
+	size_t i;
+	int rc = 0;
+
+	if (mark == NULL)
+		return 0;
+	/* the list may move */
+	snprintf(from, sizeof(from), "%s", mark->dir);
+	for (i = 0; i < s->known.nb && rc == 0; i++) {
+		path = s->known.file[i].path;
+		if (mark_of(r, &s->identity, path) != NULL)
+			continue;
+		snprintf(dir, sizeof(dir), "%.*s", (int)dir_size(path), path);
+		if (dir[0] == '\0')
+			strcpy(dir, path[0] == '/' ? "/" : ".");
+		if (!r->dry_run)
+			rc = store_ended_write(dir, s->identity.incarnation);
+		FAIL_POINT("reconcile.marked");
+		if (rc < 0)
+			say(r, true, "%s: cannot mark its run as ended: %s", dir, strerror(-rc));
+		else
+			say(r, false, "%s: %s as ended, as in %s", dir,
+				r->dry_run ? "its run would be marked" : "marked its run", from);
+		if (rc == 0)
+			rc = add_mark(r, path, s->identity.incarnation, false);
+	}
+	return rc;
+}
+
 /* Compute which batches are removed if the file is truncated at its first duplicate. */
 static int
-plan_cut(const struct stream_known *k, size_t file, struct cut *c)
+plan_cut(const struct reconcile *r, const struct reconcile_stream *s, size_t file, struct cut *c)
 {
+	const struct stream_known *k = &s->known;
+	const struct reconcile_mark *mark = mark_of(r, &s->identity, k->file[file].path);
+
 	*c = (struct cut){.file = file, .from = first_double(k, file)};
+	c->ended = mark != NULL && mark->found;
 	if (c->from == NONE)
 		return 0;
 	return stream_known_alone(k, file, c->from, &c->alone, &c->gone);
 }
 
+/* Whether a truncation is better than another one. */
+static bool
+is_better(const struct cut *c, const struct cut *than)
+{
+	const uint64_t alone = interval_set_count(&c->alone);
+	const uint64_t least = interval_set_count(&than->alone);
+
+	if (than->from == NONE)
+		return true;
+	if (c->ended != than->ended)
+		return than->ended;
+	return alone != least ? alone < least : c->gone < than->gone;
+}
+
 /*
- * Choose the truncation that copies the fewest batches; of several, the one that removes the fewest
- * batches.
+ * Choose the truncation: of a file in a directory where the run has not ended, which copies the
+ * fewest batches; of several, the one that removes the fewest batches.
  * @return 1: found; 0: there are no duplicates; -ENOMEM
  */
 static int
-choose_cut(const struct stream_known *k, struct cut *best)
+choose_cut(const struct reconcile *r, const struct reconcile_stream *s, struct cut *best)
 {
-	uint64_t alone, least = 0;
 	struct cut c;
 	size_t i;
 	int rc;
 
 	*best = (struct cut){.from = NONE};
-	for (i = 0; i < k->nb; i++) {
-		rc = plan_cut(k, i, &c);
+	for (i = 0; i < s->known.nb; i++) {
+		rc = plan_cut(r, s, i, &c);
 		if (rc < 0) {
 			interval_set_free(&best->alone);
 			interval_set_free(&c.alone);
 			return rc;
 		}
-		alone = interval_set_count(&c.alone);
-		if (c.from == NONE ||
-			(best->from != NONE &&
-				(alone > least || (alone == least && c.gone >= best->gone)))) {
+		if (c.from == NONE || !is_better(&c, best)) {
 			interval_set_free(&c.alone);
 			continue;
 		}
 		interval_set_free(&best->alone);
 		*best = c;
-		least = alone;
 	}
 	return best->from != NONE;
 }
@@ -225,6 +396,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 {
 	struct stream_known *k = &stream->known;
 	const uint64_t alone = interval_set_count(&c->alone);
+	struct stream_contents contents = {0};
 	char message[PATH_MAX], copy[PATH_MAX];
 	uint64_t cut = 0;
 	int rc = 0;
@@ -249,7 +421,10 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 	}
 	/* add the copy to the files of the stream */
 	if (rc == 0 && copy[0] != '\0')
-		rc = stream_known_add(k, copy, &c->alone, false);
+		rc = stream_contents_add_all(&contents, &k->file[c->file].contents);
+	if (rc == 0 && copy[0] != '\0')
+		rc = stream_known_add(k, copy, &c->alone, &contents, false);
+	stream_contents_free(&contents);
 	if (rc == 0) {
 		r->cut += c->gone;
 		r->copied += alone;
@@ -267,12 +442,19 @@ reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
 
 	r->batches += interval_set_count(&stream->all);
 	r->duplicates += duplicates;
-	if (duplicates == 0)
-		return 0;
-	rc = check_files(r, &stream->known);
+	if (stream->kept)
+		return -ENOTUNIQ;
+	rc = reconcile_say_names(r, stream);
+	if (rc < 0 || duplicates == 0)
+		return rc;
+	rc = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
+	if (rc == 0)
+		rc = check_files(r, &stream->known);
+	if (rc == 0)
+		rc = mark_all(r, stream);
 	if (rc < 0)
 		return rc;
-	while ((rc = choose_cut(&stream->known, &c)) > 0) {
+	while ((rc = choose_cut(r, stream, &c)) > 0) {
 		rc = work_cut(r, stream, &c);
 		interval_set_free(&c.alone);
 		if (rc < 0)

@@ -9,6 +9,13 @@
  * copied to a new file and made durable. Each batch is thus in a file at any moment. After a crash,
  * and recovery of the `.part` files, the command can be repeated with the same result.
  *
+ * Nothing of a stream is truncated if two copies of a batch differ (stream/content.h), or if its
+ * files have different run names: a copy that another one made must not replace the receiver's.
+ *
+ * If a directory has the mark that the run has ended, the mark is written to all directories that
+ * keep batches of the run before the first truncation. Otherwise a peer could truncate the
+ * remaining copy. Files of directories that had the mark are kept where possible.
+ *
  * Nothing is truncated while a file with duplicates has damaged batches, since the remaining copy
  * must be intact. One thread.
  */
@@ -22,8 +29,18 @@
 struct reconcile_stream {
 	struct arrow_identity identity;
 	struct stream_known known;
-	struct interval_set all; /**< batches of all files, before and after */
-	int result;		 /**< of reconcile_run(): 0: each batch is in one file; -errno */
+	struct interval_set all;   /**< batches of all files, before and after */
+	char run[XFER_NAME_BYTES]; /**< name of the run, from the first file; empty: unknown */
+	/** input of reconcile_run(): the stream stays as it is, for a reason that was reported */
+	bool kept;
+	int result; /**< of reconcile_run(): 0: each batch is in one file; -errno */
+};
+
+/** A mark that a run has ended: stream/ended.h. */
+struct reconcile_mark {
+	char *dir;
+	uint64_t incarnation;
+	bool found; /**< false: written by reconcile_run() */
 };
 
 struct reconcile {
@@ -35,6 +52,8 @@ struct reconcile {
 	void *arg;
 	struct reconcile_stream *stream;
 	size_t nb;
+	struct reconcile_mark *mark;
+	size_t nb_marks;
 	uint64_t batches;    /**< distinct batches */
 	uint64_t duplicates; /**< redundant copies */
 	uint64_t cut;	     /**< batches removed: duplicates, and those behind them */
@@ -47,21 +66,32 @@ void reconcile_free(struct reconcile *r);
 
 /**
  * Add a complete file. A file without batches is ignored.
- * @param have  its batches; ownership is transferred
+ * @param have      its batches; ownership is transferred
+ * @param contents  their contents; ownership is transferred
  * @return 0; -ENOMEM
  */
 int reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity *identity,
-	struct interval_set *have);
+	struct interval_set *have, struct stream_contents *contents);
+
+/** Add the mark that a run has ended. @return 0; -ENOMEM; -EINVAL: not the path of such a mark */
+int reconcile_add_mark(struct reconcile *r, const char *path);
 
 /** Read the batches of a file, and add it. @return as stream_source_list(); errors are reported */
 int reconcile_read(struct reconcile *r, const char *path);
+
+/**
+ * Report files of a stream that have another run name than its first one.
+ * @return 0: there are none; -ENOTUNIQ
+ */
+int reconcile_say_names(const struct reconcile *r, const struct reconcile_stream *s);
 
 /** @return number of redundant copies of batches */
 uint64_t reconcile_duplicates(const struct reconcile_stream *s);
 
 /**
  * Truncate the duplicates.
- * @return the first result that is not 0. -EBADMSG: something is damaged, and its stream is
+ * @return the first result that is not 0. -ENOTUNIQ: copies of a batch differ, or a run has two
+ *   names; its stream is unchanged; -EBADMSG: something is damaged, and its stream is
  *   unchanged; -errno: the work may be incomplete, and must be repeated
  */
 int reconcile_run(struct reconcile *r);

@@ -15,6 +15,7 @@
 #include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
+#include "stream/ended.h"
 #include "tools/store_tree.h"
 
 /* Sort by name, with the files of a directory before its subdirectories. */
@@ -96,14 +97,31 @@ is_hidden(const FTSENT *e)
 	return e->fts_level > FTS_ROOTLEVEL && e->fts_name[0] == '.';
 }
 
+/* Whether a name is one of those that are looked for, whatever has it. */
 static bool
-is_wanted(const struct store_tree *t, const FTSENT *e)
+has_wanted_name(const struct store_tree *t, const FTSENT *e)
 {
-	if (e->fts_info != FTS_F || is_hidden(e))
+	if (t->ended && e->fts_level > FTS_ROOTLEVEL &&
+		strncmp(e->fts_name, STORE_ENDED, strlen(STORE_ENDED)) == 0)
+		return true;
+	if (is_hidden(e))
 		return false;
 	return arrow_name_is_complete(e->fts_path) || arrow_name_is_part(e->fts_path) ||
 		(t->quarantine && arrow_name_is_quarantine(e->fts_path)) ||
 		(t->imported && arrow_name_ends(e->fts_path, ".arrow.imported"));
+}
+
+static bool
+is_wanted(const struct store_tree *t, const FTSENT *e)
+{
+	return e->fts_info == FTS_F && has_wanted_name(t, e);
+}
+
+/* Whether a directory, FIFO, socket or device has the name of a file that is looked for. */
+static bool
+is_in_place_of_file(const struct store_tree *t, const FTSENT *e)
+{
+	return (e->fts_info == FTS_D || e->fts_info == FTS_DEFAULT) && has_wanted_name(t, e);
 }
 
 /*
@@ -167,6 +185,12 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 			snprintf(message, PATH_MAX,
 				"%.3000s is a symbolic link and is not followed; give its target",
 				e->fts_path);
+		} else if (is_in_place_of_file(t, e)) {
+			rc = -EINVAL;
+			snprintf(message, PATH_MAX,
+				"%.3000s is %s with the name of a file of batches; expected a "
+				"regular file. Its batches are missing: rename or remove it",
+				e->fts_path, e->fts_info == FTS_D ? "a directory" : "no file");
 		} else if (t->own && (e->fts_info == FTS_D || is_wanted(t, e)) &&
 			check_own(e, message) < 0) {
 			rc = -EPERM;
@@ -388,7 +412,7 @@ int
 store_tree_take(struct store_tree *t, struct store_locks *locks, char *const *root,
 	void (*say)(const char *path, const char *what), char message[PATH_MAX])
 {
-	struct store_tree held = {.own = true};
+	struct store_tree held = {.own = true, .ended = t->ended};
 	int rc, left = 0;
 
 	t->own = true;

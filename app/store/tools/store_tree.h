@@ -17,12 +17,14 @@ struct store_tree {
 	size_t nb;
 	bool quarantine; /**< input: also find quarantined data of recovery (arrow/names.h) */
 	bool imported;	 /**< input: also find `.imported` files, which import has kept */
+	bool ended;	 /**< input: also find marks of ended runs (stream/ended.h) */
 	bool own;	 /**< fail on a file or folder that other users created or may replace */
 };
 
 /**
  * Find `*.arrow` and `*.arrow.part`, sorted by name, each file once. A link with such a name, or to
- * a directory, is an error.
+ * a directory, is an error. So is an object with such a name that is no regular file: the batches
+ * that a file of this name had would be missing without notice.
  * @param root     directories or files; NULL-terminated
  * @param message  out, on error: what cannot be read
  * @return 0; -errno; -ENOMEM

@@ -85,7 +85,8 @@ end(void **state)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		interval_set_free(&sender->moved[i]);
+		stream_contents_free(&sender->moved[i]);
+		stream_contents_free(&sender->held[i]);
 		interval_set_free(&sender->mine[i]);
 		interval_set_free(&sender->have[i]);
 	}

@@ -30,8 +30,12 @@
 static uint64_t seed;
 static unsigned int seeds;
 static struct xfer_sample s;
+static struct xfer_sample other; /* other batches with the same numbers */
 
-/* Batches in files: `a3-6,9 b4` is a file of store a and a file of store b. */
+/*
+ * Batches in files: `a3-6,9 b4` is a file of store a and a file of store b. All stores share one
+ * disk, so that the letter has no effect.
+ */
 static const char *const arrangements[] = {
 	"a0-5 b3-9",		    /* the end of one is the beginning of the other, as usual */
 	"a3-9 b0-5",		    /* the same */
@@ -67,14 +71,10 @@ want_durable(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status
 	assert_int_equal(status, XFER_DURABLE);
 }
 
-/*
- * Write a file of a store. All stores share one disk, so the name of the store is in that of the
- * file.
- */
+/* Write a file of a store. */
 static void
-write_file(char name, const bool *batches)
+write_file(const struct xfer_sample *sample, const char *run, const bool *batches)
 {
-	const char run[2] = {name, '\0'};
 	struct stream_writer_config c = {
 		.dir = "/nowhere",
 		.run = run,
@@ -90,7 +90,7 @@ write_file(char name, const bool *batches)
 	c.slices.io = &disk_io;
 	assert_int_equal(stream_writer_open(&w, &c), 0);
 	for (i = 0; i < BATCHES_MAX; i++) {
-		const struct xfer_sample_batch *from = &s.batch[TABLE][i];
+		const struct xfer_sample_batch *from = &sample->batch[TABLE][i];
 
 		b = (struct stream_batch){from->batch, from->metadata, from->body, i};
 		if (batches[i])
@@ -107,10 +107,10 @@ arrange(const char *text)
 	bool batches[BATCHES_MAX];
 	unsigned int first, last;
 	uint32_t all = 0;
-	char *end, name;
+	char *end;
 
 	while (*text != '\0') {
-		name = *text++;
+		text++;
 		memset(batches, 0, sizeof(batches));
 		do {
 			first = strtoul(text, &end, 10);
@@ -121,7 +121,7 @@ arrange(const char *text)
 			}
 			text = end + 1;
 		} while (*end == ',');
-		write_file(name, batches);
+		write_file(&s, "run", batches);
 		text = *end == '\0' ? end : end + 1;
 	}
 	return all;
@@ -143,7 +143,7 @@ arrange_any(void)
 			all |= (uint32_t)batches[i] << i;
 		}
 		batches[0] = true;
-		write_file("abc"[number() % 3], batches);
+		write_file(&s, "run", batches);
 		all |= 1;
 	}
 	return all;
@@ -337,7 +337,7 @@ test_torn(void **state)
 	for (cut = 0; cut < 64; cut++) {
 		disk = disk_new(seed);
 		all = arrange("a0-5 b3-9");
-		f = disk_find(disk, "/a_fedcba9876543210_000001_frames.arrow");
+		f = disk_find(disk, "/run_fedcba9876543210_000001_frames.arrow");
 		assert_non_null(f);
 		strcat(f->name, ".part");
 		/* the last block has the footer */
@@ -362,7 +362,7 @@ test_damaged(void **state)
 
 	disk = disk_new(seed);
 	(void)arrange("a0-5 b3-9");
-	f = disk_find(disk, "/b_fedcba9876543210_000001_frames.arrow");
+	f = disk_find(disk, "/run_fedcba9876543210_000002_frames.arrow");
 	assert_non_null(f);
 	f->data[f->size / 2 - ARROW_BLOCK] ^= 4;
 	events = disk->nb_events;
@@ -378,6 +378,73 @@ test_damaged(void **state)
 	disk_free(disk);
 }
 
+/* Count the lines that name a batch and both files. */
+static void
+count_lines(void *arg, bool error, const char *text)
+{
+	unsigned int *nb = arg;
+
+	*nb += error && strstr(text, "different: batch ") != NULL &&
+		strstr(text, "/run_fedcba9876543210_000001_frames.arrow") != NULL &&
+		strstr(text, "/run_fedcba9876543210_000002_frames.arrow") != NULL &&
+		strstr(text, ", frame") != NULL;
+}
+
+/* If copies of a batch differ, no file of the stream is changed, and each batch is reported. */
+static void
+test_differing(void **state)
+{
+	static const bool first[BATCHES_MAX] = {true, true, true};
+	static const bool second[BATCHES_MAX] = {false, true, true, true};
+	struct reconcile r = {.io = &disk_io, .slices = SLICES, .say = count_lines};
+	const char *path[DISK_FILES];
+	unsigned int i, n, nb = 0;
+	size_t events;
+
+	disk = disk_new(seed);
+	write_file(&s, "run", first);
+	write_file(&other, "run", second);
+	/* the same as the first: it is not cut either */
+	write_file(&s, "run", first);
+	events = disk->nb_events;
+	r.arg = &nb;
+	n = list_complete(path);
+	for (i = 0; i < n; i++)
+		assert_int_equal(reconcile_read(&r, path[i]), 0);
+	assert_int_equal(reconcile_run(&r), -ENOTUNIQ);
+	assert_int_equal(r.duplicates, 2 + 3);
+	assert_int_equal(r.cut, 0);
+	assert_int_equal(nb, 2);
+	assert_int_equal(disk->nb_events, events);
+	reconcile_free(&r);
+	disk_free(disk);
+}
+
+/* If a run has two names, no file of it is changed, with or without duplicates. */
+static void
+test_two_names(void **state)
+{
+	bool batches[BATCHES_MAX] = {true, true};
+	struct reconcile r;
+	unsigned int i;
+	size_t events;
+
+	for (i = 0; i < 2; i++) {
+		disk = disk_new(seed);
+		write_file(&s, "run", batches);
+		batches[0] = i == 0;
+		batches[1] = false;
+		batches[2] = i != 0;
+		write_file(&s, "evil", batches);
+		events = disk->nb_events;
+		assert_int_equal(reconcile_all(&r, false), -ENOTUNIQ);
+		assert_int_equal(r.duplicates, i == 0);
+		assert_int_equal(r.cut, 0);
+		assert_int_equal(disk->nb_events, events);
+		disk_free(disk);
+	}
+}
+
 int
 main(void)
 {
@@ -389,6 +456,8 @@ main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_torn),
 		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_differing),
+		cmocka_unit_test(test_two_names),
 	};
 	int rc;
 
@@ -396,7 +465,9 @@ main(void)
 	seeds = many != NULL ? strtoul(many, NULL, 0) : 4;
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
 	xfer_sample_init(&s, seed, 250);
+	xfer_sample_init(&other, seed + 1, 250);
 	rc = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
+	xfer_sample_free(&other);
 	return rc;
 }

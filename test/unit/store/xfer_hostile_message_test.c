@@ -26,8 +26,8 @@ test_messages(void **state)
 		{XFER_STATUS, sizeof(struct xfer_status), true, XFER_REASON_ORDER},
 		{XFER_ANSWER, sizeof(struct xfer_answer), false, XFER_REASON_ORDER},
 		{XFER_INVENTORY, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
-		{XFER_REASSIGNED, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
-		{XFER_HELD, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
+		{XFER_REASSIGNED, sizeof(struct xfer_list), false, XFER_REASON_ORDER},
+		{XFER_HELD, sizeof(struct xfer_list), false, XFER_REASON_ORDER},
 		{XFER_ENDED, sizeof(struct xfer_end), false, XFER_REASON_ORDER},
 		{XFER_AUTH, sizeof(struct xfer_auth_request), false, XFER_REASON_ORDER},
 	};
@@ -68,16 +68,24 @@ test_messages(void **state)
 	hostile_beside_is_there_once();
 }
 
+/* List batches until the store refuses them, or more than it may accept. */
+static void
+list_for_ever(struct peer *p, enum xfer_type type)
+{
+	uint64_t next;
+
+	for (next = 1; p->refused == XFER_REASON_NONE && next < 2ull * XFER_REASSIGNED_MAX;
+		next += XFER_LIST_MAX) {
+		peer_lists(p, type, XFER_MORE, 0, next, XFER_LIST_MAX);
+		UNTIL(p->link.nb_free_sends > 0 || p->refused != XFER_REASON_NONE);
+	}
+}
+
 /* A peer with a valid key that never finishes its REASSIGNED or HELD messages is refused. */
 static void
 test_moved_for_ever(void **state)
 {
-	struct {
-		struct xfer_intervals m;
-		struct xfer_interval at[XFER_INTERVALS_MAX];
-	} m;
 	struct xfer_status status;
-	uint64_t next = 1;
 	struct peer *p;
 	unsigned int i;
 
@@ -94,31 +102,18 @@ test_moved_for_ever(void **state)
 	}
 	hostile_is_refused(p, XFER_REASON_LATE);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_LATE], 1);
-	/* intervals in descending order */
+	/* in descending order */
 	p = peer_call(1, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
-	for (i = 0; i < 2; i++) {
-		xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.m) + 16, p->sent++);
-		m.m.head.flags = XFER_MORE;
-		m.m.nb = 1;
-		m.at[0].first = m.at[0].last = 100 - 10 * i;
-		peer_say(p, &m, sizeof(m.m) + 16);
-	}
+	for (i = 0; i < 2; i++)
+		peer_lists(p, XFER_REASSIGNED, XFER_MORE, 0, 100 - i, 1);
 	hostile_is_refused(p, XFER_REASON_MALFORMED);
-	/* more intervals than allowed */
+	/* more batches than allowed */
 	p = peer_call(2, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
-	while (p->refused == XFER_REASON_NONE && next < 4ull * XFER_REASSIGNED_MAX) {
-		xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m), p->sent++);
-		m.m.head.flags = XFER_MORE;
-		m.m.nb = XFER_INTERVALS_MAX;
-		for (i = 0; i < XFER_INTERVALS_MAX; i++, next += 2)
-			m.at[i].first = m.at[i].last = next;
-		peer_say(p, &m, m.m.head.length);
-		UNTIL(p->link.nb_free_sends > 0 || p->refused != XFER_REASON_NONE);
-	}
+	list_for_ever(p, XFER_REASSIGNED);
 	hostile_is_refused(p, XFER_REASON_MALFORMED);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_MALFORMED], 2);
 	/* HELD before REASSIGNED, and more batches held than allowed */
@@ -130,9 +125,8 @@ test_moved_for_ever(void **state)
 	p = peer_call(4, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
-	xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.m), p->sent++);
-	peer_say(p, &m, sizeof(m.m));
-	peer_holds(p, 0, XFER_REASSIGNED_MAX + 1);
+	peer_lists(p, XFER_REASSIGNED, 0, 0, 0, 0);
+	list_for_ever(p, XFER_HELD);
 	hostile_is_refused(p, XFER_REASON_MALFORMED);
 	hostile_end();
 	hostile_beside_is_there_once();

@@ -111,25 +111,60 @@ on_event(struct peer *p, const struct rdma_event *event)
 	}
 }
 
+/* Make the metadata of batch k of the sample under the peer's own identity. */
+static void
+make_metadata(const struct peer *p, unsigned int table, unsigned int k, uint8_t *metadata)
+{
+	const struct xfer_sample_batch *from = &peers.sample->batch[table][k];
+	const struct arrow_template *t = &p->stream[table].template;
+	struct arrow_node nodes[ARROW_NODES_MAX];
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
+	const struct arrow_batch batch = {(int64_t)from->batch.rows, nodes, buffers,
+		(int64_t)from->batch.body_bytes, from->batch.sequence, from->batch.body_crc32c};
+
+	memcpy(nodes, from->metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, from->metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+	memcpy(metadata, t->bytes, XFER_BLOCK);
+	arrow_template_patch(t, metadata, &batch);
+}
+
+void
+peer_lists(struct peer *p, enum xfer_type type, uint16_t flags, unsigned int table, uint64_t first,
+	uint64_t nb)
+{
+	static struct {
+		struct xfer_list m;
+		struct xfer_listed at[XFER_LIST_MAX];
+	} m;
+	uint8_t metadata[XFER_BLOCK];
+	uint64_t i;
+
+	RTE_VERIFY(nb <= XFER_LIST_MAX);
+	xfer_msg_begin(&m, type, sizeof(m.m) + nb * sizeof(m.at[0]), p->sent++);
+	m.m.head.flags = flags;
+	m.m.table = table;
+	m.m.nb = nb;
+	for (i = 0; i < nb; i++) {
+		m.at[i].sequence = first + i;
+		if (first + i >= peers.sample->nb[table])
+			continue;
+		make_metadata(p, table, first + i, metadata);
+		m.at[i].body_crc32c = peers.sample->batch[table][first + i].batch.body_crc32c;
+		m.at[i].metadata_crc32c = arrow_crc32c(0, metadata, XFER_BLOCK);
+	}
+	peer_say(p, &m, m.m.head.length);
+}
+
 void
 peer_holds(struct peer *p, uint64_t first, uint64_t nb)
 {
-	struct {
-		struct xfer_intervals m;
-		struct xfer_interval at;
-	} m;
-
-	xfer_msg_begin(&m, XFER_HELD, sizeof(m.m) + (nb > 0) * sizeof(m.at), p->sent++);
-	m.m.nb = nb > 0;
-	m.at = (struct xfer_interval){first, first + nb - 1};
-	peer_say(p, &m, m.m.head.length);
+	peer_lists(p, XFER_HELD, 0, 0, first, nb);
 }
 
 /* Send what a correct receiver sends, up to the grant. */
 static void
 go_on(struct peer *p)
 {
-	struct xfer_intervals moved;
 	void *room;
 	size_t size;
 
@@ -142,8 +177,7 @@ go_on(struct peer *p)
 			p->sent = p->handshake.sent;
 			if (p->withholds)
 				return;
-			xfer_msg_begin(&moved, XFER_REASSIGNED, sizeof(moved), p->sent++);
-			peer_say(p, &moved, sizeof(moved));
+			peer_lists(p, XFER_REASSIGNED, 0, 0, 0, 0);
 			peer_holds(p, 0, 0);
 		}
 	}
@@ -293,18 +327,10 @@ peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place)
 	const struct xfer_sample_batch *from = &peers.sample->batch[table][k];
 	struct xfer_desc *entry = (struct xfer_desc *)(p->link.extra + 2 * PEER_ROOM +
 		p->written % ENTRIES * XFER_DESC_BYTES);
-	const struct arrow_template *t = &p->stream[table].template;
-	struct arrow_node nodes[ARROW_NODES_MAX];
-	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
-	const struct arrow_batch batch = {(int64_t)from->batch.rows, nodes, buffers,
-		(int64_t)from->batch.body_bytes, from->batch.sequence, from->batch.body_crc32c};
 	struct xfer_batch b = from->batch;
 	uint8_t metadata[XFER_BLOCK];
 
-	memcpy(nodes, from->metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
-	memcpy(buffers, from->metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
-	memcpy(metadata, t->bytes, XFER_BLOCK);
-	arrow_template_patch(t, metadata, &batch);
+	make_metadata(p, table, k, metadata);
 	b.entry = place;
 	RTE_VERIFY(xfer_sample_entry(&p->stream[table], &b, metadata, entry) == 0);
 	memcpy(p->link.extra, from->body, from->batch.body_bytes);

@@ -84,6 +84,13 @@ bool peer_hang_up(struct peer *p);
 /* Send a message. It may have been built in the buffer that the link returned last. */
 void peer_say(struct peer *p, const void *message, size_t size);
 
+/*
+ * Send a list of batches, `nb` of a table from `first` on, with the CRCs that peer_entry() gives
+ * them.
+ */
+void peer_lists(struct peer *p, enum xfer_type type, uint16_t flags, unsigned int table,
+	uint64_t first, uint64_t nb);
+
 /* Send HELD with `nb` batches of `frames` from `first` on. */
 void peer_holds(struct peer *p, uint64_t first, uint64_t nb);
 

@@ -64,10 +64,6 @@ end_a_run(void)
 static struct peer *
 say_moved(unsigned int i, unsigned int tables)
 {
-	struct {
-		struct xfer_intervals m;
-		struct xfer_interval at;
-	} m;
 	struct peer *p = peer_call(i, NULL);
 	unsigned int table;
 
@@ -75,17 +71,9 @@ say_moved(unsigned int i, unsigned int tables)
 	UNTIL(p->handshake.state == XFER_AUTH_DONE || p->refused || p->gone);
 	if (p->handshake.state != XFER_AUTH_DONE)
 		return p;
-	for (table = 0; table < XFER_TABLES; table++) {
-		const bool any = (tables >> table & 1) != 0;
-		const uint32_t size = sizeof(m.m) + any * sizeof(m.at);
-
-		xfer_msg_begin(&m, XFER_REASSIGNED, size, p->sent++);
-		m.m.head.flags = table == 0 ? XFER_MORE : 0;
-		m.m.table = table;
-		m.m.nb = any;
-		m.at = (struct xfer_interval){0, UINT64_MAX - 1};
-		peer_say(p, &m, size);
-	}
+	for (table = 0; table < XFER_TABLES; table++)
+		peer_lists(p, XFER_REASSIGNED, table == 0 ? XFER_MORE : 0, table, 0,
+			(tables >> table & 1) != 0 ? rig.sample.nb[table] : 0);
 	peer_holds(p, 0, 0);
 	return p;
 }

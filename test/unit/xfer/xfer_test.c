@@ -494,6 +494,7 @@ test_private(void **state)
 static union {
 	uint8_t bytes[XFER_MSG_MAX];
 	struct xfer_intervals intervals;
+	struct xfer_list list;
 	struct xfer_grant grant;
 	struct xfer_results results;
 } m __attribute__((aligned(8)));
@@ -544,6 +545,48 @@ test_intervals(void **state)
 		XFER_REASON_ORDER);
 	assert_int_equal(
 		xfer_msg_check(&m, m.intervals.head.length, XFER_ROLE_STORE, 1), XFER_REASON_ORDER);
+}
+
+static enum xfer_reason
+check_list(uint32_t nb)
+{
+	const size_t size = sizeof(m.list) + nb * sizeof(m.list.listed[0]);
+
+	m.list.head.length = size;
+	m.list.nb = nb;
+	return xfer_msg_check(&m, size, XFER_ROLE_RECEIVER, 0);
+}
+
+static void
+test_list(void **state)
+{
+	static const enum xfer_type types[] = {XFER_REASSIGNED, XFER_HELD};
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		xfer_msg_begin(&m, types[i], sizeof(m), 0);
+		m.list.table = 1;
+		m.list.listed[0] = (struct xfer_listed){3, 1, 2};
+		m.list.listed[1] = (struct xfer_listed){4, 1, 2};
+		assert_int_equal(check_list(2), 0);
+		assert_int_equal(check_list(0), 0);
+		m.list.listed[1].sequence = 3;
+		assert_int_equal(check_list(2), XFER_REASON_MALFORMED);
+		m.list.listed[1].sequence = UINT64_MAX;
+		assert_int_equal(check_list(2), XFER_REASON_MALFORMED);
+		m.list.listed[1].sequence--;
+		assert_int_equal(check_list(2), 0);
+		m.list.nb = 1;
+		assert_int_equal(xfer_msg_check(&m, m.list.head.length, XFER_ROLE_RECEIVER, 0),
+			XFER_REASON_MALFORMED);
+		m.list.table = 2;
+		assert_int_equal(check_list(1), XFER_REASON_MALFORMED);
+		m.list.table = 0;
+		m.list.head.flags = XFER_MORE;
+		assert_int_equal(check_list(1), 0);
+		assert_int_equal(xfer_msg_check(&m, m.list.head.length, XFER_ROLE_STORE, 0),
+			XFER_REASON_ORDER);
+	}
 }
 
 static void
@@ -930,6 +973,7 @@ main(void)
 		cmocka_unit_test(test_offers),
 		cmocka_unit_test(test_private),
 		cmocka_unit_test(test_intervals),
+		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_results),
 		cmocka_unit_test(test_grant),
 		cmocka_unit_test(test_bad_grants),
