@@ -8,15 +8,6 @@
 #include "frames/frame_run.h"
 #include "run_drops.h"
 
-const char *
-run_drops_stream(
-	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
-{
-	snprintf(text, size, "module %u (stream %u, UDP port %u)",
-		detector_stream_module(d, stream), stream, udp_port + stream);
-	return text;
-}
-
 uint32_t
 run_drops_worst(const struct run_packets *p, const struct run_drops_view *v)
 {
@@ -86,7 +77,7 @@ run_drops_explain(
 	char counts[96] = "", name[64], why[400];
 
 	count(p, counts, sizeof(counts));
-	run_drops_stream(v->detector, v->udp_port, stream, name, sizeof(name));
+	detector_stream_name(v->detector, v->udp_port, stream, name, sizeof(name));
 	if (p->placed == 0 && frame < v->first_frame)
 		snprintf(why, sizeof(why),
 			"the last one has frame %" PRIu64 ", expected at least [run] first_frame = "

@@ -61,6 +61,7 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 		p->duplicate += counter_get(&rx->counters[RX_DUPLICATE]);
 		p->late += counter_get(&rx->counters[RX_LATE]);
 		p->outlier += counter_get(&rx->counters[RX_OUTLIER]);
+		p->misplaced += counter_get(&rx->counters[RX_MISPLACED]);
 		p->rejected += counter_get(&rx->samples.total);
 		for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 			struct rx_drop drop;
@@ -73,6 +74,12 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 			p->drop[s] = drop;
 		}
 	}
+	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
+		struct source source;
+
+		sources_get(w->pipeline->sources, s, &source);
+		p->foreign += source.nb_rejected;
+	}
 }
 
 /** Packets from `since` to `now`. */
@@ -84,6 +91,8 @@ packets_since(const struct run_packets *now, const struct run_packets *since)
 	p.packets -= since->packets;
 	p.placed -= since->placed;
 	p.rejected -= since->rejected;
+	p.foreign -= since->foreign;
+	p.misplaced -= since->misplaced;
 	p.duplicate -= since->duplicate;
 	p.late -= since->late;
 	p.outlier -= since->outlier;
@@ -140,6 +149,7 @@ run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledg
 
 		sources_get(p->sources, s, &source);
 		w->stream[s].contests = source.step == SOURCE_CONTESTED ? 0 : source.contests;
+		w->stream[s].foreign = source.nb_rejected;
 	}
 }
 
@@ -342,6 +352,86 @@ check_source(struct run_watch *w, uint32_t s)
 		source_is_shared(&source, s, w->finding[RUN_WATCH_SOURCES], sizeof(w->finding[0]));
 }
 
+/** Return true if the packets are many in the run or in the recent interval, or if none is used. */
+static bool
+are_many(const struct run_packets *all, uint64_t in_run, const struct run_packets *recent,
+	uint64_t lately)
+{
+	return (all->placed == 0 && in_run >= DROPPED_MIN) ||
+		is_share(in_run, all->packets, REJECTED_MIN) ||
+		is_share(lately, recent->packets, REJECTED_MIN);
+}
+
+/**
+ * Note, for the summary, that packets of the detector's format come from other senders or go to
+ * other addresses than expected.
+ */
+static void
+check_foreign(struct run_watch *w, const struct run_packets *total, bool now)
+{
+	const struct run_packets all = packets_since(total, &w->from);
+	const struct run_packets recent = packets_since(total, &w->recent[0].from);
+	const struct settings *settings = w->pipeline->settings;
+	struct source source, worst = {0};
+	char name[64], why[440];
+	uint64_t most = 0;
+	uint32_t of = 0;
+
+	if (all.foreign == 0 ||
+		(w->finding[RUN_WATCH_FOREIGN][0] == '\0' ? !(now && all.placed == 0) &&
+					!are_many(&all, all.foreign, &recent, recent.foreign)
+							  : !now))
+		return;
+	for (uint32_t s = 0; s < settings->detector.streams; s++) {
+		sources_get(w->pipeline->sources, s, &source);
+		/* two sources that contend for a stream are another problem, see check_source() */
+		if (source.step == SOURCE_CONTESTED ||
+			source.nb_rejected - w->stream[s].foreign <= most)
+			continue;
+		most = source.nb_rejected - w->stream[s].foreign;
+		worst = source;
+		of = s;
+	}
+	if (most == 0)
+		return;
+	detector_stream_name(&settings->detector, settings->udp_port, of, name, sizeof(name));
+	source_explain_rejected(w->pipeline->sources, of, &worst, why, sizeof(why));
+	snprintf(w->finding[RUN_WATCH_FOREIGN], sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets were dropped as foreign; the last one to %s, "
+		"from %s",
+		all.foreign, all.packets, name, why);
+}
+
+/** Note, for the summary, that packets announce the positions of other modules. */
+static void
+check_positions(struct run_watch *w, const struct run_packets *total, bool now)
+{
+	const struct run_packets all = packets_since(total, &w->from);
+	const struct run_packets recent = packets_since(total, &w->recent[0].from);
+	const struct sources *sources = w->pipeline->sources;
+	uint32_t expected[DETECTOR_STREAMS_MAX], s;
+	char *text = w->finding[RUN_WATCH_POSITIONS], why[400];
+	struct source source;
+
+	if (text[0] != '\0' ? !now : !are_many(&all, all.misplaced, &recent, recent.misplaced))
+		return;
+	(void)sources_expected(sources, expected);
+	for (s = 0; s < sources->detector->streams; s++) {
+		sources_get(sources, s, &source);
+		if (source.misplaced && expected[s] != SOURCE_POSITION_UNKNOWN)
+			break;
+	}
+	if (s < sources->detector->streams)
+		source_explain_position(sources, s, expected, why, sizeof(why));
+	else
+		snprintf(why, sizeof(why),
+			"the position in the headers of a stream changes; check that one module "
+			"sends to each UDP port, or set [detector] positions = off");
+	snprintf(text, sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets were dropped as misplaced: %s", all.misplaced,
+		all.packets, why);
+}
+
 /** What a stream sends while it is silent: "are dropped as ...". "": nothing, as far as known. */
 static void
 explain_silence(const struct run_watch *w, const struct builder_stats *stats, uint32_t s,
@@ -378,8 +468,8 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 	if (logged->lines >= STREAM_LINES && !now &&
 		rte_rdtsc() - logged->line_at < 60 * rte_get_tsc_hz())
 		return;
-	run_drops_stream(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s, name,
-		sizeof(name));
+	detector_stream_name(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s,
+		name, sizeof(name));
 	if (of->silences > 1)
 		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
 	if (silent && why[0] != '\0')
@@ -427,6 +517,8 @@ run_watch_look(struct run_watch *w, bool now)
 	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_pattern(w, &stats, now);
 	check_drops(w, &stats, &total, now);
+	check_foreign(w, &total, now);
+	check_positions(w, &total, now);
 	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 		check_stream(w, &stats, s, &total, now);
 		if (w->finding[RUN_WATCH_SOURCES][0] == '\0')

@@ -530,6 +530,59 @@ def two_modules_on_one_port(where):
     want(len(re.findall('source: ' + line, out)) == 1 and re.search(r'^warning\n  ' + line, out, re.M), out)
 
 
+# Settings that exclude the detector's packets, and what names the field that differs.
+SENDERS = (
+    ('source=10.1.1.2', 'source address 10.1.1.1, expected 10.1.1.2; if the detector sends it, correct '
+     '[detector] source\n'),
+    ('source=10.1.2.0/24', 'source address 10.1.1.1, expected 10.1.2.0/24; '),
+    ('source=10.1.1.1:1234', 'source port 32410, expected 1234; if the detector sends it, correct [detector] '
+     'source\n'),
+    ('source_mac=02:00:00:00:09:09', 'source MAC address 02:00:00:00:01:00, expected 02:00:00:00:09:09; if the '
+     'detector sends it, correct [detector] source_mac\n'),
+    ('destination=10.1.2.2', 'destination address 10.1.2.1, expected 10.1.2.2; if the detector sends it, '
+     'correct [detector] destination\n'),
+)
+
+
+@case
+def a_sender_that_is_not_the_configured_one(where):
+    """The line names the field, also in the summary. A run that a user ends fails, too."""
+    capture(where, '--rows', '64', frames=4)
+    begin = 'the last one{}, from 10.1.1.1 (02:00:00:00:01:00), has '
+    for number, (setting, line) in enumerate(SENDERS):
+        out = says(command(where, f'run.name=n{number}', 'detector.rows=64', f'detector.{setting}'), 1,
+                   '64 packets dropped as foreign; ' + begin.format('') + line,
+                   '  64 of 64 packets were dropped as foreign; ' +
+                   begin.format(' to module 0 (stream 0, UDP port 50001)') + line)
+        want('\nwarning\n  64 of' in out, out)
+    words = command(where, 'run.name=int', 'run.idle_timeout_ms=none', 'detector.rows=64',
+                    'detector.source=10.1.1.2', replay=',loops=0,rate=10000')
+    with running(where, words) as process:
+        wait('a warning', lambda: process.poll() is not None or log_has(where, 'dropped as foreign'))
+        process.send_signal(signal.SIGINT)
+        want(process.wait(SECONDS) == 1, 'exit status', process.returncode)
+        want(log_has(where, 'run int: none of the received packets was usable, see above') and
+             log_has(where, '\nwarning\n'), open(f'{where}/log', encoding='utf-8').read())
+
+
+@case
+def modules_in_the_place_of_others(where):
+    """The line about swapped cables is also in the summary."""
+    capture(where, '--rows', '64', '--modules', '4', frames=20)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + bytes((0x51 + {0x51: 1, 0x52: 0}.get(p[37], p[37] - 0x51),))
+                    + p[38:])
+    line = ('streams 0 and 1 look swapped: stream 0 announces row 1, column 0, expected row 0, column 0. Their '
+            'packets are dropped as misplaced; swap the cables or ports, or set [detector] positions\n')
+    out = says(command(where, 'detector.rows=64', 'detector.modules=4'), 0, 'source: ' + line)
+    want(re.search(r'^warning\n  640 of 1280 packets were dropped as misplaced: ' + re.escape(line), out, re.M), out)
+    # two modules on one port, with sources that are not checked
+    capture(where, '--rows', '64', '--modules', '2', frames=20)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + b'\x51' + p[38:])
+    says(command(where, 'run.name=any', 'detector.rows=64', 'detector.source=any'), 0,
+         'packets were dropped as misplaced: the position in the headers of a stream changes; check that one '
+         'module sends to each UDP port')
+
+
 def log_has(where, line):
     with open(f'{where}/log', encoding='utf-8') as f:
         return line in f.read()

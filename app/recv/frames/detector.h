@@ -14,6 +14,7 @@
 #define DETECTOR_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define DETECTOR_MODULES_MAX 32
@@ -125,5 +126,9 @@ detector_stream_module(const struct detector *d, uint32_t stream)
 {
 	return stream / d->interfaces;
 }
+
+/** Format e.g. "module 1 (stream 1, UDP port 50002)". @return text */
+const char *detector_stream_name(
+	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size);
 
 #endif /* DETECTOR_H */
