@@ -20,6 +20,7 @@ struct run_packets {
 	uint64_t foreign;			   /**< not of the source of their stream */
 	uint64_t misplaced;			   /**< with the position of another module */
 	uint64_t duplicate, late, outlier;	   /**< dropped because of their frame number */
+	uint64_t unusable[DETECTOR_STREAMS_MAX];   /**< by stream, see struct rx_unusable */
 	uint64_t progress[DETECTOR_STREAMS_MAX];   /**< frame_rx.progress by stream */
 	struct rx_drop drop[DETECTOR_STREAMS_MAX]; /**< by stream; the last frame and cause */
 };

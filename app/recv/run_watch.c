@@ -66,6 +66,7 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 		for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 			struct rx_drop drop;
 
+			p->unusable[s] += counter_get(&rx->samples.stream[s].packets);
 			p->progress[s] =
 				RTE_MAX(p->progress[s], counter_get(&rx->frx->progress[s]));
 			counters_get(&drop, &rx->drops[s], sizeof(drop));
@@ -98,6 +99,8 @@ packets_since(const struct run_packets *now, const struct run_packets *since)
 	p.outlier -= since->outlier;
 	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
 		p.drop[s].packets -= since->drop[s].packets;
+	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
+		p.unusable[s] -= since->unusable[s];
 	return p;
 }
 
@@ -176,24 +179,62 @@ view_drops(const struct run_watch *w, const struct builder_stats *stats,
 	};
 }
 
-static void
-view_rejects(const struct run_watch *w, const struct builder_stats *stats, bool placed,
-	struct reject_view *v)
+/**
+ * The streams whose packets cannot be used, while those of others can.
+ * @return their bits; 0: there are none, or there is no other
+ */
+static uint64_t
+odd_streams(const struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total)
 {
+	const struct detector *d = &w->pipeline->settings->detector;
+	const struct run_packets p = packets_since(total, &w->from);
+	uint64_t most = 0, odd = 0;
+	bool others = false;
+
+	for (uint32_t s = 0; s < d->streams; s++)
+		if (detector_stream_expected(d, s) > 0)
+			most = RTE_MAX(most, p.unusable[s]);
+	for (uint32_t s = 0; s < d->streams && most > 0; s++) {
+		if (detector_stream_expected(d, s) == 0)
+			continue;
+		/* a few damaged packets make no difference */
+		if (p.unusable[s] * REJECTED_SHARE >= most)
+			odd |= UINT64_C(1) << s;
+		else
+			others |= stats->complete > 0 || stats->stream[s].frames > 0 ||
+				(total->progress[s] != 0 &&
+					total->progress[s] != w->from.progress[s]);
+	}
+	return others ? odd : 0;
+}
+
+static void
+view_rejects(const struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total, bool placed, struct reject_view *v)
+{
+	const struct detector *d = &w->pipeline->settings->detector;
+
 	*v = (struct reject_view){
-		.detector = &w->pipeline->settings->detector,
+		.detector = d,
 		.udp_port = w->pipeline->settings->udp_port,
 		.placed = placed,
+		.odd = odd_streams(w, stats, total),
 		.stats = stats,
 	};
 	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
-		const struct rx_samples *s = &w->pipeline->rx[i]->samples;
-		const uint32_t lowest = __atomic_load_n(&s->lowest, __ATOMIC_RELAXED);
-		const uint32_t highest = __atomic_load_n(&s->highest, __ATOMIC_RELAXED);
+		for (uint32_t s = 0; s < d->streams; s++) {
+			const struct rx_unusable *of = &w->pipeline->rx[i]->samples.stream[s];
+			const uint32_t lowest = __atomic_load_n(&of->lowest, __ATOMIC_RELAXED);
+			const uint32_t highest = __atomic_load_n(&of->highest, __ATOMIC_RELAXED);
 
-		if (lowest != 0 && (v->lowest == 0 || lowest < v->lowest))
-			v->lowest = lowest;
-		v->highest = RTE_MAX(v->highest, highest);
+			if (lowest == 0 || detector_stream_expected(d, s) == 0 ||
+				(v->odd != 0 && (v->odd >> s & 1) == 0))
+				continue;
+			if (v->lowest == 0 || lowest < v->lowest)
+				v->lowest = lowest;
+			v->highest = RTE_MAX(v->highest, highest);
+		}
 	}
 }
 
@@ -217,6 +258,9 @@ are_too_many(const struct run_watch *w, const struct run_packets *p)
 	/* One packet is enough if none was placed and the packets are not other hosts' traffic. */
 	if (p->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
 		return p->rejected > 0;
+	/* a stream that should not send is a mistake even among many others */
+	if (rejects_commonest(&w->rejects) == REJECT_ABSENT)
+		return p->rejected >= REJECTED_MIN;
 	return is_share(p->rejected, p->packets, REJECTED_MIN);
 }
 
@@ -237,7 +281,7 @@ check_recent_rejects(struct run_watch *w, const struct builder_stats *stats,
 	if (!is_share(p.rejected, p.packets, REJECTED_MIN) || rejects_commonest(r) <= REJECT_UDP)
 		return;
 	last = packets_since(now, &w->recent[1].from);
-	view_rejects(w, stats, last.packets == 0 || last.placed > 0, &view);
+	view_rejects(w, stats, now, last.packets == 0 || last.placed > 0, &view);
 	if (!rejects_explain(r, &view, why, sizeof(why)))
 		return;
 	snprintf(text, sizeof(w->finding[0]),
@@ -275,7 +319,7 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 			check_recent_rejects(w, stats, total, time);
 		return;
 	}
-	view_rejects(w, stats, p.placed > 0, &view);
+	view_rejects(w, stats, total, p.placed > 0, &view);
 	if (!rejects_explain(&w->rejects, &view, why, sizeof(why)))
 		return;
 	if (p.placed == 0)
@@ -325,7 +369,8 @@ check_drops(struct run_watch *w, const struct builder_stats *stats, const struct
 
 /** Report that no frame is complete because the same part of it is always missing. */
 static void
-check_pattern(struct run_watch *w, const struct builder_stats *stats, bool now)
+check_pattern(struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total, bool now)
 {
 	const uint64_t frames = frames_of(w, stats);
 	struct reject_view view;
@@ -333,7 +378,7 @@ check_pattern(struct run_watch *w, const struct builder_stats *stats, bool now)
 
 	if (frames < (now ? 2 : PATTERN_FRAMES))
 		return;
-	view_rejects(w, stats, true, &view);
+	view_rejects(w, stats, total, true, &view);
 	if (!rejects_explain_missing(&view, why, sizeof(why)))
 		return;
 	snprintf(w->finding[RUN_WATCH_PATTERN], sizeof(w->finding[0]),
@@ -515,7 +560,7 @@ run_watch_look(struct run_watch *w, bool now)
 	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_rejects(w, &stats, &total, now);
 	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
-		check_pattern(w, &stats, now);
+		check_pattern(w, &stats, &total, now);
 	check_drops(w, &stats, &total, now);
 	check_foreign(w, &total, now);
 	check_positions(w, &total, now);

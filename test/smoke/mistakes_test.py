@@ -45,14 +45,15 @@ def capture(where, *options, frames=20):
 
 
 def rewrite_packets(path, change):
-    """Write a capture again with each packet replaced by change(packet)."""
+    """Write a capture again with each packet replaced by change(packet); b'' removes it."""
     with open(path, 'rb') as f:
         data = f.read()
     at, out = 24, [data[:24]]
     while at < len(data):
         size = struct.unpack_from('<I', data, at + 8)[0]
         packet = change(data[at + 16:at + 16 + size])
-        out.append(data[at:at + 8] + struct.pack('<II', len(packet), len(packet)) + packet)
+        if packet:
+            out.append(data[at:at + 8] + struct.pack('<II', len(packet), len(packet)) + packet)
         at += 16 + size
     with open(path, 'wb') as f:
         f.writelines(out)
@@ -528,6 +529,51 @@ def two_modules_on_one_port(where):
             r'\(.*\) \(row 1, column 0\), expected one; set another destination port in one of them')
     out = says(command(where, 'detector.rows=64', 'detector.modules=2'), 1, never=('set [detector] source',))
     want(len(re.findall('source: ' + line, out)) == 1 and re.search(r'^warning\n  ' + line, out, re.M), out)
+
+
+def packet_of(packet):
+    return struct.unpack_from('<I', packet, 54)[0]
+
+
+# What module 1 of two sends: the detector's rows, whether a packet of it is sent, the change to those that
+# are, and the message. The settings fit module 0, so no setting is advised.
+ODD = (
+    (64, lambda n: 60 <= n < 68, None, 'frames is complete: {} sends packets 60 to 67, expected 56 to 71, unlike '
+     'other modules; check the rows that are set in that module'),
+    (64, lambda n: n != 71, None, 'frames is complete: packet 71 of {} is missing in all of them; check that module'),
+    (128, lambda n: True, None, 'have packet numbers from 48 to 79, expected 56 to 71, and are of {}, unlike those '
+     'of other modules; check the rows and interfaces that are set in that module'),
+    (64, lambda n: True, UNUSABLE['other length'][0], 'UDP length 4104), expected 8248 of a jungfrau, and are of {}, '
+     "unlike those of other modules; check that module's configuration"),
+    (64, lambda n: True, lambda p: p[:89] + b'\1' + p[90:], ': detector type 3 and header version 1, expected 3 and '
+     "2; they are of {}, unlike those of other modules: check that module's type and firmware"),
+    (64, lambda n: True, lambda p: p[:40] + b'\x12\x34' + p[42:], 'UDP length 8248); check {} and the network'),
+)
+
+
+@case
+def a_module_that_differs_from_the_others(where):
+    """It is named; a setting that fits it would break the others."""
+    name = 'module 1 (stream 1, UDP port 50002)'
+    for number, (rows, is_sent, change, line) in enumerate(ODD):
+        capture(where, '--rows', str(rows), '--modules', '2', frames=40)
+        rewrite_packets(f'{where}/in.pcap', lambda p, is_sent=is_sent, change=change: (
+            p if p[37] != 0x52 or not change else change(p)) if (
+                56 <= packet_of(p) < 72 if p[37] != 0x52 else is_sent(packet_of(p))) else b'')
+        out = says(command(where, f'run.name=n{number}', 'detector.modules=2', 'detector.rows=64',
+                           'frames.stream_timeout_ms=200'), 0, 'recv: ')
+        want(out.count(line.format(name)) == 2 and '\nwarning\n' in out, f'not "{line}" twice:', out)
+        want('set [detector]' not in out, out)
+
+
+@case
+def an_absent_stream_that_sends(where):
+    """The remedy is to correct that list."""
+    capture(where, '--rows', '64', '--modules', '2', frames=40)
+    out = says(command(where, 'detector.modules=2', 'detector.rows=64', 'detector.absent=1'), 0)
+    line = ('640 of 1280 packets are not usable; most of them are of module 1 (stream 1, UDP port 50002), which '
+            'sends, but is in [detector] absent; remove it from there\n')
+    want(out.count(line) == 2, f'not "{line}" twice:', out)
 
 
 # Settings that exclude the detector's packets, and what names the field that differs.

@@ -57,6 +57,12 @@ struct detector_ops {
 	 */
 	void (*parse)(const uint8_t *const header[], struct detector_packet *out, uint32_t n);
 
+	/**
+	 * Describe why parse() finds another format: "version 1, expected version 2". Not called by
+	 * RX lcores.
+	 */
+	void (*explain)(const uint8_t *header, char *text, size_t size);
+
 	/** Read the fields of detector_frame_info. Called by RX lcores. */
 	void (*frame_info)(const uint8_t *header, struct detector_frame_info *info);
 };

@@ -337,8 +337,8 @@ samples_of_bad_packets(void **state)
 		}
 		assert_false(rx_take_sample(rig_rx[0], &sample));
 	}
-	assert_int_equal(rig_rx[0]->samples.lowest, 130 + 1);
-	assert_int_equal(rig_rx[0]->samples.highest, 229 + 1);
+	assert_int_equal(rig_rx[0]->samples.stream[0].lowest, 130 + 1);
+	assert_int_equal(rig_rx[0]->samples.stream[0].highest, 229 + 1);
 	/* if samples are not taken, their number is limited */
 	for (uint32_t round = 0; round < 200; round++) {
 		for (uint32_t i = 0; i < 500; i++)
