@@ -389,6 +389,10 @@ start(struct run *r)
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->ledger.before, r->pipeline, NULL);
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		__atomic_store_n(&r->pipeline->rx[i]->first_frame,
+			r->settings.frames.first_known ? r->settings.frames.first_frame : 0,
+			__ATOMIC_RELAXED);
 	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
 		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
 	ret = send_command(r, &command, NULL);

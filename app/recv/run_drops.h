@@ -19,6 +19,7 @@ struct run_packets {
 	uint64_t rejected;			   /**< unusable, see rx_samples.total */
 	uint64_t foreign;			   /**< not of the source of their stream */
 	uint64_t misplaced;			   /**< with the position of another module */
+	uint64_t early;				   /**< before [run] first_frame; not in `late` */
 	uint64_t duplicate, late, outlier;	   /**< dropped because of their frame number */
 	uint64_t unusable[DETECTOR_STREAMS_MAX];   /**< by stream, see struct rx_unusable */
 	uint64_t progress[DETECTOR_STREAMS_MAX];   /**< frame_rx.progress by stream */
@@ -31,7 +32,6 @@ struct run_drops_view {
 	uint32_t udp_port;
 	uint32_t max_skew_frames;   /**< [frames] max_skew_frames */
 	uint32_t stream_timeout_ms; /**< [frames] stream_timeout_ms */
-	uint64_t first_frame;	    /**< [run] first_frame; 0: auto */
 	uint64_t placed;	    /**< packets that the run has placed */
 	uint64_t last_frame;	    /**< the last frame that it has closed */
 };

@@ -73,8 +73,11 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 			if (drop.packets == 0) /* not of this role */
 				continue;
 			p->drop[s] = drop;
+			p->early += drop.early;
 		}
 	}
+	/* a packet may have been counted in between */
+	p->late -= RTE_MIN(p->late, p->early);
 	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 		struct source source;
 
@@ -95,10 +98,13 @@ packets_since(const struct run_packets *now, const struct run_packets *since)
 	p.foreign -= since->foreign;
 	p.misplaced -= since->misplaced;
 	p.duplicate -= since->duplicate;
+	p.early -= since->early;
 	p.late -= since->late;
 	p.outlier -= since->outlier;
-	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
+	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++) {
 		p.drop[s].packets -= since->drop[s].packets;
+		p.drop[s].early -= since->drop[s].early;
+	}
 	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
 		p.unusable[s] -= since->unusable[s];
 	return p;
@@ -173,7 +179,6 @@ view_drops(const struct run_watch *w, const struct builder_stats *stats,
 		.udp_port = s->udp_port,
 		.max_skew_frames = s->max_skew_frames,
 		.stream_timeout_ms = s->stream_timeout_ms,
-		.first_frame = w->first_frame,
 		.placed = total->placed - w->from.placed,
 		.last_frame = stats->last_frame,
 	};
@@ -289,10 +294,14 @@ check_recent_rejects(struct run_watch *w, const struct builder_stats *stats,
 		", are not usable; most of them %s",
 		p.rejected, p.packets, (double)(time - w->recent[0].at) / rte_get_tsc_hz(),
 		stats->last_frame, why);
+	w->recent_rejects = true;
 	report(w, RUN_WATCH_REJECTS);
 }
 
-/** Report unusable packets, once a run, as soon as the cause can be determined. */
+/**
+ * Report unusable packets, once a run, as soon as the cause can be determined. The summary has the
+ * numbers of the whole run.
+ */
 static void
 check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets *total, bool now)
@@ -300,9 +309,10 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets p = packets_since(total, &w->from);
 	const uint64_t time = rte_rdtsc();
 	char *text = w->finding[RUN_WATCH_REJECTS], why[400];
+	const bool known = text[0] != '\0';
 	struct reject_view view;
 
-	if (p.rejected == 0)
+	if (p.rejected == 0 || (known && (!now || w->recent_rejects)))
 		return;
 	if (w->rejected_at == 0)
 		w->rejected_at = time;
@@ -314,7 +324,7 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	if (!now && p.placed > 0 && frames_of(w, stats) < PATTERN_FRAMES &&
 		time - w->rejected_at < rte_get_tsc_hz() / 2)
 		return;
-	if (!are_too_many(w, &p)) {
+	if (!known && !are_too_many(w, &p)) {
 		if (p.placed > 0)
 			check_recent_rejects(w, stats, total, time);
 		return;
@@ -330,12 +340,33 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 		snprintf(text, sizeof(w->finding[0]),
 			"%" PRIu64 " of %" PRIu64 " packets are not usable; most of them %s",
 			p.rejected, p.packets, why);
-	report(w, RUN_WATCH_REJECTS);
+	if (!known)
+		report(w, RUN_WATCH_REJECTS);
+}
+
+/** Report that the detector sends only frames before the run's first one. */
+static void
+check_first_frame(struct run_watch *w, const struct run_packets *all, bool now)
+{
+	char *text = w->finding[RUN_WATCH_DROPS];
+	struct run_drops_view view = {.detector = &w->pipeline->settings->detector};
+
+	/* the detector may still be before it */
+	if (!now || all->early == 0)
+		return;
+	snprintf(text, sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets were dropped because of their frame numbers "
+		"(%" PRIu64 " late): the last one has frame %" PRIu64
+		", expected at least [run] first_frame = %" PRIu64
+		"; set it to 'auto' or to a frame that the detector sends",
+		all->early, all->packets, all->early, all->drop[run_drops_worst(all, &view)].frame,
+		w->first_frame);
+	report(w, RUN_WATCH_DROPS);
 }
 
 /**
  * Report packets that were dropped because of their frame numbers. The summary has the numbers of
- * the whole run.
+ * the whole run. Packets before the run's first frame are as expected, once it has come.
  */
 static void
 check_drops(struct run_watch *w, const struct builder_stats *stats, const struct run_packets *total,
@@ -352,14 +383,15 @@ check_drops(struct run_watch *w, const struct builder_stats *stats, const struct
 	view_drops(w, stats, total, &view);
 	if (known && !now)
 		return;
-	/* the detector may still be before the run's first frame */
-	if (!now && all.placed == 0 &&
-		all.drop[run_drops_worst(&all, &view)].frame < w->first_frame)
+	if (all.placed == 0 && run_drops_numbers(&all) == 0) {
+		check_first_frame(w, &all, now);
 		return;
-	if (!known && !is_share(run_drops_numbers(&all), all.packets, least)) {
-		if (all.placed > 0)
+	}
+	if (!known && !is_share(run_drops_numbers(&all), all.packets - all.early, least)) {
+		/* packets may be dropped long after they were received */
+		if (all.placed > 0 && run_drops_numbers(&recent) <= recent.packets - recent.early)
 			p = &recent;
-		if (!is_share(run_drops_numbers(p), p->packets, least))
+		if (!is_share(run_drops_numbers(p), p->packets - p->early, least))
 			return;
 	}
 	run_drops_explain(p, &view, text, sizeof(w->finding[0]));
@@ -373,17 +405,19 @@ check_pattern(struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets *total, bool now)
 {
 	const uint64_t frames = frames_of(w, stats);
+	const bool known = w->finding[RUN_WATCH_PATTERN][0] != '\0';
 	struct reject_view view;
 	char why[400];
 
-	if (frames < (now ? 2 : PATTERN_FRAMES))
+	if (frames < (now ? 2 : PATTERN_FRAMES) || (known && !now))
 		return;
 	view_rejects(w, stats, total, true, &view);
 	if (!rejects_explain_missing(&view, why, sizeof(why)))
 		return;
 	snprintf(w->finding[RUN_WATCH_PATTERN], sizeof(w->finding[0]),
 		"none of %" PRIu64 " frames is complete: %s", frames, why);
-	report(w, RUN_WATCH_PATTERN);
+	if (!known)
+		report(w, RUN_WATCH_PATTERN);
 }
 
 /** Note, for the summary, that two modules send to one port. */
@@ -557,9 +591,9 @@ run_watch_look(struct run_watch *w, bool now)
 	w->next_check = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
 	stats = builder_stats(w->pipeline->builder);
 	read_packets(w, &total);
-	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
+	if (w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_rejects(w, &stats, &total, now);
-	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
+	if (w->finding[RUN_WATCH_REJECTS][0] == '\0')
 		check_pattern(w, &stats, &total, now);
 	check_drops(w, &stats, &total, now);
 	check_foreign(w, &total, now);

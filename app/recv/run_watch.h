@@ -54,6 +54,7 @@ struct run_watch {
 	struct run_packets from;     /**< packets before the run */
 	uint64_t next_check;	     /**< TSC of the next check */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
+	bool recent_rejects;  /**< the warning about them is of a recent interval */
 	struct rejects rejects; /**< samples of the run */
 	/** The last one to two seconds, and the part of them that is the next such interval. */
 	struct run_watch_interval recent[2];

@@ -576,6 +576,58 @@ def an_absent_stream_that_sends(where):
     want(out.count(line) == 2, f'not "{line}" twice:', out)
 
 
+@case
+def a_first_frame_in_the_middle(where):
+    """The packets before it are as expected; packets that are sent twice are not."""
+    capture(where, '--rows', '64', frames=40)
+    out = says(command(where, 'run.name=a', 'detector.rows=64', 'run.first_frame=20'), 0)
+    want(re.search(r'^  late +304 +47.50 %', out, re.M), out)
+    want('dropped because' not in out and '\nwarning\n' not in out, out)
+    with open(f'{where}/in.pcap', 'rb') as f:
+        data = f.read()
+    rewrite(f'{where}/in.pcap', lambda data: data + data[24 + 34 * 16 * 8298:])
+    out = says(command(where, 'run.name=b', 'detector.rows=64', 'run.first_frame=20'), 0, '  96 of 432 packets '
+               'were dropped because of their frame numbers (96 duplicate)')
+    rewrite(f'{where}/in.pcap', lambda _: data)
+    # a user ends the run before its first frame
+    words = command(where, 'run.name=c', 'run.idle_timeout_ms=none', 'detector.rows=64', 'run.first_frame=1000')
+    with running(where, [*words, '--progress', '0.1']) as process:
+        wait('packets', lambda: process.poll() is not None or log_has(where, '640 packets received'))
+        process.send_signal(signal.SIGINT)
+        want(process.wait(SECONDS) == 1 and log_has(where, 'expected at least [run] first_frame = 1000; set it'),
+             process.returncode, open(f'{where}/log', encoding='utf-8').read())
+
+
+@case
+def numbers_that_jump(where):
+    """No module is blamed if all have them: not a module alone, nor one of two alike."""
+    capture(where, '--rows', '64', frames=60)
+    rewrite_packets(f'{where}/in.pcap', lambda p: with_frame(p, frame_of(p) if frame_of(p) <= 30 else
+                                                             (frame_of(p) + packet_of(p)) * 0x9e3779b1 % 2 ** 40))
+    out = says(command(where, 'run.name=jump', 'detector.rows=64'), 0)
+    want(re.search(r'packets were dropped because of their frame numbers \(\d+ outlier.*\): the last one has frame '
+                   r'\d+ while the run is at frame \d+. If the detector was restarted, let it pause for 1.25 '
+                   r'\[frames\] stream_timeout_ms = 1250 ms first; else check its frame counter', out), out)
+    want('of module 0' not in out, out)
+    # some damaged numbers are fewer than one packet in 16
+    capture(where, '--rows', '64', '--modules', '2', '--fault', 'corrupt=0.05:frame', '--fault-seed', '7', frames=200)
+    out = says(command(where, 'run.name=some', 'detector.rows=64', 'detector.modules=2'), 0,
+               'too far ahead, or no frame number (2^48 - 1 or more)', never=('of 0 packets',))
+    want('dropped because' not in out, out)
+    capture(where, '--rows', '64', '--modules', '2', '--fault', 'corrupt=0.2:frame', '--fault-seed', '7', frames=200)
+    out = says(command(where, 'run.name=many', 'detector.rows=64', 'detector.modules=2'), 0, 'dropped because of',
+               never=('of module ', '2^48 - 1; restart', 'expected at most 281474976710654'))
+
+
+@case
+def unusable_packets_until_the_end(where):
+    """The summary has the numbers of the whole run."""
+    capture(where, '--rows', '128', frames=400)
+    out = says(command(where, 'detector.rows=64', replay=',rate=6000'), 0, '  6400 of 12800 packets are not usable; '
+               'most of them have packet numbers from 48 to 79, expected 56 to 71; set [detector] rows = 128\n')
+    want(not re.search('^recv: 6400 of 12800', out, re.M), 'the line in the log is not an early one:', out)
+
+
 # Settings that exclude the detector's packets, and what names the field that differs.
 SENDERS = (
     ('source=10.1.1.2', 'source address 10.1.1.1, expected 10.1.1.2; if the detector sends it, correct '

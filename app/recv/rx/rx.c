@@ -180,6 +180,8 @@ note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
 	__atomic_store_n(&d->frame, frame, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->cause, cause, __ATOMIC_RELAXED);
 	counter_add(&d->packets, 1);
+	if (cause == RX_LATE && frame < __atomic_load_n(&rx->first_frame, __ATOMIC_RELAXED))
+		counter_add(&d->early, 1);
 }
 
 /** Packets of a burst whose headers were read. They may be placed. */
