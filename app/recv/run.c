@@ -39,6 +39,9 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
  */
 #define COMMAND_TIMEOUT_MS 5000
 
+/** A run that received the packets of so many frames, and placed none of them, has failed. */
+#define UNUSED_FRAMES UINT64_C(4)
+
 struct run {
 	pthread_mutex_t lock;
 	enum run_state state;
@@ -458,13 +461,13 @@ detector_packets(const uint64_t counters[])
 
 /**
  * Count packets of the detector's format that the run could have used: not those that came before
- * it, are of another receiver, or had no time to be placed.
+ * or after it, are of another receiver, or had no time to be placed.
  */
 static uint64_t
 usable_packets(const struct ledger *l)
 {
 	return detector_packets(l->packets) - l->packets[RX_OTHER] - l->packets[RX_NO_RUN] -
-		l->packets[RX_STOPPED];
+		l->packets[RX_BEYOND] - l->packets[RX_STOPPED];
 }
 
 /**
@@ -484,7 +487,8 @@ received_nothing(struct run *r, const struct ledger *l)
 			r->settings.run);
 		return true;
 	}
-	if (!r->timed_out && usable_packets(l) == 0)
+	/* a client may end a run while its first packets wait for the window */
+	if (!r->timed_out && usable_packets(l) < UNUSED_FRAMES * r->process->detector.expected)
 		return false;
 	if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,

@@ -364,17 +364,17 @@ nothing_comes(void **state)
 	assert_false(status.failed);
 	assert_string_equal(status.message, "");
 
-	/* ... unless packets of its format came, too few for a warning */
+	/* ... unless packets of its format came: four frames of 128 */
 	assert_int_equal(run_configure(r, "run.name=unused"), 0);
 	assert_int_equal(run_start(r), 0);
-	p.rx[0]->counters[RX_PACKETS] += 4;
-	p.rx[0]->counters[RX_LATE] += 3;
+	p.rx[0]->counters[RX_PACKETS] += 513;
+	p.rx[0]->counters[RX_REFUSED] += 512;
 	p.rx[0]->counters[RX_NO_RUN]++;
 	stop_run();
 	run_get_status(r, &status);
 	assert_true(status.failed);
 	assert_string_equal(status.message,
-		"run unused: none of 4 received packets was usable; see [packets] in the ledger");
+		"run unused: none of 513 received packets was usable; see [packets] in the ledger");
 
 	/* packets to a wrong port, then a stop */
 	assert_int_equal(run_configure(r, "run.name=port"), 0);
