@@ -12,7 +12,6 @@
 #include "pipeline.h"
 #include "report.h"
 #include "run.h"
-#include "run_drops.h"
 #include "run_watch.h"
 #include "run_writer.h"
 #include "rx/lcores.h"
@@ -123,7 +122,7 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 			fprintf(out, "modules\n");
 		first = false;
 		fprintf(out, "  %s: %" PRIu64 " packets missing, %.2f %%",
-			run_drops_stream(d, run_get_pipeline(run)->settings->udp_port, s, name,
+			detector_stream_name(d, run_get_pipeline(run)->settings->udp_port, s, name,
 				sizeof(name)),
 			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
 		if (run_watch_is_silent(of))

@@ -40,6 +40,9 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
  */
 #define COMMAND_TIMEOUT_MS 5000
 
+/** A run that received the packets of so many frames, and placed none of them, has failed. */
+#define UNUSED_FRAMES UINT64_C(4)
+
 struct run {
 	pthread_mutex_t lock;
 	enum run_state state;
@@ -392,6 +395,10 @@ start(struct run *r)
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->ledger.before, r->pipeline, NULL);
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		__atomic_store_n(&r->pipeline->rx[i]->first_frame,
+			r->settings.frames.first_known ? r->settings.frames.first_frame : 0,
+			__ATOMIC_RELAXED);
 	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
 		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
 	stats = builder_stats(r->pipeline->builder);
@@ -449,6 +456,44 @@ read_warnings(struct run *r, struct run_status *status)
 }
 
 /**
+ * Count packets from the detector's own sources. Other packets also arrive on an idle line, and
+ * must neither begin nor extend the activity of a run. The count uses the counters by cause,
+ * because the sender is not known yet when a packet is received.
+ */
+static uint64_t
+detector_packets(const uint64_t counters[])
+{
+	/*
+	 * Packets counted before the sender is checked, or because it is wrong. Misplaced packets
+	 * are not in the list, because they come from the stream's own source.
+	 */
+	static const bool is_anybodys[RX_COUNTERS] = {
+		[RX_FOREIGN] = true,
+		[RX_CHECKSUM] = true,
+		[RX_FRAGMENT] = true,
+		[RX_WRONG_LENGTH] = true,
+		[RX_MALFORMED] = true,
+	};
+	uint64_t packets = 0;
+
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		if (!is_anybodys[c])
+			packets += counter_get(&counters[c]);
+	return packets;
+}
+
+/**
+ * Count packets of the detector's format that the run could have used: not those that came before
+ * or after it, are of another receiver, or had no time to be placed.
+ */
+static uint64_t
+usable_packets(const struct ledger *l)
+{
+	return detector_packets(l->packets) - l->packets[RX_OTHER] - l->packets[RX_NO_RUN] -
+		l->packets[RX_BEYOND] - l->packets[RX_STOPPED];
+}
+
+/**
  * Check whether no received packet could be used, or no packet came although the run waited for
  * one, and if so store a message. A run that a client ends before its detector sends is not an
  * error.
@@ -465,18 +510,24 @@ received_nothing(struct run *r, const struct ledger *l)
 			r->settings.run);
 		return true;
 	}
-	if (!r->timed_out)
+	/* a client may end a run while its first packets wait for the window */
+	if (!r->timed_out && usable_packets(l) < UNUSED_FRAMES * r->process->detector.expected)
 		return false;
 	if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
 			"run %s: no packet received within [run] idle_timeout_ms = %u; check "
 			"that the detector sends to this port",
 			r->settings.run, r->settings.idle_timeout_ms);
-	else
+	else if (usable_packets(l) == 0)
 		complain(r, 0,
 			"run %s: no usable packet received within [run] idle_timeout_ms = %u, "
 			"but %" PRIu64 " others; see [packets] in the ledger",
 			r->settings.run, r->settings.idle_timeout_ms, l->packets[RX_PACKETS]);
+	else
+		complain(r, 0,
+			"run %s: none of %" PRIu64 " received packets was usable; see [packets] in "
+			"the ledger",
+			r->settings.run, l->packets[RX_PACKETS]);
 	return true;
 }
 
@@ -631,33 +682,6 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	LOG(INFO, "thresholds version %u apply from frame %" PRIu64 "\n", r->veto_version,
 		*effective);
 	return 0;
-}
-
-/**
- * Count packets from the detector's own sources. Other packets also arrive on an idle line, and
- * must neither begin nor extend the activity of a run. The count uses the counters by cause,
- * because the sender is not known yet when a packet is received.
- */
-static uint64_t
-detector_packets(const uint64_t counters[])
-{
-	/*
-	 * Packets counted before the sender is checked, or because it is wrong. Misplaced packets
-	 * are not in the list, because they come from the stream's own source.
-	 */
-	static const bool is_anybodys[RX_COUNTERS] = {
-		[RX_FOREIGN] = true,
-		[RX_CHECKSUM] = true,
-		[RX_FRAGMENT] = true,
-		[RX_WRONG_LENGTH] = true,
-		[RX_MALFORMED] = true,
-	};
-	uint64_t packets = 0;
-
-	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
-		if (!is_anybodys[c])
-			packets += counter_get(&counters[c]);
-	return packets;
 }
 
 /**

@@ -8,13 +8,11 @@
 #include "frames/frame_run.h"
 #include "run_drops.h"
 
-const char *
-run_drops_stream(
-	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
+/** Dropped packets, without those before the run's first frame. */
+static uint64_t
+unexpected(const struct rx_drop *drop)
 {
-	snprintf(text, size, "module %u (stream %u, UDP port %u)",
-		detector_stream_module(d, stream), stream, udp_port + stream);
-	return text;
+	return drop->packets - RTE_MIN(drop->packets, drop->early);
 }
 
 uint32_t
@@ -23,7 +21,7 @@ run_drops_worst(const struct run_packets *p, const struct run_drops_view *v)
 	uint32_t worst = 0;
 
 	for (uint32_t s = 1; s < v->detector->streams; s++)
-		if (p->drop[s].packets > p->drop[worst].packets)
+		if (unexpected(&p->drop[s]) > unexpected(&p->drop[worst]))
 			worst = s;
 	return worst;
 }
@@ -32,10 +30,11 @@ run_drops_worst(const struct run_packets *p, const struct run_drops_view *v)
 static bool
 is_of_few(const struct run_packets *p, const struct run_drops_view *v)
 {
-	const uint64_t most = p->drop[run_drops_worst(p, v)].packets;
+	const uint64_t most = unexpected(&p->drop[run_drops_worst(p, v)]);
 
 	for (uint32_t s = 0; s < v->detector->streams; s++)
-		if (detector_stream_expected(v->detector, s) != 0 && p->drop[s].packets < most / 16)
+		if (detector_stream_expected(v->detector, s) != 0 &&
+			unexpected(&p->drop[s]) < most / 16)
 			return true;
 	return false;
 }
@@ -86,13 +85,9 @@ run_drops_explain(
 	char counts[96] = "", name[64], why[400];
 
 	count(p, counts, sizeof(counts));
-	run_drops_stream(v->detector, v->udp_port, stream, name, sizeof(name));
-	if (p->placed == 0 && frame < v->first_frame)
-		snprintf(why, sizeof(why),
-			"the last one has frame %" PRIu64 ", expected at least [run] first_frame = "
-			"%" PRIu64 "; set it to 'auto' or to a frame that the detector sends",
-			frame, v->first_frame);
-	else if (frame > FRAME_NUMBER_MAX)
+	detector_stream_name(v->detector, v->udp_port, stream, name, sizeof(name));
+	if (frame > FRAME_NUMBER_MAX &&
+		p->drop[stream].in_row >= detector_stream_expected(v->detector, stream))
 		snprintf(why, sizeof(why),
 			"%s sent frame %" PRIu64 ", expected at most %" PRIu64 "; restart the "
 			"detector's frame counter",
@@ -102,7 +97,7 @@ run_drops_explain(
 			"all packets have frame %" PRIu64 ", expected numbers that count up; check "
 			"the detector's frame counter and its trigger",
 			frame);
-	else if (is_of_few(p, v) || p->outlier > p->duplicate + p->late)
+	else if (is_of_few(p, v))
 		snprintf(why, sizeof(why),
 			"most are of %s, whose last one has frame %" PRIu64 " while the run is at "
 			"frame %" PRIu64 "; check that module's trigger and frame counter%s",
@@ -110,12 +105,18 @@ run_drops_explain(
 			run_drops_numbers(p) <= p->placed && p->outlier == 0
 				? ", and whether the network delivers its packets twice"
 				: "");
+	else if (p->outlier > p->duplicate + p->late)
+		snprintf(why, sizeof(why),
+			"the last one has frame %" PRIu64 " while the run is at frame %" PRIu64
+			". If the detector was restarted, let it pause for 1.25 [frames] "
+			"stream_timeout_ms = %u ms first; else check its frame counter and trigger",
+			frame, v->last_frame, v->stream_timeout_ms + v->stream_timeout_ms / 4);
 	else
 		explain_repeated(p, v, frame, why, sizeof(why));
 	snprintf(text, size,
 		"%" PRIu64 " of %" PRIu64 " packets were dropped because of their "
 		"frame numbers (%s): %s",
-		run_drops_numbers(p), p->packets, counts, why);
+		run_drops_numbers(p), p->packets - p->early, counts, why);
 }
 
 void

@@ -17,7 +17,11 @@ struct run_packets {
 	uint64_t packets;			   /**< received */
 	uint64_t placed;			   /**< in a frame */
 	uint64_t rejected;			   /**< unusable, see rx_samples.total */
+	uint64_t foreign;			   /**< not of the source of their stream */
+	uint64_t misplaced;			   /**< with the position of another module */
+	uint64_t early;				   /**< before [run] first_frame; not in `late` */
 	uint64_t duplicate, late, outlier;	   /**< dropped because of their frame number */
+	uint64_t unusable[DETECTOR_STREAMS_MAX];   /**< by stream, see struct rx_unusable */
 	uint64_t progress[DETECTOR_STREAMS_MAX];   /**< frame_rx.progress by stream */
 	struct rx_drop drop[DETECTOR_STREAMS_MAX]; /**< by stream; the last frame and cause */
 };
@@ -28,7 +32,6 @@ struct run_drops_view {
 	uint32_t udp_port;
 	uint32_t max_skew_frames;   /**< [frames] max_skew_frames */
 	uint32_t stream_timeout_ms; /**< [frames] stream_timeout_ms */
-	uint64_t first_frame;	    /**< [run] first_frame; 0: auto */
 	uint64_t placed;	    /**< packets that the run has placed */
 	uint64_t last_frame;	    /**< the last frame that it has closed */
 };
@@ -58,9 +61,5 @@ void run_drops_explain(
  */
 void run_drops_explain_stream(
 	const struct rx_drop *drop, const struct run_drops_view *v, char *text, size_t size);
-
-/** Format e.g. "module 1 (stream 1, UDP port 50002)". @return text */
-const char *run_drops_stream(
-	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size);
 
 #endif /* RUN_DROPS_H */

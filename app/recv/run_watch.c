@@ -61,17 +61,28 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 		p->duplicate += counter_get(&rx->counters[RX_DUPLICATE]);
 		p->late += counter_get(&rx->counters[RX_LATE]);
 		p->outlier += counter_get(&rx->counters[RX_OUTLIER]);
+		p->misplaced += counter_get(&rx->counters[RX_MISPLACED]);
 		p->rejected += counter_get(&rx->samples.total);
 		for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 			struct rx_drop drop;
 
+			p->unusable[s] += counter_get(&rx->samples.stream[s].packets);
 			p->progress[s] =
 				RTE_MAX(p->progress[s], counter_get(&rx->frx->progress[s]));
 			counters_get(&drop, &rx->drops[s], sizeof(drop));
 			if (drop.packets == 0) /* not of this role */
 				continue;
 			p->drop[s] = drop;
+			p->early += drop.early;
 		}
+	}
+	/* a packet may have been counted in between */
+	p->late -= RTE_MIN(p->late, p->early);
+	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
+		struct source source;
+
+		sources_get(w->pipeline->sources, s, &source);
+		p->foreign += source.nb_rejected;
 	}
 }
 
@@ -84,11 +95,18 @@ packets_since(const struct run_packets *now, const struct run_packets *since)
 	p.packets -= since->packets;
 	p.placed -= since->placed;
 	p.rejected -= since->rejected;
+	p.foreign -= since->foreign;
+	p.misplaced -= since->misplaced;
 	p.duplicate -= since->duplicate;
+	p.early -= since->early;
 	p.late -= since->late;
 	p.outlier -= since->outlier;
-	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
+	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++) {
 		p.drop[s].packets -= since->drop[s].packets;
+		p.drop[s].early -= since->drop[s].early;
+	}
+	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
+		p.unusable[s] -= since->unusable[s];
 	return p;
 }
 
@@ -140,6 +158,7 @@ run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledg
 
 		sources_get(p->sources, s, &source);
 		w->stream[s].contests = source.step == SOURCE_CONTESTED ? 0 : source.contests;
+		w->stream[s].foreign = source.nb_rejected;
 	}
 }
 
@@ -160,30 +179,67 @@ view_drops(const struct run_watch *w, const struct builder_stats *stats,
 		.udp_port = s->udp_port,
 		.max_skew_frames = s->max_skew_frames,
 		.stream_timeout_ms = s->stream_timeout_ms,
-		.first_frame = w->first_frame,
 		.placed = total->placed - w->from.placed,
 		.last_frame = stats->last_frame,
 	};
 }
 
-static void
-view_rejects(const struct run_watch *w, const struct builder_stats *stats, bool placed,
-	struct reject_view *v)
+/**
+ * The streams whose packets cannot be used, while those of others can.
+ * @return their bits; 0: there are none, or there is no other
+ */
+static uint64_t
+odd_streams(const struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total)
 {
+	const struct detector *d = &w->pipeline->settings->detector;
+	const struct run_packets p = packets_since(total, &w->from);
+	uint64_t most = 0, odd = 0;
+	bool others = false;
+
+	for (uint32_t s = 0; s < d->streams; s++)
+		if (detector_stream_expected(d, s) > 0)
+			most = RTE_MAX(most, p.unusable[s]);
+	for (uint32_t s = 0; s < d->streams && most > 0; s++) {
+		if (detector_stream_expected(d, s) == 0)
+			continue;
+		/* a few damaged packets make no difference */
+		if (p.unusable[s] * REJECTED_SHARE >= most)
+			odd |= UINT64_C(1) << s;
+		else
+			others |= stats->complete > 0 || stats->stream[s].frames > 0 ||
+				(total->progress[s] != 0 &&
+					total->progress[s] != w->from.progress[s]);
+	}
+	return others ? odd : 0;
+}
+
+static void
+view_rejects(const struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total, bool placed, struct reject_view *v)
+{
+	const struct detector *d = &w->pipeline->settings->detector;
+
 	*v = (struct reject_view){
-		.detector = &w->pipeline->settings->detector,
+		.detector = d,
 		.udp_port = w->pipeline->settings->udp_port,
 		.placed = placed,
+		.odd = odd_streams(w, stats, total),
 		.stats = stats,
 	};
 	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
-		const struct rx_samples *s = &w->pipeline->rx[i]->samples;
-		const uint32_t lowest = __atomic_load_n(&s->lowest, __ATOMIC_RELAXED);
-		const uint32_t highest = __atomic_load_n(&s->highest, __ATOMIC_RELAXED);
+		for (uint32_t s = 0; s < d->streams; s++) {
+			const struct rx_unusable *of = &w->pipeline->rx[i]->samples.stream[s];
+			const uint32_t lowest = __atomic_load_n(&of->lowest, __ATOMIC_RELAXED);
+			const uint32_t highest = __atomic_load_n(&of->highest, __ATOMIC_RELAXED);
 
-		if (lowest != 0 && (v->lowest == 0 || lowest < v->lowest))
-			v->lowest = lowest;
-		v->highest = RTE_MAX(v->highest, highest);
+			if (lowest == 0 || detector_stream_expected(d, s) == 0 ||
+				(v->odd != 0 && (v->odd >> s & 1) == 0))
+				continue;
+			if (v->lowest == 0 || lowest < v->lowest)
+				v->lowest = lowest;
+			v->highest = RTE_MAX(v->highest, highest);
+		}
 	}
 }
 
@@ -207,6 +263,9 @@ are_too_many(const struct run_watch *w, const struct run_packets *p)
 	/* One packet is enough if none was placed and the packets are not other hosts' traffic. */
 	if (p->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
 		return p->rejected > 0;
+	/* a stream that should not send is a mistake even among many others */
+	if (rejects_commonest(&w->rejects) == REJECT_ABSENT)
+		return p->rejected >= REJECTED_MIN;
 	return is_share(p->rejected, p->packets, REJECTED_MIN);
 }
 
@@ -227,7 +286,7 @@ check_recent_rejects(struct run_watch *w, const struct builder_stats *stats,
 	if (!is_share(p.rejected, p.packets, REJECTED_MIN) || rejects_commonest(r) <= REJECT_UDP)
 		return;
 	last = packets_since(now, &w->recent[1].from);
-	view_rejects(w, stats, last.packets == 0 || last.placed > 0, &view);
+	view_rejects(w, stats, now, last.packets == 0 || last.placed > 0, &view);
 	if (!rejects_explain(r, &view, why, sizeof(why)))
 		return;
 	snprintf(text, sizeof(w->finding[0]),
@@ -235,10 +294,14 @@ check_recent_rejects(struct run_watch *w, const struct builder_stats *stats,
 		", are not usable; most of them %s",
 		p.rejected, p.packets, (double)(time - w->recent[0].at) / rte_get_tsc_hz(),
 		stats->last_frame, why);
+	w->recent_rejects = true;
 	report(w, RUN_WATCH_REJECTS);
 }
 
-/** Report unusable packets, once a run, as soon as the cause can be determined. */
+/**
+ * Report unusable packets, once a run, as soon as the cause can be determined. The summary has the
+ * numbers of the whole run.
+ */
 static void
 check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets *total, bool now)
@@ -246,9 +309,10 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets p = packets_since(total, &w->from);
 	const uint64_t time = rte_rdtsc();
 	char *text = w->finding[RUN_WATCH_REJECTS], why[400];
+	const bool known = text[0] != '\0';
 	struct reject_view view;
 
-	if (p.rejected == 0)
+	if (p.rejected == 0 || (known && (!now || w->recent_rejects)))
 		return;
 	if (w->rejected_at == 0)
 		w->rejected_at = time;
@@ -260,12 +324,12 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	if (!now && p.placed > 0 && frames_of(w, stats) < PATTERN_FRAMES &&
 		time - w->rejected_at < rte_get_tsc_hz() / 2)
 		return;
-	if (!are_too_many(w, &p)) {
+	if (!known && !are_too_many(w, &p)) {
 		if (p.placed > 0)
 			check_recent_rejects(w, stats, total, time);
 		return;
 	}
-	view_rejects(w, stats, p.placed > 0, &view);
+	view_rejects(w, stats, total, p.placed > 0, &view);
 	if (!rejects_explain(&w->rejects, &view, why, sizeof(why)))
 		return;
 	if (p.placed == 0)
@@ -276,12 +340,33 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 		snprintf(text, sizeof(w->finding[0]),
 			"%" PRIu64 " of %" PRIu64 " packets are not usable; most of them %s",
 			p.rejected, p.packets, why);
-	report(w, RUN_WATCH_REJECTS);
+	if (!known)
+		report(w, RUN_WATCH_REJECTS);
+}
+
+/** Report that the detector sends only frames before the run's first one. */
+static void
+check_first_frame(struct run_watch *w, const struct run_packets *all, bool now)
+{
+	char *text = w->finding[RUN_WATCH_DROPS];
+	struct run_drops_view view = {.detector = &w->pipeline->settings->detector};
+
+	/* the detector may still be before it */
+	if (!now || all->early == 0)
+		return;
+	snprintf(text, sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets were dropped because of their frame numbers "
+		"(%" PRIu64 " late): the last one has frame %" PRIu64
+		", expected at least [run] first_frame = %" PRIu64
+		"; set it to 'auto' or to a frame that the detector sends",
+		all->early, all->packets, all->early, all->drop[run_drops_worst(all, &view)].frame,
+		w->first_frame);
+	report(w, RUN_WATCH_DROPS);
 }
 
 /**
  * Report packets that were dropped because of their frame numbers. The summary has the numbers of
- * the whole run.
+ * the whole run. Packets before the run's first frame are as expected, once it has come.
  */
 static void
 check_drops(struct run_watch *w, const struct builder_stats *stats, const struct run_packets *total,
@@ -298,14 +383,15 @@ check_drops(struct run_watch *w, const struct builder_stats *stats, const struct
 	view_drops(w, stats, total, &view);
 	if (known && !now)
 		return;
-	/* the detector may still be before the run's first frame */
-	if (!now && all.placed == 0 &&
-		all.drop[run_drops_worst(&all, &view)].frame < w->first_frame)
+	if (all.placed == 0 && run_drops_numbers(&all) == 0) {
+		check_first_frame(w, &all, now);
 		return;
-	if (!known && !is_share(run_drops_numbers(&all), all.packets, least)) {
-		if (all.placed > 0)
+	}
+	if (!known && !is_share(run_drops_numbers(&all), all.packets - all.early, least)) {
+		/* packets may be dropped long after they were received */
+		if (all.placed > 0 && run_drops_numbers(&recent) <= recent.packets - recent.early)
 			p = &recent;
-		if (!is_share(run_drops_numbers(p), p->packets, least))
+		if (!is_share(run_drops_numbers(p), p->packets - p->early, least))
 			return;
 	}
 	run_drops_explain(p, &view, text, sizeof(w->finding[0]));
@@ -315,20 +401,23 @@ check_drops(struct run_watch *w, const struct builder_stats *stats, const struct
 
 /** Report that no frame is complete because the same part of it is always missing. */
 static void
-check_pattern(struct run_watch *w, const struct builder_stats *stats, bool now)
+check_pattern(struct run_watch *w, const struct builder_stats *stats,
+	const struct run_packets *total, bool now)
 {
 	const uint64_t frames = frames_of(w, stats);
+	const bool known = w->finding[RUN_WATCH_PATTERN][0] != '\0';
 	struct reject_view view;
 	char why[400];
 
-	if (frames < (now ? 2 : PATTERN_FRAMES))
+	if (frames < (now ? 2 : PATTERN_FRAMES) || (known && !now))
 		return;
-	view_rejects(w, stats, true, &view);
+	view_rejects(w, stats, total, true, &view);
 	if (!rejects_explain_missing(&view, why, sizeof(why)))
 		return;
 	snprintf(w->finding[RUN_WATCH_PATTERN], sizeof(w->finding[0]),
 		"none of %" PRIu64 " frames is complete: %s", frames, why);
-	report(w, RUN_WATCH_PATTERN);
+	if (!known)
+		report(w, RUN_WATCH_PATTERN);
 }
 
 /** Note, for the summary, that two modules send to one port. */
@@ -340,6 +429,86 @@ check_source(struct run_watch *w, uint32_t s)
 	sources_get(w->pipeline->sources, s, &source);
 	if (source.contests > w->stream[s].contests)
 		source_is_shared(&source, s, w->finding[RUN_WATCH_SOURCES], sizeof(w->finding[0]));
+}
+
+/** Return true if the packets are many in the run or in the recent interval, or if none is used. */
+static bool
+are_many(const struct run_packets *all, uint64_t in_run, const struct run_packets *recent,
+	uint64_t lately)
+{
+	return (all->placed == 0 && in_run >= DROPPED_MIN) ||
+		is_share(in_run, all->packets, REJECTED_MIN) ||
+		is_share(lately, recent->packets, REJECTED_MIN);
+}
+
+/**
+ * Note, for the summary, that packets of the detector's format come from other senders or go to
+ * other addresses than expected.
+ */
+static void
+check_foreign(struct run_watch *w, const struct run_packets *total, bool now)
+{
+	const struct run_packets all = packets_since(total, &w->from);
+	const struct run_packets recent = packets_since(total, &w->recent[0].from);
+	const struct settings *settings = w->pipeline->settings;
+	struct source source, worst = {0};
+	char name[64], why[440];
+	uint64_t most = 0;
+	uint32_t of = 0;
+
+	if (all.foreign == 0 ||
+		(w->finding[RUN_WATCH_FOREIGN][0] == '\0' ? !(now && all.placed == 0) &&
+					!are_many(&all, all.foreign, &recent, recent.foreign)
+							  : !now))
+		return;
+	for (uint32_t s = 0; s < settings->detector.streams; s++) {
+		sources_get(w->pipeline->sources, s, &source);
+		/* two sources that contend for a stream are another problem, see check_source() */
+		if (source.step == SOURCE_CONTESTED ||
+			source.nb_rejected - w->stream[s].foreign <= most)
+			continue;
+		most = source.nb_rejected - w->stream[s].foreign;
+		worst = source;
+		of = s;
+	}
+	if (most == 0)
+		return;
+	detector_stream_name(&settings->detector, settings->udp_port, of, name, sizeof(name));
+	source_explain_rejected(w->pipeline->sources, of, &worst, why, sizeof(why));
+	snprintf(w->finding[RUN_WATCH_FOREIGN], sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets were dropped as foreign; the last one to %s, "
+		"from %s",
+		all.foreign, all.packets, name, why);
+}
+
+/** Note, for the summary, that packets announce the positions of other modules. */
+static void
+check_positions(struct run_watch *w, const struct run_packets *total, bool now)
+{
+	const struct run_packets all = packets_since(total, &w->from);
+	const struct run_packets recent = packets_since(total, &w->recent[0].from);
+	const struct sources *sources = w->pipeline->sources;
+	uint32_t expected[DETECTOR_STREAMS_MAX], s;
+	char *text = w->finding[RUN_WATCH_POSITIONS], why[400];
+	struct source source;
+
+	if (text[0] != '\0' ? !now : !are_many(&all, all.misplaced, &recent, recent.misplaced))
+		return;
+	(void)sources_expected(sources, expected);
+	for (s = 0; s < sources->detector->streams; s++) {
+		sources_get(sources, s, &source);
+		if (source.misplaced && expected[s] != SOURCE_POSITION_UNKNOWN)
+			break;
+	}
+	if (s < sources->detector->streams)
+		source_explain_position(sources, s, expected, why, sizeof(why));
+	else
+		snprintf(why, sizeof(why),
+			"the position in the headers of a stream changes; check that one module "
+			"sends to each UDP port, or set [detector] positions = off");
+	snprintf(text, sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets were dropped as misplaced: %s", all.misplaced,
+		all.packets, why);
 }
 
 /** What a stream sends while it is silent: "are dropped as ...". "": nothing, as far as known. */
@@ -378,8 +547,8 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 	if (logged->lines >= STREAM_LINES && !now &&
 		rte_rdtsc() - logged->line_at < 60 * rte_get_tsc_hz())
 		return;
-	run_drops_stream(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s, name,
-		sizeof(name));
+	detector_stream_name(&w->pipeline->settings->detector, w->pipeline->settings->udp_port, s,
+		name, sizeof(name));
 	if (of->silences > 1)
 		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
 	if (silent && why[0] != '\0')
@@ -422,11 +591,13 @@ run_watch_look(struct run_watch *w, bool now)
 	w->next_check = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
 	stats = builder_stats(w->pipeline->builder);
 	read_packets(w, &total);
-	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
+	if (w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_rejects(w, &stats, &total, now);
-	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PATTERN][0] == '\0')
-		check_pattern(w, &stats, now);
+	if (w->finding[RUN_WATCH_REJECTS][0] == '\0')
+		check_pattern(w, &stats, &total, now);
 	check_drops(w, &stats, &total, now);
+	check_foreign(w, &total, now);
+	check_positions(w, &total, now);
 	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 		check_stream(w, &stats, s, &total, now);
 		if (w->finding[RUN_WATCH_SOURCES][0] == '\0')

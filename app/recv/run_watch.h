@@ -20,10 +20,12 @@ struct pipeline;
 
 /** Problems of the data, each reported once a run. */
 enum run_watch_finding {
-	RUN_WATCH_REJECTS, /**< packets of another format, or from elsewhere */
-	RUN_WATCH_PATTERN, /**< the same part of all frames is missing */
-	RUN_WATCH_SOURCES, /**< two modules send to one port; sources_log() logs it */
-	RUN_WATCH_DROPS,   /**< packets dropped because of their frame number */
+	RUN_WATCH_REJECTS,   /**< packets of another format, or from elsewhere */
+	RUN_WATCH_PATTERN,   /**< the same part of all frames is missing */
+	RUN_WATCH_FOREIGN,   /**< packets of other senders than expected; sources_log() logs it */
+	RUN_WATCH_POSITIONS, /**< packets of other modules than expected; sources_log() logs it */
+	RUN_WATCH_SOURCES,   /**< two modules send to one port; sources_log() logs it */
+	RUN_WATCH_DROPS,     /**< packets dropped because of their frame number */
 	RUN_WATCH_FINDINGS
 };
 
@@ -42,6 +44,7 @@ struct run_watch_stream {
 	bool silent;	   /**< ... state then */
 	bool sends;	   /**< ... it was silent, and sent packets that were dropped */
 	uint32_t contests; /**< its source.contests before the run */
+	uint64_t foreign;  /**< its source.nb_rejected before the run */
 };
 
 struct run_watch {
@@ -51,6 +54,7 @@ struct run_watch {
 	struct run_packets from;     /**< packets before the run */
 	uint64_t next_check;	     /**< TSC of the next check */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
+	bool recent_rejects;  /**< the warning about them is of a recent interval */
 	struct rejects rejects; /**< samples of the run */
 	/** The last one to two seconds, and the part of them that is the next such interval. */
 	struct run_watch_interval recent[2];

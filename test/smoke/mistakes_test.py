@@ -45,14 +45,15 @@ def capture(where, *options, frames=20):
 
 
 def rewrite_packets(path, change):
-    """Write a capture again with each packet replaced by change(packet)."""
+    """Write a capture again with each packet replaced by change(packet); b'' removes it."""
     with open(path, 'rb') as f:
         data = f.read()
     at, out = 24, [data[:24]]
     while at < len(data):
         size = struct.unpack_from('<I', data, at + 8)[0]
         packet = change(data[at + 16:at + 16 + size])
-        out.append(data[at:at + 8] + struct.pack('<II', len(packet), len(packet)) + packet)
+        if packet:
+            out.append(data[at:at + 8] + struct.pack('<II', len(packet), len(packet)) + packet)
         at += 16 + size
     with open(path, 'wb') as f:
         f.writelines(out)
@@ -617,6 +618,156 @@ def two_modules_on_one_port(where):
             r'\(.*\) \(row 1, column 0\), expected one; set another destination port in one of them')
     out = says(command(where, 'detector.rows=64', 'detector.modules=2'), 1, never=('set [detector] source',))
     want(len(re.findall('source: ' + line, out)) == 1 and re.search(r'^warning\n  ' + line, out, re.M), out)
+
+
+def packet_of(packet):
+    return struct.unpack_from('<I', packet, 54)[0]
+
+
+# What module 1 of two sends: the detector's rows, whether a packet of it is sent, the change to those that
+# are, and the message. The settings fit module 0, so no setting is advised.
+ODD = (
+    (64, lambda n: 60 <= n < 68, None, 'frames is complete: {} sends packets 60 to 67, expected 56 to 71, unlike '
+     'other modules; check the rows that are set in that module'),
+    (64, lambda n: n != 71, None, 'frames is complete: packet 71 of {} is missing in all of them; check that module'),
+    (128, lambda n: True, None, 'have packet numbers from 48 to 79, expected 56 to 71, and are of {}, unlike those '
+     'of other modules; check the rows and interfaces that are set in that module'),
+    (64, lambda n: True, UNUSABLE['other length'][0], 'UDP length 4104), expected 8248 of a jungfrau, and are of {}, '
+     "unlike those of other modules; check that module's configuration"),
+    (64, lambda n: True, lambda p: p[:89] + b'\1' + p[90:], ': detector type 3 and header version 1, expected 3 and '
+     "2; they are of {}, unlike those of other modules: check that module's type and firmware"),
+    (64, lambda n: True, lambda p: p[:40] + b'\x12\x34' + p[42:], 'UDP length 8248); check {} and the network'),
+)
+
+
+@case
+def a_module_that_differs_from_the_others(where):
+    """It is named; a setting that fits it would break the others."""
+    name = 'module 1 (stream 1, UDP port 50002)'
+    for number, (rows, is_sent, change, line) in enumerate(ODD):
+        capture(where, '--rows', str(rows), '--modules', '2', frames=40)
+        rewrite_packets(f'{where}/in.pcap', lambda p, is_sent=is_sent, change=change: (
+            p if p[37] != 0x52 or not change else change(p)) if (
+                56 <= packet_of(p) < 72 if p[37] != 0x52 else is_sent(packet_of(p))) else b'')
+        out = says(command(where, f'run.name=n{number}', 'detector.modules=2', 'detector.rows=64',
+                           'frames.stream_timeout_ms=200'), 0, 'recv: ')
+        want(out.count(line.format(name)) == 2 and '\nwarning\n' in out, f'not "{line}" twice:', out)
+        want('set [detector]' not in out, out)
+
+
+@case
+def an_absent_stream_that_sends(where):
+    """The remedy is to correct that list."""
+    capture(where, '--rows', '64', '--modules', '2', frames=40)
+    out = says(command(where, 'detector.modules=2', 'detector.rows=64', 'detector.absent=1'), 0)
+    line = ('640 of 1280 packets are not usable; most of them are of module 1 (stream 1, UDP port 50002), which '
+            'sends, but is in [detector] absent; remove it from there\n')
+    want(out.count(line) == 2, f'not "{line}" twice:', out)
+
+
+@case
+def a_first_frame_in_the_middle(where):
+    """The packets before it are as expected; packets that are sent twice are not."""
+    capture(where, '--rows', '64', frames=40)
+    out = says(command(where, 'run.name=a', 'detector.rows=64', 'run.first_frame=20'), 0)
+    want(re.search(r'^  late +304 +47.50 %', out, re.M), out)
+    want('dropped because' not in out and '\nwarning\n' not in out, out)
+    with open(f'{where}/in.pcap', 'rb') as f:
+        data = f.read()
+    rewrite(f'{where}/in.pcap', lambda data: data + data[24 + 34 * 16 * 8298:])
+    out = says(command(where, 'run.name=b', 'detector.rows=64', 'run.first_frame=20'), 0, '  96 of 432 packets '
+               'were dropped because of their frame numbers (96 duplicate)')
+    rewrite(f'{where}/in.pcap', lambda _: data)
+    # a user ends the run before its first frame
+    words = command(where, 'run.name=c', 'run.idle_timeout_ms=none', 'detector.rows=64', 'run.first_frame=1000')
+    with running(where, [*words, '--progress', '0.1']) as process:
+        wait('packets', lambda: process.poll() is not None or log_has(where, '640 packets received'))
+        process.send_signal(signal.SIGINT)
+        want(process.wait(SECONDS) == 1 and log_has(where, 'expected at least [run] first_frame = 1000; set it'),
+             process.returncode, open(f'{where}/log', encoding='utf-8').read())
+
+
+@case
+def numbers_that_jump(where):
+    """No module is blamed if all have them: not a module alone, nor one of two alike."""
+    capture(where, '--rows', '64', frames=60)
+    rewrite_packets(f'{where}/in.pcap', lambda p: with_frame(p, frame_of(p) if frame_of(p) <= 30 else
+                                                             (frame_of(p) + packet_of(p)) * 0x9e3779b1 % 2 ** 40))
+    out = says(command(where, 'run.name=jump', 'detector.rows=64'), 0)
+    want(re.search(r'packets were dropped because of their frame numbers \(\d+ outlier.*\): the last one has frame '
+                   r'\d+ while the run is at frame \d+. If the detector was restarted, let it pause for 1.25 '
+                   r'\[frames\] stream_timeout_ms = 1250 ms first; else check its frame counter', out), out)
+    want('of module 0' not in out, out)
+    # some damaged numbers are fewer than one packet in 16
+    capture(where, '--rows', '64', '--modules', '2', '--fault', 'corrupt=0.05:frame', '--fault-seed', '7', frames=200)
+    out = says(command(where, 'run.name=some', 'detector.rows=64', 'detector.modules=2'), 0,
+               'too far ahead, or no frame number (2^48 - 1 or more)', never=('of 0 packets',))
+    want('dropped because' not in out, out)
+    capture(where, '--rows', '64', '--modules', '2', '--fault', 'corrupt=0.2:frame', '--fault-seed', '7', frames=200)
+    out = says(command(where, 'run.name=many', 'detector.rows=64', 'detector.modules=2'), 0, 'dropped because of',
+               never=('of module ', '2^48 - 1; restart', 'expected at most 281474976710654'))
+
+
+@case
+def unusable_packets_until_the_end(where):
+    """The summary has the numbers of the whole run."""
+    capture(where, '--rows', '128', frames=400)
+    out = says(command(where, 'detector.rows=64', replay=',rate=6000'), 0, '  6400 of 12800 packets are not usable; '
+               'most of them have packet numbers from 48 to 79, expected 56 to 71; set [detector] rows = 128\n')
+    want(not re.search('^recv: 6400 of 12800', out, re.M), 'the line in the log is not an early one:', out)
+
+
+# Settings that exclude the detector's packets, and what names the field that differs.
+SENDERS = (
+    ('source=10.1.1.2', 'source address 10.1.1.1, expected 10.1.1.2; if the detector sends it, correct '
+     '[detector] source\n'),
+    ('source=10.1.2.0/24', 'source address 10.1.1.1, expected 10.1.2.0/24; '),
+    ('source=10.1.1.1:1234', 'source port 32410, expected 1234; if the detector sends it, correct [detector] '
+     'source\n'),
+    ('source_mac=02:00:00:00:09:09', 'source MAC address 02:00:00:00:01:00, expected 02:00:00:00:09:09; if the '
+     'detector sends it, correct [detector] source_mac\n'),
+    ('destination=10.1.2.2', 'destination address 10.1.2.1, expected 10.1.2.2; if the detector sends it, '
+     'correct [detector] destination\n'),
+)
+
+
+@case
+def a_sender_that_is_not_the_configured_one(where):
+    """The line names the field, also in the summary. A run that a user ends fails, too."""
+    capture(where, '--rows', '64', frames=4)
+    begin = 'the last one{}, from 10.1.1.1 (02:00:00:00:01:00), has '
+    for number, (setting, line) in enumerate(SENDERS):
+        out = says(command(where, f'run.name=n{number}', 'detector.rows=64', f'detector.{setting}'), 1,
+                   '64 packets dropped as foreign; ' + begin.format('') + line,
+                   '  64 of 64 packets were dropped as foreign; ' +
+                   begin.format(' to module 0 (stream 0, UDP port 50001)') + line)
+        want('\nwarning\n  64 of' in out, out)
+    words = command(where, 'run.name=int', 'run.idle_timeout_ms=none', 'detector.rows=64',
+                    'detector.source=10.1.1.2', replay=',loops=0,rate=10000')
+    with running(where, words) as process:
+        wait('a warning', lambda: process.poll() is not None or log_has(where, 'dropped as foreign'))
+        process.send_signal(signal.SIGINT)
+        want(process.wait(SECONDS) == 1, 'exit status', process.returncode)
+        want(log_has(where, 'run int: none of the received packets was usable, see above') and
+             log_has(where, '\nwarning\n'), open(f'{where}/log', encoding='utf-8').read())
+
+
+@case
+def modules_in_the_place_of_others(where):
+    """The line about swapped cables is also in the summary."""
+    capture(where, '--rows', '64', '--modules', '4', frames=20)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + bytes((0x51 + {0x51: 1, 0x52: 0}.get(p[37], p[37] - 0x51),))
+                    + p[38:])
+    line = ('streams 0 and 1 look swapped: stream 0 announces row 1, column 0, expected row 0, column 0. Their '
+            'packets are dropped as misplaced; swap the cables or ports, or set [detector] positions\n')
+    out = says(command(where, 'detector.rows=64', 'detector.modules=4'), 0, 'source: ' + line)
+    want(re.search(r'^warning\n  640 of 1280 packets were dropped as misplaced: ' + re.escape(line), out, re.M), out)
+    # two modules on one port, with sources that are not checked
+    capture(where, '--rows', '64', '--modules', '2', frames=20)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + b'\x51' + p[38:])
+    says(command(where, 'run.name=any', 'detector.rows=64', 'detector.source=any'), 0,
+         'packets were dropped as misplaced: the position in the headers of a stream changes; check that one '
+         'module sends to each UDP port')
 
 
 def read_log(where):

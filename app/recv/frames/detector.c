@@ -79,3 +79,12 @@ detector_expect(struct detector *d, uint32_t rows, const uint32_t *absent, uint3
 		d->expected += detector_stream_expected(d, s);
 	return d->expected != 0 ? 0 : -EINVAL;
 }
+
+const char *
+detector_stream_name(
+	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
+{
+	snprintf(text, size, "module %u (stream %u, UDP port %u)",
+		detector_stream_module(d, stream), stream, udp_port + stream);
+	return text;
+}

@@ -58,6 +58,12 @@ struct detector_ops {
 	 */
 	void (*parse)(const uint8_t *const header[], struct detector_packet *out, uint32_t n);
 
+	/**
+	 * Describe why parse() finds another format: "version 1, expected version 2". Not called by
+	 * RX lcores.
+	 */
+	void (*explain)(const uint8_t *header, char *text, size_t size);
+
 	/** Read the fields of detector_frame_info. Called by RX lcores. */
 	void (*frame_info)(const uint8_t *header, struct detector_frame_info *info);
 };
@@ -138,5 +144,9 @@ detector_stream_module(const struct detector *d, uint32_t stream)
 {
 	return stream / d->interfaces;
 }
+
+/** Format e.g. "module 1 (stream 1, UDP port 50002)". @return text */
+const char *detector_stream_name(
+	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size);
 
 #endif /* DETECTOR_H */

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <rte_byteorder.h>
@@ -54,6 +55,15 @@ jungfrau_parse(const uint8_t *const header[], struct detector_packet *out, uint3
 }
 
 static void
+jungfrau_explain(const uint8_t *header, char *text, size_t size)
+{
+	const struct sls_header *h = (const struct sls_header *)header;
+
+	snprintf(text, size, "detector type %u and header version %u, expected %u and %u",
+		h->detector_type, h->version, SLS_TYPE_JUNGFRAU, SLS_HEADER_VERSION);
+}
+
+static void
 jungfrau_frame_info(const uint8_t *header, struct detector_frame_info *info)
 {
 	const struct sls_header *h = (const struct sls_header *)header;
@@ -78,5 +88,6 @@ const struct detector_ops jungfrau_ops = {
 	.status_cell = 0x00000F00,
 	.status_mode = 0x00003017,
 	.parse = jungfrau_parse,
+	.explain = jungfrau_explain,
 	.frame_info = jungfrau_frame_info,
 };

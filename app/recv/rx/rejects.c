@@ -13,6 +13,9 @@
 #include "rx/rejects.h"
 #include "rx/rx.h"
 
+/** Number of a stream's incomplete frames that show which packets it never sends. */
+#define ODD_FRAMES 8
+
 /** UDP length of the detector's packets. */
 static uint32_t
 wanted_length(const struct detector *d)
@@ -68,8 +71,24 @@ read_ip(struct reject_kind *k, const struct rx_sample *s, uint32_t at, const str
 	return fits ? REJECT_PORT : REJECT_UDP;
 }
 
+/** The bit of the stream that a port belongs to; 0: none. */
+static uint64_t
+stream_of(uint32_t udp_port, uint32_t port, const struct detector *d)
+{
+	return port >= udp_port && port < udp_port + d->streams ? UINT64_C(1) << (port - udp_port)
+								: 0;
+}
+
+static bool
+is_absent(const struct detector *d, uint64_t stream)
+{
+	return stream != 0 && detector_stream_expected(d, __builtin_ctzll(stream)) == 0;
+}
+
+/** Classify a packet. @param udp_port  [detector] udp_port */
 static enum reject
-read_sample(struct reject_kind *k, const struct rx_sample *s, const struct detector *d)
+read_sample(struct reject_kind *k, const struct rx_sample *s, uint32_t udp_port,
+	const struct detector *d)
 {
 	uint32_t at = RTE_ETHER_HDR_LEN;
 	enum reject what;
@@ -99,7 +118,12 @@ read_sample(struct reject_kind *k, const struct rx_sample *s, const struct detec
 		if (header + d->ops->header_bytes > s->data + s->bytes)
 			return REJECT_FORMAT;
 		d->ops->parse(&header, &packet, 1);
-		return packet.packet == DETECTOR_PACKET_BAD ? REJECT_FORMAT : REJECT_NUMBER;
+		if (packet.packet == DETECTOR_PACKET_BAD) {
+			d->ops->explain(header, k->header, sizeof(k->header));
+			return REJECT_FORMAT;
+		}
+		return is_absent(d, stream_of(udp_port, k->port_min, d)) ? REJECT_ABSENT
+									 : REJECT_NUMBER;
 	}
 	default:
 		return what;
@@ -111,15 +135,14 @@ rejects_add(struct rejects *r, const struct rx_sample *sample, const struct dete
 {
 	struct reject_kind found = {0}, *k;
 
-	k = &r->kind[read_sample(&found, sample, d)];
+	k = &r->kind[read_sample(&found, sample, r->udp_port, d)];
 	if (k->samples == 0) {
 		*k = found;
 	} else {
 		k->port_min = RTE_MIN(k->port_min, found.port_min);
 		k->port_max = RTE_MAX(k->port_max, found.port_max);
 	}
-	if (found.port_min >= r->udp_port && found.port_min < r->udp_port + d->streams)
-		k->streams |= UINT64_C(1) << (found.port_min - r->udp_port);
+	k->streams |= stream_of(r->udp_port, found.port_min, d);
 	k->samples++;
 }
 
@@ -141,6 +164,7 @@ rejects_of_stream(const struct rejects *r, uint32_t stream)
 		[REJECT_CUT] = "are truncated",
 		[REJECT_FORMAT] = "have no header of the detector's format",
 		[REJECT_NUMBER] = "have packet numbers that the stream does not send",
+		[REJECT_ABSENT] = "are of a stream in [detector] absent",
 	};
 
 	for (enum reject i = REJECT_OTHER; i < REJECTS; i++)
@@ -184,6 +208,22 @@ range(uint32_t from, uint32_t to, char *text, size_t size)
 		snprintf(text, size, "%u", from);
 	else
 		snprintf(text, size, "%u to %u", from, to);
+}
+
+/** "module 1 (stream 1, UDP port 50002) and 2 other streams" */
+static void
+name_streams(const struct reject_view *v, uint64_t streams, char *text, size_t size)
+{
+	const uint32_t others = __builtin_popcountll(streams) - 1;
+	char name[64];
+
+	detector_stream_name(
+		v->detector, v->udp_port, __builtin_ctzll(streams), name, sizeof(name));
+	if (others == 0)
+		snprintf(text, size, "%s", name);
+	else
+		snprintf(text, size, "%s and %u other stream%s", name, others,
+			others > 1 ? "s" : "");
 }
 
 /** Range of packet numbers that a stream sends in incomplete frames. */
@@ -282,6 +322,9 @@ rows_of_numbers(const struct reject_view *v)
 	uint32_t rows = 0;
 
 	for (uint32_t s = 0; s < d->streams; s++) {
+		if (detector_stream_expected(d, s) == 0)
+			continue;
+
 		const uint32_t from = RTE_MIN(v->lowest - 1, (uint32_t)d->expect_from[s]);
 		const uint32_t to = RTE_MAX(v->highest, (uint32_t)d->expect_to[s]);
 		uint32_t packets = to - from;
@@ -300,18 +343,25 @@ static void
 explain_number(const struct reject_view *v, char *text, size_t size)
 {
 	const struct detector *d = v->detector;
-	char found[24], expected[24];
+	char found[24], expected[24], name[96];
 	uint32_t from = UINT32_MAX, to = 0;
 
 	for (uint32_t s = 0; s < d->streams; s++) {
-		if (detector_stream_expected(d, s) == 0)
+		if (detector_stream_expected(d, s) == 0 || (v->odd != 0 && (v->odd >> s & 1) == 0))
 			continue;
 		from = RTE_MIN(from, (uint32_t)d->expect_from[s]);
 		to = RTE_MAX(to, (uint32_t)d->expect_to[s]);
 	}
 	range(v->lowest - 1, v->highest - 1, found, sizeof(found));
 	range(from, to - 1, expected, sizeof(expected));
-	if (v->highest <= d->stream_packets && is_one_sided(v, from, to))
+	if (v->odd != 0) {
+		/* any setting that fits them would not fit the others */
+		name_streams(v, v->odd, name, sizeof(name));
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s, and are of %s, unlike those of "
+			"other modules; check the rows and interfaces that are set in that module",
+			found, expected, name);
+	} else if (v->highest <= d->stream_packets && is_one_sided(v, from, to))
 		snprintf(text, size,
 			"have packet numbers from %s, expected %s; no [detector] rows fits, "
 			"because the rows read out are those around packet %u, the middle of a "
@@ -337,10 +387,14 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	const enum reject what = rejects_commonest(r);
 	const struct reject_kind *k = &r->kind[what];
 	const struct detector *d = v->detector;
-	char example[96];
+	char example[96], name[96] = "";
 
 	if (k->samples == 0)
 		return false;
+	if (what == REJECT_ABSENT && k->streams != 0)
+		name_streams(v, k->streams, name, sizeof(name));
+	else if (v->odd != 0)
+		name_streams(v, v->odd, name, sizeof(name));
 	describe(k, what != REJECT_FRAGMENT, example, sizeof(example));
 	switch (what) {
 	case REJECT_UDP:
@@ -378,15 +432,21 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 			example);
 		break;
 	case REJECT_CHECKSUM:
-		snprintf(text, size,
-			"have a wrong %s checksum %s; check the sender and the network",
-			k->ip_checksum ? "UDP" : "IPv4 header", example);
+		snprintf(text, size, "have a wrong %s checksum %s; check %s and the network",
+			k->ip_checksum ? "UDP" : "IPv4 header", example,
+			name[0] != '\0' ? name : "the sender");
 		break;
 	case REJECT_LENGTH:
-		snprintf(text, size,
-			"have length %s, expected %u of a %s; set [detector] type and udp_port "
-			"to the detector that sends",
-			example, wanted_length(d), d->ops->name);
+		if (name[0] != '\0')
+			snprintf(text, size,
+				"have length %s, expected %u of a %s, and are of %s, unlike those "
+				"of other modules; check that module's configuration",
+				example, wanted_length(d), d->ops->name, name);
+		else
+			snprintf(text, size,
+				"have length %s, expected %u of a %s; set [detector] type and "
+				"udp_port to the detector that sends",
+				example, wanted_length(d), d->ops->name);
 		break;
 	case REJECT_CUT:
 		snprintf(text, size,
@@ -395,10 +455,21 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 			example, k->captured);
 		break;
 	case REJECT_FORMAT:
+		if (name[0] != '\0')
+			snprintf(text, size,
+				"have no header of a %s %s: %s; they are of %s, unlike those of "
+				"other modules: check that module's type and firmware",
+				d->ops->name, example, k->header, name);
+		else
+			snprintf(text, size,
+				"have no header of a %s %s: %s; check the detector's firmware, and "
+				"set [detector] type and udp_port to the detector that sends",
+				d->ops->name, example, k->header);
+		break;
+	case REJECT_ABSENT:
 		snprintf(text, size,
-			"have no header of a %s %s; set [detector] type and udp_port to the "
-			"detector that sends",
-			d->ops->name, example);
+			"are of %s, which sends, but is in [detector] absent; remove it from there",
+			name);
 		break;
 	case REJECT_NUMBER:
 		explain_number(v, text, size);
@@ -426,16 +497,90 @@ rows_of_stream(const struct detector *d, uint32_t stream, const struct seen_rang
 	return fits ? n * d->interfaces * d->ops->tile_rows : 0;
 }
 
-bool
-rejects_explain_missing(const struct reject_view *v, char *text, size_t size)
+/** Number of packets that a stream should send, and that were never present. */
+static uint32_t
+never_seen(
+	const struct detector *d, uint32_t stream, const struct builder_stream *of, uint32_t *first)
+{
+	uint32_t n = 0;
+
+	for (uint32_t p = d->expect_from[stream]; p < d->expect_to[stream]; p++)
+		if ((of->seen[p / 64] >> (p % 64) & 1) == 0 && n++ == 0)
+			*first = p;
+	return n;
+}
+
+/**
+ * Are the packets that were never present nearly all that the stream misses? If not, they are
+ * missing by chance, because many packets are lost.
+ */
+static bool
+is_steady(const struct builder_stream *of, uint32_t never)
+{
+	const uint64_t missing = never * of->frames;
+
+	return of->missing >= missing && (of->missing - missing) * 8 <= missing;
+}
+
+/** Describe the streams that never send some of their packets. @return false: there are none */
+static bool
+explain_odd(const struct reject_view *v, char *text, size_t size)
+{
+	const struct detector *d = v->detector;
+	char name[96], found[24], expected[24];
+	uint32_t first = 0, never = 0, one = 0;
+	struct seen_range seen;
+	uint64_t odd = 0;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		const struct builder_stream *of = &v->stats->stream[s];
+		uint32_t p = 0, n;
+
+		if (of->frames < ODD_FRAMES)
+			continue;
+		n = never_seen(d, s, of, &p);
+		if (n == 0 || !is_steady(of, n))
+			continue;
+		if (odd == 0) {
+			one = s;
+			first = p;
+			never = n;
+		}
+		odd |= UINT64_C(1) << s;
+	}
+	if (odd == 0)
+		return false;
+	name_streams(v, odd, name, sizeof(name));
+	if (seen_range(&v->stats->stream[one], &seen) && rows_of_stream(d, one, &seen) != 0) {
+		range(seen.first, seen.last, found, sizeof(found));
+		range(d->expect_from[one], d->expect_to[one] - 1, expected, sizeof(expected));
+		snprintf(text, size,
+			"%s sends packets %s, expected %s, unlike other modules; check the rows "
+			"that are set in that module",
+			name, found, expected);
+	} else if (never == 1) {
+		snprintf(text, size,
+			"packet %u of %s is missing in all of them; check that module and its "
+			"network",
+			first, name);
+	} else {
+		snprintf(text, size,
+			"%u packets of %s, the first is packet %u, are missing in all of them; "
+			"check that module and its network",
+			never, name, first);
+	}
+	return true;
+}
+
+/** Describe that all streams send the same part of their packets. @return false: they do not */
+static bool
+explain_alike(const struct reject_view *v, char *text, size_t size)
 {
 	const struct detector *d = v->detector;
 	struct seen_range seen, first = {0};
 	uint32_t rows = 0, one = 0;
 	char found[24], expected[24];
 
-	if (v->stats->complete > 0)
-		return false;
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (v->stats->stream[s].frames == 0)
 			continue;
@@ -465,4 +610,11 @@ rejects_explain_missing(const struct reject_view *v, char *text, size_t size)
 	else
 		return false;
 	return true;
+}
+
+bool
+rejects_explain_missing(const struct reject_view *v, char *text, size_t size)
+{
+	return v->stats->complete == 0 &&
+		(explain_alike(v, text, size) || explain_odd(v, text, size));
 }

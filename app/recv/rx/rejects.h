@@ -34,6 +34,7 @@ enum reject {
 	REJECT_CUT,	 /**< truncated packet, as in a capture with a snapshot length */
 	REJECT_FORMAT,	 /**< no header of the detector's format */
 	REJECT_NUMBER,	 /**< packet number that its stream does not send */
+	REJECT_ABSENT,	 /**< of a stream that [detector] absent lists */
 	REJECTS
 };
 
@@ -51,6 +52,7 @@ struct reject_kind {
 	bool ip_checksum;  /**< the checksum of the IPv4 header is correct */
 	uint32_t length;   /**< UDP length; for fragments, the IPv4 total length */
 	uint32_t captured; /**< bytes of the packet that were received */
+	char header[80];   /**< REJECT_FORMAT: why it has another format */
 };
 
 struct rejects {
@@ -64,6 +66,11 @@ struct reject_view {
 	uint32_t udp_port;	  /**< [detector] udp_port */
 	bool placed;		  /**< some packets could be used */
 	uint32_t lowest, highest; /**< packet numbers out of range; + 1, 0: none */
+	/**
+	 * Bits of the streams whose packets cannot be used while those of others can; 0: all are
+	 * alike. `lowest` and `highest` are then of these streams.
+	 */
+	uint64_t odd;
 	const struct builder_stats *stats;
 };
 
@@ -92,8 +99,8 @@ bool rejects_explain(
 	const struct rejects *r, const struct reject_view *view, char *text, size_t size);
 
 /**
- * If no frame is complete, and all streams send the same part of their packets, describe this and
- * the remedy.
+ * If no frame is complete because all streams send the same part of their packets, or because a
+ * stream never sends some of them, describe this and the remedy.
  * @param text  out
  * @return false: this is not the case
  */

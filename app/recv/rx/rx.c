@@ -113,9 +113,12 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 	return RX_PLACED;
 }
 
-/** Count a packet that cannot be used, and keep a sample of it as struct rx_samples describes. */
+/**
+ * Count a packet that cannot be used, and keep a sample of it as struct rx_samples describes.
+ * @param stream  of its port; unused unless the cause is found after the port is
+ */
 static void
-keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause)
+keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause, uint32_t stream)
 {
 	struct rx_samples *all = &rx->samples;
 	const uint32_t waiting = all->head - __atomic_load_n(&all->tail, __ATOMIC_ACQUIRE);
@@ -123,6 +126,8 @@ keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause)
 	uint64_t n;
 
 	counter_add(&all->total, 1);
+	if (cause == RX_CHECKSUM || cause == RX_WRONG_LENGTH || cause == RX_MALFORMED)
+		counter_add(&all->stream[stream].packets, 1);
 	if (waiting == 0)
 		all->since = 0;
 	n = all->since++;
@@ -151,17 +156,17 @@ rx_take_sample(struct rx *rx, struct rx_sample *sample)
 
 /** Keep a sample of a packet with another format, or with a number out of range. */
 static void
-keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
+keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t stream, uint32_t packet)
 {
-	struct rx_samples *all = &rx->samples;
+	struct rx_unusable *of = &rx->samples.stream[stream];
 
 	if (packet != DETECTOR_PACKET_BAD) {
-		if (all->lowest == 0 || packet + 1 < all->lowest)
-			__atomic_store_n(&all->lowest, packet + 1, __ATOMIC_RELAXED);
-		if (packet + 1 > all->highest)
-			__atomic_store_n(&all->highest, packet + 1, __ATOMIC_RELAXED);
+		if (of->lowest == 0 || packet + 1 < of->lowest)
+			__atomic_store_n(&of->lowest, packet + 1, __ATOMIC_RELAXED);
+		if (packet + 1 > of->highest)
+			__atomic_store_n(&of->highest, packet + 1, __ATOMIC_RELAXED);
 	}
-	keep_sample(rx, m, RX_MALFORMED);
+	keep_sample(rx, m, RX_MALFORMED, stream);
 }
 
 /** Record a packet that is dropped although it has the detector's format. */
@@ -176,6 +181,8 @@ note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
 	__atomic_store_n(&d->frame, frame, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->cause, cause, __ATOMIC_RELAXED);
 	counter_add(&d->packets, 1);
+	if (cause == RX_LATE && frame < __atomic_load_n(&rx->first_frame, __ATOMIC_RELAXED))
+		counter_add(&d->early, 1);
 }
 
 /** Packets of a burst whose headers were read. They may be placed. */
@@ -297,7 +304,7 @@ read_headers(
 
 		if (unlikely(c != RX_PLACED)) {
 			counter_add(&rx->counters[c], 1);
-			keep_sample(rx, burst[i], c);
+			keep_sample(rx, burst[i], c, out[valid].stream);
 			drop[dropped++] = burst[i];
 			continue;
 		}
@@ -315,7 +322,7 @@ read_headers(
 		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
 			    parsed[i].packet >= rx->detector->expect_to[stream])) {
 			counter_add(&rx->counters[RX_MALFORMED], 1);
-			keep_malformed(rx, out[i].m, parsed[i].packet);
+			keep_malformed(rx, out[i].m, stream, parsed[i].packet);
 			drop[dropped++] = out[i].m;
 			continue;
 		}

@@ -54,6 +54,13 @@ struct rx_sample {
 	uint8_t data[RX_SAMPLE_BYTES];
 };
 
+/** Packets to the port of a stream that could not be used. */
+struct rx_unusable {
+	uint64_t packets;
+	uint32_t lowest;  /**< lowest packet number out of range, since the start; + 1, 0: none */
+	uint32_t highest; /**< highest packet number out of range, likewise */
+};
+
 /**
  * Samples of packets that could not be used, from any sender. Since the reader has taken all
  * samples, the first, second, fourth, eighth packet and so on is kept. In this way a burst of one
@@ -61,18 +68,18 @@ struct rx_sample {
  */
 struct rx_samples {
 	/* written by the RX role */
-	uint64_t total;	  /**< packets that could not be used */
-	uint64_t since;	  /**< ... since the reader has taken all samples */
-	uint32_t lowest;  /**< lowest packet number out of range, since the start; + 1, 0: none */
-	uint32_t highest; /**< highest packet number out of range, likewise */
-	uint32_t head;	  /**< free-running index */
+	uint64_t total;			   /**< packets that could not be used */
+	uint64_t since;			   /**< ... since the reader has taken all samples */
+	uint32_t head;			   /**< free-running index */
 	uint32_t tail __rte_cache_aligned; /**< free-running index; written by the reader */
 	struct rx_sample ring[RX_SAMPLES] __rte_cache_aligned;
+	struct rx_unusable stream[DETECTOR_STREAMS_MAX]; /**< those to the port of a stream */
 };
 
 /** Packets of a stream that were dropped although they have the detector's format. */
 struct rx_drop {
 	uint64_t packets;
+	uint64_t early;	   /**< ... late, because they are before rx.first_frame */
 	uint64_t frame;	   /**< detector's number of the last one */
 	uint64_t cause;	   /**< enum rx_counter of the last one */
 	uint64_t progress; /**< frame_rx.progress of the stream at the last one */
@@ -135,6 +142,8 @@ struct rx {
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< packets that are held, by stream */
 	uint32_t nb_handoff_out[FRAME_RX_MAX];	/**< packets in handoff_out, by RX role */
+	/** [run] first_frame, 0: auto; written by the control lcore. For rx_drop.early. */
+	uint64_t first_frame;
 	bool stop;    /**< written by the control lcore: place no more packets */
 	bool stopped; /**< the RX role has seen `stop`; read by the control lcore */
 	struct rte_ring *handoff_ring; /**< packets that other RX roles forward to this one */
@@ -147,8 +156,8 @@ struct rx {
 	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 4440 * RTE_CACHE_LINE_SIZE,
-	"19 lines, what may wait, samples of what could not be used, and 40 lines of drops");
+static_assert(sizeof(struct rx) == 4464 * RTE_CACHE_LINE_SIZE,
+	"19 lines, what may wait, what could not be used, and 48 lines of drops");
 
 /** Take the next sample. Only one thread may call this. @return whether there was one */
 bool rx_take_sample(struct rx *rx, struct rx_sample *sample);

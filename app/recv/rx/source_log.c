@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Logs changes of sources and positions. Not for RX lcores. */
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include <rte_cycles.h>
@@ -45,27 +47,170 @@ announced(const struct sources *all, uint32_t stream)
 	return __atomic_load_n(&all->stream[stream].position, __ATOMIC_RELAXED);
 }
 
+/** Addresses and port of a packet, as on the wire. */
+struct ends {
+	uint8_t mac[12]; /**< destination, source */
+	uint8_t ip[8];	 /**< source, destination */
+	uint8_t port[2]; /**< of the source */
+};
+static_assert(sizeof(struct ends) == 22, "without padding");
+
 static void
-log_position(const struct sources *all, uint32_t stream, const uint32_t expected[])
+ends_of_words(struct ends *e, const uint64_t words[SOURCE_WORDS])
+{
+	memcpy(e->mac, &words[0], 8);
+	memcpy(e->mac + 8, &words[1], 4);
+	memcpy(e->ip, &words[SOURCE_WORD_IP], 8);
+	memcpy(e->port, &words[SOURCE_WORDS - 1], 2);
+}
+
+/** A part of struct ends that can differ. */
+struct field {
+	const char *name;
+	const char *key; /**< setting of its expected value; NULL: there is none */
+	size_t at, size;
+};
+
+static const struct field fields[] = {
+	{"source address", "source", offsetof(struct ends, ip), 4},
+	{"source port", "source", offsetof(struct ends, port), 2},
+	{"source MAC address", "source_mac", offsetof(struct ends, mac) + 6, 6},
+	{"destination address", "destination", offsetof(struct ends, ip) + 4, 4},
+	{"destination MAC address", NULL, offsetof(struct ends, mac), 6},
+};
+
+/** "10.1.1.0/24", "32410" or "00:11:22:33:44:55" */
+static void
+field_text(const uint8_t *b, const uint8_t *mask, size_t n, char *text, size_t size)
+{
+	int used = 0;
+
+	switch (n) {
+	case 2:
+		snprintf(text, size, "%u", b[0] << 8 | b[1]);
+		break;
+	case 4:
+		used = snprintf(text, size, "%u.%u.%u.%u", b[0], b[1], b[2], b[3]);
+		n = 0;
+		for (uint32_t i = 0; i < 4; i++)
+			n += __builtin_popcount(mask[i]);
+		if (n < 32)
+			snprintf(text + used, size - used, "/%zu", n);
+		break;
+	default:
+		snprintf(text, size, "%02x:%02x:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3], b[4],
+			b[5]);
+		break;
+	}
+}
+
+static bool
+differs(const struct field *f, const struct ends *found, const struct ends *value,
+	const struct ends *mask)
+{
+	for (size_t i = f->at; i < f->at + f->size; i++)
+		if (((((const uint8_t *)found)[i] ^ ((const uint8_t *)value)[i]) &
+			    ((const uint8_t *)mask)[i]) != 0)
+			return true;
+	return false;
+}
+
+/**
+ * List the fields that differ: "source address 10.0.0.1, expected 10.0.0.2".
+ * @param keys  out: the settings of their expected values
+ * @return their number
+ */
+static uint32_t
+list_fields(const struct ends *found, const struct ends *value, const struct ends *mask, char *text,
+	size_t size, char *keys, size_t keys_size)
+{
+	const struct ends all = {.ip = {255, 255, 255, 255, 255, 255, 255, 255}};
+	size_t used = 0, keys_used = 0;
+	const char *last = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < RTE_DIM(fields) && used < size && keys_used < keys_size; i++) {
+		const struct field *f = &fields[i];
+		char is[24], wanted[24];
+
+		if (!differs(f, found, value, mask))
+			continue;
+		field_text((const uint8_t *)found + f->at, (const uint8_t *)&all + f->at, f->size,
+			is, sizeof(is));
+		field_text((const uint8_t *)value + f->at, (const uint8_t *)mask + f->at, f->size,
+			wanted, sizeof(wanted));
+		used += snprintf(text + used, size - used, "%s%s %s, expected %s",
+			n++ > 0 ? ", and " : "", f->name, is, wanted);
+		if (f->key != NULL && f->key != last)
+			keys_used += snprintf(keys + keys_used, keys_size - keys_used, "%s%s",
+				last != NULL ? " and " : "", f->key);
+		last = f->key != NULL ? f->key : last;
+	}
+	return n;
+}
+
+void
+source_explain_rejected(const struct sources *all, uint32_t stream, const struct source *st,
+	char *text, size_t size)
+{
+	const struct source_filter *f = &all->settings->filter[stream];
+	const uint64_t value[SOURCE_WORDS] = {f->value[0], f->value[1], f->value[2], f->port};
+	const uint64_t mask[SOURCE_WORDS] = {f->mask[0], f->mask[1], f->mask[2], f->port_mask};
+	struct ends found, expected, compared;
+	char from[64], which[400] = "", keys[64] = "";
+
+	ends_of_words(&found, st->rejected);
+	ends_of_words(&expected, value);
+	ends_of_words(&compared, mask);
+	source_text(st->rejected, from, sizeof(from));
+	if (list_fields(&found, &expected, &compared, which, sizeof(which), keys, sizeof(keys)) >
+		0) {
+		snprintf(text, size, "%s, has %s; if the detector sends it, correct [detector] %s",
+			from, which, keys);
+		return;
+	}
+	/* no setting excludes it: its addresses differ from the learnt ones */
+	ends_of_words(&expected, st->taken);
+	memset(&compared, 0xFF, offsetof(struct ends, port));
+	if (list_fields(&found, &expected, &compared, which, sizeof(which), keys, sizeof(keys)) > 0)
+		snprintf(text, size,
+			"%s, has %s as learnt; if the detector sends it, set [detector] source",
+			from, which);
+	else
+		snprintf(text, size, "%s, came before its source was learnt", from);
+}
+
+uint32_t
+source_explain_position(const struct sources *all, uint32_t stream, const uint32_t expected[],
+	char *text, size_t size)
 {
 	const uint32_t e = expected[stream], p = announced(all, stream);
 
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
 		if (s == stream || expected[s] != p || announced(all, s) != e)
 			continue;
-		if (s > stream)
-			LOG(WARNING,
-				"streams %u and %u look swapped: stream %u announces row %u, "
-				"column %u, expected row %u, column %u. Their packets are "
-				"dropped as misplaced; swap the cables or ports, or set "
-				"[detector] positions\n",
-				stream, s, stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
-		return;
+		snprintf(text, size,
+			"streams %u and %u look swapped: stream %u announces row %u, column %u, "
+			"expected row %u, column %u. Their packets are dropped as misplaced; swap "
+			"the cables or ports, or set [detector] positions",
+			stream, s, stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
+		return s;
 	}
-	LOG(WARNING,
+	snprintf(text, size,
 		"stream %u announces row %u, column %u, expected row %u, column %u. Its packets "
-		"are dropped as misplaced; correct the cabling, or set [detector] positions\n",
+		"are dropped as misplaced; correct the cabling, or set [detector] positions",
 		stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
+	return stream;
+}
+
+static void
+log_position(const struct sources *all, uint32_t stream, const uint32_t expected[])
+{
+	char text[300];
+
+	/* two that are swapped are logged once */
+	if (source_explain_position(all, stream, expected, text, sizeof(text)) >= stream)
+		LOG(WARNING, "%s\n", text);
 }
 
 bool
@@ -191,7 +336,7 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 {
 	const uint64_t time = rte_rdtsc();
 	uint32_t expected[DETECTOR_STREAMS_MAX];
-	char text[64];
+	char text[640];
 
 	if (!now && time < watch->next)
 		return;
@@ -214,11 +359,11 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 		if (st.step == SOURCE_CONTESTED || rejected <= 10 * watch->rejected[s])
 			continue;
 		watch->rejected[s] = rejected;
+		source_explain_rejected(all, s, &st, text, sizeof(text));
 		LOG(WARNING,
-			"stream %u: %" PRIu64 " packets dropped as foreign, the last one from "
-			"%s: it is not the configured or learnt source and destination. If the "
-			"detector sends them, set [detector] source and destination\n",
-			s, rejected, source_text(st.rejected, text, sizeof(text)));
+			"stream %u: %" PRIu64 " packets dropped as foreign; the last one, from "
+			"%s\n",
+			s, rejected, text);
 	}
 	if (!watch->learnt && !all->settings->source)
 		log_learnt(all, watch);

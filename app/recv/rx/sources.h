@@ -196,6 +196,23 @@ void sources_log(const struct sources *all, struct source_watch *watch, bool now
  */
 bool source_is_shared(const struct source *st, uint32_t stream, char *text, size_t size);
 
+/**
+ * Describe the last packet of a stream that was dropped as foreign: its sender, the fields that
+ * differ from the configured or learnt ones, the expected values, and the remedy.
+ * @param text  out: "10.0.0.1 (00:11:22:33:44:55), has source address 10.0.0.1, expected ..."
+ */
+void source_explain_rejected(const struct sources *all, uint32_t stream, const struct source *st,
+	char *text, size_t size);
+
+/**
+ * Describe a stream that announces another position than expected, and the remedy.
+ * @param expected  from sources_expected()
+ * @param text      out
+ * @return the other stream if the two look swapped, else `stream`
+ */
+uint32_t source_explain_position(const struct sources *all, uint32_t stream,
+	const uint32_t expected[], char *text, size_t size);
+
 /** Format a source: "10.0.0.1 (00:11:22:33:44:55)". @return text */
 const char *source_text(const uint64_t words[SOURCE_WORDS], char *text, size_t size);
 

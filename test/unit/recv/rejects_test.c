@@ -185,6 +185,46 @@ numbers(void **state)
 	}
 }
 
+/* A module that differs from the others is named, and no setting. So is an absent stream. */
+static void
+one_module(void **state)
+{
+	struct reject_view v = {.detector = &d,
+		.udp_port = PORT,
+		.stats = &stats,
+		.placed = true,
+		.lowest = 101,
+		.highest = 101,
+		.odd = 1};
+	struct rx_sample s = packet(RX_MALFORMED);
+	struct rejects r = {.udp_port = PORT};
+	const uint32_t absent = 0;
+	char text[400];
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 2, 1), 0);
+	assert_int_equal(detector_expect(&d, 64, NULL, 0), 0);
+	says(&s, 1, &v,
+		"have packet numbers from 100, expected 56 to 71, and are of module 0 (stream 0, "
+		"UDP port 50001), unlike those of other modules; check");
+	s.data[RIG_HEADERS + RIG_HEADER_BYTES - 1] = 1;
+	says(&s, 1, &v,
+		": detector type 3 and header version 1, expected 3 and 2; they are of module 0 "
+		"(stream 0");
+	v.odd = 3;
+	s = packet(RX_WRONG_LENGTH);
+	s.data[38] = 0x10;
+	says(&s, 1, &v,
+		"and are of module 0 (stream 0, UDP port 50001) and 1 other stream, unlike");
+	assert_int_equal(detector_expect(&d, 64, &absent, 1), 0);
+	s = packet(RX_MALFORMED);
+	rejects_add(&r, &s, &d);
+	v.odd = 0;
+	assert_true(rejects_explain(&r, &v, text, sizeof(text)));
+	assert_string_equal(text,
+		"are of module 0 (stream 0, UDP port 50001), which sends, but is in [detector] "
+		"absent; remove it from there");
+}
+
 /** Record packets `from` to `to` for interface `of` of both modules. */
 static void
 sent(uint32_t of, uint32_t from, uint32_t to)
@@ -220,6 +260,26 @@ missing(void **state)
 	sent(0, 0, 63);
 	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
 	assert_non_null(strstr(text, "interfaces = 2"));
+	/* one stream never sends a packet; packets that are lost by chance make no pattern */
+	memset(&stats, 0, sizeof(stats));
+	sent(0, 0, 127);
+	stats.stream[1].seen[1] ^= UINT64_C(1) << 63;
+	stats.stream[1].missing = 11;
+	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
+	assert_string_equal(text,
+		"packet 127 of module 1 (stream 1, UDP port 1) is missing in all of them; check "
+		"that module and its network");
+	stats.stream[1].missing = 12;
+	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
+	stats.stream[1].seen[1] = 3;
+	stats.stream[1].missing = 62 * 10;
+	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
+	assert_non_null(strstr(text,
+		"62 packets of module 1 (stream 1, UDP port 1), the first is "
+		"packet 66, are missing"));
+	stats.stream[1].frames = 7;
+	stats.stream[1].missing = 62 * 7;
+	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
 	/* no number of rows has these packets */
 	memset(&stats, 0, sizeof(stats));
 	sent(0, 1, 100);
@@ -242,6 +302,7 @@ main(int argc, char **argv)
 		TEST(commonest),
 		TEST(ports),
 		TEST(numbers),
+		TEST(one_module),
 		TEST(missing),
 	};
 

@@ -364,6 +364,18 @@ nothing_comes(void **state)
 	assert_false(status.failed);
 	assert_string_equal(status.message, "");
 
+	/* ... unless packets of its format came: four frames of 128 */
+	assert_int_equal(run_configure(r, "run.name=unused"), 0);
+	assert_int_equal(run_start(r), 0);
+	p.rx[0]->counters[RX_PACKETS] += 513;
+	p.rx[0]->counters[RX_REFUSED] += 512;
+	p.rx[0]->counters[RX_NO_RUN]++;
+	stop_run();
+	run_get_status(r, &status);
+	assert_true(status.failed);
+	assert_string_equal(status.message,
+		"run unused: none of 513 received packets was usable; see [packets] in the ledger");
+
 	/* packets to a wrong port, then a stop */
 	assert_int_equal(run_configure(r, "run.name=port"), 0);
 	assert_int_equal(run_start(r), 0);
@@ -401,7 +413,7 @@ nothing_comes(void **state)
 	assert_string_equal(status.warnings[0], "");
 	assert_string_equal(status.message, "");
 	/* but the process remembers that runs have failed */
-	assert_int_equal(status.failed_runs, 3);
+	assert_int_equal(status.failed_runs, 4);
 }
 
 /* The idle time is time in which RX roles poll: not while the process is stopped. */

@@ -337,8 +337,8 @@ samples_of_bad_packets(void **state)
 		}
 		assert_false(rx_take_sample(rig_rx[0], &sample));
 	}
-	assert_int_equal(rig_rx[0]->samples.lowest, 130 + 1);
-	assert_int_equal(rig_rx[0]->samples.highest, 229 + 1);
+	assert_int_equal(rig_rx[0]->samples.stream[0].lowest, 130 + 1);
+	assert_int_equal(rig_rx[0]->samples.stream[0].highest, 229 + 1);
 	/* if samples are not taken, their number is limited */
 	for (uint32_t round = 0; round < 200; round++) {
 		for (uint32_t i = 0; i < 500; i++)
@@ -409,6 +409,7 @@ duplicates_late_and_beyond(void **state)
 	config.run.nb_frames = 2;
 	begin(64);
 	rig_poll_queue(0, 0);
+	rig_rx[0]->first_frame = 1;
 	for (uint32_t k = 0; k < 2; k++) {
 		for (uint64_t f = 1; f <= 3; f++)
 			rig_push(0, rig_packet(0, f, 5, k));
@@ -420,6 +421,9 @@ duplicates_late_and_beyond(void **state)
 	assert_int_equal(rig_count(ft, RX_DUPLICATE), 2);
 	assert_int_equal(rig_count(ft, RX_BEYOND), 2);
 	assert_int_equal(rig_count(ft, RX_LATE), 2);
+	/* of these, as expected: before the run's first frame */
+	assert_int_equal(rig_rx[0]->drops[0].packets, 4);
+	assert_int_equal(rig_rx[0]->drops[0].early, 2);
 	finish();
 }
 

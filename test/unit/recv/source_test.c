@@ -241,6 +241,31 @@ another_address_is_another_source(void **state)
 		source_takes(&all.filter[0], h, 0) || sources_judge(&all, 0, h, 0) == SOURCE_OURS);
 }
 
+/* What differs is named: all fields with their settings, or those that were learnt. */
+static void
+what_differs_is_named(void **state)
+{
+	char text[400];
+
+	begin(1, 1);
+	see(REAL, NEEDED);
+	see(THIEF, 1);
+	source_explain_rejected(&all, 0, &all.stream[0], text, sizeof(text));
+	assert_string_equal(text,
+		"10.1.0.66 (00:00:00:00:00:42), has source address 10.1.0.66, expected 10.1.0.1, "
+		"and source MAC address 00:00:00:00:00:42, expected 00:00:00:00:00:01 as learnt; "
+		"if the detector sends it, set [detector] source");
+	assert_int_equal(
+		READ(1, "detector.source=10.2.0.0/16:7", "detector.destination=10.0.0.2"), 0);
+	sources_init(&all, &settings, &d, WINDOW);
+	see(REAL, 1);
+	source_explain_rejected(&all, 0, &all.stream[0], text, sizeof(text));
+	assert_string_equal(text,
+		"10.1.0.1 (00:00:00:00:00:01), has source address 10.1.0.1, expected 10.2.0.0/16, "
+		"and source port 0, expected 7, and destination address 10.0.0.1, expected "
+		"10.0.0.2; if the detector sends it, correct [detector] source and destination");
+}
+
 static void
 one_of_a_hundred_is_forged(void **state)
 {
@@ -522,6 +547,7 @@ main(void)
 		cmocka_unit_test(mistakes_are_refused),
 		cmocka_unit_test(long_lists_are_read),
 		cmocka_unit_test(another_address_is_another_source),
+		cmocka_unit_test(what_differs_is_named),
 		cmocka_unit_test(one_of_a_hundred_is_forged),
 		cmocka_unit_test(first_one_comes_back),
 		cmocka_unit_test(thief_holds_on),
