@@ -343,7 +343,8 @@ read_calibration(struct settings *s, struct config *c)
 	s->calibration.gain_limit = config_real(c, "calibration", "gain_limit", 16, 1, 1e6);
 	s->calibration.max_age_hours =
 		config_real_word(c, "calibration", "max_age_hours", "unlimited", 1e6);
-	s->calibration.energy = config_real_unit(c, "calibration", "energy", "keV", 12.4, 0.1, 1e3);
+	s->calibration.energy =
+		config_real_unit(c, "calibration", "energy_kev", "keV", 12.4, 0.1, 1e3);
 }
 
 static void
@@ -362,7 +363,7 @@ read_run(struct settings *s, struct config *c)
 	s->sample = config_text(c, "run", "sample", NULL);
 	if (s->sample == NULL)
 		s->sample = "";
-	s->distance = config_real(c, "run", "distance", 0, 0, 1e6);
+	s->distance = config_real(c, "run", "distance_mm", 0, 0, 1e6);
 	s->beam_x = config_real(c, "run", "beam_x", 0, -1e6, 1e6);
 	s->beam_y = config_real(c, "run", "beam_y", 0, -1e6, 1e6);
 	f->first_known = config_uint_or(

@@ -35,7 +35,7 @@ INFO = {
     'writer_outages': ('Times that a file failed, of the run by table.', 'counter'),
     'writer_stalls': ('Times that the disk stalled, of the run by table.', 'counter'),
     'egress_active': ('Batches go to stores: 1, to files here: 0.', 'gauge'),
-    'egress_step': ('1 for the step that is taken: hold, spill, refuse; else 0.', 'gauge'),
+    'egress_overload_level': ('1 for the present level: hold, spill, refuse; else 0.', 'gauge'),
     'egress_spills': ('Times that spilling began.', 'counter'),
     'egress_refusals': ('Times that refusing began.', 'counter'),
     'egress_spilled_batches': ('Batches that went to local files.', 'counter'),
@@ -136,8 +136,8 @@ def egress(sock):
     ring = reply['journal'] if active else dict.fromkeys(
         ('batches', 'bytes', 'room', 'in_doubt', 'full'), 0)
     yield 'egress_active', active, {}
-    for step in 'hold', 'spill', 'refuse':
-        yield 'egress_step', int(bool(active) and reply['step'] == step), {'step': step}
+    for level in 'hold', 'spill', 'refuse':
+        yield 'egress_overload_level', int(bool(active) and reply['overload_level'] == level), {'level': level}
     for metric, name in EGRESS.items():
         yield metric, reply[name] if active else 0, {}
     yield 'journal_batches', ring['batches'], {}

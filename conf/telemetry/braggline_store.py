@@ -10,34 +10,34 @@ INFO = {
     'requests': ('Requests of connections.', 'counter'),
     'connections': ('Connections by what became of them.', 'counter'),
     'refused_connections': ('Connections that were refused, by reason.', 'counter'),
-    'entries': ('Announced batches by what was wrong with them; good ones too.', 'counter'),
-    'received_bytes': ('Bytes of the bodies of good entries.', 'counter'),
+    'descriptors': ('Announced batches by what was wrong with them; good ones too.', 'counter'),
+    'received_bytes': ('Bytes of the bodies of good descriptors.', 'counter'),
     'durable_batches': ('Batches that are in files for good.', 'counter'),
     'duplicate_batches': ('Batches that were there already.', 'counter'),
     'returned_batches': ('Batches that could not be written: disk full, quota, error.', 'counter'),
-    'cut_batches': ('Batches that were cut off, as another store has them.', 'counter'),
+    'truncated_batches': ('Batches that were cut off, as another store has them.', 'counter'),
     'reconciliations': ('Times that batches were cut off.', 'counter'),
     'runs': ('Runs by what became of them.', 'counter'),
     'body_crc_errors': ('Bodies that arrived with a wrong CRC.', 'counter'),
     'stored_damaged_batches': ('Batches whose bodies always came with a wrong CRC.', 'counter'),
     'reassigned_refused': ('REASSIGNED without the right, or of a run that has ended.', 'counter'),
     'removed_connections': ('Connections that another keyring ended.', 'counter'),
-    'unproved_requests': ('Requests of peers that had not proved themselves, by what became of '
+    'unauthenticated_requests': ('Requests of peers that had not proved themselves, by what became of '
                           'them.', 'counter'),
     'completing_files': ('Incomplete files of an earlier process that are left.', 'gauge'),
     'completing_bytes': ('Bytes of them.', 'gauge'),
     'completed_files': ('Files of an earlier process by what became of them.', 'counter'),
     'age_milliseconds': ('Age of the counters when they were read.', 'gauge'),
     'identity_connections': ('Connections that an identity has.', 'gauge'),
-    'identity_proofs': ('Times that an identity proved itself.', 'counter'),
+    'identity_authentications': ('Times that an identity proved itself.', 'counter'),
     'identity_connections_established': ('Connections of an identity that were granted.', 'counter'),
     'identity_refused': ('Refusals of an identity after its proof.', 'counter'),
     'identity_durable_batches': ('Batches of an identity that are in files for good.', 'counter'),
-    'identity_received_bytes': ('Bytes of the bodies of its good entries.', 'counter'),
-    'identity_cut_batches': ('Batches that were cut off, as it had moved them.', 'counter'),
+    'identity_received_bytes': ('Bytes of the bodies of its good descriptors.', 'counter'),
+    'identity_truncated_batches': ('Batches removed because it had reassigned them.', 'counter'),
     'identity_ended_runs': ('Runs that an identity has ended.', 'counter'),
     'open_connections': ('Connections that there are.', 'gauge'),
-    'places': ('Slots for batches that connections were granted.', 'gauge'),
+    'slots': ('Slots for batches that connections were granted.', 'gauge'),
     'credits': ('Places that are free.', 'gauge'),
     'pending_batches': ('Batches that arrived and have no result.', 'gauge'),
     'streams': ('Tables of runs whose files are open.', 'gauge'),
@@ -60,7 +60,7 @@ RUNS = ('opened', 'ended', 'idle', 'refused')
 COUNTERS = {
     'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',
     'duplicate_batches': 'batches_duplicate', 'returned_batches': 'batches_returned',
-    'cut_batches': 'batches_cut', 'reconciliations': 'reconciliations',
+    'truncated_batches': 'batches_truncated', 'reconciliations': 'reconciliations',
     'body_crc_errors': 'body_crc_errors', 'stored_damaged_batches': 'batches_stored_damaged',
     'reassigned_refused': 'reassigned_refused', 'removed_connections': 'keys_removed',
     'completing_files': 'completing_files', 'completing_bytes': 'completing_bytes',
@@ -68,12 +68,12 @@ COUNTERS = {
 UNPROVED = ('admitted', 'admitted_known', 'full', 'crowded', 'evicted')
 COMPLETED = {'completed': 'files_completed', 'not_completed': 'files_not_completed'}
 IDENTITY = {
-    'identity_connections': 'connections', 'identity_proofs': 'proofs',
+    'identity_connections': 'connections', 'identity_authentications': 'authentications',
     'identity_connections_established': 'connections_established', 'identity_refused': 'refused',
     'identity_durable_batches': 'batches_durable', 'identity_received_bytes': 'body_bytes',
-    'identity_cut_batches': 'batches_cut', 'identity_ended_runs': 'runs_ended',
+    'identity_truncated_batches': 'batches_truncated', 'identity_ended_runs': 'runs_ended',
 }
-CONNECTION = {'places': 'places', 'credits': 'credits', 'pending_batches': 'pending'}
+CONNECTION = {'slots': 'slots', 'credits': 'credits', 'pending_batches': 'pending'}
 STREAM = {
     'stream_bytes': 'bytes', 'stream_batches': 'batches', 'stream_pending_batches': 'pending',
     'stream_files': 'files', 'stream_outages': 'outages', 'stream_stalls': 'stalls',
@@ -100,12 +100,12 @@ def store(sock):
         yield 'connections', reply[f'connections_{end}'], {'end': end}
     for reason, n in with_prefix(reply, 'refused_'):
         yield 'refused_connections', n, {'reason': reason}
-    for fault, n in with_prefix(reply, 'entries_'):
-        yield 'entries', n, {'fault': fault}
+    for fault, n in with_prefix(reply, 'descriptors_'):
+        yield 'descriptors', n, {'fault': fault}
     for end in RUNS:
         yield 'runs', reply[f'runs_{end}'], {'end': end}
     for end in UNPROVED:
-        yield 'unproved_requests', reply[f'unproved_{end}'], {'end': end}
+        yield 'unauthenticated_requests', reply[f'unauthenticated_{end}'], {'end': end}
     for end, name in COMPLETED.items():
         yield 'completed_files', reply[name], {'end': end}
     yield 'age_milliseconds', reply['age_ms'], {}

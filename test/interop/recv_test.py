@@ -96,7 +96,7 @@ def real(where):
     # not after a time, which might be over on a busy machine before they have arrived.
     path = recv(where, 'real', f'{where}/real.pcap', FLOAT, 'output.format=image',
                 f'run.frames={len(raw)}', 'run.idle_timeout_ms=20000', 'veto.dry_run=yes',
-                f'calibration.gain={gain}', 'calibration.energy=1',
+                f'calibration.gain={gain}', 'calibration.energy_kev=1',
                 *(f'calibration.pedestal_g{g}={p}' for g, p in enumerate(pedestal)))
     frames = ledger(path + '_ledger.ini')
     if frames['frames'] != len(raw) or frames['missing_packets'] != 0:

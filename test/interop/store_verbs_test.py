@@ -69,7 +69,7 @@ def receiver(capture, where, device, store, ring, frames, output):
                 'output.preview': 'off', 'output.calibration': 'no', 'egress.device': device,
                 'egress.stores': store, 'egress.identity': 'recv',
                 'egress.key': f'{capture}/key', 'egress.journal': ring,
-                'egress.journal_mib': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
+                'egress.journal_mib': 128, 'egress.rate_mb_per_s': 6, 'egress.end_ms': SECONDS * 1000})]
 
 
 def keeper(capture, directory, device):

@@ -127,7 +127,7 @@ def egress_is_looked_at_and_left_alone(where):
             'run.idle_timeout_ms=100', '--quiet', '--set', 'egress.stores=10.0.0.2', '--set',
             'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', '--set', 'egress.identity=recv',
             '--set', f'egress.key={where}/key',
-            '--set', f'egress.journal={ring}', '--set', 'egress.journal_mib=64', '--set', 'egress.rate_mb=1',
+            '--set', f'egress.journal={ring}', '--set', 'egress.journal_mib=64', '--set', 'egress.rate_mb_per_s=1',
             '--set', 'egress.batch_mib=1', '--set', 'egress.end_ms=0')
     try:
         status, rows, text = check(*base, '--set', f'egress.spill={where}/spill', eal=eal)
@@ -144,7 +144,7 @@ def egress_is_looked_at_and_left_alone(where):
                 ('egress.device=rocky', 'egress device'),
                 ('egress.stores=store.example', 'egress stores'),
                 (f'egress.key={where}/none', 'egress key'),
-                ('egress.rate_mb=100', 'journal'),
+                ('egress.rate_mb_per_s=100', 'journal'),
                 (f'egress.spill={where}/a/b', 'spill directory'),
                 # both settings try to create the same device
                 ('port 0.device=net_memif0', 'port 0: device')):

@@ -15,7 +15,7 @@ import world
 from cases import want
 
 # spilling begins half a second after the journal is 10 % full, which takes the detector one second
-SETTINGS = {'egress__journal_mib': 4, 'egress__rate_mb': 1, 'egress__hold_ms': 1000,
+SETTINGS = {'egress__journal_mib': 4, 'egress__rate_mb_per_s': 1, 'egress__hold_ms': 1000,
             'egress__spill_at': 10}
 # how the stores become unreachable
 WAYS = ('cut', 'kill', 'hold')

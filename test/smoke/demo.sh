@@ -51,7 +51,7 @@ app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
     --vdev "net_memif0,role=client,socket=braggline-demo-$$" -- \
     --config "$conf/demo.ini" -s egress.device=roce:port=net_memif0,ip=10.0.0.1/24 \
-    -s egress.stores=10.0.0.2 -s egress.identity=demo -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mib=4 \
+    -s egress.stores=10.0.0.2 -s egress.identity=demo -s egress.key=demo/key -s egress.rate_mb_per_s=10 -s egress.batch_mib=4 \
     -s "egress.journal=/dev/shm/braggline-demo-$$" -s egress.journal_mib=128
 kill $store
 wait $store

@@ -154,7 +154,7 @@ def check_store(values, replies):
     want(at('received_bytes') == store['body_bytes'])
     want(at('connections', end='established') == store['connections_established'])
     want(at('refused_connections', reason='key') == store['refused_key'])
-    want(at('entries', fault='good') == store['entries_good'])
+    want(at('descriptors', fault='good') == store['descriptors_good'])
     want(at('body_crc_errors') == store['body_crc_errors'], store)
     want(at('stored_damaged_batches') == store['batches_stored_damaged'], store)
     want(at('completing_files') == store['completing_files'], store)
@@ -164,18 +164,18 @@ def check_store(values, replies):
     want(at('removed_connections') == store['keys_removed'], store)
     want(at('reassigned_refused') == store['reassigned_refused'], store)
     for end in 'admitted', 'admitted_known', 'full', 'crowded', 'evicted':
-        want(at('unproved_requests', end=end) == store[f'unproved_{end}'], store)
+        want(at('unauthenticated_requests', end=end) == store[f'unauthenticated_{end}'], store)
     for reason in (name[8:] for name in store if name.startswith('refused_')):
         want(at('refused_connections', reason=reason) == store[f'refused_{reason}'], store)
     identities = replies['/braggline/store/identities']
     for identity in identities.values():
-        for metric, name in (('connections', 'connections'), ('proofs', 'proofs'),
+        for metric, name in (('connections', 'connections'), ('authentications', 'authentications'),
                              ('durable_batches', 'batches_durable'),
                              ('received_bytes', 'body_bytes'), ('refused', 'refused'),
-                             ('cut_batches', 'batches_cut'), ('ended_runs', 'runs_ended'),
+                             ('truncated_batches', 'batches_truncated'), ('ended_runs', 'runs_ended'),
                              ('connections_established', 'connections_established')):
             want(at(f'identity_{metric}', identity=identity['name']) == identity[name], identity)
-    want(sum(i['proofs'] for i in identities.values()) >= store['connections_established'], identities)
+    want(sum(i['authentications'] for i in identities.values()) >= store['connections_established'], identities)
     connections = replies['/braggline/store/connections']
     want(at('open_connections') == len(connections))
     want(at('credits') == sum(c['credits'] for c in connections.values()))

@@ -51,7 +51,7 @@ class Stores:
     def is_full(self, number):
         wait(f'the alarm of store{number}', lambda: self.alarm(number) == 'disk full')
         wait('returned batches', lambda: self.of('returned')[number] > 0)
-        wait('its state "disk full"', lambda: self.of('says')[number] == 'disk full')
+        wait('its state "disk full"', lambda: self.of('store_state')[number] == 'disk full')
         given_back = self.store[number].get('store')['batches_returned']
         want(given_back > 0, 'nothing was given back')
 
@@ -86,7 +86,7 @@ def story(w):
     stores.is_good(1)
     wait('all that was held', lambda: stores.held() < ENOUGH)
     e = stores.recv.get('egress')
-    want(e['step'] == 'hold', e)
+    want(e['overload_level'] == 'hold', e)
 
 
 def story_of_one(w):
@@ -96,7 +96,7 @@ def story_of_one(w):
     wait('all that was held', lambda: stores.held() < ENOUGH)
     stores.has_some(1)
     e = stores.recv.get('egress')
-    want(e['step'] == 'hold' and e['refusals'] == 0, e)
+    want(e['overload_level'] == 'hold' and e['refusals'] == 0, e)
     want(stores.alarm(0) == 'disk full', stores.alarm(0))
 
 

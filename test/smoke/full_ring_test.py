@@ -17,7 +17,7 @@ import chain
 import world
 from cases import wait, want
 
-SETTINGS = {'egress__journal_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
+SETTINGS = {'egress__journal_mib': 8, 'egress__rate_mb_per_s': 1, 'egress__hold_ms': 1000}
 ROWS = 6  # that are refused
 
 

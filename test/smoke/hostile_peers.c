@@ -169,13 +169,13 @@ try_forgery(enum forgery kind)
 	static const struct {
 		const char *what, *counters;
 	} texts[FORGERIES] = {
-		[FORGED_RECEIVER_ID] = {"the receiver's receiver_id", "entries_identity"},
-		[FORGED_RUN] = {"another run", "entries_identity"},
-		[FORGED_SESSION] = {"another connection's entry", "entries_place"},
-		[FORGED_SEQUENCE] = {"the last sequence", "entries_sequence"},
-		[FORGED_METADATA] = {"metadata of another batch", "entries_metadata"},
-		[FORGED_LENGTH] = {"a body larger than its place", "entries_length"},
-		[FORGED_BYTES] = {"garbage", "entries_garbage"},
+		[FORGED_RECEIVER_ID] = {"the receiver's receiver_id", "descriptors_identity"},
+		[FORGED_RUN] = {"another run", "descriptors_identity"},
+		[FORGED_SESSION] = {"another connection's entry", "descriptors_slot"},
+		[FORGED_SEQUENCE] = {"the last sequence", "descriptors_sequence"},
+		[FORGED_METADATA] = {"metadata of another batch", "descriptors_metadata"},
+		[FORGED_LENGTH] = {"a body larger than its place", "descriptors_length"},
+		[FORGED_BYTES] = {"garbage", "descriptors_garbage"},
 	};
 	struct peer *p = stand();
 	struct xfer_desc *entry = peer_entry(p, 0, 0, 0);
@@ -210,7 +210,7 @@ try_forgery(enum forgery kind)
 	if (kind != FORGED_BYTES)
 		xfer_sample_sign(entry);
 	peer_write_entry(p, 0, 0, entry);
-	snprintf(counters, sizeof(counters), STOOD " refused_entry %s", texts[kind].counters);
+	snprintf(counters, sizeof(counters), STOOD " refused_descriptor %s", texts[kind].counters);
 	is_refused(p, texts[kind].what, counters);
 }
 
@@ -220,7 +220,7 @@ try_places(void)
 	struct peer *p = stand();
 
 	peer_write_entry(p, 0, UINT32_MAX, peer_entry(p, 0, 0, 0));
-	is_refused(p, "a place that is none", STOOD " refused_entry entries_place");
+	is_refused(p, "a place that is none", STOOD " refused_descriptor descriptors_slot");
 }
 
 static void

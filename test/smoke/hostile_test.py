@@ -42,7 +42,7 @@ def story(w):
     some()
     # including a peer that dies during an attack
     w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/hostile.key')
-    wait('an entry that is refused', lambda: store.get('store')['refused_entry'] > 0)
+    wait('an entry that is refused', lambda: store.get('store')['refused_descriptor'] > 0)
     w.kill('hostile_peers')
     alone()
     before = store.get('store')
@@ -62,9 +62,9 @@ def story(w):
     def counted():
         now = store.get('store')
         return {name: now[name] - before[name] for name in now
-                if name in expected or name.startswith(('refused_', 'entries_'))}
+                if name in expected or name.startswith(('refused_', 'descriptors_'))}
     alone()
-    found = {name: n for name, n in counted().items() if n > 0 and name != 'entries_good'}
+    found = {name: n for name, n in counted().items() if n > 0 and name != 'descriptors_good'}
     want(found == expected, found, 'expected', dict(expected))
     some()
     s = recv.get('egress')['stores']['0']
@@ -120,10 +120,10 @@ def flood(w, recv, store):
     for name in ('spoof', *peers):
         del w.process[name]
     print(f'back after {seconds:.2f} s, {again:.2f} s after a start of the store, {now["requests"] - before["requests"]} requests, '
-          f'{now["unproved_admitted_known"] - before["unproved_admitted_known"]} of one that is known')
+          f'{now["unauthenticated_admitted_known"] - before["unauthenticated_admitted_known"]} of one that is known')
     want(seconds < BACK and again < BACK_AT_START, seconds, again)
-    want(now['unproved_admitted_known'] > before['unproved_admitted_known'], now)
-    want(started['unproved_admitted_known'] > 0, started)
+    want(now['unauthenticated_admitted_known'] > before['unauthenticated_admitted_known'], now)
+    want(started['unauthenticated_admitted_known'] > 0, started)
 
 
 def look(w):

@@ -61,7 +61,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
         return e['bytes_per_s'] > 0 and e['durable_per_s'] > 0 and s['body_bytes_per_s'] > 0
     wait('rates on both sides', rates)
     e = recv.get('egress')
-    want(e['active'] == 1 and e['step'] == 'hold' and e['runs'] == 1, e)
+    want(e['active'] == 1 and e['overload_level'] == 'hold' and e['runs'] == 1, e)
     want(e['journal']['put'] >= e['journal']['released'] > 0 and e['journal']['room'] > 0, e)
     want(sum(e['kept_to_durable']) > 0 and len(e['below_us']) == len(e['kept_to_durable']), e)
     first = e['stores']['0']
@@ -69,19 +69,19 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     with open(f'{w.directories[0]}/.identity', encoding='ascii') as identity:
         want(first['identity'] == identity.read().strip(), 'not who it is:', first)
     want(first['state'] == 'up' and first['connections'] > 0, first)
-    want(0 <= first['credits'] <= first['places'] and first['places'] > 0, first)
+    want(0 <= first['credits'] <= first['slots'] and first['slots'] > 0, first)
 
     s = store.get('store')
     want(s['alarm'] == 'none' and s['connections_established'] > 0 and s['batches_durable'] > 0, s)
-    check_fields(s, 'store', 'reconciliations', 'batches_cut', 'batches_duplicate', 'batches_returned')
+    check_fields(s, 'store', 'reconciliations', 'batches_truncated', 'batches_duplicate', 'batches_returned')
     connection, = store.get('store/connections').values()
-    want(connection['places'] == connection['credits'] + connection['pending'] > 0, connection)
+    want(connection['slots'] == connection['credits'] + connection['pending'] > 0, connection)
     want(connection['images_durable'] > 0, connection)
     streams = store.get('store/streams')
     want(sum(streams['received_to_durable']) > 0, streams)
     images = [x for x in streams.values() if isinstance(x, dict) and x['connected']]
     want(images and all(x['files'] > 0 and x['batches'] > 0 and x['io'] for x in images), images)
-    check_fields(images[0], 'stream', 'pending', 'files_complete', 'syncs', 'cut', 'error', 'quota_used')
+    check_fields(images[0], 'stream', 'pending', 'files_complete', 'syncs', 'truncated', 'error', 'quota_used')
 
     module = exporter_test.load(endpoint)
     values, replies = exporter_test.collect(module, recv)

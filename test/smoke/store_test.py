@@ -102,7 +102,7 @@ class Chain:
                 'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
                 'egress.stores': '10.0.0.2', 'egress.identity': 'chain',
                 'egress.key': f'{where}/key',
-                'egress.journal': self.ring, 'egress.journal_mib': 256, 'egress.rate_mb': 10,
+                'egress.journal': self.ring, 'egress.journal_mib': 256, 'egress.rate_mb_per_s': 10,
                 'egress.hold_ms': 10000, 'egress.batch_mib': 2, 'egress.end_ms': SECONDS * 1000,
                 **self.more})
         # a kill before this line would hit nothing

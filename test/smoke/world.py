@@ -202,7 +202,7 @@ class World:
                     egress__device=f'roce:port=net_af_packet1,ip=10.0.0.{number + 1}/24',
                     egress__stores=stores, egress__identity=f'recv{number}',
                     egress__key=f'{self.where}/recv{number}.key',
-                    egress__journal=self.ring(number), egress__journal_mib=64, egress__rate_mb=2,
+                    egress__journal=self.ring(number), egress__journal_mib=64, egress__rate_mb_per_s=2,
                     egress__hold_ms=5000, egress__batch_mib=1, egress__failover_ms=500,
                     egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more['recv'])], **environment)
 

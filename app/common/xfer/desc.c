@@ -13,7 +13,7 @@ xfer_desc_fault_name(enum xfer_desc_fault fault)
 	static const char *const names[XFER_DESC_FAULTS] = {
 		[XFER_DESC_GOOD] = "good",
 		[XFER_DESC_GARBAGE] = "garbage",
-		[XFER_DESC_SLOT] = "place",
+		[XFER_DESC_SLOT] = "slot",
 		[XFER_DESC_IDENTITY] = "identity",
 		[XFER_DESC_SEQUENCE] = "sequence",
 		[XFER_DESC_LENGTH] = "length",

@@ -19,7 +19,7 @@ xfer_reason_name(uint32_t reason)
 		[XFER_REASON_ORDER] = "order",
 		[XFER_REASON_SCHEMA] = "schema",
 		[XFER_REASON_BODY] = "body",
-		[XFER_REASON_ENTRY] = "entry",
+		[XFER_REASON_ENTRY] = "descriptor",
 		[XFER_REASON_SUPERSEDED] = "superseded",
 		[XFER_REASON_SILENT] = "timeout",
 		[XFER_REASON_QUOTA] = "quota",

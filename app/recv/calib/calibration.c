@@ -459,7 +459,7 @@ check_gains(struct load *l, uint32_t module)
 		if (!gain_is_likely(l, g, m->gain_median[g]))
 			warn(l->c, module,
 				"the median gain of G%u is %g ADU/keV, the nominal gain is %g "
-				"ADU/keV; check [calibration] energy and the unit of the file",
+				"ADU/keV; check [calibration] energy_kev and the unit of the file",
 				g, m->gain_median[g], l->files->nominal_gain[g]);
 }
 

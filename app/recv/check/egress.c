@@ -134,11 +134,11 @@ check_journal(struct check *c, const struct settings *s)
 		if (probe.adopts)
 			check_fix(c,
 				"an existing journal is not resized: finish a run with the old "
-				"rate_mb, remove the file, and set [egress] journal_mib = "
+				"rate_mb_per_s, remove the file, and set [egress] journal_mib = "
 				"%" PRIu64,
 				need_mib);
 		else
-			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or a lower rate_mb",
+			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or a lower rate_mb_per_s",
 				need_mib);
 	} else if (!probe.adopts && probe.file > probe.free) {
 		check_add(c, CHECK_FAIL, "journal", "%s: needs %s, its file system has %s free",
@@ -211,7 +211,7 @@ check_spill(struct check *c, const struct settings *s)
 		check_fix(c, "free disk space, or set another [egress] spill directory");
 		return;
 	}
-	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb",
+	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb_per_s",
 		e->spill, made ? ", will be created" : "", have,
 		(quota.limit != 0 ? want : space) / e->rate);
 }

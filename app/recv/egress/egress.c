@@ -1452,7 +1452,7 @@ check_size(const struct egress *e)
 	}
 	LOG(ERR,
 		"journal has %" PRIu64 " MiB, which is too small; required: %s (raise [egress] "
-		"journal_mib or lower rate_mb)\n",
+		"journal_mib or lower rate_mb_per_s)\n",
 		stats.room >> 20, text);
 	return -EINVAL;
 }

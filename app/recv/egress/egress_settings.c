@@ -38,7 +38,7 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 		s->ring = journal_default_path();
 	s->ring_bytes = config_uint(c, "egress", "journal_mib", 1024, 1, UINT32_MAX) << 20;
 	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
-	s->rate = config_uint(c, "egress", "rate_mb", 100, 1, 1000000) * 1000000;
+	s->rate = config_uint(c, "egress", "rate_mb_per_s", 100, 1, 1000000) * 1000000;
 	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);
 	s->interval = config_uint(c, "egress", "interval", 1024, 1, UINT32_MAX);
 	s->failover_ms = config_uint(c, "egress", "failover_ms", 3000, 1, UINT32_MAX);

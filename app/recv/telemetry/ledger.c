@@ -447,8 +447,12 @@ write_veto(FILE *f, const struct ledger_veto *v)
 	const struct gk_params *p = &v->veto.params;
 
 	fprintf(f, "\n[veto %u]\nfrom_frame = %" PRIu64 "\n", p->version, v->from_frame);
-	fprintf(f, "strong_threshold = %.9g\nstrong_min = %u\nstrong_max = %u\n",
-		p->strong_threshold, p->strong_min, p->strong_max);
+	fprintf(f, "strong_threshold = %.9g\nstrong_min = %u\n", p->strong_threshold,
+		p->strong_min);
+	if (p->strong_max == UINT32_MAX)
+		fprintf(f, "strong_max = none\n");
+	else
+		fprintf(f, "strong_max = %u\n", p->strong_max);
 	fprintf(f, "csr_threshold = %.9g\nnnz_max = %u\n", p->csr_threshold, p->nnz_max);
 	fprintf(f, "dry_run = %u\nprescale = %" PRIu64 "\nprescale_raw = %u\n", v->veto.dry_run,
 		v->veto.prescale, v->veto.prescale_raw);

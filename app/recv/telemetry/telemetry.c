@@ -609,11 +609,12 @@ static const struct telemetry_command commands[] = {
 		"unwritten_bad, batches, bytes, files, outages, stalls, resumes, error",
 		telemetry_writer},
 	{"/braggline/egress", "", "Stores, unacknowledged batches and overload handling",
-		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
-		"spilled_adopted, damaged_frames, spill_used (bytes), spill_error, runs (held); "
-		"journal {batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, "
-		"full}; "
-		"stores by number: address, state, says, identity, places, credits, waiting, "
+		"active; overload_level (hold, spill, refuse), spills, refusals (times), "
+		"spilled (batches), spilled_adopted, damaged_frames (images in damaged batches of "
+		"the journal at start), spill_used (bytes), spill_error, runs (held); journal "
+		"{batches, bytes, room, in_doubt, put, released, reassigned, adopted, damaged "
+		"(batches at start), full}; "
+		"stores by number: address, state, store_state, identity, slots, credits, waiting, "
 		"sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, connections, "
 		"broken, refused, unreachable, malformed, late, stuck, reason; "
@@ -827,7 +828,7 @@ journal(const struct journal_stats *r)
 	rte_tel_data_add_dict_uint(d, "in_doubt", r->in_doubt);
 	rte_tel_data_add_dict_uint(d, "put", r->put);
 	rte_tel_data_add_dict_uint(d, "released", r->released);
-	rte_tel_data_add_dict_uint(d, "moved", r->moved);
+	rte_tel_data_add_dict_uint(d, "reassigned", r->moved);
 	rte_tel_data_add_dict_uint(d, "adopted", r->adopted);
 	rte_tel_data_add_dict_uint(d, "damaged", r->damaged);
 	rte_tel_data_add_dict_uint(d, "full", r->full);
@@ -843,9 +844,9 @@ store(const struct egress_store *s)
 		return NULL;
 	telemetry_dict_text(d, "address", s->name);
 	rte_tel_data_add_dict_string(d, "state", store_client_state_name(s->now.state));
-	rte_tel_data_add_dict_string(d, "says", xfer_state_name(s->now.store_state));
+	rte_tel_data_add_dict_string(d, "store_state", xfer_state_name(s->now.store_state));
 	telemetry_dict_hex(d, "identity", s->now.identity);
-	rte_tel_data_add_dict_uint(d, "places", s->now.places);
+	rte_tel_data_add_dict_uint(d, "slots", s->now.places);
 	rte_tel_data_add_dict_uint(d, "credits", s->now.credits);
 	rte_tel_data_add_dict_uint(d, "waiting", s->now.waiting);
 	rte_tel_data_add_dict_uint(d, "sent", s->sent);
@@ -882,7 +883,7 @@ telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 		return 0;
 	}
 	egress_view_get(e, &v);
-	rte_tel_data_add_dict_string(d, "step", egress_step_name(v.step));
+	rte_tel_data_add_dict_string(d, "overload_level", egress_step_name(v.step));
 	rte_tel_data_add_dict_uint(d, "spills", v.steps[EGRESS_SPILL]);
 	rte_tel_data_add_dict_uint(d, "refusals", v.steps[EGRESS_REFUSE]);
 	rte_tel_data_add_dict_uint(d, "spilled", v.spilled);

@@ -27,14 +27,14 @@ extern int store_audit_logtype;
 struct store_audit_counts {
 	char name[XFER_NAME_BYTES];
 	uint64_t fingerprint; /**< of the key that was used last */
-	uint64_t proofs;
-	uint64_t stood;	      /**< connections that were granted slots */
-	uint64_t refused;     /**< connections that were refused after the authentication */
-	uint64_t durable;     /**< batches */
-	uint64_t bytes;	      /**< bytes of bodies with a valid descriptor */
-	uint64_t batches_cut; /**< batches that it had reassigned to another store */
-	uint64_t ended;	      /**< runs */
-	uint32_t connections; /**< current connections that are authenticated */
+	uint64_t authentications;
+	uint64_t stood;		    /**< connections that were granted slots */
+	uint64_t refused;	    /**< connections that were refused after the authentication */
+	uint64_t durable;	    /**< batches */
+	uint64_t bytes;		    /**< bytes of bodies with a valid descriptor */
+	uint64_t batches_truncated; /**< batches that it had reassigned to another store */
+	uint64_t ended;		    /**< runs */
+	uint32_t connections;	    /**< current connections that are authenticated */
 };
 
 struct store_audit {

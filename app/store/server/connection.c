@@ -218,14 +218,14 @@ account_cuts(struct store_connection *c)
 	size_t k;
 
 	n->cuts += c->settle.cuts;
-	n->batches_cut += c->settle.batches_cut;
+	n->batches_truncated += c->settle.batches_truncated;
 	n->reassigned_refused += c->settle.reason == XFER_REASON_ENDED;
 	if (c->counts != NULL)
-		c->counts->batches_cut += c->settle.batches_cut;
+		c->counts->batches_truncated += c->settle.batches_truncated;
 	for (i = 0; i < XFER_TABLES; i++) {
 		set = &c->settle.cut[i];
 		for (k = 0; k < set->nb; k++)
-			AUDIT_CONN(NOTICE, c, "cut",
+			AUDIT_CONN(NOTICE, c, "truncated",
 				" table=%s batches=%" PRIu64 "-%" PRIu64 " directory=%s",
 				arrow_table_name(i), set->at[k].first, set->at[k].last,
 				c->settle.dir);
@@ -418,7 +418,7 @@ identified(struct store_connection *c)
 	if (c->counts == NULL)
 		return;
 	c->counts->fingerprint = c->fingerprint;
-	c->counts->proofs++;
+	c->counts->authentications++;
 	c->counts->connections++;
 }
 

@@ -58,12 +58,12 @@ struct store_counters {
 	uint64_t duplicates;
 	uint64_t returned;
 	uint64_t reassigned_refused; /**< REASSIGNED: run ended, or no right to it */
-	uint64_t keys_removed;	  /**< connections ended because their key or right was removed */
-	uint64_t cuts;		  /**< number of times that reassigned batches were removed */
-	uint64_t batches_cut;	  /**< batches removed then */
-	uint64_t body_crc_errors; /**< bodies received with a wrong CRC */
-	uint64_t stored_damaged;  /**< batches stored with a wrong CRC: io/body_check.h */
-	uint64_t bytes_per_s;	  /**< bytes of bodies in the last second */
+	uint64_t keys_removed;	    /**< connections ended because their key or right was removed */
+	uint64_t cuts;		    /**< number of times that reassigned batches were removed */
+	uint64_t batches_truncated; /**< batches removed then */
+	uint64_t body_crc_errors;   /**< bodies received with a wrong CRC */
+	uint64_t stored_damaged;    /**< batches stored with a wrong CRC: io/body_check.h */
+	uint64_t bytes_per_s;	    /**< bytes of bodies in the last second */
 };
 
 /** Data shared by all connections. */

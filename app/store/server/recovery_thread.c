@@ -36,7 +36,7 @@ cut_moved(struct store_recover *s, unsigned int table)
 	rc = stream_writer_cut(w, &s->moved[table]);
 	stream_writer_stats_get(w, &after);
 	s->cuts += after.cut > before.cut;
-	s->batches_cut += after.cut - before.cut;
+	s->batches_truncated += after.cut - before.cut;
 	return rc == 0;
 }
 
@@ -155,7 +155,7 @@ store_recover_begin(struct store_recover *s)
 	s->memory = NULL;
 	s->memory_error = 0;
 	s->cuts = 0;
-	s->batches_cut = 0;
+	s->batches_truncated = 0;
 	store_run_recover_begin(s->run);
 	/* set before the thread reads it */
 	s->has_thread = true;

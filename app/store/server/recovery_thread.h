@@ -39,7 +39,7 @@ struct store_recover {
 	uint8_t *memory;	 /**< owned by the caller, whatever the reason; NULL: none */
 	int memory_error;	 /**< 0 or -errno: why `memory` is NULL */
 	uint64_t cuts;		 /**< number of tables with removed batches */
-	uint64_t batches_cut;
+	uint64_t batches_truncated;
 	struct interval_set cut[XFER_TABLES]; /**< the removed batches; the caller frees them */
 	char dir[PATH_MAX];		      /**< folder of the run's files */
 	/* private */

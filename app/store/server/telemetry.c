@@ -31,7 +31,7 @@ add_causes(struct rte_tel_data *d, const struct store_counters *n)
 		rte_tel_data_add_dict_uint(d, name, n->refused[i]);
 	}
 	for (i = 0; i < XFER_DESC_FAULTS; i++) {
-		snprintf(name, sizeof(name), "entries_%s", xfer_desc_fault_name(i));
+		snprintf(name, sizeof(name), "descriptors_%s", xfer_desc_fault_name(i));
 		rte_tel_data_add_dict_uint(d, name, n->fault[i]);
 	}
 }
@@ -78,14 +78,15 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	rte_tel_data_add_dict_uint(d, "body_bytes_per_s", n->bytes_per_s);
 	rte_tel_data_add_dict_uint(d, "reassigned_refused", n->reassigned_refused);
 	rte_tel_data_add_dict_uint(d, "keys_removed", n->keys_removed);
-	rte_tel_data_add_dict_uint(d, "unproved_admitted", v->admission.admitted);
-	rte_tel_data_add_dict_uint(d, "unproved_admitted_known", v->admission.admitted_known);
-	rte_tel_data_add_dict_uint(d, "unproved_full", v->admission.full);
-	rte_tel_data_add_dict_uint(d, "unproved_crowded", v->admission.crowded);
-	rte_tel_data_add_dict_uint(d, "unproved_evicted", v->admission.evicted);
+	rte_tel_data_add_dict_uint(d, "unauthenticated_admitted", v->admission.admitted);
+	rte_tel_data_add_dict_uint(
+		d, "unauthenticated_admitted_known", v->admission.admitted_known);
+	rte_tel_data_add_dict_uint(d, "unauthenticated_full", v->admission.full);
+	rte_tel_data_add_dict_uint(d, "unauthenticated_crowded", v->admission.crowded);
+	rte_tel_data_add_dict_uint(d, "unauthenticated_evicted", v->admission.evicted);
 	rte_tel_data_add_dict_uint(d, "warnings_suppressed", v->warnings_suppressed);
 	rte_tel_data_add_dict_uint(d, "reconciliations", n->cuts);
-	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
+	rte_tel_data_add_dict_uint(d, "batches_truncated", n->batches_truncated);
 	rte_tel_data_add_dict_string(d, "alarm", alarm_name(v));
 	rte_tel_data_add_dict_uint(d, "runs_opened", v->runs.opened);
 	rte_tel_data_add_dict_uint(d, "runs_ended", v->runs.ended);
@@ -163,7 +164,7 @@ answer_connections(const char *cmd, const char *params, struct rte_tel_data *d)
 		if (one == NULL)
 			break;
 		rte_tel_data_add_dict_string(one, "state", store_connection_state_name(c->state));
-		rte_tel_data_add_dict_uint(one, "places", c->places);
+		rte_tel_data_add_dict_uint(one, "slots", c->places);
 		rte_tel_data_add_dict_uint(one, "credits", c->places - c->pending);
 		rte_tel_data_add_dict_uint(one, "pending", c->pending);
 		rte_tel_data_add_dict_uint(one, "results_waiting", c->results);
@@ -195,7 +196,7 @@ stream_dict(const struct store_stream_view *v)
 	rte_tel_data_add_dict_uint(d, "returned", v->stats.returned);
 	rte_tel_data_add_dict_uint(d, "differing", v->stats.differing);
 	rte_tel_data_add_dict_uint(d, "pending", v->stats.pending);
-	rte_tel_data_add_dict_uint(d, "cut", v->stats.cut);
+	rte_tel_data_add_dict_uint(d, "truncated", v->stats.cut);
 	rte_tel_data_add_dict_uint(d, "checked", v->stats.checked);
 	rte_tel_data_add_dict_uint(d, "damaged", v->stats.rotten);
 	rte_tel_data_add_dict_uint(d, "repaired", v->stats.repaired);
@@ -246,13 +247,13 @@ identity_dict(const struct store_audit_counts *n)
 		return NULL;
 	rte_tel_data_add_dict_string(d, "name", n->name);
 	telemetry_dict_hex(d, "key", n->fingerprint);
-	rte_tel_data_add_dict_uint(d, "proofs", n->proofs);
+	rte_tel_data_add_dict_uint(d, "authentications", n->authentications);
 	rte_tel_data_add_dict_uint(d, "connections", n->connections);
 	rte_tel_data_add_dict_uint(d, "connections_established", n->stood);
 	rte_tel_data_add_dict_uint(d, "refused", n->refused);
 	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
 	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
-	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
+	rte_tel_data_add_dict_uint(d, "batches_truncated", n->batches_truncated);
 	rte_tel_data_add_dict_uint(d, "runs_ended", n->ended);
 	return d;
 }
@@ -320,23 +321,24 @@ static const struct telemetry_command commands[] = {
 		"(those that arrived with a wrong CRC each time), body_bytes_per_s; "
 		"reassigned_refused (REASSIGNED without the right, or of a run that has ended), "
 		"keys_removed (connections closed because the new keyring lacks their key); "
-		"unproved_admitted, unproved_admitted_known, unproved_full, unproved_crowded, "
-		"unproved_evicted (requests), warnings_suppressed; reconciliations, batches_cut "
-		"(by reconciliations); alarm (none, disk full, quota, I/O error, disk stalled); "
+		"unauthenticated_admitted, unauthenticated_admitted_known, unauthenticated_full, "
+		"unauthenticated_crowded, unauthenticated_evicted (requests), warnings_suppressed; "
+		"reconciliations, batches_truncated (by reconciliations); alarm (none, disk full, "
+		"quota, I/O error, disk stalled); "
 		"runs_opened, runs_ended, runs_idle, runs_refused; completing_files and "
 		"completing_bytes (remaining incomplete files of an earlier process), "
 		"files_completed, files_not_completed (of these); refused_REASON (connections), "
-		"entries_FAULT (announced batches; entries_good); age_ms (of the counters: the "
-		"serving lcore copies them on request)",
+		"descriptors_FAULT (announced batches; descriptors_good); age_ms (of the counters: "
+		"the serving lcore copies them on request)",
 		answer_store},
 	{"/braggline/store/connections", "", "Current connections",
-		"by number: state, places (slots), credits (free slots), pending (slots without a "
+		"by number: state, slots, credits (free slots), pending (slots without a "
 		"result), results_waiting, frames_durable, images_durable (batches)",
 		answer_connections},
 	{"/braggline/store/identities", "", "Counters of each identity of the keyring",
-		"by number: name, key (fingerprint, of the last authentication), proofs, "
+		"by number: name, key (fingerprint, of the last authentication), authentications, "
 		"connections (current), connections_established, refused (after authentication), "
-		"batches_durable, body_bytes, batches_cut (because it reassigned them), "
+		"batches_durable, body_bytes, batches_truncated (because it reassigned them), "
 		"runs_ended",
 		answer_identities},
 	{"/braggline/store/keys/reload", "", "Reload the keyring",
@@ -346,7 +348,7 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, receiver_id, incarnation, connected, "
 		"batches, rows, bytes, duplicates, returned, differing (of these, from the stored "
-		"batch), pending, cut, checked (read again before a receiver released them), "
+		"batch), pending, truncated, checked (read again before a receiver released them), "
 		"damaged and repaired (of these), files, files_complete, syncs, outages, stalls, "
 		"resumes, error (errno), quota and quota_used (of the receiver), io (mode); of all "
 		"runs since the start: below_us [...], received_to_durable [...]",

@@ -124,7 +124,7 @@ test_journal(void **state)
 	egress.ring_bytes = UINT64_C(200) << 20;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": 200 MiB; required: 434 MiB: 100 MB/s x (200 ms commit",
-		"[egress] journal_mib = 434, or a lower rate_mb");
+		"[egress] journal_mib = 434, or a lower rate_mb_per_s");
 	egress.ring_bytes = UINT64_C(434) << 20;
 	egress.rate = 1000000;
 	check_journal(&check, &s);
@@ -181,7 +181,7 @@ test_spill(void **state)
 	egress.spill_bytes = UINT64_C(500) << 10;
 	egress.rate = 1000;
 	check_spill(&check, &s);
-	want(CHECK_OK, ", 512 s at rate_mb", "");
+	want(CHECK_OK, ", 512 s at rate_mb_per_s", "");
 
 	/* files left in the folder count, but not those of another receiver */
 	put(SPILLED, "");
@@ -189,10 +189,10 @@ test_spill(void **state)
 	assert_int_equal(truncate(file, 300 << 10), 0);
 	s.receiver_id = 1;
 	check_spill(&check, &s);
-	want(CHECK_OK, ", 512 s at rate_mb", "");
+	want(CHECK_OK, ", 512 s at rate_mb_per_s", "");
 	s.receiver_id = 2;
 	check_spill(&check, &s);
-	want(CHECK_OK, ", 204 s at rate_mb", "");
+	want(CHECK_OK, ", 204 s at rate_mb_per_s", "");
 	egress.spill_bytes = UINT64_C(300) << 10;
 	check_spill(&check, &s);
 	want(CHECK_WARN, "300 KiB not imported yet", "braggline-store import");

@@ -109,7 +109,7 @@ test_lists(void **state)
 		peers.sample = &other;
 		is_refused(list(0, STORED), XFER_REASON_DIFFERS, 1);
 		is_refused(list(1, 0), XFER_REASON_DIFFERS, 2);
-		assert_int_equal(hostile_counters()->batches_cut, 0);
+		assert_int_equal(hostile_counters()->batches_truncated, 0);
 		/* the same batches, from memory and, after a restart, from the disk */
 		peers.sample = &rig.sample;
 		p = list(0, STORED);
@@ -125,7 +125,7 @@ test_lists(void **state)
 	hang_up(p);
 	p = list(STORED, 0);
 	assert_true(p->granted);
-	assert_int_equal(hostile_counters()->batches_cut, STORED);
+	assert_int_equal(hostile_counters()->batches_truncated, STORED);
 	hang_up(p);
 	close_rig();
 }

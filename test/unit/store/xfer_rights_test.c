@@ -149,7 +149,7 @@ test_ended_run(void **state)
 		is_refused(say_moved(1, 1 << table), XFER_REASON_ENDED, 1 + table);
 	is_refused(say_moved(1, BOTH), XFER_REASON_ENDED, 1 + XFER_TABLES);
 	assert_int_equal(hostile_counters()->reassigned_refused, 1 + XFER_TABLES);
-	assert_int_equal(hostile_counters()->batches_cut, 0);
+	assert_int_equal(hostile_counters()->batches_truncated, 0);
 	/* the store sends its inventory, but takes no further batch */
 	p = peer_call(2, NULL);
 	UNTIL(p->granted);
@@ -209,12 +209,12 @@ test_run_that_has_not_ended(void **state)
 	peers.key = &rig.key;
 	speak_for_the_receiver();
 	is_refused(say_moved(1, BOTH), XFER_REASON_RIGHTS, 1);
-	assert_int_equal(hostile_counters()->batches_cut, 0);
+	assert_int_equal(hostile_counters()->batches_truncated, 0);
 	rig_write_keys("");
 	assert_int_equal(store_keys_reload(store_get_shared(rig.store[0])->keys, rig.message), 0);
 	(void)say_moved(2, BOTH);
 	UNTIL(peer[2].granted);
-	assert_int_equal(hostile_counters()->batches_cut, rig_fewest());
+	assert_int_equal(hostile_counters()->batches_truncated, rig_fewest());
 	hostile_hang_up(&peer[2]);
 	close_peers();
 	rig_each_is_there_once(0);

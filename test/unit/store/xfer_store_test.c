@@ -491,7 +491,7 @@ test_changed_places(void **state)
 	assert_int_equal(rig.stores.at[1].number, 0);
 	journal_stats_get(rig.ring, &stats);
 	assert_int_equal(stats.in_doubt, 0);
-	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_cut, 0);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_truncated, 0);
 	rig_end_run(0);
 	rig_end_run(1);
 	rig_close_receiver();
@@ -545,7 +545,7 @@ test_changed_places_at_the_end(void **state)
 	assert_int_equal(rig_stats_of(1).connections, 2);
 	journal_stats_get(rig.ring, &stats);
 	assert_int_equal(stats.in_doubt, 0);
-	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_cut, 0);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_truncated, 0);
 	rig_end_run(0);
 	rig_close_receiver();
 	rig_close_store(0);
