@@ -79,7 +79,7 @@ struct known {
 
 /* Overload state; belongs to the lcore. */
 struct overload {
-	enum egress_step step; /* atomic */
+	enum egress_level step; /* atomic */
 	/* ms: since when the journal is fuller than spill_at; 0: it is not */
 	uint64_t above_since;
 	/* ms: until when spilling pauses after it has returned batches */
@@ -248,9 +248,9 @@ egress_sender_of(const struct egress *e, const struct journal_batch *b)
 #define LOW_PART 2
 
 const char *
-egress_step_name(enum egress_step step)
+egress_level_name(enum egress_level step)
 {
-	static const char *const names[EGRESS_STEPS] = {
+	static const char *const names[EGRESS_LEVELS] = {
 		[EGRESS_HOLD] = "hold",
 		[EGRESS_SPILL] = "spill",
 		[EGRESS_REFUSE] = "refuse",
@@ -271,14 +271,14 @@ fill(const struct egress *e, uint64_t *room)
 }
 
 static void
-enter(struct egress *e, enum egress_step step)
+enter(struct egress *e, enum egress_level step)
 {
 	uint64_t room, used = fill(e, &room);
 
 	if (step == e->overload.step)
 		return;
 	LOG(WARNING, "overload level %s -> %s: journal is %u %% full\n",
-		egress_step_name(e->overload.step), egress_step_name(step),
+		egress_level_name(e->overload.step), egress_level_name(step),
 		(unsigned int)(100 * used / room));
 	SET(e->overload.step, step);
 	ADD(e->view.steps[step], 1);

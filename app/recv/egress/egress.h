@@ -56,15 +56,15 @@ enum egress_policy {
 };
 
 /** Treatment of batches when the stores do not accept them (overload level). */
-enum egress_step {
+enum egress_level {
 	EGRESS_HOLD,   /**< batches stay in the journal */
 	EGRESS_SPILL,  /**< the oldest batches go to local files */
 	EGRESS_REFUSE, /**< the journal is full: batches are refused and counted */
-	EGRESS_STEPS
+	EGRESS_LEVELS
 };
 
 /** @return `hold`, `spill`, `refuse` */
-const char *egress_step_name(enum egress_step step);
+const char *egress_level_name(enum egress_level step);
 
 struct egress_settings {
 	const char *device;   /**< for rdma_dev_open(); NULL: no egress, local files are written */
@@ -133,13 +133,13 @@ struct egress_store {
 struct egress_view {
 	unsigned int nb_stores;
 	unsigned int runs; /**< runs with batches in the journal, including adopted ones */
-	enum egress_step step;
-	uint64_t steps[EGRESS_STEPS]; /**< how often each overload level was entered */
-	uint64_t spill_error;	      /**< errno; current */
-	uint64_t spill_used;	      /**< bytes of the spill files */
-	uint64_t spilled;	      /**< spilled batches of all runs */
-	uint64_t adopted_spilled;     /**< spilled batches of a process that died */
-	uint64_t damaged_frames;      /**< images in damaged batches of the adopted journal */
+	enum egress_level step;
+	uint64_t steps[EGRESS_LEVELS]; /**< how often each overload level was entered */
+	uint64_t spill_error;	       /**< errno; current */
+	uint64_t spill_used;	       /**< bytes of the spill files */
+	uint64_t spilled;	       /**< spilled batches of all runs */
+	uint64_t adopted_spilled;      /**< spilled batches of a process that died */
+	uint64_t damaged_frames;       /**< images in damaged batches of the adopted journal */
 	/** from entering the journal until durable, all batches */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	struct journal_stats journal;

@@ -883,7 +883,7 @@ telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 		return 0;
 	}
 	egress_view_get(e, &v);
-	rte_tel_data_add_dict_string(d, "overload_level", egress_step_name(v.step));
+	rte_tel_data_add_dict_string(d, "overload_level", egress_level_name(v.step));
 	rte_tel_data_add_dict_uint(d, "spills", v.steps[EGRESS_SPILL]);
 	rte_tel_data_add_dict_uint(d, "refusals", v.steps[EGRESS_REFUSE]);
 	rte_tel_data_add_dict_uint(d, "spilled", v.spilled);
