@@ -56,6 +56,10 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
 		const struct rx *rx = w->pipeline->rx[i];
 
+		/* first: a packet is counted as late before it is counted as early */
+		for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++)
+			p->early += counter_get(&rx->drops[s].early);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		p->packets += counter_get(&rx->counters[RX_PACKETS]);
 		p->placed += counter_get(&rx->counters[RX_PLACED]);
 		p->duplicate += counter_get(&rx->counters[RX_DUPLICATE]);
@@ -73,7 +77,6 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 			if (drop.packets == 0) /* not of this role */
 				continue;
 			p->drop[s] = drop;
-			p->early += drop.early;
 		}
 	}
 	/* a packet may have been counted in between */
@@ -99,7 +102,7 @@ packets_since(const struct run_packets *now, const struct run_packets *since)
 	p.misplaced -= since->misplaced;
 	p.duplicate -= since->duplicate;
 	p.early -= since->early;
-	p.late -= since->late;
+	p.late -= RTE_MIN(p.late, since->late);
 	p.outlier -= since->outlier;
 	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++) {
 		p.drop[s].packets -= since->drop[s].packets;
@@ -457,9 +460,10 @@ check_foreign(struct run_watch *w, const struct run_packets *total, bool now)
 	uint32_t of = 0;
 
 	if (all.foreign == 0 ||
-		(w->finding[RUN_WATCH_FOREIGN][0] == '\0' ? !(now && all.placed == 0) &&
+		(w->finding[RUN_WATCH_FOREIGN][0] == '\0'
+				? !(now && all.placed == 0 && all.foreign >= DROPPED_MIN) &&
 					!are_many(&all, all.foreign, &recent, recent.foreign)
-							  : !now))
+				: !now))
 		return;
 	for (uint32_t s = 0; s < settings->detector.streams; s++) {
 		sources_get(w->pipeline->sources, s, &source);

@@ -147,6 +147,9 @@ replace(int old, const char *path, unsigned int wait_ms)
 	rc = file_lock(fd, wait_ms);
 	if (rc == 0 && (!is_at(fd, new) || !is_at(old, path)))
 		rc = -EAGAIN;
+	/* not a file that somebody has put there: its owner is about to change */
+	if (rc == 0 && (fstat(fd, &st) < 0 || st.st_nlink != 1 || st.st_size != 0))
+		rc = -EPERM;
 	/* a new file of root would exclude the owner */
 	if (rc == 0 && fstat(old, &st) == 0 && st.st_uid != geteuid() &&
 		fchown(fd, st.st_uid, st.st_gid) < 0)

@@ -242,7 +242,7 @@ check_runs(struct journal *r, const char *path, bool only_sound, char *message)
 			continue;
 		snprintf(message, PATH_MAX,
 			"journal %.3000s is damaged: run %u: %s. Bring its other runs into a "
-			"store (braggline-store import), or move it away, to create a new one",
+			"store (braggline-store import), then move it away, to create a new one",
 			path, i, problem);
 		return -EBADMSG;
 	}

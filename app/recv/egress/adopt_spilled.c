@@ -22,7 +22,7 @@ struct adoption {
 static bool
 is_spilled(const struct adoption *a, const struct journal_batch *b)
 {
-	return a->spill != NULL && spill_has(a->spill, b->run, b->table, b->sequence);
+	return a->spill != NULL && spill_has(a->spill, b);
 }
 
 /*

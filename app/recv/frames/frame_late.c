@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames without a row: all packets that named them were dropped, as late or as outliers. RX roles
- * report the frames of such packets. The builder records here which frames have a row, and keeps
- * the set of the others.
+ * Frames without a row: all packets that named them were dropped, as late, as outliers or refused.
+ * RX roles report the frames of such packets. The builder records here which frames have a row, and
+ * keeps the set of the others.
  */
 
 #include <rte_hash_crc.h>
@@ -108,6 +108,17 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 	ft->builder->late_frames--;
 }
 
+/** Is a frame refused and not closed yet? Then it gets a row, unless no packet waited for it. */
+static bool
+will_have_row(const struct frame_table *ft, uint64_t frame)
+{
+	const struct frame_builder *b = ft->builder;
+
+	return frame >= b->next_close && frame < b->next_open && frame >= b->unnamed &&
+		ft->entry[frame & ft->entry_mask] ==
+		((frame + 1) << FRAME_TAG_SLOT_BITS | FRAME_TAG_REFUSED);
+}
+
 /** Count a frame that packets named, unless it has a row or was counted. */
 static void
 add(struct frame_table *ft, uint64_t frame)
@@ -115,7 +126,8 @@ add(struct frame_table *ft, uint64_t frame)
 	struct frame_late *late = ft->builder->late;
 	struct block *b;
 
-	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL)
+	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL ||
+		will_have_row(ft, frame))
 		return;
 	b = block_of(late, frame, true);
 	if (b != NULL && (b->bits >> frame % 64 & 1) != 0)

@@ -176,7 +176,8 @@ refuse_frames(struct frame_table *ft)
 			lowest = RTE_MIN(lowest, at - 1);
 	}
 	/* the window begins before the requested frame: its first frames may not exist */
-	if (b->next_open < b->requested && lowest != UINT64_MAX)
+	if (b->next_open < b->requested && lowest != UINT64_MAX &&
+		(b->unnamed == 0 || b->unnamed >= b->next_open))
 		b->unnamed = RTE_MIN(b->requested, lowest);
 	wanted = RTE_MIN(wanted, ft->window.end);
 	while (b->next_open < wanted && b->next_open - b->next_close < ft->config.slots) {

@@ -22,7 +22,8 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
-/** Builder's part of the table. Private to the builder, except `paused_progress` and `silences`. */
+/** Builder's part of the table. Private to the builder, except `paused_progress`, `silences` and
+ * `request_silences`. */
 struct frame_builder {
 	uint64_t next_close;  /**< head: lowest frame that is not closed */
 	uint64_t next_open;   /**< lowest frame that is not opened */

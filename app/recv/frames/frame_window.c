@@ -306,31 +306,32 @@ any_waits(const struct frame_table *ft)
 /**
  * The detector was restarted: may the open frames be closed now? No while packets wait for frames
  * before the restart, unless packets after it are dropped; and not while other streams may complete
- * the open frames and there is room to hold new packets; both up to a time limit. While packets
- * wait, the limit begins again with each frame that is opened or returned. It is longer while gangs
- * have slots, because they will return them.
+ * the open frames and there is room to hold new packets; both up to a time limit. If all streams
+ * were restarted, the limit begins again with each frame that is opened or returned while packets
+ * wait, and it is longer while gangs have slots, because they will return them.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
 {
 	struct frame_builder *b = ft->builder;
 	const uint64_t now = rte_rdtsc(), steps = b->next_open + b->recycled_end;
-	const bool waits = any_waits(ft);
+	/* if streams continue in the old window, there is no end of packets that wait for it */
+	const bool all = frame_resync_is_unanimous(ft, group), waits = any_waits(ft);
 	uint64_t limit = ft->config.stall_cycles / LEAVE_PART;
 
 	b->draining = false;
 	/* `waits` may be true a little longer than packets wait */
 	if (waits ? any_drops(ft) : !frame_head_begun(ft) || any_is_crowded(ft))
 		return true;
-	if (b->leave_since == 0 || (waits && steps != b->leave_steps))
+	if (b->leave_since == 0 || (all && waits && steps != b->leave_steps))
 		b->leave_since = now;
 	b->leave_steps = steps;
-	if (waits && b->next_open - b->next_close + b->nb_free < ft->config.slots)
+	if (all && waits && b->next_open - b->next_close + b->nb_free < ft->config.slots)
 		limit = ft->config.stall_cycles;
 	if (now - b->leave_since >= limit)
 		return true;
-	b->draining = waits;
-	return !waits && frame_resync_is_unanimous(ft, group);
+	b->draining = all && waits;
+	return all && !waits;
 }
 
 /**

@@ -294,11 +294,22 @@ spill_check(struct spill *s, unsigned int run, unsigned int table, const struct 
 }
 
 bool
-spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t sequence)
+spill_has(const struct spill *s, const struct journal_batch *b)
 {
-	const struct spill_run *r = &s->run[run];
+	const struct spill_run *r = &s->run[b->run];
+	const uint64_t content = stream_content_make(b->body_crc32c, b->metadata_crc32c);
+	const char *path = NULL;
+	int rc;
 
-	return r->open && interval_set_has(stream_writer_have(r->writer[table]), sequence);
+	if (!r->open || !interval_set_has(stream_writer_have(r->writer[b->table]), b->sequence))
+		return false;
+	rc = stream_writer_compare(r->writer[b->table], b->sequence, content, &path);
+	if (rc < 0)
+		LOG(ERR,
+			"batch %" PRIu64 " of %s has other bytes in the journal than in %s; the "
+			"journal keeps it\n",
+			b->sequence, arrow_table_name(b->table), path != NULL ? path : "a file");
+	return rc > 0;
 }
 
 uint64_t

@@ -86,8 +86,12 @@ int spill_adopt_run(struct spill *s, unsigned int run, const struct journal_run 
 int spill_check(
 	struct spill *s, unsigned int run, unsigned int table, const struct interval_set *held);
 
-/** For an adopted run. @return whether a batch is in its files, for good */
-bool spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t sequence);
+/**
+ * For an adopted run.
+ * @return whether a batch is in its files, for good. A batch of this number with another content is
+ *         another one, and is logged
+ */
+bool spill_has(const struct spill *s, const struct journal_batch *b);
 
 /** For an adopted run. @return number of batches in its files */
 uint64_t spill_batches(const struct spill *s, unsigned int run);

@@ -161,8 +161,32 @@ compare_held(struct job *j, struct reconcile_stream *s)
 			held.at[i].sequence, s->identity.table, path);
 		s->kept = true;
 	}
+	if (rc == -ENOTUNIQ) {
+		fprintf(stderr,
+			"different: two journals hold different batches of %s; nothing of this "
+			"stream is changed. Find out which is the receiver's, and repeat the "
+			"command without the other\n",
+			s->identity.table);
+		s->kept = true;
+		rc = 0;
+	}
 	stream_contents_free(&held);
 	return rc;
+}
+
+/* Is a stream of this run left as it is? */
+static bool
+is_kept(void *arg, const struct arrow_identity *id)
+{
+	const struct reconcile *r = arg;
+	unsigned int i;
+
+	for (i = 0; i < r->nb; i++)
+		if (r->stream[i].kept && r->stream[i].identity.receiver_id == id->receiver_id &&
+			r->stream[i].identity.run == id->run &&
+			r->stream[i].identity.incarnation == id->incarnation)
+			return true;
+	return false;
 }
 
 /* Release the held batches of a stream that are durable in files and were verified there. */
@@ -221,7 +245,7 @@ work(struct job *j, char **dir)
 		if (compare_held(j, &r->stream[i]) < 0)
 			return fail("cannot allocate a list of batches");
 	if (!r->dry_run)
-		orphaned_journals_forget(&j->rings);
+		orphaned_journals_forget(&j->rings, is_kept, r);
 	rc = reconcile_run(r);
 	/*
 	 * Release the batches even if other streams failed. Otherwise, a receiver would send a held

@@ -107,14 +107,24 @@ orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *
 }
 
 void
-orphaned_journals_forget(struct orphaned_journals *r)
+orphaned_journals_forget(struct orphaned_journals *r,
+	bool (*is_kept)(void *arg, const struct arrow_identity *identity), void *arg)
 {
-	unsigned int i, run;
+	struct arrow_identity identity = {0};
+	struct journal_run run;
+	unsigned int i, k;
 
 	for (i = 0; i < r->nb; i++) {
 		journal_mend(r->ring[i]);
-		for (run = 0; run < JOURNAL_RUNS; run++)
-			journal_forget_doubts(r->ring[i], run);
+		for (k = 0; k < JOURNAL_RUNS; k++) {
+			if (!journal_run_get(r->ring[i], k, &run))
+				continue;
+			identity.receiver_id = journal_receiver_id(r->ring[i]);
+			identity.run = run.run;
+			identity.incarnation = run.incarnation;
+			if (!is_kept(arg, &identity))
+				journal_forget_doubts(r->ring[i], k);
+		}
 	}
 }
 
@@ -153,6 +163,7 @@ orphaned_journals_contents(const struct orphaned_journals *r, const struct arrow
 	struct stream_contents *held)
 {
 	struct journal_batch b;
+	uint64_t content, other;
 	uint32_t batch, at;
 	unsigned int i;
 	int rc = 0;
@@ -160,10 +171,14 @@ orphaned_journals_contents(const struct orphaned_journals *r, const struct arrow
 	for (i = 0; i < r->nb && rc == 0; i++) {
 		if (journal_receiver_id(r->ring[i]) != identity->receiver_id)
 			continue;
-		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
-			if (is_of(r->ring[i], batch, identity, &b))
-				rc = stream_contents_add(held, b.sequence,
-					stream_content_make(b.body_crc32c, b.metadata_crc32c));
+		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;) {
+			if (!is_of(r->ring[i], batch, identity, &b))
+				continue;
+			content = stream_content_make(b.body_crc32c, b.metadata_crc32c);
+			rc = stream_contents_get(held, b.sequence, &other) && other != content
+				? -ENOTUNIQ
+				: stream_contents_add(held, b.sequence, content);
+		}
 	}
 	return rc;
 }

@@ -56,14 +56,19 @@ void orphaned_journals_say_others(const struct orphaned_journals *r, const uint6
  * Stop notifying stores of reassigned batches, also those whose files are not examined. Truncation
  * also removes all batches behind, so a partial notification could lose data. The remaining
  * duplicates do no harm.
+ * @param is_kept  true: nothing of this run is changed
  */
-void orphaned_journals_forget(struct orphaned_journals *r);
+void orphaned_journals_forget(struct orphaned_journals *r,
+	bool (*is_kept)(void *arg, const struct arrow_identity *identity), void *arg);
 
 /** Get the sequence numbers of a stream's held batches. @return 0; -ENOMEM */
 int orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
 	struct interval_set *held);
 
-/** Get the contents of a stream's held batches. @return 0; -ENOMEM */
+/**
+ * Get the contents of a stream's held batches.
+ * @return 0; -ENOMEM; -ENOTUNIQ: two journals hold different batches of one number
+ */
 int orphaned_journals_contents(const struct orphaned_journals *r,
 	const struct arrow_identity *identity, struct stream_contents *held);
 

@@ -234,6 +234,28 @@ test_dir_replaced_by_other(void **state)
 	close(reader);
 }
 
+/* A file that was put in place of the new one is neither used nor given to another owner. */
+static void
+test_dir_new_is_not_ours(void **state)
+{
+	char new[128];
+	struct stat st;
+	int reader, fd;
+
+	close(open(lock_path, O_RDWR | O_CREAT, 0644));
+	snprintf(new, sizeof(new), "%s.new", lock_path);
+	fd = open(new, O_RDWR | O_CREAT, 0600);
+	assert_int_equal(write(fd, "secret", 6), 6);
+	close(fd);
+	reader = read_lock(lock_path);
+	assert_int_equal(take(), -EPERM);
+	assert_int_equal(stat(new, &st), 0);
+	assert_int_equal(st.st_size, 6);
+	assert_int_equal(st.st_uid, geteuid());
+	close(reader);
+	unlink(new);
+}
+
 static void
 test_dir_owner(void **state)
 {
@@ -366,6 +388,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_dir_mode, begin_dir, end_dir),
 		cmocka_unit_test_setup_teardown(test_dir_replaced, begin_dir, end_dir),
 		cmocka_unit_test_setup_teardown(test_dir_replaced_by_other, begin_dir, end_dir),
+		cmocka_unit_test_setup_teardown(test_dir_new_is_not_ours, begin_dir, end_dir),
 		cmocka_unit_test_setup_teardown(test_dir_owner, begin_dir, end_dir),
 		cmocka_unit_test_setup_teardown(test_dir_shared, begin_dir, end_dir),
 		cmocka_unit_test_setup_teardown(test_data_mode, begin_dir, end_dir),

@@ -903,6 +903,89 @@ restart_survives_stragglers(void **state)
 	assert_int_equal(ft->rx[1].requests, 8);
 }
 
+/* Frames that are refused, and have a row, are not late, however many there are. */
+static void
+refused_frames_are_not_late(void **state)
+{
+	config.refuse = true;
+	begin(1);
+	for (uint64_t f = 1; f <= 3; f++) {
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+		assert_true(rig_close(ft, &closed));
+	}
+	frame_table_open(ft);
+	/* frame f has the only free slot; f + 1 is refused while f is open */
+	for (uint64_t f = 4; f < 2000; f += 2) {
+		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACED);
+		assert_int_equal(rig_place(ft, 0, f + 1, 0, 1), FRAME_PLACE_WAIT);
+		frame_rx_want(&ft->rx[0], f + 2, false);
+		frame_table_open(ft);
+		assert_int_equal(rig_place(ft, 0, f + 1, 0, 1), FRAME_PLACE_REFUSED);
+		frame_rx_want(&ft->rx[0], 0, false);
+		frame_table_open(ft);
+		assert_int_equal(frame_table_late_frames(ft), 0);
+		for (uint32_t p = 1; p < PACKETS; p++)
+			rig_place(ft, 0, f, p, p + 1);
+		assert_true(rig_close_graced(ft, &closed));
+		assert_int_equal(closed.frame, f);
+		frame_table_recycle(ft, closed.slot);
+		assert_true(rig_close_graced(ft, &closed));
+		assert_true(closed.refused);
+		rig_quiescent(ft);
+		frame_table_open(ft);
+	}
+}
+
+/*
+ * Two of three streams are restarted. The third goes on, and one of its packets always waits: the
+ * window follows the others in time.
+ */
+static void
+restart_is_not_held_up(void **state)
+{
+	uint64_t far = 0, begun;
+
+	rig_config(&config, &d, 3, 1);
+	config.nb_rx = 3;
+	for (uint32_t s = 0; s < 3; s++)
+		config.owner[s] = s;
+	config.stall_cycles = rte_get_tsc_hz() / 5;
+	config.refuse = true;
+	begin(1000);
+	for (uint64_t f = 1000; f < 1003; f++) {
+		for (uint32_t s = 0; s < 3; s++)
+			assert_int_equal(place_range(s, f, 0, PACKETS), FRAME_PLACED);
+		assert_true(rig_close_graced(ft, &closed));
+		frame_table_recycle(ft, closed.slot);
+		frame_table_open(ft);
+	}
+	for (uint32_t s = 0; s < 2; s++) {
+		for (uint32_t p = 0; p < PACKETS; p++)
+			assert_int_equal(rig_place(ft, s, 10, p, p + 1), FRAME_PLACE_HOLD);
+		frame_rx_crowd(&ft->rx[s], true);
+	}
+	begun = rte_rdtsc();
+	for (uint64_t f = 1003; ft->window.state == FRAME_WINDOW_OPEN; f++) {
+		const uint64_t sent = rte_rdtsc();
+
+		assert_true(sent - begun < 2 * config.stall_cycles);
+		assert_int_equal(rig_place(ft, 2, f, 0, 1), FRAME_PLACED);
+		if (far < ft->builder->next_open) {
+			far = f + 11;
+			assert_int_equal(rig_place(ft, 2, far, 0, 2), FRAME_PLACE_WAIT);
+			frame_rx_want(&ft->rx[2], far + 1, false);
+		}
+		while (ft->window.state == FRAME_WINDOW_OPEN &&
+			rte_rdtsc() - sent < rte_get_tsc_hz() / 500) {
+			rig_quiescent(ft);
+			frame_table_open(ft);
+			while (rig_close_graced(ft, &closed))
+				if (closed.packets > 0)
+					frame_table_recycle(ft, closed.slot);
+		}
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -923,6 +1006,8 @@ main(int argc, char **argv)
 		TEST(first_window_by_time),
 		TEST(lone_number_gives_nothing_up),
 		TEST(full_rx_role_is_not_waited_for),
+		TEST(refused_frames_are_not_late),
+		TEST(restart_is_not_held_up),
 		TEST(restart_from_one),
 		TEST(restart_after_stop_ends),
 		TEST(long_silence_is_no_restart),

@@ -341,6 +341,12 @@ on_say(void *arg, bool error, const char *text)
 	assert_non_null(strstr(text, arg));
 }
 
+static bool
+none_is_kept(void *arg, const struct arrow_identity *identity)
+{
+	return false;
+}
+
 /*
  * A journal passed to reconcile forgets its doubts, and the stores whose directories are missing
  * are reported.
@@ -371,7 +377,7 @@ test_forgets(void **state)
 	orphaned_journals_say_others(
 		&left, there, 2, on_say, (void *)(uintptr_t) "00000000000000c3");
 	assert_int_equal(said, 1);
-	orphaned_journals_forget(&left);
+	orphaned_journals_forget(&left, none_is_kept, NULL);
 	assert_false(journal_get(left.ring[0], doubt, &b));
 	assert_true(journal_get(left.ring[0], held, &b));
 	assert_int_equal(b.given, 0);
