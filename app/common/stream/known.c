@@ -96,23 +96,26 @@ stream_known_differing(const struct stream_known_file *a, const struct stream_kn
 
 /* List differing batches of two files. Their frames are those of the first one. */
 static void
-say_differing(const char *path, const char *other, const struct arrow_io_ops *io,
-	const struct interval_set *which, void (*say)(void *arg, bool error, const char *text),
-	void *arg)
+say_differing(const char *path, const char *other, const struct interval_set *which,
+	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
-	char frames[ARROW_DAMAGE_TEXT], text[3 * PATH_MAX], message[PATH_MAX];
+	char frames[ARROW_DAMAGE_TEXT], text[3 * PATH_MAX];
 	uint64_t sequence, said = 0;
-	struct stream_source s;
+	struct arrow_reader r;
+	const char *problem;
 	size_t i;
-	const bool open = stream_source_open(&s, io, path, message) == 0;
+	/* without a lock: a store may be using the file */
+	const bool open = arrow_reader_open_read(&r, path, &problem) == 0;
 
-	if (!open)
-		say(arg, true, message);
-	for (i = 0; open && i < s.reader.nb_batches && said < SAY_MAX; i++) {
-		sequence = stream_source_sequence(&s.reader, i);
+	if (!open) {
+		snprintf(text, sizeof(text), "%s: %s", path, problem);
+		say(arg, true, text);
+	}
+	for (i = 0; open && i < r.nb_batches && said < SAY_MAX; i++) {
+		sequence = stream_source_sequence(&r, i);
 		if (!interval_set_has(which, sequence))
 			continue;
-		stream_source_frames(&s.reader, i, frames);
+		stream_source_frames(&r, i, frames);
 		snprintf(text, sizeof(text),
 			"different: batch %" PRIu64 ", %s, has other bytes in %s than in %s",
 			sequence, frames, path, other);
@@ -120,7 +123,7 @@ say_differing(const char *path, const char *other, const struct arrow_io_ops *io
 		said++;
 	}
 	if (open)
-		stream_source_close(&s);
+		arrow_reader_close(&r);
 	if (said == interval_set_count(which))
 		return;
 	snprintf(text, sizeof(text), "different: %" PRIu64 " more batches in %s and %s",
@@ -129,7 +132,7 @@ say_differing(const char *path, const char *other, const struct arrow_io_ops *io
 }
 
 int
-stream_known_say_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+stream_known_say_differing(const struct stream_known *k,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct interval_set which = {0};
@@ -142,8 +145,7 @@ stream_known_say_differing(const struct stream_known *k, const struct arrow_io_o
 			rc = stream_known_differing(&k->file[i], &k->file[n], &which);
 			if (rc == 0 && which.nb > 0) {
 				any = true;
-				say_differing(
-					k->file[i].path, k->file[n].path, io, &which, say, arg);
+				say_differing(k->file[i].path, k->file[n].path, &which, say, arg);
 			}
 			interval_set_free(&which);
 		}
