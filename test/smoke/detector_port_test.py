@@ -64,7 +64,7 @@ def ini(path):
     parser = configparser.ConfigParser()
     want(parser.read(path), path, 'is not there')
     # the section [receiver] has text values
-    return {s: {k: float(v) for k, v in parser[s].items()} for s in parser.sections()
+    return {s: {k: float(v.replace('none', 'inf')) for k, v in parser[s].items()} for s in parser.sections()
             if s not in TEXTS}
 
 

@@ -111,7 +111,7 @@ def documented(program, replies):
         if command == '/':
             continue
         # nested dicts that are keyed by number; causes share one word
-        keys = {re.sub('^(refused|entries)_.*', r'\1', key) if command == '/braggline/store' else key
+        keys = {re.sub('^(refused|descriptors)_.*', r'\1', key) if command == '/braggline/store' else key
                 for name, value in reply.items()
                 for key in (value if re.match('[0-9]', name) else [name])}
         known = {re.sub('_(REASON|FAULT)$', '', word) for word in rows[command]}
