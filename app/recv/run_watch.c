@@ -461,8 +461,7 @@ check_foreign(struct run_watch *w, const struct run_packets *total, bool now)
 
 	if (all.foreign == 0 ||
 		(w->finding[RUN_WATCH_FOREIGN][0] == '\0'
-				? !(now && all.placed == 0 && all.foreign >= DROPPED_MIN) &&
-					!are_many(&all, all.foreign, &recent, recent.foreign)
+				? !are_many(&all, all.foreign, &recent, recent.foreign)
 				: !now))
 		return;
 	for (uint32_t s = 0; s < settings->detector.streams; s++) {

@@ -150,6 +150,10 @@ replace(int old, const char *path, unsigned int wait_ms)
 	/* not a file that somebody has put there: its owner is about to change */
 	if (rc == 0 && (fstat(fd, &st) < 0 || st.st_nlink != 1 || st.st_size != 0))
 		rc = -EPERM;
+	if (rc == -EPERM) {
+		snprintf(text, sizeof(text), "%.3000s: is not a new lock file; remove it", new);
+		file_lock_warn(text);
+	}
 	/* a new file of root would exclude the owner */
 	if (rc == 0 && fstat(old, &st) == 0 && st.st_uid != geteuid() &&
 		fchown(fd, st.st_uid, st.st_gid) < 0)

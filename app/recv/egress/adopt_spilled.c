@@ -18,7 +18,7 @@ struct adoption {
 	uint64_t in_files;   /* batches of the journal that are in files */
 };
 
-/* Is a batch in a file? */
+/* Is a batch of this number in a file? */
 static bool
 is_spilled(const struct adoption *a, const struct journal_batch *b)
 {
@@ -32,7 +32,7 @@ is_spilled(const struct adoption *a, const struct journal_batch *b)
 static void
 settle(struct adoption *a, uint32_t batch, const struct journal_batch *b)
 {
-	if (is_spilled(a, b)) {
+	if (a->spill != NULL && spill_has_same(a->spill, b)) {
 		a->in_files++;
 		journal_release_spilled(a->journal, batch);
 	} else {

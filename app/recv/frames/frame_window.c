@@ -306,9 +306,9 @@ any_waits(const struct frame_table *ft)
 /**
  * The detector was restarted: may the open frames be closed now? No while packets wait for frames
  * before the restart, unless packets after it are dropped; and not while other streams may complete
- * the open frames and there is room to hold new packets; both up to a time limit. If all streams
- * were restarted, the limit begins again with each frame that is opened or returned while packets
- * wait, and it is longer while gangs have slots, because they will return them.
+ * the open frames and there is room to hold new packets; both up to a time limit. It is longer while
+ * packets wait and gangs have slots, because they will return them. If all streams were restarted,
+ * it also begins again with each frame that is opened or returned.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
@@ -326,7 +326,7 @@ may_leave(struct frame_table *ft, uint64_t group)
 	if (b->leave_since == 0 || (all && waits && steps != b->leave_steps))
 		b->leave_since = now;
 	b->leave_steps = steps;
-	if (all && waits && b->next_open - b->next_close + b->nb_free < ft->config.slots)
+	if (waits && b->next_open - b->next_close + b->nb_free < ft->config.slots)
 		limit = ft->config.stall_cycles;
 	if (now - b->leave_since >= limit)
 		return true;

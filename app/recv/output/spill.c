@@ -297,11 +297,19 @@ bool
 spill_has(const struct spill *s, const struct journal_batch *b)
 {
 	const struct spill_run *r = &s->run[b->run];
+
+	return r->open && interval_set_has(stream_writer_have(r->writer[b->table]), b->sequence);
+}
+
+bool
+spill_has_same(const struct spill *s, const struct journal_batch *b)
+{
+	const struct spill_run *r = &s->run[b->run];
 	const uint64_t content = stream_content_make(b->body_crc32c, b->metadata_crc32c);
 	const char *path = NULL;
 	int rc;
 
-	if (!r->open || !interval_set_has(stream_writer_have(r->writer[b->table]), b->sequence))
+	if (!spill_has(s, b))
 		return false;
 	rc = stream_writer_compare(r->writer[b->table], b->sequence, content, &path);
 	if (rc < 0)

@@ -86,12 +86,11 @@ int spill_adopt_run(struct spill *s, unsigned int run, const struct journal_run 
 int spill_check(
 	struct spill *s, unsigned int run, unsigned int table, const struct interval_set *held);
 
-/**
- * For an adopted run.
- * @return whether a batch is in its files, for good. A batch of this number with another content is
- *         another one, and is logged
- */
+/** For an adopted run. @return whether a batch of this number is in its files, for good */
 bool spill_has(const struct spill *s, const struct journal_batch *b);
+
+/** As spill_has(), with the same content. A different one is logged. */
+bool spill_has_same(const struct spill *s, const struct journal_batch *b);
 
 /** For an adopted run. @return number of batches in its files */
 uint64_t spill_batches(const struct spill *s, unsigned int run);

@@ -156,7 +156,7 @@ compare_held(struct job *j, struct reconcile_stream *s)
 			continue;
 		fprintf(stderr,
 			"different: batch %" PRIu64 " of %s has other bytes in the journal than in "
-			"%s; nothing of this stream is changed. Find out which is the receiver's, "
+			"%s; nothing of this run is changed. Find out which is the receiver's, "
 			"move the other away, and repeat the command\n",
 			held.at[i].sequence, s->identity.table, path);
 		s->kept = true;
@@ -172,6 +172,26 @@ compare_held(struct job *j, struct reconcile_stream *s)
 	}
 	stream_contents_free(&held);
 	return rc;
+}
+
+/*
+ * Leave all tables of a run as they are if one of them is. Stores may still have to be notified of
+ * its reassigned batches, so none may be cut or released.
+ */
+static void
+keep_runs(struct reconcile *r)
+{
+	const struct arrow_identity *a, *b;
+	unsigned int i, k;
+
+	for (i = 0; i < r->nb; i++) {
+		for (k = 0; k < r->nb && !r->stream[i].kept; k++) {
+			a = &r->stream[i].identity;
+			b = &r->stream[k].identity;
+			r->stream[i].kept = r->stream[k].kept && a->receiver_id == b->receiver_id &&
+				a->run == b->run && a->incarnation == b->incarnation;
+		}
+	}
 }
 
 /* Is a stream of this run left as it is? */
@@ -244,6 +264,7 @@ work(struct job *j, char **dir)
 	for (i = 0; i < r->nb; i++)
 		if (compare_held(j, &r->stream[i]) < 0)
 			return fail("cannot allocate a list of batches");
+	keep_runs(r);
 	if (!r->dry_run)
 		orphaned_journals_forget(&j->rings, is_kept, r);
 	rc = reconcile_run(r);

@@ -56,7 +56,7 @@ void orphaned_journals_say_others(const struct orphaned_journals *r, const uint6
  * Stop notifying stores of reassigned batches, also those whose files are not examined. Truncation
  * also removes all batches behind, so a partial notification could lose data. The remaining
  * duplicates do no harm.
- * @param is_kept  true: nothing of this run is changed
+ * @param is_kept  true: nothing of this run is changed, in files and journals; NULL: none is
  */
 void orphaned_journals_forget(struct orphaned_journals *r,
 	bool (*is_kept)(void *arg, const struct arrow_identity *identity), void *arg);
