@@ -96,26 +96,23 @@ stream_known_differing(const struct stream_known_file *a, const struct stream_kn
 
 /* List differing batches of two files. Their frames are those of the first one. */
 static void
-say_differing(const char *path, const char *other, const struct interval_set *which,
-	void (*say)(void *arg, bool error, const char *text), void *arg)
+say_differing(const char *path, const char *other, const struct arrow_io_ops *io,
+	const struct interval_set *which, void (*say)(void *arg, bool error, const char *text),
+	void *arg)
 {
-	char frames[ARROW_DAMAGE_TEXT], text[3 * PATH_MAX];
+	char frames[ARROW_DAMAGE_TEXT], text[3 * PATH_MAX], message[PATH_MAX];
 	uint64_t sequence, said = 0;
-	struct arrow_reader r;
-	const char *problem;
+	struct stream_source s;
 	size_t i;
-	/* without a lock: a store may be using the file */
-	const bool open = arrow_reader_open_read(&r, path, &problem) == 0;
+	const bool open = stream_source_open(&s, io, path, message) == 0;
 
-	if (!open) {
-		snprintf(text, sizeof(text), "%s: %s", path, problem);
-		say(arg, true, text);
-	}
-	for (i = 0; open && i < r.nb_batches && said < SAY_MAX; i++) {
-		sequence = stream_source_sequence(&r, i);
+	if (!open)
+		say(arg, true, message);
+	for (i = 0; open && i < s.reader.nb_batches && said < SAY_MAX; i++) {
+		sequence = stream_source_sequence(&s.reader, i);
 		if (!interval_set_has(which, sequence))
 			continue;
-		stream_source_frames(&r, i, frames);
+		stream_source_frames(&s.reader, i, frames);
 		snprintf(text, sizeof(text),
 			"different: batch %" PRIu64 ", %s, has other bytes in %s than in %s",
 			sequence, frames, path, other);
@@ -123,7 +120,7 @@ say_differing(const char *path, const char *other, const struct interval_set *wh
 		said++;
 	}
 	if (open)
-		arrow_reader_close(&r);
+		stream_source_close(&s);
 	if (said == interval_set_count(which))
 		return;
 	snprintf(text, sizeof(text), "different: %" PRIu64 " more batches in %s and %s",
@@ -132,7 +129,7 @@ say_differing(const char *path, const char *other, const struct interval_set *wh
 }
 
 int
-stream_known_say_differing(const struct stream_known *k,
+stream_known_say_differing(const struct stream_known *k, const struct arrow_io_ops *io,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct interval_set which = {0};
@@ -145,7 +142,8 @@ stream_known_say_differing(const struct stream_known *k,
 			rc = stream_known_differing(&k->file[i], &k->file[n], &which);
 			if (rc == 0 && which.nb > 0) {
 				any = true;
-				say_differing(k->file[i].path, k->file[n].path, &which, say, arg);
+				say_differing(
+					k->file[i].path, k->file[n].path, io, &which, say, arg);
 			}
 			interval_set_free(&which);
 		}

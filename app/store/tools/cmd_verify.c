@@ -17,6 +17,7 @@
 #include "recovery/order.h"
 #include "recovery/recovery.h"
 #include "arrow/async_writer.h"
+#include "io/direct_io.h"
 #include "tools/command.h"
 #include "tools/reconcile.h"
 #include "tools/store_tree.h"
@@ -548,7 +549,8 @@ print_totals(struct verify *v)
 		duplicates += copies;
 		v->lost += reconcile_say_names(&v->streams, s) < 0;
 		if (copies > 0)
-			(void)stream_known_say_differing(&s->known, print_differing, NULL);
+			(void)stream_known_say_differing(
+				&s->known, &direct_io, print_differing, NULL);
 	}
 	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB, %.2f GB/s; "
 	       "%" PRIu64 " files with errors, %" PRIu64 " batches damaged (%" PRIu64 " of them "

@@ -363,7 +363,7 @@ import_compare_sources(struct import *s)
 	int rc, first = 0;
 
 	for (i = 0; i < s->nb; i++) {
-		rc = stream_known_say_differing(&s->stream[i]->sources, s->say, s->arg);
+		rc = stream_known_say_differing(&s->stream[i]->sources, &direct_io, s->say, s->arg);
 		s->stream[i]->differs |= rc < 0;
 		first = first == 0 ? rc : first;
 	}

@@ -447,7 +447,7 @@ reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
 	rc = reconcile_say_names(r, stream);
 	if (rc < 0 || duplicates == 0)
 		return rc;
-	rc = stream_known_say_differing(&stream->known, r->say, r->arg);
+	rc = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
 	if (rc == 0)
 		rc = check_files(r, &stream->known);
 	if (rc == 0)
