@@ -306,9 +306,9 @@ any_waits(const struct frame_table *ft)
 /**
  * The detector was restarted: may the open frames be closed now? No while packets wait for frames
  * before the restart, unless packets after it are dropped; and not while other streams may complete
- * the open frames and there is room to hold new packets; both up to a time limit. It is longer while
- * packets wait and gangs have slots, because they will return them. If all streams were restarted,
- * it also begins again with each frame that is opened or returned.
+ * the open frames and there is room to hold new packets; both up to a time limit. It is longer
+ * while packets wait and gangs have slots, because they will return them. If all streams were
+ * restarted, it also begins again with each frame that is opened or returned.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
