@@ -101,6 +101,14 @@ struct arrow_identity {
 	const char *table;    /**< `frames` or `images` */
 };
 
+/** Are two streams tables of the same start of a receiver? */
+static inline bool
+arrow_same_run(const struct arrow_identity *a, const struct arrow_identity *b)
+{
+	return a->receiver_id == b->receiver_id && a->run == b->run &&
+		a->incarnation == b->incarnation;
+}
+
 /** Keys of a batch's custom metadata. Numbers are lower-case hexadecimal of fixed width. */
 #define ARROW_KEY_RECEIVER_ID "braggline.receiver_id" /**< 16 digits */
 #define ARROW_KEY_RUN	      "braggline.run"	      /**< 16 digits */

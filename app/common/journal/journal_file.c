@@ -447,9 +447,9 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 
 /* Whether a number is 0, or as in a complete header. */
 static bool
-is_begun(uint64_t found, uint64_t wanted)
+is_begun(uint64_t found, uint64_t expected)
 {
-	return found == 0 || found == wanted;
+	return found == 0 || found == expected;
 }
 
 /*

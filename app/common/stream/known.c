@@ -161,7 +161,7 @@ static int
 read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
 	struct interval_set *have, struct stream_contents *contents, char *message)
 {
-	struct arrow_identity wanted = *id;
+	struct arrow_identity expected = *id;
 	struct stream_source s;
 	int rc;
 
@@ -174,7 +174,7 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 		stream_source_close(&s);
 		return -EXDEV;
 	}
-	rc = stream_source_list(&s.reader, &wanted, have, contents);
+	rc = stream_source_list(&s.reader, &expected, have, contents);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
 			rc == -EXDEV ? "it has batches of another stream" : strerror(-rc));

@@ -43,7 +43,7 @@ measure_file(int run, const char *name)
 /*
  * Measure a directory of a run. An ended incarnation takes an inode for its marker, so a directory
  * with several markers counts as several runs.
- * @param bytes  NULL: not wanted
+ * @param bytes  NULL: only the runs are counted
  */
 static void
 measure_run(int root, const char *name, uint64_t *bytes, uint64_t *runs)

@@ -64,7 +64,7 @@ void stream_quota_renew(struct stream_quota *q, void (*enter)(void));
 
 /**
  * Measure the receiver's files. Any thread.
- * @param bytes  out: size of the files; NULL: not wanted
+ * @param bytes  out: size of the files; NULL: only the runs are counted
  * @param runs   out: number of directories; one with several markers counts once for each of them
  * @return 0; -errno
  */

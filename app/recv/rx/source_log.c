@@ -131,16 +131,16 @@ list_fields(const struct ends *found, const struct ends *value, const struct end
 
 	for (uint32_t i = 0; i < RTE_DIM(fields) && used < size && keys_used < keys_size; i++) {
 		const struct field *f = &fields[i];
-		char is[24], wanted[24];
+		char is[24], expected[24];
 
 		if (!differs(f, found, value, mask))
 			continue;
 		field_text((const uint8_t *)found + f->at, (const uint8_t *)&all + f->at, f->size,
 			is, sizeof(is));
 		field_text((const uint8_t *)value + f->at, (const uint8_t *)mask + f->at, f->size,
-			wanted, sizeof(wanted));
+			expected, sizeof(expected));
 		used += snprintf(text + used, size - used, "%s%s %s, expected %s",
-			n++ > 0 ? ", and " : "", f->name, is, wanted);
+			n++ > 0 ? ", and " : "", f->name, is, expected);
 		if (f->key != NULL && f->key != last)
 			keys_used += snprintf(keys + keys_used, keys_size - keys_used, "%s%s",
 				last != NULL ? " and " : "", f->key);

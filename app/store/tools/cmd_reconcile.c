@@ -174,26 +174,6 @@ compare_held(struct job *j, struct reconcile_stream *s)
 	return rc;
 }
 
-/*
- * Leave all tables of a run as they are if one of them is. Stores may still have to be notified of
- * its reassigned batches, so none may be cut or released.
- */
-static void
-keep_runs(struct reconcile *r)
-{
-	const struct arrow_identity *a, *b;
-	unsigned int i, k;
-
-	for (i = 0; i < r->nb; i++) {
-		for (k = 0; k < r->nb && !r->stream[i].kept; k++) {
-			a = &r->stream[i].identity;
-			b = &r->stream[k].identity;
-			r->stream[i].kept = r->stream[k].kept && a->receiver_id == b->receiver_id &&
-				a->run == b->run && a->incarnation == b->incarnation;
-		}
-	}
-}
-
 /* Is a stream of this run left as it is? */
 static bool
 is_kept(void *arg, const struct arrow_identity *id)
@@ -202,11 +182,22 @@ is_kept(void *arg, const struct arrow_identity *id)
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++)
-		if (r->stream[i].kept && r->stream[i].identity.receiver_id == id->receiver_id &&
-			r->stream[i].identity.run == id->run &&
-			r->stream[i].identity.incarnation == id->incarnation)
+		if (r->stream[i].kept && arrow_same_run(&r->stream[i].identity, id))
 			return true;
 	return false;
+}
+
+/*
+ * Leave all tables of a run as they are if one of them is. Stores may still have to be notified of
+ * its reassigned batches, so none may be cut or released.
+ */
+static void
+keep_runs(struct reconcile *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->nb; i++)
+		r->stream[i].kept = is_kept(r, &r->stream[i].identity);
 }
 
 /* Release the held batches of a stream that are durable in files and were verified there. */

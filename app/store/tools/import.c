@@ -162,8 +162,7 @@ open_stream(struct import *s, struct import_stream *t)
 static bool
 is_stream(const struct import_stream *t, const struct arrow_identity *id, const char *run)
 {
-	return t->identity.receiver_id == id->receiver_id && t->identity.run == id->run &&
-		t->identity.incarnation == id->incarnation &&
+	return arrow_same_run(&t->identity, id) &&
 		(run == NULL ||
 			(strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0));
 }

@@ -139,9 +139,10 @@ is_of(struct journal *ring, uint32_t batch, const struct arrow_identity *id,
 		strcmp(arrow_table_name(b->table), id->table) == 0;
 }
 
-int
-orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
-	struct interval_set *held)
+/* Call `take` for each held batch of a stream, until it returns an error. */
+static int
+for_each_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
+	int (*take)(void *arg, const struct journal_batch *b), void *arg)
 {
 	struct journal_batch b;
 	uint32_t batch, at;
@@ -153,34 +154,40 @@ orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_ide
 			continue;
 		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
 			if (is_of(r->ring[i], batch, identity, &b))
-				rc = interval_set_add(held, b.sequence, b.sequence);
+				rc = take(arg, &b);
 	}
 	return rc;
+}
+
+static int
+add_number(void *arg, const struct journal_batch *b)
+{
+	return interval_set_add(arg, b->sequence, b->sequence);
+}
+
+int
+orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
+	struct interval_set *held)
+{
+	return for_each_held(r, identity, add_number, held);
+}
+
+static int
+add_content(void *arg, const struct journal_batch *b)
+{
+	const uint64_t content = stream_content_make(b->body_crc32c, b->metadata_crc32c);
+	uint64_t other;
+
+	if (stream_contents_get(arg, b->sequence, &other) && other != content)
+		return -ENOTUNIQ;
+	return stream_contents_add(arg, b->sequence, content);
 }
 
 int
 orphaned_journals_contents(const struct orphaned_journals *r, const struct arrow_identity *identity,
 	struct stream_contents *held)
 {
-	struct journal_batch b;
-	uint64_t content, other;
-	uint32_t batch, at;
-	unsigned int i;
-	int rc = 0;
-
-	for (i = 0; i < r->nb && rc == 0; i++) {
-		if (journal_receiver_id(r->ring[i]) != identity->receiver_id)
-			continue;
-		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;) {
-			if (!is_of(r->ring[i], batch, identity, &b))
-				continue;
-			content = stream_content_make(b.body_crc32c, b.metadata_crc32c);
-			rc = stream_contents_get(held, b.sequence, &other) && other != content
-				? -ENOTUNIQ
-				: stream_contents_add(held, b.sequence, content);
-		}
-	}
-	return rc;
+	return for_each_held(r, identity, add_content, held);
 }
 
 static uint64_t

@@ -58,8 +58,7 @@ reconcile_free(struct reconcile *r)
 static bool
 is_same(const struct arrow_identity *a, const struct arrow_identity *b)
 {
-	return a->receiver_id == b->receiver_id && a->run == b->run &&
-		a->incarnation == b->incarnation && strcmp(a->table, b->table) == 0;
+	return arrow_same_run(a, b) && strcmp(a->table, b->table) == 0;
 }
 
 static struct reconcile_stream *
