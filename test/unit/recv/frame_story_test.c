@@ -781,23 +781,51 @@ one_story(void)
 	close_table();
 }
 
+/** Play a story for each seed, FRAME_SEEDS or `n` of them. @param kind  makes the stories differ */
+static void
+play_seeds(uint64_t n, uint32_t kind, void (*story)(void))
+{
+	const uint64_t first = rig_first_seed();
+
+	n = rig_seeds(n);
+	for (seed = first; seed < first + n; seed++) {
+		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + kind;
+		story();
+	}
+	print_message("seeds %" PRIu64 " ... %" PRIu64 ":", first, first + n - 1);
+}
+
 static void
 stories_end_well(void **state)
 {
-	const uint64_t first = rig_first_seed(), n = rig_seeds(2000);
-
-	for (seed = first; seed < first + n; seed++) {
-		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
-		one_story();
-	}
-	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64 " packets, %" PRIu64
-		      " restarts, %" PRIu64 " late frames; %" PRIu64 " stories orderly, %" PRIu64
-		      " without loss\n",
-		first, first + n - 1, nb_packets, nb_restarts, nb_late, nb_orderly, nb_promised);
+	play_seeds(2000, 1, one_story);
+	print_message(" %" PRIu64 " packets, %" PRIu64 " restarts, %" PRIu64
+		      " late frames; %" PRIu64 " stories orderly, %" PRIu64 " without loss\n",
+		nb_packets, nb_restarts, nb_late, nb_orderly, nb_promised);
 }
 
 #define SLOW_FRAMES 400
 #define BUSY_FRAMES 200
+
+/** One RX role with honest streams that lose nothing. Nothing times out by itself. */
+static void
+one_role(uint32_t streams, uint32_t read_out)
+{
+	nb_named = nb_rows = nb_strays = nb_processing = 0;
+	sent = sent_once = found = restarts = 0;
+	rig_config(&config, &d, streams, 1);
+	assert_int_equal(detector_expect(&d, read_out, NULL, 0), 0);
+	config.slots = 4 + rig_below(&rng, 13);
+	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
+	config.resync_packets = 2 + rig_below(&rng, 7);
+	config.max_gap_frames = 100000;
+	config.stall_cycles = rte_get_tsc_hz() * 3600;
+	loss = duplicates = disorder = 0;
+	for (uint32_t s = 0; s < streams; s++) {
+		config.owner[s] = queue_of[s] = away[s] = shifted[s] = 0;
+		role[s] = HONEST;
+	}
+}
 
 /**
  * A detector of 50 frames in `stall_cycles` that goes on, and a receiver that stops now and then.
@@ -809,24 +837,11 @@ slow_story(void)
 	uint64_t number = 1 + rig_below(&rng, 5000);
 	uint32_t stop = 0;
 
-	nb_named = nb_rows = nb_strays = nb_processing = 0;
-	sent = sent_once = found = restarts = 0;
 	slow = true;
 	any_astray = stalled = orderly = false;
 	nic_ring = 50 + rig_below(&rng, 900);
-	rig_config(&config, &d, streams, 1);
-	assert_int_equal(detector_expect(&d, 16 << rig_below(&rng, 2), NULL, 0), 0);
-	config.slots = 4 + rig_below(&rng, 13);
-	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
-	config.resync_packets = 2 + rig_below(&rng, 7);
-	config.max_gap_frames = 100000;
-	config.stall_cycles = rte_get_tsc_hz() * 3600;
+	one_role(streams, 16 << rig_below(&rng, 2));
 	loss = chance(50) ? 0 : rig_below(&rng, 60);
-	duplicates = disorder = 0;
-	for (uint32_t s = 0; s < streams; s++) {
-		config.owner[s] = queue_of[s] = away[s] = shifted[s] = 0;
-		role[s] = HONEST;
-	}
 	config.no_run = chance(30);
 	open_table();
 	/* as with the default of stream_timeout_ms */
@@ -869,24 +884,11 @@ busy_story(void)
 	uint64_t number = 10 * BUSY_FRAMES + rig_below(&rng, 5000);
 	uint32_t act = 1, back;
 
-	nb_named = nb_rows = nb_strays = nb_processing = 0;
-	sent = sent_once = found = restarts = 0;
 	slow = busy = true;
 	any_astray = stalled = false;
 	orderly = all_promised = true;
-	rig_config(&config, &d, streams, 1);
-	assert_int_equal(detector_expect(&d, 8 << rig_below(&rng, 4), NULL, 0), 0);
-	config.slots = 4 + rig_below(&rng, 13);
-	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
-	config.resync_packets = 2 + rig_below(&rng, 7);
-	config.max_gap_frames = 100000;
+	one_role(streams, 8 << rig_below(&rng, 4));
 	config.refuse = false;
-	config.stall_cycles = rte_get_tsc_hz() * 3600;
-	loss = duplicates = disorder = 0;
-	for (uint32_t s = 0; s < streams; s++) {
-		config.owner[s] = queue_of[s] = away[s] = shifted[s] = 0;
-		role[s] = HONEST;
-	}
 	config.no_run = false;
 	if (getenv("FRAME_TELL") != NULL)
 		print_message("%u streams, %u packets, %u slots, K %u, agree %u\n", streams,
@@ -926,29 +928,16 @@ busy_story(void)
 static void
 busy_receiver_loses_nothing(void **state)
 {
-	const uint64_t first = rig_first_seed(), n = rig_seeds(1000);
-
-	for (seed = first; seed < first + n; seed++) {
-		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 3;
-		busy_story();
-	}
-	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64 " packets, %" PRIu64
-		      " restarts\n",
-		first, first + n - 1, nb_packets, nb_restarts);
+	play_seeds(1000, 3, busy_story);
+	print_message(" %" PRIu64 " packets, %" PRIu64 " restarts\n", nb_packets, nb_restarts);
 }
 
 static void
 slow_receiver_moves_no_window(void **state)
 {
-	const uint64_t first = rig_first_seed(), n = rig_seeds(1000);
-
-	for (seed = first; seed < first + n; seed++) {
-		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 2;
-		slow_story();
-	}
-	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64 " packets, %" PRIu64
-		      " dropped by the NIC\n",
-		first, first + n - 1, nb_packets, nic_dropped);
+	play_seeds(1000, 2, slow_story);
+	print_message(
+		" %" PRIu64 " packets, %" PRIu64 " dropped by the NIC\n", nb_packets, nic_dropped);
 }
 
 static int

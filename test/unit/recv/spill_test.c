@@ -295,6 +295,19 @@ test_adopt(void **state)
 	spill_destroy(spill);
 }
 
+/* The lock of the directory, and the files of both tables. */
+static void
+name_files(char path[3][192])
+{
+	unsigned int i;
+
+	snprintf(path[0], sizeof(path[0]), DIR_OF "/" DIR_LOCK_NAME, root);
+	for (i = 0; i < 2; i++)
+		snprintf(path[1 + i], sizeof(path[0]),
+			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
+			arrow_table_name(i));
+}
+
 /*
  * Users who may read files lock them for reading: the lock file of an older version, a file and an
  * incomplete file. A receiver that adopts the run still spills to it.
@@ -311,11 +324,7 @@ test_adopt_read_locked(void **state)
 	start(spill);
 	assert_int_equal(put_all(spill, 3), 6);
 	spill_destroy(spill);
-	snprintf(path[0], sizeof(path[0]), DIR_OF "/" DIR_LOCK_NAME, root);
-	for (i = 0; i < 2; i++)
-		snprintf(path[1 + i], sizeof(path[0]),
-			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
-			arrow_table_name(i));
+	name_files(path);
 	for (i = 0; i < 3; i++) {
 		fd[i] = open(path[i], O_RDONLY);
 		assert_int_equal(fcntl(fd[i], F_OFD_SETLK, &whole), 0);
@@ -346,11 +355,7 @@ test_adopt_locked(void **state)
 	start(spill);
 	assert_int_equal(put_all(spill, 3), 6);
 	spill_destroy(spill);
-	snprintf(path[0], sizeof(path[0]), DIR_OF "/" DIR_LOCK_NAME, root);
-	for (i = 0; i < 2; i++)
-		snprintf(path[1 + i], sizeof(path[0]),
-			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
-			arrow_table_name(i));
+	name_files(path);
 	for (i = 0; i < 3; i++) {
 		left_lock(path[i], LEFT_MS);
 		if (i == 2) {
