@@ -176,7 +176,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	play(&s);
 	finish();
 	check(rig_outcomes(ft) == rig_count(ft, RX_PACKETS), "packets are not accounted for");
-	check(ft->builder.nb_free == config.slots, "slots are missing");
+	check(ft->builder->nb_free == config.slots, "slots are missing");
 	rig_roles_free(ft);
 	rig_table_free(ft);
 	check(rig_mbufs_out() == 0, "mbufs are missing");

@@ -78,9 +78,9 @@ parse_item(char *text, struct item *item, bool with_port)
 static bool
 is_sender(const struct item *item)
 {
-	return item->mask == 0 ||
-		(item->first >= RTE_IPV4(1, 0, 0, 0) &&
-			(item->last | ~item->mask) < RTE_IPV4(224, 0, 0, 0));
+	uint32_t first = item->first >> 24, last = (item->last | ~item->mask) >> 24;
+
+	return item->mask == 0 || (first >= 1 && last < 224);
 }
 
 /** Header bytes that are expected, and the bits of them that are compared. */
