@@ -2,7 +2,7 @@
 /*
  * Requests on the receiver's telemetry socket. Each line of an input is a request, which is split
  * into command and parameters as by DPDK, to a run in any state. The commands are those that
- * telemetry.c registers; the builder is a fake. A store's commands take no parameters.
+ * telemetry.c registers; builder and writer are fakes. A store's commands take no parameters.
  */
 #include <errno.h>
 
@@ -41,6 +41,9 @@ int __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const ch
 struct builder_stats __wrap_builder_stats(const struct builder *b);
 int __wrap_builder_post(struct builder *b, const struct builder_command *command);
 int __wrap_builder_result(struct builder *b, uint64_t *from_frame);
+void __wrap_file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *stats);
+void __wrap_file_writer_status(
+	struct file_writer *w, enum arrow_table table, struct arrow_run_status *status);
 
 int
 __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help)
@@ -73,6 +76,19 @@ __wrap_builder_result(struct builder *b, uint64_t *from_frame)
 	if (from_frame)
 		*from_frame = ordered.from_frame;
 	return 0;
+}
+
+void
+__wrap_file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *writer_stats)
+{
+	memset(writer_stats, 0, sizeof(*writer_stats));
+}
+
+void
+__wrap_file_writer_status(
+	struct file_writer *w, enum arrow_table table, struct arrow_run_status *status)
+{
+	memset(status, 0, sizeof(*status));
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 /** State of the parser. */
 struct reading {
 	char section[INI_NAME_LEN];
+	bool unnamed; /**< the section has no valid name: its keys are skipped */
 	unsigned int line;
 	ini_take *take;
 	void *arg;
@@ -117,14 +118,13 @@ read_line(struct reading *r, char *text, int *error)
 		if (value != NULL)
 			*value = '\0';
 		text = strip(text + 1);
-		if (text[0] == '\0' || strlen(text) >= sizeof(r->section))
+		r->unnamed = text[0] == '\0' || strlen(text) >= sizeof(r->section);
+		if (r->unnamed)
 			return alone ? "a section name must have 1 to 63 characters" : not_alone;
 		/* also of a wrong line: its keys follow, and are no mistake */
 		strcpy(r->section, text);
-		if (!alone)
-			return not_alone;
 		*error = r->take(r->arg, r->line, r->section, "", "");
-		return NULL;
+		return alone ? NULL : not_alone;
 	}
 	value = strchr(text, '=');
 	if (value == NULL)
@@ -132,6 +132,8 @@ read_line(struct reading *r, char *text, int *error)
 	*value = '\0';
 	key = strip(text);
 	value = strip(value + 1);
+	if (r->unnamed)
+		return NULL;
 	if (r->section[0] == '\0')
 		return "key before the first [section]";
 	if (key[0] == '\0' || strlen(key) >= INI_NAME_LEN)

@@ -22,7 +22,7 @@
 #define INI_VALUE_MAX "2047" /**< maximum length of a value in bytes, for messages */
 
 /**
- * Callback for a line of the file.
+ * Callback for a line of the file. The header of a section comes before its keys.
  * @param key  "": the line is the header of a section
  * @return 0; otherwise reading ends with this result
  */
@@ -33,8 +33,9 @@ typedef int ini_take(
 bool ini_is_text(const char *text);
 
 /**
- * Read a file, and call `take` for each line in file order. Invalid lines are skipped. The message
- * gets one line of text for each, until `size` is reached.
+ * Read a file, and call `take` for each line in file order. Invalid lines are skipped, and
+ * keys of a section without a valid name. A header with text behind it is taken, too. The message
+ * gets one line of text for each invalid line, until `size` is reached.
  * @param message  out: the errors, with file and line; "" on success
  * @return 0; -EINVAL: invalid lines; -errno of fopen() or reading; errors of `take`
  */

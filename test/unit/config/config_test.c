@@ -326,9 +326,11 @@ lines_that_are_none(void **state)
 		{"", "", 0},
 		{"[a]\r\nk = v\r\n", "", 2},
 		{"[a]\nk = v", "", 2},
-		{"\n[a\n", ":2: expected [section] alone", 0},
-		{"[a] b\n", ":1: expected [section] alone", 0},
+		{"\n[a\n", ":2: expected [section] alone", 1},
+		{"[a] b\n", ":1: expected [section] alone", 1},
 		{"[a]\n[ ]\n", ":2: a section name must have", 1},
+		{"[a]\n[ ]\nk = v\n[b]\nk = v\n", ":2: a section name must have", 3},
+		{"[ ] a\nk = v\n", ":1: expected [section] alone", 0},
 		{"k = v\n", ":1: key before the first [section]", 0},
 		{"[a]\nword\n", ":2: expected [section], key = value", 1},
 		{"[a]\n = v\n", ":2: a key must have 1 to 63", 1},
@@ -337,7 +339,7 @@ lines_that_are_none(void **state)
 		{"[a]\nk = \xfc\n", ":2: is not UTF-8 text; save the file as UTF-8", 1},
 		{"[a]\nk = \033\n", ":2: contains a control character; remove it", 1},
 		{"[a]\nk = M\xc3\xbcller\n", "", 2},
-		{"[a\nk = v\n[b]\n", ":1: expected [section] alone", 2},
+		{"[a\nk = v\n[b]\n", ":1: expected [section] alone", 3},
 		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
 	};
 	char message[256], text[INI_VALUE_LEN + 64];
