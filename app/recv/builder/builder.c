@@ -22,6 +22,7 @@
 #include "counter.h"
 #include "frames/frame_table.h"
 #include "histogram.h"
+#include "mailbox.h"
 #include "rx/utc_clock.h"
 
 RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
@@ -45,17 +46,6 @@ struct place {
 	uint8_t state;	   /**< enum place_state */
 	uint8_t batch_end; /**< the frame is the last one of its batch */
 	uint8_t veto;
-};
-
-/**
- * State of the command mailbox. The posting thread sets POSTED, and sets NONE to cancel. The
- * builder moves POSTED to TAKEN and then to DONE. A cancelled command is therefore never executed.
- */
-enum builder_command_state {
-	BUILDER_COMMAND_NONE,
-	BUILDER_COMMAND_POSTED, /**< the builder has not seen the command */
-	BUILDER_COMMAND_TAKEN,	/**< the builder is executing the command */
-	BUILDER_COMMAND_DONE	/**< `result` and `effective` are valid */
 };
 
 /** A gang's task that does not process frames (GK_OP_UPDATE, GK_OP_CLEAR). */
@@ -120,11 +110,9 @@ struct builder {
 	bool clearing;		/**< CLEAR tasks are in progress, and frames wait */
 	uint64_t task_interval; /**< pedestal interval that the pending UPDATE prepares */
 
-	/** written by the posting thread before `order` becomes POSTED */
-	struct builder_command command;
-	uint32_t order; /**< enum builder_command_state; atomic */
-	int result;
-	uint64_t effective;
+	struct mailbox mailbox;
+	struct builder_command command; /**< in the mailbox */
+	uint64_t effective;		/**< written before the mailbox is answered */
 	uint32_t failed_gang; /**< number of the gang + 1, 0: none; atomic */
 	int failed_error;     /**< written before `failed_gang` */
 	struct builder_stats stats __rte_cache_aligned;
@@ -478,29 +466,22 @@ end_run(struct builder *b, bool aborting)
 	return 0;
 }
 
-/** Execute a posted command. */
-static void
+/** Execute the command in the mailbox. @return its result */
+static int
 builder_carry_out(struct builder *b)
 {
 	const struct builder_command *c = &b->command;
-	uint32_t posted = BUILDER_COMMAND_POSTED;
 
-	if (!__atomic_compare_exchange_n(&b->order, &posted, BUILDER_COMMAND_TAKEN, false,
-		    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return;
 	switch (c->order) {
 	case BUILDER_BEGIN:
-		b->result = begin_run(b, c);
-		break;
+		return begin_run(b, c);
 	case BUILDER_END:
 	case BUILDER_ABORT:
-		b->result = end_run(b, c->order == BUILDER_ABORT);
-		break;
+		return end_run(b, c->order == BUILDER_ABORT);
 	case BUILDER_VETO:
-		b->result = change_veto(b, c);
-		break;
+		return change_veto(b, c);
 	}
-	__atomic_store_n(&b->order, BUILDER_COMMAND_DONE, __ATOMIC_RELEASE);
+	return -EINVAL;
 }
 
 /** Check whether the run is over or has reached its last frame. Called when no work is left. */
@@ -524,32 +505,27 @@ builder_check_run(struct builder *b)
 int
 builder_post(struct builder *b, const struct builder_command *command)
 {
-	const uint32_t order = __atomic_load_n(&b->order, __ATOMIC_ACQUIRE);
-
-	if (order == BUILDER_COMMAND_POSTED || order == BUILDER_COMMAND_TAKEN)
+	if (!mailbox_is_free(&b->mailbox))
 		return -EBUSY;
 	b->command = *command;
-	__atomic_store_n(&b->order, BUILDER_COMMAND_POSTED, __ATOMIC_RELEASE);
+	mailbox_post(&b->mailbox);
 	return 0;
 }
 
 bool
 builder_cancel(struct builder *b)
 {
-	uint32_t posted = BUILDER_COMMAND_POSTED;
-
-	return __atomic_compare_exchange_n(&b->order, &posted, BUILDER_COMMAND_NONE, false,
-		__ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return mailbox_cancel(&b->mailbox);
 }
 
 int
 builder_result(const struct builder *b, uint64_t *effective)
 {
-	if (__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) != BUILDER_COMMAND_DONE)
-		return -EINPROGRESS;
-	if (effective != NULL)
+	const int ret = mailbox_result(&b->mailbox);
+
+	if (effective != NULL && ret != -EINPROGRESS)
 		*effective = b->effective;
-	return b->result;
+	return ret;
 }
 
 bool
@@ -1082,8 +1058,8 @@ builder_poll(void *arg)
 	uint32_t done;
 	uint64_t late;
 
-	if (unlikely(__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) == BUILDER_COMMAND_POSTED))
-		builder_carry_out(b);
+	if (unlikely(mailbox_take(&b->mailbox)))
+		mailbox_answer(&b->mailbox, builder_carry_out(b));
 	done = take_returned(b);
 	done += take_raw(b);
 	done += retire(b);

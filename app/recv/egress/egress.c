@@ -28,6 +28,7 @@
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "histogram.h"
+#include "mailbox.h"
 #include "output/spill.h"
 #include "rdma/rdma.h"
 #include "telemetry/ledger.h"
@@ -39,24 +40,16 @@ RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
 
-/* Commands from other threads to the lcore. */
-enum order {
-	COMMAND_NONE,
-	COMMAND_BEGIN,
-	COMMAND_END,
-	COMMAND_IS_OVER,
-	COMMAND_LOG_WAITING,
-};
-
-/*
- * Mailbox of one command. The posting thread stores `order` last; the lcore resets it to
- * COMMAND_NONE.
- */
-struct mailbox {
-	int order; /* atomic */
-	int answer;
-	const struct journal_run *run;
-	uint64_t batches[XFER_TABLES];
+/* Command from the calling thread to the lcore, in its mailbox. */
+struct command {
+	enum {
+		COMMAND_BEGIN,
+		COMMAND_END,
+		COMMAND_IS_OVER,
+		COMMAND_LOG_WAITING,
+	} order;
+	const struct journal_run *run; /* BEGIN */
+	uint64_t batches[XFER_TABLES]; /* END */
 };
 
 /* A filled room that the writer hands over to the lcore. */
@@ -141,7 +134,8 @@ struct egress {
 	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
 	bool rests;	  /* atomic: the lcore has stopped polling for good */
-	struct mailbox mail;
+	struct mailbox mailbox;
+	struct command command;
 	/* The writer enqueues, the lcore dequeues. Elements are struct filled. */
 	struct rte_ring *filled;
 	/* The members up to `tally` belong to the writer. */
@@ -995,18 +989,18 @@ egress_view_get(struct egress *e, struct egress_view *view)
 #define EVENTS	 8
 
 static int
-do_begin(struct egress *e, const struct mailbox *m)
+do_begin(struct egress *e, const struct journal_run *run)
 {
 	int index, rc;
 
-	index = journal_run_add(e->ring, m->run);
+	index = journal_run_add(e->ring, run);
 	if (index < 0)
 		return index;
 	rc = egress_open_senders(e, index);
 	if (rc < 0)
 		return rc;
 	e->current = index;
-	kept_ledger_begin(&e->kept, m->run->incarnation);
+	kept_ledger_begin(&e->kept, run->incarnation);
 	return 0;
 }
 
@@ -1049,31 +1043,26 @@ take_filled(struct egress *e)
 	return any;
 }
 
-static void
-do_command(struct egress *e, enum order order)
+/* Execute the command in the mailbox. @return its result */
+static int
+do_command(struct egress *e)
 {
-	struct mailbox *m = &e->mail;
+	const struct command *c = &e->command;
 
-	switch (order) {
-	case COMMAND_NONE:
-		return;
+	switch (c->order) {
 	case COMMAND_BEGIN:
-		m->answer = do_begin(e, m);
-		break;
+		return do_begin(e, c->run);
 	case COMMAND_END:
-		journal_run_end(e->ring, e->current, m->batches);
+		journal_run_end(e->ring, e->current, c->batches);
 		egress_finish_run(e, &e->run[e->current]);
-		m->answer = 0;
-		break;
+		return 0;
 	case COMMAND_IS_OVER:
-		m->answer = egress_all_is_over(e);
-		break;
+		return egress_all_is_over(e);
 	case COMMAND_LOG_WAITING:
 		egress_say_what_is_left(e);
-		m->answer = 0;
-		break;
+		return 0;
 	}
-	__atomic_store_n(&m->order, COMMAND_NONE, __ATOMIC_RELEASE);
+	return -EINVAL;
 }
 
 /*
@@ -1086,13 +1075,13 @@ egress_iterate(struct egress *e)
 	const uint64_t now = xfer_qp_clock();
 	struct rdma_event event[EVENTS];
 	unsigned int i, k, n, pg;
-	enum order order;
-	bool busy;
+	bool busy, command;
 
 	/* a command follows the batches that were handed over before it */
-	order = __atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE);
+	command = mailbox_take(&e->mailbox);
 	busy = take_filled(e);
-	do_command(e, order);
+	if (command)
+		mailbox_answer(&e->mailbox, do_command(e));
 	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
 		busy |= rdma_progress(e->dev, pg) > 0;
 	for (i = 0; i < JOURNAL_RUNS; i++) {
@@ -1157,14 +1146,17 @@ let_go_on(struct egress *e, unsigned int us)
 	while (rte_rdtsc() < until);
 }
 
-/* Post a command to the lcore, and wait for its result. */
+/* Send a command to the lcore, and wait for its result. */
 static int
-ask(struct egress *e, enum order order)
+ask(struct egress *e, const struct command *command)
 {
-	__atomic_store_n(&e->mail.order, order, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE) != COMMAND_NONE)
+	int rc;
+
+	e->command = *command;
+	mailbox_post(&e->mailbox);
+	while ((rc = mailbox_result(&e->mailbox)) == -EINPROGRESS)
 		let_go_on(e, SLEEP_US);
-	return e->mail.answer;
+	return rc;
 }
 
 int
@@ -1190,10 +1182,8 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	e->room = NULL;
 	e->clock = begin->clock;
 	e->clock_arg = begin->clock_arg;
-	e->mail.run = &run;
 	if (rc == 0)
-		rc = ask(e, COMMAND_BEGIN);
-	e->mail.run = NULL;
+		rc = ask(e, &(struct command){.order = COMMAND_BEGIN, .run = &run});
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	if (rc == -ENOSPC)
@@ -1365,13 +1355,15 @@ int
 egress_end(struct egress *e)
 {
 	const uint64_t begin = xfer_qp_clock(), until = begin + e->settings.end_ms;
+	const struct command is_over = {.order = COMMAND_IS_OVER};
+	struct command end = {.order = COMMAND_END};
 	unsigned int logged = 0, signals, i;
 	bool waits = false;
 
 	for (i = 0; i < XFER_TABLES; i++)
-		e->mail.batches[i] = e->stats[i].put;
-	(void)ask(e, COMMAND_END);
-	while (ask(e, COMMAND_IS_OVER) == 0) {
+		end.batches[i] = e->stats[i].put;
+	(void)ask(e, &end);
+	while (ask(e, &is_over) == 0) {
 		const uint64_t now = xfer_qp_clock();
 
 		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
@@ -1381,7 +1373,7 @@ egress_end(struct egress *e)
 				"run ends before the stores have taken all batches; the rest "
 				"stays in %s\n",
 				e->settings.ring);
-			(void)ask(e, COMMAND_LOG_WAITING);
+			(void)ask(e, &(struct command){.order = COMMAND_LOG_WAITING});
 			return -ETIMEDOUT;
 		}
 		if (now - begin >= LOG_WAIT_MS && (!waits || signals != logged)) {
