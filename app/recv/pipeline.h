@@ -18,7 +18,7 @@ struct calibration;
 struct calibration_files;
 struct compressor;
 struct egress;
-struct file_writer;
+struct batch_writer;
 struct frame_table;
 struct gang_worker;
 struct gk;
@@ -90,9 +90,9 @@ int pipeline_calibrate(struct pipeline *p, const struct calibration_files *files
 /**
  * Create the writer of a run and start it.
  * @param s        settings of the run
- * @param message  receives the error, see file_writer_create()
+ * @param message  receives the error, see batch_writer_create()
  */
-int pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+int pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_writer **writer,
 	char message[PATH_MAX]);
 
 /**

@@ -54,7 +54,7 @@ struct run {
 	/** the same with thresholds changed during the run; NULL: none */
 	struct config *changed;
 	struct settings settings;
-	struct file_writer *writer;
+	struct batch_writer *writer;
 	bool began; /**< the run was started, not only armed */
 	struct run_ledger ledger;
 	struct run_status last; /**< of the last run that ended */
@@ -141,7 +141,7 @@ run_destroy(struct run *r)
 {
 	if (r == NULL)
 		return;
-	file_writer_destroy(r->writer);
+	batch_writer_destroy(r->writer);
 	config_close(r->config);
 	config_close(r->changed);
 	run_ledger_free(&r->ledger);
@@ -320,7 +320,7 @@ name_first(struct run *r, enum arrow_table table)
 {
 	char *path = r->first_paths[table], *part;
 
-	rte_strscpy(path, file_writer_path(r->writer, table), PATH_MAX);
+	rte_strscpy(path, batch_writer_path(r->writer, table), PATH_MAX);
 	part = strrchr(path, '.');
 	if (part != NULL && strcmp(part, ".part") == 0)
 		*part = '\0';
@@ -347,7 +347,7 @@ arm(struct run *r)
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
 	if (ret != 0) {
-		file_writer_destroy(r->writer);
+		batch_writer_destroy(r->writer);
 		r->writer = NULL;
 		return complain(r, ret, "%s", message);
 	}
@@ -419,9 +419,9 @@ static void
 read_writer(struct run *r, struct run_writer *writer)
 {
 	snprintf(writer->name, sizeof(writer->name), "%s", r->settings.run);
-	file_writer_stats_get(r->writer, &writer->stats);
+	batch_writer_stats_get(r->writer, &writer->stats);
 	for (int t = 0; t < ARROW_TABLES; t++)
-		file_writer_status(r->writer, t, &writer->status[t]);
+		batch_writer_status(r->writer, t, &writer->status[t]);
 }
 
 static_assert(RUN_WARNINGS == RUN_WATCH_FINDINGS + (int)RUN_NOTES, "one of each kind");
@@ -550,13 +550,13 @@ finish(struct run *r, bool failed)
 		run_watch_look(&r->watch, true);
 		run_notes_status(&r->notes, b, true);
 	}
-	drained = file_writer_stop(r->writer, true) == 0;
+	drained = batch_writer_stop(r->writer, true) == 0;
 	failed |= !drained;
 	preview_end(r->pipeline->preview);
 	for (int t = 0; t < ARROW_TABLES; t++) {
-		rte_strscpy(r->paths[t], file_writer_path(r->writer, t), sizeof(r->paths[t]));
-		if (file_writer_error(r->writer, t)[0] != '\0')
-			complain(r, 0, "%s", file_writer_error(r->writer, t));
+		rte_strscpy(r->paths[t], batch_writer_path(r->writer, t), sizeof(r->paths[t]));
+		if (batch_writer_error(r->writer, t)[0] != '\0')
+			complain(r, 0, "%s", batch_writer_error(r->writer, t));
 	}
 	last->dark[0] = '\0';
 	if (r->pipeline->pedestal != NULL) {
@@ -603,7 +603,7 @@ finish(struct run *r, bool failed)
 	for (int t = 0; t < ARROW_TABLES; t++)
 		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
 			r->latency[t][i] += r->last_writer.stats.table[t].latency[i];
-	file_writer_destroy(r->writer);
+	batch_writer_destroy(r->writer);
 	r->writer = NULL;
 	enter(r, RUN_IDLE);
 }
@@ -983,11 +983,11 @@ run_get_writer(struct run *r, struct run_writer *writer)
 void
 run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS])
 {
-	struct file_writer_stats now = {0};
+	struct batch_writer_stats now = {0};
 
 	pthread_mutex_lock(&r->lock);
 	if (r->writer != NULL)
-		file_writer_stats_get(r->writer, &now);
+		batch_writer_stats_get(r->writer, &now);
 	for (int t = 0; t < ARROW_TABLES; t++)
 		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
 			latency[t][i] = r->latency[t][i] + now.table[t].latency[i];

@@ -58,7 +58,7 @@ run_ledger_add_veto(struct run_ledger *a, const struct builder_veto *veto, uint6
 }
 
 void
-run_ledger_read(const struct run_ledger *a, const struct file_writer *writer, struct ledger *l)
+run_ledger_read(const struct run_ledger *a, const struct batch_writer *writer, struct ledger *l)
 {
 	ledger_read(l, a->pipeline, writer);
 	ledger_since(l, &a->before);
@@ -125,11 +125,11 @@ run_ledger_resume(struct run_ledger *a)
 }
 
 int
-run_ledger_write(const struct run_ledger *a, const struct file_writer *writer,
+run_ledger_write(const struct run_ledger *a, const struct batch_writer *writer,
 	const struct ledger *l, bool all_is_stored, char path[PATH_MAX])
 {
 	struct ledger_receiver receiver = {
-		.incarnation = file_writer_incarnation(writer),
+		.incarnation = batch_writer_incarnation(writer),
 		.receivers = a->receivers,
 	};
 
@@ -144,7 +144,7 @@ run_ledger_write(const struct run_ledger *a, const struct file_writer *writer,
 }
 
 void
-run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running)
+run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool running)
 {
 	struct ledger_kept kept = {
 		.version = LEDGER_KEPT_VERSION,

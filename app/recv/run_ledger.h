@@ -16,7 +16,7 @@
 
 #include "telemetry/ledger.h"
 
-struct file_writer;
+struct batch_writer;
 struct pipeline;
 struct settings;
 
@@ -51,7 +51,7 @@ void run_ledger_add_veto(
  * then.
  */
 void run_ledger_read(
-	const struct run_ledger *a, const struct file_writer *writer, struct ledger *l);
+	const struct run_ledger *a, const struct batch_writer *writer, struct ledger *l);
 
 /**
  * At the start of a run, check whether the previous receiver process died during a run, this one or
@@ -61,14 +61,14 @@ void run_ledger_read(
 void run_ledger_resume(struct run_ledger *a);
 
 /** Save the ledger in the journal. @param running  false: the run has ended normally */
-void run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running);
+void run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool running);
 
 /**
  * Write the ledger file of the run that ends.
  * @param all_is_stored  all batches left by earlier receivers of the run are at stores
  * @return 0 or -errno (logged with the path)
  */
-int run_ledger_write(const struct run_ledger *a, const struct file_writer *writer,
+int run_ledger_write(const struct run_ledger *a, const struct batch_writer *writer,
 	const struct ledger *l, bool all_is_stored, char path[PATH_MAX]);
 
 #endif /* RUN_LEDGER_H */

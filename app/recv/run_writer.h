@@ -15,8 +15,8 @@ struct run;
 /** Status of the writer of the current run or, if there is none, of the last run's writer. */
 struct run_writer {
 	char name[72]; /**< of the run; "": there was none yet */
-	struct file_writer_stats stats;
-	struct arrow_run_status status[ARROW_TABLES];
+	struct batch_writer_stats stats;
+	struct run_files_status status[ARROW_TABLES];
 };
 
 void run_get_writer(struct run *r, struct run_writer *writer);

@@ -124,7 +124,7 @@ struct settings {
 
 	const char *directory;
 	uint64_t receiver_id; /**< id of this receiver, stored in batches */
-	/* how files are written, see struct arrow_slices_config */
+	/* how files are written, see struct async_writer_config */
 	bool buffered;
 	uint32_t slice; /**< bytes */
 	uint32_t depth;

@@ -444,9 +444,9 @@ run_load(struct run_load *load, const struct run_load_config *config, const char
 		return say(message, path, -ENOMEM, NULL);
 	for (i = 0; i < load->nb_files; i++)
 		reading[i].fd = -1;
-	begun = arrow_slices_clock();
+	begun = async_writer_clock();
 	rc = read_files(load, reading, message);
-	load->seconds = (arrow_slices_clock() - begun) * 1e-9;
+	load->seconds = (async_writer_clock() - begun) * 1e-9;
 	for (i = 0; i < load->nb_files; i++)
 		close_file(&reading[i]);
 	free(reading);

@@ -80,7 +80,7 @@ static const struct {
 struct bench {
 	struct store_bench_io io;
 	unsigned int rounds;
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	struct arrow_tables tables;
 	struct arrow_template template;
 	uint8_t *metadata; /* of each slot */
@@ -91,7 +91,7 @@ struct bench {
 	struct store_bodies gpu;
 	struct store_check check;
 	struct store_check_job job[64]; /* of each slot */
-	struct arrow_slices_config gpu_slices;
+	struct async_writer_config gpu_slices;
 	uint64_t copied; /* by the CPU in the last run */
 	uint64_t bodies;
 	double rate[ROWS][ROUNDS_MAX]; /* bytes/s; 0: not measured */
@@ -171,7 +171,7 @@ append(struct bench *b, struct stream_writer *w, uint64_t sequence, unsigned int
  * and to the file in order after their check.
  */
 static double
-write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slices_config *slices,
+write_run(struct bench *b, struct store_bodies *bodies, const struct async_writer_config *slices,
 	bool checked)
 {
 	const struct stream_writer_config config = {
@@ -203,7 +203,7 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slice
 		b->free_place[b->nb_free] = b->nb_free;
 		b->nb_free++;
 	}
-	begin = arrow_slices_clock();
+	begin = async_writer_clock();
 	rc = stream_writer_open(&w, &config);
 	if (rc < 0)
 		store_bench_die("writer", rc);
@@ -226,7 +226,7 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slice
 		append(b, w, i++, place, memory);
 	}
 	rc = stream_writer_finish(w);
-	seconds = (arrow_slices_clock() - begin) * 1e-9;
+	seconds = (async_writer_clock() - begin) * 1e-9;
 	if (rc < 0)
 		store_bench_die("writer", rc);
 	stream_writer_stats_get(w, &stats);

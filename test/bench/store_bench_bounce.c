@@ -65,7 +65,7 @@ store_bench_bounce(const struct store_bench_io *io, int16_t gpu)
 	b.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0644);
 	if (b.fd < 0)
 		store_bench_die(path, errno);
-	begin = arrow_slices_clock();
+	begin = async_writer_clock();
 	(void)fallocate(b.fd, 0, 0, (off_t)io->bytes);
 	for (i = 0; i < io->threads; i++) {
 		if (pthread_create(&thread[i], NULL, bounce, &b) != 0)
@@ -75,7 +75,7 @@ store_bench_bounce(const struct store_bench_io *io, int16_t gpu)
 		pthread_join(thread[i], NULL);
 	if (fdatasync(b.fd) < 0)
 		store_bench_die("sync", errno);
-	seconds = (arrow_slices_clock() - begin) * 1e-9;
+	seconds = (async_writer_clock() - begin) * 1e-9;
 	close(b.fd);
 	unlink(path);
 	(void)rte_gpu_mem_unregister(gpu, b.buffer);

@@ -91,7 +91,7 @@ struct bench {
 	uint64_t bytes;
 	unsigned int rounds;
 	unsigned int ways; /* number of combinations to try */
-	struct arrow_slices_config config;
+	struct async_writer_config config;
 	struct way fio; /* best combination of fio */
 	struct way own; /* best combination of the writer, and its rate, bytes/s */
 	double own_rate;
@@ -108,7 +108,7 @@ struct bench {
 	 */
 	struct batch_builder *images;
 	struct batch_builder *csr;
-	struct arrow_run *run; /* the current one */
+	struct run_files *run; /* the current one */
 	char mode[200];
 };
 
@@ -181,7 +181,7 @@ static uint64_t
 write_ring(struct bench *b)
 {
 	const struct arrow_io_info *info;
-	struct arrow_slices out;
+	struct async_writer out;
 	char path[PATH_MAX];
 	struct iovec iov;
 	uint64_t at;
@@ -189,7 +189,7 @@ write_ring(struct bench *b)
 
 	path_of(b, "writer_bench.ring", path);
 	iov.iov_len = b->config.slice;
-	rc = arrow_slices_open(&out, &b->config, path);
+	rc = async_writer_open(&out, &b->config, path);
 	if (rc < 0)
 		die(path, rc);
 	info = direct_io.info(out.handle);
@@ -197,13 +197,13 @@ write_ring(struct bench *b)
 		info->why[0] != '\0' ? ": " : "", info->why);
 	for (at = 0; at < b->bytes && rc == 0; at += iov.iov_len) {
 		iov.iov_base = source(b, at);
-		rc = arrow_slices_put(&out, &iov, 1, true);
+		rc = async_writer_put(&out, &iov, 1, true);
 	}
 	if (rc == 0)
-		rc = arrow_slices_end(&out);
+		rc = async_writer_end(&out);
 	if (rc < 0)
 		die(path, rc);
-	arrow_slices_close(&out);
+	async_writer_close(&out);
 	return b->bytes;
 }
 
@@ -246,7 +246,7 @@ emit(void *arg, const struct batch *batch)
 {
 	struct bench *b = arg;
 
-	arrow_run_append(b->run, batch);
+	run_files_append(b->run, batch);
 }
 
 static void
@@ -254,13 +254,13 @@ reclaim(void *arg, enum arrow_table table, unsigned int set)
 {
 	struct bench *b = arg;
 
-	arrow_run_reclaim(b->run, table, set);
+	run_files_reclaim(b->run, table, set);
 }
 
 static void
 open_run(struct bench *b)
 {
-	const struct arrow_run_config config = {
+	const struct run_files_config config = {
 		.dir = b->dir,
 		.run = "writer_bench",
 		.tables = &b->tables,
@@ -269,7 +269,7 @@ open_run(struct bench *b)
 	char message[PATH_MAX];
 	int rc;
 
-	rc = arrow_run_open(&b->run, &config, message);
+	rc = run_files_open(&b->run, &config, message);
 	if (rc < 0)
 		die(message, rc);
 }
@@ -277,19 +277,19 @@ open_run(struct bench *b)
 static uint64_t
 close_run(struct bench *b)
 {
-	struct arrow_run_stats s;
+	struct run_files_stats s;
 	uint64_t bytes = 0;
 	unsigned int i;
 	int rc;
 
-	rc = arrow_run_close(b->run);
+	rc = run_files_close(b->run);
 	if (rc < 0)
 		die("writer", rc);
 	for (i = 0; i < ARROW_TABLES; i++) {
-		arrow_run_stats_get(b->run, i, &s);
+		run_files_stats_get(b->run, i, &s);
 		bytes += s.bytes;
 	}
-	arrow_run_free(b->run);
+	run_files_free(b->run);
 	return bytes;
 }
 
@@ -306,10 +306,10 @@ write_records(struct bench *b, enum gk_kind kind)
 	for (done = 0; done < b->bytes; done += row) {
 		record.frame++;
 		record.out = record.frame % SLOTS;
-		if (arrow_run_wants_roll(b->run, record.frame) ||
+		if (run_files_wants_roll(b->run, record.frame) ||
 			batch_builder_add(builder, &record) < 0)
 			die("record", EINVAL);
-		arrow_run_poll(b->run);
+		run_files_poll(b->run);
 	}
 	batch_builder_flush(builder);
 	return close_run(b);
@@ -340,8 +340,8 @@ write_batches(struct bench *b)
 	batch.metadata_size = t.size;
 	open_run(b);
 	for (done = 0; done < b->bytes; done += READY_BYTES)
-		arrow_run_append(b->run, &batch);
-	arrow_run_reclaim(b->run, ARROW_IMAGES, 0);
+		run_files_append(b->run, &batch);
+	run_files_reclaim(b->run, ARROW_IMAGES, 0);
 	done = close_run(b);
 	arrow_template_free(&t);
 	return done;
@@ -376,9 +376,9 @@ measure(struct bench *b, enum row row, unsigned int round)
 		return;
 	}
 	cpu = cpu_time();
-	begin = arrow_slices_clock();
+	begin = async_writer_clock();
 	bytes = write_row(b, row);
-	b->rate[row][round] = bytes / ((arrow_slices_clock() - begin) * 1e-9);
+	b->rate[row][round] = bytes / ((async_writer_clock() - begin) * 1e-9);
 	b->cpu[row][round] = (cpu_time() - cpu) / bytes;
 	remove_files(b);
 }
@@ -387,16 +387,16 @@ measure(struct bench *b, enum row row, unsigned int round)
 static double
 try_writer(struct bench *b, const struct way *way)
 {
-	const struct arrow_slices_config config = b->config;
+	const struct async_writer_config config = b->config;
 	uint64_t begin, bytes;
 	double rate;
 
 	bench_disk_settle(b->dir);
 	b->config.slice = way->slice;
 	b->config.depth = way->depth;
-	begin = arrow_slices_clock();
+	begin = async_writer_clock();
 	bytes = write_records(b, GK_KIND_IMAGE);
-	rate = bytes / ((arrow_slices_clock() - begin) * 1e-9);
+	rate = bytes / ((async_writer_clock() - begin) * 1e-9);
 	remove_files(b);
 	b->config = config;
 	return rate;

@@ -17,7 +17,7 @@
 #define AHEAD_TIMES 16 /* allocation ahead, as a multiple of the current end of the file */
 
 uint64_t
-arrow_slices_clock(void)
+async_writer_clock(void)
 {
 	struct timespec t;
 
@@ -26,7 +26,7 @@ arrow_slices_clock(void)
 }
 
 static int
-fail(struct arrow_slices *s, int error)
+fail(struct async_writer *s, int error)
 {
 	if (s->error == 0)
 		s->error = error;
@@ -34,7 +34,7 @@ fail(struct arrow_slices *s, int error)
 }
 
 static struct arrow_slice *
-slice_at(struct arrow_slices *s, uint64_t i)
+slice_at(struct async_writer *s, uint64_t i)
 {
 	return &s->slice[i % ARROW_SLICE_QUEUE];
 }
@@ -46,19 +46,19 @@ slice_end(const struct arrow_slice *slice)
 }
 
 static uint8_t *
-stage_at(struct arrow_slices *s, int i)
+stage_at(struct async_writer *s, int i)
 {
 	return s->stage + (size_t)i * s->config.slice;
 }
 
 static size_t
-stage_size(const struct arrow_slices *s)
+stage_size(const struct async_writer *s)
 {
 	return huge_pages_round((size_t)(s->config.depth + 1) * s->config.slice);
 }
 
 static void
-free_all_stages(struct arrow_slices *s)
+free_all_stages(struct async_writer *s)
 {
 	s->gather = -1;
 	s->fill = 0;
@@ -67,7 +67,7 @@ free_all_stages(struct arrow_slices *s)
 }
 
 static void
-apply_defaults(struct arrow_slices_config *c)
+apply_defaults(struct async_writer_config *c)
 {
 	if (c->io == NULL)
 		c->io = &direct_io;
@@ -88,8 +88,8 @@ apply_defaults(struct arrow_slices_config *c)
 }
 
 int
-arrow_slices_open(
-	struct arrow_slices *s, const struct arrow_slices_config *config, const char *path)
+async_writer_open(
+	struct async_writer *s, const struct async_writer_config *config, const char *path)
 {
 	struct arrow_io_open how = {.path = path};
 	int rc;
@@ -113,13 +113,13 @@ arrow_slices_open(
 	rc = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
 	if (rc < 0) {
 		s->handle = NULL;
-		arrow_slices_close(s);
+		async_writer_close(s);
 	}
 	return rc;
 }
 
 void
-arrow_slices_close(struct arrow_slices *s)
+async_writer_close(struct async_writer *s)
 {
 	struct arrow_io_done done;
 
@@ -138,7 +138,7 @@ arrow_slices_close(struct arrow_slices *s)
 }
 
 int
-arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
+async_writer_reserve(struct async_writer *s, uint64_t size)
 {
 	int rc;
 
@@ -155,7 +155,7 @@ arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
  * ext4, fallocate(2) waits until no direct write of the file is in flight, and blocks new ones.
  */
 static void
-allocate(struct arrow_slices *s, uint64_t end)
+allocate(struct async_writer *s, uint64_t end)
 {
 	const uint64_t least = (uint64_t)AHEAD_LEAST * s->config.slice;
 	uint64_t ahead;
@@ -165,7 +165,7 @@ allocate(struct arrow_slices *s, uint64_t end)
 		ahead = AHEAD_TIMES * end > least ? AHEAD_TIMES * end : least;
 		if (ahead > s->ahead)
 			ahead = s->ahead;
-		rc = arrow_slices_reserve(s, end + ahead);
+		rc = async_writer_reserve(s, end + ahead);
 		if (rc == 0)
 			return;
 		s->ahead = rc == -ENOSPC && s->ahead > s->config.slice ? s->ahead / 2 : 0;
@@ -173,14 +173,14 @@ allocate(struct arrow_slices *s, uint64_t end)
 }
 
 static bool
-is_at_work(const struct arrow_slices *s)
+is_at_work(const struct async_writer *s)
 {
 	return s->next > s->tail || s->syncing;
 }
 
 /* Start queued slices, up to the depth and the limit. */
 static void
-push(struct arrow_slices *s)
+push(struct async_writer *s)
 {
 	struct arrow_slice *slice;
 	int rc;
@@ -201,7 +201,7 @@ push(struct arrow_slices *s)
 }
 
 static void
-end_sync(struct arrow_slices *s, int error)
+end_sync(struct async_writer *s, int error)
 {
 	s->syncing = false;
 	s->syncs++;
@@ -215,7 +215,7 @@ end_sync(struct arrow_slices *s, int error)
 }
 
 static void
-end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
+end_slice(struct async_writer *s, struct arrow_slice *slice, int error)
 {
 	slice->error = error;
 	slice->done = true;
@@ -233,7 +233,7 @@ end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
 
 /* Whether accepted data should be made durable now. */
 static bool
-sync_is_due(const struct arrow_slices *s)
+sync_is_due(const struct async_writer *s)
 {
 	const uint64_t open = s->taken - s->sync_covers;
 
@@ -243,7 +243,7 @@ sync_is_due(const struct arrow_slices *s)
 }
 
 static int
-begin_sync(struct arrow_slices *s)
+begin_sync(struct async_writer *s)
 {
 	int rc;
 
@@ -266,7 +266,7 @@ begin_sync(struct arrow_slices *s)
  * written during a sync belongs to the next one.
  */
 static void
-begin_due_sync(struct arrow_slices *s)
+begin_due_sync(struct async_writer *s)
 {
 	const uint64_t most = s->sync_covers + s->config.sync_bytes;
 
@@ -289,7 +289,7 @@ begin_due_sync(struct arrow_slices *s)
  * flight
  */
 static bool
-reap(struct arrow_slices *s, bool wait)
+reap(struct async_writer *s, bool wait)
 {
 	struct arrow_io_done done;
 	int rc;
@@ -301,7 +301,7 @@ reap(struct arrow_slices *s, bool wait)
 	if (rc <= 0)
 		return false;
 	if (wait)
-		s->now = arrow_slices_clock();
+		s->now = async_writer_clock();
 	s->moved = s->now;
 	if (done.tag == SYNC_TAG)
 		end_sync(s, done.error);
@@ -314,7 +314,7 @@ reap(struct arrow_slices *s, bool wait)
 
 /* Get the next slice to fill. @return NULL: an error */
 static struct arrow_slice *
-next_slice(struct arrow_slices *s)
+next_slice(struct async_writer *s)
 {
 	struct arrow_slice *slice;
 
@@ -333,7 +333,7 @@ next_slice(struct arrow_slices *s)
 }
 
 static void
-queue(struct arrow_slices *s, const struct arrow_slice *slice)
+queue(struct async_writer *s, const struct arrow_slice *slice)
 {
 	s->submitted += slice->length;
 	s->head++;
@@ -342,14 +342,14 @@ queue(struct arrow_slices *s, const struct arrow_slice *slice)
 
 /* Slices end at multiples of their size in the file, like the stripes of a disk. */
 static uint64_t
-slice_room(const struct arrow_slices *s)
+slice_room(const struct async_writer *s)
 {
 	return s->config.slice - s->submitted % s->config.slice;
 }
 
 /* Queue the collected data. */
 static int
-submit_gathered(struct arrow_slices *s)
+submit_gathered(struct async_writer *s)
 {
 	struct arrow_slice *slice;
 
@@ -369,7 +369,7 @@ submit_gathered(struct arrow_slices *s)
 }
 
 static int
-gather(struct arrow_slices *s, const uint8_t *data, size_t size)
+gather(struct async_writer *s, const uint8_t *data, size_t size)
 {
 	size_t part;
 
@@ -394,7 +394,7 @@ gather(struct arrow_slices *s, const uint8_t *data, size_t size)
 
 /* Queue slices that refer to the caller's memory. */
 static int
-refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
+refer(struct async_writer *s, const struct iovec *iov, unsigned int nb)
 {
 	struct arrow_slice *slice;
 	size_t done = 0, part; /* bytes of iov[0] that are done */
@@ -430,7 +430,7 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 
 /* Queue the collected data up to the limit. Data may still be added to the rest. */
 static void
-submit_unheld(struct arrow_slices *s)
+submit_unheld(struct async_writer *s)
 {
 	const uint64_t part = s->limit > s->submitted ? s->limit - s->submitted : 0;
 	const uint8_t *rest;
@@ -454,7 +454,7 @@ submit_unheld(struct arrow_slices *s)
 }
 
 static int
-proceed(struct arrow_slices *s)
+proceed(struct async_writer *s)
 {
 	push(s);
 	while (s->error == 0 && reap(s, false))
@@ -469,7 +469,7 @@ proceed(struct arrow_slices *s)
 }
 
 int
-arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay)
+async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned int nb, bool stay)
 {
 	/* parts are whole blocks, so the remainder of a part at the end of a slice is too */
 	const uintptr_t memory = s->config.io->info(s->handle)->memory_align - 1;
@@ -478,7 +478,7 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 
 	if (s->error != 0)
 		return s->error;
-	s->now = arrow_slices_clock();
+	s->now = async_writer_clock();
 	if (s->taken == s->sync_covers)
 		s->since = s->now;
 	else if (s->since_next == UINT64_MAX)
@@ -499,36 +499,36 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 }
 
 int
-arrow_slices_poll(struct arrow_slices *s)
+async_writer_poll(struct async_writer *s)
 {
-	s->now = arrow_slices_clock();
+	s->now = async_writer_clock();
 	return proceed(s);
 }
 
 void
-arrow_slices_hold(struct arrow_slices *s, uint64_t limit)
+async_writer_hold(struct async_writer *s, uint64_t limit)
 {
 	s->limit = limit;
 }
 
 uint64_t
-arrow_slices_hold_max(const struct arrow_slices *s)
+async_writer_hold_max(const struct async_writer *s)
 {
 	/* slices may end anywhere: depth + 1 buffers, one of them being filled */
 	return (uint64_t)s->config.depth * s->config.slice;
 }
 
 static void
-wait_for_sync(struct arrow_slices *s)
+wait_for_sync(struct async_writer *s)
 {
 	while (s->syncing && reap(s, true))
 		;
 }
 
 int
-arrow_slices_commit(struct arrow_slices *s)
+async_writer_commit(struct async_writer *s)
 {
-	if (arrow_slices_flush(s) < 0)
+	if (async_writer_flush(s) < 0)
 		return s->error;
 	wait_for_sync(s);
 	if (s->error == 0 && s->durable < s->taken && begin_sync(s) == 0)
@@ -537,9 +537,9 @@ arrow_slices_commit(struct arrow_slices *s)
 }
 
 void
-arrow_slices_wait(struct arrow_slices *s, uint64_t end)
+async_writer_wait(struct async_writer *s, uint64_t end)
 {
-	s->now = arrow_slices_clock();
+	s->now = async_writer_clock();
 	/* after an error, queued slices are never started; those in flight complete */
 	while (s->tail < (s->error == 0 ? s->head : s->next) &&
 		slice_at(s, s->tail)->offset < end && reap(s, true))
@@ -547,11 +547,11 @@ arrow_slices_wait(struct arrow_slices *s, uint64_t end)
 }
 
 int
-arrow_slices_flush(struct arrow_slices *s)
+async_writer_flush(struct async_writer *s)
 {
-	s->now = arrow_slices_clock();
+	s->now = async_writer_clock();
 	submit_gathered(s);
-	arrow_slices_wait(s, UINT64_MAX);
+	async_writer_wait(s, UINT64_MAX);
 	/* the sync may report another error */
 	while (s->error != 0 && s->syncing && reap(s, true))
 		;
@@ -559,7 +559,7 @@ arrow_slices_flush(struct arrow_slices *s)
 }
 
 void
-arrow_slices_cut(struct arrow_slices *s, uint64_t size)
+async_writer_cut(struct async_writer *s, uint64_t size)
 {
 	/* start nothing new */
 	s->head = s->next;
@@ -583,11 +583,11 @@ arrow_slices_cut(struct arrow_slices *s, uint64_t size)
 }
 
 int
-arrow_slices_end(struct arrow_slices *s)
+async_writer_end(struct async_writer *s)
 {
 	int rc;
 
-	if (arrow_slices_flush(s) < 0)
+	if (async_writer_flush(s) < 0)
 		return s->error;
 	wait_for_sync(s);
 	if (s->error != 0)

@@ -7,23 +7,23 @@
  * Memory that the caller keeps unchanged and that meets the alignment of direct I/O is written in
  * place, if it is at least one slice long. Other data is copied into slices of the writer. An
  * incomplete slice waits for more data until a sync is due. Slices that the disk cannot accept yet
- * wait in a queue; arrow_slices_poll() starts them when others have completed. Syncs run in
+ * wait in a queue; async_writer_poll() starts them when others have completed. Syncs run in
  * parallel with writes. A sync starts when sync_bytes are not durable, or when some bytes have not
  * been durable for sync_ms. Data is therefore durable sync_ms after it was passed in, plus the time
  * that the disk takes to complete the current sync, to write the data and to sync it. This requires
  * regular polling.
  *
- * Data beyond the limit of arrow_slices_hold() is accepted, but is not written until the limit
+ * Data beyond the limit of async_writer_hold() is accepted, but is not written until the limit
  * moves: it waits for data of another file.
  *
  * Space is allocated ahead, so that writes do not extend the file: file systems serialize such
- * writes. arrow_slices_end() truncates the file to its size. Until then it may end in zeros.
+ * writes. async_writer_end() truncates the file to its size. Until then it may end in zeros.
  *
- * An error is sticky: nothing is written after it, except after arrow_slices_cut(). One thread.
+ * An error is sticky: nothing is written after it, except after async_writer_cut(). One thread.
  * Calls may block in the file system.
  */
-#ifndef ARROW_SLICES_H
-#define ARROW_SLICES_H
+#ifndef ASYNC_WRITER_H
+#define ASYNC_WRITER_H
 
 #include "io/file_io.h"
 #include "arrow/schema.h"
@@ -38,7 +38,7 @@
 #define ARROW_SLICE_QUEUE      256 /**< maximum number of slices in progress or waiting */
 
 /** How to write. 0 selects the default of a member. */
-struct arrow_slices_config {
+struct async_writer_config {
 	const struct arrow_io_ops *io; /**< NULL: direct_io */
 	enum arrow_io_mode mode;       /**< best mode to try */
 	uint32_t slice;		       /**< size of a write, bytes; a multiple of ARROW_BLOCK */
@@ -66,8 +66,8 @@ struct arrow_slice {
 	bool done;
 };
 
-struct arrow_slices {
-	struct arrow_slices_config config; /**< with defaults applied */
+struct async_writer {
+	struct async_writer_config config; /**< with defaults applied */
 	void *handle;			   /**< NULL: not open */
 	uint64_t taken;			   /**< bytes passed in */
 	uint64_t submitted;		   /**< bytes cut into slices */
@@ -89,7 +89,7 @@ struct arrow_slices {
 	uint64_t syncs;
 	uint64_t copied; /**< bytes that were copied, not written in place */
 	bool syncing;
-	bool stalled; /**< result of the last arrow_slices_poll() */
+	bool stalled; /**< result of the last async_writer_poll() */
 	bool torn;    /**< a slice failed, so `written` does not advance */
 	int error;
 	bool error_in_sync; /**< data written since `durable` may be lost */
@@ -105,60 +105,60 @@ struct arrow_slices {
 };
 
 /** @return 0; -errno of open; -EINVAL: invalid configuration; -ENOMEM */
-int arrow_slices_open(
-	struct arrow_slices *s, const struct arrow_slices_config *config, const char *path);
+int async_writer_open(
+	struct async_writer *s, const struct async_writer_config *config, const char *path);
 
 /**
  * Write data. The sum of the lengths is a multiple of ARROW_BLOCK.
- * @param stay  the memory remains unchanged until arrow_slices_wait() for its end has returned
+ * @param stay  the memory remains unchanged until async_writer_wait() for its end has returned
  * @return 0 or the error
  */
-int arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay);
+int async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned int nb, bool stay);
 
 /** Process completions and start operations that are due. @return 0 or the error */
-int arrow_slices_poll(struct arrow_slices *s);
+int async_writer_poll(struct async_writer *s);
 
 /**
  * Do not start slices that end behind `limit`, until it is moved. The writer must have buffers for
- * the waiting bytes (arrow_slices_hold_max()). UINT64_MAX, the value after open and cut: no limit.
+ * the waiting bytes (async_writer_hold_max()). UINT64_MAX, the value after open and cut: no limit.
  */
-void arrow_slices_hold(struct arrow_slices *s, uint64_t limit);
+void async_writer_hold(struct async_writer *s, uint64_t limit);
 
 /** Maximum number of bytes that may wait behind the limit. */
-uint64_t arrow_slices_hold_max(const struct arrow_slices *s);
+uint64_t async_writer_hold_max(const struct async_writer *s);
 
 /** Wait until everything is durable. Nothing may be held back. @return 0 or the error */
-int arrow_slices_commit(struct arrow_slices *s);
+int async_writer_commit(struct async_writer *s);
 
 /**
  * Wait until memory of the bytes before `end` is not read any more: they are written or discarded.
  */
-void arrow_slices_wait(struct arrow_slices *s, uint64_t end);
+void async_writer_wait(struct async_writer *s, uint64_t end);
 
 /**
  * Wait until everything is written. After an error, also wait for the current sync.
  * @return 0 or the error
  */
-int arrow_slices_flush(struct arrow_slices *s);
+int async_writer_flush(struct async_writer *s);
 
 /**
  * After an error: discard everything from `size` on, and clear the error. `size` is at most
  * `written`.
  */
-void arrow_slices_cut(struct arrow_slices *s, uint64_t size);
+void async_writer_cut(struct async_writer *s, uint64_t size);
 
 /**
  * Write everything, truncate the file to its size, and wait until it is durable. @return 0 or the
  * error
  */
-int arrow_slices_end(struct arrow_slices *s);
+int async_writer_end(struct async_writer *s);
 
 /** Allocate space for a number of bytes. @return 0, -ENOSPC, ... */
-int arrow_slices_reserve(struct arrow_slices *s, uint64_t size);
+int async_writer_reserve(struct async_writer *s, uint64_t size);
 
-void arrow_slices_close(struct arrow_slices *s);
+void async_writer_close(struct async_writer *s);
 
 /** Monotonic clock, ns. */
-uint64_t arrow_slices_clock(void);
+uint64_t async_writer_clock(void);
 
-#endif /* ARROW_SLICES_H */
+#endif /* ASYNC_WRITER_H */

@@ -43,7 +43,7 @@ file_fail(struct arrow_file *f, int error, const char *what)
 static void
 file_free(struct arrow_file *f)
 {
-	arrow_slices_close(&f->out);
+	async_writer_close(&f->out);
 	free(f->batches);
 	free(f->pending);
 	f->batches = NULL;
@@ -55,17 +55,17 @@ arrow_file_discard(struct arrow_file *f)
 {
 	if (f->out.handle == NULL)
 		return;
-	arrow_slices_cut(&f->out, 0);
+	async_writer_cut(&f->out, 0);
 	/* remove it while it is locked */
 	(void)f->out.config.io->remove(f->part);
 	file_free(f);
 }
 
 int
-arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config, const char *dir,
+arrow_file_create(struct arrow_file *f, const struct async_writer_config *config, const char *dir,
 	const char *name, const struct arrow_schema *schema)
 {
-	static const struct arrow_slices_config defaults;
+	static const struct async_writer_config defaults;
 	struct iovec iov;
 	uint8_t *header;
 	size_t size;
@@ -88,7 +88,7 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 	rc = arrow_header_build(schema, &header, &size);
 	if (rc < 0)
 		return file_fail(f, rc, "write the header of");
-	rc = arrow_slices_open(&f->out, config != NULL ? config : &defaults, f->part);
+	rc = async_writer_open(&f->out, config != NULL ? config : &defaults, f->part);
 	if (rc < 0) {
 		file_fail(f, rc, "create");
 		if (rc == -EEXIST)
@@ -100,9 +100,9 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 	}
 	/* write the header now, so that the creation of the file reports a full disk */
 	iov = (struct iovec){header, size};
-	rc = arrow_slices_put(&f->out, &iov, 1, false);
+	rc = async_writer_put(&f->out, &iov, 1, false);
 	if (rc == 0)
-		rc = arrow_slices_flush(&f->out);
+		rc = async_writer_flush(&f->out);
 	if (rc < 0) {
 		file_fail(f, rc, "write");
 		arrow_file_discard(f);
@@ -262,7 +262,7 @@ arrow_file_append(struct arrow_file *f, const struct batch *b)
 	memcpy(iov + 1, b->body, b->nb_body * sizeof(*b->body));
 	f->rows += b->rows;
 	f->size += b->metadata_size + b->body_length;
-	arrow_slices_put(&f->out, iov, b->nb_body + 1, b->lasting);
+	async_writer_put(&f->out, iov, b->nb_body + 1, b->lasting);
 	return file_check(f);
 }
 
@@ -271,7 +271,7 @@ arrow_file_poll(struct arrow_file *f)
 {
 	if (f->error != 0 || f->out.handle == NULL)
 		return f->error;
-	arrow_slices_poll(&f->out);
+	async_writer_poll(&f->out);
 	return file_check(f);
 }
 
@@ -280,7 +280,7 @@ arrow_file_commit(struct arrow_file *f)
 {
 	if (f->error != 0)
 		return f->error;
-	arrow_slices_commit(&f->out);
+	async_writer_commit(&f->out);
 	return file_check(f);
 }
 
@@ -304,7 +304,7 @@ void
 arrow_file_wait(struct arrow_file *f, uint64_t end)
 {
 	if (f->out.handle != NULL)
-		arrow_slices_wait(&f->out, end);
+		async_writer_wait(&f->out, end);
 }
 
 /* After an error: keep the batches that are certain to be written, and continue behind them. */
@@ -315,7 +315,7 @@ file_cut(struct arrow_file *f)
 	size_t n = f->nb_durable;
 
 	/* wait until operations in flight have completed */
-	(void)arrow_slices_flush(&f->out);
+	(void)async_writer_flush(&f->out);
 	/* a failed sync may have lost any data that was not durable before */
 	sure = f->out.error_in_sync ? f->out.durable : f->out.written;
 	for (; n < f->nb_batches && batch_end(end, &f->batches[n]) <= sure; n++)
@@ -323,7 +323,7 @@ file_cut(struct arrow_file *f)
 	f->size = end;
 	for (; f->nb_batches > n; f->nb_batches--)
 		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
-	arrow_slices_cut(&f->out, f->size);
+	async_writer_cut(&f->out, f->size);
 }
 
 static int
@@ -350,9 +350,9 @@ file_write_trailer(struct arrow_file *f)
 		return rc;
 	/* the trailer replaces what was truncated, so the file has space for it */
 	iov = (struct iovec){trailer, size};
-	rc = arrow_slices_put(&f->out, &iov, 1, false);
+	rc = async_writer_put(&f->out, &iov, 1, false);
 	if (rc == 0)
-		rc = arrow_slices_end(&f->out);
+		rc = async_writer_end(&f->out);
 	free(trailer);
 	if (rc == 0)
 		f->size += size;
@@ -369,8 +369,8 @@ arrow_file_close(struct arrow_file *f)
 
 	if (f->out.handle == NULL)
 		return f->error;
-	arrow_slices_hold(&f->out, UINT64_MAX);
-	if (f->error == 0 && arrow_slices_flush(&f->out) < 0)
+	async_writer_hold(&f->out, UINT64_MAX);
+	if (f->error == 0 && async_writer_flush(&f->out) < 0)
 		file_check(f);
 	if (f->error != 0)
 		file_cut(f);
@@ -380,7 +380,7 @@ arrow_file_close(struct arrow_file *f)
 		file_fail(f, rc, what);
 		file_cut(f);
 		f->uncut =
-			io->truncate(f->out.handle, f->size) < 0 || arrow_slices_end(&f->out) < 0;
+			io->truncate(f->out.handle, f->size) < 0 || async_writer_end(&f->out) < 0;
 		goto out;
 	}
 	FAIL_POINT("file.trailer");

@@ -41,7 +41,7 @@ struct arrow_file_pending {
 };
 
 struct arrow_file {
-	struct arrow_slices out;
+	struct async_writer out;
 	const struct arrow_schema *schema;
 	struct arrow_file_batch *batches;
 	size_t nb_batches;
@@ -80,7 +80,7 @@ struct arrow_file {
  *   - -ENAMETOOLONG
  *   - -EINVAL: invalid slice or depth
  */
-int arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config,
+int arrow_file_create(struct arrow_file *f, const struct async_writer_config *config,
 	const char *dir, const char *name, const struct arrow_schema *schema);
 
 /**

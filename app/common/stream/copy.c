@@ -151,7 +151,7 @@ copy_out(const struct stream_writer_config *config, const struct stream_source *
 }
 
 int
-stream_copy(const struct arrow_io_ops *io, const struct arrow_slices_config *slices,
+stream_copy(const struct arrow_io_ops *io, const struct async_writer_config *slices,
 	const struct arrow_identity *identity, const char *path, const struct interval_set *which,
 	unsigned int above, char copy[PATH_MAX], char message[PATH_MAX])
 {

@@ -28,7 +28,7 @@
  * @return 0; -EBADMSG: a batch is damaged; -ENOSPC: detected before anything is written, if
  *   possible; -errno
  */
-int stream_copy(const struct arrow_io_ops *io, const struct arrow_slices_config *slices,
+int stream_copy(const struct arrow_io_ops *io, const struct async_writer_config *slices,
 	const struct arrow_identity *identity, const char *path, const struct interval_set *which,
 	unsigned int above, char copy[PATH_MAX], char message[PATH_MAX]);
 

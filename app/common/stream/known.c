@@ -433,7 +433,7 @@ stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 /* Copy the unique batches behind the truncation point to a new file. */
 static int
 copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	size_t file, struct interval_set *alone, unsigned int above, char message[PATH_MAX])
 {
 	struct stream_contents contents = {0};
@@ -469,7 +469,7 @@ stream_known_number(const struct stream_known *k)
 
 int
 stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
 {
 	const size_t nb = k->nb; /* the copies are appended behind these */
@@ -590,7 +590,7 @@ find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io
  */
 static int
 cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
 {
 	const size_t nb = k->nb; /* the copies are appended behind these */
@@ -652,7 +652,7 @@ find_differing(const struct stream_known *k, const char *path, const struct inte
 
 int
 stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const char *path, uint64_t *cut, char message[PATH_MAX])
 {
 	struct stream_contents contents = {0};

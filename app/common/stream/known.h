@@ -107,7 +107,7 @@ struct stream_checked {
  *   damaged and cannot be truncated; -errno of the file system; -ENOMEM
  */
 int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const char *path, uint64_t *cut, char message[PATH_MAX]);
 
 /**
@@ -160,7 +160,7 @@ bool stream_known_is_touched(const struct stream_known *k, const struct interval
  * @return 0; -errno of the first file that could not be truncated; see `message`
  */
 int stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX]);
 
 #endif /* STREAM_KNOWN_H */

@@ -191,7 +191,7 @@ back_off(struct stream_writer *w, int error)
 	w->backoff = w->backoff == 0 ? w->config.retry_ms * NS_PER_MS : 2 * w->backoff;
 	if (w->backoff > most)
 		w->backoff = most;
-	w->retry_at = arrow_slices_clock() + w->backoff;
+	w->retry_at = async_writer_clock() + w->backoff;
 }
 
 /* Handle a failure of the current file: keep the batches that are certain to be written. */
@@ -225,7 +225,7 @@ create_file(struct stream_writer *w, struct stream_file *f)
 	if (rc < 0 || w->stats.error == 0)
 		return rc;
 	/* after an outage, a new file must have some free space */
-	rc = arrow_slices_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
+	rc = async_writer_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
 	if (rc == -EOPNOTSUPP)
 		rc = 0;
 	if (rc < 0) {
@@ -263,7 +263,7 @@ open_file(struct stream_writer *w)
 	}
 	f->file.clock = w->config.clock;
 	f->file.clock_arg = w->config.arg;
-	f->opened_at = arrow_slices_clock();
+	f->opened_at = async_writer_clock();
 	f->empty = true;
 	for (at = &w->oldest; *at != NULL; at = &(*at)->next)
 		;
@@ -284,7 +284,7 @@ wants_roll(const struct stream_writer *w, uint64_t sequence, uint64_t bytes)
 	return sequence <= f->last || f->file.size + bytes > w->config.roll_bytes ||
 		(w->config.roll_batches > 0 && f->file.nb_batches >= w->config.roll_batches) ||
 		(w->config.roll_ms > 0 &&
-			arrow_slices_clock() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
+			async_writer_clock() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
 }
 
 static bool
@@ -301,7 +301,7 @@ is_over_quota(struct stream_writer *w, uint64_t bytes)
 	if (fits(q, bytes))
 		return false;
 	/* files may have been removed; examined once per retry interval */
-	if (q->root != NULL && arrow_slices_clock() >= w->retry_at)
+	if (q->root != NULL && async_writer_clock() >= w->retry_at)
 		stream_quota_renew(q, w->config.enter);
 	return !fits(q, bytes);
 }
@@ -410,7 +410,7 @@ prepare(struct stream_writer *w, const struct item *item)
 	}
 	if (w->current != NULL)
 		return 0;
-	if (w->stats.error != 0 && arrow_slices_clock() < w->retry_at)
+	if (w->stats.error != 0 && async_writer_clock() < w->retry_at)
 		return w->stats.error;
 	return open_file(w);
 }
@@ -579,7 +579,7 @@ stream_writer_poll(struct stream_writer *w)
 	watch_disk(w);
 	stream_writer_give_results(w);
 	/* try to recover without a batch, since peers send none until the state is good */
-	if (w->stats.error == 0 || w->current != NULL || arrow_slices_clock() < w->retry_at)
+	if (w->stats.error == 0 || w->current != NULL || async_writer_clock() < w->retry_at)
 		return;
 	if (is_over_quota(w, w->wanted > 0 ? w->wanted : XFER_BLOCK))
 		back_off(w, w->stats.error); /* do not read directories in every iteration */

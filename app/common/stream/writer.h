@@ -95,7 +95,7 @@ struct stream_writer_config {
 	bool final;	 /**< adopted files stay as they are, also if they have duplicates */
 	struct arrow_identity identity;
 	const struct arrow_schema *schema; /**< must outlive the writer */
-	struct arrow_slices_config slices; /**< sync_ms, sync_bytes: group commit */
+	struct async_writer_config slices; /**< sync_ms, sync_bytes: group commit */
 	uint64_t roll_bytes;		   /**< maximum size of a file */
 	uint64_t roll_batches;		   /**< maximum batches of a file; 0: no limit */
 	uint64_t roll_ms;		   /**< maximum age of a file; 0: no limit */

@@ -113,8 +113,8 @@ struct builder {
 	struct mailbox mailbox;
 	struct builder_command command; /**< in the mailbox */
 	uint64_t effective;		/**< written before the mailbox is answered */
-	uint32_t failed_gang; /**< number of the gang + 1, 0: none; atomic */
-	int failed_error;     /**< written before `failed_gang` */
+	uint32_t failed_gang;		/**< number of the gang + 1, 0: none; atomic */
+	int failed_error;		/**< written before `failed_gang` */
 	struct builder_stats stats __rte_cache_aligned;
 };
 

@@ -16,9 +16,10 @@
 #include "egress/egress.h"
 #include "output/batch_writer.h"
 
-RTE_LOG_REGISTER(file_writer_logtype, braggline.writer, NOTICE);
+RTE_LOG_REGISTER(batch_writer_logtype, braggline.writer, NOTICE);
 
-#define WRITER_LOG(level, ...) rte_log(RTE_LOG_##level, file_writer_logtype, "writer: " __VA_ARGS__)
+#define WRITER_LOG(level, ...) \
+	rte_log(RTE_LOG_##level, batch_writer_logtype, "writer: " __VA_ARGS__)
 
 enum request {
 	RUN,
@@ -26,20 +27,20 @@ enum request {
 	ABORT, /* stop at once */
 };
 
-struct file_writer {
-	struct file_writer_config config;
+struct batch_writer {
+	struct batch_writer_config config;
 	struct arrow_tables tables;
 	struct batch_builder *builder;
-	struct arrow_run *run;
+	struct run_files *run;
 	pthread_t thread;
 	bool started;
 	bool closed;
 	bool began; /* a run was begun at the egress */
 	bool has_calibration;
-	int error;			/* of the run, when it is closed */
-	enum request request;		/* atomic; written by the controlling thread */
-	struct file_writer_stats stats; /* written by the writer's thread only; without table[] */
-	struct arrow_run_status status[ARROW_TABLES]; /* as last read by file_writer_path() */
+	int error;			 /* of the run, when it is closed */
+	enum request request;		 /* atomic; written by the controlling thread */
+	struct batch_writer_stats stats; /* written by the writer's thread only; without table[] */
+	struct run_files_status status[ARROW_TABLES]; /* as last read by batch_writer_path() */
 	/* copy of a record whose output is in the staging buffer */
 	struct frame_record fetched;
 	uint64_t now; /* in ms, coarse clock */
@@ -66,13 +67,13 @@ writer_log(void *arg, bool error, const char *text)
 static void
 writer_emit(void *arg, const struct batch *b)
 {
-	struct file_writer *w = arg;
+	struct batch_writer *w = arg;
 	int rc;
 
 	if (w->config.egress != NULL)
 		rc = egress_put(w->config.egress, b);
 	else
-		rc = arrow_run_append(w->run, b);
+		rc = run_files_append(w->run, b);
 	if (rc != 0 && b->table == ARROW_IMAGES)
 		batch_builder_disown(w->builder, b->first, b->last);
 	/* the current row, which is not added yet, will begin the next batch */
@@ -84,16 +85,16 @@ writer_emit(void *arg, const struct batch *b)
 static void
 writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
 {
-	const struct file_writer *w = arg;
+	const struct batch_writer *w = arg;
 
-	arrow_run_reclaim(w->run, table, set);
+	run_files_reclaim(w->run, table, set);
 }
 
 /* Stores are sent batches from the journal. */
 static uint8_t *
 writer_place(void *arg, uint64_t size)
 {
-	const struct file_writer *w = arg;
+	const struct batch_writer *w = arg;
 
 	return egress_room(w->config.egress, ARROW_IMAGES, size);
 }
@@ -101,15 +102,15 @@ writer_place(void *arg, uint64_t size)
 static int64_t
 writer_clock(void *arg)
 {
-	const struct file_writer *w = arg;
+	const struct batch_writer *w = arg;
 
 	return w->config.clock(w->config.clock_arg);
 }
 
 static void
-idle_sleep(struct file_writer *w)
+idle_sleep(struct batch_writer *w)
 {
-	const struct timespec t = {.tv_nsec = FILE_WRITER_NAP_US * 1000};
+	const struct timespec t = {.tv_nsec = BATCH_WRITER_NAP_US * 1000};
 
 	nanosleep(&t, NULL);
 }
@@ -126,7 +127,7 @@ coarse_clock(void)
 
 /* Flush a batch that has been open for batch_ms, even if no record follows. */
 static void
-end_old_batches(struct file_writer *w)
+end_old_batches(struct batch_writer *w)
 {
 	const uint64_t most = w->config.batch_ms;
 
@@ -138,18 +139,18 @@ end_old_batches(struct file_writer *w)
 }
 
 static int
-fetch_part(struct file_writer *w, const uint8_t *slot, uint64_t at, uint64_t size)
+fetch_part(struct batch_writer *w, const uint8_t *slot, uint64_t at, uint64_t size)
 {
-	const struct file_writer_config *c = &w->config;
+	const struct batch_writer_config *c = &w->config;
 
 	return size == 0 ? 0 : c->fetch(c->fetch_arg, c->staging + at, slot + at, size);
 }
 
 /* Fetch only the used part of a slot, because it crosses the bus. */
 static int
-fetch_output(struct file_writer *w, const struct frame_record *record)
+fetch_output(struct batch_writer *w, const struct frame_record *record)
 {
-	const struct file_writer_config *c = &w->config;
+	const struct batch_writer_config *c = &w->config;
 	const struct gk_layout *l = &c->layout;
 	const uint8_t *slot = c->outputs + record->out * l->stride;
 	const uint64_t pixels = gk_pixels(&c->geometry), rows = gk_rows(&c->geometry);
@@ -178,7 +179,7 @@ fetch_output(struct file_writer *w, const struct frame_record *record)
 
 /* Return a copy of the record that refers to the staging buffer as its output slot. */
 static const struct frame_record *
-fetch(struct file_writer *w, const struct frame_record *record)
+fetch(struct batch_writer *w, const struct frame_record *record)
 {
 	w->fetched = *record;
 	w->fetched.out = GK_NO_OUT;
@@ -189,7 +190,7 @@ fetch(struct file_writer *w, const struct frame_record *record)
 
 /* @param job  compresses the record's output; NULL: the output is not being compressed */
 static int
-add(struct file_writer *w, const struct frame_record *record, struct compress_job *job)
+add(struct batch_writer *w, const struct frame_record *record, struct compress_job *job)
 {
 	struct batch_chunk chunk;
 	int rc;
@@ -203,22 +204,22 @@ add(struct file_writer *w, const struct frame_record *record, struct compress_jo
 }
 
 static void
-take(struct file_writer *w, const struct frame_record *from, struct compress_job *job)
+take(struct batch_writer *w, const struct frame_record *from, struct compress_job *job)
 {
 	const bool kept = frame_verdict_is_kept(from->verdict), far = w->config.staging != NULL;
 	const struct frame_record *record = kept && far ? fetch(w, from) : from;
 
-	const struct file_writer_config *c = &w->config;
-	struct file_writer_stats *s = &w->stats;
+	const struct batch_writer_config *c = &w->config;
+	struct batch_writer_stats *s = &w->stats;
 	int added;
 
 	count(&s->records, 1);
 	if (kept)
 		count(&s->kept, 1);
-	if (w->run != NULL && arrow_run_wants_roll(w->run, record->frame)) {
+	if (w->run != NULL && run_files_wants_roll(w->run, record->frame)) {
 		/* the next set begins at an interval boundary, where batches end anyway */
 		batch_builder_flush(w->builder);
-		arrow_run_roll(w->run);
+		run_files_roll(w->run);
 	}
 	added = add(w, record, job);
 	if (w->since == 0)
@@ -239,7 +240,7 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 
 /* Return true if the record is a raw frame that can be compressed in place. */
 static bool
-is_raw(const struct file_writer_config *c, const struct frame_record *record)
+is_raw(const struct batch_writer_config *c, const struct frame_record *record)
 {
 	return c->compressor != NULL && c->staging == NULL && record->kind == GK_KIND_RAW &&
 		frame_verdict_is_kept(record->verdict) && record->out < c->nb_outputs;
@@ -250,10 +251,10 @@ is_raw(const struct file_writer_config *c, const struct frame_record *record)
  * @return index of the first frame that was not examined
  */
 static unsigned int
-compress_ahead(const struct file_writer *w, void *const record[], struct compress_job *job[],
+compress_ahead(const struct batch_writer *w, void *const record[], struct compress_job *job[],
 	unsigned int at, unsigned int n)
 {
-	const struct file_writer_config *c = &w->config;
+	const struct batch_writer_config *c = &w->config;
 
 	for (; at < n; at++) {
 		const struct frame_record *r = record[at];
@@ -272,9 +273,9 @@ compress_ahead(const struct file_writer *w, void *const record[], struct compres
 static void *
 writer_main(void *arg)
 {
-	struct file_writer *w = arg;
-	struct compress_job *job[FILE_WRITER_BURST];
-	void *record[FILE_WRITER_BURST];
+	struct batch_writer *w = arg;
+	struct compress_job *job[BATCH_WRITER_BURST];
+	void *record[BATCH_WRITER_BURST];
 	unsigned int i, n, ahead;
 	enum request request;
 
@@ -287,12 +288,12 @@ writer_main(void *arg)
 		if (request == ABORT)
 			break;
 		end_old_batches(w);
-		n = rte_ring_sc_dequeue_burst(w->config.records, record, FILE_WRITER_BURST, NULL);
+		n = rte_ring_sc_dequeue_burst(w->config.records, record, BATCH_WRITER_BURST, NULL);
 		if (n == 0) {
 			if (request == STOP)
 				break;
 			if (w->run != NULL)
-				arrow_run_poll(w->run);
+				run_files_poll(w->run);
 			idle_sleep(w);
 			continue;
 		}
@@ -301,7 +302,7 @@ writer_main(void *arg)
 			take(w, record[i], job[i]);
 			/* keep the disk busy while batches are filled */
 			if (w->run != NULL)
-				arrow_run_poll(w->run);
+				run_files_poll(w->run);
 			/* One by one, because the datapath runs out of output slots first. */
 			while (rte_ring_sp_enqueue(w->config.returns, record[i]) < 0 &&
 				__atomic_load_n(&w->request, __ATOMIC_RELAXED) != ABORT)
@@ -309,15 +310,15 @@ writer_main(void *arg)
 		}
 	}
 	batch_builder_flush(w->builder);
-	w->error = w->run != NULL ? arrow_run_close(w->run) : egress_end(w->config.egress);
+	w->error = w->run != NULL ? run_files_close(w->run) : egress_end(w->config.egress);
 	w->closed = true;
 	return NULL;
 }
 
 static int
-create_tables(struct file_writer *w)
+create_tables(struct batch_writer *w)
 {
-	const struct file_writer_config *c = &w->config;
+	const struct batch_writer_config *c = &w->config;
 	char name[NAME_MAX], digest[32];
 	struct arrow_meta meta[c->nb_meta + 2];
 	const struct arrow_tables_config tables = {
@@ -335,7 +336,7 @@ create_tables(struct file_writer *w)
 	if (c->nb_planes > 0) {
 		snprintf(name, sizeof(name), "%s_calibration.bin", c->run);
 		snprintf(digest, sizeof(digest), "crc32c:%08x",
-			arrow_planes_digest(c->planes, c->nb_planes));
+			calibration_file_digest(c->planes, c->nb_planes));
 		meta[c->nb_meta] = (struct arrow_meta){ARROW_META_CALIBRATION_FILE, name};
 		meta[c->nb_meta + 1] = (struct arrow_meta){ARROW_META_CALIBRATION, digest};
 	}
@@ -343,9 +344,9 @@ create_tables(struct file_writer *w)
 }
 
 static int
-create_builder(struct file_writer *w)
+create_builder(struct batch_writer *w)
 {
-	const struct file_writer_config *c = &w->config;
+	const struct batch_writer_config *c = &w->config;
 	const struct batch_builder_config builder = {
 		.geometry = c->geometry,
 		.layout = c->layout,
@@ -363,7 +364,7 @@ create_builder(struct file_writer *w)
 		.reclaim = c->egress != NULL ? NULL : writer_reclaim,
 		.place = c->egress != NULL ? writer_place : NULL,
 		/* a batch is in the journal when writer_emit() returns */
-		.sets = c->egress != NULL ? 1 : FILE_WRITER_SETS,
+		.sets = c->egress != NULL ? 1 : BATCH_WRITER_SETS,
 		.arg = w,
 	};
 	int rc;
@@ -374,9 +375,9 @@ create_builder(struct file_writer *w)
 
 /* Compute the maximum body of each table, which a remote slot must hold. */
 static int
-begin_egress(struct file_writer *w, char message[PATH_MAX])
+begin_egress(struct batch_writer *w, char message[PATH_MAX])
 {
-	const struct file_writer_config *c = &w->config;
+	const struct batch_writer_config *c = &w->config;
 	const uint64_t pixels = gk_pixels(&c->geometry);
 	const uint32_t rows = c->frames_interval > 0 ? c->frames_interval : BATCH_FRAMES_INTERVAL;
 	/* Gaps between all buffers. A CSR pixel needs column and value. A raw chunk may grow. */
@@ -399,10 +400,10 @@ begin_egress(struct file_writer *w, char message[PATH_MAX])
 }
 
 static int
-create_files(struct file_writer *w, char message[PATH_MAX])
+create_files(struct batch_writer *w, char message[PATH_MAX])
 {
-	const struct file_writer_config *c = &w->config;
-	const struct arrow_run_config run = {
+	const struct batch_writer_config *c = &w->config;
+	const struct run_files_config run = {
 		.dir = c->dir,
 		.run = c->run,
 		.tables = &w->tables,
@@ -423,22 +424,22 @@ create_files(struct file_writer *w, char message[PATH_MAX])
 
 	/* before the tables, which allocate free space of the file system for their next writes */
 	if (c->nb_planes > 0)
-		rc = arrow_planes_write(
+		rc = calibration_file_write(
 			c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
 	if (rc < 0)
 		return rc;
 	/* 1: the file existed, and another receiver owns it */
 	w->has_calibration = c->nb_planes > 0 && rc == 0;
-	rc = c->egress != NULL ? begin_egress(w, message) : arrow_run_open(&w->run, &run, message);
+	rc = c->egress != NULL ? begin_egress(w, message) : run_files_open(&w->run, &run, message);
 	w->began = rc == 0 && c->egress != NULL;
 	return rc;
 }
 
 int
-file_writer_create(struct file_writer **writer, const struct file_writer_config *config,
+batch_writer_create(struct batch_writer **writer, const struct batch_writer_config *config,
 	char message[PATH_MAX])
 {
-	struct file_writer *w;
+	struct batch_writer *w;
 	int rc;
 
 	message[0] = '\0';
@@ -465,12 +466,12 @@ file_writer_create(struct file_writer **writer, const struct file_writer_config 
 	return 0;
 
 fail:
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	return rc;
 }
 
 int
-file_writer_start(struct file_writer *w)
+batch_writer_start(struct batch_writer *w)
 {
 	pthread_attr_t attr;
 	int rc;
@@ -488,7 +489,7 @@ file_writer_start(struct file_writer *w)
 }
 
 int
-file_writer_stop(struct file_writer *w, bool drain)
+batch_writer_stop(struct batch_writer *w, bool drain)
 {
 	if (w->started) {
 		__atomic_store_n(&w->request, drain ? STOP : ABORT, __ATOMIC_RELEASE);
@@ -499,20 +500,20 @@ file_writer_stop(struct file_writer *w, bool drain)
 }
 
 static void
-get_table_stats(const struct file_writer *w, enum arrow_table table, struct arrow_run_stats *to,
-	struct file_writer_stats *sum)
+get_table_stats(const struct batch_writer *w, enum arrow_table table, struct run_files_stats *to,
+	struct batch_writer_stats *sum)
 {
 	struct egress_stats e;
 
 	if (w->run != NULL) {
-		arrow_run_stats_get(w->run, table, to);
+		run_files_stats_get(w->run, table, to);
 		return;
 	}
 	egress_stats_get(w->config.egress, table, &e);
 	sum->held = e.put_rows - e.rows - e.spilled_rows;
 	sum->spilled = e.spilled_rows;
 	sum->unretained = e.refused_rows;
-	*to = (struct arrow_run_stats){
+	*to = (struct run_files_stats){
 		.rows = e.rows,
 		.batches = e.durable,
 		.bytes = e.bytes,
@@ -524,10 +525,10 @@ get_table_stats(const struct file_writer *w, enum arrow_table table, struct arro
 }
 
 void
-file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *stats)
+batch_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *stats)
 {
-	const struct file_writer_stats *from = &w->stats;
-	struct arrow_run_stats *images = &stats->table[ARROW_IMAGES];
+	const struct batch_writer_stats *from = &w->stats;
+	struct run_files_stats *images = &stats->table[ARROW_IMAGES];
 	unsigned int i;
 
 #define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
@@ -546,10 +547,10 @@ file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *sta
 }
 
 void
-file_writer_status(struct file_writer *w, enum arrow_table table, struct arrow_run_status *status)
+batch_writer_status(struct batch_writer *w, enum arrow_table table, struct run_files_status *status)
 {
 	if (w->run != NULL) {
-		arrow_run_status(w->run, table, status);
+		run_files_status(w->run, table, status);
 		return;
 	}
 	memset(status, 0, sizeof(*status));
@@ -558,28 +559,28 @@ file_writer_status(struct file_writer *w, enum arrow_table table, struct arrow_r
 }
 
 uint64_t
-file_writer_incarnation(const struct file_writer *w)
+batch_writer_incarnation(const struct batch_writer *w)
 {
 	return w->config.incarnation;
 }
 
 const char *
-file_writer_path(struct file_writer *w, enum arrow_table table)
+batch_writer_path(struct batch_writer *w, enum arrow_table table)
 {
-	file_writer_status(w, table, &w->status[table]);
+	batch_writer_status(w, table, &w->status[table]);
 	return w->status[table].path;
 }
 
 const char *
-file_writer_error(struct file_writer *w, enum arrow_table table)
+batch_writer_error(struct batch_writer *w, enum arrow_table table)
 {
-	file_writer_status(w, table, &w->status[table]);
+	batch_writer_status(w, table, &w->status[table]);
 	return w->status[table].error;
 }
 
 /* Remove the files of a writer that was never started. */
 static void
-discard_files(struct file_writer *w)
+discard_files(struct batch_writer *w)
 {
 	char path[PATH_MAX];
 
@@ -588,7 +589,7 @@ discard_files(struct file_writer *w)
 	if (w->began)
 		(void)egress_end(w->config.egress);
 	if (w->run != NULL)
-		arrow_run_discard(w->run);
+		run_files_discard(w->run);
 	if (w->has_calibration &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", w->config.dir,
 			w->config.run) < (int)sizeof(path))
@@ -596,14 +597,14 @@ discard_files(struct file_writer *w)
 }
 
 void
-file_writer_destroy(struct file_writer *w)
+batch_writer_destroy(struct batch_writer *w)
 {
 	if (w == NULL)
 		return;
-	file_writer_stop(w, false);
+	batch_writer_stop(w, false);
 	discard_files(w);
 	if (w->run != NULL)
-		arrow_run_free(w->run);
+		run_files_free(w->run);
 	batch_builder_destroy(w->builder);
 	arrow_tables_free(&w->tables);
 	free(w);

@@ -15,11 +15,11 @@
  * everything that waits for records.
  *
  * Order of calls, one at a time, from any thread except an lcore (run.h):
- *   file_writer_create -> file_writer_start -> file_writer_stop -> file_writer_destroy
- * Between create and destroy, any thread may call file_writer_stats_get and file_writer_status.
+ *   batch_writer_create -> batch_writer_start -> batch_writer_stop -> batch_writer_destroy
+ * Between create and destroy, any thread may call batch_writer_stats_get and batch_writer_status.
  */
-#ifndef FILE_WRITER_H
-#define FILE_WRITER_H
+#ifndef BATCH_WRITER_H
+#define BATCH_WRITER_H
 
 #include <sched.h>
 
@@ -30,11 +30,11 @@ struct rte_ring;
 struct compressor;
 struct egress;
 
-#define FILE_WRITER_NAP_US 1000 /**< sleep of the thread if it has no work */
-#define FILE_WRITER_BURST  32
-#define FILE_WRITER_SETS   BATCH_SETS_MAX /**< batches that are built or written at a time */
+#define BATCH_WRITER_NAP_US 1000 /**< sleep of the thread if it has no work */
+#define BATCH_WRITER_BURST  32
+#define BATCH_WRITER_SETS   BATCH_SETS_MAX /**< batches that are built or written at a time */
 
-struct file_writer_config {
+struct batch_writer_config {
 	const char *dir;	  /**< existing directory */
 	const char *run;	  /**< prefix of the file names; without a slash */
 	struct rte_ring *records; /**< struct frame_record * in frame order; the writer consumes */
@@ -64,7 +64,7 @@ struct file_writer_config {
 	/**
 	 * Maximum time in ms that a record stays in an open batch, whether or not others follow; 0:
 	 * until a record of another interval comes. The time is read once per burst. Add
-	 * FILE_WRITER_NAP_US, the step of a coarse clock, and the time that the writer waits for a
+	 * BATCH_WRITER_NAP_US, the step of a coarse clock, and the time that the writer waits for a
 	 * disk or a full journal
 	 */
 	uint32_t batch_ms;
@@ -76,15 +76,15 @@ struct file_writer_config {
 	struct compressor *compressor;
 	struct egress *egress; /**< batches go to stores; NULL: into local files */
 	/** direct I/O, slices, depth, sync; all 0: the defaults */
-	struct arrow_slices_config slices;
-	uint64_t roll_frames; /**< see struct arrow_run_config; 0: no limit */
+	struct async_writer_config slices;
+	uint64_t roll_frames; /**< see struct run_files_config; 0: no limit */
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
-	uint32_t retry_ms; /**< see struct arrow_run_config; 0: the defaults */
+	uint32_t retry_ms; /**< see struct run_files_config; 0: the defaults */
 	uint32_t retry_max_ms;
 	uint64_t resume_bytes;
 	const struct arrow_plane *planes; /**< coefficient maps to write beside the files */
-	unsigned int nb_planes;		  /**< 0: none. Only file_writer_create reads them */
+	unsigned int nb_planes;		  /**< 0: none. Only batch_writer_create reads them */
 	/**
 	 * Called for every kept record with its output (slot or staging) before both are returned.
 	 * The writer's thread makes the call and waits for it. NULL: no call
@@ -97,7 +97,7 @@ struct file_writer_config {
 };
 
 /** All values only grow, except error, state and mode. */
-struct file_writer_stats {
+struct batch_writer_stats {
 	uint64_t records; /**< records received */
 	uint64_t kept;	  /**< records with a verdict that keeps the image */
 	/** kept records whose output slot is invalid or could not be fetched */
@@ -106,10 +106,10 @@ struct file_writer_stats {
 	uint64_t spilled;	   /**< kept rows in local spill files, for good */
 	uint64_t unretained;	   /**< unwritten kept rows for which the journal had no room */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
-	struct arrow_run_stats table[ARROW_TABLES];
+	struct run_files_stats table[ARROW_TABLES];
 };
 
-struct file_writer;
+struct batch_writer;
 
 /**
  * Create the files of a run and allocate memory. May block in the file system. Call
@@ -118,11 +118,11 @@ struct file_writer;
  * @param message  out, on error: the reason and the file; at least PATH_MAX bytes
  * @return 0, or -errno of the file system, -EEXIST if the run has files already, -EINVAL, -ENOMEM
  */
-int file_writer_create(struct file_writer **writer, const struct file_writer_config *config,
+int batch_writer_create(struct batch_writer **writer, const struct batch_writer_config *config,
 	char message[PATH_MAX]);
 
 /** Start the thread. @return 0 or -errno of pthread_create(3) */
-int file_writer_start(struct file_writer *writer);
+int batch_writer_start(struct batch_writer *writer);
 
 /**
  * Stop the thread and close the files. Returns when the files are durable.
@@ -130,32 +130,32 @@ int file_writer_start(struct file_writer *writer);
  *   stopped. false: records in the ring stay there, neither written nor returned
  * @return 0, or the first error of either file
  */
-int file_writer_stop(struct file_writer *writer, bool drain);
+int batch_writer_stop(struct batch_writer *writer, bool drain);
 
 /**
  * Return a copy of the counters. Each counter is consistent by itself. Any thread, until destroy.
  */
-void file_writer_stats_get(const struct file_writer *writer, struct file_writer_stats *stats);
+void batch_writer_stats_get(const struct batch_writer *writer, struct batch_writer_stats *stats);
 
 /** Return the incarnation stored in the writer's batches. */
-uint64_t file_writer_incarnation(const struct file_writer *writer);
+uint64_t batch_writer_incarnation(const struct batch_writer *writer);
 
 /**
  * Return the path of a table's file, or of the last one if there were several. Valid until destroy.
  */
-const char *file_writer_path(struct file_writer *writer, enum arrow_table table);
+const char *batch_writer_path(struct batch_writer *writer, enum arrow_table table);
 
 /**
  * Return the last error of a table: operation, file and reason; "" if there was none. Valid until
  * destroy.
  */
-const char *file_writer_error(struct file_writer *writer, enum arrow_table table);
+const char *batch_writer_error(struct batch_writer *writer, enum arrow_table table);
 
 /** Return the path, the error and more while the writer runs. Any thread, until destroy. */
-void file_writer_status(
-	struct file_writer *writer, enum arrow_table table, struct arrow_run_status *status);
+void batch_writer_status(
+	struct batch_writer *writer, enum arrow_table table, struct run_files_status *status);
 
 /** Free everything. Stops the thread without draining if it still runs. */
-void file_writer_destroy(struct file_writer *writer);
+void batch_writer_destroy(struct batch_writer *writer);
 
-#endif /* FILE_WRITER_H */
+#endif /* BATCH_WRITER_H */

@@ -12,7 +12,7 @@
 #include "arrow/async_writer.h"
 #include "io/own_file.h"
 
-#define LINE_MAX_BYTES (ARROW_PLANES_NAME_MAX + 96)
+#define LINE_MAX_BYTES (CALIBRATION_FILE_NAME_MAX + 96)
 
 static uint64_t
 plane_size(const struct arrow_plane *p)
@@ -27,7 +27,7 @@ whole_blocks(uint64_t size)
 }
 
 uint32_t
-arrow_planes_digest(const struct arrow_plane *planes, unsigned int nb)
+calibration_file_digest(const struct arrow_plane *planes, unsigned int nb)
 {
 	uint32_t crc = 0;
 	unsigned int i;
@@ -63,7 +63,7 @@ make_header(const struct arrow_plane *planes, unsigned int nb, size_t *size)
 }
 
 static int
-put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned int nb)
+put_planes(struct async_writer *out, const struct arrow_plane *planes, unsigned int nb)
 {
 	static const uint8_t zeros[ARROW_BLOCK];
 	struct iovec iov[2];
@@ -76,7 +76,7 @@ put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned 
 		/* struct iovec has no const */
 		iov[0] = (struct iovec){(void *)(uintptr_t)planes[i].data, size};
 		iov[1] = (struct iovec){(void *)(uintptr_t)zeros, whole_blocks(size) - size};
-		rc = arrow_slices_put(out, iov, 2, false);
+		rc = async_writer_put(out, iov, 2, false);
 	}
 	return rc;
 }
@@ -103,13 +103,13 @@ is_there(const char *path, const char *header, size_t size)
 }
 
 int
-arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *run,
+calibration_file_write(const struct arrow_io_ops *io, const char *dir, const char *run,
 	const struct arrow_plane *planes, unsigned int nb, char message[PATH_MAX])
 {
-	const struct arrow_slices_config config = {.io = io};
+	const struct async_writer_config config = {.io = io};
 	char path[PATH_MAX], part[PATH_MAX];
 	const char *what = "create";
-	struct arrow_slices out;
+	struct async_writer out;
 	struct iovec iov;
 	char *header = NULL;
 	size_t size, len;
@@ -117,11 +117,11 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 	int rc = -EINVAL;
 
 	for (i = 0; i < nb; i++) {
-		if (strlen(planes[i].name) > ARROW_PLANES_NAME_MAX)
+		if (strlen(planes[i].name) > CALIBRATION_FILE_NAME_MAX)
 			break;
 	}
 	len = snprintf(path, sizeof(path), "%s/%s_calibration.bin", dir, run);
-	if (i < nb || nb > ARROW_PLANES_MAX || len + sizeof(".part") > sizeof(path)) {
+	if (i < nb || nb > CALIBRATION_FILE_MAX || len + sizeof(".part") > sizeof(path)) {
 		snprintf(message, PATH_MAX,
 			"calibration of run %.64s: too many names, or names too long", run);
 		return rc;
@@ -141,23 +141,23 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 		free(header);
 		return rc;
 	}
-	rc = arrow_slices_open(&out, &config, part);
+	rc = async_writer_open(&out, &config, part);
 	if (rc < 0)
 		goto out;
 	what = "write";
 	iov = (struct iovec){header, size};
-	rc = arrow_slices_put(&out, &iov, 1, false);
+	rc = async_writer_put(&out, &iov, 1, false);
 	if (rc == 0)
 		rc = put_planes(&out, planes, nb);
 	if (rc == 0)
-		rc = arrow_slices_end(&out);
+		rc = async_writer_end(&out);
 	if (rc == 0)
 		rc = out.config.io->rename(part, path);
 	if (rc < 0)
 		(void)out.config.io->remove(part);
 	else
 		rc = out.config.io->sync_dir(path);
-	arrow_slices_close(&out);
+	async_writer_close(&out);
 out:
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "cannot %s %.*s: %s%s", what, PATH_MAX - 256, path,

@@ -11,8 +11,8 @@
  *     ...
  *     end
  */
-#ifndef ARROW_PLANES_H
-#define ARROW_PLANES_H
+#ifndef CALIBRATION_FILE_H
+#define CALIBRATION_FILE_H
 
 #include <limits.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 
 #include "io/file_io.h"
 
-#define ARROW_PLANES_MAX      32
-#define ARROW_PLANES_NAME_MAX 64
+#define CALIBRATION_FILE_MAX	  32
+#define CALIBRATION_FILE_NAME_MAX 64
 
 /** One map. */
 struct arrow_plane {
@@ -32,7 +32,7 @@ struct arrow_plane {
 };
 
 /** Return the CRC-32C over all planes in order. It identifies a calibration. */
-uint32_t arrow_planes_digest(const struct arrow_plane *planes, unsigned int nb);
+uint32_t calibration_file_digest(const struct arrow_plane *planes, unsigned int nb);
 
 /**
  * Write DIR/RUN_calibration.bin. Afterwards the file is either complete and durable, or absent. A
@@ -42,7 +42,7 @@ uint32_t arrow_planes_digest(const struct arrow_plane *planes, unsigned int nb);
  * @return 0; 1: the file existed; -EEXIST: it exists with other maps; -EINVAL: too many planes or
  *   names too long; -errno of the file system
  */
-int arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *run,
+int calibration_file_write(const struct arrow_io_ops *io, const char *dir, const char *run,
 	const struct arrow_plane *planes, unsigned int nb, char message[PATH_MAX]);
 
-#endif /* ARROW_PLANES_H */
+#endif /* CALIBRATION_FILE_H */

@@ -282,7 +282,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 
 /** Choose the incarnation of the run and create the output directory. */
 static int
-prepare_place(const struct settings *s, struct file_writer_config *c, char message[PATH_MAX])
+prepare_place(const struct settings *s, struct batch_writer_config *c, char message[PATH_MAX])
 {
 	int ret;
 
@@ -303,13 +303,13 @@ prepare_place(const struct settings *s, struct file_writer_config *c, char messa
 	return 0;
 }
 
-/** Create the files of a run. Nothing is written to them until file_writer_start(). */
+/** Create the files of a run. Nothing is written to them until batch_writer_start(). */
 static int
-create_writer(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+create_writer(struct pipeline *p, const struct settings *s, struct batch_writer **writer,
 	char message[PATH_MAX])
 {
 	struct description run = {.nb = 0};
-	struct file_writer_config c = {
+	struct batch_writer_config c = {
 		.dir = s->directory,
 		.run = s->run,
 		.records = p->egress,
@@ -359,7 +359,7 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 		c.planes = planes;
 		c.nb_planes = RTE_DIM(planes);
 	}
-	return file_writer_create(writer, &c, message);
+	return batch_writer_create(writer, &c, message);
 }
 
 /** Write only the coefficient maps, because the other files of the run are at the stores. */
@@ -367,7 +367,7 @@ static int
 try_planes(const struct pipeline *p, const struct settings *s, char message[PATH_MAX])
 {
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
-	struct file_writer_config c;
+	struct batch_writer_config c;
 	char path[PATH_MAX];
 	int ret;
 
@@ -375,7 +375,7 @@ try_planes(const struct pipeline *p, const struct settings *s, char message[PATH
 	if (ret != 0 || !s->store_calibration)
 		return ret;
 	name_planes(p, planes);
-	ret = arrow_planes_write(NULL, s->directory, s->run, planes, RTE_DIM(planes), message);
+	ret = calibration_file_write(NULL, s->directory, s->run, planes, RTE_DIM(planes), message);
 	/* 1: the file existed, and belongs to another run */
 	if (ret == 0 &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", s->directory, s->run) <
@@ -394,7 +394,7 @@ pipeline_try_files(const struct settings *settings, const struct calibration *ca
 	struct pipeline p = {.settings = &s,
 		.gk_config = &config,
 		.calibration = calibration != NULL ? calibration : &none};
-	struct file_writer *writer;
+	struct batch_writer *writer;
 	char name[32];
 	int ret;
 
@@ -412,7 +412,7 @@ pipeline_try_files(const struct settings *settings, const struct calibration *ca
 	} else {
 		ret = create_writer(&p, &s, &writer, message);
 		if (ret == 0)
-			file_writer_destroy(writer);
+			batch_writer_destroy(writer);
 	}
 	if (*made)
 		rmdir(s.directory);
@@ -420,7 +420,7 @@ pipeline_try_files(const struct settings *settings, const struct calibration *ca
 }
 
 int
-pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_writer **writer,
 	char message[PATH_MAX])
 {
 	int ret;
@@ -439,7 +439,7 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 	if (ret != 0)
 		goto fail;
 	begin_preview(p, s);
-	ret = file_writer_start(*writer);
+	ret = batch_writer_start(*writer);
 	if (ret != 0) {
 		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
 		preview_end(p->preview);

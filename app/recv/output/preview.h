@@ -69,7 +69,7 @@ int preview_begin(struct preview *p, const char *path, double period);
 void preview_end(struct preview *p);
 
 /**
- * Process a kept frame; for file_writer_config.kept. Called by the writer's thread of the run.
+ * Process a kept frame; for batch_writer_config.kept. Called by the writer's thread of the run.
  * @param preview  struct preview
  */
 void preview_offer(void *preview, const struct frame_record *record, const uint8_t *output);

@@ -39,8 +39,8 @@ struct table_files {
 	struct run_file *file; /* NULL: outage */
 	uint64_t retry_at;
 	uint64_t backoff;	      /* in ns */
-	struct arrow_run_stats stats; /* one writer; read with atomic loads */
-	struct arrow_run_status status;
+	struct run_files_stats stats; /* one writer; read with atomic loads */
+	struct run_files_status status;
 };
 
 /* Rows up to offset `end` of their file wait until this number of image batches is durable. */
@@ -49,8 +49,8 @@ struct hold {
 	uint64_t images;
 };
 
-struct arrow_run {
-	struct arrow_run_config config;
+struct run_files {
+	struct run_files_config config;
 	struct table_files table[ARROW_TABLES];
 	struct hold hold[HOLDS]; /* entries hold_tail to hold_head, in order */
 	uint64_t hold_head;
@@ -69,13 +69,13 @@ struct arrow_run {
 };
 
 const char *
-arrow_run_state_name(enum arrow_run_state state)
+run_files_state_name(enum run_files_state state)
 {
-	static const char *const names[ARROW_RUN_STATES] = {
-		[ARROW_RUN_WRITING] = "writing",
-		[ARROW_RUN_FULL] = "disk full",
-		[ARROW_RUN_FAILED] = "failed",
-		[ARROW_RUN_CLOSED] = "closed",
+	static const char *const names[RUN_FILES_STATES] = {
+		[RUN_FILES_WRITING] = "writing",
+		[RUN_FILES_FULL] = "disk full",
+		[RUN_FILES_FAILED] = "failed",
+		[RUN_FILES_CLOSED] = "closed",
 	};
 
 	return names[state];
@@ -88,7 +88,7 @@ is_full(int error)
 }
 
 static void
-say(const struct arrow_run *r, bool error, const char *text)
+say(const struct run_files *r, bool error, const char *text)
 {
 	if (r->config.log != NULL)
 		r->config.log(r->config.arg, error, text);
@@ -127,7 +127,7 @@ count_file(struct table_files *t, struct run_file *f)
 }
 
 static void
-set_status(struct arrow_run *r, enum arrow_table table, const struct arrow_file *f)
+set_status(struct run_files *r, enum arrow_table table, const struct arrow_file *f)
 {
 	struct table_files *t = &r->table[table];
 	const struct arrow_io_info *info;
@@ -161,7 +161,7 @@ close_files(void *arg)
 
 /* Detach a table's file for closing. @return NULL: there is none */
 static struct run_file *
-take_file(struct arrow_run *r, enum arrow_table table)
+take_file(struct run_files *r, enum arrow_table table)
 {
 	struct table_files *t = &r->table[table];
 	struct run_file *f = t->file;
@@ -196,7 +196,7 @@ begin_close(struct run_file *first, struct run_file *second)
 
 /* Close the current set: images before the rows that refer to them. */
 static void
-begin_close_set(struct arrow_run *r)
+begin_close_set(struct run_files *r)
 {
 	struct run_file *images = take_file(r, ARROW_IMAGES);
 
@@ -206,7 +206,7 @@ begin_close_set(struct arrow_run *r)
 
 /* Count the rows of a closed file for the last time. */
 static void
-end_close(struct arrow_run *r, struct run_file *f)
+end_close(struct run_files *r, struct run_file *f)
 {
 	struct table_files *t = &r->table[f->table];
 
@@ -226,7 +226,7 @@ end_close(struct arrow_run *r, struct run_file *f)
 }
 
 static void
-reap_closed(struct arrow_run *r, bool all)
+reap_closed(struct run_files *r, bool all)
 {
 	struct run_file **at = &r->closing, *f;
 
@@ -241,33 +241,33 @@ reap_closed(struct arrow_run *r, bool all)
 }
 
 static void
-back_off(const struct arrow_run *r, struct table_files *t)
+back_off(const struct run_files *r, struct table_files *t)
 {
 	const uint64_t most = r->config.retry_max_ms * NS_PER_MS;
 
 	t->backoff = t->backoff == 0 ? r->config.retry_ms * NS_PER_MS : 2 * t->backoff;
 	if (t->backoff > most)
 		t->backoff = most;
-	t->retry_at = arrow_slices_clock() + t->backoff;
+	t->retry_at = async_writer_clock() + t->backoff;
 }
 
 /* Release all waiting rows. */
 static void
-release_all(struct arrow_run *r)
+release_all(struct run_files *r)
 {
 	struct run_file *rows = r->table[ARROW_FRAMES].file;
 
 	r->hold_tail = r->hold_head;
 	if (rows != NULL)
-		arrow_slices_hold(&rows->file.out, UINT64_MAX);
+		async_writer_hold(&rows->file.out, UINT64_MAX);
 }
 
 /*
- * Describe what writing needs to resume: arrow_run_roll() reserves space for both files of the next
+ * Describe what writing needs to resume: run_files_roll() reserves space for both files of the next
  * set, which begins at a multiple of `step`.
  */
 static void
-explain_resume(const struct arrow_run *r, char *text, size_t size)
+explain_resume(const struct run_files *r, char *text, size_t size)
 {
 	const uint64_t needed = ARROW_TABLES * r->config.resume_bytes;
 	struct statvfs fs;
@@ -286,7 +286,7 @@ explain_resume(const struct arrow_run *r, char *text, size_t size)
 
 /* Close a failed file, and count rows as unwritten until another file is open. */
 static void
-begin_outage(struct arrow_run *r, enum arrow_table table)
+begin_outage(struct run_files *r, enum arrow_table table)
 {
 	struct table_files *t = &r->table[table];
 	char text[PATH_MAX + 512], resume[200];
@@ -296,7 +296,7 @@ begin_outage(struct arrow_run *r, enum arrow_table table)
 		r->first_error = error;
 	COUNTER_SET(t->stats.error, error);
 	COUNTER_SET(t->stats.last_error, error);
-	COUNTER_SET(t->stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
+	COUNTER_SET(t->stats.state, is_full(error) ? RUN_FILES_FULL : RUN_FILES_FAILED);
 	counter_add(&t->stats.outages, 1);
 	set_status(r, table, &t->file->file);
 	explain_resume(r, resume, sizeof(resume));
@@ -312,7 +312,7 @@ begin_outage(struct arrow_run *r, enum arrow_table table)
 
 /* Build RUN_frames, or RUN_000001_frames. @return false: too long */
 static bool
-file_name(const struct arrow_run *r, unsigned int set, enum arrow_table table, char name[NAME_MAX])
+file_name(const struct run_files *r, unsigned int set, enum arrow_table table, char name[NAME_MAX])
 {
 	const char *what = arrow_table_name(table);
 	int n;
@@ -339,7 +339,7 @@ free_files(struct run_file *file[ARROW_TABLES])
 
 /* Create the files of a set. After an outage they need some free space. */
 static int
-create_files(const struct arrow_run *r, unsigned int set, uint64_t room,
+create_files(const struct run_files *r, unsigned int set, uint64_t room,
 	struct run_file *file[ARROW_TABLES], char message[PATH_MAX])
 {
 	char name[NAME_MAX];
@@ -369,7 +369,7 @@ create_files(const struct arrow_run *r, unsigned int set, uint64_t room,
 			break;
 		}
 		if (room > 0)
-			rc = arrow_slices_reserve(&f->out, f->size + room);
+			rc = async_writer_reserve(&f->out, f->size + room);
 		if (rc == -EOPNOTSUPP)
 			rc = 0;
 		if (rc < 0)
@@ -382,7 +382,7 @@ create_files(const struct arrow_run *r, unsigned int set, uint64_t room,
 }
 
 static void
-take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
+take_files(struct run_files *r, struct run_file *file[ARROW_TABLES])
 {
 	struct table_files *t;
 	unsigned int i;
@@ -396,24 +396,24 @@ take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
 		r->opened_bytes += t->stats.bytes;
 		counter_add(&t->stats.files, 1);
 		COUNTER_SET(t->stats.error, 0);
-		COUNTER_SET(t->stats.state, ARROW_RUN_WRITING);
+		COUNTER_SET(t->stats.state, RUN_FILES_WRITING);
 		set_status(r, i, &file[i]->file);
 		count_file(t, file[i]);
 	}
 	/* after the header */
-	arrow_slices_hold(&file[ARROW_FRAMES]->file.out, file[ARROW_FRAMES]->file.size);
-	r->opened_at = arrow_slices_clock();
+	async_writer_hold(&file[ARROW_FRAMES]->file.out, file[ARROW_FRAMES]->file.size);
+	r->opened_at = async_writer_clock();
 }
 
 static bool
-is_rolled(const struct arrow_run_config *c)
+is_rolled(const struct run_files_config *c)
 {
 	return c->roll_frames > 0 || c->roll_bytes > 0 || c->roll_ms > 0;
 }
 
 /* The first set of a run has one of two names; the other name must be unused, too. */
 static int
-check_other_name(const struct arrow_run *r, char message[PATH_MAX])
+check_other_name(const struct run_files *r, char message[PATH_MAX])
 {
 	char name[NAME_MAX], path[PATH_MAX];
 	unsigned int i;
@@ -453,11 +453,11 @@ common_step(uint64_t a, uint64_t b)
 }
 
 int
-arrow_run_open(
-	struct arrow_run **run, const struct arrow_run_config *config, char message[PATH_MAX])
+run_files_open(
+	struct run_files **run, const struct run_files_config *config, char message[PATH_MAX])
 {
 	struct run_file *file[ARROW_TABLES];
-	struct arrow_run *r;
+	struct run_files *r;
 	int rc;
 
 	r = calloc(1, sizeof(*r));
@@ -468,11 +468,11 @@ arrow_run_open(
 	pthread_mutex_init(&r->lock, NULL);
 	r->config = *config;
 	if (r->config.retry_ms == 0)
-		r->config.retry_ms = ARROW_RUN_RETRY_MS;
+		r->config.retry_ms = RUN_FILES_RETRY_MS;
 	if (r->config.retry_max_ms == 0)
-		r->config.retry_max_ms = ARROW_RUN_RETRY_MAX_MS;
+		r->config.retry_max_ms = RUN_FILES_RETRY_MAX_MS;
 	if (r->config.resume_bytes == 0)
-		r->config.resume_bytes = ARROW_RUN_RESUME_BYTES;
+		r->config.resume_bytes = RUN_FILES_RESUME_BYTES;
 	r->step = common_step(
 		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL,
 		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL);
@@ -481,7 +481,7 @@ arrow_run_open(
 	if (rc == 0)
 		rc = create_files(r, r->set, 0, file, message);
 	if (rc < 0) {
-		arrow_run_free(r);
+		run_files_free(r);
 		return rc;
 	}
 	take_files(r, file);
@@ -490,7 +490,7 @@ arrow_run_open(
 }
 
 static bool
-set_is_full(const struct arrow_run *r, uint64_t now)
+set_is_full(const struct run_files *r, uint64_t now)
 {
 	uint64_t bytes = 0;
 	unsigned int i;
@@ -502,7 +502,7 @@ set_is_full(const struct arrow_run *r, uint64_t now)
 }
 
 bool
-arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
+run_files_wants_roll(struct run_files *r, uint64_t frame)
 {
 	const uint64_t sets = (r->config.roll_frames + r->step - 1) / r->step * r->step;
 	const uint64_t last = r->begin;
@@ -517,7 +517,7 @@ arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
 		r->begun = true;
 		return false;
 	}
-	now = arrow_slices_clock();
+	now = async_writer_clock();
 	for (i = 0; i < ARROW_TABLES; i++) {
 		if (r->table[i].file == NULL && now >= r->table[i].retry_at)
 			return true;
@@ -528,7 +528,7 @@ arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
 
 /* Opening the next set failed: continue with the current files and retry later. */
 static void
-roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
+roll_failed(struct run_files *r, unsigned int set, int error, const char *why)
 {
 	char text[PATH_MAX + 128];
 	bool first = true;
@@ -540,11 +540,11 @@ roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
 		first &= r->table[i].stats.error != error;
 		COUNTER_SET(r->table[i].stats.error, error);
 		COUNTER_SET(r->table[i].stats.state,
-			is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
+			is_full(error) ? RUN_FILES_FULL : RUN_FILES_FAILED);
 		counter_add(&r->table[i].stats.retries, 1);
 		back_off(r, &r->table[i]);
 	}
-	r->retry_at = arrow_slices_clock() + r->config.retry_max_ms * NS_PER_MS;
+	r->retry_at = async_writer_clock() + r->config.retry_max_ms * NS_PER_MS;
 	snprintf(text, sizeof(text), "cannot open the next set of files: %s", why);
 	if (first)
 		say(r, true, text);
@@ -554,7 +554,7 @@ roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
 }
 
 void
-arrow_run_roll(struct arrow_run *r)
+run_files_roll(struct run_files *r)
 {
 	struct run_file *file[ARROW_TABLES];
 	char message[PATH_MAX], text[PATH_MAX + 128];
@@ -586,7 +586,7 @@ arrow_run_roll(struct arrow_run *r)
 
 /* Release rows whose images are durable. */
 static void
-release_rows(struct arrow_run *r)
+release_rows(struct run_files *r)
 {
 	const struct run_file *images = r->table[ARROW_IMAGES].file;
 	struct run_file *rows = r->table[ARROW_FRAMES].file;
@@ -598,22 +598,22 @@ release_rows(struct arrow_run *r)
 
 		if (images->file.nb_durable < h->images)
 			break;
-		arrow_slices_hold(&rows->file.out, h->end);
+		async_writer_hold(&rows->file.out, h->end);
 	}
 }
 
 /* Let a batch of rows that is about to be appended wait for the images appended so far. */
 static void
-hold_rows(struct arrow_run *r, uint64_t size)
+hold_rows(struct run_files *r, uint64_t size)
 {
 	struct run_file *images = r->table[ARROW_IMAGES].file;
-	struct arrow_slices *out = &r->table[ARROW_FRAMES].file->file.out;
+	struct async_writer *out = &r->table[ARROW_FRAMES].file->file.out;
 	const uint64_t end = out->taken + size;
 
 	/* outage: the images are counted as unwritten */
 	if (images == NULL)
 		return;
-	if (end - out->limit > arrow_slices_hold_max(out) && arrow_file_commit(&images->file) < 0) {
+	if (end - out->limit > async_writer_hold_max(out) && arrow_file_commit(&images->file) < 0) {
 		begin_outage(r, ARROW_IMAGES);
 		return;
 	}
@@ -624,7 +624,7 @@ hold_rows(struct arrow_run *r, uint64_t size)
 }
 
 int
-arrow_run_append(struct arrow_run *r, const struct batch *b)
+run_files_append(struct run_files *r, const struct batch *b)
 {
 	struct table_files *t = &r->table[b->table];
 
@@ -645,7 +645,7 @@ arrow_run_append(struct arrow_run *r, const struct batch *b)
 }
 
 void
-arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set)
+run_files_reclaim(struct run_files *r, enum arrow_table table, unsigned int set)
 {
 	struct run_file *f = r->table[table].file;
 
@@ -655,7 +655,7 @@ arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set)
 }
 
 void
-arrow_run_poll(struct arrow_run *r)
+run_files_poll(struct run_files *r)
 {
 	struct table_files *t;
 	unsigned int i;
@@ -681,19 +681,19 @@ arrow_run_poll(struct arrow_run *r)
 }
 
 int
-arrow_run_close(struct arrow_run *r)
+run_files_close(struct run_files *r)
 {
 	unsigned int i;
 
 	begin_close_set(r);
 	reap_closed(r, true);
 	for (i = 0; i < ARROW_TABLES; i++)
-		COUNTER_SET(r->table[i].stats.state, ARROW_RUN_CLOSED);
+		COUNTER_SET(r->table[i].stats.state, RUN_FILES_CLOSED);
 	return r->first_error;
 }
 
 void
-arrow_run_discard(struct arrow_run *r)
+run_files_discard(struct run_files *r)
 {
 	struct run_file *file[ARROW_TABLES];
 	unsigned int i;
@@ -706,7 +706,7 @@ arrow_run_discard(struct arrow_run *r)
 }
 
 void
-arrow_run_free(struct arrow_run *r)
+run_files_free(struct run_files *r)
 {
 	if (r == NULL)
 		return;
@@ -715,10 +715,10 @@ arrow_run_free(struct arrow_run *r)
 }
 
 void
-arrow_run_stats_get(
-	const struct arrow_run *r, enum arrow_table table, struct arrow_run_stats *stats)
+run_files_stats_get(
+	const struct run_files *r, enum arrow_table table, struct run_files_stats *stats)
 {
-	const struct arrow_run_stats *from = &r->table[table].stats;
+	const struct run_files_stats *from = &r->table[table].stats;
 
 #define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
 	GET(rows);
@@ -745,7 +745,7 @@ arrow_run_stats_get(
 }
 
 void
-arrow_run_status(struct arrow_run *r, enum arrow_table table, struct arrow_run_status *status)
+run_files_status(struct run_files *r, enum arrow_table table, struct run_files_status *status)
 {
 	pthread_mutex_lock(&r->lock);
 	*status = r->table[table].status;

@@ -22,37 +22,37 @@
  * passed. The interval doubles with every attempt. If the set can be opened and there is enough
  * space, both tables continue in it. A run without limits then continues with RUN_000002_... .
  *
- * All functions belong to one thread, except arrow_run_stats_get() and arrow_run_status(), which
+ * All functions belong to one thread, except run_files_stats_get() and run_files_status(), which
  * any thread may call.
  */
-#ifndef ARROW_RUN_H
-#define ARROW_RUN_H
+#ifndef RUN_FILES_H
+#define RUN_FILES_H
 
 #include "arrow/file.h"
 #include "arrow/tables.h"
 #include "arrow/batch.h"
 
-#define ARROW_RUN_RETRY_MS     100
-#define ARROW_RUN_RETRY_MAX_MS 10000
-#define ARROW_RUN_RESUME_BYTES (64u << 20)
+#define RUN_FILES_RETRY_MS     100
+#define RUN_FILES_RETRY_MAX_MS 10000
+#define RUN_FILES_RESUME_BYTES (64u << 20)
 
-enum arrow_run_state {
-	ARROW_RUN_WRITING,
-	ARROW_RUN_FULL,	  /**< disk or quota is full: rows are counted, not written */
-	ARROW_RUN_FAILED, /**< any other error: rows are counted, not written */
-	ARROW_RUN_CLOSED,
-	ARROW_RUN_STATES
+enum run_files_state {
+	RUN_FILES_WRITING,
+	RUN_FILES_FULL,	  /**< disk or quota is full: rows are counted, not written */
+	RUN_FILES_FAILED, /**< any other error: rows are counted, not written */
+	RUN_FILES_CLOSED,
+	RUN_FILES_STATES
 };
 
 /** @return `writing`, `disk full`, `failed`, `closed` */
-const char *arrow_run_state_name(enum arrow_run_state state);
+const char *run_files_state_name(enum run_files_state state);
 
 /** The value 0 selects the default of each number. */
-struct arrow_run_config {
+struct run_files_config {
 	const char *dir;
 	const char *run;
 	const struct arrow_tables *tables; /**< must outlive the run */
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	uint32_t frames_interval; /**< frames_interval of the batch builder */
 	uint32_t images_interval;
 	uint64_t roll_frames;  /**< frame numbers per set, rounded up; 0: no limit */
@@ -68,7 +68,7 @@ struct arrow_run_config {
 };
 
 /** Statistics of one table. */
-struct arrow_run_stats {
+struct run_files_stats {
 	/** durable rows; with `unwritten` and rows in progress: all rows */
 	uint64_t rows;
 	uint64_t batches;	  /**< durable batches */
@@ -76,7 +76,7 @@ struct arrow_run_stats {
 	uint64_t unwritten;	  /**< rows that are in no file; the sum of the next three */
 	uint64_t unwritten_full;  /**< because the disk or quota was full */
 	uint64_t unwritten_error; /**< because of any other error of the file system */
-	uint64_t unwritten_bad;	  /**< rows that could not be built: 0 here, see file_writer */
+	uint64_t unwritten_bad;	  /**< rows that could not be built: 0 here, see batch_writer */
 	uint64_t files;		  /**< files begun */
 	uint64_t complete;	  /**< files completed, with footer and final name */
 	uint64_t outages;	  /**< how often a file failed */
@@ -86,7 +86,7 @@ struct arrow_run_stats {
 	uint64_t syncs;		  /**< syncs: group commits, and the last one of each file */
 	int32_t error;		  /**< -errno of the current outage; 0: none */
 	int32_t last_error;	  /**< -errno of the last outage, which may be over; 0: none */
-	uint32_t state;		  /**< enum arrow_run_state */
+	uint32_t state;		  /**< enum run_files_state */
 	uint32_t mode;		  /**< enum arrow_io_mode of the last file */
 	/**
 	 * Latency histogram of durable batches, from the first packet of their last frame:
@@ -96,53 +96,53 @@ struct arrow_run_stats {
 };
 
 /** Status of one table, for diagnosis. */
-struct arrow_run_status {
+struct run_files_status {
 	char path[PATH_MAX]; /**< current file, or the last one */
 	/** the last error: operation, file and reason; "" if there was none */
 	char error[PATH_MAX + 128];
 	char why[120]; /**< why the mode is not direct+io_uring; "" if it is */
 };
 
-struct arrow_run;
+struct run_files;
 
 /**
  * Create the first set.
  * @param message  out, on error: the reason and the file; at least PATH_MAX bytes
  * @return 0, or -errno of the file system, -EEXIST if the run has files already, -EINVAL, -ENOMEM
  */
-int arrow_run_open(
-	struct arrow_run **run, const struct arrow_run_config *config, char message[PATH_MAX]);
+int run_files_open(
+	struct run_files **run, const struct run_files_config *config, char message[PATH_MAX]);
 
 /**
  * Check whether the set should change. Call this before adding the row of a frame to a batch.
- * @return true: flush the batch builder, then call arrow_run_roll()
+ * @return true: flush the batch builder, then call run_files_roll()
  */
-bool arrow_run_wants_roll(struct arrow_run *r, uint64_t frame);
+bool run_files_wants_roll(struct run_files *r, uint64_t frame);
 
 /** Change to the next set, if it can be opened. */
-void arrow_run_roll(struct arrow_run *r);
+void run_files_roll(struct run_files *r);
 
 /** Write a batch, or count its rows. @return 0: accepted; else the error of the table's outage */
-int arrow_run_append(struct arrow_run *r, const struct batch *b);
+int run_files_append(struct run_files *r, const struct batch *b);
 
 /** Callback for batch_reclaim. */
-void arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set);
+void run_files_reclaim(struct run_files *r, enum arrow_table table, unsigned int set);
 
 /** Process completions. Call this every few ms. */
-void arrow_run_poll(struct arrow_run *r);
+void run_files_poll(struct run_files *r);
 
 /** Close all files. Returns when they are durable. @return 0, or the first error of the run */
-int arrow_run_close(struct arrow_run *r);
+int run_files_close(struct run_files *r);
 
 /** Remove the files of a run to which nothing was written. */
-void arrow_run_discard(struct arrow_run *r);
+void run_files_discard(struct run_files *r);
 
-void arrow_run_stats_get(
-	const struct arrow_run *r, enum arrow_table table, struct arrow_run_stats *stats);
+void run_files_stats_get(
+	const struct run_files *r, enum arrow_table table, struct run_files_stats *stats);
 
-void arrow_run_status(struct arrow_run *r, enum arrow_table table, struct arrow_run_status *status);
+void run_files_status(struct run_files *r, enum arrow_table table, struct run_files_status *status);
 
 /** Free the run, after close or discard. */
-void arrow_run_free(struct arrow_run *r);
+void run_files_free(struct run_files *r);
 
-#endif /* ARROW_RUN_H */
+#endif /* RUN_FILES_H */

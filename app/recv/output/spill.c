@@ -80,7 +80,7 @@ struct spill {
 static uint64_t
 clock_ms(void)
 {
-	return arrow_slices_clock() / 1000000;
+	return async_writer_clock() / 1000000;
 }
 
 static void

@@ -108,14 +108,14 @@ balance(struct ledger *l)
 }
 
 void
-ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer *writer)
+ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_writer *writer)
 {
 	const struct builder_stats stats = builder_stats(p->builder), *b = &stats;
-	struct file_writer_stats w = {0};
+	struct batch_writer_stats w = {0};
 
 	memset(l, 0, sizeof(*l));
 	if (writer != NULL)
-		file_writer_stats_get(writer, &w);
+		batch_writer_stats_get(writer, &w);
 	l->hits = b->verdicts[FRAME_HIT];
 	l->prescaled = b->verdicts[FRAME_PRESCALED];
 	l->dry_run = b->verdicts[FRAME_DRY_RUN];

@@ -18,7 +18,7 @@
 #include "rx/counters.h"
 
 struct batch;
-struct file_writer;
+struct batch_writer;
 struct pipeline;
 
 /** Number of columns of frames, in the order of the `[frames]` section of a ledger file. */
@@ -104,7 +104,7 @@ struct ledger {
  * Read the counters of all parts. The result is exact if no data is in progress. Any thread.
  * @param writer  writer of the current run; NULL: none
  */
-void ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer *writer);
+void ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_writer *writer);
 
 /** Subtract `before`, which leaves a run's share. Counters of files count only the current run. */
 void ledger_since(struct ledger *l, const struct ledger *before);

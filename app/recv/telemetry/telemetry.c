@@ -757,12 +757,12 @@ telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
 static struct rte_tel_data *
 writer_table(const struct run_writer *w, enum arrow_table table, uint64_t rows)
 {
-	const struct arrow_run_stats *s = &w->stats.table[table];
+	const struct run_files_stats *s = &w->stats.table[table];
 	struct rte_tel_data *d = telemetry_dict_new();
 
 	if (d == NULL)
 		return NULL;
-	rte_tel_data_add_dict_string(d, "state", arrow_run_state_name(s->state));
+	rte_tel_data_add_dict_string(d, "state", run_files_state_name(s->state));
 	rte_tel_data_add_dict_string(d, "mode", arrow_io_mode_name(s->mode));
 	telemetry_dict_text(d, "why", w->status[table].why);
 	telemetry_dict_text(d, "path", w->status[table].path);

@@ -46,7 +46,7 @@ try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *t
 
 static int
 use_host(struct store_bodies *b, const struct store_bodies_config *c,
-	struct arrow_slices_config *slices, const char *reason, char message[PATH_MAX])
+	struct async_writer_config *slices, const char *reason, char message[PATH_MAX])
 {
 	static const enum arrow_io_mode modes[] = {
 		[STORE_IO_AUTO] = ARROW_IO_DIRECT_URING,
@@ -80,7 +80,7 @@ tell_cufile(struct store_bodies *b, unsigned int threads, const char *reason)
 
 static int
 use_cufile(struct store_bodies *b, const struct store_bodies_config *c,
-	struct arrow_slices_config *slices, const char *reason, char message[PATH_MAX])
+	struct async_writer_config *slices, const char *reason, char message[PATH_MAX])
 {
 	const unsigned int threads = c->threads > 0 ? c->threads : SLICE_POOL_THREADS;
 	int rc;
@@ -114,7 +114,7 @@ refuse(char message[PATH_MAX], const char *what)
 
 static int
 choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
-	struct arrow_slices_config *slices, char message[PATH_MAX])
+	struct async_writer_config *slices, char message[PATH_MAX])
 {
 	const unsigned int gpu = c->where - STORE_BODIES_GPU;
 	int rc;
@@ -146,7 +146,7 @@ choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
 
 static int
 choose(struct store_bodies *b, const struct store_bodies_config *c,
-	struct arrow_slices_config *slices, char message[PATH_MAX])
+	struct async_writer_config *slices, char message[PATH_MAX])
 {
 	char reason[PATH_MAX];
 
@@ -177,7 +177,7 @@ choose(struct store_bodies *b, const struct store_bodies_config *c,
 
 int
 store_bodies_open(struct store_bodies *b, const struct store_bodies_config *config,
-	struct arrow_slices_config *slices, char message[PATH_MAX])
+	struct async_writer_config *slices, char message[PATH_MAX])
 {
 	int rc;
 

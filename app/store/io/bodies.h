@@ -52,7 +52,7 @@ struct store_bodies {
  * @return 0; -EINVAL: the settings contradict each other; errors of cufile_open()
  */
 int store_bodies_open(struct store_bodies *b, const struct store_bodies_config *config,
-	struct arrow_slices_config *slices, char message[PATH_MAX]);
+	struct async_writer_config *slices, char message[PATH_MAX]);
 
 /** Call this after the last file is closed. */
 void store_bodies_close(struct store_bodies *b);

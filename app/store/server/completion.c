@@ -237,7 +237,7 @@ wait_until(struct store_completion *c, uint64_t ns)
 static bool
 take(struct store_completion *c)
 {
-	const uint64_t now = arrow_slices_clock();
+	const uint64_t now = async_writer_clock();
 	size_t i;
 
 	for (i = 0; i < c->nb; i++) {
@@ -345,7 +345,7 @@ account(struct store_completion *c, int ret, const struct arrow_recovery *report
 	if (ret == -ECANCELED || ret == -EBUSY) {
 		/* a lock may outlive its process (file_lock.h) */
 		f.try_at =
-			ret == -EBUSY ? arrow_slices_clock() + c->config.retry_ms * NS_PER_MS : 0;
+			ret == -EBUSY ? async_writer_clock() + c->config.retry_ms * NS_PER_MS : 0;
 		if (add(c, &f) == 0) {
 			/* keep the list sorted by age */
 			qsort(c->file, c->nb, sizeof(*c->file), by_age);
@@ -370,11 +370,11 @@ work(struct store_completion *c)
 	struct arrow_recovery report;
 	int ret;
 
-	while (!c->closing && arrow_slices_clock() < c->begin_at)
+	while (!c->closing && async_writer_clock() < c->begin_at)
 		wait_until(c, c->begin_at);
 	while (!c->closing && c->nb > 0) {
 		if (!take(c)) {
-			wait_until(c, arrow_slices_clock() + c->config.retry_ms * NS_PER_MS);
+			wait_until(c, async_writer_clock() + c->config.retry_ms * NS_PER_MS);
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
@@ -447,7 +447,7 @@ store_completion_open(
 		"%" PRIu64 " incomplete files of %" PRIu64 " MiB found; those whose receivers do "
 		"not connect within %" PRIu64 " ms will be completed\n",
 		c->stats.files, c->stats.bytes >> 20, c->config.grace_ms);
-	c->begin_at = arrow_slices_clock() + c->config.grace_ms * NS_PER_MS;
+	c->begin_at = async_writer_clock() + c->config.grace_ms * NS_PER_MS;
 	ret = -pthread_create(&c->thread, NULL, completion_main, c);
 	if (ret < 0) {
 		free_all(c);

@@ -21,7 +21,7 @@
 /** Settings of all runs. A number of 0 selects its default. */
 struct store_files {
 	const char *root;
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
 	uint64_t quota;	   /**< maximum bytes of a receiver; 0: no limit */

@@ -102,14 +102,14 @@ on_signal(int signal)
 static double
 seconds_since(uint64_t begun)
 {
-	return (double)(arrow_slices_clock() - begun) / NS_PER_S;
+	return (double)(async_writer_clock() - begun) / NS_PER_S;
 }
 
 /* @param bytes  bytes of this file that are verified so far */
 static void
 show_progress(struct verify *v, const char *path, uint64_t bytes)
 {
-	const uint64_t now = arrow_slices_clock();
+	const uint64_t now = async_writer_clock();
 	const unsigned int period = v->on_terminal ? PROGRESS_S : PROGRESS_S_IN_LOG;
 	const double done = v->passed + bytes, seconds = seconds_since(v->begun);
 
@@ -647,7 +647,7 @@ cmd_verify(int argc, char **argv)
 			"directory; see verify --help\n");
 		return EXIT_USAGE;
 	}
-	v.begun = v.said = arrow_slices_clock();
+	v.begun = v.said = async_writer_clock();
 	if (store_tree_read(&tree, argv + optind, message) < 0) {
 		fprintf(stderr, "braggline-store verify: %s\n", message);
 		status = EXIT_FAILURE;

@@ -45,7 +45,7 @@ struct import_stream {
 
 struct import {
 	const char *root;		   /**< directory of the store; the caller holds its lock */
-	struct arrow_slices_config slices; /**< for the files that are written */
+	struct async_writer_config slices; /**< for the files that are written */
 	/** rename sources to `.imported` instead of removing them */
 	bool keep;
 	/** Reports actions and problems. */

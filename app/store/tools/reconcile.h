@@ -45,7 +45,7 @@ struct reconcile_mark {
 
 struct reconcile {
 	const struct arrow_io_ops *io;
-	struct arrow_slices_config slices; /**< for the files that are written, except for io */
+	struct async_writer_config slices; /**< for the files that are written, except for io */
 	bool dry_run;			   /**< only report what would be done */
 	/** Reports actions and problems. */
 	void (*say)(void *arg, bool error, const char *text);

@@ -61,7 +61,7 @@ xfer_emit(void *arg, const struct batch *b)
 static void
 xfer_open(const struct arrow_tables *t)
 {
-	const struct arrow_slices_config config = {.io = &disk_io, .slice = 65536, .depth = 3};
+	const struct async_writer_config config = {.io = &disk_io, .slice = 65536, .depth = 3};
 	unsigned int i;
 
 	disk_clear();

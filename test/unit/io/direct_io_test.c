@@ -67,18 +67,18 @@ check_file(const char *name, uint64_t size)
 static void
 write_all(enum arrow_io_mode mode, const char *name)
 {
-	const struct arrow_slices_config config = {
+	const struct async_writer_config config = {
 		.mode = mode, .slice = 65536, .depth = 4, .sync_bytes = 200000, .ahead = 1 << 18};
 	uint8_t *shifted = malloc(SIZE + 64);
 	const struct arrow_io_info *info;
-	struct arrow_slices s;
+	struct async_writer s;
 	struct iovec iov[3];
 	uint64_t at, part;
 	unsigned int n;
 	struct stat st;
 
 	memcpy(shifted + 8, data, SIZE);
-	assert_int_equal(arrow_slices_open(&s, &config, name), 0);
+	assert_int_equal(async_writer_open(&s, &config, name), 0);
 	info = direct_io.info(s.handle);
 	assert_true(mode == ARROW_IO_AUTO || info->mode <= mode);
 	print_message("%s: %s %s\n", name, arrow_io_mode_name(info->mode), info->why);
@@ -100,12 +100,12 @@ write_all(enum arrow_io_mode mode, const char *name)
 			iov[1] = (struct iovec){data + at, 0};
 			iov[2] = (struct iovec){data + at + iov[0].iov_len, part - iov[0].iov_len};
 		}
-		assert_int_equal(arrow_slices_put(&s, iov, 3, n % 3 != 0), 0);
+		assert_int_equal(async_writer_put(&s, iov, 3, n % 3 != 0), 0);
 	}
-	assert_int_equal(arrow_slices_end(&s), 0);
+	assert_int_equal(async_writer_end(&s), 0);
 	assert_int_equal(s.durable, SIZE);
 	assert_true(s.syncs >= 1); /* the number of further syncs depends on timing */
-	arrow_slices_close(&s);
+	async_writer_close(&s);
 	assert_int_equal(stat(name, &st), 0);
 	assert_int_equal(st.st_size, SIZE);
 	check_file(name, SIZE);
@@ -152,27 +152,27 @@ in_memory(void **state)
 static void
 short_writes(void **state)
 {
-	const struct arrow_slices_config config = {.slice = 65536, .depth = 4};
+	const struct async_writer_config config = {.slice = 65536, .depth = 4};
 	const struct rlimit less = {5 * 65536 + 8192, RLIM_INFINITY};
-	struct arrow_slices_config c = config;
+	struct async_writer_config c = config;
 	struct iovec iov = {data, SIZE};
 	enum arrow_io_mode mode;
-	struct arrow_slices s;
+	struct async_writer s;
 	struct rlimit before;
 
 	signal(SIGXFSZ, SIG_IGN);
 	for (mode = ARROW_IO_BUFFERED; mode <= ARROW_IO_DIRECT_URING; mode++) {
 		c.mode = mode;
-		assert_int_equal(arrow_slices_open(&s, &c, path), 0);
+		assert_int_equal(async_writer_open(&s, &c, path), 0);
 		getrlimit(RLIMIT_FSIZE, &before);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
-		arrow_slices_put(&s, &iov, 1, true);
-		assert_int_equal(arrow_slices_flush(&s), -EFBIG);
+		async_writer_put(&s, &iov, 1, true);
+		assert_int_equal(async_writer_flush(&s), -EFBIG);
 		assert_int_equal(s.written, 5 * 65536);
 		/* the part that is known to be written can be closed */
-		arrow_slices_cut(&s, 4 * 65536);
-		assert_int_equal(arrow_slices_end(&s), 0);
-		arrow_slices_close(&s);
+		async_writer_cut(&s, 4 * 65536);
+		assert_int_equal(async_writer_end(&s), 0);
+		async_writer_close(&s);
 		setrlimit(RLIMIT_FSIZE, &before);
 		check_file(path, 4 * 65536);
 		unlink(path);

@@ -117,7 +117,7 @@ keep_header(struct written *w, const struct arrow_schema *schema)
 static void
 write_run(uint64_t seed, unsigned int frames)
 {
-	const struct arrow_slices_config config = {
+	const struct async_writer_config config = {
 		.io = &disk_io,
 		.slice = 16384,
 		.depth = 4,
@@ -1503,7 +1503,7 @@ static void
 write_for_ever(uint64_t seed)
 {
 	/* small, so that many operations are in flight */
-	const struct arrow_slices_config config = {.slice = 8192, .sync_ms = 1, .depth = 3};
+	const struct async_writer_config config = {.slice = 8192, .sync_ms = 1, .depth = 3};
 	struct batch_builder_config c;
 	struct batch_builder *b;
 	struct arrow_tables t;

@@ -24,11 +24,11 @@ static struct pipeline p;
 static struct run *r;
 static uint32_t ledgers_kept;
 
-void __real_run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running);
-void __wrap_run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running);
+void __real_run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool running);
+void __wrap_run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool running);
 
 void
-__wrap_run_ledger_keep(struct run_ledger *a, const struct file_writer *writer, bool running)
+__wrap_run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool running)
 {
 	ledgers_kept++;
 	__real_run_ledger_keep(a, writer, running);

@@ -117,9 +117,9 @@ look(void)
 
 #define UNTIL(condition)                                                          \
 	do {                                                                      \
-		const uint64_t limit = arrow_slices_clock() + SECONDS * NS_PER_S; \
+		const uint64_t limit = async_writer_clock() + SECONDS * NS_PER_S; \
 		while (!(condition)) {                                            \
-			assert_true(arrow_slices_clock() < limit);                \
+			assert_true(async_writer_clock() < limit);                \
 			usleep(1000);                                             \
 		}                                                                 \
 	} while (0)

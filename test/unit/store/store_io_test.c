@@ -187,7 +187,7 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 
 /* Write all images of the sample from memory for bodies. */
 static void
-write_run(struct store_bodies *b, struct arrow_slices_config slices)
+write_run(struct store_bodies *b, struct async_writer_config slices)
 {
 	const struct stream_writer_config config = {
 		.dir = directory,
@@ -224,15 +224,15 @@ write_run(struct store_bodies *b, struct arrow_slices_config slices)
 	store_bodies_give(b, memory, size);
 }
 
-static struct arrow_slices_config
+static struct async_writer_config
 small_slices(void)
 {
-	return (struct arrow_slices_config){.slice = SLICE, .sync_bytes = 4 * SLICE};
+	return (struct async_writer_config){.slice = SLICE, .sync_bytes = 4 * SLICE};
 }
 
 static void
 open_bodies(struct store_bodies *b, unsigned int where, enum store_io io, bool rdma,
-	struct arrow_slices_config *slices)
+	struct async_writer_config *slices)
 {
 	const struct store_bodies_config config = {
 		.where = where,
@@ -282,7 +282,7 @@ check_bodies(const struct run_load *l)
 static void
 bodies_go_from_the_gpu_to_files(void **state)
 {
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	struct run_load_config config = {.threads = THREADS, .slice = SLICE, .gpu = -1};
 	struct store_bodies b;
 	struct run_load l;
@@ -329,7 +329,7 @@ static void
 errors_of_cufile_give_batches_back(void **state)
 {
 	static const int codes[] = {1, 5016};
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	struct store_bodies b;
 	unsigned int i;
 
@@ -364,7 +364,7 @@ choice_is_told_with_its_reason(void **state)
 		{FAKE_CUFILE_NVFS, true, STORE_IO_DIRECT, false, "not cufile"},
 		{FAKE_CUFILE_NVFS, true, STORE_IO_CUFILE, true, "nvidia-fs"},
 	};
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	struct store_bodies b;
 	unsigned int i;
 
@@ -404,7 +404,7 @@ what_does_not_go_together_is_refused(void **state)
 		{.where = STORE_BODIES_GPU + host_gpu, .io = STORE_IO_CUFILE},
 		{.where = STORE_BODIES_AUTO, .io = STORE_IO_CUFILE, .rdma = false},
 	};
-	struct arrow_slices_config slices = {0};
+	struct async_writer_config slices = {0};
 	struct store_bodies_config config;
 	struct store_bodies b;
 	char message[PATH_MAX];
@@ -425,7 +425,7 @@ static void
 damaged_batches_are_found(void **state)
 {
 	const struct run_load_config config = {.threads = 3, .slice = 8192, .gpu = -1};
-	struct arrow_slices_config slices;
+	struct async_writer_config slices;
 	struct store_bodies b;
 	struct run_load l;
 	char left[96];

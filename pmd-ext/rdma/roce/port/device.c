@@ -43,7 +43,7 @@ dev_free(struct roce_dev *dev)
 {
 	uint16_t i;
 
-	roce_steer_close(dev);
+	roce_flow_rules_close(dev);
 	roce_sibling_leave(dev);
 	roce_control_close(dev);
 	for (i = 0; i < dev->nb_poll_groups; i++)
@@ -100,7 +100,7 @@ roce_dev_open(const char *args)
 		return NULL;
 	}
 	roce_sibling_join(dev);
-	roce_steer_open(dev);
+	roce_flow_rules_open(dev);
 	return &dev->base;
 }
 

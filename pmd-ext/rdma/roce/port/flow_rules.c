@@ -152,7 +152,7 @@ steer_v6(struct roce_dev *dev)
 }
 
 void
-roce_steer_open(struct roce_dev *dev)
+roce_flow_rules_open(struct roce_dev *dev)
 {
 	int ret = 0;
 
@@ -174,7 +174,7 @@ roce_steer_open(struct roce_dev *dev)
 }
 
 void
-roce_steer_close(struct roce_dev *dev)
+roce_flow_rules_close(struct roce_dev *dev)
 {
 	struct rte_flow_error error = {0};
 	int ret;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef ROCE_STEER_H
-#define ROCE_STEER_H
+#ifndef ROCE_FLOW_RULES_H
+#define ROCE_FLOW_RULES_H
 
 /**
  * @file
@@ -13,8 +13,8 @@
 struct roce_dev;
 
 /** Create the rules. A refusal by the port is logged. *Control.* */
-void roce_steer_open(struct roce_dev *dev);
+void roce_flow_rules_open(struct roce_dev *dev);
 /** Destroy the rules. *Control.* */
-void roce_steer_close(struct roce_dev *dev);
+void roce_flow_rules_close(struct roce_dev *dev);
 
 #endif

@@ -32,24 +32,24 @@ clock_told(clockid_t id, struct timespec *t)
 static uint8_t block[65536] __attribute__((aligned(4096)));
 
 static void
-open_slices(struct arrow_slices *s)
+open_slices(struct async_writer *s)
 {
-	const struct arrow_slices_config config = {
+	const struct async_writer_config config = {
 		.io = &disk_io, .slice = 65536, .depth = 3, .sync_ms = SYNC_MS, .stall_ms = 100000};
 
 	disk = disk_new(1);
-	assert_int_equal(arrow_slices_open(s, &config, "/nowhere/file.part"), 0);
+	assert_int_equal(async_writer_open(s, &config, "/nowhere/file.part"), 0);
 }
 
 static void
-close_slices(struct arrow_slices *s)
+close_slices(struct async_writer *s)
 {
-	arrow_slices_close(s);
+	async_writer_close(s);
 	disk_free(disk);
 }
 
 static void
-put_blocks(struct arrow_slices *s, unsigned int nb)
+put_blocks(struct async_writer *s, unsigned int nb)
 {
 	const struct iovec iov = {block, (size_t)nb * ARROW_BLOCK};
 
@@ -57,16 +57,16 @@ put_blocks(struct arrow_slices *s, unsigned int nb)
 	for (unsigned int i = 0; i < nb; i++)
 		memset(block + i * ARROW_BLOCK, (s->taken / ARROW_BLOCK + i) % 251 + 1,
 			ARROW_BLOCK);
-	assert_int_equal(arrow_slices_put(s, &iov, 1, false), 0);
+	assert_int_equal(async_writer_put(s, &iov, 1, false), 0);
 }
 
 /* Poll until the disk has completed all operations, including those that follow from others. */
 static void
-poll_at(struct arrow_slices *s, uint64_t ms)
+poll_at(struct async_writer *s, uint64_t ms)
 {
 	now_ms = ms;
 	for (unsigned int i = 0; i < 64; i++)
-		assert_int_equal(arrow_slices_poll(s), 0);
+		assert_int_equal(async_writer_poll(s), 0);
 }
 
 /*
@@ -76,7 +76,7 @@ poll_at(struct arrow_slices *s, uint64_t ms)
 static void
 sync_ms_is_a_bound(void **state)
 {
-	struct arrow_slices s;
+	struct async_writer s;
 
 	open_slices(&s);
 	now_ms = 1000;
@@ -107,7 +107,7 @@ static void
 trickle(void **state)
 {
 	uint64_t given[1000], ms;
-	struct arrow_slices s;
+	struct async_writer s;
 	unsigned int nb = 0;
 
 	open_slices(&s);
@@ -130,39 +130,39 @@ trickle(void **state)
 static void
 held_back(void **state)
 {
-	struct arrow_slices s;
+	struct async_writer s;
 
 	open_slices(&s);
 	now_ms = 1000;
 	put_blocks(&s, 1);
-	arrow_slices_hold(&s, ARROW_BLOCK);
+	async_writer_hold(&s, ARROW_BLOCK);
 	poll_at(&s, 1000 + SYNC_MS);
 	assert_int_equal(s.durable, ARROW_BLOCK);
 	/* hold back some full slices and a partial one */
 	now_ms = 2000;
 	for (unsigned int i = 0; i < 40; i++)
 		put_blocks(&s, 1);
-	assert_true(40 * ARROW_BLOCK <= arrow_slices_hold_max(&s));
+	assert_true(40 * ARROW_BLOCK <= async_writer_hold_max(&s));
 	poll_at(&s, 2000 + 3 * SYNC_MS);
 	assert_int_equal(s.written, ARROW_BLOCK);
 	assert_int_equal(s.durable, ARROW_BLOCK);
 	/* release a part: the slices that end before the limit are written */
-	arrow_slices_hold(&s, 20 * ARROW_BLOCK);
+	async_writer_hold(&s, 20 * ARROW_BLOCK);
 	poll_at(&s, 2000 + 3 * SYNC_MS);
 	assert_int_equal(s.written, 16 * ARROW_BLOCK);
 	assert_int_equal(s.durable, 16 * ARROW_BLOCK);
-	arrow_slices_hold(&s, 41 * ARROW_BLOCK);
+	async_writer_hold(&s, 41 * ARROW_BLOCK);
 	poll_at(&s, 2000 + 3 * SYNC_MS);
 	assert_int_equal(s.durable, 41 * ARROW_BLOCK);
 	assert_int_equal(disk->file[0].size >= 41 * ARROW_BLOCK, 1);
 	/* release a part of the slice being filled: the rest is written when it is released */
 	now_ms = 3000;
 	put_blocks(&s, 4);
-	arrow_slices_hold(&s, 43 * ARROW_BLOCK);
+	async_writer_hold(&s, 43 * ARROW_BLOCK);
 	put_blocks(&s, 2);
 	poll_at(&s, 3000 + SYNC_MS);
 	assert_int_equal(s.durable, 43 * ARROW_BLOCK);
-	arrow_slices_hold(&s, 47 * ARROW_BLOCK);
+	async_writer_hold(&s, 47 * ARROW_BLOCK);
 	poll_at(&s, 3000 + 2 * SYNC_MS);
 	assert_int_equal(s.durable, 47 * ARROW_BLOCK);
 	for (unsigned int i = 0; i < 47 * ARROW_BLOCK; i += 64)
@@ -170,8 +170,8 @@ held_back(void **state)
 	/* release everything at once */
 	put_blocks(&s, 3);
 	assert_int_equal(s.written, 47 * ARROW_BLOCK);
-	arrow_slices_hold(&s, UINT64_MAX);
-	assert_int_equal(arrow_slices_commit(&s), 0);
+	async_writer_hold(&s, UINT64_MAX);
+	assert_int_equal(async_writer_commit(&s), 0);
 	assert_int_equal(s.durable, 50 * ARROW_BLOCK);
 	close_slices(&s);
 }
@@ -185,5 +185,5 @@ main(void)
 		cmocka_unit_test(held_back),
 	};
 
-	return cmocka_run_group_tests_name("arrow_slices", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("async_writer", tests, NULL, NULL);
 }

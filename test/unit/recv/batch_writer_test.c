@@ -49,7 +49,7 @@ setup(void **state)
 {
 	unsigned int i;
 
-	strcpy(dir, "/tmp/file_writer_XXXXXX");
+	strcpy(dir, "/tmp/batch_writer_XXXXXX");
 	assert_non_null(mkdtemp(dir));
 	sample_init(&sample, 4, GK_VALUE_F32, 1);
 	to_writer = make_ring();
@@ -74,10 +74,10 @@ teardown(void **state)
 	return 0;
 }
 
-static struct file_writer_config
+static struct batch_writer_config
 config(void)
 {
-	return (struct file_writer_config){
+	return (struct batch_writer_config){
 		.dir = dir,
 		.run = "run",
 		.records = to_writer,
@@ -111,26 +111,26 @@ send_frame(void)
 	rte_ring_enqueue(spare, back);
 }
 
-static struct file_writer *
-create(const struct file_writer_config *c)
+static struct batch_writer *
+create(const struct batch_writer_config *c)
 {
-	struct file_writer *w;
+	struct batch_writer *w;
 	char message[PATH_MAX];
 	int rc;
 
-	rc = file_writer_create(&w, c, message);
+	rc = batch_writer_create(&w, c, message);
 	if (rc < 0)
 		print_message("%s\n", message);
 	assert_int_equal(rc, 0);
 	return w;
 }
 
-static struct file_writer *
-start(const struct file_writer_config *c)
+static struct batch_writer *
+start(const struct batch_writer_config *c)
 {
-	struct file_writer *w = create(c);
+	struct batch_writer *w = create(c);
 
-	assert_int_equal(file_writer_start(w), 0);
+	assert_int_equal(batch_writer_start(w), 0);
 	return w;
 }
 
@@ -150,24 +150,24 @@ count_rows(const struct arrow_reader *r)
 static void
 writes_a_run(void **state)
 {
-	struct file_writer_config c = config();
-	struct file_writer_stats s;
-	struct file_writer *w, *second;
-	struct arrow_run_status status;
+	struct batch_writer_config c = config();
+	struct batch_writer_stats s;
+	struct batch_writer *w, *second;
+	struct run_files_status status;
 	struct arrow_reader r;
 	char message[PATH_MAX];
 	const char *problem;
 	unsigned int i;
 
-	assert_int_equal(file_writer_create(&w, &c, message), 0);
+	assert_int_equal(batch_writer_create(&w, &c, message), 0);
 	/* the files of the run exist */
-	assert_int_equal(file_writer_create(&second, &c, message), -EEXIST);
+	assert_int_equal(batch_writer_create(&second, &c, message), -EEXIST);
 	assert_non_null(strstr(message, "run_frames.arrow.part"));
-	assert_int_equal(file_writer_start(w), 0);
+	assert_int_equal(batch_writer_start(w), 0);
 	for (i = 0; i < 200; i++)
 		send_frame();
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
 	assert_int_equal(s.records, 200);
 	assert_true(s.kept > 0);
 	assert_int_equal(s.frames_unwritten, 0);
@@ -176,22 +176,22 @@ writes_a_run(void **state)
 	for (i = 0; i < ARROW_TABLES; i++) {
 		assert_int_equal(s.table[i].complete, 1);
 		assert_int_equal(s.table[i].files, 1);
-		assert_int_equal(s.table[i].state, ARROW_RUN_CLOSED);
-		file_writer_status(w, i, &status);
+		assert_int_equal(s.table[i].state, RUN_FILES_CLOSED);
+		batch_writer_status(w, i, &status);
 		/* a reason is given exactly if the mode is not the fastest */
 		assert_int_equal(s.table[i].mode == ARROW_IO_DIRECT_URING, status.why[0] == '\0');
 		print_message("%s: %s %s\n", status.path, arrow_io_mode_name(s.table[i].mode),
 			status.why);
-		assert_int_equal(arrow_reader_open(&r, file_writer_path(w, i), &problem), 0);
+		assert_int_equal(arrow_reader_open(&r, batch_writer_path(w, i), &problem), 0);
 		assert_int_equal(count_rows(&r), s.table[i].rows);
 		assert_true(r.complete);
 		assert_int_equal(r.size, s.table[i].bytes);
 		assert_int_equal(r.nb_batches, s.table[i].batches);
 		arrow_reader_close(&r);
-		assert_string_equal(file_writer_error(w, i), "");
+		assert_string_equal(batch_writer_error(w, i), "");
 	}
-	file_writer_destroy(w);
-	assert_int_equal(file_writer_create(&second, &c, message), -EEXIST);
+	batch_writer_destroy(w);
+	assert_int_equal(batch_writer_create(&second, &c, message), -EEXIST);
 	assert_non_null(strstr(message, "run_frames.arrow already exists"));
 }
 
@@ -199,43 +199,43 @@ writes_a_run(void **state)
 static void
 stop_drains(void **state)
 {
-	struct file_writer_config c = config();
-	struct file_writer_stats s;
-	struct file_writer *w;
+	struct batch_writer_config c = config();
+	struct batch_writer_stats s;
+	struct batch_writer *w;
 	char message[PATH_MAX];
 	unsigned int i;
 
-	assert_int_equal(file_writer_create(&w, &c, message), 0);
+	assert_int_equal(batch_writer_create(&w, &c, message), 0);
 	for (i = 0; i < RECORDS; i++) {
 		sample_next(&sample, 1, 0);
 		records[i] = sample.record;
 		assert_int_equal(rte_ring_enqueue(to_writer, &records[i]), 0);
 	}
-	assert_int_equal(file_writer_start(w), 0);
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_start(w), 0);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
 	assert_int_equal(s.table[ARROW_FRAMES].rows, RECORDS);
 	assert_int_equal(rte_ring_count(from_writer), RECORDS);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 }
 
 /* A writer that was not started leaves no files; a missing directory is named in the message. */
 static void
 creates_and_destroys(void **state)
 {
-	struct file_writer_config c = config();
-	struct file_writer *w;
+	struct batch_writer_config c = config();
+	struct batch_writer *w;
 	char message[PATH_MAX];
 
-	assert_int_equal(file_writer_create(&w, &c, message), 0);
-	file_writer_destroy(w);
+	assert_int_equal(batch_writer_create(&w, &c, message), 0);
+	batch_writer_destroy(w);
 	c.dir = "/nowhere/at/all";
-	assert_int_equal(file_writer_create(&w, &c, message), -ENOENT);
+	assert_int_equal(batch_writer_create(&w, &c, message), -ENOENT);
 	assert_non_null(strstr(message, "/nowhere/at/all/run_frames.arrow.part"));
 	assert_non_null(strstr(message, "No such file"));
 	c = config();
 	c.run = "a/b";
-	assert_int_equal(file_writer_create(&w, &c, message), -EINVAL);
+	assert_int_equal(batch_writer_create(&w, &c, message), -EINVAL);
 }
 
 /* Records of kept frames, mostly raw ones, each with an output slot of its own. */
@@ -244,9 +244,9 @@ creates_and_destroys(void **state)
 static void
 write_packed_run(const char *run, uint8_t *slots, struct compressor *compressor)
 {
-	struct file_writer_config c = config();
-	struct file_writer_stats s;
-	struct file_writer *w;
+	struct batch_writer_config c = config();
+	struct batch_writer_stats s;
+	struct batch_writer *w;
 	void *back;
 
 	c.run = run;
@@ -256,11 +256,11 @@ write_packed_run(const char *run, uint8_t *slots, struct compressor *compressor)
 	for (unsigned int i = 0; i < PACKED_SLOTS; i++)
 		assert_int_equal(rte_ring_enqueue(to_writer, &records[i]), 0);
 	w = start(&c);
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
 	assert_int_equal(s.table[ARROW_IMAGES].rows, PACKED_SLOTS);
 	assert_int_equal(s.bad_records, 0);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	for (unsigned int i = 0; i < PACKED_SLOTS; i++) /* in the same order */
 		assert_true(rte_ring_dequeue(from_writer, &back) == 0 && back == &records[i]);
 }
@@ -358,9 +358,9 @@ bytes_of(const struct frame_record *r)
 }
 
 static uint64_t
-write_far_run(const struct file_writer_config *c, uint32_t slot, struct file_writer_stats *stats)
+write_far_run(const struct batch_writer_config *c, uint32_t slot, struct batch_writer_stats *stats)
 {
-	struct file_writer *w = start(c);
+	struct batch_writer *w = start(c);
 	uint64_t bytes = 0;
 	void *back;
 
@@ -379,17 +379,17 @@ write_far_run(const struct file_writer_config *c, uint32_t slot, struct file_wri
 		if (frame_verdict_is_kept(records[0].verdict))
 			assert_int_equal(records[0].out, slot);
 	}
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, stats);
-	file_writer_destroy(w);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, stats);
+	batch_writer_destroy(w);
 	return bytes;
 }
 
 static void
 outputs_are_fetched(void **state)
 {
-	struct file_writer_config c = config();
-	struct file_writer_stats near_stats, stats;
+	struct batch_writer_config c = config();
+	struct batch_writer_stats near_stats, stats;
 	char command[256];
 	uint64_t bytes;
 
@@ -434,7 +434,7 @@ outputs_are_fetched(void **state)
 
 /* Count the rows and batches in all files of a table on the disk in memory. */
 static void
-check_disk(enum arrow_table table, const struct arrow_run_stats *s)
+check_disk(enum arrow_table table, const struct run_files_stats *s)
 {
 	const char *problem, *end;
 	struct arrow_reader r;
@@ -477,7 +477,7 @@ check_disk(enum arrow_table table, const struct arrow_run_stats *s)
 }
 
 static void
-check_sums(const struct file_writer_stats *s, uint64_t frames)
+check_sums(const struct batch_writer_stats *s, uint64_t frames)
 {
 	unsigned int i;
 
@@ -492,13 +492,13 @@ check_sums(const struct file_writer_stats *s, uint64_t frames)
 				s->table[i].unwritten_bad);
 }
 
-static struct file_writer_config
+static struct batch_writer_config
 disk_config(void)
 {
-	struct file_writer_config c = config();
+	struct batch_writer_config c = config();
 
 	c.dir = "/nowhere";
-	c.slices = (struct arrow_slices_config){
+	c.slices = (struct async_writer_config){
 		.io = &disk_io,
 		.slice = 65536,
 		.depth = 3,
@@ -515,16 +515,16 @@ disk_config(void)
 static void
 full_and_resumed(void **state)
 {
-	struct file_writer_config c = disk_config();
-	struct file_writer_stats s;
-	struct arrow_run_status status;
-	struct file_writer *w;
+	struct batch_writer_config c = disk_config();
+	struct batch_writer_stats s;
+	struct run_files_status status;
+	struct batch_writer *w;
 	char message[PATH_MAX];
 	unsigned int i;
 
 	disk = disk_new(1);
 	disk->capacity = 4096;
-	assert_int_equal(file_writer_create(&w, &c, message), -ENOSPC);
+	assert_int_equal(batch_writer_create(&w, &c, message), -ENOSPC);
 	assert_non_null(strstr(message, "No space left"));
 	assert_null(disk_find(disk, "run_frames.arrow.part"));
 
@@ -532,12 +532,12 @@ full_and_resumed(void **state)
 	w = start(&c);
 	for (i = 0; i < 1000; i++)
 		send_frame();
-	file_writer_stats_get(w, &s);
-	assert_int_equal(s.table[ARROW_IMAGES].state, ARROW_RUN_FULL);
+	batch_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].state, RUN_FILES_FULL);
 	assert_int_equal(s.table[ARROW_IMAGES].error, -ENOSPC);
 	assert_true(s.table[ARROW_IMAGES].outages > 0);
 	assert_true(s.table[ARROW_IMAGES].unwritten_full > 0);
-	file_writer_status(w, ARROW_IMAGES, &status);
+	batch_writer_status(w, ARROW_IMAGES, &status);
 	assert_non_null(strstr(status.error, "images.arrow.part at byte"));
 	assert_non_null(strstr(status.error, "No space left"));
 
@@ -546,12 +546,12 @@ full_and_resumed(void **state)
 	pthread_mutex_unlock(&disk->lock);
 	for (i = 0; i < 1000; i++)
 		send_frame();
-	file_writer_stats_get(w, &s);
-	assert_int_equal(s.table[ARROW_IMAGES].state, ARROW_RUN_WRITING);
+	batch_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].state, RUN_FILES_WRITING);
 	assert_int_equal(s.table[ARROW_IMAGES].error, 0);
 	assert_true(s.table[ARROW_IMAGES].resumes > 0);
-	assert_int_equal(file_writer_stop(w, true), -ENOSPC);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_stop(w, true), -ENOSPC);
+	batch_writer_stats_get(w, &s);
 	check_sums(&s, 2000);
 	for (i = 0; i < ARROW_TABLES; i++) {
 		assert_int_equal(s.table[i].files, s.table[i].complete);
@@ -559,7 +559,7 @@ full_and_resumed(void **state)
 	}
 	assert_non_null(disk_find(disk, "run_images.arrow"));
 	assert_non_null(disk_find(disk, "run_000002_images.arrow"));
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	disk_free(disk);
 }
 
@@ -567,9 +567,9 @@ full_and_resumed(void **state)
 static void
 each_call_fails(void **state)
 {
-	struct file_writer_config c = disk_config();
-	struct file_writer_stats s;
-	struct file_writer *w;
+	struct batch_writer_config c = disk_config();
+	struct batch_writer_stats s;
+	struct batch_writer *w;
 	uint64_t outages = 0, resumes = 0;
 	unsigned int call, i, frames;
 
@@ -586,15 +586,15 @@ each_call_fails(void **state)
 			if (frames % 100 == 0)
 				usleep(2000);
 		}
-		(void)file_writer_stop(w, true);
-		file_writer_stats_get(w, &s);
+		(void)batch_writer_stop(w, true);
+		batch_writer_stats_get(w, &s);
 		check_sums(&s, frames);
 		for (i = 0; i < ARROW_TABLES; i++) {
 			check_disk(i, &s.table[i]);
 			outages += s.table[i].outages;
 			resumes += s.table[i].resumes;
 		}
-		file_writer_destroy(w);
+		batch_writer_destroy(w);
 		disk_free(disk);
 		sample.record.frame = 0;
 	}
@@ -669,9 +669,9 @@ check_rows(struct disk *d, const uint8_t *has)
 static void
 rows_imply_images(void **state)
 {
-	struct file_writer_config c = disk_config();
-	struct file_writer_stats s;
-	struct file_writer *w;
+	struct batch_writer_config c = disk_config();
+	struct batch_writer_stats s;
+	struct batch_writer *w;
 	struct disk *found;
 	uint8_t has[1000];
 	uint64_t seen = 0;
@@ -689,10 +689,10 @@ rows_imply_images(void **state)
 		if (i % 50 == 0)
 			usleep(2000);
 	}
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
 	assert_int_equal(s.frames_unwritten, 0);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	for (i = 0; i < 300; i++) {
 		found = disk_crash(disk, disk->now * i / 300 + 1, i);
 		memset(has, 0, sizeof(has));
@@ -708,16 +708,16 @@ rows_imply_images(void **state)
 static uint64_t
 now_ms(void)
 {
-	return arrow_slices_clock() / 1000000;
+	return async_writer_clock() / 1000000;
 }
 
 /* Batches become durable within batch_ms + sync_ms even if no frame follows. */
 static void
 time_ends_batches(void **state)
 {
-	struct file_writer_config c = disk_config();
-	struct file_writer_stats s;
-	struct file_writer *w;
+	struct batch_writer_config c = disk_config();
+	struct batch_writer_stats s;
+	struct batch_writer *w;
 	uint64_t begun, took;
 	unsigned int i;
 
@@ -732,7 +732,7 @@ time_ends_batches(void **state)
 		send_frame();
 	do {
 		usleep(1000);
-		file_writer_stats_get(w, &s);
+		batch_writer_stats_get(w, &s);
 		took = now_ms() - begun;
 		/* the machine may be busy */
 		assert_true(took < 5000);
@@ -743,21 +743,21 @@ time_ends_batches(void **state)
 	/* Frames sent later are in other batches: one batch, unless sending them takes batch_ms. */
 	for (i = 0; i < 10; i++)
 		send_frame();
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
 	assert_in_range(s.table[ARROW_FRAMES].batches, 2, 11);
 	check_sums(&s, 20);
 	check_disk(ARROW_FRAMES, &s.table[ARROW_FRAMES]);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	disk_free(disk);
 }
 
 /* Rotated files: both tables rotate at the same frame number, and nothing else changes. */
 static void
-rolled(const struct file_writer_config *c, uint64_t step)
+rolled(const struct batch_writer_config *c, uint64_t step)
 {
-	struct file_writer_stats s;
-	struct file_writer *w;
+	struct batch_writer_stats s;
+	struct batch_writer *w;
 	struct arrow_reader r;
 	uint64_t rows[ARROW_TABLES] = {0}, sequence[ARROW_TABLES] = {0}, last[2] = {0};
 	uint64_t first, begin = 0;
@@ -774,8 +774,8 @@ rolled(const struct file_writer_config *c, uint64_t step)
 		if (i % 100 == 0)
 			usleep(3000);
 	}
-	assert_int_equal(file_writer_stop(w, true), 0);
-	file_writer_stats_get(w, &s);
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
 	check_sums(&s, 500);
 	assert_int_equal(s.frames_unwritten, 0);
 	for (set = 1;; set++) {
@@ -818,14 +818,14 @@ rolled(const struct file_writer_config *c, uint64_t step)
 		assert_int_equal(sequence[i], s.table[i].batches);
 	}
 	print_message("%u sets\n", set - 1);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 }
 
 static void
 rolls(void **state)
 {
-	struct file_writer_config c = config();
-	struct file_writer *w;
+	struct batch_writer_config c = config();
+	struct batch_writer *w;
 	char message[PATH_MAX];
 
 	c.images_interval = 24;
@@ -841,26 +841,26 @@ rolls(void **state)
 	/* a first segment with either kind of name prevents a run of the same name */
 	w = create(&c);
 	c.roll_ms = 0;
-	assert_int_equal(file_writer_create(&w, &c, message), -EEXIST);
+	assert_int_equal(batch_writer_create(&w, &c, message), -EEXIST);
 	assert_non_null(strstr(message, "run_000001_frames.arrow.part already exists"));
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 }
 
 /* A receiver that was killed starts its run again: the same calibration file is accepted. */
 static void
-comes_back(struct file_writer_config *c, const char *path)
+comes_back(struct batch_writer_config *c, const char *path)
 {
 	float *gain = (float *)(uintptr_t)c->planes[0].data;
 	char message[PATH_MAX], command[96];
-	struct file_writer *w;
+	struct batch_writer *w;
 
 	snprintf(command, sizeof(command), "rm %s/*.arrow", dir);
 	assert_int_equal(system(command), 0);
 	w = create(c);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	assert_int_equal(access(path, F_OK), 0);
 	gain[5]++;
-	assert_int_equal(file_writer_create(&w, c, message), -EEXIST);
+	assert_int_equal(batch_writer_create(&w, c, message), -EEXIST);
 	assert_non_null(strstr(message, "run_calibration.bin belongs to another calibration"));
 }
 
@@ -873,9 +873,9 @@ calibration(void **state)
 		{"gain", gain[0], 3, 700},
 		{"pedestal_g0", pedestal, 4, 10},
 	};
-	struct file_writer_config c = config();
+	struct batch_writer_config c = config();
 	uint8_t bytes[5 * 4096];
-	struct file_writer *w;
+	struct batch_writer *w;
 	struct arrow_reader r;
 	char path[PATH_MAX], text[200];
 	const char *problem;
@@ -891,13 +891,13 @@ calibration(void **state)
 	w = create(&c);
 	snprintf(path, sizeof(path), "%s/run_calibration.bin", dir);
 	assert_int_equal(access(path, F_OK), 0);
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	/* removed, as the run was not started */
 	assert_int_equal(access(path, F_OK), -1);
 
 	w = start(&c);
 	send_frame();
-	assert_int_equal(file_writer_stop(w, true), 0);
+	assert_int_equal(batch_writer_stop(w, true), 0);
 	f = fopen(path, "r");
 	assert_int_equal(fread(bytes, 1, sizeof(bytes), f), sizeof(bytes));
 	assert_int_equal(fgetc(f), EOF);
@@ -910,14 +910,14 @@ calibration(void **state)
 	assert_memory_equal(bytes + 4096, gain, sizeof(gain));
 	assert_memory_equal(bytes + 16384, pedestal, sizeof(pedestal));
 	for (i = 0; i < ARROW_TABLES; i++) {
-		assert_int_equal(arrow_reader_open(&r, file_writer_path(w, i), &problem), 0);
+		assert_int_equal(arrow_reader_open(&r, batch_writer_path(w, i), &problem), 0);
 		assert_string_equal(
 			arrow_reader_meta(&r, ARROW_META_CALIBRATION_FILE), "run_calibration.bin");
-		snprintf(text, sizeof(text), "crc32c:%08x", arrow_planes_digest(planes, 2));
+		snprintf(text, sizeof(text), "crc32c:%08x", calibration_file_digest(planes, 2));
 		assert_string_equal(arrow_reader_meta(&r, ARROW_META_CALIBRATION), text);
 		arrow_reader_close(&r);
 	}
-	file_writer_destroy(w);
+	batch_writer_destroy(w);
 	comes_back(&c, path);
 }
 
@@ -938,5 +938,5 @@ main(void)
 		cmocka_unit_test_setup_teardown(calibration, setup, teardown),
 	};
 
-	return cmocka_run_group_tests_name("file_writer", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("batch_writer", tests, NULL, NULL);
 }
