@@ -29,6 +29,9 @@ RATE = 50     # frames/s
 ROWS = 64     # rows read out of a module: 16 packets, 131,072 bytes
 DISTINCT = 50
 SECONDS = 60  # limit for most waits
+# receivers with gangs on a GPU: WORLD_GPU=gpu_cuda0,device=0 WORLD_KERNEL=cuda
+GPU = os.environ.get('WORLD_GPU', 'gpu_host0')
+KERNEL = os.environ.get('WORLD_KERNEL', 'host')
 
 
 class Steps:
@@ -186,12 +189,13 @@ class World:
         stores = ','.join(f'10.0.0.{100 + i}' for i in range(self.stores))
         spill = {'egress__spill': self.spilled(number)} if self.spill else {}
         return self.start(f'recv{number}', 'app/recv/braggline-recv', [
-            '-m', '256', '--lcores', LCORES, '--vdev', 'gpu_host0',
+            '-m', '256', '--lcores', LCORES, '--vdev', GPU,
             '--vdev', f'net_af_packet0,iface=r{number},{DETECTOR}',
             '--vdev', f'net_af_packet1,iface=p{number},{ROCE}'], [
                 '--quiet', '--set', 'port 0.device=net_af_packet0', '--set', 'port 0.mtu=1500',
                 '--set', 'port 0.descriptors=512', *self.settings(
-                    detector__rows=ROWS, frames__slots=16, frames__backpressure='wait',
+                    detector__rows=ROWS, gpu__kernel=KERNEL, frames__slots=16,
+                    frames__backpressure='wait',
                     calibration__gain=f'{where}/gain_m%d.bin',
                     calibration__pedestal_g0=f'{where}/pedestal_g0_m%d.bin',
                     calibration__pedestal_g1=f'{where}/pedestal_g1_m%d.bin',
