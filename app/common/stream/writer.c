@@ -3,13 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arrow/batch.h"
+#include "arrow/closing.h"
 #include "arrow/names.h"
+#include "backoff.h"
 #include "counter.h"
 #include "fail_point.h"
 #include "io/direct_io.h"
@@ -50,11 +51,7 @@ struct stream_file {
 	uint64_t opened_at;
 	uint64_t last; /* sequence number */
 	bool empty;
-	bool closing;
-	bool has_thread;
-	pthread_t thread;
-	void (*enter)(void);
-	bool closed; /* atomic */
+	struct arrow_closing closing; /* its `file` is NULL until closing begins */
 };
 
 struct stream_writer {
@@ -67,11 +64,10 @@ struct stream_writer {
 	struct interval_set rotten;  /* batches that were found damaged and not stored again yet */
 	/* batches of earlier processes whose bodies were not verified */
 	struct interval_set unread;
-	bool doubt;	  /* one of `unread` was passed again */
-	bool differs;	  /* a batch was passed that differs from the stored one */
-	unsigned int set; /* number of the last file */
-	uint64_t retry_at;
-	uint64_t backoff; /* ns */
+	bool doubt;		/* one of `unread` was passed again */
+	bool differs;		/* a batch was passed that differs from the stored one */
+	unsigned int set;	/* number of the last file */
+	struct backoff backoff; /* ns */
 	/* size of the largest batch that was refused for the quota since it was full */
 	uint64_t wanted;
 	int first_error;
@@ -151,19 +147,7 @@ stream_writer_state(const struct stream_writer *w)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void *
-close_file(void *arg)
-{
-	struct stream_file *f = arg;
-
-	if (f->has_thread && f->enter != NULL)
-		f->enter();
-	(void)arrow_file_close(&f->file);
-	__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-/* Let a thread close the current file, since this may take as long as a sync. */
+/* Let a thread close the current file. */
 static void
 begin_close(struct stream_writer *w)
 {
@@ -172,26 +156,16 @@ begin_close(struct stream_writer *w)
 	if (f == NULL)
 		return;
 	w->current = NULL;
-	f->closing = true;
-	/* set before the thread reads them */
-	f->enter = w->config.enter;
-	f->has_thread = true;
-	if (pthread_create(&f->thread, NULL, close_file, f) == 0)
-		return;
-	f->has_thread = false;
-	close_file(f);
+	f->closing.file = &f->file;
+	arrow_closing_begin(&f->closing, NULL, w->config.enter);
 }
 
 static void
 back_off(struct stream_writer *w, int error)
 {
-	const uint64_t most = w->config.retry_max_ms * NS_PER_MS;
-
 	COUNTER_SET(w->stats.error, error);
-	w->backoff = w->backoff == 0 ? w->config.retry_ms * NS_PER_MS : 2 * w->backoff;
-	if (w->backoff > most)
-		w->backoff = most;
-	w->retry_at = async_writer_clock() + w->backoff;
+	backoff_extend(&w->backoff, async_writer_clock(), w->config.retry_ms * NS_PER_MS,
+		w->config.retry_max_ms * NS_PER_MS);
 }
 
 /* Handle a failure of the current file: keep the batches that are certain to be written. */
@@ -301,7 +275,7 @@ is_over_quota(struct stream_writer *w, uint64_t bytes)
 	if (fits(q, bytes))
 		return false;
 	/* files may have been removed; examined once per retry interval */
-	if (q->root != NULL && async_writer_clock() >= w->retry_at)
+	if (q->root != NULL && async_writer_clock() >= w->backoff.retry_at)
 		stream_quota_renew(q, w->config.enter);
 	return !fits(q, bytes);
 }
@@ -410,7 +384,7 @@ prepare(struct stream_writer *w, const struct item *item)
 	}
 	if (w->current != NULL)
 		return 0;
-	if (w->stats.error != 0 && async_writer_clock() < w->retry_at)
+	if (w->stats.error != 0 && async_writer_clock() < w->backoff.retry_at)
 		return w->stats.error;
 	return open_file(w);
 }
@@ -579,7 +553,7 @@ stream_writer_poll(struct stream_writer *w)
 	watch_disk(w);
 	stream_writer_give_results(w);
 	/* try to recover without a batch, since peers send none until the state is good */
-	if (w->stats.error == 0 || w->current != NULL || async_writer_clock() < w->retry_at)
+	if (w->stats.error == 0 || w->current != NULL || async_writer_clock() < w->backoff.retry_at)
 		return;
 	if (is_over_quota(w, w->wanted > 0 ? w->wanted : XFER_BLOCK))
 		back_off(w, w->stats.error); /* do not read directories in every iteration */
@@ -606,11 +580,8 @@ stream_writer_finish(struct stream_writer *w)
 	struct stream_file *f;
 
 	stream_writer_begin_finish(w);
-	for (f = w->oldest; f != NULL; f = f->next) {
-		if (f->has_thread)
-			pthread_join(f->thread, NULL);
-		f->has_thread = false;
-	}
+	for (f = w->oldest; f != NULL; f = f->next)
+		arrow_closing_join(&f->closing);
 	stream_writer_give_results(w);
 	return w->first_error;
 }
@@ -925,7 +896,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 			stream_contents_add(&f->contents, item->sequence, item->crc) < 0))
 		stream_writer_say(w, true, "cannot allocate the list of durable batches");
 	if (durable) {
-		w->backoff = 0;
+		w->backoff.delay = 0;
 		note_repair(w, item->sequence);
 		FAIL_POINT("stream.durable");
 	}
@@ -956,8 +927,7 @@ count_file(struct stream_writer *w, struct stream_file *f)
 static void
 retire(struct stream_writer *w, struct stream_file *f)
 {
-	if (f->has_thread)
-		pthread_join(f->thread, NULL);
+	arrow_closing_join(&f->closing);
 	counter_add(&w->stats.complete, f->file.complete);
 	counter_add(&w->stats.uncut, f->file.uncut);
 	counter_add(&w->stats.copied, f->file.out.copied);
@@ -987,9 +957,9 @@ stream_writer_give_results(struct stream_writer *w)
 	bool closed;
 
 	while ((f = w->oldest) != NULL) {
-		closed = __atomic_load_n(&f->closed, __ATOMIC_ACQUIRE);
+		closed = arrow_closing_is_over(&f->closing);
 		/* its thread owns it now */
-		if (f->closing && !closed)
+		if (f->closing.file != NULL && !closed)
 			return;
 		count_file(w, f);
 		while (f->results < f->nb &&

@@ -13,6 +13,7 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
+#include "backoff.h"
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "interval_set.h"
@@ -58,8 +59,7 @@ struct store_client {
 	bool closing; /* the connection is to be closed */
 	bool proved;  /* the store's identity is proved: store_set_prove() */
 	bool finish;
-	uint64_t retry_at; /* ms */
-	uint64_t back_off;
+	struct backoff backoff; /* ms */
 	uint64_t down_since;
 	/* State of this connection. */
 	uint64_t sent; /* messages sent */
@@ -650,10 +650,7 @@ go_down(struct store_client *s)
 
 	if (s->state == STORE_CLIENT_UP || s->state == STORE_CLIENT_ENDING)
 		s->stats.broken++;
-	s->back_off = s->back_off == 0 ? XFER_BACK_OFF_MS : 2 * s->back_off;
-	if (s->back_off > XFER_BACK_OFF_MAX_MS)
-		s->back_off = XFER_BACK_OFF_MAX_MS;
-	s->retry_at = now + s->back_off;
+	backoff_extend(&s->backoff, now, XFER_BACK_OFF_MS, XFER_BACK_OFF_MAX_MS);
 	if (s->down_since == 0)
 		s->down_since = now;
 	if (s->link_is_open)
@@ -723,7 +720,7 @@ forbidden(struct store_client *s, enum xfer_reason reason)
 			"its section in the store's keyring",
 			s->config.identity, s->config.receiver_id, s->run.name);
 	s->forbidden = true;
-	s->retry_at = xfer_qp_clock() + XFER_FORBIDDEN_MS;
+	s->backoff.retry_at = xfer_qp_clock() + XFER_FORBIDDEN_MS;
 }
 
 static void on_message(void *arg, const void *message, uint32_t size);
@@ -910,7 +907,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	}
 	s->heartbeat = m->heartbeat_ms;
 	s->silence = m->silence_ms;
-	s->back_off = 0;
+	s->backoff.delay = 0;
 	s->down_since = 0;
 	/* unless the store has reported another state */
 	if (!s->said_how)
@@ -1194,7 +1191,7 @@ store_client_poll(struct store_client *s)
 	}
 	switch (s->state) {
 	case STORE_CLIENT_DOWN:
-		if (!s->closing && now >= s->retry_at)
+		if (!s->closing && now >= s->backoff.retry_at)
 			begin_connection(s);
 		break;
 	case STORE_CLIENT_PROVING:
@@ -1249,8 +1246,8 @@ store_client_again(struct store_client *s)
 {
 	if (s->state != STORE_CLIENT_ENDED)
 		return false;
-	s->down_since = s->retry_at = xfer_qp_clock();
-	s->back_off = 0;
+	s->down_since = s->backoff.retry_at = xfer_qp_clock();
+	s->backoff.delay = 0;
 	s->closing = s->link_is_open;
 	forget_connection(s);
 	enter(s, STORE_CLIENT_DOWN);
@@ -1286,7 +1283,7 @@ store_client_give_up(struct store_client *s)
 		return;
 	refuse(s, XFER_REASON_STOPPING);
 	/* the store answers; retry after a delay */
-	s->retry_at = xfer_qp_clock() + XFER_BACK_OFF_MAX_MS;
+	s->backoff.retry_at = xfer_qp_clock() + XFER_BACK_OFF_MAX_MS;
 }
 
 void

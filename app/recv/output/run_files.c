@@ -9,6 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "arrow/closing.h"
+#include "backoff.h"
 #include "counter.h"
 #include "output/run_files.h"
 
@@ -27,18 +29,13 @@ struct run_file {
 	uint64_t syncs;
 	uint64_t lent[BATCH_SETS_MAX]; /* end of the last batch of each column buffer */
 	bool failed;		       /* the failure before closing was reported */
-	/* Used while the file is being closed. */
-	struct run_file *next;
-	struct run_file *then; /* next file that the same thread closes */
-	pthread_t thread;
-	bool has_thread;
-	bool closed; /* atomic */
+	struct arrow_closing closing;
+	struct run_file *next; /* of those that are being closed */
 };
 
 struct table_files {
-	struct run_file *file; /* NULL: outage */
-	uint64_t retry_at;
-	uint64_t backoff;	      /* in ns */
+	struct run_file *file;	      /* NULL: outage */
+	struct backoff backoff;	      /* in ns */
 	struct run_files_stats stats; /* one writer; read with atomic loads */
 	struct run_files_status status;
 };
@@ -114,7 +111,7 @@ count_file(struct table_files *t, struct run_file *f)
 	counter_add(&t->stats.bytes, f->file.size - f->bytes);
 	counter_add(&t->stats.syncs, f->file.out.syncs - f->syncs);
 	if (f->file.nb_durable > f->batches) {
-		t->backoff = 0;
+		t->backoff.delay = 0;
 		for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
 			counter_add(&t->stats.latency[i], f->file.latency[i]);
 			f->file.latency[i] = 0;
@@ -146,19 +143,6 @@ set_status(struct run_files *r, enum arrow_table table, const struct arrow_file 
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void *
-close_files(void *arg)
-{
-	struct run_file *f, *then;
-
-	for (f = arg; f != NULL; f = then) {
-		then = f->then;
-		(void)arrow_file_close(&f->file);
-		__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
-	}
-	return NULL;
-}
-
 /* Detach a table's file for closing. @return NULL: there is none */
 static struct run_file *
 take_file(struct run_files *r, enum arrow_table table)
@@ -171,27 +155,10 @@ take_file(struct run_files *r, enum arrow_table table)
 	/* This thread reclaims the buffers of its batches. */
 	arrow_file_wait(&f->file, UINT64_MAX);
 	t->file = NULL;
+	f->closing.file = &f->file;
 	f->next = r->closing;
 	r->closing = f;
 	return f;
-}
-
-/* Start a thread that closes the files one after the other. Closing takes as long as a sync. */
-static void
-begin_close(struct run_file *first, struct run_file *second)
-{
-	struct run_file *last = second != NULL ? second : first;
-
-	if (first == NULL)
-		first = second;
-	else
-		first->then = second;
-	if (first == NULL)
-		return;
-	/* The thread is stored in the last file, so that joining it waits for no other file. */
-	last->has_thread = pthread_create(&last->thread, NULL, close_files, first) == 0;
-	if (!last->has_thread)
-		close_files(first);
 }
 
 /* Close the current set: images before the rows that refer to them. */
@@ -199,8 +166,12 @@ static void
 begin_close_set(struct run_files *r)
 {
 	struct run_file *images = take_file(r, ARROW_IMAGES);
+	struct run_file *rows = take_file(r, ARROW_FRAMES);
 
-	begin_close(images, take_file(r, ARROW_FRAMES));
+	if (images != NULL)
+		arrow_closing_begin(&images->closing, rows != NULL ? &rows->closing : NULL, NULL);
+	else if (rows != NULL)
+		arrow_closing_begin(&rows->closing, NULL, NULL);
 	r->hold_tail = r->hold_head;
 }
 
@@ -210,8 +181,7 @@ end_close(struct run_files *r, struct run_file *f)
 {
 	struct table_files *t = &r->table[f->table];
 
-	if (f->has_thread)
-		pthread_join(f->thread, NULL);
+	arrow_closing_join(&f->closing);
 	count_file(t, f);
 	count_unwritten(t, f->file.error, f->accepted - f->file.rows);
 	counter_add(&t->stats.complete, f->file.complete);
@@ -231,7 +201,7 @@ reap_closed(struct run_files *r, bool all)
 	struct run_file **at = &r->closing, *f;
 
 	while ((f = *at) != NULL) {
-		if (!all && !__atomic_load_n(&f->closed, __ATOMIC_ACQUIRE)) {
+		if (!all && !arrow_closing_is_over(&f->closing)) {
 			at = &f->next;
 			continue;
 		}
@@ -243,12 +213,8 @@ reap_closed(struct run_files *r, bool all)
 static void
 back_off(const struct run_files *r, struct table_files *t)
 {
-	const uint64_t most = r->config.retry_max_ms * NS_PER_MS;
-
-	t->backoff = t->backoff == 0 ? r->config.retry_ms * NS_PER_MS : 2 * t->backoff;
-	if (t->backoff > most)
-		t->backoff = most;
-	t->retry_at = async_writer_clock() + t->backoff;
+	backoff_extend(&t->backoff, async_writer_clock(), r->config.retry_ms * NS_PER_MS,
+		r->config.retry_max_ms * NS_PER_MS);
 }
 
 /* Release all waiting rows. */
@@ -304,7 +270,7 @@ begin_outage(struct run_files *r, enum arrow_table table)
 		t->file->file.message, arrow_table_name(table), resume);
 	say(r, true, text);
 	t->file->failed = true;
-	begin_close(take_file(r, table), NULL);
+	arrow_closing_begin(&take_file(r, table)->closing, NULL, NULL);
 	back_off(r, t);
 	/* Lost images are counted, and no row waits for them. Lost rows do not wait either. */
 	release_all(r);
@@ -519,7 +485,7 @@ run_files_wants_roll(struct run_files *r, uint64_t frame)
 	}
 	now = async_writer_clock();
 	for (i = 0; i < ARROW_TABLES; i++) {
-		if (r->table[i].file == NULL && now >= r->table[i].retry_at)
+		if (r->table[i].file == NULL && now >= r->table[i].backoff.retry_at)
 			return true;
 	}
 	r->by_frames |= sets > 0 && r->begin / sets != last / sets;
