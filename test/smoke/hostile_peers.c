@@ -256,13 +256,13 @@ try_outside(void)
 	for (i = 0; i < RTE_DIM(what); i++) {
 		p = stand();
 		if (i == 0)
-			p->place[0].metadata -= XFER_DESC_BYTES;
+			p->slot[0].metadata -= XFER_DESC_BYTES;
 		else if (i == 1)
-			p->place[0].metadata += p->nb_places * XFER_DESC_BYTES - 8;
+			p->slot[0].metadata += p->nb_slots * XFER_DESC_BYTES - 8;
 		else if (i == 2)
-			p->place[0].metadata_rkey ^= 1;
+			p->slot[0].metadata_rkey ^= 1;
 		else
-			p->place[0].metadata_rkey = stale.rkey;
+			p->slot[0].metadata_rkey = stale.rkey;
 		stale = p->region[0];
 		peer_write_entry(p, 0, 0, peer_entry(p, 0, 0, 0));
 		UNTIL(p->link.broken);

@@ -172,14 +172,14 @@ check_region(const struct xfer_region *r)
 	uint64_t bytes;
 
 	if (r->kind > XFER_REGION_BODY || r->reserved != 0 || r->nb == 0 ||
-		r->nb > XFER_DESCS_MAX || r->first > XFER_DESCS_MAX - r->nb || r->place == 0 ||
-		r->place > XFER_BODY_MAX || r->place % XFER_BLOCK != 0)
+		r->nb > XFER_DESCS_MAX || r->first > XFER_DESCS_MAX - r->nb || r->slot_bytes == 0 ||
+		r->slot_bytes > XFER_BODY_MAX || r->slot_bytes % XFER_BLOCK != 0)
 		return false;
-	if (r->kind == XFER_REGION_METADATA ? r->table != 0 || r->place != XFER_DESC_BYTES
+	if (r->kind == XFER_REGION_METADATA ? r->table != 0 || r->slot_bytes != XFER_DESC_BYTES
 					    : r->table >= XFER_TABLES)
 		return false;
 	/* at most 2^16 x 2^30, no overflow */
-	bytes = r->nb * r->place;
+	bytes = r->nb * r->slot_bytes;
 	return r->addr <= UINT64_MAX - bytes;
 }
 
@@ -291,7 +291,7 @@ xfer_msg_check(const void *message, size_t size, enum xfer_role from, uint64_t n
 
 enum xfer_reason
 xfer_grant_slots(const struct xfer_grant *grant, const uint64_t body_max[XFER_TABLES],
-	struct xfer_slot *place, uint32_t *nb)
+	struct xfer_slot *slot, uint32_t *nb)
 {
 	const struct xfer_region *r;
 	struct xfer_slot *p;
@@ -308,24 +308,24 @@ xfer_grant_slots(const struct xfer_grant *grant, const uint64_t body_max[XFER_TA
 	}
 	if (metadata != end || bodies != end)
 		return XFER_REASON_MALFORMED;
-	memset(place, 0, end * sizeof(*place));
+	memset(slot, 0, end * sizeof(*slot));
 	for (i = 0; i < grant->nb; i++) {
 		r = &grant->region[i];
-		if (r->kind == XFER_REGION_BODY && r->place < body_max[r->table])
+		if (r->kind == XFER_REGION_BODY && r->slot_bytes < body_max[r->table])
 			return XFER_REASON_BODY;
 		for (k = 0; k < r->nb; k++) {
-			p = &place[r->first + k];
+			p = &slot[r->first + k];
 			if (r->kind == XFER_REGION_METADATA) {
 				if (p->metadata != 0)
 					return XFER_REASON_MALFORMED;
-				p->metadata = r->addr + k * r->place;
+				p->metadata = r->addr + k * r->slot_bytes;
 				p->metadata_rkey = r->rkey;
 				continue;
 			}
 			if (p->body_room != 0)
 				return XFER_REASON_MALFORMED;
-			p->body = r->addr + k * r->place;
-			p->body_room = r->place;
+			p->body = r->addr + k * r->slot_bytes;
+			p->body_room = r->slot_bytes;
 			p->body_rkey = r->rkey;
 			p->table = r->table;
 		}

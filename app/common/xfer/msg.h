@@ -66,11 +66,11 @@ struct xfer_slot {
  *
  * @param grant     checked by xfer_msg_check()
  * @param body_max  size of the largest body of each table, bytes; each buffer must have that size
- * @param place     out: XFER_DESCS_MAX elements
+ * @param slot      out: XFER_DESCS_MAX elements
  * @param nb        out: number of slots
  * @return XFER_REASON_NONE; _MALFORMED; _BODY: a buffer is too small
  */
 enum xfer_reason xfer_grant_slots(const struct xfer_grant *grant,
-	const uint64_t body_max[XFER_TABLES], struct xfer_slot *place, uint32_t *nb);
+	const uint64_t body_max[XFER_TABLES], struct xfer_slot *slot, uint32_t *nb);
 
 #endif /* XFER_MSG_H */

@@ -220,7 +220,7 @@ enum xfer_region_kind {
 /** Memory that the receiver may write to: consecutive buffers of some slots. */
 struct xfer_region {
 	uint64_t addr;
-	uint64_t place; /**< size of one buffer, bytes; a multiple of XFER_BLOCK */
+	uint64_t slot_bytes; /**< size of one buffer, bytes; a multiple of XFER_BLOCK */
 	uint32_t rkey;
 	uint32_t first; /**< first slot */
 	uint32_t nb;	/**< number of slots */

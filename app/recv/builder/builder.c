@@ -29,21 +29,21 @@ RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, builder_logtype, "builder: " __VA_ARGS__)
 
-enum place_state {
-	PLACE_READY,	/**< the record can go to the writer */
-	PLACE_CLOSED,	/**< the frame waits for a gang */
-	PLACE_WITH_GANG /**< a gang has the frame's batch */
+enum queued_state {
+	QUEUED_READY,	 /**< the record can go to the writer */
+	QUEUED_CLOSED,	 /**< the frame waits for a gang */
+	QUEUED_WITH_GANG /**< a gang has the frame's batch */
 };
 
 /** Entry of a frame in the queue. */
-struct place {
+struct queued {
 	struct frame_record *record;
 	uint64_t first_tsc; /**< time of the first packet */
 	uint64_t close_tsc;
 	uint32_t slot;
 	uint32_t batch;
 	uint8_t gang;
-	uint8_t state;	   /**< enum place_state */
+	uint8_t state;	   /**< enum queued_state */
 	uint8_t batch_end; /**< the frame is the last one of its batch */
 	uint8_t veto;
 };
@@ -65,7 +65,7 @@ struct builder {
 	int unordered;
 
 	/* Queue in frame order. The indices run freely: retire <= dispatch <= close. */
-	struct place *places;
+	struct queued *queue;
 	uint32_t retire, dispatch, close;
 
 	struct frame_record *records;
@@ -118,10 +118,10 @@ struct builder {
 	struct builder_stats stats __rte_cache_aligned;
 };
 
-static inline struct place *
-place_at(struct builder *b, uint32_t index)
+static inline struct queued *
+queued_at(struct builder *b, uint32_t index)
 {
-	return &b->places[index & (BUILDER_RECORDS - 1)];
+	return &b->queue[index & (BUILDER_RECORDS - 1)];
 }
 
 /** Return the gang with the fewest pending batches; NULL: all gangs have the maximum. */
@@ -278,7 +278,7 @@ interval_has_retired(struct builder *b, uint64_t interval)
 {
 	if (b->retire == b->close)
 		return true;
-	return builder_interval_of(b, place_at(b, b->retire)->record->frame) > interval;
+	return builder_interval_of(b, queued_at(b, b->retire)->record->frame) > interval;
 }
 
 /** Start the update for the interval that follows the one in force, as soon as possible. */
@@ -438,15 +438,15 @@ static void
 abort_waiting(struct builder *b)
 {
 	for (; b->dispatch != b->close; b->dispatch++) {
-		struct place *place = place_at(b, b->dispatch);
+		struct queued *q = queued_at(b, b->dispatch);
 
-		builder_set_versions(b, place->record);
-		if (place->state != PLACE_CLOSED)
+		builder_set_versions(b, q->record);
+		if (q->state != QUEUED_CLOSED)
 			continue;
-		frame_table_release(b->config.table, place->slot);
-		frame_table_recycle(b->config.table, place->slot);
-		place->record->verdict = FRAME_ABORTED;
-		place->state = PLACE_READY;
+		frame_table_release(b->config.table, q->slot);
+		frame_table_recycle(b->config.table, q->slot);
+		q->record->verdict = FRAME_ABORTED;
+		q->state = QUEUED_READY;
 	}
 }
 
@@ -565,15 +565,15 @@ builder_create(const struct builder_config *config)
 	if (b == NULL)
 		goto no_memory;
 	b->config = *config;
-	b->places = rte_zmalloc_socket(
-		"builder_places", BUILDER_RECORDS * sizeof(*b->places), 64, config->socket);
+	b->queue = rte_zmalloc_socket(
+		"builder_queue", BUILDER_RECORDS * sizeof(*b->queue), 64, config->socket);
 	b->records = rte_zmalloc_socket(
 		"builder_records", BUILDER_RECORDS * sizeof(*b->records), 64, config->socket);
 	b->free_records = rte_zmalloc_socket("builder_free_records",
 		BUILDER_RECORDS * sizeof(*b->free_records), 64, config->socket);
 	b->free_outputs = rte_zmalloc_socket("builder_free_outputs",
 		config->outputs * sizeof(*b->free_outputs), 64, config->socket);
-	if (b->places == NULL || b->records == NULL || b->free_records == NULL ||
+	if (b->queue == NULL || b->records == NULL || b->free_records == NULL ||
 		b->free_outputs == NULL)
 		goto no_memory;
 	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
@@ -602,7 +602,7 @@ builder_destroy(struct builder *b)
 {
 	if (b == NULL)
 		return;
-	rte_free(b->places);
+	rte_free(b->queue);
 	rte_free(b->records);
 	rte_free(b->free_records);
 	rte_free(b->free_outputs);
@@ -789,7 +789,7 @@ static void
 queue_closed(struct builder *b, const struct frame_closed *closed)
 {
 	const struct detector *d = &b->config.table->detector;
-	struct place *place = place_at(b, b->close++);
+	struct queued *q = queued_at(b, b->close++);
 	struct frame_record *r = b->free_records[--b->nb_free_records];
 
 	memset(r, 0, sizeof(*r));
@@ -800,8 +800,8 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	if (closed->timeout)
 		r->flags |= FRAME_FLAG_TIMEOUT;
-	*place = (struct place){
-		.record = r, .slot = closed->slot, .state = PLACE_READY, .close_tsc = rte_rdtsc()};
+	*q = (struct queued){
+		.record = r, .slot = closed->slot, .state = QUEUED_READY, .close_tsc = rte_rdtsc()};
 
 	if (b->stats.closed == b->run_closed)
 		counter_set(&b->stats.first_frame, closed->frame);
@@ -816,7 +816,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		memset(r->missing_map, 0xFF, d->tiles / 8);
 		return;
 	}
-	place->first_tsc = describe(b, closed, r);
+	q->first_tsc = describe(b, closed, r);
 	note_streams(b, closed);
 	counter_add(&b->stats.missing_packets, closed->missing);
 	for (uint32_t m = 0; m < d->modules; m++) {
@@ -829,7 +829,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		frame_table_recycle(b->config.table, closed->slot);
 		return;
 	}
-	place->state = PLACE_CLOSED;
+	q->state = QUEUED_CLOSED;
 }
 
 static uint32_t
@@ -850,17 +850,17 @@ close_frames(struct builder *b)
 
 /** Prepare a frame for a gang: assign an output slot, and set its flags. */
 static void
-prepare(struct builder *b, const struct place *place)
+prepare(struct builder *b, const struct queued *q)
 {
-	struct gk_frame *f = frame_table_frame(b->config.table, place->slot);
+	struct gk_frame *f = frame_table_frame(b->config.table, q->slot);
 
 	const struct builder_veto *v = &b->vetoes[b->veto];
 
 	f->out = b->free_outputs[--b->nb_free_outputs];
 	if (v->dry_run)
 		f->flags |= GK_FRAME_KEEP;
-	if (builder_is_dark(b, place->record)) {
-		place->record->flags |= FRAME_FLAG_DARK;
+	if (builder_is_dark(b, q->record)) {
+		q->record->flags |= FRAME_FLAG_DARK;
 		/*
 		 * Without pedestal intervals the accumulators are never cleared, and the sums would
 		 * overflow.
@@ -889,15 +889,15 @@ dispatch(struct builder *b)
 	uint32_t batches = 0;
 
 	while (b->dispatch != b->close && likely(b->unordered == 0)) {
-		struct frame_record *first = place_at(b, b->dispatch)->record;
-		struct place *last = NULL;
+		struct frame_record *first = queued_at(b, b->dispatch)->record;
+		struct queued *last = NULL;
 		struct gk_ring *ring;
 		struct gk_work *work;
 
 		if (!builder_interval_enter(b, first->frame))
 			break;
 		builder_set_versions(b, first);
-		if (place_at(b, b->dispatch)->state == PLACE_READY) {
+		if (queued_at(b, b->dispatch)->state == QUEUED_READY) {
 			b->dispatch++;
 			continue;
 		}
@@ -917,25 +917,25 @@ dispatch(struct builder *b)
 		for (; b->dispatch != b->close && work->nb_frames < b->config.batch &&
 			b->nb_free_outputs > 0;
 			b->dispatch++) {
-			struct place *place = place_at(b, b->dispatch);
+			struct queued *q = queued_at(b, b->dispatch);
 
 			/*
 			 * A batch has one veto and one pedestal interval. The outer loop switches
 			 * to the next ones.
 			 */
-			if (builder_veto_differs(b, place->record->frame) ||
-				builder_interval_of(b, place->record->frame) != b->interval)
+			if (builder_veto_differs(b, q->record->frame) ||
+				builder_interval_of(b, q->record->frame) != b->interval)
 				break;
-			builder_set_versions(b, place->record);
-			if (place->state == PLACE_READY)
+			builder_set_versions(b, q->record);
+			if (q->state == QUEUED_READY)
 				continue;
-			prepare(b, place);
-			place->veto = b->veto;
-			work->slot[work->nb_frames++] = place->slot;
-			place->gang = ring->gang;
-			place->batch = ring->head;
-			place->state = PLACE_WITH_GANG;
-			last = place;
+			prepare(b, q);
+			q->veto = b->veto;
+			work->slot[work->nb_frames++] = q->slot;
+			q->gang = ring->gang;
+			q->batch = ring->head;
+			q->state = QUEUED_WITH_GANG;
+			last = q;
 		}
 		last->batch_end = 1;
 		counter_add(&b->stats.batches, 1);
@@ -971,11 +971,11 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
  * Complete the record with a gang's result, and free the resources that the frame no longer needs.
  */
 static void
-conclude(struct builder *b, struct place *place)
+conclude(struct builder *b, struct queued *q)
 {
-	const struct gk_frame *f = frame_table_frame(b->config.table, place->slot);
-	const struct gk_result *result = &b->config.results[place->slot];
-	struct frame_record *r = place->record;
+	const struct gk_frame *f = frame_table_frame(b->config.table, q->slot);
+	const struct gk_result *result = &b->config.results[q->slot];
+	struct frame_record *r = q->record;
 	const bool kept = result->kind != GK_KIND_NONE;
 
 	r->sum = (double)result->sum / 256;
@@ -991,19 +991,19 @@ conclude(struct builder *b, struct place *place)
 	else if (!kept)
 		r->verdict = FRAME_VETOED;
 	else
-		r->verdict = b->vetoes[place->veto].dry_run ? FRAME_DRY_RUN : FRAME_PRESCALED;
+		r->verdict = b->vetoes[q->veto].dry_run ? FRAME_DRY_RUN : FRAME_PRESCALED;
 	if (kept) {
 		r->out = f->out;
 		counter_add(&b->stats.incomplete_kept, f->missing > 0);
-		if (r->kind == GK_KIND_IMAGE && b->vetoes[place->veto].params.kind == GK_KIND_CSR)
+		if (r->kind == GK_KIND_IMAGE && b->vetoes[q->veto].params.kind == GK_KIND_CSR)
 			r->flags |= FRAME_FLAG_DENSE;
 	} else {
 		b->free_outputs[b->nb_free_outputs++] = f->out;
 	}
-	b->veto_retired = place->veto;
-	count_latency(b, b->stats.latency_verdict, place->first_tsc);
-	count_latency(b, b->stats.latency_gang, place->close_tsc);
-	frame_table_recycle(b->config.table, place->slot);
+	b->veto_retired = q->veto;
+	count_latency(b, b->stats.latency_verdict, q->first_tsc);
+	count_latency(b, b->stats.latency_gang, q->close_tsc);
+	frame_table_recycle(b->config.table, q->slot);
 }
 
 /** Send records with complete results to the writer, in frame order. */
@@ -1017,21 +1017,21 @@ retire(struct builder *b)
 	 * frames are retired.
 	 */
 	for (; b->retire != b->dispatch; b->retire++, n++) {
-		struct place *place = place_at(b, b->retire);
-		struct gk_ring *ring = &b->rings[place->gang];
+		struct queued *q = queued_at(b, b->retire);
+		struct gk_ring *ring = &b->rings[q->gang];
 
-		if (place->state == PLACE_WITH_GANG) {
+		if (q->state == QUEUED_WITH_GANG) {
 			/* Free the packets first: the slot is reused below. */
-			if (!gk_ring_is_done(ring, place->batch) ||
-				(int32_t)(ring->raw_tail - place->batch) <= 0)
+			if (!gk_ring_is_done(ring, q->batch) ||
+				(int32_t)(ring->raw_tail - q->batch) <= 0)
 				break;
-			conclude(b, place);
-			if (place->batch_end)
+			conclude(b, q);
+			if (q->batch_end)
 				gk_ring_collect(ring);
 		}
-		counter_add(&b->stats.verdicts[place->record->verdict], 1);
+		counter_add(&b->stats.verdicts[q->record->verdict], 1);
 		/* Never full: the ring has room for all records. */
-		rte_ring_sp_enqueue(b->config.egress, place->record);
+		rte_ring_sp_enqueue(b->config.egress, q->record);
 	}
 	return n;
 }

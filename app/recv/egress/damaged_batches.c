@@ -51,7 +51,7 @@ add_head(struct content *c, uint64_t size, const char *text)
 	return head + HEAD - JOURNAL_RECORD_BYTES;
 }
 
-/* @return whether its place is known */
+/* @return whether its position is known */
 static bool
 add_batch(struct content *c, const struct journal *journal, uint32_t batch)
 {
@@ -88,7 +88,8 @@ add_space(struct content *c, const struct journal *journal)
 			size -= XFER_BLOCK;
 		if (size == 0)
 			continue;
-		(void)add_head(c, size, "free space, which has the batches whose place is unknown");
+		(void)add_head(
+			c, size, "free space, which has the batches whose position is unknown");
 		add_part(c, bytes, size);
 	}
 }

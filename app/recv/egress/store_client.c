@@ -82,10 +82,10 @@ struct store_client {
 	bool have_all;
 	uint64_t recovering_since; /* ms: when the store's identity was known */
 	uint64_t waiting_since;	   /* ms: first INVENTORY; 0: none yet */
-	struct xfer_slot *place;
+	struct xfer_slot *slot;
 	struct used *used;
-	uint32_t nb_places;
-	uint32_t *free_place[XFER_TABLES];
+	uint32_t nb_slots;
+	uint32_t *free_slot[XFER_TABLES];
 	uint32_t nb_free[XFER_TABLES];
 	uint32_t free_stage[WINDOW];
 	uint32_t nb_free_stages;
@@ -210,26 +210,26 @@ store_client_release(struct store_client *s, uint32_t batch, enum xfer_result_st
 
 /* Accept the store's grant of remote slots, all of them free. */
 static enum xfer_reason
-store_client_take_places(struct store_client *s, const struct xfer_grant *m)
+store_client_take_slots(struct store_client *s, const struct xfer_grant *m)
 {
 	enum xfer_reason reason;
 	uint32_t i;
 
-	s->place = calloc(XFER_DESCS_MAX, sizeof(*s->place));
-	if (s->place == NULL)
+	s->slot = calloc(XFER_DESCS_MAX, sizeof(*s->slot));
+	if (s->slot == NULL)
 		return XFER_REASON_FAILED;
-	reason = xfer_grant_slots(m, s->run.body_max, s->place, &s->nb_places);
+	reason = xfer_grant_slots(m, s->run.body_max, s->slot, &s->nb_slots);
 	if (reason != XFER_REASON_NONE)
 		return reason;
-	s->used = malloc(s->nb_places * sizeof(*s->used));
+	s->used = malloc(s->nb_slots * sizeof(*s->used));
 	for (i = 0; i < XFER_TABLES; i++)
-		s->free_place[i] = malloc(s->nb_places * sizeof(uint32_t));
-	if (s->used == NULL || s->free_place[0] == NULL || s->free_place[1] == NULL)
+		s->free_slot[i] = malloc(s->nb_slots * sizeof(uint32_t));
+	if (s->used == NULL || s->free_slot[0] == NULL || s->free_slot[1] == NULL)
 		return XFER_REASON_FAILED;
 	/* low numbers first */
-	for (i = s->nb_places; i-- > 0;) {
+	for (i = s->nb_slots; i-- > 0;) {
 		s->used[i].batch = NO_BATCH;
-		s->free_place[s->place[i].table][s->nb_free[s->place[i].table]++] = i;
+		s->free_slot[s->slot[i].table][s->nb_free[s->slot[i].table]++] = i;
 	}
 	for (s->nb_free_stages = 0; s->nb_free_stages < WINDOW; s->nb_free_stages++)
 		s->free_stage[s->nb_free_stages] = s->nb_free_stages;
@@ -246,7 +246,7 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 
 	for (i = 0; i < m->nb; i++) {
 		result = &m->result[i];
-		if (result->entry >= s->nb_places)
+		if (result->entry >= s->nb_slots)
 			return XFER_REASON_MALFORMED;
 		used = &s->used[result->entry];
 		batch = used->batch;
@@ -258,7 +258,7 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 		used->batch = NO_BATCH;
 		is_gone(s, batch);
 		s->free_stage[s->nb_free_stages++] = used->stage;
-		s->free_place[b.table][s->nb_free[b.table]++] = result->entry;
+		s->free_slot[b.table][s->nb_free[b.table]++] = result->entry;
 		if (result->status == XFER_RETRY) {
 			s->stats.returned++;
 			if (s->config.result != NULL)
@@ -300,7 +300,7 @@ count_pieces(const struct store_client *s, const struct journal_batch *b)
 }
 
 static int
-write_body(struct store_client *s, const struct journal_batch *b, const struct xfer_slot *place)
+write_body(struct store_client *s, const struct journal_batch *b, const struct xfer_slot *slot)
 {
 	const struct rdma_mr *mr;
 	uint64_t at = 0;
@@ -311,7 +311,7 @@ write_body(struct store_client *s, const struct journal_batch *b, const struct x
 		const struct rdma_sge sg = {
 			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
 
-		rc = xfer_qp_write(&s->link, 0, &sg, 1, place->body + at, place->body_rkey, NULL);
+		rc = xfer_qp_write(&s->link, 0, &sg, 1, slot->body + at, slot->body_rkey, NULL);
 		at += bytes;
 	}
 	return rc;
@@ -323,7 +323,7 @@ write_body(struct store_client *s, const struct journal_batch *b, const struct x
  */
 static int
 write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
-	const struct journal_batch *b, const struct xfer_slot *place, uint32_t number,
+	const struct journal_batch *b, const struct xfer_slot *slot, uint32_t number,
 	uint32_t writes)
 {
 	uint64_t room; /* a slice of the journal has whole blocks */
@@ -333,15 +333,14 @@ write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
 		{(uintptr_t)b->metadata, descriptor->metadata_bytes, rdma_mr_lkey(mr)},
 	};
 
-	return xfer_qp_write(
-		&s->link, writes, sg, 2, place->metadata, place->metadata_rkey, &number);
+	return xfer_qp_write(&s->link, writes, sg, 2, slot->metadata, slot->metadata_rkey, &number);
 }
 
 /* Send the next batch of a table to a remote slot. @return true if one was sent */
 static bool
 store_client_send_batch(struct store_client *s, unsigned int table)
 {
-	const struct xfer_slot *place;
+	const struct xfer_slot *slot;
 	struct journal_batch b;
 	struct xfer_batch batch;
 	struct xfer_descriptor *descriptor;
@@ -359,9 +358,9 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	writes = count_pieces(s, &b) + 1;
 	if (s->writes + writes > WRITES)
 		return false;
-	number = s->free_place[table][s->nb_free[table] - 1];
+	number = s->free_slot[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
-	place = &s->place[number];
+	slot = &s->slot[number];
 	descriptor = (struct xfer_descriptor *)(s->link.extra + stage * STAGE);
 	batch = (struct xfer_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
 		b.body_crc32c, number};
@@ -374,10 +373,10 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		return true;
 	}
 	journal_give(s->config.journal, index);
-	if (write_body(s, &b, place) < 0)
+	if (write_body(s, &b, slot) < 0)
 		goto lost;
 	FAIL_POINT("recv.body");
-	if (write_entry(s, descriptor, &b, place, number, writes) < 0)
+	if (write_entry(s, descriptor, &b, slot, number, writes) < 0)
 		goto lost;
 	FAIL_POINT("recv.imm");
 	queue_drop(&s->queue[table]);
@@ -421,7 +420,7 @@ static bool
 store_client_is_idle(const struct store_client *s)
 {
 	return s->queue[0].nb == 0 && s->queue[1].nb == 0 &&
-		s->nb_free[0] + s->nb_free[1] == s->nb_places;
+		s->nb_free[0] + s->nb_free[1] == s->nb_slots;
 }
 
 /* ---- reassigned batches and the inventory ---- */
@@ -602,16 +601,16 @@ forget_connection(struct store_client *s)
 		stream_contents_free(&s->held[i]);
 		interval_set_free(&s->mine[i]);
 		interval_set_free(&s->have[i]);
-		free(s->free_place[i]);
-		s->free_place[i] = NULL;
+		free(s->free_slot[i]);
+		s->free_slot[i] = NULL;
 		s->nb_free[i] = 0;
 		s->queue[i].nb = 0;
 	}
-	free(s->place);
+	free(s->slot);
 	free(s->used);
-	s->place = NULL;
+	s->slot = NULL;
 	s->used = NULL;
-	s->nb_places = 0;
+	s->nb_slots = 0;
 	s->writes = 0;
 	xfer_auth_end(&s->handshake);
 }
@@ -895,7 +894,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	if (!s->have_all)
 		return XFER_REASON_ORDER;
 	store_client_release_found(s);
-	reason = store_client_take_places(s, m);
+	reason = store_client_take_slots(s, m);
 	if (reason != XFER_REASON_NONE)
 		return reason;
 	for (i = 0; i < XFER_TABLES; i++) {
@@ -922,7 +921,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	enter(s, STORE_CLIENT_UP);
 	rte_log(s->unpaired ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
 		"xfer: store %s: connected, %u slots, %" PRIu64 " batches found in the store\n",
-		store_client_name(s), s->nb_places, s->stats.found);
+		store_client_name(s), s->nb_slots, s->stats.found);
 	s->unpaired = false;
 	if (s->config.commit_ms > 0 && m->commit_ms > s->config.commit_ms && !s->slow)
 		CLIENT_LOG(WARNING, s,
@@ -1021,8 +1020,8 @@ store_client_watch_results(struct store_client *s, uint64_t now)
 		CLIENT_LOG(WARNING, s,
 			"no result for %" PRIu64 " ms: %u of %u slots wait for a result, %u "
 			"WRITEs in progress, %u batches queued",
-			now - s->progress_at, s->nb_places - s->nb_free[0] - s->nb_free[1],
-			s->nb_places, s->writes, s->queue[0].nb + s->queue[1].nb);
+			now - s->progress_at, s->nb_slots - s->nb_free[0] - s->nb_free[1],
+			s->nb_slots, s->writes, s->queue[0].nb + s->queue[1].nb);
 	} else if (now < s->progress_at + XFER_STUCK_MS && s->stuck) {
 		s->stuck = false;
 		CLIENT_LOG(WARNING, s, "results arrive again");
@@ -1291,7 +1290,7 @@ store_client_stats_get(const struct store_client *s, struct store_client_stats *
 {
 	*stats = s->stats;
 	stats->state = s->state;
-	stats->places = s->nb_places;
+	stats->slots = s->nb_slots;
 	stats->credits = s->nb_free[0] + s->nb_free[1];
 	stats->waiting = s->queue[0].nb + s->queue[1].nb;
 }

@@ -81,7 +81,7 @@ struct store_client_stats {
 	uint64_t malformed;   /**< invalid messages from the store */
 	uint64_t late;	      /**< attempts that were not established in time */
 	uint64_t stuck;	      /**< how often no result came for XFER_STUCK_MS */
-	uint32_t places;      /**< remote slots of this connection */
+	uint32_t slots;	      /**< remote slots of this connection */
 	uint32_t credits;     /**< free remote slots; current */
 	uint32_t waiting;     /**< batches that wait for a slot; current */
 	uint32_t state;	      /**< enum store_client_state; current */

@@ -846,7 +846,7 @@ store(const struct egress_store *s)
 	rte_tel_data_add_dict_string(d, "state", store_client_state_name(s->now.state));
 	rte_tel_data_add_dict_string(d, "store_state", xfer_state_name(s->now.store_state));
 	telemetry_dict_hex(d, "identity", s->now.identity);
-	rte_tel_data_add_dict_uint(d, "slots", s->now.places);
+	rte_tel_data_add_dict_uint(d, "slots", s->now.slots);
 	rte_tel_data_add_dict_uint(d, "credits", s->now.credits);
 	rte_tel_data_add_dict_uint(d, "waiting", s->now.waiting);
 	rte_tel_data_add_dict_uint(d, "sent", s->sent);

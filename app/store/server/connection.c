@@ -551,7 +551,7 @@ send_results(struct store_connection *c)
 		c->said = xfer_qp_clock();
 		/* their slots belong to the receiver again */
 		for (i = sent; i < sent + nb; i++)
-			c->place[c->results[i].entry].taken = false;
+			c->slot[c->results[i].entry].taken = false;
 		sent += nb;
 		FAIL_POINT("store.results");
 	}
@@ -623,7 +623,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	struct xfer_qp_config link = {
 		.dev = c->shared->dev,
 		.poll_group = c->shared->poll_group,
-		.receives = STORE_PLACES,
+		.receives = STORE_SLOTS,
 		.ops = &link_ops,
 		.arg = c,
 	};

@@ -21,7 +21,7 @@
 #include "server/recovery_thread.h"
 
 #define STORE_CONNECTIONS 64
-#define STORE_PLACES	  1024 /**< maximum slots of a connection */
+#define STORE_SLOTS	  1024 /**< maximum slots of a connection */
 
 enum store_connection_state {
 	STORE_FREE,
@@ -97,7 +97,7 @@ struct store_checked {
 };
 
 /** A slot. */
-struct store_place {
+struct store_slot {
 	bool taken;
 	uint8_t table;
 };
@@ -156,11 +156,11 @@ struct store_connection {
 	uint64_t bodies_size;
 	uint64_t body_place[XFER_TABLES]; /**< bytes */
 	uint32_t nb_table[XFER_TABLES];
-	uint32_t nb_places;
-	struct store_place place[STORE_PLACES];
+	uint32_t nb_slots;
+	struct store_slot slot[STORE_SLOTS];
 	struct xfer_stream stream[XFER_TABLES];
-	uint32_t pending;			  /**< slots without a result */
-	struct xfer_result results[STORE_PLACES]; /**< results to be sent */
+	uint32_t pending;			 /**< slots without a result */
+	struct xfer_result results[STORE_SLOTS]; /**< results to be sent */
 	uint32_t nb_results;
 	/* batches that are being verified, in order of arrival */
 	struct store_checked *checked; /**< array with one element per slot */

@@ -20,13 +20,13 @@ store_connection_plan_rings(struct store_connection *c)
 	uint64_t bytes = c->shared->memory, nb;
 	unsigned int i;
 
-	c->nb_places = 0;
+	c->nb_slots = 0;
 	for (i = 0; i < XFER_TABLES; i++) {
 		c->body_place[i] = t[i].body_max;
 		/* an eighth for frames, which are small; the rest is for images */
 		nb = (i == 0 ? bytes / 8 : bytes) / c->body_place[i];
-		if (nb > STORE_PLACES / (i == 0 ? 4 : 2))
-			nb = STORE_PLACES / (i == 0 ? 4 : 2);
+		if (nb > STORE_SLOTS / (i == 0 ? 4 : 2))
+			nb = STORE_SLOTS / (i == 0 ? 4 : 2);
 		if (nb < 2) {
 			CONN_LOG(ERR, c,
 				"bodies of %" PRIu64 " bytes (%s) need more than the %" PRIu64 " "
@@ -35,7 +35,7 @@ store_connection_plan_rings(struct store_connection *c)
 			return false;
 		}
 		c->nb_table[i] = nb;
-		c->nb_places += nb;
+		c->nb_slots += nb;
 		bytes -= nb * c->body_place[i];
 	}
 	c->bodies_size = c->shared->memory - bytes;
@@ -58,7 +58,7 @@ register_rings(struct store_connection *c)
 {
 	struct rdma_mr_attr attr = {
 		.addr = c->entries,
-		.length = (uint64_t)c->nb_places * XFER_DESC_BYTES,
+		.length = (uint64_t)c->nb_slots * XFER_DESC_BYTES,
 		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
 		.gpu = -1,
 	};
@@ -95,7 +95,7 @@ register_rings(struct store_connection *c)
 enum xfer_reason
 store_connection_open_rings(struct store_connection *c)
 {
-	const uint64_t entries = (uint64_t)c->nb_places * XFER_DESC_BYTES;
+	const uint64_t entries = (uint64_t)c->nb_slots * XFER_DESC_BYTES;
 	void *memory;
 	uint32_t i;
 
@@ -107,13 +107,13 @@ store_connection_open_rings(struct store_connection *c)
 	c->memory = memory;
 	c->entries = memory;
 	c->copies = c->memory + entries;
-	c->checked = calloc(c->nb_places, sizeof(*c->checked));
+	c->checked = calloc(c->nb_slots, sizeof(*c->checked));
 	if (c->checked == NULL)
 		return XFER_REASON_FAILED;
 	if (!register_rings(c) || xfer_random(&c->session_id, sizeof(c->session_id)) < 0)
 		return XFER_REASON_FAILED;
-	for (i = 0; i < c->nb_places; i++)
-		c->place[i] = (struct store_place){false, i >= c->nb_table[0]};
+	for (i = 0; i < c->nb_slots; i++)
+		c->slot[i] = (struct store_slot){false, i >= c->nb_table[0]};
 	for (i = 0; i < XFER_TABLES; i++) {
 		const struct arrow_identity identity = {
 			c->run->receiver_id, c->run->run, c->run->incarnation, arrow_table_name(i)};
@@ -142,7 +142,7 @@ store_connection_grant(struct store_connection *c)
 	m->silence_ms = c->shared->silence_ms;
 	m->commit_ms = c->shared->commit_ms;
 	m->region[m->nb++] = (struct xfer_region){(uintptr_t)c->entries, XFER_DESC_BYTES,
-		rdma_mr_rkey(c->entries_mr), 0, c->nb_places, XFER_REGION_METADATA, 0, 0};
+		rdma_mr_rkey(c->entries_mr), 0, c->nb_slots, XFER_REGION_METADATA, 0, 0};
 	for (i = 0; i < XFER_TABLES; i++) {
 		bodies = &c->bodies_mr[i];
 		for (slice = 0; slice < bodies->nb; slice++) {
@@ -184,7 +184,7 @@ check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 		return;
 	}
 	/* the array has an element for each slot */
-	k = &c->checked[(c->checked_head + c->nb_checked++) % c->nb_places];
+	k = &c->checked[(c->checked_head + c->nb_checked++) % c->nb_slots];
 	k->batch = *b;
 	k->checked = checked;
 	k->job = (struct store_check_job){
@@ -212,7 +212,7 @@ static bool
 is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
 {
 	const struct xfer_batch *b = &k->batch.xfer;
-	const uint8_t number = c->place[(uint32_t)k->batch.tag].table;
+	const uint8_t number = c->slot[(uint32_t)k->batch.tag].table;
 	struct store_counters *n = &c->shared->counters;
 	const char *table = arrow_table_name(number);
 	unsigned int times;
@@ -263,7 +263,7 @@ store_connection_take_checked(struct store_connection *c, uint64_t now)
 		if (!store_check_is_done(&k->job))
 			break;
 		entry = (uint32_t)k->batch.tag;
-		c->checked_head = (c->checked_head + 1) % c->nb_places;
+		c->checked_head = (c->checked_head + 1) % c->nb_slots;
 		c->nb_checked--;
 		if (is_unreadable(c, k, now) ||
 			(k->checked && k->job.crc != k->batch.xfer.body_crc32c &&
@@ -271,8 +271,8 @@ store_connection_take_checked(struct store_connection *c, uint64_t now)
 			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_RETRY);
 			continue;
 		}
-		store_wrongs_forget(&c->wrongs, c->place[entry].table, k->batch.xfer.sequence);
-		stream_writer_append(c->run->writer[c->place[entry].table], &k->batch);
+		store_wrongs_forget(&c->wrongs, c->slot[entry].table, k->batch.xfer.sequence);
+		stream_writer_append(c->run->writer[c->slot[entry].table], &k->batch);
 	}
 	return busy;
 }
@@ -296,8 +296,8 @@ store_connection_written(void *arg, uint32_t index)
 			c, c->state == STORE_UP ? XFER_REASON_ENDED : XFER_REASON_ORDER);
 		return;
 	}
-	if (index < c->nb_places && !c->place[index].taken) {
-		table = c->place[index].table;
+	if (index < c->nb_slots && !c->slot[index].taken) {
+		table = c->slot[index].table;
 		b.metadata = c->copies + (uint64_t)index * XFER_BLOCK;
 		b.body = body_at(c, index);
 		fault = xfer_desc_check(&c->stream[table], &c->entries[index], index, &b.xfer,
@@ -321,7 +321,7 @@ store_connection_written(void *arg, uint32_t index)
 	n->bytes += b.xfer.body_bytes;
 	if (c->counts != NULL)
 		c->counts->bytes += b.xfer.body_bytes;
-	c->place[index].taken = true;
+	c->slot[index].taken = true;
 	c->pending++;
 	FAIL_POINT("store.taken");
 	check(c, table, &b);
@@ -339,8 +339,8 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 		n->durable++;
 		if (c->counts != NULL)
 			c->counts->durable++;
-		c->batches[c->place[entry].table]++;
-		store_connection_repaired(c, c->place[entry].table, sequence);
+		c->batches[c->slot[entry].table]++;
+		store_connection_repaired(c, c->slot[entry].table, sequence);
 		break;
 	case XFER_DUPLICATE:
 		n->duplicates++;
@@ -354,7 +354,7 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 	 */
 	if (c->state == STORE_UP || c->state == STORE_ENDING)
 		c->results[c->nb_results++] =
-			(struct xfer_result){sequence, entry, c->place[entry].table, status, 0};
+			(struct xfer_result){sequence, entry, c->slot[entry].table, status, 0};
 }
 
 /* @return false: something is still in use */

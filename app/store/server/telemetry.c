@@ -164,8 +164,8 @@ answer_connections(const char *cmd, const char *params, struct rte_tel_data *d)
 		if (one == NULL)
 			break;
 		rte_tel_data_add_dict_string(one, "state", store_connection_state_name(c->state));
-		rte_tel_data_add_dict_uint(one, "slots", c->places);
-		rte_tel_data_add_dict_uint(one, "credits", c->places - c->pending);
+		rte_tel_data_add_dict_uint(one, "slots", c->slots);
+		rte_tel_data_add_dict_uint(one, "credits", c->slots - c->pending);
 		rte_tel_data_add_dict_uint(one, "pending", c->pending);
 		rte_tel_data_add_dict_uint(one, "results_waiting", c->results);
 		rte_tel_data_add_dict_uint(one, "frames_durable", c->batches[0]);

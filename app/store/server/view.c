@@ -56,7 +56,7 @@ copy_connections(struct store_values *to, const struct store_connection *connect
 		to->connection[to->nb_connections++] = (struct store_connection_view){
 			.index = i,
 			.state = c->state,
-			.places = c->nb_places,
+			.slots = c->nb_slots,
 			.pending = c->pending,
 			.results = c->nb_results,
 			.batches = {c->batches[0], c->batches[1]},

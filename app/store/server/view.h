@@ -18,7 +18,7 @@
 struct store_connection_view {
 	unsigned int index;
 	enum store_connection_state state;
-	uint32_t places;
+	uint32_t slots;
 	uint32_t pending; /**< slots of them without a result */
 	uint32_t results; /**< results to be sent */
 	uint64_t batches[XFER_TABLES];

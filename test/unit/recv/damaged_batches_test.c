@@ -141,7 +141,7 @@ change(uint64_t at, uint8_t bits)
 	close(fd);
 }
 
-/* A journal whose receiver was killed, with damage. @param bits  that are changed in each place */
+/* A journal whose receiver was killed, with damage. @param bits  changed at each position */
 static void
 make_journal(uint8_t bits)
 {
@@ -255,7 +255,7 @@ read_file(unsigned int number, char **content)
 	return st.st_size;
 }
 
-/* The file has the damaged batches, and no others unless one of their places is unknown. */
+/* The file has the damaged batches, and no others unless one of their positions is unknown. */
 static void
 check_file(unsigned int number, bool known)
 {

@@ -244,15 +244,15 @@ send_one(struct journal_batch *b)
 	sender->config.message_max = UINT64_MAX;
 	sender->link.extra = stage;
 	sender->state = STORE_CLIENT_UP;
-	sender->nb_places = 2;
-	sender->place = calloc(2, sizeof(*sender->place));
+	sender->nb_slots = 2;
+	sender->slot = calloc(2, sizeof(*sender->slot));
 	sender->used = calloc(2, sizeof(*sender->used));
 	for (i = 0; i < XFER_TABLES; i++) {
-		sender->free_place[i] = calloc(2, sizeof(uint32_t));
+		sender->free_slot[i] = calloc(2, sizeof(uint32_t));
 		sender->stream[i].body_max = XFER_BLOCK;
 	}
 	sender->used[0].batch = sender->used[1].batch = NO_BATCH;
-	sender->free_place[1][0] = 1;
+	sender->free_slot[1][0] = 1;
 	sender->nb_free[1] = 1;
 	sender->nb_free_stages = 1;
 	assert_int_equal(store_client_offer(sender, 0), 0);
@@ -266,10 +266,10 @@ forget_places(void)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		free(sender->free_place[i]);
+		free(sender->free_slot[i]);
 		free(sender->queue[i].at);
 	}
-	free(sender->place);
+	free(sender->slot);
 	free(sender->used);
 }
 

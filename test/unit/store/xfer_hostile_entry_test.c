@@ -120,7 +120,7 @@ static void
 test_places(void **state)
 {
 	const struct store_counters *n;
-	const uint32_t imm[] = {UINT32_MAX, STORE_PLACES, 1};
+	const uint32_t imm[] = {UINT32_MAX, STORE_SLOTS, 1};
 	struct xfer_desc *entry;
 	unsigned int i;
 	struct xfer_end m;
@@ -181,7 +181,7 @@ test_deaf(void **state)
 	peer_write_entry(p, 0, 0, entry);
 	UNTIL(peer_alive(p) && p->durable == 1);
 	p->deaf = true;
-	for (i = 0; i < 2 * STORE_PLACES && n->fault[XFER_DESC_SLOT] == 0; i++) {
+	for (i = 0; i < 2 * STORE_SLOTS && n->fault[XFER_DESC_SLOT] == 0; i++) {
 		const uint64_t duplicates = n->duplicates;
 
 		peer_write_entry(p, 0, 0, entry);
@@ -189,7 +189,7 @@ test_deaf(void **state)
 	}
 	assert_int_equal(n->fault[XFER_DESC_SLOT], 1);
 	assert_int_equal(n->refused[XFER_REASON_ENTRY], 1);
-	assert_true(n->duplicates > 0 && n->duplicates < STORE_PLACES);
+	assert_true(n->duplicates > 0 && n->duplicates < STORE_SLOTS);
 	p->deaf = false;
 	hostile_hang_up(p);
 	hostile_end();
@@ -216,17 +216,17 @@ test_outside(void **state)
 	for (i = 0; store_get_connection(rig.store[0], i)->state != STORE_UP; i++)
 		;
 	theirs = store_get_connection(rig.store[0], i);
-	before = theirs->entries[theirs->nb_places - 1];
+	before = theirs->entries[theirs->nb_slots - 1];
 	p = hostile_stand(0);
 	stale = p->region[0];
 	hostile_hang_up(p);
 	UNTIL(hostile_connections() == 0);
 	for (i = 0; i < 6; i++) {
 		p = hostile_stand(1 + i);
-		to = p->place[0];
+		to = p->slot[0];
 		switch (i) {
 		case 0: /* beyond the end of the entries, where the store keeps its copies */
-			to.metadata += p->nb_places * XFER_DESC_BYTES - 8;
+			to.metadata += p->nb_slots * XFER_DESC_BYTES - 8;
 			break;
 		case 1:
 			to.metadata -= XFER_DESC_BYTES;
@@ -243,11 +243,11 @@ test_outside(void **state)
 			break;
 		default:
 			/* memory granted to the receiver, with its key, which a peer could see */
-			to.metadata = (uintptr_t)&theirs->entries[theirs->nb_places - 1];
+			to.metadata = (uintptr_t)&theirs->entries[theirs->nb_slots - 1];
 			to.metadata_rkey = rdma_mr_rkey(theirs->entries_mr);
 		}
 		refused = hostile_device_counter(STORE_STATION, "rx_access_refused");
-		p->place[0] = to;
+		p->slot[0] = to;
 		peer_write_entry(p, 0, 0, peer_entry(p, 0, 0, 0));
 		UNTIL(p->link.broken);
 		assert_int_equal(p->link.why, RDMA_WC_REM_ACCESS_ERR);
@@ -257,7 +257,7 @@ test_outside(void **state)
 		UNTIL(hostile_connections() == 0);
 		assert_int_equal(n->broken, 2 + i);
 	}
-	assert_memory_equal(&before, &theirs->entries[theirs->nb_places - 1], sizeof(before));
+	assert_memory_equal(&before, &theirs->entries[theirs->nb_slots - 1], sizeof(before));
 	hostile_end();
 	hostile_beside_is_there_once();
 }
@@ -295,7 +295,7 @@ test_rewritten(void **state)
 	peer_write_entry(p, 0, 0, entry);
 	memset(p->link.extra + PEER_ROOM, 0x5a, XFER_BLOCK);
 	peer_write_at(
-		p, p->link.extra + PEER_ROOM, XFER_BLOCK, p->place[0].body, p->place[0].body_rkey);
+		p, p->link.extra + PEER_ROOM, XFER_BLOCK, p->slot[0].body, p->slot[0].body_rkey);
 	UNTIL(peer_alive(p) && hostile_counters()->returned == 1);
 	assert_int_equal(hostile_counters()->body_crc_errors, 1);
 	assert_int_equal(p->durable, 0);
@@ -307,9 +307,9 @@ test_rewritten(void **state)
 	entry = peer_entry(p, 0, 1, 1);
 	peer_write_body(p, 1, entry->descriptor.body_bytes);
 	peer_write_entry(p, 1, 1, entry);
-	UNTIL(peer_alive(p) && (hostile_seen(p)->place[1].taken || p->durable == 2));
+	UNTIL(peer_alive(p) && (hostile_seen(p)->slot[1].taken || p->durable == 2));
 	entry = peer_entry(p, 0, 2, 1);
-	peer_write_at(p, entry, XFER_DESC_BYTES, p->place[1].metadata, p->place[1].metadata_rkey);
+	peer_write_at(p, entry, XFER_DESC_BYTES, p->slot[1].metadata, p->slot[1].metadata_rkey);
 	UNTIL(peer_alive(p) && p->durable == 2);
 	assert_memory_equal(&hostile_seen(p)->entries[1], entry, XFER_DESC_BYTES);
 	xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);

@@ -56,7 +56,7 @@ on_message(void *arg, const void *message, uint32_t size)
 	case XFER_GRANT:
 		memcpy(&p->grant, message, sizeof(p->grant));
 		memcpy(p->region, ((const struct xfer_grant *)message)->region, sizeof(p->region));
-		RTE_VERIFY(xfer_grant_slots(message, peers.body_max, p->place, &p->nb_places) == 0);
+		RTE_VERIFY(xfer_grant_slots(message, peers.body_max, p->slot, &p->nb_slots) == 0);
 		for (i = 0; i < XFER_TABLES; i++) {
 			p->stream[i].session_id = p->grant.session_id;
 			p->stream[i].body_max = UINT64_MAX;
@@ -322,7 +322,7 @@ peers_close(void)
 }
 
 struct xfer_desc *
-peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place)
+peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t slot)
 {
 	const struct xfer_sample_batch *from = &peers.sample->batch[table][k];
 	struct xfer_desc *entry = (struct xfer_desc *)(p->link.extra + 2 * PEER_ROOM +
@@ -331,7 +331,7 @@ peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place)
 	uint8_t metadata[XFER_BLOCK];
 
 	make_metadata(p, table, k, metadata);
-	b.entry = place;
+	b.entry = slot;
 	RTE_VERIFY(xfer_sample_entry(&p->stream[table], &b, metadata, entry) == 0);
 	memcpy(p->link.extra, from->body, from->batch.body_bytes);
 	return entry;
@@ -346,18 +346,18 @@ peer_write_at(struct peer *p, const void *from, uint64_t bytes, uint64_t addr, u
 }
 
 void
-peer_write_body(struct peer *p, uint32_t place, uint64_t bytes)
+peer_write_body(struct peer *p, uint32_t slot, uint64_t bytes)
 {
-	peer_write_at(p, p->link.extra, bytes, p->place[place].body, p->place[place].body_rkey);
+	peer_write_at(p, p->link.extra, bytes, p->slot[slot].body, p->slot[slot].body_rkey);
 }
 
 void
-peer_write_entry(struct peer *p, uint32_t place, uint32_t imm, const struct xfer_desc *entry)
+peer_write_entry(struct peer *p, uint32_t slot, uint32_t imm, const struct xfer_desc *entry)
 {
 	const struct rdma_sge sg = {(uintptr_t)entry, XFER_DESC_BYTES, rdma_mr_lkey(p->link.mr)};
 
 	(void)xfer_qp_write(
-		&p->link, 0, &sg, 1, p->place[place].metadata, p->place[place].metadata_rkey, &imm);
+		&p->link, 0, &sg, 1, p->slot[slot].metadata, p->slot[slot].metadata_rkey, &imm);
 	p->written++;
 }
 

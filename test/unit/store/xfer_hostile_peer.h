@@ -14,7 +14,7 @@
 #define PEERS		 24
 #define PEER_RECEIVER_ID 666
 #define PEER_RUN	 13
-#define PEER_PLACES	 1024	    /* slots, the largest number that a store grants */
+#define PEER_SLOTS	 1024	    /* slots, the largest number that a store grants */
 #define PEER_ROOM	 (1u << 20) /* bytes of bodies: valid ones, followed by others */
 
 struct peer {
@@ -36,8 +36,8 @@ struct peer {
 	unsigned int written; /* number of entries written: selects where the next one is staged */
 	struct xfer_grant grant;
 	struct xfer_region region[3];
-	struct xfer_slot place[PEER_PLACES];
-	uint32_t nb_places;
+	struct xfer_slot slot[PEER_SLOTS];
+	uint32_t nb_slots;
 	struct xfer_stream stream[XFER_TABLES];
 };
 
@@ -101,15 +101,15 @@ bool peer_alive(struct peer *p);
  * Make the entry of batch k of the sample under the peer's own identity, as a correct receiver
  * would.
  */
-struct xfer_desc *peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place);
+struct xfer_desc *peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t slot);
 
 void peer_write_at(struct peer *p, const void *from, uint64_t bytes, uint64_t addr, uint32_t rkey);
 
 /* Write the body of the entry made last. */
-void peer_write_body(struct peer *p, uint32_t place, uint64_t bytes);
+void peer_write_body(struct peer *p, uint32_t slot, uint64_t bytes);
 
 /* Write an entry to a slot. `imm` may name another slot. */
-void peer_write_entry(struct peer *p, uint32_t place, uint32_t imm, const struct xfer_desc *entry);
+void peer_write_entry(struct peer *p, uint32_t slot, uint32_t imm, const struct xfer_desc *entry);
 
 void peer_write_nothing(struct peer *p, uint32_t imm);
 

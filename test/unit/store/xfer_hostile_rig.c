@@ -3,7 +3,7 @@
 
 #include "xfer_hostile_rig.h"
 
-static_assert(PEER_PLACES >= STORE_PLACES, "room for a grant");
+static_assert(PEER_SLOTS >= STORE_SLOTS, "room for a grant");
 
 uint64_t hostile_passed_ms;
 unsigned int hostile_kept;

@@ -680,7 +680,7 @@ test_bad_grants(void **state)
 	m.grant.region[1].nb = XFER_DESCS_MAX + 1;
 	assert_int_equal(check_grant(4), XFER_REASON_MALFORMED);
 	good_grant();
-	m.grant.region[0].place = 8192;
+	m.grant.region[0].slot_bytes = 8192;
 	assert_int_equal(check_grant(4), XFER_REASON_MALFORMED);
 	good_grant();
 	m.grant.region[1].table = 2;
