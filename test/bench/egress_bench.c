@@ -22,12 +22,12 @@
 #include "egress/egress.h"
 #include "../unit/arrow/arrow_sample.h"
 
-#define RING_BYTES (192u << 20)
-#define BYTE_LIMIT (16u << 20)
-#define BODY_MAX   (20u << 20)
-#define INTERVAL   64
-#define ROUNDS	   9
-#define STRONG	   20 /* one pixel of so many is kept in CSR frames */
+#define JOURNAL_BYTES (192u << 20)
+#define BYTE_LIMIT    (16u << 20)
+#define BODY_MAX      (20u << 20)
+#define INTERVAL      64
+#define ROUNDS	      9
+#define STRONG	      20 /* one pixel of so many is kept in CSR frames */
 
 enum way {
 	OWN,  /* built in the writer's memory, copied to the journal */
@@ -49,7 +49,7 @@ static struct bench {
 
 static struct sample s;
 static struct arrow_tables tables;
-static char key[64], ring[64];
+static char key[64], journal[64];
 
 static void
 die(const char *what)
@@ -122,8 +122,8 @@ measure(enum way way, double *us, double *put_us)
 		.stores = "10.0.0.2",
 		.identity = "bench",
 		.key = key,
-		.ring = ring,
-		.ring_bytes = RING_BYTES,
+		.journal = journal,
+		.journal_bytes = JOURNAL_BYTES,
 		.batch_bytes = BODY_MAX,
 		.rate = 1000000,
 		.failover_ms = 100,
@@ -141,7 +141,7 @@ measure(enum way way, double *us, double *put_us)
 	char message[PATH_MAX];
 	pthread_t writer;
 
-	unlink(ring);
+	unlink(journal);
 	b = (struct bench){.frames = b.frames, .way = way};
 	if (egress_create(&b.egress, &settings, 1) < 0 || egress_begin(b.egress, &run, message) < 0)
 		die("cannot open the journal");
@@ -204,7 +204,7 @@ main(int argc, char **argv)
 		return 1;
 	rounds = nb + 1 < argc && strcmp(argv[argc - 1], "quick") == 0 ? 1 : ROUNDS;
 	snprintf(key, sizeof(key), "/dev/shm/braggline-bench-key-%d", getpid());
-	snprintf(ring, sizeof(ring), "/dev/shm/braggline-bench-ring-%d", getpid());
+	snprintf(journal, sizeof(journal), "/dev/shm/braggline-bench-journal-%d", getpid());
 	umask(0077);
 	f = fopen(key, "w");
 	if (f == NULL || fprintf(f, "%064d", 1) < 0 || fclose(f) != 0)
@@ -226,7 +226,7 @@ main(int argc, char **argv)
 	arrow_tables_free(&tables);
 	sample_free(&s);
 	unlink(key);
-	unlink(ring);
+	unlink(journal);
 	rte_eal_cleanup();
 	return 0;
 }

@@ -21,7 +21,7 @@
 
 /* The receiver's end. */
 static struct {
-	struct journal *ring;
+	struct journal *journal;
 	struct store_set stores;
 	struct rdma_pd *pd;
 	struct xfer_mr memory;
@@ -164,7 +164,7 @@ make_batches(unsigned int n)
 	};
 	uint8_t *at;
 
-	sender.next = at = journal_reserve(sender.ring, batch.body);
+	sender.next = at = journal_reserve(sender.journal, batch.body);
 	for (; n > 0; n--, numbers.sequence++, at = behind(at)) {
 		arrow_template_patch(t, sender.metadata, &numbers);
 		memcpy(at, sender.metadata, XFER_BLOCK);
@@ -186,11 +186,11 @@ keep(void)
 	};
 	uint32_t number;
 
-	if (journal_reserve(sender.ring, batch.body) != sender.next)
-		rig_die("the ring has no room for a batch where it was made");
-	journal_fill(sender.ring, &b);
-	number = journal_commit(sender.ring, &b);
-	journal_assign(sender.ring, number, 0);
+	if (journal_reserve(sender.journal, batch.body) != sender.next)
+		rig_die("the journal has no room for a batch where it was made");
+	journal_fill(sender.journal, &b);
+	number = journal_commit(sender.journal, &b);
+	journal_assign(sender.journal, number, 0);
 	if (store_client_offer(sender.sender, number) < 0)
 		rig_die("no memory for a batch's number");
 	sender.next = behind(sender.next);
@@ -261,7 +261,7 @@ open_sender(struct rig *r)
 		.dev = r->a.dev,
 		.pd = sender.pd,
 		.stores = &sender.stores,
-		.journal = sender.ring,
+		.journal = sender.journal,
 		.memory = &sender.memory,
 		.message_max = MEMORY,
 		.receiver_id = 1,
@@ -283,15 +283,15 @@ open_sender(struct rig *r)
 		run_of.schema_bytes[i] = size;
 		run_of.body_max[i] = i == batch.table ? batch.body : XFER_BLOCK;
 	}
-	index = journal_run_add(sender.ring, &run_of);
+	index = journal_run_add(sender.journal, &run_of);
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	if (index < 0)
-		rig_die("the ring takes no run: %s", strerror(-index));
+		rig_die("the journal takes no run: %s", strerror(-index));
 	sender.run = c.run = index;
 	sender.sequence = sender.durable = 0;
 	memcpy(sender.metadata, batch.template.bytes, XFER_BLOCK);
-	sender.stores.ring = sender.ring;
+	sender.stores.journal = sender.journal;
 	sender.stores.nb = 1;
 	snprintf(sender.stores.at[0].name, sizeof(sender.stores.at[0].name), "bench");
 	snprintf(sender.stores.at[0].address, sizeof(sender.stores.at[0].address), "bench");
@@ -308,12 +308,12 @@ close_sender(struct rig *r)
 {
 	const uint64_t batches[XFER_TABLES] = {0};
 
-	journal_run_end(sender.ring, sender.run, batches);
+	journal_run_end(sender.journal, sender.run, batches);
 	store_client_finish(sender.sender);
 	UNTIL(stats().state == STORE_CLIENT_ENDED);
 	UNTIL(store_client_close(sender.sender) == 0);
 	sender.sender = NULL;
-	if (journal_run_drop(sender.ring, sender.run) < 0)
+	if (journal_run_drop(sender.journal, sender.run) < 0)
 		rig_die("batches are left");
 }
 
@@ -436,11 +436,11 @@ ends_open(char *directory)
 		rig_die("%s", message);
 	unlink(keys);
 	unlink(path);
-	if (journal_open(&sender.ring, &c, message) != 0)
+	if (journal_open(&sender.journal, &c, message) != 0)
 		rig_die("%s", message);
 	unlink(path);
 	sender.pd = rdma_pd_alloc(rig.a.dev);
-	journal_memory(sender.ring, &attr.addr, &attr.length);
+	journal_memory(sender.journal, &attr.addr, &attr.length);
 	sender.end = (uint8_t *)attr.addr + attr.length;
 	/* touch every page before the measurement */
 	memset(sender.end - MEMORY, 0x5a, MEMORY);
@@ -469,7 +469,7 @@ ends_close(const char *directory)
 		(void)store_poll(store);
 	(void)store_close(store);
 	rdma_pd_free(sender.pd);
-	journal_close(sender.ring);
+	journal_close(sender.journal);
 	snprintf(run_directory, sizeof(run_directory), "%s/bench-%016d-%016d", directory, 1, 1);
 	rmdir(run_directory);
 	rmdir(directory);

@@ -223,7 +223,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_count_need(s, &gpu, ports, &need);
 	check_open_egress(&egress, s);
 	need.heap += egress.heap;
-	need.ring = egress.pins ? s->egress->ring_bytes : 0;
+	need.journal = egress.pins ? s->egress->journal_bytes : 0;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_try_port(&ports[i], s);

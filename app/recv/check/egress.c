@@ -107,9 +107,9 @@ check_journal(struct check *c, const struct settings *s)
 {
 	const struct egress_settings *e = s->egress;
 	const struct journal_config config = {
-		.path = e->ring,
+		.path = e->journal,
 		.receiver_id = s->receiver_id,
-		.bytes = e->ring_bytes,
+		.bytes = e->journal_bytes,
 	};
 	char message[PATH_MAX], text[256], want[16], have[16];
 	const uint64_t need = egress_ring_need(e, text, sizeof(text));
@@ -129,7 +129,7 @@ check_journal(struct check *c, const struct settings *s)
 			"[egress] journal = a path in a tmpfs (/dev/shm) or hugetlbfs, a "
 			"different one for each [output] receiver_id");
 	} else if (probe.room < need) {
-		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; required: %s", e->ring,
+		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; required: %s", e->journal,
 			probe.room >> 20, text);
 		if (probe.adopts)
 			check_fix(c,
@@ -142,7 +142,7 @@ check_journal(struct check *c, const struct settings *s)
 				need_mib);
 	} else if (!probe.adopts && probe.file > probe.free) {
 		check_add(c, CHECK_FAIL, "journal", "%s: needs %s, its file system has %s free",
-			e->ring, check_print_bytes(probe.file, want),
+			e->journal, check_print_bytes(probe.file, want),
 			check_print_bytes(probe.free, have));
 		check_fix(c,
 			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
@@ -150,7 +150,7 @@ check_journal(struct check *c, const struct settings *s)
 			"%" PRIu64 ", which is sufficient",
 			need_mib);
 	} else {
-		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; required: %s", e->ring,
+		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; required: %s", e->journal,
 			probe.adopts ? ", existing, will be resumed" : "", probe.room >> 20, text);
 	}
 }
@@ -196,7 +196,7 @@ check_spill(struct check *c, const struct settings *s)
 	 */
 	stream_quota_renew(&quota, NULL);
 	check_print_bytes(quota.used, used);
-	want = quota.limit == 0 ? e->ring_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
+	want = quota.limit == 0 ? e->journal_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
 	if (want == 0) {
 		check_add(c, CHECK_WARN, "spill directory",
 			"%s: %s not imported yet, the limit spill_mib is reached", e->spill, used);

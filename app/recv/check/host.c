@@ -231,7 +231,7 @@ check_locked_memory(struct check *c, const struct rlimit *limit, const struct ch
 	char have[16], want[16];
 
 	const bool heap = count_real(ports, nb_ports) != 0 || (gpu->present && !gpu->is_virtual);
-	const uint64_t pinned = (heap ? need->heap : 0) + need->ring;
+	const uint64_t pinned = (heap ? need->heap : 0) + need->journal;
 
 	check_print_bytes(limit->rlim_cur, have);
 	check_print_bytes(pinned, want);

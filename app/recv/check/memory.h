@@ -39,8 +39,8 @@ struct check_need {
 	uint64_t heap;	  /**< bytes of EAL memory */
 	uint64_t largest; /**< largest single allocation */
 	const char *largest_name;
-	uint64_t device; /**< bytes of GPU memory */
-	uint64_t ring;	 /**< journal bytes that an [egress] adapter locks; not EAL memory */
+	uint64_t device;  /**< bytes of GPU memory */
+	uint64_t journal; /**< journal bytes that an [egress] adapter locks; not EAL memory */
 };
 
 /** Find the GPU of the settings, or EAL's first GPU. `present` is false if there is none. */

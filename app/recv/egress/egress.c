@@ -107,7 +107,7 @@ struct egress {
 	struct rdma_dev_info info;
 	struct rdma_pd *pd;
 	struct xfer_mr memory; /* the journal */
-	struct journal *ring;
+	struct journal *journal;
 	struct store_set stores;
 	unsigned int changes; /* changes of `stores` that have been processed */
 	struct egress_run run[JOURNAL_RUNS];
@@ -259,7 +259,7 @@ fill(const struct egress *e, uint64_t *room)
 {
 	struct journal_stats stats;
 
-	journal_stats_get(e->ring, &stats);
+	journal_stats_get(e->journal, &stats);
 	*room = stats.room;
 	return stats.bytes;
 }
@@ -295,8 +295,8 @@ look_for_uncut(struct egress *e)
 		if (uncut == e->overload.uncut[i])
 			continue;
 		e->overload.uncut[i] = uncut;
-		if (journal_run_get(e->ring, i, &run) && run.spilled < UNCUT)
-			journal_run_spilled(e->ring, i, run.spilled + UNCUT);
+		if (journal_run_get(e->journal, i, &run) && run.spilled < UNCUT)
+			journal_run_spilled(e->journal, i, run.spilled + UNCUT);
 	}
 }
 
@@ -309,17 +309,17 @@ take_results(struct egress *e, uint64_t now)
 
 	n = spill_results(e->spill, result, RESULTS);
 	for (i = 0; i < n; i++) {
-		if (!journal_get(e->ring, result[i].batch, &b))
+		if (!journal_get(e->journal, result[i].batch, &b))
 			continue;
 		e->overload.in_spill -= XFER_BLOCK + b.body_bytes;
 		if (result[i].durable) {
 			FAIL_POINT("spill.result");
-			journal_release_spilled(e->ring, result[i].batch);
+			journal_release_spilled(e->journal, result[i].batch);
 			egress_known(e, result[i].batch, true);
 			ADD(e->overload.progress, 1);
 			continue;
 		}
-		journal_assign(e->ring, result[i].batch, JOURNAL_NOBODY);
+		journal_assign(e->journal, result[i].batch, JOURNAL_NOBODY);
 		e->unassigned = true;
 		e->overload.rest_until = now + REST_MS;
 	}
@@ -350,15 +350,15 @@ put_batches(struct egress *e, uint64_t enough)
 	bool busy = false;
 
 	while (e->overload.in_spill < enough && spill_has_room(e->spill) &&
-		(batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
-		if (!journal_get(e->ring, batch, &b) || !may_spill(e, &b) ||
-			!journal_run_get(e->ring, b.run, &run))
+		(batch = journal_walk(e->journal, &at)) != UINT32_MAX) {
+		if (!journal_get(e->journal, batch, &b) || !may_spill(e, &b) ||
+			!journal_run_get(e->journal, b.run, &run))
 			continue;
 		/*
 		 * First record this in the journal: a receiver that adopts it must know that the
 		 * batch may be in a file.
 		 */
-		journal_assign(e->ring, batch, JOURNAL_SPILL);
+		journal_assign(e->journal, batch, JOURNAL_SPILL);
 		FAIL_POINT("spill.assigned");
 		spill_put(e->spill, batch, &b, &run);
 		e->overload.in_spill += XFER_BLOCK + b.body_bytes;
@@ -431,7 +431,7 @@ on_result(void *arg, uint32_t batch, enum xfer_result_status status)
 	 * The store reports when it is in a good state again. Until then the batch waits there or
 	 * is reassigned.
 	 */
-	if (!journal_get(e->ring, batch, &b))
+	if (!journal_get(e->journal, batch, &b))
 		return;
 	sender = egress_sender_of(e, &b);
 	if (sender != NULL)
@@ -447,7 +447,7 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.dev = e->dev,
 		.pd = e->pd,
 		.stores = &e->stores,
-		.journal = e->ring,
+		.journal = e->journal,
 		.memory = &e->memory,
 		.message_max = e->info.max_msg_bytes,
 		.run = index,
@@ -507,7 +507,7 @@ run_is_over(const struct egress *e, const struct egress_run *run)
 
 	if (run->retiring)
 		return true;
-	if (!journal_run_get(e->ring, run->index, &r) || r.references > 0)
+	if (!journal_run_get(e->journal, run->index, &r) || r.references > 0)
 		return false;
 	return run->finishing && count_ended(e, run) == e->stores.nb;
 }
@@ -531,7 +531,7 @@ retire_run(struct egress *e, struct egress_run *run)
 	}
 	if (e->spill != NULL && !spill_close_run(e->spill, run->index))
 		return;
-	if (journal_run_drop(e->ring, run->index) == 0)
+	if (journal_run_drop(e->journal, run->index) == 0)
 		run->used = false;
 }
 
@@ -547,11 +547,12 @@ find_doubts(const struct egress *e, uint16_t doubts[JOURNAL_RUNS])
 	uint32_t i;
 
 	memset(doubts, 0, JOURNAL_RUNS * sizeof(doubts[0]));
-	journal_stats_get(e->ring, &stats);
+	journal_stats_get(e->journal, &stats);
 	if (stats.in_doubt == 0)
 		return;
-	for (i = journal_next(e->ring, 0); i != UINT32_MAX; i = journal_next(e->ring, i + 1)) {
-		if (!journal_get(e->ring, i, &b) || b.held)
+	for (i = journal_next(e->journal, 0); i != UINT32_MAX;
+		i = journal_next(e->journal, i + 1)) {
+		if (!journal_get(e->journal, i, &b) || b.held)
 			continue;
 		if (b.owner < JOURNAL_STORES)
 			b.given &= ~(1u << b.owner);
@@ -619,16 +620,16 @@ say_doubts(const struct egress *e, const struct egress_run *run, uint16_t number
 	struct journal_run r;
 	unsigned int i;
 
-	(void)journal_run_get(e->ring, run->index, &r);
+	(void)journal_run_get(e->journal, run->index, &r);
 	for (i = 0; i < JOURNAL_STORES; i++) {
-		if ((numbers & 1u << i) == 0 || !journal_store_get(e->ring, i, &store))
+		if ((numbers & 1u << i) == 0 || !journal_store_get(e->journal, i, &store))
 			continue;
 		LOG(WARNING,
 			"run %s, incarnation %016" PRIx64 ": some of its batches may also be in "
 			"store %016" PRIx64 ", last seen at %s, which is not in [egress] stores; "
 			"add it until it has reconnected once, or run braggline-store reconcile "
 			"--journal %s\n",
-			r.name, r.incarnation, store.identity, store.address, e->settings.ring);
+			r.name, r.incarnation, store.identity, store.address, e->settings.journal);
 	}
 }
 
@@ -638,7 +639,7 @@ run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
 {
 	struct journal_run r;
 
-	if (run->retiring || !run->finishing || !journal_run_get(e->ring, run->index, &r))
+	if (run->retiring || !run->finishing || !journal_run_get(e->journal, run->index, &r))
 		return true;
 	return r.held > 0 || doubts != not_configured(e, doubts) ||
 		count_ended(e, run) < e->stores.nb || may_be_somewhere(e, run);
@@ -700,7 +701,7 @@ egress_say_what_is_left(const struct egress *e)
 
 	find_doubts(e, doubts);
 	for (i = 0; i < JOURNAL_RUNS; i++) {
-		if (!e->run[i].used || !journal_run_get(e->ring, i, &run))
+		if (!e->run[i].used || !journal_run_get(e->journal, i, &run))
 			continue;
 		LOG(ERR,
 			"not taken by stores: run %s, incarnation %016" PRIx64 ": %u batches "
@@ -730,10 +731,10 @@ forget_empty_runs(struct egress *e)
 	unsigned int i, nb = 0;
 
 	for (i = 0; i < JOURNAL_RUNS; i++)
-		nb += journal_run_get(e->ring, i, &run);
+		nb += journal_run_get(e->journal, i, &run);
 	for (i = 0; i < JOURNAL_RUNS && nb > JOURNAL_RUNS / 2; i++) {
-		if (journal_run_get(e->ring, i, &run) && run.references == 0 &&
-			journal_run_drop(e->ring, i) == 0)
+		if (journal_run_get(e->journal, i, &run) && run.references == 0 &&
+			journal_run_drop(e->journal, i) == 0)
 			nb--;
 	}
 }
@@ -752,19 +753,19 @@ egress_adopt_runs(struct egress *e)
 
 	forget_empty_runs(e);
 	/* a removed run must have no open files */
-	rc = adopt_spilled(e->ring, e->spill, &e->view.adopted_spilled);
-	for (batch = journal_next(e->ring, 0); batch != UINT32_MAX;
-		batch = journal_next(e->ring, batch + 1)) {
-		if (!journal_get(e->ring, batch, &b))
+	rc = adopt_spilled(e->journal, e->spill, &e->view.adopted_spilled);
+	for (batch = journal_next(e->journal, 0); batch != UINT32_MAX;
+		batch = journal_next(e->journal, batch + 1)) {
+		if (!journal_get(e->journal, batch, &b))
 			continue;
 		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
 		/* images whose rows were not put belong to lost frames */
 		if (b.table == ARROW_IMAGES && b.held && b.last <= e->before.retained_frame &&
-			kept_ledger_has(&e->before, e->ring, &b))
+			kept_ledger_has(&e->before, e->journal, &b))
 			e->before_held += b.rows;
 	}
 	for (i = 0; i < JOURNAL_RUNS && rc == 0; i++) {
-		if (!journal_run_get(e->ring, i, &run))
+		if (!journal_run_get(e->journal, i, &run))
 			continue;
 		LOG(NOTICE, "run %s, incarnation %016" PRIx64 ": resending %u batches\n", run.name,
 			run.incarnation, run.references);
@@ -883,8 +884,8 @@ egress_move(struct egress *e, uint64_t now)
 	e->changes = e->stores.changes;
 	if (!e->unassigned && all_take(e))
 		return;
-	while ((batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
-		if (!journal_get(e->ring, batch, &b) || !e->run[b.run].used ||
+	while ((batch = journal_walk(e->journal, &at)) != UINT32_MAX) {
+		if (!journal_get(e->journal, batch, &b) || !e->run[b.run].used ||
 			e->run[b.run].retiring || b.owner == JOURNAL_SPILL ||
 			!may_leave(e, &b, now))
 			continue;
@@ -893,7 +894,7 @@ egress_move(struct egress *e, uint64_t now)
 			left |= egress_sender_of(e, &b) == NULL;
 			continue;
 		}
-		journal_assign(e->ring, batch, e->stores.at[store].number);
+		journal_assign(e->journal, batch, e->stores.at[store].number);
 		(void)store_client_offer(e->run[b.run].sender[store], batch);
 	}
 	e->unassigned = left;
@@ -964,7 +965,7 @@ egress_view_update(struct egress *e)
 	v->spill_error = -spill.error;
 	v->spill_used = spill.used;
 	memcpy(v->latency, e->latency, sizeof(v->latency));
-	journal_stats_get(e->ring, &v->journal);
+	journal_stats_get(e->journal, &v->journal);
 	for (i = 0; i < e->stores.nb; i++)
 		view_store(e, i, &v->store[i]);
 	make_rates(e, v);
@@ -993,7 +994,7 @@ do_begin(struct egress *e, const struct journal_run *run)
 {
 	int index, rc;
 
-	index = journal_run_add(e->ring, run);
+	index = journal_run_add(e->journal, run);
 	if (index < 0)
 		return index;
 	rc = egress_open_senders(e, index);
@@ -1014,7 +1015,7 @@ do_commit(struct egress *e, struct filled *f)
 	f->batch.run = e->current;
 	if (f->batch.table == ARROW_FRAMES)
 		kept_ledger_announce(&e->kept, &f->batch, f->tally);
-	batch = journal_commit(e->ring, &f->batch);
+	batch = journal_commit(e->journal, &f->batch);
 	e->known[batch] = (struct known){
 		f->batch.rows, e->current, f->batch.table, rte_rdtsc(), f->batch.received};
 	FAIL_POINT("recv.kept");
@@ -1022,7 +1023,7 @@ do_commit(struct egress *e, struct filled *f)
 	if (f->batch.table == ARROW_FRAMES)
 		kept_ledger_commit(&e->kept);
 	store = egress_choose(e, run, f->batch.first);
-	journal_assign(e->ring, batch, e->stores.at[store].number);
+	journal_assign(e->journal, batch, e->stores.at[store].number);
 	(void)store_client_offer(run->sender[store], batch);
 }
 
@@ -1031,7 +1032,7 @@ static bool
 take_filled(struct egress *e)
 {
 	/* first: all batches filled before that are in the ring */
-	const uint64_t skipped = journal_skipped(e->ring);
+	const uint64_t skipped = journal_skipped(e->journal);
 	struct filled filled;
 	bool any = false;
 
@@ -1039,7 +1040,7 @@ take_filled(struct egress *e)
 		do_commit(e, &filled);
 		any = true;
 	}
-	journal_skip(e->ring, skipped);
+	journal_skip(e->journal, skipped);
 	return any;
 }
 
@@ -1053,7 +1054,7 @@ do_command(struct egress *e)
 	case COMMAND_BEGIN:
 		return do_begin(e, c->run);
 	case COMMAND_END:
-		journal_run_end(e->ring, e->current, c->batches);
+		journal_run_end(e->journal, e->current, c->batches);
 		egress_finish_run(e, &e->run[e->current]);
 		return 0;
 	case COMMAND_IS_OVER:
@@ -1202,11 +1203,11 @@ egress_room(struct egress *e, enum arrow_table table, uint64_t size)
 	const uint64_t most = e->body_max[table];
 	struct journal_stats stats;
 
-	journal_stats_get(e->ring, &stats);
+	journal_stats_get(e->journal, &stats);
 	if (size > most || most > stats.room / ROOM_PART)
 		return NULL;
 	e->room_table = table;
-	e->room = journal_reserve(e->ring, most);
+	e->room = journal_reserve(e->journal, most);
 	return e->room != NULL ? e->room + XFER_BLOCK : NULL;
 }
 
@@ -1217,7 +1218,7 @@ wait_for_room(struct egress *e, uint64_t body)
 	uint64_t until = xfer_qp_clock() + e->settings.hold_ms, progress = 0, now;
 	uint8_t *room;
 
-	while ((room = journal_reserve(e->ring, body)) == NULL) {
+	while ((room = journal_reserve(e->journal, body)) == NULL) {
 		SET(e->overload.full, true);
 		now = xfer_qp_clock();
 		/* spilling makes progress */
@@ -1278,7 +1279,7 @@ hand_over(struct egress *e, const struct batch *b)
 		memcpy(filled.tally, e->tally, sizeof(e->tally));
 		memset(e->tally, 0, sizeof(e->tally));
 	}
-	journal_fill(e->ring, &filled.batch);
+	journal_fill(e->journal, &filled.batch);
 	FAIL_POINT("recv.filled");
 	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
 		let_go_on(e, WAIT_US);
@@ -1372,7 +1373,7 @@ egress_end(struct egress *e)
 			LOG(ERR,
 				"run ends before the stores have taken all batches; the rest "
 				"stays in %s\n",
-				e->settings.ring);
+				e->settings.journal);
 			(void)ask(e, &(struct command){.order = COMMAND_LOG_WAITING});
 			return -ETIMEDOUT;
 		}
@@ -1436,7 +1437,7 @@ check_size(const struct egress *e)
 	char text[256];
 	uint64_t bytes;
 
-	journal_stats_get(e->ring, &stats);
+	journal_stats_get(e->journal, &stats);
 	bytes = egress_ring_need(&e->settings, text, sizeof(text));
 	if (bytes <= stats.room) {
 		LOG(NOTICE, "journal has %" PRIu64 " MiB, required: %s\n", stats.room >> 20, text);
@@ -1453,37 +1454,37 @@ static int
 open_ring(struct egress *e)
 {
 	const struct journal_config c = {
-		.path = e->settings.ring,
+		.path = e->settings.journal,
 		.receiver_id = e->receiver_id,
-		.bytes = e->settings.ring_bytes,
+		.bytes = e->settings.journal_bytes,
 	};
 	struct damaged_batches damaged;
 	char message[PATH_MAX];
 	int rc;
 
-	rc = journal_open(&e->ring, &c, message);
+	rc = journal_open(&e->journal, &c, message);
 	if (rc < 0) {
 		LOG(ERR, "%s\n", message);
 		return rc;
 	}
 	LOG(NOTICE, "%s\n", message);
-	kept_ledger_before(&e->before, e->ring);
-	rc = damaged_batches_remove(e->ring,
+	kept_ledger_before(&e->before, e->journal);
+	rc = damaged_batches_remove(e->journal,
 		e->settings.directory != NULL ? e->settings.directory : ".", &e->before, &damaged);
 	if (rc < 0)
 		return rc;
 	e->view.damaged_frames = damaged.frames;
-	e->stores.ring = e->ring;
+	e->stores.journal = e->journal;
 	rc = store_set_find(&e->stores);
 	if (rc < 0) {
 		LOG(ERR,
 			"journal %s holds unacknowledged batches of %u stores that are not in "
 			"[egress] stores, its limit; add them back, or run braggline-store "
 			"reconcile --journal\n",
-			e->settings.ring, JOURNAL_STORES);
+			e->settings.journal, JOURNAL_STORES);
 		return rc;
 	}
-	kept_ledger_init(&e->kept, e->ring);
+	kept_ledger_init(&e->kept, e->journal);
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
 	e->filled = rte_ring_create_elem(
 		"egress_filled", FILLED_SIZE, FILLED, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
@@ -1509,7 +1510,7 @@ open_device(struct egress *e)
 	rdma_dev_info_get(e->dev, &e->info);
 	(void)rdma_progress(e->dev, 0);
 	e->pd = rdma_pd_alloc(e->dev);
-	journal_memory(e->ring, &attr.addr, &attr.length);
+	journal_memory(e->journal, &attr.addr, &attr.length);
 	rc = e->pd != NULL
 		? xfer_mr_open(&e->memory, e->pd, &attr, e->info.max_mr_bytes, XFER_BLOCK)
 		: -rte_errno;
@@ -1633,7 +1634,7 @@ egress_destroy(struct egress *e)
 		(void)rdma_dev_close(e->dev);
 	/* it reads the journal */
 	spill_destroy(e->spill);
-	journal_close(e->ring);
+	journal_close(e->journal);
 	xfer_key_forget(&e->key);
 	rte_ring_free(e->filled);
 	free(e->known);

@@ -71,8 +71,8 @@ struct egress_settings {
 	const char *stores;   /**< ADDRESS[:PORT], separated by commas */
 	const char *identity; /**< this receiver's name in the stores' keyrings */
 	const char *key;      /**< path of the key file */
-	const char *ring;     /**< path of the journal, in a tmpfs or hugetlbfs */
-	uint64_t ring_bytes;
+	const char *journal;  /**< path of the journal, in a tmpfs or hugetlbfs */
+	uint64_t journal_bytes;
 	uint64_t batch_bytes; /**< limit of a batch's body; a single frame may be larger */
 	uint64_t rate;	      /**< kept bytes per second that the journal is sized for */
 	unsigned int policy;  /**< enum egress_policy */

@@ -33,10 +33,10 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	s->stores = config_text(c, "egress", "stores", NULL);
 	s->identity = config_text(c, "egress", "identity", NULL);
 	s->key = config_text(c, "egress", "key", NULL);
-	s->ring = config_text(c, "egress", "journal", "auto");
-	if (s->ring != NULL && strcmp(s->ring, "auto") == 0)
-		s->ring = journal_default_path();
-	s->ring_bytes = config_uint(c, "egress", "journal_mib", 1024, 1, UINT32_MAX) << 20;
+	s->journal = config_text(c, "egress", "journal", "auto");
+	if (s->journal != NULL && strcmp(s->journal, "auto") == 0)
+		s->journal = journal_default_path();
+	s->journal_bytes = config_uint(c, "egress", "journal_mib", 1024, 1, UINT32_MAX) << 20;
 	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
 	s->rate = config_uint(c, "egress", "rate_mb_per_s", 100, 1, 1000000) * 1000000;
 	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);

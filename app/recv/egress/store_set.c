@@ -24,13 +24,13 @@ forget_others(struct store_set *s)
 	bool used;
 
 	for (i = 0; i < JOURNAL_STORES; i++) {
-		if (!journal_store_get(s->ring, i, &store))
+		if (!journal_store_get(s->journal, i, &store))
 			continue;
 		used = store_set_at(s, i) >= 0;
 		for (k = 0; k < s->nb; k++)
 			used |= store.here && strcmp(store.address, s->at[k].address) == 0;
 		if (!used)
-			(void)journal_store_drop(s->ring, i);
+			(void)journal_store_drop(s->journal, i);
 	}
 }
 
@@ -45,9 +45,9 @@ store_set_find(struct store_set *s)
 		s->at[i].number = -1;
 	forget_others(s);
 	for (i = 0; i < s->nb; i++) {
-		n = journal_store_at(s->ring, s->at[i].address);
+		n = journal_store_at(s->journal, s->at[i].address);
 		if (n < 0)
-			n = journal_store_add(s->ring, s->at[i].address, 0);
+			n = journal_store_add(s->journal, s->at[i].address, 0);
 		if (n < 0)
 			return n;
 		s->at[i].number = n;
@@ -91,9 +91,9 @@ say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigne
 	struct journal_store old;
 	uint32_t given;
 
-	if (!journal_store_get(s->ring, number, &old) || old.identity == 0)
+	if (!journal_store_get(s->journal, number, &old) || old.identity == 0)
 		return;
-	given = journal_store_given(s->ring, number);
+	given = journal_store_given(s->journal, number);
 	LOG(WARNING,
 		"store %s is now %016" PRIx64 "; before it was %016" PRIx64 ", to which %u "
 		"unacknowledged or in-doubt batches were sent",
@@ -107,14 +107,14 @@ take_new(struct store_set *s, struct xfer_store *a, uint64_t identity)
 	struct journal_store old;
 	int n;
 
-	(void)journal_store_get(s->ring, a->number, &old);
+	(void)journal_store_get(s->journal, a->number, &old);
 	say_who_was_there(s, a, a->number, identity);
-	if (old.identity == 0 || journal_store_given(s->ring, a->number) == 0) {
-		journal_store_identify(s->ring, a->number, identity);
+	if (old.identity == 0 || journal_store_given(s->journal, a->number) == 0) {
+		journal_store_identify(s->journal, a->number, identity);
 		return 0;
 	}
 	forget_others(s);
-	n = journal_store_add(s->ring, a->address, identity);
+	n = journal_store_add(s->journal, a->address, identity);
 	if (n < 0) {
 		complain(a,
 			"identity is %016" PRIx64 ", but the journal holds batches of %u other "
@@ -144,12 +144,12 @@ take_moved(struct store_set *s, struct xfer_store *a, uint64_t identity, unsigne
 	}
 	say_who_was_there(s, a, old, identity);
 	/* the previous store may be at the other address; its own connection will tell */
-	journal_store_move(s->ring, old, NULL);
-	journal_store_move(s->ring, number, a->address);
+	journal_store_move(s->journal, old, NULL);
+	journal_store_move(s->journal, number, a->address);
 	if (at >= 0) {
 		s->at[at].number = old;
 		s->at[at].identity = 0;
-		journal_store_move(s->ring, old, s->at[at].address);
+		journal_store_move(s->journal, old, s->at[at].address);
 	}
 	a->number = (int)number;
 	s->changes++;
@@ -170,9 +170,9 @@ store_set_prove(struct store_set *s, unsigned int at, uint64_t identity)
 			identity, a->identity);
 		return -EBUSY;
 	}
-	(void)journal_store_get(s->ring, a->number, &store);
+	(void)journal_store_get(s->journal, a->number, &store);
 	if (store.identity != identity) {
-		n = journal_store_of(s->ring, identity);
+		n = journal_store_of(s->journal, identity);
 		rc = n < 0 ? take_new(s, a, identity) : take_moved(s, a, identity, n);
 	}
 	if (rc < 0)

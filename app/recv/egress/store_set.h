@@ -33,9 +33,9 @@ struct xfer_store {
 	bool wrong;	     /**< the last one was refused; this was logged */
 };
 
-/** Zero it, then set `ring`, `nb`, and `to` to `address` of each store. */
+/** Zero it, then set `journal`, `nb`, and `to` to `address` of each store. */
 struct store_set {
-	struct journal *ring;
+	struct journal *journal;
 	unsigned int nb;
 	struct xfer_store at[STORE_SET];
 	unsigned int changes; /**< how often an address proved to be another store's */

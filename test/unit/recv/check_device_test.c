@@ -200,7 +200,7 @@ test_locked_memory(void **state)
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
 	want(CHECK_NA, "no device pins", "");
 	/* an RDMA adapter locks the memory of the journal */
-	need.ring = UINT64_C(3) << 30;
+	need.journal = UINT64_C(3) << 30;
 	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
 	want(CHECK_FAIL, "2.0 GiB allowed, 3.0 GiB required", "ulimit -l unlimited");
 	port.is_virtual = false;

@@ -10,7 +10,7 @@
 
 #define EGRESS "roce:port=0,ip=10.0.0.1/24"
 
-static char ring[64];
+static char journal[64];
 
 /* A complete file of receiver 2. */
 #define SPILLED "/spill/run-0000000000000002-0000000000000007/run_frames-a-00000.arrow"
@@ -28,8 +28,8 @@ make_egress(void)
 		.stores = "10.0.0.100",
 		.identity = "recv",
 		.key = "key",
-		.ring = ring,
-		.ring_bytes = UINT64_C(1024) << 20,
+		.journal = journal,
+		.journal_bytes = UINT64_C(1024) << 20,
 		.batch_bytes = 16 << 20,
 		.rate = 100000000,
 		.failover_ms = 3000,
@@ -115,22 +115,22 @@ test_key(void **state)
 static void
 test_journal(void **state)
 {
-	const struct journal_config small = {.path = ring, .receiver_id = 1, .bytes = 16 << 20};
+	const struct journal_config small = {.path = journal, .receiver_id = 1, .bytes = 16 << 20};
 	struct settings s = make_egress();
 	char path[PATH_MAX + 32], message[PATH_MAX];
 	struct journal *r = NULL;
 
 	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
-	egress.ring_bytes = UINT64_C(200) << 20;
+	egress.journal_bytes = UINT64_C(200) << 20;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": 200 MiB; required: 434 MiB: 100 MB/s x (200 ms commit",
 		"[egress] journal_mib = 434, or a lower rate_mb_per_s");
-	egress.ring_bytes = UINT64_C(434) << 20;
+	egress.journal_bytes = UINT64_C(434) << 20;
 	egress.rate = 1000000;
 	check_journal(&check, &s);
 	want(CHECK_OK, ": 434 MiB; required: 37 MiB", "");
-	assert_int_equal(access(ring, F_OK), -1);
-	egress.ring_bytes = UINT64_C(1) << 55;
+	assert_int_equal(access(journal, F_OK), -1);
+	egress.journal_bytes = UINT64_C(1) << 55;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": needs 32.0 PiB, its file system has", "journal_mib = 37,");
 
@@ -150,10 +150,10 @@ test_journal(void **state)
 	s.receiver_id = 2;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, "belongs to receiver 0000000000000001", "[output] receiver_id");
-	unlink(ring);
+	unlink(journal);
 
-	snprintf(path, sizeof(path), "%s/none/ring", root);
-	egress.ring = path;
+	snprintf(path, sizeof(path), "%s/none/journal", root);
+	egress.journal = path;
 	check_journal(&check, &s);
 	want(CHECK_FAIL, "No such file or directory", "/dev/shm");
 }
@@ -168,11 +168,11 @@ test_spill(void **state)
 	want(CHECK_NA, "none", "");
 	snprintf(path, sizeof(path), "%s/spill", root);
 	egress.spill = path;
-	egress.ring_bytes = 4096;
+	egress.journal_bytes = 4096;
 	check_spill(&check, &s);
 	want(CHECK_OK, "/spill, will be created: ", "");
 	assert_int_equal(access(path, F_OK), -1);
-	egress.ring_bytes = UINT64_C(1) << 60;
+	egress.journal_bytes = UINT64_C(1) << 60;
 	check_spill(&check, &s);
 	want(CHECK_WARN, "free, less than the size of the journal (1024 PiB)", "[egress] spill");
 	egress.spill_bytes = UINT64_C(1) << 50;
@@ -280,7 +280,7 @@ main(void)
 		printf("skipped: no /dev/shm to write to\n");
 		return 77;
 	}
-	snprintf(ring, sizeof(ring), "/dev/shm/braggline-check-%d", getpid());
+	snprintf(journal, sizeof(journal), "/dev/shm/braggline-check-%d", getpid());
 	if (rte_eal_init(RTE_DIM(eal), eal) < 0)
 		return 1;
 	ret = cmocka_run_group_tests_name("check egress", tests, NULL, NULL);

@@ -26,7 +26,7 @@
 #define PATIENCE 30 /* s */
 
 static struct xfer_sample s;
-static char key[64], ring[64];
+static char key[64], journal[64];
 
 static struct egress *
 open_egress(void)
@@ -36,8 +36,8 @@ open_egress(void)
 		.stores = "10.0.0.2",
 		.identity = "rest",
 		.key = key,
-		.ring = ring,
-		.ring_bytes = 16 << 20,
+		.journal = journal,
+		.journal_bytes = 16 << 20,
 		.batch_bytes = 1 << 20,
 		.rate = 1000000,
 		.failover_ms = 100,
@@ -129,7 +129,7 @@ main(void)
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
 		return 1;
 	snprintf(key, sizeof(key), "/dev/shm/braggline-rest-key-%d", getpid());
-	snprintf(ring, sizeof(ring), "/dev/shm/braggline-rest-ring-%d", getpid());
+	snprintf(journal, sizeof(journal), "/dev/shm/braggline-rest-journal-%d", getpid());
 	umask(0077);
 	f = fopen(key, "w");
 	if (f == NULL || fprintf(f, "%064d", 1) < 0 || fclose(f) != 0)
@@ -138,7 +138,7 @@ main(void)
 	rc = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
 	unlink(key);
-	unlink(ring);
+	unlink(journal);
 	rte_eal_cleanup();
 	return rc;
 }

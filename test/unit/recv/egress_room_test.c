@@ -32,13 +32,13 @@
 #include "xfer/qp.h"
 #include "../arrow/arrow_sample.h"
 
-#define RECEIVER_ID 0x0123456789abcdefull
-#define RING_BYTES  (16u << 20)
-#define BYTE_LIMIT  (1500u << 10)
-#define BODY_MAX    (3u << 20)
-#define ROUNDS	    3 /* of the journal */
-#define KILLS	    12
-#define PATIENCE    120 /* s */
+#define RECEIVER_ID   0x0123456789abcdefull
+#define JOURNAL_BYTES (16u << 20)
+#define BYTE_LIMIT    (1500u << 10)
+#define BODY_MAX      (3u << 20)
+#define ROUNDS	      3 /* of the journal */
+#define KILLS	      12
+#define PATIENCE      120 /* s */
 
 /* Counts of the writer. The test and the killed process share them. */
 static struct writer {
@@ -56,7 +56,7 @@ static struct writer {
 
 static struct sample s;
 static struct arrow_tables tables;
-static char key[64], ring[64], spill[64];
+static char key[64], journal[64], spill[64];
 static uint64_t seed;
 
 static struct egress *
@@ -67,8 +67,8 @@ open_egress(const char *spill_dir, uint32_t hold_ms)
 		.stores = "10.0.0.2",
 		.identity = "room",
 		.key = key,
-		.ring = ring,
-		.ring_bytes = RING_BYTES,
+		.journal = journal,
+		.journal_bytes = JOURNAL_BYTES,
 		.batch_bytes = BODY_MAX,
 		.rate = 1000000,
 		.failover_ms = 100,
@@ -130,7 +130,8 @@ write_frames(void *arg)
 	c.place = place;
 	if (batch_builder_create(&w->builder, &c) < 0)
 		abort();
-	for (i = 0; i < w->frames && w->bytes < ROUNDS * RING_BYTES && w->refused < w->refused_max;
+	for (i = 0;
+		i < w->frames && w->bytes < ROUNDS * JOURNAL_BYTES && w->refused < w->refused_max;
 		i++) {
 		sample_next(&s, 1, 6);
 		if (batch_builder_add(w->builder, &s.record) < 0)
@@ -192,7 +193,7 @@ look(bool all, uint64_t put[ARROW_TABLES])
 	uint32_t batch, at = 0;
 	uint8_t *room;
 
-	if (journal_open_existing(&r, ring, message) < 0)
+	if (journal_open_existing(&r, journal, message) < 0)
 		fail_msg("%s", message);
 	journal_stats_get(r, &stats);
 	if (stats.damaged > 0)
@@ -274,7 +275,7 @@ test_rounds(void **state)
 	uint64_t put[ARROW_TABLES], held, spilled;
 
 	alarm(PATIENCE);
-	unlink(ring);
+	unlink(journal);
 	/* spilling begins after half of that time */
 	e = open_egress(spill, 2000);
 	begin(e);
@@ -311,7 +312,7 @@ test_full(void **state)
 	struct egress *e;
 
 	alarm(PATIENCE);
-	unlink(ring);
+	unlink(journal);
 	e = open_egress(NULL, 300);
 	begin(e);
 	poll_writer(e);
@@ -342,7 +343,7 @@ test_next_run(void **state)
 	struct egress *e;
 
 	alarm(PATIENCE);
-	unlink(ring);
+	unlink(journal);
 	e = open_egress(NULL, 300);
 	begin(e);
 	first = egress_room(e, ARROW_IMAGES, XFER_BLOCK);
@@ -403,7 +404,7 @@ test_kill(void **state)
 
 	alarm(PATIENCE);
 	for (turn = 0; turn < KILLS; turn++) {
-		unlink(ring);
+		unlink(journal);
 		memset(w, 0, sizeof(*w));
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		until = (seed >> 33) % 12;
@@ -422,7 +423,7 @@ test_kill(void **state)
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 		for (i = 0; i < ARROW_TABLES; i++)
 			shared[i] = w->put[i];
-		if (until == 0 && access(ring, F_OK) < 0)
+		if (until == 0 && access(journal, F_OK) < 0)
 			continue;
 		adopted += look(true, put);
 		/* one more may have been committed than was counted */
@@ -453,7 +454,7 @@ main(void)
 					   : (uint64_t)time(NULL);
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
 	snprintf(key, sizeof(key), "/dev/shm/braggline-room-key-%d", getpid());
-	snprintf(ring, sizeof(ring), "/dev/shm/braggline-room-ring-%d", getpid());
+	snprintf(journal, sizeof(journal), "/dev/shm/braggline-room-journal-%d", getpid());
 	snprintf(spill, sizeof(spill), "/dev/shm/braggline-room-spill-%d", getpid());
 	umask(0077);
 	f = fopen(key, "w");
@@ -471,7 +472,7 @@ main(void)
 	arrow_tables_free(&tables);
 	sample_free(&s);
 	unlink(key);
-	unlink(ring);
+	unlink(journal);
 	rmdir(spill);
 	rte_eal_cleanup();
 	return rc;

@@ -23,7 +23,7 @@
 #define C UINT64_C(0xc3)
 
 static char path[64];
-static struct journal *ring;
+static struct journal *journal;
 static struct store_set stores;
 static int run;
 static unsigned int steps;
@@ -39,12 +39,12 @@ look(void *arg)
 	unsigned int i, k;
 
 	steps++;
-	for (i = 0; ring != NULL && i < JOURNAL_STORES; i++) {
-		if (!journal_store_get(ring, i, &a))
+	for (i = 0; journal != NULL && i < JOURNAL_STORES; i++) {
+		if (!journal_store_get(journal, i, &a))
 			continue;
-		assert_true(a.identity != 0 || journal_store_given(ring, i) == 0);
+		assert_true(a.identity != 0 || journal_store_given(journal, i) == 0);
 		for (k = 0; k < i; k++) {
-			if (!journal_store_get(ring, k, &b))
+			if (!journal_store_get(journal, k, &b))
 				continue;
 			assert_true(a.identity == 0 || a.identity != b.identity);
 			assert_false(a.here && b.here && strcmp(a.address, b.address) == 0);
@@ -59,7 +59,7 @@ open_ring(int wanted)
 		.path = path, .receiver_id = 7, .bytes = 1 << 20, .step = look};
 	char message[PATH_MAX];
 
-	assert_int_equal(journal_open(&ring, &config, message), wanted);
+	assert_int_equal(journal_open(&journal, &config, message), wanted);
 }
 
 /* Set up a receiver with these addresses. */
@@ -68,7 +68,7 @@ configure(const char *const *address, unsigned int nb)
 {
 	unsigned int i;
 
-	stores = (struct store_set){.ring = ring, .nb = nb};
+	stores = (struct store_set){.journal = journal, .nb = nb};
 	for (i = 0; i < nb; i++) {
 		snprintf(stores.at[i].name, JOURNAL_ADDRESS, "%s", address[i]);
 		snprintf(stores.at[i].address, JOURNAL_ADDRESS, "%s", address[i]);
@@ -78,8 +78,8 @@ configure(const char *const *address, unsigned int nb)
 static void
 start(const char *const *address, unsigned int nb)
 {
-	journal_close(ring);
-	ring = NULL;
+	journal_close(journal);
+	journal = NULL;
 	open_ring(1);
 	configure(address, nb);
 	assert_int_equal(store_set_find(&stores), 0);
@@ -105,15 +105,15 @@ begin(void **state)
 	snprintf(path, sizeof(path), "/dev/shm/store_set_test_%d", getpid());
 	unlink(path);
 	open_ring(0);
-	run = journal_run_add(ring, &r);
+	run = journal_run_add(journal, &r);
 	return run < 0;
 }
 
 static int
 end(void **state)
 {
-	journal_close(ring);
-	ring = NULL;
+	journal_close(journal);
+	journal = NULL;
 	return unlink(path);
 }
 
@@ -122,15 +122,15 @@ static uint32_t
 give(unsigned int number)
 {
 	struct journal_batch b = {.rows = 1, .run = run, .body_bytes = XFER_BLOCK};
-	uint8_t *at = journal_reserve(ring, XFER_BLOCK);
+	uint8_t *at = journal_reserve(journal, XFER_BLOCK);
 	uint32_t batch;
 
 	assert_non_null(at);
 	b.body_crc32c = arrow_crc32c(0, at + XFER_BLOCK, XFER_BLOCK);
-	journal_fill(ring, &b);
-	batch = journal_commit(ring, &b);
-	journal_assign(ring, batch, number);
-	journal_give(ring, batch);
+	journal_fill(journal, &b);
+	batch = journal_commit(journal, &b);
+	journal_assign(journal, batch, number);
+	journal_give(journal, batch);
 	return batch;
 }
 
@@ -147,7 +147,7 @@ number_is(unsigned int at, uint64_t identity)
 {
 	struct journal_store s;
 
-	assert_true(journal_store_get(ring, stores.at[at].number, &s));
+	assert_true(journal_store_get(journal, stores.at[at].number, &s));
 	assert_int_equal(s.identity, identity);
 	assert_int_equal(store_set_at(&stores, stores.at[at].number), at);
 }
@@ -277,14 +277,14 @@ test_replaced(void **state)
 	/* the first store is back, with its number; the other one keeps its batch */
 	meet(0, B);
 	assert_int_equal(stores.at[0].number, 0);
-	assert_int_equal(journal_store_given(ring, 1), 1);
+	assert_int_equal(journal_store_given(journal, 1), 1);
 	START("one");
 	number_is(0, B);
 	/* a store without batches is forgotten once its address is not listed */
-	journal_release(ring, batch);
+	journal_release(journal, batch);
 	START("two");
-	assert_int_equal(journal_store_of(ring, B), -ENOENT);
-	assert_int_equal(journal_store_of(ring, C), 1);
+	assert_int_equal(journal_store_of(journal, B), -ENOENT);
+	assert_int_equal(journal_store_of(journal, C), 1);
 }
 
 /* All numbers belong to stores that were given batches. */
@@ -317,8 +317,8 @@ test_orphaned_journal(void **state)
 	struct orphaned_journals left = {0};
 	char message[PATH_MAX];
 
-	journal_close(ring);
-	ring = NULL;
+	journal_close(journal);
+	journal = NULL;
 	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
 	assert_true(orphaned_journals_has(&left, &id));
 	id.incarnation++;
@@ -365,13 +365,13 @@ test_forgets(void **state)
 	meet(1, B);
 	meet(2, C);
 	doubt = give(2);
-	journal_assign(ring, doubt, 0);
-	journal_give(ring, doubt);
-	journal_release(ring, doubt);
+	journal_assign(journal, doubt, 0);
+	journal_give(journal, doubt);
+	journal_release(journal, doubt);
 	held = give(0);
-	journal_assign(ring, held, 2);
-	journal_close(ring);
-	ring = NULL;
+	journal_assign(journal, held, 2);
+	journal_close(journal);
+	journal = NULL;
 
 	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
 	orphaned_journals_say_others(

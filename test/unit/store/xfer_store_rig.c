@@ -197,7 +197,7 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.pd = rig.pd,
 		.stores = &rig.stores,
 		.at = to_store,
-		.journal = rig.ring,
+		.journal = rig.journal,
 		.memory = &rig.memory,
 		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
 		.run = rig.run,
@@ -247,7 +247,7 @@ on_step(void *arg)
 void
 rig_open_receiver(void)
 {
-	const struct journal_config c = {.path = rig.ring_path,
+	const struct journal_config c = {.path = rig.journal_path,
 		.receiver_id = 0x0123456789abcdefull,
 		.bytes = RIG_RING,
 		.step = on_step};
@@ -258,8 +258,8 @@ rig_open_receiver(void)
 	size_t size;
 	unsigned int i, k;
 
-	unlink(rig.ring_path);
-	if (journal_open(&rig.ring, &c, rig.message) != 0)
+	unlink(rig.journal_path);
+	if (journal_open(&rig.journal, &c, rig.message) != 0)
 		fail_msg("%s", rig.message);
 	for (i = 0; i < ARROW_TABLES; i++) {
 		assert_int_equal(
@@ -271,8 +271,8 @@ rig_open_receiver(void)
 				r.body_max[i] = rig.sample.batch[i][k].batch.body_bytes;
 		}
 	}
-	rig.run = journal_run_add(rig.ring, &r);
-	rig.stores = (struct store_set){.ring = rig.ring, .nb = RIG_STORES};
+	rig.run = journal_run_add(rig.journal, &r);
+	rig.stores = (struct store_set){.journal = rig.journal, .nb = RIG_STORES};
 	for (i = 0; i < RIG_STORES; i++) {
 		struct xfer_store *s = &rig.stores.at[i];
 		struct sockaddr_in *to = (struct sockaddr_in *)&s->to;
@@ -289,7 +289,7 @@ rig_open_receiver(void)
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	rig.pd = rdma_pd_alloc(rig.dev[0]);
-	journal_memory(rig.ring, &attr.addr, &attr.length);
+	journal_memory(rig.journal, &attr.addr, &attr.length);
 	assert_int_equal(xfer_mr_open(&rig.memory, rig.pd, &attr,
 				 rig.region > 0 ? rig.region : UINT64_MAX, XFER_BLOCK),
 		0);
@@ -307,8 +307,8 @@ rig_close_receiver(void)
 		rig_turn();
 	assert_int_equal(rdma_pd_free(rig.pd), 0);
 	rig.pd = NULL;
-	journal_close(rig.ring);
-	unlink(rig.ring_path);
+	journal_close(rig.journal);
+	unlink(rig.journal_path);
 }
 
 uint32_t
@@ -326,13 +326,13 @@ rig_hold(unsigned int table, unsigned int k)
 		.run = rig.run,
 		.table = table,
 	};
-	uint8_t *bytes = journal_reserve(rig.ring, from->batch.body_bytes);
+	uint8_t *bytes = journal_reserve(rig.journal, from->batch.body_bytes);
 
 	assert_non_null(bytes);
 	memcpy(bytes, from->metadata, XFER_BLOCK);
 	memcpy(bytes + XFER_BLOCK, from->body, from->batch.body_bytes);
-	journal_fill(rig.ring, &b);
-	return journal_commit(rig.ring, &b);
+	journal_fill(rig.journal, &b);
+	return journal_commit(rig.journal, &b);
 }
 
 uint32_t
@@ -340,7 +340,7 @@ rig_keep(unsigned int table, unsigned int k, unsigned int to)
 {
 	const uint32_t batch = rig_hold(table, k);
 
-	journal_assign(rig.ring, batch, to);
+	journal_assign(rig.journal, batch, to);
 	if (rig.sender[to] != NULL)
 		assert_int_equal(store_client_offer(rig.sender[to], batch), 0);
 	return batch;
@@ -351,7 +351,7 @@ rig_held(void)
 {
 	struct journal_stats stats;
 
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	return stats.batches;
 }
 
@@ -496,7 +496,8 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	if (mkdtemp(rig.root) == NULL)
 		return 1;
 	snprintf(rig.key_path, sizeof(rig.key_path), "/dev/shm/braggline-key-%d", getpid());
-	snprintf(rig.ring_path, sizeof(rig.ring_path), "/dev/shm/braggline-ring-%d", getpid());
+	snprintf(rig.journal_path, sizeof(rig.journal_path), "/dev/shm/braggline-journal-%d",
+		getpid());
 	f = fopen(rig.key_path, "w");
 	fprintf(f, "0123456789abcdef0123456789abcdef");
 	fclose(f);

@@ -43,7 +43,7 @@ struct rig {
 	char root[64]; /* directory of all files */
 	char key_path[80];
 	char keys_path[80]; /* the stores' keyring, with the identities `sample` and `hostile` */
-	char ring_path[80];
+	char journal_path[80];
 	char message[PATH_MAX];
 	struct store *store[RIG_STORES];
 	struct rdma_dev *dev[RIG_STATIONS];
@@ -53,7 +53,7 @@ struct rig {
 	uint64_t message_max;
 	uint64_t quota; /* of the stores opened next; 0: none */
 	uint64_t runs_max;
-	struct journal *ring;
+	struct journal *journal;
 	struct store_set stores;
 	struct xfer_key key;
 	struct xfer_key hostile_key;

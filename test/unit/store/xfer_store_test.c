@@ -52,7 +52,7 @@ test_line(void **state)
 	assert_int_equal(rig_stats_of(0).identity, store_get_shared(rig.store[0])->node);
 	assert_int_equal(store_get_shared(rig.store[0])->counters.fault[XFER_DESC_GOOD], 2 * nb);
 	assert_int_equal(store_get_shared(rig.store[0])->counters.ended, 1);
-	assert_int_equal(journal_run_drop(rig.ring, rig.run), 0);
+	assert_int_equal(journal_run_drop(rig.journal, rig.run), 0);
 	rig_close_receiver();
 	rig_close_store(0);
 	rig_each_is_there_once(nb);
@@ -163,8 +163,8 @@ test_offered_twice(void **state)
 		batch = rig_keep(0, k, 0);
 		assert_int_equal(store_client_offer(rig.sender[0], batch), 0);
 		batch = rig_keep(1, k, 0);
-		journal_assign(rig.ring, batch, JOURNAL_SPILL);
-		journal_assign(rig.ring, batch, 0);
+		journal_assign(rig.journal, batch, JOURNAL_SPILL);
+		journal_assign(rig.journal, batch, 0);
 		assert_int_equal(store_client_offer(rig.sender[0], batch), 0);
 	}
 	UNTIL(rig_held() == 0);
@@ -218,8 +218,9 @@ last_ones_are_held(void)
 	unsigned int held = 0;
 	uint32_t i;
 
-	for (i = journal_next(rig.ring, 0); i != UINT32_MAX; i = journal_next(rig.ring, i + 1)) {
-		RTE_VERIFY(journal_get(rig.ring, i, &b));
+	for (i = journal_next(rig.journal, 0); i != UINT32_MAX;
+		i = journal_next(rig.journal, i + 1)) {
+		RTE_VERIFY(journal_get(rig.journal, i, &b));
 		held += b.held;
 		if (b.held && b.sequence < least)
 			least = b.sequence;
@@ -267,12 +268,13 @@ move_all(unsigned int from, unsigned int to)
 	struct journal_batch b;
 	uint32_t i;
 
-	for (i = journal_next(rig.ring, 0); i != UINT32_MAX; i = journal_next(rig.ring, i + 1)) {
-		assert_true(journal_get(rig.ring, i, &b));
+	for (i = journal_next(rig.journal, 0); i != UINT32_MAX;
+		i = journal_next(rig.journal, i + 1)) {
+		assert_true(journal_get(rig.journal, i, &b));
 		if (!b.held || b.owner != from)
 			continue;
 		assert_true(store_client_is_down(rig.sender[from]));
-		journal_assign(rig.ring, i, to);
+		journal_assign(rig.journal, i, to);
 		assert_int_equal(store_client_offer(rig.sender[to], i), 0);
 	}
 }
@@ -307,15 +309,15 @@ test_moved(void **state)
 		}
 	}
 	move_all(0, 1);
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	assert_true(stats.moved > 0);
 	UNTIL(rig_held() == 0);
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	assert_true(stats.in_doubt > 0);
-	assert_int_equal(journal_run_drop(rig.ring, rig.run), -EBUSY);
+	assert_int_equal(journal_run_drop(rig.journal, rig.run), -EBUSY);
 	rig.station[1].out = false;
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	assert_int_equal(stats.in_doubt, 0);
 	for (i = 0; i < RIG_STORES; i++)
 		rig_end_run(i);
@@ -365,7 +367,7 @@ test_garbage(void **state)
 	rig_open_store(0);
 	rig_open_receiver();
 	batch = rig_keep(0, 0, 0);
-	assert_true(journal_get(rig.ring, batch, &b));
+	assert_true(journal_get(rig.journal, batch, &b));
 	/* change a part of the metadata that the descriptor does not repeat */
 	b.metadata[place] ^= 1;
 	rig_open_sender(0);
@@ -443,7 +445,7 @@ test_end_waits(void **state)
 		rig_turn();
 	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_UP);
 	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_UP);
-	journal_assign(rig.ring, batch, 1);
+	journal_assign(rig.journal, batch, 1);
 	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
 	UNTIL(rig_held() == 0);
 	rig_end_run(0);
@@ -475,10 +477,10 @@ test_changed_places(void **state)
 	(void)rig_keep(1, 0, 1);
 	UNTIL(rig_stats_of(0).sent == 1);
 	UNTIL(store_client_is_down(rig.sender[0]));
-	journal_assign(rig.ring, batch, 1);
+	journal_assign(rig.journal, batch, 1);
 	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
 	UNTIL(rig_held() == 0);
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	assert_int_equal(stats.in_doubt, 1);
 	rig_close_store(0);
 	rig_close_store(1);
@@ -489,7 +491,7 @@ test_changed_places(void **state)
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP && rig_stats_of(1).state == STORE_CLIENT_UP);
 	assert_int_equal(rig.stores.at[0].number, 1);
 	assert_int_equal(rig.stores.at[1].number, 0);
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	assert_int_equal(stats.in_doubt, 0);
 	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_truncated, 0);
 	rig_end_run(0);
@@ -521,7 +523,7 @@ test_changed_places_at_the_end(void **state)
 	(void)rig_keep(1, 0, 1);
 	UNTIL(rig_stats_of(0).sent == 1);
 	UNTIL(store_client_is_down(rig.sender[0]));
-	journal_assign(rig.ring, batch, 1);
+	journal_assign(rig.journal, batch, 1);
 	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
 	UNTIL(rig_held() == 0);
 	rig_end_run(1);
@@ -543,7 +545,7 @@ test_changed_places_at_the_end(void **state)
 	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_DOWN);
 	UNTIL(rig_stats_of(1).state == STORE_CLIENT_ENDED);
 	assert_int_equal(rig_stats_of(1).connections, 2);
-	journal_stats_get(rig.ring, &stats);
+	journal_stats_get(rig.journal, &stats);
 	assert_int_equal(stats.in_doubt, 0);
 	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_truncated, 0);
 	rig_end_run(0);
@@ -765,7 +767,7 @@ body_of(uint32_t batch)
 {
 	struct journal_batch b;
 
-	assert_true(journal_get(rig.ring, batch, &b));
+	assert_true(journal_get(rig.journal, batch, &b));
 	return (uint8_t *)(uintptr_t)b.body;
 }
 
