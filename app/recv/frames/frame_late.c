@@ -5,6 +5,11 @@
  * keeps the set of the others.
  */
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <rte_hash.h>
 #include <rte_hash_crc.h>
 #include <rte_malloc.h>
 
@@ -12,7 +17,7 @@
 
 /** Intervals of frames with a row: one for each window that does not continue an earlier one. */
 #define INTERVALS 256
-/** Blocks of 64 frames without a row; a power of 2. */
+/** Blocks of 64 frames without a row. */
 #define BLOCKS 4096
 
 /** Frames low ... end - 1. */
@@ -20,26 +25,49 @@ struct interval {
 	uint64_t low, end;
 };
 
-/** Element of a hash table with open addressing. */
-struct block {
-	uint64_t key;  /**< frame / 64 + 1, 0 = unused */
-	uint64_t bits; /**< a bit per frame without a row */
-};
-
 /** Private to the builder. */
 struct frame_late {
 	struct interval rows[INTERVALS];
-	uint32_t nb_rows;    /**< free-running index: the oldest interval is overwritten */
-	uint32_t nb_blocks;  /**< blocks in use; never more than 3/4 */
-	uint64_t nb_numbers; /**< bits set in `blocks` */
-	struct block blocks[BLOCKS];
+	uint32_t nb_rows;	 /**< free-running index: the oldest interval is overwritten */
+	uint64_t nb_numbers;	 /**< bits set in `bits` */
+	struct rte_hash *blocks; /**< frame / 64 -> index into `bits` */
+	uint64_t bits[BLOCKS];	 /**< a bit per frame without a row */
 };
 
 struct frame_late *
 frame_late_create(int socket)
 {
-	return rte_zmalloc_socket(
+	char name[RTE_HASH_NAMESIZE];
+	struct rte_hash_parameters params = {
+		.name = name,
+		.entries = BLOCKS,
+		.key_len = sizeof(uint64_t),
+		.hash_func = rte_hash_crc,
+		.socket_id = socket,
+		/* guarantees room for every entry, whatever the numbers */
+		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
+	};
+	struct frame_late *late = rte_zmalloc_socket(
 		"frame_late", sizeof(struct frame_late), RTE_CACHE_LINE_SIZE, socket);
+
+	if (late == NULL)
+		return NULL;
+	/* hash names are shared by all processes */
+	snprintf(name, sizeof(name), "late_%d_%" PRIxPTR, getpid(), (uintptr_t)late);
+	late->blocks = rte_hash_create(&params);
+	if (late->blocks == NULL) {
+		rte_free(late);
+		return NULL;
+	}
+	return late;
+}
+
+void
+frame_late_free(struct frame_late *late)
+{
+	if (late != NULL)
+		rte_hash_free(late->blocks);
+	rte_free(late);
 }
 
 void
@@ -50,7 +78,9 @@ frame_late_begin(struct frame_table *ft)
 	/* reports from before the run do not belong to it */
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		ft->rx[i].nb_drops_read = __atomic_load_n(&ft->rx[i].nb_drops, __ATOMIC_ACQUIRE);
-	memset(late, 0, sizeof(*late));
+	late->nb_rows = 0;
+	late->nb_numbers = 0;
+	rte_hash_reset(late->blocks);
 	ft->builder->late_frames = 0;
 }
 
@@ -64,25 +94,31 @@ rows_of(struct frame_late *late, uint64_t frame)
 	return NULL;
 }
 
-/** Find the block of a frame, or add it if `make`. @return NULL: not found, or no room */
-static struct block *
-block_of(struct frame_late *late, uint64_t frame, bool make)
+/** @return bits of the block of a frame; NULL: it has none */
+static uint64_t *
+bits_of(struct frame_late *late, uint64_t frame)
 {
-	const uint64_t key = frame / 64 + 1;
+	const uint64_t key = frame / 64;
+	const int32_t index = rte_hash_lookup(late->blocks, &key);
 
-	for (uint32_t i = rte_hash_crc_8byte(key, 0);; i++) {
-		struct block *b = &late->blocks[i % BLOCKS];
+	return index < 0 ? NULL : &late->bits[index];
+}
 
-		if (b->key == key)
-			return b;
-		if (b->key != 0)
-			continue;
-		if (!make || late->nb_blocks >= BLOCKS / 4 * 3)
-			return NULL;
-		late->nb_blocks++;
-		b->key = key;
-		return b;
-	}
+/** As bits_of(), for a block that may be new. @return NULL: there are too many */
+static uint64_t *
+add_bits(struct frame_late *late, uint64_t frame)
+{
+	const uint64_t key = frame / 64;
+	uint64_t *bits = bits_of(late, frame);
+	int32_t index;
+
+	if (bits != NULL)
+		return bits;
+	index = rte_hash_add_key(late->blocks, &key);
+	if (index < 0)
+		return NULL;
+	late->bits[index] = 0;
+	return &late->bits[index];
 }
 
 void
@@ -90,7 +126,7 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 {
 	struct frame_late *late = ft->builder->late;
 	struct interval *last = &late->rows[(late->nb_rows - 1) % INTERVALS];
-	struct block *b;
+	uint64_t *bits;
 
 	if (likely(late->nb_rows > 0 && frame == last->end)) {
 		last->end = frame + 1;
@@ -100,10 +136,10 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 	}
 	if (likely(late->nb_numbers == 0))
 		return;
-	b = block_of(late, frame, false);
-	if (b == NULL || (b->bits >> frame % 64 & 1) == 0)
+	bits = bits_of(late, frame);
+	if (bits == NULL || (*bits >> frame % 64 & 1) == 0)
 		return;
-	b->bits ^= UINT64_C(1) << frame % 64;
+	*bits ^= UINT64_C(1) << frame % 64;
 	late->nb_numbers--;
 	ft->builder->late_frames--;
 }
@@ -124,18 +160,18 @@ static void
 add(struct frame_table *ft, uint64_t frame)
 {
 	struct frame_late *late = ft->builder->late;
-	struct block *b;
+	uint64_t *bits;
 
 	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL ||
 		will_have_row(ft, frame))
 		return;
-	b = block_of(late, frame, true);
-	if (b != NULL && (b->bits >> frame % 64 & 1) != 0)
+	bits = add_bits(late, frame);
+	if (bits != NULL && (*bits >> frame % 64 & 1) != 0)
 		return;
 	ft->builder->late_frames++;
-	if (b == NULL)
+	if (bits == NULL)
 		return;
-	b->bits |= UINT64_C(1) << frame % 64;
+	*bits |= UINT64_C(1) << frame % 64;
 	late->nb_numbers++;
 }
 

@@ -150,7 +150,7 @@ frame_table_destroy(struct frame_table *ft)
 		rte_free(ft->builder->free_slots);
 		rte_free(ft->builder->released);
 		rte_free(ft->builder->recycled);
-		rte_free(ft->builder->late);
+		frame_late_free(ft->builder->late);
 		rte_free(ft->builder);
 	}
 	rte_free(ft);

@@ -206,6 +206,7 @@ bool frame_head_begun(const struct frame_table *ft);
 
 /** Allocate the state of frame_late.c. @return NULL: no memory */
 struct frame_late *frame_late_create(int socket);
+void frame_late_free(struct frame_late *late);
 
 /** Forget the frames of the last run: a run begins. By the builder, as below. */
 void frame_late_begin(struct frame_table *ft);
