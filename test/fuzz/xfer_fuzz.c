@@ -106,7 +106,7 @@ try_entry(const uint8_t *data, size_t size, bool sign)
 	if (entry.descriptor.table >= ARROW_TABLES)
 		return;
 	if (sign)
-		xfer_sample_sign(&entry);
+		xfer_sample_sign(&sample.seal, &entry);
 	s = &sample.stream[entry.descriptor.table];
 	if (xfer_desc_check(s, &entry, entry.descriptor.entry, &batch, metadata) != XFER_DESC_GOOD)
 		return;

@@ -208,7 +208,7 @@ try_forgery(enum forgery kind)
 			((uint8_t *)entry)[i] = sample_random(&sample.sample);
 	}
 	if (kind != FORGED_BYTES)
-		xfer_sample_sign(entry);
+		xfer_sample_sign(&p->link.send, entry);
 	peer_write_entry(p, 0, 0, entry);
 	snprintf(counters, sizeof(counters), STOOD " refused_descriptor %s", texts[kind].counters);
 	is_refused(p, texts[kind].what, counters);

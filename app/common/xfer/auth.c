@@ -6,8 +6,11 @@
 #include "xfer/auth.h"
 #include "xfer/msg.h"
 
+/* Labels of MACs. With their terminating zeros none is a prefix of another. */
 static const char receiver_label[] = "braggline sink 1, receiver";
 static const char store_label[] = "braggline sink 1, store";
+static const char *const session_labels[] = {
+	"braggline session, receiver", "braggline session, store"};
 
 static enum xfer_reason
 fail(struct xfer_auth *h, enum xfer_reason reason)
@@ -17,15 +20,14 @@ fail(struct xfer_auth *h, enum xfer_reason reason)
 	return reason;
 }
 
-/* Compute the MAC of the handshake. The store's MAC also covers the receiver's. */
+/* Compute a MAC of the handshake. All but the receiver's proof also cover that proof. */
 static int
-make_mac(const struct xfer_auth *h, const struct xfer_key *key, bool store,
+make_mac(const struct xfer_auth *h, const struct xfer_key *key, const char *label,
 	uint8_t mac[XFER_MAC_BYTES])
 {
-	const char *label = store ? store_label : receiver_label;
-	const size_t said = offsetof(struct xfer_auth_request, mac) + (store ? XFER_MAC_BYTES : 0);
+	const bool proof = label == receiver_label;
+	const size_t said = offsetof(struct xfer_auth_request, mac) + (proof ? 0 : XFER_MAC_BYTES);
 	const struct xfer_part parts[] = {
-		/* including the terminating zero, so that no label is a prefix of another */
 		{label, strlen(label) + 1},
 		{&h->receiver, sizeof(h->receiver)},
 		{&h->answer, sizeof(h->answer)},
@@ -143,7 +145,7 @@ xfer_auth_open(struct xfer_auth *h, const void *rep, size_t size,
 	memcpy(&h->answer, rep, sizeof(h->answer));
 	h->request.receiver = *receiver;
 	h->request.store = *store;
-	if (make_mac(h, h->key, false, h->request.mac) < 0)
+	if (make_mac(h, h->key, receiver_label, h->request.mac) < 0)
 		return fail(h, XFER_REASON_FAILED);
 	h->answer_due = true;
 	return XFER_REASON_NONE;
@@ -153,7 +155,7 @@ static size_t
 send_answer(struct xfer_auth *h, struct xfer_answer *m)
 {
 	xfer_msg_begin(m, XFER_ANSWER, sizeof(*m), h->sent);
-	if (make_mac(h, h->key, true, m->mac) < 0) {
+	if (make_mac(h, h->key, store_label, m->mac) < 0) {
 		fail(h, XFER_REASON_FAILED);
 		return 0;
 	}
@@ -218,7 +220,7 @@ find_key(struct xfer_auth *h, const struct xfer_auth_request *m)
 	unsigned int i;
 
 	for (i = 0; i < XFER_IDENTITY_KEYS; i++) {
-		if (make_mac(h, &h->identity->key[i], false, mac) < 0)
+		if (make_mac(h, &h->identity->key[i], receiver_label, mac) < 0)
 			return XFER_REASON_FAILED;
 		if (xfer_mac_equal(mac, m->mac))
 			h->key = &h->identity->key[i];
@@ -258,7 +260,7 @@ take_answer(struct xfer_auth *h, const struct xfer_answer *m)
 {
 	uint8_t mac[XFER_MAC_BYTES];
 
-	if (make_mac(h, h->key, true, mac) < 0)
+	if (make_mac(h, h->key, store_label, mac) < 0)
 		return fail(h, XFER_REASON_FAILED);
 	if (!xfer_mac_equal(mac, m->mac))
 		return fail(h, XFER_REASON_KEY);
@@ -318,6 +320,14 @@ xfer_auth_receive(struct xfer_auth *h, const void *message, size_t size)
 	if (h->store && h->state == XFER_AUTH_SCHEMAS && m->type == XFER_SCHEMA)
 		return take_schema(h, message);
 	return fail(h, XFER_REASON_ORDER);
+}
+
+int
+xfer_auth_session(const struct xfer_auth *h, uint8_t keys[2][XFER_MAC_BYTES])
+{
+	int rc = make_mac(h, h->key, session_labels[0], keys[0]);
+
+	return rc < 0 ? rc : make_mac(h, h->key, session_labels[1], keys[1]);
 }
 
 bool

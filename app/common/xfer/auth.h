@@ -18,6 +18,9 @@
  * under another label. Neither can be replayed, reflected or moved to another connection. A store
  * allocates nothing for a handshake before it has verified the proof.
  *
+ * Keys of the session, one for each direction, are HMACs of the same data under further labels.
+ * All messages after AUTH and ANSWER, and all descriptors, have a code made with them (seal.h).
+ *
  * One thread at a time per handshake.
  */
 #ifndef XFER_AUTH_H
@@ -127,6 +130,14 @@ size_t xfer_auth_send(struct xfer_auth *h, void *message);
  *   XFER_AUTH_FAILED
  */
 enum xfer_reason xfer_auth_receive(struct xfer_auth *h, const void *message, size_t size);
+
+/**
+ * Get the keys of the codes that follow the handshake. The receiver may call this after
+ * xfer_auth_open(), the store once `key` is set.
+ * @param keys  out: of what the receiver sends; of what the store sends
+ * @return 0; -ENOMEM; -EIO (libcrypto)
+ */
+int xfer_auth_session(const struct xfer_auth *h, uint8_t keys[2][XFER_MAC_BYTES]);
 
 /** Fail a handshake that is not done by its deadline. @return true: the handshake has failed */
 bool xfer_auth_late(struct xfer_auth *h, uint64_t now);

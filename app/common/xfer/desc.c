@@ -13,6 +13,7 @@ xfer_desc_fault_name(enum xfer_desc_fault fault)
 	static const char *const names[XFER_DESC_FAULTS] = {
 		[XFER_DESC_GOOD] = "good",
 		[XFER_DESC_GARBAGE] = "garbage",
+		[XFER_DESC_MAC] = "mac",
 		[XFER_DESC_SLOT] = "slot",
 		[XFER_DESC_IDENTITY] = "identity",
 		[XFER_DESC_SEQUENCE] = "sequence",
@@ -23,13 +24,14 @@ xfer_desc_fault_name(enum xfer_desc_fault fault)
 	return names[fault];
 }
 
-/* CRC-32C of a descriptor, with zeros for its own four bytes. */
+/* CRC-32C of a descriptor, with zeros for its own four bytes and for the code. */
 static uint32_t
 descriptor_crc(const struct xfer_descriptor *descriptor)
 {
 	struct xfer_descriptor d = *descriptor;
 
 	d.crc32c = 0;
+	memset(d.mac, 0, sizeof(d.mac));
 	return arrow_crc32c(0, &d, sizeof(d));
 }
 
@@ -46,7 +48,8 @@ used_bytes(const uint8_t *metadata)
 
 int
 xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema *schema,
-	const struct arrow_identity *identity, uint64_t session_id, uint64_t body_max)
+	const struct arrow_identity *identity, uint64_t session_id, struct xfer_seal *seal,
+	uint64_t body_max)
 {
 	int rc;
 
@@ -54,6 +57,7 @@ xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema
 	s->identity = *identity;
 	s->schema = schema;
 	s->session_id = session_id;
+	s->seal = seal;
 	s->body_max = body_max;
 	s->table = table;
 	rc = arrow_template_init(&s->template, schema, identity);
@@ -111,19 +115,23 @@ xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint
 		.body_bytes = batch->body_bytes,
 		.body_crc32c = batch->body_crc32c,
 		.metadata_bytes = size,
-		.reserved2 = {0, 0},
+		.mac = {0},
 	};
 	descriptor->crc32c = descriptor_crc(descriptor);
-	return 0;
+	return xfer_seal_make(s->seal, XFER_SEALED_DESCRIPTOR, descriptor,
+		offsetof(struct xfer_descriptor, mac), metadata, size, descriptor->mac);
 }
 
 static enum xfer_desc_fault
-check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, uint32_t index)
+check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, uint32_t index,
+	const uint8_t *metadata, uint32_t size)
 {
 	if (d->magic != XFER_MAGIC || d->version != XFER_VERSION || d->table != s->table ||
-		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
-		d->crc32c != descriptor_crc(d))
+		d->reserved != 0 || d->crc32c != descriptor_crc(d))
 		return XFER_DESC_GARBAGE;
+	if (!xfer_seal_check(s->seal, XFER_SEALED_DESCRIPTOR, d,
+		    offsetof(struct xfer_descriptor, mac), metadata, size, d->mac))
+		return XFER_DESC_MAC;
 	if (d->entry != index || d->session_id != s->session_id)
 		return XFER_DESC_SLOT;
 	if (d->receiver_id != s->identity.receiver_id || d->run != s->identity.run ||
@@ -219,7 +227,7 @@ xfer_desc_check(struct xfer_stream *s, const struct xfer_desc *entry, uint32_t i
 							   : XFER_DESC_METADATA_BYTES;
 	memcpy(metadata, entry->metadata, size);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	fault = check_descriptor(s, &d, index);
+	fault = check_descriptor(s, &d, index, metadata, size);
 	if (fault == XFER_DESC_GOOD)
 		fault = check_metadata(s, &d, metadata, size);
 	if (fault != XFER_DESC_GOOD) {

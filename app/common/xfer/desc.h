@@ -12,7 +12,7 @@
 #define XFER_DESC_H
 
 #include "arrow/schema.h"
-#include "xfer/proto.h"
+#include "xfer/seal.h"
 
 static_assert(XFER_BLOCK == ARROW_BLOCK, "bodies are written as they are");
 
@@ -22,8 +22,9 @@ struct xfer_stream {
 	const struct arrow_schema *schema; /**< of the owner; must outlive this structure */
 	struct arrow_template template;
 	uint64_t session_id;
-	uint64_t body_max; /**< size of the largest body, bytes */
-	uint8_t table;	   /**< enum arrow_table */
+	struct xfer_seal *seal; /**< of the end that sends; must outlive this structure */
+	uint64_t body_max;	/**< size of the largest body, bytes */
+	uint8_t table;		/**< enum arrow_table */
 	/** of the template, or of the first batch that was described; 0: not known yet */
 	uint32_t metadata_bytes;
 	/** buffer of xfer_desc_check() for the metadata that the template generates */
@@ -35,6 +36,8 @@ enum xfer_desc_fault {
 	XFER_DESC_GOOD,
 	/** wrong magic, version, reserved bytes, table or CRC of the descriptor */
 	XFER_DESC_GARBAGE,
+	/** the code is wrong: changed or inserted on its way */
+	XFER_DESC_MAC,
 	/** the slot is not that of the immediate, or the session is that of another connection */
 	XFER_DESC_SLOT,
 	XFER_DESC_IDENTITY, /**< receiver, run or incarnation of another stream */
@@ -51,11 +54,13 @@ const char *xfer_desc_fault_name(enum xfer_desc_fault fault);
  * Initialize the state of a table.
  * @param schema    schema of the table; the pointer is kept
  * @param identity  its table must be a static string
+ * @param seal      of the connection: of its sender
  * @return 0; -ENOMEM; -EINVAL: not a schema of this program, or more than XFER_BLOCK bytes of
  *   metadata
  */
 int xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema *schema,
-	const struct arrow_identity *identity, uint64_t session_id, uint64_t body_max);
+	const struct arrow_identity *identity, uint64_t session_id, struct xfer_seal *seal,
+	uint64_t body_max);
 
 void xfer_stream_free(struct xfer_stream *s);
 
@@ -77,7 +82,7 @@ struct xfer_batch {
  * @param metadata  XFER_BLOCK bytes from arrow_template_patch(). All batches of a template have the
  *   same number of bytes up to the last nonzero one
  * @return 0; -EMSGSIZE: the metadata do not fit behind the descriptor, or the body is larger than
- *   body_max
+ *   body_max; -EIO: libcrypto
  */
 int xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint8_t *metadata,
 	struct xfer_descriptor *descriptor);

@@ -31,6 +31,7 @@ xfer_reason_name(uint32_t reason)
 		[XFER_REASON_RUNS] = "open_runs",
 		[XFER_REASON_DIFFERS] = "differs",
 		[XFER_REASON_NAME] = "run_name",
+		[XFER_REASON_MAC] = "mac",
 		[XFER_REASON_ENDED] = "ended",
 	};
 

@@ -17,16 +17,18 @@
 #endif
 
 #define XFER_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define XFER_VERSION 6	   /**< version of this file and of the metadata layout of arrow_template */
+#define XFER_VERSION 7	   /**< version of this file and of the metadata layout of arrow_template */
 #define XFER_PORT    18516 /**< default port, next to perftest's 18515 */
 
 #define XFER_TABLES	  2 /**< frames, images: enum arrow_table */
 #define XFER_NONCE_BYTES  32
 #define XFER_MAC_BYTES	  32 /**< HMAC-SHA-256 */
+#define XFER_TAG_BYTES	  16 /**< its first bytes, behind messages and in descriptors: seal.h */
 #define XFER_DIGEST_BYTES 32 /**< SHA-256 */
 #define XFER_NAME_BYTES	  64
 
-#define XFER_MSG_MAX	4096	     /**< maximum size of a SEND, bytes */
+#define XFER_SEND_MAX	4096 /**< maximum size of a SEND, bytes */
+#define XFER_MSG_MAX	(XFER_SEND_MAX - XFER_TAG_BYTES)
 #define XFER_SCHEMA_MAX (1u << 20)   /**< maximum size of a table's schema, bytes */
 #define XFER_DESC_BYTES 4096	     /**< size of a metadata slot, bytes */
 #define XFER_DESCS_MAX	(1u << 16)   /**< maximum number of slots of a connection */
@@ -81,6 +83,7 @@ enum xfer_reason {
 	XFER_REASON_RUNS,	 /**< the identity has reached its limit of open runs: retry */
 	XFER_REASON_DIFFERS,	 /**< a batch differs from the stored one with its number */
 	XFER_REASON_NAME,	 /**< the store has this run under another name */
+	XFER_REASON_MAC,	 /**< a message was changed or inserted on its way */
 	XFER_REASONS
 };
 
@@ -116,7 +119,10 @@ enum xfer_flag {
 	XFER_MORE = 1 << 0,
 };
 
-/** Head of each message. */
+/**
+ * Head of each message. After the message, a SEND has its code (seal.h) of XFER_TAG_BYTES. The
+ * first one of each direction has none.
+ */
 struct xfer_msg {
 	uint16_t type;	 /**< enum xfer_type */
 	uint16_t flags;	 /**< enum xfer_flag */
@@ -314,7 +320,7 @@ struct xfer_descriptor {
 	uint8_t table; /**< enum arrow_table */
 	uint8_t reserved;
 	uint32_t entry; /**< number of this slot; equals the immediate of the WRITE */
-	/** of these 120 bytes with zeros here; the metadata are checked on their own */
+	/** of these 120 bytes with zeros here and in `mac`, to tell faults from attacks */
 	uint32_t crc32c;
 	uint64_t session_id; /**< from the grant */
 	uint64_t receiver_id;
@@ -329,7 +335,8 @@ struct xfer_descriptor {
 	uint32_t body_crc32c; /**< of the body with its padding */
 	/** bytes of metadata that follow; the rest up to XFER_BLOCK is zeros */
 	uint32_t metadata_bytes;
-	uint64_t reserved2[2];
+	/** code of the fields before it and of the metadata (seal.h) */
+	uint8_t mac[XFER_TAG_BYTES];
 };
 static_assert(sizeof(struct xfer_descriptor) == 120, "layout");
 

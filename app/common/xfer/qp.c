@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include <openssl/crypto.h>
 #include <rte_errno.h>
 
 #include "xfer/qp.h"
@@ -27,14 +28,14 @@ enum kind {
 static uint8_t *
 receive_at(const struct xfer_qp *l, uint32_t i)
 {
-	return i < XFER_RECEIVES ? l->memory + (uint64_t)i * XFER_MSG_MAX
-				 : l->more + (uint64_t)(i - XFER_RECEIVES) * XFER_MSG_MAX;
+	return i < XFER_RECEIVES ? l->memory + (uint64_t)i * XFER_SEND_MAX
+				 : l->more + (uint64_t)(i - XFER_RECEIVES) * XFER_SEND_MAX;
 }
 
 static uint8_t *
 send_at(const struct xfer_qp *l, uint32_t i)
 {
-	return l->memory + (uint64_t)(XFER_RECEIVES + i) * XFER_MSG_MAX;
+	return l->memory + (uint64_t)(XFER_RECEIVES + i) * XFER_SEND_MAX;
 }
 
 /* Post up to BURST receives. */
@@ -46,7 +47,7 @@ post_receives(struct xfer_qp *l, const uint32_t number[], unsigned int n)
 	unsigned int i;
 
 	for (i = 0; i < n; i++) {
-		sg[i] = (struct rdma_sge){(uintptr_t)receive_at(l, number[i]), XFER_MSG_MAX,
+		sg[i] = (struct rdma_sge){(uintptr_t)receive_at(l, number[i]), XFER_SEND_MAX,
 			rdma_mr_lkey(number[i] < XFER_RECEIVES ? l->mr : l->more_mr)};
 		wr[i] = (struct rdma_recv_wr){ID(KIND_RECEIVE, number[i]), &sg[i], 1};
 	}
@@ -115,7 +116,7 @@ xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config)
 	l->config = *config;
 	l->listened = xfer_qp_clock();
 	l->nb_receives = XFER_RECEIVES + config->receives;
-	l->size = (uint64_t)(XFER_RECEIVES + XFER_QP_SENDS) * XFER_MSG_MAX + config->extra;
+	l->size = (uint64_t)(XFER_RECEIVES + XFER_QP_SENDS) * XFER_SEND_MAX + config->extra;
 	rc = get_memory(l, l->size, &l->memory, &l->mr);
 	if (rc < 0)
 		return rc;
@@ -135,7 +136,7 @@ xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config)
 static uint64_t
 more_size(const struct xfer_qp *l)
 {
-	return (uint64_t)(l->nb_receives - XFER_RECEIVES) * XFER_MSG_MAX;
+	return (uint64_t)(l->nb_receives - XFER_RECEIVES) * XFER_SEND_MAX;
 }
 
 int
@@ -146,6 +147,21 @@ xfer_qp_extend(struct xfer_qp *l)
 
 	for (i = XFER_RECEIVES; rc == 0 && i < l->nb_receives; i++)
 		post_receives(l, &i, 1);
+	return rc;
+}
+
+int
+xfer_qp_seal(struct xfer_qp *l, const struct xfer_auth *h)
+{
+	uint8_t keys[2][XFER_MAC_BYTES];
+	int rc = xfer_auth_session(h, keys);
+
+	l->sealed = true;
+	if (rc == 0)
+		rc = xfer_seal_open(&l->send, keys[h->store]);
+	if (rc == 0)
+		rc = xfer_seal_open(&l->receive, keys[!h->store]);
+	OPENSSL_cleanse(keys, sizeof(keys));
 	return rc;
 }
 
@@ -170,6 +186,8 @@ xfer_qp_close(struct xfer_qp *l)
 	if (l->more != NULL)
 		munmap(l->more, more_size(l));
 	l->more = NULL;
+	xfer_seal_close(&l->send);
+	xfer_seal_close(&l->receive);
 	return 0;
 }
 
@@ -185,7 +203,9 @@ int
 xfer_qp_send(struct xfer_qp *l, uint32_t size)
 {
 	const uint32_t i = l->free_send[l->nb_free_sends - 1];
-	const struct rdma_sge sg = {(uintptr_t)send_at(l, i), size, rdma_mr_lkey(l->mr)};
+	uint8_t *message = send_at(l, i);
+	const uint32_t tag = l->sealed && l->nb_sent > 0 ? XFER_TAG_BYTES : 0;
+	const struct rdma_sge sg = {(uintptr_t)message, size + tag, rdma_mr_lkey(l->mr)};
 	const struct rdma_send_wr wr = {
 		.wr_id = ID(KIND_SEND, i),
 		.sg = &sg,
@@ -196,10 +216,14 @@ xfer_qp_send(struct xfer_qp *l, uint32_t size)
 
 	if (l->broken)
 		return -EPIPE;
-	if (rdma_post_send(l->qp, &wr, 1) != 1) {
+	if ((tag > 0 &&
+		    xfer_seal_make(&l->send, XFER_SEALED_MESSAGE, message, size, NULL, 0,
+			    message + size) < 0) ||
+		rdma_post_send(l->qp, &wr, 1) != 1) {
 		xfer_qp_break(l);
 		return -EPIPE;
 	}
+	l->nb_sent++;
 	l->nb_free_sends--;
 	return 0;
 }
@@ -230,6 +254,23 @@ xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint
 }
 
 static void
+take_message(struct xfer_qp *l, const uint8_t *message, uint32_t size)
+{
+	const struct xfer_qp_ops *ops = l->config.ops;
+
+	if (l->nb_received++ == 0 || !l->sealed) {
+		ops->message(l->config.arg, message, size);
+		return;
+	}
+	if (size >= XFER_TAG_BYTES &&
+		xfer_seal_check(&l->receive, XFER_SEALED_MESSAGE, message, size - XFER_TAG_BYTES,
+			NULL, 0, message + size - XFER_TAG_BYTES))
+		ops->message(l->config.arg, message, size - XFER_TAG_BYTES);
+	else
+		ops->forged(l->config.arg);
+}
+
+static void
 take(struct xfer_qp *l, const struct rdma_wc *wc)
 {
 	const struct xfer_qp_ops *ops = l->config.ops;
@@ -240,7 +281,7 @@ take(struct xfer_qp *l, const struct rdma_wc *wc)
 		if (wc->op == RDMA_WC_RECV_WRITE_IMM && ops->written != NULL)
 			ops->written(l->config.arg, wc->imm);
 		else if (wc->op == RDMA_WC_RECV)
-			ops->message(l->config.arg, receive_at(l, number), wc->byte_len);
+			take_message(l, receive_at(l, number), wc->byte_len);
 		else
 			xfer_qp_break(l);
 		break;

@@ -14,7 +14,8 @@
 #include <stdbool.h>
 
 #include "rdma/rdma.h"
-#include "xfer/proto.h"
+#include "xfer/auth.h"
+#include "xfer/seal.h"
 
 #define XFER_QP_SENDS 32 /**< maximum number of messages in flight */
 /** a longer interval between two polls means that the poller was delayed */
@@ -23,6 +24,8 @@
 struct xfer_qp_ops {
 	/** A message was received. `message` is aligned to 8. */
 	void (*message)(void *arg, const void *message, uint32_t size);
+	/** A message with a wrong code was received. The connection must end. */
+	void (*forged)(void *arg);
 	/** A WRITE_WITH_IMM, and all WRITEs before it, have arrived. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
 	/**
@@ -49,7 +52,7 @@ struct xfer_qp {
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
 	struct rdma_mr *mr;
-	/** XFER_RECEIVES receives and the sends, XFER_MSG_MAX bytes each; then `extra` */
+	/** XFER_RECEIVES receives and the sends, XFER_SEND_MAX bytes each; then `extra` */
 	uint8_t *memory;
 	uint64_t size;
 	struct rdma_mr *more_mr;
@@ -59,6 +62,11 @@ struct xfer_qp {
 	uint32_t free_send[XFER_QP_SENDS];
 	uint32_t nb_free_sends;
 	uint32_t qpn;
+	bool sealed;		  /**< messages have codes, but the first of each direction */
+	struct xfer_seal send;	  /**< of messages and descriptors that this end sends */
+	struct xfer_seal receive; /**< of those of the peer */
+	uint64_t nb_sent;	  /**< messages */
+	uint64_t nb_received;
 	uint64_t listened; /**< xfer_qp_clock() at the last xfer_qp_absence(), ms */
 	bool broken;	   /**< the queue pair is in error */
 	enum rdma_wc_status why;
@@ -77,6 +85,13 @@ int xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config);
 int xfer_qp_extend(struct xfer_qp *l);
 
 /**
+ * Use codes for all messages from here on, but for the first one of each direction. *Control.*
+ * @param h  handshake whose xfer_auth_session() may be called
+ * @return 0; -ENOMEM; -EIO (libcrypto)
+ */
+int xfer_qp_seal(struct xfer_qp *l, const struct xfer_auth *h);
+
+/**
  * Free everything. The connection must have been destroyed. *Control.*
  * @return 0; -EBUSY: still in use, call again
  */
@@ -85,7 +100,10 @@ int xfer_qp_close(struct xfer_qp *l);
 /** Get a buffer for a message of up to XFER_MSG_MAX bytes. @return NULL: none available now */
 void *xfer_qp_room(struct xfer_qp *l);
 
-/** Send the message in the buffer that xfer_qp_room() returned last. @return 0; -EPIPE: broken */
+/**
+ * Send the message in the buffer that xfer_qp_room() returned last, with its code.
+ * @return 0; -EPIPE: broken
+ */
 int xfer_qp_send(struct xfer_qp *l, uint32_t size);
 
 /**

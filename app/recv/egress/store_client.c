@@ -724,6 +724,15 @@ forbidden(struct store_client *s, enum xfer_reason reason)
 
 static void on_message(void *arg, const void *message, uint32_t size);
 
+static void
+on_forged(void *arg)
+{
+	struct store_client *s = arg;
+
+	if (s->state != STORE_CLIENT_DOWN && s->state != STORE_CLIENT_ENDED)
+		refuse(s, XFER_REASON_MAC);
+}
+
 /* WRITE requests of a descriptor and its body have completed. */
 static void
 on_done(void *arg, uint64_t writes)
@@ -733,7 +742,8 @@ on_done(void *arg, uint64_t writes)
 	s->writes -= RTE_MIN(s->writes, writes);
 }
 
-static const struct xfer_qp_ops link_ops = {.message = on_message, .done = on_done};
+static const struct xfer_qp_ops link_ops = {
+	.message = on_message, .forged = on_forged, .done = on_done};
 
 /* Read the key again, because it may change without a restart. */
 static void
@@ -828,6 +838,8 @@ established(struct store_client *s, const struct rdma_event *event)
 	if (xfer_auth_open(&s->handshake, event->private_data, event->private_len, &receiver,
 		    &store) != XFER_REASON_NONE)
 		refuse(s, s->handshake.reason);
+	else if (xfer_qp_seal(&s->link, &s->handshake) < 0)
+		refuse(s, XFER_REASON_FAILED);
 }
 
 static void
@@ -901,6 +913,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 		s->stream[i].identity = (struct arrow_identity){
 			s->config.receiver_id, s->run.run, s->run.incarnation, NULL};
 		s->stream[i].session_id = m->session_id;
+		s->stream[i].seal = &s->link.send;
 		s->stream[i].body_max = s->run.body_max[i];
 		s->stream[i].table = i;
 	}

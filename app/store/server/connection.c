@@ -510,6 +510,10 @@ on_message(void *arg, const void *message, uint32_t size)
 		reason = xfer_auth_receive(&c->handshake, message, size);
 		if (c->handshake.key != NULL && c->fingerprint == 0)
 			identified(c);
+		/* the peer has the key: its next message has a code */
+		if (reason == XFER_REASON_NONE && !c->link.sealed &&
+			xfer_qp_seal(&c->link, &c->handshake) < 0)
+			reason = XFER_REASON_FAILED;
 		if (c->handshake.told)
 			given_up(c, reason);
 		else if (reason != XFER_REASON_NONE)
@@ -526,8 +530,18 @@ on_message(void *arg, const void *message, uint32_t size)
 		store_connection_refuse(c, reason);
 }
 
+static void
+on_forged(void *arg)
+{
+	struct store_connection *c = arg;
+
+	if (c->state < STORE_LEAVING)
+		store_connection_refuse(c, XFER_REASON_MAC);
+}
+
 static const struct xfer_qp_ops link_ops = {
 	.message = on_message,
+	.forged = on_forged,
 	.written = store_connection_written,
 };
 

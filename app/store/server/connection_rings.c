@@ -119,7 +119,7 @@ store_connection_open_rings(struct store_connection *c)
 			c->run->receiver_id, c->run->run, c->run->incarnation, arrow_table_name(i)};
 
 		if (xfer_stream_init(&c->stream[i], i, &c->run->reader[i].schema, &identity,
-			    c->session_id, c->body_place[i]) < 0)
+			    c->session_id, &c->link.receive, c->body_place[i]) < 0)
 			return XFER_REASON_SCHEMA;
 	}
 	return XFER_REASON_NONE;

@@ -232,8 +232,10 @@ send_one(struct journal_batch *b)
 	static uint8_t stage[WINDOW * STAGE];
 	static struct rdma_mr *mr[1];
 	static struct xfer_mr memory;
+	static const uint8_t key[XFER_MAC_BYTES] = {1};
 	unsigned int i;
 
+	assert_int_equal(xfer_seal_open(&sender->link.send, key), 0);
 	assert_true(journal_get(ring, 0, b));
 	assert_int_equal(b->given, 0);
 	journal_memory(ring, (void **)&memory.addr, &memory.length);
@@ -250,6 +252,7 @@ send_one(struct journal_batch *b)
 	for (i = 0; i < XFER_TABLES; i++) {
 		sender->free_slot[i] = calloc(2, sizeof(uint32_t));
 		sender->stream[i].body_max = XFER_BLOCK;
+		sender->stream[i].seal = &sender->link.send;
 	}
 	sender->used[0].batch = sender->used[1].batch = NO_BATCH;
 	sender->free_slot[1][0] = 1;
@@ -269,6 +272,7 @@ forget_places(void)
 		free(sender->free_slot[i]);
 		free(sender->queue[i].at);
 	}
+	xfer_seal_close(&sender->link.send);
 	free(sender->slot);
 	free(sender->used);
 }

@@ -55,7 +55,7 @@ test_forged(void **state)
 			/* the number in the metadata differs */
 			d->sequence++;
 		}
-		xfer_sample_sign(entry);
+		xfer_sample_sign(&p->link.send, entry);
 		before = n->fault[fault[i]];
 		peer_write_body(p, 0, d->body_bytes);
 		peer_write_entry(p, 0, 0, entry);
@@ -94,7 +94,7 @@ test_oversize(void **state)
 			d->metadata_bytes = UINT32_MAX;
 		else
 			d->rows = UINT64_MAX;
-		xfer_sample_sign(entry);
+		xfer_sample_sign(&p->link.send, entry);
 		peer_write_entry(p, 0, 0, entry);
 		hostile_is_refused(p, XFER_REASON_ENTRY);
 		assert_int_equal(n->fault[XFER_DESC_LENGTH], i + 1);

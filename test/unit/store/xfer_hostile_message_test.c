@@ -81,6 +81,58 @@ list_for_ever(struct peer *p, enum xfer_type type)
 	}
 }
 
+/* From here on the peer is one that has no key, but sees and sends packets of the connection. */
+static void
+lose_key(struct peer *p)
+{
+	static const uint8_t other[XFER_MAC_BYTES] = {7};
+
+	xfer_seal_close(&p->link.send);
+	assert_int_equal(xfer_seal_open(&p->link.send, other), 0);
+}
+
+/* A message or descriptor without the right code ends the connection, and is not used. */
+static void
+test_inserted(void **state)
+{
+	const struct store_counters *n;
+	const struct store_run *run;
+	struct xfer_desc *entry;
+	struct xfer_end end;
+	struct peer *p;
+
+	hostile_begin();
+	n = hostile_counters();
+	p = peer_call(0, NULL);
+	UNTIL(p->granted);
+	run = hostile_seen(p)->run;
+	xfer_msg_begin(&end, XFER_END, sizeof(end), p->sent++);
+	lose_key(p);
+	peer_say(p, &end, sizeof(end));
+	hostile_is_refused(p, XFER_REASON_MAC);
+	assert_int_equal(n->refused[XFER_REASON_MAC], 1);
+	assert_int_equal(n->ended, 0);
+	assert_false(run->ended);
+	/* the list of batches that the store truncates */
+	p = peer_call(1, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE);
+	lose_key(p);
+	peer_lists(p, XFER_REASSIGNED, 0, 0, 0, 1);
+	hostile_is_refused(p, XFER_REASON_MAC);
+	/* a batch */
+	p = peer_call(2, NULL);
+	UNTIL(p->granted);
+	lose_key(p);
+	entry = peer_entry(p, 0, 0, 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	hostile_is_refused(p, XFER_REASON_ENTRY);
+	assert_int_equal(n->fault[XFER_DESC_MAC], 1);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
 /* A peer with a valid key that never finishes its REASSIGNED or HELD messages is refused. */
 static void
 test_moved_for_ever(void **state)
@@ -137,6 +189,7 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_messages, rig_begin_test),
+		cmocka_unit_test_setup(test_inserted, rig_begin_test),
 		cmocka_unit_test_setup(test_moved_for_ever, rig_begin_test),
 	};
 

@@ -78,7 +78,13 @@ on_message(void *arg, const void *message, uint32_t size)
 	}
 }
 
-static const struct xfer_qp_ops link_ops = {.message = on_message};
+static void
+on_forged(void *arg)
+{
+	RTE_VERIFY(!"the store's codes are right");
+}
+
+static const struct xfer_qp_ops link_ops = {.message = on_message, .forged = on_forged};
 
 static void
 on_event(struct peer *p, const struct rdma_event *event)
@@ -95,6 +101,7 @@ on_event(struct peer *p, const struct rdma_event *event)
 		xfer_qp_address(&peers.store, store.addr);
 		RTE_VERIFY(xfer_auth_open(&p->handshake, event->private_data, event->private_len,
 				   &self, &store) == XFER_REASON_NONE);
+		RTE_VERIFY(xfer_qp_seal(&p->link, &p->handshake) == 0);
 		break;
 	case RDMA_EVENT_REJECTED:
 		memcpy(&reject, event->private_data, sizeof(reject));
@@ -217,7 +224,7 @@ peer_call(unsigned int i, const struct xfer_private *req)
 		offer.table[k].body_max = peers.body_max[k];
 		id.table = arrow_table_name(k);
 		RTE_VERIFY(xfer_stream_init(&p->stream[k], k, &peers.sample->tables.schema[k], &id,
-				   0, UINT64_MAX) == 0);
+				   0, &p->link.send, UINT64_MAX) == 0);
 	}
 	RTE_VERIFY(xfer_qp_open(&p->link, &config) == 0);
 	p->link_is_open = true;

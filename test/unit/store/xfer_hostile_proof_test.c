@@ -64,7 +64,7 @@ test_abandoned(void **state)
 	p->mute = true;
 	UNTIL(p->established);
 	sg = (struct rdma_sge){
-		(uintptr_t)p->link.extra, XFER_MSG_MAX + 1, rdma_mr_lkey(p->link.mr)};
+		(uintptr_t)p->link.extra, XFER_SEND_MAX + 1, rdma_mr_lkey(p->link.mr)};
 	assert_int_equal(rdma_post_send(p->link.qp, &wr, 1), 1);
 	UNTIL(p->link.broken);
 	assert_int_equal(p->link.why, RDMA_WC_REM_INV_REQ_ERR);

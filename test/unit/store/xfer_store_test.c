@@ -78,6 +78,36 @@ test_pieces(void **state)
 	test_line(state);
 }
 
+/* Messages of a store that have no right code, as inserted ones: the receiver releases nothing. */
+static void
+test_inserted(void **state)
+{
+	static const uint8_t other[XFER_MAC_BYTES] = {7};
+	const unsigned int nb = rig_fewest();
+	struct store_connection *c;
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	c = store_get_shared(rig.store[0])->runs.run[0].connection;
+	xfer_seal_close(&c->link.send);
+	assert_int_equal(xfer_seal_open(&c->link.send, other), 0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_stats_of(0).state != STORE_CLIENT_UP);
+	assert_int_equal(rig_stats_of(0).durable, 0);
+	/* the next connection has its own keys */
+	rig_end_run(0);
+	assert_int_equal(rig_stats_of(0).connections, 2);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
 /* Frames are lost, and the store's port is unplugged repeatedly. */
 static void
 test_broken(void **state)
@@ -1045,6 +1075,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_line, rig_begin_test),
 		cmocka_unit_test_setup(test_pieces, rig_begin_test),
+		cmocka_unit_test_setup(test_inserted, rig_begin_test),
 		cmocka_unit_test_setup(test_broken, rig_begin_test),
 		cmocka_unit_test_setup(test_away, rig_begin_test),
 		cmocka_unit_test_setup(test_offered_twice, rig_begin_test),

@@ -24,6 +24,7 @@ struct xfer_sample {
 	struct sample sample;
 	struct arrow_tables tables;
 	struct xfer_stream stream[ARROW_TABLES];
+	struct xfer_seal seal; /* of the streams */
 	struct xfer_sample_batch *batch[ARROW_TABLES];
 	unsigned int nb[ARROW_TABLES];
 };
@@ -73,6 +74,7 @@ xfer_sample_take(void *arg, const struct batch *b)
 static inline void
 xfer_sample_init(struct xfer_sample *s, uint64_t seed, unsigned int frames)
 {
+	static const uint8_t key[XFER_MAC_BYTES] = {1};
 	struct batch_builder_config c;
 	struct arrow_identity identity;
 	struct batch_builder *b;
@@ -80,12 +82,12 @@ xfer_sample_init(struct xfer_sample *s, uint64_t seed, unsigned int frames)
 
 	memset(s, 0, sizeof(*s));
 	sample_init(&s->sample, seed, GK_VALUE_I16, 1);
-	if (sample_tables(&s->sample, &s->tables) < 0)
+	if (sample_tables(&s->sample, &s->tables) < 0 || xfer_seal_open(&s->seal, key) < 0)
 		abort();
 	for (i = 0; i < ARROW_TABLES; i++) {
 		identity = xfer_sample_identity(i);
 		if (xfer_stream_init(&s->stream[i], i, &s->tables.schema[i], &identity,
-			    XFER_SAMPLE_SESSION, 1 << 20) < 0)
+			    XFER_SAMPLE_SESSION, &s->seal, 1 << 20) < 0)
 			abort();
 		s->batch[i] = aligned_alloc(XFER_BLOCK, XFER_SAMPLE_BATCHES * sizeof(*s->batch[i]));
 	}
@@ -120,12 +122,20 @@ xfer_sample_free(struct xfer_sample *s)
 	sample_free(&s->sample);
 }
 
-/* Recompute the CRC of an entry whose descriptor was changed. */
+/* Recompute the CRC and the code of an entry that was changed. */
 static inline void
-xfer_sample_sign(struct xfer_desc *entry)
+xfer_sample_sign(struct xfer_seal *seal, struct xfer_desc *entry)
 {
-	entry->descriptor.crc32c = 0;
-	entry->descriptor.crc32c = arrow_crc32c(0, &entry->descriptor, sizeof(entry->descriptor));
+	struct xfer_descriptor *d = &entry->descriptor;
+	const uint32_t size = d->metadata_bytes < sizeof(entry->metadata) ? d->metadata_bytes
+									  : sizeof(entry->metadata);
+
+	memset(d->mac, 0, sizeof(d->mac));
+	d->crc32c = 0;
+	d->crc32c = arrow_crc32c(0, d, sizeof(*d));
+	if (xfer_seal_make(seal, XFER_SEALED_DESCRIPTOR, d, offsetof(struct xfer_descriptor, mac),
+		    entry->metadata, size, d->mac) < 0)
+		abort();
 }
 
 #endif /* XFER_SAMPLE_H */

@@ -143,6 +143,29 @@ test_agree(void **state)
 	pair_free(&p);
 }
 
+/* Both ends have the same keys, one for each direction, and each session has other ones. */
+static void
+test_session_keys(void **state)
+{
+	uint8_t keys[2][2][XFER_MAC_BYTES], before[XFER_MAC_BYTES] = {0};
+	struct pair p;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		pair_init(&p);
+		connect_pair(&p);
+		/* the receiver has them before the store has replied */
+		assert_int_equal(xfer_auth_session(&p.r, keys[0]), 0);
+		assert_true(step(&p));
+		assert_int_equal(xfer_auth_session(&p.s, keys[1]), 0);
+		assert_memory_equal(keys[0], keys[1], sizeof(keys[0]));
+		assert_memory_not_equal(keys[0][0], keys[0][1], XFER_MAC_BYTES);
+		assert_memory_not_equal(keys[0][0], before, XFER_MAC_BYTES);
+		memcpy(before, keys[0][0], sizeof(before));
+		pair_free(&p);
+	}
+}
+
 static void
 test_wrong_key(void **state)
 {
@@ -958,6 +981,7 @@ main(void)
 	const char *text = getenv("XFER_SEED");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_agree),
+		cmocka_unit_test(test_session_keys),
 		cmocka_unit_test(test_wrong_key),
 		cmocka_unit_test(test_wrong_store),
 		cmocka_unit_test(test_replay),
