@@ -106,7 +106,8 @@ sign_batch(struct ring_batch *b, bool bytes)
 		b->metadata_crc32c = arrow_crc32c(0, block, XFER_BLOCK);
 		b->body_crc32c = arrow_crc32c(0, block + XFER_BLOCK, b->body_bytes);
 	}
-	b->crc = CRC_FROM(b, position);
+	b->crc = batch_crc(b);
+	b->status = status_seal((uint32_t)b->status);
 }
 
 /* A journal with another layout gets checksums as if it had ours. */
@@ -127,7 +128,8 @@ sign(bool bytes)
 		if (run.schema_bytes[0] > JOURNAL_SCHEMA || run.schema_bytes[1] > JOURNAL_SCHEMA)
 			continue;
 		run.crc = run_crc(&run);
-		write_at(good.runs_at + i * sizeof(run), &run, sizeof(run.crc));
+		run.status = status_seal((uint32_t)run.status);
+		write_at(good.runs_at + i * sizeof(run), &run, XFER_BLOCK);
 	}
 	read_at(good.batches_at, batch, sizeof(batch));
 	for (i = 0; i < RECORDS; i++)

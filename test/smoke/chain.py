@@ -37,7 +37,7 @@ def held(path):
         ring.seek(batches_at)
         batches = ring.read(128 * count)
         for at in range(0, len(batches), 128):
-            if batches[at + 4] != 1:
+            if batches[at] != 1:
                 continue
             sequence, rows = struct.unpack_from('<QQ', batches, at + 16)
             run, table = struct.unpack_from('<HB', batches, at + 68)
@@ -67,7 +67,7 @@ def held_images(path, retained):
     found = []
     for at in range(0, len(batches), 128):
         position, sequence, rows, first, last = struct.unpack_from('<5Q', batches, at + 8)
-        if batches[at + 4] == 1 and batches[at + 70] == TABLES.index('images') and last <= retained:
+        if batches[at] == 1 and batches[at + 70] == TABLES.index('images') and last <= retained:
             found.append((sequence, rows, first, data_at + position % size + BLOCK))
     return sorted(found)
 

@@ -65,7 +65,7 @@ def forge_journal(path):
         records = bytearray(ring.read(128 * count))
         for at in range(0, len(records), 128):
             table = TABLES[records[at + 70] & 1]
-            if records[at + 4] != 1 or table != 'images':
+            if records[at] != 1 or table != 'images':
                 continue
             position, = struct.unpack_from('<Q', records, at + 8)
             size, = struct.unpack_from('<Q', records, at + 56)
@@ -76,7 +76,7 @@ def forge_journal(path):
             ring.write(metadata + body)
             struct.pack_into('<IxxHI', records, at + 64, crc32c(body), *struct.unpack_from(
                 '<HI', records, at + 70)[:1], crc32c(metadata))
-            struct.pack_into('<I', records, at, crc32c(records[at + 8:at + 128]))
+            struct.pack_into('<I', records, at + 124, crc32c(records[at + 8:at + 124]))
             forged += 1
         ring.seek(batches_at)
         ring.write(records)

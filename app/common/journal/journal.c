@@ -48,7 +48,7 @@ journal_run_add(struct journal *r, const struct journal_run *from)
 		if (from->schema_bytes[t] > JOURNAL_SCHEMA)
 			return -E2BIG;
 	}
-	for (i = 0; i < JOURNAL_RUNS && r->run[i].state != RUN_FREE; i++)
+	for (i = 0; i < JOURNAL_RUNS && r->run_status[i].state != RUN_FREE; i++)
 		;
 	if (i == JOURNAL_RUNS)
 		return -ENOSPC;
@@ -61,14 +61,12 @@ journal_run_add(struct journal *r, const struct journal_run *from)
 		run->body_max[t] = from->body_max[t];
 		memcpy(run->schema[t], from->schema[t], from->schema_bytes[t]);
 	}
-	run->ended = 0;
 	run->spilled = 0;
 	step(r);
 	remember(r, from->incarnation);
 	run->crc = run_crc(run);
 	step(r);
-	PUT(run->state, RUN_LIVE);
-	step(r);
+	put_run_status(r, i, (struct run_status){.state = RUN_LIVE});
 	return (int)i;
 }
 
@@ -80,8 +78,7 @@ journal_run_end(struct journal *r, unsigned int run, const uint64_t batches[XFER
 	for (t = 0; t < XFER_TABLES; t++)
 		r->run[run].batches[t] = batches[t];
 	step(r);
-	PUT(r->run[run].ended, 1);
-	step(r);
+	put_run_status(r, run, (struct run_status){.state = RUN_LIVE, .ended = 1});
 }
 
 static void
@@ -111,7 +108,8 @@ count_spilled(const struct journal *r, unsigned int run)
 	if (releasing == 0 || releasing > r->nb_batches)
 		return word >> SPILLING_BITS;
 	b = &r->batch[releasing - 1];
-	return (word >> SPILLING_BITS) - (b->state == BATCH_HELD && b->run == run);
+	return (word >> SPILLING_BITS) -
+		(r->status[releasing - 1].state == BATCH_HELD && b->run == run);
 }
 
 int
@@ -119,8 +117,7 @@ journal_run_drop(struct journal *r, unsigned int run)
 {
 	if (r->references[run] > 0)
 		return -EBUSY;
-	PUT(r->run[run].state, RUN_FREE);
-	step(r);
+	put_run_status(r, run, (struct run_status){.state = RUN_FREE});
 	return 0;
 }
 
@@ -130,7 +127,7 @@ journal_run_get(const struct journal *r, unsigned int index, struct journal_run 
 	const struct ring_run *run;
 	unsigned int t;
 
-	if (index >= JOURNAL_RUNS || r->run[index].state != RUN_LIVE ||
+	if (index >= JOURNAL_RUNS || r->run_status[index].state != RUN_LIVE ||
 		r->run_problem[index] != NULL)
 		return false;
 	run = &r->run[index];
@@ -142,9 +139,9 @@ journal_run_get(const struct journal *r, unsigned int index, struct journal_run 
 		to->schema[t] = run->schema[t];
 		to->schema_bytes[t] = run->schema_bytes[t];
 		to->body_max[t] = run->body_max[t];
-		to->batches[t] = run->ended ? run->batches[t] : 0;
+		to->batches[t] = r->run_status[index].ended ? run->batches[t] : 0;
 	}
-	to->ended = run->ended;
+	to->ended = r->run_status[index].ended;
 	to->spilled = count_spilled(r, index);
 	to->references = r->references[index];
 	to->held = r->held[index];
@@ -225,10 +222,8 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	const uint32_t index = r->free_batch[--r->nb_free];
 	struct ring_batch *b = &r->batch[index];
 
-	/* readers ignore the record until its state says that it is held */
+	/* readers ignore the record until its status says that it is held */
 	step(r);
-	b->owner = JOURNAL_NOBODY;
-	b->given = 0;
 	b->position = from->position;
 	b->sequence = from->sequence;
 	b->rows = from->rows;
@@ -241,10 +236,9 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	b->run = from->run;
 	b->table = from->table;
 	step(r);
-	b->crc = CRC_FROM(b, position);
+	b->crc = batch_crc(b);
 	step(r);
-	PUT(b->state, BATCH_HELD);
-	step(r);
+	put_status(r, index, (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY});
 
 	r->taken[r->taken_head] = (struct taken){b->position, index};
 	r->taken_head = (r->taken_head + 1) % (r->nb_batches + 1);
@@ -277,12 +271,10 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 		.metadata_crc32c = b->metadata_crc32c,
 		.run = b->run,
 		.table = b->table,
-		.owner = b->owner,
-		.given = b->given,
-		.held = b->state == BATCH_HELD,
+		.owner = r->status[index].owner,
+		.given = r->status[index].given,
+		.held = r->status[index].state == BATCH_HELD,
 	};
-	if (!r->mended)
-		journal_bound_owner(journal_known_stores(r), &to->owner, &to->given);
 	if (to->held) {
 		to->metadata = data_at(r, b->position);
 		to->body = to->metadata + XFER_BLOCK;
@@ -304,7 +296,8 @@ static bool
 is_held(const struct journal *r, const struct taken *t)
 {
 	/* the number may have been reused since */
-	return r->batch[t->batch].state == BATCH_HELD && r->batch[t->batch].position == t->position;
+	return r->status[t->batch].state == BATCH_HELD &&
+		r->batch[t->batch].position == t->position;
 }
 
 uint32_t
@@ -327,25 +320,25 @@ journal_walk(const struct journal *r, uint32_t *at)
 void
 journal_assign(struct journal *r, uint32_t batch, unsigned int store)
 {
-	struct ring_batch *b = &r->batch[batch];
+	struct batch_status s = r->status[batch];
 
-	if (b->owner == store)
+	if (s.owner == store)
 		return;
-	COUNT(r->stats.moved, b->owner < JOURNAL_STORES && (b->given & 1u << b->owner) != 0);
-	PUT(b->owner, store);
-	step(r);
+	COUNT(r->stats.moved, s.owner < JOURNAL_STORES && (s.given & 1u << s.owner) != 0);
+	s.owner = store;
+	put_status(r, batch, s);
 	FAIL_POINT("ring.assigned");
 }
 
 void
 journal_give(struct journal *r, uint32_t batch)
 {
-	struct ring_batch *b = &r->batch[batch];
+	struct batch_status s = r->status[batch];
 
-	if ((b->given & 1u << b->owner) != 0)
+	if ((s.given & 1u << s.owner) != 0)
 		return;
-	PUT(b->given, b->given | 1u << b->owner);
-	step(r);
+	s.given |= 1u << s.owner;
+	put_status(r, batch, s);
 	FAIL_POINT("ring.given");
 }
 
@@ -353,11 +346,8 @@ journal_give(struct journal *r, uint32_t batch)
 static void
 forget(struct journal *r, uint32_t batch)
 {
-	struct ring_batch *b = &r->batch[batch];
-
-	PUT(b->state, BATCH_FREE);
-	step(r);
-	r->references[b->run]--;
+	put_status(r, batch, (struct batch_status){.state = BATCH_FREE});
+	r->references[r->batch[batch].run]--;
 	r->free_batch[r->nb_free++] = batch;
 	journal_grant(r);
 }
@@ -391,17 +381,17 @@ journal_skip(struct journal *r, uint64_t position)
 void
 journal_release(struct journal *r, uint32_t batch)
 {
-	struct ring_batch *b = &r->batch[batch];
+	struct batch_status s = r->status[batch];
 
-	if (b->state != BATCH_HELD)
+	if (s.state != BATCH_HELD)
 		return;
 	FAIL_POINT("ring.release");
-	r->held[b->run]--;
-	if (others_given(b) == 0) {
+	r->held[r->batch[batch].run]--;
+	if (others_given(s) == 0) {
 		forget(r, batch);
 	} else {
-		PUT(b->state, BATCH_IN_DOUBT);
-		step(r);
+		s.state = BATCH_IN_DOUBT;
+		put_status(r, batch, s);
 		COUNT(r->stats.in_doubt, 1);
 	}
 	FAIL_POINT("ring.released");
@@ -416,7 +406,7 @@ journal_release_spilled(struct journal *r, uint32_t batch)
 	const unsigned int run = r->batch[batch].run;
 	const uint64_t batches = count_spilled(r, run) + 1;
 
-	if (r->batch[batch].state != BATCH_HELD)
+	if (r->status[batch].state != BATCH_HELD)
 		return;
 	/* first: a process that adopts the journal must notice if the batch was imported */
 	put_spilled(r, run, batches, batch + 1);
@@ -429,7 +419,7 @@ journal_release_spilled(struct journal *r, uint32_t batch)
 static void
 settle(struct journal *r, uint32_t batch)
 {
-	if (r->batch[batch].state != BATCH_IN_DOUBT)
+	if (r->status[batch].state != BATCH_IN_DOUBT)
 		return;
 	forget(r, batch);
 	SET(r->stats.in_doubt, r->stats.in_doubt - 1);
@@ -439,27 +429,25 @@ settle(struct journal *r, uint32_t batch)
 static void
 clear_given(struct journal *r, uint32_t batch, uint16_t stores)
 {
-	struct ring_batch *b = &r->batch[batch];
+	struct batch_status s = r->status[batch];
 
-	if ((b->given & stores) == 0)
+	if ((s.given & stores) == 0)
 		return;
-	PUT(b->given, b->given & ~stores);
-	step(r);
+	s.given &= ~stores;
+	put_status(r, batch, s);
 	FAIL_POINT("ring.confirmed");
-	if (others_given(b) == 0)
+	if (others_given(s) == 0)
 		settle(r, batch);
 }
 
 void
 journal_confirm(struct journal *r, unsigned int run, unsigned int store)
 {
-	const struct ring_batch *b;
 	uint32_t i;
 
 	for (i = 0; i < r->nb_batches; i++) {
-		b = &r->batch[i];
 		/* the store was not notified of the batches that it owns */
-		if (is_live(r, i) && b->run == run && b->owner != store)
+		if (is_live(r, i) && r->batch[i].run == run && r->status[i].owner != store)
 			clear_given(r, i, 1u << store);
 	}
 }
@@ -471,7 +459,7 @@ journal_forget_doubts(struct journal *r, unsigned int run)
 
 	for (i = 0; i < r->nb_batches; i++) {
 		if (is_live(r, i) && r->batch[i].run == run)
-			clear_given(r, i, others_given(&r->batch[i]));
+			clear_given(r, i, others_given(r->status[i]));
 	}
 }
 
@@ -522,6 +510,7 @@ journal_stats_get(const struct journal *r, struct journal_stats *to)
 	STAT(moved);
 	STAT(adopted);
 	STAT(damaged);
+	STAT(corrected);
 	STAT(full);
 #undef STAT
 }

@@ -113,7 +113,9 @@ struct journal_stats {
 	uint64_t moved; /**< batches that were reassigned after they had been sent to a store */
 	uint64_t adopted;
 	uint64_t damaged; /**< damaged batches found when it was opened */
-	uint64_t full;	  /**< times that there was no space for a room */
+	/** records of batches and runs with one wrong bit in their status; it was corrected */
+	uint64_t corrected;
+	uint64_t full; /**< times that there was no space for a room */
 };
 
 struct journal;
@@ -128,7 +130,8 @@ const char *journal_default_path(void);
  * journal_default_path() is created if it is missing, and is accessible to this user only.
  *
  * A batch whose record, metadata or body fails its checksum is counted and stays where it is
- * (journal_damage_next()). The other batches are adopted. The file is refused if a value that all
+ * (journal_damage_next()). The other batches are adopted. One wrong bit in the status of a batch or
+ * a run is corrected and counted. The file is refused if a value that all
  * batches depend on is out of range, or if a run is damaged. A file that begins with zeros is
  * created again only if it is empty. If another process of this user truncates the file, this
  * process is killed by SIGBUS.
@@ -154,8 +157,8 @@ int journal_open(struct journal **r, const struct journal_config *config, char m
 int journal_open_existing(struct journal **r, const char *path, char message[PATH_MAX]);
 
 /**
- * Complete what a killed process left unfinished, and correct what no checksum covers: the stores
- * of batches. journal_open() has done this.
+ * Complete what a killed process left unfinished, and write down what opening corrected: the status
+ * and the stores of batches. journal_open() has done this.
  */
 void journal_mend(struct journal *r);
 

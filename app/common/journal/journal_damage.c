@@ -13,7 +13,7 @@ static_assert(sizeof(struct ring_batch) == JOURNAL_RECORD_BYTES, "size in journa
 static bool
 is_damaged(const struct journal *r, uint32_t batch)
 {
-	return batch < r->nb_batches && r->batch[batch].state != BATCH_FREE &&
+	return batch < r->nb_batches && r->status[batch].state != BATCH_FREE &&
 		r->is[batch] >= RECORD_DAMAGED;
 }
 
@@ -30,7 +30,7 @@ journal_damage_next(const struct journal *r, uint32_t batch)
 static bool
 has_checksum(const struct ring_batch *b)
 {
-	return b->crc == CRC_FROM(b, position);
+	return b->crc == batch_crc(b);
 }
 
 /*
@@ -44,9 +44,9 @@ correct_record(struct ring_batch *b)
 	unsigned int i, bit;
 
 	/* the wrong bit is in the checksum */
-	if (__builtin_popcount(b->crc ^ CRC_FROM(b, position)) <= 1)
+	if (__builtin_popcount(b->crc ^ batch_crc(b)) <= 1)
 		return true;
-	for (i = offsetof(struct ring_batch, position); i < sizeof(*b); i++) {
+	for (i = offsetof(struct ring_batch, position); i < offsetof(struct ring_batch, crc); i++) {
 		for (bit = 0; bit < 8; bit++) {
 			bytes[i] ^= 1u << bit;
 			if (has_checksum(b))
@@ -90,7 +90,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 		return false;
 	b = r->batch[batch];
 	to->what = names[r->is[batch]];
-	to->held = b.state != BATCH_IN_DOUBT;
+	to->held = r->status[batch].state != BATCH_IN_DOUBT;
 	to->record = (const uint8_t *)&r->batch[batch];
 	to->known = correct_record(&b) && journal_record_fits(r, &b);
 	if (!to->known)
@@ -190,8 +190,7 @@ journal_damage_drop(struct journal *r, uint32_t batch)
 {
 	if (!is_damaged(r, batch))
 		return;
-	PUT(r->batch[batch].state, BATCH_FREE);
-	step(r);
+	put_status(r, batch, (struct batch_status){.state = BATCH_FREE});
 	r->is[batch] = RECORD_SOUND;
 	r->free_batch[r->nb_free++] = batch;
 	r->nb_damaged--;

@@ -220,10 +220,46 @@ find_run_problem(const struct journal *r, const struct ring_run *run)
 		return "wrong checksum";
 	if (!xfer_name_check(run->name))
 		return "its name is not valid in file names";
-	if (run->ended > 1 || (run->spilled & SPILLING_MASK) > r->nb_batches ||
+	if (r->run_status[run - r->run].ended > 1 ||
+		(run->spilled & SPILLING_MASK) > r->nb_batches ||
 		((run->spilled & SPILLING_MASK) > 0 && run->spilled >> SPILLING_BITS == 0))
 		return "a count is out of range";
 	return NULL;
+}
+
+/*
+ * Read a sealed status. One wrong bit is corrected: any two statuses with their CRCs differ in at
+ * least four bits.
+ * @param value  out
+ * @return number of wrong bits: 0 or 1; -EBADMSG: more
+ */
+static int
+status_open(uint64_t word, uint32_t *value)
+{
+	unsigned int bit;
+
+	*value = (uint32_t)word;
+	if (word == status_seal(*value))
+		return 0;
+	for (bit = 0; bit < 64; bit++) {
+		*value = (uint32_t)(word ^ UINT64_C(1) << bit);
+		if ((word ^ UINT64_C(1) << bit) == status_seal(*value))
+			return 1;
+	}
+	return -EBADMSG;
+}
+
+/* @return false: it is damaged */
+static bool
+read_run_status(struct journal *r, unsigned int run)
+{
+	struct run_status *s = &r->run_status[run];
+	uint32_t value;
+	const int wrong = status_open(r->run[run].status, &value);
+
+	*s = (struct run_status){.state = value & 0xff, .ended = value >> 8 & 0xff};
+	r->stats.corrected += wrong == 1;
+	return wrong >= 0 && s->state <= RUN_LIVE;
 }
 
 /* Find the damaged runs. @param only_sound  refuse them */
@@ -232,10 +268,12 @@ check_runs(struct journal *r, const char *path, bool only_sound, char *message)
 {
 	const char *problem;
 	unsigned int i;
+	bool known;
 
 	for (i = 0; i < JOURNAL_RUNS; i++) {
-		problem = r->run[i].state > RUN_LIVE ? "its state is out of range" : NULL;
-		if (problem == NULL && r->run[i].state == RUN_LIVE)
+		known = read_run_status(r, i);
+		problem = known ? NULL : "its state is out of range";
+		if (known && r->run_status[i].state == RUN_LIVE)
 			problem = find_run_problem(r, &r->run[i]);
 		r->run_problem[i] = problem;
 		if (problem == NULL || !only_sound)
@@ -252,25 +290,25 @@ check_runs(struct journal *r, const char *path, bool only_sound, char *message)
 bool
 journal_record_fits(const struct journal *r, const struct ring_batch *b)
 {
-	return b->state <= BATCH_IN_DOUBT && b->position <= POSITION_MAX &&
-		b->position % XFER_BLOCK == 0 && b->sequence != UINT64_MAX &&
-		b->run < JOURNAL_RUNS && b->table < XFER_TABLES &&
+	return b->position <= POSITION_MAX && b->position % XFER_BLOCK == 0 &&
+		b->sequence != UINT64_MAX && b->run < JOURNAL_RUNS && b->table < XFER_TABLES &&
 		b->body_bytes % XFER_BLOCK == 0 && b->body_bytes <= r->data_size - XFER_BLOCK &&
 		b->position % r->data_size + XFER_BLOCK + b->body_bytes <= r->data_size &&
-		(r->run[b->run].state == RUN_LIVE || r->run_problem[b->run] != NULL);
+		(r->run_status[b->run].state == RUN_LIVE || r->run_problem[b->run] != NULL);
 }
 
 /* Check a record that is not free, and the bytes of its batch. */
 static enum record_is
-check_record(const struct journal *r, const struct ring_batch *b)
+check_record(const struct journal *r, uint32_t batch)
 {
+	const struct ring_batch *b = &r->batch[batch];
 	const uint8_t *metadata;
 
-	if (b->crc != CRC_FROM(b, position) || !journal_record_fits(r, b))
+	if (b->crc != batch_crc(b) || !journal_record_fits(r, b))
 		return RECORD_DAMAGED;
 	if (r->run_problem[b->run] != NULL)
 		return RECORD_RUN_DAMAGED;
-	if (b->state != BATCH_HELD)
+	if (r->status[batch].state != BATCH_HELD)
 		return RECORD_SOUND;
 	metadata = r->data + b->position % r->data_size;
 	if (b->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
@@ -297,8 +335,8 @@ positions_fit(const struct journal *r, uint32_t n)
 	return r->head - r->tail <= r->data_size;
 }
 
-uint16_t
-journal_known_stores(const struct journal *r)
+static uint16_t
+known_stores(const struct journal *r)
 {
 	uint16_t bits = 0;
 	unsigned int i;
@@ -308,59 +346,55 @@ journal_known_stores(const struct journal *r)
 	return bits;
 }
 
-void
-journal_bound_owner(uint16_t known, uint8_t *owner, uint16_t *given)
+/*
+ * Read the status of a record. Stores that are not known are removed from it. A batch in doubt is
+ * free if no other store than its owner may have it: a process was killed before it freed the
+ * record.
+ * @return false: it is damaged. It then counts as held, since this loses nothing
+ */
+static bool
+read_status(struct journal *r, uint32_t batch, uint16_t known)
 {
-	*given &= known;
-	if (*owner < JOURNAL_STORES ? (known & 1u << *owner) == 0
-				    : *owner != JOURNAL_SPILL && *owner != JOURNAL_NOBODY)
-		*owner = JOURNAL_NOBODY;
-}
+	struct batch_status *s = &r->status[batch];
+	uint32_t value;
+	const int wrong = status_open(r->batch[batch].status, &value);
 
-static void
-mend_owner(struct journal *r, struct ring_batch *b, uint16_t known)
-{
-	uint8_t owner = b->owner;
-	uint16_t given = b->given;
-
-	journal_bound_owner(known, &owner, &given);
-	if (given != b->given)
-		PUT(b->given, given);
-	if (owner != b->owner)
-		PUT(b->owner, owner);
-	step(r);
+	*s = (struct batch_status){
+		.state = value & 0xff, .owner = value >> 8 & 0xff, .given = value >> 16 & known};
+	r->stats.corrected += wrong == 1;
+	if (wrong < 0 || s->state > BATCH_IN_DOUBT) {
+		*s = (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY};
+		return false;
+	}
+	if (s->owner < JOURNAL_STORES ? (known & 1u << s->owner) == 0
+				      : s->owner != JOURNAL_SPILL && s->owner != JOURNAL_NOBODY)
+		s->owner = JOURNAL_NOBODY;
+	if (s->state == BATCH_IN_DOUBT && others_given(*s) == 0)
+		s->state = BATCH_FREE;
+	if (s->state == BATCH_FREE)
+		*s = (struct batch_status){.state = BATCH_FREE};
+	return true;
 }
 
 void
 journal_mend(struct journal *r)
 {
-	const uint16_t known = journal_known_stores(r);
-	struct ring_batch *b;
+	unsigned int run;
 	uint32_t i;
 
 	if (r->mended)
 		return;
 	r->mended = true;
 	for (i = 0; i < r->nb_batches; i++) {
-		b = &r->batch[i];
-		if (is_live(r, i)) {
-			mend_owner(r, b, known);
-		} else if (r->is[i] == RECORD_OVER) {
-			PUT(b->state, BATCH_FREE);
-			step(r);
-			r->is[i] = RECORD_SOUND;
-		}
+		if (r->is[i] == RECORD_SOUND &&
+			r->batch[i].status != batch_status_seal(r->status[i]))
+			put_status(r, i, r->status[i]);
 	}
-}
-
-/* Whether a batch in doubt is over: no other store than its owner may have it. */
-static bool
-is_over(const struct ring_batch *b, uint16_t known)
-{
-	struct ring_batch copy = *b;
-
-	journal_bound_owner(known, &copy.owner, &copy.given);
-	return b->state == BATCH_IN_DOUBT && others_given(&copy) == 0;
+	for (run = 0; run < JOURNAL_RUNS; run++) {
+		if (r->run_problem[run] == NULL &&
+			r->run[run].status != run_status_seal(r->run_status[run]))
+			put_run_status(r, run, r->run_status[run]);
+	}
 }
 
 /* Add a sound batch to the state that is not in the file. @param n  number of held batches */
@@ -368,12 +402,13 @@ static void
 add_batch(struct journal *r, uint32_t index, uint32_t *n)
 {
 	const struct ring_batch *b = &r->batch[index];
+	const bool held = r->status[index].state == BATCH_HELD;
 
 	r->references[b->run]++;
 	if (b->position + XFER_BLOCK + b->body_bytes > r->head)
 		r->head = b->position + XFER_BLOCK + b->body_bytes;
-	r->held[b->run] += b->state == BATCH_HELD;
-	if (b->state == BATCH_HELD)
+	r->held[b->run] += held;
+	if (held)
 		r->taken[(*n)++] = (struct taken){b->position, index};
 	else
 		r->stats.in_doubt++;
@@ -386,18 +421,16 @@ add_batch(struct journal *r, uint32_t index, uint32_t *n)
 static uint32_t
 find_batches(struct journal *r)
 {
-	const uint16_t known = journal_known_stores(r);
-	const struct ring_batch *b;
+	const uint16_t known = known_stores(r);
 	uint32_t i, n = 0;
 
 	/* in descending order, so that low numbers are allocated first */
 	for (i = r->nb_batches; i-- > 0;) {
-		b = &r->batch[i];
-		if (b->state != BATCH_FREE)
-			r->is[i] = check_record(r, b);
-		if (r->is[i] == RECORD_SOUND && is_over(b, known))
-			r->is[i] = RECORD_OVER;
-		if (b->state == BATCH_FREE || r->is[i] == RECORD_OVER)
+		if (!read_status(r, i, known))
+			r->is[i] = RECORD_DAMAGED;
+		else if (r->status[i].state != BATCH_FREE)
+			r->is[i] = check_record(r, i);
+		if (r->status[i].state == BATCH_FREE)
 			r->free_batch[r->nb_free++] = i;
 		else if (r->is[i] == RECORD_SOUND)
 			add_batch(r, i, &n);
@@ -421,7 +454,8 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
 	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
 	r->is = calloc(r->nb_batches, sizeof(*r->is));
-	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL) {
+	r->status = calloc(r->nb_batches, sizeof(*r->status));
+	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL || r->status == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
@@ -550,9 +584,10 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 	rc = rebuild(r, path, c != NULL, message);
 	if (rc < 0)
 		return rc;
-	snprintf(message, PATH_MAX, "resumed %llu batches of %.3000s, %llu in doubt; %llu damaged",
+	snprintf(message, PATH_MAX,
+		"resumed %llu batches of %.3000s, %llu in doubt; %llu damaged, %llu corrected",
 		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
-		(unsigned long long)r->stats.damaged);
+		(unsigned long long)r->stats.damaged, (unsigned long long)r->stats.corrected);
 	return 1;
 }
 
@@ -796,6 +831,7 @@ journal_close(struct journal *r)
 	free(r->taken);
 	free(r->free_batch);
 	free(r->is);
+	free(r->status);
 	free(r);
 }
 

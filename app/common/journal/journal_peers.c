@@ -112,7 +112,7 @@ journal_store_given(const struct journal *r, unsigned int n)
 	uint32_t i, given = 0;
 
 	for (i = 0; i < r->nb_batches; i++)
-		given += is_live(r, i) && (r->batch[i].given & 1u << n) != 0;
+		given += is_live(r, i) && (r->status[i].given & 1u << n) != 0;
 	return given;
 }
 

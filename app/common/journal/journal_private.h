@@ -10,7 +10,7 @@
 #include "journal/journal.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 7
+#define RING_VERSION 8
 
 /* A store that batches may be sent to. */
 struct ring_store {
@@ -58,11 +58,14 @@ enum run_state {
 	RUN_LIVE
 };
 
-struct ring_run {
-	uint32_t crc;  /* of `run` to `body_max`, then of the schemas */
-	uint8_t state; /* written last: makes the record valid */
-	uint8_t ended; /* written last: makes `batches` valid */
+struct run_status {
+	uint8_t state;
+	uint8_t ended; /* makes `batches` valid */
 	uint16_t reserved;
+};
+
+struct ring_run {
+	uint64_t status; /* struct run_status, sealed; written last: makes the record valid */
 	uint64_t run;
 	uint64_t incarnation;
 	char name[XFER_NAME_BYTES];
@@ -75,7 +78,8 @@ struct ring_run {
 	 * any more.
 	 */
 	uint64_t spilled;
-	uint8_t reserved2[XFER_BLOCK - 136];
+	uint32_t crc; /* of `run` to `body_max`, then of the schemas */
+	uint8_t reserved[XFER_BLOCK - 140];
 	uint8_t schema[XFER_TABLES][JOURNAL_SCHEMA];
 };
 static_assert(sizeof(struct ring_run) == XFER_BLOCK + XFER_TABLES * JOURNAL_SCHEMA, "blocks");
@@ -93,11 +97,14 @@ enum batch_state {
 	BATCH_IN_DOUBT, /* released, but a store that is not its owner may have a copy */
 };
 
-struct ring_batch {
-	uint32_t crc;  /* of the members from `position` on */
-	uint8_t state; /* written last: makes the record valid */
+struct batch_status {
+	uint8_t state;
 	uint8_t owner;
 	uint16_t given;
+};
+
+struct ring_batch {
+	uint64_t status;   /* struct batch_status, sealed; written last: makes the record valid */
 	uint64_t position; /* bytes ever allocated before it; modulo data_size: offset in `data` */
 	uint64_t sequence;
 	uint64_t rows;
@@ -110,9 +117,37 @@ struct ring_batch {
 	uint8_t table;
 	uint8_t reserved;
 	uint32_t metadata_crc32c;
-	uint8_t reserved2[52];
+	uint8_t reserved2[48];
+	uint32_t crc; /* of the members from `position` on */
 };
 static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
+
+/*
+ * The status of a batch or a run changes, so it has a checksum of its own, in the same word. Zero
+ * is a sealed zero: the status of a record that was never used.
+ */
+static inline uint64_t
+status_seal(uint32_t value)
+{
+	static const uint32_t zero;
+
+	return value |
+		(uint64_t)(arrow_crc32c(0, &value, sizeof(value)) ^
+			arrow_crc32c(0, &zero, sizeof(zero)))
+		<< 32;
+}
+
+static inline uint64_t
+batch_status_seal(struct batch_status s)
+{
+	return status_seal((uint32_t)s.given << 16 | (uint32_t)s.owner << 8 | s.state);
+}
+
+static inline uint64_t
+run_status_seal(struct run_status s)
+{
+	return status_seal((uint32_t)s.reserved << 16 | (uint32_t)s.ended << 8 | s.state);
+}
 
 /* An allocated batch; the entries are in the order of their positions. */
 struct taken {
@@ -123,8 +158,6 @@ struct taken {
 /* What opening found out about a record. Not in the file. */
 enum record_is {
 	RECORD_SOUND,
-	/* in doubt, but no other store has it: a process was killed before it freed the record */
-	RECORD_OVER,
 	RECORD_DAMAGED, /* the values from here on: damaged, see journal_damage_get() */
 	RECORD_RUN_DAMAGED,
 	RECORD_METADATA_DAMAGED,
@@ -148,6 +181,12 @@ struct journal {
 	uint32_t taken_tail;
 	uint32_t *free_batch;
 	uint32_t nb_free;
+	/*
+	 * The status of each record, as corrected by opening. From journal_mend() on, the file has
+	 * the same, except for damaged records. Those count as held.
+	 */
+	struct batch_status *status;
+	struct run_status run_status[JOURNAL_RUNS];
 	uint8_t *is; /* enum record_is of each record that is not free */
 	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
 	uint32_t nb_damaged;
@@ -184,9 +223,30 @@ step(const struct journal *r)
 #define GET(member)	    __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define COUNT(counter, n)   SET(counter, (counter) + (n))
-#define CRC_FROM(object, member)                                                             \
-	arrow_crc32c(0, (const uint8_t *)(object) + offsetof(__typeof__(*(object)), member), \
-		sizeof(*(object)) - offsetof(__typeof__(*(object)), member))
+
+static inline uint32_t
+batch_crc(const struct ring_batch *b)
+{
+	return arrow_crc32c(0, &b->position,
+		offsetof(struct ring_batch, crc) - offsetof(struct ring_batch, position));
+}
+
+/* Change the status of a batch, in the file too. */
+static inline void
+put_status(struct journal *r, uint32_t batch, struct batch_status s)
+{
+	r->status[batch] = s;
+	PUT(r->batch[batch].status, batch_status_seal(s));
+	step(r);
+}
+
+static inline void
+put_run_status(struct journal *r, unsigned int run, struct run_status s)
+{
+	r->run_status[run] = s;
+	PUT(r->run[run].status, run_status_seal(s));
+	step(r);
+}
 
 static inline uint32_t
 ledger_crc(const struct ring_ledger *l)
@@ -216,28 +276,20 @@ run_crc(const struct ring_run *run)
 
 /* Bitmap of the stores other than the owner that may have a copy of the batch. */
 static inline uint16_t
-others_given(const struct ring_batch *b)
+others_given(struct batch_status s)
 {
-	return b->owner < JOURNAL_STORES ? b->given & ~(1u << b->owner) : b->given;
+	return s.owner < JOURNAL_STORES ? s.given & ~(1u << s.owner) : s.given;
 }
 
 /* The batch is held or in doubt, and it is not damaged. */
 static inline bool
 is_live(const struct journal *r, uint32_t batch)
 {
-	return r->batch[batch].state != BATCH_FREE && r->is[batch] == RECORD_SOUND;
+	return r->status[batch].state != BATCH_FREE && r->is[batch] == RECORD_SOUND;
 }
 
 /** Grant the producer the space and the records that are free. */
 void journal_grant(struct journal *r);
-
-/** @return bitmap of the known stores */
-uint16_t journal_known_stores(const struct journal *r);
-
-/**
- * Correct the owner and the bitmap of stores, which no checksum covers: unknown stores are removed.
- */
-void journal_bound_owner(uint16_t known, uint8_t *owner, uint16_t *given);
 
 /** Whether the record can be of a batch: all its numbers are in range. Its checksum is not read. */
 bool journal_record_fits(const struct journal *r, const struct ring_batch *b);

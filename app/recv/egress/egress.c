@@ -1459,6 +1459,7 @@ open_ring(struct egress *e)
 		.bytes = e->settings.journal_bytes,
 	};
 	struct damaged_batches damaged;
+	struct journal_stats stats;
 	char message[PATH_MAX];
 	int rc;
 
@@ -1468,6 +1469,12 @@ open_ring(struct egress *e)
 		return rc;
 	}
 	LOG(NOTICE, "%s\n", message);
+	journal_stats_get(e->journal, &stats);
+	if (stats.corrected > 0)
+		LOG(WARNING,
+			"journal %s: one wrong bit was corrected in the status of each of %" PRIu64
+			" records; check the memory of this machine\n",
+			e->settings.journal, stats.corrected);
 	kept_ledger_before(&e->before, e->journal);
 	rc = damaged_batches_remove(e->journal,
 		e->settings.directory != NULL ? e->settings.directory : ".", &e->before, &damaged);

@@ -613,7 +613,7 @@ static const struct telemetry_command commands[] = {
 		"spilled (batches), spilled_adopted, damaged_frames (images in damaged batches of "
 		"the journal at start), spill_used (bytes), spill_error, runs (held); journal "
 		"{batches, bytes, room, in_doubt, put, released, reassigned, adopted, damaged "
-		"(batches at start), full}; "
+		"(batches at start), corrected (records at start), full}; "
 		"stores by number: address, state, store_state, identity, slots, credits, waiting, "
 		"sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, connections, "
@@ -831,6 +831,7 @@ journal(const struct journal_stats *r)
 	rte_tel_data_add_dict_uint(d, "reassigned", r->moved);
 	rte_tel_data_add_dict_uint(d, "adopted", r->adopted);
 	rte_tel_data_add_dict_uint(d, "damaged", r->damaged);
+	rte_tel_data_add_dict_uint(d, "corrected", r->corrected);
 	rte_tel_data_add_dict_uint(d, "full", r->full);
 	return d;
 }

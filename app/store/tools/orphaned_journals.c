@@ -36,12 +36,21 @@ orphaned_journals_say_damage(const struct orphaned_journals *r,
 {
 	char text[PATH_MAX], line[512];
 	uint64_t batches = 0;
+	struct journal_stats stats;
 	const char *problem;
 	bool runs = false;
 	unsigned int i, k;
 	uint32_t n;
 
 	for (i = 0; i < r->nb; i++) {
+		journal_stats_get(r->ring[i], &stats);
+		if (stats.corrected > 0) {
+			snprintf(text, sizeof(text),
+				"%.3000s: one wrong bit was corrected in the status of each of "
+				"%" PRIu64 " records",
+				r->path[i], stats.corrected);
+			say(arg, false, text);
+		}
 		for (k = 0; k < JOURNAL_RUNS; k++) {
 			problem = journal_run_damage(r->ring[i], k);
 			if (problem == NULL)

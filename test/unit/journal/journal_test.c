@@ -793,7 +793,7 @@ test_run_fields(void **state)
 	memset(run.name, 'a', sizeof(run.name));
 	expect_damaged_run(&run, h.runs_at, "its name");
 	run = good;
-	run.ended = 2;
+	run.status = run_status_seal((struct run_status){.state = RUN_LIVE, .ended = 2});
 	expect_damaged_run(&run, h.runs_at, "count is out of range");
 	run = good;
 	run.spilled = RECORDS + 1;
@@ -801,7 +801,10 @@ test_run_fields(void **state)
 	run.spilled = 1;
 	expect_damaged_run(&run, h.runs_at, "count is out of range");
 	run = good;
-	run.state = 2;
+	run.status = run_status_seal((struct run_status){.state = RUN_LIVE + 1});
+	expect_damaged_run(&run, h.runs_at, "state is out of range");
+	/* two wrong bits in the status: it could have been another one */
+	run.status = good.status ^ 3;
 	expect_damaged_run(&run, h.runs_at, "state is out of range");
 	/* the checksum covers the schema, too */
 	run = good;
@@ -995,6 +998,8 @@ test_damaged_batch(void **state)
 
 	/* the checksum covers each byte of the record that does not change; one bit is corrected */
 	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
+		if (i >= offsetof(struct ring_batch, crc))
+			continue;
 		h = make_three(batch, &b);
 		((uint8_t *)&b)[i] ^= 4;
 		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
@@ -1029,14 +1034,14 @@ test_damaged_batch(void **state)
 			b.table = XFER_TABLES;
 		else
 			b.sequence = UINT64_MAX;
-		b.crc = CRC_FROM(&b, position);
+		b.crc = batch_crc(&b);
 		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
 		expect_one_damaged(batch, "record is damaged; its frames are unknown");
 	}
 	h = make_three(batch, &b);
-	b.state = BATCH_IN_DOUBT + 1;
+	b.status = batch_status_seal((struct batch_status){.state = BATCH_IN_DOUBT + 1});
 	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
-	expect_one_damaged(batch, "record is damaged; its frames are unknown");
+	expect_one_damaged(batch, "its record is damaged; run run, frames 2, frames 20 to 29");
 	/* a changed bit in metadata or body */
 	for (i = 0; i < 4; i++) {
 		h = make_three(batch, &b);
@@ -1056,14 +1061,111 @@ test_damaged_batch(void **state)
 	h = make_three(batch, &b);
 	read_at(h.batches_at + batch[0] * sizeof(good), &good, sizeof(good));
 	good.sequence = 2;
-	good.crc = CRC_FROM(&good, position);
+	good.crc = batch_crc(&good);
 	write_at(h.batches_at + batch[1] * sizeof(good), &good, sizeof(good));
 	open_ring(-EBADMSG, NULL, NULL);
 	assert_non_null(strstr(message, "overlap"));
 	unlink(path);
 }
 
-/* The owner is not covered by the checksum: an unknown store owns no batch. */
+/* Change bits of a record or of a run. */
+static void
+flip(uint64_t at, uint64_t word)
+{
+	uint64_t was;
+
+	read_at(at, &was, sizeof(was));
+	was ^= word;
+	write_at(at, &was, sizeof(was));
+}
+
+/* All batches of make_three() are there, and the status of some records was corrected. */
+static void
+expect_corrected(const uint32_t batch[3], bool held, unsigned int corrected)
+{
+	const uint32_t before = checksum();
+	struct journal_stats stats;
+	struct journal_batch b;
+	struct journal_run run;
+	struct journal *r;
+	unsigned int i, k;
+
+	for (i = 0; i < 3; i++) {
+		if (i == 0)
+			assert_int_equal(journal_open_existing(&r, path, message), 0);
+		else
+			r = open_ring(1, NULL, NULL);
+		journal_stats_get(r, &stats);
+		/* opening for good has mended it */
+		assert_int_equal(stats.corrected, i < 2 ? corrected : 0);
+		assert_int_equal(stats.damaged, 0);
+		assert_true(journal_run_get(r, 0, &run));
+		assert_int_equal(run.held, held ? 3 : 2);
+		assert_false(run.ended);
+		for (k = 0; k < 3; k++) {
+			assert_true(journal_get(r, batch[k], &b));
+			assert_int_equal(b.sequence, k + 1);
+			assert_int_equal(b.held, k != 1 || held);
+			assert_int_equal(b.owner, k == 1 ? 0 : JOURNAL_NOBODY);
+			assert_int_equal(b.given, k != 1 ? 0 : held ? 1 : 3);
+		}
+		assert_int_equal(journal_next(r, batch[2] + 1), UINT32_MAX);
+		journal_close(r);
+		if (i == 0)
+			assert_int_equal(checksum(), before);
+	}
+}
+
+/*
+ * A batch is not lost, and does not appear, because of wrong bits in its status: one is corrected,
+ * and with more the batch is damaged.
+ */
+static void
+test_damaged_status(void **state)
+{
+	const size_t size = sizeof(struct ring_batch);
+	struct ring_batch record;
+	struct ring_header h;
+	struct journal *r;
+	uint32_t batch[3], nb;
+	unsigned int bit, other, in_doubt;
+	uint64_t at;
+
+	for (in_doubt = 0; in_doubt < 2; in_doubt++) {
+		h = make_three(batch, &record);
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(journal_store_add(r, "10.0.0.9:1", 99), 1);
+		if (in_doubt) {
+			journal_assign(r, batch[1], 1);
+			journal_give(r, batch[1]);
+		}
+		journal_assign(r, batch[1], 0);
+		journal_give(r, batch[1]);
+		if (in_doubt)
+			journal_release(r, batch[1]);
+		journal_close(r);
+		at = h.batches_at + batch[1] * size;
+		nb = h.nb_batches - 1;
+		expect_corrected(batch, !in_doubt, 0);
+		for (bit = 0; bit < 64; bit++) {
+			flip(at, 1ull << bit);
+			/* a record that was never used, and the run */
+			flip(h.batches_at + nb * size, 1ull << bit);
+			flip(h.runs_at, 1ull << bit);
+			expect_corrected(batch, !in_doubt, 3);
+		}
+	}
+	for (bit = 0; bit < 64; bit++) {
+		for (other = bit + 1; other < 64; other += 5) {
+			h = make_three(batch, &record);
+			flip(h.batches_at + batch[1] * size, 1ull << bit | 1ull << other);
+			expect_one_damaged(batch, "its record is damaged; run run, frames 2");
+		}
+	}
+	unlink(path);
+}
+
+/* An unknown store owns no batch. */
 static void
 test_damaged_owner(void **state)
 {
@@ -1076,8 +1178,8 @@ test_damaged_owner(void **state)
 	uint32_t before;
 
 	h = make_three(batch, &record);
-	record.owner = 100;
-	record.given = 0xffff;
+	record.status = batch_status_seal(
+		(struct batch_status){.state = BATCH_HELD, .owner = 100, .given = 0xffff});
 	write_at(h.batches_at + batch[1] * sizeof(record), &record, sizeof(record));
 	before = checksum();
 	for (i = 0; i < 4; i++) {
@@ -1411,6 +1513,7 @@ main(void)
 		cmocka_unit_test(test_run_fields),
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_damaged_batch),
+		cmocka_unit_test(test_damaged_status),
 		cmocka_unit_test(test_damaged_owner),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_kill),
