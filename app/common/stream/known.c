@@ -625,35 +625,35 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	return rc;
 }
 
-/* Check that a file has no other copy of a batch that an earlier file has. */
-static int
-find_differing(const struct stream_known *k, const char *path, const struct interval_set *have,
-	const struct stream_contents *contents, char message[PATH_MAX])
+int
+stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX])
 {
-	const struct stream_known_file later = {.have = *have, .contents = *contents};
 	struct interval_set which = {0};
-	size_t i;
+	size_t i, n;
 	int rc = 0;
 
-	for (i = 0; i < k->nb && rc == 0; i++) {
-		rc = stream_known_differing(&k->file[i], &later, &which);
-		if (rc < 0 || which.nb == 0)
-			continue;
-		snprintf(message, PATH_MAX,
-			"%.1500s: %" PRIu64 " batches, the first is %" PRIu64 ", have other bytes "
-			"than in %.1500s: neither is changed, and nothing is stored after them; "
-			"find out which file is the receiver's, and move the other one away",
-			path, interval_set_count(&which), which.at[0].first, k->file[i].path);
-		rc = -ENOTUNIQ;
+	for (n = 1; n < k->nb && rc == 0; n++) {
+		for (i = 0; i < n && rc == 0; i++) {
+			rc = stream_known_differing(&k->file[i], &k->file[n], &which);
+			if (rc < 0 || which.nb == 0)
+				continue;
+			snprintf(message, PATH_MAX,
+				"%.1500s: %" PRIu64 " batches, the first is %" PRIu64 ", have "
+				"other bytes than in %.1500s: no file of the stream is changed, "
+				"and nothing is stored after them; find out which file is the "
+				"receiver's, and move the other one away",
+				k->file[n].path, interval_set_count(&which), which.at[0].first,
+				k->file[i].path);
+			rc = -ENOTUNIQ;
+		}
 	}
 	interval_set_free(&which);
 	return rc;
 }
 
 int
-stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct async_writer_config *slices, const struct arrow_identity *identity,
-	const char *path, uint64_t *cut, char message[PATH_MAX])
+stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_identity *identity, const char *path, char message[PATH_MAX])
 {
 	struct stream_contents contents = {0};
 	struct interval_set have = {0};
@@ -661,20 +661,29 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 
 	message[0] = '\0';
 	rc = read_file(io, identity, path, &have, &contents, message);
-	if (rc == 0 && cut != NULL) {
-		*cut = 0;
-		rc = find_differing(k, path, &have, &contents, message);
-	}
-	if (rc == 0 && cut != NULL) {
-		rc = cut_given_back(k, io, slices, identity, path, &have, cut, message);
-		rc = rc == -EBADMSG ? -EUCLEAN : rc;
-	}
 	if (rc == 0)
 		rc = interval_set_add_all(&k->have, &have);
 	if (rc == 0)
 		rc = stream_known_add(k, path, &have, &contents, false);
 	interval_set_free(&have);
 	stream_contents_free(&contents);
+	return rc;
+}
+
+int
+stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct async_writer_config *slices, const struct arrow_identity *identity,
+	struct stream_known_file *file, uint64_t *cut, char message[PATH_MAX])
+{
+	int rc;
+
+	*cut = 0;
+	rc = cut_given_back(k, io, slices, identity, file->path, &file->have, cut, message);
+	rc = rc == -EBADMSG ? -EUCLEAN : rc;
+	if (rc == 0)
+		rc = interval_set_add_all(&k->have, &file->have);
+	if (rc == 0)
+		rc = stream_known_add(k, file->path, &file->have, &file->contents, false);
 	return rc;
 }
 

@@ -89,7 +89,24 @@ struct stream_checked {
 };
 
 /**
- * Add an existing complete file.
+ * Compare all files with each other.
+ * @param message  out, on error: two files that have differing copies of a batch
+ * @return 0: all copies are the same; -ENOTUNIQ; -ENOMEM
+ */
+int stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]);
+
+/**
+ * Add an existing complete file as it is.
+ * @param identity  of the stream
+ * @param message   out, on error
+ * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -errno of the file system; -ENOMEM
+ */
+int stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_identity *identity, const char *path, char message[PATH_MAX]);
+
+/**
+ * Add a file of another list. Call stream_known_find_differing() for the whole list before: nothing
+ * may be truncated because of a copy as long as another one may differ.
  *
  * If an earlier file has one of its batches too, that batch was refused when the earlier file
  * failed, and the file could not be truncated then. It is truncated now, from that batch on. Both
@@ -100,15 +117,15 @@ struct stream_checked {
  * @param io        as that of the slices
  * @param slices    how copies are written
  * @param identity  of the stream
- * @param cut       out: batches that an earlier file lost; NULL: truncate and mark nothing
+ * @param file      its sets are transferred
+ * @param cut       out: batches that an earlier file lost
  * @param message   out, on error or if a file was truncated
- * @return 0; -EXDEV: of another stream; -ENOTUNIQ: an earlier file has another copy of one of its
- *   batches, and nothing was changed; -EBADMSG: not complete; -EUCLEAN: an earlier file is
- *   damaged and cannot be truncated; -errno of the file system; -ENOMEM
+ * @return 0; -EUCLEAN: a file is damaged and cannot be truncated or marked; -errno of the file
+ *   system; -ENOMEM
  */
-int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
+int stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
-	const char *path, uint64_t *cut, char message[PATH_MAX]);
+	struct stream_known_file *file, uint64_t *cut, char message[PATH_MAX]);
 
 /**
  * Verify batches that a peer still holds and is about to release. Damaged batches are removed from

@@ -588,18 +588,66 @@ stream_writer_finish(struct stream_writer *w)
 
 /* ---- existing files, and reassigned batches -------------------------------------------------- */
 
-int
-stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX])
+/* List files as they are. @return 0; -errno: the batches of one are unknown */
+static int
+list_known(struct stream_writer *w, const char *const *path, size_t nb, struct stream_known *listed)
 {
-	uint64_t cut = 0;
+	char message[PATH_MAX];
+	size_t i;
 	int rc;
 
-	rc = stream_known_read(&w->known, w->io, &w->config.slices, &w->config.identity, path,
-		w->config.final ? NULL : &cut, message);
-	if (rc == 0 && message[0] != '\0')
+	for (i = 0; i < nb; i++) {
+		rc = stream_known_list(listed, w->io, &w->config.identity, path[i], message);
+		if (rc < 0)
+			stream_writer_say(w, true, message);
+		/*
+		 * a file that is damaged, gone or of another stream has no batches here; others are
+		 * unknown
+		 */
+		if (rc < 0 && rc != -EBADMSG && rc != -EXDEV && rc != -ENOENT)
+			return rc;
+	}
+	return 0;
+}
+
+/* Remove what two files have, and adopt the files. */
+static int
+take_listed(struct stream_writer *w, struct stream_known *listed)
+{
+	char message[PATH_MAX];
+	uint64_t cut;
+	size_t i;
+	int rc;
+
+	rc = stream_known_find_differing(listed, message);
+	if (rc < 0)
 		stream_writer_say(w, true, message);
+	for (i = 0; i < listed->nb && rc == 0; i++) {
+		rc = stream_known_take(&w->known, w->io, &w->config.slices, &w->config.identity,
+			&listed->file[i], &cut, message);
+		if (message[0] != '\0')
+			stream_writer_say(w, true, message);
+	}
+	return rc;
+}
+
+int
+stream_writer_adopt(struct stream_writer *w, const char *const *path, size_t nb)
+{
+	struct stream_known listed = {0};
+	int rc;
+
+	if (w->config.final) {
+		rc = list_known(w, path, nb, &w->known);
+	} else {
+		/* all files are compared before the first is truncated */
+		rc = list_known(w, path, nb, &listed);
+		if (rc == 0)
+			rc = take_listed(w, &listed);
+		stream_known_free(&listed);
+	}
 	if (rc == 0)
-		rc = interval_set_add_all(&w->unread, &w->known.file[w->known.nb - 1].have);
+		rc = interval_set_add_all(&w->unread, &w->known.have);
 	/* the next file number is above those of copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
@@ -803,12 +851,36 @@ list_files(struct stream_writer *w, struct dirent ***entry)
 	return kept;
 }
 
+/* Adopt files of the directory. The entries are freed. */
+static int
+adopt_entries(struct stream_writer *w, struct dirent **entry, size_t n)
+{
+	char **path = calloc(n + 1, sizeof(*path));
+	int rc = path != NULL ? 0 : -ENOMEM;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		if (rc == 0 && asprintf(&path[i], "%s/%s", w->config.dir, entry[i]->d_name) < 0) {
+			path[i] = NULL;
+			rc = -ENOMEM;
+		}
+		free(entry[i]);
+	}
+	free(entry);
+	if (rc == 0)
+		rc = stream_writer_adopt(w, (const char *const *)path, n);
+	for (i = 0; path != NULL && i < n; i++)
+		free(path[i]);
+	free(path);
+	return rc;
+}
+
 int
 stream_writer_adopt_all(struct stream_writer *w)
 {
 	char path[PATH_MAX], message[PATH_MAX];
 	struct dirent **entry;
-	int i, n, rc, unknown = 0;
+	int n, rc;
 
 	(void)stream_copy_clean(w->io, w->config.dir, w->config.run, &w->config.identity);
 	/* the process that renamed them may have died before their names were durable */
@@ -822,23 +894,7 @@ stream_writer_adopt_all(struct stream_writer *w)
 		stream_writer_say(w, true, message);
 		return n;
 	}
-	for (i = 0; i < n; i++) {
-		rc = snprintf(path, sizeof(path), "%s/%s", w->config.dir, entry[i]->d_name) <
-				(int)sizeof(path)
-			? stream_writer_adopt(w, path, message)
-			: 0;
-		if (rc < 0)
-			stream_writer_say(w, true, message);
-		/*
-		 * a file that is damaged, gone or of another stream has no batches here; others are
-		 * unknown
-		 */
-		if (rc < 0 && rc != -EBADMSG && rc != -EXDEV && rc != -ENOENT)
-			unknown = rc;
-		free(entry[i]);
-	}
-	free(entry);
-	return unknown;
+	return adopt_entries(w, entry, n);
 }
 
 static void

@@ -147,23 +147,24 @@ struct stream_writer;
 int stream_writer_open(struct stream_writer **w, const struct stream_writer_config *config);
 
 /**
- * Adopt a complete file. If it belongs to this stream, its batches are durable.
- * @param message  out, on error: what is wrong
- * @return 0; -EXDEV: of another stream; -ENOTUNIQ: an adopted file has another copy of one of its
- *   batches; -EBADMSG; -errno of the file system; -ENOMEM
- */
-int stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX]);
-
-/**
- * Adopt all complete files of this stream in its directory. A damaged file is logged and does not
- * prevent writing.
+ * Adopt complete files: the batches of this stream in them are durable. A damaged file, or one of
+ * another stream, is logged and does not prevent writing.
  *
+ * If two files have the same copy of a batch, the earlier one is truncated (stream/known.h). This
+ * begins once all files were read and compared.
+ * @param path  in the order of the numbers of the files
  * @return
  *   - 0
  *   - -EBUSY: a file is locked
  *   - -ENOTUNIQ: two files have different copies of a batch; nothing was changed
  *   - -EACCES, -EIO, ...: a file cannot be read. Its batches are unknown and would be written again
- *   - -errno of the directory
+ *   - -ENOMEM
+ */
+int stream_writer_adopt(struct stream_writer *w, const char *const *path, size_t nb);
+
+/**
+ * Adopt all complete files of this stream in its directory.
+ * @return as stream_writer_adopt(); -errno of the directory
  */
 int stream_writer_adopt_all(struct stream_writer *w);
 

@@ -146,18 +146,22 @@ claim(void *arg)
 	return ((const struct rig *)arg)->nb_durable;
 }
 
+/* Adopt the files on the disk. */
+static int
+adopt(struct rig *r)
+{
+	const char *path[DISK_FILES];
+	const unsigned int n = list_complete(path);
+
+	return stream_writer_adopt(r->w, path, n);
+}
+
 /* Start as a store does, with the files on the disk. `r` is used for nothing else. */
 static void
 adopt_all(struct rig *r, enum arrow_table table)
 {
-	const char *path[DISK_FILES];
-	const unsigned int n = list_complete(path);
-	char message[PATH_MAX];
-	unsigned int i;
-
 	rig_open(r, table);
-	for (i = 0; i < n; i++)
-		assert_int_equal(stream_writer_adopt(r->w, path[i], message), 0);
+	assert_int_equal(adopt(r), 0);
 }
 
 static void
@@ -1126,9 +1130,7 @@ test_final(void **state)
 {
 	struct rig *r = calloc(1, sizeof(*r));
 	struct stream_writer_config c;
-	char message[PATH_MAX];
-	const char *path[DISK_FILES];
-	unsigned int i, k, n;
+	unsigned int i, k;
 
 	disk = disk_new(seed);
 	for (i = 0; i < 2; i++) {
@@ -1141,10 +1143,7 @@ test_final(void **state)
 	c = config_of(r);
 	c.final = true;
 	assert_int_equal(stream_writer_open(&r->w, &c), 0);
-	n = list_complete(path);
-	assert_int_equal(n, 2);
-	for (i = 0; i < n; i++)
-		assert_int_equal(stream_writer_adopt(r->w, path[i], message), 0);
+	assert_int_equal(adopt(r), 0);
 	for (i = 0; i < 6; i++) {
 		assert_int_equal(times_in_files(&s, r->table, i), i == 2 ? 2 : 1);
 		assert_true(interval_set_has(
@@ -1152,6 +1151,63 @@ test_final(void **state)
 	}
 	stream_writer_close(r->w);
 	disk_free(disk);
+	free(r);
+}
+
+/* Write a file with some batches of a sample. */
+static void
+write_file(struct rig *r, const struct xfer_sample *of, unsigned int from, unsigned int to)
+{
+	const struct xfer_sample_batch *b;
+	struct stream_batch batch;
+
+	rig_open(r, ARROW_FRAMES);
+	for (; from <= to; from++) {
+		b = &of->batch[r->table][from];
+		batch = (struct stream_batch){b->batch, b->metadata, b->body, r->nb};
+		r->given[r->nb++].batch = from;
+		stream_writer_append(r->w, &batch);
+	}
+	stream_writer_close(r->w);
+}
+
+/*
+ * Two files have the same copies of some batches, and a third one differs in one of them: nothing is
+ * truncated, in whatever order the files are.
+ */
+static void
+test_differing(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct xfer_sample other;
+	unsigned int differing, i;
+	size_t events;
+
+	xfer_sample_init(&other, seed + 1, 200);
+	for (differing = 0; differing < 4; differing++) {
+		disk = disk_new(seed);
+		for (i = 0; i < 3; i++) {
+			if (i == differing)
+				write_file(r, &other, 1, 1);
+			else
+				write_file(r, &s, i == 0 ? 0 : 1, 4);
+		}
+		events = disk->nb_events;
+		rig_open(r, ARROW_FRAMES);
+		if (differing < 3) {
+			assert_int_equal(adopt(r), -ENOTUNIQ);
+			assert_int_equal(disk->nb_events, events);
+		} else {
+			/* without the third one, the earlier copies are removed */
+			assert_int_equal(adopt(r), 0);
+			assert_true(disk->nb_events > events);
+			for (i = 0; i < 5; i++)
+				assert_int_equal(times_in_files(&s, r->table, i), 1);
+		}
+		stream_writer_close(r->w);
+		disk_free(disk);
+	}
+	xfer_sample_free(&other);
 	free(r);
 }
 
@@ -1173,6 +1229,7 @@ main(void)
 		cmocka_unit_test(test_uncut),
 		cmocka_unit_test(test_cut_of_failed),
 		cmocka_unit_test(test_final),
+		cmocka_unit_test(test_differing),
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_rot),
