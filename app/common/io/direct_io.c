@@ -242,7 +242,9 @@ make_readable(int fd)
 static int
 direct_open(void **handle, const struct arrow_io_open *how)
 {
-	const int flags = O_RDWR | (how->existing ? 0 : O_CREAT | O_EXCL);
+	const int flags = how->read_only ? O_RDONLY
+		: how->existing		 ? O_RDWR
+					 : O_RDWR | O_CREAT | O_EXCL;
 	struct disk_file *f;
 	struct stat st;
 	int rc;
@@ -260,8 +262,8 @@ direct_open(void **handle, const struct arrow_io_open *how)
 		rc = f->fd;
 		goto fail;
 	}
-	rc = enter(f);
-	if (rc == 0)
+	rc = how->read_only ? 0 : enter(f);
+	if (rc == 0 && !how->read_only)
 		rc = lock(f, how->path);
 	if (rc < 0)
 		goto fail;

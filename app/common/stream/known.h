@@ -74,7 +74,7 @@ int stream_known_differing(const struct stream_known_file *a, const struct strea
 
 /**
  * Report each pair of files that have differing copies of a batch: one line for each batch, with
- * both files and its frames, and one with what to do.
+ * both files and its frames, and one with what to do. Files are only read, without a lock.
  * @param say  receives lines of text
  * @return 0: all copies are the same; -ENOTUNIQ; -ENOMEM
  */

@@ -50,9 +50,9 @@ open_window(struct stream_source *s, const char **problem)
 
 static int
 open_source(struct stream_source *s, const struct arrow_io_ops *io, const char *path, bool to_list,
-	char message[PATH_MAX])
+	bool read_only, char message[PATH_MAX])
 {
-	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
+	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1, read_only};
 	const char *problem = NULL;
 	int rc;
 
@@ -84,14 +84,21 @@ int
 stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
 	char message[PATH_MAX])
 {
-	return open_source(s, io, path, false, message);
+	return open_source(s, io, path, false, false, message);
+}
+
+int
+stream_source_open_to_show(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX])
+{
+	return open_source(s, io, path, false, true, message);
 }
 
 int
 stream_source_open_to_list(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
 	char message[PATH_MAX])
 {
-	return open_source(s, io, path, true, message);
+	return open_source(s, io, path, true, false, message);
 }
 
 void

@@ -6,7 +6,7 @@
  *
  * Batches that the file's footer marks as damaged (arrow/reader.h) are not listed.
  *
- * The file is locked while it is open. To read bodies, it is mapped: if the disk cannot read it,
+ * The file is locked while it is open, except for messages. To read bodies, it is mapped: if the disk cannot read it,
  * the process is killed by SIGBUS. One thread.
  */
 #ifndef STREAM_SOURCE_H
@@ -37,6 +37,13 @@ struct stream_source {
  */
 int stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
 	char message[PATH_MAX]);
+
+/**
+ * As stream_source_open(), but the file is not locked: another process may have it open. For
+ * messages only.
+ */
+int stream_source_open_to_show(struct stream_source *s, const struct arrow_io_ops *io,
+	const char *path, char message[PATH_MAX]);
 
 /**
  * As stream_source_open(), for stream_source_list() only: bodies are not accessible. The file is

@@ -83,6 +83,7 @@ struct disk_handle {
 		int error;
 	} pending[DISK_PENDING];
 	unsigned int nb_pending;
+	bool read_only;
 };
 
 /* The disk that the operations below work on. */
@@ -217,7 +218,7 @@ disk_open(void **handle, const struct arrow_io_open *how)
 	rc = disk_fails(disk);
 	f = disk_find(disk, how->path);
 	if (rc == 0 && how->existing)
-		rc = f == NULL ? -ENOENT : f->is_open ? -EBUSY : 0;
+		rc = f == NULL ? -ENOENT : f->is_open && !how->read_only ? -EBUSY : 0;
 	if (rc == 0 && !how->existing) {
 		rc = f != NULL || disk_has_complete(disk, how->path) ? -EEXIST
 			: disk->nb_files == DISK_FILES		     ? -ENFILE
@@ -229,8 +230,9 @@ disk_open(void **handle, const struct arrow_io_open *how)
 		}
 	}
 	if (rc == 0) {
-		f->is_open = true;
+		f->is_open |= !how->read_only;
 		h = calloc(1, sizeof(*h));
+		h->read_only = how->read_only;
 		h->disk = disk;
 		h->file = f;
 		h->info = (struct arrow_io_info){ARROW_IO_DIRECT_URING, 4096, ""};
@@ -379,7 +381,8 @@ disk_close(void *handle)
 	/* memory that a pending write uses */
 	if (h->nb_pending > 0)
 		abort();
-	h->file->is_open = false;
+	if (!h->read_only)
+		h->file->is_open = false;
 	free(h);
 	return 0;
 }
