@@ -19,7 +19,7 @@ import tempfile
 from cases import wait, want
 from chain import (BLOCK, batches as batches_of, files, flip, held, held_images, nb_batches, parts,
                    stored)
-from forge import forge_file
+from forge import forge_file, forge_journal
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -496,6 +496,33 @@ def check_reconcile(store, chain, there):
     return second
 
 
+def check_two_rings(store, chain, left, ring):
+    """Two journals that hold different batches of one number: both stay as they are."""
+    shutil.copy(chain.ring, ring)
+    numbers = next(sorted(n) for (_, table), n in left.items() if table == 'images')
+    want(forge_journal(ring) == len(numbers), 'not all images were forged')
+    target = f'{chain.where}/target'
+    os.mkdir(target)
+    both = {}
+    for path in chain.ring, ring:
+        with open(path, 'rb') as file:
+            both[path] = file.read()
+    before = contents(chain.stored)
+    says = f'different: batches {numbers[0]} to {numbers[-1]} of images, receiver '
+    # the store has other batches of the stream; a directory that has none
+    for directory in chain.stored, target:
+        for order in (chain.ring, ring), (ring, chain.ring):
+            for dry_run in ['--dry-run'], []:
+                store('reconcile', *dry_run, '--journal', order[0], '--journal', order[1], directory,
+                      status=1, says=says)
+                for path, content in both.items():
+                    with open(path, 'rb') as file:
+                        want(file.read() == content, f'{path} was changed')
+                want(contents(chain.stored) == before, 'a file was changed')
+    want(not paths(target), 'a file was made')
+    shutil.rmtree(target)
+
+
 def check_import(store, chain, second, there):
     lock = os.open(f'{os.path.dirname(paths(second)[0])}/.lock', os.O_RDWR | os.O_CREAT)
     fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -657,6 +684,7 @@ def main():
             second = check_reconcile(store, chain, there)
             # reconcile records in the journal which batches it has found in files
             left = held(chain.ring)
+            check_two_rings(store, chain, left, ring)
             check_import(store, chain, second, there)
             check_rot_and_import(store, chain)
             shutil.copy(chain.ring, ring)

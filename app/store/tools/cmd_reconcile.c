@@ -137,19 +137,38 @@ find_identity(struct job *j, const char *dir)
 	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
 }
 
+/* Add a stream of which two journals hold different batches, if no file of it was read. */
+static int
+add_differing(void *arg, const struct arrow_identity *identity)
+{
+	struct stream_contents held = {0};
+	struct interval_set differing = {0};
+	struct job *j = arg;
+	int rc;
+
+	rc = orphaned_journals_contents(&j->rings, identity, &held, &differing);
+	if (rc == 0 && differing.nb > 0 && reconcile_stream_of(&j->reconcile, identity) == NULL)
+		rc = -ENOMEM;
+	stream_contents_free(&held);
+	interval_set_free(&differing);
+	return rc;
+}
+
 /*
- * Compare the batches that journals hold with those in the files. A stream with differing ones
+ * Compare the batches that journals hold with each other, and with those in the files. A stream with differing ones
  * stays as it is, in the files and in the journals.
  */
 static int
 compare_held(struct job *j, struct reconcile_stream *s)
 {
+	const struct arrow_identity *id = &s->identity;
 	struct stream_contents held = {0};
+	struct interval_set differing = {0};
 	const char *path;
 	size_t i;
 	int rc;
 
-	rc = orphaned_journals_contents(&j->rings, &s->identity, &held);
+	rc = orphaned_journals_contents(&j->rings, id, &held, &differing);
 	for (i = 0; i < held.nb && rc == 0; i++) {
 		if (stream_known_compare(&s->known, held.at[i].sequence, held.at[i].crc, &path) >=
 			0)
@@ -161,16 +180,19 @@ compare_held(struct job *j, struct reconcile_stream *s)
 			held.at[i].sequence, s->identity.table, path);
 		s->kept = true;
 	}
-	if (rc == -ENOTUNIQ) {
+	for (i = 0; i < differing.nb; i++) {
 		fprintf(stderr,
-			"different: two journals hold different batches of %s; nothing of this "
-			"stream is changed. Find out which is the receiver's, and repeat the "
-			"command without the other\n",
-			s->identity.table);
+			"different: batches %" PRIu64 " to %" PRIu64 " of %s, receiver "
+			"%016" PRIx64 ", run %016" PRIx64 ", incarnation %016" PRIx64 ", have "
+			"other bytes in one journal than in another; nothing of this run is "
+			"changed. Find out which journal is the receiver's, and repeat the command "
+			"without the other\n",
+			differing.at[i].first, differing.at[i].last, id->table, id->receiver_id,
+			id->run, id->incarnation);
 		s->kept = true;
-		rc = 0;
 	}
 	stream_contents_free(&held);
+	interval_set_free(&differing);
 	return rc;
 }
 
@@ -252,9 +274,11 @@ work(struct job *j, char **dir)
 		return status;
 	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
 	orphaned_journals_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
-	for (i = 0; i < r->nb; i++)
-		if (compare_held(j, &r->stream[i]) < 0)
-			return fail("cannot allocate a list of batches");
+	rc = orphaned_journals_streams(&j->rings, add_differing, j);
+	for (i = 0; i < r->nb && rc == 0; i++)
+		rc = compare_held(j, &r->stream[i]);
+	if (rc < 0)
+		return fail("cannot allocate a list of batches");
 	keep_runs(r);
 	if (!r->dry_run)
 		orphaned_journals_forget(&j->rings, is_kept, r);

@@ -181,22 +181,53 @@ orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_ide
 	return for_each_held(r, identity, add_number, held);
 }
 
+struct contents {
+	struct stream_contents *held;
+	struct interval_set *differing;
+};
+
 static int
 add_content(void *arg, const struct journal_batch *b)
 {
 	const uint64_t content = stream_content_make(b->body_crc32c, b->metadata_crc32c);
+	struct contents *c = arg;
 	uint64_t other;
 
-	if (stream_contents_get(arg, b->sequence, &other) && other != content)
-		return -ENOTUNIQ;
-	return stream_contents_add(arg, b->sequence, content);
+	if (stream_contents_get(c->held, b->sequence, &other) && other != content)
+		return interval_set_add(c->differing, b->sequence, b->sequence);
+	return stream_contents_add(c->held, b->sequence, content);
 }
 
 int
 orphaned_journals_contents(const struct orphaned_journals *r, const struct arrow_identity *identity,
-	struct stream_contents *held)
+	struct stream_contents *held, struct interval_set *differing)
 {
-	return for_each_held(r, identity, add_content, held);
+	struct contents c = {held, differing};
+
+	return for_each_held(r, identity, add_content, &c);
+}
+
+int
+orphaned_journals_streams(const struct orphaned_journals *r,
+	int (*take)(void *arg, const struct arrow_identity *identity), void *arg)
+{
+	struct arrow_identity identity;
+	struct journal_run run;
+	unsigned int i, k, table;
+	int rc = 0;
+
+	for (i = 0; i < r->nb; i++) {
+		for (k = 0; k < JOURNAL_RUNS; k++) {
+			if (!journal_run_get(r->ring[i], k, &run))
+				continue;
+			for (table = 0; table < XFER_TABLES && rc == 0; table++) {
+				identity = (struct arrow_identity){journal_receiver_id(r->ring[i]),
+					run.run, run.incarnation, arrow_table_name(table)};
+				rc = take(arg, &identity);
+			}
+		}
+	}
+	return rc;
 }
 
 static uint64_t

@@ -67,10 +67,19 @@ int orphaned_journals_held(const struct orphaned_journals *r, const struct arrow
 
 /**
  * Get the contents of a stream's held batches.
- * @return 0; -ENOMEM; -ENOTUNIQ: two journals hold different batches of one number
+ * @param differing  out: the numbers of which two journals hold different batches are added
+ * @return 0; -ENOMEM
  */
 int orphaned_journals_contents(const struct orphaned_journals *r,
-	const struct arrow_identity *identity, struct stream_contents *held);
+	const struct arrow_identity *identity, struct stream_contents *held,
+	struct interval_set *differing);
+
+/**
+ * Call `take` for each stream of the runs that are in the journals, until it returns an error. A
+ * stream may be passed several times. @return 0, or that error
+ */
+int orphaned_journals_streams(const struct orphaned_journals *r,
+	int (*take)(void *arg, const struct arrow_identity *identity), void *arg);
 
 /**
  * Release batches of a stream that are durable and intact in files. @return how many of them were

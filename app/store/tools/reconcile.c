@@ -61,8 +61,8 @@ is_same(const struct arrow_identity *a, const struct arrow_identity *b)
 	return arrow_same_run(a, b) && strcmp(a->table, b->table) == 0;
 }
 
-static struct reconcile_stream *
-find_stream(struct reconcile *r, const struct arrow_identity *identity)
+struct reconcile_stream *
+reconcile_stream_of(struct reconcile *r, const struct arrow_identity *identity)
 {
 	struct reconcile_stream *more;
 	size_t i;
@@ -88,7 +88,7 @@ reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity
 
 	if (have->nb == 0)
 		return 0;
-	s = find_stream(r, identity);
+	s = reconcile_stream_of(r, identity);
 	if (s == NULL || interval_set_add_all(&s->all, have) < 0)
 		return -ENOMEM;
 	if (s->run[0] == '\0' && stream_source_run(path, run) == 0)

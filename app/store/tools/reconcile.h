@@ -73,6 +73,10 @@ void reconcile_free(struct reconcile *r);
 int reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity *identity,
 	struct interval_set *have, struct stream_contents *contents);
 
+/** Get a stream. It is added without files if there is none. @return NULL: out of memory */
+struct reconcile_stream *reconcile_stream_of(
+	struct reconcile *r, const struct arrow_identity *identity);
+
 /** Add the mark that a run has ended. @return 0; -ENOMEM; -EINVAL: not the path of such a mark */
 int reconcile_add_mark(struct reconcile *r, const char *path);
 
