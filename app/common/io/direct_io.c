@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
+#include <linux/xattr.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <liburing.h>
@@ -220,12 +226,9 @@ lock(struct disk_file *f, const char *path)
 	return rc == -EBUSY ? rc : 0;
 }
 
-/*
- * Permissions of a created file: OWN_FILE_MODE without the bits of the umask. umask(2) cannot read
- * it without a change that other threads would see.
- */
-static void
-make_readable(int fd)
+/* The umask. umask(2) cannot read it without a change that other threads would see. */
+static mode_t
+read_umask(void)
 {
 	FILE *status = fopen("/proc/self/status", "re");
 	unsigned int mask = 077;
@@ -236,7 +239,47 @@ make_readable(int fd)
 		;
 	if (status != NULL)
 		fclose(status);
-	(void)fchmod(fd, OWN_FILE_MODE & ~mask);
+	return mask;
+}
+
+/*
+ * Permissions that a new file may have at most. As for all programs, a default ACL of the directory
+ * takes the place of the umask (acl(5)).
+ */
+static mode_t
+allowed_mode(const char *path)
+{
+	struct {
+		struct posix_acl_xattr_header header;
+		struct posix_acl_xattr_entry entry[256];
+	} acl;
+	unsigned int tag, group = 0, mask = 0, others = 0;
+	bool has_mask = false;
+	char dir[PATH_MAX];
+	ssize_t size, i;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	size = getxattr(dirname(dir), XATTR_NAME_POSIX_ACL_DEFAULT, &acl, sizeof(acl));
+	if (size < 0)
+		return errno == ENODATA || errno == ENOTSUP ? ~read_umask() : OWN_SECRET_MODE;
+	for (i = 0; i < (size - (ssize_t)sizeof(acl.header)) / (ssize_t)sizeof(acl.entry[0]); i++) {
+		tag = le16toh(acl.entry[i].e_tag);
+		if (tag == ACL_GROUP_OBJ)
+			group = le16toh(acl.entry[i].e_perm);
+		else if (tag == ACL_MASK)
+			mask = le16toh(acl.entry[i].e_perm);
+		else if (tag == ACL_OTHER)
+			others = le16toh(acl.entry[i].e_perm);
+		has_mask |= tag == ACL_MASK;
+	}
+	return OWN_SECRET_MODE | (has_mask ? mask : group) << 3 | others;
+}
+
+/* Set the permissions of a created file as if it had been created with OWN_FILE_MODE. */
+static void
+make_readable(int fd, const char *path)
+{
+	(void)fchmod(fd, OWN_FILE_MODE & allowed_mode(path));
 }
 
 static int
@@ -276,7 +319,7 @@ direct_open(void **handle, const struct arrow_io_open *how)
 		goto fail;
 	}
 	if (!how->existing)
-		make_readable(f->fd);
+		make_readable(f->fd, how->path);
 	choose_direct(f, how->mode);
 	choose_ring(f, how->mode);
 	*handle = f;

@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/** Modes of created files. The umask can remove permissions, but never adds any. */
+/**
+ * Modes of created files. The umask can remove permissions, but never adds any. In a directory with
+ * a default ACL, the ACL can, instead of the umask.
+ */
 #define OWN_FILE_MODE	0644 /**< results, which others may read */
 #define OWN_FILE_OTHERS 022  /**< mode bits that such a file must not have */
 #define OWN_FOLDER_MODE 0755

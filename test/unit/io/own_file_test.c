@@ -4,14 +4,19 @@
  * also uses files of another user.
  */
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
+#include <linux/xattr.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -248,6 +253,92 @@ test_results(void **state)
 	assert_int_equal(size_of(other), strlen("precious"));
 }
 
+/* Entries of an ACL: permissions of the group, of a named user, of the mask, of others. */
+struct acl {
+	unsigned int group, user, mask, others;
+};
+
+/* @return -ENOTSUP: the file system has no ACLs */
+static int
+set_default_acl(const char *path, const struct acl *a)
+{
+	const struct {
+		struct posix_acl_xattr_header header;
+		struct posix_acl_xattr_entry entry[5];
+	} acl = {.header = {htole32(POSIX_ACL_XATTR_VERSION)},
+		.entry = {{htole16(ACL_USER_OBJ), htole16(7), ACL_UNDEFINED_ID},
+			{htole16(ACL_USER), htole16(a->user), htole32(SOMEBODY)},
+			{htole16(ACL_GROUP_OBJ), htole16(a->group), ACL_UNDEFINED_ID},
+			{htole16(ACL_MASK), htole16(a->mask), ACL_UNDEFINED_ID},
+			{htole16(ACL_OTHER), htole16(a->others), ACL_UNDEFINED_ID}}};
+
+	return setxattr(path, XATTR_NAME_POSIX_ACL_DEFAULT, &acl, sizeof(acl), 0) < 0 ? -errno : 0;
+}
+
+/* Two files have the same mode and the same ACL. */
+static void
+expect_same(const char *a, const char *b)
+{
+	char acl[2][512];
+	ssize_t size[2];
+
+	assert_int_equal(mode_of(a) & 0777, mode_of(b) & 0777);
+	size[0] = getxattr(a, XATTR_NAME_POSIX_ACL_ACCESS, acl[0], sizeof(acl[0]));
+	size[1] = getxattr(b, XATTR_NAME_POSIX_ACL_ACCESS, acl[1], sizeof(acl[1]));
+	assert_int_equal(size[0], size[1]);
+	assert_true(size[0] > 0 && memcmp(acl[0], acl[1], size[0]) == 0);
+}
+
+/*
+ * A default ACL of a directory gives nobody more than the modes of the files: results are as the
+ * kernel creates them with OWN_FILE_MODE, and secrets have an empty mask.
+ */
+static void
+test_default_acl(void **state)
+{
+	static const struct acl acls[] = {
+		{7, 7, 7, 7}, {5, 7, 7, 0}, {0, 4, 4, 0}, {7, 7, 0, 4}, {4, 6, 2, 2}};
+	char folder[PATH_MAX], path[5][PATH_MAX + 8];
+	const struct arrow_io_open how = {.path = path[1], .depth = 1, .mode = ARROW_IO_BUFFERED};
+	unsigned int i, k, mask;
+	void *handle;
+	int fd;
+
+	snprintf(folder, sizeof(folder), "%s/folder", root);
+	for (k = 0; k < 5; k++)
+		snprintf(path[k], sizeof(path[k]), "%s/%u", folder, k);
+	for (i = 0; i < 2 * sizeof(acls) / sizeof(acls[0]); i++) {
+		umask(0);
+		assert_int_equal(mkdir(folder, 0755), 0);
+		mask = i % 2 ? 077 : 0;
+		if (set_default_acl(folder, &acls[i / 2]) < 0) {
+			rmdir(folder);
+			skip();
+		}
+		umask(mask);
+		close(open(path[0], O_WRONLY | O_CREAT, 0644));
+		assert_int_equal(direct_io.open(&handle, &how), 0);
+		assert_int_equal(direct_io.close(handle), 0);
+		assert_int_equal(durable_file_replace(path[2], "new", 3), 0);
+		fd = own_file_open(AT_FDCWD, path[3], O_WRONLY | O_CREAT | O_EXCL, OWN_SECRET_MODE);
+		assert_true(fd >= 0);
+		close(fd);
+		fd = own_folder_make(path[4], OWN_FOLDER_RUN, message);
+		assert_true(fd >= 0);
+		close(fd);
+		umask(0);
+		expect_same(path[1], path[0]);
+		expect_same(path[2], path[0]);
+		assert_int_equal(mode_of(path[1]) & 0133, 0);
+		assert_int_equal(mode_of(path[3]), S_IFREG | 0600);
+		assert_int_equal(mode_of(path[4]) & 022, 0);
+		for (k = 0; k < 4; k++)
+			assert_int_equal(unlink(path[k]), 0);
+		assert_int_equal(rmdir(path[4]), 0);
+		assert_int_equal(rmdir(folder), 0);
+	}
+}
+
 int
 main(void)
 {
@@ -258,6 +349,7 @@ main(void)
 		cmocka_unit_test_setup(test_folder, begin),
 		cmocka_unit_test_setup(test_above, begin),
 		cmocka_unit_test_setup(test_results, begin),
+		cmocka_unit_test_setup(test_default_acl, begin),
 	};
 	int failed;
 
