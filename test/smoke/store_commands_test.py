@@ -371,6 +371,7 @@ def check_forged(store, chain):
     os.mkdir(empty)
     unchanged(text, 'import', '--to', empty, genuine, name)
     want(not paths(empty), 'one of two different files was imported')
+    want(not [e for e in os.listdir(empty) if e[0] != '.'], 'an empty run was left', os.listdir(empty))
     # a damaged batch is repaired by a copy with its own CRCs only
     damaged = copy(os.path.dirname(genuine), f'{chain.where}/damaged')
     path = f'{damaged}/{os.path.basename(genuine)}'

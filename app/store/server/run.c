@@ -239,6 +239,12 @@ is_known(const struct store_run *r)
 	return known;
 }
 
+/*
+ * Serializes beginning a run: the directory that one thread makes must be in what the next one
+ * measures.
+ */
+static pthread_mutex_t begin_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Whether a receiver may begin a run: it may not use up inodes when it may not use up bytes. */
 static enum xfer_reason
 may_begin(const struct store_runs *s, struct store_run *r)
@@ -259,6 +265,29 @@ may_begin(const struct store_runs *s, struct store_run *r)
 	return XFER_REASON_QUOTA;
 }
 
+/* Begin a run that its receiver may begin, with its directory. */
+static enum xfer_reason
+begin_run(const struct store_runs *s, struct store_run *r)
+{
+	enum xfer_reason reason;
+	char message[PATH_MAX];
+	int fd = 0;
+
+	pthread_mutex_lock(&begin_lock);
+	reason = may_begin(s, r);
+	if (reason == XFER_REASON_NONE)
+		fd = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
+	pthread_mutex_unlock(&begin_lock);
+	if (reason != XFER_REASON_NONE)
+		return reason;
+	if (fd < 0) {
+		RUN_LOG(ERR, "%s\n", message);
+		return XFER_REASON_FAILED;
+	}
+	close(fd);
+	return XFER_REASON_NONE;
+}
+
 void
 store_run_recover_begin(struct store_run *r)
 {
@@ -277,7 +306,7 @@ store_run_open(struct store_runs *s, struct store_run *r)
 	char message[PATH_MAX];
 	unsigned int i;
 	uint64_t runs;
-	int ended, fd, other;
+	int ended, other;
 	bool fresh;
 
 	if (r->open)
@@ -290,15 +319,9 @@ store_run_open(struct store_runs *s, struct store_run *r)
 		return other > 0 ? XFER_REASON_NAME : XFER_REASON_FAILED;
 	}
 	fresh = access(r->dir, F_OK) < 0 && errno == ENOENT;
-	reason = may_begin(s, r);
+	reason = begin_run(s, r);
 	if (reason != XFER_REASON_NONE)
 		return reason;
-	fd = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
-	if (fd < 0) {
-		RUN_LOG(ERR, "%s\n", message);
-		return XFER_REASON_FAILED;
-	}
-	close(fd);
 	/*
 	 * recover files after a crash, also those of other incarnations that are not being written
 	 */
@@ -407,6 +430,22 @@ tell_refused(const struct store_runs *s, const struct store_run *r)
 			(r->bytes_disk + r->bytes_open) >> 20, s->files.quota >> 20);
 }
 
+/*
+ * Remove the directory of a run that has neither files nor ended, unless another incarnation uses
+ * it. An empty directory would count as one of the receiver's runs.
+ */
+static void
+remove_empty(const struct store_runs *s, const struct store_run *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nb; i++) {
+		if (s->run[i].used && &s->run[i] != r && strcmp(s->run[i].dir, r->dir) == 0)
+			return;
+	}
+	(void)rmdir(r->dir);
+}
+
 void
 store_run_recover_end(struct store_runs *s, struct store_run *r, enum xfer_reason reason)
 {
@@ -421,6 +460,7 @@ store_run_recover_end(struct store_runs *s, struct store_run *r, enum xfer_reaso
 		show_run(r, true);
 	} else if (!r->open) {
 		s->refused++;
+		remove_empty(s, r);
 		free_run(r);
 	}
 }
@@ -491,22 +531,6 @@ add_latency(uint64_t *to, const struct stream_writer *w)
 	stream_writer_stats_get(w, &stats);
 	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
 		to[i] += stats.latency[i];
-}
-
-/*
- * Remove the directory of a run that has neither files nor ended, unless another incarnation uses
- * it.
- */
-static void
-remove_empty(const struct store_runs *s, const struct store_run *r)
-{
-	unsigned int i;
-
-	for (i = 0; i < s->nb; i++) {
-		if (s->run[i].used && &s->run[i] != r && strcmp(s->run[i].dir, r->dir) == 0)
-			return;
-	}
-	(void)rmdir(r->dir);
 }
 
 int

@@ -54,10 +54,19 @@ log_writer(void *arg, bool error, const char *text)
 	say(arg, error, "%s", text);
 }
 
+/* Close a stream that is not in the list, and remove its directory if it is empty and unused. */
 static void
-close_stream(struct import_stream *t)
+close_stream(const struct import *s, struct import_stream *t)
 {
+	bool used = t->dir[0] == '\0';
+	size_t i;
+
 	stream_writer_close(t->writer);
+	for (i = 0; i < s->nb && !used; i++)
+		used = strcmp(s->stream[i]->dir, t->dir) == 0;
+	/* an empty directory would count as one of the receiver's runs */
+	if (!used)
+		(void)rmdir(t->dir);
 	stream_known_free(&t->sources);
 	if (t->reader.data != NULL)
 		arrow_reader_close(&t->reader);
@@ -68,10 +77,10 @@ close_stream(struct import_stream *t)
 void
 import_free(struct import *s)
 {
-	size_t i;
-
-	for (i = 0; i < s->nb; i++)
-		close_stream(s->stream[i]);
+	while (s->nb > 0) {
+		s->nb--;
+		close_stream(s, s->stream[s->nb]);
+	}
 	free(s->stream);
 	s->stream = NULL;
 	s->nb = 0;
@@ -238,7 +247,7 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 	memcpy(t->header, header, size);
 	snprintf(t->run, sizeof(t->run), "%s", run);
 	if (open_stream(s, t) < 0) {
-		close_stream(t);
+		close_stream(s, t);
 		return NULL;
 	}
 	more[s->nb++] = t;

@@ -475,12 +475,26 @@ open_limited(uint64_t quota, uint64_t runs_max)
 	rig.also = peers_turn;
 }
 
+/* End a run with `batches` batches of one table. */
+static void
+end_with(struct peer *p, unsigned int batches)
+{
+	struct xfer_end m;
+
+	xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);
+	m.batches[0] = batches;
+	m.batches[1] = 0;
+	peer_say(p, &m, sizeof(m));
+	UNTIL(p->ended);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == UINT_MAX);
+}
+
 /* Begin and end a run with `batches` batches of one table. */
 static void
 end_run_of(unsigned int i, uint64_t run, unsigned int batches)
 {
 	struct xfer_desc *entry;
-	struct xfer_end m;
 	struct peer *p;
 	unsigned int k;
 
@@ -493,13 +507,7 @@ end_run_of(unsigned int i, uint64_t run, unsigned int batches)
 		peer_write_entry(p, k, k, entry);
 	}
 	UNTIL(p->durable == batches);
-	xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);
-	m.batches[0] = batches;
-	m.batches[1] = 0;
-	peer_say(p, &m, sizeof(m));
-	UNTIL(p->ended);
-	hostile_hang_up(p);
-	UNTIL(hostile_connections() == UINT_MAX);
+	end_with(p, batches);
 }
 
 /*
@@ -524,6 +532,38 @@ test_too_many_runs(void **state)
 	close_peers();
 }
 
+#define MANY 2000 /* runs: measuring them takes longer than beginning one */
+
+/* Of two runs that begin at the same moment, the limit admits one. */
+static void
+test_runs_at_once(void **state)
+{
+	struct peer *p[2];
+	char dir[PATH_MAX];
+	unsigned int i;
+
+	open_limited(0, MANY + 1);
+	for (i = 0; i < MANY; i++) {
+		snprintf(dir, sizeof(dir), "%s/store0/old-%016" PRIx64 "-%016x", rig.root,
+			peers.receiver_id, i);
+		assert_int_equal(mkdir(dir, 0755), 0);
+	}
+	for (i = 0; i < 2; i++) {
+		peers.run = MANY + i;
+		p[i] = peer_call(1 + i, NULL);
+	}
+	for (i = 0; i < 2; i++)
+		UNTIL(p[i]->granted || p[i]->refused != XFER_REASON_NONE || p[i]->gone);
+	assert_int_equal(p[0]->granted + p[1]->granted, 1);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_QUOTA], 1);
+	assert_int_equal(nb_directories(), MANY + 1);
+	for (i = 0; i < 2; i++)
+		hostile_hang_up(p[i]);
+	UNTIL(hostile_connections() == UINT_MAX);
+	close_peers();
+	assert_int_equal(nb_directories(), MANY);
+}
+
 /* The same for a receiver that has used up its quota. */
 static void
 test_quota_used_up(void **state)
@@ -537,6 +577,44 @@ test_quota_used_up(void **state)
 	is_refused(peer_call(3, NULL), XFER_REASON_QUOTA, 2);
 	end_run_of(1, 1, 0);
 	assert_int_equal(nb_directories(), 1);
+	close_peers();
+}
+
+/*
+ * A run whose quota is reached can be ended: what is durable stays, in a complete file, and only
+ * another run is refused.
+ */
+static void
+test_quota_reached_at_end(void **state)
+{
+	const uint64_t batch = XFER_BLOCK + rig.sample.batch[0][0].batch.body_bytes;
+	struct xfer_desc *entry;
+	char path[PATH_MAX];
+	unsigned int k;
+	struct peer *p;
+	struct stat st;
+
+	/* its file also has a schema and a footer, which are more than that */
+	open_limited(batch, 0);
+	peers.run = 1;
+	p = peer_call(1, NULL);
+	UNTIL(p->granted);
+	/* the quota is reached, and the file is closed, by the second one */
+	for (k = 0; k < 2; k++) {
+		entry = peer_entry(p, 0, k, k);
+		peer_write_body(p, k, entry->descriptor.body_bytes);
+		peer_write_entry(p, k, k, entry);
+	}
+	UNTIL(p->durable == 1);
+	end_with(p, 1);
+	snprintf(path, sizeof(path),
+		"%s/store0/hostile-%016" PRIx64 "-%016x/hostile_%016x_000001_frames.arrow",
+		rig.root, peers.receiver_id, 1, 1);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size > batch);
+	peers.run = 2;
+	is_refused(peer_call(1, NULL), XFER_REASON_QUOTA, 1);
+	end_run_of(1, 1, 0);
 	close_peers();
 }
 
@@ -565,7 +643,9 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_ended_run, rig_begin_test),
 		cmocka_unit_test_setup(test_ended_twice, rig_begin_test),
 		cmocka_unit_test_setup(test_too_many_runs, rig_begin_test),
+		cmocka_unit_test_setup(test_runs_at_once, rig_begin_test),
 		cmocka_unit_test_setup(test_quota_used_up, rig_begin_test),
+		cmocka_unit_test_setup(test_quota_reached_at_end, rig_begin_test),
 		cmocka_unit_test_setup(test_nothing_is_left, rig_begin_test),
 		cmocka_unit_test_setup(test_run_that_has_not_ended, rig_begin_test),
 		cmocka_unit_test_setup(test_rotation, rig_begin_test),
