@@ -51,7 +51,7 @@ struct arrow_io_open {
 	bool existing;
 	enum arrow_io_mode mode; /**< best mode to try */
 	unsigned int depth;	 /**< maximum operations in flight */
-	/** only for reading an existing file: it is not locked, and another process may have it open */
+	/** only read an existing file: it is not locked, and another process may have it open */
 	bool read_only;
 };
 

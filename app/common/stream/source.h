@@ -6,8 +6,8 @@
  *
  * Batches that the file's footer marks as damaged (arrow/reader.h) are not listed.
  *
- * The file is locked while it is open, except for messages. To read bodies, it is mapped: if the disk cannot read it,
- * the process is killed by SIGBUS. One thread.
+ * The file is locked while it is open, except for messages. To read bodies, it is mapped: if the
+ * disk cannot read it, the process is killed by SIGBUS. One thread.
  */
 #ifndef STREAM_SOURCE_H
 #define STREAM_SOURCE_H

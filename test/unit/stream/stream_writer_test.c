@@ -1172,8 +1172,8 @@ write_file(struct rig *r, const struct xfer_sample *of, unsigned int from, unsig
 }
 
 /*
- * Two files have the same copies of some batches, and a third one differs in one of them: nothing is
- * truncated, in whatever order the files are.
+ * Two files have the same copies of some batches, and a third one differs in one of them: nothing
+ * is truncated, in whatever order the files are.
  */
 static void
 test_differing(void **state)
