@@ -75,6 +75,53 @@ test_abandoned(void **state)
 	hostile_beside_is_there_once();
 }
 
+static struct store_connection *early; /* its event that it is established is kept back */
+static struct rdma_event kept_event;
+
+void __real_store_connection_event(struct store_connection *c, const struct rdma_event *event);
+void __wrap_store_connection_event(struct store_connection *c, const struct rdma_event *event);
+
+void
+__wrap_store_connection_event(struct store_connection *c, const struct rdma_event *event)
+{
+	if (c == early && event->type == RDMA_EVENT_ESTABLISHED)
+		kept_event = *event;
+	else
+		__real_store_connection_event(c, event);
+}
+
+/*
+ * The store refuses a peer before the event that the connection is established: the peer learns the
+ * reason after the event.
+ */
+static void
+test_refused_early(void **state)
+{
+	struct xfer_status m = {0};
+	struct peer *p;
+
+	hostile_begin();
+	p = peer_call(0, NULL);
+	p->mute = true;
+	UNTIL(hostile_connections() == 1);
+	early = (struct store_connection *)(uintptr_t)hostile_seen(p);
+	UNTIL(p->established && kept_event.conn != NULL);
+	/* the first message is not the one that proves the identity */
+	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), 0);
+	peer_say(p, &m, sizeof(m));
+	UNTIL(early->state == STORE_LEAVING);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_ORDER], 1);
+	for (unsigned int i = 0; i < 1000; i++)
+		rig_turn();
+	assert_int_equal(p->refused, XFER_REASON_NONE);
+	__real_store_connection_event(early, &kept_event);
+	early = NULL;
+	UNTIL(p->refused == XFER_REASON_ORDER);
+	hostile_is_refused(p, XFER_REASON_ORDER);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
 static void
 say_proof(struct peer *p)
 {
@@ -194,6 +241,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_replayed, rig_begin_test),
 		cmocka_unit_test_setup(test_abandoned, rig_begin_test),
+		cmocka_unit_test_setup(test_refused_early, rig_begin_test),
 		cmocka_unit_test_setup(test_half_open, rig_begin_test),
 		cmocka_unit_test_setup(test_flood, rig_begin_test),
 	};
