@@ -849,6 +849,34 @@ restart_with_a_module_that_was_dead(void **state)
 	}
 }
 
+/*
+ * In a pause of the detector, one module sends numbers ahead, and the window follows it. When the
+ * others go on, the window moves back to their numbers at once, and none of their packets is late.
+ */
+static void
+window_moves_back_after_a_pause(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	be_silent(0x7);
+	modules_frame(5012, 0x8, 0);
+	for (uint64_t f = 5010; f < 5013; f++) {
+		(void)rig_close(ft, &closed);
+		be_silent(0x7);
+		close_frames(f, f + 1, f == 5012 ? PACKETS : 0);
+	}
+	modules_frame(5013, 0x8, 0);
+	/* two are enough: one is silent, and one continues in the old window */
+	for (uint32_t m = 0; m < 2; m++) {
+		assert_false(ft->builder->flushing);
+		for (uint64_t f = 5010; f < 5012; f++)
+			assert_int_equal(place_range(m, f, 0, 16), FRAME_PLACE_HOLD);
+		frame_table_open(ft);
+	}
+	assert_true(ft->builder->flushing);
+	assert_int_equal(ft->builder->requested, 5010);
+}
+
 /* Resync requests for different positions do not add up. */
 static void
 requests_must_agree(void **state)
@@ -986,6 +1014,44 @@ restart_is_not_held_up(void **state)
 	}
 }
 
+/*
+ * One module does not follow a restart, and its packets wait for slots that the gangs have. The
+ * gangs will return them, so the restart waits longer than otherwise, but not without a limit.
+ */
+static void
+restart_waits_for_gangs(void **state)
+{
+	uint32_t slot[2];
+
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	ft->config.stall_cycles = rte_get_tsc_hz() * 3600;
+	for (uint32_t i = 0; i < 2; i++) {
+		modules_frame(5010 + i, 0xf, 0);
+		assert_true(rig_close_graced(ft, &closed));
+		slot[i] = closed.slot;
+	}
+	frame_table_open(ft);
+	modules_frame(5012, 0x1, 0);
+	assert_int_equal(rig_place(ft, 0, 5014, 0, 1), FRAME_PLACE_WAIT);
+	frame_rx_want(&ft->rx[0], 5015, false);
+	for (int i = 0; i < 3; i++)
+		for (uint32_t m = 1; m < MODULES; m++)
+			drop_one(m, 1);
+	assert_int_not_equal(ft->builder->leave_since, 0);
+	ft->builder->leave_since -= ft->config.stall_cycles / 2;
+	frame_table_open(ft);
+	assert_false(ft->builder->flushing);
+	/* a returned slot does not extend the time: the module would hold the others up for ever */
+	frame_table_recycle(ft, slot[0]);
+	frame_table_open(ft);
+	assert_false(ft->builder->flushing);
+	ft->builder->leave_since -= ft->config.stall_cycles / 2;
+	frame_table_open(ft);
+	assert_true(ft->builder->flushing);
+	frame_table_recycle(ft, slot[1]);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -1008,6 +1074,7 @@ main(int argc, char **argv)
 		TEST(full_rx_role_is_not_waited_for),
 		TEST(refused_frames_are_not_late),
 		TEST(restart_is_not_held_up),
+		TEST(restart_waits_for_gangs),
 		TEST(restart_from_one),
 		TEST(restart_after_stop_ends),
 		TEST(long_silence_is_no_restart),
@@ -1021,6 +1088,7 @@ main(int argc, char **argv)
 		TEST(silent_modules_have_no_say),
 		TEST(refusal_ends_with_silence),
 		TEST(restart_with_a_module_that_was_dead),
+		TEST(window_moves_back_after_a_pause),
 		TEST(requests_must_agree),
 		TEST(restart_survives_stragglers),
 	};
