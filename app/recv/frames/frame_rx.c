@@ -30,6 +30,8 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 		__atomic_store_n(&frx->progress[s], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&frx->reach[s], 0, __ATOMIC_RELAXED);
 		frx->leap[s] = 0;
+		/* requests from now on are not from before a silence, see forget_after_silence() */
+		frx->silences[s] = __atomic_load_n(&ft->builder->silences[s], __ATOMIC_RELAXED);
 		/* after a restart the same numbers may come again, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 			__atomic_store_n(

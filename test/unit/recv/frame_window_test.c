@@ -258,6 +258,40 @@ first_window_between_runs(void **state)
 	}
 }
 
+/*
+ * No run has been active for so long that streams count as silent. A run begins with the first
+ * packets that were held, also if others arrive before the builder reads the request.
+ */
+static void
+first_window_after_long_idleness(void **state)
+{
+	bool moved;
+
+	begin(1);
+	run_through(1, 5);
+	frame_table_end(ft);
+	expect_nothing();
+	ft->config.stall_cycles = 0;
+	frame_table_open(ft); /* notes the packets of the run */
+	frame_table_open(ft);
+	ft->config.stall_cycles = UINT64_MAX;
+	assert_int_equal(ft->builder->silences[0], 1);
+	assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
+	rig_quiescent(ft);
+	assert_int_equal(rig_place(ft, 0, 500, 0, 1), FRAME_PLACE_HOLD);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+	assert_true(frame_rx_begin_again(ft, &ft->rx[0], &moved));
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 500, p, 1), FRAME_PLACE_HOLD);
+	frame_rx_end_again(&ft->rx[0]);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 501, p, 1), FRAME_PLACE_HOLD);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	assert_int_equal(ft->builder->requested, 500);
+}
+
 /* Between runs one module is slightly ahead: a run begins after the frames of that module, too. */
 static void
 first_window_out_of_step(void **state)
@@ -1067,6 +1101,7 @@ main(int argc, char **argv)
 		TEST(gap_after_a_gap),
 		TEST(late_for_the_first_head),
 		TEST(first_window_between_runs),
+		TEST(first_window_after_long_idleness),
 		TEST(first_window_out_of_step),
 		TEST(unused_frames_count_again),
 		TEST(first_window_by_time),
