@@ -34,9 +34,10 @@ struct run_file {
 };
 
 struct table_files {
-	struct run_file *file;	      /* NULL: outage */
-	struct backoff backoff;	      /* in ns */
-	struct run_files_stats stats; /* one writer; read with atomic loads */
+	struct run_file *file;		 /* NULL: outage */
+	const struct arrow_file *newest; /* the last one opened; it may be closed by now */
+	struct backoff backoff;		 /* in ns */
+	struct run_files_stats stats;	 /* one writer; read with atomic loads */
 	struct run_files_status status;
 };
 
@@ -131,7 +132,7 @@ set_status(struct run_files *r, enum arrow_table table, const struct arrow_file 
 
 	pthread_mutex_lock(&r->lock);
 	/* an old file must not overwrite the status of the next one */
-	if (t->file == NULL || &t->file->file == f)
+	if (t->newest == f)
 		snprintf(t->status.path, sizeof(t->status.path), "%s", arrow_file_path(f));
 	if (f->error != 0)
 		snprintf(t->status.error, sizeof(t->status.error), "%s", f->message);
@@ -357,6 +358,7 @@ take_files(struct run_files *r, struct run_file *file[ARROW_TABLES])
 	for (i = 0; i < ARROW_TABLES; i++) {
 		t = &r->table[i];
 		t->file = file[i];
+		t->newest = &file[i]->file;
 		t->file->file.clock = r->config.clock;
 		t->file->file.clock_arg = r->config.arg;
 		r->opened_bytes += t->stats.bytes;
