@@ -211,8 +211,9 @@ def session(t, where, pid, log):
     want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
     writer(t)
-    # the last run that has a preview
-    want(os.path.dirname(text(t.get('preview'), 'path')) == where, t.get('preview'))
+    # of the last run that has a preview; other processes may delay its thread
+    picture = wait('a picture', lambda: (p := t.get('preview'))['path'] and p)
+    want(os.path.dirname(text(picture, 'path')) == where, picture)
     want(t.get('egress') == {'active': 0}, t.get('egress'))
     want(t.get('rdma') == {'active': 0}, t.get('rdma'))
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)
