@@ -144,17 +144,6 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 	ft->builder->late_frames--;
 }
 
-/** Is a frame refused and not closed yet? Then it gets a row, unless no packet waited for it. */
-static bool
-will_have_row(const struct frame_table *ft, uint64_t frame)
-{
-	const struct frame_builder *b = ft->builder;
-
-	return frame >= b->next_close && frame < b->next_open && frame >= b->unnamed &&
-		ft->entry[frame & ft->entry_mask] ==
-		((frame + 1) << FRAME_TAG_SLOT_BITS | FRAME_TAG_REFUSED);
-}
-
 /** Count a frame that packets named, unless it has a row or was counted. */
 static void
 add(struct frame_table *ft, uint64_t frame)
@@ -162,8 +151,7 @@ add(struct frame_table *ft, uint64_t frame)
 	struct frame_late *late = ft->builder->late;
 	uint64_t *bits;
 
-	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL ||
-		will_have_row(ft, frame))
+	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL)
 		return;
 	bits = add_bits(late, frame);
 	if (bits != NULL && (*bits >> frame % 64 & 1) != 0)

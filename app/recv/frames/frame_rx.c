@@ -358,8 +358,9 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 enum frame_placement
 frame_rx_refused(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	/* it may be one of the first frames of the window, which have no row if they are refused */
-	frame_rx_drop(ft, frx, stream, frame);
+	/* the others have a row, see pass_head() */
+	if (frame < __atomic_load_n(&ft->builder->unnamed, __ATOMIC_RELAXED))
+		frame_rx_drop(ft, frx, stream, frame);
 	return FRAME_PLACE_REFUSED;
 }
 

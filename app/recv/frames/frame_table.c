@@ -178,7 +178,7 @@ refuse_frames(struct frame_table *ft)
 	/* the window begins before the requested frame: its first frames may not exist */
 	if (b->next_open < b->requested && lowest != UINT64_MAX &&
 		(b->unnamed == 0 || b->unnamed >= b->next_open))
-		b->unnamed = RTE_MIN(b->requested, lowest);
+		__atomic_store_n(&b->unnamed, RTE_MIN(b->requested, lowest), __ATOMIC_RELAXED);
 	wanted = RTE_MIN(wanted, ft->window.end);
 	while (b->next_open < wanted && b->next_open - b->next_close < ft->config.slots) {
 		frame_entry_set(ft, b->next_open++, FRAME_TAG_REFUSED);

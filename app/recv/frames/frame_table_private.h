@@ -22,8 +22,8 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
-/** Builder's part of the table. Private to the builder, except `paused_progress`, `silences` and
- * `request_silences`. */
+/** Builder's part of the table. Private to the builder, except `unnamed`, `paused_progress`,
+ * `silences` and `request_silences`. */
 struct frame_builder {
 	uint64_t next_close;  /**< head: lowest frame that is not closed */
 	uint64_t next_open;   /**< lowest frame that is not opened */
@@ -57,9 +57,10 @@ struct frame_builder {
 	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
 	uint64_t move_to;   /**< frame + 1 at which the window is to begin, 0 = no move */
 	uint64_t requested; /**< requested frame, if the window begins before it; else 0 */
-	uint64_t unnamed;   /**< refused frames below this were named by no packet that waited */
-	uint64_t asked_at;  /**< TSC of the first packet seen without a window, 0 = none */
-	bool moving; /**< new generation is published; some RX role has not acknowledged it */
+	/** Refused frames below this were named by no packet that waited. Read by RX roles. */
+	uint64_t unnamed;
+	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
+	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
 	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
 	uint64_t requests;			      /**< bits of streams with a resync request */

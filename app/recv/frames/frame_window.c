@@ -83,7 +83,7 @@ move_towards(struct frame_table *ft, uint64_t at)
 	if (b->move_to == at && ft->config.run.nb_frames == 0)
 		b->move_to = at > ft->config.max_skew_frames ? at - ft->config.max_skew_frames : 1;
 	b->requested = b->move_to < at ? at - 1 : 0;
-	b->unnamed = 0;
+	__atomic_store_n(&b->unnamed, 0, __ATOMIC_RELAXED);
 	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
