@@ -142,6 +142,9 @@ def session(t, where, pid, log):
     arrived(t, again + 50)
     live = wait('frames of the run', lambda: (l := t.get('ledger'))['frames']['frames'] > 100 and l)
     want(live['state'] == 'running', live)
+    # all frames are kept now; other processes may delay the thread that draws
+    picture = wait('a picture', lambda: (p := t.get('preview'))['path'] and p)
+    want(os.path.dirname(text(picture, 'path')) == where, picture)
     t.do('run/stop')
     status = t.wait('idle')
     want(status['failed'] == 0 and status['name'] == 'one', status)
@@ -211,9 +214,7 @@ def session(t, where, pid, log):
     want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
     writer(t)
-    # of the last run that has a preview; other processes may delay its thread
-    picture = wait('a picture', lambda: (p := t.get('preview'))['path'] and p)
-    want(os.path.dirname(text(picture, 'path')) == where, picture)
+    want(t.get('preview')['active'] == 0, t.get('preview'))
     want(t.get('egress') == {'active': 0}, t.get('egress'))
     want(t.get('rdma') == {'active': 0}, t.get('rdma'))
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)

@@ -999,6 +999,40 @@ refused_frames_are_not_late(void **state)
 }
 
 /*
+ * After a restart no slot is free. The window begins K frames before the requested one: refused
+ * frames there have no row. They are late frames if a packet names them.
+ */
+static void
+refused_frames_without_a_row(void **state)
+{
+	config.refuse = true;
+	begin(1000);
+	for (uint64_t f = 1000; f < 1004; f++) {
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+		assert_true(rig_close(ft, &closed));
+	}
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 10, p, 1), FRAME_PLACE_HOLD);
+	for (int i = 0; i < 3; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+		expect_nothing();
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(rig_place(ft, 0, 10, 0, 1), FRAME_PLACE_WAIT);
+	frame_rx_want(&ft->rx[0], 11, true);
+	frame_table_open(ft);
+	for (uint64_t f = 10; f > 8; f--)
+		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_REFUSED);
+	frame_table_open(ft);
+	assert_int_equal(frame_table_late_frames(ft), 1);
+	assert_true(rig_close_graced(ft, &closed));
+	assert_int_equal(closed.frame, 10);
+	assert_true(closed.refused);
+	assert_int_equal(frame_table_late_frames(ft), 1);
+}
+
+/*
  * Two of three streams are restarted. The third goes on, and one of its packets always waits: the
  * window follows the others in time.
  */
@@ -1108,6 +1142,7 @@ main(int argc, char **argv)
 		TEST(lone_number_gives_nothing_up),
 		TEST(full_rx_role_is_not_waited_for),
 		TEST(refused_frames_are_not_late),
+		TEST(refused_frames_without_a_row),
 		TEST(restart_is_not_held_up),
 		TEST(restart_waits_for_gangs),
 		TEST(restart_from_one),
