@@ -52,7 +52,7 @@ frame_head_begun(const struct frame_table *ft)
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		highest = RTE_MAX(highest, frame_stream_progress(ft, s));
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
-		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE));
+		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].waits_for, __ATOMIC_ACQUIRE));
 	/* most streams are behind a gap: what is before it has passed */
 	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
@@ -120,7 +120,7 @@ head_given_up(struct frame_table *ft)
 		return false;
 	/* an RX role that waits for this frame places its packets in its next poll */
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
-		const uint64_t at = __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE);
+		const uint64_t at = __atomic_load_n(&ft->rx[i].waits_for, __ATOMIC_ACQUIRE);
 
 		if (at != 0 && at <= b->next_close + 1)
 			return false;

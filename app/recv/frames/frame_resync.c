@@ -380,7 +380,7 @@ frame_resync_hear(struct frame_table *ft)
 static bool
 any_waits(const struct frame_table *ft, uint32_t rx)
 {
-	return __atomic_load_n(&ft->rx[rx].wanted, __ATOMIC_ACQUIRE) != 0 ||
+	return __atomic_load_n(&ft->rx[rx].waits_for, __ATOMIC_ACQUIRE) != 0 ||
 		__atomic_load_n(&ft->rx[rx].crowded, __ATOMIC_ACQUIRE) != 0;
 }
 

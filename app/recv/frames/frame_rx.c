@@ -43,7 +43,7 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	__atomic_store_n(&frx->requests, 0, __ATOMIC_RELAXED);
 	memset(frx->dropped, 0, sizeof(frx->dropped));
 	__atomic_store_n(&frx->crowded, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&frx->wanted, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&frx->waits_for, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&frx->blocked, 0, __ATOMIC_RELAXED);
 	frx->generation = generation;
 	__atomic_store_n(&frx->acknowledged, generation, __ATOMIC_RELEASE);

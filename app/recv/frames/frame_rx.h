@@ -61,9 +61,9 @@ struct frame_agreement {
 /**
  * State of an RX role. Written by its RX lcore, except `nb_drops_read`.
  *
- * The builder reads the fields from `wanted` to `nb_drops_read`, without `leap`. Of the first cache
- * line it reads the constants, and now and then `listened` and, while it searches a window,
- * `elsewhere` (the streams out of window).
+ * The builder reads the fields from `waits_for` to `nb_drops_read`, without `leap`. Of the first
+ * cache line it reads the constants, and now and then `listened` and, while it searches a window,
+ * `out_of_window`.
  */
 struct frame_rx {
 	uint32_t id;	     /**< index of the RX role; constant */
@@ -83,8 +83,8 @@ struct frame_rx {
 	uint64_t *done;
 
 	/** Lowest frame + 1 that this RX role waits for, 0 = none. */
-	uint64_t wanted __rte_cache_aligned;
-	uint64_t blocked;   /**< `wanted` if no more packets can wait, else 0 */
+	uint64_t waits_for __rte_cache_aligned;
+	uint64_t blocked;   /**< `waits_for` if no more packets can wait, else 0 */
 	uint64_t passed;    /**< detector's number + 1 of the last frame dropped without a run */
 	uint64_t passed_at; /**< TSC of the first packet of that frame */
 	uint64_t crowded;   /**< non-zero: no room to hold more packets of streams out of window */
@@ -124,7 +124,8 @@ struct frame_rx {
 	uint64_t absent;
 	uint64_t polled_at; /**< TSC of the last poll */
 } __rte_cache_aligned;
-static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
+static_assert(
+	offsetof(struct frame_rx, waits_for) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
 static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
 static_assert(sizeof(struct frame_rx) == 215 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
@@ -172,12 +173,12 @@ frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
  * @param full          no more packets can wait: this RX role will place nothing else
  */
 static inline void
-frame_rx_want(struct frame_rx *frx, uint64_t frame_plus_1, bool full)
+frame_rx_waits_for(struct frame_rx *frx, uint64_t frame_plus_1, bool full)
 {
 	const uint64_t blocked = full ? frame_plus_1 : 0;
 
-	if (frx->wanted != frame_plus_1)
-		__atomic_store_n(&frx->wanted, frame_plus_1, __ATOMIC_RELEASE);
+	if (frx->waits_for != frame_plus_1)
+		__atomic_store_n(&frx->waits_for, frame_plus_1, __ATOMIC_RELEASE);
 	if (frx->blocked != blocked)
 		__atomic_store_n(&frx->blocked, blocked, __ATOMIC_RELEASE);
 }

@@ -166,7 +166,7 @@ refuse_frames(struct frame_table *ft)
 
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
 		const struct frame_rx *frx = &ft->rx[i];
-		uint64_t at = __atomic_load_n(&frx->wanted, __ATOMIC_ACQUIRE);
+		uint64_t at = __atomic_load_n(&frx->waits_for, __ATOMIC_ACQUIRE);
 
 		/* a frame that is not among the next ones counts only if nothing else can come */
 		if (at > b->next_open + ft->config.max_skew_frames)

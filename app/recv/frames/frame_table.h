@@ -7,7 +7,7 @@
  * entry is one 64-bit tag, (frame + 1) << 16 | slot. Only the builder writes tags. With one load an
  * RX lcore learns whether the frame is open, and its slot. The builder opens frames in advance, for
  * as many as there are free slots. If a frame is not open, the RX lcore keeps the packet and
- * publishes the frame in frame_rx.wanted. The builder then opens the frame, refuses it, or moves
+ * publishes the frame in frame_rx.waits_for. The builder then opens the frame, refuses it, or moves
  * the window.
  *
  * A frame slot consists of

@@ -298,7 +298,7 @@ static bool
 any_waits(const struct frame_table *ft)
 {
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
-		if (__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0)
+		if (__atomic_load_n(&ft->rx[i].waits_for, __ATOMIC_ACQUIRE) != 0)
 			return true;
 	return false;
 }

@@ -663,12 +663,12 @@ drop_blocking(struct rx *rx)
 
 /** Publish which frame the builder should open next. */
 static void
-want(struct rx *rx)
+publish_waits(struct rx *rx)
 {
 	uint64_t lowest = UINT64_MAX;
 
 	if (likely(rx->nb_pending == 0)) {
-		frame_rx_want(rx->frx, 0, false);
+		frame_rx_waits_for(rx->frx, 0, false);
 		frame_rx_crowd(rx->frx, rx->crowded);
 		rx->crowded = false;
 		return;
@@ -680,7 +680,7 @@ want(struct rx *rx)
 			lowest = RTE_MIN(lowest, frame);
 	}
 	/* if all pending packets are held, no frame is requested: UINT64_MAX + 1 is 0 */
-	frame_rx_want(rx->frx, lowest + 1, all_are_full(rx));
+	frame_rx_waits_for(rx->frx, lowest + 1, all_are_full(rx));
 	frame_rx_crowd(rx->frx, rx->crowded);
 }
 
@@ -785,7 +785,7 @@ drop_waiting(struct rx *rx)
 		rte_pktmbuf_free_bulk(burst, n);
 		counter_add(&rx->counters[RX_STOPPED], n);
 	}
-	frame_rx_want(rx->frx, 0, false);
+	frame_rx_waits_for(rx->frx, 0, false);
 	frame_rx_crowd(rx->frx, false);
 }
 
@@ -823,7 +823,7 @@ rx_poll(void *arg)
 	if (rx->nb_pending > 0)
 		counter_add(&rx->counters[RX_WAITS], 1);
 	if (try || received > 0)
-		want(rx);
+		publish_waits(rx);
 	/* free slightly more mbufs than were received: the mempool cache keeps its level, and the
 	 * pool is not used. If nothing was received, there is time for more. */
 	n += frame_rx_reclaim(rx->table, rx->frx,

@@ -360,7 +360,7 @@ tell(const char *when)
 	for (uint32_t l = 0; l < config.nb_rx; l++)
 		print_message("  RX role %u: elsewhere %" PRIx64 ", requests %" PRIx64
 			      ", expected %" PRIu64 "%s, %u pending, %u queued\n",
-			l, ft->rx[l].out_of_window, ft->rx[l].requests, ft->rx[l].wanted,
+			l, ft->rx[l].out_of_window, ft->rx[l].requests, ft->rx[l].waits_for,
 			ft->rx[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending, queued(l));
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		if (rig_count(ft, c) != 0)
@@ -424,7 +424,7 @@ keeps_up(uint32_t act)
 		if ((role[s] == DEAD || act < away[s]) && (ft->builder->silent >> s & 1) == 0)
 			return false;
 	for (uint32_t l = 0; l < config.nb_rx; l++) {
-		if (ft->rx[l].wanted != 0)
+		if (ft->rx[l].waits_for != 0)
 			return false;
 		for (uint32_t i = 0; i < rig_rx[l]->nb_pending; i++)
 			if (role[rig_rx[l]->pending[i].stream] == HONEST)

@@ -398,7 +398,7 @@ step_rx(uint32_t frx, uint32_t burst)
 		outcome[p->id] = expected == FRAME_PLACED;
 		moved = true;
 	}
-	frame_rx_want(&ft->rx[frx], model_wanted(frx), w->waits);
+	frame_rx_waits_for(&ft->rx[frx], model_wanted(frx), w->waits);
 	return moved;
 }
 

@@ -95,11 +95,11 @@ begin_run(uint64_t frame)
 {
 	for (uint64_t f = frame; f < frame + 2; f++) {
 		while (place_range(0, f, 0, 1) >= FRAME_PLACE_WAIT) {
-			frame_rx_want(&ft->rx[0], f + 1, true);
+			frame_rx_waits_for(&ft->rx[0], f + 1, true);
 			expect_nothing();
 			frame_table_open(ft);
 		}
-		frame_rx_want(&ft->rx[0], 0, false);
+		frame_rx_waits_for(&ft->rx[0], 0, false);
 		assert_int_equal(place_range(0, f, 1, PACKETS), FRAME_PLACED);
 	}
 	expect_closed(frame, PACKETS);

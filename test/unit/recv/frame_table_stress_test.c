@@ -124,7 +124,7 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 		/* an RX role here has no room to hold a packet */
 		frame_rx_crowd(s->frx, r == FRAME_PLACE_HOLD);
 		if (r == FRAME_PLACE_WAIT)
-			frame_rx_want(s->frx, frame + 1, true);
+			frame_rx_waits_for(s->frx, frame + 1, true);
 		do {
 			sched_yield();
 			go_on(s);
@@ -135,7 +135,7 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 		if (again != FRAME_AGAIN_PLACE || __atomic_load_n(&stop, __ATOMIC_ACQUIRE))
 			break;
 	}
-	frame_rx_want(s->frx, 0, false);
+	frame_rx_waits_for(s->frx, 0, false);
 	frame_rx_crowd(s->frx, false);
 	sent->placed = r == FRAME_PLACED;
 	if (!sent->placed)

@@ -100,7 +100,7 @@ waits_until_open(void **state)
 	for (uint64_t f = 1; f <= 4; f++)
 		assert_int_equal(place_range(0, f, 1, PACKETS), FRAME_PLACED);
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->rx[0], 6, true);
+	frame_rx_waits_for(&ft->rx[0], 6, true);
 	assert_int_equal(frame_table_open(ft), 0); /* no slot is free */
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
 	expect_closed(1, PACKETS - 1); /* closed because the stream is K = 2 frames further */
@@ -158,7 +158,7 @@ refuses_whole_frames(void **state)
 	}
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
 	assert_int_equal(frame_table_open(ft), 0); /* no RX role has requested the frame */
-	frame_rx_want(&ft->rx[0], 6, false);
+	frame_rx_waits_for(&ft->rx[0], 6, false);
 	assert_int_equal(frame_table_open(ft), 1);
 	assert_int_equal(place_range(0, 5, 0, 64), FRAME_PLACE_REFUSED);
 	for (uint32_t i = 0; i < 4; i++)

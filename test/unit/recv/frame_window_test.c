@@ -106,7 +106,7 @@ gap_by_agreement_is_loss(void **state)
 	/* the only stream has agreed */
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
 	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->rx[0], 51, true);
+	frame_rx_waits_for(&ft->rx[0], 51, true);
 	for (uint64_t f = 5; f < 50; f++) {
 		expect_closed(f, 0);
 		assert_false(closed.refused || closed.timeout);
@@ -388,9 +388,9 @@ full_rx_role_is_not_waited_for(void **state)
 	rig_config(&config, &d, 2, 1);
 	begin(1);
 	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->rx[0], 15, false);
+	frame_rx_waits_for(&ft->rx[0], 15, false);
 	expect_nothing(); /* packets of module 1 may still arrive */
-	frame_rx_want(&ft->rx[0], 15, true);
+	frame_rx_waits_for(&ft->rx[0], 15, true);
 	for (uint64_t f = 1; f < 11; f++) {
 		expect_closed(f, 0);
 		frame_table_open(ft);
@@ -760,13 +760,13 @@ most_modules_move_it(void **state)
 	for (uint64_t f = 11; f < 13; f++)
 		for (uint32_t m = 0; m < MODULES; m++)
 			while (rig_place(ft, m, f, 0, 1) == FRAME_PLACE_WAIT) {
-				frame_rx_want(&ft->rx[0], f + 1, true);
-				frame_rx_want(&ft->rx[1], f + 1, true);
+				frame_rx_waits_for(&ft->rx[0], f + 1, true);
+				frame_rx_waits_for(&ft->rx[1], f + 1, true);
 				expect_nothing();
 				frame_table_open(ft);
 			}
-	frame_rx_want(&ft->rx[0], 0, false);
-	frame_rx_want(&ft->rx[1], 0, false);
+	frame_rx_waits_for(&ft->rx[0], 0, false);
+	frame_rx_waits_for(&ft->rx[1], 0, false);
 	for (uint64_t f = 11; f < 13; f++)
 		for (uint32_t m = 0; m < MODULES; m++)
 			assert_int_equal(place_range(m, f, 1, PACKETS), FRAME_PLACED);
@@ -980,10 +980,10 @@ refused_frames_are_not_late(void **state)
 	for (uint64_t f = 4; f < 2000; f += 2) {
 		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACED);
 		assert_int_equal(rig_place(ft, 0, f + 1, 0, 1), FRAME_PLACE_WAIT);
-		frame_rx_want(&ft->rx[0], f + 2, false);
+		frame_rx_waits_for(&ft->rx[0], f + 2, false);
 		frame_table_open(ft);
 		assert_int_equal(rig_place(ft, 0, f + 1, 0, 1), FRAME_PLACE_REFUSED);
-		frame_rx_want(&ft->rx[0], 0, false);
+		frame_rx_waits_for(&ft->rx[0], 0, false);
 		frame_table_open(ft);
 		assert_int_equal(frame_table_late_frames(ft), 0);
 		for (uint32_t p = 1; p < PACKETS; p++)
@@ -1020,7 +1020,7 @@ refused_frames_without_a_row(void **state)
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	assert_int_equal(rig_place(ft, 0, 10, 0, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->rx[0], 11, true);
+	frame_rx_waits_for(&ft->rx[0], 11, true);
 	frame_table_open(ft);
 	for (uint64_t f = 10; f > 8; f--)
 		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_REFUSED);
@@ -1069,7 +1069,7 @@ restart_is_not_held_up(void **state)
 		if (far < ft->builder->next_open) {
 			far = f + 11;
 			assert_int_equal(rig_place(ft, 2, far, 0, 2), FRAME_PLACE_WAIT);
-			frame_rx_want(&ft->rx[2], far + 1, false);
+			frame_rx_waits_for(&ft->rx[2], far + 1, false);
 		}
 		while (ft->window.state == FRAME_WINDOW_OPEN &&
 			rte_rdtsc() - sent < rte_get_tsc_hz() / 500) {
@@ -1102,7 +1102,7 @@ restart_waits_for_gangs(void **state)
 	frame_table_open(ft);
 	modules_frame(5012, 0x1, 0);
 	assert_int_equal(rig_place(ft, 0, 5014, 0, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->rx[0], 5015, false);
+	frame_rx_waits_for(&ft->rx[0], 5015, false);
 	for (int i = 0; i < 3; i++)
 		for (uint32_t m = 1; m < MODULES; m++)
 			drop_one(m, 1);

@@ -600,7 +600,7 @@ waits_for_slots(void **state)
 		poll_all();
 	assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128 - 1);
 	assert_in_range(rig_rx[0]->nb_pending, RX_PENDING_FULL + 1, RX_PENDING_SOURCE);
-	assert_int_equal(ft->rx[0].wanted, 6);
+	assert_int_equal(ft->rx[0].waits_for, 6);
 	assert_int_equal(ft->rx[0].blocked, 6);
 	assert_int_equal(
 		rig_count(ft, RX_PLACED) + rig_rx[0]->nb_pending, rig_count(ft, RX_PACKETS));
@@ -609,7 +609,7 @@ waits_for_slots(void **state)
 		poll_all();
 	}
 	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128 - 1);
-	assert_int_equal(ft->rx[0].wanted, 0);
+	assert_int_equal(ft->rx[0].waits_for, 0);
 	assert_int_equal(ft->rx[0].blocked, 0);
 	finish();
 }
@@ -669,7 +669,7 @@ waiting_packet_stays_behind(void **state)
 		;
 	for (uint32_t i = 0; i < 4; i++)
 		assert_true(rig_close(ft, &closed[i]));
-	assert_int_equal(ft->rx[0].wanted, 6);
+	assert_int_equal(ft->rx[0].waits_for, 6);
 	/* the detector restarts, and there is no room to hold all packets */
 	send_frame(0, 0, 1, false);
 	send_frame(0, 0, 2, false);
@@ -708,7 +708,7 @@ corrupt_number_waits_alone(void **state)
 	for (int i = 0; i < 10; i++)
 		poll_all();
 	assert_int_equal(rig_rx[0]->nb_pending, 1);
-	assert_int_equal(ft->rx[0].wanted, 8);
+	assert_int_equal(ft->rx[0].waits_for, 8);
 	assert_int_equal(ft->rx[0].blocked, 0);
 	assert_int_equal(build(), 2);
 	for (uint64_t f = 3; f <= 8; f++) {
@@ -982,7 +982,7 @@ stop_in_the_middle(void **state)
 	for (uint32_t i = 0; i < 3; i++)
 		assert_true(rig_rx[i]->stopped);
 	assert_int_equal(rig_count(ft, RX_STOPPED), rig_count(ft, RX_PACKETS));
-	assert_int_equal(ft->rx[1].wanted, 0);
+	assert_int_equal(ft->rx[1].waits_for, 0);
 	while (rig_queues[0].tail != rig_queues[0].head)
 		rte_pktmbuf_free(rig_queues[0].m[rig_queues[0].tail++ % RIG_QUEUE_SIZE]);
 	finish();
