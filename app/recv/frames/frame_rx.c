@@ -335,8 +335,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return drop_late(ft, frx, stream, frame);
 	/*
 	 * The detector was silent. The packet may be the rest of its last frame. It counts towards
-	 * a
-	 * resync request if its frame is another one, or if the same packet was placed before.
+	 * a resync request if its frame is another one, or if the same packet was placed before.
 	 */
 	progress = frx->progress[stream];
 	if (is_new(ft, frx, stream))
