@@ -57,18 +57,47 @@ frame_head_begun(const struct frame_table *ft)
 	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
 
-/** The head is delayed from now on. */
+/** Note the time and the progress of all streams. */
 static void
-begin_delay(struct frame_table *ft)
+note_delay(const struct frame_table *ft, struct frame_delay *now)
+{
+	now->ran = ft->builder->ran;
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		now->listened[i] = frame_rx_listened(ft, i);
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		now->progress[s] = frame_stream_progress(ft, s);
+}
+
+/** The head is delayed: since now, or since an earlier call. */
+static void
+hold_head(struct frame_table *ft)
 {
 	struct frame_builder *b = ft->builder;
+	bool moved = false;
 
-	b->held = true;
-	b->held_ran = b->ran;
-	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
-		b->held_listened[i] = frame_rx_listened(ft, i);
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		b->held_progress[s] = frame_stream_progress(ft, s);
+		moved |= b->moved.progress[s] != frame_stream_progress(ft, s);
+	if (!b->held)
+		note_delay(ft, &b->delay);
+	if (!b->held || moved)
+		note_delay(ft, &b->moved);
+	b->held = true;
+}
+
+/**
+ * The head was delayed and is closed. If the next one had begun when a stream sent last, its delay
+ * has lasted since then: the frames of an acquisition that ends incomplete close together.
+ */
+static void
+hold_next(struct frame_table *ft)
+{
+	struct frame_builder *b = ft->builder;
+	uint64_t highest = 0;
+
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		highest = RTE_MAX(highest, b->moved.progress[s]);
+	b->held = highest > b->next_close;
+	b->delay = b->moved;
 }
 
 /**
@@ -79,10 +108,10 @@ static uint64_t
 delay(const struct frame_table *ft)
 {
 	const struct frame_builder *b = ft->builder;
-	uint64_t least = b->ran - b->held_ran;
+	uint64_t least = b->ran - b->delay.ran;
 
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
-		least = RTE_MIN(least, frame_rx_listened(ft, i) - b->held_listened[i]);
+		least = RTE_MIN(least, frame_rx_listened(ft, i) - b->delay.listened[i]);
 	return least;
 }
 
@@ -148,14 +177,14 @@ head_given_up(struct frame_table *ft)
 	}
 	if (behind == 0)
 		return true;
-	if (!b->held)
-		begin_delay(ft);
+	hold_head(ft);
 	if (delay(ft) < ft->config.stall_cycles)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);
 
-		if (at < passed && at == b->held_progress[s])
+		/* one that is ahead of the head was silent, too, unless its packets wait */
+		if (at == b->delay.progress[s] && (at < passed || stream_reach(ft, s) == at))
 			b->stalled_at[s] = at + 1;
 	}
 	b->timeout = true;
@@ -244,7 +273,8 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 		frame_late_row(ft, frame);
 	b->closing = false;
 	b->timeout = false;
-	b->held = false;
+	if (b->held)
+		hold_next(ft);
 	frame_window_publish(ft);
 	return report;
 }

@@ -22,6 +22,13 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
+/** A time, by the clocks of builder and RX roles, and the progress of all streams at that time. */
+struct frame_delay {
+	uint64_t ran;			 /**< frame_builder.ran */
+	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx_listened() */
+	uint64_t progress[DETECTOR_STREAMS_MAX];
+};
+
 /** Builder's part of the table. Private to the builder, except `unnamed`, `paused_progress`,
  * `silences` and `request_silences`. */
 struct frame_builder {
@@ -50,21 +57,20 @@ struct frame_builder {
 	uint64_t looked_at; /**< TSC of the last check of the head's progress */
 	/* the delay of the head is measured by the clocks of builder and RX roles: a time in which
 	 * one of them did not run does not count */
-	bool held;			      /**< the head is delayed */
-	uint64_t ran;			      /**< cycles in which the builder ran */
-	uint64_t ran_at;		      /**< TSC of the last change of `ran` */
-	uint64_t held_ran;		      /**< `ran` when the delay began */
-	uint64_t held_listened[FRAME_RX_MAX]; /**< frame_rx.listened when the delay began */
-	uint64_t move_to;   /**< frame + 1 at which the window is to begin, 0 = no move */
-	uint64_t requested; /**< requested frame, if the window begins before it; else 0 */
+	bool held;		  /**< the head is delayed */
+	uint64_t ran;		  /**< cycles in which the builder ran */
+	uint64_t ran_at;	  /**< TSC of the last change of `ran` */
+	struct frame_delay delay; /**< since when */
+	struct frame_delay moved; /**< when a stream sent last, since then */
+	uint64_t move_to;	  /**< frame + 1 at which the window is to begin, 0 = no move */
+	uint64_t requested;	  /**< requested frame, if the window begins before it; else 0 */
 	/** Refused frames below this were named by no packet that waited. Read by RX roles. */
 	uint64_t unnamed;
 	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
 	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
-	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< progress when the delay began */
-	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 at the timeout, 0 = live */
-	uint64_t requests;			      /**< bits of streams with a resync request */
-	uint64_t requests_ahead;		      /**< bits of requests for a gap */
+	uint64_t stalled_at[DETECTOR_STREAMS_MAX]; /**< progress + 1 at the timeout, 0 = live */
+	uint64_t requests;			   /**< bits of streams with a resync request */
+	uint64_t requests_ahead;		   /**< bits of requests for a gap */
 	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< frame + 1 that is requested */
 	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = no request */
 	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< last position of the request, which moves */

@@ -58,7 +58,7 @@ static uint64_t next_close, next_open, end;
 static uint32_t nb_free, held[FRAME_SLOTS_MAX], nb_held;
 static uint64_t progress[DETECTOR_STREAMS_MAX], leap[DETECTOR_STREAMS_MAX],
 	given_up[DETECTOR_STREAMS_MAX], waits_at[DETECTOR_STREAMS_MAX],
-	held_at[DETECTOR_STREAMS_MAX];
+	held_at[DETECTOR_STREAMS_MAX], moved_at[DETECTOR_STREAMS_MAX];
 static bool timed_out, flushing, head_held;
 
 static struct model_frame *
@@ -151,6 +151,17 @@ model_open(void)
 	return n;
 }
 
+/** Highest frame + 1 of a stream's packets, placed or waiting. */
+static uint64_t
+model_reach(uint32_t s)
+{
+	const uint64_t wanted = model_wanted(config.owner[s]);
+	const uint64_t reach = RTE_MAX(progress[s], waits_at[s]);
+
+	return next_open - next_close >= config.slots && wanted > next_open ? RTE_MAX(reach, wanted)
+									    : reach;
+}
+
 /** Whether the head may be closed although it is incomplete. */
 static bool
 model_gives_up(bool time_is_up)
@@ -163,17 +174,12 @@ model_gives_up(bool time_is_up)
 		if (model_wanted(i) != 0 && model_wanted(i) <= next_close + 1)
 			return false;
 	for (uint32_t s = 0; s < d.streams; s++) {
-		const uint64_t wanted = model_wanted(config.owner[s]);
-		uint64_t reach = RTE_MAX(progress[s], waits_at[s]);
-
-		highest = RTE_MAX(highest, RTE_MAX(progress[s], wanted));
-		if (next_open - next_close >= config.slots && wanted > next_open)
-			reach = RTE_MAX(reach, wanted);
+		highest = RTE_MAX(highest, RTE_MAX(progress[s], model_wanted(config.owner[s])));
 		if (given_up[s] != progress[s] + 1)
 			given_up[s] = 0;
 		live += given_up[s] == 0;
 		began += progress[s] > next_close;
-		behind += given_up[s] == 0 && reach <= next_close + config.max_skew_frames;
+		behind += given_up[s] == 0 && model_reach(s) <= next_close + config.max_skew_frames;
 	}
 	if (live == 0)
 		behind = began;
@@ -183,11 +189,15 @@ model_gives_up(bool time_is_up)
 	}
 	if (behind > 0 && !head_held)
 		memcpy(held_at, progress, sizeof(progress));
+	if (behind > 0)
+		memcpy(moved_at, progress, sizeof(progress));
 	head_held |= behind > 0;
 	if (behind > 0 && !time_is_up)
 		return false;
 	for (uint32_t s = 0; s < d.streams && behind > 0; s++)
-		if (progress[s] <= next_close + config.max_skew_frames && progress[s] == held_at[s])
+		if (progress[s] == held_at[s] &&
+			(progress[s] <= next_close + config.max_skew_frames ||
+				model_reach(s) == progress[s]))
 			given_up[s] = progress[s] + 1;
 	timed_out = behind > 0;
 	return true;
@@ -214,6 +224,7 @@ static bool
 model_close(bool time_is_up)
 {
 	struct model_frame *f;
+	uint64_t highest;
 
 	if (next_close == next_open)
 		return false;
@@ -229,7 +240,11 @@ model_close(bool time_is_up)
 	if (f->state == CLOSING && !all_quiet())
 		return false;
 	next_close++;
-	head_held = false;
+	highest = 0;
+	for (uint32_t s = 0; s < d.streams; s++)
+		highest = RTE_MAX(highest, moved_at[s]);
+	head_held = head_held && highest > next_close;
+	memcpy(held_at, moved_at, sizeof(held_at));
 	return true;
 }
 

@@ -339,6 +339,31 @@ timeout_on_a_shared_cpu(void **state)
 	assert_true(closed.timeout);
 }
 
+/*
+ * A module does not send an acquisition, whose other packets come while its first frame is delayed:
+ * one timeout closes all of its frames. The next acquisition may begin then.
+ */
+static void
+incomplete_acquisition(void **state)
+{
+	uint64_t began = 0;
+
+	rig_config(&config, &d, 2, 1);
+	config.stall_cycles = rte_get_tsc_hz() / 4;
+	begin(1);
+	for (uint64_t frame = 1; frame <= config.slots; frame++) {
+		began = rte_rdtsc();
+		assert_int_equal(place_range(0, frame, 0, PACKETS), FRAME_PLACED);
+		expect_nothing();
+		rte_delay_ms(2);
+	}
+	for (uint64_t frame = 1; frame <= config.slots; frame++) {
+		wait_for_timeout(4000);
+		expect_closed(frame, PACKETS);
+	}
+	assert_in_range(rte_rdtsc() - began, 0, config.stall_cycles * 3 / 2);
+}
+
 /* The time in which an RX role does not poll is no silence of the detector. */
 static void
 stopped_rx_role(void **state)
@@ -423,6 +448,7 @@ main(int argc, char **argv)
 		TEST(grace_period),
 		TEST(stalled_stream),
 		TEST(timeout_on_a_shared_cpu),
+		TEST(incomplete_acquisition),
 		TEST(stopped_rx_role),
 		TEST(idle_line),
 		TEST(flush_at_the_end),
