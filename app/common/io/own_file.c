@@ -12,20 +12,22 @@
 #include "io/durable_file.h"
 #include "io/own_file.h"
 
+#define OPEN_FOLDER (O_PATH | O_DIRECTORY | O_CLOEXEC)
+
 /* Rule that a kind of folder must meet. */
 static const struct rule {
 	mode_t others; /* mode bits that it must not have */
 	/* accepted with these bits if it is sticky: users cannot remove or rename others' files */
 	bool sticky;
-	int open; /* flags of open(2) */
+	bool nofollow; /* it must not be a link */
 	mode_t make;
 	const char *what; /* what other users could do with such a bit */
 	const char *mend;
 } rules[] = {
-	[OWN_FOLDER_PRIVATE] = {077, false, O_NOFOLLOW, 0700, "list its content", "0700"},
-	[OWN_FOLDER_NAMED] = {022, true, 0, OWN_FOLDER_MODE, "write", "go-w"},
-	[OWN_FOLDER_DATA] = {002, true, 0, OWN_FOLDER_MODE, "write", "o-w"},
-	[OWN_FOLDER_RUN] = {002, false, O_NOFOLLOW, OWN_FOLDER_MODE, "write", "o-w"},
+	[OWN_FOLDER_PRIVATE] = {077, false, true, 0700, "list its content", "0700"},
+	[OWN_FOLDER_NAMED] = {022, true, false, OWN_FOLDER_MODE, "write", "go-w"},
+	[OWN_FOLDER_DATA] = {002, true, false, OWN_FOLDER_MODE, "write", "o-w"},
+	[OWN_FOLDER_RUN] = {002, false, true, OWN_FOLDER_MODE, "write", "o-w"},
 };
 
 const char *
@@ -90,58 +92,147 @@ check_folder(int fd, const char *path, const struct rule *rule, char message[PAT
 	return -EPERM;
 }
 
-/* Check the folders above: a user who may write to one of them could replace the folder below. */
+/*
+ * Check a folder above, or a link to one, as sshd's StrictModes does: a user who owns it or may
+ * write to it could replace what is below. A group that may write is trusted, because the owner of
+ * the folder chose it.
+ */
 static int
-check_above(int fd, const char *path, char message[PATH_MAX])
+check_above(const struct stat *st, const char *path, const char *above, char message[PATH_MAX])
 {
-	char link[32], above[256] = "";
-	struct stat st, below;
-	int at = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC), next, rc = 0;
+	const bool link = S_ISLNK(st->st_mode);
 
-	if (fstat(fd, &below) < 0)
-		rc = -errno;
-	/* a folder that may not be searched cannot be checked */
-	while (rc == 0 && at >= 0 && fstat(at, &st) == 0 &&
-		(st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
-		if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
-			snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
-			(void)!readlink(link, above, sizeof(above) - 1);
-			snprintf(message, PATH_MAX,
-				"folder %.3000s: mode of parent folder %s is %04o, other users "
-				"may replace its content; expected no 0002, or the sticky bit. "
-				"Run chmod o-w or chmod +t on that folder, or name another path",
-				path, above, st.st_mode & 07777);
-			rc = -EPERM;
-			break;
+	if (st->st_uid != geteuid() && st->st_uid != 0) {
+		snprintf(message, PATH_MAX,
+			"folder %.2000s: owner of %s %.1500s is user %u, who may replace what is "
+			"below; expected this user (%u) or root. Run as that user, or name another "
+			"path",
+			path, link ? "link" : "parent folder", above, st->st_uid, geteuid());
+		return -EPERM;
+	}
+	if (link || (st->st_mode & S_IWOTH) == 0 || (st->st_mode & S_ISVTX) != 0)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"folder %.2000s: mode of parent folder %.1500s is %04o, other users may replace "
+		"its content; expected no 0002, or the sticky bit. Run chmod o-w or chmod +t on "
+		"that folder, or name another path",
+		path, above, st->st_mode & 07777);
+	return -EPERM;
+}
+
+/* Check a link, and put its target in front of the rest of the path. */
+static int
+follow(int at, const char *name, const char *path, char rest[PATH_MAX], char message[PATH_MAX])
+{
+	char target[PATH_MAX], after[PATH_MAX];
+	struct stat st;
+	ssize_t size;
+	int rc;
+
+	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISLNK(st.st_mode))
+		return -ENOTDIR;
+	/* first: after this, no other user can replace it */
+	rc = check_above(&st, path, name, message);
+	if (rc < 0)
+		return rc;
+	size = readlinkat(at, name, target, sizeof(target));
+	if (size < 0)
+		return -errno;
+	strcpy(after, rest);
+	return snprintf(rest, PATH_MAX, "%.*s%s", (int)size, target, after) < PATH_MAX
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/*
+ * Open the folder, or follow the link, that the first name of `rest` is in folder `at`. The name is
+ * removed from `rest`.
+ * @return descriptor: `at`, or another one, and `at` is closed; -errno: `at` stays open
+ */
+static int
+step_down(int at, const char *path, char rest[PATH_MAX], bool nofollow, char message[PATH_MAX])
+{
+	char name[PATH_MAX], above[PATH_MAX], fd_path[32];
+	const char *first = rest + strspn(rest, "/");
+	const size_t size = strcspn(first, "/");
+	ssize_t length;
+	struct stat st;
+	int next, rc;
+
+	if (fstat(at, &st) < 0)
+		return -errno;
+	snprintf(fd_path, sizeof(fd_path), "/proc/self/fd/%d", at);
+	length = readlink(fd_path, above, sizeof(above) - 1);
+	above[length > 0 ? length : 0] = '\0';
+	rc = check_above(&st, path, above, message);
+	if (rc < 0)
+		return rc;
+	snprintf(name, sizeof(name), "%.*s", (int)size, first);
+	memmove(rest, first + size, strlen(first + size) + 1);
+	next = openat(at, name, OPEN_FOLDER | O_NOFOLLOW);
+	/* a link is not a directory either */
+	if (next < 0 && errno == ENOTDIR && !(nofollow && rest[strspn(rest, "/")] == '\0')) {
+		rc = follow(at, name, path, rest, message);
+		if (rc < 0 || rest[0] != '/')
+			return rc < 0 ? rc : at;
+		next = open("/", OPEN_FOLDER);
+	}
+	if (next < 0)
+		return -errno;
+	close(at);
+	return next;
+}
+
+/*
+ * Open a folder, and check all folders and links that the path leads through, from the top. After
+ * this, no other user can replace a part of the path, so it can be opened again.
+ */
+static int
+open_checked(const char *path, bool nofollow, char message[PATH_MAX])
+{
+	char rest[PATH_MAX], folder[PATH_MAX] = "";
+	unsigned int steps;
+	int at, next;
+
+	if (path[0] == '\0')
+		return -ENOENT;
+	if (path[0] != '/' && getcwd(folder, sizeof(folder)) == NULL)
+		return -errno;
+	if (snprintf(rest, sizeof(rest), "%s/%s", folder, path) >= (int)sizeof(rest))
+		return -ENAMETOOLONG;
+	at = open("/", OPEN_FOLDER);
+	if (at < 0)
+		return -errno;
+	for (steps = 0; rest[strspn(rest, "/")] != '\0'; steps++) {
+		/* bounded, since links may form a loop */
+		next = steps < PATH_MAX ? step_down(at, path, rest, nofollow, message) : -ELOOP;
+		if (next < 0) {
+			close(at);
+			return next;
 		}
-		below = st;
-		next = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		close(at);
 		at = next;
 	}
-	if (at >= 0)
-		close(at);
-	return rc;
+	return at;
 }
 
 int
 own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX])
 {
-	const int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | rules[kind].open);
+	const int fd = open_checked(path, rules[kind].nofollow, message);
 	int rc;
 
 	if (fd < 0) {
-		rc = -errno;
-		snprintf(message, PATH_MAX, "folder %.3000s: %s", path,
-			rc == -ENOTDIR || rc == -ELOOP
-				? "it is a symbolic link, or not a folder; remove it or name "
-				  "another path"
-				: strerror(-rc));
-		return rc;
+		if (fd != -EPERM)
+			snprintf(message, PATH_MAX, "folder %.3000s: %s", path,
+				fd == -ENOTDIR || fd == -ELOOP
+					? "it is a symbolic link, or not a folder; remove it or "
+					  "name another path"
+					: strerror(-fd));
+		return fd;
 	}
 	rc = check_folder(fd, path, &rules[kind], message);
-	if (rc == 0)
-		rc = check_above(fd, path, message);
 	if (rc == 0)
 		return fd;
 	close(fd);

@@ -41,7 +41,9 @@ enum own_folder {
 const char *own_memory_folder(void);
 
 /**
- * Open a folder, for openat(2) and fstatfs(2) only.
+ * Open a folder, for openat(2) and fstatfs(2) only. Each folder and link that the path leads
+ * through must belong to this user or root. Other users must not be able to write to such a folder,
+ * unless it is sticky. So no other user can replace the folder, and its path may be used again.
  * @return descriptor; -EPERM: the check failed; -errno
  */
 int own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX]);

@@ -218,9 +218,62 @@ test_above(void **state)
 		assert_int_equal(own_folder_check(below, k, message), 0);
 		assert_int_equal(chmod(name, 0755), 0);
 		assert_int_equal(own_folder_check(below, k, message), 0);
+		/* a group that may write is trusted: the owner chose it */
+		assert_int_equal(chmod(name, 0775), 0);
+		assert_int_equal(own_folder_check(below, k, message), 0);
+		if (geteuid() != 0)
+			continue;
+		assert_int_equal(chown(name, SOMEBODY, SOMEBODY), 0);
+		assert_int_equal(own_folder_check(below, k, message), -EPERM);
+		assert_non_null(strstr(message, name));
+		assert_non_null(strstr(message, "is user 65534"));
+		assert_non_null(strstr(message, "this user (0) or root"));
+		assert_int_equal(chown(name, 0, 0), 0);
 	}
 	assert_int_equal(rmdir(below), 0);
 	assert_int_equal(rmdir(between), 0);
+}
+
+/* Links on the way to a folder: the folders above their targets count, and who made them. */
+static void
+test_links(void **state)
+{
+	char below[PATH_MAX + 8], way[PATH_MAX + 32], above[PATH_MAX];
+
+	umask(0);
+	assert_int_equal(mkdir(name, 0755), 0);
+	snprintf(below, sizeof(below), "%s/below", name);
+	assert_int_equal(mkdir(below, 0700), 0);
+	/* relative to the folder of the link, and from the root */
+	assert_int_equal(symlink("name", other), 0);
+	snprintf(way, sizeof(way), "%s/./../other//below/", other);
+	assert_int_equal(own_folder_check(way, OWN_FOLDER_RUN, message), 0);
+	assert_int_equal(unlink(other), 0);
+	assert_int_equal(symlink(below, other), 0);
+	assert_int_equal(own_folder_check(other, OWN_FOLDER_DATA, message), 0);
+	assert_int_equal(own_folder_check(other, OWN_FOLDER_RUN, message), -ENOTDIR);
+	assert_non_null(getcwd(above, sizeof(above)));
+	assert_int_equal(chdir(root), 0);
+	assert_int_equal(own_folder_check("other", OWN_FOLDER_DATA, message), 0);
+	assert_int_equal(own_folder_check(".", OWN_FOLDER_DATA, message), 0);
+	assert_int_equal(own_folder_check("", OWN_FOLDER_DATA, message), -ENOENT);
+	assert_int_equal(chdir(above), 0);
+	assert_int_equal(chmod(name, 0777), 0);
+	assert_int_equal(own_folder_check(other, OWN_FOLDER_DATA, message), -EPERM);
+	assert_int_equal(chmod(name, 0755), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(name, SOMEBODY, SOMEBODY), 0);
+		assert_int_equal(own_folder_check(other, OWN_FOLDER_DATA, message), -EPERM);
+		assert_int_equal(chown(name, 0, 0), 0);
+		/* the owner of a link in a sticky folder may replace it */
+		assert_int_equal(lchown(other, SOMEBODY, SOMEBODY), 0);
+		assert_int_equal(own_folder_check(other, OWN_FOLDER_DATA, message), -EPERM);
+		assert_non_null(strstr(message, "owner of link other is user 65534"));
+	}
+	assert_int_equal(unlink(other), 0);
+	assert_int_equal(symlink(other, other), 0);
+	assert_int_equal(own_folder_check(other, OWN_FOLDER_DATA, message), -ELOOP);
+	assert_int_equal(rmdir(below), 0);
 }
 
 /* Replacing a file does not write to an existing file or link at the temporary name. */
@@ -348,6 +401,7 @@ main(void)
 		cmocka_unit_test_setup(test_check, begin),
 		cmocka_unit_test_setup(test_folder, begin),
 		cmocka_unit_test_setup(test_above, begin),
+		cmocka_unit_test_setup(test_links, begin),
 		cmocka_unit_test_setup(test_results, begin),
 		cmocka_unit_test_setup(test_default_acl, begin),
 	};
