@@ -294,9 +294,9 @@ check_recent_rejects(struct run_watch *w, const struct builder_stats *stats,
 		return;
 	snprintf(text, sizeof(w->finding[0]),
 		"%" PRIu64 " of the last %" PRIu64 " packets, in %.1f s after frame %" PRIu64
-		", are not usable; most of them %s",
+		", are not usable; %" PRIu64 " of %" PRIu64 " samples of them %s",
 		p.rejected, p.packets, (double)(time - w->recent[0].at) / rte_get_tsc_hz(),
-		stats->last_frame, why);
+		stats->last_frame, r->kind[rejects_commonest(r)].samples, rejects_samples(r), why);
 	w->recent_rejects = true;
 	report(w, RUN_WATCH_REJECTS);
 }
@@ -313,6 +313,7 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	const uint64_t time = rte_rdtsc();
 	char *text = w->finding[RUN_WATCH_REJECTS], why[400];
 	const bool known = text[0] != '\0';
+	uint64_t alike, samples;
 	struct reject_view view;
 
 	if (p.rejected == 0 || (known && (!now || w->recent_rejects)))
@@ -335,14 +336,17 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 	view_rejects(w, stats, total, p.placed > 0, &view);
 	if (!rejects_explain(&w->rejects, &view, why, sizeof(why)))
 		return;
-	if (p.placed == 0)
+	alike = w->rejects.kind[rejects_commonest(&w->rejects)].samples;
+	samples = rejects_samples(&w->rejects);
+	if (p.placed == 0 && alike == samples)
 		snprintf(text, sizeof(w->finding[0]),
 			"none of %" PRIu64 " packets is usable: %" PRIu64 " %s", p.packets,
 			p.rejected, why);
 	else
 		snprintf(text, sizeof(w->finding[0]),
-			"%" PRIu64 " of %" PRIu64 " packets are not usable; most of them %s",
-			p.rejected, p.packets, why);
+			"%" PRIu64 " of %" PRIu64 " packets are not usable; %" PRIu64 " of %" PRIu64
+			" samples of them %s",
+			p.rejected, p.packets, alike, samples, why);
 	if (!known)
 		report(w, RUN_WATCH_REJECTS);
 }

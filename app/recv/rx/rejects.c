@@ -185,6 +185,16 @@ rejects_commonest(const struct rejects *r)
 	return most;
 }
 
+uint64_t
+rejects_samples(const struct rejects *r)
+{
+	uint64_t samples = 0;
+
+	for (enum reject i = REJECT_OTHER; i < REJECTS; i++)
+		samples += r->kind[i].samples;
+	return samples;
+}
+
 /** "(10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248)" */
 static void
 describe(const struct reject_kind *k, bool ports, char *text, size_t size)

@@ -89,6 +89,9 @@ const char *rejects_of_stream(const struct rejects *r, uint32_t stream);
 /** The most frequent kind. Other hosts' traffic counts only if there is no other kind. */
 enum reject rejects_commonest(const struct rejects *r);
 
+/** @return number of samples of all kinds */
+uint64_t rejects_samples(const struct rejects *r);
+
 /**
  * Describe the most frequent kind, the expected values, and the remedy: "are sent to UDP port 50001
  * ...".
