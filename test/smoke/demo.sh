@@ -7,6 +7,7 @@
 set -eu
 conf=$(cd "$(dirname "$0")/../../conf" && pwd)
 cd "$1"
+app=$PWD/app
 frames=${2:-300}
 
 step()
@@ -18,11 +19,23 @@ step()
 lcores=0
 [ "$(nproc)" -lt 2 ] || lcores=0,1
 
+# Programs refuse a folder below one of another user, as with sudo in a user's clone.
+above=$(pwd -P)
+while [ "$above" != / ]; do
+    case $(stat -c %u "$above") in
+        0 | "$(id -u)") above=$(dirname "$above") ;;
+        *)
+            cd "$(mktemp -d)"
+            echo "$above is another user's folder: the files are in $PWD/demo"
+            break
+            ;;
+    esac
+done
 rm -rf demo
 mkdir -p demo
 
 step "1/4 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
-app/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
+"$app"/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
     --truth demo/truth.csv --calibration demo
 
 eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning --log-level pmd.net.memif:error"
@@ -33,7 +46,7 @@ mkdir demo/stored
     printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' > demo/keys.ini)
 # a session of its own, as services have: "Stalled disks" in the store's README
 # shellcheck disable=SC2086
-setsid app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
+setsid "$app"/store/braggline-store $eal -m 256 --no-shconf -l 0 \
     --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \
     -s store.device=roce:port=net_memif0,ip=10.0.0.2/24 -s store.keys=demo/keys.ini \
     -s store.memory_mib=128 -s files.directory=demo/stored > demo/store.log 2>&1 &
@@ -47,7 +60,7 @@ cat demo/store.log
 
 step "3/4 receive: replay the capture on lcores $lcores, send kept frames to the store"
 # shellcheck disable=SC2086
-app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
+"$app"/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
     --vdev "net_memif0,role=client,socket=braggline-demo-$$" -- \
     --config "$conf/demo.ini" -s egress.device=roce:port=net_memif0,ip=10.0.0.1/24 \
@@ -57,7 +70,7 @@ kill $store
 wait $store
 
 step "4/4 scan: summarise the store's Arrow files, and compare them with the simulation"
-app/scan/braggline-scan demo/stored/* --truth demo/truth.csv --png demo/images.png \
+"$app"/scan/braggline-scan demo/stored/* --truth demo/truth.csv --png demo/images.png \
     --plot demo/hits.png
 
 step "files, in $(pwd)/demo"
