@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,12 +98,18 @@ is_hidden(const FTSENT *e)
 	return e->fts_level > FTS_ROOTLEVEL && e->fts_name[0] == '.';
 }
 
+static bool
+has_name_of_mark(const FTSENT *e)
+{
+	return e->fts_level > FTS_ROOTLEVEL &&
+		strncmp(e->fts_name, STORE_ENDED, strlen(STORE_ENDED)) == 0;
+}
+
 /* Whether a name is one of those that are looked for, whatever has it. */
 static bool
 has_wanted_name(const struct store_tree *t, const FTSENT *e)
 {
-	if (t->ended && e->fts_level > FTS_ROOTLEVEL &&
-		strncmp(e->fts_name, STORE_ENDED, strlen(STORE_ENDED)) == 0)
+	if (t->ended && has_name_of_mark(e))
 		return true;
 	if (is_hidden(e))
 		return false;
@@ -162,14 +169,35 @@ check_own(const FTSENT *e, char message[PATH_MAX])
 	return 0;
 }
 
+/* Check the named directories, and those of named files, as a store checks its own. */
+static int
+check_roots(char *const *root, char message[PATH_MAX])
+{
+	char path[PATH_MAX];
+	struct stat st;
+	int rc = 0;
+
+	for (; *root != NULL && rc == 0; root++) {
+		snprintf(path, sizeof(path), "%s", *root);
+		/* dirname() may change the path */
+		if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+			rc = own_folder_check(dirname(path), OWN_FOLDER_DATA, message);
+		else
+			rc = own_folder_check(path, OWN_FOLDER_DATA, message);
+	}
+	return rc;
+}
+
 int
 store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 {
 	struct file_id *id = NULL;
 	FTSENT *e;
 	FTS *fts;
-	int rc = 0;
+	int rc = check_roots(root, message);
 
+	if (rc < 0)
+		return rc;
 	fts = fts_open(root, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
 	if (fts == NULL) {
 		snprintf(message, PATH_MAX, "cannot list files: %s", strerror(errno));
@@ -188,9 +216,15 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 		} else if (is_in_place_of_file(t, e)) {
 			rc = -EINVAL;
 			snprintf(message, PATH_MAX,
-				"%.3000s is %s with the name of a file of batches; expected a "
-				"regular file. Its batches are missing: rename or remove it",
-				e->fts_path, e->fts_info == FTS_D ? "a directory" : "no file");
+				"%.3000s is %s with the name of %s; expected a regular file. %s",
+				e->fts_path,
+				e->fts_info == FTS_D ? "a directory" : "a FIFO, socket or device",
+				has_name_of_mark(e) ? "the mark of an ended run"
+						    : "a file of batches",
+				has_name_of_mark(e)
+					? "If the run has ended, replace it by an empty file; else "
+					  "remove it"
+					: "Its batches are missing: rename or remove it");
 		} else if (t->own && (e->fts_info == FTS_D || is_wanted(t, e)) &&
 			check_own(e, message) < 0) {
 			rc = -EPERM;
@@ -265,9 +299,12 @@ lock_file(struct store_locks *l, const char *dir, const char *name, bool create,
 int
 store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX])
 {
-	/* a directory of a run is also locked by the lock file of its store, one level above */
-	int rc = lock_file(l, dir, "../" DIR_LOCK_NAME, false, message);
+	int rc = own_folder_check(dir, OWN_FOLDER_DATA, message);
 
+	if (rc < 0)
+		return rc;
+	/* a directory of a run is also locked by the lock file of its store, one level above */
+	rc = lock_file(l, dir, "../" DIR_LOCK_NAME, false, message);
 	if (rc != -EBUSY && rc != -ENOMEM)
 		rc = lock_file(l, dir, DIR_LOCK_NAME, true, message);
 	if (rc == -EBUSY)

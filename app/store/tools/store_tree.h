@@ -22,12 +22,13 @@ struct store_tree {
 };
 
 /**
- * Find `*.arrow` and `*.arrow.part`, sorted by name, each file once. A link with such a name, or to
- * a directory, is an error. So is an object with such a name that is no regular file: the batches
- * that a file of this name had would be missing without notice.
+ * Find `*.arrow` and `*.arrow.part`, sorted by name, each file once. The named directories, and
+ * those of named files, must be ones that a store accepts as its own (OWN_FOLDER_DATA). A link with
+ * such a name, or to a directory, is an error. So is an object with such a name that is no regular
+ * file: the batches that a file of this name had would be missing without notice.
  * @param root     directories or files; NULL-terminated
  * @param message  out, on error: what cannot be read
- * @return 0; -errno; -ENOMEM
+ * @return 0; -EPERM: another user could replace a named directory; -errno; -ENOMEM
  */
 int store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX]);
 
@@ -40,9 +41,11 @@ struct store_locks {
 };
 
 /**
- * For a command that changes the files of a store: lock its directory with the file `.lock` in it,
+ * For a command that changes the files of a store: check that no other user can replace its
+ * directory (OWN_FOLDER_DATA), and lock it with the file `.lock` in it,
  * and with that of the directory above, if there is one, since `dir` may be a run of a store.
- * @return 0, also if this process has the lock; -EBUSY: another process has it; -ENOMEM; -errno
+ * @return 0, also if this process has the lock; -EBUSY: another process has it; -EPERM: another
+ *   user could replace the directory; -ENOMEM; -errno
  */
 int store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX]);
 
