@@ -12,6 +12,7 @@ import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import tempfile
 from cases import wait, want
 from chain import (BLOCK, batches as batches_of, files, flip, held, held_images, nb_batches, parts,
                    stored)
-from forge import forge_file, forge_journal
+from forge import crc32c, forge_file, forge_journal
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -313,6 +314,54 @@ def check_others(store, chain, there):
     shutil.rmtree(others)
 
 
+def check_above(store, chain, there):
+    """The owner of a folder above could replace ours by a link to other files while a command
+    works."""
+    if os.geteuid() != 0:
+        print('SKIPPED: a folder of another user: root')
+        return
+    home = f'{chain.where}/home'
+    spill = copy(chain.stored, f'{home}/spill')
+    outside = f'{chain.where}/outside'
+    os.mkdir(outside)
+    link = f'{outside}/link'
+    both = contents(chain.stored, spill)
+
+    def each(path, says):
+        for command in (('verify', path), ('reconcile', '--without-journal', chain.stored, path),
+                        ('import', '--to', chain.stored, path), ('import', '--to', path, chain.stored)):
+            store(*command, status=1, says=says)
+        want(contents(chain.stored, spill) == both, 'a file was changed')
+
+    def refused(says):
+        for path in spill, os.path.dirname(paths(spill)[0]):
+            each(path, says)
+        for command in ('verify',), ('import', '--to', chain.stored):
+            store(*command, paths(spill)[0], status=1, says=says)
+        os.symlink(spill, link)
+        each(link, says)
+        os.unlink(link)
+
+    os.chown(home, 65534, 65534)
+    refused(f'owner of parent folder {home} is user 65534, who may replace what is below')
+    os.chown(home, 0, 0)
+    os.chmod(home, 0o777)
+    refused(f'mode of parent folder {home} is 0777')
+    # a folder is fine, but the link that leads to it is another user's
+    os.chmod(home, 0o755)
+    os.symlink(spill, link)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    each(link, 'owner of link link is user 65534')
+    os.unlink(link)
+    # a group that may write was chosen by the owner
+    os.chown(home, 0, 65534)
+    os.chmod(home, 0o775)
+    store('verify', spill, says=' 0 files with errors')
+    want(stored(chain.stored) == there, 'batches were removed')
+    shutil.rmtree(home)
+    shutil.rmtree(outside)
+
+
 def check_foreign(store, chain, there):
     """A file with batches of another stream than its name says is no copy of these batches."""
     for suffix in '', '.part':
@@ -366,6 +415,8 @@ def check_forged(store, chain):
         unchanged(text, 'reconcile', '--without-journal', *order)
     unchanged(text, 'import', '--to', chain.stored, forged)
     unchanged(text, 'import', '--to', forged, genuine)
+    # nor is another table of this run imported
+    unchanged(text, 'import', '--to', forged, chain.stored)
     # the store has none of them: the sources are compared
     empty = f'{chain.where}/empty'
     os.mkdir(empty)
@@ -457,6 +508,14 @@ def check_no_file(store, chain):
             else:
                 os.unlink(path + suffix)
         open(path, 'w').close()
+    mark = f'{os.path.dirname(path)}/.ended-0123456789abcdef'
+    for make in os.mkdir, os.mkfifo:
+        make(mark)
+        kind = 'a directory' if make is os.mkdir else 'a FIFO, socket or device'
+        store('reconcile', '--without-journal', where, status=1,
+              says=f'{mark} is {kind} with the name of the mark of an ended run; expected a regular file. If')
+        if make is os.mkdir:
+            os.rmdir(mark)
     shutil.rmtree(where)
 
 
@@ -525,6 +584,8 @@ def check_two_rings(store, chain, left, ring):
 
 
 def check_import(store, chain, second, there):
+    for source in chain.stored, os.path.dirname(paths(chain.stored)[0]), paths(chain.stored)[0]:
+        store('import', '--to', chain.stored, source, status=1, says='source and destination are the same')
     lock = os.open(f'{os.path.dirname(paths(second)[0])}/.lock', os.O_RDWR | os.O_CREAT)
     fcntl.lockf(lock, fcntl.LOCK_EX)
     store('import', '--to', chain.stored, second, status=1, says='receiver that may still spill')
@@ -643,6 +704,70 @@ def check_damaged_ring(store, chain, left, ring):
     flip(ring, body + 100)
 
 
+def records(ring):
+    """Offset, state, owner and the stores that may have a copy of each batch held or in doubt."""
+    with open(ring, 'rb') as file:
+        batches_at, count = struct.unpack('<Q16xI', file.read(BLOCK)[48:76])
+        file.seek(batches_at)
+        batches = file.read(128 * count)
+    return [(batches_at + at, *struct.unpack_from('<BBH', batches, at))
+            for at in range(0, len(batches), 128) if batches[at]]
+
+
+def doubt(ring):
+    """As if each batch was sent to store 0, and then to store 1; the last one is in doubt."""
+    with open(ring, 'r+b') as file:
+        file.seek(80)
+        store = file.read(80)
+        file.seek(160)
+        file.write(bytes(8) + store[8:16] + b'10.9.9.9:9'.ljust(64, b'\0'))
+        last = records(ring)[-1][0]
+        for at, *_ in records(ring):
+            status = struct.pack('<BBH', 2 if at == last else 1, 1, 3)
+            file.seek(at)
+            file.write(status + struct.pack('<I', crc32c(status) ^ crc32c(bytes(4))))
+
+
+def check_doubts(store, chain, left, ring):
+    """The journal still knows which stores may have batches of a run that was left alone."""
+    doubt(ring)
+    before = records(ring)
+    want({r[3] for r in before} == {3}, before)
+    target = copy(chain.stored, f'{chain.where}/target')
+    other = copy(target, f'{chain.where}/other')
+    run = os.path.basename(os.path.dirname(paths(target)[0]))
+    (incarnation, _) = next(iter(left))
+
+    def unchanged(says, *command):
+        files_before = contents(target, other)
+        store(*command, status=1, says=says)
+        want(records(ring) == before and contents(target, other) == files_before, 'changed by', *command)
+
+    evil = f'{target}/evil{run[run.index("-"):]}'
+    os.mkdir(evil)
+    open(f'{evil}/.ended-{incarnation:016x}', 'w').close()
+    unchanged('has this run under another name', 'import', '--to', target, ring)
+    shutil.rmtree(evil)
+    # a source of which nothing is known
+    os.mkdir(f'{other}/no_file.arrow')
+    unchanged('is a directory', 'import', '--to', target, other, ring)
+    os.rmdir(f'{other}/no_file.arrow')
+    # a damaged file, and one with other bytes
+    path = min((p for p in paths(other) if p.endswith('_images.arrow')), key=os.path.getsize)
+    batch = next(batches_of(path))
+    flip(path, batch.body + 8)
+    unchanged('nothing of its stream is cut off', 'reconcile', '--journal', ring, target, other)
+    flip(path, batch.body + 8)
+    forge_file(path, [batch.sequence])
+    unchanged('different: ', 'reconcile', '--journal', ring, target, other)
+    unchanged('different: ', 'import', '--keep', '--to', target, other, ring)
+    shutil.rmtree(other)
+    # what is imported is not in doubt
+    store('import', '--to', target, ring, says='0 left in the source')
+    want(not records(ring), records(ring))
+    shutil.rmtree(target)
+
+
 def check_reader(chain, there, modules):
     """apache-arrow finds the expected number of rows in all files."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../interop/recv_files.mjs')
@@ -678,6 +803,7 @@ def main():
             check_foreign(store, chain, there)
             check_foreign(store, chain, there)
             check_others(store, chain, there)
+            check_above(store, chain, there)
             check_forged(store, chain)
             check_names(store, chain)
             check_ended(store, chain, there)
@@ -688,6 +814,8 @@ def main():
             check_two_rings(store, chain, left, ring)
             check_import(store, chain, second, there)
             check_rot_and_import(store, chain)
+            shutil.copy(chain.ring, ring)
+            check_doubts(store, chain, left, ring)
             shutil.copy(chain.ring, ring)
             check_damaged_ring(store, chain, left, ring)
             check_ring(store, chain, left, there)

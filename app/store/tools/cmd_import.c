@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +107,43 @@ sort_sources(struct job *j, char **source, char **files)
 	return EXIT_SUCCESS;
 }
 
-/* List the source files and lock their directories. */
+static bool
+is_same_object(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Refuse files of the store itself: it would have to remove what it has just stored. */
+static int
+check_other(const struct job *j)
+{
+	char above[PATH_MAX + 4], message[PATH_MAX];
+	const char *path;
+	size_t i;
+
+	for (i = 0; i < j->tree.nb; i++) {
+		path = j->tree.path[i];
+		snprintf(above, sizeof(above), "%s", path);
+		(void)dirname(above);
+		if (!is_same_object(above, j->import.root))
+			strcat(above, "/..");
+		if (!is_same_object(above, j->import.root))
+			continue;
+		snprintf(message, sizeof(message),
+			"source and destination are the same: %.2000s is in %.1500s already; "
+			"name another SOURCE, or another directory (--to)",
+			path, j->import.root);
+		return fail(message);
+	}
+	return EXIT_SUCCESS;
+}
+
+/*
+ * List the source files and lock their directories.
+ * @return 0; > 0: incomplete files stay; < 0: the list is incomplete, or must not be used
+ */
 static int
 take_files(struct job *j, char **source)
 {
@@ -114,13 +151,15 @@ take_files(struct job *j, char **source)
 	int left;
 
 	if (*source == NULL)
-		return EXIT_SUCCESS;
+		return 0;
 	left = store_tree_take(&j->tree, &j->locks, source, command_say_recovery, message);
-	if (left < 0) {
-		store_tree_free(&j->tree);
-		return fail(message);
-	}
-	return left > 0 ? fail("incomplete files stay") : EXIT_SUCCESS;
+	if (left < 0)
+		(void)fail(message);
+	else if (check_other(j) != EXIT_SUCCESS)
+		left = -EINVAL;
+	else if (left > 0)
+		(void)fail("incomplete files stay");
+	return left;
 }
 
 /* Compare all sources with the store and with each other, before any of them is imported. */
@@ -147,6 +186,7 @@ compare(struct job *j)
 	for (i = 0; i < j->rings.nb; i++)
 		if (import_compare_ring(&j->import, j->rings.ring[i]) < 0)
 			status = EXIT_FAILURE;
+	import_compare_end(&j->import);
 	return status;
 }
 
@@ -172,7 +212,7 @@ work(struct job *j, char **source, char **files)
 	char message[PATH_MAX];
 	uint64_t damaged;
 	unsigned int i;
-	int status;
+	int status, left;
 
 	if (store_locks_add(&j->locks, j->import.root, message) < 0)
 		return fail(message);
@@ -181,10 +221,15 @@ work(struct job *j, char **source, char **files)
 	if (status != EXIT_SUCCESS)
 		return status;
 	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
-	status = take_files(j, files);
-	if (compare(j) != EXIT_SUCCESS)
+	left = take_files(j, files);
+	/* sources that were not compared may differ from all others */
+	if (left < 0)
+		return EXIT_FAILURE;
+	status = compare(j);
+	if (left > 0)
 		status = EXIT_FAILURE;
-	orphaned_journals_forget(&j->rings, NULL, NULL);
+	/* before the first source is removed, see orphaned_journals.h */
+	orphaned_journals_forget(&j->rings, import_is_kept, &j->import);
 	if (import_files(j) != EXIT_SUCCESS || damaged > 0)
 		status = EXIT_FAILURE;
 	for (i = 0; i < j->rings.nb; i++) {

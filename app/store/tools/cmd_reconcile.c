@@ -34,9 +34,9 @@ static const char help[] =
 	"file are first copied to a file of their own. Stores that use a DIR\n"
 	"must be stopped.\n"
 	"\n"
-	"Nothing of a stream is changed if two copies of a batch differ, or if the run has\n"
-	"two names. If the run has ended at one DIR, it is marked as ended in all that keep\n"
-	"batches of it.\n"
+	"Nothing of a run is changed if two copies of a batch differ, if it has two names,\n"
+	"or if a file with duplicates is damaged. If the run has ended at one DIR, it is\n"
+	"marked as ended in all that keep batches of it.\n"
 	"\n"
 	"  -j, --journal FILE  journal of a receiver that is not running; may be repeated\n"
 	"      --without-journal  assume that journals that are not given no longer exist\n"
@@ -196,32 +196,6 @@ compare_held(struct job *j, struct reconcile_stream *s)
 	return rc;
 }
 
-/* Is a stream of this run left as it is? */
-static bool
-is_kept(void *arg, const struct arrow_identity *id)
-{
-	const struct reconcile *r = arg;
-	unsigned int i;
-
-	for (i = 0; i < r->nb; i++)
-		if (r->stream[i].kept && arrow_same_run(&r->stream[i].identity, id))
-			return true;
-	return false;
-}
-
-/*
- * Leave all tables of a run as they are if one of them is. Stores may still have to be notified of
- * its reassigned batches, so none may be cut or released.
- */
-static void
-keep_runs(struct reconcile *r)
-{
-	unsigned int i;
-
-	for (i = 0; i < r->nb; i++)
-		r->stream[i].kept = is_kept(r, &r->stream[i].identity);
-}
-
 /* Release the held batches of a stream that are durable in files and were verified there. */
 static int
 release(struct job *j, struct reconcile_stream *s)
@@ -279,9 +253,10 @@ work(struct job *j, char **dir)
 		rc = compare_held(j, &r->stream[i]);
 	if (rc < 0)
 		return fail("cannot allocate a list of batches");
-	keep_runs(r);
+	(void)reconcile_inspect(r);
+	/* before the first copy is removed, see orphaned_journals.h */
 	if (!r->dry_run)
-		orphaned_journals_forget(&j->rings, is_kept, r);
+		orphaned_journals_forget(&j->rings, reconcile_is_kept, r);
 	rc = reconcile_run(r);
 	/*
 	 * Release the batches even if other streams failed. Otherwise, a receiver would send a held

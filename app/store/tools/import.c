@@ -176,57 +176,66 @@ is_stream(const struct import_stream *t, const struct arrow_identity *id, const 
 			(strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0));
 }
 
-/*
- * Whether a source has the run under another name: then nothing of it is imported, under no name.
- * @param two_names  out: whether another source has shown this
- */
-static bool
-has_other_name(struct import *s, const struct arrow_identity *id, const char *run, bool *two_names)
+bool
+import_is_kept(void *arg, const struct arrow_identity *id)
 {
-	const struct import_stream *other = NULL;
+	const struct import *s = arg;
+	bool found = false;
 	size_t i;
 
-	*two_names = false;
 	for (i = 0; i < s->nb; i++) {
 		if (!is_stream(s->stream[i], id, NULL))
 			continue;
-		*two_names |= s->stream[i]->two_names;
-		if (strcmp(s->stream[i]->run, run) != 0)
-			other = s->stream[i];
+		if (s->stream[i]->refused)
+			return true;
+		found = true;
 	}
-	if (other == NULL)
-		return false;
-	say(s, true,
-		"receiver %" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 " has two "
-		"names, %s and %s, and one of them is not its receiver's: nothing of it is "
-		"imported; move the files of the wrong name away",
-		id->receiver_id, id->run, id->incarnation, other->run, run);
-	for (i = 0; i < s->nb; i++) {
-		if (is_stream(s->stream[i], id, NULL))
-			s->stream[i]->differs = s->stream[i]->two_names = true;
-	}
-	return true;
+	return !found;
 }
 
-/* Find or open the stream of batches. @return NULL: failed; the reason was reported */
+/* Refuse a run that has another name in another source: nothing of it is imported, by no name. */
+static void
+check_name(struct import *s, struct import_stream *t)
+{
+	const struct arrow_identity *id = &t->identity;
+	size_t i;
+
+	for (i = 0; i < s->nb; i++) {
+		if (!is_stream(s->stream[i], id, NULL) || strcmp(s->stream[i]->run, t->run) == 0)
+			continue;
+		say(s, true,
+			"receiver %" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64
+			" has two names, %s and %s, and one of them is not its receiver's: "
+			"nothing of it is imported; move the files of the wrong name away",
+			id->receiver_id, id->run, id->incarnation, s->stream[i]->run, t->run);
+		t->refused = true;
+		return;
+	}
+}
+
+/*
+ * Find or open the stream of batches. It may be refused.
+ * @return NULL: out of memory; this was reported
+ */
 static struct import_stream *
 find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 	const uint8_t *header, uint64_t size)
 {
 	struct import_stream *t, **more;
-	bool two_names;
 	size_t i;
 
-	if (has_other_name(s, id, run, &two_names))
-		return NULL;
 	for (i = 0; i < s->nb; i++) {
 		t = s->stream[i];
 		if (!is_stream(t, id, run))
 			continue;
-		if (t->header_size == size && memcmp(t->header, header, size) == 0)
-			return t;
-		say(s, true, "run %s has two different schemas of %s", run, id->table);
-		return NULL;
+		if (!t->refused &&
+			(t->header_size != size || memcmp(t->header, header, size) != 0)) {
+			say(s, true,
+				"run %s has two different schemas of %s; nothing of it is imported",
+				run, id->table);
+			t->refused = true;
+		}
+		return t;
 	}
 	t = calloc(1, sizeof(*t));
 	more = realloc(s->stream, (s->nb + 1) * sizeof(struct import_stream *));
@@ -242,13 +251,21 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 		return NULL;
 	}
 	t->identity = *id;
-	t->differs = t->two_names = two_names;
 	t->header_size = size;
 	memcpy(t->header, header, size);
 	snprintf(t->run, sizeof(t->run), "%s", run);
-	if (open_stream(s, t) < 0) {
-		close_stream(s, t);
-		return NULL;
+	check_name(s, t);
+	if (s->compared && !t->refused) {
+		say(s, true,
+			"run %s: batches of %s were not found in time to be compared; they are not "
+			"imported; run the command again",
+			run, t->identity.table);
+		t->refused = true;
+	}
+	if (!t->refused && open_stream(s, t) < 0) {
+		stream_writer_close(t->writer);
+		t->writer = NULL;
+		t->refused = true;
 	}
 	more[s->nb++] = t;
 	return t;
@@ -283,7 +300,7 @@ static void
 say_differing(struct import *s, struct import_stream *t, uint64_t nb, uint64_t sequence,
 	const char *frames, const char *source, const char *stored)
 {
-	t->differs = true;
+	t->refused = true;
 	if (nb < SAY_MAX)
 		say(s, true,
 			"different: batch %" PRIu64 " of %s, %s, has other bytes in %s than in %s",
@@ -297,7 +314,7 @@ say_what_to_do(struct import *s, uint64_t nb)
 		say(s, true, "different: %" PRIu64 " more batches", nb - SAY_MAX);
 	if (nb > 0)
 		say(s, true,
-			"different: nothing of this stream is imported. Find out which files are "
+			"different: nothing of this run is imported. Find out which files are "
 			"the receiver's (their dates, audit log of the store), move the others "
 			"away, and run the command again");
 }
@@ -351,11 +368,16 @@ import_compare_file(struct import *s, const char *path)
 	if (rc == 0 && have.nb > 0) {
 		t = find_stream(
 			s, &identity, run, source.reader.data, source.reader.batches[0].offset);
-		rc = t != NULL ? compare_batches(s, &source, t) : -EIO;
-		if (rc < 0)
-			say(s, true, "%s was not imported", path);
 		if (t == NULL)
+			rc = -ENOMEM;
+		else if (t->writer != NULL)
+			rc = compare_batches(s, &source, t);
+		if (rc < 0) {
+			say(s, true, "%s was not imported", path);
 			s->counts.failed += source.reader.nb_batches;
+		}
+		if (rc < 0 && t != NULL)
+			t->refused = true;
 	} else {
 		rc = 0;
 	}
@@ -372,10 +394,20 @@ import_compare_sources(struct import *s)
 
 	for (i = 0; i < s->nb; i++) {
 		rc = stream_known_say_differing(&s->stream[i]->sources, &direct_io, s->say, s->arg);
-		s->stream[i]->differs |= rc < 0;
+		s->stream[i]->refused |= rc < 0;
 		first = first == 0 ? rc : first;
 	}
 	return first;
+}
+
+void
+import_compare_end(struct import *s)
+{
+	size_t i;
+
+	s->compared = true;
+	for (i = 0; i < s->nb; i++)
+		s->stream[i]->refused = import_is_kept(s, &s->stream[i]->identity);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -465,8 +497,8 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	if (have.nb == 0)
 		return say_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
-	if (t != NULL && t->differs) {
-		say(s, true, "%s was not imported: copies of its stream differ", source->path);
+	if (t != NULL && t->refused) {
+		say(s, true, "%s was not imported: nothing of its run is, see above", source->path);
 		s->counts.failed += source->reader.nb_batches;
 		rc = -ENOTUNIQ;
 	} else {
@@ -567,7 +599,7 @@ check_held(struct import *s)
 			return -EIO;
 	}
 	for (i = 0; i < s->nb && rc == 0; i++) {
-		if (s->stream[i]->differs)
+		if (s->stream[i]->refused)
 			continue;
 		rc = list_held(s, s->stream[i], &held);
 		if (rc == 0)
@@ -599,7 +631,7 @@ copy_held(struct import *s, uint32_t *nb)
 		t = stream_of(s, &b);
 		if (t == NULL)
 			return -EIO;
-		if (t->differs) {
+		if (t->refused) {
 			s->counts.failed++;
 			continue;
 		}
@@ -639,6 +671,8 @@ import_compare_ring(struct import *s, struct journal *ring)
 			rc = -EIO;
 			break;
 		}
+		if (t->writer == NULL)
+			continue;
 		crc = stream_content_make(b.body_crc32c, b.metadata_crc32c);
 		if (stream_writer_compare(t->writer, b.sequence, crc, &stored) >= 0 &&
 			stream_known_compare(&t->sources, b.sequence, crc, &stored) >= 0)
@@ -664,7 +698,8 @@ import_ring(struct import *s, struct journal *ring)
 	if (rc == 0)
 		rc = copy_held(s, &nb);
 	for (i = 0; i < s->nb; i++)
-		(void)stream_writer_finish(s->stream[i]->writer);
+		if (s->stream[i]->writer != NULL)
+			(void)stream_writer_finish(s->stream[i]->writer);
 	s->ring = NULL;
 	say(s, false,
 		"journal: %u unacknowledged batches, %" PRIu64 " stored, %" PRIu64 " "

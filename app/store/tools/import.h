@@ -8,7 +8,7 @@
  *
  * A batch of a source is the same as a stored one only if its content is (stream/content.h).
  * Sources are compared with the store, and with each other, before the first batch is stored. If a
- * batch differs, nothing of its stream is imported. Nor is a run that the store has under another
+ * batch differs, nothing of its run is imported. Nor is a run that the store has under another
  * name. The mark that a run has ended is imported with its files.
  *
  * One thread.
@@ -39,8 +39,8 @@ struct import_stream {
 	struct arrow_reader reader; /**< of the header */
 	struct stream_writer *writer;
 	struct stream_known sources; /**< the files that were compared */
-	bool two_names;		     /**< a source has its run under another name */
-	bool differs;		     /**< a source has another copy of a batch: import nothing */
+	/** nothing of it is imported, for a reason that was reported; writer may be NULL */
+	bool refused;
 };
 
 struct import {
@@ -54,6 +54,7 @@ struct import {
 	struct import_counts counts;
 	struct import_stream **stream;
 	size_t nb;
+	bool compared;	      /**< import_compare_end() was called: no stream is added any more */
 	struct journal *ring; /**< journal that batches are being read from; NULL: a file */
 };
 
@@ -61,16 +62,25 @@ struct import {
 void import_free(struct import *s);
 
 /**
- * Compare a file with what the store has, before any import. @return 0; -errno: it cannot be
- * imported, and the reason was reported
+ * Compare a file with what the store has, before any import. If it differs, its stream is refused.
+ * @return 0; -errno: it could not be compared, and the reason was reported
  */
 int import_compare_file(struct import *s, const char *path);
 
-/** Compare the held batches of a journal, as import_compare_file(), after all files. */
+/** Compare the held batches of a journal, as import_compare_file(), after the files. */
 int import_compare_ring(struct import *s, struct journal *ring);
 
 /** Compare the sources with each other. @return 0; -ENOTUNIQ: some differ; -ENOMEM */
 int import_compare_sources(struct import *s);
+
+/** End the comparison: all of a run is refused if one of its streams was. */
+void import_compare_end(struct import *s);
+
+/**
+ * After import_compare_end(): whether no batch of a run will be imported.
+ * @param arg  the struct import
+ */
+bool import_is_kept(void *arg, const struct arrow_identity *identity);
 
 /**
  * Import a complete file. It is removed if all its batches are stored.

@@ -131,7 +131,7 @@ orphaned_journals_forget(struct orphaned_journals *r,
 			identity.receiver_id = journal_receiver_id(r->ring[i]);
 			identity.run = run.run;
 			identity.incarnation = run.incarnation;
-			if (is_kept == NULL || !is_kept(arg, &identity))
+			if (!is_kept(arg, &identity))
 				journal_forget_doubts(r->ring[i], k);
 		}
 	}

@@ -4,7 +4,8 @@
  * Orphaned journals, for commands that decide where batches are while the receivers are not
  * running. A journal records which stores must truncate which batches. If a store were notified
  * after the command, its copy could be the only one by then. The journal must therefore forget this
- * first, and the duplicates are reconciled.
+ * before the first copy is removed, and the duplicates are reconciled. It forgets nothing of a run
+ * that the command leaves alone.
  */
 #ifndef LEFT_RINGS_H
 #define LEFT_RINGS_H
@@ -56,7 +57,7 @@ void orphaned_journals_say_others(const struct orphaned_journals *r, const uint6
  * Stop notifying stores of reassigned batches, also those whose files are not examined. Truncation
  * also removes all batches behind, so a partial notification could lose data. The remaining
  * duplicates do no harm.
- * @param is_kept  true: nothing of this run is changed, in files and journals; NULL: none is
+ * @param is_kept  true: nothing of this run is changed, in files and journals
  */
 void orphaned_journals_forget(struct orphaned_journals *r,
 	bool (*is_kept)(void *arg, const struct arrow_identity *identity), void *arg);

@@ -432,25 +432,65 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 	return rc;
 }
 
+/* Whether the duplicates of a stream may be removed. */
+static int
+check_stream(struct reconcile *r, const struct reconcile_stream *stream)
+{
+	int rc = stream->kept ? -ENOTUNIQ : reconcile_say_names(r, stream);
+
+	if (rc < 0 || reconcile_duplicates(stream) == 0)
+		return rc;
+	rc = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
+	return rc == 0 ? check_files(r, &stream->known) : rc;
+}
+
+bool
+reconcile_is_kept(void *arg, const struct arrow_identity *id)
+{
+	const struct reconcile *r = arg;
+	size_t i;
+
+	for (i = 0; i < r->nb; i++)
+		if (r->stream[i].kept && arrow_same_run(&r->stream[i].identity, id))
+			return true;
+	return false;
+}
+
+int
+reconcile_inspect(struct reconcile *r)
+{
+	struct reconcile_stream *s;
+	size_t i;
+	int first = 0;
+
+	for (i = 0; i < r->nb; i++) {
+		s = &r->stream[i];
+		r->batches += interval_set_count(&s->all);
+		r->duplicates += reconcile_duplicates(s);
+		s->result = check_stream(r, s);
+		s->kept = s->result < 0;
+		if (first == 0)
+			first = s->result;
+	}
+	for (i = 0; i < r->nb; i++) {
+		s = &r->stream[i];
+		if (s->kept || !reconcile_is_kept(r, &s->identity))
+			continue;
+		s->kept = true;
+		s->result = -ENOTUNIQ;
+	}
+	return first;
+}
+
 static int
 reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
 {
-	const uint64_t duplicates = reconcile_duplicates(stream);
 	struct cut c;
 	int rc;
 
-	r->batches += interval_set_count(&stream->all);
-	r->duplicates += duplicates;
-	if (stream->kept)
-		return -ENOTUNIQ;
-	rc = reconcile_say_names(r, stream);
-	if (rc < 0 || duplicates == 0)
-		return rc;
-	rc = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
-	if (rc == 0)
-		rc = check_files(r, &stream->known);
-	if (rc == 0)
-		rc = mark_all(r, stream);
+	if (reconcile_duplicates(stream) == 0)
+		return 0;
+	rc = mark_all(r, stream);
 	if (rc < 0)
 		return rc;
 	while ((rc = choose_cut(r, stream, &c)) > 0) {
@@ -469,7 +509,8 @@ reconcile_run(struct reconcile *r)
 	int first = 0;
 
 	for (i = 0; i < r->nb; i++) {
-		r->stream[i].result = reconcile_stream(r, &r->stream[i]);
+		if (!r->stream[i].kept)
+			r->stream[i].result = reconcile_stream(r, &r->stream[i]);
 		if (first == 0)
 			first = r->stream[i].result;
 	}

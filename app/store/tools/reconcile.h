@@ -9,15 +9,15 @@
  * copied to a new file and made durable. Each batch is thus in a file at any moment. After a crash,
  * and recovery of the `.part` files, the command can be repeated with the same result.
  *
- * Nothing of a stream is truncated if two copies of a batch differ (stream/content.h), or if its
+ * Nothing of a run is truncated if two copies of a batch differ (stream/content.h), or if its
  * files have different run names: a copy that another one made must not replace the receiver's.
  *
  * If a directory has the mark that the run has ended, the mark is written to all directories that
  * keep batches of the run before the first truncation. Otherwise a peer could truncate the
  * remaining copy. Files of directories that had the mark are kept where possible.
  *
- * Nothing is truncated while a file with duplicates has damaged batches, since the remaining copy
- * must be intact. One thread.
+ * Nothing of a run is truncated while a file with duplicates has damaged batches, since the
+ * remaining copy must be intact. One thread.
  */
 #ifndef RECONCILE_H
 #define RECONCILE_H
@@ -31,9 +31,9 @@ struct reconcile_stream {
 	struct stream_known known;
 	struct interval_set all;   /**< batches of all files, before and after */
 	char run[XFER_NAME_BYTES]; /**< name of the run, from the first file; empty: unknown */
-	/** input of reconcile_run(): the stream stays as it is, for a reason that was reported */
+	/** in and out of reconcile_inspect(): it stays as it is, for a reason that was reported */
 	bool kept;
-	int result; /**< of reconcile_run(): 0: each batch is in one file; -errno */
+	int result; /**< of the functions below: 0: each batch is in one file; -errno */
 };
 
 /** A mark that a run has ended: stream/ended.h. */
@@ -93,10 +93,23 @@ int reconcile_say_names(const struct reconcile *r, const struct reconcile_stream
 uint64_t reconcile_duplicates(const struct reconcile_stream *s);
 
 /**
- * Truncate the duplicates.
+ * Decide which runs stay as they are. All tables of a run stay if one of them does. Nothing is
+ * changed.
  * @return the first result that is not 0. -ENOTUNIQ: copies of a batch differ, or a run has two
- *   names; its stream is unchanged; -EBADMSG: something is damaged, and its stream is
- *   unchanged; -errno: the work may be incomplete, and must be repeated
+ *   names; -EBADMSG: something is damaged; -errno
+ */
+int reconcile_inspect(struct reconcile *r);
+
+/**
+ * Whether a stream of a run is kept.
+ * @param arg  the struct reconcile
+ */
+bool reconcile_is_kept(void *arg, const struct arrow_identity *identity);
+
+/**
+ * After reconcile_inspect(): truncate the duplicates of the streams that are not kept.
+ * @return the first result that is not 0, also of reconcile_inspect(). -errno: the work may be
+ *   incomplete, and must be repeated
  */
 int reconcile_run(struct reconcile *r);
 

@@ -185,8 +185,10 @@ reconcile_all(struct reconcile *r, bool dry_run)
 		.io = &disk_io, .slices = SLICES, .dry_run = dry_run, .say = ignore};
 	for (i = 0; i < n && rc == 0; i++)
 		rc = reconcile_read(r, path[i]);
-	if (rc == 0)
+	if (rc == 0) {
+		(void)reconcile_inspect(r);
 		rc = reconcile_run(r);
+	}
 	reconcile_free(r);
 	return rc;
 }
@@ -411,6 +413,7 @@ test_differing(void **state)
 	n = list_complete(path);
 	for (i = 0; i < n; i++)
 		assert_int_equal(reconcile_read(&r, path[i]), 0);
+	assert_int_equal(reconcile_inspect(&r), -ENOTUNIQ);
 	assert_int_equal(reconcile_run(&r), -ENOTUNIQ);
 	assert_int_equal(r.duplicates, 2 + 3);
 	assert_int_equal(r.cut, 0);
