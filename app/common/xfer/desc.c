@@ -115,6 +115,8 @@ xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint
 		.body_bytes = batch->body_bytes,
 		.body_crc32c = batch->body_crc32c,
 		.metadata_bytes = size,
+		.copy_crc32c = batch->copy_crc32c,
+		.flags = batch->flags,
 		.mac = {0},
 	};
 	descriptor->crc32c = descriptor_crc(descriptor);
@@ -127,7 +129,8 @@ check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, u
 	const uint8_t *metadata, uint32_t size)
 {
 	if (d->magic != XFER_MAGIC || d->version != XFER_VERSION || d->table != s->table ||
-		d->reserved != 0 || d->crc32c != descriptor_crc(d))
+		d->reserved != 0 || (d->flags & ~XFER_COPY_CHECKED) != 0 ||
+		(d->flags == 0 && d->copy_crc32c != 0) || d->crc32c != descriptor_crc(d))
 		return XFER_DESC_GARBAGE;
 	if (!xfer_seal_check(s->seal, XFER_SEALED_DESCRIPTOR, d,
 		    offsetof(struct xfer_descriptor, mac), metadata, size, d->mac))
@@ -243,6 +246,8 @@ xfer_desc_check(struct xfer_stream *s, const struct xfer_desc *entry, uint32_t i
 		.body_bytes = d.body_bytes,
 		.body_crc32c = d.body_crc32c,
 		.entry = d.entry,
+		.flags = d.flags,
+		.copy_crc32c = d.copy_crc32c,
 	};
 	return XFER_DESC_GOOD;
 }

@@ -74,7 +74,16 @@ struct xfer_batch {
 	uint64_t body_bytes;
 	uint32_t body_crc32c;
 	uint32_t entry;
+	uint32_t flags;	      /**< enum xfer_desc_flag */
+	uint32_t copy_crc32c; /**< XFER_COPY_CHECKED: of the receiver's copy of the body; else 0 */
 };
+
+/** Return the CRC with which the body leaves the receiver, as far as the receiver knows. */
+static inline uint32_t
+xfer_batch_sent_crc(const struct xfer_batch *b)
+{
+	return (b->flags & XFER_COPY_CHECKED) != 0 ? b->copy_crc32c : b->body_crc32c;
+}
 
 /**
  * Fill the descriptor of a batch. The first XFER_DESC_METADATA_BYTES of the metadata follow it

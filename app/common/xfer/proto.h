@@ -255,6 +255,8 @@ enum xfer_result_status {
 	XFER_DURABLE = 1, /**< the batch, and all before it in its file, survive a power failure */
 	XFER_DUPLICATE,	  /**< duplicate of a durable batch: the copy was discarded */
 	XFER_RETRY,	  /**< not stored (disk full, I/O error): the receiver keeps it */
+	/** not stored, wrong CRC of the body: the receiver checks its copy and sends it again */
+	XFER_WRONG_CRC,
 	XFER_STATUSES
 };
 
@@ -313,6 +315,11 @@ static_assert(sizeof(struct xfer_refuse) == 24, "layout");
 
 /* ---- the metadata ring ----------------------------------------------------------------------- */
 
+enum xfer_desc_flag {
+	/** the receiver has computed the CRC of its copy of the body for this transfer */
+	XFER_COPY_CHECKED = 1 << 0,
+};
+
 /** Descriptor of a batch: the beginning of a metadata slot. */
 struct xfer_descriptor {
 	uint32_t magic;
@@ -320,7 +327,7 @@ struct xfer_descriptor {
 	uint8_t table; /**< enum arrow_table */
 	uint8_t reserved;
 	uint32_t entry; /**< number of this slot; equals the immediate of the WRITE */
-	/** of these 120 bytes with zeros here and in `mac`, to tell faults from attacks */
+	/** of these 128 bytes with zeros here and in `mac`, to tell faults from attacks */
 	uint32_t crc32c;
 	uint64_t session_id; /**< from the grant */
 	uint64_t receiver_id;
@@ -335,12 +342,18 @@ struct xfer_descriptor {
 	uint32_t body_crc32c; /**< of the body with its padding */
 	/** bytes of metadata that follow; the rest up to XFER_BLOCK is zeros */
 	uint32_t metadata_bytes;
+	/**
+	 * XFER_COPY_CHECKED: CRC of the body in the receiver's memory. It differs from body_crc32c
+	 * if the body is damaged there. Otherwise 0
+	 */
+	uint32_t copy_crc32c;
+	uint32_t flags; /**< enum xfer_desc_flag */
 	/** code of the fields before it and of the metadata (seal.h) */
 	uint8_t mac[XFER_TAG_BYTES];
 };
-static_assert(sizeof(struct xfer_descriptor) == 120, "layout");
+static_assert(sizeof(struct xfer_descriptor) == 128, "layout");
 
-#define XFER_DESC_METADATA_BYTES (XFER_DESC_BYTES - 120)
+#define XFER_DESC_METADATA_BYTES (XFER_DESC_BYTES - 128)
 
 /** A metadata slot. One WRITE_WITH_IMM transfers its used part, after the WRITEs of the body. */
 struct xfer_desc {

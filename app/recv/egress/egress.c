@@ -200,6 +200,9 @@ add(struct egress_store *to, const struct store_client_stats *s)
 	to->found += s->found;
 	to->duplicates += s->duplicates;
 	to->returned += s->returned;
+	to->wrong_crc += s->wrong_crc;
+	to->corrupted += s->corrupted;
+	to->sent_damaged += s->sent_damaged;
 }
 
 /* Keep the counters of a store client that is closed. */
@@ -212,8 +215,15 @@ egress_view_retire(struct egress *e, unsigned int store, const struct store_clie
 	add(&e->past[store], &stats);
 }
 
+/* Return true if a store accepts all batches. */
+static bool
+egress_store_works(const struct store_client *sender)
+{
+	return store_client_takes(sender) && store_client_idle_since(sender) == 0;
+}
+
 /*
- * Return true if a store has accepted nothing for so long that its batches should be reassigned.
+ * Return true if a store has not accepted batches for so long that they should be reassigned.
  */
 static bool
 egress_store_is_gone(const struct egress *e, const struct store_client *sender, uint64_t now)
@@ -806,7 +816,7 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 		return from;
 	for (i = 0; i < e->stores.nb; i++) {
 		store = (from + i) % e->stores.nb;
-		if (store_client_takes(run->sender[store]))
+		if (egress_store_works(run->sender[store]))
 			return store;
 	}
 	/* prefer a store that is connecting to one that is unreachable */
@@ -829,7 +839,7 @@ has_elsewhere(const struct egress *e, const struct egress_run *run)
 	unsigned int i;
 
 	for (i = 0; i < e->stores.nb; i++)
-		any |= store_client_takes(run->sender[i]);
+		any |= egress_store_works(run->sender[i]);
 	return any;
 }
 
@@ -844,8 +854,8 @@ may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 		return true;
 	if (b->given & 1u << b->owner) {
 		/*
-		 * A connected store that accepts nothing because its disk is full keeps the batch
-		 * until the connection is closed.
+		 * A connected store whose disk is full, or to which the way corrupts batches, keeps
+		 * the batch until the connection is closed.
 		 */
 		if (egress_store_is_gone(e, from, now) && !store_client_is_down(from) &&
 			has_elsewhere(e, &e->run[b->run]))
@@ -863,7 +873,7 @@ all_take(const struct egress *e)
 
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
-			if (e->run[i].sender[k] != NULL && !store_client_takes(e->run[i].sender[k]))
+			if (e->run[i].sender[k] != NULL && !egress_store_works(e->run[i].sender[k]))
 				return false;
 		}
 	}

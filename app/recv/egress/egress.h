@@ -127,6 +127,9 @@ struct egress_store {
 	uint64_t found;
 	uint64_t duplicates;
 	uint64_t returned;
+	uint64_t wrong_crc;
+	uint64_t corrupted;
+	uint64_t sent_damaged;
 };
 
 /** State for telemetry, about 100 ms old. */

@@ -13,6 +13,8 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
+#include "arrow/crc32c.h"
+#include "arrow/tables.h"
 #include "backoff.h"
 #include "egress/store_client.h"
 #include "fail_point.h"
@@ -100,7 +102,17 @@ struct store_client {
 	bool unpaired;	    /* it was logged that there was no connection for XFER_STUCK_MS */
 	struct xfer_stream stream[XFER_TABLES];
 	struct queue queue[XFER_TABLES];
-	uint64_t here[JOURNAL_BATCHES / 64]; /* bit mask of batches in a queue or a remote slot */
+	/* Bit masks of batches. */
+	uint64_t here[JOURNAL_BATCHES / 64]; /* in a queue or a remote slot, never in two */
+	/* the last body arrived with a wrong CRC: the copy is checked when it is sent again */
+	uint64_t suspect[JOURNAL_BATCHES / 64];
+	/* of these: the body arrived with a wrong CRC after such a check */
+	uint64_t corrupted[JOURNAL_BATCHES / 64];
+	uint32_t nb_corrupted;
+	uint64_t corrupted_since;  /* ms: since when there are any; 0: none */
+	uint64_t resend_at;	   /* ms: when some of them are sent again */
+	uint32_t resend_next;	   /* the batch with which they begin */
+	uint64_t corrupted_logged; /* ms: 0: never */
 	struct store_client_stats stats;
 };
 
@@ -119,17 +131,22 @@ store_client_number(const struct store_client *s)
 
 /* ---- batches to remote slots, and their results ---- */
 
-/* Return true if a batch is in a queue or a remote slot. It must not be in two. */
 static bool
-is_here(const struct store_client *s, uint32_t batch)
+mask_has(const uint64_t *mask, uint32_t batch)
 {
-	return (s->here[batch / 64] & UINT64_C(1) << batch % 64) != 0;
+	return (mask[batch / 64] & UINT64_C(1) << batch % 64) != 0;
 }
 
 static void
-is_gone(struct store_client *s, uint32_t batch)
+mask_add(uint64_t *mask, uint32_t batch)
 {
-	s->here[batch / 64] &= ~(UINT64_C(1) << batch % 64);
+	mask[batch / 64] |= UINT64_C(1) << batch % 64;
+}
+
+static void
+mask_remove(uint64_t *mask, uint32_t batch)
+{
+	mask[batch / 64] &= ~(UINT64_C(1) << batch % 64);
 }
 
 static int
@@ -138,7 +155,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 	uint32_t room, *at, i;
 
 	/* a batch that was reassigned and returned to this store may still be queued here */
-	if (is_here(s, batch))
+	if (mask_has(s->here, batch))
 		return 0;
 	if (q->nb == q->room) {
 		room = q->room > 0 ? 2 * q->room : 64;
@@ -151,7 +168,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 		*q = (struct queue){at, 0, q->nb, room};
 	}
 	q->at[(q->head + q->nb++) & (q->room - 1)] = batch;
-	s->here[batch / 64] |= UINT64_C(1) << batch % 64;
+	mask_add(s->here, batch);
 	return 0;
 }
 
@@ -192,6 +209,10 @@ store_client_fill_queues(struct store_client *s)
 	for (i = 0; i < XFER_TABLES; i++)
 		s->queue[i].nb = 0;
 	memset(s->here, 0, sizeof(s->here));
+	memset(s->suspect, 0, sizeof(s->suspect));
+	memset(s->corrupted, 0, sizeof(s->corrupted));
+	s->nb_corrupted = 0;
+	s->corrupted_since = 0;
 	while (rc == 0 && (batch = journal_walk(s->config.journal, &at)) != UINT32_MAX) {
 		if (journal_get(s->config.journal, batch, &b) && store_client_owns(s, &b))
 			rc = queue_put(s, &s->queue[b.table], batch);
@@ -236,6 +257,87 @@ store_client_take_slots(struct store_client *s, const struct xfer_grant *m)
 	return XFER_REASON_NONE;
 }
 
+/*
+ * Handle a body that arrived with a wrong CRC. The batch is sent again at once, after a check of
+ * the copy in the journal. If it arrives with a wrong CRC again, the network path or the memory of
+ * the store corrupts it. It then waits, so that it does not take the link from other batches.
+ * @return 0; -ENOMEM
+ */
+static int
+store_client_take_wrong(struct store_client *s, uint32_t batch, const struct journal_batch *b)
+{
+	s->stats.wrong_crc++;
+	if (!mask_has(s->suspect, batch)) {
+		mask_add(s->suspect, batch);
+		return queue_put(s, &s->queue[b->table], batch);
+	}
+	s->stats.corrupted++;
+	if (mask_has(s->corrupted, batch))
+		return 0;
+	mask_add(s->corrupted, batch);
+	if (s->nb_corrupted++ > 0)
+		return 0;
+	s->corrupted_since = s->heard;
+	s->resend_at = s->heard + XFER_CORRUPTED_MS;
+	if (s->corrupted_logged != 0 && s->heard < s->corrupted_logged + XFER_CORRUPTED_LOG_MS)
+		return 0;
+	s->corrupted_logged = s->heard;
+	CLIENT_LOG(WARNING, s,
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") arrives with a wrong "
+		"CRC-32C again and again, and the copy here was checked: the network path or the "
+		"memory of the store corrupts it. It and others like it stay in the journal until "
+		"a store has them; sending some of them again every %u ms",
+		b->sequence, arrow_table_name(b->table), b->first, b->last, XFER_CORRUPTED_MS);
+	return 0;
+}
+
+/* Forget that a batch arrived with a wrong CRC: the store has it. */
+static void
+store_client_arrived(struct store_client *s, uint32_t batch)
+{
+	mask_remove(s->suspect, batch);
+	if (!mask_has(s->corrupted, batch))
+		return;
+	mask_remove(s->corrupted, batch);
+	s->resend_at = 0; /* others may arrive, too */
+	if (--s->nb_corrupted == 0)
+		s->corrupted_since = 0;
+}
+
+/*
+ * Queue some corrupted batches again: their next slot, or the path meanwhile, may be sound. Only a
+ * few at a time: each costs a check of the copy and the link, and most will arrive wrong again.
+ */
+static void
+store_client_resend_corrupted(struct store_client *s, uint64_t now)
+{
+	struct journal_batch b;
+	unsigned int nb = 0;
+	uint32_t batch, i;
+
+	if (s->nb_corrupted == 0 || now < s->resend_at)
+		return;
+	s->resend_at = now + XFER_CORRUPTED_MS;
+	for (i = 0; i < JOURNAL_BATCHES && nb < XFER_CORRUPTED_BATCHES; i++) {
+		batch = s->resend_next;
+		s->resend_next = (batch + 1) % JOURNAL_BATCHES;
+		/* without memory for the queue, again in the next round */
+		if (mask_has(s->corrupted, batch) && journal_get(s->config.journal, batch, &b))
+			nb += queue_put(s, &s->queue[b.table], batch) == 0;
+	}
+}
+
+/* Make a slot free. @param last  use it after all others: its memory may be faulty */
+static void
+store_client_free_slot(struct store_client *s, uint32_t slot, unsigned int table, bool last)
+{
+	uint32_t *at = s->free_slot[table], nb = s->nb_free[table]++;
+
+	at[nb] = last ? at[0] : slot;
+	if (last)
+		at[0] = slot;
+}
+
 static enum xfer_reason
 store_client_take_results(struct store_client *s, const struct xfer_results *m)
 {
@@ -256,9 +358,15 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 		s->progress_at = s->heard;
 		FAIL_POINT("recv.result");
 		used->batch = NO_BATCH;
-		is_gone(s, batch);
+		mask_remove(s->here, batch);
 		s->free_stage[s->nb_free_stages++] = used->stage;
-		s->free_slot[b.table][s->nb_free[b.table]++] = result->entry;
+		store_client_free_slot(s, result->entry, b.table, result->status == XFER_WRONG_CRC);
+		if (result->status == XFER_WRONG_CRC) {
+			s->stats.returned++;
+			if (store_client_take_wrong(s, batch, &b) < 0)
+				return XFER_REASON_FAILED;
+			continue;
+		}
 		if (result->status == XFER_RETRY) {
 			s->stats.returned++;
 			if (s->config.result != NULL)
@@ -268,6 +376,7 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 		s->forbidden = false;
 		s->stats.durable += result->status == XFER_DURABLE;
 		s->stats.duplicates += result->status == XFER_DUPLICATE;
+		store_client_arrived(s, batch);
 		store_client_release(s, batch, result->status);
 	}
 	return XFER_REASON_NONE;
@@ -336,6 +445,23 @@ write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
 	return xfer_qp_write(&s->link, writes, sg, 2, slot->metadata, slot->metadata_rkey, &number);
 }
 
+/* Check the copy of a batch whose last body arrived with a wrong CRC. */
+static void
+store_client_check_copy(
+	struct store_client *s, const struct journal_batch *b, struct xfer_batch *batch)
+{
+	batch->flags = XFER_COPY_CHECKED;
+	batch->copy_crc32c = arrow_crc32c(0, b->body, b->body_bytes);
+	if (batch->copy_crc32c == b->body_crc32c)
+		return;
+	s->stats.sent_damaged++;
+	CLIENT_LOG(ERR, s,
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
+		"memory of this receiver: CRC-32C %08x, expected %08x; the store keeps it as it is",
+		b->sequence, arrow_table_name(b->table), b->first, b->last, batch->copy_crc32c,
+		b->body_crc32c);
+}
+
 /* Send the next batch of a table to a remote slot. @return true if one was sent */
 static bool
 store_client_send_batch(struct store_client *s, unsigned int table)
@@ -352,7 +478,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	index = s->queue[table].at[s->queue[table].head];
 	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
-		is_gone(s, index);
+		mask_remove(s->here, index);
 		return true;
 	}
 	writes = count_pieces(s, &b) + 1;
@@ -363,13 +489,15 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	slot = &s->slot[number];
 	descriptor = (struct xfer_descriptor *)(s->link.extra + stage * STAGE);
 	batch = (struct xfer_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
-		b.body_crc32c, number};
+		b.body_crc32c, number, 0, 0};
+	if (mask_has(s->suspect, index))
+		store_client_check_copy(s, &b, &batch);
 	if (xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor) < 0) {
 		CLIENT_LOG(ERR, s,
 			"batch %" PRIu64 " of %" PRIu64 " bytes does not fit into a slot",
 			b.sequence, b.body_bytes);
 		queue_drop(&s->queue[table]);
-		is_gone(s, index);
+		mask_remove(s->here, index);
 		return true;
 	}
 	journal_give(s->config.journal, index);
@@ -410,7 +538,7 @@ store_client_forget_moved(struct store_client *s)
 			if (journal_get(s->config.journal, index, &b) && store_client_owns(s, &b))
 				break;
 			queue_drop(&s->queue[i]);
-			is_gone(s, index);
+			mask_remove(s->here, index);
 		}
 	}
 }
@@ -1105,6 +1233,7 @@ work_up(struct store_client *s, uint64_t now)
 	store_client_watch_results(s, now);
 	if (s->state != STORE_CLIENT_UP)
 		return false;
+	store_client_resend_corrupted(s, now);
 	/* `frames` first: its batches are few and small */
 	while (s->stats.store_state == XFER_STATE_GOOD &&
 		(store_client_send_batch(s, 0) || store_client_send_batch(s, 1)))
@@ -1284,8 +1413,10 @@ store_client_idle_since(const struct store_client *s)
 	/* the store allocates memory and reads files, which takes some time */
 	if (s->state == STORE_CLIENT_WAITING)
 		return s->recovering_since;
-	/* a bad state continues without a connection */
-	return s->bad_since != 0 ? s->bad_since : s->down_since;
+	/* both continue without a connection */
+	if (s->bad_since != 0)
+		return s->bad_since;
+	return s->corrupted_since != 0 ? s->corrupted_since : s->down_since;
 }
 
 void

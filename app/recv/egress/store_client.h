@@ -25,7 +25,11 @@
 #define XFER_AUTH_MS	     5000
 /** delay after a refusal that only a change at the store can resolve */
 #define XFER_FORBIDDEN_MS 10000
-#define XFER_STUCK_MS	  5000 /**< batches without a result for this time are logged */
+/** interval at which XFER_CORRUPTED_BATCHES are sent again that were corrupted on the way */
+#define XFER_CORRUPTED_MS      1000
+#define XFER_CORRUPTED_BATCHES 16
+#define XFER_CORRUPTED_LOG_MS  10000 /**< minimum interval of log messages about these */
+#define XFER_STUCK_MS	       5000  /**< batches without a result for this time are logged */
 
 enum store_client_state {
 	STORE_CLIENT_DOWN,	 /**< waits for the next attempt */
@@ -59,7 +63,7 @@ struct store_client_config {
 	uint32_t commit_ms; /**< a store that takes longer to sync is logged; 0: never */
 	/**
 	 * Called when a batch is durable (XFER_DURABLE, XFER_DUPLICATE: already released) or was
-	 * returned.
+	 * returned (XFER_RETRY). The store client itself sends corrupted batches again.
 	 */
 	void (*result)(void *arg, uint32_t batch, enum xfer_result_status status);
 	void *arg;
@@ -73,7 +77,12 @@ struct store_client_stats {
 	/** batches that INVENTORY reported as durable and that were not known to be */
 	uint64_t found;
 	uint64_t duplicates;
-	uint64_t returned;    /**< batches returned by the store */
+	uint64_t returned;  /**< batches returned by the store */
+	uint64_t wrong_crc; /**< of these: the body arrived with a wrong CRC */
+	/** of these: the copy in the journal was checked just before, so it was corrupted later */
+	uint64_t corrupted;
+	/** batches sent although they are damaged in the journal; the store is told so */
+	uint64_t sent_damaged;
 	uint64_t connections; /**< connections established */
 	uint64_t broken;      /**< established connections that broke */
 	uint64_t refused;     /**< attempts refused by the store */
@@ -120,14 +129,15 @@ bool store_client_is_down(const struct store_client *s);
 bool store_client_takes(const struct store_client *s);
 
 /**
- * Return the time, in ms of xfer_qp_clock(), since when the store has accepted nothing; 0: it
- * accepts batches. While the store recovers, this is the time of the connection.
+ * Return the time, in ms of xfer_qp_clock(), since when the store has accepted nothing, or has
+ * batches that it cannot accept because they are corrupted on the way to it; 0: it accepts all
+ * batches. While the store recovers, this is the time of the connection.
  */
 uint64_t store_client_idle_since(const struct store_client *s);
 
 /**
- * Close the connection to a store that accepts nothing. Its batches may then be reassigned.
- * *Control.*
+ * Close the connection to a store that does not accept all batches. Its batches may then be
+ * reassigned. *Control.*
  */
 void store_client_give_up(struct store_client *s);
 

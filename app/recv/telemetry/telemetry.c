@@ -616,9 +616,11 @@ static const struct telemetry_command commands[] = {
 		"(batches at start), corrected (records at start), full}; "
 		"stores by number: address, state, store_state, identity, slots, credits, waiting, "
 		"sent, bytes, "
-		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, connections, "
-		"broken, refused, unreachable, malformed, late, stuck, reason; "
-		"below_us [...], kept_to_durable [...]",
+		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, wrong_crc "
+		"(of these, the body arrived with a wrong CRC), corrupted (of these, although the "
+		"receiver had just checked its copy), sent_damaged (damaged in the receiver's "
+		"memory), connections, broken, refused, unreachable, malformed, late, stuck, "
+		"reason; below_us [...], kept_to_durable [...]",
 		telemetry_egress},
 	{"/braggline/rdma", "", "The RDMA device of [egress], since the start", TELEMETRY_RDMA_KEYS,
 		telemetry_device},
@@ -858,6 +860,9 @@ store(const struct egress_store *s)
 	rte_tel_data_add_dict_uint(d, "found", s->found);
 	rte_tel_data_add_dict_uint(d, "duplicates", s->duplicates);
 	rte_tel_data_add_dict_uint(d, "returned", s->returned);
+	rte_tel_data_add_dict_uint(d, "wrong_crc", s->wrong_crc);
+	rte_tel_data_add_dict_uint(d, "corrupted", s->corrupted);
+	rte_tel_data_add_dict_uint(d, "sent_damaged", s->sent_damaged);
 	rte_tel_data_add_dict_uint(d, "connections", s->connections);
 	rte_tel_data_add_dict_uint(d, "broken", s->broken);
 	rte_tel_data_add_dict_uint(d, "refused", s->refused);

@@ -22,8 +22,6 @@
 #define STORE_CHECK_SAMPLE  64 /**< STORE_CHECK_SAMPLED: one body of this number */
 /** maximum size that the lcore verifies itself, bytes: about 25 us */
 #define STORE_CHECK_INLINE (256u << 10)
-#define STORE_CHECK_TRIES  3  /**< a body received this often with the same wrong CRC is stored */
-#define STORE_CHECK_WRONG  16 /**< number of wrong batches of a connection that are remembered */
 
 /** [files] check */
 enum store_check_mode {
@@ -68,29 +66,5 @@ store_check_is_done(const struct store_check_job *one)
 {
 	return __atomic_load_n(&one->done, __ATOMIC_ACQUIRE);
 }
-
-/** A batch of a connection whose body was received with a wrong CRC. */
-struct store_wrong {
-	uint64_t sequence;
-	uint32_t crc;
-	uint8_t table;
-	uint8_t times; /**< number of consecutive times with that CRC; 0: unused entry */
-};
-
-/** The wrong batches of a connection. Zero-initialized: none. */
-struct store_wrongs {
-	struct store_wrong at[STORE_CHECK_WRONG];
-	unsigned int next; /**< index of the entry that is replaced next */
-};
-
-/** Whether the last body of this batch was wrong. */
-bool store_wrongs_has(const struct store_wrongs *w, uint8_t table, uint64_t sequence);
-
-/** Record a wrong body. @return number of consecutive times with this CRC */
-unsigned int store_wrongs_note(
-	struct store_wrongs *w, uint8_t table, uint64_t sequence, uint32_t crc);
-
-/** Remove a batch that was received correctly or needs no more attention. */
-void store_wrongs_forget(struct store_wrongs *w, uint8_t table, uint64_t sequence);
 
 #endif /* STORE_CHECK_H */

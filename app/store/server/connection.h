@@ -62,7 +62,7 @@ struct store_counters {
 	uint64_t cuts;		    /**< number of times that reassigned batches were removed */
 	uint64_t batches_truncated; /**< batches removed then */
 	uint64_t body_crc_errors;   /**< bodies received with a wrong CRC */
-	uint64_t stored_damaged;    /**< batches stored with a wrong CRC: io/body_check.h */
+	uint64_t stored_damaged;    /**< batches that are damaged in the receiver's memory */
 	uint64_t bytes_per_s;	    /**< bytes of bodies in the last second */
 };
 
@@ -166,9 +166,9 @@ struct store_connection {
 	struct store_checked *checked; /**< array with one element per slot */
 	uint32_t checked_head;
 	uint32_t nb_checked;
-	uint32_t unchecked; /**< since the last sample */
-	struct store_wrongs wrongs;
-	uint64_t wrong_logged; /**< time of the last log message, ms */
+	uint32_t unchecked;	   /**< since the last sample */
+	uint64_t wrong_logged;	   /**< time of the last log message about such a body, ms */
+	uint64_t corrupted_logged; /**< the same, if the receiver had checked its copy */
 };
 
 /**

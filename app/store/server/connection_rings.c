@@ -156,17 +156,16 @@ store_connection_grant(struct store_connection *c)
 	return xfer_qp_send(&c->link, m->head.length) == 0;
 }
 
-/* Whether to verify the CRC of a body. A batch whose last body was wrong is always verified. */
+/* Whether to verify the CRC of a body. If the receiver checked its copy, the last one was wrong. */
 static bool
-is_to_check(struct store_connection *c, uint8_t table, uint64_t sequence)
+is_to_check(struct store_connection *c, const struct xfer_batch *b)
 {
 	switch (c->shared->check.mode) {
 	case STORE_CHECK_ALL:
 		return true;
 	case STORE_CHECK_SAMPLED:
-		if (c->unchecked++ % STORE_CHECK_SAMPLE == 0)
-			return true;
-		return store_wrongs_has(&c->wrongs, table, sequence);
+		return c->unchecked++ % STORE_CHECK_SAMPLE == 0 ||
+			(b->flags & XFER_COPY_CHECKED) != 0;
 	default:
 		return false;
 	}
@@ -176,7 +175,7 @@ is_to_check(struct store_connection *c, uint8_t table, uint64_t sequence)
 static void
 check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 {
-	const bool checked = is_to_check(c, table, b->xfer.sequence);
+	const bool checked = is_to_check(c, &b->xfer);
 	struct store_checked *k;
 
 	if (!checked && c->nb_checked == 0) {
@@ -193,49 +192,67 @@ check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 		store_check_begin(&c->shared->check, &k->job);
 }
 
-/* Limit the log messages: a faulty path may damage many bodies. */
-static bool
-may_say(struct store_connection *c, uint64_t now)
+static const char *
+table_name(const struct store_connection *c, const struct store_checked *k)
 {
-	if (c->wrong_logged != 0 && now < c->wrong_logged + WRONG_MS)
+	return arrow_table_name(c->slot[(uint32_t)k->batch.tag].table);
+}
+
+/* Limit the messages: a faulty path may damage many bodies. @param said  time of the last one */
+static bool
+may_say(uint64_t *said, uint64_t now)
+{
+	if (*said != 0 && now < *said + WRONG_MS)
 		return false;
-	c->wrong_logged = now;
+	*said = now;
 	return true;
 }
 
 /*
- * Handle a body with a wrong CRC. It is refused, and the receiver sends it again. If it is received
- * repeatedly with the same wrong CRC, the receiver's own copy is wrong: it is stored unchanged, so
- * that the receiver can release it, and readers detect it by its CRC. @return true: store it
+ * Handle a body that did not arrive as it is in the receiver's memory. It is never stored, however
+ * often it arrives: the receiver would release a good copy.
+ * @return false: it arrived as it is there
  */
 static bool
-is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
+is_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
 {
 	const struct xfer_batch *b = &k->batch.xfer;
-	const uint8_t number = c->slot[(uint32_t)k->batch.tag].table;
+	const bool copy_checked = (b->flags & XFER_COPY_CHECKED) != 0;
 	struct store_counters *n = &c->shared->counters;
-	const char *table = arrow_table_name(number);
-	unsigned int times;
 
-	n->body_crc_errors++;
-	times = store_wrongs_note(&c->wrongs, number, b->sequence, k->job.crc);
-	if (times < STORE_CHECK_TRIES) {
-		if (may_say(c, now))
-			CONN_LOG(ERR, c,
-				"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") "
-				"arrived with CRC-32C %08x, expected %08x; requesting it again; "
-				"%" PRIu64 " such batches of all connections so far",
-				b->sequence, table, b->first, b->last, k->job.crc, b->body_crc32c,
-				n->body_crc_errors);
+	if (!k->checked || k->job.crc == xfer_batch_sent_crc(b))
 		return false;
-	}
-	n->stored_damaged++;
-	CONN_LOG(ERR, c,
-		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") arrived %u times "
-		"with CRC-32C %08x, expected %08x: it is damaged in the memory of the receiver; "
-		"storing it, braggline-store verify will report it",
-		b->sequence, table, b->first, b->last, times, k->job.crc, b->body_crc32c);
+	n->body_crc_errors++;
+	/* the reason is known only for a checked copy, so others must not suppress its message */
+	if (may_say(copy_checked ? &c->corrupted_logged : &c->wrong_logged, now))
+		CONN_LOG(ERR, c,
+			"batch %" PRIu64 " of %s of receiver %" PRIu64 " (frames %" PRIu64
+			" to %" PRIu64 ") arrived with CRC-32C %08x, expected %08x%s; requesting "
+			"it again; %" PRIu64 " such bodies of all connections so far",
+			b->sequence, table_name(c, k), c->run->receiver_id, b->first, b->last,
+			k->job.crc, xfer_batch_sent_crc(b),
+			copy_checked ? ": the receiver has checked its copy, so the network path "
+				       "or the memory of this store corrupts it"
+				     : "",
+			n->body_crc_errors);
 	return true;
+}
+
+/* Count a batch that is damaged in the receiver's memory, so that no better copy exists. */
+static void
+note_damaged(struct store_connection *c, const struct store_checked *k)
+{
+	const struct xfer_batch *b = &k->batch.xfer;
+
+	if (xfer_batch_sent_crc(b) == b->body_crc32c)
+		return;
+	c->shared->counters.stored_damaged++;
+	CONN_LOG(ERR, c,
+		"batch %" PRIu64 " of %s of receiver %" PRIu64 " (frames %" PRIu64 " to %" PRIu64
+		") is damaged in the memory of the receiver, which has checked it: CRC-32C %08x, "
+		"expected %08x; storing it, braggline-store verify will report it",
+		b->sequence, table_name(c, k), c->run->receiver_id, b->first, b->last,
+		b->copy_crc32c, b->body_crc32c);
 }
 
 /* Handle a body that could not be read, so that its CRC is unknown. */
@@ -244,7 +261,7 @@ is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_
 {
 	if (!k->checked || k->job.error == 0)
 		return false;
-	if (may_say(c, now))
+	if (may_say(&c->wrong_logged, now))
 		CONN_LOG(ERR, c, "batch %" PRIu64 ": cannot read its body, requesting it again: %s",
 			k->batch.xfer.sequence, strerror(-k->job.error));
 	return true;
@@ -265,13 +282,15 @@ store_connection_take_checked(struct store_connection *c, uint64_t now)
 		entry = (uint32_t)k->batch.tag;
 		c->checked_head = (c->checked_head + 1) % c->nb_slots;
 		c->nb_checked--;
-		if (is_unreadable(c, k, now) ||
-			(k->checked && k->job.crc != k->batch.xfer.body_crc32c &&
-				!is_stored_wrong(c, k, now))) {
+		if (is_unreadable(c, k, now)) {
 			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_RETRY);
 			continue;
 		}
-		store_wrongs_forget(&c->wrongs, c->slot[entry].table, k->batch.xfer.sequence);
+		if (is_wrong(c, k, now)) {
+			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_WRONG_CRC);
+			continue;
+		}
+		note_damaged(c, k);
 		stream_writer_append(c->run->writer[c->slot[entry].table], &k->batch);
 	}
 	return busy;

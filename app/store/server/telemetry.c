@@ -318,7 +318,7 @@ static const struct telemetry_command commands[] = {
 		"connections_superseded; bodies (memory of host or GPU), cufile (its mode); "
 		"body_bytes, batches_durable, batches_duplicate, batches_returned, "
 		"body_crc_errors (bodies that arrived with a wrong CRC), batches_stored_damaged "
-		"(those that arrived with a wrong CRC each time), body_bytes_per_s; "
+		"(damaged in the receiver's memory, as the receiver says), body_bytes_per_s; "
 		"reassigned_refused (REASSIGNED without the right, or of a run that has ended), "
 		"keys_removed (connections closed because the new keyring lacks their key); "
 		"unauthenticated_admitted, unauthenticated_admitted_known, unauthenticated_full, "

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests the check of bodies of all sizes by the lcore and by threads, and the record of wrong
- * bodies.
+ * Tests the check of bodies of all sizes by the lcore and by threads.
  */
 
 #include <setjmp.h>
@@ -76,37 +75,12 @@ test_bodies(void **state)
 	free(body);
 }
 
-static void
-test_wrongs(void **state)
-{
-	struct store_wrongs w = {0};
-	unsigned int i;
-
-	assert_false(store_wrongs_has(&w, 0, 0));
-	assert_int_equal(store_wrongs_note(&w, 0, 7, 1), 1);
-	assert_int_equal(store_wrongs_note(&w, 1, 7, 1), 1);
-	assert_int_equal(store_wrongs_note(&w, 0, 7, 1), 2);
-	/* another CRC this time: the path corrupts the body, not the sender */
-	assert_int_equal(store_wrongs_note(&w, 0, 7, 2), 1);
-	assert_int_equal(store_wrongs_note(&w, 0, 7, 1), 1);
-	assert_int_equal(store_wrongs_note(&w, 1, 7, 1), 2);
-	store_wrongs_forget(&w, 0, 7);
-	assert_false(store_wrongs_has(&w, 0, 7));
-	assert_true(store_wrongs_has(&w, 1, 7));
-	store_wrongs_forget(&w, 0, 7);
-	for (i = 0; i < 2 * STORE_CHECK_WRONG; i++)
-		assert_int_equal(store_wrongs_note(&w, 0, 100 + i, 1), 1);
-	assert_false(store_wrongs_has(&w, 1, 7));
-	assert_true(store_wrongs_has(&w, 0, 100 + i - 1));
-}
-
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_bodies),
-		cmocka_unit_test(test_wrongs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

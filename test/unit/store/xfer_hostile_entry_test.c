@@ -4,8 +4,11 @@
  * outside the memory granted. XFER_SEED repeats a run.
  */
 
+#include <errno.h>
+
 #include "xfer_hostile_rig.h"
 
+#include "arrow/crc32c.h"
 #include "arrow/reader.h"
 #include "arrow/tables.h"
 
@@ -326,6 +329,63 @@ test_rewritten(void **state)
 	hostile_beside_is_there_once();
 }
 
+/*
+ * A body never has the CRC that its descriptor names: it is refused each time. It is stored
+ * once the descriptor says that it is damaged at the peer in just this way.
+ */
+static void
+test_never_right(void **state)
+{
+	const struct store_counters *n;
+	struct arrow_reader r;
+	struct xfer_desc *entry;
+	struct xfer_end m;
+	struct peer *p;
+	unsigned int i;
+	uint32_t crc;
+
+	hostile_begin();
+	n = hostile_counters();
+	p = hostile_stand(0);
+	for (i = 0; i < 8; i++) {
+		entry = peer_entry(p, 0, 0, 0);
+		crc = entry->descriptor.body_crc32c;
+		p->link.extra[0] ^= 1;
+		if (i >= 4) {
+			/* checked, and sound there; then damaged in another way */
+			entry->descriptor.flags = XFER_COPY_CHECKED;
+			entry->descriptor.copy_crc32c = i < 6 ? crc : crc + 1;
+			xfer_sample_sign(&p->link.send, entry);
+		}
+		peer_write_body(p, 0, entry->descriptor.body_bytes);
+		peer_write_entry(p, 0, 0, entry);
+		UNTIL(peer_alive(p) && n->body_crc_errors == i + 1);
+		UNTIL(peer_alive(p) && !hostile_seen(p)->slot[0].taken);
+		assert_int_equal(n->returned, i + 1);
+	}
+	assert_int_equal(p->durable, 0);
+	assert_int_equal(n->stored_damaged, 0);
+	entry = peer_entry(p, 0, 0, 0);
+	p->link.extra[0] ^= 1;
+	entry->descriptor.flags = XFER_COPY_CHECKED;
+	entry->descriptor.copy_crc32c =
+		arrow_crc32c(0, p->link.extra, entry->descriptor.body_bytes);
+	xfer_sample_sign(&p->link.send, entry);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	UNTIL(peer_alive(p) && p->durable == 1);
+	assert_int_equal(n->stored_damaged, 1);
+	xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);
+	peer_say(p, &m, sizeof(m));
+	UNTIL(peer_alive(p) && p->ended);
+	open_hostile_file(&r, 0, 0);
+	assert_int_equal(r.nb_batches, 1);
+	assert_int_equal(arrow_reader_crc(&r, 0), -EBADMSG);
+	arrow_reader_close(&r);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -336,6 +396,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_deaf, rig_begin_test),
 		cmocka_unit_test_setup(test_outside, rig_begin_test),
 		cmocka_unit_test_setup(test_rewritten, rig_begin_test),
+		cmocka_unit_test_setup(test_never_right, rig_begin_test),
 	};
 
 	return rig_main(tests);

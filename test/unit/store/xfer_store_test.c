@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrow/crc32c.h"
+#include "io/body_check.h"
 #include "io/file_lock.h"
 #include "recovery/recovery.h"
 #include "../io/dir_syncs.h"
@@ -781,15 +783,33 @@ test_settles_aside(void **state)
 	rig_each_is_there_once(nb);
 }
 
-static uint8_t *spoilt; /* a byte of a body in the receiver's journal */
+/*
+ * A fault of the network path, which corrupts a certain body, or of the store's memory, which
+ * corrupts what is at a certain address.
+ */
+static struct {
+	const uint8_t *body;  /* in the receiver's journal; NULL: none */
+	uint64_t bytes;	      /* of the body */
+	unsigned int times;   /* the fault ends after this number of bodies */
+	bool cell;	      /* a fault of the memory where the first body arrives */
+	const uint8_t *where; /* the address of that one */
+} fault;
 
-static void
-mend(void)
+void __real_store_check_begin(struct store_check *check, struct store_check_job *one);
+void __wrap_store_check_begin(struct store_check *check, struct store_check_job *one);
+
+void
+__wrap_store_check_begin(struct store_check *check, struct store_check_job *one)
 {
-	if (spoilt == NULL || rig.again == 0)
-		return;
-	*spoilt ^= 4;
-	spoilt = NULL;
+	const bool on_path = fault.body != NULL && fault.times > 0 && one->bytes == fault.bytes &&
+		memcmp(one->body, fault.body, one->bytes) == 0;
+
+	if (fault.cell && fault.where == NULL)
+		fault.where = one->body;
+	if (on_path || (fault.where != NULL && one->body == fault.where))
+		((uint8_t *)(uintptr_t)one->body)[17] ^= 4;
+	fault.times -= on_path;
+	__real_store_check_begin(check, one);
 }
 
 static uint8_t *
@@ -801,49 +821,166 @@ body_of(uint32_t batch)
 	return (uint8_t *)(uintptr_t)b.body;
 }
 
-/*
- * A bit of a body flips after the receiver computed its CRC: the batch is given back, and no
- * damaged copy is in a file.
- */
 static void
-test_flipped_on_the_way(void **state)
+corrupt(uint32_t batch, unsigned int times)
 {
-	const struct store_counters *n;
-	const unsigned int nb = rig_fewest();
-	unsigned int k;
+	struct journal_batch b;
 
+	assert_true(journal_get(rig.journal, batch, &b));
+	fault.body = b.body;
+	fault.bytes = b.body_bytes;
+	fault.times = times;
+}
+
+/* Open a store and a receiver without a fault. @return the store's counters */
+static const struct store_counters *
+open_sound(void)
+{
+	memset(&fault, 0, sizeof(fault));
 	rig_open_store(0);
 	rig_open_receiver();
 	rig_open_sender(0);
-	n = &store_get_shared(rig.store[0])->counters;
-	rig.again = 0;
-	rig.also = mend;
+	return &store_get_shared(rig.store[0])->counters;
+}
+
+/* Put all batches into the journal. @return number of batch 1 of images */
+static uint32_t
+keep_all(unsigned int nb)
+{
+	uint32_t batch = UINT32_MAX, one;
+	unsigned int k;
+
 	for (k = 0; k < nb; k++) {
 		(void)rig_keep(0, k, 0);
-		if (k != 1) {
-			(void)rig_keep(1, k, 0);
-			continue;
-		}
-		spoilt = body_of(rig_keep(1, k, 0)) + 4095;
-		*spoilt ^= 4;
+		one = rig_keep(1, k, 0);
+		if (k == 1)
+			batch = one;
 	}
-	UNTIL(rig_held() == 0);
-	rig.also = NULL;
-	assert_null(spoilt);
-	assert_true(n->body_crc_errors >= 1 && n->body_crc_errors < STORE_CHECK_TRIES);
-	assert_int_equal(n->returned, n->body_crc_errors);
-	assert_int_equal(n->stored_damaged, 0);
-	assert_int_equal(rig_stats_of(0).returned, n->returned);
-	assert_int_equal(n->durable, 2 * nb);
+	return batch;
+}
+
+static void
+close_all(void)
+{
 	rig_end_run(0);
 	rig_close_receiver();
 	rig_close_store(0);
+}
+
+/* The path corrupts a body once: the batch is given back, and no damaged copy is in a file. */
+static void
+test_corrupted_once(void **state)
+{
+	const struct store_counters *n = open_sound();
+	const unsigned int nb = rig_fewest();
+	struct store_client_stats s;
+
+	corrupt(keep_all(nb), 1);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->body_crc_errors, 1);
+	assert_int_equal(n->returned, 1);
+	assert_int_equal(n->stored_damaged, 0);
+	assert_int_equal(n->durable, 2 * nb);
+	s = rig_stats_of(0);
+	assert_int_equal(s.returned, 1);
+	assert_int_equal(s.wrong_crc, 1);
+	assert_int_equal(s.corrupted, 0);
+	assert_int_equal(s.sent_damaged, 0);
+	close_all();
 	rig_each_is_there_once(nb);
 }
 
-/* Count the batches in all files whose bodies do not match their CRC. */
+/*
+ * The path corrupts a body each time, in the same way: it is never acknowledged, and the receiver
+ * keeps its sound copy. The other batches are stored. When the path is repaired, the batch is, too.
+ */
+static void
+test_corrupted_always(void **state)
+{
+	const struct store_counters *n = open_sound();
+	const unsigned int nb = rig_fewest();
+	struct journal_batch b;
+	uint32_t batch;
+
+	batch = keep_all(nb);
+	corrupt(batch, UINT_MAX);
+	UNTIL(rig_held() == 1 && rig_stats_of(0).corrupted >= 3);
+	assert_true(n->body_crc_errors >= 4);
+	assert_int_equal(n->returned, n->body_crc_errors);
+	assert_int_equal(n->stored_damaged, 0);
+	assert_int_equal(n->durable, 2 * nb - 1);
+	assert_int_equal(rig_stats_of(0).sent_damaged, 0);
+	/* it takes other batches, but not this one: it may go to another store */
+	assert_true(store_client_takes(rig.sender[0]));
+	assert_true(store_client_idle_since(rig.sender[0]) != 0);
+	assert_true(journal_get(rig.journal, batch, &b) && b.held);
+	assert_int_equal(arrow_crc32c(0, b.body, b.body_bytes), b.body_crc32c);
+	fault.body = NULL;
+	UNTIL(rig_held() == 0);
+	assert_int_equal(store_client_idle_since(rig.sender[0]), 0);
+	assert_int_equal(n->durable, 2 * nb);
+	close_all();
+	rig_each_is_there_once(nb);
+}
+
+/* The path corrupts a body until the connection is closed: another store gets the batch. */
+static void
+test_corrupted_goes_elsewhere(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	uint64_t since;
+	uint32_t batch;
+
+	(void)open_sound();
+	rig_open_store(1);
+	rig_open_sender(1);
+	batch = keep_all(nb);
+	corrupt(batch, UINT_MAX);
+	UNTIL(rig_held() == 1 && rig_stats_of(0).corrupted >= 1);
+	UNTIL(store_client_takes(rig.sender[1]));
+	since = store_client_idle_since(rig.sender[0]);
+	store_client_give_up(rig.sender[0]);
+	assert_true(store_client_is_down(rig.sender[0]));
+	assert_int_equal(store_client_idle_since(rig.sender[0]), since);
+	fault.body = NULL; /* the path to the other store is sound */
+	journal_assign(rig.journal, batch, 1);
+	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
+	UNTIL(rig_held() == 0);
+	/* the next connection begins without any */
+	UNTIL(store_client_takes(rig.sender[0]));
+	assert_int_equal(store_client_idle_since(rig.sender[0]), 0);
+	rig_end_run(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(nb);
+}
+
+/* A cell of the store's memory is stuck: batches that arrive there get another slot. */
+static void
+test_stuck_cell(void **state)
+{
+	const struct store_counters *n = open_sound();
+	const unsigned int nb = rig_fewest();
+
+	fault.cell = true;
+	(void)keep_all(nb);
+	UNTIL(rig_held() == 0);
+	assert_true(n->body_crc_errors > 0);
+	assert_int_equal(n->stored_damaged, 0);
+	assert_int_equal(rig_stats_of(0).corrupted, 0);
+	memset(&fault, 0, sizeof(fault));
+	close_all();
+	rig_each_is_there_once(nb);
+}
+
+/*
+ * Count the batches in all files whose bodies do not match their CRC.
+ * @param crc  out, or NULL: CRC of the body of the last one
+ */
 static unsigned int
-count_wrong(char *dir)
+count_wrong(char *dir, uint32_t *crc)
 {
 	char *const roots[] = {dir, NULL};
 	struct store_tree tree = {0};
@@ -857,8 +994,13 @@ count_wrong(char *dir)
 		struct arrow_reader r;
 
 		assert_int_equal(arrow_reader_open(&r, tree.path[i], &problem), 0);
-		for (k = 0; k < r.nb_batches; k++)
-			nb += arrow_reader_crc(&r, k) != 1;
+		for (k = 0; k < r.nb_batches; k++) {
+			if (arrow_reader_crc(&r, k) == 1)
+				continue;
+			nb++;
+			if (crc != NULL)
+				*crc = arrow_crc32c(0, r.batches[k].body, r.batches[k].body_length);
+		}
 		arrow_reader_close(&r);
 	}
 	store_tree_free(&tree);
@@ -866,36 +1008,43 @@ count_wrong(char *dir)
 }
 
 /*
- * The receiver's own copy is damaged: the batch arrives damaged the same way three times, and is
- * then stored as it is. No other batch is affected.
+ * The receiver's own copy is damaged: the receiver says so when it sends the batch again, and the
+ * store stores it as it is there, even if the path corrupts it meanwhile. No other batch is
+ * affected.
  */
 static void
-test_flipped_at_the_receiver(void **state)
+damaged_at_the_receiver(unsigned int corrupted)
 {
-	const struct store_counters *n;
+	const struct store_counters *n = open_sound();
 	const unsigned int nb = rig_fewest();
-	unsigned int k;
+	const uint32_t batch = keep_all(nb);
+	uint32_t crc, stored;
 
-	rig_open_store(0);
-	rig_open_receiver();
-	rig_open_sender(0);
-	n = &store_get_shared(rig.store[0])->counters;
-	for (k = 0; k < nb; k++) {
-		const uint32_t batch = rig_keep(0, k, 0);
-
-		if (k == 2)
-			body_of(batch)[0] ^= 1;
-		(void)rig_keep(1, k, 0);
-	}
+	body_of(batch)[0] ^= 1;
+	corrupt(batch, corrupted);
+	crc = arrow_crc32c(0, fault.body, fault.bytes);
 	UNTIL(rig_held() == 0);
-	assert_int_equal(n->body_crc_errors, STORE_CHECK_TRIES);
-	assert_int_equal(n->returned, STORE_CHECK_TRIES - 1);
+	/* the first time it arrives wrong in any case */
+	assert_int_equal(n->body_crc_errors, corrupted > 1 ? corrupted : 1);
+	assert_int_equal(n->returned, n->body_crc_errors);
 	assert_int_equal(n->stored_damaged, 1);
 	assert_int_equal(n->durable, 2 * nb);
-	rig_end_run(0);
-	rig_close_receiver();
-	rig_close_store(0);
-	assert_int_equal(count_wrong(rig.root), 1);
+	assert_int_equal(rig_stats_of(0).sent_damaged, n->body_crc_errors);
+	close_all();
+	assert_int_equal(count_wrong(rig.root, &stored), 1);
+	assert_int_equal(stored, crc);
+}
+
+static void
+test_damaged_at_the_receiver(void **state)
+{
+	damaged_at_the_receiver(0);
+}
+
+static void
+test_damaged_and_corrupted(void **state)
+{
+	damaged_at_the_receiver(2);
 }
 
 /* Flip a bit of a body in a store's file, complete or not. */
@@ -1066,7 +1215,7 @@ test_rot_of_ended_run(void **state)
 	assert_int_equal(rig_held(), 1);
 	rig_close_receiver();
 	rig_close_store(0);
-	assert_int_equal(count_wrong(rig.root), 1);
+	assert_int_equal(count_wrong(rig.root, NULL), 1);
 }
 
 int
@@ -1093,8 +1242,12 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
 		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
-		cmocka_unit_test_setup(test_flipped_on_the_way, rig_begin_test),
-		cmocka_unit_test_setup(test_flipped_at_the_receiver, rig_begin_test),
+		cmocka_unit_test_setup(test_corrupted_once, rig_begin_test),
+		cmocka_unit_test_setup(test_corrupted_always, rig_begin_test),
+		cmocka_unit_test_setup(test_corrupted_goes_elsewhere, rig_begin_test),
+		cmocka_unit_test_setup(test_stuck_cell, rig_begin_test),
+		cmocka_unit_test_setup(test_damaged_at_the_receiver, rig_begin_test),
+		cmocka_unit_test_setup(test_damaged_and_corrupted, rig_begin_test),
 		cmocka_unit_test_setup(test_rot, rig_begin_test),
 		cmocka_unit_test_setup(test_rot_of_open_files, rig_begin_test),
 		cmocka_unit_test_setup(test_rot_by_surprise, rig_begin_test),

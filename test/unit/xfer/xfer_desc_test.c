@@ -181,11 +181,33 @@ test_forged(void **state)
 	assert_int_equal(check(b->batch.entry), XFER_DESC_METADATA);
 }
 
+/* The CRC of the receiver's copy is there if the flag says so, and no other flag is known. */
+static void
+test_copy(void **state)
+{
+	const struct xfer_sample_batch *b = pick();
+
+	assert_int_equal(check(b->batch.entry), XFER_DESC_GOOD);
+	assert_int_equal(xfer_batch_sent_crc(&batch), b->batch.body_crc32c);
+	entry.descriptor.flags = XFER_COPY_CHECKED;
+	entry.descriptor.copy_crc32c = 7;
+	xfer_sample_sign(&s.seal, &entry);
+	assert_int_equal(check(b->batch.entry), XFER_DESC_GOOD);
+	assert_int_equal(batch.body_crc32c, b->batch.body_crc32c);
+	assert_int_equal(xfer_batch_sent_crc(&batch), 7);
+	entry.descriptor.flags = 0;
+	xfer_sample_sign(&s.seal, &entry);
+	assert_int_equal(check(b->batch.entry), XFER_DESC_GARBAGE);
+	entry.descriptor.flags = XFER_COPY_CHECKED | 2;
+	xfer_sample_sign(&s.seal, &entry);
+	assert_int_equal(check(b->batch.entry), XFER_DESC_GARBAGE);
+}
+
 static void
 test_lengths(void **state)
 {
 	static const uint64_t bodies[] = {0, 4095, (1 << 20) + 4096, UINT64_MAX, 1ull << 63};
-	static const uint32_t metadatas[] = {0, 4096, 3977, UINT32_MAX};
+	static const uint32_t metadatas[] = {0, 4096, 3969, UINT32_MAX};
 	const struct xfer_sample_batch *b;
 	unsigned int i;
 
@@ -283,6 +305,7 @@ main(void)
 		cmocka_unit_test(test_any_byte),
 		cmocka_unit_test(test_behind),
 		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_lengths),
 		cmocka_unit_test(test_buffers_outside),
 		cmocka_unit_test(test_make),
