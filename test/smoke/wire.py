@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A switch of veth devices in this network namespace that drops frames and whose links can be cut.
+"""A switch of veth devices in this network namespace that drops or corrupts frames and whose links
+can be cut.
 
 It is a separate process because its users block on other things. It reads commands from standard
-input: `loss P`, `cut PORT`, `join PORT`.
+input: `loss P`, `cut PORT`, `join PORT`, `corrupt PORT`, `repair PORT`.
 
 usage: wire.py INTERFACE...
 """
@@ -14,11 +15,16 @@ import selectors
 import socket
 import subprocess
 import sys
+import zlib
 
 SOL_PACKET = 263
 PACKET_IGNORE_OUTGOING = 23
 ETH_P_ALL = 3
 BURST = 64
+ROCE_PORT = b'\x12\xb7'
+WRITE_MIDDLE = 7  # of an RC queue pair: these are parts of bodies
+PAYLOAD = 14 + 20 + 8 + 12  # bytes in front of it
+MASKED = 1, 8, 10, 11, 26, 27, 32  # bytes of IPv4, UDP and BTH that count as ones in the ICRC
 
 
 def link(name, number, peer, peer_number=0):
@@ -57,12 +63,28 @@ class Wire:
             unlink(name)
 
 
+def corrupted(frame):
+    """Flip a bit of one in 128 middle packets of WRITEs, always of the same content, and repair
+    the ICRC: only the CRC of the body shows this."""
+    if (len(frame) < 1000 or frame[12:14] != b'\x08\x00' or frame[36:38] != ROCE_PORT or
+            frame[42] != WRITE_MIDDLE or zlib.crc32(frame[PAYLOAD:-4]) % 128 != 0):
+        return frame
+    wrong = bytearray(frame)
+    wrong[500] ^= 1
+    covered = bytearray(b'\xff' * 8 + wrong[14:-4])
+    for at in MASKED:
+        covered[8 + at] = 0xff
+    wrong[-4:] = zlib.crc32(covered).to_bytes(4, 'little')
+    return bytes(wrong)
+
+
 class Switch:
     def __init__(self, interfaces, seed):
         self.selector = selectors.DefaultSelector()
         self.random = random.Random(seed)
         self.loss = 0.0
         self.cut = set()
+        self.corrupt = set()
         self.where = {}  # port of a MAC address
         self.ports = []
         for number, interface in enumerate(interfaces):
@@ -84,8 +106,12 @@ class Switch:
                 self.loss = float(value)
             elif order == 'cut':
                 self.cut.add(int(value))
-            else:
+            elif order == 'join':
                 self.cut.discard(int(value))
+            elif order == 'corrupt':
+                self.corrupt.add(int(value))
+            else:
+                self.corrupt.discard(int(value))
         return len(text) > 0
 
     def carry(self, number):
@@ -102,7 +128,8 @@ class Switch:
                 if other == number or other in self.cut:
                     continue
                 try:
-                    self.ports[other].send(frame)
+                    self.ports[other].send(
+                        corrupted(frame) if other in self.corrupt else frame)
                 except OSError:
                     pass  # its queue is full: the frame is lost, as on any wire
 
