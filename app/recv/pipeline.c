@@ -259,6 +259,7 @@ create_rx(struct pipeline *p)
 		return -ENOMEM;
 	sources_init(p->sources, &s->sources, &s->detector, p->table->config.stall_cycles);
 	memset(p->streams, 0xFF, sizeof(*p->streams));
+	p->streams->udp_port = s->udp_port;
 	for (uint32_t i = 0; i < s->detector.streams; i++)
 		p->streams->stream[s->udp_port + i] = i;
 	for (uint32_t i = 0; i < s->rx_lcores; i++) {

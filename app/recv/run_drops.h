@@ -22,6 +22,7 @@ struct run_packets {
 	uint64_t early;				   /**< before [run] first_frame; not in `late` */
 	uint64_t duplicate, late, outlier;	   /**< dropped because of their frame number */
 	uint64_t unusable[DETECTOR_STREAMS_MAX];   /**< by stream, see struct rx_unusable */
+	uint64_t near[2 * RX_NEAR_PORTS];	   /**< rx_samples.near */
 	uint64_t progress[DETECTOR_STREAMS_MAX];   /**< frame_rx.progress by stream */
 	struct rx_drop drop[DETECTOR_STREAMS_MAX]; /**< by stream; the last frame and cause */
 };

@@ -67,6 +67,8 @@ read_packets(const struct run_watch *w, struct run_packets *p)
 		p->outlier += counter_get(&rx->counters[RX_OUTLIER]);
 		p->misplaced += counter_get(&rx->counters[RX_MISPLACED]);
 		p->rejected += counter_get(&rx->samples.total);
+		for (uint32_t n = 0; n < RTE_DIM(p->near); n++)
+			p->near[n] += counter_get(&rx->samples.near[n]);
 		for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 			struct rx_drop drop;
 
@@ -110,6 +112,8 @@ packets_since(const struct run_packets *now, const struct run_packets *since)
 	}
 	for (uint32_t s = 0; s < DETECTOR_STREAMS_MAX; s++)
 		p.unusable[s] -= since->unusable[s];
+	for (uint32_t i = 0; i < RTE_DIM(p.near); i++)
+		p.near[i] -= since->near[i];
 	return p;
 }
 
@@ -222,6 +226,7 @@ view_rejects(const struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets *total, bool placed, struct reject_view *v)
 {
 	const struct detector *d = &w->pipeline->settings->detector;
+	const struct run_packets run = packets_since(total, &w->from);
 
 	*v = (struct reject_view){
 		.detector = d,
@@ -230,6 +235,13 @@ view_rejects(const struct run_watch *w, const struct builder_stats *stats,
 		.odd = odd_streams(w, stats, total),
 		.stats = stats,
 	};
+	for (uint32_t i = 0; i < RTE_DIM(run.near); i++) {
+		if (run.near[i] == 0)
+			continue;
+		v->port_max = (uint16_t)(v->udp_port + i - RX_NEAR_PORTS);
+		if (v->port_min == 0)
+			v->port_min = v->port_max;
+	}
 	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
 		for (uint32_t s = 0; s < d->streams; s++) {
 			const struct rx_unusable *of = &w->pipeline->rx[i]->samples.stream[s];
@@ -318,6 +330,9 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 
 	if (p.rejected == 0 || (known && (!now || w->recent_rejects)))
 		return;
+	/* they are reported, see check_ports() */
+	if (w->finding[RUN_WATCH_PORTS][0] != '\0' && rejects_commonest(&w->rejects) == REJECT_PORT)
+		return;
 	if (w->rejected_at == 0)
 		w->rejected_at = time;
 	/*
@@ -349,6 +364,41 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 			p.rejected, p.packets, alike, samples, why);
 	if (!known)
 		report(w, RUN_WATCH_REJECTS);
+}
+
+/**
+ * Report packets of the detector's length to ports near those of the streams, however few they are:
+ * the last module of a large detector sends a small share of all packets.
+ */
+static void
+check_ports(struct run_watch *w, const struct builder_stats *stats, const struct run_packets *total,
+	bool now)
+{
+	const struct run_packets p = packets_since(total, &w->from);
+	char *text = w->finding[RUN_WATCH_PORTS], why[400];
+	const bool known = text[0] != '\0';
+	struct reject_view view;
+	uint64_t near = 0;
+
+	for (uint32_t i = 0; i < RTE_DIM(p.near); i++)
+		near += p.near[i];
+	if (w->near_at == 0 && near > 0)
+		w->near_at = rte_rdtsc();
+	/* check_recent_rejects() says more about many: from which frame on they came */
+	if (near < REJECTED_MIN || p.placed == 0 ||
+		(!now && (known || rte_rdtsc() - w->near_at < 2 * rte_get_tsc_hz())))
+		return;
+	/* already in that warning, with the same ports */
+	if (w->finding[RUN_WATCH_REJECTS][0] != '\0' &&
+		rejects_commonest(&w->rejects) == REJECT_PORT)
+		return;
+	view_rejects(w, stats, total, true, &view);
+	rejects_explain_ports(&w->rejects, &view, why, sizeof(why));
+	snprintf(text, sizeof(w->finding[0]),
+		"%" PRIu64 " of %" PRIu64 " packets have the length of the detector's and %s", near,
+		p.packets, why);
+	if (!known)
+		report(w, RUN_WATCH_PORTS);
 }
 
 /** Report that the detector sends only frames before the run's first one. */
@@ -600,8 +650,10 @@ run_watch_look(struct run_watch *w, bool now)
 	read_packets(w, &total);
 	if (w->finding[RUN_WATCH_PATTERN][0] == '\0')
 		check_rejects(w, &stats, &total, now);
-	if (w->finding[RUN_WATCH_REJECTS][0] == '\0')
+	if (w->finding[RUN_WATCH_REJECTS][0] == '\0' && w->finding[RUN_WATCH_PORTS][0] == '\0')
 		check_pattern(w, &stats, &total, now);
+	if (w->finding[RUN_WATCH_PATTERN][0] == '\0')
+		check_ports(w, &stats, &total, now);
 	check_drops(w, &stats, &total, now);
 	check_foreign(w, &total, now);
 	check_positions(w, &total, now);

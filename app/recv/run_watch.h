@@ -21,6 +21,7 @@ struct pipeline;
 /** Problems of the data, each reported once a run. */
 enum run_watch_finding {
 	RUN_WATCH_REJECTS,   /**< packets of another format, or from elsewhere */
+	RUN_WATCH_PORTS,     /**< packets of the detector to ports near those of the streams */
 	RUN_WATCH_PATTERN,   /**< the same part of all frames is missing */
 	RUN_WATCH_FOREIGN,   /**< packets of other senders than expected; sources_log() logs it */
 	RUN_WATCH_POSITIONS, /**< packets of other modules than expected; sources_log() logs it */
@@ -54,6 +55,7 @@ struct run_watch {
 	struct run_packets from;     /**< packets before the run */
 	uint64_t next_check;	     /**< TSC of the next check */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
+	uint64_t near_at;     /**< ... that found the first one to a near port; 0: none */
 	bool recent_rejects;  /**< the warning about them is of a recent interval */
 	struct rejects rejects; /**< samples of the run */
 	/** The last one to two seconds, and the part of them that is the next such interval. */

@@ -538,6 +538,27 @@ def a_detector_that_is_set_up_otherwise(where):
              f'not "{line}" once in the log and the summary:', out)
 
 
+def port_of(packet):
+    return struct.unpack_from('>H', packet, 36)[0]
+
+
+@case
+def modules_beyond_those_set(where):
+    """Their ports are named, however small their share is, and all of them in the summary."""
+    small = 'detector.rows=64', 'gpu.outputs=4', 'frames.slots=32'
+    capture(where, '--rows', '64', '--modules', '18', frames=10)
+    out = says(command(where, 'run.name=last', *small, 'detector.modules=17'), 0)
+    line = ("160 of 2880 packets have the length of the detector's and are sent to UDP port 50018 (10.1.1.18:32410 to "
+            '10.1.2.1:50018, UDP length 8248), expected 50001 to 50017; set [detector] modules = 18\n')
+    want(out.count(line) == 2 and '\nwarning\n' in out, f'not "{line}" twice:', out)
+    says(command(where, 'run.name=many', *small, 'detector.modules=10'), 0,
+         'are sent to UDP port 50011 to 50018 (10.1.1.', '; set [detector] modules = 18\n')
+    # fewer than these may be another host's
+    capture(where, '--rows', '64', '--modules', '2', frames=10)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p if p[37] == 0x51 or packet_of(p) < 62 else b'')
+    says(command(where, 'run.name=few', *small, 'detector.modules=1'), 0, never=('\nwarning\n',))
+
+
 def with_frame(packet, frame):
     """The packet with another frame number; its UDP checksum is 0, not computed."""
     return packet[:42] + struct.pack('<Q', frame) + packet[50:]

@@ -60,7 +60,7 @@ read_ip(struct reject_kind *k, const struct rx_sample *s, uint32_t at, const str
 	if (at + header + sizeof(struct rte_udp_hdr) > s->bytes)
 		return REJECT_OTHER;
 	k->source_port = word(udp);
-	k->port_min = k->port_max = word(udp + 2);
+	k->port_min = k->port_max = k->destination_port = word(udp + 2);
 	k->length = word(udp + 4);
 	fits = k->length == wanted_length(d);
 	if (tagged)
@@ -203,8 +203,8 @@ describe(const struct reject_kind *k, bool ports, char *text, size_t size)
 
 	if (ports)
 		snprintf(text, size, "(%u.%u.%u.%u:%u to %u.%u.%u.%u:%u, UDP length %u)", s[0],
-			s[1], s[2], s[3], k->source_port, d[0], d[1], d[2], d[3], k->port_min,
-			k->length);
+			s[1], s[2], s[3], k->source_port, d[0], d[1], d[2], d[3],
+			k->destination_port, k->length);
 	else
 		snprintf(text, size, "(%u.%u.%u.%u to %u.%u.%u.%u, IPv4 length %u)", s[0], s[1],
 			s[2], s[3], d[0], d[1], d[2], d[3], k->length);
@@ -291,26 +291,33 @@ sends_halves(const struct reject_view *v)
 	return streams > 0;
 }
 
-static void
-explain_port(const struct reject_kind *k, const struct reject_view *v, char *text, size_t size)
+void
+rejects_explain_ports(const struct rejects *r, const struct reject_view *v, char *text, size_t size)
 {
+	const struct reject_kind *k = &r->kind[REJECT_PORT];
 	const struct detector *d = v->detector;
 	const uint32_t last = v->udp_port + d->streams - 1;
-	char example[96], found[24], expected[24], what[64];
+	uint32_t from = v->port_min, to = v->port_max;
+	char example[96] = "", found[24], expected[24], what[64];
 
-	describe(k, true, example, sizeof(example));
-	range(k->port_min, k->port_max, found, sizeof(found));
+	/* samples need not include the first and the last port, but also have distant ones */
+	if (k->samples > 0) {
+		from = from == 0 ? k->port_min : RTE_MIN(from, (uint32_t)k->port_min);
+		to = RTE_MAX(to, (uint32_t)k->port_max);
+		describe(k, true, example, sizeof(example));
+	}
+	range(from, to, found, sizeof(found));
 	range(v->udp_port, last, expected, sizeof(expected));
 	if (sends_halves(v))
 		snprintf(what, sizeof(what), "interfaces = 2");
-	else if (!v->placed || k->port_min < v->udp_port)
-		snprintf(what, sizeof(what), "udp_port = %u", k->port_min);
+	else if (!v->placed || from < v->udp_port)
+		snprintf(what, sizeof(what), "udp_port = %u", from);
 	else
 		snprintf(what, sizeof(what), "modules = %u%s",
-			(k->port_max - v->udp_port) / d->interfaces + 1,
+			(to - v->udp_port) / d->interfaces + 1,
 			d->interfaces == 1 && !has_frames(v) ? ", or interfaces = 2" : "");
-	snprintf(text, size, "are sent to UDP port %s %s, expected %s; set [detector] %s", found,
-		example, expected, what);
+	snprintf(text, size, "are sent to UDP port %s%s%s, expected %s; set [detector] %s", found,
+		example[0] != '\0' ? " " : "", example, expected, what);
 }
 
 /**
@@ -414,7 +421,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 			example, wanted_length(d));
 		break;
 	case REJECT_PORT:
-		explain_port(k, v, text, size);
+		rejects_explain_ports(r, v, text, size);
 		break;
 	case REJECT_VLAN:
 		if (k->tag == 0) {

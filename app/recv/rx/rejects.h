@@ -45,7 +45,7 @@ struct reject_kind {
 	uint16_t port_min, port_max; /**< range of UDP destination ports */
 	/* of the first sample */
 	uint8_t source[4], destination[4];
-	uint16_t source_port;
+	uint16_t source_port, destination_port;
 	uint16_t ether_type;
 	uint16_t tag;	   /**< VLAN id */
 	uint8_t protocol;  /**< of the IPv4 header */
@@ -71,6 +71,8 @@ struct reject_view {
 	 * alike. `lowest` and `highest` are then of these streams.
 	 */
 	uint64_t odd;
+	/** near UDP ports with packets of the detector's length (rx_samples.near); 0: none */
+	uint16_t port_min, port_max;
 	const struct builder_stats *stats;
 };
 
@@ -99,6 +101,10 @@ uint64_t rejects_samples(const struct rejects *r);
  * @return false: there are no samples
  */
 bool rejects_explain(
+	const struct rejects *r, const struct reject_view *view, char *text, size_t size);
+
+/** Describe packets of the detector's length to other ports, as rejects_explain() does. */
+void rejects_explain_ports(
 	const struct rejects *r, const struct reject_view *view, char *text, size_t size);
 
 /**

@@ -113,6 +113,24 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 	return RX_PLACED;
 }
 
+/** Count a packet of the detector's length to a port near those of the streams. */
+static void
+count_near(struct rx *rx, const struct rte_mbuf *m)
+{
+	const struct detector_ops *ops = rx->detector->ops;
+	const struct headers *h = rte_pktmbuf_mtod(m, const struct headers *);
+	int i;
+
+	if (m->data_len < sizeof(*h) || h->ether.ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
+		h->ip.version_ihl != RTE_IPV4_VHL_DEF || h->ip.next_proto_id != IPPROTO_UDP ||
+		h->udp.dgram_len !=
+			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes))
+		return;
+	i = rte_be_to_cpu_16(h->udp.dst_port) - rx->streams->udp_port + RX_NEAR_PORTS;
+	if (i >= 0 && i < 2 * RX_NEAR_PORTS)
+		counter_add(&rx->samples.near[i], 1);
+}
+
 /**
  * Count a packet that cannot be used, and keep a sample of it as struct rx_samples describes.
  * @param stream  of its port; unused unless the cause is found after the port is
@@ -128,6 +146,8 @@ keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause, uint
 	counter_add(&all->total, 1);
 	if (cause == RX_CHECKSUM || cause == RX_WRONG_LENGTH || cause == RX_MALFORMED)
 		counter_add(&all->stream[stream].packets, 1);
+	else if (cause == RX_FOREIGN)
+		count_near(rx, m);
 	if (waiting == 0)
 		all->since = 0;
 	n = all->since++;

@@ -54,6 +54,9 @@ struct rx_sample {
 	uint8_t data[RX_SAMPLE_BYTES];
 };
 
+/** UDP ports before and from that of stream 0 on, at which a wrong setting leaves its packets. */
+#define RX_NEAR_PORTS ((int)DETECTOR_STREAMS_MAX)
+
 /** Packets to the port of a stream that could not be used. */
 struct rx_unusable {
 	uint64_t packets;
@@ -74,6 +77,8 @@ struct rx_samples {
 	uint32_t tail __rte_cache_aligned; /**< free-running index; written by the reader */
 	struct rx_sample ring[RX_SAMPLES] __rte_cache_aligned;
 	struct rx_unusable stream[DETECTOR_STREAMS_MAX]; /**< those to the port of a stream */
+	/** Those of the detector's length to other ports, by port - udp_port + RX_NEAR_PORTS. */
+	uint64_t near[2 * RX_NEAR_PORTS];
 };
 
 /** Packets of a stream that were dropped although they have the detector's format. */
@@ -110,6 +115,7 @@ static_assert(sizeof(struct rx_packet) == 32, "two a line");
 /** Maps UDP destination ports to streams; shared by all RX roles, read-only. */
 struct rx_streams {
 	uint16_t stream[65536]; /**< RX_NO_STREAM: not a port of the detector */
+	uint16_t udp_port;	/**< of stream 0 */
 };
 
 /** State of an RX role. Once it runs, only its RX lcore writes it, except `stop`. */
@@ -156,7 +162,7 @@ struct rx {
 	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 4464 * RTE_CACHE_LINE_SIZE,
+static_assert(sizeof(struct rx) == 4480 * RTE_CACHE_LINE_SIZE,
 	"19 lines, what may wait, what could not be used, and 48 lines of drops");
 
 /** Take the next sample. Only one thread may call this. @return whether there was one */

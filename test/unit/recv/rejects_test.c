@@ -149,6 +149,31 @@ ports(void **state)
 	says(s, 2, &v, "set [detector] interfaces = 2");
 }
 
+/* The ports that packets were counted for extend those of samples, which need not have all. */
+static void
+near_ports(void **state)
+{
+	struct reject_view v = {.detector = &d,
+		.udp_port = 50000,
+		.stats = &stats,
+		.placed = true,
+		.port_min = 50001,
+		.port_max = 50007};
+	struct rx_sample s = packet(RX_FOREIGN);
+	const struct rejects none = {0};
+	char text[400];
+
+	stats.complete = 1;
+	says(&s, 1, &v,
+		"are sent to UDP port 50001 to 50007 (10.1.0.2:0 to 10.0.0.1:50001, UDP length "
+		"8248), expected 50000; set [detector] modules = 8");
+	s.data[37] += 8;
+	says(&s, 1, &v, "are sent to UDP port 50001 to 50009 (10.1.0.2:0 to 10.0.0.1:50009, UDP");
+	rejects_explain_ports(&none, &v, text, sizeof(text));
+	assert_string_equal(text,
+		"are sent to UDP port 50001 to 50007, expected 50000; set [detector] modules = 8");
+}
+
 static void
 numbers(void **state)
 {
@@ -301,6 +326,7 @@ main(int argc, char **argv)
 		TEST(each_kind),
 		TEST(commonest),
 		TEST(ports),
+		TEST(near_ports),
 		TEST(numbers),
 		TEST(one_module),
 		TEST(missing),
