@@ -221,6 +221,17 @@ odd_streams(const struct run_watch *w, const struct builder_stats *stats,
 	return others ? odd : 0;
 }
 
+/**
+ * Are these packet numbers + 1, none of which the stream expects, those that the other interface of
+ * a module sends?
+ */
+static bool
+is_of_other_interface(const struct detector *d, uint32_t stream, uint32_t lowest, uint32_t highest)
+{
+	return d->interfaces == 2 && lowest > d->expect_from[stream ^ 1] &&
+		highest <= d->expect_to[stream ^ 1];
+}
+
 static void
 view_rejects(const struct run_watch *w, const struct builder_stats *stats,
 	const struct run_packets *total, bool placed, struct reject_view *v)
@@ -251,6 +262,13 @@ view_rejects(const struct run_watch *w, const struct builder_stats *stats,
 			if (lowest == 0 || detector_stream_expected(d, s) == 0 ||
 				(v->odd != 0 && (v->odd >> s & 1) == 0))
 				continue;
+			if (v->stream_lowest == 0) {
+				v->stream = s;
+				v->stream_lowest = lowest;
+				v->stream_highest = highest;
+			}
+			if (is_of_other_interface(d, s, lowest, highest))
+				v->swapped |= UINT64_C(1) << s;
 			if (v->lowest == 0 || lowest < v->lowest)
 				v->lowest = lowest;
 			v->highest = RTE_MAX(v->highest, highest);

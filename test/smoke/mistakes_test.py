@@ -559,6 +559,26 @@ def modules_beyond_those_set(where):
     says(command(where, 'run.name=few', *small, 'detector.modules=1'), 0, never=('\nwarning\n',))
 
 
+@case
+def exchanged_interfaces(where):
+    """With few rows, the two interfaces of a module send different packet numbers."""
+    for number, (modules, first, line) in enumerate((
+            (1, 50001, 'recv: none of 320 packets is usable: 320 have packet numbers from 0 to 7 in stream 0, '
+             'expected 56 to 63; streams 0 and 1 look swapped: swap their cables or ports\n'),
+            (2, 50003, 'packets are not usable; most of them have packet numbers from 0 to 7 in stream 2, expected '
+             '56 to 63; streams 2 and 3 look swapped: swap their cables or ports\n'))):
+        capture(where, '--rows', '64', '--interfaces', '2', '--modules', str(modules), frames=20)
+        ports = {first: first + 1, first + 1: first}
+        rewrite_packets(f'{where}/in.pcap', lambda p, ports=ports: p[:36] + struct.pack(
+            '>H', ports.get(port_of(p), port_of(p))) + p[38:])
+        says(command(where, f'run.name=n{number}', 'detector.rows=64', 'detector.interfaces=2',
+                     f'detector.modules={modules}'), int(modules == 1), line)
+    # all rows are read out: numbers of each stream are out of range on one side
+    capture(where, '--interfaces', '2', frames=10)
+    says(command(where, 'run.name=rows', 'detector.rows=64', 'detector.interfaces=2'), 0,
+         'have packet numbers from 0 to 55 in stream 0, expected 56 to 63; set [detector] rows = 512\n')
+
+
 def with_frame(packet, frame):
     """The packet with another frame number; its UDP checksum is 0, not computed."""
     return packet[:42] + struct.pack('<Q', frame) + packet[50:]

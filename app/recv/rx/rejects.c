@@ -360,8 +360,9 @@ static void
 explain_number(const struct reject_view *v, char *text, size_t size)
 {
 	const struct detector *d = v->detector;
-	char found[24], expected[24], name[96];
+	char found[48], expected[24], name[96];
 	uint32_t from = UINT32_MAX, to = 0;
+	size_t used;
 
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (detector_stream_expected(d, s) == 0 || (v->odd != 0 && (v->odd >> s & 1) == 0))
@@ -369,9 +370,30 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 		from = RTE_MIN(from, (uint32_t)d->expect_from[s]);
 		to = RTE_MAX(to, (uint32_t)d->expect_to[s]);
 	}
-	range(v->lowest - 1, v->highest - 1, found, sizeof(found));
-	range(from, to - 1, expected, sizeof(expected));
-	if (v->odd != 0) {
+	if (v->stream_lowest == 0 ||
+		(d->expect_from[v->stream] == from && d->expect_to[v->stream] == to)) {
+		range(v->lowest - 1, v->highest - 1, found, sizeof(found));
+		range(from, to - 1, expected, sizeof(expected));
+	} else { /* the range of all streams says nothing, because each expects another one */
+		range(v->stream_lowest - 1, v->stream_highest - 1, found, sizeof(found));
+		used = strlen(found);
+		snprintf(found + used, sizeof(found) - used, " in stream %u", v->stream);
+		range(d->expect_from[v->stream], d->expect_to[v->stream] - 1, expected,
+			sizeof(expected));
+	}
+	if (__builtin_popcountll(v->swapped) == 2) {
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s; streams %u and %u look "
+			"swapped: swap their cables or ports",
+			found, expected, __builtin_ctzll(v->swapped),
+			63 - __builtin_clzll(v->swapped));
+	} else if (v->swapped != 0) {
+		name_streams(v, v->swapped, name, sizeof(name));
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s; %s look like those of the other "
+			"interface: check [detector] udp_port, the cables and the ports",
+			found, expected, name);
+	} else if (v->odd != 0) {
 		/* any setting that fits them would not fit the others */
 		name_streams(v, v->odd, name, sizeof(name));
 		snprintf(text, size,

@@ -63,9 +63,13 @@ struct rejects {
 /** Settings and counters that an explanation depends on. */
 struct reject_view {
 	const struct detector *detector;
-	uint32_t udp_port;	  /**< [detector] udp_port */
-	bool placed;		  /**< some packets could be used */
-	uint32_t lowest, highest; /**< packet numbers out of range; + 1, 0: none */
+	uint32_t udp_port;			/**< [detector] udp_port */
+	bool placed;				/**< some packets could be used */
+	uint32_t lowest, highest;		/**< packet numbers out of range; + 1, 0: none */
+	uint32_t stream;			/**< the first stream with such numbers */
+	uint32_t stream_lowest, stream_highest; /**< ... and its numbers */
+	/** Bits of the streams that send the packet numbers of their module's other interface. */
+	uint64_t swapped;
 	/**
 	 * Bits of the streams whose packets cannot be used while those of others can; 0: all are
 	 * alike. `lowest` and `highest` are then of these streams.
