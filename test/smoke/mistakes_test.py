@@ -216,20 +216,25 @@ def a_link_in_place_of_what_is_written(where):
     says([SCAN, '--truth', f'{where}/fifo', found], 1, f'{where}/fifo: it is not a regular file')
 
 
-@case
-def the_socket_of_a_store_that_was_killed(where):
-    """The memif example of the store's README, restarted after kill -9."""
+def store_words(where):
+    """Command line of a store that receiver `recv` may use, with its key."""
     with open(f'{where}/key', 'wb') as f:
         f.write(os.urandom(64))
     with open(f'{where}/keys.ini', 'w', encoding='ascii') as f:
         f.write('[receiver recv]\nkey = key\nreceiver_ids = 0\n')
     os.chmod(f'{where}/key', 0o600)
     os.chmod(f'{where}/keys.ini', 0o600)
-    words = [STORE, '--no-huge', '-m', '256', '--no-pci', '--file-prefix', PREFIX, '-l', '0', '--vdev',
-             f'net_memif0,role=server,socket={where}/store.sock,socket-abstract=no', '--',
-             '-s', 'store.device=roce:port=net_memif0,ip=10.0.0.2/24',
-             '-s', f'store.keys={where}/keys.ini',
-             '-s', f'files.directory={where}/data', '-s', 'store.memory_mib=64']
+    return [STORE, '--no-huge', '-m', '256', '--no-pci', '--file-prefix', f'{PREFIX}_store', '-l', '0', '--vdev',
+            f'net_memif0,role=server,socket={where}/store.sock,socket-abstract=no', '--',
+            '-s', 'store.device=roce:port=net_memif0,ip=10.0.0.2/24',
+            '-s', f'store.keys={where}/keys.ini',
+            '-s', f'files.directory={where}/data', '-s', 'store.memory_mib=64']
+
+
+@case
+def the_socket_of_a_store_that_was_killed(where):
+    """The memif example of the store's README, restarted after kill -9."""
+    words = store_words(where)
     for again in False, True:
         with running(where, words) as process:
             try:
@@ -577,6 +582,37 @@ def exchanged_interfaces(where):
     capture(where, '--interfaces', '2', frames=10)
     says(command(where, 'run.name=rows', 'detector.rows=64', 'detector.interfaces=2'), 0,
          'have packet numbers from 0 to 55 in stream 0, expected 56 to 63; set [detector] rows = 512\n')
+
+
+@case
+def a_store_that_cannot_be_used(where):
+    """It has another key for this receiver, or another port: the line says what to check."""
+    capture(where, '--rows', '64', frames=20)
+    with open(f'{where}/other', 'wb') as f:
+        f.write(os.urandom(64))
+    os.chmod(f'{where}/other', 0o600)
+    with running(where, store_words(where)) as process:
+        wait('the store', lambda: process.poll() is not None or log_has(where, 'listening on'), SECONDS)
+        for name, key, store in ('a', 'other', '10.0.0.2'), ('b', 'key', '10.0.0.2:18000'):
+            words = command(where, f'run.name={name}', 'detector.rows=64', 'egress.identity=recv',
+                            'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', f'egress.stores={store}',
+                            f'egress.key={where}/{key}', f'egress.journal=/dev/shm/{PREFIX}{name}',
+                            'egress.journal_mib=64', 'egress.batch_mib=4', 'egress.rate_mb_per_s=10',
+                            'egress.end_ms=3000', eal=(
+                                '--vdev', f'net_memif0,role=client,socket={where}/store.sock,socket-abstract=no'))
+            words[words.index('--lcores') + 1] = f'(0-4)@(0-{os.cpu_count() - 1})'
+            try:
+                out = says(words, 1, 'recv: run')
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(f'/dev/shm/{PREFIX}{name}')
+            if name == 'a':
+                want('xfer: store 10.0.0.2: it does not know identity recv, or has another key for it; check '
+                     f"[egress] identity and key = {where}/other, and [receiver recv] of the store's keyring\n" in out, out)
+                want(out.count('closing the connection: key') <= 3, 'a line for each attempt:', out)
+            else:
+                want(re.search(r'store 10.0.0.2:18000: no connection for 1\d\d\d ms: no store listens at this address '
+                               r'and port; .* Check \[egress\] stores', out) and 'last failure: no store listens' in out, out)
 
 
 def with_frame(packet, frame):

@@ -721,9 +721,10 @@ egress_say_what_is_left(const struct egress *e)
 			store_client_stats_get(e->run[i].sender[k], &stats);
 			LOG(ERR,
 				"    store %s: %s, %" PRIu64 " of %" PRIu64 " batches durable, "
-				"last refusal: %s\n",
+				"last failure: %s\n",
 				e->stores.at[k].name, store_client_state_name(stats.state),
-				stats.durable, stats.sent, xfer_reason_name(stats.reason));
+				stats.durable, stats.sent,
+				stats.failure != NULL ? stats.failure : "none");
 		}
 		say_doubts(e, &e->run[i], not_configured(e, doubts[i]));
 	}

@@ -98,8 +98,10 @@ struct store_client {
 	bool stuck;	    /* missing results were logged */
 	bool slow;	    /* the store syncs more slowly than expected, which was logged */
 	bool key_mistake;   /* the key file cannot be read, which was logged */
-	bool forbidden;	    /* the store refuses this receiver for good, which was logged */
-	bool unpaired;	    /* it was logged that there was no connection for XFER_STUCK_MS */
+	enum xfer_reason refused_for; /* the last reason to close a connection */
+	uint32_t refusals;	      /* ... in a row, since the last connection */
+	bool forbidden; /* the store refuses this receiver for good, which was logged */
+	bool unpaired;	/* it was logged that there was no connection for XFER_DOWN_MS */
 	struct xfer_stream stream[XFER_TABLES];
 	struct queue queue[XFER_TABLES];
 	/* Bit masks of batches. */
@@ -771,10 +773,11 @@ close_link(struct store_client *s)
 
 /* Enter the state without a connection, and retry later. */
 static void
-go_down(struct store_client *s)
+go_down(struct store_client *s, const char *why)
 {
 	const uint64_t now = xfer_qp_clock();
 
+	s->stats.failure = why;
 	if (s->state == STORE_CLIENT_UP || s->state == STORE_CLIENT_ENDING)
 		s->stats.broken++;
 	backoff_extend(&s->backoff, now, XFER_BACK_OFF_MS, XFER_BACK_OFF_MAX_MS);
@@ -798,12 +801,25 @@ refuse(struct store_client *s, enum xfer_reason reason)
 {
 	struct xfer_refuse *m = s->link.broken ? NULL : xfer_qp_room(&s->link);
 
-	/* logged before: a wrong store that stays at the address, a refusal for good */
-	const bool logged = reason == XFER_REASON_STORE || s->forbidden;
+	bool logged;
 
-	rte_log(logged ? RTE_LOG_DEBUG : RTE_LOG_WARNING, store_client_logtype,
+	s->refusals = reason == s->refused_for ? s->refusals + 1 : 1;
+	s->refused_for = reason;
+	/*
+	 * The store may refuse for days: the first, second, fourth time and so on are logged.
+	 * Logged elsewhere: a wrong store that stays at the address, a refusal for good.
+	 */
+	logged = (s->refusals & (s->refusals - 1)) == 0 && reason != XFER_REASON_STORE &&
+		!s->forbidden;
+	rte_log(logged ? RTE_LOG_WARNING : RTE_LOG_DEBUG, store_client_logtype,
 		"xfer: store %s: closing the connection: %s\n", store_client_name(s),
 		xfer_reason_name(reason));
+	if (logged && reason == XFER_REASON_KEY)
+		CLIENT_LOG(ERR, s,
+			"it does not know identity %s, or has another key for it; check [egress] "
+			"identity and key%s%s, and [receiver %s] of the store's keyring",
+			s->config.identity, s->config.key_path != NULL ? " = " : "",
+			s->config.key_path != NULL ? s->config.key_path : "", s->config.identity);
 	s->stats.malformed += reason == XFER_REASON_MALFORMED || reason == XFER_REASON_ORDER;
 	s->stats.late += reason == XFER_REASON_LATE;
 	if (m != NULL && s->state > STORE_CLIENT_CONNECTING) {
@@ -812,7 +828,7 @@ refuse(struct store_client *s, enum xfer_reason reason)
 		m->reason = reason;
 		(void)xfer_qp_send(&s->link, sizeof(*m));
 	}
-	go_down(s);
+	go_down(s, xfer_reason_name(reason));
 }
 
 /*
@@ -931,20 +947,20 @@ begin_connection(struct store_client *s)
 	rc = xfer_qp_open(&s->link, &link);
 	if (rc < 0) {
 		CLIENT_LOG(ERR, s, "cannot create a queue pair: %s", rte_strerror(-rc));
-		go_down(s);
+		go_down(s, "no queue pair");
 		return;
 	}
 	s->link_is_open = true;
 	renew_key(s);
 	if (xfer_auth_call(&s->handshake, s->config.key, &offer, deadline) != XFER_REASON_NONE) {
 		CLIENT_LOG(ERR, s, "handshake failed: %s", xfer_reason_name(s->handshake.reason));
-		go_down(s);
+		go_down(s, xfer_reason_name(s->handshake.reason));
 		return;
 	}
 	s->conn = rdma_conn_connect(s->link.qp, to, &attr);
 	if (s->conn == NULL) {
 		CLIENT_LOG(ERR, s, "cannot connect: %s", rte_strerror(rte_errno));
-		go_down(s);
+		go_down(s, "cannot connect");
 		return;
 	}
 	enter(s, STORE_CLIENT_CONNECTING);
@@ -981,10 +997,11 @@ rejected(struct store_client *s, const struct rdma_event *event)
 	if (reject.magic == XFER_MAGIC && reject.reason < XFER_REASONS) {
 		s->stats.reason = reject.reason;
 		CLIENT_LOG(WARNING, s, "connection refused: %s", xfer_reason_name(reject.reason));
+		go_down(s, xfer_reason_name(reject.reason));
 	} else {
 		CLIENT_LOG(INFO, s, "nothing listens at this address (%d)", event->status);
+		go_down(s, "no store listens at this address and port");
 	}
-	go_down(s);
 }
 
 void
@@ -1002,7 +1019,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 	case RDMA_EVENT_UNREACHABLE:
 		s->stats.unreachable++;
 		CLIENT_LOG(INFO, s, "no answer");
-		go_down(s);
+		go_down(s, "no answer from this address");
 		break;
 	case RDMA_EVENT_DISCONNECTED:
 	case RDMA_EVENT_QP_ERROR:
@@ -1015,7 +1032,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 			s->stats.refused += s->state == STORE_CLIENT_PROVING;
 			CLIENT_LOG(WARNING, s, "connection lost while %s",
 				store_client_state_name(s->state));
-			go_down(s);
+			go_down(s, "connection lost");
 		}
 		break;
 	default:
@@ -1049,6 +1066,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	s->silence = m->silence_ms;
 	s->backoff.delay = 0;
 	s->down_since = 0;
+	s->refusals = 0;
 	/* unless the store has reported another state */
 	if (!s->said_how)
 		s->stats.store_state = XFER_STATE_GOOD;
@@ -1173,14 +1191,19 @@ store_client_watch_results(struct store_client *s, uint64_t now)
 static void
 store_client_watch_connection(struct store_client *s, uint64_t now)
 {
-	if (s->unpaired || s->down_since == 0 || now < s->down_since + XFER_STUCK_MS)
+	/* the first attempt takes longer if the store recovers */
+	const uint64_t time = s->stats.failure != NULL ? XFER_DOWN_MS : XFER_STUCK_MS;
+
+	if (s->unpaired || s->down_since == 0 || now < s->down_since + time)
 		return;
 	s->unpaired = true;
 	CLIENT_LOG(WARNING, s,
-		"no connection for %" PRIu64 " ms: state %s, %" PRIu64 " attempts refused (%s), "
-		"%" PRIu64 " not answered; retrying",
-		now - s->down_since, store_client_state_name(s->state), s->stats.refused,
-		xfer_reason_name(s->stats.reason), s->stats.unreachable);
+		"no connection for %" PRIu64 " ms: %s; state %s, %" PRIu64 " attempts refused, "
+		"%" PRIu64
+		" not answered; retrying. Check [egress] stores, and that the store runs",
+		now - s->down_since,
+		s->stats.failure != NULL ? s->stats.failure : "the first attempt goes on",
+		store_client_state_name(s->state), s->stats.refused, s->stats.unreachable);
 }
 
 /* ---- pending work ---- */
@@ -1326,7 +1349,7 @@ store_client_poll(struct store_client *s)
 			s->state != STORE_CLIENT_ENDED) {
 			CLIENT_LOG(
 				INFO, s, "connection broken: %s", rdma_wc_status_name(s->link.why));
-			go_down(s);
+			go_down(s, "connection lost");
 			return true;
 		}
 	}
@@ -1388,6 +1411,7 @@ store_client_again(struct store_client *s)
 	if (s->state != STORE_CLIENT_ENDED)
 		return false;
 	s->down_since = s->backoff.retry_at = xfer_qp_clock();
+	s->stats.failure = NULL;
 	s->backoff.delay = 0;
 	s->closing = s->link_is_open;
 	forget_connection(s);

@@ -29,6 +29,7 @@
 #define XFER_CORRUPTED_MS      1000
 #define XFER_CORRUPTED_BATCHES 16
 #define XFER_CORRUPTED_LOG_MS  10000 /**< minimum interval of log messages about these */
+#define XFER_DOWN_MS	       1000  /**< no connection for this time is logged */
 #define XFER_STUCK_MS	       5000  /**< batches without a result for this time are logged */
 
 enum store_client_state {
@@ -96,6 +97,7 @@ struct store_client_stats {
 	uint32_t state;	      /**< enum store_client_state; current */
 	uint32_t store_state; /**< enum xfer_state that the store reported last */
 	uint32_t reason;      /**< enum xfer_reason of the last refusal */
+	const char *failure;  /**< why there was no connection the last time; NULL: never */
 	uint64_t identity;    /**< of the store; 0: not known yet */
 };
 
