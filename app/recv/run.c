@@ -452,6 +452,7 @@ read_warnings(struct run *r, struct run_status *status)
 		if (r->watch.finding[f][0] != '\0')
 			rte_strscpy(status->warnings[n++], r->watch.finding[f], RUN_WARNING_SIZE);
 	add_note(r, RUN_NOTE_STATUS, status, &n);
+	add_note(r, RUN_NOTE_FRAMES, status, &n);
 	add_note(r, RUN_NOTE_DARK, status, &n);
 }
 
@@ -549,6 +550,8 @@ finish(struct run *r, bool failed)
 	if (r->began) {
 		run_watch_look(&r->watch, true);
 		run_notes_status(&r->notes, b, true);
+		if (!r->aborted && !failed)
+			run_notes_frames(&r->notes, b, &r->settings.frames);
 	}
 	drained = batch_writer_stop(r->writer, true) == 0;
 	failed |= !drained;

@@ -9,6 +9,7 @@
 
 #include "builder/builder.h"
 #include "frames/detector.h"
+#include "frames/frame_run.h"
 #include "run_notes.h"
 #include "run_writer.h"
 
@@ -110,6 +111,32 @@ run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool no
 		stats->closed - n->closed, why);
 	if (!known)
 		LOG(WARNING, "%s\n", text);
+}
+
+void
+run_notes_frames(
+	struct run_notes *n, const struct builder_stats *stats, const struct frame_run *run)
+{
+	const uint64_t frames = stats->closed - n->closed, stride = RTE_MAX(run->stride, 1u);
+	const uint64_t next = stats->first_frame + frames * stride;
+	char *text = n->text[RUN_NOTE_FRAMES], which[80];
+
+	/* that no frame came is reported in another way */
+	if (frames == 0 || frames >= run->nb_frames)
+		return;
+	/* the numbers say nothing if the detector restarted in between */
+	if (stats->last_frame + stride == next && frames + 1 == run->nb_frames)
+		snprintf(which, sizeof(which), "frame %" PRIu64, next);
+	else if (stats->last_frame + stride == next)
+		snprintf(which, sizeof(which), "frames %" PRIu64 " to %" PRIu64, next,
+			stats->first_frame + (run->nb_frames - 1) * stride);
+	else
+		snprintf(which, sizeof(which), "the other %" PRIu64, run->nb_frames - frames);
+	snprintf(text, sizeof(n->text[0]),
+		"[run] frames = %" PRIu64 ", but the run has ended after %" PRIu64
+		": %s did not come; check how many frames the detector has sent",
+		run->nb_frames, frames, which);
+	LOG(WARNING, "%s\n", text);
 }
 
 void

@@ -2,8 +2,8 @@
 /**
  * @file
  * Warnings about a run that follow from its counters: rows that are not written, frames with
- * another status of the detector, and masked pixels of a dark run. run_watch.h has those about
- * packets.
+ * another status of the detector, fewer frames than requested, and masked pixels of a dark run.
+ * run_watch.h has those about packets.
  *
  * The service thread calls these functions while it holds the run's lock.
  */
@@ -15,6 +15,7 @@
 
 struct builder_stats;
 struct detector;
+struct frame_run;
 struct run_writer;
 
 #define RUN_NOTE_SIZE 640
@@ -22,6 +23,7 @@ struct run_writer;
 enum run_note {
 	RUN_NOTE_UNWRITTEN, /**< kept frames or rows that are in no file; the writer logs it */
 	RUN_NOTE_STATUS,    /**< frames of another storage cell or gain mode; logged once a run */
+	RUN_NOTE_FRAMES,    /**< fewer frames than [run] frames came; logged at the run's end */
 	RUN_NOTE_DARK,	    /**< a dark run masks many pixels; set and logged by the run */
 	RUN_NOTES
 };
@@ -43,6 +45,10 @@ bool run_notes_due(struct run_notes *n);
 
 /** Check the frames' status. @param now  the run ends: a single frame is enough */
 void run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool now);
+
+/** The run has ended: compare its number of frames with [run] frames. */
+void run_notes_frames(
+	struct run_notes *n, const struct builder_stats *stats, const struct frame_run *run);
 
 /** Check the rows that are not written. */
 void run_notes_unwritten(struct run_notes *n, const struct run_writer *writer);

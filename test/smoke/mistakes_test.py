@@ -615,6 +615,18 @@ def a_store_that_cannot_be_used(where):
                                r'and port; .* Check \[egress\] stores', out) and 'last failure: no store listens' in out, out)
 
 
+@case
+def fewer_frames_than_requested(where):
+    """The detector stops early, or its last frames are lost: they are named."""
+    capture(where, '--rows', '64', frames=18)
+    for name, settings, line in (
+            ('a', ('run.frames=20',), 'frames 19 to 20 did not come'),
+            ('b', ('run.frames=10', 'run.stride=2'), 'frame 20 did not come'),
+            ('c', ('run.frames=18',), None)):
+        out = says(command(where, f'run.name={name}', 'detector.rows=64', 'run.first_frame=1', *settings), 0)
+        want(out.count(line) == 2 and '\nwarning\n  [run] frames = ' in out if line else 'did not come' not in out, out)
+
+
 def with_frame(packet, frame):
     """The packet with another frame number; its UDP checksum is 0, not computed."""
     return packet[:42] + struct.pack('<Q', frame) + packet[50:]
