@@ -206,6 +206,19 @@ lcores_stopped(const struct service *s)
 	return __atomic_load_n(&s->pipeline->lcores->stop, __ATOMIC_ACQUIRE);
 }
 
+/** A run of a client has ended. */
+static void
+report_run(void *arg)
+{
+	struct service *s = arg;
+	struct run_status status;
+
+	run_get_status(s->run, &status);
+	LOG(NOTICE, "run %s has %s\n", status.name, status.failed ? "failed" : "ended");
+	report_summary(s->run, &status, stdout);
+	fflush(stdout);
+}
+
 static void *
 serve(void *arg)
 {
@@ -260,6 +273,8 @@ receive(struct service *s)
 		if (ret != 0)
 			return ret;
 	}
+	if (s->settings->service)
+		run_on_end(s->run, report_run, s);
 	run_polled(s->run);
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {

@@ -44,7 +44,9 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 #define UNUSED_FRAMES UINT64_C(4)
 
 struct run {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock;	   /**< recursive: `report` is called with it */
+	void (*report)(void *arg); /**< run_on_end(); NULL: none */
+	void *report_arg;
 	enum run_state state;
 	bool closed; /* no other run may begin */
 	struct pipeline *pipeline;
@@ -122,10 +124,14 @@ run_create(struct pipeline *p, const struct settings *process, const struct conf
 	bool lcores_poll)
 {
 	struct run *r = calloc(1, sizeof(*r));
+	pthread_mutexattr_t recursive;
 
 	if (r == NULL)
 		return NULL;
-	pthread_mutex_init(&r->lock, NULL);
+	pthread_mutexattr_init(&recursive);
+	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&r->lock, &recursive);
+	pthread_mutexattr_destroy(&recursive);
 	r->pipeline = p;
 	r->process = process;
 	r->base = base;
@@ -153,6 +159,13 @@ const struct pipeline *
 run_get_pipeline(const struct run *r)
 {
 	return r->pipeline;
+}
+
+void
+run_on_end(struct run *r, void (*report)(void *arg), void *arg)
+{
+	r->report = report;
+	r->report_arg = arg;
 }
 
 void
@@ -412,6 +425,8 @@ start(struct run *r)
 	run_ledger_add_veto(&r->ledger, &command.veto, 0);
 	r->runs++;
 	enter(r, RUN_RUNNING);
+	if (r->process->service)
+		LOG(NOTICE, "run %s begins, files in %s\n", r->settings.run, r->settings.directory);
 	return 0;
 }
 
@@ -609,6 +624,8 @@ finish(struct run *r, bool failed)
 	batch_writer_destroy(r->writer);
 	r->writer = NULL;
 	enter(r, RUN_IDLE);
+	if (r->began && r->report != NULL)
+		r->report(r->report_arg);
 }
 
 static int

@@ -88,6 +88,12 @@ struct run *run_create(struct pipeline *p, const struct settings *process,
 	const struct config_source *base, bool lcores_poll);
 void run_destroy(struct run *r);
 
+/**
+ * Have `report` called at the end of each run that has begun. Until it returns, no command of a
+ * client is executed, so the status stays that of the run. It may call the functions below.
+ */
+void run_on_end(struct run *r, void (*report)(void *arg), void *arg);
+
 /** Return the pipeline of the runs. Any thread. */
 const struct pipeline *run_get_pipeline(const struct run *r);
 

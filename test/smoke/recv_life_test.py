@@ -243,6 +243,12 @@ def a_run_of_a_service_fails(where):
         with open(f'{data}/log', encoding='utf-8') as log:
             text = log.read()
         want('1 of 2 runs failed' in text, text)
+        # a line at the start of each run, and its summary at the end
+        for line in (f'run bad begins, files in {lost}\n', 'run bad has failed\n',
+                     f'run good begins, files in {where}/good\n', 'run good has ended\n'):
+            want(text.count(line) == 1, f'not "{line}":', text)
+        want(re.search(r'^  = sum +5 +every frame accounted for', text, re.M) and
+             text.count('\nframes\n') == 2 and f'  {where}/good/good_ledger.ini\n' in text, text)
 
 
 @case
