@@ -379,6 +379,7 @@ print_help(void)
 	char label[32];
 
 	detector_options_default(&options);
+	options.model.column_modules = 0; /* unless specified: all modules */
 	printf("Usage: braggline-detector [OPTION]...                       model a detector\n"
 	       "       braggline-detector --pack [OPTION]... FILE...        pack raw frames\n"
 	       "       braggline-detector --replay [OPTION]... RUN...       raw frames of a run\n"

@@ -127,6 +127,10 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
 		if (run_watch_is_silent(of))
 			fprintf(out, "; silent since frame %" PRIu64, of->silent_from);
+		else if (of->silences > 0 && of->silent_to <= of->silent_from)
+			fprintf(out,
+				"; silent from frame %" PRIu64 " to the restart of the detector",
+				of->silent_from);
 		else if (of->silences > 0)
 			fprintf(out, "; silent from frame %" PRIu64 " to %" PRIu64, of->silent_from,
 				of->silent_to - 1);

@@ -226,7 +226,11 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 		a = strtok_r(NULL, ",", &rest)) {
 		while (*a == ' ')
 			a++;
-		if (!is_run_setting(a))
+		if (strchr(a, '=') == NULL || memchr(a, '.', strcspn(a, "=")) == NULL)
+			ret = complain(r, -EINVAL,
+				"'%.100s': expected SECTION.KEY=VALUE, as in veto.strong_min=30",
+				a);
+		else if (!is_run_setting(a))
 			ret = complain(r, -EINVAL,
 				"'%.100s' cannot change between runs; only [run], [veto], "
 				"[dark], [output] and [calibration] can",
@@ -942,6 +946,15 @@ run_get_status(struct run *r, struct run_status *status)
 	status->runs = r->runs;
 	snprintf(status->message, sizeof(status->message), "%s", r->message);
 	if (r->state != RUN_IDLE) {
+		/* not the numbers of the last run under the name of the next one */
+		memset(&status->ledger, 0, sizeof(status->ledger));
+		ledger_since(&status->ledger, &(struct ledger){0});
+		memset(status->warnings, 0, sizeof(status->warnings));
+		status->seconds = 0;
+		status->first_frame = status->last_frame = 0;
+		status->write_error = 0;
+		status->veto_version = 0;
+		status->dark[0] = '\0';
 		snprintf(status->name, sizeof(status->name), "%s", r->settings.run);
 		snprintf(status->directory, sizeof(status->directory), "%s", r->settings.directory);
 	}

@@ -66,11 +66,14 @@ explain_repeated(const struct run_packets *p, const struct run_drops_view *v, ui
 	const bool twice = run_drops_numbers(p) <= p->placed;
 
 	snprintf(text, size,
-		"the last one has frame %" PRIu64 ", which had been sent before. If the detector "
+		"the last one has frame %" PRIu64 ", which %s. If the detector "
 		"was restarted, let it pause for 1.25 [frames] stream_timeout_ms = %u ms first, "
 		"because numbers that are at most max_skew_frames = %u lower do not show a "
 		"restart%s",
-		frame, v->stream_timeout_ms + v->stream_timeout_ms / 4, v->max_skew_frames,
+		frame,
+		p->late > p->duplicate ? "was closed before this packet came"
+				       : "had been sent before",
+		v->stream_timeout_ms + v->stream_timeout_ms / 4, v->max_skew_frames,
 		twice ? ". If the network delivers packets twice, check the switch for a mirrored "
 			"port"
 		      : "");

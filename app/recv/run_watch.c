@@ -586,6 +586,20 @@ check_positions(struct run_watch *w, const struct run_packets *total, bool now)
 		all.packets, why);
 }
 
+/** Do packets of a stream wait or are they held? Then it sends, though no frame has them yet. */
+static bool
+is_pending(const struct run_watch *w, uint32_t stream)
+{
+	for (uint32_t i = 0; i < w->pipeline->settings->rx_lcores; i++) {
+		const struct rx *rx = w->pipeline->rx[i];
+
+		if (__atomic_load_n(&rx->nb_held[stream], __ATOMIC_RELAXED) != 0 ||
+			__atomic_load_n(&rx->waiting[stream], __ATOMIC_RELAXED) != 0)
+			return true;
+	}
+	return false;
+}
+
 /** What a stream sends while it is silent: "are dropped as ...". "": nothing, as far as known. */
 static void
 explain_silence(const struct run_watch *w, const struct builder_stats *stats, uint32_t s,
@@ -602,6 +616,10 @@ explain_silence(const struct run_watch *w, const struct builder_stats *stats, ui
 		run_drops_explain_stream(drop, &view, text, size);
 	else if (what != NULL)
 		snprintf(text, size, "%s; check the module and the switch", what);
+	else if (is_pending(w, s))
+		snprintf(text, size,
+			"wait, because their frames are not open yet; check the module's trigger "
+			"and frame counter");
 }
 
 static void

@@ -256,7 +256,7 @@ report_summary(const struct scan_run *run)
 {
 	const struct table_sum images = sum_table(run, ARROW_IMAGES);
 	uint64_t verdict[FRAME_VERDICTS + 1] = {0};
-	uint64_t kept = 0, judged = 0, nnz = 0, packets = 0, holes = 0, raw;
+	uint64_t kept = 0, judged = 0, nnz = 0, packets = 0, holes = 0, no_image = 0, raw;
 	uint64_t kind[4] = {0};
 	uint32_t nnz_most = 0;
 	const struct scan_frame *f;
@@ -271,6 +271,7 @@ report_summary(const struct scan_run *run)
 		if (!frame_verdict_is_kept(f->verdict))
 			continue;
 		kept++;
+		no_image += (f->flags & FRAME_FLAG_NO_IMAGE) != 0;
 		kind[f->kind < 3 ? f->kind : 3]++;
 		nnz += f->nnz;
 		if (f->nnz > nnz_most)
@@ -311,6 +312,10 @@ report_summary(const struct scan_run *run)
 	printf("  NOTE               %" PRIu64 " kept frames, but %" PRIu64 " rows in images%s\n",
 		kept, images.rows,
 		scan_run_is_damaged(run) ? ": damaged or incomplete files lack some" : "");
+	if (no_image > 0)
+		printf("                     %" PRIu64
+		       " of them are flagged as without image: it could not be written\n",
+			no_image);
 	return false;
 }
 

@@ -281,6 +281,21 @@ def no_huge_pages(where):
 
 
 @case
+def more_memory_than_huge_pages(where):
+    """They are the limit, not the memory of the host."""
+    mounted = ['unshare', '-m', 'sh', '-c', f'mount -t hugetlbfs none {where} && exec "$@"', 'sh']
+    if subprocess.run([*mounted, 'true'], check=False, stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skipped('cannot mount hugetlbfs in a mount namespace')
+    with open('/proc/meminfo', encoding='ascii') as f:
+        pages = {key: int(value.split()[0]) for key, value in (line.split(':') for line in f)}
+    if pages['HugePages_Free'] == 0:
+        raise Skipped('free huge pages')
+    says([*mounted, RECV, '--no-pci', '--file-prefix', PREFIX, '--huge-dir', where, '-m',
+          str(pages['HugePages_Total'] * pages['Hugepagesize'] // 1024 + 100), '--', '--set', 'run.name=x'], 1,
+         'cannot start EAL: Cannot allocate memory; request no more than the free huge pages: -m MIB')
+
+
+@case
 def a_terminal_that_is_closed(where):
     """SIGHUP ends a run as SIGTERM does; under nohup it is ignored."""
     capture(where)
@@ -298,6 +313,23 @@ def a_capture_that_ends_within_a_record(where):
     path = capture(where)
     os.truncate(path, os.path.getsize(path) - 1000)
     says(command(where), 0, 'ends within record 2560: the 2559 records before it are used')
+
+
+@case
+def captures_that_were_joined_with_cat(where):
+    path = capture(where, frames=2)
+    rewrite(path, lambda data: data + data)
+    says(command(where), 1, 'record 257 is the header of another capture: join captures with mergecap')
+
+
+@case
+def a_capture_of_any_interface(where):
+    """tcpdump -i any writes another link type."""
+    for link, name in (113, 'LINUX_SLL'), (276, 'LINUX_SLL2'):
+        path = capture(where, frames=1)
+        rewrite(path, lambda data, link=link: data[:20] + struct.pack('<I', link) + data[24:])
+        says(command(where), 1, f"link type {link} ({name}), expected Ethernet (1); capture on the detector's "
+             'interface, not on any (-i INTERFACE)')
 
 
 @case
@@ -670,6 +702,25 @@ def frame_numbers_that_repeat_or_are_too_high(where):
 
 
 @case
+def a_silence_that_a_restart_ends(where):
+    """Its last frame has a higher number than the frame that ends it."""
+    capture(where, '--rows', '64', '--modules', '2', frames=60)
+    path = f'{where}/in.pcap'
+    with open(path, 'rb') as f:
+        whole = f.read()
+    rewrite_packets(path, lambda p: p if p[37] == 0x51 or frame_of(p) <= 20 else b'')
+    with open(path, 'ab') as f:  # the same numbers, 1 s later
+        at = 24
+        while at < len(whole):
+            seconds, part, size = struct.unpack_from('<III', whole, at)
+            f.write(struct.pack('<II', seconds + 1, part) + whole[at + 8:at + 16 + size])
+            at += 16 + size
+    out = says(command(where, 'detector.rows=64', 'detector.modules=2', 'frames.stream_timeout_ms=200',
+                       'run.idle_timeout_ms=1500', replay=',speed=1'), 0, 'frames: detector restarted')
+    want(re.search(r'^  module 1 .* packets missing, .* %; silent from frame 21 to the restart of the detector$', out, re.M), out)
+
+
+@case
 def a_fault_after_good_data(where):
     """The detector sends to another port after three seconds of data: 240 of 5,040 packets."""
     capture(where, '--rows', '64', frames=315)
@@ -927,12 +978,14 @@ def a_limit_of_file_sizes(where):
     """A write beyond it is an error like that to a full disk. The ledger counts what is not written."""
     capture(where)
     words = command(where, 'veto.dry_run=yes', 'output.format=image', 'output.preview=off',
-                    replay=',loops=3,rewrite=42:8:le:20')
+                    'output.images_interval=2', replay=',loops=3,rewrite=42:8:le:20')
     out = says(['prlimit', f'--fsize={40 << 20}', *words], 1,
                ': File too large; raise the limit of file sizes (ulimit -f)\n')
     with open(f'{where}/out/run_ledger.ini', encoding='ascii') as f:
         ledger = f.read()
     want(re.search(r'^unwritten = [1-9]', ledger, re.M) and 'balanced = 1' in ledger, ledger, out)
+    out = says([SCAN, f'{where}/out'], 1, 'NOTE               60 kept frames, but ')
+    want(re.search(r'^ +[1-9]\d* of them are flagged as without image: it could not be written', out, re.M), out)
 
 
 @case

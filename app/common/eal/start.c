@@ -161,6 +161,11 @@ explain(const char *program)
 			"access to hugetlbfs and /dev/vfio: run as root, or use --no-huge "
 			"--no-pci\n",
 			program, why);
+	else if (error == ENOMEM && rte_eal_has_hugepages())
+		fprintf(stderr,
+			"%s: cannot start EAL: %s; request no more than the free huge pages: -m "
+			"MIB, or raise /proc/sys/vm/nr_hugepages as root\n",
+			program, why);
 	else if (error == ENOMEM)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; request no more memory than this host has: -m "

@@ -394,15 +394,6 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	int ret;
 
 	conf.rxmode.mtu = port_mtu(p->settings, info);
-	/*
-	 * Some virtual devices report too small a maximum (net_af_packet reports 1500 and accepts
-	 * what its frame size permits), so this is not an error.
-	 */
-	if (conf.rxmode.mtu < p->settings->mtu)
-		LOG(WARNING,
-			"%s: the driver reports a maximum MTU of %u bytes, expected at least %u; "
-			"set [port N] mtu = %u if it receives longer packets\n",
-			p->name, conf.rxmode.mtu, p->settings->mtu, conf.rxmode.mtu);
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,
@@ -598,6 +589,16 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = place_replay(p, memory);
 	if (ret == 0)
 		ret = create_pools(p, all, demand, memory);
+	/*
+	 * Some virtual devices report too small a maximum (net_af_packet reports 1500 and accepts
+	 * what its frame size permits), so this is not an error.
+	 */
+	if (ret == 0 && port_mtu(settings, &info) < settings->mtu)
+		LOG(WARNING,
+			"%s: the driver reports a maximum MTU of %u bytes, expected at least %u; "
+			"set [port N] mtu = %u if it receives longer packets\n",
+			p->name, port_mtu(settings, &info), settings->mtu,
+			port_mtu(settings, &info));
 	if (ret == 0)
 		ret = setup_queues(p, all, &info);
 	if (ret != 0)

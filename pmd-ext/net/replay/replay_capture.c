@@ -99,8 +99,11 @@ capture_open(const char *name, const char *file)
 	if (link != DLT_EN10MB) {
 		const char *type = pcap_datalink_val_to_name(link);
 
-		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), expected Ethernet (%d)", name, file,
-			link, type == NULL ? "unknown" : type, DLT_EN10MB);
+		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), expected Ethernet (%d)%s", name, file,
+			link, type == NULL ? "unknown" : type, DLT_EN10MB,
+			type != NULL && strncmp(type, "LINUX_SLL", strlen("LINUX_SLL")) == 0
+				? "; capture on the detector's interface, not on any (-i INTERFACE)"
+				: "");
 		pcap_close(pcap);
 		return NULL;
 	}
@@ -152,6 +155,18 @@ capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
 	return 1;
 }
 
+/*
+ * Is this the header of another capture, read as a record? Two that were joined with cat look so.
+ * Its magic is then in place of the seconds.
+ */
+static bool
+is_file_header(const struct pcap_pkthdr *header)
+{
+	const uint32_t magic = (uint32_t)header->ts.tv_sec;
+
+	return header->caplen == 0 && (magic == 0xA1B2C3D4 || magic == 0xA1B23C4D);
+}
+
 /* Measures a file: adds to nb_packets, nb_chunks, last_chunk and the counts. */
 static int
 capture_measure(struct replay_capture *capture, const char *name, const char *file)
@@ -172,6 +187,14 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 		record++) {
 		size_t slot = slot_bytes(header->caplen);
 
+		if (is_file_header(header)) {
+			REPLAY_LOG(ERR,
+				"%s: %s: record %" PRIu64 " is the header of another capture: join "
+				"captures with mergecap, or pass each with its own file=",
+				name, file, record + 1);
+			ret = -EINVAL;
+			break;
+		}
 		if (header->caplen == 0) {
 			capture->empty++;
 			if (empty++ == 0)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests how the log explains unusable packets: one sample of each cause, and the packets that
- * frames miss.
+ * Tests how the log explains unusable packets: one sample of each cause, the packets that frames
+ * miss, and packets that were dropped because of their frame number.
  */
 
 #include "rx_rig.h"
 
 #include "builder/builder.h"
+#include "run_drops.h"
 #include "rx/rejects.h"
 
 #define PORT 50001 /* port of stream 0: the rig sends to RIG_UDP_PORT + stream */
@@ -318,6 +319,31 @@ missing(void **state)
 	assert_non_null(strstr(text, "rows = 256"));
 }
 
+/* Packets that come after their frame was closed were not sent before. */
+static void
+late_or_twice(void **state)
+{
+	const struct run_drops_view v = {.detector = &d,
+		.udp_port = PORT,
+		.max_skew_frames = 8,
+		.stream_timeout_ms = 1000,
+		.placed = 500,
+		.last_frame = 40};
+	struct run_packets p = {.packets = 572, .placed = 500, .late = 40, .duplicate = 32};
+	char text[640];
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 1, 1), 0);
+	p.drop[0] = (struct rx_drop){.packets = 72, .frame = 29};
+	run_drops_explain(&p, &v, text, sizeof(text));
+	assert_non_null(strstr(text,
+		"(32 duplicate, 40 late): the last one has frame 29, which was closed before this "
+		"packet came. If the detector was restarted"));
+	p.late = 32;
+	p.duplicate = 40;
+	run_drops_explain(&p, &v, text, sizeof(text));
+	assert_non_null(strstr(text, "frame 29, which had been sent before. If the"));
+}
+
 int
 main(int argc, char **argv)
 {
@@ -330,6 +356,7 @@ main(int argc, char **argv)
 		TEST(numbers),
 		TEST(one_module),
 		TEST(missing),
+		TEST(late_or_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

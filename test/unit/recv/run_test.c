@@ -221,6 +221,13 @@ a_message_goes_with_the_next_command(void **state)
 	assert_int_equal(run_stop(r), 0);
 	run_get_status(r, &status);
 	assert_string_equal(status.message, "");
+	assert_int_equal(run_configure(r, "nonsense"), -EINVAL);
+	run_get_status(r, &status);
+	assert_string_equal(
+		status.message, "'nonsense': expected SECTION.KEY=VALUE, as in veto.strong_min=30");
+	assert_int_equal(run_configure(r, "strong_min=3.5"), -EINVAL);
+	run_get_status(r, &status);
+	assert_non_null(strstr(status.message, "'strong_min=3.5': expected SECTION.KEY=VALUE"));
 }
 
 /*
@@ -287,6 +294,12 @@ armed_and_stopped(void **state)
 	assert_true(kept > 0);
 
 	assert_int_equal(run_configure(r, "run.name=B"), 0);
+	run_get_status(r, &status);
+	assert_string_equal(status.name, "B");
+	assert_int_equal(status.ledger.frames, 0);
+	assert_true(status.ledger.frames_balance && status.ledger.packets_balance);
+	assert_int_equal(status.last_frame, 0);
+	assert_true(status.seconds == 0);
 	assert_int_equal(run_arm(r), 0);
 	assert_int_equal(run_stop(r), 0);
 	run_get_status(r, &status);
