@@ -44,6 +44,8 @@ RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
  * of DROPPED_FRAMES frames, and 1/REJECTED_SHARE of all packets. A restart may cost a few frames.
  */
 #define DROPPED_FRAMES 4
+/** ... and if whole frames came twice: the second time, they are lost. */
+#define REPEATED_FRAMES 2
 
 /** Packets of a stream, dropped since its last one that was placed, that show that it sends. */
 #define DROPPED_MIN 8
@@ -449,8 +451,10 @@ check_drops(struct run_watch *w, const struct builder_stats *stats, const struct
 {
 	const struct run_packets all = packets_since(total, &w->from);
 	const struct run_packets recent = packets_since(total, &w->recent[0].from), *p = &all;
-	const uint64_t least = RTE_MAX((uint64_t)REJECTED_MIN,
-		(uint64_t)DROPPED_FRAMES * w->pipeline->settings->detector.expected);
+	const uint64_t frame = w->pipeline->settings->detector.expected;
+	const uint64_t least = all.duplicate >= REPEATED_FRAMES * frame
+		? REPEATED_FRAMES * frame
+		: RTE_MAX((uint64_t)REJECTED_MIN, DROPPED_FRAMES * frame);
 	char *text = w->finding[RUN_WATCH_DROPS];
 	const bool known = text[0] != '\0';
 	struct run_drops_view view;

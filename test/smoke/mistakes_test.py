@@ -824,6 +824,26 @@ def an_absent_stream_that_sends(where):
 
 
 @case
+def two_short_acquisitions(where):
+    """The second one repeats the numbers of the first without a pause: its three frames are lost."""
+    capture(where, '--rows', '64', frames=6)
+    rewrite_packets(f'{where}/in.pcap', lambda p: with_frame(p, 1 + (frame_of(p) - 1) % 3))
+    says(command(where, 'detector.rows=64'), 0, '  48 of 96 packets were dropped because of their frame numbers (48 '
+         'duplicate): the last one has frame 3, which had been sent before. If the detector was restarted, let it')
+
+
+@case
+def packets_that_wait(where):
+    """A module whose numbers jump is not called silent while its packets are held."""
+    capture(where, '--rows', '64', '--modules', '3', frames=200)
+    rewrite_packets(f'{where}/in.pcap', lambda p: p if p[37] != 0x52 or frame_of(p) <= 20 else with_frame(
+        p, frame_of(p) + 5000) if frame_of(p) == 21 else b'')
+    says(command(where, 'detector.modules=3', 'detector.rows=64', replay=',rate=6000'), 0, 'recv: module 1 (stream 1, '
+         'UDP port 50002) has sent no usable packet since frame 21; its packets wait, because their frames are not '
+         "open yet; check the module's trigger and frame counter\n", never=('has sent nothing',))
+
+
+@case
 def a_first_frame_in_the_middle(where):
     """The packets before it are as expected; packets that are sent twice are not."""
     capture(where, '--rows', '64', frames=40)
