@@ -86,16 +86,16 @@ interval_set_add_common(
 {
 	const struct interval *at;
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	if (last < first || last == UINT64_MAX)
 		return -EINVAL;
-	for (i = find(of, first); i < of->nb && of->at[i].first <= last && rc == 0; i++) {
+	for (i = find(of, first); i < of->nb && of->at[i].first <= last && ret == 0; i++) {
 		at = &of->at[i];
-		rc = interval_set_add(s, at->first > first ? at->first : first,
+		ret = interval_set_add(s, at->first > first ? at->first : first,
 			at->last < last ? at->last : last);
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -166,20 +166,20 @@ int
 interval_set_add_all(struct interval_set *s, const struct interval_set *what)
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < what->nb && rc == 0; i++)
-		rc = interval_set_add(s, what->at[i].first, what->at[i].last);
-	return rc;
+	for (i = 0; i < what->nb && ret == 0; i++)
+		ret = interval_set_add(s, what->at[i].first, what->at[i].last);
+	return ret;
 }
 
 int
 interval_set_remove_all(struct interval_set *s, const struct interval_set *what)
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < what->nb && rc == 0; i++)
-		rc = interval_set_remove(s, what->at[i].first, what->at[i].last);
-	return rc;
+	for (i = 0; i < what->nb && ret == 0; i++)
+		ret = interval_set_remove(s, what->at[i].first, what->at[i].last);
+	return ret;
 }

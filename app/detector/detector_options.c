@@ -288,19 +288,19 @@ parse_row(const struct option_row *row, const char *text, struct detector_option
 {
 	void *at = (char *)options + row->offset;
 	uint64_t whole;
-	int rc;
+	int ret;
 
 	switch (row->kind) {
 	case VALUE_U16:
-		rc = parse_whole(row, text, &whole);
-		if (rc == 0)
+		ret = parse_whole(row, text, &whole);
+		if (ret == 0)
 			*(uint16_t *)at = (uint16_t)whole;
-		return rc;
+		return ret;
 	case VALUE_U32:
-		rc = parse_whole(row, text, &whole);
-		if (rc == 0)
+		ret = parse_whole(row, text, &whole);
+		if (ret == 0)
 			*(uint32_t *)at = (uint32_t)whole;
-		return rc;
+		return ret;
 	case VALUE_U64:
 		return parse_whole(row, text, at);
 	case VALUE_REAL:
@@ -406,7 +406,7 @@ int
 detector_options_parse(int argc, char **argv, struct detector_options *options)
 {
 	struct option table[NB_ROWS + 6] = {0};
-	int choice, rc;
+	int choice, ret;
 
 	for (size_t i = 0; i < NB_ROWS; i++)
 		table[i] = (struct option){rows[i].name, required_argument, NULL, (int)i};
@@ -440,9 +440,9 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 			/* getopt_long() has reported the option */
 			return -EINVAL;
 		default:
-			rc = parse_row(&rows[choice], optarg, options);
-			if (rc != 0)
-				return rc;
+			ret = parse_row(&rows[choice], optarg, options);
+			if (ret != 0)
+				return ret;
 		}
 	}
 	if (options->model.column_modules == 0)

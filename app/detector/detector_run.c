@@ -121,13 +121,13 @@ write_packets(struct run *run, uint64_t index, uint32_t count)
 	double period = NS_PER_S / run->options->rate;
 	uint64_t start = CAPTURE_START + (uint64_t)((double)index * period);
 	double step = period / (count > 0 ? count : 1);
-	int rc = 0;
+	int ret = 0;
 
 	if (step > PACKET_NS)
 		step = PACKET_NS;
-	for (uint32_t i = 0; rc == 0 && i < count; i++)
-		rc = write_packet(run, &run->packets[i], start + (uint64_t)(i * step));
-	return rc;
+	for (uint32_t i = 0; ret == 0 && i < count; i++)
+		ret = write_packet(run, &run->packets[i], start + (uint64_t)(i * step));
+	return ret;
 }
 
 static int
@@ -138,12 +138,12 @@ make_frame(struct run *run, uint64_t index)
 	struct kept_frame *kept = &run->kept[pulse % run->nb_kept];
 	struct frame_outcome outcome;
 	uint32_t count;
-	int rc;
+	int ret;
 
-	rc = frame_source_make(
+	ret = frame_source_make(
 		&run->source, pulse, kept->raw, options->truth_path != NULL ? &run->truth : NULL);
-	if (rc != 0)
-		return rc;
+	if (ret != 0)
+		return ret;
 	if (run->source.run != NULL) {
 		kept->header = run->source.header;
 		memcpy(kept->missing, run->source.missing,
@@ -156,14 +156,14 @@ make_frame(struct run *run, uint64_t index)
 	detector_report_frame(&run->report, &outcome);
 
 	if (options->pcap_path != NULL)
-		rc = write_packets(run, index, count);
-	if (rc == 0 && options->truth_path != NULL)
-		rc = truth_output_frame(
+		ret = write_packets(run, index, count);
+	if (ret == 0 && options->truth_path != NULL)
+		ret = truth_output_frame(
 			&run->truth_output, &run->numbering, pulse, &run->truth, &outcome);
-	if (rc == 0 && options->raw_path != NULL)
-		rc = output_file_write(&run->raw_output, kept->raw,
+	if (ret == 0 && options->raw_path != NULL)
+		ret = output_file_write(&run->raw_output, kept->raw,
 			(size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(*kept->raw));
-	return rc;
+	return ret;
 }
 
 static int
@@ -171,20 +171,20 @@ make_frames(struct run *run)
 {
 	uint64_t start = now_ms(), shown = start, frames = run->source.frames;
 	uint32_t count;
-	int rc = 0;
+	int ret = 0;
 
-	for (uint64_t i = 0; rc == 0 && i < frames; i++) {
-		rc = make_frame(run, i);
+	for (uint64_t i = 0; ret == 0 && i < frames; i++) {
+		ret = make_frame(run, i);
 		if (detector_stop != 0)
-			rc = -EINTR;
+			ret = -EINTR;
 		show_progress(i + 1, frames, start, &shown);
 	}
 	end_progress(start, shown);
 	count = packet_faults_flush(run->faults, run->packets);
-	if (rc == 0 && run->options->pcap_path != NULL)
-		rc = write_packets(run, frames, count);
+	if (ret == 0 && run->options->pcap_path != NULL)
+		ret = write_packets(run, frames, count);
 	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
-	return rc;
+	return ret;
 }
 
 static int
@@ -192,13 +192,13 @@ open_frames(struct run *run)
 {
 	const struct detector_options *options = run->options;
 	size_t bytes = (size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(uint16_t);
-	int rc;
+	int ret;
 
 	run->numbering = detector_options_numbering(options);
-	rc = packet_faults_create(&options->faults, &options->wire,
+	ret = packet_faults_create(&options->faults, &options->wire,
 		detector_options_fault_seed(options), &run->faults);
-	if (rc != 0)
-		return rc;
+	if (ret != 0)
+		return ret;
 	run->nb_kept = packet_faults_delay(run->faults) + 1;
 	run->packets = malloc(packet_faults_room(run->faults) * sizeof(*run->packets));
 	run->kept = calloc(run->nb_kept, sizeof(*run->kept));
@@ -227,60 +227,60 @@ static int
 open_outputs(struct run *run)
 {
 	const struct detector_options *options = run->options;
-	int rc = 0;
+	int ret = 0;
 
 	if (options->pcap_path != NULL)
-		rc = pcap_output_open(&run->pcap, options->pcap_path);
-	if (rc == 0 && options->truth_path != NULL)
-		rc = truth_output_open(&run->truth_output, options->truth_path);
-	if (rc == 0 && options->raw_path != NULL)
-		rc = output_file_open(&run->raw_output, options->raw_path);
-	if (rc == 0 && options->report_path != NULL)
-		rc = output_file_open(&run->report_output, options->report_path);
-	return rc;
+		ret = pcap_output_open(&run->pcap, options->pcap_path);
+	if (ret == 0 && options->truth_path != NULL)
+		ret = truth_output_open(&run->truth_output, options->truth_path);
+	if (ret == 0 && options->raw_path != NULL)
+		ret = output_file_open(&run->raw_output, options->raw_path);
+	if (ret == 0 && options->report_path != NULL)
+		ret = output_file_open(&run->report_output, options->report_path);
+	return ret;
 }
 
 static int
 commit_outputs(struct run *run)
 {
-	int rc = 0;
+	int ret = 0;
 
 	if (run->options->report_path != NULL) {
-		rc = detector_report_write(&run->report, &run->report_output);
-		if (rc == 0)
-			rc = output_file_commit(&run->report_output);
+		ret = detector_report_write(&run->report, &run->report_output);
+		if (ret == 0)
+			ret = output_file_commit(&run->report_output);
 	}
-	if (rc == 0 && run->options->pcap_path != NULL)
-		rc = pcap_output_commit(&run->pcap);
-	if (rc == 0 && run->options->truth_path != NULL)
-		rc = output_file_commit(&run->truth_output);
-	if (rc == 0 && run->options->raw_path != NULL)
-		rc = output_file_commit(&run->raw_output);
-	return rc;
+	if (ret == 0 && run->options->pcap_path != NULL)
+		ret = pcap_output_commit(&run->pcap);
+	if (ret == 0 && run->options->truth_path != NULL)
+		ret = output_file_commit(&run->truth_output);
+	if (ret == 0 && run->options->raw_path != NULL)
+		ret = output_file_commit(&run->raw_output);
+	return ret;
 }
 
 int
 detector_run(const struct detector_options *options)
 {
 	struct run *run = calloc(1, sizeof(*run));
-	int rc;
+	int ret;
 
 	if (run == NULL)
 		return -ENOMEM;
 	run->options = options;
-	rc = open_frames(run);
-	if (rc == 0)
-		rc = open_outputs(run);
-	if (rc == 0 && options->calibration_path != NULL)
-		rc = calibration_output_write(run->source.model, options->model.modules,
+	ret = open_frames(run);
+	if (ret == 0)
+		ret = open_outputs(run);
+	if (ret == 0 && options->calibration_path != NULL)
+		ret = calibration_output_write(run->source.model, options->model.modules,
 			options->calibration_path, &detector_stop);
-	if (rc == 0)
-		rc = make_frames(run);
-	if (rc == 0)
-		rc = commit_outputs(run);
-	if (rc == -EINTR)
+	if (ret == 0)
+		ret = make_frames(run);
+	if (ret == 0)
+		ret = commit_outputs(run);
+	if (ret == -EINTR)
 		warnx("interrupted; unfinished files are removed");
-	else if (rc == -ENOMEM)
+	else if (ret == -ENOMEM)
 		warnx("out of memory");
 
 	/* outputs that are already committed are closed and stay */
@@ -290,5 +290,5 @@ detector_run(const struct detector_options *options)
 	output_file_discard(&run->report_output);
 	close_frames(run);
 	free(run);
-	return rc;
+	return ret;
 }

@@ -9,7 +9,7 @@
 int
 frame_source_open(struct frame_source *source, const struct detector_options *options)
 {
-	int rc;
+	int ret;
 
 	*source = (struct frame_source){.options = options, .frames = options->frames};
 	if (options->pack)
@@ -18,11 +18,11 @@ frame_source_open(struct frame_source *source, const struct detector_options *op
 	if (options->replay)
 		return run_frames_open(&source->run, options->pack_paths, options->nb_pack_paths,
 			options->model.modules, &source->frames);
-	rc = jungfrau_model_create(&options->model, &source->model);
-	if (rc != 0)
+	ret = jungfrau_model_create(&options->model, &source->model);
+	if (ret != 0)
 		warnx("cannot create the model of %u modules: %s", options->model.modules,
-			rc == -EINVAL ? "invalid unit cell lengths and angles" : strerror(-rc));
-	return rc;
+			ret == -EINVAL ? "invalid unit cell lengths and angles" : strerror(-ret));
+	return ret;
 }
 
 int

@@ -34,13 +34,13 @@ main(int argc, char **argv)
 {
 	struct detector_options options;
 	struct sigaction action = {.sa_handler = on_signal};
-	int own = eal_own_words(argc, argv), rc;
+	int own = eal_own_words(argc, argv), ret;
 
-	rc = detector_options_parse(argc - own, argv + own, &options);
-	if (rc < 0 && own == 0 && transmits(argc, argv))
+	ret = detector_options_parse(argc - own, argv + own, &options);
+	if (ret < 0 && own == 0 && transmits(argc, argv))
 		eal_hint(stderr, "braggline-detector", "--port NAME");
-	if (rc != 0)
-		return rc > 0 ? EXIT_SUCCESS : 2;
+	if (ret != 0)
+		return ret > 0 ? EXIT_SUCCESS : 2;
 	if ((options.port_name != NULL) != (own != 0)) {
 		if (own != 0)
 			warnx("found EAL options, expected --port NAME after '--'");
@@ -59,13 +59,13 @@ main(int argc, char **argv)
 	if (own != 0) {
 		if (eal_start("braggline-detector", argc, argv, own) < 0)
 			return EXIT_FAILURE;
-		rc = transmit_run(&options);
+		ret = transmit_run(&options);
 		eal_end();
 		/* a signal is the normal end of --loop */
-		return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+		return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
-	rc = detector_run(&options);
+	ret = detector_run(&options);
 	if (detector_stop != 0)
 		return 128 + detector_stop;
-	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -56,26 +56,26 @@ scan(const struct scan_sets *sets, const struct options *o)
 {
 	const bool quiet = o->csv != NULL && strcmp(o->csv, "-") == 0;
 	struct scan_run run;
-	int rc = 0;
+	int ret = 0;
 
 	if (scan_run_open(&run, sets) < 0) {
 		scan_run_close(&run);
 		return EXIT_DAMAGED;
 	}
 	if (!quiet && !report_summary(&run))
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	if (scan_run_is_damaged(&run))
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	if (o->csv != NULL && report_csv(&run, o->csv) < 0)
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	if (o->truth != NULL && report_truth(&run, o->truth) < 0)
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	if (o->png != NULL && picture_save(&run, o->frame, o->png) < 0)
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	scan_run_close(&run);
-	return rc;
+	return ret;
 }
 
 int
@@ -94,7 +94,7 @@ main(int argc, char **argv)
 	};
 	struct options o = {.frame = PICTURE_BEST_FRAME};
 	struct scan_list list = {0};
-	int opt, rc = 0;
+	int opt, ret = 0;
 	char *end;
 	size_t i;
 
@@ -136,26 +136,26 @@ main(int argc, char **argv)
 		return usage("--frame requires --png", "");
 	for (; optind < argc; optind++) {
 		if (o.recover && recover(argv[optind]) < 0)
-			rc = EXIT_DAMAGED;
+			ret = EXIT_DAMAGED;
 		else if (scan_list_add(&list, argv[optind]) < 0)
-			rc = EXIT_DAMAGED;
+			ret = EXIT_DAMAGED;
 	}
 	if (list.nb > 1 && (o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			fprintf(stderr, "  %s_frames.arrow\n", list.run[i].stem[0]);
-		rc = usage(
+		ret = usage(
 			"--truth, --png, --plot and --csv require a single run, found several", "");
 		goto out;
 	}
 	for (i = 0; i < list.nb; i++) {
 		if (scan(&list.run[i], &o) != 0)
-			rc = EXIT_DAMAGED;
+			ret = EXIT_DAMAGED;
 	}
 	if (fflush(stdout) != 0) {
 		fprintf(stderr, "braggline-scan: cannot write: %s\n", strerror(errno));
-		rc = EXIT_DAMAGED;
+		ret = EXIT_DAMAGED;
 	}
 out:
 	scan_list_free(&list);
-	return rc;
+	return ret;
 }

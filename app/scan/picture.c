@@ -213,12 +213,12 @@ draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 	struct panels panels;
 	char text[128];
 	float *cells;
-	int rc;
+	int ret;
 
 	panels_init(&panels, run->rows, run->cols);
-	rc = panels_canvas(&panels, 2, c);
-	if (rc < 0)
-		return rc;
+	ret = panels_canvas(&panels, 2, c);
+	if (ret < 0)
+		return ret;
 	cells = malloc(panels_cells(&panels) * sizeof(*cells));
 	if (cells == NULL)
 		return -ENOMEM;
@@ -240,7 +240,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	struct collection all = {0};
 	struct canvas canvas = {0};
 	struct image_batch b;
-	int rc = -ENOMEM;
+	int ret = -ENOMEM;
 
 	all.plane = malloc(pixels * sizeof(*all.plane));
 	all.maximum = malloc(pixels * sizeof(*all.maximum));
@@ -254,7 +254,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 		fprintf(stderr,
 			"braggline-scan: run %s: %" PRIu64 " images are damaged and left out\n",
 			run->name, all.damaged);
-	rc = -EINVAL;
+	ret = -EINVAL;
 	if (!all.found) {
 		if (frame == PICTURE_BEST_FRAME)
 			fprintf(stderr,
@@ -269,15 +269,15 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	if (batch_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		densify(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
-	rc = draw(run, &all, &canvas);
-	if (rc == 0)
-		rc = canvas_save(&canvas, path, CANVAS_SMALL);
-	if (rc < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(rc));
+	ret = draw(run, &all, &canvas);
+	if (ret == 0)
+		ret = canvas_save(&canvas, path, CANVAS_SMALL);
+	if (ret < 0)
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(ret));
 out:
 	canvas_free(&canvas);
 	free(all.plane);
 	free(all.maximum);
 	free(all.words);
-	return rc;
+	return ret;
 }

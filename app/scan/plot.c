@@ -180,7 +180,7 @@ plot_save(const struct scan_run *run, const char *path)
 	uint64_t judged = 0, window;
 	char title[128];
 	size_t i;
-	int rc;
+	int ret;
 
 	if (run->nb_frames == 0) {
 		fprintf(stderr, "braggline-scan: run %s has no frame; %s not written\n", run->name,
@@ -201,8 +201,8 @@ plot_save(const struct scan_run *run, const char *path)
 	if (window > judged)
 		window = judged > 0 ? judged : 1;
 
-	rc = canvas_init(&canvas, WIDTH, HEIGHT, CANVAS_WHITE);
-	if (rc < 0)
+	ret = canvas_init(&canvas, WIDTH, HEIGHT, CANVAS_WHITE);
+	if (ret < 0)
 		goto out;
 	snprintf(title, sizeof(title), "%.60s: strong pixel count of %zu frames", run->name,
 		run->nb_frames);
@@ -211,10 +211,10 @@ plot_save(const struct scan_run *run, const char *path)
 	draw_counts(&a, run, false);
 	draw_counts(&a, run, true);
 	draw_rate(&a, run, window);
-	rc = canvas_save(&canvas, path, CANVAS_SMALL);
+	ret = canvas_save(&canvas, path, CANVAS_SMALL);
 	canvas_free(&canvas);
 out:
-	if (rc < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(rc));
-	return rc;
+	if (ret < 0)
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(ret));
+	return ret;
 }

@@ -41,13 +41,13 @@ recover(char *path)
 	char dir[PATH_MAX], message[PATH_MAX], *part = strrchr(path, '.'), *name;
 	struct arrow_recovery report;
 	struct stat st;
-	int folder, rc;
+	int folder, ret;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-		rc = arrow_recover_dir(NULL, path, print_report, NULL);
-		if (rc < 0)
-			fprintf(stderr, "braggline-scan: %s: %s\n", path, strerror(-rc));
-		return rc == 0 ? 0 : -EBADMSG;
+		ret = arrow_recover_dir(NULL, path, print_report, NULL);
+		if (ret < 0)
+			fprintf(stderr, "braggline-scan: %s: %s\n", path, strerror(-ret));
+		return ret == 0 ? 0 : -EBADMSG;
 	}
 	/* a complete file needs no recovery */
 	if (part == NULL || strcmp(part, ".part") != 0)

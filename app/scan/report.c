@@ -399,11 +399,11 @@ report_csv(const struct scan_run *run, const char *path)
 	const struct arrow_reader *r = scan_run_reader(run);
 	FILE *out = strcmp(path, "-") == 0 ? stdout : own_file_write(path);
 	unsigned int k;
-	int rc = 0;
+	int ret = 0;
 	size_t i;
 
 	if (out == NULL) {
-		rc = -errno;
+		ret = -errno;
 		goto out;
 	}
 	for (k = 0; k < r->schema.nb_fields; k++)
@@ -412,11 +412,11 @@ report_csv(const struct scan_run *run, const char *path)
 	for (i = 0; i < run->nb_sets; i++)
 		print_rows(out, &run->set[i].file[ARROW_FRAMES].reader);
 	if (ferror(out) || fflush(out) != 0)
-		rc = errno != 0 ? -errno : -EIO;
+		ret = errno != 0 ? -errno : -EIO;
 	if (out != stdout)
 		fclose(out);
 out:
-	if (rc < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(rc));
-	return rc;
+	if (ret < 0)
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(ret));
+	return ret;
 }

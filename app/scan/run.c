@@ -85,7 +85,7 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 	const char *problem, *name;
 	struct stat st;
 	size_t i;
-	int rc;
+	int ret;
 
 	if (snprintf(f->path, sizeof(f->path), "%s_%s.arrow", stem, arrow_table_name(table)) >=
 		(int)sizeof(f->path) - 5)
@@ -94,10 +94,10 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		strcat(f->path, ".part");
 	if (stat(f->path, &st) < 0)
 		return 0;
-	rc = arrow_reader_open(&f->reader, f->path, &problem);
-	if (rc < 0) {
+	ret = arrow_reader_open(&f->reader, f->path, &problem);
+	if (ret < 0) {
 		complain(f->path, problem);
-		return rc;
+		return ret;
 	}
 	f->present = true;
 	name = arrow_reader_meta(&f->reader, ARROW_META_TABLE);
@@ -106,18 +106,18 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
-		rc = arrow_reader_crc(&f->reader, i);
-		if (rc < 0)
+		ret = arrow_reader_crc(&f->reader, i);
+		if (ret < 0)
 			f->reader.batches[i].fault = "a batch with a wrong CRC-32C";
-		f->crc_absent += rc == 0;
+		f->crc_absent += ret == 0;
 	}
-	rc = arrow_order(&f->reader);
+	ret = arrow_order(&f->reader);
 	/* from here on the reader contains only undamaged batches */
-	if (rc == 0)
-		rc = arrow_reader_part(&f->reader);
+	if (ret == 0)
+		ret = arrow_reader_part(&f->reader);
 	f->damaged = f->reader.nb_damage;
 	f->fault = arrow_recovery_frame_fault(&f->reader);
-	return rc < 0 ? rc : read_detector(run, f);
+	return ret < 0 ? ret : read_detector(run, f);
 }
 
 enum {
@@ -192,7 +192,7 @@ read_frames(struct scan_run *run, struct scan_file *f)
 		[VERDICT] = {"verdict", ARROW_UINT8},
 		[KIND] = {"kind", ARROW_UINT8},
 	};
-	int field[NEEDED], rc;
+	int field[NEEDED], ret;
 	size_t i;
 
 	for (i = 0; i < NEEDED; i++) {
@@ -206,12 +206,12 @@ read_frames(struct scan_run *run, struct scan_file *f)
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
-		rc = read_frames_batch(run, &f->reader, i, field);
-		if (rc < 0) {
+		ret = read_frames_batch(run, &f->reader, i, field);
+		if (ret < 0) {
 			fprintf(stderr, "braggline-scan: %s: record batch %zu is damaged\n",
 				f->path, i);
-			if (rc != -EBADMSG)
-				return rc;
+			if (ret != -EBADMSG)
+				return ret;
 			f->damaged++;
 		}
 	}
@@ -225,7 +225,7 @@ scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 	struct scan_set *set;
 	unsigned int i;
 	bool any = false;
-	int rc;
+	int ret;
 
 	memset(run, 0, sizeof(*run));
 	snprintf(run->name, sizeof(run->name), "%s", slash != NULL ? slash + 1 : sets->path);
@@ -235,9 +235,9 @@ scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 	for (run->nb_sets = 0; run->nb_sets < sets->nb;) {
 		set = &run->set[run->nb_sets++];
 		for (i = 0; i < ARROW_TABLES; i++) {
-			rc = open_file(run, &set->file[i], sets->stem[set - run->set], i);
-			if (rc < 0)
-				return rc;
+			ret = open_file(run, &set->file[i], sets->stem[set - run->set], i);
+			if (ret < 0)
+				return ret;
 		}
 		if (!set->file[ARROW_FRAMES].present) {
 			fprintf(stderr,
@@ -247,9 +247,9 @@ scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 			continue;
 		}
 		any = true;
-		rc = read_frames(run, &set->file[ARROW_FRAMES]);
-		if (rc < 0)
-			return rc;
+		ret = read_frames(run, &set->file[ARROW_FRAMES]);
+		if (ret < 0)
+			return ret;
 	}
 	return any ? 0 : -ENOENT;
 }

@@ -115,22 +115,22 @@ list_directory(struct scan_list *list, const char *dir)
 	char path[PATH_MAX];
 	size_t len, i;
 	DIR *d;
-	int rc = 0;
+	int ret = 0;
 
 	d = opendir(dir);
 	if (d == NULL) {
 		complain(dir, strerror(errno));
 		return -EINVAL;
 	}
-	while (rc == 0 && (entry = readdir(d)) != NULL) {
+	while (ret == 0 && (entry = readdir(d)) != NULL) {
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
 			continue;
 		len = stem_length(path);
 		if (len > 0)
-			rc = list_stem(list, path, len);
+			ret = list_stem(list, path, len);
 	}
 	closedir(d);
-	if (rc == 0 && list->nb == before) {
+	if (ret == 0 && list->nb == before) {
 		complain(dir,
 			"no file named RUN_frames.arrow or RUN_images.arrow in this directory");
 		return -EINVAL;
@@ -140,7 +140,7 @@ list_directory(struct scan_list *list, const char *dir)
 		qsort(list->run[i].stem, list->run[i].nb, sizeof(*list->run[i].stem), by_set);
 	if (list->nb > before)
 		qsort(list->run + before, list->nb - before, sizeof(*list->run), by_path);
-	return rc;
+	return ret;
 }
 
 int

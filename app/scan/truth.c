@@ -74,7 +74,7 @@ truth_read(struct truth *t, const char *path)
 	struct truth_row *more;
 	unsigned int number = 1;
 	uint64_t frame, hit;
-	int frame_column, hit_column, rc = 0;
+	int frame_column, hit_column, ret = 0;
 	FILE *f;
 
 	f = own_file_read(path);
@@ -83,13 +83,13 @@ truth_read(struct truth *t, const char *path)
 		return -EINVAL;
 	}
 	if (getline(&line, &room, f) < 0) {
-		rc = wrong_line(path, 1, "empty; expected a header line");
+		ret = wrong_line(path, 1, "empty; expected a header line");
 		goto out;
 	}
 	frame_column = find_name(line, "frame");
 	hit_column = find_name(line, "hit");
 	if (frame_column < 0 || hit_column < 0) {
-		rc = wrong_line(path, 1, "expected a header line with the columns frame and hit");
+		ret = wrong_line(path, 1, "expected a header line with the columns frame and hit");
 		goto out;
 	}
 	while (getline(&line, &room, f) >= 0) {
@@ -98,14 +98,14 @@ truth_read(struct truth *t, const char *path)
 			continue;
 		if (!read_number(line, frame_column, &frame) ||
 			!read_number(line, hit_column, &hit) || hit > 1) {
-			rc = wrong_line(
+			ret = wrong_line(
 				path, number, "expected a frame number, and a hit of 0 or 1");
 			goto out;
 		}
 		if ((t->nb & (t->nb - 1)) == 0) {
 			more = realloc(t->row, (t->nb == 0 ? 1 : 2 * t->nb) * sizeof(*more));
 			if (more == NULL) {
-				rc = -ENOMEM;
+				ret = -ENOMEM;
 				goto out;
 			}
 			t->row = more;
@@ -115,7 +115,7 @@ truth_read(struct truth *t, const char *path)
 out:
 	free(line);
 	fclose(f);
-	return rc;
+	return ret;
 }
 
 static int
@@ -147,10 +147,10 @@ report_truth(const struct scan_run *run, const char *path)
 	struct scan_frame *sorted;
 	uint64_t unknown = 0;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = truth_read(&t, path);
-	if (rc < 0)
+	ret = truth_read(&t, path);
+	if (ret < 0)
 		goto out;
 	if (t.nb > 0)
 		qsort(t.row, t.nb, sizeof(*t.row), by_frame);
@@ -171,7 +171,7 @@ report_truth(const struct scan_run *run, const char *path)
 	/* count frames of the truth that are not in the run */
 	sorted = malloc((run->nb_frames + 1) * sizeof(*sorted));
 	if (sorted == NULL) {
-		rc = -ENOMEM;
+		ret = -ENOMEM;
 		goto out;
 	}
 	if (run->nb_frames > 0) {
@@ -196,5 +196,5 @@ report_truth(const struct scan_run *run, const char *path)
 		printf("  not in the truth   %" PRIu64 " frames are only in the run\n", unknown);
 out:
 	free(t.row);
-	return rc;
+	return ret;
 }

@@ -197,7 +197,7 @@ run(const struct arguments *a)
 	struct store_config settings = {0};
 	char message[PATH_MAX];
 	struct store *s;
-	int rc, status = EXIT_USAGE;
+	int ret, status = EXIT_USAGE;
 
 	if (c == NULL)
 		return EXIT_USAGE;
@@ -206,8 +206,8 @@ run(const struct arguments *a)
 	if (config_check(c) != 0)
 		goto out;
 	status = EXIT_FAILURE;
-	rc = store_open(&s, &settings, message);
-	if (rc < 0) {
+	ret = store_open(&s, &settings, message);
+	if (ret < 0) {
 		LOG(ERR, "%s\n", message);
 		goto out;
 	}
@@ -218,9 +218,9 @@ run(const struct arguments *a)
 	poll_until_signal(s);
 	store_telemetry_close();
 	eal_hold();
-	rc = store_close(s);
-	if (rc < 0)
-		LOG(ERR, "a file ended with an error: %s\n", strerror(-rc));
+	ret = store_close(s);
+	if (ret < 0)
+		LOG(ERR, "a file ended with an error: %s\n", strerror(-ret));
 	else
 		status = EXIT_SUCCESS;
 out:
@@ -234,7 +234,7 @@ main(int argc, char **argv)
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct arguments arguments = {0};
 	unsigned int i;
-	int own, rc;
+	int own, ret;
 
 	for (i = 0; i < NB_COMMANDS && argc > 1; i++) {
 		if (strcmp(argv[1], commands[i].name) != 0)
@@ -244,17 +244,17 @@ main(int argc, char **argv)
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	own = eal_own_words(argc, argv);
-	rc = parse_arguments(&arguments, argc - own, argv + own);
-	if (rc < 0 && own == 0)
+	ret = parse_arguments(&arguments, argc - own, argv + own);
+	if (ret < 0 && own == 0)
 		eal_hint(stderr, "braggline-store", "--config FILE");
-	if (rc != 0)
-		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
+	if (ret != 0)
+		return ret > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	if (arguments.dump_config)
 		return dump(&arguments);
 	eal_signals(&action);
 	if (eal_start("braggline-store", argc, argv, own) < 0)
 		return EXIT_FAILURE;
-	rc = run(&arguments);
+	ret = run(&arguments);
 	eal_end();
-	return rc;
+	return ret;
 }

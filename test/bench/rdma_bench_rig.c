@@ -253,17 +253,17 @@ connect_one(struct rig *rig, struct rdma_qp *qp, const char *ip, uint32_t qpn, u
 		.responder_rd_atom = 16};
 	struct sockaddr_in *in = (struct sockaddr_in *)&peer.addr;
 	uint64_t end = rte_get_tsc_cycles() + PATIENCE * rte_get_tsc_hz();
-	int rc;
+	int ret;
 
 	in->sin_family = AF_INET;
 	inet_pton(AF_INET, ip, &in->sin_addr);
-	while ((rc = rdma_qp_connect(qp, &peer)) == -EAGAIN) {
+	while ((ret = rdma_qp_connect(qp, &peer)) == -EAGAIN) {
 		poll_all(rig);
 		if (rte_get_tsc_cycles() > end)
 			rig_die("address %s is not resolved", ip);
 	}
-	if (rc < 0)
-		rig_die("queue pair is not connected: %s", rte_strerror(-rc));
+	if (ret < 0)
+		rig_die("queue pair is not connected: %s", rte_strerror(-ret));
 }
 
 static struct rdma_qp *

@@ -129,16 +129,16 @@ static int
 enter(void *arg)
 {
 	const struct run_load *load = arg;
-	int rc;
+	int ret;
 
 	if (load->config.gpu < 0)
 		return 0;
-	rc = load->config.cufile != NULL ? cufile_enter(load->config.cufile) : 0;
-	if (rc == 0 && !load->config.unchecked) {
+	ret = load->config.cufile != NULL ? cufile_enter(load->config.cufile) : 0;
+	if (ret == 0 && !load->config.unchecked) {
 		mirror = aligned_alloc(ARROW_BLOCK, load->config.slice);
-		rc = mirror != NULL ? 0 : -ENOMEM;
+		ret = mirror != NULL ? 0 : -ENOMEM;
 	}
-	return rc;
+	return ret;
 }
 
 static void
@@ -199,14 +199,14 @@ plan_jobs(struct reading *r)
 static int
 open_file(struct run_load *load, struct reading *r, struct run_load_file *f)
 {
-	int rc;
+	int ret;
 
 	*r = (struct reading){.load = load, .file = f, .fd = -1};
-	rc = plan_bodies(r);
-	if (rc == 0)
-		rc = plan_jobs(r);
-	if (rc < 0)
-		return rc;
+	ret = plan_bodies(r);
+	if (ret == 0)
+		ret = plan_jobs(r);
+	if (ret < 0)
+		return ret;
 	r->fd = own_file_open_named(f->path, O_RDONLY | O_DIRECT, 0);
 	if (r->fd == -EINVAL) {
 		load->direct = false;
@@ -254,16 +254,16 @@ finish_file(struct reading *r)
 {
 	struct run_load_file *f = r->file;
 	size_t i;
-	int rc;
+	int ret;
 
 	for (i = 0; i < r->nb_jobs; i++) {
 		if (r->job[i].error < 0)
 			return r->job[i].error;
 	}
 	for (i = 0; i < f->reader.nb_batches && !r->load->config.unchecked; i++) {
-		rc = arrow_reader_crc_is(&f->reader, i, body_crc(r, i));
-		f->damaged += rc < 0;
-		f->unchecked += rc == 0;
+		ret = arrow_reader_crc_is(&f->reader, i, body_crc(r, i));
+		f->damaged += ret < 0;
+		f->unchecked += ret == 0;
 	}
 	return 0;
 }
@@ -283,7 +283,7 @@ add_file(struct run_load *load, const char *path, char *message)
 	const char *problem = NULL;
 	struct run_load_file *more, *f;
 	size_t i;
-	int rc;
+	int ret;
 
 	more = realloc(load->file, (load->nb_files + 1) * sizeof(*more));
 	if (more == NULL)
@@ -291,9 +291,9 @@ add_file(struct run_load *load, const char *path, char *message)
 	load->file = more;
 	f = &more[load->nb_files];
 	memset(f, 0, sizeof(*f));
-	rc = arrow_reader_open(&f->reader, path, &problem);
-	if (rc < 0)
-		return say(message, path, rc, problem);
+	ret = arrow_reader_open(&f->reader, path, &problem);
+	if (ret < 0)
+		return say(message, path, ret, problem);
 	/* the reader only touches the page of each announcement: disable read-ahead */
 	(void)madvise((void *)(uintptr_t)f->reader.data, f->reader.size, MADV_RANDOM);
 	f->path = strdup(path);
@@ -321,7 +321,7 @@ find_files(struct run_load *load, const char *path, char *message)
 	char name[PATH_MAX];
 	struct dirent **entry;
 	struct stat st;
-	int i, n, rc = 0;
+	int i, n, ret = 0;
 
 	if (stat(path, &st) < 0)
 		return say(message, path, -errno, NULL);
@@ -331,15 +331,15 @@ find_files(struct run_load *load, const char *path, char *message)
 	if (n < 0)
 		return say(message, path, -errno, NULL);
 	for (i = 0; i < n; i++) {
-		if (rc == 0 &&
+		if (ret == 0 &&
 			snprintf(name, sizeof(name), "%s/%s", path, entry[i]->d_name) <
 				(int)sizeof(name))
-			rc = add_file(load, name, message);
+			ret = add_file(load, name, message);
 		free(entry[i]);
 	}
 	free(entry);
-	return rc == 0 && n == 0 ? say(message, path, -ENOENT, "no Arrow files in this directory")
-				 : rc;
+	return ret == 0 && n == 0 ? say(message, path, -ENOENT, "no Arrow files in this directory")
+				  : ret;
 }
 
 static int
@@ -347,13 +347,13 @@ take_memory(struct run_load *load)
 {
 	uint64_t size = 0;
 	size_t i;
-	int rc;
+	int ret;
 
 	for (i = 0; i < load->nb_files; i++)
 		size += (load->file[i].size + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
-	rc = body_memory_alloc(load->config.gpu, size, &load->memory);
-	if (rc < 0)
-		return rc;
+	ret = body_memory_alloc(load->config.gpu, size, &load->memory);
+	if (ret < 0)
+		return ret;
 	load->memory_size = size;
 	size = 0;
 	for (i = 0; i < load->nb_files; i++) {
@@ -371,27 +371,27 @@ read_files(struct run_load *load, struct reading *reading, char *message)
 	const struct slice_pool_config config = {load->config.threads, enter, leave, load};
 	struct slice_pool *pool;
 	size_t i, k;
-	int rc = 0;
+	int ret = 0;
 
-	rc = slice_pool_open(&pool, &config);
-	if (rc < 0)
-		return say(message, "threads", rc, NULL);
-	for (i = 0; i < load->nb_files && rc == 0; i++) {
-		rc = open_file(load, &reading[i], &load->file[i]);
-		if (rc < 0)
-			say(message, load->file[i].path, rc, NULL);
-		for (k = 0; rc == 0 && k < reading[i].nb_jobs; k++)
+	ret = slice_pool_open(&pool, &config);
+	if (ret < 0)
+		return say(message, "threads", ret, NULL);
+	for (i = 0; i < load->nb_files && ret == 0; i++) {
+		ret = open_file(load, &reading[i], &load->file[i]);
+		if (ret < 0)
+			say(message, load->file[i].path, ret, NULL);
+		for (k = 0; ret == 0 && k < reading[i].nb_jobs; k++)
 			slice_pool_submit(pool, &reading[i].job[k].job);
 	}
 	slice_pool_close(pool);
-	for (i = 0; i < load->nb_files && rc == 0; i++) {
-		rc = finish_file(&reading[i]);
-		if (rc < 0)
-			say(message, load->file[i].path, rc, NULL);
+	for (i = 0; i < load->nb_files && ret == 0; i++) {
+		ret = finish_file(&reading[i]);
+		if (ret < 0)
+			say(message, load->file[i].path, ret, NULL);
 		load->damaged += load->file[i].damaged;
 		load->unchecked += load->file[i].unchecked;
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -422,7 +422,7 @@ run_load(struct run_load *load, const struct run_load_config *config, const char
 	struct reading *reading;
 	uint64_t begun;
 	size_t i;
-	int rc;
+	int ret;
 
 	memset(load, 0, sizeof(*load));
 	load->config = *config;
@@ -433,24 +433,24 @@ run_load(struct run_load *load, const struct run_load_config *config, const char
 		load->config.slice = ARROW_SLICE_SIZE;
 	if (load->config.slice % ARROW_BLOCK != 0)
 		return say(message, "slices", -EINVAL, NULL);
-	rc = find_files(load, path, message);
-	if (rc < 0)
-		return rc;
-	rc = take_memory(load);
-	if (rc < 0)
-		return say(message, path, rc, NULL);
+	ret = find_files(load, path, message);
+	if (ret < 0)
+		return ret;
+	ret = take_memory(load);
+	if (ret < 0)
+		return say(message, path, ret, NULL);
 	reading = calloc(load->nb_files, sizeof(*reading));
 	if (reading == NULL)
 		return say(message, path, -ENOMEM, NULL);
 	for (i = 0; i < load->nb_files; i++)
 		reading[i].fd = -1;
 	begun = async_writer_clock();
-	rc = read_files(load, reading, message);
+	ret = read_files(load, reading, message);
 	load->seconds = (async_writer_clock() - begun) * 1e-9;
 	for (i = 0; i < load->nb_files; i++)
 		close_file(&reading[i]);
 	free(reading);
-	return rc;
+	return ret;
 }
 
 uint8_t *

@@ -191,22 +191,22 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct async_write
 	uint8_t *memory;
 	uint64_t i, begun, begin;
 	double seconds;
-	int rc;
+	int ret;
 
-	rc = store_bodies_take(bodies, size, &memory);
-	for (i = 0; rc == 0 && i < b->nb_places; i++)
-		rc = body_memory_copy(bodies->gpu, memory + i * BODY, b->io.pattern, BODY);
-	if (rc < 0)
-		store_bench_die("memory of bodies", rc);
+	ret = store_bodies_take(bodies, size, &memory);
+	for (i = 0; ret == 0 && i < b->nb_places; i++)
+		ret = body_memory_copy(bodies->gpu, memory + i * BODY, b->io.pattern, BODY);
+	if (ret < 0)
+		store_bench_die("memory of bodies", ret);
 	b->nb_free = 0;
 	while (b->nb_free < b->nb_places) {
 		b->free_place[b->nb_free] = b->nb_free;
 		b->nb_free++;
 	}
 	begin = async_writer_clock();
-	rc = stream_writer_open(&w, &config);
-	if (rc < 0)
-		store_bench_die("writer", rc);
+	ret = stream_writer_open(&w, &config);
+	if (ret < 0)
+		store_bench_die("writer", ret);
 	for (i = begun = 0; i < nb;) {
 		while (begun < nb && b->nb_free > 0) {
 			place = b->free_place[--b->nb_free];
@@ -225,10 +225,10 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct async_write
 			store_bench_die("a body is not what it was", EIO);
 		append(b, w, i++, place, memory);
 	}
-	rc = stream_writer_finish(w);
+	ret = stream_writer_finish(w);
 	seconds = (async_writer_clock() - begin) * 1e-9;
-	if (rc < 0)
-		store_bench_die("writer", rc);
+	if (ret < 0)
+		store_bench_die("writer", ret);
 	stream_writer_stats_get(w, &stats);
 	b->copied = stats.copied;
 	b->bodies = nb * BODY;
@@ -418,7 +418,7 @@ prepare(struct bench *b, const char *device)
 	char message[PATH_MAX];
 	int16_t gpu;
 	uint64_t i;
-	int rc;
+	int ret;
 
 	/* room for all data that is in flight until it is durable, two sync intervals */
 	b->nb_places = 8;
@@ -431,21 +431,21 @@ prepare(struct bench *b, const char *device)
 	for (i = 0; i < BODY / 8; i++)
 		((uint64_t *)b->io.pattern)[i] = i * 6364136223846793005ull;
 	b->io.crc = arrow_crc32c(0, b->io.pattern, BODY);
-	rc = store_bodies_open(&b->host, &config, &b->slices, message);
-	if (rc == 0)
-		rc = store_check_open(&b->check, STORE_CHECK_ALL, &b->host, message);
-	if (rc < 0)
-		store_bench_die(message, rc);
+	ret = store_bodies_open(&b->host, &config, &b->slices, message);
+	if (ret == 0)
+		ret = store_check_open(&b->check, STORE_CHECK_ALL, &b->host, message);
+	if (ret < 0)
+		store_bench_die(message, ret);
 	if (device == NULL)
 		return;
-	rc = run_load_gpu(device, &gpu);
-	if (rc < 0)
-		store_bench_die(device, rc);
+	ret = run_load_gpu(device, &gpu);
+	if (ret < 0)
+		store_bench_die(device, ret);
 	config.where = STORE_BODIES_GPU + gpu;
 	b->gpu_slices = b->slices;
-	rc = store_bodies_open(&b->gpu, &config, &b->gpu_slices, message);
-	if (rc < 0)
-		store_bench_die(message, rc);
+	ret = store_bodies_open(&b->gpu, &config, &b->gpu_slices, message);
+	if (ret < 0)
+		store_bench_die(message, ret);
 }
 
 int

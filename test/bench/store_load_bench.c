@@ -104,11 +104,11 @@ parse(struct load_arguments *a, int argc, char **argv)
 static int
 load_begin_gpu(struct load_arguments *a)
 {
-	int rc = run_load_gpu(a->device, &a->config.gpu);
+	int ret = run_load_gpu(a->device, &a->config.gpu);
 
-	if (rc < 0)
-		fprintf(stderr, "store_load_bench: %s: %s\n", a->device, strerror(-rc));
-	return rc;
+	if (ret < 0)
+		fprintf(stderr, "store_load_bench: %s: %s\n", a->device, strerror(-ret));
+	return ret;
 }
 
 static int
@@ -173,29 +173,29 @@ load_path(const struct load_arguments *a, const char *path)
 	uint64_t left_out = 0;
 	struct run_load l;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = run_load(&l, &a->config, path, message);
-	if (rc < 0)
+	ret = run_load(&l, &a->config, path, message);
+	if (ret < 0)
 		fprintf(stderr, "store_load_bench: %s\n", message);
 	else
 		report(path, &l);
 	for (i = 0; i < l.nb_files; i++)
 		left_out += l.file[i].reader.nb_damage;
-	rc = rc < 0 || l.damaged + left_out > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	ret = ret < 0 || l.damaged + left_out > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	run_load_free(&l);
-	return rc;
+	return ret;
 }
 
 int
 main(int argc, char **argv)
 {
 	struct load_arguments a = {.config.gpu = -1};
-	int i, rc, status = EXIT_SUCCESS;
+	int i, ret, status = EXIT_SUCCESS;
 
-	rc = parse(&a, argc, argv);
-	if (rc != 0)
-		return rc > 0 ? EXIT_SUCCESS : 2;
+	ret = parse(&a, argc, argv);
+	if (ret != 0)
+		return ret > 0 ? EXIT_SUCCESS : 2;
 	i = optind;
 	if (a.device != NULL &&
 		(load_begin_gpu(&a) < 0 ||

@@ -185,24 +185,24 @@ write_ring(struct bench *b)
 	char path[PATH_MAX];
 	struct iovec iov;
 	uint64_t at;
-	int rc;
+	int ret;
 
 	path_of(b, "writer_bench.ring", path);
 	iov.iov_len = b->config.slice;
-	rc = async_writer_open(&out, &b->config, path);
-	if (rc < 0)
-		die(path, rc);
+	ret = async_writer_open(&out, &b->config, path);
+	if (ret < 0)
+		die(path, ret);
 	info = direct_io.info(out.handle);
 	snprintf(b->mode, sizeof(b->mode), "%s%s%s", arrow_io_mode_name(info->mode),
 		info->why[0] != '\0' ? ": " : "", info->why);
-	for (at = 0; at < b->bytes && rc == 0; at += iov.iov_len) {
+	for (at = 0; at < b->bytes && ret == 0; at += iov.iov_len) {
 		iov.iov_base = source(b, at);
-		rc = async_writer_put(&out, &iov, 1, true);
+		ret = async_writer_put(&out, &iov, 1, true);
 	}
-	if (rc == 0)
-		rc = async_writer_end(&out);
-	if (rc < 0)
-		die(path, rc);
+	if (ret == 0)
+		ret = async_writer_end(&out);
+	if (ret < 0)
+		die(path, ret);
 	async_writer_close(&out);
 	return b->bytes;
 }
@@ -267,11 +267,11 @@ open_run(struct bench *b)
 		.slices = b->config,
 	};
 	char message[PATH_MAX];
-	int rc;
+	int ret;
 
-	rc = run_files_open(&b->run, &config, message);
-	if (rc < 0)
-		die(message, rc);
+	ret = run_files_open(&b->run, &config, message);
+	if (ret < 0)
+		die(message, ret);
 }
 
 static uint64_t
@@ -280,11 +280,11 @@ close_run(struct bench *b)
 	struct run_files_stats s;
 	uint64_t bytes = 0;
 	unsigned int i;
-	int rc;
+	int ret;
 
-	rc = run_files_close(b->run);
-	if (rc < 0)
-		die("writer", rc);
+	ret = run_files_close(b->run);
+	if (ret < 0)
+		die("writer", ret);
 	for (i = 0; i < ARROW_TABLES; i++) {
 		run_files_stats_get(b->run, i, &s);
 		bytes += s.bytes;
@@ -331,11 +331,11 @@ write_batches(struct bench *b)
 		.lasting = true,
 	};
 	uint64_t done;
-	int rc;
+	int ret;
 
-	rc = arrow_template_init(&t, &b->tables.schema[ARROW_IMAGES], &id);
-	if (rc < 0)
-		die("batch", rc);
+	ret = arrow_template_init(&t, &b->tables.schema[ARROW_IMAGES], &id);
+	if (ret < 0)
+		die("batch", ret);
 	batch.metadata = t.bytes;
 	batch.metadata_size = t.size;
 	open_run(b);
@@ -556,7 +556,7 @@ prepare(struct bench *b)
 	uint64_t bytes = b->bytes;
 	uint32_t *row_ptr;
 	unsigned int i, k;
-	int rc;
+	int ret;
 
 	b->geometry = builder.geometry;
 	gk_layout_init(&b->layout, &b->geometry, GK_VALUE_F32, NNZ);
@@ -576,11 +576,11 @@ prepare(struct bench *b)
 	}
 	c.layout = b->layout;
 	c.outputs = b->outputs;
-	rc = batch_builder_create(&b->images, &c);
-	if (rc == 0)
-		rc = batch_builder_create(&b->csr, &c);
-	if (rc < 0)
-		die("batch builder", rc);
+	ret = batch_builder_create(&b->images, &c);
+	if (ret == 0)
+		ret = batch_builder_create(&b->csr, &c);
+	if (ret < 0)
+		die("batch builder", ret);
 	/* the columns touch their pages */
 	b->bytes = bytes < PAGES_BYTES ? bytes : PAGES_BYTES;
 	write_records(b, GK_KIND_IMAGE);

@@ -417,7 +417,7 @@ ends_open(char *directory)
 			.slices = {.io = &null_io, .sync_ms = 1, .sync_bytes = MIB}},
 	};
 	FILE *f;
-	int rc;
+	int ret;
 
 	if (mkdtemp(directory) == NULL)
 		rig_die("%s: %s", directory, strerror(errno));
@@ -444,9 +444,9 @@ ends_open(char *directory)
 	sender.end = (uint8_t *)attr.addr + attr.length;
 	/* touch every page before the measurement */
 	memset(sender.end - MEMORY, 0x5a, MEMORY);
-	rc = xfer_mr_open(&sender.memory, sender.pd, &attr, UINT64_MAX, XFER_BLOCK);
-	if (rc < 0)
-		rig_die("no memory region: %s", rte_strerror(-rc));
+	ret = xfer_mr_open(&sender.memory, sender.pd, &attr, UINT64_MAX, XFER_BLOCK);
+	if (ret < 0)
+		rig_die("no memory region: %s", rte_strerror(-ret));
 }
 
 static void

@@ -106,7 +106,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct arrow_io_ops io;
 	struct disk_file *f;
 	uint64_t done, trailer;
-	int rc;
+	int ret;
 
 	disk = disk_new(size);
 	f = &disk->file[disk->nb_files++];
@@ -122,14 +122,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	io = disk_io;
 	if (size > 0 && data[size / 2] % 2)
 		io.read = NULL;
-	rc = arrow_recover_file(&io, "/x.arrow.part", &report);
+	ret = arrow_recover_file(&io, "/x.arrow.part", &report);
 	WANT(report.looked <= arrow_recovery_most(size) + 16 * size);
 	if (report.state == ARROW_RECOVERY_FAILED) {
-		WANT(rc < 0 && report.message[0] != '\0');
+		WANT(ret < 0 && report.message[0] != '\0');
 		WANT(f->size == size);
 		WANT(report.mended || memcmp(f->data, data, size) == 0);
 	} else if (report.state == ARROW_RECOVERY_DONE) {
-		WANT(rc == 0 && strcmp(f->name, "x.arrow") == 0);
+		WANT(ret == 0 && strcmp(f->name, "x.arrow") == 0);
 		check(f, &report, data, size, trailer);
 		done = f->size;
 		strcpy(f->name, "x.arrow.part");

@@ -156,20 +156,20 @@ introduce(uint8_t choice)
 	uint8_t m[2][PERFTEST_MESSAGE_BYTES];
 	uint16_t mtu = choice & 2 ? 4096 : 1024;
 	const uint16_t most = mtu;
-	int rc;
+	int ret;
 
-	rc = perftest_control_hello(&control, &mtu);
-	if (rc < 0)
-		return rc;
+	ret = perftest_control_hello(&control, &mtu);
+	if (ret < 0)
+		return ret;
 	if (mtu < 256 || mtu > most || (mtu & (mtu - 1)))
 		abort();
 	if (strlen(control.peer_version) == 0 ||
 		strlen(control.peer_version) > PERFTEST_VERSION_BYTES)
 		abort();
 	for (unsigned int i = 0; i <= (choice >> 2) % FLOWS; i++) {
-		rc = perftest_control_dest(&control, &ours, choice & 16 ? NULL : &theirs);
-		if (rc < 0)
-			return rc;
+		ret = perftest_control_dest(&control, &ours, choice & 16 ? NULL : &theirs);
+		if (ret < 0)
+			return ret;
 		if (choice & 16)
 			continue;
 		perftest_print_dest("remote", &theirs);

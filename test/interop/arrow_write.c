@@ -94,7 +94,7 @@ main(int argc, char **argv)
 	char name[256];
 	unsigned int i, frames;
 	FILE *text;
-	int rc = 0;
+	int ret = 0;
 
 	if (argc != 7) {
 		fprintf(stderr, "usage: arrow_write DIR NAME float32|int16 MODULES FRAMES SEED\n");
@@ -136,11 +136,11 @@ main(int argc, char **argv)
 	for (i = 0; i < ARROW_TABLES; i++) {
 		if (arrow_file_close(&file[i]) < 0) {
 			fprintf(stderr, "%s\n", file[i].message);
-			rc = 1;
+			ret = 1;
 		}
 	}
 	batch_builder_destroy(builder);
 	arrow_tables_free(&tables);
 	sample_free(&s);
-	return fclose(text) != 0 || rc;
+	return fclose(text) != 0 || ret;
 }

@@ -92,7 +92,7 @@ async_writer_open(
 	struct async_writer *s, const struct async_writer_config *config, const char *path)
 {
 	struct arrow_io_open how = {.path = path};
-	int rc;
+	int ret;
 
 	memset(s, 0, sizeof(*s));
 	s->config = *config;
@@ -110,12 +110,12 @@ async_writer_open(
 		return -errno;
 	free_all_stages(s);
 	s->slice = calloc(ARROW_SLICE_QUEUE, sizeof(*s->slice));
-	rc = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
-	if (rc < 0) {
+	ret = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
+	if (ret < 0) {
 		s->handle = NULL;
 		async_writer_close(s);
 	}
-	return rc;
+	return ret;
 }
 
 void
@@ -140,14 +140,14 @@ async_writer_close(struct async_writer *s)
 int
 async_writer_reserve(struct async_writer *s, uint64_t size)
 {
-	int rc;
+	int ret;
 
 	if (size <= s->allocated)
 		return 0;
-	rc = s->config.io->allocate(s->handle, size);
-	if (rc == 0)
+	ret = s->config.io->allocate(s->handle, size);
+	if (ret == 0)
 		s->allocated = size;
-	return rc;
+	return ret;
 }
 
 /*
@@ -159,16 +159,16 @@ allocate(struct async_writer *s, uint64_t end)
 {
 	const uint64_t least = (uint64_t)AHEAD_LEAST * s->config.slice;
 	uint64_t ahead;
-	int rc;
+	int ret;
 
 	while (s->ahead > 0 && end > s->allocated) {
 		ahead = AHEAD_TIMES * end > least ? AHEAD_TIMES * end : least;
 		if (ahead > s->ahead)
 			ahead = s->ahead;
-		rc = async_writer_reserve(s, end + ahead);
-		if (rc == 0)
+		ret = async_writer_reserve(s, end + ahead);
+		if (ret == 0)
 			return;
-		s->ahead = rc == -ENOSPC && s->ahead > s->config.slice ? s->ahead / 2 : 0;
+		s->ahead = ret == -ENOSPC && s->ahead > s->config.slice ? s->ahead / 2 : 0;
 	}
 }
 
@@ -183,7 +183,7 @@ static void
 push(struct async_writer *s)
 {
 	struct arrow_slice *slice;
-	int rc;
+	int ret;
 
 	while (s->error == 0 && s->next < s->head && s->next - s->tail < s->config.depth) {
 		slice = slice_at(s, s->next);
@@ -192,9 +192,9 @@ push(struct async_writer *s)
 		allocate(s, slice_end(slice));
 		if (!is_at_work(s))
 			s->moved = s->now;
-		rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
-		if (rc < 0)
-			fail(s, rc);
+		ret = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
+		if (ret < 0)
+			fail(s, ret);
 		else
 			s->next++;
 	}
@@ -245,17 +245,17 @@ sync_is_due(const struct async_writer *s)
 static int
 begin_sync(struct async_writer *s)
 {
-	int rc;
+	int ret;
 
 	s->sync_covers = s->written;
 	/* the sync may cover some of the later bytes too; the next sync then comes early */
 	s->since = s->since_next;
 	if (!is_at_work(s))
 		s->moved = s->now;
-	rc = s->config.io->sync(s->handle, SYNC_TAG);
-	if (rc < 0) {
+	ret = s->config.io->sync(s->handle, SYNC_TAG);
+	if (ret < 0) {
 		s->error_in_sync = true;
-		return fail(s, rc);
+		return fail(s, ret);
 	}
 	s->syncing = true;
 	return 0;
@@ -292,13 +292,13 @@ static bool
 reap(struct async_writer *s, bool wait)
 {
 	struct arrow_io_done done;
-	int rc;
+	int ret;
 
 	push(s);
-	rc = s->config.io->reap(s->handle, wait, &done);
-	if (rc < 0)
-		fail(s, rc);
-	if (rc <= 0)
+	ret = s->config.io->reap(s->handle, wait, &done);
+	if (ret < 0)
+		fail(s, ret);
+	if (ret <= 0)
 		return false;
 	if (wait)
 		s->now = async_writer_clock();
@@ -585,16 +585,16 @@ async_writer_cut(struct async_writer *s, uint64_t size)
 int
 async_writer_end(struct async_writer *s)
 {
-	int rc;
+	int ret;
 
 	if (async_writer_flush(s) < 0)
 		return s->error;
 	wait_for_sync(s);
 	if (s->error != 0)
 		return s->error;
-	rc = s->config.io->truncate(s->handle, s->taken);
-	if (rc < 0)
-		return fail(s, rc);
+	ret = s->config.io->truncate(s->handle, s->taken);
+	if (ret < 0)
+		return fail(s, ret);
 	if (begin_sync(s) == 0)
 		wait_for_sync(s);
 	return s->error;

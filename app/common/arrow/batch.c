@@ -95,7 +95,7 @@ set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 	struct batch_region *r;
 	unsigned int i;
 	uint64_t size;
-	int rc;
+	int ret;
 
 	set->region = calloc(t->template.nb_buffers, sizeof(*set->region));
 	set->metadata = aligned_alloc(ARROW_BLOCK, t->template.size);
@@ -108,17 +108,17 @@ set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 		f = &t->schema->fields[i];
 		if (f->nullable) {
 			set->nulls[i] = r;
-			rc = batch_region_init(r, (t->interval + 7) / 8);
-			if (rc < 0)
-				return rc;
+			ret = batch_region_init(r, (t->interval + 7) / 8);
+			if (ret < 0)
+				return ret;
 		}
 		r++;
 		size = t->interval * arrow_type_width(f->type);
 		if (f->type == ARROW_LIST || f->type == ARROW_BINARY) {
 			set->offsets[i] = r;
-			rc = batch_region_init(r++, (t->interval + 1) * OFFSET_SIZE);
-			if (rc < 0)
-				return rc;
+			ret = batch_region_init(r++, (t->interval + 1) * OFFSET_SIZE);
+			if (ret < 0)
+				return ret;
 			size = most[i];
 		} else if (f->type == ARROW_FIXED_LIST) {
 			size = t->interval * f->list_size * arrow_type_width(f->item);
@@ -126,9 +126,9 @@ set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
 			r++; /* skip the validity of the items, which are never null */
 		set->data[i] = r;
-		rc = batch_region_init(r++, size);
-		if (rc < 0)
-			return rc;
+		ret = batch_region_init(r++, size);
+		if (ret < 0)
+			return ret;
 	}
 	set_reset(t, set);
 	return 0;
@@ -138,16 +138,16 @@ static int
 table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
 	uint64_t interval, unsigned int nb_sets, const uint64_t *most)
 {
-	int rc;
+	int ret;
 
 	t->schema = schema;
 	t->interval = interval;
 	t->nb_sets = nb_sets;
 	t->set = t->sets;
-	rc = arrow_template_init(&t->template, schema, id);
-	for (unsigned int i = 0; i < nb_sets && rc == 0; i++)
-		rc = set_init(t, &t->sets[i], most);
-	return rc;
+	ret = arrow_template_init(&t->template, schema, id);
+	for (unsigned int i = 0; i < nb_sets && ret == 0; i++)
+		ret = set_init(t, &t->sets[i], most);
+	return ret;
 }
 
 static void
@@ -472,11 +472,11 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	const uint8_t kind = rec->kind;
 	struct image_row row;
 	size_t packed;
-	int rc;
+	int ret;
 
-	rc = image_measure(b, rec, &row);
-	if (rc < 0)
-		return rc;
+	ret = image_measure(b, rec, &row);
+	if (ret < 0)
+		return ret;
 	if (t->rows > 0 && (t->bytes + row.bytes > t->byte_limit || images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
 	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
@@ -528,11 +528,11 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	uint64_t most[COLUMNS_MAX] = {0};
 	struct batch_builder *b;
 	struct table *t;
-	int rc;
+	int ret;
 
-	rc = config_check(config);
-	if (rc < 0)
-		return rc;
+	ret = config_check(config);
+	if (ret < 0)
+		return ret;
 	b = calloc(1, sizeof(*b));
 	if (b == NULL)
 		return -ENOMEM;
@@ -553,10 +553,10 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	t->align = FRAMES_ALIGN;
 	t->byte_limit = UINT64_MAX; /* all rows have the same size, so the interval is the limit */
 	id.table = arrow_table_name(ARROW_FRAMES);
-	rc = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
+	ret = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
 		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets,
 		most);
-	if (rc < 0)
+	if (ret < 0)
 		goto fail;
 
 	/* a batch within the limit, or a single row of any size */
@@ -569,17 +569,17 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	t->align = IMAGES_ALIGN;
 	t->byte_limit = limit;
 	id.table = arrow_table_name(ARROW_IMAGES);
-	rc = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
+	ret = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
 		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, sets,
 		most);
-	if (rc < 0)
+	if (ret < 0)
 		goto fail;
 	*builder = b;
 	return 0;
 
 fail:
 	batch_builder_destroy(b);
-	return rc;
+	return ret;
 }
 
 void
@@ -602,13 +602,13 @@ int
 batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
 	const struct batch_chunk *chunk)
 {
-	int rc = 0;
+	int ret = 0;
 
 	cut(builder, record->frame);
 	if (frame_verdict_is_kept(record->verdict))
-		rc = images_add(builder, record, chunk);
-	frames_add(builder, record, rc < 0 ? FRAME_FLAG_NO_IMAGE : 0);
-	return rc;
+		ret = images_add(builder, record, chunk);
+	frames_add(builder, record, ret < 0 ? FRAME_FLAG_NO_IMAGE : 0);
+	return ret;
 }
 
 void

@@ -69,7 +69,7 @@ arrow_file_create(struct arrow_file *f, const struct async_writer_config *config
 	struct iovec iov;
 	uint8_t *header;
 	size_t size;
-	int rc;
+	int ret;
 
 	memset(f, 0, sizeof(*f));
 	f->schema = schema;
@@ -85,13 +85,13 @@ arrow_file_create(struct arrow_file *f, const struct async_writer_config *config
 			"%s already exists; move it away or set another run name", f->path);
 		return f->error;
 	}
-	rc = arrow_header_build(schema, &header, &size);
-	if (rc < 0)
-		return file_fail(f, rc, "write the header of");
-	rc = async_writer_open(&f->out, config != NULL ? config : &defaults, f->part);
-	if (rc < 0) {
-		file_fail(f, rc, "create");
-		if (rc == -EEXIST)
+	ret = arrow_header_build(schema, &header, &size);
+	if (ret < 0)
+		return file_fail(f, ret, "write the header of");
+	ret = async_writer_open(&f->out, config != NULL ? config : &defaults, f->part);
+	if (ret < 0) {
+		file_fail(f, ret, "create");
+		if (ret == -EEXIST)
 			snprintf(f->message, sizeof(f->message),
 				"%s already exists: another process writes this run, or has left "
 				"it; set another run name",
@@ -100,11 +100,11 @@ arrow_file_create(struct arrow_file *f, const struct async_writer_config *config
 	}
 	/* write the header now, so that the creation of the file reports a full disk */
 	iov = (struct iovec){header, size};
-	rc = async_writer_put(&f->out, &iov, 1, false);
-	if (rc == 0)
-		rc = async_writer_flush(&f->out);
-	if (rc < 0) {
-		file_fail(f, rc, "write");
+	ret = async_writer_put(&f->out, &iov, 1, false);
+	if (ret == 0)
+		ret = async_writer_flush(&f->out);
+	if (ret < 0) {
+		file_fail(f, ret, "write");
 		arrow_file_discard(f);
 		goto out;
 	}
@@ -112,7 +112,7 @@ arrow_file_create(struct arrow_file *f, const struct async_writer_config *config
 	f->durable_end = size;
 out:
 	free(header);
-	return rc;
+	return ret;
 }
 
 static struct arrow_file_pending *
@@ -220,15 +220,15 @@ count_durable(struct arrow_file *f)
 static int
 file_note_durable(struct arrow_file *f)
 {
-	int rc;
+	int ret;
 
 	if (!next_is_durable(f))
 		return 0;
 	FAIL_POINT("file.synced");
 	if (!f->named) {
-		rc = f->out.config.io->sync_dir(f->part);
-		if (rc < 0)
-			return file_fail(f, rc, "sync the directory of");
+		ret = f->out.config.io->sync_dir(f->part);
+		if (ret < 0)
+			return file_fail(f, ret, "sync the directory of");
 		f->named = true;
 	}
 	count_durable(f);
@@ -248,15 +248,15 @@ int
 arrow_file_append(struct arrow_file *f, const struct batch *b)
 {
 	struct iovec iov[ARROW_BUFFERS_MAX + 2];
-	int rc;
+	int ret;
 
 	if (f->error != 0)
 		return f->error;
 	if (b->nb_body + 1 > sizeof(iov) / sizeof(iov[0]))
 		return file_fail(f, -EINVAL, "gather a batch for");
-	rc = file_note_batch(f, b);
-	if (rc < 0)
-		return file_fail(f, rc, "record a batch of");
+	ret = file_note_batch(f, b);
+	if (ret < 0)
+		return file_fail(f, ret, "record a batch of");
 	/* iov_base is not const */
 	iov[0] = (struct iovec){(void *)(uintptr_t)b->metadata, b->metadata_size};
 	memcpy(iov + 1, b->body, b->nb_body * sizeof(*b->body));
@@ -334,7 +334,7 @@ file_write_trailer(struct arrow_file *f)
 	uint8_t *trailer = NULL;
 	uint64_t at = f->size;
 	size_t size, i;
-	int rc;
+	int ret;
 
 	blocks = malloc((f->nb_batches + 1) * sizeof(*blocks));
 	if (blocks == NULL)
@@ -344,19 +344,19 @@ file_write_trailer(struct arrow_file *f)
 		at -= batch_end(0, &f->batches[i]);
 		blocks[i] = block_at(at, &f->batches[i]);
 	}
-	rc = arrow_trailer_build(f->schema, blocks, f->nb_batches, NULL, &trailer, &size);
+	ret = arrow_trailer_build(f->schema, blocks, f->nb_batches, NULL, &trailer, &size);
 	free(blocks);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	/* the trailer replaces what was truncated, so the file has space for it */
 	iov = (struct iovec){trailer, size};
-	rc = async_writer_put(&f->out, &iov, 1, false);
-	if (rc == 0)
-		rc = async_writer_end(&f->out);
+	ret = async_writer_put(&f->out, &iov, 1, false);
+	if (ret == 0)
+		ret = async_writer_end(&f->out);
 	free(trailer);
-	if (rc == 0)
+	if (ret == 0)
 		f->size += size;
-	return rc;
+	return ret;
 }
 
 int
@@ -365,7 +365,7 @@ arrow_file_close(struct arrow_file *f)
 	const struct arrow_io_ops *io = f->out.config.io;
 	const char *what = "write the end of";
 	bool removed = false;
-	int rc;
+	int ret;
 
 	if (f->out.handle == NULL)
 		return f->error;
@@ -374,10 +374,10 @@ arrow_file_close(struct arrow_file *f)
 		file_check(f);
 	if (f->error != 0)
 		file_cut(f);
-	rc = file_write_trailer(f);
-	if (rc < 0) {
+	ret = file_write_trailer(f);
+	if (ret < 0) {
 		/* no trailer then: truncate behind the batches that are certain */
-		file_fail(f, rc, what);
+		file_fail(f, ret, what);
 		file_cut(f);
 		f->uncut =
 			io->truncate(f->out.handle, f->size) < 0 || async_writer_end(&f->out) < 0;
@@ -385,20 +385,20 @@ arrow_file_close(struct arrow_file *f)
 	}
 	FAIL_POINT("file.trailer");
 	what = "rename";
-	rc = io->rename(f->part, f->path);
-	removed = rc == -ENOENT;
-	if (rc < 0)
+	ret = io->rename(f->part, f->path);
+	removed = ret == -ENOENT;
+	if (ret < 0)
 		goto out;
 	f->complete = true;
 	FAIL_POINT("file.renamed");
 out:
-	if (rc < 0)
-		file_fail(f, rc, what);
-	rc = io->sync_dir(f->path);
-	if (rc < 0)
-		file_fail(f, rc, "sync the directory of");
+	if (ret < 0)
+		file_fail(f, ret, what);
+	ret = io->sync_dir(f->path);
+	if (ret < 0)
+		file_fail(f, ret, "sync the directory of");
 	/* synced data is in the file under either name, once one of the names is durable */
-	if (f->named || rc == 0) {
+	if (f->named || ret == 0) {
 		count_durable(f);
 	} else {
 		f->complete = false;

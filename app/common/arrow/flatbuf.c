@@ -248,12 +248,12 @@ fb_get_scalar(const struct fb_tab *t, unsigned int slot, unsigned int size, uint
 	uint64_t *value)
 {
 	uint32_t pos;
-	int rc;
+	int ret;
 
 	*value = absent;
-	rc = fb_field(t, slot, size, &pos);
-	if (rc <= 0)
-		return rc;
+	ret = fb_field(t, slot, size, &pos);
+	if (ret <= 0)
+		return ret;
 	*value = 0;
 	return fb_load(t->view, pos, value, size);
 }
@@ -262,11 +262,11 @@ int
 fb_get_table(const struct fb_tab *t, unsigned int slot, struct fb_tab *sub)
 {
 	uint32_t pos, target;
-	int rc;
+	int ret;
 
-	rc = fb_field(t, slot, 4, &pos);
-	if (rc <= 0)
-		return rc;
+	ret = fb_field(t, slot, 4, &pos);
+	if (ret <= 0)
+		return ret;
 	if (fb_follow(t->view, pos, &target) < 0)
 		return -EBADMSG;
 	return fb_open_table(t->view, target, sub);
@@ -276,14 +276,14 @@ int
 fb_get_vector(const struct fb_tab *t, unsigned int slot, size_t size, struct fb_vec *vec)
 {
 	uint32_t pos, target, nb;
-	int rc;
+	int ret;
 
 	vec->view = t->view;
 	vec->pos = 0;
 	vec->nb = 0;
-	rc = fb_field(t, slot, 4, &pos);
-	if (rc <= 0)
-		return rc;
+	ret = fb_field(t, slot, 4, &pos);
+	if (ret <= 0)
+		return ret;
 	if (fb_follow(t->view, pos, &target) < 0 || fb_load(t->view, target, &nb, sizeof(nb)) < 0 ||
 		fb_bytes(t->view, (uint64_t)target + 4, (uint64_t)nb * size) == NULL)
 		return -EBADMSG;
@@ -296,13 +296,13 @@ int
 fb_get_string(const struct fb_tab *t, unsigned int slot, const char **text, uint32_t *len)
 {
 	struct fb_vec vec;
-	int rc;
+	int ret;
 
 	*text = "";
 	*len = 0;
-	rc = fb_get_vector(t, slot, 1, &vec);
-	if (rc <= 0)
-		return rc;
+	ret = fb_get_vector(t, slot, 1, &vec);
+	if (ret <= 0)
+		return ret;
 	if (vec.pos + (uint64_t)vec.nb >= t->view->len || vec.view->base[vec.pos + vec.nb] != '\0')
 		return -EBADMSG;
 	*text = (const char *)t->view->base + vec.pos;

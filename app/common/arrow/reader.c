@@ -431,16 +431,16 @@ arrow_reader_announced(const struct arrow_reader *r, uint64_t at, struct arrow_r
 {
 	const char *problem;
 	struct message m;
-	int rc;
+	int ret;
 
-	rc = read_message(r, at, &m, &problem);
-	if ((rc != 1 && rc != -ENODATA) || m.metadata_size > ANNOUNCEMENT_MAX)
+	ret = read_message(r, at, &m, &problem);
+	if ((ret != 1 && ret != -ENODATA) || m.metadata_size > ANNOUNCEMENT_MAX)
 		return -EBADMSG;
 	if (read_batch(r, at, &m, b) < 0 || b->metadata_size % ARROW_BLOCK != 0 ||
 		b->body_length % ARROW_BLOCK != 0 || !arrow_read_has_identity(r, b) ||
 		!metadata_are_right(r, b))
 		return -EBADMSG;
-	return rc;
+	return ret;
 }
 
 bool
@@ -448,14 +448,14 @@ arrow_reader_next(const struct arrow_reader *r, uint64_t *at, struct arrow_read_
 {
 	static const uint32_t continuation = ARROW_CONTINUATION;
 	uint64_t p = (*at + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
-	int rc;
+	int ret;
 
 	for (; p < r->written && r->written - p >= ARROW_PREFIX; p += ARROW_BLOCK) {
 		arrow_reader_load(r, r->data + p, ARROW_PREFIX);
 		if (memcmp(r->data + p, &continuation, sizeof(continuation)) != 0)
 			continue;
-		rc = arrow_reader_announced(r, p, b);
-		if (rc == 1 || rc == -ENODATA) {
+		ret = arrow_reader_announced(r, p, b);
+		if (ret == 1 || ret == -ENODATA) {
 			*at = p;
 			return true;
 		}
@@ -601,9 +601,9 @@ go_by_footer(struct arrow_reader *r, const struct footer *f)
 	bool announced = true, marked = next_mark(&text, &mark, &announced);
 	uint64_t at = r->begin;
 	uint32_t i = 0;
-	int rc = 0;
+	int ret = 0;
 
-	while (rc == 0 && (i < f->blocks.nb || marked)) {
+	while (ret == 0 && (i < f->blocks.nb || marked)) {
 		if (i < f->blocks.nb)
 			block = footer_block(f, i);
 		next = i < f->blocks.nb && (!marked || block.offset < mark.offset) ? &block : &mark;
@@ -613,19 +613,19 @@ go_by_footer(struct arrow_reader *r, const struct footer *f)
 			next->metadata + next->body == 0)
 			break;
 		at += next->metadata + next->body;
-		rc = take_block(r, next, next == &mark, next != &mark || announced);
+		ret = take_block(r, next, next == &mark, next != &mark || announced);
 		if (next == &mark)
 			marked = next_mark(&text, &mark, &announced);
 		else
 			i++;
 	}
 	r->end = r->valid = at;
-	r->complete = rc == 0 && at == f->trailer && i == f->blocks.nb && !marked;
+	r->complete = ret == 0 && at == f->trailer && i == f->blocks.nb && !marked;
 	if (r->complete)
 		r->valid = at + ARROW_PREFIX;
 	else
 		r->problem = "its footer is damaged";
-	return rc;
+	return ret;
 }
 
 /* Find the next batch of the same stream behind a damaged region. */
@@ -667,19 +667,19 @@ walk_ours(struct arrow_reader *r)
 	struct arrow_read_batch b;
 	struct message m;
 	uint64_t at;
-	int rc;
+	int ret;
 
 	for (at = r->begin; at < r->size; at = b.offset + batch_bytes(&b)) {
 		if (arrow_reader_announced(r, at, &b) != 1) {
 			if (!find_again(r, at + ARROW_BLOCK, &b))
 				break;
-			rc = keep_region(r, at, b.offset);
-			if (rc < 0)
-				return rc;
+			ret = keep_region(r, at, b.offset);
+			if (ret < 0)
+				return ret;
 		}
-		rc = arrow_reader_keep(r, &b);
-		if (rc < 0)
-			return rc;
+		ret = arrow_reader_keep(r, &b);
+		if (ret < 0)
+			return ret;
 	}
 	r->end = at;
 	r->valid = at;
@@ -691,11 +691,11 @@ walk_ours(struct arrow_reader *r)
 		r->problem = ARROW_UNUSED_ROOM;
 		return 0;
 	}
-	rc = read_message(r, at, &m, &r->problem);
-	if (rc == 0) {
+	ret = read_message(r, at, &m, &r->problem);
+	if (ret == 0) {
 		r->valid = at + ARROW_PREFIX;
 		r->problem = "its footer is missing or damaged";
-	} else if (rc == 1) {
+	} else if (ret == 1) {
 		r->problem = "the metadata of a message are damaged";
 	}
 	return 0;
@@ -709,25 +709,25 @@ walk_others(struct arrow_reader *r)
 	uint64_t at = r->begin;
 	struct footer f;
 	struct message m;
-	int rc;
+	int ret;
 
 	for (;;) {
 		r->valid = r->end = at;
-		rc = read_message(r, at, &m, &r->problem);
-		if (rc <= 0)
+		ret = read_message(r, at, &m, &r->problem);
+		if (ret <= 0)
 			break;
 		if (read_batch(r, at, &m, &batch) < 0) {
 			r->problem = "the metadata of a message are damaged";
 			break;
 		}
-		rc = arrow_reader_keep(r, &batch);
-		if (rc < 0)
-			return rc;
+		ret = arrow_reader_keep(r, &batch);
+		if (ret < 0)
+			return ret;
 		at += m.metadata_size + m.body_length;
 	}
 	if (at == r->size) {
 		r->problem = "it has no footer: it is still being written, or was not closed";
-	} else if (rc == 0) {
+	} else if (ret == 0) {
 		r->valid = at + ARROW_PREFIX;
 		r->complete = read_footer(r, &f) && f.trailer >= at && footer_agrees(r, &f);
 		r->problem = r->complete ? NULL : "its footer is missing or damaged";
@@ -812,22 +812,22 @@ read_first(struct arrow_reader *r, const char **problem)
 {
 	struct message m;
 	struct fb_tab t;
-	int rc;
+	int ret;
 
 	*problem = "it does not begin with ARROW1: not an Arrow IPC file";
 	if (r->size < ARROW_MAGIC_ROOM || memcmp(r->data, ARROW_MAGIC "\0", ARROW_MAGIC_ROOM) != 0)
 		return -EBADMSG;
-	rc = read_message(r, ARROW_MAGIC_ROOM, &m, problem);
-	if (rc <= 0)
+	ret = read_message(r, ARROW_MAGIC_ROOM, &m, problem);
+	if (ret <= 0)
 		return -EBADMSG;
 	*problem = "its first message is not a schema";
 	if (m.type != ARROW_FB_SCHEMA || m.body_length != 0 || fb_get_table(&m.table, 2, &t) != 1)
 		return -EBADMSG;
 	r->begin = ARROW_MAGIC_ROOM + m.metadata_size;
 	load_and_keep(r, 0, r->begin);
-	rc = read_schema(r, &t, problem);
-	if (rc < 0)
-		return rc;
+	ret = read_schema(r, &t, problem);
+	if (ret < 0)
+		return ret;
 	r->copy = r->copy_at = 0;
 	r->schema_fault = ARROW_NO_SCHEMA;
 	if (r->begin % (2 * ARROW_BLOCK) == 0 && copy_is_right(r, r->begin / 2)) {
@@ -866,7 +866,7 @@ read_second(struct arrow_reader *r)
 	const char *problem;
 	struct fb_view view;
 	uint64_t at, type;
-	int rc;
+	int ret;
 
 	for (at = ARROW_BLOCK; at <= COPY_MAX && at < r->size; at += ARROW_BLOCK) {
 		if (!is_second(r, at))
@@ -877,11 +877,11 @@ read_second(struct arrow_reader *r)
 			fb_get_scalar(&message, 1, 1, 0, &type) < 0 || type != ARROW_FB_SCHEMA ||
 			fb_get_table(&message, 2, &t) != 1)
 			continue;
-		rc = read_schema(r, &t, &problem);
-		if (rc == -ENOMEM)
-			return rc;
+		ret = read_schema(r, &t, &problem);
+		if (ret == -ENOMEM)
+			return ret;
 		r->copy_at = at;
-		if (rc == 0 && copy_is_right(r, at)) {
+		if (ret == 0 && copy_is_right(r, at)) {
 			r->begin = 2 * at;
 			r->copy = at;
 			r->schema_fault = ARROW_ONE_SCHEMA;
@@ -897,15 +897,15 @@ static int
 read_header(struct arrow_reader *r, const char **problem)
 {
 	struct arrow_reader second = *r;
-	int rc, rc_second;
+	int ret, rc_second;
 
 	load_and_keep(r, 0, ARROW_MAGIC_ROOM);
-	rc = read_first(r, problem);
-	if (rc == -ENOMEM || (rc == 0 && arrow_reader_has_schema(r)))
-		return rc;
+	ret = read_first(r, problem);
+	if (ret == -ENOMEM || (ret == 0 && arrow_reader_has_schema(r)))
+		return ret;
 	rc_second = read_second(&second);
 	if (rc_second == -EBADMSG)
-		return rc;
+		return ret;
 	forget_schema(r);
 	*r = second;
 	return rc_second;
@@ -916,24 +916,24 @@ static int
 read_all(struct arrow_reader *r, const char **problem)
 {
 	struct footer f;
-	int rc;
+	int ret;
 
-	rc = read_header(r, problem);
-	if (rc < 0)
+	ret = read_header(r, problem);
+	if (ret < 0)
 		goto fail;
 	if (arrow_reader_meta(r, ARROW_META_TABLE) == NULL || r->begin % ARROW_BLOCK != 0)
-		rc = walk_others(r);
+		ret = walk_others(r);
 	else if (read_footer(r, &f) && footer_is_right(r, &f))
-		rc = go_by_footer(r, &f);
+		ret = go_by_footer(r, &f);
 	else
-		rc = walk_ours(r);
-	if (rc < 0)
+		ret = walk_ours(r);
+	if (ret < 0)
 		goto fail;
 	return 0;
 
 fail:
 	arrow_reader_close(r);
-	return rc;
+	return ret;
 }
 
 int
@@ -969,23 +969,23 @@ static int
 open_path(const char *path, uint64_t *size, const char **problem)
 {
 	struct stat st;
-	int fd, rc;
+	int fd, ret;
 
 	fd = own_file_open_named(path, O_RDONLY, 0);
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		rc = fd < 0 ? fd : -errno;
-		*problem = own_file_error(rc);
+		ret = fd < 0 ? fd : -errno;
+		*problem = own_file_error(ret);
 		goto fail;
 	}
 	*size = st.st_size;
 	if (st.st_size > 0)
 		return fd;
-	rc = -EBADMSG;
+	ret = -EBADMSG;
 	*problem = "it is empty";
 fail:
 	if (fd >= 0)
 		close(fd);
-	return rc;
+	return ret;
 }
 
 int
@@ -993,7 +993,7 @@ arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem
 {
 	uint64_t size = 0;
 	void *map;
-	int fd, rc;
+	int fd, ret;
 
 	memset(r, 0, sizeof(*r));
 	fd = open_path(path, &size, problem);
@@ -1001,18 +1001,18 @@ arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem
 		return fd;
 	map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED) {
-		rc = -errno;
+		ret = -errno;
 		*problem = strerror(errno);
 		goto out;
 	}
-	rc = arrow_reader_open_written(r, map, size, direct_io_written(fd, size), problem);
-	if (rc < 0)
+	ret = arrow_reader_open_written(r, map, size, direct_io_written(fd, size), problem);
+	if (ret < 0)
 		munmap(map, size);
 	else
 		r->mapped = true;
 out:
 	close(fd);
-	return rc;
+	return ret;
 }
 
 static int64_t
@@ -1026,18 +1026,18 @@ arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **pr
 {
 	struct arrow_window *window;
 	uint64_t size = 0;
-	int fd, rc;
+	int fd, ret;
 
 	memset(r, 0, sizeof(*r));
 	fd = open_path(path, &size, problem);
 	if (fd < 0)
 		return fd;
 	*problem = "not enough memory to read it";
-	rc = arrow_window_open(&window, size, read_path, (void *)(intptr_t)fd);
-	if (rc < 0)
+	ret = arrow_window_open(&window, size, read_path, (void *)(intptr_t)fd);
+	if (ret < 0)
 		goto fail;
-	rc = arrow_reader_open_window(r, window, size, direct_io_written(fd, size), problem);
-	if (rc < 0) {
+	ret = arrow_reader_open_window(r, window, size, direct_io_written(fd, size), problem);
+	if (ret < 0) {
 		/* the first block is required */
 		if (arrow_window_unreadable_end(window) > 0)
 			*problem = "read error of the disk";
@@ -1051,7 +1051,7 @@ arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **pr
 
 fail:
 	close(fd);
-	return rc;
+	return ret;
 }
 
 void

@@ -241,20 +241,20 @@ arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *size)
 	struct fb_writer w;
 	uint8_t *copy = NULL;
 	size_t at[5], half;
-	int rc;
+	int ret;
 
-	rc = schema_check(s);
-	if (rc < 0)
-		return rc;
+	ret = schema_check(s);
+	if (ret < 0)
+		return ret;
 	fb_init(&w);
 	put_message(&w, ARROW_FB_SCHEMA, false, at);
 	put_schema(&w, at[2], s);
-	rc = frame_message(&w, ARROW_MAGIC "\0", ARROW_MAGIC_ROOM, &copy, &half);
+	ret = frame_message(&w, ARROW_MAGIC "\0", ARROW_MAGIC_ROOM, &copy, &half);
 	fb_free(&w);
-	if (rc == 0)
-		rc = put_twice(copy, half, bytes, size);
+	if (ret == 0)
+		ret = put_twice(copy, half, bytes, size);
 	free(copy);
-	return rc;
+	return ret;
 }
 
 /*
@@ -294,11 +294,11 @@ arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *bloc
 	uint32_t footer_size;
 	struct fb_writer w;
 	uint8_t *out;
-	int rc;
+	int ret;
 
-	rc = schema_check(s);
-	if (rc < 0)
-		return rc;
+	ret = schema_check(s);
+	if (ret < 0)
+		return ret;
 	fb_init(&w);
 	fb_refer(&w, 0, fb_table(&w, fields, 5, at));
 	fb_put16(&w, at[0], ARROW_FB_V5);
@@ -318,8 +318,8 @@ arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *bloc
 	total = sizeof(end_of_stream) + w.len + tail;
 	total = (total + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
 	footer_size = total - tail - sizeof(end_of_stream);
-	rc = w.error;
-	out = rc == 0 ? aligned_alloc(ARROW_BLOCK, total) : NULL;
+	ret = w.error;
+	out = ret == 0 ? aligned_alloc(ARROW_BLOCK, total) : NULL;
 	if (out != NULL) {
 		memset(out, 0, total);
 		memcpy(out, end_of_stream, sizeof(end_of_stream));
@@ -330,10 +330,10 @@ arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *bloc
 		*bytes = out;
 		*size = total;
 	} else {
-		rc = -ENOMEM;
+		ret = -ENOMEM;
 	}
 	fb_free(&w);
-	return rc;
+	return ret;
 }
 
 int
@@ -364,12 +364,12 @@ arrow_template_init(
 	size_t at[5], batch[3], chars[KEYS] = {0}, nodes, buffers, used, size = 0;
 	unsigned int nb_nodes, nb_buffers;
 	struct fb_writer w;
-	int rc;
+	int ret;
 
 	memset(t, 0, sizeof(*t));
-	rc = schema_check(s);
-	if (rc < 0)
-		return rc;
+	ret = schema_check(s);
+	if (ret < 0)
+		return ret;
 	arrow_schema_count(s, &nb_nodes, &nb_buffers);
 	put_hex((uint8_t *)number[0], id->receiver_id, 16);
 	put_hex((uint8_t *)number[1], id->run, 16);
@@ -383,10 +383,10 @@ arrow_template_init(
 	put_meta(&w, at[4], meta, KEYS, chars);
 
 	used = ARROW_PREFIX + w.len;
-	rc = frame_message(&w, "", 0, &t->bytes, &size);
+	ret = frame_message(&w, "", 0, &t->bytes, &size);
 	fb_free(&w);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	t->size = size;
 	t->used = used;
 	arrow_crc_zeros_init(&t->zeros, size - used);

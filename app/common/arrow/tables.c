@@ -74,12 +74,12 @@ put_header_crc(const struct arrow_schema *schema, char digits[9])
 {
 	uint8_t *header;
 	size_t size;
-	int rc;
+	int ret;
 
 	strcpy(digits, "00000000");
-	rc = arrow_header_build(schema, &header, &size);
-	if (rc < 0)
-		return rc;
+	ret = arrow_header_build(schema, &header, &size);
+	if (ret < 0)
+		return ret;
 	/* of one of the two copies */
 	snprintf(digits, 9, "%08x", arrow_crc32c(0, header, size / 2));
 	free(header);
@@ -94,7 +94,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	size_t text = 0;
 	struct storage *s;
 	unsigned int i, table;
-	int rc = 0;
+	int ret = 0;
 	char *at;
 
 	memset(t, 0, sizeof(*t));
@@ -143,14 +143,14 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	t->schema[ARROW_IMAGES].fields = s->images;
 	t->schema[ARROW_IMAGES].nb_fields = IMAGES_COLUMNS;
 	t->storage = s;
-	for (table = 0; table < ARROW_TABLES && rc == 0; table++) {
+	for (table = 0; table < ARROW_TABLES && ret == 0; table++) {
 		s->meta[(table + 1) * nb - 1] =
 			(struct arrow_meta){ARROW_META_HEADER, s->header_crc[table]};
-		rc = put_header_crc(&t->schema[table], s->header_crc[table]);
+		ret = put_header_crc(&t->schema[table], s->header_crc[table]);
 	}
-	if (rc < 0)
+	if (ret < 0)
 		arrow_tables_free(t);
-	return rc;
+	return ret;
 }
 
 void

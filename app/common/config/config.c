@@ -164,7 +164,7 @@ config_open(const struct config_source *source)
 {
 	struct config *c = calloc(1, sizeof(*c));
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	if (c == NULL) {
 		rte_errno = ENOMEM;
@@ -173,20 +173,20 @@ config_open(const struct config_source *source)
 	c->file = source->file;
 	c->end = &c->given;
 	if (c->file != NULL) {
-		rc = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
-		if (rc != 0)
+		ret = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
+		if (ret != 0)
 			LOG(ERR, "%s\n", c->mistake);
 		/* invalid lines: go on, so that all other mistakes are reported too */
-		if (rc == -EINVAL) {
+		if (ret == -EINVAL) {
 			c->mistakes++;
-			rc = 0;
+			ret = 0;
 		}
 	}
-	for (i = 0; rc == 0 && i < source->nb_sets; i++)
-		rc = config_set(c, "--set", source->set[i]);
-	if (rc != 0) {
+	for (i = 0; ret == 0 && i < source->nb_sets; i++)
+		ret = config_set(c, "--set", source->set[i]);
+	if (ret != 0) {
 		config_close(c);
-		rte_errno = -rc;
+		rte_errno = -ret;
 		return NULL;
 	}
 	return c;
@@ -196,15 +196,15 @@ struct config *
 config_copy(const struct config *from)
 {
 	struct config *c = calloc(1, sizeof(*c));
-	int rc = 0;
+	int ret = 0;
 
 	if (c == NULL)
 		goto no_memory;
 	c->file = from->file;
 	c->end = &c->given;
-	for (const struct given *g = from->given; rc == 0 && g != NULL; g = g->next)
-		rc = give(c, g->origin, g->line, g->section, g->key, g->text);
-	if (rc == 0)
+	for (const struct given *g = from->given; ret == 0 && g != NULL; g = g->next)
+		ret = give(c, g->origin, g->line, g->section, g->key, g->text);
+	if (ret == 0)
 		return c;
 no_memory:
 	config_close(c);

@@ -32,7 +32,7 @@ is_utf8(const char *text)
 	const iconv_t cd = iconv_open("WCHAR_T", "UTF-8");
 	char *in = (char *)(uintptr_t)text; /* iconv() does not write to it */
 	size_t left = strlen(text);
-	size_t rc;
+	size_t ret;
 
 	if (cd == (iconv_t)-1)
 		return false;
@@ -41,10 +41,10 @@ is_utf8(const char *text)
 		char *out = (char *)wide;
 		size_t room = sizeof(wide);
 
-		rc = iconv(cd, &in, &left, &out, &room);
-	} while (rc == (size_t)-1 && errno == E2BIG);
+		ret = iconv(cd, &in, &left, &out, &room);
+	} while (ret == (size_t)-1 && errno == E2BIG);
 	iconv_close(cd);
-	return rc != (size_t)-1;
+	return ret != (size_t)-1;
 }
 
 static bool

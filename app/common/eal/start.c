@@ -125,7 +125,7 @@ explain(const char *program)
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
 	const int error = rte_errno;
 	char folder[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		fprintf(stderr,
@@ -134,11 +134,11 @@ explain(const char *program)
 			"own --file-prefix\n",
 			program);
 	else if ((error == 0 || error == EINVAL || error == EACCES) &&
-		(rc = try_runtime_folder(folder)) != 0)
+		(ret = try_runtime_folder(folder)) != 0)
 		fprintf(stderr,
 			"%s: cannot start EAL: runtime folder %s is not usable: %s; use another "
 			"--file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
-			program, folder, strerror(-rc));
+			program, folder, strerror(-ret));
 	else if (rte_eal_primary_proc_alive(NULL) == 1)
 		fprintf(stderr,
 			"%s: cannot start EAL: another process uses this --file-prefix; give "
@@ -267,21 +267,21 @@ static int
 check_runtime_folder(const char *program)
 {
 	char message[PATH_MAX], above[PATH_MAX];
-	int rc;
+	int ret;
 
-	rc = own_folder_check(rte_eal_get_runtime_dir(), OWN_FOLDER_NAMED, message);
+	ret = own_folder_check(rte_eal_get_runtime_dir(), OWN_FOLDER_NAMED, message);
 	/* no folder: --no-shconf or --in-memory */
-	if (rc == -ENOENT)
+	if (ret == -ENOENT)
 		return 0;
-	if (rc == 0) {
+	if (ret == 0) {
 		snprintf(above, sizeof(above), "%s", rte_eal_get_runtime_dir());
-		rc = own_folder_check(dirname(above), OWN_FOLDER_NAMED, message);
+		ret = own_folder_check(dirname(above), OWN_FOLDER_NAMED, message);
 	}
-	if (rc < 0)
+	if (ret < 0)
 		fprintf(stderr,
 			"%s: EAL's runtime %s; or use another --file-prefix or XDG_RUNTIME_DIR\n",
 			program, message);
-	return rc;
+	return ret;
 }
 
 /*

@@ -133,7 +133,7 @@ replace(int old, const char *path, unsigned int wait_ms)
 {
 	char new[PATH_MAX], text[PATH_MAX];
 	struct stat st;
-	int fd, rc;
+	int fd, ret;
 
 	if (snprintf(new, sizeof(new), "%s" NEW, path) >= (int)sizeof(new))
 		return -ENAMETOOLONG;
@@ -144,25 +144,25 @@ replace(int old, const char *path, unsigned int wait_ms)
 		close(fd);
 		return -EPERM;
 	}
-	rc = file_lock(fd, wait_ms);
-	if (rc == 0 && (!is_at(fd, new) || !is_at(old, path)))
-		rc = -EAGAIN;
+	ret = file_lock(fd, wait_ms);
+	if (ret == 0 && (!is_at(fd, new) || !is_at(old, path)))
+		ret = -EAGAIN;
 	/* not a file that somebody has put there: its owner is about to change */
-	if (rc == 0 && (fstat(fd, &st) < 0 || st.st_nlink != 1 || st.st_size != 0))
-		rc = -EPERM;
-	if (rc == -EPERM) {
+	if (ret == 0 && (fstat(fd, &st) < 0 || st.st_nlink != 1 || st.st_size != 0))
+		ret = -EPERM;
+	if (ret == -EPERM) {
 		snprintf(text, sizeof(text), "%.3000s: is not a new lock file; remove it", new);
 		file_lock_warn(text);
 	}
 	/* a new file of root would exclude the owner */
-	if (rc == 0 && fstat(old, &st) == 0 && st.st_uid != geteuid() &&
+	if (ret == 0 && fstat(old, &st) == 0 && st.st_uid != geteuid() &&
 		fchown(fd, st.st_uid, st.st_gid) < 0)
-		rc = -errno;
-	if (rc == 0 && rename(new, path) < 0)
-		rc = -errno;
-	if (rc < 0) {
+		ret = -errno;
+	if (ret == 0 && rename(new, path) < 0)
+		ret = -errno;
+	if (ret < 0) {
 		close(fd);
-		return rc;
+		return ret;
 	}
 	snprintf(text, sizeof(text),
 		"%.3000s: another user had locked it for reading; replaced it by a file that other "
@@ -177,26 +177,26 @@ static int
 lock_once(
 	const char *dir, const char *path, int flags, unsigned int wait_ms, char message[PATH_MAX])
 {
-	int fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_SECRET_MODE), new = -1, rc;
+	int fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_SECRET_MODE), new = -1, ret;
 	struct stat st;
 
 	if (fd < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
 		return fd;
 	}
-	rc = check_owner(fd, dir, path, message);
-	if (rc == 0) {
-		rc = file_lock_or_read(fd, wait_ms);
-		if (rc == 1)
-			rc = new = replace(fd, path, wait_ms);
-		else if (rc == 0 && !is_at(fd, path))
-			rc = -EAGAIN;
-		if (rc < 0)
-			snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(rc));
+	ret = check_owner(fd, dir, path, message);
+	if (ret == 0) {
+		ret = file_lock_or_read(fd, wait_ms);
+		if (ret == 1)
+			ret = new = replace(fd, path, wait_ms);
+		else if (ret == 0 && !is_at(fd, path))
+			ret = -EAGAIN;
+		if (ret < 0)
+			snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(ret));
 	}
-	if (rc < 0 || new >= 0) {
+	if (ret < 0 || new >= 0) {
 		close(fd);
-		return rc;
+		return ret;
 	}
 	if (fstat(fd, &st) == 0 && (st.st_mode & 077) != 0 && st.st_uid == geteuid() &&
 		st.st_nlink == 1)

@@ -124,7 +124,7 @@ buffered:
 static void
 choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
 {
-	int rc;
+	int ret;
 
 	if (f->info.mode != ARROW_IO_DIRECT)
 		return;
@@ -132,10 +132,10 @@ choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
 		snprintf(f->info.why, sizeof(f->info.why), "as configured");
 		return;
 	}
-	rc = io_uring_queue_init(f->depth + 1, &f->ring, 0);
-	if (rc < 0) {
+	ret = io_uring_queue_init(f->depth + 1, &f->ring, 0);
+	if (ret < 0) {
 		snprintf(f->info.why, sizeof(f->info.why), "io_uring is not available: %s",
-			strerror(-rc));
+			strerror(-ret));
 		return;
 	}
 	f->has_ring = true;
@@ -155,21 +155,21 @@ enter(struct disk_file *f)
 {
 	const struct disk_file *other;
 	struct stat st;
-	int rc = 0;
+	int ret = 0;
 
 	if (fstat(f->fd, &st) < 0)
 		return -errno;
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
 	pthread_mutex_lock(&open_mutex);
-	for (other = open_files; other != NULL && rc == 0; other = other->next)
-		rc = other->dev == f->dev && other->ino == f->ino ? -EBUSY : 0;
-	if (rc == 0) {
+	for (other = open_files; other != NULL && ret == 0; other = other->next)
+		ret = other->dev == f->dev && other->ino == f->ino ? -EBUSY : 0;
+	if (ret == 0) {
 		f->next = open_files;
 		open_files = f;
 	}
 	pthread_mutex_unlock(&open_mutex);
-	return rc;
+	return ret;
 }
 
 /* Before the descriptor is closed: another file may get the inode's number then. */
@@ -214,16 +214,16 @@ warn_of_reader(int fd)
 static int
 lock(struct disk_file *f, const char *path)
 {
-	int rc = file_lock_or_read(f->fd, 0);
+	int ret = file_lock_or_read(f->fd, 0);
 
-	if (rc == 1) {
-		rc = dir_lock_for_file(path, f->dir);
-		if (rc < 0)
+	if (ret == 1) {
+		ret = dir_lock_for_file(path, f->dir);
+		if (ret < 0)
 			return -EBUSY;
 		warn_of_reader(f->fd);
 	}
 	/* a file system without locks is accepted */
-	return rc == -EBUSY ? rc : 0;
+	return ret == -EBUSY ? ret : 0;
 }
 
 /* The umask. umask(2) cannot read it without a change that other threads would see. */
@@ -290,7 +290,7 @@ direct_open(void **handle, const struct arrow_io_open *how)
 					 : O_RDWR | O_CREAT | O_EXCL;
 	struct disk_file *f;
 	struct stat st;
-	int rc;
+	int ret;
 
 	if (how->depth < 1 || how->depth > ARROW_IO_DEPTH_MAX)
 		return -EINVAL;
@@ -302,20 +302,20 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	/* others may read it once it is locked, and so cannot prevent the lock */
 	f->fd = own_file_open(AT_FDCWD, how->path, flags, OWN_SECRET_MODE);
 	if (f->fd < 0) {
-		rc = f->fd;
+		ret = f->fd;
 		goto fail;
 	}
-	rc = how->read_only ? 0 : enter(f);
-	if (rc == 0 && !how->read_only)
-		rc = lock(f, how->path);
-	if (rc < 0)
+	ret = how->read_only ? 0 : enter(f);
+	if (ret == 0 && !how->read_only)
+		ret = lock(f, how->path);
+	if (ret < 0)
 		goto fail;
 	/*
 	 * recovery removes empty files that are not locked: it may have removed this one before the
 	 * lock
 	 */
 	if (fstat(f->fd, &st) == 0 && st.st_nlink == 0) {
-		rc = how->existing ? -ENOENT : -EEXIST;
+		ret = how->existing ? -ENOENT : -EEXIST;
 		goto fail;
 	}
 	if (!how->existing)
@@ -331,7 +331,7 @@ fail:
 		close(f->fd);
 	release_dir(f);
 	free(f);
-	return rc;
+	return ret;
 }
 
 int
@@ -387,7 +387,7 @@ static int
 submit(struct disk_file *f, struct request *r)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
-	int rc;
+	int ret;
 
 	if (sqe == NULL)
 		return -EBUSY;
@@ -397,9 +397,9 @@ submit(struct disk_file *f, struct request *r)
 		io_uring_prep_fsync(sqe, f->fd, IORING_FSYNC_DATASYNC);
 	io_uring_sqe_set_data(sqe, r);
 	do
-		rc = io_uring_submit(&f->ring);
-	while (rc == -EINTR || rc == -EAGAIN);
-	return rc < 0 ? rc : 0;
+		ret = io_uring_submit(&f->ring);
+	while (ret == -EINTR || ret == -EAGAIN);
+	return ret < 0 ? ret : 0;
 }
 
 /* Without io_uring: perform a request synchronously. */
@@ -427,7 +427,7 @@ static int
 begin(struct disk_file *f, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
 {
 	struct request *r = f->request;
-	int rc;
+	int ret;
 
 	while (r < f->request + f->depth + 1 && r->busy)
 		r++;
@@ -440,13 +440,13 @@ begin(struct disk_file *f, const struct iovec *iov, unsigned int nb, uint64_t of
 	if (!f->has_ring) {
 		if (f->nb_ended > f->depth)
 			return -EINVAL;
-		rc = perform(f, r);
-		f->ended[f->nb_ended++] = (struct arrow_io_done){tag, rc};
+		ret = perform(f, r);
+		f->ended[f->nb_ended++] = (struct arrow_io_done){tag, ret};
 		return 0;
 	}
-	rc = submit(f, r);
-	if (rc < 0)
-		return rc;
+	ret = submit(f, r);
+	if (ret < 0)
+		return ret;
 	r->busy = true;
 	f->pending++;
 	return 0;
@@ -490,7 +490,7 @@ direct_reap(void *handle, bool wait, struct arrow_io_done *done)
 	struct disk_file *f = handle;
 	struct io_uring_cqe *cqe;
 	struct request *r;
-	int rc, error;
+	int ret, error;
 
 	if (f->nb_ended > 0) {
 		*done = f->ended[0];
@@ -499,17 +499,17 @@ direct_reap(void *handle, bool wait, struct arrow_io_done *done)
 		return 1;
 	}
 	while (f->pending > 0) {
-		rc = wait ? io_uring_wait_cqe(&f->ring, &cqe) : io_uring_peek_cqe(&f->ring, &cqe);
-		if (rc == -EAGAIN && !wait)
+		ret = wait ? io_uring_wait_cqe(&f->ring, &cqe) : io_uring_peek_cqe(&f->ring, &cqe);
+		if (ret == -EAGAIN && !wait)
 			return 0;
-		if (rc == -EINTR || rc == -EAGAIN)
+		if (ret == -EINTR || ret == -EAGAIN)
 			continue;
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 		r = io_uring_cqe_get_data(cqe);
-		rc = cqe->res;
+		ret = cqe->res;
 		io_uring_cqe_seen(&f->ring, cqe);
-		if (!complete(f, r, rc, &error))
+		if (!complete(f, r, ret, &error))
 			continue;
 		r->busy = false;
 		f->pending--;
@@ -523,12 +523,12 @@ static int
 direct_allocate(void *handle, uint64_t size)
 {
 	const struct disk_file *f = handle;
-	int rc;
+	int ret;
 
 	do
-		rc = fallocate(f->fd, 0, 0, (off_t)size);
-	while (rc < 0 && errno == EINTR);
-	return rc < 0 ? -errno : 0;
+		ret = fallocate(f->fd, 0, 0, (off_t)size);
+	while (ret < 0 && errno == EINTR);
+	return ret < 0 ? -errno : 0;
 }
 
 static int
@@ -628,17 +628,17 @@ static int
 direct_close(void *handle)
 {
 	struct disk_file *f = handle;
-	int rc;
+	int ret;
 
 	if (f->map != NULL)
 		munmap(f->map, f->map_size);
 	if (f->has_ring)
 		io_uring_queue_exit(&f->ring);
 	leave(f);
-	rc = close(f->fd) < 0 ? -errno : 0;
+	ret = close(f->fd) < 0 ? -errno : 0;
 	release_dir(f);
 	free(f);
-	return rc;
+	return ret;
 }
 
 static int
@@ -665,7 +665,7 @@ direct_sync_dir(const char *path)
 {
 	char dir[PATH_MAX];
 	char *slash;
-	int fd, rc;
+	int fd, ret;
 
 	snprintf(dir, sizeof(dir), "%s", path);
 	slash = strrchr(dir, '/');
@@ -677,9 +677,9 @@ direct_sync_dir(const char *path)
 	if (fd < 0)
 		return -errno;
 	/* EINVAL: this file system does not sync directories */
-	rc = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
+	ret = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 	close(fd);
-	return rc;
+	return ret;
 }
 
 const struct arrow_io_ops direct_io = {

@@ -95,7 +95,7 @@ durable_dir_make(const char *dir, mode_t mode)
 	char path[PATH_MAX];
 	size_t size = strlen(dir);
 	bool made;
-	int rc;
+	int ret;
 
 	if (size >= sizeof(path))
 		return -ENAMETOOLONG;
@@ -106,6 +106,6 @@ durable_dir_make(const char *dir, mode_t mode)
 	if (!made && errno != EEXIST)
 		return -errno;
 	/* also for an existing directory: its creator may have died before this sync */
-	rc = direct_io.sync_dir(path);
-	return !made && rc == -EACCES ? 0 : rc;
+	ret = direct_io.sync_dir(path);
+	return !made && ret == -EACCES ? 0 : ret;
 }

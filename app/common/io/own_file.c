@@ -72,16 +72,16 @@ static int
 check_folder(int fd, const char *path, const struct rule *rule, char message[PATH_MAX])
 {
 	struct stat st;
-	int rc;
+	int ret;
 
 	if (fstat(fd, &st) < 0) {
-		rc = -errno;
-		snprintf(message, PATH_MAX, "folder %.3000s: %s", path, strerror(-rc));
-		return rc;
+		ret = -errno;
+		snprintf(message, PATH_MAX, "folder %.3000s: %s", path, strerror(-ret));
+		return ret;
 	}
-	rc = check_owner(&st, "folder", path, message);
-	if (rc < 0)
-		return rc;
+	ret = check_owner(&st, "folder", path, message);
+	if (ret < 0)
+		return ret;
 	if ((st.st_mode & rule->others) == 0 || (rule->sticky && (st.st_mode & S_ISVTX) != 0))
 		return 0;
 	snprintf(message, PATH_MAX,
@@ -127,16 +127,16 @@ follow(int at, const char *name, const char *path, char rest[PATH_MAX], char mes
 	char target[PATH_MAX], after[PATH_MAX];
 	struct stat st;
 	ssize_t size;
-	int rc;
+	int ret;
 
 	if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	if (!S_ISLNK(st.st_mode))
 		return -ENOTDIR;
 	/* first: after this, no other user can replace it */
-	rc = check_above(&st, path, name, message);
-	if (rc < 0)
-		return rc;
+	ret = check_above(&st, path, name, message);
+	if (ret < 0)
+		return ret;
 	size = readlinkat(at, name, target, sizeof(target));
 	if (size < 0)
 		return -errno;
@@ -159,24 +159,24 @@ step_down(int at, const char *path, char rest[PATH_MAX], bool nofollow, char mes
 	const size_t size = strcspn(first, "/");
 	ssize_t length;
 	struct stat st;
-	int next, rc;
+	int next, ret;
 
 	if (fstat(at, &st) < 0)
 		return -errno;
 	snprintf(fd_path, sizeof(fd_path), "/proc/self/fd/%d", at);
 	length = readlink(fd_path, above, sizeof(above) - 1);
 	above[length > 0 ? length : 0] = '\0';
-	rc = check_above(&st, path, above, message);
-	if (rc < 0)
-		return rc;
+	ret = check_above(&st, path, above, message);
+	if (ret < 0)
+		return ret;
 	snprintf(name, sizeof(name), "%.*s", (int)size, first);
 	memmove(rest, first + size, strlen(first + size) + 1);
 	next = openat(at, name, OPEN_FOLDER | O_NOFOLLOW);
 	/* a link is not a directory either */
 	if (next < 0 && errno == ENOTDIR && !(nofollow && rest[strspn(rest, "/")] == '\0')) {
-		rc = follow(at, name, path, rest, message);
-		if (rc < 0 || rest[0] != '/')
-			return rc < 0 ? rc : at;
+		ret = follow(at, name, path, rest, message);
+		if (ret < 0 || rest[0] != '/')
+			return ret < 0 ? ret : at;
 		next = open("/", OPEN_FOLDER);
 	}
 	if (next < 0)
@@ -221,7 +221,7 @@ int
 own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX])
 {
 	const int fd = open_checked(path, rules[kind].nofollow, message);
-	int rc;
+	int ret;
 
 	if (fd < 0) {
 		if (fd != -EPERM)
@@ -232,11 +232,11 @@ own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX])
 					: strerror(-fd));
 		return fd;
 	}
-	rc = check_folder(fd, path, &rules[kind], message);
-	if (rc == 0)
+	ret = check_folder(fd, path, &rules[kind], message);
+	if (ret == 0)
 		return fd;
 	close(fd);
-	return rc;
+	return ret;
 }
 
 int
@@ -253,17 +253,17 @@ own_folder_check(const char *path, enum own_folder kind, char message[PATH_MAX])
 int
 own_folder_make(const char *path, enum own_folder kind, char message[PATH_MAX])
 {
-	int rc;
+	int ret;
 
 	/* a private folder is in memory, so its name need not be durable */
 	if (kind == OWN_FOLDER_PRIVATE)
-		rc = mkdir(path, rules[kind].make) < 0 && errno != EEXIST ? -errno : 0;
+		ret = mkdir(path, rules[kind].make) < 0 && errno != EEXIST ? -errno : 0;
 	else
-		rc = durable_dir_make(path, rules[kind].make);
-	if (rc < 0) {
-		snprintf(
-			message, PATH_MAX, "cannot create folder %.3000s: %s", path, strerror(-rc));
-		return rc;
+		ret = durable_dir_make(path, rules[kind].make);
+	if (ret < 0) {
+		snprintf(message, PATH_MAX, "cannot create folder %.3000s: %s", path,
+			strerror(-ret));
+		return ret;
 	}
 	return own_folder_open(path, kind, message);
 }
@@ -272,23 +272,23 @@ static int
 open_regular(int folder, const char *path, int flags, mode_t mode)
 {
 	struct stat st;
-	int fd, rc;
+	int fd, ret;
 
 	/* Without O_NONBLOCK, opening a FIFO would wait for its other end. */
 	fd = openat(folder, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
 	if (fd < 0)
 		return errno == ENXIO ? -EMEDIUMTYPE : -errno; /* a FIFO without a reader */
 	if (fstat(fd, &st) < 0)
-		rc = -errno;
+		ret = -errno;
 	else if (!S_ISREG(st.st_mode))
-		rc = S_ISDIR(st.st_mode) ? -EISDIR : -EMEDIUMTYPE;
+		ret = S_ISDIR(st.st_mode) ? -EISDIR : -EMEDIUMTYPE;
 	else
 		/* with O_NONBLOCK, io_uring would return -EAGAIN instead of waiting */
-		rc = fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
-	if (rc == 0)
+		ret = fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
+	if (ret == 0)
 		return fd;
 	close(fd);
-	return rc;
+	return ret;
 }
 
 int
@@ -336,21 +336,21 @@ int
 own_file_check(int fd, const char *path, mode_t others, char message[PATH_MAX])
 {
 	struct stat st;
-	int rc;
+	int ret;
 
 	if (fstat(fd, &st) < 0) {
-		rc = -errno;
-		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(-rc));
-		return rc;
+		ret = -errno;
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(-ret));
+		return ret;
 	}
 	if (!S_ISREG(st.st_mode)) {
 		snprintf(message, PATH_MAX,
 			"%.3000s: it is not a regular file; remove it or name another path", path);
 		return -EPERM;
 	}
-	rc = check_owner(&st, "file", path, message);
-	if (rc < 0)
-		return rc;
+	ret = check_owner(&st, "file", path, message);
+	if (ret < 0)
+		return ret;
 	if (st.st_nlink != 1) {
 		snprintf(message, PATH_MAX,
 			"%.3000s: it has %lu hard links; expected one. Find the others with find "

@@ -94,22 +94,22 @@ static int
 create(struct journal *r, const struct journal_config *c, uint64_t page, char *message)
 {
 	struct ring_header h;
-	int rc = lay_out(&h, c, page, message);
+	int ret = lay_out(&h, c, page, message);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	/* discard the old content; allocate zeroed memory for the whole file */
-	rc = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0 ||
+	ret = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0 ||
 			fallocate(r->fd, 0, 0, h.size) < 0
 		? -errno
 		: map_file(r, h.size);
-	if (rc < 0) {
+	if (ret < 0) {
 		snprintf(message, PATH_MAX,
 			"cannot allocate %llu bytes for the journal in %.3000s: %s. Enlarge the "
 			"file system (mount -o remount,size=... of a tmpfs, more huge pages), or "
 			"set another path or a smaller journal ([egress] journal, journal_mib)",
-			(unsigned long long)h.size, c->path, strerror(-rc));
-		return rc;
+			(unsigned long long)h.size, c->path, strerror(-ret));
+		return ret;
 	}
 	h.crc = header_crc(&h);
 	*r->header = h;
@@ -465,7 +465,7 @@ static int
 rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 {
 	uint32_t n;
-	int rc;
+	int ret;
 
 	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
 	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
@@ -475,9 +475,9 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
-	rc = check_runs(r, path, only_sound, message);
-	if (rc < 0)
-		return rc;
+	ret = check_runs(r, path, only_sound, message);
+	if (ret < 0)
+		return ret;
 	n = find_batches(r);
 	if (!positions_fit(r, n)) {
 		snprintf(message, PATH_MAX,
@@ -547,7 +547,7 @@ static int
 read_header(int fd, const char *path, const struct journal_config *c, uint64_t size,
 	struct ring_header *h, char *message)
 {
-	int rc;
+	int ret;
 
 	if (size == 0)
 		return 0;
@@ -569,10 +569,10 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 			path);
 		return -EBADMSG;
 	}
-	rc = check_header(h, path, size, message);
-	if (rc == 0 && c != NULL)
-		rc = check_receiver_id(h, c, message);
-	return rc < 0 ? rc : 1;
+	ret = check_header(h, path, size, message);
+	if (ret == 0 && c != NULL)
+		ret = check_receiver_id(h, c, message);
+	return ret < 0 ? ret : 1;
 }
 
 /* @param c  NULL: accept any receiver. @return 1: adopted; 0: no file content; -errno */
@@ -582,14 +582,14 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 {
 	struct ring_header h;
 	unsigned int i;
-	int rc = read_header(r->fd, path, c, size, &h, message);
+	int ret = read_header(r->fd, path, c, size, &h, message);
 
-	if (rc <= 0)
-		return rc;
-	rc = map_file(r, size);
-	if (rc < 0) {
-		snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-rc));
-		return rc;
+	if (ret <= 0)
+		return ret;
+	ret = map_file(r, size);
+	if (ret < 0) {
+		snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-ret));
+		return ret;
 	}
 	find_parts(r, &h);
 	for (i = 0; i < 2; i++) {
@@ -597,9 +597,9 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
 			r->ledger_number = r->ledger[i].number;
 	}
-	rc = rebuild(r, path, c != NULL, message);
-	if (rc < 0)
-		return rc;
+	ret = rebuild(r, path, c != NULL, message);
+	if (ret < 0)
+		return ret;
 	snprintf(message, PATH_MAX,
 		"resumed %llu batches of %.3000s, %llu in doubt; %llu damaged, %llu corrected",
 		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
@@ -659,7 +659,7 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 {
 	const int folder = open_folder(path, create, message);
 	char copy[PATH_MAX];
-	int rc;
+	int ret;
 
 	*fd = -1;
 	if (folder < 0)
@@ -672,25 +672,25 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 			own_file_error(*fd));
 		return *fd;
 	}
-	rc = own_file_check(*fd, path, 077, message);
-	if (rc < 0)
-		return rc;
-	rc = file_lock(*fd, wait_ms);
-	if (rc < 0) {
+	ret = own_file_check(*fd, path, 077, message);
+	if (ret < 0)
+		return ret;
+	ret = file_lock(*fd, wait_ms);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "journal %.3000s is locked by another process%s: %s",
 			path,
-			rc == -EBUSY ? " (or by a killed process that still waits for its disk)"
-				     : "",
-			strerror(-rc));
-		return rc;
+			ret == -EBUSY ? " (or by a killed process that still waits for its disk)"
+				      : "",
+			strerror(-ret));
+		return ret;
 	}
 	/* read the status again: under the lock, no other process changes the file */
 	if (fstat(*fd, st) == 0)
 		return 0;
-	rc = -errno;
+	ret = -errno;
 	snprintf(message, PATH_MAX, "cannot get the status of journal %.3000s: %s", path,
-		strerror(-rc));
-	return rc;
+		strerror(-ret));
+	return ret;
 }
 
 /* Require a file system that survives the process but not the machine. @return 0 or -errno */
@@ -722,35 +722,35 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 	struct journal *r = calloc(1, sizeof(*r));
 	struct statfs fs;
 	struct stat st;
-	int rc;
+	int ret;
 
 	snprintf(message, PATH_MAX, "cannot allocate a journal");
 	if (r == NULL)
 		return -ENOMEM;
 	r->step = c->step;
 	r->step_arg = c->step_arg;
-	rc = open_file(&r->fd, c->path, true, FILE_LOCK_MS, &st, message);
-	if (rc == 0)
-		rc = check_file_system(c->path, fstatfs(r->fd, &fs) < 0 ? errno : 0, &fs, message);
-	if (rc == 0)
-		rc = adopt(r, c->path, c, st.st_size, message);
-	if (rc == 0) {
-		rc = create(r, c, page_of(&fs), message);
-		if (rc == 0) {
+	ret = open_file(&r->fd, c->path, true, FILE_LOCK_MS, &st, message);
+	if (ret == 0)
+		ret = check_file_system(c->path, fstatfs(r->fd, &fs) < 0 ? errno : 0, &fs, message);
+	if (ret == 0)
+		ret = adopt(r, c->path, c, st.st_size, message);
+	if (ret == 0) {
+		ret = create(r, c, page_of(&fs), message);
+		if (ret == 0) {
 			find_parts(r, r->header);
-			rc = rebuild(r, c->path, true, message);
+			ret = rebuild(r, c->path, true, message);
 		}
-		if (rc == 0)
+		if (ret == 0)
 			snprintf(message, PATH_MAX, "%.3000s: created, %llu bytes for batches",
 				c->path, (unsigned long long)r->data_size);
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		journal_close(r);
-		return rc;
+		return ret;
 	}
 	journal_mend(r);
 	*ring = r;
-	return rc;
+	return ret;
 }
 
 int
@@ -758,22 +758,22 @@ journal_open_existing(struct journal **ring, const char *path, char message[PATH
 {
 	struct journal *r = calloc(1, sizeof(*r));
 	struct stat st;
-	int rc;
+	int ret;
 
 	snprintf(message, PATH_MAX, "cannot allocate a journal");
 	if (r == NULL)
 		return -ENOMEM;
-	rc = open_file(&r->fd, path, false, FILE_LOCK_MS, &st, message);
-	if (rc == 0) {
-		rc = adopt(r, path, NULL, st.st_size, message);
-		if (rc == 0) {
+	ret = open_file(&r->fd, path, false, FILE_LOCK_MS, &st, message);
+	if (ret == 0) {
+		ret = adopt(r, path, NULL, st.st_size, message);
+		if (ret == 0) {
 			snprintf(message, PATH_MAX, "%.3000s is not a journal", path);
-			rc = -EINVAL;
+			ret = -EINVAL;
 		}
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		journal_close(r);
-		return rc;
+		return ret;
 	}
 	*ring = r;
 	return 0;
@@ -800,24 +800,24 @@ journal_probe(const struct journal_config *c, struct journal_probe *to, char mes
 	struct ring_header h;
 	struct stat st = {0};
 	struct statfs fs;
-	int fd, rc, error;
+	int fd, ret, error;
 
-	rc = open_file(&fd, c->path, false, 0, &st, message);
-	if (rc < 0 && rc != -ENOENT)
+	ret = open_file(&fd, c->path, false, 0, &st, message);
+	if (ret < 0 && ret != -ENOENT)
 		goto out;
-	if (rc == 0)
+	if (ret == 0)
 		error = fstatfs(fd, &fs) < 0 ? errno : 0;
 	else
 		error = check_folder(c->path, &fs);
-	rc = check_file_system(c->path, error, &fs, message);
-	if (rc == 0)
-		rc = read_header(fd, c->path, c, st.st_size, &h, message);
-	*to = (struct journal_probe){.adopts = rc == 1, .free = UINT64_MAX};
-	if (rc == 0)
-		rc = lay_out(&h, c, page_of(&fs), message);
-	if (rc < 0)
+	ret = check_file_system(c->path, error, &fs, message);
+	if (ret == 0)
+		ret = read_header(fd, c->path, c, st.st_size, &h, message);
+	*to = (struct journal_probe){.adopts = ret == 1, .free = UINT64_MAX};
+	if (ret == 0)
+		ret = lay_out(&h, c, page_of(&fs), message);
+	if (ret < 0)
 		goto out;
-	rc = 0;
+	ret = 0;
 	to->room = h.data_size;
 	to->file = h.size;
 	/* an incomplete file is created again, so its blocks count as free */
@@ -826,7 +826,7 @@ journal_probe(const struct journal_config *c, struct journal_probe *to, char mes
 out:
 	if (fd >= 0)
 		close(fd);
-	return rc;
+	return ret;
 }
 
 uint64_t

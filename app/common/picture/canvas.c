@@ -158,14 +158,14 @@ canvas_save(const struct canvas *c, const char *path, enum canvas_effort effort)
 		.flags = effort == CANVAS_FAST ? PNG_IMAGE_FLAG_FAST : 0,
 	};
 	FILE *f = own_file_write(path);
-	int rc = 0;
+	int ret = 0;
 
 	if (f == NULL)
 		return -errno;
 	errno = 0;
 	if (!png_image_write_to_stdio(&image, f, 0, c->rgb, 0, NULL))
-		rc = errno != 0 ? -errno : -EIO;
-	if (fclose(f) != 0 && rc == 0)
-		rc = -errno;
-	return rc;
+		ret = errno != 0 ? -errno : -EIO;
+	if (fclose(f) != 0 && ret == 0)
+		ret = -errno;
+	return ret;
 }

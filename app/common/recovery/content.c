@@ -20,20 +20,20 @@ read_content(void *arg, void *data, uint64_t size, uint64_t offset)
 int
 arrow_content_open(struct arrow_content *c, const struct arrow_io_ops *io, void *handle)
 {
-	int rc;
+	int ret;
 
 	*c = (struct arrow_content){.io = io, .handle = handle};
 	if (io->read == NULL) {
-		rc = io->map(handle, &c->data, &c->size);
+		ret = io->map(handle, &c->data, &c->size);
 		c->allocated = c->size;
-		return rc;
+		return ret;
 	}
-	rc = io->size(handle, &c->size, &c->allocated);
-	if (rc == 0)
-		rc = arrow_window_open(&c->window, c->size, read_content, c);
-	if (rc == 0)
+	ret = io->size(handle, &c->size, &c->allocated);
+	if (ret == 0)
+		ret = arrow_window_open(&c->window, c->size, read_content, c);
+	if (ret == 0)
 		c->data = arrow_window_data(c->window);
-	return rc;
+	return ret;
 }
 
 void
@@ -72,32 +72,32 @@ arrow_content_write(const struct arrow_io_ops *io, void *handle, const uint8_t *
 {
 	struct arrow_io_done done;
 	struct iovec iov;
-	int rc = 0;
+	int ret = 0;
 
-	while (size > 0 && rc == 0) {
+	while (size > 0 && ret == 0) {
 		/* iov_base is not const */
 		iov = (struct iovec){(void *)(uintptr_t)data, size < WRITE_MAX ? size : WRITE_MAX};
-		rc = io->write(handle, &iov, 1, offset, 0);
-		if (rc == 0)
-			rc = io->reap(handle, true, &done);
-		rc = rc < 0 ? rc : done.error;
+		ret = io->write(handle, &iov, 1, offset, 0);
+		if (ret == 0)
+			ret = io->reap(handle, true, &done);
+		ret = ret < 0 ? ret : done.error;
 		data += iov.iov_len;
 		size -= iov.iov_len;
 		offset += iov.iov_len;
 	}
-	return rc;
+	return ret;
 }
 
 int
 arrow_content_sync(const struct arrow_io_ops *io, void *handle)
 {
 	struct arrow_io_done done;
-	int rc;
+	int ret;
 
-	rc = io->sync(handle, 0);
-	if (rc == 0)
-		rc = io->reap(handle, true, &done);
-	return rc < 0 ? rc : done.error;
+	ret = io->sync(handle, 0);
+	if (ret == 0)
+		ret = io->reap(handle, true, &done);
+	return ret < 0 ? ret : done.error;
 }
 
 int

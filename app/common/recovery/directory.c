@@ -29,14 +29,14 @@ static int
 open_own(void **handle, const struct arrow_io_open *how)
 {
 	char message[PATH_MAX];
-	int rc = direct_io.open(handle, how);
+	int ret = direct_io.open(handle, how);
 
-	if (rc < 0 || !how->existing)
-		return rc;
-	rc = own_file_check(direct_io_fd(*handle), how->path, OWN_FILE_OTHERS, message);
-	if (rc < 0)
+	if (ret < 0 || !how->existing)
+		return ret;
+	ret = own_file_check(direct_io_fd(*handle), how->path, OWN_FILE_OTHERS, message);
+	if (ret < 0)
 		(void)direct_io.close(*handle);
-	return rc;
+	return ret;
 }
 
 /* Find why open_own() refused a file. @return -EPERM; -EBADMSG: another user owns it */
@@ -83,23 +83,23 @@ arrow_recover_in(const struct arrow_io_ops *io, int folder, const char *dir, con
 {
 	struct arrow_io_ops own = direct_io;
 	char path[PATH_MAX], by_fd[32], message[PATH_MAX];
-	int rc;
+	int ret;
 
 	own.open = open_own;
-	rc = arrow_path_in(path, folder, name);
-	if (rc == 0)
-		rc = arrow_recover_file_until(io != NULL ? io : &own, path, stop, report);
+	ret = arrow_path_in(path, folder, name);
+	if (ret == 0)
+		ret = arrow_recover_file_until(io != NULL ? io : &own, path, stop, report);
 	snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d/", folder);
 	snprintf(message, sizeof(message), "%.3000s/", dir);
 	name_folder(report->path, sizeof(report->path), by_fd, message);
 	name_folder(report->quarantine, sizeof(report->quarantine), by_fd, message);
 	name_folder(report->message, sizeof(report->message), by_fd, message);
-	if (rc == -EPERM || rc == -EACCES || rc == -ELOOP || rc == -EMEDIUMTYPE) {
-		rc = find_reason(folder, name, report->path, message);
+	if (ret == -EPERM || ret == -EACCES || ret == -ELOOP || ret == -EMEDIUMTYPE) {
+		ret = find_reason(folder, name, report->path, message);
 		snprintf(report->message, sizeof(report->message), "skipped: %s", message);
-		report->error = rc;
+		report->error = ret;
 	}
-	return rc;
+	return ret;
 }
 
 static bool

@@ -15,13 +15,13 @@ by_stream(const void *x, const void *y, void *arg)
 	const struct arrow_read_batch *batch = arg;
 	const size_t i = *(const size_t *)x, k = *(const size_t *)y;
 	const struct arrow_read_batch *a = &batch[i], *b = &batch[k];
-	int rc = strcmp(a->receiver_id, b->receiver_id);
+	int ret = strcmp(a->receiver_id, b->receiver_id);
 
-	if (rc == 0)
-		rc = strcmp(a->run, b->run);
-	if (rc == 0)
-		rc = strcmp(a->incarnation, b->incarnation);
-	return rc != 0 ? rc : i < k ? -1 : i > k;
+	if (ret == 0)
+		ret = strcmp(a->run, b->run);
+	if (ret == 0)
+		ret = strcmp(a->incarnation, b->incarnation);
+	return ret != 0 ? ret : i < k ? -1 : i > k;
 }
 
 static bool

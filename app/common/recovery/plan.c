@@ -49,26 +49,26 @@ arrow_plan_write(const struct arrow_io_ops *io, const char *part, const struct a
 	char path[PATH_MAX];
 	const struct arrow_io_open how = {path, false, ARROW_IO_BUFFERED, 1};
 	void *handle;
-	int rc;
+	int ret;
 
 	arrow_reader_load(r, r->data + p.last, ARROW_BLOCK);
 	p.last_crc = arrow_crc32c(0, r->data + p.last, ARROW_BLOCK);
 	p.crc = plan_crc(&p);
 	memcpy(block, &p, sizeof(p));
-	rc = arrow_content_name(path, part, ".", PLAN);
-	if (rc == 0)
-		rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = arrow_content_write(io, handle, block, sizeof(block), 0);
-	if (rc == 0)
-		rc = arrow_content_write(io, handle, trailer, size, sizeof(block));
-	if (rc == 0)
-		rc = arrow_content_sync(io, handle);
+	ret = arrow_content_name(path, part, ".", PLAN);
+	if (ret == 0)
+		ret = io->open(&handle, &how);
+	if (ret < 0)
+		return ret;
+	ret = arrow_content_write(io, handle, block, sizeof(block), 0);
+	if (ret == 0)
+		ret = arrow_content_write(io, handle, trailer, size, sizeof(block));
+	if (ret == 0)
+		ret = arrow_content_sync(io, handle);
 	(void)io->close(handle);
-	if (rc < 0)
+	if (ret < 0)
 		(void)io->remove(path);
-	return rc == 0 ? io->sync_dir(path) : rc;
+	return ret == 0 ? io->sync_dir(path) : ret;
 }
 
 /*
@@ -85,32 +85,32 @@ read_plan(const struct arrow_io_ops *io, const char *path, struct plan *p, uint8
 	struct arrow_reader r;
 	struct arrow_content c;
 	void *handle;
-	int rc;
+	int ret;
 
-	rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = arrow_content_open(&c, io, handle);
-	if (rc == 0 && c.size >= ARROW_BLOCK) {
+	ret = io->open(&handle, &how);
+	if (ret < 0)
+		return ret;
+	ret = arrow_content_open(&c, io, handle);
+	if (ret == 0 && c.size >= ARROW_BLOCK) {
 		r = arrow_content_bytes(&c);
 		arrow_reader_load(&r, r.data, ARROW_BLOCK);
 		memcpy(p, r.data, sizeof(*p));
 		if (strncmp(p->magic, PLAN_MAGIC, sizeof(p->magic)) == 0 && p->crc == plan_crc(p) &&
 			p->trailer_bytes == c.size - ARROW_BLOCK) {
 			*trailer = malloc(p->trailer_bytes);
-			rc = *trailer != NULL ? 1 : -ENOMEM;
+			ret = *trailer != NULL ? 1 : -ENOMEM;
 		}
 	}
-	if (rc == 1 &&
+	if (ret == 1 &&
 		(io->read != NULL
 				? io->read(handle, *trailer, p->trailer_bytes, ARROW_BLOCK) < 0
 				: memcpy(*trailer, c.data + ARROW_BLOCK, p->trailer_bytes) == NULL))
-		rc = -EIO;
-	if (rc == 1 && arrow_crc32c(0, *trailer, p->trailer_bytes) != p->trailer_crc)
-		rc = 0;
+		ret = -EIO;
+	if (ret == 1 && arrow_crc32c(0, *trailer, p->trailer_bytes) != p->trailer_crc)
+		ret = 0;
 	arrow_content_close(&c);
 	(void)io->close(handle);
-	return rc;
+	return ret;
 }
 
 /*
@@ -135,20 +135,20 @@ fits_plan(const struct arrow_content *c, const struct plan *p)
 int
 arrow_plan_cut(const struct arrow_io_ops *io, void *handle, uint64_t end)
 {
-	int rc = io->truncate(handle, end);
+	int ret = io->truncate(handle, end);
 
-	return rc == 0 ? arrow_content_sync(io, handle) : rc;
+	return ret == 0 ? arrow_content_sync(io, handle) : ret;
 }
 
 int
 arrow_plan_end(const struct arrow_io_ops *io, void *handle, const uint8_t *trailer, size_t size,
 	uint64_t end)
 {
-	int rc = arrow_content_write(io, handle, trailer, size, end);
+	int ret = arrow_content_write(io, handle, trailer, size, end);
 
-	if (rc == 0)
-		rc = io->truncate(handle, end + size);
-	return rc == 0 ? arrow_content_sync(io, handle) : rc;
+	if (ret == 0)
+		ret = io->truncate(handle, end + size);
+	return ret == 0 ? arrow_content_sync(io, handle) : ret;
 }
 
 int
@@ -159,35 +159,35 @@ arrow_plan_follow(const struct arrow_io_ops *io, void *handle, const char *part)
 	struct arrow_content c;
 	struct plan p;
 	bool fits;
-	int rc;
+	int ret;
 
-	rc = arrow_content_name(path, part, ".", PLAN);
-	if (rc == 0)
-		rc = read_plan(io, path, &p, &trailer);
-	if (rc == -ENOENT)
+	ret = arrow_content_name(path, part, ".", PLAN);
+	if (ret == 0)
+		ret = read_plan(io, path, &p, &trailer);
+	if (ret == -ENOENT)
 		return 0;
-	if (rc == 1) {
-		rc = arrow_content_open(&c, io, handle);
-		fits = rc == 0 && fits_plan(&c, &p);
+	if (ret == 1) {
+		ret = arrow_content_open(&c, io, handle);
+		fits = ret == 0 && fits_plan(&c, &p);
 		arrow_content_close(&c);
 		if (fits) {
-			rc = arrow_plan_cut(io, handle, p.end);
-			if (rc == 0)
-				rc = arrow_plan_end(io, handle, trailer, p.trailer_bytes, p.end);
+			ret = arrow_plan_cut(io, handle, p.end);
+			if (ret == 0)
+				ret = arrow_plan_end(io, handle, trailer, p.trailer_bytes, p.end);
 		}
 	}
 	free(trailer);
 	/* the file is complete, or is unchanged: the plan is not needed any more */
-	return rc == 0 ? io->remove(path) : rc;
+	return ret == 0 ? io->remove(path) : ret;
 }
 
 int
 arrow_plan_remove(const struct arrow_io_ops *io, const char *part)
 {
 	char path[PATH_MAX];
-	int rc = arrow_content_name(path, part, ".", PLAN);
+	int ret = arrow_content_name(path, part, ".", PLAN);
 
-	if (rc == 0)
-		rc = io->remove(path);
-	return rc == -ENOENT ? 0 : rc;
+	if (ret == 0)
+		ret = io->remove(path);
+	return ret == -ENOENT ? 0 : ret;
 }

@@ -113,27 +113,27 @@ has_pieces(const struct arrow_io_ops *io, const char *path, const struct arrow_r
 	uint64_t at = 0;
 	void *handle;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = arrow_content_open(&c, io, handle);
-	if (rc == 0) {
+	ret = io->open(&handle, &how);
+	if (ret < 0)
+		return ret;
+	ret = arrow_content_open(&c, io, handle);
+	if (ret == 0) {
 		q = arrow_content_bytes(&c);
-		rc = c.size == p->bytes;
-		for (i = 0; i < p->nb && rc == 1; i++) {
-			rc = arrow_content_is_same(
+		ret = c.size == p->bytes;
+		for (i = 0; i < p->nb && ret == 1; i++) {
+			ret = arrow_content_is_same(
 				&q, at, r, r->data + p->piece[i].at, p->piece[i].size);
 			at += round_up(p->piece[i].size);
 		}
 		/* a copy that is partly unreadable does not count */
-		if (rc == 1 && c.window != NULL && arrow_window_unreadable_end(c.window) > 0)
-			rc = 0;
+		if (ret == 1 && c.window != NULL && arrow_window_unreadable_end(c.window) > 0)
+			ret = 0;
 		arrow_content_close(&c);
 	}
 	(void)io->close(handle);
-	return rc;
+	return ret;
 }
 
 static int
@@ -142,15 +142,15 @@ write_piece(const struct arrow_io_ops *io, void *handle, const struct arrow_read
 {
 	uint64_t done, part, whole = p->size / ARROW_BLOCK * ARROW_BLOCK;
 	uint8_t last[ARROW_BLOCK] = {0};
-	int rc = 0;
+	int ret = 0;
 
-	for (done = 0; done < whole && rc == 0; done += part) {
+	for (done = 0; done < whole && ret == 0; done += part) {
 		part = whole - done < ARROW_CONTENT_PART ? whole - done : ARROW_CONTENT_PART;
 		arrow_reader_load(r, r->data + p->at + done, part);
-		rc = arrow_content_write(io, handle, r->data + p->at + done, part, at + done);
+		ret = arrow_content_write(io, handle, r->data + p->at + done, part, at + done);
 	}
-	if (rc < 0 || whole == p->size)
-		return rc;
+	if (ret < 0 || whole == p->size)
+		return ret;
 	arrow_reader_load(r, r->data + p->at + whole, p->size - whole);
 	memcpy(last, r->data + p->at + whole, p->size - whole);
 	return arrow_content_write(io, handle, last, sizeof(last), at + whole);
@@ -161,14 +161,14 @@ write_pieces(const struct arrow_io_ops *io, void *handle, const struct arrow_rea
 	const struct arrow_quarantine *p)
 {
 	uint64_t at = 0;
-	int rc = 0;
+	int ret = 0;
 	size_t i;
 
-	for (i = 0; i < p->nb && rc == 0; i++) {
-		rc = write_piece(io, handle, r, &p->piece[i], at);
+	for (i = 0; i < p->nb && ret == 0; i++) {
+		ret = write_piece(io, handle, r, &p->piece[i], at);
 		at += round_up(p->piece[i].size);
 	}
-	return rc == 0 ? arrow_content_sync(io, handle) : rc;
+	return ret == 0 ? arrow_content_sync(io, handle) : ret;
 }
 
 int
@@ -179,32 +179,32 @@ arrow_quarantine_keep(const struct arrow_io_ops *io, const char *part, const str
 	const struct arrow_io_open how = {hidden, false, ARROW_IO_BUFFERED, 1};
 	unsigned int n;
 	void *handle;
-	int rc;
+	int ret;
 
 	for (n = 1;; n++) {
-		rc = name_quarantine(path, part, "", n);
-		if (rc == 0)
-			rc = has_pieces(io, path, r, p);
-		if (rc == -ENOENT)
+		ret = name_quarantine(path, part, "", n);
+		if (ret == 0)
+			ret = has_pieces(io, path, r, p);
+		if (ret == -ENOENT)
 			break;
-		if (rc == 1)
+		if (ret == 1)
 			return io->sync_dir(path);
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
-	rc = name_quarantine(hidden, part, ".", 1);
+	ret = name_quarantine(hidden, part, ".", 1);
 	/* remove an incomplete copy that a crash left: the file still has all of its bytes */
-	if (rc == 0)
-		rc = io->remove(hidden);
-	if (rc == 0 || rc == -ENOENT)
-		rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = write_pieces(io, handle, r, p);
-	if (rc == 0)
-		rc = io->rename(hidden, path);
-	if (rc < 0)
+	if (ret == 0)
+		ret = io->remove(hidden);
+	if (ret == 0 || ret == -ENOENT)
+		ret = io->open(&handle, &how);
+	if (ret < 0)
+		return ret;
+	ret = write_pieces(io, handle, r, p);
+	if (ret == 0)
+		ret = io->rename(hidden, path);
+	if (ret < 0)
 		(void)io->remove(hidden);
 	(void)io->close(handle);
-	return rc == 0 ? io->sync_dir(path) : rc;
+	return ret == 0 ? io->sync_dir(path) : ret;
 }

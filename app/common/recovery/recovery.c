@@ -68,9 +68,9 @@ static int
 keep_damage(struct arrow_reader *r, uint64_t at, uint64_t end)
 {
 	struct arrow_read_damage d;
-	int rc = 0;
+	int ret = 0;
 
-	while (at < end && rc == 0) {
+	while (at < end && ret == 0) {
 		d = (struct arrow_read_damage){
 			.offset = at, .length = end - at, .why = ARROW_NO_ANNOUNCEMENT};
 		/* an announced batch that ends behind `end` was moved here, or its successor was */
@@ -89,9 +89,9 @@ keep_damage(struct arrow_reader *r, uint64_t at, uint64_t end)
 		if (is_unreadable(r, d.offset, d.length))
 			d.why = unreadable;
 		at = d.offset + d.length;
-		rc = arrow_reader_keep_damage(r, &d);
+		ret = arrow_reader_keep_damage(r, &d);
 	}
-	return rc;
+	return ret;
 }
 
 static bool
@@ -119,9 +119,9 @@ collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	const uint64_t most = arrow_recovery_most(r->size);
 	struct arrow_read_batch b;
 	uint64_t at = r->begin;
-	int rc = 0;
+	int ret = 0;
 
-	while (rc == 0 && arrow_reader_next(r, &at, &b) && !is_stopped(stop)) {
+	while (ret == 0 && arrow_reader_next(r, &at, &b) && !is_stopped(stop)) {
 		if (batch_end(&b) > r->size) {
 			at += ARROW_BLOCK;
 			continue;
@@ -134,10 +134,10 @@ collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 			at += ARROW_BLOCK;
 			continue;
 		}
-		rc = arrow_reader_keep(r, &b);
+		ret = arrow_reader_keep(r, &b);
 		at = batch_end(&b);
 	}
-	return rc;
+	return ret;
 }
 
 /* Unreadable regions are not truncated: a later attempt may be able to read them. */
@@ -158,13 +158,13 @@ walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	struct arrow_read_damage d;
 	uint64_t at = r->begin, end;
 	size_t i, nb;
-	int rc;
+	int ret;
 
 	r->nb_batches = 0;
 	r->nb_damage = 0;
-	rc = collect_batches(r, stop, looked);
-	if (rc == 0)
-		rc = arrow_order(r);
+	ret = collect_batches(r, stop, looked);
+	if (ret == 0)
+		ret = arrow_order(r);
 	/*
 	 * Sort them into batches and damage. Both counts are 0 here, so that arrow_reader_keep()
 	 * and arrow_reader_keep_damage() allocate their arrays.
@@ -173,8 +173,8 @@ walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	nb = r->nb_batches;
 	r->batches = NULL;
 	r->nb_batches = 0;
-	for (i = 0; i < nb && rc == 0; i++) {
-		rc = keep_damage(r, at, found[i].offset);
+	for (i = 0; i < nb && ret == 0; i++) {
+		ret = keep_damage(r, at, found[i].offset);
 		at = batch_end(&found[i]);
 		d = (struct arrow_read_damage){
 			.offset = found[i].offset,
@@ -183,15 +183,15 @@ walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 			.announced = true,
 			.batch = found[i],
 		};
-		if (rc == 0)
-			rc = found[i].fault == NULL ? arrow_reader_keep(r, &found[i])
-						    : arrow_reader_keep_damage(r, &d);
+		if (ret == 0)
+			ret = found[i].fault == NULL ? arrow_reader_keep(r, &found[i])
+						     : arrow_reader_keep_damage(r, &d);
 	}
 	free(found);
 	end = unreadable_end(r) > r->end ? unreadable_end(r) : r->end;
-	if (end > at && rc == 0)
-		rc = keep_damage(r, at, end);
-	return rc;
+	if (end > at && ret == 0)
+		ret = keep_damage(r, at, end);
+	return ret;
 }
 
 /* Check all batches. If `stop` is set, the check ends early and its result is not valid. */
@@ -199,7 +199,7 @@ static int
 scan_until(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 {
 	size_t i;
-	int rc;
+	int ret;
 
 	if (!r->complete && arrow_reader_meta(r, ARROW_META_TABLE) != NULL)
 		return walk_sound(r, stop, looked);
@@ -207,8 +207,8 @@ scan_until(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 		*looked += check_bytes(r, &r->batches[i]);
 		(void)arrow_recovery_check(r, i);
 	}
-	rc = arrow_order(r);
-	return rc < 0 ? rc : arrow_reader_part(r);
+	ret = arrow_order(r);
+	return ret < 0 ? ret : arrow_reader_part(r);
 }
 
 int
@@ -247,19 +247,19 @@ build_trailer(
 {
 	struct arrow_block *blocks = malloc((nb + 1) * sizeof(*blocks));
 	char *damaged = mark_damage(r, end);
-	int rc = -ENOMEM;
+	int ret = -ENOMEM;
 	size_t i;
 
 	if (blocks != NULL && damaged != NULL) {
 		for (i = 0; i < nb; i++)
 			blocks[i] = (struct arrow_block){r->batches[i].offset,
 				r->batches[i].metadata_size, r->batches[i].body_length};
-		rc = arrow_trailer_build(
+		ret = arrow_trailer_build(
 			&r->schema, blocks, nb, damaged[0] != '\0' ? damaged : NULL, trailer, size);
 	}
 	free(blocks);
 	free(damaged);
-	return rc;
+	return ret;
 }
 
 const char *
@@ -302,11 +302,11 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 	uint8_t *trailer = NULL;
 	bool cuts;
 	size_t size;
-	int rc;
+	int ret;
 
-	rc = build_trailer(r, nb, end, &trailer, &size);
-	if (rc < 0)
-		return rc;
+	ret = build_trailer(r, nb, end, &trailer, &size);
+	if (ret < 0)
+		return ret;
 	/*
 	 * Keep a trailer that is complete. All bytes are compared, because a readable footer does
 	 * not imply that the whole trailer is present.
@@ -315,27 +315,27 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 		free(trailer);
 		return arrow_content_sync(io, handle);
 	}
-	rc = arrow_quarantine_list(r, nb, end, trailer, size, &p);
-	if (rc == 0 && p.nb > 0) {
-		rc = arrow_quarantine_keep(io, part, r, &p, report->quarantine);
-		report->quarantined = rc == 0 ? p.bytes - p.piece[0].size : 0;
-		if (rc < 0)
+	ret = arrow_quarantine_list(r, nb, end, trailer, size, &p);
+	if (ret == 0 && p.nb > 0) {
+		ret = arrow_quarantine_keep(io, part, r, &p, report->quarantine);
+		report->quarantined = ret == 0 ? p.bytes - p.piece[0].size : 0;
+		if (ret < 0)
 			snprintf(report->message, sizeof(report->message),
 				"unchanged: cannot save the bytes to be cut off in %.*s: %s",
-				PATH_MAX, report->quarantine, strerror(-rc));
+				PATH_MAX, report->quarantine, strerror(-ret));
 	}
 	cuts = p.nb > 0 || nb < r->nb_batches || r->complete;
-	if (rc == 0 && cuts && !removed) {
-		rc = arrow_plan_write(io, part, r, nb, end, trailer, size);
-		*planned = rc == 0;
-		if (rc == 0)
-			rc = arrow_plan_cut(io, handle, end);
+	if (ret == 0 && cuts && !removed) {
+		ret = arrow_plan_write(io, part, r, nb, end, trailer, size);
+		*planned = ret == 0;
+		if (ret == 0)
+			ret = arrow_plan_cut(io, handle, end);
 	}
-	if (rc == 0 && !removed)
-		rc = arrow_plan_end(io, handle, trailer, size, end);
+	if (ret == 0 && !removed)
+		ret = arrow_plan_end(io, handle, trailer, size, end);
 	free(p.piece);
 	free(trailer);
-	return rc;
+	return ret;
 }
 
 static const char *
@@ -456,62 +456,62 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	const size_t listed = r->nb_batches;
 	const char *why = NULL;
 	uint64_t end;
-	int rc;
+	int ret;
 
-	rc = scan_until(r, stop, &report->looked);
+	ret = scan_until(r, stop, &report->looked);
 	/* the file is still unchanged */
 	if (is_stopped(stop)) {
 		snprintf(report->message, sizeof(report->message), "unchanged: interrupted");
 		return -ECANCELED;
 	}
-	if (rc == -EFBIG)
+	if (ret == -EFBIG)
 		snprintf(report->message, sizeof(report->message),
 			"unchanged: announced batches overlap; to check them takes more than "
 			"%" PRIu64 " bytes of reading, the file has %" PRIu64,
 			arrow_recovery_most(r->size), r->size);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	end = find_end(r, below, report);
 	/*
 	 * Keep the footer if every batch that the reader found is sound. Readers skip damage that
 	 * the footer lists, and they find damaged announcements themselves.
 	 */
 	if (r->complete && below == UINT64_MAX && r->nb_batches == listed) {
-		rc = arrow_content_sync(io, handle);
+		ret = arrow_content_sync(io, handle);
 	} else {
 		why = count_cut(r, end, below, report);
-		rc = rebuild_end(io, handle, part, r, end, below == 0, report, planned);
+		ret = rebuild_end(io, handle, part, r, end, below == 0, report, planned);
 	}
-	if (rc == 0 && below == 0)
+	if (ret == 0 && below == 0)
 		report->state = ARROW_RECOVERY_REMOVED;
-	if (rc == 0)
+	if (ret == 0)
 		say_content(r, why, report);
 	else if (report->message[0] == '\0')
 		snprintf(report->message, sizeof(report->message), "cannot write its footer: %s",
-			strerror(-rc));
-	return rc;
+			strerror(-ret));
+	return ret;
 }
 
 static int
 open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, const char **problem)
 {
-	int rc;
+	int ret;
 
 	if (c->window != NULL)
-		rc = arrow_reader_open_window(r, c->window, c->size, written, problem);
+		ret = arrow_reader_open_window(r, c->window, c->size, written, problem);
 	else
-		rc = arrow_reader_open_written(r, c->data, c->size, written, problem);
-	if (rc == 0 && !arrow_reader_has_schema(r)) {
+		ret = arrow_reader_open_written(r, c->data, c->size, written, problem);
+	if (ret == 0 && !arrow_reader_has_schema(r)) {
 		*problem = ARROW_NO_SCHEMA;
-		rc = -EBADMSG;
+		ret = -EBADMSG;
 		arrow_reader_close(r);
 	}
-	if (rc < 0 && c->window != NULL &&
+	if (ret < 0 && c->window != NULL &&
 		arrow_window_is_unreadable(c->window, 0, ARROW_WINDOW_AT_ONCE)) {
 		*problem = "read error of the disk in its schema";
-		rc = -EIO;
+		ret = -EIO;
 	}
-	return rc;
+	return ret;
 }
 
 /* Repair the damaged copy of the schema from the other copy, which a crash leaves intact. */
@@ -519,18 +519,18 @@ static int
 mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
 	struct arrow_recovery *report)
 {
-	int rc;
+	int ret;
 
-	rc = arrow_content_write(
+	ret = arrow_content_write(
 		io, handle, r->data + r->copy_at, r->copy, r->copy_at == 0 ? r->copy : 0);
-	if (rc == 0)
-		rc = arrow_content_sync(io, handle);
-	report->mended = rc == 0;
-	if (rc < 0)
+	if (ret == 0)
+		ret = arrow_content_sync(io, handle);
+	report->mended = ret == 0;
+	if (ret < 0)
 		snprintf(report->message, sizeof(report->message),
 			"unchanged: " ARROW_ONE_SCHEMA ", and cannot be written: %s",
-			strerror(-rc));
-	return rc;
+			strerror(-ret));
+	return ret;
 }
 
 /*
@@ -546,19 +546,19 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 	struct arrow_content c;
 	uint64_t written;
 	bool mend = false;
-	int rc;
+	int ret;
 
-	rc = arrow_content_open(&c, io, handle);
-	if (rc < 0) {
+	ret = arrow_content_open(&c, io, handle);
+	if (ret < 0) {
 		snprintf(report->message, sizeof(report->message), "cannot read it: %s",
-			strerror(-rc));
+			strerror(-ret));
 		goto out;
 	}
 	written = io->written != NULL ? io->written(handle) : c.size;
 	if (written > c.size)
 		written = c.size;
-	rc = check_size(&c, written, report);
-	if (rc < 0)
+	ret = check_size(&c, written, report);
+	if (ret < 0)
 		goto out;
 	r = arrow_content_bytes(&c);
 	/* an empty file, or one that has only unused preallocated space */
@@ -568,47 +568,47 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 		report->room = c.size;
 		goto out;
 	}
-	rc = open_reader(&r, &c, written, &problem);
-	if (rc < 0) {
+	ret = open_reader(&r, &c, written, &problem);
+	if (ret < 0) {
 		snprintf(report->message, sizeof(report->message), "no batch can be recovered: %s",
-			problem != NULL ? problem : strerror(-rc));
+			problem != NULL ? problem : strerror(-ret));
 		goto out;
 	}
 	arrow_reader_only(&r, part);
 	mend = r.schema_fault != NULL;
-	rc = mend ? mend_schema(io, handle, &r, report)
-		  : recover_batches(io, handle, part, &r, below, stop, report, planned);
+	ret = mend ? mend_schema(io, handle, &r, report)
+		   : recover_batches(io, handle, part, &r, below, stop, report, planned);
 	arrow_reader_close(&r);
 out:
 	if (c.window != NULL)
 		report->looked += arrow_window_bytes_read(c.window);
 	arrow_content_close(&c);
-	return rc == 0 && mend ? -EAGAIN : rc;
+	return ret == 0 && mend ? -EAGAIN : ret;
 }
 
 static int
 recover_name(const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report)
 {
-	int rc;
+	int ret;
 
 	if (report->state == ARROW_RECOVERY_REMOVED) {
 		if (report->message[0] == '\0')
 			snprintf(report->message, sizeof(report->message),
 				"removed: no batch was written");
-		rc = io->remove(part);
+		ret = io->remove(part);
 	} else {
-		rc = io->rename(part, report->path);
+		ret = io->rename(part, report->path);
 	}
-	if (rc == 0)
-		rc = io->sync_dir(part);
-	if (rc == -EEXIST)
+	if (ret == 0)
+		ret = io->sync_dir(part);
+	if (ret == -EEXIST)
 		snprintf(report->message, sizeof(report->message), "unchanged: %.*s already exists",
 			PATH_MAX, report->path);
-	else if (rc < 0)
+	else if (ret < 0)
 		snprintf(report->message, sizeof(report->message), "cannot be %s: %s",
 			report->state == ARROW_RECOVERY_REMOVED ? "removed" : "renamed",
-			strerror(-rc));
-	return rc;
+			strerror(-ret));
+	return ret;
 }
 
 static int
@@ -624,50 +624,50 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 	};
 	bool planned = false;
 	void *handle;
-	int rc;
+	int ret;
 
 	memset(report, 0, sizeof(*report));
 	snprintf(report->path, sizeof(report->path), "%s", part);
-	rc = -EINVAL;
+	ret = -EINVAL;
 	snprintf(report->message, sizeof(report->message),
 		"expected a file name that ends in .arrow" PART);
 	if (!arrow_name_is_part(part) || strlen(part) >= sizeof(report->path))
 		goto out;
-	rc = io->open(&handle, &how);
-	if (rc < 0) {
+	ret = io->open(&handle, &how);
+	if (ret < 0) {
 		snprintf(report->message, sizeof(report->message), "cannot open: %s",
-			rc == -EBUSY ? "locked by another process" : strerror(-rc));
+			ret == -EBUSY ? "locked by another process" : strerror(-ret));
 		goto out;
 	}
 	report->path[strlen(part) - strlen(PART)] = '\0';
 	report->message[0] = '\0';
-	rc = arrow_plan_follow(io, handle, part);
-	if (rc < 0)
+	ret = arrow_plan_follow(io, handle, part);
+	if (ret < 0)
 		snprintf(report->message, sizeof(report->message),
-			"cannot resume an interrupted recovery: %s", strerror(-rc));
-	if (rc == 0)
-		rc = recover_content(io, handle, part, below, stop, report, &planned);
-	if (rc == -EAGAIN && report->mended)
-		rc = recover_content(io, handle, part, below, stop, report, &planned);
-	if (rc == -EAGAIN) {
-		rc = -EIO;
+			"cannot resume an interrupted recovery: %s", strerror(-ret));
+	if (ret == 0)
+		ret = recover_content(io, handle, part, below, stop, report, &planned);
+	if (ret == -EAGAIN && report->mended)
+		ret = recover_content(io, handle, part, below, stop, report, &planned);
+	if (ret == -EAGAIN) {
+		ret = -EIO;
 		snprintf(report->message, sizeof(report->message),
 			"unchanged: " ARROW_ONE_SCHEMA ", also after it was written");
 	}
 	/* the footer is durable, so the plan is no longer needed */
-	if (rc == 0 && planned)
-		rc = arrow_plan_remove(io, part);
+	if (ret == 0 && planned)
+		ret = arrow_plan_remove(io, part);
 	/* rename the file while it is still locked */
-	if (rc == 0)
-		rc = recover_name(io, part, report);
+	if (ret == 0)
+		ret = recover_name(io, part, report);
 	(void)io->close(handle);
 out:
-	if (rc < 0) {
-		report->state = rc == -EBUSY ? ARROW_RECOVERY_BUSY : ARROW_RECOVERY_FAILED;
-		report->error = rc;
+	if (ret < 0) {
+		report->state = ret == -EBUSY ? ARROW_RECOVERY_BUSY : ARROW_RECOVERY_FAILED;
+		report->error = ret;
 		snprintf(report->path, sizeof(report->path), "%s", part);
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -696,22 +696,22 @@ check_before_cut(const struct arrow_io_ops *io, const char *path, struct arrow_r
 	struct arrow_reader r;
 	struct arrow_content c;
 	void *handle;
-	int rc;
+	int ret;
 
-	rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = arrow_content_open(&c, io, handle);
-	if (rc == 0)
-		rc = open_reader(&r, &c, c.size, &problem);
-	if (rc == 0)
+	ret = io->open(&handle, &how);
+	if (ret < 0)
+		return ret;
+	ret = arrow_content_open(&c, io, handle);
+	if (ret == 0)
+		ret = open_reader(&r, &c, c.size, &problem);
+	if (ret == 0)
 		arrow_reader_close(&r);
 	arrow_content_close(&c);
 	(void)io->close(handle);
-	if (rc < 0)
+	if (ret < 0)
 		snprintf(report->message, sizeof(report->message), "unchanged: %s",
-			problem != NULL ? problem : strerror(-rc));
-	return rc;
+			problem != NULL ? problem : strerror(-ret));
+	return ret;
 }
 
 int
@@ -719,7 +719,7 @@ arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 	struct arrow_recovery *report)
 {
 	char name[PATH_MAX], part[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (io == NULL)
 		io = &direct_io;
@@ -730,31 +730,31 @@ arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 		name[strlen(name) - strlen(PART)] = '\0';
 	if (snprintf(part, sizeof(part), "%s" PART, name) >= (int)sizeof(part))
 		return -ENAMETOOLONG;
-	rc = from > 0 ? check_before_cut(io, name, report) : 0;
-	if (rc == -ENOENT)
-		rc = check_before_cut(io, part, report);
-	if (rc < 0) {
+	ret = from > 0 ? check_before_cut(io, name, report) : 0;
+	if (ret == -ENOENT)
+		ret = check_before_cut(io, part, report);
+	if (ret < 0) {
 		report->state = ARROW_RECOVERY_FAILED;
-		report->error = rc;
-		return rc;
+		report->error = ret;
+		return ret;
 	}
 	/* rename it to `.part` first, so that recovery completes the file after a crash */
-	rc = io->rename(name, part);
+	ret = io->rename(name, part);
 	/* not found: it is already `.part`, or an earlier attempt renamed or removed it */
-	if (rc == -ENOENT)
-		rc = 0;
-	if (rc == 0)
-		rc = io->sync_dir(part);
-	if (rc < 0) {
+	if (ret == -ENOENT)
+		ret = 0;
+	if (ret == 0)
+		ret = io->sync_dir(part);
+	if (ret < 0) {
 		report->state = ARROW_RECOVERY_FAILED;
-		report->error = rc;
+		report->error = ret;
 		snprintf(report->message, sizeof(report->message), "cannot truncate: %s",
-			strerror(-rc));
-		return rc;
+			strerror(-ret));
+		return ret;
 	}
-	rc = recover(io, part, from, NULL, report);
-	if (rc != -ENOENT || from > 0)
-		return rc;
+	ret = recover(io, part, from, NULL, report);
+	if (ret != -ENOENT || from > 0)
+		return ret;
 	report->state = ARROW_RECOVERY_REMOVED;
 	report->error = 0;
 	snprintf(report->message, sizeof(report->message), "already removed");

@@ -92,11 +92,11 @@ int
 stream_contents_add_all(struct stream_contents *c, const struct stream_contents *what)
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < what->nb && rc == 0; i++)
-		rc = stream_contents_add(c, what->at[i].sequence, what->at[i].crc);
-	return rc;
+	for (i = 0; i < what->nb && ret == 0; i++)
+		ret = stream_contents_add(c, what->at[i].sequence, what->at[i].crc);
+	return ret;
 }
 
 bool

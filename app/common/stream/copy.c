@@ -49,15 +49,15 @@ stream_copy_clean(const struct arrow_io_ops *io, const char *dir, const char *ru
 	const struct arrow_identity *identity)
 {
 	char path[PATH_MAX], part[PATH_MAX + 8];
-	int rc = name_copy(path, dir, ".", run, identity, 1);
+	int ret = name_copy(path, dir, ".", run, identity, 1);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	snprintf(part, sizeof(part), "%s.part", path);
-	rc = io->remove(part);
-	if (rc == 0 || rc == -ENOENT)
-		rc = io->remove(path);
-	return rc == -ENOENT ? 0 : rc;
+	ret = io->remove(part);
+	if (ret == 0 || ret == -ENOENT)
+		ret = io->remove(path);
+	return ret == -ENOENT ? 0 : ret;
 }
 
 /*
@@ -70,17 +70,17 @@ show_copy(const struct arrow_io_ops *io, const char *hidden, const char *dir, co
 	const struct arrow_identity *id, unsigned int above, char path[PATH_MAX])
 {
 	unsigned int number;
-	int rc = -EEXIST;
+	int ret = -EEXIST;
 
-	for (number = above + 1; rc == -EEXIST && number <= above + TRIES; number++) {
-		rc = name_copy(path, dir, "", run, id, number);
-		if (rc == 0)
-			rc = io->rename(hidden, path);
+	for (number = above + 1; ret == -EEXIST && number <= above + TRIES; number++) {
+		ret = name_copy(path, dir, "", run, id, number);
+		if (ret == 0)
+			ret = io->rename(hidden, path);
 	}
-	if (rc == 0)
+	if (ret == 0)
 		return io->sync_dir(path);
 	path[0] = '\0';
-	return rc;
+	return ret;
 }
 
 /* Check the free space before anything is written: a full disk would stall other writers. */
@@ -126,7 +126,7 @@ copy_out(const struct stream_writer_config *config, const struct stream_source *
 	struct stream_writer *w;
 	char hidden[PATH_MAX];
 	uint64_t durable = 0;
-	int rc;
+	int ret;
 
 	c.schema = &s->reader.schema;
 	c.roll_bytes = UINT64_MAX;
@@ -134,20 +134,20 @@ copy_out(const struct stream_writer_config *config, const struct stream_source *
 	c.hidden = true;
 	c.result = count_result;
 	c.arg = &durable;
-	rc = name_copy(hidden, c.dir, ".", c.run, &c.identity, 1);
-	if (rc == 0)
-		rc = stream_copy_clean(c.slices.io, c.dir, c.run, &c.identity);
-	if (rc == 0)
-		rc = find_room(s, which, c.dir);
-	if (rc == 0)
-		rc = stream_writer_open(&w, &c);
-	if (rc == 0)
-		rc = fill_copy(w, s, which, &durable);
-	if (rc == 0)
-		rc = show_copy(c.slices.io, hidden, c.dir, c.run, &c.identity, above, path);
-	if (rc < 0)
+	ret = name_copy(hidden, c.dir, ".", c.run, &c.identity, 1);
+	if (ret == 0)
+		ret = stream_copy_clean(c.slices.io, c.dir, c.run, &c.identity);
+	if (ret == 0)
+		ret = find_room(s, which, c.dir);
+	if (ret == 0)
+		ret = stream_writer_open(&w, &c);
+	if (ret == 0)
+		ret = fill_copy(w, s, which, &durable);
+	if (ret == 0)
+		ret = show_copy(c.slices.io, hidden, c.dir, c.run, &c.identity, above, path);
+	if (ret < 0)
 		(void)stream_copy_clean(c.slices.io, c.dir, c.run, &c.identity);
-	return rc;
+	return ret;
 }
 
 int
@@ -163,28 +163,28 @@ stream_copy(const struct arrow_io_ops *io, const struct async_writer_config *sli
 		.slices = *slices,
 	};
 	struct stream_source s;
-	int rc;
+	int ret;
 
 	copy[0] = '\0';
 	c.slices.io = io;
-	rc = dir_of(path, dir);
-	if (rc == 0)
-		rc = stream_source_run(path, run);
-	if (rc < 0) {
+	ret = dir_of(path, dir);
+	if (ret == 0)
+		ret = stream_source_run(path, run);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: not a file name of a store", path);
-		return rc;
+		return ret;
 	}
-	rc = stream_source_open(&s, io, path, message);
-	if (rc < 0)
-		return rc;
-	rc = copy_out(&c, &s, which, above, copy);
+	ret = stream_source_open(&s, io, path, message);
+	if (ret < 0)
+		return ret;
+	ret = copy_out(&c, &s, which, above, copy);
 	stream_source_close(&s);
-	if (rc < 0)
+	if (ret < 0)
 		snprintf(message, PATH_MAX,
 			"%.3000s: cannot copy the batches that would be cut off and exist only "
 			"here: %s",
-			path, strerror(-rc));
-	return rc;
+			path, strerror(-ret));
+	return ret;
 }
 
 unsigned int

@@ -26,10 +26,10 @@ store_ended_read(const char *dir, uint64_t incarnation)
 {
 	char path[PATH_MAX];
 	struct stat st;
-	int rc = make_path(path, dir, incarnation);
+	int ret = make_path(path, dir, incarnation);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	/* any object of this name marks the run as ended */
 	if (lstat(path, &st) == 0)
 		return 1;
@@ -40,16 +40,16 @@ int
 store_ended_write(const char *dir, uint64_t incarnation)
 {
 	char path[PATH_MAX];
-	int fd, rc = make_path(path, dir, incarnation);
+	int fd, ret = make_path(path, dir, incarnation);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	fd = own_file_open(AT_FDCWD, path, O_WRONLY | O_CREAT, OWN_FILE_MODE);
 	if (fd < 0)
 		return fd;
-	rc = fsync(fd) < 0 ? -errno : 0;
+	ret = fsync(fd) < 0 ? -errno : 0;
 	close(fd);
-	return rc == 0 ? direct_io.sync_dir(path) : rc;
+	return ret == 0 ? direct_io.sync_dir(path) : ret;
 }
 
 static void *

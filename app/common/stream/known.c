@@ -77,19 +77,19 @@ stream_known_differing(const struct stream_known_file *a, const struct stream_kn
 	const struct stream_content *c;
 	uint64_t there;
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	if (interval_set_first_common(&a->have, &b->have) == UINT64_MAX)
 		return 0;
-	for (i = 0; i < a->contents.nb && rc == 0; i++) {
+	for (i = 0; i < a->contents.nb && ret == 0; i++) {
 		c = &a->contents.at[i];
 		if (!interval_set_has(&a->have, c->sequence) ||
 			!interval_set_has(&b->have, c->sequence))
 			continue;
 		if (!stream_contents_get(&b->contents, c->sequence, &there) || there != c->crc)
-			rc = interval_set_add(which, c->sequence, c->sequence);
+			ret = interval_set_add(which, c->sequence, c->sequence);
 	}
-	return rc;
+	return ret;
 }
 
 #define SAY_MAX 64 /* differing batches of two files that are listed one by one */
@@ -136,12 +136,12 @@ stream_known_say_differing(const struct stream_known *k, const struct arrow_io_o
 	struct interval_set which = {0};
 	bool any = false;
 	size_t i, n;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < k->nb && rc == 0; i++) {
-		for (n = i + 1; n < k->nb && rc == 0; n++) {
-			rc = stream_known_differing(&k->file[i], &k->file[n], &which);
-			if (rc == 0 && which.nb > 0) {
+	for (i = 0; i < k->nb && ret == 0; i++) {
+		for (n = i + 1; n < k->nb && ret == 0; n++) {
+			ret = stream_known_differing(&k->file[i], &k->file[n], &which);
+			if (ret == 0 && which.nb > 0) {
 				any = true;
 				say_differing(
 					k->file[i].path, k->file[n].path, io, &which, say, arg);
@@ -154,7 +154,7 @@ stream_known_say_differing(const struct stream_known *k, const struct arrow_io_o
 			"different: nothing of this stream is changed by any command. Find out "
 			"which files are the receiver's (their dates, audit log of the store), "
 			"move the others away, and run the command again");
-	return rc < 0 ? rc : any ? -ENOTUNIQ : 0;
+	return ret < 0 ? ret : any ? -ENOTUNIQ : 0;
 }
 
 /* Read which batches a file has. @param contents  out: may be NULL */
@@ -164,23 +164,23 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 {
 	struct arrow_identity expected = *id;
 	struct stream_source s;
-	int rc;
+	int ret;
 
-	rc = stream_source_open_to_list(&s, io, path, message);
-	if (rc < 0)
-		return rc;
+	ret = stream_source_open_to_list(&s, io, path, message);
+	if (ret < 0)
+		return ret;
 	if (!stream_source_is_ours(&s)) {
 		snprintf(message, PATH_MAX,
 			"%.3000s: owner is another user; its batches do not count as stored", path);
 		stream_source_close(&s);
 		return -EXDEV;
 	}
-	rc = stream_source_list(&s.reader, &expected, have, contents);
-	if (rc < 0)
+	ret = stream_source_list(&s.reader, &expected, have, contents);
+	if (ret < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
-			rc == -EXDEV ? "it has batches of another stream" : strerror(-rc));
+			ret == -EXDEV ? "it has batches of another stream" : strerror(-ret));
 	stream_source_close(&s);
-	return rc;
+	return ret;
 }
 
 /* Find the damaged ones among some batches of a file. */
@@ -189,29 +189,29 @@ check_file(const struct arrow_io_ops *io, const char *path, const struct interva
 	struct interval_set *bad, uint64_t *bytes, char message[PATH_MAX])
 {
 	struct stream_source s;
-	int rc;
+	int ret;
 
-	rc = stream_source_open(&s, io, path, message);
-	if (rc < 0)
-		return rc;
-	rc = stream_source_check(&s, which, bad, bytes);
+	ret = stream_source_open(&s, io, path, message);
+	if (ret < 0)
+		return ret;
+	ret = stream_source_check(&s, which, bad, bytes);
 	stream_source_close(&s);
-	if (rc < 0)
+	if (ret < 0)
 		snprintf(message, PATH_MAX,
 			"%.3000s: cannot read batches of which there is another copy: %s", path,
-			strerror(-rc));
-	return rc;
+			strerror(-ret));
+	return ret;
 }
 
 static int
 common_of(const struct interval_set *a, const struct interval_set *b, struct interval_set *common)
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < b->nb && rc == 0; i++)
-		rc = interval_set_add_common(common, a, b->at[i].first, b->at[i].last);
-	return rc;
+	for (i = 0; i < b->nb && ret == 0; i++)
+		ret = interval_set_add_common(common, a, b->at[i].first, b->at[i].last);
+	return ret;
 }
 
 /*
@@ -228,40 +228,40 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	struct arrow_recovery report;
 	struct stream_source s;
 	char part[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
 		return -ENAMETOOLONG;
-	rc = stream_source_open(&s, io, path, message);
-	if (rc < 0)
-		return rc;
+	ret = stream_source_open(&s, io, path, message);
+	if (ret < 0)
+		return ret;
 	/* fail before the file is renamed if the disk cannot read it */
-	rc = stream_source_read_through(&s);
+	ret = stream_source_read_through(&s);
 	stream_source_close(&s);
-	if (rc == 0)
-		rc = io->rename(path, part);
-	if (rc == 0)
-		rc = io->sync_dir(part);
-	if (rc < 0) {
+	if (ret == 0)
+		ret = io->rename(path, part);
+	if (ret == 0)
+		ret = io->sync_dir(part);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: cannot mark damaged batches: %s", path,
-			strerror(-rc));
-		return rc;
+			strerror(-ret));
+		return ret;
 	}
-	rc = arrow_recover_file(io, part, &report);
+	ret = arrow_recover_file(io, part, &report);
 	snprintf(message, PATH_MAX, "%.2000s: marked damaged batches: %.1000s", path,
 		report.message);
-	if (rc == -EBADMSG)
+	if (ret == -EBADMSG)
 		/* restore the name: under the other one, the file's batches would be unknown */
-		rc = io->rename(part, path) < 0 ? -EBADMSG : -EUCLEAN;
-	if (rc == 0)
-		rc = read_file(io, id, path, &now, NULL, message);
-	if (rc == 0) {
+		ret = io->rename(part, path) < 0 ? -EBADMSG : -EUCLEAN;
+	if (ret == 0)
+		ret = read_file(io, id, path, &now, NULL, message);
+	if (ret == 0) {
 		interval_set_free(have);
 		*have = now;
 	} else {
 		interval_set_free(&now);
 	}
-	return rc;
+	return ret;
 }
 
 /* Mark the damaged batches of a listed file, and update `have` of the stream. */
@@ -271,20 +271,20 @@ mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct a
 {
 	struct interval_set lost = {0};
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = interval_set_add_all(&lost, &f->have);
-	if (rc == 0)
-		rc = mark_file(io, id, f->path, &f->have, message);
-	if (rc == 0)
-		rc = interval_set_remove_all(&lost, &f->have);
+	ret = interval_set_add_all(&lost, &f->have);
+	if (ret == 0)
+		ret = mark_file(io, id, f->path, &f->have, message);
+	if (ret == 0)
+		ret = interval_set_remove_all(&lost, &f->have);
 	/* except batches that another file has */
-	for (i = 0; i < k->nb && rc == 0; i++)
-		rc = interval_set_remove_all(&lost, &k->file[i].have);
-	if (rc == 0)
-		rc = interval_set_remove_all(&k->have, &lost);
+	for (i = 0; i < k->nb && ret == 0; i++)
+		ret = interval_set_remove_all(&lost, &k->file[i].have);
+	if (ret == 0)
+		ret = interval_set_remove_all(&k->have, &lost);
 	interval_set_free(&lost);
-	return rc;
+	return ret;
 }
 
 /* Count the numbers of a set that are below n. */
@@ -304,11 +304,11 @@ static int
 cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from,
 	struct arrow_recovery *report)
 {
-	int rc = arrow_cut_file(io, f->path, from, report);
+	int ret = arrow_cut_file(io, f->path, from, report);
 	char *path;
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	path = strdup(report->path);
 	if (path == NULL)
 		return -ENOMEM;
@@ -324,19 +324,19 @@ forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct str
 {
 	const struct arrow_identity whosever = {0};
 	struct interval_set have = {0}, lost = {0};
-	int rc = read_file(io, &whosever, f->path, &have, NULL, message);
+	int ret = read_file(io, &whosever, f->path, &have, NULL, message);
 
-	if (rc == 0)
-		rc = interval_set_add_all(&lost, &f->have);
-	if (rc == 0)
-		rc = interval_set_remove_all(&lost, &have);
-	if (rc == 0)
-		rc = interval_set_remove_all(&k->have, &lost);
-	if (rc == 0)
-		rc = interval_set_remove_all(&f->have, &lost);
+	if (ret == 0)
+		ret = interval_set_add_all(&lost, &f->have);
+	if (ret == 0)
+		ret = interval_set_remove_all(&lost, &have);
+	if (ret == 0)
+		ret = interval_set_remove_all(&k->have, &lost);
+	if (ret == 0)
+		ret = interval_set_remove_all(&f->have, &lost);
 	interval_set_free(&lost);
 	interval_set_free(&have);
-	return rc;
+	return ret;
 }
 
 int
@@ -347,25 +347,25 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct arrow_recovery report;
 	const struct interval *gone;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = cut_to(f, io, from, &report);
+	ret = cut_to(f, io, from, &report);
 	snprintf(message, PATH_MAX, "%.2000s: truncated at batch %" PRIu64 ": %.1000s", f->path,
 		from, report.message);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	*cut += interval_set_count(&f->have) - stay;
-	for (i = 0; i < f->have.nb && rc == 0; i++) {
+	for (i = 0; i < f->have.nb && ret == 0; i++) {
 		gone = &f->have.at[i];
 		if (gone->last >= from)
-			rc = interval_set_remove(
+			ret = interval_set_remove(
 				&k->have, gone->first > from ? gone->first : from, gone->last);
 	}
-	if (rc == 0)
-		rc = interval_set_remove(&f->have, from, UINT64_MAX - 1);
-	if (rc == 0 && report.damaged > 0 && report.state == ARROW_RECOVERY_DONE)
-		rc = forget_damaged(k, io, f, message);
-	return rc;
+	if (ret == 0)
+		ret = interval_set_remove(&f->have, from, UINT64_MAX - 1);
+	if (ret == 0 && report.damaged > 0 && report.state == ARROW_RECOVERY_DONE)
+		ret = forget_damaged(k, io, f, message);
+	return ret;
 }
 
 /* Truncate a file that failed and could not be truncated then. */
@@ -373,17 +373,17 @@ static int
 cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
 	struct arrow_recovery report;
-	int rc;
+	int ret;
 
-	rc = cut_to(f, io, f->have.nb > 0 ? f->have.at[f->have.nb - 1].last + 1 : 0, &report);
-	if (rc < 0)
+	ret = cut_to(f, io, f->have.nb > 0 ? f->have.at[f->have.nb - 1].last + 1 : 0, &report);
+	if (ret < 0)
 		snprintf(message, PATH_MAX,
 			"%.2000s: may still have batches that were returned to the receiver: "
 			"%.1000s",
 			f->path, report.message);
 	else
 		f->uncut = false;
-	return rc;
+	return ret;
 }
 
 bool
@@ -405,13 +405,13 @@ static int
 cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < k->nb && rc == 0; i++) {
+	for (i = 0; i < k->nb && ret == 0; i++) {
 		if (k->file[i].uncut || arrow_name_is_part(k->file[i].path))
-			rc = cut_rest(&k->file[i], io, message);
+			ret = cut_rest(&k->file[i], io, message);
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -419,16 +419,16 @@ stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 	struct interval_set *alone, uint64_t *behind)
 {
 	size_t i;
-	int rc = interval_set_add_all(alone, &k->file[file].have);
+	int ret = interval_set_add_all(alone, &k->file[file].have);
 
-	if (rc == 0 && from > 0)
-		rc = interval_set_remove(alone, 0, from - 1);
+	if (ret == 0 && from > 0)
+		ret = interval_set_remove(alone, 0, from - 1);
 	*behind = interval_set_count(alone);
-	for (i = 0; i < k->nb && rc == 0; i++) {
+	for (i = 0; i < k->nb && ret == 0; i++) {
 		if (i != file)
-			rc = interval_set_remove_all(alone, &k->file[i].have);
+			ret = interval_set_remove_all(alone, &k->file[i].have);
 	}
-	return rc;
+	return ret;
 }
 
 /* Copy the unique batches behind the truncation point to a new file. */
@@ -439,19 +439,19 @@ copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 {
 	struct stream_contents contents = {0};
 	char copy[PATH_MAX];
-	int rc, error;
+	int ret, error;
 
 	if (above < stream_known_number(k))
 		above = stream_known_number(k);
-	rc = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
+	ret = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
 	if (copy[0] == '\0')
-		return rc;
+		return ret;
 	/* it lists more batches than the copy has */
 	error = stream_contents_add_all(&contents, &k->file[file].contents);
 	if (error == 0)
 		error = stream_known_add(k, copy, alone, &contents, false);
 	stream_contents_free(&contents);
-	return rc == 0 ? error : rc;
+	return ret == 0 ? error : ret;
 }
 
 unsigned int
@@ -477,31 +477,31 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	const uint64_t before = interval_set_count(&k->have);
 	uint64_t from, behind, gone = 0;
 	size_t i;
-	int rc;
+	int ret;
 
 	message[0] = '\0';
-	rc = cut_rests(k, io, message);
-	for (i = 0; i < nb && rc == 0; i++) {
+	ret = cut_rests(k, io, message);
+	for (i = 0; i < nb && ret == 0; i++) {
 		struct interval_set alone = {0};
 
 		from = interval_set_first_common(&k->file[i].have, moved);
 		if (from == UINT64_MAX)
 			continue;
 		/* a copy that was made before the truncation failed is another file */
-		rc = stream_known_alone(k, i, from, &alone, &behind);
-		if (rc == 0)
-			rc = interval_set_remove_all(&alone, moved);
-		if (rc == 0 && alone.nb > 0)
-			rc = copy_alone(k, io, slices, identity, i, &alone, 0, message);
+		ret = stream_known_alone(k, i, from, &alone, &behind);
+		if (ret == 0)
+			ret = interval_set_remove_all(&alone, moved);
+		if (ret == 0 && alone.nb > 0)
+			ret = copy_alone(k, io, slices, identity, i, &alone, 0, message);
 		interval_set_free(&alone);
-		if (rc == 0)
-			rc = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
+		if (ret == 0)
+			ret = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
 	}
 	/* the copies have batches that these files have lost */
 	for (i = 0; i < k->nb; i++)
-		rc = interval_set_add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : rc;
+		ret = interval_set_add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : ret;
 	*cut += before - interval_set_count(&k->have);
-	return rc;
+	return ret;
 }
 
 /* Sequence numbers that an earlier and a later file both have. */
@@ -533,24 +533,24 @@ find_alone(const struct stream_known *k, size_t file, const struct arrow_io_ops 
 {
 	struct interval_set bad = {0}, of_later = {0};
 	uint64_t bytes = 0, behind;
-	int rc;
+	int ret;
 
-	rc = interval_set_add_all(&of_later, later);
-	if (rc == 0)
-		rc = interval_set_remove_all(&of_later, &d->later);
-	if (rc == 0)
-		rc = stream_known_alone(k, file, d->from, &d->save, &behind);
-	if (rc == 0)
-		rc = interval_set_remove_all(&d->save, &of_later);
-	if (rc == 0)
-		rc = check_file(io, k->file[file].path, &d->save, &bad, &bytes, message);
-	if (rc == 0)
-		rc = interval_set_remove_all(&d->save, &bad);
-	if (rc == 0)
-		rc = interval_set_add_all(&d->earlier, &bad);
+	ret = interval_set_add_all(&of_later, later);
+	if (ret == 0)
+		ret = interval_set_remove_all(&of_later, &d->later);
+	if (ret == 0)
+		ret = stream_known_alone(k, file, d->from, &d->save, &behind);
+	if (ret == 0)
+		ret = interval_set_remove_all(&d->save, &of_later);
+	if (ret == 0)
+		ret = check_file(io, k->file[file].path, &d->save, &bad, &bytes, message);
+	if (ret == 0)
+		ret = interval_set_remove_all(&d->save, &bad);
+	if (ret == 0)
+		ret = interval_set_add_all(&d->earlier, &bad);
 	interval_set_free(&of_later);
 	interval_set_free(&bad);
-	return rc;
+	return ret;
 }
 
 /* @return 1: there are duplicates; 0: none; -errno */
@@ -561,23 +561,23 @@ find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io
 {
 	const struct stream_known_file *f = &k->file[file];
 	uint64_t bytes = 0;
-	int rc = common_of(&f->have, later, &d->both);
+	int ret = common_of(&f->have, later, &d->both);
 
 	d->from = UINT64_MAX;
-	if (rc < 0 || d->both.nb == 0)
-		return rc;
-	rc = check_file(io, f->path, &d->both, &d->earlier, &bytes, message);
-	if (rc == 0)
-		rc = check_file(io, path, &d->both, &d->later, &bytes, message);
-	if (rc == 0)
-		rc = interval_set_remove_all(&d->both, &d->earlier);
-	if (rc == 0)
-		rc = interval_set_remove_all(&d->both, &d->later);
-	if (rc == 0 && d->both.nb > 0) {
+	if (ret < 0 || d->both.nb == 0)
+		return ret;
+	ret = check_file(io, f->path, &d->both, &d->earlier, &bytes, message);
+	if (ret == 0)
+		ret = check_file(io, path, &d->both, &d->later, &bytes, message);
+	if (ret == 0)
+		ret = interval_set_remove_all(&d->both, &d->earlier);
+	if (ret == 0)
+		ret = interval_set_remove_all(&d->both, &d->later);
+	if (ret == 0 && d->both.nb > 0) {
 		d->from = d->both.at[0].first;
-		rc = find_alone(k, file, io, later, d, message);
+		ret = find_alone(k, file, io, later, d, message);
 	}
-	return rc < 0 ? rc : 1;
+	return ret < 0 ? ret : 1;
 }
 
 /*
@@ -597,33 +597,33 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	const size_t nb = k->nb; /* the copies are appended behind these */
 	struct duplicates d;
 	size_t i;
-	int rc;
+	int ret;
 
 	message[0] = '\0';
-	rc = cut_rests(k, io, message);
-	for (i = 0; i < nb && rc == 0; i++) {
+	ret = cut_rests(k, io, message);
+	for (i = 0; i < nb && ret == 0; i++) {
 		d = (struct duplicates){0};
-		rc = find_duplicates(k, i, io, path, later, &d, message);
-		if (rc <= 0) {
+		ret = find_duplicates(k, i, io, path, later, &d, message);
+		if (ret <= 0) {
 			free_duplicates(&d);
 			continue;
 		}
-		rc = d.earlier.nb > 0 ? mark_known(k, io, identity, &k->file[i], message) : 0;
-		if (rc == 0 && d.save.nb > 0)
-			rc = copy_alone(k, io, slices, identity, i, &d.save,
+		ret = d.earlier.nb > 0 ? mark_known(k, io, identity, &k->file[i], message) : 0;
+		if (ret == 0 && d.save.nb > 0)
+			ret = copy_alone(k, io, slices, identity, i, &d.save,
 				stream_copy_number(path), message);
-		if (rc == 0 && d.from != UINT64_MAX)
-			rc = stream_known_cut_file(k, io, &k->file[i], d.from, cut, message);
+		if (ret == 0 && d.from != UINT64_MAX)
+			ret = stream_known_cut_file(k, io, &k->file[i], d.from, cut, message);
 		/* another file is damaged; this one is intact and must be used */
-		rc = rc == -EBADMSG ? -EUCLEAN : rc;
-		if (rc == 0 && d.later.nb > 0)
-			rc = mark_file(io, identity, path, later, message);
+		ret = ret == -EBADMSG ? -EUCLEAN : ret;
+		if (ret == 0 && d.later.nb > 0)
+			ret = mark_file(io, identity, path, later, message);
 		free_duplicates(&d);
 	}
 	/* the copies have batches that these files have lost */
-	for (i = nb; i < k->nb && rc == 0; i++)
-		rc = interval_set_add_all(&k->have, &k->file[i].have);
-	return rc;
+	for (i = nb; i < k->nb && ret == 0; i++)
+		ret = interval_set_add_all(&k->have, &k->file[i].have);
+	return ret;
 }
 
 int
@@ -631,12 +631,12 @@ stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]
 {
 	struct interval_set which = {0};
 	size_t i, n;
-	int rc = 0;
+	int ret = 0;
 
-	for (n = 1; n < k->nb && rc == 0; n++) {
-		for (i = 0; i < n && rc == 0; i++) {
-			rc = stream_known_differing(&k->file[i], &k->file[n], &which);
-			if (rc < 0 || which.nb == 0)
+	for (n = 1; n < k->nb && ret == 0; n++) {
+		for (i = 0; i < n && ret == 0; i++) {
+			ret = stream_known_differing(&k->file[i], &k->file[n], &which);
+			if (ret < 0 || which.nb == 0)
 				continue;
 			snprintf(message, PATH_MAX,
 				"%.1500s: %" PRIu64 " batches, the first is %" PRIu64 ", have "
@@ -645,11 +645,11 @@ stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]
 				"receiver's, and move the other one away",
 				k->file[n].path, interval_set_count(&which), which.at[0].first,
 				k->file[i].path);
-			rc = -ENOTUNIQ;
+			ret = -ENOTUNIQ;
 		}
 	}
 	interval_set_free(&which);
-	return rc;
+	return ret;
 }
 
 int
@@ -658,17 +658,17 @@ stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
 {
 	struct stream_contents contents = {0};
 	struct interval_set have = {0};
-	int rc;
+	int ret;
 
 	message[0] = '\0';
-	rc = read_file(io, identity, path, &have, &contents, message);
-	if (rc == 0)
-		rc = interval_set_add_all(&k->have, &have);
-	if (rc == 0)
-		rc = stream_known_add(k, path, &have, &contents, false);
+	ret = read_file(io, identity, path, &have, &contents, message);
+	if (ret == 0)
+		ret = interval_set_add_all(&k->have, &have);
+	if (ret == 0)
+		ret = stream_known_add(k, path, &have, &contents, false);
 	interval_set_free(&have);
 	stream_contents_free(&contents);
-	return rc;
+	return ret;
 }
 
 int
@@ -676,16 +676,16 @@ stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	struct stream_known_file *file, uint64_t *cut, char message[PATH_MAX])
 {
-	int rc;
+	int ret;
 
 	*cut = 0;
-	rc = cut_given_back(k, io, slices, identity, file->path, &file->have, cut, message);
-	rc = rc == -EBADMSG ? -EUCLEAN : rc;
-	if (rc == 0)
-		rc = interval_set_add_all(&k->have, &file->have);
-	if (rc == 0)
-		rc = stream_known_add(k, file->path, &file->have, &file->contents, false);
-	return rc;
+	ret = cut_given_back(k, io, slices, identity, file->path, &file->have, cut, message);
+	ret = ret == -EBADMSG ? -EUCLEAN : ret;
+	if (ret == 0)
+		ret = interval_set_add_all(&k->have, &file->have);
+	if (ret == 0)
+		ret = stream_known_add(k, file->path, &file->have, &file->contents, false);
+	return ret;
 }
 
 /* Verify the batches of one file that a peer holds. */
@@ -695,23 +695,23 @@ check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct 
 	struct stream_checked *checked, char message[PATH_MAX])
 {
 	struct interval_set which = {0}, bad = {0};
-	int rc = common_of(&f->have, held, &which);
+	int ret = common_of(&f->have, held, &which);
 
 	/* only complete files can be verified */
-	if (rc == 0 && which.nb > 0 && (f->uncut || arrow_name_is_part(f->path)))
-		rc = cut_rest(f, io, message);
-	if (rc == 0 && which.nb > 0)
-		rc = check_file(io, f->path, &which, &bad, &checked->bytes, message);
+	if (ret == 0 && which.nb > 0 && (f->uncut || arrow_name_is_part(f->path)))
+		ret = cut_rest(f, io, message);
+	if (ret == 0 && which.nb > 0)
+		ret = check_file(io, f->path, &which, &bad, &checked->bytes, message);
 	checked->batches += interval_set_count(&which);
-	if (rc == 0 && bad.nb > 0 && mark)
-		rc = mark_known(k, io, id, f, message);
-	else if (rc == 0)
-		rc = interval_set_remove_all(&f->have, &bad);
-	if (rc == 0)
-		rc = interval_set_add_all(&checked->rotten, &bad);
+	if (ret == 0 && bad.nb > 0 && mark)
+		ret = mark_known(k, io, id, f, message);
+	else if (ret == 0)
+		ret = interval_set_remove_all(&f->have, &bad);
+	if (ret == 0)
+		ret = interval_set_add_all(&checked->rotten, &bad);
 	interval_set_free(&which);
 	interval_set_free(&bad);
-	return rc;
+	return ret;
 }
 
 int
@@ -720,13 +720,13 @@ stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_checked *checked, char message[PATH_MAX])
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	message[0] = '\0';
-	for (i = 0; i < k->nb && rc == 0; i++)
-		rc = check_known(k, io, identity, &k->file[i], held, mark, checked, message);
+	for (i = 0; i < k->nb && ret == 0; i++)
+		ret = check_known(k, io, identity, &k->file[i], held, mark, checked, message);
 	/* another file may have an intact copy */
-	for (i = 0; i < k->nb && rc == 0; i++)
-		rc = interval_set_remove_all(&checked->rotten, &k->file[i].have);
-	return rc == 0 ? interval_set_remove_all(&k->have, &checked->rotten) : rc;
+	for (i = 0; i < k->nb && ret == 0; i++)
+		ret = interval_set_remove_all(&checked->rotten, &k->file[i].have);
+	return ret == 0 ? interval_set_remove_all(&k->have, &checked->rotten) : ret;
 }

@@ -33,7 +33,7 @@ look_in(const char *root, const char *dir_name, bool other_dir, const char *run,
 {
 	char dir[PATH_MAX];
 	const struct dirent *e;
-	int rc = 0;
+	int ret = 0;
 	DIR *d;
 
 	if (snprintf(dir, sizeof(dir), "%s/%s", root, dir_name) >= (int)sizeof(dir))
@@ -42,17 +42,17 @@ look_in(const char *root, const char *dir_name, bool other_dir, const char *run,
 	d = opendir(dir);
 	if (d == NULL)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-	while (rc == 0 && (errno = 0, e = readdir(d)) != NULL) {
+	while (ret == 0 && (errno = 0, e = readdir(d)) != NULL) {
 		if (!is_other(e->d_name, other_dir, run, id))
 			continue;
-		rc = 1;
+		ret = 1;
 		if (snprintf(path, PATH_MAX, "%s/%s", dir, e->d_name) >= PATH_MAX)
 			snprintf(path, PATH_MAX, "%s", dir);
 	}
-	if (rc == 0 && errno != 0)
-		rc = -errno;
+	if (ret == 0 && errno != 0)
+		ret = -errno;
 	closedir(d);
-	return rc;
+	return ret;
 }
 
 int
@@ -62,7 +62,7 @@ stream_run_other(
 	char end[64];
 	const struct dirent *e;
 	size_t size, all;
-	int rc = 0;
+	int ret = 0;
 	DIR *d;
 
 	size = snprintf(end, sizeof(end), "-%016" PRIx64 "-%016" PRIx64, id->receiver_id, id->run);
@@ -70,17 +70,17 @@ stream_run_other(
 	d = opendir(root);
 	if (d == NULL)
 		return -errno;
-	while (rc == 0 && (errno = 0, e = readdir(d)) != NULL) {
+	while (ret == 0 && (errno = 0, e = readdir(d)) != NULL) {
 		all = strlen(e->d_name);
 		if (all <= size || strcmp(e->d_name + all - size, end) != 0)
 			continue;
-		rc = look_in(root, e->d_name,
+		ret = look_in(root, e->d_name,
 			strlen(run) != all - size || strncmp(e->d_name, run, all - size) != 0, run,
 			id, path);
 		errno = 0;
 	}
-	if (rc == 0 && errno != 0)
-		rc = -errno;
+	if (ret == 0 && errno != 0)
+		ret = -errno;
 	closedir(d);
-	return rc;
+	return ret;
 }

@@ -32,20 +32,21 @@ open_mapped(struct stream_source *s, const char **problem)
 {
 	const uint8_t *data;
 	uint64_t size;
-	int rc = s->io->map(s->handle, &data, &size);
+	int ret = s->io->map(s->handle, &data, &size);
 
-	return rc == 0 ? arrow_reader_open_memory(&s->reader, data, size, problem) : rc;
+	return ret == 0 ? arrow_reader_open_memory(&s->reader, data, size, problem) : ret;
 }
 
 static int
 open_window(struct stream_source *s, const char **problem)
 {
 	uint64_t size, allocated;
-	int rc = s->io->size(s->handle, &size, &allocated);
+	int ret = s->io->size(s->handle, &size, &allocated);
 
-	if (rc == 0)
-		rc = arrow_window_open(&s->window, size, read_source, s);
-	return rc == 0 ? arrow_reader_open_window(&s->reader, s->window, size, size, problem) : rc;
+	if (ret == 0)
+		ret = arrow_window_open(&s->window, size, read_source, s);
+	return ret == 0 ? arrow_reader_open_window(&s->reader, s->window, size, size, problem)
+			: ret;
 }
 
 static int
@@ -54,30 +55,30 @@ open_source(struct stream_source *s, const struct arrow_io_ops *io, const char *
 {
 	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1, read_only};
 	const char *problem = NULL;
-	int rc;
+	int ret;
 
 	*s = (struct stream_source){.io = io, .path = path};
-	rc = io->open(&s->handle, &how);
-	if (rc < 0) {
+	ret = io->open(&s->handle, &how);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "cannot open %.3000s: %s", path,
-			rc == -EBUSY ? "locked by another process" : strerror(-rc));
-		return rc;
+			ret == -EBUSY ? "locked by another process" : strerror(-ret));
+		return ret;
 	}
-	rc = to_list && io->read != NULL ? open_window(s, &problem) : open_mapped(s, &problem);
-	if (rc == 0)
+	ret = to_list && io->read != NULL ? open_window(s, &problem) : open_mapped(s, &problem);
+	if (ret == 0)
 		arrow_reader_only(&s->reader, path);
-	if (rc == 0 && !s->reader.complete) {
+	if (ret == 0 && !s->reader.complete) {
 		problem = s->reader.problem;
 		arrow_reader_close(&s->reader);
-		rc = -EBADMSG;
+		ret = -EBADMSG;
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
-			problem != NULL ? problem : strerror(-rc));
+			problem != NULL ? problem : strerror(-ret));
 		arrow_window_close(s->window);
 		(void)io->close(s->handle);
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -197,25 +198,25 @@ stream_source_list(const struct arrow_reader *r, struct arrow_identity *id,
 {
 	uint64_t sequence;
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	if (id->table == NULL && r->nb_batches > 0 && r->only.table != NULL)
 		*id = r->only;
 	else if (id->table == NULL && r->nb_batches > 0)
-		rc = stream_source_identity(&r->batches[0], id);
-	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		ret = stream_source_identity(&r->batches[0], id);
+	for (i = 0; i < r->nb_batches && ret == 0; i++) {
 		if (!is_of(&r->batches[i], id))
 			return -EXDEV;
 		sequence = stream_source_sequence(r, i);
 		/* a duplicate in one file, or the highest number, is not written by a store */
 		if (interval_set_has(have, sequence) || sequence == UINT64_MAX)
 			return -EXDEV;
-		rc = interval_set_add(have, sequence, sequence);
-		if (rc == 0 && contents != NULL)
-			rc = stream_contents_add(
+		ret = interval_set_add(have, sequence, sequence);
+		if (ret == 0 && contents != NULL)
+			ret = stream_contents_add(
 				contents, sequence, stream_source_content(r, &r->batches[i]));
 	}
-	return rc;
+	return ret;
 }
 
 const char *
@@ -239,15 +240,15 @@ read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
 {
 	uint8_t *chunk = malloc(CHUNK);
 	const uint64_t begin = at, end = at + size;
-	int rc = chunk != NULL ? 0 : -ENOMEM;
+	int ret = chunk != NULL ? 0 : -ENOMEM;
 	ssize_t n;
 
-	while (rc == 0 && at < end) {
+	while (ret == 0 && at < end) {
 		n = pread(fd, chunk, end - at < CHUNK ? end - at : CHUNK, at);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			rc = n < 0 ? -errno : -EIO;
+			ret = n < 0 ? -errno : -EIO;
 		} else {
 			*crc = arrow_crc32c(*crc, chunk, n);
 			at += n;
@@ -256,7 +257,7 @@ read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
 	/* free the page cache: no other reader is expected */
 	(void)posix_fadvise(fd, begin, size, POSIX_FADV_DONTNEED);
 	free(chunk);
-	return rc;
+	return ret;
 }
 
 int
@@ -267,25 +268,25 @@ stream_source_check(struct stream_source *s, const struct interval_set *which,
 	const struct arrow_read_batch *b;
 	uint64_t sequence;
 	uint32_t crc;
-	int rc = 0;
+	int ret = 0;
 	size_t i;
 
-	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+	for (i = 0; i < r->nb_batches && ret == 0; i++) {
 		b = &r->batches[i];
 		sequence = stream_source_sequence(r, i);
 		if (!interval_set_has(which, sequence))
 			continue;
 		crc = 0;
 		if (s->io == &direct_io)
-			rc = read_bytes(direct_io_fd(s->handle), b->offset + b->metadata_size,
+			ret = read_bytes(direct_io_fd(s->handle), b->offset + b->metadata_size,
 				b->body_length, &crc);
 		else
 			crc = arrow_crc32c(0, b->body, b->body_length);
 		*bytes += b->body_length;
-		if (rc == 0 && arrow_reader_crc_is(r, i, crc) != 1)
-			rc = interval_set_add(bad, sequence, sequence);
+		if (ret == 0 && arrow_reader_crc_is(r, i, crc) != 1)
+			ret = interval_set_add(bad, sequence, sequence);
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -373,23 +374,23 @@ stream_source_copy(
 	struct stream_batch batch;
 	int64_t given = 0;
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	stream_writer_stats_get(w, &before);
-	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+	for (i = 0; i < r->nb_batches && ret == 0; i++) {
 		if (only != NULL && !interval_set_has(only, stream_source_sequence(r, i)))
 			continue;
-		rc = make_batch(r, i, &batch);
-		if (rc < 0)
+		ret = make_batch(r, i, &batch);
+		if (ret < 0)
 			break;
 		stream_writer_append(w, &batch);
 		given++;
 		/* a batch was refused: the caller repeats the whole copy */
 		stream_writer_stats_get(w, &now);
 		if (now.returned != before.returned || now.outages != before.outages)
-			rc = now.error != 0 ? now.error : -EIO;
+			ret = now.error != 0 ? now.error : -EIO;
 	}
 	/* the writer reads from the mapping until it has all results */
 	(void)stream_writer_finish(w);
-	return rc < 0 ? rc : given;
+	return ret < 0 ? ret : given;
 }

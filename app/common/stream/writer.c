@@ -182,7 +182,7 @@ create_file(struct stream_writer *w, struct stream_file *f)
 {
 	const struct arrow_identity *id = &w->config.identity;
 	char name[NAME_MAX];
-	int rc, tries;
+	int ret, tries;
 
 	/* skip names of existing files */
 	for (tries = 0; tries < 10000; tries++) {
@@ -191,43 +191,43 @@ create_file(struct stream_writer *w, struct stream_file *f)
 			    w->config.hidden ? "." : "", w->config.run, id->incarnation, w->set,
 			    id->table) >= (int)sizeof(name) - 12)
 			return -ENAMETOOLONG;
-		rc = arrow_file_create(
+		ret = arrow_file_create(
 			&f->file, &w->config.slices, w->config.dir, name, w->config.schema);
-		if (rc != -EEXIST)
+		if (ret != -EEXIST)
 			break;
 	}
-	if (rc < 0 || w->stats.error == 0)
-		return rc;
+	if (ret < 0 || w->stats.error == 0)
+		return ret;
 	/* after an outage, a new file must have some free space */
-	rc = async_writer_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
-	if (rc == -EOPNOTSUPP)
-		rc = 0;
-	if (rc < 0) {
+	ret = async_writer_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
+	if (ret == -EOPNOTSUPP)
+		ret = 0;
+	if (ret < 0) {
 		snprintf(f->file.message, sizeof(f->file.message),
 			"cannot reserve %llu bytes for %s: %s",
-			(unsigned long long)w->config.resume_bytes, f->file.part, strerror(-rc));
+			(unsigned long long)w->config.resume_bytes, f->file.part, strerror(-ret));
 		arrow_file_discard(&f->file);
 	}
-	return rc;
+	return ret;
 }
 
 static int
 open_file(struct stream_writer *w)
 {
 	struct stream_file *f = calloc(1, sizeof(*f)), **at;
-	int rc;
+	int ret;
 
 	if (f == NULL) {
 		back_off(w, -ENOMEM);
 		return -ENOMEM;
 	}
-	rc = create_file(w, f);
-	if (rc < 0) {
-		if (w->stats.error != rc)
+	ret = create_file(w, f);
+	if (ret < 0) {
+		if (w->stats.error != ret)
 			stream_writer_say(w, true, f->file.message);
-		back_off(w, rc);
+		back_off(w, ret);
 		free(f);
-		return rc;
+		return ret;
 	}
 	if (w->stats.error != 0) {
 		counter_add(&w->stats.resumes, 1);
@@ -430,7 +430,7 @@ stream_writer_compare(
 	const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path)
 {
 	const struct stream_file *f;
-	int rc, found = 0;
+	int ret, found = 0;
 
 	if (interval_set_has(&w->known.have, sequence))
 		found = stream_known_compare(&w->known, sequence, crc, path);
@@ -439,10 +439,10 @@ stream_writer_compare(
 	else if (!interval_set_has(&w->taken, sequence))
 		return 0;
 	for (f = w->oldest; f != NULL && found >= 0; f = f->next) {
-		rc = compare_open(f, sequence, crc);
-		if (rc < 0 && path != NULL)
+		ret = compare_open(f, sequence, crc);
+		if (ret < 0 && path != NULL)
 			*path = arrow_file_path(&f->file);
-		found = rc != 0 ? rc : found;
+		found = ret != 0 ? ret : found;
 	}
 	/* it is durable, but in no list: nothing may be released because of it */
 	if (found == 0) {
@@ -594,18 +594,18 @@ list_known(struct stream_writer *w, const char *const *path, size_t nb, struct s
 {
 	char message[PATH_MAX];
 	size_t i;
-	int rc;
+	int ret;
 
 	for (i = 0; i < nb; i++) {
-		rc = stream_known_list(listed, w->io, &w->config.identity, path[i], message);
-		if (rc < 0)
+		ret = stream_known_list(listed, w->io, &w->config.identity, path[i], message);
+		if (ret < 0)
 			stream_writer_say(w, true, message);
 		/*
 		 * a file that is damaged, gone or of another stream has no batches here; others are
 		 * unknown
 		 */
-		if (rc < 0 && rc != -EBADMSG && rc != -EXDEV && rc != -ENOENT)
-			return rc;
+		if (ret < 0 && ret != -EBADMSG && ret != -EXDEV && ret != -ENOENT)
+			return ret;
 	}
 	return 0;
 }
@@ -617,41 +617,41 @@ take_listed(struct stream_writer *w, struct stream_known *listed)
 	char message[PATH_MAX];
 	uint64_t cut;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = stream_known_find_differing(listed, message);
-	if (rc < 0)
+	ret = stream_known_find_differing(listed, message);
+	if (ret < 0)
 		stream_writer_say(w, true, message);
-	for (i = 0; i < listed->nb && rc == 0; i++) {
-		rc = stream_known_take(&w->known, w->io, &w->config.slices, &w->config.identity,
+	for (i = 0; i < listed->nb && ret == 0; i++) {
+		ret = stream_known_take(&w->known, w->io, &w->config.slices, &w->config.identity,
 			&listed->file[i], &cut, message);
 		if (message[0] != '\0')
 			stream_writer_say(w, true, message);
 	}
-	return rc;
+	return ret;
 }
 
 int
 stream_writer_adopt(struct stream_writer *w, const char *const *path, size_t nb)
 {
 	struct stream_known listed = {0};
-	int rc;
+	int ret;
 
 	if (w->config.final) {
-		rc = list_known(w, path, nb, &w->known);
+		ret = list_known(w, path, nb, &w->known);
 	} else {
 		/* all files are compared before the first is truncated */
-		rc = list_known(w, path, nb, &listed);
-		if (rc == 0)
-			rc = take_listed(w, &listed);
+		ret = list_known(w, path, nb, &listed);
+		if (ret == 0)
+			ret = take_listed(w, &listed);
 		stream_known_free(&listed);
 	}
-	if (rc == 0)
-		rc = interval_set_add_all(&w->unread, &w->known.have);
+	if (ret == 0)
+		ret = interval_set_add_all(&w->unread, &w->known.have);
 	/* the next file number is above those of copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
-	return rc;
+	return ret;
 }
 
 bool
@@ -670,21 +670,21 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 {
 	char message[PATH_MAX];
 	uint64_t cut = 0;
-	int rc;
+	int ret;
 
 	if (!stream_writer_settled(w))
 		return -EBUSY;
 	if (!stream_known_is_touched(&w->known, moved))
 		return 0;
 	(void)stream_writer_finish(w);
-	rc = stream_known_cut(
+	ret = stream_known_cut(
 		&w->known, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
 	/* the next file number is above those of copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
 	counter_add(&w->stats.cut, cut);
-	stream_writer_say(w, rc < 0, message);
-	return rc;
+	stream_writer_say(w, ret < 0, message);
+	return ret;
 }
 
 bool
@@ -731,7 +731,7 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 {
 	struct stream_checked checked = {0};
 	char message[PATH_MAX];
-	int rc, error;
+	int ret, error;
 
 	if (!stream_writer_settled(w))
 		return -EBUSY;
@@ -741,21 +741,21 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 		return 0;
 	if (!stream_writer_begin_check(w, held))
 		(void)stream_writer_finish(w);
-	rc = stream_known_check(
+	ret = stream_known_check(
 		&w->known, w->io, &w->config.identity, held, mark, &checked, message);
 	counter_add(&w->stats.checked, checked.batches);
 	counter_add(&w->stats.checked_bytes, checked.bytes);
 	counter_add(&w->stats.rotten, interval_set_count(&checked.rotten));
 	say_rotten(w, &checked.rotten, message);
-	if (rc < 0)
+	if (ret < 0)
 		stream_writer_say(w, true, message);
 	error = interval_set_add_all(&w->rotten, &checked.rotten);
-	if (rc == 0 && error == 0)
+	if (ret == 0 && error == 0)
 		error = interval_set_remove_all(&w->unread, held);
 	if (error == 0 && rotten != NULL)
 		error = interval_set_add_all(rotten, &checked.rotten);
 	interval_set_free(&checked.rotten);
-	return rc < 0 ? rc : error;
+	return ret < 0 ? ret : error;
 }
 
 void
@@ -856,23 +856,23 @@ static int
 adopt_entries(struct stream_writer *w, struct dirent **entry, size_t n)
 {
 	char **path = calloc(n + 1, sizeof(*path));
-	int rc = path != NULL ? 0 : -ENOMEM;
+	int ret = path != NULL ? 0 : -ENOMEM;
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		if (rc == 0 && asprintf(&path[i], "%s/%s", w->config.dir, entry[i]->d_name) < 0) {
+		if (ret == 0 && asprintf(&path[i], "%s/%s", w->config.dir, entry[i]->d_name) < 0) {
 			path[i] = NULL;
-			rc = -ENOMEM;
+			ret = -ENOMEM;
 		}
 		free(entry[i]);
 	}
 	free(entry);
-	if (rc == 0)
-		rc = stream_writer_adopt(w, (const char *const *)path, n);
+	if (ret == 0)
+		ret = stream_writer_adopt(w, (const char *const *)path, n);
 	for (i = 0; path != NULL && i < n; i++)
 		free(path[i]);
 	free(path);
-	return rc;
+	return ret;
 }
 
 int
@@ -880,14 +880,14 @@ stream_writer_adopt_all(struct stream_writer *w)
 {
 	char path[PATH_MAX], message[PATH_MAX];
 	struct dirent **entry;
-	int n, rc;
+	int n, ret;
 
 	(void)stream_copy_clean(w->io, w->config.dir, w->config.run, &w->config.identity);
 	/* the process that renamed them may have died before their names were durable */
 	if (snprintf(path, sizeof(path), "%s/.", w->config.dir) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	rc = w->io->sync_dir(path);
-	n = rc == 0 ? list_files(w, &entry) : rc;
+	ret = w->io->sync_dir(path);
+	n = ret == 0 ? list_files(w, &entry) : ret;
 	if (n < 0) {
 		snprintf(message, sizeof(message), "files in %.3000s: %s", w->config.dir,
 			strerror(-n));

@@ -325,9 +325,9 @@ xfer_auth_receive(struct xfer_auth *h, const void *message, size_t size)
 int
 xfer_auth_session(const struct xfer_auth *h, uint8_t keys[2][XFER_MAC_BYTES])
 {
-	int rc = make_mac(h, h->key, session_labels[0], keys[0]);
+	int ret = make_mac(h, h->key, session_labels[0], keys[0]);
 
-	return rc < 0 ? rc : make_mac(h, h->key, session_labels[1], keys[1]);
+	return ret < 0 ? ret : make_mac(h, h->key, session_labels[1], keys[1]);
 }
 
 bool

@@ -46,26 +46,26 @@ int
 xfer_secret_open(const char *path, const char *what, size_t min, size_t max, char message[PATH_MAX])
 {
 	struct stat st;
-	int fd, rc;
+	int fd, ret;
 
 	/* O_NONBLOCK: opening a FIFO or a device could block */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0) {
-		rc = -errno;
+		ret = -errno;
 		snprintf(message, PATH_MAX, "cannot open %s %.3000s: %s", what, path,
-			rc == -ELOOP ? "it is a symbolic link" : strerror(-rc));
-		return rc;
+			ret == -ELOOP ? "it is a symbolic link" : strerror(-ret));
+		return ret;
 	}
-	rc = fstat(fd, &st) < 0 ? -errno : 0;
-	if (rc < 0)
+	ret = fstat(fd, &st) < 0 ? -errno : 0;
+	if (ret < 0)
 		snprintf(message, PATH_MAX, "cannot get the status of %s %.3000s: %s", what, path,
-			strerror(-rc));
+			strerror(-ret));
 	else
-		rc = check_file(&st, path, what, min, max, message);
-	if (rc == 0)
+		ret = check_file(&st, path, what, min, max, message);
+	if (ret == 0)
 		return fd;
 	close(fd);
-	return rc;
+	return ret;
 }
 
 int
@@ -76,7 +76,7 @@ xfer_key_read(struct xfer_key *key, const char *path, char message[PATH_MAX])
 	const int fd = xfer_secret_open(path, "key file", XFER_KEY_MIN, XFER_KEY_MAX, message);
 	size_t size = 0;
 	ssize_t n = 1;
-	int rc = 0;
+	int ret = 0;
 
 	memset(key, 0, sizeof(*key));
 	if (fd < 0)
@@ -86,11 +86,11 @@ xfer_key_read(struct xfer_key *key, const char *path, char message[PATH_MAX])
 		size += n > 0 ? n : 0;
 	}
 	if (n < 0) {
-		rc = -errno;
-		snprintf(
-			message, PATH_MAX, "cannot read key file %.3000s: %s", path, strerror(-rc));
+		ret = -errno;
+		snprintf(message, PATH_MAX, "cannot read key file %.3000s: %s", path,
+			strerror(-ret));
 	} else if (size < XFER_KEY_MIN || size > XFER_KEY_MAX) {
-		rc = -EINVAL;
+		ret = -EINVAL;
 		snprintf(message, PATH_MAX, "key file %.3000s changed while it was read; retry",
 			path);
 	} else {
@@ -99,7 +99,7 @@ xfer_key_read(struct xfer_key *key, const char *path, char message[PATH_MAX])
 	}
 	OPENSSL_cleanse(bytes, sizeof(bytes));
 	close(fd);
-	return rc;
+	return ret;
 }
 
 void

@@ -51,7 +51,7 @@ xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema
 	const struct arrow_identity *identity, uint64_t session_id, struct xfer_seal *seal,
 	uint64_t body_max)
 {
-	int rc;
+	int ret;
 
 	memset(s, 0, sizeof(*s));
 	s->identity = *identity;
@@ -60,9 +60,9 @@ xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema
 	s->seal = seal;
 	s->body_max = body_max;
 	s->table = table;
-	rc = arrow_template_init(&s->template, schema, identity);
-	if (rc < 0)
-		return rc;
+	ret = arrow_template_init(&s->template, schema, identity);
+	if (ret < 0)
+		return ret;
 	if (s->template.size != XFER_BLOCK) {
 		xfer_stream_free(s);
 		return -EINVAL;

@@ -14,7 +14,7 @@ xfer_mr_open(struct xfer_mr *m, struct rdma_pd *pd, const struct rdma_mr_attr *a
 {
 	struct rdma_mr_attr slice = *attr;
 	uint32_t i;
-	int rc;
+	int ret;
 
 	memset(m, 0, sizeof(*m));
 	if (unit > most)
@@ -31,10 +31,10 @@ xfer_mr_open(struct xfer_mr *m, struct rdma_pd *pd, const struct rdma_mr_attr *a
 		slice.length = xfer_mr_slice_bytes(m, i);
 		m->mr[i] = rdma_mr_reg(pd, &slice);
 		if (m->mr[i] == NULL) {
-			rc = -rte_errno;
+			ret = -rte_errno;
 			/* the memory is not in use yet, so this cannot fail with -EBUSY */
 			(void)xfer_mr_close(m);
-			return rc;
+			return ret;
 		}
 	}
 	return 0;

@@ -110,21 +110,21 @@ int
 xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config)
 {
 	uint32_t i;
-	int rc;
+	int ret;
 
 	memset(l, 0, sizeof(*l));
 	l->config = *config;
 	l->listened = xfer_qp_clock();
 	l->nb_receives = XFER_RECEIVES + config->receives;
 	l->size = (uint64_t)(XFER_RECEIVES + XFER_QP_SENDS) * XFER_SEND_MAX + config->extra;
-	rc = get_memory(l, l->size, &l->memory, &l->mr);
-	if (rc < 0)
-		return rc;
+	ret = get_memory(l, l->size, &l->memory, &l->mr);
+	if (ret < 0)
+		return ret;
 	l->extra = send_at(l, XFER_QP_SENDS);
-	rc = create_queues(l);
-	if (rc < 0) {
+	ret = create_queues(l);
+	if (ret < 0) {
 		(void)xfer_qp_close(l);
-		return rc;
+		return ret;
 	}
 	for (i = 0; i < XFER_QP_SENDS; i++)
 		l->free_send[l->nb_free_sends++] = i;
@@ -142,27 +142,27 @@ more_size(const struct xfer_qp *l)
 int
 xfer_qp_extend(struct xfer_qp *l)
 {
-	const int rc = get_memory(l, more_size(l), &l->more, &l->more_mr);
+	const int ret = get_memory(l, more_size(l), &l->more, &l->more_mr);
 	uint32_t i;
 
-	for (i = XFER_RECEIVES; rc == 0 && i < l->nb_receives; i++)
+	for (i = XFER_RECEIVES; ret == 0 && i < l->nb_receives; i++)
 		post_receives(l, &i, 1);
-	return rc;
+	return ret;
 }
 
 int
 xfer_qp_seal(struct xfer_qp *l, const struct xfer_auth *h)
 {
 	uint8_t keys[2][XFER_MAC_BYTES];
-	int rc = xfer_auth_session(h, keys);
+	int ret = xfer_auth_session(h, keys);
 
 	l->sealed = true;
-	if (rc == 0)
-		rc = xfer_seal_open(&l->send, keys[h->store]);
-	if (rc == 0)
-		rc = xfer_seal_open(&l->receive, keys[!h->store]);
+	if (ret == 0)
+		ret = xfer_seal_open(&l->send, keys[h->store]);
+	if (ret == 0)
+		ret = xfer_seal_open(&l->receive, keys[!h->store]);
 	OPENSSL_cleanse(keys, sizeof(keys));
-	return rc;
+	return ret;
 }
 
 int

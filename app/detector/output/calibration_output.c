@@ -17,19 +17,19 @@ write_file(const char *directory, const char *name, uint32_t module, const void 
 {
 	struct output_file file;
 	char *path;
-	int rc;
+	int ret;
 
 	if (asprintf(&path, "%s/%s_m%u.bin", directory, name, module) < 0)
 		return -ENOMEM;
-	rc = output_file_open(&file, path);
+	ret = output_file_open(&file, path);
 	free(path);
-	if (rc != 0)
-		return rc;
-	rc = output_file_write(&file, data, bytes);
-	if (rc == 0)
+	if (ret != 0)
+		return ret;
+	ret = output_file_write(&file, data, bytes);
+	if (ret == 0)
 		return output_file_commit(&file);
 	output_file_discard(&file);
-	return rc;
+	return ret;
 }
 
 static int
@@ -37,16 +37,16 @@ write_module(const char *directory, uint32_t module, const struct jungfrau_calib
 {
 	static const char *const pedestal[JUNGFRAU_GAINS] = {
 		"pedestal_g0", "pedestal_g1", "pedestal_g2"};
-	int rc;
+	int ret;
 
-	rc = write_file(directory, "gain", module, calibration->gain, sizeof(calibration->gain));
-	for (int stage = 0; rc == 0 && stage < JUNGFRAU_GAINS; stage++)
-		rc = write_file(directory, pedestal[stage], module, calibration->pedestal[stage],
+	ret = write_file(directory, "gain", module, calibration->gain, sizeof(calibration->gain));
+	for (int stage = 0; ret == 0 && stage < JUNGFRAU_GAINS; stage++)
+		ret = write_file(directory, pedestal[stage], module, calibration->pedestal[stage],
 			sizeof(calibration->pedestal[stage]));
-	if (rc == 0)
-		rc = write_file(
+	if (ret == 0)
+		ret = write_file(
 			directory, "mask", module, calibration->mask, sizeof(calibration->mask));
-	return rc;
+	return ret;
 }
 
 int
@@ -54,25 +54,25 @@ calibration_output_write(const struct jungfrau_model *model, uint32_t modules,
 	const char *directory, const volatile sig_atomic_t *stop)
 {
 	struct jungfrau_calibration *calibration;
-	int rc = 0;
+	int ret = 0;
 
 	if (mkdir(directory, OWN_FOLDER_MODE) != 0 && errno != EEXIST) {
-		rc = -errno;
+		ret = -errno;
 		warnx("%s: cannot create this directory for the calibration: %s", directory,
-			strerror(-rc));
-		return rc;
+			strerror(-ret));
+		return ret;
 	}
 	calibration = malloc(sizeof(*calibration));
 	if (calibration == NULL)
 		return -ENOMEM;
-	for (uint32_t m = 0; rc == 0 && m < modules; m++) {
+	for (uint32_t m = 0; ret == 0 && m < modules; m++) {
 		if (*stop) {
-			rc = -EINTR;
+			ret = -EINTR;
 			break;
 		}
 		jungfrau_model_calibration(model, m, calibration);
-		rc = write_module(directory, m, calibration);
+		ret = write_module(directory, m, calibration);
 	}
 	free(calibration);
-	return rc;
+	return ret;
 }

@@ -76,7 +76,7 @@ int
 output_file_open(struct output_file *file, const char *path)
 {
 	struct stat status;
-	int rc;
+	int ret;
 
 	*file = (struct output_file){.path = strdup(path)};
 	if (file->path == NULL)
@@ -89,9 +89,9 @@ output_file_open(struct output_file *file, const char *path)
 	}
 	file->stream = open_stream(file);
 	if (file->stream == NULL) {
-		rc = report(file, "create");
+		ret = report(file, "create");
 		forget(file);
-		return rc;
+		return ret;
 	}
 	/* a hint; the default buffer also works, but is slower */
 	setvbuf(file->stream, NULL, _IOFBF, BUFFER_BYTES);
@@ -118,19 +118,19 @@ int
 output_file_commit(struct output_file *file)
 {
 	FILE *stream = file->stream;
-	int rc = 0;
+	int ret = 0;
 
 	if (fflush(stream) != 0 || ferror(stream))
-		rc = report(file, "write");
+		ret = report(file, "write");
 	file->stream = NULL;
-	if (fclose(stream) != 0 && rc == 0)
-		rc = report(file, "close");
-	if (rc == 0 && file->partial != NULL && rename(file->partial, file->path) != 0)
-		rc = report(file, "rename the finished file to its name");
-	if (rc != 0 && file->partial != NULL)
+	if (fclose(stream) != 0 && ret == 0)
+		ret = report(file, "close");
+	if (ret == 0 && file->partial != NULL && rename(file->partial, file->path) != 0)
+		ret = report(file, "rename the finished file to its name");
+	if (ret != 0 && file->partial != NULL)
 		unlink(file->partial);
 	forget(file);
-	return rc;
+	return ret;
 }
 
 void

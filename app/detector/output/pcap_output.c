@@ -11,12 +11,12 @@
 int
 pcap_output_open(struct pcap_output *output, const char *path)
 {
-	int rc;
+	int ret;
 
 	*output = (struct pcap_output){0};
-	rc = output_file_open(&output->file, path);
-	if (rc != 0)
-		return rc;
+	ret = output_file_open(&output->file, path);
+	if (ret != 0)
+		return ret;
 	output->format = pcap_open_dead_with_tstamp_precision(
 		DLT_EN10MB, SNAPSHOT_BYTES, PCAP_TSTAMP_PRECISION_NANO);
 	if (output->format != NULL)

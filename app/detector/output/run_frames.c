@@ -75,7 +75,7 @@ add_batch(struct run_frames *run, uint32_t file, uint32_t batch, bool images)
 	const struct arrow_reader *r = &run->file[file].reader;
 	struct arrow_column frame, kind = {0};
 	struct row row = {.file = file, .batch = batch};
-	int rc = 0;
+	int ret = 0;
 
 	if (arrow_reader_crc(r, batch) < 0)
 		return damaged(run->file[file].path, "a batch is damaged");
@@ -83,14 +83,14 @@ add_batch(struct run_frames *run, uint32_t file, uint32_t batch, bool images)
 			0 ||
 		(images && arrow_reader_column(r, batch, IMAGES_KIND, &kind) < 0))
 		return damaged(run->file[file].path, "a column is damaged");
-	for (; rc == 0 && row.row < frame.rows; row.row++) {
+	for (; ret == 0 && row.row < frame.rows; row.row++) {
 		row.frame = ((const uint64_t *)frame.data)[row.row];
 		if (!images)
-			rc = add_row(&run->frames, &row);
+			ret = add_row(&run->frames, &row);
 		else if (((const uint8_t *)kind.data)[row.row] == GK_KIND_RAW)
-			rc = add_row(&run->images, &row);
+			ret = add_row(&run->images, &row);
 	}
-	return rc;
+	return ret;
 }
 
 /* Does a schema belong to one of the tables, and to our detector? */
@@ -133,24 +133,24 @@ add_file(struct run_frames *run, const char *path)
 	const char *problem;
 	bool images;
 	size_t i;
-	int rc;
+	int ret;
 
 	more = realloc(run->file, (run->nb_files + 1) * sizeof(*more));
 	if (more == NULL)
 		return -ENOMEM;
 	run->file = more;
 	f = &more[run->nb_files];
-	rc = arrow_reader_open(&f->reader, path, &problem);
-	if (rc < 0) {
+	ret = arrow_reader_open(&f->reader, path, &problem);
+	if (ret < 0) {
 		warnx("%s: %s", path, problem);
-		return rc;
+		return ret;
 	}
 	f->path = strdup(path);
 	run->nb_files++;
-	rc = f->path != NULL ? check_schema(run, f, &images) : -ENOMEM;
-	for (i = 0; rc == 0 && i < f->reader.nb_batches; i++)
-		rc = add_batch(run, run->nb_files - 1, i, images);
-	return rc;
+	ret = f->path != NULL ? check_schema(run, f, &images) : -ENOMEM;
+	for (i = 0; ret == 0 && i < f->reader.nb_batches; i++)
+		ret = add_batch(run, run->nb_files - 1, i, images);
+	return ret;
 }
 
 static int
@@ -165,25 +165,25 @@ add_path(struct run_frames *run, const char *path)
 	char name[PATH_MAX];
 	struct dirent **entry;
 	struct stat st;
-	int i, n, rc = 0;
+	int i, n, ret = 0;
 
 	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return add_file(run, path);
 	n = scandir(path, &entry, is_arrow, alphasort);
 	if (n < 0) {
-		rc = -errno;
+		ret = -errno;
 		warn("%s", path);
-		return rc;
+		return ret;
 	}
 	for (i = 0; i < n; i++) {
-		if (rc == 0 &&
+		if (ret == 0 &&
 			snprintf(name, sizeof(name), "%s/%s", path, entry[i]->d_name) <
 				(int)sizeof(name))
-			rc = add_file(run, name);
+			ret = add_file(run, name);
 		free(entry[i]);
 	}
 	free(entry);
-	return rc;
+	return ret;
 }
 
 static int
@@ -217,24 +217,24 @@ run_frames_open(struct run_frames **run, char *const *paths, int nb_paths, uint3
 	uint64_t *frames)
 {
 	struct run_frames *r = calloc(1, sizeof(*r));
-	int i, rc = 0;
+	int i, ret = 0;
 
 	*run = r;
 	if (r == NULL)
 		return -ENOMEM;
 	r->modules = modules;
-	for (i = 0; i < nb_paths && rc == 0; i++)
-		rc = add_path(r, paths[i]);
-	if (rc == 0)
-		rc = sort(&r->frames);
-	if (rc == 0)
-		rc = sort(&r->images);
-	if (rc == 0 && r->images.nb == 0) {
+	for (i = 0; i < nb_paths && ret == 0; i++)
+		ret = add_path(r, paths[i]);
+	if (ret == 0)
+		ret = sort(&r->frames);
+	if (ret == 0)
+		ret = sort(&r->images);
+	if (ret == 0 && r->images.nb == 0) {
 		warnx("no raw frame found; expected a run with [output] format = raw");
-		rc = -EINVAL;
+		ret = -EINVAL;
 	}
 	*frames = r->images.nb;
-	return rc;
+	return ret;
 }
 
 static uint64_t

@@ -87,16 +87,16 @@ physics_init(struct jungfrau_model *model)
 	struct jungfrau_geometry geometry = geometry_of(config);
 	double wavelength = JUNGFRAU_HC / config->energy;
 	struct model_random random;
-	int rc;
+	int ret;
 
 	for (uint32_t m = 0; m < config->modules; m++) {
 		jungfrau_module_init(&model->module[m], config->seed, m, config->energy,
 			config->noise, model->normal);
 		if (config->drift != 0.0) {
-			rc = jungfrau_module_drift(
+			ret = jungfrau_module_drift(
 				&model->module[m], config->seed, m, config->drift);
-			if (rc != 0)
-				return rc;
+			if (ret != 0)
+				return ret;
 		}
 	}
 	random.counter = model_random_key(config->seed, MODEL_PURPOSE_FLICKERING, 0, 0);
@@ -105,10 +105,10 @@ physics_init(struct jungfrau_model *model)
 
 		jungfrau_module_add_flickering(&model->module[m], &random);
 	}
-	rc = jungfrau_pattern_init(
+	ret = jungfrau_pattern_init(
 		&model->pattern, &geometry, config->cell, wavelength, config->peaks, config->seed);
-	if (rc != 0)
-		return rc;
+	if (ret != 0)
+		return ret;
 	return jungfrau_background_init(
 		&model->background, &geometry, wavelength, config->background);
 }
@@ -117,7 +117,7 @@ int
 jungfrau_model_create(const struct jungfrau_model_config *config, struct jungfrau_model **result)
 {
 	struct jungfrau_model *model;
-	int rc = -ENOMEM;
+	int ret = -ENOMEM;
 
 	if (!config_usable(config))
 		return -EINVAL;
@@ -128,10 +128,10 @@ jungfrau_model_create(const struct jungfrau_model_config *config, struct jungfra
 	model_normal_table(model->normal);
 	model->module = calloc(config->modules, sizeof(*model->module));
 	if (model->module != NULL)
-		rc = physics_init(model);
-	if (rc != 0) {
+		ret = physics_init(model);
+	if (ret != 0) {
 		jungfrau_model_destroy(model);
-		return rc;
+		return ret;
 	}
 	*result = model;
 	return 0;

@@ -44,29 +44,29 @@ transmit_frames_load(struct transmit_frames *frames, struct frame_source *source
 	uint32_t nb_frames, const volatile sig_atomic_t *stop)
 {
 	uint32_t modules = source->options->model.modules;
-	int rc = 0;
+	int ret = 0;
 
 	*frames = (struct transmit_frames){
 		.nb_frames = nb_frames, .nb_payloads = modules * JUNGFRAU_MODULE_PACKETS};
 	frames->frame = rte_zmalloc("detector_frames", nb_frames * sizeof(*frames->frame), 0);
 	if (frames->frame == NULL)
-		rc = -ENOMEM;
+		ret = -ENOMEM;
 	/* allocate first: drawing takes long, and lack of memory should be reported before */
-	for (uint32_t i = 0; rc == 0 && i < nb_frames; i++)
-		rc = frame_alloc(&frames->frame[i], modules);
-	if (rc != 0) {
+	for (uint32_t i = 0; ret == 0 && i < nb_frames; i++)
+		ret = frame_alloc(&frames->frame[i], modules);
+	if (ret != 0) {
 		warnx("cannot allocate %u frames of %u MiB; give EAL more memory (-m), or reduce "
 		      "--distinct",
 			nb_frames, modules);
-		return rc;
+		return ret;
 	}
 	for (uint32_t i = 0; i < nb_frames; i++) {
 		if (*stop != 0)
 			return -EINTR;
-		rc = frame_source_make(
+		ret = frame_source_make(
 			source, first + i, frames->frame[i].raw, &frames->frame[i].truth);
-		if (rc != 0)
-			return rc;
+		if (ret != 0)
+			return ret;
 	}
 	return 0;
 }

@@ -101,13 +101,13 @@ raise_mtu(uint16_t id, const char *name, const struct rte_eth_dev_info *info)
 {
 	const uint16_t wanted = JUNGFRAU_PACKET_BYTES - JUNGFRAU_ETHERNET_BYTES;
 	uint16_t mtu;
-	int rc;
+	int ret;
 
 	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu >= wanted || info->max_mtu < wanted ||
 		info->max_rx_pktlen < JUNGFRAU_PACKET_BYTES)
 		return;
-	rc = rte_eth_dev_set_mtu(id, RTE_MIN(info->max_mtu, 9000));
-	if (rc != 0 && rc != -ENOTSUP)
+	ret = rte_eth_dev_set_mtu(id, RTE_MIN(info->max_mtu, 9000));
+	if (ret != 0 && ret != -ENOTSUP)
 		warnx("port %s: MTU is %u, expected at least %u, and it cannot be changed", name,
 			mtu, wanted);
 }
@@ -119,39 +119,39 @@ transmit_port_open(struct transmit_port *port, const char *name)
 	struct rte_eth_conf conf = {0};
 	struct rte_eth_dev_info info;
 	struct rte_eth_txconf txconf;
-	int socket, rc;
+	int socket, ret;
 
 	*port = (struct transmit_port){.id = RTE_MAX_ETHPORTS};
-	rc = find_port(name, &port->id);
-	if (rc != 0)
-		return rc;
-	rc = rte_eth_dev_info_get(port->id, &info);
-	if (rc != 0)
-		return failed(name, "get its device information", rc);
+	ret = find_port(name, &port->id);
+	if (ret != 0)
+		return ret;
+	ret = rte_eth_dev_info_get(port->id, &info);
+	if (ret != 0)
+		return failed(name, "get its device information", ret);
 	socket = rte_eth_dev_socket_id(port->id);
 	port->chains = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
-	rc = make_pools(port, name, socket);
-	if (rc != 0)
-		return rc;
+	ret = make_pools(port, name, socket);
+	if (ret != 0)
+		return ret;
 
 	conf.txmode.offloads = port->chains ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0;
 	/* The port does not receive, but net_vhost and others require an RX queue. A client of
 	 * net_memif must not have more rings than its server, and braggline-recv's server has no TX
 	 * ring. */
 	nb_rxq = strcmp(info.driver_name, "net_memif") != 0;
-	rc = rte_eth_dev_configure(port->id, nb_rxq, 1, &conf);
-	if (rc != 0)
-		return failed(name, "configure it", rc);
+	ret = rte_eth_dev_configure(port->id, nb_rxq, 1, &conf);
+	if (ret != 0)
+		return failed(name, "configure it", ret);
 	raise_mtu(port->id, name, &info);
-	rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &nb_rxd, &nb_txd);
-	if (rc == 0 && nb_rxq != 0)
-		rc = setup_receive(port, nb_rxd, socket);
-	if (rc != 0)
-		return failed(name, "set up its receive queue", rc);
+	ret = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &nb_rxd, &nb_txd);
+	if (ret == 0 && nb_rxq != 0)
+		ret = setup_receive(port, nb_rxd, socket);
+	if (ret != 0)
+		return failed(name, "set up its receive queue", ret);
 	txconf = info.default_txconf;
 	txconf.offloads = conf.txmode.offloads;
-	rc = rte_eth_tx_queue_setup(port->id, 0, nb_txd, (unsigned int)socket, &txconf);
-	return rc == 0 ? 0 : failed(name, "set up its transmit queue", rc);
+	ret = rte_eth_tx_queue_setup(port->id, 0, nb_txd, (unsigned int)socket, &txconf);
+	return ret == 0 ? 0 : failed(name, "set up its transmit queue", ret);
 }
 
 int

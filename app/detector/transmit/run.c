@@ -55,16 +55,16 @@ static int
 open_outputs(struct transmit *run)
 {
 	const struct detector_options *options = run->options;
-	int rc = 0;
+	int ret = 0;
 
 	if (options->calibration_path != NULL)
-		rc = calibration_output_write(run->source.model, options->model.modules,
+		ret = calibration_output_write(run->source.model, options->model.modules,
 			options->calibration_path, &detector_stop);
-	if (rc == 0 && options->truth_path != NULL)
-		rc = truth_output_open(&run->truth, options->truth_path);
-	if (rc == 0 && options->report_path != NULL)
-		rc = output_file_open(&run->report_output, options->report_path);
-	return rc;
+	if (ret == 0 && options->truth_path != NULL)
+		ret = truth_output_open(&run->truth, options->truth_path);
+	if (ret == 0 && options->report_path != NULL)
+		ret = output_file_open(&run->report_output, options->report_path);
+	return ret;
 }
 
 static int
@@ -72,17 +72,17 @@ open_run(struct transmit *run)
 {
 	const struct detector_options *options = run->options;
 	uint64_t nb_frames;
-	int rc;
+	int ret;
 
 	run->numbering = detector_options_numbering(options);
-	rc = frame_source_open(&run->source, options);
-	if (rc == 0)
-		rc = packet_faults_create(&options->faults, &options->wire,
+	ret = frame_source_open(&run->source, options);
+	if (ret == 0)
+		ret = packet_faults_create(&options->faults, &options->wire,
 			detector_options_fault_seed(options), &run->faults);
-	if (rc == 0)
-		rc = open_outputs(run);
-	if (rc != 0)
-		return rc;
+	if (ret == 0)
+		ret = open_outputs(run);
+	if (ret != 0)
+		return ret;
 	nb_frames = frames_to_draw(options, run->source.frames);
 	if (nb_frames > UINT32_MAX) {
 		warnx("--distinct: found %llu, expected less than 2^32",
@@ -90,13 +90,13 @@ open_run(struct transmit *run)
 		return -EINVAL;
 	}
 	/* report a missing port before the frames are drawn */
-	rc = transmit_port_open(&run->port, options->port_name);
-	if (rc == 0)
-		rc = transmit_frames_load(&run->frames, &run->source, options->first_frame,
+	ret = transmit_port_open(&run->port, options->port_name);
+	if (ret == 0)
+		ret = transmit_frames_load(&run->frames, &run->source, options->first_frame,
 			(uint32_t)nb_frames, &detector_stop);
-	if (rc == 0)
-		rc = transmit_port_start(&run->port, options->link_wait, &detector_stop);
-	return rc;
+	if (ret == 0)
+		ret = transmit_port_start(&run->port, options->link_wait, &detector_stop);
+	return ret;
 }
 
 static int
@@ -104,7 +104,7 @@ transmit(struct transmit *run)
 {
 	const struct detector_options *options = run->options;
 	unsigned int worker = rte_get_next_lcore(-1, 1, 0);
-	int rc;
+	int ret;
 
 	run->report.asked_rate = options->rate;
 	run->loop = (struct transmit_loop){
@@ -121,13 +121,13 @@ transmit(struct transmit *run)
 		.rate = options->rate,
 		.report = &run->report,
 	};
-	rc = transmit_loop_init(&run->loop);
-	if (rc != 0)
-		return rc;
+	ret = transmit_loop_init(&run->loop);
+	if (ret != 0)
+		return ret;
 	if (worker >= RTE_MAX_LCORE)
 		return transmit_loop_run(&run->loop);
-	rc = rte_eal_remote_launch(transmit_loop_run, &run->loop, worker);
-	return rc == 0 ? rte_eal_wait_lcore(worker) : rc;
+	ret = rte_eal_remote_launch(transmit_loop_run, &run->loop, worker);
+	return ret == 0 ? rte_eal_wait_lcore(worker) : ret;
 }
 
 /* Repeats the faults over the frames that were sent, for the truth of each frame. */
@@ -137,28 +137,28 @@ write_truth(struct transmit *run)
 	const struct detector_options *options = run->options;
 	struct packet_faults *faults = NULL;
 	struct frame_outcome outcome;
-	int rc;
+	int ret;
 
-	rc = packet_faults_create(
+	ret = packet_faults_create(
 		&options->faults, &options->wire, detector_options_fault_seed(options), &faults);
-	for (uint64_t i = 0; rc == 0 && i < run->report.frames; i++) {
+	for (uint64_t i = 0; ret == 0 && i < run->report.frames; i++) {
 		uint64_t pulse = options->first_frame + i;
 
 		packet_faults_frame(faults, pulse, run->loop.packets, &outcome);
-		rc = truth_output_frame(&run->truth, &run->numbering, pulse,
+		ret = truth_output_frame(&run->truth, &run->numbering, pulse,
 			&run->frames.frame[i % run->frames.nb_frames].truth, &outcome);
 	}
 	packet_faults_destroy(faults);
-	if (rc == 0)
-		rc = output_file_commit(&run->truth);
-	return rc;
+	if (ret == 0)
+		ret = output_file_commit(&run->truth);
+	return ret;
 }
 
 static int
 finish(struct transmit *run)
 {
 	struct rte_eth_stats stats;
-	int rc = 0;
+	int ret = 0;
 
 	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
 	if (rte_eth_stats_get(run->port.id, &stats) == 0) {
@@ -172,32 +172,32 @@ finish(struct transmit *run)
 			run->options->port_name,
 			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
 	if (run->options->report_path != NULL) {
-		rc = detector_report_write(&run->report, &run->report_output);
-		if (rc == 0)
-			rc = output_file_commit(&run->report_output);
+		ret = detector_report_write(&run->report, &run->report_output);
+		if (ret == 0)
+			ret = output_file_commit(&run->report_output);
 	}
-	if (rc == 0 && run->options->truth_path != NULL)
-		rc = write_truth(run);
-	return rc == 0 && run->loop.given_up ? -ETIMEDOUT : rc;
+	if (ret == 0 && run->options->truth_path != NULL)
+		ret = write_truth(run);
+	return ret == 0 && run->loop.given_up ? -ETIMEDOUT : ret;
 }
 
 int
 transmit_run(const struct detector_options *options)
 {
 	struct transmit *run = calloc(1, sizeof(*run));
-	int rc;
+	int ret;
 
 	if (run == NULL)
 		return -ENOMEM;
 	run->options = options;
-	rc = open_run(run);
-	if (rc == 0)
-		rc = transmit(run);
-	if (rc == 0)
-		rc = finish(run);
-	if (rc == -EINTR)
+	ret = open_run(run);
+	if (ret == 0)
+		ret = transmit(run);
+	if (ret == 0)
+		ret = finish(run);
+	if (ret == -EINTR)
 		warnx("interrupted before the first frame");
-	else if (rc == -ENOMEM)
+	else if (ret == -ENOMEM)
 		warnx("out of memory");
 
 	eal_hold();
@@ -209,5 +209,5 @@ transmit_run(const struct detector_options *options)
 	output_file_discard(&run->truth);
 	output_file_discard(&run->report_output);
 	free(run);
-	return rc;
+	return ret;
 }

@@ -106,18 +106,18 @@ check_spilled(const struct adoption *a, unsigned int index)
 	struct journal_batch b;
 	uint32_t batch, at = 0;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	while (rc == 0 && (batch = journal_walk(a->journal, &at)) != UINT32_MAX) {
+	while (ret == 0 && (batch = journal_walk(a->journal, &at)) != UINT32_MAX) {
 		if (journal_get(a->journal, batch, &b) && b.run == index)
-			rc = interval_set_add(&held[b.table], b.sequence, b.sequence);
+			ret = interval_set_add(&held[b.table], b.sequence, b.sequence);
 	}
 	for (i = 0; i < XFER_TABLES; i++) {
-		if (rc == 0)
-			rc = spill_check(a->spill, index, i, &held[i]);
+		if (ret == 0)
+			ret = spill_check(a->spill, index, i, &held[i]);
 		interval_set_free(&held[i]);
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -129,14 +129,14 @@ static int
 adopt_run(struct adoption *a, unsigned int index, const struct journal_run *run)
 {
 	uint64_t batches = 0;
-	int rc;
+	int ret;
 
 	if (a->spill != NULL) {
-		rc = spill_adopt_run(a->spill, index, run);
-		if (rc == 0)
-			rc = check_spilled(a, index);
-		if (rc < 0)
-			return rc;
+		ret = spill_adopt_run(a->spill, index, run);
+		if (ret == 0)
+			ret = check_spilled(a, index);
+		if (ret < 0)
+			return ret;
 		batches = count_released(a, index);
 	}
 	if (batches < run->spilled)
@@ -154,7 +154,7 @@ adopt_spilled(struct journal *journal, struct spill *spill, uint64_t *in_files)
 	struct journal_batch b;
 	struct journal_run run;
 	uint32_t i, at = 0;
-	int rc;
+	int ret;
 
 	find_spilled(a, spilled);
 	for (i = 0; i < JOURNAL_RUNS; i++) {
@@ -168,9 +168,9 @@ adopt_spilled(struct journal *journal, struct spill *spill, uint64_t *in_files)
 		if (!spilled[i] && run.spilled == 0 &&
 			(a->spill == NULL || !spill_was(a->spill, &run)))
 			continue;
-		rc = adopt_run(a, i, &run);
-		if (rc < 0)
-			return rc;
+		ret = adopt_run(a, i, &run);
+		if (ret < 0)
+			return ret;
 	}
 	while ((i = journal_walk(a->journal, &at)) != UINT32_MAX) {
 		if (journal_get(a->journal, i, &b) && b.owner == JOURNAL_SPILL)

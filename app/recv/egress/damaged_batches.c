@@ -101,24 +101,24 @@ create_file(
 	char number[16] = "";
 	char message[PATH_MAX];
 	unsigned int i;
-	int rc;
+	int ret;
 
-	rc = own_folder_make(directory, OWN_FOLDER_DATA, message);
-	if (rc < 0) {
+	ret = own_folder_make(directory, OWN_FOLDER_DATA, message);
+	if (ret < 0) {
 		LOG(ERR, "%s\n", message);
-		return rc;
+		return ret;
 	}
-	close(rc);
-	for (i = 1, rc = -EEXIST; i <= FILES_MAX && rc == -EEXIST; i++) {
+	close(ret);
+	for (i = 1, ret = -EEXIST; i <= FILES_MAX && ret == -EEXIST; i++) {
 		if (i > 1)
 			snprintf(number, sizeof(number), ".%u", i);
 		if (snprintf(path, PATH_MAX, "%s/journal-%016" PRIx64 ".quarantine%s", directory,
 			    receiver_id, number) >= PATH_MAX)
 			return -ENAMETOOLONG;
 		/* other users must not read what they could not read in the journal */
-		rc = durable_file_create_parts(path, c->part, c->nb, OWN_SECRET_MODE);
+		ret = durable_file_create_parts(path, c->part, c->nb, OWN_SECRET_MODE);
 	}
-	return rc;
+	return ret;
 }
 
 /* Write all damaged batches to a new file. */
@@ -130,24 +130,24 @@ write_file(const struct journal *journal, uint64_t nb, const char *directory, ch
 	uint64_t size;
 	size_t heads;
 	uint32_t n, at = 0;
-	int rc;
+	int ret;
 
 	for (heads = nb; journal_damage_space(journal, &at, &size) != NULL; heads++)
 		;
 	c.part = calloc(2 * heads, sizeof(*c.part));
 	c.heads = calloc(heads, HEAD);
 	path[0] = '\0';
-	rc = c.part != NULL && c.heads != NULL ? 0 : -ENOMEM;
-	for (n = journal_damage_next(journal, 0); n != UINT32_MAX && rc == 0;
+	ret = c.part != NULL && c.heads != NULL ? 0 : -ENOMEM;
+	for (n = journal_damage_next(journal, 0); n != UINT32_MAX && ret == 0;
 		n = journal_damage_next(journal, n + 1))
 		known &= add_batch(&c, journal, n);
-	if (rc == 0 && !known)
+	if (ret == 0 && !known)
 		add_space(&c, journal);
-	if (rc == 0)
-		rc = create_file(&c, directory, journal_receiver_id(journal), path);
+	if (ret == 0)
+		ret = create_file(&c, directory, journal_receiver_id(journal), path);
 	free(c.part);
 	free(c.heads);
-	return rc;
+	return ret;
 }
 
 /* ---- the ledger ------------------------------------------------------------------------------ */
@@ -198,7 +198,7 @@ damaged_batches_remove(struct journal *journal, const char *directory, struct le
 	char path[PATH_MAX], text[256];
 	uint64_t nb = 0;
 	uint32_t n, next;
-	int rc;
+	int ret;
 
 	*found = (struct damaged_batches){0};
 	for (n = journal_damage_next(journal, 0); n != UINT32_MAX;
@@ -207,14 +207,14 @@ damaged_batches_remove(struct journal *journal, const char *directory, struct le
 		LOG(ERR, "journal: %s\n", text);
 	}
 	if (nb > 0) {
-		rc = write_file(journal, nb, directory, path);
-		if (rc < 0) {
+		ret = write_file(journal, nb, directory, path);
+		if (ret < 0) {
 			LOG(ERR,
 				"cannot save %" PRIu64 " damaged batches of the journal in %s: %s. "
 				"The journal is unchanged; make room, or move it away and lose its "
 				"batches\n",
-				nb, path[0] != '\0' ? path : directory, own_file_error(rc));
-			return rc;
+				nb, path[0] != '\0' ? path : directory, own_file_error(ret));
+			return ret;
 		}
 		LOG(ERR, "%" PRIu64 " damaged batches of the journal are saved in %s\n", nb, path);
 	}

@@ -471,17 +471,17 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.arg = e,
 	};
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	memset(run, 0, sizeof(*run));
 	run->used = true;
 	run->waits = true;
 	run->index = index;
-	for (i = 0; i < e->stores.nb && rc == 0; i++) {
+	for (i = 0; i < e->stores.nb && ret == 0; i++) {
 		c.at = i;
-		rc = store_client_open(&run->sender[i], &c);
+		ret = store_client_open(&run->sender[i], &c);
 	}
-	return rc;
+	return ret;
 }
 
 /* End a run: no more batches follow. */
@@ -760,11 +760,11 @@ egress_adopt_runs(struct egress *e)
 	struct journal_run run;
 	unsigned int i;
 	uint32_t batch;
-	int rc = 0;
+	int ret = 0;
 
 	forget_empty_runs(e);
 	/* a removed run must have no open files */
-	rc = adopt_spilled(e->journal, e->spill, &e->view.adopted_spilled);
+	ret = adopt_spilled(e->journal, e->spill, &e->view.adopted_spilled);
 	for (batch = journal_next(e->journal, 0); batch != UINT32_MAX;
 		batch = journal_next(e->journal, batch + 1)) {
 		if (!journal_get(e->journal, batch, &b))
@@ -775,18 +775,18 @@ egress_adopt_runs(struct egress *e)
 			kept_ledger_has(&e->before, e->journal, &b))
 			e->before_held += b.rows;
 	}
-	for (i = 0; i < JOURNAL_RUNS && rc == 0; i++) {
+	for (i = 0; i < JOURNAL_RUNS && ret == 0; i++) {
 		if (!journal_run_get(e->journal, i, &run))
 			continue;
 		LOG(NOTICE, "run %s, incarnation %016" PRIx64 ": resending %u batches\n", run.name,
 			run.incarnation, run.references);
-		rc = egress_open_senders(e, i);
-		if (rc == 0)
+		ret = egress_open_senders(e, i);
+		if (ret == 0)
 			egress_finish_run(e, &e->run[i]);
 	}
 	/* batches of stores that are no longer configured */
 	e->unassigned = true;
-	return rc;
+	return ret;
 }
 
 /* Return the store that gets a batch as long as it is available. */
@@ -1003,14 +1003,14 @@ egress_view_get(struct egress *e, struct egress_view *view)
 static int
 do_begin(struct egress *e, const struct journal_run *run)
 {
-	int index, rc;
+	int index, ret;
 
 	index = journal_run_add(e->journal, run);
 	if (index < 0)
 		return index;
-	rc = egress_open_senders(e, index);
-	if (rc < 0)
-		return rc;
+	ret = egress_open_senders(e, index);
+	if (ret < 0)
+		return ret;
 	e->current = index;
 	kept_ledger_begin(&e->kept, run->incarnation);
 	return 0;
@@ -1162,13 +1162,13 @@ let_go_on(struct egress *e, unsigned int us)
 static int
 ask(struct egress *e, const struct command *command)
 {
-	int rc;
+	int ret;
 
 	e->command = *command;
 	mailbox_post(&e->mailbox);
-	while ((rc = mailbox_result(&e->mailbox)) == -EINPROGRESS)
+	while ((ret = mailbox_result(&e->mailbox)) == -EINPROGRESS)
 		let_go_on(e, SLEEP_US);
-	return rc;
+	return ret;
 }
 
 int
@@ -1178,11 +1178,11 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	uint8_t *header[ARROW_TABLES] = {NULL};
 	unsigned int i;
 	size_t size;
-	int rc = 0;
+	int ret = 0;
 
 	snprintf(run.name, sizeof(run.name), "%s", begin->name);
-	for (i = 0; i < ARROW_TABLES && rc == 0; i++) {
-		rc = arrow_header_build(&begin->tables->schema[i], &header[i], &size);
+	for (i = 0; i < ARROW_TABLES && ret == 0; i++) {
+		ret = arrow_header_build(&begin->tables->schema[i], &header[i], &size);
 		run.schema[i] = header[i];
 		run.schema_bytes[i] = size;
 		run.body_max[i] = begin->body_max[i];
@@ -1194,18 +1194,19 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	e->room = NULL;
 	e->clock = begin->clock;
 	e->clock_arg = begin->clock_arg;
-	if (rc == 0)
-		rc = ask(e, &(struct command){.order = COMMAND_BEGIN, .run = &run});
+	if (ret == 0)
+		ret = ask(e, &(struct command){.order = COMMAND_BEGIN, .run = &run});
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
-	if (rc == -ENOSPC)
+	if (ret == -ENOSPC)
 		snprintf(message, PATH_MAX,
 			"the journal has unacknowledged batches of %u runs, its limit; a new run "
 			"begins when the stores have taken those of one of them",
 			JOURNAL_RUNS);
-	else if (rc < 0)
-		snprintf(message, PATH_MAX, "cannot add the run to the journal: %s", strerror(-rc));
-	return rc;
+	else if (ret < 0)
+		snprintf(
+			message, PATH_MAX, "cannot add the run to the journal: %s", strerror(-ret));
+	return ret;
 }
 
 uint8_t *
@@ -1472,12 +1473,12 @@ open_ring(struct egress *e)
 	struct damaged_batches damaged;
 	struct journal_stats stats;
 	char message[PATH_MAX];
-	int rc;
+	int ret;
 
-	rc = journal_open(&e->journal, &c, message);
-	if (rc < 0) {
+	ret = journal_open(&e->journal, &c, message);
+	if (ret < 0) {
 		LOG(ERR, "%s\n", message);
-		return rc;
+		return ret;
 	}
 	LOG(NOTICE, "%s\n", message);
 	journal_stats_get(e->journal, &stats);
@@ -1487,20 +1488,20 @@ open_ring(struct egress *e)
 			" records; check the memory of this machine\n",
 			e->settings.journal, stats.corrected);
 	kept_ledger_before(&e->before, e->journal);
-	rc = damaged_batches_remove(e->journal,
+	ret = damaged_batches_remove(e->journal,
 		e->settings.directory != NULL ? e->settings.directory : ".", &e->before, &damaged);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	e->view.damaged_frames = damaged.frames;
 	e->stores.journal = e->journal;
-	rc = store_set_find(&e->stores);
-	if (rc < 0) {
+	ret = store_set_find(&e->stores);
+	if (ret < 0) {
 		LOG(ERR,
 			"journal %s holds unacknowledged batches of %u stores that are not in "
 			"[egress] stores, its limit; add them back, or run braggline-store "
 			"reconcile --journal\n",
 			e->settings.journal, JOURNAL_STORES);
-		return rc;
+		return ret;
 	}
 	kept_ledger_init(&e->kept, e->journal);
 	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
@@ -1518,7 +1519,7 @@ static int
 open_device(struct egress *e)
 {
 	struct rdma_mr_attr attr = {.gpu = -1};
-	int rc;
+	int ret;
 
 	e->dev = rdma_dev_open(e->settings.device);
 	if (e->dev == NULL) {
@@ -1529,13 +1530,13 @@ open_device(struct egress *e)
 	(void)rdma_progress(e->dev, 0);
 	e->pd = rdma_pd_alloc(e->dev);
 	journal_memory(e->journal, &attr.addr, &attr.length);
-	rc = e->pd != NULL
+	ret = e->pd != NULL
 		? xfer_mr_open(&e->memory, e->pd, &attr, e->info.max_mr_bytes, XFER_BLOCK)
 		: -rte_errno;
-	if (rc < 0)
+	if (ret < 0)
 		LOG(ERR, "device %s cannot send from the memory of the journal: %s\n",
-			e->settings.device, rte_strerror(-rc));
-	return rc;
+			e->settings.device, rte_strerror(-ret));
+	return ret;
 }
 
 static int
@@ -1547,24 +1548,24 @@ open_spill(struct egress *e)
 		.receiver_id = e->receiver_id,
 	};
 	char message[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (c.dir == NULL)
 		return 0;
-	rc = spill_create(&e->spill, &c, message);
-	if (rc < 0)
+	ret = spill_create(&e->spill, &c, message);
+	if (ret < 0)
 		LOG(ERR, "[egress] spill: %s\n", message);
-	return rc;
+	return ret;
 }
 
 int
 egress_start(struct egress *e, const cpu_set_t *cpus)
 {
-	const int rc = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
+	const int ret = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
 
-	if (rc < 0)
-		LOG(ERR, "cannot start the spill thread: %s\n", strerror(-rc));
-	return rc;
+	if (ret < 0)
+		LOG(ERR, "cannot start the spill thread: %s\n", strerror(-ret));
+	return ret;
 }
 
 int
@@ -1572,32 +1573,32 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 {
 	struct egress *e = calloc(1, sizeof(*e));
 	char message[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (e == NULL)
 		return -ENOMEM;
 	e->settings = *settings;
 	e->receiver_id = receiver_id;
 	e->current = -1;
-	rc = egress_stores_parse(settings, &e->stores, message);
-	if (rc < 0) {
+	ret = egress_stores_parse(settings, &e->stores, message);
+	if (ret < 0) {
 		LOG(ERR, "[egress] stores: %s\n", message);
 	} else {
-		rc = xfer_key_read(&e->key, settings->key, message);
-		if (rc < 0)
+		ret = xfer_key_read(&e->key, settings->key, message);
+		if (ret < 0)
 			LOG(ERR, "%s\n", message);
 	}
-	if (rc == 0)
-		rc = open_ring(e);
-	if (rc == 0)
-		rc = open_device(e);
-	if (rc == 0)
-		rc = open_spill(e);
-	if (rc == 0)
-		rc = egress_adopt_runs(e);
-	if (rc < 0) {
+	if (ret == 0)
+		ret = open_ring(e);
+	if (ret == 0)
+		ret = open_device(e);
+	if (ret == 0)
+		ret = open_spill(e);
+	if (ret == 0)
+		ret = egress_adopt_runs(e);
+	if (ret < 0) {
 		egress_destroy(e);
-		return rc;
+		return ret;
 	}
 	*egress = e;
 	return 0;

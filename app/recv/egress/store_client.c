@@ -206,7 +206,7 @@ store_client_fill_queues(struct store_client *s)
 {
 	struct journal_batch b;
 	uint32_t batch, at = 0, i;
-	int rc = 0;
+	int ret = 0;
 
 	for (i = 0; i < XFER_TABLES; i++)
 		s->queue[i].nb = 0;
@@ -215,11 +215,11 @@ store_client_fill_queues(struct store_client *s)
 	memset(s->corrupted, 0, sizeof(s->corrupted));
 	s->nb_corrupted = 0;
 	s->corrupted_since = 0;
-	while (rc == 0 && (batch = journal_walk(s->config.journal, &at)) != UINT32_MAX) {
+	while (ret == 0 && (batch = journal_walk(s->config.journal, &at)) != UINT32_MAX) {
 		if (journal_get(s->config.journal, batch, &b) && store_client_owns(s, &b))
-			rc = queue_put(s, &s->queue[b.table], batch);
+			ret = queue_put(s, &s->queue[b.table], batch);
 	}
-	return rc;
+	return ret;
 }
 
 /* Release a durable batch in the journal and inform the owner. */
@@ -415,17 +415,17 @@ write_body(struct store_client *s, const struct journal_batch *b, const struct x
 {
 	const struct rdma_mr *mr;
 	uint64_t at = 0;
-	int rc = 0;
+	int ret = 0;
 
-	while (at < b->body_bytes && rc == 0) {
+	while (at < b->body_bytes && ret == 0) {
 		const uint64_t bytes = piece_of(s, b, at, &mr);
 		const struct rdma_sge sg = {
 			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
 
-		rc = xfer_qp_write(&s->link, 0, &sg, 1, slot->body + at, slot->body_rkey, NULL);
+		ret = xfer_qp_write(&s->link, 0, &sg, 1, slot->body + at, slot->body_rkey, NULL);
 		at += bytes;
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -937,16 +937,16 @@ begin_connection(struct store_client *s)
 	const struct sockaddr *to = (const struct sockaddr *)&s->config.stores->at[s->config.at].to;
 	const uint64_t deadline = xfer_qp_clock() + XFER_AUTH_MS;
 	unsigned int i;
-	int rc;
+	int ret;
 
 	for (i = 0; i < XFER_TABLES; i++) {
 		offer.table[i].schema = s->run.schema[i];
 		offer.table[i].schema_bytes = s->run.schema_bytes[i];
 		offer.table[i].body_max = s->run.body_max[i];
 	}
-	rc = xfer_qp_open(&s->link, &link);
-	if (rc < 0) {
-		CLIENT_LOG(ERR, s, "cannot create a queue pair: %s", rte_strerror(-rc));
+	ret = xfer_qp_open(&s->link, &link);
+	if (ret < 0) {
+		CLIENT_LOG(ERR, s, "cannot create a queue pair: %s", rte_strerror(-ret));
 		go_down(s, "no queue pair");
 		return;
 	}

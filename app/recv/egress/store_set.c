@@ -161,7 +161,7 @@ store_set_prove(struct store_set *s, unsigned int at, uint64_t identity)
 {
 	struct xfer_store *a = &s->at[at];
 	struct journal_store store;
-	int n, rc = 0;
+	int n, ret = 0;
 
 	if (a->proved > 0 && a->identity != identity) {
 		complain(a,
@@ -173,10 +173,10 @@ store_set_prove(struct store_set *s, unsigned int at, uint64_t identity)
 	(void)journal_store_get(s->journal, a->number, &store);
 	if (store.identity != identity) {
 		n = journal_store_of(s->journal, identity);
-		rc = n < 0 ? take_new(s, a, identity) : take_moved(s, a, identity, n);
+		ret = n < 0 ? take_new(s, a, identity) : take_moved(s, a, identity, n);
 	}
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	a->identity = identity;
 	a->proved++;
 	a->wrong = false;

@@ -68,13 +68,13 @@ static void
 writer_emit(void *arg, const struct batch *b)
 {
 	struct batch_writer *w = arg;
-	int rc;
+	int ret;
 
 	if (w->config.egress != NULL)
-		rc = egress_put(w->config.egress, b);
+		ret = egress_put(w->config.egress, b);
 	else
-		rc = run_files_append(w->run, b);
-	if (rc != 0 && b->table == ARROW_IMAGES)
+		ret = run_files_append(w->run, b);
+	if (ret != 0 && b->table == ARROW_IMAGES)
 		batch_builder_disown(w->builder, b->first, b->last);
 	/* the current row, which is not added yet, will begin the next batch */
 	if (b->table == ARROW_FRAMES)
@@ -155,19 +155,19 @@ fetch_output(struct batch_writer *w, const struct frame_record *record)
 	const uint8_t *slot = c->outputs + record->out * l->stride;
 	const uint64_t pixels = gk_pixels(&c->geometry), rows = gk_rows(&c->geometry);
 	uint32_t nnz;
-	int rc;
+	int ret;
 
 	switch (record->kind) {
 	case GK_KIND_CSR:
 		if (record->nnz > l->nnz_cap)
 			return -EINVAL;
-		rc = fetch_part(w, slot, l->row_ptr, (rows + 1) * sizeof(uint32_t));
-		if (rc == 0)
-			rc = fetch_part(w, slot, l->col, record->nnz * sizeof(uint16_t));
-		if (rc == 0)
-			rc = fetch_part(w, slot, l->value, (uint64_t)record->nnz * l->value_size);
+		ret = fetch_part(w, slot, l->row_ptr, (rows + 1) * sizeof(uint32_t));
+		if (ret == 0)
+			ret = fetch_part(w, slot, l->col, record->nnz * sizeof(uint16_t));
+		if (ret == 0)
+			ret = fetch_part(w, slot, l->value, (uint64_t)record->nnz * l->value_size);
 		memcpy(&nnz, c->staging + l->row_ptr + rows * sizeof(nnz), sizeof(nnz));
-		return rc != 0 || nnz == record->nnz ? rc : -EINVAL;
+		return ret != 0 || nnz == record->nnz ? ret : -EINVAL;
 	case GK_KIND_IMAGE:
 		return fetch_part(w, slot, l->value, pixels * l->value_size);
 	case GK_KIND_RAW:
@@ -193,14 +193,14 @@ static int
 add(struct batch_writer *w, const struct frame_record *record, struct compress_job *job)
 {
 	struct batch_chunk chunk;
-	int rc;
+	int ret;
 
 	if (job == NULL)
 		return batch_builder_add(w->builder, record);
 	chunk.size = compressor_finish(w->config.compressor, job, &chunk.bytes);
-	rc = batch_builder_add_packed(w->builder, record, &chunk);
+	ret = batch_builder_add_packed(w->builder, record, &chunk);
 	compressor_release(w->config.compressor, job);
-	return rc;
+	return ret;
 }
 
 static void
@@ -367,10 +367,10 @@ create_builder(struct batch_writer *w)
 		.sets = c->egress != NULL ? 1 : BATCH_WRITER_SETS,
 		.arg = w,
 	};
-	int rc;
+	int ret;
 
-	rc = create_tables(w);
-	return rc < 0 ? rc : batch_builder_create(&w->builder, &builder);
+	ret = create_tables(w);
+	return ret < 0 ? ret : batch_builder_create(&w->builder, &builder);
 }
 
 /* Compute the maximum body of each table, which a remote slot must hold. */
@@ -420,19 +420,19 @@ create_files(struct batch_writer *w, char message[PATH_MAX])
 		.clock = c->clock != NULL ? writer_clock : NULL,
 		.arg = w,
 	};
-	int rc = 0;
+	int ret = 0;
 
 	/* before the tables, which allocate free space of the file system for their next writes */
 	if (c->nb_planes > 0)
-		rc = calibration_file_write(
+		ret = calibration_file_write(
 			c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	/* 1: the file existed, and another receiver owns it */
-	w->has_calibration = c->nb_planes > 0 && rc == 0;
-	rc = c->egress != NULL ? begin_egress(w, message) : run_files_open(&w->run, &run, message);
-	w->began = rc == 0 && c->egress != NULL;
-	return rc;
+	w->has_calibration = c->nb_planes > 0 && ret == 0;
+	ret = c->egress != NULL ? begin_egress(w, message) : run_files_open(&w->run, &run, message);
+	w->began = ret == 0 && c->egress != NULL;
+	return ret;
 }
 
 int
@@ -440,7 +440,7 @@ batch_writer_create(struct batch_writer **writer, const struct batch_writer_conf
 	char message[PATH_MAX])
 {
 	struct batch_writer *w;
-	int rc;
+	int ret;
 
 	message[0] = '\0';
 	if (config->run[0] == '\0' || strchr(config->run, '/') != NULL) {
@@ -453,36 +453,36 @@ batch_writer_create(struct batch_writer **writer, const struct batch_writer_conf
 	if (w == NULL)
 		return -ENOMEM;
 	w->config = *config;
-	rc = create_builder(w);
-	if (rc < 0) {
+	ret = create_builder(w);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "cannot prepare the tables of run %s: %s", config->run,
-			strerror(-rc));
+			strerror(-ret));
 		goto fail;
 	}
-	rc = create_files(w, message);
-	if (rc < 0)
+	ret = create_files(w, message);
+	if (ret < 0)
 		goto fail;
 	*writer = w;
 	return 0;
 
 fail:
 	batch_writer_destroy(w);
-	return rc;
+	return ret;
 }
 
 int
 batch_writer_start(struct batch_writer *w)
 {
 	pthread_attr_t attr;
-	int rc;
+	int ret;
 
 	pthread_attr_init(&attr);
 	if (w->config.cpus != NULL)
 		pthread_attr_setaffinity_np(&attr, sizeof(*w->config.cpus), w->config.cpus);
-	rc = pthread_create(&w->thread, &attr, writer_main, w);
+	ret = pthread_create(&w->thread, &attr, writer_main, w);
 	pthread_attr_destroy(&attr);
-	if (rc != 0)
-		return -rc;
+	if (ret != 0)
+		return -ret;
 	pthread_setname_np(w->thread, "braggline-write");
 	w->started = true;
 	return 0;

@@ -69,16 +69,16 @@ put_planes(struct async_writer *out, const struct arrow_plane *planes, unsigned 
 	struct iovec iov[2];
 	uint64_t size;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < nb && rc == 0; i++) {
+	for (i = 0; i < nb && ret == 0; i++) {
 		size = plane_size(&planes[i]);
 		/* struct iovec has no const */
 		iov[0] = (struct iovec){(void *)(uintptr_t)planes[i].data, size};
 		iov[1] = (struct iovec){(void *)(uintptr_t)zeros, whole_blocks(size) - size};
-		rc = async_writer_put(out, iov, 2, false);
+		ret = async_writer_put(out, iov, 2, false);
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -114,7 +114,7 @@ calibration_file_write(const struct arrow_io_ops *io, const char *dir, const cha
 	char *header = NULL;
 	size_t size, len;
 	unsigned int i;
-	int rc = -EINVAL;
+	int ret = -EINVAL;
 
 	for (i = 0; i < nb; i++) {
 		if (strlen(planes[i].name) > CALIBRATION_FILE_NAME_MAX)
@@ -124,47 +124,47 @@ calibration_file_write(const struct arrow_io_ops *io, const char *dir, const cha
 	if (i < nb || nb > CALIBRATION_FILE_MAX || len + sizeof(".part") > sizeof(path)) {
 		snprintf(message, PATH_MAX,
 			"calibration of run %.64s: too many names, or names too long", run);
-		return rc;
+		return ret;
 	}
 	snprintf(part, sizeof(part), "%.*s.part", (int)len, path);
-	rc = -ENOMEM;
+	ret = -ENOMEM;
 	header = make_header(planes, nb, &size);
 	if (header == NULL)
 		goto out;
 	if (access(path, F_OK) == 0) {
-		rc = is_there(path, header, size);
-		if (rc < 0)
+		ret = is_there(path, header, size);
+		if (ret < 0)
 			snprintf(message, PATH_MAX,
 				"%.*s belongs to another calibration; set another [run] name or "
 				"[output] directory",
 				PATH_MAX - 128, path);
 		free(header);
-		return rc;
+		return ret;
 	}
-	rc = async_writer_open(&out, &config, part);
-	if (rc < 0)
+	ret = async_writer_open(&out, &config, part);
+	if (ret < 0)
 		goto out;
 	what = "write";
 	iov = (struct iovec){header, size};
-	rc = async_writer_put(&out, &iov, 1, false);
-	if (rc == 0)
-		rc = put_planes(&out, planes, nb);
-	if (rc == 0)
-		rc = async_writer_end(&out);
-	if (rc == 0)
-		rc = out.config.io->rename(part, path);
-	if (rc < 0)
+	ret = async_writer_put(&out, &iov, 1, false);
+	if (ret == 0)
+		ret = put_planes(&out, planes, nb);
+	if (ret == 0)
+		ret = async_writer_end(&out);
+	if (ret == 0)
+		ret = out.config.io->rename(part, path);
+	if (ret < 0)
 		(void)out.config.io->remove(part);
 	else
-		rc = out.config.io->sync_dir(path);
+		ret = out.config.io->sync_dir(path);
 	async_writer_close(&out);
 out:
-	if (rc < 0)
+	if (ret < 0)
 		snprintf(message, PATH_MAX, "cannot %s %.*s: %s%s", what, PATH_MAX - 256, path,
-			strerror(-rc),
-			rc == -ENOSPC ? "; free space on this file system, or set [output] "
-					"calibration = no"
-				      : "");
+			strerror(-ret),
+			ret == -ENOSPC ? "; free space on this file system, or set [output] "
+					 "calibration = no"
+				       : "");
 	free(header);
-	return rc;
+	return ret;
 }

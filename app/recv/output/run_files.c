@@ -312,40 +312,40 @@ create_files(const struct run_files *r, unsigned int set, uint64_t room,
 	char name[NAME_MAX];
 	struct arrow_file *f;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	memset(file, 0, ARROW_TABLES * sizeof(file[0]));
-	for (i = 0; i < ARROW_TABLES && rc == 0; i++) {
+	for (i = 0; i < ARROW_TABLES && ret == 0; i++) {
 		file[i] = calloc(1, sizeof(*file[i]));
 		if (file[i] == NULL) {
-			rc = -ENOMEM;
+			ret = -ENOMEM;
 			snprintf(message, PATH_MAX, "cannot allocate a file");
 			break;
 		}
 		f = &file[i]->file;
 		file[i]->table = i;
 		if (!file_name(r, set, i, name)) {
-			rc = -ENAMETOOLONG;
+			ret = -ENAMETOOLONG;
 			snprintf(message, PATH_MAX, "file name %s is too long", name);
 			break;
 		}
-		rc = arrow_file_create(
+		ret = arrow_file_create(
 			f, &r->config.slices, r->config.dir, name, &r->config.tables->schema[i]);
-		if (rc < 0) {
+		if (ret < 0) {
 			snprintf(message, PATH_MAX, "%.*s", PATH_MAX - 1, f->message);
 			break;
 		}
 		if (room > 0)
-			rc = async_writer_reserve(&f->out, f->size + room);
-		if (rc == -EOPNOTSUPP)
-			rc = 0;
-		if (rc < 0)
+			ret = async_writer_reserve(&f->out, f->size + room);
+		if (ret == -EOPNOTSUPP)
+			ret = 0;
+		if (ret < 0)
 			snprintf(message, PATH_MAX, "cannot reserve %llu bytes for %.*s: %s",
-				(unsigned long long)room, PATH_MAX - 128, f->part, strerror(-rc));
+				(unsigned long long)room, PATH_MAX - 128, f->part, strerror(-ret));
 	}
-	if (rc < 0)
+	if (ret < 0)
 		free_files(file);
-	return rc;
+	return ret;
 }
 
 static void
@@ -426,7 +426,7 @@ run_files_open(
 {
 	struct run_file *file[ARROW_TABLES];
 	struct run_files *r;
-	int rc;
+	int ret;
 
 	r = calloc(1, sizeof(*r));
 	if (r == NULL) {
@@ -445,12 +445,12 @@ run_files_open(
 		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL,
 		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL);
 	r->set = is_rolled(config) ? 1 : 0;
-	rc = check_other_name(r, message);
-	if (rc == 0)
-		rc = create_files(r, r->set, 0, file, message);
-	if (rc < 0) {
+	ret = check_other_name(r, message);
+	if (ret == 0)
+		ret = create_files(r, r->set, 0, file, message);
+	if (ret < 0) {
 		run_files_free(r);
-		return rc;
+		return ret;
 	}
 	take_files(r, file);
 	*run = r;
@@ -528,14 +528,14 @@ run_files_roll(struct run_files *r)
 	char message[PATH_MAX], text[PATH_MAX + 128];
 	bool outage = false;
 	unsigned int i, set;
-	int rc;
+	int ret;
 
 	for (i = 0; i < ARROW_TABLES; i++)
 		outage |= r->table[i].file == NULL;
 	set = r->set == 0 ? 2 : r->set + 1;
-	rc = create_files(r, set, outage ? r->config.resume_bytes : 0, file, message);
-	if (rc < 0) {
-		roll_failed(r, set, rc, message);
+	ret = create_files(r, set, outage ? r->config.resume_bytes : 0, file, message);
+	if (ret < 0) {
+		roll_failed(r, set, ret, message);
 		return;
 	}
 	for (i = 0; i < ARROW_TABLES; i++) {

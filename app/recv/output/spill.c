@@ -167,20 +167,20 @@ lock_dir(struct spill *s, struct spill_run *r)
 {
 	const struct spill_run *other;
 	char message[PATH_MAX];
-	int rc;
+	int ret;
 
-	rc = dir_of(s, &r->run, r->dir);
-	if (rc < 0)
-		return rc;
+	ret = dir_of(s, &r->run, r->dir);
+	if (ret < 0)
+		return ret;
 	/*
 	 * The directory's name must be durable, too, because spilled batches outlive the journal.
 	 */
-	rc = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
-	if (rc < 0) {
+	ret = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
+	if (ret < 0) {
 		LOG(ERR, "%s\n", message);
-		return rc;
+		return ret;
 	}
-	close(rc);
+	close(ret);
 	/* Another incarnation of this run may be spilled, too: both share the lock. */
 	for (other = s->run; other < s->run + JOURNAL_RUNS; other++) {
 		if (other == r || !other->open || strcmp(other->dir, r->dir) != 0)
@@ -214,17 +214,17 @@ open_table(struct spill *s, struct spill_run *r, unsigned int table)
 		.log = on_log,
 		.arg = s,
 	};
-	int rc;
+	int ret;
 
-	rc = arrow_reader_open_memory(
+	ret = arrow_reader_open_memory(
 		&r->reader[table], r->run.schema[table], r->run.schema_bytes[table], &problem);
-	if (rc < 0) {
+	if (ret < 0) {
 		LOG(ERR, "run %s: cannot read the schema of %s: %s\n", r->run.name,
 			arrow_table_name(table), problem);
-		return rc;
+		return ret;
 	}
-	rc = stream_writer_open(&r->writer[table], &c);
-	return rc < 0 ? rc : stream_writer_adopt_all(r->writer[table]);
+	ret = stream_writer_open(&r->writer[table], &c);
+	return ret < 0 ? ret : stream_writer_adopt_all(r->writer[table]);
 }
 
 static int
@@ -235,27 +235,27 @@ open_run(struct spill *s, struct spill_run *r)
 		.identity = {s->config.receiver_id, r->run.run, r->run.incarnation, NULL},
 	};
 	unsigned int i;
-	int rc;
+	int ret;
 
 	r->lock = -1;
-	rc = lock_dir(s, r);
+	ret = lock_dir(s, r);
 	/* recover the files that a crash has left */
-	if (rc == 0)
-		rc = arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0 ? -EIO : 0;
+	if (ret == 0)
+		ret = arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0 ? -EIO : 0;
 	/* the content of a file in use is unknown, and its batches would be sent again */
 	if (recovered.busy)
-		rc = -EBUSY;
+		ret = -EBUSY;
 	else if (recovered.failed)
-		rc = -EIO;
+		ret = -EIO;
 	if (s->quota.limit > 0)
 		stream_quota_renew(&s->quota, NULL);
-	for (i = 0; i < XFER_TABLES && rc == 0; i++)
-		rc = open_table(s, r, i);
-	if (rc < 0) {
+	for (i = 0; i < XFER_TABLES && ret == 0; i++)
+		ret = open_table(s, r, i);
+	if (ret < 0) {
 		LOG(ERR, "run %s: cannot spill to %s: %s\n", r->run.name, s->config.dir,
-			strerror(-rc));
+			strerror(-ret));
 		close_run(r);
-		return rc;
+		return ret;
 	}
 	r->open = true;
 	FAIL_POINT("spill.opened");
@@ -275,14 +275,14 @@ spill_adopt_run(struct spill *s, unsigned int run, const struct journal_run *fro
 {
 	const uint64_t until = clock_ms() + FILE_LOCK_MS;
 	const struct timespec rest = {.tv_sec = 1};
-	int rc;
+	int ret;
 
 	s->run[run].run = *from;
 	s->run[run].named = true;
 	/* locks may outlive the process that died */
-	while ((rc = open_run(s, &s->run[run])) == -EBUSY && clock_ms() < until)
+	while ((ret = open_run(s, &s->run[run])) == -EBUSY && clock_ms() < until)
 		nanosleep(&rest, NULL);
-	return rc;
+	return ret;
 }
 
 int
@@ -307,17 +307,17 @@ spill_has_same(const struct spill *s, const struct journal_batch *b)
 	const struct spill_run *r = &s->run[b->run];
 	const uint64_t content = stream_content_make(b->body_crc32c, b->metadata_crc32c);
 	const char *path = NULL;
-	int rc;
+	int ret;
 
 	if (!spill_has(s, b))
 		return false;
-	rc = stream_writer_compare(r->writer[b->table], b->sequence, content, &path);
-	if (rc < 0)
+	ret = stream_writer_compare(r->writer[b->table], b->sequence, content, &path);
+	if (ret < 0)
 		LOG(ERR,
 			"batch %" PRIu64 " of %s has other bytes in the journal than in %s; the "
 			"journal keeps it\n",
 			b->sequence, arrow_table_name(b->table), path != NULL ? path : "a file");
-	return rc > 0;
+	return ret > 0;
 }
 
 uint64_t
@@ -522,16 +522,16 @@ spill_stats_get(const struct spill *s, struct spill_stats *to)
 int
 spill_make_folder(const char *dir, char message[PATH_MAX])
 {
-	int rc = own_folder_make(dir, OWN_FOLDER_DATA, message);
+	int ret = own_folder_make(dir, OWN_FOLDER_DATA, message);
 
-	if (rc < 0)
-		return rc;
-	close(rc);
+	if (ret < 0)
+		return ret;
+	close(ret);
 	if (access(dir, W_OK | X_OK) == 0)
 		return 0;
-	rc = -errno;
-	snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", dir, strerror(-rc));
-	return rc;
+	ret = -errno;
+	snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", dir, strerror(-ret));
+	return ret;
 }
 
 int
@@ -542,11 +542,11 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
 	struct spill *s;
 	unsigned int i;
-	int rc;
+	int ret;
 
-	rc = spill_make_folder(config->dir, message);
-	if (rc < 0)
-		return rc;
+	ret = spill_make_folder(config->dir, message);
+	if (ret < 0)
+		return ret;
 	snprintf(message, PATH_MAX, "cannot allocate memory for spilling");
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
@@ -577,14 +577,14 @@ int
 spill_start(struct spill *s, const cpu_set_t *cpus)
 {
 	pthread_attr_t attr;
-	int rc;
+	int ret;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setaffinity_np(&attr, sizeof(*cpus), cpus);
-	rc = pthread_create(&s->thread, &attr, spill_main, s);
+	ret = pthread_create(&s->thread, &attr, spill_main, s);
 	pthread_attr_destroy(&attr);
-	if (rc != 0)
-		return -rc;
+	if (ret != 0)
+		return -ret;
 	pthread_setname_np(s->thread, "braggline-spill");
 	s->started = true;
 	return 0;

@@ -22,7 +22,7 @@ try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *t
 	struct arrow_io_open how = {.mode = mode, .depth = 1};
 	char path[PATH_MAX];
 	void *handle;
-	int rc;
+	int ret;
 
 	if (snprintf(path, sizeof(path), "%s/.braggline_store_%d", c->directory, (int)getpid()) >=
 		(int)sizeof(path))
@@ -30,11 +30,11 @@ try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *t
 	how.path = path;
 	/* left by a killed process with the same id, which is likely in containers */
 	(void)direct_io.remove(path);
-	rc = direct_io.open(&handle, &how);
-	if (rc < 0) {
+	ret = direct_io.open(&handle, &how);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", c->directory,
-			strerror(-rc));
-		return rc;
+			strerror(-ret));
+		return ret;
 	}
 	info = direct_io.info(handle);
 	snprintf(text, 256, "%s%s%s, memory aligned to %u bytes", arrow_io_mode_name(info->mode),
@@ -55,16 +55,16 @@ use_host(struct store_bodies *b, const struct store_bodies_config *c,
 		[STORE_IO_URING] = ARROW_IO_DIRECT_URING,
 	};
 	char text[256];
-	int rc;
+	int ret;
 
 	b->system = true;
 	slices->io = &direct_io;
 	slices->mode = modes[c->io];
-	rc = try_direct(c, slices->mode, text, message);
-	if (rc == 0)
+	ret = try_direct(c, slices->mode, text, message);
+	if (ret == 0)
 		snprintf(b->why, sizeof(b->why), "bodies in memory of %.64s (%.3000s), files by %s",
 			body_memory_name(b->gpu), reason, text);
-	return rc;
+	return ret;
 }
 
 static void
@@ -83,13 +83,13 @@ use_cufile(struct store_bodies *b, const struct store_bodies_config *c,
 	struct async_writer_config *slices, const char *reason, char message[PATH_MAX])
 {
 	const unsigned int threads = c->threads > 0 ? c->threads : SLICE_POOL_THREADS;
-	int rc;
+	int ret;
 
-	rc = cufile_io_start(b->cufile, threads);
-	if (rc < 0) {
+	ret = cufile_io_start(b->cufile, threads);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "cannot start %u threads for cuFile: %s", threads,
-			strerror(-rc));
-		return rc;
+			strerror(-ret));
+		return ret;
 	}
 	slices->io = &cufile_io;
 	/* as many as threads, so that one file can use all of them */
@@ -117,7 +117,7 @@ choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
 	struct async_writer_config *slices, char message[PATH_MAX])
 {
 	const unsigned int gpu = c->where - STORE_BODIES_GPU;
-	int rc;
+	int ret;
 
 	if (gpu > INT16_MAX || !rte_gpu_is_valid(gpu)) {
 		snprintf(
@@ -140,8 +140,8 @@ choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
 		return refuse(message,
 			"[store] bodies: the RDMA device cannot write to GPU memory; "
 			"set bodies = auto or host");
-	rc = load_cufile(b, c, message);
-	return rc == 0 ? use_cufile(b, c, slices, "configured", message) : rc;
+	ret = load_cufile(b, c, message);
+	return ret == 0 ? use_cufile(b, c, slices, "configured", message) : ret;
 }
 
 static int
@@ -179,23 +179,23 @@ int
 store_bodies_open(struct store_bodies *b, const struct store_bodies_config *config,
 	struct async_writer_config *slices, char message[PATH_MAX])
 {
-	int rc;
+	int ret;
 
 	memset(b, 0, sizeof(*b));
 	b->gpu = -1;
 	if (config->where == STORE_BODIES_HOST)
-		rc = config->io == STORE_IO_CUFILE
+		ret = config->io == STORE_IO_CUFILE
 			? refuse(message,
 				  "[files] io = cufile: bodies are in host memory; set "
 				  "[store] bodies = gpu:N, or io = auto")
 			: use_host(b, config, slices, "configured", message);
 	else if (config->where == STORE_BODIES_AUTO)
-		rc = choose(b, config, slices, message);
+		ret = choose(b, config, slices, message);
 	else
-		rc = choose_configured(b, config, slices, message);
-	if (rc < 0)
+		ret = choose_configured(b, config, slices, message);
+	if (ret < 0)
 		store_bodies_close(b);
-	return rc;
+	return ret;
 }
 
 void
@@ -209,15 +209,15 @@ store_bodies_close(struct store_bodies *b)
 int
 store_bodies_take(struct store_bodies *b, uint64_t size, uint8_t **memory)
 {
-	int rc;
+	int ret;
 
-	rc = body_memory_alloc(b->gpu, size, memory);
-	if (rc < 0 || b->cufile == NULL)
-		return rc;
-	rc = cufile_memory_add(b->cufile, *memory, size);
-	if (rc < 0)
+	ret = body_memory_alloc(b->gpu, size, memory);
+	if (ret < 0 || b->cufile == NULL)
+		return ret;
+	ret = cufile_memory_add(b->cufile, *memory, size);
+	if (ret < 0)
 		body_memory_free(b->gpu, *memory, size);
-	return rc;
+	return ret;
 }
 
 void

@@ -51,15 +51,15 @@ body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size)
 int
 body_memory_copy(int16_t gpu, void *to, const void *from, size_t size)
 {
-	int rc;
+	int ret;
 
 	if (gpu < 0) {
 		memcpy(to, from, size);
 		return 0;
 	}
 	/* gpudev has no copy function; the drivers have */
-	rc = gpu_host_copy(gpu, to, from, size);
-	return rc == -ENODEV ? gpu_cuda_copy(gpu, to, from, size) : rc;
+	ret = gpu_host_copy(gpu, to, from, size);
+	return ret == -ENODEV ? gpu_cuda_copy(gpu, to, from, size) : ret;
 }
 
 int

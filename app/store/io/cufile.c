@@ -133,7 +133,7 @@ cufile_open(struct cufile **cufile, int16_t gpu, const char *directory, const ch
 	char message[PATH_MAX])
 {
 	struct cufile *c = calloc(1, sizeof(*c));
-	int rc;
+	int ret;
 
 	if (c == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate memory for cuFile");
@@ -141,18 +141,18 @@ cufile_open(struct cufile **cufile, int16_t gpu, const char *directory, const ch
 	}
 	c->lib.gpu = gpu;
 	pthread_rwlock_init(&c->lock, NULL);
-	rc = load_library(&c->lib, message);
-	if (rc == 0)
-		rc = gpu_cuda_enter(gpu);
-	if (rc == -ENODEV)
+	ret = load_library(&c->lib, message);
+	if (ret == 0)
+		ret = gpu_cuda_enter(gpu);
+	if (ret == -ENODEV)
 		snprintf(message, PATH_MAX, "cuFile requires memory of a gpu_cuda device");
-	if (rc == 0) {
-		rc = cufile_probe(&c->lib, directory, stats, &c->info, message);
+	if (ret == 0) {
+		ret = cufile_probe(&c->lib, directory, stats, &c->info, message);
 		gpu_cuda_leave(gpu);
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		cufile_close(c);
-		return rc;
+		return ret;
 	}
 	*cufile = c;
 	return 0;
@@ -207,11 +207,11 @@ int
 cufile_memory_add(struct cufile *c, void *base, uint64_t length)
 {
 	struct cufile_error error;
-	int rc;
+	int ret;
 
-	rc = cufile_enter(c);
-	if (rc < 0)
-		return rc;
+	ret = cufile_enter(c);
+	if (ret < 0)
+		return ret;
 	error = c->lib.symbols.buf_register(base, length, 0);
 	cufile_leave(c);
 	if (error.code != 0) {
@@ -224,11 +224,11 @@ cufile_memory_add(struct cufile *c, void *base, uint64_t length)
 	if (c->nb_ranges < CUFILE_MEMORY_MAX)
 		c->range[c->nb_ranges++] = (struct range){(uintptr_t)base, length};
 	else
-		rc = -ENOSPC;
+		ret = -ENOSPC;
 	pthread_rwlock_unlock(&c->lock);
-	if (rc < 0)
+	if (ret < 0)
 		forget_memory(c, base);
-	return rc;
+	return ret;
 }
 
 void
@@ -339,7 +339,7 @@ struct trial {
 	bool has_counters; /* of nvidia-fs */
 	uint64_t before;
 	uint64_t after;
-	int rc;
+	int ret;
 	char what[160]; /* what failed */
 };
 
@@ -369,7 +369,7 @@ cufile_library_hint(int code)
 static void
 note(struct trial *t, const char *call, struct cufile_error error)
 {
-	t->rc = -ENOTSUP;
+	t->ret = -ENOTSUP;
 	snprintf(t->what, sizeof(t->what), "%s: error %d (CUDA: %d)%s", call, error.code,
 		error.cuda, cufile_library_hint(error.code));
 }
@@ -377,7 +377,7 @@ note(struct trial *t, const char *call, struct cufile_error error)
 static void
 note_errno(struct trial *t, const char *what, int error)
 {
-	t->rc = error;
+	t->ret = error;
 	snprintf(t->what, sizeof(t->what), "%s: %s", what, strerror(-error));
 }
 
@@ -471,15 +471,15 @@ write_probe(struct cufile_library *lib, struct trial *t, int fd, const char *sta
 	uint8_t *pattern = aligned_alloc(4096, PROBE_BYTES), *memory = NULL;
 	struct cufile_error error;
 	unsigned int i;
-	int rc;
+	int ret;
 
-	rc = pattern != NULL ? body_memory_alloc(lib->gpu, PROBE_BYTES, &memory) : -ENOMEM;
-	for (i = 0; rc == 0 && i < PROBE_BYTES; i++)
+	ret = pattern != NULL ? body_memory_alloc(lib->gpu, PROBE_BYTES, &memory) : -ENOMEM;
+	for (i = 0; ret == 0 && i < PROBE_BYTES; i++)
 		pattern[i] = i * 2654435761u >> 24;
-	if (rc == 0)
-		rc = body_memory_copy(lib->gpu, memory, pattern, PROBE_BYTES);
-	if (rc < 0) {
-		note_errno(t, "memory of the GPU", rc);
+	if (ret == 0)
+		ret = body_memory_copy(lib->gpu, memory, pattern, PROBE_BYTES);
+	if (ret < 0) {
+		note_errno(t, "memory of the GPU", ret);
 		goto out;
 	}
 	error = lib->symbols.buf_register(memory, PROBE_BYTES, 0);
@@ -489,7 +489,7 @@ write_probe(struct cufile_library *lib, struct trial *t, int fd, const char *sta
 	}
 	write_registered(lib, t, fd, memory, stats);
 	(void)lib->symbols.buf_deregister(memory);
-	if (t->rc == 0)
+	if (t->ret == 0)
 		compare(t, fd, pattern);
 out:
 	if (memory != NULL)
@@ -523,7 +523,7 @@ try_once(struct cufile_library *lib, const char *directory, const char *stats, s
 		(void)unlink(path);
 		close(fd);
 	}
-	if (t->rc < 0) {
+	if (t->ret < 0) {
 		(void)lib->symbols.driver_close();
 		lib->opened = false;
 	}
@@ -583,13 +583,13 @@ cufile_probe(struct cufile_library *lib, const char *directory, const char *stat
 		try_once(lib, directory, stats, &strict);
 		(void)unsetenv(COMPAT);
 		/* a library that ignores the setting shows it in control_flags */
-		if (strict.rc == 0 && !(strict.properties.control_flags & CUFILE_CONTROL_COMPAT)) {
+		if (strict.ret == 0 && !(strict.properties.control_flags & CUFILE_CONTROL_COMPAT)) {
 			tell_direct(&strict, info);
 			return 0;
 		}
-		if (strict.rc == 0 && nvidia_fs_did_it(&strict, info))
+		if (strict.ret == 0 && nvidia_fs_did_it(&strict, info))
 			return 0;
-		if (strict.rc == 0) {
+		if (strict.ret == 0) {
 			(void)lib->symbols.driver_close();
 			lib->opened = false;
 			snprintf(strict.what, sizeof(strict.what),
@@ -600,11 +600,11 @@ cufile_probe(struct cufile_library *lib, const char *directory, const char *stat
 	try_once(lib, directory, stats, &t);
 	if (!told)
 		(void)unsetenv(COMPAT);
-	if (t.rc < 0) {
+	if (t.ret < 0) {
 		snprintf(message, PATH_MAX, "cuFile does not work in %.2000s: %s%s%s", directory,
 			t.what, strict.what[0] != '\0' ? "; without compatibility mode " : "",
 			strict.what);
-		return t.rc;
+		return t.ret;
 	}
 	if (nvidia_fs_did_it(&t, info))
 		return 0;

@@ -121,7 +121,7 @@ cufile_io_open(void **handle, const struct arrow_io_open *how)
 	const struct cufile_info *c;
 	struct cufile_file *f;
 	unsigned int i;
-	int rc;
+	int ret;
 
 	if (how->depth < 1 || how->depth > ARROW_IO_DEPTH_MAX)
 		return -EINVAL;
@@ -131,12 +131,12 @@ cufile_io_open(void **handle, const struct arrow_io_open *how)
 	/* without io_uring: the threads keep several writes in flight */
 	if (plain.mode == ARROW_IO_AUTO || plain.mode > ARROW_IO_DIRECT)
 		plain.mode = ARROW_IO_DIRECT;
-	rc = direct_io.open(&f->disk, &plain);
-	if (rc < 0)
+	ret = direct_io.open(&f->disk, &plain);
+	if (ret < 0)
 		goto fail;
 	f->fd = direct_io_fd(f->disk);
-	rc = cufile_attach(library, f->fd, &f->handle);
-	if (rc < 0) {
+	ret = cufile_attach(library, f->fd, &f->handle);
+	if (ret < 0) {
 		(void)direct_io.close(f->disk);
 		if (!how->existing)
 			(void)direct_io.remove(how->path);
@@ -157,7 +157,7 @@ cufile_io_open(void **handle, const struct arrow_io_open *how)
 
 fail:
 	free(f);
-	return rc;
+	return ret;
 }
 
 static const struct arrow_io_info *
@@ -259,14 +259,14 @@ static int
 cufile_io_close(void *handle)
 {
 	struct cufile_file *f = handle;
-	int rc;
+	int ret;
 
 	cufile_detach(library, f->handle);
-	rc = direct_io.close(f->disk);
+	ret = direct_io.close(f->disk);
 	pthread_cond_destroy(&f->ended);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
-	return rc;
+	return ret;
 }
 
 static int

@@ -47,17 +47,17 @@ work(void *arg)
 {
 	struct slice_pool *p = arg;
 	struct slice_job *job;
-	int rc;
+	int ret;
 
 	process_cpus_take();
-	rc = p->config.enter != NULL ? p->config.enter(p->config.arg) : 0;
+	ret = p->config.enter != NULL ? p->config.enter(p->config.arg) : 0;
 	pthread_mutex_lock(&p->lock);
 	p->entered++;
-	if (rc < 0)
-		p->error = rc;
+	if (ret < 0)
+		p->error = ret;
 	pthread_cond_signal(&p->begun);
 	pthread_mutex_unlock(&p->lock);
-	if (rc < 0)
+	if (ret < 0)
 		return NULL;
 	while ((job = take(p)) != NULL)
 		job->run(job);
@@ -70,7 +70,7 @@ int
 slice_pool_open(struct slice_pool **pool, const struct slice_pool_config *config)
 {
 	struct slice_pool *p;
-	int rc = 0;
+	int ret = 0;
 
 	if (config->threads < 1 || config->threads > SLICE_POOL_THREADS_MAX)
 		return -EINVAL;
@@ -82,19 +82,19 @@ slice_pool_open(struct slice_pool **pool, const struct slice_pool_config *config
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->given, NULL);
 	pthread_cond_init(&p->begun, NULL);
-	while (rc == 0 && p->nb_threads < config->threads) {
-		rc = -pthread_create(&p->thread[p->nb_threads], NULL, work, p);
-		p->nb_threads += rc == 0;
+	while (ret == 0 && p->nb_threads < config->threads) {
+		ret = -pthread_create(&p->thread[p->nb_threads], NULL, work, p);
+		p->nb_threads += ret == 0;
 	}
 	pthread_mutex_lock(&p->lock);
 	while (p->entered < p->nb_threads)
 		pthread_cond_wait(&p->begun, &p->lock);
-	if (rc == 0)
-		rc = p->error;
+	if (ret == 0)
+		ret = p->error;
 	pthread_mutex_unlock(&p->lock);
-	if (rc < 0) {
+	if (ret < 0) {
 		slice_pool_close(p);
-		return rc;
+		return ret;
 	}
 	*pool = p;
 	return 0;

@@ -472,7 +472,7 @@ may_have_run(const struct store_connection *c)
 static void
 proved(struct store_connection *c)
 {
-	int rc;
+	int ret;
 
 	if (c->admission >= 0)
 		admission_proved(&c->shared->admission, c->admission, xfer_qp_clock());
@@ -483,9 +483,9 @@ proved(struct store_connection *c)
 		return;
 	}
 	/* only now, so that unauthenticated peers cannot make the store allocate this memory */
-	rc = xfer_qp_extend(&c->link);
-	if (rc < 0) {
-		CONN_LOG(ERR, c, "cannot allocate memory for messages: %s", strerror(-rc));
+	ret = xfer_qp_extend(&c->link);
+	if (ret < 0) {
+		CONN_LOG(ERR, c, "cannot allocate memory for messages: %s", strerror(-ret));
 		store_connection_refuse(c, XFER_REASON_FAILED);
 		return;
 	}
@@ -906,7 +906,7 @@ work_up(struct store_connection *c, uint64_t now)
 	const enum xfer_state state =
 		c->shared->stopping ? XFER_STATE_STOPPING : store_run_state(c->run);
 	struct xfer_end *m;
-	int rc;
+	int ret;
 
 	if (now > c->heard + c->shared->silence_ms) {
 		store_connection_refuse(c, XFER_REASON_SILENT);
@@ -941,10 +941,10 @@ work_up(struct store_connection *c, uint64_t now)
 	AUDIT_CONN(NOTICE, c, "ended", " directory=%s", c->run->dir);
 	if (c->counts != NULL)
 		c->counts->ended++;
-	rc = store_run_end(&c->shared->runs, c->run);
+	ret = store_run_end(&c->shared->runs, c->run);
 	c->run = NULL;
-	if (rc < 0)
-		CONN_LOG(ERR, c, "the run ended with an error: %s", strerror(-rc));
+	if (ret < 0)
+		CONN_LOG(ERR, c, "the run ended with an error: %s", strerror(-ret));
 	xfer_msg_begin(m, XFER_ENDED, sizeof(*m), c->sent++);
 	memcpy(m->batches, c->batches, sizeof(m->batches));
 	(void)xfer_qp_send(&c->link, sizeof(*m));

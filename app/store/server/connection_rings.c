@@ -64,7 +64,7 @@ register_rings(struct store_connection *c)
 	};
 	uint32_t regions = 1;
 	unsigned int i;
-	int rc;
+	int ret;
 
 	c->entries_mr = rdma_mr_reg(c->pd, &attr);
 	if (c->entries_mr == NULL)
@@ -73,11 +73,11 @@ register_rings(struct store_connection *c)
 	attr.gpu = store_bodies_rdma_gpu(&c->shared->bodies);
 	for (i = 0; i < XFER_TABLES; i++) {
 		attr.length = c->nb_table[i] * c->body_place[i];
-		rc = xfer_mr_open(
+		ret = xfer_mr_open(
 			&c->bodies_mr[i], c->pd, &attr, c->shared->region, c->body_place[i]);
-		if (rc < 0) {
+		if (ret < 0) {
 			CONN_LOG(ERR, c, "cannot register %" PRIu64 " bytes of bodies (%s): %s",
-				attr.length, arrow_table_name(i), strerror(-rc));
+				attr.length, arrow_table_name(i), strerror(-ret));
 			return false;
 		}
 		regions += c->bodies_mr[i].nb;

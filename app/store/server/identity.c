@@ -22,18 +22,18 @@ read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 {
 	char text[DIGITS + 2];
 	ssize_t n;
-	int fd, rc;
+	int fd, ret;
 
 	fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
 	if (fd < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
 		return fd;
 	}
-	rc = own_file_check(fd, path, 022, message);
+	ret = own_file_check(fd, path, 022, message);
 	n = read(fd, text, sizeof(text));
 	close(fd);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (n == DIGITS + 1 && text[DIGITS] == '\n') {
 		text[DIGITS] = '\0';
 		*identity = strtoull(text, NULL, 16);
@@ -56,31 +56,31 @@ static int
 make_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 {
 	char text[DIGITS + 2];
-	int rc;
+	int ret;
 
 	do {
-		rc = xfer_random(identity, sizeof(*identity));
-	} while (rc == 0 && *identity == 0);
+		ret = xfer_random(identity, sizeof(*identity));
+	} while (ret == 0 && *identity == 0);
 	snprintf(text, sizeof(text), "%016" PRIx64 "\n", *identity);
-	if (rc == 0)
-		rc = durable_file_replace(path, text, DIGITS + 1);
-	if (rc < 0)
-		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(-rc));
-	return rc;
+	if (ret == 0)
+		ret = durable_file_replace(path, text, DIGITS + 1);
+	if (ret < 0)
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(-ret));
+	return ret;
 }
 
 static int
 work(const char *dir, bool make, uint64_t *identity, char message[PATH_MAX])
 {
 	char path[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (snprintf(path, sizeof(path), "%s/" NAME, dir) >= (int)sizeof(path)) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", dir, strerror(ENAMETOOLONG));
 		return -ENAMETOOLONG;
 	}
-	rc = read_identity(path, identity, message);
-	return rc == -ENOENT && make ? make_identity(path, identity, message) : rc;
+	ret = read_identity(path, identity, message);
+	return ret == -ENOENT && make ? make_identity(path, identity, message) : ret;
 }
 
 int

@@ -66,10 +66,10 @@ begin_section(struct parser *p, const char *section)
 	const char *name = section + strlen(SECTION);
 	struct xfer_identity *id;
 	unsigned int i;
-	int rc = end_section(p);
+	int ret = end_section(p);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (strncmp(section, SECTION, strlen(SECTION)) != 0)
 		return mistake(p, "[%s]: expected [receiver NAME]", section);
 	if (k->nb == STORE_IDENTITIES)
@@ -103,20 +103,20 @@ read_hex(struct xfer_key *key, const char *hex)
 {
 	unsigned char *bytes;
 	long size = 0;
-	int rc = -EINVAL;
+	int ret = -EINVAL;
 
 	if (strlen(hex) % 2 != 0 || strspn(hex, "0123456789abcdefABCDEF") != strlen(hex))
-		return rc;
+		return ret;
 	bytes = OPENSSL_hexstr2buf(hex, &size);
 	if (bytes == NULL)
-		return rc;
+		return ret;
 	if (size >= XFER_KEY_MIN && size <= XFER_KEY_MAX) {
 		memcpy(key->bytes, bytes, size);
 		key->size = size;
-		rc = 0;
+		ret = 0;
 	}
 	OPENSSL_clear_free(bytes, size);
-	return rc;
+	return ret;
 }
 
 /* Check that no other identity has a key. Its holder could act for both. */
@@ -210,7 +210,7 @@ static int
 read_receiver_ids(struct parser *p, const char *value)
 {
 	uint64_t first, last;
-	int rc = 0;
+	int ret = 0;
 
 	do {
 		value += strspn(value, " ");
@@ -225,9 +225,9 @@ read_receiver_ids(struct parser *p, const char *value)
 		value += strspn(value, " ");
 		if (last < first || (*value != ',' && *value != '\0'))
 			goto wrong;
-		rc = add_receiver_ids(p, first, last);
-	} while (rc == 0 && *value++ == ',');
-	return rc;
+		ret = add_receiver_ids(p, first, last);
+	} while (ret == 0 && *value++ == ',');
+	return ret;
 wrong:
 	return mistake(p, "receiver_ids: expected numbers and ranges: 1,5-8");
 }
@@ -365,27 +365,27 @@ finish(struct store_keyring *k)
 		struct xfer_identity identity;
 	} part;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	memset(&part, 0, sizeof(part));
-	for (i = 0; i < k->nb && rc == 0; i++) {
+	for (i = 0; i < k->nb && ret == 0; i++) {
 		memcpy(part.before, k->digest, sizeof(part.before));
 		part.identity = k->identity[i];
-		rc = xfer_digest(&part, sizeof(part), k->digest);
-		if (rc == 0 && k->identity[i].fingerprint[1] == 0)
-			rc = make_random(&k->identity[i].key[1]);
+		ret = xfer_digest(&part, sizeof(part), k->digest);
+		if (ret == 0 && k->identity[i].fingerprint[1] == 0)
+			ret = make_random(&k->identity[i].key[1]);
 	}
 	xfer_identity_forget(&part.identity);
-	for (i = 0; i < XFER_IDENTITY_KEYS && rc == 0; i++)
-		rc = make_random(&k->nobody.key[i]);
-	return rc;
+	for (i = 0; i < XFER_IDENTITY_KEYS && ret == 0; i++)
+		ret = make_random(&k->nobody.key[i]);
+	return ret;
 }
 
 int
 store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char message[PATH_MAX])
 {
 	struct parser p = {.ring = k, .path = path};
-	int rc;
+	int ret;
 
 	memset(k, 0, sizeof(*k));
 	k->identity = calloc(STORE_IDENTITIES, sizeof(*k->identity));
@@ -393,21 +393,21 @@ store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char mes
 		snprintf(message, PATH_MAX, "keyring %.3000s: cannot allocate memory", path);
 		return -ENOMEM;
 	}
-	rc = ini_stream_read(f, path, on_line, &p, message, PATH_MAX);
-	if (rc == 0)
-		rc = end_section(&p);
-	if (rc == 0 && k->nb == 0)
-		rc = mistake(&p, "no [receiver NAME]: no receiver could connect");
+	ret = ini_stream_read(f, path, on_line, &p, message, PATH_MAX);
+	if (ret == 0)
+		ret = end_section(&p);
+	if (ret == 0 && k->nb == 0)
+		ret = mistake(&p, "no [receiver NAME]: no receiver could connect");
 	if (p.mistake[0] != '\0')
 		snprintf(message, PATH_MAX, "%.2500s:%u: %.1000s", path, p.line, p.mistake);
-	if (rc == 0) {
-		rc = finish(k);
-		if (rc < 0)
+	if (ret == 0) {
+		ret = finish(k);
+		if (ret < 0)
 			snprintf(message, PATH_MAX, "keyring %.3000s: libcrypto failed", path);
 	}
-	if (rc < 0)
+	if (ret < 0)
 		store_keyring_free(k);
-	return rc;
+	return ret;
 }
 
 int
@@ -415,7 +415,7 @@ store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_
 {
 	const int fd = xfer_secret_open(path, "keyring", 1, FILE_MAX, message);
 	FILE *f;
-	int rc;
+	int ret;
 
 	memset(k, 0, sizeof(*k));
 	if (fd < 0)
@@ -426,9 +426,9 @@ store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_
 		snprintf(message, PATH_MAX, "keyring %.3000s: cannot allocate memory", path);
 		return -ENOMEM;
 	}
-	rc = store_keyring_parse(k, f, path, message);
+	ret = store_keyring_parse(k, f, path, message);
 	fclose(f);
-	return rc;
+	return ret;
 }
 
 void

@@ -45,20 +45,20 @@ read_again(struct store_keys *k, bool at_once, char message[PATH_MAX])
 {
 	struct store_keyring *ring = malloc(sizeof(*ring));
 	bool same;
-	int rc;
+	int ret;
 
 	if (ring == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate a keyring");
 		return -ENOMEM;
 	}
-	rc = store_keyring_read(ring, k->path, message);
-	if (rc < 0) {
+	ret = store_keyring_read(ring, k->path, message);
+	if (ret < 0) {
 		free(ring);
 		if (strcmp(k->mistake, message) != 0)
 			AUDIT(ERR, "keys refused, keeping the previous keyring: %s", message);
 		snprintf(k->mistake, sizeof(k->mistake), "%s", message);
 		memset(k->seen, 0, sizeof(k->seen));
-		return rc;
+		return ret;
 	}
 	k->mistake[0] = '\0';
 	same = memcmp(k->seen, ring->digest, sizeof(k->seen)) == 0;
@@ -97,14 +97,14 @@ store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MA
 {
 	struct store_keys *k = calloc(1, sizeof(*k));
 	pthread_condattr_t attr;
-	int rc = -ENOMEM;
+	int ret = -ENOMEM;
 
 	if (k == NULL || (k->ring = calloc(1, sizeof(*k->ring))) == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate a keyring");
 		goto fail;
 	}
-	rc = store_keyring_read(k->ring, path, message);
-	if (rc < 0)
+	ret = store_keyring_read(k->ring, path, message);
+	if (ret < 0)
 		goto fail;
 	snprintf(k->path, sizeof(k->path), "%s", path);
 	memcpy(k->offered, k->ring->digest, sizeof(k->offered));
@@ -113,19 +113,19 @@ store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MA
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&k->stop, &attr);
 	pthread_condattr_destroy(&attr);
-	rc = -pthread_create(&k->thread, NULL, watch, k);
-	if (rc == 0) {
+	ret = -pthread_create(&k->thread, NULL, watch, k);
+	if (ret == 0) {
 		AUDIT(NOTICE, "keys loaded file=%s identities=%u", path, k->ring->nb);
 		*keys = k;
 		return 0;
 	}
 	snprintf(message, PATH_MAX, "cannot start the thread that watches keyring %.3000s: %s",
-		path, strerror(-rc));
+		path, strerror(-ret));
 fail:
 	if (k != NULL)
 		free_ring(k->ring);
 	free(k);
-	return rc;
+	return ret;
 }
 
 void
@@ -170,10 +170,10 @@ store_keys_poll(struct store_keys *k)
 int
 store_keys_reload(struct store_keys *k, char message[PATH_MAX])
 {
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(&k->lock);
-	rc = read_again(k, true, message);
+	ret = read_again(k, true, message);
 	pthread_mutex_unlock(&k->lock);
-	return rc;
+	return ret;
 }

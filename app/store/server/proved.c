@@ -44,17 +44,17 @@ read_file(const char *path, struct store_proved_file *f, char message[PATH_MAX])
 {
 	const int fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
 	ssize_t n;
-	int rc;
+	int ret;
 
 	if (fd < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
 		return fd;
 	}
-	rc = own_file_check(fd, path, OWN_FILE_OTHERS, message);
+	ret = own_file_check(fd, path, OWN_FILE_OTHERS, message);
 	n = read(fd, f, sizeof(*f));
 	close(fd);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (n == sizeof(*f) && memcmp(f->magic, MAGIC, sizeof(f->magic)) == 0 &&
 		f->crc == crc_of(f) && f->nb <= ADMISSION_REMEMBERED)
 		return 0;
@@ -69,15 +69,15 @@ store_proved_open(struct store_proved *p, const char *dir, struct admission *gat
 	char message[PATH_MAX];
 	uint64_t age;
 	uint32_t i;
-	int rc;
+	int ret;
 
 	if (snprintf(p->path, sizeof(p->path), "%s/" STORE_PROVED, dir) >= (int)sizeof(p->path)) {
 		p->path[0] = '\0';
 		return;
 	}
-	rc = read_file(p->path, &p->file, message);
-	if (rc < 0) {
-		if (rc != -ENOENT)
+	ret = read_file(p->path, &p->file, message);
+	if (ret < 0) {
+		if (ret != -ENOENT)
 			PROVED_LOG(WARNING,
 				"store: receivers are treated as unknown until they authenticate "
 				"again: %s\n",

@@ -12,13 +12,13 @@ note_cuts(struct store_recover *s, unsigned int table)
 {
 	const struct interval_set *have = stream_writer_have(s->run->writer[table]);
 	const struct interval_set *moved = &s->moved[table];
-	int rc = 0;
+	int ret = 0;
 	size_t i;
 
-	for (i = 0; i < moved->nb && rc == 0; i++)
-		rc = interval_set_add_common(
+	for (i = 0; i < moved->nb && ret == 0; i++)
+		ret = interval_set_add_common(
 			&s->cut[table], have, moved->at[i].first, moved->at[i].last);
-	return rc;
+	return ret;
 }
 
 /* Remove reassigned batches. @return false: some may still be there */
@@ -27,17 +27,17 @@ cut_moved(struct store_recover *s, unsigned int table)
 {
 	struct stream_writer *w = s->run->writer[table];
 	struct stream_stats before, after;
-	int rc;
+	int ret;
 
 	stream_writer_stats_get(w, &before);
-	rc = note_cuts(s, table);
-	if (rc < 0)
+	ret = note_cuts(s, table);
+	if (ret < 0)
 		return false;
-	rc = stream_writer_cut(w, &s->moved[table]);
+	ret = stream_writer_cut(w, &s->moved[table]);
 	stream_writer_stats_get(w, &after);
 	s->cuts += after.cut > before.cut;
 	s->batches_truncated += after.cut - before.cut;
-	return rc == 0;
+	return ret == 0;
 }
 
 /*
@@ -50,17 +50,17 @@ check_held(struct store_recover *s, unsigned int table)
 	struct stream_writer *w = s->run->writer[table];
 	const struct interval_set *have = stream_writer_have(w);
 	struct interval_set sound = {0};
-	int rc;
+	int ret;
 	size_t i;
 
 	/* files of an ended run are not marked: the commands reconcile and import change them */
-	rc = stream_writer_check(w, &s->held[table], !s->run->ended, &s->rotten[table]);
-	for (i = 0; i < s->held[table].nb && rc == 0; i++)
-		rc = interval_set_add_common(
+	ret = stream_writer_check(w, &s->held[table], !s->run->ended, &s->rotten[table]);
+	for (i = 0; i < s->held[table].nb && ret == 0; i++)
+		ret = interval_set_add_common(
 			&sound, have, s->held[table].at[i].first, s->held[table].at[i].last);
 	interval_set_free(&s->held[table]);
 	s->held[table] = sound;
-	return rc == 0;
+	return ret == 0;
 }
 
 /*

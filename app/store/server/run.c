@@ -145,15 +145,15 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 		.enter = process_cpus_take,
 		.arg = s->files.arg,
 	};
-	int rc;
+	int ret;
 
-	rc = stream_writer_open(&r->writer[table], &c);
-	if (rc == 0)
-		rc = stream_writer_adopt_all(r->writer[table]);
-	if (rc < 0)
-		return rc == -EBUSY	  ? XFER_REASON_BUSY
-			: rc == -ENOTUNIQ ? XFER_REASON_DIFFERS
-					  : XFER_REASON_FAILED;
+	ret = stream_writer_open(&r->writer[table], &c);
+	if (ret == 0)
+		ret = stream_writer_adopt_all(r->writer[table]);
+	if (ret < 0)
+		return ret == -EBUSY	   ? XFER_REASON_BUSY
+			: ret == -ENOTUNIQ ? XFER_REASON_DIFFERS
+					   : XFER_REASON_FAILED;
 	return XFER_REASON_NONE;
 }
 
@@ -536,12 +536,12 @@ add_latency(uint64_t *to, const struct stream_writer *w)
 int
 store_run_end(struct store_runs *s, struct store_run *r)
 {
-	int rc = 0, error;
+	int ret = 0, error;
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
 		error = stream_writer_finish(r->writer[i]);
-		rc = rc == 0 ? error : rc;
+		ret = ret == 0 ? error : ret;
 	}
 	s->ended++;
 	pthread_mutex_lock(&view_lock);
@@ -551,7 +551,7 @@ store_run_end(struct store_runs *s, struct store_run *r)
 	pthread_mutex_unlock(&view_lock);
 	remove_empty(s, r);
 	free_run(r);
-	return rc;
+	return ret;
 }
 
 bool
@@ -603,7 +603,7 @@ int
 store_runs_close(struct store_runs *s)
 {
 	unsigned int i;
-	int rc = 0, error;
+	int ret = 0, error;
 
 	for (i = 0; i < STORE_RUNS; i++) {
 		if (!s->run[i].used)
@@ -613,7 +613,7 @@ store_runs_close(struct store_runs *s)
 			continue;
 		}
 		error = store_run_end(s, &s->run[i]);
-		rc = rc == 0 ? error : rc;
+		ret = ret == 0 ? error : ret;
 	}
-	return rc;
+	return ret;
 }

@@ -76,16 +76,16 @@ open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX
 		.directory = c->files.root,
 		.rdma = s->info.gpu_memory,
 	};
-	int rc;
+	int ret;
 
 	s->shared.bodies.gpu = -1;
 	s->shared.bodies.system = true;
 	if (c->files.slices.io != NULL)
 		return 0;
-	rc = store_bodies_open(&s->shared.bodies, &config, &s->shared.runs.files.slices, message);
-	if (rc == 0)
+	ret = store_bodies_open(&s->shared.bodies, &config, &s->shared.runs.files.slices, message);
+	if (ret == 0)
 		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.bodies.why);
-	return rc;
+	return ret;
 }
 
 /* Start the completion of files whose receivers do not reconnect. */
@@ -100,53 +100,53 @@ open_completion(struct store *s, const struct store_config *c, char message[PATH
 			: STORE_COMPLETION_GRACE_MS,
 		.enter = process_cpus_take,
 	};
-	int rc = store_completion_open(&s->shared.runs.completion, &config);
+	int ret = store_completion_open(&s->shared.runs.completion, &config);
 
-	if (rc < 0)
+	if (ret < 0)
 		snprintf(message, PATH_MAX, "incomplete files in %.3000s: %s", c->files.root,
-			strerror(-rc));
-	return rc;
+			strerror(-ret));
+	return ret;
 }
 
 /* Create the root of all runs. Errors show now, not when the first receiver connects. */
 static int
 make_root(const char *root, char message[PATH_MAX])
 {
-	int rc = own_folder_make(root, OWN_FOLDER_DATA, message);
+	int ret = own_folder_make(root, OWN_FOLDER_DATA, message);
 
-	if (rc < 0)
-		return rc;
-	close(rc);
+	if (ret < 0)
+		return ret;
+	close(ret);
 	if (access(root, W_OK | X_OK) == 0)
 		return 0;
-	rc = -errno;
+	ret = -errno;
 	snprintf(message, PATH_MAX, "cannot use the directory of the files, %.3000s: %s", root,
-		strerror(-rc));
-	return rc;
+		strerror(-ret));
+	return ret;
 }
 
 /* Lock the directory and read its identity. */
 static int
 open_files(struct store *s, const struct store_config *c, char message[PATH_MAX])
 {
-	int rc;
+	int ret;
 
 	s->lock = -1;
-	rc = make_root(c->files.root, message);
-	if (rc == 0)
-		rc = store_keys_open(&s->shared.keys, c->keys, message);
-	if (rc < 0)
-		return rc;
+	ret = make_root(c->files.root, message);
+	if (ret == 0)
+		ret = store_keys_open(&s->shared.keys, c->keys, message);
+	if (ret < 0)
+		return ret;
 	s->lock = store_tree_lock(c->files.root, message);
 	if (s->lock < 0)
 		return s->lock;
-	rc = store_identity(c->files.root, &s->shared.node, message);
-	if (rc == 0)
+	ret = store_identity(c->files.root, &s->shared.node, message);
+	if (ret == 0)
 		store_proved_open(&s->proved, c->files.root, &s->shared.admission, xfer_qp_clock());
-	if (rc == 0)
+	if (ret == 0)
 		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
 			s->shared.node, c->files.root);
-	return rc;
+	return ret;
 }
 
 static int
@@ -165,7 +165,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 {
 	struct store *s = calloc(1, sizeof(*s));
 	unsigned int i;
-	int rc;
+	int ret;
 
 	if (s != NULL)
 		s->view = store_view_open();
@@ -177,30 +177,30 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	for (i = 0; i < STORE_CONNECTIONS; i++)
 		s->connection[i].index = i;
 	apply(s, c);
-	rc = open_files(s, c, message);
-	if (rc == 0)
-		rc = open_device(s, c, message);
-	if (rc < 0) {
+	ret = open_files(s, c, message);
+	if (ret == 0)
+		ret = open_device(s, c, message);
+	if (ret < 0) {
 		dir_lock_release(s->lock);
 		store_keys_close(s->shared.keys);
 		store_view_close(s->view);
 		free(s);
-		return rc;
+		return ret;
 	}
 	rdma_dev_info_get(s->shared.dev, &s->info);
-	rc = open_bodies(s, c, message);
-	if (rc < 0) {
+	ret = open_bodies(s, c, message);
+	if (ret < 0) {
 		(void)store_close(s);
-		return rc;
+		return ret;
 	}
-	rc = store_check_open(&s->shared.check, c->check, &s->shared.bodies, message);
-	if (rc == 0) {
+	ret = store_check_open(&s->shared.check, c->check, &s->shared.bodies, message);
+	if (ret == 0) {
 		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.check.what);
-		rc = open_completion(s, c, message);
+		ret = open_completion(s, c, message);
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		(void)store_close(s);
-		return rc;
+		return ret;
 	}
 	s->shared.region = c->region > 0 ? c->region : s->info.max_mr_bytes;
 	xfer_qp_address(&s->info.addr, s->shared.addr);
@@ -209,12 +209,12 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	s->listener = rdma_conn_listen(
 		s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : XFER_PORT, BACKLOG, NULL);
 	if (s->listener == NULL) {
-		rc = -rte_errno;
+		ret = -rte_errno;
 		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",
 			c->port > 0 ? c->port : XFER_PORT,
-			c->dev != NULL ? s->info.name : c->device, rte_strerror(-rc));
+			c->dev != NULL ? s->info.name : c->device, rte_strerror(-ret));
 		(void)store_close(s);
-		return rc;
+		return ret;
 	}
 	*store = s;
 	return 0;
@@ -371,7 +371,7 @@ int
 store_close(struct store *s)
 {
 	unsigned int i;
-	int rc;
+	int ret;
 
 	store_completion_stop(s->shared.runs.completion);
 	for (i = 0; i < STORE_CONNECTIONS; i++)
@@ -379,7 +379,7 @@ store_close(struct store *s)
 	/* first the results: bodies are read until then */
 	while (!store_is_idle(s))
 		(void)store_poll(s);
-	rc = store_runs_close(&s->shared.runs);
+	ret = store_runs_close(&s->shared.runs);
 	store_completion_close(s->shared.runs.completion);
 	if (s->listener != NULL)
 		(void)rdma_conn_destroy(s->listener);
@@ -392,7 +392,7 @@ store_close(struct store *s)
 	store_view_close(s->view);
 	dir_lock_release(s->lock);
 	free(s);
-	return rc;
+	return ret;
 }
 
 const struct store_shared *

@@ -286,14 +286,14 @@ static int
 answer_reload(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	char message[PATH_MAX] = "";
-	int rc = -ENODEV;
+	int ret = -ENODEV;
 
 	pthread_mutex_lock(&lock);
 	rte_tel_data_start_dict(d);
 	if (store != NULL)
-		rc = store_keys_reload(store_get_shared(store)->keys, message);
-	rte_tel_data_add_dict_uint(d, "read", rc == 0);
-	telemetry_dict_text(d, "message", rc == 0 ? "in force at once" : message);
+		ret = store_keys_reload(store_get_shared(store)->keys, message);
+	rte_tel_data_add_dict_uint(d, "read", ret == 0);
+	telemetry_dict_text(d, "message", ret == 0 ? "in force at once" : message);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }

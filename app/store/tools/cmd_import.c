@@ -300,11 +300,11 @@ cmd_import(int argc, char **argv)
 {
 	struct job j = {.import = {.say = command_say}};
 	char **files;
-	int status, rc;
+	int status, ret;
 
-	rc = parse_arguments(&j, argc, argv);
-	if (rc != 0)
-		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
+	ret = parse_arguments(&j, argc, argv);
+	if (ret != 0)
+		return ret > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	status = read_config(&j);
 	files = calloc(argc + 1, sizeof(char *));
 	if (status == EXIT_SUCCESS)

@@ -96,7 +96,7 @@ read_files(struct job *j, char **dir)
 {
 	struct store_tree tree = {.ended = true};
 	char message[PATH_MAX];
-	int left, rc, status = EXIT_SUCCESS;
+	int left, ret, status = EXIT_SUCCESS;
 	size_t i;
 
 	left = store_tree_take(
@@ -106,10 +106,10 @@ read_files(struct job *j, char **dir)
 	if (left > 0)
 		status = fail("incomplete files have unknown batches");
 	for (i = 0; i < tree.nb && status == EXIT_SUCCESS; i++) {
-		rc = reconcile_add_mark(&j->reconcile, tree.path[i]);
-		if (rc == -ENOMEM)
+		ret = reconcile_add_mark(&j->reconcile, tree.path[i]);
+		if (ret == -ENOMEM)
 			status = fail("cannot allocate a list of files");
-		if (rc != -EINVAL)
+		if (ret != -EINVAL)
 			continue;
 		if (arrow_name_is_part(tree.path[i]))
 			printf("%s is incomplete and was skipped\n", tree.path[i]);
@@ -125,16 +125,16 @@ static int
 find_identity(struct job *j, const char *dir)
 {
 	char above[PATH_MAX], message[PATH_MAX];
-	int rc;
+	int ret;
 
 	if (j->nb_identities == STORES_MAX)
 		return fail("too many directories");
-	rc = store_identity_read(dir, &j->identity[j->nb_identities], message);
-	if (rc == -ENOENT && snprintf(above, sizeof(above), "%s/..", dir) < (int)sizeof(above))
-		rc = store_identity_read(above, &j->identity[j->nb_identities], message);
-	j->nb_identities += rc == 0;
+	ret = store_identity_read(dir, &j->identity[j->nb_identities], message);
+	if (ret == -ENOENT && snprintf(above, sizeof(above), "%s/..", dir) < (int)sizeof(above))
+		ret = store_identity_read(above, &j->identity[j->nb_identities], message);
+	j->nb_identities += ret == 0;
 	/* a spill directory of a receiver has no identity */
-	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
+	return ret == 0 || ret == -ENOENT ? EXIT_SUCCESS : fail(message);
 }
 
 /* Add a stream of which two journals hold different batches, if no file of it was read. */
@@ -144,14 +144,14 @@ add_differing(void *arg, const struct arrow_identity *identity)
 	struct stream_contents held = {0};
 	struct interval_set differing = {0};
 	struct job *j = arg;
-	int rc;
+	int ret;
 
-	rc = orphaned_journals_contents(&j->rings, identity, &held, &differing);
-	if (rc == 0 && differing.nb > 0 && reconcile_stream_of(&j->reconcile, identity) == NULL)
-		rc = -ENOMEM;
+	ret = orphaned_journals_contents(&j->rings, identity, &held, &differing);
+	if (ret == 0 && differing.nb > 0 && reconcile_stream_of(&j->reconcile, identity) == NULL)
+		ret = -ENOMEM;
 	stream_contents_free(&held);
 	interval_set_free(&differing);
-	return rc;
+	return ret;
 }
 
 /*
@@ -166,10 +166,10 @@ compare_held(struct job *j, struct reconcile_stream *s)
 	struct interval_set differing = {0};
 	const char *path;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = orphaned_journals_contents(&j->rings, id, &held, &differing);
-	for (i = 0; i < held.nb && rc == 0; i++) {
+	ret = orphaned_journals_contents(&j->rings, id, &held, &differing);
+	for (i = 0; i < held.nb && ret == 0; i++) {
 		if (stream_known_compare(&s->known, held.at[i].sequence, held.at[i].crc, &path) >=
 			0)
 			continue;
@@ -193,7 +193,7 @@ compare_held(struct job *j, struct reconcile_stream *s)
 	}
 	stream_contents_free(&held);
 	interval_set_free(&differing);
-	return rc;
+	return ret;
 }
 
 /* Release the held batches of a stream that are durable in files and were verified there. */
@@ -202,12 +202,12 @@ release(struct job *j, struct reconcile_stream *s)
 {
 	struct interval_set held = {0}, sound = {0};
 	uint64_t rotten = 0;
-	int rc;
+	int ret;
 
-	rc = orphaned_journals_held(&j->rings, &s->identity, &held);
-	if (rc == 0 && held.nb > 0)
-		rc = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
-	if (rc == 0)
+	ret = orphaned_journals_held(&j->rings, &s->identity, &held);
+	if (ret == 0 && held.nb > 0)
+		ret = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
+	if (ret == 0)
 		(void)orphaned_journals_release(&j->rings, &s->identity, &sound);
 	if (rotten > 0)
 		AUDIT(WARNING,
@@ -217,7 +217,7 @@ release(struct job *j, struct reconcile_stream *s)
 			s->identity.incarnation, s->identity.table);
 	interval_set_free(&held);
 	interval_set_free(&sound);
-	return rc < 0 || rotten > 0 ? -EBADMSG : 0;
+	return ret < 0 || rotten > 0 ? -EBADMSG : 0;
 }
 
 static int
@@ -227,7 +227,7 @@ work(struct job *j, char **dir)
 	char message[PATH_MAX];
 	uint64_t damaged;
 	unsigned int i;
-	int status, rc;
+	int status, ret;
 
 	for (i = 0; dir[i] != NULL; i++) {
 		if (store_locks_add(&j->locks, dir[i], message) < 0)
@@ -248,28 +248,28 @@ work(struct job *j, char **dir)
 		return status;
 	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
 	orphaned_journals_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
-	rc = orphaned_journals_streams(&j->rings, add_differing, j);
-	for (i = 0; i < r->nb && rc == 0; i++)
-		rc = compare_held(j, &r->stream[i]);
-	if (rc < 0)
+	ret = orphaned_journals_streams(&j->rings, add_differing, j);
+	for (i = 0; i < r->nb && ret == 0; i++)
+		ret = compare_held(j, &r->stream[i]);
+	if (ret < 0)
 		return fail("cannot allocate a list of batches");
 	(void)reconcile_inspect(r);
 	/* before the first copy is removed, see orphaned_journals.h */
 	if (!r->dry_run)
 		orphaned_journals_forget(&j->rings, reconcile_is_kept, r);
-	rc = reconcile_run(r);
+	ret = reconcile_run(r);
 	/*
 	 * Release the batches even if other streams failed. Otherwise, a receiver would send a held
 	 * batch again to a store whose copy was just removed.
 	 */
 	for (i = 0; i < r->nb && !r->dry_run; i++)
 		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
-			rc = -EBADMSG;
+			ret = -EBADMSG;
 	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64 " files "
 	       "%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
-	return rc == 0 && damaged == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return ret == 0 && damaged == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int

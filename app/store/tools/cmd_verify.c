@@ -159,7 +159,7 @@ static int
 check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 {
 	size_t i;
-	int rc;
+	int ret;
 
 	for (i = 0; i < r->nb_batches && !interrupted; i++) {
 		(void)arrow_recovery_check(r, i);
@@ -167,8 +167,8 @@ check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 		show_progress(v, path, r->batches[i].offset);
 		keep_rate(v);
 	}
-	rc = arrow_order(r);
-	return rc < 0 ? rc : arrow_reader_part(r);
+	ret = arrow_order(r);
+	return ret < 0 ? ret : arrow_reader_part(r);
 }
 
 /* Record batches that a file contains, sound or damaged. */
@@ -178,12 +178,12 @@ note_there(struct verify *v, const char *path, const struct arrow_identity *iden
 {
 	struct stream_contents none = {0};
 	struct interval_set copy = {0};
-	int rc = interval_set_add_all(&copy, have);
+	int ret = interval_set_add_all(&copy, have);
 
-	if (rc == 0 && identity->table != NULL)
-		rc = reconcile_add(&v->there, path, identity, &copy, &none);
+	if (ret == 0 && identity->table != NULL)
+		ret = reconcile_add(&v->there, path, identity, &copy, &none);
 	interval_set_free(&copy);
-	return rc;
+	return ret;
 }
 
 static int
@@ -192,9 +192,9 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 {
 	struct finding f;
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < r->nb_damage && rc == 0; i++) {
+	for (i = 0; i < r->nb_damage && ret == 0; i++) {
 		f = (struct finding){.identity = *identity};
 		if (f.identity.table == NULL)
 			f.identity = r->only;
@@ -205,9 +205,9 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 		if (f.announced)
 			f.content = stream_source_content(r, &r->damage[i].batch);
 		arrow_damage_text(r, i, f.text);
-		rc = add_finding(v, &f, path);
+		ret = add_finding(v, &f, path);
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -305,10 +305,10 @@ verify_quarantine(struct verify *v, const char *path)
 	const char *problem;
 	unsigned int nb = 0;
 	uint64_t at, covered;
-	int rc;
+	int ret;
 
-	rc = arrow_reader_open_read(&r, path, &problem);
-	if (rc < 0) {
+	ret = arrow_reader_open_read(&r, path, &problem);
+	if (ret < 0) {
 		clear_progress(v);
 		printf("WRONG  %s: %s\n", path, problem);
 		v->wrong++;
@@ -371,36 +371,36 @@ verify_file(struct verify *v, const char *path)
 	const char *problem;
 	uint64_t rows = 0;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = arrow_reader_open_read(&r, path, &problem);
-	if (rc < 0) {
+	ret = arrow_reader_open_read(&r, path, &problem);
+	if (ret < 0) {
 		clear_progress(v);
 		printf("WRONG  %s: %s\n", path, problem);
 		v->wrong++;
 		v->lost++;
 		return;
 	}
-	rc = check_batches(v, path, &r);
+	ret = check_batches(v, path, &r);
 	for (i = 0; i < r.nb_batches; i++)
 		rows += r.batches[i].rows;
 	v->batches += r.nb_batches;
 	v->rows += rows;
 	problem = r.problem != NULL ? r.problem : arrow_recovery_frame_fault(&r);
-	if (rc == 0)
-		rc = stream_source_list(&r, &identity, &have, &contents);
-	if (rc == -EXDEV)
+	if (ret == 0)
+		ret = stream_source_list(&r, &identity, &have, &contents);
+	if (ret == -EXDEV)
 		problem = "batches of no stream, or of several streams";
 	/* incomplete files are listed in `there` only: their batches do not count as stored */
-	if (rc == 0)
-		rc = note_there(v, path, &identity, &have);
-	if (rc == 0)
-		rc = note_damage(v, path, &r, &identity);
-	if (rc == 0 && !r.complete)
-		rc = note_end(v, path, &r, &identity);
-	if (rc == 0 && r.complete)
-		rc = reconcile_add(&v->streams, path, &identity, &have, &contents);
-	if (rc == -ENOMEM)
+	if (ret == 0)
+		ret = note_there(v, path, &identity, &have);
+	if (ret == 0)
+		ret = note_damage(v, path, &r, &identity);
+	if (ret == 0 && !r.complete)
+		ret = note_end(v, path, &r, &identity);
+	if (ret == 0 && r.complete)
+		ret = reconcile_add(&v->streams, path, &identity, &have, &contents);
+	if (ret == -ENOMEM)
 		problem = "cannot allocate the list of its batches";
 	interval_set_free(&have);
 	stream_contents_free(&contents);
@@ -509,17 +509,17 @@ static int
 add_findings(struct verify *v)
 {
 	const struct finding *f;
-	int rc = 0;
+	int ret = 0;
 
-	for (f = v->finding; f < v->finding + v->nb_findings && rc == 0; f++) {
+	for (f = v->finding; f < v->finding + v->nb_findings && ret == 0; f++) {
 		struct interval_set one = {0};
 
 		if (!f->numbered || interval_set_add(&one, f->first, f->last) < 0)
 			continue;
-		rc = note_there(v, f->path, &f->identity, &one);
+		ret = note_there(v, f->path, &f->identity, &one);
 		interval_set_free(&one);
 	}
-	return rc;
+	return ret;
 }
 
 static void

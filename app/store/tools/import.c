@@ -110,12 +110,12 @@ static int
 adopt_files(struct import *s, struct import_stream *t)
 {
 	struct recovered r = {s, t, false};
-	int rc;
+	int ret;
 
-	rc = arrow_recover_dir(NULL, t->dir, note_recovery, &r);
-	if (rc >= 0)
-		rc = r.unknown ? -EBUSY : stream_writer_adopt_all(t->writer);
-	return rc < 0 ? rc : 0;
+	ret = arrow_recover_dir(NULL, t->dir, note_recovery, &r);
+	if (ret >= 0)
+		ret = r.unknown ? -EBUSY : stream_writer_adopt_all(t->writer);
+	return ret < 0 ? ret : 0;
 }
 
 static int
@@ -133,38 +133,38 @@ open_stream(struct import *s, struct import_stream *t)
 	};
 	char message[PATH_MAX];
 	const char *problem;
-	int rc;
+	int ret;
 
-	rc = stream_run_other(s->root, t->run, &t->identity, message);
-	if (rc != 0) {
+	ret = stream_run_other(s->root, t->run, &t->identity, message);
+	if (ret != 0) {
 		say(s, true, "run %s, incarnation %016" PRIx64 ": %s%s", t->run,
 			t->identity.incarnation, message,
-			rc > 0 ? " has this run under another name, and one of them is not its "
-				 "receiver's; nothing of it is imported"
-			       : ": cannot list it");
-		return rc < 0 ? rc : -ENOTUNIQ;
+			ret > 0 ? " has this run under another name, and one of them is not its "
+				  "receiver's; nothing of it is imported"
+				: ": cannot list it");
+		return ret < 0 ? ret : -ENOTUNIQ;
 	}
-	rc = stream_source_dir(t->dir, s->root, t->run, &t->identity);
-	if (rc == 0) {
-		rc = own_folder_make(t->dir, OWN_FOLDER_RUN, message);
-		if (rc < 0) {
+	ret = stream_source_dir(t->dir, s->root, t->run, &t->identity);
+	if (ret == 0) {
+		ret = own_folder_make(t->dir, OWN_FOLDER_RUN, message);
+		if (ret < 0) {
 			say(s, true, "%s", message);
-			return rc;
+			return ret;
 		}
-		close(rc);
-		rc = 0;
+		close(ret);
+		ret = 0;
 	}
-	if (rc < 0) {
-		say(s, true, "%s: %s", t->dir, strerror(-rc));
-		return rc;
+	if (ret < 0) {
+		say(s, true, "%s: %s", t->dir, strerror(-ret));
+		return ret;
 	}
-	rc = arrow_reader_open_memory(&t->reader, t->header, t->header_size, &problem);
-	if (rc < 0) {
+	ret = arrow_reader_open_memory(&t->reader, t->header, t->header_size, &problem);
+	if (ret < 0) {
 		say(s, true, "schema of run %s: %s", t->run, problem);
-		return rc;
+		return ret;
 	}
-	rc = stream_writer_open(&t->writer, &c);
-	return rc == 0 ? adopt_files(s, t) : rc;
+	ret = stream_writer_open(&t->writer, &c);
+	return ret == 0 ? adopt_files(s, t) : ret;
 }
 
 /* @param run  NULL: any table and name of this run */
@@ -279,16 +279,16 @@ static int
 check_there(struct import *s, const struct import_stream *t, const struct interval_set *held)
 {
 	struct stream_stats before, now;
-	int rc;
+	int ret;
 
 	stream_writer_stats_get(t->writer, &before);
-	rc = stream_writer_check(t->writer, held, true, NULL);
+	ret = stream_writer_check(t->writer, held, true, NULL);
 	stream_writer_stats_get(t->writer, &now);
 	s->counts.rotten += now.rotten - before.rotten;
-	if (rc < 0)
+	if (ret < 0)
 		say(s, true, "run %s: cannot check the stored batches of %s: %s", t->run,
-			t->identity.table, strerror(-rc));
-	return rc;
+			t->identity.table, strerror(-ret));
+	return ret;
 }
 
 /* ---- comparison before the import ------------------------------------------------------------ */
@@ -330,10 +330,10 @@ compare_batches(struct import *s, const struct stream_source *source, struct imp
 	const char *stored;
 	uint64_t sequence, crc, nb = 0;
 	size_t i;
-	int rc;
+	int ret;
 
-	rc = stream_source_list(r, &t->identity, &have, &contents);
-	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+	ret = stream_source_list(r, &t->identity, &have, &contents);
+	for (i = 0; i < r->nb_batches && ret == 0; i++) {
 		sequence = stream_source_sequence(r, i);
 		(void)stream_contents_get(&contents, sequence, &crc);
 		if (stream_writer_compare(t->writer, sequence, crc, &stored) >= 0)
@@ -343,11 +343,11 @@ compare_batches(struct import *s, const struct stream_source *source, struct imp
 		say_differing(s, t, nb++, sequence, frames, source->path, stored);
 	}
 	say_what_to_do(s, nb);
-	if (rc == 0)
-		rc = stream_known_add(&t->sources, source->path, &have, &contents, false);
+	if (ret == 0)
+		ret = stream_known_add(&t->sources, source->path, &have, &contents, false);
 	interval_set_free(&have);
 	stream_contents_free(&contents);
-	return rc;
+	return ret;
 }
 
 int
@@ -358,44 +358,45 @@ import_compare_file(struct import *s, const char *path)
 	struct interval_set have = {0};
 	struct import_stream *t;
 	struct stream_source source;
-	int rc;
+	int ret;
 
 	/* import_file() reports what is wrong with the file itself */
 	if (stream_source_run(path, run) < 0 ||
 		stream_source_open(&source, &direct_io, path, message) < 0)
 		return 0;
-	rc = stream_source_list(&source.reader, &identity, &have, NULL);
-	if (rc == 0 && have.nb > 0) {
+	ret = stream_source_list(&source.reader, &identity, &have, NULL);
+	if (ret == 0 && have.nb > 0) {
 		t = find_stream(
 			s, &identity, run, source.reader.data, source.reader.batches[0].offset);
 		if (t == NULL)
-			rc = -ENOMEM;
+			ret = -ENOMEM;
 		else if (t->writer != NULL)
-			rc = compare_batches(s, &source, t);
-		if (rc < 0) {
+			ret = compare_batches(s, &source, t);
+		if (ret < 0) {
 			say(s, true, "%s was not imported", path);
 			s->counts.failed += source.reader.nb_batches;
 		}
-		if (rc < 0 && t != NULL)
+		if (ret < 0 && t != NULL)
 			t->refused = true;
 	} else {
-		rc = 0;
+		ret = 0;
 	}
 	interval_set_free(&have);
 	stream_source_close(&source);
-	return rc;
+	return ret;
 }
 
 int
 import_compare_sources(struct import *s)
 {
 	size_t i;
-	int rc, first = 0;
+	int ret, first = 0;
 
 	for (i = 0; i < s->nb; i++) {
-		rc = stream_known_say_differing(&s->stream[i]->sources, &direct_io, s->say, s->arg);
-		s->stream[i]->refused |= rc < 0;
-		first = first == 0 ? rc : first;
+		ret = stream_known_say_differing(
+			&s->stream[i]->sources, &direct_io, s->say, s->arg);
+		s->stream[i]->refused |= ret < 0;
+		first = first == 0 ? ret : first;
 	}
 	return first;
 }
@@ -417,20 +418,20 @@ static int
 retire_file(struct import *s, const char *path)
 {
 	char to[PATH_MAX];
-	int rc = 0;
+	int ret = 0;
 
 	if (!s->keep)
-		rc = direct_io.remove(path);
+		ret = direct_io.remove(path);
 	else if (snprintf(to, sizeof(to), "%s" IMPORTED, path) < (int)sizeof(to))
-		rc = direct_io.rename(path, to);
+		ret = direct_io.rename(path, to);
 	else
-		rc = -ENAMETOOLONG;
+		ret = -ENAMETOOLONG;
 	FAIL_POINT("import.removed");
-	if (rc == 0)
-		rc = direct_io.sync_dir(path);
-	if (rc < 0)
-		say(s, true, "%s was imported, but cannot be removed: %s", path, strerror(-rc));
-	return rc;
+	if (ret == 0)
+		ret = direct_io.sync_dir(path);
+	if (ret < 0)
+		say(s, true, "%s was imported, but cannot be removed: %s", path, strerror(-ret));
+	return ret;
 }
 
 /* Report damaged batches. They are not imported, and their file is kept. */
@@ -458,19 +459,19 @@ copy_mark(struct import *s, const char *path, const struct import_stream *t)
 {
 	const char *slash = strrchr(path, '/');
 	char dir[PATH_MAX];
-	int rc;
+	int ret;
 
 	snprintf(dir, sizeof(dir), "%.*s", slash != NULL ? (int)(slash - path) : 1,
 		slash != NULL ? path : ".");
-	rc = store_ended_read(slash == path ? "/" : dir, t->identity.incarnation);
-	if (rc > 0 && store_ended_read(t->dir, t->identity.incarnation) <= 0) {
-		rc = store_ended_write(t->dir, t->identity.incarnation);
-		if (rc == 0)
+	ret = store_ended_read(slash == path ? "/" : dir, t->identity.incarnation);
+	if (ret > 0 && store_ended_read(t->dir, t->identity.incarnation) <= 0) {
+		ret = store_ended_write(t->dir, t->identity.incarnation);
+		if (ret == 0)
 			say(s, false, "%s: marked its run as ended, as in %s", t->dir, dir);
 	}
-	if (rc < 0)
-		say(s, true, "%s: cannot mark its run as ended: %s", t->dir, strerror(-rc));
-	return rc < 0 ? rc : 0;
+	if (ret < 0)
+		say(s, true, "%s: cannot mark its run as ended: %s", t->dir, strerror(-ret));
+	return ret < 0 ? ret : 0;
 }
 
 static int
@@ -481,17 +482,17 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	struct interval_set have = {0};
 	struct import_stream *t;
 	int64_t given;
-	int rc;
+	int ret;
 
-	rc = arrow_recovery_scan(&source->reader);
-	if (rc == 0)
-		rc = stream_source_list(&source->reader, &identity, &have, NULL);
-	if (rc < 0) {
+	ret = arrow_recovery_scan(&source->reader);
+	if (ret == 0)
+		ret = stream_source_list(&source->reader, &identity, &have, NULL);
+	if (ret < 0) {
 		interval_set_free(&have);
 		say(s, true, "%s: %s", source->path,
-			rc == -EXDEV ? "batches of no stream, or of several streams"
-				     : strerror(-rc));
-		return rc == -EXDEV ? -EBADMSG : rc;
+			ret == -EXDEV ? "batches of no stream, or of several streams"
+				      : strerror(-ret));
+		return ret == -EXDEV ? -EBADMSG : ret;
 	}
 	/* a file without batches counts as imported */
 	if (have.nb == 0)
@@ -500,27 +501,27 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	if (t != NULL && t->refused) {
 		say(s, true, "%s was not imported: nothing of its run is, see above", source->path);
 		s->counts.failed += source->reader.nb_batches;
-		rc = -ENOTUNIQ;
+		ret = -ENOTUNIQ;
 	} else {
-		rc = t != NULL ? check_there(s, t, &have) : -EIO;
+		ret = t != NULL ? check_there(s, t, &have) : -EIO;
 	}
 	interval_set_free(&have);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	given = stream_source_copy(source, t->writer, NULL);
 	if (given >= 0 && s->counts.failed == before.failed) {
 		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " already stored",
 			source->path, s->counts.stored - before.stored,
 			s->counts.duplicates - before.duplicates);
-		rc = copy_mark(s, source->path, t);
-		return rc == 0 ? say_damage(s, source) : rc;
+		ret = copy_mark(s, source->path, t);
+		return ret == 0 ? say_damage(s, source) : ret;
 	}
 	/* batches that were not tried also count as failed */
 	s->counts.failed = before.failed + source->reader.nb_batches -
 		(s->counts.stored - before.stored) - (s->counts.duplicates - before.duplicates);
-	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
-	say(s, true, "%s was not imported: %s", source->path, strerror(rc < 0 ? -rc : EIO));
-	return rc < 0 ? rc : -EIO;
+	ret = given < 0 ? (int)given : stream_writer_state(t->writer);
+	say(s, true, "%s was not imported: %s", source->path, strerror(ret < 0 ? -ret : EIO));
+	return ret < 0 ? ret : -EIO;
 }
 
 int
@@ -528,25 +529,25 @@ import_file(struct import *s, const char *path)
 {
 	char run[XFER_NAME_BYTES], message[PATH_MAX];
 	struct stream_source source;
-	int rc;
+	int ret;
 
 	if (stream_source_run(path, run) < 0) {
 		say(s, true, "%s: not a file name of a store", path);
 		return -EINVAL;
 	}
-	rc = stream_source_open(&source, &direct_io, path, message);
-	if (rc < 0) {
+	ret = stream_source_open(&source, &direct_io, path, message);
+	if (ret < 0) {
 		say(s, true, "%s", message);
-		return rc;
+		return ret;
 	}
 	s->ring = NULL;
-	rc = copy_file(s, &source, run);
+	ret = copy_file(s, &source, run);
 	FAIL_POINT("import.stored");
 	/* remove it while it is still locked */
-	if (rc == 0)
-		rc = retire_file(s, path);
+	if (ret == 0)
+		ret = retire_file(s, path);
 	stream_source_close(&source);
-	return rc;
+	return ret;
 }
 
 /* ---- journals -------------------------------------------------------------------------------- */
@@ -572,13 +573,13 @@ list_held(struct import *s, const struct import_stream *t, struct interval_set *
 {
 	struct journal_batch b;
 	uint32_t number, at = 0;
-	int rc = 0;
+	int ret = 0;
 
-	while (rc == 0 && (number = journal_walk(s->ring, &at)) != UINT32_MAX) {
+	while (ret == 0 && (number = journal_walk(s->ring, &at)) != UINT32_MAX) {
 		if (journal_get(s->ring, number, &b) && stream_of(s, &b) == t)
-			rc = interval_set_add(held, b.sequence, b.sequence);
+			ret = interval_set_add(held, b.sequence, b.sequence);
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -591,22 +592,22 @@ check_held(struct import *s)
 	struct interval_set held = {0};
 	struct journal_batch b;
 	uint32_t number, at = 0;
-	int rc = 0;
+	int ret = 0;
 	size_t i;
 
 	while ((number = journal_walk(s->ring, &at)) != UINT32_MAX) {
 		if (journal_get(s->ring, number, &b) && stream_of(s, &b) == NULL)
 			return -EIO;
 	}
-	for (i = 0; i < s->nb && rc == 0; i++) {
+	for (i = 0; i < s->nb && ret == 0; i++) {
 		if (s->stream[i]->refused)
 			continue;
-		rc = list_held(s, s->stream[i], &held);
-		if (rc == 0)
-			rc = check_there(s, s->stream[i], &held);
+		ret = list_held(s, s->stream[i], &held);
+		if (ret == 0)
+			ret = check_there(s, s->stream[i], &held);
 		interval_set_free(&held);
 	}
-	return rc;
+	return ret;
 }
 
 /* Store the held batches, the oldest first. @param nb  out: incremented for each held batch */
@@ -660,7 +661,7 @@ import_compare_ring(struct import *s, struct journal *ring)
 	char frames[64];
 	const char *stored;
 	uint64_t crc, nb = 0;
-	int rc = 0;
+	int ret = 0;
 
 	s->ring = ring;
 	while ((number = journal_walk(ring, &at)) != UINT32_MAX) {
@@ -668,7 +669,7 @@ import_compare_ring(struct import *s, struct journal *ring)
 			continue;
 		t = stream_of(s, &b);
 		if (t == NULL) {
-			rc = -EIO;
+			ret = -EIO;
 			break;
 		}
 		if (t->writer == NULL)
@@ -682,7 +683,7 @@ import_compare_ring(struct import *s, struct journal *ring)
 	}
 	say_what_to_do(s, nb);
 	s->ring = NULL;
-	return rc;
+	return ret;
 }
 
 int
@@ -691,12 +692,12 @@ import_ring(struct import *s, struct journal *ring)
 	const struct import_counts before = s->counts;
 	uint32_t nb = 0;
 	size_t i;
-	int rc;
+	int ret;
 
 	s->ring = ring;
-	rc = check_held(s);
-	if (rc == 0)
-		rc = copy_held(s, &nb);
+	ret = check_held(s);
+	if (ret == 0)
+		ret = copy_held(s, &nb);
 	for (i = 0; i < s->nb; i++)
 		if (s->stream[i]->writer != NULL)
 			(void)stream_writer_finish(s->stream[i]->writer);
@@ -705,7 +706,7 @@ import_ring(struct import *s, struct journal *ring)
 		"journal: %u unacknowledged batches, %" PRIu64 " stored, %" PRIu64 " "
 		"already stored",
 		nb, s->counts.stored - before.stored, s->counts.duplicates - before.duplicates);
-	if (rc == 0 && s->counts.failed > before.failed)
-		rc = -EIO;
-	return rc;
+	if (ret == 0 && s->counts.failed > before.failed)
+		ret = -EIO;
+	return ret;
 }

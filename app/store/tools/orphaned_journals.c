@@ -11,16 +11,16 @@
 int
 orphaned_journals_add(struct orphaned_journals *r, const char *path, char message[PATH_MAX])
 {
-	int rc;
+	int ret;
 
 	if (r->nb == ORPHANED_JOURNALS_MAX) {
 		snprintf(message, PATH_MAX, "at most %u journals", ORPHANED_JOURNALS_MAX);
 		return -E2BIG;
 	}
-	rc = journal_open_existing(&r->ring[r->nb], path, message);
+	ret = journal_open_existing(&r->ring[r->nb], path, message);
 	r->path[r->nb] = path;
-	r->nb += rc == 0;
-	return rc;
+	r->nb += ret == 0;
+	return ret;
 }
 
 void
@@ -156,16 +156,16 @@ for_each_held(const struct orphaned_journals *r, const struct arrow_identity *id
 	struct journal_batch b;
 	uint32_t batch, at;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < r->nb && rc == 0; i++) {
+	for (i = 0; i < r->nb && ret == 0; i++) {
 		if (journal_receiver_id(r->ring[i]) != identity->receiver_id)
 			continue;
-		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
+		for (at = 0; ret == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
 			if (is_of(r->ring[i], batch, identity, &b))
-				rc = take(arg, &b);
+				ret = take(arg, &b);
 	}
-	return rc;
+	return ret;
 }
 
 static int
@@ -214,20 +214,20 @@ orphaned_journals_streams(const struct orphaned_journals *r,
 	struct arrow_identity identity;
 	struct journal_run run;
 	unsigned int i, k, table;
-	int rc = 0;
+	int ret = 0;
 
 	for (i = 0; i < r->nb; i++) {
 		for (k = 0; k < JOURNAL_RUNS; k++) {
 			if (!journal_run_get(r->ring[i], k, &run))
 				continue;
-			for (table = 0; table < XFER_TABLES && rc == 0; table++) {
+			for (table = 0; table < XFER_TABLES && ret == 0; table++) {
 				identity = (struct arrow_identity){journal_receiver_id(r->ring[i]),
 					run.run, run.incarnation, arrow_table_name(table)};
-				rc = take(arg, &identity);
+				ret = take(arg, &identity);
 			}
 		}
 	}
-	return rc;
+	return ret;
 }
 
 static uint64_t

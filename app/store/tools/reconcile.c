@@ -146,24 +146,24 @@ reconcile_read(struct reconcile *r, const char *path)
 	struct interval_set have = {0};
 	char message[PATH_MAX];
 	struct stream_source s;
-	int rc;
+	int ret;
 
-	rc = stream_source_open(&s, r->io, path, message);
-	if (rc < 0) {
+	ret = stream_source_open(&s, r->io, path, message);
+	if (ret < 0) {
 		say(r, true, "%s", message);
-		return rc;
+		return ret;
 	}
-	rc = stream_source_list(&s.reader, &identity, &have, &contents);
+	ret = stream_source_list(&s.reader, &identity, &have, &contents);
 	stream_source_close(&s);
-	if (rc == 0)
-		rc = reconcile_add(r, path, &identity, &have, &contents);
-	if (rc < 0)
+	if (ret == 0)
+		ret = reconcile_add(r, path, &identity, &have, &contents);
+	if (ret < 0)
 		say(r, true, "%s: %s", path,
-			rc == -EXDEV ? "batches of no stream, or of several streams"
-				     : strerror(-rc));
+			ret == -EXDEV ? "batches of no stream, or of several streams"
+				      : strerror(-ret));
 	interval_set_free(&have);
 	stream_contents_free(&contents);
-	return rc;
+	return ret;
 }
 
 int
@@ -172,7 +172,7 @@ reconcile_say_names(const struct reconcile *r, const struct reconcile_stream *s)
 	const struct arrow_identity *id = &s->identity;
 	char run[XFER_NAME_BYTES];
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	for (i = 0; i < s->known.nb; i++) {
 		if (stream_source_run(s->known.file[i].path, run) < 0 || strcmp(run, s->run) == 0)
@@ -183,9 +183,9 @@ reconcile_say_names(const struct reconcile *r, const struct reconcile_stream *s)
 			"changed; move the files of the wrong name away",
 			id->receiver_id, id->run, id->incarnation, s->known.file[0].path,
 			s->known.file[i].path);
-		rc = -ENOTUNIQ;
+		ret = -ENOTUNIQ;
 	}
-	return rc;
+	return ret;
 }
 
 uint64_t
@@ -270,13 +270,13 @@ mark_all(struct reconcile *r, const struct reconcile_stream *s)
 	char from[PATH_MAX], dir[PATH_MAX];
 	const char *path;
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
 	if (mark == NULL)
 		return 0;
 	/* the list may move */
 	snprintf(from, sizeof(from), "%s", mark->dir);
-	for (i = 0; i < s->known.nb && rc == 0; i++) {
+	for (i = 0; i < s->known.nb && ret == 0; i++) {
 		path = s->known.file[i].path;
 		if (mark_of(r, &s->identity, path) != NULL)
 			continue;
@@ -284,17 +284,17 @@ mark_all(struct reconcile *r, const struct reconcile_stream *s)
 		if (dir[0] == '\0')
 			strcpy(dir, path[0] == '/' ? "/" : ".");
 		if (!r->dry_run)
-			rc = store_ended_write(dir, s->identity.incarnation);
+			ret = store_ended_write(dir, s->identity.incarnation);
 		FAIL_POINT("reconcile.marked");
-		if (rc < 0)
-			say(r, true, "%s: cannot mark its run as ended: %s", dir, strerror(-rc));
+		if (ret < 0)
+			say(r, true, "%s: cannot mark its run as ended: %s", dir, strerror(-ret));
 		else
 			say(r, false, "%s: %s as ended, as in %s", dir,
 				r->dry_run ? "its run would be marked" : "marked its run", from);
-		if (rc == 0)
-			rc = add_mark(r, path, s->identity.incarnation, false);
+		if (ret == 0)
+			ret = add_mark(r, path, s->identity.incarnation, false);
 	}
-	return rc;
+	return ret;
 }
 
 /* Compute which batches are removed if the file is truncated at its first duplicate. */
@@ -335,15 +335,15 @@ choose_cut(const struct reconcile *r, const struct reconcile_stream *s, struct c
 {
 	struct cut c;
 	size_t i;
-	int rc;
+	int ret;
 
 	*best = (struct cut){.from = NONE};
 	for (i = 0; i < s->known.nb; i++) {
-		rc = plan_cut(r, s, i, &c);
-		if (rc < 0) {
+		ret = plan_cut(r, s, i, &c);
+		if (ret < 0) {
 			interval_set_free(&best->alone);
 			interval_set_free(&c.alone);
-			return rc;
+			return ret;
 		}
 		if (c.from == NONE || !is_better(&c, best)) {
 			interval_set_free(&c.alone);
@@ -363,15 +363,15 @@ check_files(const struct reconcile *r, const struct stream_known *k)
 	struct stream_source s;
 	const char *why;
 	size_t i;
-	int rc, worst = 0;
+	int ret, worst = 0;
 
 	for (i = 0; i < k->nb; i++) {
 		if (first_double(k, i) == NONE)
 			continue;
-		rc = stream_source_open(&s, r->io, k->file[i].path, message);
-		if (rc < 0) {
+		ret = stream_source_open(&s, r->io, k->file[i].path, message);
+		if (ret < 0) {
 			say(r, true, "%s", message);
-			return rc;
+			return ret;
 		}
 		why = stream_source_fault(&s);
 		stream_source_close(&s);
@@ -398,7 +398,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 	struct stream_contents contents = {0};
 	char message[PATH_MAX], copy[PATH_MAX];
 	uint64_t cut = 0;
-	int rc = 0;
+	int ret = 0;
 
 	copy[0] = '\0';
 	say(r, false,
@@ -406,42 +406,42 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 		k->file[c->file].path, r->dry_run ? "would be cut off" : "cut off", c->from,
 		c->gone, alone);
 	if (alone > 0 && !r->dry_run) {
-		rc = stream_copy(r->io, &r->slices, &stream->identity, k->file[c->file].path,
+		ret = stream_copy(r->io, &r->slices, &stream->identity, k->file[c->file].path,
 			&c->alone, stream_known_number(k), copy, message);
-		if (rc < 0)
+		if (ret < 0)
 			say(r, true, "%s", message);
 	}
-	if (rc == 0 && r->dry_run)
-		rc = forget(k, c);
-	else if (rc == 0) {
-		rc = stream_known_cut_file(k, r->io, &k->file[c->file], c->from, &cut, message);
-		if (rc < 0)
+	if (ret == 0 && r->dry_run)
+		ret = forget(k, c);
+	else if (ret == 0) {
+		ret = stream_known_cut_file(k, r->io, &k->file[c->file], c->from, &cut, message);
+		if (ret < 0)
 			say(r, true, "%s", message);
 	}
 	/* add the copy to the files of the stream */
-	if (rc == 0 && copy[0] != '\0')
-		rc = stream_contents_add_all(&contents, &k->file[c->file].contents);
-	if (rc == 0 && copy[0] != '\0')
-		rc = stream_known_add(k, copy, &c->alone, &contents, false);
+	if (ret == 0 && copy[0] != '\0')
+		ret = stream_contents_add_all(&contents, &k->file[c->file].contents);
+	if (ret == 0 && copy[0] != '\0')
+		ret = stream_known_add(k, copy, &c->alone, &contents, false);
 	stream_contents_free(&contents);
-	if (rc == 0) {
+	if (ret == 0) {
 		r->cut += c->gone;
 		r->copied += alone;
 		r->files++;
 	}
-	return rc;
+	return ret;
 }
 
 /* Whether the duplicates of a stream may be removed. */
 static int
 check_stream(struct reconcile *r, const struct reconcile_stream *stream)
 {
-	int rc = stream->kept ? -ENOTUNIQ : reconcile_say_names(r, stream);
+	int ret = stream->kept ? -ENOTUNIQ : reconcile_say_names(r, stream);
 
-	if (rc < 0 || reconcile_duplicates(stream) == 0)
-		return rc;
-	rc = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
-	return rc == 0 ? check_files(r, &stream->known) : rc;
+	if (ret < 0 || reconcile_duplicates(stream) == 0)
+		return ret;
+	ret = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
+	return ret == 0 ? check_files(r, &stream->known) : ret;
 }
 
 bool
@@ -486,20 +486,20 @@ static int
 reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
 {
 	struct cut c;
-	int rc;
+	int ret;
 
 	if (reconcile_duplicates(stream) == 0)
 		return 0;
-	rc = mark_all(r, stream);
-	if (rc < 0)
-		return rc;
-	while ((rc = choose_cut(r, stream, &c)) > 0) {
-		rc = work_cut(r, stream, &c);
+	ret = mark_all(r, stream);
+	if (ret < 0)
+		return ret;
+	while ((ret = choose_cut(r, stream, &c)) > 0) {
+		ret = work_cut(r, stream, &c);
 		interval_set_free(&c.alone);
-		if (rc < 0)
+		if (ret < 0)
 			break;
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -524,11 +524,11 @@ reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 	struct stream_checked checked = {0};
 	char message[PATH_MAX];
 	size_t i, k;
-	int rc;
+	int ret;
 
-	rc = stream_known_check(
+	ret = stream_known_check(
 		&stream->known, r->io, &stream->identity, held, false, &checked, message);
-	if (rc < 0)
+	if (ret < 0)
 		say(r, true, "%s", message);
 	*rotten = interval_set_count(&checked.rotten);
 	for (i = 0; i < checked.rotten.nb; i++)
@@ -539,12 +539,12 @@ reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 			stream->identity.table, stream->identity.run, checked.rotten.at[i].first,
 			checked.rotten.at[i].last);
 	interval_set_free(&checked.rotten);
-	for (i = 0; i < stream->known.nb && rc == 0; i++) {
+	for (i = 0; i < stream->known.nb && ret == 0; i++) {
 		const struct interval_set *have = &stream->known.file[i].have;
 
-		for (k = 0; k < held->nb && rc == 0; k++)
-			rc = interval_set_add_common(
+		for (k = 0; k < held->nb && ret == 0; k++)
+			ret = interval_set_add_common(
 				sound, have, held->at[k].first, held->at[k].last);
 	}
-	return rc;
+	return ret;
 }

@@ -175,17 +175,17 @@ check_roots(char *const *root, char message[PATH_MAX])
 {
 	char path[PATH_MAX];
 	struct stat st;
-	int rc = 0;
+	int ret = 0;
 
-	for (; *root != NULL && rc == 0; root++) {
+	for (; *root != NULL && ret == 0; root++) {
 		snprintf(path, sizeof(path), "%s", *root);
 		/* dirname() may change the path */
 		if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
-			rc = own_folder_check(dirname(path), OWN_FOLDER_DATA, message);
+			ret = own_folder_check(dirname(path), OWN_FOLDER_DATA, message);
 		else
-			rc = own_folder_check(path, OWN_FOLDER_DATA, message);
+			ret = own_folder_check(path, OWN_FOLDER_DATA, message);
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -194,27 +194,27 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 	struct file_id *id = NULL;
 	FTSENT *e;
 	FTS *fts;
-	int rc = check_roots(root, message);
+	int ret = check_roots(root, message);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	fts = fts_open(root, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
 	if (fts == NULL) {
 		snprintf(message, PATH_MAX, "cannot list files: %s", strerror(errno));
 		return -errno;
 	}
-	while (rc == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
+	while (ret == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
 		if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS) {
-			rc = -e->fts_errno;
+			ret = -e->fts_errno;
 			snprintf(message, PATH_MAX, "%.3000s: %s", e->fts_path,
 				strerror(e->fts_errno));
 		} else if (e->fts_info == FTS_SL || e->fts_info == FTS_SLNONE) {
-			rc = -ELOOP;
+			ret = -ELOOP;
 			snprintf(message, PATH_MAX,
 				"%.3000s is a symbolic link and is not followed; give its target",
 				e->fts_path);
 		} else if (is_in_place_of_file(t, e)) {
-			rc = -EINVAL;
+			ret = -EINVAL;
 			snprintf(message, PATH_MAX,
 				"%.3000s is %s with the name of %s; expected a regular file. %s",
 				e->fts_path,
@@ -227,21 +227,21 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 					: "Its batches are missing: rename or remove it");
 		} else if (t->own && (e->fts_info == FTS_D || is_wanted(t, e)) &&
 			check_own(e, message) < 0) {
-			rc = -EPERM;
+			ret = -EPERM;
 		} else if (is_wanted(t, e)) {
-			rc = add(t, &id, e);
-			if (rc < 0)
+			ret = add(t, &id, e);
+			if (ret < 0)
 				snprintf(message, PATH_MAX, "cannot allocate a list of files");
 		}
 	}
-	if (rc == 0 && errno != 0) {
-		rc = -errno;
+	if (ret == 0 && errno != 0) {
+		ret = -errno;
 		snprintf(message, PATH_MAX, "cannot list files: %s", strerror(errno));
 	}
 	fts_close(fts);
 	drop_duplicates(t, id);
 	free(id);
-	return rc;
+	return ret;
 }
 
 void
@@ -299,21 +299,21 @@ lock_file(struct store_locks *l, const char *dir, const char *name, bool create,
 int
 store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX])
 {
-	int rc = own_folder_check(dir, OWN_FOLDER_DATA, message);
+	int ret = own_folder_check(dir, OWN_FOLDER_DATA, message);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	/* a directory of a run is also locked by the lock file of its store, one level above */
-	rc = lock_file(l, dir, "../" DIR_LOCK_NAME, false, message);
-	if (rc != -EBUSY && rc != -ENOMEM)
-		rc = lock_file(l, dir, DIR_LOCK_NAME, true, message);
-	if (rc == -EBUSY)
+	ret = lock_file(l, dir, "../" DIR_LOCK_NAME, false, message);
+	if (ret != -EBUSY && ret != -ENOMEM)
+		ret = lock_file(l, dir, DIR_LOCK_NAME, true, message);
+	if (ret == -EBUSY)
 		snprintf(message, PATH_MAX,
 			"%.3000s: in use by a running braggline-store, by one of its commands, or "
 			"by a receiver that may still spill to it or whose stores may still have "
 			"to remove their copies of the spilled batches; stop it first",
 			dir);
-	return rc;
+	return ret;
 }
 
 void
@@ -329,12 +329,12 @@ int
 store_tree_lock(const char *dir, char message[PATH_MAX])
 {
 	struct store_locks l = {0};
-	int rc = store_locks_add(&l, dir, message);
+	int ret = store_locks_add(&l, dir, message);
 
-	if (rc == 0)
-		rc = l.fd[--l.nb];
+	if (ret == 0)
+		ret = l.fd[--l.nb];
 	store_locks_free(&l);
-	return rc;
+	return ret;
 }
 
 /* Lock the directory of a file and its store. */
@@ -342,24 +342,24 @@ static int
 lock_dir_of(struct store_locks *l, const char *path, size_t size, char message[PATH_MAX])
 {
 	char dir[PATH_MAX];
-	int fd, rc;
+	int fd, ret;
 
 	if (size >= sizeof(dir))
 		return -ENAMETOOLONG;
 	snprintf(dir, sizeof(dir), "%.*s", (int)size, path);
 	if (size == 0)
 		strcpy(dir, path[0] == '/' ? "/" : ".");
-	rc = store_locks_add(l, dir, message);
-	if (rc < 0)
-		return rc;
+	ret = store_locks_add(l, dir, message);
+	if (ret < 0)
+		return ret;
 	/* make the names of the files durable, because other copies may be removed next */
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	rc = fd < 0 || (fsync(fd) < 0 && errno != EINVAL) ? -errno : 0;
-	if (rc < 0)
-		snprintf(message, PATH_MAX, "%.3000s: %s", dir, strerror(-rc));
+	ret = fd < 0 || (fsync(fd) < 0 && errno != EINVAL) ? -errno : 0;
+	if (ret < 0)
+		snprintf(message, PATH_MAX, "%.3000s: %s", dir, strerror(-ret));
 	if (fd >= 0)
 		close(fd);
-	return rc;
+	return ret;
 }
 
 static size_t
@@ -380,14 +380,14 @@ is_same_dir(const char *a, const char *b)
 static int
 lock_dirs(struct store_locks *l, const struct store_tree *t, char message[PATH_MAX])
 {
-	int rc = 0;
+	int ret = 0;
 	size_t i;
 
-	for (i = 0; i < t->nb && rc == 0; i++) {
+	for (i = 0; i < t->nb && ret == 0; i++) {
 		if (i == 0 || !is_same_dir(t->path[i - 1], t->path[i]))
-			rc = lock_dir_of(l, t->path[i], dir_size(t->path[i]), message);
+			ret = lock_dir_of(l, t->path[i], dir_size(t->path[i]), message);
 	}
-	return rc;
+	return ret;
 }
 
 /* Remove copies that a killed reconcile left. The original files still have their batches. */
@@ -450,19 +450,19 @@ store_tree_take(struct store_tree *t, struct store_locks *locks, char *const *ro
 	void (*say)(const char *path, const char *what), char message[PATH_MAX])
 {
 	struct store_tree held = {.own = true, .ended = t->ended};
-	int rc, left = 0;
+	int ret, left = 0;
 
 	t->own = true;
-	rc = store_tree_read(&held, root, message);
-	if (rc == 0)
-		rc = lock_dirs(locks, &held, message);
-	if (rc == 0 && say != NULL)
+	ret = store_tree_read(&held, root, message);
+	if (ret == 0)
+		ret = lock_dirs(locks, &held, message);
+	if (ret == 0 && say != NULL)
 		left = complete(&held, say);
 	/* read again, because completed files have new names */
-	if (rc == 0)
-		rc = store_tree_read(t, root, message);
-	if (rc == 0)
+	if (ret == 0)
+		ret = store_tree_read(t, root, message);
+	if (ret == 0)
 		drop_others(t, &held);
 	store_tree_free(&held);
-	return rc < 0 ? rc : left;
+	return ret < 0 ? ret : left;
 }

@@ -77,36 +77,36 @@ endpoint_event(struct endpoint *e, const struct rdma_event *event)
 static int
 wait_up(struct endpoint *e, uint64_t deadline)
 {
-	int rc = 0;
+	int ret = 0;
 
-	while (!e->up && !e->failed && !e->down && rc == 0)
-		rc = session_poll(e->session, deadline);
+	while (!e->up && !e->failed && !e->down && ret == 0)
+		ret = session_poll(e->session, deadline);
 	if (e->up)
 		return 0;
 	if (e->rejected)
 		return -ECONNREFUSED;
 	if (e->failed)
 		return -EHOSTUNREACH;
-	return e->down ? -ECONNRESET : rc;
+	return e->down ? -ECONNRESET : ret;
 }
 
 static int
 connect_once(
 	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr)
 {
-	int rc;
+	int ret;
 
 	e->up = e->down = e->failed = e->rejected = false;
 	e->conn = rdma_conn_connect(e->qp, (const struct sockaddr *)peer, attr);
 	if (!e->conn)
 		return -rte_errno;
 	/* the connection has its own time-outs and always ends with an event */
-	rc = wait_up(e, session_deadline(0));
-	if (rc < 0) {
+	ret = wait_up(e, session_deadline(0));
+	if (ret < 0) {
 		rdma_conn_destroy(e->conn);
 		e->conn = NULL;
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -115,14 +115,14 @@ endpoint_connect(
 {
 	struct rdma_conn_attr a = attr ? *attr : (struct rdma_conn_attr){0};
 	uint32_t waited = 0;
-	int rc;
+	int ret;
 
 	a.context = e;
 	a.keepalive_ms = KEEPALIVE;
 	for (;;) {
-		rc = connect_once(e, peer, &a);
-		if (rc != -ECONNREFUSED || waited >= e->session->wait_ms || session_stop)
-			return rc;
+		ret = connect_once(e, peer, &a);
+		if (ret != -ECONNREFUSED || waited >= e->session->wait_ms || session_stop)
+			return ret;
 		session_linger(e->session, CONNECT_PAUSE);
 		waited += CONNECT_PAUSE;
 	}
@@ -145,11 +145,11 @@ int
 endpoint_accept(struct endpoint *e, const struct rdma_event *request)
 {
 	struct rdma_conn_attr attr = {.context = e, .keepalive_ms = KEEPALIVE};
-	int rc = rdma_conn_accept(request->conn, e->qp, &attr);
+	int ret = rdma_conn_accept(request->conn, e->qp, &attr);
 
-	if (rc < 0) {
+	if (ret < 0) {
 		rdma_conn_destroy(request->conn);
-		return rc;
+		return ret;
 	}
 	e->conn = request->conn;
 	return wait_up(e, session_deadline(ACCEPT_PATIENCE));
@@ -193,15 +193,15 @@ endpoint_check(const struct endpoint *e, const struct rdma_wc *wc)
 int
 endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64_t deadline)
 {
-	int rc;
+	int ret;
 
 	while (!rdma_poll_cq(cq, wc, 1)) {
 		/* completions that precede the disconnect are returned first */
 		if (e->down)
 			return -ECONNRESET;
-		rc = session_poll(e->session, deadline);
-		if (rc < 0)
-			return rc;
+		ret = session_poll(e->session, deadline);
+		if (ret < 0)
+			return ret;
 	}
 	if (wc->status == RDMA_WC_WR_FLUSH_ERR && !e->down)
 		/* wait for the event that reports the cause */

@@ -71,23 +71,23 @@ static int
 run(const struct mode *mode, const struct target *target)
 {
 	struct session session;
-	int rc;
+	int ret;
 
-	rc = session_open(&session, target->device);
-	if (rc < 0)
-		return rc;
+	ret = session_open(&session, target->device);
+	if (ret < 0)
+		return ret;
 	session.sleepy = target->sleepy;
 	session.wait_ms = target->wait * 1000;
-	rc = wiretap_open(target);
-	if (rc == 0)
-		rc = mode->run(&session, target);
+	ret = wiretap_open(target);
+	if (ret == 0)
+		ret = mode->run(&session, target);
 	session_linger(&session, LAST_FRAMES);
 	wiretap_close();
 	if (target->stats)
 		session_print_stats(&session);
 	eal_hold();
 	session_close(&session);
-	return rc;
+	return ret;
 }
 
 int
@@ -98,7 +98,7 @@ main(int argc, char **argv)
 	struct sigaction action = {.sa_handler = on_signal};
 	struct target target = {0};
 	const struct mode *mode;
-	int rc;
+	int ret;
 
 	/* other programs wait for its output, also through a pipe */
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -137,9 +137,9 @@ main(int argc, char **argv)
 	sigaction(SIGTERM, &action, NULL);
 	if (eal_start("braggline-rdma", argc, argv, own) < 0)
 		return EXIT_FAILURE;
-	rc = run(mode, &target);
+	ret = run(mode, &target);
 	eal_end();
-	if (session_stop && rc < 0)
+	if (session_stop && ret < 0)
 		return 128 + session_stop;
-	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

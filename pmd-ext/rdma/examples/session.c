@@ -143,22 +143,22 @@ void
 session_linger(struct session *s, unsigned int ms)
 {
 	uint64_t end = session_deadline(ms);
-	int rc;
+	int ret;
 
 	do {
-		rc = session_poll(s, end);
-	} while (rc != -ETIMEDOUT && (rc == 0 || rte_get_tsc_cycles() < end));
+		ret = session_poll(s, end);
+	} while (ret != -ETIMEDOUT && (ret == 0 || rte_get_tsc_cycles() < end));
 }
 
 int
 session_request(struct session *s, struct rdma_event *request, uint64_t deadline)
 {
-	int rc = 0;
+	int ret = 0;
 
-	while (!s->nb_requests && rc == 0)
-		rc = session_poll(s, deadline);
+	while (!s->nb_requests && ret == 0)
+		ret = session_poll(s, deadline);
 	if (!s->nb_requests)
-		return rc;
+		return ret;
 	*request = s->requests[s->first];
 	s->first = (s->first + 1) % SESSION_REQUESTS_MAX;
 	s->nb_requests--;

@@ -212,24 +212,24 @@ disk_open(void **handle, const struct arrow_io_open *how)
 {
 	struct disk_handle *h;
 	struct disk_file *f;
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(&disk->lock);
-	rc = disk_fails(disk);
+	ret = disk_fails(disk);
 	f = disk_find(disk, how->path);
-	if (rc == 0 && how->existing)
-		rc = f == NULL ? -ENOENT : f->is_open && !how->read_only ? -EBUSY : 0;
-	if (rc == 0 && !how->existing) {
-		rc = f != NULL || disk_has_complete(disk, how->path) ? -EEXIST
-			: disk->nb_files == DISK_FILES		     ? -ENFILE
-								     : 0;
-		if (rc == 0) {
+	if (ret == 0 && how->existing)
+		ret = f == NULL ? -ENOENT : f->is_open && !how->read_only ? -EBUSY : 0;
+	if (ret == 0 && !how->existing) {
+		ret = f != NULL || disk_has_complete(disk, how->path) ? -EEXIST
+			: disk->nb_files == DISK_FILES		      ? -ENFILE
+								      : 0;
+		if (ret == 0) {
 			f = &disk->file[disk->nb_files++];
 			snprintf(f->name, sizeof(f->name), "%s", disk_base_name(how->path));
 			strcpy(disk_log(disk, DISK_CREATE, f)->to, f->name);
 		}
 	}
-	if (rc == 0) {
+	if (ret == 0) {
 		f->is_open |= !how->read_only;
 		h = calloc(1, sizeof(*h));
 		h->read_only = how->read_only;
@@ -239,7 +239,7 @@ disk_open(void **handle, const struct arrow_io_open *how)
 		*handle = h;
 	}
 	pthread_mutex_unlock(&disk->lock);
-	return rc;
+	return ret;
 }
 
 static inline const struct arrow_io_info *
@@ -306,7 +306,7 @@ disk_reap(void *handle, bool wait, struct arrow_io_done *done)
 	struct disk_handle *h = handle;
 	struct disk *d = h->disk;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	pthread_mutex_lock(&d->lock);
 	if (h->nb_pending > 0 && (wait || (!d->stuck && disk_random(d) % 2))) {
@@ -315,10 +315,10 @@ disk_reap(void *handle, bool wait, struct arrow_io_done *done)
 		if (done->error == 0)
 			d->event[h->pending[i].event].ended = d->now++;
 		h->pending[i] = h->pending[--h->nb_pending];
-		rc = 1;
+		ret = 1;
 	}
 	pthread_mutex_unlock(&d->lock);
-	return rc;
+	return ret;
 }
 
 static inline int
@@ -326,16 +326,16 @@ disk_set_size(void *handle, uint64_t size)
 {
 	struct disk_handle *h = handle;
 	struct disk *d = h->disk;
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(&d->lock);
-	rc = disk_fails(d);
-	if (rc == 0)
-		rc = disk_resize(d, h->file, size);
-	if (rc == 0)
+	ret = disk_fails(d);
+	if (ret == 0)
+		ret = disk_resize(d, h->file, size);
+	if (ret == 0)
 		disk_log(d, DISK_SIZE, h->file)->offset = size;
 	pthread_mutex_unlock(&d->lock);
-	return rc;
+	return ret;
 }
 
 static inline int
@@ -391,51 +391,51 @@ static inline int
 disk_rename(const char *from, const char *to)
 {
 	struct disk_file *f;
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(&disk->lock);
-	rc = disk_fails(disk);
+	ret = disk_fails(disk);
 	f = disk_find(disk, from);
-	if (rc == 0)
-		rc = f == NULL ? -ENOENT : disk_find(disk, to) != NULL ? -EEXIST : 0;
-	if (rc == 0) {
+	if (ret == 0)
+		ret = f == NULL ? -ENOENT : disk_find(disk, to) != NULL ? -EEXIST : 0;
+	if (ret == 0) {
 		snprintf(f->name, sizeof(f->name), "%s", disk_base_name(to));
 		strcpy(disk_log(disk, DISK_RENAME, f)->to, f->name);
 	}
 	pthread_mutex_unlock(&disk->lock);
-	return rc;
+	return ret;
 }
 
 static inline int
 disk_remove(const char *path)
 {
 	struct disk_file *f;
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(&disk->lock);
-	rc = disk_fails(disk);
+	ret = disk_fails(disk);
 	f = disk_find(disk, path);
-	if (rc == 0 && f == NULL)
-		rc = -ENOENT;
-	if (rc == 0) {
+	if (ret == 0 && f == NULL)
+		ret = -ENOENT;
+	if (ret == 0) {
 		f->name[0] = '\0';
 		disk_log(disk, DISK_REMOVE, f);
 	}
 	pthread_mutex_unlock(&disk->lock);
-	return rc;
+	return ret;
 }
 
 static inline int
 disk_sync_dir(const char *path)
 {
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(&disk->lock);
-	rc = disk_fails(disk);
-	if (rc == 0)
+	ret = disk_fails(disk);
+	if (ret == 0)
 		disk_log(disk, DISK_SYNC_DIR, NULL);
 	pthread_mutex_unlock(&disk->lock);
-	return rc;
+	return ret;
 }
 
 static const struct arrow_io_ops disk_io = {

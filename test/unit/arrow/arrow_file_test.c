@@ -427,7 +427,7 @@ static struct {
 static int
 late_reap(void *handle, bool wait, struct arrow_io_done *done)
 {
-	int rc;
+	int ret;
 
 	if (late.holds && late.failed) {
 		late.holds = false;
@@ -435,9 +435,9 @@ late_reap(void *handle, bool wait, struct arrow_io_done *done)
 		done->error = -EIO;
 		return 1;
 	}
-	rc = disk_io.reap(handle, wait, done);
-	if (rc <= 0 || late.failed)
-		return rc;
+	ret = disk_io.reap(handle, wait, done);
+	if (ret <= 0 || late.failed)
+		return ret;
 	if (done->tag == UINT64_MAX) {
 		late.sync = *done;
 		late.holds = true;
@@ -447,7 +447,7 @@ late_reap(void *handle, bool wait, struct arrow_io_done *done)
 		late.failed = true;
 		done->error = -EIO;
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -646,9 +646,9 @@ main(void)
 		cmocka_unit_test(sync_fails_late),
 		cmocka_unit_test(hostile_files),
 	};
-	int rc;
+	int ret;
 
-	rc = cmocka_run_group_tests_name("arrow_file", tests, NULL, NULL);
+	ret = cmocka_run_group_tests_name("arrow_file", tests, NULL, NULL);
 	disk_free(disk);
-	return rc;
+	return ret;
 }

@@ -477,7 +477,7 @@ main(void)
 	const struct arrow_identity id = xfer_sample_identity(0);
 	unsigned int i;
 	size_t size;
-	int rc;
+	int ret;
 
 	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
@@ -495,11 +495,11 @@ main(void)
 		run.schema[i] = header[i];
 		run.schema_bytes[i] = size;
 	}
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	xfer_sample_free(&s);
 	rmdir(root);
 	rte_eal_cleanup();
-	return rc;
+	return ret;
 }

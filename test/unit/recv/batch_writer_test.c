@@ -117,12 +117,12 @@ create(const struct batch_writer_config *c)
 {
 	struct batch_writer *w;
 	char message[PATH_MAX];
-	int rc;
+	int ret;
 
-	rc = batch_writer_create(&w, c, message);
-	if (rc < 0)
+	ret = batch_writer_create(&w, c, message);
+	if (ret < 0)
 		print_message("%s\n", message);
-	assert_int_equal(rc, 0);
+	assert_int_equal(ret, 0);
 	return w;
 }
 

@@ -186,12 +186,12 @@ take_out(struct damaged_batches *found)
 {
 	struct ledger_kept before = {0};
 	struct journal *r = open_journal(1);
-	int rc;
+	int ret;
 
 	kept_ledger_before(&before, r);
-	rc = damaged_batches_remove(r, directory, &before, found);
+	ret = damaged_batches_remove(r, directory, &before, found);
 	journal_close(r);
-	return rc;
+	return ret;
 }
 
 static void
@@ -402,7 +402,7 @@ main(void)
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_no_room),
 	};
-	int rc;
+	int ret;
 
 	if (access("/dev/shm", W_OK) < 0) {
 		printf("skipped: no /dev/shm to write to\n");
@@ -410,7 +410,7 @@ main(void)
 	}
 	snprintf(path, sizeof(path), "/dev/shm/braggline-damaged-%d", getpid());
 	snprintf(directory, sizeof(directory), "/dev/shm/braggline-damaged-%d.d", getpid());
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(path);
-	return rc;
+	return ret;
 }

@@ -124,7 +124,7 @@ main(void)
 		cmocka_unit_test(test_rest),
 	};
 	FILE *f;
-	int rc;
+	int ret;
 
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
 		return 1;
@@ -135,10 +135,10 @@ main(void)
 	if (f == NULL || fprintf(f, "%064d", 1) < 0 || fclose(f) != 0)
 		return 1;
 	xfer_sample_init(&s, 1, 100);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
 	unlink(key);
 	unlink(journal);
 	rte_eal_cleanup();
-	return rc;
+	return ret;
 }

@@ -99,17 +99,17 @@ static void
 emit(void *arg, const struct batch *b)
 {
 	const uint64_t rooms = w->rooms;
-	int rc;
+	int ret;
 
 	if (b->table == ARROW_IMAGES && rooms > w->in_place)
 		w->in_place = rooms;
-	rc = egress_put(w->egress, b);
-	if (rc == 0) {
+	ret = egress_put(w->egress, b);
+	if (ret == 0) {
 		w->bytes += b->body_length;
 		__atomic_store_n(&w->put[b->table], w->put[b->table] + 1, __ATOMIC_RELEASE);
 		return;
 	}
-	if (rc != -ENOSPC)
+	if (ret != -ENOSPC)
 		abort();
 	w->refused++;
 	if (b->table == ARROW_IMAGES)
@@ -448,7 +448,7 @@ main(void)
 		cmocka_unit_test(test_next_run),
 	};
 	FILE *f;
-	int rc;
+	int ret;
 
 	seed = getenv("XFER_SEED") != NULL ? strtoull(getenv("XFER_SEED"), NULL, 10)
 					   : (uint64_t)time(NULL);
@@ -465,15 +465,15 @@ main(void)
 	sample_init(&s, seed, GK_VALUE_F32, 1);
 	if (sample_tables(&s, &tables) < 0)
 		return 1;
-	rc = cmocka_run_group_tests(kill_tests, NULL, NULL);
+	ret = cmocka_run_group_tests(kill_tests, NULL, NULL);
 	if (init_eal() < 0)
 		return 1;
-	rc |= cmocka_run_group_tests(tests, NULL, NULL);
+	ret |= cmocka_run_group_tests(tests, NULL, NULL);
 	arrow_tables_free(&tables);
 	sample_free(&s);
 	unlink(key);
 	unlink(journal);
 	rmdir(spill);
 	rte_eal_cleanup();
-	return rc;
+	return ret;
 }

@@ -446,7 +446,7 @@ main(void)
 	const struct arrow_identity id = xfer_sample_identity(0);
 	unsigned int i;
 	size_t size;
-	int rc;
+	int ret;
 
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
@@ -462,12 +462,12 @@ main(void)
 		run.schema[i] = header[i];
 		run.schema_bytes[i] = size;
 	}
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	xfer_sample_free(&s);
 	(void)clean(NULL);
 	rmdir(root);
 	rte_eal_cleanup();
-	return rc;
+	return ret;
 }

@@ -184,7 +184,7 @@ poll_end(unsigned int end)
 }
 
 static void
-rc(const struct rig_faults *faults, uint8_t ack_timeout)
+ret(const struct rig_faults *faults, uint8_t ack_timeout)
 {
 	const struct rdma_qp_attr attr = {.type = RDMA_QP_RC,
 		.max_recv_wr = RECEIVE_SLOTS,
@@ -249,50 +249,50 @@ static void
 test_rc_clean(void **state)
 {
 	/* an ACK timeout of 4 s: longer than any pause of this machine */
-	rc(&(struct rig_faults){0}, 20);
+	ret(&(struct rig_faults){0}, 20);
 	assert_int_equal(rig_stat(&rig, 0, "ack_timeouts") + rig_stat(&rig, 1, "ack_timeouts"), 0);
 }
 
 static void
 test_rc_loss(void **state)
 {
-	rc(&(struct rig_faults){.lose = PERCENT}, 8);
-	rc(&(struct rig_faults){.lose = 4 * PERCENT}, 8);
+	ret(&(struct rig_faults){.lose = PERCENT}, 8);
+	ret(&(struct rig_faults){.lose = 4 * PERCENT}, 8);
 }
 
 static void
 test_rc_twice(void **state)
 {
-	rc(&(struct rig_faults){.twice = 10 * PERCENT}, 8);
+	ret(&(struct rig_faults){.twice = 10 * PERCENT}, 8);
 }
 
 static void
 test_rc_swap(void **state)
 {
-	rc(&(struct rig_faults){.swap = 3 * PERCENT}, 8);
+	ret(&(struct rig_faults){.swap = 3 * PERCENT}, 8);
 }
 
 static void
 test_rc_corrupt(void **state)
 {
-	rc(&(struct rig_faults){.corrupt = 2 * PERCENT}, 8);
+	ret(&(struct rig_faults){.corrupt = 2 * PERCENT}, 8);
 	assert_true(rig_stat(&rig, 0, "rx_icrc_errors") > 0);
 }
 
 static void
 test_rc_delay(void **state)
 {
-	rc(&(struct rig_faults){.delay = 2 * PERCENT}, 8);
+	ret(&(struct rig_faults){.delay = 2 * PERCENT}, 8);
 }
 
 static void
 test_rc_all(void **state)
 {
-	rc(&(struct rig_faults){.lose = PERCENT,
-		   .twice = PERCENT,
-		   .swap = PERCENT,
-		   .corrupt = PERCENT,
-		   .delay = PERCENT},
+	ret(&(struct rig_faults){.lose = PERCENT,
+		    .twice = PERCENT,
+		    .swap = PERCENT,
+		    .corrupt = PERCENT,
+		    .delay = PERCENT},
 		8);
 }
 

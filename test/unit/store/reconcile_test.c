@@ -179,18 +179,18 @@ reconcile_all(struct reconcile *r, bool dry_run)
 	const char *path[DISK_FILES];
 	const unsigned int n = list_complete(path);
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	*r = (struct reconcile){
 		.io = &disk_io, .slices = SLICES, .dry_run = dry_run, .say = ignore};
-	for (i = 0; i < n && rc == 0; i++)
-		rc = reconcile_read(r, path[i]);
-	if (rc == 0) {
+	for (i = 0; i < n && ret == 0; i++)
+		ret = reconcile_read(r, path[i]);
+	if (ret == 0) {
 		(void)reconcile_inspect(r);
-		rc = reconcile_run(r);
+		ret = reconcile_run(r);
 	}
 	reconcile_free(r);
-	return rc;
+	return ret;
 }
 
 static void
@@ -462,15 +462,15 @@ main(void)
 		cmocka_unit_test(test_differing),
 		cmocka_unit_test(test_two_names),
 	};
-	int rc;
+	int ret;
 
 	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
 	seeds = many != NULL ? strtoul(many, NULL, 0) : 4;
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
 	xfer_sample_init(&s, seed, 250);
 	xfer_sample_init(&other, seed + 1, 250);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
 	xfer_sample_free(&other);
-	return rc;
+	return ret;
 }

@@ -431,10 +431,10 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_others, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_others_later, begin_test, end_test),
 	};
-	int rc;
+	int ret;
 
 	xfer_sample_init(&s, 1, 64);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
-	return rc;
+	return ret;
 }

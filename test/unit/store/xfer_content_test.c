@@ -205,10 +205,10 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_batches, rig_begin_test),
 		cmocka_unit_test_setup(test_name, rig_begin_test),
 	};
-	int rc;
+	int ret;
 
 	xfer_sample_init(&other, 4711, 100);
-	rc = rig_main(tests);
+	ret = rig_main(tests);
 	xfer_sample_free(&other);
-	return rc;
+	return ret;
 }

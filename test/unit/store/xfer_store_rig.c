@@ -480,7 +480,7 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	const char *text = getenv("XFER_SEED"), *debug = getenv("XFER_LOG");
 	unsigned int i;
 	FILE *f;
-	int rc;
+	int ret;
 
 	rig.seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
 	printf("XFER_SEED=%llu\n", (unsigned long long)rig.seed);
@@ -511,7 +511,7 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	xfer_sample_init(&rig.sample, rig.seed, 250);
 	for (i = 0; i < RIG_STATIONS; i++)
 		open_station(i);
-	rc = _cmocka_run_group_tests("xfer", tests, nb, NULL, NULL);
+	ret = _cmocka_run_group_tests("xfer", tests, nb, NULL, NULL);
 	xfer_sample_free(&rig.sample);
 	/* frames in the rings belong to the devices' pools */
 	for (i = 0; i < RIG_STATIONS; i++)
@@ -525,5 +525,5 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	unlink(rig.keys_path);
 	remove_all(rig.root);
 	rte_eal_cleanup();
-	return rc;
+	return ret;
 }

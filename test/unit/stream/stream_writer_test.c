@@ -1235,13 +1235,13 @@ main(void)
 		cmocka_unit_test(test_rot),
 		cmocka_unit_test(test_rot_of_given_back),
 	};
-	int rc;
+	int ret;
 
 	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
 	seeds = many != NULL ? strtoul(many, NULL, 0) : 4;
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
 	xfer_sample_init(&s, seed, 250);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
-	return rc;
+	return ret;
 }

@@ -310,12 +310,12 @@ main(void)
 		cmocka_unit_test(test_buffers_outside),
 		cmocka_unit_test(test_make),
 	};
-	int rc;
+	int ret;
 
 	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
 	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
 	xfer_sample_init(&s, seed, 100);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	xfer_sample_free(&s);
-	return rc;
+	return ret;
 }

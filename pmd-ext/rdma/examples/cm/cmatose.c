@@ -20,46 +20,46 @@ static int
 send_all(struct message_node *nodes)
 {
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < options.connections && rc == 0; i++)
-		rc = message_send(&nodes[i], &options, NULL, 0, 0);
-	return rc;
+	for (i = 0; i < options.connections && ret == 0; i++)
+		ret = message_send(&nodes[i], &options, NULL, 0, 0);
+	return ret;
 }
 
 static int
 receive_all(struct message_node *nodes)
 {
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	printf("receiving data transfers\n");
-	for (i = 0; i < options.connections && rc == 0; i++)
-		rc = message_receive(&nodes[i], &options, NULL);
-	return rc;
+	for (i = 0; i < options.connections && ret == 0; i++)
+		ret = message_receive(&nodes[i], &options, NULL);
+	return ret;
 }
 
 /* The server sends first and disconnects. */
 static int
 transfer(const struct target *target, struct message_node *nodes)
 {
-	int rc;
+	int ret;
 
 	if (target->client) {
-		rc = receive_all(nodes);
-		if (rc == 0) {
+		ret = receive_all(nodes);
+		if (ret == 0) {
 			printf("sending replies\n");
-			rc = send_all(nodes);
+			ret = send_all(nodes);
 		}
 	} else {
 		printf("initiating data transfers\n");
-		rc = send_all(nodes);
-		if (rc == 0)
-			rc = receive_all(nodes);
+		ret = send_all(nodes);
+		if (ret == 0)
+			ret = receive_all(nodes);
 	}
-	if (rc == 0)
+	if (ret == 0)
 		printf("data transfers complete\n");
-	return rc;
+	return ret;
 }
 
 /* The client waits until the server has received everything and disconnects. */
@@ -67,12 +67,12 @@ static int
 wait_end(struct session *s, struct message_node *nodes)
 {
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < options.connections && rc == 0; i++)
-		while (!nodes[i].e.down && rc == 0)
-			rc = session_poll(s, session_deadline(0));
-	return rc;
+	for (i = 0; i < options.connections && ret == 0; i++)
+		while (!nodes[i].e.down && ret == 0)
+			ret = session_poll(s, session_deadline(0));
+	return ret;
 }
 
 static int
@@ -80,24 +80,24 @@ cmatose_run(struct session *s, const struct target *target)
 {
 	struct message_node *nodes = message_nodes_create(s, &options, RDMA_QP_RC, true);
 	struct rdma_conn *listener = NULL;
-	int rc = nodes ? 0 : -ENOMEM;
+	int ret = nodes ? 0 : -ENOMEM;
 
 	if (!nodes)
-		return rc;
+		return ret;
 	printf("cmatose: starting %s\n", target->client ? "client" : "server");
 	if (!target->client) {
 		listener = endpoint_listen(s, RDMA_QP_RC, target->port, options.connections);
 		if (!listener)
-			rc = -rte_errno;
+			ret = -rte_errno;
 	} else {
 		printf("cmatose: connecting\n");
 	}
-	if (rc == 0)
-		rc = message_nodes_connect(s, &options, target, nodes, "cmatose");
-	if (rc == 0 && options.count)
-		rc = transfer(target, nodes);
-	if (rc == 0 && target->client)
-		rc = wait_end(s, nodes);
+	if (ret == 0)
+		ret = message_nodes_connect(s, &options, target, nodes, "cmatose");
+	if (ret == 0 && options.count)
+		ret = transfer(target, nodes);
+	if (ret == 0 && target->client)
+		ret = wait_end(s, nodes);
 	if (!target->client)
 		printf("cmatose: disconnecting\n");
 	message_nodes_destroy(s, &options, nodes);
@@ -105,8 +105,8 @@ cmatose_run(struct session *s, const struct target *target)
 		printf("disconnected\n");
 	if (listener)
 		rdma_conn_destroy(listener);
-	printf("test complete\nreturn status %d\n", rc);
-	return rc;
+	printf("test complete\nreturn status %d\n", ret);
+	return ret;
 }
 
 const struct mode cmatose_mode = {

@@ -23,55 +23,55 @@ join_all(const struct target *target, struct message_node *nodes)
 {
 	char why[128], group[ADDRESS_TEXT_MAX];
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	printf("mckey: joining\n");
-	for (i = 0; i < options.connections && rc == 0; i++) {
-		rc = endpoint_join(&nodes[i].e, &target->peer);
-		if (rc == 0)
+	for (i = 0; i < options.connections && ret == 0; i++) {
+		ret = endpoint_join(&nodes[i].e, &target->peer);
+		if (ret == 0)
 			printf("mckey: joined dgid: ::ffff:%s mlid 0x0 sl 0\n",
 				address_text(&target->peer, group));
-		else if (rc != -EINTR)
+		else if (ret != -EINTR)
 			printf("mckey: joining %s: %s\n", address_text(&target->peer, group),
-				endpoint_failure(&nodes[i].e, rc, why, sizeof(why)));
+				endpoint_failure(&nodes[i].e, ret, why, sizeof(why)));
 	}
-	return rc;
+	return ret;
 }
 
 static int
 transfer(struct message_node *nodes)
 {
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	printf("%s data transfers\n", options.sender ? "initiating" : "receiving");
-	for (i = 0; i < options.connections && rc == 0; i++)
-		rc = options.sender ? message_send(&nodes[i], &options, nodes[i].e.ah,
-					      nodes[i].e.remote_qpn, nodes[i].e.remote_qkey)
-				    : message_receive(&nodes[i], &options, NULL);
-	if (rc == 0)
+	for (i = 0; i < options.connections && ret == 0; i++)
+		ret = options.sender ? message_send(&nodes[i], &options, nodes[i].e.ah,
+					       nodes[i].e.remote_qpn, nodes[i].e.remote_qkey)
+				     : message_receive(&nodes[i], &options, NULL);
+	if (ret == 0)
 		printf("data transfers complete\n");
-	return rc;
+	return ret;
 }
 
 static int
 mckey_run(struct session *s, const struct target *target)
 {
 	struct message_node *nodes;
-	int rc;
+	int ret;
 
 	nodes = message_nodes_create(s, &options, RDMA_QP_UD, !options.sender);
 	if (!nodes)
 		return -ENOMEM;
 	printf("mckey: starting %s\n", options.sender ? "client" : "server");
-	rc = join_all(target, nodes);
-	if (rc == 0 && options.sender)
+	ret = join_all(target, nodes);
+	if (ret == 0 && options.sender)
 		session_linger(s, SETTLE);
-	if (rc == 0 && options.count)
-		rc = transfer(nodes);
+	if (ret == 0 && options.count)
+		ret = transfer(nodes);
 	message_nodes_destroy(s, &options, nodes);
-	printf("test complete\nreturn status %d\n", rc);
-	return rc;
+	printf("test complete\nreturn status %d\n", ret);
+	return ret;
 }
 
 const struct mode mckey_mode = {

@@ -79,11 +79,11 @@ post_receives(struct message_node *node, const struct message_options *o, enum r
 	/* all messages are identical and overwrite each other */
 	struct rdma_sge sge = buffer_sge(&node->buffer, 0, (uint32_t)room(o, type));
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < o->count && rc == 0; i++)
-		rc = endpoint_recv(&node->e, i, &sge);
-	return rc;
+	for (i = 0; i < o->count && ret == 0; i++)
+		ret = endpoint_recv(&node->e, i, &sge);
+	return ret;
 }
 
 struct message_node *
@@ -101,7 +101,7 @@ message_nodes_create(
 	};
 	struct message_node *nodes;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	if (type == RDMA_QP_UD && o->size > s->info.mtu) {
 		fprintf(stderr, "braggline-rdma: -S %u, expected at most the MTU, %u\n", o->size,
@@ -109,15 +109,15 @@ message_nodes_create(
 		return NULL;
 	}
 	nodes = calloc(o->connections, sizeof(*nodes));
-	for (i = 0; nodes && i < o->connections && rc == 0; i++) {
-		rc = endpoint_create(s, &nodes[i].e, &attr);
-		if (rc == 0)
-			rc = buffer_create(s, &nodes[i].buffer, RTE_MAX(room(o, type), 1u),
+	for (i = 0; nodes && i < o->connections && ret == 0; i++) {
+		ret = endpoint_create(s, &nodes[i].e, &attr);
+		if (ret == 0)
+			ret = buffer_create(s, &nodes[i].buffer, RTE_MAX(room(o, type), 1u),
 				RDMA_ACCESS_LOCAL_WRITE);
-		if (rc == 0 && receive)
-			rc = post_receives(&nodes[i], o, type);
+		if (ret == 0 && receive)
+			ret = post_receives(&nodes[i], o, type);
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		message_nodes_destroy(s, o, nodes);
 		return NULL;
 	}
@@ -144,21 +144,21 @@ message_nodes_connect(struct session *s, const struct message_options *o,
 	struct rdma_event request;
 	unsigned int i;
 	char why[128];
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < o->connections && rc == 0; i++) {
+	for (i = 0; i < o->connections && ret == 0; i++) {
 		if (target->client) {
-			rc = endpoint_connect(&nodes[i].e, &target->peer, NULL);
+			ret = endpoint_connect(&nodes[i].e, &target->peer, NULL);
 		} else {
-			rc = session_request(s, &request, session_deadline(0));
-			if (rc == 0)
-				rc = endpoint_accept(&nodes[i].e, &request);
+			ret = session_request(s, &request, session_deadline(0));
+			if (ret == 0)
+				ret = endpoint_accept(&nodes[i].e, &request);
 		}
-		if (rc < 0 && rc != -EINTR)
+		if (ret < 0 && ret != -EINTR)
 			printf("%s: connection %u: %s\n", name, i,
-				endpoint_failure(&nodes[i].e, rc, why, sizeof(why)));
+				endpoint_failure(&nodes[i].e, ret, why, sizeof(why)));
 	}
-	return rc;
+	return ret;
 }
 
 int
@@ -169,7 +169,7 @@ message_send(struct message_node *node, const struct message_options *o, struct 
 	struct rdma_send_wr wr = {.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND};
 	unsigned int i;
 	struct rdma_wc wc;
-	int rc = 0;
+	int ret = 0;
 
 	if (ah) {
 		/* librdmacm's programs take the queue pair to reply to from the immediate data */
@@ -179,11 +179,11 @@ message_send(struct message_node *node, const struct message_options *o, struct 
 		wr.ud.remote_qpn = qpn;
 		wr.ud.remote_qkey = qkey;
 	}
-	for (i = 0; i < o->count && rc == 0; i++)
-		rc = endpoint_send(&node->e, &wr);
-	for (i = 0; i < o->count && rc == 0; i++)
-		rc = endpoint_wait(&node->e, node->e.send_cq, &wc, session_deadline(0));
-	return rc;
+	for (i = 0; i < o->count && ret == 0; i++)
+		ret = endpoint_send(&node->e, &wr);
+	for (i = 0; i < o->count && ret == 0; i++)
+		ret = endpoint_wait(&node->e, node->e.send_cq, &wc, session_deadline(0));
+	return ret;
 }
 
 int
@@ -191,10 +191,10 @@ message_receive(struct message_node *node, const struct message_options *o, stru
 {
 	struct rdma_wc wc;
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < o->count && rc == 0; i++)
-		rc = endpoint_wait(
+	for (i = 0; i < o->count && ret == 0; i++)
+		ret = endpoint_wait(
 			&node->e, node->e.recv_cq, last ? last : &wc, session_deadline(0));
-	return rc;
+	return ret;
 }

@@ -129,23 +129,23 @@ rping_create(struct rping *r, struct session *s)
 	uint32_t access =
 		RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE | RDMA_ACCESS_REMOTE_READ;
 	unsigned int i;
-	int rc;
+	int ret;
 
 	memset(r, 0, sizeof(*r));
 	r->session = s;
-	rc = endpoint_create(s, &r->e, &attr);
-	if (rc == 0)
-		rc = buffer_create(s, &r->messages, (RECEIVES + 1) * sizeof(struct rping_info),
+	ret = endpoint_create(s, &r->e, &attr);
+	if (ret == 0)
+		ret = buffer_create(s, &r->messages, (RECEIVES + 1) * sizeof(struct rping_info),
 			RDMA_ACCESS_LOCAL_WRITE);
-	if (rc == 0)
-		rc = buffer_create(s, &r->sink, options.size, access);
-	if (rc == 0)
-		rc = buffer_create(s, &r->start, options.size, access);
-	for (i = 0; i < RECEIVES && rc == 0; i++)
-		rc = post_receive(r, i);
-	if (rc < 0)
+	if (ret == 0)
+		ret = buffer_create(s, &r->sink, options.size, access);
+	if (ret == 0)
+		ret = buffer_create(s, &r->start, options.size, access);
+	for (i = 0; i < RECEIVES && ret == 0; i++)
+		ret = post_receive(r, i);
+	if (ret < 0)
 		rping_destroy(r);
-	return rc;
+	return ret;
 }
 
 /* Posts one request and waits for its completion. */
@@ -153,9 +153,9 @@ static int
 work(struct rping *r, struct rdma_send_wr *wr)
 {
 	struct rdma_wc wc;
-	int rc = endpoint_send(&r->e, wr);
+	int ret = endpoint_send(&r->e, wr);
 
-	return rc < 0 ? rc : endpoint_wait(&r->e, r->e.send_cq, &wc, session_deadline(0));
+	return ret < 0 ? ret : endpoint_wait(&r->e, r->e.send_cq, &wc, session_deadline(0));
 }
 
 /* Sends the address of a buffer; `b` NULL: "go ahead". */
@@ -182,10 +182,10 @@ hear(struct rping *r, struct rping_info *info)
 {
 	struct rping_info got;
 	struct rdma_wc wc;
-	int rc = endpoint_wait(&r->e, r->e.recv_cq, &wc, session_deadline(0));
+	int ret = endpoint_wait(&r->e, r->e.recv_cq, &wc, session_deadline(0));
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (wc.byte_len != sizeof(got)) {
 		fprintf(stderr, "braggline-rdma rping: message of %u bytes, expected %zu\n",
 			wc.byte_len, sizeof(got));
@@ -217,19 +217,19 @@ write_ping(struct buffer *b, uint64_t ping)
 static int
 client_ping(struct rping *r, uint64_t ping)
 {
-	int rc;
+	int ret;
 
 	write_ping(&r->start, ping);
 	memset(r->sink.addr, 0, r->sink.size);
-	rc = tell(r, &r->start);
-	if (rc == 0)
-		rc = hear(r, NULL);
-	if (rc == 0)
-		rc = tell(r, &r->sink);
-	if (rc == 0)
-		rc = hear(r, NULL);
-	if (rc < 0)
-		return rc;
+	ret = tell(r, &r->start);
+	if (ret == 0)
+		ret = hear(r, NULL);
+	if (ret == 0)
+		ret = tell(r, &r->sink);
+	if (ret == 0)
+		ret = hear(r, NULL);
+	if (ret < 0)
+		return ret;
 	if (options.validate && memcmp(r->start.addr, r->sink.addr, r->sink.size) != 0) {
 		fprintf(stderr, "data mismatch!\n");
 		return -EBADMSG;
@@ -245,21 +245,21 @@ client(struct session *s, const struct target *target)
 	struct rping r;
 	uint64_t ping;
 	char why[128];
-	int rc = rping_create(&r, s);
+	int ret = rping_create(&r, s);
 
-	if (rc < 0)
-		return rc;
-	rc = endpoint_connect(&r.e, &target->peer, NULL);
-	if (rc < 0 && rc != -EINTR)
+	if (ret < 0)
+		return ret;
+	ret = endpoint_connect(&r.e, &target->peer, NULL);
+	if (ret < 0 && ret != -EINTR)
 		fprintf(stderr, "braggline-rdma rping: cannot connect: %s\n",
-			endpoint_failure(&r.e, rc, why, sizeof(why)));
-	for (ping = 0; rc == 0 && (!options.count || ping < options.count); ping++) {
-		rc = client_ping(&r, ping);
-		if (rc == -ECONNRESET)
+			endpoint_failure(&r.e, ret, why, sizeof(why)));
+	for (ping = 0; ret == 0 && (!options.count || ping < options.count); ping++) {
+		ret = client_ping(&r, ping);
+		if (ret == -ECONNRESET)
 			fprintf(stderr, "client DISCONNECT EVENT...\n");
 	}
 	rping_destroy(&r);
-	return rc == -EINTR && !options.count ? 0 : rc;
+	return ret == -EINTR && !options.count ? 0 : ret;
 }
 
 /* READs from or WRITEs to the address that the client sent. */
@@ -269,10 +269,10 @@ serve_one(struct rping *r, enum rdma_op op)
 	struct rping_info info;
 	struct rdma_send_wr wr;
 	struct rdma_sge sge;
-	int rc = hear(r, &info);
+	int ret = hear(r, &info);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (info.size > r->sink.size) {
 		fprintf(stderr,
 			"braggline-rdma rping: the client has messages of %u bytes, "
@@ -286,28 +286,28 @@ serve_one(struct rping *r, enum rdma_op op)
 		.op = (uint8_t)op,
 		.remote_addr = info.addr,
 		.rkey = info.rkey};
-	rc = work(r, &wr);
-	if (rc == 0 && op == RDMA_OP_READ && options.verbose)
+	ret = work(r, &wr);
+	if (ret == 0 && op == RDMA_OP_READ && options.verbose)
 		printf("server ping data: %.*s\n", (int)info.size, r->sink.addr);
-	return rc < 0 ? rc : tell(r, NULL);
+	return ret < 0 ? ret : tell(r, NULL);
 }
 
 static int
 serve(struct rping *r)
 {
 	uint64_t ping;
-	int rc = 0;
+	int ret = 0;
 
-	for (ping = 0; rc == 0 && (!options.count || ping < options.count); ping++) {
-		rc = serve_one(r, RDMA_OP_READ);
-		if (rc == 0)
-			rc = serve_one(r, RDMA_OP_WRITE);
+	for (ping = 0; ret == 0 && (!options.count || ping < options.count); ping++) {
+		ret = serve_one(r, RDMA_OP_READ);
+		if (ret == 0)
+			ret = serve_one(r, RDMA_OP_WRITE);
 	}
-	if (rc != -ECONNRESET)
-		return rc;
+	if (ret != -ECONNRESET)
+		return ret;
 	fprintf(stderr, "server DISCONNECT EVENT...\n");
 	/* the client decides when the test is over */
-	return options.count && ping <= options.count ? rc : 0;
+	return options.count && ping <= options.count ? ret : 0;
 }
 
 static int
@@ -317,29 +317,29 @@ server(struct session *s, const struct target *target)
 	struct rdma_event request;
 	struct rping r;
 	char why[128];
-	int rc;
+	int ret;
 
 	if (!listener)
 		return -rte_errno;
 	do {
-		rc = session_request(s, &request, session_deadline(0));
-		if (rc < 0)
+		ret = session_request(s, &request, session_deadline(0));
+		if (ret < 0)
 			break;
-		rc = rping_create(&r, s);
-		if (rc < 0) {
+		ret = rping_create(&r, s);
+		if (ret < 0) {
 			rdma_conn_reject(request.conn, NULL, 0);
 			break;
 		}
-		rc = endpoint_accept(&r.e, &request);
-		if (rc == 0)
-			rc = serve(&r);
+		ret = endpoint_accept(&r.e, &request);
+		if (ret == 0)
+			ret = serve(&r);
 		else
 			fprintf(stderr, "braggline-rdma rping: accept: %s\n",
-				endpoint_failure(&r.e, rc, why, sizeof(why)));
+				endpoint_failure(&r.e, ret, why, sizeof(why)));
 		rping_destroy(&r);
-	} while (options.persistent && rc != -EINTR && rc != -ENODEV);
+	} while (options.persistent && ret != -EINTR && ret != -ENODEV);
 	rdma_conn_destroy(listener);
-	return rc == -EINTR && options.persistent ? 0 : rc;
+	return ret == -EINTR && options.persistent ? 0 : ret;
 }
 
 static int

@@ -42,39 +42,39 @@ serve(struct session *s, struct message_node *node)
 {
 	struct rdma_ah *ah;
 	struct rdma_wc wc;
-	int rc = message_receive(node, &options, &wc);
+	int ret = message_receive(node, &options, &wc);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	ah = reply_handle(s, node);
 	if (!ah)
 		return -EHOSTUNREACH;
-	rc = message_send(
+	ret = message_send(
 		node, &options, ah, wc.flags & RDMA_WC_WITH_IMM ? wc.imm : wc.src_qpn, 0x01234567);
 	while (rdma_ah_destroy(ah) == -EBUSY)
 		session_linger(s, 1);
-	return rc;
+	return ret;
 }
 
 static int
 transfer(struct session *s, const struct target *target, struct message_node *nodes)
 {
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
 	if (target->client) {
 		printf("initiating data transfers\n");
-		for (i = 0; i < options.connections && rc == 0; i++)
-			rc = message_send(&nodes[i], &options, nodes[i].e.ah, nodes[i].e.remote_qpn,
-				nodes[i].e.remote_qkey);
+		for (i = 0; i < options.connections && ret == 0; i++)
+			ret = message_send(&nodes[i], &options, nodes[i].e.ah,
+				nodes[i].e.remote_qpn, nodes[i].e.remote_qkey);
 	}
 	printf("receiving data transfers\n");
-	for (i = 0; i < options.connections && rc == 0; i++)
-		rc = target->client ? message_receive(&nodes[i], &options, NULL)
-				    : serve(s, &nodes[i]);
-	if (rc == 0)
+	for (i = 0; i < options.connections && ret == 0; i++)
+		ret = target->client ? message_receive(&nodes[i], &options, NULL)
+				     : serve(s, &nodes[i]);
+	if (ret == 0)
 		printf("data transfers complete\n");
-	return rc;
+	return ret;
 }
 
 static int
@@ -82,27 +82,27 @@ udaddy_run(struct session *s, const struct target *target)
 {
 	struct message_node *nodes = message_nodes_create(s, &options, RDMA_QP_UD, true);
 	struct rdma_conn *listener = NULL;
-	int rc = nodes ? 0 : -ENOMEM;
+	int ret = nodes ? 0 : -ENOMEM;
 
 	if (!nodes)
-		return rc;
+		return ret;
 	printf("udaddy: starting %s\n", target->client ? "client" : "server");
 	if (!target->client) {
 		listener = endpoint_listen(s, RDMA_QP_UD, target->port, options.connections);
 		if (!listener)
-			rc = -rte_errno;
+			ret = -rte_errno;
 	} else {
 		printf("udaddy: connecting\n");
 	}
-	if (rc == 0)
-		rc = message_nodes_connect(s, &options, target, nodes, "udaddy");
-	if (rc == 0 && options.count)
-		rc = transfer(s, target, nodes);
+	if (ret == 0)
+		ret = message_nodes_connect(s, &options, target, nodes, "udaddy");
+	if (ret == 0 && options.count)
+		ret = transfer(s, target, nodes);
 	message_nodes_destroy(s, &options, nodes);
 	if (listener)
 		rdma_conn_destroy(listener);
-	printf("test complete\nreturn status %d\n", rc);
-	return rc;
+	printf("test complete\nreturn status %d\n", ret);
+	return ret;
 }
 
 const struct mode udaddy_mode = {

@@ -36,9 +36,9 @@ send_message(struct perftest_control *c, size_t length)
 	struct rdma_send_wr wr = {
 		.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
 	struct rdma_wc wc;
-	int rc = endpoint_send(&c->e, &wr);
+	int ret = endpoint_send(&c->e, &wr);
 
-	return rc < 0 ? rc : endpoint_wait(&c->e, c->e.send_cq, &wc, session_deadline(0));
+	return ret < 0 ? ret : endpoint_wait(&c->e, c->e.send_cq, &wc, session_deadline(0));
 }
 
 /* Copies the message, because its receive is posted again at once. */
@@ -46,10 +46,10 @@ static int
 receive_message(struct perftest_control *c, uint8_t *m, size_t length)
 {
 	struct rdma_wc wc;
-	int rc = endpoint_wait(&c->e, c->e.recv_cq, &wc, session_deadline(0));
+	int ret = endpoint_wait(&c->e, c->e.recv_cq, &wc, session_deadline(0));
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (wc.byte_len != length) {
 		fprintf(stderr,
 			"braggline-rdma: the peer's message has %u bytes, expected %zu: its "
@@ -65,24 +65,24 @@ receive_message(struct perftest_control *c, uint8_t *m, size_t length)
 static int
 exchange(struct perftest_control *c, size_t length, uint8_t *m)
 {
-	int rc;
+	int ret;
 
 	if (c->client) {
-		rc = send_message(c, length);
-		return rc < 0 ? rc : receive_message(c, m, length);
+		ret = send_message(c, length);
+		return ret < 0 ? ret : receive_message(c, m, length);
 	}
-	rc = receive_message(c, m, length);
-	return rc < 0 ? rc : send_message(c, length);
+	ret = receive_message(c, m, length);
+	return ret < 0 ? ret : send_message(c, length);
 }
 
 static int
-complain(int rc, const char *what)
+complain(int ret, const char *what)
 {
 	/* other errors were printed where they occurred */
-	if (rc == -ECONNRESET || rc == -ENODEV || rc == -ETIMEDOUT)
+	if (ret == -ECONNRESET || ret == -ENODEV || ret == -ETIMEDOUT)
 		fprintf(stderr, "braggline-rdma: exchange of %s failed: %s\n", what,
-			session_error(rc));
-	return rc;
+			session_error(ret));
+	return ret;
 }
 
 static int
@@ -90,19 +90,19 @@ open_link(struct perftest_control *c, struct session *s, const struct target *ta
 {
 	struct rdma_event request;
 	char why[128];
-	int rc;
+	int ret;
 
 	if (target->client) {
-		rc = endpoint_connect(&c->e, &target->peer, NULL);
+		ret = endpoint_connect(&c->e, &target->peer, NULL);
 	} else {
-		rc = session_request(s, &request, session_deadline(0));
-		if (rc == 0)
-			rc = endpoint_accept(&c->e, &request);
+		ret = session_request(s, &request, session_deadline(0));
+		if (ret == 0)
+			ret = endpoint_accept(&c->e, &request);
 	}
-	if (rc < 0 && rc != -EINTR)
+	if (ret < 0 && ret != -EINTR)
 		fprintf(stderr, "braggline-rdma: cannot connect: %s\n",
-			endpoint_failure(&c->e, rc, why, sizeof(why)));
-	return rc;
+			endpoint_failure(&c->e, ret, why, sizeof(why)));
+	return ret;
 }
 
 int
@@ -116,22 +116,22 @@ perftest_control_open(struct perftest_control *c, struct session *s, const struc
 		.rnr_retry = UINT8_MAX,
 	};
 	unsigned int i;
-	int rc;
+	int ret;
 
 	memset(c, 0, sizeof(*c));
 	c->client = target->client;
-	rc = endpoint_create(s, &c->e, &attr);
-	if (rc < 0)
-		return rc;
-	rc = buffer_create(
+	ret = endpoint_create(s, &c->e, &attr);
+	if (ret < 0)
+		return ret;
+	ret = buffer_create(
 		s, &c->buffer, (RECEIVES + 1) * PERFTEST_MESSAGE_BYTES, RDMA_ACCESS_LOCAL_WRITE);
-	for (i = 0; i < RECEIVES && rc == 0; i++)
-		rc = post_receive(c, i);
-	if (rc == 0)
-		rc = open_link(c, s, target);
-	if (rc < 0)
+	for (i = 0; i < RECEIVES && ret == 0; i++)
+		ret = post_receive(c, i);
+	if (ret == 0)
+		ret = open_link(c, s, target);
+	if (ret < 0)
 		perftest_control_close(c);
-	return rc;
+	return ret;
 }
 
 void
@@ -150,26 +150,26 @@ perftest_control_hello(struct perftest_control *c, uint16_t *mtu)
 {
 	uint8_t *out = slot(c, RECEIVES), in[PERFTEST_MESSAGE_BYTES];
 	uint16_t theirs;
-	int rc;
+	int ret;
 
-	rc = exchange(c, perftest_put_version(out), in);
-	if (rc < 0)
-		return complain(rc, "versions");
+	ret = exchange(c, perftest_put_version(out), in);
+	if (ret < 0)
+		return complain(ret, "versions");
 	if (perftest_get_version(in, c->peer_version) < 0) {
 		fprintf(stderr,
 			"braggline-rdma: the peer sent no version, expected text as "
 			"'" PERFTEST_VERSION "'; check that it is perftest\n");
 		return -EPROTO;
 	}
-	rc = exchange(c, perftest_put_word(out, PERFTEST_CYCLE_BUFFER), in);
+	ret = exchange(c, perftest_put_word(out, PERFTEST_CYCLE_BUFFER), in);
 	/* our buffer is never smaller than the peer's in practice; each side uses its own size */
-	if (rc == 0)
-		rc = exchange(c, perftest_put_word(out, PERFTEST_CACHE_LINE), in);
-	if (rc < 0)
-		return complain(rc, "buffer sizes");
-	rc = exchange(c, perftest_put_mtu(out, *mtu), in);
-	if (rc < 0)
-		return complain(rc, "MTUs");
+	if (ret == 0)
+		ret = exchange(c, perftest_put_word(out, PERFTEST_CACHE_LINE), in);
+	if (ret < 0)
+		return complain(ret, "buffer sizes");
+	ret = exchange(c, perftest_put_mtu(out, *mtu), in);
+	if (ret < 0)
+		return complain(ret, "MTUs");
 	theirs = perftest_get_mtu(in);
 	if (!theirs) {
 		fprintf(stderr,
@@ -187,11 +187,11 @@ perftest_control_dest(
 	struct perftest_control *c, const struct perftest_dest *ours, struct perftest_dest *theirs)
 {
 	uint8_t in[PERFTEST_MESSAGE_BYTES];
-	int rc = exchange(c, perftest_put_dest(slot(c, RECEIVES), ours), in);
+	int ret = exchange(c, perftest_put_dest(slot(c, RECEIVES), ours), in);
 
-	if (rc == 0 && theirs)
+	if (ret == 0 && theirs)
 		perftest_get_dest(in, theirs);
-	return complain(rc, "destinations");
+	return complain(ret, "destinations");
 }
 
 int
@@ -200,13 +200,13 @@ perftest_control_report(struct perftest_control *c, const struct perftest_report
 {
 	uint8_t in[PERFTEST_MESSAGE_BYTES];
 	unsigned int field;
-	int rc = 0;
+	int ret = 0;
 
 	memset(theirs, 0, sizeof(*theirs));
-	for (field = 0; field < PERFTEST_REPORT_FIELDS && rc == 0; field++) {
-		rc = exchange(c, perftest_put_report(slot(c, RECEIVES), ours, field), in);
-		if (rc == 0)
+	for (field = 0; field < PERFTEST_REPORT_FIELDS && ret == 0; field++) {
+		ret = exchange(c, perftest_put_report(slot(c, RECEIVES), ours, field), in);
+		if (ret == 0)
 			perftest_get_report(in, theirs, field);
 	}
-	return complain(rc, "reports");
+	return complain(ret, "reports");
 }

@@ -37,19 +37,19 @@ wait_received(struct perftest_traffic *t, uint64_t i, uint64_t size, uint64_t en
 {
 	struct perftest_flow *f = &t->flows[0];
 	struct rdma_wc wc;
-	int rc = 0;
+	int ret = 0;
 
 	if (t->options->verb == PERFTEST_SEND) {
-		rc = endpoint_wait(&f->e, f->e.recv_cq, &wc, end);
-		return rc < 0 ? rc : perftest_traffic_receive(t, f, wc.wr_id);
+		ret = endpoint_wait(&f->e, f->e.recv_cq, &wc, end);
+		return ret < 0 ? ret : perftest_traffic_receive(t, f, wc.wr_id);
 	}
 	if (size) {
 		const volatile uint8_t *last = &t->buffer.addr[f->offset + t->half + size - 1];
 
-		while (*last != (uint8_t)(i + 1) && rc == 0)
-			rc = f->e.down ? -ECONNRESET : session_poll(t->session, end);
+		while (*last != (uint8_t)(i + 1) && ret == 0)
+			ret = f->e.down ? -ECONNRESET : session_poll(t->session, end);
 	}
-	return rc;
+	return ret;
 }
 
 /* Sends one message and, for SEND and WRITE, waits for one back. */
@@ -59,23 +59,23 @@ exchange(struct perftest_traffic *t, bool client, uint64_t i, uint64_t size, uin
 	enum perftest_verb verb = t->options->verb;
 	/* as in perftest: the client starts with SEND, but the server with WRITE */
 	bool first = client == (verb == PERFTEST_SEND);
-	int rc;
+	int ret;
 
 	if (verb == PERFTEST_READ || verb == PERFTEST_ATOMIC) {
-		rc = send_one(t, i, size);
-		return rc < 0 ? rc : wait_sent(t, end);
+		ret = send_one(t, i, size);
+		return ret < 0 ? ret : wait_sent(t, end);
 	}
 	if (!first) {
-		rc = wait_received(t, i, size, end);
-		if (rc < 0)
-			return rc;
+		ret = wait_received(t, i, size, end);
+		if (ret < 0)
+			return ret;
 	}
-	rc = send_one(t, i, size);
-	if (rc == 0)
-		rc = wait_sent(t, end);
-	if (rc == 0 && first)
-		rc = wait_received(t, i, size, end);
-	return rc;
+	ret = send_one(t, i, size);
+	if (ret == 0)
+		ret = wait_sent(t, end);
+	if (ret == 0 && first)
+		ret = wait_received(t, i, size, end);
+	return ret;
 }
 
 int
@@ -87,11 +87,11 @@ perftest_latency_run(
 	uint64_t limit = o->duration ? UINT64_MAX : o->iterations, room = 0, i, before;
 	uint64_t end = session_deadline(o->duration * 1000);
 	double tick = 1e6 / (double)rte_get_tsc_hz() / (half ? 2 : 1);
-	int rc = 0;
+	int ret = 0;
 
 	*latency = (struct perftest_latency){.size = size};
 	before = rte_get_tsc_cycles();
-	for (i = 0; i < limit && rc == 0; i++) {
+	for (i = 0; i < limit && ret == 0; i++) {
 		uint64_t now;
 
 		if (i == room) {
@@ -104,8 +104,8 @@ perftest_latency_run(
 			latency->us = more;
 			before = rte_get_tsc_cycles();
 		}
-		rc = exchange(t, client, i, size, end);
-		if (rc < 0)
+		ret = exchange(t, client, i, size, end);
+		if (ret < 0)
 			break;
 		now = rte_get_tsc_cycles();
 		/* the first exchange includes the wait until the peer is ready */
@@ -114,5 +114,5 @@ perftest_latency_run(
 		before = now;
 	}
 	latency->iterations = i;
-	return rc == -ETIMEDOUT && o->duration ? 0 : rc;
+	return ret == -ETIMEDOUT && o->duration ? 0 : ret;
 }

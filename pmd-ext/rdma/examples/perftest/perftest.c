@@ -51,11 +51,11 @@ connect_flow(struct run *r, struct endpoint *e)
 {
 	struct rdma_conn_attr attr = {.mtu = r->mtu};
 	struct rdma_event request;
-	int rc;
+	int ret;
 
 	if (!r->target->client) {
-		rc = session_request(r->session, &request, session_deadline(0));
-		return rc < 0 ? rc : endpoint_accept(e, &request);
+		ret = session_request(r->session, &request, session_deadline(0));
+		return ret < 0 ? ret : endpoint_accept(e, &request);
 	}
 	return endpoint_connect(e, &r->target->peer, &attr);
 }
@@ -67,18 +67,18 @@ connect_flows(struct run *r)
 	uint8_t gid[16];
 	unsigned int i;
 	char why[128];
-	int rc = perftest_control_dest(&r->control, &blank, NULL);
+	int ret = perftest_control_dest(&r->control, &blank, NULL);
 
 	r->session->wait_ms = RTE_MAX(r->session->wait_ms, CONNECT_WAIT);
-	for (i = 0; i < r->options->qps && rc == 0; i++) {
-		rc = connect_flow(r, &r->traffic.flows[i].e);
-		if (rc < 0 && rc != -EINTR)
+	for (i = 0; i < r->options->qps && ret == 0; i++) {
+		ret = connect_flow(r, &r->traffic.flows[i].e);
+		if (ret < 0 && ret != -EINTR)
 			fprintf(stderr, "braggline-rdma: measured queue pair %u of %u: %s\n", i + 1,
 				r->options->qps,
-				endpoint_failure(&r->traffic.flows[i].e, rc, why, sizeof(why)));
+				endpoint_failure(&r->traffic.flows[i].e, ret, why, sizeof(why)));
 	}
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	address_gid(&r->session->info.addr, gid);
 	for (i = 0; i < r->options->qps; i++) {
 		struct perftest_flow *f = &r->traffic.flows[i];
@@ -103,12 +103,12 @@ static int
 exchange_dests(struct run *r)
 {
 	unsigned int i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < r->options->qps && rc == 0; i++)
-		rc = perftest_control_dest(
+	for (i = 0; i < r->options->qps && ret == 0; i++)
+		ret = perftest_control_dest(
 			&r->control, &r->traffic.flows[i].ours, &r->traffic.flows[i].theirs);
-	return rc;
+	return ret;
 }
 
 /* In latency tests: do both sides send? */
@@ -123,32 +123,32 @@ introduce(struct run *r)
 {
 	bool two_way = r->options->latency || r->options->verb == PERFTEST_SEND;
 	unsigned int i;
-	int rc;
+	int ret;
 
 	r->mtu = r->options->mtu ? r->options->mtu : r->session->info.mtu;
-	rc = perftest_control_hello(&r->control, &r->mtu);
-	if (rc == 0 && r->options->type == RDMA_QP_UD && perftest_size_max(r->options) > r->mtu &&
+	ret = perftest_control_hello(&r->control, &r->mtu);
+	if (ret == 0 && r->options->type == RDMA_QP_UD && perftest_size_max(r->options) > r->mtu &&
 		!r->options->all) {
 		fprintf(stderr,
 			"braggline-rdma: -s %" PRIu64 " with UD, expected %u, the MTU, or less\n",
 			r->options->size, r->mtu);
 		return -EMSGSIZE;
 	}
-	if (rc == 0)
-		rc = perftest_traffic_create(&r->traffic, r->session, r->options, r->mtu);
-	if (rc == 0)
-		rc = connect_flows(r);
-	if (rc == 0)
-		rc = exchange_dests(r);
+	if (ret == 0)
+		ret = perftest_traffic_create(&r->traffic, r->session, r->options, r->mtu);
+	if (ret == 0)
+		ret = connect_flows(r);
+	if (ret == 0)
+		ret = exchange_dests(r);
 	/* the order of perftest: a destination that is sent twice replaces the first one */
-	if (rc == 0 && two_way)
-		rc = barrier(r);
-	if (rc == 0)
-		rc = exchange_dests(r);
-	if (rc == 0 && !two_way)
-		rc = barrier(r);
-	if (rc < 0)
-		return rc;
+	if (ret == 0 && two_way)
+		ret = barrier(r);
+	if (ret == 0)
+		ret = exchange_dests(r);
+	if (ret == 0 && !two_way)
+		ret = barrier(r);
+	if (ret < 0)
+		return ret;
 	perftest_print_setup(r->options, r->session, r->mtu, r->target->client);
 	for (i = 0; i < r->options->qps; i++)
 		perftest_print_dest("local", &r->traffic.flows[i].ours);
@@ -165,35 +165,35 @@ static int
 send_size(struct run *r, uint64_t size)
 {
 	struct perftest_report report;
-	int rc = 0;
+	int ret = 0;
 
 	if (!r->target->client)
-		rc = perftest_traffic_receives(&r->traffic);
-	if (rc == 0)
-		rc = barrier(r);
-	if (rc == 0)
-		rc = r->target->client ? perftest_traffic_run(&r->traffic, size, &report)
-				       : perftest_traffic_sink(&r->traffic, size, &report);
-	if (rc == 0)
+		ret = perftest_traffic_receives(&r->traffic);
+	if (ret == 0)
+		ret = barrier(r);
+	if (ret == 0)
+		ret = r->target->client ? perftest_traffic_run(&r->traffic, size, &report)
+					: perftest_traffic_sink(&r->traffic, size, &report);
+	if (ret == 0)
 		perftest_print_report(r->options, &report);
-	if (rc == 0 && r->options->all)
-		rc = barrier(r);
-	return rc;
+	if (ret == 0 && r->options->all)
+		ret = barrier(r);
+	return ret;
 }
 
 static int
 run_send(struct run *r)
 {
 	uint64_t last = perftest_size_max(r->options), size;
-	int rc = 0;
+	int ret = 0;
 
 	if (r->options->type == RDMA_QP_UD)
 		last = RTE_MIN(last, (uint64_t)r->mtu);
 	if (!r->options->all)
 		return send_size(r, r->options->size);
-	for (size = 2; size <= last && rc == 0; size *= 2)
-		rc = send_size(r, size);
-	return rc;
+	for (size = 2; size <= last && ret == 0; size *= 2)
+		ret = send_size(r, size);
+	return ret;
 }
 
 /* WRITE, READ, atomics: the client does the work and sends its report to the server afterwards. */
@@ -202,76 +202,76 @@ run_one_sided(struct run *r)
 {
 	uint64_t last = perftest_size_max(r->options), size;
 	struct perftest_report ours = {0}, theirs;
-	int rc = 0;
+	int ret = 0;
 
 	if (r->target->client) {
 		size = r->options->all ? 2 : r->options->size;
-		for (; size <= last && rc == 0; size = size ? 2 * size : last + 1) {
-			rc = perftest_traffic_run(&r->traffic, size, &ours);
-			if (rc == 0)
+		for (; size <= last && ret == 0; size = size ? 2 * size : last + 1) {
+			ret = perftest_traffic_run(&r->traffic, size, &ours);
+			if (ret == 0)
 				perftest_print_report(r->options, &ours);
 		}
 	}
-	if (rc == 0)
-		rc = barrier(r);
-	if (rc == 0)
-		rc = perftest_control_report(&r->control, &ours, &theirs);
-	if (rc == 0 && !r->target->client)
+	if (ret == 0)
+		ret = barrier(r);
+	if (ret == 0)
+		ret = perftest_control_report(&r->control, &ours, &theirs);
+	if (ret == 0 && !r->target->client)
 		perftest_print_report(r->options, &theirs);
-	return rc;
+	return ret;
 }
 
 static int
 run_latency(struct run *r)
 {
 	struct perftest_latency latency = {0};
-	int rc = 0;
+	int ret = 0;
 
 	if (r->options->verb == PERFTEST_SEND)
-		rc = perftest_traffic_receives(&r->traffic);
-	if (rc == 0)
-		rc = barrier(r);
-	if (rc == 0 && (both_send(r->options) || r->target->client)) {
-		rc = perftest_latency_run(
+		ret = perftest_traffic_receives(&r->traffic);
+	if (ret == 0)
+		ret = barrier(r);
+	if (ret == 0 && (both_send(r->options) || r->target->client)) {
+		ret = perftest_latency_run(
 			&r->traffic, r->target->client, r->options->size, &latency);
-		if (rc == 0)
+		if (ret == 0)
 			perftest_print_latency(r->options, &latency);
 		free(latency.us);
 	}
-	return rc;
+	return ret;
 }
 
 static int
 run_mode(struct session *s, const struct target *target)
 {
 	struct run r = {.session = s, .target = target, .options = &options};
-	int rc = 0;
+	int ret = 0;
 
 	if (!target->client) {
-		rc = listen_for(&r);
-		if (rc == 0)
+		ret = listen_for(&r);
+		if (ret == 0)
 			perftest_print_waiting();
 	}
-	if (rc == 0)
-		rc = perftest_control_open(&r.control, s, target);
-	if (rc == 0)
-		rc = introduce(&r);
-	if (rc == 0 && options.latency)
-		rc = run_latency(&r);
-	else if (rc == 0 && options.verb == PERFTEST_SEND)
-		rc = run_send(&r);
-	else if (rc == 0)
-		rc = run_one_sided(&r);
-	if (rc == -ECONNRESET)
-		fprintf(stderr, "braggline-rdma: %s\n", session_error(rc));
+	if (ret == 0)
+		ret = perftest_control_open(&r.control, s, target);
+	if (ret == 0)
+		ret = introduce(&r);
+	if (ret == 0 && options.latency)
+		ret = run_latency(&r);
+	else if (ret == 0 && options.verb == PERFTEST_SEND)
+		ret = run_send(&r);
+	else if (ret == 0)
+		ret = run_one_sided(&r);
+	if (ret == -ECONNRESET)
+		fprintf(stderr, "braggline-rdma: %s\n", session_error(ret));
 	/* final barrier: neither side disconnects before the other has finished; ib_write_lat has
 	 * none */
-	if (rc == 0 && !(options.latency && options.verb == PERFTEST_WRITE))
-		rc = barrier(&r);
-	if (rc == 0)
+	if (ret == 0 && !(options.latency && options.verb == PERFTEST_WRITE))
+		ret = barrier(&r);
+	if (ret == 0)
 		perftest_print_line();
 	/* the server sends the last message; if our acknowledgement is lost, it retransmits */
-	if (rc == 0 && target->client)
+	if (ret == 0 && target->client)
 		session_linger(s, LAST_ACK);
 	perftest_traffic_destroy(&r.traffic);
 	perftest_control_close(&r.control);
@@ -279,7 +279,7 @@ run_mode(struct session *s, const struct target *target)
 		rdma_conn_destroy(r.measured_listener);
 	if (r.listener)
 		rdma_conn_destroy(r.listener);
-	return rc;
+	return ret;
 }
 
 #define PERFTEST_MODE(id, mode_verb, lat, mode_name, peer)                                  \

@@ -45,7 +45,7 @@ perftest_traffic_create(struct perftest_traffic *t, struct session *s,
 	};
 	uint64_t messages = o->iterations * o->qps;
 	unsigned int i;
-	int rc;
+	int ret;
 
 	memset(t, 0, sizeof(*t));
 	t->session = s;
@@ -53,9 +53,9 @@ perftest_traffic_create(struct perftest_traffic *t, struct session *s,
 	t->half = RTE_ALIGN(RTE_MAX(perftest_size_max(o), (uint64_t)PERFTEST_CYCLE_BUFFER) +
 			(o->type == RDMA_QP_UD ? RDMA_GRH_BYTES : 0),
 		PERFTEST_CYCLE_BUFFER);
-	rc = buffer_create(s, &t->buffer, 2 * t->half * o->qps, BUFFER_ACCESS_ALL);
-	if (rc < 0)
-		return rc;
+	ret = buffer_create(s, &t->buffer, 2 * t->half * o->qps, BUFFER_ACCESS_ALL);
+	if (ret < 0)
+		return ret;
 	t->flows = calloc(o->qps, sizeof(*t->flows));
 	if (!o->no_peak && messages <= PEAK_MESSAGES) {
 		t->posted_at = calloc(messages, sizeof(*t->posted_at));
@@ -67,14 +67,14 @@ perftest_traffic_create(struct perftest_traffic *t, struct session *s,
 		free(t->completed_at);
 		t->posted_at = t->completed_at = NULL;
 	}
-	rc = t->flows ? 0 : -ENOMEM;
-	for (i = 0; i < o->qps && rc == 0; i++) {
-		rc = endpoint_create(s, &t->flows[i].e, &attr);
+	ret = t->flows ? 0 : -ENOMEM;
+	for (i = 0; i < o->qps && ret == 0; i++) {
+		ret = endpoint_create(s, &t->flows[i].e, &attr);
 		t->flows[i].offset = 2 * t->half * i;
 	}
-	if (rc < 0)
+	if (ret < 0)
 		perftest_traffic_destroy(t);
-	return rc;
+	return ret;
 }
 
 void
@@ -246,12 +246,12 @@ take_sends(struct perftest_traffic *t, struct perftest_flow *f, struct stopwatch
 	struct rdma_wc wc[BURST];
 	unsigned int i, n = rdma_poll_cq(f->e.send_cq, wc, BURST);
 	uint64_t now = n ? rte_get_tsc_cycles() : 0;
-	int rc;
+	int ret;
 
 	for (i = 0; i < n; i++) {
-		rc = endpoint_check(&f->e, &wc[i]);
-		if (rc < 0)
-			return rc;
+		ret = endpoint_check(&f->e, &wc[i]);
+		if (ret < 0)
+			return ret;
 		count(w, now, wc[i].wr_id - f->completed);
 		for (; f->completed < wc[i].wr_id; f->completed++)
 			if (t->completed_at)
@@ -268,7 +268,7 @@ perftest_traffic_run(struct perftest_traffic *t, uint64_t size, struct perftest_
 	uint64_t end = session_deadline(o->duration * 1000);
 	unsigned int i, left;
 	struct stopwatch watch;
-	int rc = 0;
+	int ret = 0;
 
 	for (i = 0; i < o->qps; i++)
 		t->flows[i].posted = t->flows[i].completed = 0;
@@ -276,20 +276,20 @@ perftest_traffic_run(struct perftest_traffic *t, uint64_t size, struct perftest_
 	start(&watch, o->duration);
 	do {
 		left = 0;
-		for (i = 0; i < o->qps && rc >= 0; i++) {
+		for (i = 0; i < o->qps && ret >= 0; i++) {
 			struct perftest_flow *f = &t->flows[i];
-			rc = post_sends(t, f, size, limit);
-			if (rc >= 0)
-				rc = take_sends(t, f, &watch);
+			ret = post_sends(t, f, size, limit);
+			if (ret >= 0)
+				ret = take_sends(t, f, &watch);
 			left += f->completed < limit;
 		}
-		if (rc >= 0)
-			rc = session_poll(t->session, end);
-	} while (left && rc == 0);
-	if (rc == -ETIMEDOUT && o->duration)
-		rc = 0;
+		if (ret >= 0)
+			ret = session_poll(t->session, end);
+	} while (left && ret == 0);
+	if (ret == -ETIMEDOUT && o->duration)
+		ret = 0;
 	report_of(t, &watch, size, report);
-	return rc;
+	return ret;
 }
 
 int
@@ -305,15 +305,15 @@ int
 perftest_traffic_receives(struct perftest_traffic *t)
 {
 	unsigned int i;
-	int rc;
+	int ret;
 
 	for (i = 0; i < t->options->qps; i++) {
 		struct perftest_flow *f = &t->flows[i];
 
 		for (; f->posted < t->options->rx_depth; f->posted++) {
-			rc = perftest_traffic_receive(t, f, f->posted);
-			if (rc < 0)
-				return rc;
+			ret = perftest_traffic_receive(t, f, f->posted);
+			if (ret < 0)
+				return ret;
 		}
 	}
 	return 0;
@@ -328,12 +328,12 @@ take_receives(
 	struct rdma_wc wc[BURST];
 	unsigned int i, n = rdma_poll_cq(f->e.recv_cq, wc, BURST);
 	uint64_t now = n ? rte_get_tsc_cycles() : 0;
-	int rc;
+	int ret;
 
 	for (i = 0; i < n; i++) {
-		rc = endpoint_check(&f->e, &wc[i]);
-		if (rc < 0)
-			return rc;
+		ret = endpoint_check(&f->e, &wc[i]);
+		if (ret < 0)
+			return ret;
 		if (wc[i].byte_len != wanted) {
 			fprintf(stderr,
 				"braggline-rdma: received a message of %u bytes, expected %u: use "
@@ -342,9 +342,9 @@ take_receives(
 			return -EPROTO;
 		}
 		f->completed++;
-		rc = perftest_traffic_receive(t, f, wc[i].wr_id);
-		if (rc < 0)
-			return rc;
+		ret = perftest_traffic_receive(t, f, wc[i].wr_id);
+		if (ret < 0)
+			return ret;
 	}
 	if (n && w->first == 0)
 		w->first = now;
@@ -362,18 +362,18 @@ perftest_traffic_sink(struct perftest_traffic *t, uint64_t size, struct perftest
 	bool silence = o->type != RDMA_QP_RC;
 	struct stopwatch watch;
 	unsigned int i;
-	int rc = 0, n;
+	int ret = 0, n;
 
 	for (i = 0; i < o->qps; i++)
 		t->flows[i].completed = 0;
 	start(&watch, 0);
 	watch.first = 0;
 	while (got < total) {
-		for (n = 0, i = 0; i < o->qps && rc >= 0; i++) {
-			rc = take_receives(t, &t->flows[i], size, &watch);
-			n += RTE_MAX(rc, 0);
+		for (n = 0, i = 0; i < o->qps && ret >= 0; i++) {
+			ret = take_receives(t, &t->flows[i], size, &watch);
+			n += RTE_MAX(ret, 0);
 		}
-		if (rc < 0)
+		if (ret < 0)
 			break;
 		/* the time of a run of fixed duration starts with its first message */
 		if (n && got == 0 && o->duration) {
@@ -386,14 +386,14 @@ perftest_traffic_sink(struct perftest_traffic *t, uint64_t size, struct perftest
 		got += (uint64_t)n;
 		if (n && silence && !o->duration)
 			deadline = session_deadline(SILENCE);
-		rc = session_poll(t->session, deadline);
-		if (rc < 0)
+		ret = session_poll(t->session, deadline);
+		if (ret < 0)
 			break;
 	}
-	if (rc == -ETIMEDOUT && (o->duration || silence))
-		rc = 0;
+	if (ret == -ETIMEDOUT && (o->duration || silence))
+		ret = 0;
 	report_of(t, &watch, size, report);
 	/* as in perftest: a receiver has no posting times */
 	report->peak = 0;
-	return rc < 0 ? rc : 0;
+	return ret < 0 ? ret : 0;
 }
