@@ -31,7 +31,7 @@ BACK = ('spill.closed', 'recv.have')
 # Fail points of importing spilled files, and of importing the journal as well.
 IMPORT = tuple(f'import at {step}' for step in (
     'stream.durable', 'import.stored', 'import.removed', 'file.trailer', 'file.renamed',
-    'ring.release', 'ring.released'))
+    'journal.release', 'journal.released'))
 SECONDS = 10  # limit for reaching a fail point
 ROUND = 7     # kills in a round, approximately
 
@@ -95,7 +95,7 @@ class Story:
             self.w.kill('store0')
         step = next(self.imports)
         point = step.split()[-1]
-        sources = self.w.sources(rings=point.startswith('ring.'))
+        sources = self.w.sources(rings=point.startswith('journal.'))
         words = ('import', '--to', self.w.directories[0], *sources)
         self.imports.note(step, self.w.tool(*words, BRAGGLINE_FAIL_POINT=point))
         if self.w.random.random() < 0.5:

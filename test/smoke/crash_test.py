@@ -34,9 +34,9 @@ KINDS = (('recv0',), ('store0',), ('store1',), ('store0', 'store1'), ('recv0', '
 # Fail points: a process is started and dies at one. The second list of each process has those that
 # are not reached in every run.
 STEPS = {
-    'recv0': (('recv.filled', 'recv.kept', 'ring.assigned', 'ring.given', 'recv.body', 'recv.imm',
-               'recv.result', 'ring.release', 'ring.released', 'recv.have'),
-              ('recv.moved', 'ring.confirmed')),
+    'recv0': (('recv.filled', 'recv.kept', 'journal.assigned', 'journal.given', 'recv.body', 'recv.imm',
+               'recv.result', 'journal.release', 'journal.released', 'recv.have'),
+              ('recv.moved', 'journal.confirmed')),
     'store0': (('store.have', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
                ('store.cut', 'file.trailer', 'file.renamed'))}
 STEP_SECONDS = 3  # limit for reaching a fail point

@@ -327,7 +327,7 @@ journal_assign(struct journal *r, uint32_t batch, unsigned int store)
 	COUNT(r->stats.moved, s.owner < JOURNAL_STORES && (s.given & 1u << s.owner) != 0);
 	s.owner = store;
 	put_status(r, batch, s);
-	FAIL_POINT("ring.assigned");
+	FAIL_POINT("journal.assigned");
 }
 
 void
@@ -339,7 +339,7 @@ journal_give(struct journal *r, uint32_t batch)
 		return;
 	s.given |= 1u << s.owner;
 	put_status(r, batch, s);
-	FAIL_POINT("ring.given");
+	FAIL_POINT("journal.given");
 }
 
 /* Free the record of a batch. */
@@ -385,7 +385,7 @@ journal_release(struct journal *r, uint32_t batch)
 
 	if (s.state != BATCH_HELD)
 		return;
-	FAIL_POINT("ring.release");
+	FAIL_POINT("journal.release");
 	r->held[r->batch[batch].run]--;
 	if (others_given(s) == 0) {
 		forget(r, batch);
@@ -394,7 +394,7 @@ journal_release(struct journal *r, uint32_t batch)
 		put_status(r, batch, s);
 		COUNT(r->stats.in_doubt, 1);
 	}
-	FAIL_POINT("ring.released");
+	FAIL_POINT("journal.released");
 	SET(r->stats.batches, r->stats.batches - 1);
 	COUNT(r->stats.released, 1);
 	move_tail(r);
@@ -435,7 +435,7 @@ clear_given(struct journal *r, uint32_t batch, uint16_t stores)
 		return;
 	s.given &= ~stores;
 	put_status(r, batch, s);
-	FAIL_POINT("ring.confirmed");
+	FAIL_POINT("journal.confirmed");
 	if (others_given(s) == 0)
 		settle(r, batch);
 }

@@ -47,7 +47,7 @@ static const char help[] =
 struct job {
 	struct import import;
 	struct store_locks locks;
-	struct orphaned_journals rings;
+	struct orphaned_journals journals;
 	struct store_tree tree; /* the source files */
 	const char *to;
 	struct config_source settings;
@@ -100,7 +100,7 @@ sort_sources(struct job *j, char **source, char **files)
 		if (S_ISDIR(st.st_mode) || arrow_name_is_part(*source) ||
 			arrow_name_is_complete(*source))
 			*files++ = *source;
-		else if (orphaned_journals_add(&j->rings, *source, message) < 0)
+		else if (orphaned_journals_add(&j->journals, *source, message) < 0)
 			return fail(message);
 	}
 	*files = NULL;
@@ -183,8 +183,8 @@ compare(struct job *j)
 	j->tree.nb = nb;
 	if (import_compare_sources(&j->import) < 0)
 		status = EXIT_FAILURE;
-	for (i = 0; i < j->rings.nb; i++)
-		if (import_compare_ring(&j->import, j->rings.ring[i]) < 0)
+	for (i = 0; i < j->journals.nb; i++)
+		if (import_compare_journal(&j->import, j->journals.journal[i]) < 0)
 			status = EXIT_FAILURE;
 	import_compare_end(&j->import);
 	return status;
@@ -220,7 +220,7 @@ work(struct job *j, char **source, char **files)
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
-	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
+	damaged = orphaned_journals_say_damage(&j->journals, command_say, NULL);
 	left = take_files(j, files);
 	/* sources that were not compared may differ from all others */
 	if (left < 0)
@@ -229,11 +229,11 @@ work(struct job *j, char **source, char **files)
 	if (left > 0)
 		status = EXIT_FAILURE;
 	/* before the first source is removed, see orphaned_journals.h */
-	orphaned_journals_forget(&j->rings, import_is_kept, &j->import);
+	orphaned_journals_forget(&j->journals, import_is_kept, &j->import);
 	if (import_files(j) != EXIT_SUCCESS || damaged > 0)
 		status = EXIT_FAILURE;
-	for (i = 0; i < j->rings.nb; i++) {
-		if (import_ring(&j->import, j->rings.ring[i]) < 0)
+	for (i = 0; i < j->journals.nb; i++) {
+		if (import_journal(&j->import, j->journals.journal[i]) < 0)
 			status = EXIT_FAILURE;
 	}
 	if (n->rotten > 0) {
@@ -312,7 +312,7 @@ cmd_import(int argc, char **argv)
 	free(files);
 	import_free(&j.import);
 	store_tree_free(&j.tree);
-	orphaned_journals_close(&j.rings);
+	orphaned_journals_close(&j.journals);
 	store_locks_free(&j.locks);
 	if (j.config != NULL)
 		config_close(j.config);

@@ -52,7 +52,7 @@ struct job {
 	struct store_locks locks;
 	const char *ring_path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb_rings;
-	struct orphaned_journals rings;
+	struct orphaned_journals journals;
 	uint64_t identity[STORES_MAX]; /* identities of the stores whose files are examined */
 	size_t nb_identities;
 };
@@ -77,7 +77,8 @@ check_rings(const struct job *j)
 
 	for (i = 0; i < j->reconcile.nb; i++) {
 		s = &j->reconcile.stream[i];
-		if (reconcile_duplicates(s) == 0 || orphaned_journals_has(&j->rings, &s->identity))
+		if (reconcile_duplicates(s) == 0 ||
+			orphaned_journals_has(&j->journals, &s->identity))
 			continue;
 		snprintf(message, sizeof(message),
 			"run %016" PRIx64 ", incarnation %016" PRIx64 " of receiver "
@@ -146,7 +147,7 @@ add_differing(void *arg, const struct arrow_identity *identity)
 	struct job *j = arg;
 	int ret;
 
-	ret = orphaned_journals_contents(&j->rings, identity, &held, &differing);
+	ret = orphaned_journals_contents(&j->journals, identity, &held, &differing);
 	if (ret == 0 && differing.nb > 0 && reconcile_stream_of(&j->reconcile, identity) == NULL)
 		ret = -ENOMEM;
 	stream_contents_free(&held);
@@ -168,7 +169,7 @@ compare_held(struct job *j, struct reconcile_stream *s)
 	size_t i;
 	int ret;
 
-	ret = orphaned_journals_contents(&j->rings, id, &held, &differing);
+	ret = orphaned_journals_contents(&j->journals, id, &held, &differing);
 	for (i = 0; i < held.nb && ret == 0; i++) {
 		if (stream_known_compare(&s->known, held.at[i].sequence, held.at[i].crc, &path) >=
 			0)
@@ -204,11 +205,11 @@ release(struct job *j, struct reconcile_stream *s)
 	uint64_t rotten = 0;
 	int ret;
 
-	ret = orphaned_journals_held(&j->rings, &s->identity, &held);
+	ret = orphaned_journals_held(&j->journals, &s->identity, &held);
 	if (ret == 0 && held.nb > 0)
 		ret = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
 	if (ret == 0)
-		(void)orphaned_journals_release(&j->rings, &s->identity, &sound);
+		(void)orphaned_journals_release(&j->journals, &s->identity, &sound);
 	if (rotten > 0)
 		AUDIT(WARNING,
 			"reconcile damaged=%" PRIu64 " user=%u receiver_id=%" PRIu64
@@ -238,7 +239,7 @@ work(struct job *j, char **dir)
 			r->dry_run);
 	}
 	for (i = 0; i < j->nb_rings; i++) {
-		if (orphaned_journals_add(&j->rings, j->ring_path[i], message) < 0)
+		if (orphaned_journals_add(&j->journals, j->ring_path[i], message) < 0)
 			return fail(message);
 	}
 	status = read_files(j, dir);
@@ -246,9 +247,10 @@ work(struct job *j, char **dir)
 		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
-	damaged = orphaned_journals_say_damage(&j->rings, command_say, NULL);
-	orphaned_journals_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
-	ret = orphaned_journals_streams(&j->rings, add_differing, j);
+	damaged = orphaned_journals_say_damage(&j->journals, command_say, NULL);
+	orphaned_journals_say_others(
+		&j->journals, j->identity, j->nb_identities, command_say, NULL);
+	ret = orphaned_journals_streams(&j->journals, add_differing, j);
 	for (i = 0; i < r->nb && ret == 0; i++)
 		ret = compare_held(j, &r->stream[i]);
 	if (ret < 0)
@@ -256,7 +258,7 @@ work(struct job *j, char **dir)
 	(void)reconcile_inspect(r);
 	/* before the first copy is removed, see orphaned_journals.h */
 	if (!r->dry_run)
-		orphaned_journals_forget(&j->rings, reconcile_is_kept, r);
+		orphaned_journals_forget(&j->journals, reconcile_is_kept, r);
 	ret = reconcile_run(r);
 	/*
 	 * Release the batches even if other streams failed. Otherwise, a receiver would send a held
@@ -298,7 +300,7 @@ cmd_reconcile(int argc, char **argv)
 			j.ring_path[j.nb_rings++] = optarg;
 			break;
 		case 'w':
-			j.rings.without = true;
+			j.journals.without = true;
 			break;
 		case 'n':
 			j.reconcile.dry_run = true;
@@ -317,7 +319,7 @@ cmd_reconcile(int argc, char **argv)
 	}
 	status = work(&j, argv + optind);
 	reconcile_free(&j.reconcile);
-	orphaned_journals_close(&j.rings);
+	orphaned_journals_close(&j.journals);
 	store_locks_free(&j.locks);
 	return status;
 }

@@ -44,8 +44,8 @@ take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status 
 	s->counts.stored += status == XFER_DURABLE;
 	s->counts.duplicates += status == XFER_DUPLICATE;
 	s->counts.failed += status == XFER_RETRY;
-	if (s->ring != NULL && status != XFER_RETRY)
-		journal_release(s->ring, tag);
+	if (s->journal != NULL && status != XFER_RETRY)
+		journal_release(s->journal, tag);
 }
 
 static void
@@ -540,7 +540,7 @@ import_file(struct import *s, const char *path)
 		say(s, true, "%s", message);
 		return ret;
 	}
-	s->ring = NULL;
+	s->journal = NULL;
 	ret = copy_file(s, &source, run);
 	FAIL_POINT("import.stored");
 	/* remove it while it is still locked */
@@ -555,10 +555,10 @@ import_file(struct import *s, const char *path)
 static struct import_stream *
 stream_of(struct import *s, const struct journal_batch *b)
 {
-	struct arrow_identity identity = {.receiver_id = journal_receiver_id(s->ring)};
+	struct arrow_identity identity = {.receiver_id = journal_receiver_id(s->journal)};
 	struct journal_run run;
 
-	if (!journal_run_get(s->ring, b->run, &run))
+	if (!journal_run_get(s->journal, b->run, &run))
 		return NULL;
 	identity.run = run.run;
 	identity.incarnation = run.incarnation;
@@ -575,8 +575,8 @@ list_held(struct import *s, const struct import_stream *t, struct interval_set *
 	uint32_t number, at = 0;
 	int ret = 0;
 
-	while (ret == 0 && (number = journal_walk(s->ring, &at)) != UINT32_MAX) {
-		if (journal_get(s->ring, number, &b) && stream_of(s, &b) == t)
+	while (ret == 0 && (number = journal_walk(s->journal, &at)) != UINT32_MAX) {
+		if (journal_get(s->journal, number, &b) && stream_of(s, &b) == t)
 			ret = interval_set_add(held, b.sequence, b.sequence);
 	}
 	return ret;
@@ -595,8 +595,8 @@ check_held(struct import *s)
 	int ret = 0;
 	size_t i;
 
-	while ((number = journal_walk(s->ring, &at)) != UINT32_MAX) {
-		if (journal_get(s->ring, number, &b) && stream_of(s, &b) == NULL)
+	while ((number = journal_walk(s->journal, &at)) != UINT32_MAX) {
+		if (journal_get(s->journal, number, &b) && stream_of(s, &b) == NULL)
 			return -EIO;
 	}
 	for (i = 0; i < s->nb && ret == 0; i++) {
@@ -618,8 +618,8 @@ copy_held(struct import *s, uint32_t *nb)
 	struct import_stream *t;
 	uint32_t number, at = 0;
 
-	while ((number = journal_walk(s->ring, &at)) != UINT32_MAX) {
-		if (!journal_get(s->ring, number, &b))
+	while ((number = journal_walk(s->journal, &at)) != UINT32_MAX) {
+		if (!journal_get(s->journal, number, &b))
 			continue;
 		(*nb)++;
 		if (arrow_crc32c(0, b.body, b.body_bytes) != b.body_crc32c) {
@@ -653,7 +653,7 @@ copy_held(struct import *s, uint32_t *nb)
 }
 
 int
-import_compare_ring(struct import *s, struct journal *ring)
+import_compare_journal(struct import *s, struct journal *journal)
 {
 	struct journal_batch b;
 	struct import_stream *t;
@@ -663,9 +663,9 @@ import_compare_ring(struct import *s, struct journal *ring)
 	uint64_t crc, nb = 0;
 	int ret = 0;
 
-	s->ring = ring;
-	while ((number = journal_walk(ring, &at)) != UINT32_MAX) {
-		if (!journal_get(ring, number, &b))
+	s->journal = journal;
+	while ((number = journal_walk(journal, &at)) != UINT32_MAX) {
+		if (!journal_get(journal, number, &b))
 			continue;
 		t = stream_of(s, &b);
 		if (t == NULL) {
@@ -682,26 +682,26 @@ import_compare_ring(struct import *s, struct journal *ring)
 		say_differing(s, t, nb++, b.sequence, frames, "the journal", stored);
 	}
 	say_what_to_do(s, nb);
-	s->ring = NULL;
+	s->journal = NULL;
 	return ret;
 }
 
 int
-import_ring(struct import *s, struct journal *ring)
+import_journal(struct import *s, struct journal *journal)
 {
 	const struct import_counts before = s->counts;
 	uint32_t nb = 0;
 	size_t i;
 	int ret;
 
-	s->ring = ring;
+	s->journal = journal;
 	ret = check_held(s);
 	if (ret == 0)
 		ret = copy_held(s, &nb);
 	for (i = 0; i < s->nb; i++)
 		if (s->stream[i]->writer != NULL)
 			(void)stream_writer_finish(s->stream[i]->writer);
-	s->ring = NULL;
+	s->journal = NULL;
 	say(s, false,
 		"journal: %u unacknowledged batches, %" PRIu64 " stored, %" PRIu64 " "
 		"already stored",

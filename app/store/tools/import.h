@@ -54,8 +54,8 @@ struct import {
 	struct import_counts counts;
 	struct import_stream **stream;
 	size_t nb;
-	bool compared;	      /**< import_compare_end() was called: no stream is added any more */
-	struct journal *ring; /**< journal that batches are being read from; NULL: a file */
+	bool compared; /**< import_compare_end() was called: no stream is added any more */
+	struct journal *journal; /**< journal that batches are being read from; NULL: a file */
 };
 
 /** @param s  root, slices, keep, say and arg are set, all else is zero */
@@ -68,7 +68,7 @@ void import_free(struct import *s);
 int import_compare_file(struct import *s, const char *path);
 
 /** Compare the held batches of a journal, as import_compare_file(), after the files. */
-int import_compare_ring(struct import *s, struct journal *ring);
+int import_compare_journal(struct import *s, struct journal *journal);
 
 /** Compare the sources with each other. @return 0; -ENOTUNIQ: some differ; -ENOMEM */
 int import_compare_sources(struct import *s);
@@ -93,6 +93,6 @@ int import_file(struct import *s, const char *path);
  * notified of reassigned batches (orphaned_journals_forget()).
  * @return 0; -errno: some batches are still held, and the reason was reported
  */
-int import_ring(struct import *s, struct journal *ring);
+int import_journal(struct import *s, struct journal *journal);
 
 #endif /* IMPORT_H */

@@ -17,7 +17,7 @@ orphaned_journals_add(struct orphaned_journals *r, const char *path, char messag
 		snprintf(message, PATH_MAX, "at most %u journals", ORPHANED_JOURNALS_MAX);
 		return -E2BIG;
 	}
-	ret = journal_open_existing(&r->ring[r->nb], path, message);
+	ret = journal_open_existing(&r->journal[r->nb], path, message);
 	r->path[r->nb] = path;
 	r->nb += ret == 0;
 	return ret;
@@ -27,7 +27,7 @@ void
 orphaned_journals_close(struct orphaned_journals *r)
 {
 	while (r->nb > 0)
-		journal_close(r->ring[--r->nb]);
+		journal_close(r->journal[--r->nb]);
 }
 
 uint64_t
@@ -43,7 +43,7 @@ orphaned_journals_say_damage(const struct orphaned_journals *r,
 	uint32_t n;
 
 	for (i = 0; i < r->nb; i++) {
-		journal_stats_get(r->ring[i], &stats);
+		journal_stats_get(r->journal[i], &stats);
 		if (stats.corrected > 0) {
 			snprintf(text, sizeof(text),
 				"%.3000s: one wrong bit was corrected in the status of each of "
@@ -52,7 +52,7 @@ orphaned_journals_say_damage(const struct orphaned_journals *r,
 			say(arg, false, text);
 		}
 		for (k = 0; k < JOURNAL_RUNS; k++) {
-			problem = journal_run_damage(r->ring[i], k);
+			problem = journal_run_damage(r->journal[i], k);
 			if (problem == NULL)
 				continue;
 			snprintf(text, sizeof(text), "%.3000s: run %u is damaged: %s", r->path[i],
@@ -60,9 +60,9 @@ orphaned_journals_say_damage(const struct orphaned_journals *r,
 			say(arg, true, text);
 			runs = true;
 		}
-		for (n = journal_damage_next(r->ring[i], 0); n != UINT32_MAX;
-			n = journal_damage_next(r->ring[i], n + 1)) {
-			journal_damage_text(r->ring[i], n, line, sizeof(line));
+		for (n = journal_damage_next(r->journal[i], 0); n != UINT32_MAX;
+			n = journal_damage_next(r->journal[i], n + 1)) {
+			journal_damage_text(r->journal[i], n, line, sizeof(line));
 			snprintf(text, sizeof(text), "%.3000s: %s; it is kept there", r->path[i],
 				line);
 			say(arg, true, text);
@@ -78,8 +78,8 @@ orphaned_journals_has(const struct orphaned_journals *r, const struct arrow_iden
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (journal_receiver_id(r->ring[i]) == id->receiver_id &&
-			journal_had(r->ring[i], id->incarnation))
+		if (journal_receiver_id(r->journal[i]) == id->receiver_id &&
+			journal_had(r->journal[i], id->incarnation))
 			return true;
 	}
 	return r->without;
@@ -97,8 +97,8 @@ orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *
 
 	for (i = 0; i < r->nb; i++) {
 		for (k = 0; k < JOURNAL_STORES; k++) {
-			given = journal_store_given(r->ring[i], k);
-			if (given == 0 || !journal_store_get(r->ring[i], k, &store))
+			given = journal_store_given(r->journal[i], k);
+			if (given == 0 || !journal_store_get(r->journal[i], k, &store))
 				continue;
 			for (n = 0; n < nb && identity[n] != store.identity; n++)
 				;
@@ -124,26 +124,26 @@ orphaned_journals_forget(struct orphaned_journals *r,
 	unsigned int i, k;
 
 	for (i = 0; i < r->nb; i++) {
-		journal_mend(r->ring[i]);
+		journal_mend(r->journal[i]);
 		for (k = 0; k < JOURNAL_RUNS; k++) {
-			if (!journal_run_get(r->ring[i], k, &run))
+			if (!journal_run_get(r->journal[i], k, &run))
 				continue;
-			identity.receiver_id = journal_receiver_id(r->ring[i]);
+			identity.receiver_id = journal_receiver_id(r->journal[i]);
 			identity.run = run.run;
 			identity.incarnation = run.incarnation;
 			if (!is_kept(arg, &identity))
-				journal_forget_doubts(r->ring[i], k);
+				journal_forget_doubts(r->journal[i], k);
 		}
 	}
 }
 
 static bool
-is_of(struct journal *ring, uint32_t batch, const struct arrow_identity *id,
+is_of(struct journal *journal, uint32_t batch, const struct arrow_identity *id,
 	struct journal_batch *b)
 {
 	struct journal_run run;
 
-	return journal_get(ring, batch, b) && journal_run_get(ring, b->run, &run) &&
+	return journal_get(journal, batch, b) && journal_run_get(journal, b->run, &run) &&
 		run.run == id->run && run.incarnation == id->incarnation &&
 		strcmp(arrow_table_name(b->table), id->table) == 0;
 }
@@ -159,10 +159,10 @@ for_each_held(const struct orphaned_journals *r, const struct arrow_identity *id
 	int ret = 0;
 
 	for (i = 0; i < r->nb && ret == 0; i++) {
-		if (journal_receiver_id(r->ring[i]) != identity->receiver_id)
+		if (journal_receiver_id(r->journal[i]) != identity->receiver_id)
 			continue;
-		for (at = 0; ret == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
-			if (is_of(r->ring[i], batch, identity, &b))
+		for (at = 0; ret == 0 && (batch = journal_walk(r->journal[i], &at)) != UINT32_MAX;)
+			if (is_of(r->journal[i], batch, identity, &b))
 				ret = take(arg, &b);
 	}
 	return ret;
@@ -218,11 +218,12 @@ orphaned_journals_streams(const struct orphaned_journals *r,
 
 	for (i = 0; i < r->nb; i++) {
 		for (k = 0; k < JOURNAL_RUNS; k++) {
-			if (!journal_run_get(r->ring[i], k, &run))
+			if (!journal_run_get(r->journal[i], k, &run))
 				continue;
 			for (table = 0; table < XFER_TABLES && ret == 0; table++) {
-				identity = (struct arrow_identity){journal_receiver_id(r->ring[i]),
-					run.run, run.incarnation, arrow_table_name(table)};
+				identity =
+					(struct arrow_identity){journal_receiver_id(r->journal[i]),
+						run.run, run.incarnation, arrow_table_name(table)};
 				ret = take(arg, &identity);
 			}
 		}
@@ -231,17 +232,17 @@ orphaned_journals_streams(const struct orphaned_journals *r,
 }
 
 static uint64_t
-release(struct journal *ring, const struct arrow_identity *id, const struct interval_set *stored)
+release(struct journal *journal, const struct arrow_identity *id, const struct interval_set *stored)
 {
 	struct journal_batch b;
 	uint64_t released = 0;
 	uint32_t batch, at = 0;
 
 	/* release in the order of the files: see store_client_release_found() */
-	while ((batch = journal_walk(ring, &at)) != UINT32_MAX) {
-		if (!is_of(ring, batch, id, &b) || !interval_set_has(stored, b.sequence))
+	while ((batch = journal_walk(journal, &at)) != UINT32_MAX) {
+		if (!is_of(journal, batch, id, &b) || !interval_set_has(stored, b.sequence))
 			continue;
-		journal_release(ring, batch);
+		journal_release(journal, batch);
 		released++;
 	}
 	return released;
@@ -255,8 +256,8 @@ orphaned_journals_release(struct orphaned_journals *r, const struct arrow_identi
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (journal_receiver_id(r->ring[i]) == identity->receiver_id)
-			released += release(r->ring[i], identity, stored);
+		if (journal_receiver_id(r->journal[i]) == identity->receiver_id)
+			released += release(r->journal[i], identity, stored);
 	}
 	return released;
 }

@@ -20,7 +20,7 @@
 #define ORPHANED_JOURNALS_MAX 16
 
 struct orphaned_journals {
-	struct journal *ring[ORPHANED_JOURNALS_MAX];
+	struct journal *journal[ORPHANED_JOURNALS_MAX];
 	const char *path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb;
 	bool without; /**< journals that are not listed are lost for good */

@@ -378,8 +378,8 @@ test_forgets(void **state)
 		&left, there, 2, on_say, (void *)(uintptr_t) "00000000000000c3");
 	assert_int_equal(said, 1);
 	orphaned_journals_forget(&left, none_is_kept, NULL);
-	assert_false(journal_get(left.ring[0], doubt, &b));
-	assert_true(journal_get(left.ring[0], held, &b));
+	assert_false(journal_get(left.journal[0], doubt, &b));
+	assert_true(journal_get(left.journal[0], held, &b));
 	assert_int_equal(b.given, 0);
 	assert_true(b.held);
 	orphaned_journals_close(&left);
