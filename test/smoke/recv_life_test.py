@@ -297,10 +297,11 @@ def no_lcore_can_be_launched(where):
     if 'librte_eal.so' not in linked or 'libasan' in linked:
         raise Skipped('a receiver with shared DPDK, and without sanitizers')
     capture(where)
+    # a copy, because LD_PRELOAD cannot name a path with a blank
+    library = shutil.copy(f'{BUILD}/test/smoke/libno_launch.so', where)
     done = subprocess.run(command(where, 100), check=False, timeout=60, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT,
-                          env={**os.environ, 'LD_PRELOAD': f'{BUILD}/test/smoke/libno_launch.so'})
+                          stderr=subprocess.STDOUT, env={**os.environ, 'LD_PRELOAD': library})
     want(done.returncode == 1, done.returncode, done.stdout)
     want('cannot launch lcore' in done.stdout, done.stdout)
     want('run run aborted: cannot launch lcores' in done.stdout, done.stdout)
