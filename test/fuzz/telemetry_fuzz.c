@@ -41,8 +41,8 @@ int __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const ch
 struct builder_stats __wrap_builder_stats(const struct builder *b);
 int __wrap_builder_post(struct builder *b, const struct builder_command *command);
 int __wrap_builder_result(struct builder *b, uint64_t *from_frame);
-void __wrap_file_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *stats);
-void __wrap_file_writer_status(
+void __wrap_batch_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *stats);
+void __wrap_batch_writer_status(
 	struct batch_writer *w, enum arrow_table table, struct run_files_status *status);
 
 int
@@ -79,13 +79,13 @@ __wrap_builder_result(struct builder *b, uint64_t *from_frame)
 }
 
 void
-__wrap_file_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *writer_stats)
+__wrap_batch_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *writer_stats)
 {
 	memset(writer_stats, 0, sizeof(*writer_stats));
 }
 
 void
-__wrap_file_writer_status(
+__wrap_batch_writer_status(
 	struct batch_writer *w, enum arrow_table table, struct run_files_status *status)
 {
 	memset(status, 0, sizeof(*status));

@@ -177,7 +177,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 static void
 seed_message(const char *name, enum what what, const void *bytes, size_t size)
 {
-	uint8_t seed[XFER_MSG_MAX + 1];
+	uint8_t seed[XFER_DESC_BYTES + 1];
 
 	seed[0] = what;
 	memcpy(seed + 1, bytes, size);

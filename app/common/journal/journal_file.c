@@ -350,7 +350,7 @@ known_stores(const struct journal *r)
  * Read the status of a record. Stores that are not known are removed from it. A batch in doubt is
  * free if no other store than its owner may have it: a process was killed before it freed the
  * record.
- * @return false: it is damaged
+ * @return false: it is damaged. It then counts as held, since this loses nothing
  */
 static bool
 read_status(struct journal *r, uint32_t batch, uint16_t known)
@@ -362,8 +362,10 @@ read_status(struct journal *r, uint32_t batch, uint16_t known)
 	*s = (struct batch_status){
 		.state = value & 0xff, .owner = value >> 8 & 0xff, .given = value >> 16 & known};
 	r->stats.corrected += wrong == 1;
-	if (wrong < 0 || s->state > BATCH_IN_DOUBT)
+	if (wrong < 0 || s->state > BATCH_IN_DOUBT) {
+		*s = (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY};
 		return false;
+	}
 	if (s->owner < JOURNAL_STORES ? (known & 1u << s->owner) == 0
 				      : s->owner != JOURNAL_SPILL && s->owner != JOURNAL_NOBODY)
 		s->owner = JOURNAL_NOBODY;
@@ -412,38 +414,20 @@ add_batch(struct journal *r, uint32_t index, uint32_t *n)
 		r->stats.in_doubt++;
 }
 
-/* A record that was never used. All others have values, also when they are free again. */
-static bool
-is_blank(const struct ring_batch *b)
-{
-	return b->crc == 0 && b->position == 0 && b->body_bytes == 0;
-}
-
-/* A damaged record counts as one of a held batch, since this loses nothing. */
-static void
-count_as_held(struct journal *r, uint32_t batch)
-{
-	r->status[batch] = (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY};
-	r->is[batch] = RECORD_DAMAGED;
-}
-
 /*
- * Find the batches that are held or in doubt, without changing the file. Records are used in
- * ascending order for the first time: a blank one below a used one was overwritten.
+ * Find the batches that are held or in doubt, without changing the file.
  * @return number of held batches
  */
 static uint32_t
 find_batches(struct journal *r)
 {
 	const uint16_t known = known_stores(r);
-	bool used = false;
 	uint32_t i, n = 0;
 
 	/* in descending order, so that low numbers are allocated first */
 	for (i = r->nb_batches; i-- > 0;) {
-		used |= r->batch[i].crc == batch_crc(&r->batch[i]);
-		if (!read_status(r, i, known) || (used && is_blank(&r->batch[i])))
-			count_as_held(r, i);
+		if (!read_status(r, i, known))
+			r->is[i] = RECORD_DAMAGED;
 		else if (r->status[i].state != BATCH_FREE)
 			r->is[i] = check_record(r, i);
 		if (r->status[i].state == BATCH_FREE)
