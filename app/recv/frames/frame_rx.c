@@ -80,16 +80,16 @@ is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 
 /**
  * Has a stream been silent together with at least half of the others, and has none of its packets
- * been placed since? Then a packet behind the window begins a restart. If most of the others still
- * send, the detector was not restarted.
+ * been placed since? Then its first packet may begin a restart. If most of the others still send,
+ * the detector was not restarted.
  */
 static bool
-is_new(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
+is_new(const struct frame_table *ft, uint32_t stream)
 {
 	const uint64_t paused = __atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE);
 	uint32_t others = 0, silent = 0;
 
-	if (!frame_rx_paused(ft, frx, stream))
+	if ((paused >> stream & 1) == 0)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		if (s == stream || detector_stream_expected(&ft->detector, s) == 0)
@@ -118,7 +118,7 @@ frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 	if (progress != 0 && is_leap(frx, stream, progress, frame))
 		return true;
 	/* it may be a restart: see frame_rx_late() */
-	if (is_closed(ft, frame) && is_new(ft, frx, stream))
+	if (progress == 0 && is_closed(ft, frame) && is_new(ft, stream))
 		return true;
 	__atomic_store_n(&frx->progress[stream], frame + 1, __ATOMIC_RELEASE);
 	return true;
@@ -335,13 +335,17 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	if (base <= ft->run_first)
 		return drop_late(ft, frx, stream, frame);
 	/*
-	 * The detector was silent. The packet may be the rest of its last frame. It counts towards
-	 * a resync request if its frame is another one, or if the same packet was placed before.
+	 * The stream was silent. The packet may be the rest of its last frame. It counts towards a
+	 * resync request if its frame is lower, or if the same packet was placed before. A stream
+	 * of which no packet was placed has no last frame.
 	 */
 	progress = frx->progress[stream];
-	if (is_new(ft, frx, stream))
+	if (progress == 0 ? is_new(ft, stream)
+			  : frame + 1 <= progress && frame_rx_paused(ft, frx, stream))
 		return frame_resync_request(ft, frx, stream, frame,
-			frame + 1 != progress || was_placed(ft, stream, frame, packet), false);
+			progress == 0 || frame + 1 < progress ||
+				was_placed(ft, stream, frame, packet),
+			false);
 	/*
 	 * A late packet is at most max_skew_frames behind its stream's progress. If it is further
 	 * behind, the stream was restarted; also if the stream is out of window and the packet is

@@ -167,12 +167,12 @@ frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 		&ft->rx[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
 
-/** Was a stream silent, and has none of its packets been placed since? */
+/** Was a stream silent, and has none of its packets been placed since? By the RX lcore. */
 static inline bool
 frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
 {
 	return (__atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
-		__atomic_load_n(&frx->progress[stream], __ATOMIC_RELAXED) ==
+		frx->progress[stream] ==
 		__atomic_load_n(&ft->builder->paused_progress[stream], __ATOMIC_RELAXED);
 }
 

@@ -303,26 +303,12 @@ any_waits(const struct frame_table *ft)
 	return false;
 }
 
-/** Was every stream of a group silent before it requested a restart? */
-static bool
-all_paused(const struct frame_table *ft, uint64_t group)
-{
-	for (; group != 0; group &= group - 1) {
-		const uint32_t s = __builtin_ctzll(group);
-
-		if (!frame_rx_paused(ft, &ft->rx[ft->config.owner[s]], s))
-			return false;
-	}
-	return true;
-}
-
 /**
- * The detector was restarted: may the open frames be closed now? Yes if its streams were silent
- * before: all their frames are closed. Otherwise no while packets wait for frames before the
- * restart, unless packets after it are dropped; and not while other streams may complete the open
- * frames and there is room to hold new packets; both up to a time limit. It is longer while packets
- * wait and gangs have slots, because they will return them. If all streams were restarted, it also
- * begins again with each frame that is opened or returned.
+ * The detector was restarted: may the open frames be closed now? No while packets wait for frames
+ * before the restart, unless packets after it are dropped; and not while other streams may complete
+ * the open frames and there is room to hold new packets; both up to a time limit. It is longer
+ * while packets wait and gangs have slots, because they will return them. If all streams were
+ * restarted, it also begins again with each frame that is opened or returned.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
@@ -334,8 +320,6 @@ may_leave(struct frame_table *ft, uint64_t group)
 	uint64_t limit = ft->config.stall_cycles / LEAVE_PART;
 
 	b->draining = false;
-	if (all_paused(ft, group))
-		return true;
 	/* `waits` may be true a little longer than packets wait */
 	if (waits ? any_drops(ft) : !frame_head_begun(ft) || any_is_crowded(ft))
 		return true;

@@ -883,34 +883,6 @@ restart_with_a_module_that_was_dead(void **state)
 	}
 }
 
-/*
- * In a pause of the detector, one module sends numbers ahead, and the window follows it. When the
- * others go on, the window moves back to their numbers at once, and none of their packets is late.
- */
-static void
-window_moves_back_after_a_pause(void **state)
-{
-	begin_modules(5000);
-	run_modules(5000, 5010);
-	be_silent(0x7);
-	modules_frame(5012, 0x8, 0);
-	for (uint64_t f = 5010; f < 5013; f++) {
-		(void)rig_close(ft, &closed);
-		be_silent(0x7);
-		close_frames(f, f + 1, f == 5012 ? PACKETS : 0);
-	}
-	modules_frame(5013, 0x8, 0);
-	/* two are enough: one is silent, and one continues in the old window */
-	for (uint32_t m = 0; m < 2; m++) {
-		assert_false(ft->builder->flushing);
-		for (uint64_t f = 5010; f < 5012; f++)
-			assert_int_equal(place_range(m, f, 0, 16), FRAME_PLACE_HOLD);
-		frame_table_open(ft);
-	}
-	assert_true(ft->builder->flushing);
-	assert_int_equal(ft->builder->requested, 5010);
-}
-
 /* Resync requests for different positions do not add up. */
 static void
 requests_must_agree(void **state)
@@ -1158,7 +1130,6 @@ main(int argc, char **argv)
 		TEST(silent_modules_have_no_say),
 		TEST(refusal_ends_with_silence),
 		TEST(restart_with_a_module_that_was_dead),
-		TEST(window_moves_back_after_a_pause),
 		TEST(requests_must_agree),
 		TEST(restart_survives_stragglers),
 	};
