@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -56,7 +57,8 @@ struct service {
 	struct pipeline *pipeline;
 	const struct settings *settings;
 	struct report report;
-	int failed; /**< negative errno, if the run failed */
+	int failed;    /**< negative errno, if the run failed */
+	char *summary; /**< of a run that has ended, to be printed; NULL: none */
 };
 
 /** Signal number. Set by the signal handler, read by the service thread. */
@@ -213,10 +215,34 @@ report_run(void *arg)
 	struct service *s = arg;
 	struct run_status status;
 
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
 	run_get_status(s->run, &status);
 	LOG(NOTICE, "run %s has %s\n", status.name, status.failed ? "failed" : "ended");
-	report_summary(s->run, &status, stdout);
+	if (f == NULL)
+		return;
+	report_summary(s->run, &status, f);
+	if (fclose(f) != 0)
+		return;
+	/* that of an earlier run waits only if nobody reads standard output */
+	free(s->summary);
+	s->summary = text;
+}
+
+/** Print the summary of a run, unless standard output would block. */
+static void
+print_summary(struct service *s)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	if (s->summary == NULL || poll(&out, 1, 0) != 1)
+		return;
+	fputs(s->summary, stdout);
 	fflush(stdout);
+	free(s->summary);
+	s->summary = NULL;
 }
 
 static void *
@@ -231,6 +257,7 @@ serve(void *arg)
 		const int number = __atomic_load_n(&signalled, __ATOMIC_RELAXED);
 
 		run_tick(s->run);
+		print_summary(s);
 		report_progress(&s->report, s->run, stderr);
 		sources_log(s->pipeline->sources, s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {
@@ -246,6 +273,7 @@ serve(void *arg)
 			break;
 		nanosleep(&tick, NULL);
 	}
+	print_summary(s);
 	run_close(s->run); /* no other run may begin, whatever the reason for the end */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);

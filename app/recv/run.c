@@ -953,6 +953,7 @@ run_get_status(struct run *r, struct run_status *status)
 		status->seconds = 0;
 		status->first_frame = status->last_frame = 0;
 		status->write_error = 0;
+		status->failed = false;
 		status->veto_version = 0;
 		status->dark[0] = '\0';
 		snprintf(status->name, sizeof(status->name), "%s", r->settings.run);

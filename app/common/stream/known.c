@@ -633,6 +633,7 @@ stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]
 	size_t i, n;
 	int ret = 0;
 
+	snprintf(message, PATH_MAX, "cannot compare files: %s", strerror(ENOMEM));
 	for (n = 1; n < k->nb && ret == 0; n++) {
 		for (i = 0; i < n && ret == 0; i++) {
 			ret = stream_known_differing(&k->file[i], &k->file[n], &which);

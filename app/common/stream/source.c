@@ -92,7 +92,7 @@ int
 stream_source_open_to_show(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
 	char message[PATH_MAX])
 {
-	return open_source(s, io, path, false, true, message);
+	return open_source(s, io, path, true, true, message);
 }
 
 int

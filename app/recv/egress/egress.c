@@ -820,6 +820,12 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 		if (egress_store_works(run->sender[store]))
 			return store;
 	}
+	/* one that accepts all but some batches is better than one that accepts none */
+	for (i = 0; i < e->stores.nb; i++) {
+		store = (from + i) % e->stores.nb;
+		if (store_client_takes(run->sender[store]))
+			return store;
+	}
 	/* prefer a store that is connecting to one that is unreachable */
 	for (i = 0; i < e->stores.nb; i++) {
 		store = (from + i) % e->stores.nb;
@@ -830,17 +836,19 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 }
 
 /*
- * Return true if a batch that a store may have can go elsewhere: another store accepts it, or it
+ * Return true if a batch that `from` may have can go elsewhere: another store accepts it, or it
  * can be spilled.
  */
 static bool
-has_elsewhere(const struct egress *e, const struct egress_run *run)
+has_elsewhere(const struct egress *e, const struct egress_run *run, const struct store_client *from)
 {
 	bool any = e->spill != NULL && e->overload.step != EGRESS_HOLD;
 	unsigned int i;
 
+	/* what a store accepts at all is only given to one that accepts everything */
 	for (i = 0; i < e->stores.nb; i++)
-		any |= egress_store_works(run->sender[i]);
+		any |= store_client_takes(from) ? egress_store_works(run->sender[i])
+						: store_client_takes(run->sender[i]);
 	return any;
 }
 
@@ -859,7 +867,7 @@ may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 		 * the batch until the connection is closed.
 		 */
 		if (egress_store_is_gone(e, from, now) && !store_client_is_down(from) &&
-			has_elsewhere(e, &e->run[b->run]))
+			has_elsewhere(e, &e->run[b->run], from))
 			store_client_give_up(from);
 		return store_client_is_down(from) && egress_store_is_gone(e, from, now);
 	}

@@ -210,8 +210,8 @@ store_client_fill_queues(struct store_client *s)
 
 	for (i = 0; i < XFER_TABLES; i++)
 		s->queue[i].nb = 0;
+	/* `suspect` stays: what arrived wrong before is checked on any connection */
 	memset(s->here, 0, sizeof(s->here));
-	memset(s->suspect, 0, sizeof(s->suspect));
 	memset(s->corrupted, 0, sizeof(s->corrupted));
 	s->nb_corrupted = 0;
 	s->corrupted_since = 0;
@@ -301,7 +301,8 @@ store_client_arrived(struct store_client *s, uint32_t batch)
 	if (!mask_has(s->corrupted, batch))
 		return;
 	mask_remove(s->corrupted, batch);
-	s->resend_at = 0; /* others may arrive, too */
+	/* others may arrive, too */
+	s->resend_at = RTE_MIN(s->resend_at, s->heard + XFER_CORRUPTED_MS / XFER_CORRUPTED_BATCHES);
 	if (--s->nb_corrupted == 0)
 		s->corrupted_since = 0;
 }
@@ -335,9 +336,9 @@ store_client_free_slot(struct store_client *s, uint32_t slot, unsigned int table
 {
 	uint32_t *at = s->free_slot[table], nb = s->nb_free[table]++;
 
-	at[nb] = last ? at[0] : slot;
 	if (last)
-		at[0] = slot;
+		memmove(at + 1, at, nb * sizeof(*at));
+	at[last ? 0 : nb] = slot;
 }
 
 static enum xfer_reason
@@ -473,6 +474,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	struct xfer_batch batch;
 	struct xfer_descriptor *descriptor;
 	uint32_t index, number, stage, writes;
+	int ret;
 
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
 		return false;
@@ -494,7 +496,10 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		b.body_crc32c, number, 0, 0};
 	if (mask_has(s->suspect, index))
 		store_client_check_copy(s, &b, &batch);
-	if (xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor) < 0) {
+	ret = xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor);
+	if (ret == -EIO)
+		goto lost;
+	if (ret < 0) {
 		CLIENT_LOG(ERR, s,
 			"batch %" PRIu64 " of %" PRIu64 " bytes does not fit into a slot",
 			b.sequence, b.body_bytes);

@@ -94,6 +94,7 @@ hold_next(struct frame_table *ft)
 	struct frame_builder *b = ft->builder;
 	uint64_t highest = 0;
 
+	hold_head(ft);
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		highest = RTE_MAX(highest, b->moved.progress[s]);
 	b->held = highest > b->next_close;

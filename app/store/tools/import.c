@@ -360,10 +360,16 @@ import_compare_file(struct import *s, const char *path)
 	struct stream_source source;
 	int ret;
 
-	/* import_file() reports what is wrong with the file itself */
-	if (stream_source_run(path, run) < 0 ||
-		stream_source_open(&source, &direct_io, path, message) < 0)
+	/* import_file() reports a wrong name */
+	if (stream_source_run(path, run) < 0)
 		return 0;
+	ret = stream_source_open(&source, &direct_io, path, message);
+	if (ret < 0) {
+		/* what was not compared is not imported, even if it can be opened later */
+		say(s, true, "%s", message);
+		s->counts.failed++;
+		return ret;
+	}
 	ret = stream_source_list(&source.reader, &identity, &have, NULL);
 	if (ret == 0 && have.nb > 0) {
 		t = find_stream(

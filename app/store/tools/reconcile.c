@@ -448,12 +448,18 @@ bool
 reconcile_is_kept(void *arg, const struct arrow_identity *id)
 {
 	const struct reconcile *r = arg;
+	bool found = false;
 	size_t i;
 
-	for (i = 0; i < r->nb; i++)
-		if (r->stream[i].kept && arrow_same_run(&r->stream[i].identity, id))
+	for (i = 0; i < r->nb; i++) {
+		if (!arrow_same_run(&r->stream[i].identity, id))
+			continue;
+		found = true;
+		if (r->stream[i].kept)
 			return true;
-	return false;
+	}
+	/* files of the run may be in directories that were not named */
+	return !found;
 }
 
 int

@@ -101,7 +101,7 @@ uint64_t reconcile_duplicates(const struct reconcile_stream *s);
 int reconcile_inspect(struct reconcile *r);
 
 /**
- * Whether a stream of a run is kept.
+ * Whether a stream of a run is kept, or the run has no file here: others may have some.
  * @param arg  the struct reconcile
  */
 bool reconcile_is_kept(void *arg, const struct arrow_identity *identity);

@@ -240,6 +240,8 @@ model_close(bool time_is_up)
 	if (f->state == CLOSING && !all_quiet())
 		return false;
 	next_close++;
+	if (head_held)
+		memcpy(moved_at, progress, sizeof(progress));
 	highest = 0;
 	for (uint32_t s = 0; s < d.streams; s++)
 		highest = RTE_MAX(highest, moved_at[s]);
