@@ -139,10 +139,9 @@ frame_rx_drop(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 {
 	const uint64_t nb = frx->nb_drops;
 
-	if (frame > FRAME_NUMBER_MAX)
+	if (frame > FRAME_NUMBER_MAX ||
+		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
 		return FRAME_PLACE_OUTLIER;
-	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
-		return FRAME_PLACE_NO_RUN;
 	if (frx->dropped[stream] != frame + 1) {
 		/* if the ring is full, the next packet of the frame tries again */
 		if (nb - __atomic_load_n(&frx->nb_drops_read, __ATOMIC_ACQUIRE) < FRAME_DROPS) {
