@@ -118,6 +118,7 @@ xfer_sample_free(struct xfer_sample *s)
 		free(s->batch[i]);
 		xfer_stream_free(&s->stream[i]);
 	}
+	xfer_seal_close(&s->seal);
 	arrow_tables_free(&s->tables);
 	sample_free(&s->sample);
 }
