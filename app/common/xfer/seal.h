@@ -2,8 +2,8 @@
 /**
  * @file
  * Message authentication codes of what one end of a connection sends after the handshake: messages
- * and descriptors. Who has no key cannot change or insert one of them unnoticed, and cannot repeat a
- * message, as messages are numbered. A code is the first XFER_TAG_BYTES of an HMAC-SHA-256.
+ * and descriptors. Who has no key cannot change or insert one of them unnoticed, and cannot repeat
+ * a message, as messages are numbered. A code is the first XFER_TAG_BYTES of an HMAC-SHA-256.
  *
  * One thread at a time per seal. After xfer_seal_open() nothing is allocated.
  */
