@@ -804,33 +804,32 @@ home(const struct egress *e, uint64_t first)
 	return e->next_store % e->stores.nb;
 }
 
+static bool
+is_connected(const struct store_client *sender)
+{
+	return !store_client_is_down(sender);
+}
+
 /* Choose a store for a batch. @param first  number of its first frame */
 static unsigned int
 egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 {
+	/* from the best: accepts everything, all but some batches, nothing at the moment */
+	static bool (*const is_good[])(const struct store_client *) = {
+		egress_store_works, store_client_takes, is_connected};
 	const bool sticks = e->settings.policy != EGRESS_ROUND_ROBIN;
 	const unsigned int from = home(e, first);
-	unsigned int i, store;
+	unsigned int i, k, store;
 
 	e->next_store++;
 	if (sticks && !egress_store_is_gone(e, run->sender[from], xfer_qp_clock()))
 		return from;
-	for (i = 0; i < e->stores.nb; i++) {
-		store = (from + i) % e->stores.nb;
-		if (egress_store_works(run->sender[store]))
-			return store;
-	}
-	/* one that accepts all but some batches is better than one that accepts none */
-	for (i = 0; i < e->stores.nb; i++) {
-		store = (from + i) % e->stores.nb;
-		if (store_client_takes(run->sender[store]))
-			return store;
-	}
-	/* prefer a store that is connecting to one that is unreachable */
-	for (i = 0; i < e->stores.nb; i++) {
-		store = (from + i) % e->stores.nb;
-		if (!store_client_is_down(run->sender[store]))
-			return store;
+	for (k = 0; k < RTE_DIM(is_good); k++) {
+		for (i = 0; i < e->stores.nb; i++) {
+			store = (from + i) % e->stores.nb;
+			if (is_good[k](run->sender[store]))
+				return store;
+		}
 	}
 	return from;
 }

@@ -82,7 +82,7 @@ struct store_client_stats {
 	uint64_t wrong_crc; /**< of these: the body arrived with a wrong CRC */
 	/** of these: the copy in the journal was checked just before, so it was corrupted later */
 	uint64_t corrupted;
-	/** batches sent although they are damaged in the journal; the store is told so */
+	/** damaged batches of the journal that were sent; their descriptors say so */
 	uint64_t sent_damaged;
 	uint64_t connections; /**< connections established */
 	uint64_t broken;      /**< established connections that broke */

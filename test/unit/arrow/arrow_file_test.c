@@ -16,6 +16,7 @@
 #include "arrow/file.h"
 #include "arrow/reader.h"
 #include "recovery/recovery.h"
+#include "arrow_rows.h"
 #include "arrow_sample.h"
 #include "arrow/bitshuffle.h"
 
@@ -314,19 +315,6 @@ empty_run(void **state)
 	sample_free(&s);
 }
 
-static uint64_t
-rows_of(const struct arrow_reader *r)
-{
-	uint64_t rows = 0;
-	size_t i;
-
-	for (i = 0; i < r->nb_batches; i++) {
-		assert_int_equal(arrow_reader_crc(r, i), 1);
-		rows += r->batches[i].rows;
-	}
-	return rows;
-}
-
 /*
  * One call on the disk fails, or all calls from one on: the durable rows stay, no rows follow, and
  * the error is reported. The file is complete if the disk permits.
@@ -381,11 +369,11 @@ failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
 			0);
 		if (f->complete) {
 			assert_true(r.complete);
-			assert_int_equal(rows_of(&r), f->rows);
+			assert_int_equal(count_rows(&r), f->rows);
 		} else {
 			/* behind the durable rows there may be more, complete or not */
 			assert_int_equal(arrow_recovery_scan(&r), 0);
-			assert_true(rows_of(&r) >= f->rows);
+			assert_true(count_rows(&r) >= f->rows);
 		}
 		arrow_reader_close(&r);
 	}
@@ -531,7 +519,7 @@ disk_full(void **state)
 		arrow_reader_open_memory(&r, on_disk(1)->data, on_disk(1)->size, &problem), 0);
 	assert_true(r.complete);
 	assert_true(r.nb_batches > 2);
-	assert_int_equal(rows_of(&r), f->rows);
+	assert_int_equal(count_rows(&r), f->rows);
 	assert_int_equal(f->rows, f->rows_durable);
 	arrow_reader_close(&r);
 	/* the other file is not affected */

@@ -23,6 +23,7 @@
 #include "../arrow/arrow_disk.h"
 #include "arrow/reader.h"
 #include "recovery/recovery.h"
+#include "../arrow/arrow_rows.h"
 #include "../arrow/arrow_sample.h"
 #include "builder/compressor.h"
 #include "io/direct_io.h"
@@ -133,19 +134,6 @@ start(const struct batch_writer_config *c)
 
 	assert_int_equal(batch_writer_start(w), 0);
 	return w;
-}
-
-static uint64_t
-count_rows(const struct arrow_reader *r)
-{
-	uint64_t rows = 0;
-	size_t i;
-
-	for (i = 0; i < r->nb_batches; i++) {
-		assert_int_equal(arrow_reader_crc(r, i), 1);
-		rows += r->batches[i].rows;
-	}
-	return rows;
 }
 
 static void

@@ -155,11 +155,12 @@ model_open(void)
 static uint64_t
 model_reach(uint32_t s)
 {
-	const uint64_t wanted = model_wanted(config.owner[s]);
+	const uint64_t waits_for = model_wanted(config.owner[s]);
 	const uint64_t reach = RTE_MAX(progress[s], waits_at[s]);
 
-	return next_open - next_close >= config.slots && wanted > next_open ? RTE_MAX(reach, wanted)
-									    : reach;
+	return next_open - next_close >= config.slots && waits_for > next_open
+		? RTE_MAX(reach, waits_for)
+		: reach;
 }
 
 /** Whether the head may be closed although it is incomplete. */
