@@ -176,7 +176,7 @@ check_batches(const struct journal *r)
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
 		WANT(journal_get(r, i, &b) && b.held && ++n <= r->nb_batches);
 		WANT(journal_run_get(r, b.run, &run) && b.table < XFER_TABLES);
-		WANT(b.metadata >= r->data && b.metadata < end && b.body < end);
+		WANT(b.metadata >= r->data && b.metadata < end && b.body <= end);
 		WANT(b.body_bytes <= (uint64_t)(end - b.body));
 		WANT(arrow_crc32c(0, b.body, b.body_bytes) == b.body_crc32c);
 	}
