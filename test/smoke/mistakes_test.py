@@ -1167,6 +1167,25 @@ def a_directory_that_cannot_be_used(where):
     want(not os.path.exists(f'{where}/out'), 'a check leaves what it makes')
 
 
+@case
+def a_directory_below_one_of_another_user(where):
+    """Another user could replace it. Nothing is created there."""
+    capture(where)
+    os.mkdir(f'{where}/theirs')
+    os.chmod(f'{where}/theirs', 0o777)
+    lines = [f'[output] directory: folder {where}/theirs/out: mode of parent folder {where}/theirs '
+             'is 0777']
+    if os.geteuid() == 0:
+        os.mkdir(f'{where}/user')
+        os.chown(f'{where}/user', 65534, 65534)
+        lines.append(f'[output] directory: folder {where}/user/out: owner of parent folder '
+                     f'{where}/user is user 65534')
+    for line in lines:
+        directory = line.split(': ')[1].removeprefix('folder ')
+        says_twice(where, 1, line, 'FAIL', f'output.directory={directory}')
+        want(not os.path.exists(directory), directory, 'was created')
+
+
 @contextlib.contextmanager
 def disk(where, megabytes):
     """A file system of that size. @return its folder"""

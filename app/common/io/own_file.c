@@ -253,8 +253,13 @@ own_folder_check(const char *path, enum own_folder kind, char message[PATH_MAX])
 int
 own_folder_make(const char *path, enum own_folder kind, char message[PATH_MAX])
 {
-	int ret;
+	int ret = own_folder_open(path, kind, message);
 
+	/* first: nothing is created below a folder where another user could replace it */
+	if (ret < 0 && ret != -ENOENT)
+		return ret;
+	if (ret >= 0)
+		close(ret);
 	/* a private folder is in memory, so its name need not be durable */
 	if (kind == OWN_FOLDER_PRIVATE)
 		ret = mkdir(path, rules[kind].make) < 0 && errno != EEXIST ? -errno : 0;

@@ -49,8 +49,9 @@ const char *own_memory_folder(void);
 int own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX]);
 
 /**
- * Open a folder, and create it first if it does not exist. A private folder has mode 0700. Other
- * folders have mode 0755, and their name is made durable.
+ * Open a folder, and create it first if it does not exist. Nothing is created if the folders above
+ * fail the check. A private folder has mode 0700. Other folders have mode 0755, and their name is
+ * made durable.
  * @return as own_folder_open()
  */
 int own_folder_make(const char *path, enum own_folder kind, char message[PATH_MAX]);

@@ -135,6 +135,8 @@ check_directory(struct check *c, const struct settings *s, const struct check_ma
 		check_fix(c,
 			"free space on the file system of %s, or set another [output] directory",
 			s->directory);
+	else if (ret == -EPERM)
+		check_fix(c, "run as the owner of that folder, or set another [output] directory");
 	else
 		check_fix(c,
 			"mkdir -p %s, writable for this user, or set another [output] directory",

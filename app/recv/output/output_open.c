@@ -284,12 +284,19 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 static int
 prepare_place(const struct settings *s, struct batch_writer_config *c, char message[PATH_MAX])
 {
+	char why[PATH_MAX];
 	int ret;
 
 	if (getrandom(&c->incarnation, sizeof(c->incarnation), 0) != sizeof(c->incarnation)) {
 		ret = -errno;
 		snprintf(message, PATH_MAX, "cannot get a random incarnation for the run: %s",
 			strerror(-ret));
+		return ret;
+	}
+	/* any other error is that of the creation */
+	ret = own_folder_check(s->directory, OWN_FOLDER_DATA, why);
+	if (ret == -EPERM) {
+		snprintf(message, PATH_MAX, "[output] directory: %.*s", PATH_MAX - 64, why);
 		return ret;
 	}
 	ret = durable_dir_make(s->directory, OWN_FOLDER_MODE);

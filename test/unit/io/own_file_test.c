@@ -200,7 +200,7 @@ test_folder(void **state)
 static void
 test_above(void **state)
 {
-	char between[PATH_MAX + 8], below[PATH_MAX + 16];
+	char between[PATH_MAX + 8], below[PATH_MAX + 16], made[PATH_MAX + 16];
 	unsigned int k;
 
 	umask(0);
@@ -209,8 +209,11 @@ test_above(void **state)
 	assert_int_equal(mkdir(between, 0755), 0);
 	snprintf(below, sizeof(below), "%s/below", between);
 	assert_int_equal(mkdir(below, 0700), 0);
+	snprintf(made, sizeof(made), "%s/made", between);
 	for (k = OWN_FOLDER_PRIVATE; k <= OWN_FOLDER_RUN; k++) {
 		assert_int_equal(chmod(name, 0777), 0);
+		assert_int_equal(own_folder_make(made, k, message), -EPERM);
+		assert_int_equal(access(made, F_OK), -1);
 		assert_int_equal(own_folder_check(below, k, message), -EPERM);
 		assert_non_null(strstr(message, name));
 		assert_non_null(strstr(message, "is 0777"));
