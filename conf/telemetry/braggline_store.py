@@ -20,6 +20,7 @@ INFO = {
     'reconciliations': ('Times that batches were cut off.', 'counter'),
     'runs': ('Runs by what became of them.', 'counter'),
     'body_crc_errors': ('Bodies that arrived with a wrong CRC.', 'counter'),
+    'unreadable_bodies': ('Bodies that the store could not read back.', 'counter'),
     'stored_damaged_batches': ('Batches that were damaged in the memory of a receiver.', 'counter'),
     'reassigned_refused': ('REASSIGNED without the right, or of a run that has ended.', 'counter'),
     'removed_connections': ('Connections that another keyring ended.', 'counter'),
@@ -62,7 +63,8 @@ COUNTERS = {
     'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',
     'duplicate_batches': 'batches_duplicate', 'returned_batches': 'batches_returned',
     'truncated_batches': 'batches_truncated', 'reconciliations': 'reconciliations',
-    'body_crc_errors': 'body_crc_errors', 'stored_damaged_batches': 'batches_stored_damaged',
+    'body_crc_errors': 'body_crc_errors', 'unreadable_bodies': 'bodies_unreadable',
+    'stored_damaged_batches': 'batches_stored_damaged',
     'reassigned_refused': 'reassigned_refused', 'removed_connections': 'keys_removed',
     'completing_files': 'completing_files', 'completing_bytes': 'completing_bytes',
 }

@@ -156,6 +156,7 @@ def check_store(values, replies):
     want(at('refused_connections', reason='key') == store['refused_key'])
     want(at('descriptors', fault='good') == store['descriptors_good'])
     want(at('body_crc_errors') == store['body_crc_errors'], store)
+    want(at('unreadable_bodies') == store['bodies_unreadable'], store)
     want(at('stored_damaged_batches') == store['batches_stored_damaged'], store)
     want(at('completing_files') == store['completing_files'], store)
     want(at('completing_bytes') == store['completing_bytes'], store)

@@ -255,7 +255,7 @@ enum xfer_result_status {
 	XFER_DURABLE = 1, /**< the batch, and all before it in its file, survive a power failure */
 	XFER_DUPLICATE,	  /**< duplicate of a durable batch: the copy was discarded */
 	XFER_RETRY,	  /**< not stored (disk full, I/O error): the receiver keeps it */
-	/** not stored, wrong CRC of the body: the receiver checks its copy and sends it again */
+	/** not stored, body wrong or unreadable: the receiver checks its copy and sends it again */
 	XFER_WRONG_CRC,
 	XFER_STATUSES
 };

@@ -62,6 +62,7 @@ struct store_counters {
 	uint64_t cuts;		    /**< number of times that reassigned batches were removed */
 	uint64_t batches_truncated; /**< batches removed then */
 	uint64_t body_crc_errors;   /**< bodies received with a wrong CRC */
+	uint64_t bodies_unreadable; /**< bodies that could not be read to check their CRC */
 	uint64_t stored_damaged;    /**< batches that are damaged in the receiver's memory */
 	uint64_t bytes_per_s;	    /**< bytes of bodies in the last second */
 };

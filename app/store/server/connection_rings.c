@@ -255,15 +255,23 @@ note_damaged(struct store_connection *c, const struct store_checked *k)
 		b->copy_crc32c, b->body_crc32c);
 }
 
-/* Handle a body that could not be read, so that its CRC is unknown. */
+/*
+ * Handle a body that could not be read, so that its CRC is unknown. For the receiver it is one with
+ * a wrong CRC: it sends a batch again at most once a second, and moves it to another store.
+ */
 static bool
 is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_t now)
 {
 	if (!k->checked || k->job.error == 0)
 		return false;
+	c->shared->counters.bodies_unreadable++;
 	if (may_say(&c->wrong_logged, now))
-		CONN_LOG(ERR, c, "batch %" PRIu64 ": cannot read its body, requesting it again: %s",
-			k->batch.xfer.sequence, strerror(-k->job.error));
+		CONN_LOG(ERR, c,
+			"batch %" PRIu64 " of %s: cannot read its body in the memory of this "
+			"store: %s; requesting it again; %" PRIu64 " such bodies of all "
+			"connections so far",
+			k->batch.xfer.sequence, table_name(c, k), strerror(-k->job.error),
+			c->shared->counters.bodies_unreadable);
 	return true;
 }
 
@@ -282,11 +290,7 @@ store_connection_take_checked(struct store_connection *c, uint64_t now)
 		entry = (uint32_t)k->batch.tag;
 		c->checked_head = (c->checked_head + 1) % c->nb_slots;
 		c->nb_checked--;
-		if (is_unreadable(c, k, now)) {
-			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_RETRY);
-			continue;
-		}
-		if (is_wrong(c, k, now)) {
+		if (is_unreadable(c, k, now) || is_wrong(c, k, now)) {
 			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_WRONG_CRC);
 			continue;
 		}

@@ -74,6 +74,7 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	rte_tel_data_add_dict_uint(d, "batches_duplicate", n->duplicates);
 	rte_tel_data_add_dict_uint(d, "batches_returned", n->returned);
 	rte_tel_data_add_dict_uint(d, "body_crc_errors", n->body_crc_errors);
+	rte_tel_data_add_dict_uint(d, "bodies_unreadable", n->bodies_unreadable);
 	rte_tel_data_add_dict_uint(d, "batches_stored_damaged", n->stored_damaged);
 	rte_tel_data_add_dict_uint(d, "body_bytes_per_s", n->bytes_per_s);
 	rte_tel_data_add_dict_uint(d, "reassigned_refused", n->reassigned_refused);
@@ -317,8 +318,9 @@ static const struct telemetry_command commands[] = {
 		"connections_ended, connections_abandoned (before they were established), "
 		"connections_superseded; bodies (memory of host or GPU), cufile (its mode); "
 		"body_bytes, batches_durable, batches_duplicate, batches_returned, "
-		"body_crc_errors (bodies that arrived with a wrong CRC), batches_stored_damaged "
-		"(damaged in the receiver's memory, as the receiver says), body_bytes_per_s; "
+		"body_crc_errors (bodies that arrived with a wrong CRC), bodies_unreadable (in the "
+		"memory of the store, to be checked), batches_stored_damaged (damaged in the "
+		"receiver's memory, as the receiver says), body_bytes_per_s; "
 		"reassigned_refused (REASSIGNED without the right, or of a run that has ended), "
 		"keys_removed (connections closed because the new keyring lacks their key); "
 		"unauthenticated_admitted, unauthenticated_admitted_known, unauthenticated_full, "

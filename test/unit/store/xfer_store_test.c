@@ -785,14 +785,15 @@ test_settles_aside(void **state)
 
 /*
  * A fault of the network path, which corrupts a certain body, or of the store's memory, which
- * corrupts what is at a certain address.
+ * corrupts what is at a certain address, or cannot be read.
  */
 static struct {
-	const uint8_t *body;  /* in the receiver's journal; NULL: none */
-	uint64_t bytes;	      /* of the body */
-	unsigned int times;   /* the fault ends after this number of bodies */
-	bool cell;	      /* a fault of the memory where the first body arrives */
-	const uint8_t *where; /* the address of that one */
+	const uint8_t *body;	 /* in the receiver's journal; NULL: none */
+	uint64_t bytes;		 /* of the body */
+	unsigned int times;	 /* the fault ends after this number of bodies */
+	bool unreadable;	 /* the body is not corrupted, but cannot be read */
+	unsigned int cells;	 /* faults of the memory where the first bodies arrive */
+	const uint8_t *where[2]; /* the addresses of those */
 } fault;
 
 void __real_store_check_begin(struct store_check *check, struct store_check_job *one);
@@ -803,12 +804,22 @@ __wrap_store_check_begin(struct store_check *check, struct store_check_job *one)
 {
 	const bool on_path = fault.body != NULL && fault.times > 0 && one->bytes == fault.bytes &&
 		memcmp(one->body, fault.body, one->bytes) == 0;
+	bool wrong = on_path;
+	unsigned int i;
 
-	if (fault.cell && fault.where == NULL)
-		fault.where = one->body;
-	if (on_path || (fault.where != NULL && one->body == fault.where))
-		((uint8_t *)(uintptr_t)one->body)[17] ^= 4;
+	for (i = 0; i < fault.cells && !wrong; i++) {
+		if (fault.where[i] == NULL)
+			fault.where[i] = one->body;
+		wrong = fault.where[i] == one->body;
+	}
 	fault.times -= on_path;
+	if (wrong && fault.unreadable) {
+		one->error = -EIO;
+		one->done = true;
+		return;
+	}
+	if (wrong)
+		((uint8_t *)(uintptr_t)one->body)[17] ^= 4;
 	__real_store_check_begin(check, one);
 }
 
@@ -891,22 +902,27 @@ test_corrupted_once(void **state)
 }
 
 /*
- * The path corrupts a body each time, in the same way: it is never acknowledged, and the receiver
- * keeps its sound copy. The other batches are stored. When the path is repaired, the batch is, too.
+ * A body arrives wrong each time, in the same way, or can never be read: it is never acknowledged,
+ * and the receiver keeps its sound copy. It is not sent more often than once a second. The other
+ * batches are stored. When the fault ends, the batch is stored, too.
  */
 static void
-test_corrupted_always(void **state)
+never_right(bool unreadable)
 {
 	const struct store_counters *n = open_sound();
+	const uint64_t begin = xfer_qp_clock();
 	const unsigned int nb = rig_fewest();
 	struct journal_batch b;
 	uint32_t batch;
 
+	fault.unreadable = unreadable;
 	batch = keep_all(nb);
 	corrupt(batch, UINT_MAX);
 	UNTIL(rig_held() == 1 && rig_stats_of(0).corrupted >= 3);
-	assert_true(n->body_crc_errors >= 4);
-	assert_int_equal(n->returned, n->body_crc_errors);
+	assert_true(xfer_qp_clock() >= begin + 2 * XFER_CORRUPTED_MS);
+	assert_true(n->returned >= 4);
+	assert_int_equal(n->returned, unreadable ? n->bodies_unreadable : n->body_crc_errors);
+	assert_int_equal(unreadable ? n->body_crc_errors : n->bodies_unreadable, 0);
 	assert_int_equal(n->stored_damaged, 0);
 	assert_int_equal(n->durable, 2 * nb - 1);
 	assert_int_equal(rig_stats_of(0).sent_damaged, 0);
@@ -921,6 +937,18 @@ test_corrupted_always(void **state)
 	assert_int_equal(n->durable, 2 * nb);
 	close_all();
 	rig_each_is_there_once(nb);
+}
+
+static void
+test_corrupted_always(void **state)
+{
+	never_right(false);
+}
+
+static void
+test_unreadable(void **state)
+{
+	never_right(true);
 }
 
 /* The path corrupts a body until the connection is closed: another store gets the batch. */
@@ -964,7 +992,7 @@ test_stuck_cell(void **state)
 	const struct store_counters *n = open_sound();
 	const unsigned int nb = rig_fewest();
 
-	fault.cell = true;
+	fault.cells = 1;
 	(void)keep_all(nb);
 	UNTIL(rig_held() == 0);
 	assert_true(n->body_crc_errors > 0);
@@ -973,6 +1001,47 @@ test_stuck_cell(void **state)
 	memset(&fault, 0, sizeof(fault));
 	close_all();
 	rig_each_is_there_once(nb);
+}
+
+/* Two faulty slots: the batch does not alternate between them, and gets a third one. */
+static void
+test_stuck_cells(void **state)
+{
+	const struct store_counters *n = open_sound();
+
+	fault.cells = 2;
+	(void)rig_keep(1, 0, 0);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->body_crc_errors, 2);
+	assert_int_equal(n->stored_damaged, 0);
+	(void)rig_keep(0, 0, 0);
+	UNTIL(rig_held() == 0);
+	close_all();
+	rig_each_is_there_once(1);
+}
+
+/* A batch that arrived wrong is checked before it is sent on the next connection, too. */
+static void
+test_suspect_on_next_connection(void **state)
+{
+	const struct store_counters *n = open_sound();
+	const uint32_t batch = rig_keep(1, 0, 0);
+
+	corrupt(batch, UINT_MAX);
+	UNTIL(rig_stats_of(0).corrupted == 1);
+	rig.station[1].out = true;
+	UNTIL(store_client_is_down(rig.sender[0]));
+	rig.station[1].out = false;
+	UNTIL(n->body_crc_errors == 3);
+	UNTIL(rig_stats_of(0).wrong_crc == 3);
+	/* all but the first one */
+	assert_int_equal(rig_stats_of(0).corrupted, 2);
+	fault.body = NULL;
+	UNTIL(rig_held() == 0);
+	(void)rig_keep(0, 0, 0);
+	UNTIL(rig_held() == 0);
+	close_all();
+	rig_each_is_there_once(1);
 }
 
 /*
@@ -1244,8 +1313,11 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_once, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_always, rig_begin_test),
+		cmocka_unit_test_setup(test_unreadable, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_goes_elsewhere, rig_begin_test),
 		cmocka_unit_test_setup(test_stuck_cell, rig_begin_test),
+		cmocka_unit_test_setup(test_stuck_cells, rig_begin_test),
+		cmocka_unit_test_setup(test_suspect_on_next_connection, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_at_the_receiver, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_and_corrupted, rig_begin_test),
 		cmocka_unit_test_setup(test_rot, rig_begin_test),
