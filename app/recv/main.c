@@ -57,8 +57,9 @@ struct service {
 	struct pipeline *pipeline;
 	const struct settings *settings;
 	struct report report;
-	int failed;    /**< negative errno, if the run failed */
-	char *summary; /**< of a run that has ended, to be printed; NULL: none */
+	int failed;	  /**< negative errno, if the run failed */
+	char *summary;	  /**< of a run that has ended, to be printed; NULL: none */
+	const char *rest; /**< the part of `summary` that is not printed yet */
 };
 
 /** Signal number. Set by the signal handler, read by the service thread. */
@@ -228,21 +229,25 @@ report_run(void *arg)
 		return;
 	/* that of an earlier run waits only if nobody reads standard output */
 	free(s->summary);
-	s->summary = text;
+	s->rest = s->summary = text;
 }
 
-/** Print the summary of a run, unless standard output would block. */
+/** Print the summary of a run, as far as standard output does not block. */
 static void
 print_summary(struct service *s)
 {
 	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
 
-	if (s->summary == NULL || poll(&out, 1, 0) != 1)
-		return;
-	fputs(s->summary, stdout);
-	fflush(stdout);
-	free(s->summary);
-	s->summary = NULL;
+	while (s->summary != NULL && poll(&out, 1, 0) == 1) {
+		/* a pipe that is ready has room for that many bytes */
+		const ssize_t n = write(STDOUT_FILENO, s->rest, strnlen(s->rest, PIPE_BUF));
+
+		s->rest += RTE_MAX(n, 0);
+		if (n >= 0 && *s->rest != '\0')
+			continue;
+		free(s->summary);
+		s->summary = NULL;
+	}
 }
 
 static void *
@@ -326,6 +331,8 @@ receive(struct service *s)
 	run_get_status(s->run, &status);
 	if (!s->settings->service)
 		report_summary(s->run, &status, stdout);
+	else
+		print_summary(s); /* of a run that was given up */
 	if (status.failed_runs != 0 && s->settings->service)
 		LOG(ERR, "%" PRIu64 " of %" PRIu64 " runs failed, see above\n", status.failed_runs,
 			status.runs);

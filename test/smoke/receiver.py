@@ -74,7 +74,7 @@ class Telemetry:
 
 
 @contextlib.contextmanager
-def running(build, *settings, lcores=FLOAT):
+def running(build, *settings, lcores=FLOAT, stdout=None):
     """Yields the process, its telemetry, and a directory that exists while it runs."""
     with tempfile.TemporaryDirectory() as where:
         subprocess.run([f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD),
@@ -92,7 +92,7 @@ def running(build, *settings, lcores=FLOAT):
         for s in settings:
             command += ['--set', s]
         with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
-                background.start(command, stdout=log, stderr=subprocess.STDOUT) as process:
+                background.start(command, stdout=stdout or log, stderr=log) as process:
             try:
                 yield process, Telemetry(prefix, process), where
             except BaseException:

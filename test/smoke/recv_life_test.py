@@ -7,6 +7,7 @@ usage: recv_life_test.py BUILD-DIR [CASE]...
 """
 
 import configparser
+import contextlib
 import glob
 import os
 import re
@@ -266,6 +267,35 @@ def nobody_reads_its_output(where):
         want(p.wait(60) == 0, 'ended with status', p.returncode)
     want(not glob.glob(f'{where}/out/*.part'), os.listdir(f'{where}/out'))
     want(ledger(where)['balanced'] == 1, ledger(where))
+
+
+@case
+def standard_output_is_blocked(where):
+    """The pipe of standard output has room for a part of a summary. A service and its runs continue,
+    and SIGTERM ends it."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    os.read(reader, 4096)
+    # the summary of a run has this path three times
+    out = where + 9 * ('/' + 200 * 'x')
+    os.makedirs(out)
+    try:
+        with receiver.running(BUILD, 'veto.dry_run=yes', 'output.preview=off',
+                              f'output.directory={out}', stdout=writer) as (p, telemetry, _):
+            for name in 'one', 'two':
+                telemetry.do(f'run/configure,run.name={name},run.frames=5')
+                telemetry.do('run/start')
+                telemetry.wait('idle')
+                want(ledger('', out, name)['balanced'] == 1, name)
+            p.send_signal(signal.SIGTERM)
+            want(p.wait(20) == 0, 'ended with status', p.returncode)
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 @case
