@@ -606,6 +606,25 @@ def check_import(store, chain, second, there):
     want(stored(chain.stored) == there, 'batches were lost')
 
 
+def check_locked_source(store, chain):
+    """A source that cannot be opened at the comparison stays as it is. The others are imported."""
+    target = f'{chain.where}/target'
+    os.mkdir(target)
+    source = copy(chain.stored, f'{chain.where}/source')
+    path = paths(source)[0]
+    with open(path, 'r+b') as file:
+        before = file.read()
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        out = store('import', '--to', target, source, status=1, says=', 1 left in the source')
+    want(f'cannot open {path}: locked' in out and paths(source) == [path], out)
+    with open(path, 'rb') as file:
+        want(file.read() == before, 'was changed')
+    store('import', '--to', target, source, says=', 0 left in the source')
+    want(stored(target) == stored(chain.stored), 'batches were lost')
+    shutil.rmtree(source)
+    shutil.rmtree(target)
+
+
 def check_ring(store, chain, left, there):
     store('import', '--to', chain.stored, chain.ring, says='0 left in the source')
     want(not held(chain.ring), 'is still held')
@@ -813,6 +832,7 @@ def main():
             left = held(chain.ring)
             check_two_rings(store, chain, left, ring)
             check_import(store, chain, second, there)
+            check_locked_source(store, chain)
             check_rot_and_import(store, chain)
             shutil.copy(chain.ring, ring)
             check_doubts(store, chain, left, ring)

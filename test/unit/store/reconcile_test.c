@@ -178,6 +178,7 @@ reconcile_all(struct reconcile *r, bool dry_run)
 {
 	const char *path[DISK_FILES];
 	const unsigned int n = list_complete(path);
+	struct arrow_identity id = xfer_sample_identity(TABLE);
 	unsigned int i;
 	int ret = 0;
 
@@ -187,6 +188,9 @@ reconcile_all(struct reconcile *r, bool dry_run)
 		ret = reconcile_read(r, path[i]);
 	if (ret == 0) {
 		(void)reconcile_inspect(r);
+		/* a run without a file here may have some in other directories */
+		id.incarnation++;
+		assert_true(reconcile_is_kept(r, &id));
 		ret = reconcile_run(r);
 	}
 	reconcile_free(r);
