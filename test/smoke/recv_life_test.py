@@ -236,6 +236,7 @@ def a_run_of_a_service_fails(where):
         status = telemetry.wait('idle')
         want(status['failed'] == 1, status)
         telemetry.do(f'run/configure,run.name=good,run.frames=5,output.directory={where}/good')
+        want(telemetry.get('run/status')['failed'] == 0, 'the next run has failed already')
         telemetry.do('run/start')
         status = telemetry.wait('idle')
         want(status['failed'] == 0 and status['frames'] == 5, status)
