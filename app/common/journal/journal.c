@@ -240,7 +240,7 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	step(r);
 	put_status(r, index, (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY});
 
-	r->taken[r->taken_head] = (struct taken){b->position, index};
+	r->taken[r->taken_head] = (struct taken){b->position, index, b->run};
 	r->taken_head = (r->taken_head + 1) % (r->nb_batches + 1);
 	r->head = b->position + XFER_BLOCK + b->body_bytes;
 	r->references[b->run]++;
@@ -292,14 +292,6 @@ journal_next(const struct journal *r, uint32_t batch)
 	return UINT32_MAX;
 }
 
-static bool
-is_held(const struct journal *r, const struct taken *t)
-{
-	/* the number may have been reused since */
-	return r->status[t->batch].state == BATCH_HELD &&
-		r->batch[t->batch].position == t->position;
-}
-
 uint32_t
 journal_walk(const struct journal *r, uint32_t *at)
 {
@@ -342,6 +334,18 @@ journal_give(struct journal *r, uint32_t batch)
 	FAIL_POINT("journal.given");
 }
 
+void
+journal_keep_copies(struct journal *r, uint32_t batch)
+{
+	struct batch_status s = r->status[batch];
+	const uint16_t others = others_given(s);
+
+	if (others == 0)
+		return;
+	s.given &= ~others;
+	put_status(r, batch, s);
+}
+
 /* Free the record of a batch. */
 static void
 forget(struct journal *r, uint32_t batch)
@@ -352,9 +356,8 @@ forget(struct journal *r, uint32_t batch)
 	journal_grant(r);
 }
 
-/* Free the space up to the oldest held batch. */
-static void
-move_tail(struct journal *r)
+void
+journal_move_tail(struct journal *r)
 {
 	while (r->taken_tail != r->taken_head && !is_held(r, &r->taken[r->taken_tail]))
 		r->taken_tail = (r->taken_tail + 1) % (r->nb_batches + 1);
@@ -375,7 +378,7 @@ journal_skip(struct journal *r, uint64_t position)
 	if (r->taken_tail != r->taken_head || position <= r->head)
 		return;
 	r->head = position;
-	move_tail(r);
+	journal_move_tail(r);
 }
 
 void
@@ -397,7 +400,7 @@ journal_release(struct journal *r, uint32_t batch)
 	FAIL_POINT("journal.released");
 	SET(r->stats.batches, r->stats.batches - 1);
 	COUNT(r->stats.released, 1);
-	move_tail(r);
+	journal_move_tail(r);
 }
 
 void

@@ -112,7 +112,7 @@ struct journal_stats {
 	uint64_t released;
 	uint64_t moved; /**< batches that were reassigned after they had been sent to a store */
 	uint64_t adopted;
-	uint64_t damaged; /**< damaged batches found when it was opened */
+	uint64_t damaged; /**< damaged batches found when it was opened, and by journal_check() */
 	/** records of batches and runs with one wrong bit in their status; it was corrected */
 	uint64_t corrected;
 	uint64_t full; /**< times that there was no space for a room */
@@ -284,6 +284,12 @@ void journal_assign(struct journal *r, uint32_t batch, unsigned int owner);
 /** Record that the owner, a store, may have the batch. Call this before its first byte is sent. */
 void journal_give(struct journal *r, uint32_t batch);
 
+/**
+ * Let stores other than the owner keep what they may have of a batch: they are not told that it was
+ * reassigned. For a batch whose body is damaged here, because theirs may be the only good copy.
+ */
+void journal_keep_copies(struct journal *r, uint32_t batch);
+
 /** Release a batch that is durable at its owner. */
 void journal_release(struct journal *r, uint32_t batch);
 
@@ -307,10 +313,20 @@ void journal_forget_doubts(struct journal *r, unsigned int run);
 
 /*
  * A damaged batch has a record, metadata or a body that fails its checksum, or belongs to a damaged
- * run. Opening finds it and changes nothing. It stays in the journal, but no function above returns
- * it. Until journal_damage_drop() was called for each of them, the producer gets no room: the bytes
- * of a batch whose record is damaged may be anywhere in the free space.
+ * run. Opening and journal_check() find it and change nothing in the file. It stays in the journal,
+ * but no function above returns it. Until journal_damage_drop() was called for each of them, the
+ * producer gets no room: the bytes of a batch whose record is damaged may be anywhere in the free
+ * space.
  */
+
+/**
+ * Compare the record and the metadata of a held batch with their checksums, before they are used.
+ * @return false: the batch is damaged from now on
+ */
+bool journal_check(struct journal *r, uint32_t batch);
+
+/** @return whether there are damaged batches */
+bool journal_is_damaged(const struct journal *r);
 
 /** A damaged batch. */
 struct journal_damage {

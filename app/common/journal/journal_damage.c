@@ -27,10 +27,51 @@ journal_damage_next(const struct journal *r, uint32_t batch)
 	return UINT32_MAX;
 }
 
+bool
+journal_is_damaged(const struct journal *r)
+{
+	return r->nb_damaged > 0;
+}
+
 static bool
 has_checksum(const struct ring_batch *b)
 {
 	return b->crc == batch_crc(b);
+}
+
+/* Make a held batch a damaged one. Its space stays, because none is granted from here on. */
+static void
+spoil(struct journal *r, uint32_t batch, enum record_is what)
+{
+	uint32_t i = r->taken_head, run;
+
+	/* the run in a damaged record may be wrong: the newest entry of the batch has it */
+	do
+		i = (i + r->nb_batches) % (r->nb_batches + 1);
+	while (r->taken[i].batch != batch);
+	run = r->taken[i].run;
+	r->is[batch] = what;
+	r->nb_damaged++;
+	r->references[run]--;
+	r->held[run]--;
+	SET(r->stats.batches, r->stats.batches - 1);
+	COUNT(r->stats.damaged, 1);
+	journal_move_tail(r);
+}
+
+bool
+journal_check(struct journal *r, uint32_t batch)
+{
+	const struct ring_batch *b = &r->batch[batch];
+
+	if (!has_checksum(b) || !journal_record_fits(r, b)) {
+		spoil(r, batch, RECORD_DAMAGED);
+		return false;
+	}
+	if (b->metadata_crc32c == arrow_crc32c(0, r->data + b->position % r->data_size, XFER_BLOCK))
+		return true;
+	spoil(r, batch, RECORD_METADATA_DAMAGED);
+	return false;
 }
 
 /*
@@ -61,14 +102,15 @@ static bool
 overlaps(const struct journal *r, const struct ring_batch *a)
 {
 	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + a->body_bytes;
-	const struct ring_batch *b;
+	const struct taken *t;
 	uint64_t at;
 	uint32_t i;
 
 	for (i = r->taken_tail; i != r->taken_head; i = (i + 1) % (r->nb_batches + 1)) {
-		b = &r->batch[r->taken[i].batch];
-		at = b->position % r->data_size;
-		if (at < to && from < at + XFER_BLOCK + b->body_bytes)
+		t = &r->taken[i];
+		at = t->position % r->data_size;
+		if (is_held(r, t) && at < to &&
+			from < at + XFER_BLOCK + r->batch[t->batch].body_bytes)
 			return true;
 	}
 	return false;
@@ -143,7 +185,10 @@ journal_damage_text(const struct journal *r, uint32_t batch, char *text, size_t 
 		batch, d.what, run, arrow_table_name(b->table), b->sequence, b->first, b->last);
 }
 
-/* Find the n-th free range of positions: behind each held batch, up to the next one. */
+/*
+ * Find the n-th free range of positions: behind each held batch, up to the next entry. The space of
+ * an entry that is not held any more is free.
+ */
 static bool
 find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
 {
@@ -158,7 +203,9 @@ find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
 	}
 	if (n >= nb)
 		return false;
-	*from = t->position + XFER_BLOCK + r->batch[t->batch].body_bytes;
+	*from = t->position;
+	if (is_held(r, t))
+		*from += XFER_BLOCK + r->batch[t->batch].body_bytes;
 	*to = n + 1 < nb ? r->taken[(tail + n + 1) % slots].position
 			 : r->taken[tail].position + r->data_size;
 	return true;

@@ -409,7 +409,7 @@ add_batch(struct journal *r, uint32_t index, uint32_t *n)
 		r->head = b->position + XFER_BLOCK + b->body_bytes;
 	r->held[b->run] += held;
 	if (held)
-		r->taken[(*n)++] = (struct taken){b->position, index};
+		r->taken[(*n)++] = (struct taken){b->position, index, b->run};
 	else
 		r->stats.in_doubt++;
 }

@@ -153,6 +153,7 @@ run_status_seal(struct run_status s)
 struct taken {
 	uint64_t position;
 	uint32_t batch;
+	uint32_t run;
 };
 
 /* What opening found out about a record. Not in the file. */
@@ -288,8 +289,19 @@ is_live(const struct journal *r, uint32_t batch)
 	return r->status[batch].state != BATCH_FREE && r->is[batch] == RECORD_SOUND;
 }
 
+/* The batch of an entry is held. Its number may have been used again since. */
+static inline bool
+is_held(const struct journal *r, const struct taken *t)
+{
+	return r->status[t->batch].state == BATCH_HELD && r->is[t->batch] == RECORD_SOUND &&
+		r->batch[t->batch].position == t->position;
+}
+
 /** Grant the producer the space and the records that are free. */
 void journal_grant(struct journal *r);
+
+/** Free the space up to the oldest held batch. */
+void journal_move_tail(struct journal *r);
 
 /** Whether the record can be of a batch: all its numbers are in range. Its checksum is not read. */
 bool journal_record_fits(const struct journal *r, const struct ring_batch *b);

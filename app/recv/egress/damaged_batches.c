@@ -181,6 +181,10 @@ take_out(struct journal *journal, uint32_t batch, struct ledger_kept *before,
 
 	(void)journal_damage_get(journal, batch, &d);
 	found->batches++;
+	if (d.held && d.run_known && d.run.incarnation == before->incarnation) {
+		found->nb[d.batch.table]++;
+		found->rows[d.batch.table] += d.batch.rows;
+	}
 	if (d.known && d.held && d.batch.table == ARROW_IMAGES)
 		found->frames += d.batch.rows;
 	if (before->version == LEDGER_KEPT_VERSION && before->damaged_batch != number) {

@@ -17,13 +17,16 @@
 struct damaged_batches {
 	uint64_t batches;
 	uint64_t frames; /**< of them, images of frames; as far as it is known */
+	/** of the incarnation in the ledger, by table; as far as it is known */
+	uint64_t nb[XFER_TABLES];
+	uint64_t rows[XFER_TABLES];
 };
 
 /**
  * Remove all damaged batches from the journal. Does nothing if there is none. Logs each of them.
  * @param directory  where the file `journal-RECEIVER_ID.quarantine` is created; if it exists,
  *   `.2`, `.3` and so on are appended
- * @param before     ledger of the receiver that died, which is also in the journal; updated
+ * @param before     ledger of the receiver that put them, which is also in the journal; updated
  * @param found      out
  * @return 0, or -errno of the file (logged): the journal is unchanged
  */

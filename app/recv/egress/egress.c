@@ -131,6 +131,7 @@ struct egress {
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	uint64_t turn;
 	uint64_t next_check;
+	uint64_t remove_at; /* ms: next attempt to save damaged batches */
 	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
 	bool rests;	  /* atomic: the lcore has stopped polling for good */
@@ -146,6 +147,12 @@ struct egress {
 	uint64_t tally[LEDGER_COLUMNS]; /* counts of rows refused since the last batch */
 	struct egress_stats stats[XFER_TABLES];
 };
+
+static const char *
+quarantine_directory(const struct egress *e)
+{
+	return e->settings.directory != NULL ? e->settings.directory : ".";
+}
 
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
@@ -310,6 +317,17 @@ look_for_uncut(struct egress *e)
 	}
 }
 
+/* A damaged batch was spilled: a store that may have a good copy must not truncate it. */
+static void
+keep_copies(struct egress *e, uint32_t batch, const struct journal_batch *b)
+{
+	LOG(ERR,
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
+		"memory of this receiver; it was spilled as it is, and copies in stores stay\n",
+		b->sequence, arrow_table_name(b->table), b->first, b->last);
+	journal_keep_copies(e->journal, batch);
+}
+
 static bool
 take_results(struct egress *e, uint64_t now)
 {
@@ -324,6 +342,8 @@ take_results(struct egress *e, uint64_t now)
 		e->overload.in_spill -= XFER_BLOCK + b.body_bytes;
 		if (result[i].durable) {
 			FAIL_POINT("spill.result");
+			if (result[i].damaged)
+				keep_copies(e, result[i].batch, &b);
 			journal_release_spilled(e->journal, result[i].batch);
 			egress_known(e, result[i].batch, true);
 			ADD(e->overload.progress, 1);
@@ -362,7 +382,8 @@ put_batches(struct egress *e, uint64_t enough)
 	while (e->overload.in_spill < enough && spill_has_room(e->spill) &&
 		(batch = journal_walk(e->journal, &at)) != UINT32_MAX) {
 		if (!journal_get(e->journal, batch, &b) || !may_spill(e, &b) ||
-			!journal_run_get(e->journal, b.run, &run))
+			!journal_run_get(e->journal, b.run, &run) ||
+			!journal_check(e->journal, batch))
 			continue;
 		/*
 		 * First record this in the journal: a receiver that adopts it must know that the
@@ -1003,9 +1024,10 @@ egress_view_get(struct egress *e, struct egress_view *view)
 
 /* ---- work of the lcore ---- */
 
-#define CM_TURNS 64
-#define MOVE_MS	 100 /* interval of the check for stores that are gone for good */
-#define EVENTS	 8
+#define CM_TURNS  64
+#define MOVE_MS	  100 /* interval of the check for stores that are gone for good */
+#define EVENTS	  8
+#define REMOVE_MS 1000 /* interval of attempts to save damaged batches */
 
 static int
 do_begin(struct egress *e, const struct journal_run *run)
@@ -1085,6 +1107,32 @@ do_command(struct egress *e)
 }
 
 /*
+ * Take batches that were found damaged out of the journal. They are saved in a file, which may take
+ * long. Until this has succeeded, the journal grants no space.
+ */
+static void
+remove_damaged(struct egress *e, uint64_t now)
+{
+	struct damaged_batches damaged;
+	struct egress_stats *s;
+	unsigned int i;
+
+	if (now < e->remove_at)
+		return;
+	e->remove_at = now + REMOVE_MS;
+	if (damaged_batches_remove(e->journal, quarantine_directory(e), &e->kept.saved, &damaged) <
+		0)
+		return;
+	e->remove_at = 0;
+	e->view.damaged_frames += damaged.frames;
+	for (i = 0; i < XFER_TABLES; i++) {
+		s = &e->stats[i];
+		ADD(s->damaged, damaged.nb[i]);
+		ADD(s->damaged_rows, damaged.rows[i]);
+	}
+}
+
+/*
  * Run one iteration: on the lcore, or in the calling thread while no lcore polls. @return non-zero
  * if any work was done
  */
@@ -1111,6 +1159,8 @@ egress_iterate(struct egress *e)
 	}
 	/* an lcore that yields its CPU has few iterations */
 	busy |= egress_spill_turn(e, now);
+	if (unlikely(journal_is_damaged(e->journal)))
+		remove_damaged(e, now);
 	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
 		return busy;
 	e->cm_at = now;
@@ -1360,7 +1410,7 @@ log_wait(const struct egress *e, uint64_t ms, bool ending)
 
 	for (i = 0; i < XFER_TABLES; i++) {
 		egress_stats_get(e, i, &s);
-		batches += s.put - s.durable - s.spilled;
+		batches += s.put - s.durable - s.spilled - s.damaged;
 	}
 	LOG(NOTICE,
 		"waiting up to %" PRIu64 " s ([egress] end_ms) for stores to take %" PRIu64
@@ -1442,6 +1492,8 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 	GET(oversize_rows);
 	GET(spilled);
 	GET(spilled_rows);
+	GET(damaged);
+	GET(damaged_rows);
 	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
 		GET(latency[i]);
 #undef GET
@@ -1495,8 +1547,7 @@ open_ring(struct egress *e)
 			" records; check the memory of this machine\n",
 			e->settings.journal, stats.corrected);
 	kept_ledger_before(&e->before, e->journal);
-	ret = damaged_batches_remove(e->journal,
-		e->settings.directory != NULL ? e->settings.directory : ".", &e->before, &damaged);
+	ret = damaged_batches_remove(e->journal, quarantine_directory(e), &e->before, &damaged);
 	if (ret < 0)
 		return ret;
 	e->view.damaged_frames = damaged.frames;

@@ -103,6 +103,8 @@ struct egress_stats {
 	uint64_t oversize_rows;
 	uint64_t spilled; /**< batches in local files, for good */
 	uint64_t spilled_rows;
+	uint64_t damaged; /**< batches that were found damaged in the journal and taken out of it */
+	uint64_t damaged_rows;
 	/** from the first packet of the last frame until durable */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 };
@@ -142,7 +144,7 @@ struct egress_view {
 	uint64_t spill_used;	       /**< bytes of the spill files */
 	uint64_t spilled;	       /**< spilled batches of all runs */
 	uint64_t adopted_spilled;      /**< spilled batches of a process that died */
-	uint64_t damaged_frames;       /**< images in damaged batches of the adopted journal */
+	uint64_t damaged_frames;       /**< images in damaged batches of the journal */
 	/** from entering the journal until durable, all batches */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	struct journal_stats journal;

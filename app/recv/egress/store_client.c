@@ -293,7 +293,7 @@ store_client_take_wrong(struct store_client *s, uint32_t batch, const struct jou
 	return 0;
 }
 
-/* Forget that a batch arrived with a wrong CRC: the store has it. */
+/* Forget that a batch arrived with a wrong CRC: the store has it, or it left the journal. */
 static void
 store_client_arrived(struct store_client *s, uint32_t batch)
 {
@@ -448,15 +448,26 @@ write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
 	return xfer_qp_write(&s->link, writes, sg, 2, slot->metadata, slot->metadata_rkey, &number);
 }
 
-/* Check the copy of a batch whose last body arrived with a wrong CRC. */
+/* Return true if a store other than the owner may have a copy of the batch. */
+static bool
+others_have(const struct journal_batch *b)
+{
+	return b->owner < JOURNAL_STORES ? (b->given & ~(1u << b->owner)) != 0 : b->given != 0;
+}
+
+/*
+ * Check the copy of a batch whose last body arrived with a wrong CRC, or that another store may
+ * have. If it is damaged, the other store keeps its copy, which may be good.
+ */
 static void
-store_client_check_copy(
-	struct store_client *s, const struct journal_batch *b, struct xfer_batch *batch)
+store_client_check_copy(struct store_client *s, uint32_t index, const struct journal_batch *b,
+	struct xfer_batch *batch)
 {
 	batch->flags = XFER_COPY_CHECKED;
 	batch->copy_crc32c = arrow_crc32c(0, b->body, b->body_bytes);
 	if (batch->copy_crc32c == b->body_crc32c)
 		return;
+	journal_keep_copies(s->config.journal, index);
 	s->stats.sent_damaged++;
 	CLIENT_LOG(ERR, s,
 		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
@@ -480,8 +491,10 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		return false;
 	/* It stays the first one until it is sent, because no other event would retry it. */
 	index = s->queue[table].at[s->queue[table].head];
-	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b)) {
+	if (!journal_get(s->config.journal, index, &b) || !b.held ||
+		!journal_check(s->config.journal, index) || !store_client_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
+		store_client_arrived(s, index);
 		mask_remove(s->here, index);
 		return true;
 	}
@@ -494,8 +507,8 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	descriptor = (struct xfer_descriptor *)(s->link.extra + stage * STAGE);
 	batch = (struct xfer_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
 		b.body_crc32c, number, 0, 0};
-	if (mask_has(s->suspect, index))
-		store_client_check_copy(s, &b, &batch);
+	if (mask_has(s->suspect, index) || others_have(&b))
+		store_client_check_copy(s, index, &b, &batch);
 	ret = xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor);
 	if (ret == -EIO)
 		goto lost;
@@ -569,27 +582,43 @@ content_of(const struct journal_batch *b)
 }
 
 /*
+ * Check a held batch that a store may have, and that another store or a file gets. If it is damaged
+ * here, the copies in stores stay. @return true: sound
+ */
+static bool
+check_moved(struct journal *r, uint32_t batch, const struct journal_batch *b)
+{
+	if (!journal_check(r, batch))
+		return false;
+	if (arrow_crc32c(0, b->body, b->body_bytes) == b->body_crc32c)
+		return true;
+	journal_keep_copies(r, batch);
+	return false;
+}
+
+/*
  * Collect the batches that REASSIGNED and HELD report: reassigned or held ones. Called when the
- * store has proved its identity. @return 0; -ENOMEM
+ * store has proved its identity. Reads the bodies of those that are reassigned and still held.
+ * @return 0; -ENOMEM
  */
 static int
 store_client_collect(struct store_client *s)
 {
-	const struct journal *r = s->config.journal;
+	struct journal *r = s->config.journal;
 	const unsigned int number = store_client_number(s);
 	struct journal_batch b;
 	uint32_t i, at = 0;
 
 	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
 		if (!journal_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
-			(b.given & 1u << number) == 0)
+			(b.given & 1u << number) == 0 || (b.held && !check_moved(r, i, &b)))
 			continue;
 		if (stream_contents_append(&s->moved[b.table], b.sequence, content_of(&b)) < 0)
 			return -ENOMEM;
 	}
 	/* in journal order, as there may be many */
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
-		if (!journal_get(r, i, &b) || !store_client_owns(s, &b))
+		if (!journal_get(r, i, &b) || !journal_check(r, i) || !store_client_owns(s, &b))
 			continue;
 		if (interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0 ||
 			stream_contents_append(&s->held[b.table], b.sequence, content_of(&b)) < 0)

@@ -510,16 +510,16 @@ get_table_stats(const struct batch_writer *w, enum arrow_table table, struct run
 		return;
 	}
 	egress_stats_get(w->config.egress, table, &e);
-	sum->held = e.put_rows - e.rows - e.spilled_rows;
+	sum->held = e.put_rows - e.rows - e.spilled_rows - e.damaged_rows;
 	sum->spilled = e.spilled_rows;
 	sum->unretained = e.refused_rows;
 	*to = (struct run_files_stats){
 		.rows = e.rows,
 		.batches = e.durable,
 		.bytes = e.bytes,
-		.unwritten = e.refused_rows + e.oversize_rows,
+		.unwritten = e.refused_rows + e.oversize_rows + e.damaged_rows,
 		.unwritten_full = e.refused_rows,
-		.unwritten_error = e.oversize_rows,
+		.unwritten_error = e.oversize_rows + e.damaged_rows,
 	};
 	memcpy(to->latency, e.latency, sizeof(to->latency));
 }

@@ -14,6 +14,7 @@
 #include <rte_ring.h>
 #include <rte_ring_elem.h>
 
+#include "arrow/crc32c.h"
 #include "arrow/reader.h"
 #include "counter.h"
 #include "recovery/recovery.h"
@@ -112,10 +113,13 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 	r->failed |= arrow_recovery_is_unknown(report);
 }
 
+#define TAG_DAMAGED (UINT64_C(1) << 32)
+
+/* @param tag  number of the batch, with TAG_DAMAGED if its body is damaged */
 static void
-give_result(struct spill *s, uint32_t batch, bool durable)
+give_result(struct spill *s, uint64_t tag, bool durable)
 {
-	struct spill_result result = {batch, durable};
+	struct spill_result result = {(uint32_t)tag, durable, (tag & TAG_DAMAGED) != 0};
 
 	/* The ring has room for the maximum number of batches without a result. */
 	(void)rte_ring_sp_enqueue_elem(s->results, &result, sizeof(result));
@@ -129,7 +133,7 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 	if (status == XFER_RETRY)
 		counter_add(&s->stats.again, 1);
 	FAIL_POINT("spill.synced");
-	give_result(s, (uint32_t)tag, status != XFER_RETRY);
+	give_result(s, tag, status != XFER_RETRY);
 }
 
 /* ---- runs: in the spill thread, or before it starts ---- */
@@ -335,7 +339,7 @@ spill_batches(const struct spill *s, unsigned int run)
 /* ---- spill thread ---- */
 
 static void
-write_batch(struct spill *s, const struct spill_command *o)
+write_batch(struct spill *s, struct spill_command *o)
 {
 	struct spill_run *r = &s->run[o->run];
 
@@ -345,6 +349,9 @@ write_batch(struct spill *s, const struct spill_command *o)
 	}
 	if (r->open) {
 		FAIL_POINT("spill.write");
+		if (arrow_crc32c(0, o->what.body, o->what.xfer.body_bytes) !=
+			o->what.xfer.body_crc32c)
+			o->what.tag |= TAG_DAMAGED;
 		stream_writer_append(r->writer[o->table], &o->what);
 		return;
 	}
@@ -365,7 +372,7 @@ pause_all(struct spill *s)
 }
 
 static void
-execute(struct spill *s, const struct spill_command *o)
+execute(struct spill *s, struct spill_command *o)
 {
 	switch (o->order) {
 	case COMMAND_BATCH:

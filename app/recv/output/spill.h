@@ -43,6 +43,7 @@ struct spill_result {
 	uint32_t batch; /**< index in the journal */
 	/** false: returned; after a disk failure the batch may also be in a file */
 	bool durable;
+	bool damaged; /**< the body in the journal has a wrong CRC-32C */
 };
 
 struct spill;

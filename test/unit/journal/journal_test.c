@@ -951,8 +951,6 @@ look_at_one_damaged(struct journal *r, const uint32_t batch[3], const char *text
 		assert_true(journal_get(r, n, &b));
 		assert_false(is_in_space(r, b.metadata));
 	}
-	/* its bytes may be anywhere, so that nothing is written until it was dropped */
-	assert_null(journal_reserve(r, XFER_BLOCK));
 }
 
 static void
@@ -967,6 +965,8 @@ expect_one_damaged(const uint32_t batch[3], const char *text)
 	journal_close(r);
 	r = open_ring(1, NULL, NULL);
 	look_at_one_damaged(r, batch, text);
+	/* its bytes may be anywhere, so that nothing is written until it was dropped */
+	assert_null(journal_reserve(r, XFER_BLOCK));
 	journal_close(r);
 	assert_int_equal(checksum(), before);
 	r = open_ring(1, NULL, NULL);
@@ -983,6 +983,79 @@ expect_one_damaged(const uint32_t batch[3], const char *text)
 	r = open_ring(1, NULL, NULL);
 	assert_non_null(strstr(message, "3 batches"));
 	assert_non_null(strstr(message, "0 damaged"));
+	journal_close(r);
+}
+
+/* A batch is damaged while the journal is open: it is found when it is checked. */
+static void
+check_one_damaged(bool record)
+{
+	uint32_t batch[3];
+	struct journal_batch b;
+	struct journal_run run;
+	struct ring_batch x;
+	struct journal *r;
+	unsigned int i;
+
+	make_three(batch, &x);
+	r = open_ring(1, NULL, NULL);
+	for (i = 0; i < 3; i++)
+		assert_true(journal_check(r, batch[i]));
+	assert_false(journal_is_damaged(r));
+	assert_true(journal_get(r, batch[1], &b));
+	if (record)
+		r->batch[batch[1]].body_bytes ^= UINT64_C(1) << 32;
+	else
+		b.metadata[XFER_BLOCK - 1] ^= 1;
+	assert_false(journal_check(r, batch[1]));
+	assert_true(journal_is_damaged(r));
+	snprintf(message, sizeof(message), "1 damaged");
+	look_at_one_damaged(r, batch,
+		record ? "its record is damaged; run run, frames 2, frames 20 to 29"
+		       : "its metadata is damaged; run run, frames 2, frames 20 to 29");
+	assert_true(journal_run_get(r, 0, &run));
+	assert_int_equal(run.held, 2);
+	assert_int_equal(run.references, 2);
+	journal_damage_drop(r, batch[1]);
+	assert_false(journal_is_damaged(r));
+	assert_int_equal(put(r, 0, 50), batch[1]);
+	journal_release(r, batch[0]);
+	journal_release(r, batch[2]);
+	assert_true(journal_check(r, batch[1]));
+	journal_release(r, batch[1]);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	assert_non_null(journal_reserve(r, XFER_BLOCK));
+	journal_close(r);
+}
+
+static void
+test_check(void **state)
+{
+	check_one_damaged(false);
+	check_one_damaged(true);
+}
+
+/* Another store keeps its copy of a batch, so that nothing is in doubt. */
+static void
+test_keep_copies(void **state)
+{
+	struct journal_batch b;
+	struct ring_batch x;
+	uint32_t batch[3];
+	struct journal *r;
+
+	make_three(batch, &x);
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(journal_store_add(r, "10.0.0.1:1", 2), 1);
+	journal_assign(r, batch[0], 0);
+	journal_give(r, batch[0]);
+	journal_assign(r, batch[0], 1);
+	journal_give(r, batch[0]);
+	journal_keep_copies(r, batch[0]);
+	assert_true(journal_get(r, batch[0], &b));
+	assert_int_equal(b.given, 1u << 1);
+	journal_release(r, batch[0]);
+	assert_false(journal_get(r, batch[0], &b));
 	journal_close(r);
 }
 
@@ -1512,6 +1585,8 @@ main(void)
 		cmocka_unit_test(test_header_fields),
 		cmocka_unit_test(test_run_fields),
 		cmocka_unit_test(test_unfinished),
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_keep_copies),
 		cmocka_unit_test(test_damaged_batch),
 		cmocka_unit_test(test_damaged_status),
 		cmocka_unit_test(test_damaged_owner),

@@ -149,6 +149,42 @@ test_to_one_with_a_corrupted_batch(void **state)
 	alarm(0);
 }
 
+/*
+ * A batch is damaged in the journal before it is sent: it is saved in a file and counted, and its
+ * space is used again.
+ */
+static void
+test_damaged_in_the_journal(void **state)
+{
+	struct egress *e = begin_test();
+	struct egress_stats n;
+	struct journal_batch b;
+	char path[128];
+	uint32_t first;
+	unsigned int i;
+
+	snprintf(path, sizeof(path), "%s/journal-%016x.quarantine", directory, 7);
+	unlink(path);
+	put_some(e);
+	poll_long(e);
+	first = journal_next(store[0].journal, 0);
+	assert_true(journal_get(store[0].journal, first, &b));
+	b.metadata[7] ^= 3;
+	assert_false(journal_check(store[0].journal, first));
+	poll_long(e);
+	assert_false(journal_is_damaged(store[0].journal));
+	assert_int_equal(unlink(path), 0);
+	egress_stats_get(e, ARROW_IMAGES, &n);
+	assert_int_equal(n.damaged, 1);
+	assert_int_equal(n.damaged_rows, b.rows);
+	for (i = journal_next(store[0].journal, 0); i != UINT32_MAX;
+		i = journal_next(store[0].journal, i + 1))
+		journal_release(store[0].journal, i);
+	put_some(e);
+	egress_destroy(e);
+	alarm(0);
+}
+
 /* Corrupted batches do not go back and forth between two stores that both refuse some. */
 static void
 test_both_with_a_corrupted_batch(void **state)
@@ -176,6 +212,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_to_one_with_a_corrupted_batch),
 		cmocka_unit_test(test_both_with_a_corrupted_batch),
+		cmocka_unit_test(test_damaged_in_the_journal),
 	};
 
 	return rig_main(tests);

@@ -21,7 +21,7 @@
 #define PATIENCE 30 /* s */
 
 static struct xfer_sample s;
-static char key[64], journal[64];
+static char key[64], journal[64], directory[64];
 
 static struct egress *
 open_egress(const char *stores, enum egress_policy policy)
@@ -40,6 +40,7 @@ open_egress(const char *stores, enum egress_policy policy)
 		.hold_ms = 100,
 		.spill_at = 50,
 		.end_ms = 100,
+		.directory = directory,
 	};
 	struct egress *e;
 
@@ -100,6 +101,7 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 		return 1;
 	snprintf(key, sizeof(key), "/dev/shm/braggline-egress-key-%d", getpid());
 	snprintf(journal, sizeof(journal), "/dev/shm/braggline-egress-journal-%d", getpid());
+	snprintf(directory, sizeof(directory), "/dev/shm/braggline-egress-%d", getpid());
 	umask(0077);
 	f = fopen(key, "w");
 	if (f == NULL || fprintf(f, "%064d", 1) < 0 || fclose(f) != 0)
@@ -109,6 +111,7 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	xfer_sample_free(&s);
 	unlink(key);
 	unlink(journal);
+	rmdir(directory);
 	rte_eal_cleanup();
 	return ret;
 }

@@ -36,6 +36,7 @@ static char root[64];
 static struct journal_run run;
 static uint8_t *header[ARROW_TABLES];
 static bool durable[2 * XFER_SAMPLE_BATCHES];
+static unsigned int nb_damaged;
 
 static struct spill *
 open_spill(uint64_t limit)
@@ -95,8 +96,10 @@ take(struct spill *spill)
 	struct spill_result result[SPILL_BATCHES];
 	unsigned int i, n = spill_results(spill, result, SPILL_BATCHES);
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		durable[result[i].batch] = result[i].durable;
+		nb_damaged += result[i].damaged;
+	}
 	return n;
 }
 
@@ -197,6 +200,22 @@ test_all(void **state)
 	assert_false(is_locked());
 	assert_int_equal(look(0), nb);
 	assert_int_equal(look(1), nb);
+	spill_destroy(spill);
+}
+
+/* A body that is damaged in the journal is spilled as it is, and reported. */
+static void
+test_damaged(void **state)
+{
+	struct spill *spill = open_spill(0);
+
+	nb_damaged = 0;
+	s.batch[1][0].body[0] ^= 1;
+	start(spill);
+	assert_int_equal(put_all(spill, 1), 2);
+	assert_int_equal(nb_damaged, 1);
+	s.batch[1][0].body[0] ^= 1;
+	close_run(spill);
 	spill_destroy(spill);
 }
 
@@ -434,6 +453,7 @@ main(void)
 		"--no-telemetry", "--log-level", "lib.eal:warning"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_all, clean),
+		cmocka_unit_test_setup(test_damaged, clean),
 		cmocka_unit_test_setup(test_limit, clean),
 		cmocka_unit_test_setup(test_no_directory, clean),
 		cmocka_unit_test_setup(test_adopt, clean),

@@ -393,22 +393,22 @@ test_garbage(void **state)
 {
 	const unsigned int place = rig.sample.stream[0].template.nodes;
 	const struct store_counters *n;
-	struct journal_batch b;
 	uint32_t batch;
 
 	rig_open_store(0);
 	rig_open_receiver();
-	batch = rig_keep(0, 0, 0);
-	assert_true(journal_get(rig.journal, batch, &b));
 	/* change a part of the metadata that the descriptor does not repeat */
-	b.metadata[place] ^= 1;
+	rig.sample.batch[0][0].metadata[place] ^= 1;
+	batch = rig_keep(0, 0, 0);
+	rig.sample.batch[0][0].metadata[place] ^= 1;
 	rig_open_sender(0);
 	n = &store_get_shared(rig.store[0])->counters;
 	UNTIL(n->refused[XFER_REASON_ENTRY] >= 2);
 	assert_true(n->fault[XFER_DESC_METADATA] >= 2);
 	assert_int_equal(n->fault[XFER_DESC_GOOD] + n->durable + n->bytes, 0);
 	rig_close_sender(0);
-	b.metadata[place] ^= 1;
+	journal_release(rig.journal, batch);
+	(void)rig_keep(0, 0, 0);
 	rig_open_sender(0);
 	UNTIL(rig_held() == 0);
 	assert_int_equal(n->durable, 1);
@@ -1046,15 +1046,16 @@ test_suspect_on_next_connection(void **state)
 
 /*
  * Count the batches in all files whose bodies do not match their CRC.
- * @param crc  out, or NULL: CRC of the body of the last one
+ * @param crc    out, or NULL: CRC of the body of the last one
+ * @param sound  out, or NULL: number of the other batches
  */
 static unsigned int
-count_wrong(char *dir, uint32_t *crc)
+count_wrong(char *dir, uint32_t *crc, unsigned int *sound)
 {
 	char *const roots[] = {dir, NULL};
 	struct store_tree tree = {0};
 	char message[PATH_MAX];
-	unsigned int nb = 0;
+	unsigned int nb = 0, good = 0;
 	const char *problem;
 	size_t i, k;
 
@@ -1064,8 +1065,10 @@ count_wrong(char *dir, uint32_t *crc)
 
 		assert_int_equal(arrow_reader_open(&r, tree.path[i], &problem), 0);
 		for (k = 0; k < r.nb_batches; k++) {
-			if (arrow_reader_crc(&r, k) == 1)
+			if (arrow_reader_crc(&r, k) == 1) {
+				good++;
 				continue;
+			}
 			nb++;
 			if (crc != NULL)
 				*crc = arrow_crc32c(0, r.batches[k].body, r.batches[k].body_length);
@@ -1073,7 +1076,78 @@ count_wrong(char *dir, uint32_t *crc)
 		arrow_reader_close(&r);
 	}
 	store_tree_free(&tree);
+	if (sound != NULL)
+		*sound = good;
 	return nb;
+}
+
+/*
+ * A store has two batches, and their results are lost. Then the receiver's copy of one is damaged,
+ * and both are reassigned. The first store is back before or after the second one gets them: it
+ * keeps its good copy of that one, and truncates the other one.
+ */
+static void
+moved_damaged(bool back_first)
+{
+	const struct store_counters *n = open_sound();
+	uint32_t batch;
+	unsigned int sound;
+
+	(void)rig_keep(0, 0, 0);
+	batch = rig_keep(1, 0, 0);
+	UNTIL(n->fault[0] == 2);
+	rig.station[1].out = true;
+	UNTIL(n->durable == 2 && store_client_is_down(rig.sender[0]));
+	assert_int_equal(rig_held(), 2);
+	body_of(batch)[0] ^= 1;
+	rig_open_store(1);
+	rig_open_sender(1);
+	if (!back_first)
+		UNTIL(store_client_takes(rig.sender[1]));
+	move_all(0, 1);
+	if (!back_first)
+		UNTIL(rig_held() == 0);
+	rig.station[1].out = false;
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP && rig_held() == 0);
+	rig_end_run(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	assert_int_equal(count_wrong(rig.root, NULL, &sound), 1);
+	assert_int_equal(sound, 2);
+}
+
+static void
+test_moved_damaged(void **state)
+{
+	moved_damaged(false);
+}
+
+static void
+test_moved_damaged_back_first(void **state)
+{
+	moved_damaged(true);
+}
+
+/*
+ * The metadata or the record of a batch was damaged in the journal: it is not sent, and the others
+ * are. (The egress then takes it out of the journal.)
+ */
+static void
+test_damaged_metadata(void **state)
+{
+	const struct store_counters *n = open_sound();
+	const unsigned int nb = rig_fewest();
+	const uint32_t batch = keep_all(nb);
+
+	body_of(batch)[-1] ^= 1;
+	UNTIL(rig_held() == 0);
+	assert_true(journal_is_damaged(rig.journal));
+	assert_int_equal(n->durable, 2 * nb - 1);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	journal_damage_drop(rig.journal, batch);
+	close_all();
 }
 
 /*
@@ -1100,7 +1174,7 @@ damaged_at_the_receiver(unsigned int corrupted)
 	assert_int_equal(n->durable, 2 * nb);
 	assert_int_equal(rig_stats_of(0).sent_damaged, n->body_crc_errors);
 	close_all();
-	assert_int_equal(count_wrong(rig.root, &stored), 1);
+	assert_int_equal(count_wrong(rig.root, &stored, NULL), 1);
 	assert_int_equal(stored, crc);
 }
 
@@ -1284,7 +1358,7 @@ test_rot_of_ended_run(void **state)
 	assert_int_equal(rig_held(), 1);
 	rig_close_receiver();
 	rig_close_store(0);
-	assert_int_equal(count_wrong(rig.root, NULL), 1);
+	assert_int_equal(count_wrong(rig.root, NULL, NULL), 1);
 }
 
 int
@@ -1318,6 +1392,9 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_stuck_cell, rig_begin_test),
 		cmocka_unit_test_setup(test_stuck_cells, rig_begin_test),
 		cmocka_unit_test_setup(test_suspect_on_next_connection, rig_begin_test),
+		cmocka_unit_test_setup(test_moved_damaged, rig_begin_test),
+		cmocka_unit_test_setup(test_moved_damaged_back_first, rig_begin_test),
+		cmocka_unit_test_setup(test_damaged_metadata, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_at_the_receiver, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_and_corrupted, rig_begin_test),
 		cmocka_unit_test_setup(test_rot, rig_begin_test),
