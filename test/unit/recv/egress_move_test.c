@@ -87,6 +87,8 @@ __wrap_store_client_give_up(struct store_client *client)
 	t->takes = false;
 }
 
+static unsigned int next; /* number of the next batch */
+
 /* Open an egress with two stores that accept everything. The first one gets all batches. */
 static struct egress *
 begin_test(void)
@@ -95,6 +97,7 @@ begin_test(void)
 
 	alarm(PATIENCE);
 	unlink(journal);
+	next = 0;
 	memset(store, 0, sizeof(store));
 	store[0].takes = store[1].takes = true;
 	e = open_egress("10.0.0.2,10.0.0.3", EGRESS_PRIMARY);
@@ -105,7 +108,6 @@ begin_test(void)
 static void
 put_some(struct egress *e)
 {
-	static unsigned int next;
 	unsigned int k;
 
 	for (k = 0; k < BATCHES; k++)
