@@ -1100,15 +1100,16 @@ moved_damaged(bool back_first)
 	UNTIL(n->durable == 2 && store_client_is_down(rig.sender[0]));
 	assert_int_equal(rig_held(), 2);
 	body_of(batch)[0] ^= 1;
+	journal_assign(rig.journal, 0, 1);
+	journal_assign(rig.journal, 1, 1);
+	rig.station[1].out = !back_first;
+	if (back_first)
+		UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	rig_open_store(1);
 	rig_open_sender(1);
-	if (!back_first)
-		UNTIL(store_client_takes(rig.sender[1]));
-	move_all(0, 1);
-	if (!back_first)
-		UNTIL(rig_held() == 0);
+	UNTIL(rig_held() == 0);
 	rig.station[1].out = false;
-	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP && rig_held() == 0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	rig_end_run(0);
 	rig_end_run(1);
 	rig_close_receiver();
@@ -1131,16 +1132,20 @@ test_moved_damaged_back_first(void **state)
 }
 
 /*
- * The metadata or the record of a batch was damaged in the journal: it is not sent, and the others
- * are. (The egress then takes it out of the journal.)
+ * The metadata of a batch was damaged in the journal: it is not sent, and the others are. (The
+ * egress then takes it out of the journal.)
+ * @param connected  before the batches are put, or after
  */
 static void
-test_damaged_metadata(void **state)
+damaged_metadata(bool connected)
 {
 	const struct store_counters *n = open_sound();
 	const unsigned int nb = rig_fewest();
-	const uint32_t batch = keep_all(nb);
+	uint32_t batch;
 
+	if (connected)
+		UNTIL(store_client_takes(rig.sender[0]));
+	batch = keep_all(nb);
 	body_of(batch)[-1] ^= 1;
 	UNTIL(rig_held() == 0);
 	assert_true(journal_is_damaged(rig.journal));
@@ -1148,6 +1153,18 @@ test_damaged_metadata(void **state)
 	assert_int_equal(rig_stats_of(0).connections, 1);
 	journal_damage_drop(rig.journal, batch);
 	close_all();
+}
+
+static void
+test_damaged_metadata(void **state)
+{
+	damaged_metadata(false);
+}
+
+static void
+test_damaged_metadata_while_connected(void **state)
+{
+	damaged_metadata(true);
 }
 
 /*
@@ -1395,6 +1412,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_moved_damaged, rig_begin_test),
 		cmocka_unit_test_setup(test_moved_damaged_back_first, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_metadata, rig_begin_test),
+		cmocka_unit_test_setup(test_damaged_metadata_while_connected, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_at_the_receiver, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_and_corrupted, rig_begin_test),
 		cmocka_unit_test_setup(test_rot, rig_begin_test),
