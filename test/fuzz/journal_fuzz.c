@@ -122,6 +122,13 @@ sign(bool bytes)
 	read_at(0, &h, sizeof(h));
 	h.crc = arrow_crc32c(0, &h.size,
 		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		h.store[i].status = status_seal((uint32_t)h.store[i].status);
+		h.store[i].identity_crc = identity_crc(&h.store[i]);
+		h.store[i].address_crc = address_crc(&h.store[i]);
+	}
+	for (i = 0; i < JOURNAL_INCARNATIONS; i++)
+		h.incarnation[i].crc = incarnation_crc(&h.incarnation[i]);
 	write_at(0, &h, sizeof(h));
 	for (i = 0; i < RUNS; i++) {
 		read_at(good.runs_at + i * sizeof(run), &run, sizeof(run));
@@ -158,6 +165,9 @@ check_runs(const struct journal *r)
 		if (!journal_store_get(r, i, &store))
 			continue;
 		WANT(strnlen(store.address, sizeof(store.address)) < sizeof(store.address));
+		for (t = 0; store.address[t] != '\0'; t++)
+			WANT(store.address[t] >= ' ' && store.address[t] <= '~');
+		WANT(store.problem == NULL || (store.identity == 0 && !store.here));
 		(void)journal_store_at(r, store.address);
 		(void)journal_store_of(r, store.identity);
 		(void)journal_store_given(r, i);
@@ -171,7 +181,8 @@ check_batches(const struct journal *r)
 	struct journal_batch b;
 	struct journal_run run;
 	const uint8_t *const end = r->map + r->size;
-	uint32_t i, at = 0, n = 0;
+	struct journal_store s;
+	uint32_t i, at = 0, n = 0, store;
 
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
 		WANT(journal_get(r, i, &b) && b.held && ++n <= r->nb_batches);
@@ -182,6 +193,9 @@ check_batches(const struct journal *r)
 	}
 	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
 		WANT(journal_get(r, i, &b));
+		/* every store that may have it is known, or named as damaged */
+		for (store = 0; store < JOURNAL_STORES; store++)
+			WANT((b.given & 1u << store) == 0 || journal_store_get(r, store, &s));
 		WANT(b.owner < JOURNAL_STORES || b.owner == JOURNAL_SPILL ||
 			b.owner == JOURNAL_NOBODY);
 	}
@@ -424,7 +438,7 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const uint8_t as_it_is = CHANGED;
-	static uint8_t raw[1 + XFER_BLOCK];
+	static uint8_t raw[1 + HEADER_BLOCKS * XFER_BLOCK];
 	unsigned int i;
 
 	snprintf(path, sizeof(path), "/dev/shm/braggline-journal-fuzz-%d", (int)getpid());
@@ -434,7 +448,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	WANT(file >= 0);
 	file_size = (uint64_t)lseek(file, 0, SEEK_END);
 	read_at(0, &good, sizeof(good));
-	keep(0, XFER_BLOCK);
+	keep(0, HEADER_BLOCKS * XFER_BLOCK);
 	keep(good.batches_at, RECORDS * sizeof(struct ring_batch));
 	keep(good.data_at, good.data_size);
 	keep(good.ledger_at, 2 * sizeof(struct ring_ledger));

@@ -25,6 +25,8 @@ from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
 ENOUGH = 20  # batches
+STORE_AT = 80  # of the first store in the header of a journal
+STORE_BYTES = 88
 
 
 class Commands:
@@ -707,12 +709,22 @@ def check_damaged_ring(store, chain, left, ring):
     # nothing of a damaged run is imported
     with open(ring, 'wb') as file:
         file.write(before)
-    flip(ring, 3 * BLOCK + 16)
+    flip(ring, struct.unpack_from('<Q', before, 40)[0] + 16)
     os.mkdir(target)
     out = store('import', '--to', target, ring, status=1, says='run 0 is damaged: wrong checksum')
     nb = sum(map(len, left.values()))
     want(f'0 batches stored, 0 already stored, {nb} left in the source' in out, out)
     want(sum(map(len, held(ring).values())) == nb, held(ring))
+    # two wrong bits in the identity of a store: it may be any of the stores
+    with open(ring, 'wb') as file:
+        file.write(before)
+    flip(ring, body + 100)
+    flip(ring, STORE_AT + 8)
+    flip(ring, STORE_AT + 9)
+    says = 'store 0 is damaged: wrong checksum of its identity'
+    store('reconcile', '--dry-run', '--journal', ring, target, status=1, says=says)
+    out = store('import', '--to', target, ring, status=1, says=says)
+    want(f'{nb} batches stored, 0 already stored, 0 left in the source' in out, out)
     # a journal that begins with zeros
     with open(ring, 'r+b') as file:
         file.write(bytes(8))
@@ -735,16 +747,19 @@ def records(ring):
 
 def doubt(ring):
     """As if each batch was sent to store 0, and then to store 1; the last one is in doubt."""
+    def sealed(status):
+        return status + struct.pack('<I', crc32c(status) ^ crc32c(bytes(4)))
+
+    address = b'10.9.9.9:9'.ljust(64, b'\0')
     with open(ring, 'r+b') as file:
-        file.seek(80)
-        store = file.read(80)
-        file.seek(160)
-        file.write(bytes(8) + store[8:16] + b'10.9.9.9:9'.ljust(64, b'\0'))
+        file.seek(STORE_AT + STORE_BYTES)
+        # a store that has never connected, at this address
+        file.write(sealed(struct.pack('<I', 1 | 4)) + bytes(8) + address +
+                   struct.pack('<II', 0, crc32c(address)))
         last = records(ring)[-1][0]
         for at, *_ in records(ring):
-            status = struct.pack('<BBH', 2 if at == last else 1, 1, 3)
             file.seek(at)
-            file.write(status + struct.pack('<I', crc32c(status) ^ crc32c(bytes(4))))
+            file.write(sealed(struct.pack('<BBH', 2 if at == last else 1, 1, 3)))
 
 
 def check_doubts(store, chain, left, ring):

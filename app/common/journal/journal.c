@@ -14,25 +14,41 @@
 static void
 remember(struct journal *r, uint64_t incarnation)
 {
-	struct ring_header *h = r->header;
+	const unsigned int slot = r->nb_incarnations % JOURNAL_INCARNATIONS;
+	struct ring_incarnation *to = &r->header->incarnation[slot], *i = &r->incarnation[slot];
 
-	PUT(h->incarnation[h->nb_incarnations % JOURNAL_INCARNATIONS], incarnation);
+	*i = (struct ring_incarnation){.incarnation = incarnation, .number = ++r->nb_incarnations};
+	i->crc = incarnation_crc(i);
+	PUT(to->incarnation, i->incarnation);
 	step(r);
-	PUT(h->nb_incarnations, h->nb_incarnations + 1);
+	PUT(to->number, i->number);
+	step(r);
+	PUT(to->crc, i->crc);
 	step(r);
 }
 
 bool
 journal_had(const struct journal *r, uint64_t incarnation)
 {
-	const struct ring_header *h = r->header;
 	unsigned int i;
 
-	for (i = 0; i < JOURNAL_INCARNATIONS && i < h->nb_incarnations; i++) {
-		if (h->incarnation[i] == incarnation)
+	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
+		if (r->incarnation[i].number > 0 && r->incarnation[i].incarnation == incarnation)
+			return true;
+	}
+	/* the record of its incarnation may be damaged */
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (r->run_status[i].state == RUN_LIVE && r->run_problem[i] == NULL &&
+			r->run[i].incarnation == incarnation)
 			return true;
 	}
 	return false;
+}
+
+unsigned int
+journal_lost_incarnations(const struct journal *r)
+{
+	return r->lost_incarnations;
 }
 
 int

@@ -86,8 +86,13 @@ struct journal_run {
 /** A store that batches may be sent to. */
 struct journal_store {
 	uint64_t identity;	       /**< authenticated identity; 0: never connected */
-	char address[JOURNAL_ADDRESS]; /**< last known address, ADDRESS:PORT */
+	char address[JOURNAL_ADDRESS]; /**< last known address, ADDRESS:PORT; or a text */
 	bool here;		       /**< true: the store is believed to be at `address` */
+	/**
+	 * what is wrong with its record, which is damaged: its identity is not known. NULL:
+	 * nothing. Only after journal_open_existing()
+	 */
+	const char *problem;
 };
 
 struct journal_config {
@@ -113,7 +118,10 @@ struct journal_stats {
 	uint64_t moved; /**< batches that were reassigned after they had been sent to a store */
 	uint64_t adopted;
 	uint64_t damaged; /**< damaged batches found when it was opened, and by journal_check() */
-	/** records of batches and runs with one wrong bit in their status; it was corrected */
+	/**
+	 * records with one wrong bit, which was corrected: in the status of a batch or a run, or
+	 * anywhere in the record of a store or an incarnation
+	 */
 	uint64_t corrected;
 	uint64_t full; /**< times that there was no space for a room */
 };
@@ -131,10 +139,11 @@ const char *journal_default_path(void);
  *
  * A batch whose record, metadata or body fails its checksum is counted and stays where it is
  * (journal_damage_next()). The other batches are adopted. One wrong bit in the status of a batch or
- * a run is corrected and counted. The file is refused if a value that all
- * batches depend on is out of range, or if a run is damaged. A file that begins with zeros is
- * created again only if it is empty. If another process of this user truncates the file, this
- * process is killed by SIGBUS.
+ * a run, or in the record of a store or an incarnation, is corrected and counted. The file is
+ * refused if a value that all batches depend on is out of range, or if a run or a store is damaged.
+ * A store is damaged, too, if batches were sent to it and its record is free. A file that begins
+ * with zeros is created again only if it is empty. If another process of this user truncates the
+ * file, this process is killed by SIGBUS.
  * @param message  out: what was done, or what was found and expected
  * @return 0: created, no batch is held; 1: adopted, with its existing capacity
  *   - -EBUSY: another process has it open
@@ -150,15 +159,15 @@ int journal_open(struct journal **r, const struct journal_config *config, char m
 /**
  * Adopt an existing journal at any path. Nothing is changed in it. Call journal_mend() before the
  * first function that changes it. Batches of a damaged run are damaged; those of other runs are
- * adopted.
+ * adopted. A damaged store keeps the batches that it may have.
  * @param message  out: how many batches are held, or what is wrong
  * @return 0; -EBUSY: its receiver is running; otherwise as journal_open()
  */
 int journal_open_existing(struct journal **r, const char *path, char message[PATH_MAX]);
 
 /**
- * Complete what a killed process left unfinished, and write down what opening corrected: the status
- * and the stores of batches. journal_open() has done this.
+ * Complete what a killed process left unfinished, and write down what opening corrected.
+ * journal_open() has done this.
  */
 void journal_mend(struct journal *r);
 
@@ -214,6 +223,9 @@ int journal_run_drop(struct journal *r, unsigned int run);
 
 /** Whether a run of this incarnation was ever added. The last JOURNAL_INCARNATIONS are known. */
 bool journal_had(const struct journal *r, uint64_t incarnation);
+
+/** @return number of damaged records of incarnations: journal_had() is false for those */
+unsigned int journal_lost_incarnations(const struct journal *r);
 
 /** @return false: no run has this index */
 bool journal_run_get(const struct journal *r, unsigned int index, struct journal_run *run);
@@ -388,7 +400,7 @@ int journal_store_of(const struct journal *r, uint64_t identity);
 /** Add a store. @param identity  0: not known yet. @return its index; -ENOSPC */
 int journal_store_add(struct journal *r, const char *address, uint64_t identity);
 
-/** @return number of batches, held or in doubt, that the store may have a copy of */
+/** @return number of batches, held, in doubt or damaged, that the store may have a copy of */
 uint32_t journal_store_given(const struct journal *r, unsigned int n);
 
 /** Set the identity of a store that no batch was sent to, or whose identity is unknown. */

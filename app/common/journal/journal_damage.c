@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The damaged batches of a journal: what is known about them, and where their bytes are. */
+/*
+ * Damage of a journal: corrects one wrong bit; what is known about damaged batches, and where their
+ * bytes are.
+ */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,10 +37,45 @@ journal_is_damaged(const struct journal *r)
 	return r->nb_damaged > 0;
 }
 
-static bool
-has_checksum(const struct ring_batch *b)
+int
+journal_status_open(uint64_t word, uint32_t *value)
 {
-	return b->crc == batch_crc(b);
+	unsigned int bit;
+
+	*value = (uint32_t)word;
+	if (word == status_seal(*value))
+		return 0;
+	for (bit = 0; bit < 64; bit++) {
+		*value = (uint32_t)(word ^ UINT64_C(1) << bit);
+		if ((word ^ UINT64_C(1) << bit) == status_seal(*value))
+			return 1;
+	}
+	return -EBADMSG;
+}
+
+int
+journal_bytes_open(void *bytes, size_t size, uint32_t *crc)
+{
+	const uint32_t found = arrow_crc32c(0, bytes, size);
+	uint8_t *const byte = bytes;
+	unsigned int bit;
+	size_t i;
+
+	if (*crc == found)
+		return 0;
+	if (__builtin_popcount(*crc ^ found) == 1) {
+		*crc = found;
+		return 1;
+	}
+	for (i = 0; i < size; i++) {
+		for (bit = 0; bit < 8; bit++) {
+			byte[i] ^= 1u << bit;
+			if (*crc == arrow_crc32c(0, bytes, size))
+				return 1;
+			byte[i] ^= 1u << bit;
+		}
+	}
+	return -EBADMSG;
 }
 
 /* Make a held batch a damaged one. Its space stays, because none is granted from here on. */
@@ -64,7 +103,7 @@ journal_check(struct journal *r, uint32_t batch)
 {
 	const struct ring_batch *b = &r->batch[batch];
 
-	if (!has_checksum(b) || !journal_record_fits(r, b)) {
+	if (b->crc != batch_crc(b) || !journal_record_fits(r, b)) {
 		spoil(r, batch, RECORD_DAMAGED);
 		return false;
 	}
@@ -74,28 +113,13 @@ journal_check(struct journal *r, uint32_t batch)
 	return false;
 }
 
-/*
- * Correct a record in which one bit is wrong. CRC-32C detects more wrong bits than that in a record
- * of this size, so there is only one such record.
- */
+/* Correct a record in which one bit is wrong. */
 static bool
 correct_record(struct ring_batch *b)
 {
-	uint8_t *const bytes = (uint8_t *)b;
-	unsigned int i, bit;
-
-	/* the wrong bit is in the checksum */
-	if (__builtin_popcount(b->crc ^ batch_crc(b)) <= 1)
-		return true;
-	for (i = offsetof(struct ring_batch, position); i < offsetof(struct ring_batch, crc); i++) {
-		for (bit = 0; bit < 8; bit++) {
-			bytes[i] ^= 1u << bit;
-			if (has_checksum(b))
-				return true;
-			bytes[i] ^= 1u << bit;
-		}
-	}
-	return false;
+	return journal_bytes_open(&b->position,
+		       offsetof(struct ring_batch, crc) - offsetof(struct ring_batch, position),
+		       &b->crc) >= 0;
 }
 
 static bool

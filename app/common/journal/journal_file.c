@@ -63,7 +63,7 @@ find_parts(struct journal *r, const struct ring_header *h)
 static uint64_t
 lay_out_parts(struct ring_header *h)
 {
-	h->ledger_at = XFER_BLOCK;
+	h->ledger_at = HEADER_BLOCKS * XFER_BLOCK;
 	h->runs_at = h->ledger_at + 2 * sizeof(struct ring_ledger);
 	h->batches_at = h->runs_at + JOURNAL_RUNS * sizeof(struct ring_run);
 	return h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch);
@@ -140,28 +140,11 @@ parts_fit(const struct ring_header *h, uint64_t size)
 	return false;
 }
 
-/* Check a store's record. It changes over time, so it has no checksum. */
-static bool
-store_is_sound(const struct ring_store *s)
-{
-	size_t i;
-
-	if (s->used > 1 || s->here > 1)
-		return false;
-	/* the address is printed to users */
-	for (i = 0; s->address[i] != '\0'; i++) {
-		if (s->address[i] < ' ' || s->address[i] > '~' || i == sizeof(s->address) - 1)
-			return false;
-	}
-	return true;
-}
-
 /* Check a header that was read from a file of this size. */
 static int
 check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
 {
 	const char *what = NULL;
-	unsigned int i;
 
 	if (h->version != RING_VERSION) {
 		snprintf(message, PATH_MAX,
@@ -175,10 +158,6 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 		what = "wrong checksum of its header";
 	else if (!parts_fit(h, size))
 		what = "positions of its parts do not match its size";
-	for (i = 0; i < JOURNAL_STORES && what == NULL; i++) {
-		if (h->store[i].used != 0 && !store_is_sound(&h->store[i]))
-			what = "invalid address of a store";
-	}
 	if (what == NULL)
 		return 0;
 	snprintf(message, PATH_MAX,
@@ -196,6 +175,35 @@ check_receiver_id(const struct ring_header *h, const struct journal_config *c, c
 	snprintf(message, PATH_MAX, "journal %.3000s belongs to receiver %016llx, expected %016llx",
 		c->path, (unsigned long long)h->receiver_id, (unsigned long long)c->receiver_id);
 	return -EINVAL;
+}
+
+/*
+ * A receiver refuses a damaged store: it could not tell the store which of its batches others have.
+ */
+static int
+refuse_store(const char *path, unsigned int store, const char *problem, char *message)
+{
+	snprintf(message, PATH_MAX,
+		"journal %.3000s is damaged: store %u: %s. Bring its batches into a store "
+		"(braggline-store import), remove duplicates (braggline-store reconcile "
+		"--journal), then move it away, to create a new one",
+		path, store, problem);
+	return -EBADMSG;
+}
+
+/* Refuse a header with a damaged store. */
+static int
+check_header_stores(const struct ring_header *h, const char *path, char *message)
+{
+	struct store store;
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		(void)journal_store_read(&h->store[i], &store);
+		if (store.problem != NULL)
+			return refuse_store(path, i, store.problem, message);
+	}
+	return 0;
 }
 
 static int
@@ -227,35 +235,13 @@ find_run_problem(const struct journal *r, const struct ring_run *run)
 	return NULL;
 }
 
-/*
- * Read a sealed status. One wrong bit is corrected: any two statuses with their CRCs differ in at
- * least four bits.
- * @param value  out
- * @return number of wrong bits: 0 or 1; -EBADMSG: more
- */
-static int
-status_open(uint64_t word, uint32_t *value)
-{
-	unsigned int bit;
-
-	*value = (uint32_t)word;
-	if (word == status_seal(*value))
-		return 0;
-	for (bit = 0; bit < 64; bit++) {
-		*value = (uint32_t)(word ^ UINT64_C(1) << bit);
-		if ((word ^ UINT64_C(1) << bit) == status_seal(*value))
-			return 1;
-	}
-	return -EBADMSG;
-}
-
 /* @return false: it is damaged */
 static bool
 read_run_status(struct journal *r, unsigned int run)
 {
 	struct run_status *s = &r->run_status[run];
 	uint32_t value;
-	const int wrong = status_open(r->run[run].status, &value);
+	const int wrong = journal_status_open(r->run[run].status, &value);
 
 	*s = (struct run_status){.state = value & 0xff, .ended = value >> 8 & 0xff};
 	r->stats.corrected += wrong == 1;
@@ -342,14 +328,14 @@ known_stores(const struct journal *r)
 	unsigned int i;
 
 	for (i = 0; i < JOURNAL_STORES; i++)
-		bits |= (uint16_t)(r->header->store[i].used != 0) << i;
+		bits |= (uint16_t)(r->store[i].status != 0) << i;
 	return bits;
 }
 
 /*
- * Read the status of a record. Stores that are not known are removed from it. A batch in doubt is
- * free if no other store than its owner may have it: a process was killed before it freed the
- * record.
+ * Read the status of a record. A store that is not known owns no batch, unless it may have a copy.
+ * A batch in doubt is free if no other store than its owner may have it: a process was killed
+ * before it freed the record.
  * @return false: it is damaged. It then counts as held, since this loses nothing
  */
 static bool
@@ -357,16 +343,16 @@ read_status(struct journal *r, uint32_t batch, uint16_t known)
 {
 	struct batch_status *s = &r->status[batch];
 	uint32_t value;
-	const int wrong = status_open(r->batch[batch].status, &value);
+	const int wrong = journal_status_open(r->batch[batch].status, &value);
 
 	*s = (struct batch_status){
-		.state = value & 0xff, .owner = value >> 8 & 0xff, .given = value >> 16 & known};
+		.state = value & 0xff, .owner = value >> 8 & 0xff, .given = value >> 16};
 	r->stats.corrected += wrong == 1;
 	if (wrong < 0 || s->state > BATCH_IN_DOUBT) {
 		*s = (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY};
 		return false;
 	}
-	if (s->owner < JOURNAL_STORES ? (known & 1u << s->owner) == 0
+	if (s->owner < JOURNAL_STORES ? ((known | s->given) & 1u << s->owner) == 0
 				      : s->owner != JOURNAL_SPILL && s->owner != JOURNAL_NOBODY)
 		s->owner = JOURNAL_NOBODY;
 	if (s->state == BATCH_IN_DOUBT && others_given(*s) == 0)
@@ -374,6 +360,23 @@ read_status(struct journal *r, uint32_t batch, uint16_t known)
 	if (s->state == BATCH_FREE)
 		*s = (struct batch_status){.state = BATCH_FREE};
 	return true;
+}
+
+/* Write down the corrections of incarnations. */
+static void
+mend_incarnations(struct journal *r)
+{
+	struct ring_incarnation *to;
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
+		to = &r->header->incarnation[i];
+		if (r->incarnation[i].number > 0 &&
+			memcmp(to, &r->incarnation[i], sizeof(*to)) != 0) {
+			*to = r->incarnation[i];
+			step(r);
+		}
+	}
 }
 
 void
@@ -394,6 +397,65 @@ journal_mend(struct journal *r)
 		if (r->run_problem[run] == NULL &&
 			r->run[run].status != run_status_seal(r->run_status[run]))
 			put_run_status(r, run, r->run_status[run]);
+	}
+	journal_stores_mend(r);
+	mend_incarnations(r);
+}
+
+static void
+read_stores(struct journal *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_STORES; i++)
+		r->stats.corrected += journal_store_read(&r->header->store[i], &r->store[i]);
+}
+
+static bool
+is_blank(const struct ring_incarnation *k)
+{
+	return k->incarnation == 0 && k->number == 0 && k->crc == 0;
+}
+
+static void
+read_incarnations(struct journal *r)
+{
+	struct ring_incarnation *k;
+	unsigned int i;
+	int wrong;
+
+	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
+		k = &r->incarnation[i];
+		*k = r->header->incarnation[i];
+		if (is_blank(k))
+			continue;
+		wrong = journal_bytes_open(k, offsetof(struct ring_incarnation, crc), &k->crc);
+		if (wrong < 0 || (k->number - 1) % JOURNAL_INCARNATIONS != i)
+			k->number = 0;
+		if (k->number == 0)
+			continue;
+		r->stats.corrected += wrong;
+		if (k->number > r->nb_incarnations)
+			r->nb_incarnations = k->number;
+	}
+	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
+		/* a process that was killed may have left the next one half written */
+		if (i != r->nb_incarnations % JOURNAL_INCARNATIONS)
+			r->lost_incarnations += r->incarnation[i].number == 0 &&
+				!is_blank(&r->header->incarnation[i]);
+	}
+}
+
+/* Batches were sent to these stores, but no record says which stores they are. */
+static void
+find_lost_stores(struct journal *r, uint16_t lost)
+{
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		if ((lost & 1u << i) != 0)
+			r->store[i] = (struct store){.status = STORE_USED,
+				.problem = "batches were sent to it, but its record is free"};
 	}
 }
 
@@ -423,6 +485,7 @@ find_batches(struct journal *r)
 {
 	const uint16_t known = known_stores(r);
 	uint32_t i, n = 0;
+	uint16_t given = 0;
 
 	/* in descending order, so that low numbers are allocated first */
 	for (i = r->nb_batches; i-- > 0;) {
@@ -430,6 +493,7 @@ find_batches(struct journal *r)
 			r->is[i] = RECORD_DAMAGED;
 		else if (r->status[i].state != BATCH_FREE)
 			r->is[i] = check_record(r, i);
+		given |= r->status[i].given;
 		if (r->status[i].state == BATCH_FREE)
 			r->free_batch[r->nb_free++] = i;
 		else if (r->is[i] == RECORD_SOUND)
@@ -438,16 +502,21 @@ find_batches(struct journal *r)
 			r->nb_damaged++;
 	}
 	r->stats.damaged = r->nb_damaged;
+	find_lost_stores(r, given & ~known);
 	qsort(r->taken, n, sizeof(*r->taken), by_position);
 	r->taken_head = n;
 	r->tail = n > 0 ? r->taken[0].position : r->head;
 	return n;
 }
 
-/* Rebuild the state that is not in the file. @param only_sound  refuse a damaged run */
+/*
+ * Rebuild the state that is not in the file.
+ * @param only_sound  refuse a damaged run or store
+ */
 static int
 rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 {
+	unsigned int i;
 	uint32_t n;
 	int ret;
 
@@ -462,7 +531,13 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 	ret = check_runs(r, path, only_sound, message);
 	if (ret < 0)
 		return ret;
+	read_stores(r);
+	read_incarnations(r);
 	n = find_batches(r);
+	for (i = 0; i < JOURNAL_STORES && only_sound; i++) {
+		if (r->store[i].problem != NULL)
+			return refuse_store(path, i, r->store[i].problem, message);
+	}
 	if (!positions_fit(r, n)) {
 		snprintf(message, PATH_MAX,
 			"journal %.3000s is damaged: batches overlap. Move it away to create a "
@@ -556,6 +631,8 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 	ret = check_header(h, path, size, message);
 	if (ret == 0 && c != NULL)
 		ret = check_receiver_id(h, c, message);
+	if (ret == 0 && c != NULL)
+		ret = check_header_stores(h, path, message);
 	return ret < 0 ? ret : 1;
 }
 

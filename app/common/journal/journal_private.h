@@ -10,19 +10,41 @@
 #include "journal/journal.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 8
+#define RING_VERSION 9
 
-/* A store that batches may be sent to. */
-struct ring_store {
-	uint64_t identity; /* 0: never connected */
-	uint8_t used;	   /* written last: makes the record valid */
-	uint8_t here;	   /* the store is believed to be at `address` */
-	uint8_t reserved[6];
-	char address[JOURNAL_ADDRESS]; /* last known address */
+/* What is valid in the record of a store. Without STORE_USED, the record is free. */
+enum store_status {
+	STORE_USED = 1,
+	STORE_KNOWN = 2, /* `identity`; without it, the store has never connected */
+	STORE_HERE = 4,	 /* `address`; the store is believed to be there */
+	STORE_ALL = 7
 };
-static_assert(sizeof(struct ring_store) == 80, "layout");
 
-/* First block of the file. The members that `crc` covers never change. */
+/*
+ * A store that batches may be sent to. A member is changed while the status says that it is not
+ * valid.
+ */
+struct ring_store {
+	uint64_t status; /* enum store_status, sealed; written last */
+	uint64_t identity;
+	char address[JOURNAL_ADDRESS]; /* without STORE_HERE, for messages only: the last address */
+	uint32_t identity_crc;
+	uint32_t address_crc;
+};
+static_assert(sizeof(struct ring_store) == 88, "layout");
+
+/*
+ * The incarnation of a run that was added. A record whose checksum is wrong is not used: it was
+ * being written when the process was killed, or it is damaged.
+ */
+struct ring_incarnation {
+	uint64_t incarnation;
+	uint32_t number; /* of incarnations added up to this one; 0: never used */
+	uint32_t crc;	 /* of the members above; written last */
+};
+static_assert(sizeof(struct ring_incarnation) == 16, "layout");
+
+/* First blocks of the file. The members that `crc` covers never change. */
 struct ring_header {
 	uint64_t magic; /* written last: without it the file is empty */
 	uint32_t version;
@@ -37,10 +59,11 @@ struct ring_header {
 	uint32_t nb_batches;
 	uint32_t reserved;
 	struct ring_store store[JOURNAL_STORES];
-	uint64_t nb_incarnations; /* number ever added; the last JOURNAL_INCARNATIONS are kept */
-	uint64_t incarnation[JOURNAL_INCARNATIONS];
+	/* the last ones; the next one overwrites the oldest */
+	struct ring_incarnation incarnation[JOURNAL_INCARNATIONS];
 };
-static_assert(sizeof(struct ring_header) <= XFER_BLOCK, "one block");
+#define HEADER_BLOCKS 2
+static_assert(sizeof(struct ring_header) <= HEADER_BLOCKS * XFER_BLOCK, "blocks");
 static_assert(offsetof(struct ring_header, size) == 16, "layout");
 
 /* Two copies follow the header. */
@@ -123,8 +146,8 @@ struct ring_batch {
 static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
 
 /*
- * The status of a batch or a run changes, so it has a checksum of its own, in the same word. Zero
- * is a sealed zero: the status of a record that was never used.
+ * The status of a batch, a run or a store changes, so it has a checksum of its own, in the same
+ * word. Zero is a sealed zero: the status of a record that was never used.
  */
 static inline uint64_t
 status_seal(uint32_t value)
@@ -165,6 +188,14 @@ enum record_is {
 	RECORD_BODY_DAMAGED,
 };
 
+/* A store, as corrected by opening. From journal_mend() on, the file has the same. */
+struct store {
+	uint32_t status;   /* bits of enum store_status */
+	uint64_t identity; /* 0: never connected, or damaged */
+	char address[JOURNAL_ADDRESS];
+	const char *problem; /* NULL: none; otherwise the record is damaged and stays as it is */
+};
+
 struct journal {
 	int fd;
 	uint8_t *map;
@@ -192,7 +223,12 @@ struct journal {
 	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
 	uint32_t nb_damaged;
 	const char *run_problem[JOURNAL_RUNS]; /* of a damaged run; NULL: sound, or free */
-	bool mended;			       /* journal_mend() was called */
+	struct store store[JOURNAL_STORES];
+	/* As corrected by opening; the number of a damaged record is 0. */
+	struct ring_incarnation incarnation[JOURNAL_INCARNATIONS];
+	uint32_t nb_incarnations;	/* number ever added */
+	unsigned int lost_incarnations; /* damaged records */
+	bool mended;			/* journal_mend() was called */
 	uint32_t references[JOURNAL_RUNS];
 	uint32_t held[JOURNAL_RUNS]; /* of `references`, batches that are held */
 	uint64_t head;		     /* end of the last committed batch: bytes ever allocated */
@@ -296,6 +332,45 @@ is_held(const struct journal *r, const struct taken *t)
 	return r->status[t->batch].state == BATCH_HELD && r->is[t->batch] == RECORD_SOUND &&
 		r->batch[t->batch].position == t->position;
 }
+
+static inline uint32_t
+identity_crc(const struct ring_store *s)
+{
+	return arrow_crc32c(0, &s->identity, sizeof(s->identity));
+}
+
+static inline uint32_t
+address_crc(const struct ring_store *s)
+{
+	return arrow_crc32c(0, s->address, sizeof(s->address));
+}
+
+static inline uint32_t
+incarnation_crc(const struct ring_incarnation *i)
+{
+	return arrow_crc32c(0, i, offsetof(struct ring_incarnation, crc));
+}
+
+/**
+ * Read a sealed status. One wrong bit is corrected: any two statuses with their CRCs differ in at
+ * least four bits.
+ * @param value  out
+ * @return number of wrong bits: 0 or 1; -EBADMSG: more
+ */
+int journal_status_open(uint64_t word, uint32_t *value);
+
+/**
+ * Check bytes against their CRC-32C. One wrong bit, in the bytes or in the CRC, is corrected. The
+ * CRC detects more wrong bits than that in 600 bytes, so there is only one such correction.
+ * @return number of wrong bits: 0 or 1; -EBADMSG: more, nothing is changed
+ */
+int journal_bytes_open(void *bytes, size_t size, uint32_t *crc);
+
+/** Read the record of a store. @return number of corrected bits */
+unsigned int journal_store_read(const struct ring_store *from, struct store *to);
+
+/** Write down the corrections of stores. */
+void journal_stores_mend(struct journal *r);
 
 /** Grant the producer the space and the records that are free. */
 void journal_grant(struct journal *r);

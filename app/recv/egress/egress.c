@@ -1543,7 +1543,7 @@ open_ring(struct egress *e)
 	journal_stats_get(e->journal, &stats);
 	if (stats.corrected > 0)
 		LOG(WARNING,
-			"journal %s: one wrong bit was corrected in the status of each of %" PRIu64
+			"journal %s: one wrong bit was corrected in each of %" PRIu64
 			" records; check the memory of this machine\n",
 			e->settings.journal, stats.corrected);
 	kept_ledger_before(&e->before, e->journal);

@@ -210,7 +210,8 @@ work(struct job *j, char **source, char **files)
 {
 	const struct import_counts *n = &j->import.counts;
 	char message[PATH_MAX];
-	uint64_t damaged;
+	uint64_t batches;
+	bool damaged;
 	unsigned int i;
 	int status, left;
 
@@ -220,7 +221,7 @@ work(struct job *j, char **source, char **files)
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
-	damaged = orphaned_journals_say_damage(&j->journals, command_say, NULL);
+	damaged = orphaned_journals_say_damage(&j->journals, &batches, command_say, NULL);
 	left = take_files(j, files);
 	/* sources that were not compared may differ from all others */
 	if (left < 0)
@@ -230,7 +231,7 @@ work(struct job *j, char **source, char **files)
 		status = EXIT_FAILURE;
 	/* before the first source is removed, see orphaned_journals.h */
 	orphaned_journals_forget(&j->journals, import_is_kept, &j->import);
-	if (import_files(j) != EXIT_SUCCESS || damaged > 0)
+	if (import_files(j) != EXIT_SUCCESS || damaged)
 		status = EXIT_FAILURE;
 	for (i = 0; i < j->journals.nb; i++) {
 		if (import_journal(&j->import, j->journals.journal[i]) < 0)
@@ -245,7 +246,7 @@ work(struct job *j, char **source, char **files)
 	}
 	printf("%" PRIu64 " batches stored, %" PRIu64 " already stored, %" PRIu64 " left in the "
 	       "source\n",
-		n->stored, n->duplicates, n->failed + damaged);
+		n->stored, n->duplicates, n->failed + batches);
 	return status;
 }
 

@@ -226,7 +226,8 @@ work(struct job *j, char **dir)
 {
 	struct reconcile *r = &j->reconcile;
 	char message[PATH_MAX];
-	uint64_t damaged;
+	uint64_t batches;
+	bool damaged;
 	unsigned int i;
 	int status, ret;
 
@@ -247,7 +248,7 @@ work(struct job *j, char **dir)
 		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
-	damaged = orphaned_journals_say_damage(&j->journals, command_say, NULL);
+	damaged = orphaned_journals_say_damage(&j->journals, &batches, command_say, NULL);
 	orphaned_journals_say_others(
 		&j->journals, j->identity, j->nb_identities, command_say, NULL);
 	ret = orphaned_journals_streams(&j->journals, add_differing, j);
@@ -271,7 +272,7 @@ work(struct job *j, char **dir)
 	       "%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
-	return ret == 0 && damaged == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return ret == 0 && !damaged ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int

@@ -30,24 +30,25 @@ orphaned_journals_close(struct orphaned_journals *r)
 		journal_close(r->journal[--r->nb]);
 }
 
-uint64_t
-orphaned_journals_say_damage(const struct orphaned_journals *r,
+bool
+orphaned_journals_say_damage(const struct orphaned_journals *r, uint64_t *batches,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	char text[PATH_MAX], line[512];
-	uint64_t batches = 0;
 	struct journal_stats stats;
 	const char *problem;
-	bool runs = false;
-	unsigned int i, k;
+	struct journal_store store;
+	bool damaged = false;
+	unsigned int i, k, lost;
 	uint32_t n;
 
+	*batches = 0;
 	for (i = 0; i < r->nb; i++) {
 		journal_stats_get(r->journal[i], &stats);
 		if (stats.corrected > 0) {
 			snprintf(text, sizeof(text),
-				"%.3000s: one wrong bit was corrected in the status of each of "
-				"%" PRIu64 " records",
+				"%.3000s: one wrong bit was corrected in each of %" PRIu64
+				" records",
 				r->path[i], stats.corrected);
 			say(arg, false, text);
 		}
@@ -58,7 +59,24 @@ orphaned_journals_say_damage(const struct orphaned_journals *r,
 			snprintf(text, sizeof(text), "%.3000s: run %u is damaged: %s", r->path[i],
 				k, problem);
 			say(arg, true, text);
-			runs = true;
+			damaged = true;
+		}
+		for (k = 0; k < JOURNAL_STORES; k++) {
+			if (!journal_store_get(r->journal[i], k, &store) || store.problem == NULL)
+				continue;
+			snprintf(text, sizeof(text), "%.3000s: store %u is damaged: %s", r->path[i],
+				k, store.problem);
+			say(arg, true, text);
+			damaged = true;
+		}
+		lost = journal_lost_incarnations(r->journal[i]);
+		if (lost > 0) {
+			snprintf(text, sizeof(text),
+				"%.3000s: %u incarnations of earlier runs are damaged: these runs "
+				"count as runs of another journal",
+				r->path[i], lost);
+			say(arg, true, text);
+			damaged = true;
 		}
 		for (n = journal_damage_next(r->journal[i], 0); n != UINT32_MAX;
 			n = journal_damage_next(r->journal[i], n + 1)) {
@@ -66,10 +84,11 @@ orphaned_journals_say_damage(const struct orphaned_journals *r,
 			snprintf(text, sizeof(text), "%.3000s: %s; it is kept there", r->path[i],
 				line);
 			say(arg, true, text);
-			batches++;
+			(*batches)++;
+			damaged = true;
 		}
 	}
-	return batches == 0 && runs ? 1 : batches;
+	return damaged;
 }
 
 bool
@@ -102,8 +121,17 @@ orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *
 				continue;
 			for (n = 0; n < nb && identity[n] != store.identity; n++)
 				;
-			if (n < nb)
+			if (n < nb && store.problem == NULL)
 				continue;
+			if (store.problem != NULL) {
+				snprintf(text, sizeof(text),
+					"%.3000s: store %u, which is damaged, last seen at %s, was "
+					"sent %u batches that are unacknowledged or may also be in "
+					"other stores; give the directories of all stores",
+					r->path[i], k, store.address, given);
+				say(arg, false, text);
+				continue;
+			}
 			snprintf(text, sizeof(text),
 				"%.3000s: store %016" PRIx64 ", last seen at %s, was sent %u "
 				"batches that are unacknowledged or may also be in other stores, "

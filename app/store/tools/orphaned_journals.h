@@ -35,11 +35,12 @@ int orphaned_journals_add(struct orphaned_journals *r, const char *path, char me
 void orphaned_journals_close(struct orphaned_journals *r);
 
 /**
- * Report the damaged runs and batches of the journals. They stay there, and no other function below
- * sees these batches.
- * @return number of damaged batches, or 1 if only runs are damaged
+ * Report what is damaged in the journals: runs, stores, incarnations and batches. It stays there,
+ * and no other function below sees these batches.
+ * @param batches  out: number of damaged batches
+ * @return whether anything is damaged
  */
-uint64_t orphaned_journals_say_damage(const struct orphaned_journals *r,
+bool orphaned_journals_say_damage(const struct orphaned_journals *r, uint64_t *batches,
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**

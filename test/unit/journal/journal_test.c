@@ -501,7 +501,7 @@ test_refused(void **state)
 	r = open_ring(0, NULL, NULL);
 	(void)put(r, add_run(r, 1), 1);
 	journal_close(r);
-	write_at(XFER_BLOCK * 3 + 16, "x", 1);
+	write_at(XFER_BLOCK * (HEADER_BLOCKS + 2) + 16, "x", 1);
 	open_ring(-EBADMSG, NULL, NULL);
 	unlink(path);
 }
@@ -659,6 +659,27 @@ sign_header(struct ring_header *h)
 		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
 }
 
+/* A receiver refuses the address of a store; it is shown to nobody. */
+static void
+expect_invalid_address(void)
+{
+	const struct journal_config c = {
+		.path = path, .receiver_id = RECEIVER_ID, .bytes = RING_BYTES, .batches = RECORDS};
+	struct journal_probe probe;
+	struct journal_store s;
+	struct journal *r = NULL;
+
+	assert_int_equal(journal_open(&r, &c, message), -EBADMSG);
+	assert_non_null(strstr(message, "store 3: invalid address"));
+	assert_int_equal(journal_probe(&c, &probe, message), -EBADMSG);
+	assert_non_null(strstr(message, "store 3: invalid address"));
+	assert_int_equal(journal_open_existing(&r, path, message), 0);
+	assert_true(journal_store_get(r, 3, &s));
+	assert_string_equal(s.problem, "invalid address");
+	assert_string_equal(s.address, "an unknown address");
+	journal_close(r);
+}
+
 /* Wrong numbers in the header are refused, even with a right checksum. */
 static void
 test_header_fields(void **state)
@@ -699,13 +720,15 @@ test_header_fields(void **state)
 	}
 	/* addresses of stores are shown to users */
 	h = good;
-	h.store[3].used = 1;
+	h.store[3].status = status_seal(STORE_USED | STORE_HERE);
 	strcpy(h.store[3].address, "\033[2J");
+	h.store[3].address_crc = address_crc(&h.store[3]);
 	write_at(0, &h, sizeof(h));
-	expect_refused(-EBADMSG, "address of a store");
+	expect_invalid_address();
 	memset(h.store[3].address, 'a', sizeof(h.store[3].address));
+	h.store[3].address_crc = address_crc(&h.store[3]);
 	write_at(0, &h, sizeof(h));
-	expect_refused(-EBADMSG, "address of a store");
+	expect_invalid_address();
 	/* a header with a wrong checksum is refused */
 	for (i = offsetof(struct ring_header, crc); i < offsetof(struct ring_header, store); i++) {
 		h = good;
@@ -863,7 +886,7 @@ test_unfinished(void **state)
 	write_at(0, zeros, 8);
 	expect_refused(-EBADMSG, "begins with zeros");
 	/* files that were never a journal */
-	for (i = 8; i < 3 * XFER_BLOCK; i += 500) {
+	for (i = 8; i < sizeof(zeros) - 20; i += 500) {
 		unlink(path);
 		close(open(path, O_WRONLY | O_CREAT, 0600));
 		write_at(0, zeros, sizeof(zeros));
@@ -1252,7 +1275,7 @@ test_damaged_owner(void **state)
 
 	h = make_three(batch, &record);
 	record.status = batch_status_seal(
-		(struct batch_status){.state = BATCH_HELD, .owner = 100, .given = 0xffff});
+		(struct batch_status){.state = BATCH_HELD, .owner = 100, .given = 1});
 	write_at(h.batches_at + batch[1] * sizeof(record), &record, sizeof(record));
 	before = checksum();
 	for (i = 0; i < 4; i++) {
@@ -1270,6 +1293,299 @@ test_damaged_owner(void **state)
 		if (i == 0)
 			assert_int_equal(checksum(), before);
 	}
+	unlink(path);
+}
+
+/* ---- stores and incarnations ----------------------------------------------------------------- */
+
+#define STORE_AT(n) (offsetof(struct ring_header, store) + (n) * sizeof(struct ring_store))
+
+/* Make a journal whose second batch is in doubt: store 0 may have it, store 1 has it. */
+static struct ring_header
+make_doubt(uint32_t batch[3])
+{
+	struct ring_batch record;
+	struct ring_header h;
+	struct journal *r;
+
+	(void)make_three(batch, &record);
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(journal_store_add(r, "10.0.0.9:1", 99), 1);
+	journal_assign(r, batch[1], 0);
+	journal_give(r, batch[1]);
+	journal_assign(r, batch[1], 1);
+	journal_give(r, batch[1]);
+	journal_release(r, batch[1]);
+	journal_close(r);
+	read_at(0, &h, sizeof(h));
+	return h;
+}
+
+/* All stores and doubts of make_doubt() are there. */
+static void
+look_at_doubt(const struct journal *r, const uint32_t batch[3], unsigned int corrected)
+{
+	struct journal_stats stats;
+	struct journal_store s;
+	struct journal_batch b;
+
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.corrected, corrected);
+	assert_int_equal(stats.damaged, 0);
+	assert_int_equal(stats.in_doubt, 1);
+	assert_true(journal_get(r, batch[1], &b));
+	assert_false(b.held);
+	assert_int_equal(b.owner, 1);
+	assert_int_equal(b.given, 3);
+	assert_int_equal(journal_store_of(r, 1), 0);
+	assert_int_equal(journal_store_of(r, 99), 1);
+	assert_int_equal(journal_store_at(r, "10.0.0.0:1"), 0);
+	assert_int_equal(journal_store_at(r, "10.0.0.9:1"), 1);
+	assert_true(journal_store_get(r, 0, &s) && s.identity == 1 && s.here);
+	assert_string_equal(s.address, "10.0.0.0:1");
+	assert_null(s.problem);
+	assert_false(journal_store_get(r, 2, &s));
+	assert_true(journal_had(r, 1 + INCARNATION));
+	assert_false(journal_had(r, 2 + INCARNATION));
+	assert_int_equal(journal_lost_incarnations(r), 0);
+}
+
+/* Opening corrects the file; without journal_mend(), it changes nothing. */
+static void
+expect_doubt(const uint32_t batch[3], unsigned int corrected)
+{
+	const uint32_t before = checksum();
+	struct journal *r;
+	unsigned int i;
+
+	assert_int_equal(journal_open_existing(&r, path, message), 0);
+	look_at_doubt(r, batch, corrected);
+	journal_close(r);
+	assert_int_equal(checksum(), before);
+	for (i = 0; i < 2; i++) {
+		r = open_ring(1, NULL, NULL);
+		look_at_doubt(r, batch, i == 0 ? corrected : 0);
+		journal_close(r);
+	}
+}
+
+static void
+flip_bit(uint64_t at, unsigned int bit)
+{
+	uint8_t byte;
+
+	read_at(at + bit / 8, &byte, 1);
+	byte ^= 1u << bit % 8;
+	write_at(at + bit / 8, &byte, 1);
+}
+
+/* A receiver refuses the journal. Other programs see the store and what it may have. */
+static void
+expect_store_refused(const uint32_t batch[3], unsigned int n, const char *text)
+{
+	const uint32_t before = checksum();
+	struct journal_config c = {
+		.path = path, .receiver_id = RECEIVER_ID, .bytes = RING_BYTES, .batches = RECORDS};
+	struct journal_store s;
+	struct journal_batch b;
+	struct journal *r = NULL;
+	char start[32];
+
+	snprintf(start, sizeof(start), "store %u: ", n);
+	assert_int_equal(journal_open(&r, &c, message), -EBADMSG);
+	if (strstr(message, start) == NULL || strstr(message, text) == NULL ||
+		strstr(message, path) == NULL || strstr(message, "reconcile") == NULL)
+		fail_msg("%s, expected %s%s", message, start, text);
+	assert_int_equal(journal_open_existing(&r, path, message), 0);
+	assert_true(journal_store_get(r, n, &s));
+	assert_non_null(strstr(s.problem, text));
+	assert_int_equal(s.identity, 0);
+	assert_false(s.here);
+	assert_true(journal_get(r, batch[1], &b));
+	assert_int_equal(b.owner, 1);
+	assert_int_equal(b.given, 3);
+	assert_int_equal(journal_store_given(r, 0), 1);
+	/* it stays as it is, also if what was found otherwise is written down */
+	journal_mend(r);
+	journal_close(r);
+	assert_int_equal(checksum(), before);
+}
+
+/*
+ * Which store may have a batch is not lost because of wrong bits: one is corrected in each member
+ * of a store. With more, or without the record, the journal is refused.
+ */
+static void
+test_damaged_store(void **state)
+{
+	static const struct {
+		size_t at, bytes;
+		const char *text;
+	} members[] = {
+		{offsetof(struct ring_store, status), 8, "its state is out of range"},
+		{offsetof(struct ring_store, identity), 8, "wrong checksum of its identity"},
+		{offsetof(struct ring_store, identity_crc), 4, "wrong checksum of its identity"},
+		{offsetof(struct ring_store, address), JOURNAL_ADDRESS,
+			"wrong checksum of its address"},
+		{offsetof(struct ring_store, address_crc), 4, "wrong checksum of its address"},
+	};
+	static const struct ring_store none;
+	struct ring_header h;
+	struct ring_store s;
+	uint32_t batch[3];
+	unsigned int i, n, bit, bits;
+
+	h = make_doubt(batch);
+	expect_doubt(batch, 0);
+	for (i = 0; i < NB_OF(members); i++) {
+		bits = members[i].bytes * 8;
+		for (bit = i; bit < bits; bit += 1 + bits / 24) {
+			for (n = 0; n < 2; n++)
+				flip_bit(STORE_AT(n) + members[i].at, bit);
+			expect_doubt(batch, 2);
+			n = bit % 2;
+			flip_bit(STORE_AT(n) + members[i].at, bit);
+			flip_bit(STORE_AT(n) + members[i].at, (bit + 1 + bit % 13) % bits);
+			expect_store_refused(batch, n, members[i].text);
+			write_at(0, &h, sizeof(h));
+		}
+	}
+	/* a status that no receiver writes */
+	for (i = 0; i < 3; i++) {
+		s = h.store[0];
+		s.status = status_seal(i == 0 ? STORE_HERE
+				: i == 1      ? STORE_ALL + 1
+					      : STORE_KNOWN | 256);
+		write_at(STORE_AT(0), &s, sizeof(s));
+		expect_store_refused(batch, 0, "its state is out of range");
+	}
+	write_at(0, &h, sizeof(h));
+	/* a store that batches were sent to has no record */
+	for (n = 0; n < 2; n++) {
+		write_at(STORE_AT(n), &none, sizeof(none));
+		expect_store_refused(batch, n, "batches were sent to it, but its record is free");
+		write_at(0, &h, sizeof(h));
+	}
+	expect_doubt(batch, 0);
+	/* a wrong bit in a record that was never used */
+	for (bit = 0; bit < 64; bit += 3) {
+		flip_bit(STORE_AT(7), bit);
+		expect_doubt(batch, 1);
+	}
+	unlink(path);
+}
+
+/* A member that is half written is not used: the status says so. */
+static void
+test_unfinished_store(void **state)
+{
+	struct ring_header h;
+	struct ring_store s;
+	struct journal_store to;
+	uint32_t batch[3];
+	struct journal *r;
+	unsigned int i;
+
+	h = make_doubt(batch);
+	for (i = 0; i < 4; i++) {
+		s = h.store[0];
+		memset(s.address, 0xfe, 7);
+		if (i == 0)
+			s.status = status_seal(STORE_USED | STORE_KNOWN);
+		if (i == 1)
+			s.identity += 1234567;
+		if (i == 1)
+			s.status = status_seal(STORE_USED);
+		if (i >= 2)
+			memset(&s, 0xa5, sizeof(s));
+		if (i == 2)
+			s.status = 0;
+		if (i == 3)
+			s.status = status_seal(STORE_USED);
+		write_at(i == 2 ? STORE_AT(5) : STORE_AT(0), &s, sizeof(s));
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(journal_store_get(r, 5, &to), false);
+		assert_true(journal_store_get(r, 0, &to));
+		assert_int_equal(to.identity, i == 0 || i == 2);
+		assert_int_equal(to.here, i == 2);
+		assert_string_equal(to.address, i == 2 ? "10.0.0.0:1" : "an unknown address");
+		assert_int_equal(journal_store_given(r, 0), 1);
+		/* it is completed when the store answers */
+		journal_store_move(r, 0, "10.0.0.0:1");
+		journal_store_identify(r, 0, 1);
+		if (i == 2)
+			assert_int_equal(journal_store_add(r, "10.0.0.5:1", 0), 2);
+		if (i == 2)
+			assert_int_equal(journal_store_drop(r, 2), 0);
+		journal_close(r);
+		expect_doubt(batch, 0);
+	}
+	unlink(path);
+}
+
+#define INCARNATION_AT(n) \
+	(offsetof(struct ring_header, incarnation) + (n) * sizeof(struct ring_incarnation))
+
+static void
+test_damaged_incarnation(void **state)
+{
+	struct ring_incarnation k;
+	struct journal_stats stats;
+	struct ring_header h;
+	struct journal *r;
+	unsigned int bit, i;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(journal_run_drop(r, add_run(r, 100 + i)), 0);
+	journal_close(r);
+	read_at(0, &h, sizeof(h));
+	for (bit = 0; bit < 8 * sizeof(k); bit += 5) {
+		flip_bit(INCARNATION_AT(2), bit);
+		/* a record that was never used */
+		flip_bit(INCARNATION_AT(77), bit);
+		for (i = 0; i < 2; i++) {
+			r = open_ring(1, NULL, NULL);
+			journal_stats_get(r, &stats);
+			assert_int_equal(stats.corrected, i == 0);
+			assert_true(journal_had(r, 102 + INCARNATION));
+			assert_int_equal(journal_lost_incarnations(r), 1);
+			journal_close(r);
+		}
+		/* with more wrong bits, it is not used */
+		flip_bit(INCARNATION_AT(2), bit);
+		flip_bit(INCARNATION_AT(2), (bit + 9) % (8 * sizeof(k)));
+		r = open_ring(1, NULL, NULL);
+		assert_false(journal_had(r, 102 + INCARNATION));
+		assert_true(journal_had(r, 101 + INCARNATION));
+		assert_true(journal_had(r, 104 + INCARNATION));
+		assert_int_equal(journal_lost_incarnations(r), 2);
+		journal_close(r);
+		write_at(0, &h, sizeof(h));
+	}
+	/* the next one is half written; the incarnation of a run that is there is always known */
+	memset(&k, 0x5a, sizeof(k));
+	write_at(INCARNATION_AT(5), &k, sizeof(k));
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(journal_lost_incarnations(r), 0);
+	(void)add_run(r, 105);
+	journal_close(r);
+	for (i = 0; i < 2; i++) {
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(journal_lost_incarnations(r), 0);
+		assert_true(journal_had(r, 105 + INCARNATION));
+		journal_close(r);
+		write_at(INCARNATION_AT(5), &k, sizeof(k));
+	}
+	/* a number that is not of this place */
+	k = (struct ring_incarnation){.incarnation = 999, .number = UINT32_MAX};
+	k.crc = incarnation_crc(&k);
+	write_at(INCARNATION_AT(0), &k, sizeof(k));
+	r = open_ring(1, NULL, NULL);
+	assert_false(journal_had(r, 999));
+	assert_int_equal(journal_lost_incarnations(r), 1);
+	journal_close(r);
 	unlink(path);
 }
 
@@ -1504,6 +1820,106 @@ test_killed_ledgers(void **state)
 	unlink(path);
 }
 
+/* The changes of stores, one after the other. @return false: there are no more */
+static bool
+change_stores(struct journal *r, unsigned int n)
+{
+	switch (n) {
+	case 0:
+		assert_int_equal(journal_store_add(r, "10.0.0.1:1", 0), 0);
+		return true;
+	case 1:
+		assert_int_equal(journal_store_add(r, "10.0.0.2:1", 22), 1);
+		return true;
+	case 2:
+		journal_store_identify(r, 0, 11);
+		return true;
+	case 3:
+		journal_store_move(r, 0, "10.0.0.2:1");
+		return true;
+	case 4:
+		journal_store_move(r, 1, "a-long-name.of-a-store.example.org:18516");
+		return true;
+	case 5:
+		journal_store_move(r, 1, NULL);
+		return true;
+	case 6:
+		journal_store_identify(r, 1, 23);
+		return true;
+	case 7:
+		return journal_store_drop(r, 0) == 0;
+	case 8:
+		assert_int_equal(journal_store_add(r, "10.0.0.7:1", 77), 0);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Killed at any moment, a store has its identity and address from before or after, or none. */
+static void
+test_killed_stores(void **state)
+{
+	static const uint64_t identity[2][11] = {{0, 0, 0, 11, 11, 11, 11, 11, 0, 77, 77},
+		{0, 0, 22, 22, 22, 22, 22, 23, 23, 23, 23}};
+	static const char *const address[2][11] = {
+		{"", "10.0.0.1:1", "10.0.0.1:1", "10.0.0.1:1", "10.0.0.2:1", "10.0.0.2:1",
+			"10.0.0.2:1", "10.0.0.2:1", "", "10.0.0.7:1", "10.0.0.7:1"},
+		{"", "", "10.0.0.2:1", "10.0.0.2:1", "", "a-long-name.of-a-store.example.org:18516",
+			"", "", "", "", ""}};
+	struct model *m =
+		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct journal_stats stats;
+	struct journal_store s;
+	struct journal *r;
+	unsigned int i, n;
+	int status;
+	pid_t pid;
+
+	assert_true(m != MAP_FAILED);
+	for (m->kill_at = 3;; m->kill_at++) {
+		unlink(path);
+		m->steps = 0;
+		m->sequence = 0;
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			r = open_ring(0, count_step, m);
+			while (change_stores(r, m->sequence))
+				m->sequence++;
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		n = m->sequence; /* number of completed changes */
+		r = open_ring(1, NULL, NULL);
+		journal_stats_get(r, &stats);
+		assert_int_equal(stats.corrected, 0);
+		for (i = 0; i < 2; i++) {
+			if (!journal_store_get(r, i, &s)) {
+				assert_true(identity[i][n] == 0 || identity[i][n + 1] == 0);
+				continue;
+			}
+			assert_null(s.problem);
+			/* an identity is only changed if no batch was sent to the store */
+			assert_true(s.identity == 0 || s.identity == identity[i][n] ||
+				s.identity == identity[i][n + 1]);
+			if (n != 2 && n != 6 && n != 7 && identity[i][n] != 0)
+				assert_int_equal(s.identity, identity[i][n]);
+			if (s.here)
+				assert_true(strcmp(s.address, address[i][n]) == 0 ||
+					strcmp(s.address, address[i][n + 1]) == 0);
+		}
+		journal_close(r);
+		if (WIFEXITED(status))
+			break;
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	}
+	assert_int_equal(m->sequence, 9);
+	assert_true(m->steps > 30);
+	munmap(m, sizeof(*m));
+	unlink(path);
+}
+
 static void
 test_need(void **state)
 {
@@ -1590,9 +2006,13 @@ main(void)
 		cmocka_unit_test(test_damaged_batch),
 		cmocka_unit_test(test_damaged_status),
 		cmocka_unit_test(test_damaged_owner),
+		cmocka_unit_test(test_damaged_store),
+		cmocka_unit_test(test_unfinished_store),
+		cmocka_unit_test(test_damaged_incarnation),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_killed_ledgers),
+		cmocka_unit_test(test_killed_stores),
 		cmocka_unit_test(test_need),
 	};
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tests which store has which address: stores that move, exchange addresses, have two addresses or
- * are replaced. Also tests which runs an orphaned journal has.
+ * are replaced. Also tests which runs and stores an orphaned journal has.
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #include "arrow/crc32c.h"
 #include "tools/orphaned_journals.h"
 #include "egress/store_set.h"
+#include "journal/journal_private.h"
 
 #define A UINT64_C(0xa1)
 #define B UINT64_C(0xb2)
@@ -385,6 +387,62 @@ test_forgets(void **state)
 	orphaned_journals_close(&left);
 }
 
+static unsigned int errors;
+
+static void
+on_damage(void *arg, bool error, const char *text)
+{
+	if (error)
+		errors++;
+	else
+		said++;
+	if (strstr(text, arg) == NULL)
+		fail_msg("%s, expected %s", text, (char *)arg);
+}
+
+/* A damaged store is an error, and every directory is needed: it may be any of them. */
+static void
+test_damaged_store(void **state)
+{
+	const uint64_t there[] = {A, B};
+	const struct journal_config config = {.path = path, .receiver_id = 7, .bytes = 1 << 20};
+	struct orphaned_journals left = {0};
+	struct journal *refused;
+	struct ring_header h;
+	char message[PATH_MAX];
+	uint64_t batches = 99;
+	uint32_t doubt;
+	int fd;
+
+	START("one", "two");
+	meet(0, A);
+	meet(1, B);
+	doubt = give(1);
+	journal_assign(journal, doubt, 0);
+	journal_give(journal, doubt);
+	journal_release(journal, doubt);
+	journal_close(journal);
+	journal = NULL;
+
+	fd = open(path, O_RDWR);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	h.store[1].identity ^= 3;
+	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
+	close(fd);
+	assert_int_equal(journal_open(&refused, &config, message), -EBADMSG);
+	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
+	said = errors = 0;
+	assert_true(orphaned_journals_say_damage(&left, &batches, on_damage,
+		(void *)(uintptr_t) "store 1 is damaged: wrong checksum of its identity"));
+	assert_int_equal(errors, 1);
+	assert_int_equal(batches, 0);
+	orphaned_journals_say_others(&left, there, 2, on_damage,
+		(void *)(uintptr_t) "store 1, which is damaged, last seen at two, was sent 1 "
+				    "batches");
+	assert_int_equal(said, 1);
+	orphaned_journals_close(&left);
+}
+
 int
 main(void)
 {
@@ -398,6 +456,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_full, begin, end),
 		cmocka_unit_test_setup_teardown(test_orphaned_journal, begin, end),
 		cmocka_unit_test_setup_teardown(test_forgets, begin, end),
+		cmocka_unit_test_setup_teardown(test_damaged_store, begin, end),
 	};
 
 	if (access("/dev/shm", W_OK) < 0) {
