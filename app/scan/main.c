@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "escaped_text.h"
 #include "picture.h"
 #include "plot.h"
 #include "recover.h"
@@ -47,7 +48,7 @@ static const char help[] =
 static int
 usage(const char *what, const char *name)
 {
-	fprintf(stderr, "braggline-scan: %s%s; see braggline-scan --help\n", what, name);
+	escaped_line(stderr, "braggline-scan: %s%s; see braggline-scan --help", what, name);
 	return EXIT_USAGE;
 }
 
@@ -142,7 +143,7 @@ main(int argc, char **argv)
 	}
 	if (list.nb > 1 && (o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL)) {
 		for (i = 0; i < list.nb; i++)
-			fprintf(stderr, "  %s_frames.arrow\n", list.run[i].stem[0]);
+			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
 			"--truth, --png, --plot and --csv require a single run, found several", "");
 		goto out;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "escaped_text.h"
 #include "arrow/bitshuffle.h"
 #include "io/own_file.h"
 #include "picture/panels.h"
@@ -251,19 +252,19 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	if (all.images == 0)
 		collect(run, frame, true, &all);
 	if (all.damaged > 0)
-		fprintf(stderr,
-			"braggline-scan: run %s: %" PRIu64 " images are damaged and left out\n",
+		escaped_line(stderr,
+			"braggline-scan: run %s: %" PRIu64 " images are damaged and left out",
 			run->name, all.damaged);
 	ret = -EINVAL;
 	if (!all.found) {
 		if (frame == PICTURE_BEST_FRAME)
-			fprintf(stderr,
-				"braggline-scan: run %s has no kept frame; %s not written\n",
+			escaped_line(stderr,
+				"braggline-scan: run %s has no kept frame; %s not written",
 				run->name, path);
 		else
-			fprintf(stderr,
-				"braggline-scan: run %s has no image of frame %" PRIu64 "\n",
-				run->name, frame);
+			escaped_line(stderr,
+				"braggline-scan: run %s has no image of frame %" PRIu64, run->name,
+				frame);
 		goto out;
 	}
 	if (batch_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
@@ -273,7 +274,8 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	if (ret == 0)
 		ret = canvas_save(&canvas, path, CANVAS_SMALL);
 	if (ret < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(ret));
+		escaped_line(
+			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
 out:
 	canvas_free(&canvas);
 	free(all.plane);

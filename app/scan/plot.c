@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "escaped_text.h"
 #include "picture/canvas.h"
 #include "io/own_file.h"
 #include "plot.h"
@@ -183,8 +184,8 @@ plot_save(const struct scan_run *run, const char *path)
 	int ret;
 
 	if (run->nb_frames == 0) {
-		fprintf(stderr, "braggline-scan: run %s has no frame; %s not written\n", run->name,
-			path);
+		escaped_line(stderr, "braggline-scan: run %s has no frame; %s not written",
+			run->name, path);
 		return -EINVAL;
 	}
 	for (i = 0; i < run->nb_frames; i++) {
@@ -215,6 +216,7 @@ plot_save(const struct scan_run *run, const char *path)
 	canvas_free(&canvas);
 out:
 	if (ret < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(ret));
+		escaped_line(
+			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
 	return ret;
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "escaped_text.h"
 #include "io/own_file.h"
 #include "recover.h"
 #include "recovery/directory.h"
@@ -22,7 +23,7 @@ print_report(void *arg, const struct arrow_recovery *r)
 		[ARROW_RECOVERY_FAILED] = "NOT RECOVERED",
 	};
 
-	fprintf(stderr, "%s %s: %s\n", states[r->state], r->path, r->message);
+	escaped_line(stderr, "%s %s: %s", states[r->state], r->path, r->message);
 }
 
 /* Opens the directory of a file. */
@@ -46,7 +47,7 @@ recover(char *path)
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		ret = arrow_recover_dir(NULL, path, print_report, NULL);
 		if (ret < 0)
-			fprintf(stderr, "braggline-scan: %s: %s\n", path, strerror(-ret));
+			escaped_line(stderr, "braggline-scan: %s: %s", path, strerror(-ret));
 		return ret == 0 ? 0 : -EBADMSG;
 	}
 	/* a complete file needs no recovery */
@@ -54,7 +55,7 @@ recover(char *path)
 		return 0;
 	folder = open_folder(path, message);
 	if (folder < 0) {
-		fprintf(stderr, "braggline-scan: %s\n", message);
+		escaped_line(stderr, "braggline-scan: %s", message);
 		return folder;
 	}
 	name = strrchr(path, '/');

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "escaped_text.h"
 #include "recovery/damage.h"
 #include "io/own_file.h"
 #include "report.h"
@@ -87,7 +87,7 @@ print_damage(const struct scan_run *run, const struct scan_file *f, enum arrow_t
 
 	for (i = 0; i < f->reader.nb_damage; i++) {
 		arrow_damage_text(&f->reader, i, text);
-		printf("           %s\n", text);
+		escaped_line(stdout, "           %s", text);
 		if (table != ARROW_IMAGES)
 			continue;
 		arrow_damage_frames(&f->reader, i, &range);
@@ -104,9 +104,9 @@ print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_tab
 		printf("  %-7s  missing\n", arrow_table_name(table));
 		return;
 	}
-	printf("  %-7s  %s\n           %s, %zu batch%s, ", arrow_table_name(table), f->path,
-		bytes_text(f->reader.size, size), f->reader.nb_batches,
-		plural(f->reader.nb_batches, "es"));
+	escaped_line(stdout, "  %-7s  %s", arrow_table_name(table), f->path);
+	printf("           %s, %zu batch%s, ", bytes_text(f->reader.size, size),
+		f->reader.nb_batches, plural(f->reader.nb_batches, "es"));
 	if (f->damaged > 0)
 		printf("%zu DAMAGED, left out", f->damaged);
 	else if (f->crc_absent > 0)
@@ -180,14 +180,6 @@ print_files(const struct scan_run *run)
 	}
 }
 
-/* Prints text from a file without terminal control sequences. */
-static void
-print_text(const char *text)
-{
-	for (; *text != '\0'; text++)
-		putchar(iscntrl((unsigned char)*text) ? '?' : *text);
-}
-
 static void
 print_meta(const struct scan_run *run)
 {
@@ -224,15 +216,12 @@ print_meta(const struct scan_run *run)
 		if (text == NULL ||
 			(shown[i].unknown != NULL && strcmp(text, shown[i].unknown) == 0))
 			continue;
-		printf("  %-18s ", shown[i].name);
 		/* UINT32_MAX means no limit */
 		if (strcmp(shown[i].key, ARROW_META_STRONG_MAX) == 0 &&
-			strcmp(text, "4294967295") == 0) {
-			printf("no limit\n");
-			continue;
-		}
-		print_text(text);
-		printf("%s\n", shown[i].unit);
+			strcmp(text, "4294967295") == 0)
+			printf("  %-18s no limit\n", shown[i].name);
+		else
+			escaped_line(stdout, "  %-18s %s%s", shown[i].name, text, shown[i].unit);
 	}
 }
 
@@ -277,7 +266,7 @@ report_summary(const struct scan_run *run)
 		if (f->nnz > nnz_most)
 			nnz_most = f->nnz;
 	}
-	printf("run %s\n", run->name);
+	escaped_line(stdout, "run %s", run->name);
 	print_files(run);
 	print_meta(run);
 	printf("  frames             %zu", run->nb_frames);
@@ -417,6 +406,7 @@ report_csv(const struct scan_run *run, const char *path)
 		fclose(out);
 out:
 	if (ret < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(ret));
+		escaped_line(
+			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
 	return ret;
 }

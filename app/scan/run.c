@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
 #include "run.h"
@@ -16,7 +17,7 @@
 static void
 complain(const char *path, const char *what)
 {
-	fprintf(stderr, "braggline-scan: %s: %s\n", path, what);
+	escaped_line(stderr, "braggline-scan: %s: %s", path, what);
 }
 
 /* Reads a number between 1 and `most` from the schema's metadata. */
@@ -28,15 +29,15 @@ read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *s
 	char *end;
 
 	if (text == NULL) {
-		fprintf(stderr,
-			"braggline-scan: %s: its schema has no %s: not a file of braggline\n",
+		escaped_line(stderr,
+			"braggline-scan: %s: its schema has no %s: not a file of braggline",
 			f->path, key);
 		return -EBADMSG;
 	}
 	value = strtoul(text, &end, 10);
 	if (*end != '\0' || value < 1 || value > most) {
-		fprintf(stderr, "braggline-scan: %s: %s is '%s', expected 1 to %u\n", f->path, key,
-			text, most);
+		escaped_line(stderr, "braggline-scan: %s: %s is '%s', expected 1 to %u", f->path,
+			key, text, most);
 		return -EBADMSG;
 	}
 	*size = value;
@@ -64,9 +65,9 @@ read_detector(struct scan_run *run, const struct scan_file *f)
 		if (read_size(f, sizes[i].key, sizes[i].most, &size) < 0)
 			return -EBADMSG;
 		if (*sizes[i].size != 0 && *sizes[i].size != size) {
-			fprintf(stderr,
+			escaped_line(stderr,
 				"braggline-scan: %s: %s is %u, in other files of the run it is "
-				"%u\n",
+				"%u",
 				f->path, sizes[i].key, size, *sizes[i].size);
 			return -EBADMSG;
 		}
@@ -201,14 +202,14 @@ read_frames(struct scan_run *run, struct scan_file *f)
 		if (field[i] >= 0 &&
 			(i != MISSING || f->reader.fields[field[i]].list_size == run->modules))
 			continue;
-		fprintf(stderr, "braggline-scan: %s: no column %s of type %s\n", f->path,
+		escaped_line(stderr, "braggline-scan: %s: no column %s of type %s", f->path,
 			needed[i].name, arrow_type_name(needed[i].type));
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
 		ret = read_frames_batch(run, &f->reader, i, field);
 		if (ret < 0) {
-			fprintf(stderr, "braggline-scan: %s: record batch %zu is damaged\n",
+			escaped_line(stderr, "braggline-scan: %s: record batch %zu is damaged",
 				f->path, i);
 			if (ret != -EBADMSG)
 				return ret;
@@ -240,9 +241,9 @@ scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 				return ret;
 		}
 		if (!set->file[ARROW_FRAMES].present) {
-			fprintf(stderr,
+			escaped_line(stderr,
 				"braggline-scan: %s_frames.arrow: not found; it has a row for "
-				"every frame and must be beside %s\n",
+				"every frame and must be beside %s",
 				sets->stem[set - run->set], set->file[ARROW_IMAGES].path);
 			continue;
 		}

@@ -8,13 +8,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "escaped_text.h"
 #include "arrow/names.h"
 #include "runs.h"
 
 static void
 complain(const char *path, const char *what)
 {
-	fprintf(stderr, "braggline-scan: %s: %s\n", path, what);
+	escaped_line(stderr, "braggline-scan: %s: %s", path, what);
 }
 
 /* Length of a path up to _frames or _images, 0 if it is not such a file. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "escaped_text.h"
 #include "io/own_file.h"
 #include "report.h"
 
@@ -30,7 +31,7 @@ struct score {
 static int
 wrong_line(const char *path, unsigned int line, const char *what)
 {
-	fprintf(stderr, "braggline-scan: %s:%u: %s\n", path, line, what);
+	escaped_line(stderr, "braggline-scan: %s:%u: %s", path, line, what);
 	return -EINVAL;
 }
 
@@ -79,7 +80,7 @@ truth_read(struct truth *t, const char *path)
 
 	f = own_file_read(path);
 	if (f == NULL) {
-		fprintf(stderr, "braggline-scan: %s: %s\n", path, own_file_error(-errno));
+		escaped_line(stderr, "braggline-scan: %s: %s", path, own_file_error(-errno));
 		return -EINVAL;
 	}
 	if (getline(&line, &room, f) < 0) {
@@ -183,7 +184,7 @@ report_truth(const struct scan_run *run, const char *path)
 				    by_frame) == NULL;
 	free(sorted);
 
-	printf("truth %s\n", path);
+	escaped_line(stdout, "truth %s", path);
 	print_share("recall", s.found, s.hits, "hits found");
 	print_share("precision", s.found, s.called, "frames called hits are hits");
 	if (s.unjudged_hits > 0)

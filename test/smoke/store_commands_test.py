@@ -27,11 +27,12 @@ FRAMES = 3000
 ENOUGH = 20  # batches
 STORE_AT = 80  # of the first store in the header of a journal
 STORE_BYTES = 88
+HOSTILE = 'a\n\x1b[2Jevil\x7f\x9b'
 
 
 class Commands:
-    def __init__(self, build):
-        self.program = f'{os.path.abspath(build)}/app/store/braggline-store'
+    def __init__(self, build, name='store'):
+        self.program = f'{os.path.abspath(build)}/app/{name}/braggline-{name}'
 
     def __call__(self, *arguments, status=0, says=''):
         done = subprocess.run([self.program, *arguments], stdin=subprocess.DEVNULL, check=False,
@@ -210,6 +211,49 @@ def check_missing(store, chain, name, first, last):
     want(' 0 files with errors' in out and out.endswith(' 1 missing\n'), out)
     store('verify', '--whole', chain.stored, says=' 0 missing')
     shutil.rmtree(where)
+
+
+def check_hostile_names(store, scan, chain):
+    """Names of files and folders forge no lines and do not control the terminal."""
+    where = copy(chain.stored, f'{chain.where}/hostile')
+    run = os.path.dirname(paths(where)[0])
+    target = f'{chain.where}/target'
+    os.mkdir(target)
+    hostile = f'{where}/{HOSTILE}{os.path.basename(run)}'
+    stem = os.path.basename(paths(where)[0]).split('_')[0]
+
+    def clean(program, *arguments, status=None):
+        done = subprocess.run([program.program, *arguments], stdin=subprocess.DEVNULL, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
+        out = done.stdout
+        want(status is None or done.returncode == status, arguments, done.returncode, out)
+        want(b'\\x0a\\x1b[2Jevil\\x7f\\xc2\\x9b' in out, 'the name is not shown', arguments, out)
+        want(not re.search(rb'[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]', out), arguments, out)
+        want(not re.search(rb'^evil', out, re.MULTILINE), 'forged line', arguments, out)
+
+    # a folder, files of a run, and a file that is none
+    os.rename(run, hostile)
+    clean(store, 'verify', where, status=0)
+    clean(store, 'verify', '--progress', where, status=0)
+    clean(store, 'reconcile', '--without-journal', hostile)
+    clean(scan, hostile)
+    clean(store, 'import', '--keep', '--to', target, where, status=0)
+    for path in os.listdir(hostile):
+        os.rename(f'{hostile}/{path}', f'{hostile}/{path.replace(".imported", "")}')
+    for path in paths(where):
+        os.rename(path, path.replace(f'/{stem}_', f'/{HOSTILE}_'))
+    clean(scan, hostile)
+    clean(store, 'verify', where, status=0)
+    with open(f'{where}/{HOSTILE}.arrow', 'wb') as file:
+        file.write(bytes(2 * BLOCK))
+    for path in (where, f'{where}/{HOSTILE}.arrow', f'{where}/nothing{HOSTILE}'):
+        clean(store, 'verify', path, status=1)
+        clean(store, 'reconcile', '--without-journal', path, status=1)
+        clean(store, 'import', '--to', target, path, status=1)
+    clean(store, 'reconcile', '--journal', f'{where}/nothing{HOSTILE}', target, status=1)
+    clean(scan, f'{where}/nothing{HOSTILE}')
+    shutil.rmtree(where)
+    shutil.rmtree(target)
 
 
 def check_frame(store, chain):
@@ -831,6 +875,7 @@ def main():
             left = leave(chain, store)
             there = stored(chain.stored)
             check_verify(store, chain)
+            check_hostile_names(store, Commands(sys.argv[1], 'scan'), chain)
             check_quarantine(store, chain)
             check_frame(store, chain)
             check_scrub(store, chain)

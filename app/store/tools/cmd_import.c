@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "escaped_text.h"
 #include "arrow/names.h"
 #include "tools/command.h"
 #include "tools/import.h"
@@ -57,7 +58,7 @@ struct job {
 static int
 fail(const char *message)
 {
-	fprintf(stderr, "braggline-store import: %s\n", message);
+	escaped_line(stderr, "braggline-store import: %s", message);
 	return EXIT_FAILURE;
 }
 
@@ -205,6 +206,20 @@ import_files(struct job *j)
 	return status;
 }
 
+/* @param damaged  0: at the start */
+static void
+audit(const struct job *j, uint64_t damaged)
+{
+	char *root = escaped_text(j->import.root);
+
+	if (damaged > 0)
+		AUDIT(WARNING, "import damaged=%" PRIu64 " user=%u directory=%s", damaged, getuid(),
+			root != NULL ? root : "");
+	else
+		AUDIT(NOTICE, "import user=%u directory=%s", getuid(), root != NULL ? root : "");
+	free(root);
+}
+
 static int
 work(struct job *j, char **source, char **files)
 {
@@ -217,7 +232,7 @@ work(struct job *j, char **source, char **files)
 
 	if (store_locks_add(&j->locks, j->import.root, message) < 0)
 		return fail(message);
-	AUDIT(NOTICE, "import user=%u directory=%s", getuid(), j->import.root);
+	audit(j, 0);
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
@@ -238,8 +253,7 @@ work(struct job *j, char **source, char **files)
 			status = EXIT_FAILURE;
 	}
 	if (n->rotten > 0) {
-		AUDIT(WARNING, "import damaged=%" PRIu64 " user=%u directory=%s", n->rotten,
-			getuid(), j->import.root);
+		audit(j, n->rotten);
 		printf("%" PRIu64 " batches in the store are damaged; stored the copies of the "
 		       "sources\n",
 			n->rotten);

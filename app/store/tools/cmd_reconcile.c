@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "escaped_text.h"
 #include "arrow/names.h"
 #include "tools/command.h"
 #include "io/direct_io.h"
@@ -60,7 +61,7 @@ struct job {
 static int
 fail(const char *message)
 {
-	fprintf(stderr, "braggline-store reconcile: %s\n", message);
+	escaped_line(stderr, "braggline-store reconcile: %s", message);
 	return EXIT_FAILURE;
 }
 
@@ -113,7 +114,7 @@ read_files(struct job *j, char **dir)
 		if (ret != -EINVAL)
 			continue;
 		if (arrow_name_is_part(tree.path[i]))
-			printf("%s is incomplete and was skipped\n", tree.path[i]);
+			escaped_line(stdout, "%s is incomplete and was skipped", tree.path[i]);
 		else if (reconcile_read(&j->reconcile, tree.path[i]) < 0)
 			status = EXIT_FAILURE;
 	}
@@ -174,20 +175,20 @@ compare_held(struct job *j, struct reconcile_stream *s)
 		if (stream_known_compare(&s->known, held.at[i].sequence, held.at[i].crc, &path) >=
 			0)
 			continue;
-		fprintf(stderr,
+		escaped_line(stderr,
 			"different: batch %" PRIu64 " of %s has other bytes in the journal than in "
 			"%s; nothing of this run is changed. Find out which is the receiver's, "
-			"move the other away, and repeat the command\n",
+			"move the other away, and repeat the command",
 			held.at[i].sequence, s->identity.table, path);
 		s->kept = true;
 	}
 	for (i = 0; i < differing.nb; i++) {
-		fprintf(stderr,
+		escaped_line(stderr,
 			"different: batches %" PRIu64 " to %" PRIu64 " of %s, receiver "
 			"%016" PRIx64 ", run %016" PRIx64 ", incarnation %016" PRIx64 ", have "
 			"other bytes in one journal than in another; nothing of this run is "
 			"changed. Find out which journal is the receiver's, and repeat the command "
-			"without the other\n",
+			"without the other",
 			differing.at[i].first, differing.at[i].last, id->table, id->receiver_id,
 			id->run, id->incarnation);
 		s->kept = true;
@@ -228,6 +229,7 @@ work(struct job *j, char **dir)
 	char message[PATH_MAX];
 	uint64_t batches;
 	bool damaged;
+	char *name;
 	unsigned int i;
 	int status, ret;
 
@@ -236,8 +238,10 @@ work(struct job *j, char **dir)
 			return fail(message);
 		if (find_identity(j, dir[i]) != EXIT_SUCCESS)
 			return EXIT_FAILURE;
-		AUDIT(NOTICE, "reconcile user=%u directory=%s dry_run=%u", getuid(), dir[i],
-			r->dry_run);
+		name = escaped_text(dir[i]);
+		AUDIT(NOTICE, "reconcile user=%u directory=%s dry_run=%u", getuid(),
+			name != NULL ? name : "", r->dry_run);
+		free(name);
 	}
 	for (i = 0; i < j->nb_rings; i++) {
 		if (orphaned_journals_add(&j->journals, j->ring_path[i], message) < 0)
@@ -268,8 +272,9 @@ work(struct job *j, char **dir)
 	for (i = 0; i < r->nb && !r->dry_run; i++)
 		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
 			ret = -EBADMSG;
-	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64 " files "
-	       "%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied\n",
+	escaped_line(stdout,
+		"%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64 " files "
+		"%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied",
 		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
 	return ret == 0 && !damaged ? EXIT_SUCCESS : EXIT_FAILURE;

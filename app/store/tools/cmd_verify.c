@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "escaped_text.h"
 #include "recovery/damage.h"
 #include "arrow/names.h"
 #include "recovery/order.h"
@@ -112,14 +113,17 @@ show_progress(struct verify *v, const char *path, uint64_t bytes)
 	const uint64_t now = async_writer_clock();
 	const unsigned int period = v->on_terminal ? PROGRESS_S : PROGRESS_S_IN_LOG;
 	const double done = v->passed + bytes, seconds = seconds_since(v->begun);
+	char *name;
 
 	if (!v->progress || now - v->said < period * NS_PER_S)
 		return;
 	v->said = now;
+	name = escaped_text(path);
 	fprintf(stderr, "%s%.1f of %.1f GB, %.2f GB/s, %.0f s left, %s%s",
 		v->on_terminal ? "\r\033[K" : "", done / 1e9, v->total / 1e9, done / 1e9 / seconds,
-		done > 0 ? (v->total - done) * seconds / done : 0, path,
+		done > 0 ? (v->total - done) * seconds / done : 0, name != NULL ? name : "",
 		v->on_terminal ? "" : "\n");
+	free(name);
 }
 
 static void
@@ -310,7 +314,7 @@ verify_quarantine(struct verify *v, const char *path)
 	ret = arrow_reader_open_read(&r, path, &problem);
 	if (ret < 0) {
 		clear_progress(v);
-		printf("WRONG  %s: %s\n", path, problem);
+		escaped_line(stdout, "WRONG  %s: %s", path, problem);
 		v->wrong++;
 		v->lost++;
 		return;
@@ -356,7 +360,8 @@ verify_quarantine(struct verify *v, const char *path)
 	v->quarantined += r.size - r.begin;
 	v->bytes += r.size;
 	clear_progress(v);
-	printf("note   %s: %" PRIu64 " bytes cut off by recovery, %u batch%s announced in them\n",
+	escaped_line(stdout,
+		"note   %s: %" PRIu64 " bytes cut off by recovery, %u batch%s announced in them",
 		path, r.size - r.begin, nb, nb == 1 ? "" : "es");
 	arrow_reader_close(&r);
 }
@@ -376,7 +381,7 @@ verify_file(struct verify *v, const char *path)
 	ret = arrow_reader_open_read(&r, path, &problem);
 	if (ret < 0) {
 		clear_progress(v);
-		printf("WRONG  %s: %s\n", path, problem);
+		escaped_line(stdout, "WRONG  %s: %s", path, problem);
 		v->wrong++;
 		v->lost++;
 		return;
@@ -408,12 +413,13 @@ verify_file(struct verify *v, const char *path)
 	v->wrong += problem != NULL || r.nb_damage > 0;
 	clear_progress(v);
 	if (problem != NULL || r.nb_damage > 0)
-		printf("WRONG  %s: %zu batches, %" PRIu64 " rows valid, %zu damaged%s%s\n", path,
+		escaped_line(stdout,
+			"WRONG  %s: %zu batches, %" PRIu64 " rows valid, %zu damaged%s%s", path,
 			r.nb_batches, rows, r.nb_damage, problem != NULL ? ": " : "",
 			problem != NULL ? problem : "");
 	else if (!v->quiet)
-		printf("good   %s: %zu batches, %" PRIu64 " rows, %" PRIu64 " bytes\n", path,
-			r.nb_batches, rows, r.size);
+		escaped_line(stdout, "good   %s: %zu batches, %" PRIu64 " rows, %" PRIu64 " bytes",
+			path, r.nb_batches, rows, r.size);
 	arrow_reader_close(&r);
 }
 
@@ -474,7 +480,7 @@ print_findings(struct verify *v)
 		repaired = is_repaired(v, f);
 		v->repaired += repaired;
 		if (!repaired || !v->quiet)
-			printf("%s%s: %s\n",
+			escaped_line(stdout, "%s%s: %s",
 				repaired ? "repaired, another file has a valid copy: " : "",
 				f->path, f->text);
 	}
@@ -493,10 +499,11 @@ print_missing(struct verify *v, const struct reconcile_stream *s)
 
 	for (i = 0; i < s->all.nb; i++) {
 		if (s->all.at[i].first > next)
-			printf("missing: batches %" PRIu64 " to %" PRIu64 " of %s, receiver "
-			       "%" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 ", "
-			       "are in none of these files: another store has them, the "
-			       "receiver refused them, or a file was removed\n",
+			escaped_line(stdout,
+				"missing: batches %" PRIu64 " to %" PRIu64 " of %s, receiver "
+				"%" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 ", "
+				"are in none of these files: another store has them, the "
+				"receiver refused them, or a file was removed",
 				next, s->all.at[i].first - 1, id->table, id->receiver_id, id->run,
 				id->incarnation);
 		v->missing += s->all.at[i].first - next;
@@ -525,7 +532,7 @@ add_findings(struct verify *v)
 static void
 print_differing(void *arg, bool error, const char *text)
 {
-	printf("%s\n", text);
+	escaped_line(stdout, "%s", text);
 }
 
 static int
@@ -623,9 +630,9 @@ cmd_verify(int argc, char **argv)
 			v.rate = strtoull(optarg, &end, 10) * 1000000;
 			if (*optarg >= '1' && *optarg <= '9' && *end == '\0')
 				break;
-			fprintf(stderr,
+			escaped_line(stderr,
 				"braggline-store verify: --rate-mb %s: expected a rate in MB/s "
-				"above 0\n",
+				"above 0",
 				optarg);
 			return EXIT_USAGE;
 		case 'w':
@@ -649,7 +656,7 @@ cmd_verify(int argc, char **argv)
 	}
 	v.begun = v.said = async_writer_clock();
 	if (store_tree_read(&tree, argv + optind, message) < 0) {
-		fprintf(stderr, "braggline-store verify: %s\n", message);
+		escaped_line(stderr, "braggline-store verify: %s", message);
 		status = EXIT_FAILURE;
 		goto out;
 	}

@@ -10,24 +10,29 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "escaped_text.h"
+
 /**
  * Exit status for wrong usage. EXIT_SUCCESS: no problem found; EXIT_FAILURE: a problem was found or
  * an error occurred.
  */
 #define EXIT_USAGE 2
 
-/** `say` callback of the commands: reports actions to stdout and problems to stderr. */
+/**
+ * `say` callback of the commands: reports actions to stdout and problems to stderr. Names of files
+ * may be of another user: they are escaped.
+ */
 static inline void
 command_say(void *arg, bool error, const char *text)
 {
-	fprintf(error ? stderr : stdout, "%s\n", text);
+	escaped_line(error ? stderr : stdout, "%s", text);
 }
 
 /** Callback of store_tree_take(): reports a completed file. */
 static inline void
 command_say_recovery(const char *path, const char *what)
 {
-	printf("%s: %s\n", path, what);
+	escaped_line(stdout, "%s: %s", path, what);
 }
 
 /** @param argv  arguments, starting with the name of the command. @return exit status */
