@@ -488,6 +488,7 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.key_path = e->settings.key,
 		.role = XFER_ROLE_RECEIVER,
 		.commit_ms = EGRESS_COMMIT_MS,
+		.failover_ms = e->settings.failover_ms,
 		.result = on_result,
 		.arg = e,
 	};

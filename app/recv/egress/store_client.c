@@ -281,6 +281,8 @@ store_client_take_wrong(struct store_client *s, uint32_t batch, const struct jou
 		return 0;
 	s->corrupted_since = s->heard;
 	s->resend_at = s->heard + XFER_CORRUPTED_MS;
+	if (s->config.failover_ms > 0)
+		s->resend_at = RTE_MIN(s->resend_at, s->heard + s->config.failover_ms / 2);
 	if (s->corrupted_logged != 0 && s->heard < s->corrupted_logged + XFER_CORRUPTED_LOG_MS)
 		return 0;
 	s->corrupted_logged = s->heard;

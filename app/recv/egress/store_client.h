@@ -25,7 +25,10 @@
 #define XFER_AUTH_MS	     5000
 /** delay after a refusal that only a change at the store can resolve */
 #define XFER_FORBIDDEN_MS 10000
-/** interval at which XFER_CORRUPTED_BATCHES are sent again that were corrupted on the way */
+/**
+ * interval at which XFER_CORRUPTED_BATCHES are sent again that were corrupted on the way; the first
+ * time after half of `failover_ms`, if that is less
+ */
 #define XFER_CORRUPTED_MS      1000
 #define XFER_CORRUPTED_BATCHES 16
 #define XFER_CORRUPTED_LOG_MS  10000 /**< minimum interval of log messages about these */
@@ -62,6 +65,11 @@ struct store_client_config {
 	const char *key_path; /**< read again for each connection; NULL: the key does not change */
 	enum xfer_role role;
 	uint32_t commit_ms; /**< a store that takes longer to sync is logged; 0: never */
+	/**
+	 * The store may be given up when it has had corrupted batches for this time; 0: never. They
+	 * are sent again before: in another slot, they may arrive.
+	 */
+	uint32_t failover_ms;
 	/**
 	 * Called when a batch is durable (XFER_DURABLE, XFER_DUPLICATE: already released) or was
 	 * returned (XFER_RETRY). The store client itself sends corrupted batches again.

@@ -205,6 +205,7 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.identity = RIG_IDENTITY,
 		.key = &rig.key,
 		.role = XFER_ROLE_RECEIVER,
+		.failover_ms = rig.failover_ms,
 		.result = on_result,
 		.arg = (void *)(uintptr_t)i,
 	};

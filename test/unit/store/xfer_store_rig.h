@@ -51,7 +51,8 @@ struct rig {
 	struct xfer_mr memory; /* the receiver's journal */
 	uint64_t region;       /* largest registration and message in bytes; 0: no limit */
 	uint64_t message_max;
-	uint64_t quota; /* of the stores opened next; 0: none */
+	uint64_t quota;	      /* of the stores opened next; 0: none */
+	uint32_t failover_ms; /* of the senders opened next; 0: none */
 	uint64_t runs_max;
 	struct journal *journal;
 	struct store_set stores;

@@ -1020,6 +1020,28 @@ test_stuck_cells(void **state)
 	rig_each_is_there_once(1);
 }
 
+/* The batch is sent again before the store would be given up: a third slot is sound. */
+static void
+test_stuck_cells_failover(void **state)
+{
+	uint64_t since;
+
+	rig.failover_ms = XFER_CORRUPTED_MS / 5;
+	(void)open_sound();
+	rig.failover_ms = 0;
+	fault.cells = 2;
+	(void)rig_keep(1, 0, 0);
+	UNTIL((since = store_client_idle_since(rig.sender[0])) != 0);
+	UNTIL(rig_held() == 0);
+	/* with time to spare for a busy machine */
+	assert_true(xfer_qp_clock() < since + XFER_CORRUPTED_MS);
+	assert_int_equal(rig_stats_of(0).corrupted, 1);
+	(void)rig_keep(0, 0, 0);
+	UNTIL(rig_held() == 0);
+	close_all();
+	rig_each_is_there_once(1);
+}
+
 /* A batch that arrived wrong is checked before it is sent on the next connection, too. */
 static void
 test_suspect_on_next_connection(void **state)
@@ -1408,6 +1430,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_corrupted_goes_elsewhere, rig_begin_test),
 		cmocka_unit_test_setup(test_stuck_cell, rig_begin_test),
 		cmocka_unit_test_setup(test_stuck_cells, rig_begin_test),
+		cmocka_unit_test_setup(test_stuck_cells_failover, rig_begin_test),
 		cmocka_unit_test_setup(test_suspect_on_next_connection, rig_begin_test),
 		cmocka_unit_test_setup(test_moved_damaged, rig_begin_test),
 		cmocka_unit_test_setup(test_moved_damaged_back_first, rig_begin_test),
