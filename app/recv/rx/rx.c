@@ -518,6 +518,26 @@ check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 	return FRAME_PLACE_WAIT;
 }
 
+static bool
+has_run(const struct rx *rx)
+{
+	return __atomic_load_n(&rx->table->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_CLOSED;
+}
+
+/** What a packet counts as that is not placed. @param retry  it has waited or was held */
+static enum rx_counter
+counter_of_drop(
+	const struct rx *rx, const struct rx_packet *p, enum frame_placement result, bool retry)
+{
+	const enum rx_counter counter = counter_of_place[result];
+
+	/* it came in the run that has been stopped meanwhile */
+	if (retry && (counter == RX_OUTLIER || counter == RX_NO_RUN) &&
+		p->frame <= FRAME_NUMBER_MAX && !has_run(rx))
+		return RX_STOPPED;
+	return counter;
+}
+
 /**
  * Place packets. Packets that wait or are held are moved to the front. They do not delay packets
  * of earlier frames: a packet with a corrupt number waits alone.
@@ -526,6 +546,7 @@ check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 static uint32_t
 place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 {
+	const bool retry = packets == rx->pending;
 	struct rte_mbuf *release[RX_BURST];
 	uint32_t released = 0, waiting = 0;
 
@@ -563,15 +584,19 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			packets[waiting++] = *p;
 			continue;
 		}
-		counter_add(&rx->counters[counter_of_place[result]], 1);
 		if (likely(result == FRAME_PLACED)) {
+			counter_add(&rx->counters[RX_PLACED], 1);
 			if (pixels == m)
 				continue;
 			/* the header segment is freed at once, the pixels stay */
 			m->next = NULL;
 			m->nb_segs = 1;
-		} else if (result <= FRAME_PLACE_OUTLIER) {
-			note_drop(rx, p->stream, p->frame, counter_of_place[result]);
+		} else {
+			const enum rx_counter counter = counter_of_drop(rx, p, result, retry);
+
+			counter_add(&rx->counters[counter], 1);
+			if (result <= FRAME_PLACE_OUTLIER && counter != RX_STOPPED)
+				note_drop(rx, p->stream, p->frame, counter);
 		}
 		release[released++] = m;
 		if (unlikely(released == RTE_DIM(release))) {

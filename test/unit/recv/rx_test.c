@@ -988,6 +988,35 @@ stop_in_the_middle(void **state)
 	finish();
 }
 
+/* A run is stopped while packets wait and are held. They came in it. */
+static void
+run_is_stopped(void **state)
+{
+	config.slots = 4;
+	begin(64);
+	rig_poll_queue(0, 0);
+	rig_push(0, rig_packet(0, 0, 0, false));
+	rig_push(0, rig_packet(0, 12, 0, false));      /* waits */
+	rig_push(0, rig_packet(0, 1000000, 0, false)); /* is held */
+	poll_all();
+	assert_true(rig_rx[0]->nb_pending > 0);
+	frame_table_end(ft);
+	while (!frame_table_flushed(ft)) {
+		poll_all();
+		build();
+	}
+	poll_all();
+	assert_int_equal(rig_rx[0]->nb_pending, 0);
+	assert_int_equal(rig_count(ft, RX_OUTLIER), 0);
+	assert_int_equal(rig_count(ft, RX_STOPPED) + rig_count(ft, RX_BEYOND), 2);
+	assert_true(rig_count(ft, RX_STOPPED) > 0);
+	/* no packet of the next ones came in a run */
+	rig_push(0, rig_packet(0, 13, 0, false));
+	poll_all();
+	assert_int_equal(rig_count(ft, RX_NO_RUN), 1);
+	finish();
+}
+
 /** A packet from another sender, with other MAC and IP addresses than the detector's. */
 static struct rte_mbuf *
 forged(uint32_t stream, uint64_t frame, uint32_t packet)
@@ -1377,6 +1406,7 @@ main(int argc, char **argv)
 		TEST(search_begins_meanwhile),
 		TEST(full_role_finds_the_window),
 		TEST(stop_in_the_middle),
+		TEST(run_is_stopped),
 		TEST(forged_packets_before_the_real_ones),
 		TEST(forged_packets_among_the_first),
 		TEST(forged_numbers_move_no_window),
