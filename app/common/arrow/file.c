@@ -23,7 +23,7 @@ advice(int error)
 	case -EFBIG:
 		return "; raise the limit of file sizes (ulimit -f)";
 	case -ENOENT:
-		return "; it was removed while it was written, and its rows are lost";
+		return "; it or its directory was removed or renamed; its rows count as unwritten";
 	default:
 		return "";
 	}

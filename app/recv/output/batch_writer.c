@@ -217,7 +217,7 @@ take(struct batch_writer *w, const struct frame_record *from, struct compress_jo
 	if (kept)
 		count(&s->kept, 1);
 	if (w->run != NULL && run_files_wants_roll(w->run, record->frame)) {
-		/* the next set begins at an interval boundary, where batches end anyway */
+		/* the next set begins where all batches end anyway */
 		batch_builder_flush(w->builder);
 		run_files_roll(w->run);
 	}

@@ -57,8 +57,10 @@ struct run_files {
 	unsigned int set;
 	uint64_t step;	/* sets begin at multiples of this number */
 	uint64_t begin; /* start of the step of the last frame */
+	uint64_t last;	/* the last frame */
 	bool begun;
-	bool by_frames; /* the next set is due by frame number */
+	uint64_t frames; /* frames since the set began */
+	bool by_frames;	 /* the next set is due by frame number */
 	uint64_t opened_at;
 	uint64_t opened_bytes;
 	uint64_t retry_at; /* for a failed change of set while both files are usable */
@@ -231,24 +233,32 @@ release_all(struct run_files *r)
 
 /*
  * Describe what writing needs to resume: run_files_roll() reserves space for both files of the next
- * set, which begins at a multiple of `step`.
+ * set.
  */
 static void
-explain_resume(const struct run_files *r, char *text, size_t size)
+explain_resume(const struct run_files *r, int error, char *text, size_t size)
 {
 	const uint64_t needed = ARROW_TABLES * r->config.resume_bytes;
+	const bool exists = error != -ENOENT || access(r->config.dir, F_OK) == 0;
 	struct statvfs fs;
+	int n;
 
-	if (statvfs(r->config.dir, &fs) == 0 && (uint64_t)fs.f_blocks * fs.f_frsize < needed)
+	if (exists && statvfs(r->config.dir, &fs) == 0 &&
+		(uint64_t)fs.f_blocks * fs.f_frsize < needed) {
 		snprintf(text, size,
 			"writing cannot resume on this file system, which has fewer than %" PRIu64
 			" MiB; start a new run with another [output] directory",
 			needed >> 20);
+		return;
+	}
+	n = snprintf(text, size,
+		"writing resumes at a frame number that is a multiple of %" PRIu64
+		", or where the numbers restart, when ",
+		r->step);
+	if (exists)
+		snprintf(text + n, size - n, "%" PRIu64 " MiB are free", needed >> 20);
 	else
-		snprintf(text, size,
-			"writing resumes at a frame number that is a multiple of %" PRIu64
-			" when %" PRIu64 " MiB are free",
-			r->step, needed >> 20);
+		snprintf(text + n, size - n, "the directory exists again");
 }
 
 /* Close a failed file, and count rows as unwritten until another file is open. */
@@ -256,7 +266,7 @@ static void
 begin_outage(struct run_files *r, enum arrow_table table)
 {
 	struct table_files *t = &r->table[table];
-	char text[PATH_MAX + 512], resume[200];
+	char text[PATH_MAX + 512], resume[240];
 	const int error = t->file->file.error;
 
 	if (r->first_error == 0)
@@ -266,7 +276,7 @@ begin_outage(struct run_files *r, enum arrow_table table)
 	COUNTER_SET(t->stats.state, is_full(error) ? RUN_FILES_FULL : RUN_FILES_FAILED);
 	counter_add(&t->stats.outages, 1);
 	set_status(r, table, &t->file->file);
-	explain_resume(r, resume, sizeof(resume));
+	explain_resume(r, error, resume, sizeof(resume));
 	snprintf(text, sizeof(text), "%s; rows of `%s` are no longer written; %s",
 		t->file->file.message, arrow_table_name(table), resume);
 	say(r, true, text);
@@ -473,12 +483,14 @@ bool
 run_files_wants_roll(struct run_files *r, uint64_t frame)
 {
 	const uint64_t sets = (r->config.roll_frames + r->step - 1) / r->step * r->step;
-	const uint64_t last = r->begin;
+	const uint64_t last = r->begin, frames = r->frames++;
+	const bool restarts = r->begun && frame <= r->last;
 	uint64_t now;
 	unsigned int i;
 
-	/* unsigned: the difference is large for a frame before `begin` */
-	if (r->begun && frame - last < r->step)
+	r->last = frame;
+	/* all batches end at a restart, see arrow/batch.h */
+	if (r->begun && !restarts && frame - last < r->step)
 		return false;
 	r->begin = frame / r->step * r->step;
 	if (!r->begun) {
@@ -490,7 +502,9 @@ run_files_wants_roll(struct run_files *r, uint64_t frame)
 		if (r->table[i].file == NULL && now >= r->table[i].backoff.retry_at)
 			return true;
 	}
-	r->by_frames |= sets > 0 && r->begin / sets != last / sets;
+	/* short acquisitions that number from the same frame never come to a multiple of `sets` */
+	r->by_frames |= sets > 0 &&
+		(r->begin / sets != last / sets || (restarts && frames >= r->config.roll_frames));
 	return (r->by_frames || set_is_full(r, now)) && now >= r->retry_at;
 }
 
@@ -545,6 +559,7 @@ run_files_roll(struct run_files *r)
 	begin_close_set(r);
 	r->set = set;
 	r->by_frames = false;
+	r->frames = 1; /* the frame for which run_files_wants_roll() was called */
 	r->retry_at = 0;
 	take_files(r, file);
 	snprintf(text, sizeof(text), "%s with %s", outage ? "writing resumed," : "continuing",

@@ -5,9 +5,10 @@
  *
  * A run without limits for its sets has one set, RUN_frames.arrow and RUN_images.arrow. A run with
  * limits (roll_frames, roll_bytes, roll_ms) has RUN_000001_frames.arrow, RUN_000001_images.arrow,
- * RUN_000002_... . Both tables change to the next set at the same frame number, which is a multiple
- * of both batch intervals. Batches are therefore the same with and without limits. Sequence numbers
- * continue across sets. Separate threads close the old files while the new ones are written.
+ * RUN_000002_... . Both tables change to the next set at the same frame: at a number that is a
+ * multiple of both batch intervals, or at a restart of the numbers, where all batches end. Batches
+ * are therefore the same with and without limits. Sequence numbers continue across sets. Separate
+ * threads close the old files while the new ones are written.
  *
  * Images are written before rows: a batch of `frames` is written only after all images that were
  * appended before it are durable. A row of a kept frame in a file therefore implies that its image
@@ -55,7 +56,8 @@ struct run_files_config {
 	struct async_writer_config slices;
 	uint32_t frames_interval; /**< frames_interval of the batch builder */
 	uint32_t images_interval;
-	uint64_t roll_frames;  /**< frame numbers per set, rounded up; 0: no limit */
+	/** frame numbers per set, rounded up; at a restart of the numbers, frames; 0: no limit */
+	uint64_t roll_frames;
 	uint64_t roll_bytes;   /**< size of a set's files in bytes; 0: no limit */
 	uint64_t roll_ms;      /**< age of a set in ms; 0: no limit */
 	uint32_t retry_ms;     /**< first retry interval after an error, doubled each time */

@@ -850,6 +850,41 @@ rolls(void **state)
 	batch_writer_destroy(w);
 }
 
+/* Acquisitions that are shorter than the batch intervals, and number from the same frame. */
+static void
+rolls_at_a_restart(void **state)
+{
+	struct batch_writer_config c = config();
+	struct batch_writer_stats s;
+	struct batch_writer *w;
+	struct arrow_reader r;
+	char path[PATH_MAX];
+	const char *problem;
+	unsigned int i;
+
+	c.roll_frames = 40;
+	w = start(&c);
+	for (i = 0; i < 150; i++) {
+		if (i % 15 == 0)
+			sample.record.frame = 0;
+		send_frame();
+	}
+	assert_int_equal(batch_writer_stop(w, true), 0);
+	batch_writer_stats_get(w, &s);
+	/* 3 acquisitions have 45 frames */
+	assert_int_equal(s.table[ARROW_FRAMES].files, 4);
+	check_sums(&s, 150);
+	for (i = 1; i <= 4; i++) {
+		snprintf(path, sizeof(path), "%s/run_%06u_frames.arrow", dir, i);
+		assert_int_equal(arrow_reader_open(&r, path, &problem), 0);
+		assert_int_equal(count_rows(&r), i < 4 ? 45 : 15);
+		assert_int_equal(r.nb_batches, i < 4 ? 3 : 1);
+		arrow_reader_close(&r);
+	}
+	batch_writer_destroy(w);
+	sample.record.frame = 0;
+}
+
 /* A receiver that was killed starts its run again: the same calibration file is accepted. */
 static void
 comes_back(struct batch_writer_config *c, const char *path)
@@ -939,6 +974,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(rows_imply_images, setup, teardown),
 		cmocka_unit_test_setup_teardown(time_ends_batches, setup, teardown),
 		cmocka_unit_test_setup_teardown(rolls, setup, teardown),
+		cmocka_unit_test_setup_teardown(rolls_at_a_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(calibration, setup, teardown),
 	};
 
