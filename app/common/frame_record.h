@@ -16,10 +16,11 @@
 
 /** `verdict` column of `frames`: the one outcome of a frame. */
 enum frame_verdict {
-	FRAME_VETOED = 0,     /**< rejected by the veto */
-	FRAME_HIT = 1,	      /**< kept: strong pixel count within limits */
-	FRAME_PRESCALED = 2,  /**< rejected, kept all the same by the prescale */
-	FRAME_DRY_RUN = 3,    /**< rejected, kept all the same because the veto only marks */
+	FRAME_VETOED = 0,    /**< rejected by the veto */
+	FRAME_HIT = 1,	     /**< kept: strong pixel count within limits */
+	FRAME_PRESCALED = 2, /**< rejected, kept all the same by the prescale */
+	/** kept whatever the veto finds: rejected in a dry run, or a frame of a dark run */
+	FRAME_DRY_RUN = 3,
 	FRAME_INCOMPLETE = 4, /**< packets missing, dropped by policy */
 	FRAME_LOST = 5,	      /**< no packet of it arrived */
 	FRAME_REFUSED = 6,    /**< no free frame slot when it had to be opened */

@@ -391,7 +391,9 @@ settle_dark_run(struct settings *s, struct config *c)
 	s->veto.params.strong_min = 0;
 	s->veto.params.strong_max = UINT32_MAX;
 	s->veto.prescale = 0;
-	s->dark.select = BUILDER_DARK_NONE;
+	s->veto.dry_run = true;
+	s->dark.select = BUILDER_DARK_RUN;
+	s->dark.interval_frames = 0;
 	s->incomplete = INCOMPLETE_KEEP;
 	s->packets_min = 1;
 }

@@ -23,10 +23,18 @@ static const char *const verdict_names[FRAME_VERDICTS] = {
 	[FRAME_ABORTED] = "aborted",
 };
 
+/* All frames of a dark run are such. */
+static bool
+is_kept_dark(const struct scan_frame *f)
+{
+	return f->verdict == FRAME_DRY_RUN && (f->flags & FRAME_FLAG_DARK) != 0;
+}
+
 bool
 report_is_judged(const struct scan_frame *f)
 {
-	return f->verdict == FRAME_VETOED || frame_verdict_is_kept(f->verdict);
+	return f->verdict == FRAME_VETOED ||
+		(frame_verdict_is_kept(f->verdict) && !is_kept_dark(f));
 }
 
 static double
@@ -245,7 +253,7 @@ report_summary(const struct scan_run *run)
 {
 	const struct table_sum images = sum_table(run, ARROW_IMAGES);
 	uint64_t verdict[FRAME_VERDICTS + 1] = {0};
-	uint64_t kept = 0, judged = 0, nnz = 0, packets = 0, holes = 0, no_image = 0, raw;
+	uint64_t kept = 0, judged = 0, dark = 0, nnz = 0, packets = 0, holes = 0, no_image = 0, raw;
 	uint64_t kind[4] = {0};
 	uint32_t nnz_most = 0;
 	const struct scan_frame *f;
@@ -253,7 +261,10 @@ report_summary(const struct scan_run *run)
 	size_t i;
 
 	for (i = 0, f = run->frame; i < run->nb_frames; i++, f++) {
-		verdict[f->verdict < FRAME_VERDICTS ? f->verdict : FRAME_VERDICTS]++;
+		if (is_kept_dark(f))
+			dark++;
+		else
+			verdict[f->verdict < FRAME_VERDICTS ? f->verdict : FRAME_VERDICTS]++;
 		judged += report_is_judged(f);
 		packets += f->missing;
 		holes += f->missing > 0;
@@ -280,8 +291,12 @@ report_summary(const struct scan_run *run)
 				i < FRAME_VERDICTS ? verdict_names[i] : "UNKNOWN", verdict[i],
 				percent(verdict[i], run->nb_frames));
 	}
-	printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
-		percent(verdict[FRAME_HIT], judged), judged);
+	if (dark > 0)
+		printf("    %-16s %-10" PRIu64 " %6.2f %%\n", "dark, kept", dark,
+			percent(dark, run->nb_frames));
+	if (judged > 0 || dark == 0)
+		printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
+			percent(verdict[FRAME_HIT], judged), judged);
 	print_missing(run, packets, run->nb_frames * (uint64_t)run->packets, holes);
 	printf("  kept frames        %" PRIu64 " as CSR, %" PRIu64 " as full image, %" PRIu64
 	       " raw\n",

@@ -447,6 +447,11 @@ def a_dark_run_of_some_rows(where):
     found = re.search(r'G0 150 frames, (\d+) of 65536 pixels read out masked; G1 0 frames; G2 0 frames;', out)
     want(found and int(found[1]) < 1000, out)
     want(re.search(r'dark frames +150 +100.00 %  kept for the pedestals', out) and ' hits ' not in out, out)
+    with open(f'{where}/out/dark_ledger.ini', encoding='ascii') as f:
+        ledger = f.read()
+    want('hits = 0\n' in ledger and 'dry_run = 150\n' in ledger, ledger)
+    out = says([SCAN, f'{where}/out/dark_frames.arrow'], 0, 'dark, kept       150        100.00 %',
+               never=('hit, kept', 'hit rate'))
     maps = [f'calibration.{key}={where}/out/dark_{name}_m%d.bin'
             for key, name in (('pedestal_g0', 'pedestal_g0'), ('mask', 'dark_mask'))]
     capture(where, '--rows', '64')
@@ -1022,7 +1027,7 @@ def a_file_that_is_removed_while_it_is_written(where):
         process.send_signal(signal.SIGTERM)
         want(process.wait(SECONDS) == 1, 'exit status', process.returncode)
         want(log_has(where, 'run_images.arrow.part at byte ') and log_has(
-            where, '; it was removed while it was written, and its rows are lost'),
+            where, '; it or its directory was removed or renamed; its rows count as unwritten'),
              open(f'{where}/log', encoding='utf-8').read())
     with open(f'{where}/out/run_ledger.ini', encoding='ascii') as f:
         ledger = f.read()
@@ -1230,7 +1235,8 @@ def a_disk_that_fills_up_in_a_run(where):
     replay = ',loops=0,rate=800,rewrite=42:8:le:16'
     for size, resume in ((72, 'writing cannot resume on this file system, which has fewer than 128 MiB; start a '
                           'new run with another [output] directory'),
-                         (200, 'writing resumes at a frame number that is a multiple of 64 when 128 MiB are free')):
+                         (200, 'writing resumes at a frame number that is a multiple of 64, or where the numbers restart, '
+                          'when 128 MiB are free')):
         with disk(where, size) as small:
             if size > 72:
                 with open(f'{small}/other', 'wb') as f:

@@ -183,6 +183,8 @@ builder_is_dark(const struct builder *b, const struct frame_record *r)
 		return r->bunch_id % d->every == d->phase;
 	case BUILDER_DARK_FRAME:
 		return r->frame % d->every == d->phase;
+	case BUILDER_DARK_RUN:
+		return true;
 	case BUILDER_DARK_NONE:
 	default:
 		return false;
@@ -986,7 +988,7 @@ conclude(struct builder *b, struct queued *q)
 	r->kind = result->kind;
 	r->veto_version = result->params;
 	r->pedestal_version = result->coef;
-	if (result->verdict == GK_VERDICT_HIT)
+	if (result->verdict == GK_VERDICT_HIT && b->dark.select != BUILDER_DARK_RUN)
 		r->verdict = FRAME_HIT;
 	else if (!kept)
 		r->verdict = FRAME_VETOED;

@@ -29,6 +29,7 @@ enum builder_dark_select {
 	BUILDER_DARK_STATUS, /**< status word & mask == value (external input, event code) */
 	BUILDER_DARK_BUNCH,  /**< bunch id modulo every == phase */
 	BUILDER_DARK_FRAME,  /**< frame number modulo every == phase */
+	BUILDER_DARK_RUN,    /**< every frame: a dark run, in which the veto finds no hits */
 };
 
 /** Selection of dark frames and length of a pedestal interval. */

@@ -206,7 +206,7 @@ gang_memory_list(
 	const struct settings *s, enum gk_memory results, struct gang_memory pieces[GANG_PIECES])
 {
 	const bool device = results == GK_MEMORY_DEVICE;
-	const bool dark = s->dark.select != BUILDER_DARK_NONE;
+	const bool dark = s->dark.select != BUILDER_DARK_NONE && s->dark.select != BUILDER_DARK_RUN;
 	struct gk_geometry geometry;
 	struct gk_layout layout;
 

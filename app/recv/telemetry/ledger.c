@@ -416,12 +416,12 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
 	if (l->hits + l->prescaled + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
 		fprintf(out, "of these\n");
-	/* the veto of a dark run passes every frame */
-	line(out, dark_run ? "dark frames" : "hits", l->hits, l->frames,
-		dark_run ? "kept for the pedestals" : "by strong pixel count");
+	line(out, "hits", l->hits, l->frames, "by strong pixel count");
 	line(out, "prescaled", l->prescaled, l->frames,
 		"rejected by the veto, kept by the prescale");
-	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because [veto] dry_run is set");
+	line(out, dark_run ? "dark frames" : "dry run", l->dry_run, l->frames,
+		dark_run ? "kept for the pedestals"
+			 : "rejected, kept because [veto] dry_run is set");
 	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
 	line(out, "unretained", l->unretained, l->frames, "unwritten because the journal was full");
 	line(out, "rows not written", l->unwritten_rows, l->frames,
