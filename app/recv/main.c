@@ -39,6 +39,9 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
 #define EXIT_CONFIG 2 /* also for a wrong command line */
 
+/** Result of receive(): a failure whose cause was logged and has no errno. */
+#define REPORTED 1
+
 /** Seconds between two progress lines, on a terminal and in a log. */
 #define PROGRESS_TERMINAL 2
 #define PROGRESS_LOG	  60
@@ -291,7 +294,10 @@ serve(void *arg)
 	return NULL;
 }
 
-/** Poll until the service thread ends. No data is in progress when this returns. */
+/**
+ * Poll until the service thread ends. No data is in progress when this returns.
+ * @return 0; REPORTED; -errno
+ */
 static int
 receive(struct service *s)
 {
@@ -338,12 +344,12 @@ receive(struct service *s)
 			status.runs);
 	else if (status.failed_runs != 0)
 		LOG(ERR, "run %s failed, see above\n", status.name);
-	if (status.failed_runs != 0)
-		ret = -EIO;
+	if (status.failed_runs != 0 && ret == 0)
+		ret = REPORTED;
 	ledger_read(&all, s->pipeline, NULL);
 	if (!all.packets_balance) {
 		LOG(ERR, "received packets are not all accounted for: this is a bug\n");
-		ret = -EIO;
+		ret = REPORTED;
 	}
 	return ret;
 }
@@ -407,6 +413,8 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		ret = receive(&service);
 	if (ret == 0)
 		status = EXIT_SUCCESS;
+	else if (ret == REPORTED)
+		LOG(ERR, "exiting with status %d\n", status);
 	else
 		LOG(ERR, "exiting with status %d: %s\n", status, strerror(-ret));
 	telemetry_retire();

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_lcore.h>
@@ -107,8 +109,8 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 {
 	const struct builder_stats stats = builder_stats(run_get_pipeline(run)->builder);
 	const struct detector *d = &run_get_pipeline(run)->settings->detector;
-	const uint64_t frames =
-		l->frames - l->lost - l->refused - l->lost_at_restart - l->lost_while_down;
+	const uint64_t frames = l->frames - l->lost - l->refused - l->lost_at_restart -
+		l->lost_while_down - l->late_frames;
 	bool first = true;
 
 	for (uint32_t s = 0; s < d->streams; s++) {
@@ -141,23 +143,21 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 }
 
 static void
-print_rate(const struct run *run, const struct run_status *status, FILE *out)
+print_rate(const struct run_status *status, FILE *out)
 {
-	const struct builder_stats stats = builder_stats(run_get_pipeline(run)->builder),
-				   *b = &stats;
 	const struct ledger *l = &status->ledger;
 	const double seconds = status->seconds;
 
-	if (seconds > 0 || b->batches != 0)
+	if (seconds > 0 || status->batches != 0)
 		fprintf(out, "rate\n");
 	if (seconds > 0)
 		fprintf(out, "  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
 			l->frames / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
 			l->packets[RX_BYTES] / seconds / 1e9,
 			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
-	if (b->batches != 0)
+	if (status->batches != 0)
 		fprintf(out, "  %.2f frames per batch, %" PRIu64 " batches\n",
-			(double)b->batched_frames / b->batches, b->batches);
+			(double)status->batched_frames / status->batches, status->batches);
 }
 
 static void
@@ -180,6 +180,16 @@ print_lcores(const struct pipeline *p, FILE *out)
 	}
 }
 
+/** Files may have been removed, or recovered by another process, while the run wrote them. */
+static void
+print_file(const char *path, bool at_stores, FILE *out)
+{
+	if (at_stores || access(path, F_OK) == 0)
+		fprintf(out, "  %s\n", path);
+	else
+		fprintf(out, "  %s: %s\n", path, strerror(errno));
+}
+
 static void
 print_files(struct run *run, const struct run_status *status, FILE *out)
 {
@@ -191,12 +201,17 @@ print_files(struct run *run, const struct run_status *status, FILE *out)
 		const uint64_t files = writer.stats.table[t].files;
 
 		if (files > 1)
-			fprintf(out, "  %s ... %s, %" PRIu64 " files\n", run_first_path(run, t),
-				run_last_path(run, t), files);
+			fprintf(out, "  %s ... %s, %" PRIu64 " files%s\n", run_first_path(run, t),
+				run_last_path(run, t), files,
+				access(run_last_path(run, t), F_OK) == 0
+					? ""
+					: "; the last one does not exist");
 		else
-			fprintf(out, "  %s\n", run_last_path(run, t));
+			print_file(
+				run_last_path(run, t), run_get_pipeline(run)->stores != NULL, out);
 	}
-	fprintf(out, "  %s\n", status->ledger_path);
+	if (status->ledger_path[0] != '\0')
+		fprintf(out, "  %s\n", status->ledger_path);
 }
 
 void
@@ -206,7 +221,7 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 
 	ledger_print(&status->ledger, status->dark[0] != '\0', out);
 	print_modules(run, &status->ledger, out);
-	print_rate(run, status, out);
+	print_rate(status, out);
 	print_lcores(run_get_pipeline(run), out);
 	print_files(run, status, out);
 	run_get_calibration(run, &calibration);

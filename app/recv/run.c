@@ -59,6 +59,8 @@ struct run {
 	struct batch_writer *writer;
 	bool began; /**< the run was started, not only armed */
 	struct run_ledger ledger;
+	uint64_t batches; /**< struct builder_stats when the run began */
+	uint64_t batched_frames;
 	struct run_status last; /**< of the last run that ended */
 	/** paths of its files, or of the last ones if there were several */
 	char paths[ARROW_TABLES][PATH_MAX];
@@ -269,7 +271,7 @@ check_fits(struct run *r, const struct settings *s)
 	if (r->pipeline->stores != NULL && s->receiver_id != r->process->receiver_id)
 		return complain(
 			r, -EINVAL, "output.receiver_id cannot change while stores are connected");
-	if (s->dark.select != BUILDER_DARK_NONE &&
+	if (s->dark.select != BUILDER_DARK_NONE && s->dark.select != BUILDER_DARK_RUN &&
 		r->pipeline->gk_config->channel->dark[0].cells == 0)
 		return complain(r, -EINVAL,
 			"[dark] select: the process was started without dark frames and has no "
@@ -387,6 +389,23 @@ begin_idle_time(struct run *r)
 			__atomic_load_n(&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
 }
 
+/** After the run was armed: do its files still exist, or its directory if its batches go to stores? */
+static int
+check_place(struct run *r)
+{
+	for (int i = 0; i < ARROW_TABLES; i++) {
+		const char *path = r->pipeline->stores != NULL ? r->settings.directory
+							       : batch_writer_path(r->writer, i);
+
+		if (access(path, F_OK) != 0)
+			return complain(r, -errno,
+				"%s: %s; it was removed or renamed after run %s was armed; stop "
+				"the run and start it again",
+				path, strerror(errno), r->settings.run);
+	}
+	return 0;
+}
+
 static int
 start(struct run *r)
 {
@@ -396,11 +415,9 @@ start(struct run *r)
 
 	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
 		return complain(r, -EBUSY, "a run is %s", run_state_names[r->state]);
-	if (r->state != RUN_ARMED) {
-		ret = arm(r);
-		if (ret != 0)
-			return ret;
-	}
+	ret = r->state != RUN_ARMED ? arm(r) : check_place(r);
+	if (ret != 0)
+		return ret;
 	r->activity = 0;
 	r->active_at = rte_rdtsc();
 	begin_idle_time(r);
@@ -419,6 +436,8 @@ start(struct run *r)
 	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
 		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
 	stats = builder_stats(r->pipeline->builder);
+	r->batches = stats.batches;
+	r->batched_frames = stats.batched_frames;
 	run_notes_begin(&r->notes, &r->process->detector, &stats);
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
@@ -464,8 +483,8 @@ read_warnings(struct run *r, struct run_status *status)
 	run_notes_unwritten(&r->notes, &writer);
 	status->write_error = 0;
 	for (int t = 0; t < ARROW_TABLES; t++)
-		if (writer.stats.table[t].last_error != 0)
-			status->write_error = writer.stats.table[t].last_error;
+		if (writer.stats.table[t].error != 0)
+			status->write_error = writer.stats.table[t].error;
 	add_note(r, RUN_NOTE_UNWRITTEN, status, &n);
 	for (uint32_t f = 0; f < RUN_WATCH_FINDINGS; f++)
 		if (r->watch.finding[f][0] != '\0')
@@ -599,6 +618,8 @@ finish(struct run *r, bool failed)
 	last->seconds = r->first_activity == 0
 		? 0
 		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
+	last->batches = r->began ? b->batches - r->batches : 0;
+	last->batched_frames = r->began ? b->batched_frames - r->batched_frames : 0;
 	last->first_frame = r->began ? b->first_frame : 0;
 	last->last_frame = r->began ? b->last_frame : 0;
 	last->veto_version = r->began ? r->veto_version : 0;
@@ -611,6 +632,7 @@ finish(struct run *r, bool failed)
 	ret = run_ledger_write(&r->ledger, r->writer, &last->ledger, drained, last->ledger_path);
 	if (ret != 0) {
 		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
+		last->ledger_path[0] = '\0';
 		failed = true;
 	}
 	failed |= received_nothing(r, &last->ledger);
@@ -620,7 +642,7 @@ finish(struct run *r, bool failed)
 		failed = true;
 	}
 	last->failed = failed;
-	last->failed_runs += failed;
+	last->failed_runs += failed && r->began;
 	read_writer(r, &r->last_writer);
 	for (int t = 0; t < ARROW_TABLES; t++)
 		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
@@ -951,6 +973,7 @@ run_get_status(struct run *r, struct run_status *status)
 		ledger_since(&status->ledger, &(struct ledger){0});
 		memset(status->warnings, 0, sizeof(status->warnings));
 		status->seconds = 0;
+		status->batches = status->batched_frames = 0;
 		status->first_frame = status->last_frame = 0;
 		status->write_error = 0;
 		status->failed = false;

@@ -62,11 +62,13 @@ struct run_status {
 	bool failed;			/**< the last run that ended has failed */
 	uint64_t failed_runs;		/**< of the runs that have ended */
 	double seconds;			/**< from its first packet to its last one, or to now */
+	uint64_t batches;		/**< batches of its frames that gangs were handed */
+	uint64_t batched_frames;
 	struct ledger ledger;
 	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
 	uint64_t first_frame;
 	uint64_t last_frame;
-	int write_error; /**< of the last outage of a file, -errno; 0: none */
+	int write_error; /**< of a file that is not written now, -errno; 0: none */
 	char dark[400];	 /**< result of a dark run; "": not a dark run */
 	/** problems of the files and of the received data; "": no more */
 	char warnings[RUN_WARNINGS][RUN_WARNING_SIZE];

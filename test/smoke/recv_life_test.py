@@ -234,7 +234,13 @@ def a_run_of_a_service_fails(where):
         shutil.rmtree(lost)
         telemetry.do('run/stop')
         status = telemetry.wait('idle')
-        want(status['failed'] == 1, status)
+        want(status['failed'] == 1 and status['ledger'] == '', status)
+        telemetry.do(f'run/configure,run.name=gone,output.directory={lost}')
+        telemetry.do('run/arm')
+        shutil.rmtree(lost)
+        want('was removed or renamed after run gone was armed' in telemetry.do('run/start', -2)['message'])
+        telemetry.do('run/stop')
+        telemetry.wait('idle')
         telemetry.do(f'run/configure,run.name=good,run.frames=5,output.directory={where}/good')
         want(telemetry.get('run/status')['failed'] == 0, 'the next run has failed already')
         telemetry.do('run/start')
@@ -245,6 +251,9 @@ def a_run_of_a_service_fails(where):
         with open(f'{data}/log', encoding='utf-8') as log:
             text = log.read()
         want('1 of 2 runs failed' in text, text)
+        want(f'  {lost}/bad_frames.arrow.part: No such file or directory\n' in text and
+             f'  {lost}/bad_ledger.ini\n' not in text, text)
+        want(re.search('^  [1-5][.][0-9]+ frames per batch, [1-5] batches$', text, re.M), text)
         # a line at the start of each run, and its summary at the end
         for line in (f'run bad begins, files in {lost}\n', 'run bad has failed\n',
                      f'run good begins, files in {where}/good\n', 'run good has ended\n'):
