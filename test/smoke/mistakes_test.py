@@ -126,10 +126,12 @@ def eal_options_without_a_separator(where):
 @case
 def options_that_eal_does_not_take(where):
     """Unknown EAL options are reported, as are options of the program before the separator."""
-    for wrong in ('--config', 'x.ini'), ('-l', '0,999'):
-        says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, *wrong, '--', '--set',
-              'run.name=x'], 1, 'cannot start EAL: it rejects one of its options',
-             "options of braggline-recv come after '--'")
+    usual = ('--no-huge', '--no-pci', '--file-prefix', PREFIX)
+    for wrong in ('--config', 'x.ini'), ('-l', '0,999'), ('-l', 'x'):
+        for words in (*usual, *wrong), (*wrong, *usual), (*wrong, *usual[1:]):
+            says([RECV, *words, '--', '--set', 'run.name=x'], 1,
+                 'cannot start EAL: it rejects one of its options',
+                 "options of braggline-recv come after '--'", never=('huge pages',))
     says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, '--vdev', 'net_none0', '--', '--set',
           'run.name=x'], 1, 'a device is missing or fails to start', 'check --vdev')
 
@@ -628,6 +630,17 @@ def a_store_that_cannot_be_used(where):
     with open(f'{where}/other', 'wb') as f:
         f.write(os.urandom(64))
     os.chmod(f'{where}/other', 0o600)
+    memif = f'net_memif0,role=client,socket={where}/store.sock,socket-abstract=no'
+    words = command(where, 'detector.rows=64', 'egress.identity=recv', 'egress.stores=10.0.0.2',
+                    'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', f'egress.key={where}/other',
+                    f'egress.journal=/dev/shm/{PREFIX}', 'egress.journal_mib=64', 'egress.batch_mib=4',
+                    'egress.rate_mb_per_s=10', eal=('--vdev', memif))
+    for check in (), ('--check',):
+        try:
+            says([*words, *check], 1, f'no process listens on {where}/store.sock; start the')
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(f'/dev/shm/{PREFIX}')
     with running(where, store_words(where)) as process:
         wait('the store', lambda: process.poll() is not None or log_has(where, 'listening on'), SECONDS)
         for name, key, store in ('a', 'other', '10.0.0.2'), ('b', 'key', '10.0.0.2:18000'):
@@ -635,8 +648,7 @@ def a_store_that_cannot_be_used(where):
                             'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', f'egress.stores={store}',
                             f'egress.key={where}/{key}', f'egress.journal=/dev/shm/{PREFIX}{name}',
                             'egress.journal_mib=64', 'egress.batch_mib=4', 'egress.rate_mb_per_s=10',
-                            'egress.end_ms=3000', eal=(
-                                '--vdev', f'net_memif0,role=client,socket={where}/store.sock,socket-abstract=no'))
+                            'egress.end_ms=3000', eal=('--vdev', memif))
             words[words.index('--lcores') + 1] = f'(0-4)@(0-{os.cpu_count() - 1})'
             try:
                 out = says(words, 1, 'recv: run')
@@ -647,6 +659,7 @@ def a_store_that_cannot_be_used(where):
                 want('xfer: store 10.0.0.2: it does not know identity recv, or has another key for it; check '
                      f"[egress] identity and key = {where}/other, and [receiver recv] of the store's keyring\n" in out, out)
                 want(out.count('closing the connection: key') <= 3, 'a line for each attempt:', out)
+                want('no connection for' not in out, 'says that the store may not run:', out)
             else:
                 want(re.search(r'store 10.0.0.2:18000: no connection for 1\d\d\d ms: no store listens at this address '
                                r'and port; .* Check \[egress\] stores', out) and 'last failure: no store listens' in out, out)

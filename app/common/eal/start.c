@@ -117,9 +117,12 @@ try_runtime_folder(char path[PATH_MAX])
 	return access(path, W_OK | X_OK) == 0 ? 0 : -errno;
 }
 
-/* Print cause and remedy of common failures, which are missing from the messages of EAL. */
+/*
+ * Print cause and remedy of common failures, which are missing from the messages of EAL.
+ * @param huge  EAL was to use huge pages
+ */
 static void
-explain(const char *program)
+explain(const char *program, bool huge)
 {
 	/* if EAL cannot create its lock file, it sets errno only, and rte_errno is 0 */
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
@@ -144,24 +147,33 @@ explain(const char *program)
 			"%s: cannot start EAL: another process uses this --file-prefix; give "
 			"each process its own, as in --file-prefix %s2\n",
 			program, program);
-	else if (rte_eal_has_hugepages() && no_page_is_free())
+	/*
+	 * Before huge pages: if EAL rejects an option, it may not have read --no-huge. The other
+	 * causes of this error are above.
+	 */
+	else if (error == EINVAL)
+		fprintf(stderr,
+			"%s: cannot start EAL: it rejects one of its options, see above; options "
+			"of %s come after '--'\n",
+			program, program);
+	else if (huge && no_page_is_free())
 		fprintf(stderr,
 			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024, or as "
 			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
 			program);
-	else if (rte_eal_has_hugepages() && no_hugetlbfs())
+	else if (huge && no_hugetlbfs())
 		fprintf(stderr,
 			"%s: cannot start EAL: huge pages are free, but hugetlbfs is not mounted; "
 			"use --no-huge -m 1024, or as root: mkdir -p /dev/hugepages && mount -t "
 			"hugetlbfs none /dev/hugepages\n",
 			program);
-	else if (rte_eal_has_hugepages() && geteuid() != 0)
+	else if (huge && geteuid() != 0)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; huge pages and devices require root, or "
 			"access to hugetlbfs and /dev/vfio: run as root, or use --no-huge "
 			"--no-pci\n",
 			program, why);
-	else if (error == ENOMEM && rte_eal_has_hugepages())
+	else if (error == ENOMEM && huge)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; request no more than the free huge pages: -m "
 			"MIB, or raise /proc/sys/vm/nr_hugepages as root\n",
@@ -171,11 +183,6 @@ explain(const char *program)
 			"%s: cannot start EAL: %s; request no more memory than this host has: -m "
 			"MIB\n",
 			program, why);
-	else if (error == EINVAL)
-		fprintf(stderr,
-			"%s: cannot start EAL: it rejects one of its options, see above; options "
-			"of %s come after '--'\n",
-			program, program);
 	else if (error == ENODEV)
 		fprintf(stderr,
 			"%s: cannot start EAL: a device is missing or fails to start, see above; "
@@ -321,18 +328,21 @@ warn_of_reader(const char *text)
 int
 eal_start(const char *program, int argc, char **argv, int own)
 {
+	bool huge = true;
 	int ret;
 
+	for (int i = 1; i < own; i++)
+		huge &= strcmp(argv[i], "--no-huge") != 0;
 	file_lock_warn = warn_of_reader;
 	remove_stale_sockets(program, argv, own);
 	if (own != 0)
 		argv[own] = separator;
 	ret = init(own != 0 ? argc : 1, argv, own);
 	if (ret < 0) {
-		explain(program);
+		explain(program, huge);
 	} else if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
 		/* as a secondary process, it would share memory, ports and telemetry */
-		explain(program);
+		explain(program, huge);
 		(void)rte_eal_cleanup();
 		rte_errno = ENOTSUP;
 		return -1;

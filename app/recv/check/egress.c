@@ -59,9 +59,13 @@ check_egress_device(struct check *c, const struct settings *s, const struct chec
 	}
 	check_add(c, CHECK_FAIL, "egress device", "%s: %s", s->egress->device,
 		rte_strerror(-e->error));
-	check_fix(c,
-		"see the provider's messages above; [egress] device = "
-		"roce:port=PORT,ip=ADDRESS/PREFIX, or verbs:ADAPTER");
+	if (e->error == -ECONNREFUSED)
+		check_fix(
+			c, "start the store first: the receiver's memif is the client, see above");
+	else
+		check_fix(c,
+			"see the provider's messages above; [egress] device = "
+			"roce:port=PORT,ip=ADDRESS/PREFIX, or verbs:ADAPTER");
 }
 
 void

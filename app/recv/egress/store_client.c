@@ -1232,6 +1232,9 @@ store_client_watch_connection(struct store_client *s, uint64_t now)
 
 	if (s->unpaired || s->down_since == 0 || now < s->down_since + time)
 		return;
+	/* refuse() has logged what to check: the store runs, at this address */
+	if (s->stats.failure == xfer_reason_name(XFER_REASON_KEY))
+		return;
 	s->unpaired = true;
 	CLIENT_LOG(WARNING, s,
 		"no connection for %" PRIu64 " ms: %s; state %s, %" PRIu64 " attempts refused, "

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <rte_bus.h>
 #include <rte_dev.h>
+#include <rte_devargs.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
@@ -167,6 +170,30 @@ pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned in
 	return roce_pool_make(dev, what, n, cache, RTE_PKTMBUF_HEADROOM + room);
 }
 
+/**
+ * Is the port the client of a memif? It starts only if the server's process is there, and its error
+ * is then EPERM.
+ * @param socket  out: path of the socket
+ */
+static bool
+is_client_of_socket(const struct rte_eth_dev_info *info, char *socket, size_t size)
+{
+	static const char key[] = ",socket=";
+	const struct rte_devargs *devargs = info->device->devargs;
+	char args[256];
+	const char *path;
+
+	if (strcmp(info->driver_name, "net_memif") != 0 || devargs == NULL || devargs->args == NULL)
+		return false;
+	snprintf(args, sizeof(args), ",%s,", devargs->args);
+	path = strstr(args, key);
+	if (path == NULL || strstr(args, ",role=client,") == NULL)
+		return false;
+	path += strlen(key);
+	snprintf(socket, size, "%.*s", (int)strcspn(path, ","), path);
+	return true;
+}
+
 /** Configure and start a port that the application has not configured. */
 static int
 port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
@@ -177,6 +204,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	struct roce_port *port = dev->shared;
 	uint16_t q, rxd = DESCRIPTORS, txd = DESCRIPTORS, mtu = RTE_ETHER_MTU;
 	struct rte_eth_conf conf = {0};
+	char socket[128];
 	int ret;
 
 	if (dev->mtu + OVERHEAD > mtu)
@@ -203,6 +231,11 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	}
 	if (ret == 0)
 		ret = rte_eth_dev_start(dev->port);
+	if (ret < 0 && is_client_of_socket(info, socket, sizeof(socket))) {
+		RDMA_LOG(ERR, "port %u: no process listens on %s; start the memif's server first",
+			dev->port, socket);
+		return -ECONNREFUSED;
+	}
 	if (ret < 0)
 		RDMA_LOG(ERR, "port %u: cannot start with %u queues and MTU %u: %s", dev->port,
 			queues, conf.rxmode.mtu, rte_strerror(-ret));
