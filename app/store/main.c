@@ -5,11 +5,15 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <rte_dev.h>
+#include <rte_devargs.h>
+#include <rte_ethdev.h>
 #include <rte_log.h>
 #include <rte_version.h>
 
@@ -27,6 +31,7 @@ RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
 #define IDLE_TURNS 1000
 #define IDLE_US	   50
 #define STOP_MS	   10000
+#define WATCH_MS   1000
 
 struct arguments {
 	struct config_source settings;
@@ -140,13 +145,52 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	return 0;
 }
 
+static bool
+is_memif_client(uint16_t port)
+{
+	const struct rte_devargs *devargs;
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port, &info) != 0 || strcmp(info.driver_name, "net_memif") != 0)
+		return false;
+	devargs = rte_dev_devargs(info.device);
+	return devargs != NULL && devargs->args != NULL &&
+		strstr(devargs->args, "role=client") != NULL;
+}
+
+/* The client of a memif does not connect again when its server's process has ended. */
+static void
+watch_memif(void)
+{
+	static bool up[RTE_MAX_ETHPORTS];
+	char name[RTE_ETH_NAME_MAX_LEN];
+	struct rte_eth_link link;
+	uint16_t port;
+
+	RTE_ETH_FOREACH_DEV(port) {
+		if (!is_memif_client(port) || rte_eth_link_get_nowait(port, &link) != 0 ||
+			link.link_status == up[port])
+			continue;
+		up[port] = link.link_status;
+		if (!up[port] && rte_eth_dev_get_name_by_port(port, name) == 0)
+			LOG(WARNING,
+				"%s: the server of this memif has ended, and its client does not "
+				"connect again; restart the store after that process\n",
+				name);
+	}
+}
+
 static void
 poll_until_signal(struct store *s)
 {
+	uint64_t until, watch_at = 0;
 	unsigned int idle = 0;
-	uint64_t until;
 
 	while (signalled == 0) {
+		if (xfer_qp_clock() >= watch_at) {
+			watch_memif();
+			watch_at = xfer_qp_clock() + WATCH_MS;
+		}
 		idle = store_poll(s) ? 0 : idle + 1;
 		if (idle > IDLE_TURNS)
 			usleep(IDLE_US);
