@@ -389,7 +389,7 @@ begin_idle_time(struct run *r)
 			__atomic_load_n(&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
 }
 
-/** After the run was armed: do its files still exist, or its directory if its batches go to stores? */
+/** Check that the files of an armed run exist, or the directory if its batches go to stores. */
 static int
 check_place(struct run *r)
 {

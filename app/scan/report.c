@@ -95,7 +95,11 @@ print_damage(const struct scan_run *run, const struct scan_file *f, enum arrow_t
 
 	for (i = 0; i < f->reader.nb_damage; i++) {
 		arrow_damage_text(&f->reader, i, text);
-		escaped_line(stdout, "           %s", text);
+		if (arrow_damage_is_end(&f->reader, i))
+			escaped_line(stdout, "           incomplete, its write may not have ended: %s",
+				text);
+		else
+			escaped_line(stdout, "           %s", text);
 		if (table != ARROW_IMAGES)
 			continue;
 		arrow_damage_frames(&f->reader, i, &range);
@@ -107,6 +111,7 @@ static void
 print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_table table)
 {
 	char size[32];
+	bool end; /* the last batch is incomplete */
 
 	if (!f->present) {
 		printf("  %-7s  missing\n", arrow_table_name(table));
@@ -115,8 +120,12 @@ print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_tab
 	escaped_line(stdout, "  %-7s  %s", arrow_table_name(table), f->path);
 	printf("           %s, %zu batch%s, ", bytes_text(f->reader.size, size),
 		f->reader.nb_batches, plural(f->reader.nb_batches, "es"));
-	if (f->damaged > 0)
-		printf("%zu DAMAGED, left out", f->damaged);
+	end = f->damaged > 0 && f->reader.nb_damage > 0 &&
+		arrow_damage_is_end(&f->reader, f->reader.nb_damage - 1);
+	if (f->damaged > end)
+		printf("%zu DAMAGED%s, left out", f->damaged - end, end ? ", 1 incomplete" : "");
+	else if (end)
+		printf("1 incomplete, left out");
 	else if (f->crc_absent > 0)
 		printf("%zu without CRC", f->crc_absent);
 	else
@@ -315,7 +324,10 @@ report_summary(const struct scan_run *run)
 		return true;
 	printf("  NOTE               %" PRIu64 " kept frames, but %" PRIu64 " rows in images%s\n",
 		kept, images.rows,
-		scan_run_is_damaged(run) ? ": damaged or incomplete files lack some" : "");
+		scan_run_is_damaged(run) ? ": damaged or incomplete files lack some"
+			: images.rows > kept
+			? ": the last rows of frames, which follow their images, were not written"
+			: "");
 	if (no_image > 0)
 		printf("                     %" PRIu64
 		       " of them are flagged as without image: it could not be written\n",

@@ -93,6 +93,25 @@ cp "$dir"/one_*.arrow "$dir/bad/"
 printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=12300 conv=notrunc 2> "$dir/dd"
 want 1 '1 DAMAGED' "$dir/bad"
 
+# the last batch, in a file without a footer, as when the writer is killed
+cp "$dir"/one_*.arrow "$dir/bad/"
+python3 - "$dir/bad/one_frames.arrow" << 'EOF' || exit 1
+import os
+import struct
+import sys
+
+with open(sys.argv[1], 'r+b') as f:
+    data = f.read()
+    end = (len(data) - 10 - struct.unpack('<I', data[-10:-6])[0]) // 4096 * 4096
+    f.truncate(end)
+    f.seek(end - 4096 + 12)
+    f.write(b'\377')
+os.rename(sys.argv[1], sys.argv[1] + '.part')
+EOF
+want 1 ', 1 incomplete, left out' "$dir/bad"
+want 1 'incomplete, its write may not have ended: damaged: batch 9' "$dir/bad"
+rm "$dir/bad/one_frames.arrow.part"
+
 # one of the two copies of the schema is damaged: all rows are read, and the damage is reported
 cp "$dir"/one_*.arrow "$dir/bad/"
 printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=1000 conv=notrunc 2> "$dir/dd"

@@ -113,6 +113,13 @@ arrow_damage_sequences(const struct arrow_reader *r, size_t damage, uint64_t *fi
 	return true;
 }
 
+bool
+arrow_damage_is_end(const struct arrow_reader *r, size_t damage)
+{
+	return !r->complete && damage + 1 == r->nb_damage &&
+		r->damage[damage].before == r->nb_batches;
+}
+
 void
 arrow_damage_text(const struct arrow_reader *r, size_t damage, char text[ARROW_DAMAGE_TEXT])
 {

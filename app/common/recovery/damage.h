@@ -28,6 +28,12 @@ struct arrow_damage_frames {
 void arrow_damage_frames(
 	const struct arrow_reader *r, size_t damage, struct arrow_damage_frames *frames);
 
+/**
+ * Is it the last batch of a file that is being written, or whose writer was killed? Then its write
+ * may not have ended.
+ */
+bool arrow_damage_is_end(const struct arrow_reader *r, size_t damage);
+
 /** One line of text, without newline: position of the damage, its fault and its frames. */
 void arrow_damage_text(const struct arrow_reader *r, size_t damage, char text[ARROW_DAMAGE_TEXT]);
 

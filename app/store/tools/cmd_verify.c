@@ -209,6 +209,9 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 		if (f.announced)
 			f.content = stream_source_content(r, &r->damage[i].batch);
 		arrow_damage_text(r, i, f.text);
+		if (arrow_damage_is_end(r, i))
+			strncat(f.text, ", or its write had not ended",
+				sizeof(f.text) - strlen(f.text) - 1);
 		ret = add_finding(v, &f, path);
 	}
 	return ret;
