@@ -304,7 +304,8 @@ configure(struct run *r, const char *assignments)
 	int ret = 0;
 
 	if (r->state != RUN_IDLE && r->state != RUN_CONFIGURED)
-		return complain(r, -EBUSY, "a run is %s; stop it first", run_state_names[r->state]);
+		return complain(r, -EBUSY, "a run is %s; %s", run_state_names[r->state],
+			r->state == RUN_STOPPING ? "wait until it has ended" : "stop it first");
 	config = config_open(r->base);
 	if (config == NULL)
 		return complain(r, -EINVAL, "cannot read %s", r->base->file);
@@ -356,7 +357,8 @@ arm(struct run *r)
 	if (ret != 0)
 		return ret;
 	if (r->state != RUN_CONFIGURED)
-		return complain(r, -EBUSY, "a run is already %s", run_state_names[r->state]);
+		return complain(r, -EBUSY, "a run is already %s%s", run_state_names[r->state],
+			r->state == RUN_STOPPING ? "; wait until it has ended" : "");
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
 	if (ret != 0 && r->pipeline->calibration->why[0] != '\0')
 		return note(r, ret, "%s", r->pipeline->calibration->why);
@@ -414,7 +416,8 @@ start(struct run *r)
 	int ret;
 
 	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
-		return complain(r, -EBUSY, "a run is %s", run_state_names[r->state]);
+		return complain(r, -EBUSY, "a run is %s%s", run_state_names[r->state],
+			r->state == RUN_STOPPING ? "; wait until it has ended" : "");
 	ret = r->state != RUN_ARMED ? arm(r) : check_place(r);
 	if (ret != 0)
 		return ret;
@@ -832,8 +835,11 @@ run_tick(struct run *r)
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) &&
 		rte_rdtsc() >= r->ledger.keep_at)
 		run_ledger_keep(&r->ledger, r->writer, true);
-	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
+	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder)) {
+		/* that a command was refused because the run was stopping is no longer true */
+		r->message[0] = '\0';
 		finish(r, false);
+	}
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -631,8 +631,10 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 	const struct run_packets *total, bool now)
 {
 	const struct builder_stream *of = &stats->stream[s];
-	const bool silent = run_watch_is_silent(of);
 	const bool never = of->frames == 0 && stats->complete == 0;
+	/* a short run may end before a stream counts as silent */
+	const bool silent = run_watch_is_silent(of) ||
+		(now && never && of->missing > 0 && total->placed > w->from.placed);
 	struct run_watch_stream *logged = &w->stream[s];
 	char name[64], times[48] = "", why[300] = "";
 

@@ -114,6 +114,8 @@ list_directory(struct scan_list *list, const char *dir)
 	const size_t before = list->nb;
 	struct dirent *entry;
 	char path[PATH_MAX];
+	bool folders = false;
+	struct stat st;
 	size_t len, i;
 	DIR *d;
 	int ret = 0;
@@ -129,11 +131,17 @@ list_directory(struct scan_list *list, const char *dir)
 		len = stem_length(path);
 		if (len > 0)
 			ret = list_stem(list, path, len);
+		folders |= entry->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	}
 	closedir(d);
 	if (ret == 0 && list->nb == before) {
 		complain(dir,
 			"no file named RUN_frames.arrow or RUN_images.arrow in this directory");
+		if (folders)
+			fprintf(stderr,
+				"braggline-scan: the runs of a store are in its subfolders: "
+				"braggline-scan %s/*\n",
+				dir);
 		return -EINVAL;
 	}
 	/* sort: a directory is not listed in order */

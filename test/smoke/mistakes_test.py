@@ -1064,6 +1064,13 @@ def settings_that_need_others(where):
 
 
 @case
+def a_directory_of_a_store(where):
+    """Runs are in its subfolders."""
+    os.mkdir(f'{where}/lyso-0-0')
+    says([SCAN, where], 1, f'the runs of a store are in its subfolders: braggline-scan {where}/*')
+
+
+@case
 def a_file_that_another_receiver_writes(where):
     """Each message names the file."""
     capture(where)
@@ -1132,6 +1139,11 @@ def a_module_that_is_silent(where):
     says(command(where, 'run.name=dead', *settings), 0,
          f'recv: {name} has sent nothing since frame 21; check the module and its cable',
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
+    # too few frames for a silence
+    capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=5)
+    says(command(where, 'run.name=short', *settings), 0,
+         f'recv: {name} has sent nothing since the run began at frame 1; check the module and its cable',
+         f'  {name}: 640 packets missing, 100.00 %; no usable packet of it came')
     # another module continues: the log reports it during the run, as do progress lines
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=10)
     words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=none', *settings,

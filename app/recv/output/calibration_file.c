@@ -159,7 +159,12 @@ calibration_file_write(const struct arrow_io_ops *io, const char *dir, const cha
 		ret = out.config.io->sync_dir(path);
 	async_writer_close(&out);
 out:
-	if (ret < 0)
+	if (ret == -EEXIST)
+		snprintf(message, PATH_MAX,
+			"%.*s already exists: another process writes this run; set another run "
+			"name",
+			PATH_MAX - 128, path);
+	else if (ret < 0)
 		snprintf(message, PATH_MAX, "cannot %s %.*s: %s%s", what, PATH_MAX - 256, path,
 			strerror(-ret),
 			ret == -ENOSPC ? "; free space on this file system, or set [output] "

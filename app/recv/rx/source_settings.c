@@ -113,9 +113,13 @@ complain_of_count(struct config *c, const char *key, uint32_t found, uint32_t st
 {
 	char what[128];
 
-	snprintf(what, sizeof(what),
-		"found %u addresses; expected one for all streams, or %u, one per stream", found,
-		streams);
+	if (streams == 1)
+		snprintf(what, sizeof(what), "found %u addresses; expected one for the one stream",
+			found);
+	else
+		snprintf(what, sizeof(what),
+			"found %u addresses; expected one for all streams, or %u, one per stream",
+			found, streams);
 	config_complain(c, "detector", key, what);
 }
 
