@@ -96,8 +96,8 @@ print_damage(const struct scan_run *run, const struct scan_file *f, enum arrow_t
 	for (i = 0; i < f->reader.nb_damage; i++) {
 		arrow_damage_text(&f->reader, i, text);
 		if (arrow_damage_is_end(&f->reader, i))
-			escaped_line(stdout, "           incomplete, its write may not have ended: %s",
-				text);
+			escaped_line(stdout,
+				"           incomplete, its write may not have ended: %s", text);
 		else
 			escaped_line(stdout, "           %s", text);
 		if (table != ARROW_IMAGES)
