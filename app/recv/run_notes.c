@@ -32,6 +32,8 @@ run_notes_begin(struct run_notes *n, const struct detector *d, const struct buil
 	n->detector = d;
 	n->closed = stats->closed;
 	n->mismatch = stats->status_mismatch;
+	n->closed_early = stats->closed_early;
+	n->refused_behind = stats->refused_behind;
 }
 
 bool
@@ -109,6 +111,43 @@ run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool no
 		sizeof(why));
 	snprintf(text, sizeof(n->text[0]), "%" PRIu64 " of %" PRIu64 " frames %s", frames,
 		stats->closed - n->closed, why);
+	if (!known)
+		LOG(WARNING, "%s\n", text);
+}
+
+/** Append the names of streams for which frames were closed early or refused. */
+static void
+name_streams(const struct detector *d, const struct builder_stats *stats, char *text, size_t size)
+{
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (uint32_t s = 0; s < d->streams && at < size; s++) {
+		if (stats->stream[s].waited_for == 0)
+			continue;
+		at += snprintf(text + at, size - at, "%smodule %u", at > 0 ? ", " : "",
+			detector_stream_module(d, s));
+		if (d->interfaces > 1 && at < size)
+			at += snprintf(text + at, size - at, " interface %u", s % d->interfaces);
+	}
+}
+
+void
+run_notes_slots(struct run_notes *n, const struct builder_stats *stats)
+{
+	const uint64_t early = stats->closed_early - n->closed_early;
+	const uint64_t refused = stats->refused_behind - n->refused_behind;
+	char *text = n->text[RUN_NOTE_SLOTS], names[300];
+	const bool known = text[0] != '\0';
+
+	if (early + refused == 0)
+		return;
+	name_streams(n->detector, stats, names, sizeof(names));
+	snprintf(text, sizeof(n->text[0]),
+		"%" PRIu64 " frames were closed early and %" PRIu64 " refused, because frames "
+		"waited for %s, and few [frames] slots were free; check the module and its cable; "
+		"if it only lags, increase slots",
+		early, refused, names);
 	if (!known)
 		LOG(WARNING, "%s\n", text);
 }

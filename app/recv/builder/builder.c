@@ -786,6 +786,15 @@ note_streams(struct builder *b, const struct frame_closed *closed)
 	b->any_absent = any;
 }
 
+/** Count a frame that was closed early, or refused, because of streams that were behind. */
+static void
+note_waited_for(struct builder *b, const struct frame_closed *closed)
+{
+	counter_add(closed->refused ? &b->stats.refused_behind : &b->stats.closed_early, 1);
+	for (uint64_t i = closed->waited_for; i != 0; i &= i - 1)
+		counter_add(&b->stats.stream[__builtin_ctzll(i)].waited_for, 1);
+}
+
 /** Assign a record and an entry in the queue to a frame that has left the frame table. */
 static void
 queue_closed(struct builder *b, const struct frame_closed *closed)
@@ -811,6 +820,8 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	counter_set(&b->stats.last_frame, closed->frame);
 	counter_add(&b->stats.timeouts, closed->timeout);
 	counter_add(&b->stats.packets, closed->packets);
+	if (unlikely(closed->waited_for != 0))
+		note_waited_for(b, closed);
 	if (closed->packets == 0) {
 		r->verdict = closed->refused ? FRAME_REFUSED : FRAME_LOST;
 		for (uint32_t i = 0; i < d->streams; i++)

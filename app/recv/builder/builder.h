@@ -46,6 +46,7 @@ struct builder_stream {
 	uint64_t silent_from; /**< first frame of the last silence */
 	uint64_t silent_to;   /**< first frame after the last silence; 0: still silent */
 	uint64_t seen[2];     /**< bit mask of its packets that were present in incomplete frames */
+	uint64_t waited_for;  /**< frames that closed early or were refused because of it */
 };
 
 /**
@@ -59,7 +60,10 @@ struct builder_stats {
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
 	/** missing packets of frames that were neither lost nor refused as a whole */
 	uint64_t missing_packets;
-	uint64_t timeouts;	  /**< frames closed by timeout */
+	uint64_t timeouts; /**< frames closed by timeout */
+	/** frames closed without streams that were behind, because slots were short */
+	uint64_t closed_early;
+	uint64_t refused_behind;  /**< frames refused while slots waited for streams behind */
 	uint64_t status_mismatch; /**< frames with FRAME_FLAG_STATUS */
 	/** the last of them: its different status << 32 | status of its first stream */
 	uint64_t status_seen;

@@ -8,6 +8,11 @@
 /** Microseconds between two checks of the RX roles' progress while the head is delayed. */
 #define LOOK_US 20
 
+/** Slots are short if fewer than 1 / SHORT_PART of them are left for frames that have not begun. */
+#define SHORT_PART 4
+/** A stream that has sent nothing for 1 / PAUSE_PART of `stall_cycles` is not sending. */
+#define PAUSE_PART 64
+
 /** Have all RX roles placed all their packets of a frame? */
 static bool
 all_rx_complete(const struct frame_table *ft, uint64_t frame)
@@ -23,8 +28,18 @@ all_rx_complete(const struct frame_table *ft, uint64_t frame)
 	return true;
 }
 
+/** Highest frame + 1 of a stream's packets, placed or waiting. */
+static uint64_t
+highest_of(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
+
+	return RTE_MAX(frame_stream_progress(ft, stream),
+		__atomic_load_n(&frx->reach[stream], __ATOMIC_ACQUIRE));
+}
+
 /**
- * Highest frame + 1 of a stream's packets, placed or waiting. If all slots are open and an RX role
+ * Frame + 1 that a stream has reached, seen from the head. If all slots are open and an RX role
  * has no room for more packets of later frames, it waits for the head to close and has no packets
  * for it. Its streams then have reached the frame that blocks it.
  */
@@ -33,8 +48,7 @@ stream_reach(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = ft->builder;
 	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
-	const uint64_t reach = RTE_MAX(frame_stream_progress(ft, stream),
-		__atomic_load_n(&frx->reach[stream], __ATOMIC_ACQUIRE));
+	const uint64_t reach = highest_of(ft, stream);
 	uint64_t blocked;
 
 	if (b->next_open - b->next_close < ft->config.slots)
@@ -77,6 +91,14 @@ hold_head(struct frame_table *ft)
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		moved |= b->moved.progress[s] != frame_stream_progress(ft, s);
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		const uint64_t at = frame_stream_progress(ft, s);
+
+		if (b->held && at == b->sent_progress[s])
+			continue;
+		b->sent_progress[s] = at;
+		b->sent_at[s] = frame_rx_listened(ft, ft->config.owner[s]);
+	}
 	if (!b->held)
 		note_delay(ft, &b->delay);
 	if (!b->held || moved)
@@ -131,12 +153,54 @@ is_waited_for(const struct frame_table *ft, uint32_t stream)
 	return b->next_close + 1 >= b->gap_to || (b->gap_group >> stream & 1) != 0;
 }
 
+/** Has a stream sent nothing for 1 / PAUSE_PART of `stall_cycles`? Only after hold_head(). */
+static bool
+has_paused(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = ft->builder;
+
+	return frame_rx_listened(ft, ft->config.owner[stream]) - b->sent_at[stream] >=
+		ft->config.stall_cycles / PAUSE_PART;
+}
+
+/**
+ * Are slots short, and may the head therefore close without the streams that are behind? Frames
+ * would be refused soon, and these have the pixels of all modules. At least half of all expected
+ * streams must be `max_skew_frames` ahead of the head and leave fewer than 1 / SHORT_PART of the
+ * slots, and they must be more than the others that send. So the numbers of fewer streams, which
+ * may be forged, close no frame of the others.
+ */
+static bool
+is_outrun(const struct frame_table *ft)
+{
+	const struct frame_builder *b = ft->builder;
+	const uint64_t least = b->next_open + b->nb_free -
+		RTE_MIN(b->next_open, (uint64_t)ft->config.slots / SHORT_PART);
+	const uint64_t passed = b->next_close + 1 + ft->config.max_skew_frames;
+	uint32_t expected = 0, ahead = 0, others = 0;
+
+	if (!ft->config.refuse)
+		return false;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		if (detector_stream_expected(&ft->detector, s) == 0)
+			continue;
+		expected++;
+		if (stream_reach(ft, s) > RTE_MAX(least, passed - 1))
+			ahead++;
+		else if (!has_paused(ft, s))
+			others++;
+	}
+	return 2 * ahead >= expected && ahead > others;
+}
+
 /**
  * May the head, which is incomplete, be closed? Yes if every live stream is `max_skew_frames`
- * frames ahead, or after the timeout. Streams that delayed the head are then no longer live. If no
- * stream is live, but a stream that is not silent has begun the head, it also closes only after the
- * timeout, because the other streams may be about to send. This does not apply after a restart
- * while packets wait.
+ * frames ahead, if slots are short, or after the timeout. Streams that delayed the head are then no
+ * longer live. If no stream is live, but a stream that is not silent has begun the head, it also
+ * closes only after the timeout, because the other streams may be about to send. This does not
+ * apply after a restart while packets wait.
+ *
+ * If so, the frames below b->close_end, of which the streams are ahead, too, close with the head.
  */
 static bool
 head_given_up(struct frame_table *ft)
@@ -145,6 +209,7 @@ head_given_up(struct frame_table *ft)
 	const uint64_t passed = b->next_close + 1 + ft->config.max_skew_frames;
 	const uint64_t now = rte_rdtsc();
 	uint32_t behind = 0, live = 0, began = 0;
+	uint64_t waited_for = 0, end = RTE_MIN(b->next_open, ft->window.end);
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
@@ -154,11 +219,14 @@ head_given_up(struct frame_table *ft)
 
 		if (at != 0 && at <= b->next_close + 1)
 			return false;
+		if (at != 0)
+			end = RTE_MIN(end, at - 1);
 	}
 	b->looked_at = now;
 	b->ran += frame_clock_step(ft, &b->ran_at);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);
+		uint64_t reach;
 
 		if (b->stalled_at[s] != at + 1)
 			b->stalled_at[s] = 0; /* it sends (again) */
@@ -166,9 +234,15 @@ head_given_up(struct frame_table *ft)
 		if (b->stalled_at[s] == 0 && detector_stream_expected(&ft->detector, s) != 0 &&
 			is_waited_for(ft, s)) {
 			live++;
-			behind += stream_reach(ft, s) < passed;
+			reach = highest_of(ft, s);
+			end = RTE_MIN(end, reach - RTE_MIN(reach, ft->config.max_skew_frames));
+			if (stream_reach(ft, s) >= passed)
+				continue;
+			behind++;
+			waited_for |= UINT64_C(1) << s;
 		}
 	}
+	b->behind = waited_for;
 	/* all streams were restarted, packets wait for later frames: no stream sends the rest */
 	if (live == 0 && b->next_close + 1 >= b->gap_to && !b->draining)
 		behind = began;
@@ -176,9 +250,22 @@ head_given_up(struct frame_table *ft)
 		b->held = false; /* no packet of this frame or a later one: the line is idle */
 		return false;
 	}
-	if (behind == 0)
+	b->close_end = b->next_close + 1;
+	if (behind == 0) {
+		/* in a gap, each frame waits for other streams */
+		if (live > 0 && b->requests == 0 && b->gap_to <= b->next_close + 1)
+			b->close_end = RTE_MAX(b->close_end, end);
 		return true;
+	}
 	hold_head(ft);
+	if (is_outrun(ft)) {
+		b->outrun = true;
+		b->short_behind = waited_for;
+		for (uint32_t s = 0; s < ft->detector.streams; s++)
+			if ((waited_for >> s & 1) != 0 && has_paused(ft, s))
+				b->stalled_at[s] = b->sent_progress[s] + 1;
+		return true;
+	}
 	if (delay(ft) < ft->config.stall_cycles)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
@@ -266,25 +353,33 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 		frame_entry_set(ft, frame, FRAME_TAG_CLOSED);
 	}
 	closed->missing = ft->detector.expected - closed->packets;
+	if (closed->refused || (b->outrun && closed->missing > 0))
+		closed->waited_for = b->short_behind;
 	report = closed->packets > 0 || (closed->refused && frame >= b->unnamed) ||
 		(b->started && (!b->flushing || frame < b->flush_end));
 	b->started |= report;
 	b->reported += report;
 	if (report)
 		frame_late_row(ft, frame);
-	b->closing = false;
+	b->closing = b->closing && b->next_close < b->close_end;
 	b->timeout = false;
+	b->outrun = false;
 	if (b->held)
 		hold_next(ft);
 	frame_window_publish(ft);
 	return report;
 }
 
-/** Close the head for RX roles, and begin to wait until none of them uses it. */
+/**
+ * Close the frames below b->close_end for RX roles, and begin to wait until none of them uses them.
+ * The grace period may be long if RX roles share CPUs, so it is one for all.
+ */
 static void
 begin_closing(struct frame_table *ft)
 {
-	frame_entry_set(ft, ft->builder->next_close, FRAME_TAG_CLOSED);
+	for (uint64_t f = ft->builder->next_close; f < ft->builder->close_end; f++)
+		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
+			frame_entry_set(ft, f, FRAME_TAG_CLOSED);
 	frame_window_changed(ft);
 	ft->builder->closing = true;
 	ft->builder->grace = rte_rcu_qsbr_start(ft->qsbr);

@@ -352,7 +352,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	 */
 	progress = progress != 0 ? progress : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
-		((frx->out_of_window >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
+		((frx->out_of_window >> stream & 1) == 0 || base <= frame + ft->entry_mask)) {
 		frame_rx_is_here(frx, stream, frame);
 		return drop_late(ft, frx, stream, frame);
 	}

@@ -184,6 +184,8 @@ refuse_frames(struct frame_table *ft)
 		frame_entry_set(ft, b->next_open++, FRAME_TAG_REFUSED);
 		refused++;
 	}
+	if (refused > 0)
+		b->short_behind = b->held ? b->behind : 0;
 	return refused;
 }
 

@@ -27,7 +27,8 @@
  *  - it is complete, or
  *  - every live stream is `max_skew_frames` frames ahead, or
  *  - a stream that delays it has been silent for `stall_cycles`. The builder does not wait for this
- *    stream again until it sends.
+ *    stream again until it sends, or
+ *  - slots are short, frames may be refused, and most streams are ahead (is_outrun()).
  * If an RX role has no room for more waiting packets, and none of their frames is open, it can
  * place no packet in an open frame. Its streams then count as ahead.
  *
@@ -171,6 +172,9 @@ struct frame_closed {
 	uint32_t missing; /**< expected packets that are not there */
 	bool refused;
 	bool timeout; /**< closed by time */
+	/** Bits of the streams that it, or the head before it, waited for while slots were short:
+	 * it closed early or was refused for them. */
+	uint64_t waited_for;
 };
 
 /**

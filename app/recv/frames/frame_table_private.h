@@ -48,6 +48,7 @@ struct frame_builder {
 	uint64_t reported;  /**< frames of this run that frame_table_close() has returned */
 	bool started;	    /**< a frame was returned since the last move */
 	bool closing;	    /**< the head's tag is changed, its grace period runs */
+	uint64_t close_end; /**< frames below it are closed together with the head */
 	bool timeout;	    /**< the head closes by time */
 	bool flushing;	    /**< everything open is closed, with one grace period for all */
 	bool flush_graced;  /**< the grace period of the flush is over */
@@ -62,8 +63,15 @@ struct frame_builder {
 	uint64_t ran_at;	  /**< TSC of the last change of `ran` */
 	struct frame_delay delay; /**< since when */
 	struct frame_delay moved; /**< when a stream sent last, since then */
-	uint64_t move_to;	  /**< frame + 1 at which the window is to begin, 0 = no move */
-	uint64_t requested;	  /**< requested frame, if the window begins before it; else 0 */
+	/* which streams the head waits for, see is_outrun() */
+	uint64_t sent_progress[DETECTOR_STREAMS_MAX]; /**< progress at `sent_at` */
+	/** frame_rx.listened of the stream's RX role when its progress was last seen to change */
+	uint64_t sent_at[DETECTOR_STREAMS_MAX];
+	uint64_t behind; /**< bits of the streams that the head waited for at the last check */
+	uint64_t short_behind; /**< ... when slots were last short: a frame closed or was refused */
+	bool outrun;	       /**< the head closes because slots are short */
+	uint64_t move_to;      /**< frame + 1 at which the window is to begin, 0 = no move */
+	uint64_t requested;    /**< requested frame, if the window begins before it; else 0 */
 	/** Refused frames below this were named by no packet that waited. Read by RX roles. */
 	uint64_t unnamed;
 	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */

@@ -63,6 +63,7 @@ static struct frame_closed processing[64];
 static uint32_t nb_processing;
 static uint32_t nic_ring;
 static uint64_t nic_dropped;
+static uint32_t nb_early; /* frames that closed early without an honest stream */
 
 /* state of the model */
 static uint64_t named[NUMBERS_MAX], rows[NUMBERS_MAX];
@@ -175,6 +176,9 @@ build(void)
 
 	while (rig_close(ft, &closed)) {
 		note(rows, &nb_rows, closed.frame);
+		for (uint32_t s = 0; s < d.streams; s++)
+			nb_early += !closed.refused && (closed.waited_for >> s & 1) != 0 &&
+				role[s] == HONEST;
 		if (closed.packets == 0)
 			continue;
 		if (slow)
@@ -925,6 +929,72 @@ busy_story(void)
 	close_table();
 }
 
+/**
+ * A detector of 2000 frames in `stall_cycles`, and a receiver that keeps up and refuses frames
+ * without slots. Up to half of the streams stop, for good or for a while: no frame is refused. Or
+ * fewer than half send random numbers in the window: no frame of the others closes early.
+ */
+static void
+stalled_story(void)
+{
+	const uint32_t streams = 2 + rig_below(&rng, 5);
+	const bool forged = streams > 2 && chance(50);
+	const uint32_t odd = 1 + rig_below(&rng, (streams - forged) / 2);
+	/* half of the streams are enough if the others have sent nothing for 2000 / 64 frames */
+	const uint32_t slots = (2 * odd == streams ? 50 : 16) + rig_below(&rng, 50);
+	const uint32_t from = rig_below(&rng, 200), to = from + rig_below(&rng, 600);
+	uint64_t number = 1 + rig_below(&rng, 5000);
+
+	any_astray = orderly = all_promised = false;
+	nb_early = 0;
+	one_role(streams, 16);
+	config.slots = slots;
+	config.max_skew_frames = 1 + rig_below(&rng, slots / 4);
+	config.refuse = true;
+	config.no_run = false;
+	config.run.first_known = true;
+	config.run.first_frame = number;
+	config.nb_rx = 1 + rig_below(&rng, 2);
+	for (uint32_t s = 0; s < streams; s++)
+		config.owner[s] = queue_of[s] = s % config.nb_rx;
+	for (uint32_t s = 0; s < odd && forged; s++)
+		role[s] = ASTRAY;
+	open_table();
+	config.run.first_known = false;
+	ft->deaf_cycles = config.stall_cycles / 20;
+	for (uint32_t f = 0; f < 800; f++, number++) {
+		for (uint32_t s = 0; s < streams; s++) {
+			const bool is_odd = s < odd && f >= from && f < to;
+
+			if (is_odd && forged)
+				for (uint32_t p = 0; p < 4; p++)
+					push(s, number + rig_below(&rng, slots / 8 * 7),
+						d.expect_from[s] + p, 0);
+			else if (!is_odd)
+				send_frame(s, number, 0);
+		}
+		pass_time(config.stall_cycles / 2000);
+		work(4);
+	}
+	end_story();
+	nb_packets += sent;
+	assert_int_equal(rig_outcomes(ft), sent);
+	if (forged)
+		assert_int_equal(nb_early, 0);
+	else
+		assert_int_equal(rig_count(ft, RX_PLACED), sent);
+	assert_int_equal(ft->window.generation, generation + 1);
+	config.run.first_frame = 0;
+	close_table();
+}
+
+static void
+stalled_modules_cost_no_frame(void **state)
+{
+	play_seeds(300, 4, stalled_story);
+	print_message(" %" PRIu64 " packets\n", nb_packets);
+}
+
 static void
 busy_receiver_loses_nothing(void **state)
 {
@@ -953,6 +1023,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(slow_receiver_moves_no_window, say_seed),
 		cmocka_unit_test_teardown(busy_receiver_loses_nothing, say_seed),
+		cmocka_unit_test_teardown(stalled_modules_cost_no_frame, say_seed),
 		cmocka_unit_test_teardown(stories_end_well, say_seed),
 	};
 

@@ -59,7 +59,8 @@ static uint32_t nb_free, held[FRAME_SLOTS_MAX], nb_held;
 static uint64_t progress[DETECTOR_STREAMS_MAX], leap[DETECTOR_STREAMS_MAX],
 	given_up[DETECTOR_STREAMS_MAX], waits_at[DETECTOR_STREAMS_MAX],
 	held_at[DETECTOR_STREAMS_MAX], moved_at[DETECTOR_STREAMS_MAX];
-static bool timed_out, flushing, head_held;
+static bool timed_out, flushing, head_held, outrun;
+static uint64_t behind_streams, short_behind, nb_outrun, nb_waited_for;
 
 static struct model_frame *
 at(uint64_t frame)
@@ -146,26 +147,67 @@ model_open(void)
 		wanted = RTE_MAX(wanted, model_wanted(i));
 	if (!config.refuse || nb_free > 0)
 		return n;
-	for (; next_open < RTE_MIN(wanted, end) && next_open - next_close < config.slots; n++)
+	for (; next_open < RTE_MIN(wanted, end) && next_open - next_close < config.slots; n++) {
 		at(next_open++)->state = REFUSED;
+		short_behind = head_held ? behind_streams : 0;
+	}
 	return n;
 }
 
 /** Highest frame + 1 of a stream's packets, placed or waiting. */
 static uint64_t
+model_highest(uint32_t s)
+{
+	return RTE_MAX(progress[s], waits_at[s]);
+}
+
+/** Frame + 1 that a stream has reached, seen from the head. */
+static uint64_t
 model_reach(uint32_t s)
 {
-	const uint64_t waits_for = model_wanted(config.owner[s]);
-	const uint64_t reach = RTE_MAX(progress[s], waits_at[s]);
+	const uint64_t waits_for = model_wanted(config.owner[s]), reach = model_highest(s);
 
 	return next_open - next_close >= config.slots && waits_for > next_open
 		? RTE_MAX(reach, waits_for)
 		: reach;
 }
 
-/** Whether the head may be closed although it is incomplete. */
+/** Whether slots are short, and enough streams are ahead of the head. */
 static bool
-model_gives_up(bool time_is_up)
+model_is_outrun(bool time_is_up)
+{
+	uint32_t ahead = 0;
+
+	for (uint32_t s = 0; s < d.streams; s++)
+		ahead += model_reach(s) > next_close + config.max_skew_frames &&
+			next_open + nb_free < model_reach(s) + config.slots / 4;
+	return config.refuse && 2 * ahead >= d.streams &&
+		ahead > (time_is_up ? 0 : d.streams - ahead);
+}
+
+/** End of the frames of which all live streams are `max_skew_frames` ahead. */
+static uint64_t
+model_passed(void)
+{
+	uint64_t passed = RTE_MIN(next_open, end);
+
+	for (uint32_t i = 0; i < config.nb_rx; i++)
+		if (model_wanted(i) != 0)
+			passed = RTE_MIN(passed, model_wanted(i) - 1);
+	for (uint32_t s = 0; s < d.streams; s++)
+		if (given_up[s] == 0)
+			passed = RTE_MIN(passed,
+				model_highest(s) -
+					RTE_MIN(model_highest(s), config.max_skew_frames));
+	return passed;
+}
+
+/**
+ * Whether the head may be closed although it is incomplete.
+ * @param passed  out: end of the frames that close with it
+ */
+static bool
+model_gives_up(bool time_is_up, uint64_t *passed)
 {
 	uint64_t highest = 0;
 	uint32_t behind = 0, live = 0, began = 0;
@@ -174,14 +216,21 @@ model_gives_up(bool time_is_up)
 	for (uint32_t i = 0; i < config.nb_rx; i++)
 		if (model_wanted(i) != 0 && model_wanted(i) <= next_close + 1)
 			return false;
+	behind_streams = 0;
 	for (uint32_t s = 0; s < d.streams; s++) {
 		highest = RTE_MAX(highest, RTE_MAX(progress[s], model_wanted(config.owner[s])));
 		if (given_up[s] != progress[s] + 1)
 			given_up[s] = 0;
 		live += given_up[s] == 0;
 		began += progress[s] > next_close;
-		behind += given_up[s] == 0 && model_reach(s) <= next_close + config.max_skew_frames;
+		if (given_up[s] != 0 || model_reach(s) > next_close + config.max_skew_frames)
+			continue;
+		behind++;
+		behind_streams |= UINT64_C(1) << s;
 	}
+	*passed = next_close + 1;
+	if (live > 0 && behind == 0)
+		*passed = RTE_MAX(*passed, model_passed());
 	if (live == 0)
 		behind = began;
 	if (highest <= next_close) {
@@ -193,6 +242,15 @@ model_gives_up(bool time_is_up)
 	if (behind > 0)
 		memcpy(moved_at, progress, sizeof(progress));
 	head_held |= behind > 0;
+	outrun = behind > 0 && model_is_outrun(time_is_up);
+	if (outrun) {
+		short_behind = behind_streams;
+		for (uint32_t s = 0; s < d.streams && time_is_up; s++)
+			if ((behind_streams >> s & 1) != 0)
+				given_up[s] = progress[s] + 1;
+		nb_outrun++;
+		return true;
+	}
 	if (behind > 0 && !time_is_up)
 		return false;
 	for (uint32_t s = 0; s < d.streams && behind > 0; s++)
@@ -225,7 +283,7 @@ static bool
 model_close(bool time_is_up)
 {
 	struct model_frame *f;
-	uint64_t highest;
+	uint64_t highest, passed;
 
 	if (next_close == next_open)
 		return false;
@@ -233,9 +291,11 @@ model_close(bool time_is_up)
 	if (flushing && !all_quiet())
 		return false;
 	if (f->state == OPEN && f->packets < d.tiles) {
-		if (!model_gives_up(time_is_up))
+		if (!model_gives_up(time_is_up, &passed))
 			return false;
-		f->state = CLOSING;
+		for (uint64_t i = next_close; i < passed; i++)
+			if (at(i)->state == OPEN)
+				at(i)->state = CLOSING;
 		begin_grace();
 	}
 	if (f->state == CLOSING && !all_quiet())
@@ -372,7 +432,8 @@ make_case(uint32_t *nb_frames)
 	memset(leap, 0, sizeof(leap));
 	memset(given_up, 0, sizeof(given_up));
 	memset(waits_at, 0, sizeof(waits_at));
-	head_held = false;
+	head_held = outrun = false;
+	behind_streams = short_behind = 0;
 	for (uint32_t i = 0; i < RTE_DIM(frames); i++) {
 		frames[i].state = AHEAD;
 		frames[i].packets = 0;
@@ -404,9 +465,10 @@ step_rx(uint32_t frx, uint32_t burst)
 
 		enum frame_placement r = rig_place(ft, p->stream, p->frame, p->packet, p->id);
 
-		/* held first, and late afterwards: restarts are tested in frame_story_test.c */
-		if (r == FRAME_PLACE_HOLD && expected == FRAME_PLACE_LATE)
-			r = FRAME_PLACE_LATE;
+		/* held first, and dropped afterwards: restarts are tested in frame_story_test.c */
+		if (r == FRAME_PLACE_HOLD &&
+			(expected == FRAME_PLACE_LATE || expected == FRAME_PLACE_DUPLICATE))
+			r = expected;
 		assert_int_equal(r, expected);
 		if (expected == FRAME_PLACE_WAIT) {
 			w->waits = true;
@@ -431,6 +493,9 @@ compare(const struct frame_closed *closed)
 	assert_int_equal(closed->packets, f->packets);
 	assert_int_equal(closed->missing, d.tiles - f->packets);
 	assert_int_equal(closed->timeout, timed_out);
+	assert_int_equal(closed->waited_for,
+		closed->refused || (outrun && closed->missing > 0) ? short_behind : 0);
+	nb_waited_for += closed->waited_for != 0;
 	if (f->packets == 0)
 		return;
 	header = frame_table_frame(ft, closed->slot);
@@ -476,7 +541,7 @@ step_close(bool time_is_up)
 	else if (!closed.refused)
 		nb_free++;
 	at(closed.frame)->state = closed.refused ? REFUSED : CLOSED;
-	timed_out = false;
+	timed_out = outrun = false;
 	return true;
 }
 
@@ -625,7 +690,10 @@ table_does_as_the_model(void **state)
 		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
 		one_case();
 	}
-	print_message("seeds %" PRIu64 " ... %" PRIu64 "\n", first, first + n - 1);
+	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64
+		      " frames closed because slots were "
+		      "short, %" PRIu64 " closed or refused for a stream\n",
+		first, first + n - 1, nb_outrun, nb_waited_for);
 }
 
 static int

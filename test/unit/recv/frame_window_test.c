@@ -193,6 +193,55 @@ gap_after_a_gap(void **state)
 	}
 }
 
+/* One of two modules stops. Its frames close before the slots are used up, and none is refused. */
+static void
+stopped_module_costs_no_slots(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.slots = 16;
+	config.refuse = true;
+	config.stall_cycles = 64 * UINT64_C(1000000000000);
+	begin(1);
+	for (uint64_t f = 1; f <= 12; f++) {
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+		expect_nothing();
+	}
+	assert_int_equal(place_range(0, 13, 0, PACKETS), FRAME_PLACED);
+	/* the other module may still send */
+	expect_nothing();
+	ft->rx[0].listened += 1000000000000;
+	assert_true(rig_close_graced(ft, &closed));
+	assert_int_equal(closed.frame, 1);
+	assert_int_equal(closed.missing, PACKETS);
+	assert_int_equal(closed.waited_for, 1 << 1);
+	assert_false(closed.timeout);
+	frame_table_recycle(ft, closed.slot);
+	/* the module is not waited for until it sends again */
+	for (uint64_t f = 2; f <= 11; f++) {
+		expect_closed(f, PACKETS);
+		assert_int_equal(closed.waited_for, 0);
+	}
+	expect_nothing();
+	assert_int_equal(rig_place(ft, 1, 12, 0, 1), FRAME_PLACED);
+	assert_int_equal(place_range(0, 14, 0, PACKETS), FRAME_PLACED);
+	expect_nothing();
+}
+
+/* With `backpressure = wait` the detector waits: no frame closes early. */
+static void
+replay_waits_for_a_stopped_module(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.slots = 16;
+	config.stall_cycles = 64 * UINT64_C(1000000000000);
+	begin(1);
+	for (uint64_t f = 1; f <= 16; f++)
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+	expect_nothing();
+	ft->rx[0].listened += 1000000000000;
+	expect_nothing();
+}
+
 /*
  * The window begins at frame 0, before the detector's first frame. A packet of frame 0 that arrives
  * while frame 0 is being closed without packets is late. The frame has no row, so it is counted.
@@ -1105,6 +1154,8 @@ main(int argc, char **argv)
 		TEST(first_window_by_agreement),
 		TEST(first_window_before_a_gap),
 		TEST(gap_after_a_gap),
+		TEST(stopped_module_costs_no_slots),
+		TEST(replay_waits_for_a_stopped_module),
 		TEST(late_for_the_first_head),
 		TEST(first_window_between_runs),
 		TEST(first_window_after_long_idleness),
