@@ -71,15 +71,24 @@ frame_head_begun(const struct frame_table *ft)
 	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
 
-/** Note the time and the progress of all streams. */
-static void
-note_delay(const struct frame_table *ft, struct frame_delay *now)
+void
+frame_delay_note(const struct frame_table *ft, struct frame_delay *now)
 {
 	now->ran = ft->builder->ran;
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		now->listened[i] = frame_rx_listened(ft, i);
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		now->progress[s] = frame_stream_progress(ft, s);
+}
+
+uint64_t
+frame_delay_cycles(const struct frame_table *ft, const struct frame_delay *since)
+{
+	uint64_t least = ft->builder->ran - since->ran;
+
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		least = RTE_MIN(least, frame_rx_listened(ft, i) - since->listened[i]);
+	return least;
 }
 
 /** The head is delayed: since now, or since an earlier call. */
@@ -100,9 +109,9 @@ hold_head(struct frame_table *ft)
 		b->sent_at[s] = frame_rx_listened(ft, ft->config.owner[s]);
 	}
 	if (!b->held)
-		note_delay(ft, &b->delay);
+		frame_delay_note(ft, &b->delay);
 	if (!b->held || moved)
-		note_delay(ft, &b->moved);
+		frame_delay_note(ft, &b->moved);
 	b->held = true;
 }
 
@@ -121,21 +130,6 @@ hold_next(struct frame_table *ft)
 		highest = RTE_MAX(highest, b->moved.progress[s]);
 	b->held = highest > b->next_close;
 	b->delay = b->moved;
-}
-
-/**
- * For how long is the head delayed? The time in which the builder or an RX role did not run does
- * not count: the missing packets may have arrived meanwhile.
- */
-static uint64_t
-delay(const struct frame_table *ft)
-{
-	const struct frame_builder *b = ft->builder;
-	uint64_t least = b->ran - b->delay.ran;
-
-	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
-		least = RTE_MIN(least, frame_rx_listened(ft, i) - b->delay.listened[i]);
-	return least;
 }
 
 /**
@@ -266,7 +260,7 @@ head_given_up(struct frame_table *ft)
 				b->stalled_at[s] = b->sent_progress[s] + 1;
 		return true;
 	}
-	if (delay(ft) < ft->config.stall_cycles)
+	if (frame_delay_cycles(ft, &b->delay) < ft->config.stall_cycles)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);

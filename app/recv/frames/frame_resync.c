@@ -720,7 +720,7 @@ frame_resync_position(struct frame_table *ft, uint64_t *group)
 
 	collect(ft, false);
 	if (likely(b->requests == 0 && b->requests_timed == 0 && b->requests_logged == 0)) {
-		b->leave_since = 0;
+		b->leaving = false;
 		return 0;
 	}
 	*group = largest_group(ft, 0, &lowest);
@@ -729,7 +729,7 @@ frame_resync_position(struct frame_table *ft, uint64_t *group)
 	*group = largest_group(ft, b->requests_ahead, &lowest);
 	if (is_enough(ft, *group))
 		return first_to_open(ft, *group, lowest);
-	b->leave_since = 0;
+	b->leaving = false;
 	refuse(ft);
 	return 0;
 }

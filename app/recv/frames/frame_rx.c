@@ -39,6 +39,8 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	}
 	memset(frx->count, 0, ft->config.slots * sizeof(*frx->count));
 	memset(frx->done, 0, (ft->entry_mask + 1) * sizeof(*frx->done));
+	/* the window may open before the held packets are retried: new ones must not pass them */
+	frx->early |= frx->out_of_window;
 	__atomic_store_n(&frx->out_of_window, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&frx->requests, 0, __ATOMIC_RELAXED);
 	memset(frx->dropped, 0, sizeof(frx->dropped));

@@ -75,8 +75,8 @@ struct frame_rx {
 	/** TSC cycles in which this RX role has listened, see frame_rx_quiescent(). Read by the
 	 * builder and by control now and then. */
 	uint64_t listened;
-	uint64_t out_of_window; /**< bits of the streams that are out of window */
-	uint64_t early;		/**< bits of streams with packets held before there was a window */
+	uint64_t out_of_window;	      /**< bits of the streams that are out of window */
+	uint64_t early;		      /**< bits of streams with packets held before this window */
 	struct frame_rx_count *count; /**< [slots] */
 	/** [entries], frame + 1 once this RX role has placed all its packets of it; 8 a line. Read
 	 * by the builder. */

@@ -89,9 +89,12 @@ struct frame_builder {
 	uint64_t gap_group;	 /**< bits of the majority of streams that requests a gap */
 	/** Frame + 1 at which the gap ends. Before it, the builder waits only for gap_group. */
 	uint64_t gap_to;
-	/** TSC when a restart was first seen, or of the last step while packets wait; 0 = none */
-	uint64_t leave_since;
-	uint64_t leave_steps;	  /**< frames opened and returned, at the last check of a restart */
+	bool leaving; /**< a restart was seen */
+	/** When it was first seen, or the time of the last step while packets wait. */
+	struct frame_delay leave;
+	uint64_t leave_requests;  /**< bits of the requests that the restart was seen in */
+	uint64_t leave_grace;	  /**< qsbr token since then, see may_leave() */
+	uint64_t leave_steps;	  /**< frames opened, closed and returned, at that check */
 	bool draining;		  /**< a restart waits for packets of frames before it */
 	uint64_t requests_logged; /**< bits of streams whose refused request was logged */
 	uint64_t logged_at;	  /**< TSC of the last log message about a request, 0 = none */
@@ -216,6 +219,15 @@ bool frame_resync_is_silent(const struct frame_table *ft, uint32_t stream);
 /** A window begins: no stream is silent yet, except dead ones. By the builder. */
 void frame_resync_hear(struct frame_table *ft);
 
+/** Note the time and the progress of all streams. By the builder, as below. */
+void frame_delay_note(const struct frame_table *ft, struct frame_delay *now);
+
+/**
+ * How long ago was that? The time in which the builder or an RX role did not run does not count:
+ * packets may have arrived meanwhile.
+ */
+uint64_t frame_delay_cycles(const struct frame_table *ft, const struct frame_delay *since);
+
 /** Has a packet of the head, or of any frame after it, arrived? By the builder. */
 bool frame_head_begun(const struct frame_table *ft);
 
@@ -242,7 +254,7 @@ frame_resync_reset(struct frame_table *ft)
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		b->request_since[s] = 0;
 	__atomic_store_n(&ft->window.refused, 0, __ATOMIC_RELAXED);
-	b->leave_since = 0;
+	b->leaving = false;
 	b->requests_logged = 0;
 	b->gap_group = 0;
 	b->gap_to = 0;

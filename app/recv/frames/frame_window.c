@@ -308,27 +308,43 @@ any_waits(const struct frame_table *ft)
  * before the restart, unless packets after it are dropped; and not while other streams may complete
  * the open frames and there is room to hold new packets; both up to a time limit. It is longer
  * while packets wait and gangs have slots, because they will return them. If all streams were
- * restarted, it also begins again with each frame that is opened or returned.
+ * restarted, it also begins again with each frame that is opened, closed or returned.
+ *
+ * An RX role publishes at the end of a poll that packets wait, but a request in the middle of it.
+ * If it does not run in between, packets before the request may wait unseen. So no frame is closed
+ * until every RX role has begun another poll.
  */
 static bool
 may_leave(struct frame_table *ft, uint64_t group)
 {
 	struct frame_builder *b = ft->builder;
-	const uint64_t now = rte_rdtsc(), steps = b->next_open + b->recycled_end;
+	const uint64_t steps = b->next_close + b->next_open + b->recycled_end;
 	/* if streams continue in the old window, there is no end of packets that wait for it */
-	const bool all = frame_resync_is_unanimous(ft, group), waits = any_waits(ft);
+	const bool all = frame_resync_is_unanimous(ft, group);
 	uint64_t limit = ft->config.stall_cycles / LEAVE_PART;
+	bool waits;
 
 	b->draining = false;
+	b->ran += frame_clock_step(ft, &b->ran_at);
+	if (!b->leaving || (b->requests & ~b->leave_requests) != 0) {
+		if (!b->leaving)
+			frame_delay_note(ft, &b->leave);
+		b->leaving = true;
+		b->leave_requests = b->requests;
+		b->leave_grace = rte_rcu_qsbr_start(ft->qsbr);
+	}
+	if (rte_rcu_qsbr_check(ft->qsbr, b->leave_grace, false) == 0)
+		return false;
+	waits = any_waits(ft);
 	/* `waits` may be true a little longer than packets wait */
 	if (waits ? any_drops(ft) : !frame_head_begun(ft) || any_is_crowded(ft))
 		return true;
-	if (b->leave_since == 0 || (all && waits && steps != b->leave_steps))
-		b->leave_since = now;
+	if (all && waits && steps != b->leave_steps)
+		frame_delay_note(ft, &b->leave);
 	b->leave_steps = steps;
 	if (waits && b->next_open - b->next_close + b->nb_free < ft->config.slots)
 		limit = ft->config.stall_cycles;
-	if (now - b->leave_since >= limit)
+	if (frame_delay_cycles(ft, &b->leave) >= limit)
 		return true;
 	b->draining = all && waits;
 	return all && !waits;

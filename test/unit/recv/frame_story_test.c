@@ -110,7 +110,6 @@ pass(uint64_t cycles)
 
 	shift(&b->moved_at, cycles);
 	shift(&b->asked_at, cycles);
-	shift(&b->leave_since, cycles);
 	shift(&b->listened_at, cycles);
 	shift(&b->tick_at, cycles);
 	for (uint32_t s = 0; s < d.streams; s++)

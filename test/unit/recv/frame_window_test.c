@@ -6,6 +6,17 @@
 
 #include "frame_table_rig.h"
 
+/** frame_table_open(), and again after a poll of the RX roles if a restart waits for it. */
+static void
+open_frames(void)
+{
+	frame_table_open(ft);
+	if (!ft->builder->leaving || ft->builder->flushing)
+		return;
+	rig_quiescent(ft);
+	frame_table_open(ft);
+}
+
 /* A detector that sends beyond the end of the run does not look like a restart. */
 static void
 nothing_comes_after_the_end(void **state)
@@ -30,7 +41,7 @@ restart_counts_towards_the_end(void **state)
 	for (uint32_t p = 0; p < 3; p++)
 		rig_place(ft, 0, 1, p, p + 1);
 	for (int i = 0; i < 5; i++) {
-		frame_table_open(ft);
+		open_frames();
 		rig_quiescent(ft);
 		expect_nothing();
 	}
@@ -101,7 +112,7 @@ gap_by_agreement_is_loss(void **state)
 		assert_int_equal(ft->window.ahead, 0);
 		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
 		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_HOLD);
-		frame_table_open(ft);
+		open_frames();
 	}
 	/* the only stream has agreed */
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
@@ -110,12 +121,12 @@ gap_by_agreement_is_loss(void **state)
 	for (uint64_t f = 5; f < 50; f++) {
 		expect_closed(f, 0);
 		assert_false(closed.refused || closed.timeout);
-		frame_table_open(ft);
+		open_frames();
 	}
 	expect_nothing(); /* frame 50 is open, and has no packets yet */
 	assert_int_equal(place_range(0, 50, 0, PACKETS), FRAME_PLACED);
 	expect_closed(50, PACKETS);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(place_range(0, 51, 0, PACKETS), FRAME_PLACED);
 	expect_closed(51, PACKETS);
 	run_through(52, 60);
@@ -125,17 +136,17 @@ static void
 first_window_by_agreement(void **state)
 {
 	ft = rig_table(&config);
-	frame_table_open(ft);
+	open_frames();
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
 		assert_int_equal(rig_place(ft, 0, 700 + i % 2, 5, 1), FRAME_PLACE_HOLD);
-		frame_table_open(ft);
+		open_frames();
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the RX role has seen it */
 	rig_quiescent(ft);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	/* the window begins K frames earlier; frames without packets there are not reported */
 	assert_int_equal(rig_place(ft, 0, 697, 0, 1), FRAME_PLACE_LATE);
@@ -147,12 +158,12 @@ static void
 first_window_before_a_gap(void **state)
 {
 	ft = rig_table(&config);
-	frame_table_open(ft);
+	open_frames();
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 700, p, 1), FRAME_PLACE_HOLD);
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 750, p, 1), FRAME_PLACE_HOLD);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
 	assert_int_equal(ft->builder->move_to, 700 + 1 - config.max_skew_frames);
 }
@@ -171,14 +182,14 @@ gap_after_a_gap(void **state)
 		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 90, p, 1), FRAME_PLACE_HOLD);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->builder->gap_to, 51);
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
 	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0), FRAME_AGAIN_HOLD);
 	/* the packets of 50 are lost on their way: the window still gets there */
 	for (uint64_t f = 5; f < 50; f++) {
 		expect_closed(f, 0);
-		frame_table_open(ft);
+		open_frames();
 	}
 	expect_nothing();
 	/* what is held votes again: the next position is that of 90 */
@@ -188,7 +199,7 @@ gap_after_a_gap(void **state)
 			assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0),
 				i == 0 ? FRAME_AGAIN_HOLD : FRAME_AGAIN_PLACE);
 		frame_rx_end_again(&ft->rx[0]);
-		frame_table_open(ft);
+		open_frames();
 		assert_int_equal(ft->builder->gap_to, 91);
 	}
 }
@@ -252,11 +263,11 @@ late_for_the_first_head(void **state)
 	ft = rig_table(&config);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(rig_place(ft, 0, 1, i, 1), FRAME_PLACE_HOLD);
-		frame_table_open(ft);
+		open_frames();
 	}
 	for (int i = 0; i < 3 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
 		rig_quiescent(ft);
-		frame_table_open(ft);
+		open_frames();
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	assert_int_equal(ft->window.base, 0);
@@ -267,7 +278,7 @@ late_for_the_first_head(void **state)
 	assert_int_equal(rig_place(ft, 0, 0, 0, 1), FRAME_PLACE_LATE);
 	for (uint64_t f = 1; f <= config.max_skew_frames; f++)
 		expect_closed(f, PACKETS);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->builder->late_frames, 1);
 }
 
@@ -288,14 +299,14 @@ first_window_between_runs(void **state)
 			ft->rx[0].passed_at -= config.stall_cycles + 1;
 		assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
 		for (int i = 0; i < 3; i++) {
-			frame_table_open(ft);
+			open_frames();
 			rig_quiescent(ft);
 		}
 		assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
 		for (int i = 0; i < 3; i++)
 			assert_int_equal(rig_place(ft, 0, 1, i, 1), FRAME_PLACE_HOLD);
 		for (int i = 0; i < 3; i++) {
-			frame_table_open(ft);
+			open_frames();
 			rig_quiescent(ft);
 		}
 		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
@@ -321,14 +332,14 @@ first_window_after_long_idleness(void **state)
 	frame_table_end(ft);
 	expect_nothing();
 	ft->config.stall_cycles = 0;
-	frame_table_open(ft); /* notes the packets of the run */
-	frame_table_open(ft);
+	open_frames(); /* notes the packets of the run */
+	open_frames();
 	ft->config.stall_cycles = UINT64_MAX;
 	assert_int_equal(ft->builder->silences[0], 1);
 	assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
 	rig_quiescent(ft);
 	assert_int_equal(rig_place(ft, 0, 500, 0, 1), FRAME_PLACE_HOLD);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
 	assert_true(frame_rx_begin_again(ft, &ft->rx[0], &moved));
 	for (uint32_t p = 0; p < 3; p++)
@@ -336,7 +347,7 @@ first_window_after_long_idleness(void **state)
 	frame_rx_end_again(&ft->rx[0]);
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 501, p, 1), FRAME_PLACE_HOLD);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
 	assert_int_equal(ft->builder->requested, 500);
 }
@@ -353,14 +364,14 @@ first_window_out_of_step(void **state)
 	assert_int_equal(rig_place(ft, 1, 100, 127, 1), FRAME_PLACE_NO_RUN);
 	assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
 	for (int i = 0; i < 3; i++) {
-		frame_table_open(ft);
+		open_frames();
 		rig_quiescent(ft);
 	}
 	for (int i = 0; i < 3; i++)
 		for (uint32_t m = 0; m < 2; m++)
 			assert_int_equal(rig_place(ft, m, 101, i, 1), FRAME_PLACE_HOLD);
 	for (int i = 0; i < 3; i++) {
-		frame_table_open(ft);
+		open_frames();
 		rig_quiescent(ft);
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
@@ -398,14 +409,14 @@ first_window_by_time(void **state)
 	config.resync_packets = 100;
 	config.stall_cycles = 0;
 	ft = rig_table(&config);
-	frame_table_open(ft);
-	frame_table_open(ft);
+	open_frames();
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED); /* no packet has arrived */
 	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACE_HOLD);
 	for (int i = 0; i < 3; i++)
-		frame_table_open(ft);
+		open_frames();
 	rig_quiescent(ft);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACED);
 }
@@ -442,7 +453,7 @@ full_rx_role_is_not_waited_for(void **state)
 	frame_rx_waits_for(&ft->rx[0], 15, true);
 	for (uint64_t f = 1; f < 11; f++) {
 		expect_closed(f, 0);
-		frame_table_open(ft);
+		open_frames();
 	}
 	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACED);
 }
@@ -458,7 +469,7 @@ restart_at(uint64_t frame)
 	while (held < 100 && ft->window.state == FRAME_WINDOW_OPEN && !ft->builder->flushing) {
 		assert_int_equal(rig_place(ft, 0, frame, held, held + 1), FRAME_PLACE_HOLD);
 		held++;
-		frame_table_open(ft);
+		open_frames();
 	}
 	return held;
 }
@@ -468,7 +479,7 @@ expect_restart(uint64_t frame)
 {
 	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
 		expect_nothing();
-		frame_table_open(ft);
+		open_frames();
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	begin_run(frame);
@@ -497,7 +508,7 @@ restart_from_one(void **state)
 	expect_restart(1);
 	assert_int_equal(ft->window.generation, 2);
 	frame_table_recycle(ft, held);
-	frame_table_open(ft);
+	open_frames();
 	run_through(3, 60);
 	rig_quiescent(ft);
 	assert_int_equal(ft->window.generation, 2);
@@ -536,11 +547,11 @@ long_silence_is_no_restart(void **state)
 	for (uint64_t f = 1; f < 100; f++) {
 		assert_int_equal(place_range(0, f, 0, 128), FRAME_PLACED);
 		expect_closed(f, f == 1 ? 256 : 128);
-		frame_table_open(ft);
+		open_frames();
 	}
 	for (uint64_t f = 2; f < 100; f++)
 		assert_int_equal(place_range(1, f, 0, 128), FRAME_PLACE_LATE);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.generation, 1);
 }
 
@@ -557,7 +568,7 @@ pass_time(void)
 	b->listened_at -= step;
 	b->ran += step;
 	ft->rx[0].listened += step;
-	frame_table_open(ft);
+	open_frames();
 }
 
 /*
@@ -648,7 +659,7 @@ drop_one(uint32_t module, uint64_t frame)
 {
 	enum frame_placement r = rig_place(ft, module, frame, frame % PACKETS, 1);
 
-	frame_table_open(ft);
+	open_frames();
 	assert_true(r == FRAME_PLACE_HOLD || r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE ||
 		ft->builder->flushing);
 }
@@ -674,7 +685,7 @@ be_silent(uint32_t modules)
 			if ((modules >> m & 1) == 0)
 				ft->rx[config.owner[m]].heard[m]++;
 		}
-		frame_table_open(ft);
+		open_frames();
 	}
 }
 
@@ -702,7 +713,7 @@ close_frames(uint64_t from, uint64_t to, uint32_t packets)
 {
 	for (uint64_t f = from; f < to; f++) {
 		expect_closed(f, packets);
-		frame_table_open(ft);
+		open_frames();
 	}
 }
 
@@ -750,7 +761,7 @@ one_module_elsewhere(void **state)
 		 */
 		ft->config.stall_cycles = 0;
 		for (int k = 0; k < 10; k++)
-			frame_table_open(ft);
+			open_frames();
 		ft->config.stall_cycles = UINT64_MAX;
 		assert_false(ft->builder->flushing);
 		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
@@ -787,14 +798,14 @@ most_modules_move_it(void **state)
 	/* module 0 may send the rest of the open frames as long as there is room */
 	assert_false(ft->builder->flushing);
 	frame_rx_crowd(&ft->rx[0], true);
-	frame_table_open(ft);
+	open_frames();
 	frame_rx_crowd(&ft->rx[0], false);
 	assert_true(ft->builder->flushing);
 	expect_closed(5010, 2 * PACKETS);
 	expect_closed(5011, 2 * PACKETS);
 	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
 		expect_nothing();
-		frame_table_open(ft);
+		open_frames();
 	}
 	assert_int_equal(ft->window.generation, 2);
 	/* a module goes elsewhere again before the others have sent packets: the window stays */
@@ -805,14 +816,14 @@ most_modules_move_it(void **state)
 	 * the last module sends packets of the old window: they are late, and do not move it back
 	 */
 	assert_int_equal(place_range(0, 5012, 0, PACKETS), FRAME_PLACE_LATE);
-	frame_table_open(ft);
+	open_frames();
 	for (uint64_t f = 11; f < 13; f++)
 		for (uint32_t m = 0; m < MODULES; m++)
 			while (rig_place(ft, m, f, 0, 1) == FRAME_PLACE_WAIT) {
 				frame_rx_waits_for(&ft->rx[0], f + 1, true);
 				frame_rx_waits_for(&ft->rx[1], f + 1, true);
 				expect_nothing();
-				frame_table_open(ft);
+				open_frames();
 			}
 	frame_rx_waits_for(&ft->rx[0], 0, false);
 	frame_rx_waits_for(&ft->rx[1], 0, false);
@@ -844,7 +855,7 @@ restart_goes_on_before_the_move(void **state)
 	for (uint64_t f = 1; f < 12 + config.slots; f++)
 		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, f, 0), FRAME_AGAIN_HOLD);
 	frame_rx_end_again(&ft->rx[0]);
-	frame_table_open(ft);
+	open_frames();
 	assert_true(ft->builder->flushing);
 	assert_int_equal(ft->builder->move_to, 1);
 }
@@ -894,7 +905,7 @@ refusal_ends_with_silence(void **state)
 	assert_int_equal(ft->window.refused, 0);
 	for (uint32_t m = 0; m < MODULES; m++)
 		assert_int_equal(place_range(m, 1, 0, 16), FRAME_PLACE_HOLD);
-	frame_table_open(ft);
+	open_frames();
 	assert_true(ft->builder->flushing);
 }
 
@@ -925,7 +936,7 @@ restart_with_a_module_that_was_dead(void **state)
 				alone ? FRAME_PLACE_LATE : FRAME_PLACE_HOLD);
 		for (uint32_t m = 0; m < 3 && !alone; m++)
 			assert_int_equal(place_range(m, 1, 0, 16), FRAME_PLACE_HOLD);
-		frame_table_open(ft);
+		open_frames();
 		assert_int_equal(ft->builder->flushing, !alone);
 		rig_table_free(ft);
 		ft = NULL;
@@ -965,22 +976,22 @@ restart_survives_stragglers(void **state)
 		for (uint32_t m = 0; m < 3; m++)
 			drop_one(m, 1);
 	frame_rx_crowd(&ft->rx[0], true);
-	frame_table_open(ft);
+	open_frames();
 	frame_rx_crowd(&ft->rx[0], false);
 	expect_closed(5020, 3 * PACKETS);
 	for (int i = 0; i < 5; i++) {
 		expect_nothing();
-		frame_table_open(ft);
+		open_frames();
 		assert_int_not_equal(rig_place(ft, 3, 5020, 0, 1), FRAME_PLACE_OUTLIER);
 	}
 	assert_int_equal(place_range(3, 5020, 0, PACKETS), FRAME_PLACE_LATE);
 	assert_int_equal(place_range(3, 5021, 0, PACKETS), FRAME_PLACE_LATE);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(ft->window.generation, 2);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	/* later such a number can be a restart again */
 	ft->config.stall_cycles = 0;
-	frame_table_open(ft);
+	open_frames();
 	for (uint32_t p = 0; p < 3; p++)
 		rig_place(ft, 3, 5020, p, 1);
 	assert_int_equal(ft->rx[1].requests, 8);
@@ -996,16 +1007,16 @@ refused_frames_are_not_late(void **state)
 		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
 		assert_true(rig_close(ft, &closed));
 	}
-	frame_table_open(ft);
+	open_frames();
 	/* frame f has the only free slot; f + 1 is refused while f is open */
 	for (uint64_t f = 4; f < 2000; f += 2) {
 		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACED);
 		assert_int_equal(rig_place(ft, 0, f + 1, 0, 1), FRAME_PLACE_WAIT);
 		frame_rx_waits_for(&ft->rx[0], f + 2, false);
-		frame_table_open(ft);
+		open_frames();
 		assert_int_equal(rig_place(ft, 0, f + 1, 0, 1), FRAME_PLACE_REFUSED);
 		frame_rx_waits_for(&ft->rx[0], 0, false);
-		frame_table_open(ft);
+		open_frames();
 		assert_int_equal(frame_table_late_frames(ft), 0);
 		for (uint32_t p = 1; p < PACKETS; p++)
 			rig_place(ft, 0, f, p, p + 1);
@@ -1015,7 +1026,7 @@ refused_frames_are_not_late(void **state)
 		assert_true(rig_close_graced(ft, &closed));
 		assert_true(closed.refused);
 		rig_quiescent(ft);
-		frame_table_open(ft);
+		open_frames();
 	}
 }
 
@@ -1035,17 +1046,17 @@ refused_frames_without_a_row(void **state)
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 10, p, 1), FRAME_PLACE_HOLD);
 	for (int i = 0; i < 3; i++) {
-		frame_table_open(ft);
+		open_frames();
 		rig_quiescent(ft);
 		expect_nothing();
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 	assert_int_equal(rig_place(ft, 0, 10, 0, 1), FRAME_PLACE_WAIT);
 	frame_rx_waits_for(&ft->rx[0], 11, true);
-	frame_table_open(ft);
+	open_frames();
 	for (uint64_t f = 10; f > 8; f--)
 		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_REFUSED);
-	frame_table_open(ft);
+	open_frames();
 	assert_int_equal(frame_table_late_frames(ft), 1);
 	assert_true(rig_close_graced(ft, &closed));
 	assert_int_equal(closed.frame, 10);
@@ -1074,7 +1085,7 @@ restart_is_not_held_up(void **state)
 			assert_int_equal(place_range(s, f, 0, PACKETS), FRAME_PLACED);
 		assert_true(rig_close_graced(ft, &closed));
 		frame_table_recycle(ft, closed.slot);
-		frame_table_open(ft);
+		open_frames();
 	}
 	for (uint32_t s = 0; s < 2; s++) {
 		for (uint32_t p = 0; p < PACKETS; p++)
@@ -1095,12 +1106,54 @@ restart_is_not_held_up(void **state)
 		while (ft->window.state == FRAME_WINDOW_OPEN &&
 			rte_rdtsc() - sent < rte_get_tsc_hz() / 500) {
 			rig_quiescent(ft);
-			frame_table_open(ft);
+			open_frames();
 			while (rig_close_graced(ft, &closed))
 				if (closed.packets > 0)
 					frame_table_recycle(ft, closed.slot);
 		}
 	}
+}
+
+/** Let builder and RX roles run for a time. */
+static void
+let_run(uint64_t cycles)
+{
+	ft->builder->ran += cycles;
+	for (uint32_t i = 0; i < config.nb_rx; i++)
+		ft->rx[i].listened += cycles;
+}
+
+/*
+ * An RX role stops in a poll after a restart: it has requested the move, and has not published yet
+ * that packets before the restart wait.
+ */
+static void
+restart_before_waits_are_seen(void **state)
+{
+	begin(5000);
+	run_through(5000, 5010);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 1, p, 1), FRAME_PLACE_HOLD);
+	for (int i = 0; i < 3; i++)
+		frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	/* the end of this poll, and the next one */
+	frame_rx_waits_for(&ft->rx[0], 5020, false);
+	rig_quiescent(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	frame_rx_waits_for(&ft->rx[0], 0, false);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	/* the window may open before the held packets are retried: later ones do not pass them */
+	rig_quiescent(ft);
+	for (int i = 0; i < 3; i++)
+		while (rig_close_graced(ft, &closed) || frame_table_open(ft) > 0)
+			;
+	rig_quiescent(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_true(frame_rx_is_early(&ft->rx[0], 0));
 }
 
 /*
@@ -1120,23 +1173,29 @@ restart_waits_for_gangs(void **state)
 		assert_true(rig_close_graced(ft, &closed));
 		slot[i] = closed.slot;
 	}
-	frame_table_open(ft);
+	open_frames();
 	modules_frame(5012, 0x1, 0);
 	assert_int_equal(rig_place(ft, 0, 5014, 0, 1), FRAME_PLACE_WAIT);
 	frame_rx_waits_for(&ft->rx[0], 5015, false);
 	for (int i = 0; i < 3; i++)
 		for (uint32_t m = 1; m < MODULES; m++)
 			drop_one(m, 1);
-	assert_int_not_equal(ft->builder->leave_since, 0);
-	ft->builder->leave_since -= ft->config.stall_cycles / 2;
-	frame_table_open(ft);
+	rig_quiescent(ft);
+	open_frames();
+	assert_true(ft->builder->leaving);
+	let_run(ft->config.stall_cycles / 2);
+	open_frames();
 	assert_false(ft->builder->flushing);
 	/* a returned slot does not extend the time: the module would hold the others up for ever */
 	frame_table_recycle(ft, slot[0]);
-	frame_table_open(ft);
+	open_frames();
 	assert_false(ft->builder->flushing);
-	ft->builder->leave_since -= ft->config.stall_cycles / 2;
-	frame_table_open(ft);
+	/* time in which an RX role does not run does not count */
+	ft->builder->ran += ft->config.stall_cycles;
+	open_frames();
+	assert_false(ft->builder->flushing);
+	let_run(ft->config.stall_cycles / 2);
+	open_frames();
 	assert_true(ft->builder->flushing);
 	frame_table_recycle(ft, slot[1]);
 }
@@ -1167,6 +1226,7 @@ main(int argc, char **argv)
 		TEST(refused_frames_are_not_late),
 		TEST(refused_frames_without_a_row),
 		TEST(restart_is_not_held_up),
+		TEST(restart_before_waits_are_seen),
 		TEST(restart_waits_for_gangs),
 		TEST(restart_from_one),
 		TEST(restart_after_stop_ends),

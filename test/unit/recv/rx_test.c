@@ -678,6 +678,7 @@ waiting_packet_stays_behind(void **state)
 	/* no slot is returned in time */
 	frame_table_open(ft);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	poll_all();
 	ft->config.stall_cycles = 0;
 	frame_table_open(ft);
 	ft->config.stall_cycles = stall_cycles;
