@@ -172,7 +172,9 @@ check_receiver_id(const struct ring_header *h, const struct journal_config *c, c
 {
 	if (h->receiver_id == c->receiver_id)
 		return 0;
-	snprintf(message, PATH_MAX, "journal %.3000s belongs to receiver %016llx, expected %016llx",
+	snprintf(message, PATH_MAX,
+		"journal %.3000s belongs to receiver %016llx, expected %016llx; give each receiver "
+		"a journal of its own",
 		c->path, (unsigned long long)h->receiver_id, (unsigned long long)c->receiver_id);
 	return -EINVAL;
 }
