@@ -450,13 +450,6 @@ write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
 	return xfer_qp_write(&s->link, writes, sg, 2, slot->metadata, slot->metadata_rkey, &number);
 }
 
-/* Return true if a store other than the owner may have a copy of the batch. */
-static bool
-others_have(const struct journal_batch *b)
-{
-	return b->owner < JOURNAL_STORES ? (b->given & ~(1u << b->owner)) != 0 : b->given != 0;
-}
-
 /*
  * Check the copy of a batch whose last body arrived with a wrong CRC, or that another store may
  * have. If it is damaged, the other store keeps its copy, which may be good.
@@ -509,7 +502,8 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	descriptor = (struct xfer_descriptor *)(s->link.extra + stage * STAGE);
 	batch = (struct xfer_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
 		b.body_crc32c, number, 0, 0};
-	if (mask_has(s->suspect, index) || others_have(&b))
+	/* this store owns it */
+	if (mask_has(s->suspect, index) || (b.given & ~(1u << b.owner)) != 0)
 		store_client_check_copy(s, index, &b, &batch);
 	ret = xfer_desc_fill(&s->stream[table], &batch, b.metadata, descriptor);
 	if (ret == -EIO)

@@ -98,11 +98,10 @@ hold_head(struct frame_table *ft)
 	struct frame_builder *b = ft->builder;
 	bool moved = false;
 
-	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		moved |= b->moved.progress[s] != frame_stream_progress(ft, s);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);
 
+		moved |= b->moved.progress[s] != at;
 		if (b->held && at == b->sent_progress[s])
 			continue;
 		b->sent_progress[s] = at;
