@@ -44,6 +44,8 @@ frame_verdict_is_kept(enum frame_verdict v)
 #define FRAME_FLAG_STATUS (1u << 4)
 /** Kept, but without an image: it was refused (journal or disk full) or could not be created. */
 #define FRAME_FLAG_NO_IMAGE (1u << 5)
+/** Modules disagree on the bunch id: their packets may belong to different exposures. */
+#define FRAME_FLAG_BUNCH (1u << 6)
 
 /** One frame. Times of the detector are in its own ticks (JUNGFRAU: 100 ns). */
 struct frame_record {

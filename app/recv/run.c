@@ -493,6 +493,7 @@ read_warnings(struct run *r, struct run_status *status)
 		if (r->watch.finding[f][0] != '\0')
 			rte_strscpy(status->warnings[n++], r->watch.finding[f], RUN_WARNING_SIZE);
 	add_note(r, RUN_NOTE_STATUS, status, &n);
+	add_note(r, RUN_NOTE_BUNCH, status, &n);
 	add_note(r, RUN_NOTE_SLOTS, status, &n);
 	add_note(r, RUN_NOTE_FRAMES, status, &n);
 	add_note(r, RUN_NOTE_DARK, status, &n);
@@ -592,6 +593,7 @@ finish(struct run *r, bool failed)
 	if (r->began) {
 		run_watch_look(&r->watch, true);
 		run_notes_status(&r->notes, b, true);
+		run_notes_bunch(&r->notes, b, true);
 		run_notes_slots(&r->notes, b);
 		if (!r->aborted && !failed)
 			run_notes_frames(&r->notes, b, &r->settings.frames);
@@ -786,6 +788,7 @@ watch_status(struct run *r)
 		return;
 	stats = builder_stats(r->pipeline->builder);
 	run_notes_status(&r->notes, &stats, false);
+	run_notes_bunch(&r->notes, &stats, false);
 	run_notes_slots(&r->notes, &stats);
 }
 

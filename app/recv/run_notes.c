@@ -19,7 +19,7 @@ RTE_LOG_REGISTER(run_notes_logtype, braggline.run.notes, NOTICE);
 
 #define CHECKS_PER_SECOND 4
 
-/** Number of frames with another status before they are reported in the run. */
+/** Number of frames with another status or bunch id before they are reported in the run. */
 #define MISMATCH_MIN 8
 
 /** JUNGFRAU: bits that force a switch to G1 and G2, see settings.c */
@@ -32,6 +32,7 @@ run_notes_begin(struct run_notes *n, const struct detector *d, const struct buil
 	n->detector = d;
 	n->closed = stats->closed;
 	n->mismatch = stats->status_mismatch;
+	n->bunch_mismatch = stats->bunch_mismatch;
 	n->closed_early = stats->closed_early;
 	n->refused_behind = stats->refused_behind;
 }
@@ -97,6 +98,17 @@ explain_status(const struct detector *d, uint32_t seen, uint32_t first, uint32_t
 			mode_of(seen), mode_of(d->status_value), mode_of(seen));
 }
 
+static void
+name_stream(const struct detector *d, uint32_t stream, char *text, size_t size)
+{
+	const uint32_t module = detector_stream_module(d, stream);
+
+	if (d->interfaces > 1)
+		snprintf(text, size, "module %u interface %u", module, stream % d->interfaces);
+	else
+		snprintf(text, size, "module %u", module);
+}
+
 void
 run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool now)
 {
@@ -115,20 +127,42 @@ run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool no
 		LOG(WARNING, "%s\n", text);
 }
 
+void
+run_notes_bunch(struct run_notes *n, const struct builder_stats *stats, bool now)
+{
+	const uint64_t frames = stats->bunch_mismatch - n->bunch_mismatch;
+	char *text = n->text[RUN_NOTE_BUNCH], name[2][40];
+	const bool known = text[0] != '\0';
+
+	if (frames < (now ? 1 : MISMATCH_MIN))
+		return;
+	name_stream(n->detector, (uint32_t)stats->bunch_streams, name[0], sizeof(name[0]));
+	name_stream(n->detector, stats->bunch_streams >> 32, name[1], sizeof(name[1]));
+	snprintf(text, sizeof(n->text[0]),
+		"%" PRIu64 " of %" PRIu64 " frames have modules of different bunch ids, the last "
+		"one is frame %" PRIu64 ": %s has bunch id %" PRIu64 ", %s has %" PRIu64 "; their "
+		"images may mix exposures. Set the same next frame number in all modules and start "
+		"them before the triggers; if bunch ids of the modules are not synchronised, set "
+		"[detector] bunch_id = any",
+		frames, stats->closed - n->closed, stats->bunch_frame, name[0], stats->bunch_first,
+		name[1], stats->bunch_seen);
+	if (!known)
+		LOG(WARNING, "%s\n", text);
+}
+
 /** Append the names of streams for which frames were closed early or refused. */
 static void
 name_streams(const struct detector *d, const struct builder_stats *stats, char *text, size_t size)
 {
 	size_t at = 0;
+	char name[40];
 
 	text[0] = '\0';
 	for (uint32_t s = 0; s < d->streams && at < size; s++) {
 		if (stats->stream[s].waited_for == 0)
 			continue;
-		at += snprintf(text + at, size - at, "%smodule %u", at > 0 ? ", " : "",
-			detector_stream_module(d, s));
-		if (d->interfaces > 1 && at < size)
-			at += snprintf(text + at, size - at, " interface %u", s % d->interfaces);
+		name_stream(d, s, name, sizeof(name));
+		at += snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "", name);
 	}
 }
 

@@ -2,8 +2,8 @@
 /**
  * @file
  * Warnings about a run that follow from its counters: rows that are not written, frames with
- * another status of the detector, slots that waited for modules, fewer frames than requested, and
- * masked pixels of a dark run. run_watch.h has those about packets.
+ * another status of the detector or with different bunch ids, slots that waited for modules, fewer
+ * frames than requested, and masked pixels of a dark run. run_watch.h has those about packets.
  *
  * The service thread calls these functions while it holds the run's lock.
  */
@@ -23,6 +23,7 @@ struct run_writer;
 enum run_note {
 	RUN_NOTE_UNWRITTEN, /**< kept frames or rows that are in no file; the writer logs it */
 	RUN_NOTE_STATUS,    /**< frames of another storage cell or gain mode; logged once a run */
+	RUN_NOTE_BUNCH,	    /**< frames of modules with different bunch ids; logged once a run */
 	RUN_NOTE_SLOTS,	    /**< slots were short, because modules were behind; logged once a run */
 	RUN_NOTE_FRAMES,    /**< fewer frames than [run] frames came; logged at the run's end */
 	RUN_NOTE_DARK,	    /**< a dark run masks many pixels; set and logged by the run */
@@ -33,7 +34,8 @@ struct run_notes {
 	const struct detector *detector;
 	uint64_t closed;		     /**< builder_stats.closed before the run */
 	uint64_t mismatch;		     /**< builder_stats.status_mismatch before the run */
-	uint64_t closed_early;		     /**< the same of builder_stats.closed_early */
+	uint64_t bunch_mismatch;	     /**< the same of builder_stats.bunch_mismatch */
+	uint64_t closed_early;		     /**< ... of builder_stats.closed_early */
 	uint64_t refused_behind;	     /**< ... and of refused_behind */
 	uint64_t next_check;		     /**< TSC */
 	char text[RUN_NOTES][RUN_NOTE_SIZE]; /**< "": none */
@@ -48,6 +50,9 @@ bool run_notes_due(struct run_notes *n);
 
 /** Check the frames' status. @param now  the run ends: a single frame is enough */
 void run_notes_status(struct run_notes *n, const struct builder_stats *stats, bool now);
+
+/** Check the frames' bunch ids. @param now  the run ends: a single frame is enough */
+void run_notes_bunch(struct run_notes *n, const struct builder_stats *stats, bool now);
 
 /** Check for frames that were closed early or refused because modules were behind. */
 void run_notes_slots(struct run_notes *n, const struct builder_stats *stats);

@@ -41,11 +41,12 @@ complain_of_rows(struct config *c, const struct detector_ops *ops)
 	config_complain(c, "detector", "rows", what);
 }
 
-/** Read the detector's configuration: rows, streams, storage cell, gain mode. */
+/** Read the detector's configuration: rows, streams, storage cell, gain mode, bunch id. */
 static void
 read_readout(struct settings *s, struct config *c)
 {
 	static const char *const modes[] = {"any", "dynamic", "g1", "g2", NULL};
+	static const char *const bunch_ids[] = {"same", "any", NULL};
 	uint32_t absent[DETECTOR_STREAMS_MAX];
 	uint64_t cell;
 	struct detector *d = &s->detector;
@@ -68,6 +69,7 @@ read_readout(struct settings *s, struct config *c)
 		d->status_mask |= d->ops->status_mode & 0x3000;
 		d->status_value |= mode == 2 ? 0x1000 : mode == 3 ? 0x2000 : 0;
 	}
+	d->bunch_any = config_choice(c, "detector", "bunch_id", 0, bunch_ids) != 0;
 }
 
 static void

@@ -263,6 +263,7 @@ report_summary(const struct scan_run *run)
 	const struct table_sum images = sum_table(run, ARROW_IMAGES);
 	uint64_t verdict[FRAME_VERDICTS + 1] = {0};
 	uint64_t kept = 0, judged = 0, dark = 0, nnz = 0, packets = 0, holes = 0, no_image = 0, raw;
+	uint64_t status = 0, bunch = 0;
 	uint64_t kind[4] = {0};
 	uint32_t nnz_most = 0;
 	const struct scan_frame *f;
@@ -277,6 +278,8 @@ report_summary(const struct scan_run *run)
 		judged += report_is_judged(f);
 		packets += f->missing;
 		holes += f->missing > 0;
+		status += (f->flags & FRAME_FLAG_STATUS) != 0;
+		bunch += (f->flags & FRAME_FLAG_BUNCH) != 0;
 		if (!frame_verdict_is_kept(f->verdict))
 			continue;
 		kept++;
@@ -307,6 +310,14 @@ report_summary(const struct scan_run *run)
 		printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
 			percent(verdict[FRAME_HIT], judged), judged);
 	print_missing(run, packets, run->nb_frames * (uint64_t)run->packets, holes);
+	if (status > 0)
+		printf("  NOTE               %" PRIu64 " frames of another storage cell or gain "
+		       "mode, or whose modules disagree\n",
+			status);
+	if (bunch > 0)
+		printf("  NOTE               %" PRIu64 " frames whose modules disagree on the "
+		       "bunch id: their images may mix exposures\n",
+			bunch);
 	printf("  kept frames        %" PRIu64 " as CSR, %" PRIu64 " as full image, %" PRIu64
 	       " raw\n",
 		kind[0], kind[1], kind[2]);

@@ -506,6 +506,27 @@ def a_detector_of_another_mode(where):
              re.search(r'^warning\n  ' + line, out, re.M), f'"{line}" is not in:', out)
 
 
+def with_number(packet, frame, bunch):
+    return packet[:42] + struct.pack('<Q', frame) + packet[50:58] + struct.pack('<Q', bunch) + packet[66:]
+
+
+@case
+def modules_whose_numbers_are_shifted(where):
+    """A module counts 3 triggers more than the other: the bunch ids tell, also in the files."""
+    whole = capture(where, '--rows', '64', '--modules', '2', frames=40)
+    rewrite_packets(whole, lambda p: p[:40] + bytes(2) + (with_number(
+        p, frame_of(p) + 3, 10000000 + frame_of(p)) if p[36:38] == b'\xc3\x52' else p)[42:])
+    settings = 'detector.rows=64', 'detector.modules=2', 'veto.dry_run=yes'
+    line = (r'37 of 43 frames have modules of different bunch ids, the last one is frame 40: module 0 has bunch id '
+            r'\d+, module 1 has \d+; their images may mix exposures\. Set the same next frame number')
+    out = says(command(where, 'run.name=same', *settings), 0)
+    want(re.search(r'^warning\n  ' + line, out, re.M), f'"{line}" is not in:', out)
+    want(len(re.findall(r'recv: .* bunch ids', out)) == 1, out)
+    files = f'{where}/out/same_frames.arrow', f'{where}/out/same_images.arrow'
+    says([SCAN, *files], 0, '37 frames whose modules disagree on the bunch id: their images may mix exposures')
+    says(command(where, 'run.name=any', *settings, 'detector.bunch_id=any'), 0, never=('bunch id',))
+
+
 @case
 def exchanged_gains(where):
     capture(where)

@@ -648,29 +648,57 @@ take_raw(struct builder *b)
 }
 
 /**
- * Return true if modules disagree on storage cell or gain mode, or if these differ from the
- * configuration.
- * @param stream  in: the stream of `first`; out: the one that differs
+ * Compare the headers of a frame's streams: storage cell and gain mode with each other and with the
+ * configuration, and the bunch ids with each other. Count the frame if they differ.
+ * @param first  number of the first stream with a packet
+ * @return flags of the frame
  */
-static bool
-is_odd(const struct frame_table *ft, const struct frame_closed *closed,
-	const struct frame_stream *first, uint32_t *stream)
+static uint32_t
+compare_streams(struct builder *b, const struct frame_closed *closed, uint32_t first)
 {
+	const struct frame_table *ft = b->config.table;
 	const struct detector *d = &ft->detector;
-	const uint32_t status = first->info.status;
+	const struct detector_frame_info *of = &frame_table_stream(ft, closed->slot, first)->info;
+	struct builder_stats *stats = &b->stats;
+	uint32_t status_stream = first, bunch_stream = first, flags = 0;
 
-	if ((status & d->status_mask) != d->status_value)
-		return true;
-	for (uint32_t s = 0; s < d->streams; s++) {
-		const struct frame_stream *st = frame_table_stream(ft, closed->slot, s);
+	if ((of->status & d->status_mask) != d->status_value)
+		flags |= FRAME_FLAG_STATUS;
+	for (uint32_t s = first + 1; s < d->streams; s++) {
+		const struct detector_frame_info *info =
+			&frame_table_stream(ft, closed->slot, s)->info;
+		const bool status = ((info->status ^ of->status) & d->ops->status_common) != 0;
+		const bool bunch = info->bunch_id != of->bunch_id && !d->bunch_any;
 
-		if (((st->info.status ^ status) & d->ops->status_common) != 0 &&
-			frame_table_stream_packets(ft, closed->slot, s) != 0) {
-			*stream = s;
-			return true;
+		if (likely(!status && !bunch) ||
+			frame_table_stream_packets(ft, closed->slot, s) == 0)
+			continue;
+		if (status) {
+			flags |= FRAME_FLAG_STATUS;
+			status_stream = s;
+		}
+		if (bunch) {
+			flags |= FRAME_FLAG_BUNCH;
+			bunch_stream = s;
 		}
 	}
-	return false;
+	if (unlikely(flags & FRAME_FLAG_STATUS)) {
+		counter_set(&stats->status_seen,
+			(uint64_t)frame_table_stream(ft, closed->slot, status_stream)->info.status
+					<< 32 |
+				of->status);
+		counter_set(&stats->status_stream, status_stream);
+		counter_add(&stats->status_mismatch, 1);
+	}
+	if (unlikely(flags & FRAME_FLAG_BUNCH)) {
+		counter_set(&stats->bunch_frame, closed->frame);
+		counter_set(&stats->bunch_first, of->bunch_id);
+		counter_set(&stats->bunch_seen,
+			frame_table_stream(ft, closed->slot, bunch_stream)->info.bunch_id);
+		counter_set(&stats->bunch_streams, (uint64_t)bunch_stream << 32 | first);
+		counter_add(&stats->bunch_mismatch, 1);
+	}
+	return flags;
 }
 
 /**
@@ -705,28 +733,21 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	const struct frame_table *ft = b->config.table;
 	const struct detector *d = &ft->detector;
 	const struct frame_stream *first = NULL;
-	uint32_t odd = 0;
+	uint32_t first_stream = 0;
 
 	for (uint32_t s = 0; s < d->streams && (first == NULL || closed->missing > 0); s++) {
 		const uint32_t present = frame_table_stream_packets(ft, closed->slot, s);
 
 		if (present > 0 && first == NULL) {
 			first = frame_table_stream(ft, closed->slot, s);
-			odd = s;
+			first_stream = s;
 		}
 		r->missing[detector_stream_module(d, s)] +=
 			detector_stream_expected(d, s) - present;
 	}
 	if (closed->missing > 0 || d->expected < d->tiles)
 		map_missing(ft, closed->slot, r);
-	if (is_odd(ft, closed, first, &odd)) {
-		r->flags |= FRAME_FLAG_STATUS;
-		counter_set(&b->stats.status_seen,
-			(uint64_t)frame_table_stream(ft, closed->slot, odd)->info.status << 32 |
-				first->info.status);
-		counter_set(&b->stats.status_stream, odd);
-		counter_add(&b->stats.status_mismatch, 1);
-	}
+	r->flags |= compare_streams(b, closed, first_stream);
 	r->bunch_id = first->info.bunch_id;
 	r->detector_time = first->info.time;
 	r->exposure = first->info.exposure;

@@ -67,7 +67,12 @@ struct builder_stats {
 	uint64_t status_mismatch; /**< frames with FRAME_FLAG_STATUS */
 	/** the last of them: its different status << 32 | status of its first stream */
 	uint64_t status_seen;
-	uint64_t status_stream; /**< ... and the stream that has the different status */
+	uint64_t status_stream;	 /**< ... and the stream that has the different status */
+	uint64_t bunch_mismatch; /**< frames with FRAME_FLAG_BUNCH */
+	uint64_t bunch_frame;	 /**< the last of them */
+	uint64_t bunch_first;	 /**< ... the bunch id of its first stream */
+	uint64_t bunch_seen;	 /**< ... the different one */
+	uint64_t bunch_streams;	 /**< ... the stream with that << 32 | the first stream */
 	uint64_t batches;
 	uint64_t batched_frames;
 	uint64_t no_output_slot; /**< polls that found no free output slot */

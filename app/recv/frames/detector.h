@@ -86,6 +86,7 @@ struct detector {
 	/** Expected status words: status & status_mask == status_value; 0, 0 = any. */
 	uint32_t status_mask;
 	uint32_t status_value;
+	bool bunch_any; /**< the modules of a frame may send different bunch ids */
 };
 
 extern const struct detector_ops jungfrau_ops;

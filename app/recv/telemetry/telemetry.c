@@ -318,6 +318,7 @@ get_builder(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "batches", b->batches);
 	rte_tel_data_add_dict_uint(d, "batched_frames", b->batched_frames);
 	rte_tel_data_add_dict_uint(d, "status_mismatch", b->status_mismatch);
+	rte_tel_data_add_dict_uint(d, "bunch_mismatch", b->bunch_mismatch);
 	rte_tel_data_add_dict_uint(d, "no_output_slot", b->no_output_slot);
 	rte_tel_data_add_dict_uint(d, "no_record", b->no_record);
 	return 0;
@@ -591,9 +592,9 @@ static const struct telemetry_command commands[] = {
 		"by module: frames, missing_packets, last_frame", get_modules},
 	{"/braggline/builder", "", "Frames since the start, and the reasons why they waited",
 		"closed, batches (for gangs), batched_frames, status_mismatch (frames of another "
-		"storage cell or gain mode, or whose modules disagree), no_output_slot (rounds "
-		"without a free slot of [gpu] outputs), no_record (rounds in which the writer "
-		"had all records)",
+		"storage cell or gain mode, or whose modules disagree), bunch_mismatch (frames "
+		"whose modules disagree on the bunch id), no_output_slot (rounds without a free "
+		"slot of [gpu] outputs), no_record (rounds in which the writer had all records)",
 		get_builder},
 	{"/braggline/gangs", "", "Work of each gang since the start",
 		"by gang: frames, batches, pending, error", get_gangs},
