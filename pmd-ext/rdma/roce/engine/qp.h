@@ -111,7 +111,7 @@ struct roce_requester {
 	/** Next PSN to send, oldest unacknowledged PSN, first PSN never sent */
 	uint32_t next_psn, una_psn, max_psn;
 	uint32_t window_max; /**< largest window, packets of the path MTU */
-	uint32_t window;     /**< packets; a loss halves it, because go-back-N resends all of it */
+	uint32_t window;     /**< packets; losses shrink it, because go-back-N resends all of it */
 	uint32_t unasked;    /**< packets since the last AckReq */
 	uint32_t rd_out;     /**< READs and atomics from una to current */
 	uint32_t rnr_cap;    /**< most messages in flight after an RNR NAK; 0: no limit */

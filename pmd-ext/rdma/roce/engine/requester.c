@@ -7,6 +7,8 @@
 
 /* Time that a peer may need to respond, in addition to the round trip: 0.25 ms */
 #define PROBE_PER_SECOND 4000
+/* The same with the round trip, before that has been measured: 1 ms */
+#define PROBE_PER_SECOND_UNMEASURED 1000
 /* Most early retransmissions before the local ACK timeout applies. Each waits twice as long as the
  * one before. Long READs have a lower limit: the peer, which may only be slow, resends all missing
  * data for each of them. */
@@ -354,6 +356,20 @@ probes_max(const struct roce_qp *qp)
 		: PROBES_MAX;
 }
 
+/**
+ * Time without a response after which packets are sent again. A path that loses packets, which the
+ * window shows, loses resent packets and NAKs, too: the peer is then given less time.
+ */
+static uint64_t
+probe_after(const struct roce_requester *r)
+{
+	const uint64_t peer = rte_get_tsc_hz() / PROBE_PER_SECOND;
+
+	if (r->rtt == 0)
+		return rte_get_tsc_hz() / PROBE_PER_SECOND_UNMEASURED;
+	return r->rtt + 4 * r->rtt_var + peer * r->window / r->window_max;
+}
+
 void
 roce_requester_arm(struct roce_qp *qp)
 {
@@ -371,11 +387,8 @@ roce_requester_arm(struct roce_qp *qp)
 	if (r->ack_deadline == 0)
 		r->ack_deadline = now + r->ack_cycles;
 	deadline = r->ack_deadline;
-	if (r->rtt && is_asked(r) && r->probes < probes_max(qp))
-		deadline = RTE_MIN(deadline,
-			now +
-				((r->rtt + 4 * r->rtt_var + rte_get_tsc_hz() / PROBE_PER_SECOND)
-					<< r->probes));
+	if (is_asked(r) && r->probes < probes_max(qp))
+		deadline = RTE_MIN(deadline, now + (probe_after(r) << r->probes));
 	r->wait = ROCE_WAIT_ACK;
 	roce_timer_start(&qp->poll_group->wheel, &r->timer, deadline);
 }
