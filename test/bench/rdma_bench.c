@@ -419,24 +419,31 @@ bench_small(void)
 static void
 bench_loss(void)
 {
+	static const struct {
+		const char *name;
+		enum rdma_op op;
+	} kinds[] = {{"RC WRITE", RDMA_OP_WRITE}, {"RC READ", RDMA_OP_READ}};
 	static const double chances[] = {0, 0.001, 0.01, 0.04};
 	struct result clean = {0}, result;
-	unsigned int i;
+	unsigned int i, k;
 
-	printf("Random loss both ways, RC WRITE of 64 KiB (seed %" PRIu64 ")\n", rig.seed);
+	printf("Random loss both ways, messages of 64 KiB (seed %" PRIu64 ")\n", rig.seed);
 	printf("%-34s %9s %9s %12s\n", "loss", "Gbit/s", "ratio", "frames/useful");
-	for (i = 0; i < RTE_DIM(chances); i++) {
-		char text[16];
+	for (k = 0; k < RTE_DIM(kinds); k++) {
+		for (i = 0; i < RTE_DIM(chances); i++) {
+			char text[32];
 
-		rig.loss = (uint32_t)(chances[i] * 4294967296.0);
-		result = measure(&reliable, RDMA_OP_WRITE, 64 * KIB, rounds);
-		rig.loss = 0;
-		if (!i)
-			clean = result;
-		snprintf(text, sizeof(text), "%.1f %%", chances[i] * 100);
-		printf("%-34s %9.2f %9.3f %12.3f\n", text, gbit(result.bytes),
-			result.bytes / clean.bytes, result.frames);
-		fflush(stdout);
+			rig.loss = (uint32_t)(chances[i] * 4294967296.0);
+			result = measure(&reliable, kinds[k].op, 64 * KIB, rounds);
+			rig.loss = 0;
+			if (!i)
+				clean = result;
+			snprintf(
+				text, sizeof(text), "%s, %.1f %%", kinds[k].name, chances[i] * 100);
+			printf("%-34s %9.2f %9.3f %12.3f\n", text, gbit(result.bytes),
+				result.bytes / clean.bytes, result.frames);
+			fflush(stdout);
+		}
 	}
 }
 

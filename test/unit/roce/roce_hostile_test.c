@@ -407,26 +407,38 @@ test_answers(void **state)
 	answer(ROCE_READ_RESPONSE_ONLY, first, ACK, 100);
 	answer(ROCE_READ_RESPONSE_FIRST, first, ACK, MTU + 4);
 	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 3);
-	/*
-	 * an atomic's response, a NAK, a response beyond the end, and one whose predecessors are
-	 * missing
-	 */
+	/* an atomic's response, a NAK, a response beyond the end */
 	answer(ROCE_ATOMIC_ACKNOWLEDGE, first, ACK, 0);
 	assert_int_equal(rig_stat(&rig, US, "rx_stale_responses"), stale + 1);
 	answer(ROCE_READ_RESPONSE_FIRST, first, ROCE_NAK_REMOTE_ACCESS, MTU);
 	answer(ROCE_READ_RESPONSE_LAST, roce_psn_add(first, 3), ACK, 100);
 	assert_int_equal(rig_stat(&rig, US, "rx_stale_responses"), stale + 2);
-	answer(ROCE_READ_RESPONSE_MIDDLE, roce_psn_add(first, 1), ACK, MTU);
 	/* an acknowledgement contains no data */
 	answer(ROCE_ACKNOWLEDGE, roce_psn_add(first, 2), ACK, 0);
 	assert_memory_untouched();
 	assert_int_equal(completions(), 0);
 	assert_int_equal(us()->req.una_psn, first);
-	answer(ROCE_READ_RESPONSE_FIRST, first, ACK, MTU);
+	/* one whose predecessor is missing: placed once, and only the missing one is requested */
+	answer(ROCE_READ_RESPONSE_MIDDLE, roce_psn_add(first, 1), ACK, MTU - 4);
+	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 4);
+	assert_memory_untouched();
+	nb_said = 0;
 	answer(ROCE_READ_RESPONSE_MIDDLE, roce_psn_add(first, 1), ACK, MTU);
+	assert_int_equal(rig.end[US].memory[MTU - 1], 0xa5);
+	assert_int_equal(rig.end[US].memory[MTU], 0);
+	assert_int_equal(rig.end[US].memory[2 * MTU], 0xa5);
+	assert_int_equal(nb_said, 1);
+	assert_int_equal(said[0].opcode, ROCE_READ_REQUEST);
+	assert_int_equal(said[0].psn, first);
+	assert_int_equal(us()->req.una_psn, first);
+	stale = rig_stat(&rig, US, "rx_stale_responses");
+	answer(ROCE_READ_RESPONSE_MIDDLE, roce_psn_add(first, 1), ACK, MTU);
+	assert_int_equal(rig_stat(&rig, US, "rx_stale_responses"), stale + 1);
+	answer(ROCE_READ_RESPONSE_FIRST, first, ACK, MTU);
+	assert_int_equal(us()->req.una_psn, roce_psn_add(first, 2));
 	/* 100 bytes remain, no more */
 	answer(ROCE_READ_RESPONSE_LAST, roce_psn_add(first, 2), ACK, 104);
-	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 4);
+	assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), invalid + 5);
 	assert_int_equal(completions(), 0);
 	answer(ROCE_READ_RESPONSE_LAST, roce_psn_add(first, 2), ACK, 100);
 	assert_int_equal(completions(), 1);

@@ -17,12 +17,16 @@ is_answered(const struct roce_wqe *wqe)
 	return wqe->op >= RDMA_OP_READ;
 }
 
-/** Reset the retry counters and grow the window, after a new packet is acknowledged. */
+/** Packets before `psn` are acknowledged: reset the retry counters and grow the window. */
 static void
-progress(struct roce_qp *qp)
+progress(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_requester *r = &qp->req;
 
+	r->una_psn = psn;
+	/* never so far behind that the comparison of PSNs fails */
+	if (roce_psn_diff(r->read.seen_psn, psn) < 0)
+		r->read.seen_psn = psn;
 	r->retries = r->retry_count;
 	r->rnr_retries = r->rnr_retry;
 	r->probe = false;
@@ -86,8 +90,7 @@ advance(struct roce_qp *qp, uint32_t psn)
 			wanted = roce_psn_add(wqe->first_psn, wqe->answered);
 			if (roce_psn_diff(psn, wanted) > 0) {
 				if (r->una_psn != wanted)
-					progress(qp);
-				r->una_psn = wanted;
+					progress(qp, wanted);
 				return false;
 			}
 			break;
@@ -101,8 +104,7 @@ advance(struct roce_qp *qp, uint32_t psn)
 		roce_complete_send(qp, RDMA_WC_SUCCESS);
 		widen(r);
 	}
-	r->una_psn = psn;
-	progress(qp);
+	progress(qp, psn);
 	return true;
 }
 
@@ -111,8 +113,8 @@ advance(struct roce_qp *qp, uint32_t psn)
  * sends more packets again. At 1 % random loss, this part keeps 0.78 of the lossless rate, and half
  * of the window 0.50.
  */
-static void
-shrink_window(struct roce_requester *r)
+void
+roce_requester_shrink(struct roce_requester *r)
 {
 	const uint32_t window = r->window - (r->window + WINDOW_LOSS - 1) / WINDOW_LOSS;
 
@@ -149,22 +151,24 @@ static void
 nak_sequence(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_requester *r = &qp->req;
-	bool complete;
 
 	roce_count(qp->poll_group, ROCE_RX_NAK_SEQUENCE);
 	/* Caused by packets after the one that received the RNR NAK. The RNR timer is running. */
 	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
 		return;
-	complete = advance(qp, psn);
+	/* READs before it are executed; their responses may still come */
+	(void)advance(qp, psn);
 	if (r->retries == 0) {
 		roce_qp_fail(qp, RDMA_WC_RETRY_EXC_ERR, true);
 		return;
 	}
 	r->retries--;
-	shrink_window(r);
+	roce_requester_shrink(r);
 	answered(r);
-	roce_requester_rewind(qp, r->una_psn);
-	resume(qp, complete);
+	roce_requester_rewind(qp, psn);
+	if (r->wait != ROCE_WAIT_RNR)
+		roce_requester_arm(qp);
+	roce_qp_activate(qp);
 }
 
 static void
@@ -237,6 +241,20 @@ scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t
 	}
 }
 
+bool
+roce_read_place(struct roce_qp *qp, const struct roce_wqe *wqe, const struct roce_packet *pkt)
+{
+	const uint32_t offset = roce_psn_diff(pkt->psn, wqe->first_psn) * qp->mtu;
+
+	if (pkt->length != RTE_MIN(wqe->length - offset, qp->mtu)) {
+		roce_count(qp->poll_group, ROCE_RX_INVALID);
+		return false;
+	}
+	scatter(pkt, wqe->segment, offset, roce_poll_group_streams(qp->poll_group, wqe->length));
+	roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
+	return true;
+}
+
 /** Process a READ or atomic response. */
 static void
 answer(struct roce_qp *qp, const struct roce_packet *pkt)
@@ -244,14 +262,20 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct roce_requester *r = &qp->req;
 	const bool atomic = pkt->flags & ROCE_F_ATOMICACK;
 	struct roce_wqe *wqe;
-	uint32_t offset;
 	struct roce_cursor at = {0, 0};
 	rte_be64_t old;
 	bool complete;
 
 	if (!advance(qp, pkt->psn)) {
 		/* Earlier responses were lost: request them again. */
-		resume(qp, false);
+		if (!atomic && roce_read_place_ahead(qp, pkt)) {
+			answered(r);
+			if (r->wait != ROCE_WAIT_RNR)
+				roce_requester_arm(qp);
+			roce_qp_activate(qp);
+		} else {
+			resume(qp, false);
+		}
 		return;
 	}
 	wqe = roce_wqe(qp, r->una);
@@ -265,18 +289,16 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 		memcpy(&old, pkt->ext + sizeof(struct roce_aeth), sizeof(old));
 		old = rte_be_to_cpu_64(old);
 		roce_list_write(wqe->segment, &at, &old, sizeof(old));
-	} else {
-		offset = wqe->answered * qp->mtu;
-		if (pkt->length != RTE_MIN(wqe->length - offset, qp->mtu)) {
-			roce_count(qp->poll_group, ROCE_RX_INVALID);
-			return;
-		}
-		scatter(pkt, wqe->segment, offset,
-			roce_poll_group_streams(qp->poll_group, wqe->length));
-		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
+	} else if (!roce_read_place(qp, wqe, pkt)) {
+		return;
 	}
 	wqe->answered++;
-	complete = advance(qp, roce_psn_add(pkt->psn, 1));
+	if (likely(roce_psn_diff(r->read.seen_psn, pkt->psn) <= 0)) {
+		r->read.seen_psn = roce_psn_add(pkt->psn, 1);
+		complete = advance(qp, r->read.seen_psn);
+	} else {
+		complete = advance(qp, roce_read_absorb(qp));
+	}
 	resume(qp, complete);
 }
 

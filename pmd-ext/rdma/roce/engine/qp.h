@@ -103,6 +103,23 @@ enum roce_wait {
 	ROCE_WAIT_RNR, /**< RNR timer: nothing is sent until it expires */
 };
 
+/** PSNs of READ responses to request again. */
+struct roce_read_range {
+	uint32_t psn, end;
+};
+
+/** Responses that are tracked after a lost one; a power of two, in PSNs */
+#define ROCE_READ_AHEAD 512
+
+/** READ responses that came after a lost one, see read_repair.c. */
+struct roce_read_repair {
+	uint64_t placed[ROCE_READ_AHEAD / 64]; /**< bit of PSN modulo ROCE_READ_AHEAD */
+	uint64_t first_at; /**< TSC when the first missing range was requested again */
+	uint32_t seen_psn; /**< PSN after the last response placed ahead */
+	uint32_t head, tail;
+	struct roce_read_range range[8]; /**< to be requested again */
+};
+
 struct roce_requester {
 	uint32_t head, una, current, begun; /**< indexes of the send queue, see above */
 	uint32_t mask;
@@ -133,6 +150,7 @@ struct roce_requester {
 	uint64_t rtt, rtt_var, rtt_start;
 	uint32_t rtt_psn;
 	uint8_t probes; /**< early retransmissions since the last progress */
+	struct roce_read_repair read;
 	uint64_t retransmits, rnr_naks;
 	uint8_t *ring; /**< of struct roce_wqe */
 	uint32_t stride;
@@ -286,6 +304,25 @@ void roce_requester_timeout(struct roce_qp *qp);
 void roce_requester_rewind(struct roce_qp *qp, uint32_t psn);
 /** Start the ACK timer if packets are outstanding, otherwise stop it. */
 void roce_requester_arm(struct roce_qp *qp);
+/** Packets were lost: shrink the window. */
+void roce_requester_shrink(struct roce_requester *r);
+/** Send a READ request for packets of its response. @param from  first one */
+void roce_requester_send_read(
+	struct roce_qp *qp, const struct roce_wqe *wqe, uint32_t from, uint32_t packets);
+
+/** Copy a response to the memory of its request. @return false: of a wrong length; counted */
+bool roce_read_place(struct roce_qp *qp, const struct roce_wqe *wqe, const struct roce_packet *pkt);
+/**
+ * Place a response that came after a lost one, and request the lost ones again.
+ * @return false: it cannot be placed, the requester has to rewind
+ */
+bool roce_read_place_ahead(struct roce_qp *qp, const struct roce_packet *pkt);
+/** Add the responses placed ahead to those in order. @return PSN up to which all are answered */
+uint32_t roce_read_absorb(struct roce_qp *qp);
+/** Request the first missing range again. @return false: none is known */
+bool roce_read_request_first(struct roce_qp *qp);
+/** Send requests for missing ranges. @return true: some are left */
+bool roce_read_repair_run(struct roce_qp *qp);
 
 /* ---- engine/responder.c, engine/resp_resource.c -------------------- */
 

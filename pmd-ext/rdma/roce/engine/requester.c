@@ -7,8 +7,8 @@
 
 /* Time that a peer may need to respond, in addition to the round trip: 0.25 ms */
 #define PROBE_PER_SECOND 4000
-/* The same with the round trip, before that has been measured: 1 ms */
-#define PROBE_PER_SECOND_UNMEASURED 1000
+/* The same with the round trip, before that has been measured: 10 ms */
+#define PROBE_PER_SECOND_UNMEASURED 100
 /* Most early retransmissions before the local ACK timeout applies. Each waits twice as long as the
  * one before. Long READs have a lower limit: the peer, which may only be slow, resends all missing
  * data for each of them. */
@@ -131,6 +131,18 @@ is_last(const struct roce_qp *qp)
 	return r->current + 1 == r->head || roce_wqe(qp, r->current + 1)->status != RDMA_WC_SUCCESS;
 }
 
+/** Measure the round-trip time with the next packet, if none is measured and it was not sent yet. */
+static void
+start_rtt(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+
+	if (r->rtt_start != 0 || r->next_psn != r->max_psn)
+		return;
+	r->rtt_start = qp->poll_group->now;
+	r->rtt_psn = r->next_psn;
+}
+
 /** True if this packet is to request an acknowledgement. */
 static bool
 ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
@@ -142,10 +154,7 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 		roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
 		r->unasked = 0;
 		r->asked_psn = roce_psn_add(r->next_psn, 1);
-		if (r->rtt_start == 0 && r->next_psn == r->max_psn) {
-			r->rtt_start = qp->poll_group->now;
-			r->rtt_psn = r->next_psn;
-		}
+		start_rtt(qp);
 		return true;
 	}
 	return false;
@@ -224,14 +233,14 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 		request_done(r);
 }
 
-/** Send a READ request for the data not received yet. */
-static void
-send_read(struct roce_qp *qp, struct roce_wqe *wqe)
+void
+roce_requester_send_read(
+	struct roce_qp *qp, const struct roce_wqe *wqe, uint32_t from, uint32_t packets)
 {
-	const uint32_t done = wqe->answered * qp->mtu;
+	const uint32_t done = from * qp->mtu;
 	const struct roce_frame_head head = {
 		.qpn = qp->peer_qpn,
-		.psn = qp->req.next_psn,
+		.psn = roce_psn_add(wqe->first_psn, from),
 		.opcode = ROCE_READ_REQUEST,
 		.ack = true,
 	};
@@ -242,7 +251,7 @@ send_read(struct roce_qp *qp, struct roce_wqe *wqe)
 	reth = (struct roce_reth *)f.ext;
 	reth->va = rte_cpu_to_be_64(wqe->remote_addr + done);
 	reth->rkey = rte_cpu_to_be_32(wqe->rkey);
-	reth->length = rte_cpu_to_be_32(wqe->length - done);
+	reth->length = rte_cpu_to_be_32(RTE_MIN(wqe->length - done, packets * qp->mtu));
 	roce_frame_end(qp->poll_group, &f);
 }
 
@@ -277,8 +286,9 @@ send_one(struct roce_qp *qp, struct roce_wqe *wqe)
 		send_data(qp, wqe);
 		return;
 	}
+	start_rtt(qp);
 	if (wqe->op == RDMA_OP_READ)
-		send_read(qp, wqe);
+		roce_requester_send_read(qp, wqe, wqe->answered, wqe->nb_psn - wqe->answered);
 	else
 		send_atomic(qp, wqe);
 	r->unasked = 0;
@@ -315,6 +325,8 @@ roce_requester_run(struct roce_qp *qp)
 	struct roce_wqe *wqe;
 	bool more = false;
 
+	if (unlikely(r->read.tail != r->read.head) && roce_read_repair_run(qp))
+		return true;
 	while (may_send(qp)) {
 		if (budget-- == 0 || roce_poll_group_tx_room(pg) == 0 ||
 			!roce_rate_allows(&qp->rate, pg->now) ||
@@ -465,7 +477,12 @@ roce_requester_timeout(struct roce_qp *qp)
 		return;
 	if (wait == ROCE_WAIT_ACK && qp->poll_group->now < r->ack_deadline) {
 		roce_count(qp->poll_group, ROCE_TX_PROBE);
-		r->probes++;
+		/* if the peer does not take a part of a READ, request all of it */
+		if (++r->probes <= PROBES_READ_MAX && roce_read_request_first(qp)) {
+			roce_requester_arm(qp);
+			roce_qp_activate(qp);
+			return;
+		}
 		roce_requester_rewind(qp, r->una_psn);
 	} else if (wait == ROCE_WAIT_ACK && put_off(qp)) {
 		r->ack_deadline = 0;

@@ -149,6 +149,7 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 	const struct roce_resp_resource *a;
 	uint32_t answer, start, i, skipped, length;
 	struct roce_job *job;
+	uint64_t sent;
 
 	if (!find(r, pkt->psn, &answer))
 		return;
@@ -168,6 +169,9 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 		job = job_at(r, i);
 		if (job->answer != answer)
 			continue;
+		sent = (uint64_t)(job->start + job->sent) * qp->mtu;
+		if (skipped + length <= sent && !a->atomic && length > 0)
+			continue; /* a part that was lost; the rest goes on */
 		job->end = RTE_MAX(job->end, skipped + length);
 		if (start >= job->start + job->sent && start > job->start)
 			return; /* not sent yet */
