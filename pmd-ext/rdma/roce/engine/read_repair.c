@@ -112,7 +112,7 @@ roce_read_absorb(struct roce_qp *qp)
 	for (i = r->una; i != r->begun; i++) {
 		wqe = roce_wqe(qp, i);
 		if (wqe->op != RDMA_OP_READ) {
-			/* a later response acknowledges it; an atomic's response is not in `placed` */
+			/* a later response acknowledges SEND and WRITE; atomics have their own */
 			if (wqe->op > RDMA_OP_READ ||
 				roce_psn_diff(rr->seen_psn, wqe->first_psn) <= 0)
 				break;

@@ -131,7 +131,7 @@ is_last(const struct roce_qp *qp)
 	return r->current + 1 == r->head || roce_wqe(qp, r->current + 1)->status != RDMA_WC_SUCCESS;
 }
 
-/** Measure the round-trip time with the next packet, if none is measured and it was not sent yet. */
+/** Measure the round-trip time with the next packet, unless it was sent before. */
 static void
 start_rtt(struct roce_qp *qp)
 {
