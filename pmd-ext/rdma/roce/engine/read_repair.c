@@ -24,6 +24,12 @@ word_of(struct roce_read_repair *rr, uint32_t psn)
 	return &rr->placed[psn / 64 % RTE_DIM(rr->placed)];
 }
 
+static bool
+is_placed(struct roce_read_repair *rr, uint32_t psn)
+{
+	return (*word_of(rr, psn) & bit_of(psn)) != 0;
+}
+
 /** Find the request with a PSN. @return NULL: it has none, or is no READ */
 static struct roce_wqe *
 find_read(struct roce_qp *qp, uint32_t psn)
@@ -40,29 +46,79 @@ find_read(struct roce_qp *qp, uint32_t psn)
 	return NULL;
 }
 
-/** Request these PSNs again. If too many ranges wait, the timer finds the loss once more. */
-static void
-request_again(struct roce_read_repair *rr, uint32_t psn, uint32_t end)
+/** First PSN of a READ from `psn` that is (not) placed, or the end of what is known of it. */
+static uint32_t
+find_next(struct roce_read_repair *rr, const struct roce_wqe *wqe, uint32_t psn, bool placed)
 {
+	const uint32_t end = roce_psn_add(wqe->first_psn, wqe->nb_psn);
+
+	while (psn != end && roce_psn_diff(psn, rr->seen_psn) < 0 && is_placed(rr, psn) != placed)
+		psn = roce_psn_add(psn, 1);
+	return psn;
+}
+
+/**
+ * Request the first missing range of a READ again. Its later ones have to wait: rdma_rxe takes no
+ * duplicate request that begins before the one before. If too many ranges wait to be sent, the timer
+ * finds this one once more.
+ * @return false: none is missing, as far as is known
+ */
+static bool
+request_first_of(struct roce_qp *qp, const struct roce_wqe *wqe)
+{
+	struct roce_read_repair *rr = &qp->req.read;
+	const uint32_t psn = find_next(rr, wqe, roce_psn_add(wqe->first_psn, wqe->answered), false);
+	const uint32_t end = find_next(rr, wqe, psn, true);
+
+	if (psn == end)
+		return false;
 	if (rr->head - rr->tail < RTE_DIM(rr->range))
 		rr->range[rr->head++ % RTE_DIM(rr->range)] =
 			(struct roce_read_range){.psn = psn, .end = end};
+	return true;
 }
 
 bool
 roce_read_request_first(struct roce_qp *qp)
 {
-	struct roce_requester *r = &qp->req;
-	struct roce_read_repair *rr = &r->read;
-	uint32_t end = r->una_psn;
+	const struct roce_wqe *wqe = find_read(qp, qp->req.una_psn);
 
-	if (roce_psn_diff(rr->seen_psn, r->una_psn) <= 0)
-		return false;
-	while (end != rr->seen_psn && (*word_of(rr, end) & bit_of(end)) == 0)
-		end = roce_psn_add(end, 1);
-	request_again(rr, r->una_psn, end);
-	rr->first_at = qp->poll_group->now;
-	return true;
+	qp->req.read.first_at = qp->poll_group->now;
+	return wqe != NULL && request_first_of(qp, wqe);
+}
+
+/** Responses from `psn` to the latest one are missing: request those of each READ. */
+static void
+request_gap(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_requester *r = &qp->req;
+	const struct roce_wqe *wqe;
+	uint32_t i;
+
+	for (i = r->una; i != r->begun; i++) {
+		wqe = roce_wqe(qp, i);
+		if (wqe->op != RDMA_OP_READ ||
+			roce_psn_diff(psn, roce_psn_add(wqe->first_psn, wqe->nb_psn)) >= 0)
+			continue;
+		if (roce_psn_diff(wqe->first_psn, r->read.seen_psn) >= 0)
+			break;
+		/* unless an earlier range of it is missing, too */
+		if (roce_psn_diff(find_next(&r->read, wqe,
+					  roce_psn_add(wqe->first_psn, wqe->answered), false),
+			    psn) >= 0)
+			(void)request_first_of(qp, wqe);
+	}
+}
+
+/** A response was placed that had been missing. If its range ends here, request the next one. */
+static void
+request_next(struct roce_qp *qp, const struct roce_wqe *wqe, uint32_t psn)
+{
+	struct roce_read_repair *rr = &qp->req.read;
+	const uint32_t next = roce_psn_add(psn, 1);
+
+	if (find_next(rr, wqe, next, true) == next)
+		(void)request_first_of(qp, wqe);
 }
 
 bool
@@ -71,28 +127,27 @@ roce_read_place_ahead(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct roce_requester *r = &qp->req;
 	struct roce_read_repair *rr = &r->read;
 	struct roce_wqe *wqe = find_read(qp, pkt->psn);
-	const uint32_t ahead = roce_psn_diff(pkt->psn, r->una_psn);
-	uint64_t *word = word_of(rr, pkt->psn);
-	uint32_t from;
+	const uint32_t ahead = roce_psn_diff(pkt->psn, r->una_psn), seen = rr->seen_psn;
 
 	if (wqe == NULL || ahead >= ROCE_READ_AHEAD || find_read(qp, r->una_psn) == NULL)
 		return false;
-	if (roce_psn_diff(pkt->psn, rr->seen_psn) < 0 && (*word & bit_of(pkt->psn)) != 0) {
+	if (roce_psn_diff(pkt->psn, seen) < 0 && is_placed(rr, pkt->psn)) {
 		roce_count(qp->poll_group, ROCE_RX_STALE);
 		return true;
 	}
 	if (!roce_read_place(qp, wqe, pkt))
 		return true;
-	*word |= bit_of(pkt->psn);
-	from = rr->seen_psn;
-	if (roce_psn_diff(pkt->psn, from) >= 0) {
+	*word_of(rr, pkt->psn) |= bit_of(pkt->psn);
+	if (roce_psn_diff(pkt->psn, seen) < 0) {
+		request_next(qp, wqe, pkt->psn);
+	} else {
 		rr->seen_psn = roce_psn_add(pkt->psn, 1);
-		if (pkt->psn != from) {
-			request_again(rr, from, pkt->psn);
+		if (pkt->psn != seen) {
+			request_gap(qp, seen);
 			r->rtt_start = 0; /* its response may be among them */
 			roce_requester_shrink(r);
 		}
-		if (from == r->una_psn)
+		if (seen == r->una_psn)
 			rr->first_at = qp->poll_group->now;
 	}
 	/* The first range, or its request, is lost again if it takes longer than a round trip. */
@@ -106,6 +161,7 @@ roce_read_absorb(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
 	struct roce_read_repair *rr = &r->read;
+	const uint32_t next = roce_psn_add(r->una_psn, 1);
 	uint32_t psn = r->una_psn, i;
 	struct roce_wqe *wqe;
 
@@ -127,8 +183,11 @@ roce_read_absorb(struct roce_qp *qp)
 			*word_of(rr, psn) &= ~bit_of(psn);
 			wqe->answered++;
 		}
-		if (wqe->answered < wqe->nb_psn)
+		if (wqe->answered < wqe->nb_psn) {
+			if (psn != next)
+				(void)request_first_of(qp, wqe);
 			break;
+		}
 	}
 	rr->first_at = qp->poll_group->now;
 	return psn;
