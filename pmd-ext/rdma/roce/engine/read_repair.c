@@ -59,8 +59,8 @@ find_next(struct roce_read_repair *rr, const struct roce_wqe *wqe, uint32_t psn,
 
 /**
  * Request the first missing range of a READ again. Its later ones have to wait: rdma_rxe takes no
- * duplicate request that begins before the one before. If too many ranges wait to be sent, the timer
- * finds this one once more.
+ * duplicate request that begins before the one before. If too many ranges wait to be sent, the
+ * timer finds this one once more.
  * @return false: none is missing, as far as is known
  */
 static bool
