@@ -28,9 +28,8 @@ all_rx_complete(const struct frame_table *ft, uint64_t frame)
 	return true;
 }
 
-/** Highest frame + 1 of a stream's packets, placed or waiting. */
-static uint64_t
-highest_of(const struct frame_table *ft, uint32_t stream)
+uint64_t
+frame_head_reach(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 
@@ -48,7 +47,7 @@ stream_reach(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = ft->builder;
 	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
-	const uint64_t reach = highest_of(ft, stream);
+	const uint64_t reach = frame_head_reach(ft, stream);
 	uint64_t blocked;
 
 	if (b->next_open - b->next_close < ft->config.slots)
@@ -227,7 +226,7 @@ head_given_up(struct frame_table *ft)
 		if (b->stalled_at[s] == 0 && detector_stream_expected(&ft->detector, s) != 0 &&
 			is_waited_for(ft, s)) {
 			live++;
-			reach = highest_of(ft, s);
+			reach = frame_head_reach(ft, s);
 			end = RTE_MIN(end, reach - RTE_MIN(reach, ft->config.max_skew_frames));
 			if (stream_reach(ft, s) >= passed)
 				continue;

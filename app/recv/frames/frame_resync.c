@@ -18,6 +18,8 @@
 #define REFUSE_QUARTERS 5
 /** Ticks for which a packet is held: a little longer than a request lives. */
 #define HOLD_TICKS (REFUSE_QUARTERS + 1)
+/** Microseconds between two determinations of window.front. */
+#define FRONT_US 100
 /** Checks of the streams in one `stall_cycles`. */
 #define LOOKS 16
 
@@ -148,6 +150,42 @@ frame_resync_request(struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	return refused ? frame_rx_drop(ft, frx, stream, frame) : FRAME_PLACE_HOLD;
 }
 
+/** Frames from here on are too far ahead for a stream that is out of window. */
+static uint64_t
+far_of(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_window *w = &ft->window;
+	uint64_t far = __atomic_load_n(&w->next, __ATOMIC_RELAXED);
+
+	/* the head may lag behind the other streams */
+	if ((__atomic_load_n(&w->outvoted, __ATOMIC_ACQUIRE) >> stream & 1) != 0)
+		far = RTE_MAX(far, __atomic_load_n(&w->front, __ATOMIC_RELAXED));
+	return far + ft->config.max_skew_frames;
+}
+
+bool
+frame_resync_is_far(const struct frame_table *ft, uint32_t stream, uint64_t frame)
+{
+	return frame >= far_of(ft, stream);
+}
+
+/**
+ * Has a stream with a request reached the other streams, which have gone on meanwhile? Then it has
+ * sent old packets, such as those of a pause, and the detector was not restarted.
+ */
+static bool
+has_caught_up(const struct frame_table *ft, uint32_t stream, uint64_t frame)
+{
+	const struct frame_window *w = &ft->window;
+	uint64_t front;
+
+	if (likely((__atomic_load_n(&w->outvoted, __ATOMIC_ACQUIRE) >> stream & 1) == 0))
+		return false;
+	front = __atomic_load_n(&w->front, __ATOMIC_RELAXED);
+	return frame + 1 + ft->config.max_skew_frames >= front &&
+		frame < front + ft->config.max_skew_frames;
+}
+
 bool
 frame_resync_continues(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
@@ -171,7 +209,8 @@ frame_resync_continues(
 	 */
 	first = frx->again && requests ? a->lowest : a->highest - RTE_MIN(a->highest, span);
 	return frame >= first && frame <= a->highest + span &&
-		!frame_resync_is_refused(ft, frx, stream, frame);
+		!frame_resync_is_refused(ft, frx, stream, frame) &&
+		!has_caught_up(ft, stream, frame);
 }
 
 bool
@@ -254,7 +293,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 		return FRAME_AGAIN_HOLD;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	far = (frx->out_of_window >> stream & 1) != 0
-		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames
+		? far_of(ft, stream)
 		: base + 2 * ft->entry_mask;
 	if (frame_resync_continues(ft, frx, stream, frame)) {
 		if (!over)
@@ -650,6 +689,36 @@ tell(struct frame_table *ft, uint64_t refused)
 	}
 }
 
+/** Determine the frame that half of the expected streams have reached that make no request. */
+static void
+find_front(struct frame_table *ft, uint64_t now)
+{
+	struct frame_builder *b = ft->builder;
+	uint64_t reach[DETECTOR_STREAMS_MAX], front = 0;
+	uint32_t expected = 0, n = 0, at;
+
+	if (now - b->front_at < FRONT_US * rte_get_tsc_hz() / 1000000)
+		return;
+	b->front_at = now;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		uint64_t mine;
+
+		if (detector_stream_expected(&ft->detector, s) == 0)
+			continue;
+		expected++;
+		if ((b->requests >> s & 1) != 0)
+			continue;
+		/* the highest first */
+		mine = frame_head_reach(ft, s);
+		for (at = n++; at > 0 && reach[at - 1] < mine; at--)
+			reach[at] = reach[at - 1];
+		reach[at] = mine;
+	}
+	if (2 * n >= expected && n > 0)
+		front = reach[(expected + 1) / 2 - 1];
+	__atomic_store_n(&ft->window.front, front, __ATOMIC_RELAXED);
+}
+
 /** Refuse requests that were not followed for too long: RX roles then drop their packets. */
 static void
 refuse(struct frame_table *ft)
@@ -657,8 +726,9 @@ refuse(struct frame_table *ft)
 	struct frame_builder *b = ft->builder;
 	const uint64_t patience = ft->config.stall_cycles / 4 * REFUSE_QUARTERS;
 	const uint64_t now = rte_rdtsc();
-	uint64_t refused = 0, over;
+	uint64_t refused = 0, outvoted = 0, over;
 
+	find_front(ft, now);
 	b->requests_timed = b->requests;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t place = b->request_position[s];
@@ -677,13 +747,21 @@ refuse(struct frame_table *ft)
 			place >= b->request_at[s] + ft->config.max_gap_frames ||
 			(!silent && b->request_silences[s] != b->silences[s])) {
 			b->request_since[s] = now;
+			b->request_front[s] = ft->window.front;
 			__atomic_store_n(&b->request_silences[s], b->silences[s], __ATOMIC_RELAXED);
 		}
 		b->request_at[s] = place;
+		if (b->request_front[s] != 0 &&
+			ft->window.front > b->request_front[s] + ft->config.max_skew_frames)
+			outvoted |= UINT64_C(1) << s;
 		/* after that, RX roles have dropped what a silent stream had sent */
 		over = silent ? patience + ft->config.stall_cycles / 4 : UINT64_MAX;
 		if (now - b->request_since[s] >= patience && now - b->request_since[s] < over)
 			refused |= UINT64_C(1) << s;
+	}
+	if (unlikely(ft->window.outvoted != outvoted)) {
+		__atomic_store_n(&ft->window.outvoted, outvoted, __ATOMIC_RELEASE);
+		frame_window_changed(ft);
 	}
 	if (unlikely(ft->window.refused != refused)) {
 		__atomic_store_n(&ft->window.refused, refused, __ATOMIC_RELEASE);

@@ -421,8 +421,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	}
 	/* a packet of a stream that is out of window may wait only for the next frames */
 	if (near && (frx->out_of_window >> stream & 1) != 0)
-		near = frame <
-			__atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames;
+		near = !frame_resync_is_far(ft, stream, frame);
 	/* a corrupt number must not make the window advance to it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return wait_for(frx, stream, frame);

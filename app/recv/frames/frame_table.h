@@ -124,6 +124,7 @@ struct frame_window {
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< number of window moves */
 	uint64_t refused;    /**< bits of streams whose resync request was refused */
+	uint64_t outvoted;   /**< bits of streams of a request that the others do not follow */
 	uint64_t ahead;	  /**< packets of frames below this may wait: most streams request a gap */
 	uint64_t old_end; /**< packets of the old window have frames below this, 0 = none */
 	uint64_t paused;  /**< bits of silent streams whose frames are all closed */
@@ -133,6 +134,7 @@ struct frame_window {
 	uint64_t horizon;		   /**< frames from here on are outliers */
 	uint64_t end;			   /**< first frame after the run */
 	uint64_t next;			   /**< lowest frame that is not opened */
+	uint64_t front; /**< frame + 1 that half of the streams without a request have reached */
 	/** Incremented after changes of this struct and of entries, once for several changes. While
 	 * it is constant, a retry of a waiting packet would have the same result. */
 	uint64_t changes;

@@ -81,6 +81,8 @@ struct frame_builder {
 	uint64_t requests_ahead;		   /**< bits of requests for a gap */
 	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< frame + 1 that is requested */
 	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = no request */
+	uint64_t request_front[DETECTOR_STREAMS_MAX]; /**< window.front when the request began */
+	uint64_t front_at;			   /**< TSC when window.front was determined */
 	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< last position of the request, which moves */
 	/** `silences` when the request began: a refusal is not for a request after another silence.
 	 * Read by RX roles. */
@@ -191,6 +193,9 @@ frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32
 bool frame_resync_is_refused(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
+/** Is a frame too far ahead to be waited for by a stream that is out of window? By the RX lcore. */
+bool frame_resync_is_far(const struct frame_table *ft, uint32_t stream, uint64_t frame);
+
 /**
  * Find the position that enough streams request. If they are too few, their requests are refused
  * and logged after a time limit. By the builder.
@@ -228,6 +233,9 @@ void frame_delay_note(const struct frame_table *ft, struct frame_delay *now);
  */
 uint64_t frame_delay_cycles(const struct frame_table *ft, const struct frame_delay *since);
 
+/** Highest frame + 1 of a stream's packets, placed or waiting. By the builder. */
+uint64_t frame_head_reach(const struct frame_table *ft, uint32_t stream);
+
 /** Has a packet of the head, or of any frame after it, arrived? By the builder. */
 bool frame_head_begun(const struct frame_table *ft);
 
@@ -254,6 +262,7 @@ frame_resync_reset(struct frame_table *ft)
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		b->request_since[s] = 0;
 	__atomic_store_n(&ft->window.refused, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.outvoted, 0, __ATOMIC_RELAXED);
 	b->leaving = false;
 	b->requests_logged = 0;
 	b->gap_group = 0;

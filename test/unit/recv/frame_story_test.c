@@ -112,6 +112,7 @@ pass(uint64_t cycles)
 	shift(&b->asked_at, cycles);
 	shift(&b->listened_at, cycles);
 	shift(&b->tick_at, cycles);
+	shift(&b->front_at, cycles);
 	for (uint32_t s = 0; s < d.streams; s++)
 		shift(&b->request_since[s], cycles);
 }
@@ -987,6 +988,76 @@ stalled_story(void)
 	close_table();
 }
 
+/**
+ * As above, but fewer than half of the streams pause, then send the packets of the pause at once,
+ * perhaps after the first ones of the next frame, and go on with the others. Soon after that, all
+ * their packets are placed.
+ */
+static void
+backlog_story(void)
+{
+	const uint32_t streams = 3 + rig_below(&rng, 4);
+	const uint32_t odd = 1 + rig_below(&rng, (streams - 1) / 2);
+	const uint32_t slots = 16 + rig_below(&rng, 50);
+	const uint32_t from = 10 + rig_below(&rng, 100), to = from + 1 + rig_below(&rng, 300);
+	const bool next_first = chance(60);
+	uint64_t number = 1 + rig_below(&rng, 5000), settled = 0, placed = 0;
+	uint32_t soon;
+
+	any_astray = orderly = all_promised = false;
+	one_role(streams, 16);
+	config.slots = slots;
+	config.max_skew_frames = 1 + rig_below(&rng, slots / 4);
+	config.refuse = chance(80);
+	config.no_run = false;
+	config.run.first_known = true;
+	config.run.first_frame = number;
+	config.nb_rx = 1 + rig_below(&rng, 2);
+	for (uint32_t s = 0; s < streams; s++)
+		config.owner[s] = queue_of[s] = s % config.nb_rx;
+	soon = to + 2 * config.max_skew_frames + 4;
+	open_table();
+	config.run.first_known = false;
+	ft->deaf_cycles = config.stall_cycles / 20;
+	for (uint32_t f = 0; f < 800; f++, number++) {
+		if (f == soon) {
+			settle();
+			settled = sent;
+			placed = rig_count(ft, RX_PLACED);
+		}
+		for (uint32_t s = 0; s < streams; s++) {
+			if (s >= odd || f < from || f > to) {
+				send_frame(s, number, 0);
+				continue;
+			}
+			if (f < to)
+				continue;
+			if (next_first)
+				send_frame(s, number, 0);
+			for (uint32_t i = from; i < to; i++)
+				send_frame(s, number - to + i, 0);
+			if (!next_first)
+				send_frame(s, number, 0);
+		}
+		pass_time(config.stall_cycles / 2000);
+		work(4);
+	}
+	end_story();
+	nb_packets += sent;
+	assert_int_equal(rig_outcomes(ft), sent);
+	assert_int_equal(rig_count(ft, RX_PLACED) - placed, sent - settled);
+	assert_int_equal(ft->window.generation, generation + 1);
+	config.run.first_frame = 0;
+	close_table();
+}
+
+static void
+backlogs_are_soon_over(void **state)
+{
+	play_seeds(300, 5, backlog_story);
+	print_message(" %" PRIu64 " packets\n", nb_packets);
+}
+
 static void
 stalled_modules_cost_no_frame(void **state)
 {
@@ -1023,6 +1094,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(slow_receiver_moves_no_window, say_seed),
 		cmocka_unit_test_teardown(busy_receiver_loses_nothing, say_seed),
 		cmocka_unit_test_teardown(stalled_modules_cost_no_frame, say_seed),
+		cmocka_unit_test_teardown(backlogs_are_soon_over, say_seed),
 		cmocka_unit_test_teardown(stories_end_well, say_seed),
 	};
 
