@@ -346,13 +346,13 @@ timeout_on_a_shared_cpu(void **state)
 static void
 incomplete_acquisition(void **state)
 {
-	uint64_t began = 0;
+	struct frame_delay since;
 
 	rig_config(&config, &d, 2, 1);
 	config.stall_cycles = rte_get_tsc_hz() / 4;
 	begin(1);
 	for (uint64_t frame = 1; frame <= config.slots; frame++) {
-		began = rte_rdtsc();
+		frame_delay_note(ft, &since);
 		assert_int_equal(place_range(0, frame, 0, PACKETS), FRAME_PLACED);
 		expect_nothing();
 		rte_delay_ms(2);
@@ -361,7 +361,7 @@ incomplete_acquisition(void **state)
 		wait_for_timeout(4000);
 		expect_closed(frame, PACKETS);
 	}
-	assert_in_range(rte_rdtsc() - began, 0, config.stall_cycles * 3 / 2);
+	assert_in_range(frame_delay_cycles(ft, &since), 0, config.stall_cycles * 3 / 2);
 }
 
 /* The time in which an RX role does not poll is no silence of the detector. */
