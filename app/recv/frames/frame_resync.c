@@ -292,9 +292,8 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, frx))
 		return FRAME_AGAIN_HOLD;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
-	far = (frx->out_of_window >> stream & 1) != 0
-		? far_of(ft, stream)
-		: base + 2 * ft->entry_mask;
+	far = (frx->out_of_window >> stream & 1) != 0 ? far_of(ft, stream)
+						      : base + 2 * ft->entry_mask;
 	if (frame_resync_continues(ft, frx, stream, frame)) {
 		if (!over)
 			return FRAME_AGAIN_HOLD;

@@ -81,7 +81,7 @@ struct frame_builder {
 	uint64_t requests_ahead;		   /**< bits of requests for a gap */
 	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< frame + 1 that is requested */
 	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = no request */
-	uint64_t request_front[DETECTOR_STREAMS_MAX]; /**< window.front when the request began */
+	uint64_t request_front[DETECTOR_STREAMS_MAX];	 /**< window.front when the request began */
 	uint64_t front_at;			   /**< TSC when window.front was determined */
 	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< last position of the request, which moves */
 	/** `silences` when the request began: a refusal is not for a request after another silence.
