@@ -12,6 +12,7 @@
 #include "builder/builder.h"
 #include "calib/calibration.h"
 #include "pipeline.h"
+#include "plural.h"
 #include "report.h"
 #include "run.h"
 #include "run_watch.h"
@@ -139,7 +140,8 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 			fprintf(out, "; silent from frame %" PRIu64 " to %" PRIu64, of->silent_from,
 				of->silent_to - 1);
 		if (of->silences > 1)
-			fprintf(out, ", and %" PRIu64 " times before", of->silences - 1);
+			fprintf(out, ", and %" PRIu64 " %s before", of->silences - 1,
+				plural(of->silences - 1, "time", "times"));
 		fprintf(out, "\n");
 	}
 }
@@ -228,8 +230,9 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 	print_files(run, status, out);
 	run_get_calibration(run, &calibration);
 	if (calibration.warnings > 0)
-		fprintf(out, "calibration\n  %u warning%s, the first: %s\n", calibration.warnings,
-			calibration.warnings > 1 ? "s" : "", calibration_warning(&calibration));
+		fprintf(out, "calibration\n  %u %s, the first: %s\n", calibration.warnings,
+			plural(calibration.warnings, "warning", "warnings"),
+			calibration_warning(&calibration));
 	for (uint32_t i = 0; i < RUN_WARNINGS && status->warnings[i][0] != '\0'; i++)
 		fprintf(out, "%s  %s\n", i == 0 ? "warning\n" : "", status->warnings[i]);
 }
