@@ -424,3 +424,4 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	settle_dark_run(s, c);
 	return config_check(c);
 }
+	s->calibration.dark_run = true;

@@ -377,7 +377,7 @@ def a_mask_of_int32(where):
     capture(where)
     rewrite(f'{where}/mask_m0.bin', lambda data: bytes(b for x in data for b in (x, 0, 0, 0)))
     says_twice(where, 1, 'mask_m0.bin has 2097152 bytes, expected 524288: [1][512][1024] values '
-               'of 1 bytes (int32 values? Convert them to uint8)', 'FAIL')
+               'of 1 byte (int32 values? Convert them to uint8)', 'FAIL')
 
 
 @case
@@ -395,6 +395,28 @@ def a_gain_file_of_six_maps(where):
     says_twice(where, 1, 'gain_m0.bin has 25165824 bytes, expected 12582912: [3][512][1024] values '
                'of 8 bytes (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)', 'FAIL')
     says(command(where, 'calibration.gain_maps=6'), 0, never=('calibration: ',))
+    rewrite(f'{where}/gain_m0.bin', lambda data: data[:len(data) // 4])
+    says_twice(where, 1, 'values of 8 bytes (float32 values? Convert them to double)', 'FAIL', 'run.name=float')
+
+
+@case
+def a_gain_stage_without_pedestals(where):
+    """It is named in the log, in the summary, in --check and in the files; a dark run needs none."""
+    capture(where, '--dark-run', 'g0', frames=130)
+    for g0, line in (
+            (f'{where}/pedestal_g0_m%d.bin', 'no pedestal files of G1, G2: photon values of pixels in these gain stages '
+             'include the dark level; set [calibration] pedestal_g1, pedestal_g2'),
+            ('none', 'no pedestal files of G0, G1, G2: ')):
+        unset = f'calibration.pedestal_g0={g0}', 'calibration.pedestal_g1=none', 'calibration.pedestal_g2=none'
+        says_twice(where, 0, line, 'warn', *unset, f'run.name=data{len(line)}')
+        with open(f'{where}/out/data{len(line)}_frames.arrow', 'rb') as f:
+            want(line.encode() in f.read(16384), 'not in the file')
+    says(command(where, *unset, 'run.name=one', 'calibration.pedestal_g0=' + f'{where}/pedestal_g0_m0.bin',
+                 f'calibration.pedestal_g2={where}/pedestal_g2_m0.bin'), 0,
+         'calibration\n  1 warning, the first: no pedestal file of G1: photon values of pixels in this gain stage include')
+    for check in ('--check',), ():
+        says([*command(where, *unset, 'run.name=dark', 'run.type=dark', 'calibration.gain=none'), *check], 0,
+             never=('dark level', 'photon values'))
 
 
 @case
@@ -436,7 +458,9 @@ def a_dark_run_that_is_too_short(where):
     capture(where)
     says(command(where, 'run.type=dark', 'output.calibration=no'), 1,
          'dark run run: requires at least 128 frames of each gain stage',
-         'module 0 has 20 complete frames in G0, expected at least 128')
+         'module 0 has 20 complete frames in G0, expected at least 128',
+         'dark run run: frames with at least one complete module: G0 20, G1 0, G2 0; expected at least 128 complete '
+         'frames of each module in a gain stage; the log names the maps that are not written')
     want(not [f for f in os.listdir(f'{where}/out') if 'pedestal' in f], os.listdir(f'{where}/out'))
 
 

@@ -21,7 +21,7 @@ struct check_maps {
 };
 
 /**
- * Check the calibration. Fail: files that a run refuses; warn: no G0 pedestal, or a module with
+ * Check the calibration. Fail: files that a run refuses; warn: a stage without pedestals, or a module with
  * implausible maps (one row each).
  * @param maps  out; free with check_free_maps()
  */

@@ -147,9 +147,9 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 		snprintf(text, size, "dark run %s: no dark frames, no pedestals written", s->run);
 	else if (ret == -ERANGE)
 		snprintf(text, size,
-			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; "
-			"at least %u of a stage and module required; the log names the maps that "
-			"are not written",
+			"dark run %s: frames with at least one complete module: G0 %" PRIu64
+			", G1 %" PRIu64 ", G2 %" PRIu64 "; expected at least %u complete frames of "
+			"each module in a gain stage; the log names the maps that are not written",
 			s->run, stats.frames[0], stats.frames[1], stats.frames[2], PEDESTAL_WINDOW);
 	else if (ret != 0)
 		snprintf(text, size, "dark run %s: cannot write pedestals: %s", s->run,

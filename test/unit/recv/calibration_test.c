@@ -197,7 +197,7 @@ test_file_refused(void **state)
 		"pedestal_g2_m0.bin has 256 bytes, expected 512: [1][4][32] values of 4 bytes");
 	setup(state);
 	put(mask_path, 1, "", 0);
-	refused(-EINVAL, "mask_m1.bin has 0 bytes, expected 128: [1][4][32] values of 1 bytes");
+	refused(-EINVAL, "mask_m1.bin has 0 bytes, expected 128: [1][4][32] values of 1 byte");
 	snprintf(path, sizeof(path), "%s/mask_m1.bin", folder);
 	unlink(path);
 	assert_int_equal(calibration_load(&c, memory, &files, &detector), -ENOENT);
@@ -424,7 +424,7 @@ test_sizes(void **state)
 
 	put(mask_path, 0, bytes, PIXELS * sizeof(int32_t));
 	refused(-EINVAL,
-		"mask_m0.bin has 512 bytes, expected 128: [1][4][32] values of 1 bytes (int32 "
+		"mask_m0.bin has 512 bytes, expected 128: [1][4][32] values of 1 byte (int32 "
 		"values? Convert them to uint8)");
 	put(mask_path, 0, bytes, PIXELS);
 	put(pedestal_path[0], 1, bytes, 2 * PIXELS * sizeof(float));
