@@ -1103,7 +1103,7 @@ def settings_that_need_others(where):
     """Sections of stores without a device; the only port is not port 0."""
     for key in 'stores=10.0.0.2', 'identity=r', 'key=/nowhere':
         says([RECV, '--', '--set', f'egress.{key}', '--dump-config'], 2,
-             '[egress] device = (unset): is required with stores, identity or key')
+             '[egress] device = none (default): is required with stores, identity or key')
     capture(where)
     says(command(where, 'port 7.device=net_replay0'), 0, never=('is in no [port N] section',))
     says(command(where, 'run.name=two', eal=('--vdev', 'net_null0,no-rx=1')), 0,
@@ -1404,6 +1404,11 @@ def settings_with_several_mistakes(where):
          'x.ini: is UTF-16 text, expected UTF-8; save the file as UTF-8', never=('zero byte',))
 
 
+    # each line of the log has the prefix
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write(b'[run]\nname\nframes\n')
+    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2)
+    want(re.fullmatch('(config: .*x.ini:[23]: expected .*\n){2}', out), out)
 @case
 def settings_that_are_empty_or_too_much(where):
     """The message names the key."""
@@ -1427,7 +1432,18 @@ def settings_that_are_empty_or_too_much(where):
             ('run.sample=M\udcfcller', 'is not a single line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
     says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
-         "[dark] interval_frames = 5: must be 'none', or not less than [run] stride")
+         "[dark] interval_frames = 5: must be 'none', or not less than [run] stride = 10")
+    says([RECV, '--', '--set', 'run.stride=65536', '--dump-config'], 2,
+         "[dark] interval_frames = 20000 (default): must be 'none', or not less than [run] stride = 65536")
+    says([RECV, '--', '--set', 'run.offset=5', '--dump-config'], 2, '[run] offset = 5: must be less than [run] stride = 1')
+    says([RECV, '--', '--set', 'dark.phase=9', '--set', 'dark.every=9', '--dump-config'], 2,
+         '[dark] phase = 9: must be less than [dark] every = 9')
+    says([RECV, '--', '--set', ' veto . strong_min = 30 ', '--dump-config'], 0, '\nstrong_min = 30\n')
+    for streams, line in ((), 'auto (default): means all streams, also'), (('--set', 'port 1.streams=0-1'), '0-1: lists'):
+        out = says([RECV, '--', '--set', 'detector.modules=3', '--set', 'port 0.device=0', '--set', 'port 1.device=1',
+                    *streams, '--dump-config'], 2, f'[port 1] streams = {line} stream 0, which [port 0] has, too; list '
+                   'the streams of each port, every stream once')
+        want(out.count('config: ') == 1, out)
     for source in '0.0.0.0/0', '10.0.0.0/8', '223.255.255.255':
         says([RECV, '--', '--set', f'detector.source={source}', '--dump-config'], 0)
     says([RECV, '--', '--set', 'run.name=x', '--check', '--dump-config'], 2,
