@@ -819,7 +819,8 @@ def a_module_that_sends_what_cannot_be_used(where):
             (lambda p: with_frame(p, frame_of(p) + 5000), 'its packets are dropped as outlier, the last one '
              'has frame 50[0-9]+ while the run is at frame [0-9]+; check the module'),
             (lambda p: p[:6] + b'\x02\x00\x00\x00\x09\x09' + p[12:], 'its packets are dropped as '
-             'foreign, because they have other addresses than before; check'))):
+             r'foreign; the last one, from 10\.1\.1\.2 \(02:00:00:00:09:09\), has source MAC address '
+             r'02:00:00:00:09:09, expected 02:00:00:00:01:01 as learnt; if the detector sends it, set \[detector\] source'))):
         with open(whole, 'wb') as f:
             f.write(data)
         rewrite_packets(whole, lambda p, change=change: change(p)
@@ -828,6 +829,14 @@ def a_module_that_sends_what_cannot_be_used(where):
                            'frames.stream_timeout_ms=200'), 0)
         want(re.search(name + line, out), f'does not say "{line}":', out)
         want('has sent nothing' not in out, out)
+    # none of its packets was ever accepted
+    with open(whole, 'wb') as f:
+        f.write(data)
+    says(command(where, 'run.name=set', 'detector.modules=3', 'detector.rows=64', 'frames.stream_timeout_ms=200',
+                 'detector.source=10.1.1.1,10.1.1.9,10.1.1.3'), 0,
+         'recv: module 1 (stream 1, UDP port 50002) has sent no usable packet since frame 1; its packets are dropped as '
+         'foreign; the last one, from 10.1.1.2 (02:00:00:00:01:01), has source address 10.1.1.2, expected 10.1.1.9; if '
+         'the detector sends it, correct [detector] source', never=('than before',))
 
 
 @case
@@ -1010,6 +1019,9 @@ def modules_in_the_place_of_others(where):
             'packets are dropped as misplaced; swap the cables or ports, or set [detector] positions\n')
     out = says(command(where, 'detector.rows=64', 'detector.modules=4'), 0, 'source: ' + line)
     want(re.search(r'^warning\n  640 of 1280 packets were dropped as misplaced: ' + re.escape(line), out, re.M), out)
+    out = says(command(where, 'run.name=set', 'detector.rows=64', 'detector.modules=4', 'detector.positions=4'), 0,
+               line.replace('or set', 'or correct'), 'correct the cabling or [detector] positions',
+               never=('set [detector] positions',))
     # two modules on one port, with sources that are not checked
     capture(where, '--rows', '64', '--modules', '2', frames=20)
     rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + b'\x51' + p[38:])
@@ -1392,6 +1404,11 @@ def settings_with_several_mistakes(where):
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
          'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
          'x.ini:6: is not UTF-8 text; save the file as UTF-8')
+    # each line of the log has the prefix
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write(b'[run]\nname\nframes\n')
+    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2)
+    want(re.fullmatch('(config: .*x.ini:[23]: expected .*\n){2}', out), out)
     # one mistake, one message
     with open(f'{where}/x.ini', 'wb') as f:
         f.write(b'[detector\nrows = 64\n[run] ; comment\nname = x\n')
@@ -1404,11 +1421,6 @@ def settings_with_several_mistakes(where):
          'x.ini: is UTF-16 text, expected UTF-8; save the file as UTF-8', never=('zero byte',))
 
 
-    # each line of the log has the prefix
-    with open(f'{where}/x.ini', 'wb') as f:
-        f.write(b'[run]\nname\nframes\n')
-    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2)
-    want(re.fullmatch('(config: .*x.ini:[23]: expected .*\n){2}', out), out)
 @case
 def settings_that_are_empty_or_too_much(where):
     """The message names the key."""
