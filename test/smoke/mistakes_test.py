@@ -1368,6 +1368,21 @@ def settings_that_cannot_work(where):
     want(re.search('^calibration\n  [1-9][0-9]* warnings?, the first: module 0: only 0 of 524288 pixels', out,
                    re.M), 'the summary has no warning of the mask:', out)
     with open(f'{where}/key', 'wb') as f:
+    # a file of another kind is not replaced, a picture is
+    other = f'{where}/other.pcap'
+    with open(other, 'wb') as f:
+        f.write(b'mine')
+    says_twice(where, 0, f'[output] preview = {other}: the file exists and is no PNG picture, so it is not replaced',
+               'warn', f'output.preview={other}', 'veto.dry_run=yes')
+    with open(other, 'rb') as f:
+        want(f.read() == b'mine', 'it was replaced')
+    for name in 'first', 'second':
+        says(command(where, f'run.name={name}', f'output.preview={where}/x.png', 'veto.dry_run=yes'), 0,
+             never=('no preview',))
+        with open(f'{where}/x.png', 'rb') as f:
+            want(f.read(4) == b'\x89PNG', 'no picture')
+        with open(f'{where}/x.png', 'wb') as f:
+            f.write(b'\x89PNG\r\n\x1a\n')
         f.write(os.urandom(64))
     with open(f'{where}/keys.ini', 'w', encoding='ascii') as f:
         f.write('[receiver recv]\nkey = key\nreceiver_ids = 0\n')

@@ -19,6 +19,7 @@
 #include "check/check.h"
 #include "check/storage.h"
 #include "egress/egress.h"
+#include "output/preview.h"
 #include "pipeline.h"
 #include "settings.h"
 
@@ -194,8 +195,18 @@ check_preview(struct check *c, const struct settings *s)
 		error = ENOTDIR;
 	else if (access(directory, W_OK | X_OK) != 0)
 		error = errno;
+	else
+		error = -preview_check(s->preview);
 	if (error == 0) {
 		check_add(c, CHECK_OK, "preview", "%s", s->preview);
+		return;
+	}
+	if (error == EEXIST) {
+		check_add(c, CHECK_WARN, "preview",
+			"[output] preview = %s: the file exists and is no PNG picture, so it is "
+			"not replaced",
+			s->preview);
+		check_fix(c, "move it away or set another path");
 		return;
 	}
 	check_add(c, CHECK_WARN, "preview", "[output] preview = %s: cannot write it: %s",

@@ -77,7 +77,12 @@ begin_preview(struct pipeline *p, const struct settings *s)
 		path = NULL;
 	}
 	ret = preview_begin(p->preview, path, s->preview_period);
-	if (ret != 0)
+	if (ret == -EEXIST)
+		LOG(WARNING,
+			"run %s: no preview: [output] preview = %s: the file exists and is no PNG "
+			"picture, so it is not replaced; move it away or set another path\n",
+			s->run, path);
+	else if (ret != 0)
 		LOG(WARNING, "run %s: no preview: %s\n", s->run, strerror(-ret));
 }
 
