@@ -476,7 +476,16 @@ def a_dark_run_of_some_rows(where):
     with open(f'{where}/out/dark_ledger.ini', encoding='ascii') as f:
         ledger = f.read()
     want('hits = 0\n' in ledger and 'dry_run = 150\n' in ledger, ledger)
-    out = says([SCAN, f'{where}/out/dark_frames.arrow'], 0, 'dark, kept       150        100.00 %',
+    want(f'{where}/out/dark_images.arrow\n' + ''.join(
+        f'  {where}/out/dark_{name}_m0.bin\n' for name in ('pedestal_g0', 'rms_g0', 'dark_mask')) +
+        f'  {where}/out/dark_ledger.ini\n' in out, 'its maps are not in the list of files:', out)
+    # the maps stay, also when the other files of the run are elsewhere
+    for table in 'frames', 'images':
+        os.rename(f'{where}/out/dark_{table}.arrow', f'{where}/archived_{table}.arrow')
+    for check in ('--check',), ():
+        says([*command(where, 'run.type=dark', 'run.name=dark', 'detector.rows=64', 'output.calibration=no'), *check], 1,
+             '/out/dark_pedestal_g0_m0.bin already exists')
+    out = says([SCAN, f'{where}/archived_frames.arrow'], 0, 'dark, kept       150        100.00 %',
                never=('hit, kept', 'hit rate'))
     maps = [f'calibration.{key}={where}/out/dark_{name}_m%d.bin'
             for key, name in (('pedestal_g0', 'pedestal_g0'), ('mask', 'dark_mask'))]
@@ -696,10 +705,13 @@ def a_store_that_cannot_be_used(where):
                             'egress.end_ms=3000', eal=('--vdev', memif))
             words[words.index('--lcores') + 1] = f'(0-4)@(0-{os.cpu_count() - 1})'
             try:
-                out = says(words, 1, 'recv: run')
+                out = says(words, 1, 'recv: run', never=('  stores: ',))
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(f'/dev/shm/{PREFIX}{name}')
+            for table in 'frames', 'images':
+                want(re.search(f'^  journal /dev/shm/{PREFIX}{name}: {table} of {name}, [0-9]+ batch(es)? that no store '
+                               'has yet$', out, re.M), out)
             if name == 'a':
                 want('xfer: store 10.0.0.2: it does not know identity recv, or has another key for it; check '
                      f"[egress] identity and key = {where}/other, and [receiver recv] of the store's keyring\n" in out, out)
@@ -1356,18 +1368,6 @@ def a_preview_that_cannot_be_written(where):
     for path, why in ((f'{where}/none/x.png', 'No such file or directory'), (where, 'Is a directory')):
         says([*command(where, f'output.preview={path}'), '--check'], 0,
              f'[output] preview = {path}: cannot write it: {why}')
-
-
-@case
-def settings_that_cannot_work(where):
-    says([RECV, '--', '--set', 'run.type=dark', '--set', 'run.frames=10', '--dump-config'], 2,
-         '[run] frames = 10: must be at least 128 in a dark run')
-    capture(where)
-    rewrite(f'{where}/mask_m0.bin', lambda data: b'\1' * len(data))
-    out = says(command(where), 0)
-    want(re.search('^calibration\n  [1-9][0-9]* warnings?, the first: module 0: only 0 of 524288 pixels', out,
-                   re.M), 'the summary has no warning of the mask:', out)
-    with open(f'{where}/key', 'wb') as f:
     # a file of another kind is not replaced, a picture is
     other = f'{where}/other.pcap'
     with open(other, 'wb') as f:
@@ -1383,6 +1383,18 @@ def settings_that_cannot_work(where):
             want(f.read(4) == b'\x89PNG', 'no picture')
         with open(f'{where}/x.png', 'wb') as f:
             f.write(b'\x89PNG\r\n\x1a\n')
+
+
+@case
+def settings_that_cannot_work(where):
+    says([RECV, '--', '--set', 'run.type=dark', '--set', 'run.frames=10', '--dump-config'], 2,
+         '[run] frames = 10: must be at least 128 in a dark run')
+    capture(where)
+    rewrite(f'{where}/mask_m0.bin', lambda data: b'\1' * len(data))
+    out = says(command(where), 0)
+    want(re.search('^calibration\n  [1-9][0-9]* warnings?, the first: module 0: only 0 of 524288 pixels', out,
+                   re.M), 'the summary has no warning of the mask:', out)
+    with open(f'{where}/key', 'wb') as f:
         f.write(os.urandom(64))
     with open(f'{where}/keys.ini', 'w', encoding='ascii') as f:
         f.write('[receiver recv]\nkey = key\nreceiver_ids = 0\n')
@@ -1410,6 +1422,17 @@ def files_of_a_run_that_exist(where):
         want(os.listdir(directory) == [name], 'a check leaves what it makes', os.listdir(directory))
         with open(f'{directory}/{name}', 'rb') as f:
             want(f.read() == b'mine', name, 'is another one')
+    # the maps of a dark run
+    for name in 'pedestal_g0_m0.bin', 'pedestal_g2_m0.ini', 'rms_g1_m0.bin', 'dark_mask_m0.bin':
+        name = f'second_{name}'
+        directory = f'{where}/{name}'
+        os.mkdir(directory)
+        with open(f'{directory}/{name}', 'wb') as f:
+            f.write(b'mine')
+        says_twice(where, 1, f'/{name} already exists; move it away or set another run name', 'FAIL',
+                   'run.name=second', f'output.directory={directory}', 'run.type=dark')
+        want(os.listdir(directory) == [name], os.listdir(directory))
+        says([*command(where, 'run.name=second', f'output.directory={directory}'), '--check'], 0)
 
 
 @case

@@ -285,7 +285,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
 }
 
-/** Choose the incarnation of the run and create the output directory. */
+/** Choose the incarnation of the run, create the output directory, and check the maps' names. */
 static int
 prepare_place(const struct settings *s, struct batch_writer_config *c, char message[PATH_MAX])
 {
@@ -311,6 +311,12 @@ prepare_place(const struct settings *s, struct batch_writer_config *c, char mess
 			"another",
 			PATH_MAX - 128, s->directory, strerror(-ret));
 		return ret;
+	}
+	if (s->dark_run && pedestal_find_existing(&s->detector, s->directory, s->run, why)) {
+		snprintf(message, PATH_MAX,
+			"%.*s already exists; move it away or set another run name", PATH_MAX - 80,
+			why);
+		return -EEXIST;
 	}
 	return 0;
 }
