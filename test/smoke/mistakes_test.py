@@ -677,6 +677,30 @@ def exchanged_interfaces(where):
          'have packet numbers from 0 to 55 in stream 0, expected 56 to 63; set [detector] rows = 512\n')
 
 
+def sizes_of_a_journal(where, words):
+    """One that is too small is not created; an existing one keeps its size, and the line says so."""
+    journal = f'/dev/shm/{PREFIX}size'
+    words = [*words, '--set', f'egress.journal={journal}', '--set', 'run.idle_timeout_ms=100', '--set', 'egress.end_ms=100']
+    try:
+        for check in ('--check',), ():
+            says([*words, '--set', 'egress.journal_mib=16', *check], 1, '16 MiB' if check else
+                 f'journal {journal} is not created: [egress] journal_mib = 16 is too small; required: 49 MiB')
+            want(not os.path.exists(journal), 'it was created')
+        for size, rate, line in (
+                (64, 10, 'journal has 64 MiB, required: 49 MiB'),
+                (128, 10, f'journal {journal} has 64 MiB: an existing file keeps its size, so [egress] journal_mib = 128 '
+                 'has no effect; to change the size, remove the file after'),
+                (128, 100, f'journal {journal} has 64 MiB, which is too small; required: 4')):
+            out = says([*words, '--set', f'egress.journal_mib={size}', '--set', f'egress.rate_mb_per_s={rate}',
+                        '--set', f'run.name=size{size}{rate}'], 1, line)
+            want(('has no effect' in out) == (size > 64), out)
+            want(rate < 100 or 'journal_mib = 128 has no effect; lower rate_mb_per_s until stores have its batches' in out,
+                 out)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(journal)
+
+
 @case
 def a_store_that_cannot_be_used(where):
     """It has another key for this receiver, or another port: the line says what to check."""
@@ -697,6 +721,7 @@ def a_store_that_cannot_be_used(where):
                 os.remove(f'/dev/shm/{PREFIX}')
     with running(where, store_words(where)) as process:
         wait('the store', lambda: process.poll() is not None or log_has(where, 'listening on'), SECONDS)
+        sizes_of_a_journal(where, words)
         for name, key, store in ('a', 'other', '10.0.0.2'), ('b', 'key', '10.0.0.2:18000'):
             words = command(where, f'run.name={name}', 'detector.rows=64', 'egress.identity=recv',
                             'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', f'egress.stores={store}',
