@@ -1238,6 +1238,11 @@ def a_module_that_is_silent(where):
     says(command(where, 'run.name=dead', *settings), 0,
          f'recv: {name} has sent nothing since frame 21; check the module and its cable',
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
+    # twice
+    capture(where, '--modules', '2', frames=40)
+    rewrite_packets(f'{where}/in.pcap', lambda p: b'' if p[37] == 0x52 and frame_of(p) % 20 in range(3, 13) else p)
+    says(command(where, 'run.name=twice', *settings), 0,
+         f'  {name}: 2560 packets missing, 50.00 %; silent from frame 23 to 32, and 1 time before\n')
     # too few frames for a silence
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=5)
     says(command(where, 'run.name=short', *settings), 0,
