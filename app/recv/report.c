@@ -11,7 +11,10 @@
 
 #include "builder/builder.h"
 #include "calib/calibration.h"
+#include "calib/pedestal.h"
+#include "egress/egress.h"
 #include "pipeline.h"
+#include "plural.h"
 #include "report.h"
 #include "run.h"
 #include "run_watch.h"
@@ -139,7 +142,8 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 			fprintf(out, "; silent from frame %" PRIu64 " to %" PRIu64, of->silent_from,
 				of->silent_to - 1);
 		if (of->silences > 1)
-			fprintf(out, ", and %" PRIu64 " times before", of->silences - 1);
+			fprintf(out, ", and %" PRIu64 " %s before", of->silences - 1,
+				plural(of->silences - 1, "time", "times"));
 		fprintf(out, "\n");
 	}
 }
@@ -184,12 +188,58 @@ print_lcores(const struct pipeline *p, FILE *out)
 
 /** Files may have been removed, or recovered by another process, while the run wrote them. */
 static void
-print_file(const char *path, bool at_stores, FILE *out)
+print_file(const char *path, FILE *out)
 {
-	if (at_stores || access(path, F_OK) == 0)
+	if (access(path, F_OK) == 0)
 		fprintf(out, "  %s\n", path);
 	else
 		fprintf(out, "  %s: %s\n", path, strerror(errno));
+}
+
+/** Print where the batches of a table are: at stores, in the journal, or in spill files. */
+static void
+print_batches(struct run *run, const struct run_writer *writer, int table, FILE *out)
+{
+	const struct egress_settings *egress = run_get_pipeline(run)->settings->egress;
+	const uint64_t held = writer->stats.held_batches[table];
+	const uint64_t spilled = writer->stats.spilled_batches[table];
+
+	/* a table without rows has nothing anywhere */
+	if (writer->stats.table[table].batches > 0 ||
+		held + spilled + writer->stats.table[table].unwritten == 0)
+		fprintf(out, "  %s\n", run_last_path(run, table));
+	if (held > 0)
+		fprintf(out, "  journal %s: %s of %s, %" PRIu64 " %s that no store has yet\n",
+			egress->journal, arrow_table_name(table), writer->name, held,
+			plural(held, "batch", "batches"));
+	if (spilled > 0)
+		fprintf(out, "  spill %s: %s of %s, %" PRIu64 " %s\n", egress->spill,
+			arrow_table_name(table), writer->name, spilled,
+			plural(spilled, "batch", "batches"));
+}
+
+/** Print the maps that a dark run has written: those that exist, because a run overwrites none. */
+static void
+print_maps(const struct run *run, const struct run_status *status, FILE *out)
+{
+	const struct detector *d = &run_get_pipeline(run)->settings->detector;
+	char path[PATH_MAX], first[PATH_MAX], last[PATH_MAX];
+
+	for (uint32_t map = 0; map < PEDESTAL_MAPS; map++) {
+		uint32_t files = 0;
+
+		for (uint32_t m = 0; m < d->modules; m++) {
+			if (pedestal_map_path(path, status->directory, status->name, map, m) != 0 ||
+				access(path, F_OK) != 0)
+				continue;
+			strcpy(files == 0 ? first : last, path);
+			files++;
+		}
+		if (files == 1)
+			fprintf(out, "  %s\n", first);
+		else if (files > 1)
+			fprintf(out, "  %s ... %s, %u files\n", first, last, files);
+	}
 }
 
 static void
@@ -202,16 +252,19 @@ print_files(struct run *run, const struct run_status *status, FILE *out)
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		const uint64_t files = writer.stats.table[t].files;
 
-		if (files > 1)
+		if (run_get_pipeline(run)->stores != NULL)
+			print_batches(run, &writer, t, out);
+		else if (files > 1)
 			fprintf(out, "  %s ... %s, %" PRIu64 " files%s\n", run_first_path(run, t),
 				run_last_path(run, t), files,
 				access(run_last_path(run, t), F_OK) == 0
 					? ""
 					: "; the last one does not exist");
 		else
-			print_file(
-				run_last_path(run, t), run_get_pipeline(run)->stores != NULL, out);
+			print_file(run_last_path(run, t), out);
 	}
+	if (status->dark[0] != '\0')
+		print_maps(run, status, out);
 	if (status->ledger_path[0] != '\0')
 		fprintf(out, "  %s\n", status->ledger_path);
 }
@@ -228,8 +281,9 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 	print_files(run, status, out);
 	run_get_calibration(run, &calibration);
 	if (calibration.warnings > 0)
-		fprintf(out, "calibration\n  %u warning%s, the first: %s\n", calibration.warnings,
-			calibration.warnings > 1 ? "s" : "", calibration_warning(&calibration));
+		fprintf(out, "calibration\n  %u %s, the first: %s\n", calibration.warnings,
+			plural(calibration.warnings, "warning", "warnings"),
+			calibration_warning(&calibration));
 	for (uint32_t i = 0; i < RUN_WARNINGS && status->warnings[i][0] != '\0'; i++)
 		fprintf(out, "%s  %s\n", i == 0 ? "warning\n" : "", status->warnings[i]);
 }

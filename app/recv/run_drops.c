@@ -130,12 +130,14 @@ run_drops_explain_stream(
 	case RX_MISPLACED:
 		snprintf(text, size,
 			"are dropped as misplaced, because they announce the position of another "
-			"module; correct the cabling, or set [detector] positions");
+			"module; correct the cabling%s",
+			v->positions ? " or [detector] positions"
+				     : ", or set [detector] positions");
 		break;
 	case RX_FOREIGN:
 		snprintf(text, size,
-			"are dropped as foreign, because they have other addresses than before; "
-			"check the module's addresses, or set [detector] source");
+			"are dropped as foreign, because they have other addresses than its "
+			"source; check the module's addresses, or set [detector] source");
 		break;
 	case RX_REFUSED:
 		snprintf(text, size,

@@ -6,6 +6,7 @@
 #ifndef RUN_DROPS_H
 #define RUN_DROPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ struct run_drops_view {
 	uint32_t udp_port;
 	uint32_t max_skew_frames;   /**< [frames] max_skew_frames */
 	uint32_t stream_timeout_ms; /**< [frames] stream_timeout_ms */
+	bool positions;		    /**< [detector] positions is a number */
 	uint64_t placed;	    /**< packets that the run has placed */
 	uint64_t last_frame;	    /**< the last frame that it has closed */
 };

@@ -10,6 +10,7 @@
 #include "builder/builder.h"
 #include "frames/detector.h"
 #include "frames/frame_run.h"
+#include "plural.h"
 #include "run_notes.h"
 #include "run_writer.h"
 
@@ -178,10 +179,10 @@ run_notes_slots(struct run_notes *n, const struct builder_stats *stats)
 		return;
 	name_streams(n->detector, stats, names, sizeof(names));
 	snprintf(text, sizeof(n->text[0]),
-		"%" PRIu64 " frames were closed early and %" PRIu64 " refused, because frames "
-		"waited for %s, and few [frames] slots were free; check the module and its cable; "
-		"if it only lags, increase slots",
-		early, refused, names);
+		"%" PRIu64 " %s closed early and %" PRIu64 " refused, because frames waited for "
+		"%s, and few [frames] slots were free; check the module and its cable; if it only "
+		"lags, increase slots",
+		early, plural(early, "frame was", "frames were"), refused, names);
 	if (!known)
 		LOG(WARNING, "%s\n", text);
 }

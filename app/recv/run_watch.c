@@ -188,6 +188,7 @@ view_drops(const struct run_watch *w, const struct builder_stats *stats,
 		.udp_port = s->udp_port,
 		.max_skew_frames = s->max_skew_frames,
 		.stream_timeout_ms = s->stream_timeout_ms,
+		.positions = s->sources.positions != SOURCE_POSITIONS_AUTO,
 		.placed = total->placed - w->from.placed,
 		.last_frame = stats->last_frame,
 	};
@@ -612,13 +613,22 @@ explain_silence(const struct run_watch *w, const struct builder_stats *stats, ui
 	const char *what = rejects_of_stream(&w->recent[0].rejects, s);
 	const struct rx_drop *drop = &total->drop[s];
 	struct run_drops_view view;
+	struct source source;
+	int n;
 
 	text[0] = '\0';
+	sources_get(w->pipeline->sources, s, &source);
 	view_drops(w, stats, total, &view);
 	if (drop->packets > w->from.drop[s].packets && drop->progress == total->progress[s] &&
-		drop->in_row >= DROPPED_MIN)
+		drop->in_row >= DROPPED_MIN) {
 		run_drops_explain_stream(drop, &view, text, size);
-	else if (what != NULL)
+		/* the settings and the learnt source tell more */
+		if (drop->cause == RX_FOREIGN && source.nb_rejected > w->stream[s].foreign) {
+			n = snprintf(text, size, "are dropped as foreign; the last one, from ");
+			source_explain_rejected(
+				w->pipeline->sources, s, &source, text + n, size - n);
+		}
+	} else if (what != NULL)
 		snprintf(text, size, "%s; check the module and the switch", what);
 	else if (is_pending(w, s))
 		snprintf(text, size,
@@ -636,7 +646,7 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 	const bool silent = run_watch_is_silent(of) ||
 		(now && never && of->missing > 0 && total->placed > w->from.placed);
 	struct run_watch_stream *logged = &w->stream[s];
-	char name[64], times[48] = "", why[300] = "";
+	char name[64], times[48] = "", why[520] = "";
 
 	if (silent)
 		explain_silence(w, stats, s, total, why, sizeof(why));

@@ -107,7 +107,8 @@ read_port(struct settings *s, struct config *c, const char *section)
 	rte_strscpy(p->device, config_text(c, section, "device", "0"), sizeof(p->device));
 	p->nb_streams = config_list(c, section, "streams", "auto", p->streams, DETECTOR_STREAMS_MAX,
 		s->detector.streams - 1);
-	if (p->nb_streams == 0)
+	p->all_streams = p->nb_streams == 0;
+	if (p->all_streams)
 		for (uint32_t i = 0; i < s->detector.streams; i++)
 			p->streams[p->nb_streams++] = i;
 	p->mode = config_choice(c, section, "mode", RX_MODE_AUTO, modes);
@@ -117,13 +118,35 @@ read_port(struct settings *s, struct config *c, const char *section)
 	p->mtu = config_uint(c, section, "mtu", 9000, 1500, 65000);
 }
 
+/**
+ * Assign the streams of a port to it.
+ * @param owner  the port of each stream
+ * @return the first stream that a port has already; DETECTOR_STREAMS_MAX: none
+ */
+static uint32_t
+find_shared(const struct settings *s, uint32_t port, uint32_t owner[])
+{
+	uint32_t shared = DETECTOR_STREAMS_MAX;
+
+	for (uint32_t k = 0; k < s->ports[port].nb_streams; k++) {
+		const uint32_t stream = s->ports[port].streams[k];
+
+		if (owner[stream] == UINT32_MAX)
+			owner[stream] = port;
+		else if (shared == DETECTOR_STREAMS_MAX)
+			shared = stream;
+	}
+	return shared;
+}
+
 /** Read sections [port 0], [port 1] ...; without any, all streams use the first port. */
 static void
 read_ports(struct settings *s, struct config *c)
 {
-	bool served[DETECTOR_STREAMS_MAX] = {false};
-	char section[SETTINGS_PORTS_MAX][16];
+	uint32_t owner[DETECTOR_STREAMS_MAX];
+	char section[SETTINGS_PORTS_MAX][16], what[120];
 
+	memset(owner, 0xFF, sizeof(owner)); /* UINT32_MAX: none */
 	for (uint32_t i = 0; i < SETTINGS_PORTS_MAX; i++) {
 		char *name = section[s->nb_ports];
 
@@ -136,18 +159,19 @@ read_ports(struct settings *s, struct config *c)
 		read_port(s, c, section[0]);
 	}
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
-		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++) {
-			bool *stream = &served[s->ports[i].streams[k]];
+		const uint32_t shared = find_shared(s, i, owner);
 
-			if (*stream)
-				config_complain(c, section[i], "streams",
-					"lists a stream of another port; assign each stream to "
-					"one port");
-			*stream = true;
-		}
+		if (shared == DETECTOR_STREAMS_MAX)
+			continue;
+		snprintf(what, sizeof(what),
+			"%s stream %u, which [%s] has, too; list the streams of each port, every "
+			"stream once",
+			s->ports[i].all_streams ? "means all streams, also" : "lists", shared,
+			section[owner[shared]]);
+		config_complain(c, section[i], "streams", what);
 	}
 	for (uint32_t i = 0; i < s->detector.streams; i++) {
-		if (served[i])
+		if (owner[i] != UINT32_MAX)
 			continue;
 		config_complain(c, section[0], "streams",
 			"does not cover all streams; assign every stream to a port");
@@ -291,6 +315,20 @@ read_output(struct settings *s, struct config *c)
 	s->preview_period = config_real(c, "output", "preview_s", 2, 0.1, 3600);
 }
 
+/** Read a number that must be less than that of another key. */
+static uint32_t
+read_below(struct config *c, const char *section, const char *key, const char *than, uint32_t limit)
+{
+	const uint64_t value = config_uint(c, section, key, 0, 0, UINT32_MAX);
+	char what[80];
+
+	if (value < limit)
+		return value;
+	snprintf(what, sizeof(what), "must be less than [%s] %s = %u", section, than, limit);
+	config_complain(c, section, key, what);
+	return 0;
+}
+
 /**
  * Read dark frames and pedestal intervals. The parameters of the update are part of the thresholds.
  */
@@ -317,7 +355,7 @@ read_dark(struct settings *s, struct config *c)
 	else
 		config_uint(c, "dark", "event_code", 0, 0, 255);
 	d->every = config_uint(c, "dark", "every", 100, 1, UINT32_MAX);
-	d->phase = config_uint(c, "dark", "phase", 0, 0, d->every - 1);
+	d->phase = read_below(c, "dark", "phase", "every", d->every);
 	d->interval_frames = config_uint_word(
 		c, "dark", "interval_frames", "none", 20000, 1, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_min = config_uint(c, "dark", "samples_min", 10, 1, GK_DARK_FRAMES_MAX);
@@ -372,7 +410,7 @@ read_run(struct settings *s, struct config *c)
 		c, "run", "first_frame", "auto", &f->first_frame, 0, FRAME_NUMBER_MAX);
 	f->nb_frames = config_uint_word(c, "run", "frames", "unlimited", 0, 1, FRAME_NUMBER_MAX);
 	f->stride = config_uint(c, "run", "stride", 1, 1, 1 << 16);
-	f->offset = config_uint(c, "run", "offset", 0, 0, f->stride - 1);
+	f->offset = read_below(c, "run", "offset", "stride", f->stride);
 	s->dark_run = config_choice(c, "run", "type", 0, types) == 1;
 	s->service = config_choice(c, "run", "control", 0, controls) == 1;
 	s->idle_timeout_ms =
@@ -394,10 +432,20 @@ settle_dark_run(struct settings *s, struct config *c)
 	s->veto.params.strong_max = UINT32_MAX;
 	s->veto.prescale = 0;
 	s->veto.dry_run = true;
+	s->calibration.dark_run = true;
 	s->dark.select = BUILDER_DARK_RUN;
 	s->dark.interval_frames = 0;
 	s->incomplete = INCOMPLETE_KEEP;
 	s->packets_min = 1;
+}
+
+static void
+complain_of_interval(struct config *c, uint32_t stride)
+{
+	char what[80];
+
+	snprintf(what, sizeof(what), "must be 'none', or not less than [run] stride = %u", stride);
+	config_complain(c, "dark", "interval_frames", what);
 }
 
 int
@@ -419,8 +467,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	read_calibration(s, c);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
-		config_complain(c, "dark", "interval_frames",
-			"must be 'none', or not less than [run] stride");
+		complain_of_interval(c, s->frames.stride);
 	settle_dark_run(s, c);
 	return config_check(c);
 }

@@ -69,6 +69,7 @@ struct port_settings {
 	char device[RTE_ETH_NAME_MAX_LEN]; /**< EAL device name, or a port number */
 	uint32_t streams[DETECTOR_STREAMS_MAX];
 	uint32_t nb_streams;
+	bool all_streams; /**< `streams = auto` */
 	enum rx_mode mode;
 	enum rx_steering steering;
 	enum payload_pool payload;

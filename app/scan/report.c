@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "escaped_text.h"
+#include "plural.h"
 #include "recovery/damage.h"
 #include "io/own_file.h"
 #include "report.h"
@@ -55,12 +56,6 @@ bytes_text(uint64_t bytes, char text[32])
 		value /= 1000.0;
 	snprintf(text, 32, i == 0 ? "%.0f %s" : "%.1f %s", value, units[i]);
 	return text;
-}
-
-static const char *
-plural(size_t n, const char *many)
-{
-	return n == 1 ? "" : many;
 }
 
 /* Prints the kept frames whose images may be in a damaged batch, at most KEPT_SHOWN. */
@@ -119,7 +114,7 @@ print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_tab
 	}
 	escaped_line(stdout, "  %-7s  %s", arrow_table_name(table), f->path);
 	printf("           %s, %zu batch%s, ", bytes_text(f->reader.size, size),
-		f->reader.nb_batches, plural(f->reader.nb_batches, "es"));
+		f->reader.nb_batches, plural(f->reader.nb_batches, "", "es"));
 	end = f->damaged > 0 && f->reader.nb_damage > 0 &&
 		arrow_damage_is_end(&f->reader, f->reader.nb_damage - 1);
 	if (f->damaged > end)
@@ -184,7 +179,7 @@ print_files(const struct scan_run *run)
 			sum = sum_table(run, i);
 			printf("  %-7s  %zu files, %s, %zu batch%s, ", arrow_table_name(i),
 				sum.files, bytes_text(sum.bytes, size), sum.batches,
-				plural(sum.batches, "es"));
+				plural(sum.batches, "", "es"));
 			if (sum.damaged == 0)
 				printf("every CRC-32C right, all complete\n");
 			else

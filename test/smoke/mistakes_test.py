@@ -377,7 +377,7 @@ def a_mask_of_int32(where):
     capture(where)
     rewrite(f'{where}/mask_m0.bin', lambda data: bytes(b for x in data for b in (x, 0, 0, 0)))
     says_twice(where, 1, 'mask_m0.bin has 2097152 bytes, expected 524288: [1][512][1024] values '
-               'of 1 bytes (int32 values? Convert them to uint8)', 'FAIL')
+               'of 1 byte (int32 values? Convert them to uint8)', 'FAIL')
 
 
 @case
@@ -395,6 +395,28 @@ def a_gain_file_of_six_maps(where):
     says_twice(where, 1, 'gain_m0.bin has 25165824 bytes, expected 12582912: [3][512][1024] values '
                'of 8 bytes (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)', 'FAIL')
     says(command(where, 'calibration.gain_maps=6'), 0, never=('calibration: ',))
+    rewrite(f'{where}/gain_m0.bin', lambda data: data[:len(data) // 4])
+    says_twice(where, 1, 'values of 8 bytes (float32 values? Convert them to double)', 'FAIL', 'run.name=float')
+
+
+@case
+def a_gain_stage_without_pedestals(where):
+    """It is named in the log, in the summary, in --check and in the files; a dark run needs none."""
+    capture(where, '--dark-run', 'g0', frames=130)
+    for g0, line in (
+            (f'{where}/pedestal_g0_m%d.bin', 'no pedestal files of G1, G2: photon values of pixels in these gain stages '
+             'include the dark level; set [calibration] pedestal_g1, pedestal_g2'),
+            ('none', 'no pedestal files of G0, G1, G2: ')):
+        unset = f'calibration.pedestal_g0={g0}', 'calibration.pedestal_g1=none', 'calibration.pedestal_g2=none'
+        says_twice(where, 0, line, 'warn', *unset, f'run.name=data{len(line)}')
+        with open(f'{where}/out/data{len(line)}_frames.arrow', 'rb') as f:
+            want(line.encode() in f.read(16384), 'not in the file')
+    says(command(where, *unset, 'run.name=one', 'calibration.pedestal_g0=' + f'{where}/pedestal_g0_m0.bin',
+                 f'calibration.pedestal_g2={where}/pedestal_g2_m0.bin'), 0,
+         'calibration\n  1 warning, the first: no pedestal file of G1: photon values of pixels in this gain stage include')
+    for check in ('--check',), ():
+        says([*command(where, *unset, 'run.name=dark', 'run.type=dark', 'calibration.gain=none'), *check], 0,
+             never=('dark level', 'photon values'))
 
 
 @case
@@ -436,7 +458,9 @@ def a_dark_run_that_is_too_short(where):
     capture(where)
     says(command(where, 'run.type=dark', 'output.calibration=no'), 1,
          'dark run run: requires at least 128 frames of each gain stage',
-         'module 0 has 20 complete frames in G0, expected at least 128')
+         'module 0 has 20 complete frames in G0, expected at least 128',
+         'dark run run: frames with at least one complete module: G0 20, G1 0, G2 0; expected at least 128 complete '
+         'frames of each module in a gain stage; the log names the maps that are not written')
     want(not [f for f in os.listdir(f'{where}/out') if 'pedestal' in f], os.listdir(f'{where}/out'))
 
 
@@ -452,7 +476,16 @@ def a_dark_run_of_some_rows(where):
     with open(f'{where}/out/dark_ledger.ini', encoding='ascii') as f:
         ledger = f.read()
     want('hits = 0\n' in ledger and 'dry_run = 150\n' in ledger, ledger)
-    out = says([SCAN, f'{where}/out/dark_frames.arrow'], 0, 'dark, kept       150        100.00 %',
+    want(f'{where}/out/dark_images.arrow\n' + ''.join(
+        f'  {where}/out/dark_{name}_m0.bin\n' for name in ('pedestal_g0', 'rms_g0', 'dark_mask')) +
+        f'  {where}/out/dark_ledger.ini\n' in out, 'its maps are not in the list of files:', out)
+    # the maps stay, also when the other files of the run are elsewhere
+    for table in 'frames', 'images':
+        os.rename(f'{where}/out/dark_{table}.arrow', f'{where}/archived_{table}.arrow')
+    for check in ('--check',), ():
+        says([*command(where, 'run.type=dark', 'run.name=dark', 'detector.rows=64', 'output.calibration=no'), *check], 1,
+             '/out/dark_pedestal_g0_m0.bin already exists')
+    out = says([SCAN, f'{where}/archived_frames.arrow'], 0, 'dark, kept       150        100.00 %',
                never=('hit, kept', 'hit rate'))
     maps = [f'calibration.{key}={where}/out/dark_{name}_m%d.bin'
             for key, name in (('pedestal_g0', 'pedestal_g0'), ('mask', 'dark_mask'))]
@@ -644,6 +677,30 @@ def exchanged_interfaces(where):
          'have packet numbers from 0 to 55 in stream 0, expected 56 to 63; set [detector] rows = 512\n')
 
 
+def sizes_of_a_journal(where, words):
+    """One that is too small is not created; an existing one keeps its size, and the line says so."""
+    journal = f'/dev/shm/{PREFIX}size'
+    words = [*words, '--set', f'egress.journal={journal}', '--set', 'run.idle_timeout_ms=100', '--set', 'egress.end_ms=100']
+    try:
+        for check in ('--check',), ():
+            says([*words, '--set', 'egress.journal_mib=16', *check], 1, '16 MiB' if check else
+                 f'journal {journal} is not created: [egress] journal_mib = 16 is too small; required: 49 MiB')
+            want(not os.path.exists(journal), 'it was created')
+        for size, rate, line in (
+                (64, 10, 'journal has 64 MiB, required: 49 MiB'),
+                (128, 10, f'journal {journal} has 64 MiB: an existing file keeps its size, so [egress] journal_mib = 128 '
+                 'has no effect; to change the size, remove the file after'),
+                (128, 100, f'journal {journal} has 64 MiB, which is too small; required: 4')):
+            out = says([*words, '--set', f'egress.journal_mib={size}', '--set', f'egress.rate_mb_per_s={rate}',
+                        '--set', f'run.name=size{size}{rate}'], 1, line)
+            want(('has no effect' in out) == (size > 64), out)
+            want(rate < 100 or 'journal_mib = 128 has no effect; lower rate_mb_per_s until stores have its batches' in out,
+                 out)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(journal)
+
+
 @case
 def a_store_that_cannot_be_used(where):
     """It has another key for this receiver, or another port: the line says what to check."""
@@ -664,6 +721,7 @@ def a_store_that_cannot_be_used(where):
                 os.remove(f'/dev/shm/{PREFIX}')
     with running(where, store_words(where)) as process:
         wait('the store', lambda: process.poll() is not None or log_has(where, 'listening on'), SECONDS)
+        sizes_of_a_journal(where, words)
         for name, key, store in ('a', 'other', '10.0.0.2'), ('b', 'key', '10.0.0.2:18000'):
             words = command(where, f'run.name={name}', 'detector.rows=64', 'egress.identity=recv',
                             'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', f'egress.stores={store}',
@@ -672,10 +730,13 @@ def a_store_that_cannot_be_used(where):
                             'egress.end_ms=3000', eal=('--vdev', memif))
             words[words.index('--lcores') + 1] = f'(0-4)@(0-{os.cpu_count() - 1})'
             try:
-                out = says(words, 1, 'recv: run')
+                out = says(words, 1, 'recv: run', never=('  stores: ',))
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(f'/dev/shm/{PREFIX}{name}')
+            for table in 'frames', 'images':
+                want(re.search(f'^  journal /dev/shm/{PREFIX}{name}: {table} of {name}, [0-9]+ batch(es)? that no store '
+                               'has yet$', out, re.M), out)
             if name == 'a':
                 want('xfer: store 10.0.0.2: it does not know identity recv, or has another key for it; check '
                      f"[egress] identity and key = {where}/other, and [receiver recv] of the store's keyring\n" in out, out)
@@ -795,7 +856,8 @@ def a_module_that_sends_what_cannot_be_used(where):
             (lambda p: with_frame(p, frame_of(p) + 5000), 'its packets are dropped as outlier, the last one '
              'has frame 50[0-9]+ while the run is at frame [0-9]+; check the module'),
             (lambda p: p[:6] + b'\x02\x00\x00\x00\x09\x09' + p[12:], 'its packets are dropped as '
-             'foreign, because they have other addresses than before; check'))):
+             r'foreign; the last one, from 10\.1\.1\.2 \(02:00:00:00:09:09\), has source MAC address '
+             r'02:00:00:00:09:09, expected 02:00:00:00:01:01 as learnt; if the detector sends it, set \[detector\] source'))):
         with open(whole, 'wb') as f:
             f.write(data)
         rewrite_packets(whole, lambda p, change=change: change(p)
@@ -804,6 +866,14 @@ def a_module_that_sends_what_cannot_be_used(where):
                            'frames.stream_timeout_ms=200'), 0)
         want(re.search(name + line, out), f'does not say "{line}":', out)
         want('has sent nothing' not in out, out)
+    # none of its packets was ever accepted
+    with open(whole, 'wb') as f:
+        f.write(data)
+    says(command(where, 'run.name=set', 'detector.modules=3', 'detector.rows=64', 'frames.stream_timeout_ms=200',
+                 'detector.source=10.1.1.1,10.1.1.9,10.1.1.3'), 0,
+         'recv: module 1 (stream 1, UDP port 50002) has sent no usable packet since frame 1; its packets are dropped as '
+         'foreign; the last one, from 10.1.1.2 (02:00:00:00:01:01), has source address 10.1.1.2, expected 10.1.1.9; if '
+         'the detector sends it, correct [detector] source', never=('than before',))
 
 
 @case
@@ -986,6 +1056,9 @@ def modules_in_the_place_of_others(where):
             'packets are dropped as misplaced; swap the cables or ports, or set [detector] positions\n')
     out = says(command(where, 'detector.rows=64', 'detector.modules=4'), 0, 'source: ' + line)
     want(re.search(r'^warning\n  640 of 1280 packets were dropped as misplaced: ' + re.escape(line), out, re.M), out)
+    out = says(command(where, 'run.name=set', 'detector.rows=64', 'detector.modules=4', 'detector.positions=4'), 0,
+               line.replace('or set', 'or correct'), 'correct the cabling or [detector] positions',
+               never=('set [detector] positions',))
     # two modules on one port, with sources that are not checked
     capture(where, '--rows', '64', '--modules', '2', frames=20)
     rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + b'\x51' + p[38:])
@@ -1079,7 +1152,7 @@ def settings_that_need_others(where):
     """Sections of stores without a device; the only port is not port 0."""
     for key in 'stores=10.0.0.2', 'identity=r', 'key=/nowhere':
         says([RECV, '--', '--set', f'egress.{key}', '--dump-config'], 2,
-             '[egress] device = (unset): is required with stores, identity or key')
+             '[egress] device = none (default): is required with stores, identity or key')
     capture(where)
     says(command(where, 'port 7.device=net_replay0'), 0, never=('is in no [port N] section',))
     says(command(where, 'run.name=two', eal=('--vdev', 'net_null0,no-rx=1')), 0,
@@ -1165,6 +1238,11 @@ def a_module_that_is_silent(where):
     says(command(where, 'run.name=dead', *settings), 0,
          f'recv: {name} has sent nothing since frame 21; check the module and its cable',
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
+    # twice
+    capture(where, '--modules', '2', frames=40)
+    rewrite_packets(f'{where}/in.pcap', lambda p: b'' if p[37] == 0x52 and frame_of(p) % 20 in range(3, 13) else p)
+    says(command(where, 'run.name=twice', *settings), 0,
+         f'  {name}: 2560 packets missing, 50.00 %; silent from frame 23 to 32, and 1 time before\n')
     # too few frames for a silence
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=5)
     says(command(where, 'run.name=short', *settings), 0,
@@ -1320,6 +1398,21 @@ def a_preview_that_cannot_be_written(where):
     for path, why in ((f'{where}/none/x.png', 'No such file or directory'), (where, 'Is a directory')):
         says([*command(where, f'output.preview={path}'), '--check'], 0,
              f'[output] preview = {path}: cannot write it: {why}')
+    # a file of another kind is not replaced, a picture is
+    other = f'{where}/other.pcap'
+    with open(other, 'wb') as f:
+        f.write(b'mine')
+    says_twice(where, 0, f'[output] preview = {other}: the file exists and is no PNG picture, so it is not replaced',
+               'warn', f'output.preview={other}', 'veto.dry_run=yes')
+    with open(other, 'rb') as f:
+        want(f.read() == b'mine', 'it was replaced')
+    for name in 'first', 'second':
+        says(command(where, f'run.name={name}', f'output.preview={where}/x.png', 'veto.dry_run=yes'), 0,
+             never=('no preview',))
+        with open(f'{where}/x.png', 'rb') as f:
+            want(f.read(4) == b'\x89PNG', 'no picture')
+        with open(f'{where}/x.png', 'wb') as f:
+            f.write(b'\x89PNG\r\n\x1a\n')
 
 
 @case
@@ -1359,6 +1452,17 @@ def files_of_a_run_that_exist(where):
         want(os.listdir(directory) == [name], 'a check leaves what it makes', os.listdir(directory))
         with open(f'{directory}/{name}', 'rb') as f:
             want(f.read() == b'mine', name, 'is another one')
+    # the maps of a dark run
+    for name in 'pedestal_g0_m0.bin', 'pedestal_g2_m0.ini', 'rms_g1_m0.bin', 'dark_mask_m0.bin':
+        name = f'second_{name}'
+        directory = f'{where}/{name}'
+        os.mkdir(directory)
+        with open(f'{directory}/{name}', 'wb') as f:
+            f.write(b'mine')
+        says_twice(where, 1, f'/{name} already exists; move it away or set another run name', 'FAIL',
+                   'run.name=second', f'output.directory={directory}', 'run.type=dark')
+        want(os.listdir(directory) == [name], os.listdir(directory))
+        says([*command(where, 'run.name=second', f'output.directory={directory}'), '--check'], 0)
 
 
 @case
@@ -1368,6 +1472,11 @@ def settings_with_several_mistakes(where):
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
          'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
          'x.ini:6: is not UTF-8 text; save the file as UTF-8')
+    # each line of the log has the prefix
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write(b'[run]\nname\nframes\n')
+    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2)
+    want(re.fullmatch('(config: .*x.ini:[23]: expected .*\n){2}', out), out)
     # one mistake, one message
     with open(f'{where}/x.ini', 'wb') as f:
         f.write(b'[detector\nrows = 64\n[run] ; comment\nname = x\n')
@@ -1403,7 +1512,18 @@ def settings_that_are_empty_or_too_much(where):
             ('run.sample=M\udcfcller', 'is not a single line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
     says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
-         "[dark] interval_frames = 5: must be 'none', or not less than [run] stride")
+         "[dark] interval_frames = 5: must be 'none', or not less than [run] stride = 10")
+    says([RECV, '--', '--set', 'run.stride=65536', '--dump-config'], 2,
+         "[dark] interval_frames = 20000 (default): must be 'none', or not less than [run] stride = 65536")
+    says([RECV, '--', '--set', 'run.offset=5', '--dump-config'], 2, '[run] offset = 5: must be less than [run] stride = 1')
+    says([RECV, '--', '--set', 'dark.phase=9', '--set', 'dark.every=9', '--dump-config'], 2,
+         '[dark] phase = 9: must be less than [dark] every = 9')
+    says([RECV, '--', '--set', ' veto . strong_min = 30 ', '--dump-config'], 0, '\nstrong_min = 30\n')
+    for streams, line in ((), 'auto (default): means all streams, also'), (('--set', 'port 1.streams=0-1'), '0-1: lists'):
+        out = says([RECV, '--', '--set', 'detector.modules=3', '--set', 'port 0.device=0', '--set', 'port 1.device=1',
+                    *streams, '--dump-config'], 2, f'[port 1] streams = {line} stream 0, which [port 0] has, too; list '
+                   'the streams of each port, every stream once')
+        want(out.count('config: ') == 1, out)
     for source in '0.0.0.0/0', '10.0.0.0/8', '223.255.255.255':
         says([RECV, '--', '--set', f'detector.source={source}', '--dump-config'], 0)
     says([RECV, '--', '--set', 'run.name=x', '--check', '--dump-config'], 2,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -121,11 +122,29 @@ refuse_assignment(struct config *c, const char *origin, const char *assignment, 
 	return -EINVAL;
 }
 
+/** Length of a text without the blanks at its end. */
+static int
+length_of(const char *text, const char *end)
+{
+	while (end > text && isblank((unsigned char)end[-1]))
+		end--;
+	return end - text;
+}
+
+/** Copy a text without the blanks around it, which files may have, too. */
+static void
+copy_stripped(char *to, size_t size, const char *text, const char *end)
+{
+	while (text < end && isblank((unsigned char)*text))
+		text++;
+	snprintf(to, size, "%.*s", length_of(text, end), text);
+}
+
 int
 config_set(struct config *c, const char *origin, const char *assignment)
 {
 	const char *equals = strchr(assignment, '=');
-	char section[INI_NAME_LEN], key[INI_NAME_LEN];
+	char section[INI_NAME_LEN], key[INI_NAME_LEN], value[INI_VALUE_LEN];
 	const char *dot = NULL;
 
 	/* a section name may contain dots, so the last dot before `=` is the separator */
@@ -143,9 +162,10 @@ config_set(struct config *c, const char *origin, const char *assignment)
 	if (!ini_is_text(assignment) || strpbrk(assignment, "\r\n") != NULL)
 		return refuse_assignment(
 			c, origin, assignment, "is not a single line of UTF-8 text");
-	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);
-	snprintf(key, sizeof(key), "%.*s", (int)(equals - dot - 1), dot + 1);
-	return give(c, origin, 0, section, key, equals + 1);
+	copy_stripped(section, sizeof(section), assignment, dot);
+	copy_stripped(key, sizeof(key), dot + 1, equals);
+	copy_stripped(value, sizeof(value), equals + 1, strchr(equals, '\0'));
+	return give(c, origin, 0, section, key, value);
 }
 
 int
@@ -157,6 +177,16 @@ config_source_set(struct config_source *source, const char *assignment)
 	}
 	source->set[source->nb_sets++] = assignment;
 	return 0;
+}
+
+/** Log each line with the prefix, so that it can be found by it. */
+static void
+log_lines(const char *text)
+{
+	for (const char *end; *text != '\0'; text = *end == '\0' ? end : end + 1) {
+		end = strchrnul(text, '\n');
+		LOG(ERR, "%.*s\n", (int)(end - text), text);
+	}
 }
 
 struct config *
@@ -175,7 +205,7 @@ config_open(const struct config_source *source)
 	if (c->file != NULL) {
 		ret = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
 		if (ret != 0)
-			LOG(ERR, "%s\n", c->mistake);
+			log_lines(c->mistake);
 		/* invalid lines: go on, so that all other mistakes are reported too */
 		if (ret == -EINVAL) {
 			c->mistakes++;
@@ -260,13 +290,17 @@ config_complain(struct config *c, const char *section, const char *key, const ch
 {
 	const struct given *g = find_given(c, section, key);
 	const char *origin = g != NULL ? g->origin : c->file;
+	const struct value *def = find_value(c, section, key);
 	char line[16] = "";
 
 	if (g != NULL && g->line != 0)
 		snprintf(line, sizeof(line), ":%u", g->line);
-	snprintf(c->mistake, sizeof(c->mistake), "%s%s%s[%s] %s = %s: %s",
+	snprintf(c->mistake, sizeof(c->mistake), "%s%s%s[%s] %s = %s%s: %s",
 		origin != NULL ? origin : "", line, origin != NULL ? ": " : "", section, key,
-		g != NULL ? g->text : "(unset)", what);
+		g != NULL	      ? g->text
+			: def != NULL ? def->text
+				      : "(unset)",
+		g == NULL && def != NULL ? " (default)" : "", what);
 	LOG(ERR, "%s\n", c->mistake);
 	c->mistakes++;
 }

@@ -11,6 +11,7 @@
 #include "recovery/order.h"
 #include "recovery/plan.h"
 #include "recovery/quarantine.h"
+#include "plural.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
 #include "io/direct_io.h"
@@ -338,12 +339,6 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 	return ret;
 }
 
-static const char *
-plural(uint64_t n)
-{
-	return n == 1 ? "" : "es";
-}
-
 /* Describe the result in one sentence. */
 static void
 say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery *report)
@@ -362,14 +357,14 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 		snprintf(damage, sizeof(damage),
 			"; %" PRIu64 " damaged batch%s, not listed, in place: the first (%s) at "
 			"byte %" PRIu64 ": %s",
-			report->damaged, plural(report->damaged),
+			report->damaged, plural(report->damaged, "", "es"),
 			d->announced ? d->batch.sequence : "number unknown", d->offset, d->why);
 	if (report->quarantined > 0)
 		snprintf(quarantine, sizeof(quarantine), "; %" PRIu64 " bytes saved in %s",
 			report->quarantined, report->quarantine);
 	snprintf(report->message, sizeof(report->message),
 		"%" PRIu64 " batch%s, %" PRIu64 " rows%s%s%s%s%.*s", report->batches,
-		plural(report->batches), report->rows, cut, room,
+		plural(report->batches, "", "es"), report->rows, cut, room,
 		report->mended ? "; repaired one copy of its schema from the other" : "", damage,
 		(int)sizeof(quarantine), quarantine);
 }

@@ -18,6 +18,7 @@
 #include "calib/calibration.h"
 #include "io/own_file.h"
 #include "calib/pedestal_file.h"
+#include "plural.h"
 
 RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
 
@@ -103,7 +104,7 @@ module_path(char *path, size_t size, const char *pattern, uint32_t module)
 
 /** Guess why a file has the wrong size. @return " (...)" or "" */
 static const char *
-guess_size(uint64_t size, size_t bytes, size_t value)
+guess_size(uint64_t size, size_t bytes, size_t value, size_t maps)
 {
 	if (value == 1 && size == 4 * bytes)
 		return " (int32 values? Convert them to uint8)";
@@ -111,8 +112,10 @@ guess_size(uint64_t size, size_t bytes, size_t value)
 		return " (int64 or double values? Convert them to uint8)";
 	if (size == 2 * bytes && value == sizeof(float))
 		return " (double values, or two maps? Convert them to one map of float32)";
-	if (size == 2 * bytes && value == sizeof(double))
+	if (size == 2 * bytes && value == sizeof(double) && maps == CALIBRATION_STAGES)
 		return " (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)";
+	if (2 * size == bytes && value == sizeof(double) && maps == CALIBRATION_STAGES)
+		return " (float32 values? Convert them to double)";
 	if (2 * size == bytes && value == sizeof(double))
 		return " (float32 values, or 3 maps? Convert them to double, or set [calibration] "
 		       "gain_maps = 3)";
@@ -150,10 +153,11 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 	else if ((uint64_t)st.st_size != all)
 		ret = refuse(l, -EINVAL,
 			"%s has %" PRIu64 " bytes, expected %zu: [%zu][%u][%u] values of %zu "
-			"bytes%s",
+			"%s%s",
 			file->path, (uint64_t)st.st_size, all, all / map_bytes, l->d->ops->rows,
 			l->d->ops->cols, map_bytes / l->pixels,
-			guess_size(st.st_size, all, map_bytes / l->pixels));
+			plural(map_bytes / l->pixels, "byte", "bytes"),
+			guess_size(st.st_size, all, map_bytes / l->pixels, all / map_bytes));
 	else if (fread(out, 1, bytes, f) != bytes)
 		ret = refuse(l, -EIO, "cannot read %zu bytes of %s", bytes, file->path);
 	if (ret == 0)
@@ -493,19 +497,44 @@ check_module(struct load *l, uint32_t module)
 			m->live, m->read_out, m->read_out < l->pixels ? " read out" : "");
 }
 
+/** Find the gain stages without a pedestal file. */
+static void
+find_missing(struct load *l)
+{
+	struct calibration *c = l->c;
+	char stages[16] = "", keys[48] = "";
+	uint32_t n = 0;
+
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		if (l->files->pedestal[g] != NULL || l->files->dark_run)
+			continue;
+		snprintf(stages + strlen(stages), sizeof(stages) - strlen(stages), "%sG%u",
+			n > 0 ? ", " : "", g);
+		snprintf(keys + strlen(keys), sizeof(keys) - strlen(keys), "%spedestal_g%u",
+			n++ > 0 ? ", " : "", g);
+	}
+	if (n == 0)
+		return;
+	snprintf(c->missing, sizeof(c->missing),
+		"no pedestal %s of %s: photon values of pixels in %s include the dark level; set "
+		"[calibration] %s",
+		plural(n, "file", "files"), stages,
+		plural(n, "this gain stage", "these gain stages"), keys);
+	c->warnings++;
+}
+
 static void
 report(const struct load *l)
 {
 	const struct calibration_files *files = l->files;
 	const struct calibration *c = l->c;
 
-	if (files->gain == NULL)
+	/* a dark run stores no photon values, and its pedestals may be the first ones */
+	if (files->gain == NULL && !files->dark_run)
 		LOG(WARNING,
 			"no gain file: using nominal gains, photon values are not calibrated\n");
-	if (files->pedestal[0] == NULL)
-		LOG(WARNING,
-			"no pedestal_g0 file: photon values include the dark level; set "
-			"[calibration] pedestal_g0\n");
+	if (c->missing[0] != '\0')
+		LOG(WARNING, "%s\n", c->missing);
 	for (uint32_t k = 0; k < CALIBRATION_SUSPICIONS; k++)
 		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++)
 			if (c->suspicious[k][g] > 0)
@@ -513,9 +542,10 @@ report(const struct load *l)
 					c->suspicious[k][g], g, calibration_suspicion_text(k));
 	if (c->old > 0)
 		LOG(WARNING,
-			"%u pedestal files are older than %g hours, %s is %.1f hours old; take "
-			"new dark frames\n",
-			c->old, files->max_age_hours, l->oldest, c->oldest_hours);
+			"%u pedestal %s older than %g %s, %s is %.1f hours old; take new dark "
+			"frames\n",
+			c->old, plural(c->old, "file is", "files are"), files->max_age_hours,
+			files->max_age_hours == 1 ? "hour" : "hours", l->oldest, c->oldest_hours);
 	LOG(INFO,
 		"%" PRIu64 " of %zu pixels masked, %" PRIu64 " of them by mask files; unusable "
 		"in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; digest %08x\n",
@@ -559,7 +589,7 @@ calibration_warning(const struct calibration *c)
 	for (uint32_t m = 0; m < DETECTOR_MODULES_MAX; m++)
 		if (c->module[m].warnings > 0)
 			return c->module[m].warning;
-	return "";
+	return c->missing;
 }
 
 int
@@ -590,6 +620,7 @@ calibration_load(struct calibration *c, void *memory, const struct calibration_f
 			check_module(&l, module);
 	}
 	if (ret == 0) {
+		find_missing(&l);
 		c->digest = arrow_crc32c(0, memory, calibration_size(d));
 		report(&l);
 	}

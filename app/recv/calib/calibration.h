@@ -25,6 +25,7 @@
 #ifndef CALIBRATION_H
 #define CALIBRATION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <gk_abi.h>
@@ -69,7 +70,8 @@ struct calibration_files {
 	uint32_t gain_maps;			  /**< maps in the gain file, 3 or 6; 0: 3 */
 	double max_age_hours;			  /**< warn about older pedestals; 0: never */
 	const uint32_t *module_ids;		  /**< [modules] as in packets; NULL: unknown */
-	int64_t now; /**< seconds since 1970 (UTC); 0: the current time */
+	bool dark_run; /**< no warning about absent files: the run makes pedestals */
+	int64_t now;   /**< seconds since 1970 (UTC); 0: the current time */
 };
 
 /** Statistics of a module's maps. */
@@ -100,7 +102,8 @@ struct calibration {
 	uint32_t mask_digest;
 	/** @} */
 	struct calibration_module module[DETECTOR_MODULES_MAX];
-	uint32_t warnings; /**< warnings about all modules; all were logged */
+	char missing[200]; /**< warning about gain stages without a pedestal file; "": none */
+	uint32_t warnings; /**< warnings about all modules, and `missing`; all were logged */
 	char why[1024];	   /**< reason logged by a failed calibration_load() */
 };
 
@@ -110,7 +113,7 @@ uint64_t calibration_size(const struct detector *d);
 /** Describe a kind, e.g. "gains that are NaN or infinite". */
 const char *calibration_suspicion_text(enum calibration_suspicion kind);
 
-/** Return the first warning about a module, "module 3: ..."; "" if there is none. */
+/** Return the first warning about a module, "module 3: ...", or `missing`; "": there is none. */
 const char *calibration_warning(const struct calibration *c);
 
 /**

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <rte_common.h>
 #include <rte_errno.h>
@@ -251,16 +252,44 @@ struct maps {
 	uint8_t *mask;
 };
 
-static int
-map_path(char path[PATH_MAX], const struct pedestal_output *out, const char *what, uint32_t module)
+#define MAP_PEDESTAL(stage) (stage)
+#define MAP_RMS(stage)	    (PEDESTAL_STAGES + (stage))
+#define MAP_MASK	    (2 * PEDESTAL_STAGES)
+
+int
+pedestal_map_path(
+	char path[PATH_MAX], const char *dir, const char *run, uint32_t map, uint32_t module)
 {
-	const int n =
-		snprintf(path, PATH_MAX, "%s/%s_%s_m%u.bin", out->dir, out->run, what, module);
+	static const char *const names[PEDESTAL_MAPS] = {"pedestal_g0", "pedestal_g1",
+		"pedestal_g2", "rms_g0", "rms_g1", "rms_g2", "dark_mask"};
+	const int n = snprintf(path, PATH_MAX, "%s/%s_%s_m%u.bin", dir, run, names[map], module);
 
 	if (n >= 0 && n < PATH_MAX)
 		return 0;
-	LOG(ERR, "path is too long: directory %s, run name %s\n", out->dir, out->run);
+	LOG(ERR, "path is too long: directory %s, run name %s\n", dir, run);
 	return -ENAMETOOLONG;
+}
+
+bool
+pedestal_find_existing(
+	const struct detector *d, const char *dir, const char *run, char path[PATH_MAX])
+{
+	char map_path[PATH_MAX];
+
+	for (uint32_t map = 0; map < PEDESTAL_MAPS; map++) {
+		for (uint32_t m = 0; m < d->modules; m++) {
+			if (pedestal_map_path(path, dir, run, map, m) != 0)
+				return false; /* reported when it is written */
+			if (access(path, F_OK) == 0)
+				return true;
+			strcpy(map_path, path);
+			if (map < PEDESTAL_STAGES &&
+				pedestal_sidecar_path(path, PATH_MAX, map_path) == 0 &&
+				access(path, F_OK) == 0)
+				return true;
+		}
+	}
+	return false;
 }
 
 static int
@@ -277,18 +306,16 @@ write_stage(const struct pedestal *p, const struct pedestal_output *out, uint32_
 		.time = out->time,
 		.frames = p->stage[stage].frames[module],
 	};
-	char path[PATH_MAX], what[32];
+	char path[PATH_MAX];
 	struct pedestal_masked masked;
 	int ret;
 
 	pedestal_maps(p, stage, module, m->mean, m->rms, m->mask, &masked);
-	snprintf(what, sizeof(what), "rms_g%u", stage);
-	ret = map_path(path, out, what, module);
+	ret = pedestal_map_path(path, out->dir, out->run, MAP_RMS(stage), module);
 	if (ret == 0)
 		ret = pedestal_file_write(path, m->rms, bytes);
-	snprintf(what, sizeof(what), "pedestal_g%u", stage);
 	if (ret == 0)
-		ret = map_path(path, out, what, module);
+		ret = pedestal_map_path(path, out->dir, out->run, MAP_PEDESTAL(stage), module);
 	if (ret == 0)
 		ret = pedestal_file_write(path, m->mean, bytes);
 	if (ret != 0)
@@ -330,7 +357,7 @@ write_module(const struct pedestal *p, const struct pedestal_output *out, uint32
 		any = true;
 	}
 	if (ret == 0 && any)
-		ret = map_path(path, out, "dark_mask", module);
+		ret = pedestal_map_path(path, out->dir, out->run, MAP_MASK, module);
 	return ret == 0 && any ? pedestal_file_write(path, m->mask, p->module_pixels) : ret;
 }
 

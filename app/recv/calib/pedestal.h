@@ -19,6 +19,8 @@
 #ifndef PEDESTAL_H
 #define PEDESTAL_H
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "frames/detector.h"
@@ -113,6 +115,25 @@ const struct pedestal_stats *pedestal_stats(const struct pedestal *p);
  */
 void pedestal_maps(const struct pedestal *p, uint32_t stage, uint32_t module, float *mean,
 	float *rms, uint8_t *mask, struct pedestal_masked *masked);
+
+/** Kinds of files that a dark run may write, one file for each module. */
+#define PEDESTAL_MAPS (2 * PEDESTAL_STAGES + 1)
+
+/**
+ * Build the path of a map.
+ * @param map  0 ... PEDESTAL_MAPS - 1: the pedestals of each stage, then their noise, then the mask
+ * @return 0; -ENAMETOOLONG, logged
+ */
+int pedestal_map_path(
+	char path[PATH_MAX], const char *dir, const char *run, uint32_t map, uint32_t module);
+
+/**
+ * Find a file that a dark run would overwrite: a map or a sidecar.
+ * @param path  out
+ * @return whether there is one
+ */
+bool pedestal_find_existing(
+	const struct detector *d, const char *dir, const char *run, char path[PATH_MAX]);
 
 /**
  * Write the files of every stage that has at least W frames, for each module m:

@@ -137,9 +137,9 @@ check_journal(struct check *c, const struct settings *s)
 			probe.room >> 20, text);
 		if (probe.adopts)
 			check_fix(c,
-				"an existing journal is not resized: finish a run with the old "
-				"rate_mb_per_s, remove the file, and set [egress] journal_mib = "
-				"%" PRIu64,
+				"an existing journal is not resized: if it has batches, finish a "
+				"run with the old rate_mb_per_s; then remove the file, and set "
+				"[egress] journal_mib = %" PRIu64 " or more",
 				need_mib);
 		else
 			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or a lower rate_mb_per_s",
@@ -153,6 +153,15 @@ check_journal(struct check *c, const struct settings *s)
 			"journal = a path in a larger one (/dev/shm); or journal_mib = "
 			"%" PRIu64 ", which is sufficient",
 			need_mib);
+	} else if (probe.adopts && egress_size_is_ignored(e, probe.room)) {
+		check_add(c, CHECK_WARN, "journal",
+			"%s, existing, will be resumed: %" PRIu64
+			" MiB; required: %s; journal_mib = "
+			"%" PRIu64 " has no effect",
+			e->journal, probe.room >> 20, text, e->journal_bytes >> 20);
+		check_fix(c,
+			"an existing journal is not resized: remove the file when stores have its "
+			"batches, after a run that has ended");
 	} else {
 		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; required: %s", e->journal,
 			probe.adopts ? ", existing, will be resumed" : "", probe.room >> 20, text);

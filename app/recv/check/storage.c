@@ -19,6 +19,7 @@
 #include "check/check.h"
 #include "check/storage.h"
 #include "egress/egress.h"
+#include "output/preview.h"
 #include "pipeline.h"
 #include "settings.h"
 
@@ -49,6 +50,7 @@ void
 check_calibration(struct check *c, const struct settings *s, struct check_maps *maps)
 {
 	const uint64_t bytes = calibration_size(&s->detector);
+	uint32_t g = 0;
 
 	maps->loaded = false;
 	maps->memory = aligned_alloc(
@@ -68,10 +70,11 @@ check_calibration(struct check *c, const struct settings *s, struct check_maps *
 		return;
 	}
 	maps->loaded = true;
-	if (s->calibration.pedestal[0] == NULL) {
-		check_add(c, CHECK_WARN, "calibration",
-			"no G0 pedestal: photon values include the dark level");
-		check_fix(c, "[calibration] pedestal_g0 = PATH/pedestal_g0_m%%d.bin");
+	while (g < CALIBRATION_STAGES - 1 && s->calibration.pedestal[g] != NULL)
+		g++; /* the first stage without a file, if there is one */
+	if (maps->calibration.missing[0] != '\0') {
+		check_add(c, CHECK_WARN, "calibration", "%s", maps->calibration.missing);
+		check_fix(c, "for example pedestal_g%u = PATH/pedestal_g%u_m%%d.bin", g, g);
 	} else {
 		check_add(c, CHECK_OK, "calibration",
 			"%" PRIu64 " of %" PRIu64 " pixels masked, %u warnings",
@@ -192,8 +195,18 @@ check_preview(struct check *c, const struct settings *s)
 		error = ENOTDIR;
 	else if (access(directory, W_OK | X_OK) != 0)
 		error = errno;
+	else
+		error = -preview_check(s->preview);
 	if (error == 0) {
 		check_add(c, CHECK_OK, "preview", "%s", s->preview);
+		return;
+	}
+	if (error == EEXIST) {
+		check_add(c, CHECK_WARN, "preview",
+			"[output] preview = %s: the file exists and is no PNG picture, so it is "
+			"not replaced",
+			s->preview);
+		check_fix(c, "move it away or set another path");
 		return;
 	}
 	check_add(c, CHECK_WARN, "preview", "[output] preview = %s: cannot write it: %s",

@@ -21,8 +21,8 @@ struct check_maps {
 };
 
 /**
- * Check the calibration. Fail: files that a run refuses; warn: no G0 pedestal, or a module with
- * implausible maps (one row each).
+ * Check the calibration. Fail: files that a run refuses; warn: gain stages without pedestals, or a
+ * module with implausible maps (one row each).
  * @param maps  out; free with check_free_maps()
  */
 void check_calibration(struct check *c, const struct settings *s, struct check_maps *maps);

@@ -1502,23 +1502,54 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 
 /* ---- creation and destruction ---- */
 
+/* Do not create a journal that is too small: the next start would find it, and keep its size. */
+static int
+check_new_size(const struct egress *e, const struct journal_config *c)
+{
+	struct journal_probe probe;
+	char text[256], message[PATH_MAX];
+
+	/* journal_open() reports whatever else is wrong */
+	if (journal_probe(c, &probe, message) < 0 || probe.adopts ||
+		probe.room >= egress_ring_need(&e->settings, text, sizeof(text)))
+		return 0;
+	LOG(ERR,
+		"journal %s is not created: [egress] journal_mib = %" PRIu64 " is too small; "
+		"required: %s (raise journal_mib or lower rate_mb_per_s)\n",
+		c->path, c->bytes >> 20, text);
+	return -EINVAL;
+}
+
+/* An existing file keeps its size. */
 static int
 check_size(const struct egress *e)
 {
+	const struct egress_settings *settings = &e->settings;
 	struct journal_stats stats;
+	uint64_t bytes, batches;
 	char text[256];
-	uint64_t bytes;
 
 	journal_stats_get(e->journal, &stats);
-	bytes = egress_ring_need(&e->settings, text, sizeof(text));
+	batches = stats.batches + stats.in_doubt;
+	bytes = egress_ring_need(settings, text, sizeof(text));
 	if (bytes <= stats.room) {
 		LOG(NOTICE, "journal has %" PRIu64 " MiB, required: %s\n", stats.room >> 20, text);
+		if (egress_size_is_ignored(settings, stats.room))
+			LOG(WARNING,
+				"journal %s has %" PRIu64 " MiB: an existing file keeps its size, "
+				"so [egress] journal_mib = %" PRIu64 " has no effect; to change "
+				"the size, remove the file after this process has ended and stores "
+				"have all batches\n",
+				settings->journal, stats.room >> 20, settings->journal_bytes >> 20);
 		return 0;
 	}
 	LOG(ERR,
-		"journal has %" PRIu64 " MiB, which is too small; required: %s (raise [egress] "
-		"journal_mib or lower rate_mb_per_s)\n",
-		stats.room >> 20, text);
+		"journal %s has %" PRIu64 " MiB, which is too small; required: %s. An existing "
+		"file keeps its size, so [egress] journal_mib = %" PRIu64 " has no effect; %s\n",
+		settings->journal, stats.room >> 20, text, settings->journal_bytes >> 20,
+		batches > 0 || e->before.running
+			? "lower rate_mb_per_s until stores have its batches, then remove it"
+			: "it has no batches: remove it, or lower rate_mb_per_s");
 	return -EINVAL;
 }
 
@@ -1535,6 +1566,9 @@ open_ring(struct egress *e)
 	char message[PATH_MAX];
 	int ret;
 
+	ret = check_new_size(e, &c);
+	if (ret < 0)
+		return ret;
 	ret = journal_open(&e->journal, &c, message);
 	if (ret < 0) {
 		LOG(ERR, "%s\n", message);

@@ -170,6 +170,13 @@ int egress_stores_parse(
 uint64_t egress_ring_need(const struct egress_settings *s, char *text, size_t size);
 
 /**
+ * Return whether an existing journal has another size than [egress] journal_mib, which counts only
+ * when the file is created.
+ * @param room  capacity of the existing journal, bytes
+ */
+bool egress_size_is_ignored(const struct egress_settings *s, uint64_t room);
+
+/**
  * Open the device and the journal, and adopt the batches in the journal, which are sent again. Main
  * lcore, before lcores poll.
  * @return 0 or -errno (logged)

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+
+#include <rte_common.h>
 
 #include "egress/egress.h"
 #include "xfer/msg.h"
@@ -167,4 +170,16 @@ egress_ring_need(const struct egress_settings *s, char *text, size_t size)
 	};
 
 	return journal_need(&need, text, size);
+}
+
+bool
+egress_size_is_ignored(const struct egress_settings *s, uint64_t room)
+{
+	struct statvfs fs;
+	uint64_t page = XFER_BLOCK;
+
+	/* a new file has whole pages, on a hugetlbfs huge ones */
+	if (statvfs(s->journal, &fs) == 0 && fs.f_bsize > page)
+		page = fs.f_bsize;
+	return room != RTE_ALIGN_MUL_CEIL(s->journal_bytes, page);
 }

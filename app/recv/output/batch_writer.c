@@ -512,6 +512,8 @@ get_table_stats(const struct batch_writer *w, enum arrow_table table, struct run
 	egress_stats_get(w->config.egress, table, &e);
 	sum->held = e.put_rows - e.rows - e.spilled_rows - e.damaged_rows;
 	sum->spilled = e.spilled_rows;
+	sum->held_batches[table] = e.put - e.durable - e.spilled - e.damaged;
+	sum->spilled_batches[table] = e.spilled;
 	sum->unretained = e.refused_rows;
 	*to = (struct run_files_stats){
 		.rows = e.rows,
@@ -539,6 +541,8 @@ batch_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *
 	stats->held = 0;
 	stats->spilled = 0;
 	stats->unretained = 0;
+	memset(stats->held_batches, 0, sizeof(stats->held_batches));
+	memset(stats->spilled_batches, 0, sizeof(stats->spilled_batches));
 	for (i = 0; i < ARROW_TABLES; i++)
 		get_table_stats(w, i, &stats->table[i], stats);
 	images->unwritten_bad = stats->bad_records;

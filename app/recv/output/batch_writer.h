@@ -102,8 +102,11 @@ struct batch_writer_stats {
 	uint64_t kept;	  /**< records with a verdict that keeps the image */
 	/** kept records whose output slot is invalid or could not be fetched */
 	uint64_t bad_records;
-	uint64_t held;		   /**< kept rows that no store has yet; current value */
-	uint64_t spilled;	   /**< kept rows in local spill files, for good */
+	uint64_t held;	  /**< kept rows that no store has yet; current value */
+	uint64_t spilled; /**< kept rows in local spill files, for good */
+	/** of each table, batches in the journal that no store has yet; current values */
+	uint64_t held_batches[ARROW_TABLES];
+	uint64_t spilled_batches[ARROW_TABLES]; /**< batches in local spill files, for good */
 	uint64_t unretained;	   /**< unwritten kept rows for which the journal had no room */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
 	struct run_files_stats table[ARROW_TABLES];

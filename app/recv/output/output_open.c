@@ -77,7 +77,12 @@ begin_preview(struct pipeline *p, const struct settings *s)
 		path = NULL;
 	}
 	ret = preview_begin(p->preview, path, s->preview_period);
-	if (ret != 0)
+	if (ret == -EEXIST)
+		LOG(WARNING,
+			"run %s: no preview: [output] preview = %s: the file exists and is no PNG "
+			"picture, so it is not replaced; move it away or set another path\n",
+			s->run, path);
+	else if (ret != 0)
 		LOG(WARNING, "run %s: no preview: %s\n", s->run, strerror(-ret));
 }
 
@@ -147,9 +152,9 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 		snprintf(text, size, "dark run %s: no dark frames, no pedestals written", s->run);
 	else if (ret == -ERANGE)
 		snprintf(text, size,
-			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; "
-			"at least %u of a stage and module required; the log names the maps that "
-			"are not written",
+			"dark run %s: frames with at least one complete module: G0 %" PRIu64
+			", G1 %" PRIu64 ", G2 %" PRIu64 "; expected at least %u complete frames of "
+			"each module in a gain stage; the log names the maps that are not written",
 			s->run, stats.frames[0], stats.frames[1], stats.frames[2], PEDESTAL_WINDOW);
 	else if (ret != 0)
 		snprintf(text, size, "dark run %s: cannot write pedestals: %s", s->run,
@@ -280,7 +285,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
 }
 
-/** Choose the incarnation of the run and create the output directory. */
+/** Choose the incarnation of the run, create the output directory, and check the maps' names. */
 static int
 prepare_place(const struct settings *s, struct batch_writer_config *c, char message[PATH_MAX])
 {
@@ -306,6 +311,12 @@ prepare_place(const struct settings *s, struct batch_writer_config *c, char mess
 			"another",
 			PATH_MAX - 128, s->directory, strerror(-ret));
 		return ret;
+	}
+	if (s->dark_run && pedestal_find_existing(&s->detector, s->directory, s->run, why)) {
+		snprintf(message, PATH_MAX,
+			"%.*s already exists; move it away or set another run name", PATH_MAX - 80,
+			why);
+		return -EEXIST;
 	}
 	return 0;
 }

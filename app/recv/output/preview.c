@@ -12,6 +12,7 @@
 
 #include <rte_log.h>
 
+#include "io/own_file.h"
 #include "output/preview.h"
 
 RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
@@ -297,6 +298,23 @@ fail:
 }
 
 int
+preview_check(const char *path)
+{
+	static const char png[] = "\x89PNG\r\n\x1a\n";
+	char head[sizeof(png) - 1];
+	size_t n;
+	FILE *f;
+
+	f = own_file_read(path);
+	/* any other error is that of the creation */
+	if (f == NULL)
+		return errno == EMEDIUMTYPE ? -EEXIST : 0;
+	n = fread(head, 1, sizeof(head), f);
+	fclose(f);
+	return n == sizeof(head) && memcmp(head, png, n) == 0 ? 0 : -EEXIST;
+}
+
+int
 preview_begin(struct preview *p, const char *path, double period)
 {
 	const uint64_t end = now() + PATIENCE_MS * NS_PER_MS;
@@ -307,7 +325,9 @@ preview_begin(struct preview *p, const char *path, double period)
 		return 0;
 	if (strlen(path) >= sizeof(p->path))
 		return -ENAMETOOLONG;
-	ret = prepare(p);
+	ret = preview_check(path);
+	if (ret == 0)
+		ret = prepare(p);
 	if (ret != 0)
 		return ret;
 	pthread_mutex_lock(&p->lock);

@@ -56,12 +56,17 @@ struct preview *preview_create(const struct preview_config *config);
 void preview_destroy(struct preview *p);
 
 /**
+ * Check that an existing file of this path may be replaced. @return 0; -EEXIST: it is no PNG
+ */
+int preview_check(const char *path);
+
+/**
  * Begin a run and discard the state of the previous one. Waits a short time for the last picture of
  * the previous run, which is lost if it is not drawn by then. No thread may call preview_offer()
  * meanwhile. Control threads, one at a time.
- * @param path    path of the PNG; an existing file is replaced. NULL: the run has no preview
+ * @param path    path of the PNG; an existing PNG is replaced. NULL: the run has no preview
  * @param period  seconds
- * @return 0; -ENOMEM, -errno of pthread_create(3): the run has no preview
+ * @return 0; -ENOMEM, -EEXIST, -errno of pthread_create(3): the run has no preview
  */
 int preview_begin(struct preview *p, const char *path, double period);
 

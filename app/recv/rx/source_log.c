@@ -185,6 +185,7 @@ source_explain_position(const struct sources *all, uint32_t stream, const uint32
 	char *text, size_t size)
 {
 	const uint32_t e = expected[stream], p = announced(all, stream);
+	const char *verb = all->settings->positions == SOURCE_POSITIONS_AUTO ? "set" : "correct";
 
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
 		if (s == stream || expected[s] != p || announced(all, s) != e)
@@ -192,14 +193,14 @@ source_explain_position(const struct sources *all, uint32_t stream, const uint32
 		snprintf(text, size,
 			"streams %u and %u look swapped: stream %u announces row %u, column %u, "
 			"expected row %u, column %u. Their packets are dropped as misplaced; swap "
-			"the cables or ports, or set [detector] positions",
-			stream, s, stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
+			"the cables or ports, or %s [detector] positions",
+			stream, s, stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16, verb);
 		return s;
 	}
 	snprintf(text, size,
 		"stream %u announces row %u, column %u, expected row %u, column %u. Its packets "
-		"are dropped as misplaced; correct the cabling, or set [detector] positions",
-		stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16);
+		"are dropped as misplaced; correct the cabling, or %s [detector] positions",
+		stream, p & 0xFFFF, p >> 16, e & 0xFFFF, e >> 16, verb);
 	return stream;
 }
 

@@ -355,17 +355,56 @@ check_together(const struct replay_devargs *args, const char *name)
 	return 0;
 }
 
+static bool
+is_known(const char *name, size_t length)
+{
+	for (unsigned int i = 0; known_args[i] != NULL; i++)
+		if (strlen(known_args[i]) == length && memcmp(known_args[i], name, length) == 0)
+			return true;
+	return false;
+}
+
+/* Find the argument that rte_kvargs refuses. @return what is wrong with it; NULL: not found */
+static const char *
+find_malformed(const char *params, const char **argument, int *length)
+{
+	const char *at = params, *end, *equals;
+
+	for (; *at != '\0'; at = *end == '\0' ? end : end + 1) {
+		end = strchrnul(at, ',');
+		equals = memchr(at, '=', end - at);
+		*argument = at;
+		*length = end - at;
+		if (equals == NULL)
+			return "has no '='";
+		if (memchr(equals + 1, '=', end - equals - 1) != NULL)
+			return "has more than one '='";
+		if (!is_known(at, equals - at))
+			return "is not known";
+	}
+	return NULL;
+}
+
 static void
 log_known(const char *name, const char *params)
 {
 	char known[256] = "";
+	const char *argument, *what;
+	int length;
 
 	for (unsigned int i = 0; known_args[i] != NULL; i++) {
 		strlcat(known, i == 0 ? "" : ", ", sizeof(known));
 		strlcat(known, known_args[i], sizeof(known));
 	}
-	REPLAY_LOG(ERR, "%s: arguments \"%s\": expected at most %u arguments, of %s", name,
-		params == NULL ? "" : params, RTE_KVARGS_MAX, known);
+	what = params != NULL ? find_malformed(params, &argument, &length) : NULL;
+	if (what != NULL)
+		REPLAY_LOG(ERR,
+			"%s: argument \"%.*s\" %s: expected NAME=VALUE, with ',' between "
+			"arguments and no ',' or '=' in a value such as a path; the names are %s",
+			name, length, argument, what, known);
+	else
+		REPLAY_LOG(ERR, "%s: arguments \"%s\": expected at most %u arguments, of %s", name,
+			params == NULL ? "" : params, RTE_KVARGS_MAX, known);
 }
 
 int

@@ -95,6 +95,9 @@ assignments_are_text(void **state)
 	assert_int_equal(config_set(c, "--set", "a.k=a\033b"), -EINVAL);
 	assert_int_equal(config_set(c, "--set", "a.k=M\xc3\xbcller"), 0);
 	assert_string_equal(config_text(c, "a", "k", NULL), "M\xc3\xbcller");
+	/* blanks around the parts do not count, as in a file */
+	assert_int_equal(config_set(c, "--set", " a . k =\tx y "), 0);
+	assert_string_equal(config_text(c, "a", "k", NULL), "x y");
 	assert_int_equal(config_check(c), 0);
 	config_close(c);
 }
@@ -268,6 +271,11 @@ mistakes_have_a_place(void **state)
 		config_mistake(c), "telemetry: [a] line = w: must be a whole number, 0 ... 9");
 	config_complain(c, "a", "key", "is needed");
 	snprintf(want, sizeof(want), "%s: [a] key = (unset): is needed", path);
+	assert_string_equal(config_mistake(c), want);
+	/* a default is named */
+	assert_int_equal(config_uint(c, "b", "key", 3, 0, 9), 3);
+	config_complain(c, "b", "key", "is too small");
+	snprintf(want, sizeof(want), "%s: [b] key = 3 (default): is too small", path);
 	assert_string_equal(config_mistake(c), want);
 	assert_int_equal(config_check(c), -EINVAL);
 	snprintf(want, sizeof(want), "%s:8: [a] more = z: unknown key; this section has line set",

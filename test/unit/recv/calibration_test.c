@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include <rte_log.h>
+
 #include "arrow/crc32c.h"
 #include "calib/calibration.h"
 #include "calib/pedestal_file.h"
@@ -197,7 +199,7 @@ test_file_refused(void **state)
 		"pedestal_g2_m0.bin has 256 bytes, expected 512: [1][4][32] values of 4 bytes");
 	setup(state);
 	put(mask_path, 1, "", 0);
-	refused(-EINVAL, "mask_m1.bin has 0 bytes, expected 128: [1][4][32] values of 1 bytes");
+	refused(-EINVAL, "mask_m1.bin has 0 bytes, expected 128: [1][4][32] values of 1 byte");
 	snprintf(path, sizeof(path), "%s/mask_m1.bin", folder);
 	unlink(path);
 	assert_int_equal(calibration_load(&c, memory, &files, &detector), -ENOENT);
@@ -367,6 +369,24 @@ test_sidecar_refused(void **state)
 #undef REFUSED
 }
 
+/* Load the files; the log has this text. */
+static void
+loads_and_logs(const char *wanted)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *log = open_memstream(&text, &size);
+
+	assert_non_null(log);
+	assert_int_equal(rte_openlog_stream(log), 0);
+	loads();
+	rte_openlog_stream(NULL);
+	fclose(log);
+	if (strstr(text, wanted) == NULL)
+		fail_msg("not in the log: %s: %s", wanted, text);
+	free(text);
+}
+
 static void
 test_age(void **state)
 {
@@ -385,9 +405,13 @@ test_age(void **state)
 	s.time = NOW - 50 * 3600;
 	assert_int_equal(pedestal_sidecar_write(path, &s), 0);
 	files.max_age_hours = 24;
-	loads();
+	loads_and_logs("1 pedestal file is older than 24 hours, ");
 	assert_int_equal(c.old, 1);
 	assert_true(c.oldest_hours == 50);
+	files.now += 60;
+	files.max_age_hours = 1;
+	loads_and_logs("6 pedestal files are older than 1 hour, ");
+	files.max_age_hours = 24;
 	/* with the system clock the files are years old, or from the future */
 	files.now = 0;
 	loads();
@@ -424,7 +448,7 @@ test_sizes(void **state)
 
 	put(mask_path, 0, bytes, PIXELS * sizeof(int32_t));
 	refused(-EINVAL,
-		"mask_m0.bin has 512 bytes, expected 128: [1][4][32] values of 1 bytes (int32 "
+		"mask_m0.bin has 512 bytes, expected 128: [1][4][32] values of 1 byte (int32 "
 		"values? Convert them to uint8)");
 	put(mask_path, 0, bytes, PIXELS);
 	put(pedestal_path[0], 1, bytes, 2 * PIXELS * sizeof(float));
@@ -451,6 +475,26 @@ test_sizes(void **state)
 	loads();
 	files.gain_maps = 5;
 	refused(-EINVAL, "gain_maps is 5, expected 3 or 6");
+}
+
+/* Stages without a pedestal file are named, but not in a dark run. */
+static void
+test_missing_pedestals(void **state)
+{
+	files.pedestal[1] = NULL;
+	loads_and_logs(
+		"no pedestal file of G1: photon values of pixels in this gain stage include the "
+		"dark level; set [calibration] pedestal_g1\n");
+	assert_int_equal(c.warnings, 1);
+	files.pedestal[0] = files.pedestal[2] = NULL;
+	loads();
+	assert_string_equal(calibration_warning(&c),
+		"no pedestal files of G0, G1, G2: photon values of pixels in these gain stages "
+		"include the dark level; set [calibration] pedestal_g0, pedestal_g1, pedestal_g2");
+	files.dark_run = true;
+	loads();
+	assert_int_equal(c.warnings, 0);
+	assert_string_equal(calibration_warning(&c), "");
 }
 
 /* Each value is plausible, all of them together are not. */
@@ -568,6 +612,7 @@ main(void)
 		cmocka_unit_test_setup(test_file_refused, setup),
 		cmocka_unit_test_setup(test_suspicious, setup),
 		cmocka_unit_test_setup(test_sizes, setup),
+		cmocka_unit_test_setup(test_missing_pedestals, setup),
 		cmocka_unit_test_setup(test_implausible, setup),
 		cmocka_unit_test_setup(test_reduced_readout, setup),
 		cmocka_unit_test_setup(test_exchanged_gains, setup),

@@ -142,9 +142,12 @@ test_journal(void **state)
 	journal_close(r);
 	check_journal(&check, &s);
 	want(CHECK_FAIL, ": 16 MiB; required: 434 MiB",
-		"remove the file, and set [egress] journal_mib = 434");
+		"remove the file, and set [egress] journal_mib = 434 or more");
 	egress.rate = 1000;
 	egress.batch_bytes = 1 << 20;
+	check_journal(&check, &s);
+	want(CHECK_WARN, "journal_mib = 1024 has no effect", "remove the file when stores have");
+	egress.journal_bytes = UINT64_C(16) << 20;
 	check_journal(&check, &s);
 	want(CHECK_OK, "existing, will be resumed: 16 MiB", "");
 	s.receiver_id = 2;

@@ -202,6 +202,11 @@ messages_name_the_port_and_what_it_wants(void **state)
 		{"file=-", "net_replay0: file=-: expected a regular file"},
 		{"file=/dev/null", "net_replay0: file=/dev/null: expected a regular file"},
 		{"file=/nonexistent", "net_replay0: /nonexistent"},
+		{"file=/a=b", "net_replay0: argument \"file=/a=b\" has more than one '='"},
+		{"file=/a,b",
+			"net_replay0: argument \"b\" has no '=': expected NAME=VALUE, with "
+			"',' between arguments and no ',' or '=' in a value such as a path"},
+		{"colour=blue", "net_replay0: argument \"colour=blue\" is not known"},
 	};
 	char fifo[] = "/tmp/replay_fifo_XXXXXX", args[64], *text = NULL;
 	size_t size;
