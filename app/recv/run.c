@@ -841,7 +841,8 @@ run_tick(struct run *r)
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) &&
 		rte_rdtsc() >= r->ledger.keep_at)
 		run_ledger_keep(&r->ledger, r->writer, true);
-	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder)) {
+	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder) &&
+		run_ledger_settle(&r->ledger)) {
 		/* that a command was refused because the run was stopping is no longer true */
 		r->message[0] = '\0';
 		finish(r, false);

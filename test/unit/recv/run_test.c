@@ -123,6 +123,7 @@ send_frames(uint64_t from, uint64_t to)
 			FRAME_PLACED);
 		p.rx[0]->counters[RX_PACKETS]++;
 		p.rx[0]->counters[RX_PLACED]++;
+		p.rx[0]->counted = true;
 		poll();
 	}
 }
@@ -342,6 +343,52 @@ ends(struct run_status *status)
 }
 
 /*
+ * A run begins and ends in the middle of polls: its packets have outcomes, and those of the polls
+ * before and after it are not in its ledger.
+ */
+static void
+packets_are_whole(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_configure(r, "run.name=whole,run.first_frame=1"), 0);
+	/* the RX role has received a burst, and places none of it before the run begins */
+	p.rx[0]->counters[RX_PACKETS] += 64;
+	assert_int_equal(run_start(r), 0);
+	p.rx[0]->counters[RX_NO_RUN] += 64;
+	p.rx[0]->counted = true;
+	send_frames(1, 3);
+	stop_run();
+	run_get_status(r, &status);
+	assert_int_equal(status.ledger.packets[RX_PACKETS], 66);
+	assert_int_equal(status.ledger.packets[RX_NO_RUN], 64);
+	assert_true(status.ledger.packets_balance && ledger_balanced(&status.ledger));
+}
+
+/* The ledger waits for an RX role that has placed packets, and is interrupted before it counts. */
+static void
+ledger_waits_for_roles(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_configure(r, "run.name=late_count,run.first_frame=1"), 0);
+	assert_int_equal(run_start(r), 0);
+	send_frames(1, 3);
+	assert_int_equal(run_stop(r), 0);
+	for (int i = 0; i < 1000 && !builder_is_idle(p.builder); i++) {
+		poll();
+		usleep(1000);
+	}
+	assert_true(builder_is_idle(p.builder));
+	for (int i = 0; i < 10; i++)
+		run_tick(r);
+	assert_int_equal(run_get_state(r), RUN_STOPPING);
+	stop_run();
+	run_get_status(r, &status);
+	assert_false(status.failed);
+}
+
+/*
  * The idle timeout begins with the start. A run that ends by it, or that receives no usable
  * packets, has failed.
  */
@@ -362,6 +409,7 @@ nothing_comes(void **state)
 	assert_int_equal(run_configure(r, "run.name=others,run.idle_timeout_ms=20"), 0);
 	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counted = true;
 	p.rx[0]->counters[RX_FOREIGN] += 2;
 	samples->total += 2;
 	ends(&status);
@@ -381,6 +429,7 @@ nothing_comes(void **state)
 	assert_int_equal(run_configure(r, "run.name=unused"), 0);
 	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 513;
+	p.rx[0]->counted = true;
 	p.rx[0]->counters[RX_REFUSED] += 512;
 	p.rx[0]->counters[RX_NO_RUN]++;
 	stop_run();
@@ -393,6 +442,7 @@ nothing_comes(void **state)
 	assert_int_equal(run_configure(r, "run.name=port"), 0);
 	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counted = true;
 	p.rx[0]->counters[RX_FOREIGN] += 2;
 	samples->total += 2;
 	for (uint32_t i = 0; i < 2; i++) {
@@ -506,6 +556,8 @@ main(int argc, char **argv)
 		TEST(a_message_goes_with_the_next_command),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
+		TEST(packets_are_whole),
+		TEST(ledger_waits_for_roles),
 		TEST(nothing_comes),
 		TEST(stopped_process_is_not_idle),
 		TEST(order_times_out),
