@@ -483,7 +483,7 @@ read_warnings(struct run *r, struct run_status *status)
 
 	memset(status->warnings, 0, sizeof(status->warnings));
 	read_writer(r, &writer);
-	run_notes_unwritten(&r->notes, &writer);
+	run_notes_unwritten(&r->notes, &writer, r->pipeline->stores != NULL);
 	status->write_error = 0;
 	for (int t = 0; t < ARROW_TABLES; t++)
 		if (writer.stats.table[t].error != 0)
@@ -575,6 +575,17 @@ received_nothing(struct run *r, const struct ledger *l)
 	return true;
 }
 
+/** Were kept frames or rows not written? If so, store a message; the error of a file has one. */
+static bool
+lost_kept(struct run *r, const struct ledger *l)
+{
+	if (l->unwritten + l->unwritten_rows == 0)
+		return false;
+	if (r->message[0] == '\0')
+		complain(r, 0, "run %s: %s", r->settings.run, r->notes.text[RUN_NOTE_UNWRITTEN]);
+	return true;
+}
+
 /**
  * Store the status of the run and write its ledger, after the files were closed.
  * @param failed  the run has failed; else that is found here
@@ -642,6 +653,7 @@ finish(struct run *r, bool failed)
 		last->ledger_path[0] = '\0';
 		failed = true;
 	}
+	failed |= lost_kept(r, &last->ledger);
 	failed |= received_nothing(r, &last->ledger);
 	if (!ledger_balanced(&last->ledger)) {
 		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
