@@ -205,6 +205,14 @@ note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
 		counter_add(&d->early, 1);
 }
 
+/** Record a packet that is after the last frame of the run. */
+static void
+note_beyond(struct rx *rx, uint32_t stream, uint64_t frame)
+{
+	counter_set(&rx->beyond[stream].frame, frame);
+	counter_add(&rx->beyond[stream].packets, 1);
+}
+
 /** Packets of a burst whose headers were read. They may be placed. */
 struct batch {
 	struct rx_packet *packets;
@@ -598,6 +606,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			counter_add(&rx->counters[counter], 1);
 			if (result <= FRAME_PLACE_OUTLIER && counter != RX_STOPPED)
 				note_drop(rx, p->stream, p->frame, counter);
+			else if (counter == RX_BEYOND)
+				note_beyond(rx, p->stream, p->frame);
 		}
 		release[released++] = m;
 		if (unlikely(released == RTE_DIM(release))) {

@@ -91,6 +91,12 @@ struct rx_drop {
 	uint64_t in_row;   /**< packets since that changed: since the last one that was placed */
 };
 
+/** Packets of a stream that were dropped because they are after the last frame of the run. */
+struct rx_beyond {
+	uint64_t packets;
+	uint64_t frame; /**< detector's number of the last one */
+};
+
 /** Whether and why a packet is pending. */
 enum rx_held {
 	RX_NOT_HELD, /**< not pending, or it waits for its own frame to open */
@@ -178,11 +184,12 @@ struct rx {
 	struct rte_mbuf *handoff_out[FRAME_RX_MAX][RX_BURST];
 	struct rx_samples samples;
 	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
+	struct rx_beyond beyond[DETECTOR_STREAMS_MAX]; /**< likewise; for the end of the run */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
 static_assert(offsetof(struct rx, published) == 18 * RTE_CACHE_LINE_SIZE, "three lines");
-static_assert(sizeof(struct rx) == 4486 * RTE_CACHE_LINE_SIZE,
-	"25 lines, what may wait, what could not be used, and 48 lines of drops");
+static_assert(sizeof(struct rx) == 4502 * RTE_CACHE_LINE_SIZE,
+	"25 lines, what may wait, what could not be used, and 64 lines of drops");
 
 /**
  * Publish the counters. rx_poll() does it at its end. Only the role's lcore may call this.

@@ -423,6 +423,8 @@ duplicates_late_and_beyond(void **state)
 	assert_int_equal(rig_count(ft, RX_PLACED), 2);
 	assert_int_equal(rig_count(ft, RX_DUPLICATE), 2);
 	assert_int_equal(rig_count(ft, RX_BEYOND), 2);
+	assert_int_equal(rig_rx[0]->beyond[0].packets, 2);
+	assert_int_equal(rig_rx[0]->beyond[0].frame, 3);
 	assert_int_equal(rig_count(ft, RX_LATE), 2);
 	/* of these, as expected: before the run's first frame */
 	assert_int_equal(rig_rx[0]->drops[0].packets, 4);
