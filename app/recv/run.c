@@ -546,9 +546,8 @@ last_frame(const struct run *r)
 {
 	const struct frame_run *f = &r->settings.frames;
 	const uint64_t stride = RTE_MAX(f->stride, 1u), offset = stride == 1 ? 0 : f->offset;
-	const uint64_t first = f->first_known
-		? f->first_frame
-		: builder_stats(r->pipeline->builder).first_frame;
+	const uint64_t first =
+		f->first_known ? f->first_frame : builder_stats(r->pipeline->builder).first_frame;
 
 	/* the first frame of this receiver from there on */
 	return offset +

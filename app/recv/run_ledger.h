@@ -33,7 +33,7 @@ struct run_ledger {
 	uint64_t keep_at;		  /**< TSC of the next time that the ledger is saved */
 	struct ledger_veto *vetoes;	  /**< thresholds of the run so far */
 	uint32_t nb_vetoes;
-	bool settling;		       /**< run_ledger_settle() has begun to wait */
+	bool settling;		      /**< run_ledger_settle() has begun to wait */
 	uint64_t polls[FRAME_RX_MAX]; /**< ... rx_polls() of the RX roles then */
 };
 
@@ -46,8 +46,9 @@ void run_ledger_free(struct run_ledger *a);
 void run_ledger_begin(struct run_ledger *a);
 
 /**
- * The run's frames are closed: wait for what the RX roles have counted of them. An RX role publishes
- * its counters at the end of a poll, and packets that wait get their outcome in the next one.
+ * The run's frames are closed: wait for what the RX roles have counted of them. An RX role
+ * publishes its counters at the end of a poll, and packets that wait get their outcome in the next
+ * one.
  * @return true if all RX roles have polled, false: call this again
  */
 bool run_ledger_settle(struct run_ledger *a);

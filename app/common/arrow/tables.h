@@ -74,8 +74,8 @@ enum arrow_images_column {
 #define ARROW_META_HEADER "braggline.header_crc32c"
 
 /** Keys that the caller supplies if it has their values. */
-#define ARROW_META_RUN		 "braggline.run_name"
-#define ARROW_META_DETECTOR	 "braggline.detector"
+#define ARROW_META_RUN	    "braggline.run_name"
+#define ARROW_META_DETECTOR "braggline.detector"
 /** packets of a frame that the readout sends; not in files of 0.1.0: all of the raster */
 #define ARROW_META_EXPECTED	 "braggline.expected_packets"
 #define ARROW_META_ENERGY	 "braggline.energy_kev"

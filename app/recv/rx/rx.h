@@ -166,7 +166,7 @@ struct rx {
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< packets that are held, by stream */
 	uint32_t nb_handoff_out[FRAME_RX_MAX];	/**< packets in handoff_out, by RX role */
-	bool counted; /**< this poll has counted packets: publish them */
+	bool counted;				/**< this poll has counted packets: publish them */
 	/** [run] first_frame, 0: auto; written by the control lcore. For rx_drop.early. */
 	uint64_t first_frame;
 	bool stop;    /**< written by the control lcore: place no more packets */
@@ -183,7 +183,7 @@ struct rx {
 	/** Packets to forward, by RX role. */
 	struct rte_mbuf *handoff_out[FRAME_RX_MAX][RX_BURST];
 	struct rx_samples samples;
-	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
+	struct rx_drop drops[DETECTOR_STREAMS_MAX];    /**< of this role's streams; for the log */
 	struct rx_beyond beyond[DETECTOR_STREAMS_MAX]; /**< likewise; for the end of the run */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");

@@ -1338,7 +1338,7 @@ modules_without_places(void **state)
 	}
 }
 
-/** Read a role's counters. @return whether each packet has an outcome, was forwarded or is pending */
+/** Read a role's counters. @return whether each packet has an outcome, is pending or forwarded */
 static bool
 counts_get(uint32_t role, struct rx_counts *of)
 {
