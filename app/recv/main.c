@@ -347,7 +347,7 @@ receive(struct service *s)
 	if (status.failed_runs != 0 && ret == 0)
 		ret = REPORTED;
 	ledger_read(&all, s->pipeline, NULL);
-	if (!all.packets_balance) {
+	if (!all.packets_balance || all.pending != 0) {
 		LOG(ERR, "received packets are not all accounted for: this is a bug\n");
 		ret = REPORTED;
 	}

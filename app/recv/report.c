@@ -62,7 +62,7 @@ print_line(const struct report *r, const struct run *run, const struct run_statu
 	print_time(out);
 	if (l->frames == 0) {
 		fprintf(out, "no frame yet: %" PRIu64 " packets received, %" PRIu64 " placed\n",
-			l->packets[RX_PACKETS], l->packets[RX_PLACED]);
+			l->packets[RX_PACKETS] + l->pending, l->packets[RX_PLACED]);
 		return;
 	}
 	fprintf(out, "frame %" PRIu64 ": %.0f frames/s, mean %.0f, %.2f GB/s; ", status->last_frame,

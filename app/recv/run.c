@@ -24,6 +24,7 @@
 #include "pipeline.h"
 #include "recovery/recovery.h"
 #include "run.h"
+#include "run_end.h"
 #include "run_ledger.h"
 #include "run_notes.h"
 #include "run_watch.h"
@@ -67,6 +68,7 @@ struct run {
 	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
 	struct run_watch watch;			  /**< checks on the data that the run receives */
 	struct run_notes notes;			  /**< ... and on its counters */
+	struct run_end end;			  /**< is the detector past the last frame? */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
 	bool aborted;				  /**< a client aborted the run */
 	uint64_t activity;			  /**< packets and frames so far */
@@ -441,6 +443,7 @@ start(struct run *r)
 	stats = builder_stats(r->pipeline->builder);
 	r->batches = stats.batches;
 	r->batched_frames = stats.batched_frames;
+	run_end_begin(&r->end, r->pipeline);
 	run_notes_begin(&r->notes, &r->process->detector, &stats);
 	ret = send_command(r, &command, NULL);
 	if (ret != 0)
@@ -483,7 +486,7 @@ read_warnings(struct run *r, struct run_status *status)
 
 	memset(status->warnings, 0, sizeof(status->warnings));
 	read_writer(r, &writer);
-	run_notes_unwritten(&r->notes, &writer);
+	run_notes_unwritten(&r->notes, &writer, r->pipeline->stores != NULL);
 	status->write_error = 0;
 	for (int t = 0; t < ARROW_TABLES; t++)
 		if (writer.stats.table[t].error != 0)
@@ -537,6 +540,21 @@ usable_packets(const struct ledger *l)
 		l->packets[RX_BEYOND] - l->packets[RX_STOPPED];
 }
 
+/** The detector's number of the run's last frame. */
+static uint64_t
+last_frame(const struct run *r)
+{
+	const struct frame_run *f = &r->settings.frames;
+	const uint64_t stride = RTE_MAX(f->stride, 1u), offset = stride == 1 ? 0 : f->offset;
+	const uint64_t first =
+		f->first_known ? f->first_frame : builder_stats(r->pipeline->builder).first_frame;
+
+	/* the first frame of this receiver from there on */
+	return offset +
+		((RTE_MAX(first, offset) - offset + stride - 1) / stride + f->nb_frames - 1) *
+		stride;
+}
+
 /**
  * Check whether no received packet could be used, or no packet came although the run waited for
  * one, and if so store a message. A run that a client ends before its detector sends is not an
@@ -552,6 +570,14 @@ received_nothing(struct run *r, const struct ledger *l)
 		note(r, 0, "%s", r->last.warnings[0]);
 		LOG(ERR, "run %s: none of the received packets was usable, see above\n",
 			r->settings.run);
+		return true;
+	}
+	if (r->end.past) {
+		complain(r, 0,
+			"run %s: the detector is at frame %" PRIu64 ", the run's last frame is "
+			"%" PRIu64 "; set [run] first_frame to 'auto' or to a frame that the "
+			"detector has not sent yet",
+			r->settings.run, r->end.frame, last_frame(r));
 		return true;
 	}
 	/* a client may end a run while its first packets wait for the window */
@@ -572,6 +598,17 @@ received_nothing(struct run *r, const struct ledger *l)
 			"run %s: none of %" PRIu64 " received packets was usable; see [packets] in "
 			"the ledger",
 			r->settings.run, l->packets[RX_PACKETS]);
+	return true;
+}
+
+/** Were kept frames or rows not written? If so, store a message; the error of a file has one. */
+static bool
+lost_kept(struct run *r, const struct ledger *l)
+{
+	if (l->unwritten + l->unwritten_rows == 0)
+		return false;
+	if (r->message[0] == '\0')
+		complain(r, 0, "run %s: %s", r->settings.run, r->notes.text[RUN_NOTE_UNWRITTEN]);
 	return true;
 }
 
@@ -642,6 +679,7 @@ finish(struct run *r, bool failed)
 		last->ledger_path[0] = '\0';
 		failed = true;
 	}
+	failed |= lost_kept(r, &last->ledger);
 	failed |= received_nothing(r, &last->ledger);
 	if (!ledger_balanced(&last->ledger)) {
 		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
@@ -828,7 +866,13 @@ run_tick(struct run *r)
 		watch_activity(r);
 		run_watch_look(&r->watch, false);
 		watch_status(r);
-		if (is_over(r)) {
+		if (run_end_look(&r->end) && !builder_has_ended(r->pipeline->builder)) {
+			LOG(NOTICE,
+				"run %s ends: the detector is at frame %" PRIu64 ", the run's last "
+				"frame is %" PRIu64 "\n",
+				r->settings.run, r->end.frame, last_frame(r));
+			stop(r, false);
+		} else if (is_over(r)) {
 			r->timed_out = !builder_has_ended(r->pipeline->builder);
 			if (r->timed_out)
 				LOG(NOTICE,
@@ -841,7 +885,8 @@ run_tick(struct run *r)
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) &&
 		rte_rdtsc() >= r->ledger.keep_at)
 		run_ledger_keep(&r->ledger, r->writer, true);
-	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder)) {
+	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder) &&
+		run_ledger_settle(&r->ledger)) {
 		/* that a command was refused because the run was stopping is no longer true */
 		r->message[0] = '\0';
 		finish(r, false);

@@ -18,7 +18,8 @@
  *
  * abort: like stop, but discards and counts frames that no gang has started
  *
- * A run also ends by itself after its number of frames, or after its idle timeout.
+ * A run also ends by itself after its number of frames, when the detector is past its last frame,
+ * or after its idle timeout.
  *
  * Any thread except an lcore may call these functions; the calls exclude one another. They may wait
  * for the file system.

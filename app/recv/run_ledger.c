@@ -16,6 +16,8 @@
 #include "output/batch_writer.h"
 #include "pipeline.h"
 #include "run_ledger.h"
+#include "rx/rx.h"
+#include "rx/rx.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(run_ledger_logtype, braggline.run.ledger, NOTICE);
@@ -44,6 +46,25 @@ run_ledger_begin(struct run_ledger *a)
 	a->resumed.version = 0;
 	memset(a->earlier, 0, sizeof(a->earlier));
 	a->receivers = 0;
+	a->settling = false;
+}
+
+bool
+run_ledger_settle(struct run_ledger *a)
+{
+	const uint32_t n = a->pipeline->settings->rx_lcores;
+	bool settled = a->settling;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t polls = rx_polls(a->pipeline->rx[i]);
+
+		if (!a->settling)
+			a->polls[i] = polls;
+		/* the first one may have been in progress */
+		settled &= polls - a->polls[i] >= 2;
+	}
+	a->settling = true;
+	return settled;
 }
 
 void

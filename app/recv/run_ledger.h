@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "frames/frame_table.h"
 #include "telemetry/ledger.h"
 
 struct batch_writer;
@@ -32,6 +33,8 @@ struct run_ledger {
 	uint64_t keep_at;		  /**< TSC of the next time that the ledger is saved */
 	struct ledger_veto *vetoes;	  /**< thresholds of the run so far */
 	uint32_t nb_vetoes;
+	bool settling;		      /**< run_ledger_settle() has begun to wait */
+	uint64_t polls[FRAME_RX_MAX]; /**< ... rx_polls() of the RX roles then */
 };
 
 /** @param settings  where the settings of the current run are */
@@ -41,6 +44,14 @@ void run_ledger_free(struct run_ledger *a);
 
 /** Forget the previous run, before a new one is started. */
 void run_ledger_begin(struct run_ledger *a);
+
+/**
+ * The run's frames are closed: wait for what the RX roles have counted of them. An RX role
+ * publishes its counters at the end of a poll, and packets that wait get their outcome in the next
+ * one.
+ * @return true if all RX roles have polled, false: call this again
+ */
+bool run_ledger_settle(struct run_ledger *a);
 
 /** Record thresholds. */
 void run_ledger_add_veto(

@@ -213,8 +213,23 @@ run_notes_frames(
 	LOG(WARNING, "%s\n", text);
 }
 
+/** Why were rows not written? The error of a file is gone once another file is open. */
+static const char *
+explain_unwritten(const struct batch_writer_stats *stats, bool stores)
+{
+	const uint64_t full = stats->table[ARROW_IMAGES].unwritten_full +
+		stats->table[ARROW_FRAMES].unwritten_full;
+
+	if (full > 0)
+		return stores ? "the journal was full; check the stores, and increase [egress] "
+				"journal_mib, or set spill"
+			      : "the file system was full";
+	return stores ? "damaged in the journal, or too large for it; see the log"
+		      : "writing failed; see the log";
+}
+
 void
-run_notes_unwritten(struct run_notes *n, const struct run_writer *writer)
+run_notes_unwritten(struct run_notes *n, const struct run_writer *writer, bool stores)
 {
 	const uint64_t images = writer->stats.table[ARROW_IMAGES].unwritten;
 	const uint64_t rows = writer->stats.table[ARROW_FRAMES].unwritten;
@@ -222,9 +237,10 @@ run_notes_unwritten(struct run_notes *n, const struct run_writer *writer)
 	char *text = n->text[RUN_NOTE_UNWRITTEN];
 	size_t at;
 
-	/* the journal of stores has its own messages */
-	if (images + rows == 0 || why[0] == '\0')
+	if (images + rows == 0)
 		return;
+	if (why[0] == '\0')
+		why = explain_unwritten(&writer->stats, stores);
 	at = snprintf(text, sizeof(n->text[0]), "not written: %" PRIu64 " kept frames", images);
 	if (rows > 0)
 		at += snprintf(

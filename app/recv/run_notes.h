@@ -61,7 +61,7 @@ void run_notes_slots(struct run_notes *n, const struct builder_stats *stats);
 void run_notes_frames(
 	struct run_notes *n, const struct builder_stats *stats, const struct frame_run *run);
 
-/** Check the rows that are not written. */
-void run_notes_unwritten(struct run_notes *n, const struct run_writer *writer);
+/** Check the rows that are not written. @param stores  they go to stores, not to files here */
+void run_notes_unwritten(struct run_notes *n, const struct run_writer *writer, bool stores);
 
 #endif /* RUN_NOTES_H */

@@ -257,7 +257,8 @@ report_summary(const struct scan_run *run)
 {
 	const struct table_sum images = sum_table(run, ARROW_IMAGES);
 	uint64_t verdict[FRAME_VERDICTS + 1] = {0};
-	uint64_t kept = 0, judged = 0, dark = 0, nnz = 0, packets = 0, holes = 0, no_image = 0, raw;
+	uint64_t kept = 0, judged = 0, dark = 0, nnz = 0, packets = 0, holes = 0, no_image = 0;
+	uint64_t sent = 0, raw = 0; /* packets */
 	uint64_t status = 0, bunch = 0;
 	uint64_t kind[4] = {0};
 	uint32_t nnz_most = 0;
@@ -272,6 +273,8 @@ report_summary(const struct scan_run *run)
 			verdict[f->verdict < FRAME_VERDICTS ? f->verdict : FRAME_VERDICTS]++;
 		judged += report_is_judged(f);
 		packets += f->missing;
+		sent += f->expected;
+		raw += f->verdict != FRAME_LOST ? f->expected : 0;
 		holes += f->missing > 0;
 		status += (f->flags & FRAME_FLAG_STATUS) != 0;
 		bunch += (f->flags & FRAME_FLAG_BUNCH) != 0;
@@ -304,7 +307,7 @@ report_summary(const struct scan_run *run)
 	if (judged > 0 || dark == 0)
 		printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
 			percent(verdict[FRAME_HIT], judged), judged);
-	print_missing(run, packets, run->nb_frames * (uint64_t)run->packets, holes);
+	print_missing(run, packets, sent, holes);
 	if (status > 0)
 		printf("  NOTE               %" PRIu64 " frames of another storage cell or gain "
 		       "mode, or whose modules disagree\n",
@@ -319,7 +322,8 @@ report_summary(const struct scan_run *run)
 	if (kept > 0)
 		printf("  pixels over thr.   %.0f per kept frame, %u at most\n", (double)nnz / kept,
 			nnz_most);
-	raw = (run->nb_frames - verdict[FRAME_LOST]) * (uint64_t)run->rows * run->cols * 2;
+	/* each packet has the same share of the raster */
+	raw *= (uint64_t)run->rows * run->cols * 2 / run->packets;
 	printf("  kept bytes         %s of %s raw", bytes_text(images.bytes, text[0]),
 		bytes_text(raw, text[1]));
 	if (images.bytes > 0 && raw > 0)

@@ -80,6 +80,19 @@ read_detector(struct scan_run *run, const struct scan_file *f)
 	return 0;
 }
 
+/*
+ * Reads how many packets of a frame the readout sends. A receiver that continues a run may have
+ * another readout. Older files do not say it: all packets of the raster then.
+ */
+static int
+read_expected(const struct scan_run *run, struct scan_file *f)
+{
+	if (arrow_reader_meta(&f->reader, ARROW_META_EXPECTED) != NULL)
+		return read_size(f, ARROW_META_EXPECTED, run->packets, &f->expected);
+	f->expected = run->packets;
+	return 0;
+}
+
 static int
 open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arrow_table table)
 {
@@ -118,7 +131,9 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		ret = arrow_reader_part(&f->reader);
 	f->damaged = f->reader.nb_damage;
 	f->fault = arrow_recovery_frame_fault(&f->reader);
-	return ret < 0 ? ret : read_detector(run, f);
+	if (ret >= 0)
+		ret = read_detector(run, f);
+	return ret < 0 ? ret : read_expected(run, f);
 }
 
 enum {
@@ -136,8 +151,9 @@ enum {
 
 static int
 read_frames_batch(
-	struct scan_run *run, const struct arrow_reader *r, size_t batch, const int *field)
+	struct scan_run *run, const struct scan_file *file, size_t batch, const int *field)
 {
+	const struct arrow_reader *r = &file->reader;
 	const uint64_t rows = r->batches[batch].rows;
 	struct arrow_column c[NEEDED];
 	struct scan_frame *f;
@@ -164,6 +180,7 @@ read_frames_batch(
 			.nnz = ((const uint32_t *)c[NNZ].data)[i],
 			.saturated = ((const uint32_t *)c[SATURATED].data)[i],
 			.flags = ((const uint32_t *)c[FLAGS].data)[i],
+			.expected = file->expected,
 			.verdict = ((const uint8_t *)c[VERDICT].data)[i],
 			.kind = ((const uint8_t *)c[KIND].data)[i],
 		};
@@ -207,7 +224,7 @@ read_frames(struct scan_run *run, struct scan_file *f)
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
-		ret = read_frames_batch(run, &f->reader, i, field);
+		ret = read_frames_batch(run, f, i, field);
 		if (ret < 0) {
 			escaped_line(stderr, "braggline-scan: %s: record batch %zu is damaged",
 				f->path, i);

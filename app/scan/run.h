@@ -21,7 +21,8 @@ struct scan_frame {
 	uint32_t nnz;
 	uint32_t saturated;
 	uint32_t flags;
-	uint32_t missing; /**< missing packets, of all modules */
+	uint32_t missing;  /**< missing packets, of all modules */
+	uint32_t expected; /**< packets that the readout sends */
 	uint8_t verdict;
 	uint8_t kind;
 };
@@ -33,6 +34,7 @@ struct scan_file {
 	size_t damaged;	   /**< number of damaged batches, which are left out */
 	const char *fault; /**< error of its schema or its footer; NULL: none */
 	size_t crc_absent; /**< number of batches without a CRC */
+	uint32_t expected; /**< packets of a frame that the readout sends */
 };
 
 /** The files of both tables. A run whose files were rotated has several such sets. */
@@ -47,7 +49,7 @@ struct scan_run {
 	uint32_t modules;
 	uint32_t rows;
 	uint32_t cols;
-	uint32_t packets; /* packets per frame */
+	uint32_t packets; /* packets per frame of the whole raster */
 	struct scan_frame *frame;
 	size_t nb_frames;
 	uint64_t missing[FRAME_MODULES_MAX]; /**< missing packets by module */

@@ -6,7 +6,7 @@ reports them.
 1. A receiver that may not spill fills its journal, and is killed.
 2. The next receiver starts with a full journal, and refuses its first batches. The stores come
    back, and it continues. Its streams have gaps of as many rows as the ledger reports, and every
-   batch that was ever held is in the files exactly once.
+   batch that was ever held is in the files exactly once. Its run has failed and says why.
 
 usage: full_ring_test.py BUILD-DIR
 """
@@ -45,6 +45,9 @@ def look(w):
     # the small batches of `frames` may have fitted
     images = found[incarnation, 'images']
     want(chain.gaps(images), 'there is no gap in', *sorted(images))
+    want(w.said('recv0', w.begins['recv0'], f'not written: {known["unretained"]} kept frames'))
+    want(w.said('recv0', w.begins['recv0'], ': the journal was full; check the stores'))
+    want(w.said('recv0', w.begins['recv0'], 'run run failed, see above'))
     print(known['unretained'], 'rows were refused')
 
 

@@ -977,6 +977,31 @@ def a_first_frame_in_the_middle(where):
 
 
 @case
+def a_last_frame_that_has_passed(where):
+    """The run ends, also while the detector continues: its other frames will not come."""
+    window = 'run.first_frame=1', 'run.frames=20', 'detector.rows=64', 'detector.modules=2'
+    endless = ',loops=0,rate=20000,rewrite=42:8:le:100'
+    capture(where, '--rows', '64', '--modules', '2', '--first-frame', '5000', frames=100)
+    out = says(command(where, 'run.name=once', *window), 1)
+    want(re.search("^run: run once: the detector is at frame 5099, the run's last frame is 20; set "
+                   r"\[run\] first_frame to 'auto' or to a frame", out, re.M), out)
+    out = says(command(where, 'run.name=on', *window, 'run.idle_timeout_ms=5000', replay=endless), 1)
+    want(re.search(r"^run: run on ends: the detector is at frame \d+, the run's last frame is 20$", out, re.M), out)
+    want(re.search(r'^run: run on: the detector is at frame \d+, .* set \[run\] first_frame', out, re.M), out)
+    # stride 3: the receiver takes 2, 5, ... 29
+    out = says(command(where, 'run.name=stride', 'run.first_frame=1', 'run.frames=10', 'run.stride=3', 'run.offset=2',
+                       'detector.rows=64', 'detector.modules=2'), 1, "the run's last frame is 29; set [run] first_frame")
+    # the last frames are lost; in the second case one of the modules is dead
+    for first, lost in (('1', lambda p: 11 <= frame_of(p) <= 20),
+                        ('auto', lambda p: frame_of(p) > 10 and (p[37] == 0x52 or frame_of(p) <= 20))):
+        capture(where, '--rows', '64', '--modules', '2', frames=100)
+        rewrite_packets(f'{where}/in.pcap', lambda p, lost=lost: b'' if lost(p) else p)
+        says(command(where, f'run.name={first}', *window[1:], f'run.first_frame={first}',
+                     'run.idle_timeout_ms=5000', replay=endless), 0, 'ends: the detector is at frame',
+             'recv: [run] frames = 20, but the run has ended after 10: frames 11 to 20 did not come')
+
+
+@case
 def numbers_that_jump(where):
     """No module is blamed if all have them: not a module alone, nor one of two alike."""
     capture(where, '--rows', '64', frames=60)

@@ -48,14 +48,14 @@ def ledger(directory, name='run'):
             **{f'd_{k}': int(v) for k, v in ini['ports'].items()}}
 
 
-def recv(where, packets, *settings, status=0, times=None, **kwargs):
+def recv(where, packets, *settings, status=0, times=None, out='out', **kwargs):
     """Run the receiver with these packets. @return ledger and output"""
     capture = f'{where}/in.pcap'
     write_pcap(capture, packets, times)
-    done = run(command(capture, f'output.directory={where}/out', 'run.idle_timeout_ms=300',
+    done = run(command(capture, f'output.directory={where}/{out}', 'run.idle_timeout_ms=300',
                        *settings, **kwargs))
     want(done.returncode == status, done.returncode, done.stdout)
-    l = ledger(f'{where}/out')
+    l = ledger(f'{where}/{out}')
     want(l['balanced'] == 1, l, done.stdout)
     return l, done.stdout
 
@@ -414,6 +414,57 @@ def files_say_what_the_receiver_knows(where):
         want(digest, done.stdout)
         digests.add(digest[1])
     want(len(digests) == 1, 'of the same coefficients', digests)
+
+
+def forget_expected(path):
+    """Give the key of the expected packets another name, as if the file were of 0.1.0. Corrects the
+    checksums of the first and of the last block."""
+    with open(path, 'rb') as f:
+        data = f.read()
+    half = (16 + struct.unpack_from('<I', data, 12)[0]) // 2
+    at = data.rindex(b'\xff\xff\xff\xff\0\0\0\0', 0, len(data))
+    while at % 4096:
+        at = data.rindex(b'\xff\xff\xff\xff\0\0\0\0', 0, at)
+
+    def crc_of(block):
+        """Where the block has its CRC-32C, for which these digits count as 0."""
+        for m in re.finditer(rb'(?<![0-9a-f])[0-9a-f]{8}(?=\0)', block):
+            zeros = block[:m.start()] + b'00000000' + block[m.end():]
+            if f'{crc32c(zeros):08x}'.encode() == m[0]:
+                return m.start()
+        raise AssertionError('a block without its CRC')
+
+    def renamed(block, place):
+        block = block.replace(b'braggline.expected_packets', b'braggline.expected_packetz')
+        zeros = block[:place] + b'00000000' + block[place + 8:]
+        return block[:place] + f'{crc32c(zeros):08x}'.encode() + block[place + 8:]
+
+    first, last = crc_of(data[:half]), crc_of(data[at:])
+    header = renamed(data[:half], first)
+    footer = data[at:].replace(data[first:first + 8], header[first:first + 8])
+    with open(path, 'wb') as f:
+        f.write(header + header + data[2 * half:at] + renamed(footer, last))
+
+
+@case
+def missing_packets_of_a_partial_readout(where):
+    """The totals are those of the rows and streams that the detector sends."""
+    sent = module(where, 100, '--modules', '3', '--rows', '64', '--fault', 'loss=0.01')
+    two = [p for p in sent if p[37] != 0x52]
+    for name, packets, frame, *settings in (('rows', sent, 48), ('absent', two, 32, 'detector.absent=1')):
+        missing = 100 * frame - len(packets)
+        l, _ = recv(where, packets, 'detector.modules=3', 'detector.rows=64', *settings, out=name)
+        want(l['frames'] == 100 and l['lost'] == 0 and l['missing_packets'] == missing, l)
+        for whole in False, True:
+            sends = 384 if whole else frame
+            done = run([f'{BUILD}/app/scan/braggline-scan', f'{where}/{name}'])
+            want(done.returncode == 0 and done.stdout.count('every CRC-32C right, complete') == 2, done.stdout)
+            share = f'{100 * missing / (100 * sends):.4f}'
+            want(f'packets missing    {missing} of {100 * sends} ({share} %)' in done.stdout, sends, done.stdout)
+            want(f' of {100 * sends * 8192 / 1e6:.1f} MB raw' in done.stdout, sends, done.stdout)
+            for table in 'frames', 'images':
+                if not whole:
+                    forget_expected(f'{where}/{name}/run_{table}.arrow')
 
 
 def columns(path):

@@ -64,7 +64,7 @@ enum arrow_images_column {
 #define ARROW_META_MODULES "braggline.modules"
 #define ARROW_META_ROWS	   "braggline.rows"
 #define ARROW_META_COLS	   "braggline.cols"
-#define ARROW_META_PACKETS "braggline.packets" /**< packets of a frame */
+#define ARROW_META_PACKETS "braggline.packets" /**< of a frame of the whole raster */
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
 /**
@@ -74,8 +74,10 @@ enum arrow_images_column {
 #define ARROW_META_HEADER "braggline.header_crc32c"
 
 /** Keys that the caller supplies if it has their values. */
-#define ARROW_META_RUN		 "braggline.run_name"
-#define ARROW_META_DETECTOR	 "braggline.detector"
+#define ARROW_META_RUN	    "braggline.run_name"
+#define ARROW_META_DETECTOR "braggline.detector"
+/** packets of a frame that the readout sends; not in files of 0.1.0: all of the raster */
+#define ARROW_META_EXPECTED	 "braggline.expected_packets"
 #define ARROW_META_ENERGY	 "braggline.energy_kev"
 #define ARROW_META_CSR_THRESHOLD "braggline.csr_threshold"    /**< photons */
 #define ARROW_META_STRONG_THRESH "braggline.strong_threshold" /**< photons */

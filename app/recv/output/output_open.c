@@ -263,6 +263,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 	describe(d, ARROW_META_RUN, s->run);
 	describe(d, ARROW_META_SAMPLE, s->sample);
 	describe(d, ARROW_META_DETECTOR, s->detector.ops->name);
+	describe_count(d, ARROW_META_EXPECTED, s->detector.expected);
 	describe_real(d, ARROW_META_DISTANCE, s->distance);
 	describe_real(d, ARROW_META_BEAM_X, s->beam_x);
 	describe_real(d, ARROW_META_BEAM_Y, s->beam_y);

@@ -205,6 +205,14 @@ note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
 		counter_add(&d->early, 1);
 }
 
+/** Record a packet that is after the last frame of the run. */
+static void
+note_beyond(struct rx *rx, uint32_t stream, uint64_t frame)
+{
+	counter_set(&rx->beyond[stream].frame, frame);
+	counter_add(&rx->beyond[stream].packets, 1);
+}
+
 /** Packets of a burst whose headers were read. They may be placed. */
 struct batch {
 	struct rx_packet *packets;
@@ -238,8 +246,8 @@ expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batc
 		const uint32_t s = __builtin_ctzll(i);
 		const uint32_t n = frame_rx_expel(rx->table, rx->frx, s);
 
-		rx->counters[RX_PLACED] -= n;
-		rx->counters[cause] += n;
+		counter_set(&rx->counters[RX_PLACED], rx->counters[RX_PLACED] - n);
+		counter_add(&rx->counters[cause], n);
 		rx->waiting[s] = 0;
 	}
 	for (uint32_t i = 0; i < rx->nb_pending; i++)
@@ -386,6 +394,7 @@ hand_on(struct rx *rx, uint32_t frx)
 	const uint32_t n = rx->nb_handoff_out[frx];
 	uint32_t sent;
 
+	rx->counted = true;
 	sent = rte_ring_enqueue_burst(
 		rx->peers[frx]->handoff_ring, (void **)rx->handoff_out[frx], n, NULL);
 	counter_add(&rx->counters[RX_HANDOFF_SENT], sent);
@@ -597,6 +606,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			counter_add(&rx->counters[counter], 1);
 			if (result <= FRAME_PLACE_OUTLIER && counter != RX_STOPPED)
 				note_drop(rx, p->stream, p->frame, counter);
+			else if (counter == RX_BEYOND)
+				note_beyond(rx, p->stream, p->frame);
 		}
 		release[released++] = m;
 		if (unlikely(released == RTE_DIM(release))) {
@@ -659,6 +670,7 @@ place_pending(struct rx *rx)
 
 	if (frame_rx_is_moving(rx->table, rx->frx))
 		return 0;
+	rx->counted = true;
 	none_waits(rx);
 	rx->first = frame_rx_begin_again(rx->table, rx->frx, &rx->moved);
 	rx->arrived = 0;
@@ -684,6 +696,7 @@ drop_blocking(struct rx *rx)
 	strays = frame_rx_blocking_streams(rx->table, rx->frx, waiting);
 	if (strays == 0)
 		return;
+	rx->counted = true;
 	for (uint32_t i = 0; i < rx->nb_pending; i++) {
 		const struct rx_packet *p = &rx->pending[i];
 		uint64_t frame = p->frame;
@@ -737,6 +750,7 @@ take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
 	const uint32_t kept = read_headers(rx, source, burst, n, packets);
 	const uint32_t waiting = place(rx, packets, kept);
 
+	rx->counted = true;
 	if (unlikely(waiting > 0)) {
 		memcpy(&rx->pending[rx->nb_pending], packets, waiting * sizeof(packets[0]));
 		set_pending(rx, rx->nb_pending + waiting);
@@ -769,6 +783,7 @@ poll_handoff_ring(struct rx *rx)
 	if (n == 0)
 		return 0;
 	rx->handoff_used = true;
+	rx->handoff_taken += n;
 	take(rx, rx->nb_queues, burst, n);
 	return n;
 }
@@ -828,10 +843,62 @@ drop_waiting(struct rx *rx)
 	}
 	while ((n = rte_ring_dequeue_burst(rx->handoff_ring, (void **)burst, RX_BURST, NULL)) > 0) {
 		rte_pktmbuf_free_bulk(burst, n);
+		rx->handoff_taken += n;
 		counter_add(&rx->counters[RX_STOPPED], n);
 	}
+	rx->counted = true;
 	frame_rx_waits_for(rx->frx, 0, false);
 	frame_rx_crowd(rx->frx, false);
+}
+
+/*
+ * The copies are written in turn, so that readers need not wait for an RX role that was interrupted
+ * while it wrote. A reader that sees a new value in the copy it reads also sees the version before
+ * it, which is newer than the one it began with.
+ */
+void
+rx_publish(struct rx *rx)
+{
+	const uint64_t version = rx->version + 1;
+	struct rx_counts *to = &rx->published[version % 2];
+	uint64_t pending = rx->nb_pending;
+
+	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++)
+		pending += rx->nb_handoff_out[i];
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	for (uint32_t c = 0; c < RX_COUNTERS; c++)
+		counter_set(&to->counters[c], rx->counters[c]);
+	counter_set(&to->handoff_taken, rx->handoff_taken);
+	counter_set(&to->pending, pending);
+	__atomic_store_n(&rx->version, version, __ATOMIC_RELEASE);
+}
+
+void
+rx_get_counts(const struct rx *rx, struct rx_counts *counts)
+{
+	uint64_t version;
+
+	do {
+		version = __atomic_load_n(&rx->version, __ATOMIC_ACQUIRE);
+		counters_get(counts, &rx->published[version % 2], sizeof(*counts));
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (__atomic_load_n(&rx->version, __ATOMIC_RELAXED) != version);
+}
+
+uint64_t
+rx_polls(const struct rx *rx)
+{
+	return __atomic_load_n(&rx->polls, __ATOMIC_ACQUIRE);
+}
+
+/** The poll ends. */
+static void
+end_poll(struct rx *rx)
+{
+	if (rx->counted)
+		rx_publish(rx);
+	rx->counted = false;
+	__atomic_store_n(&rx->polls, rx->polls + 1, __ATOMIC_RELEASE);
 }
 
 int
@@ -845,6 +912,7 @@ rx_poll(void *arg)
 	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
 		drop_waiting(rx);
 		frame_rx_reclaim(rx->table, rx->frx, UINT32_MAX);
+		end_poll(rx);
 		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
 		return 0;
 	}
@@ -865,10 +933,13 @@ rx_poll(void *arg)
 	hand_all_on(rx);
 	if (unlikely(any_is_full(rx)))
 		drop_blocking(rx);
-	if (rx->nb_pending > 0)
+	if (rx->nb_pending > 0) {
 		counter_add(&rx->counters[RX_WAITS], 1);
+		rx->counted = true;
+	}
 	if (try || received > 0)
 		publish_waits(rx);
+	end_poll(rx);
 	/* free slightly more mbufs than were received: the mempool cache keeps its level, and the
 	 * pool is not used. If nothing was received, there is time for more. */
 	n += frame_rx_reclaim(rx->table, rx->frx,

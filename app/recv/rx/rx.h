@@ -91,6 +91,12 @@ struct rx_drop {
 	uint64_t in_row;   /**< packets since that changed: since the last one that was placed */
 };
 
+/** Packets of a stream that were dropped because they are after the last frame of the run. */
+struct rx_beyond {
+	uint64_t packets;
+	uint64_t frame; /**< detector's number of the last one */
+};
+
 /** Whether and why a packet is pending. */
 enum rx_held {
 	RX_NOT_HELD, /**< not pending, or it waits for its own frame to open */
@@ -117,6 +123,18 @@ struct rx_streams {
 	uint16_t stream[65536]; /**< RX_NO_STREAM: not a port of the detector */
 	uint16_t udp_port;	/**< of stream 0 */
 };
+
+/**
+ * What an RX role had counted at the end of a poll. Then
+ *
+ *   packets received + handoff_taken = sum of all outcomes + packets forwarded + pending
+ */
+struct rx_counts {
+	uint64_t counters[RX_COUNTERS];
+	uint64_t handoff_taken; /**< packets that other RX roles have forwarded to this one */
+	uint64_t pending;	/**< packets that wait, are held or are to be forwarded */
+} __rte_cache_aligned;
+static_assert(sizeof(struct rx_counts) == 3 * RTE_CACHE_LINE_SIZE, "written once a poll");
 
 /** State of an RX role. Once it runs, only its RX lcore writes it, except `stop`. */
 struct rx {
@@ -148,22 +166,44 @@ struct rx {
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< packets that are held, by stream */
 	uint32_t nb_handoff_out[FRAME_RX_MAX];	/**< packets in handoff_out, by RX role */
+	bool counted;				/**< this poll has counted packets: publish them */
 	/** [run] first_frame, 0: auto; written by the control lcore. For rx_drop.early. */
 	uint64_t first_frame;
 	bool stop;    /**< written by the control lcore: place no more packets */
 	bool stopped; /**< the RX role has seen `stop`; read by the control lcore */
 	struct rte_ring *handoff_ring; /**< packets that other RX roles forward to this one */
 	struct rx *const *peers;       /**< all RX roles, by index */
+	/** Live: during a poll, a packet may be counted as received and have no outcome yet. */
 	uint64_t counters[RX_COUNTERS] __rte_cache_aligned;
+	uint64_t handoff_taken; /**< packets that other RX roles have forwarded to this one */
+	uint64_t version;	/**< of `published`: the newest is in published[version % 2] */
+	uint64_t polls;		/**< polls that have ended, with what they counted published */
+	struct rx_counts published[2] __rte_cache_aligned; /**< see rx_get_counts() */
 	struct rx_packet pending[RX_PENDING_MAX]; /**< packets that wait or are held, in order */
 	/** Packets to forward, by RX role. */
 	struct rte_mbuf *handoff_out[FRAME_RX_MAX][RX_BURST];
 	struct rx_samples samples;
-	struct rx_drop drops[DETECTOR_STREAMS_MAX]; /**< of this role's streams; for the log */
+	struct rx_drop drops[DETECTOR_STREAMS_MAX];    /**< of this role's streams; for the log */
+	struct rx_beyond beyond[DETECTOR_STREAMS_MAX]; /**< likewise; for the end of the run */
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 4480 * RTE_CACHE_LINE_SIZE,
-	"19 lines, what may wait, what could not be used, and 48 lines of drops");
+static_assert(offsetof(struct rx, published) == 18 * RTE_CACHE_LINE_SIZE, "three lines");
+static_assert(sizeof(struct rx) == 4502 * RTE_CACHE_LINE_SIZE,
+	"25 lines, what may wait, what could not be used, and 64 lines of drops");
+
+/**
+ * Publish the counters. rx_poll() does it at its end. Only the role's lcore may call this.
+ */
+void rx_publish(struct rx *rx);
+
+/** Return the counters of the end of one poll, not of the middle of one. Any thread. */
+void rx_get_counts(const struct rx *rx, struct rx_counts *counts);
+
+/**
+ * Return the number of polls that have ended. rx_get_counts() after this call has at least what
+ * they have counted. Any thread.
+ */
+uint64_t rx_polls(const struct rx *rx);
 
 /** Take the next sample. Only one thread may call this. @return whether there was one */
 bool rx_take_sample(struct rx *rx, struct rx_sample *sample);

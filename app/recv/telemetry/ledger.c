@@ -78,7 +78,7 @@ column_of(struct ledger *l, uint32_t i)
 bool
 ledger_balanced(const struct ledger *l)
 {
-	return l->frames_balance && l->placed_balance;
+	return l->frames_balance && l->packets_balance && l->placed_balance;
 }
 
 /* The difference, or 0: counters of ports may be reset, or vanish with their port. */
@@ -105,6 +105,22 @@ balance(struct ledger *l)
 		ends += l->packets[c];
 	l->packets_balance = ends == l->packets[RX_PACKETS];
 	l->placed_balance = l->packets[RX_PLACED] == l->frame_packets;
+}
+
+/*
+ * Add the packets of an RX role. A packet counts as received once it has an outcome, so that each
+ * run has the outcomes of its packets, also if packets were pending when it began or ended.
+ */
+static void
+add_packets(struct ledger *l, const struct rx *rx)
+{
+	struct rx_counts of;
+
+	rx_get_counts(rx, &of);
+	for (uint32_t c = 0; c < RX_COUNTERS; c++)
+		l->packets[c] += of.counters[c];
+	l->packets[RX_PACKETS] += of.handoff_taken - of.counters[RX_HANDOFF_SENT] - of.pending;
+	l->pending += of.pending;
 }
 
 void
@@ -138,8 +154,8 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_write
 	l->missing_packets = b->missing_packets;
 	l->timeouts = b->timeouts;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
-		for (uint32_t c = 0; p->rx[i] != NULL && c < RX_COUNTERS; c++)
-			l->packets[c] += counter_get(&p->rx[i]->counters[c]);
+		if (p->rx[i] != NULL)
+			add_packets(l, p->rx[i]);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_drops_add(&p->ports[i], l->ports);
 	balance(l);
@@ -433,9 +449,8 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 			c == RX_OUTLIER ? "too far ahead, or no frame number (2^48 - 1 or more)"
 					: "");
 	total(out, "= received", l->packets[RX_PACKETS], 0,
-		!l->placed_balance	     ? "NOT BALANCED"
-			: l->packets_balance ? "every packet accounted for"
-					     : "some still in progress");
+		l->placed_balance && l->packets_balance ? "every packet accounted for"
+							: "NOT BALANCED");
 	line(out, "missing", l->missing_packets, 0, "of partially received frames");
 	for (uint32_t c = 0; c < PORT_DROPS; c++)
 		line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);

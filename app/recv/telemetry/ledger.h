@@ -92,16 +92,18 @@ struct ledger {
 	uint64_t timeouts;
 	uint64_t frame_packets; /**< found in frames */
 	uint64_t records;	/**< records that egress has accepted */
-	/* packets, by outcome (enum rx_counter) */
+	/* packets that have an outcome, and their outcomes (enum rx_counter) */
 	uint64_t packets[RX_COUNTERS];
 	uint64_t ports[PORT_DROPS]; /**< lost before RX; not included in `packets` */
 	bool frames_balance;	    /**< the outcomes add up to the frames */
-	bool packets_balance;	    /**< the same for packets; valid if none is in progress */
-	bool placed_balance;	    /**< RX placed as many packets as frames contained */
+	uint64_t pending; /**< packets that are received and have no outcome; not of the run only */
+	bool packets_balance; /**< the same for packets */
+	bool placed_balance;  /**< RX placed as many packets as frames contained */
 };
 
 /**
- * Read the counters of all parts. The result is exact if no data is in progress. Any thread.
+ * Read the counters of all parts. The columns of packets add up at any time, those of frames if no
+ * data is in progress. Any thread.
  * @param writer  writer of the current run; NULL: none
  */
 void ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_writer *writer);

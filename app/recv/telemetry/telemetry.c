@@ -188,15 +188,15 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rx *rx = run_get_pipeline(telemetry_run)->rx[i];
 		struct rte_tel_data *e = telemetry_dict_new();
+		struct rx_counts counts;
 		char name[16];
 
 		if (e == NULL)
 			return -ENOMEM;
+		rx_get_counts(rx, &counts);
 		for (uint32_t c = 0; c < RX_COUNTERS; c++)
-			rte_tel_data_add_dict_uint(
-				e, rx_counter_names[c], counter_get(&rx->counters[c]));
-		rte_tel_data_add_dict_uint(
-			e, "pending", __atomic_load_n(&rx->nb_pending, __ATOMIC_RELAXED));
+			rte_tel_data_add_dict_uint(e, rx_counter_names[c], counts.counters[c]);
+		rte_tel_data_add_dict_uint(e, "pending", counts.pending);
 		rte_tel_data_add_dict_uint(e, "absent_ms",
 			__atomic_load_n(&rx->frx->absent, __ATOMIC_RELAXED) /
 				(rte_get_tsc_hz() / 1000));

@@ -123,6 +123,7 @@ send_frames(uint64_t from, uint64_t to)
 			FRAME_PLACED);
 		p.rx[0]->counters[RX_PACKETS]++;
 		p.rx[0]->counters[RX_PLACED]++;
+		p.rx[0]->counted = true;
 		poll();
 	}
 }
@@ -342,6 +343,148 @@ ends(struct run_status *status)
 }
 
 /*
+ * A run begins and ends in the middle of polls: its packets have outcomes, and those of the polls
+ * before and after it are not in its ledger.
+ */
+static void
+packets_are_whole(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_configure(r, "run.name=whole,run.first_frame=1"), 0);
+	/* the RX role has received a burst, and places none of it before the run begins */
+	p.rx[0]->counters[RX_PACKETS] += 64;
+	assert_int_equal(run_start(r), 0);
+	p.rx[0]->counters[RX_NO_RUN] += 64;
+	p.rx[0]->counted = true;
+	send_frames(1, 3);
+	stop_run();
+	run_get_status(r, &status);
+	assert_int_equal(status.ledger.packets[RX_PACKETS], 66);
+	assert_int_equal(status.ledger.packets[RX_NO_RUN], 64);
+	assert_true(status.ledger.packets_balance && ledger_balanced(&status.ledger));
+}
+
+/* The ledger waits for an RX role that has placed packets, and is interrupted before it counts. */
+static void
+ledger_waits_for_roles(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_configure(r, "run.name=late_count,run.first_frame=1"), 0);
+	assert_int_equal(run_start(r), 0);
+	send_frames(1, 3);
+	assert_int_equal(run_stop(r), 0);
+	for (int i = 0; i < 1000 && !builder_is_idle(p.builder); i++) {
+		poll();
+		usleep(1000);
+	}
+	assert_true(builder_is_idle(p.builder));
+	for (int i = 0; i < 10; i++)
+		run_tick(r);
+	assert_int_equal(run_get_state(r), RUN_STOPPING);
+	stop_run();
+	run_get_status(r, &status);
+	assert_false(status.failed);
+}
+
+/*
+ * The detector is past the run's last frame: at least half of the streams have sent 8 later packets
+ * since the last one that was placed, and fewer have sent others.
+ */
+static void
+most_streams_are_past(void **state)
+{
+	static struct settings four;
+	static struct frame_table table;
+	struct frame_rx frx = {0};
+	struct rx *rx = rte_zmalloc("rx", sizeof(*rx), RTE_CACHE_LINE_SIZE);
+	struct pipeline fake = {.settings = &four, .table = &table, .rx = &rx};
+	struct run_end end;
+
+	four = settings;
+	four.rx_lcores = 1;
+	four.detector.streams = 4;
+	for (uint32_t s = 1; s < 4; s++)
+		four.detector.expect_to[s] = four.detector.expect_to[0];
+	assert_non_null(rx);
+	rx->frx = &frx;
+	rx->beyond[0].packets = rx->beyond[1].packets = 8;
+	run_end_begin(&end, &fake);
+	/* those of the run before do not count */
+	assert_false(run_end_look(&end) || end.past);
+	rx->beyond[0].packets += 8;
+	rx->beyond[1].packets += 7;
+	assert_false(run_end_look(&end) || end.past);
+	rx->beyond[1].packets++;
+	rx->beyond[1].frame = 5000;
+	assert_false(run_end_look(&end));
+	assert_true(end.past && end.frame == 5000);
+	/* after stream_timeout_ms = 50 */
+	frx.listened += rte_get_tsc_hz() / 1000 * 49;
+	assert_false(run_end_look(&end));
+	frx.listened += rte_get_tsc_hz() / 1000 * 2;
+	assert_true(run_end_look(&end));
+	/* packets wait: they may be placed */
+	rx->waiting[3] = 1;
+	assert_false(run_end_look(&end) || end.past);
+	rx->waiting[3] = 0;
+	rx->beyond[0].packets += 8;
+	assert_false(run_end_look(&end) || end.past);
+	rx->beyond[0].packets += 8;
+	rx->beyond[1].packets += 8;
+	frx.listened += rte_get_tsc_hz();
+	assert_true(run_end_look(&end));
+	/* two other streams are before the run */
+	rx->drops[2].packets++;
+	assert_true(run_end_look(&end));
+	rx->drops[3].packets++;
+	assert_false(run_end_look(&end) || end.past);
+	rx->beyond[2].packets += 8;
+	assert_true(run_end_look(&end));
+	rx->counters[RX_PLACED]++;
+	assert_false(run_end_look(&end) || end.past);
+	rte_free(rx);
+}
+
+/* The detector is past the last frame before the first one is placed: the run ends and fails. */
+static void
+detector_is_past(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_configure(r, "run.name=past,run.first_frame=1,run.frames=20"), 0);
+	assert_int_equal(run_start(r), 0);
+	p.rx[0]->counters[RX_PACKETS] += 8;
+	p.rx[0]->counters[RX_BEYOND] += 8;
+	p.rx[0]->beyond[0].packets += 8;
+	p.rx[0]->beyond[0].frame = 5000;
+	p.rx[0]->counted = true;
+	ends(&status);
+	assert_true(status.failed);
+	assert_string_equal(status.message,
+		"run past: the detector is at frame 5000, the run's last frame is 20; set [run] "
+		"first_frame to 'auto' or to a frame that the detector has not sent yet");
+	/* the same with other frames of a round-robin, and a client that ends the run */
+	assert_int_equal(run_configure(r,
+				 "run.name=round,run.first_frame=4,run.frames=2,run.stride=3,"
+				 "run.offset=2"),
+		0);
+	assert_int_equal(run_start(r), 0);
+	p.rx[0]->beyond[0].packets += 8;
+	run_tick(r);
+	stop_run();
+	run_get_status(r, &status);
+	assert_true(status.failed);
+	assert_non_null(strstr(status.message, "the run's last frame is 8; set"));
+	assert_int_equal(run_configure(r, "run.name=after"), 0);
+	assert_int_equal(run_start(r), 0);
+	stop_run();
+	run_get_status(r, &status);
+	assert_false(status.failed);
+}
+
+/*
  * The idle timeout begins with the start. A run that ends by it, or that receives no usable
  * packets, has failed.
  */
@@ -362,6 +505,7 @@ nothing_comes(void **state)
 	assert_int_equal(run_configure(r, "run.name=others,run.idle_timeout_ms=20"), 0);
 	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counted = true;
 	p.rx[0]->counters[RX_FOREIGN] += 2;
 	samples->total += 2;
 	ends(&status);
@@ -381,6 +525,7 @@ nothing_comes(void **state)
 	assert_int_equal(run_configure(r, "run.name=unused"), 0);
 	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 513;
+	p.rx[0]->counted = true;
 	p.rx[0]->counters[RX_REFUSED] += 512;
 	p.rx[0]->counters[RX_NO_RUN]++;
 	stop_run();
@@ -393,6 +538,7 @@ nothing_comes(void **state)
 	assert_int_equal(run_configure(r, "run.name=port"), 0);
 	assert_int_equal(run_start(r), 0);
 	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counted = true;
 	p.rx[0]->counters[RX_FOREIGN] += 2;
 	samples->total += 2;
 	for (uint32_t i = 0; i < 2; i++) {
@@ -506,6 +652,10 @@ main(int argc, char **argv)
 		TEST(a_message_goes_with_the_next_command),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
+		TEST(packets_are_whole),
+		TEST(ledger_waits_for_roles),
+		TEST(most_streams_are_past),
+		TEST(detector_is_past),
 		TEST(nothing_comes),
 		TEST(stopped_process_is_not_idle),
 		TEST(order_times_out),

@@ -4,7 +4,10 @@
  * other senders.
  */
 
+#include "counter.h"
 #include "rx_rig.h"
+
+#include <pthread.h>
 
 #include <rte_ethdev.h>
 
@@ -420,6 +423,8 @@ duplicates_late_and_beyond(void **state)
 	assert_int_equal(rig_count(ft, RX_PLACED), 2);
 	assert_int_equal(rig_count(ft, RX_DUPLICATE), 2);
 	assert_int_equal(rig_count(ft, RX_BEYOND), 2);
+	assert_int_equal(rig_rx[0]->beyond[0].packets, 2);
+	assert_int_equal(rig_rx[0]->beyond[0].frame, 3);
 	assert_int_equal(rig_count(ft, RX_LATE), 2);
 	/* of these, as expected: before the run's first frame */
 	assert_int_equal(rig_rx[0]->drops[0].packets, 4);
@@ -1333,7 +1338,29 @@ modules_without_places(void **state)
 	}
 }
 
-/* Random packets on random queues: the counters add up. */
+/** Read a role's counters. @return whether each packet has an outcome, is pending or forwarded */
+static bool
+counts_get(uint32_t role, struct rx_counts *of)
+{
+	uint64_t outcomes = 0;
+
+	rx_get_counts(rig_rx[role], of);
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		outcomes += of->counters[c];
+	return of->counters[RX_PACKETS] + of->handoff_taken ==
+		outcomes + of->counters[RX_HANDOFF_SENT] + of->pending;
+}
+
+static void
+counts_balance(void)
+{
+	struct rx_counts of;
+
+	for (uint32_t i = 0; i < config.nb_rx; i++)
+		assert_true(counts_get(i, &of));
+}
+
+/* Random packets on random queues: the counters add up, also in the middle of each poll. */
 static void
 random_mixture(void **state)
 {
@@ -1345,6 +1372,7 @@ random_mixture(void **state)
 		print_message("FRAME_SEED=%" PRIu64 "\n", seed);
 		memset(rig_queues, 0, sizeof(rig_queues));
 		three_roles(32 + rig_below(&rng, 64));
+		rig_meanwhile = counts_balance;
 		for (uint32_t i = 0; i < 3; i++) {
 			rig_poll_queue(i, i);
 			rig_rx[i]->drop_handoff = rig_below(&rng, 2);
@@ -1373,9 +1401,62 @@ random_mixture(void **state)
 		poll_all();
 		poll_all();
 		finish();
+		rig_meanwhile = NULL;
+		counts_balance();
 		teardown(NULL);
 		ft = NULL;
 	}
+}
+
+/** A thread that reads counters, and what it has found. */
+struct reader {
+	pthread_t thread;
+	bool stop;
+	uint64_t reads;
+	uint64_t wrong;
+};
+
+static void *
+read_counts(void *arg)
+{
+	struct reader *r = arg;
+	uint64_t packets = 0;
+
+	for (; !__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE); counter_add(&r->reads, 1)) {
+		struct rx_counts of;
+
+		r->wrong += !counts_get(0, &of) || of.counters[RX_PACKETS] < packets;
+		packets = of.counters[RX_PACKETS];
+	}
+	return NULL;
+}
+
+/* Another thread reads the counters while packets are placed, dropped, and wait. */
+static void
+counters_are_read_meanwhile(void **state)
+{
+	const uint64_t end = rte_rdtsc() + rte_get_tsc_hz() / 4;
+	struct reader r = {0};
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	assert_int_equal(pthread_create(&r.thread, NULL, read_counts, &r), 0);
+	for (uint64_t f = 1; rte_rdtsc() < end || counter_get(&r.reads) < 100; f++) {
+		for (uint32_t p = 0; p < 128; p++) {
+			rig_push(0, rig_packet(0, f + (p % 2) * config.slots, p, true));
+			rig_push(0, damaged(p % DAMAGES));
+		}
+		for (int i = 0; i < 20 || rig_mbufs_out() > RIG_POOL / 2; i++) {
+			poll_all();
+			build();
+		}
+	}
+	__atomic_store_n(&r.stop, true, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(r.thread, NULL), 0);
+	assert_int_equal(r.wrong, 0);
+	rig_rx[0]->stop = true;
+	poll_all();
+	finish();
 }
 
 int
@@ -1419,6 +1500,7 @@ main(int argc, char **argv)
 		TEST(three_cables_are_swapped),
 		TEST(modules_without_places),
 		TEST(random_mixture),
+		TEST(counters_are_read_meanwhile),
 	};
 
 	if (rig_eal(argv[0]) < 0)
