@@ -287,6 +287,7 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 		.table = k->table,
 		.owner = r->status[index].owner,
 		.given = r->status[index].given,
+		.copies_stay = k->copies_stay,
 		.held = r->status[index].state == BATCH_HELD,
 	};
 	if (to->held) {

@@ -62,6 +62,7 @@ struct journal_batch {
 	uint8_t table;
 	uint8_t owner;	/**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */
 	uint16_t given; /**< bitmap of the stores that may have a copy */
+	bool copies_stay; /**< see journal_keep_copies() */
 	/** false: durable at its owner; in doubt, because other stores may have a copy too */
 	bool held;
 	uint8_t *metadata; /**< XFER_BLOCK bytes; NULL: not held */
