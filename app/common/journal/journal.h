@@ -60,8 +60,8 @@ struct journal_batch {
 	uint32_t metadata_crc32c;
 	uint16_t run; /**< index for journal_run_get() */
 	uint8_t table;
-	uint8_t owner;	/**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */
-	uint16_t given; /**< bitmap of the stores that may have a copy */
+	uint8_t owner;	  /**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */
+	uint16_t given;	  /**< bitmap of the stores that may have a copy */
 	bool copies_stay; /**< see journal_keep_copies() */
 	/** false: durable at its owner; in doubt, because other stores may have a copy too */
 	bool held;
@@ -340,8 +340,8 @@ void journal_forget_doubts(struct journal *r, unsigned int run);
 
 /**
  * Check a batch before its bytes are used. If its record in the file has changed, it is written
- * again: this process has its members in memory. If the batch is held, its metadata is compared with
- * its checksum.
+ * again: this process has its members in memory. If the batch is held, its metadata is compared
+ * with its checksum.
  * @return false: the batch is damaged from now on
  */
 bool journal_check(struct journal *r, uint32_t batch);
@@ -354,13 +354,13 @@ bool journal_is_damaged(const struct journal *r);
 
 /** A damaged batch. */
 struct journal_damage {
-	const char *what; /**< record, run, metadata or body: the first of these that is damaged */
-	bool held;	  /**< false: in doubt, a store has it */
+	const char *what;  /**< record, run, metadata or body: the first of these that is damaged */
+	bool held;	   /**< false: in doubt, a store has it */
 	bool known;	   /**< the record is sound, except its status */
 	bool stores_known; /**< `batch` has the owner and the stores that may have a copy */
 	/**
-	 * if `known`, all members, in range; otherwise owner, given and held only. metadata is NULL:
-	 * the place is not known
+	 * if `known`, all members, in range; otherwise only owner, given and held. metadata is
+	 * NULL: the place is not known
 	 */
 	struct journal_batch batch;
 	bool run_known; /**< `run` is valid: `known`, and the run is sound */

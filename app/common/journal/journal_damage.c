@@ -158,7 +158,7 @@ journal_is_sound(const struct journal *r, uint32_t batch)
 
 	return metadata_is_sound(r, k) &&
 		k->body_crc32c ==
-			arrow_crc32c(0, data_at(r, k->position) + XFER_BLOCK, body_bytes(k));
+		arrow_crc32c(0, data_at(r, k->position) + XFER_BLOCK, body_bytes(k));
 }
 
 static bool
@@ -198,8 +198,8 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 	k = &r->known[batch];
 	to->what = names[r->is[batch]];
 	to->held = r->status[batch].state != BATCH_IN_DOUBT;
-	to->stores_known = r->is[batch] != RECORD_STATUS_DAMAGED &&
-		r->is[batch] != RECORD_WHOLLY_DAMAGED;
+	to->stores_known =
+		r->is[batch] != RECORD_STATUS_DAMAGED && r->is[batch] != RECORD_WHOLLY_DAMAGED;
 	to->record = (const uint8_t *)&r->batch[batch];
 	to->known = r->is[batch] >= RECORD_STATUS_DAMAGED;
 	to->batch.owner = r->status[batch].owner;

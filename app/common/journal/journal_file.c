@@ -286,7 +286,7 @@ journal_record_fits(const struct journal *r, const struct ring_batch *b)
 		(r->run_status[b->run].state == RUN_LIVE || r->run_problem[b->run] != NULL);
 }
 
-/* Read the members of a record that is not free. One wrong bit is corrected. @return false: damaged */
+/* Read the members of a record in use. One wrong bit is corrected. @return false: damaged */
 static bool
 read_record(struct journal *r, uint32_t batch)
 {

@@ -179,10 +179,10 @@ struct taken {
 };
 
 /*
- * The members of a record that is in use, as this process decides with them. They come from
- * journal_commit(), or from opening, which has checked and corrected them. The record in the file is
- * written for the next process. It is read again only to find out that it has changed. One cache
- * line, because each batch touches it.
+ * The members of a record in use, as this process decides with them. They come from
+ * journal_commit(), or from opening, which has checked and corrected them. The record in the file
+ * is written for the next process. It is read again only to find out that it has changed. One
+ * cache line, because each batch touches it.
  */
 struct known_batch {
 	uint64_t position;

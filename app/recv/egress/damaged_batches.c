@@ -173,8 +173,8 @@ count(struct ledger_kept *before, const struct journal_damage *d)
 
 /* Note the stores that may have copies of a batch, if there may be two. */
 static void
-note_doubt(
-	const struct journal *journal, const struct journal_damage *d, struct damaged_batches *found)
+note_doubt(const struct journal *journal, const struct journal_damage *d,
+	struct damaged_batches *found)
 {
 	uint16_t stores = d->batch.given;
 	struct journal_store store;

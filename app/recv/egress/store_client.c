@@ -491,11 +491,9 @@ store_client_ask(struct store_client *s, const struct journal_batch *b)
  * on this connection: when it was established, the batch belonged to another store.
  */
 static bool
-store_client_must_ask(
-	const struct store_client *s, uint32_t index, const struct journal_batch *b)
+store_client_must_ask(const struct store_client *s, uint32_t index, const struct journal_batch *b)
 {
-	return b->copies_stay && (b->given & 1u << b->owner) != 0 &&
-		!mask_has(s->suspect, index) &&
+	return b->copies_stay && (b->given & 1u << b->owner) != 0 && !mask_has(s->suspect, index) &&
 		!interval_set_has(&s->mine[b->table], b->sequence);
 }
 
@@ -515,7 +513,8 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	/* It stays the first one until it is sent, because no other event would retry it. */
 	index = s->queue[table].at[s->queue[table].head];
 	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b) ||
-		(!store_client_must_ask(s, index, &b) && !journal_check(s->config.journal, index))) {
+		(!store_client_must_ask(s, index, &b) &&
+			!journal_check(s->config.journal, index))) {
 		queue_drop(&s->queue[table]);
 		store_client_arrived(s, index);
 		mask_remove(s->here, index);
@@ -752,8 +751,9 @@ store_client_release_found(struct store_client *s)
 #define CONNECT_MS 3000
 #define WAITING_MS (4 * XFER_AUTH_MS)
 /*
- * While the store recovers: interval of heartbeats. GRANT, which has that of the store, comes later.
- * A store whose process died does not acknowledge them, and the connection breaks after about 2 s.
+ * Interval of heartbeats while the store recovers. GRANT, which has that of the store, comes
+ * later. A store whose process died does not acknowledge them, and the connection breaks after
+ * about 2 s.
  */
 #define WAITING_HEARTBEAT_MS 500
 

@@ -1035,8 +1035,8 @@ test_check(void **state)
 	assert_false(journal_check(r, batch[1]));
 	assert_true(journal_is_damaged(r));
 	snprintf(message, sizeof(message), "1 damaged");
-	look_at_one_damaged(r, batch,
-		"its metadata is damaged; run run, frames 2, frames 20 to 29");
+	look_at_one_damaged(
+		r, batch, "its metadata is damaged; run run, frames 2, frames 20 to 29");
 	assert_true(journal_run_get(r, 0, &run));
 	assert_int_equal(run.held, 2);
 	assert_int_equal(run.references, 2);
@@ -1210,7 +1210,7 @@ test_damaged_batch(void **state)
 	unsigned int i;
 	uint8_t byte;
 
-	/* the checksum covers each byte of the record that does not change; two bits are too many */
+	/* the checksum covers each byte of the constant part; two bits are too many */
 	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
 		h = make_three(batch, &b);
 		((uint8_t *)&b)[i] ^= 5;

@@ -2,8 +2,8 @@
 /*
  * Tests a store whose inventory has too many batches, is unordered or never ends: the receiver
  * stores only what concerns its own batches, and waits for a limited time. Also tests what is
- * recorded before a batch is sent, which results release it, and who keeps a copy of a batch that is
- * damaged in the journal.
+ * recorded before a batch is sent, which results release it, and who keeps a copy of a batch that
+ * is damaged in the journal.
  */
 
 #include <setjmp.h>
@@ -414,7 +414,7 @@ collect(void)
 	assert_int_equal(store_client_collect(sender), 0);
 }
 
-/* Batches of another store that are damaged here are not reassigned, because theirs may be better. */
+/* A damaged batch of another store is not reassigned: this store may have a better copy. */
 static void
 test_damaged_moved(void **state)
 {
@@ -445,7 +445,7 @@ test_damaged_moved(void **state)
 	}
 }
 
-/* The store proves that it has a sound copy: the other store is told so, whatever is damaged here. */
+/* The store proves that it has a sound copy: the other one is told, whatever is damaged here. */
 static void
 test_damaged_found(void **state)
 {
@@ -471,7 +471,7 @@ test_damaged_found(void **state)
 	assert_false(journal_is_damaged(ring));
 }
 
-/* A batch that is damaged here comes to a store that may have it: the store is asked, not written to. */
+/* A damaged batch comes to a store that may have it: the store is asked, not written to. */
 static void
 test_damaged_asked(void **state)
 {
