@@ -637,6 +637,13 @@ finish(struct run *r, bool failed)
 	}
 	drained = batch_writer_stop(r->writer, true) == 0;
 	failed |= !drained;
+	if (r->began && r->pipeline->stores != NULL &&
+		egress_lost_doubts(r->pipeline->stores) > 0) {
+		complain(r, 0,
+			"stores may have two copies of damaged batches, see above: run "
+			"braggline-store reconcile");
+		failed = true;
+	}
 	preview_end(r->pipeline->preview);
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		rte_strscpy(r->paths[t], batch_writer_path(r->writer, t), sizeof(r->paths[t]));

@@ -119,13 +119,12 @@ static uint64_t
 count_spilled(const struct journal *r, unsigned int run)
 {
 	const uint64_t word = r->run[run].spilled, releasing = word & SPILLING_MASK;
-	const struct ring_batch *b;
 
 	if (releasing == 0 || releasing > r->nb_batches)
 		return word >> SPILLING_BITS;
-	b = &r->batch[releasing - 1];
 	return (word >> SPILLING_BITS) -
-		(r->status[releasing - 1].state == BATCH_HELD && b->run == run);
+		(r->status[releasing - 1].state == BATCH_HELD &&
+			r->known[releasing - 1].run == run);
 }
 
 int
@@ -171,13 +170,6 @@ static uint32_t
 nb_taken(const struct journal *r)
 {
 	return (r->taken_head + r->nb_batches + 1 - r->taken_tail) % (r->nb_batches + 1);
-}
-
-/* Address of a position. */
-static uint8_t *
-data_at(const struct journal *r, uint64_t position)
-{
-	return r->data + position % r->data_size;
 }
 
 void
@@ -236,31 +228,37 @@ uint32_t
 journal_commit(struct journal *r, const struct journal_batch *from)
 {
 	const uint32_t index = r->free_batch[--r->nb_free];
-	struct ring_batch *b = &r->batch[index];
+	struct known_batch *k = &r->known[index];
+	struct ring_batch *b = &r->batch[index], record;
 
+	*k = (struct known_batch){
+		.position = from->position,
+		.sequence = from->sequence,
+		.rows = from->rows,
+		.first = from->first,
+		.last = from->last,
+		.received = from->received,
+		.body_blocks = from->body_bytes / XFER_BLOCK,
+		.body_crc32c = from->body_crc32c,
+		.metadata_crc32c = arrow_crc32c(0, data_at(r, from->position), XFER_BLOCK),
+		.run = from->run,
+		.table = from->table,
+	};
+	journal_record_make(k, &record);
 	/* readers ignore the record until its status says that it is held */
 	step(r);
-	b->position = from->position;
-	b->sequence = from->sequence;
-	b->rows = from->rows;
-	b->first = from->first;
-	b->last = from->last;
-	b->received = from->received;
-	b->body_bytes = from->body_bytes;
-	b->body_crc32c = from->body_crc32c;
-	b->metadata_crc32c = arrow_crc32c(0, data_at(r, b->position), XFER_BLOCK);
-	b->run = from->run;
-	b->table = from->table;
+	memcpy(&b->position, &record.position,
+		offsetof(struct ring_batch, crc) - offsetof(struct ring_batch, position));
 	step(r);
-	b->crc = batch_crc(b);
+	b->crc = record.crc;
 	step(r);
 	put_status(r, index, (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY});
 
-	r->taken[r->taken_head] = (struct taken){b->position, index, b->run};
+	r->taken[r->taken_head] = (struct taken){k->position, index};
 	r->taken_head = (r->taken_head + 1) % (r->nb_batches + 1);
-	r->head = b->position + XFER_BLOCK + b->body_bytes;
-	r->references[b->run]++;
-	r->held[b->run]++;
+	r->head = end_of(k);
+	r->references[k->run]++;
+	r->held[k->run]++;
 	COUNT(r->stats.batches, 1);
 	COUNT(r->stats.put, 1);
 	count_fill(r);
@@ -270,29 +268,30 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 bool
 journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 {
-	const struct ring_batch *b;
+	const struct known_batch *k;
 
 	if (index >= r->nb_batches || !is_live(r, index))
 		return false;
-	b = &r->batch[index];
+	k = &r->known[index];
 	*to = (struct journal_batch){
-		.position = b->position,
-		.sequence = b->sequence,
-		.rows = b->rows,
-		.first = b->first,
-		.last = b->last,
-		.received = b->received,
-		.body_bytes = b->body_bytes,
-		.body_crc32c = b->body_crc32c,
-		.metadata_crc32c = b->metadata_crc32c,
-		.run = b->run,
-		.table = b->table,
+		.position = k->position,
+		.sequence = k->sequence,
+		.rows = k->rows,
+		.first = k->first,
+		.last = k->last,
+		.received = k->received,
+		.body_bytes = body_bytes(k),
+		.body_crc32c = k->body_crc32c,
+		.metadata_crc32c = k->metadata_crc32c,
+		.run = k->run,
+		.table = k->table,
 		.owner = r->status[index].owner,
 		.given = r->status[index].given,
+		.copies_stay = k->copies_stay,
 		.held = r->status[index].state == BATCH_HELD,
 	};
 	if (to->held) {
-		to->metadata = data_at(r, b->position);
+		to->metadata = data_at(r, k->position);
 		to->body = to->metadata + XFER_BLOCK;
 	}
 	return true;
@@ -353,13 +352,13 @@ journal_give(struct journal *r, uint32_t batch)
 void
 journal_keep_copies(struct journal *r, uint32_t batch)
 {
-	struct batch_status s = r->status[batch];
-	const uint16_t others = others_given(s);
+	r->known[batch].copies_stay = true;
+}
 
-	if (others == 0)
-		return;
-	s.given &= ~others;
-	put_status(r, batch, s);
+void
+journal_prove(struct journal *r, uint32_t batch)
+{
+	r->known[batch].copies_stay = false;
 }
 
 /* Free the record of a batch. */
@@ -367,7 +366,7 @@ static void
 forget(struct journal *r, uint32_t batch)
 {
 	put_status(r, batch, (struct batch_status){.state = BATCH_FREE});
-	r->references[r->batch[batch].run]--;
+	r->references[r->known[batch].run]--;
 	r->free_batch[r->nb_free++] = batch;
 	journal_grant(r);
 }
@@ -405,7 +404,9 @@ journal_release(struct journal *r, uint32_t batch)
 	if (s.state != BATCH_HELD)
 		return;
 	FAIL_POINT("journal.release");
-	r->held[r->batch[batch].run]--;
+	if (r->known[batch].copies_stay)
+		s.given &= ~others_given(s);
+	r->held[r->known[batch].run]--;
 	if (others_given(s) == 0) {
 		forget(r, batch);
 	} else {
@@ -422,7 +423,7 @@ journal_release(struct journal *r, uint32_t batch)
 void
 journal_release_spilled(struct journal *r, uint32_t batch)
 {
-	const unsigned int run = r->batch[batch].run;
+	const unsigned int run = r->known[batch].run;
 	const uint64_t batches = count_spilled(r, run) + 1;
 
 	if (r->status[batch].state != BATCH_HELD)
@@ -465,8 +466,9 @@ journal_confirm(struct journal *r, unsigned int run, unsigned int store)
 	uint32_t i;
 
 	for (i = 0; i < r->nb_batches; i++) {
-		/* the store was not notified of the batches that it owns */
-		if (is_live(r, i) && r->batch[i].run == run && r->status[i].owner != store)
+		/* the store was not notified of the batches that it owns, or that it may keep */
+		if (is_live(r, i) && r->known[i].run == run && r->status[i].owner != store &&
+			!r->known[i].copies_stay)
 			clear_given(r, i, 1u << store);
 	}
 }
@@ -477,7 +479,7 @@ journal_forget_doubts(struct journal *r, unsigned int run)
 	uint32_t i;
 
 	for (i = 0; i < r->nb_batches; i++) {
-		if (is_live(r, i) && r->batch[i].run == run)
+		if (is_live(r, i) && r->known[i].run == run)
 			clear_given(r, i, others_given(r->status[i]));
 	}
 }

@@ -60,8 +60,9 @@ struct journal_batch {
 	uint32_t metadata_crc32c;
 	uint16_t run; /**< index for journal_run_get() */
 	uint8_t table;
-	uint8_t owner;	/**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */
-	uint16_t given; /**< bitmap of the stores that may have a copy */
+	uint8_t owner;	  /**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */
+	uint16_t given;	  /**< bitmap of the stores that may have a copy */
+	bool copies_stay; /**< see journal_keep_copies() */
 	/** false: durable at its owner; in doubt, because other stores may have a copy too */
 	bool held;
 	uint8_t *metadata; /**< XFER_BLOCK bytes; NULL: not held */
@@ -119,8 +120,9 @@ struct journal_stats {
 	uint64_t adopted;
 	uint64_t damaged; /**< damaged batches found when it was opened, and by journal_check() */
 	/**
-	 * records with one wrong bit, which was corrected: in the status of a batch or a run, or
-	 * anywhere in the record of a store or an incarnation
+	 * wrong records that were corrected: by opening, one wrong bit in the status of a run, or
+	 * anywhere in the record of a batch, a store or an incarnation; by journal_check(), any
+	 * change of the record of a batch
 	 */
 	uint64_t corrected;
 	uint64_t full; /**< times that there was no space for a room */
@@ -138,8 +140,8 @@ const char *journal_default_path(void);
  * journal_default_path() is created if it is missing, and is accessible to this user only.
  *
  * A batch whose record, metadata or body fails its checksum is counted and stays where it is
- * (journal_damage_next()). The other batches are adopted. One wrong bit in the status of a batch or
- * a run, or in the record of a store or an incarnation, is corrected and counted. The file is
+ * (journal_damage_next()). The other batches are adopted. One wrong bit in the status of a run, or
+ * in the record of a batch, a store or an incarnation, is corrected and counted. The file is
  * refused if a value that all batches depend on is out of range, or if a run or a store is damaged.
  * A store is damaged, too, if batches were sent to it and its record is free. A file that begins
  * with zeros is created again only if it is empty. If another process of this user truncates the
@@ -298,9 +300,14 @@ void journal_give(struct journal *r, uint32_t batch);
 
 /**
  * Let stores other than the owner keep what they may have of a batch: they are not told that it was
- * reassigned. For a batch whose body is damaged here, because theirs may be the only good copy.
+ * reassigned. For a batch that is damaged here, because theirs may be the only good copy. This ends
+ * with journal_prove(). Otherwise, when the batch is released, they count as stores without a copy.
+ * Not in the file: a process that adopts it finds the damage itself.
  */
 void journal_keep_copies(struct journal *r, uint32_t batch);
+
+/** A store has proved that it has a sound copy of a held batch: journal_keep_copies() ends. */
+void journal_prove(struct journal *r, uint32_t batch);
 
 /** Release a batch that is durable at its owner. */
 void journal_release(struct journal *r, uint32_t batch);
@@ -332,24 +339,29 @@ void journal_forget_doubts(struct journal *r, unsigned int run);
  */
 
 /**
- * Compare the record and the metadata of a held batch with their checksums, before they are used.
+ * Check a batch before its bytes are used. If its record in the file has changed, it is written
+ * again: this process has its members in memory. If the batch is held, its metadata is compared
+ * with its checksum.
  * @return false: the batch is damaged from now on
  */
 bool journal_check(struct journal *r, uint32_t batch);
+
+/** Whether the metadata and the body of a held batch match their checksums. Changes nothing. */
+bool journal_is_sound(const struct journal *r, uint32_t batch);
 
 /** @return whether there are damaged batches */
 bool journal_is_damaged(const struct journal *r);
 
 /** A damaged batch. */
 struct journal_damage {
-	const char *what; /**< record, run, metadata or body: the first of these that is damaged */
-	bool held;	  /**< false: in doubt, a store has it */
+	const char *what;  /**< record, run, metadata or body: the first of these that is damaged */
+	bool held;	   /**< false: in doubt, a store has it */
+	bool known;	   /**< the record is sound, except its status */
+	bool stores_known; /**< `batch` has the owner and the stores that may have a copy */
 	/**
-	 * `batch` has the values of the batch: the record is sound, or one of its bits is wrong and
-	 * was corrected here
+	 * if `known`, all members, in range; otherwise only owner, given and held. metadata is
+	 * NULL: the place is not known
 	 */
-	bool known;
-	/** all members are in range if `known`; metadata is NULL: the place is not known */
 	struct journal_batch batch;
 	bool run_known; /**< `run` is valid: `known`, and the run is sound */
 	struct journal_run run;

@@ -78,17 +78,54 @@ journal_bytes_open(void *bytes, size_t size, uint32_t *crc)
 	return -EBADMSG;
 }
 
+void
+journal_record_make(const struct known_batch *from, struct ring_batch *to)
+{
+	*to = (struct ring_batch){
+		.position = from->position,
+		.sequence = from->sequence,
+		.rows = from->rows,
+		.first = from->first,
+		.last = from->last,
+		.received = from->received,
+		.body_bytes = body_bytes(from),
+		.body_crc32c = from->body_crc32c,
+		.run = from->run,
+		.table = from->table,
+		.metadata_crc32c = from->metadata_crc32c,
+	};
+	to->crc = batch_crc(to);
+}
+
+int
+journal_record_open(struct ring_batch *b)
+{
+	return journal_bytes_open(&b->position,
+		offsetof(struct ring_batch, crc) - offsetof(struct ring_batch, position), &b->crc);
+}
+
+bool
+journal_record_mend(struct journal *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch], record;
+
+	journal_record_make(&r->known[batch], &record);
+	record.status = batch_status_seal(r->status[batch]);
+	if (memcmp(b, &record, sizeof(record)) == 0)
+		return false;
+	memcpy(&b->position, &record.position,
+		sizeof(record) - offsetof(struct ring_batch, position));
+	PUT(b->status, record.status);
+	step(r);
+	return true;
+}
+
 /* Make a held batch a damaged one. Its space stays, because none is granted from here on. */
 static void
 spoil(struct journal *r, uint32_t batch, enum record_is what)
 {
-	uint32_t i = r->taken_head, run;
+	const unsigned int run = r->known[batch].run;
 
-	/* the run in a damaged record may be wrong: the newest entry of the batch has it */
-	do
-		i = (i + r->nb_batches) % (r->nb_batches + 1);
-	while (r->taken[i].batch != batch);
-	run = r->taken[i].run;
 	r->is[batch] = what;
 	r->nb_damaged++;
 	r->references[run]--;
@@ -98,34 +135,36 @@ spoil(struct journal *r, uint32_t batch, enum record_is what)
 	journal_move_tail(r);
 }
 
+static bool
+metadata_is_sound(const struct journal *r, const struct known_batch *k)
+{
+	return k->metadata_crc32c == arrow_crc32c(0, data_at(r, k->position), XFER_BLOCK);
+}
+
 bool
 journal_check(struct journal *r, uint32_t batch)
 {
-	const struct ring_batch *b = &r->batch[batch];
-
-	if (b->crc != batch_crc(b) || !journal_record_fits(r, b)) {
-		spoil(r, batch, RECORD_DAMAGED);
-		return false;
-	}
-	if (b->metadata_crc32c == arrow_crc32c(0, r->data + b->position % r->data_size, XFER_BLOCK))
+	COUNT(r->stats.corrected, journal_record_mend(r, batch));
+	if (r->status[batch].state != BATCH_HELD || metadata_is_sound(r, &r->known[batch]))
 		return true;
 	spoil(r, batch, RECORD_METADATA_DAMAGED);
 	return false;
 }
 
-/* Correct a record in which one bit is wrong. */
-static bool
-correct_record(struct ring_batch *b)
+bool
+journal_is_sound(const struct journal *r, uint32_t batch)
 {
-	return journal_bytes_open(&b->position,
-		       offsetof(struct ring_batch, crc) - offsetof(struct ring_batch, position),
-		       &b->crc) >= 0;
+	const struct known_batch *k = &r->known[batch];
+
+	return metadata_is_sound(r, k) &&
+		k->body_crc32c ==
+		arrow_crc32c(0, data_at(r, k->position) + XFER_BLOCK, body_bytes(k));
 }
 
 static bool
-overlaps(const struct journal *r, const struct ring_batch *a)
+overlaps(const struct journal *r, const struct known_batch *a)
 {
-	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + a->body_bytes;
+	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + body_bytes(a);
 	const struct taken *t;
 	uint64_t at;
 	uint32_t i;
@@ -134,7 +173,7 @@ overlaps(const struct journal *r, const struct ring_batch *a)
 		t = &r->taken[i];
 		at = t->position % r->data_size;
 		if (is_held(r, t) && at < to &&
-			from < at + XFER_BLOCK + r->batch[t->batch].body_bytes)
+			from < at + XFER_BLOCK + body_bytes(&r->known[t->batch]))
 			return true;
 	}
 	return false;
@@ -145,41 +184,45 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 {
 	static const char *const names[] = {
 		[RECORD_DAMAGED] = "record",
+		[RECORD_WHOLLY_DAMAGED] = "record",
+		[RECORD_STATUS_DAMAGED] = "record",
 		[RECORD_RUN_DAMAGED] = "run",
 		[RECORD_METADATA_DAMAGED] = "metadata",
 		[RECORD_BODY_DAMAGED] = "body",
 	};
-	struct ring_batch b;
+	const struct known_batch *k;
 
 	memset(to, 0, sizeof(*to));
 	if (!is_damaged(r, batch))
 		return false;
-	b = r->batch[batch];
+	k = &r->known[batch];
 	to->what = names[r->is[batch]];
 	to->held = r->status[batch].state != BATCH_IN_DOUBT;
+	to->stores_known =
+		r->is[batch] != RECORD_STATUS_DAMAGED && r->is[batch] != RECORD_WHOLLY_DAMAGED;
 	to->record = (const uint8_t *)&r->batch[batch];
-	to->known = correct_record(&b) && journal_record_fits(r, &b);
+	to->known = r->is[batch] >= RECORD_STATUS_DAMAGED;
+	to->batch.owner = r->status[batch].owner;
+	to->batch.given = r->status[batch].given;
+	to->batch.held = to->held;
 	if (!to->known)
 		return true;
-	to->batch = (struct journal_batch){
-		.position = b.position,
-		.sequence = b.sequence,
-		.rows = b.rows,
-		.first = b.first,
-		.last = b.last,
-		.received = b.received,
-		.body_bytes = b.body_bytes,
-		.body_crc32c = b.body_crc32c,
-		.run = b.run,
-		.table = b.table,
-		.owner = JOURNAL_NOBODY,
-		.held = to->held,
-	};
-	if (to->held && !overlaps(r, &b)) {
-		to->batch.metadata = r->data + b.position % r->data_size;
+	to->batch.position = k->position;
+	to->batch.sequence = k->sequence;
+	to->batch.rows = k->rows;
+	to->batch.first = k->first;
+	to->batch.last = k->last;
+	to->batch.received = k->received;
+	to->batch.body_bytes = body_bytes(k);
+	to->batch.body_crc32c = k->body_crc32c;
+	to->batch.metadata_crc32c = k->metadata_crc32c;
+	to->batch.run = k->run;
+	to->batch.table = k->table;
+	if (to->held && !overlaps(r, k)) {
+		to->batch.metadata = data_at(r, k->position);
 		to->batch.body = to->batch.metadata + XFER_BLOCK;
 	}
-	to->run_known = journal_run_get(r, b.run, &to->run);
+	to->run_known = journal_run_get(r, k->run, &to->run);
 	return true;
 }
 
@@ -229,7 +272,7 @@ find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
 		return false;
 	*from = t->position;
 	if (is_held(r, t))
-		*from += XFER_BLOCK + r->batch[t->batch].body_bytes;
+		*from += XFER_BLOCK + body_bytes(&r->known[t->batch]);
 	*to = n + 1 < nb ? r->taken[(tail + n + 1) % slots].position
 			 : r->taken[tail].position + r->data_size;
 	return true;

@@ -281,27 +281,56 @@ journal_record_fits(const struct journal *r, const struct ring_batch *b)
 	return b->position <= POSITION_MAX && b->position % XFER_BLOCK == 0 &&
 		b->sequence != UINT64_MAX && b->run < JOURNAL_RUNS && b->table < XFER_TABLES &&
 		b->body_bytes % XFER_BLOCK == 0 && b->body_bytes <= r->data_size - XFER_BLOCK &&
+		b->body_bytes / XFER_BLOCK <= UINT32_MAX &&
 		b->position % r->data_size + XFER_BLOCK + b->body_bytes <= r->data_size &&
 		(r->run_status[b->run].state == RUN_LIVE || r->run_problem[b->run] != NULL);
 }
 
+/* Read the members of a record in use. One wrong bit is corrected. @return false: damaged */
+static bool
+read_record(struct journal *r, uint32_t batch)
+{
+	struct ring_batch b = r->batch[batch];
+	const int wrong = journal_record_open(&b);
+
+	if (wrong < 0 || !journal_record_fits(r, &b))
+		return false;
+	r->stats.corrected += wrong;
+	r->known[batch] = (struct known_batch){
+		.position = b.position,
+		.sequence = b.sequence,
+		.rows = b.rows,
+		.first = b.first,
+		.last = b.last,
+		.received = b.received,
+		.body_blocks = b.body_bytes / XFER_BLOCK,
+		.body_crc32c = b.body_crc32c,
+		.metadata_crc32c = b.metadata_crc32c,
+		.run = b.run,
+		.table = b.table,
+	};
+	return true;
+}
+
 /* Check a record that is not free, and the bytes of its batch. */
 static enum record_is
-check_record(const struct journal *r, uint32_t batch)
+check_record(struct journal *r, uint32_t batch, bool status_known)
 {
-	const struct ring_batch *b = &r->batch[batch];
+	const struct known_batch *k = &r->known[batch];
 	const uint8_t *metadata;
 
-	if (b->crc != batch_crc(b) || !journal_record_fits(r, b))
-		return RECORD_DAMAGED;
-	if (r->run_problem[b->run] != NULL)
+	if (!read_record(r, batch))
+		return status_known ? RECORD_DAMAGED : RECORD_WHOLLY_DAMAGED;
+	if (!status_known)
+		return RECORD_STATUS_DAMAGED;
+	if (r->run_problem[k->run] != NULL)
 		return RECORD_RUN_DAMAGED;
 	if (r->status[batch].state != BATCH_HELD)
 		return RECORD_SOUND;
-	metadata = r->data + b->position % r->data_size;
-	if (b->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
+	metadata = data_at(r, k->position);
+	if (k->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
 		return RECORD_METADATA_DAMAGED;
-	if (b->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, b->body_bytes))
+	if (k->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, body_bytes(k)))
 		return RECORD_BODY_DAMAGED;
 	return RECORD_SOUND;
 }
@@ -310,15 +339,15 @@ check_record(const struct journal *r, uint32_t batch)
 static bool
 positions_fit(const struct journal *r, uint32_t n)
 {
-	const struct ring_batch *b;
+	const struct known_batch *k;
 	uint64_t end = r->tail;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		b = &r->batch[r->taken[i].batch];
-		if (b->position < end)
+		k = &r->known[r->taken[i].batch];
+		if (k->position < end)
 			return false;
-		end = b->position + XFER_BLOCK + b->body_bytes;
+		end = end_of(k);
 	}
 	return r->head - r->tail <= r->data_size;
 }
@@ -391,8 +420,11 @@ journal_mend(struct journal *r)
 		return;
 	r->mended = true;
 	for (i = 0; i < r->nb_batches; i++) {
-		if (r->is[i] == RECORD_SOUND &&
-			r->batch[i].status != batch_status_seal(r->status[i]))
+		if (r->is[i] != RECORD_SOUND)
+			continue;
+		if (r->status[i].state != BATCH_FREE)
+			(void)journal_record_mend(r, i);
+		else if (r->batch[i].status != batch_status_seal(r->status[i]))
 			put_status(r, i, r->status[i]);
 	}
 	for (run = 0; run < JOURNAL_RUNS; run++) {
@@ -465,15 +497,15 @@ find_lost_stores(struct journal *r, uint16_t lost)
 static void
 add_batch(struct journal *r, uint32_t index, uint32_t *n)
 {
-	const struct ring_batch *b = &r->batch[index];
+	const struct known_batch *k = &r->known[index];
 	const bool held = r->status[index].state == BATCH_HELD;
 
-	r->references[b->run]++;
-	if (b->position + XFER_BLOCK + b->body_bytes > r->head)
-		r->head = b->position + XFER_BLOCK + b->body_bytes;
-	r->held[b->run] += held;
+	r->references[k->run]++;
+	if (end_of(k) > r->head)
+		r->head = end_of(k);
+	r->held[k->run] += held;
 	if (held)
-		r->taken[(*n)++] = (struct taken){b->position, index, b->run};
+		r->taken[(*n)++] = (struct taken){k->position, index};
 	else
 		r->stats.in_doubt++;
 }
@@ -488,13 +520,13 @@ find_batches(struct journal *r)
 	const uint16_t known = known_stores(r);
 	uint32_t i, n = 0;
 	uint16_t given = 0;
+	bool status_known;
 
 	/* in descending order, so that low numbers are allocated first */
 	for (i = r->nb_batches; i-- > 0;) {
-		if (!read_status(r, i, known))
-			r->is[i] = RECORD_DAMAGED;
-		else if (r->status[i].state != BATCH_FREE)
-			r->is[i] = check_record(r, i);
+		status_known = read_status(r, i, known);
+		if (r->status[i].state != BATCH_FREE)
+			r->is[i] = check_record(r, i, status_known);
 		given |= r->status[i].given;
 		if (r->status[i].state == BATCH_FREE)
 			r->free_batch[r->nb_free++] = i;
@@ -526,10 +558,13 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
 	r->is = calloc(r->nb_batches, sizeof(*r->is));
 	r->status = calloc(r->nb_batches, sizeof(*r->status));
-	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL || r->status == NULL) {
+	r->known = aligned_alloc(sizeof(*r->known), r->nb_batches * sizeof(*r->known));
+	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL || r->status == NULL ||
+		r->known == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
+	memset(r->known, 0, r->nb_batches * sizeof(*r->known));
 	ret = check_runs(r, path, only_sound, message);
 	if (ret < 0)
 		return ret;
@@ -911,6 +946,7 @@ journal_close(struct journal *r)
 	free(r->free_batch);
 	free(r->is);
 	free(r->status);
+	free(r->known);
 	free(r);
 }
 

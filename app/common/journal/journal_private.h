@@ -176,13 +176,40 @@ run_status_seal(struct run_status s)
 struct taken {
 	uint64_t position;
 	uint32_t batch;
-	uint32_t run;
 };
+
+/*
+ * The members of a record in use, as this process decides with them. They come from
+ * journal_commit(), or from opening, which has checked and corrected them. The record in the file
+ * is written for the next process. It is read again only to find out that it has changed. One
+ * cache line, because each batch touches it.
+ */
+struct known_batch {
+	uint64_t position;
+	uint64_t sequence;
+	uint64_t rows;
+	uint64_t first;
+	uint64_t last;
+	int64_t received;
+	uint32_t body_blocks; /* of XFER_BLOCK bytes */
+	uint32_t body_crc32c;
+	uint32_t metadata_crc32c;
+	uint8_t run;
+	uint8_t table;
+	/* The copy here is damaged: journal_keep_copies(). Not in the file. */
+	bool copies_stay;
+	uint8_t reserved;
+};
+static_assert(sizeof(struct known_batch) == 64, "one cache line");
+static_assert(JOURNAL_RUNS <= UINT8_MAX && XFER_TABLES <= UINT8_MAX, "size of members");
 
 /* What opening found out about a record. Not in the file. */
 enum record_is {
 	RECORD_SOUND,
-	RECORD_DAMAGED, /* the values from here on: damaged, see journal_damage_get() */
+	/* The values from here on: damaged, see journal_damage_get(). */
+	RECORD_DAMAGED,	       /* more than one bit is wrong: its batch is not known */
+	RECORD_WHOLLY_DAMAGED, /* and its status is not known */
+	RECORD_STATUS_DAMAGED, /* only its status is not known */
 	RECORD_RUN_DAMAGED,
 	RECORD_METADATA_DAMAGED,
 	RECORD_BODY_DAMAGED,
@@ -218,6 +245,7 @@ struct journal {
 	 * the same, except for damaged records. Those count as held.
 	 */
 	struct batch_status *status;
+	struct known_batch *known; /* valid for records in use, unless the batch is not known */
 	struct run_status run_status[JOURNAL_RUNS];
 	uint8_t *is; /* enum record_is of each record that is not free */
 	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
@@ -330,7 +358,27 @@ static inline bool
 is_held(const struct journal *r, const struct taken *t)
 {
 	return r->status[t->batch].state == BATCH_HELD && r->is[t->batch] == RECORD_SOUND &&
-		r->batch[t->batch].position == t->position;
+		r->known[t->batch].position == t->position;
+}
+
+static inline uint64_t
+body_bytes(const struct known_batch *k)
+{
+	return (uint64_t)k->body_blocks * XFER_BLOCK;
+}
+
+/* End of the room of a batch. */
+static inline uint64_t
+end_of(const struct known_batch *k)
+{
+	return k->position + XFER_BLOCK + body_bytes(k);
+}
+
+/* Address of a position. */
+static inline uint8_t *
+data_at(const struct journal *r, uint64_t position)
+{
+	return r->data + position % r->data_size;
 }
 
 static inline uint32_t
@@ -377,6 +425,21 @@ void journal_grant(struct journal *r);
 
 /** Free the space up to the oldest held batch. */
 void journal_move_tail(struct journal *r);
+
+/** Make the record of a batch, with its checksum. The status is 0. */
+void journal_record_make(const struct known_batch *from, struct ring_batch *to);
+
+/**
+ * Correct a copy of a record in which one bit is wrong.
+ * @return number of wrong bits: 0 or 1; -EBADMSG: more
+ */
+int journal_record_open(struct ring_batch *b);
+
+/**
+ * Write a record, with its status, again if it is not what this process knows of its batch. Each
+ * store changes wrong bits only. @return whether it was written
+ */
+bool journal_record_mend(struct journal *r, uint32_t batch);
 
 /** Whether the record can be of a batch: all its numbers are in range. Its checksum is not read. */
 bool journal_record_fits(const struct journal *r, const struct ring_batch *b);

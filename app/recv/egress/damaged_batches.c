@@ -171,6 +171,45 @@ count(struct ledger_kept *before, const struct journal_damage *d)
 	}
 }
 
+/* Note the stores that may have copies of a batch, if there may be two. */
+static void
+note_doubt(const struct journal *journal, const struct journal_damage *d,
+	struct damaged_batches *found)
+{
+	uint16_t stores = d->batch.given;
+	struct journal_store store;
+	unsigned int i;
+
+	if (!d->held && d->batch.owner < JOURNAL_STORES)
+		stores |= 1u << d->batch.owner;
+	for (i = 0; i < JOURNAL_STORES && !d->stores_known; i++)
+		stores |= (uint16_t)journal_store_get(journal, i, &store) << i;
+	if (d->held && __builtin_popcount(stores) < 2)
+		return;
+	found->doubts++;
+	found->stores |= stores;
+}
+
+static void
+say_doubts(const struct journal *journal, const struct damaged_batches *found)
+{
+	struct journal_store store;
+	unsigned int i;
+
+	if (found->doubts == 0)
+		return;
+	LOG(ERR,
+		"there may be two copies of %" PRIu64 " of the damaged batches: in two of these "
+		"stores, or in one and in spilled files. No store will be told to truncate one: "
+		"run braggline-store reconcile on the directories of all of them\n",
+		found->doubts);
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		if ((found->stores & 1u << i) != 0 && journal_store_get(journal, i, &store))
+			LOG(ERR, "    store %016" PRIx64 ", last seen at %s\n", store.identity,
+				store.address);
+	}
+}
+
 /* Count and free one batch. It is counted only once, whenever the process is killed. */
 static void
 take_out(struct journal *journal, uint32_t batch, struct ledger_kept *before,
@@ -181,6 +220,7 @@ take_out(struct journal *journal, uint32_t batch, struct ledger_kept *before,
 
 	(void)journal_damage_get(journal, batch, &d);
 	found->batches++;
+	note_doubt(journal, &d, found);
 	if (d.held && d.run_known && d.run.incarnation == before->incarnation) {
 		found->nb[d.batch.table]++;
 		found->rows[d.batch.table] += d.batch.rows;
@@ -226,6 +266,7 @@ damaged_batches_remove(struct journal *journal, const char *directory, struct le
 		next = journal_damage_next(journal, n + 1);
 		take_out(journal, n, before, found);
 	}
+	say_doubts(journal, found);
 	/* the number may be used again */
 	if (before->version == LEDGER_KEPT_VERSION && before->damaged_batch != 0) {
 		before->damaged_batch = 0;

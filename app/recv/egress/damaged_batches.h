@@ -20,10 +20,14 @@ struct damaged_batches {
 	/** of the incarnation in the ledger, by table; as far as it is known */
 	uint64_t nb[XFER_TABLES];
 	uint64_t rows[XFER_TABLES];
+	/** of which two stores, or a store and a file, may have a copy; nobody will be told */
+	uint64_t doubts;
+	uint16_t stores; /**< bitmap of these stores */
 };
 
 /**
- * Remove all damaged batches from the journal. Does nothing if there is none. Logs each of them.
+ * Remove all damaged batches from the journal. Does nothing if there is none. Logs each of them,
+ * and the stores that may have second copies.
  * @param directory  where the file `journal-RECEIVER_ID.quarantine` is created; if it exists,
  *   `.2`, `.3` and so on are appended
  * @param before     ledger of the receiver that put them, which is also in the journal; updated

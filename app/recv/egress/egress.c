@@ -131,7 +131,9 @@ struct egress {
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	uint64_t turn;
 	uint64_t next_check;
-	uint64_t remove_at; /* ms: next attempt to save damaged batches */
+	uint64_t remove_at;   /* ms: next attempt to save damaged batches */
+	uint64_t lost_doubts; /* atomic: see egress_lost_doubts() */
+	uint64_t corrected;   /* records of the journal that were wrong and corrected, logged */
 	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
 	bool rests;	  /* atomic: the lcore has stopped polling for good */
@@ -156,6 +158,12 @@ quarantine_directory(const struct egress *e)
 
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
+
+static void
+note_doubts(struct egress *e, const struct damaged_batches *damaged)
+{
+	__atomic_fetch_add(&e->lost_doubts, damaged->doubts, __ATOMIC_RELAXED);
+}
 
 /* ---- counters ---- */
 
@@ -1107,6 +1115,23 @@ do_command(struct egress *e)
 	return -EINVAL;
 }
 
+/* Log records that were corrected since the last time. */
+static void
+say_corrected(struct egress *e)
+{
+	struct journal_stats stats;
+
+	journal_stats_get(e->journal, &stats);
+	if (stats.corrected == e->corrected)
+		return;
+	LOG(WARNING,
+		"journal %s: %" PRIu64
+		" records of batches had changed and were written again; check the memory of this "
+		"machine\n",
+		e->settings.journal, stats.corrected - e->corrected);
+	e->corrected = stats.corrected;
+}
+
 /*
  * Take batches that were found damaged out of the journal. They are saved in a file, which may take
  * long. Until this has succeeded, the journal grants no space.
@@ -1125,6 +1150,7 @@ remove_damaged(struct egress *e, uint64_t now)
 		0)
 		return;
 	e->remove_at = 0;
+	note_doubts(e, &damaged);
 	e->view.damaged_frames += damaged.frames;
 	for (i = 0; i < XFER_TABLES; i++) {
 		s = &e->stats[i];
@@ -1175,6 +1201,7 @@ egress_iterate(struct egress *e)
 	e->next_check = now + MOVE_MS;
 	egress_move(e, now);
 	egress_check_runs(e);
+	say_corrected(e);
 	if (kept_ledger_is_new(&e->kept))
 		kept_ledger_save(&e->kept);
 	egress_view_update(e);
@@ -1475,6 +1502,12 @@ egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t 
 	return e->before.version == LEDGER_KEPT_VERSION && e->before.running;
 }
 
+uint64_t
+egress_lost_doubts(struct egress *e)
+{
+	return __atomic_exchange_n(&e->lost_doubts, 0, __ATOMIC_RELAXED);
+}
+
 void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
@@ -1586,6 +1619,8 @@ open_ring(struct egress *e)
 	if (ret < 0)
 		return ret;
 	e->view.damaged_frames = damaged.frames;
+	note_doubts(e, &damaged);
+	e->corrected = stats.corrected;
 	e->stores.journal = e->journal;
 	ret = store_set_find(&e->stores);
 	if (ret < 0) {

@@ -256,6 +256,12 @@ bool egress_keep_ledger(struct egress *e, const struct ledger_kept *kept);
  */
 bool egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held);
 
+/**
+ * Return the number of damaged batches that two stores may have since the last call, and that no
+ * store will be told of: the operator must run `braggline-store reconcile` (logged). Any thread.
+ */
+uint64_t egress_lost_doubts(struct egress *e);
+
 /** Return statistics of the current run, or of the last one. Any thread. */
 void egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *stats);
 

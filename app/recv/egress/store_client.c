@@ -118,6 +118,8 @@ struct store_client {
 	struct store_client_stats stats;
 };
 
+static void refuse(struct store_client *s, enum xfer_reason reason);
+
 static const char *
 store_client_name(const struct store_client *s)
 {
@@ -466,9 +468,33 @@ store_client_check_copy(struct store_client *s, uint32_t index, const struct jou
 	s->stats.sent_damaged++;
 	CLIENT_LOG(ERR, s,
 		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
-		"memory of this receiver: CRC-32C %08x, expected %08x; the store keeps it as it is",
+		"memory of this receiver: CRC-32C %08x, expected %08x; sending it as it is, in "
+		"case that no store has a sound copy",
 		b->sequence, arrow_table_name(b->table), b->first, b->last, batch->copy_crc32c,
 		b->body_crc32c);
+}
+
+/* Connect again: HELD then has the batch, and the store reads its copy. */
+static void
+store_client_ask(struct store_client *s, const struct journal_batch *b)
+{
+	CLIENT_LOG(WARNING, s,
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
+		"memory of this receiver, and this store may have a sound copy: connecting again "
+		"to find out",
+		b->sequence, arrow_table_name(b->table), b->first, b->last);
+	refuse(s, XFER_REASON_STOPPING);
+}
+
+/*
+ * Whether the store may have a sound copy of a batch that is damaged here, and was not asked for it
+ * on this connection: when it was established, the batch belonged to another store.
+ */
+static bool
+store_client_must_ask(const struct store_client *s, uint32_t index, const struct journal_batch *b)
+{
+	return b->copies_stay && (b->given & 1u << b->owner) != 0 && !mask_has(s->suspect, index) &&
+		!interval_set_has(&s->mine[b->table], b->sequence);
 }
 
 /* Send the next batch of a table to a remote slot. @return true if one was sent */
@@ -486,12 +512,17 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		return false;
 	/* It stays the first one until it is sent, because no other event would retry it. */
 	index = s->queue[table].at[s->queue[table].head];
-	if (!journal_get(s->config.journal, index, &b) || !b.held ||
-		!journal_check(s->config.journal, index) || !store_client_owns(s, &b)) {
+	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b) ||
+		(!store_client_must_ask(s, index, &b) &&
+			!journal_check(s->config.journal, index))) {
 		queue_drop(&s->queue[table]);
 		store_client_arrived(s, index);
 		mask_remove(s->here, index);
 		return true;
+	}
+	if (store_client_must_ask(s, index, &b)) {
+		store_client_ask(s, &b);
+		return false;
 	}
 	writes = count_pieces(s, &b) + 1;
 	if (s->writes + writes > WRITES)
@@ -578,21 +609,6 @@ content_of(const struct journal_batch *b)
 }
 
 /*
- * Check a held batch that a store may have, and that another store or a file gets. If it is damaged
- * here, the copies in stores stay. @return true: sound
- */
-static bool
-check_moved(struct journal *r, uint32_t batch, const struct journal_batch *b)
-{
-	if (!journal_check(r, batch))
-		return false;
-	if (arrow_crc32c(0, b->body, b->body_bytes) == b->body_crc32c)
-		return true;
-	journal_keep_copies(r, batch);
-	return false;
-}
-
-/*
  * Collect the batches that REASSIGNED and HELD report: reassigned or held ones. Called when the
  * store has proved its identity. Reads the bodies of those that are reassigned and still held.
  * @return 0; -ENOMEM
@@ -607,14 +623,23 @@ store_client_collect(struct store_client *s)
 
 	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
 		if (!journal_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
-			(b.given & 1u << number) == 0 || (b.held && !check_moved(r, i, &b)))
+			(b.given & 1u << number) == 0)
 			continue;
+		/* it is damaged here: what this store has may be the only sound copy */
+		if (b.held && !journal_is_sound(r, i)) {
+			journal_keep_copies(r, i);
+			continue;
+		}
+		(void)journal_check(r, i);
 		if (stream_contents_append(&s->moved[b.table], b.sequence, content_of(&b)) < 0)
 			return -ENOMEM;
 	}
-	/* in journal order, as there may be many */
+	/*
+	 * In journal order, as there may be many. Also those that are damaged here: the store may
+	 * have sound copies.
+	 */
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
-		if (!journal_get(r, i, &b) || !journal_check(r, i) || !store_client_owns(s, &b))
+		if (!journal_get(r, i, &b) || !store_client_owns(s, &b))
 			continue;
 		if (interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0 ||
 			stream_contents_append(&s->held[b.table], b.sequence, content_of(&b)) < 0)
@@ -713,6 +738,8 @@ store_client_release_found(struct store_client *s)
 			!interval_set_has(&s->have[b.table], b.sequence))
 			continue;
 		s->stats.found++;
+		/* the store has read its copy; another store may give up its own one */
+		journal_prove(r, batch);
 		store_client_release(s, batch, XFER_DURABLE);
 	}
 	FAIL_POINT("recv.have");
@@ -723,6 +750,12 @@ store_client_release_found(struct store_client *s)
 
 #define CONNECT_MS 3000
 #define WAITING_MS (4 * XFER_AUTH_MS)
+/*
+ * Interval of heartbeats while the store recovers. GRANT, which has that of the store, comes
+ * later. A store whose process died does not acknowledge them, and the connection breaks after
+ * about 2 s.
+ */
+#define WAITING_HEARTBEAT_MS 500
 
 const char *
 store_client_state_name(enum store_client_state state)
@@ -1253,6 +1286,30 @@ send_status(struct store_client *s)
 	s->said = xfer_qp_clock();
 }
 
+/*
+ * Whether batches came in doubt during this connection: this store kept its copies, since those in
+ * the journal are damaged, and then another store proved to have sound ones.
+ */
+static bool
+store_client_has_doubts(const struct store_client *s)
+{
+	const unsigned int number = store_client_number(s);
+	struct journal_stats stats;
+	struct journal_batch b;
+	uint32_t i;
+
+	journal_stats_get(s->config.journal, &stats);
+	if (stats.in_doubt == 0)
+		return false;
+	for (i = journal_next(s->config.journal, 0); i != UINT32_MAX;
+		i = journal_next(s->config.journal, i + 1)) {
+		if (journal_get(s->config.journal, i, &b) && b.run == s->config.run && !b.held &&
+			b.owner != number && (b.given & 1u << number) != 0)
+			return true;
+	}
+	return false;
+}
+
 static void
 send_end(struct store_client *s)
 {
@@ -1263,6 +1320,14 @@ send_end(struct store_client *s)
 	/* a batch of another store, or an unassigned one, may be assigned to this store */
 	if (!journal_run_get(s->config.journal, s->config.run, &run) || run.held > 0)
 		return;
+	/* after END it accepts no changes */
+	if (store_client_has_doubts(s)) {
+		CLIENT_LOG(WARNING, s,
+			"another store has sound copies of batches that this store may have: "
+			"connecting again to say so");
+		refuse(s, XFER_REASON_STOPPING);
+		return;
+	}
 	m = xfer_qp_room(&s->link);
 	if (m == NULL)
 		return;
@@ -1294,7 +1359,8 @@ work_up(struct store_client *s, uint64_t now)
 	while (s->stats.store_state == XFER_STATE_GOOD &&
 		(store_client_send_batch(s, 0) || store_client_send_batch(s, 1)))
 		busy = true;
-	if (!s->finish)
+	/* the connection may have been closed */
+	if (!s->finish || s->state != STORE_CLIENT_UP)
 		return busy;
 	store_client_forget_moved(s);
 	if (store_client_is_idle(s))
@@ -1348,6 +1414,7 @@ work_proving(struct store_client *s, uint64_t now)
 	s->have_next = 0;
 	s->waiting_since = 0;
 	s->recovering_since = now;
+	s->said = now;
 	s->said_how = false;
 	if (store_client_collect(s) < 0) {
 		refuse(s, XFER_REASON_FAILED);
@@ -1396,6 +1463,8 @@ store_client_poll(struct store_client *s)
 	case STORE_CLIENT_WAITING:
 		while (!s->all_sent && xfer_qp_room(&s->link) != NULL)
 			store_client_tell(s);
+		if (s->all_sent && now >= s->said + WAITING_HEARTBEAT_MS)
+			send_status(s);
 		/*
 		 * The store recovers first, which takes as long as a sync or an outage. Once it has
 		 * begun with INVENTORY, the exchange is finite.

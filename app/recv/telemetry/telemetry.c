@@ -614,7 +614,7 @@ static const struct telemetry_command commands[] = {
 		"spilled (batches), spilled_adopted, damaged_frames (images in damaged batches of "
 		"the journal at start), spill_used (bytes), spill_error, runs (held); journal "
 		"{batches, bytes, room, in_doubt, put, released, reassigned, adopted, damaged "
-		"(batches at start), corrected (records at start), full}; "
+		"(batches), corrected (records), full}; "
 		"stores by number: address, state, store_state, identity, slots, credits, waiting, "
 		"sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, wrong_crc "

@@ -250,7 +250,8 @@ note_damaged(struct store_connection *c, const struct store_checked *k)
 	CONN_LOG(ERR, c,
 		"batch %" PRIu64 " of %s of receiver %" PRIu64 " (frames %" PRIu64 " to %" PRIu64
 		") is damaged in the memory of the receiver, which has checked it: CRC-32C %08x, "
-		"expected %08x; storing it, braggline-store verify will report it",
+		"expected %08x; it is stored unless this store has a sound copy, and "
+		"braggline-store verify reports a stored one",
 		b->sequence, table_name(c, k), c->run->receiver_id, b->first, b->last,
 		b->copy_crc32c, b->body_crc32c);
 }

@@ -1009,9 +1009,9 @@ expect_one_damaged(const uint32_t batch[3], const char *text)
 	journal_close(r);
 }
 
-/* A batch is damaged while the journal is open: it is found when it is checked. */
+/* The metadata of a batch is damaged while the journal is open: it is found when it is checked. */
 static void
-check_one_damaged(bool record)
+test_check(void **state)
 {
 	uint32_t batch[3];
 	struct journal_batch b;
@@ -1023,19 +1023,20 @@ check_one_damaged(bool record)
 	make_three(batch, &x);
 	r = open_ring(1, NULL, NULL);
 	for (i = 0; i < 3; i++)
-		assert_true(journal_check(r, batch[i]));
+		assert_true(journal_check(r, batch[i]) && journal_is_sound(r, batch[i]));
 	assert_false(journal_is_damaged(r));
 	assert_true(journal_get(r, batch[1], &b));
-	if (record)
-		r->batch[batch[1]].body_bytes ^= UINT64_C(1) << 32;
-	else
-		b.metadata[XFER_BLOCK - 1] ^= 1;
+	b.body[0] ^= 1;
+	assert_false(journal_is_sound(r, batch[1]));
+	b.body[0] ^= 1;
+	b.metadata[XFER_BLOCK - 1] ^= 1;
+	assert_false(journal_is_sound(r, batch[1]));
+	assert_false(journal_is_damaged(r));
 	assert_false(journal_check(r, batch[1]));
 	assert_true(journal_is_damaged(r));
 	snprintf(message, sizeof(message), "1 damaged");
-	look_at_one_damaged(r, batch,
-		record ? "its record is damaged; run run, frames 2, frames 20 to 29"
-		       : "its metadata is damaged; run run, frames 2, frames 20 to 29");
+	look_at_one_damaged(
+		r, batch, "its metadata is damaged; run run, frames 2, frames 20 to 29");
 	assert_true(journal_run_get(r, 0, &run));
 	assert_int_equal(run.held, 2);
 	assert_int_equal(run.references, 2);
@@ -1051,33 +1052,150 @@ check_one_damaged(bool record)
 	journal_close(r);
 }
 
+/* Change the record of a batch in a running journal, which uses it in all ways. */
 static void
-test_check(void **state)
+use_changed(size_t at, uint8_t bits, bool check)
 {
-	check_one_damaged(false);
-	check_one_damaged(true);
+	struct ring_batch x, sound;
+	struct journal_stats stats;
+	struct journal_batch b;
+	struct journal_run run;
+	uint32_t batch[3], list[RECORDS];
+	struct journal *r;
+	unsigned int i;
+
+	make_three(batch, &x);
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(journal_store_add(r, "10.0.0.9:1", 99), 1);
+	for (i = 0; i < 2; i++) {
+		journal_assign(r, batch[1], i);
+		journal_give(r, batch[1]);
+	}
+	sound = r->batch[batch[1]];
+	((uint8_t *)&r->batch[batch[1]])[at] ^= bits;
+	if (check) {
+		assert_true(journal_check(r, batch[1]));
+		assert_memory_equal(&r->batch[batch[1]], &sound, sizeof(sound));
+	}
+	/* the room of a held batch is not granted again */
+	journal_release(r, batch[0]);
+	assert_int_equal(list_held(r, list), 2);
+	assert_int_equal(list[0], batch[1]);
+	assert_true(journal_get(r, batch[1], &b));
+	check_batch(&b);
+	assert_ptr_equal(r->data + r->tail % r->data_size, b.metadata);
+	journal_release(r, batch[1]);
+	assert_true(journal_get(r, batch[1], &b) && !b.held && b.sequence == 2);
+	/* a record in doubt is compared, too */
+	((uint8_t *)&r->batch[batch[1]])[at] ^= bits;
+	assert_true(journal_check(r, batch[1]));
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.corrected, check ? 2 : at < offsetof(struct ring_batch, position));
+	assert_false(journal_is_damaged(r));
+	assert_true(journal_run_get(r, 0, &run));
+	assert_int_equal(run.held, 1);
+	assert_int_equal(run.references, 2);
+	journal_confirm(r, 0, 0);
+	journal_release(r, batch[2]);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	journal_close(r);
 }
 
-/* Another store keeps its copy of a batch, so that nothing is in doubt. */
+/*
+ * A record that changes while the journal is open has no effect on this process, and is written
+ * again when it is checked.
+ */
 static void
-test_keep_copies(void **state)
+test_changed_record(void **state)
+{
+	size_t at;
+
+	for (at = 0; at < sizeof(struct ring_batch); at++) {
+		use_changed(at, 1u << at % 8, true);
+		use_changed(at, 0xff, at % 2 == 0);
+	}
+}
+
+/* The room of a batch whose record has changed is found without it, after any number of batches. */
+static void
+test_changed_position(void **state)
 {
 	struct journal_batch b;
 	struct ring_batch x;
-	uint32_t batch[3];
+	uint32_t batch[3], next;
 	struct journal *r;
+	unsigned int i;
+
+	make_three(batch, &x);
+	r = open_ring(1, NULL, NULL);
+	journal_release(r, batch[0]);
+	r->batch[batch[1]].position ^= 1u << 13;
+	for (i = 0; i < 2 * RECORDS && (next = put(r, 0, 60 + i)) != UINT32_MAX; i++)
+		journal_release(r, next);
+	/* it ends, because the batch keeps its room */
+	assert_true(i > 0 && i < 2 * RECORDS);
+	assert_true(journal_get(r, batch[1], &b));
+	b.metadata[0] ^= 1;
+	assert_false(journal_check(r, batch[1]));
+	journal_damage_drop(r, batch[1]);
+	journal_release(r, batch[2]);
+	assert_non_null(journal_reserve(r, XFER_BLOCK));
+	journal_close(r);
+}
+
+/* Make a batch that two stores may have, and that store 1 owns. */
+static struct journal *
+make_given(uint32_t batch[3])
+{
+	struct ring_batch x;
+	struct journal *r;
+	unsigned int i;
 
 	make_three(batch, &x);
 	r = open_ring(1, NULL, NULL);
 	assert_int_equal(journal_store_add(r, "10.0.0.1:1", 2), 1);
+	for (i = 0; i < 2; i++) {
+		journal_assign(r, batch[0], i);
+		journal_give(r, batch[0]);
+	}
+	return r;
+}
+
+/*
+ * Another store keeps its copy of a batch that is damaged here, so that nothing is in doubt. If a
+ * store has proved a sound copy, the other one is in doubt as usual.
+ */
+static void
+test_keep_copies(void **state)
+{
+	struct journal_batch b;
+	uint32_t batch[3];
+	struct journal *r;
+
+	r = make_given(batch);
+	journal_keep_copies(r, batch[0]);
+	assert_true(journal_get(r, batch[0], &b));
+	assert_int_equal(b.given, 3);
+	/* that store was not told anything about it */
+	journal_confirm(r, 0, 0);
+	assert_true(journal_get(r, batch[0], &b));
+	assert_int_equal(b.given, 3);
+	journal_release(r, batch[0]);
+	assert_false(journal_get(r, batch[0], &b));
+	/* the next batch of this number is another one */
+	assert_int_equal(put(r, 0, 50), batch[0]);
 	journal_assign(r, batch[0], 0);
 	journal_give(r, batch[0]);
 	journal_assign(r, batch[0], 1);
-	journal_give(r, batch[0]);
-	journal_keep_copies(r, batch[0]);
-	assert_true(journal_get(r, batch[0], &b));
-	assert_int_equal(b.given, 1u << 1);
 	journal_release(r, batch[0]);
+	assert_true(journal_get(r, batch[0], &b) && !b.held && b.given == 1);
+	journal_close(r);
+	r = make_given(batch);
+	journal_keep_copies(r, batch[0]);
+	journal_prove(r, batch[0]);
+	journal_release(r, batch[0]);
+	assert_true(journal_get(r, batch[0], &b) && !b.held && b.given == 3);
+	journal_confirm(r, 0, 0);
 	assert_false(journal_get(r, batch[0], &b));
 	journal_close(r);
 }
@@ -1092,24 +1210,13 @@ test_damaged_batch(void **state)
 	unsigned int i;
 	uint8_t byte;
 
-	/* the checksum covers each byte of the record that does not change; one bit is corrected */
+	/* the checksum covers each byte of the constant part; two bits are too many */
 	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
-		if (i >= offsetof(struct ring_batch, crc))
-			continue;
-		h = make_three(batch, &b);
-		((uint8_t *)&b)[i] ^= 4;
-		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
-		expect_one_damaged(
-			batch, "its record is damaged; run run, frames 2, frames 20 to 29");
 		h = make_three(batch, &b);
 		((uint8_t *)&b)[i] ^= 5;
 		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
 		expect_one_damaged(batch, "record is damaged; its frames are unknown");
 	}
-	h = make_three(batch, &b);
-	b.crc ^= 64;
-	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
-	expect_one_damaged(batch, "its record is damaged; run run, frames 2, frames 20 to 29");
 	/* numbers out of range are refused even with a right checksum */
 	for (i = 0; i < 8; i++) {
 		h = make_three(batch, &good);
@@ -1212,6 +1319,58 @@ expect_corrected(const uint32_t batch[3], bool held, unsigned int corrected)
 	}
 }
 
+/* Make a journal whose second batch store 0 has, or also store 1, which is in doubt. */
+static struct ring_header
+make_second(uint32_t batch[3], bool in_doubt)
+{
+	struct ring_batch record;
+	const struct ring_header h = make_three(batch, &record);
+	struct journal *r = open_ring(1, NULL, NULL);
+
+	assert_int_equal(journal_store_add(r, "10.0.0.9:1", 99), 1);
+	if (in_doubt) {
+		journal_assign(r, batch[1], 1);
+		journal_give(r, batch[1]);
+	}
+	journal_assign(r, batch[1], 0);
+	journal_give(r, batch[1]);
+	if (in_doubt)
+		journal_release(r, batch[1]);
+	journal_close(r);
+	return h;
+}
+
+/* One wrong bit of a record is corrected. With more, nothing is known but the stores. */
+static void
+test_damaged_record(void **state)
+{
+	struct journal_damage d;
+	struct journal_batch b;
+	struct ring_header h;
+	struct journal *r;
+	uint32_t batch[3];
+	unsigned int in_doubt, bit;
+	uint64_t at;
+
+	for (in_doubt = 0; in_doubt < 2; in_doubt++) {
+		h = make_second(batch, in_doubt);
+		at = h.batches_at + batch[1] * sizeof(struct ring_batch);
+		for (bit = 64; bit < 8 * sizeof(struct ring_batch); bit += 5) {
+			flip(at + bit / 64 * 8, 1ull << bit % 64);
+			expect_corrected(batch, !in_doubt, 1);
+		}
+		flip(at + offsetof(struct ring_batch, sequence), 10);
+		r = open_ring(1, NULL, NULL);
+		assert_false(journal_get(r, batch[1], &b));
+		assert_true(journal_damage_get(r, batch[1], &d));
+		assert_true(!d.known && d.stores_known && d.held == !in_doubt);
+		assert_int_equal(d.batch.owner, 0);
+		assert_int_equal(d.batch.given, in_doubt ? 3 : 1);
+		journal_close(r);
+	}
+	unlink(path);
+}
+
 /*
  * A batch is not lost, and does not appear, because of wrong bits in its status: one is corrected,
  * and with more the batch is damaged.
@@ -1222,24 +1381,12 @@ test_damaged_status(void **state)
 	const size_t size = sizeof(struct ring_batch);
 	struct ring_batch record;
 	struct ring_header h;
-	struct journal *r;
 	uint32_t batch[3], nb;
 	unsigned int bit, other, in_doubt;
 	uint64_t at;
 
 	for (in_doubt = 0; in_doubt < 2; in_doubt++) {
-		h = make_three(batch, &record);
-		r = open_ring(1, NULL, NULL);
-		assert_int_equal(journal_store_add(r, "10.0.0.9:1", 99), 1);
-		if (in_doubt) {
-			journal_assign(r, batch[1], 1);
-			journal_give(r, batch[1]);
-		}
-		journal_assign(r, batch[1], 0);
-		journal_give(r, batch[1]);
-		if (in_doubt)
-			journal_release(r, batch[1]);
-		journal_close(r);
+		h = make_second(batch, in_doubt);
 		at = h.batches_at + batch[1] * size;
 		nb = h.nb_batches - 1;
 		expect_corrected(batch, !in_doubt, 0);
@@ -2002,8 +2149,11 @@ main(void)
 		cmocka_unit_test(test_run_fields),
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_changed_record),
+		cmocka_unit_test(test_changed_position),
 		cmocka_unit_test(test_keep_copies),
 		cmocka_unit_test(test_damaged_batch),
+		cmocka_unit_test(test_damaged_record),
 		cmocka_unit_test(test_damaged_status),
 		cmocka_unit_test(test_damaged_owner),
 		cmocka_unit_test(test_damaged_store),

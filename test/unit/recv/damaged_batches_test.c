@@ -28,6 +28,7 @@
 #define RETAINED    100 /* last frame whose row was put */
 #define HELD	    50	/* images of earlier receivers, in their ledgers */
 #define BODY	    (2 * XFER_BLOCK)
+#define STATUS_CRC  4 /* byte of a record */
 
 /* Runs in the journal. */
 enum {
@@ -141,9 +142,12 @@ change(uint64_t at, uint8_t bits)
 	close(fd);
 }
 
-/* A journal whose receiver was killed, with damage. @param bits  changed at each position */
+/*
+ * A journal whose receiver was killed, with damage.
+ * @param known  of the record, only the status is damaged
+ */
 static void
-make_journal(uint8_t bits)
+make_journal(bool known)
 {
 	struct ledger_kept kept = {.version = LEDGER_KEPT_VERSION,
 		.running = 1,
@@ -175,9 +179,12 @@ make_journal(uint8_t bits)
 	close(fd);
 	for (i = 0; i < NB; i++) {
 		if (batches[i].at >= 128)
-			change(h.data_at + i * (XFER_BLOCK + BODY) + batches[i].at - 128, bits);
+			change(h.data_at + i * (XFER_BLOCK + BODY) + batches[i].at - 128, 1);
 		else if (batches[i].at >= 0)
-			change(h.batches_at + i * sizeof(struct ring_batch) + batches[i].at, bits);
+			/* one wrong bit would be corrected */
+			change(h.batches_at + i * sizeof(struct ring_batch) +
+					(known ? STATUS_CRC : batches[i].at),
+				3);
 	}
 }
 
@@ -310,26 +317,26 @@ test_take_out(void **state)
 {
 	struct damaged_batches found;
 	char *content;
-	uint8_t bits;
+	unsigned int known;
 
-	/* one wrong bit in a record is corrected; with two, nothing is known about the batch */
-	for (bits = 1; bits <= 3; bits += 2) {
+	/* with two wrong bits in a record, nothing is known about the batch */
+	for (known = 0; known < 2; known++) {
 		clean();
-		make_journal(bits);
+		make_journal(known);
 		assert_int_equal(take_out(&found), 0);
 		assert_int_equal(found.batches, NB - 2);
-		assert_int_equal(found.frames, bits == 1 ? 50 : 40);
-		check_file(1, bits == 1);
-		check_journal(bits == 1);
+		assert_int_equal(found.frames, known ? 50 : 40);
+		check_file(1, known);
+		check_journal(known);
 		/* nothing is left to be done */
 		assert_int_equal(take_out(&found), 0);
 		assert_int_equal(found.batches, 0);
 		assert_int_equal(read_file(2, &content), 0);
 		/* an earlier file stays */
-		make_journal(bits);
+		make_journal(known);
 		assert_int_equal(take_out(&found), 0);
-		check_file(1, bits == 1);
-		check_file(2, bits == 1);
+		check_file(1, known);
+		check_file(2, known);
 	}
 	clean();
 }
@@ -344,7 +351,7 @@ test_kill(void **state)
 
 	for (i = 1; i < 1000; i++) {
 		clean();
-		make_journal(1);
+		make_journal(true);
 		pid = fork();
 		assert_true(pid >= 0);
 		if (pid == 0) {
@@ -378,7 +385,7 @@ test_no_room(void **state)
 	FILE *f;
 
 	clean();
-	make_journal(1);
+	make_journal(true);
 	f = fopen(directory, "w");
 	assert_non_null(f);
 	fclose(f);
@@ -394,6 +401,65 @@ test_no_room(void **state)
 	clean();
 }
 
+/* Make a journal in which one record is changed. Two stores may have its batch. */
+static void
+make_doubt(unsigned int i, bool held, size_t at, uint8_t bits)
+{
+	struct ring_header h;
+	struct journal *r;
+	unsigned int k;
+	int fd;
+
+	unlink(path);
+	kill_at = 0;
+	r = open_journal(0);
+	for (k = 0; k < RUNS; k++)
+		add_run(r, k);
+	for (k = 0; k < NB; k++)
+		put(r, k);
+	for (k = 0; k < 3; k++)
+		assert_int_equal(journal_store_add(r, "10.0.0.1:1", 60 + k), k);
+	for (k = 0; k < 2; k++) {
+		journal_assign(r, i, k);
+		journal_give(r, i);
+	}
+	if (!held)
+		journal_release(r, i);
+	journal_close(r);
+	fd = open(path, O_RDONLY);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	close(fd);
+	change(h.batches_at + i * sizeof(struct ring_batch) + at, bits);
+}
+
+/* A record of which two stores may have the batch is lost: both are named. */
+static void
+test_doubt(void **state)
+{
+	struct damaged_batches found;
+	unsigned int held;
+
+	for (held = 0; held < 2; held++) {
+		clean();
+		make_doubt(2, held, offsetof(struct ring_batch, sequence), 10);
+		assert_int_equal(take_out(&found), 0);
+		assert_int_equal(found.batches, 1);
+		assert_int_equal(found.doubts, 1);
+		assert_int_equal(found.stores, 3);
+		/* its status is lost: any store may have it */
+		make_doubt(2, held, STATUS_CRC, 3);
+		assert_int_equal(take_out(&found), 0);
+		assert_int_equal(found.doubts, 1);
+		assert_int_equal(found.stores, 7);
+		/* one bit is corrected */
+		make_doubt(2, held, offsetof(struct ring_batch, sequence), 8);
+		assert_int_equal(take_out(&found), 0);
+		assert_int_equal(found.batches, 0);
+		assert_int_equal(found.doubts, 0);
+	}
+	clean();
+}
+
 int
 main(void)
 {
@@ -401,6 +467,7 @@ main(void)
 		cmocka_unit_test(test_take_out),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_doubt),
 	};
 	int ret;
 

@@ -2,7 +2,8 @@
 /*
  * Tests a store whose inventory has too many batches, is unordered or never ends: the receiver
  * stores only what concerns its own batches, and waits for a limited time. Also tests what is
- * recorded before a batch is sent, and which results release it.
+ * recorded before a batch is sent, which results release it, and who keeps a copy of a batch that
+ * is damaged in the journal.
  */
 
 #include <setjmp.h>
@@ -39,6 +40,31 @@ __wrap_xfer_qp_clock(void)
 	return now;
 }
 
+/* The messages that the client sends; none without a buffer. */
+static bool may_send;
+static struct xfer_msg last; /* head of the last one */
+static unsigned int messages;
+
+void *__wrap_xfer_qp_room(struct xfer_qp *l);
+int __wrap_xfer_qp_send(struct xfer_qp *l, uint32_t size);
+
+static uint8_t message_room[XFER_MSG_MAX];
+
+void *
+__wrap_xfer_qp_room(struct xfer_qp *l)
+{
+	return may_send ? message_room : NULL;
+}
+
+int
+__wrap_xfer_qp_send(struct xfer_qp *l, uint32_t size)
+{
+	memcpy(&last, message_room, sizeof(last));
+	assert_int_equal(last.length, size);
+	messages++;
+	return 0;
+}
+
 static int
 begin(void **state)
 {
@@ -55,12 +81,18 @@ begin(void **state)
 	struct journal_batch b = {.rows = 1, .table = 1, .body_bytes = XFER_BLOCK};
 	char message[PATH_MAX];
 	uint32_t batch;
+	uint8_t *room;
 
+	may_send = false;
+	messages = 0;
 	snprintf(path, sizeof(path), "/dev/shm/xfer_inventory_test_%d", getpid());
 	assert_int_equal(journal_open(&ring, &config, message), 0);
 	b.run = journal_run_add(ring, &run);
 	for (b.sequence = 0; b.sequence < BATCHES; b.sequence++) {
-		assert_non_null(journal_reserve(ring, XFER_BLOCK));
+		room = journal_reserve(ring, XFER_BLOCK);
+		assert_non_null(room);
+		memset(room, (int)b.sequence, 2 * XFER_BLOCK);
+		b.body_crc32c = arrow_crc32c(0, room + XFER_BLOCK, XFER_BLOCK);
 		journal_fill(ring, &b);
 		batch = journal_commit(ring, &b);
 		journal_assign(ring, batch, b.sequence % 2 == 0 ? STORE : STORE + 1);
@@ -167,6 +199,29 @@ test_silence(void **state)
 	(void)store_client_poll(sender);
 	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
 	assert_int_equal(sender->stats.late, 1);
+}
+
+/*
+ * While the store recovers, the client sends heartbeats: a store that has died does not acknowledge
+ * them, which breaks the connection.
+ */
+static void
+test_heartbeat(void **state)
+{
+	unsigned int i;
+
+	may_send = true;
+	for (i = 0; i < 10 * WAITING_HEARTBEAT_MS; i++, now++)
+		assert_false(say(XFER_STATUS));
+	assert_in_range(messages, 9, 10);
+	assert_int_equal(last.type, XFER_STATUS);
+	/* not before REASSIGNED and HELD are complete, which have a deadline */
+	sender->all_sent = false;
+	sender->told = 2 * XFER_TABLES - 1;
+	for (i = 0, messages = 0; i < 2; i++, now += WAITING_HEARTBEAT_MS) {
+		assert_false(say(XFER_STATUS));
+		assert_int_equal(last.type, i == 0 ? XFER_HELD : XFER_STATUS);
+	}
 }
 
 static void
@@ -328,6 +383,153 @@ test_result_of_another(void **state)
 	forget_places();
 }
 
+/* ---- batches that are damaged in the journal ------------------------------------------------- */
+
+/* Give batch `index` to another store, then to this one, or the other way round. */
+static void
+give_both(uint32_t index, bool mine)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		journal_assign(ring, index, (i + mine) % 2 == 0 ? STORE : STORE + 1);
+		journal_give(ring, index);
+	}
+}
+
+/* Connect again: list the batches for REASSIGNED and HELD. */
+static void
+collect(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		stream_contents_free(&sender->moved[i]);
+		stream_contents_free(&sender->held[i]);
+		interval_set_free(&sender->mine[i]);
+		interval_set_free(&sender->have[i]);
+	}
+	sender->have_all = false;
+	sender->have_next = sender->have_table = 0;
+	assert_int_equal(store_client_collect(sender), 0);
+}
+
+/* A damaged batch of another store is not reassigned: this store may have a better copy. */
+static void
+test_damaged_moved(void **state)
+{
+	struct journal_batch b;
+	unsigned int i;
+	uint64_t crc;
+
+	for (i = 1; i < 6; i += 2)
+		give_both(i, false);
+	assert_true(journal_get(ring, 3, &b));
+	b.body[10] ^= 1;
+	assert_true(journal_get(ring, 5, &b));
+	b.metadata[10] ^= 1;
+	collect();
+	assert_true(stream_contents_get(&sender->moved[1], 1, &crc));
+	assert_false(stream_contents_get(&sender->moved[1], 3, &crc));
+	assert_false(stream_contents_get(&sender->moved[1], 5, &crc));
+	/* its owner may still have a sound copy, too */
+	assert_false(journal_is_damaged(ring));
+	assert_int_equal(take(1, 100, 1, false), XFER_REASON_NONE);
+	store_client_release_found(sender);
+	for (i = 1; i < 6; i += 2) {
+		assert_true(journal_get(ring, i, &b));
+		assert_int_equal(b.given, i == 1 ? 2 : 3);
+		/* nobody has proved anything: both stores keep what they have */
+		journal_release(ring, i);
+		assert_false(journal_get(ring, i, &b));
+	}
+}
+
+/* The store proves that it has a sound copy: the other one is told, whatever is damaged here. */
+static void
+test_damaged_found(void **state)
+{
+	struct journal_batch b;
+	unsigned int i;
+
+	for (i = 0; i < 4; i += 2) {
+		give_both(i, true);
+		assert_true(journal_get(ring, i, &b));
+		(i == 0 ? b.body : b.metadata)[10] ^= 1;
+		/* it was about to be sent */
+		journal_keep_copies(ring, i);
+	}
+	collect();
+	assert_int_equal(take(1, 0, 2, false), XFER_REASON_NONE);
+	store_client_release_found(sender);
+	assert_int_equal(sender->stats.found, 2);
+	for (i = 0; i < 4; i += 2) {
+		assert_true(journal_get(ring, i, &b));
+		assert_false(b.held);
+		assert_int_equal(b.given, 3);
+	}
+	assert_false(journal_is_damaged(ring));
+}
+
+/* A damaged batch comes to a store that may have it: the store is asked, not written to. */
+static void
+test_damaged_asked(void **state)
+{
+	struct journal_batch b;
+
+	give_both(1, false);
+	assert_true(journal_get(ring, 1, &b));
+	b.metadata[10] ^= 1;
+	collect();
+	sender->state = STORE_CLIENT_UP;
+	sender->nb_free[1] = sender->nb_free_stages = 1;
+	sender->free_slot[1] = calloc(1, sizeof(uint32_t));
+	journal_assign(ring, 1, STORE);
+	assert_int_equal(store_client_offer(sender, 1), 0);
+	writes = 0;
+	assert_false(store_client_send_batch(sender, 1));
+	assert_int_equal(writes, 0);
+	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
+	/* the next connection has it in HELD */
+	collect();
+	assert_true(interval_set_has(&sender->mine[1], 1));
+	assert_int_equal(take(1, 1, 1, false), XFER_REASON_NONE);
+	store_client_release_found(sender);
+	assert_true(journal_get(ring, 1, &b) && !b.held && b.given == 3);
+	free(sender->queue[1].at);
+}
+
+/* A copy that this store kept came in doubt while it was connected: it is told before the end. */
+static void
+test_doubt_before_end(void **state)
+{
+	struct journal_batch b;
+	uint32_t i;
+
+	give_both(1, false);
+	assert_true(journal_get(ring, 1, &b));
+	b.body[10] ^= 1;
+	collect();
+	sender->state = STORE_CLIENT_UP;
+	sender->finish = may_send = true;
+	/* its owner proves to have a sound copy */
+	journal_prove(ring, 1);
+	for (i = 0; i < BATCHES; i++)
+		journal_release(ring, i);
+	assert_true(journal_get(ring, 1, &b) && !b.held);
+	send_end(sender);
+	assert_int_equal(last.type, XFER_REFUSE);
+	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
+	collect();
+	assert_int_equal(sender->moved[1].nb, 1);
+	assert_int_equal(take(1, 100, 1, false), XFER_REASON_NONE);
+	store_client_release_found(sender);
+	sender->state = STORE_CLIENT_UP;
+	send_end(sender);
+	assert_int_equal(last.type, XFER_END);
+	assert_int_equal(sender->state, STORE_CLIENT_ENDING);
+}
+
 int
 main(void)
 {
@@ -335,10 +537,15 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_for_ever, begin, end),
 		cmocka_unit_test_setup_teardown(test_no_end, begin, end),
 		cmocka_unit_test_setup_teardown(test_silence, begin, end),
+		cmocka_unit_test_setup_teardown(test_heartbeat, begin, end),
 		cmocka_unit_test_setup_teardown(test_all_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
 		cmocka_unit_test_setup_teardown(test_given_first, begin, end),
 		cmocka_unit_test_setup_teardown(test_result_of_another, begin, end),
+		cmocka_unit_test_setup_teardown(test_damaged_moved, begin, end),
+		cmocka_unit_test_setup_teardown(test_damaged_found, begin, end),
+		cmocka_unit_test_setup_teardown(test_damaged_asked, begin, end),
+		cmocka_unit_test_setup_teardown(test_doubt_before_end, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
