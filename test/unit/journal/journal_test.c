@@ -956,18 +956,35 @@ test_damaged_run(void **state)
 	unlink(path);
 }
 
-/* The status of a record that was never used. */
+/*
+ * A damaged status of a record that was never used, and of a run that was dropped: the run is back,
+ * without batches.
+ */
 static void
 test_damaged_free_run(void **state)
 {
 	static struct ring_run good;
-	const struct ring_header h = make_runs(&good);
+	struct ring_header h = make_runs(&good);
 	const uint64_t word = 0x30;
 	const uint32_t before = checksum();
+	struct journal_run run;
+	struct journal *r;
 
 	write_at(h.runs_at + 2 * sizeof(good), &word, sizeof(word));
 	expect_run(true, 64, false);
 	assert_int_equal(checksum(), before);
+	r = open_ring(1, NULL, NULL);
+	journal_release(r, 0);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	assert_false(journal_run_get(r, 0, &run));
+	journal_close(r);
+	write_at(h.runs_at, &word, sizeof(word));
+	r = open_ring(1, NULL, NULL);
+	assert_true(journal_run_get(r, 0, &run));
+	assert_int_equal(run.references, 0);
+	assert_int_equal(run.incarnation, 1 + INCARNATION);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	journal_close(r);
 	unlink(path);
 }
 
