@@ -346,6 +346,10 @@ receive(struct service *s)
 		LOG(ERR, "run %s failed, see above\n", status.name);
 	if (status.failed_runs != 0 && ret == 0)
 		ret = REPORTED;
+	if (s->pipeline->stores != NULL && egress_was_damaged(s->pipeline->stores)) {
+		LOG(ERR, "the journal was damaged, see above\n");
+		ret = ret != 0 ? ret : REPORTED;
+	}
 	ledger_read(&all, s->pipeline, NULL);
 	if (!all.packets_balance || all.pending != 0) {
 		LOG(ERR, "received packets are not all accounted for: this is a bug\n");

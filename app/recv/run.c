@@ -613,6 +613,36 @@ lost_kept(struct run *r, const struct ledger *l)
 }
 
 /**
+ * Check whether the journal lost kept frames of the run through damage, also those of an earlier
+ * receiver, and if so store a message.
+ * @return true if so
+ */
+static bool
+journal_was_damaged(struct run *r)
+{
+	const struct egress *stores = r->pipeline->stores;
+	struct egress_stats images, frames;
+
+	if (!r->began || stores == NULL)
+		return false;
+	egress_stats_get(stores, ARROW_IMAGES, &images);
+	egress_stats_get(stores, ARROW_FRAMES, &frames);
+	if (images.damaged + frames.damaged > 0)
+		complain(r, 0,
+			"run %s: %" PRIu64 " kept frames and %" PRIu64 " rows were damaged in the "
+			"journal, and are not in a store; see above",
+			r->settings.run, images.damaged_rows, frames.damaged_rows);
+	else if (r->ledger.resumed.version != 0 && egress_before_was_damaged(stores))
+		complain(r, 0,
+			"run %s: the journal that an earlier receiver of this run left was "
+			"damaged, see above",
+			r->settings.run);
+	else
+		return false;
+	return true;
+}
+
+/**
  * Store the status of the run and write its ledger, after the files were closed.
  * @param failed  the run has failed; else that is found here
  */
@@ -687,6 +717,7 @@ finish(struct run *r, bool failed)
 		failed = true;
 	}
 	failed |= lost_kept(r, &last->ledger);
+	failed |= journal_was_damaged(r);
 	failed |= received_nothing(r, &last->ledger);
 	if (!ledger_balanced(&last->ledger)) {
 		complain(r, 0, "the ledger of run %s does not balance: this is a bug",

@@ -17,7 +17,6 @@
 #include "pipeline.h"
 #include "run_ledger.h"
 #include "rx/rx.h"
-#include "rx/rx.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(run_ledger_logtype, braggline.run.ledger, NOTICE);

@@ -117,7 +117,7 @@ sign(bool bytes)
 	static struct ring_run run;
 	struct ring_batch batch[RECORDS];
 	struct ring_header h;
-	unsigned int i;
+	unsigned int i, t;
 
 	read_at(0, &h, sizeof(h));
 	h.crc = arrow_crc32c(0, &h.size,
@@ -132,9 +132,16 @@ sign(bool bytes)
 	write_at(0, &h, sizeof(h));
 	for (i = 0; i < RUNS; i++) {
 		read_at(good.runs_at + i * sizeof(run), &run, sizeof(run));
-		if (run.schema_bytes[0] > JOURNAL_SCHEMA || run.schema_bytes[1] > JOURNAL_SCHEMA)
-			continue;
-		run.crc = run_crc(&run);
+		for (t = 0; t < XFER_TABLES; t++) {
+			if (run.constants.schema_bytes[t] <= JOURNAL_SCHEMA)
+				run.constants.schema_crc[t] = arrow_crc32c(
+					0, run.schema[t][0], run.constants.schema_bytes[t]);
+		}
+		run.constants.crc = constants_crc(&run.constants);
+		run.copy.crc = constants_crc(&run.copy);
+		run.batches_crc = batches_crc(run.batches);
+		run.spilled = status_seal((uint32_t)run.spilled);
+		run.spilling = status_seal((uint32_t)run.spilling);
 		run.status = status_seal((uint32_t)run.status);
 		write_at(good.runs_at + i * sizeof(run), &run, XFER_BLOCK);
 	}
@@ -155,7 +162,7 @@ check_runs(const struct journal *r)
 		if (!journal_run_get(r, i, &run))
 			continue;
 		WANT(xfer_name_check(run.name));
-		WANT(run.spilled <= UINT64_MAX >> SPILLING_BITS);
+		WANT(run.spilled <= JOURNAL_UNCOUNTED);
 		WANT(run.held <= run.references && run.references <= r->nb_batches);
 		(void)journal_had(r, run.incarnation);
 		for (t = 0; t < XFER_TABLES; t++)

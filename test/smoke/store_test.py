@@ -3,7 +3,8 @@
 """braggline-recv to braggline-store over software RoCE and shared memory. Either or both are killed
 with kill -9 during the run; every batch that was kept is in the files exactly once. If both are
 killed and only the store comes back, it completes the files. If a batch of the journal is damaged
-meanwhile, its bytes are saved, and its frames are counted.
+meanwhile, or while the receiver runs, its bytes are saved, its frames are counted, and the exit
+status is 1.
 
 usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
 """
@@ -159,6 +160,10 @@ def play(chain, kind, moment):
     time.sleep(0.5 + moment.uniform(0, 1 if kind == 'damaged' else 3))
     if kind == 'none' or kind in LADDER:
         pass
+    elif kind == 'flipped':
+        kill(store)
+        flip_unsent(chain)
+        store = chain.start_store()
     elif kind == 'store':
         kill(store)
         time.sleep(moment.uniform(0, 1))
@@ -183,10 +188,32 @@ def play(chain, kind, moment):
         recv = chain.start_recv(50)
         if kind in ('both', 'damaged'):
             store = chain.start_store()
-    end(recv, 'braggline-recv')
+    end(recv, 'braggline-recv', 1 if kind in ('damaged', 'flipped') else 0)
     store.send_signal(signal.SIGTERM)
     end(store, 'braggline-store')
     return left
+
+
+def flip_unsent(chain):
+    """Change a bit in the newest batch of images of a receiver that has no store."""
+    def batches():
+        return held_images(chain.ring, ledger(chain.ring)['retained'])
+    # a store that is gone gets at most 30 batches
+    wait('batches that were not sent', lambda: len(batches()) >= 60)
+    sequence, rows, first, body = batches()[-1]
+    flip(chain.ring, body - 100)
+    chain.spoilt = sequence, rows, first
+
+
+def check_flipped(chain, found):
+    """The frames of the damaged batch are missing, and the ledger of the run counts them."""
+    sequence, rows, _ = chain.spoilt
+    known = read_ledger(chain)
+    want(known['unwritten'] == rows and known['stored'] == FRAMES - rows, known)
+    images = [batches for (_, table), batches in found.items() if table == 'images']
+    want(len(images) == 1 and sequence not in images[0], images)
+    want(sum(images[0].values()) == FRAMES - rows, images)
+    return [FRAMES - rows]
 
 
 def spoil(chain, left):
@@ -297,6 +324,8 @@ def check(chain, kind, left):
     for key, batches in left.items():
         for sequence, rows in batches.items():
             want(found.get(key, {}).get(sequence) == rows, key, sequence, 'was held and is lost')
+    if kind == 'flipped':
+        return check_flipped(chain, found)
     if kind == 'damaged':
         check_spoilt(chain, found)
     for (incarnation, table), batches in found.items():
@@ -319,7 +348,7 @@ def main():
     print(f'STORE_SEED={seed}', flush=True)
     moment = random.Random(seed)
     for number in range(rounds):
-        for kind in ('none', 'store', 'recv', 'both', 'damaged', 'gone', *LADDER):
+        for kind in ('none', 'store', 'flipped', 'recv', 'both', 'damaged', 'gone', *LADDER):
             with tempfile.TemporaryDirectory() as where:
                 chain = Chain(build, where, kind)
                 try:

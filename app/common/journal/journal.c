@@ -7,161 +7,6 @@
 
 #include "fail_point.h"
 #include "journal/journal_private.h"
-#include "xfer/msg.h"
-
-/* ---- runs ------------------------------------------------------------------------------------ */
-
-static void
-remember(struct journal *r, uint64_t incarnation)
-{
-	const unsigned int slot = r->nb_incarnations % JOURNAL_INCARNATIONS;
-	struct ring_incarnation *to = &r->header->incarnation[slot], *i = &r->incarnation[slot];
-
-	*i = (struct ring_incarnation){.incarnation = incarnation, .number = ++r->nb_incarnations};
-	i->crc = incarnation_crc(i);
-	PUT(to->incarnation, i->incarnation);
-	step(r);
-	PUT(to->number, i->number);
-	step(r);
-	PUT(to->crc, i->crc);
-	step(r);
-}
-
-bool
-journal_had(const struct journal *r, uint64_t incarnation)
-{
-	unsigned int i;
-
-	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
-		if (r->incarnation[i].number > 0 && r->incarnation[i].incarnation == incarnation)
-			return true;
-	}
-	/* the record of its incarnation may be damaged */
-	for (i = 0; i < JOURNAL_RUNS; i++) {
-		if (r->run_status[i].state == RUN_LIVE && r->run_problem[i] == NULL &&
-			r->run[i].incarnation == incarnation)
-			return true;
-	}
-	return false;
-}
-
-unsigned int
-journal_lost_incarnations(const struct journal *r)
-{
-	return r->lost_incarnations;
-}
-
-int
-journal_run_add(struct journal *r, const struct journal_run *from)
-{
-	struct ring_run *run;
-	unsigned int i, t;
-
-	/* the name becomes part of file names, also in a process that adopts the journal */
-	if (!xfer_name_check(from->name))
-		return -EINVAL;
-	for (t = 0; t < XFER_TABLES; t++) {
-		if (from->schema_bytes[t] > JOURNAL_SCHEMA)
-			return -E2BIG;
-	}
-	for (i = 0; i < JOURNAL_RUNS && r->run_status[i].state != RUN_FREE; i++)
-		;
-	if (i == JOURNAL_RUNS)
-		return -ENOSPC;
-	run = &r->run[i];
-	run->run = from->run;
-	run->incarnation = from->incarnation;
-	memcpy(run->name, from->name, sizeof(run->name));
-	for (t = 0; t < XFER_TABLES; t++) {
-		run->schema_bytes[t] = from->schema_bytes[t];
-		run->body_max[t] = from->body_max[t];
-		memcpy(run->schema[t], from->schema[t], from->schema_bytes[t]);
-	}
-	run->spilled = 0;
-	step(r);
-	remember(r, from->incarnation);
-	run->crc = run_crc(run);
-	step(r);
-	put_run_status(r, i, (struct run_status){.state = RUN_LIVE});
-	return (int)i;
-}
-
-void
-journal_run_end(struct journal *r, unsigned int run, const uint64_t batches[XFER_TABLES])
-{
-	unsigned int t;
-
-	for (t = 0; t < XFER_TABLES; t++)
-		r->run[run].batches[t] = batches[t];
-	step(r);
-	put_run_status(r, run, (struct run_status){.state = RUN_LIVE, .ended = 1});
-}
-
-static void
-put_spilled(struct journal *r, unsigned int run, uint64_t batches, uint64_t releasing)
-{
-	const uint64_t word = batches << SPILLING_BITS | releasing;
-
-	if (r->run[run].spilled == word)
-		return;
-	PUT(r->run[run].spilled, word);
-	step(r);
-}
-
-void
-journal_run_spilled(struct journal *r, unsigned int run, uint64_t batches)
-{
-	put_spilled(r, run, batches, 0);
-}
-
-/* If the process died before the release, the count is one too high. */
-static uint64_t
-count_spilled(const struct journal *r, unsigned int run)
-{
-	const uint64_t word = r->run[run].spilled, releasing = word & SPILLING_MASK;
-
-	if (releasing == 0 || releasing > r->nb_batches)
-		return word >> SPILLING_BITS;
-	return (word >> SPILLING_BITS) -
-		(r->status[releasing - 1].state == BATCH_HELD &&
-			r->known[releasing - 1].run == run);
-}
-
-int
-journal_run_drop(struct journal *r, unsigned int run)
-{
-	if (r->references[run] > 0)
-		return -EBUSY;
-	put_run_status(r, run, (struct run_status){.state = RUN_FREE});
-	return 0;
-}
-
-bool
-journal_run_get(const struct journal *r, unsigned int index, struct journal_run *to)
-{
-	const struct ring_run *run;
-	unsigned int t;
-
-	if (index >= JOURNAL_RUNS || r->run_status[index].state != RUN_LIVE ||
-		r->run_problem[index] != NULL)
-		return false;
-	run = &r->run[index];
-	memset(to, 0, sizeof(*to));
-	to->run = run->run;
-	to->incarnation = run->incarnation;
-	memcpy(to->name, run->name, sizeof(to->name));
-	for (t = 0; t < XFER_TABLES; t++) {
-		to->schema[t] = run->schema[t];
-		to->schema_bytes[t] = run->schema_bytes[t];
-		to->body_max[t] = run->body_max[t];
-		to->batches[t] = r->run_status[index].ended ? run->batches[t] : 0;
-	}
-	to->ended = r->run_status[index].ended;
-	to->spilled = count_spilled(r, index);
-	to->references = r->references[index];
-	to->held = r->held[index];
-	return true;
-}
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -424,15 +269,14 @@ void
 journal_release_spilled(struct journal *r, uint32_t batch)
 {
 	const unsigned int run = r->known[batch].run;
-	const uint64_t batches = count_spilled(r, run) + 1;
 
 	if (r->status[batch].state != BATCH_HELD)
 		return;
 	/* first: a process that adopts the journal must notice if the batch was imported */
-	put_spilled(r, run, batches, batch + 1);
+	journal_spilling(r, run, batch);
 	journal_release(r, batch);
 	/* afterwards: the batch number may be reused from here on */
-	put_spilled(r, run, batches, 0);
+	journal_spilled(r, run);
 }
 
 /* Free the record of a batch if it is in doubt; it is not any more. */
@@ -489,33 +333,35 @@ journal_forget_doubts(struct journal *r, unsigned int run)
 void
 journal_ledger_put(struct journal *r, const void *ledger, size_t size)
 {
-	struct ring_ledger *l = &r->ledger[(r->ledger_number + 1) % 2];
+	struct ring_ledger *from = &r->newest, *to = &r->ledger[(from->number + 1) % 2];
 
+	from->number++;
+	from->size = size;
+	memcpy(from->bytes, ledger, size);
+	memset(from->bytes + size, 0, sizeof(from->bytes) - size);
+	from->crc = ledger_crc(from);
 	/* the other copy remains valid meanwhile */
-	l->number = ++r->ledger_number;
+	to->number = from->number;
 	step(r);
-	l->size = size;
-	memcpy(l->bytes, ledger, size);
+	memcpy(&to->size, &from->size, sizeof(*to) - offsetof(struct ring_ledger, size));
 	step(r);
-	PUT(l->crc, ledger_crc(l));
+	PUT(to->crc, from->crc);
 	step(r);
 }
 
 size_t
 journal_ledger_get(const struct journal *r, void *ledger, size_t size)
 {
-	const struct ring_ledger *best = NULL;
-	unsigned int i;
+	const struct ring_ledger *l = &r->newest;
 
-	for (i = 0; i < 2; i++) {
-		if (ledger_is_sound(&r->ledger[i]) &&
-			(best == NULL || r->ledger[i].number > best->number))
-			best = &r->ledger[i];
-	}
-	if (best == NULL)
-		return 0;
-	memcpy(ledger, best->bytes, best->size < size ? best->size : size);
-	return best->size;
+	memcpy(ledger, l->bytes, l->size < size ? l->size : size);
+	return l->size;
+}
+
+bool
+journal_ledger_is_lost(const struct journal *r)
+{
+	return r->ledger_lost;
 }
 
 void

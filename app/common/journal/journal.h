@@ -35,7 +35,7 @@
 
 #define JOURNAL_STORES 16	    /**< maximum number of stores */
 #define JOURNAL_RUNS   32	    /**< maximum number of runs that are recorded at a time */
-#define JOURNAL_SCHEMA (256u << 10) /**< maximum size of a table's schema, bytes */
+#define JOURNAL_SCHEMA (128u << 10) /**< maximum size of a table's schema, bytes */
 #define JOURNAL_LEDGER 4000	    /**< maximum size of a ledger, bytes */
 /** incarnations that are remembered, also after their runs are dropped */
 #define JOURNAL_INCARNATIONS 256
@@ -45,6 +45,8 @@
 #define JOURNAL_SPILL	0xfe /**< owner: one of the receiver's own files */
 /** maximum and default number of batches that are held or in doubt */
 #define JOURNAL_BATCHES 65536
+/** number of spilled batches that files never reach: some were not counted */
+#define JOURNAL_UNCOUNTED UINT32_MAX
 
 /** State of a batch that is held or in doubt. Its bytes are `metadata`, then `body`. */
 struct journal_batch {
@@ -74,12 +76,14 @@ struct journal_run {
 	uint64_t run;
 	uint64_t incarnation;
 	char name[XFER_NAME_BYTES];
+	/** output of journal_run_get(): in memory of the journal, until journal_run_drop() */
 	const uint8_t *schema[XFER_TABLES];
 	uint32_t schema_bytes[XFER_TABLES];
 	uint64_t body_max[XFER_TABLES];
 	uint64_t batches[XFER_TABLES]; /**< valid if `ended`: number of batches of the run */
 	bool ended;
-	uint64_t spilled;    /**< batches counted by journal_release_spilled() */
+	uint64_t spilled; /**< batches counted by journal_release_spilled(); or JOURNAL_UNCOUNTED */
+	bool spilled_lost;   /**< that number was damaged when the journal was opened */
 	uint32_t references; /**< batches that are held or in doubt */
 	uint32_t held;	     /**< batches that are held */
 };
@@ -120,9 +124,10 @@ struct journal_stats {
 	uint64_t adopted;
 	uint64_t damaged; /**< damaged batches found when it was opened, and by journal_check() */
 	/**
-	 * wrong records that were corrected: by opening, one wrong bit in the status of a run, or
-	 * anywhere in the record of a batch, a store or an incarnation; by journal_check(), any
-	 * change of the record of a batch
+	 * wrong records that were corrected: by opening, one wrong bit in the status of a batch, or
+	 * anywhere in the record of a batch, a store, an incarnation or a ledger, or in a part of
+	 * the record of a run, or a damaged copy of such a part; by journal_check(), any change of
+	 * the record of a batch
 	 */
 	uint64_t corrected;
 	uint64_t full; /**< times that there was no space for a room */
@@ -140,9 +145,11 @@ const char *journal_default_path(void);
  * journal_default_path() is created if it is missing, and is accessible to this user only.
  *
  * A batch whose record, metadata or body fails its checksum is counted and stays where it is
- * (journal_damage_next()). The other batches are adopted. One wrong bit in the status of a run, or
- * in the record of a batch, a store or an incarnation, is corrected and counted. The file is
- * refused if a value that all batches depend on is out of range, or if a run or a store is damaged.
+ * (journal_damage_next()). The other batches are adopted. One wrong bit in the status of a batch,
+ * or in the record of a batch, a run, a store, an incarnation or the ledger, is corrected and
+ * counted. Of the constants and of each schema of a run there are two copies, so that more wrong
+ * bits in one of them are corrected, too. The file is refused if a value that all batches depend on
+ * is out of range, or if a run or a store is damaged.
  * A store is damaged, too, if batches were sent to it and its record is free. A file that begins
  * with zeros is created again only if it is empty. If another process of this user truncates the
  * file, this process is killed by SIGBUS.
@@ -203,10 +210,12 @@ void journal_memory(const struct journal *r, void **addr, uint64_t *size);
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /**
- * Add a run.
+ * Add a run. The process uses a copy of it in its own memory from then on: damage of the file
+ * changes nothing until the file is opened again.
  * @param run  name, run, incarnation, schemas and body_max are used
  * @return index of the run
  *   - -ENOSPC: JOURNAL_RUNS runs exist
+ *   - -ENOMEM
  *   - -E2BIG: a schema is larger than JOURNAL_SCHEMA
  *   - -EINVAL: xfer_name_check() refuses the name
  */
@@ -217,10 +226,15 @@ void journal_run_end(struct journal *r, unsigned int run, const uint64_t batches
 
 /**
  * Set the number of the run's batches that are not held because files of the receiver have them.
+ * @param batches  JOURNAL_UNCOUNTED: the number is not known; the next receiver that adopts the
+ *   journal then forgets the doubts of the run
  */
 void journal_run_spilled(struct journal *r, unsigned int run, uint64_t batches);
 
-/** Forget a run. @return 0; -EBUSY: batches of it are held or in doubt */
+/**
+ * Forget a run.
+ * @return 0; -EBUSY: batches of it are held or in doubt, or a damaged batch may be of this run
+ */
 int journal_run_drop(struct journal *r, unsigned int run);
 
 /** Whether a run of this incarnation was ever added. The last JOURNAL_INCARNATIONS are known. */
@@ -437,6 +451,9 @@ void journal_ledger_put(struct journal *r, const void *ledger, size_t size);
  * @return size of the ledger in bytes; 0: none
  */
 size_t journal_ledger_get(const struct journal *r, void *ledger, size_t size);
+
+/** @return whether opening found that both copies of the ledger are damaged */
+bool journal_ledger_is_lost(const struct journal *r);
 
 void journal_stats_get(const struct journal *r, struct journal_stats *stats);
 

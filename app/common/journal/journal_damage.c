@@ -56,23 +56,26 @@ journal_status_open(uint64_t word, uint32_t *value)
 int
 journal_bytes_open(void *bytes, size_t size, uint32_t *crc)
 {
-	const uint32_t found = arrow_crc32c(0, bytes, size);
+	const uint32_t found = arrow_crc32c(0, bytes, size), wrong = *crc ^ found;
+	/* what a wrong bit adds to the CRC: first the last one that the CRC takes */
+	uint32_t added = 0x82f63b78; /* the polynomial, reflected */
 	uint8_t *const byte = bytes;
 	unsigned int bit;
 	size_t i;
 
-	if (*crc == found)
+	if (wrong == 0)
 		return 0;
-	if (__builtin_popcount(*crc ^ found) == 1) {
+	if (__builtin_popcount(wrong) == 1) {
 		*crc = found;
 		return 1;
 	}
-	for (i = 0; i < size; i++) {
-		for (bit = 0; bit < 8; bit++) {
-			byte[i] ^= 1u << bit;
-			if (*crc == arrow_crc32c(0, bytes, size))
+	for (i = size; i-- > 0;) {
+		for (bit = 8; bit-- > 0;) {
+			if (added == wrong) {
+				byte[i] ^= 1u << bit;
 				return 1;
-			byte[i] ^= 1u << bit;
+			}
+			added = added >> 1 ^ (added & 1 ? 0x82f63b78 : 0);
 		}
 	}
 	return -EBADMSG;
@@ -201,7 +204,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 	to->stores_known =
 		r->is[batch] != RECORD_STATUS_DAMAGED && r->is[batch] != RECORD_WHOLLY_DAMAGED;
 	to->record = (const uint8_t *)&r->batch[batch];
-	to->known = r->is[batch] >= RECORD_STATUS_DAMAGED;
+	to->known = record_is_known(r->is[batch]);
 	to->batch.owner = r->status[batch].owner;
 	to->batch.given = r->status[batch].given;
 	to->batch.held = to->held;
@@ -304,15 +307,10 @@ journal_damage_drop(struct journal *r, uint32_t batch)
 {
 	if (!is_damaged(r, batch))
 		return;
+	journal_spill_dropped(r, batch);
 	put_status(r, batch, (struct batch_status){.state = BATCH_FREE});
 	r->is[batch] = RECORD_SOUND;
 	r->free_batch[r->nb_free++] = batch;
 	r->nb_damaged--;
 	journal_grant(r);
-}
-
-const char *
-journal_run_damage(const struct journal *r, unsigned int index)
-{
-	return index < JOURNAL_RUNS ? r->run_problem[index] : NULL;
 }

@@ -16,7 +16,6 @@
 #include "io/file_lock.h"
 #include "io/own_file.h"
 #include "journal/journal_private.h"
-#include "xfer/msg.h"
 
 #define PAGE_MAX (UINT64_C(1) << 34) /* the largest supported huge page */
 
@@ -49,7 +48,7 @@ static void
 find_parts(struct journal *r, const struct ring_header *h)
 {
 	r->ledger = (struct ring_ledger *)(r->map + h->ledger_at);
-	r->run = (struct ring_run *)(r->map + h->runs_at);
+	r->ring_run = (struct ring_run *)(r->map + h->runs_at);
 	r->batch = (struct ring_batch *)(r->map + h->batches_at);
 	r->data = r->map + h->data_at;
 	r->data_size = h->data_size;
@@ -216,63 +215,21 @@ by_position(const void *a, const void *b)
 	return (x->position > y->position) - (x->position < y->position);
 }
 
-/* @return what is wrong with a run; NULL: nothing */
-static const char *
-find_run_problem(const struct journal *r, const struct ring_run *run)
-{
-	unsigned int t;
-
-	for (t = 0; t < XFER_TABLES; t++) {
-		if (run->schema_bytes[t] > JOURNAL_SCHEMA || run->body_max[t] > XFER_BODY_MAX)
-			return "a size is out of range";
-	}
-	if (run->crc != run_crc(run))
-		return "wrong checksum";
-	if (!xfer_name_check(run->name))
-		return "its name is not valid in file names";
-	if (r->run_status[run - r->run].ended > 1 ||
-		(run->spilled & SPILLING_MASK) > r->nb_batches ||
-		((run->spilled & SPILLING_MASK) > 0 && run->spilled >> SPILLING_BITS == 0))
-		return "a count is out of range";
-	return NULL;
-}
-
-/* @return false: it is damaged */
-static bool
-read_run_status(struct journal *r, unsigned int run)
-{
-	struct run_status *s = &r->run_status[run];
-	uint32_t value;
-	const int wrong = journal_status_open(r->run[run].status, &value);
-
-	*s = (struct run_status){.state = value & 0xff, .ended = value >> 8 & 0xff};
-	r->stats.corrected += wrong == 1;
-	return wrong >= 0 && s->state <= RUN_LIVE;
-}
-
-/* Find the damaged runs. @param only_sound  refuse them */
+/* Refuse a damaged run. */
 static int
-check_runs(struct journal *r, const char *path, bool only_sound, char *message)
+refuse_runs(const struct journal *r, const char *path, char *message)
 {
-	const char *problem;
 	unsigned int i;
-	bool known;
 
-	for (i = 0; i < JOURNAL_RUNS; i++) {
-		known = read_run_status(r, i);
-		problem = known ? NULL : "its state is out of range";
-		if (known && r->run_status[i].state == RUN_LIVE)
-			problem = find_run_problem(r, &r->run[i]);
-		r->run_problem[i] = problem;
-		if (problem == NULL || !only_sound)
-			continue;
-		snprintf(message, PATH_MAX,
-			"journal %.3000s is damaged: run %u: %s. Bring its other runs into a "
-			"store (braggline-store import), then move it away, to create a new one",
-			path, i, problem);
-		return -EBADMSG;
-	}
-	return 0;
+	for (i = 0; i < JOURNAL_RUNS && r->run_problem[i] == NULL; i++)
+		;
+	if (i == JOURNAL_RUNS)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"journal %.3000s is damaged: run %u: %s. Bring its other runs into a store "
+		"(braggline-store import), then move it away, to create a new one",
+		path, i, r->run_problem[i]);
+	return -EBADMSG;
 }
 
 bool
@@ -393,27 +350,9 @@ read_status(struct journal *r, uint32_t batch, uint16_t known)
 	return true;
 }
 
-/* Write down the corrections of incarnations. */
-static void
-mend_incarnations(struct journal *r)
-{
-	struct ring_incarnation *to;
-	unsigned int i;
-
-	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
-		to = &r->header->incarnation[i];
-		if (r->incarnation[i].number > 0 &&
-			memcmp(to, &r->incarnation[i], sizeof(*to)) != 0) {
-			*to = r->incarnation[i];
-			step(r);
-		}
-	}
-}
-
 void
 journal_mend(struct journal *r)
 {
-	unsigned int run;
 	uint32_t i;
 
 	if (r->mended)
@@ -427,13 +366,8 @@ journal_mend(struct journal *r)
 		else if (r->batch[i].status != batch_status_seal(r->status[i]))
 			put_status(r, i, r->status[i]);
 	}
-	for (run = 0; run < JOURNAL_RUNS; run++) {
-		if (r->run_problem[run] == NULL &&
-			r->run[run].status != run_status_seal(r->run_status[run]))
-			put_run_status(r, run, r->run_status[run]);
-	}
+	journal_runs_mend(r);
 	journal_stores_mend(r);
-	mend_incarnations(r);
 }
 
 static void
@@ -443,41 +377,6 @@ read_stores(struct journal *r)
 
 	for (i = 0; i < JOURNAL_STORES; i++)
 		r->stats.corrected += journal_store_read(&r->header->store[i], &r->store[i]);
-}
-
-static bool
-is_blank(const struct ring_incarnation *k)
-{
-	return k->incarnation == 0 && k->number == 0 && k->crc == 0;
-}
-
-static void
-read_incarnations(struct journal *r)
-{
-	struct ring_incarnation *k;
-	unsigned int i;
-	int wrong;
-
-	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
-		k = &r->incarnation[i];
-		*k = r->header->incarnation[i];
-		if (is_blank(k))
-			continue;
-		wrong = journal_bytes_open(k, offsetof(struct ring_incarnation, crc), &k->crc);
-		if (wrong < 0 || (k->number - 1) % JOURNAL_INCARNATIONS != i)
-			k->number = 0;
-		if (k->number == 0)
-			continue;
-		r->stats.corrected += wrong;
-		if (k->number > r->nb_incarnations)
-			r->nb_incarnations = k->number;
-	}
-	for (i = 0; i < JOURNAL_INCARNATIONS; i++) {
-		/* a process that was killed may have left the next one half written */
-		if (i != r->nb_incarnations % JOURNAL_INCARNATIONS)
-			r->lost_incarnations += r->incarnation[i].number == 0 &&
-				!is_blank(&r->header->incarnation[i]);
-	}
 }
 
 /* Batches were sent to these stores, but no record says which stores they are. */
@@ -565,12 +464,17 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 		return -ENOMEM;
 	}
 	memset(r->known, 0, r->nb_batches * sizeof(*r->known));
-	ret = check_runs(r, path, only_sound, message);
+	ret = journal_runs_read(r);
+	if (ret < 0) {
+		snprintf(message, PATH_MAX, "cannot allocate the schemas of runs");
+		return ret;
+	}
+	ret = only_sound ? refuse_runs(r, path, message) : 0;
 	if (ret < 0)
 		return ret;
 	read_stores(r);
-	read_incarnations(r);
 	n = find_batches(r);
+	journal_runs_count(r);
 	for (i = 0; i < JOURNAL_STORES && only_sound; i++) {
 		if (r->store[i].problem != NULL)
 			return refuse_store(path, i, r->store[i].problem, message);
@@ -673,13 +577,36 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 	return ret < 0 ? ret : 1;
 }
 
+/* A copy that was incomplete when its process died is overwritten next. */
+static void
+read_ledgers(struct journal *r)
+{
+	const struct ring_ledger *const copy = r->ledger;
+	struct ring_ledger l;
+	int wrong, corrected = 0;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		l = copy[i];
+		wrong = journal_bytes_open(
+			&l.size, sizeof(l) - offsetof(struct ring_ledger, size), &l.crc);
+		if (wrong < 0 || l.number % 2 != i || l.size > sizeof(l.bytes) ||
+			l.number <= r->newest.number)
+			continue;
+		corrected = wrong;
+		r->newest = l;
+	}
+	r->stats.corrected += corrected;
+	/* copy 1 is the first one, and the checksum is written last */
+	r->ledger_lost = r->newest.number == 0 && (copy[0].number != 0 || copy[1].crc != 0);
+}
+
 /* @param c  NULL: accept any receiver. @return 1: adopted; 0: no file content; -errno */
 static int
 adopt(struct journal *r, const char *path, const struct journal_config *c, uint64_t size,
 	char *message)
 {
 	struct ring_header h;
-	unsigned int i;
 	int ret = read_header(r->fd, path, c, size, &h, message);
 
 	if (ret <= 0)
@@ -690,11 +617,7 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 		return ret;
 	}
 	find_parts(r, &h);
-	for (i = 0; i < 2; i++) {
-		/* a copy that was incomplete when its process died is overwritten next */
-		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
-			r->ledger_number = r->ledger[i].number;
-	}
+	read_ledgers(r);
 	ret = rebuild(r, path, c != NULL, message);
 	if (ret < 0)
 		return ret;
@@ -947,6 +870,7 @@ journal_close(struct journal *r)
 	free(r->is);
 	free(r->status);
 	free(r->known);
+	journal_runs_free(r);
 	free(r);
 }
 

@@ -10,7 +10,7 @@
 #include "journal/journal.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 9
+#define RING_VERSION 10
 
 /* What is valid in the record of a store. Without STORE_USED, the record is free. */
 enum store_status {
@@ -68,9 +68,9 @@ static_assert(offsetof(struct ring_header, size) == 16, "layout");
 
 /* Two copies follow the header. */
 struct ring_ledger {
-	uint32_t crc; /* of the members that follow, up to the last used byte */
-	uint32_t size;
-	uint64_t number;
+	uint32_t crc;	 /* of all members that follow; written last */
+	uint32_t size;	 /* used bytes; the others are zero */
+	uint64_t number; /* of ledgers saved up to this one; 0: never used */
 	uint8_t bytes[JOURNAL_LEDGER];
 	uint8_t reserved[80];
 };
@@ -87,31 +87,54 @@ struct run_status {
 	uint16_t reserved;
 };
 
-struct ring_run {
-	uint64_t status; /* struct run_status, sealed; written last: makes the record valid */
+/* What never changes of a run, except for its schemas. */
+struct ring_constants {
 	uint64_t run;
 	uint64_t incarnation;
 	char name[XFER_NAME_BYTES];
 	uint32_t schema_bytes[XFER_TABLES];
 	uint64_t body_max[XFER_TABLES];
-	uint64_t batches[XFER_TABLES];
-	/*
-	 * Number of batches released to files of the receiver. The low SPILLING_BITS are 1 + the
-	 * number of the batch that is being released; that batch counts only once it is not held
-	 * any more.
-	 */
-	uint64_t spilled;
-	uint32_t crc; /* of `run` to `body_max`, then of the schemas */
-	uint8_t reserved[XFER_BLOCK - 140];
-	uint8_t schema[XFER_TABLES][JOURNAL_SCHEMA];
+	uint32_t schema_crc[XFER_TABLES];
+	uint32_t reserved;
+	uint32_t crc; /* of the members above */
 };
-static_assert(sizeof(struct ring_run) == XFER_BLOCK + XFER_TABLES * JOURNAL_SCHEMA, "blocks");
+static_assert(sizeof(struct ring_constants) == 120, "layout");
+
+#define RUN_COPY_AT   2048 /* far from the first copy: damage may be longer than a few words */
+#define SCHEMA_COPIES 2
+
+/*
+ * A run. Only opening reads it: a process uses the copy in its own memory (struct run), whatever
+ * happens to the file meanwhile.
+ */
+struct ring_run {
+	uint64_t status; /* struct run_status, sealed; written last: makes the record valid */
+	struct ring_constants constants;
+	uint64_t batches[XFER_TABLES];
+	uint32_t batches_crc;
+	uint32_t reserved;
+	/* number of batches released to files of the receiver, sealed */
+	uint64_t spilled;
+	/*
+	 * The batch that is being released to such a file, sealed. The low SPILLING_BITS are 1 +
+	 * its number, the others are the low bits of `spilled` after the release. The batch counts
+	 * once it is not held any more, if `spilled` does not count it yet.
+	 */
+	uint64_t spilling;
+	uint8_t reserved2[RUN_COPY_AT - 168];
+	struct ring_constants copy; /* of `constants` */
+	uint8_t reserved3[XFER_BLOCK - RUN_COPY_AT - sizeof(struct ring_constants)];
+	uint8_t schema[XFER_TABLES][SCHEMA_COPIES][JOURNAL_SCHEMA];
+};
+static_assert(offsetof(struct ring_run, copy) == RUN_COPY_AT, "layout");
+static_assert(sizeof(struct ring_run) == XFER_BLOCK + XFER_TABLES * SCHEMA_COPIES * JOURNAL_SCHEMA,
+	"blocks");
 
 /* Upper limit of positions, so that sums of them do not overflow. */
 #define POSITION_MAX (UINT64_C(1) << 62)
 
-#define SPILLING_BITS 24
-#define SPILLING_MASK ((UINT64_C(1) << SPILLING_BITS) - 1)
+#define SPILLING_BITS 17
+#define SPILLING_MASK ((UINT32_C(1) << SPILLING_BITS) - 1)
 static_assert(JOURNAL_BATCHES < SPILLING_MASK, "room for 1 + any batch number");
 
 enum batch_state {
@@ -215,6 +238,13 @@ enum record_is {
 	RECORD_BODY_DAMAGED,
 };
 
+/* Whether the members of a record are known. */
+static inline bool
+record_is_known(enum record_is is)
+{
+	return is != RECORD_DAMAGED && is != RECORD_WHOLLY_DAMAGED;
+}
+
 /* A store, as corrected by opening. From journal_mend() on, the file has the same. */
 struct store {
 	uint32_t status;   /* bits of enum store_status */
@@ -223,13 +253,23 @@ struct store {
 	const char *problem; /* NULL: none; otherwise the record is damaged and stays as it is */
 };
 
+/* A live run, as corrected by opening. From journal_mend() on, the file has the same. */
+struct run {
+	struct ring_constants constants;
+	uint8_t *schema[XFER_TABLES]; /* allocated */
+	uint64_t batches[XFER_TABLES];
+	uint32_t spilled;  /* JOURNAL_UNCOUNTED: see journal_run_spilled() */
+	uint32_t spilling; /* as in the file; 0: none */
+	bool spilled_lost; /* a count was damaged when the journal was opened */
+};
+
 struct journal {
 	int fd;
 	uint8_t *map;
 	uint64_t size;
 	struct ring_header *header;
 	struct ring_ledger *ledger;
-	struct ring_run *run;
+	struct ring_run *ring_run;
 	struct ring_batch *batch;
 	uint8_t *data;
 	uint64_t data_size;
@@ -251,6 +291,7 @@ struct journal {
 	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
 	uint32_t nb_damaged;
 	const char *run_problem[JOURNAL_RUNS]; /* of a damaged run; NULL: sound, or free */
+	struct run run[JOURNAL_RUNS];
 	struct store store[JOURNAL_STORES];
 	/* As corrected by opening; the number of a damaged record is 0. */
 	struct ring_incarnation incarnation[JOURNAL_INCARNATIONS];
@@ -269,7 +310,9 @@ struct journal {
 	uint64_t filled;   /* number of batches that were filled, ever */
 	uint64_t reserved; /* position of the last reservation */
 	uint64_t skipped;  /* atomic; position before which it fills no more rooms */
-	uint64_t ledger_number;
+	/* As corrected by opening: the newest sound copy, from journal_ledger_put() or the file. */
+	struct ring_ledger newest;
+	bool ledger_lost; /* opening found two damaged copies */
 	struct journal_stats stats;
 	void (*step)(void *arg);
 	void *step_arg;
@@ -309,34 +352,26 @@ static inline void
 put_run_status(struct journal *r, unsigned int run, struct run_status s)
 {
 	r->run_status[run] = s;
-	PUT(r->run[run].status, run_status_seal(s));
+	PUT(r->ring_run[run].status, run_status_seal(s));
 	step(r);
 }
 
 static inline uint32_t
 ledger_crc(const struct ring_ledger *l)
 {
-	return arrow_crc32c(0, &l->size,
-		offsetof(struct ring_ledger, bytes) - offsetof(struct ring_ledger, size) + l->size);
+	return arrow_crc32c(0, &l->size, sizeof(*l) - offsetof(struct ring_ledger, size));
 }
 
-static inline bool
-ledger_is_sound(const struct ring_ledger *l)
-{
-	return l->number > 0 && l->size <= JOURNAL_LEDGER && l->crc == ledger_crc(l);
-}
-
-/* The schema_bytes of the run must be in range. */
 static inline uint32_t
-run_crc(const struct ring_run *run)
+constants_crc(const struct ring_constants *c)
 {
-	uint32_t crc = arrow_crc32c(
-		0, &run->run, offsetof(struct ring_run, batches) - offsetof(struct ring_run, run));
-	unsigned int t;
+	return arrow_crc32c(0, c, offsetof(struct ring_constants, crc));
+}
 
-	for (t = 0; t < XFER_TABLES; t++)
-		crc = arrow_crc32c(crc, run->schema[t], run->schema_bytes[t]);
-	return crc;
+static inline uint32_t
+batches_crc(const uint64_t batches[XFER_TABLES])
+{
+	return arrow_crc32c(0, batches, XFER_TABLES * sizeof(batches[0]));
 }
 
 /* Bitmap of the stores other than the owner that may have a copy of the batch. */
@@ -408,11 +443,36 @@ incarnation_crc(const struct ring_incarnation *i)
 int journal_status_open(uint64_t word, uint32_t *value);
 
 /**
- * Check bytes against their CRC-32C. One wrong bit, in the bytes or in the CRC, is corrected. The
- * CRC detects more wrong bits than that in 600 bytes, so there is only one such correction.
+ * Check bytes against their CRC-32C. One wrong bit, in the bytes or in the CRC, is corrected. Any
+ * two sequences of up to 2^28 bytes with their CRCs differ in at least four bits, so there is only
+ * one such correction, and two wrong bits are never taken for one.
  * @return number of wrong bits: 0 or 1; -EBADMSG: more, nothing is changed
  */
 int journal_bytes_open(void *bytes, size_t size, uint32_t *crc);
+
+/**
+ * Read the runs and the incarnations, without changing the file. Damaged runs are in run_problem.
+ * @return 0; -ENOMEM
+ */
+int journal_runs_read(struct journal *r);
+
+/** Count the batches whose release to a file was interrupted. The batches must be known. */
+void journal_runs_count(struct journal *r);
+
+/** Write down the corrections of runs and incarnations. */
+void journal_runs_mend(struct journal *r);
+
+/** Free the memory of the runs. */
+void journal_runs_free(struct journal *r);
+
+/** A held batch is about to be released to a file of the receiver. */
+void journal_spilling(struct journal *r, unsigned int run, uint32_t batch);
+
+/** It is released. */
+void journal_spilled(struct journal *r, unsigned int run);
+
+/** A damaged batch is about to be dropped; a file may have it, and its run is not certain. */
+void journal_spill_dropped(struct journal *r, uint32_t batch);
 
 /** Read the record of a store. @return number of corrected bits */
 unsigned int journal_store_read(const struct ring_store *from, struct store *to);

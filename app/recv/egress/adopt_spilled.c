@@ -56,14 +56,21 @@ find_spilled(const struct adoption *a, bool spilled[JOURNAL_RUNS])
 }
 
 /*
- * Batches of this run were imported from spill files. The store that had such a batch before may
- * still have it. A store truncates its file at the first batch that is reported as reassigned, with
- * all later ones. Stores therefore get no more reports about this run.
+ * Batches of this run were imported from spill files, or may have been. The store that had such a
+ * batch before may still have it. A store truncates its file at the first batch that is reported as
+ * reassigned, with all later ones. Stores therefore get no more reports about this run.
  */
 static void
 forget_doubts(struct adoption *a, unsigned int index, const struct journal_run *run)
 {
-	if (a->spill == NULL)
+	if (run->spilled_lost)
+		LOG(ERR,
+			"run %s, incarnation %016" PRIx64 ": the number of its spilled batches in "
+			"the journal is damaged, so some of them may have been imported. Stores "
+			"keep what they have of it. Import the spilled files, then run "
+			"braggline-store reconcile\n",
+			run->name, run->incarnation);
+	else if (a->spill == NULL)
 		LOG(WARNING,
 			"run %s, incarnation %016" PRIx64 ": part of it was spilled, but "
 			"[egress] spill is not set. Stores get the batches of the journal and "

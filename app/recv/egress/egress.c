@@ -125,6 +125,8 @@ struct egress {
 	void *clock_arg;
 	rte_seqcount_t view_count;
 	struct egress_view view;
+	bool damaged;			      /* atomic: egress_was_damaged() */
+	bool before_damaged;		      /* it was when the egress was created */
 	struct egress_store past[STORE_SET];  /* counters of closed store clients */
 	struct egress_store rated[STORE_SET]; /* values at the last computation of rates */
 	uint64_t rated_at;		      /* ms */
@@ -261,8 +263,7 @@ egress_sender_of(const struct egress *e, const struct journal_batch *b)
 /* ---- overload levels, used when no store makes progress: hold, spill, refuse ---- */
 
 #define RESULTS 32
-#define REST_MS 1000		    /* pause after a batch was returned */
-#define UNCUT	(UINT64_C(1) << 32) /* larger than any real count */
+#define REST_MS 1000 /* pause after a batch was returned */
 /* spilling ends when the journal is below half the level at which it began */
 #define LOW_PART 2
 
@@ -305,8 +306,8 @@ enter(struct egress *e, enum egress_level step)
 
 /*
  * A file may contain batches that were returned. They were not counted, so they would hide as many
- * imported ones. Store a count that files never reach; the next receiver that adopts the journal
- * then forgets the doubts. At worst there are duplicates, which reconcile finds.
+ * imported ones. The next receiver that adopts the journal then forgets the doubts. At worst there
+ * are duplicates, which reconcile finds.
  */
 static void
 look_for_uncut(struct egress *e)
@@ -320,8 +321,8 @@ look_for_uncut(struct egress *e)
 		if (uncut == e->overload.uncut[i])
 			continue;
 		e->overload.uncut[i] = uncut;
-		if (journal_run_get(e->journal, i, &run) && run.spilled < UNCUT)
-			journal_run_spilled(e->journal, i, run.spilled + UNCUT);
+		if (journal_run_get(e->journal, i, &run))
+			journal_run_spilled(e->journal, i, JOURNAL_UNCOUNTED);
 	}
 }
 
@@ -547,7 +548,9 @@ run_is_over(const struct egress *e, const struct egress_run *run)
 
 	if (run->retiring)
 		return true;
-	if (!journal_run_get(e->journal, run->index, &r) || r.references > 0)
+	/* a damaged batch may be of this run, and its ledger is not complete until it is saved */
+	if (!journal_run_get(e->journal, run->index, &r) || r.references > 0 ||
+		journal_is_damaged(e->journal))
 		return false;
 	return run->finishing && count_ended(e, run) == e->stores.nb;
 }
@@ -716,13 +719,15 @@ egress_check_runs(struct egress *e)
 
 /*
  * Return true if there is nothing to wait for, adopted runs included. After an orderly end, no
- * configured store lacks data or information that it should have.
+ * configured store lacks data or information that it should have, and damaged batches are saved.
  */
 static bool
 egress_all_is_over(const struct egress *e)
 {
 	unsigned int i;
 
+	if (journal_is_damaged(e->journal))
+		return false;
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		if (e->run[i].used && e->run[i].waits)
 			return false;
@@ -739,6 +744,11 @@ egress_say_what_is_left(const struct egress *e)
 	struct journal_run run;
 	unsigned int i, k;
 
+	if (journal_is_damaged(e->journal))
+		LOG(ERR,
+			"damaged batches of the journal could not be saved in %s; make room "
+			"there, and the next start saves and counts them\n",
+			quarantine_directory(e));
 	find_doubts(e, doubts);
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		if (!e->run[i].used || !journal_run_get(e->journal, i, &run))
@@ -793,6 +803,8 @@ egress_adopt_runs(struct egress *e)
 	int ret = 0;
 
 	forget_empty_runs(e);
+	for (i = 0; i < JOURNAL_RUNS; i++)
+		e->before_damaged |= journal_run_get(e->journal, i, &run) && run.spilled_lost;
 	/* a removed run must have no open files */
 	ret = adopt_spilled(e->journal, e->spill, &e->view.adopted_spilled);
 	for (batch = journal_next(e->journal, 0); batch != UINT32_MAX;
@@ -816,6 +828,7 @@ egress_adopt_runs(struct egress *e)
 	}
 	/* batches of stores that are no longer configured */
 	e->unassigned = true;
+	SET(e->damaged, e->before_damaged);
 	return ret;
 }
 
@@ -1151,6 +1164,7 @@ remove_damaged(struct egress *e, uint64_t now)
 		return;
 	e->remove_at = 0;
 	note_doubts(e, &damaged);
+	SET(e->damaged, true);
 	e->view.damaged_frames += damaged.frames;
 	for (i = 0; i < XFER_TABLES; i++) {
 		s = &e->stats[i];
@@ -1495,6 +1509,18 @@ egress_keep_ledger(struct egress *e, const struct ledger_kept *kept)
 }
 
 bool
+egress_was_damaged(const struct egress *e)
+{
+	return __atomic_load_n(&e->damaged, __ATOMIC_RELAXED);
+}
+
+bool
+egress_before_was_damaged(const struct egress *e)
+{
+	return e->before_damaged;
+}
+
+bool
 egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held)
 {
 	*kept = e->before;
@@ -1611,13 +1637,20 @@ open_ring(struct egress *e)
 	journal_stats_get(e->journal, &stats);
 	if (stats.corrected > 0)
 		LOG(WARNING,
-			"journal %s: one wrong bit was corrected in each of %" PRIu64
-			" records; check the memory of this machine\n",
+			"journal %s: %" PRIu64 " records with a wrong bit or a damaged copy were "
+			"corrected; check the memory of this machine\n",
 			e->settings.journal, stats.corrected);
 	kept_ledger_before(&e->before, e->journal);
+	if (journal_ledger_is_lost(e->journal))
+		LOG(ERR,
+			"journal %s: both copies of the ledger of the previous receiver are "
+			"damaged. If it was killed, its frames are in no ledger; count them with "
+			"braggline-scan in the directories of the stores\n",
+			e->settings.journal);
 	ret = damaged_batches_remove(e->journal, quarantine_directory(e), &e->before, &damaged);
 	if (ret < 0)
 		return ret;
+	e->before_damaged = damaged.batches > 0 || journal_ledger_is_lost(e->journal);
 	e->view.damaged_frames = damaged.frames;
 	note_doubts(e, &damaged);
 	e->corrected = stats.corrected;

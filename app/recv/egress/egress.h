@@ -249,6 +249,15 @@ void egress_signal(void);
 bool egress_keep_ledger(struct egress *e, const struct ledger_kept *kept);
 
 /**
+ * Was anything of the journal damaged that could not be corrected, since the egress was created or
+ * before? What it was is logged. Any thread.
+ */
+bool egress_was_damaged(const struct egress *e);
+
+/** Was it damaged before, when the egress was created? */
+bool egress_before_was_damaged(const struct egress *e);
+
+/**
  * Return the ledger of a process that died during a run.
  * @param held  out: images of frames up to kept.retained_frame that were in the journal at that
  *   time

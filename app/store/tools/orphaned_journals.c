@@ -47,8 +47,8 @@ orphaned_journals_say_damage(const struct orphaned_journals *r, uint64_t *batche
 		journal_stats_get(r->journal[i], &stats);
 		if (stats.corrected > 0) {
 			snprintf(text, sizeof(text),
-				"%.3000s: one wrong bit was corrected in each of %" PRIu64
-				" records",
+				"%.3000s: %" PRIu64 " records with a wrong bit or a damaged copy "
+				"were corrected",
 				r->path[i], stats.corrected);
 			say(arg, false, text);
 		}

@@ -501,7 +501,8 @@ test_refused(void **state)
 	r = open_ring(0, NULL, NULL);
 	(void)put(r, add_run(r, 1), 1);
 	journal_close(r);
-	write_at(XFER_BLOCK * (HEADER_BLOCKS + 2) + 16, "x", 1);
+	write_at(XFER_BLOCK * (HEADER_BLOCKS + 2) + 16, "xyz", 3);
+	write_at(XFER_BLOCK * (HEADER_BLOCKS + 2) + RUN_COPY_AT + 16, "xyz", 3);
 	open_ring(-EBADMSG, NULL, NULL);
 	unlink(path);
 }
@@ -775,15 +776,41 @@ expect_run_refused(const char *text)
 	assert_int_equal(checksum(), before);
 }
 
+/* Both copies of the constants have these wrong values, with right checksums. */
 static void
 expect_damaged_run(const struct ring_run *run, size_t at, const char *text)
 {
 	struct ring_run signed_run = *run;
 
-	if (run->schema_bytes[0] <= JOURNAL_SCHEMA && run->schema_bytes[1] <= JOURNAL_SCHEMA)
-		signed_run.crc = run_crc(run);
+	signed_run.constants.crc = constants_crc(&run->constants);
+	signed_run.copy = signed_run.constants;
 	write_at(at, &signed_run, sizeof(signed_run));
 	expect_run_refused(text);
+}
+
+/* Make a journal of two runs with a batch each. @return the header */
+static struct ring_header
+make_runs(struct ring_run *first)
+{
+	const uint64_t batches[XFER_TABLES] = {3, 4};
+	struct ring_header h;
+	struct journal *r;
+	unsigned int i;
+
+	unlink(path);
+	for (i = 0; i < sizeof(schema); i++)
+		schema[i] = i * 7;
+	r = open_ring(0, NULL, NULL);
+	assert_int_equal(add_run(r, 1), 0);
+	assert_int_equal(add_run(r, 2), 1);
+	assert_int_equal(put(r, 0, 1), 0);
+	assert_int_equal(put(r, 1, 2), 1);
+	journal_run_end(r, 0, batches);
+	journal_run_spilled(r, 0, 64);
+	journal_close(r);
+	read_at(0, &h, sizeof(h));
+	read_at(h.runs_at, first, sizeof(*first));
+	return h;
 }
 
 static void
@@ -793,47 +820,290 @@ test_run_fields(void **state)
 	struct ring_header h;
 	struct journal_run bad = {.name = "../run"};
 	struct journal *r;
+	unsigned int i;
 
 	unlink(path);
 	r = open_ring(0, NULL, NULL);
 	assert_int_equal(journal_run_add(r, &bad), -EINVAL);
-	assert_int_equal(add_run(r, 1), 0);
-	assert_int_equal(add_run(r, 2), 1);
-	assert_int_equal(put(r, 0, 1), 0);
-	assert_int_equal(put(r, 1, 2), 1);
 	journal_close(r);
-	read_at(0, &h, sizeof(h));
-	read_at(h.runs_at, &good, sizeof(good));
+	h = make_runs(&good);
 	run = good;
-	run.schema_bytes[1] = JOURNAL_SCHEMA + 1;
+	run.constants.schema_bytes[1] = JOURNAL_SCHEMA + 1;
 	expect_damaged_run(&run, h.runs_at, "size is out of range");
 	run = good;
-	run.body_max[0] = XFER_BODY_MAX + 1;
+	run.constants.body_max[0] = XFER_BODY_MAX + 1;
 	expect_damaged_run(&run, h.runs_at, "size is out of range");
 	run = good;
-	memcpy(run.name, "a/b", 4);
+	memcpy(run.constants.name, "a/b", 4);
 	expect_damaged_run(&run, h.runs_at, "its name");
-	memset(run.name, 'a', sizeof(run.name));
+	memset(run.constants.name, 'a', sizeof(run.constants.name));
 	expect_damaged_run(&run, h.runs_at, "its name");
 	run = good;
 	run.status = run_status_seal((struct run_status){.state = RUN_LIVE, .ended = 2});
-	expect_damaged_run(&run, h.runs_at, "count is out of range");
-	run = good;
-	run.spilled = RECORDS + 1;
-	expect_damaged_run(&run, h.runs_at, "count is out of range");
-	run.spilled = 1;
-	expect_damaged_run(&run, h.runs_at, "count is out of range");
-	run = good;
+	expect_damaged_run(&run, h.runs_at, "state is out of range");
 	run.status = run_status_seal((struct run_status){.state = RUN_LIVE + 1});
 	expect_damaged_run(&run, h.runs_at, "state is out of range");
-	/* two wrong bits in the status: it could have been another one */
-	run.status = good.status ^ 3;
-	expect_damaged_run(&run, h.runs_at, "state is out of range");
-	/* the checksum covers the schema, too */
+	/* more than one wrong bit in both copies */
 	run = good;
-	run.schema[1][XFER_BLOCK - 1] ^= 1;
+	run.constants.name[1] ^= 3;
+	run.copy.incarnation ^= 3;
 	write_at(h.runs_at, &run, sizeof(run));
-	expect_run_refused("wrong checksum");
+	expect_run_refused("wrong checksums of its constants");
+	run.status ^= 3;
+	write_at(h.runs_at, &run, sizeof(run));
+	expect_run_refused("its state is out of range");
+	run = good;
+	for (i = 0; i < SCHEMA_COPIES; i++)
+		run.schema[1][i][XFER_BLOCK - 1 - i] ^= 3;
+	write_at(h.runs_at, &run, sizeof(run));
+	expect_run_refused("wrong checksums of a schema");
+	unlink(path);
+}
+
+/* The first run of make_runs() is there, and its record was corrected. */
+static void
+expect_run(bool ended, uint64_t spilled, bool lost)
+{
+	struct journal_stats stats;
+	struct journal_run run;
+	struct journal *r;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		if (i == 0)
+			assert_int_equal(journal_open_existing(&r, path, message), 0);
+		else
+			r = open_ring(1, NULL, NULL);
+		journal_stats_get(r, &stats);
+		assert_true(i == 2 ? stats.corrected == 0 : stats.corrected > 0 || lost);
+		assert_int_equal(stats.damaged, 0);
+		assert_true(journal_run_get(r, 0, &run));
+		assert_string_equal(run.name, "run");
+		assert_int_equal(run.run, 1);
+		assert_int_equal(run.incarnation, 1 + INCARNATION);
+		assert_int_equal(run.held, 1);
+		assert_int_equal(run.schema_bytes[1], XFER_BLOCK);
+		assert_memory_equal(run.schema[0], schema, XFER_BLOCK);
+		assert_memory_equal(run.schema[1], schema, XFER_BLOCK);
+		assert_int_equal(run.body_max[1], 8 * XFER_BLOCK);
+		assert_int_equal(run.ended, ended);
+		assert_int_equal(run.batches[1], ended ? 4 : 0);
+		assert_int_equal(run.spilled, spilled);
+		assert_int_equal(run.spilled_lost, lost && i < 2);
+		journal_close(r);
+	}
+}
+
+/* Any wrong bit of a run is corrected, and more in one of two copies. */
+static void
+test_damaged_run(void **state)
+{
+	static const size_t once[] = {offsetof(struct ring_run, status),
+		offsetof(struct ring_run, batches), offsetof(struct ring_run, spilled),
+		offsetof(struct ring_run, spilling)};
+	static struct ring_run good;
+	const struct ring_header h = make_runs(&good);
+	const uint32_t before = checksum();
+	const uint64_t end = offsetof(struct ring_run, reserved3);
+	uint64_t at, word;
+	unsigned int i;
+	uint8_t byte;
+
+	for (at = 0; at < end + 2 * sizeof(good.schema[0]); at += at < end ? 1 : 1021) {
+		if (at >= offsetof(struct ring_run, reserved2) && at < RUN_COPY_AT)
+			continue;
+		if (at >= offsetof(struct ring_run, reserved) &&
+			at < offsetof(struct ring_run, spilled))
+			continue;
+		if (at >= end && at < XFER_BLOCK)
+			continue;
+		/* behind the schema */
+		if (at >= XFER_BLOCK && (at - XFER_BLOCK) % JOURNAL_SCHEMA >= XFER_BLOCK)
+			continue;
+		byte = ((uint8_t *)&good)[at] ^ 1 << at % 8;
+		write_at(h.runs_at + at, &byte, 1);
+		expect_run(true, 64, false);
+		assert_int_equal(checksum(), before);
+	}
+	/* a whole copy of the constants, and of a schema */
+	for (i = 0; i < 2; i++) {
+		struct ring_constants c;
+		uint8_t bytes[XFER_BLOCK];
+
+		memset(&c, 0x55, sizeof(c));
+		memset(bytes, 0x55, sizeof(bytes));
+		write_at(h.runs_at + (i == 0 ? offsetof(struct ring_run, constants) : RUN_COPY_AT),
+			&c, sizeof(c));
+		write_at(h.runs_at + XFER_BLOCK + (1 + 2 * i) * JOURNAL_SCHEMA, bytes,
+			sizeof(bytes));
+		expect_run(true, 64, false);
+		assert_int_equal(checksum(), before);
+	}
+	/* values without a copy */
+	for (i = 0; i < NB_OF(once); i++) {
+		make_runs(&good);
+		memcpy(&word, (uint8_t *)&good + once[i], sizeof(word));
+		word ^= 5;
+		write_at(h.runs_at + once[i], &word, sizeof(word));
+		/* not ended: as if its receiver was killed; not counted: doubts are forgotten */
+		expect_run(i >= 2, i < 2 ? 64 : JOURNAL_UNCOUNTED, i >= 2);
+	}
+	/* a batch number that cannot be is not used */
+	make_runs(&good);
+	word = status_seal(65 << SPILLING_BITS | (RECORDS + 1));
+	write_at(h.runs_at + offsetof(struct ring_run, spilling), &word, sizeof(word));
+	expect_run(true, JOURNAL_UNCOUNTED, true);
+	unlink(path);
+}
+
+/*
+ * A damaged status of a record that was never used, and of a run that was dropped: the run is back,
+ * without batches.
+ */
+static void
+test_damaged_free_run(void **state)
+{
+	static struct ring_run good;
+	struct ring_header h = make_runs(&good);
+	const uint64_t word = 0x30;
+	const uint32_t before = checksum();
+	struct journal_run run;
+	struct journal *r;
+
+	write_at(h.runs_at + 2 * sizeof(good), &word, sizeof(word));
+	expect_run(true, 64, false);
+	assert_int_equal(checksum(), before);
+	r = open_ring(1, NULL, NULL);
+	journal_release(r, 0);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	assert_false(journal_run_get(r, 0, &run));
+	journal_close(r);
+	write_at(h.runs_at, &word, sizeof(word));
+	r = open_ring(1, NULL, NULL);
+	assert_true(journal_run_get(r, 0, &run));
+	assert_int_equal(run.references, 0);
+	assert_int_equal(run.incarnation, 1 + INCARNATION);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	journal_close(r);
+	unlink(path);
+}
+
+/* A process uses its own copy of a run, whatever happens to the file. */
+static void
+test_run_in_memory(void **state)
+{
+	static struct ring_run good;
+	struct journal_run run;
+	struct journal_batch b;
+	struct journal *r;
+	uint32_t batch;
+
+	(void)make_runs(&good);
+	r = open_ring(1, NULL, NULL);
+	/* the batch numbers are those of make_runs() */
+	memset(&r->ring_run[0].constants, 0x55, XFER_BLOCK - 8);
+	memset(r->ring_run[0].schema, 0x55, sizeof(r->ring_run[0].schema));
+	assert_true(journal_run_get(r, 0, &run));
+	assert_string_equal(run.name, "run");
+	assert_int_equal(run.incarnation, 1 + INCARNATION);
+	assert_memory_equal(run.schema[1], schema, XFER_BLOCK);
+	assert_int_equal(run.spilled, 64);
+	assert_true(journal_had(r, 1 + INCARNATION));
+	assert_true(journal_get(r, 0, &b));
+	journal_release_spilled(r, 0);
+	assert_true(journal_run_get(r, 0, &run) && run.spilled == 65);
+	/* a run is not dropped as long as a damaged batch of it is not saved */
+	batch = put(r, 0, 5);
+	assert_true(journal_get(r, batch, &b));
+	b.metadata[9] ^= 1;
+	assert_false(journal_check(r, batch));
+	assert_true(journal_run_get(r, 0, &run) && run.references == 0);
+	assert_int_equal(journal_run_drop(r, 0), -EBUSY);
+	assert_int_equal(journal_run_drop(r, 1), -EBUSY);
+	journal_release(r, 1);
+	assert_int_equal(journal_run_drop(r, 1), 0);
+	journal_damage_drop(r, batch);
+	assert_int_equal(journal_run_drop(r, 0), 0);
+	journal_close(r);
+	unlink(path);
+}
+
+/* A damaged batch that may be in a file of the receiver makes their number unknown. */
+static void
+test_damaged_spilling(void **state)
+{
+	static struct ring_run good;
+	struct journal_run run;
+	struct journal_batch b;
+	struct journal *r;
+
+	(void)make_runs(&good);
+	r = open_ring(1, NULL, NULL);
+	journal_assign(r, 0, JOURNAL_SPILL);
+	assert_true(journal_get(r, 0, &b));
+	b.metadata[9] ^= 1;
+	journal_close(r);
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(journal_damage_next(r, 0), 0);
+	assert_true(journal_run_get(r, 0, &run) && run.spilled == 64);
+	journal_damage_drop(r, 0);
+	assert_true(journal_run_get(r, 0, &run) && run.spilled == JOURNAL_UNCOUNTED);
+	assert_true(journal_run_get(r, 1, &run) && run.spilled == 0);
+	journal_close(r);
+	unlink(path);
+}
+
+/* One wrong bit in a ledger is corrected. Two damaged copies are noticed. */
+static void
+test_damaged_ledger(void **state)
+{
+	struct journal_stats stats;
+	char ledger[JOURNAL_LEDGER];
+	struct ring_ledger good[2], l;
+	struct ring_header h;
+	struct journal *r;
+	size_t at, i;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	journal_ledger_put(r, "first, longer", 13);
+	journal_ledger_put(r, "another", 7);
+	journal_ledger_put(r, "last", 4);
+	journal_close(r);
+	read_at(0, &h, sizeof(h));
+	read_at(h.ledger_at, good, sizeof(good));
+	for (at = 0; at < sizeof(l); at += at < 64 ? 1 : 61) {
+		l = good[1];
+		((uint8_t *)&l)[at] ^= 1 << at % 8;
+		write_at(h.ledger_at + sizeof(l), &l, sizeof(l));
+		/* there need not be another copy */
+		for (i = 0; i < 2; i++) {
+			l = good[0];
+			l.bytes[0] ^= i == 0 ? 0 : 3;
+			write_at(h.ledger_at, &l, sizeof(l));
+			assert_int_equal(journal_open_existing(&r, path, message), 0);
+			journal_stats_get(r, &stats);
+			assert_int_equal(stats.corrected, 1);
+			assert_false(journal_ledger_is_lost(r));
+			assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 4);
+			assert_memory_equal(ledger, "last", 4);
+			journal_close(r);
+		}
+	}
+	l.bytes[1] ^= 3;
+	write_at(h.ledger_at, &l, sizeof(l));
+	l = good[1];
+	l.bytes[3] ^= 3;
+	write_at(h.ledger_at + sizeof(l), &l, sizeof(l));
+	r = open_ring(1, NULL, NULL);
+	assert_true(journal_ledger_is_lost(r));
+	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 0);
+	journal_ledger_put(r, "new", 3);
+	journal_close(r);
+	r = open_ring(1, NULL, NULL);
+	assert_false(journal_ledger_is_lost(r));
+	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 3);
+	journal_close(r);
 	unlink(path);
 }
 
@@ -1967,6 +2237,52 @@ test_killed_ledgers(void **state)
 	unlink(path);
 }
 
+/* Killed at any moment, a receiver has counted a batch if it is not held, and only then. */
+static void
+test_killed_spilling(void **state)
+{
+	const unsigned int laps = 3;
+	struct journal_run run;
+	struct journal_batch b;
+	struct model *m;
+	struct journal *r;
+	unsigned int i, released;
+	int status;
+	pid_t pid;
+
+	m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(m != MAP_FAILED);
+	for (m->kill_at = 1;; m->kill_at++) {
+		unlink(path);
+		r = open_ring(0, NULL, NULL);
+		(void)add_run(r, 1);
+		for (i = 0; i < laps; i++)
+			(void)put(r, 0, i);
+		journal_close(r);
+		m->steps = 0;
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			r = open_ring(1, count_step, m);
+			for (i = 0; i < laps; i++)
+				journal_release_spilled(r, i);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		r = open_ring(1, NULL, NULL);
+		for (i = released = 0; i < laps; i++)
+			released += !journal_get(r, i, &b);
+		assert_true(journal_run_get(r, 0, &run));
+		assert_int_equal(run.spilled, released);
+		journal_close(r);
+		if (WIFEXITED(status))
+			break;
+	}
+	assert_int_equal(run.spilled, laps);
+	munmap(m, sizeof(*m));
+	unlink(path);
+}
+
 /* The changes of stores, one after the other. @return false: there are no more */
 static bool
 change_stores(struct journal *r, unsigned int n)
@@ -2147,6 +2463,12 @@ main(void)
 		cmocka_unit_test(test_default_path),
 		cmocka_unit_test(test_header_fields),
 		cmocka_unit_test(test_run_fields),
+		cmocka_unit_test(test_damaged_run),
+		cmocka_unit_test(test_damaged_free_run),
+		cmocka_unit_test(test_run_in_memory),
+		cmocka_unit_test(test_damaged_spilling),
+		cmocka_unit_test(test_killed_spilling),
+		cmocka_unit_test(test_damaged_ledger),
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_check),
 		cmocka_unit_test(test_changed_record),

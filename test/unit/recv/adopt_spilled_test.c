@@ -23,6 +23,7 @@
 #include "arrow/names.h"
 #include "arrow/reader.h"
 #include "egress/adopt_spilled.h"
+#include "journal/journal_private.h"
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
 
@@ -463,6 +464,61 @@ test_rot(void **state)
 	assert_int_equal(system(command), 0);
 }
 
+/*
+ * A store has the only copy of an imported batch, and the number of spilled batches that says so is
+ * damaged: with one wrong bit it is corrected, with two no store is asked to cut off anything.
+ */
+static void
+test_damaged_count(void **state)
+{
+	const uint64_t bits[] = {0, 64, 64 | 32};
+	struct journal *r;
+	struct journal_run of;
+	struct journal_batch b;
+	struct ring_header h;
+	unsigned int i, index;
+	uint32_t batch;
+	uint64_t word;
+	off_t at;
+	int fd;
+
+	for (i = 0; i < 3; i++) {
+		unlink(ring_path);
+		r = ring_open();
+		index = journal_run_add(r, &run);
+		assert_true(journal_store_add(r, "127.0.0.1:1", 1) >= 0);
+		batch = put(r, index, &s.batch[0][0]);
+		journal_assign(r, batch, 0);
+		journal_give(r, batch);
+		journal_assign(r, batch, JOURNAL_SPILL);
+		journal_run_spilled(r, index, 63);
+		journal_release_spilled(r, batch);
+		assert_true(journal_get(r, batch, &b) && !b.held);
+		journal_close(r);
+		fd = open(ring_path, O_RDWR);
+		assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+		at = h.runs_at + index * sizeof(struct ring_run) +
+			offsetof(struct ring_run, spilled);
+		assert_int_equal(pread(fd, &word, sizeof(word), at), sizeof(word));
+		word ^= bits[i];
+		assert_int_equal(pwrite(fd, &word, sizeof(word), at), sizeof(word));
+		close(fd);
+		r = ring_open();
+		assert_true(journal_run_get(r, index, &of));
+		assert_int_equal(of.spilled, i < 2 ? 64 : JOURNAL_UNCOUNTED);
+		assert_int_equal(of.spilled_lost, i == 2);
+		journal_close(r);
+		/* no file has the batches any more, so each life forgets the doubts */
+		live(next_life, 0);
+		r = ring_open();
+		assert_false(journal_get(r, batch, &b));
+		assert_true(journal_run_get(r, index, &of));
+		assert_int_equal(of.spilled, 0);
+		journal_close(r);
+	}
+	unlink(ring_path);
+}
+
 int
 main(void)
 {
@@ -472,6 +528,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_worlds),
 		cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_damaged_count),
 	};
 	const char *text = getenv("XFER_SEED");
 	const struct arrow_identity id = xfer_sample_identity(0);

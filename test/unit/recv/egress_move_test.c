@@ -4,6 +4,8 @@
  * of their stores is set by the test.
  */
 
+#include <errno.h>
+
 #include "egress_rig.h"
 #include "egress/store_client.h"
 #include "xfer/qp.h"
@@ -173,8 +175,11 @@ test_damaged_in_the_journal(void **state)
 	assert_true(journal_get(store[0].journal, first, &b));
 	b.metadata[7] ^= 3;
 	assert_false(journal_check(store[0].journal, first));
+	assert_false(egress_was_damaged(e));
 	poll_long(e);
 	assert_false(journal_is_damaged(store[0].journal));
+	assert_true(egress_was_damaged(e));
+	assert_false(egress_before_was_damaged(e));
 	assert_int_equal(unlink(path), 0);
 	egress_stats_get(e, ARROW_IMAGES, &n);
 	assert_int_equal(n.damaged, 1);
@@ -183,6 +188,50 @@ test_damaged_in_the_journal(void **state)
 		i = journal_next(store[0].journal, i + 1))
 		journal_release(store[0].journal, i);
 	put_some(e);
+	egress_destroy(e);
+	alarm(0);
+}
+
+/* A run does not end before its damaged batches are saved. The next process saves them. */
+static void
+test_damage_that_is_not_saved(void **state)
+{
+	struct egress *e = begin_test();
+	struct journal_batch b;
+	struct journal_run run;
+	struct egress_view view;
+	uint64_t rows = 0;
+	char path[128];
+	FILE *f;
+	uint32_t i;
+
+	snprintf(path, sizeof(path), "%s/journal-%016x.quarantine", directory, 7);
+	rmdir(directory);
+	f = fopen(directory, "w");
+	assert_true(f != NULL && fclose(f) == 0);
+	put_some(e);
+	poll_long(e);
+	for (i = journal_next(store[0].journal, 0); i != UINT32_MAX;
+		i = journal_next(store[0].journal, i + 1)) {
+		assert_true(journal_get(store[0].journal, i, &b));
+		rows += b.rows;
+		b.metadata[7] ^= 3;
+		assert_false(journal_check(store[0].journal, i));
+	}
+	/* this thread polls from here on */
+	egress_rest(e);
+	assert_int_equal(egress_end(e), -ETIMEDOUT);
+	poll_long(e);
+	assert_true(journal_run_get(store[0].journal, 0, &run));
+	assert_int_equal(run.references, 0);
+	egress_destroy(e);
+	assert_int_equal(unlink(directory), 0);
+	e = open_egress("10.0.0.2,10.0.0.3", EGRESS_PRIMARY);
+	assert_true(egress_was_damaged(e) && egress_before_was_damaged(e));
+	(void)egress_poll(e);
+	egress_view_get(e, &view);
+	assert_int_equal(view.damaged_frames, rows);
+	assert_int_equal(unlink(path), 0);
 	egress_destroy(e);
 	alarm(0);
 }
@@ -215,6 +264,7 @@ main(void)
 		cmocka_unit_test(test_to_one_with_a_corrupted_batch),
 		cmocka_unit_test(test_both_with_a_corrupted_batch),
 		cmocka_unit_test(test_damaged_in_the_journal),
+		cmocka_unit_test(test_damage_that_is_not_saved),
 	};
 
 	return rig_main(tests);
