@@ -188,7 +188,8 @@ def play(chain, kind, moment):
         recv = chain.start_recv(50)
         if kind in ('both', 'damaged'):
             store = chain.start_store()
-    end(recv, 'braggline-recv', 1 if kind in ('damaged', 'flipped') else 0)
+    # a run that lost kept frames has failed
+    end(recv, 'braggline-recv', 1 if kind in ('damaged', 'flipped', 'refuse') else 0)
     store.send_signal(signal.SIGTERM)
     end(store, 'braggline-store')
     return left
