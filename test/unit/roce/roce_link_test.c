@@ -66,8 +66,8 @@ static void
 post_one(struct way *w)
 {
 	static const uint8_t kinds[] = {RDMA_OP_SEND, RDMA_OP_SEND_IMM, RDMA_OP_WRITE,
-		RDMA_OP_WRITE, RDMA_OP_WRITE_IMM, RDMA_OP_READ, RDMA_OP_CMP_SWAP,
-		RDMA_OP_FETCH_ADD};
+		RDMA_OP_WRITE_IMM, RDMA_OP_READ, RDMA_OP_READ, RDMA_OP_READ, RDMA_OP_READ,
+		RDMA_OP_CMP_SWAP, RDMA_OP_FETCH_ADD};
 	struct rig_end *end = &rig.end[w->d], *peer = &rig.end[!w->d];
 	struct op *op = &w->ops[w->posted];
 	struct rdma_send_wr wr = {.wr_id = w->posted,
@@ -86,10 +86,15 @@ post_one(struct way *w)
 	wr.op = op->op;
 	wr.imm = op->imm;
 	wr.remote_addr = (uintptr_t)peer->memory + TARGET + op->to;
-	/* READ data is taken when the response is sent: later writes must wait for it */
-	if (w->after_read)
+	/*
+	 * READ data is taken when the response is sent: later WRITEs must wait for it. Nothing else
+	 * waits, so that many READs and atomics are outstanding.
+	 */
+	if (w->after_read && (op->op == RDMA_OP_WRITE || op->op == RDMA_OP_WRITE_IMM)) {
 		wr.flags |= RDMA_SEND_FENCE;
-	w->after_read = op->op == RDMA_OP_READ;
+		w->after_read = false;
+	}
+	w->after_read |= op->op == RDMA_OP_READ;
 	switch (op->op) {
 	case RDMA_OP_WRITE:
 	case RDMA_OP_WRITE_IMM:

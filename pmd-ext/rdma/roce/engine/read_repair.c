@@ -169,8 +169,9 @@ roce_read_absorb(struct roce_qp *qp)
 		wqe = roce_wqe(qp, i);
 		if (wqe->op != RDMA_OP_READ) {
 			/* a later response acknowledges SEND and WRITE; atomics have their own */
-			if (wqe->op > RDMA_OP_READ ||
-				roce_psn_diff(rr->seen_psn, wqe->first_psn) <= 0)
+			if (wqe->op > RDMA_OP_READ
+					? wqe->answered < wqe->nb_psn
+					: roce_psn_diff(rr->seen_psn, wqe->first_psn) <= 0)
 				break;
 			psn = roce_psn_add(wqe->first_psn, wqe->nb_psn);
 			continue;
