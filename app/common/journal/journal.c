@@ -118,23 +118,11 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 	if (index >= r->nb_batches || !is_live(r, index))
 		return false;
 	k = &r->known[index];
-	*to = (struct journal_batch){
-		.position = k->position,
-		.sequence = k->sequence,
-		.rows = k->rows,
-		.first = k->first,
-		.last = k->last,
-		.received = k->received,
-		.body_bytes = body_bytes(k),
-		.body_crc32c = k->body_crc32c,
-		.metadata_crc32c = k->metadata_crc32c,
-		.run = k->run,
-		.table = k->table,
-		.owner = r->status[index].owner,
-		.given = r->status[index].given,
-		.copies_stay = k->copies_stay,
-		.held = r->status[index].state == BATCH_HELD,
-	};
+	*to = known_members(k);
+	to->owner = r->status[index].owner;
+	to->given = r->status[index].given;
+	to->copies_stay = k->copies_stay;
+	to->held = r->status[index].state == BATCH_HELD;
 	if (to->held) {
 		to->metadata = data_at(r, k->position);
 		to->body = to->metadata + XFER_BLOCK;

@@ -205,22 +205,13 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 		r->is[batch] != RECORD_STATUS_DAMAGED && r->is[batch] != RECORD_WHOLLY_DAMAGED;
 	to->record = (const uint8_t *)&r->batch[batch];
 	to->known = record_is_known(r->is[batch]);
+	if (to->known)
+		to->batch = known_members(k);
 	to->batch.owner = r->status[batch].owner;
 	to->batch.given = r->status[batch].given;
 	to->batch.held = to->held;
 	if (!to->known)
 		return true;
-	to->batch.position = k->position;
-	to->batch.sequence = k->sequence;
-	to->batch.rows = k->rows;
-	to->batch.first = k->first;
-	to->batch.last = k->last;
-	to->batch.received = k->received;
-	to->batch.body_bytes = body_bytes(k);
-	to->batch.body_crc32c = k->body_crc32c;
-	to->batch.metadata_crc32c = k->metadata_crc32c;
-	to->batch.run = k->run;
-	to->batch.table = k->table;
 	if (to->held && !overlaps(r, k)) {
 		to->batch.metadata = data_at(r, k->position);
 		to->batch.body = to->batch.metadata + XFER_BLOCK;

@@ -402,6 +402,25 @@ body_bytes(const struct known_batch *k)
 	return (uint64_t)k->body_blocks * XFER_BLOCK;
 }
 
+/* The members of a record as users of the journal see them; without status and bytes. */
+static inline struct journal_batch
+known_members(const struct known_batch *k)
+{
+	return (struct journal_batch){
+		.position = k->position,
+		.sequence = k->sequence,
+		.rows = k->rows,
+		.first = k->first,
+		.last = k->last,
+		.received = k->received,
+		.body_bytes = body_bytes(k),
+		.body_crc32c = k->body_crc32c,
+		.metadata_crc32c = k->metadata_crc32c,
+		.run = k->run,
+		.table = k->table,
+	};
+}
+
 /* End of the room of a batch. */
 static inline uint64_t
 end_of(const struct known_batch *k)

@@ -118,14 +118,14 @@ loads(void)
 }
 
 static void
-refused(int error, const char *wanted)
+refused(int error, const char *expected)
 {
 	const char *why;
 
 	assert_int_equal(calibration_load(&c, memory, &files, &detector), error);
 	/* the name of the folder differs from run to run */
 	why = strstr(c.why, folder) == c.why ? c.why + strlen(folder) + 1 : c.why;
-	assert_string_equal(why, wanted);
+	assert_string_equal(why, expected);
 }
 
 static void
@@ -371,7 +371,7 @@ test_sidecar_refused(void **state)
 
 /* Load the files; the log has this text. */
 static void
-loads_and_logs(const char *wanted)
+loads_and_logs(const char *expected)
 {
 	char *text = NULL;
 	size_t size;
@@ -382,8 +382,8 @@ loads_and_logs(const char *wanted)
 	loads();
 	rte_openlog_stream(NULL);
 	fclose(log);
-	if (strstr(text, wanted) == NULL)
-		fail_msg("not in the log: %s: %s", wanted, text);
+	if (strstr(text, expected) == NULL)
+		fail_msg("not in the log: %s: %s", expected, text);
 	free(text);
 }
 

@@ -929,6 +929,18 @@ busy_story(void)
 	close_table();
 }
 
+/** The run begins at a frame; one or two RX roles. */
+static void
+begin_at(uint32_t streams, uint64_t number)
+{
+	config.no_run = false;
+	config.run.first_known = true;
+	config.run.first_frame = number;
+	config.nb_rx = 1 + rig_below(&rng, 2);
+	for (uint32_t s = 0; s < streams; s++)
+		config.owner[s] = queue_of[s] = s % config.nb_rx;
+}
+
 /**
  * A detector of 2000 frames in `stall_cycles`, and a receiver that keeps up and refuses frames
  * without slots. Up to half of the streams stop, for good or for a while: no frame is refused. Or
@@ -951,12 +963,7 @@ stalled_story(void)
 	config.slots = slots;
 	config.max_skew_frames = 1 + rig_below(&rng, slots / 4);
 	config.refuse = true;
-	config.no_run = false;
-	config.run.first_known = true;
-	config.run.first_frame = number;
-	config.nb_rx = 1 + rig_below(&rng, 2);
-	for (uint32_t s = 0; s < streams; s++)
-		config.owner[s] = queue_of[s] = s % config.nb_rx;
+	begin_at(streams, number);
 	for (uint32_t s = 0; s < odd && forged; s++)
 		role[s] = ASTRAY;
 	open_table();
@@ -1009,12 +1016,7 @@ backlog_story(void)
 	config.slots = slots;
 	config.max_skew_frames = 1 + rig_below(&rng, slots / 4);
 	config.refuse = chance(80);
-	config.no_run = false;
-	config.run.first_known = true;
-	config.run.first_frame = number;
-	config.nb_rx = 1 + rig_below(&rng, 2);
-	for (uint32_t s = 0; s < streams; s++)
-		config.owner[s] = queue_of[s] = s % config.nb_rx;
+	begin_at(streams, number);
 	soon = to + 2 * config.max_skew_frames + 4;
 	open_table();
 	config.run.first_known = false;

@@ -445,7 +445,10 @@ test_damaged_moved(void **state)
 	}
 }
 
-/* The store proves that it has a sound copy: the other one is told, whatever is damaged here. */
+/*
+ * The copy here is damaged, and a store proves that it has a sound one. The other store is told
+ * that the batch was reassigned.
+ */
 static void
 test_damaged_found(void **state)
 {
@@ -499,7 +502,7 @@ test_damaged_asked(void **state)
 	free(sender->queue[1].at);
 }
 
-/* A copy that this store kept came in doubt while it was connected: it is told before the end. */
+/* A batch comes in doubt at a store that is connected. The store is told before it receives END. */
 static void
 test_doubt_before_end(void **state)
 {

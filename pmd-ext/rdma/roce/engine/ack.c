@@ -78,7 +78,7 @@ advance(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_requester *r = &qp->req;
 	struct roce_wqe *wqe;
-	uint32_t wanted;
+	uint32_t missing;
 
 	if (psn == r->una_psn)
 		return true;
@@ -87,10 +87,10 @@ advance(struct roce_qp *qp, uint32_t psn)
 	while (r->una != r->begun) {
 		wqe = roce_wqe(qp, r->una);
 		if (is_answered(wqe) && wqe->answered < wqe->nb_psn) {
-			wanted = roce_psn_add(wqe->first_psn, wqe->answered);
-			if (roce_psn_diff(psn, wanted) > 0) {
-				if (r->una_psn != wanted)
-					progress(qp, wanted);
+			missing = roce_psn_add(wqe->first_psn, wqe->answered);
+			if (roce_psn_diff(psn, missing) > 0) {
+				if (r->una_psn != missing)
+					progress(qp, missing);
 				return false;
 			}
 			break;

@@ -103,7 +103,7 @@ enum roce_wait {
 	ROCE_WAIT_RNR, /**< RNR timer: nothing is sent until it expires */
 };
 
-/** PSNs of READ responses to request again. */
+/** PSNs of responses of one READ to request again. */
 struct roce_read_range {
 	uint32_t psn, end;
 };

@@ -179,7 +179,7 @@ roce_read_absorb(struct roce_qp *qp)
 		for (;;) {
 			psn = roce_psn_add(wqe->first_psn, wqe->answered);
 			if (wqe->answered == wqe->nb_psn || roce_psn_diff(psn, rr->seen_psn) >= 0 ||
-				(*word_of(rr, psn) & bit_of(psn)) == 0)
+				!is_placed(rr, psn))
 				break;
 			*word_of(rr, psn) &= ~bit_of(psn);
 			wqe->answered++;
@@ -194,24 +194,16 @@ roce_read_absorb(struct roce_qp *qp)
 	return psn;
 }
 
-/** Request the part of a range that belongs to its first READ. */
+/** Request a range of a READ that is not completed. */
 static void
-send_range(struct roce_qp *qp, struct roce_read_range *range)
+send_range(struct roce_qp *qp, uint32_t psn, uint32_t end)
 {
-	const struct roce_wqe *wqe = find_read(qp, range->psn);
-	uint32_t from, packets;
+	const struct roce_wqe *wqe = find_read(qp, psn);
 
-	if (wqe == NULL) {
-		range->psn = range->end;
+	if (wqe == NULL)
 		return;
-	}
-	/* the range can begin in a request without responses */
-	if (roce_psn_diff(range->psn, wqe->first_psn) < 0)
-		range->psn = wqe->first_psn;
-	from = roce_psn_diff(range->psn, wqe->first_psn);
-	packets = RTE_MIN((uint32_t)roce_psn_diff(range->end, range->psn), wqe->nb_psn - from);
-	range->psn = roce_psn_add(range->psn, packets);
-	roce_requester_send_read(qp, wqe, from, packets);
+	roce_requester_send_read(
+		qp, wqe, roce_psn_diff(psn, wqe->first_psn), roce_psn_diff(end, psn));
 	qp->req.retransmits++;
 	roce_count(qp->poll_group, ROCE_TX_RETRANSMIT);
 }
@@ -222,19 +214,19 @@ roce_read_repair_run(struct roce_qp *qp)
 	struct roce_requester *r = &qp->req;
 	struct roce_read_repair *rr = &r->read;
 
-	while (rr->tail != rr->head) {
-		struct roce_read_range *range = &rr->range[rr->tail % RTE_DIM(rr->range)];
+	for (; rr->tail != rr->head; rr->tail++) {
+		const struct roce_read_range *range = &rr->range[rr->tail % RTE_DIM(rr->range)];
+		uint32_t psn = range->psn;
 
-		if (roce_psn_diff(range->psn, r->una_psn) < 0)
-			range->psn = r->una_psn;
-		if (roce_psn_diff(range->end, range->psn) <= 0) {
-			rr->tail++;
+		/* a part of it may have come meanwhile */
+		if (roce_psn_diff(psn, r->una_psn) < 0)
+			psn = r->una_psn;
+		if (roce_psn_diff(range->end, psn) <= 0)
 			continue;
-		}
 		if (roce_poll_group_tx_room(qp->poll_group) == 0 ||
 			!roce_poll_group_spare(qp->poll_group, ROCE_FRAME_SEGMENTS))
 			return true;
-		send_range(qp, range);
+		send_range(qp, psn, range->end);
 	}
 	return false;
 }
