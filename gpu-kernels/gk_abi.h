@@ -86,6 +86,15 @@ enum gk_op {
 #define GK_FRAME_KEEP	  (1u << 0) /**< write the output for any verdict (prescale, dry run) */
 #define GK_FRAME_KIND_RAW (1u << 1) /**< write a rejected frame that is kept as GK_KIND_RAW */
 #define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the accumulators gk_work.dark */
+/**
+ * The pixels may be overwritten by their sender at any time, and each packet has a *trailer* behind
+ * its pixels, whose first 8 bytes are the number of the frame that they belong to (little-endian,
+ * gk_frame.trailer). A gang reads this number before and after it reads the pixels. If either is
+ * another number, the packet is treated exactly as a missing one, in all outputs, and its bit is set
+ * in the slot's map of missing packets (gk_missing_map()). As with a seqlock, no pixel of another
+ * frame is ever used.
+ */
+#define GK_FRAME_TRAILER (1u << 3)
 
 /**
  * Header of a frame slot. The pointer table follows: `tiles` device addresses, one per packet, in
@@ -99,7 +108,9 @@ struct gk_frame {
 	uint32_t flags;	  /**< GK_FRAME_* */
 	uint32_t out;	  /**< output slot, or GK_NO_OUT: no output can be written */
 	uint32_t missing; /**< number of missing packets */
-	uint32_t reserved[11];
+	uint32_t reserved;
+	uint64_t trailer; /**< GK_FRAME_TRAILER: number that the trailers of the frame have */
+	uint32_t reserved2[8];
 	uint64_t packet[];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_frame) == 64, "pointer tables start on a cache line");
@@ -117,7 +128,11 @@ struct gk_result {
 	uint32_t nnz;	       /**< pixels >= csr_threshold, including saturated ones */
 	uint32_t params;       /**< gk_params.version used */
 	uint32_t coef;	       /**< gk_coef.version used */
-	uint32_t reserved[4];
+	/** Frames with trailers: packets without this frame's trailer before the pixels were read */
+	uint32_t missing;
+	/** ... packets whose trailer changed while the pixels were read: the sender has lapped */
+	uint32_t overrun;
+	uint32_t reserved[2];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_result) == 64, "one result is one cache line");
 
@@ -288,11 +303,36 @@ gk_dark_size(const struct gk_geometry *g)
 	return gk_pixels(g) * sizeof(uint64_t);
 }
 
-/** Distance of frame slots in bytes: header and pointer table, rounded up to cache lines. */
+/** Bytes of a slot's pointer table, rounded up to cache lines. */
+static inline uint64_t
+gk_packets_size(const struct gk_geometry *g)
+{
+	return ((uint64_t)g->tiles * 8 + 63) & ~(uint64_t)63;
+}
+
+/** Bytes of a slot's map of missing packets, rounded up to cache lines. */
+static inline uint64_t
+gk_missing_size(const struct gk_geometry *g)
+{
+	return (((uint64_t)g->tiles + 63) / 64 * 8 + 63) & ~(uint64_t)63;
+}
+
+/** Distance of frame slots in bytes: header, pointer table, map of missing packets. */
 static inline uint64_t
 gk_frame_stride(const struct gk_geometry *g)
 {
-	return sizeof(struct gk_frame) + (((uint64_t)g->tiles * 8 + 63) & ~(uint64_t)63);
+	return sizeof(struct gk_frame) + gk_packets_size(g) + gk_missing_size(g);
+}
+
+/**
+ * Map of missing packets of a frame with GK_FRAME_TRAILER: bit t % 64 of word t / 64 is packet t.
+ * The gang writes all words before the batch is done. Bits of packets that the builder gave as
+ * missing (address 0) are set, too.
+ */
+static inline uint64_t *
+gk_missing_map(const struct gk_geometry *g, struct gk_frame *frame)
+{
+	return (uint64_t *)((uint8_t *)frame + sizeof(*frame) + gk_packets_size(g));
 }
 
 /**

@@ -62,6 +62,7 @@ struct rdma_cq;
 struct rdma_qp;
 struct rdma_ah;
 struct rdma_conn;
+struct rdma_roce_reference;
 
 #define RDMA_NAME_MAX	 256 /**< size of a device name, including the terminating NUL */
 #define RDMA_SGE_MAX	 16  /**< most entries of a scatter-gather list, any provider */
@@ -341,6 +342,8 @@ struct rdma_qp_attr {
 	uint32_t qkey;
 	bool signal_all; /**< every send is signalled */
 	bool trust_icrc; /**< `roce`: do not check received ICRCs; for trusted links only */
+	/** `roce`, UC: deliver messages by reference (rdma_roce.h); copied. NULL: no */
+	const struct rdma_roce_reference *reference;
 };
 
 /**

@@ -5,10 +5,11 @@
 /**
  * @file
  * Functions that only the `roce` provider has: reception of packets from a queue that the
- * application polls. An application that polls an RX queue for its own purposes, such as detector
- * data, forwards the RDMA packets to the device.
+ * application polls, and messages that are delivered without a copy. An application that polls an RX
+ * queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_mbuf.h>
@@ -33,6 +34,74 @@ extern "C" {
  * @return number of packets not taken, which the caller still owns
  */
 uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf **m, uint16_t n);
+
+/* ---- messages by reference ------------------------------------------------------------------ */
+
+/**
+ * Makes a UC queue pair deliver messages *by reference* (rdma_qp_attr.reference): the payload is
+ * not copied, it stays in the mbufs in which the port received it. The ICRC, the PSNs and the
+ * source of the packets are checked as for other queue pairs. A message of which a packet was lost
+ * is not delivered, and its mbufs are freed. No receives are posted, and no completions are made.
+ *
+ * SEND and RDMA WRITE, each with or without immediate, are accepted. The address of a WRITE is not
+ * dereferenced. It only names the place that the peer has chosen: the key must be `rkey`, and all
+ * bytes of the message must be in [base, base + length).
+ */
+struct rdma_roce_reference {
+	uint64_t base;
+	uint64_t length; /**< 0: no WRITE is accepted */
+	uint32_t rkey;
+	uint32_t max_bytes; /**< most bytes of a message, up to RDMA_ROCE_MESSAGE_MAX */
+	/** Number of the queue pair, for peers that are configured by hand; 0: any. It must be free
+	 * and below the size of the table of queue pairs. */
+	uint32_t qpn;
+	/**
+	 * The queue pair only receives. rdma_qp_connect() then needs no answer of the peer: its MAC
+	 * address is not resolved, and the state is RDMA_QP_RTR. `peer.addr` is the source address
+	 * of packets that are accepted; family AF_UNSPEC: any source.
+	 */
+	bool receive_only;
+};
+
+#define RDMA_ROCE_MESSAGE_MAX (80 * 1024) /**< most bytes of a message by reference */
+
+/** A received message. */
+struct rdma_roce_message {
+	/** Payload only, one segment for each packet in order; the caller frees it. NULL: the
+	 * message has no bytes. */
+	struct rte_mbuf *m;
+	void *qp_context; /**< rdma_qp_attr.context */
+	uint64_t addr;	  /**< WRITE: address; SEND: 0 */
+	uint32_t length;  /**< bytes of the payload, without pad */
+	uint32_t imm;	  /**< CPU byte order */
+	uint8_t op;	  /**< RDMA_WC_RECV: a SEND; RDMA_WC_RECV_WRITE_IMM: a WRITE */
+	uint8_t flags;	  /**< RDMA_WC_WITH_IMM */
+};
+
+/**
+ * Take messages of all queue pairs by reference of a poll group, in the order of their last
+ * packets. Only the lcore that calls rdma_progress() for the poll group may call this. While
+ * messages are not taken, the poll group receives no more packets: loss then shows at the port.
+ * @return number of messages, 0 to n
+ */
+uint16_t rdma_roce_poll_messages(
+	struct rdma_dev *dev, uint16_t poll_group, struct rdma_roce_message *message, uint16_t n);
+
+/** What a UC queue pair has lost, see rdma_roce_uc_info_get(). Counters are never reset. */
+struct rdma_roce_uc_info {
+	uint64_t messages;   /**< delivered, or completed */
+	uint64_t gaps;	     /**< packets with a later PSN than the expected one */
+	uint64_t lost;	     /**< packets that the gaps lack: sum of the PSN differences */
+	uint64_t dropped;    /**< packets that came, and belong to a message with a gap */
+	uint64_t duplicates; /**< packets with an earlier PSN */
+	uint64_t refused;    /**< messages with a wrong key, address or length */
+};
+
+/**
+ * Get the counters of a UC queue pair of the provider `roce`. Any thread.
+ * @return 0; -EINVAL: another type or provider
+ */
+int rdma_roce_uc_info_get(const struct rdma_qp *qp, struct rdma_roce_uc_info *info);
 
 #ifdef __cplusplus
 }
