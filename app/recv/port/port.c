@@ -26,6 +26,9 @@
 
 RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 
+/** Descriptors of a TX queue of a RoCE device, which sends ARP replies and CM messages. */
+#define PORT_TX_DESCRIPTORS 512
+
 #define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
 
 /** GPU page size; also the alignment of address and length that rte_extmem_register() needs. */
@@ -239,7 +242,8 @@ port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 static int
 choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 {
-	const bool can_split = port_can_split(p->id, info);
+	/* a RoCE packet has 54 or 70 bytes of headers, which a NIC does not split */
+	const bool can_split = port_can_split(p->id, info) && !p->rdma;
 
 	if (p->settings->mode == RX_MODE_SPLIT && !can_split) {
 		LOG(ERR, "%s cannot split buffers: use mode = single (or auto)\n", p->name);
@@ -390,17 +394,20 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx = info->default_rxconf;
 	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1: any */
-	uint16_t descriptors = p->settings->descriptors, none = 0;
+	uint16_t descriptors = p->settings->descriptors;
+	uint16_t sent = p->rdma ? PORT_TX_DESCRIPTORS : 0;
 	int ret;
 
 	conf.rxmode.mtu = port_mtu(p->settings, info);
-	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
+	if (p->rdma)
+		conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	ret = rte_eth_dev_configure(p->id, p->nb_queues, p->rdma ? p->nb_queues : 0, &conf);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,
 			rte_strerror(-ret));
 		return ret;
 	}
-	ret = rte_eth_dev_adjust_nb_rx_tx_desc(p->id, &descriptors, &none);
+	ret = rte_eth_dev_adjust_nb_rx_tx_desc(p->id, &descriptors, &sent);
 	if (ret != 0 && ret != -ENOTSUP)
 		return ret;
 	rx.offloads = conf.rxmode.offloads;
@@ -418,6 +425,14 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 			LOG(ERR, "%s: cannot set up RX queue %u of %u descriptors%s: %s\n", p->name,
 				q, descriptors, p->split ? ", split buffers" : "",
 				rte_strerror(-ret));
+			return ret;
+		}
+	}
+	for (uint32_t q = 0; p->rdma && q < p->nb_queues; q++) {
+		ret = rte_eth_tx_queue_setup(p->id, q, sent, socket, NULL);
+		if (ret != 0) {
+			LOG(ERR, "%s: cannot set up TX queue %u of %u descriptors: %s\n", p->name,
+				q, sent, rte_strerror(-ret));
 			return ret;
 		}
 	}
@@ -558,7 +573,9 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	char why[256];
 	int ret;
 
-	*p = (struct port){.settings = settings, .device = packets == GK_MEMORY_DEVICE};
+	*p = (struct port){.settings = settings,
+		.device = packets == GK_MEMORY_DEVICE,
+		.rdma = settings->rdma[0] != '\0'};
 	ret = find_device(p);
 	if (ret != 0)
 		return ret;
@@ -604,7 +621,8 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	if (ret != 0)
 		return ret;
 	take_all(p, &info);
-	if (p->flows && steer(p, all, owner, why, sizeof(why)) != 0) {
+	/* the RoCE device creates its own rules */
+	if (p->flows && !p->rdma && steer(p, all, owner, why, sizeof(why)) != 0) {
 		remove_rules(p);
 		if (settings->steering == RX_STEERING_FLOW) {
 			LOG(ERR, "%s: %s; set steering = software or auto\n", p->name, why);

@@ -45,6 +45,7 @@ struct port {
 	bool reference; /**< payload pool without data room: the driver attaches its own buffers */
 	bool device;	/**< pixels are in GPU memory */
 	bool flows;	/**< flow rules steer the streams; false: the software classifier does */
+	bool rdma;	/**< a RoCE device polls the queues; it sends, too */
 	bool replay;	/**< a replay of a capture, which waits for its receiver */
 	bool started;
 	uint32_t nb_queues;

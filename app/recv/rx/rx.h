@@ -21,6 +21,7 @@
 #include "frames/frame_rx.h"
 #include "rx/counters.h"
 
+struct rx_messages;
 struct sources;
 
 #define RX_BURST 64
@@ -144,10 +145,12 @@ struct rx {
 	const struct detector *detector;
 	struct sources *sources;  /**< shared; this role writes those of its streams */
 	uint32_t sources_version; /**< sources.version that was reviewed last */
+	/** RoCE: the queues are poll groups of these devices, which deliver messages; NULL: UDP */
+	const struct rx_messages *messages;
 	uint32_t nb_queues;
 	struct {
-		uint16_t port;
-		uint16_t queue;
+		uint16_t port;	/**< RoCE: index in rx_messages.devices */
+		uint16_t queue; /**< RoCE: poll group */
 	} queues[RX_QUEUES_MAX];
 	/** Offset from an address in a second segment to the address that the gangs use. It is 0
 	 * because GPUs use the same addresses as NICs, except for a private gpu_host. */
