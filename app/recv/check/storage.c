@@ -21,6 +21,7 @@
 #include "egress/egress.h"
 #include "output/preview.h"
 #include "pipeline.h"
+#include "port/gang_memory.h"
 #include "settings.h"
 
 /** Every message of a file is a multiple of this size (app/common/README.rst). */
