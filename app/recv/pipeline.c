@@ -62,7 +62,7 @@ poll_gang(void *arg)
 static int
 poll_connect(void *arg)
 {
-	return rx_messages_connect(*(struct rx_messages **)arg);
+	return rx_connect_poll(*(struct rx_messages **)arg);
 }
 
 int

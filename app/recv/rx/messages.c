@@ -28,8 +28,6 @@ RTE_LOG_REGISTER(messages_logtype, braggline.ingest, NOTICE);
 /** Address of slot 0 of stream 0. Addresses of messages by reference are names only. */
 #define FIRST_BASE (UINT64_C(1) << 40)
 
-#define EVENTS 8 /* CM events of a call */
-
 /** Fill in what is the same for all streams of the card. */
 static void
 describe(struct ingest_card *card, const struct settings *s)
@@ -111,10 +109,8 @@ open_device(struct rx_messages *m, const struct port *port)
 	return m->pds[m->nb_devices - 1] != NULL ? 0 : -ENOMEM;
 }
 
-/** Create a stream's queue pair. Without the CM it is connected at once. */
-static int
-open_stream(struct rx_messages *m, const struct port *port, uint32_t device, uint32_t stream,
-	uint32_t frx)
+int
+rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 {
 	const struct ingest_settings *s = &m->settings->ingest;
 	struct rx_message_stream *st = &m->streams[stream];
@@ -128,7 +124,10 @@ open_stream(struct rx_messages *m, const struct port *port, uint32_t device, uin
 		.qpn = s->qpn != 0 ? s->qpn + stream : 0,
 		.receive_only = true,
 	};
-	struct rdma_qp_attr attr = {.type = RDMA_QP_UC,
+	const struct rdma_qp_attr attr = {.type = RDMA_QP_UC,
+		.poll_group = st->poll_group,
+		.send_cq = st->cq,
+		.recv_cq = st->cq,
 		.context = st,
 		.max_mtu = m->card.mtu,
 		.reference = &reference};
@@ -136,16 +135,7 @@ open_stream(struct rx_messages *m, const struct port *port, uint32_t device, uin
 	struct rdma_qp_info info;
 	int ret;
 
-	st->stream = stream;
-	st->device = device;
-	for (uint32_t q = 0; q < port->nb_queues; q++)
-		if (port->queue_lane[q] == frx)
-			attr.poll_group = q;
-	st->cq = rdma_cq_create(m->devices[device], 1, attr.poll_group);
-	if (st->cq == NULL)
-		return -rte_errno;
-	attr.send_cq = attr.recv_cq = st->cq;
-	st->qp = rdma_qp_create(m->pds[device], &attr);
+	st->qp = rdma_qp_create(m->pds[st->device], &attr);
 	if (st->qp == NULL)
 		return -rte_errno;
 	rdma_qp_info_get(st->qp, &info);
@@ -184,16 +174,26 @@ open_streams(struct rx_messages *m, const struct port *ports, const uint8_t *own
 
 	for (uint32_t i = 0; i < s->nb_ports && ret == 0; i++) {
 		ret = open_device(m, &ports[i]);
+		if (ret == 0 && s->ingest.service != 0)
+			ret = rx_connect_listen(m, i);
 		for (uint32_t k = 0; ret == 0 && k < s->ports[i].nb_streams; k++) {
 			const uint32_t stream = s->ports[i].streams[k];
 			struct ingest_stream *of = &m->card.stream[stream];
 
 			name_address(m->devices[i], of->ip);
+			struct rx_message_stream *st = &m->streams[stream];
+
 			of->rkey = s->ingest.rkey != 0 ? s->ingest.rkey : (uint32_t)rte_rand();
 			of->base = FIRST_BASE +
 				(uint64_t)stream * m->card.slots * m->card.slot_bytes;
 			make_headers(m, stream);
-			ret = open_stream(m, &ports[i], i, stream, owner[stream]);
+			st->stream = stream;
+			st->device = i;
+			for (uint32_t q = 0; q < ports[i].nb_queues; q++)
+				if (ports[i].queue_lane[q] == owner[stream])
+					st->poll_group = q;
+			st->cq = rdma_cq_create(m->devices[i], 1, st->poll_group);
+			ret = st->cq != NULL ? rx_messages_open_stream(m, stream) : -rte_errno;
 		}
 	}
 	return ret;
@@ -240,18 +240,6 @@ rx_messages_create(const struct settings *s, const struct port *ports, const uin
 	return NULL;
 }
 
-int
-rx_messages_connect(void *messages)
-{
-	struct rx_messages *m = messages;
-	struct rdma_event event[EVENTS];
-	int n = 0;
-
-	for (uint32_t i = 0; i < m->nb_devices; i++)
-		n += rdma_poll_cm(m->devices[i], event, EVENTS);
-	return n;
-}
-
 void
 rx_messages_destroy(struct rx_messages *m)
 {
@@ -268,6 +256,8 @@ rx_messages_destroy(struct rx_messages *m)
 			rdma_cq_destroy(st->cq);
 	}
 	for (uint32_t i = 0; i < m->nb_devices; i++) {
+		if (m->listeners[i] != NULL)
+			rdma_conn_destroy(m->listeners[i]);
 		if (m->pds[i] != NULL)
 			rdma_pd_free(m->pds[i]);
 		rdma_dev_close(m->devices[i]);

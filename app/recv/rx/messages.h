@@ -29,6 +29,7 @@ struct settings;
 struct rx_message_stream {
 	uint32_t stream;
 	uint32_t device; /**< index in rx_messages.devices */
+	uint16_t poll_group;
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
 	struct rdma_conn *conn; /**< if the CM has connected it */
@@ -41,6 +42,7 @@ struct rx_messages {
 	uint32_t nb_devices;
 	struct rdma_dev *devices[RX_DEVICES_MAX];
 	struct rdma_pd *pds[RX_DEVICES_MAX];
+	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
 	/**
 	 * Headers that stand for those of a stream's packets, because a queue pair checks addresses
@@ -58,8 +60,21 @@ struct rx_messages {
 struct rx_messages *rx_messages_create(
 	const struct settings *s, const struct port *ports, const uint8_t *owner);
 
-/** Answer ARP and connection requests. Polled by one lcore. @return non-zero if there was any */
-int rx_messages_connect(void *messages);
+/**
+ * Create a stream's queue pair, and enter its number in the card. Without [ingest] service it is
+ * connected at once. *Control.* @return 0 or -errno, logged
+ */
+int rx_messages_open_stream(struct rx_messages *m, uint32_t stream);
+
+/** Listen for connection requests on a device. *Control.* @return 0 or -errno, logged */
+int rx_connect_listen(struct rx_messages *m, uint32_t device);
+
+/**
+ * Answer ARP and connection requests (connect.c). Polled by one lcore.
+ * @param messages  struct rx_messages
+ * @return non-zero if there was anything to do
+ */
+int rx_connect_poll(void *messages);
 
 /** Close all. RX roles have ended; NULL is allowed. *Control.* */
 void rx_messages_destroy(struct rx_messages *messages);
