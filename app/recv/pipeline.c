@@ -607,6 +607,8 @@ pipeline_destroy(struct pipeline *p)
 	compressor_destroy(p->compressor);
 	preview_destroy(p->preview);
 	pedestal_destroy(p->pedestal);
+	for (uint32_t i = 0; i < p->nb_ports; i++)
+		p->ports[i].dev = NULL;
 	rx_messages_destroy(p->messages);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);

@@ -18,6 +18,8 @@
 
 #include <net_replay.h>
 
+#include <rdma.h>
+
 #include "port/memory.h"
 #include "port/pools.h"
 #include "port/port.h"
@@ -223,7 +225,46 @@ const char *const port_drop_names[PORT_DROPS] = {
 	[PORT_RING_FULL] = "ring_full",
 	[PORT_NO_MBUF] = "no_mbuf",
 	[PORT_ERRORS] = "errors",
+	[PORT_ICRC] = "bad_icrc",
+	[PORT_INCOMPLETE] = "incomplete_message",
+	[PORT_REPEATED] = "repeated",
+	[PORT_REFUSED] = "refused",
 };
+
+/** Counters of a RoCE device that are drops of a port. */
+static const struct {
+	const char *name;
+	enum port_drop drop;
+} rdma_drops[] = {
+	{"rx_no_mbuf", PORT_NO_MBUF},
+	{"rx_icrc_errors", PORT_ICRC},
+	{"rx_uc_dropped", PORT_INCOMPLETE},
+	{"rx_duplicates", PORT_REPEATED},
+	{"rx_malformed", PORT_REFUSED},
+	{"rx_bad_opcode", PORT_REFUSED},
+	{"rx_unknown_qpn", PORT_REFUSED},
+	{"rx_bad_state", PORT_REFUSED},
+	{"rx_bad_address", PORT_REFUSED},
+	{"rx_bad_pkey", PORT_REFUSED},
+	{"rx_access_refused", PORT_REFUSED},
+	{"rx_invalid_requests", PORT_REFUSED},
+	{"rx_not_for_us", PORT_REFUSED},
+	{"rx_other_vlan", PORT_REFUSED},
+};
+
+#define XSTATS_MAX 128 /* counters of a device */
+
+static void
+add_rdma_drops(const struct rdma_dev *dev, uint64_t drops[PORT_DROPS])
+{
+	struct rdma_xstat x[XSTATS_MAX];
+	const int n = RTE_MIN(rdma_xstats_get(dev, x, XSTATS_MAX), XSTATS_MAX);
+
+	for (int i = 0; i < n; i++)
+		for (unsigned int d = 0; d < RTE_DIM(rdma_drops); d++)
+			if (strcmp(x[i].name, rdma_drops[d].name) == 0)
+				drops[rdma_drops[d].drop] += x[i].value;
+}
 
 void
 port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
@@ -237,6 +278,8 @@ port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 	if (!p->replay)
 		drops[PORT_NO_MBUF] += stats.rx_nombuf;
 	drops[PORT_ERRORS] += stats.ierrors;
+	if (p->dev != NULL)
+		add_rdma_drops(p->dev, drops);
 }
 
 static int

@@ -85,7 +85,7 @@ find_peer(const struct rx_messages *m, uint32_t stream, struct sockaddr_storage 
 
 /** Open a RoCE device on a port that is started. Its poll groups are the port's queues. */
 static int
-open_device(struct rx_messages *m, const struct port *port)
+open_device(struct rx_messages *m, struct port *port)
 {
 	char name[RDMA_NAME_MAX];
 	struct rdma_dev_info info;
@@ -96,6 +96,7 @@ open_device(struct rx_messages *m, const struct port *port)
 	dev = rdma_dev_open(name);
 	if (dev == NULL)
 		return -rte_errno;
+	port->dev = dev;
 	m->devices[m->nb_devices] = dev;
 	m->pds[m->nb_devices++] = rdma_pd_alloc(dev);
 	rdma_dev_info_get(dev, &info);
@@ -167,7 +168,7 @@ name_address(struct rdma_dev *dev, char text[INGEST_ADDRESS_LEN])
 }
 
 static int
-open_streams(struct rx_messages *m, const struct port *ports, const uint8_t *owner)
+open_streams(struct rx_messages *m, struct port *ports, const uint8_t *owner)
 {
 	const struct settings *s = m->settings;
 	int ret = 0;
@@ -221,7 +222,7 @@ publish_card(const struct rx_messages *m)
 }
 
 struct rx_messages *
-rx_messages_create(const struct settings *s, const struct port *ports, const uint8_t *owner)
+rx_messages_create(const struct settings *s, struct port *ports, const uint8_t *owner)
 {
 	struct rx_messages *m = rte_zmalloc("rx_messages", sizeof(*m), RTE_CACHE_LINE_SIZE);
 	int ret;

@@ -58,7 +58,7 @@ struct rx_messages {
  * @return NULL with rte_errno; logged
  */
 struct rx_messages *rx_messages_create(
-	const struct settings *s, const struct port *ports, const uint8_t *owner);
+	const struct settings *s, struct port *ports, const uint8_t *owner);
 
 /**
  * Create a stream's queue pair, and enter its number in the card. Without [ingest] service it is
