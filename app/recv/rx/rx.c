@@ -14,7 +14,11 @@
 #include <rte_prefetch.h>
 #include <rte_udp.h>
 
+#include <rdma.h>
+#include <rdma_roce.h>
+
 #include "counter.h"
+#include "rx/messages.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
 
@@ -23,6 +27,7 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_BYTES] = "bytes",
 	[RX_BURSTS] = "bursts",
 	[RX_WAITS] = "waits",
+	[RX_EVENTS] = "events",
 	[RX_HANDOFF_SENT] = "handoff",
 	[RX_PLACED] = "placed",
 	[RX_DUPLICATE] = "duplicate",
@@ -156,8 +161,17 @@ keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause, uint
 	s = &all->ring[all->head % RX_SAMPLES];
 	s->length = m->pkt_len;
 	s->cause = cause;
-	s->bytes = RTE_MIN((uint32_t)m->data_len, (uint32_t)RX_SAMPLE_BYTES);
-	memcpy(s->data, rte_pktmbuf_mtod(m, const void *), s->bytes);
+	s->bytes = 0;
+	if (rx->messages != NULL) {
+		/* as if it were a UDP packet: the headers of its queue pair, and the trailer */
+		s->length += SOURCE_HEADERS;
+		s->bytes = SOURCE_HEADERS;
+		memcpy(s->data, rx->messages->headers[stream], SOURCE_HEADERS);
+		m = rte_pktmbuf_lastseg((struct rte_mbuf *)(uintptr_t)m);
+	}
+	n = RTE_MIN((uint32_t)m->data_len, (uint32_t)(RX_SAMPLE_BYTES - s->bytes));
+	memcpy(s->data + s->bytes, rte_pktmbuf_mtod(m, const void *), n);
+	s->bytes += n;
 	__atomic_store_n(&all->head, all->head + 1, __ATOMIC_RELEASE);
 }
 
@@ -302,10 +316,79 @@ judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 	return rx->sources->stream[stream].misplaced ? RX_MISPLACED : RX_PLACED;
 }
 
+/** Packets of a burst that are dropped. */
+struct dropped {
+	struct rte_mbuf *m[RX_BURST];
+	uint32_t n;
+};
+
+/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
+static const uint8_t *
+network_headers(const struct rx *rx, const struct rx_packet *p)
+{
+	if (rx->messages != NULL)
+		return rx->messages->headers[p->stream];
+	return p->header - sizeof(struct headers);
+}
+
 /**
- * Read the headers of a burst. Packets that are not the detector's are dropped. Packets of other RX
- * roles enter the outgoing handoff buffer of that role, which has room for a burst (see
+ * Check packets whose detector headers were parsed: packet number, source, position. Packets of
+ * other RX roles enter the outgoing handoff buffer of that role, which has room for a burst (see
  * poll_sources()).
+ * @param out     packets; those that may be placed are moved to the front
+ * @param valid   number of packets
+ * @param source  queue, or rx.nb_queues for the handoff ring
+ * @return packets that may be placed
+ */
+static uint32_t
+accept_packets(struct rx *rx, uint32_t source, struct rx_packet *out,
+	const struct detector_packet *parsed, uint32_t valid, struct batch *batch,
+	struct dropped *drop)
+{
+	const uint8_t *owner = rx->table->config.owner;
+	const uint32_t frx = rx->frx->id;
+
+	for (uint32_t i = 0; i < valid; i++) {
+		const uint32_t stream = out[i].stream;
+		struct rx_packet *p;
+
+		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
+			    parsed[i].packet >= rx->detector->expect_to[stream])) {
+			counter_add(&rx->counters[RX_MALFORMED], 1);
+			keep_malformed(rx, out[i].m, stream, parsed[i].packet);
+			drop->m[drop->n++] = out[i].m;
+			continue;
+		}
+		if (unlikely(owner[stream] != frx)) {
+			const uint32_t to = owner[stream];
+
+			rx->handoff_out[to][rx->nb_handoff_out[to]++] = out[i].m;
+			continue;
+		}
+		if (unlikely(!source_takes(&rx->sources->filter[stream],
+			    network_headers(rx, &out[i]), parsed[i].position))) {
+			const enum rx_counter c = judge(rx, stream, network_headers(rx, &out[i]),
+				parsed[i].position, batch);
+
+			if (c != RX_PLACED) {
+				counter_add(&rx->counters[c], 1);
+				note_drop(rx, stream, parsed[i].frame, c);
+				drop->m[drop->n++] = out[i].m;
+				continue;
+			}
+		}
+		p = &out[batch->n++];
+		*p = out[i];
+		p->source = source;
+		p->frame = parsed[i].frame;
+		p->packet = parsed[i].packet;
+		p->held = RX_NOT_HELD;
+	}
+	return batch->n;
+}
+
+/**
+ * Read the headers of a burst. Packets that are not the detector's are dropped.
  * @return packets in `out`
  */
 static uint32_t
@@ -313,13 +396,12 @@ read_headers(
 	struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
 {
 	struct detector_packet parsed[RX_BURST];
-	const uint8_t *owner = rx->table->config.owner;
-	const uint32_t frx = rx->frx->id;
 	const uint8_t *header[RX_BURST];
-	struct rte_mbuf *drop[RX_BURST];
 	struct batch batch = {.packets = out};
-	uint32_t valid = 0, dropped = 0;
+	struct dropped drop;
+	uint32_t valid = 0, kept;
 
+	drop.n = 0;
 	check_positions(rx, &batch);
 
 	/* headers span two cache lines: the fields that identify the detector are at the end */
@@ -333,7 +415,7 @@ read_headers(
 		if (unlikely(c != RX_PLACED)) {
 			counter_add(&rx->counters[c], 1);
 			keep_sample(rx, burst[i], c, out[valid].stream);
-			drop[dropped++] = burst[i];
+			drop.m[drop.n++] = burst[i];
 			continue;
 		}
 		if (burst[i]->nb_segs > 1)
@@ -343,45 +425,86 @@ read_headers(
 	}
 	if (likely(valid > 0))
 		rx->detector->ops->parse(header, parsed, valid);
-	for (uint32_t i = 0; i < valid; i++) {
-		const uint32_t stream = out[i].stream;
-		struct rx_packet *p;
+	kept = accept_packets(rx, source, out, parsed, valid, &batch, &drop);
+	if (drop.n > 0)
+		rte_pktmbuf_free_bulk(drop.m, drop.n);
+	return kept;
+}
 
-		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
-			    parsed[i].packet >= rx->detector->expect_to[stream])) {
-			counter_add(&rx->counters[RX_MALFORMED], 1);
-			keep_malformed(rx, out[i].m, stream, parsed[i].packet);
-			drop[dropped++] = out[i].m;
+/**
+ * Find the trailer of a message: its last segment. The pixels are in the segments before, one for
+ * each part.
+ * @return NULL: the message has another form
+ */
+static const uint8_t *
+find_trailer(const struct rx *rx, const struct rdma_roce_message *message)
+{
+	const struct detector *d = rx->detector;
+	const uint32_t part_bytes = d->ops->pixel_bytes / d->parts;
+	const struct rte_mbuf *m = message->m;
+
+	if (message->length != d->ops->pixel_bytes + INGEST_TRAILER_BYTES ||
+		m->nb_segs != d->parts + 1)
+		return NULL;
+	for (uint32_t i = 0; i < d->parts; i++, m = m->next)
+		if (m->data_len != part_bytes)
+			return NULL;
+	return rte_pktmbuf_mtod(m, const uint8_t *);
+}
+
+/**
+ * Read the trailers of messages. Messages without data are events: they are counted. Messages that
+ * are not the detector's are dropped.
+ * @return packets in `out`
+ */
+static uint32_t
+read_messages(struct rx *rx, uint32_t source, const struct rdma_roce_message *message, uint32_t n,
+	struct rx_packet *out)
+{
+	const struct ingest_card *card = &rx->messages->card;
+	struct detector_packet parsed[RX_BURST];
+	const uint8_t *header[RX_BURST];
+	uint64_t address[RX_BURST];
+	struct batch batch = {.packets = out};
+	struct dropped drop;
+	uint32_t valid = 0, kept;
+
+	drop.n = 0;
+	check_positions(rx, &batch);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rx_message_stream *of = message[i].qp_context;
+
+		if (message[i].m == NULL) {
+			counter_add(&rx->counters[RX_EVENTS], 1);
 			continue;
 		}
-		if (unlikely(owner[stream] != frx)) {
-			const uint32_t to = owner[stream];
-
-			rx->handoff_out[to][rx->nb_handoff_out[to]++] = out[i].m;
+		counter_add(&rx->counters[RX_PACKETS], 1);
+		counter_add(&rx->counters[RX_BYTES], message[i].length);
+		out[valid].stream = of->stream;
+		header[valid] = find_trailer(rx, &message[i]);
+		if (unlikely(header[valid] == NULL ||
+			    (message[i].op != RDMA_WC_RECV) !=
+				    (card->transport == INGEST_WRITE))) {
+			counter_add(&rx->counters[RX_WRONG_LENGTH], 1);
+			keep_sample(rx, message[i].m, RX_WRONG_LENGTH, of->stream);
+			drop.m[drop.n++] = message[i].m;
 			continue;
 		}
-		if (unlikely(!source_takes(&rx->sources->filter[stream],
-			    out[i].header - sizeof(struct headers), parsed[i].position))) {
-			const enum rx_counter c = judge(rx, stream,
-				out[i].header - sizeof(struct headers), parsed[i].position, &batch);
-
-			if (c != RX_PLACED) {
-				counter_add(&rx->counters[c], 1);
-				note_drop(rx, stream, parsed[i].frame, c);
-				drop[dropped++] = out[i].m;
-				continue;
-			}
-		}
-		p = &out[batch.n++];
-		*p = out[i];
-		p->source = source;
-		p->frame = parsed[i].frame;
-		p->packet = parsed[i].packet;
-		p->held = RX_NOT_HELD;
+		address[valid] = message[i].addr;
+		out[valid].header = header[valid];
+		out[valid++].m = message[i].m;
 	}
-	if (dropped > 0)
-		rte_pktmbuf_free_bulk(drop, dropped);
-	return batch.n;
+	if (likely(valid > 0))
+		rx->detector->ops->parse(header, parsed, valid);
+	/* an RDMA WRITE to the address of another packet is no packet of this one */
+	for (uint32_t i = 0; i < valid && card->transport == INGEST_WRITE; i++)
+		if (unlikely(address[i] !=
+			    ingest_address(card, out[i].stream, parsed[i].frame, parsed[i].packet)))
+			parsed[i].packet = DETECTOR_PACKET_BAD;
+	kept = accept_packets(rx, source, out, parsed, valid, &batch, &drop);
+	if (drop.n > 0)
+		rte_pktmbuf_free_bulk(drop.m, drop.n);
+	return kept;
 }
 
 /**
@@ -547,6 +670,21 @@ counter_of_drop(
 	return counter;
 }
 
+/** Separate a message's trailer from the pixels, which stay. @return segment of the trailer */
+static struct rte_mbuf *
+cut_trailer(const struct rx *rx, struct rte_mbuf *m)
+{
+	struct rte_mbuf *last = m, *trailer;
+
+	for (uint32_t i = 1; i < rx->detector->parts; i++)
+		last = last->next;
+	trailer = last->next;
+	last->next = NULL;
+	m->nb_segs--;
+	m->pkt_len -= trailer->data_len;
+	return trailer;
+}
+
 /**
  * Place packets. Packets that wait or are held are moved to the front. They do not delay packets
  * of earlier frames: a packet with a corrupt number waits alone.
@@ -561,15 +699,17 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct rx_packet *p = &packets[i];
-		/* `next` is in the mbuf's second cache line: read it only if it is used */
-		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
+		struct rte_mbuf *m = p->m, *pixels = m;
 		uint64_t frame = p->frame, address;
 		enum frame_placement result;
 
-		if (pixels != NULL) {
+		if (rx->messages != NULL) {
+			address = rte_pktmbuf_mtod(m, uint64_t) + (uint64_t)rx->view;
+		} else if (m->nb_segs > 1) {
+			/* `next` is in the mbuf's second cache line: it is read only if it is used */
+			pixels = m->next;
 			address = rte_pktmbuf_mtod(pixels, uint64_t) + (uint64_t)rx->view;
 		} else {
-			pixels = m;
 			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
 		}
 		result = FRAME_PLACE_OTHER;
@@ -595,11 +735,15 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		}
 		if (likely(result == FRAME_PLACED)) {
 			counter_add(&rx->counters[RX_PLACED], 1);
-			if (pixels == m)
+			if (rx->messages != NULL) {
+				m = cut_trailer(rx, m);
+			} else if (pixels == m) {
 				continue;
-			/* the header segment is freed at once, the pixels stay */
-			m->next = NULL;
-			m->nb_segs = 1;
+			} else {
+				/* the header segment is freed at once, the pixels stay */
+				m->next = NULL;
+				m->nb_segs = 1;
+			}
 		} else {
 			const enum rx_counter counter = counter_of_drop(rx, p, result, retry);
 
@@ -742,13 +886,11 @@ publish_waits(struct rx *rx)
 	frame_rx_crowd(rx->frx, rx->crowded);
 }
 
-/** Read and place a burst. Packets that must wait become pending; there is room for a burst. */
+/** Place packets that were read. Those that must wait become pending; there is room for a burst. */
 static void
-take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
+take(struct rx *rx, struct rx_packet *packets, uint32_t n)
 {
-	struct rx_packet packets[RX_BURST];
-	const uint32_t kept = read_headers(rx, source, burst, n, packets);
-	const uint32_t waiting = place(rx, packets, kept);
+	const uint32_t waiting = place(rx, packets, n);
 
 	rx->counted = true;
 	if (unlikely(waiting > 0)) {
@@ -757,9 +899,29 @@ take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
 	}
 }
 
+/** Run the poll group of a queue that is a RoCE device's, and take messages. */
+static uint32_t
+poll_messages(struct rx *rx, uint32_t q)
+{
+	struct rdma_roce_message messages[RX_BURST];
+	struct rx_packet packets[RX_BURST];
+	struct rdma_dev *dev = rx->messages->devices[rx->queues[q].port];
+	const uint16_t group = rx->queues[q].queue;
+	uint32_t n;
+
+	rdma_progress(dev, group);
+	n = rdma_roce_poll_messages(dev, group, messages, RX_BURST);
+	if (n == 0)
+		return 0;
+	counter_add(&rx->counters[RX_BURSTS], 1);
+	take(rx, packets, read_messages(rx, q, messages, n, packets));
+	return n;
+}
+
 static uint32_t
 poll_queue(struct rx *rx, uint32_t q)
 {
+	struct rx_packet packets[RX_BURST];
 	struct rte_mbuf *burst[RX_BURST];
 	const uint32_t n =
 		rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
@@ -770,13 +932,14 @@ poll_queue(struct rx *rx, uint32_t q)
 	counter_add(&rx->counters[RX_BURSTS], 1);
 	for (uint32_t i = 0; i < n; i++)
 		counter_add(&rx->counters[RX_BYTES], burst[i]->pkt_len);
-	take(rx, q, burst, n);
+	take(rx, packets, read_headers(rx, q, burst, n, packets));
 	return n;
 }
 
 static uint32_t
 poll_handoff_ring(struct rx *rx)
 {
+	struct rx_packet packets[RX_BURST];
 	struct rte_mbuf *burst[RX_BURST];
 	const uint32_t n = rte_ring_dequeue_burst(rx->handoff_ring, (void **)burst, RX_BURST, NULL);
 
@@ -784,7 +947,7 @@ poll_handoff_ring(struct rx *rx)
 		return 0;
 	rx->handoff_used = true;
 	rx->handoff_taken += n;
-	take(rx, rx->nb_queues, burst, n);
+	take(rx, packets, read_headers(rx, rx->nb_queues, burst, n, packets));
 	return n;
 }
 
@@ -806,7 +969,7 @@ poll_sources(struct rx *rx)
 		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
 			if (is_full(rx, q))
 				continue;
-			n = poll_queue(rx, q);
+			n = rx->messages != NULL ? poll_messages(rx, q) : poll_queue(rx, q);
 			more |= n == RX_BURST;
 			total += n;
 		}
