@@ -24,15 +24,16 @@ FRAMES, MODULES, INTERFACES = 60, 2, 2
 STREAMS, TILES = MODULES * INTERFACES, 128 // INTERFACES
 
 
-def run(*command):
+def run(*command, status=0):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
-    want(done.returncode == 0, 'status', done.returncode, 'of', ' '.join(command), '\n',
+    want(status is None or done.returncode == status, 'status', done.returncode, 'of', ' '.join(command), '\n',
          done.stdout)
     return done.stdout
 
 
-def receive(where, name, packets, settings, replay='', device='net_replay0', log=None):
+def receive(where, name, packets, settings, replay='', device='net_replay0', log=None,
+            status=0):
     """Receive a capture. @return the ledger and the output"""
     roce_capture.write_pcap(f'{where}/{name}.pcap', packets)
     command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
@@ -51,7 +52,7 @@ def receive(where, name, packets, settings, replay='', device='net_replay0', log
         settings[f'calibration.pedestal_g{gain}'] = f'{where}/pedestal_g{gain}_m%d.bin'
     for key, value in settings.items():
         command += ['--set', f'{key}={value}']
-    out = run(*command)
+    out = run(*command, status=status)
     ini = configparser.ConfigParser()
     ini.read(f'{where}/{name}/run_ledger.ini')
     return ({**{k: int(v) for k, v in ini['frames'].items()},
@@ -146,6 +147,67 @@ def equal_to_udp_with_loss(where):
         want(ledger['p_placed'] == len(udp) - len(lost), ledger, len(lost))
         want(ledger['p_events'] == FRAMES * STREAMS - len(events), ledger)
         same(where, f'udp-{transport}', transport)
+
+
+def drops(where, name):
+    ini = configparser.ConfigParser()
+    ini.read(f'{where}/{name}/run_ledger.ini')
+    return {k: int(v) for k, v in ini['ports'].items()}
+
+
+@case
+def faults_are_counted(where):
+    """The wire damages, shortens, repeats, reorders and loses packets. Each packet has an outcome,
+    and what was placed is what was sent: each complete frame equals that of UDP."""
+    udp = simulate(where)
+    receive(where, 'udp', udp, {})
+    good = {row['frame']: row for row in rows(where, 'udp')}
+    for transport in ('send', 'write'):
+        ledger, out = receive_roce(
+            where, transport, udp, transport, replay=',loss=0.0003,corrupt=0.0003,truncate=0.0003,'
+            'duplicate=0.001,reorder=0.0003:8,seed=7')
+        want(ledger['balanced'] == 1, ledger, out)
+        ports = drops(where, transport)
+        want(ports['bad_icrc'] > 0 and ports['incomplete_message'] > 0 and ports['repeated'] > 0,
+             ports)
+        complete = 0
+        for row in rows(where, transport):
+            if int(row['flags']) & 1:
+                continue
+            complete += 1
+            want(row == good[row['frame']], row, good[row['frame']])
+        want(0 < complete < FRAMES, complete)
+
+
+@case
+def strangers_place_nothing(where):
+    """Messages with another key, address, queue pair, source or transport are dropped, by cause."""
+    udp = simulate(where)
+    for name, change, cause in (
+            ('key', {'rkey': 0x1235}, 'refused'),
+            ('base', {'base': 1 << 41}, 'refused'),
+            ('slots', {'slots': 64}, None),
+            ('qpn', {'qpn': 0x81}, 'refused'),
+            ('ip', {'ip': '10.1.2.2'}, 'refused'),
+            ('transport', {'transport': 'send'}, None)):
+        card = roce_capture.Card(**{'transport': 'write', 'streams': STREAMS, 'tiles': TILES,
+                                    **change})
+        packets = roce_capture.convert(udp[:STREAMS * TILES], card)
+        ledger, out = receive(
+            where, name, packets,
+            {'detector.transport': 'write', 'ingest.qpn': 0x11, 'ingest.rkey': 0x1234,
+             'run.frames': 'unlimited', 'run.idle_timeout_ms': 300},
+            ',align_at=54', 'roce:port=net_replay0,ip=10.1.2.1/16', status=None)
+        ports = drops(where, name)
+        want(ledger['balanced'] == 1, name, ledger)
+        if cause is not None:
+            want(ports[cause] > 0 and ledger['p_placed'] == 0, name, ports, ledger)
+        elif name == 'transport':
+            want(ledger['p_placed'] == 0 and ledger['p_wrong_length'] == STREAMS * TILES, ledger)
+        else:
+            # slot 1 of stream 0 is the right address with any number of slots
+            want(ledger['p_placed'] == TILES and ledger['p_malformed'] + ports['refused'] > 0,
+                 name, ledger, ports)
 
 
 sys.exit(run_cases(sys.argv[2:]))
