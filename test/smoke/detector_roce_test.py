@@ -12,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 import background
 from cases import case, run_cases, want
@@ -80,6 +81,7 @@ def numbers(text):
 def transfer(where, transport, *options, frames=20, modules=2, connect=False, service='uc'):
     """Run both programs. @return the detector's report, the receiver's counters, its messages and
     copies"""
+    where = tempfile.mkdtemp(dir=where)
     out, report, card = f'{where}/messages', f'{where}/report.ini', f'{where}/card.ini'
     device = 'roce:port=net_memif0,ip=10.0.0.{}/24'
     source = ['7471'] if connect else [card, '10.0.0.1']
@@ -140,6 +142,86 @@ def writes_by_the_cm(where):
 @case
 def sends_over_rc(where):
     whole_run(where, 'send', connect=True, service='rc')
+
+
+def faults(*which):
+    return tuple(w for f in which for w in ('--fault', f))
+
+
+def arrives(where, transport, *options):
+    """Messages that arrive are those that the report says, with the bytes of the packets."""
+    report, counters, messages, copies = transfer(where, transport, *options)
+    everything = f'{counters} {[dict(report[s]) for s in report.sections()]} {len(messages)} messages'
+    sent, fault = report['packets'], report['faults']
+    want(counters['wrong'] == 0, everything)
+    want(counters['events'] == sent.getint('events'), everything)
+    want(sent.getint('sent') == sent.getint('made') - fault.getint('loss') - fault.getint('burst_loss') -
+         fault.getint('stall') + fault.getint('duplicate'), everything)
+    if fault.getint('drop_event') == 0 or transport == 'send':
+        want(len(messages) == sent.getint('placeable'), everything)
+    return report, counters, messages, copies, everything
+
+
+@case
+def lost_messages_are_the_lost_packets(where):
+    """The same seed loses the same over UDP."""
+    lossy = faults('loss=0.02', 'burst-loss=0.001:20', 'stall=1:4:5')
+    expected = udp_packets(where, 20, 2, lossy)
+    for transport in ('send', 'write'):
+        report, counters, messages, _, everything = arrives(where, transport, *lossy)
+        want(messages == expected, f'{everything}, {len(expected)} packets')
+        want(counters['events'] == 38, everything)
+        want(report.getint('faults', 'loss') > 50 and report.getint('faults', 'burst_loss') > 0, everything)
+
+
+@case
+def chosen_packets_are_lost(where):
+    """A message without its first, a middle or its last packet is no message. In the ring, the
+    trailer of an earlier frame shows it."""
+    expected = udp_packets(where, 20, 2, ())
+    for transport in ('send', 'write'):
+        report, counters, messages, _, everything = arrives(
+            where, transport, *faults('drop=FIRST:0.02', 'drop=MIDDLE:0.02', 'drop=LAST:0.02'))
+        lost = [report.getint('faults', f'drop_{k}') for k in ('first', 'middle', 'last')]
+        want(min(lost) > 50 and len(messages) == len(expected) - sum(lost), everything)
+        want(all(m == expected[k] for k, m in messages.items()), everything)
+        want(counters['events'] == 40, everything)
+        if transport == 'write':
+            want(counters['old'] == sum(lost), everything)
+
+
+@case
+def lost_events_leave_whole_frames(where):
+    expected = udp_packets(where, 20, 2, ())
+    for fault, transport in (('event-loss=0.3', 'write'), ('drop=EVENT:0.3', 'send')):
+        report, counters, messages, _, everything = arrives(where, transport, *faults(fault))
+        lost = report.getint('faults', 'drop_event')
+        want(0 < lost < 40 and counters['events'] == 40 - lost, everything)
+        want(len(messages) == (40 - lost) * 128 if transport == 'write' else messages == expected, everything)
+        want(all(m == expected[k] for k, m in messages.items()), everything)
+
+
+@case
+def messages_are_copied_and_reordered(where):
+    expected = udp_packets(where, 20, 2, faults('restart=11:1'))
+    report, _, messages, copies, everything = arrives(
+        where, 'send', *faults('duplicate=0.02', 'reorder=0.05:300'))
+    want(copies == report.getint('faults', 'duplicate') > 50, everything)
+    want(report.getint('faults', 'reorder') > 100, everything)
+    want(messages == udp_packets(where, 20, 2, ()), everything)
+    # frames 1 to 10, and again
+    _, _, messages, copies = transfer(where, 'send', *faults('restart=11:1'))
+    want(copies == 10 * 256 and messages == expected, copies)
+
+
+@case
+def rc_repairs_what_is_lost(where):
+    """Lost packets are sent again, so that nothing is missing."""
+    expected = udp_packets(where, 20, 2, ())
+    report, counters, messages, copies = transfer(
+        where, 'write', *faults('drop=MIDDLE:0.01', 'drop=LAST:0.01'), connect=True, service='rc')
+    want(report.getint('faults', 'drop_last') > 10, dict(report['faults']))
+    want(messages == expected and copies == 0 and counters['events'] == 40, counters)
 
 
 def main():

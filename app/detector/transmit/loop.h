@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The polling loop of a transmitting run: it sends the packets of each frame in time, through one of
- * two senders.
+ * The polling loop of a transmitting run: it sends the packets of each frame in time, through one
+ * of two senders.
  *
  * It does not allocate, lock or log. It sleeps only while the next frame is not due soon.
  */

@@ -16,8 +16,7 @@
 #include "transmit/packet_loss.h"
 #include "wire/messages.h"
 
-#define DEPTH	     256 /* requests in a send queue: two frames of a stream */
-#define SIGNAL_EVERY 16	 /* requests; fewer completions, and the trailers are soon free again */
+#define DEPTH 256 /* requests in a send queue: two frames of a stream */
 
 #define COMPLETIONS 32
 #define EVENTS	    8
@@ -117,6 +116,8 @@ create_queue_pairs(struct transmit_streams *s)
 		.max_send_wr = DEPTH,
 		.max_recv_wr = 1,
 		.max_send_sge = 2,
+		/* a completion shows that a trailer may be used again */
+		.signal_all = true,
 		.retry_count = 0xff,
 		.rnr_retry = 0xff,
 	};
@@ -613,8 +614,6 @@ transmit_streams_post(struct transmit_streams *s, const struct transmit_message 
 		wr.op = write ? RDMA_OP_WRITE_IMM : RDMA_OP_SEND_IMM;
 	else
 		wr.op = write ? RDMA_OP_WRITE : RDMA_OP_SEND;
-	if (event || wr.wr_id % SIGNAL_EVERY == 0)
-		wr.flags = RDMA_SEND_SIGNALED;
 	if (write && !event) {
 		wr.remote_addr = message->address;
 		wr.rkey = s->card.stream[message->stream].rkey;
