@@ -133,6 +133,9 @@ settle_ingest(struct settings *s, struct config *c)
 
 	if (i->transport == INGEST_UDP)
 		return;
+	/* queue pairs check the addresses themselves, and packets have none that could be learnt */
+	if (!s->sources.source)
+		s->sources.source = s->sources.any = true;
 	for (uint32_t p = 0; p < s->nb_ports; p++)
 		adapters += s->ports[p].adapter;
 	if (i->delivery == DELIVERY_AUTO)
