@@ -30,8 +30,8 @@ RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
 /** Receives that are posted at a time: a doorbell of an adapter costs some 100 ns. */
 #define RECEIVES_BATCH 32
 
-/** Alignment of a stream's ring: pages of the CPU, although pixels need only cache lines. */
-#define RING_ALIGN 4096
+/** Alignment of a stream's ring: a huge page, so that a region holds a whole number of rings. */
+#define RING_ALIGN (UINT64_C(2) << 20)
 
 /** Who uses a stream's queue pair: the control lcore may replace it. Nobody waits for the RX role. */
 enum ring_user {
@@ -437,8 +437,8 @@ create_pool(struct rx_ring *r, uint32_t device)
 	rdma_dev_info_get(m->devices[device], &dev);
 	attr.bytes = streams * r->ring_bytes;
 	/* a ring lies in one region */
-	if (dev.max_mr_bytes < attr.bytes)
-		attr.region_bytes = dev.max_mr_bytes / r->ring_bytes * r->ring_bytes;
+	attr.region_bytes = RTE_MIN(dev.max_mr_bytes / r->ring_bytes, (uint64_t)streams) *
+		r->ring_bytes;
 	r->pools[device] = rdma_pool_create(m->pds[device], &attr);
 	if (r->pools[device] == NULL) {
 		LOG(ERR,
@@ -507,7 +507,7 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->slot_mask = m->card.slots - 1;
 	r->slot_bytes = m->card.slot_bytes;
 	r->tile_stride = m->card.tile_bytes + m->card.trailer_bytes;
-	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, (uint64_t)RING_ALIGN);
+	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, RING_ALIGN);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
 		ret = create_queues(r, d);
 		if (ret == 0)
