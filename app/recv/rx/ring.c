@@ -194,6 +194,32 @@ frame_of(const struct rx_ring *r, uint32_t stream, uint32_t imm)
 	return f.any || f.number == 0 ? frame : f.number;
 }
 
+/** Post receives without bytes. @return how many */
+static uint32_t
+post_receives(struct rdma_qp *qp, uint32_t n)
+{
+	static const struct rdma_recv_wr wr[RECEIVES_BATCH];
+	uint32_t posted = 0, now = 1;
+
+	for (; posted < n && now > 0; posted += now)
+		now = rdma_post_recv(qp, wr, RTE_MIN(n - posted, (uint32_t)RECEIVES_BATCH));
+	return posted;
+}
+
+/** Post the receives of events that were taken. */
+static void
+post(struct rx_ring *r, uint32_t stream)
+{
+	struct rx_ring_stream *st = &r->stream[stream];
+	uint32_t nobody = RING_NOBODY;
+
+	if (!__atomic_compare_exchange_n(
+		    &st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	st->unposted -= post_receives(r->messages->streams[stream].qp, st->unposted);
+	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
+}
+
 /**
  * Take the next event of a queue. Its frame is taken next, and before it those whose events were
  * lost: as many as are still in the ring.
@@ -219,7 +245,8 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	if (unlikely(wc->status != RDMA_WC_SUCCESS || of->qp != wc->qp))
 		return true;
 	st = &r->stream[of->stream];
-	st->unposted++;
+	if (++st->unposted >= RECEIVES_BATCH)
+		post(r, of->stream);
 	if (unlikely((wc->flags & RDMA_WC_WITH_IMM) == 0 || wc->byte_len != 0 ||
 		    ingest_immediate_stream(wc->imm) != of->stream)) {
 		refuse_event(rx, of->stream, wc);
@@ -228,8 +255,11 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	counter_add(&rx->counters[RX_EVENTS], 1);
 	frame = frame_of(r, of->stream, wc->imm);
 	st->next = frame;
-	if (st->last != 0 && frame > st->last)
-		st->next = RTE_MAX(st->last, frame - RTE_MIN(frame, r->slot_mask));
+	/* frames of before a restart have been given back: what is found is of after it */
+	if (frame > st->last || frame + r->slot_mask < st->last)
+		st->next = frame - RTE_MIN(frame, r->slot_mask);
+	if (frame > st->last)
+		st->next = RTE_MAX(st->next, st->last);
 	st->repeated = frame + 1 == st->last;
 	st->last = st->end = frame + 1;
 	q->filling = st;
@@ -279,32 +309,6 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 	b->n++;
 }
 
-/** Post receives without bytes. @return how many */
-static uint32_t
-post_receives(struct rdma_qp *qp, uint32_t n)
-{
-	static const struct rdma_recv_wr wr[RECEIVES_BATCH];
-	uint32_t posted = 0, now = 1;
-
-	for (; posted < n && now > 0; posted += now)
-		now = rdma_post_recv(qp, wr, RTE_MIN(n - posted, (uint32_t)RECEIVES_BATCH));
-	return posted;
-}
-
-/** Post the receives of events that were taken. */
-static void
-post(struct rx_ring *r, uint32_t stream)
-{
-	struct rx_ring_stream *st = &r->stream[stream];
-	uint32_t nobody = RING_NOBODY;
-
-	if (!__atomic_compare_exchange_n(
-		    &st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return;
-	st->unposted -= post_receives(r->messages->streams[stream].qp, st->unposted);
-	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
-}
-
 static uint32_t
 poll_ring(struct rx *rx, uint32_t source)
 {
@@ -337,12 +341,6 @@ poll_ring(struct rx *rx, uint32_t source)
 		return 0;
 	rx->counted = true;
 	counter_add(&rx->counters[RX_BURSTS], 1);
-	for (uint32_t i = 0; i < q->taken; i++) {
-		const struct rx_message_stream *of = q->wc[i].qp_context;
-
-		if (r->stream[of->stream].unposted >= RECEIVES_BATCH)
-			post(r, of->stream);
-	}
 	if (b.n > 0)
 		rx->detector->ops->parse(b.header, parsed, b.n);
 	/* the header of another packet was written to this address */
