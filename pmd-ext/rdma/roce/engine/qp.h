@@ -170,6 +170,8 @@ struct roce_responder {
 	uint8_t min_rnr_timer;
 	uint8_t rd_atom;
 	uint32_t say_psn; /**< PSN of a NAK */
+	/** UC: length of the latest run of packets behind the expected PSN, and the PSN after it */
+	uint32_t behind, behind_psn;
 	/* the inbound message */
 	struct roce_cursor at; /**< SEND */
 	uint64_t va;	       /**< WRITE: address of the next byte */

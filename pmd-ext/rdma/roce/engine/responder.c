@@ -8,6 +8,11 @@
 
 /** UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. */
 #define UC_BEHIND 65536
+/**
+ * UC: after this many such packets, each with the next PSN and none with an expected one between
+ * them, the peer has restarted. A network that duplicates packets delivers others meanwhile.
+ */
+#define UC_RESTARTED 256
 
 /** Result of a request. */
 enum verdict {
@@ -304,11 +309,16 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
 	 * after a later one. */
-	if (ahead < 0 && ahead >= -UC_BEHIND) {
-		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
-		roce_uc_count(&qp->uc.duplicates, 1);
-		return false;
+	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND)) {
+		r->behind = pkt->psn == r->behind_psn ? r->behind + 1 : 1;
+		r->behind_psn = roce_psn_add(pkt->psn, 1);
+		if (r->behind <= UC_RESTARTED) {
+			roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
+			roce_uc_count(&qp->uc.duplicates, 1);
+			return false;
+		}
 	}
+	r->behind = 0;
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
 		roce_uc_count(&qp->uc.gaps, 1);
