@@ -27,6 +27,7 @@
 #include "rx/messages.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
+#include "rx/transport.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
@@ -279,6 +280,7 @@ create_rx(struct pipeline *p)
 		rx->frx = &p->table->rx[i];
 		rx->streams = p->streams;
 		rx->detector = &s->detector;
+		rx->transport = &rx_udp;
 		rx->sources = p->sources;
 		if (p->placement->packets == GK_MEMORY_DEVICE)
 			rx->view = p->memory->view;
@@ -329,8 +331,10 @@ open_messages(struct pipeline *p)
 	p->messages = rx_messages_create(p->settings, p->ports, p->table->config.owner);
 	if (p->messages == NULL)
 		return -rte_errno;
-	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
+	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
 		p->rx[i]->messages = p->messages;
+		p->rx[i]->transport = &rx_reference;
+	}
 	return 0;
 }
 

@@ -22,6 +22,7 @@
 #include "rx/counters.h"
 
 struct rx_messages;
+struct rx_transport;
 struct sources;
 
 #define RX_BURST 64
@@ -145,7 +146,8 @@ struct rx {
 	const struct detector *detector;
 	struct sources *sources;  /**< shared; this role writes those of its streams */
 	uint32_t sources_version; /**< sources.version that was reviewed last */
-	/** RoCE: the queues are poll groups of these devices, which deliver messages; NULL: UDP */
+	const struct rx_transport *transport;
+	/** RoCE: the queues are poll groups of these devices; NULL: UDP */
 	const struct rx_messages *messages;
 	uint32_t nb_queues;
 	struct {

@@ -20,8 +20,9 @@ static char path[] = "/dev/shm/braggline-card-test-XXXXXX";
 #define COMMON                                                                                 \
 	"[card]\nversion = 1\ntransport = write\nstreams = 1\nmtu = 4096\ntile_bytes = 8192\n" \
 	"trailer_bytes = 64\ntiles = 128\nslots = 8\nslot_bytes = 1056768\n"
-#define STREAM_0 \
-	"[stream 0]\nip = 10.0.0.1\nqpn = 0x123\npsn = 7\nrkey = 0xdeadbeef\nbase = 0x7f0000000000\n"
+#define STREAM_0                                            \
+	"[stream 0]\nip = 10.0.0.1\nqpn = 0x123\npsn = 7\n" \
+	"rkey = 0xdeadbeef\nbase = 0x7f0000000000\n"
 
 static struct ingest_card
 a_card(enum ingest_transport transport, uint32_t streams)
