@@ -5,8 +5,8 @@
 /**
  * @file
  * Functions that only the `roce` provider has: reception of packets from a queue that the
- * application polls, and messages that are delivered without a copy. An application that polls an RX
- * queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
+ * application polls, and messages that are delivered without a copy. An application that polls an
+ * RX queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
  */
 
 #include <stdbool.h>

@@ -64,7 +64,7 @@ struct roce_poll_group {
 	struct rte_ring
 		*handover[ROCE_POLL_GROUPS_MAX]; /**< other poll group -> poll group: frames */
 
-	/* Messages by reference: [tail, head) are complete and not taken. Indexes are not wrapped. */
+	/* Messages by reference: [tail, head) are not taken yet. Indexes are not wrapped. */
 	uint32_t messages_head, messages_tail;
 	struct roce_message *messages; /**< ROCE_MESSAGES; NULL: no such queue pair yet */
 
