@@ -380,18 +380,13 @@ frame_rx_is_new_number(
 		frame_resync_continues(ft, frx, stream, frame);
 }
 
-/** Enter the addresses of the parts of a packet: @param pixels  device address of the first one */
-static inline void
-frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
-	const struct rte_mbuf *m)
-{
-	const uint64_t view = pixels - rte_pktmbuf_mtod(m, uint64_t);
-	const uint32_t parts = ft->detector.parts;
-	uint64_t *to = &frame_table_frame(ft, slot)->packet[tile * parts];
-
-	for (uint32_t i = 0; i < parts; i++, m = m->next)
-		to[i] = rte_pktmbuf_mtod(m, uint64_t) + view;
-}
+/**
+ * Enter the addresses of the parts of a packet.
+ * @param pixels  device address of the first part
+ * @param m       segments of the parts
+ */
+void frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
+	const struct rte_mbuf *m);
 
 /**
  * Place one packet: its pixels' address enters the frame's pointer table.
