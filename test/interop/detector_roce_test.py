@@ -7,7 +7,6 @@ capture of the same seed.
 usage: detector_roce_test.py BUILD-DIR SMOKE-DIR
 """
 
-import os
 import shutil
 import subprocess
 import sys
