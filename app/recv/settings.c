@@ -122,6 +122,9 @@ read_ingest(struct settings *s, struct config *c)
 		config_complain(c, "ingest", "slots", "must be a power of 2");
 	if (i->transport == INGEST_UDP)
 		return;
+	/* queue pairs check the addresses themselves, and packets have none that could be learnt */
+	if (!s->sources.source)
+		s->sources.source = s->sources.any = true;
 	if (detector_split(&s->detector, s->detector.ops->pixel_bytes / i->mtu) != 0)
 		config_complain(c, "ingest", "mtu", "must hold a whole number of rows");
 }

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 import roce_capture
-from cases import case, run_cases, want
+from cases import case, run_cases, wait, want
 
 BUILD = os.path.abspath(sys.argv[1])
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
@@ -208,6 +208,72 @@ def strangers_place_nothing(where):
             # slot 1 of stream 0 is the right address with any number of slots
             want(ledger['p_placed'] == TILES and ledger['p_malformed'] + ports['refused'] > 0,
                  name, ledger, ports)
+
+
+def live(where, name, transport, settings, *options):
+    """braggline-detector sends to braggline-recv over a memif. @return ledger, report, outputs"""
+    socket, card = f'{where}/{name}.sock', f'{where}/{name}.card'
+
+    def memif(role):
+        return ('--vdev', f'net_memif0,role={role},socket={socket},socket-abstract=no,bsize=8192,'
+                'rsize=12')
+
+    settings = {
+        'detector.modules': MODULES, 'detector.interfaces': INTERFACES, 'run.name': 'run',
+        'run.frames': FRAMES, 'run.first_frame': 1, 'run.idle_timeout_ms': 20000,
+        'frames.stream_timeout_ms': 3000, 'frames.backpressure': 'wait',
+        'output.directory': f'{where}/{name}', 'output.preview': 'off',
+        'output.frames_interval': 64, 'output.images_interval': 8,
+        'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
+        'detector.transport': transport, 'ingest.card': card,
+        'port 0.device': 'roce:port=net_memif0,ip=10.1.2.1/16', **settings}
+    for gain in range(3):
+        settings[f'calibration.pedestal_g{gain}'] = f'{where}/pedestal_g{gain}_m%d.bin'
+    command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
+               '--no-shconf', '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0',
+               *memif('server'), '--', '--quiet']
+    for key, value in settings.items():
+        command += ['--set', f'{key}={value}']
+    receiver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+    try:
+        wait('the card', lambda: os.path.exists(card) or receiver.poll() is not None)
+        if not options or options[0] not in ('--card', '--connect'):
+            options = ('--card', card, *options)
+        sent = run(f'{BUILD}/app/detector/braggline-detector', '--no-huge', '-m', '256',
+                   '--no-pci', '--no-shconf', '--no-telemetry', '--lcores', FLOAT,
+                   *memif('client'), '--', '--modules', str(MODULES), '--interfaces',
+                   str(INTERFACES), '--frames', str(FRAMES), '--hit-fraction', '0.3',
+                   '--dark-every', '7', '--distinct', str(FRAMES), '--transport', transport,
+                   '--device', 'roce:port=net_memif0,ip=10.1.1.1/16,mtu=4096', '--report',
+                   f'{where}/{name}.ini', *options)
+        out, _ = receiver.communicate(timeout=100)
+    finally:
+        if receiver.poll() is None:
+            receiver.kill()
+            receiver.wait()
+    want(receiver.returncode == 0, receiver.returncode, out, sent)
+    ledger, report = configparser.ConfigParser(), configparser.ConfigParser()
+    ledger.read(f'{where}/{name}/run_ledger.ini')
+    report.read(f'{where}/{name}.ini')
+    return ({**{k: int(v) for k, v in ledger['frames'].items()},
+             **{f'p_{k}': int(v) for k, v in ledger['packets'].items()}},
+            {f'{section}_{k}': v for section in report.sections()
+             for k, v in report[section].items()}, out)
+
+
+@case
+def live_equals_udp(where):
+    """The detector sends through queue pairs, with its card from a file and from the CM."""
+    udp = simulate(where)
+    receive(where, 'udp', udp, {})
+    for name, transport, settings, options in (
+            ('write', 'write', {}, ()), ('send', 'send', {}, ()),
+            ('connect', 'write', {'ingest.service': 4792}, ('--connect', '10.1.2.1:4792'))):
+        ledger, _, out = live(where, name, transport, settings, *options, '--rate', '2000')
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), name, ledger, out)
+        want(ledger['p_events'] == FRAMES * STREAMS, ledger)
+        same(where, 'udp', name)
 
 
 sys.exit(run_cases(sys.argv[2:]))

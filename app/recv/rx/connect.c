@@ -129,7 +129,7 @@ take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
 		return;
 	}
 	st->conn = e->conn;
-	LOG(INFO, "stream %u: connected by %s\n", stream, name_peer(e, from));
+	LOG(NOTICE, "stream %u: connected by %s\n", stream, name_peer(e, from));
 }
 
 /** A connection has ended: its stream may be connected again. */

@@ -88,25 +88,17 @@ static int
 open_device(struct rx_messages *m, struct port *port)
 {
 	char name[RDMA_NAME_MAX];
-	struct rdma_dev_info info;
 	struct rdma_dev *dev;
 
-	snprintf(name, sizeof(name), "roce:port=%u,%s,queue=0,poll_groups=%u%s", port->id,
-		port->settings->rdma, port->nb_queues, port->replay ? ",steer=no" : "");
+	snprintf(name, sizeof(name), "roce:port=%u,%s,mtu=%u,queue=0,poll_groups=%u%s", port->id,
+		port->settings->rdma, m->card.mtu, port->nb_queues,
+		port->replay ? ",steer=no" : "");
 	dev = rdma_dev_open(name);
 	if (dev == NULL)
 		return -rte_errno;
 	port->dev = dev;
 	m->devices[m->nb_devices] = dev;
 	m->pds[m->nb_devices++] = rdma_pd_alloc(dev);
-	rdma_dev_info_get(dev, &info);
-	if (info.mtu < m->card.mtu) {
-		LOG(ERR,
-			"%s: largest path MTU %u bytes, expected [ingest] mtu = %u: set [port N] "
-			"mtu higher, or [ingest] mtu lower\n",
-			port->name, info.mtu, m->card.mtu);
-		return -ENOTSUP;
-	}
 	return m->pds[m->nb_devices - 1] != NULL ? 0 : -ENOMEM;
 }
 

@@ -397,13 +397,14 @@ roce_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 	const struct rdma_qp_attr *attr = &base->attr;
 	struct roce_qp_modify to = {
 		.state = RDMA_QP_RTS, .retry_count = UINT8_MAX, .rnr_retry = UINT8_MAX};
-	const struct sockaddr *addr = (const struct sockaddr *)&peer->addr;
+	const struct sockaddr *addr;
 	struct roce_gid source;
 	struct roce_path path;
 	int ret;
 
 	if (attr->type == RDMA_QP_UD)
 		return roce_qp_modify(base, &to);
+	addr = (const struct sockaddr *)&peer->addr;
 	if (qp->reference && qp->reference->attr.receive_only) {
 		ret = source_get(dev, addr, &source);
 		to.state = RDMA_QP_RTR;
