@@ -88,7 +88,7 @@ struct flight {
 
 /* Kinds of requests, in the upper half of wr_id. */
 enum request {
-	REQUEST_SLOTS,	/* lower half: the flight */
+	REQUEST_SLOTS, /* lower half: the flight */
 	REQUEST_HEAD,
 	REQUEST_TAIL,
 	REQUEST_MESSAGE,
@@ -125,7 +125,7 @@ struct rdma_stream_receiver {
 	uint64_t next;	  /* all before have arrived or are lost */
 	uint64_t seen;	  /* all before are known to exist */
 	uint64_t end;
-	bool fresh;	/* a card waits for the window to be emptied */
+	bool fresh; /* a card waits for the window to be emptied */
 	bool has_window;
 	bool leaving;
 	uint64_t lost_before; /* for the next packet */
@@ -440,8 +440,7 @@ rdma_stream_receiver_event(struct rdma_stream_receiver *r, const struct rdma_eve
 	for (unsigned int i = 0; i < r->attr.reads; i++) {
 		struct conn *c = &r->conn[i];
 
-		if (!(event->conn && event->conn == c->conn) &&
-			!(event->qp && event->qp == c->qp))
+		if (!(event->conn && event->conn == c->conn) && !(event->qp && event->qp == c->qp))
 			continue;
 		if (event->type == RDMA_EVENT_ESTABLISHED)
 			conn_established(c, event);
@@ -803,8 +802,8 @@ read_slots(struct rdma_stream_receiver *r)
 			(uintptr_t)header_of(r, f->buffer[i]), r->card.slot_bytes, r->lkey};
 	}
 	wr.nb_sge = f->nb;
-	wr.remote_addr = r->card.slot_addr +
-		(f->first & (r->card.slots - 1)) * (uint64_t)r->card.slot_bytes;
+	wr.remote_addr =
+		r->card.slot_addr + (f->first & (r->card.slots - 1)) * (uint64_t)r->card.slot_bytes;
 	if (!request_post(c, &wr, REQUEST_SLOTS, f - r->flights)) {
 		range_add(r, f->first, f->first + f->nb, r->now + r->hz / 10000);
 		return false;
@@ -846,8 +845,8 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 
 	if (sequence < r->next || sequence >= r->seen || e->state != ENTRY_READING)
 		return false;
-	if (h->sequence == sequence && h->run == r->card.run &&
-		h->length <= r->card.payload_max && stream_crc(h, h + 1) == h->crc) {
+	if (h->sequence == sequence && h->run == r->card.run && h->length <= r->card.payload_max &&
+		stream_crc(h, h + 1) == h->crc) {
 		entry_fill(e, buffer);
 		r->info.repaired++;
 		return true;
@@ -920,8 +919,8 @@ head_done(struct rdma_stream_receiver *r)
 	if (r->card.policy == RDMA_STREAM_OVERWRITE && head > r->card.slots)
 		window_skip(r, head - r->card.slots);
 	window_see(r, head);
-	r->quiet = RTE_MIN(again ? r->quiet * 2 : r->quiet,
-		r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
+	r->quiet = RTE_MIN(
+		again ? r->quiet * 2 : r->quiet, r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
 }
 
 /* Ask the sender for packets: the baseline. */
@@ -967,8 +966,7 @@ static void
 tail_send(struct rdma_stream_receiver *r)
 {
 	const uint64_t idle = r->now - r->tail_at;
-	const struct stream_tail tail = {
-		.tail = r->next, .beat = r->beat + 1, .left = r->leaving};
+	const struct stream_tail tail = {.tail = r->next, .beat = r->beat + 1, .left = r->leaving};
 	const struct rdma_sge sge = {(uintptr_t)&tail, 24, 0};
 	struct rdma_send_wr wr = {.sg = &sge,
 		.nb_sge = 1,
@@ -1028,7 +1026,8 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 		!rte_is_power_of_2(card->slots) ||
 		card->slot_bytes !=
 			RTE_ALIGN_CEIL(card->payload_max + RDMA_STREAM_HEADER_BYTES, 64)) {
-		fail(r, -EMSGSIZE, "payload_max or buffers below the sender's payload_max or slots");
+		fail(r, -EMSGSIZE,
+			"payload_max or buffers below the sender's payload_max or slots");
 	} else {
 		r->card = *card;
 		r->fresh = true;

@@ -74,12 +74,12 @@ struct rdma_stream_sender {
 	uint64_t run;
 
 	/* owner lcore */
-	uint64_t head;	 /* next packet to be published */
-	uint64_t posted; /* packets before this one were handed to the queue pair */
-	uint64_t sent;	 /* transmission of those before this one is complete */
-	uint64_t tail;	 /* of the slowest member */
+	uint64_t head;		      /* next packet to be published */
+	uint64_t posted;	      /* packets before this one were handed to the queue pair */
+	uint64_t sent;		      /* transmission of those before this one is complete */
+	uint64_t tail;		      /* of the slowest member */
 	uint64_t requests, completed; /* of the UD queue pair */
-	bool open;	 /* the slot at head is being written */
+	bool open;		      /* the slot at head is being written */
 	bool ending;
 	uint64_t now, next_look;
 	struct {
@@ -160,8 +160,7 @@ sender_defaults(struct rdma_stream_sender *s, const struct rdma_stream_sender_at
 static int
 sender_memory(struct rdma_stream_sender *s)
 {
-	const uint32_t message_bytes =
-		s->attr.members_max * (RECEIVES + 1) * STREAM_MESSAGE_BYTES;
+	const uint32_t message_bytes = s->attr.members_max * (RECEIVES + 1) * STREAM_MESSAGE_BYTES;
 	enum rdma_pages_kind kind = RDMA_PAGES_HUGETLB;
 	struct rdma_mr_attr ring = {.access = RDMA_ACCESS_REMOTE_READ, .gpu = -1};
 	struct rdma_mr_attr messages = {.access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
@@ -177,8 +176,8 @@ sender_memory(struct rdma_stream_sender *s)
 	ring.addr = s->memory;
 	ring.length = STREAM_HEAD_BYTES + (uint64_t)s->attr.slots * s->slot_bytes;
 	s->ring_mr = rdma_mr_reg(s->attr.pd, &ring);
-	s->tails = rte_zmalloc("rdma_stream", s->attr.members_max * sizeof(*s->tails),
-		RTE_CACHE_LINE_SIZE);
+	s->tails = rte_zmalloc(
+		"rdma_stream", s->attr.members_max * sizeof(*s->tails), RTE_CACHE_LINE_SIZE);
 	s->messages = rte_zmalloc("rdma_stream", message_bytes, RTE_CACHE_LINE_SIZE);
 	s->members = calloc(s->attr.members_max, sizeof(*s->members));
 	if (!s->ring_mr || !s->tails || !s->messages || !s->members)
@@ -219,8 +218,8 @@ sender_queues(struct rdma_stream_sender *s)
 	int ret;
 
 	s->ud_cq = rdma_cq_create(s->attr.dev, SEND_WR, s->attr.poll_group);
-	s->rc_cq = rdma_cq_create(s->attr.dev, s->attr.members_max * 4 * (RECEIVES + 4) + 64,
-		s->attr.poll_group);
+	s->rc_cq = rdma_cq_create(
+		s->attr.dev, s->attr.members_max * 4 * (RECEIVES + 4) + 64, s->attr.poll_group);
 	if (!s->ud_cq || !s->rc_cq)
 		return -ENOMEM;
 	ud.send_cq = ud.recv_cq = s->ud_cq;
@@ -240,8 +239,7 @@ sender_queues(struct rdma_stream_sender *s)
 struct rdma_stream_sender *
 rdma_stream_sender_create(const struct rdma_stream_sender_attr *attr)
 {
-	struct rdma_stream_sender *s =
-		rte_zmalloc("rdma_stream", sizeof(*s), RTE_CACHE_LINE_SIZE);
+	struct rdma_stream_sender *s = rte_zmalloc("rdma_stream", sizeof(*s), RTE_CACHE_LINE_SIZE);
 	int ret;
 
 	if (!s) {
@@ -485,8 +483,7 @@ member_admit(struct rdma_stream_sender *s, struct member_conn *c, unsigned int i
 	struct member *m = c->member;
 	const struct stream_proof_message *proof = (void *)message_at(s, m, i);
 	struct stream_card *card = (void *)message_at(s, m, RECEIVES);
-	const struct rdma_sge sge = {
-		(uintptr_t)card, sizeof(*card), rdma_mr_lkey(s->message_mr)};
+	const struct rdma_sge sge = {(uintptr_t)card, sizeof(*card), rdma_mr_lkey(s->message_mr)};
 	const struct rdma_send_wr wr = {
 		.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
 	uint8_t mac[RDMA_STREAM_MAC_BYTES];
@@ -663,8 +660,7 @@ sender_post(struct rdma_stream_sender *s, uint64_t from, uint64_t end, bool agai
 		const uint64_t all = again ? s->posted : from + i + 1;
 
 		sge[i] = (struct rdma_sge){(uintptr_t)slot, sizeof(*slot) + slot->length, lkey};
-		wr[i] = (struct rdma_send_wr){
-			.wr_id = request << 48 | (all & ((1ULL << 48) - 1)),
+		wr[i] = (struct rdma_send_wr){.wr_id = request << 48 | (all & ((1ULL << 48) - 1)),
 			.sg = &sge[i],
 			.nb_sge = 1,
 			.op = RDMA_OP_SEND_IMM,
@@ -793,8 +789,7 @@ int
 rdma_stream_commit(struct rdma_stream_sender *s, uint32_t length)
 {
 	struct stream_header *slot = slot_of(s, s->head);
-	struct stream_header header = {
-		.sequence = s->head, .run = s->run, .length = length};
+	struct stream_header header = {.sequence = s->head, .run = s->run, .length = length};
 
 	if (!s->open || length > s->attr.payload_max)
 		return -EINVAL;

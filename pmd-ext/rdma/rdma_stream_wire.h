@@ -83,7 +83,7 @@ enum stream_message_type {
 
 /** What a proof covers; the code itself is sent. */
 struct stream_transcript {
-	uint32_t type; /**< of the message that has the code: one end's code is of no use as the
+	uint32_t type;	 /**< of the message that has the code: one end's code is of no use as the
 			  other's */
 	uint32_t qpn[2]; /**< of member and sender */
 	uint32_t reserved;
