@@ -706,7 +706,8 @@ receives_post(struct rdma_stream_receiver *r)
 	}
 }
 
-static void
+/* @return packets of the group, also those that were not taken */
+static uint16_t
 group_poll(struct rdma_stream_receiver *r)
 {
 	struct rdma_wc wc[RECV_BURST];
@@ -720,6 +721,7 @@ group_poll(struct rdma_stream_receiver *r)
 		r->arrived_at = r->now;
 		r->quiet = r->hz / 1000000 * r->attr.quiet_us;
 	}
+	return n;
 }
 
 /* ---- repair ---------------------------------------------------------------------------------- */
@@ -910,6 +912,9 @@ head_done(struct rdma_stream_receiver *r)
 	const uint64_t head = r->head->head;
 	const bool again = head == r->head_seen;
 
+	/* what was sent before the response is here before it */
+	while (group_poll(r) > 0)
+		;
 	r->arrived_at = r->now;
 	if (r->head->run != r->card.run || r->fresh)
 		return;
@@ -918,7 +923,7 @@ head_done(struct rdma_stream_receiver *r)
 		window_forget(r, head);
 	if (r->card.policy == RDMA_STREAM_OVERWRITE && head > r->card.slots)
 		window_skip(r, head - r->card.slots);
-	window_see(r, head);
+	window_see(r, r->head->sent);
 	r->quiet = RTE_MIN(
 		again ? r->quiet * 2 : r->quiet, r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
 }

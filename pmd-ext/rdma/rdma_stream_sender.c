@@ -53,6 +53,7 @@ struct member {
 	/* owner lcore */
 	uint64_t tail, beat;
 	uint64_t beat_at; /* TSC of the last change of beat */
+	bool proved;	  /* its card is to be sent */
 };
 
 struct rdma_stream_sender {
@@ -203,6 +204,7 @@ sender_start(struct rdma_stream_sender *s)
 	s->resend_lowest = STREAM_NONE;
 	s->head_block->run = s->run;
 	s->head_block->end = STREAM_NONE;
+	s->head_block->sent = s->sent;
 	__atomic_store_n(&s->head_block->head, s->head, __ATOMIC_RELEASE);
 }
 
@@ -385,6 +387,7 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 	if (!m->tail_mr)
 		return -rte_errno;
 	m->since = rte_rdtsc();
+	m->proved = false;
 	__atomic_store_n(&m->state, MEMBER_JOINS, __ATOMIC_RELEASE);
 	ret = conn_accept(s, &m->conn[0], event, reply);
 	if (ret < 0)
@@ -477,23 +480,23 @@ rdma_stream_sender_control(struct rdma_stream_sender *s)
 
 /* ---- members: owner lcore -------------------------------------------------------------------- */
 
+/*
+ * Send the card of a member that has proved itself, and count it from now on. Its proof may come
+ * before the CM's RTU, until which nothing can be sent: this is then called again.
+ */
 static void
-member_admit(struct rdma_stream_sender *s, struct member_conn *c, unsigned int i)
+member_admit(struct rdma_stream_sender *s, struct member *m)
 {
-	struct member *m = c->member;
-	const struct stream_proof_message *proof = (void *)message_at(s, m, i);
 	struct stream_card *card = (void *)message_at(s, m, RECEIVES);
 	const struct rdma_sge sge = {(uintptr_t)card, sizeof(*card), rdma_mr_lkey(s->message_mr)};
 	const struct rdma_send_wr wr = {
 		.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
-	uint8_t mac[RDMA_STREAM_MAC_BYTES];
+	struct rdma_qp *qp = m->conn[0].qp;
+	struct rdma_qp_info info;
 
-	if (stream_mac(&s->proof, &m->transcript, NULL, mac) < 0 ||
-		!stream_mac_equal(mac, proof->mac)) {
-		s->info.refused_proof++;
-		(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
+	if (!qp || rdma_qp_info_get(qp, &info) < 0 || info.state != RDMA_QP_RTS)
 		return;
-	}
+	m->proved = false;
 	*card = (struct stream_card){.type = STREAM_ANSWER,
 		.member = m->number,
 		.policy = s->attr.policy,
@@ -514,14 +517,29 @@ member_admit(struct rdma_stream_sender *s, struct member_conn *c, unsigned int i
 	m->beat = 0;
 	m->beat_at = s->now;
 	if (stream_mac(&s->proof, &m->transcript, card, card->mac) < 0 ||
-		rdma_post_send(c->qp, &wr, 1) != 1 ||
-		!member_turn(m, MEMBER_JOINS, MEMBER_ACTIVE)) {
+		rdma_post_send(qp, &wr, 1) != 1 || !member_turn(m, MEMBER_JOINS, MEMBER_ACTIVE)) {
 		(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
 		return;
 	}
 	s->info.joined++;
 	/* the tail of all is at most this one's */
 	s->tail = RTE_MIN(s->tail, m->tail);
+}
+
+static void
+member_prove(struct rdma_stream_sender *s, struct member *m, const void *message)
+{
+	const struct stream_proof_message *proof = message;
+	uint8_t mac[RDMA_STREAM_MAC_BYTES];
+
+	if (stream_mac(&s->proof, &m->transcript, NULL, mac) < 0 ||
+		!stream_mac_equal(mac, proof->mac)) {
+		s->info.refused_proof++;
+		(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
+		return;
+	}
+	m->proved = true;
+	member_admit(s, m);
 }
 
 /* Ranges that a member asks for; those that it may not ask for remove it. */
@@ -566,7 +584,7 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 		return;
 	if (state == MEMBER_JOINS && type == STREAM_PROOF &&
 		wc->byte_len == sizeof(struct stream_proof_message)) {
-		member_admit(s, c, wc->wr_id);
+		member_prove(s, m, message_at(s, m, wc->wr_id));
 	} else if (state == MEMBER_ACTIVE && type == STREAM_NACKS) {
 		member_nacks(s, m, (void *)message_at(s, m, wc->wr_id), wc->byte_len);
 	} else if (state == MEMBER_JOINS || state == MEMBER_ACTIVE) {
@@ -589,6 +607,8 @@ sender_look(struct rdma_stream_sender *s)
 		struct member *m = &s->members[i];
 		uint64_t tail, beat;
 
+		if (state_of(m) == MEMBER_JOINS && m->proved)
+			member_admit(s, m);
 		if (state_of(m) != MEMBER_ACTIVE)
 			continue;
 		beat = __atomic_load_n(&m->at->beat, __ATOMIC_ACQUIRE);
@@ -628,6 +648,7 @@ static void
 sender_complete(struct rdma_stream_sender *s)
 {
 	struct rdma_wc wc[32];
+	const uint64_t before = s->sent;
 	uint16_t n;
 
 	do {
@@ -640,6 +661,8 @@ sender_complete(struct rdma_stream_sender *s)
 			s->sent = s->posted - ((s->posted - wc[i].wr_id) & ((1ULL << 48) - 1));
 		}
 	} while (n == RTE_DIM(wc));
+	if (s->sent != before)
+		__atomic_store_n(&s->head_block->sent, s->sent, __ATOMIC_RELEASE);
 	if (s->resend_lowest != STREAM_NONE && (int64_t)(s->completed - s->resend_request) >= 0)
 		s->resend_lowest = STREAM_NONE;
 }

@@ -33,10 +33,13 @@ static_assert(sizeof(struct stream_header) == RDMA_STREAM_HEADER_BYTES, "as docu
 
 /** Precedes the slots in the sender's region; READ by members. Written by the owner lcore. */
 struct stream_head {
-	uint64_t head; /**< number of the next packet */
+	uint64_t head; /**< number of the next packet; the slots before it are written */
+	/** All packets before this one have left the sender. Those from here to `head` may be on
+	 *  their way: a member that misses them must not READ them yet. */
+	uint64_t sent;
 	uint64_t run;
 	uint64_t end; /**< number of packets at the end of the stream; STREAM_NONE: not known */
-	uint64_t reserved[5];
+	uint64_t reserved[4];
 };
 
 #define STREAM_HEAD_BYTES 4096 /* so that slots are aligned to pages */

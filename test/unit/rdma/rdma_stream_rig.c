@@ -224,8 +224,10 @@ frame_carry(unsigned int from, unsigned int to, struct rte_mbuf *m)
 	frame.m = c;
 	if (roce_packet_parse(c, &pkt) == ROCE_PACKET_DATA) {
 		frame.opcode = pkt.opcode;
-		if (pkt.qpn == 0xffffff)
-			frame.header = rte_pktmbuf_mtod_offset(c, void *, pkt.payload);
+		if (pkt.qpn == 0xffffff && pkt.length >= sizeof(frame.header)) {
+			frame.stream = rte_pktmbuf_mtod_offset(c, uint8_t *, pkt.payload);
+			memcpy(&frame.header, frame.stream, sizeof(frame.header));
+		}
 	}
 	if ((rig.tap && !rig.tap(&frame)) || (rig.lose && rig_random(65536) < rig.lose) ||
 		rte_ring_enqueue(rig.station[to].rx, c) < 0)

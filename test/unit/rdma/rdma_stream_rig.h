@@ -52,8 +52,9 @@ struct rig_station {
 struct rig_frame {
 	struct rte_mbuf *m;
 	unsigned int from, to;
-	struct stream_header *header; /* of a packet to the group; NULL: another frame */
-	uint8_t opcode;		      /* 0xff: not RoCEv2 */
+	uint8_t *stream;	     /* header of a packet to the group; NULL: another frame */
+	struct stream_header header; /* a copy of it, aligned */
+	uint8_t opcode;		     /* 0xff: not RoCEv2 */
 };
 
 struct rig {

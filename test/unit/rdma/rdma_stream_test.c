@@ -46,8 +46,8 @@ static uint64_t lost_packets;
 static bool
 tap_lose(const struct rig_frame *f)
 {
-	if (f->header && f->to == 1 && f->header->sequence >= lose_from &&
-		f->header->sequence < lose_to) {
+	if (f->stream && f->to == 1 && f->header.sequence >= lose_from &&
+		f->header.sequence < lose_to) {
 		lost_packets++;
 		return false;
 	}
@@ -189,9 +189,9 @@ tap_twice(const struct rig_frame *f)
 {
 	struct rte_mbuf *c;
 
-	if (!f->header || f->to != 1)
+	if (!f->stream || f->to != 1)
 		return true;
-	if (f->header->sequence % 7 == 3) {
+	if (f->header.sequence % 7 == 3) {
 		c = rte_pktmbuf_copy(f->m, rig.pool, 0, UINT32_MAX);
 		assert_non_null(c);
 		if (kept && rte_ring_enqueue(rig.station[1].rx, kept) < 0)
