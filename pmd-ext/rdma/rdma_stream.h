@@ -190,7 +190,6 @@ struct rdma_stream_receiver_attr {
 	enum rdma_stream_repair repair;
 	uint64_t identity; /**< whose key proves this member */
 	const struct rdma_stream_proof *proof;
-	bool trust_icrc; /**< `roce`: as rdma_qp_attr.trust_icrc */
 };
 
 /** A packet. */

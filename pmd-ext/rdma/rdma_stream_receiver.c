@@ -116,8 +116,6 @@ struct rdma_stream_receiver {
 	uint64_t deadline; /* control; of the handshake */
 	uint64_t connect_at;
 	unsigned int refusals;
-	bool destroying;
-	uint32_t lkey_pad;
 
 	/* owner lcore */
 	struct entry *entries;
@@ -275,8 +273,7 @@ receiver_queues(struct rdma_stream_receiver *r)
 	struct rdma_qp_attr ud = {.type = RDMA_QP_UD,
 		.poll_group = r->attr.poll_group,
 		.max_send_wr = 1,
-		.max_recv_wr = r->attr.buffers,
-		.trust_icrc = r->attr.trust_icrc};
+		.max_recv_wr = r->attr.buffers};
 
 	r->ud_cq = rdma_cq_create(r->attr.dev, r->attr.buffers + 1, r->attr.poll_group);
 	r->rc_cq = rdma_cq_create(

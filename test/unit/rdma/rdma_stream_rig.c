@@ -11,6 +11,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
+#include "engine/icrc.h"
 #include "engine/packet.h"
 #include "roce/ring_port.h"
 
@@ -209,6 +210,18 @@ rig_receiver_end(unsigned int station)
 }
 
 /* ---- the switch ------------------------------------------------------------------------------ */
+
+void
+rig_checksum(struct rte_mbuf *m)
+{
+	const uint8_t *l3 = rte_pktmbuf_mtod_offset(m, uint8_t *, RTE_ETHER_HDR_LEN);
+	const unsigned int headers = 20 + 8 + sizeof(struct roce_bth);
+	const uint32_t rest = m->pkt_len - RTE_ETHER_HDR_LEN - headers - (uint32_t)ROCE_ICRC_BYTES;
+	uint32_t crc = roce_icrc_headers(l3, 20, headers);
+
+	crc = roce_icrc_bytes(crc, l3 + headers, rest);
+	memcpy(rte_pktmbuf_mtod_offset(m, uint8_t *, m->pkt_len - sizeof(crc)), &crc, sizeof(crc));
+}
 
 static void
 frame_carry(unsigned int from, unsigned int to, struct rte_mbuf *m)

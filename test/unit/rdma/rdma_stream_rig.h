@@ -118,6 +118,9 @@ struct rdma_stream_receiver_info rig_info(unsigned int station);
 uint32_t rig_random(uint32_t below);
 uint64_t rig_stat(unsigned int station, const char *name);
 
+/** Make the ICRC of a changed frame right. */
+void rig_checksum(struct rte_mbuf *m);
+
 /** Free the packets that a receiver holds. */
 void rig_release(unsigned int station);
 
