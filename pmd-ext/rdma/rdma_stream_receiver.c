@@ -22,14 +22,16 @@
 #include "rdma_provider.h"
 #include "rdma_stream_wire.h"
 
-#define RECV_BURST  32
-#define HEADER_AT   96 /* of a buffer: the payload is aligned to 64 bytes */
-#define GRH_AT	    (HEADER_AT - RDMA_GRH_BYTES)
-#define NO_BUFFER   UINT32_MAX
-#define RETRY_MS    50	 /* after a failed connection */
-#define ANSWER_MS   5000 /* longest wait for the card */
-#define REFUSALS    3	 /* failed proofs until the receiver gives up */
-#define QUIET_SHIFT 6	 /* an idle stream is looked at after up to quiet_us x 2^6 */
+#define RECV_BURST   32
+#define HEADER_AT    96 /* of a buffer: the payload is aligned to 64 bytes */
+#define GRH_AT	     (HEADER_AT - RDMA_GRH_BYTES)
+#define NO_BUFFER    UINT32_MAX
+#define RETRY_MS     50	   /* after a failed connection */
+#define ANSWER_MS    5000  /* longest wait for the card */
+#define REFUSALS     3	   /* failed proofs until the receiver gives up */
+#define AGAIN_PER_S  50000 /* a slot that was not written is READ again after 20 us */
+#define REJ_CONSUMER 28	   /* reason of a REJ by the sender's program */
+#define QUIET_SHIFT  6	   /* an idle stream is looked at after up to quiet_us x 2^6 */
 
 enum phase {
 	PHASE_CONNECT, /* control: connect the first connection */
@@ -75,7 +77,22 @@ struct entry {
 
 struct range {
 	uint64_t first, end;
-	uint64_t again; /* TSC; not before */
+	uint64_t due; /* TSC; not before */
+};
+
+/*
+ * Rings of missing packets. All ranges of a ring wait for the same time, so that none waits behind
+ * one that is due later.
+ */
+enum range_ring {
+	RANGE_NEW,
+	RANGE_AGAIN, /* asked for in vain */
+	RANGE_RINGS,
+};
+
+struct ranges {
+	struct range *at;
+	uint32_t head, tail;
 };
 
 /* A READ of slots in flight. */
@@ -126,12 +143,11 @@ struct rdma_stream_receiver {
 	bool fresh; /* a card waits for the window to be emptied */
 	bool has_window;
 	bool leaving;
-	uint64_t lost_before; /* for the next packet */
-	struct range *ranges; /* of missing packets, a ring */
-	uint32_t range_head, range_tail, range_mask;
-	bool rescan; /* a range did not fit */
+	uint64_t lost_before;		   /* for the next packet */
+	struct ranges ranges[RANGE_RINGS]; /* missing packets */
+	bool rescan;			   /* a range did not fit */
 	struct flight *flights;
-	uint32_t nb_flights, free_flights, turn;
+	uint32_t nb_flights, used_flights, turn;
 	uint32_t *recv_free, nb_recv_free;
 	uint32_t *repair_free, nb_repair_free;
 	uint64_t now, hz, arrived_at, quiet;
@@ -242,14 +258,17 @@ receiver_memory(struct rdma_stream_receiver *r)
 	r->memory_bytes = mr.length;
 	r->memory = rdma_pages_map(&r->memory_bytes, info.numa_node, &kind);
 	r->nb_flights = r->attr.reads * r->attr.reads_max;
-	r->range_mask = r->window - 1;
+	for (unsigned int i = 0; i < RANGE_RINGS; i++) {
+		r->ranges[i].at = calloc(r->window, sizeof(struct range));
+		if (!r->ranges[i].at)
+			return -ENOMEM;
+	}
 	r->entries = calloc(r->window, sizeof(*r->entries));
-	r->ranges = calloc(r->window, sizeof(*r->ranges));
 	r->flights = calloc(r->nb_flights, sizeof(*r->flights));
 	r->recv_free = calloc(r->attr.buffers, sizeof(*r->recv_free));
 	r->repair_free = calloc(r->attr.repair_buffers, sizeof(*r->repair_free));
-	if (!r->memory || !r->entries || !r->ranges || !r->flights || !r->recv_free ||
-		!r->repair_free || rdma_pages_prefault(r->memory, r->memory_bytes, 0) < 0)
+	if (!r->memory || !r->entries || !r->flights || !r->recv_free || !r->repair_free ||
+		rdma_pages_prefault(r->memory, r->memory_bytes, 0) < 0)
 		return -ENOMEM;
 	rest = r->memory + (uint64_t)r->nb_buffers * r->stride;
 	r->head = (struct stream_head *)rest;
@@ -408,6 +427,7 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 {
 	struct rdma_stream_receiver *r = c->r;
 	const int phase = phase_of(r);
+	int32_t why;
 
 	if (conn_state(c) == CONN_CALLS)
 		(void)conn_turn(c, CONN_CALLS, CONN_FLUSHED);
@@ -421,9 +441,12 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 		phase_set(r, PHASE_CLOSE);
 	} else if (phase == PHASE_REPLY && c->number == 0) {
 		phase_set(r, PHASE_CLOSE);
-	} else if (phase == PHASE_RUN && event->type == RDMA_EVENT_REJECTED) {
-		/* the sender does not know this member any more */
-		phase_set(r, PHASE_CLOSE);
+	} else if (phase == PHASE_RUN && event->type == RDMA_EVENT_REJECTED &&
+		event->status == REJ_CONSUMER && event->private_len >= sizeof(why)) {
+		memcpy(&why, event->private_data, sizeof(why));
+		/* busy: the old connection is not gone yet. Else the member is not known any more */
+		if (why != -EBUSY)
+			phase_set(r, PHASE_CLOSE);
 	}
 }
 
@@ -512,14 +535,24 @@ buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
 }
 
 static void
-range_add(struct rdma_stream_receiver *r, uint64_t first, uint64_t end, uint64_t again)
+range_add(struct rdma_stream_receiver *r, enum range_ring ring, uint64_t first, uint64_t end,
+	uint64_t wait)
 {
-	if (r->range_head - r->range_tail == r->window) {
+	struct ranges *ranges = &r->ranges[ring];
+
+	if (ranges->head - ranges->tail == r->window) {
 		r->rescan = true;
 		return;
 	}
-	r->ranges[r->range_head++ & r->range_mask] =
-		(struct range){.first = first, .end = end, .again = again};
+	ranges->at[ranges->head++ & (r->window - 1)] =
+		(struct range){.first = first, .end = end, .due = r->now + wait};
+}
+
+static bool
+ranges_empty(const struct rdma_stream_receiver *r)
+{
+	return r->ranges[RANGE_NEW].head == r->ranges[RANGE_NEW].tail &&
+		r->ranges[RANGE_AGAIN].head == r->ranges[RANGE_AGAIN].tail;
 }
 
 /* Packets before `end` exist; those that were not seen are missing. */
@@ -539,9 +572,9 @@ window_see(struct rdma_stream_receiver *r, uint64_t end)
 	if (r->attr.repair == RDMA_STREAM_NO_REPAIR)
 		r->info.lost += end - first;
 	else
-		range_add(r, first, end,
+		range_add(r, RANGE_NEW, first, end,
 			r->attr.repair == RDMA_STREAM_NACK
-				? r->now + r->hz / 1000000 * r->attr.nack_gather_us
+				? r->hz / 1000000 * r->attr.nack_gather_us
 				: 0);
 }
 
@@ -586,7 +619,8 @@ window_give_up(struct rdma_stream_receiver *r)
 	for (uint64_t s = r->next; s < r->seen; s++)
 		if (entry_of(r, s)->state < ENTRY_HERE)
 			entry_lose(r, entry_of(r, s));
-	r->range_tail = r->range_head;
+	for (unsigned int i = 0; i < RANGE_RINGS; i++)
+		r->ranges[i].tail = r->ranges[i].head;
 	r->rescan = false;
 	window_advance(r);
 }
@@ -595,7 +629,7 @@ window_give_up(struct rdma_stream_receiver *r)
 static void
 window_begin(struct rdma_stream_receiver *r)
 {
-	if (r->deliver != r->seen || r->free_flights)
+	if (r->deliver != r->seen || r->used_flights)
 		return;
 	if (r->has_window && r->info.run == r->card.run && r->card.start > r->deliver) {
 		r->info.lost += r->card.start - r->deliver;
@@ -746,17 +780,17 @@ request_post(struct conn *c, struct rdma_send_wr *wr, enum request request, uint
 	return true;
 }
 
-/* The next missing packets that are adjacent in the ring. @return their number */
+/* The next missing packets of a ring that are adjacent in the sender's. @return their number */
 static uint16_t
-range_take(struct rdma_stream_receiver *r, uint64_t *first)
+ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint64_t *first)
 {
-	while (r->range_tail != r->range_head) {
-		struct range *range = &r->ranges[r->range_tail & r->range_mask];
+	for (; ranges->tail != ranges->head; ranges->tail++) {
+		struct range *range = &ranges->at[ranges->tail & (r->window - 1)];
 		const uint64_t end = RTE_MIN(range->end, r->seen);
 		uint64_t s = RTE_MAX(range->first, r->next);
 		uint16_t n = 0;
 
-		if (range->again > r->now)
+		if (range->due > r->now)
 			return 0;
 		while (s < end && entry_of(r, s)->state != ENTRY_MISSING)
 			s++;
@@ -769,9 +803,16 @@ range_take(struct rdma_stream_receiver *r, uint64_t *first)
 		range->first = s;
 		if (n)
 			return n;
-		r->range_tail++;
 	}
 	return 0;
+}
+
+static uint16_t
+range_take(struct rdma_stream_receiver *r, uint64_t *first)
+{
+	const uint16_t n = ranges_take(r, &r->ranges[RANGE_AGAIN], first);
+
+	return n ? n : ranges_take(r, &r->ranges[RANGE_NEW], first);
 }
 
 static bool
@@ -783,7 +824,7 @@ read_slots(struct rdma_stream_receiver *r)
 	struct conn *c;
 	uint32_t i;
 
-	if (r->range_head == r->range_tail || r->free_flights == r->nb_flights ||
+	if (ranges_empty(r) || r->used_flights == r->nb_flights ||
 		r->nb_repair_free < r->attr.range_max)
 		return false;
 	c = conn_choose(r, true);
@@ -804,12 +845,12 @@ read_slots(struct rdma_stream_receiver *r)
 	wr.remote_addr =
 		r->card.slot_addr + (f->first & (r->card.slots - 1)) * (uint64_t)r->card.slot_bytes;
 	if (!request_post(c, &wr, REQUEST_SLOTS, f - r->flights)) {
-		range_add(r, f->first, f->first + f->nb, r->now + r->hz / 10000);
+		range_add(r, RANGE_AGAIN, f->first, f->first + f->nb, r->hz / AGAIN_PER_S);
 		return false;
 	}
 	f->conn = c;
 	c->reads++;
-	r->free_flights++;
+	r->used_flights++;
 	r->nb_repair_free -= f->nb;
 	for (i = 0; i < f->nb; i++)
 		entry_of(r, f->first + i)->state = ENTRY_READING;
@@ -861,7 +902,7 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 		r->info.not_written++;
 		r->arrived_at = 0;
 	}
-	range_add(r, sequence, sequence + 1, r->now + r->hz / 50000);
+	range_add(r, RANGE_AGAIN, sequence, sequence + 1, r->hz / AGAIN_PER_S);
 	return false;
 }
 
@@ -870,7 +911,7 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 {
 	f->conn->reads--;
 	f->conn = NULL;
-	r->free_flights--;
+	r->used_flights--;
 	for (uint16_t i = 0; i < f->nb; i++) {
 		const uint64_t s = f->first + i;
 
@@ -880,7 +921,7 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 		if (!success && s >= r->next && s < r->seen &&
 			entry_of(r, s)->state == ENTRY_READING) {
 			entry_of(r, s)->state = ENTRY_MISSING;
-			range_add(r, s, s + 1, 0);
+			range_add(r, RANGE_AGAIN, s, s + 1, r->hz / AGAIN_PER_S);
 		}
 	}
 	r->info.read_errors += !success;
@@ -930,7 +971,6 @@ static void
 nack_send(struct rdma_stream_receiver *r)
 {
 	struct stream_nack *nack = (struct stream_nack *)r->message;
-	const uint32_t again = r->range_head;
 	const struct rdma_sge sge = {(uintptr_t)nack, sizeof(*nack), r->lkey};
 	struct rdma_send_wr wr = {.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND};
 	struct conn *c = &r->conn[0];
@@ -941,12 +981,12 @@ nack_send(struct rdma_stream_receiver *r)
 		return;
 	nack->type = STREAM_NACKS;
 	nack->nb = 0;
-	while (r->range_tail != again && nack->nb < STREAM_NACK_RANGES &&
-		(n = range_take(r, &first)) > 0) {
+	while (nack->nb < STREAM_NACK_RANGES && (n = range_take(r, &first)) > 0) {
 		nack->range[nack->nb].first = first;
 		nack->range[nack->nb++].count = n;
 		r->info.nacks += n;
-		range_add(r, first, first + n, r->now + r->hz / 1000000 * r->attr.nack_again_us);
+		range_add(
+			r, RANGE_AGAIN, first, first + n, r->hz / 1000000 * r->attr.nack_again_us);
 	}
 	if (nack->nb && request_post(c, &wr, REQUEST_MESSAGE, 0))
 		r->message_flight = true;
@@ -959,7 +999,7 @@ window_rescan(struct rdma_stream_receiver *r)
 	r->rescan = false;
 	for (uint64_t s = r->next; s < r->seen; s++)
 		if (entry_of(r, s)->state == ENTRY_MISSING)
-			range_add(r, s, s + 1, 0);
+			range_add(r, RANGE_NEW, s, s + 1, 0);
 }
 
 /* ---- messages of this member ----------------------------------------------------------------- */
@@ -1126,15 +1166,18 @@ static void
 state_update(struct rdma_stream_receiver *r)
 {
 	const int phase = phase_of(r);
+	bool up = false;
 
 	if (r->info.state == RDMA_STREAM_LEFT)
 		return;
+	for (unsigned int i = 0; i < r->attr.reads; i++)
+		up |= conn_state(&r->conn[i]) == CONN_UP;
 	if (phase == PHASE_FAILED)
 		r->info.state = RDMA_STREAM_FAILED;
 	else if (r->has_window && r->end != STREAM_NONE && r->deliver >= r->end && !r->fresh)
 		r->info.state = RDMA_STREAM_ENDED;
 	else
-		r->info.state = phase == PHASE_RUN ? RDMA_STREAM_JOINED : RDMA_STREAM_JOINING;
+		r->info.state = phase == PHASE_RUN && up ? RDMA_STREAM_JOINED : RDMA_STREAM_JOINING;
 	r->info.next = r->next;
 }
 
@@ -1152,7 +1195,7 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 	if (r->fresh)
 		window_begin(r);
 	if (phase == PHASE_RUN && !r->fresh) {
-		if (r->rescan && r->range_head == r->range_tail)
+		if (r->rescan && ranges_empty(r))
 			window_rescan(r);
 		if (r->attr.repair == RDMA_STREAM_READ)
 			while (read_slots(r))
@@ -1218,7 +1261,8 @@ rdma_stream_receiver_destroy(struct rdma_stream_receiver *r)
 	if (r->memory)
 		rdma_pages_unmap(r->memory, r->memory_bytes);
 	free(r->entries);
-	free(r->ranges);
+	for (unsigned int i = 0; i < RANGE_RINGS; i++)
+		free(r->ranges[i].at);
 	free(r->flights);
 	free(r->recv_free);
 	free(r->repair_free);

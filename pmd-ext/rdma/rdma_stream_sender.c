@@ -82,7 +82,7 @@ struct rdma_stream_sender {
 	uint64_t requests, completed; /* of the UD queue pair */
 	bool open;		      /* the slot at head is being written */
 	bool ending;
-	uint64_t now, next_look;
+	uint64_t now, next_look, looked_at;
 	struct {
 		uint64_t first, end;
 	} resend[RESENDS];
@@ -271,12 +271,17 @@ rdma_stream_sender_create(const struct rdma_stream_sender_attr *attr)
 static bool
 conn_close(struct member_conn *c)
 {
+	struct rdma_qp *qp = c->qp;
+
 	if (c->conn)
 		rdma_conn_destroy(c->conn);
 	c->conn = NULL;
-	if (c->qp && rdma_qp_destroy(c->qp) < 0)
+	/* the owner lcore, which executes the destruction, does not post to it from now on */
+	__atomic_store_n(&c->qp, NULL, __ATOMIC_RELEASE);
+	if (qp && rdma_qp_destroy(qp) < 0) {
+		__atomic_store_n(&c->qp, qp, __ATOMIC_RELEASE);
 		return false;
-	c->qp = NULL;
+	}
 	c->ended = false;
 	return true;
 }
@@ -312,7 +317,10 @@ message_receive(struct rdma_stream_sender *s, struct member_conn *c, unsigned in
 		rdma_mr_lkey(s->message_mr)};
 	const struct rdma_recv_wr wr = {.wr_id = i, .sg = &sge, .nb_sge = 1};
 
-	(void)rdma_post_recv(c->qp, &wr, 1);
+	struct rdma_qp *qp = __atomic_load_n(&c->qp, __ATOMIC_ACQUIRE);
+
+	if (qp)
+		(void)rdma_post_recv(qp, &wr, 1);
 }
 
 static int
@@ -491,7 +499,7 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 	const struct rdma_sge sge = {(uintptr_t)card, sizeof(*card), rdma_mr_lkey(s->message_mr)};
 	const struct rdma_send_wr wr = {
 		.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
-	struct rdma_qp *qp = m->conn[0].qp;
+	struct rdma_qp *qp = __atomic_load_n(&m->conn[0].qp, __ATOMIC_ACQUIRE);
 	struct rdma_qp_info info;
 
 	if (!qp || rdma_qp_info_get(qp, &info) < 0 || info.state != RDMA_QP_RTS)
@@ -600,8 +608,12 @@ static void
 sender_look(struct rdma_stream_sender *s)
 {
 	const uint64_t silence = rte_get_tsc_hz() / 1000 * s->attr.silence_ms;
+	/* nothing is known of members in a time in which this lcore did not run */
+	const bool paused = s->now - s->looked_at > silence / 4;
 	uint64_t lowest = s->head;
 	uint16_t members = 0;
+
+	s->looked_at = s->now;
 
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		struct member *m = &s->members[i];
@@ -623,6 +635,8 @@ sender_look(struct rdma_stream_sender *s)
 			(void)member_turn(m, MEMBER_ACTIVE, MEMBER_OUT);
 			continue;
 		}
+		if (paused)
+			m->beat_at = s->now;
 		if (beat != m->beat) {
 			m->beat = beat;
 			m->beat_at = s->now;
