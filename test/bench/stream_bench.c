@@ -597,7 +597,7 @@ table(unsigned int nb)
 static void
 crc_cycles(void)
 {
-	double cycles[BENCH_ROUNDS_MAX];
+	double cycles[BENCH_ROUNDS_MAX] = {0};
 	struct stream_header *slot = NULL;
 	uint32_t sum = 0;
 
