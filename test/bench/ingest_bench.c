@@ -25,7 +25,8 @@
 #include "bench_rows.h"
 #include "ingest_bench.h"
 
-#define SOURCE	   (1 << 20) /* bytes: in a cache, where a NIC with DDIO also writes */
+#define SOURCE_MIB 1 /* in a cache, where a NIC with DDIO also writes */
+#define PAYLOADS   3
 #define ADDRESSES  100000
 #define TCP_PORT   4792
 #define WIRE_SLOTS 1024
@@ -39,14 +40,15 @@ static const char usage[] =
 	"  --peer HOST      receiver: the sender's host, where it is started first\n"
 	"  --port N         TCP port of the sender (default 4792)\n"
 	"  --addresses N    destinations of the second column (default 100000)\n"
+	"  --payload BYTES  one payload, up to 1048576 by RDMA (default: 2048, 4096, 8246)\n"
+	"  --depth N        RDMA messages in flight, up to 64 (default 64)\n"
+	"  --source MIB     memory that the sender sends from (default 1: in its cache)\n"
 	"  --only METHOD    one method, for example 'UC WRITE'; may be repeated\n"
 	"  --seconds S      of a window, up to 0.6 (default 0.1)\n"
 	"  --rounds N       windows of each row, all rows in turn (default 5)\n"
 	"  --rows FILE      rows for bench.py\n"
 	"Cycles are TSC cycles of the receiver's lcore for a message, in polls that find work. Of\n"
 	"UDP it is the CPU time, without what the kernel does on the sender's CPU.\n";
-
-static const uint32_t payloads[] = {2048, 4096, 8246};
 
 /* Columns of destinations. */
 enum column {
@@ -76,13 +78,24 @@ static struct {
 	const char *peer;
 	uint16_t port;
 	uint32_t addresses;
+	uint32_t payloads[PAYLOADS];
+	unsigned int nb_payloads;
+	uint32_t depth;
+	uint64_t source_mib;
 	uint32_t methods; /* bit mask */
 	double seconds;
 	unsigned int rounds;
-} options = {.port = TCP_PORT, .addresses = ADDRESSES, .seconds = 0.1, .rounds = 5};
+} options = {.port = TCP_PORT,
+	.addresses = ADDRESSES,
+	.payloads = {2048, 4096, 8246},
+	.nb_payloads = PAYLOADS,
+	.depth = INGEST_DEPTH_MAX,
+	.source_mib = SOURCE_MIB,
+	.seconds = 0.1,
+	.rounds = 5};
 
 static struct ingest_host sender = {.raw_port = UINT16_MAX}, receiver = {.raw_port = UINT16_MAX};
-static struct cell cells[RTE_DIM(payloads)][INGEST_METHODS][COLUMNS];
+static struct cell cells[PAYLOADS][INGEST_METHODS][COLUMNS];
 
 void
 ingest_fail(const char *format, ...)
@@ -118,7 +131,8 @@ map(struct ingest_ring *ring, uint64_t bytes, enum rdma_pages_kind kind)
 static void
 open_receiver(struct ingest_host *h)
 {
-	const uint64_t bytes = (uint64_t)options.addresses * ingest_stride(INGEST_PAYLOAD_MAX);
+	const uint32_t payload = options.payloads[options.nb_payloads - 1];
+	const uint64_t bytes = (uint64_t)options.addresses * ingest_stride(payload);
 
 	map(&h->ring[INGEST_SMALL], bytes, RDMA_PAGES_SMALL);
 	map(&h->ring[INGEST_HUGE], bytes, RDMA_PAGES_HUGETLB);
@@ -127,7 +141,7 @@ open_receiver(struct ingest_host *h)
 static void
 open_sender(struct ingest_host *h)
 {
-	map(&h->source, SOURCE, RDMA_PAGES_HUGETLB);
+	map(&h->source, options.source_mib << 20, RDMA_PAGES_HUGETLB);
 }
 
 /* Two ports that hand over packets by reference. */
@@ -187,11 +201,13 @@ open_both(void)
 
 /* UDP and RAW are not sensitive to the kind of pages, and a bisection takes its time. */
 static bool
-is_measured(enum ingest_method method, enum column column)
+is_measured(unsigned int p, enum ingest_method method, enum column column)
 {
 	if (!(options.methods & RTE_BIT32(method)))
 		return false;
 	if (method == INGEST_RAW && receiver.raw_port == UINT16_MAX)
+		return false;
+	if (!ingest_is_rdma(method) && options.payloads[p] > INGEST_PACKET_MAX)
 		return false;
 	if (ingest_is_rdma(method) && receiver.rdma.dev == NULL)
 		return false;
@@ -203,15 +219,16 @@ measure(unsigned int p, enum ingest_method method, enum column column, unsigned 
 {
 	const struct ingest_trial t = {.method = method,
 		.pages = column == MANY_SMALL ? INGEST_SMALL : INGEST_HUGE,
-		.payload = payloads[p],
+		.payload = options.payloads[p],
 		.addresses = column == ONE ? 1 : options.addresses,
+		.depth = options.depth,
 		.seconds = options.seconds};
 	struct cell *cell = &cells[p][method][column];
 	struct ingest_outcome out;
 
 	ingest_lossless(&receiver, &t, &out);
 	cell->measured = true;
-	cell->gbit[round] = out.rate * payloads[p] * 8e-9;
+	cell->gbit[round] = out.rate * options.payloads[p] * 8e-9;
 	cell->cycles[round] = out.cycles;
 	cell->busy[round] = out.busy;
 }
@@ -220,10 +237,10 @@ static void
 run_rounds(void)
 {
 	for (unsigned int round = 0; round < options.rounds; round++)
-		for (unsigned int p = 0; p < RTE_DIM(payloads); p++)
+		for (unsigned int p = 0; p < options.nb_payloads; p++)
 			for (unsigned int m = 0; m < INGEST_METHODS; m++)
 				for (unsigned int c = 0; c < COLUMNS; c++)
-					if (is_measured(m, c))
+					if (is_measured(p, m, c))
 						measure(p, m, c, round);
 }
 
@@ -278,10 +295,10 @@ print_row(unsigned int p, enum ingest_method method)
 	const struct cell *one = &cells[p][method][ONE], *many = &cells[p][method][MANY];
 	const struct cell *small = &cells[p][method][MANY_SMALL];
 	const struct cell *tuned = &cells[p][INGEST_UDP_TUNED][MANY];
-	const double paper[] = {
-		ingest_paper(method, payloads[p], false), ingest_paper(method, payloads[p], true)};
+	const double paper[] = {ingest_paper(method, options.payloads[p], false),
+		ingest_paper(method, options.payloads[p], true)};
 
-	printf("%7u %-13s", payloads[p], ingest_name(method));
+	printf("%7u %-13s", options.payloads[p], ingest_name(method));
 	print_number(one->measured, median(one->gbit), 7, 1);
 	print_number(many->measured, median(many->gbit), 7, 1);
 	print_number(small->measured, median(small->gbit), 7, 1);
@@ -290,7 +307,7 @@ print_row(unsigned int p, enum ingest_method method)
 	print_number(one->measured, median(one->cycles), 6, 0);
 	print_number(many->measured, median(many->cycles), 6, 0);
 	print_number(many->measured, 100 * median(many->busy), 4, 0);
-	print_number(true, ingest_line(method, payloads[p]), 6, 1);
+	print_number(true, ingest_line(method, options.payloads[p]), 6, 1);
 	print_number(paper[0] > 0, paper[0], 6, 1);
 	print_number(paper[1] > 0, paper[1], 6, 1);
 	printf("\n");
@@ -310,7 +327,7 @@ print_table(void)
 		"many", "many/", "many/", "cycles", "cycles", "CPU", "100GbE", "paper", "paper");
 	printf("%7s %-13s %7s %7s %7s %6s %6s %6s %6s %4s %6s %6s %6s\n", "payload", "method", "",
 		"huge", "4 KiB", "1", "tuned", "1", "many", "%", "line", "1", "many");
-	for (unsigned int p = 0; p < RTE_DIM(payloads); p++)
+	for (unsigned int p = 0; p < options.nb_payloads; p++)
 		for (unsigned int m = 0; m < INGEST_METHODS; m++)
 			if (cells[p][m][ONE].measured)
 				print_row(p, m);
@@ -322,14 +339,14 @@ write_rows(unsigned int p, enum ingest_method method)
 {
 	const struct cell *one = &cells[p][method][ONE], *many = &cells[p][method][MANY];
 	const struct cell *tuned = &cells[p][INGEST_UDP_TUNED][MANY];
-	const bool goal =
-		payloads[p] == 4096 && (method == INGEST_UC_SEND || method == INGEST_UC_WRITE);
+	const bool goal = options.payloads[p] == 4096 &&
+		(method == INGEST_UC_SEND || method == INGEST_UC_WRITE);
 	char what[64];
 
 	if (!many->measured)
 		return;
-	snprintf(what, sizeof(what), "%s, %u B, %u addresses", ingest_name(method), payloads[p],
-		options.addresses);
+	snprintf(what, sizeof(what), "%s, %u B, %u addresses", ingest_name(method),
+		options.payloads[p], options.addresses);
 	bench_row(&(struct bench_row){.stage = "ingest",
 		.what = what,
 		.value = median(many->gbit),
@@ -342,7 +359,7 @@ write_rows(unsigned int p, enum ingest_method method)
 	if (!ingest_is_rdma(method))
 		return;
 	snprintf(what, sizeof(what), "%s, %u B, many addresses beside 1", ingest_name(method),
-		payloads[p]);
+		options.payloads[p]);
 	bench_row(&(struct bench_row){.stage = "ingest",
 		.what = what,
 		.value = median(many->gbit),
@@ -358,7 +375,7 @@ receive(void)
 {
 	run_rounds();
 	print_table();
-	for (unsigned int p = 0; p < RTE_DIM(payloads); p++)
+	for (unsigned int p = 0; p < options.nb_payloads; p++)
 		for (unsigned int m = 0; m < INGEST_METHODS; m++)
 			write_rows(p, m);
 }
@@ -422,6 +439,15 @@ take_role(const char *name)
 }
 
 static void
+take_payload(const char *text)
+{
+	options.payloads[0] = (uint32_t)strtoul(text, NULL, 10);
+	options.nb_payloads = 1;
+	if (options.payloads[0] < 64 || options.payloads[0] > INGEST_PAYLOAD_MAX)
+		refuse();
+}
+
+static void
 take_method(const char *name)
 {
 	for (unsigned int i = 0; i < INGEST_METHODS; i++)
@@ -437,6 +463,9 @@ check_options(void)
 {
 	if (options.methods == 0)
 		options.methods = RTE_BIT32(INGEST_METHODS) - 1;
+	if (options.depth < 1 || options.depth > INGEST_DEPTH_MAX || options.source_mib < 1 ||
+		options.source_mib > 1024)
+		refuse();
 	if (options.addresses < 1 || options.addresses > 1000000 || !(options.seconds > 0) ||
 		options.seconds > BENCH_WINDOW_MAX || options.rounds < 1 ||
 		options.rounds > BENCH_ROUNDS_MAX || options.port == 0)
@@ -456,6 +485,9 @@ parse_arguments(int argc, char **argv)
 		{"peer", required_argument, NULL, 'p'},
 		{"port", required_argument, NULL, 't'},
 		{"addresses", required_argument, NULL, 'a'},
+		{"payload", required_argument, NULL, 'l'},
+		{"depth", required_argument, NULL, 'q'},
+		{"source", required_argument, NULL, 'c'},
 		{"only", required_argument, NULL, 'm'},
 		{"seconds", required_argument, NULL, 's'},
 		{"rounds", required_argument, NULL, 'n'},
@@ -478,6 +510,12 @@ parse_arguments(int argc, char **argv)
 			options.port = (uint16_t)strtoul(optarg, NULL, 10);
 		else if (option == 'a')
 			options.addresses = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'l')
+			take_payload(optarg);
+		else if (option == 'q')
+			options.depth = (uint32_t)strtoul(optarg, NULL, 10);
+		else if (option == 'c')
+			options.source_mib = strtoul(optarg, NULL, 10);
 		else if (option == 'm')
 			take_method(optarg);
 		else if (option == 's')

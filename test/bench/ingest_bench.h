@@ -13,8 +13,9 @@
 #include "rdma.h"
 #include "rdma_pages.h"
 
-#define INGEST_PAYLOAD_MAX 8246
-#define INGEST_DEPTH	   64 /* messages in flight */
+#define INGEST_PAYLOAD_MAX 1048576 /* of RDMA */
+#define INGEST_PACKET_MAX  8972	   /* of UDP and RAW: an MTU of 9000 */
+#define INGEST_DEPTH_MAX   64
 
 /* Ways into memory: the columns of the paper's tables, and ours. */
 enum ingest_method {
@@ -42,6 +43,7 @@ struct ingest_trial {
 	uint32_t pages;
 	uint32_t payload;   /* bytes of a message */
 	uint32_t addresses; /* destinations, used in turn */
+	uint32_t depth;	    /* RDMA: messages in flight */
 	double rate;	    /* messages/s; 0: no limit */
 	double seconds;
 };

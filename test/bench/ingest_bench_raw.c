@@ -46,7 +46,7 @@ ingest_raw_open(struct ingest_host *sender, struct ingest_host *receiver)
 	struct rte_ring *there, *back;
 
 	pool = rte_pktmbuf_pool_create("raw", MBUFS, 256, 0,
-		RTE_PKTMBUF_HEADROOM + HEADERS + INGEST_PAYLOAD_MAX, SOCKET_ID_ANY);
+		RTE_PKTMBUF_HEADROOM + HEADERS + INGEST_PACKET_MAX, SOCKET_ID_ANY);
 	there = rte_ring_create("raw there", SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	back = rte_ring_create("raw back", SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	if (pool == NULL || there == NULL || back == NULL)

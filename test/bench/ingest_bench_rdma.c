@@ -14,8 +14,8 @@
 #include "ingest_bench.h"
 
 #define BURST	  16
-#define SIGNALLED 4 /* each so many messages one is signalled */
-#define RECEIVES  (4 * INGEST_DEPTH)
+#define SIGNALLED 4 /* messages posted at a time, and the last one signalled; 1 with a low depth */
+#define RECEIVES  (4 * INGEST_DEPTH_MAX)
 #define PATIENCE  10 /* s, limit for set-up */
 #define SILENCE	  20 /* ms without a packet: the rest is lost */
 #define STATS_MAX 192
@@ -51,7 +51,7 @@ ingest_rdma_open(struct ingest_host *h, const char *name)
 		ingest_fail("device %s: %s", name, rte_strerror(rte_errno));
 	rdma_dev_info_get(d->dev, &d->info);
 	d->pd = rdma_pd_alloc(d->dev);
-	d->send_cq = rdma_cq_create(d->dev, 2 * INGEST_DEPTH, 0);
+	d->send_cq = rdma_cq_create(d->dev, 2 * INGEST_DEPTH_MAX, 0);
 	d->recv_cq = rdma_cq_create(d->dev, 2 * RECEIVES, 0);
 	if (d->pd == NULL || d->send_cq == NULL || d->recv_cq == NULL)
 		ingest_fail("device %s: %s", name, rte_strerror(rte_errno));
@@ -125,7 +125,7 @@ create(struct ingest_device *d, const struct ingest_trial *t)
 	const struct rdma_qp_attr attr = {.type = type_of(t),
 		.send_cq = d->send_cq,
 		.recv_cq = d->recv_cq,
-		.max_send_wr = INGEST_DEPTH,
+		.max_send_wr = INGEST_DEPTH_MAX,
 		.max_recv_wr = RECEIVES,
 		.retry_count = 7,
 		.rnr_retry = 7};
@@ -208,6 +208,7 @@ struct stream {
 	uint64_t posted, completed;
 	uint32_t next;	/* address */
 	uint32_t place; /* in the source */
+	uint32_t group; /* messages that are posted at a time */
 };
 
 static void
@@ -232,7 +233,7 @@ post(struct stream *s, unsigned int n)
 			.nb_sge = 1,
 			.op = op[s->t->method],
 			.imm = (uint32_t)(s->posted + i),
-			.flags = (s->posted + i + 1) % SIGNALLED == 0 ? RDMA_SEND_SIGNALED : 0,
+			.flags = (s->posted + i + 1) % s->group == 0 ? RDMA_SEND_SIGNALED : 0,
 			.remote_addr = s->to.base + (uint64_t)s->next * stride,
 			.rkey = s->to.rkey};
 		s->next = s->next + 1 < s->t->addresses ? s->next + 1 : 0;
@@ -263,7 +264,7 @@ void
 ingest_rdma_send(struct ingest_host *h, const struct ingest_trial *t)
 {
 	const uint64_t length = (uint64_t)(t->seconds * (double)rte_get_tsc_hz());
-	struct stream s = {.h = h, .t = t};
+	struct stream s = {.h = h, .t = t, .group = t->depth < 2 * SIGNALLED ? 1 : SIGNALLED};
 	struct ingest_sent sent;
 	uint64_t begin;
 	char ready;
@@ -275,9 +276,8 @@ ingest_rdma_send(struct ingest_host *h, const struct ingest_trial *t)
 	bench_alone_begin();
 	begin = rte_rdtsc();
 	while (rte_rdtsc() - begin < length) {
-		if (s.posted - s.completed <= INGEST_DEPTH - SIGNALLED &&
-			s.posted < ingest_due(t, begin))
-			post(&s, SIGNALLED);
+		if (s.posted - s.completed + s.group <= t->depth && s.posted < ingest_due(t, begin))
+			post(&s, s.group);
 		take(&s);
 	}
 	while (s.completed < s.posted)

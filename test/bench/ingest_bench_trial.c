@@ -52,9 +52,10 @@ ingest_serve(struct ingest_host *h)
 		if (t.size != sizeof(t))
 			ingest_fail("a trial of %u bytes, expected %zu: another version?", t.size,
 				sizeof(t));
-		if (t.payload > INGEST_PAYLOAD_MAX || t.payload == 0 || t.addresses == 0)
-			ingest_fail(
-				"payload %u, %u addresses: not possible", t.payload, t.addresses);
+		if (t.payload > INGEST_PAYLOAD_MAX || t.payload == 0 || t.addresses == 0 ||
+			t.depth > INGEST_DEPTH_MAX || t.depth == 0)
+			ingest_fail("payload %u, %u addresses, depth %u: not possible", t.payload,
+				t.addresses, t.depth);
 		transport(t.method)->send(h, &t);
 		bench_alone_end();
 	}
