@@ -37,7 +37,7 @@ static const char usage[] =
 	"  --role both|sender|receiver  both: two lcores of this process (default)\n"
 	"  --device NAME    verbs:... or roce:..., see rdma.h; both: once for the receiver and\n"
 	"                   once for the sender (default: roce on two ports of rings)\n"
-	"  --peer HOST      receiver: the sender's host, where it is started first\n"
+	"  --peer HOST      receiver: the sender's host\n"
 	"  --port N         TCP port of the sender (default 4792)\n"
 	"  --addresses N    destinations of the second column (default 100000)\n"
 	"  --payload BYTES  one payload, up to 1048576 by RDMA (default: 2048, 4096, 8246)\n"

@@ -11,6 +11,8 @@
 
 #include "ingest_bench.h"
 
+#define PATIENCE 10 /* s that the receiver waits for the sender */
+
 void
 ingest_channel_pair(int channel[2])
 {
@@ -35,29 +37,38 @@ ingest_channel_listen(uint16_t port)
 	return channel;
 }
 
+/* @return -1: nobody listens */
+static int
+try_addresses(const struct addrinfo *a)
+{
+	int channel;
+
+	for (; a != NULL; a = a->ai_next) {
+		channel = socket(a->ai_family, SOCK_STREAM, 0);
+		if (channel >= 0 && connect(channel, a->ai_addr, a->ai_addrlen) == 0)
+			return channel;
+		close(channel);
+	}
+	return -1;
+}
+
 int
 ingest_channel_connect(const char *host, uint16_t port)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	struct addrinfo *found = NULL, *a;
-	int one = 1, channel = -1, error;
+	int one = 1, channel, error, tries = PATIENCE * 10;
+	struct addrinfo *found = NULL;
 	char service[8];
 
 	snprintf(service, sizeof(service), "%u", port);
 	error = getaddrinfo(host, service, &hints, &found);
 	if (error != 0)
 		ingest_fail("%s: %s", host, gai_strerror(error));
-	for (a = found; a != NULL && channel < 0; a = a->ai_next) {
-		channel = socket(a->ai_family, SOCK_STREAM, 0);
-		if (channel >= 0 && connect(channel, a->ai_addr, a->ai_addrlen) != 0) {
-			close(channel);
-			channel = -1;
-		}
-	}
+	while ((channel = try_addresses(found)) < 0 && --tries > 0)
+		usleep(100000);
 	freeaddrinfo(found);
 	if (channel < 0)
-		ingest_fail(
-			"%s, TCP port %u: %s; start the sender first", host, port, strerror(errno));
+		ingest_fail("%s, TCP port %u: %s; start the sender", host, port, strerror(errno));
 	setsockopt(channel, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return channel;
 }

@@ -18,8 +18,8 @@
 /**
  * Shorter messages of at least this many bytes are, too, if they go one after the other through
  * more memory than the following: then a line is never still in the lcore's cache when its turn
- * comes again. Measured with messages of 4 KiB: no difference up to 64 KiB, 15 % from 1 MiB on, 45 %
- * in 400 MB.
+ * comes again. Measured with messages of 4 KiB: no difference up to 64 KiB of memory, 15 % from 1
+ * MiB on, 45 % in 400 MB.
  */
 #define ROCE_STREAM_PART 1024
 #define ROCE_STREAM_TURN (1024 * 1024)
