@@ -396,11 +396,17 @@ run_both(void)
 static void
 run_receiver(void)
 {
+	char more;
+
 	open_receiver(&receiver);
 	if (options.nb_devices > 0)
 		ingest_rdma_open(&receiver, options.device[0]);
 	receiver.channel = ingest_channel_connect(options.peer, options.port);
 	receive();
+	/* the sender closes its device first: two ends of a memif must not do so at a time */
+	shutdown(receiver.channel, SHUT_WR);
+	if (ingest_get(receiver.channel, &more, sizeof(more), NULL, NULL))
+		ingest_fail("the sender goes on");
 	close(receiver.channel);
 	if (options.nb_devices > 0)
 		ingest_rdma_close(&receiver);
@@ -416,6 +422,7 @@ run_sender(void)
 	ingest_serve(&sender);
 	if (options.nb_devices > 0)
 		ingest_rdma_close(&sender);
+	close(sender.channel);
 }
 
 static void

@@ -29,6 +29,8 @@ ingest_channel_listen(uint16_t port)
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(listener, (struct sockaddr *)&any, sizeof(any)) != 0 || listen(listener, 1) != 0)
 		ingest_fail("TCP port %u: %s", port, strerror(errno));
+	printf("waiting for the receiver at TCP port %u\n", port);
+	fflush(stdout);
 	channel = accept(listener, NULL, NULL);
 	if (channel < 0)
 		ingest_fail("TCP port %u: %s", port, strerror(errno));

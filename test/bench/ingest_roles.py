@@ -30,23 +30,36 @@ def start(program, role, number, port, *options):
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
 
-def main():
-    program, port = sys.argv[1], free_port()
-    with start(program, 'sender', 0, port) as sender, \
-            start(program, 'receiver', 1, port, '--peer', 'localhost', '--addresses', '64',
-                  '--rounds', '1', '--seconds', '0.01') as receiver:
+def receive(program, port):
+    """@return the receiver's table"""
+    with start(program, 'receiver', 1, port, '--peer', 'localhost', '--addresses', '64',
+               '--rounds', '1', '--seconds', '0.01') as receiver:
         try:
             table = receiver.communicate(timeout=LIMIT)[0]
-            sender.wait(timeout=LIMIT)
         finally:
             receiver.kill()
+    if receiver.returncode:
+        sys.exit(f'ingest_roles: exit status of the receiver: {receiver.returncode}')
+    return table
+
+
+def main():
+    program, port = sys.argv[1], free_port()
+    with start(program, 'sender', 0, port) as sender:
+        try:
+            # its end of the shared memory is then ready
+            if not any('waiting' in line for line in sender.stdout):
+                sys.exit('ingest_roles: the sender does not wait for a receiver')
+            table = receive(program, port)
+            sender.wait(timeout=LIMIT)
+        finally:
             sender.kill()
     print(table)
-    missing = [m for m in METHODS for payload in ('2048', '4096', '8246')
+    missing = [f'{payload} {m}' for m in METHODS for payload in ('2048', '4096', '8246')
                if f'{payload} {m} ' not in table]
-    if missing or receiver.returncode or sender.returncode:
-        sys.exit(f'ingest_roles: no rows of {missing}, exit status of the receiver '
-                 f'{receiver.returncode}, of the sender {sender.returncode}')
+    if missing or sender.returncode:
+        sys.exit(f'ingest_roles: missing rows: {", ".join(missing) or "none"}; exit status of the '
+                 f'sender: {sender.returncode}')
 
 
 if __name__ == '__main__':
