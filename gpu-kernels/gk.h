@@ -68,7 +68,7 @@ struct gk_config {
 	void *context;
 	/** host: create() returns -ENOTSUP for a set that the CPU lacks; cuda: ignored */
 	enum gk_isa isa;
-	/* The host implementation ignores the fields below. Zero is always valid. */
+	/* The host implementation ignores the next three fields. Zero is always valid. */
 	enum gk_memory packets;
 	/**
 	 * If the process is silent for this time (stopped, dead) the kernel ends and gk_done.error
@@ -80,6 +80,11 @@ struct gk_config {
 	 * kernels to end by themselves
 	 */
 	uint32_t once;
+	/**
+	 * both implementations: frames may have GK_FRAME_TRAILER. create() then allocates memory
+	 * for copies of the packets of a batch in each gang; otherwise gangs refuse such frames
+	 */
+	uint32_t trailers;
 };
 
 /**
@@ -90,7 +95,8 @@ struct gk_config {
  *   output is CSR, a full image (if requested, or if nnz > nnz_max), or raw data;
  * 4. the sums of the G0 samples (struct gk_dark), for a frame with GK_FRAME_DARK.
  * Bytes of the output slot beyond those that the kind defines are not written. Between pedestal
- * intervals it computes dark updates.
+ * intervals it computes dark updates. Pixels of a frame with GK_FRAME_TRAILER are copied once, and
+ * everything is computed from the copies whose trailers match.
  */
 struct gk_ops {
 	const char *name;
@@ -195,8 +201,8 @@ int gk_work_check(
 	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);
 
 /**
- * Same as gk_work_check() without the addresses of packets. Host gangs use this check because they
- * accept any address.
+ * Same as gk_work_check() without the addresses of packets of frames without trailers. Host gangs
+ * use this check because they accept any address of these.
  */
 int gk_descriptor_check(
 	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);

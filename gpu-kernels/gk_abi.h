@@ -95,6 +95,14 @@ enum gk_op {
  * frame is ever used.
  */
 #define GK_FRAME_TRAILER (1u << 3)
+/**
+ * With GK_FRAME_TRAILER: the same number also lies in the 8 bytes directly before the pixels (the
+ * *leader*), and the sender writes it before them. After the pixels a gang then reads the leader
+ * instead of the trailer. Without a leader a sender must write another number into the trailer
+ * before it overwrites pixels: otherwise pixels that it has written, while their trailer is in
+ * flight or lost, lie before the trailer of the previous frame and pass for that frame's.
+ */
+#define GK_FRAME_LEADER (1u << 4)
 
 /**
  * Header of a frame slot. The pointer table follows: `tiles` device addresses, one per packet, in

@@ -192,6 +192,49 @@ check_work_dark(const struct reason *why, const struct gk_config *c, const struc
 	return check_dark(why, c, work->dark);
 }
 
+/* Check the addresses of a frame's packets. */
+static int
+check_packets(const struct reason *why, const struct gk_config *c, const struct gk_frame *frame,
+	uint32_t slot)
+{
+	for (uint32_t t = 0; t < c->geometry.tiles; t++)
+		if (frame->packet[t] % GK_PACKET_ALIGN != 0)
+			return refuse(why,
+				"frame %" PRIu64 " in slot %u has packet %u at 0x%" PRIx64
+				", expected a multiple of %d",
+				frame->frame, slot, t, frame->packet[t], GK_PACKET_ALIGN);
+	return 0;
+}
+
+/* Trailers are read as one word, so the packets before them must be aligned. */
+static int
+check_trailers(const struct reason *why, const struct gk_config *c, const struct gk_frame *frame,
+	uint32_t slot)
+{
+	if (!c->trailers)
+		return refuse(why,
+			"frame %" PRIu64 " in slot %u has trailers, expected none: "
+			"gk_config.trailers is 0",
+			frame->frame, slot);
+	return check_packets(why, c, frame, slot);
+}
+
+static int
+check_flags(const struct reason *why, const struct gk_config *c, const struct gk_work *work,
+	const struct gk_frame *frame, uint32_t slot)
+{
+	if ((frame->flags & GK_FRAME_DARK) && check_work_dark(why, c, work) != 0)
+		return -EINVAL;
+	if (frame->flags & GK_FRAME_TRAILER)
+		return check_trailers(why, c, frame, slot);
+	if (frame->flags & GK_FRAME_LEADER)
+		return refuse(why,
+			"frame %" PRIu64
+			" in slot %u has GK_FRAME_LEADER, expected GK_FRAME_TRAILER with it",
+			frame->frame, slot);
+	return 0;
+}
+
 static int
 check_frames(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
 {
@@ -215,7 +258,7 @@ check_frames(const struct reason *why, const struct gk_config *c, const struct g
 				" in slot %u has output slot %u, expected less than "
 				"nb_outputs = %u or GK_NO_OUT",
 				frame->frame, work->slot[i], frame->out, c->nb_outputs);
-		if ((frame->flags & GK_FRAME_DARK) && check_work_dark(why, c, work) != 0)
+		if (check_flags(why, c, work, frame, work->slot[i]) != 0)
 			return -EINVAL;
 	}
 	return 0;
@@ -264,33 +307,18 @@ gk_descriptor_check(const struct gk_config *c, const struct gk_work *work, char 
 	return work->op == GK_OP_UPDATE ? check_update(&why, c, work) : 0;
 }
 
-/* Check the addresses of packets of a descriptor that is otherwise valid. */
-static int
-check_packets(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
-{
-	const uint64_t stride = gk_frame_stride(&c->geometry);
-
-	for (uint32_t i = 0; i < work->nb_frames; i++) {
-		const struct gk_frame *frame =
-			(const struct gk_frame *)(c->frames + work->slot[i] * stride);
-
-		for (uint32_t t = 0; t < c->geometry.tiles; t++)
-			if (frame->packet[t] % GK_PACKET_ALIGN != 0)
-				return refuse(why,
-					"frame %" PRIu64 " in slot %u has packet %u at 0x%" PRIx64
-					", expected a multiple of %d",
-					frame->frame, work->slot[i], t, frame->packet[t],
-					GK_PACKET_ALIGN);
-	}
-	return 0;
-}
-
 int
 gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
 {
+	const uint64_t stride = gk_frame_stride(&c->geometry);
 	const struct reason why = {text, size};
 
 	if (gk_descriptor_check(c, work, text, size) != 0)
 		return -EINVAL;
-	return check_packets(&why, c, work);
+	for (uint32_t i = 0; i < work->nb_frames; i++)
+		if (check_packets(&why, c,
+			    (const struct gk_frame *)(c->frames + work->slot[i] * stride),
+			    work->slot[i]) != 0)
+			return -EINVAL;
+	return 0;
 }

@@ -254,6 +254,9 @@ fill_args(struct gk *gk)
 	a->tile_rows = divisor(c->geometry.tile_rows);
 	a->chunks = a->rows * a->row_chunks.by;
 	a->staged = c->packets == GK_MEMORY_HOST;
+	a->trailers = c->trailers != 0;
+	a->map_at = sizeof(struct gk_frame) + gk_packets_size(&c->geometry);
+	a->map_words = (uint32_t)(gk_missing_size(&c->geometry) / sizeof(uint32_t));
 	a->once = c->once != 0;
 	a->watchdog_ns = (uint64_t)c->watchdog_ms * 1000000;
 }
@@ -283,7 +286,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(counts, batches * a->chunks);
 	PLACE(block_nnz, 2 * batches * a->blocks);
 	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
-	PLACE(copy, a->staged ? batches * a->chunks * GK_CUDA_CHUNK : 0);
+	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
 #undef PLACE
 	return end - memory;
 }

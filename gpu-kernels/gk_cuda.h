@@ -88,10 +88,10 @@ struct gk_cuda_batch {
 	uint32_t direct; /**< bit mask of frames whose kind is certain and not NONE */
 	uint32_t coef;	 /**< index of the version */
 	uint32_t coef_to;
-	uint32_t pack;	/**< the version must first be read from the planes */
-	uint32_t share; /**< update: all planes except p[0] are shared with `coef` */
-	uint32_t aim;	/**< thresholds of the version must first be determined */
-	uint32_t reserved;
+	uint32_t pack;	   /**< the version must first be read from the planes */
+	uint32_t share;	   /**< update: all planes except p[0] are shared with `coef` */
+	uint32_t aim;	   /**< thresholds of the version must first be determined */
+	uint32_t trailers; /**< bit mask of frames with GK_FRAME_TRAILER */
 	uint64_t cells;
 	uint64_t update; /**< address of struct gk_update, written at the end */
 	struct gk_params params;
@@ -104,6 +104,13 @@ struct gk_cuda_batch {
 	unsigned long long updated;
 };
 
+/** Frames with GK_FRAME_TRAILER of a batch. */
+struct gk_cuda_trailers {
+	uint64_t number[GK_BATCH_MAX];	       /**< that the trailers have */
+	uint64_t map[GK_BATCH_MAX];	       /**< address of the map of missing packets */
+	unsigned long long lost[GK_BATCH_MAX]; /**< missing << 32 | overrun */
+};
+
 /**
  * State of one gang. Batches are numbered from the launch on. A batch is set up when the batch two
  * before it is done, so two copies of everything are enough.
@@ -114,10 +121,13 @@ struct gk_cuda_gang {
 	uint32_t end; /**< no more batches follow; `ready` is then final */
 	/** blocks that have counted, summed over all batches */
 	GK_ALIGNED(128) uint32_t counted;
+	/** blocks that have copied packets with trailers, summed over all batches that have some */
+	GK_ALIGNED(128) uint32_t taken;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
 	/** batches done; written by the last block of a batch */
 	GK_ALIGNED(128) uint32_t done;
 	GK_ALIGNED(128) struct gk_cuda_batch batch[2]; /**< indexed by parity of the batch number */
+	struct gk_cuda_trailers trailers[2];
 };
 
 /** Control data that start() clears. */
@@ -144,8 +154,11 @@ struct gk_cuda_args {
 	uint32_t chunks;
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
-	uint32_t staged; /**< packets are in host memory: keep a copy for outputs */
-	uint32_t once;	 /**< end when all batches handed over are done, as if `quit` were set */
+	uint32_t staged;    /**< packets are in host memory: keep a copy for outputs */
+	uint32_t trailers;  /**< frames may have GK_FRAME_TRAILER */
+	uint32_t map_words; /**< u32 words of a slot's map of missing packets */
+	uint64_t map_at;    /**< its offset in the slot */
+	uint32_t once;	    /**< end when all batches handed over are done, as if `quit` were set */
 	uint32_t first[GK_GANGS_MAX]; /**< gk_done.done at the launch */
 	uint64_t watchdog_ns;
 	struct gk_cuda_control *control;
@@ -155,7 +168,8 @@ struct gk_cuda_args {
 	uint32_t *counts;
 	uint32_t *block_nnz; /**< the same per block: [gangs][2][GK_BATCH_MAX][blocks] */
 	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
-	uint16_t *copy;	     /**< staged raw data: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
+	uint16_t *
+		copy; /**< raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 };
 
 /**

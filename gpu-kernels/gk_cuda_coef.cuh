@@ -178,8 +178,9 @@ dark_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_co
 		for (uint32_t dark = b->dark; dark != 0; dark &= dark - 1) {
 			const uint32_t f = __ffs(dark) - 1;
 			const uint64_t packet = __ldcg(packets + f);
-			const uint16_t *from = args.staged ? copy_of(gang, f, chunk) + pl.pixel
-							   : (const uint16_t *)packet + word;
+			const uint16_t *from = args.staged || (b->trailers >> f & 1)
+				? copy_of(gang, f, chunk) + pl.pixel
+				: (const uint16_t *)packet + word;
 			uint4 w;
 
 			if (packet == 0)

@@ -26,7 +26,8 @@ struct feed {
 	uint32_t n;	 /* number of frames */
 	uint32_t chunk;
 	uint32_t left; /* chunks after this one */
-	uint32_t gang; /* gang whose staged copies are read; GK_GANGS_MAX: read the packets */
+	/* per thread: gang whose copies of its frame are read; GK_GANGS_MAX: read the packets */
+	uint32_t gang;
 	/* bit masks of frames that have packets, in this chunk and the next */
 	uint32_t present, present_next;
 	/* Next copy: this frame and chunk. Its address is in the list. */
@@ -161,13 +162,14 @@ bit_of(uint32_t bits, uint32_t n)
 
 /*
  * @param chunk,chunks  first chunk of the warp, and their number (not 0), at a distance of STEP
+ * @param copies  bit mask of the frames of the batch of which the gang has copies
  * @param frames  bit mask of the frames of the batch to copy
  * @param policy  cache eviction policy of the words
  */
 template <uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
 feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table, uint32_t gang,
-	uint32_t chunk, uint32_t chunks, uint32_t frames, uint64_t policy)
+	uint32_t copies, uint32_t chunk, uint32_t chunks, uint32_t frames, uint64_t policy)
 {
 	extern __shared__ uint4 shared_area[];
 	const uint32_t lane = lane_of_warp();
@@ -183,7 +185,7 @@ feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table
 	f->list = lane < f->n ? bit_of(frames, lane) : GK_BATCH_MAX;
 	f->chunk = chunk;
 	f->left = f->ahead_left = chunks - 1;
-	f->gang = gang;
+	f->gang = copies >> f->list & 1 ? gang : GK_GANGS_MAX;
 	now = address_of(f, chunk);
 	next = f->left > 0 ? address_of(f, chunk + STEP) : 0;
 	f->after = f->left > 1 ? address_of(f, chunk + 2 * STEP) : 0;

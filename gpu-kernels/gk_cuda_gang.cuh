@@ -8,6 +8,7 @@
 #define GK_CUDA_GANG_CUH
 
 #include "gk_cuda_output.cuh"
+#include "gk_cuda_take.cuh"
 
 /* Gang and block number, and the chunks of this block. */
 struct member {
@@ -29,6 +30,7 @@ static __shared__ struct gang_shared {
 	struct member member;
 	uint32_t number; /* of the batch */
 	uint32_t served; /* batches of frames so far, including this one */
+	uint32_t took;	 /* batches with trailers among them */
 	uint32_t go;
 	uint32_t last; /* this block was the last one to count */
 } gang_state;
@@ -47,7 +49,13 @@ batch_set(void)
 	return (uint64_t)gang_state.member.gang * 2 + (gang_state.number & 1);
 }
 
-static __device__ __forceinline__ const uint64_t *
+static __device__ __forceinline__ struct gk_cuda_trailers *
+device_trailers(void)
+{
+	return &gang_state.member.g->trailers[gang_state.number & 1];
+}
+
+static __device__ __forceinline__ uint64_t *
 batch_table(void)
 {
 	return args.tables + batch_set() * args.geometry.tiles * GK_BATCH_MAX;
@@ -163,6 +171,8 @@ decide(uint32_t f)
 	if (gang_state.last) {
 		const uint64_t number = s->frame[f].number;
 		const unsigned long long sum = __ldcg(&b->sums[f].sum);
+		const unsigned long long lost =
+			s->trailers >> f & 1 ? __ldcg(&device_trailers()->lost[f]) : 0;
 		uint4 *line = (uint4 *)s->frame[f].result;
 
 		/* struct gk_result, one quarter at a time */
@@ -171,7 +181,7 @@ decide(uint32_t f)
 		line[1] = make_uint4(verdict, kind, bragg, (uint32_t)(saturated_invalid >> 32));
 		line[2] = make_uint4(
 			(uint32_t)saturated_invalid, nnz, params->version, s->plane.version);
-		line[3] = make_uint4(0, 0, 0, 0);
+		line[3] = make_uint4((uint32_t)(lost >> 32), (uint32_t)lost, 0, 0);
 	}
 	return kind;
 }
@@ -287,8 +297,9 @@ count_all(void)
 
 	if (chunks == 0)
 		return;
-	feed_open<lead, GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX,
-		m->first + warp_of_block(), chunks, (1u << gang_state.batch.nb_frames) - 1,
+	feed_open<lead, GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), m->gang,
+		gang_state.batch.trailers, m->first + warp_of_block(), chunks,
+		(1u << gang_state.batch.nb_frames) - 1,
 		/* with images being written, evicting first costs 0.2 us (measured) */
 		direct ? leave_normally() : leave_first());
 	copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
@@ -365,9 +376,9 @@ output_all(uint32_t kept)
 	if (chunks == 0)
 		return;
 	/* in reverse order: the chunks counted last may still be in the cache */
-	feed_open<lead, step>(&feed, batch_coef(), batch_table(),
-		args.staged ? m->gang : GK_GANGS_MAX, m->end - 1 - warp_of_block(), chunks, kept,
-		leave_first());
+	feed_open<lead, step>(&feed, batch_coef(), batch_table(), m->gang,
+		args.staged ? UINT32_MAX : gang_state.batch.trailers, m->end - 1 - warp_of_block(),
+		chunks, kept, leave_first());
 	copy_pairs(&feed, feed.chunk, feed.left);
 	feed_start<lead, step>(&feed);
 	first = places_of(gang_counts(), feed.chunk);
@@ -395,6 +406,36 @@ output_frames(uint32_t kept)
 		output_all<LEAD_FEW>(kept);
 }
 
+/*
+ * Copy the packets with trailers. The gang waits until all blocks have copied theirs, because a
+ * packet may be in the share of two blocks.
+ * @return false: killed
+ */
+static __device__ __noinline__ bool
+take_frames(void)
+{
+	struct gang_shared *s = &gang_state;
+	const struct member *m = &gang_state.member;
+
+	take_all(&s->batch, m->gang, m->first, m->end, batch_table(), device_trailers());
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		const uint32_t all = ++s->took * args.blocks;
+		const uint32_t frames = (1u << s->batch.nb_frames) - 1;
+
+		/* then no packet of the batch is read again */
+		if (arrive(&m->g->taken) + 1 == all && s->batch.trailers == frames)
+			store_release_sys(&args.channel->done[m->gang].raw,
+				args.first[m->gang] + s->number + 1);
+		s->go = wait_count(&m->g->taken, all);
+	}
+	__syncthreads();
+	if (!s->go)
+		return false;
+	write_maps(&s->batch, m->block, batch_table(), device_trailers());
+	return true;
+}
+
 /* @return false: killed */
 static __device__ __forceinline__ bool
 serve_frames(void)
@@ -402,6 +443,8 @@ serve_frames(void)
 	struct gang_shared *s = &gang_state;
 	uint32_t kept = 0;
 
+	if (s->batch.trailers != 0 && !take_frames())
+		return false;
 	if (s->batch.pack || s->batch.aim)
 		pack_all();
 	count_frames();
@@ -413,7 +456,7 @@ serve_frames(void)
 		uint32_t *counted = &s->member.g->counted;
 		const uint32_t all = s->served * args.blocks;
 
-		if (s->batch.direct != 0)
+		if (s->batch.direct != 0 || s->batch.trailers != 0)
 			__threadfence_system();
 		s->last = arrive(counted) + 1 == all;
 		s->go = wait_count(counted, all);
@@ -432,7 +475,7 @@ serve_frames(void)
 	if (threadIdx.x == 0 && s->last) {
 		if (kept == 0)
 			report();
-		else if (args.staged)
+		else if (args.staged || (kept & ~s->batch.trailers) == 0)
 			store_release_sys(&args.channel->done[s->member.gang].raw,
 				args.first[s->member.gang] + s->number + 1);
 	}
@@ -482,7 +525,7 @@ serve(void)
 		m->first = (uint32_t)((uint64_t)m->block * args.chunks / args.blocks);
 		m->end = (uint32_t)((uint64_t)(m->block + 1) * args.chunks / args.blocks);
 		m->g = &args.control->gang[m->gang];
-		s->number = s->served = 0;
+		s->number = s->served = s->took = 0;
 	}
 	for (;;) {
 		__syncthreads();

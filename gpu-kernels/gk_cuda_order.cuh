@@ -36,6 +36,41 @@ load_acquire(const uint64_t *p)
 	return v;
 }
 
+static __device__ __forceinline__ uint64_t
+load_acquire_sys(const uint64_t *p)
+{
+	uint64_t v;
+
+	asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
+/*
+ * Loads from memory that a sender outside the GPU may overwrite: once, from beyond the L1 cache.
+ * @{
+ */
+static __device__ __forceinline__ uint64_t
+load_sys(const uint64_t *p)
+{
+	uint64_t v;
+
+	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ uint4
+load_sys(const uint4 *p)
+{
+	uint4 v;
+
+	asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+		     : "l"(p)
+		     : "memory");
+	return v;
+}
+/** @} */
+
 static __device__ __forceinline__ void
 store_release_sys(uint32_t *p, uint32_t v)
 {

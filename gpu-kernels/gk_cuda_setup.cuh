@@ -148,6 +148,7 @@ bad_frame(const struct setup_shared *s, uint32_t i)
 
 	return s->work.slot[i] >= args.nb_frames ||
 		(f->out != GK_NO_OUT && f->out >= args.nb_outputs) ||
+		((f->flags & GK_FRAME_TRAILER) ? !args.trailers : (f->flags & GK_FRAME_LEADER)) ||
 		((f->flags & GK_FRAME_DARK) && bad_dark(s));
 }
 
@@ -329,16 +330,18 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 
 /* All threads: write the batch for the blocks of the gang. */
 static __device__ void
-write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
+write_batch(
+	const struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trailers *trailers)
 {
 	const uint32_t f = threadIdx.x;
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
 	const uint32_t kind = f < n ? sure_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
-	uint32_t dark, direct;
+	uint32_t dark, direct, with;
 
 	if (threadIdx.x >= 32)
 		return;
 	dark = __ballot_sync(0xFFFFFFFFu, f < n && (header_of(s, f)->flags & GK_FRAME_DARK));
+	with = __ballot_sync(0xFFFFFFFFu, f < n && (header_of(s, f)->flags & GK_FRAME_TRAILER));
 	direct = __ballot_sync(0xFFFFFFFFu, kind != GK_KIND_NONE);
 	if (f < n) {
 		const struct gk_frame *frame = header_of(s, f);
@@ -352,6 +355,9 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 		b->frame[f].flags = frame->flags;
 		b->frame[f].direct = kind;
 		b->sums[f].sum = b->sums[f].strong_nnz = b->sums[f].saturated_invalid = 0;
+		trailers->number[f] = frame->trailer;
+		trailers->map[f] = (uint64_t)(args.frames + slot * args.frame_stride + args.map_at);
+		trailers->lost[f] = 0;
 	}
 	if (f < LINE_WORDS) {
 		((uint32_t *)&b->params)[f] = ((const uint32_t *)&s->params)[f];
@@ -367,6 +373,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 		b->coef_to = s->work.coef_to;
 		b->pack = s->pack;
 		b->aim = s->aim;
+		b->trailers = with;
 		b->share = same_coef(&s->coef, &s->coef_to, true);
 		b->cells = s->dark.cells;
 		b->update = (uint64_t)&args.channel->update[s->work.dark % GK_DARK_MAX];
@@ -408,7 +415,7 @@ set_up(struct setup_shared *s, uint32_t gang)
 		now = choose_coef(s, gang);
 	if (!__syncthreads_and(now))
 		return;
-	write_batch(s, &g->batch[batch & 1]);
+	write_batch(s, &g->batch[batch & 1], &g->trailers[batch & 1]);
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		s->coef_of[gang][batch & 1] =

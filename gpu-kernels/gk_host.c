@@ -5,8 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "gk_host.h"
+
+/* Copies of tiles: in huge pages where the system has them */
+#define COPY_ALIGN (UINT64_C(1) << 21)
+#define COPY_MORE  576 /* bytes: an odd number of lines */
 
 static uint64_t
 round_up(uint64_t n, uint64_t to)
@@ -28,6 +33,8 @@ host_destroy(struct gk *gk)
 {
 	if (gk == NULL)
 		return;
+	free(gk->copies);
+	free(gk->taken);
 	free(gk->packed_value);
 	free(gk->packed_col);
 	free(gk->packed);
@@ -36,6 +43,32 @@ host_destroy(struct gk *gk)
 	free(gk->row_nnz);
 	free(gk->gang);
 	free(gk);
+}
+
+/*
+ * Memory for the copies of tiles with trailers. The pages that batches use are allocated when they
+ * are written first.
+ */
+static int
+allocate_copies(struct gk *gk)
+{
+	const uint32_t gangs = gk->config.gangs, tiles = gk->config.geometry.tiles;
+	const uint64_t gang_tiles = round_up((uint64_t)GK_BATCH_MAX * tiles, 16);
+	uint64_t gang_bytes;
+
+	/* Tiles of a batch must not begin at the same offset in a page: they use the same sets. */
+	gk->copy_stride = gk->tile_pixels * sizeof(uint16_t) + COPY_MORE;
+	gang_bytes = round_up(GK_BATCH_MAX * tiles * gk->copy_stride, COPY_ALIGN);
+	gk->taken = calloc(gangs * gang_tiles, sizeof(*gk->taken));
+	gk->copies = aligned_alloc(COPY_ALIGN, gangs * gang_bytes);
+	if (gk->taken == NULL || gk->copies == NULL)
+		return -ENOMEM;
+	madvise(gk->copies, gangs * gang_bytes, MADV_HUGEPAGE);
+	for (uint32_t i = 0; i < gangs; i++) {
+		gk->gang[i].taken = gk->taken + i * gang_tiles;
+		gk->gang[i].copies = gk->copies + i * gang_bytes;
+	}
+	return 0;
 }
 
 static int
@@ -99,6 +132,11 @@ host_create(const struct gk_config *config, struct gk **out)
 		gk->gang[i].packed_value =
 			gk->packed_value + (uint64_t)i * gk->packed_cap * config->layout.value_size;
 		atomic_init(&gk->gang[i].claim, gang_claim(0, GANG_STOPPED));
+	}
+	if (config->trailers && allocate_copies(gk) != 0) {
+		host_destroy(gk);
+		snprintf(reason, sizeof(reason), "no memory for copies of packets with trailers");
+		return -ENOMEM;
 	}
 	*out = gk;
 	return 0;

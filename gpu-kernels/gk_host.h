@@ -38,6 +38,8 @@ struct gang_sums {
 	_Atomic uint64_t saturated_invalid; /**< saturated << 32 | invalid */
 	/** a list made in advance is not in the output slot yet */
 	_Atomic uint32_t unplaced;
+	_Atomic uint64_t
+		missing_overrun; /**< tiles with another trailer: missing << 32 | overrun */
 };
 _Static_assert(sizeof(struct gang_sums) == 64, "frames share no line");
 
@@ -50,8 +52,9 @@ struct gang_update {
 
 /** One frame of the batch. `kind` is GK_KIND_NONE until the verdict. */
 struct gang_frame {
-	const uint64_t *packet;
-	uint8_t *out; /**< output slot; NULL: none */
+	const uint64_t *packet; /**< tiles to process, 0: missing; with trailers: copies */
+	const uint64_t *source; /**< tiles as the builder gave them */
+	uint8_t *out;		/**< output slot; NULL: none */
 	struct gk_result *result;
 	uint16_t *row_nnz; /**< pixels >= csr_threshold by row */
 	/**
@@ -69,6 +72,10 @@ struct gang_frame {
 	 * gang.packed_*, or one of the values below
 	 */
 	uint32_t *packed;
+	/** GK_FRAME_TRAILER, otherwise NULL: [tiles], same as `packet`, set while counting */
+	uint64_t *taken;
+	uint64_t *missing; /**< map of missing tiles of the frame's slot */
+	uint64_t trailer;  /**< as it lies in memory */
 };
 
 #define GANG_NOT_PACKED UINT32_MAX	 /**< not in the scratch buffer, which was full */
@@ -96,7 +103,8 @@ struct gang_batch {
 	const float *p[3];
 	const float *r[3];
 	uint32_t coef_version;
-	uint32_t dark_frames; /**< bit mask of frames with GK_FRAME_DARK */
+	uint32_t dark_frames; /**< number of frames with GK_FRAME_DARK */
+	uint32_t trailers;    /**< number of frames with GK_FRAME_TRAILER */
 	/** dark accumulators; valid if there are dark frames, or no frames at all */
 	uint64_t *cells;
 	float *p_to;		  /**< update: plane to compute; NULL: clear only */
@@ -125,6 +133,8 @@ struct gang {
 	uint16_t *packed_col;
 	uint8_t *packed_value;
 	/** @} */
+	uint64_t *taken; /**< [GK_BATCH_MAX][tiles], gang_frame.taken */
+	uint8_t *copies; /**< [tiles][GK_BATCH_MAX] copies of tiles, at a distance of copy_stride */
 };
 
 struct gk {
@@ -142,6 +152,9 @@ struct gk {
 	uint32_t *packed;
 	uint16_t *packed_col;
 	uint8_t *packed_value;
+	uint64_t copy_stride; /**< bytes of the copy of a tile */
+	uint64_t *taken;      /**< NULL: frames have no trailers */
+	uint8_t *copies;
 };
 
 /** Claim word: batches done << 32 | phase << 28 | next tile. @{ */
@@ -182,6 +195,9 @@ int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
  * L2 at that time.
  */
 void gk_host_stats(const struct gk *gk, struct gang *gang, uint32_t first, uint32_t end);
+
+/** Copy a tile of every frame with trailers, and check its trailer before and after. */
+void gk_host_take(const struct gk *gk, struct gang *gang, const struct gk_tile *t, uint32_t tile);
 
 /** Convert the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
 void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);

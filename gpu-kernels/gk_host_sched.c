@@ -20,6 +20,7 @@
  */
 
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -79,10 +80,10 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 {
 	const struct gk_config *c = &gk->config;
 	struct gang_frame *f = &g->batch.frame[index];
-	const struct gk_frame *frame =
-		(const struct gk_frame *)(c->frames + slot * gk->frame_stride);
+	struct gk_frame *frame = (struct gk_frame *)(c->frames + slot * gk->frame_stride);
 
-	f->packet = frame->packet;
+	f->packet = f->source = frame->packet;
+	f->taken = NULL;
 	f->out = frame->out == GK_NO_OUT ? NULL : c->outputs + frame->out * c->layout.stride;
 	f->result = &c->results[slot];
 	f->row_nnz = g->row_nnz + (uint64_t)index * gk->rows;
@@ -98,6 +99,15 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	atomic_store_explicit(&g->sums[index].strong_nnz, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].unplaced, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->sums[index].missing_overrun, 0, memory_order_relaxed);
+	if (!(frame->flags & GK_FRAME_TRAILER))
+		return;
+	f->taken = g->taken + (uint64_t)index * c->geometry.tiles;
+	f->packet = f->taken;
+	f->trailer = htole64(frame->trailer);
+	f->missing = gk_missing_map(&c->geometry, frame);
+	memset(f->missing, 0, gk_missing_size(&c->geometry));
+	g->batch.trailers++;
 }
 
 /*
@@ -164,7 +174,7 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 		return;
 	}
 	g->batch.nb_frames = work->nb_frames;
-	g->batch.dark_frames = 0;
+	g->batch.dark_frames = g->batch.trailers = 0;
 	atomic_store_explicit(&g->nb_packed, 0, memory_order_relaxed);
 	if (g->likely && g->batch.params.kind == GK_KIND_CSR)
 		setup_places(gk, g);
@@ -202,13 +212,15 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 static void
 decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
-	uint32_t left = 0, outs = 0, as_asked = 0;
+	struct gk_done *line = &gk->config.channel->done[gang];
+	uint32_t left = 0, reads = 0, outs = 0, as_asked = 0;
 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
 		const struct gang_frame *f = &g->batch.frame[i];
 
 		gk_host_verdict(gk, g, i);
 		left += f->left != GK_KIND_NONE;
+		reads += f->left != GK_KIND_NONE && f->taken == NULL;
 		outs += f->out != NULL;
 		as_asked += f->out != NULL && f->kind == g->batch.params.kind;
 	}
@@ -218,10 +230,14 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	 */
 	if (outs > 0)
 		g->likely = 3 * as_asked > outs;
-	if (left > 0)
-		enter(g, done, GANG_OUTPUT);
-	else
+	if (left == 0) {
 		complete(gk, g, gang, done);
+		return;
+	}
+	/* outputs are made from the copies of tiles with trailers */
+	if (reads == 0)
+		__atomic_store_n(&line->raw, done + 1, __ATOMIC_RELEASE);
+	enter(g, done, GANG_OUTPUT);
 }
 
 static bool

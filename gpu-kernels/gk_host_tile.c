@@ -141,6 +141,8 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 	const uint64_t strong_nnz = atomic_load_explicit(&sums->strong_nnz, memory_order_relaxed);
 	const uint64_t saturated_invalid =
 		atomic_load_explicit(&sums->saturated_invalid, memory_order_relaxed);
+	const uint64_t missing_overrun =
+		atomic_load_explicit(&sums->missing_overrun, memory_order_relaxed);
 	const uint32_t bragg = (uint32_t)(strong_nnz >> 32), nnz = (uint32_t)strong_nnz;
 	const int hit = bragg >= params->strong_min && bragg <= params->strong_max;
 	uint32_t *row_ptr;
@@ -160,6 +162,8 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 		.nnz = nnz,
 		.params = params->version,
 		.coef = g->batch.coef_version,
+		.missing = (uint32_t)(missing_overrun >> 32),
+		.overrun = (uint32_t)missing_overrun,
 	};
 	if (f->kind != GK_KIND_CSR)
 		return;
@@ -461,6 +465,8 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 	void *image[GK_BATCH_MAX];
 	uint32_t n = 0;
 
+	if (g->batch.trailers > 0)
+		gk_host_take(gk, g, &t, tile);
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
 		const struct gang_frame *f = &g->batch.frame[i];
 		uint16_t *rows = f->row_nnz + tile * tile_rows;
@@ -471,7 +477,7 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 			continue;
 		}
 		raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
-		ahead[n] = go_on ? (const uint16_t *)(uintptr_t)f->packet[tile + 1] : NULL;
+		ahead[n] = go_on ? (const uint16_t *)(uintptr_t)f->source[tile + 1] : NULL;
 		row_nnz[n] = rows;
 		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
 		if (f->early == GK_KIND_CSR && gk->tile_bits <= NEAR_WORDS)

@@ -94,6 +94,12 @@ struct gk_tile_ops {
 	void (*copy)(const struct gk_tile *tile, const uint16_t *raw, uint16_t *to);
 
 	/**
+	 * Copy the words unchanged to memory that is read next. The sender may overwrite them
+	 * meanwhile. Each is loaded once, and all are loaded before the function returns.
+	 */
+	void (*take)(const struct gk_tile *tile, const uint16_t *raw, uint16_t *to);
+
+	/**
 	 * Make the stores of image() and copy() visible to threads that acquire a later release.
 	 * NULL: they already are.
 	 */

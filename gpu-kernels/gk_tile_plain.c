@@ -247,12 +247,25 @@ plain_copy(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
 	memcpy(to, raw, (uint64_t)t->rows * t->cols * sizeof(*raw));
 }
 
+/* Volatile loads, because memcpy() may load words twice or by a string instruction. */
+static void
+plain_take(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
+{
+	typedef uint64_t words __attribute__((vector_size(16), may_alias));
+	const uint64_t n = (uint64_t)t->rows * t->cols * sizeof(*raw) / sizeof(words);
+	const volatile words *from = (const volatile words *)raw;
+
+	for (uint64_t i = 0; i < n; i++)
+		((words *)to)[i] = from[i];
+}
+
 const struct gk_tile_ops gk_tile_plain = {
 	.name = "plain",
 	.stats = plain_stats,
 	.csr = plain_csr,
 	.image = plain_image,
 	.copy = plain_copy,
+	.take = plain_take,
 	.dark = gk_tile_dark_plain,
 	.update = gk_tile_update_plain,
 };

@@ -616,6 +616,18 @@ simd_copy(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
 		vec_run_stream(to + x, vec_run_load(raw + x));
 }
 
+static void
+simd_take(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
+{
+	const uint64_t pixels = (uint64_t)t->rows * t->cols;
+
+	for (uint64_t x = 0; x < pixels; x += RUN) {
+		vec_run_store(to + x, vec_run_load(raw + x));
+		/* otherwise the compiler may call memcpy(), whose string instruction orders less */
+		__asm__ volatile("" : : : "memory");
+	}
+}
+
 /* A release store does not order stores that bypass the caches. */
 static void
 simd_drain(void)
@@ -633,6 +645,7 @@ const struct gk_tile_ops GK_TILE_SET(gk_tile) = {
 	.csr = gk_tile_csr_avx2,
 	.image = simd_image,
 	.copy = simd_copy,
+	.take = simd_take,
 	.drain = simd_drain,
 	.dark = GK_TILE_SET(gk_tile_dark),
 	.update = GK_TILE_SET(gk_tile_update),

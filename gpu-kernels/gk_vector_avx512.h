@@ -369,6 +369,12 @@ vec_run_stream(void *to, vec_run a)
 	_mm512_stream_si512(to, a);
 }
 
+VEC_FN void
+vec_run_store(void *to, vec_run a)
+{
+	_mm512_storeu_si512(to, a);
+}
+
 /** Bit i is set if word i of 32 is not 0. */
 VEC_FN uint32_t
 vec_words_used(const uint32_t words[32])

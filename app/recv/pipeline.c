@@ -24,8 +24,10 @@
 #include "port/pools.h"
 #include "port/port.h"
 #include "rx/lcores.h"
+#include "rx/messages.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
+#include "rx/transport.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
@@ -56,6 +58,12 @@ poll_gang(void *arg)
 	const struct gang_worker *w = arg;
 
 	return w->ops->poll(w->gk, w->gang, w->worker);
+}
+
+static int
+poll_connect(void *arg)
+{
+	return rx_connect_poll(*(struct rx_messages **)arg);
 }
 
 int
@@ -272,6 +280,7 @@ create_rx(struct pipeline *p)
 		rx->frx = &p->table->rx[i];
 		rx->streams = p->streams;
 		rx->detector = &s->detector;
+		rx->transport = &rx_udp;
 		rx->sources = p->sources;
 		if (p->placement->packets == GK_MEMORY_DEVICE)
 			rx->view = p->memory->view;
@@ -315,6 +324,20 @@ warn_of_unused_ports(const struct pipeline *p)
 	}
 }
 
+/** Open the RoCE devices on the ports, and the streams' queue pairs. */
+static int
+open_messages(struct pipeline *p)
+{
+	p->messages = rx_messages_create(p->settings, p->ports, p->table->config.owner);
+	if (p->messages == NULL)
+		return -rte_errno;
+	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
+		p->rx[i]->messages = p->messages;
+		p->rx[i]->transport = &rx_reference;
+	}
+	return 0;
+}
+
 static int
 open_ports(struct pipeline *p)
 {
@@ -335,12 +358,12 @@ open_ports(struct pipeline *p)
 				LOG(ERR, "an RX lcore can poll at most %u queues\n", RX_QUEUES_MAX);
 				return -ENOSPC;
 			}
-			rx->queues[rx->nb_queues].port = port->id;
+			rx->queues[rx->nb_queues].port = port->rdma ? i : port->id;
 			rx->queues[rx->nb_queues++].queue = q;
 		}
 	}
 	warn_of_unused_ports(p);
-	return 0;
+	return s->ingest.transport == INGEST_UDP ? 0 : open_messages(p);
 }
 
 static int
@@ -435,6 +458,8 @@ role_argument(struct pipeline *p, const struct role_place *place)
 		return p->builder;
 	case ROLE_EGRESS:
 		return p->stores;
+	case ROLE_CONNECT:
+		return &p->messages;
 	case ROLE_COMPRESS:
 		return p->compressor;
 	case ROLE_GANG:
@@ -455,6 +480,7 @@ assign_roles(struct pipeline *p)
 		[ROLE_RX] = rx_poll,
 		[ROLE_BUILDER] = builder_poll,
 		[ROLE_EGRESS] = egress_poll,
+		[ROLE_CONNECT] = poll_connect,
 		[ROLE_COMPRESS] = compressor_poll,
 		[ROLE_GANG] = poll_gang,
 	};
@@ -581,6 +607,9 @@ pipeline_destroy(struct pipeline *p)
 	compressor_destroy(p->compressor);
 	preview_destroy(p->preview);
 	pedestal_destroy(p->pedestal);
+	for (uint32_t i = 0; i < p->nb_ports; i++)
+		p->ports[i].dev = NULL;
+	rx_messages_destroy(p->messages);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
 	if (p->gk_started)

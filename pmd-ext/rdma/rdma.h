@@ -348,7 +348,7 @@ struct rdma_qp_attr {
 
 /**
  * Create a queue pair in RDMA_QP_INIT. *Control.*
- * @return NULL with rte_errno EINVAL, ENOMEM, ENOSPC
+ * @return NULL with rte_errno EINVAL, ENOMEM, ENOSPC; EBUSY: its fixed number is in use (`roce`)
  */
 struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr);
 
@@ -372,7 +372,8 @@ struct rdma_qp_peer {
 
 /**
  * Move a queue pair to RDMA_QP_RTS without the CM, with queue pair numbers and PSNs exchanged by
- * the application. *Control.* UD: peer is NULL.
+ * the application. *Control.* UD: peer is NULL. A queue pair that only receives (rdma_roce.h) moves
+ * to RDMA_QP_RTR; of `peer`, only addr, psn and mtu are used.
  * @return 0; -EAGAIN: the address is being resolved, call rdma_poll_cm() and try again;
  *   -EHOSTUNREACH; -EINVAL
  */

@@ -33,7 +33,8 @@ static const char usage[] =
 	"  --rows FILE     write rows for bench.py, for the widest instruction set\n"
 	"Columns: GB/s of raw data; GB/s of the least memory traffic of the row; GB/s of the\n"
 	"fastest variant of its floor; their ratio, median of the rounds; frames/s; speed-up\n"
-	"over plain C; name of that variant. If the ratio is above 1, the floor is no ceiling,\n"
+	"over plain C; `x none`: speed compared with the same frames without trailers; name of\n"
+	"that variant. If the ratio is above 1, the floor is no ceiling,\n"
 	"and the table has `beaten`. Of 1,000 pixels, 10 have at least 2 photons, 1 of these at\n"
 	"least 10 (the thresholds), and 1 other is dead.\n"
 	"`count` rejects all frames, other rows keep all. `after the verdict`: the verdict is not\n"
@@ -56,6 +57,7 @@ struct row {
 	bool beside_c;	 /* has another row for the speed-up over C */
 	bool bright;
 	bool dark;
+	bool trailers;	  /* beside the same frames without trailers */
 	const char *goal; /* for batches of 8 */
 	double best;	  /* frames/s of the best instruction set */
 };
@@ -76,6 +78,9 @@ static struct row rows[] = {
 		.goal = "ratio >= 0.6"},
 	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, SURE, .goal = "ratio >= 0.6"},
 	{"count, dark frames", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .dark = true},
+	{"count, trailers", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .trailers = true},
+	{"CSR 1 %, trailers", NULL, GK_KIND_CSR, GK_VALUE_F32, SURE, .trailers = true},
+	{"f32 image, trailers", NULL, GK_KIND_IMAGE, GK_VALUE_F32, SURE, .trailers = true},
 	{"count, bright spots", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .bright = true},
 	{"CSR 1 %, bright spots", NULL, GK_KIND_CSR, GK_VALUE_F32, SURE, .bright = true},
 };
@@ -95,6 +100,18 @@ struct run {
 	double plain;			       /* GB/s of plain C; 0: not measured */
 	const double *plain_speed;	       /* in each round */
 };
+
+/* Frames have trailers, or the same frames have none. */
+static void
+set_trailers(const struct bench *b, bool trailers)
+{
+	for (uint32_t f = 0; f < b->frames; f++) {
+		struct gk_frame *frame = frame_of(b, f);
+
+		frame->flags &= ~GK_FRAME_TRAILER;
+		frame->flags |= trailers ? GK_FRAME_TRAILER : 0;
+	}
+}
 
 /* Process all frames in the gang, in batches. @return seconds */
 static double
@@ -132,6 +149,7 @@ open_set(const struct bench *b, struct bench_set *s, const struct row *row)
 	s->config.channel = channel;
 	s->config.isa = s->isa;
 	s->config.value = row->value;
+	s->config.trailers = row->trailers;
 	channel->params[0] = (struct gk_params){.kind = row->kind,
 		.strong_threshold = STRONG_THRESHOLD,
 		.csr_threshold = CSR_THRESHOLD,
@@ -157,6 +175,7 @@ open_sets(struct run *r)
 		bench_bright(b, r->row->bright);
 	for (uint32_t f = 0; f < b->frames; f++)
 		frame_of(b, f)->flags = r->row->dark ? GK_FRAME_DARK : 0;
+	set_trailers(b, r->row->trailers);
 	for (uint32_t i = 0; i < b->nb_sets; i++) {
 		int ret = open_set(b, &b->set[i], r->row);
 
@@ -232,6 +251,24 @@ choose_way(struct run *r)
 	}
 }
 
+/* Row for bench.py: frames with trailers beside the same frames without. */
+static void
+emit_without(const struct run *r, const struct bench_set *s, double speed)
+{
+	const double frame = 1e-9 * raw_bytes(r);
+	char what[80];
+
+	snprintf(what, sizeof(what), "%s, beside none", r->row->name);
+	bench_row(&(struct bench_row){.stage = "gang",
+		.what = what,
+		.value = speed / frame,
+		.unit = "frames/s",
+		.against = "the same frames without trailers",
+		.other = bench_median(s->without, r->rounds) / frame,
+		.ratio = bench_median_ratio(s->speed, s->without, r->rounds),
+		.notes = gk_isa_name(s->isa)});
+}
+
 /* Rows for bench.py. */
 static void
 emit_row(struct run *r, const struct bench_set *s, double speed, double least, double ratio)
@@ -260,6 +297,8 @@ emit_row(struct run *r, const struct bench_set *s, double speed, double least, d
 	if (r->batch != BATCH_MAX)
 		return;
 	r->row->best = speed / frame;
+	if (r->row->trailers)
+		emit_without(r, s, speed);
 	if (!r->row->beside_c || r->plain == 0)
 		return;
 	snprintf(what, sizeof(what), "%s, beside C", r->row->name);
@@ -292,6 +331,10 @@ report_set(struct run *r, const struct bench_set *s)
 		printf(" %8.1f", bench_median_ratio(s->speed, r->plain_speed, r->rounds));
 	else
 		printf(" %8s", "-");
+	if (r->row->trailers)
+		printf(" %8.2f", bench_median_ratio(s->speed, s->without, r->rounds));
+	else
+		printf(" %8s", "-");
 	printf("  %s%s\n", floor_name(r->way, &r->writes), ratio > 1 ? ", beaten" : "");
 	if (s->isa == (enum gk_isa)gk_isa_choose(GK_ISA_AUTO))
 		emit_row(r, s, speed, least, ratio);
@@ -314,6 +357,11 @@ run_row(struct bench *b, struct row *row, uint32_t batch)
 
 		for (uint32_t k = 0; k < b->nb_sets; k++)
 			b->set[k].speed[i] = raw / run_gang(b, &b->set[k], batch);
+		for (uint32_t k = 0; k < b->nb_sets && row->trailers; k++) {
+			set_trailers(b, false);
+			b->set[k].without[i] = raw / run_gang(b, &b->set[k], batch);
+			set_trailers(b, true);
+		}
 		for (unsigned int way = 0; way < FLOOR_WAYS; way++)
 			if (floor_name(way, &r.writes) != NULL)
 				r.floor[way][i] = raw / floor_run(b, way, batch, &r.writes);
@@ -465,8 +513,9 @@ print_head(const struct bench *b)
 		printf("%.1f times the L3 cache, ", 1e6 * raw / (double)l3);
 	printf("%.1f MB G0 coefficients; median of up to %u\n",
 		8e-6 * (double)gk_pixels(&b->config.geometry), b->repeats);
-	printf("%-28s %-7s %5s %8s %8s %8s %7s %10s %8s  %s\n", "what", "isa", "batch", "raw GB/s",
-		"all GB/s", "floor's", "ratio", "frames/s", "x plain", "floor");
+	printf("%-28s %-7s %5s %8s %8s %8s %7s %10s %8s %8s  %s\n", "what", "isa", "batch", "raw GB/s",
+		"all GB/s", "floor's", "ratio", "frames/s", "x plain", "x none",
+		"floor");
 }
 
 static bool

@@ -25,6 +25,7 @@ struct bench_set {
 	struct gk *gk;
 	struct gk_ring ring;
 	double speed[REPEATS_MAX]; /* GB/s of raw data in the current row */
+	double without[REPEATS_MAX]; /* the same without trailers */
 };
 
 struct bench {
@@ -70,6 +71,15 @@ packet_of(const struct bench *b, uint32_t frame, uint32_t tile)
 	const struct gk_geometry *g = &b->config.geometry;
 
 	return (uint16_t *)(b->packets + ((uint64_t)frame * g->tiles + tile) * packet_stride(g));
+}
+
+/* The number behind them, as in frames with GK_FRAME_TRAILER. */
+static inline uint64_t *
+trailer_of(const struct bench *b, uint32_t frame, uint32_t tile)
+{
+	const struct gk_geometry *g = &b->config.geometry;
+
+	return (uint64_t *)(packet_of(b, frame, tile) + (uint64_t)g->tile_rows * g->cols);
 }
 
 static inline struct gk_frame *

@@ -167,8 +167,11 @@ bench_open(struct bench *b)
 	for (uint32_t f = 0; f < b->frames; f++) {
 		frame_of(b, f)->frame = f;
 		frame_of(b, f)->out = f;
-		for (uint32_t t = 0; t < c->geometry.tiles; t++)
+		frame_of(b, f)->trailer = f;
+		for (uint32_t t = 0; t < c->geometry.tiles; t++) {
 			frame_of(b, f)->packet[t] = (uintptr_t)packet_of(b, f, t);
+			*trailer_of(b, f, t) = f;
+		}
 	}
 	fill_coefficients(b);
 	bench_bright(b, false);

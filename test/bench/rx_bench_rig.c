@@ -128,6 +128,7 @@ create_roles(struct rx_bench *b)
 		rx->frx = &b->table->rx[i];
 		rx->streams = b->streams;
 		rx->detector = &b->detector;
+		rx->transport = &rx_udp;
 		rx->sources = &b->sources;
 		rx->peers = b->rx;
 		rx->nb_queues = 1;

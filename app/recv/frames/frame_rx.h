@@ -380,14 +380,28 @@ frame_rx_is_new_number(
 		frame_resync_continues(ft, frx, stream, frame);
 }
 
+/** Enter the addresses of the parts of a packet: @param pixels  device address of the first one */
+static inline void
+frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
+	const struct rte_mbuf *m)
+{
+	const uint64_t view = pixels - rte_pktmbuf_mtod(m, uint64_t);
+	const uint32_t parts = ft->detector.parts;
+	uint64_t *to = &frame_table_frame(ft, slot)->packet[tile * parts];
+
+	for (uint32_t i = 0; i < parts; i++, m = m->next)
+		to[i] = rte_pktmbuf_mtod(m, uint64_t) + view;
+}
+
 /**
  * Place one packet: its pixels' address enters the frame's pointer table.
  * @param frx     the caller's RX role, which owns `stream`
  * @param frame   frame of the table, from frame_rx_is_ours()
  * @param packet  number in the stream, < stream_packets
  * @param header  detector header, read for the first packet of a stream
- * @param pixels  device address of the pixels
- * @param m       mbuf that holds them: owned by the table if FRAME_PLACED, else by the caller
+ * @param pixels  device address of the pixels, or of their first part
+ * @param m       mbuf that holds them: owned by the table if FRAME_PLACED, else by the caller. Each
+ *                part has a segment of its own, and a segment's data begins with its pixels
  */
 static inline enum frame_placement
 frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
@@ -425,7 +439,10 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 		return frame_rx_duplicate(ft, frx, stream, frame);
 	__atomic_store_n(&st->seen[packet >> 6], st->seen[packet >> 6] | bit, __ATOMIC_RELAXED);
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
-	frame_table_frame(ft, slot)->packet[tile] = pixels;
+	if (likely(ft->detector.parts == 1))
+		frame_table_frame(ft, slot)->packet[tile] = pixels;
+	else
+		frame_rx_set_parts(ft, slot, tile, pixels, m);
 	frame_table_mbufs(ft, slot)[tile] = m;
 	if (unlikely((frx->out_of_window >> stream & 1) != 0))
 		frame_rx_is_here(frx, stream, frame);

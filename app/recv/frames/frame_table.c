@@ -61,7 +61,7 @@ frame_table_create(const struct frame_table_config *config)
 	ft->config.detector = &ft->detector;
 	ft->frames = config->frames;
 	ft->frame_stride = gk_frame_stride(
-		&(struct gk_geometry){.tiles = d->tiles, .tile_rows = 1, .cols = 1});
+		&(struct gk_geometry){.tiles = d->tiles * d->parts, .tile_rows = 1, .cols = 1});
 	ft->entry_mask = entries - 1;
 	ft->deaf_cycles =
 		RTE_MIN(rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS, config->stall_cycles / 8);

@@ -197,7 +197,9 @@ gang_memory_layout(const struct settings *s, struct gk_geometry *geometry, struc
 	const struct detector *d = &s->detector;
 
 	*geometry = (struct gk_geometry){
-		.tiles = d->tiles, .tile_rows = d->ops->tile_rows, .cols = d->ops->cols};
+		.tiles = d->tiles * d->parts,
+		.tile_rows = d->ops->tile_rows / d->parts,
+		.cols = d->ops->cols};
 	gk_layout_init(layout, geometry, s->value, s->veto.params.nnz_max);
 }
 

@@ -26,6 +26,7 @@
 struct memory;
 struct port_demand;
 struct port_settings;
+struct rdma_dev;
 struct settings;
 struct source_filter;
 
@@ -45,6 +46,8 @@ struct port {
 	bool reference; /**< payload pool without data room: the driver attaches its own buffers */
 	bool device;	/**< pixels are in GPU memory */
 	bool flows;	/**< flow rules steer the streams; false: the software classifier does */
+	bool rdma;	/**< a RoCE device polls the queues; it sends, too */
+	struct rdma_dev *dev; /**< ... which is opened by rx_messages_create() */
 	bool replay;	/**< a replay of a capture, which waits for its receiver */
 	bool started;
 	uint32_t nb_queues;

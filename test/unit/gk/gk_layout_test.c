@@ -42,7 +42,7 @@ test_layout_4m(void **state)
 	struct gk_layout l;
 
 	gk_layout_init(&l, &g, GK_VALUE_F32, 1000000);
-	assert_int_equal(gk_frame_stride(&g), 64 + 8192);
+	assert_int_equal(gk_frame_stride(&g), 64 + 8192 + 128);
 	assert_int_equal(l.col, 16448); /* 4 x 4097 = 16388 */
 	assert_int_equal(l.value, 2016448);
 	assert_int_equal(l.stride, 18796544); /* 2016448 + 4 x 4194304 = 18793664 */

@@ -30,7 +30,8 @@ struct rig {
 	const struct gk_ops *ops;
 	struct gk *gk;
 	struct gk_ring ring[GK_GANGS_MAX];
-	uint8_t *raw; /* one frame of pixels per frame slot, each tile 64-byte aligned */
+	uint8_t *memory; /* of `raw` */
+	uint8_t *raw;	 /* one frame of pixels per frame slot, each tile 64-byte aligned */
 	uint64_t tile_stride;
 	float *p[3];
 	float *r[3];
@@ -160,13 +161,13 @@ rig_lacks_isa(void)
 	return 1;
 }
 
-/*
- * Allocate memory with coefficient version 0, and create gangs without starting them. `first` is
- * the initial value of counters, which may wrap around.
- */
+/* Bytes between tiles with trailers: the trailer, and in the last 8 the leader of the next tile. */
+#define RIG_TRAILER 64
+
+/* As rig_open(); if `trailers`, frames may have them. */
 static inline void
-rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
-	uint32_t gangs, uint32_t slots, uint32_t first)
+rig_open_trailers(struct rig *rig, const struct gk_geometry *g, enum gk_value value,
+	uint32_t nnz_cap, uint32_t gangs, uint32_t slots, uint32_t first, int trailers)
 {
 	struct gk_config *c = &rig->config;
 	char why[256] = "";
@@ -185,7 +186,13 @@ rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint
 	c->outputs = rig_alloc(slots * c->layout.stride);
 	memset(c->outputs, RIG_GUARD, slots * c->layout.stride);
 	rig->tile_stride = ((uint64_t)g->tile_rows * g->cols * 2 + 63) & ~UINT64_C(63);
-	rig->raw = rig_alloc(slots * rig_raw_stride(rig));
+	if (trailers) {
+		c->trailers = 1;
+		rig->tile_stride += RIG_TRAILER;
+	}
+	/* the first tile has a leader, too */
+	rig->memory = rig_alloc(RIG_TRAILER + slots * rig_raw_stride(rig));
+	rig->raw = rig->memory + RIG_TRAILER;
 	for (int i = 0; i < 3; i++) {
 		rig->p[i] = rig_alloc(gk_pixels(g) * sizeof(float));
 		rig->r[i] = rig_alloc(gk_pixels(g) * sizeof(float));
@@ -212,6 +219,17 @@ rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint
 	assert_int_equal(rig->ops->create(c, &rig->gk), 0);
 }
 
+/*
+ * Allocate memory with coefficient version 0, and create gangs without starting them. `first` is
+ * the initial value of counters, which may wrap around.
+ */
+static inline void
+rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
+	uint32_t gangs, uint32_t slots, uint32_t first)
+{
+	rig_open_trailers(rig, g, value, nnz_cap, gangs, slots, first, 0);
+}
+
 static inline void
 rig_close(struct rig *rig)
 {
@@ -223,7 +241,7 @@ rig_close(struct rig *rig)
 	for (int i = 0; i < GK_DARK_MAX; i++)
 		free(rig->cells[i]);
 	free(rig->p_next);
-	free(rig->raw);
+	free(rig->memory);
 	free(rig->config.channel);
 	free(rig->config.frames);
 	free(rig->config.results);
@@ -360,6 +378,49 @@ rig_random_frame(struct rig *rig, uint32_t slot, int holes, uint64_t *rng)
 			frame->packet[t] = 0;
 			frame->missing++;
 		}
+	}
+}
+
+/* Number in the trailer, and in the leader, of a tile. @{ */
+static inline uint64_t *
+rig_trailer(const struct rig *rig, uint32_t slot, uint32_t tile)
+{
+	const struct gk_geometry *g = &rig->config.geometry;
+
+	return (uint64_t *)(rig_tile(rig, slot, tile) + (uint64_t)g->tile_rows * g->cols);
+}
+
+static inline uint64_t *
+rig_leader(const struct rig *rig, uint32_t slot, uint32_t tile)
+{
+	return (uint64_t *)rig_tile(rig, slot, tile) - 1;
+}
+/** @} */
+
+/*
+ * Give a frame trailers: those of its tiles, but random ones are of another frame, in the trailer,
+ * the leader or both. @return bit mask by tile in `lost`
+ */
+static inline void
+rig_random_trailers(struct rig *rig, uint32_t slot, uint64_t lost[], uint64_t *rng)
+{
+	const struct gk_geometry *g = &rig->config.geometry;
+	struct gk_frame *frame = rig_frame(rig, slot);
+
+	frame->flags |= GK_FRAME_TRAILER | (rig_below(rng, 2) ? GK_FRAME_LEADER : 0);
+	frame->trailer = rig_random(rng);
+	for (uint32_t t = 0; t < g->tiles; t++) {
+		const uint32_t stale = rig_below(rng, 12);
+
+		*rig_trailer(rig, slot, t) = *rig_leader(rig, slot, t) = frame->trailer;
+		/* differs in one bit */
+		if (stale == 0 || stale == 1)
+			*rig_trailer(rig, slot, t) ^= UINT64_C(1) << rig_below(rng, 64);
+		if (stale == 1 || stale == 2)
+			*rig_leader(rig, slot, t) ^= UINT64_C(1) << rig_below(rng, 64);
+		if (frame->packet[t] == 0 || stale < 2 ||
+			(stale == 2 && (frame->flags & GK_FRAME_LEADER)))
+			lost[t / 64] |= UINT64_C(1) << t % 64;
 	}
 }
 

@@ -31,6 +31,8 @@
 
 TAILQ_HEAD(roce_qp_list, roce_qp);
 
+struct roce_message;
+
 struct roce_group {
 	struct roce_gid gid;
 	struct roce_qp *qp;
@@ -61,6 +63,10 @@ struct roce_poll_group {
 	struct rte_ring *notes;	     /**< poll group -> control: struct roce_note */
 	struct rte_ring
 		*handover[ROCE_POLL_GROUPS_MAX]; /**< other poll group -> poll group: frames */
+
+	/* Messages by reference: [tail, head) are complete and not taken. Indexes are not wrapped. */
+	uint32_t messages_head, messages_tail;
+	struct roce_message *messages; /**< ROCE_MESSAGES; NULL: no such queue pair yet */
 
 	struct roce_wheel wheel;
 	uint64_t stats[ROCE_STATS];

@@ -4,6 +4,7 @@
 #include <rte_ip.h>
 
 #include "engine/qp.h"
+#include "engine/reference.h"
 
 /** UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. */
 #define UC_BEHIND 65536
@@ -15,6 +16,31 @@ enum verdict {
 };
 
 void
+roce_uc_abandon(struct roce_qp *qp, uint32_t more)
+{
+	struct roce_responder *r = &qp->resp;
+	uint32_t begun = 0;
+
+	/* All packets but the last one have the path MTU. */
+	if (r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)
+		begun = r->received / qp->mtu;
+	if (qp->reference) {
+		roce_reference_drop(qp->reference);
+		roce_count_n(qp->poll_group, ROCE_RX_UC_DROP, begun);
+	}
+	roce_uc_count(&qp->uc.dropped, begun + more);
+	r->inbound = ROCE_IN_SKIP;
+}
+
+/** UC: refuse the current message. */
+static void
+uc_refuse(struct roce_qp *qp)
+{
+	roce_uc_count(&qp->uc.refused, 1);
+	roce_uc_abandon(qp, 1);
+}
+
+void
 roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 {
 	struct roce_responder *r = &qp->resp;
@@ -22,7 +48,7 @@ roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 	roce_count(
 		qp->poll_group, nak == ROCE_NAK_REMOTE_ACCESS ? ROCE_RX_ACCESS : ROCE_RX_INVALID);
 	if (qp->type == RDMA_QP_UC) {
-		r->inbound = ROCE_IN_SKIP;
+		uc_refuse(qp);
 		return;
 	}
 	r->say = ROCE_ACK_ACTION_FATAL;
@@ -38,7 +64,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 
 	roce_count(qp->poll_group, ROCE_RX_RNR);
 	if (qp->type == RDMA_QP_UC) {
-		r->inbound = ROCE_IN_SKIP;
+		roce_uc_abandon(qp, 1);
 		return;
 	}
 	r->say = ROCE_ACK_ACTION_RNR;
@@ -280,8 +306,11 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 }
 
-/** UC: after a lost packet, the message is dropped until the next one begins (9.8.2.2). */
-static void
+/**
+ * UC: after a lost packet, the message is dropped until the next one begins (9.8.2.2).
+ * @return true: the mbuf was passed on
+ */
+static bool
 request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_responder *r = &qp->resp;
@@ -291,48 +320,63 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	 * after a later one. */
 	if (ahead < 0 && ahead >= -UC_BEHIND) {
 		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
-		return;
+		roce_uc_count(&qp->uc.duplicates, 1);
+		return false;
 	}
-	if (ahead != 0) {
+	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
-		r->inbound = ROCE_IN_SKIP;
+		roce_uc_count(&qp->uc.gaps, 1);
+		/* Far behind, the peer has begun with another PSN: nothing is known to be lost. */
+		roce_uc_count(&qp->uc.lost, RTE_MAX(ahead, 0));
+		roce_uc_abandon(qp, 0);
 	}
 	r->expected_psn = roce_psn_add(pkt->psn, 1);
 	if (pkt->flags & ROCE_F_FIRST) {
-		if (r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)
-			roce_count(qp->poll_group, ROCE_RX_UC_DROP);
+		if (unlikely(r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)) {
+			/* payload of other queue pairs is already placed: counted once a message */
+			if (!qp->reference)
+				roce_count(qp->poll_group, ROCE_RX_UC_DROP);
+			roce_uc_abandon(qp, 0);
+		}
 		r->inbound = ROCE_IN_NONE;
 	}
 	if (r->inbound == ROCE_IN_SKIP) {
 		roce_count(qp->poll_group, ROCE_RX_UC_DROP);
-		return;
+		roce_uc_count(&qp->uc.dropped, 1);
+		return false;
 	}
 	if (!in_order(qp, pkt)) {
 		roce_count(qp->poll_group, ROCE_RX_INVALID);
-		r->inbound = ROCE_IN_SKIP;
-		return;
+		uc_refuse(qp);
+		return false;
 	}
-	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN)
+	if (qp->reference)
+		return roce_reference_take(qp, pkt);
+	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN) {
 		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
+		if (pkt->flags & ROCE_F_LAST)
+			roce_uc_count(&qp->uc.messages, 1);
+	}
+	return false;
 }
 
-void
+bool
 roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	const enum rdma_qp_state state = roce_state(qp);
 
 	if (unlikely(state != RDMA_QP_RTS && state != RDMA_QP_RTR)) {
 		roce_count(qp->poll_group, ROCE_RX_STATE);
-		return;
+		return false;
 	}
 	if (unlikely(state == RDMA_QP_RTR && !qp->noted)) {
 		qp->noted = true;
 		roce_poll_group_note(qp->poll_group, ROCE_NOTE_FIRST_PACKET, qp->base.qpn);
 	}
-	if (qp->type == RDMA_QP_RC)
-		request_rc(qp, pkt);
-	else
-		request_uc(qp, pkt);
+	if (qp->type == RDMA_QP_UC)
+		return request_uc(qp, pkt);
+	request_rc(qp, pkt);
+	return false;
 }
 
 void
