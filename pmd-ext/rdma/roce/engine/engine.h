@@ -153,12 +153,10 @@ roce_poll_group_settle(struct roce_poll_group *pg)
 	pg->streamed = false;
 }
 
-/** True if a message of this length is to be written with non-temporal stores. */
+/** Note that a packet is written with non-temporal stores. @return stream */
 static inline bool
-roce_poll_group_streams(struct roce_poll_group *pg, uint64_t length)
+roce_poll_group_streams(struct roce_poll_group *pg, bool stream)
 {
-	const bool stream = length >= ROCE_STREAM_MIN;
-
 	pg->streamed |= stream;
 	return stream;
 }

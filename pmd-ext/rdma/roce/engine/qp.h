@@ -178,6 +178,8 @@ struct roce_responder {
 	uint32_t rkey;
 	uint32_t left; /**< WRITE: bytes not yet received */
 	uint32_t received;
+	bool stream;	       /**< it is written with non-temporal stores */
+	struct roce_turn turn; /**< memory that messages go through */
 	/* Responder resources: the latest READs and atomics, [head - size, head). Jobs: responses
 	 * to be sent, in order. */
 	struct roce_resp_resource *answers;
