@@ -16,18 +16,6 @@
 #define OLD_DISORDER 2	/* frames by which a stream that was not restarted may go back */
 
 void
-frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
-	const struct rte_mbuf *m)
-{
-	const uint64_t view = pixels - rte_pktmbuf_mtod(m, uint64_t);
-	const uint32_t parts = ft->detector.parts;
-	uint64_t *to = &frame_table_frame(ft, slot)->packet[tile * parts];
-
-	for (uint32_t i = 0; i < parts; i++, m = m->next)
-		to[i] = rte_pktmbuf_mtod(m, uint64_t) + view;
-}
-
-void
 frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 {
 	const struct detector *d = &ft->detector;
