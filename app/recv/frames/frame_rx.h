@@ -381,7 +381,11 @@ frame_rx_is_new_number(
 		frame_resync_continues(ft, frx, stream, frame);
 }
 
-/** Enter the addresses of the parts of a packet: @param pixels  device address of the first one */
+/**
+ * Enter the addresses of the parts of a packet.
+ * @param pixels  device address of the first part
+ * @param m       segments of the parts
+ */
 void frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
 	const struct rte_mbuf *m);
 
