@@ -81,6 +81,7 @@ struct rx_ring {
 	uint64_t ring_bytes; /**< of a stream, rounded up */
 	struct rdma_pool *pools[RX_DEVICES_MAX];
 	uint64_t prefault_ns, register_ns, bytes;
+	uint64_t created_at; /**< TSC */
 	enum rdma_pages_kind kind;
 	struct rx_ring_stream stream[DETECTOR_STREAMS_MAX];
 	struct rx_ring_queue queue[RX_DEVICES_MAX][FRAME_RX_MAX];
@@ -435,8 +436,8 @@ create_pool(struct rx_ring *r, uint32_t device)
 	rdma_dev_info_get(m->devices[device], &dev);
 	attr.bytes = streams * r->ring_bytes;
 	/* a ring lies in one region */
-	attr.region_bytes = RTE_MIN(dev.max_mr_bytes / r->ring_bytes, (uint64_t)streams) *
-		r->ring_bytes;
+	attr.region_bytes =
+		RTE_MIN(dev.max_mr_bytes / r->ring_bytes, (uint64_t)streams) * r->ring_bytes;
 	r->pools[device] = rdma_pool_create(m->pds[device], &attr);
 	if (r->pools[device] == NULL) {
 		LOG(ERR,
@@ -518,6 +519,7 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 		rte_errno = -ret;
 		return NULL;
 	}
+	r->created_at = rte_rdtsc();
 	LOG(INFO,
 		"rings of %u streams: %" PRIu64 " MiB on %s, faulted in in %.1f ms, registered in "
 		"%.1f ms\n",
@@ -526,11 +528,28 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	return r;
 }
 
+/** Show the share of registration in the time in which the rings were used. */
+static void
+log_share(const struct rx_ring *r)
+{
+	struct rx_ring_info info;
+	double before;
+
+	rx_ring_info_get(r, &info);
+	before = info.prefault_ns + info.register_ns;
+	LOG(INFO,
+		"rings: registered for %.1f ms, faulted in for %.1f ms, used for %.1f s: %.3f %%\n",
+		info.register_ns / 1e6, info.prefault_ns / 1e6, info.used_ns / 1e9,
+		100 * before / (before + info.used_ns));
+}
+
 void
 rx_ring_destroy(struct rx_ring *r)
 {
 	if (r == NULL)
 		return;
+	if (r->created_at != 0)
+		log_share(r);
 	for (uint32_t s = 0; s < r->messages->card.streams; s++) {
 		struct rx_ring_stream *st = &r->stream[s];
 
@@ -590,5 +609,6 @@ rx_ring_info_get(const struct rx_ring *r, struct rx_ring_info *info)
 	*info = (struct rx_ring_info){.bytes = r->bytes,
 		.kind = r->kind,
 		.prefault_ns = r->prefault_ns,
-		.register_ns = r->register_ns};
+		.register_ns = r->register_ns,
+		.used_ns = (rte_rdtsc() - r->created_at) * 1e9 / rte_get_tsc_hz()};
 }

@@ -31,6 +31,7 @@ struct rx_ring_info {
 	enum rdma_pages_kind kind; /**< the worst kind of all pages */
 	uint64_t prefault_ns;	   /**< time to map and fault in all pages */
 	uint64_t register_ns;	   /**< time to register them with the devices and the GPU */
+	uint64_t used_ns;	   /**< time since then */
 };
 
 /**

@@ -28,15 +28,15 @@
 #include "rx/ring.h"
 #include "settings.h"
 
-#define STREAMS	 2
-#define TILES	 4 /* of a stream and frame: 16 rows are read out */
-#define FIRST	 62
-#define SLOTS	 16 /* of a ring */
-#define TILE	 8192
-#define MESSAGE	 (TILE + INGEST_TRAILER_BYTES)
-#define STAGED	 64 /* messages of the sender that may be on their way */
-#define FRAMES	 1024
-#define EVENT	 UINT32_MAX
+#define STREAMS	      2
+#define TILES	      4 /* of a stream and frame: 16 rows are read out */
+#define FIRST	      62
+#define SLOTS	      16 /* of a ring */
+#define TILE	      8192
+#define MESSAGE	      (TILE + INGEST_TRAILER_BYTES)
+#define STAGED	      64 /* messages of the sender that may be on their way */
+#define FRAMES	      1024
+#define EVENT	      UINT32_MAX
 #define PIXELS_A_TILE (TILE / 2)
 
 /* Packets of a message. */
@@ -717,7 +717,7 @@ malformed(void **state)
 	begin_run(1);
 	send_frame(1);
 	poll_all();
-	send_event(0, 2, ingest_immediate(1, 2), 0); /* another stream's */
+	send_event(0, 2, ingest_immediate(1, 2), 0);  /* another stream's */
 	send_event(0, 2, ingest_immediate(0, 2), 64); /* with data */
 	send_event(0, 2, ingest_immediate(63, 2), 0);
 	poll_all();
