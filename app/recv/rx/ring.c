@@ -33,7 +33,7 @@ RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
 /** Alignment of a stream's ring: a huge page, so that a region holds a whole number of rings. */
 #define RING_ALIGN (UINT64_C(2) << 20)
 
-/** Who uses a stream's queue pair: the control lcore may replace it. Nobody waits for the RX role. */
+/** Who uses a stream's queue pair. The control lcore may replace it; the RX role never waits. */
 enum ring_user {
 	RING_NOBODY,
 	RING_RX,      /**< the RX role posts receives */
@@ -48,10 +48,10 @@ struct rx_ring_header {
 /** Ring of a stream. Written by the RX role that owns the stream. */
 struct rx_ring_stream {
 	uint8_t *base;
-	/** [slots]: one for each slot, so that an event may wait as long as its frame is in the ring */
+	/** [slots]: an event may wait as long as its frame is in the ring */
 	struct rx_ring_header *headers;
-	/** Frame + 1 of the last event, 0: none. With it the immediate becomes a frame number, and a
-	 * hole in the frames is a lost event. */
+	/** Frame + 1 of the last event, 0: none. With it the immediate becomes a frame number, and
+	 * a hole in the frames is a lost event. */
 	uint64_t last;
 	uint64_t next;	   /**< frames next ... end - 1 are taken before the next event */
 	uint64_t end;	   /**< frame + 1 of the event that is being taken */

@@ -388,7 +388,8 @@ write_config(bool udp, const char *format)
 		"[detector]\nmodules = 2\nrows = 16\nudp_port = %u\ntransport = %s\n"
 		"[port 0]\ndevice = %s\ndescriptors = 256\n%s"
 		"[ingest]\nslots = %u\ndelivery = %s\n"
-		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = 20\nbackpressure = wait\n"
+		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = 20\n"
+		"backpressure = wait\n"
 		"[gpu]\nkernel = host\noutputs = 32\nbatch = 4\n"
 		"[veto]\nstrong_min = 0\n"
 		"[output]\nformat = %s\ndirectory = %s\npreview = off\ncalibration = no\n",
@@ -662,6 +663,40 @@ lapped(void **state)
 	close_receiver();
 }
 
+static uint32_t
+lose_last(void)
+{
+	return PART_LAST;
+}
+
+/**
+ * The detector begins to overwrite a frame that a gang has not read, and loses the trailer: the new
+ * pixels lie before the trailer of the old frame.
+ */
+static void
+lapped_without_trailer(void **state)
+{
+	open_receiver(false, "raw");
+	check_pixels = true;
+	begin_run(1);
+	/* gangs do not run */
+	for (uint64_t f = 1; f <= SLOTS; f++) {
+		send_frame(f);
+		rx_poll(p.rx[0]);
+		builder_poll(p.builder);
+	}
+	to_lose = lose_last;
+	write_tile(0, 1 + SLOTS, 1, FIRST + 1);
+	to_lose = NULL;
+	end_run();
+	check_balance();
+	assert_int_equal(nb_stale, 0);
+	assert_true(builder_stats(p.builder).lapped > 0);
+	assert_int_equal(records[0].frame, 1);
+	assert_int_equal(records[0].verdict, FRAME_INCOMPLETE);
+	close_receiver();
+}
+
 /** The detector sends the same few numbers again, and loses tiles: the old ones do not pass. */
 static void
 restarted(void **state)
@@ -769,6 +804,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(lost_is_missing),
 		cmocka_unit_test(no_stale_pixels),
 		cmocka_unit_test(lapped),
+		cmocka_unit_test(lapped_without_trailer),
 		cmocka_unit_test(restarted),
 		cmocka_unit_test(immediate_wraps),
 		cmocka_unit_test(malformed),
