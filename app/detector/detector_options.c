@@ -21,7 +21,9 @@ enum value_kind {
 	VALUE_CELL,
 	VALUE_POINT,
 	VALUE_DARK_RUN,
-	VALUE_FAULT
+	VALUE_FAULT,
+	VALUE_TRANSPORT,
+	VALUE_SERVICE
 };
 
 /* One row defines an option: its parser, its limits, its line in --help and its default there. */
@@ -95,10 +97,20 @@ static const struct option_row rows[] = {
 	{"destination-ip", "IP", VALUE_IPV4, AT(wire.destination_ip), 0, 0, "of all streams"},
 	{"fault", "NAME=VALUE", VALUE_FAULT, AT(faults), 0, 0,
 		"loss=P, burst-loss=P:N, reorder=P:N, duplicate=P, corrupt=P[:KIND], truncate=P, "
-		"stall=MODULE:FROM:TO, restart=FRAME[:FIRST]; repeatable"},
+		"stall=MODULE:FROM:TO, restart=FRAME[:FIRST], drop=FIRST|MIDDLE|LAST|EVENT:P, "
+		"event-loss=P; repeatable"},
 	{"fault-seed", "N", VALUE_U64, AT(fault_seed), 0, 0,
 		"seed of the faults; 0: the seed of --seed"},
 	{"port", "NAME", VALUE_PATH, AT(port_name), 0, 0, "transmit on this DPDK port"},
+	{"transport", "NAME", VALUE_TRANSPORT, AT(transport), 0, 0,
+		"UDP packets, RDMA SEND or RDMA WRITE: udp, send or write"},
+	{"device", "NAME", VALUE_PATH, AT(device_name), 0, 0,
+		"transmit with this RDMA device, roce:port=...,ip=... or verbs:NAME"},
+	{"card", "FILE", VALUE_PATH, AT(card_path), 0, 0, "read the receiver's card"},
+	{"connect", "ADDRESS:PORT", VALUE_PATH, AT(connect), 0, 0,
+		"connect to the receiver, which sends its card"},
+	{"service", "NAME", VALUE_SERVICE, AT(reliable), 0, 0,
+		"queue pairs, uc or rc; rc requires --connect"},
 	{"distinct", "N", VALUE_U64, AT(distinct), 0, 0,
 		"frames generated in advance and repeated; 0: up to 128 MiB"},
 	{"burst-gap", "NS", VALUE_U32, AT(burst_gap), 0, 1000000000,
@@ -284,6 +296,27 @@ parse_dark_run(const struct option_row *row, const char *text, enum jungfrau_dar
 }
 
 static int
+parse_transport(const struct option_row *row, const char *text, enum ingest_transport *transport)
+{
+	for (int t = INGEST_UDP; t <= INGEST_WRITE; t++) {
+		if (strcmp(text, ingest_transport_names[t]) == 0) {
+			*transport = (enum ingest_transport)t;
+			return 0;
+		}
+	}
+	return bad_value(row, text, "udp, send or write");
+}
+
+static int
+parse_service(const struct option_row *row, const char *text, bool *reliable)
+{
+	if (strcmp(text, "uc") != 0 && strcmp(text, "rc") != 0)
+		return bad_value(row, text, "uc or rc");
+	*reliable = text[0] == 'r';
+	return 0;
+}
+
+static int
 parse_row(const struct option_row *row, const char *text, struct detector_options *options)
 {
 	void *at = (char *)options + row->offset;
@@ -322,6 +355,10 @@ parse_row(const struct option_row *row, const char *text, struct detector_option
 		return parse_dark_run(row, text, at);
 	case VALUE_FAULT:
 		return fault_options_parse(text, at);
+	case VALUE_TRANSPORT:
+		return parse_transport(row, text, at);
+	case VALUE_SERVICE:
+		return parse_service(row, text, at);
 	}
 	return -EINVAL;
 }
@@ -361,6 +398,12 @@ print_default(const struct option_row *row, const struct detector_options *optio
 	case VALUE_FAULT:
 		printf("\n");
 		return;
+	case VALUE_TRANSPORT:
+		printf(" (%s)\n", ingest_transport_names[options->transport]);
+		return;
+	case VALUE_SERVICE:
+		printf(" (%s)\n", options->reliable ? "rc" : "uc");
+		return;
 	case VALUE_MAC:
 		printf(" (%02x:%02x:%02x:%02x:%02x:%02x)\n", mac[0], mac[1], mac[2], mac[3], mac[4],
 			mac[5]);
@@ -384,6 +427,8 @@ print_help(void)
 	       "       braggline-detector --pack [OPTION]... FILE...        pack raw frames\n"
 	       "       braggline-detector --replay [OPTION]... RUN...       raw frames of a run\n"
 	       "       braggline-detector EAL-OPTION... -- --port NAME [OPTION]...\n"
+	       "       braggline-detector EAL-OPTION... -- --transport send|write --device NAME "
+	       "...\n"
 	       "Write or transmit the packets of a JUNGFRAU detector, with their truth and "
 	       "calibration.\n"
 	       "\n");
@@ -451,6 +496,7 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	options->wire.column_modules = options->model.column_modules;
 	options->wire.rows = options->model.rows;
 	options->model.rate = options->rate;
+	options->faults.messages = options->transport != INGEST_UDP;
 	options->pack_paths = argv + optind;
 	options->nb_pack_paths = argc - optind;
 	return detector_options_check(options);
@@ -461,6 +507,7 @@ check_replay(const struct detector_options *options)
 {
 	const char *wrong = options->pack	    ? "pack"
 		: options->port_name != NULL	    ? "port"
+		: options->device_name != NULL	    ? "device"
 		: options->truth_path != NULL	    ? "truth"
 		: options->calibration_path != NULL ? "calibration"
 		: options->report_path != NULL	    ? "report"
@@ -482,14 +529,15 @@ check_port(const struct detector_options *options)
 {
 	const struct jungfrau_model_config *model = &options->model;
 
-	if (options->port_name == NULL) {
+	if (!detector_options_transmits(options)) {
 		if (!options->loop)
 			return 0;
-		warnx("--loop: requires --port, because a file has an end");
+		warnx("--loop: requires --port or --device, because a file has an end");
 		return -EINVAL;
 	}
 	if (options->pcap_path != NULL || options->raw_path != NULL) {
-		warnx("--port: found --%s; write files of packets or frames in a separate run",
+		warnx("--%s: found --%s; write files of packets or frames in a separate run",
+			options->port_name != NULL ? "port" : "device",
 			options->pcap_path != NULL ? "pcap" : "raw");
 		return -EINVAL;
 	}
@@ -504,6 +552,68 @@ check_port(const struct detector_options *options)
 		      "so that dark frames are evenly spaced",
 			(unsigned long long)options->distinct,
 			(unsigned long long)model->dark_every);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Options that only --transport send and write have, or do not have. */
+static int
+check_transport(const struct detector_options *options)
+{
+	const char *wrong = options->device_name != NULL ? "device"
+		: options->card_path != NULL		 ? "card"
+		: options->connect != NULL		 ? "connect"
+		: options->reliable			 ? "service"
+							 : NULL;
+	const struct fault_options *faults = &options->faults;
+	bool drop = false;
+
+	for (unsigned int i = 0; i < FAULT_DROPS; i++)
+		drop |= faults->drop[i] != 0.0;
+	if (options->transport != INGEST_UDP) {
+		if (faults->corrupt == 0.0 && faults->truncate == 0.0)
+			return 0;
+		warnx("--fault: found %s with --transport %s, expected it only with udp",
+			faults->corrupt != 0.0 ? "corrupt" : "truncate",
+			ingest_transport_names[options->transport]);
+		return -EINVAL;
+	}
+	if (drop) {
+		warnx("--fault: found drop or event-loss with --transport udp, expected send or "
+		      "write");
+		return -EINVAL;
+	}
+	if (wrong == NULL)
+		return 0;
+	warnx("--%s: found --transport udp, expected send or write", wrong);
+	return -EINVAL;
+}
+
+/* Where messages go to, and where their card is from. */
+static int
+check_messages(const struct detector_options *options)
+{
+	const char *name = ingest_transport_names[options->transport];
+
+	if (options->transport == INGEST_UDP)
+		return 0;
+	if (options->port_name != NULL) {
+		warnx("--port: found --transport %s, expected --device", name);
+		return -EINVAL;
+	}
+	if (options->pcap_path != NULL &&
+		(options->card_path == NULL || options->connect != NULL)) {
+		warnx("--pcap: with --transport %s expected --card, and no --connect", name);
+		return -EINVAL;
+	}
+	if (options->device_name != NULL &&
+		(options->card_path != NULL) == (options->connect != NULL)) {
+		warnx("--device: expected either --card or --connect");
+		return -EINVAL;
+	}
+	if (options->reliable && options->connect == NULL) {
+		warnx("--service: rc needs the receiver's queue pair and ours, expected --connect");
 		return -EINVAL;
 	}
 	return 0;
@@ -536,10 +646,13 @@ detector_options_check(const struct detector_options *options)
 	}
 	if (options->pcap_path == NULL && options->truth_path == NULL &&
 		options->calibration_path == NULL && options->raw_path == NULL &&
-		options->port_name == NULL) {
-		warnx("no output: expected one of --pcap, --truth, --calibration, --raw, --port");
+		!detector_options_transmits(options)) {
+		warnx("no output: expected one of --pcap, --truth, --calibration, --raw, --port, "
+		      "--device");
 		return -EINVAL;
 	}
+	if (check_transport(options) != 0 || check_messages(options) != 0)
+		return -EINVAL;
 	if (check_port(options) != 0)
 		return -EINVAL;
 	if (options->replay)

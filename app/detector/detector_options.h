@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ingest/card.h"
 #include "wire/fault_options.h"
 #include "sim/jungfrau_model.h"
 #include "wire/jungfrau_packets.h"
@@ -32,6 +33,12 @@ struct detector_options {
 	uint64_t distinct;     /**< number of frames that are drawn and repeated; 0: a default */
 	uint32_t burst_gap;    /**< gap between the packets of a frame, ns */
 	uint32_t link_wait;    /**< time to wait for the port's link, s */
+
+	enum ingest_transport transport;
+	const char *device_name; /**< send, write: RDMA device; NULL: none */
+	const char *card_path;	 /**< send, write: card of the receiver; NULL: from its CM */
+	const char *connect;	 /**< send, write: address and port of the receiver's CM */
+	bool reliable;		 /**< RC instead of UC */
 
 	const char *pcap_path;	      /**< NULL: no such output; likewise for the other paths */
 	const char *truth_path;	      /**< CSV */
@@ -62,6 +69,13 @@ int detector_options_check(const struct detector_options *options);
 
 /** Numbering of pulses; the options must outlive it. */
 struct pulse_numbering detector_options_numbering(const struct detector_options *options);
+
+/** Whether packets are transmitted, which needs EAL. */
+static inline bool
+detector_options_transmits(const struct detector_options *options)
+{
+	return options->port_name != NULL || options->device_name != NULL;
+}
 
 /** Seed of the faults. */
 uint64_t detector_options_fault_seed(const struct detector_options *options);

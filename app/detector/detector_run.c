@@ -14,7 +14,9 @@
 #include "output/report.h"
 #include "frame_source.h"
 #include "output/output_file.h"
+#include "wire/messages.h"
 #include "wire/packet_faults.h"
+#include "wire/roce_packets.h"
 #include "output/pcap_output.h"
 #include "wire/pulse_header.h"
 #include "output/truth_output.h"
@@ -27,6 +29,9 @@
 /* Interval of the packets of a frame, as on one 100 Gb/s link: 8306 bytes with preamble, frame
  * check sequence and gap. */
 #define PACKET_NS (8306.0 * 8.0 / 100.0)
+
+/* The same for a RoCE packet: 106 bytes in addition to its payload. */
+#define ROCE_PACKET_NS(mtu) (((mtu) + 106.0) * 8.0 / 100.0)
 
 volatile sig_atomic_t detector_stop;
 
@@ -45,6 +50,8 @@ struct run {
 	struct wire_packet *packets; /* packets that are sent with a frame */
 	struct kept_frame *kept;     /* indexed by pulse modulo nb_kept */
 	uint32_t nb_kept;
+	struct ingest_card card;   /* transport send, write */
+	struct roce_packets *roce; /* NULL: UDP packets are written */
 	struct frame_truth truth;
 	struct detector_report report;
 	struct pcap_output pcap;
@@ -113,6 +120,93 @@ write_packet(struct run *run, const struct wire_packet *packet, uint64_t time)
 	return pcap_output_packet(&run->pcap, time, bytes, length);
 }
 
+/* Write the packets of a message that arrive. */
+static int
+write_roce(struct run *run, const struct roce_message *message, bool lost, uint32_t dropped,
+	double time, double step)
+{
+	const uint32_t count = roce_packets_count(run->roce, message);
+	uint8_t bytes[ROCE_PACKET_BYTES_MAX];
+	uint32_t length;
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && !lost && i < count; i++) {
+		if (i == dropped)
+			continue;
+		length = roce_packets_make(run->roce, message, i, bytes);
+		run->report.bytes += length;
+		ret = pcap_output_packet(
+			&run->pcap, CAPTURE_START + (uint64_t)(time + i * step), bytes, length);
+	}
+	roce_packets_done(run->roce, message);
+	return ret;
+}
+
+static int
+write_message(struct run *run, const struct wire_packet *packet, double time, double step)
+{
+	const struct jungfrau_wire *wire = &run->options->wire;
+	const struct kept_frame *kept = &run->kept[packet->pulse % run->nb_kept];
+	const uint16_t *raw = kept->raw + (size_t)packet->module * JUNGFRAU_PIXELS;
+	const uint32_t stream = message_stream(wire, packet);
+	uint8_t trailer[INGEST_TRAILER_BYTES];
+	const struct roce_message message = {.stream = stream,
+		.pixels = (const uint8_t *)raw +
+			jungfrau_payload_offset(wire, packet->interface, packet->packet),
+		.trailer = trailer,
+		.address = ingest_address(&run->card, stream, kept->header.number, packet->packet)};
+
+	if (is_missing(wire, kept, packet))
+		return 0;
+	message_trailer(wire, &kept->header, packet, trailer);
+	run->report.sent += !message_is_lost(packet);
+	return write_roce(run, &message, message_is_lost(packet),
+		message_dropped(packet, run->card.mtu), time, step);
+}
+
+/* Write the events of a frame. */
+static int
+write_events(struct run *run, uint64_t pulse, double time, double step)
+{
+	const struct jungfrau_wire *wire = &run->options->wire;
+	const uint64_t number = run->kept[pulse % run->nb_kept].header.number;
+	int ret = 0;
+
+	for (uint32_t s = 0; ret == 0 && s < run->card.streams; s++) {
+		const struct roce_message event = {
+			.stream = s, .immediate = ingest_immediate(s, number)};
+		const enum fault_kind fault = packet_faults_event(
+			run->faults, pulse, s / wire->interfaces, s % wire->interfaces);
+
+		if (fault == FAULT_STALL)
+			continue;
+		run->report.events += fault == FAULT_KINDS;
+		ret = write_roce(
+			run, &event, fault != FAULT_KINDS, UINT32_MAX, time + s * step, step);
+	}
+	return ret;
+}
+
+/* As write_packets(), for messages. @param event  events of the pulse follow */
+static int
+write_messages(struct run *run, uint64_t index, uint64_t pulse, uint32_t count, bool event)
+{
+	const double period = NS_PER_S / run->options->rate;
+	const double start = (double)index * period;
+	const uint32_t packets = message_packets(run->card.mtu);
+	double step = period / (double)((uint64_t)count * packets + INGEST_STREAMS_MAX);
+	int ret = 0;
+
+	if (step > ROCE_PACKET_NS(run->card.mtu))
+		step = ROCE_PACKET_NS(run->card.mtu);
+	for (uint32_t i = 0; ret == 0 && i < count; i++)
+		ret = write_message(
+			run, &run->packets[i], start + (double)i * packets * step, step);
+	if (ret == 0 && event)
+		ret = write_events(run, pulse, start + (double)count * packets * step, step);
+	return ret;
+}
+
 /* Packets are sent at the speed of the link. If they take longer than the period, they are
  * compressed into it, so that the time stamps of the file stay in order. */
 static int
@@ -156,7 +250,8 @@ make_frame(struct run *run, uint64_t index)
 	detector_report_frame(&run->report, &outcome);
 
 	if (options->pcap_path != NULL)
-		ret = write_packets(run, index, count);
+		ret = run->roce != NULL ? write_messages(run, index, pulse, count, true)
+					: write_packets(run, index, count);
 	if (ret == 0 && options->truth_path != NULL)
 		ret = truth_output_frame(
 			&run->truth_output, &run->numbering, pulse, &run->truth, &outcome);
@@ -182,7 +277,8 @@ make_frames(struct run *run)
 	end_progress(start, shown);
 	count = packet_faults_flush(run->faults, run->packets);
 	if (ret == 0 && run->options->pcap_path != NULL)
-		ret = write_packets(run, frames, count);
+		ret = run->roce != NULL ? write_messages(run, frames, 0, count, false)
+					: write_packets(run, frames, count);
 	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
 	return ret;
 }
@@ -209,7 +305,12 @@ open_frames(struct run *run)
 		if (run->kept[i].raw == NULL)
 			return -ENOMEM;
 	}
-	return frame_source_open(&run->source, options);
+	if (options->transport != INGEST_UDP && options->pcap_path != NULL)
+		ret = message_card_read(
+			&run->card, options->card_path, options->transport, &options->wire);
+	if (ret == 0 && run->card.streams > 0)
+		ret = roce_packets_create(&run->card, &options->wire, &run->roce);
+	return ret == 0 ? frame_source_open(&run->source, options) : ret;
 }
 
 static void
@@ -220,6 +321,7 @@ close_frames(struct run *run)
 	free(run->kept);
 	free(run->packets);
 	packet_faults_destroy(run->faults);
+	roce_packets_destroy(run->roce);
 	frame_source_close(&run->source);
 }
 

@@ -24,7 +24,8 @@ static bool
 transmits(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
-		if (strncmp(argv[i], "--port", strlen("--port")) == 0)
+		if (strncmp(argv[i], "--port", strlen("--port")) == 0 ||
+			strncmp(argv[i], "--device", strlen("--device")) == 0)
 			return true;
 	return false;
 }
@@ -38,15 +39,19 @@ main(int argc, char **argv)
 
 	ret = detector_options_parse(argc - own, argv + own, &options);
 	if (ret < 0 && own == 0 && transmits(argc, argv))
-		eal_hint(stderr, "braggline-detector", "--port NAME");
+		eal_hint(stderr, "braggline-detector", "--port NAME or --device NAME");
 	if (ret != 0)
 		return ret > 0 ? EXIT_SUCCESS : 2;
-	if ((options.port_name != NULL) != (own != 0)) {
+	if (detector_options_transmits(&options) != (own != 0)) {
+		const char *name = options.port_name != NULL ? "port" : "device";
+
 		if (own != 0)
-			warnx("found EAL options, expected --port NAME after '--'");
+			warnx("found EAL options, expected --port NAME or --device NAME after "
+			      "'--'");
 		else
-			warnx("--port: EAL options are missing: braggline-detector [EAL options] "
-			      "-- --port NAME ...");
+			warnx("--%s: EAL options are missing: braggline-detector [EAL options] "
+			      "-- --%s NAME ...",
+				name, name);
 		return 2;
 	}
 

@@ -33,6 +33,7 @@ struct port;
 struct preview;
 struct rte_ring;
 struct rx;
+struct rx_messages;
 struct rx_streams;
 struct settings;
 struct source_watch;
@@ -55,6 +56,7 @@ struct pipeline {
 	uint8_t *staging; /**< with device memory: buffer for data on its way to files */
 	struct frame_table *table;
 	struct rx_streams *streams;
+	struct rx_messages *messages; /**< RoCE streams; NULL: UDP */
 	struct sources *sources;
 	struct source_watch *source_watch; /**< watch of the service thread */
 	struct rx **rx;			   /**< one for each RX lcore of the settings */

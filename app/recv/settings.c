@@ -18,6 +18,12 @@
 #include "egress/egress.h"
 #include "settings.h"
 
+/**
+ * Bytes of a RoCE packet beside its payload that an MTU counts: IPv6, UDP, BTH, RETH, immediate,
+ * pad and ICRC, rounded up.
+ */
+#define PORT_ROCE_OVERHEAD 128
+
 /** Check names that become part of file names. */
 static bool
 is_plain_name(const char *name)
@@ -96,6 +102,118 @@ read_detector(struct settings *s, struct config *c)
 	source_settings_read(&s->sources, c, &s->detector);
 }
 
+/** Read how a detector sends that speaks RoCEv2. */
+static void
+read_ingest(struct settings *s, struct config *c)
+{
+	static const char *const transports[] = {"udp", "send", "write", NULL};
+	static const char *const deliveries[] = {"auto", "reference", "memory", NULL};
+	static const char *const mtus[] = {"4096", "2048", NULL};
+	struct ingest_settings *i = &s->ingest;
+	const uint32_t slots = 128;
+
+	i->transport = config_choice(c, "detector", "transport", INGEST_UDP, transports);
+	i->delivery = config_choice(c, "ingest", "delivery", DELIVERY_AUTO, deliveries);
+	i->mtu = config_choice(c, "ingest", "mtu", 0, mtus) == 0 ? 4096 : 2048;
+	i->qpn = config_uint_word(c, "ingest", "qpn", "auto", 0, 1, 0xFFFFFF - s->detector.streams);
+	i->rkey = config_uint_word(c, "ingest", "rkey", "auto", 0, 1, UINT32_MAX);
+	i->slots = config_uint(c, "ingest", "slots", slots, 1, INGEST_SLOTS_MAX);
+	i->service = config_uint_word(c, "ingest", "service", "none", 0, 1, UINT16_MAX);
+	i->card = config_text(c, "ingest", "card", NULL);
+	if (!rte_is_power_of_2(i->slots))
+		config_complain(c, "ingest", "slots", "must be a power of 2");
+}
+
+/** Decide how messages are delivered, and check what depends on it. Ports are known. */
+static void
+settle_ingest(struct settings *s, struct config *c)
+{
+	struct ingest_settings *i = &s->ingest;
+	uint32_t adapters = 0;
+
+	if (i->transport == INGEST_UDP)
+		return;
+	/* queue pairs check the addresses themselves, and packets have none that could be learnt */
+	if (!s->sources.source)
+		s->sources.source = s->sources.any = true;
+	for (uint32_t p = 0; p < s->nb_ports; p++)
+		adapters += s->ports[p].adapter;
+	if (i->delivery == DELIVERY_AUTO)
+		i->delivery = adapters > 0 ? DELIVERY_MEMORY : DELIVERY_REFERENCE;
+	if (i->delivery == DELIVERY_REFERENCE) {
+		if (adapters > 0)
+			config_complain(c, "ingest", "delivery",
+				"must be memory with a verbs: device, which delivers no mbufs");
+		if (detector_split(&s->detector, s->detector.ops->pixel_bytes / i->mtu) != 0)
+			config_complain(c, "ingest", "mtu", "must hold a whole number of rows");
+		return;
+	}
+	if (i->transport != INGEST_WRITE)
+		config_complain(c, "ingest", "delivery",
+			"must be reference with [detector] transport = send: a SEND has no address");
+	if (i->qpn != 0)
+		config_complain(c, "ingest", "qpn",
+			"must be auto with delivery = memory: the card has the numbers");
+	if (i->rkey != 0)
+		config_complain(c, "ingest", "rkey",
+			"must be auto with delivery = memory: the card has the keys");
+	if (i->slots <= s->slots)
+		config_complain(c, "ingest", "slots",
+			"must be more than [frames] slots: frames in work stay in the ring");
+}
+
+/**
+ * Split `roce:port=NAME,KEYS` into the name of an ethdev and the other keys.
+ * @return whether `text` has this form
+ */
+static bool
+read_roce_device(struct port_settings *p, const char *text)
+{
+	const char *port, *end, *rest = text + strlen("roce:");
+	size_t before, length;
+
+	port = strstr(text, "port=");
+	if (strncmp(text, "roce:", strlen("roce:")) != 0 || port == NULL ||
+		(port != rest && port[-1] != ','))
+		return false;
+	before = port - rest;
+	port += strlen("port=");
+	length = strcspn(port, ",");
+	end = port + length;
+	if (length == 0 || length >= sizeof(p->device))
+		return false;
+	memcpy(p->device, port, length);
+	p->device[length] = '\0';
+	return (size_t)snprintf(p->rdma, sizeof(p->rdma), "%.*s%s", (int)before, rest,
+		       *end == ',' ? end + 1 : end) < sizeof(p->rdma);
+}
+
+/** Read the device of a port: an ethdev for UDP, a RoCE device on an ethdev for messages. */
+static void
+read_device(struct settings *s, struct config *c, const char *section, struct port_settings *p)
+{
+	const char *text = config_text(c, section, "device", "0");
+
+	if (s->ingest.transport == INGEST_UDP) {
+		rte_strscpy(p->device, text, sizeof(p->device));
+		return;
+	}
+	if (strncmp(text, "verbs:", strlen("verbs:")) == 0) {
+		p->adapter = true;
+		if (rte_strscpy(p->rdma, text, sizeof(p->rdma)) < 0)
+			config_complain(c, section, "device", "is too long");
+		return;
+	}
+	if (!read_roce_device(p, text) || strstr(p->rdma, "ip=") == NULL)
+		config_complain(c, section, "device",
+			"must be roce:port=NAME,ip=ADDRESS/BITS or verbs:NAME with [detector] "
+			"transport = send or write");
+	else if (strstr(p->rdma, "queue=") != NULL || strstr(p->rdma, "poll") != NULL ||
+		strstr(p->rdma, "handover=") != NULL)
+		config_complain(c, section, "device",
+			"must not set queue, poll_groups, poll or handover: the receiver sets them");
+}
+
 static void
 read_port(struct settings *s, struct config *c, const char *section)
 {
@@ -104,7 +222,7 @@ read_port(struct settings *s, struct config *c, const char *section)
 	static const char *const payloads[] = {"auto", "memory", "reference", NULL};
 	struct port_settings *p = &s->ports[s->nb_ports++];
 
-	rte_strscpy(p->device, config_text(c, section, "device", "0"), sizeof(p->device));
+	read_device(s, c, section, p);
 	p->nb_streams = config_list(c, section, "streams", "auto", p->streams, DETECTOR_STREAMS_MAX,
 		s->detector.streams - 1);
 	p->all_streams = p->nb_streams == 0;
@@ -115,7 +233,9 @@ read_port(struct settings *s, struct config *c, const char *section)
 	p->steering = config_choice(c, section, "steering", RX_STEERING_AUTO, steerings);
 	p->payload = config_choice(c, section, "payload", PAYLOAD_AUTO, payloads);
 	p->descriptors = config_uint(c, section, "descriptors", 4096, 64, 32768);
-	p->mtu = config_uint(c, section, "mtu", 9000, 1500, 65000);
+	p->mtu = config_uint(c, section, "mtu",
+		s->ingest.transport == INGEST_UDP ? 9000 : s->ingest.mtu + PORT_ROCE_OVERHEAD, 1500,
+		65000);
 }
 
 /**
@@ -454,11 +574,13 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	memset(s, 0, sizeof(*s));
 	memset(egress, 0, sizeof(*egress));
 	read_detector(s, c);
+	read_ingest(s, c);
 	read_ports(s, c);
 	egress_settings_read(egress, c);
 	s->egress = egress;
 	read_lcores(s, c);
 	read_table(s, c);
+	settle_ingest(s, c);
 	read_gangs(s, c);
 	read_veto(s, c);
 	read_output(s, c);

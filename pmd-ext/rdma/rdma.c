@@ -318,6 +318,13 @@ qp_check(const struct rdma_dev *dev, const struct rdma_qp_attr *a, const struct 
 				range[i].most);
 			return -EINVAL;
 		}
+	if (a->reference && (a->type != RDMA_QP_UC || !dev->ops->reference)) {
+		RDMA_LOG(ERR,
+			"device %s: queue pair with messages by reference, expected one of type UC "
+			"and a device of the provider roce",
+			dev->name);
+		return -EINVAL;
+	}
 	if (a->max_mtu & (a->max_mtu - 1)) {
 		RDMA_LOG(ERR, "device %s: queue pair with max_mtu %u, expected a power of two",
 			dev->name, a->max_mtu);
@@ -345,6 +352,8 @@ rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	qp = pd->dev->ops->qp_create(pd, &a);
 	if (!qp)
 		return NULL;
+	/* the provider has a copy */
+	a.reference = NULL;
 	qp->pd = pd;
 	qp->attr = a;
 	pd->nb_qps++;

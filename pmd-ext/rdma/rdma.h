@@ -342,13 +342,19 @@ struct rdma_qp_attr {
 	uint32_t qkey;
 	bool signal_all; /**< every send is signalled */
 	bool trust_icrc; /**< `roce`: do not check received ICRCs; for trusted links only */
+	/**
+	 * `roce`, UC: the queue pair only receives. rdma_qp_connect() then needs no answer of the
+	 * peer, and the state is RDMA_QP_RTR. `peer.addr` is the source that is accepted; family
+	 * AF_UNSPEC: any
+	 */
+	bool receive_only;
 	/** `roce`, UC: deliver messages by reference (rdma_roce.h); copied. NULL: no */
 	const struct rdma_roce_reference *reference;
 };
 
 /**
  * Create a queue pair in RDMA_QP_INIT. *Control.*
- * @return NULL with rte_errno EINVAL, ENOMEM, ENOSPC
+ * @return NULL with rte_errno EINVAL, ENOMEM, ENOSPC; EBUSY: its fixed number is in use (`roce`)
  */
 struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr);
 
@@ -372,7 +378,8 @@ struct rdma_qp_peer {
 
 /**
  * Move a queue pair to RDMA_QP_RTS without the CM, with queue pair numbers and PSNs exchanged by
- * the application. *Control.* UD: peer is NULL.
+ * the application. *Control.* UD: peer is NULL. A queue pair that only receives (rdma_roce.h) moves
+ * to RDMA_QP_RTR; of `peer`, only addr, psn and mtu are used.
  * @return 0; -EAGAIN: the address is being resolved, call rdma_poll_cm() and try again;
  *   -EHOSTUNREACH; -EINVAL
  */

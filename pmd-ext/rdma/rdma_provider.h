@@ -70,6 +70,7 @@ struct rdma_conn {
 struct rdma_ops {
 	const char *provider; /**< the part of a device name before the colon */
 	bool mr_reg_parallel; /**< mr_reg() may run in several threads at once, lcores or not */
+	bool reference;	      /**< rdma_qp_attr.reference is supported */
 
 	struct rdma_dev *(*dev_open)(const char *args);
 	int (*dev_close)(struct rdma_dev *dev);

@@ -5,8 +5,8 @@
 /**
  * @file
  * Functions that only the `roce` provider has: reception of packets from a queue that the
- * application polls, and messages that are delivered without a copy. An application that polls an RX
- * queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
+ * application polls, and messages that are delivered without a copy. An application that polls an
+ * RX queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
  */
 
 #include <stdbool.h>
@@ -41,11 +41,19 @@ uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf
  * Makes a UC queue pair deliver messages *by reference* (rdma_qp_attr.reference): the payload is
  * not copied, it stays in the mbufs in which the port received it. The ICRC, the PSNs and the
  * source of the packets are checked as for other queue pairs. A message of which a packet was lost
- * is not delivered, and its mbufs are freed. No receives are posted, and no completions are made.
+ * is not delivered, and its mbufs are freed. No receives can be posted, and no completions are
+ * made.
  *
  * SEND and RDMA WRITE, each with or without immediate, are accepted. The address of a WRITE is not
  * dereferenced. It only names the place that the peer has chosen: the key must be `rkey`, and all
- * bytes of the message must be in [base, base + length).
+ * bytes of the message must be in [base, base + length). The key and the address of a WRITE without
+ * bytes are not checked.
+ *
+ * Mbufs. The payload of packets stays in mbufs of the port's RX pool until the application frees
+ * it. Beside the port's descriptors the pool needs mbufs for each message that is being received
+ * (max_bytes / path MTU packets for each queue pair), for complete messages that are not taken (at
+ * most 1,024), and for those that the application keeps. On a port that the provider configures,
+ * the pool is not sized for that.
  */
 struct rdma_roce_reference {
 	uint64_t base;
@@ -53,7 +61,8 @@ struct rdma_roce_reference {
 	uint32_t rkey;
 	uint32_t max_bytes; /**< most bytes of a message, up to RDMA_ROCE_MESSAGE_MAX */
 	/** Number of the queue pair, for peers that are configured by hand; 0: any. It must be free
-	 * and below the size of the table of queue pairs. */
+	 * and below the size of the table of queue pairs (`qps=`). Queue pairs without a fixed
+	 * number occupy random entries of the table: create this one before them. */
 	uint32_t qpn;
 	/**
 	 * The queue pair only receives. rdma_qp_connect() then needs no answer of the peer: its MAC
@@ -67,21 +76,26 @@ struct rdma_roce_reference {
 
 /** A received message. */
 struct rdma_roce_message {
-	/** Payload only, one segment for each packet in order; the caller frees it. NULL: the
-	 * message has no bytes. */
+	/** Payload only, one segment for each packet in order; more if the port splits the payload
+	 * of a packet. No segment is empty. The caller frees it. NULL: the message has no bytes. */
 	struct rte_mbuf *m;
 	void *qp_context; /**< rdma_qp_attr.context */
 	uint64_t addr;	  /**< WRITE: address; SEND: 0 */
 	uint32_t length;  /**< bytes of the payload, without pad */
 	uint32_t imm;	  /**< CPU byte order */
 	uint8_t op;	  /**< RDMA_WC_RECV: a SEND; RDMA_WC_RECV_WRITE_IMM: a WRITE */
-	uint8_t flags;	  /**< RDMA_WC_WITH_IMM */
+	uint8_t flags;	  /**< RDMA_WC_WITH_IMM or 0 */
 };
 
 /**
  * Take messages of all queue pairs by reference of a poll group, in the order of their last
- * packets. Only the lcore that calls rdma_progress() for the poll group may call this. While
- * messages are not taken, the poll group receives no more packets: loss then shows at the port.
+ * packets. Only the lcore that calls rdma_progress() for the poll group may call this. While about
+ * 1,000 messages are not taken, the poll group receives no more packets, and its polls are counted
+ * (`rx_message_ring_pauses`): loss then shows at the port. rdma_roce_rx() cannot refuse packets:
+ * take messages before each call. It drops messages beyond 1,024 (`rx_message_ring_full`).
+ *
+ * Messages of a queue pair that is destroyed are freed. Those of a queue pair in RDMA_QP_ERROR are
+ * still delivered if they were complete.
  * @return number of messages, 0 to n
  */
 uint16_t rdma_roce_poll_messages(
@@ -89,12 +103,14 @@ uint16_t rdma_roce_poll_messages(
 
 /** What a UC queue pair has lost, see rdma_roce_uc_info_get(). Counters are never reset. */
 struct rdma_roce_uc_info {
-	uint64_t messages;   /**< delivered, or completed */
-	uint64_t gaps;	     /**< packets with a later PSN than the expected one */
-	uint64_t lost;	     /**< packets that the gaps lack: sum of the PSN differences */
-	uint64_t dropped;    /**< packets that came, and belong to a message with a gap */
-	uint64_t duplicates; /**< packets with an earlier PSN */
-	uint64_t refused;    /**< messages with a wrong key, address or length */
+	uint64_t messages; /**< delivered, or completed */
+	uint64_t gaps;	   /**< packets with a later PSN than the expected one */
+	/** packets that the gaps lack: sum of the PSN differences. A PSN far behind, as after a
+	 * restart of the peer, adds none */
+	uint64_t lost;
+	uint64_t dropped;    /**< packets that came, of messages that were not delivered */
+	uint64_t duplicates; /**< packets with a PSN up to 65,536 earlier */
+	uint64_t refused;    /**< messages with a wrong key, address, length or order of packets */
 };
 
 /**

@@ -18,6 +18,7 @@
 
 #include "bench_median.h"
 #include "rdma_bench_peers.h"
+#include "rdma_bench_reference.h"
 #include "rdma_bench_rig.h"
 
 #define KIB	  1024
@@ -33,7 +34,7 @@
 static const char usage[] =
 	"Usage: rdma_bench [EAL options] [-- [quick] [PART]...]\n"
 	"The software RoCE engine between two lcores of one process, as tables.\n"
-	"Parts, all by default: streams, alone, cycles, small, loss, storm, idle.\n";
+	"Parts, all by default: streams, alone, cycles, small, loss, storm, idle, reference.\n";
 
 static struct rig rig;
 static double seconds = SECONDS;
@@ -493,6 +494,16 @@ bench_idle(void)
 	}
 }
 
+static void
+bench_reference(void)
+{
+	rig_close(&rig);
+	rig_open_whole(&rig, MIB);
+	reference_bench(&rig, rounds, seconds);
+	rig_close(&rig);
+	rig_open(&rig, MEMORY, false);
+}
+
 static const struct part {
 	const char *name;
 	void (*run)(void);
@@ -504,6 +515,7 @@ static const struct part {
 	{"loss", bench_loss},
 	{"storm", bench_storm},
 	{"idle", bench_idle},
+	{"reference", bench_reference},
 };
 
 /* @return bit mask of the parts to run */

@@ -146,8 +146,25 @@ open_side(struct rig *rig, struct rig_side *side, const char *name, uint16_t por
 			rte_strerror(rte_errno));
 }
 
-void
-rig_open(struct rig *rig, size_t memory_size, bool alone)
+/* Configure a port without RTE_ETH_TX_OFFLOAD_MULTI_SEGS. */
+static void
+start_port(uint16_t port)
+{
+	const struct rte_eth_conf conf = {.rxmode.mtu = RIG_MTU + 100};
+	static struct rte_mempool *pool;
+
+	/* never used: frames are from the pool of the device that sends them */
+	if (!pool)
+		pool = rte_pktmbuf_pool_create("rig_port", 255, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, 0);
+	if (!pool || rte_eth_dev_configure(port, 1, 1, &conf) < 0 ||
+		rte_eth_rx_queue_setup(port, 0, WIRE_SLOTS, 0, NULL, pool) < 0 ||
+		rte_eth_tx_queue_setup(port, 0, WIRE_SLOTS, 0, NULL) < 0 ||
+		rte_eth_dev_start(port) < 0)
+		rig_die("port %u cannot be configured", port);
+}
+
+static void
+open_rig(struct rig *rig, size_t memory_size, bool alone, bool whole)
 {
 	static unsigned int rigs;
 	struct rte_ring *ring[2];
@@ -176,6 +193,8 @@ rig_open(struct rig *rig, size_t memory_size, bool alone)
 		port[i] = rte_eth_from_rings(name, &ring[i], 1, &ring[!i], 1, 0);
 		if (port[i] < 0)
 			rig_die("no port on rings: %s", rte_strerror(rte_errno));
+		if (whole)
+			start_port((uint16_t)port[i]);
 	}
 	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.1/24,mtu=4096", port[0]);
 	open_side(rig, &rig->a, name, (uint16_t)port[0]);
@@ -186,6 +205,18 @@ rig_open(struct rig *rig, size_t memory_size, bool alone)
 		poll_side(&rig->a);
 	else
 		rte_eal_remote_launch(worker_main, rig, rig->worker);
+}
+
+void
+rig_open(struct rig *rig, size_t memory_size, bool alone)
+{
+	open_rig(rig, memory_size, alone, false);
+}
+
+void
+rig_open_whole(struct rig *rig, size_t memory_size)
+{
+	open_rig(rig, memory_size, false, true);
 }
 
 static void
@@ -288,11 +319,17 @@ connect_pair(struct rig *rig, struct rdma_qp *a, struct rdma_qp *b)
 }
 
 void
+rig_connect_two(struct rig *rig, const struct rdma_qp_attr *of_a, const struct rdma_qp_attr *of_b)
+{
+	rig->a.qp = create_qp(&rig->a, of_a);
+	rig->b.qp = create_qp(&rig->b, of_b);
+	connect_pair(rig, rig->a.qp, rig->b.qp);
+}
+
+void
 rig_connect(struct rig *rig, const struct rdma_qp_attr *attr)
 {
-	rig->a.qp = create_qp(&rig->a, attr);
-	rig->b.qp = create_qp(&rig->b, attr);
-	connect_pair(rig, rig->a.qp, rig->b.qp);
+	rig_connect_two(rig, attr, attr);
 }
 
 /* Completions of an earlier job. */

@@ -45,10 +45,18 @@ struct rig {
 
 /** Create rings, devices, and memory larger than the caches. Exits if something is missing. */
 void rig_open(struct rig *rig, size_t memory_size, bool alone);
+/**
+ * The same with ports that cannot send chained mbufs: a frame is one mbuf, as one that an adapter
+ * has received.
+ */
+void rig_open_whole(struct rig *rig, size_t memory_size);
 void rig_close(struct rig *rig);
 
 /** Create and connect a pair of queue pairs; `attr` has no completion queues. */
 void rig_connect(struct rig *rig, const struct rdma_qp_attr *attr);
+/** The same with different attributes. */
+void rig_connect_two(
+	struct rig *rig, const struct rdma_qp_attr *of_a, const struct rdma_qp_attr *of_b);
 void rig_disconnect(struct rig *rig);
 
 /** Create and connect more pairs that remain unused. @return handle for rig_idle_close() */

@@ -15,6 +15,7 @@
 #include "bench_capture.h"
 #include "port/pools.h"
 #include "port/port.h"
+#include "rx/transport.h"
 #include "rx_bench.h"
 
 #define DEVICE "net_replay0"
@@ -128,6 +129,7 @@ create_roles(struct rx_bench *b)
 		rx->frx = &b->table->rx[i];
 		rx->streams = b->streams;
 		rx->detector = &b->detector;
+		rx->transport = &rx_udp;
 		rx->sources = &b->sources;
 		rx->peers = b->rx;
 		rx->nb_queues = 1;

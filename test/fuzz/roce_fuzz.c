@@ -3,7 +3,8 @@
  * Datapath of software RoCE. The input is a script of packets to queue pairs of all types (requests
  * and responses that are almost valid, arbitrary frames) and of work requests. Bytes may change
  * only where a region permits it: memory between the regions, a region without rights, and one of
- * another protection domain must stay unchanged.
+ * another protection domain must stay unchanged. Messages by reference must be well-formed chains,
+ * and no mbuf may be lost.
  */
 #include "seed_corpus.h"
 
@@ -13,6 +14,7 @@
 
 #include "../unit/roce/roce_cm_rig.h"
 #include "engine/icrc.h"
+#include "rdma_roce.h"
 
 #define SCRIPT	 800  /* bytes of an input that are used */
 #define MTU	 256  /* small, so that short messages have several packets */
@@ -20,6 +22,9 @@
 #define PEER_QPN 0x77
 #define PSN	 0x10000
 #define CANARY	 0xa5
+#define PAYLOAD	 0x3c
+
+#define REFERENCE_MAX 700 /* bytes of a message by reference */
 
 enum {
 	REGION_ALL,
@@ -34,6 +39,7 @@ enum {
 	QP_RC_EMPTY, /* no receive posted */
 	QP_UC,
 	QP_UD,
+	QP_REFERENCE, /* UC, messages by reference to REGION_NONE; only receives */
 	QPS
 };
 
@@ -48,6 +54,7 @@ static struct rdma_mr *mrs[REGIONS];
 static struct rdma_qp *qps[QPS];
 static uint32_t psns[QPS]; /* PSN of the peer's next request */
 static struct roce_path path;
+static unsigned int split; /* bytes of a segment of the frames sent; 0: one segment */
 
 static uint8_t
 next(struct script *s)
@@ -88,14 +95,42 @@ qpn_of(unsigned int i)
 }
 
 static void
+check_message(const struct rdma_roce_message *message)
+{
+	const uint64_t first = (uintptr_t)region(REGION_NONE);
+	const struct rte_mbuf *m;
+	uint32_t bytes = 0, segments = 0;
+
+	for (m = message->m; m; m = m->next, segments++) {
+		bytes += m->data_len;
+		for (unsigned int i = 0; i < m->data_len; i++)
+			if (*rte_pktmbuf_mtod_offset(m, const uint8_t *, i) != PAYLOAD)
+				abort();
+		if (m->data_len == 0)
+			abort();
+	}
+	if (bytes != message->length || bytes > REFERENCE_MAX)
+		abort();
+	if (message->m && (message->m->pkt_len != bytes || message->m->nb_segs != segments))
+		abort();
+	if (bytes && message->op == RDMA_WC_RECV_WRITE_IMM &&
+		(message->addr < first || message->addr + bytes > first + REGION))
+		abort();
+	rte_pktmbuf_free(message->m);
+}
+
+static void
 turn(void)
 {
+	struct rdma_roce_message message;
 	struct rdma_wc wc[16];
 	struct rte_mbuf *m;
 
 	rig_run(1);
 	while (rdma_poll_cq(rig[0].cq, wc, RTE_DIM(wc)))
 		;
+	while (rdma_roce_poll_messages(rig[0].dev, 0, &message, 1))
+		check_message(&message);
 	while ((m = rig_receive(1)))
 		rte_pktmbuf_free(m);
 	rig[0].taken = rig[0].nb_events = 0;
@@ -104,20 +139,26 @@ turn(void)
 static void
 connect_qps(void)
 {
+	static const enum rdma_qp_type types[QPS] = {
+		[QP_UC] = RDMA_QP_UC, [QP_UD] = RDMA_QP_UD, [QP_REFERENCE] = RDMA_QP_UC};
 	struct rdma_qp_peer peer = {.qpn = PEER_QPN,
 		.psn = PSN,
 		.local_psn = PSN,
 		.mtu = MTU,
 		.rd_atom = 2,
 		.responder_rd_atom = 2};
+	const struct rdma_roce_reference reference = {.base = (uintptr_t)region(REGION_NONE),
+		.length = REGION,
+		.rkey = rdma_mr_rkey(mrs[REGION_NONE]),
+		.max_bytes = REFERENCE_MAX,
+		.receive_only = true};
 
 	memcpy(&peer.addr, rig_address(1, 0), sizeof(peer.addr));
 	for (unsigned int i = 0; i < QPS; i++) {
 		struct rdma_qp_attr attr = {.send_cq = rig[0].cq,
 			.recv_cq = rig[0].cq,
-			.type = i == QP_UC   ? RDMA_QP_UC
-				: i == QP_UD ? RDMA_QP_UD
-					     : RDMA_QP_RC,
+			.type = types[i],
+			.reference = i == QP_REFERENCE ? &reference : NULL,
 			.max_send_wr = 4,
 			.max_recv_wr = 4,
 			.max_rd_atom = 2,
@@ -199,6 +240,28 @@ extend(struct script *s, uint8_t opcode, uint8_t *b)
 	return b;
 }
 
+/* Send a frame in segments of `split` bytes. */
+static void
+send_frame(const uint8_t *frame, unsigned int length)
+{
+	struct rte_mbuf *whole = NULL, *m;
+	unsigned int at = 0, n;
+
+	do {
+		m = rte_pktmbuf_alloc(rig_pool);
+		if (!m)
+			abort();
+		n = split ? RTE_MIN(length - at, split) : length;
+		memcpy(rte_pktmbuf_append(m, (uint16_t)n), frame + at, n);
+		if (!whole)
+			whole = m;
+		else if (rte_pktmbuf_chain(whole, m) != 0)
+			abort();
+		at += n;
+	} while (at < length);
+	rig_send(1, whole);
+}
+
 static void
 send_packet(struct script *s)
 {
@@ -221,7 +284,8 @@ send_packet(struct script *s)
 		psns[qp] = roce_psn_add(psns[qp], 1);
 	memcpy(b, &bth, sizeof(bth));
 	b = extend(s, opcode, b + sizeof(bth));
-	memset(b, 0x3c, length);
+	/* also the pad: the script may choose another pad count */
+	memset(b, PAYLOAD, length + pad);
 	b += length + pad;
 	memcpy(frame, path.header, path.length);
 	roce_path_finish(&path, frame, (uint16_t)(b + ROCE_ICRC_BYTES - frame - path.length));
@@ -231,7 +295,7 @@ send_packet(struct script *s)
 		(size_t)(b - frame) - path.length - sizeof(bth));
 	crc = rte_cpu_to_le_32(crc);
 	memcpy(b, &crc, sizeof(crc));
-	rig_send_bytes(1, frame, (unsigned int)(b + sizeof(crc) - frame));
+	send_frame(frame, (unsigned int)(b + sizeof(crc) - frame));
 }
 
 /* The start of a valid frame, truncated, followed by arbitrary bytes. */
@@ -243,14 +307,14 @@ send_bytes(struct script *s)
 	memcpy(frame, path.header, path.length);
 	for (unsigned int i = from % path.length; i < length; i++)
 		frame[i] = next(s);
-	rig_send_bytes(1, frame, length);
+	send_frame(frame, length);
 }
 
 static void
 post(struct script *s)
 {
 	const uint8_t choice = next(s);
-	const unsigned int qp = choice & 3;
+	const unsigned int qp = (choice & 7) % QPS;
 	struct rdma_sge sge = {(uintptr_t)region(REGION_ALL),
 		(uint32_t)next(s) << (choice >> 5 & 1) * 2, rdma_mr_lkey(mrs[REGION_ALL])};
 	struct rdma_send_wr wr = {.sg = &sge,
@@ -278,6 +342,7 @@ play(struct script *s)
 	while (s->at < s->size) {
 		const uint8_t op = next(s);
 
+		split = op & 16 ? 8 + next(s) : 0;
 		if ((op & 7) < 5)
 			send_packet(s);
 		else if ((op & 7) == 5)
@@ -352,7 +417,11 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 				     0, 0},
 			     response[] = {14, 0, 200, 4, 8, 0, 0x10, 200, 0, 0, 1, 14, 0, 8, 2, 8,
 				     0, 0x11, 0, 1, 0, 2, 14, 0, 8, 0, 8, 0, 0x11, 0, 2, 0x60, 2},
-			     datagram[] = {8, 3, 0x64, 30, 0, 0, 8, 3, 0x65, 30, 0, 1};
+			     datagram[] = {8, 3, 0x64, 30, 0, 0, 8, 3, 0x65, 30, 0, 1},
+			     /* SEND of two packets; WRITE of three; SEND of split packets; event */
+		reference[] = {8, 9, 0x20, 0, 0, 8, 4, 0x22, 7, 0, 8, 9, 0x26, 0, 0, 18, 36, 8, 9,
+			0x27, 0, 0, 8, 4, 0x29, 64, 0, 24, 46, 9, 0x20, 0, 0, 24, 30, 4, 0x23, 9, 0,
+			8, 4, 0x2b, 0, 0, 2, 0};
 	uint8_t all[SCRIPT];
 	size_t size = 0;
 
@@ -363,6 +432,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_add("read", read, sizeof(read));
 	seed_add("response", response, sizeof(response));
 	seed_add("datagram", datagram, sizeof(datagram));
+	seed_add("reference", reference, sizeof(reference));
 	/* all of them concatenated: with only short seeds libFuzzer avoids long inputs */
 	memcpy(all + size, send, sizeof(send));
 	size += sizeof(send);
@@ -374,6 +444,8 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	size += sizeof(response);
 	memcpy(all + size, datagram, sizeof(datagram));
 	size += sizeof(datagram);
+	memcpy(all + size, reference, sizeof(reference));
+	size += sizeof(reference);
 	seed_add("all", all, size);
 	open_device();
 	return 0;
@@ -384,12 +456,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct script s = {.bytes = data, .size = RTE_MIN(size, (size_t)SCRIPT)};
 	static unsigned int inputs;
+	unsigned int held;
 
 	/* numbers and keys are random, so a new device now and then suffices */
 	if (++inputs % 1024 == 0) {
 		close_device();
 		open_device();
 	}
+	turn();
+	held = rte_mempool_in_use_count(rig_pool);
 	connect_qps();
 	play(&s);
 	for (unsigned int i = 0; i < QPS; i++)
@@ -397,5 +472,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 	turn();
 	check_memory();
+	if (rte_mempool_in_use_count(rig_pool) != held) {
+		fprintf(stderr, "%u mbufs in use, expected %u\n",
+			rte_mempool_in_use_count(rig_pool), held);
+		abort();
+	}
 	return 0;
 }

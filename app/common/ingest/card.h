@@ -143,11 +143,11 @@ int ingest_card_from_private(
 /** Private data of a REQ: which stream the queue pair is for. */
 #define INGEST_REQUEST_BYTES 16
 
-void ingest_request_encode(uint32_t stream, enum ingest_transport transport,
-	uint8_t out[INGEST_REQUEST_BYTES]);
+void ingest_request_encode(
+	uint32_t stream, enum ingest_transport transport, uint8_t out[INGEST_REQUEST_BYTES]);
 
 /** @return 0; -EINVAL: no such request */
-int ingest_request_decode(uint32_t *stream, enum ingest_transport *transport, const uint8_t *data,
-	size_t length);
+int ingest_request_decode(
+	uint32_t *stream, enum ingest_transport *transport, const uint8_t *data, size_t length);
 
 #endif /* INGEST_CARD_H */

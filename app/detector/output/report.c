@@ -31,8 +31,10 @@ detector_report_write(const struct detector_report *report, struct output_file *
 #define PUT(...) length += (size_t)snprintf(text + length, sizeof(text) - length, __VA_ARGS__)
 	PUT("[frames]\nsent = %llu\nwhole = %llu\nsilent = %llu\n\n", (llu)report->frames,
 		(llu)report->whole, (llu)report->silent);
-	PUT("[packets]\nmade = %llu\nplaceable = %llu\nsent = %llu\nbytes = %llu\n\n[faults]\n",
-		(llu)report->made, (llu)report->placeable, (llu)report->sent, (llu)report->bytes);
+	PUT("[packets]\nmade = %llu\nplaceable = %llu\nsent = %llu\nbytes = %llu\nevents = %llu\n\n"
+	    "[faults]\n",
+		(llu)report->made, (llu)report->placeable, (llu)report->sent, (llu)report->bytes,
+		(llu)report->events);
 	for (int kind = 0; kind < FAULT_KINDS; kind++)
 		PUT("%s = %llu\n", fault_kind_names[kind], (llu)report->fault[kind]);
 	PUT("\n[port]\nseconds = %.6f\nasked_frame_rate = %.3f\nframe_rate = %.3f\n"

@@ -19,6 +19,7 @@ struct detector_report {
 	uint64_t placeable; /**< packets that a receiver can place, each counted once */
 	uint64_t sent;	    /**< packets sent, including copies and damaged ones */
 	uint64_t bytes;	    /**< bytes of these packets, without the frame check sequence */
+	uint64_t events;    /**< events of messages that were sent */
 	uint64_t fault[FAULT_KINDS];
 
 	/* only for a port; zeros otherwise */

@@ -46,6 +46,7 @@ enum model_purpose {
 	MODEL_PURPOSE_STRUCTURE,
 	MODEL_PURPOSE_DRIFT,
 	MODEL_PURPOSE_FAULT,
+	MODEL_PURPOSE_DROP,
 };
 
 enum jungfrau_special {

@@ -3,10 +3,8 @@
 #include "transmit/loop.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include <rte_cycles.h>
-#include <rte_ethdev.h>
 #include <rte_malloc.h>
 
 /* A sleep may end late by this time; closer to the due time the loop polls. */
@@ -16,43 +14,16 @@
 /* After a stop, a port that accepts no packet for this time counts as failed. */
 #define GIVE_UP_S 1
 
-static struct transmit_header *
-header_of(const struct transmit_loop *loop, const struct wire_packet *packet)
-{
-	uint32_t stream = packet->module * loop->wire->interfaces + packet->interface;
-
-	return &loop->header[(size_t)stream * JUNGFRAU_MODULE_PACKETS + packet->packet];
-}
-
 int
 transmit_loop_init(struct transmit_loop *loop)
 {
-	const struct jungfrau_wire *wire = loop->wire;
-	uint32_t streams = wire->modules * wire->interfaces;
-	struct jungfrau_frame_header none = {0};
-
 	loop->nb_kept = packet_faults_delay(loop->faults) + 1;
 	loop->packets = rte_malloc("detector_order",
 		packet_faults_room(loop->faults) * sizeof(*loop->packets), RTE_CACHE_LINE_SIZE);
 	loop->kept = rte_malloc("detector_kept", loop->nb_kept * sizeof(*loop->kept), 0);
-	loop->header = rte_zmalloc("detector_headers",
-		(size_t)streams * JUNGFRAU_MODULE_PACKETS * sizeof(*loop->header),
-		RTE_CACHE_LINE_SIZE);
-	if (loop->packets == NULL || loop->kept == NULL || loop->header == NULL)
+	if (loop->packets == NULL || loop->kept == NULL)
 		return -ENOMEM;
-	for (uint32_t m = 0; m < wire->modules; m++) {
-		for (uint32_t i = 0; i < wire->interfaces; i++) {
-			for (uint32_t p = 0; p < jungfrau_stream_packets(wire); p++) {
-				struct wire_packet packet = {.module = (uint16_t)m,
-					.interface = (uint8_t)i,
-					.packet = jungfrau_stream_first(wire, i) + p};
-
-				jungfrau_header_make(wire, &none, m, i, packet.packet,
-					header_of(loop, &packet)->bytes);
-			}
-		}
-	}
-	return 0;
+	return loop->sender->init(loop);
 }
 
 void
@@ -60,85 +31,30 @@ transmit_loop_release(struct transmit_loop *loop)
 {
 	rte_free(loop->packets);
 	rte_free(loop->kept);
-	rte_free(loop->header);
+	if (loop->sender != NULL)
+		loop->sender->release(loop);
 }
 
-static void
-wait_until(const struct transmit_loop *loop, uint64_t tsc)
+void
+transmit_loop_wait(const struct transmit_loop *loop, uint64_t tsc)
 {
 	const uint64_t margin = rte_get_tsc_hz() / 1000000 * SLEEP_MARGIN_US;
 
 	for (;;) {
+		const bool busy = loop->sender->poll != NULL && loop->sender->poll(loop);
 		uint64_t now = rte_rdtsc();
 
 		if ((int64_t)(tsc - now) <= 0 || *loop->stop != 0)
 			return;
-		if (tsc - now > margin)
+		if (tsc - now > margin && !busy)
 			rte_delay_us_sleep(SLEEP_US);
 		else
 			rte_pause();
 	}
 }
 
-/* Builds a packet in one segment. @return NULL: no mbuf */
-static struct rte_mbuf *
-build_whole(const struct transmit_loop *loop, const struct wire_packet *packet,
-	const uint8_t *header, const struct transmit_payload *payload)
-{
-	struct rte_mbuf *m = rte_pktmbuf_alloc(loop->port->whole);
-	uint8_t *bytes;
-
-	if (m == NULL)
-		return NULL;
-	bytes = rte_pktmbuf_mtod(m, uint8_t *);
-	memcpy(bytes, header, JUNGFRAU_HEADER_BYTES);
-	memcpy(bytes + JUNGFRAU_HEADER_BYTES, payload->data, JUNGFRAU_PAYLOAD_BYTES);
-	m->data_len = (uint16_t)wire_packet_damage(packet, bytes);
-	m->pkt_len = m->data_len;
-	return m;
-}
-
-/* Builds a packet with its own header and the payload by reference. @return NULL: no mbuf */
-static struct rte_mbuf *
-build_chain(
-	const struct transmit_loop *loop, const uint8_t *header, struct transmit_payload *payload)
-{
-	struct rte_mbuf *m = rte_pktmbuf_alloc(loop->port->header);
-	struct rte_mbuf *rest = rte_pktmbuf_alloc(loop->port->payload);
-
-	if (m == NULL || rest == NULL || !transmit_payload_attach(payload, rest)) {
-		rte_pktmbuf_free(m);
-		rte_pktmbuf_free(rest);
-		return NULL;
-	}
-	memcpy(rte_pktmbuf_mtod(m, uint8_t *), header, JUNGFRAU_HEADER_BYTES);
-	m->data_len = JUNGFRAU_HEADER_BYTES;
-	m->pkt_len = JUNGFRAU_PACKET_BYTES;
-	m->next = rest;
-	m->nb_segs = 2;
-	return m;
-}
-
-static struct rte_mbuf *
-build(const struct transmit_loop *loop, const struct wire_packet *packet)
-{
-	const struct transmit_frame *frame =
-		&loop->frames->frame[(packet->pulse - loop->first) % loop->frames->nb_frames];
-	uint32_t offset = jungfrau_payload_offset(loop->wire, packet->interface, packet->packet);
-	struct transmit_payload *payload =
-		&frame->payload[packet->module * JUNGFRAU_MODULE_PACKETS +
-			offset / JUNGFRAU_PAYLOAD_BYTES];
-	uint8_t *header = header_of(loop, packet)->bytes;
-
-	jungfrau_header_update(loop->wire, &loop->kept[packet->pulse % loop->nb_kept], header);
-	if (!loop->port->chains || packet->damage != FAULT_KINDS)
-		return build_whole(loop, packet, header, payload);
-	return build_chain(loop, header, payload);
-}
-
-/* Waits for room in the port. @return false: timed out */
-static bool
-keep_trying(struct transmit_loop *loop, uint64_t since)
+bool
+transmit_loop_keep_trying(struct transmit_loop *loop, uint64_t since)
 {
 	uint64_t waited = rte_rdtsc() - since;
 
@@ -146,81 +62,6 @@ keep_trying(struct transmit_loop *loop, uint64_t since)
 		loop->given_up = true;
 	rte_pause();
 	return !loop->given_up;
-}
-
-/* Sends a burst, however long the port takes. */
-static void
-send_burst(struct transmit_loop *loop, struct rte_mbuf **mbufs, uint32_t count)
-{
-	uint32_t sent = 0, bytes = 0;
-	uint64_t since = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		bytes += mbufs[i]->pkt_len; /* count before they are passed to the port */
-	while (sent < count) {
-		uint32_t n =
-			rte_eth_tx_burst(loop->port->id, 0, mbufs + sent, (uint16_t)(count - sent));
-
-		sent += n;
-		if (sent == count)
-			break;
-		if (since == 0) {
-			since = rte_rdtsc();
-			loop->report->full++;
-		}
-		if (!keep_trying(loop, since)) {
-			rte_pktmbuf_free_bulk(mbufs + sent, count - sent);
-			break;
-		}
-	}
-	if (since != 0)
-		loop->waited += rte_rdtsc() - since;
-	loop->report->sent += sent;
-	loop->report->bytes += sent == count ? bytes : (uint64_t)sent * JUNGFRAU_PACKET_BYTES;
-}
-
-static void
-send_packets(struct transmit_loop *loop, uint32_t count, uint64_t due)
-{
-	const double gap = loop->burst_gap * 1e-9 * (double)rte_get_tsc_hz();
-	struct rte_mbuf *mbufs[TRANSMIT_BURST];
-	uint32_t built = 0;
-	uint64_t since = 0;
-
-	for (uint32_t i = 0; i < count && !loop->given_up;) {
-		uint64_t time = due + (uint64_t)(i * gap);
-		bool early = loop->burst_gap != 0 && (int64_t)(time - rte_rdtsc()) > 0;
-
-		if (!early) {
-			mbufs[built] = build(loop, &loop->packets[i]);
-			if (mbufs[built] != NULL) {
-				built++;
-				i++;
-				since = 0;
-			} else if (built == 0) {
-				/* all mbufs are in the port */
-				rte_eth_tx_done_cleanup(loop->port->id, 0, 0);
-				if (since == 0) {
-					since = rte_rdtsc();
-					loop->report->full++;
-				}
-				keep_trying(loop, since);
-				continue;
-			} else {
-				early = true;
-			}
-		}
-		if (built == TRANSMIT_BURST || (built > 0 && (early || i == count))) {
-			send_burst(loop, mbufs, built);
-			built = 0;
-		} else if (early) {
-			wait_until(loop, time);
-			if (*loop->stop != 0)
-				due = rte_rdtsc() - (uint64_t)(count * gap); /* send at once */
-		}
-	}
-	if (built > 0)
-		rte_pktmbuf_free_bulk(mbufs, built);
 }
 
 static void
@@ -253,13 +94,17 @@ transmit_loop_run(void *argument)
 			loop->frames->frame[i % loop->frames->nb_frames].truth.dark);
 		/* exact to a cycle for 2^53 cycles, about a month */
 		due = start + (uint64_t)((double)i * period);
-		wait_until(loop, due);
+		transmit_loop_wait(loop, due);
 		note_lateness(loop, due, period);
-		send_packets(loop, count, due);
+		loop->sender->send(loop, count, due);
+		if (loop->sender->end_frame != NULL)
+			loop->sender->end_frame(loop, pulse);
 		detector_report_frame(report, &outcome);
 	}
 	count = packet_faults_flush(loop->faults, loop->packets);
-	send_packets(loop, count, rte_rdtsc());
+	loop->sender->send(loop, count, rte_rdtsc());
+	if (loop->sender->finish != NULL)
+		loop->sender->finish(loop);
 
 	report->seconds = (double)(rte_rdtsc() - start) / hz;
 	report->late_max = (double)loop->late_max / hz;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The polling loop of a transmitting run: it builds packets and passes them to the port in time.
+ * The polling loop of a transmitting run: it sends the packets of each frame in time, through one
+ * of two senders.
  *
  * It does not allocate, lock or log. It sleeps only while the next frame is not due soon.
  */
@@ -19,11 +20,34 @@ struct transmit_header {
 	uint8_t bytes[RTE_ALIGN_CEIL(JUNGFRAU_HEADER_BYTES, 64)];
 };
 
+struct transmit_loop;
+struct transmit_streams;
+
+/** What sends the packets. Only the loop calls these functions, except init and release. */
+struct transmit_sender {
+	/** @return 0 or -ENOMEM */
+	int (*init)(struct transmit_loop *loop);
+	/** Send the first `count` of loop->packets. @param due time of the first one, TSC */
+	void (*send)(struct transmit_loop *loop, uint32_t count, uint64_t due);
+	/** All packets of a pulse are sent, except for reordered ones. NULL: nothing to do */
+	void (*end_frame)(struct transmit_loop *loop, uint64_t pulse);
+	/** Work that is due also while the loop waits. NULL: none. @return whether there was any */
+	bool (*poll)(const struct transmit_loop *loop);
+	/** Wait until the last packets have left. NULL: nothing to do */
+	void (*finish)(struct transmit_loop *loop);
+	void (*release)(struct transmit_loop *loop);
+};
+
+extern const struct transmit_sender transmit_packets;  /**< UDP packets, to a port */
+extern const struct transmit_sender transmit_messages; /**< RDMA messages, to queue pairs */
+
 struct transmit_loop {
+	const struct transmit_sender *sender;
 	const struct jungfrau_wire *wire;
 	const struct pulse_numbering *numbering;
 	struct transmit_frames *frames;
-	struct transmit_port *port;
+	struct transmit_port *port;	  /**< of transmit_packets */
+	struct transmit_streams *streams; /**< of transmit_messages */
 	struct packet_faults *faults;
 	const volatile sig_atomic_t *stop;
 
@@ -44,6 +68,12 @@ struct transmit_loop {
 	bool given_up;			     /* the port accepted no packet for too long */
 	uint64_t late_sum, late_max, waited; /* cycles */
 };
+
+/** Wait until a time, or for a stop. */
+void transmit_loop_wait(const struct transmit_loop *loop, uint64_t tsc);
+
+/** Pause while the port accepts nothing. @param since TSC @return false: it has for too long */
+bool transmit_loop_keep_trying(struct transmit_loop *loop, uint64_t since);
 
 /** Allocate the loop's memory. @return 0 or -ENOMEM */
 int transmit_loop_init(struct transmit_loop *loop);

@@ -15,6 +15,7 @@
 #include "detector_run.h"
 #include "eal/end.h"
 #include "transmit/loop.h"
+#include "transmit/streams.h"
 #include "output/truth_output.h"
 
 /* Frames drawn if the options do not specify a number. */
@@ -25,7 +26,8 @@ struct transmit {
 	struct frame_source source;
 	struct pulse_numbering numbering;
 	struct transmit_frames frames;
-	struct transmit_port port;
+	struct transmit_port port;	  /* transport udp */
+	struct transmit_streams *streams; /* transport send, write */
 	struct packet_faults *faults;
 	struct transmit_loop loop;
 	struct detector_report report;
@@ -90,28 +92,36 @@ open_run(struct transmit *run)
 		return -EINVAL;
 	}
 	/* report a missing port before the frames are drawn */
-	ret = transmit_port_open(&run->port, options->port_name);
+	ret = options->device_name != NULL ? transmit_streams_open(options, &run->streams)
+					   : transmit_port_open(&run->port, options->port_name);
 	if (ret == 0)
 		ret = transmit_frames_load(&run->frames, &run->source, options->first_frame,
 			(uint32_t)nb_frames, &detector_stop);
-	if (ret == 0)
-		ret = transmit_port_start(&run->port, options->link_wait, &detector_stop);
-	return ret;
+	if (ret != 0)
+		return ret;
+	if (run->streams == NULL)
+		return transmit_port_start(&run->port, options->link_wait, &detector_stop);
+	ret = transmit_streams_register(run->streams, &run->frames);
+	return ret == 0 ? transmit_streams_connect(run->streams, options->link_wait, &detector_stop)
+			: ret;
 }
 
 static int
 transmit(struct transmit *run)
 {
 	const struct detector_options *options = run->options;
-	unsigned int worker = rte_get_next_lcore(-1, 1, 0);
+	/* the lcore that polls an RDMA device is here its control lcore, too */
+	unsigned int worker = run->streams == NULL ? rte_get_next_lcore(-1, 1, 0) : RTE_MAX_LCORE;
 	int ret;
 
 	run->report.asked_rate = options->rate;
 	run->loop = (struct transmit_loop){
+		.sender = run->streams == NULL ? &transmit_packets : &transmit_messages,
 		.wire = &options->wire,
 		.numbering = &run->numbering,
 		.frames = &run->frames,
 		.port = &run->port,
+		.streams = run->streams,
 		.faults = run->faults,
 		.stop = &detector_stop,
 		.first = options->first_frame,
@@ -161,15 +171,20 @@ finish(struct transmit *run)
 	int ret = 0;
 
 	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
-	if (rte_eth_stats_get(run->port.id, &stats) == 0) {
+	if (run->streams != NULL) {
+		run->report.port_packets = transmit_streams_packets(run->streams);
+	} else if (rte_eth_stats_get(run->port.id, &stats) == 0) {
 		run->report.port_packets = stats.opackets;
 		run->report.port_errors = stats.oerrors;
 	}
 	detector_report_print(&run->report);
-	if (run->loop.given_up)
-		warnx("port %s accepted no packet for %u s; aborted, packets of the last frames "
+	if (run->loop.given_up && run->streams != NULL && transmit_streams_failed(run->streams))
+		warnx("aborted, messages of the last frames are missing");
+	else if (run->loop.given_up)
+		warnx("%s %s accepted no packet for %u s; aborted, packets of the last frames "
 		      "are missing",
-			run->options->port_name,
+			run->streams != NULL ? "device" : "port",
+			run->streams != NULL ? run->options->device_name : run->options->port_name,
 			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
 	if (run->options->report_path != NULL) {
 		ret = detector_report_write(&run->report, &run->report_output);
@@ -202,6 +217,7 @@ transmit_run(const struct detector_options *options)
 
 	eal_hold();
 	transmit_port_close(&run->port);
+	transmit_streams_close(run->streams);
 	transmit_loop_release(&run->loop);
 	transmit_frames_release(&run->frames);
 	packet_faults_destroy(run->faults);

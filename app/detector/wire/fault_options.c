@@ -21,6 +21,10 @@ const char *const fault_kind_names[FAULT_KINDS] = {
 	[FAULT_CORRUPT_PIXELS] = "corrupt_pixels",
 	[FAULT_TRUNCATE] = "truncate",
 	[FAULT_RESTART] = "restart",
+	[FAULT_DROP_FIRST] = "drop_first",
+	[FAULT_DROP_MIDDLE] = "drop_middle",
+	[FAULT_DROP_LAST] = "drop_last",
+	[FAULT_DROP_EVENT] = "drop_event",
 };
 
 #define CORRUPT_ALL                                                                            \
@@ -164,6 +168,26 @@ parse_restart(const char *text, struct fault_options *options)
 	return true;
 }
 
+static bool
+parse_drop(const char *text, struct fault_options *options)
+{
+	static const char *const names[FAULT_DROPS] = {"FIRST", "MIDDLE", "LAST", "EVENT"};
+
+	for (unsigned int i = 0; i < FAULT_DROPS; i++) {
+		const size_t length = strlen(names[i]);
+
+		if (strncmp(text, names[i], length) == 0 && text[length] == ':')
+			return parse_probability(text + length + 1, &options->drop[i]);
+	}
+	return false;
+}
+
+static bool
+parse_event_loss(const char *text, struct fault_options *options)
+{
+	return parse_probability(text, &options->drop[FAULT_DROP_EVENT - FAULT_DROP_FIRST]);
+}
+
 static const struct {
 	const char *name;
 	bool (*parse)(const char *text, struct fault_options *options);
@@ -177,6 +201,8 @@ static const struct {
 	{"truncate", parse_truncate, "P"},
 	{"stall", parse_stall, "MODULE:FROM:TO, at most 8"},
 	{"restart", parse_restart, "FRAME or FRAME:FIRST, later than the one before, at most 8"},
+	{"drop", parse_drop, "FIRST:P, MIDDLE:P, LAST:P or EVENT:P"},
+	{"event-loss", parse_event_loss, "P"},
 };
 
 int
@@ -195,7 +221,7 @@ fault_options_parse(const char *text, struct fault_options *options)
 		return -EINVAL;
 	}
 	warnx("--fault: found '%s', expected loss, burst-loss, reorder, duplicate, corrupt, "
-	      "truncate, stall or restart, = and a value",
+	      "truncate, stall, restart, drop or event-loss, = and a value",
 		text);
 	return -EINVAL;
 }

@@ -6,6 +6,7 @@
 #ifndef FAULT_OPTIONS_H
 #define FAULT_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define FAULT_STALLS_MAX   8
@@ -27,13 +28,22 @@ enum fault_kind {
 	FAULT_CORRUPT_PIXELS,  /**< one bit of a pixel: not detectable */
 	FAULT_TRUNCATE,
 	FAULT_RESTART,
+	FAULT_DROP_FIRST,  /**< first RoCE packet of a message */
+	FAULT_DROP_MIDDLE, /**< one of the packets between */
+	FAULT_DROP_LAST,
+	FAULT_DROP_EVENT, /**< event of a stream and frame */
 	FAULT_KINDS
 };
+
+#define FAULT_DROPS (FAULT_KINDS - FAULT_DROP_FIRST)
 
 /** Names of the kinds in reports. */
 extern const char *const fault_kind_names[FAULT_KINDS];
 
 struct fault_options {
+	/** packets are messages of RDMA, which consist of RoCE packets (packet_faults.h) */
+	bool messages;
+	double drop[FAULT_DROPS]; /**< only of messages */
 	double loss;
 	double burst_loss; /**< probability that a burst starts */
 	double reorder;

@@ -85,9 +85,9 @@ put_udp(uint8_t *out, const struct jungfrau_wire *wire, uint32_t stream)
 	return put_be16(out, 0); /* not computed */
 }
 
-static uint8_t *
-put_sls(uint8_t *out, const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
-	uint32_t module, uint32_t interface, uint32_t packet)
+void
+jungfrau_sls_make(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
+	uint32_t module, uint32_t interface, uint32_t packet, uint8_t out[JUNGFRAU_SLS_BYTES])
 {
 	uint32_t row = module % wire->column_modules * wire->interfaces + interface;
 	uint32_t column = module / wire->column_modules;
@@ -104,8 +104,7 @@ put_sls(uint8_t *out, const struct jungfrau_wire *wire, const struct jungfrau_fr
 	out = put_le(out, header->daq_info, 4); /* detSpec3 */
 	out = put_le(out, 0, 2);		/* detSpec4 */
 	*out++ = SLS_TYPE_JUNGFRAU;
-	*out++ = SLS_VERSION;
-	return out;
+	*out = SLS_VERSION;
 }
 
 /* IP identification: counts the packets of the stream. */
@@ -125,7 +124,7 @@ jungfrau_header_make(const struct jungfrau_wire *wire, const struct jungfrau_fra
 	out = put_ethernet(out, wire, stream);
 	out = put_ipv4(out, wire, stream, ip_identification(wire, header->number, place));
 	out = put_udp(out, wire, stream);
-	put_sls(out, wire, header, module, interface, packet);
+	jungfrau_sls_make(wire, header, module, interface, packet, out);
 }
 
 void

@@ -107,6 +107,10 @@ void jungfrau_header_make(const struct jungfrau_wire *wire,
 	const struct jungfrau_frame_header *header, uint32_t module, uint32_t interface,
 	uint32_t packet, uint8_t out[JUNGFRAU_HEADER_BYTES]);
 
+/** Make the detector's own header of a packet, sls_detector_header version 2. */
+void jungfrau_sls_make(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
+	uint32_t module, uint32_t interface, uint32_t packet, uint8_t out[JUNGFRAU_SLS_BYTES]);
+
 /**
  * Update a header that jungfrau_header_make() made for the same packet of another frame. Only the
  * bytes written here differ between frames.

@@ -56,6 +56,8 @@ packet_faults_create(const struct fault_options *options, const struct jungfrau_
 	faults->idle = options->loss == 0.0 && options->burst_loss == 0.0 &&
 		options->reorder == 0.0 && options->duplicate == 0.0 && options->corrupt == 0.0 &&
 		options->truncate == 0.0 && options->nb_stalls == 0;
+	for (unsigned int i = 0; i < FAULT_DROPS; i++)
+		faults->idle &= options->drop[i] == 0.0;
 	faults->nb_steps = options->reorder_window + 1;
 	faults->first = malloc(faults->nb_steps * sizeof(*faults->first));
 	faults->held = malloc(faults->nb_steps * sizeof(*faults->held));
@@ -108,14 +110,13 @@ happens(struct model_random *random, double probability)
 }
 
 static bool
-stalled(const struct packet_faults *faults, const struct wire_packet *packet)
+stalled(const struct packet_faults *faults, uint64_t pulse, uint32_t module)
 {
 	const struct fault_options *options = &faults->options;
 
 	for (uint32_t i = 0; i < options->nb_stalls; i++)
-		if (options->stall[i].module == packet->module &&
-			packet->pulse >= options->stall[i].from &&
-			packet->pulse <= options->stall[i].to)
+		if (options->stall[i].module == module && pulse >= options->stall[i].from &&
+			pulse <= options->stall[i].to)
 			return true;
 	return false;
 }
@@ -128,7 +129,7 @@ loss_of(struct packet_faults *faults, const struct wire_packet *packet, struct m
 	bool loss = happens(random, faults->options.loss);
 
 	/* a burst consists of packets on the wire; those of a stalled module are not sent */
-	if (stalled(faults, packet))
+	if (stalled(faults, packet->pulse, packet->module))
 		return FAULT_STALL;
 	if (faults->burst_left == 0 && burst)
 		faults->burst_left = faults->options.burst_packets;
@@ -153,6 +154,21 @@ damage_of(const struct packet_faults *faults, struct model_random *random)
 		return (enum fault_kind)__builtin_ctz(kinds);
 	}
 	return truncate ? FAULT_TRUNCATE : FAULT_KINDS;
+}
+
+/* The RoCE packet that a message loses. It has random numbers of its own, so that the other faults
+ * are those of the same seed over UDP. */
+static enum fault_kind
+drop_of(const struct packet_faults *faults, const struct wire_packet *packet, uint32_t place)
+{
+	struct model_random random = {.counter = model_random_key(faults->seed, MODEL_PURPOSE_DROP,
+					      packet->pulse, place)};
+	enum fault_kind kind = FAULT_KINDS;
+
+	for (unsigned int i = 0; i < FAULT_DROP_EVENT - FAULT_DROP_FIRST; i++)
+		if (happens(&random, faults->options.drop[i]) && kind == FAULT_KINDS)
+			kind = FAULT_DROP_FIRST + i;
+	return kind;
 }
 
 static void
@@ -192,9 +208,8 @@ static uint32_t
 pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wire_packet *out,
 	struct frame_outcome *outcome)
 {
-	uint32_t place = (uint32_t)(packet->module * faults->wire.interfaces + packet->interface) *
-			JUNGFRAU_MODULE_PACKETS +
-		packet->packet;
+	uint32_t stream = packet->module * faults->wire.interfaces + packet->interface;
+	uint32_t place = stream * JUNGFRAU_MODULE_PACKETS + packet->packet;
 	struct model_random random = {.counter = model_random_key(faults->seed, MODEL_PURPOSE_FAULT,
 					      packet->pulse, place)};
 	enum fault_kind kind = loss_of(faults, packet, &random);
@@ -204,14 +219,22 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 	if (kind != FAULT_KINDS) {
 		faults->count[kind]++;
 		outcome->lost++;
-		return 0;
+		packet->damage = (uint8_t)kind;
+		if (!faults->options.messages || kind == FAULT_STALL)
+			return 0;
+		out[0] = *packet;
+		return 1;
 	}
 	kind = damage_of(faults, &random);
+	if (faults->options.messages)
+		kind = drop_of(faults, packet, place);
 	packet->damage = (uint8_t)kind;
 	packet->random = model_random_next(&random);
 	if (kind != FAULT_KINDS)
 		faults->count[kind]++;
-	if (kind != FAULT_KINDS && kind != FAULT_CORRUPT_PIXELS)
+	if (kind >= FAULT_DROP_FIRST && kind != FAULT_KINDS)
+		outcome->lost++;
+	else if (kind != FAULT_KINDS && kind != FAULT_CORRUPT_PIXELS)
 		outcome->damaged++;
 	else
 		outcome->sent++;
@@ -263,6 +286,24 @@ packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_pa
 	if (faults->idle)
 		outcome->sent = count;
 	return count;
+}
+
+enum fault_kind
+packet_faults_event(
+	struct packet_faults *faults, uint64_t pulse, uint32_t module, uint32_t interface)
+{
+	/* a packet number that no message has */
+	const uint32_t place = (module * faults->wire.interfaces + interface) |
+		(uint32_t)JUNGFRAU_MODULES_MAX * 2 * JUNGFRAU_MODULE_PACKETS;
+	struct model_random random = {
+		.counter = model_random_key(faults->seed, MODEL_PURPOSE_DROP, pulse, place)};
+
+	if (stalled(faults, pulse, module))
+		return FAULT_STALL;
+	if (!happens(&random, faults->options.drop[FAULT_DROP_EVENT - FAULT_DROP_FIRST]))
+		return FAULT_KINDS;
+	faults->count[FAULT_DROP_EVENT]++;
+	return FAULT_DROP_EVENT;
 }
 
 uint32_t

@@ -7,6 +7,11 @@
  * on. They are sent in the order of the output. All faults are a function of seed, pulse and
  * packet, so a second pass over the same pulses gives the same result. A transmitting run computes
  * its truth in this way.
+ *
+ * With fault_options.messages, a packet is an RDMA message of several RoCE packets. A message that
+ * the network loses is then returned, too, with the damage FAULT_LOSS or FAULT_BURST_LOSS: the
+ * sender uses its PSNs, and does not let its packets onto the wire. A message with the damage
+ * FAULT_DROP_FIRST, FAULT_DROP_MIDDLE or FAULT_DROP_LAST loses one packet.
  */
 #ifndef PACKET_FAULTS_H
 #define PACKET_FAULTS_H
@@ -57,6 +62,14 @@ uint32_t packet_faults_delay(const struct packet_faults *faults);
  */
 uint32_t packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_packet *out,
 	struct frame_outcome *outcome);
+
+/**
+ * What happens to the event that a stream sends after a frame. To be called once.
+ * @return FAULT_KINDS: it arrives; FAULT_DROP_EVENT: it is lost, and counted; FAULT_STALL: the
+ *   module does not send it
+ */
+enum fault_kind packet_faults_event(
+	struct packet_faults *faults, uint64_t pulse, uint32_t module, uint32_t interface);
 
 /** Return the packets that are still delayed, at the end. @return their number */
 uint32_t packet_faults_flush(struct packet_faults *faults, struct wire_packet *out);

@@ -21,6 +21,7 @@
 #include "egress/egress.h"
 #include "output/preview.h"
 #include "pipeline.h"
+#include "port/gang_memory.h"
 #include "settings.h"
 
 /** Every message of a file is a multiple of this size (app/common/README.rst). */
@@ -149,9 +150,7 @@ check_directory(struct check *c, const struct settings *s, const struct check_ma
 void
 check_space(struct check *c, const struct settings *s)
 {
-	const struct gk_geometry geometry = {.tiles = s->detector.tiles,
-		.tile_rows = s->detector.ops->tile_rows,
-		.cols = s->detector.ops->cols};
+	const struct gk_geometry geometry = file_geometry(&s->detector);
 	const uint64_t image = gk_pixels(&geometry) * (s->value == GK_VALUE_I16 ? 2 : 4);
 	char path[PATH_MAX], bytes[16], each[16];
 	struct statvfs fs;

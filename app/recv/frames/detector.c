@@ -51,7 +51,17 @@ detector_init(
 	d->module_packets = ops->rows / ops->tile_rows;
 	d->stream_packets = d->module_packets / interfaces;
 	d->tiles = modules * d->module_packets;
+	d->parts = 1;
 	return detector_expect(d, 0, NULL, 0);
+}
+
+int
+detector_split(struct detector *d, uint32_t parts)
+{
+	if (parts == 0 || d->ops->tile_rows % parts != 0)
+		return -EINVAL;
+	d->parts = parts;
+	return 0;
 }
 
 int

@@ -83,6 +83,9 @@ struct detector {
 	uint8_t expect_from[DETECTOR_STREAMS_MAX];
 	uint8_t expect_to[DETECTOR_STREAMS_MAX];
 	uint32_t expected; /**< packets of a frame that are sent, all streams */
+	/** Addresses of a packet's pixels: 1, or the number of RoCE packets over which the pixels of
+	 * a message are spread if messages are received by reference. */
+	uint32_t parts;
 	/** Expected status words: status & status_mask == status_value; 0, 0 = any. */
 	uint32_t status_mask;
 	uint32_t status_value;
@@ -113,6 +116,12 @@ int detector_init(
  * @return 0; -EINVAL: `rows` is not a whole, even number of packets, or no packet is left
  */
 int detector_expect(struct detector *d, uint32_t rows, const uint32_t *absent, uint32_t nb_absent);
+
+/**
+ * Set in how many parts the pixels of a packet are received, each of them at its own address.
+ * @return 0; -EINVAL: a part is not a whole number of rows
+ */
+int detector_split(struct detector *d, uint32_t parts);
 
 /** Packets that a stream sends for a frame. */
 static inline uint32_t

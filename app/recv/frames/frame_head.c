@@ -280,7 +280,8 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	uint32_t packets = 0;
 
 	f->frame = frame_table_number(ft, frame);
-	f->flags = 0;
+	f->flags = ft->config.trailers ? GK_FRAME_TRAILER : 0;
+	f->trailer = f->frame;
 	f->out = GK_NO_OUT;
 	f->missing = 0;
 	if (complete)
@@ -297,7 +298,8 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 		for (uint32_t p = d->expect_from[s]; p < d->expect_to[s]; p++) {
 			if (present != 0 && (st->seen[p >> 6] >> (p & 63) & 1) != 0)
 				continue;
-			f->packet[tile + p] = 0;
+			for (uint32_t i = 0; i < d->parts; i++)
+				f->packet[(tile + p) * d->parts + i] = 0;
 			frame_table_mbufs(ft, slot)[tile + p] = NULL;
 		}
 	}

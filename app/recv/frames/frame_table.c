@@ -61,7 +61,7 @@ frame_table_create(const struct frame_table_config *config)
 	ft->config.detector = &ft->detector;
 	ft->frames = config->frames;
 	ft->frame_stride = gk_frame_stride(
-		&(struct gk_geometry){.tiles = d->tiles, .tile_rows = 1, .cols = 1});
+		&(struct gk_geometry){.tiles = d->tiles * d->parts, .tile_rows = 1, .cols = 1});
 	ft->entry_mask = entries - 1;
 	ft->deaf_cycles =
 		RTE_MIN(rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS, config->stall_cycles / 8);
@@ -266,6 +266,26 @@ frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t
 	if (st->tag != ((frame + 1) << FRAME_TAG_SLOT_BITS | slot))
 		return 0;
 	return __builtin_popcountll(st->seen[0]) + __builtin_popcountll(st->seen[1]);
+}
+
+void
+frame_table_lose(struct frame_table *ft, struct frame_closed *closed, const uint64_t map[])
+{
+	const struct detector *d = &ft->detector;
+
+	closed->packets = 0;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		struct frame_stream *st = frame_table_stream(ft, closed->slot, s);
+		const uint32_t first = detector_stream_tile(d, s);
+
+		if (frame_table_stream_packets(ft, closed->slot, s) == 0)
+			continue;
+		for (uint32_t p = d->expect_from[s]; p < d->expect_to[s]; p++)
+			if ((map[(first + p) / 64] >> (first + p) % 64 & 1) != 0)
+				st->seen[p >> 6] &= ~(UINT64_C(1) << (p & 63));
+		closed->packets += frame_table_stream_packets(ft, closed->slot, s);
+	}
+	closed->missing = d->expected - closed->packets;
 }
 
 void

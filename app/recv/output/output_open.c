@@ -333,7 +333,7 @@ create_writer(struct pipeline *p, const struct settings *s, struct batch_writer 
 		.run = s->run,
 		.records = p->egress,
 		.returns = p->returned,
-		.geometry = p->gk_config->geometry,
+		.geometry = file_geometry(&s->detector),
 		.layout = p->gk_config->layout,
 		.value = s->value,
 		.modules = s->detector.modules,

@@ -12,6 +12,12 @@ enum port_drop {
 	PORT_NO_MBUF,	/**< the mempool was empty */
 	/** `ierrors`: damaged on the wire, or too long; drivers do not distinguish these */
 	PORT_ERRORS,
+	PORT_ICRC,	 /**< RoCE: invariant CRC is wrong */
+	PORT_INCOMPLETE, /**< RoCE: another packet of the message was lost */
+	PORT_REPEATED,	 /**< RoCE: PSN of an earlier packet */
+	/** RoCE: not for a queue pair of a stream, not from its source, or with a wrong key, address,
+	 * operation or length */
+	PORT_REFUSED,
 	PORT_DROPS
 };
 

@@ -12,6 +12,8 @@
 
 #include <gk.h>
 
+#include "frames/detector.h"
+
 struct settings;
 
 enum gang_piece {
@@ -34,7 +36,18 @@ struct gang_memory {
 	uint64_t bytes;
 };
 
-/** Compute the geometry of frames and the layout of output slots. */
+/**
+ * Geometry of frames in files: a tile is the pixels of a packet. For gangs it may be a part of them
+ * (detector.parts).
+ */
+static inline struct gk_geometry
+file_geometry(const struct detector *d)
+{
+	return (struct gk_geometry){
+		.tiles = d->tiles, .tile_rows = d->ops->tile_rows, .cols = d->ops->cols};
+}
+
+/** Compute the geometry of frames for gangs, and the layout of output slots. */
 void gang_memory_layout(
 	const struct settings *s, struct gk_geometry *geometry, struct gk_layout *layout);
 

@@ -16,13 +16,23 @@
 #define PORT_UDP_HEADERS \
 	(sizeof(struct rte_ether_hdr) + sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_udp_hdr))
 
+#define PORT_BTH_BYTES 12
+
 struct port_demand
 port_demand_of(const struct settings *s)
 {
+	/* a message has one mbuf for each part of its pixels, and one for its trailer */
+	const uint32_t parts = s->detector.parts;
+	const uint32_t mbufs = s->ingest.transport == INGEST_UDP ? 1 : parts + 1;
+
+	/* what a device writes into memory stays in no mbuf */
+	if (settings_in_memory(s))
+		return (struct port_demand){.nb_rx = s->rx_lcores, .packet_mbufs = 1};
 	return (struct port_demand){
-		.frame_packets = s->slots * s->detector.tiles,
-		.held = s->detector.tiles,
+		.frame_packets = s->slots * s->detector.tiles * parts,
+		.held = s->detector.tiles * mbufs,
 		.nb_rx = s->rx_lcores,
+		.packet_mbufs = mbufs,
 	};
 }
 
@@ -38,10 +48,11 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 		 * Packets that wait for their frame came from a queue of this port or from an
 		 * handoff ring.
 		 */
-		.bursts = queues * RX_PENDING_SOURCE +
-			demand->nb_rx *
-				(RX_PENDING_SOURCE + (demand->nb_rx + 1) * RX_BURST +
-					RX_HANDOFF_RING_SIZE),
+		.bursts = demand->packet_mbufs *
+			(queues * RX_PENDING_SOURCE +
+				demand->nb_rx *
+					(RX_PENDING_SOURCE + (demand->nb_rx + 1) * RX_BURST +
+						RX_HANDOFF_RING_SIZE)),
 		.held = demand->held,
 	};
 
@@ -53,7 +64,10 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 uint32_t
 port_header_bytes(const struct settings *s)
 {
-	return PORT_UDP_HEADERS + s->detector.ops->header_bytes;
+	/* UDP packets have the detector's header, RoCE packets have a BTH; RDMA WRITE has 16 more */
+	return PORT_UDP_HEADERS +
+		(s->ingest.transport == INGEST_UDP ? s->detector.ops->header_bytes
+						   : PORT_BTH_BYTES);
 }
 
 uint32_t
@@ -65,10 +79,13 @@ port_element_lead(const struct settings *s, bool split)
 uint32_t
 port_element_bytes(const struct settings *s, bool split)
 {
-	const uint32_t pixels = s->detector.ops->pixel_bytes;
+	const uint32_t pixels =
+		s->ingest.transport == INGEST_UDP ? s->detector.ops->pixel_bytes : s->ingest.mtu;
 	uint32_t bytes = port_element_lead(s, split) + pixels;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
+		if (s->ports[i].adapter)
+			continue;
 		const uint32_t longest = PORT_L2_BYTES + s->ports[i].mtu;
 
 		bytes = RTE_MAX(bytes,

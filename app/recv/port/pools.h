@@ -22,6 +22,7 @@ struct port_demand {
 	uint32_t frame_packets; /**< packets that frame slots may hold */
 	uint32_t held;		/**< packets of a frame that RX roles may hold (rx_held) */
 	uint32_t nb_rx;		/**< number of RX lcores; only they allocate and free mbufs */
+	uint32_t packet_mbufs;	/**< mbufs of a packet or message that waits */
 };
 
 struct port_demand port_demand_of(const struct settings *s);

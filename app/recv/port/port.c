@@ -18,6 +18,8 @@
 
 #include <net_replay.h>
 
+#include <rdma.h>
+
 #include "port/memory.h"
 #include "port/pools.h"
 #include "port/port.h"
@@ -25,6 +27,9 @@
 #include "settings.h"
 
 RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
+
+/** Descriptors of a TX queue of a RoCE device, which sends ARP replies and CM messages. */
+#define PORT_TX_DESCRIPTORS 512
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
 
@@ -220,7 +225,46 @@ const char *const port_drop_names[PORT_DROPS] = {
 	[PORT_RING_FULL] = "ring_full",
 	[PORT_NO_MBUF] = "no_mbuf",
 	[PORT_ERRORS] = "errors",
+	[PORT_ICRC] = "bad_icrc",
+	[PORT_INCOMPLETE] = "incomplete_message",
+	[PORT_REPEATED] = "repeated",
+	[PORT_REFUSED] = "refused",
 };
+
+/** Counters of a RoCE device that are drops of a port. */
+static const struct {
+	const char *name;
+	enum port_drop drop;
+} rdma_drops[] = {
+	{"rx_no_mbuf", PORT_NO_MBUF},
+	{"rx_icrc_errors", PORT_ICRC},
+	{"rx_uc_dropped", PORT_INCOMPLETE},
+	{"rx_duplicates", PORT_REPEATED},
+	{"rx_malformed", PORT_REFUSED},
+	{"rx_bad_opcode", PORT_REFUSED},
+	{"rx_unknown_qpn", PORT_REFUSED},
+	{"rx_bad_state", PORT_REFUSED},
+	{"rx_bad_address", PORT_REFUSED},
+	{"rx_bad_pkey", PORT_REFUSED},
+	{"rx_access_refused", PORT_REFUSED},
+	{"rx_invalid_requests", PORT_REFUSED},
+	{"rx_not_for_us", PORT_REFUSED},
+	{"rx_other_vlan", PORT_REFUSED},
+};
+
+#define XSTATS_MAX 128 /* counters of a device */
+
+static void
+add_rdma_drops(const struct rdma_dev *dev, uint64_t drops[PORT_DROPS])
+{
+	struct rdma_xstat x[XSTATS_MAX];
+	const int n = RTE_MIN(rdma_xstats_get(dev, x, XSTATS_MAX), XSTATS_MAX);
+
+	for (int i = 0; i < n; i++)
+		for (unsigned int d = 0; d < RTE_DIM(rdma_drops); d++)
+			if (strcmp(x[i].name, rdma_drops[d].name) == 0)
+				drops[rdma_drops[d].drop] += x[i].value;
+}
 
 void
 port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
@@ -234,12 +278,15 @@ port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 	if (!p->replay)
 		drops[PORT_NO_MBUF] += stats.rx_nombuf;
 	drops[PORT_ERRORS] += stats.ierrors;
+	if (p->dev != NULL)
+		add_rdma_drops(p->dev, drops);
 }
 
 static int
 choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 {
-	const bool can_split = port_can_split(p->id, info);
+	/* a RoCE packet has 54 or 70 bytes of headers, which a NIC does not split */
+	const bool can_split = port_can_split(p->id, info) && !p->rdma;
 
 	if (p->settings->mode == RX_MODE_SPLIT && !can_split) {
 		LOG(ERR, "%s cannot split buffers: use mode = single (or auto)\n", p->name);
@@ -390,17 +437,20 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx = info->default_rxconf;
 	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1: any */
-	uint16_t descriptors = p->settings->descriptors, none = 0;
+	uint16_t descriptors = p->settings->descriptors;
+	uint16_t sent = p->rdma ? PORT_TX_DESCRIPTORS : 0;
 	int ret;
 
 	conf.rxmode.mtu = port_mtu(p->settings, info);
-	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
+	if (p->rdma)
+		conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	ret = rte_eth_dev_configure(p->id, p->nb_queues, p->rdma ? p->nb_queues : 0, &conf);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,
 			rte_strerror(-ret));
 		return ret;
 	}
-	ret = rte_eth_dev_adjust_nb_rx_tx_desc(p->id, &descriptors, &none);
+	ret = rte_eth_dev_adjust_nb_rx_tx_desc(p->id, &descriptors, &sent);
 	if (ret != 0 && ret != -ENOTSUP)
 		return ret;
 	rx.offloads = conf.rxmode.offloads;
@@ -418,6 +468,14 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 			LOG(ERR, "%s: cannot set up RX queue %u of %u descriptors%s: %s\n", p->name,
 				q, descriptors, p->split ? ", split buffers" : "",
 				rte_strerror(-ret));
+			return ret;
+		}
+	}
+	for (uint32_t q = 0; p->rdma && q < p->nb_queues; q++) {
+		ret = rte_eth_tx_queue_setup(p->id, q, sent, socket, NULL);
+		if (ret != 0) {
+			LOG(ERR, "%s: cannot set up TX queue %u of %u descriptors: %s\n", p->name,
+				q, sent, rte_strerror(-ret));
 			return ret;
 		}
 	}
@@ -558,7 +616,9 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	char why[256];
 	int ret;
 
-	*p = (struct port){.settings = settings, .device = packets == GK_MEMORY_DEVICE};
+	*p = (struct port){.settings = settings,
+		.device = packets == GK_MEMORY_DEVICE,
+		.rdma = settings->rdma[0] != '\0'};
 	ret = find_device(p);
 	if (ret != 0)
 		return ret;
@@ -604,7 +664,8 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	if (ret != 0)
 		return ret;
 	take_all(p, &info);
-	if (p->flows && steer(p, all, owner, why, sizeof(why)) != 0) {
+	/* the RoCE device creates its own rules */
+	if (p->flows && !p->rdma && steer(p, all, owner, why, sizeof(why)) != 0) {
 		remove_rules(p);
 		if (settings->steering == RX_STEERING_FLOW) {
 			LOG(ERR, "%s: %s; set steering = software or auto\n", p->name, why);
@@ -621,6 +682,14 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 			: p->device ? "in GPU memory"
 				    : "in host memory");
 	return ret;
+}
+
+void
+port_of_adapter(struct port *p, const struct port_settings *settings, const uint8_t *owner)
+{
+	*p = (struct port){.settings = settings, .id = RTE_MAX_ETHPORTS, .rdma = true};
+	rte_strscpy(p->name, settings->rdma, sizeof(p->name));
+	assign_queues(p, owner, true);
 }
 
 void

@@ -26,6 +26,7 @@
 struct memory;
 struct port_demand;
 struct port_settings;
+struct rdma_dev;
 struct settings;
 struct source_filter;
 
@@ -45,7 +46,9 @@ struct port {
 	bool reference; /**< payload pool without data room: the driver attaches its own buffers */
 	bool device;	/**< pixels are in GPU memory */
 	bool flows;	/**< flow rules steer the streams; false: the software classifier does */
-	bool replay;	/**< a replay of a capture, which waits for its receiver */
+	bool rdma;	/**< a RoCE device polls the queues; it sends, too */
+	struct rdma_dev *dev; /**< ... which is opened by rx_messages_create() */
+	bool replay;	      /**< a replay of a capture, which waits for its receiver */
 	bool started;
 	uint32_t nb_queues;
 	/** the RX lcore (frame_rx index) that polls each queue */
@@ -124,6 +127,12 @@ uint64_t port_checksums(const struct rte_eth_dev_info *info);
 int port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
 	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
 	struct memory *memory);
+
+/**
+ * Describe an adapter in place of a port: it has no queues and pools of its own. Each RX lcore that
+ * has streams of it polls a completion queue.
+ */
+void port_of_adapter(struct port *p, const struct port_settings *settings, const uint8_t *owner);
 
 /** Add the driver's counters. Any thread. */
 void port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS]);

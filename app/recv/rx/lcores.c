@@ -104,7 +104,7 @@ spread(const struct settings *s, enum role_kind kind, uint32_t index)
 	const uint32_t others = s->rx_lcores + 1;
 	const uint32_t first = n > others ? others : (n + 1) / 2;
 
-	if (kind == ROLE_BUILDER || kind == ROLE_EGRESS)
+	if (kind == ROLE_BUILDER || kind == ROLE_EGRESS || kind == ROLE_CONNECT)
 		index = s->rx_lcores;
 	if (kind != ROLE_GANG)
 		return ids[index % first];
@@ -119,6 +119,7 @@ lcores_role(const struct settings *s, uint32_t n, struct role_place *place)
 		[ROLE_RX] = s->rx_lcores,
 		[ROLE_BUILDER] = 1,
 		[ROLE_EGRESS] = s->egress->device != NULL ? 1 : 0,
+		[ROLE_CONNECT] = s->ingest.transport != INGEST_UDP ? 1 : 0,
 		[ROLE_COMPRESS] = s->nb_compress_map,
 		/* gangs of a GPU poll on the GPU */
 		[ROLE_GANG] =
@@ -131,8 +132,11 @@ lcores_role(const struct settings *s, uint32_t n, struct role_place *place)
 	if (kind == RTE_DIM(has))
 		return false;
 	*place = (struct role_place){.kind = kind, .index = n};
-	if (kind == ROLE_BUILDER || kind == ROLE_EGRESS)
-		rte_strscpy(place->name, kind == ROLE_BUILDER ? "builder" : "egress",
+	if (kind == ROLE_BUILDER || kind == ROLE_EGRESS || kind == ROLE_CONNECT)
+		rte_strscpy(place->name,
+			kind == ROLE_BUILDER	      ? "builder"
+				: kind == ROLE_EGRESS ? "egress"
+						      : "connect",
 			sizeof(place->name));
 	else if (kind == ROLE_GANG)
 		snprintf(
@@ -155,6 +159,8 @@ lcores_add(struct lcores *l, const struct settings *s, const struct role_place *
 			[ROLE_RX] = {s->rx_map, s->nb_rx_map},
 			[ROLE_BUILDER] = {s->builder_map, s->nb_builder_map},
 			[ROLE_EGRESS] = {s->egress_map, s->nb_egress_map},
+			/* one lcore executes the control functions of all RDMA devices */
+			[ROLE_CONNECT] = {s->egress_map, s->nb_egress_map},
 			[ROLE_COMPRESS] = {s->compress_map, s->nb_compress_map},
 			[ROLE_GANG] = {s->gang_map, s->nb_gang_map},
 		},

@@ -22,6 +22,7 @@ enum role_kind {
 	ROLE_RX,       /**< receives and places packets */
 	ROLE_BUILDER,  /**< opens, closes and retires frames */
 	ROLE_EGRESS,   /**< RDMA to stores */
+	ROLE_CONNECT,  /**< answers ARP and connection requests of RoCE detectors */
 	ROLE_COMPRESS, /**< compresses raw frames for the writer */
 	ROLE_GANG      /**< a worker of a host gang */
 };

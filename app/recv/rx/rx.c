@@ -1,32 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads headers and places packets, keeps packets that wait or are held and retries them, and
- * forwards packets of streams that other RX roles own.
+ * Places packets, keeps packets that wait or are held and retries them, and forwards packets of
+ * streams that other RX roles own. Where packets come from is in transport.h.
  */
 
-#include <assert.h>
 #include <string.h>
-
-#include <rte_byteorder.h>
-#include <rte_ethdev.h>
-#include <rte_ether.h>
-#include <rte_ip.h>
-#include <rte_prefetch.h>
-#include <rte_udp.h>
 
 #include "counter.h"
 #include "rx/rx.h"
-#include "rx/sources.h"
+#include "rx/transport.h"
 
 const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_PACKETS] = "packets",
 	[RX_BYTES] = "bytes",
 	[RX_BURSTS] = "bursts",
 	[RX_WAITS] = "waits",
+	[RX_EVENTS] = "events",
+	[RX_EVENTS_LOST] = "events_lost",
 	[RX_HANDOFF_SENT] = "handoff",
 	[RX_PLACED] = "placed",
 	[RX_DUPLICATE] = "duplicate",
 	[RX_LATE] = "late",
+	[RX_OVERRUN] = "overrun",
 	[RX_REFUSED] = "refused",
 	[RX_OUTLIER] = "outlier",
 	[RX_BEYOND] = "after_run",
@@ -51,159 +46,8 @@ static const enum rx_counter counter_of_place[FRAME_PLACES] = {
 	[FRAME_PLACE_BEYOND] = RX_BEYOND,
 	[FRAME_PLACE_NO_RUN] = RX_NO_RUN,
 	[FRAME_PLACE_OTHER] = RX_OTHER,
+	[FRAME_PLACE_OVERRUN] = RX_OVERRUN,
 };
-
-struct headers {
-	struct rte_ether_hdr ether;
-	struct rte_ipv4_hdr ip;
-	struct rte_udp_hdr udp;
-	uint8_t detector[];
-} __rte_packed __rte_aligned(2);
-static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
-
-/**
- * Are the headers as the sender wrote them? If the port checks checksums, its result counts.
- * Exception: a UDP checksum of 0 means "not computed" and is never wrong.
- */
-static bool
-is_intact(const struct rte_mbuf *m, const struct headers *h)
-{
-	const uint64_t ip = m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
-
-	if (unlikely((m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD &&
-		    h->udp.dgram_cksum != 0))
-		return false;
-	if (ip == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
-		return true;
-	return ip != RTE_MBUF_F_RX_IP_CKSUM_BAD && rte_raw_cksum(&h->ip, sizeof(h->ip)) == 0xFFFF;
-}
-
-/**
- * Read Ethernet, IPv4 and UDP headers.
- * @return RX_PLACED if the packet may be the detector's, else the counter of the reason
- */
-static enum rx_counter
-classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
-{
-	const struct detector_ops *ops = rx->detector->ops;
-	const uint32_t header_bytes = sizeof(struct headers) + ops->header_bytes;
-	const struct headers *h = rte_pktmbuf_mtod(m, const struct headers *);
-
-	if (m->data_len < sizeof(*h) || h->ether.ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
-		h->ip.version_ihl != RTE_IPV4_VHL_DEF || h->ip.next_proto_id != IPPROTO_UDP)
-		return RX_FOREIGN;
-	/* only the first fragment has a UDP header, and no fragment can be used */
-	if ((h->ip.fragment_offset & RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) !=
-		0)
-		return RX_FRAGMENT;
-	p->stream = rx->streams->stream[rte_be_to_cpu_16(h->udp.dst_port)];
-	if (p->stream == RX_NO_STREAM)
-		return RX_FOREIGN;
-	if (unlikely(!is_intact(m, h)))
-		return RX_CHECKSUM;
-	if (h->udp.dgram_len !=
-			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes) ||
-		m->pkt_len < header_bytes + ops->pixel_bytes)
-		return RX_WRONG_LENGTH;
-	/* the pixels must be contiguous: after the headers, or alone in the next segment */
-	if (m->nb_segs > 1 ? m->data_len != header_bytes || m->next->data_len < ops->pixel_bytes
-			   : m->data_len < header_bytes + ops->pixel_bytes)
-		return RX_WRONG_LENGTH;
-	p->header = h->detector;
-	return RX_PLACED;
-}
-
-/** Count a packet of the detector's length to a port near those of the streams. */
-static void
-count_near(struct rx *rx, const struct rte_mbuf *m)
-{
-	const struct detector_ops *ops = rx->detector->ops;
-	const struct headers *h = rte_pktmbuf_mtod(m, const struct headers *);
-	int i;
-
-	if (m->data_len < sizeof(*h) || h->ether.ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
-		h->ip.version_ihl != RTE_IPV4_VHL_DEF || h->ip.next_proto_id != IPPROTO_UDP ||
-		h->udp.dgram_len !=
-			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes))
-		return;
-	i = rte_be_to_cpu_16(h->udp.dst_port) - rx->streams->udp_port + RX_NEAR_PORTS;
-	if (i >= 0 && i < 2 * RX_NEAR_PORTS)
-		counter_add(&rx->samples.near[i], 1);
-}
-
-/**
- * Count a packet that cannot be used, and keep a sample of it as struct rx_samples describes.
- * @param stream  of its port; unused unless the cause is found after the port is
- */
-static void
-keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause, uint32_t stream)
-{
-	struct rx_samples *all = &rx->samples;
-	const uint32_t waiting = all->head - __atomic_load_n(&all->tail, __ATOMIC_ACQUIRE);
-	struct rx_sample *s;
-	uint64_t n;
-
-	counter_add(&all->total, 1);
-	if (cause == RX_CHECKSUM || cause == RX_WRONG_LENGTH || cause == RX_MALFORMED)
-		counter_add(&all->stream[stream].packets, 1);
-	else if (cause == RX_FOREIGN)
-		count_near(rx, m);
-	if (waiting == 0)
-		all->since = 0;
-	n = all->since++;
-	if ((n & (n - 1)) != 0 || waiting == RX_SAMPLES)
-		return;
-	s = &all->ring[all->head % RX_SAMPLES];
-	s->length = m->pkt_len;
-	s->cause = cause;
-	s->bytes = RTE_MIN((uint32_t)m->data_len, (uint32_t)RX_SAMPLE_BYTES);
-	memcpy(s->data, rte_pktmbuf_mtod(m, const void *), s->bytes);
-	__atomic_store_n(&all->head, all->head + 1, __ATOMIC_RELEASE);
-}
-
-bool
-rx_take_sample(struct rx *rx, struct rx_sample *sample)
-{
-	struct rx_samples *all = &rx->samples;
-	const uint32_t tail = all->tail;
-
-	if (__atomic_load_n(&all->head, __ATOMIC_ACQUIRE) == tail)
-		return false;
-	*sample = all->ring[tail % RX_SAMPLES];
-	__atomic_store_n(&all->tail, tail + 1, __ATOMIC_RELEASE);
-	return true;
-}
-
-/** Keep a sample of a packet with another format, or with a number out of range. */
-static void
-keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t stream, uint32_t packet)
-{
-	struct rx_unusable *of = &rx->samples.stream[stream];
-
-	if (packet != DETECTOR_PACKET_BAD) {
-		if (of->lowest == 0 || packet + 1 < of->lowest)
-			__atomic_store_n(&of->lowest, packet + 1, __ATOMIC_RELAXED);
-		if (packet + 1 > of->highest)
-			__atomic_store_n(&of->highest, packet + 1, __ATOMIC_RELAXED);
-	}
-	keep_sample(rx, m, RX_MALFORMED, stream);
-}
-
-/** Record a packet that is dropped although it has the detector's format. */
-static void
-note_drop(struct rx *rx, uint32_t stream, uint64_t frame, enum rx_counter cause)
-{
-	const uint64_t progress = rx->frx->progress[stream];
-	struct rx_drop *d = &rx->drops[stream];
-
-	counter_set(&d->in_row, d->progress == progress ? d->in_row + 1 : 1);
-	counter_set(&d->progress, progress);
-	__atomic_store_n(&d->frame, frame, __ATOMIC_RELAXED);
-	__atomic_store_n(&d->cause, cause, __ATOMIC_RELAXED);
-	counter_add(&d->packets, 1);
-	if (cause == RX_LATE && frame < __atomic_load_n(&rx->first_frame, __ATOMIC_RELAXED))
-		counter_add(&d->early, 1);
-}
 
 /** Record a packet that is after the last frame of the run. */
 static void
@@ -211,177 +55,6 @@ note_beyond(struct rx *rx, uint32_t stream, uint64_t frame)
 {
 	counter_set(&rx->beyond[stream].frame, frame);
 	counter_add(&rx->beyond[stream].packets, 1);
-}
-
-/** Packets of a burst whose headers were read. They may be placed. */
-struct batch {
-	struct rx_packet *packets;
-	uint32_t n;
-};
-
-/** Free the packets of some streams. @return number of the others */
-static uint32_t
-drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t streams,
-	enum rx_counter cause)
-{
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if ((streams >> packets[i].stream & 1) == 0) {
-			packets[kept++] = packets[i];
-			continue;
-		}
-		counter_add(&rx->counters[cause], 1);
-		note_drop(rx, packets[i].stream, packets[i].frame, cause);
-		rte_pktmbuf_free(packets[i].m);
-	}
-	return kept;
-}
-
-/** Drop all packets of some streams, placed, pending or in this burst: their source was wrong. */
-static void
-expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batch)
-{
-	for (uint64_t i = streams; i != 0; i &= i - 1) {
-		const uint32_t s = __builtin_ctzll(i);
-		const uint32_t n = frame_rx_expel(rx->table, rx->frx, s);
-
-		counter_set(&rx->counters[RX_PLACED], rx->counters[RX_PLACED] - n);
-		counter_add(&rx->counters[cause], n);
-		rx->waiting[s] = 0;
-	}
-	for (uint32_t i = 0; i < rx->nb_pending; i++)
-		if ((streams >> rx->pending[i].stream & 1) != 0 && rx->pending[i].held != RX_HELD)
-			rx->nb_of_source[rx->pending[i].source]--;
-	for (uint64_t i = streams; i != 0; i &= i - 1)
-		rx->nb_held[__builtin_ctzll(i)] = 0;
-	rx->nb_pending = drop_streams(rx, rx->pending, rx->nb_pending, streams, cause);
-	batch->n = drop_streams(rx, batch->packets, batch->n, streams, cause);
-}
-
-/** Check positions again: a stream of any RX role has announced another one. */
-static void
-review_positions(struct rx *rx, uint32_t version, struct batch *batch)
-{
-	const struct frame_table_config *c = &rx->table->config;
-	uint64_t mine = 0, misplaced;
-
-	for (uint32_t s = 0; s < rx->detector->streams; s++)
-		if (c->owner[s] == rx->frx->id)
-			mine |= UINT64_C(1) << s;
-	rx->sources_version = version;
-	misplaced = sources_review(rx->sources, mine);
-	if (misplaced != 0)
-		expel(rx, misplaced, RX_MISPLACED, batch);
-}
-
-static void
-check_positions(struct rx *rx, struct batch *batch)
-{
-	const uint32_t version = __atomic_load_n(&rx->sources->version, __ATOMIC_ACQUIRE);
-
-	if (unlikely(version != rx->sources_version))
-		review_positions(rx, version, batch);
-}
-
-/**
- * Decide about a packet that does not pass its stream's filter.
- * @return RX_PLACED if it is taken, else the counter of the reason
- */
-static enum rx_counter
-judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
-	struct batch *batch)
-{
-	const enum source_verdict v = sources_judge(rx->sources, stream, headers, position);
-
-	if (v == SOURCE_EXPELLED)
-		expel(rx, UINT64_C(1) << stream, RX_FOREIGN, batch);
-	check_positions(rx, batch);
-	if (v != SOURCE_OURS)
-		return v == SOURCE_MISPLACED ? RX_MISPLACED : RX_FOREIGN;
-	return rx->sources->stream[stream].misplaced ? RX_MISPLACED : RX_PLACED;
-}
-
-/**
- * Read the headers of a burst. Packets that are not the detector's are dropped. Packets of other RX
- * roles enter the outgoing handoff buffer of that role, which has room for a burst (see
- * poll_sources()).
- * @return packets in `out`
- */
-static uint32_t
-read_headers(
-	struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
-{
-	struct detector_packet parsed[RX_BURST];
-	const uint8_t *owner = rx->table->config.owner;
-	const uint32_t frx = rx->frx->id;
-	const uint8_t *header[RX_BURST];
-	struct rte_mbuf *drop[RX_BURST];
-	struct batch batch = {.packets = out};
-	uint32_t valid = 0, dropped = 0;
-
-	check_positions(rx, &batch);
-
-	/* headers span two cache lines: the fields that identify the detector are at the end */
-	for (uint32_t i = 0; i < n; i++) {
-		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
-		rte_prefetch0(rte_pktmbuf_mtod_offset(burst[i], void *, RTE_CACHE_LINE_SIZE));
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		const enum rx_counter c = classify(rx, burst[i], &out[valid]);
-
-		if (unlikely(c != RX_PLACED)) {
-			counter_add(&rx->counters[c], 1);
-			keep_sample(rx, burst[i], c, out[valid].stream);
-			drop[dropped++] = burst[i];
-			continue;
-		}
-		if (burst[i]->nb_segs > 1)
-			rte_prefetch0(burst[i]->next);
-		header[valid] = out[valid].header;
-		out[valid++].m = burst[i];
-	}
-	if (likely(valid > 0))
-		rx->detector->ops->parse(header, parsed, valid);
-	for (uint32_t i = 0; i < valid; i++) {
-		const uint32_t stream = out[i].stream;
-		struct rx_packet *p;
-
-		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
-			    parsed[i].packet >= rx->detector->expect_to[stream])) {
-			counter_add(&rx->counters[RX_MALFORMED], 1);
-			keep_malformed(rx, out[i].m, stream, parsed[i].packet);
-			drop[dropped++] = out[i].m;
-			continue;
-		}
-		if (unlikely(owner[stream] != frx)) {
-			const uint32_t to = owner[stream];
-
-			rx->handoff_out[to][rx->nb_handoff_out[to]++] = out[i].m;
-			continue;
-		}
-		if (unlikely(!source_takes(&rx->sources->filter[stream],
-			    out[i].header - sizeof(struct headers), parsed[i].position))) {
-			const enum rx_counter c = judge(rx, stream,
-				out[i].header - sizeof(struct headers), parsed[i].position, &batch);
-
-			if (c != RX_PLACED) {
-				counter_add(&rx->counters[c], 1);
-				note_drop(rx, stream, parsed[i].frame, c);
-				drop[dropped++] = out[i].m;
-				continue;
-			}
-		}
-		p = &out[batch.n++];
-		*p = out[i];
-		p->source = source;
-		p->frame = parsed[i].frame;
-		p->packet = parsed[i].packet;
-		p->held = RX_NOT_HELD;
-	}
-	if (dropped > 0)
-		rte_pktmbuf_free_bulk(drop, dropped);
-	return batch.n;
 }
 
 /**
@@ -547,6 +220,32 @@ counter_of_drop(
 	return counter;
 }
 
+/** Place a UDP packet; see rx_transport.place. */
+static inline enum frame_placement
+place_udp(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest)
+{
+	struct rte_mbuf *m = p->m, *pixels = m;
+	enum frame_placement result;
+	uint64_t address;
+
+	if (m->nb_segs > 1) {
+		/* `next` is in the mbuf's second cache line: it is read only if it is used */
+		pixels = m->next;
+		address = rte_pktmbuf_mtod(pixels, uint64_t) + (uint64_t)rx->view;
+	} else {
+		address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
+	}
+	result = frame_rx_place(
+		rx->table, rx->frx, p->stream, frame, p->packet, p->header, address, pixels);
+	if (likely(result == FRAME_PLACED) && pixels != m) {
+		/* the header segment is freed at once, the pixels stay */
+		m->next = NULL;
+		m->nb_segs = 1;
+		*rest = m;
+	}
+	return result;
+}
+
 /**
  * Place packets. Packets that wait or are held are moved to the front. They do not delay packets
  * of earlier frames: a packet with a corrupt number waits alone.
@@ -561,25 +260,18 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct rx_packet *p = &packets[i];
-		/* `next` is in the mbuf's second cache line: read it only if it is used */
-		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
-		uint64_t frame = p->frame, address;
-		enum frame_placement result;
+		struct rte_mbuf *rest = NULL;
+		uint64_t frame = p->frame;
+		enum frame_placement result = FRAME_PLACE_OTHER;
 
-		if (pixels != NULL) {
-			address = rte_pktmbuf_mtod(pixels, uint64_t) + (uint64_t)rx->view;
-		} else {
-			pixels = m;
-			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
-		}
-		result = FRAME_PLACE_OTHER;
 		if (likely(frame_rx_is_ours(rx->table, &frame))) {
 			result = FRAME_PLACES;
 			if (unlikely(rx->nb_pending + waiting > 0))
 				result = check_order(rx, p, frame);
 			if (likely(result == FRAME_PLACES))
-				result = frame_rx_place(rx->table, rx->frx, p->stream, frame,
-					p->packet, p->header, address, pixels);
+				result = rx->transport->place == NULL
+					? place_udp(rx, p, frame, &rest)
+					: rx->transport->place(rx, p, frame, &rest);
 			if (unlikely(result == FRAME_PLACE_HOLD && p->held == RX_NOT_HELD))
 				result = hold(rx, p, frame);
 		}
@@ -594,22 +286,20 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			continue;
 		}
 		if (likely(result == FRAME_PLACED)) {
-			counter_add(&rx->counters[RX_PLACED], 1);
-			if (pixels == m)
+			counter_add(&rx->counters[RX_PLACED], rx_packets_of(rx, p->stream));
+			if (rest == NULL)
 				continue;
-			/* the header segment is freed at once, the pixels stay */
-			m->next = NULL;
-			m->nb_segs = 1;
 		} else {
 			const enum rx_counter counter = counter_of_drop(rx, p, result, retry);
 
-			counter_add(&rx->counters[counter], 1);
+			rx_count_drop(rx, p, counter);
 			if (result <= FRAME_PLACE_OUTLIER && counter != RX_STOPPED)
-				note_drop(rx, p->stream, p->frame, counter);
+				rx_note_drop(rx, p->stream, p->frame, counter);
 			else if (counter == RX_BEYOND)
 				note_beyond(rx, p->stream, p->frame);
+			rest = p->m;
 		}
-		release[released++] = m;
+		release[released++] = rest;
 		if (unlikely(released == RTE_DIM(release))) {
 			rte_pktmbuf_free_bulk(release, released);
 			released = 0;
@@ -710,8 +400,8 @@ drop_blocking(struct rx *rx)
 				frame_rx_vote_blocking(rx->table, rx->frx, p->stream, frame);
 			frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		}
-		counter_add(&rx->counters[RX_OUTLIER], 1);
-		note_drop(rx, p->stream, p->frame, RX_OUTLIER);
+		rx_count_drop(rx, p, RX_OUTLIER);
+		rx_note_drop(rx, p->stream, p->frame, RX_OUTLIER);
 		rx->waiting[p->stream] = 0;
 		rx->nb_of_source[p->source]--;
 		rte_pktmbuf_free(p->m);
@@ -742,50 +432,16 @@ publish_waits(struct rx *rx)
 	frame_rx_crowd(rx->frx, rx->crowded);
 }
 
-/** Read and place a burst. Packets that must wait become pending; there is room for a burst. */
-static void
-take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
+void
+rx_take(struct rx *rx, struct rx_packet *packets, uint32_t n)
 {
-	struct rx_packet packets[RX_BURST];
-	const uint32_t kept = read_headers(rx, source, burst, n, packets);
-	const uint32_t waiting = place(rx, packets, kept);
+	const uint32_t waiting = place(rx, packets, n);
 
 	rx->counted = true;
 	if (unlikely(waiting > 0)) {
 		memcpy(&rx->pending[rx->nb_pending], packets, waiting * sizeof(packets[0]));
 		set_pending(rx, rx->nb_pending + waiting);
 	}
-}
-
-static uint32_t
-poll_queue(struct rx *rx, uint32_t q)
-{
-	struct rte_mbuf *burst[RX_BURST];
-	const uint32_t n =
-		rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
-
-	if (n == 0)
-		return 0;
-	counter_add(&rx->counters[RX_PACKETS], n);
-	counter_add(&rx->counters[RX_BURSTS], 1);
-	for (uint32_t i = 0; i < n; i++)
-		counter_add(&rx->counters[RX_BYTES], burst[i]->pkt_len);
-	take(rx, q, burst, n);
-	return n;
-}
-
-static uint32_t
-poll_handoff_ring(struct rx *rx)
-{
-	struct rte_mbuf *burst[RX_BURST];
-	const uint32_t n = rte_ring_dequeue_burst(rx->handoff_ring, (void **)burst, RX_BURST, NULL);
-
-	if (n == 0)
-		return 0;
-	rx->handoff_used = true;
-	rx->handoff_taken += n;
-	take(rx, rx->nb_queues, burst, n);
-	return n;
 }
 
 /**
@@ -806,17 +462,29 @@ poll_sources(struct rx *rx)
 		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
 			if (is_full(rx, q))
 				continue;
-			n = poll_queue(rx, q);
+			n = rx->transport->poll(rx, q);
 			more |= n == RX_BURST;
 			total += n;
 		}
 		if (is_full(rx, rx->nb_queues))
 			continue;
-		n = poll_handoff_ring(rx);
+		n = rx->transport->poll(rx, rx->nb_queues);
 		more |= n == RX_BURST;
 		total += n;
 	}
 	return total;
+}
+
+static uint64_t
+pending_packets(const struct rx *rx)
+{
+	uint64_t n = 0;
+
+	if (likely(!rx->transport->events))
+		return rx->nb_pending;
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		n += rx_packets_of(rx, rx->pending[i].stream);
+	return n;
 }
 
 /** Drop all pending packets, and those in the handoff ring and the outgoing buffers. */
@@ -831,9 +499,9 @@ drop_waiting(struct rx *rx)
 
 		if (frame_rx_is_ours(rx->table, &frame))
 			frame_rx_drop(rx->table, rx->frx, rx->pending[i].stream, frame);
+		rx_count_drop(rx, &rx->pending[i], RX_STOPPED);
 		rte_pktmbuf_free(rx->pending[i].m);
 	}
-	counter_add(&rx->counters[RX_STOPPED], rx->nb_pending);
 	set_pending(rx, 0);
 	none_waits(rx);
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++) {
@@ -861,7 +529,7 @@ rx_publish(struct rx *rx)
 {
 	const uint64_t version = rx->version + 1;
 	struct rx_counts *to = &rx->published[version % 2];
-	uint64_t pending = rx->nb_pending;
+	uint64_t pending = pending_packets(rx);
 
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++)
 		pending += rx->nb_handoff_out[i];

@@ -21,6 +21,8 @@
 #include "frames/frame_rx.h"
 #include "rx/counters.h"
 
+struct rx_messages;
+struct rx_transport;
 struct sources;
 
 #define RX_BURST 64
@@ -134,7 +136,7 @@ struct rx_counts {
 	uint64_t handoff_taken; /**< packets that other RX roles have forwarded to this one */
 	uint64_t pending;	/**< packets that wait, are held or are to be forwarded */
 } __rte_cache_aligned;
-static_assert(sizeof(struct rx_counts) == 3 * RTE_CACHE_LINE_SIZE, "written once a poll");
+static_assert(sizeof(struct rx_counts) == 4 * RTE_CACHE_LINE_SIZE, "written once a poll");
 
 /** State of an RX role. Once it runs, only its RX lcore writes it, except `stop`. */
 struct rx {
@@ -144,10 +146,13 @@ struct rx {
 	const struct detector *detector;
 	struct sources *sources;  /**< shared; this role writes those of its streams */
 	uint32_t sources_version; /**< sources.version that was reviewed last */
+	const struct rx_transport *transport;
+	/** RoCE: the queues are poll groups of these devices; NULL: UDP */
+	const struct rx_messages *messages;
 	uint32_t nb_queues;
 	struct {
-		uint16_t port;
-		uint16_t queue;
+		uint16_t port;	/**< RoCE: index in rx_messages.devices */
+		uint16_t queue; /**< RoCE: poll group */
 	} queues[RX_QUEUES_MAX];
 	/** Offset from an address in a second segment to the address that the gangs use. It is 0
 	 * because GPUs use the same addresses as NICs, except for a private gpu_host. */
@@ -186,10 +191,10 @@ struct rx {
 	struct rx_drop drops[DETECTOR_STREAMS_MAX];    /**< of this role's streams; for the log */
 	struct rx_beyond beyond[DETECTOR_STREAMS_MAX]; /**< likewise; for the end of the run */
 } __rte_cache_aligned;
-static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(offsetof(struct rx, published) == 18 * RTE_CACHE_LINE_SIZE, "three lines");
-static_assert(sizeof(struct rx) == 4502 * RTE_CACHE_LINE_SIZE,
-	"25 lines, what may wait, what could not be used, and 64 lines of drops");
+static_assert(offsetof(struct rx, counters) == 16 * RTE_CACHE_LINE_SIZE, "read by other threads");
+static_assert(offsetof(struct rx, published) == 20 * RTE_CACHE_LINE_SIZE, "four lines");
+static_assert(sizeof(struct rx) == 4506 * RTE_CACHE_LINE_SIZE,
+	"29 lines, what may wait, what could not be used, and 64 lines of drops");
 
 /**
  * Publish the counters. rx_poll() does it at its end. Only the role's lcore may call this.

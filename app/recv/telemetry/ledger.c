@@ -404,6 +404,10 @@ static const char *const port_hints[PORT_DROPS] = {
 		"dropped by ports: use more descriptors or RX lcores, or backpressure = refuse",
 	[PORT_NO_MBUF] = "dropped by ports: use more memory for frames, or backpressure = refuse",
 	[PORT_ERRORS] = "refused by ports: damaged (check cables) or too long (check MTU)",
+	[PORT_ICRC] = "RoCE packets with a wrong invariant CRC: check cables and the sender",
+	[PORT_INCOMPLETE] = "RoCE packets of messages of which another packet was lost",
+	[PORT_REPEATED] = "RoCE packets that came again",
+	[PORT_REFUSED] = "RoCE packets with a wrong queue pair, source, key, address or length",
 };
 
 void

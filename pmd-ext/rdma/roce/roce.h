@@ -77,9 +77,11 @@ enum roce_stat {
 	ROCE_RX_GAP,	   /**< requests with a PSN beyond the expected one: dropped */
 	ROCE_RX_STALE,	   /**< responses that match no outstanding request */
 	ROCE_RX_RNR,	   /**< no receive posted: RNR NAK sent (RC), dropped (UC, UD) */
-	ROCE_RX_UC_DROP,   /**< rest of a UC message after a loss */
-	ROCE_RX_TOO_LONG,  /**< UD: longer than the path MTU or the receive buffer */
-	ROCE_RX_NAK_SEQUENCE, /**< NAKs received */
+	ROCE_RX_UC_DROP,   /**< rest of a UC message after a loss; by reference: all its packets */
+	ROCE_RX_MESSAGES_FULL,	 /**< messages by reference dropped: ring full, rdma_roce_rx() */
+	ROCE_RX_MESSAGES_PAUSED, /**< polls without reception: messages by reference not taken */
+	ROCE_RX_TOO_LONG,	 /**< UD: longer than the path MTU or the receive buffer */
+	ROCE_RX_NAK_SEQUENCE,	 /**< NAKs received */
 	ROCE_RX_NAK_RNR,
 	ROCE_RX_NAK_FATAL,
 	ROCE_TX_NAK_SEQUENCE, /**< NAKs sent */
@@ -255,6 +257,8 @@ struct roce_qp_modify {
 	/* from RDMA_QP_INIT to RDMA_QP_RTR: */
 	/** Also in RTR and RTS, when the peer's MAC address has changed; NULL: no change */
 	const struct roce_path *path;
+	/** Instead of a path, of a queue pair that only receives: accepted source; 0: any */
+	const struct roce_gid *source;
 	uint32_t peer_qpn;
 	uint32_t peer_psn; /**< first expected PSN */
 	uint16_t mtu;

@@ -14,6 +14,7 @@
 
 #include "rx/rx.h"
 #include "rx/sources.h"
+#include "rx/transport.h"
 
 #define RIG_UDP_PORT	 50000
 #define RIG_HEADERS	 42
@@ -157,6 +158,7 @@ rig_roles(struct frame_table *ft, uint32_t handoff_size)
 		rx->frx = &ft->rx[i];
 		rx->streams = &rig_streams;
 		rx->detector = &ft->detector;
+		rx->transport = &rx_udp;
 		rx->sources = &rig_sources;
 		rx->peers = rig_rx;
 		rx->handoff_ring = rte_ring_create(name, handoff_size, SOCKET_ID_ANY,

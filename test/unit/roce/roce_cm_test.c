@@ -7,6 +7,8 @@
 
 #include <rte_errno.h>
 
+#include "rdma_roce.h"
+
 #define PORT 7174
 #define A    0 /* active side */
 #define B    1 /* passive side */
@@ -773,6 +775,58 @@ test_first_packet(void **state)
 	finish(listener);
 }
 
+/*
+ * A queue pair by reference that only receives accepts a connection: it takes packets of the
+ * sender of the REQ. The first one replaces the RTU, which is lost.
+ */
+static void
+test_reference(void **state)
+{
+	static uint8_t bytes[3000];
+	const struct rdma_mr_attr mr_attr = {.addr = bytes, .length = sizeof(bytes), .gpu = -1};
+	const struct rdma_roce_reference by = {.base = 4096,
+		.length = 4096,
+		.rkey = 7,
+		.max_bytes = sizeof(bytes),
+		.receive_only = true};
+	struct rdma_qp_attr attr = {.type = RDMA_QP_UC, .reference = &by};
+	struct rdma_roce_message message;
+	struct rdma_conn *listener;
+	struct pair p = {0};
+	struct rdma_mr *mr;
+
+	open_ip4();
+	mr = rdma_mr_reg(rig[A].pd, &mr_attr);
+	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_UC, PORT, 4, NULL);
+	connect_pair(&p, RDMA_QP_UC, NULL);
+	rig_wire.lose_next = 1u << (ROCE_CM_RTU - ROCE_CM_REQ);
+	p.conn[B] = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 100)->conn;
+	attr.send_cq = attr.recv_cq = rig[B].cq;
+	p.qp[B] = rdma_qp_create(rig[B].pd, &attr);
+	assert_non_null(p.qp[B]);
+	assert_int_equal(rdma_conn_accept(p.conn[B], p.qp[B], NULL), 0);
+	assert_int_equal(state_of(p.qp[B]), RDMA_QP_RTR);
+	rig_event(A, RDMA_EVENT_ESTABLISHED, 100);
+	const struct rdma_sge sge = {(uintptr_t)bytes, sizeof(bytes), rdma_mr_lkey(mr)};
+	const struct rdma_send_wr wr = {.sg = &sge,
+		.nb_sge = 1,
+		.op = RDMA_OP_WRITE_IMM,
+		.remote_addr = 4096 + 96,
+		.rkey = 7,
+		.imm = 5};
+	assert_int_equal(rdma_post_send(p.qp[A], &wr, 1), 1);
+	rig_event(B, RDMA_EVENT_ESTABLISHED, 20);
+	assert_int_equal(rdma_roce_poll_messages(rig[B].dev, 0, &message, 1), 1);
+	assert_int_equal(message.length, sizeof(bytes));
+	assert_int_equal(message.addr, 4096 + 96);
+	assert_int_equal(message.imm, 5);
+	rte_pktmbuf_free(message.m);
+	destroy(&p);
+	rig_run(10);
+	assert_int_equal(rdma_mr_dereg(mr), 0);
+	finish(listener);
+}
+
 /* Many connections over a wire with losses: each is established and closed at both ends. */
 static void
 test_bad_wire(void **state)
@@ -878,6 +932,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_destroy_everywhere),
 		cmocka_unit_test(test_sidr),
 		cmocka_unit_test(test_first_packet),
+		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_bad_wire),
 	};
 	int failed;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Completion and flushing of work requests, and the transition to the error state. */
 #include "engine/qp.h"
+#include "engine/reference.h"
 
 static void
 push(struct roce_qp *qp, struct roce_cq *cq, struct rdma_wc *wc)
@@ -115,6 +116,8 @@ roce_qp_fail(struct roce_qp *qp, enum rdma_wc_status status, bool fault)
 			qp->req.current++;
 		roce_complete_send(qp, status);
 	}
+	if (qp->reference)
+		roce_reference_drop(qp->reference);
 	roce_flush_sends(qp);
 	roce_flush_recvs(qp);
 }

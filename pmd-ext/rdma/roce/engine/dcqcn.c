@@ -15,8 +15,8 @@ void
 roce_congestion_mark(struct roce_qp *qp)
 {
 	roce_count(qp->poll_group, ROCE_RX_CE);
-	/* UD has no connected peer to notify. */
-	if (qp->type == RDMA_QP_UD || qp->poll_group->now < qp->cnp_at)
+	/* There is no path to a connected peer: UD, and queue pairs that only receive. */
+	if (qp->path.length == 0 || qp->poll_group->now < qp->cnp_at)
 		return;
 	qp->cnp_at = qp->poll_group->now + rte_get_tsc_hz() / NOTIFY_PER_SECOND;
 	qp->cnp_due = true;

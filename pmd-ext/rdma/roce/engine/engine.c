@@ -16,6 +16,7 @@
 
 #include "engine/frame.h"
 #include "engine/qp.h"
+#include "engine/reference.h"
 
 #define POOL_MBUFS 16383
 #define POOL_CACHE 512
@@ -256,6 +257,10 @@ receive(struct roce_poll_group *pg)
 	unsigned int n, total = 0;
 	uint16_t i;
 
+	if (unlikely(!roce_reference_has_room(pg))) {
+		roce_count(pg, ROCE_RX_MESSAGES_PAUSED);
+		return 0;
+	}
 	if (!pg->dev->no_poll && likely(roce_dev_has_port(pg->dev)) &&
 		(!pg->dev->handover || pg->index == 0)) {
 		n = rte_eth_rx_burst(pg->port, pg->queue, m, ROCE_BURST);
@@ -263,14 +268,15 @@ receive(struct roce_poll_group *pg)
 		roce_poll_group_rx(pg, m, n, ROCE_FROM_PORT);
 		total = n;
 	}
-	if (pg->index == 0 && unlikely(!rte_ring_empty(pg->dev->given))) {
+	if (pg->index == 0 && unlikely(!rte_ring_empty(pg->dev->given)) &&
+		roce_reference_has_room(pg)) {
 		n = rte_ring_sc_dequeue_burst(pg->dev->given, (void **)m, ROCE_BURST, NULL);
 		roce_count_n(pg, ROCE_RX_TAKEN, n);
 		roce_poll_group_rx(pg, m, n, ROCE_FROM_DEVICE);
 		total += n;
 	}
 	for (i = 0; i < pg->dev->nb_poll_groups && pg->dev->nb_poll_groups > 1; i++) {
-		if (i == pg->index)
+		if (i == pg->index || !roce_reference_has_room(pg))
 			continue;
 		n = rte_ring_sc_dequeue_burst(pg->handover[i], (void **)m, ROCE_BURST, NULL);
 		roce_poll_group_rx(pg, m, n, ROCE_FROM_POLL_GROUP);
@@ -504,6 +510,7 @@ roce_poll_group_close(struct roce_poll_group *pg)
 	if (pg->nb_spare)
 		rte_mempool_put_bulk(pg->pool, (void **)pg->spare, pg->nb_spare);
 	roce_pool_free(dev, pg->pool);
+	rte_free(pg->messages);
 	dev->poll_groups[pg->index] = NULL;
 	rte_free(pg);
 }

@@ -174,6 +174,11 @@ roce_post_recv(struct rdma_qp *base, const struct rdma_recv_wr *wr, uint16_t n)
 	uint64_t length;
 	uint16_t i, j;
 
+	/* messages by reference need no receives, and would never complete one */
+	if (unlikely(qp->reference)) {
+		rte_errno = EINVAL;
+		return 0;
+	}
 	for (i = 0; i < n; i++) {
 		if (r->head - r->tail >= qp->base.attr.max_recv_wr) {
 			rte_errno = ENOMEM;

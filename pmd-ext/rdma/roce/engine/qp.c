@@ -11,6 +11,8 @@
 #include <rte_malloc.h>
 
 #include "engine/qp.h"
+#include "engine/reference.h"
+#include "net/ip.h"
 #include "port/device.h"
 
 /** Longest time that rdma_qp_destroy() waits for the port to free frames of the queue pair. */
@@ -43,9 +45,37 @@ qpn_new(const struct roce_dev *dev)
 	return qpn;
 }
 
+/** Choose the number of a queue pair. @return 0; -EINVAL, -EBUSY: logged */
+static int
+qpn_choose(const struct roce_qp *qp, uint32_t *qpn)
+{
+	const struct roce_dev *dev = qp->dev;
+	const uint32_t wanted = qp->reference ? qp->reference->attr.qpn : 0;
+
+	if (!wanted) {
+		*qpn = qpn_new(dev);
+		return 0;
+	}
+	if (wanted <= ROCE_QPN_CM || wanted > dev->qp_mask) {
+		RDMA_LOG(ERR, "device %s: queue pair of number 0x%06x, expected 2 to 0x%06x (qps=)",
+			dev->base.name, wanted, dev->qp_mask);
+		return -EINVAL;
+	}
+	if (dev->qps[wanted] || roce_control_holds_qpn(dev, wanted)) {
+		RDMA_LOG(ERR,
+			"device %s: queue pair of number 0x%06x, whose entry of the table is in "
+			"use; create queue pairs of fixed numbers first",
+			dev->base.name, wanted);
+		return -EBUSY;
+	}
+	*qpn = wanted;
+	return 0;
+}
+
 static void
 qp_free(struct roce_qp *qp)
 {
+	rte_free(qp->reference);
 	rte_free(qp->req.ring);
 	rte_free(qp->resp.ring);
 	rte_free(qp->resp.answers);
@@ -94,6 +124,7 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	struct roce_dev *dev = roce_dev(pd->dev);
 	struct rdma_dev_info info;
 	struct roce_qp *qp;
+	int ret;
 
 	if (dev->nb_qps >= dev->max_qps) {
 		RDMA_LOG(ERR, "device %s: %u queue pairs, expected at most %u (qps=)",
@@ -118,6 +149,16 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 		return NULL;
 	}
 	qp->poll_group = dev->poll_groups[attr->poll_group];
+	if (attr->reference) {
+		qp->reference = roce_reference_create(qp->poll_group, attr->reference);
+		if (!qp->reference) {
+			ret = -rte_errno;
+			goto fail;
+		}
+	}
+	ret = qpn_choose(qp, &qp->base.qpn);
+	if (ret < 0)
+		goto fail;
 	qp->send_cq = (struct roce_cq *)attr->send_cq;
 	qp->recv_cq = (struct roce_cq *)attr->recv_cq;
 	qp->type = attr->type;
@@ -136,11 +177,14 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	 * values. */
 	qp->base.pd = pd;
 	qp->base.attr = *attr;
-	qp->base.qpn = qpn_new(dev);
 	qp->udp_port = roce_path_udp_port(qp->base.qpn);
 	dev->nb_qps++;
 	atomic_store_explicit(&dev->qps[qp->base.qpn & dev->qp_mask], qp, memory_order_release);
 	return &qp->base;
+fail:
+	qp_free(qp);
+	rte_errno = -ret;
+	return NULL;
 }
 
 /**
@@ -171,6 +215,8 @@ qp_forget(struct roce_poll_group *pg, void *arg)
 			pg->groups[i] = pg->groups[--pg->nb_groups];
 		else
 			i++;
+	if (qp->reference)
+		roce_reference_forget(qp);
 	roce_cq_forget(qp->send_cq, &qp->base);
 	roce_cq_forget(qp->recv_cq, &qp->base);
 	return 0;
@@ -239,6 +285,10 @@ to_rtr(struct roce_qp *qp, const struct roce_qp_modify *to)
 
 	if (to->path)
 		set_path(qp, to->path);
+	if (to->source) {
+		qp->peer_gid = *to->source;
+		qp->any_source = roce_gid_is_none(to->source);
+	}
 	qp->peer_qpn = to->peer_qpn;
 	if (to->mtu)
 		qp->mtu = RTE_MIN(to->mtu, qp->base.attr.max_mtu);
@@ -327,6 +377,18 @@ roce_qp_error(struct rdma_qp *base)
 	return roce_qp_modify(base, &to);
 }
 
+/** The accepted source of a queue pair that only receives. @return 0; -EINVAL, -EHOSTUNREACH */
+static int
+source_get(const struct roce_dev *dev, const struct sockaddr *addr, struct roce_gid *source)
+{
+	*source = (struct roce_gid){{0}};
+	if (addr->sa_family == AF_UNSPEC)
+		return 0;
+	if (roce_gid_from_sockaddr(source, addr) < 0)
+		return -EINVAL;
+	return roce_dev_source(dev, source) ? 0 : -EHOSTUNREACH;
+}
+
 int
 roce_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 {
@@ -335,12 +397,22 @@ roce_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 	const struct rdma_qp_attr *attr = &base->attr;
 	struct roce_qp_modify to = {
 		.state = RDMA_QP_RTS, .retry_count = UINT8_MAX, .rnr_retry = UINT8_MAX};
+	const struct sockaddr *addr;
+	struct roce_gid source;
 	struct roce_path path;
 	int ret;
 
 	if (attr->type == RDMA_QP_UD)
 		return roce_qp_modify(base, &to);
-	ret = roce_qp_path(qp, (const struct sockaddr *)&peer->addr, &path);
+	addr = (const struct sockaddr *)&peer->addr;
+	if (attr->receive_only || (qp->reference && qp->reference->attr.receive_only)) {
+		ret = source_get(dev, addr, &source);
+		to.state = RDMA_QP_RTR;
+		to.source = &source;
+	} else {
+		ret = roce_qp_path(qp, addr, &path);
+		to.path = &path;
+	}
 	if (ret < 0)
 		return ret;
 	if (peer->mtu < 256 || peer->mtu > attr->max_mtu || !rte_is_power_of_2(peer->mtu) ||
@@ -351,7 +423,6 @@ roce_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 			dev->base.name, base->qpn, peer->qpn, peer->mtu, attr->max_mtu);
 		return -EINVAL;
 	}
-	to.path = &path;
 	to.peer_qpn = peer->qpn;
 	to.peer_psn = peer->psn;
 	to.local_psn = peer->local_psn;
@@ -399,6 +470,27 @@ roce_qp_info_get(const struct rdma_qp *base, struct rdma_qp_info *info)
 	info->mtu = qp->mtu;
 	info->retransmits = qp->req.retransmits;
 	info->rnr_naks = qp->req.rnr_naks;
+	return 0;
+}
+
+int
+rdma_roce_uc_info_get(const struct rdma_qp *base, struct rdma_roce_uc_info *info)
+{
+	const struct roce_qp *qp = (const struct roce_qp *)base;
+
+	if (!base->pd->dev->ops->reference || qp->type != RDMA_QP_UC) {
+		RDMA_LOG(ERR,
+			"device %s: losses of queue pair 0x%06x, expected one of type UC and a "
+			"device of the provider roce",
+			base->pd->dev->name, base->qpn);
+		return -EINVAL;
+	}
+	info->messages = __atomic_load_n(&qp->uc.messages, __ATOMIC_RELAXED);
+	info->gaps = __atomic_load_n(&qp->uc.gaps, __ATOMIC_RELAXED);
+	info->lost = __atomic_load_n(&qp->uc.lost, __ATOMIC_RELAXED);
+	info->dropped = __atomic_load_n(&qp->uc.dropped, __ATOMIC_RELAXED);
+	info->duplicates = __atomic_load_n(&qp->uc.duplicates, __ATOMIC_RELAXED);
+	info->refused = __atomic_load_n(&qp->uc.refused, __ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "engine/packet.h"
 #include "engine/rate.h"
 #include "engine/timer.h"
+#include "rdma_roce.h"
 
 /**
  * PSN window: most unacknowledged packets of a queue pair, and its lower limit after losses. The
@@ -169,12 +170,16 @@ struct roce_responder {
 	uint8_t min_rnr_timer;
 	uint8_t rd_atom;
 	uint32_t say_psn; /**< PSN of a NAK */
+	/** UC: length of the latest run of packets behind the expected PSN, and the PSN after it */
+	uint32_t behind, behind_psn;
 	/* the inbound message */
 	struct roce_cursor at; /**< SEND */
 	uint64_t va;	       /**< WRITE: address of the next byte */
 	uint32_t rkey;
 	uint32_t left; /**< WRITE: bytes not yet received */
 	uint32_t received;
+	bool stream;	       /**< it is written with non-temporal stores */
+	struct roce_turn turn; /**< memory that messages go through */
 	/* Responder resources: the latest READs and atomics, [head - size, head). Jobs: responses
 	 * to be sent, in order. */
 	struct roce_resp_resource *answers;
@@ -199,9 +204,10 @@ struct roce_qp {
 	struct roce_cq *send_cq, *recv_cq;
 	_Atomic uint8_t state; /**< enum rdma_qp_state */
 	uint8_t type;
-	bool active; /**< in pg->active */
-	bool noted;  /**< ROCE_NOTE_FIRST_PACKET has been sent */
-	bool trust;  /**< do not check the ICRC */
+	bool active;	 /**< in pg->active */
+	bool noted;	 /**< ROCE_NOTE_FIRST_PACKET has been sent */
+	bool trust;	 /**< do not check the ICRC */
+	bool any_source; /**< do not check the source address */
 	bool signal_all;
 	bool cnp_due; /**< a CNP is to be sent to the peer */
 	bool overrun; /**< completion queue overrun: goes to error when it is served next */
@@ -209,14 +215,16 @@ struct roce_qp {
 	uint16_t udp_port; /**< UD: source port */
 	uint32_t peer_qpn;
 	uint32_t qkey;
+	struct roce_reference *reference; /**< UC, messages by reference; NULL: none */
 	TAILQ_ENTRY(roce_qp) next;
 	struct roce_gid peer_gid; /**< expected source of packets */
-	struct roce_path path;
-	struct roce_rate rate; /**< of SENDs, WRITEs and READ responses */
-	uint64_t cnp_at;       /**< TSC: earliest time of the next CNP */
+	struct roce_path path;	  /**< length 0: the queue pair only receives */
+	struct roce_rate rate;	  /**< of SENDs, WRITEs and READ responses */
+	uint64_t cnp_at;	  /**< TSC: earliest time of the next CNP */
 	struct roce_requester req;
 	struct roce_responder resp;
 	struct roce_life life;
+	struct rdma_roce_uc_info uc; /**< UC; any thread reads it */
 };
 
 static inline struct roce_wqe *
@@ -326,8 +334,8 @@ bool roce_read_repair_run(struct roce_qp *qp);
 
 /* ---- engine/responder.c, engine/resp_resource.c -------------------- */
 
-/** Process a request of an RC or UC queue pair. */
-void roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt);
+/** Process a request of an RC or UC queue pair. @return true: the mbuf was passed on */
+bool roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt);
 /** Process a datagram. Its GRH is built from the IP header of `pkt`. */
 void roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt);
 /** Send responses and acknowledgements. @return true: there is more to send */
@@ -348,5 +356,18 @@ void roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 bool roce_resp_resource_run(struct roce_qp *qp);
 /** Send a fatal NAK, then move the queue pair to error. UC: skip the message instead. */
 void roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak);
+
+/**
+ * UC: drop the current message, and skip the rest of it.
+ * @param more packets of it that are not taken, to be counted
+ */
+void roce_uc_abandon(struct roce_qp *qp, uint32_t more);
+
+/** Add to a counter of a UC queue pair. Only the poll group's lcore writes; any thread may read. */
+static inline void
+roce_uc_count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
 
 #endif

@@ -4,15 +4,46 @@
 #include <rte_ip.h>
 
 #include "engine/qp.h"
+#include "engine/reference.h"
 
 /** UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. */
 #define UC_BEHIND 65536
+/**
+ * UC: after this many such packets, each with the next PSN and none with an expected one between
+ * them, the peer has restarted. A network that duplicates packets delivers others meanwhile.
+ */
+#define UC_RESTARTED 256
 
 /** Result of a request. */
 enum verdict {
 	TAKEN,
 	REFUSED, /**< a NAK is set */
 };
+
+void
+roce_uc_abandon(struct roce_qp *qp, uint32_t more)
+{
+	struct roce_responder *r = &qp->resp;
+	uint32_t begun = 0;
+
+	/* All packets but the last one have the path MTU. */
+	if (r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)
+		begun = r->received / qp->mtu;
+	if (qp->reference) {
+		roce_reference_drop(qp->reference);
+		roce_count_n(qp->poll_group, ROCE_RX_UC_DROP, begun);
+	}
+	roce_uc_count(&qp->uc.dropped, begun + more);
+	r->inbound = ROCE_IN_SKIP;
+}
+
+/** UC: refuse the current message. */
+static void
+uc_refuse(struct roce_qp *qp)
+{
+	roce_uc_count(&qp->uc.refused, 1);
+	roce_uc_abandon(qp, 1);
+}
 
 void
 roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
@@ -22,7 +53,7 @@ roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 	roce_count(
 		qp->poll_group, nak == ROCE_NAK_REMOTE_ACCESS ? ROCE_RX_ACCESS : ROCE_RX_INVALID);
 	if (qp->type == RDMA_QP_UC) {
-		r->inbound = ROCE_IN_SKIP;
+		uc_refuse(qp);
 		return;
 	}
 	r->say = ROCE_ACK_ACTION_FATAL;
@@ -38,7 +69,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 
 	roce_count(qp->poll_group, ROCE_RX_RNR);
 	if (qp->type == RDMA_QP_UC) {
-		r->inbound = ROCE_IN_SKIP;
+		roce_uc_abandon(qp, 1);
 		return;
 	}
 	r->say = ROCE_ACK_ACTION_RNR;
@@ -58,14 +89,24 @@ receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enu
 	roce_responder_fatal(qp, psn, nak);
 }
 
+/** True if a message into this receive is to be written with non-temporal stores. */
+static bool
+list_streams(struct roce_responder *r, const struct roce_rqe *rqe, const struct roce_packet *pkt)
+{
+	/* of a message of several packets only the room for it is known */
+	return rqe->nb_segments &&
+		roce_turn_next(&r->turn, (uintptr_t)rqe->segment[0].addr,
+			pkt->flags & ROCE_F_LAST ? pkt->length : rqe->length);
+}
+
 /** Write payload to the list of a receive, which must have room for it. */
 static void
 place_list(struct roce_poll_group *pg, struct roce_cursor *at, const struct roce_rqe *rqe,
-	const struct roce_packet *pkt)
+	const struct roce_packet *pkt, bool stream)
 {
-	const bool stream = roce_poll_group_streams(pg, rqe->length);
 	uint32_t from = 0, n;
 
+	roce_poll_group_streams(pg, stream);
 	while (from < pkt->length) {
 		n = RTE_MIN(pkt->length - from, rqe->segment[at->entry].length - at->offset);
 		if (n == 0) {
@@ -107,7 +148,9 @@ take_send(struct roce_qp *qp, const struct roce_packet *pkt)
 		receive_failed(qp, pkt->psn, RDMA_WC_LOC_LEN_ERR, ROCE_NAK_INVALID_REQUEST);
 		return REFUSED;
 	}
-	place_list(qp->poll_group, &r->at, rqe, pkt);
+	if (pkt->flags & ROCE_F_FIRST)
+		r->stream = list_streams(r, rqe, pkt);
+	place_list(qp->poll_group, &r->at, rqe, pkt, r->stream);
 	r->received += pkt->length;
 	r->inbound = ROCE_IN_SEND;
 	if (!(pkt->flags & ROCE_F_LAST))
@@ -163,8 +206,10 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_REMOTE_ACCESS);
 			return REFUSED;
 		}
+		if (pkt->flags & ROCE_F_FIRST)
+			r->stream = roce_turn_next(&r->turn, r->va, r->left);
 		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
-			roce_poll_group_streams(qp->poll_group, (uint64_t)r->received + r->left));
+			roce_poll_group_streams(qp->poll_group, r->stream));
 	}
 	r->va += pkt->length;
 	r->left -= pkt->length;
@@ -266,8 +311,11 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 }
 
-/** UC: after a lost packet, the message is dropped until the next one begins (9.8.2.2). */
-static void
+/**
+ * UC: after a lost packet, the message is dropped until the next one begins (9.8.2.2).
+ * @return true: the mbuf was passed on
+ */
+static bool
 request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_responder *r = &qp->resp;
@@ -275,50 +323,70 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
 	 * after a later one. */
-	if (ahead < 0 && ahead >= -UC_BEHIND) {
-		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
-		return;
+	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND)) {
+		r->behind = pkt->psn == r->behind_psn ? r->behind + 1 : 1;
+		r->behind_psn = roce_psn_add(pkt->psn, 1);
+		if (r->behind <= UC_RESTARTED) {
+			roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
+			roce_uc_count(&qp->uc.duplicates, 1);
+			return false;
+		}
 	}
-	if (ahead != 0) {
+	r->behind = 0;
+	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
-		r->inbound = ROCE_IN_SKIP;
+		roce_uc_count(&qp->uc.gaps, 1);
+		/* Far behind, the peer has begun with another PSN: nothing is known to be lost. */
+		roce_uc_count(&qp->uc.lost, RTE_MAX(ahead, 0));
+		roce_uc_abandon(qp, 0);
 	}
 	r->expected_psn = roce_psn_add(pkt->psn, 1);
 	if (pkt->flags & ROCE_F_FIRST) {
-		if (r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)
-			roce_count(qp->poll_group, ROCE_RX_UC_DROP);
+		if (unlikely(r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)) {
+			/* payload of other queue pairs is already placed: counted once a message */
+			if (!qp->reference)
+				roce_count(qp->poll_group, ROCE_RX_UC_DROP);
+			roce_uc_abandon(qp, 0);
+		}
 		r->inbound = ROCE_IN_NONE;
 	}
 	if (r->inbound == ROCE_IN_SKIP) {
 		roce_count(qp->poll_group, ROCE_RX_UC_DROP);
-		return;
+		roce_uc_count(&qp->uc.dropped, 1);
+		return false;
 	}
 	if (!in_order(qp, pkt)) {
 		roce_count(qp->poll_group, ROCE_RX_INVALID);
-		r->inbound = ROCE_IN_SKIP;
-		return;
+		uc_refuse(qp);
+		return false;
 	}
-	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN)
+	if (qp->reference)
+		return roce_reference_take(qp, pkt);
+	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN) {
 		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
+		if (pkt->flags & ROCE_F_LAST)
+			roce_uc_count(&qp->uc.messages, 1);
+	}
+	return false;
 }
 
-void
+bool
 roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	const enum rdma_qp_state state = roce_state(qp);
 
 	if (unlikely(state != RDMA_QP_RTS && state != RDMA_QP_RTR)) {
 		roce_count(qp->poll_group, ROCE_RX_STATE);
-		return;
+		return false;
 	}
 	if (unlikely(state == RDMA_QP_RTR && !qp->noted)) {
 		qp->noted = true;
 		roce_poll_group_note(qp->poll_group, ROCE_NOTE_FIRST_PACKET, qp->base.qpn);
 	}
-	if (qp->type == RDMA_QP_RC)
-		request_rc(qp, pkt);
-	else
-		request_uc(qp, pkt);
+	if (qp->type == RDMA_QP_UC)
+		return request_uc(qp, pkt);
+	request_rc(qp, pkt);
+	return false;
 }
 
 void
@@ -358,7 +426,7 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 	/* An IPv4 header is stored in the last 20 bytes (A17.4.5.1). */
 	memcpy(grh + sizeof(grh) - pkt->l3_len, pkt->l3, pkt->l3_len);
 	roce_list_write(rqe->segment, &at, grh, sizeof(grh));
-	place_list(qp->poll_group, &at, rqe, pkt);
+	place_list(qp->poll_group, &at, rqe, pkt, list_streams(r, rqe, pkt));
 	if (pkt->flags & ROCE_F_IMM) {
 		wc.flags |= RDMA_WC_WITH_IMM;
 		wc.imm = roce_packet_imm(pkt);

@@ -186,7 +186,7 @@ is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct ro
 		roce_count(pg, ROCE_RX_PKEY);
 		return false;
 	}
-	if (qp->type != RDMA_QP_UD && !roce_packet_from(pkt, &qp->peer_gid)) {
+	if (qp->type != RDMA_QP_UD && !roce_packet_from(pkt, &qp->peer_gid) && !qp->any_source) {
 		roce_count(pg, ROCE_RX_ADDRESS);
 		return false;
 	}
@@ -258,7 +258,7 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 	else if (pkt->flags & ROCE_F_DETH)
 		roce_responder_datagram(qp, pkt);
 	else
-		roce_responder_request(qp, pkt);
+		return roce_responder_request(qp, pkt);
 	return false;
 }
 

@@ -21,7 +21,8 @@ qp_over(const struct roce_control *c, uint32_t slot, const struct roce_gid *hop)
 {
 	struct roce_qp *qp = atomic_load_explicit(&c->dev->qps[slot], memory_order_relaxed);
 
-	if (!qp || qp->type == RDMA_QP_UD)
+	/* a queue pair that only receives has no path */
+	if (!qp || qp->type == RDMA_QP_UD || qp->path.length == 0)
 		return NULL;
 	switch (roce_state(qp)) {
 	case RDMA_QP_RTR:

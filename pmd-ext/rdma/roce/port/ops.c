@@ -9,6 +9,7 @@
 
 static const struct rdma_ops roce_ops = {
 	.provider = "roce",
+	.reference = true,
 	.dev_open = roce_dev_open,
 	.dev_close = roce_dev_close,
 	.dev_info_get = roce_dev_info_get,

@@ -194,6 +194,19 @@ is_client_of_socket(const struct rte_eth_dev_info *info, char *socket, size_t si
 	return true;
 }
 
+/** Largest MTU that rte_eth_dev_configure() accepts. */
+static uint16_t
+mtu_max(const struct rte_eth_dev_info *info)
+{
+	const uint16_t most = info->max_mtu ? info->max_mtu : UINT16_MAX;
+	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	/* without a maximum MTU, the longest frame without header and FCS is the limit */
+	if (most != UINT16_MAX || info->max_rx_pktlen <= overhead)
+		return most;
+	return RTE_MIN(info->max_rx_pktlen - overhead, (uint32_t)UINT16_MAX);
+}
+
 /** Configure and start a port that the application has not configured. */
 static int
 port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
@@ -209,7 +222,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 
 	if (dev->mtu + OVERHEAD > mtu)
 		mtu = dev->mtu + OVERHEAD;
-	conf.rxmode.mtu = RTE_MIN(mtu, info->max_mtu ? info->max_mtu : mtu);
+	conf.rxmode.mtu = RTE_MIN(mtu, mtu_max(info));
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	if (queues > 1 && !dev->handover && rss) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -220,7 +233,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	if (ret == 0)
 		ret = rte_eth_dev_adjust_nb_rx_tx_desc(dev->port, &rxd, &txd);
 	if (ret == 0) {
-		port->pool = pool_make(dev, "rx", conf.rxmode.mtu,
+		port->pool = pool_make(dev, "rx", mtu,
 			POOL_SPARE + queues * (rxd + 2 * POOL_CACHE), POOL_CACHE);
 		ret = port->pool ? 0 : -ENOMEM;
 	}
@@ -319,6 +332,12 @@ roce_port_open(struct roce_dev *dev)
 	if (rte_is_zero_ether_addr(&dev->mac))
 		rte_eth_random_addr(dev->mac.addr_bytes);
 	fits = path_mtu(port_mtu);
+	if (fits < dev->mtu && is_virtual(dev->port)) {
+		/* net_memif reports 1500 for buffers of any size, and accepts longer frames */
+		RDMA_LOG(NOTICE, "port %u: driver %s reports an MTU of %u, path MTU %u as requested",
+			dev->port, info.driver_name, port_mtu, dev->mtu);
+		fits = dev->mtu;
+	}
 	if (fits < dev->mtu || fits == 0) {
 		RDMA_LOG(ERR, "port %u: MTU %u, expected %u for a path MTU of %u", dev->port,
 			port_mtu, (dev->mtu ? dev->mtu : 256) + OVERHEAD,

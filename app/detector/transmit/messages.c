@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sends frames as RDMA messages of one queue pair for each stream. */
+
+#include <rte_cycles.h>
+
+#include "transmit/loop.h"
+#include "transmit/streams.h"
+#include "wire/messages.h"
+
+/* Messages that are posted before the device is polled. */
+#define POST_BURST 32
+
+static int
+messages_init(struct transmit_loop *loop)
+{
+	RTE_SET_USED(loop);
+	return 0;
+}
+
+static void
+messages_release(struct transmit_loop *loop)
+{
+	RTE_SET_USED(loop);
+}
+
+static bool
+messages_poll(const struct transmit_loop *loop)
+{
+	return transmit_streams_poll(loop->streams);
+}
+
+/* Wait for room in a send queue. @return NULL: the run ends */
+static uint8_t *
+wait_room(struct transmit_loop *loop, uint32_t stream)
+{
+	uint64_t since = 0;
+	uint8_t *trailer;
+
+	for (;;) {
+		if (transmit_streams_failed(loop->streams)) {
+			loop->given_up = true;
+			return NULL;
+		}
+		trailer = transmit_streams_trailer(loop->streams, stream);
+		if (trailer != NULL)
+			break;
+		if (since == 0) {
+			since = rte_rdtsc();
+			loop->report->full++;
+		}
+		if (!transmit_streams_poll(loop->streams) &&
+			!transmit_loop_keep_trying(loop, since))
+			return NULL;
+	}
+	if (since != 0)
+		loop->waited += rte_rdtsc() - since;
+	return trailer;
+}
+
+static void
+post(struct transmit_loop *loop, const struct wire_packet *packet)
+{
+	const struct jungfrau_wire *wire = loop->wire;
+	const struct ingest_card *card = transmit_streams_card(loop->streams);
+	const struct jungfrau_frame_header *header = &loop->kept[packet->pulse % loop->nb_kept];
+	const uint32_t frame = (uint32_t)((packet->pulse - loop->first) % loop->frames->nb_frames);
+	const uint32_t stream = message_stream(wire, packet);
+	const uint8_t *raw = (const uint8_t *)(loop->frames->frame[frame].raw +
+		(size_t)packet->module * JUNGFRAU_PIXELS);
+	const struct transmit_message message = {
+		.stream = stream,
+		.frame = frame,
+		.pixels = raw + jungfrau_payload_offset(wire, packet->interface, packet->packet),
+		.address = ingest_address(card, stream, header->number, packet->packet),
+		.dropped = message_is_lost(packet) ? TRANSMIT_DROP_ALL
+						   : message_dropped(packet, card->mtu),
+	};
+	uint8_t *trailer = wait_room(loop, stream);
+
+	if (trailer == NULL)
+		return;
+	message_trailer(wire, header, packet, trailer);
+	loop->report->bytes += transmit_streams_post(loop->streams, &message);
+	loop->report->sent += !message_is_lost(packet);
+}
+
+static void
+messages_send(struct transmit_loop *loop, uint32_t count, uint64_t due)
+{
+	const double gap = loop->burst_gap * 1e-9 * (double)rte_get_tsc_hz();
+
+	for (uint32_t i = 0; i < count && !loop->given_up; i++) {
+		if (loop->burst_gap != 0)
+			transmit_loop_wait(loop, due + (uint64_t)(i * gap));
+		post(loop, &loop->packets[i]);
+		if (i % POST_BURST == POST_BURST - 1 || loop->burst_gap != 0)
+			transmit_streams_poll(loop->streams);
+	}
+}
+
+static void
+messages_end_frame(struct transmit_loop *loop, uint64_t pulse)
+{
+	const struct jungfrau_wire *wire = loop->wire;
+	const uint64_t number = loop->kept[pulse % loop->nb_kept].number;
+	const uint32_t streams = wire->modules * wire->interfaces;
+
+	for (uint32_t s = 0; s < streams && !loop->given_up; s++) {
+		const enum fault_kind fault = packet_faults_event(
+			loop->faults, pulse, s / wire->interfaces, s % wire->interfaces);
+		const struct transmit_message event = {
+			.stream = s,
+			.immediate = ingest_immediate(s, number),
+			.dropped = fault == FAULT_KINDS ? TRANSMIT_DROP_NONE : TRANSMIT_DROP_ALL,
+		};
+
+		if (fault == FAULT_STALL || wait_room(loop, s) == NULL)
+			continue;
+		loop->report->bytes += transmit_streams_post(loop->streams, &event);
+		loop->report->events += fault == FAULT_KINDS;
+	}
+	transmit_streams_poll(loop->streams);
+}
+
+static void
+messages_finish(struct transmit_loop *loop)
+{
+	uint64_t since = rte_rdtsc();
+
+	while (!transmit_streams_idle(loop->streams) && !transmit_streams_failed(loop->streams)) {
+		if (transmit_streams_poll(loop->streams))
+			since = rte_rdtsc();
+		else if (!transmit_loop_keep_trying(loop, since))
+			return;
+	}
+}
+
+const struct transmit_sender transmit_messages = {
+	.init = messages_init,
+	.send = messages_send,
+	.end_frame = messages_end_frame,
+	.poll = messages_poll,
+	.finish = messages_finish,
+	.release = messages_release,
+};

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Loss of chosen RoCE packets on the port of a `roce` device. The packets are numbered as they are
+ * posted, and found again on transmit by their PSN. A lost packet leaves the port with an EtherType
+ * that nobody accepts, because a TX callback cannot remove packets. RC sends it again.
+ *
+ * The lcore that polls the device calls all functions.
+ */
+#ifndef PACKET_LOSS_H
+#define PACKET_LOSS_H
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct packet_loss;
+
+/**
+ * Begin to watch the port of an open device.
+ * @param device  its name, roce:port=...
+ * @param window  maximum number of packets of a stream that are posted and not yet sent
+ * @return 0; -ENOTSUP: another provider; -errno; reported
+ */
+int packet_loss_create(
+	const char *device, uint32_t nb_streams, uint32_t window, struct packet_loss **loss);
+
+/** Set the queue pair of a stream at the receiver. */
+void packet_loss_stream(
+	struct packet_loss *loss, uint32_t stream, const struct sockaddr_storage *ip, uint32_t qpn);
+
+/** Lose packet number `packet` of a stream, counted from its first. */
+void packet_loss_mark(struct packet_loss *loss, uint32_t stream, uint64_t packet);
+
+/** Stop. NULL is allowed. Call it before the device is closed. */
+void packet_loss_destroy(struct packet_loss *loss);
+
+#endif /* PACKET_LOSS_H */

@@ -1,0 +1,702 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "transmit/streams.h"
+
+#include <arpa/inet.h>
+#include <err.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_malloc.h>
+
+#include "rdma.h"
+#include "transmit/packet_loss.h"
+#include "wire/messages.h"
+
+#define DEPTH 256 /* requests in a send queue: two frames of a stream */
+
+#define COMPLETIONS 32
+#define EVENTS	    8
+
+#define CM_US	      1000 /* time between two polls of the CM */
+#define RETRY_MS      100  /* until a receiver that is not there yet is tried again */
+#define LINGER_MS     300  /* for a peer to empty a shared ring before the port is stopped */
+#define END_MS	      1000 /* to wait for the end of a connection or a queue pair */
+#define HEADERS_BYTES (14 + 20 + 8 + 12 + 4)
+
+enum stream_state {
+	STREAM_IDLE,	   /* not connected yet */
+	STREAM_CONNECTING, /* the CM has sent a REQ */
+	STREAM_UP,
+	STREAM_REFUSED, /* REJ, or no answer: status says why */
+	STREAM_DOWN	/* the receiver has disconnected, or the queue pair is in error */
+};
+
+struct stream {
+	struct rdma_qp *qp;
+	struct rdma_conn *conn; /* --connect */
+	enum stream_state state;
+	int status;
+	uint32_t remote_qpn;
+	uint16_t private_len;
+	uint8_t private_data[RDMA_PRIVATE_MAX];
+	uint8_t *trailer;   /* [DEPTH][INGEST_TRAILER_BYTES], by request modulo DEPTH */
+	uint64_t posted;    /* requests */
+	uint64_t completed; /* requests */
+	uint64_t packets;   /* RoCE packets of the posted requests */
+};
+
+struct transmit_streams {
+	const struct detector_options *options;
+	struct ingest_card card;
+	struct rdma_dev_info info;
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	struct rdma_cq *cq;
+	struct rdma_mr *trailers_mr;
+	uint8_t *trailers;
+	struct rdma_mr **frame; /* by index of the frame */
+	uint32_t nb_frames;
+	uint32_t nb_streams;
+	uint32_t mtu; /* of all queue pairs, bytes; 0: not all are connected */
+	struct packet_loss *loss;
+	uint64_t next_cm; /* TSC */
+	bool failed;
+	bool ending; /* disconnected by us */
+	struct stream stream[INGEST_STREAMS_MAX];
+};
+
+static int
+failed(const struct transmit_streams *s, const char *what)
+{
+	const int error = rte_errno != 0 ? rte_errno : EINVAL;
+
+	warnx("--device %s: cannot %s: %s", s->options->device_name, what, rte_strerror(error));
+	return -error;
+}
+
+/* ---- open ----------------------------------------------------------------------------------- */
+
+/* Whether single RoCE packets are to be lost, or PSNs used up by lost messages. */
+static bool
+loses_packets(const struct fault_options *faults)
+{
+	bool loses = faults->loss != 0.0 || faults->burst_loss != 0.0;
+
+	for (unsigned int i = 0; i < FAULT_DROPS; i++)
+		loses |= faults->drop[i] != 0.0;
+	return loses;
+}
+
+static int
+open_loss(struct transmit_streams *s)
+{
+	const struct fault_options *faults = &s->options->faults;
+	const bool inside =
+		faults->drop[0] != 0.0 || faults->drop[1] != 0.0 || faults->drop[2] != 0.0;
+
+	/* an adapter loses messages and events by not sending them: without a gap of the PSNs */
+	if (!loses_packets(faults) || (strcmp(s->info.provider, "roce") != 0 && !inside))
+		return 0;
+	/* the smallest path MTU has the most packets */
+	return packet_loss_create(
+		s->options->device_name, s->nb_streams, DEPTH * message_packets(256), &s->loss);
+}
+
+static int
+create_queue_pairs(struct transmit_streams *s)
+{
+	struct rdma_qp_attr attr = {
+		.type = s->options->reliable ? RDMA_QP_RC : RDMA_QP_UC,
+		.send_cq = s->cq,
+		.recv_cq = s->cq,
+		.max_send_wr = DEPTH,
+		.max_recv_wr = 1,
+		.max_send_sge = 2,
+		/* a completion shows that a trailer may be used again */
+		.signal_all = true,
+		.retry_count = 0xff,
+		.rnr_retry = 0xff,
+	};
+
+	if (s->card.mtu != 0)
+		attr.max_mtu = (uint16_t)s->card.mtu;
+	for (uint32_t i = 0; i < s->nb_streams; i++) {
+		attr.context = &s->stream[i];
+		s->stream[i].qp = rdma_qp_create(s->pd, &attr);
+		if (s->stream[i].qp == NULL)
+			return failed(s, "create a queue pair");
+		s->stream[i].trailer = s->trailers + (size_t)i * DEPTH * INGEST_TRAILER_BYTES;
+	}
+	return 0;
+}
+
+static int
+open_device(struct transmit_streams *s)
+{
+	const size_t bytes = (size_t)s->nb_streams * DEPTH * INGEST_TRAILER_BYTES;
+
+	rte_errno = 0;
+	s->dev = rdma_dev_open(s->options->device_name);
+	if (s->dev == NULL)
+		return failed(s, "open it");
+	rdma_dev_info_get(s->dev, &s->info);
+	if (s->card.mtu > s->info.mtu) {
+		warnx("--device %s: found a path MTU of at most %u, expected the %u of the card; "
+		      "increase the port's MTU",
+			s->options->device_name, s->info.mtu, s->card.mtu);
+		return -EINVAL;
+	}
+	s->pd = rdma_pd_alloc(s->dev);
+	if (s->pd == NULL)
+		return failed(s, "allocate a protection domain");
+	s->cq = rdma_cq_create(s->dev, s->nb_streams * DEPTH, 0);
+	if (s->cq == NULL)
+		return failed(s, "create a completion queue");
+	s->trailers = rte_zmalloc("detector_trailers", bytes, RTE_CACHE_LINE_SIZE);
+	if (s->trailers == NULL)
+		return -ENOMEM;
+	s->trailers_mr = rdma_mr_reg(
+		s->pd, &(struct rdma_mr_attr){.addr = s->trailers, .length = bytes, .gpu = -1});
+	if (s->trailers_mr == NULL)
+		return failed(s, "register the trailers");
+	return create_queue_pairs(s);
+}
+
+int
+transmit_streams_open(const struct detector_options *options, struct transmit_streams **streams)
+{
+	struct transmit_streams *s = calloc(1, sizeof(*s));
+	int ret = 0;
+
+	if (s == NULL)
+		return -ENOMEM;
+	s->options = options;
+	s->nb_streams = options->wire.modules * options->wire.interfaces;
+	if (options->card_path != NULL)
+		ret = message_card_read(
+			&s->card, options->card_path, options->transport, &options->wire);
+	if (ret == 0)
+		ret = open_device(s);
+	if (ret == 0)
+		ret = open_loss(s);
+	if (ret != 0) {
+		transmit_streams_close(s);
+		return ret;
+	}
+	*streams = s;
+	return 0;
+}
+
+int
+transmit_streams_register(struct transmit_streams *s, const struct transmit_frames *frames)
+{
+	struct rdma_mr_attr attr = {
+		.length = (uint64_t)frames->nb_payloads * JUNGFRAU_PAYLOAD_BYTES, .gpu = -1};
+
+	s->frame = calloc(frames->nb_frames, sizeof(*s->frame));
+	if (s->frame == NULL)
+		return -ENOMEM;
+	s->nb_frames = frames->nb_frames;
+	for (uint32_t i = 0; i < frames->nb_frames; i++) {
+		attr.addr = frames->frame[i].raw;
+		s->frame[i] = rdma_mr_reg(s->pd, &attr);
+		if (s->frame[i] == NULL)
+			return failed(s, "register a frame; reduce --distinct");
+	}
+	return 0;
+}
+
+/* ---- connect -------------------------------------------------------------------------------- */
+
+static int
+parse_ip(const char *text, uint16_t port, struct sockaddr_storage *addr)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)addr;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)addr;
+
+	memset(addr, 0, sizeof(*addr));
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(port);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* Parse ADDRESS:PORT; an IPv6 address may be in brackets. */
+static int
+parse_connect(const char *text, struct sockaddr_storage *addr)
+{
+	const char *colon = strrchr(text, ':');
+	char ip[INGEST_ADDRESS_LEN + 2], *start = ip;
+	unsigned long port;
+	char *end;
+
+	if (colon != NULL && (size_t)(colon - text) < sizeof(ip)) {
+		snprintf(ip, sizeof(ip), "%.*s", (int)(colon - text), text);
+		if (ip[0] == '[' && ip[strlen(ip) - 1] == ']') {
+			ip[strlen(ip) - 1] = '\0';
+			start++;
+		}
+		port = strtoul(colon + 1, &end, 10);
+		if (colon[1] >= '0' && colon[1] <= '9' && *end == '\0' && port >= 1 &&
+			port <= UINT16_MAX && parse_ip(start, (uint16_t)port, addr) == 0)
+			return 0;
+	}
+	warnx("--connect: found '%s', expected ADDRESS:PORT, as in 10.0.0.1:7471", text);
+	return -EINVAL;
+}
+
+static uint64_t
+after_ms(uint32_t ms)
+{
+	return rte_get_timer_cycles() + rte_get_timer_hz() / 1000 * ms;
+}
+
+/* @return 0; -EINTR: stop; -ETIMEDOUT: the time is over */
+static int
+poll_until(struct transmit_streams *s, uint64_t end, const volatile sig_atomic_t *stop)
+{
+	transmit_streams_poll(s);
+	if (stop != NULL && *stop != 0)
+		return -EINTR;
+	if (s->failed)
+		return -ENODEV;
+	return rte_get_timer_cycles() >= end ? -ETIMEDOUT : 0;
+}
+
+/* Poll for some time, whatever happens. */
+static void
+linger(struct transmit_streams *s, uint32_t ms)
+{
+	const uint64_t end = after_ms(ms);
+
+	do
+		transmit_streams_poll(s);
+	while (rte_get_timer_cycles() < end);
+}
+
+static int
+connect_by_card(
+	struct transmit_streams *s, uint32_t i, uint64_t end, const volatile sig_atomic_t *stop)
+{
+	const struct ingest_stream *to = &s->card.stream[i];
+	struct rdma_qp_peer peer = {
+		.qpn = to->qpn, .local_psn = to->psn, .mtu = (uint16_t)s->card.mtu};
+	int ret, wait = 0;
+
+	parse_ip(to->ip, 0, &peer.addr); /* the card was checked */
+	do {
+		ret = rdma_qp_connect(s->stream[i].qp, &peer);
+		if (ret != -EAGAIN && ret != -EHOSTUNREACH)
+			break;
+		wait = poll_until(s, end, stop);
+	} while (wait == 0);
+	if (wait == -EINTR)
+		return wait;
+	if (ret != 0) {
+		warnx("stream %u: cannot reach %s of the card: %s; check the address and the link "
+		      "(--link-wait)",
+			i, to->ip, rte_strerror(-ret));
+		return ret == -EAGAIN ? -ETIMEDOUT : ret;
+	}
+	s->stream[i].state = STREAM_UP;
+	s->stream[i].remote_qpn = to->qpn;
+	if (s->loss != NULL)
+		packet_loss_stream(s->loss, i, &peer.addr, to->qpn);
+	return 0;
+}
+
+/* Take the part of the card that the receiver's REP has. */
+static int
+take_part(struct transmit_streams *s, uint32_t i)
+{
+	const struct ingest_card before = s->card;
+	const struct stream *stream = &s->stream[i];
+	struct ingest_card *card = &s->card;
+
+	if (ingest_card_from_private(card, i, stream->private_data, stream->private_len) != 0) {
+		warnx("stream %u: the receiver at %s accepts the connection without a valid card; "
+		      "is it braggline-recv with [detector] transport?",
+			i, s->options->connect);
+		return -EINVAL;
+	}
+	if (i > 0 &&
+		(before.streams != card->streams || before.tiles != card->tiles ||
+			before.slots != card->slots || before.slot_bytes != card->slot_bytes)) {
+		warnx("stream %u: its card differs from that of stream 0, expected one receiver",
+			i);
+		return -EINVAL;
+	}
+	return message_card_check(
+		card, s->options->connect, s->options->transport, &s->options->wire);
+}
+
+static int
+request(struct transmit_streams *s, uint32_t i, const struct sockaddr_storage *to)
+{
+	uint8_t data[INGEST_REQUEST_BYTES];
+	const struct rdma_conn_attr attr = {
+		.private_data = data, .private_len = sizeof(data), .context = &s->stream[i]};
+
+	ingest_request_encode(i, s->options->transport, data);
+	s->stream[i].state = STREAM_CONNECTING;
+	s->stream[i].conn = rdma_conn_connect(s->stream[i].qp, (const struct sockaddr *)to, &attr);
+	return s->stream[i].conn == NULL ? failed(s, "connect") : 0;
+}
+
+static int
+connect_by_cm(struct transmit_streams *s, uint32_t i, const struct sockaddr_storage *to,
+	uint64_t end, const volatile sig_atomic_t *stop)
+{
+	struct stream *stream = &s->stream[i];
+	struct rdma_qp_info info;
+	int ret;
+
+	for (;;) {
+		ret = request(s, i, to);
+		while (ret == 0 && stream->state == STREAM_CONNECTING)
+			ret = poll_until(s, UINT64_MAX, stop);
+		if (ret != 0 || stream->state == STREAM_UP)
+			break;
+		/* the receiver may not listen yet */
+		rdma_conn_destroy(stream->conn);
+		stream->conn = NULL;
+		linger(s, RETRY_MS);
+		ret = poll_until(s, end, stop);
+		if (ret == 0)
+			continue;
+		if (ret == -ETIMEDOUT)
+			warnx("stream %u: %s does not accept the connection: %s %d; check the "
+			      "receiver and --connect",
+				i, s->options->connect,
+				stream->status < 0 ? rte_strerror(-stream->status)
+						   : "rejected, reason",
+				stream->status);
+		return ret;
+	}
+	if (ret != 0)
+		return ret;
+	rdma_qp_info_get(stream->qp, &info);
+	if (s->loss != NULL)
+		packet_loss_stream(s->loss, i, to, stream->remote_qpn);
+	ret = take_part(s, i);
+	s->card.mtu = info.mtu; /* as the two ends have agreed */
+	return ret;
+}
+
+int
+transmit_streams_connect(
+	struct transmit_streams *s, uint32_t seconds, const volatile sig_atomic_t *stop)
+{
+	const uint64_t end = rte_get_timer_cycles() + seconds * rte_get_timer_hz();
+	struct sockaddr_storage to;
+	int ret = 0;
+
+	if (s->options->connect != NULL)
+		ret = parse_connect(s->options->connect, &to);
+	for (uint32_t i = 0; ret == 0 && i < s->nb_streams; i++)
+		ret = s->options->connect != NULL ? connect_by_cm(s, i, &to, end, stop)
+						  : connect_by_card(s, i, end, stop);
+	if (ret == 0)
+		s->mtu = s->card.mtu;
+	return ret;
+}
+
+const struct ingest_card *
+transmit_streams_card(const struct transmit_streams *s)
+{
+	return &s->card;
+}
+
+/* ---- poll ----------------------------------------------------------------------------------- */
+
+static uint32_t
+stream_index(const struct transmit_streams *s, const struct stream *stream)
+{
+	return (uint32_t)(stream - s->stream);
+}
+
+static void
+stream_down(struct transmit_streams *s, struct stream *stream, const char *why)
+{
+	if (!s->ending && stream->state != STREAM_DOWN)
+		warnx("stream %u: %s; the run ends", stream_index(s, stream), why);
+	stream->state = STREAM_DOWN;
+	s->failed = true;
+}
+
+static void
+take_event(struct transmit_streams *s, const struct rdma_event *event)
+{
+	struct stream *stream = event->conn != NULL ? rdma_conn_context(event->conn) : NULL;
+
+	/* without a connection, only a queue pair can fail */
+	for (uint32_t i = 0; stream == NULL && event->qp != NULL && i < s->nb_streams; i++)
+		if (s->stream[i].qp == event->qp)
+			stream = &s->stream[i];
+	switch (event->type) {
+	case RDMA_EVENT_DEVICE_REMOVED:
+		warnx("--device %s: it was removed", s->options->device_name);
+		s->failed = true;
+		return;
+	case RDMA_EVENT_ESTABLISHED:
+		if (stream == NULL)
+			return;
+		stream->state = STREAM_UP;
+		stream->remote_qpn = event->remote_qpn;
+		stream->private_len = event->private_len;
+		memcpy(stream->private_data, event->private_data, event->private_len);
+		return;
+	case RDMA_EVENT_REJECTED:
+	case RDMA_EVENT_UNREACHABLE:
+		if (stream == NULL)
+			return;
+		stream->state = STREAM_REFUSED;
+		stream->status = event->status;
+		return;
+	case RDMA_EVENT_DISCONNECTED:
+		if (stream != NULL)
+			stream_down(s, stream, "the receiver has disconnected");
+		return;
+	case RDMA_EVENT_QP_ERROR:
+		if (stream != NULL)
+			stream_down(s, stream, "its queue pair is in error");
+		return;
+	default:
+		return;
+	}
+}
+
+static void
+poll_cm(struct transmit_streams *s)
+{
+	struct rdma_event event[EVENTS];
+	const uint64_t now = rte_get_timer_cycles();
+	uint16_t n;
+
+	if ((int64_t)(now - s->next_cm) < 0)
+		return;
+	s->next_cm = now + rte_get_timer_hz() / 1000000 * CM_US;
+	n = rdma_poll_cm(s->dev, event, EVENTS);
+	for (uint16_t i = 0; i < n; i++)
+		take_event(s, &event[i]);
+}
+
+bool
+transmit_streams_poll(struct transmit_streams *s)
+{
+	struct rdma_wc wc[COMPLETIONS];
+	unsigned int work = 0;
+	uint16_t n;
+
+	for (uint16_t g = 0; g < s->info.nb_poll_groups; g++)
+		work += rdma_progress(s->dev, g);
+	n = rdma_poll_cq(s->cq, wc, COMPLETIONS);
+	for (uint16_t i = 0; i < n; i++) {
+		struct stream *stream = wc[i].qp_context;
+
+		if (wc[i].status != RDMA_WC_SUCCESS)
+			stream_down(s, stream, rdma_wc_status_name(wc[i].status));
+		else
+			stream->completed = wc[i].wr_id;
+	}
+	poll_cm(s);
+	return work + n > 0;
+}
+
+bool
+transmit_streams_failed(const struct transmit_streams *s)
+{
+	return s->failed;
+}
+
+bool
+transmit_streams_idle(const struct transmit_streams *s)
+{
+	for (uint32_t i = 0; i < s->nb_streams; i++)
+		if (s->stream[i].completed != s->stream[i].posted)
+			return false;
+	return true;
+}
+
+uint64_t
+transmit_streams_packets(const struct transmit_streams *s)
+{
+	struct rdma_xstat x[128];
+	const int n = rdma_xstats_get(s->dev, x, RTE_DIM(x));
+
+	for (int i = 0; i < RTE_MIN(n, (int)RTE_DIM(x)); i++)
+		if (strcmp(x[i].name, "tx_packets") == 0)
+			return x[i].value;
+	return 0;
+}
+
+/* ---- post ----------------------------------------------------------------------------------- */
+
+uint8_t *
+transmit_streams_trailer(struct transmit_streams *s, uint32_t stream)
+{
+	struct stream *to = &s->stream[stream];
+
+	return to->posted - to->completed < DEPTH
+		? to->trailer + to->posted % DEPTH * INGEST_TRAILER_BYTES
+		: NULL;
+}
+
+static void
+mark_lost(struct transmit_streams *s, const struct transmit_message *message, uint32_t packets)
+{
+	const uint64_t first = s->stream[message->stream].packets;
+
+	if (message->dropped == TRANSMIT_DROP_ALL) {
+		for (uint32_t i = 0; i < packets; i++)
+			packet_loss_mark(s->loss, message->stream, first + i);
+	} else if (message->dropped < packets) {
+		packet_loss_mark(s->loss, message->stream, first + message->dropped);
+	}
+}
+
+/* Bytes of the packets of a message that arrive, without the frame check sequence. */
+static uint32_t
+wire_bytes(
+	const struct transmit_streams *s, const struct transmit_message *message, uint32_t packets)
+{
+	const bool write = s->options->transport == INGEST_WRITE;
+	const uint32_t l3 = s->info.addr.ss_family == AF_INET6 ? 20 : 0; /* more than IPv4 */
+	const uint32_t header = HEADERS_BYTES + l3, reth = write ? 16 : 0;
+	const uint32_t last = MESSAGE_BYTES - (packets - 1) * s->mtu;
+
+	if (message->dropped == TRANSMIT_DROP_ALL)
+		return 0;
+	if (message->pixels == NULL)
+		return header + reth + 4;
+	if (message->dropped == 0)
+		return (packets - 1) * header + MESSAGE_BYTES - s->mtu;
+	if (message->dropped == packets - 1)
+		return (packets - 1) * header + reth + MESSAGE_BYTES - last;
+	if (message->dropped < packets)
+		return (packets - 1) * header + reth + MESSAGE_BYTES - s->mtu;
+	return packets * header + reth + MESSAGE_BYTES;
+}
+
+uint32_t
+transmit_streams_post(struct transmit_streams *s, const struct transmit_message *message)
+{
+	const bool write = s->options->transport == INGEST_WRITE, event = message->pixels == NULL;
+	const uint32_t packets = event ? 1 : message_packets(s->mtu);
+	struct stream *to = &s->stream[message->stream];
+	const struct rdma_sge sg[2] = {
+		{.addr = (uintptr_t)message->pixels,
+			.length = JUNGFRAU_PAYLOAD_BYTES,
+			.lkey = event ? 0 : rdma_mr_lkey(s->frame[message->frame])},
+		{.addr = (uintptr_t)(to->trailer + to->posted % DEPTH * INGEST_TRAILER_BYTES),
+			.length = INGEST_TRAILER_BYTES,
+			.lkey = rdma_mr_lkey(s->trailers_mr)},
+	};
+	struct rdma_send_wr wr = {
+		.wr_id = to->posted + 1,
+		.sg = sg,
+		.nb_sge = event ? 0 : 2,
+		.imm = message->immediate,
+	};
+
+	if (event)
+		wr.op = write ? RDMA_OP_WRITE_IMM : RDMA_OP_SEND_IMM;
+	else
+		wr.op = write ? RDMA_OP_WRITE : RDMA_OP_SEND;
+	if (write && !event) {
+		wr.remote_addr = message->address;
+		wr.rkey = s->card.stream[message->stream].rkey;
+	}
+	if (s->loss != NULL)
+		mark_lost(s, message, packets);
+	else if (message->dropped == TRANSMIT_DROP_ALL)
+		return 0;
+	if (rdma_post_send(to->qp, &wr, 1) != 1) {
+		stream_down(s, to, rte_strerror(rte_errno));
+		return 0;
+	}
+	to->posted++;
+	to->packets += packets;
+	return wire_bytes(s, message, packets);
+}
+
+/* ---- close ---------------------------------------------------------------------------------- */
+
+static void
+disconnect(struct transmit_streams *s)
+{
+	const uint64_t end = after_ms(END_MS);
+	bool up;
+
+	s->ending = true;
+	for (uint32_t i = 0; i < s->nb_streams; i++)
+		if (s->stream[i].conn != NULL && s->stream[i].state == STREAM_UP)
+			rdma_conn_disconnect(s->stream[i].conn);
+	do {
+		transmit_streams_poll(s);
+		up = false;
+		for (uint32_t i = 0; i < s->nb_streams; i++)
+			up |= s->stream[i].conn != NULL && s->stream[i].state == STREAM_UP;
+	} while (up && rte_get_timer_cycles() < end);
+	for (uint32_t i = 0; i < s->nb_streams; i++)
+		if (s->stream[i].conn != NULL)
+			rdma_conn_destroy(s->stream[i].conn);
+}
+
+/* Deregister a region, when no request refers to it any more. */
+static void
+deregister(struct transmit_streams *s, struct rdma_mr *mr)
+{
+	const uint64_t end = after_ms(END_MS);
+
+	while (mr != NULL && rdma_mr_dereg(mr) == -EBUSY && rte_get_timer_cycles() < end)
+		transmit_streams_poll(s);
+}
+
+static void
+destroy_objects(struct transmit_streams *s)
+{
+	const uint64_t end = after_ms(END_MS);
+
+	for (uint32_t i = 0; i < s->nb_streams; i++)
+		while (s->stream[i].qp != NULL && rdma_qp_destroy(s->stream[i].qp) == -EBUSY &&
+			rte_get_timer_cycles() < end)
+			transmit_streams_poll(s);
+	for (uint32_t i = 0; i < s->nb_frames; i++)
+		deregister(s, s->frame[i]);
+	deregister(s, s->trailers_mr);
+	if (s->cq != NULL)
+		rdma_cq_destroy(s->cq);
+	if (s->pd != NULL)
+		rdma_pd_free(s->pd);
+}
+
+void
+transmit_streams_close(struct transmit_streams *s)
+{
+	if (s == NULL)
+		return;
+	if (s->cq != NULL)
+		disconnect(s);
+	if (s->mtu != 0)
+		linger(s, LINGER_MS);
+	if (s->dev != NULL) {
+		destroy_objects(s);
+		packet_loss_destroy(s->loss);
+		rdma_dev_close(s->dev);
+	}
+	rte_free(s->trailers);
+	free(s->frame);
+	free(s);
+}

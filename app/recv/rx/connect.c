@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connection requests of RoCE detectors, through the CM. A request names the stream. The stream's
+ * queue pair is accepted, and the answer has its part of the card. When a connection ends, or its
+ * detector connects again, the stream gets a new queue pair: packets of before then land nowhere.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_random.h>
+
+#include <rdma.h>
+
+#include "rx/messages.h"
+#include "rx/ring.h"
+#include "settings.h"
+
+RTE_LOG_REGISTER(connect_logtype, braggline.ingest, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, connect_logtype, "ingest: " __VA_ARGS__)
+
+#define EVENTS	8  /* CM events of a call */
+#define BACKLOG 64 /* requests that are not answered yet: one for each stream */
+
+int
+rx_connect_listen(struct rx_messages *m, uint32_t device)
+{
+	const uint16_t port = m->settings->ingest.service;
+
+	m->listeners[device] =
+		rdma_conn_listen(m->devices[device], RDMA_QP_UC, port, BACKLOG, NULL);
+	if (m->listeners[device] != NULL)
+		return 0;
+	LOG(ERR, "cannot listen on [ingest] service = %u: %s\n", port, rte_strerror(rte_errno));
+	return -rte_errno;
+}
+
+static const char *
+name_peer(const struct rdma_event *e, char text[INET6_ADDRSTRLEN])
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&e->peer;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&e->peer;
+	const void *address = e->peer.ss_family == AF_INET6 ? (const void *)&six->sin6_addr
+							    : (const void *)&four->sin_addr;
+
+	if (inet_ntop(e->peer.ss_family, address, text, INET6_ADDRSTRLEN) == NULL)
+		return "an unknown address";
+	return text;
+}
+
+/** May this address send the stream? Any may if no source is configured. */
+static bool
+is_source(const struct rx_messages *m, uint32_t stream, const struct rdma_event *e)
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&e->peer;
+	struct rte_ipv4_hdr spec, mask;
+
+	source_filter_ipv4(&m->settings->sources.filter[stream], &spec, &mask);
+	if (mask.src_addr == 0)
+		return true;
+	return e->peer.ss_family == AF_INET && four->sin_addr.s_addr == spec.src_addr;
+}
+
+/** End a stream's connection, if it has one, and give it a new queue pair. */
+static int
+renew(struct rx_messages *m, struct rx_message_stream *st)
+{
+	int ret;
+
+	if (st->conn != NULL)
+		rdma_conn_destroy(st->conn);
+	st->conn = NULL;
+	if (m->ring != NULL)
+		rx_ring_detach(m->ring, st->stream);
+	if (st->qp != NULL) {
+		ret = rdma_qp_destroy(st->qp);
+		if (ret != 0) {
+			LOG(ERR, "stream %u: cannot replace its queue pair: %s\n", st->stream,
+				rte_strerror(-ret));
+			return ret;
+		}
+	}
+	st->qp = NULL;
+	if (m->settings->ingest.rkey == 0 && m->ring == NULL)
+		m->card.stream[st->stream].rkey = (uint32_t)rte_rand();
+	return rx_messages_open_stream(m, st->stream);
+}
+
+/** Answer a request. */
+static void
+take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
+{
+	uint8_t answer[INGEST_PRIVATE_BYTES];
+	const struct rdma_conn_attr attr = {
+		.private_data = answer, .private_len = sizeof(answer), .context = m};
+	enum ingest_transport transport;
+	char from[INET6_ADDRSTRLEN];
+	const char *why = NULL;
+	struct rx_message_stream *st;
+	uint32_t stream;
+	int ret;
+
+	if (ingest_request_decode(&stream, &transport, e->private_data, e->private_len) != 0)
+		why = "it is not a detector's request";
+	else if (stream >= m->card.streams || m->streams[stream].device != device)
+		why = "this port has no such stream: see [port N] streams";
+	else if (transport != m->card.transport)
+		why = "the detector has another transport: see [detector] transport";
+	else if (!is_source(m, stream, e))
+		why = "its address is not [detector] source of the stream";
+	if (why != NULL) {
+		LOG(WARNING, "connection of %s refused: %s\n", name_peer(e, from), why);
+		rdma_conn_reject(e->conn, NULL, 0);
+		return;
+	}
+	st = &m->streams[stream];
+	ret = st->conn == NULL && st->qp != NULL ? 0 : renew(m, st);
+	if (ret == 0) {
+		ingest_card_to_private(&m->card, stream, answer);
+		ret = rdma_conn_accept(e->conn, st->qp, &attr);
+	}
+	if (ret != 0) {
+		LOG(ERR, "stream %u: cannot accept the connection of %s: %s\n", stream,
+			name_peer(e, from), rte_strerror(-ret));
+		rdma_conn_reject(e->conn, NULL, 0);
+		return;
+	}
+	st->conn = e->conn;
+	LOG(NOTICE, "stream %u: connected by %s\n", stream, name_peer(e, from));
+}
+
+/** A connection has ended: its stream may be connected again. */
+static void
+end_connection(struct rx_messages *m, const struct rdma_event *e)
+{
+	for (uint32_t s = 0; s < m->card.streams; s++) {
+		struct rx_message_stream *st = &m->streams[s];
+
+		if (st->conn == NULL || st->conn != e->conn)
+			continue;
+		LOG(INFO, "stream %u: the detector has disconnected\n", s);
+		renew(m, st);
+		return;
+	}
+}
+
+int
+rx_connect_poll(void *messages)
+{
+	struct rx_messages *m = messages;
+	struct rdma_event event[EVENTS];
+	int all = 0;
+
+	for (uint32_t i = 0; i < m->nb_devices; i++) {
+		const uint16_t n = rdma_poll_cm(m->devices[i], event, EVENTS);
+
+		for (uint16_t k = 0; k < n; k++) {
+			if (event[k].type == RDMA_EVENT_CONNECT_REQUEST)
+				take_request(m, i, &event[k]);
+			else if (event[k].type == RDMA_EVENT_DISCONNECTED ||
+				event[k].type == RDMA_EVENT_QP_ERROR)
+				end_connection(m, &event[k]);
+		}
+		all += n;
+	}
+	return all;
+}

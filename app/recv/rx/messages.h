@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * RoCE streams whose messages are received by reference: a UC queue pair for each stream. What a
+ * message is, and what the card contains, is in ingest/card.h. The poll groups of the devices are
+ * the queues of RX roles, and a stream's queue pair belongs to the poll group of its RX role. The
+ * RX roles call rdma_progress(); ROLE_CONNECT answers ARP and connection requests.
+ */
+#ifndef RX_MESSAGES_H
+#define RX_MESSAGES_H
+
+#include <stdint.h>
+
+#include "frames/detector.h"
+#include "ingest/card.h"
+#include "rx/source_settings.h"
+
+struct memory;
+struct port;
+struct rdma_conn;
+struct rdma_cq;
+struct rdma_dev;
+struct rdma_pd;
+struct rdma_qp;
+struct rx_ring;
+struct settings;
+
+#define RX_DEVICES_MAX 16
+
+/** A stream's queue pair, and its context. */
+struct rx_message_stream {
+	uint32_t stream;
+	uint32_t device; /**< index in rx_messages.devices */
+	uint16_t poll_group;
+	struct rdma_cq
+		*cq; /**< by reference: unused; in memory: NULL, the ring has those of events */
+	struct rdma_qp *qp;
+	struct rdma_conn *conn; /**< if the CM has connected it */
+};
+
+/** All streams. RX roles read it; the control lcore writes it before they run. */
+struct rx_messages {
+	struct ingest_card card;
+	const struct settings *settings;
+	uint32_t nb_devices;
+	struct rdma_dev *devices[RX_DEVICES_MAX];
+	struct rdma_pd *pds[RX_DEVICES_MAX];
+	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
+	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
+	struct rx_ring *ring; /**< of messages in memory; NULL: they are delivered by reference */
+	/**
+	 * Headers that stand for those of a stream's packets, because a queue pair checks addresses
+	 * and ports itself: the configured source and destination, else zeros.
+	 */
+	uint8_t headers[DETECTOR_STREAMS_MAX][SOURCE_HEADERS];
+};
+
+/**
+ * Open a RoCE device on each port, which is started, and create and connect the queue pairs. Write
+ * the card. *Control.*
+ * @param owner   RX role of each stream
+ * @param memory  with which rings are registered
+ * @return NULL with rte_errno; logged
+ */
+struct rx_messages *rx_messages_create(
+	const struct settings *s, struct port *ports, const uint8_t *owner, struct memory *memory);
+
+/**
+ * Create a stream's queue pair, and enter its number in the card. Without [ingest] service it is
+ * connected at once. *Control.* @return 0 or -errno, logged
+ */
+int rx_messages_open_stream(struct rx_messages *m, uint32_t stream);
+
+/** Listen for connection requests on a device. *Control.* @return 0 or -errno, logged */
+int rx_connect_listen(struct rx_messages *m, uint32_t device);
+
+/**
+ * Answer ARP and connection requests (connect.c). Polled by one lcore.
+ * @param messages  struct rx_messages
+ * @return non-zero if there was anything to do
+ */
+int rx_connect_poll(void *messages);
+
+/** Close all. RX roles have ended; NULL is allowed. *Control.* */
+void rx_messages_destroy(struct rx_messages *messages);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_STREAM_H
+#define RDMA_STREAM_H
+
+/**
+ * @file
+ * Reliable multicast: one sender, a stream of packets to the members of a UD group. A member gets
+ * packets that it missed from the sender's ring by RDMA READ, so that the sender's program sends
+ * nothing twice. README.rst has the protocol.
+ *
+ * Life cycle of a sender: rdma_stream_sender_create() -> rdma_stream_next(), rdma_stream_commit()
+ * for each packet -> rdma_stream_end() -> rdma_stream_sender_poll() until
+ * rdma_stream_sender_done() -> rdma_stream_sender_destroy(). Of a receiver:
+ * rdma_stream_receiver_create() -> rdma_stream_receive(), rdma_stream_release() until the state is
+ * RDMA_STREAM_ENDED -> rdma_stream_leave() -> rdma_stream_receiver_destroy().
+ *
+ * Threads. Functions marked *Control.* are called by the control lcore of rdma.h, the others by the
+ * lcore that owns the poll group. Both may be the same lcore; with `verbs` they must be. The
+ * control lcore hands each event of the device's rdma_poll_cm() to the `_event()` functions of all its
+ * senders and receivers until one returns true, and calls the `_control()` functions every
+ * millisecond or so.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rdma.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rdma_stream_sender;
+struct rdma_stream_receiver;
+
+#define RDMA_STREAM_HEADER_BYTES 32   /**< of a packet; its payload is shorter than the MTU by it */
+#define RDMA_STREAM_MAC_BYTES	 32   /**< of a proof */
+#define RDMA_STREAM_MEMBERS_MAX	 64   /**< members of a sender */
+#define RDMA_STREAM_CONNS_MAX	 8    /**< connections of a member */
+#define RDMA_STREAM_PORT	 7190 /**< default port of a sender's service */
+
+/** What a sender does when its ring is full. */
+enum rdma_stream_policy {
+	/** Wait for the slowest member. A member that is silent for `silence_ms` is removed. */
+	RDMA_STREAM_WAIT,
+	/** Overwrite the oldest packets. A member that is too late counts them as lost. */
+	RDMA_STREAM_OVERWRITE,
+};
+
+/** What a receiver does about missing packets. */
+enum rdma_stream_repair {
+	RDMA_STREAM_READ, /**< READ them from the sender's ring */
+	/** Ask the sender to send them to the group again. A baseline for benchmarks: each request
+	 *  costs the sender's program work, and all members receive the answer. */
+	RDMA_STREAM_NACK,
+	RDMA_STREAM_NO_REPAIR, /**< skip them; they are counted as lost */
+};
+
+/**
+ * Mutual proof of both ends, made with a key that they share. A sender gives its keys only to
+ * members with a valid proof; a member accepts a card only with a valid proof of the sender.
+ */
+struct rdma_stream_proof {
+	/**
+	 * Compute the code of a message, for instance an HMAC with the key of an identity. Called
+	 * by the owner lcore, once for each proof.
+	 * @param identity of the member
+	 * @return 0; negative errno: no such identity, or failure. The proof is then refused.
+	 */
+	int (*mac)(void *arg, uint64_t identity, const void *message, uint32_t length,
+		uint8_t mac[RDMA_STREAM_MAC_BYTES]);
+	void *arg;
+};
+
+/* ---- sender ---------------------------------------------------------------------------------- */
+
+/** Attributes of a sender. Zero selects the default, if one is given in parentheses. */
+struct rdma_stream_sender_attr {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	uint16_t poll_group;
+	const struct sockaddr *group; /**< multicast address */
+	uint16_t port;		      /**< of the service that members connect to (7190) */
+	enum rdma_stream_policy policy;
+	/** Of the ring; a power of two (4,096). More than rate x (time to notice a loss + queue +
+	 *  round trip + retries) / slot: rdma_stream_slots() */
+	uint32_t slots;
+	uint32_t payload_max; /**< bytes (the MTU less the header) */
+	uint16_t members_max; /**< (8) */
+	uint32_t rate_mbps;   /**< limit of the stream (0: none); multicast has no other brake */
+	uint32_t silence_ms;  /**< a member that is silent for this time is removed (2,000) */
+	uint32_t gather_us;   /**< NACK: time in which requests are collected (100) */
+	uint64_t first;	      /**< number of the first packet (0) */
+	/** NULL: members prove nothing, for trusted links only */
+	const struct rdma_stream_proof *proof;
+};
+
+/** State and counters of a sender. */
+struct rdma_stream_sender_info {
+	uint64_t run;	  /**< random number of this sender */
+	uint64_t head;	  /**< number of the next packet */
+	uint64_t tail;	  /**< all members have the packets before this one */
+	uint16_t members; /**< that take part */
+	uint64_t joined, left;
+	uint64_t removed_silent; /**< members removed because they were silent */
+	uint64_t removed_wrong;	 /**< members removed because of an impossible tail or message */
+	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
+	uint64_t refused;	 /**< other requests refused: malformed, or too many members */
+	uint64_t full;		 /**< calls of rdma_stream_next() that found no free slot */
+	uint64_t resent;	 /**< NACK: packets sent again */
+	uint64_t send_errors;	 /**< failed sends */
+};
+
+/** Slots that a ring needs. @param latency_us time to notice a loss and to repair it */
+uint32_t rdma_stream_slots(uint32_t rate_mbps, uint32_t payload_max, uint32_t latency_us);
+
+/**
+ * Create a sender: ring, UD queue pair, listener. *Control.*
+ * @return NULL with rte_errno EINVAL, ENOMEM, EADDRINUSE, or that of the functions of rdma.h
+ */
+struct rdma_stream_sender *rdma_stream_sender_create(const struct rdma_stream_sender_attr *attr);
+
+/**
+ * Destroy a sender. *Control.* Members learn of it from their connections.
+ * @return 0; -EBUSY: the port still holds frames of the ring. Keep polling and try again.
+ */
+int rdma_stream_sender_destroy(struct rdma_stream_sender *s);
+
+/** Handle an event of the device. *Control.* @return true: it belonged to the sender */
+bool rdma_stream_sender_event(struct rdma_stream_sender *s, const struct rdma_event *event);
+
+/** Remove members that have left, failed or were silent. *Control.* */
+void rdma_stream_sender_control(struct rdma_stream_sender *s);
+
+/**
+ * Get the next free slot. The slot is invalid for members until rdma_stream_commit().
+ * @return where to write the payload, aligned to 32 bytes; NULL: none is free, call
+ *   rdma_stream_sender_poll() and try again
+ */
+void *rdma_stream_next(struct rdma_stream_sender *s);
+
+/**
+ * Publish the slot of rdma_stream_next() and send it, at the latest at the next poll.
+ * @param length bytes, at most payload_max
+ * @return 0; -EINVAL: no slot, too long, or after the end
+ */
+int rdma_stream_commit(struct rdma_stream_sender *s, uint32_t length);
+
+/** Send, collect completions, read the members' tails, admit members. @return packets sent */
+unsigned int rdma_stream_sender_poll(struct rdma_stream_sender *s);
+
+/** Mark the end of the stream. Members that have all packets are then in RDMA_STREAM_ENDED. */
+void rdma_stream_end(struct rdma_stream_sender *s);
+
+/** After rdma_stream_end(): has every member all packets (*overwrite*: are all packets sent)? */
+bool rdma_stream_sender_done(const struct rdma_stream_sender *s);
+
+/** Any lcore. @return 0 */
+int rdma_stream_sender_info_get(
+	const struct rdma_stream_sender *s, struct rdma_stream_sender_info *info);
+
+/* ---- receiver -------------------------------------------------------------------------------- */
+
+enum rdma_stream_state {
+	RDMA_STREAM_JOINING, /**< connecting, for the first time or again */
+	RDMA_STREAM_JOINED,  /**< receives the stream */
+	RDMA_STREAM_ENDED,   /**< all packets of the stream have been delivered */
+	RDMA_STREAM_LEFT,    /**< the sender knows that this member has left */
+	RDMA_STREAM_FAILED,  /**< `error` has the reason */
+};
+
+/** Attributes of a receiver. Zero selects the default, if one is given in parentheses. */
+struct rdma_stream_receiver_attr {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	uint16_t poll_group;
+	const struct sockaddr *group;
+	const struct sockaddr *sender; /**< address and port of its service */
+	uint32_t payload_max;	       /**< bytes, the sender's (the MTU less the header) */
+	/** Receive buffers (4,096); at least the sender's slots, or a slow receiver loses more than
+	 *  the network does */
+	uint32_t buffers;
+	uint32_t repair_buffers; /**< for packets that are READ (1,024) */
+	uint16_t reads;		 /**< connections for READ (4), at most RDMA_STREAM_CONNS_MAX */
+	uint16_t reads_max;	 /**< READs in flight on each of them (4) */
+	uint16_t range_max;	 /**< most slots of one READ, at most RDMA_SGE_MAX (8) */
+	uint32_t quiet_us;	 /**< time without a packet after which the head is READ (200) */
+	uint32_t nack_gather_us; /**< NACK: time in which gaps are collected (100) */
+	uint32_t nack_again_us;	 /**< NACK: after this time a packet is requested again (5,000) */
+	enum rdma_stream_repair repair;
+	uint64_t identity; /**< whose key proves this member */
+	const struct rdma_stream_proof *proof;
+};
+
+/** A packet. */
+struct rdma_stream_packet {
+	uint64_t sequence;
+	uint64_t run; /**< a new one: the sender was started again */
+	const void *data;
+	uint32_t length;
+	uint32_t buffer; /**< internal */
+	/** Packets before this one that are lost for good, since the previous delivered one */
+	uint64_t lost;
+};
+
+/** State and counters of a receiver. */
+struct rdma_stream_receiver_info {
+	enum rdma_stream_state state;
+	int error;	   /**< RDMA_STREAM_FAILED: negative errno */
+	uint64_t run;	   /**< of the sender */
+	uint64_t start;	   /**< first packet since the last join */
+	uint64_t next;	   /**< all before this one have arrived or are lost */
+	uint64_t received; /**< packets from the group */
+	uint64_t repaired; /**< packets by READ */
+	uint64_t duplicate;
+	uint64_t stale;	      /**< from the group, behind the window or of another run */
+	uint64_t foreign;     /**< from the group, not from the sender or impossible */
+	uint64_t wrong_crc;   /**< slots READ with a wrong CRC-32C: being written, or damaged */
+	uint64_t not_written; /**< slots READ that did not have the packet yet */
+	uint64_t lost;	      /**< lost for good */
+	uint64_t reads;	      /**< READs of slots, whatever their range */
+	uint64_t read_errors; /**< READs that failed with their connection */
+	uint64_t head_reads;
+	uint64_t nacks;	  /**< NACK: packets requested */
+	uint64_t joins;	  /**< complete joins, the first one included */
+	uint64_t rejoins; /**< connections that were replaced */
+	uint32_t held;	  /**< buffers of packets that are not released */
+};
+
+/**
+ * Create a receiver and start to join. *Control.*
+ * @return NULL with rte_errno EINVAL, ENOMEM, or that of the functions of rdma.h
+ */
+struct rdma_stream_receiver *rdma_stream_receiver_create(
+	const struct rdma_stream_receiver_attr *attr);
+
+/**
+ * Destroy a receiver. *Control.* Its packets become invalid.
+ * @return 0; -EBUSY: keep polling and try again
+ */
+int rdma_stream_receiver_destroy(struct rdma_stream_receiver *r);
+
+/** Handle an event of the device. *Control.* @return true: it belonged to the receiver */
+bool rdma_stream_receiver_event(struct rdma_stream_receiver *r, const struct rdma_event *event);
+
+/** Connect, and replace failed connections. *Control.* */
+void rdma_stream_receiver_control(struct rdma_stream_receiver *r);
+
+/**
+ * Receive, repair, and get packets in order.
+ * @return number of packets, 0 to n
+ */
+uint16_t rdma_stream_receive(
+	struct rdma_stream_receiver *r, struct rdma_stream_packet *packet, uint16_t n);
+
+/** Give the buffers of packets back, in any order, each once. */
+void rdma_stream_release(
+	struct rdma_stream_receiver *r, const struct rdma_stream_packet *packet, uint16_t n);
+
+/** Tell the sender that this member leaves. Poll until the state is RDMA_STREAM_LEFT. */
+void rdma_stream_leave(struct rdma_stream_receiver *r);
+
+/** Any lcore. @return 0 */
+int rdma_stream_receiver_info_get(
+	const struct rdma_stream_receiver *r, struct rdma_stream_receiver_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

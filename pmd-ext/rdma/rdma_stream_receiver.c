@@ -1,0 +1,1271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A receiver of a stream. The control lcore connects; the owner lcore receives, finds gaps, READs
+ * what is missing, and reports what has arrived. `phase` and the state of each connection pass
+ * between them.
+ */
+#include "rdma_stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_malloc.h>
+
+#include "rdma_pages.h"
+#include "rdma_provider.h"
+#include "rdma_stream_wire.h"
+
+#define RECV_BURST   32
+#define HEADER_AT    96 /* of a buffer: the payload is aligned to 64 bytes */
+#define GRH_AT	     (HEADER_AT - RDMA_GRH_BYTES)
+#define NO_BUFFER    UINT32_MAX
+#define RETRY_MS     50	   /* after a failed connection */
+#define ANSWER_MS    5000  /* longest wait for the card */
+#define REFUSALS     3	   /* failed proofs until the receiver gives up */
+#define AGAIN_PER_S  50000 /* a slot that was not written is READ again after 20 us */
+#define REJ_CONSUMER 28	   /* reason of a REJ by the sender's program */
+#define QUIET_SHIFT  6	   /* an idle stream is looked at after up to quiet_us x 2^6 */
+
+enum phase {
+	PHASE_CONNECT, /* control: connect the first connection */
+	PHASE_REPLY,   /* control: wait for its REP */
+	PHASE_PROVE,   /* owner: send the proof */
+	PHASE_CARD,    /* owner: wait for the card */
+	PHASE_RUN,     /* the card is valid; control: keep all connections open */
+	PHASE_CLOSE,   /* control: close all connections, then PHASE_CONNECT */
+	PHASE_FAILED,
+};
+
+enum conn_state {
+	CONN_NONE,    /* control */
+	CONN_CALLS,   /* control: waits for the REP */
+	CONN_UP,      /* owner may post */
+	CONN_BROKEN,  /* owner: wait until all its requests are flushed */
+	CONN_FLUSHED, /* control: destroy */
+};
+
+struct conn {
+	struct rdma_stream_receiver *r;
+	unsigned int number;
+	int state; /* enum conn_state */
+	struct rdma_conn *conn;
+	struct rdma_qp *qp;
+	uint64_t retry_at;    /* control; TSC */
+	unsigned int flights; /* owner: requests in flight */
+	unsigned int reads;   /* owner: of them, READs of slots */
+};
+
+enum entry_state {
+	ENTRY_MISSING,
+	ENTRY_READING,
+	ENTRY_HERE,
+	ENTRY_LOST,
+};
+
+/* A packet of the window. */
+struct entry {
+	uint32_t buffer;
+	uint8_t state; /* enum entry_state */
+};
+
+struct range {
+	uint64_t first, end;
+	uint64_t due; /* TSC; not before */
+};
+
+/*
+ * Rings of missing packets. All ranges of a ring wait for the same time, so that none waits behind
+ * one that is due later.
+ */
+enum range_ring {
+	RANGE_NEW,
+	RANGE_AGAIN, /* asked for in vain */
+	RANGE_RINGS,
+};
+
+struct ranges {
+	struct range *at;
+	uint32_t head, tail;
+};
+
+/* A READ of slots in flight. */
+struct flight {
+	struct conn *conn; /* NULL: free */
+	uint64_t first;
+	uint16_t nb;
+	uint32_t buffer[RDMA_SGE_MAX];
+};
+
+/* Kinds of requests, in the upper half of wr_id. */
+enum request {
+	REQUEST_SLOTS, /* lower half: the flight */
+	REQUEST_HEAD,
+	REQUEST_TAIL,
+	REQUEST_MESSAGE,
+	REQUEST_ANSWER, /* a receive */
+};
+
+struct rdma_stream_receiver {
+	struct rdma_stream_receiver_attr attr;
+	struct rdma_stream_proof proof;
+	struct sockaddr_storage sender;
+	struct rdma_qp *ud;
+	struct rdma_cq *ud_cq, *rc_cq;
+	struct rdma_conn *membership;
+	struct rdma_mr *mr;
+	uint8_t *memory; /* buffers, then the areas below */
+	uint64_t memory_bytes;
+	struct stream_head *head; /* READ to here */
+	struct stream_card *answer;
+	uint8_t *message;
+	uint32_t slot_bytes, stride, nb_buffers, window, lkey;
+	struct conn conn[RDMA_STREAM_CONNS_MAX];
+	int phase; /* enum phase */
+	struct stream_transcript transcript;
+	struct stream_card card;
+	uint64_t deadline; /* control; of the handshake */
+	uint64_t connect_at;
+	unsigned int refusals;
+
+	/* owner lcore */
+	struct entry *entries;
+	uint64_t deliver; /* next packet for the application */
+	uint64_t next;	  /* all before have arrived or are lost */
+	uint64_t seen;	  /* all before are known to exist */
+	uint64_t end;
+	bool fresh; /* a card waits for the window to be emptied */
+	bool has_window;
+	bool leaving;
+	uint64_t lost_before;		   /* for the next packet */
+	struct ranges ranges[RANGE_RINGS]; /* missing packets */
+	bool rescan;			   /* a range did not fit */
+	struct flight *flights;
+	uint32_t nb_flights, used_flights, turn;
+	uint32_t *recv_free, nb_recv_free;
+	uint32_t *repair_free, nb_repair_free;
+	uint64_t now, hz, arrived_at, quiet;
+	bool head_flight;
+	uint64_t head_seen; /* `seen` when the READ of the head was posted */
+	bool tail_flight, leave_flight, message_flight;
+	uint64_t tail_sent, tail_at, beat;
+	uint64_t nack_at;
+	struct rdma_stream_receiver_info info;
+};
+
+static struct entry *
+entry_of(const struct rdma_stream_receiver *r, uint64_t sequence)
+{
+	return &r->entries[sequence & (r->window - 1)];
+}
+
+static struct stream_header *
+header_of(const struct rdma_stream_receiver *r, uint32_t buffer)
+{
+	return (struct stream_header *)(r->memory + (uint64_t)buffer * r->stride + HEADER_AT);
+}
+
+static int
+phase_of(const struct rdma_stream_receiver *r)
+{
+	return __atomic_load_n(&r->phase, __ATOMIC_ACQUIRE);
+}
+
+static void
+phase_set(struct rdma_stream_receiver *r, enum phase phase)
+{
+	__atomic_store_n(&r->phase, phase, __ATOMIC_RELEASE);
+}
+
+static int
+conn_state(const struct conn *c)
+{
+	return __atomic_load_n(&c->state, __ATOMIC_ACQUIRE);
+}
+
+static bool
+conn_turn(struct conn *c, int from, int to)
+{
+	return __atomic_compare_exchange_n(
+		&c->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void
+fail(struct rdma_stream_receiver *r, int error, const char *why)
+{
+	RDMA_LOG(ERR, "stream: receiver stops: %s", why);
+	r->info.error = error;
+	phase_set(r, PHASE_FAILED);
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+static int
+receiver_defaults(struct rdma_stream_receiver *r, const struct rdma_stream_receiver_attr *attr)
+{
+	struct rdma_stream_receiver_attr *a = &r->attr;
+	struct rdma_dev_info info;
+
+	*a = *attr;
+	if (!a->dev || !a->pd || !a->group || !a->sender)
+		return -EINVAL;
+	rdma_dev_info_get(a->dev, &info);
+	a->payload_max = a->payload_max ? a->payload_max : info.mtu - RDMA_STREAM_HEADER_BYTES;
+	a->buffers = a->buffers ? a->buffers : 4096;
+	a->repair_buffers = a->repair_buffers ? a->repair_buffers : 1024;
+	a->reads = a->reads ? a->reads : 4;
+	a->reads_max = a->reads_max ? a->reads_max : 4;
+	a->range_max = a->range_max ? a->range_max : 8;
+	a->quiet_us = a->quiet_us ? a->quiet_us : 200;
+	a->nack_gather_us = a->nack_gather_us ? a->nack_gather_us : 100;
+	a->nack_again_us = a->nack_again_us ? a->nack_again_us : 5000;
+	if (a->payload_max + RDMA_STREAM_HEADER_BYTES > info.mtu || a->buffers < RECV_BURST ||
+		a->buffers > info.max_wr || a->repair_buffers > 1U << 24 ||
+		a->reads > RDMA_STREAM_CONNS_MAX || a->reads_max > 64 ||
+		a->range_max > RTE_MIN(info.max_sge, RDMA_SGE_MAX) ||
+		a->repair > RDMA_STREAM_NO_REPAIR)
+		return -EINVAL;
+	memcpy(&r->sender, a->sender,
+		a->sender->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+						: sizeof(struct sockaddr_in6));
+	if (a->proof)
+		r->proof = *a->proof;
+	r->slot_bytes = RTE_ALIGN_CEIL(a->payload_max + RDMA_STREAM_HEADER_BYTES, 64);
+	r->stride = RTE_ALIGN_CEIL(HEADER_AT + r->slot_bytes, 64);
+	r->nb_buffers = a->buffers + a->repair_buffers;
+	/* a power of two that holds more than the sender's slots */
+	r->window = rte_align32pow2(a->buffers) * 2;
+	r->hz = rte_get_tsc_hz();
+	return 0;
+}
+
+static int
+receiver_memory(struct rdma_stream_receiver *r)
+{
+	enum rdma_pages_kind kind = RDMA_PAGES_HUGETLB;
+	struct rdma_mr_attr mr = {.access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	struct rdma_dev_info info;
+	uint8_t *rest;
+
+	rdma_dev_info_get(r->attr.dev, &info);
+	mr.length = (uint64_t)r->nb_buffers * r->stride + 64 + 2 * STREAM_MESSAGE_BYTES;
+	r->memory_bytes = mr.length;
+	r->memory = rdma_pages_map(&r->memory_bytes, info.numa_node, &kind);
+	r->nb_flights = r->attr.reads * r->attr.reads_max;
+	for (unsigned int i = 0; i < RANGE_RINGS; i++) {
+		r->ranges[i].at = calloc(r->window, sizeof(struct range));
+		if (!r->ranges[i].at)
+			return -ENOMEM;
+	}
+	r->entries = calloc(r->window, sizeof(*r->entries));
+	r->flights = calloc(r->nb_flights, sizeof(*r->flights));
+	r->recv_free = calloc(r->attr.buffers, sizeof(*r->recv_free));
+	r->repair_free = calloc(r->attr.repair_buffers, sizeof(*r->repair_free));
+	if (!r->memory || !r->entries || !r->flights || !r->recv_free || !r->repair_free ||
+		rdma_pages_prefault(r->memory, r->memory_bytes, 0) < 0)
+		return -ENOMEM;
+	rest = r->memory + (uint64_t)r->nb_buffers * r->stride;
+	r->head = (struct stream_head *)rest;
+	r->answer = (struct stream_card *)(rest + 64);
+	r->message = rest + 64 + STREAM_MESSAGE_BYTES;
+	for (uint32_t i = 0; i < r->attr.buffers; i++)
+		r->recv_free[r->nb_recv_free++] = i;
+	for (uint32_t i = 0; i < r->attr.repair_buffers; i++)
+		r->repair_free[r->nb_repair_free++] = r->attr.buffers + i;
+	mr.addr = r->memory;
+	r->mr = rdma_mr_reg(r->attr.pd, &mr);
+	if (!r->mr)
+		return -rte_errno;
+	r->lkey = rdma_mr_lkey(r->mr);
+	return 0;
+}
+
+static int
+receiver_queues(struct rdma_stream_receiver *r)
+{
+	struct rdma_qp_attr ud = {.type = RDMA_QP_UD,
+		.poll_group = r->attr.poll_group,
+		.max_send_wr = 1,
+		.max_recv_wr = r->attr.buffers};
+
+	r->ud_cq = rdma_cq_create(r->attr.dev, r->attr.buffers + 1, r->attr.poll_group);
+	r->rc_cq = rdma_cq_create(
+		r->attr.dev, r->attr.reads * (r->attr.reads_max + 8), r->attr.poll_group);
+	if (!r->ud_cq || !r->rc_cq)
+		return -ENOMEM;
+	ud.send_cq = ud.recv_cq = r->ud_cq;
+	r->ud = rdma_qp_create(r->attr.pd, &ud);
+	if (!r->ud)
+		return -rte_errno;
+	r->membership = rdma_multicast_join(r->ud, r->attr.group, r);
+	return r->membership ? 0 : -rte_errno;
+}
+
+struct rdma_stream_receiver *
+rdma_stream_receiver_create(const struct rdma_stream_receiver_attr *attr)
+{
+	struct rdma_stream_receiver *r =
+		rte_zmalloc("rdma_stream", sizeof(*r), RTE_CACHE_LINE_SIZE);
+	int ret;
+
+	if (!r) {
+		rte_errno = ENOMEM;
+		return NULL;
+	}
+	for (unsigned int i = 0; i < RDMA_STREAM_CONNS_MAX; i++) {
+		r->conn[i].r = r;
+		r->conn[i].number = i;
+	}
+	r->end = STREAM_NONE;
+	ret = receiver_defaults(r, attr);
+	if (ret == 0)
+		ret = receiver_memory(r);
+	if (ret == 0)
+		ret = receiver_queues(r);
+	if (ret == 0)
+		return r;
+	RDMA_LOG(ERR, "stream: cannot create the receiver: %s", rte_strerror(-ret));
+	(void)rdma_stream_receiver_destroy(r);
+	rte_errno = -ret;
+	return NULL;
+}
+
+/* ---- connections: control lcore -------------------------------------------------------------- */
+
+static bool
+conn_close(struct conn *c)
+{
+	if (c->conn)
+		rdma_conn_destroy(c->conn);
+	c->conn = NULL;
+	if (c->qp && rdma_qp_destroy(c->qp) < 0)
+		return false;
+	c->qp = NULL;
+	__atomic_store_n(&c->state, CONN_NONE, __ATOMIC_RELEASE);
+	return true;
+}
+
+static void
+conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
+{
+	const struct rdma_qp_attr qp = {.type = RDMA_QP_RC,
+		.poll_group = r->attr.poll_group,
+		.send_cq = r->rc_cq,
+		.recv_cq = r->rc_cq,
+		.context = c,
+		.max_send_wr = r->attr.reads_max + 4,
+		.max_recv_wr = 1,
+		.max_send_sge = r->attr.range_max,
+		.max_inline = 64,
+		.retry_count = 0xff,
+		.rnr_retry = 0xff};
+	struct stream_request request = {.magic = STREAM_MAGIC,
+		.kind = kind,
+		.number = c->number,
+		.identity = r->attr.identity,
+		.member = r->card.member,
+		.token = kind == STREAM_ATTACH ? r->card.token : 0};
+	const struct rdma_conn_attr attr = {.private_data = &request,
+		.private_len = sizeof(request),
+		.context = r,
+		.keepalive_ms = 1000};
+	const struct rdma_sge sge = {(uintptr_t)r->answer, STREAM_MESSAGE_BYTES, r->lkey};
+	const struct rdma_recv_wr wr = {
+		.wr_id = (uint64_t)REQUEST_ANSWER << 32, .sg = &sge, .nb_sge = 1};
+
+	c->retry_at = rte_rdtsc() + r->hz / 1000 * RETRY_MS;
+	if (kind == STREAM_JOIN) {
+		if (stream_random(request.nonce, sizeof(request.nonce)) < 0)
+			return;
+		memset(&r->transcript, 0, sizeof(r->transcript));
+		r->transcript.request = request;
+	}
+	c->flights = c->reads = 0;
+	c->qp = rdma_qp_create(r->attr.pd, &qp);
+	if (!c->qp)
+		return;
+	if (kind == STREAM_JOIN)
+		(void)rdma_post_recv(c->qp, &wr, 1);
+	__atomic_store_n(&c->state, CONN_CALLS, __ATOMIC_RELEASE);
+	c->conn = rdma_conn_connect(c->qp, (const struct sockaddr *)&r->sender, &attr);
+	if (!c->conn)
+		(void)conn_close(c);
+}
+
+static void
+conn_established(struct conn *c, const struct rdma_event *event)
+{
+	struct rdma_stream_receiver *r = c->r;
+	struct rdma_qp_info info;
+
+	if (phase_of(r) == PHASE_REPLY && c->number == 0) {
+		if (event->private_len < sizeof(r->transcript.reply))
+			return;
+		memcpy(&r->transcript.reply, event->private_data, sizeof(r->transcript.reply));
+		if (r->transcript.reply.magic != STREAM_MAGIC)
+			return;
+		rdma_qp_info_get(c->qp, &info);
+		r->transcript.qpn[0] = info.qpn;
+		r->transcript.qpn[1] = event->remote_qpn;
+		__atomic_store_n(&c->state, CONN_UP, __ATOMIC_RELEASE);
+		r->deadline = rte_rdtsc() + r->hz / 1000 * ANSWER_MS;
+		phase_set(r, PHASE_PROVE);
+		return;
+	}
+	__atomic_store_n(&c->state, CONN_UP, __ATOMIC_RELEASE);
+}
+
+/* A connection has ended or was not made. */
+static void
+conn_ended(struct conn *c, const struct rdma_event *event)
+{
+	struct rdma_stream_receiver *r = c->r;
+	const int phase = phase_of(r);
+	int32_t why;
+
+	if (conn_state(c) == CONN_CALLS)
+		(void)conn_turn(c, CONN_CALLS, CONN_FLUSHED);
+	else
+		(void)conn_turn(c, CONN_UP, CONN_BROKEN);
+	if ((phase == PHASE_PROVE || phase == PHASE_CARD) && c->number == 0) {
+		if (event->status == 0 && ++r->refusals == REFUSALS) {
+			fail(r, -EACCES, "the sender has refused the proof");
+			return;
+		}
+		phase_set(r, PHASE_CLOSE);
+	} else if (phase == PHASE_REPLY && c->number == 0) {
+		phase_set(r, PHASE_CLOSE);
+	} else if (phase == PHASE_RUN && event->type == RDMA_EVENT_REJECTED &&
+		event->status == REJ_CONSUMER && event->private_len >= sizeof(why)) {
+		memcpy(&why, event->private_data, sizeof(why));
+		/* busy: the old connection is not gone yet. Else the member is not known any more */
+		if (why != -EBUSY)
+			phase_set(r, PHASE_CLOSE);
+	}
+}
+
+bool
+rdma_stream_receiver_event(struct rdma_stream_receiver *r, const struct rdma_event *event)
+{
+	if (event->conn && event->conn == r->membership)
+		return true;
+	if (event->type == RDMA_EVENT_CONNECT_REQUEST || (!event->conn && !event->qp))
+		return false;
+	for (unsigned int i = 0; i < r->attr.reads; i++) {
+		struct conn *c = &r->conn[i];
+
+		if (!(event->conn && event->conn == c->conn) && !(event->qp && event->qp == c->qp))
+			continue;
+		if (event->type == RDMA_EVENT_ESTABLISHED)
+			conn_established(c, event);
+		else
+			conn_ended(c, event);
+		return true;
+	}
+	return event->qp && event->qp == r->ud;
+}
+
+static void
+receiver_close_conns(struct rdma_stream_receiver *r)
+{
+	bool all = true;
+
+	for (unsigned int i = 0; i < r->attr.reads; i++) {
+		struct conn *c = &r->conn[i];
+
+		if (conn_state(c) == CONN_CALLS)
+			(void)conn_turn(c, CONN_CALLS, CONN_FLUSHED);
+		if (conn_turn(c, CONN_UP, CONN_BROKEN) && c->qp)
+			rdma_qp_error(c->qp);
+		if (conn_state(c) == CONN_FLUSHED)
+			(void)conn_close(c);
+		all &= conn_state(c) == CONN_NONE;
+	}
+	if (!all)
+		return;
+	r->connect_at = rte_rdtsc() + r->hz / 1000 * RETRY_MS;
+	phase_set(r, PHASE_CONNECT);
+}
+
+void
+rdma_stream_receiver_control(struct rdma_stream_receiver *r)
+{
+	const uint64_t now = rte_rdtsc();
+	const int phase = phase_of(r);
+
+	if (phase == PHASE_CONNECT && now >= r->connect_at && !r->leaving) {
+		phase_set(r, PHASE_REPLY);
+		conn_call(r, &r->conn[0], STREAM_JOIN);
+		if (conn_state(&r->conn[0]) != CONN_CALLS)
+			phase_set(r, PHASE_CLOSE);
+	} else if ((phase == PHASE_PROVE || phase == PHASE_CARD) && now > r->deadline) {
+		phase_set(r, PHASE_CLOSE);
+	} else if (phase == PHASE_CLOSE) {
+		receiver_close_conns(r);
+	}
+	if (phase_of(r) != PHASE_RUN)
+		return;
+	for (unsigned int i = 0; i < r->attr.reads; i++) {
+		struct conn *c = &r->conn[i];
+
+		if (conn_state(c) == CONN_BROKEN && c->qp)
+			rdma_qp_error(c->qp);
+		if (conn_state(c) == CONN_FLUSHED && conn_close(c))
+			r->info.rejoins++;
+		if (conn_state(c) == CONN_NONE && now >= c->retry_at && !r->leaving)
+			conn_call(r, c, STREAM_ATTACH);
+	}
+}
+
+/* ---- the window: owner lcore ----------------------------------------------------------------- */
+
+static void
+buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
+{
+	if (buffer < r->attr.buffers)
+		r->recv_free[r->nb_recv_free++] = buffer;
+	else
+		r->repair_free[r->nb_repair_free++] = buffer;
+}
+
+static void
+range_add(struct rdma_stream_receiver *r, enum range_ring ring, uint64_t first, uint64_t end,
+	uint64_t wait)
+{
+	struct ranges *ranges = &r->ranges[ring];
+
+	if (ranges->head - ranges->tail == r->window) {
+		r->rescan = true;
+		return;
+	}
+	ranges->at[ranges->head++ & (r->window - 1)] =
+		(struct range){.first = first, .end = end, .due = r->now + wait};
+}
+
+static bool
+ranges_empty(const struct rdma_stream_receiver *r)
+{
+	return r->ranges[RANGE_NEW].head == r->ranges[RANGE_NEW].tail &&
+		r->ranges[RANGE_AGAIN].head == r->ranges[RANGE_AGAIN].tail;
+}
+
+/* Packets before `end` exist; those that were not seen are missing. */
+static void
+window_see(struct rdma_stream_receiver *r, uint64_t end)
+{
+	const uint64_t first = r->seen;
+
+	end = RTE_MIN(end, r->deliver + r->window);
+	if (end <= first)
+		return;
+	for (uint64_t s = first; s < end; s++)
+		*entry_of(r, s) = (struct entry){.buffer = NO_BUFFER,
+			.state = r->attr.repair == RDMA_STREAM_NO_REPAIR ? ENTRY_LOST
+									 : ENTRY_MISSING};
+	r->seen = end;
+	if (r->attr.repair == RDMA_STREAM_NO_REPAIR)
+		r->info.lost += end - first;
+	else
+		range_add(r, RANGE_NEW, first, end,
+			r->attr.repair == RDMA_STREAM_NACK
+				? r->hz / 1000000 * r->attr.nack_gather_us
+				: 0);
+}
+
+static void
+entry_lose(struct rdma_stream_receiver *r, struct entry *e)
+{
+	e->state = ENTRY_LOST;
+	r->info.lost++;
+}
+
+static void
+entry_fill(struct entry *e, uint32_t buffer)
+{
+	e->buffer = buffer;
+	e->state = ENTRY_HERE;
+}
+
+static void
+window_advance(struct rdma_stream_receiver *r)
+{
+	while (r->next < r->seen && entry_of(r, r->next)->state >= ENTRY_HERE)
+		r->next++;
+}
+
+/* The sender has overwritten all before `floor`. */
+static void
+window_skip(struct rdma_stream_receiver *r, uint64_t floor)
+{
+	for (uint64_t s = r->next; s < RTE_MIN(floor, r->seen); s++)
+		if (entry_of(r, s)->state == ENTRY_MISSING)
+			entry_lose(r, entry_of(r, s));
+	while (r->seen < floor && r->seen < r->deliver + r->window) {
+		entry_of(r, r->seen)->buffer = NO_BUFFER;
+		entry_lose(r, entry_of(r, r->seen++));
+	}
+}
+
+/* All that is missing is lost: the membership has ended. */
+static void
+window_give_up(struct rdma_stream_receiver *r)
+{
+	for (uint64_t s = r->next; s < r->seen; s++)
+		if (entry_of(r, s)->state < ENTRY_HERE)
+			entry_lose(r, entry_of(r, s));
+	for (unsigned int i = 0; i < RANGE_RINGS; i++)
+		r->ranges[i].tail = r->ranges[i].head;
+	r->rescan = false;
+	window_advance(r);
+}
+
+/* Take a card when all of the old membership is delivered. */
+static void
+window_begin(struct rdma_stream_receiver *r)
+{
+	if (r->deliver != r->seen || r->used_flights)
+		return;
+	if (r->has_window && r->info.run == r->card.run && r->card.start > r->deliver) {
+		r->info.lost += r->card.start - r->deliver;
+		r->lost_before += r->card.start - r->deliver;
+	}
+	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->deliver)
+		r->deliver = r->next = r->seen = r->card.start;
+	r->info.run = r->card.run;
+	r->info.start = r->card.start;
+	r->end = STREAM_NONE;
+	r->tail_sent = r->card.start;
+	r->tail_at = 0;
+	r->arrived_at = 0; /* READ the head now */
+	r->quiet = r->hz / 1000000 * r->attr.quiet_us;
+	r->has_window = true;
+	r->fresh = false;
+	window_see(r, r->card.start);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+/* Is the source address that of the sender? */
+static bool
+from_sender(const struct rdma_stream_receiver *r, const struct rdma_wc *wc, const uint8_t *grh)
+{
+	if (wc->src_qpn != r->card.ud_qpn)
+		return false;
+	if (!(wc->flags & RDMA_WC_GRH))
+		return true;
+	if (r->sender.ss_family == AF_INET)
+		return memcmp(grh + 32, &((const struct sockaddr_in *)&r->sender)->sin_addr, 4) ==
+			0;
+	return memcmp(grh + 8, &((const struct sockaddr_in6 *)&r->sender)->sin6_addr, 16) == 0;
+}
+
+/* @return false: the buffer is free again */
+static bool
+packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t buffer)
+{
+	const struct stream_header *h = header_of(r, buffer);
+	const uint64_t sequence = h->sequence;
+	struct entry *e;
+
+	if (!r->has_window || r->fresh)
+		return false;
+	if (!(wc->flags & RDMA_WC_WITH_IMM) || wc->byte_len < RDMA_GRH_BYTES + sizeof(*h) ||
+		wc->byte_len != RDMA_GRH_BYTES + sizeof(*h) + h->length ||
+		!from_sender(r, wc, (const uint8_t *)h - RDMA_GRH_BYTES) ||
+		wc->imm != (uint32_t)sequence || sequence >= STREAM_INVALID - UINT32_MAX) {
+		r->info.foreign++;
+		return false;
+	}
+	if (h->run != r->card.run) {
+		r->info.stale++;
+		return false;
+	}
+	if (sequence < r->deliver) {
+		r->info.duplicate++;
+		return false;
+	}
+	if (sequence >= r->deliver + r->window) {
+		/* too far ahead for the window: the head shows what has happened */
+		r->info.stale++;
+		r->arrived_at = 0;
+		return false;
+	}
+	if (sequence >= r->seen) {
+		if (sequence > r->seen)
+			window_see(r, sequence);
+		r->seen = sequence + 1;
+		entry_fill(entry_of(r, sequence), buffer);
+		r->info.received++;
+		return true;
+	}
+	e = entry_of(r, sequence);
+	if (e->state >= ENTRY_HERE) {
+		r->info.duplicate++;
+		return false;
+	}
+	entry_fill(e, buffer);
+	r->info.received++;
+	return true;
+}
+
+static void
+receives_post(struct rdma_stream_receiver *r)
+{
+	struct rdma_recv_wr wr[RECV_BURST];
+	struct rdma_sge sge[RECV_BURST];
+	uint32_t n;
+
+	while (r->nb_recv_free >= RECV_BURST) {
+		for (n = 0; n < RECV_BURST; n++) {
+			const uint32_t buffer = r->recv_free[r->nb_recv_free - 1 - n];
+
+			sge[n] = (struct rdma_sge){
+				(uintptr_t)r->memory + (uint64_t)buffer * r->stride + GRH_AT,
+				RDMA_GRH_BYTES + r->slot_bytes, r->lkey};
+			wr[n] = (struct rdma_recv_wr){.wr_id = buffer, .sg = &sge[n], .nb_sge = 1};
+		}
+		n = rdma_post_recv(r->ud, wr, RECV_BURST);
+		r->nb_recv_free -= n;
+		if (n < RECV_BURST)
+			return;
+	}
+}
+
+/* @return packets of the group, also those that were not taken */
+static uint16_t
+group_poll(struct rdma_stream_receiver *r)
+{
+	struct rdma_wc wc[RECV_BURST];
+	uint16_t n = rdma_poll_cq(r->ud_cq, wc, RTE_DIM(wc));
+
+	for (uint16_t i = 0; i < n; i++) {
+		if (wc[i].status != RDMA_WC_SUCCESS || !packet_take(r, &wc[i], wc[i].wr_id)) {
+			buffer_free(r, wc[i].wr_id);
+			continue;
+		}
+		r->arrived_at = r->now;
+		r->quiet = r->hz / 1000000 * r->attr.quiet_us;
+	}
+	return n;
+}
+
+/* ---- repair ---------------------------------------------------------------------------------- */
+
+static struct conn *
+conn_choose(struct rdma_stream_receiver *r, bool for_slots)
+{
+	for (unsigned int i = 0; i < r->attr.reads; i++) {
+		struct conn *c = &r->conn[r->turn++ % r->attr.reads];
+
+		if (conn_state(c) == CONN_UP && (!for_slots || c->reads < r->attr.reads_max))
+			return c;
+	}
+	return NULL;
+}
+
+static bool
+request_post(struct conn *c, struct rdma_send_wr *wr, enum request request, uint32_t number)
+{
+	wr->wr_id = (uint64_t)request << 32 | number;
+	wr->flags |= RDMA_SEND_SIGNALED;
+	if (rdma_post_send(c->qp, wr, 1) != 1)
+		return false;
+	c->flights++;
+	return true;
+}
+
+/* The next missing packets of a ring that are adjacent in the sender's. @return their number */
+static uint16_t
+ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint64_t *first)
+{
+	for (; ranges->tail != ranges->head; ranges->tail++) {
+		struct range *range = &ranges->at[ranges->tail & (r->window - 1)];
+		const uint64_t end = RTE_MIN(range->end, r->seen);
+		uint64_t s = RTE_MAX(range->first, r->next);
+		uint16_t n = 0;
+
+		if (range->due > r->now)
+			return 0;
+		while (s < end && entry_of(r, s)->state != ENTRY_MISSING)
+			s++;
+		*first = s;
+		while (s < end && entry_of(r, s)->state == ENTRY_MISSING && n < r->attr.range_max &&
+			(n == 0 || (s & (r->card.slots - 1)) != 0)) {
+			s++;
+			n++;
+		}
+		range->first = s;
+		if (n)
+			return n;
+	}
+	return 0;
+}
+
+static uint16_t
+range_take(struct rdma_stream_receiver *r, uint64_t *first)
+{
+	const uint16_t n = ranges_take(r, &r->ranges[RANGE_AGAIN], first);
+
+	return n ? n : ranges_take(r, &r->ranges[RANGE_NEW], first);
+}
+
+static bool
+read_slots(struct rdma_stream_receiver *r)
+{
+	struct rdma_sge sge[RDMA_SGE_MAX];
+	struct rdma_send_wr wr = {.sg = sge, .op = RDMA_OP_READ, .rkey = r->card.ring_rkey};
+	struct flight *f = NULL;
+	struct conn *c;
+	uint32_t i;
+
+	if (ranges_empty(r) || r->used_flights == r->nb_flights ||
+		r->nb_repair_free < r->attr.range_max)
+		return false;
+	c = conn_choose(r, true);
+	if (!c)
+		return false;
+	for (i = 0; i < r->nb_flights && !f; i++)
+		if (!r->flights[i].conn)
+			f = &r->flights[i];
+	f->nb = range_take(r, &f->first);
+	if (!f->nb)
+		return false;
+	for (i = 0; i < f->nb; i++) {
+		f->buffer[i] = r->repair_free[r->nb_repair_free - 1 - i];
+		sge[i] = (struct rdma_sge){
+			(uintptr_t)header_of(r, f->buffer[i]), r->card.slot_bytes, r->lkey};
+	}
+	wr.nb_sge = f->nb;
+	wr.remote_addr =
+		r->card.slot_addr + (f->first & (r->card.slots - 1)) * (uint64_t)r->card.slot_bytes;
+	if (!request_post(c, &wr, REQUEST_SLOTS, f - r->flights)) {
+		range_add(r, RANGE_AGAIN, f->first, f->first + f->nb, r->hz / AGAIN_PER_S);
+		return false;
+	}
+	f->conn = c;
+	c->reads++;
+	r->used_flights++;
+	r->nb_repair_free -= f->nb;
+	for (i = 0; i < f->nb; i++)
+		entry_of(r, f->first + i)->state = ENTRY_READING;
+	r->info.reads++;
+	return true;
+}
+
+static void
+read_head(struct rdma_stream_receiver *r)
+{
+	const struct rdma_sge sge = {(uintptr_t)r->head, sizeof(*r->head), r->lkey};
+	struct rdma_send_wr wr = {.sg = &sge,
+		.nb_sge = 1,
+		.op = RDMA_OP_READ,
+		.remote_addr = r->card.head_addr,
+		.rkey = r->card.ring_rkey};
+	struct conn *c = conn_choose(r, false);
+
+	if (!c || !request_post(c, &wr, REQUEST_HEAD, 0))
+		return;
+	r->head_flight = true;
+	r->head_seen = r->seen;
+	r->info.head_reads++;
+}
+
+/* One slot of a READ. @return false: its buffer is free again */
+static bool
+slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
+{
+	const struct stream_header *h = header_of(r, buffer);
+	struct entry *e = entry_of(r, sequence);
+
+	if (sequence < r->next || sequence >= r->seen || e->state != ENTRY_READING)
+		return false;
+	if (h->sequence == sequence && h->run == r->card.run && h->length <= r->card.payload_max &&
+		stream_crc(h, h + 1) == h->crc) {
+		entry_fill(e, buffer);
+		r->info.repaired++;
+		return true;
+	}
+	e->state = ENTRY_MISSING;
+	if (h->sequence == sequence) {
+		r->info.wrong_crc++;
+	} else if (h->sequence != STREAM_INVALID && h->sequence > sequence) {
+		entry_lose(r, e);
+		return false;
+	} else {
+		/* being written, or forged packets have shown it to be there: the head decides */
+		r->info.not_written++;
+		r->arrived_at = 0;
+	}
+	range_add(r, RANGE_AGAIN, sequence, sequence + 1, r->hz / AGAIN_PER_S);
+	return false;
+}
+
+static void
+slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
+{
+	f->conn->reads--;
+	f->conn = NULL;
+	r->used_flights--;
+	for (uint16_t i = 0; i < f->nb; i++) {
+		const uint64_t s = f->first + i;
+
+		if (success && slot_take(r, s, f->buffer[i]))
+			continue;
+		buffer_free(r, f->buffer[i]);
+		if (!success && s >= r->next && s < r->seen &&
+			entry_of(r, s)->state == ENTRY_READING) {
+			entry_of(r, s)->state = ENTRY_MISSING;
+			range_add(r, RANGE_AGAIN, s, s + 1, r->hz / AGAIN_PER_S);
+		}
+	}
+	r->info.read_errors += !success;
+}
+
+/* Packets from `head` on do not exist: somebody else has sent them. */
+static void
+window_forget(struct rdma_stream_receiver *r, uint64_t head)
+{
+	head = RTE_MAX(head, r->deliver);
+	while (r->seen > head) {
+		struct entry *e = entry_of(r, --r->seen);
+
+		if (e->state == ENTRY_HERE) {
+			buffer_free(r, e->buffer);
+			r->info.foreign++;
+		}
+		e->state = ENTRY_MISSING;
+	}
+	r->next = RTE_MIN(r->next, r->seen);
+}
+
+static void
+head_done(struct rdma_stream_receiver *r)
+{
+	const uint64_t head = r->head->head;
+	const bool again = head == r->head_seen;
+
+	/* what was sent before the response is here before it */
+	while (group_poll(r) > 0)
+		;
+	r->arrived_at = r->now;
+	if (r->head->run != r->card.run || r->fresh)
+		return;
+	r->end = r->head->end;
+	if (head < r->head_seen)
+		window_forget(r, head);
+	if (r->card.policy == RDMA_STREAM_OVERWRITE && head > r->card.slots)
+		window_skip(r, head - r->card.slots);
+	window_see(r, r->head->sent);
+	r->quiet = RTE_MIN(
+		again ? r->quiet * 2 : r->quiet, r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
+}
+
+/* Ask the sender for packets: the baseline. */
+static void
+nack_send(struct rdma_stream_receiver *r)
+{
+	struct stream_nack *nack = (struct stream_nack *)r->message;
+	const struct rdma_sge sge = {(uintptr_t)nack, sizeof(*nack), r->lkey};
+	struct rdma_send_wr wr = {.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND};
+	struct conn *c = &r->conn[0];
+	uint64_t first;
+	uint16_t n;
+
+	if (r->message_flight || conn_state(c) != CONN_UP || r->now < r->nack_at)
+		return;
+	nack->type = STREAM_NACKS;
+	nack->nb = 0;
+	while (nack->nb < STREAM_NACK_RANGES && (n = range_take(r, &first)) > 0) {
+		nack->range[nack->nb].first = first;
+		nack->range[nack->nb++].count = n;
+		r->info.nacks += n;
+		range_add(
+			r, RANGE_AGAIN, first, first + n, r->hz / 1000000 * r->attr.nack_again_us);
+	}
+	if (nack->nb && request_post(c, &wr, REQUEST_MESSAGE, 0))
+		r->message_flight = true;
+}
+
+/* Look for missing packets that no range has any more. */
+static void
+window_rescan(struct rdma_stream_receiver *r)
+{
+	r->rescan = false;
+	for (uint64_t s = r->next; s < r->seen; s++)
+		if (entry_of(r, s)->state == ENTRY_MISSING)
+			range_add(r, RANGE_NEW, s, s + 1, 0);
+}
+
+/* ---- messages of this member ----------------------------------------------------------------- */
+
+static void
+tail_send(struct rdma_stream_receiver *r)
+{
+	const uint64_t idle = r->now - r->tail_at;
+	const struct stream_tail tail = {.tail = r->next, .beat = r->beat + 1, .left = r->leaving};
+	const struct rdma_sge sge = {(uintptr_t)&tail, 24, 0};
+	struct rdma_send_wr wr = {.sg = &sge,
+		.nb_sge = 1,
+		.op = RDMA_OP_WRITE,
+		.flags = RDMA_SEND_INLINE,
+		.remote_addr = r->card.tail_addr,
+		.rkey = r->card.tail_rkey};
+	struct conn *c;
+
+	if (r->tail_flight ||
+		!(r->next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
+			(r->next != r->tail_sent && idle > r->hz / 10000) ||
+			idle > r->hz / 8000 * r->card.silence_ms))
+		return;
+	c = conn_choose(r, false);
+	if (!c || !request_post(c, &wr, REQUEST_TAIL, 0))
+		return;
+	r->tail_flight = true;
+	r->leave_flight = r->leaving;
+	r->beat++;
+	r->tail_sent = r->next;
+	r->tail_at = r->now;
+}
+
+static void
+proof_send(struct rdma_stream_receiver *r)
+{
+	struct stream_proof_message *proof = (struct stream_proof_message *)r->message;
+	const struct rdma_sge sge = {(uintptr_t)proof, sizeof(*proof), r->lkey};
+	struct rdma_send_wr wr = {.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND};
+
+	proof->type = STREAM_PROOF;
+	proof->reserved = 0;
+	if (stream_mac(&r->proof, &r->transcript, NULL, proof->mac) < 0) {
+		fail(r, -EACCES, "no key to prove itself with");
+		return;
+	}
+	if (request_post(&r->conn[0], &wr, REQUEST_MESSAGE, 0)) {
+		r->message_flight = true;
+		phase_set(r, PHASE_CARD);
+	}
+}
+
+static void
+card_take(struct rdma_stream_receiver *r, uint32_t length)
+{
+	uint8_t mac[RDMA_STREAM_MAC_BYTES];
+	const struct stream_card *card = r->answer;
+
+	if (length != sizeof(*card) || card->type != STREAM_ANSWER ||
+		card->run != r->transcript.reply.run) {
+		fail(r, -EPROTO, "malformed card");
+	} else if (stream_mac(&r->proof, &r->transcript, card, mac) < 0 ||
+		!stream_mac_equal(mac, card->mac)) {
+		fail(r, -EKEYREJECTED, "the sender has not proved itself");
+	} else if (card->payload_max > r->attr.payload_max || card->slots > r->window ||
+		!rte_is_power_of_2(card->slots) ||
+		card->slot_bytes !=
+			RTE_ALIGN_CEIL(card->payload_max + RDMA_STREAM_HEADER_BYTES, 64)) {
+		fail(r, -EMSGSIZE,
+			"payload_max or buffers below the sender's payload_max or slots");
+	} else {
+		r->card = *card;
+		r->fresh = true;
+		r->refusals = 0;
+		r->beat = 0;
+		r->info.joins++;
+		if (r->has_window)
+			window_give_up(r);
+		phase_set(r, PHASE_RUN);
+	}
+}
+
+static void
+request_done(struct rdma_stream_receiver *r, const struct rdma_wc *wc)
+{
+	const bool success = wc->status == RDMA_WC_SUCCESS;
+	struct conn *c = wc->qp_context;
+
+	if (wc->wr_id >> 32 != REQUEST_ANSWER)
+		c->flights--;
+	switch (wc->wr_id >> 32) {
+	case REQUEST_SLOTS:
+		slots_done(r, &r->flights[(uint32_t)wc->wr_id], success);
+		break;
+	case REQUEST_HEAD:
+		r->head_flight = false;
+		if (success)
+			head_done(r);
+		break;
+	case REQUEST_TAIL:
+		r->tail_flight = false;
+		if (success && r->leave_flight)
+			r->info.state = RDMA_STREAM_LEFT;
+		else if (!success)
+			r->tail_at = 0;
+		break;
+	case REQUEST_MESSAGE:
+		r->message_flight = false;
+		break;
+	case REQUEST_ANSWER:
+		if (success && phase_of(r) == PHASE_CARD)
+			card_take(r, wc->byte_len);
+		break;
+	}
+	if (!success)
+		(void)conn_turn(c, CONN_UP, CONN_BROKEN);
+}
+
+static void
+requests_poll(struct rdma_stream_receiver *r)
+{
+	struct rdma_wc wc[32];
+	uint16_t n = rdma_poll_cq(r->rc_cq, wc, RTE_DIM(wc));
+
+	for (uint16_t i = 0; i < n; i++)
+		request_done(r, &wc[i]);
+	for (unsigned int i = 0; i < r->attr.reads; i++) {
+		struct conn *c = &r->conn[i];
+
+		if (conn_state(c) == CONN_BROKEN && c->flights == 0)
+			(void)conn_turn(c, CONN_BROKEN, CONN_FLUSHED);
+	}
+}
+
+/* ---- for the application --------------------------------------------------------------------- */
+
+static uint16_t
+window_deliver(struct rdma_stream_receiver *r, struct rdma_stream_packet *packet, uint16_t n)
+{
+	uint16_t got = 0;
+
+	for (; r->deliver < r->next && got < n; r->deliver++) {
+		const struct entry *e = entry_of(r, r->deliver);
+		const struct stream_header *h;
+
+		if (e->state == ENTRY_LOST) {
+			r->lost_before++;
+			continue;
+		}
+		h = header_of(r, e->buffer);
+		packet[got++] = (struct rdma_stream_packet){.sequence = r->deliver,
+			.run = r->info.run,
+			.data = h + 1,
+			.length = h->length,
+			.buffer = e->buffer,
+			.lost = r->lost_before};
+		r->lost_before = 0;
+		r->info.held++;
+	}
+	return got;
+}
+
+static void
+state_update(struct rdma_stream_receiver *r)
+{
+	const int phase = phase_of(r);
+	bool up = false;
+
+	if (r->info.state == RDMA_STREAM_LEFT)
+		return;
+	for (unsigned int i = 0; i < r->attr.reads; i++)
+		up |= conn_state(&r->conn[i]) == CONN_UP;
+	if (phase == PHASE_FAILED)
+		r->info.state = RDMA_STREAM_FAILED;
+	else if (r->has_window && r->end != STREAM_NONE && r->deliver >= r->end && !r->fresh)
+		r->info.state = RDMA_STREAM_ENDED;
+	else
+		r->info.state = phase == PHASE_RUN && up ? RDMA_STREAM_JOINED : RDMA_STREAM_JOINING;
+	r->info.next = r->next;
+}
+
+uint16_t
+rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *packet, uint16_t n)
+{
+	int phase;
+
+	r->now = rte_rdtsc();
+	group_poll(r);
+	requests_poll(r);
+	phase = phase_of(r);
+	if (phase == PHASE_PROVE)
+		proof_send(r);
+	if (r->fresh)
+		window_begin(r);
+	if (phase == PHASE_RUN && !r->fresh) {
+		if (r->rescan && ranges_empty(r))
+			window_rescan(r);
+		if (r->attr.repair == RDMA_STREAM_READ)
+			while (read_slots(r))
+				;
+		else if (r->attr.repair == RDMA_STREAM_NACK)
+			nack_send(r);
+		if (!r->head_flight && r->now - r->arrived_at > r->quiet)
+			read_head(r);
+		window_advance(r);
+		tail_send(r);
+	}
+	receives_post(r);
+	n = window_deliver(r, packet, n);
+	state_update(r);
+	return n;
+}
+
+void
+rdma_stream_release(
+	struct rdma_stream_receiver *r, const struct rdma_stream_packet *packet, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++)
+		buffer_free(r, packet[i].buffer);
+	r->info.held -= n;
+}
+
+void
+rdma_stream_leave(struct rdma_stream_receiver *r)
+{
+	r->leaving = true;
+	if (phase_of(r) != PHASE_RUN)
+		r->info.state = RDMA_STREAM_LEFT;
+}
+
+int
+rdma_stream_receiver_info_get(
+	const struct rdma_stream_receiver *r, struct rdma_stream_receiver_info *info)
+{
+	*info = r->info;
+	return 0;
+}
+
+int
+rdma_stream_receiver_destroy(struct rdma_stream_receiver *r)
+{
+	bool closed = true;
+
+	if (!r)
+		return 0;
+	for (unsigned int i = 0; i < RDMA_STREAM_CONNS_MAX; i++)
+		closed &= conn_close(&r->conn[i]);
+	if (r->membership)
+		rdma_conn_destroy(r->membership);
+	r->membership = NULL;
+	if (r->ud && rdma_qp_destroy(r->ud) == 0)
+		r->ud = NULL;
+	if (!closed || r->ud || (r->mr && rdma_mr_dereg(r->mr) < 0))
+		return -EBUSY;
+	if (r->ud_cq)
+		rdma_cq_destroy(r->ud_cq);
+	if (r->rc_cq)
+		rdma_cq_destroy(r->rc_cq);
+	if (r->memory)
+		rdma_pages_unmap(r->memory, r->memory_bytes);
+	free(r->entries);
+	for (unsigned int i = 0; i < RANGE_RINGS; i++)
+		free(r->ranges[i].at);
+	free(r->flights);
+	free(r->recv_free);
+	free(r->repair_free);
+	rte_free(r);
+	return 0;
+}

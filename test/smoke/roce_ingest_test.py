@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""RoCE detectors, replayed from captures that this test makes itself: the files equal those of a
+run over UDP, column by column, without loss and with the same tiles lost.
+
+usage: roce_ingest_test.py BUILD-DIR [CASE]...
+"""
+
+import configparser
+import csv
+import io
+import os
+import random
+import struct
+import subprocess
+import sys
+
+import roce_capture
+from cases import case, run_cases, wait, want
+
+BUILD = os.path.abspath(sys.argv[1])
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+FRAMES, MODULES, INTERFACES = 60, 2, 2
+STREAMS, TILES = MODULES * INTERFACES, 128 // INTERFACES
+
+
+def run(*command, status=0):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
+    want(status is None or done.returncode == status, 'status', done.returncode, 'of', ' '.join(command), '\n',
+         done.stdout)
+    return done.stdout
+
+
+def receive(where, name, packets, settings, replay='', device='net_replay0', log=None,
+            status=0):
+    """Receive a capture. @return the ledger and the output"""
+    roce_capture.write_pcap(f'{where}/{name}.pcap', packets)
+    command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
+               '--no-shconf', '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0',
+               *(['--log-level', log] if log else []),
+               '--vdev', f'net_replay0,file={where}/{name}.pcap{replay}', '--', '--quiet']
+    settings = {
+        'detector.modules': MODULES, 'detector.interfaces': INTERFACES, 'run.name': 'run',
+        'run.frames': FRAMES, 'run.first_frame': 1, 'run.idle_timeout_ms': 2000,
+        'frames.backpressure': 'wait', 'frames.stream_timeout_ms': 3000,
+        'frames.incomplete': 'keep', 'output.directory': f'{where}/{name}',
+        'output.preview': 'off', 'output.frames_interval': 64, 'output.images_interval': 8,
+        'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
+        'port 0.device': device, **settings}
+    for gain in range(3):
+        settings[f'calibration.pedestal_g{gain}'] = f'{where}/pedestal_g{gain}_m%d.bin'
+    for key, value in settings.items():
+        command += ['--set', f'{key}={value}']
+    out = run(*command, status=status)
+    ini = configparser.ConfigParser()
+    ini.read(f'{where}/{name}/run_ledger.ini')
+    return ({**{k: int(v) for k, v in ini['frames'].items()},
+             **{f'p_{k}': int(v) for k, v in ini['packets'].items()}}, out)
+
+
+def receive_roce(where, name, udp, transport, lose=None, settings=None, replay='', log=None):
+    card = roce_capture.Card(transport, STREAMS, TILES)
+    packets = roce_capture.convert(udp, card, lose=lose)
+    return receive(where, name, packets,
+                   {'detector.transport': transport, 'ingest.qpn': card.qpn,
+                    'ingest.rkey': card.rkey, **(settings or {})},
+                   ',align_at=54' + replay, 'roce:port=net_replay0,ip=10.1.2.1/16', log)
+
+
+def rows(where, name):
+    """All columns of `frames` except the time of arrival."""
+    out = run(f'{BUILD}/app/scan/braggline-scan', '--csv', '-', f'{where}/{name}/run_frames.arrow')
+    table = list(csv.DictReader(io.StringIO(out)))
+    for row in table:
+        del row['receive_time']
+    return table
+
+
+def bodies(where, name):
+    """Bodies of images, without the metadata, which contain the identity of a process."""
+    with open(f'{where}/{name}/run_images.arrow', 'rb') as stream:
+        data = stream.read()
+    at = 16 + int.from_bytes(data[12:16], 'little')
+    while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
+        size = int.from_bytes(data[at + 40:at + 48], 'little')
+        yield data[at + 4096:at + 4096 + size]
+        at += 4096 + size
+
+
+def simulate(where, *options):
+    run(f'{BUILD}/app/detector/braggline-detector', '--modules', str(MODULES), '--interfaces',
+        str(INTERFACES), '--frames', str(FRAMES), '--hit-fraction', '0.3', '--dark-every', '7',
+        '--pcap', f'{where}/in.pcap', '--calibration', where, *options)
+    return roce_capture.read_pcap(f'{where}/in.pcap')
+
+
+def same(where, one, other):
+    a, b = rows(where, one), rows(where, other)
+    want(len(a) == FRAMES, len(a), 'rows')
+    for x, y in zip(a, b):
+        want(x == y, one, x, '\n', other, y)
+    want(len(a) == len(b), len(a), len(b))
+    want(list(bodies(where, one)) == list(bodies(where, other)), 'images differ')
+    hits = sum(row['verdict'] == '1' for row in a)
+    want(0 < hits < FRAMES, hits, 'hits')
+
+
+def place_of(p):
+    """Stream, frame and tile of a UDP packet."""
+    return (struct.unpack_from('!H', p, 36)[0] - 50001, struct.unpack_from('<Q', p, 42)[0],
+            struct.unpack_from('<I', p, 54)[0])
+
+
+@case
+def equal_to_udp(where):
+    udp = simulate(where)
+    receive(where, 'udp', udp, {})
+    for transport in ('send', 'write'):
+        ledger, out = receive_roce(where, transport, udp, transport)
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+        want(ledger['p_events'] == FRAMES * STREAMS, ledger)
+        same(where, 'udp', transport)
+
+
+@case
+def equal_to_udp_with_loss(where):
+    """Packets of messages are lost: first, middle, last; and events."""
+    udp = simulate(where)
+    for number, transport in enumerate(('send', 'write')):
+        draw = random.Random(number)
+        lost, events = {}, set()
+        for packet in udp:
+            if draw.random() < 0.02:
+                lost[place_of(packet[2])] = draw.choice(('first', 'middle', 'last'))
+        for frame in range(1, FRAMES + 1):
+            events |= {(s, frame) for s in range(STREAMS) if draw.random() < 0.1}
+
+        def lose(stream, frame, tile, part):
+            if part == 'event':
+                return (stream, frame) in events
+            return lost.get((stream, frame, tile)) == part
+
+        receive(where, f'udp-{transport}', [p for p in udp if place_of(p[2]) not in lost], {})
+        ledger, out = receive_roce(where, transport, udp, transport, lose)
+        want(ledger['balanced'] == 1, ledger, out)
+        want(ledger['p_placed'] == len(udp) - len(lost), ledger, len(lost))
+        want(ledger['p_events'] == FRAMES * STREAMS - len(events), ledger)
+        same(where, f'udp-{transport}', transport)
+
+
+def drops(where, name):
+    ini = configparser.ConfigParser()
+    ini.read(f'{where}/{name}/run_ledger.ini')
+    return {k: int(v) for k, v in ini['ports'].items()}
+
+
+@case
+def faults_are_counted(where):
+    """The wire damages, shortens, repeats, reorders and loses packets. Each packet has an outcome,
+    and what was placed is what was sent: each complete frame equals that of UDP."""
+    udp = simulate(where)
+    receive(where, 'udp', udp, {})
+    good = {row['frame']: row for row in rows(where, 'udp')}
+    for transport in ('send', 'write'):
+        ledger, out = receive_roce(
+            where, transport, udp, transport, replay=',loss=0.0003,corrupt=0.0003,truncate=0.0003,'
+            'duplicate=0.001,reorder=0.0003:8,seed=7')
+        want(ledger['balanced'] == 1, ledger, out)
+        ports = drops(where, transport)
+        want(ports['bad_icrc'] > 0 and ports['incomplete_message'] > 0 and ports['repeated'] > 0,
+             ports)
+        complete = 0
+        for row in rows(where, transport):
+            if int(row['flags']) & 1:
+                continue
+            complete += 1
+            want(row == good[row['frame']], row, good[row['frame']])
+        want(0 < complete < FRAMES, complete)
+
+
+@case
+def strangers_place_nothing(where):
+    """Messages with another key, address, queue pair, source or transport are dropped, by cause."""
+    udp = simulate(where)
+    for name, change, cause in (
+            ('key', {'rkey': 0x1235}, 'refused'),
+            ('base', {'base': 1 << 41}, 'refused'),
+            ('slots', {'slots': 64}, None),
+            ('qpn', {'qpn': 0x81}, 'refused'),
+            ('ip', {'ip': '10.1.2.2'}, 'refused'),
+            ('transport', {'transport': 'send'}, None)):
+        card = roce_capture.Card(**{'transport': 'write', 'streams': STREAMS, 'tiles': TILES,
+                                    **change})
+        packets = roce_capture.convert(udp[:STREAMS * TILES], card)
+        ledger, out = receive(
+            where, name, packets,
+            {'detector.transport': 'write', 'ingest.qpn': 0x11, 'ingest.rkey': 0x1234,
+             'run.frames': 'unlimited', 'run.idle_timeout_ms': 300},
+            ',align_at=54', 'roce:port=net_replay0,ip=10.1.2.1/16', status=None)
+        ports = drops(where, name)
+        want(ledger['balanced'] == 1, name, ledger)
+        if cause is not None:
+            want(ports[cause] > 0 and ledger['p_placed'] == 0, name, ports, ledger)
+        elif name == 'transport':
+            want(ledger['p_placed'] == 0 and ledger['p_wrong_length'] == STREAMS * TILES, ledger)
+        else:
+            # slot 1 of stream 0 is the right address with any number of slots
+            want(ledger['p_placed'] == TILES and ledger['p_malformed'] + ports['refused'] > 0,
+                 name, ledger, ports)
+
+
+def live(where, name, transport, settings, *options):
+    """braggline-detector sends to braggline-recv over a memif. @return ledger, report, outputs"""
+    socket, card = f'{where}/{name}.sock', f'{where}/{name}.card'
+
+    def memif(role):
+        return ('--vdev', f'net_memif0,role={role},socket={socket},socket-abstract=no,bsize=8192,'
+                'rsize=12')
+
+    settings = {
+        'detector.modules': MODULES, 'detector.interfaces': INTERFACES, 'run.name': 'run',
+        'run.frames': FRAMES, 'run.first_frame': 1, 'run.idle_timeout_ms': 20000,
+        'frames.stream_timeout_ms': 3000, 'frames.backpressure': 'wait',
+        'output.directory': f'{where}/{name}', 'output.preview': 'off',
+        'output.frames_interval': 64, 'output.images_interval': 8,
+        'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
+        'detector.transport': transport, 'ingest.card': card,
+        'port 0.device': 'roce:port=net_memif0,ip=10.1.2.1/16', **settings}
+    for gain in range(3):
+        settings[f'calibration.pedestal_g{gain}'] = f'{where}/pedestal_g{gain}_m%d.bin'
+    command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
+               '--no-shconf', '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0',
+               *memif('server'), '--', '--quiet']
+    for key, value in settings.items():
+        command += ['--set', f'{key}={value}']
+    receiver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+    try:
+        wait('the card', lambda: os.path.exists(card) or receiver.poll() is not None)
+        if not options or options[0] not in ('--card', '--connect'):
+            options = ('--card', card, *options)
+        sent = run(f'{BUILD}/app/detector/braggline-detector', '--no-huge', '-m', '256',
+                   '--no-pci', '--no-shconf', '--no-telemetry', '--lcores', FLOAT,
+                   *memif('client'), '--', '--modules', str(MODULES), '--interfaces',
+                   str(INTERFACES), '--frames', str(FRAMES), '--hit-fraction', '0.3',
+                   '--dark-every', '7', '--distinct', str(FRAMES), '--transport', transport,
+                   '--device', 'roce:port=net_memif0,ip=10.1.1.1/16,mtu=4096', '--report',
+                   f'{where}/{name}.ini', *options)
+        out, _ = receiver.communicate(timeout=100)
+    finally:
+        if receiver.poll() is None:
+            receiver.kill()
+            receiver.wait()
+    want(receiver.returncode == 0, receiver.returncode, out, sent)
+    ledger, report = configparser.ConfigParser(), configparser.ConfigParser()
+    ledger.read(f'{where}/{name}/run_ledger.ini')
+    report.read(f'{where}/{name}.ini')
+    return ({**{k: int(v) for k, v in ledger['frames'].items()},
+             **{f'p_{k}': int(v) for k, v in ledger['packets'].items()}},
+            {f'{section}_{k}': v for section in report.sections()
+             for k, v in report[section].items()}, out)
+
+
+@case
+def live_equals_udp(where):
+    """The detector sends through queue pairs, with its card from a file and from the CM."""
+    udp = simulate(where)
+    receive(where, 'udp', udp, {})
+    for name, transport, settings, options in (
+            ('write', 'write', {}, ()), ('send', 'send', {}, ()),
+            ('connect', 'write', {'ingest.service': 4792}, ('--connect', '10.1.2.1:4792'))):
+        ledger, _, out = live(where, name, transport, settings, *options, '--rate', '2000')
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), name, ledger, out)
+        want(ledger['p_events'] == FRAMES * STREAMS, ledger)
+        same(where, 'udp', name)
+
+
+sys.exit(run_cases(sys.argv[2:]))
