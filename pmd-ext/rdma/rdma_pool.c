@@ -163,7 +163,7 @@ rdma_pool_create(struct rdma_pd *pd, const struct rdma_pool_attr *attr)
 	if (attr->region_bytes)
 		most = RTE_MIN(most, attr->region_bytes);
 	most = RTE_ALIGN_FLOOR(most, HUGE);
-	nb = most ? (attr->bytes + most - 1) / most : 0;
+	nb = most && attr->bytes ? (attr->bytes - 1) / most + 1 : 0;
 	if (attr->bytes == 0 || attr->bytes > UINT64_MAX / 2 || nb == 0 || nb > info.max_mr ||
 		buffers_max > BUFFERS_MAX_MAX) {
 		RDMA_LOG(ERR,
