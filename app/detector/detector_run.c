@@ -149,19 +149,19 @@ write_message(struct run *run, const struct wire_packet *packet, double time, do
 	const struct kept_frame *kept = &run->kept[packet->pulse % run->nb_kept];
 	const uint16_t *raw = kept->raw + (size_t)packet->module * JUNGFRAU_PIXELS;
 	const uint32_t stream = message_stream(wire, packet);
-	uint8_t trailer[INGEST_TRAILER_BYTES];
+	struct message_ends ends;
 	const struct roce_message message = {.stream = stream,
 		.pixels = (const uint8_t *)raw +
 			jungfrau_payload_offset(wire, packet->interface, packet->packet),
-		.trailer = trailer,
+		.ends = &ends,
 		.address = ingest_address(&run->card, stream, kept->header.number, packet->packet)};
 
 	if (is_missing(wire, kept, packet))
 		return 0;
-	message_trailer(wire, &kept->header, packet, trailer);
+	message_make_ends(wire, &kept->header, packet, &ends);
 	run->report.sent += !message_is_lost(packet);
 	return write_roce(run, &message, message_is_lost(packet),
-		message_dropped(packet, run->card.mtu), time, step);
+		message_dropped(packet, &run->card), time, step);
 }
 
 /* Write the events of a frame. */
@@ -193,7 +193,7 @@ write_messages(struct run *run, uint64_t index, uint64_t pulse, uint32_t count, 
 {
 	const double period = NS_PER_S / run->options->rate;
 	const double start = (double)index * period;
-	const uint32_t packets = message_packets(run->card.mtu);
+	const uint32_t packets = message_packets(&run->card);
 	double step = period / (double)((uint64_t)count * packets + INGEST_STREAMS_MAX);
 	int ret = 0;
 

@@ -248,9 +248,6 @@ create_table(struct pipeline *p)
 		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stream_timeout_ms,
 		.refuse = s->refuse,
 		.trailers = settings_in_memory(s),
-		.ring_slots = s->ingest.slots,
-		.ring_slot_bytes = (uint64_t)s->detector.stream_packets *
-			(s->detector.ops->pixel_bytes + INGEST_TRAILER_BYTES),
 		.no_run = true,
 		.frames = p->gk_config->frames,
 		.socket = p->memory->socket,

@@ -23,7 +23,9 @@
 #define TILE_ALIGN     64
 #define TILES_MAX      65536
 
-#define SLOT_BYTES_MAX (TILES_MAX * (uint64_t)(TILE_BYTES_MAX + INGEST_TRAILER_BYTES))
+#define SLOT_BYTES_MAX \
+	(TILES_MAX *   \
+		(uint64_t)(INGEST_LEADER_BYTES + TILE_BYTES_MAX + INGEST_TRAILER_BYTES))
 
 const char *const ingest_transport_names[3] = {
 	[INGEST_UDP] = "udp",
@@ -52,6 +54,7 @@ enum key {
 	CARD_TILES,
 	CARD_SLOTS,
 	CARD_SLOT_BYTES,
+	CARD_LEADER_BYTES,
 	STREAM_IP,
 	STREAM_QPN,
 	STREAM_PSN,
@@ -70,6 +73,7 @@ struct key_row {
 	enum key_kind kind;
 	bool write_only; /* of transport `write`; ignored with `send` */
 	bool hex;	 /* as written to a file */
+	bool optional;	 /* 0 if it is absent, and not written if it is 0 */
 };
 
 #define CARD(member)   offsetof(struct ingest_card, member)
@@ -88,6 +92,8 @@ static const struct key_row key_rows[NB_KEYS] = {
 	[CARD_SLOTS] = {"slots", CARD(slots), 1, INGEST_SLOTS_MAX, KEY_U32, true, false},
 	[CARD_SLOT_BYTES] = {"slot_bytes", CARD(slot_bytes), TILE_ALIGN + INGEST_TRAILER_BYTES,
 		SLOT_BYTES_MAX, KEY_U64, true, false},
+	[CARD_LEADER_BYTES] = {"leader_bytes", CARD(leader_bytes), 0, INGEST_LEADER_BYTES, KEY_U32,
+		true, false, true},
 	[STREAM_IP] = {"ip", STREAM(ip), 0, 0, KEY_ADDRESS, false, false},
 	[STREAM_QPN] = {"qpn", STREAM(qpn), QPN_MIN, PSN_MAX, KEY_U32, false, true},
 	[STREAM_PSN] = {"psn", STREAM(psn), 0, PSN_MAX, KEY_U32, false, true},
@@ -225,10 +231,13 @@ check_common(const struct ingest_card *card, struct fault *f)
 		return true;
 	if ((card->slots & (card->slots - 1)) != 0)
 		return fault_set(f, CARD_SLOTS, 0, "a power of two, 1 to 65536");
-	slot = (uint64_t)card->tiles * (card->tile_bytes + card->trailer_bytes);
+	if (card->leader_bytes != 0 && card->leader_bytes != INGEST_LEADER_BYTES)
+		return fault_set(f, CARD_LEADER_BYTES, 0, "0 or 64");
+	slot = card->tiles * ingest_message_bytes(card);
 	if (card->slot_bytes != slot) {
 		snprintf(allowed, sizeof(allowed),
-			"%" PRIu64 ", that is tiles x (tile_bytes + trailer_bytes)", slot);
+			"%" PRIu64 ", that is tiles x (%stile_bytes + trailer_bytes)", slot,
+			card->leader_bytes != 0 ? "leader_bytes + " : "");
 		return fault_set(f, CARD_SLOT_BYTES, 0, allowed);
 	}
 	return true;
@@ -453,7 +462,7 @@ find_absent(struct reading *r, enum key from, enum key to, uint32_t stream)
 
 	section_format(from, stream, section, sizeof(section));
 	for (enum key key = from; key < to; key++) {
-		if (*key_line(r, key, stream) == 0 &&
+		if (*key_line(r, key, stream) == 0 && !key_rows[key].optional &&
 			(!key_rows[key].write_only || r->card->transport == INGEST_WRITE))
 			fprintf(r->wrong, "%s: %s %s: missing; add the key\n", r->path, section,
 				key_rows[key].name);
@@ -543,7 +552,8 @@ ingest_card_write(const struct ingest_card *card, const char *path)
 		section_format(from, stream, section, sizeof(section));
 		fprintf(f, "%s%s\n", s == 0 ? "" : "\n", section);
 		for (enum key key = from; key < to; key++) {
-			if (key_rows[key].write_only && card->transport != INGEST_WRITE)
+			if ((key_rows[key].write_only && card->transport != INGEST_WRITE) ||
+				(key_rows[key].optional && key_number(card, key, stream) == 0))
 				continue;
 			key_format(card, key, stream, value, sizeof(value));
 			fprintf(f, "%s = %s\n", key_rows[key].name, value);
@@ -574,7 +584,7 @@ struct private_card {
 	uint64_t slot_bytes;
 	uint64_t base;
 	uint32_t rkey;
-	uint32_t zero;
+	uint32_t leader_bytes;
 };
 static_assert(sizeof(struct private_card) == INGEST_PRIVATE_BYTES, "layout of the private data");
 
@@ -607,6 +617,7 @@ ingest_card_to_private(
 		.slot_bytes = htobe64(ring ? card->slot_bytes : 0),
 		.base = htobe64(ring ? card->stream[stream].base : 0),
 		.rkey = htobe32(ring ? card->stream[stream].rkey : 0),
+		.leader_bytes = htobe32(ring ? card->leader_bytes : 0),
 	};
 
 	memcpy(out, &p, sizeof(p));
@@ -633,6 +644,7 @@ ingest_card_from_private(
 	c.mtu = be16toh(p.mtu);
 	c.tile_bytes = be32toh(p.tile_bytes);
 	c.trailer_bytes = be32toh(p.trailer_bytes);
+	c.leader_bytes = be32toh(p.leader_bytes);
 	c.tiles = be32toh(p.tiles);
 	c.slots = be32toh(p.slots);
 	c.slot_bytes = be64toh(p.slot_bytes);

@@ -10,11 +10,16 @@
  * zeros to INGEST_TRAILER_BYTES. A JUNGFRAU message has 8,192 + 64 bytes: three RoCE packets with
  * a path MTU of 4,096 bytes. On a UC queue pair, a trailer that was placed proves that the pixels
  * before it were placed, because packets of a message are taken only in the order of their PSNs.
+ * If the card has a *leader*, the message begins with INGEST_LEADER_BYTES: zeros, and in the last 8
+ * bytes the frame number, little-endian. A receiver needs it if the device writes into the memory
+ * that gangs read: as with a seqlock, a gang reads the trailer, the pixels, and then the leader. If
+ * the sender laps the ring meanwhile, it has written the new leader before any new pixel.
  *
  * Ring (transport `write`). Each stream has a ring of `slots` slots, a power of two. A slot has the
  * tiles of one frame of one stream, in the order of their packet numbers:
  *
- *     address = base + (frame mod slots) x slot_bytes + tile x (tile_bytes + trailer_bytes)
+ *     address = base + (frame mod slots) x slot_bytes
+ *             + tile x (leader_bytes + tile_bytes + trailer_bytes)
  *
  * The frame is the number in the detector's header, and the tile is the packet number in it.
  *
@@ -34,6 +39,7 @@
 #define INGEST_VERSION	     1
 #define INGEST_STREAMS_MAX   64
 #define INGEST_TRAILER_BYTES 64 /**< keeps the tiles on cache lines */
+#define INGEST_LEADER_BYTES  64 /**< likewise */
 #define INGEST_SLOTS_MAX     65536
 #define INGEST_ADDRESS_LEN   46 /**< INET6_ADDRSTRLEN */
 
@@ -61,18 +67,26 @@ struct ingest_card {
 	uint32_t mtu;		/**< path MTU in bytes: 256, 512, 1024, 2048 or 4096 */
 	uint32_t tile_bytes;	/**< pixels of a message; a multiple of 64 */
 	uint32_t trailer_bytes; /**< INGEST_TRAILER_BYTES */
+	uint32_t leader_bytes;	/**< write: 0 or INGEST_LEADER_BYTES; send: 0 */
 	uint32_t tiles;		/**< messages of a stream and frame */
 	uint32_t slots;		/**< write: a power of two */
-	uint64_t slot_bytes;	/**< write: tiles x (tile_bytes + trailer_bytes) */
+	uint64_t slot_bytes;	/**< write: tiles x ingest_message_bytes() */
 	struct ingest_stream stream[INGEST_STREAMS_MAX];
 };
 
-/** Address of a tile. */
+/** Bytes of a message, which is also the distance of messages in a slot. */
+static inline uint64_t
+ingest_message_bytes(const struct ingest_card *c)
+{
+	return (uint64_t)c->leader_bytes + c->tile_bytes + c->trailer_bytes;
+}
+
+/** Address of a message, that is of its leader if there is one, else of its tile. */
 static inline uint64_t
 ingest_address(const struct ingest_card *c, uint32_t stream, uint64_t frame, uint32_t tile)
 {
 	return c->stream[stream].base + (frame & (c->slots - 1)) * c->slot_bytes +
-		(uint64_t)tile * (c->tile_bytes + c->trailer_bytes);
+		tile * ingest_message_bytes(c);
 }
 
 /** Immediate of the event of a frame: stream << 24 | low 24 bits of the frame number. */

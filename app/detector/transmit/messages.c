@@ -30,19 +30,19 @@ messages_poll(const struct transmit_loop *loop)
 }
 
 /* Wait for room in a send queue. @return NULL: the run ends */
-static uint8_t *
+static struct message_ends *
 wait_room(struct transmit_loop *loop, uint32_t stream)
 {
 	uint64_t since = 0;
-	uint8_t *trailer;
+	struct message_ends *ends;
 
 	for (;;) {
 		if (transmit_streams_failed(loop->streams)) {
 			loop->given_up = true;
 			return NULL;
 		}
-		trailer = transmit_streams_trailer(loop->streams, stream);
-		if (trailer != NULL)
+		ends = transmit_streams_ends(loop->streams, stream);
+		if (ends != NULL)
 			break;
 		if (since == 0) {
 			since = rte_rdtsc();
@@ -54,7 +54,7 @@ wait_room(struct transmit_loop *loop, uint32_t stream)
 	}
 	if (since != 0)
 		loop->waited += rte_rdtsc() - since;
-	return trailer;
+	return ends;
 }
 
 static void
@@ -73,13 +73,13 @@ post(struct transmit_loop *loop, const struct wire_packet *packet)
 		.pixels = raw + jungfrau_payload_offset(wire, packet->interface, packet->packet),
 		.address = ingest_address(card, stream, header->number, packet->packet),
 		.dropped = message_is_lost(packet) ? TRANSMIT_DROP_ALL
-						   : message_dropped(packet, card->mtu),
+						   : message_dropped(packet, card),
 	};
-	uint8_t *trailer = wait_room(loop, stream);
+	struct message_ends *ends = wait_room(loop, stream);
 
-	if (trailer == NULL)
+	if (ends == NULL)
 		return;
-	message_trailer(wire, header, packet, trailer);
+	message_make_ends(wire, header, packet, ends);
 	loop->report->bytes += transmit_streams_post(loop->streams, &message);
 	loop->report->sent += !message_is_lost(packet);
 }

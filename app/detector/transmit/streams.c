@@ -16,6 +16,10 @@
 #include "transmit/packet_loss.h"
 #include "wire/messages.h"
 
+/* Most packets of a message: with the smallest path MTU. */
+#define PACKETS_MAX \
+	((INGEST_LEADER_BYTES + JUNGFRAU_PAYLOAD_BYTES + INGEST_TRAILER_BYTES + 255) / 256)
+
 #define DEPTH 256 /* requests in a send queue: two frames of a stream */
 
 #define COMPLETIONS 32
@@ -43,7 +47,7 @@ struct stream {
 	uint32_t remote_qpn;
 	uint16_t private_len;
 	uint8_t private_data[RDMA_PRIVATE_MAX];
-	uint8_t *trailer;   /* [DEPTH][INGEST_TRAILER_BYTES], by request modulo DEPTH */
+	struct message_ends *ends; /* [DEPTH], by request modulo DEPTH */
 	uint64_t posted;    /* requests */
 	uint64_t completed; /* requests */
 	uint64_t packets;   /* RoCE packets of the posted requests */
@@ -56,8 +60,8 @@ struct transmit_streams {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	struct rdma_cq *cq;
-	struct rdma_mr *trailers_mr;
-	uint8_t *trailers;
+	struct rdma_mr *ends_mr;
+	struct message_ends *ends;
 	struct rdma_mr **frame; /* by index of the frame */
 	uint32_t nb_frames;
 	uint32_t nb_streams;
@@ -101,9 +105,8 @@ open_loss(struct transmit_streams *s)
 	/* an adapter loses messages and events by not sending them: without a gap of the PSNs */
 	if (!loses_packets(faults) || (strcmp(s->info.provider, "roce") != 0 && !inside))
 		return 0;
-	/* the smallest path MTU has the most packets */
 	return packet_loss_create(
-		s->options->device_name, s->nb_streams, DEPTH * message_packets(256), &s->loss);
+		s->options->device_name, s->nb_streams, DEPTH * PACKETS_MAX, &s->loss);
 }
 
 static int
@@ -116,7 +119,7 @@ create_queue_pairs(struct transmit_streams *s)
 		.max_send_wr = DEPTH,
 		.max_recv_wr = 1,
 		.max_send_sge = 2,
-		/* a completion shows that a trailer may be used again */
+		/* a completion shows that leader and trailer may be used again */
 		.signal_all = true,
 		.retry_count = 0xff,
 		.rnr_retry = 0xff,
@@ -129,7 +132,7 @@ create_queue_pairs(struct transmit_streams *s)
 		s->stream[i].qp = rdma_qp_create(s->pd, &attr);
 		if (s->stream[i].qp == NULL)
 			return failed(s, "create a queue pair");
-		s->stream[i].trailer = s->trailers + (size_t)i * DEPTH * INGEST_TRAILER_BYTES;
+		s->stream[i].ends = s->ends + (size_t)i * DEPTH;
 	}
 	return 0;
 }
@@ -137,7 +140,7 @@ create_queue_pairs(struct transmit_streams *s)
 static int
 open_device(struct transmit_streams *s)
 {
-	const size_t bytes = (size_t)s->nb_streams * DEPTH * INGEST_TRAILER_BYTES;
+	const size_t bytes = (size_t)s->nb_streams * DEPTH * sizeof(*s->ends);
 
 	rte_errno = 0;
 	s->dev = rdma_dev_open(s->options->device_name);
@@ -156,13 +159,13 @@ open_device(struct transmit_streams *s)
 	s->cq = rdma_cq_create(s->dev, s->nb_streams * DEPTH, 0);
 	if (s->cq == NULL)
 		return failed(s, "create a completion queue");
-	s->trailers = rte_zmalloc("detector_trailers", bytes, RTE_CACHE_LINE_SIZE);
-	if (s->trailers == NULL)
+	s->ends = rte_zmalloc("detector_ends", bytes, RTE_CACHE_LINE_SIZE);
+	if (s->ends == NULL)
 		return -ENOMEM;
-	s->trailers_mr = rdma_mr_reg(
-		s->pd, &(struct rdma_mr_attr){.addr = s->trailers, .length = bytes, .gpu = -1});
-	if (s->trailers_mr == NULL)
-		return failed(s, "register the trailers");
+	s->ends_mr = rdma_mr_reg(
+		s->pd, &(struct rdma_mr_attr){.addr = s->ends, .length = bytes, .gpu = -1});
+	if (s->ends_mr == NULL)
+		return failed(s, "register leaders and trailers");
 	return create_queue_pairs(s);
 }
 
@@ -543,13 +546,13 @@ transmit_streams_packets(const struct transmit_streams *s)
 
 /* ---- post ----------------------------------------------------------------------------------- */
 
-uint8_t *
-transmit_streams_trailer(struct transmit_streams *s, uint32_t stream)
+struct message_ends *
+transmit_streams_ends(struct transmit_streams *s, uint32_t stream)
 {
 	struct stream *to = &s->stream[stream];
 
 	return to->posted - to->completed < DEPTH
-		? to->trailer + to->posted % DEPTH * INGEST_TRAILER_BYTES
+		? &to->ends[to->posted % DEPTH]
 		: NULL;
 }
 
@@ -574,39 +577,45 @@ wire_bytes(
 	const bool write = s->options->transport == INGEST_WRITE;
 	const uint32_t l3 = s->info.addr.ss_family == AF_INET6 ? 20 : 0; /* more than IPv4 */
 	const uint32_t header = HEADERS_BYTES + l3, reth = write ? 16 : 0;
-	const uint32_t last = MESSAGE_BYTES - (packets - 1) * s->mtu;
+	const uint32_t bytes = (uint32_t)ingest_message_bytes(&s->card);
+	const uint32_t last = bytes - (packets - 1) * s->mtu;
 
 	if (message->dropped == TRANSMIT_DROP_ALL)
 		return 0;
 	if (message->pixels == NULL)
 		return header + reth + 4;
 	if (message->dropped == 0)
-		return (packets - 1) * header + MESSAGE_BYTES - s->mtu;
+		return (packets - 1) * header + bytes - s->mtu;
 	if (message->dropped == packets - 1)
-		return (packets - 1) * header + reth + MESSAGE_BYTES - last;
+		return (packets - 1) * header + reth + bytes - last;
 	if (message->dropped < packets)
-		return (packets - 1) * header + reth + MESSAGE_BYTES - s->mtu;
-	return packets * header + reth + MESSAGE_BYTES;
+		return (packets - 1) * header + reth + bytes - s->mtu;
+	return packets * header + reth + bytes;
 }
 
 uint32_t
 transmit_streams_post(struct transmit_streams *s, const struct transmit_message *message)
 {
 	const bool write = s->options->transport == INGEST_WRITE, event = message->pixels == NULL;
-	const uint32_t packets = event ? 1 : message_packets(s->mtu);
+	const uint32_t packets = event ? 1 : message_packets(&s->card);
 	struct stream *to = &s->stream[message->stream];
-	const struct rdma_sge sg[2] = {
+	const struct message_ends *ends = &to->ends[to->posted % DEPTH];
+	const struct rdma_sge sg[3] = {
+		{.addr = (uintptr_t)ends->leader,
+			.length = s->card.leader_bytes,
+			.lkey = rdma_mr_lkey(s->ends_mr)},
 		{.addr = (uintptr_t)message->pixels,
 			.length = JUNGFRAU_PAYLOAD_BYTES,
 			.lkey = event ? 0 : rdma_mr_lkey(s->frame[message->frame])},
-		{.addr = (uintptr_t)(to->trailer + to->posted % DEPTH * INGEST_TRAILER_BYTES),
+		{.addr = (uintptr_t)ends->trailer,
 			.length = INGEST_TRAILER_BYTES,
-			.lkey = rdma_mr_lkey(s->trailers_mr)},
+			.lkey = rdma_mr_lkey(s->ends_mr)},
 	};
+	const uint32_t from = s->card.leader_bytes == 0;
 	struct rdma_send_wr wr = {
 		.wr_id = to->posted + 1,
-		.sg = sg,
-		.nb_sge = event ? 0 : 2,
+		.sg = sg + from,
+		.nb_sge = event ? 0 : RTE_DIM(sg) - from,
 		.imm = message->immediate,
 	};
 
@@ -675,7 +684,7 @@ destroy_objects(struct transmit_streams *s)
 			transmit_streams_poll(s);
 	for (uint32_t i = 0; i < s->nb_frames; i++)
 		deregister(s, s->frame[i]);
-	deregister(s, s->trailers_mr);
+	deregister(s, s->ends_mr);
 	if (s->cq != NULL)
 		rdma_cq_destroy(s->cq);
 	if (s->pd != NULL)
@@ -696,7 +705,7 @@ transmit_streams_close(struct transmit_streams *s)
 		packet_loss_destroy(s->loss);
 		rdma_dev_close(s->dev);
 	}
-	rte_free(s->trailers);
+	rte_free(s->ends);
 	free(s->frame);
 	free(s);
 }

@@ -56,11 +56,11 @@ bool transmit_streams_poll(struct transmit_streams *streams);
 /** Whether a queue pair or the device has failed; why is reported by the poll that found it. */
 bool transmit_streams_failed(const struct transmit_streams *streams);
 
-/** Memory for the trailer of the next message of a stream. @return NULL: its send queue is full */
-uint8_t *transmit_streams_trailer(struct transmit_streams *streams, uint32_t stream);
+/** Memory for the ends of the next message of a stream. @return NULL: its send queue is full */
+struct message_ends *transmit_streams_ends(struct transmit_streams *streams, uint32_t stream);
 
 /**
- * Post a message with the trailer from transmit_streams_trailer(), which must not have returned
+ * Post a message with the ends from transmit_streams_ends(), which must not have returned
  * NULL.
  * @return bytes on the wire of the packets that are not lost
  */

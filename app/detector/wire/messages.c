@@ -2,6 +2,7 @@
 
 #include "wire/messages.h"
 
+#include <endian.h>
 #include <err.h>
 #include <errno.h>
 #include <string.h>
@@ -9,9 +10,9 @@
 static_assert(JUNGFRAU_SLS_BYTES <= INGEST_TRAILER_BYTES, "the header fits");
 
 uint32_t
-message_dropped(const struct wire_packet *packet, uint32_t mtu)
+message_dropped(const struct wire_packet *packet, const struct ingest_card *card)
 {
-	const uint32_t packets = message_packets(mtu);
+	const uint32_t packets = message_packets(card);
 
 	switch ((enum fault_kind)packet->damage) {
 	case FAULT_DROP_FIRST:
@@ -26,14 +27,20 @@ message_dropped(const struct wire_packet *packet, uint32_t mtu)
 }
 
 /* A message of 8,256 bytes has a middle packet with any path MTU. */
-static_assert((MESSAGE_BYTES + 4095) / 4096 > 2, "FIRST, MIDDLE and LAST");
+static_assert((JUNGFRAU_PAYLOAD_BYTES + INGEST_TRAILER_BYTES + 4095) / 4096 > 2,
+	"FIRST, MIDDLE and LAST");
 
 void
-message_trailer(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
-	const struct wire_packet *packet, uint8_t out[INGEST_TRAILER_BYTES])
+message_make_ends(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
+	const struct wire_packet *packet, struct message_ends *out)
 {
-	jungfrau_sls_make(wire, header, packet->module, packet->interface, packet->packet, out);
-	memset(out + JUNGFRAU_SLS_BYTES, 0, INGEST_TRAILER_BYTES - JUNGFRAU_SLS_BYTES);
+	const uint64_t number = htole64(header->number);
+
+	jungfrau_sls_make(
+		wire, header, packet->module, packet->interface, packet->packet, out->trailer);
+	memset(out->trailer + JUNGFRAU_SLS_BYTES, 0, INGEST_TRAILER_BYTES - JUNGFRAU_SLS_BYTES);
+	memset(out->leader, 0, INGEST_LEADER_BYTES - sizeof(number));
+	memcpy(out->leader + INGEST_LEADER_BYTES - sizeof(number), &number, sizeof(number));
 }
 
 static int

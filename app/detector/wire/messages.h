@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * JUNGFRAU packets as RDMA messages: pixels, and the detector's header as trailer
+ * JUNGFRAU packets as RDMA messages: leader, pixels, and the detector's header as trailer
  * (app/common/ingest/card.h).
  */
 #ifndef MESSAGES_H
@@ -11,7 +11,11 @@
 #include "wire/jungfrau_packets.h"
 #include "wire/packet_faults.h"
 
-#define MESSAGE_BYTES (JUNGFRAU_PAYLOAD_BYTES + INGEST_TRAILER_BYTES)
+/** Bytes of a message beside its pixels: leader, trailer. */
+struct message_ends {
+	uint8_t leader[INGEST_LEADER_BYTES];
+	uint8_t trailer[INGEST_TRAILER_BYTES];
+};
 
 /** Stream of a packet. */
 static inline uint32_t
@@ -20,15 +24,15 @@ message_stream(const struct jungfrau_wire *wire, const struct wire_packet *packe
 	return packet->module * wire->interfaces + packet->interface;
 }
 
-/** RoCE packets of a message. @param mtu path MTU in bytes */
+/** RoCE packets of a message. */
 static inline uint32_t
-message_packets(uint32_t mtu)
+message_packets(const struct ingest_card *card)
 {
-	return (MESSAGE_BYTES + mtu - 1) / mtu;
+	return (uint32_t)((ingest_message_bytes(card) + card->mtu - 1) / card->mtu);
 }
 
 /** RoCE packet of a message that its damage drops, from 0; UINT32_MAX: none. */
-uint32_t message_dropped(const struct wire_packet *packet, uint32_t mtu);
+uint32_t message_dropped(const struct wire_packet *packet, const struct ingest_card *card);
 
 /** Whether the network loses the whole message. */
 static inline bool
@@ -37,9 +41,9 @@ message_is_lost(const struct wire_packet *packet)
 	return packet->damage == FAULT_LOSS || packet->damage == FAULT_BURST_LOSS;
 }
 
-/** Make the trailer of a message. */
-void message_trailer(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
-	const struct wire_packet *packet, uint8_t out[INGEST_TRAILER_BYTES]);
+/** Make leader and trailer of a message. */
+void message_make_ends(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
+	const struct wire_packet *packet, struct message_ends *out);
 
 /**
  * Check that a card is for this detector.

@@ -91,7 +91,7 @@ roce_packets_destroy(struct roce_packets *packets)
 uint32_t
 roce_packets_count(const struct roce_packets *packets, const struct roce_message *message)
 {
-	return message->pixels == NULL ? 1 : message_packets(packets->card->mtu);
+	return message->pixels == NULL ? 1 : message_packets(packets->card);
 }
 
 static uint8_t
@@ -104,23 +104,34 @@ opcode_of(const struct roce_packets *p, const struct roce_message *message, uint
 		return ROCE_UC + first + (ROCE_SEND_ONLY_IMM - ROCE_SEND_FIRST);
 	if (index == 0)
 		return ROCE_UC + first;
-	if (index + 1 == message_packets(p->card->mtu))
+	if (index + 1 == message_packets(p->card))
 		return ROCE_UC + first + (ROCE_SEND_LAST - ROCE_SEND_FIRST);
 	return ROCE_UC + first + (ROCE_SEND_MIDDLE - ROCE_SEND_FIRST);
 }
 
-/* Write the bytes [from, from + length) of a message: pixels, then the trailer. */
+/* Write the bytes [from, from + length) of a message: leader, pixels, trailer. */
 static void
-put_payload(uint8_t *out, const struct roce_message *message, uint32_t from, uint32_t length)
+put_payload(const struct roce_packets *p, const struct roce_message *message, uint8_t *out,
+	uint32_t from, uint32_t length)
 {
-	uint32_t n = 0;
+	const struct {
+		const uint8_t *data;
+		uint32_t bytes;
+	} part[] = {
+		{message->ends->leader, p->card->leader_bytes},
+		{message->pixels, JUNGFRAU_PAYLOAD_BYTES},
+		{message->ends->trailer, INGEST_TRAILER_BYTES},
+	};
 
-	if (from < JUNGFRAU_PAYLOAD_BYTES) {
-		n = RTE_MIN(length, JUNGFRAU_PAYLOAD_BYTES - from);
-		memcpy(out, message->pixels + from, n);
+	for (uint32_t i = 0; i < RTE_DIM(part) && length > 0; i++) {
+		const uint32_t skip = RTE_MIN(from, part[i].bytes);
+		const uint32_t n = RTE_MIN(part[i].bytes - skip, length);
+
+		memcpy(out, part[i].data + skip, n);
+		out += n;
+		from -= skip;
+		length -= n;
 	}
-	if (n < length)
-		memcpy(out + n, message->trailer + from + n - JUNGFRAU_PAYLOAD_BYTES, length - n);
 }
 
 static uint8_t *
@@ -134,7 +145,7 @@ put_extended(const struct roce_packets *p, const struct roce_message *message, u
 		if (message->pixels != NULL) {
 			reth.va = rte_cpu_to_be_64(message->address);
 			reth.rkey = rte_cpu_to_be_32(p->card->stream[message->stream].rkey);
-			reth.length = rte_cpu_to_be_32(MESSAGE_BYTES);
+			reth.length = rte_cpu_to_be_32((uint32_t)ingest_message_bytes(p->card));
 		}
 		memcpy(out, &reth, sizeof(reth));
 		out += sizeof(reth);
@@ -152,7 +163,8 @@ roce_packets_make(const struct roce_packets *packets, const struct roce_message 
 {
 	const struct roce_stream *s = &packets->stream[message->stream];
 	const uint32_t mtu = packets->card->mtu, from = index * mtu;
-	const uint32_t length = message->pixels == NULL ? 0 : RTE_MIN(mtu, MESSAGE_BYTES - from);
+	const uint32_t bytes = (uint32_t)ingest_message_bytes(packets->card);
+	const uint32_t length = message->pixels == NULL ? 0 : RTE_MIN(mtu, bytes - from);
 	struct roce_bth bth = {
 		.opcode = opcode_of(packets, message, index), .pkey = RTE_BE16(ROCE_PKEY)};
 	uint8_t *l3 = out + s->path.l2_len, *end = out + s->path.length;
@@ -164,7 +176,8 @@ roce_packets_make(const struct roce_packets *packets, const struct roce_message 
 	memcpy(end, &bth, sizeof(bth));
 	end = put_extended(packets, message, roce_opcodes[bth.opcode].flags, end + sizeof(bth));
 	headers = (uint32_t)(end - l3);
-	put_payload(end, message, from, length);
+	if (length > 0)
+		put_payload(packets, message, end, from, length);
 	end += length; /* a multiple of 4: no pad */
 	roce_path_finish(&s->path, out, (uint16_t)(end - out - s->path.length + ROCE_ICRC_BYTES));
 	crc = roce_icrc_headers(l3, s->path.l3_len, headers);

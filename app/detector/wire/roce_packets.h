@@ -12,6 +12,7 @@
 
 #include "ingest/card.h"
 #include "wire/jungfrau_packets.h"
+#include "wire/messages.h"
 
 /** Ethernet, IPv4, UDP, BTH, RETH, payload of 4,096 bytes, ICRC. */
 #define ROCE_PACKET_BYTES_MAX (14 + 20 + 8 + 12 + 16 + 4096 + 4)
@@ -22,7 +23,7 @@ struct roce_packets;
 struct roce_message {
 	uint32_t stream;
 	const uint8_t *pixels;	/**< JUNGFRAU_PAYLOAD_BYTES; NULL: an event */
-	const uint8_t *trailer; /**< INGEST_TRAILER_BYTES */
+	const struct message_ends *ends;
 	uint64_t address;	/**< write, not of an event */
 	uint32_t immediate;	/**< of an event */
 };

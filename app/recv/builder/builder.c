@@ -1050,51 +1050,6 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 	counter_add(&histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)], 1);
 }
 
-/** Tiles of a stream whose trailers show where its sender is. All may be lost, but rarely are. */
-#define LAP_TILES 8
-
-/**
- * Was the sender of a stream about to overwrite a frame when a gang had read it? A packet that is
- * lost after its first pixels were written leaves these behind the trailer of the frame before, and
- * the gang cannot see that. But its sender has written the slot before this one first, because
- * packets of a queue pair keep their order.
- */
-static bool
-is_lapped(const struct frame_table *ft, const struct gk_frame *f, uint32_t stream)
-{
-	const struct detector *d = &ft->detector;
-	const uint32_t from = d->expect_from[stream], n = detector_stream_expected(d, stream);
-	const uint64_t slot = f->trailer & (ft->config.ring_slots - 1);
-	/* from the pixels of a tile to its trailer in the slot before */
-	const uint64_t distance = d->ops->pixel_bytes - ft->config.ring_slot_bytes +
-		(slot == 0 ? ft->config.ring_slots * ft->config.ring_slot_bytes : 0);
-
-	for (uint32_t i = 0; i < RTE_MIN(n, (uint32_t)LAP_TILES); i++) {
-		const uint32_t packet = from + i * (n - 1) / RTE_MAX(1u, RTE_MIN(n, LAP_TILES) - 1);
-		const uint64_t pixels = f->packet[detector_stream_tile(d, stream) + packet];
-		uint64_t number;
-
-		if (pixels == 0)
-			continue;
-		number = __atomic_load_n(
-			(const uint64_t *)(uintptr_t)(pixels + distance), __ATOMIC_ACQUIRE);
-		if (number != FRAME_TRAILER_NONE && number > f->trailer)
-			return true;
-	}
-	return false;
-}
-
-static bool
-any_is_lapped(const struct frame_table *ft, uint32_t slot)
-{
-	const struct gk_frame *f = frame_table_frame(ft, slot);
-
-	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		if (frame_table_stream_packets(ft, slot, s) > 0 && is_lapped(ft, f, s))
-			return true;
-	return false;
-}
-
 /**
  * A gang has read a frame whose packets are in memory: take out the packets that it has not found
  * there.
@@ -1122,13 +1077,6 @@ check_trailers(struct builder *b, struct queued *q, const struct gk_result *resu
 		return false;
 	}
 	note_packets(b, &closed, r);
-	/* their pixels cannot be told from those of another frame */
-	if (unlikely(any_is_lapped(ft, q->slot))) {
-		counter_add(&b->stats.lapped, 1);
-		r->verdict = FRAME_INCOMPLETE;
-		r->flags |= FRAME_FLAG_INCOMPLETE;
-		return false;
-	}
 	if (closed.missing == 0 || closed.packets >= b->packets_min)
 		return true;
 	r->verdict = FRAME_INCOMPLETE;

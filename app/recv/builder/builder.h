@@ -64,7 +64,6 @@ struct builder_stats {
 	 * overwrote while gangs read them; both are missing */
 	uint64_t not_found;
 	uint64_t overrun;
-	uint64_t lapped; /**< frames dropped because their sender was about to overwrite them */
 	uint64_t timeouts; /**< frames closed by timeout */
 	/** frames closed without streams that were behind, because slots were short */
 	uint64_t closed_early;

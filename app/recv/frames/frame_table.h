@@ -98,8 +98,6 @@ struct frame_table_config {
 	/** packets are in memory that their sender may overwrite, with trailers behind the pixels:
 	 * GK_FRAME_TRAILER. There are no mbufs */
 	bool trailers;
-	uint64_t ring_slots; /**< with trailers: frames of a stream's ring, a power of 2 */
-	uint64_t ring_slot_bytes;
 	bool no_run;	      /**< start without a run; frame_table_begin() starts the first one */
 	struct frame_run run; /**< the first run, unless no_run */
 	uint8_t *frames;      /**< gk_frame slots, gk_frame_stride() apart; owned by the caller */

@@ -40,9 +40,11 @@ describe(struct ingest_card *card, const struct settings *s)
 	card->mtu = s->ingest.mtu;
 	card->tile_bytes = d->ops->pixel_bytes;
 	card->trailer_bytes = INGEST_TRAILER_BYTES;
+	/* gangs read the ring while the sender may write to it */
+	card->leader_bytes = settings_in_memory(s) ? INGEST_LEADER_BYTES : 0;
 	card->tiles = d->stream_packets;
 	card->slots = card->transport == INGEST_WRITE ? s->ingest.slots : 1;
-	card->slot_bytes = (uint64_t)card->tiles * (card->tile_bytes + card->trailer_bytes);
+	card->slot_bytes = card->tiles * ingest_message_bytes(card);
 }
 
 /** The headers that stand for those of a stream's packets. */
@@ -142,7 +144,7 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 		.length =
 			m->card.transport == INGEST_WRITE ? m->card.slots * m->card.slot_bytes : 0,
 		.rkey = of->rkey,
-		.max_bytes = m->card.tile_bytes + m->card.trailer_bytes,
+		.max_bytes = ingest_message_bytes(&m->card),
 		.qpn = s->qpn != 0 ? s->qpn + stream : 0,
 		.receive_only = true,
 	};

@@ -90,7 +90,8 @@ struct rx_ring {
 static uint8_t *
 tile_at(const struct rx_ring *r, const struct rx_ring_stream *st, uint64_t frame, uint32_t tile)
 {
-	return st->base + (frame & r->slot_mask) * r->slot_bytes + tile * r->tile_stride;
+	return st->base + (frame & r->slot_mask) * r->slot_bytes + tile * r->tile_stride +
+		r->messages->card.leader_bytes;
 }
 
 static uint64_t *
@@ -505,7 +506,7 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->memory = memory;
 	r->slot_mask = m->card.slots - 1;
 	r->slot_bytes = m->card.slot_bytes;
-	r->tile_stride = m->card.tile_bytes + m->card.trailer_bytes;
+	r->tile_stride = ingest_message_bytes(&m->card);
 	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, RING_ALIGN);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
 		ret = create_queues(r, d);
