@@ -13,12 +13,12 @@
  * exactly one of the counters from RX_PLACED on, by the last RX role that has it.
  */
 enum rx_counter {
-	RX_PACKETS, /**< received from queues */
-	RX_BYTES,   /**< ... sum of their Ethernet frame lengths; messages: of their lengths */
-	RX_BURSTS,  /**< polls of a queue that returned packets */
-	RX_WAITS,   /**< polls after which a packet waited for its frame to open */
-	RX_EVENTS,  /**< events of RoCE streams: the detector has sent all of a frame */
-	RX_EVENTS_LOST, /**< frames of streams in memory of which packets came, and no event */
+	RX_PACKETS,	 /**< received from queues */
+	RX_BYTES,	 /**< ... sum of their Ethernet frame lengths; messages: of their lengths */
+	RX_BURSTS,	 /**< polls of a queue that returned packets */
+	RX_WAITS,	 /**< polls after which a packet waited for its frame to open */
+	RX_EVENTS,	 /**< events of RoCE streams: the detector has sent all of a frame */
+	RX_EVENTS_LOST,	 /**< frames of streams in memory of which packets came, and no event */
 	RX_HANDOFF_SENT, /**< forwarded to another RX role, which counts the outcome */
 	RX_PLACED,	 /**< in a frame */
 	RX_DUPLICATE,	 /**< the same packet was there already */
