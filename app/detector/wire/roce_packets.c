@@ -115,6 +115,8 @@ put_payload(uint8_t *out, const struct roce_message *message, uint32_t from, uin
 {
 	uint32_t n = 0;
 
+	if (length == 0)
+		return; /* an event has no memory */
 	if (from < JUNGFRAU_PAYLOAD_BYTES) {
 		n = RTE_MIN(length, JUNGFRAU_PAYLOAD_BYTES - from);
 		memcpy(out, message->pixels + from, n);
