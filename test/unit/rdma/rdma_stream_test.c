@@ -254,7 +254,7 @@ test_wait_is_bounded(void **state)
 	assert_int_equal(rig_info(1).lost, 0);
 }
 
-/* A silent member is removed; when it speaks again it joins as a new one, and counts what it lost. */
+/* A silent member is removed. Later it joins as a new one, and counts what it has lost. */
 static void
 test_silent_member(void **state)
 {
