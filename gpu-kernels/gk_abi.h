@@ -90,8 +90,8 @@ enum gk_op {
  * The pixels may be overwritten by their sender at any time, and each packet has a *trailer* behind
  * its pixels, whose first 8 bytes are the number of the frame that they belong to (little-endian,
  * gk_frame.trailer). A gang reads this number before and after it reads the pixels. If either is
- * another number, the packet is treated exactly as a missing one, in all outputs, and its bit is set
- * in the slot's map of missing packets (gk_missing_map()). As with a seqlock, no pixel of another
+ * another number, the packet is treated exactly as a missing one, in all outputs, and its bit is
+ * set in the slot's map of missing packets (gk_missing_map()). As with a seqlock, no pixel of another
  * frame is ever used.
  */
 #define GK_FRAME_TRAILER (1u << 3)
@@ -136,7 +136,7 @@ struct gk_result {
 	uint32_t nnz;	       /**< pixels >= csr_threshold, including saturated ones */
 	uint32_t params;       /**< gk_params.version used */
 	uint32_t coef;	       /**< gk_coef.version used */
-	/** Frames with trailers: packets without this frame's trailer before the pixels were read */
+	/** frames with trailers: packets without this frame's before the pixels were read */
 	uint32_t missing;
 	/** ... packets whose trailer changed while the pixels were read: the sender has lapped */
 	uint32_t overrun;

@@ -335,8 +335,6 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 	/* The 0 of holes is below a threshold word, but not below 0. */
 	const bool low =
 		few && !(b->params.strong_threshold > 0.0f && b->params.csr_threshold > 0.0f);
-	/* packets with trailers are copied before */
-	const uint32_t stage = args.staged ? feed->present & ~b->trailers : 0;
 	uint32_t count = 0, sum = 0;
 	struct spot spot;
 	struct lane_coef c;
@@ -362,7 +360,11 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 
 		load_words(w, words);
 		feed_next<lead, STEP>(feed);
-		if (stage >> f & 1)
+		/*
+		 * Copies of packets with trailers are written again, with the same words: a test
+		 * costs registers.
+		 */
+		if (args.staged && (feed->present >> f & 1))
 			store_raw(copy_of(gang, f, chunk), GK_CUDA_CHUNK, words, true);
 		l = counts_of(w, &c, &b->params, few, x);
 		if (direct && (b->direct >> f & 1)) {

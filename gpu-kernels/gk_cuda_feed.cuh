@@ -22,12 +22,10 @@ struct feed {
 	uint32_t area;	 /* of the warp, in shared memory */
 	uint32_t place;	 /* offset in bytes of the words used next */
 	uint32_t before; /* offset of the words used before; the next copy goes there */
-	uint32_t list;	 /* per thread: the frame whose address it looks up */
+	uint32_t list;	 /* per thread: the frame whose address it looks up, or LIST_NONE */
 	uint32_t n;	 /* number of frames */
 	uint32_t chunk;
 	uint32_t left; /* chunks after this one */
-	/* per thread: gang whose copies of its frame are read; GK_GANGS_MAX: read the packets */
-	uint32_t gang;
 	/* bit masks of frames that have packets, in this chunk and the next */
 	uint32_t present, present_next;
 	/* Next copy: this frame and chunk. Its address is in the list. */
@@ -47,6 +45,9 @@ struct feed {
 #define LEAD	   (GK_CUDA_DEPTH - 1)
 #define LEAD_FEW   1
 #define LIST_BYTES (GK_BATCH_MAX * 8)
+#define LIST_NONE  GK_BATCH_MAX
+/* Added to a frame whose copies are read. */
+#define LIST_COPY (2 * GK_BATCH_MAX)
 
 static __device__ __forceinline__ uint32_t
 lane_of_warp(void)
@@ -90,23 +91,28 @@ copy_of(uint32_t gang, uint32_t frame, uint32_t chunk)
 		(((uint64_t)gang * GK_BATCH_MAX + frame) * args.chunks + chunk) * GK_CUDA_CHUNK;
 }
 
-/* Address of a thread's frame at a chunk. */
+/*
+ * Address of a thread's frame at a chunk.
+ * @param may_copy  whether frames may have LIST_COPY; where none has, the test costs registers
+ */
+template <bool may_copy>
 static __device__ __forceinline__ uint64_t
 address_of(const struct feed *f, uint32_t chunk)
 {
 	const uint32_t row = divide(chunk, args.row_chunks), tile = divide(row, args.tile_rows);
 	const uint64_t word =
 		(uint64_t)(row - tile * args.tile_rows.by) * args.geometry.cols + column_of(chunk);
+	const uint32_t frame = f->list % GK_BATCH_MAX;
 	uint64_t packet;
 
-	if (f->list >= GK_BATCH_MAX)
+	if (f->list == LIST_NONE)
 		return 0;
-	packet = __ldcg(f->table + (uint64_t)tile * GK_BATCH_MAX + f->list);
+	packet = __ldcg(f->table + (uint64_t)tile * GK_BATCH_MAX + frame);
 	if (packet == 0)
 		return 0;
-	if (f->gang == GK_GANGS_MAX)
+	if (!may_copy || f->list < LIST_COPY)
 		return packet + word * sizeof(uint16_t);
-	return (uint64_t)copy_of(f->gang, f->list, chunk);
+	return (uint64_t)copy_of((blockIdx.x - 1) / args.blocks, frame, chunk);
 }
 
 /* Store a chunk's addresses; thread i stores that of frame i. @return frames that have packets */
@@ -166,10 +172,10 @@ bit_of(uint32_t bits, uint32_t n)
  * @param frames  bit mask of the frames of the batch to copy
  * @param policy  cache eviction policy of the words
  */
-template <uint32_t lead, uint32_t STEP>
+template <uint32_t lead, uint32_t STEP, bool may_copy>
 static __device__ __forceinline__ void
-feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table, uint32_t gang,
-	uint32_t copies, uint32_t chunk, uint32_t chunks, uint32_t frames, uint64_t policy)
+feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table, uint32_t copies,
+	uint32_t chunk, uint32_t chunks, uint32_t frames, uint64_t policy)
 {
 	extern __shared__ uint4 shared_area[];
 	const uint32_t lane = lane_of_warp();
@@ -182,13 +188,14 @@ feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table
 	f->place = 0;
 	f->before = lead * GK_CUDA_WORDS;
 	f->n = __popc(frames);
-	f->list = lane < f->n ? bit_of(frames, lane) : GK_BATCH_MAX;
+	f->list = lane < f->n ? bit_of(frames, lane) : LIST_NONE;
+	if (may_copy && (copies >> f->list & 1))
+		f->list += LIST_COPY;
 	f->chunk = chunk;
 	f->left = f->ahead_left = chunks - 1;
-	f->gang = copies >> f->list & 1 ? gang : GK_GANGS_MAX;
-	now = address_of(f, chunk);
-	next = f->left > 0 ? address_of(f, chunk + STEP) : 0;
-	f->after = f->left > 1 ? address_of(f, chunk + 2 * STEP) : 0;
+	now = address_of<may_copy>(f, chunk);
+	next = f->left > 0 ? address_of<may_copy>(f, chunk + STEP) : 0;
+	f->after = f->left > 1 ? address_of<may_copy>(f, chunk + 2 * STEP) : 0;
 	f->present = feed_list(f, f->left + 1, now);
 	f->present_next = feed_list(f, f->left, next);
 	f->ahead = 0;
@@ -232,7 +239,7 @@ feed_next(struct feed *f)
 }
 
 /* Advance to the next chunk, after all frames of this one. */
-template <uint32_t STEP>
+template <uint32_t STEP, bool may_copy>
 static __device__ __forceinline__ void
 feed_chunk(struct feed *f)
 {
@@ -244,7 +251,7 @@ feed_chunk(struct feed *f)
 	__syncwarp();
 	/* replaces the list of this chunk, whose frames are all copied */
 	f->present_next = feed_list(f, f->left, f->after);
-	f->after = f->left > 1 ? address_of(f, f->chunk + 2 * STEP) : 0;
+	f->after = f->left > 1 ? address_of<may_copy>(f, f->chunk + 2 * STEP) : 0;
 	__syncwarp();
 }
 

@@ -297,7 +297,7 @@ count_all(void)
 
 	if (chunks == 0)
 		return;
-	feed_open<lead, GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), m->gang,
+	feed_open<lead, GK_CUDA_WARPS, !direct>(&feed, batch_coef(), batch_table(),
 		gang_state.batch.trailers, m->first + warp_of_block(), chunks,
 		(1u << gang_state.batch.nb_frames) - 1,
 		/* with images being written, evicting first costs 0.2 us (measured) */
@@ -307,7 +307,7 @@ count_all(void)
 	for (uint32_t i = 0; i < chunks; i++) {
 		count_chunk<direct, lead, GK_CUDA_WARPS>(
 			&gang_state.batch, m->gang, &feed, gang_counts(), tally);
-		feed_chunk<GK_CUDA_WARPS>(&feed);
+		feed_chunk<GK_CUDA_WARPS, !direct>(&feed);
 	}
 	__syncwarp();
 }
@@ -376,9 +376,9 @@ output_all(uint32_t kept)
 	if (chunks == 0)
 		return;
 	/* in reverse order: the chunks counted last may still be in the cache */
-	feed_open<lead, step>(&feed, batch_coef(), batch_table(), m->gang,
-		args.staged ? UINT32_MAX : gang_state.batch.trailers, m->end - 1 - warp_of_block(),
-		chunks, kept, leave_first());
+	feed_open<lead, step, true>(&feed, batch_coef(), batch_table(),
+		args.staged ? (1u << GK_BATCH_MAX) - 1 : gang_state.batch.trailers,
+		m->end - 1 - warp_of_block(), chunks, kept, leave_first());
 	copy_pairs(&feed, feed.chunk, feed.left);
 	feed_start<lead, step>(&feed);
 	first = places_of(gang_counts(), feed.chunk);
@@ -387,7 +387,7 @@ output_all(uint32_t kept)
 			feed.left > 0 ? places_of(gang_counts(), feed.chunk + step) : 0;
 
 		output_chunk<lead, step>(&gang_state.batch, &feed, first, gang_state.kind, kept);
-		feed_chunk<step>(&feed);
+		feed_chunk<step, true>(&feed);
 		first = next;
 	}
 }
@@ -409,9 +409,8 @@ output_frames(uint32_t kept)
 /*
  * Copy the packets with trailers. The gang waits until all blocks have copied theirs, because a
  * packet may be in the share of two blocks.
- * @return false: killed
  */
-static __device__ __noinline__ bool
+static __device__ __noinline__ void
 take_frames(void)
 {
 	struct gang_shared *s = &gang_state;
@@ -430,10 +429,8 @@ take_frames(void)
 		s->go = wait_count(&m->g->taken, all);
 	}
 	__syncthreads();
-	if (!s->go)
-		return false;
-	write_maps(&s->batch, m->block, batch_table(), device_trailers());
-	return true;
+	if (s->go)
+		write_maps(&s->batch, m->block, batch_table(), device_trailers());
 }
 
 /* @return false: killed */
@@ -443,8 +440,11 @@ serve_frames(void)
 	struct gang_shared *s = &gang_state;
 	uint32_t kept = 0;
 
-	if (s->batch.trailers != 0 && !take_frames())
-		return false;
+	if (s->batch.trailers != 0) {
+		take_frames();
+		if (!s->go)
+			return false;
+	}
 	if (s->batch.pack || s->batch.aim)
 		pack_all();
 	count_frames();

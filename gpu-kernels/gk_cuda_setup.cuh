@@ -335,13 +335,15 @@ write_batch(
 {
 	const uint32_t f = threadIdx.x;
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
-	const uint32_t kind = f < n ? sure_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
+	uint32_t kind = f < n ? sure_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
 	uint32_t dark, direct, with;
 
 	if (threadIdx.x >= 32)
 		return;
 	dark = __ballot_sync(0xFFFFFFFFu, f < n && (header_of(s, f)->flags & GK_FRAME_DARK));
 	with = __ballot_sync(0xFFFFFFFFu, f < n && (header_of(s, f)->flags & GK_FRAME_TRAILER));
+	/* frames that are read from copies are not written while they are counted */
+	kind = with == 0 ? kind : GK_KIND_NONE;
 	direct = __ballot_sync(0xFFFFFFFFu, kind != GK_KIND_NONE);
 	if (f < n) {
 		const struct gk_frame *frame = header_of(s, f);

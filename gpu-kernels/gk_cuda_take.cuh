@@ -14,7 +14,7 @@
 #include "gk_cuda_feed.cuh"
 
 /* Chunks that a warp copies at once: two loads of 16 bytes each per thread. */
-#define TAKE_CHUNKS 4
+#define TAKE_CHUNKS 2
 
 struct part {
 	uint64_t packet;

@@ -167,6 +167,7 @@ create_gangs(struct pipeline *p)
 	c->packets = p->placement->packets;
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;
+	c->trailers = settings_in_memory(s);
 	if (p->memory->gpu >= 0 && rte_gpu_info_get(p->memory->gpu, &gpu) == 0)
 		c->context = (void *)(uintptr_t)gpu.context;
 	c->channel = allocate(p, &pieces[GANG_CHANNEL]);
@@ -227,6 +228,9 @@ agreement(const struct settings *s)
 		if (packets > 0)
 			fewest = RTE_MIN(fewest, packets);
 	}
+	/* an event is one for the packets of a stream and frame */
+	if (settings_in_memory(s))
+		fewest = 1;
 	return RTE_MIN(s->resync_packets, RTE_MAX(2u, fewest));
 }
 
@@ -243,6 +247,7 @@ create_table(struct pipeline *p)
 		.max_gap_frames = s->max_gap_frames,
 		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stream_timeout_ms,
 		.refuse = s->refuse,
+		.trailers = settings_in_memory(s),
 		.no_run = true,
 		.frames = p->gk_config->frames,
 		.socket = p->memory->socket,
@@ -328,12 +333,12 @@ warn_of_unused_ports(const struct pipeline *p)
 static int
 open_messages(struct pipeline *p)
 {
-	p->messages = rx_messages_create(p->settings, p->ports, p->table->config.owner);
+	p->messages = rx_messages_create(p->settings, p->ports, p->table->config.owner, p->memory);
 	if (p->messages == NULL)
 		return -rte_errno;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
 		p->rx[i]->messages = p->messages;
-		p->rx[i]->transport = &rx_reference;
+		p->rx[i]->transport = settings_in_memory(p->settings) ? &rx_memory : &rx_reference;
 	}
 	return 0;
 }
@@ -346,9 +351,13 @@ open_ports(struct pipeline *p)
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		struct port *port = &p->ports[p->nb_ports++];
-		int ret = port_open(port, &s->ports[i], s, p->table->config.owner, &demand,
-			p->placement->packets, p->memory);
+		int ret = 0;
 
+		if (s->ports[i].adapter)
+			port_of_adapter(port, &s->ports[i], p->table->config.owner);
+		else
+			ret = port_open(port, &s->ports[i], s, p->table->config.owner, &demand,
+				p->placement->packets, p->memory);
 		if (ret != 0)
 			return ret;
 		for (uint32_t q = 0; q < port->nb_queues; q++) {
@@ -596,6 +605,14 @@ stop_gangs(struct pipeline *p)
 			p->gk_ops->why != NULL ? p->gk_ops->why() : strerror(-ret));
 }
 
+/** Free packets that were released after their RX lcore had stopped. */
+static void
+reclaim(struct pipeline *p)
+{
+	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++)
+		frame_rx_reclaim(p->table, p->rx[i]->frx, UINT32_MAX);
+}
+
 uint32_t
 pipeline_destroy(struct pipeline *p)
 {
@@ -609,18 +626,18 @@ pipeline_destroy(struct pipeline *p)
 	pedestal_destroy(p->pedestal);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		p->ports[i].dev = NULL;
+	/* gangs may read rings of messages, and slots that are given back refer to them */
+	if (p->gk_started)
+		stop_gangs(p);
+	reclaim(p);
 	rx_messages_destroy(p->messages);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
-	if (p->gk_started)
-		stop_gangs(p);
 	if (p->gk_ops != NULL)
 		p->gk_ops->destroy(p->gk);
 	memory_unregister(p->memory);
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
-		/* free mbufs that were released after their lcore had stopped */
-		frame_rx_reclaim(p->table, p->rx[i]->frx, UINT32_MAX);
 		rte_ring_free(p->rx[i]->handoff_ring);
 		rte_free(p->rx[i]);
 	}

@@ -107,11 +107,13 @@ static void
 read_ingest(struct settings *s, struct config *c)
 {
 	static const char *const transports[] = {"udp", "send", "write", NULL};
+	static const char *const deliveries[] = {"auto", "reference", "memory", NULL};
 	static const char *const mtus[] = {"4096", "2048", NULL};
 	struct ingest_settings *i = &s->ingest;
 	const uint32_t slots = 128;
 
 	i->transport = config_choice(c, "detector", "transport", INGEST_UDP, transports);
+	i->delivery = config_choice(c, "ingest", "delivery", DELIVERY_AUTO, deliveries);
 	i->mtu = config_choice(c, "ingest", "mtu", 0, mtus) == 0 ? 4096 : 2048;
 	i->qpn = config_uint_word(c, "ingest", "qpn", "auto", 0, 1, 0xFFFFFF - s->detector.streams);
 	i->rkey = config_uint_word(c, "ingest", "rkey", "auto", 0, 1, UINT32_MAX);
@@ -120,13 +122,44 @@ read_ingest(struct settings *s, struct config *c)
 	i->card = config_text(c, "ingest", "card", NULL);
 	if (!rte_is_power_of_2(i->slots))
 		config_complain(c, "ingest", "slots", "must be a power of 2");
+}
+
+/** Decide how messages are delivered, and check what depends on it. Ports are known. */
+static void
+settle_ingest(struct settings *s, struct config *c)
+{
+	struct ingest_settings *i = &s->ingest;
+	uint32_t adapters = 0;
+
 	if (i->transport == INGEST_UDP)
 		return;
 	/* queue pairs check the addresses themselves, and packets have none that could be learnt */
 	if (!s->sources.source)
 		s->sources.source = s->sources.any = true;
-	if (detector_split(&s->detector, s->detector.ops->pixel_bytes / i->mtu) != 0)
-		config_complain(c, "ingest", "mtu", "must hold a whole number of rows");
+	for (uint32_t p = 0; p < s->nb_ports; p++)
+		adapters += s->ports[p].adapter;
+	if (i->delivery == DELIVERY_AUTO)
+		i->delivery = adapters > 0 ? DELIVERY_MEMORY : DELIVERY_REFERENCE;
+	if (i->delivery == DELIVERY_REFERENCE) {
+		if (adapters > 0)
+			config_complain(c, "ingest", "delivery",
+				"must be memory with a verbs: device, which delivers no mbufs");
+		if (detector_split(&s->detector, s->detector.ops->pixel_bytes / i->mtu) != 0)
+			config_complain(c, "ingest", "mtu", "must hold a whole number of rows");
+		return;
+	}
+	if (i->transport != INGEST_WRITE)
+		config_complain(c, "ingest", "delivery",
+			"must be reference with [detector] transport = send: a SEND has no address");
+	if (i->qpn != 0)
+		config_complain(c, "ingest", "qpn",
+			"must be auto with delivery = memory: the card has the numbers");
+	if (i->rkey != 0)
+		config_complain(c, "ingest", "rkey",
+			"must be auto with delivery = memory: the card has the keys");
+	if (i->slots <= s->slots)
+		config_complain(c, "ingest", "slots",
+			"must be more than [frames] slots: frames in work stay in the ring");
 }
 
 /**
@@ -165,10 +198,16 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 		rte_strscpy(p->device, text, sizeof(p->device));
 		return;
 	}
+	if (strncmp(text, "verbs:", strlen("verbs:")) == 0) {
+		p->adapter = true;
+		if (rte_strscpy(p->rdma, text, sizeof(p->rdma)) < 0)
+			config_complain(c, section, "device", "is too long");
+		return;
+	}
 	if (!read_roce_device(p, text) || strstr(p->rdma, "ip=") == NULL)
 		config_complain(c, section, "device",
-			"must be roce:port=NAME,ip=ADDRESS/BITS with [detector] transport = send "
-			"or write");
+			"must be roce:port=NAME,ip=ADDRESS/BITS or verbs:NAME with [detector] "
+			"transport = send or write");
 	else if (strstr(p->rdma, "queue=") != NULL || strstr(p->rdma, "poll") != NULL ||
 		strstr(p->rdma, "handover=") != NULL)
 		config_complain(c, section, "device",
@@ -541,6 +580,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	s->egress = egress;
 	read_lcores(s, c);
 	read_table(s, c);
+	settle_ingest(s, c);
 	read_gangs(s, c);
 	read_veto(s, c);
 	read_output(s, c);

@@ -77,13 +77,23 @@ struct port_settings {
 	enum payload_pool payload;
 	uint32_t descriptors; /**< descriptors of an RX queue */
 	uint32_t mtu;
-	/** RoCE: what rdma_dev_open() needs beside the port, from `device = roce:port=...,...` */
+	/** RoCE: what rdma_dev_open() needs beside the port, from `device = roce:port=...,...`; or
+	 * the name of an adapter */
 	char rdma[SETTINGS_RDMA_LEN];
+	bool adapter; /**< `device = verbs:...`: there is no ethdev */
+};
+
+/** Where the messages of a detector that speaks RoCEv2 arrive. */
+enum delivery {
+	DELIVERY_AUTO,	    /**< reference for `roce:` devices, memory for `verbs:` devices */
+	DELIVERY_REFERENCE, /**< they stay in mbufs; software RoCE only */
+	DELIVERY_MEMORY,    /**< the device writes them into rings; transport `write` only */
 };
 
 /** How a detector sends that speaks RoCEv2, section [ingest]. */
 struct ingest_settings {
 	enum ingest_transport transport; /**< [detector] transport */
+	enum delivery delivery;		 /**< not DELIVERY_AUTO after settings_read() */
 	uint32_t mtu;			 /**< path MTU, bytes */
 	uint32_t qpn;			 /**< of stream 0, the others follow; 0: any */
 	uint32_t rkey;			 /**< write; 0: random */
@@ -170,6 +180,13 @@ struct settings {
 	bool service;
 	uint32_t idle_timeout_ms; /**< 0: run until stopped */
 };
+
+/** Do devices write the detector's messages into memory? */
+static inline bool
+settings_in_memory(const struct settings *s)
+{
+	return s->ingest.transport != INGEST_UDP && s->ingest.delivery == DELIVERY_MEMORY;
+}
 
 /** Return the RX lcore of a stream. Streams of neighbouring modules share an lcore. */
 static inline uint32_t

@@ -342,6 +342,12 @@ struct rdma_qp_attr {
 	uint32_t qkey;
 	bool signal_all; /**< every send is signalled */
 	bool trust_icrc; /**< `roce`: do not check received ICRCs; for trusted links only */
+	/**
+	 * `roce`, UC: the queue pair only receives. rdma_qp_connect() then needs no answer of the
+	 * peer, and the state is RDMA_QP_RTR. `peer.addr` is the source that is accepted; family
+	 * AF_UNSPEC: any
+	 */
+	bool receive_only;
 	/** `roce`, UC: deliver messages by reference (rdma_roce.h); copied. NULL: no */
 	const struct rdma_roce_reference *reference;
 };

@@ -5,8 +5,8 @@
 /**
  * @file
  * Functions that only the `roce` provider has: reception of packets from a queue that the
- * application polls, and messages that are delivered without a copy. An application that polls an RX
- * queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
+ * application polls, and messages that are delivered without a copy. An application that polls an
+ * RX queue for its own purposes, such as detector data, forwards the RDMA packets to the device.
  */
 
 #include <stdbool.h>
@@ -109,7 +109,7 @@ struct rdma_roce_uc_info {
 	 * restart of the peer, adds none */
 	uint64_t lost;
 	uint64_t dropped;    /**< packets that came, of messages that were not delivered */
-	uint64_t duplicates; /**< packets with an earlier PSN, by at most 65,536 */
+	uint64_t duplicates; /**< packets with a PSN up to 65,536 earlier */
 	uint64_t refused;    /**< messages with a wrong key, address, length or order of packets */
 };
 

@@ -46,6 +46,9 @@ BENCHMARKS = {
     'writer': (['test/bench/writer_bench'], ['--mib', '16', '--rounds', '1', '--ways', '1'],
                ['--rounds', '4']),
     'store': (['test/bench/store_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '5']),
+    'ingest': (['test/bench/ingest_bench', '-l', '0,1', '--no-huge', '--no-shconf', '--no-pci',
+                '--no-telemetry', '-m', '384', '--'],
+               ['--addresses', '64', '--rounds', '1', '--seconds', '0.01'], ['--rounds', '5']),
     'recv': ([sys.executable, f'{HERE}/recv_bench.py', '.'],
              ['--frames', '8', '--seconds', '0.5'], ['--seconds', '4']),
 }

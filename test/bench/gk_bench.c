@@ -513,8 +513,8 @@ print_head(const struct bench *b)
 		printf("%.1f times the L3 cache, ", 1e6 * raw / (double)l3);
 	printf("%.1f MB G0 coefficients; median of up to %u\n",
 		8e-6 * (double)gk_pixels(&b->config.geometry), b->repeats);
-	printf("%-28s %-7s %5s %8s %8s %8s %7s %10s %8s %8s  %s\n", "what", "isa", "batch", "raw GB/s",
-		"all GB/s", "floor's", "ratio", "frames/s", "x plain", "x none",
+	printf("%-28s %-7s %5s %8s %8s %8s %7s %10s %8s %8s  %s\n", "what", "isa", "batch",
+		"raw GB/s", "all GB/s", "floor's", "ratio", "frames/s", "x plain", "x none",
 		"floor");
 }
 

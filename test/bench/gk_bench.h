@@ -24,7 +24,7 @@ struct bench_set {
 	struct gk_config config;
 	struct gk *gk;
 	struct gk_ring ring;
-	double speed[REPEATS_MAX]; /* GB/s of raw data in the current row */
+	double speed[REPEATS_MAX];   /* GB/s of raw data in the current row */
 	double without[REPEATS_MAX]; /* the same without trailers */
 };
 

@@ -60,13 +60,13 @@ count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, 
 
 	if (chunks == 0)
 		return;
-	feed_open<lead, GK_CUDA_WARPS>(&feed, args.coef, table, GK_GANGS_MAX, begin + warp, chunks,
+	feed_open<lead, GK_CUDA_WARPS, false>(&feed, args.coef, table, 0, begin + warp, chunks,
 		(1u << b->nb_frames) - 1, leave_first());
 	copy_coef(&feed, feed.chunk, use_of(&b->params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
 		count_chunk<false, lead, GK_CUDA_WARPS>(b, 0, &feed, args.counts, tally);
-		feed_chunk<GK_CUDA_WARPS>(&feed);
+		feed_chunk<GK_CUDA_WARPS, false>(&feed);
 	}
 }
 

@@ -284,7 +284,8 @@ send_packet(struct script *s)
 		psns[qp] = roce_psn_add(psns[qp], 1);
 	memcpy(b, &bth, sizeof(bth));
 	b = extend(s, opcode, b + sizeof(bth));
-	memset(b, PAYLOAD, length);
+	/* also the pad: the script may choose another pad count */
+	memset(b, PAYLOAD, length + pad);
 	b += length + pad;
 	memcpy(frame, path.header, path.length);
 	roce_path_finish(&path, frame, (uint16_t)(b + ROCE_ICRC_BYTES - frame - path.length));

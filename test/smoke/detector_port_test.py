@@ -200,7 +200,8 @@ def memif_brings_every_fault(where):
     report = over_memif(where, '--frames', '200', '--rate', '50', '--modules', '2',
                         '--interfaces', '2', *faults(),
                         settings=('detector.modules=2', 'detector.interfaces=2'))
-    want(all(v > 0 for k, v in report['faults'].items() if k not in ('stall', 'restart')), report)
+    want(all(v > 0 for k, v in report['faults'].items()
+             if k not in ('stall', 'restart') and not k.startswith('drop_')), report)
 
 
 @case

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-detector sends RDMA messages to a small receiver, over shared memory. Every message that
-the receiver has is compared with the UDP packet of the same seed.
+the receiver has is compared with the UDP packet of the same seed. braggline-recv receives a capture
+of such messages.
 
 usage: detector_roce_test.py BUILD-DIR [CASE]...
 """
@@ -19,6 +20,7 @@ from cases import case, run_cases, want
 
 BUILD = sys.argv[1]
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
+RECV = f'{BUILD}/app/recv/braggline-recv'
 RECEIVER = f'{BUILD}/test/smoke/roce_receiver'
 ALL = f'0-{os.cpu_count() - 1}'
 NAME = f'bragg{os.getpid()}'
@@ -222,6 +224,51 @@ def rc_repairs_what_is_lost(where):
         where, 'write', *faults('drop=MIDDLE:0.01', 'drop=LAST:0.01'), connect=True, service='rc')
     want(report.getint('faults', 'drop_last') > 10, dict(report['faults']))
     want(messages == expected and copies == 0 and counters['events'] == 40, counters)
+
+
+@case
+def a_capture_is_received(where):
+    """braggline-recv accounts for a capture as the detector's report does."""
+    streams, tiles, slots = 4, 64, 128
+    for transport in ('send', 'write'):
+        card, out = f'{where}/{transport}.ini', f'{where}/{transport}'
+        with open(card, 'w') as f:
+            f.write(f'[card]\nversion = 1\ntransport = {transport}\nstreams = {streams}\nmtu = 4096\n'
+                    f'tile_bytes = {PIXELS}\ntrailer_bytes = {TRAILER}\ntiles = {tiles}\n'
+                    f'slots = {slots}\nslot_bytes = {tiles * (PIXELS + TRAILER)}\n')
+            for s in range(streams):
+                base = (1 << 40) + s * slots * tiles * (PIXELS + TRAILER)
+                f.write(f'[stream {s}]\nip = 10.1.2.1\nqpn = {0x11 + s}\npsn = 0\nrkey = 0x1234\n'
+                        f'base = {base}\n')
+        subprocess.run([DETECTOR, '--transport', transport, '--card', card, '--pcap', f'{out}.pcap',
+                        '--report', f'{out}.report', '--modules', '2', '--interfaces', '2', '--frames',
+                        '40', *faults('loss=0.01', 'duplicate=0.01', 'drop=FIRST:0.01',
+                                      'drop=MIDDLE:0.01', 'drop=LAST:0.01', 'event-loss=0.1')],
+                       check=True, timeout=60)
+        settings = {
+            'detector.modules': 2, 'detector.interfaces': 2, 'detector.transport': transport,
+            'ingest.qpn': 0x11, 'ingest.rkey': 0x1234, 'output.directory': out, 'run.name': 'run',
+            'run.frames': 40, 'run.first_frame': 1, 'run.idle_timeout_ms': 2000,
+            'frames.backpressure': 'wait', 'frames.incomplete': 'keep', 'veto.dry_run': 'yes',
+            'port 0.device': 'roce:port=net_replay0,ip=10.1.2.1/16'}
+        done = subprocess.run(
+            [RECV, '--no-huge', '-m', '1024', '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
+             f'(0-5)@({ALL})', '--vdev', 'gpu_host0', '--vdev',
+             f'net_replay0,file={out}.pcap,align_at=54', '--', '--quiet',
+             *(w for k, v in settings.items() for w in ('--set', f'{k}={v}'))],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=90, check=False)
+        want(done.returncode == 0, done.stdout)
+        report, ledger = ini(f'{out}.report'), ini(f'{out}/run_ledger.ini')
+        sent = report['packets']
+        everything = [dict(x[s]) for x in (report, ledger) for s in ('frames', 'packets')]
+        want(ledger.getint('frames', 'balanced') == 1, everything)
+        want(ledger.getint('packets', 'placed') == sent.getint('placeable'), everything)
+        want(ledger.getint('packets', 'events') == sent.getint('events'), everything)
+        want(ledger.getint('frames', 'missing_packets') ==
+             sent.getint('made') - sent.getint('placeable'), everything)
+        want(ledger.getint('frames', 'incomplete_kept') ==
+             report.getint('frames', 'sent') - report.getint('frames', 'whole'), everything)
 
 
 def main():

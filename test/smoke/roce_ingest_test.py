@@ -21,6 +21,7 @@ from cases import case, run_cases, wait, want
 BUILD = os.path.abspath(sys.argv[1])
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 FRAMES, MODULES, INTERFACES = 60, 2, 2
+FLAG_TIMEOUT = 8
 STREAMS, TILES = MODULES * INTERFACES, 128 // INTERFACES
 
 
@@ -74,6 +75,8 @@ def rows(where, name):
     table = list(csv.DictReader(io.StringIO(out)))
     for row in table:
         del row['receive_time']
+        # whether the last frames close by time depends on the load of the machine
+        row['flags'] = int(row['flags']) & ~FLAG_TIMEOUT
     return table
 
 

@@ -76,6 +76,7 @@ struct builder {
 	double ns_per_cycle;
 	struct utc_clock utc;			     /* converts receive times */
 	uint32_t module_expected[FRAME_MODULES_MAX]; /**< expected packets of a module in a frame */
+	struct gk_geometry geometry;		     /* of frames for gangs */
 
 	/*
 	 * Vetoes, by index into gk_channel.params. `veto` applies to the next frame given to a
@@ -435,6 +436,8 @@ begin_run(struct builder *b, const struct builder_command *c)
 	return 0;
 }
 
+static void note_closed(struct builder *b, const struct queued *q);
+
 /** Discard closed frames that no gang has. */
 static void
 abort_waiting(struct builder *b)
@@ -445,6 +448,8 @@ abort_waiting(struct builder *b)
 		builder_set_versions(b, q->record);
 		if (q->state != QUEUED_CLOSED)
 			continue;
+		if (b->config.table->config.trailers)
+			note_closed(b, q);
 		frame_table_release(b->config.table, q->slot);
 		frame_table_recycle(b->config.table, q->slot);
 		q->record->verdict = FRAME_ABORTED;
@@ -589,6 +594,9 @@ builder_create(const struct builder_config *config)
 	for (uint32_t i = 0; i < config->table->detector.streams; i++)
 		b->module_expected[detector_stream_module(&config->table->detector, i)] +=
 			detector_stream_expected(&config->table->detector, i);
+	b->geometry.tiles = config->table->detector.tiles * config->table->detector.parts;
+	b->geometry.tile_rows = config->table->detector.ops->tile_rows;
+	b->geometry.cols = config->table->detector.ops->cols;
 	b->idle = true;
 	return b;
 
@@ -723,6 +731,20 @@ map_missing(const struct frame_table *ft, uint32_t slot, struct frame_record *r)
 	}
 }
 
+/** Fill in a frame's missing packets, by module and as a map. */
+static void
+describe_missing(const struct builder *b, const struct frame_closed *closed, struct frame_record *r)
+{
+	const struct frame_table *ft = b->config.table;
+	const struct detector *d = &ft->detector;
+
+	for (uint32_t s = 0; s < d->streams && closed->missing > 0; s++)
+		r->missing[detector_stream_module(d, s)] += detector_stream_expected(d, s) -
+			frame_table_stream_packets(ft, closed->slot, s);
+	if (closed->missing > 0 || d->expected < d->tiles)
+		map_missing(ft, closed->slot, r);
+}
+
 /**
  * Fill in a frame's missing packets, and the fields of the packet header of its first stream.
  * @return TSC of the first packet of that stream
@@ -735,18 +757,13 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	const struct frame_stream *first = NULL;
 	uint32_t first_stream = 0;
 
-	for (uint32_t s = 0; s < d->streams && (first == NULL || closed->missing > 0); s++) {
-		const uint32_t present = frame_table_stream_packets(ft, closed->slot, s);
-
-		if (present > 0 && first == NULL) {
-			first = frame_table_stream(ft, closed->slot, s);
-			first_stream = s;
-		}
-		r->missing[detector_stream_module(d, s)] +=
-			detector_stream_expected(d, s) - present;
+	for (uint32_t s = 0; s < d->streams && first == NULL; s++) {
+		if (frame_table_stream_packets(ft, closed->slot, s) == 0)
+			continue;
+		first = frame_table_stream(ft, closed->slot, s);
+		first_stream = s;
 	}
-	if (closed->missing > 0 || d->expected < d->tiles)
-		map_missing(ft, closed->slot, r);
+	describe_missing(b, closed, r);
 	r->flags |= compare_streams(b, closed, first_stream);
 	r->bunch_id = first->info.bunch_id;
 	r->detector_time = first->info.time;
@@ -807,6 +824,41 @@ note_streams(struct builder *b, const struct frame_closed *closed)
 	b->any_absent = any;
 }
 
+/** Update the statistics of packets for a frame that has any. */
+static void
+note_packets(struct builder *b, const struct frame_closed *closed, const struct frame_record *r)
+{
+	note_streams(b, closed);
+	counter_add(&b->stats.packets, closed->packets);
+	counter_add(&b->stats.missing_packets, closed->missing);
+	for (uint32_t m = 0; m < b->config.table->detector.modules; m++) {
+		counter_add(&b->stats.module_frames[m], r->missing[m] < b->module_expected[m]);
+		counter_add(&b->stats.module_missing[m], r->missing[m]);
+	}
+}
+
+/** A frame in the queue, as frame_table_close() has returned it. */
+static struct frame_closed
+closed_of(const struct builder *b, const struct queued *q)
+{
+	const struct frame_table *ft = b->config.table;
+	const uint32_t missing = frame_table_frame(ft, q->slot)->missing;
+
+	return (struct frame_closed){.frame = q->record->frame,
+		.slot = q->slot,
+		.packets = ft->detector.expected - missing,
+		.missing = missing};
+}
+
+/** Update the statistics for a frame that goes to no gang. */
+static void
+note_closed(struct builder *b, const struct queued *q)
+{
+	const struct frame_closed closed = closed_of(b, q);
+
+	note_packets(b, &closed, q->record);
+}
+
 /** Count a frame that was closed early, or refused, because of streams that were behind. */
 static void
 note_waited_for(struct builder *b, const struct frame_closed *closed)
@@ -840,7 +892,6 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	counter_add(&b->stats.closed, 1);
 	counter_set(&b->stats.last_frame, closed->frame);
 	counter_add(&b->stats.timeouts, closed->timeout);
-	counter_add(&b->stats.packets, closed->packets);
 	if (unlikely(closed->waited_for != 0))
 		note_waited_for(b, closed);
 	if (closed->packets == 0) {
@@ -851,19 +902,17 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		return;
 	}
 	q->first_tsc = describe(b, closed, r);
-	note_streams(b, closed);
-	counter_add(&b->stats.missing_packets, closed->missing);
-	for (uint32_t m = 0; m < d->modules; m++) {
-		counter_add(&b->stats.module_frames[m], r->missing[m] < b->module_expected[m]);
-		counter_add(&b->stats.module_missing[m], r->missing[m]);
-	}
 	if (b->aborting || (closed->missing > 0 && closed->packets < b->packets_min)) {
 		r->verdict = b->aborting ? FRAME_ABORTED : FRAME_INCOMPLETE;
+		note_packets(b, closed, r);
 		frame_table_release(b->config.table, closed->slot);
 		frame_table_recycle(b->config.table, closed->slot);
 		return;
 	}
 	q->state = QUEUED_CLOSED;
+	/* gangs may find that more packets of a frame in memory are missing */
+	if (likely(!b->config.table->config.trailers))
+		note_packets(b, closed, r);
 }
 
 static uint32_t
@@ -1002,6 +1051,37 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 }
 
 /**
+ * A gang has read a frame whose packets are in memory: take out the packets that it has not found
+ * there.
+ * @return false: too few packets are left to keep the frame
+ */
+static bool
+check_trailers(struct builder *b, struct queued *q, const struct gk_result *result)
+{
+	struct frame_table *ft = b->config.table;
+	struct frame_record *r = q->record;
+	struct frame_closed closed = closed_of(b, q);
+
+	counter_add(&b->stats.overrun, result->overrun);
+	if (result->missing + result->overrun > 0) {
+		frame_table_lose(
+			ft, &closed, gk_missing_map(&b->geometry, frame_table_frame(ft, q->slot)));
+		memset(r->missing, 0, sizeof(r->missing));
+		memset(r->missing_map, 0, sizeof(r->missing_map));
+		describe_missing(b, &closed, r);
+		r->flags |= FRAME_FLAG_INCOMPLETE;
+	}
+	note_packets(b, &closed, r);
+	if (closed.packets == 0)
+		r->verdict = FRAME_LOST;
+	else if (closed.missing > 0 && closed.packets < b->packets_min)
+		r->verdict = FRAME_INCOMPLETE;
+	else
+		return true;
+	return false;
+}
+
+/**
  * Complete the record with a gang's result, and free the resources that the frame no longer needs.
  */
 static void
@@ -1010,8 +1090,12 @@ conclude(struct builder *b, struct queued *q)
 	const struct gk_frame *f = frame_table_frame(b->config.table, q->slot);
 	const struct gk_result *result = &b->config.results[q->slot];
 	struct frame_record *r = q->record;
-	const bool kept = result->kind != GK_KIND_NONE;
+	const bool whole =
+		likely((f->flags & GK_FRAME_TRAILER) == 0) || check_trailers(b, q, result);
+	const bool kept = whole && result->kind != GK_KIND_NONE;
 
+	if (!whole)
+		goto concluded;
 	r->sum = (double)result->sum / 256;
 	r->strong_count = result->strong_count;
 	r->saturated = result->saturated;
@@ -1026,9 +1110,10 @@ conclude(struct builder *b, struct queued *q)
 		r->verdict = FRAME_VETOED;
 	else
 		r->verdict = b->vetoes[q->veto].dry_run ? FRAME_DRY_RUN : FRAME_PRESCALED;
+concluded:
 	if (kept) {
 		r->out = f->out;
-		counter_add(&b->stats.incomplete_kept, f->missing > 0);
+		counter_add(&b->stats.incomplete_kept, (r->flags & FRAME_FLAG_INCOMPLETE) != 0);
 		if (r->kind == GK_KIND_IMAGE && b->vetoes[q->veto].params.kind == GK_KIND_CSR)
 			r->flags |= FRAME_FLAG_DENSE;
 	} else {

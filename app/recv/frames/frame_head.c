@@ -280,7 +280,8 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	uint32_t packets = 0;
 
 	f->frame = frame_table_number(ft, frame);
-	f->flags = 0;
+	f->flags = ft->config.trailers ? GK_FRAME_TRAILER : 0;
+	f->trailer = f->frame;
 	f->out = GK_NO_OUT;
 	f->missing = 0;
 	if (complete)

@@ -126,6 +126,15 @@ frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 	return true;
 }
 
+/** Bits of the packets below number `end`, in word `i` of frame_stream.seen. */
+static uint64_t
+bits_below(uint32_t end, uint32_t i)
+{
+	const uint32_t n = RTE_MAX(end, 64 * i) - 64 * i;
+
+	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
 /** Let a packet wait. Its stream has reached the packet's frame; that is recorded only once. */
 static enum frame_placement
 wait_for(struct frame_rx *frx, uint32_t stream, uint64_t frame)
@@ -189,6 +198,27 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
 }
 
 /**
+ * Give tiles in memory back: their trailers no longer have a frame's number. If a restarted detector
+ * sends the same number again and a tile of it is lost, the old pixels do not pass for it. A tile
+ * that its sender has overwritten meanwhile belongs to a later frame.
+ */
+static void
+clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n)
+{
+	const struct gk_frame *f = frame_table_frame(ft, slot);
+
+	for (uint32_t i = tile; i < tile + n; i++) {
+		uint64_t *trailer;
+
+		if (f->packet[i] == 0)
+			continue;
+		trailer = (uint64_t *)(uintptr_t)(f->packet[i] + ft->detector.ops->pixel_bytes);
+		if (__atomic_load_n(trailer, __ATOMIC_RELAXED) == f->trailer)
+			__atomic_store_n(trailer, FRAME_TRAILER_NONE, __ATOMIC_RELAXED);
+	}
+}
+
+/**
  * Free this RX role's mbufs of a slot, from the position of the last call, at most `most` of them.
  * @return number of mbufs checked; frx->reclaim_stream < streams: the slot is not finished
  */
@@ -196,15 +226,17 @@ static uint32_t
 reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32_t most)
 {
 	const struct detector *d = &ft->detector;
-	uint32_t passed = 0, n;
+	uint32_t passed = 0, n, tile;
 
 	for (; frx->reclaim_stream < d->streams; frx->reclaim_stream++) {
 		if (ft->config.owner[frx->reclaim_stream] != frx->id)
 			continue;
 		n = RTE_MIN(d->stream_packets - frx->reclaim_packet, most - passed);
-		free_mbufs(frame_table_mbufs(ft, slot) +
-				detector_stream_tile(d, frx->reclaim_stream) + frx->reclaim_packet,
-			n);
+		tile = detector_stream_tile(d, frx->reclaim_stream) + frx->reclaim_packet;
+		if (ft->config.trailers)
+			clear_trailers(ft, slot, tile, n);
+		else
+			free_mbufs(frame_table_mbufs(ft, slot) + tile, n);
 		passed += n;
 		frx->reclaim_packet += n;
 		if (frx->reclaim_packet < d->stream_packets)
@@ -233,6 +265,45 @@ frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t most)
 		__atomic_store_n(&frx->reclaimed, ++at, __ATOMIC_RELEASE);
 	}
 	return passed;
+}
+
+void
+frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
+	const struct rte_mbuf *m)
+{
+	const uint64_t view = pixels - rte_pktmbuf_mtod(m, uint64_t);
+	const uint32_t parts = ft->detector.parts;
+	uint64_t *to = &frame_table_frame(ft, slot)->packet[tile * parts];
+
+	for (uint32_t i = 0; i < parts; i++, m = m->next)
+		to[i] = rte_pktmbuf_mtod(m, uint64_t) + view;
+}
+
+enum frame_placement
+frame_rx_place_stream(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+	const uint8_t *header, uint64_t pixels, uint64_t stride)
+{
+	const struct detector *d = &ft->detector;
+	const uint32_t from = d->expect_from[stream], to = d->expect_to[stream];
+	const uint32_t tile = detector_stream_tile(d, stream);
+	struct frame_stream *st = NULL;
+	enum frame_placement result;
+	uint64_t *packet;
+	uint32_t slot = 0;
+
+	result = frame_rx_find(ft, frx, stream, frame, from, header, &st, &slot);
+	if (result != FRAME_PLACED)
+		return result;
+	if ((st->seen[0] | st->seen[1]) != 0)
+		return frame_rx_duplicate(ft, frx, stream, frame);
+	packet = &frame_table_frame(ft, slot)->packet[tile];
+	for (uint32_t p = from; p < to; p++)
+		packet[p] = pixels + p * stride;
+	for (uint32_t i = 0; i < 2; i++)
+		__atomic_store_n(
+			&st->seen[i], bits_below(to, i) & ~bits_below(from, i), __ATOMIC_RELAXED);
+	frame_rx_count(ft, frx, stream, frame, slot, to - from);
+	return FRAME_PLACED;
 }
 
 /** @return packets of a stream that were taken out of a slot */

@@ -31,6 +31,7 @@ enum frame_placement {
 	FRAME_PLACE_BEYOND,    /**< after the last frame of the run */
 	FRAME_PLACE_NO_RUN,    /**< no run is active */
 	FRAME_PLACE_OTHER,     /**< its frame belongs to another receiver (frame_run.stride) */
+	FRAME_PLACE_OVERRUN,   /**< its sender has overwritten it with a later frame */
 	FRAME_PLACE_WAIT,      /**< its frame is not open yet: keep the packet and retry it */
 	/** Its stream is out of window: hold the packet with the others of its stream, and call
 	 * frame_rx_again() to learn its outcome. */
@@ -380,40 +381,26 @@ frame_rx_is_new_number(
 		frame_resync_continues(ft, frx, stream, frame);
 }
 
-/** Enter the addresses of the parts of a packet: @param pixels  device address of the first one */
-static inline void
-frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
-	const struct rte_mbuf *m)
-{
-	const uint64_t view = pixels - rte_pktmbuf_mtod(m, uint64_t);
-	const uint32_t parts = ft->detector.parts;
-	uint64_t *to = &frame_table_frame(ft, slot)->packet[tile * parts];
-
-	for (uint32_t i = 0; i < parts; i++, m = m->next)
-		to[i] = rte_pktmbuf_mtod(m, uint64_t) + view;
-}
+/**
+ * Enter the addresses of the parts of a packet.
+ * @param pixels  device address of the first part
+ * @param m       segments of the parts
+ */
+void frame_rx_set_parts(struct frame_table *ft, uint32_t slot, uint32_t tile, uint64_t pixels,
+	const struct rte_mbuf *m);
 
 /**
- * Place one packet: its pixels' address enters the frame's pointer table.
- * @param frx     the caller's RX role, which owns `stream`
- * @param frame   frame of the table, from frame_rx_is_ours()
- * @param packet  number in the stream, < stream_packets
- * @param header  detector header, read for the first packet of a stream
- * @param pixels  device address of the pixels, or of their first part
- * @param m       mbuf that holds them: owned by the table if FRAME_PLACED, else by the caller. Each
- *                part has a segment of its own, and a segment's data begins with its pixels
+ * Find the slot of an open frame, and prepare it for the first packet of a stream. Arguments as
+ * those of frame_rx_place().
+ * @return FRAME_PLACED; else how the packet is dropped, or that it must wait
  */
 static inline enum frame_placement
-frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
-	uint32_t packet, const uint8_t *header, uint64_t pixels, struct rte_mbuf *m)
+frame_rx_find(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+	uint32_t packet, const uint8_t *header, struct frame_stream **of, uint32_t *slot_of)
 {
-	const uint64_t entry = frame & ft->entry_mask;
-	const uint64_t tag = __atomic_load_n(&ft->entry[entry], __ATOMIC_ACQUIRE);
+	const uint64_t tag = __atomic_load_n(&ft->entry[frame & ft->entry_mask], __ATOMIC_ACQUIRE);
 	const uint32_t slot = tag & FRAME_TAG_SLOT_MASK;
-	const uint64_t bit = UINT64_C(1) << (packet & 63);
-	struct frame_rx_count *count;
 	struct frame_stream *st;
-	uint32_t tile;
 
 	if (frame_rx_is_new_number(ft, frx, stream, frame))
 		return frame_resync_request(ft, frx, stream, frame, true, false);
@@ -435,6 +422,52 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 		ft->detector.ops->frame_info(header, &st->info);
 		__atomic_store_n(&st->tag, tag, __ATOMIC_RELEASE);
 	}
+	*of = st;
+	*slot_of = slot;
+	return FRAME_PLACED;
+}
+
+/** Count packets that were placed in a slot. */
+static inline void
+frame_rx_count(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+	uint32_t slot, uint32_t packets)
+{
+	const uint64_t tag = (frame + 1) << FRAME_TAG_SLOT_BITS | slot;
+	struct frame_rx_count *count = &frx->count[slot];
+
+	if (unlikely((frx->out_of_window >> stream & 1) != 0))
+		frame_rx_is_here(frx, stream, frame);
+	if (count->tag != tag) {
+		count->tag = tag;
+		count->placed = 0;
+	}
+	count->placed += packets;
+	if (count->placed == frx->expected)
+		__atomic_store_n(&frx->done[frame & ft->entry_mask], frame + 1, __ATOMIC_RELEASE);
+}
+
+/**
+ * Place one packet: its pixels' address enters the frame's pointer table.
+ * @param frx     the caller's RX role, which owns `stream`
+ * @param frame   frame of the table, from frame_rx_is_ours()
+ * @param packet  number in the stream, < stream_packets
+ * @param header  detector header, read for the first packet of a stream
+ * @param pixels  device address of the pixels, or of their first part
+ * @param m       mbuf that holds them: owned by the table if FRAME_PLACED, else by the caller. Each
+ *                part has a segment of its own, and a segment's data begins with its pixels
+ */
+static inline enum frame_placement
+frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+	uint32_t packet, const uint8_t *header, uint64_t pixels, struct rte_mbuf *m)
+{
+	const uint64_t bit = UINT64_C(1) << (packet & 63);
+	struct frame_stream *st = NULL;
+	enum frame_placement result;
+	uint32_t tile, slot = 0;
+
+	result = frame_rx_find(ft, frx, stream, frame, packet, header, &st, &slot);
+	if (unlikely(result != FRAME_PLACED))
+		return result;
 	if (unlikely(st->seen[packet >> 6] & bit))
 		return frame_rx_duplicate(ft, frx, stream, frame);
 	__atomic_store_n(&st->seen[packet >> 6], st->seen[packet >> 6] | bit, __ATOMIC_RELAXED);
@@ -444,17 +477,18 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 	else
 		frame_rx_set_parts(ft, slot, tile, pixels, m);
 	frame_table_mbufs(ft, slot)[tile] = m;
-	if (unlikely((frx->out_of_window >> stream & 1) != 0))
-		frame_rx_is_here(frx, stream, frame);
-
-	count = &frx->count[slot];
-	if (count->tag != tag) {
-		count->tag = tag;
-		count->placed = 0;
-	}
-	if (++count->placed == frx->expected)
-		__atomic_store_n(&frx->done[entry], frame + 1, __ATOMIC_RELEASE);
+	frame_rx_count(ft, frx, stream, frame, slot, 1);
 	return FRAME_PLACED;
 }
+
+/**
+ * Place all packets that a stream sends for a frame, which a device has written into memory. The
+ * arguments are those of frame_rx_place(). Some of the packets may not have come: the gangs see that
+ * in their trailers.
+ * @param pixels  device address of those of packet 0
+ * @param stride  bytes from the pixels of a packet to those of the next one
+ */
+enum frame_placement frame_rx_place_stream(struct frame_table *ft, struct frame_rx *frx,
+	uint32_t stream, uint64_t frame, const uint8_t *header, uint64_t pixels, uint64_t stride);
 
 #endif /* FRAME_RX_H */

@@ -269,6 +269,26 @@ frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t
 }
 
 void
+frame_table_lose(struct frame_table *ft, struct frame_closed *closed, const uint64_t map[])
+{
+	const struct detector *d = &ft->detector;
+
+	closed->packets = 0;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		struct frame_stream *st = frame_table_stream(ft, closed->slot, s);
+		const uint32_t first = detector_stream_tile(d, s);
+
+		if (frame_table_stream_packets(ft, closed->slot, s) == 0)
+			continue;
+		for (uint32_t p = d->expect_from[s]; p < d->expect_to[s]; p++)
+			if ((map[(first + p) / 64] >> (first + p) % 64 & 1) != 0)
+				st->seen[p >> 6] &= ~(UINT64_C(1) << (p & 63));
+		closed->packets += frame_table_stream_packets(ft, closed->slot, s);
+	}
+	closed->missing = d->expected - closed->packets;
+}
+
+void
 frame_table_release(struct frame_table *ft, uint32_t slot)
 {
 	const uint64_t nb = ft->builder->nb_releases++;

@@ -80,6 +80,8 @@ struct frame_rx;
 #define FRAME_TAG_SLOT_MASK 0xFFFFu
 #define FRAME_TAG_CLOSED    0xFFFFu /**< in place of the slot: the frame is closed */
 #define FRAME_TAG_REFUSED   0xFFFEu /**< in place of the slot: no slot was free */
+/** Number in the trailer of a tile that has no frame. */
+#define FRAME_TRAILER_NONE UINT64_MAX
 /** No frame. It is not 0: that would be slot 0 of frame 2^64 - 1, which any sender can name. */
 #define FRAME_TAG_EMPTY FRAME_TAG_CLOSED
 
@@ -92,7 +94,10 @@ struct frame_table_config {
 	uint32_t resync_packets;  /**< packets in a row that make a resync request, >= 1 */
 	uint64_t max_gap_frames;  /**< a number so far ahead is an outlier, not a gap */
 	uint64_t stall_cycles;	  /**< TSC cycles after which a silent stream is not waited for */
-	bool refuse;	      /**< no free slot: refuse the frame (true), or let RX wait (false) */
+	bool refuse; /**< no free slot: refuse the frame (true), or let RX wait (false) */
+	/** packets are in memory that their sender may overwrite, with trailers behind the pixels:
+	 * GK_FRAME_TRAILER. There are no mbufs */
+	bool trailers;
 	bool no_run;	      /**< start without a run; frame_table_begin() starts the first one */
 	struct frame_run run; /**< the first run, unless no_run */
 	uint8_t *frames;      /**< gk_frame slots, gk_frame_stride() apart; owned by the caller */
@@ -273,6 +278,14 @@ uint64_t frame_table_late_frames(const struct frame_table *ft);
 
 /** Detector's number of a stream's last frame, 0: none. Any thread. */
 uint64_t frame_table_last_number(const struct frame_table *ft, uint32_t stream);
+
+/**
+ * Gangs have found that packets of a frame with trailers are missing: take them out of the slot.
+ * @param map     bit t % 64 of word t / 64: tile t is missing
+ * @param closed  in: as frame_table_close() has returned it; out: `packets` and `missing` without
+ *                these
+ */
+void frame_table_lose(struct frame_table *ft, struct frame_closed *closed, const uint64_t map[]);
 
 /** Packets of a stream in a slot that frame_table_close() has returned. */
 uint32_t frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream);

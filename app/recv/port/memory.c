@@ -142,6 +142,44 @@ note_area(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t
 	return 0;
 }
 
+/** Register an area with the GPU. */
+static int
+register_area(struct memory *m, void *address, size_t size)
+{
+	if (rte_gpu_mem_register(m->gpu, size, address) != 0) {
+		LOG(ERR, "%s cannot register %zu MiB of host memory: %s\n", m->gpu_name, size >> 20,
+			rte_strerror(rte_errno));
+		return -ENOMEM;
+	}
+	m->areas[m->nb_areas].address = address;
+	m->areas[m->nb_areas++].size = size;
+	return 0;
+}
+
+int
+memory_adopt(struct memory *m, void *address, size_t size)
+{
+	if (m->gpu < 0)
+		return 0;
+	if (m->nb_areas == MEMORY_AREAS_MAX) {
+		LOG(ERR, "more than %d areas of memory\n", MEMORY_AREAS_MAX);
+		return -ENOSPC;
+	}
+	return register_area(m, address, size);
+}
+
+void
+memory_abandon(struct memory *m, void *address)
+{
+	for (unsigned int i = 0; i < m->nb_areas; i++) {
+		if (m->areas[i].address != address)
+			continue;
+		rte_gpu_mem_unregister(m->gpu, address);
+		m->areas[i] = m->areas[--m->nb_areas];
+		return;
+	}
+}
+
 int
 memory_register(struct memory *m)
 {
@@ -157,16 +195,9 @@ memory_register(struct memory *m)
 			MEMORY_AREAS_MAX);
 		return -ENOSPC;
 	}
-	for (unsigned int i = 0; i < found.nb; i++) {
-		if (rte_gpu_mem_register(m->gpu, found.areas[i].size, found.areas[i].address) !=
-			0) {
-			LOG(ERR, "%s cannot register %zu MiB of host memory: %s\n", m->gpu_name,
-				found.areas[i].size >> 20, rte_strerror(rte_errno));
+	for (unsigned int i = 0; i < found.nb; i++)
+		if (register_area(m, found.areas[i].address, found.areas[i].size) != 0)
 			return -ENOMEM;
-		}
-		m->areas[m->nb_areas].address = found.areas[i].address;
-		m->areas[m->nb_areas++].size = found.areas[i].size;
-	}
 	return 0;
 }
 
@@ -196,8 +227,7 @@ gang_memory_layout(const struct settings *s, struct gk_geometry *geometry, struc
 {
 	const struct detector *d = &s->detector;
 
-	*geometry = (struct gk_geometry){
-		.tiles = d->tiles * d->parts,
+	*geometry = (struct gk_geometry){.tiles = d->tiles * d->parts,
 		.tile_rows = d->ops->tile_rows / d->parts,
 		.cols = d->ops->cols};
 	gk_layout_init(layout, geometry, s->value, s->veto.params.nnz_max);

@@ -66,6 +66,15 @@ int memory_copy(struct memory *m, void *to, const void *from, size_t size);
 int memory_register(struct memory *m);
 
 /**
+ * Register host memory of others with the GPU, before the gangs start.
+ * @return 0 or -errno (logged)
+ */
+int memory_adopt(struct memory *m, void *address, size_t size);
+
+/** Undo memory_adopt(), before this memory is freed. The gangs have ended. */
+void memory_abandon(struct memory *m, void *address);
+
+/**
  * Undo memory_register(), after the last gang has ended. Call this before freeing anything that EAL
  * may return to the system, because CUDA keeps the pages registered.
  */

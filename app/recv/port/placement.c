@@ -95,6 +95,9 @@ choose_packets(struct placement *w, const struct settings *s)
 	w->packets = GK_MEMORY_HOST;
 	if (s->packets == PACKETS_PINNED)
 		return refuse(w, 0, "[gpu] packets = pinned");
+	if (settings_in_memory(s))
+		return refuse(w, s->packets == PACKETS_DEVICE ? -ENOTSUP : 0,
+			"[ingest] delivery = memory, which is host memory");
 	ret = gangs_reach(w, s);
 	if (ret == 0 && s->packets == PACKETS_AUTO && !w->computes)
 		ret = refuse(w, -ENOTSUP, "the memory of %s is host memory", w->gpu_name);

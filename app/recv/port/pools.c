@@ -25,6 +25,9 @@ port_demand_of(const struct settings *s)
 	const uint32_t parts = s->detector.parts;
 	const uint32_t mbufs = s->ingest.transport == INGEST_UDP ? 1 : parts + 1;
 
+	/* what a device writes into memory stays in no mbuf */
+	if (settings_in_memory(s))
+		return (struct port_demand){.nb_rx = s->rx_lcores, .packet_mbufs = 1};
 	return (struct port_demand){
 		.frame_packets = s->slots * s->detector.tiles * parts,
 		.held = s->detector.tiles * mbufs,
@@ -76,10 +79,13 @@ port_element_lead(const struct settings *s, bool split)
 uint32_t
 port_element_bytes(const struct settings *s, bool split)
 {
-	const uint32_t pixels = s->detector.ops->pixel_bytes / s->detector.parts;
+	const uint32_t pixels =
+		s->ingest.transport == INGEST_UDP ? s->detector.ops->pixel_bytes : s->ingest.mtu;
 	uint32_t bytes = port_element_lead(s, split) + pixels;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
+		if (s->ports[i].adapter)
+			continue;
 		const uint32_t longest = PORT_L2_BYTES + s->ports[i].mtu;
 
 		bytes = RTE_MAX(bytes,

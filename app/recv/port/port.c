@@ -685,6 +685,14 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 }
 
 void
+port_of_adapter(struct port *p, const struct port_settings *settings, const uint8_t *owner)
+{
+	*p = (struct port){.settings = settings, .id = RTE_MAX_ETHPORTS, .rdma = true};
+	rte_strscpy(p->name, settings->rdma, sizeof(p->name));
+	assign_queues(p, owner, true);
+}
+
+void
 port_close(struct port *p)
 {
 	if (p->started) {

@@ -48,7 +48,7 @@ struct port {
 	bool flows;	/**< flow rules steer the streams; false: the software classifier does */
 	bool rdma;	/**< a RoCE device polls the queues; it sends, too */
 	struct rdma_dev *dev; /**< ... which is opened by rx_messages_create() */
-	bool replay;	/**< a replay of a capture, which waits for its receiver */
+	bool replay;	      /**< a replay of a capture, which waits for its receiver */
 	bool started;
 	uint32_t nb_queues;
 	/** the RX lcore (frame_rx index) that polls each queue */
@@ -127,6 +127,12 @@ uint64_t port_checksums(const struct rte_eth_dev_info *info);
 int port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
 	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
 	struct memory *memory);
+
+/**
+ * Describe an adapter in place of a port: it has no queues and pools of its own. Each RX lcore that
+ * has streams of it polls a completion queue.
+ */
+void port_of_adapter(struct port *p, const struct port_settings *settings, const uint8_t *owner);
 
 /** Add the driver's counters. Any thread. */
 void port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS]);

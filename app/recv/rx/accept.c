@@ -101,7 +101,7 @@ drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t stre
 			packets[kept++] = packets[i];
 			continue;
 		}
-		counter_add(&rx->counters[cause], 1);
+		rx_count_drop(rx, &packets[i], cause);
 		rx_note_drop(rx, packets[i].stream, packets[i].frame, cause);
 		rte_pktmbuf_free(packets[i].m);
 	}
@@ -186,7 +186,7 @@ rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
 
 		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
 			    parsed[i].packet >= rx->detector->expect_to[stream])) {
-			counter_add(&rx->counters[RX_MALFORMED], 1);
+			counter_add(&rx->counters[RX_MALFORMED], rx_packets_of(rx, stream));
 			keep_malformed(rx, &out[i], parsed[i].packet);
 			drop->m[drop->n++] = out[i].m;
 			continue;
@@ -203,7 +203,7 @@ rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
 				rx->transport->headers(rx, &out[i]), parsed[i].position, batch);
 
 			if (c != RX_PLACED) {
-				counter_add(&rx->counters[c], 1);
+				counter_add(&rx->counters[c], rx_packets_of(rx, stream));
 				rx_note_drop(rx, stream, parsed[i].frame, c);
 				drop->m[drop->n++] = out[i].m;
 				continue;

@@ -18,6 +18,7 @@
 #include <rdma.h>
 
 #include "rx/messages.h"
+#include "rx/ring.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(connect_logtype, braggline.ingest, NOTICE);
@@ -75,6 +76,8 @@ renew(struct rx_messages *m, struct rx_message_stream *st)
 	if (st->conn != NULL)
 		rdma_conn_destroy(st->conn);
 	st->conn = NULL;
+	if (m->ring != NULL)
+		rx_ring_detach(m->ring, st->stream);
 	if (st->qp != NULL) {
 		ret = rdma_qp_destroy(st->qp);
 		if (ret != 0) {
@@ -84,7 +87,7 @@ renew(struct rx_messages *m, struct rx_message_stream *st)
 		}
 	}
 	st->qp = NULL;
-	if (m->settings->ingest.rkey == 0)
+	if (m->settings->ingest.rkey == 0 && m->ring == NULL)
 		m->card.stream[st->stream].rkey = (uint32_t)rte_rand();
 	return rx_messages_open_stream(m, st->stream);
 }

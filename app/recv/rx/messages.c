@@ -19,6 +19,7 @@
 
 #include "port/port.h"
 #include "rx/messages.h"
+#include "rx/ring.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(messages_logtype, braggline.ingest, NOTICE);
@@ -50,8 +51,9 @@ make_headers(struct rx_messages *m, uint32_t stream)
 {
 	struct rte_ether_hdr *ether = (struct rte_ether_hdr *)m->headers[stream];
 	struct rte_ipv4_hdr ip = {.version_ihl = RTE_IPV4_VHL_DEF,
-		.time_to_live = 64,
-		.next_proto_id = IPPROTO_UDP}, mask;
+				    .time_to_live = 64,
+				    .next_proto_id = IPPROTO_UDP},
+			    mask;
 	const struct source_filter *f = &m->settings->sources.filter[stream];
 	const uint16_t length = sizeof(struct rte_udp_hdr) + m->card.tile_bytes +
 		m->settings->detector.ops->header_bytes;
@@ -83,16 +85,25 @@ find_peer(const struct rx_messages *m, uint32_t stream, struct sockaddr_storage 
 	four->sin_addr.s_addr = spec.src_addr;
 }
 
-/** Open a RoCE device on a port that is started. Its poll groups are the port's queues. */
+/** Name of the device of a port: on a port that is started, its poll groups are the queues. */
+static void
+name_device(const struct port *port, uint32_t mtu, char name[RDMA_NAME_MAX])
+{
+	if (port->settings->adapter)
+		snprintf(name, RDMA_NAME_MAX, "%s", port->settings->rdma);
+	else
+		snprintf(name, RDMA_NAME_MAX, "roce:port=%u,%s,mtu=%u,queue=0,poll_groups=%u%s",
+			port->id, port->settings->rdma, mtu, port->nb_queues,
+			port->replay ? ",steer=no" : "");
+}
+
 static int
 open_device(struct rx_messages *m, struct port *port)
 {
 	char name[RDMA_NAME_MAX];
 	struct rdma_dev *dev;
 
-	snprintf(name, sizeof(name), "roce:port=%u,%s,mtu=%u,queue=0,poll_groups=%u%s", port->id,
-		port->settings->rdma, m->card.mtu, port->nb_queues,
-		port->replay ? ",steer=no" : "");
+	name_device(port, m->card.mtu, name);
 	dev = rdma_dev_open(name);
 	if (dev == NULL)
 		return -rte_errno;
@@ -100,6 +111,24 @@ open_device(struct rx_messages *m, struct port *port)
 	m->devices[m->nb_devices] = dev;
 	m->pds[m->nb_devices++] = rdma_pd_alloc(dev);
 	return m->pds[m->nb_devices - 1] != NULL ? 0 : -ENOMEM;
+}
+
+/** Connect a queue pair that is configured by hand. */
+static int
+connect_by_hand(struct rx_messages *m, uint32_t stream)
+{
+	struct rdma_qp_peer peer = {.mtu = m->card.mtu};
+	int ret;
+
+	find_peer(m, stream, &peer.addr);
+	ret = rdma_qp_connect(m->streams[stream].qp, &peer);
+	if (ret != 0)
+		LOG(ERR, "stream %u: cannot connect its queue pair: %s%s\n", stream,
+			rte_strerror(-ret),
+			peer.addr.ss_family == AF_UNSPEC
+				? "; set [detector] source, or [ingest] service"
+				: "");
+	return ret;
 }
 
 int
@@ -110,37 +139,36 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 	struct ingest_stream *of = &m->card.stream[stream];
 	struct rdma_roce_reference reference = {
 		.base = of->base,
-		.length = m->card.transport == INGEST_WRITE ? m->card.slots * m->card.slot_bytes
-							    : 0,
+		.length =
+			m->card.transport == INGEST_WRITE ? m->card.slots * m->card.slot_bytes : 0,
 		.rkey = of->rkey,
 		.max_bytes = m->card.tile_bytes + m->card.trailer_bytes,
 		.qpn = s->qpn != 0 ? s->qpn + stream : 0,
 		.receive_only = true,
 	};
-	const struct rdma_qp_attr attr = {.type = RDMA_QP_UC,
+	struct rdma_qp_attr attr = {.type = RDMA_QP_UC,
 		.poll_group = st->poll_group,
 		.send_cq = st->cq,
 		.recv_cq = st->cq,
 		.context = st,
-		.max_mtu = m->card.mtu,
-		.reference = &reference};
-	struct rdma_qp_peer peer = {.mtu = m->card.mtu};
+		.max_mtu = m->card.mtu};
 	struct rdma_qp_info info;
-	int ret;
+	int ret = 0;
 
+	if (m->ring != NULL)
+		rx_ring_describe(m->ring, stream, &attr);
+	else
+		attr.reference = &reference;
 	st->qp = rdma_qp_create(m->pds[st->device], &attr);
 	if (st->qp == NULL)
 		return -rte_errno;
 	rdma_qp_info_get(st->qp, &info);
 	of->qpn = info.qpn;
 	of->psn = 0;
-	if (s->service != 0)
-		return 0;
-	find_peer(m, stream, &peer.addr);
-	ret = rdma_qp_connect(st->qp, &peer);
-	if (ret != 0)
-		LOG(ERR, "stream %u: cannot connect its queue pair: %s\n", stream,
-			rte_strerror(-ret));
+	if (m->ring != NULL)
+		ret = rx_ring_attach(m->ring, stream);
+	if (ret == 0 && s->service == 0)
+		ret = connect_by_hand(m, stream);
 	return ret;
 }
 
@@ -159,8 +187,37 @@ name_address(struct rdma_dev *dev, char text[INGEST_ADDRESS_LEN])
 		inet_ntop(AF_INET, &four->sin_addr, text, INGEST_ADDRESS_LEN);
 }
 
+/** Assign a stream to its device and poll group, and enter what is known of it in the card. */
 static int
-open_streams(struct rx_messages *m, struct port *ports, const uint8_t *owner)
+assign_stream(struct rx_messages *m, const struct port *port, uint32_t device, uint32_t stream,
+	uint8_t owner)
+{
+	const struct ingest_settings *s = &m->settings->ingest;
+	struct rx_message_stream *st = &m->streams[stream];
+	struct ingest_stream *of = &m->card.stream[stream];
+	uint32_t q;
+
+	name_address(m->devices[device], of->ip);
+	of->rkey = s->rkey != 0 ? s->rkey : (uint32_t)rte_rand();
+	of->base = FIRST_BASE + (uint64_t)stream * m->card.slots * m->card.slot_bytes;
+	make_headers(m, stream);
+	st->stream = stream;
+	st->device = device;
+	for (q = 0; q < port->nb_queues && port->queue_lane[q] != owner; q++)
+		;
+	if (q == port->nb_queues) {
+		LOG(ERR,
+			"%s: %u queues, expected one for each RX lcore that has streams of it: set "
+			"[lcores] rx_lcores lower\n",
+			port->name, port->nb_queues);
+		return -ENOTSUP;
+	}
+	st->poll_group = q;
+	return 0;
+}
+
+static int
+open_devices(struct rx_messages *m, struct port *ports, const uint8_t *owner)
 {
 	const struct settings *s = m->settings;
 	int ret = 0;
@@ -171,23 +228,33 @@ open_streams(struct rx_messages *m, struct port *ports, const uint8_t *owner)
 			ret = rx_connect_listen(m, i);
 		for (uint32_t k = 0; ret == 0 && k < s->ports[i].nb_streams; k++) {
 			const uint32_t stream = s->ports[i].streams[k];
-			struct ingest_stream *of = &m->card.stream[stream];
 
-			name_address(m->devices[i], of->ip);
-			struct rx_message_stream *st = &m->streams[stream];
-
-			of->rkey = s->ingest.rkey != 0 ? s->ingest.rkey : (uint32_t)rte_rand();
-			of->base = FIRST_BASE +
-				(uint64_t)stream * m->card.slots * m->card.slot_bytes;
-			make_headers(m, stream);
-			st->stream = stream;
-			st->device = i;
-			for (uint32_t q = 0; q < ports[i].nb_queues; q++)
-				if (ports[i].queue_lane[q] == owner[stream])
-					st->poll_group = q;
-			st->cq = rdma_cq_create(m->devices[i], 1, st->poll_group);
-			ret = st->cq != NULL ? rx_messages_open_stream(m, stream) : -rte_errno;
+			ret = assign_stream(m, &ports[i], i, stream, owner[stream]);
 		}
+	}
+	return ret;
+}
+
+/** Create the queue pairs, and before them the memory that they write. */
+static int
+open_streams(struct rx_messages *m, struct memory *memory)
+{
+	int ret = 0;
+
+	if (settings_in_memory(m->settings)) {
+		m->ring = rx_ring_create(m, memory);
+		if (m->ring == NULL)
+			return -rte_errno;
+	}
+	for (uint32_t i = 0; i < m->card.streams && ret == 0; i++) {
+		struct rx_message_stream *st = &m->streams[i];
+
+		if (m->ring == NULL) {
+			st->cq = rdma_cq_create(m->devices[st->device], 1, st->poll_group);
+			if (st->cq == NULL)
+				return -rte_errno;
+		}
+		ret = rx_messages_open_stream(m, i);
 	}
 	return ret;
 }
@@ -214,7 +281,8 @@ publish_card(const struct rx_messages *m)
 }
 
 struct rx_messages *
-rx_messages_create(const struct settings *s, struct port *ports, const uint8_t *owner)
+rx_messages_create(
+	const struct settings *s, struct port *ports, const uint8_t *owner, struct memory *memory)
 {
 	struct rx_messages *m = rte_zmalloc("rx_messages", sizeof(*m), RTE_CACHE_LINE_SIZE);
 	int ret;
@@ -223,7 +291,9 @@ rx_messages_create(const struct settings *s, struct port *ports, const uint8_t *
 		return NULL;
 	m->settings = s;
 	describe(&m->card, s);
-	ret = open_streams(m, ports, owner);
+	ret = open_devices(m, ports, owner);
+	if (ret == 0)
+		ret = open_streams(m, memory);
 	if (ret == 0)
 		ret = publish_card(m);
 	if (ret == 0)
@@ -248,6 +318,7 @@ rx_messages_destroy(struct rx_messages *m)
 		if (st->cq != NULL)
 			rdma_cq_destroy(st->cq);
 	}
+	rx_ring_destroy(m->ring);
 	for (uint32_t i = 0; i < m->nb_devices; i++) {
 		if (m->listeners[i] != NULL)
 			rdma_conn_destroy(m->listeners[i]);

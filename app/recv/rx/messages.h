@@ -15,22 +15,25 @@
 #include "ingest/card.h"
 #include "rx/source_settings.h"
 
+struct memory;
 struct port;
 struct rdma_conn;
 struct rdma_cq;
 struct rdma_dev;
 struct rdma_pd;
 struct rdma_qp;
+struct rx_ring;
 struct settings;
 
 #define RX_DEVICES_MAX 16
 
-/** A stream's queue pair. Its context, for messages. */
+/** A stream's queue pair, and its context. */
 struct rx_message_stream {
 	uint32_t stream;
 	uint32_t device; /**< index in rx_messages.devices */
 	uint16_t poll_group;
-	struct rdma_cq *cq;
+	struct rdma_cq
+		*cq; /**< by reference: unused; in memory: NULL, the ring has those of events */
 	struct rdma_qp *qp;
 	struct rdma_conn *conn; /**< if the CM has connected it */
 };
@@ -44,6 +47,7 @@ struct rx_messages {
 	struct rdma_pd *pds[RX_DEVICES_MAX];
 	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
+	struct rx_ring *ring; /**< of messages in memory; NULL: they are delivered by reference */
 	/**
 	 * Headers that stand for those of a stream's packets, because a queue pair checks addresses
 	 * and ports itself: the configured source and destination, else zeros.
@@ -54,11 +58,12 @@ struct rx_messages {
 /**
  * Open a RoCE device on each port, which is started, and create and connect the queue pairs. Write
  * the card. *Control.*
- * @param owner  RX role of each stream
+ * @param owner   RX role of each stream
+ * @param memory  with which rings are registered
  * @return NULL with rte_errno; logged
  */
 struct rx_messages *rx_messages_create(
-	const struct settings *s, struct port *ports, const uint8_t *owner);
+	const struct settings *s, struct port *ports, const uint8_t *owner, struct memory *memory);
 
 /**
  * Create a stream's queue pair, and enter its number in the card. Without [ingest] service it is

@@ -16,10 +16,12 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_BURSTS] = "bursts",
 	[RX_WAITS] = "waits",
 	[RX_EVENTS] = "events",
+	[RX_EVENTS_LOST] = "events_lost",
 	[RX_HANDOFF_SENT] = "handoff",
 	[RX_PLACED] = "placed",
 	[RX_DUPLICATE] = "duplicate",
 	[RX_LATE] = "late",
+	[RX_OVERRUN] = "overrun",
 	[RX_REFUSED] = "refused",
 	[RX_OUTLIER] = "outlier",
 	[RX_BEYOND] = "after_run",
@@ -44,6 +46,7 @@ static const enum rx_counter counter_of_place[FRAME_PLACES] = {
 	[FRAME_PLACE_BEYOND] = RX_BEYOND,
 	[FRAME_PLACE_NO_RUN] = RX_NO_RUN,
 	[FRAME_PLACE_OTHER] = RX_OTHER,
+	[FRAME_PLACE_OVERRUN] = RX_OVERRUN,
 };
 
 /** Record a packet that is after the last frame of the run. */
@@ -283,13 +286,13 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			continue;
 		}
 		if (likely(result == FRAME_PLACED)) {
-			counter_add(&rx->counters[RX_PLACED], 1);
+			counter_add(&rx->counters[RX_PLACED], rx_packets_of(rx, p->stream));
 			if (rest == NULL)
 				continue;
 		} else {
 			const enum rx_counter counter = counter_of_drop(rx, p, result, retry);
 
-			counter_add(&rx->counters[counter], 1);
+			rx_count_drop(rx, p, counter);
 			if (result <= FRAME_PLACE_OUTLIER && counter != RX_STOPPED)
 				rx_note_drop(rx, p->stream, p->frame, counter);
 			else if (counter == RX_BEYOND)
@@ -397,7 +400,7 @@ drop_blocking(struct rx *rx)
 				frame_rx_vote_blocking(rx->table, rx->frx, p->stream, frame);
 			frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		}
-		counter_add(&rx->counters[RX_OUTLIER], 1);
+		rx_count_drop(rx, p, RX_OUTLIER);
 		rx_note_drop(rx, p->stream, p->frame, RX_OUTLIER);
 		rx->waiting[p->stream] = 0;
 		rx->nb_of_source[p->source]--;
@@ -472,6 +475,18 @@ poll_sources(struct rx *rx)
 	return total;
 }
 
+static uint64_t
+pending_packets(const struct rx *rx)
+{
+	uint64_t n = 0;
+
+	if (likely(!rx->transport->events))
+		return rx->nb_pending;
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		n += rx_packets_of(rx, rx->pending[i].stream);
+	return n;
+}
+
 /** Drop all pending packets, and those in the handoff ring and the outgoing buffers. */
 static void
 drop_waiting(struct rx *rx)
@@ -484,9 +499,9 @@ drop_waiting(struct rx *rx)
 
 		if (frame_rx_is_ours(rx->table, &frame))
 			frame_rx_drop(rx->table, rx->frx, rx->pending[i].stream, frame);
+		rx_count_drop(rx, &rx->pending[i], RX_STOPPED);
 		rte_pktmbuf_free(rx->pending[i].m);
 	}
-	counter_add(&rx->counters[RX_STOPPED], rx->nb_pending);
 	set_pending(rx, 0);
 	none_waits(rx);
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++) {
@@ -514,7 +529,7 @@ rx_publish(struct rx *rx)
 {
 	const uint64_t version = rx->version + 1;
 	struct rx_counts *to = &rx->published[version % 2];
-	uint64_t pending = rx->nb_pending;
+	uint64_t pending = pending_packets(rx);
 
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++)
 		pending += rx->nb_handoff_out[i];

@@ -136,7 +136,7 @@ struct rx_counts {
 	uint64_t handoff_taken; /**< packets that other RX roles have forwarded to this one */
 	uint64_t pending;	/**< packets that wait, are held or are to be forwarded */
 } __rte_cache_aligned;
-static_assert(sizeof(struct rx_counts) == 3 * RTE_CACHE_LINE_SIZE, "written once a poll");
+static_assert(sizeof(struct rx_counts) == 4 * RTE_CACHE_LINE_SIZE, "written once a poll");
 
 /** State of an RX role. Once it runs, only its RX lcore writes it, except `stop`. */
 struct rx {
@@ -193,8 +193,8 @@ struct rx {
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 16 * RTE_CACHE_LINE_SIZE, "read by other threads");
 static_assert(offsetof(struct rx, published) == 20 * RTE_CACHE_LINE_SIZE, "four lines");
-static_assert(sizeof(struct rx) == 4504 * RTE_CACHE_LINE_SIZE,
-	"27 lines, what may wait, what could not be used, and 64 lines of drops");
+static_assert(sizeof(struct rx) == 4506 * RTE_CACHE_LINE_SIZE,
+	"29 lines, what may wait, what could not be used, and 64 lines of drops");
 
 /**
  * Publish the counters. rx_poll() does it at its end. Only the role's lcore may call this.

@@ -15,6 +15,7 @@
 
 #include <rte_mbuf.h>
 
+#include "counter.h"
 #include "frames/detector.h"
 #include "frames/frame_rx.h"
 #include "rx/rx.h"
@@ -22,6 +23,8 @@
 /** Functions of a transport. */
 struct rx_transport {
 	const char *name;
+	/** A struct rx_packet is an event: it counts as all packets of its stream and frame. */
+	bool events;
 	/**
 	 * Take a burst of a queue: read its headers, let rx_accept() check them, and rx_take() place
 	 * the packets.
@@ -37,12 +40,31 @@ struct rx_transport {
 	 */
 	enum frame_placement (*place)(
 		struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest);
+	/** A packet is dropped that rx_accept() has checked. NULL: nothing to do but to free `m`. */
+	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
 	/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
 };
 
 extern const struct rx_transport rx_udp;       /**< UDP packets (udp.c) */
 extern const struct rx_transport rx_reference; /**< RoCE messages in mbufs (reference.c) */
+extern const struct rx_transport rx_memory;    /**< events of pixels in memory (ring.c) */
+
+/** As how many packets does a struct rx_packet count? */
+static inline uint32_t
+rx_packets_of(const struct rx *rx, uint32_t stream)
+{
+	return likely(!rx->transport->events) ? 1 : detector_stream_expected(rx->detector, stream);
+}
+
+/** Count a packet that is dropped. The caller frees its mbuf. */
+static inline void
+rx_count_drop(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
+{
+	counter_add(&rx->counters[cause], rx_packets_of(rx, p->stream));
+	if (rx->transport->dropped != NULL)
+		rx->transport->dropped(rx, p, cause);
+}
 
 /** Packets of a burst whose headers were read. They may be placed. */
 struct rx_batch {

@@ -350,7 +350,8 @@ mistakes_in_faults_are_named(void **state)
 	static const char *const bad[] = {"loss", "loss=", "loss=1.1", "loss=-0.1", "loss=nan",
 		"loss=0.1:3", "burst-loss=0.1", "burst-loss=0.1:0", "reorder=0.1:99999999",
 		"corrupt=0.1:head", "stall=32:1:2", "stall=0:5:4", "stall=0:5", "restart=x",
-		"restart=5:", "magic=1", "los=0.1"};
+		"restart=5:", "magic=1", "los=0.1", "drop=0.1", "drop=FIRST", "drop=SECOND:0.1",
+		"drop=LAST:2", "event-loss=x"};
 	struct fault_options options = {0};
 	struct detector_options detector = options_of(1, 1);
 

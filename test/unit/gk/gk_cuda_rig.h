@@ -66,7 +66,7 @@ pair_pieces(const struct pair *p, void *memory[16], uint64_t size[16])
 	PIECE(c->results, c->nb_frames * sizeof(*c->results));
 	if (!p->in_device)
 		PIECE(c->outputs, c->nb_outputs * c->layout.stride);
-	PIECE(p->cuda.raw, c->nb_frames * rig_raw_stride(&p->cuda));
+	PIECE(p->cuda.memory, RIG_TRAILER + c->nb_frames * rig_raw_stride(&p->cuda));
 	for (int i = 0; i < 3; i++) {
 		PIECE(p->cuda.p[i], plane);
 		PIECE(p->cuda.r[i], plane);
@@ -96,7 +96,7 @@ pair_move(struct pair *p)
 	struct gk_config *c = &p->cuda.config;
 	struct gk_channel *channel = c->channel;
 	const uint64_t plane = (gk_pixels(&c->geometry) * 4 + 255) & ~UINT64_C(255);
-	const uint64_t raw = c->nb_frames * rig_raw_stride(&p->cuda);
+	const uint64_t raw = RIG_TRAILER + c->nb_frames * rig_raw_stride(&p->cuda);
 	const uint64_t outputs = c->nb_outputs * c->layout.stride;
 	CUdeviceptr_v2 at;
 
@@ -110,8 +110,8 @@ pair_move(struct pair *p)
 	channel->coef[1].p[0] = at + 6 * plane;
 	for (int i = 0; i < GK_DARK_MAX; i++)
 		channel->dark[i].cells = at + 7 * plane + i * 2 * plane;
-	p->raw = p->packed + 7 * plane + GK_DARK_MAX * 2 * plane;
-	c->outputs = p->raw + raw;
+	p->raw = p->packed + 7 * plane + GK_DARK_MAX * 2 * plane + RIG_TRAILER;
+	c->outputs = p->raw + raw - RIG_TRAILER;
 	pair_copy(p, (uintptr_t)c->outputs, (uintptr_t)p->host.config.outputs, outputs, 0);
 	for (int i = 0; i < GK_DARK_MAX; i++)
 		pair_copy(p, channel->dark[i].cells, (uintptr_t)p->cuda.cells[i],
@@ -138,11 +138,13 @@ pair_coef(struct pair *p)
 		pair_copy(p, coef[1].p[0], (uintptr_t)p->host.p_next, plane, 0);
 }
 
-/* Call rig_open() for both; `tune` may change the CUDA rig's configuration. */
+/*
+ * Call rig_open_trailers() for both; `tune` may change the CUDA rig's configuration.
+ */
 static inline void
-pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
-	uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
-	void (*tune)(struct gk_config *))
+pair_open_trailers(struct pair *p, const struct gk_geometry *g, enum gk_value value,
+	uint32_t nnz_cap, uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
+	void (*tune)(struct gk_config *), int trailers)
 {
 	struct gk_config *c = &p->cuda.config;
 	void *memory[16];
@@ -150,8 +152,8 @@ pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint
 	uint32_t n;
 
 	memset(p, 0, sizeof(*p));
-	rig_open(&p->host, g, value, nnz_cap, gangs, slots, first);
-	rig_open(&p->cuda, g, value, nnz_cap, gangs, slots, first);
+	rig_open_trailers(&p->host, g, value, nnz_cap, gangs, slots, first, trailers);
+	rig_open_trailers(&p->cuda, g, value, nnz_cap, gangs, slots, first, trailers);
 	p->cuda.ops->destroy(p->cuda.gk);
 	p->cuda.gk = NULL;
 	p->cuda.ops = gk_ops_find("cuda");
@@ -177,6 +179,14 @@ pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint
 		tune(c);
 	if (p->cuda.ops->create(c, &p->cuda.gk) != 0)
 		fail_msg("%s", p->cuda.ops->why());
+}
+
+static inline void
+pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
+	uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
+	void (*tune)(struct gk_config *))
+{
+	pair_open_trailers(p, g, value, nnz_cap, gangs, slots, first, in_device, tune, 0);
 }
 
 static inline void
@@ -209,13 +219,14 @@ pair_frame(struct pair *p, uint32_t slot)
 {
 	const struct gk_frame *from = rig_frame(&p->host, slot);
 	struct gk_frame *to = rig_frame(&p->cuda, slot);
-	const uint64_t size = rig_raw_stride(&p->host);
+	/* with the leader of the first tile */
+	const uint64_t size = rig_raw_stride(&p->host), at = slot * size - RIG_TRAILER;
 
 	if (p->in_device)
-		pair_copy(p, (uintptr_t)p->raw + slot * size, (uintptr_t)p->host.raw + slot * size,
-			size, 0);
+		pair_copy(p, (uintptr_t)p->raw + at, (uintptr_t)p->host.raw + at,
+			size + RIG_TRAILER, 0);
 	else
-		memcpy(p->raw + slot * size, p->host.raw + slot * size, size);
+		memcpy(p->raw + at, p->host.raw + at, size + RIG_TRAILER);
 	memcpy(to, from, sizeof(*to));
 	for (uint32_t t = 0; t < p->host.config.geometry.tiles; t++)
 		to->packet[t] = from->packet[t] == 0
@@ -349,6 +360,12 @@ pair_compare(struct pair *p)
 	const struct gk_config *h = &p->host.config, *c = &p->cuda.config;
 	const uint64_t plane = gk_pixels(&h->geometry) * sizeof(float);
 
+	for (uint32_t i = 0; i < h->nb_frames; i++)
+		if (rig_frame(&p->host, i)->flags & GK_FRAME_TRAILER)
+			pair_same("map of missing packets",
+				gk_missing_map(&h->geometry, rig_frame(&p->host, i)),
+				gk_missing_map(&c->geometry, rig_frame(&p->cuda, i)),
+				gk_missing_size(&h->geometry));
 	for (uint32_t i = 0; i < h->nb_frames; i++)
 		if (memcmp(&h->results[i], &c->results[i], sizeof(h->results[i])) != 0)
 			fail_msg("slot %u: count %u/%u nnz %u/%u sum %lld/%lld saturated %u/%u "

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "gk_cuda_rig.h"
+#include "gk_race.h"
 
 #define SLOTS 24
 
@@ -54,6 +55,8 @@ random_params(struct gk_params *p, const struct gk_config *c, uint64_t *rng)
 static void
 random_slots(struct pair *p, uint64_t *rng)
 {
+	uint64_t lost[8] = {0}; /* not used: both have the same trailers */
+
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		struct gk_frame *frame = rig_frame(&p->host, i);
 
@@ -65,6 +68,8 @@ random_slots(struct pair *p, uint64_t *rng)
 		frame->frame = rig_random(rng);
 		frame->out = rig_below(rng, 6) == 0 ? GK_NO_OUT : SLOTS - 1 - i;
 		frame->flags = rig_below(rng, 8);
+		if (p->host.config.trailers && rig_below(rng, 3) > 0)
+			rig_random_trailers(&p->host, i, lost, rng);
 		pair_frame(p, i);
 	}
 }
@@ -151,8 +156,8 @@ random_round(uint32_t gangs, uint32_t intervals, int in_device, uint64_t *rng)
 	uint32_t now = 0;
 	struct pair p;
 
-	pair_open(&p, &g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16, cap, gangs, SLOTS,
-		UINT32_MAX - rig_below(rng, 40), in_device, tune);
+	pair_open_trailers(&p, &g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16, cap, gangs,
+		SLOTS, UINT32_MAX - rig_below(rng, 40), in_device, tune, (int)rig_below(rng, 2));
 	rig_random_coef(&p.host, rng);
 	for (uint64_t x = 0; x < gk_pixels(&g); x += 7) /* NaN pedestals also keep their bits */
 		p.host.p[0][x] = rig_below(rng, 3) ? p.host.p[0][x] : rig_some_nan(rng);
@@ -239,19 +244,21 @@ test_lists(void **state)
 	}
 }
 
-/* A detector of one module, in every gang layout that has room. */
+/*
+ * A detector of one module, in every gang layout that has room, with packets of 4 and of 2 rows.
+ */
 static void
-test_module(void **state)
+module_of(const struct gk_geometry *geometry)
 {
-	const struct gk_geometry g = {128, 4, 1024};
+	const struct gk_geometry g = *geometry;
 	uint64_t rng = rig_seed("module");
 	struct pair p;
 
 	for (uint32_t gangs = 1; gangs <= 8; gangs *= 2) {
 		uint32_t now = 0;
 
-		pair_open(&p, &g, gangs % 3 ? GK_VALUE_F32 : GK_VALUE_I16, 60000, gangs, SLOTS, 0,
-			gangs > 2, tune);
+		pair_open_trailers(&p, &g, gangs % 3 ? GK_VALUE_F32 : GK_VALUE_I16, 60000, gangs,
+			SLOTS, 0, gangs > 2, tune, 1);
 		rig_random_coef(&p.host, &rng);
 		memcpy(p.host.p_next, p.host.p[0], gk_pixels(&g) * sizeof(float));
 		pair_coef(&p);
@@ -263,6 +270,38 @@ test_module(void **state)
 			pair_stop(&p);
 		pair_close(&p);
 	}
+}
+
+static void
+test_module(void **state)
+{
+	module_of(&(struct gk_geometry){128, 4, 1024});
+	module_of(&(struct gk_geometry){256, 2, 1024});
+}
+
+/* A thread of the host overwrites packets while the GPU copies them. */
+static void
+race(int wire)
+{
+	struct pair p;
+
+	if (once)
+		skip();
+	pair_open_trailers(&p, &race_geometry, GK_VALUE_F32, RACE_PIXELS, 1, PLACES, 0, 0, tune, 1);
+	run_race(&p.cuda, wire);
+	pair_close(&p);
+}
+
+static void
+test_race_seqlock(void **state)
+{
+	race(0);
+}
+
+static void
+test_race_wire(void **state)
+{
+	race(1);
 }
 
 /* The GPU's checks compared with gk_work_check(): one field of a valid descriptor is random. */
@@ -299,7 +338,7 @@ test_refused(void **state)
 			work.op = GK_OP_UPDATE;
 			work.nb_frames = 0;
 		}
-		switch (rig_below(&rng, 15)) {
+		switch (rig_below(&rng, 16)) {
 		case 0:
 			work.nb_frames = value;
 			break;
@@ -340,6 +379,9 @@ test_refused(void **state)
 		case 12: /* one of four is a multiple of 16 */
 			rig_frame(&p.cuda, 1)->packet[rig_below(&rng, 2)] =
 				(uintptr_t)p.raw + 4 * rig_below(&rng, 16);
+			break;
+		case 14: /* also trailers, which the configuration lacks */
+			rig_frame(&p.cuda, 1)->flags = rig_below(&rng, 2) ? 8 : value;
 			break;
 		case 13:
 			params->dark_alpha = rig_below(&rng, 2) ? 0.0f : 1.5f;
@@ -509,6 +551,8 @@ main(void)
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_module),
+		cmocka_unit_test(test_race_seqlock),
+		cmocka_unit_test(test_race_wire),
 		cmocka_unit_test(test_real),
 		cmocka_unit_test(test_refused),
 	};

@@ -425,6 +425,19 @@ test_restart(void **state)
 	/* nothing is known of what was lost where the new PSN is behind */
 	assert_int_equal(info_of(1).lost, 1 + 1000 + (1 << 22));
 	assert_int_equal(info_of(1).gaps, RTE_DIM(differences));
+	/* a little behind: packets are duplicates until they cannot be any more */
+	rig.tap = NULL;
+	assert_int_equal(rdma_qp_destroy(rig.end[0].qp), 0);
+	connect_sender(roce_psn_add(psn, -1000));
+	rig.tap = tap;
+	for (i = 0; i < 256 / 4; i++) {
+		post(RDMA_OP_SEND, 0, 3 * MTU + 64, 0, 0);
+		rig_step(&rig);
+	}
+	expect_none();
+	assert_int_equal(info_of(1).duplicates, 256);
+	expect_next();
+	assert_int_equal(info_of(1).gaps, RTE_DIM(differences) + 1);
 	finish();
 }
 

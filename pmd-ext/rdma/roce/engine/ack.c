@@ -250,7 +250,8 @@ roce_read_place(struct roce_qp *qp, const struct roce_wqe *wqe, const struct roc
 		roce_count(qp->poll_group, ROCE_RX_INVALID);
 		return false;
 	}
-	scatter(pkt, wqe->segment, offset, roce_poll_group_streams(qp->poll_group, wqe->length));
+	scatter(pkt, wqe->segment, offset,
+		roce_poll_group_streams(qp->poll_group, wqe->length >= ROCE_STREAM_MIN));
 	roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 	return true;
 }

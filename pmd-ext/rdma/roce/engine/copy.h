@@ -15,6 +15,36 @@
 
 /** Messages of at least this many bytes are written with non-temporal stores. */
 #define ROCE_STREAM_MIN 32768
+/**
+ * Shorter messages of at least this many bytes are, too, if they go one after the other through
+ * more memory than the following: then a line is never still in the lcore's cache when its turn
+ * comes again. Measured with messages of 4 KiB: no difference up to 64 KiB of memory, 15 % from 1
+ * MiB on, 45 % in 400 MB.
+ */
+#define ROCE_STREAM_PART 1024
+#define ROCE_STREAM_TURN (1024 * 1024)
+
+/** The memory that the messages of a queue pair go through, in rising order, again and again. */
+struct roce_turn {
+	uint64_t address; /**< of the latest message */
+	uint64_t bytes;	  /**< of the messages of this turn */
+	uint64_t before;  /**< of the turn before it */
+};
+
+/** Note a message. @return true: it is to be written with non-temporal stores */
+static inline bool
+roce_turn_next(struct roce_turn *t, uint64_t address, uint64_t length)
+{
+	if (address <= t->address) {
+		t->before = t->bytes;
+		t->bytes = 0;
+	}
+	t->address = address;
+	t->bytes += length;
+	return length >= ROCE_STREAM_MIN ||
+		(length >= ROCE_STREAM_PART &&
+			(t->bytes > ROCE_STREAM_TURN || t->before > ROCE_STREAM_TURN));
+}
 
 /**
  * Copy with non-temporal stores, if the CPU has them. Until the next roce_copy_fence(), other

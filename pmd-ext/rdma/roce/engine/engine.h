@@ -64,7 +64,7 @@ struct roce_poll_group {
 	struct rte_ring
 		*handover[ROCE_POLL_GROUPS_MAX]; /**< other poll group -> poll group: frames */
 
-	/* Messages by reference: [tail, head) are complete and not taken. Indexes are not wrapped. */
+	/* Messages by reference: [tail, head) are not taken yet. Indexes are not wrapped. */
 	uint32_t messages_head, messages_tail;
 	struct roce_message *messages; /**< ROCE_MESSAGES; NULL: no such queue pair yet */
 
@@ -153,12 +153,10 @@ roce_poll_group_settle(struct roce_poll_group *pg)
 	pg->streamed = false;
 }
 
-/** True if a message of this length is to be written with non-temporal stores. */
+/** Note that a packet is written with non-temporal stores. @return stream */
 static inline bool
-roce_poll_group_streams(struct roce_poll_group *pg, uint64_t length)
+roce_poll_group_streams(struct roce_poll_group *pg, bool stream)
 {
-	const bool stream = length >= ROCE_STREAM_MIN;
-
 	pg->streamed |= stream;
 	return stream;
 }

@@ -170,12 +170,16 @@ struct roce_responder {
 	uint8_t min_rnr_timer;
 	uint8_t rd_atom;
 	uint32_t say_psn; /**< PSN of a NAK */
+	/** UC: length of the latest run of packets behind the expected PSN, and the PSN after it */
+	uint32_t behind, behind_psn;
 	/* the inbound message */
 	struct roce_cursor at; /**< SEND */
 	uint64_t va;	       /**< WRITE: address of the next byte */
 	uint32_t rkey;
 	uint32_t left; /**< WRITE: bytes not yet received */
 	uint32_t received;
+	bool stream;	       /**< it is written with non-temporal stores */
+	struct roce_turn turn; /**< memory that messages go through */
 	/* Responder resources: the latest READs and atomics, [head - size, head). Jobs: responses
 	 * to be sent, in order. */
 	struct roce_resp_resource *answers;

@@ -52,6 +52,8 @@ roce_reference_create(struct roce_poll_group *pg, const struct rdma_roce_referen
 	reference =
 		rte_zmalloc_socket("roce_reference", sizeof(*reference), RTE_CACHE_LINE_SIZE, node);
 	if (!reference || !pg->messages) {
+		RDMA_LOG(ERR, "device %s: cannot allocate %u messages by reference",
+			pg->dev->base.name, ROCE_MESSAGES);
 		rte_free(reference);
 		rte_errno = ENOMEM;
 		return NULL;

@@ -8,6 +8,11 @@
 
 /** UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. */
 #define UC_BEHIND 65536
+/**
+ * UC: after this many such packets, each with the next PSN and none with an expected one between
+ * them, the peer has restarted. A network that duplicates packets delivers others meanwhile.
+ */
+#define UC_RESTARTED 256
 
 /** Result of a request. */
 enum verdict {
@@ -84,14 +89,24 @@ receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enu
 	roce_responder_fatal(qp, psn, nak);
 }
 
+/** True if a message into this receive is to be written with non-temporal stores. */
+static bool
+list_streams(struct roce_responder *r, const struct roce_rqe *rqe, const struct roce_packet *pkt)
+{
+	/* of a message of several packets only the room for it is known */
+	return rqe->nb_segments &&
+		roce_turn_next(&r->turn, (uintptr_t)rqe->segment[0].addr,
+			pkt->flags & ROCE_F_LAST ? pkt->length : rqe->length);
+}
+
 /** Write payload to the list of a receive, which must have room for it. */
 static void
 place_list(struct roce_poll_group *pg, struct roce_cursor *at, const struct roce_rqe *rqe,
-	const struct roce_packet *pkt)
+	const struct roce_packet *pkt, bool stream)
 {
-	const bool stream = roce_poll_group_streams(pg, rqe->length);
 	uint32_t from = 0, n;
 
+	roce_poll_group_streams(pg, stream);
 	while (from < pkt->length) {
 		n = RTE_MIN(pkt->length - from, rqe->segment[at->entry].length - at->offset);
 		if (n == 0) {
@@ -133,7 +148,9 @@ take_send(struct roce_qp *qp, const struct roce_packet *pkt)
 		receive_failed(qp, pkt->psn, RDMA_WC_LOC_LEN_ERR, ROCE_NAK_INVALID_REQUEST);
 		return REFUSED;
 	}
-	place_list(qp->poll_group, &r->at, rqe, pkt);
+	if (pkt->flags & ROCE_F_FIRST)
+		r->stream = list_streams(r, rqe, pkt);
+	place_list(qp->poll_group, &r->at, rqe, pkt, r->stream);
 	r->received += pkt->length;
 	r->inbound = ROCE_IN_SEND;
 	if (!(pkt->flags & ROCE_F_LAST))
@@ -189,8 +206,10 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_REMOTE_ACCESS);
 			return REFUSED;
 		}
+		if (pkt->flags & ROCE_F_FIRST)
+			r->stream = roce_turn_next(&r->turn, r->va, r->left);
 		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
-			roce_poll_group_streams(qp->poll_group, (uint64_t)r->received + r->left));
+			roce_poll_group_streams(qp->poll_group, r->stream));
 	}
 	r->va += pkt->length;
 	r->left -= pkt->length;
@@ -304,11 +323,16 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
 	 * after a later one. */
-	if (ahead < 0 && ahead >= -UC_BEHIND) {
-		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
-		roce_uc_count(&qp->uc.duplicates, 1);
-		return false;
+	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND)) {
+		r->behind = pkt->psn == r->behind_psn ? r->behind + 1 : 1;
+		r->behind_psn = roce_psn_add(pkt->psn, 1);
+		if (r->behind <= UC_RESTARTED) {
+			roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
+			roce_uc_count(&qp->uc.duplicates, 1);
+			return false;
+		}
 	}
+	r->behind = 0;
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
 		roce_uc_count(&qp->uc.gaps, 1);
@@ -402,7 +426,7 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 	/* An IPv4 header is stored in the last 20 bytes (A17.4.5.1). */
 	memcpy(grh + sizeof(grh) - pkt->l3_len, pkt->l3, pkt->l3_len);
 	roce_list_write(rqe->segment, &at, grh, sizeof(grh));
-	place_list(qp->poll_group, &at, rqe, pkt);
+	place_list(qp->poll_group, &at, rqe, pkt, list_streams(r, rqe, pkt));
 	if (pkt->flags & ROCE_F_IMM) {
 		wc.flags |= RDMA_WC_WITH_IMM;
 		wc.imm = roce_packet_imm(pkt);

@@ -332,8 +332,8 @@ roce_port_open(struct roce_dev *dev)
 	if (rte_is_zero_ether_addr(&dev->mac))
 		rte_eth_random_addr(dev->mac.addr_bytes);
 	fits = path_mtu(port_mtu);
-	if (fits < dev->mtu && is_virtual(dev->port)) {
-		/* net_memif reports 1500 for buffers of any size, and accepts longer frames */
+	/* this driver reports 1500 for buffers of any size, and accepts longer frames */
+	if (fits < dev->mtu && strcmp(info.driver_name, "net_memif") == 0) {
 		RDMA_LOG(NOTICE, "port %u: driver %s reports an MTU of %u, path MTU %u as requested",
 			dev->port, info.driver_name, port_mtu, dev->mtu);
 		fits = dev->mtu;

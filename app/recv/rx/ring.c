@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Events of RoCE streams whose pixels are in memory, and the rings in that memory. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+#include <rte_prefetch.h>
+
+#include <rdma.h>
+
+#include "counter.h"
+#include "port/memory.h"
+#include "rx/ring.h"
+#include "rx/rx.h"
+#include "rx/transport.h"
+#include "settings.h"
+
+RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, ring_logtype, "ingest: " __VA_ARGS__)
+
+/** Receives of a queue pair: events that may arrive between two polls. */
+#define RECEIVES 1024
+/** Receives that are posted at a time: a doorbell of an adapter costs some 100 ns. */
+#define RECEIVES_BATCH 32
+
+/** Alignment of a stream's ring: pages of the CPU, although pixels need only cache lines. */
+#define RING_ALIGN 4096
+
+/** Who uses a stream's queue pair: the control lcore may replace it. Nobody waits for the RX role. */
+enum ring_user {
+	RING_NOBODY,
+	RING_RX,      /**< the RX role posts receives */
+	RING_CONTROL, /**< there is no queue pair, or it is being replaced */
+};
+
+/** The header of a tile, as the RX role has copied it. */
+struct rx_ring_header {
+	uint8_t bytes[INGEST_TRAILER_BYTES];
+};
+
+/** Ring of a stream. Written by the RX role that owns the stream. */
+struct rx_ring_stream {
+	uint8_t *base;
+	/** [slots]: one for each slot, so that an event may wait as long as its frame is in the ring */
+	struct rx_ring_header *headers;
+	/** Frame + 1 of the last event, 0: none. With it the immediate becomes a frame number, and a
+	 * hole in the frames is a lost event. */
+	uint64_t last;
+	uint64_t next;	   /**< frames next ... end - 1 are taken before the next event */
+	uint64_t end;	   /**< frame + 1 of the event that is being taken */
+	bool repeated;	   /**< this event is the last one again */
+	uint32_t unposted; /**< receives that have completed and are not posted again, or fewer */
+	uint32_t user;	   /**< enum ring_user: who may post receives */
+	struct rdma_buffer buffer;
+} __rte_cache_aligned;
+
+/** Completion queue of a poll group. Written by the RX role that polls it. */
+struct rx_ring_queue {
+	struct rdma_cq *cq;
+	uint32_t nb_wc, taken; /**< completions in `wc`, and how many are taken */
+	struct rx_ring_stream
+		*filling; /**< stream with frames to take; NULL: take the next event */
+	uint32_t filling_stream;
+	struct rdma_wc wc[RX_BURST];
+} __rte_cache_aligned;
+
+struct rx_ring {
+	struct rx_messages *messages;
+	const struct detector *detector;
+	struct memory *memory;
+	uint64_t slot_mask;
+	uint64_t slot_bytes;
+	uint64_t tile_stride;
+	uint64_t ring_bytes; /**< of a stream, rounded up */
+	struct rdma_pool *pools[RX_DEVICES_MAX];
+	uint64_t prefault_ns, register_ns, bytes;
+	enum rdma_pages_kind kind;
+	struct rx_ring_stream stream[DETECTOR_STREAMS_MAX];
+	struct rx_ring_queue queue[RX_DEVICES_MAX][FRAME_RX_MAX];
+};
+
+static uint8_t *
+tile_at(const struct rx_ring *r, const struct rx_ring_stream *st, uint64_t frame, uint32_t tile)
+{
+	return st->base + (frame & r->slot_mask) * r->slot_bytes + tile * r->tile_stride;
+}
+
+static uint64_t *
+trailer_at(const struct rx_ring *r, const struct rx_ring_stream *st, uint64_t frame, uint32_t tile)
+{
+	return (uint64_t *)(tile_at(r, st, frame, tile) + r->messages->card.tile_bytes);
+}
+
+/** Number of the frame that a trailer is of. */
+static uint64_t
+number_of(const uint64_t *trailer)
+{
+	return rte_le_to_cpu_64(__atomic_load_n(trailer, __ATOMIC_ACQUIRE));
+}
+
+/** What is in the tiles of a stream's slot. */
+struct found {
+	uint32_t tile;	 /**< first tile with the frame's number */
+	bool any;	 /**< there is one */
+	bool newer;	 /**< a tile is of a later frame: the detector has lapped the ring */
+	uint64_t number; /**< of a tile that has the same low 24 bits as the frame; 0: none */
+};
+
+/** Look for the first tile of a frame in its slot. */
+static void
+look(const struct rx_ring *r, uint32_t stream, uint64_t frame, struct found *f)
+{
+	const struct rx_ring_stream *st = &r->stream[stream];
+	const uint32_t end = r->detector->expect_to[stream];
+
+	*f = (struct found){0};
+	for (uint32_t t = r->detector->expect_from[stream]; t < end; t++) {
+		const uint64_t number = number_of(trailer_at(r, st, frame, t));
+
+		if (likely(number == frame)) {
+			f->any = true;
+			f->tile = t;
+			return;
+		}
+		if (number == FRAME_TRAILER_NONE)
+			continue;
+		if (((number ^ frame) & 0xFFFFFF) == 0)
+			f->number = number;
+		f->newer |= number > frame;
+	}
+}
+
+/** Copy the header of a tile. @return false: it has been overwritten meanwhile */
+static bool
+copy_header(struct rx_ring *r, uint32_t stream, uint64_t frame, uint32_t tile)
+{
+	struct rx_ring_stream *st = &r->stream[stream];
+	const uint64_t *trailer = trailer_at(r, st, frame, tile);
+
+	memcpy(&st->headers[frame & r->slot_mask], trailer, sizeof(struct rx_ring_header));
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return number_of(trailer) == frame;
+}
+
+/** The pixels of a stream's frame are not used: clear its trailers. */
+static void
+clear(struct rx_ring *r, uint32_t stream, uint64_t frame)
+{
+	const struct rx_ring_stream *st = &r->stream[stream];
+
+	for (uint32_t t = r->detector->expect_from[stream]; t < r->detector->expect_to[stream];
+		t++) {
+		uint64_t *trailer = trailer_at(r, st, frame, t);
+
+		if (number_of(trailer) == frame)
+			__atomic_store_n(trailer, FRAME_TRAILER_NONE, __ATOMIC_RELAXED);
+	}
+}
+
+/** Count an event that is none: of another stream's number, or with data. */
+static void
+refuse_event(struct rx *rx, uint32_t stream, const struct rdma_wc *wc)
+{
+	const rte_be32_t imm = rte_cpu_to_be_32(wc->imm);
+	const struct rx_excerpt e = {.headers = rx->messages->headers[stream],
+		.data = &imm,
+		.bytes = sizeof(imm),
+		.length = SOURCE_HEADERS + wc->byte_len};
+
+	counter_add(&rx->counters[RX_PACKETS], 1);
+	counter_add(&rx->counters[RX_MALFORMED], 1);
+	rx_keep_sample(rx, RX_MALFORMED, stream, &e);
+}
+
+/**
+ * Find the frame of an event. The immediate has its low 24 bits. The others follow from the event
+ * before, or, if the detector was restarted since, from a trailer.
+ */
+static uint64_t
+frame_of(const struct rx_ring *r, uint32_t stream, uint32_t imm)
+{
+	const uint64_t last = r->stream[stream].last;
+	const uint64_t frame = ingest_immediate_frame(imm, last == 0 ? 0 : last - 1);
+	struct found f;
+
+	look(r, stream, frame, &f);
+	return f.any || f.number == 0 ? frame : f.number;
+}
+
+/**
+ * Take the next event of a queue. Its frame is taken next, and before it those whose events were
+ * lost: as many as are still in the ring.
+ * @return false: there is none
+ */
+static bool
+take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
+{
+	const struct rdma_wc *wc;
+	const struct rx_message_stream *of;
+	struct rx_ring_stream *st;
+	uint64_t frame;
+
+	if (q->taken == q->nb_wc) {
+		q->taken = 0;
+		q->nb_wc = rdma_poll_cq(q->cq, q->wc, RTE_DIM(q->wc));
+		if (q->nb_wc == 0)
+			return false;
+	}
+	wc = &q->wc[q->taken++];
+	of = wc->qp_context;
+	/* the queue pair is in error, and ROLE_CONNECT replaces it */
+	if (unlikely(wc->status != RDMA_WC_SUCCESS || of->qp != wc->qp))
+		return true;
+	st = &r->stream[of->stream];
+	st->unposted++;
+	if (unlikely((wc->flags & RDMA_WC_WITH_IMM) == 0 || wc->byte_len != 0 ||
+		    ingest_immediate_stream(wc->imm) != of->stream)) {
+		refuse_event(rx, of->stream, wc);
+		return true;
+	}
+	counter_add(&rx->counters[RX_EVENTS], 1);
+	frame = frame_of(r, of->stream, wc->imm);
+	st->next = frame;
+	if (st->last != 0 && frame > st->last)
+		st->next = RTE_MAX(st->last, frame - RTE_MIN(frame, r->slot_mask));
+	st->repeated = frame + 1 == st->last;
+	st->last = st->end = frame + 1;
+	q->filling = st;
+	q->filling_stream = of->stream;
+	return true;
+}
+
+/** Packets of a burst, before their headers are parsed. */
+struct burst {
+	struct rx_packet packets[RX_BURST];
+	const uint8_t *header[RX_BURST];
+	uint32_t n;
+};
+
+/** Take the next frame of the stream that is being filled. */
+static void
+take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct burst *b)
+{
+	const uint32_t stream = q->filling_stream;
+	struct rx_ring_stream *st = q->filling;
+	const uint64_t frame = st->next++;
+	const uint32_t expected = detector_stream_expected(r->detector, stream);
+	const bool event = st->next == st->end;
+	struct found f;
+
+	if (event)
+		q->filling = NULL;
+	look(r, stream, frame, &f);
+	/* nothing came, and what was here before has been given back */
+	if (!f.any && !f.newer && !(event && st->repeated))
+		return;
+	counter_add(&rx->counters[RX_EVENTS_LOST], !event);
+	counter_add(&rx->counters[RX_PACKETS], expected);
+	if (!f.any && !f.newer) {
+		counter_add(&rx->counters[RX_DUPLICATE], expected);
+		return;
+	}
+	counter_add(&rx->counters[RX_BYTES], expected * r->tile_stride);
+	if (!f.any || !copy_header(r, stream, frame, f.tile)) {
+		counter_add(&rx->counters[RX_OVERRUN], expected);
+		return;
+	}
+	b->packets[b->n] = (struct rx_packet){
+		.header = st->headers[frame & r->slot_mask].bytes, .stream = stream};
+	b->packets[b->n].packet = f.tile;
+	b->header[b->n] = b->packets[b->n].header;
+	b->n++;
+}
+
+/** Post receives without bytes. @return how many */
+static uint32_t
+post_receives(struct rdma_qp *qp, uint32_t n)
+{
+	static const struct rdma_recv_wr wr[RECEIVES_BATCH];
+	uint32_t posted = 0, now = 1;
+
+	for (; posted < n && now > 0; posted += now)
+		now = rdma_post_recv(qp, wr, RTE_MIN(n - posted, (uint32_t)RECEIVES_BATCH));
+	return posted;
+}
+
+/** Post the receives of events that were taken. */
+static void
+post(struct rx_ring *r, uint32_t stream)
+{
+	struct rx_ring_stream *st = &r->stream[stream];
+	uint32_t nobody = RING_NOBODY;
+
+	if (!__atomic_compare_exchange_n(
+		    &st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	st->unposted -= post_receives(r->messages->streams[stream].qp, st->unposted);
+	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
+}
+
+static uint32_t
+poll_ring(struct rx *rx, uint32_t source)
+{
+	const struct rx_messages *m = rx->messages;
+	struct rx_ring *r = m->ring;
+	struct detector_packet parsed[RX_BURST];
+	struct rx_batch batch;
+	struct rx_dropped drop;
+	struct rx_ring_queue *q;
+	struct burst b;
+	uint32_t n = 0, kept;
+
+	if (source == rx->nb_queues)
+		return 0;
+	q = &r->queue[rx->queues[source].port][rx->queues[source].queue];
+	rdma_progress(m->devices[rx->queues[source].port], rx->queues[source].queue);
+	batch = (struct rx_batch){.packets = b.packets};
+	b.n = drop.n = 0;
+	rx_check_positions(rx, &batch);
+	while (b.n < RX_BURST && n < RX_BURST) {
+		if (q->filling != NULL) {
+			take_frame(rx, r, q, &b);
+			continue;
+		}
+		if (!take_event(rx, r, q))
+			break;
+		n++;
+	}
+	if (n == 0 && b.n == 0)
+		return 0;
+	rx->counted = true;
+	counter_add(&rx->counters[RX_BURSTS], 1);
+	for (uint32_t i = 0; i < q->taken; i++) {
+		const struct rx_message_stream *of = q->wc[i].qp_context;
+
+		if (r->stream[of->stream].unposted >= RECEIVES_BATCH)
+			post(r, of->stream);
+	}
+	if (b.n > 0)
+		rx->detector->ops->parse(b.header, parsed, b.n);
+	/* the header of another packet was written to this address */
+	for (uint32_t i = 0; i < b.n; i++)
+		if (unlikely(parsed[i].packet != b.packets[i].packet))
+			parsed[i].packet = DETECTOR_PACKET_BAD;
+	kept = rx_accept(rx, source, b.packets, parsed, b.n, &batch, &drop);
+	rx_take(rx, b.packets, kept);
+	return q->filling != NULL ? RX_BURST : n;
+}
+
+static enum frame_placement
+place_stream(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest)
+{
+	const struct rx_ring *r = rx->messages->ring;
+	const struct rx_ring_stream *st = &r->stream[p->stream];
+
+	RTE_SET_USED(rest);
+	/* while the event waited, a later frame took its slot, and its header with it */
+	if (unlikely(number_of((const uint64_t *)(uintptr_t)p->header) != p->frame)) {
+		frame_rx_drop(rx->table, rx->frx, p->stream, frame);
+		return FRAME_PLACE_OVERRUN;
+	}
+	return frame_rx_place_stream(rx->table, rx->frx, p->stream, frame, p->header,
+		(uintptr_t)tile_at(r, st, p->frame, 0), r->tile_stride);
+}
+
+/** An event is dropped: its frame's pixels are not used. */
+static void
+forget_event(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
+{
+	/* after a duplicate the pixels are still in use */
+	if (cause != RX_DUPLICATE && cause != RX_OVERRUN)
+		clear(rx->messages->ring, p->stream, p->frame);
+}
+
+static const uint8_t *
+event_headers(const struct rx *rx, const struct rx_packet *p)
+{
+	return rx->messages->headers[p->stream];
+}
+
+const struct rx_transport rx_memory = {
+	.name = "memory",
+	.events = true,
+	.poll = poll_ring,
+	.place = place_stream,
+	.dropped = forget_event,
+	.headers = event_headers,
+};
+
+/* ---- creation ---- */
+
+/** Create the completion queues of a device's poll groups. */
+static int
+create_queues(struct rx_ring *r, uint32_t device)
+{
+	struct rx_messages *m = r->messages;
+	uint32_t streams[FRAME_RX_MAX] = {0};
+
+	for (uint32_t s = 0; s < m->card.streams; s++)
+		if (m->streams[s].device == device)
+			streams[m->streams[s].poll_group]++;
+	for (uint32_t g = 0; g < FRAME_RX_MAX; g++) {
+		if (streams[g] == 0)
+			continue;
+		r->queue[device][g].cq =
+			rdma_cq_create(m->devices[device], streams[g] * RECEIVES, g);
+		if (r->queue[device][g].cq == NULL)
+			return -rte_errno;
+	}
+	return 0;
+}
+
+/** Allocate and register the rings of a device's streams. */
+static int
+create_pool(struct rx_ring *r, uint32_t device)
+{
+	struct rx_messages *m = r->messages;
+	struct rdma_pool_attr attr = {
+		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.numa_node = -1,
+	};
+	struct rdma_pool_info info;
+	struct rdma_dev_info dev;
+	uint32_t streams = 0;
+
+	for (uint32_t s = 0; s < m->card.streams; s++)
+		streams += m->streams[s].device == device;
+	if (streams == 0)
+		return 0;
+	rdma_dev_info_get(m->devices[device], &dev);
+	attr.bytes = streams * r->ring_bytes;
+	/* a ring lies in one region */
+	if (dev.max_mr_bytes < attr.bytes)
+		attr.region_bytes = dev.max_mr_bytes / r->ring_bytes * r->ring_bytes;
+	r->pools[device] = rdma_pool_create(m->pds[device], &attr);
+	if (r->pools[device] == NULL) {
+		LOG(ERR,
+			"cannot allocate %" PRIu64 " MiB for the rings of %u streams: %s; set "
+			"[ingest] slots lower, or give the host more huge pages\n",
+			attr.bytes >> 20, streams, rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	rdma_pool_info_get(r->pools[device], &info);
+	r->bytes += info.bytes;
+	r->prefault_ns += info.prefault_ns;
+	r->register_ns += info.register_ns;
+	r->kind = RTE_MAX(r->kind, info.kind);
+	return 0;
+}
+
+/** No tile has a frame yet. */
+static void
+clear_ring(const struct rx_ring *r, const struct rx_ring_stream *st)
+{
+	for (uint64_t slot = 0; slot <= r->slot_mask; slot++)
+		for (uint32_t t = 0; t < r->messages->card.tiles; t++)
+			*trailer_at(r, st, slot, t) = FRAME_TRAILER_NONE;
+}
+
+/** Allocate a stream's ring, register it with the GPU and enter it in the card. */
+static int
+create_stream(struct rx_ring *r, uint32_t stream)
+{
+	struct rx_messages *m = r->messages;
+	struct rx_ring_stream *st = &r->stream[stream];
+	uint64_t begin;
+	int ret;
+
+	st->headers = rte_zmalloc(
+		"ring_headers", (r->slot_mask + 1) * sizeof(*st->headers), RTE_CACHE_LINE_SIZE);
+	if (st->headers == NULL)
+		return -ENOMEM;
+	ret = rdma_pool_alloc(
+		r->pools[m->streams[stream].device], r->ring_bytes, RING_ALIGN, &st->buffer);
+	if (ret != 0)
+		return ret;
+	st->base = st->buffer.addr;
+	st->user = RING_CONTROL;
+	clear_ring(r, st);
+	begin = rte_rdtsc();
+	ret = memory_adopt(r->memory, st->base, r->ring_bytes);
+	r->register_ns += (rte_rdtsc() - begin) * 1e9 / rte_get_tsc_hz();
+	m->card.stream[stream].base = (uintptr_t)st->base;
+	m->card.stream[stream].rkey = st->buffer.rkey;
+	return ret;
+}
+
+struct rx_ring *
+rx_ring_create(struct rx_messages *m, struct memory *memory)
+{
+	static const char *const kinds[] = {"huge pages", "transparent huge pages", "small pages"};
+	struct rx_ring *r = rte_zmalloc("rx_ring", sizeof(*r), RTE_CACHE_LINE_SIZE);
+	int ret = 0;
+
+	if (r == NULL)
+		return NULL;
+	r->messages = m;
+	r->detector = &m->settings->detector;
+	r->memory = memory;
+	r->slot_mask = m->card.slots - 1;
+	r->slot_bytes = m->card.slot_bytes;
+	r->tile_stride = m->card.tile_bytes + m->card.trailer_bytes;
+	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, (uint64_t)RING_ALIGN);
+	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
+		ret = create_queues(r, d);
+		if (ret == 0)
+			ret = create_pool(r, d);
+	}
+	for (uint32_t s = 0; s < m->card.streams && ret == 0; s++)
+		ret = create_stream(r, s);
+	if (ret != 0) {
+		rx_ring_destroy(r);
+		rte_errno = -ret;
+		return NULL;
+	}
+	LOG(INFO,
+		"rings of %u streams: %" PRIu64 " MiB on %s, faulted in in %.1f ms, registered in "
+		"%.1f ms\n",
+		m->card.streams, r->bytes >> 20, kinds[r->kind], r->prefault_ns / 1e6,
+		r->register_ns / 1e6);
+	return r;
+}
+
+void
+rx_ring_destroy(struct rx_ring *r)
+{
+	if (r == NULL)
+		return;
+	for (uint32_t s = 0; s < r->messages->card.streams; s++) {
+		struct rx_ring_stream *st = &r->stream[s];
+
+		if (st->base != NULL) {
+			memory_abandon(r->memory, st->base);
+			rdma_pool_free(r->pools[r->messages->streams[s].device], &st->buffer);
+		}
+		rte_free(st->headers);
+	}
+	for (uint32_t d = 0; d < r->messages->nb_devices; d++) {
+		if (r->pools[d] != NULL)
+			rdma_pool_destroy(r->pools[d]);
+		for (uint32_t g = 0; g < FRAME_RX_MAX; g++)
+			if (r->queue[d][g].cq != NULL)
+				rdma_cq_destroy(r->queue[d][g].cq);
+	}
+	rte_free(r);
+}
+
+void
+rx_ring_describe(struct rx_ring *r, uint32_t stream, struct rdma_qp_attr *attr)
+{
+	const struct rx_message_stream *st = &r->messages->streams[stream];
+
+	attr->send_cq = attr->recv_cq = r->queue[st->device][st->poll_group].cq;
+	attr->max_recv_wr = RECEIVES;
+	attr->max_send_wr = 1;
+	attr->receive_only = true;
+}
+
+void
+rx_ring_detach(struct rx_ring *r, uint32_t stream)
+{
+	uint32_t *user = &r->stream[stream].user;
+	uint32_t nobody;
+
+	do {
+		nobody = RING_NOBODY;
+		if (__atomic_load_n(user, __ATOMIC_RELAXED) == RING_CONTROL)
+			return;
+	} while (!__atomic_compare_exchange_n(
+		user, &nobody, RING_CONTROL, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+}
+
+int
+rx_ring_attach(struct rx_ring *r, uint32_t stream)
+{
+	const uint32_t n = post_receives(r->messages->streams[stream].qp, RECEIVES);
+
+	__atomic_store_n(&r->stream[stream].user, RING_NOBODY, __ATOMIC_RELEASE);
+	return n == RECEIVES ? 0 : -rte_errno;
+}
+
+void
+rx_ring_info_get(const struct rx_ring *r, struct rx_ring_info *info)
+{
+	*info = (struct rx_ring_info){.bytes = r->bytes,
+		.kind = r->kind,
+		.prefault_ns = r->prefault_ns,
+		.register_ns = r->register_ns};
+}

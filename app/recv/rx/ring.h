@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Rings of RoCE streams whose device writes the detector's messages into memory (ingest/card.h). The
+ * RX role sees events only, one for each stream and frame. Gangs read the pixels in the ring, and
+ * find by the trailers what has not come.
+ *
+ * Slot. The RX role that owns the stream clears the trailers of a frame when its pixels are no longer
+ * used, or when its event is dropped. What is lost of a later frame then never has that frame's
+ * number, not even if a restarted detector sends the same number again.
+ *
+ * Lost events. The next event of the stream shows the frames before it, see rx_ring_stream.last.
+ */
+#ifndef RX_RING_H
+#define RX_RING_H
+
+#include <stdint.h>
+
+#include <rdma_pool.h>
+
+#include "frames/detector.h"
+#include "rx/messages.h"
+
+struct memory;
+struct rdma_qp_attr;
+struct rx_ring;
+
+/** What rings cost before the run. */
+struct rx_ring_info {
+	uint64_t bytes;
+	enum rdma_pages_kind kind; /**< the worst kind of all pages */
+	uint64_t prefault_ns;	   /**< time to map and fault in all pages */
+	uint64_t register_ns;	   /**< time to register them with the devices and the GPU */
+};
+
+/**
+ * Allocate and register the rings of all streams, and enter their addresses and keys in the card.
+ * Devices and poll groups of the streams are known. *Control.*
+ * @return NULL with rte_errno; logged
+ */
+struct rx_ring *rx_ring_create(struct rx_messages *m, struct memory *memory);
+
+/** Free the rings. Their queue pairs are destroyed, and gangs have ended. NULL is allowed. */
+void rx_ring_destroy(struct rx_ring *ring);
+
+/** Complete the attributes of a stream's queue pair. *Control.* */
+void rx_ring_describe(struct rx_ring *ring, uint32_t stream, struct rdma_qp_attr *attr);
+
+/** A stream's queue pair has been created: post its receives. *Control.* @return 0 or -errno */
+int rx_ring_attach(struct rx_ring *ring, uint32_t stream);
+
+/** A stream's queue pair will be destroyed: its RX role no longer uses it. *Control.* */
+void rx_ring_detach(struct rx_ring *ring, uint32_t stream);
+
+/** Any thread. */
+void rx_ring_info_get(const struct rx_ring *ring, struct rx_ring_info *info);
+
+#endif
