@@ -15,9 +15,10 @@
  * RDMA_STREAM_ENDED -> rdma_stream_leave() -> rdma_stream_receiver_destroy().
  *
  * Threads. Functions marked *Control.* are called by the control lcore of rdma.h, the others by the
- * lcore that owns the poll group. Both may be the same lcore; with `verbs` they must be. The
- * control lcore hands each event of the device's rdma_poll_cm() to the `_event()` functions of all its
- * senders and receivers until one returns true, and calls the `_control()` functions every
+ * lcore that owns the poll group. Both may be the same lcore; with `verbs` they must be.
+ *
+ * The control lcore hands each event of the device's rdma_poll_cm() to the `_event()` functions of
+ * all its senders and receivers until one returns true. It calls the `_control()` functions every
  * millisecond or so.
  */
 

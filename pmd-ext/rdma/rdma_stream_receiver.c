@@ -444,7 +444,7 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 	} else if (phase == PHASE_RUN && event->type == RDMA_EVENT_REJECTED &&
 		event->status == REJ_CONSUMER && event->private_len >= sizeof(why)) {
 		memcpy(&why, event->private_data, sizeof(why));
-		/* busy: the old connection is not gone yet. Else the member is not known any more */
+		/* busy: the old connection still exists. Else the member is not known any more */
 		if (why != -EBUSY)
 			phase_set(r, PHASE_CLOSE);
 	}

@@ -25,11 +25,12 @@
 #define COMPLETIONS 32
 #define EVENTS	    8
 
-#define CM_US	      1000 /* time between two polls of the CM */
-#define RETRY_MS      100  /* until a receiver that is not there yet is tried again */
-#define LINGER_MS     300  /* for a peer to empty a shared ring before the port is stopped */
-#define END_MS	      1000 /* to wait for the end of a connection or a queue pair */
-#define HEADERS_BYTES (14 + 20 + 8 + 12 + 4)
+#define CM_US		1000 /* time between two polls of the CM */
+#define RETRY_MS	100  /* until a receiver that is not there yet is tried again */
+#define LINGER_MS	300  /* for a peer to empty a shared ring before the port is stopped */
+#define END_MS		1000 /* to wait for the end of a connection or a queue pair */
+#define REJ_NO_LISTENER 8    /* invalid service id (IBTA 12.6.7.2) */
+#define HEADERS_BYTES	(14 + 20 + 8 + 12 + 4)
 
 enum stream_state {
 	STREAM_IDLE,	   /* not connected yet */
@@ -56,6 +57,7 @@ struct stream {
 struct transmit_streams {
 	const struct detector_options *options;
 	struct ingest_card card;
+	struct sockaddr_storage to; /* --connect */
 	struct rdma_dev_info info;
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
@@ -83,6 +85,50 @@ failed(const struct transmit_streams *s, const char *what)
 }
 
 /* ---- open ----------------------------------------------------------------------------------- */
+
+static int
+parse_ip(const char *text, uint16_t port, struct sockaddr_storage *addr)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)addr;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)addr;
+
+	memset(addr, 0, sizeof(*addr));
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons(port);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* Parse ADDRESS:PORT; an IPv6 address may be in brackets. */
+static int
+parse_connect(const char *text, struct sockaddr_storage *addr)
+{
+	const char *colon = strrchr(text, ':');
+	char ip[INGEST_ADDRESS_LEN + 2], *start = ip;
+	unsigned long port;
+	char *end;
+
+	if (colon != NULL && (size_t)(colon - text) < sizeof(ip)) {
+		snprintf(ip, sizeof(ip), "%.*s", (int)(colon - text), text);
+		if (ip[0] == '[' && ip[strlen(ip) - 1] == ']') {
+			ip[strlen(ip) - 1] = '\0';
+			start++;
+		}
+		port = strtoul(colon + 1, &end, 10);
+		if (colon[1] >= '0' && colon[1] <= '9' && *end == '\0' && port >= 1 &&
+			port <= UINT16_MAX && parse_ip(start, (uint16_t)port, addr) == 0)
+			return 0;
+	}
+	warnx("--connect: found '%s', expected ADDRESS:PORT, as in 10.0.0.1:7471", text);
+	return -EINVAL;
+}
 
 /* Whether single RoCE packets are to be lost, or PSNs used up by lost messages. */
 static bool
@@ -182,6 +228,8 @@ transmit_streams_open(const struct detector_options *options, struct transmit_st
 	if (options->card_path != NULL)
 		ret = message_card_read(
 			&s->card, options->card_path, options->transport, &options->wire);
+	else
+		ret = parse_connect(options->connect, &s->to);
 	if (ret == 0)
 		ret = open_device(s);
 	if (ret == 0)
@@ -214,50 +262,6 @@ transmit_streams_register(struct transmit_streams *s, const struct transmit_fram
 }
 
 /* ---- connect -------------------------------------------------------------------------------- */
-
-static int
-parse_ip(const char *text, uint16_t port, struct sockaddr_storage *addr)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)addr;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)addr;
-
-	memset(addr, 0, sizeof(*addr));
-	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-		return 0;
-	}
-	if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
-		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons(port);
-		return 0;
-	}
-	return -EINVAL;
-}
-
-/* Parse ADDRESS:PORT; an IPv6 address may be in brackets. */
-static int
-parse_connect(const char *text, struct sockaddr_storage *addr)
-{
-	const char *colon = strrchr(text, ':');
-	char ip[INGEST_ADDRESS_LEN + 2], *start = ip;
-	unsigned long port;
-	char *end;
-
-	if (colon != NULL && (size_t)(colon - text) < sizeof(ip)) {
-		snprintf(ip, sizeof(ip), "%.*s", (int)(colon - text), text);
-		if (ip[0] == '[' && ip[strlen(ip) - 1] == ']') {
-			ip[strlen(ip) - 1] = '\0';
-			start++;
-		}
-		port = strtoul(colon + 1, &end, 10);
-		if (colon[1] >= '0' && colon[1] <= '9' && *end == '\0' && port >= 1 &&
-			port <= UINT16_MAX && parse_ip(start, (uint16_t)port, addr) == 0)
-			return 0;
-	}
-	warnx("--connect: found '%s', expected ADDRESS:PORT, as in 10.0.0.1:7471", text);
-	return -EINVAL;
-}
 
 static uint64_t
 after_ms(uint32_t ms)
@@ -345,7 +349,7 @@ take_part(struct transmit_streams *s, uint32_t i)
 }
 
 static int
-request(struct transmit_streams *s, uint32_t i, const struct sockaddr_storage *to)
+request(struct transmit_streams *s, uint32_t i)
 {
 	uint8_t data[INGEST_REQUEST_BYTES];
 	const struct rdma_conn_attr attr = {
@@ -353,20 +357,36 @@ request(struct transmit_streams *s, uint32_t i, const struct sockaddr_storage *t
 
 	ingest_request_encode(i, s->options->transport, data);
 	s->stream[i].state = STREAM_CONNECTING;
-	s->stream[i].conn = rdma_conn_connect(s->stream[i].qp, (const struct sockaddr *)to, &attr);
+	s->stream[i].conn =
+		rdma_conn_connect(s->stream[i].qp, (const struct sockaddr *)&s->to, &attr);
 	return s->stream[i].conn == NULL ? failed(s, "connect") : 0;
 }
 
+static void
+refused(const struct transmit_streams *s, uint32_t i)
+{
+	const int status = s->stream[i].status;
+	char why[64];
+
+	if (status < 0)
+		snprintf(why, sizeof(why), "%s", rte_strerror(-status));
+	else
+		snprintf(why, sizeof(why), "rejected with reason %d%s", status,
+			status == REJ_NO_LISTENER ? ", no listener" : "");
+	warnx("stream %u: %s does not accept the connection: %s; check the receiver and --connect",
+		i, s->options->connect, why);
+}
+
 static int
-connect_by_cm(struct transmit_streams *s, uint32_t i, const struct sockaddr_storage *to,
-	uint64_t end, const volatile sig_atomic_t *stop)
+connect_by_cm(
+	struct transmit_streams *s, uint32_t i, uint64_t end, const volatile sig_atomic_t *stop)
 {
 	struct stream *stream = &s->stream[i];
 	struct rdma_qp_info info;
 	int ret;
 
 	for (;;) {
-		ret = request(s, i, to);
+		ret = request(s, i);
 		while (ret == 0 && stream->state == STREAM_CONNECTING)
 			ret = poll_until(s, UINT64_MAX, stop);
 		if (ret != 0 || stream->state == STREAM_UP)
@@ -379,19 +399,14 @@ connect_by_cm(struct transmit_streams *s, uint32_t i, const struct sockaddr_stor
 		if (ret == 0)
 			continue;
 		if (ret == -ETIMEDOUT)
-			warnx("stream %u: %s does not accept the connection: %s %d; check the "
-			      "receiver and --connect",
-				i, s->options->connect,
-				stream->status < 0 ? rte_strerror(-stream->status)
-						   : "rejected, reason",
-				stream->status);
+			refused(s, i);
 		return ret;
 	}
 	if (ret != 0)
 		return ret;
 	rdma_qp_info_get(stream->qp, &info);
 	if (s->loss != NULL)
-		packet_loss_stream(s->loss, i, to, stream->remote_qpn);
+		packet_loss_stream(s->loss, i, &s->to, stream->remote_qpn);
 	ret = take_part(s, i);
 	s->card.mtu = info.mtu; /* as the two ends have agreed */
 	return ret;
@@ -402,13 +417,10 @@ transmit_streams_connect(
 	struct transmit_streams *s, uint32_t seconds, const volatile sig_atomic_t *stop)
 {
 	const uint64_t end = rte_get_timer_cycles() + seconds * rte_get_timer_hz();
-	struct sockaddr_storage to;
 	int ret = 0;
 
-	if (s->options->connect != NULL)
-		ret = parse_connect(s->options->connect, &to);
 	for (uint32_t i = 0; ret == 0 && i < s->nb_streams; i++)
-		ret = s->options->connect != NULL ? connect_by_cm(s, i, &to, end, stop)
+		ret = s->options->connect != NULL ? connect_by_cm(s, i, end, stop)
 						  : connect_by_card(s, i, end, stop);
 	if (ret == 0)
 		s->mtu = s->card.mtu;

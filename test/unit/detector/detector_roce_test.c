@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * braggline-detector: captures of RoCE messages. The packets are decoded here from the formats of
- * IBTA chapter 9 and annex A17, and the messages are compared with the UDP packets of the same seed.
+ * IBTA chapter 9 and annex A17, and the messages are compared with the UDP packets of the same
+ * seed.
  */
 
 #include <arpa/inet.h>

@@ -254,7 +254,7 @@ test_wait_is_bounded(void **state)
 	assert_int_equal(rig_info(1).lost, 0);
 }
 
-/* A silent member is removed; when it speaks again it joins as a new one, and counts what it lost. */
+/* A silent member is removed. Later it joins as a new one, and counts what it has lost. */
 static void
 test_silent_member(void **state)
 {
@@ -507,8 +507,8 @@ static uint64_t forge_at;
 static bool
 tap_forge(const struct rig_frame *f)
 {
-	uint8_t *imm = f->stream - 4;
 	struct stream_header h = f->header;
+	uint8_t *imm;
 
 	if (!f->stream || f->to != 1 || h.sequence != forge_at)
 		return true;
@@ -532,6 +532,7 @@ tap_forge(const struct rig_frame *f)
 		break;
 	}
 	memcpy(f->stream, &h, sizeof(h));
+	imm = f->stream - 4;
 	imm[0] = h.sequence >> 24;
 	imm[1] = h.sequence >> 16;
 	imm[2] = h.sequence >> 8;
