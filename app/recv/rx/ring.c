@@ -196,6 +196,21 @@ frame_of(const struct rx_ring *r, uint32_t stream, uint32_t imm)
 	return f.any || f.number == 0 ? frame : f.number;
 }
 
+/**
+ * The frame numbers of a stream go back: its detector was restarted. Frames of before it that were
+ * given back have no number in the ring. Those after the last event had none, and are cleared here:
+ * what is lost of the same frames now must not find them.
+ */
+static void
+restart(struct rx_ring *r, uint32_t stream, uint64_t frame)
+{
+	struct rx_ring_stream *st = &r->stream[stream];
+
+	for (uint64_t i = 0; i <= r->slot_mask; i++)
+		clear(r, stream, st->last + i);
+	st->next = frame - RTE_MIN(frame, r->slot_mask);
+}
+
 /** Post receives without bytes. @return how many */
 static uint32_t
 post_receives(struct rdma_qp *qp, uint32_t n)
@@ -257,11 +272,10 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	counter_add(&rx->counters[RX_EVENTS], 1);
 	frame = frame_of(r, of->stream, wc->imm);
 	st->next = frame;
-	/* frames of before a restart have been given back: what is found is of after it */
-	if (frame > st->last || frame + r->slot_mask < st->last)
-		st->next = frame - RTE_MIN(frame, r->slot_mask);
-	if (frame > st->last)
-		st->next = RTE_MAX(st->next, st->last);
+	if (frame >= st->last)
+		st->next = RTE_MAX(st->last, frame - RTE_MIN(frame, r->slot_mask));
+	else if (frame + 1 < st->last)
+		restart(r, of->stream, frame);
 	st->repeated = frame + 1 == st->last;
 	st->last = st->end = frame + 1;
 	q->filling = st;
