@@ -151,7 +151,8 @@ settle_ingest(struct settings *s, struct config *c)
 	}
 	if (i->transport != INGEST_WRITE)
 		config_complain(c, "ingest", "delivery",
-			"must be reference with [detector] transport = send: a SEND has no address");
+			"must be reference with [detector] transport = send, which has no "
+			"addresses");
 	if (i->qpn != 0)
 		config_complain(c, "ingest", "qpn",
 			"must be auto with delivery = memory: the card has the numbers");
@@ -212,7 +213,8 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 	else if (strstr(p->rdma, "queue=") != NULL || strstr(p->rdma, "poll") != NULL ||
 		strstr(p->rdma, "handover=") != NULL)
 		config_complain(c, section, "device",
-			"must not set queue, poll_groups, poll or handover: the receiver sets them");
+			"must not set queue, poll_groups, poll or handover, which the receiver "
+			"sets");
 }
 
 static void

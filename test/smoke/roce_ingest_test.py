@@ -272,6 +272,9 @@ def live_equals_udp(where):
     receive(where, 'udp', udp, {})
     for name, transport, settings, options in (
             ('write', 'write', {}, ()), ('send', 'send', {}, ()),
+            ('memory', 'write', {'ingest.delivery': 'memory'}, ()),
+            ('connect-memory', 'write', {'ingest.delivery': 'memory', 'ingest.service': 4792},
+             ('--connect', '10.1.2.1:4792')),
             ('connect', 'write', {'ingest.service': 4792}, ('--connect', '10.1.2.1:4792'))):
         ledger, _, out = live(where, name, transport, settings, *options, '--rate', '2000')
         want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), name, ledger, out)

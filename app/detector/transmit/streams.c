@@ -164,7 +164,7 @@ create_queue_pairs(struct transmit_streams *s)
 		.recv_cq = s->cq,
 		.max_send_wr = DEPTH,
 		.max_recv_wr = 1,
-		.max_send_sge = 2,
+		.max_send_sge = 3, /* leader, pixels, trailer */
 		/* a completion shows that leader and trailer may be used again */
 		.signal_all = true,
 		.retry_count = 0xff,

@@ -1062,6 +1062,7 @@ check_trailers(struct builder *b, struct queued *q, const struct gk_result *resu
 	struct frame_record *r = q->record;
 	struct frame_closed closed = closed_of(b, q);
 
+	counter_add(&b->stats.not_found, result->missing);
 	counter_add(&b->stats.overrun, result->overrun);
 	if (result->missing + result->overrun > 0) {
 		frame_table_lose(
@@ -1071,13 +1072,14 @@ check_trailers(struct builder *b, struct queued *q, const struct gk_result *resu
 		describe_missing(b, &closed, r);
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	}
-	note_packets(b, &closed, r);
-	if (closed.packets == 0)
+	if (closed.packets == 0) {
 		r->verdict = FRAME_LOST;
-	else if (closed.missing > 0 && closed.packets < b->packets_min)
-		r->verdict = FRAME_INCOMPLETE;
-	else
+		return false;
+	}
+	note_packets(b, &closed, r);
+	if (closed.missing == 0 || closed.packets >= b->packets_min)
 		return true;
+	r->verdict = FRAME_INCOMPLETE;
 	return false;
 }
 

@@ -60,7 +60,9 @@ struct builder_stats {
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
 	/** missing packets of frames that were neither lost nor refused as a whole */
 	uint64_t missing_packets;
-	/** packets in memory that their sender overwrote while gangs read them; missing, too */
+	/** packets of placed events that gangs did not find in memory, and those that their sender
+	 * overwrote while gangs read them; both are missing */
+	uint64_t not_found;
 	uint64_t overrun;
 	uint64_t timeouts; /**< frames closed by timeout */
 	/** frames closed without streams that were behind, because slots were short */

@@ -129,6 +129,7 @@ need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
 		.gangs = s->gangs,
 		.workers = s->gang_workers,
 		.packets = gpu->packets ? GK_MEMORY_DEVICE : GK_MEMORY_HOST,
+		.trailers = settings_in_memory(s),
 	};
 
 	if (ops == NULL || ops->memory == NULL)
@@ -162,7 +163,8 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 		need_piece(
 			need, "RX role", sizeof(struct rx) + RX_HANDOFF_RING_SIZE * sizeof(void *));
 	for (uint32_t i = 0; i < s->nb_ports; i++)
-		need_port(need, s, gpu, &ports[i]);
+		if (!s->ports[i].adapter)
+			need_port(need, s, gpu, &ports[i]);
 }
 
 void

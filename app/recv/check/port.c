@@ -87,6 +87,10 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 		.reference = s->ports[index].payload == PAYLOAD_REFERENCE,
 		.is_virtual = true};
 	count_queues(p, s);
+	if (p->settings->adapter) {
+		rte_strscpy(p->name, p->settings->rdma, sizeof(p->name));
+		return;
+	}
 	rte_strscpy(p->name, p->settings->device, sizeof(p->name));
 	if (port_find(p->name, &id) != 0 || rte_eth_dev_info_get(id, &info) != 0)
 		return;
@@ -525,6 +529,11 @@ check_pools(struct check *c, const struct settings *s, const struct check_port *
 void
 check_port(struct check *c, const struct settings *s, const struct check_port *p)
 {
+	/* an adapter has no queues and pools of the receiver's */
+	if (p->settings->adapter) {
+		add(c, p, CHECK_NA, "device", "%s: tried when a run begins", p->name);
+		return;
+	}
 	check_device(c, p);
 	check_pools(c, s, p);
 	if (!p->present)

@@ -83,8 +83,8 @@ struct detector {
 	uint8_t expect_from[DETECTOR_STREAMS_MAX];
 	uint8_t expect_to[DETECTOR_STREAMS_MAX];
 	uint32_t expected; /**< packets of a frame that are sent, all streams */
-	/** Addresses of a packet's pixels: 1, or the number of RoCE packets over which the pixels of
-	 * a message are spread if messages are received by reference. */
+	/** Addresses of a packet's pixels: 1, or the number of RoCE packets over which the pixels
+	 * of a message are spread if messages are received by reference. */
 	uint32_t parts;
 	/** Expected status words: status & status_mask == status_value; 0, 0 = any. */
 	uint32_t status_mask;

@@ -198,9 +198,9 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
 }
 
 /**
- * Give tiles in memory back: their trailers no longer have a frame's number. If a restarted detector
- * sends the same number again and a tile of it is lost, the old pixels do not pass for it. A tile
- * that its sender has overwritten meanwhile belongs to a later frame.
+ * Give tiles in memory back: their trailers no longer have a frame's number. If a restarted
+ * detector sends the same number again and a tile of it is lost, the old pixels do not pass for
+ * it. A tile that its sender has overwritten meanwhile belongs to a later frame.
  */
 static void
 clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n)

@@ -483,8 +483,8 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 
 /**
  * Place all packets that a stream sends for a frame, which a device has written into memory. The
- * arguments are those of frame_rx_place(). Some of the packets may not have come: the gangs see that
- * in their trailers.
+ * arguments are those of frame_rx_place(). Some of the packets may not have come: the gangs see
+ * that in their trailers.
  * @param pixels  device address of those of packet 0
  * @param stride  bytes from the pixels of a packet to those of the next one
  */

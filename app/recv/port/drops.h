@@ -15,8 +15,8 @@ enum port_drop {
 	PORT_ICRC,	 /**< RoCE: invariant CRC is wrong */
 	PORT_INCOMPLETE, /**< RoCE: another packet of the message was lost */
 	PORT_REPEATED,	 /**< RoCE: PSN of an earlier packet */
-	/** RoCE: not for a queue pair of a stream, not from its source, or with a wrong key, address,
-	 * operation or length */
+	/** RoCE: not for a queue pair of a stream, not from its source, or with a wrong key,
+	 * address, operation or length */
 	PORT_REFUSED,
 	PORT_DROPS
 };

@@ -64,7 +64,7 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 uint32_t
 port_header_bytes(const struct settings *s)
 {
-	/* UDP packets have the detector's header, RoCE packets have a BTH; RDMA WRITE has 16 more */
+	/* UDP packets have the detector's header, RoCE packets a BTH; RDMA WRITE has 16 more */
 	return PORT_UDP_HEADERS +
 		(s->ingest.transport == INGEST_UDP ? s->detector.ops->header_bytes
 						   : PORT_BTH_BYTES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checks packets whose detector headers were read: packet number, source, position. Keeps samples of
- * packets that cannot be used.
+ * Checks packets whose detector headers were read: packet number, source, position. Keeps samples
+ * of packets that cannot be used.
  */
 
 #include <string.h>

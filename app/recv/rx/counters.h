@@ -7,19 +7,18 @@
 #define RX_COUNTERS_H
 
 /**
- * Counters of an RX role. A packet is a UDP packet, or a message of a RoCE queue pair that is not an
- * event. If a device writes packets into memory, an event counts as all packets that its stream sends
- * for a frame: gangs find those that have not come. Each received packet is counted in exactly one of the counters from
- * RX_PLACED on, by the last RX role that has it.
+ * Counters of an RX role. A packet is a UDP packet, or a message of a RoCE queue pair that is not
+ * an event. If a device writes packets into memory, an event counts as all packets that its stream
+ * sends for a frame: gangs find those that have not come. Each received packet is counted in
+ * exactly one of the counters from RX_PLACED on, by the last RX role that has it.
  */
 enum rx_counter {
-	RX_PACKETS, /**< received from queues */
-	RX_BYTES,   /**< ... sum of their Ethernet frame lengths; messages: of their lengths */
-	RX_BURSTS,  /**< polls of a queue that returned packets */
-	RX_WAITS,   /**< polls after which a packet waited for its frame to open */
-	RX_EVENTS,  /**< events of RoCE streams: the detector has sent all of a frame */
-	/** frames of streams in memory of which packets came, and no event: a later event shows them */
-	RX_EVENTS_LOST,
+	RX_PACKETS,	 /**< received from queues */
+	RX_BYTES,	 /**< ... sum of their Ethernet frame lengths; messages: of their lengths */
+	RX_BURSTS,	 /**< polls of a queue that returned packets */
+	RX_WAITS,	 /**< polls after which a packet waited for its frame to open */
+	RX_EVENTS,	 /**< events of RoCE streams: the detector has sent all of a frame */
+	RX_EVENTS_LOST,	 /**< frames of streams in memory of which packets came, and no event */
 	RX_HANDOFF_SENT, /**< forwarded to another RX role, which counts the outcome */
 	RX_PLACED,	 /**< in a frame */
 	RX_DUPLICATE,	 /**< the same packet was there already */

@@ -30,10 +30,10 @@ RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
 /** Receives that are posted at a time: a doorbell of an adapter costs some 100 ns. */
 #define RECEIVES_BATCH 32
 
-/** Alignment of a stream's ring: pages of the CPU, although pixels need only cache lines. */
-#define RING_ALIGN 4096
+/** Alignment of a stream's ring: a huge page, so that a region holds a whole number of rings. */
+#define RING_ALIGN (UINT64_C(2) << 20)
 
-/** Who uses a stream's queue pair: the control lcore may replace it. Nobody waits for the RX role. */
+/** Who uses a stream's queue pair. The control lcore may replace it; the RX role never waits. */
 enum ring_user {
 	RING_NOBODY,
 	RING_RX,      /**< the RX role posts receives */
@@ -48,10 +48,10 @@ struct rx_ring_header {
 /** Ring of a stream. Written by the RX role that owns the stream. */
 struct rx_ring_stream {
 	uint8_t *base;
-	/** [slots]: one for each slot, so that an event may wait as long as its frame is in the ring */
+	/** [slots]: an event may wait as long as its frame is in the ring */
 	struct rx_ring_header *headers;
-	/** Frame + 1 of the last event, 0: none. With it the immediate becomes a frame number, and a
-	 * hole in the frames is a lost event. */
+	/** Frame + 1 of the last event, 0: none. With it the immediate becomes a frame number, and
+	 * a hole in the frames is a lost event. */
 	uint64_t last;
 	uint64_t next;	   /**< frames next ... end - 1 are taken before the next event */
 	uint64_t end;	   /**< frame + 1 of the event that is being taken */
@@ -81,6 +81,7 @@ struct rx_ring {
 	uint64_t ring_bytes; /**< of a stream, rounded up */
 	struct rdma_pool *pools[RX_DEVICES_MAX];
 	uint64_t prefault_ns, register_ns, bytes;
+	uint64_t created_at; /**< TSC */
 	enum rdma_pages_kind kind;
 	struct rx_ring_stream stream[DETECTOR_STREAMS_MAX];
 	struct rx_ring_queue queue[RX_DEVICES_MAX][FRAME_RX_MAX];
@@ -195,6 +196,32 @@ frame_of(const struct rx_ring *r, uint32_t stream, uint32_t imm)
 	return f.any || f.number == 0 ? frame : f.number;
 }
 
+/** Post receives without bytes. @return how many */
+static uint32_t
+post_receives(struct rdma_qp *qp, uint32_t n)
+{
+	static const struct rdma_recv_wr wr[RECEIVES_BATCH];
+	uint32_t posted = 0, now = 1;
+
+	for (; posted < n && now > 0; posted += now)
+		now = rdma_post_recv(qp, wr, RTE_MIN(n - posted, (uint32_t)RECEIVES_BATCH));
+	return posted;
+}
+
+/** Post the receives of events that were taken. */
+static void
+post(struct rx_ring *r, uint32_t stream)
+{
+	struct rx_ring_stream *st = &r->stream[stream];
+	uint32_t nobody = RING_NOBODY;
+
+	if (!__atomic_compare_exchange_n(
+		    &st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	st->unposted -= post_receives(r->messages->streams[stream].qp, st->unposted);
+	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
+}
+
 /**
  * Take the next event of a queue. Its frame is taken next, and before it those whose events were
  * lost: as many as are still in the ring.
@@ -220,7 +247,8 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	if (unlikely(wc->status != RDMA_WC_SUCCESS || of->qp != wc->qp))
 		return true;
 	st = &r->stream[of->stream];
-	st->unposted++;
+	if (++st->unposted >= RECEIVES_BATCH)
+		post(r, of->stream);
 	if (unlikely((wc->flags & RDMA_WC_WITH_IMM) == 0 || wc->byte_len != 0 ||
 		    ingest_immediate_stream(wc->imm) != of->stream)) {
 		refuse_event(rx, of->stream, wc);
@@ -229,8 +257,11 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	counter_add(&rx->counters[RX_EVENTS], 1);
 	frame = frame_of(r, of->stream, wc->imm);
 	st->next = frame;
-	if (st->last != 0 && frame > st->last)
-		st->next = RTE_MAX(st->last, frame - RTE_MIN(frame, r->slot_mask));
+	/* frames of before a restart have been given back: what is found is of after it */
+	if (frame > st->last || frame + r->slot_mask < st->last)
+		st->next = frame - RTE_MIN(frame, r->slot_mask);
+	if (frame > st->last)
+		st->next = RTE_MAX(st->next, st->last);
 	st->repeated = frame + 1 == st->last;
 	st->last = st->end = frame + 1;
 	q->filling = st;
@@ -280,32 +311,6 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 	b->n++;
 }
 
-/** Post receives without bytes. @return how many */
-static uint32_t
-post_receives(struct rdma_qp *qp, uint32_t n)
-{
-	static const struct rdma_recv_wr wr[RECEIVES_BATCH];
-	uint32_t posted = 0, now = 1;
-
-	for (; posted < n && now > 0; posted += now)
-		now = rdma_post_recv(qp, wr, RTE_MIN(n - posted, (uint32_t)RECEIVES_BATCH));
-	return posted;
-}
-
-/** Post the receives of events that were taken. */
-static void
-post(struct rx_ring *r, uint32_t stream)
-{
-	struct rx_ring_stream *st = &r->stream[stream];
-	uint32_t nobody = RING_NOBODY;
-
-	if (!__atomic_compare_exchange_n(
-		    &st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return;
-	st->unposted -= post_receives(r->messages->streams[stream].qp, st->unposted);
-	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
-}
-
 static uint32_t
 poll_ring(struct rx *rx, uint32_t source)
 {
@@ -338,12 +343,6 @@ poll_ring(struct rx *rx, uint32_t source)
 		return 0;
 	rx->counted = true;
 	counter_add(&rx->counters[RX_BURSTS], 1);
-	for (uint32_t i = 0; i < q->taken; i++) {
-		const struct rx_message_stream *of = q->wc[i].qp_context;
-
-		if (r->stream[of->stream].unposted >= RECEIVES_BATCH)
-			post(r, of->stream);
-	}
 	if (b.n > 0)
 		rx->detector->ops->parse(b.header, parsed, b.n);
 	/* the header of another packet was written to this address */
@@ -438,8 +437,8 @@ create_pool(struct rx_ring *r, uint32_t device)
 	rdma_dev_info_get(m->devices[device], &dev);
 	attr.bytes = streams * r->ring_bytes;
 	/* a ring lies in one region */
-	if (dev.max_mr_bytes < attr.bytes)
-		attr.region_bytes = dev.max_mr_bytes / r->ring_bytes * r->ring_bytes;
+	attr.region_bytes =
+		RTE_MIN(dev.max_mr_bytes / r->ring_bytes, (uint64_t)streams) * r->ring_bytes;
 	r->pools[device] = rdma_pool_create(m->pds[device], &attr);
 	if (r->pools[device] == NULL) {
 		LOG(ERR,
@@ -508,7 +507,7 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->slot_mask = m->card.slots - 1;
 	r->slot_bytes = m->card.slot_bytes;
 	r->tile_stride = ingest_message_bytes(&m->card);
-	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, (uint64_t)RING_ALIGN);
+	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, RING_ALIGN);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
 		ret = create_queues(r, d);
 		if (ret == 0)
@@ -521,6 +520,7 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 		rte_errno = -ret;
 		return NULL;
 	}
+	r->created_at = rte_rdtsc();
 	LOG(INFO,
 		"rings of %u streams: %" PRIu64 " MiB on %s, faulted in in %.1f ms, registered in "
 		"%.1f ms\n",
@@ -529,11 +529,28 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	return r;
 }
 
+/** Show the share of registration in the time in which the rings were used. */
+static void
+log_share(const struct rx_ring *r)
+{
+	struct rx_ring_info info;
+	double before;
+
+	rx_ring_info_get(r, &info);
+	before = info.prefault_ns + info.register_ns;
+	LOG(INFO,
+		"rings: registered for %.1f ms, faulted in for %.1f ms, used for %.1f s: %.3f %%\n",
+		info.register_ns / 1e6, info.prefault_ns / 1e6, info.used_ns / 1e9,
+		100 * before / (before + info.used_ns));
+}
+
 void
 rx_ring_destroy(struct rx_ring *r)
 {
 	if (r == NULL)
 		return;
+	if (r->created_at != 0)
+		log_share(r);
 	for (uint32_t s = 0; s < r->messages->card.streams; s++) {
 		struct rx_ring_stream *st = &r->stream[s];
 
@@ -593,5 +610,6 @@ rx_ring_info_get(const struct rx_ring *r, struct rx_ring_info *info)
 	*info = (struct rx_ring_info){.bytes = r->bytes,
 		.kind = r->kind,
 		.prefault_ns = r->prefault_ns,
-		.register_ns = r->register_ns};
+		.register_ns = r->register_ns,
+		.used_ns = (rte_rdtsc() - r->created_at) * 1e9 / rte_get_tsc_hz()};
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Rings of RoCE streams whose device writes the detector's messages into memory (ingest/card.h). The
- * RX role sees events only, one for each stream and frame. Gangs read the pixels in the ring, and
- * find by the trailers what has not come.
+ * Rings of RoCE streams whose device writes the detector's messages into memory (ingest/card.h).
+ * The RX role sees events only, one for each stream and frame. Gangs read the pixels in the ring,
+ * and find by the trailers what has not come.
  *
- * Slot. The RX role that owns the stream clears the trailers of a frame when its pixels are no longer
- * used, or when its event is dropped. What is lost of a later frame then never has that frame's
- * number, not even if a restarted detector sends the same number again.
+ * Slot. The RX role that owns the stream clears the trailers of a frame when its pixels are no
+ * longer used, or when its event is dropped. What is lost of a later frame then never has that
+ * frame's number, not even if a restarted detector sends the same number again.
  *
  * Lost events. The next event of the stream shows the frames before it, see rx_ring_stream.last.
  */
@@ -31,6 +31,7 @@ struct rx_ring_info {
 	enum rdma_pages_kind kind; /**< the worst kind of all pages */
 	uint64_t prefault_ns;	   /**< time to map and fault in all pages */
 	uint64_t register_ns;	   /**< time to register them with the devices and the GPU */
+	uint64_t used_ns;	   /**< time since then */
 };
 
 /**

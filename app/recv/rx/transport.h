@@ -26,8 +26,8 @@ struct rx_transport {
 	/** A struct rx_packet is an event: it counts as all packets of its stream and frame. */
 	bool events;
 	/**
-	 * Take a burst of a queue: read its headers, let rx_accept() check them, and rx_take() place
-	 * the packets.
+	 * Take a burst of a queue: read its headers, let rx_accept() check them, and rx_take()
+	 * place the packets.
 	 * @param source  a queue, or rx.nb_queues for the handoff ring
 	 * @return packets or events; RX_BURST: there may be more
 	 */
@@ -40,7 +40,7 @@ struct rx_transport {
 	 */
 	enum frame_placement (*place)(
 		struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest);
-	/** A packet is dropped that rx_accept() has checked. NULL: nothing to do but to free `m`. */
+	/** A packet that rx_accept() has checked is dropped. NULL: only its mbuf is freed. */
 	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
 	/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
@@ -86,7 +86,7 @@ struct rx_excerpt {
 	uint32_t length; /**< of the packet */
 };
 
-/** Keep a sample of a packet as struct rx_samples describes. @param stream  of its port, if known */
+/** Keep a sample of a packet, see struct rx_samples. @param stream  of its port, if known */
 void rx_keep_sample(
 	struct rx *rx, enum rx_counter cause, uint32_t stream, const struct rx_excerpt *e);
 

@@ -156,6 +156,13 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_write
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
 		if (p->rx[i] != NULL)
 			add_packets(l, p->rx[i]);
+	/*
+	 * An event was placed as all packets of its stream and frame. Those that gangs did not find
+	 * have not been received.
+	 */
+	l->packets[RX_PACKETS] -= b->not_found;
+	l->packets[RX_PLACED] -= b->not_found + b->overrun;
+	l->packets[RX_OVERRUN] += b->overrun;
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_drops_add(&p->ports[i], l->ports);
 	balance(l);

@@ -28,6 +28,7 @@
 #include "run.h"
 #include "run_writer.h"
 #include "rx/lcores.h"
+#include "rx/ring.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
 #include "settings.h"
@@ -56,6 +57,19 @@ static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* ---- counters of the datapath ---- */
 
+/** What the rings of a detector's messages have cost before they were used. */
+static void
+add_ring(struct rte_tel_data *d, const struct rx_ring *ring)
+{
+	struct rx_ring_info info;
+
+	rx_ring_info_get(ring, &info);
+	rte_tel_data_add_dict_uint(d, "ring_bytes", info.bytes);
+	rte_tel_data_add_dict_uint(d, "ring_register_us", info.register_ns / 1000);
+	rte_tel_data_add_dict_uint(d, "ring_prefault_us", info.prefault_ns / 1000);
+	rte_tel_data_add_dict_uint(d, "ring_used_us", info.used_ns / 1000);
+}
+
 static int
 get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -81,6 +95,8 @@ get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_string(
 		d, "results", placement_name(p->placement, p->placement->results, place));
 	rte_tel_data_add_dict_string(d, "control", s->service ? "telemetry" : "single");
+	if (p->messages != NULL && p->messages->ring != NULL)
+		add_ring(d, p->messages->ring);
 	return 0;
 }
 
@@ -571,7 +587,9 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 static const struct telemetry_command commands[] = {
 	{"/braggline/info", "", "Version and configuration of this process",
 		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
-		"frame_slots, kernel, gpu, packets, results, control",
+		"frame_slots, kernel, gpu, packets, results, control; with [ingest] delivery = "
+		"memory: ring_bytes, ring_register_us, ring_prefault_us, ring_used_us (time since "
+		"then)",
 		get_info},
 	{"/braggline/ledger", "", "Every frame and packet of the current or last run, by outcome",
 		"run, state; frames {...}, packets {...}, ports {...}: as in RUN_ledger.ini; "
