@@ -119,6 +119,7 @@ read_ingest(struct settings *s, struct config *c)
 	i->rkey = config_uint_word(c, "ingest", "rkey", "auto", 0, 1, UINT32_MAX);
 	i->slots = config_uint(c, "ingest", "slots", slots, 1, INGEST_SLOTS_MAX);
 	i->service = config_uint_word(c, "ingest", "service", "none", 0, 1, UINT16_MAX);
+	i->check_icrc = config_bool(c, "ingest", "check_icrc", true);
 	i->card = config_text(c, "ingest", "card", NULL);
 	if (!rte_is_power_of_2(i->slots))
 		config_complain(c, "ingest", "slots", "must be a power of 2");

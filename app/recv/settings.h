@@ -99,6 +99,7 @@ struct ingest_settings {
 	uint32_t rkey;			 /**< write; 0: random */
 	uint32_t slots;			 /**< write: slots of a stream's ring */
 	uint16_t service;		 /**< port of the CM; 0: no connections */
+	bool check_icrc;		 /**< `roce`: check the invariant CRC of packets */
 	const char *card;		 /**< file that the card is written to; NULL: none */
 };
 

@@ -153,7 +153,8 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 		.send_cq = st->cq,
 		.recv_cq = st->cq,
 		.context = st,
-		.max_mtu = m->card.mtu};
+		.max_mtu = m->card.mtu,
+		.trust_icrc = !s->check_icrc};
 	struct rdma_qp_info info;
 	int ret = 0;
 

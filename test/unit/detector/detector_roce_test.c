@@ -370,7 +370,7 @@ messages_are_the_udp_packets(void **state)
 			struct detector_options options = options_of(2, 2);
 			const struct ingest_card card =
 				a_card((enum ingest_transport)t, STREAMS, mtus[m]);
-			const uint32_t packets = message_packets(mtus[m]);
+			const uint32_t packets = message_packets(&card);
 			struct seen *seen;
 
 			options.frames = 3;
