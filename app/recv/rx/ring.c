@@ -548,14 +548,14 @@ static void
 log_share(const struct rx_ring *r)
 {
 	struct rx_ring_info info;
-	double before;
 
 	rx_ring_info_get(r, &info);
-	before = info.prefault_ns + info.register_ns;
 	LOG(INFO,
-		"rings: registered for %.1f ms, faulted in for %.1f ms, used for %.1f s: %.3f %%\n",
-		info.register_ns / 1e6, info.prefault_ns / 1e6, info.used_ns / 1e9,
-		100 * before / (before + info.used_ns));
+		"rings: used for %.1f s, registered for %.2f ms, %.4f %% of it, and faulted in for "
+		"%.1f ms before\n",
+		info.used_ns / 1e9, info.register_ns / 1e6,
+		100.0 * info.register_ns / RTE_MAX(info.used_ns, UINT64_C(1)),
+		info.prefault_ns / 1e6);
 }
 
 void
