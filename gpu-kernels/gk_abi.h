@@ -91,8 +91,8 @@ enum gk_op {
  * its pixels, whose first 8 bytes are the number of the frame that they belong to (little-endian,
  * gk_frame.trailer). A gang reads this number before and after it reads the pixels. If either is
  * another number, the packet is treated exactly as a missing one, in all outputs, and its bit is
- * set in the slot's map of missing packets (gk_missing_map()). As with a seqlock, no pixel of another
- * frame is ever used.
+ * set in the slot's map of missing packets (gk_missing_map()). As with a seqlock, no pixel of
+ * another frame is ever used.
  */
 #define GK_FRAME_TRAILER (1u << 3)
 /**

@@ -168,8 +168,8 @@ struct gk_cuda_args {
 	uint32_t *counts;
 	uint32_t *block_nnz; /**< the same per block: [gangs][2][GK_BATCH_MAX][blocks] */
 	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
-	uint16_t *
-		copy; /**< raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
+	/** raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
+	uint16_t *copy;
 };
 
 /**

@@ -24,8 +24,7 @@
 #define TILES_MAX      65536
 
 #define SLOT_BYTES_MAX \
-	(TILES_MAX *   \
-		(uint64_t)(INGEST_LEADER_BYTES + TILE_BYTES_MAX + INGEST_TRAILER_BYTES))
+	(TILES_MAX * (uint64_t)(INGEST_LEADER_BYTES + TILE_BYTES_MAX + INGEST_TRAILER_BYTES))
 
 const char *const ingest_transport_names[3] = {
 	[INGEST_UDP] = "udp",

@@ -49,9 +49,9 @@ struct stream {
 	uint16_t private_len;
 	uint8_t private_data[RDMA_PRIVATE_MAX];
 	struct message_ends *ends; /* [DEPTH], by request modulo DEPTH */
-	uint64_t posted;    /* requests */
-	uint64_t completed; /* requests */
-	uint64_t packets;   /* RoCE packets of the posted requests */
+	uint64_t posted;	   /* requests */
+	uint64_t completed;	   /* requests */
+	uint64_t packets;	   /* RoCE packets of the posted requests */
 };
 
 struct transmit_streams {
@@ -563,9 +563,7 @@ transmit_streams_ends(struct transmit_streams *s, uint32_t stream)
 {
 	struct stream *to = &s->stream[stream];
 
-	return to->posted - to->completed < DEPTH
-		? &to->ends[to->posted % DEPTH]
-		: NULL;
+	return to->posted - to->completed < DEPTH ? &to->ends[to->posted % DEPTH] : NULL;
 }
 
 static void

@@ -22,10 +22,10 @@ struct roce_packets;
 /** A message with data, or the event of a frame. */
 struct roce_message {
 	uint32_t stream;
-	const uint8_t *pixels;	/**< JUNGFRAU_PAYLOAD_BYTES; NULL: an event */
+	const uint8_t *pixels; /**< JUNGFRAU_PAYLOAD_BYTES; NULL: an event */
 	const struct message_ends *ends;
-	uint64_t address;	/**< write, not of an event */
-	uint32_t immediate;	/**< of an event */
+	uint64_t address;   /**< write, not of an event */
+	uint32_t immediate; /**< of an event */
 };
 
 /** @return 0; -EINVAL: the card has an IPv6 address, reported; -ENOMEM */

@@ -233,8 +233,8 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	if (ret == 0)
 		ret = rte_eth_dev_adjust_nb_rx_tx_desc(dev->port, &rxd, &txd);
 	if (ret == 0) {
-		port->pool = pool_make(dev, "rx", mtu,
-			POOL_SPARE + queues * (rxd + 2 * POOL_CACHE), POOL_CACHE);
+		port->pool = pool_make(
+			dev, "rx", mtu, POOL_SPARE + queues * (rxd + 2 * POOL_CACHE), POOL_CACHE);
 		ret = port->pool ? 0 : -ENOMEM;
 	}
 	for (q = 0; ret == 0 && q < queues; q++) {
@@ -334,7 +334,8 @@ roce_port_open(struct roce_dev *dev)
 	fits = path_mtu(port_mtu);
 	/* this driver reports 1500 for buffers of any size, and accepts longer frames */
 	if (fits < dev->mtu && strcmp(info.driver_name, "net_memif") == 0) {
-		RDMA_LOG(NOTICE, "port %u: driver %s reports an MTU of %u, path MTU %u as requested",
+		RDMA_LOG(NOTICE,
+			"port %u: driver %s reports an MTU of %u, path MTU %u as requested",
 			dev->port, info.driver_name, port_mtu, dev->mtu);
 		fits = dev->mtu;
 	}
