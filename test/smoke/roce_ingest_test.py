@@ -127,6 +127,16 @@ def equal_to_udp(where):
 
 
 @case
+def two_rx_roles(where):
+    """A poll group receives all packets, and forwards those of the other one's queue pairs."""
+    udp = simulate(where)
+    receive(where, 'udp', udp, {})
+    ledger, out = receive_roce(where, 'write', udp, 'write', settings={'lcores.rx_lcores': 2})
+    want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+    same(where, 'udp', 'write')
+
+
+@case
 def equal_to_udp_with_loss(where):
     """Packets of messages are lost: first, middle, last; and events."""
     udp = simulate(where)

@@ -237,6 +237,8 @@ static const struct {
 	enum port_drop drop;
 } rdma_drops[] = {
 	{"rx_no_mbuf", PORT_NO_MBUF},
+	{"rx_handover_ring_full", PORT_RING_FULL},
+	{"rx_message_ring_full", PORT_RING_FULL},
 	{"rx_icrc_errors", PORT_ICRC},
 	{"rx_uc_dropped", PORT_INCOMPLETE},
 	{"rx_duplicates", PORT_REPEATED},

@@ -134,7 +134,7 @@ mistakes_name_file_line_and_allowed_values(void **state)
 		"@:7: [card] trailer_bytes = 48: expected 64\n"
 		"@:8: [card] tiles = -1: expected 1 to 65536\n"
 		"@:9: [card] slots = 08x: expected 1 to 65536\n"
-		"@:10: [card] slot_bytes = 1 MB: expected 128 to 4299161600");
+		"@:10: [card] slot_bytes = 1 MB: expected 128 to 4303355904");
 	expect_message(COMMON "[stream 0]\nip = 10.0.0.1\nqpn = 1\npsn = 0x1000000\nrkey = "
 			      "0x100000000\nbase = 0x0x40\n",
 		"@:13: [stream 0] qpn = 1: expected 0x2 to 0xffffff\n"
@@ -164,6 +164,15 @@ a_check_of_several_values_names_the_line(void **state)
 		       "= 1056832\n" STREAM_0,
 		"@:10: [card] slot_bytes = 1056832: expected 1056768, that is tiles x (tile_bytes "
 		"+ trailer_bytes)");
+	expect_message("[card]\nversion = 1\ntransport = write\nstreams = 1\nmtu = 4096\n"
+		       "tile_bytes = 8192\ntrailer_bytes = 64\ntiles = 128\nslots = 8\nslot_bytes "
+		       "= 1056768\nleader_bytes = 64\n" STREAM_0,
+		"@:10: [card] slot_bytes = 1056768: expected 1064960, that is tiles x "
+		"(leader_bytes + tile_bytes + trailer_bytes)");
+	expect_message("[card]\nversion = 1\ntransport = write\nstreams = 1\nmtu = 4096\n"
+		       "tile_bytes = 8192\ntrailer_bytes = 64\ntiles = 128\nslots = 8\nslot_bytes "
+		       "= 1056768\nleader_bytes = 32\n" STREAM_0,
+		"@:11: [card] leader_bytes = 32: expected 0 or 64");
 	expect_message(COMMON "[stream 0]\nip = 10.0.0.256\nqpn = 2\npsn = 0\nrkey = 0\nbase = 0\n",
 		"@:12: [stream 0] ip = 10.0.0.256: expected an IPv4 or IPv6 address, as in "
 		"10.0.0.1");

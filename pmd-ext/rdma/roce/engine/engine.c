@@ -250,6 +250,23 @@ roce_poll_group_reclaim(struct roce_poll_group *pg, void *arg)
 	return ret;
 }
 
+/**
+ * Is there room for a burst in the rings to poll groups that deliver messages by reference? UC does
+ * not send again what a full ring loses, so packets wait at the port instead.
+ */
+static bool
+others_have_room(const struct roce_poll_group *pg)
+{
+	for (uint16_t i = 0; i < pg->dev->nb_poll_groups; i++) {
+		const struct roce_poll_group *to = pg->dev->poll_groups[i];
+
+		if (i != pg->index && to->messages != NULL &&
+			rte_ring_free_count(to->handover[pg->index]) < ROCE_BURST)
+			return false;
+	}
+	return true;
+}
+
 static unsigned int
 receive(struct roce_poll_group *pg)
 {
@@ -261,7 +278,9 @@ receive(struct roce_poll_group *pg)
 		roce_count(pg, ROCE_RX_MESSAGES_PAUSED);
 		return 0;
 	}
-	if (!pg->dev->no_poll && likely(roce_dev_has_port(pg->dev)) &&
+	if (unlikely(!others_have_room(pg))) {
+		roce_count(pg, ROCE_RX_MESSAGES_PAUSED);
+	} else if (!pg->dev->no_poll && likely(roce_dev_has_port(pg->dev)) &&
 		(!pg->dev->handover || pg->index == 0)) {
 		n = rte_eth_rx_burst(pg->port, pg->queue, m, ROCE_BURST);
 		roce_count_n(pg, ROCE_RX_PACKETS, n);
