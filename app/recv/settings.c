@@ -115,7 +115,7 @@ read_ingest(struct settings *s, struct config *c)
 	i->transport = config_choice(c, "detector", "transport", INGEST_UDP, transports);
 	i->delivery = config_choice(c, "ingest", "delivery", DELIVERY_AUTO, deliveries);
 	i->mtu = config_choice(c, "ingest", "mtu", 0, mtus) == 0 ? 4096 : 2048;
-	i->qpn = config_uint_word(c, "ingest", "qpn", "auto", 0, 1, 0xFFFFFF - s->detector.streams);
+	i->qpn = config_uint_word(c, "ingest", "qpn", "auto", 0, 2, 0xFFFFFF - s->detector.streams);
 	i->rkey = config_uint_word(c, "ingest", "rkey", "auto", 0, 1, UINT32_MAX);
 	i->slots = config_uint(c, "ingest", "slots", slots, 1, INGEST_SLOTS_MAX);
 	i->service = config_uint_word(c, "ingest", "service", "none", 0, 1, UINT16_MAX);
@@ -211,10 +211,10 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 			"must be roce:port=NAME,ip=ADDRESS/BITS or verbs:NAME with [detector] "
 			"transport = send or write");
 	else if (strstr(p->rdma, "queue=") != NULL || strstr(p->rdma, "poll") != NULL ||
-		strstr(p->rdma, "handover=") != NULL)
+		strstr(p->rdma, "handover=") != NULL || strstr(p->rdma, "mtu=") != NULL)
 		config_complain(c, section, "device",
-			"must not set queue, poll_groups, poll or handover, which the receiver "
-			"sets");
+			"must not set queue, poll_groups, poll, handover or mtu, which the receiver "
+			"sets ([ingest] mtu)");
 }
 
 static void

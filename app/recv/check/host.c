@@ -334,6 +334,10 @@ check_udp_ports(struct check *c, const struct settings *s)
 	const uint32_t first = s->udp_port, n = s->detector.streams;
 	uint32_t bound;
 
+	if (s->ingest.transport != INGEST_UDP) {
+		check_add(c, CHECK_NA, "UDP ports", "RoCE uses port %u", ROCE_UDP_PORT);
+		return;
+	}
 	if (first <= ROCE_UDP_PORT && ROCE_UDP_PORT < first + n) {
 		check_add(c, CHECK_FAIL, "UDP ports", "%u ... %u include %u, the RoCEv2 port",
 			first, first + n - 1, ROCE_UDP_PORT);

@@ -44,10 +44,15 @@ check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 		!p->reference;
 }
 
+/** What the RoCE device requires of the port beside the path MTU: IPv6, UDP, all headers, ICRC. */
+#define ROCE_OVERHEAD 80
+
 /** Return the size of a packet without the Ethernet header, as an MTU counts it. */
 static uint32_t
 packet_mtu(const struct settings *s)
 {
+	if (s->ingest.transport != INGEST_UDP)
+		return s->ingest.mtu + ROCE_OVERHEAD;
 	return port_header_bytes(s) - RTE_ETHER_HDR_LEN + s->detector.ops->pixel_bytes;
 }
 
@@ -414,7 +419,9 @@ check_split(struct check *c, const struct check_port *p)
 static void
 check_rules(struct check *c, const struct check_port *p)
 {
-	if (p->flow == CHECK_FLOW_UNTRIED) {
+	if (p->settings->rdma[0] != '\0') {
+		add(c, p, CHECK_NA, "flow rules", "the RoCE device creates its own");
+	} else if (p->flow == CHECK_FLOW_UNTRIED) {
 		add(c, p, CHECK_NA, "flow rules", "steering = software");
 	} else if (p->flow == CHECK_FLOW_TAKEN) {
 		add(c, p, CHECK_OK, "flow rules", "%u created, one per stream%s",

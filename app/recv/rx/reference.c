@@ -49,6 +49,19 @@ refuse(struct rx *rx, const struct rdma_roce_message *message, uint32_t stream)
 	rx_keep_sample(rx, RX_WRONG_LENGTH, stream, &e);
 }
 
+/** Count a message without data: an event, unless it has no immediate or that of another stream. */
+static void
+count_event(struct rx *rx, const struct rdma_roce_message *message, uint32_t stream)
+{
+	if (likely((message->flags & RDMA_WC_WITH_IMM) != 0 &&
+		    ingest_immediate_stream(message->imm) == stream)) {
+		counter_add(&rx->counters[RX_EVENTS], 1);
+		return;
+	}
+	counter_add(&rx->counters[RX_PACKETS], 1);
+	counter_add(&rx->counters[RX_MALFORMED], 1);
+}
+
 /**
  * Read the trailers of messages. Messages without data are events: they are counted. Messages that
  * are not the detector's are dropped.
@@ -72,7 +85,7 @@ read_messages(struct rx *rx, uint32_t source, const struct rdma_roce_message *me
 		const struct rx_message_stream *of = message[i].qp_context;
 
 		if (message[i].m == NULL) {
-			counter_add(&rx->counters[RX_EVENTS], 1);
+			count_event(rx, &message[i], of->stream);
 			continue;
 		}
 		counter_add(&rx->counters[RX_PACKETS], 1);

@@ -139,6 +139,16 @@ look(const struct rx_ring *r, uint32_t stream, uint64_t frame, struct found *f)
 	}
 }
 
+/** Has any tile of a frame come? */
+static bool
+is_there(const struct rx_ring *r, uint32_t stream, uint64_t frame)
+{
+	struct found f;
+
+	look(r, stream, frame, &f);
+	return f.any;
+}
+
 /** Copy the header of a tile. @return false: it has been overwritten meanwhile */
 static bool
 copy_header(struct rx_ring *r, uint32_t stream, uint64_t frame, uint32_t tile)
@@ -269,8 +279,13 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 		refuse_event(rx, of->stream, wc);
 		return true;
 	}
-	counter_add(&rx->counters[RX_EVENTS], 1);
 	frame = frame_of(r, of->stream, wc->imm);
+	if (unlikely(frame + 1 < st->last && !is_there(r, of->stream, frame))) {
+		/* an event of before, or a wrong one: nothing of this frame has come since */
+		refuse_event(rx, of->stream, wc);
+		return true;
+	}
+	counter_add(&rx->counters[RX_EVENTS], 1);
 	st->next = frame;
 	if (frame >= st->last)
 		st->next = RTE_MAX(st->last, frame - RTE_MIN(frame, r->slot_mask));
@@ -289,6 +304,29 @@ struct burst {
 	const uint8_t *header[RX_BURST];
 	uint32_t n;
 };
+
+/**
+ * Is a tile where its packet number belongs? A detector that computes wrong addresses would show
+ * pixels in wrong places. One tile of each frame is checked, another one each time: its cache line
+ * is all that this costs.
+ */
+static bool
+is_in_place(const struct rx_ring *r, uint32_t stream, uint64_t frame)
+{
+	const struct detector *d = r->detector;
+	const uint32_t tile = d->expect_from[stream] + frame % detector_stream_expected(d, stream);
+	const uint64_t *trailer = trailer_at(r, &r->stream[stream], frame, tile);
+	struct rx_ring_header copy;
+	const uint8_t *header = copy.bytes;
+	struct detector_packet parsed;
+
+	memcpy(&copy, trailer, sizeof(copy));
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (number_of((const uint64_t *)copy.bytes) != frame || number_of(trailer) != frame)
+		return true;
+	d->ops->parse(&header, &parsed, 1);
+	return parsed.packet == tile;
+}
 
 /** Take the next frame of the stream that is being filled. */
 static void
@@ -316,6 +354,11 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 	counter_add(&rx->counters[RX_BYTES], expected * r->tile_stride);
 	if (!f.any || !copy_header(r, stream, frame, f.tile)) {
 		counter_add(&rx->counters[RX_OVERRUN], expected);
+		return;
+	}
+	if (unlikely(!is_in_place(r, stream, frame))) {
+		counter_add(&rx->counters[RX_MALFORMED], expected);
+		clear(r, stream, frame);
 		return;
 	}
 	b->packets[b->n] = (struct rx_packet){
@@ -441,18 +484,15 @@ create_pool(struct rx_ring *r, uint32_t device)
 		.numa_node = -1,
 	};
 	struct rdma_pool_info info;
-	struct rdma_dev_info dev;
 	uint32_t streams = 0;
 
 	for (uint32_t s = 0; s < m->card.streams; s++)
 		streams += m->streams[s].device == device;
 	if (streams == 0)
 		return 0;
-	rdma_dev_info_get(m->devices[device], &dev);
 	attr.bytes = streams * r->ring_bytes;
-	/* a ring lies in one region */
-	attr.region_bytes =
-		RTE_MIN(dev.max_mr_bytes / r->ring_bytes, (uint64_t)streams) * r->ring_bytes;
+	/* each ring is a region with a key of its own: a stream cannot write into another's ring */
+	attr.region_bytes = r->ring_bytes;
 	r->pools[device] = rdma_pool_create(m->pds[device], &attr);
 	if (r->pools[device] == NULL) {
 		LOG(ERR,

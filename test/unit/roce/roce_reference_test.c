@@ -5,6 +5,7 @@
  */
 #include "roce_rig.h"
 
+#include <unistd.h>
 #include <errno.h>
 
 #include <rte_cycles.h>
@@ -438,6 +439,29 @@ test_restart(void **state)
 	assert_int_equal(info_of(1).duplicates, 256);
 	expect_next();
 	assert_int_equal(info_of(1).gaps, RTE_DIM(differences) + 1);
+	finish();
+}
+
+/* The first packet of all, and the first one after a silence, may have any PSN. */
+static void
+test_any_first_psn(void **state)
+{
+	struct rdma_roce_message message;
+
+	begin();
+	for (uint32_t i = 0; i < 3; i++) {
+		rig.tap = NULL;
+		assert_int_equal(rdma_qp_destroy(rig.end[0].qp), 0);
+		connect_sender(roce_psn_add(PSN, -100 * (int32_t)(i + 1)));
+		rig.tap = tap;
+		post(RDMA_OP_WRITE_IMM, 5, 2 * MTU, BASE, i);
+		message = expect();
+		assert_int_equal(message.imm, i);
+		compare(&message, 5);
+		usleep(300 * 1000);
+	}
+	assert_int_equal(info_of(1).duplicates, 0);
+	assert_int_equal(info_of(1).messages, 3);
 	finish();
 }
 
@@ -895,6 +919,7 @@ main(void)
 		cmocka_unit_test(test_loss),
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_any_first_psn),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_ring_full),

@@ -172,6 +172,7 @@ struct roce_responder {
 	uint32_t say_psn; /**< PSN of a NAK */
 	/** UC: length of the latest run of packets behind the expected PSN, and the PSN after it */
 	uint32_t behind, behind_psn;
+	uint64_t heard; /**< UC: TSC of the latest packet; 0: none yet */
 	/* the inbound message */
 	struct roce_cursor at; /**< SEND */
 	uint64_t va;	       /**< WRITE: address of the next byte */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The responder: executes SENDs, WRITEs and datagrams, and sends acknowledgements. */
 #include <rte_byteorder.h>
+#include <rte_cycles.h>
 #include <rte_ip.h>
 
 #include "engine/qp.h"
@@ -13,6 +14,11 @@
  * them, the peer has restarted. A network that duplicates packets delivers others meanwhile.
  */
 #define UC_RESTARTED 256
+/**
+ * UC: a packet behind that comes after this time without a packet begins anew: the peer has
+ * restarted. A network delays packets by microseconds, and a shared CPU an lcore for milliseconds.
+ */
+#define UC_SILENCE_MS 200
 
 /** Result of a request. */
 enum verdict {
@@ -311,6 +317,15 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 }
 
+/** UC: has the peer been silent, or has it never sent? Its first packet then has any PSN. */
+static bool
+was_silent(const struct roce_qp *qp)
+{
+	const uint64_t heard = qp->resp.heard;
+
+	return heard == 0 || qp->poll_group->now - heard > rte_get_tsc_hz() / 1000 * UC_SILENCE_MS;
+}
+
 /**
  * UC: after a lost packet, the message is dropped until the next one begins (9.8.2.2).
  * @return true: the mbuf was passed on
@@ -323,7 +338,8 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
 	 * after a later one. */
-	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND)) {
+	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND) && !was_silent(qp)) {
+		r->heard = qp->poll_group->now;
 		r->behind = pkt->psn == r->behind_psn ? r->behind + 1 : 1;
 		r->behind_psn = roce_psn_add(pkt->psn, 1);
 		if (r->behind <= UC_RESTARTED) {
@@ -333,6 +349,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 		}
 	}
 	r->behind = 0;
+	r->heard = qp->poll_group->now;
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
 		roce_uc_count(&qp->uc.gaps, 1);
