@@ -213,8 +213,8 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 	else if (strstr(p->rdma, "queue=") != NULL || strstr(p->rdma, "poll") != NULL ||
 		strstr(p->rdma, "handover=") != NULL || strstr(p->rdma, "mtu=") != NULL)
 		config_complain(c, section, "device",
-			"must not set queue, poll_groups, poll, handover or mtu, which the receiver "
-			"sets ([ingest] mtu)");
+			"must not set queue, poll_groups, poll, handover or mtu: the receiver "
+			"does ([ingest] mtu)");
 }
 
 static void

@@ -15,7 +15,7 @@
  */
 #define UC_RESTARTED 256
 /**
- * UC: a packet behind that comes after this time without a packet begins anew: the peer has
+ * UC: a packet behind that comes after this time without a packet begins again: the peer has
  * restarted. A network delays packets by microseconds, and a shared CPU an lcore for milliseconds.
  */
 #define UC_SILENCE_MS 200
