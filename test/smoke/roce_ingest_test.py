@@ -20,7 +20,7 @@ from cases import case, run_cases, wait, want
 
 BUILD = os.path.abspath(sys.argv[1])
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
-FRAMES, MODULES, INTERFACES = 40, 2, 2
+FRAMES, MODULES, INTERFACES = 24, 2, 2
 FLAG_TIMEOUT = 8
 STREAMS, TILES = MODULES * INTERFACES, 128 // INTERFACES
 
