@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * RoCE streams whose messages are received by reference: a UC queue pair for each stream. What a
- * message is, and what the card contains, is in ingest/card.h. The poll groups of the devices are
+ * RoCE streams: devices, and a UC queue pair for each stream. Messages are delivered by reference
+ * (reference.c) or in memory (ring.h). What a message is, and what the card contains, is in
+ * ingest/card.h. The poll groups of the devices are
  * the queues of RX roles, and a stream's queue pair belongs to the poll group of its RX role. The
  * RX roles call rdma_progress(); ROLE_CONNECT answers ARP and connection requests.
  */
@@ -32,8 +33,8 @@ struct rx_message_stream {
 	uint32_t stream;
 	uint32_t device; /**< index in rx_messages.devices */
 	uint16_t poll_group;
-	struct rdma_cq
-		*cq; /**< by reference: unused; in memory: NULL, the ring has those of events */
+	/** By reference: no completions, but a queue pair needs one. In memory: NULL, see ring.h. */
+	struct rdma_cq *cq;
 	struct rdma_qp *qp;
 	struct rdma_conn *conn; /**< if the CM has connected it */
 };
