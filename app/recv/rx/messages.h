@@ -33,7 +33,7 @@ struct rx_message_stream {
 	uint32_t stream;
 	uint32_t device; /**< index in rx_messages.devices */
 	uint16_t poll_group;
-	/** By reference: no completions, but a queue pair needs one. In memory: NULL, see ring.h. */
+	/** By reference: a queue pair needs it, but has no completions. In memory: NULL. */
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
 	struct rdma_conn *conn; /**< if the CM has connected it */
