@@ -106,13 +106,13 @@ read_detector(struct settings *s, struct config *c)
 static void
 read_ingest(struct settings *s, struct config *c)
 {
-	static const char *const transports[] = {"udp", "send", "write", NULL};
 	static const char *const deliveries[] = {"auto", "reference", "memory", NULL};
 	static const char *const mtus[] = {"4096", "2048", NULL};
 	struct ingest_settings *i = &s->ingest;
 	const uint32_t slots = 128;
 
-	i->transport = config_choice(c, "detector", "transport", INGEST_UDP, transports);
+	i->transport =
+		config_choice(c, "detector", "transport", INGEST_UDP, ingest_transport_names);
 	i->delivery = config_choice(c, "ingest", "delivery", DELIVERY_AUTO, deliveries);
 	i->mtu = config_choice(c, "ingest", "mtu", 0, mtus) == 0 ? 4096 : 2048;
 	i->qpn = config_uint_word(c, "ingest", "qpn", "auto", 0, 2, 0xFFFFFF - s->detector.streams);

@@ -49,8 +49,8 @@ enum ingest_transport {
 	INGEST_WRITE, /**< UC RDMA WRITE to the addresses above */
 };
 
-/** Names as in `[detector] transport` and `--transport`: udp, send, write. */
-extern const char *const ingest_transport_names[3];
+/** Names as in `[detector] transport` and `--transport`: udp, send, write; the last is NULL. */
+extern const char *const ingest_transport_names[4];
 
 /** Where one stream is received. */
 struct ingest_stream {

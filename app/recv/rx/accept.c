@@ -7,9 +7,16 @@
 #include <string.h>
 
 #include "counter.h"
+#include "rx/messages.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
 #include "rx/transport.h"
+
+const uint8_t *
+rx_queue_pair_headers(const struct rx *rx, const struct rx_packet *p)
+{
+	return rx->messages->headers[p->stream];
+}
 
 void
 rx_keep_sample(struct rx *rx, enum rx_counter cause, uint32_t stream, const struct rx_excerpt *e)

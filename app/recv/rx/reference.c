@@ -165,15 +165,9 @@ poll_messages(struct rx *rx, uint32_t q)
 	return n;
 }
 
-static const uint8_t *
-message_headers(const struct rx *rx, const struct rx_packet *p)
-{
-	return rx->messages->headers[p->stream];
-}
-
 const struct rx_transport rx_reference = {
 	.name = "reference",
 	.poll = poll_messages,
 	.place = place_message,
-	.headers = message_headers,
+	.headers = rx_queue_pair_headers,
 };

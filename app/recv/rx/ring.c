@@ -42,7 +42,8 @@ enum ring_user {
 
 /** The header of a tile, as the RX role has copied it. */
 struct rx_ring_header {
-	uint8_t bytes[INGEST_TRAILER_BYTES];
+	/** begins with the frame number, which is read as a word */
+	uint8_t bytes[INGEST_TRAILER_BYTES] __rte_aligned(sizeof(uint64_t));
 };
 
 /** Ring of a stream. Written by the RX role that owns the stream. */
@@ -149,16 +150,16 @@ is_there(const struct rx_ring *r, uint32_t stream, uint64_t frame)
 	return f.any;
 }
 
-/** Copy the header of a tile. @return false: it has been overwritten meanwhile */
+/** Copy the header of a tile. @return false: of another frame, or overwritten meanwhile */
 static bool
-copy_header(struct rx_ring *r, uint32_t stream, uint64_t frame, uint32_t tile)
+copy_header(const struct rx_ring *r, uint32_t stream, uint64_t frame, uint32_t tile,
+	struct rx_ring_header *to)
 {
-	struct rx_ring_stream *st = &r->stream[stream];
-	const uint64_t *trailer = trailer_at(r, st, frame, tile);
+	const uint64_t *trailer = trailer_at(r, &r->stream[stream], frame, tile);
 
-	memcpy(&st->headers[frame & r->slot_mask], trailer, sizeof(struct rx_ring_header));
+	memcpy(to, trailer, sizeof(*to));
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return number_of(trailer) == frame;
+	return number_of((const uint64_t *)to->bytes) == frame && number_of(trailer) == frame;
 }
 
 /** The pixels of a stream's frame are not used: clear its trailers. */
@@ -315,14 +316,11 @@ is_in_place(const struct rx_ring *r, uint32_t stream, uint64_t frame)
 {
 	const struct detector *d = r->detector;
 	const uint32_t tile = d->expect_from[stream] + frame % detector_stream_expected(d, stream);
-	const uint64_t *trailer = trailer_at(r, &r->stream[stream], frame, tile);
 	struct rx_ring_header copy;
 	const uint8_t *header = copy.bytes;
 	struct detector_packet parsed;
 
-	memcpy(&copy, trailer, sizeof(copy));
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (number_of((const uint64_t *)copy.bytes) != frame || number_of(trailer) != frame)
+	if (!copy_header(r, stream, frame, tile, &copy))
 		return true;
 	d->ops->parse(&header, &parsed, 1);
 	return parsed.packet == tile;
@@ -352,7 +350,7 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 		return;
 	}
 	counter_add(&rx->counters[RX_BYTES], expected * r->tile_stride);
-	if (!f.any || !copy_header(r, stream, frame, f.tile)) {
+	if (!f.any || !copy_header(r, stream, frame, f.tile, &st->headers[frame & r->slot_mask])) {
 		counter_add(&rx->counters[RX_OVERRUN], expected);
 		return;
 	}
@@ -436,19 +434,13 @@ forget_event(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
 		clear(rx->messages->ring, p->stream, p->frame);
 }
 
-static const uint8_t *
-event_headers(const struct rx *rx, const struct rx_packet *p)
-{
-	return rx->messages->headers[p->stream];
-}
-
 const struct rx_transport rx_memory = {
 	.name = "memory",
 	.events = true,
 	.poll = poll_ring,
 	.place = place_stream,
 	.dropped = forget_event,
-	.headers = event_headers,
+	.headers = rx_queue_pair_headers,
 };
 
 /* ---- creation ---- */

@@ -50,6 +50,9 @@ extern const struct rx_transport rx_udp;       /**< UDP packets (udp.c) */
 extern const struct rx_transport rx_reference; /**< RoCE messages in mbufs (reference.c) */
 extern const struct rx_transport rx_memory;    /**< events of pixels in memory (ring.c) */
 
+/** rx_transport.headers of RoCE streams. */
+const uint8_t *rx_queue_pair_headers(const struct rx *rx, const struct rx_packet *p);
+
 /** As how many packets does a struct rx_packet count? */
 static inline uint32_t
 rx_packets_of(const struct rx *rx, uint32_t stream)
