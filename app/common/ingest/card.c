@@ -26,10 +26,11 @@
 #define SLOT_BYTES_MAX \
 	(TILES_MAX * (uint64_t)(INGEST_LEADER_BYTES + TILE_BYTES_MAX + INGEST_TRAILER_BYTES))
 
-const char *const ingest_transport_names[4] = {
+const char *const ingest_transport_names[5] = {
 	[INGEST_UDP] = "udp",
 	[INGEST_SEND] = "send",
 	[INGEST_WRITE] = "write",
+	[INGEST_MULTICAST] = "multicast",
 };
 
 /* ---- keys ----------------------------------------------------------------------------------- */

@@ -44,13 +44,14 @@
 #define INGEST_ADDRESS_LEN   46 /**< INET6_ADDRSTRLEN */
 
 enum ingest_transport {
-	INGEST_UDP,   /**< UDP packets; there is no card */
-	INGEST_SEND,  /**< UC SEND */
-	INGEST_WRITE, /**< UC RDMA WRITE to the addresses above */
+	INGEST_UDP,	  /**< UDP packets; there is no card */
+	INGEST_SEND,	  /**< UC SEND */
+	INGEST_WRITE,	  /**< UC RDMA WRITE to the addresses above */
+	INGEST_MULTICAST, /**< reliable multicast (multicast.h); there is no card */
 };
 
-/** Names as in `[detector] transport` and `--transport`: udp, send, write; the last is NULL. */
-extern const char *const ingest_transport_names[4];
+/** Names as in `[detector] transport` and `--transport`, in the order above; the last is NULL. */
+extern const char *const ingest_transport_names[5];
 
 /** Where one stream is received. */
 struct ingest_stream {
