@@ -320,4 +320,23 @@ def memory_equals_reference(where):
     want(partial > FRAMES // 2, partial)
 
 
+@case
+def credits_stop_the_detector(where):
+    """A detector that is faster than the gangs overwrites frames in use, unless it listens to
+    credits: then nothing is lost."""
+    udp = simulate(where, '--rows', '64', '--rate', '100000')
+    receive(where, 'udp', udp, {'detector.rows': 64})
+    memory = {'ingest.delivery': 'memory', 'ingest.service': 4792, 'ingest.slots': 4,
+              'frames.slots': 3, 'frames.max_skew_frames': 2, 'detector.rows': 64}
+    connect = ('--connect', '10.1.2.1:4792', '--rate', '100000', '--rows', '64')
+    ledger, report, out = live(where, 'fast', 'write', memory, *connect)
+    want(ledger['balanced'] == 1, ledger, out)
+    want(ledger['p_overrun'] > 0 and ledger['p_credits'] == 0, ledger, report)
+    ledger, report, out = live(where, 'credits', 'write', memory, *connect, '--credits')
+    want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+    want(ledger['p_overrun'] == 0 and ledger['p_credits'] > FRAMES // 2 * STREAMS, ledger)
+    want(int(report['port_credit_waits']) > 0, report)
+    same(where, 'udp', 'credits')
+
+
 sys.exit(run_cases(sys.argv[2:]))
