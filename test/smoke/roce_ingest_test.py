@@ -146,6 +146,9 @@ def equal_to_udp_with_loss(where):
         for packet in udp:
             if draw.random() < 0.02:
                 lost[place_of(packet[2])] = draw.choice(('first', 'middle', 'last'))
+        # nothing follows the last message of a stream
+        lost[STREAMS - 1, FRAMES, TILES - 1] = 'last'
+        events.add((STREAMS - 1, FRAMES))
         for frame in range(1, FRAMES + 1):
             events |= {(s, frame) for s in range(STREAMS) if draw.random() < 0.1}
 
@@ -159,6 +162,8 @@ def equal_to_udp_with_loss(where):
         want(ledger['balanced'] == 1, ledger, out)
         want(ledger['p_placed'] == len(udp) - len(lost), ledger, len(lost))
         want(ledger['p_events'] == FRAMES * STREAMS - len(events), ledger)
+        # the packets that came of a message, also of the last one of the run
+        want(drops(where, transport)['incomplete_message'] == 2 * len(lost), ledger, len(lost))
         same(where, f'udp-{transport}', transport)
 
 
