@@ -6,11 +6,13 @@ run over UDP, column by column, without loss and with the same tiles lost.
 usage: roce_ingest_test.py BUILD-DIR [CASE]...
 """
 
+import concurrent.futures
 import configparser
 import csv
 import io
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -228,13 +230,34 @@ def strangers_place_nothing(where):
                  name, ledger, ports)
 
 
-def live(where, name, transport, settings, *options):
-    """braggline-detector sends to braggline-recv over a memif. @return ledger, report, outputs"""
-    socket, card = f'{where}/{name}.sock', f'{where}/{name}.card'
+def live(where, name, transport, settings, *options, ports=1):
+    """braggline-detector sends to braggline-recv over a memif. With two ports, each has the stream
+    of one module, and a detector of its own. @return ledger, report of the first one, outputs"""
+    card = f'{where}/{name}.card'
 
-    def memif(role):
-        return ('--vdev', f'net_memif0,role={role},socket={socket},socket-abstract=no,bsize=8192,'
-                'rsize=12')
+    def memif(role, port, device=0):
+        return ('--vdev', f'net_memif{device},role={role},socket={where}/{name}{port}.sock,'
+                f'id={port},socket-abstract=no,bsize=8192,rsize=12')
+
+    def detector(port):
+        own = options
+        if ports > 1:
+            # the other module is silent: its stream has no place on this port
+            with open(card, encoding='utf-8') as file:
+                text = re.sub(r'ip = .*', f'ip = 10.{port + 1}.2.1', file.read())
+            with open(f'{card}{port}', 'w', encoding='utf-8') as file:
+                file.write(text)
+            own = ('--card', f'{card}{port}', '--interfaces', '1', '--fault',
+                   f'stall={1 - port}:1:{FRAMES}', *options)
+        elif not options or options[0] not in ('--card', '--connect'):
+            own = ('--card', card, *options)
+        return [f'{BUILD}/app/detector/braggline-detector', '--no-huge', '-m', '256', '--no-pci',
+                '--no-shconf', '--no-telemetry', '--lcores', FLOAT, *memif('client', port), '--',
+                '--modules', str(MODULES), '--interfaces', str(INTERFACES), '--frames',
+                str(FRAMES), '--hit-fraction', '0.3', '--dark-every', '7', '--distinct',
+                str(FRAMES), '--transport', transport, '--device',
+                f'roce:port=net_memif0,ip=10.{port + 1}.1.1/16,mtu=4096', '--report',
+                f'{where}/{name}{port}.ini', *own]
 
     settings = {
         'detector.modules': MODULES, 'detector.interfaces': INTERFACES, 'run.name': 'run',
@@ -243,28 +266,25 @@ def live(where, name, transport, settings, *options):
         'output.directory': f'{where}/{name}', 'output.preview': 'off',
         'output.frames_interval': 64, 'output.images_interval': 8,
         'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
-        'detector.transport': transport, 'ingest.card': card,
-        'port 0.device': 'roce:port=net_memif0,ip=10.1.2.1/16', **settings}
+        'detector.transport': transport, 'ingest.card': card, **settings}
+    for port in range(ports):
+        settings[f'port {port}.device'] = f'roce:port=net_memif{port},ip=10.{port + 1}.2.1/16'
+        if ports > 1:
+            settings[f'port {port}.streams'] = port
     for gain in range(3):
         settings[f'calibration.pedestal_g{gain}'] = f'{where}/pedestal_g{gain}_m%d.bin'
     command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
                '--no-shconf', '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0',
-               *memif('server'), '--', '--quiet']
+               *(word for port in range(ports) for word in memif('server', port, port)), '--',
+               '--quiet']
     for key, value in settings.items():
         command += ['--set', f'{key}={value}']
     receiver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)
     try:
         wait('the card', lambda: os.path.exists(card) or receiver.poll() is not None)
-        if not options or options[0] not in ('--card', '--connect'):
-            options = ('--card', card, *options)
-        sent = run(f'{BUILD}/app/detector/braggline-detector', '--no-huge', '-m', '256',
-                   '--no-pci', '--no-shconf', '--no-telemetry', '--lcores', FLOAT,
-                   *memif('client'), '--', '--modules', str(MODULES), '--interfaces',
-                   str(INTERFACES), '--frames', str(FRAMES), '--hit-fraction', '0.3',
-                   '--dark-every', '7', '--distinct', str(FRAMES), '--transport', transport,
-                   '--device', 'roce:port=net_memif0,ip=10.1.1.1/16,mtu=4096', '--report',
-                   f'{where}/{name}.ini', *options)
+        with concurrent.futures.ThreadPoolExecutor(ports) as pool:
+            sent = list(pool.map(lambda port: run(*detector(port)), range(ports)))
         out, _ = receiver.communicate(timeout=100)
     finally:
         if receiver.poll() is None:
@@ -273,7 +293,7 @@ def live(where, name, transport, settings, *options):
     want(receiver.returncode == 0, receiver.returncode, out, sent)
     ledger, report = configparser.ConfigParser(), configparser.ConfigParser()
     ledger.read(f'{where}/{name}/run_ledger.ini')
-    report.read(f'{where}/{name}.ini')
+    report.read(f'{where}/{name}0.ini')
     return ({**{k: int(v) for k, v in ledger['frames'].items()},
              **{f'p_{k}': int(v) for k, v in ledger['packets'].items()}},
             {f'{section}_{k}': v for section in report.sections()
@@ -294,6 +314,21 @@ def live_equals_udp(where):
         ledger, _, out = live(where, name, transport, settings, *options, '--rate', '2000')
         want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), name, ledger, out)
         want(ledger['p_events'] == FRAMES * STREAMS, ledger)
+        same(where, 'udp', name)
+
+
+@case
+def two_ports(where):
+    """The streams come through two ports to two RX roles: the files are those of one port."""
+    udp = simulate(where, '--interfaces', '1')
+    receive(where, 'udp', udp, {'detector.interfaces': 1})
+    both = {'detector.interfaces': 1, 'lcores.rx_lcores': 2, 'frames.stream_timeout_ms': 20000}
+    for name, transport, settings in (('memory', 'write', {'ingest.delivery': 'memory'}),
+                                      ('send', 'send', {})):
+        ledger, _, out = live(where, name, transport, {**both, **settings}, '--rate', '2000',
+                              ports=2)
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), name, ledger, out)
+        want(ledger['p_events'] == FRAMES * MODULES and ledger['p_handoff'] == 0, name, ledger)
         same(where, 'udp', name)
 
 

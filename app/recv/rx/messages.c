@@ -29,9 +29,8 @@ RTE_LOG_REGISTER(messages_logtype, braggline.ingest, NOTICE);
 /** Address of slot 0 of stream 0. Addresses of messages by reference are names only. */
 #define FIRST_BASE (UINT64_C(1) << 40)
 
-/** Fill in what is the same for all streams of the card. */
-static void
-describe(struct ingest_card *card, const struct settings *s)
+void
+rx_messages_describe(struct ingest_card *card, const struct settings *s)
 {
 	const struct detector *d = &s->detector;
 
@@ -292,7 +291,7 @@ rx_messages_create(
 	if (m == NULL)
 		return NULL;
 	m->settings = s;
-	describe(&m->card, s);
+	rx_messages_describe(&m->card, s);
 	ret = open_devices(m, ports, owner);
 	if (ret == 0)
 		ret = open_streams(m, memory);

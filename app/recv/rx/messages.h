@@ -59,6 +59,9 @@ struct rx_messages {
 	uint8_t headers[DETECTOR_STREAMS_MAX][SOURCE_HEADERS];
 };
 
+/** Fill in what is the same for all streams of the card. */
+void rx_messages_describe(struct ingest_card *card, const struct settings *s);
+
 /**
  * Open a RoCE device on each port, which is started, and create and connect the queue pairs. Write
  * the card. *Control.*

@@ -606,6 +606,18 @@ create_stream(struct rx_ring *r, uint32_t stream)
 	return ret;
 }
 
+uint64_t
+rx_ring_bytes(const struct ingest_card *card)
+{
+	return RTE_ALIGN_CEIL(card->slots * card->slot_bytes, RING_ALIGN);
+}
+
+uint64_t
+rx_ring_heap(const struct ingest_card *card)
+{
+	return card->slots * (sizeof(struct rx_ring_header) + sizeof(uint64_t));
+}
+
 struct rx_ring *
 rx_ring_create(struct rx_messages *m, struct memory *memory)
 {
@@ -621,7 +633,7 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->slot_mask = m->card.slots - 1;
 	r->slot_bytes = m->card.slot_bytes;
 	r->tile_stride = ingest_message_bytes(&m->card);
-	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, RING_ALIGN);
+	r->ring_bytes = rx_ring_bytes(&m->card);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
 		ret = create_queues(r, d);
 	}

@@ -41,6 +41,12 @@ struct rx_ring_info {
  */
 struct rx_ring *rx_ring_create(struct rx_messages *m, struct memory *memory);
 
+/** Bytes of a stream's ring. */
+uint64_t rx_ring_bytes(const struct ingest_card *card);
+
+/** Bytes of EAL memory that a stream needs in addition. */
+uint64_t rx_ring_heap(const struct ingest_card *card);
+
 /** Free the rings. Their queue pairs are destroyed, and gangs have ended. NULL is allowed. */
 void rx_ring_destroy(struct rx_ring *ring);
 
