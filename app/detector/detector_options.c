@@ -603,8 +603,7 @@ check_messages(const struct detector_options *options)
 {
 	const char *name = ingest_transport_names[options->transport];
 
-	if (options->credits &&
-		(options->transport != INGEST_WRITE || options->connect == NULL)) {
+	if (options->credits && (options->transport != INGEST_WRITE || options->connect == NULL)) {
 		warnx("--credits: found --transport %s%s, expected write and --connect", name,
 			options->connect == NULL ? " without --connect" : "");
 		return -EINVAL;

@@ -172,8 +172,7 @@ struct ingest_request {
 	uint32_t credit_rkey;
 };
 
-void ingest_request_encode(
-	const struct ingest_request *request, uint8_t out[INGEST_REQUEST_BYTES]);
+void ingest_request_encode(const struct ingest_request *request, uint8_t out[INGEST_REQUEST_BYTES]);
 
 /** @return 0; -EINVAL: no such request */
 int ingest_request_decode(struct ingest_request *request, const uint8_t *data, size_t length);

@@ -68,7 +68,7 @@ struct transmit_streams {
 	struct message_ends *ends;
 	struct rdma_mr *credits_mr; /* --credits */
 	uint64_t *credits;	    /* [nb_streams] words that the receiver writes */
-	struct rdma_mr **frame; /* by index of the frame */
+	struct rdma_mr **frame;	    /* by index of the frame */
 	uint32_t nb_frames;
 	uint32_t nb_streams;
 	uint32_t mtu; /* of all queue pairs, bytes; 0: not all are connected */

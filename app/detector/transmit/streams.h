@@ -57,8 +57,8 @@ bool transmit_streams_poll(struct transmit_streams *streams);
 bool transmit_streams_failed(const struct transmit_streams *streams);
 
 /**
- * Begin a frame of a stream, or continue one. @return false: with --credits, the receiver's ring has
- * no room for it yet
+ * Begin a frame of a stream, or continue one.
+ * @return false: with --credits, the receiver's ring has no room for it yet
  */
 bool transmit_streams_credit(
 	struct transmit_streams *streams, uint32_t stream, uint64_t pulse, uint64_t number);

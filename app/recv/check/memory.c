@@ -319,8 +319,8 @@ read_huge_sizes(const struct check *c, const char *directory, struct huge_size *
 
 /** Read the huge pages of a node, or of the machine. @param directory  out: where they are */
 static uint32_t
-find_huge_sizes(const struct check *c, int node, char directory[128], struct huge_size *sizes,
-	uint32_t max)
+find_huge_sizes(
+	const struct check *c, int node, char directory[128], struct huge_size *sizes, uint32_t max)
 {
 	uint32_t n;
 

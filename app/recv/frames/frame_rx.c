@@ -203,8 +203,7 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
  * it. A tile that its sender has overwritten meanwhile belongs to a later frame.
  */
 static void
-clear_trailers(
-	struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n, uint64_t number)
+clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n, uint64_t number)
 {
 	const struct gk_frame *f = frame_table_frame(ft, slot);
 

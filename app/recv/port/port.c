@@ -288,8 +288,8 @@ uint64_t
 port_unfinished(const struct port *p)
 {
 	struct rdma_xstat x[XSTATS_MAX];
-	const int n = p->dev != NULL ? RTE_MIN(rdma_xstats_get(p->dev, x, XSTATS_MAX), XSTATS_MAX)
-				     : 0;
+	const int n =
+		p->dev != NULL ? RTE_MIN(rdma_xstats_get(p->dev, x, XSTATS_MAX), XSTATS_MAX) : 0;
 
 	for (int i = 0; i < n; i++)
 		if (strcmp(x[i].name, "rx_uc_in_progress") == 0)

@@ -586,8 +586,8 @@ create_stream(struct rx_ring *r, uint32_t stream)
 	st->headers = rte_zmalloc(
 		"ring_headers", (r->slot_mask + 1) * sizeof(*st->headers), RTE_CACHE_LINE_SIZE);
 	r->use[stream].mask = r->slot_mask;
-	r->use[stream].slot = rte_zmalloc("ring_use",
-		(r->slot_mask + 1) * sizeof(*r->use[stream].slot), RTE_CACHE_LINE_SIZE);
+	r->use[stream].slot = rte_zmalloc(
+		"ring_use", (r->slot_mask + 1) * sizeof(*r->use[stream].slot), RTE_CACHE_LINE_SIZE);
 	if (st->headers == NULL || r->use[stream].slot == NULL)
 		return -ENOMEM;
 	ret = create_pool(r, stream);

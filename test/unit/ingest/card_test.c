@@ -287,9 +287,8 @@ private_data_has_a_fixed_layout(void **state)
 	static const uint8_t expected[INGEST_PRIVATE_BYTES] = {'B', 'L', 'C', 'D', 0, 1, 0, 2, 0, 1,
 		0x10, 0, 0, 0, 0x20, 0, 0, 0, 0, 64, 0, 0, 0, 128, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0x10, 0x20, 0, 0, 0, 0x7f, 0, 0x12, 0x34, 0, 0, 0xde, 0xad, 0, 0, 0, 0, 0, 0};
-	static const uint8_t request[INGEST_REQUEST_BYTES] = {
-		'B', 'L', 'R', 'Q', 0, 1, 0, 2, 0, 0, 0, 5, 0xde, 0xad, 0, 1, 0, 0, 0x7f, 0, 0, 0,
-		0x10, 8};
+	static const uint8_t request[INGEST_REQUEST_BYTES] = {'B', 'L', 'R', 'Q', 0, 1, 0, 2, 0, 0,
+		0, 5, 0xde, 0xad, 0, 1, 0, 0, 0x7f, 0, 0, 0, 0x10, 8};
 	const struct ingest_card card = a_card(INGEST_WRITE, 1);
 	uint8_t data[INGEST_PRIVATE_BYTES];
 
@@ -351,15 +350,13 @@ requests_name_stream_and_transport(void **state)
 	assert_int_equal(got.stream, 63);
 	assert_int_equal(got.transport, INGEST_SEND);
 	assert_int_equal(got.credit_address, 0);
-	assert_int_equal(
-		ingest_request_decode(&got, data, INGEST_REQUEST_BYTES - 1), -EINVAL);
+	assert_int_equal(ingest_request_decode(&got, data, INGEST_REQUEST_BYTES - 1), -EINVAL);
 	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		ingest_request_encode(&wrong[i], data);
 		assert_int_equal(ingest_request_decode(&got, data, sizeof(data)), -EINVAL);
 	}
-	request = (struct ingest_request){.transport = INGEST_WRITE,
-		.credit_address = UINT64_MAX - 7,
-		.credit_rkey = 7};
+	request = (struct ingest_request){
+		.transport = INGEST_WRITE, .credit_address = UINT64_MAX - 7, .credit_rkey = 7};
 	ingest_request_encode(&request, data);
 	assert_int_equal(ingest_request_decode(&got, data, sizeof(data)), 0);
 	assert_int_equal(got.credit_address, UINT64_MAX - 7);

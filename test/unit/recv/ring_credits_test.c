@@ -100,8 +100,7 @@ lost_credits_come_again(void **state)
 	/* and the event of the last frame again: its pixels may be in use */
 	send_event(0, SLOTS, ingest_immediate(0, SLOTS), 0);
 	poll_some();
-	assert_int_equal(
-		p.rx[0]->counters[RX_DUPLICATE] + p.rx[0]->counters[RX_LATE], TILES);
+	assert_int_equal(p.rx[0]->counters[RX_DUPLICATE] + p.rx[0]->counters[RX_LATE], TILES);
 	end_run();
 	check_balance();
 	assert_int_equal(builder_stats(p.builder).complete, SLOTS);
@@ -205,8 +204,7 @@ skipped_numbers_are_not_lost(void **state)
 	check_balance();
 	assert_int_equal(p.rx[0]->counters[RX_EVENTS_LOST], 0);
 	assert_int_equal(p.rx[0]->counters[RX_OVERRUN], 0);
-	assert_int_equal(
-		p.rx[0]->counters[RX_PACKETS], (20 + SLOTS - 5) * STREAMS * TILES);
+	assert_int_equal(p.rx[0]->counters[RX_PACKETS], (20 + SLOTS - 5) * STREAMS * TILES);
 	assert_int_equal(nb_stale, 0);
 	close_receiver();
 }

@@ -469,8 +469,8 @@ write_config(bool udp, const char *format)
 		"[output]\nformat = %s\ndirectory = %s\npreview = off\ncalibration = no\n",
 		RIG_UDP_PORT, udp ? "udp" : "write",
 		udp ? "net_ring_udp" : "roce:port=net_ring_receiver,ip=10.0.0.2/24",
-		udp ? "mtu = 9000\n" : "", SLOTS, udp ? "auto" : "memory", !udp && with_service ? "service = 4792\n" : "",
-		format, directory);
+		udp ? "mtu = 9000\n" : "", SLOTS, udp ? "auto" : "memory",
+		!udp && with_service ? "service = 4792\n" : "", format, directory);
 	assert_int_equal(fclose(f), 0);
 }
 

@@ -343,8 +343,8 @@ test_loss(void **state)
 			lose = losses[i];
 			post(op, 0, 3 * MTU + 64, BASE, 1);
 			expect_none();
-			assert_int_equal(rig_stat(&rig, 1, "rx_uc_in_progress"),
-				losses[i] == 8 ? 3 : 0);
+			assert_int_equal(
+				rig_stat(&rig, 1, "rx_uc_in_progress"), losses[i] == 8 ? 3 : 0);
 			lose = 0;
 			expect_next();
 			want.messages++;

@@ -241,8 +241,8 @@ roce_reference_take(struct roce_qp *qp, const struct roce_packet *pkt)
 		r->left -= pkt->length;
 	if (pkt->flags & ROCE_F_LAST) {
 		/* all packets before the last one have the path MTU */
-		roce_count_n(pg, ROCE_RX_UC_BEGUN,
-			-(uint64_t)((r->received - pkt->length) / qp->mtu));
+		roce_count_n(
+			pg, ROCE_RX_UC_BEGUN, -(uint64_t)((r->received - pkt->length) / qp->mtu));
 		deliver(qp, pkt, imm);
 		r->inbound = ROCE_IN_NONE;
 	} else {
