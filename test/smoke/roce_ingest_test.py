@@ -49,6 +49,7 @@ def receive(where, name, packets, settings, replay='', device='net_replay0', log
         'frames.backpressure': 'wait', 'frames.stream_timeout_ms': 3000,
         'frames.incomplete': 'keep', 'output.directory': f'{where}/{name}',
         'output.preview': 'off', 'output.frames_interval': 64, 'output.images_interval': 8,
+        'output.batch_ms': 60000,
         'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
         'port 0.device': device, **settings}
     for gain in range(3):
@@ -106,7 +107,9 @@ def same(where, one, other):
     for x, y in zip(a, b):
         want(x == y, one, x, '\n', other, y)
     want(len(a) == len(b), len(a), len(b))
-    want(list(bodies(where, one)) == list(bodies(where, other)), 'images differ')
+    images = [list(bodies(where, name)) for name in (one, other)]
+    want(images[0] == images[1], 'images of', one, 'and', other, 'differ:',
+         [[len(body) for body in bodies] for bodies in images])
     hits = sum(row['verdict'] == '1' for row in a)
     want(0 < hits < FRAMES, hits, 'hits')
 
@@ -265,6 +268,7 @@ def live(where, name, transport, settings, *options, ports=1):
         'frames.stream_timeout_ms': 3000, 'frames.backpressure': 'wait',
         'output.directory': f'{where}/{name}', 'output.preview': 'off',
         'output.frames_interval': 64, 'output.images_interval': 8,
+        'output.batch_ms': 60000,
         'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
         'detector.transport': transport, 'ingest.card': card, **settings}
     for port in range(ports):
@@ -352,7 +356,7 @@ def memory_equals_reference(where):
     want(other['balanced'] == 1, other, out)
     want(int(report['faults_drop_first']) > 0 and int(report['faults_drop_event']) > 0, report)
     a, b = rows(where, 'lossy'), rows(where, 'memory-lossy')
-    want(len(a) == len(b) == FRAMES, len(a), len(b))
+    want(len(a) == len(b) == FRAMES, len(a), len(b), one, other, out)
     # without the event of its last frame a stream seems not to have sent it
     for x, y in zip(a[:-1], b[:-1]):
         want(x == y, 'by reference', x, '\nin memory', y)
