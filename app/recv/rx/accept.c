@@ -67,7 +67,7 @@ keep_malformed(struct rx *rx, const struct rx_packet *p, uint32_t packet)
 {
 	const struct detector_ops *ops = rx->detector->ops;
 	struct rx_unusable *of = &rx->samples.stream[p->stream];
-	const struct rx_excerpt e = {.headers = rx->transport->headers(rx, p),
+	const struct rx_excerpt e = {.headers = rx_headers(rx, p),
 		.data = p->header,
 		.bytes = ops->header_bytes,
 		.length = SOURCE_HEADERS + ops->header_bytes + ops->pixel_bytes};
@@ -180,7 +180,7 @@ judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 }
 
 /** Decide about a packet whose detector header was parsed. @return RX_PLACED if it may be placed */
-static enum rx_counter
+static inline enum rx_counter
 check_packet(struct rx *rx, const struct rx_packet *p, const struct detector_packet *parsed,
 	struct rx_batch *batch)
 {
@@ -193,7 +193,7 @@ check_packet(struct rx *rx, const struct rx_packet *p, const struct detector_pac
 	}
 	if (unlikely(rx->table->config.owner[p->stream] != rx->frx->id))
 		return RX_HANDOFF_SENT;
-	headers = rx->transport->headers(rx, p);
+	headers = rx_headers(rx, p);
 	if (likely(source_takes(&rx->sources->filter[p->stream], headers, parsed->position)))
 		return RX_PLACED;
 	return judge(rx, p->stream, headers, parsed->position, batch);
