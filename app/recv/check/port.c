@@ -14,6 +14,8 @@
 #include <rte_lcore.h>
 #include <rte_string_fns.h>
 
+#include <rdma_roce.h>
+
 #include "check/check.h"
 #include "check/memory.h"
 #include "check/port.h"
@@ -44,15 +46,12 @@ check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 		!p->reference;
 }
 
-/** What the RoCE device requires of the port beside the path MTU: IPv6, UDP, all headers, ICRC. */
-#define ROCE_OVERHEAD 80
-
 /** Return the size of a packet without the Ethernet header, as an MTU counts it. */
 static uint32_t
 packet_mtu(const struct settings *s)
 {
 	if (s->ingest.transport != INGEST_UDP)
-		return s->ingest.mtu + ROCE_OVERHEAD;
+		return s->ingest.mtu + RDMA_ROCE_OVERHEAD;
 	return port_header_bytes(s) - RTE_ETHER_HDR_LEN + s->detector.ops->pixel_bytes;
 }
 

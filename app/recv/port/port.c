@@ -284,6 +284,19 @@ port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 		add_rdma_drops(p->dev, drops);
 }
 
+uint64_t
+port_unfinished(const struct port *p)
+{
+	struct rdma_xstat x[XSTATS_MAX];
+	const int n =
+		p->dev != NULL ? RTE_MIN(rdma_xstats_get(p->dev, x, XSTATS_MAX), XSTATS_MAX) : 0;
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(x[i].name, "rx_uc_in_progress") == 0)
+			return x[i].value;
+	return 0;
+}
+
 static int
 choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 {

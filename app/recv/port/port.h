@@ -137,6 +137,9 @@ void port_of_adapter(struct port *p, const struct port_settings *settings, const
 /** Add the driver's counters. Any thread. */
 void port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS]);
 
+/** Packets of RoCE messages that are not complete yet. Any thread. */
+uint64_t port_unfinished(const struct port *p);
+
 /** Stop and close; the pools stay until port_free_pools(). */
 void port_close(struct port *p);
 
