@@ -3,9 +3,10 @@
  * Numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number in trailer and
  * leader, the address of an RDMA WRITE, the immediate of an event, and the ICRC over them.
  *
- * A CRC is linear: the change of the ICRC depends on the change of the bytes, and not on the bytes
- * that stay. So pixels are not read. Their number decides how a change before them continues in the
- * ICRC, and a capture has few different numbers: a table is computed for each.
+ * A CRC is linear: the change of the ICRC is the sum of the changes of all words. That of a word
+ * depends on the word's change and on its distance from the end, and not on the bytes that stay. A
+ * capture has few distances: a table is computed for each. So no other byte is read, neither pixels
+ * nor headers. A CRC over headers that were just written would wait for all stores before it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,27 +14,39 @@
 
 #include <rte_byteorder.h>
 #include <rte_malloc.h>
+#include <rte_prefetch.h>
 
 #include "engine/icrc.h"
 #include "engine/packet.h"
 #include "engine/wire.h"
 #include "replay.h"
 
-#define QPS_MAX	   256u
-#define PSN_LATE   65536 /* a PSN further behind is that of a restarted sender */
-#define TABLES_MAX 8u
-/* Fewer bytes are read: that is as fast as a table. */
-#define SHORT	 128u
-#define NO_TABLE UINT8_MAX
+#define QPS_MAX	    256u
+#define LAYOUTS_MAX 64u
+#define TABLES_MAX  128u
+#define PSN_LATE    65536 /* a PSN further behind is that of a restarted sender */
+
+/* Packets ahead whose changed lines are fetched. */
+#define AHEAD 8u
 
 #define IMMEDIATE_FRAME 0xFFFFFFu /* bits of an immediate that are the frame's */
 
-enum {
-	RENUMBER_PSN = 1 << 0,
-	RENUMBER_ADDRESS = 1 << 1,
-	RENUMBER_IMMEDIATE = 1 << 2,
-	RENUMBER_LEADER = 1 << 3,
-	RENUMBER_TRAILER = 1 << 4,
+/* How a change of four bytes changes the CRC: a table for each of them. */
+struct crc_table {
+	uint32_t bytes; /* from the first of the four to the end */
+	uint32_t of[4][256];
+};
+
+/* A field of a packet. */
+struct field {
+	uint16_t offset;  /* in the frame; 0: the packet has none */
+	uint8_t table[2]; /* of the first and the second four bytes */
+};
+
+/* Where the numbers of a packet are. */
+struct layout {
+	uint16_t icrc; /* offset */
+	struct field psn, address, immediate, leader, trailer;
 };
 
 /* Only the lcore that polls the packet's queue reads and writes it. */
@@ -41,46 +54,22 @@ struct numbered {
 	uint64_t loop;	   /* whose numbers the packet has */
 	uint32_t psn_step; /* packets of the queue pair in a loop */
 	uint32_t slot;	   /* of the address */
-	uint16_t payload;  /* offset in the frame */
-	uint16_t length;   /* of the payload, without pad */
-	uint8_t l3;	   /* offset of the IP header */
-	uint8_t l3_len;
-	uint8_t pad;
-	uint8_t fields; /* RENUMBER_*; 0: the packet is not changed */
-	uint8_t table;	/* NO_TABLE: the whole packet is read */
+	uint8_t layout;	   /* NOT_NUMBERED: the packet is not changed */
 };
-static_assert(sizeof(struct numbered) == 32, "two packets, one line");
+static_assert(sizeof(struct numbered) == 24, "README.rst");
 
-/* How a change of the CRC continues over `bytes` bytes that stay. */
-struct continuation {
-	uint32_t bytes;
-	uint32_t of[4][256]; /* of each byte of the CRC */
-};
+#define NOT_NUMBERED UINT8_MAX
 
 struct replay_roce {
 	struct replay_roce_args args;
 	const struct replay_packet *packets; /* of the capture */
-	uint32_t nb_tables;
-	struct continuation tables[TABLES_MAX];
+	uint32_t nb_layouts, nb_tables;
+	struct layout layouts[LAYOUTS_MAX];
+	struct crc_table tables[TABLES_MAX];
 	struct numbered numbered[];
 };
 
-/* ---- fields ---- */
-
-static uint64_t
-get64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
-static void
-put64(uint8_t *at, uint64_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
+/* ---- change ---- */
 
 static uint32_t
 get32(const uint8_t *at)
@@ -97,140 +86,134 @@ put32(uint8_t *at, uint32_t value)
 	memcpy(at, &value, sizeof(value));
 }
 
-static struct roce_bth *
-bth_of(const struct numbered *n, uint8_t *frame)
+static uint64_t
+get64(const uint8_t *at)
 {
-	return (struct roce_bth *)(frame + n->l3 + n->l3_len + ROCE_UDP_BYTES);
-}
+	uint64_t value;
 
-/* The RETH follows the BTH; an immediate is the last header. */
-static struct roce_reth *
-reth_of(const struct numbered *n, uint8_t *frame)
-{
-	return (struct roce_reth *)(bth_of(n, frame) + 1);
-}
-
-static uint8_t *
-trailer_of(const struct numbered *n, uint8_t *frame)
-{
-	return frame + n->payload + n->length - REPLAY_ROCE_TRAILER;
-}
-
-static uint8_t *
-leader_of(const struct replay_roce *roce, const struct numbered *n, uint8_t *frame)
-{
-	return frame + n->payload + roce->args.leader - sizeof(uint64_t);
+	memcpy(&value, at, sizeof(value));
+	return value;
 }
 
 static void
-add64(uint8_t *at, uint64_t frames)
+put64(uint8_t *at, uint64_t value)
 {
-	put64(at, rte_cpu_to_le_64(rte_le_to_cpu_64(get64(at)) + frames));
+	memcpy(at, &value, sizeof(value));
+}
+
+/* Change of the CRC by that of four bytes, the first of which are the lowest bits. */
+static uint32_t
+crc_change(const struct replay_roce *roce, uint8_t table, uint32_t change)
+{
+	const struct crc_table *t = &roce->tables[table];
+
+	return t->of[0][change & 0xff] ^ t->of[1][change >> 8 & 0xff] ^
+		t->of[2][change >> 16 & 0xff] ^ t->of[3][change >> 24];
+}
+
+/* Store a field of four bytes. @return change of the CRC */
+static uint32_t
+store32(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint32_t old,
+	uint32_t value)
+{
+	put32(frame + f->offset, value);
+	return crc_change(roce, f->table[0], rte_le_to_cpu_32(old ^ value));
+}
+
+static uint32_t
+store64(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint64_t old,
+	uint64_t value)
+{
+	const uint64_t change = rte_le_to_cpu_64(old ^ value);
+
+	put64(frame + f->offset, value);
+	return crc_change(roce, f->table[0], (uint32_t)change) ^
+		crc_change(roce, f->table[1], (uint32_t)(change >> 32));
+}
+
+/* Add to the bits of a big-endian field that `mask` selects. */
+static uint32_t
+add32(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint32_t mask,
+	uint32_t add)
+{
+	const uint32_t old = get32(frame + f->offset), value = rte_be_to_cpu_32(old);
+
+	return store32(roce, f, frame, old,
+		rte_cpu_to_be_32((value & ~mask) | ((value + add) & mask)));
+}
+
+/* Add to a frame number. */
+static uint32_t
+add_frames(
+	const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint64_t frames)
+{
+	const uint64_t old = get64(frame + f->offset);
+
+	return store64(roce, f, frame, old, rte_cpu_to_le_64(rte_le_to_cpu_64(old) + frames));
+}
+
+static uint32_t
+move_address(const struct replay_roce *roce, const struct field *f, struct numbered *n,
+	uint8_t *frame, uint64_t frames)
+{
+	const uint32_t slot = (n->slot + (uint32_t)frames) & (roce->args.slots - 1);
+	const uint64_t distance = ((uint64_t)slot - (uint64_t)n->slot) * roce->args.slot_bytes;
+	const uint64_t old = get64(frame + f->offset);
+
+	n->slot = slot;
+	return store64(roce, f, frame, old, rte_cpu_to_be_64(rte_be_to_cpu_64(old) + distance));
 }
 
 /* Advance all numbers of a packet by a number of loops, modulo 2^64: the negative of it goes back. */
 static void
 advance(const struct replay_roce *roce, struct numbered *n, uint8_t *frame, uint64_t loops)
 {
+	const struct layout *l = &roce->layouts[n->layout];
 	const uint64_t frames = loops * roce->args.step;
-	struct roce_bth *bth = bth_of(n, frame);
-	struct roce_reth *reth = reth_of(n, frame);
+	uint32_t change;
 
-	roce_put24(bth->psn, roce_get24(bth->psn) + (uint32_t)loops * n->psn_step);
-	if (n->fields & RENUMBER_ADDRESS) {
-		const uint32_t slot = (n->slot + (uint32_t)frames) & (roce->args.slots - 1);
-		const uint64_t distance =
-			((uint64_t)slot - (uint64_t)n->slot) * roce->args.slot_bytes;
-
-		reth->va = rte_cpu_to_be_64(rte_be_to_cpu_64(reth->va) + distance);
-		n->slot = slot;
-	}
-	if (n->fields & RENUMBER_IMMEDIATE) {
-		uint8_t *at = frame + n->payload - sizeof(uint32_t);
-		const uint32_t imm = rte_be_to_cpu_32(get32(at));
-
-		put32(at,
-			rte_cpu_to_be_32((imm & ~IMMEDIATE_FRAME) |
-				((imm + (uint32_t)frames) & IMMEDIATE_FRAME)));
-	}
-	if (n->fields & RENUMBER_LEADER)
-		add64(leader_of(roce, n, frame), frames);
-	if (n->fields & RENUMBER_TRAILER)
-		add64(trailer_of(n, frame), frames);
+	change = add32(roce, &l->psn, frame, ROCE_PSN_MASK, (uint32_t)loops * n->psn_step);
+	if (l->address.offset != 0)
+		change ^= move_address(roce, &l->address, n, frame, frames);
+	if (l->immediate.offset != 0)
+		change ^= add32(roce, &l->immediate, frame, IMMEDIATE_FRAME, (uint32_t)frames);
+	if (l->leader.offset != 0)
+		change ^= add_frames(roce, &l->leader, frame, frames);
+	if (l->trailer.offset != 0)
+		change ^= add_frames(roce, &l->trailer, frame, frames);
+	put32(frame + l->icrc, get32(frame + l->icrc) ^ rte_cpu_to_le_32(change));
 }
 
-/* ---- ICRC ---- */
-
-/* CRC up to the last byte of headers and leader that may change. */
-static uint32_t
-crc_before(const struct replay_roce *roce, const struct numbered *n, const uint8_t *frame)
-{
-	const uint32_t crc = roce_icrc_headers(frame + n->l3, n->l3_len, n->payload - n->l3);
-
-	if ((n->fields & RENUMBER_LEADER) == 0)
-		return crc;
-	return roce_icrc_bytes(crc, frame + n->payload, roce->args.leader);
-}
-
-static uint32_t
-bytes_after(const struct replay_roce *roce, const struct numbered *n)
-{
-	return n->length + n->pad - (n->fields & RENUMBER_LEADER ? roce->args.leader : 0);
-}
-
-static uint32_t
-continue_change(const struct continuation *t, uint32_t difference)
-{
-	return t->of[0][difference & 0xff] ^ t->of[1][difference >> 8 & 0xff] ^
-		t->of[2][difference >> 16 & 0xff] ^ t->of[3][difference >> 24];
-}
-
-static uint32_t
-crc_trailer(const struct numbered *n, uint8_t *frame)
-{
-	if ((n->fields & RENUMBER_TRAILER) == 0)
-		return 0;
-	return roce_icrc_bytes(0, trailer_of(n, frame), REPLAY_ROCE_TRAILER + n->pad);
-}
-
+/* Fetch what advance() changes. */
 static void
-change_packet(struct replay_roce *roce, struct numbered *n, uint8_t *frame, uint64_t loops)
+prefetch(const struct replay_roce *roce, const struct replay_packet *packet)
 {
-	uint8_t *icrc = frame + n->payload + n->length + n->pad;
-	uint32_t before, trailer;
+	const struct numbered *n = &roce->numbered[packet - roce->packets];
 
-	if (n->table == NO_TABLE) {
-		advance(roce, n, frame, loops);
-		put32(icrc,
-			rte_cpu_to_le_32(roce_icrc_bytes(crc_before(roce, n, frame),
-				icrc - bytes_after(roce, n), bytes_after(roce, n))));
+	if (n->layout == NOT_NUMBERED)
 		return;
-	}
-	before = crc_before(roce, n, frame);
-	trailer = crc_trailer(n, frame);
-	advance(roce, n, frame, loops);
-	before ^= crc_before(roce, n, frame);
-	trailer ^= crc_trailer(n, frame);
-	put32(icrc,
-		get32(icrc) ^
-			rte_cpu_to_le_32(
-				continue_change(&roce->tables[n->table], before) ^ trailer));
+	rte_prefetch0_write(packet->data + roce->layouts[n->layout].psn.offset);
+	rte_prefetch0_write(packet->data + roce->layouts[n->layout].icrc);
 }
 
 uint32_t
 replay_roce_renumber(struct replay_roce *roce, struct replay_packet *const *packets, uint32_t nb,
 	uint64_t loop)
 {
+	for (uint32_t i = 0; i < RTE_MIN(nb, AHEAD); i++)
+		prefetch(roce, packets[i]);
 	for (uint32_t i = 0; i < nb; i++) {
 		struct numbered *n = &roce->numbered[packets[i] - roce->packets];
 
-		if (n->fields == 0 || n->loop == loop)
+		if (i + AHEAD < nb)
+			prefetch(roce, packets[i + AHEAD]);
+		if (n->layout == NOT_NUMBERED || n->loop == loop)
 			continue;
 		if (rte_mbuf_ext_refcnt_read(&packets[i]->shared) != 1)
 			return i;
 		/* the last reader has finished before these writes */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		change_packet(roce, n, packets[i]->data, loop - n->loop);
+		advance(roce, n, packets[i]->data, loop - n->loop);
 		n->loop = loop;
 	}
 	return nb;
@@ -238,21 +221,19 @@ replay_roce_renumber(struct replay_roce *roce, struct replay_packet *const *pack
 
 /* ---- load ---- */
 
-/* Table of a number of bytes, NO_TABLE if these are read. */
-static uint8_t
+/* Table of four bytes at a distance from the end. @return -E2BIG: there are too many */
+static int
 find_table(struct replay_roce *roce, uint32_t bytes)
 {
 	static const uint8_t zeros[UINT16_MAX];
-	struct continuation *t = &roce->tables[roce->nb_tables];
+	struct crc_table *t = &roce->tables[roce->nb_tables];
 	uint32_t of_zero;
 
-	if (bytes <= SHORT)
-		return NO_TABLE;
 	for (uint32_t i = 0; i < roce->nb_tables; i++)
 		if (roce->tables[i].bytes == bytes)
-			return (uint8_t)i;
+			return (int)i;
 	if (roce->nb_tables == TABLES_MAX)
-		return NO_TABLE;
+		return -E2BIG;
 	t->bytes = bytes;
 	of_zero = roce_icrc_bytes(0, zeros, bytes);
 	for (uint32_t byte = 0; byte < 4; byte++) {
@@ -265,7 +246,47 @@ find_table(struct replay_roce *roce, uint32_t bytes)
 				: t->of[byte][lowest] ^ t->of[byte][value ^ lowest];
 		}
 	}
-	return (uint8_t)roce->nb_tables++;
+	return (int)roce->nb_tables++;
+}
+
+/* Tables of a field of `words` times four bytes. */
+static int
+find_tables(struct replay_roce *roce, const struct layout *l, struct field *f, uint32_t words)
+{
+	for (uint32_t i = 0; i < words && f->offset != 0; i++) {
+		const int table = find_table(roce, l->icrc - f->offset - 4 * i);
+
+		if (table < 0)
+			return table;
+		f->table[i] = (uint8_t)table;
+	}
+	return 0;
+}
+
+/* Number of a layout without tables, which is added unless it is there. */
+static int
+find_layout(struct replay_roce *roce, struct layout *l)
+{
+	int ret;
+
+	ret = find_tables(roce, l, &l->psn, 1);
+	if (ret == 0)
+		ret = find_tables(roce, l, &l->address, 2);
+	if (ret == 0)
+		ret = find_tables(roce, l, &l->immediate, 1);
+	if (ret == 0)
+		ret = find_tables(roce, l, &l->leader, 2);
+	if (ret == 0)
+		ret = find_tables(roce, l, &l->trailer, 2);
+	if (ret != 0)
+		return ret;
+	for (uint32_t i = 0; i < roce->nb_layouts; i++)
+		if (memcmp(&roce->layouts[i], l, sizeof(*l)) == 0)
+			return (int)i;
+	if (roce->nb_layouts == LAYOUTS_MAX)
+		return -E2BIG;
+	roce->layouts[roce->nb_layouts] = *l;
+	return (int)roce->nb_layouts++;
 }
 
 /* A queue pair of the capture. */
@@ -373,14 +394,12 @@ remove_checksum(struct replay_packet *packet, const struct roce_packet *pkt)
 
 /* A message is complete: its trailer tells the slot of its address. */
 static void
-end_message(struct loader *l, struct queue_pair *qp, struct numbered *n, uint8_t *frame)
+end_message(struct loader *l, struct queue_pair *qp, uint64_t frame)
 {
 	const struct replay_roce_args *args = &l->roce->args;
-	const uint64_t number = rte_le_to_cpu_64(get64(trailer_of(n, frame)));
-	const uint32_t slot = (uint32_t)number & (args->slots - 1);
+	const uint32_t slot = (uint32_t)frame & (args->slots - 1);
 
-	n->fields |= RENUMBER_TRAILER;
-	if (qp->first == NULL || (qp->first->fields & RENUMBER_ADDRESS) == 0)
+	if (qp->first == NULL)
 		return;
 	qp->first->slot = slot;
 	if (!qp->has_base || qp->address - slot * args->slot_bytes < qp->base)
@@ -391,77 +410,105 @@ end_message(struct loader *l, struct queue_pair *qp, struct numbered *n, uint8_t
 
 #define SLOT_UNKNOWN UINT32_MAX
 
-/* Finds the fields of a packet, in the order of the capture. */
+/* Finds the numbers of a packet. */
+static struct layout
+make_layout(const struct replay_roce_args *args, const struct roce_packet *pkt)
+{
+	const uint32_t bth = pkt->l2_len + pkt->l3_len + ROCE_UDP_BYTES;
+	struct layout l = {.icrc = pkt->payload + pkt->length + pkt->pad,
+		.psn.offset = bth + offsetof(struct roce_bth, ack)};
+
+	if (pkt->length == 0) {
+		if (pkt->flags & ROCE_F_IMM)
+			l.immediate.offset = pkt->payload - sizeof(uint32_t);
+		return l;
+	}
+	if ((pkt->flags & ROCE_F_FIRST) && (pkt->flags & ROCE_F_WRITE))
+		l.address.offset = bth + sizeof(struct roce_bth);
+	if ((pkt->flags & ROCE_F_FIRST) && args->leader != 0 && pkt->length >= args->leader)
+		l.leader.offset = pkt->payload + args->leader - sizeof(uint64_t);
+	if ((pkt->flags & ROCE_F_LAST) && pkt->length >= REPLAY_ROCE_TRAILER)
+		l.trailer.offset = pkt->payload + pkt->length - REPLAY_ROCE_TRAILER;
+	return l;
+}
+
+/* Too many queue pairs, or too many kinds of packets. */
+static int
+refuse(const struct loader *l, const char *what, uint32_t most)
+{
+	REPLAY_LOG(ERR, "%s: roce=...: more than %u %s, expected the messages of a detector",
+		l->name, most, what);
+	return -E2BIG;
+}
+
+/* Reads a packet, in the order of the capture. */
 static int
 load_packet(struct loader *l, struct replay_packet *packet)
 {
 	struct numbered *n = &l->roce->numbered[packet - l->roce->packets];
-	const struct replay_roce_args *args = &l->roce->args;
+	struct layout layout;
 	struct roce_packet pkt;
 	struct queue_pair *qp;
 	bool follows;
+	int ret;
 
+	n->layout = NOT_NUMBERED;
 	if (!read_packet(l, packet, &pkt))
 		return 0;
 	qp = find_qp(l, &pkt);
-	if (qp == NULL) {
-		REPLAY_LOG(ERR, "%s: roce=...: more than %u queue pairs", l->name, QPS_MAX);
-		return -E2BIG;
-	}
+	if (qp == NULL)
+		return refuse(l, "queue pairs", QPS_MAX);
 	remove_checksum(packet, &pkt);
-	n->l3 = pkt.l2_len;
-	n->l3_len = pkt.l3_len;
-	n->payload = (uint16_t)pkt.payload;
-	n->length = pkt.length;
-	n->pad = pkt.pad;
-	n->fields = RENUMBER_PSN;
+	layout = make_layout(&l->roce->args, &pkt);
+	ret = find_layout(l->roce, &layout);
+	if (ret < 0)
+		return refuse(l, "kinds of packets", LAYOUTS_MAX);
+	n->layout = (uint8_t)ret;
 	n->psn_step = (uint32_t)(qp - l->qps); /* until all packets are counted */
 	count_psn(qp, pkt.psn);
 	follows = roce_psn_diff(pkt.psn, qp->psn) == 1;
 	qp->psn = pkt.psn;
-	if (pkt.flags & ROCE_F_IMM)
-		n->fields |= pkt.length == 0 ? RENUMBER_IMMEDIATE : 0;
-	if (pkt.length == 0)
-		return 0;
-	if (pkt.flags & ROCE_F_FIRST) {
-		qp->first = n;
-		if (args->leader != 0 && pkt.length >= args->leader)
-			n->fields |= RENUMBER_LEADER;
-		if (pkt.flags & ROCE_F_WRITE) {
-			n->fields |= RENUMBER_ADDRESS;
-			n->slot = SLOT_UNKNOWN;
-			qp->address = rte_be_to_cpu_64(roce_packet_reth(&pkt)->va);
-			l->addresses++;
-		}
-	} else if (!follows) {
+	if ((pkt.flags & ROCE_F_FIRST) || !follows)
 		qp->first = NULL;
+	if (layout.address.offset != 0) {
+		qp->first = n;
+		n->slot = SLOT_UNKNOWN;
+		qp->address = rte_be_to_cpu_64(roce_packet_reth(&pkt)->va);
+		l->addresses++;
 	}
-	if ((pkt.flags & ROCE_F_LAST) && pkt.length >= REPLAY_ROCE_TRAILER)
-		end_message(l, qp, n, packet->data);
+	if (layout.trailer.offset != 0)
+		end_message(l, qp, rte_le_to_cpu_64(get64(packet->data + layout.trailer.offset)));
 	return 0;
 }
 
 /* All packets were read. */
-static void
-finish_packet(struct loader *l, struct numbered *n, uint8_t *frame)
+static int
+finish_packet(struct loader *l, struct numbered *n, const uint8_t *frame)
 {
 	const struct replay_roce_args *args = &l->roce->args;
 	const struct queue_pair *qp = &l->qps[n->psn_step];
+	struct layout layout;
+	uint64_t va;
+	int ret;
 
-	if (n->fields == 0)
-		return;
+	if (n->layout == NOT_NUMBERED)
+		return 0;
 	n->psn_step = qp->packets;
-	if ((n->fields & RENUMBER_ADDRESS) && n->slot == SLOT_UNKNOWN) {
-		/* the message is incomplete: its address tells the slot, if the base is known */
-		const uint64_t va = rte_be_to_cpu_64(reth_of(n, frame)->va);
-
-		if (!qp->has_base || va < qp->base)
-			n->fields &= ~RENUMBER_ADDRESS;
-		else
-			n->slot = (uint32_t)((va - qp->base) / args->slot_bytes) &
-				(args->slots - 1);
+	layout = l->roce->layouts[n->layout];
+	if (layout.address.offset == 0 || n->slot != SLOT_UNKNOWN)
+		return 0;
+	/* the message is incomplete: its address tells the slot, if the base is known */
+	va = rte_be_to_cpu_64(get64(frame + layout.address.offset));
+	if (qp->has_base && va >= qp->base) {
+		n->slot = (uint32_t)((va - qp->base) / args->slot_bytes) & (args->slots - 1);
+		return 0;
 	}
-	n->table = find_table(l->roce, bytes_after(l->roce, n));
+	layout.address = (struct field){0};
+	ret = find_layout(l->roce, &layout);
+	if (ret < 0)
+		return refuse(l, "kinds of packets", LAYOUTS_MAX);
+	n->layout = (uint8_t)ret;
+	return 0;
 }
 
 static int
@@ -480,15 +527,15 @@ load_packets(struct loader *l, const struct replay_capture *capture)
 			l->name, l->roce->args.step);
 		return -EINVAL;
 	}
-	for (uint32_t i = 0; i < capture->nb_packets; i++)
-		finish_packet(l, &l->roce->numbered[i], capture->packets[i].data);
+	for (uint32_t i = 0; i < capture->nb_packets && ret == 0; i++)
+		ret = finish_packet(l, &l->roce->numbered[i], capture->packets[i].data);
 	if (l->nb_qps == 0)
 		REPLAY_LOG(WARNING, "%s: roce=...: the capture has no UC packets", l->name);
 	if (l->damaged > 0)
 		REPLAY_LOG(WARNING,
 			"%s: %u RoCE packets are damaged or truncated, and are not renumbered",
 			l->name, l->damaged);
-	return 0;
+	return ret;
 }
 
 int
