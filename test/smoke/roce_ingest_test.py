@@ -149,12 +149,17 @@ def capture_in_loops(where):
 
 @case
 def two_rx_roles(where):
-    """A poll group receives all packets, and forwards those of the other one's queue pairs."""
+    """Flow rules distribute packets to two RX roles, by their source or by RSS. A poll group that
+    receives packets of the other one's queue pairs forwards them."""
     udp = simulate(where)
     receive(where, 'udp', udp, {})
-    ledger, out = receive_roce(where, 'write', udp, 'write', settings={'lcores.rx_lcores': 2})
-    want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
-    same(where, 'udp', 'write')
+    for name, transport, source in (('rss', 'write', 'auto'),
+                                    ('source', 'send', '10.1.1.1-10.1.1.4')):
+        ledger, out = receive_roce(where, name, udp, transport, log='braggline.port:info', settings={
+            'lcores.rx_lcores': 2, 'detector.source': source})
+        want('2 queues, single segment, flow rules' in out, out)
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+        same(where, 'udp', name)
 
 
 @case
@@ -341,4 +346,5 @@ def memory_equals_reference(where):
     want(partial > FRAMES // 2, partial)
 
 
-sys.exit(run_cases(sys.argv[2:]))
+if __name__ == '__main__':
+    sys.exit(run_cases(sys.argv[2:]))
