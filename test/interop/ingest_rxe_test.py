@@ -32,7 +32,8 @@ from cases import want  # noqa: E402
 
 FRAMES = 12
 ROWS = 64       # of a module: few, as an emulated CPU is slow
-UDP = {'run.frames': FRAMES, 'detector.rows': ROWS}
+# record batches do not depend on time
+UDP = {'run.frames': FRAMES, 'detector.rows': ROWS, 'output.batch_ms': 0}
 SECONDS = 120   # limit of a run
 NIC = 'net_vhost0'
 
@@ -45,8 +46,11 @@ class Rig:
         self.udp = smoke.simulate(where, '--frames', str(FRAMES), '--rows', str(ROWS))
         self.streams = 1 + max(smoke.place_of(p)[0] for _, _, p in self.udp)
         self.tiles = len(self.udp) // FRAMES // self.streams
-        self.first_tile = min(smoke.place_of(p)[2] for _, _, p in self.udp)
-        self.headers = {}       # module id, row, column of each stream
+        self.headers = {}       # module id, row, column, first tile of each stream
+        for _, _, p in self.udp:
+            stream, _, tile = smoke.place_of(p)
+            if stream not in self.headers or tile < self.headers[stream][3]:
+                self.headers[stream] = (*struct.unpack_from('<HHH', p, 42 + 32), tile)
         self.write_pixels()
 
     def write_pixels(self):
@@ -54,19 +58,23 @@ class Rig:
         pixels = bytearray(len(self.udp) * 8192)
         frames = {}
         for _, _, p in self.udp:
-            stream, frame, tile = smoke.place_of(p)
+            stream, frame, _ = smoke.place_of(p)
             at = (((frame - 1) * self.streams + stream) * self.tiles
-                  + tile - self.first_tile) * 8192
+                  + self.index(p)) * 8192
             pixels[at:at + 8192] = p[90:]
             # exposure, bunch id, timestamp, and detSpec3
             frames[frame] = struct.unpack_from('<QI4xQQ8xI', p, 42)
-            self.headers[stream] = struct.unpack_from('<HHH', p, 42 + 32)
         with open(f'{self.where}/pixels', 'wb') as out:
             out.write(pixels)
         with open(f'{self.where}/frames', 'w', encoding='ascii') as out:
             for number in sorted(frames):
                 _, exposure, bunch, timestamp, info = frames[number]
                 out.write(f'{number} {exposure} {bunch} {timestamp} {info}\n')
+
+    def index(self, p):
+        """Number of a packet's tile among those of its stream and frame that are read out."""
+        stream, _, tile = smoke.place_of(p)
+        return tile - self.headers[stream][3]
 
     def boot(self):
         libdir = subprocess.run(['pkg-config', '--variable=libdir', 'libdpdk'], check=True,
@@ -106,7 +114,7 @@ class Rig:
         settings = {
             'detector.modules': 2, 'detector.interfaces': 2, 'detector.rows': ROWS, 'run.name': 'run',
             'run.frames': frames, 'run.first_frame': 1, 'run.idle_timeout_ms': SECONDS * 1000,
-            'frames.stream_timeout_ms': 30000, 'frames.incomplete': 'keep',
+            'frames.stream_timeout_ms': 10000, 'frames.incomplete': 'keep',
             'output.directory': f'{folder}/{name}', 'output.preview': 'off',
             'output.frames_interval': 64, 'output.images_interval': 8, 'output.batch_ms': 0,
             'detector.transport': transport, 'ingest.card': f'{folder}/{name}.card',
@@ -144,7 +152,7 @@ class Rig:
         """Run rxe_detector with the registers of a card."""
         common = card['card']
         words = ['rxe_detector', '--ip', card['stream 0']['ip'], '--frames', '/share/frames',
-                 '--pixels', '/share/pixels', '--tiles', common['tiles'], '--send', f'{self.first_tile}:{self.tiles}',
+                 '--pixels', '/share/pixels', '--tiles', common['tiles'], '--send', str(self.tiles),
                  '--leader', common.get('leader_bytes', '0'), '--slots', common.get('slots', '1'),
                  '--mtu', common['mtu'], *(['--write'] if common['transport'] == 'write' else []),
                  '--interval-us', '20000', *options]
@@ -222,13 +230,13 @@ def independent(rig, say):
 def restarted(rig, name, transport, values):
     """The detector ends in the middle of frame 5. Its successor has another PSN and source port,
     and begins with frame 6."""
-    stop, tile = 5, rig.first_tile + 3
+    stop, tiles = 5, 3
     rest = [p for p in rig.udp
-            if smoke.place_of(p[2])[1] != stop or smoke.place_of(p[2])[2] <= tile]
+            if smoke.place_of(p[2])[1] != stop or rig.index(p[2]) < tiles]
     smoke.receive(rig.where, f'udp_{name}', rest, UDP)
     process = rig.receiver(name, transport, **values)
     card = rig.card(name, process)
-    rig.independent(card, '--stop', f'{stop}:{tile}')
+    rig.independent(card, '--stop', f'{stop}:{tiles}')
     rig.independent(card, '--from', str(stop + 1), '--first-psn',
                     str(random.Random(name).randrange(1 << 24)))
     rig.ends(process, 'braggline-recv')

@@ -25,12 +25,13 @@
 #define IN_FLIGHT   32 /* messages of a stream */
 
 static const char usage[] =
-	"Usage: rxe_detector [option]... --stream QPN,PSN,RKEY,BASE,MODULE,ROW,COLUMN ...\n"
+	"Usage: rxe_detector [option]... --stream QPN,PSN,RKEY,BASE,MODULE,ROW,COLUMN,TILE...\n"
+	"TILE: number of the stream's first tile, if not all rows are read out\n"
 	"  --write              RDMA WRITE (default: SEND)\n"
 	"  --ip A.B.C.D         address of the receiver\n"
 	"  --mtu N              path MTU (4096)\n"
 	"  --tiles N            messages of a stream and frame that a slot has room for (128)\n"
-	"  --send FIRST:N       tiles that are sent, if not all rows are read out\n"
+	"  --send N             tiles of a stream that are sent, if not all rows are read out\n"
 	"  --tile-bytes N       pixels of a message (8192)\n"
 	"  --leader N           bytes before the pixels (0)\n"
 	"  --slots N            of a stream's ring (128)\n"
@@ -38,7 +39,7 @@ static const char usage[] =
 	"  --frames FILE        lines: number exposure bunch timestamp info\n"
 	"  --pixels FILE        pixels of all tiles: frame by frame, stream by stream\n"
 	"  --from N --to N      send these frames of the file only, by number\n"
-	"  --stop N:T           end after tile T of frame N, without its events\n"
+	"  --stop N:T           end after T tiles of each stream of frame N, without its events\n"
 	"  --interval-us N      between frames (0)\n"
 	"  --device NAME        verbs device (rxe0)\n"
 	"  --gid N              index of the source GID (1)\n";
@@ -46,7 +47,7 @@ static const char usage[] =
 struct stream {
 	uint32_t qpn, psn, rkey;
 	uint64_t base;
-	uint32_t module, row, column;
+	uint32_t module, row, column, first_tile;
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
@@ -66,7 +67,7 @@ static struct {
 	int64_t first_psn; /* -1: of the stream */
 	const char *frames, *pixels, *device;
 	uint64_t from, to, stop, stop_tile;
-	uint32_t first_tile, nb_tiles; /* that are sent */
+	uint32_t nb_tiles; /* that are sent */
 	uint32_t interval_us;
 	int gid;
 	uint32_t nb_streams;
@@ -270,16 +271,14 @@ static bool
 send_frame(const struct frame *f, uint64_t index, FILE *pixels)
 {
 	for (uint32_t t = 0; t < the.nb_tiles; t++) {
-		const uint32_t tile = the.first_tile + t;
-
 		for (uint32_t i = 0; i < the.nb_streams; i++) {
 			const uint64_t at = (index * the.nb_streams + i) * the.nb_tiles + t;
 
 			if (fseeko(pixels, (off_t)(at * the.tile_bytes), SEEK_SET) != 0)
 				fail(the.pixels, errno);
-			send_tile(&the.stream[i], f, tile, pixels);
+			send_tile(&the.stream[i], f, the.stream[i].first_tile + t, pixels);
 		}
-		if (f->number == the.stop && tile == the.stop_tile)
+		if (f->number == the.stop && t + 1 == the.stop_tile)
 			return false;
 	}
 	for (uint32_t i = 0; i < the.nb_streams; i++)
@@ -325,9 +324,10 @@ add_stream(const char *text)
 
 	if (the.nb_streams > STREAMS_MAX ||
 		sscanf(text, "%" SCNi32 ",%" SCNi32 ",%" SCNi32 ",%" SCNi64 ",%" SCNu32 ",%" SCNu32
-			     ",%" SCNu32,
+			     ",%" SCNu32 ",%" SCNu32,
 			(int32_t *)&s->qpn, (int32_t *)&s->psn, (int32_t *)&s->rkey,
-			(int64_t *)&s->base, &s->module, &s->row, &s->column) != 7)
+			(int64_t *)&s->base, &s->module, &s->row, &s->column,
+			&s->first_tile) != 8)
 		fail(text, EINVAL);
 }
 
@@ -373,9 +373,7 @@ parse(int argc, char **argv)
 			the.tiles = strtoul(optarg, NULL, 0);
 			break;
 		case 'n':
-			if (sscanf(optarg, "%" SCNu32 ":%" SCNu32, &the.first_tile,
-				    &the.nb_tiles) != 2)
-				fail(optarg, EINVAL);
+			the.nb_tiles = strtoul(optarg, NULL, 0);
 			break;
 		case 'b':
 			the.tile_bytes = strtoul(optarg, NULL, 0);
