@@ -119,11 +119,11 @@ add_pcap(const char *name, int link, int precision)
 static void
 add_roce(const char *name, uint8_t option)
 {
-	static const uint8_t opcodes[] = {
-		ROCE_UC + ROCE_WRITE_FIRST, ROCE_UC + ROCE_WRITE_LAST, ROCE_UC + ROCE_WRITE_ONLY_IMM};
+	static const uint8_t opcodes[] = {ROCE_UC + ROCE_WRITE_FIRST, ROCE_UC + ROCE_WRITE_LAST,
+		ROCE_UC + ROCE_WRITE_ONLY_IMM};
 	static const uint16_t ext[] = {16, 0, 20}, payload[] = {256, 128, 0};
-	pcap_t *pcap = pcap_open_dead_with_tstamp_precision(
-		DLT_EN10MB, 65535, PCAP_TSTAMP_PRECISION_NANO);
+	pcap_t *pcap =
+		pcap_open_dead_with_tstamp_precision(DLT_EN10MB, 65535, PCAP_TSTAMP_PRECISION_NANO);
 	uint8_t bytes[2048];
 	FILE *f = tmpfile();
 	pcap_dumper_t *out = pcap_dump_fopen(pcap, f);
@@ -131,9 +131,18 @@ add_roce(const char *name, uint8_t option)
 
 	for (uint32_t i = 0; i < RTE_DIM(opcodes); i++) {
 		const uint32_t udp = 8 + 12 + ext[i] + payload[i] + 4, ip = 20 + udp;
-		uint8_t packet[512] = {[12] = 0x08, [14] = 0x45, [16] = ip >> 8, [17] = ip & 0xff,
-			[23] = 17, [36] = 4791 >> 8, [37] = 4791 & 0xff, [38] = udp >> 8,
-			[39] = udp & 0xff, [42] = opcodes[i], [47] = 0x11, [53] = i};
+		uint8_t packet[512] = {[12] = 0x08,
+			[14] = 0x45,
+			[16] = ip >> 8,
+			[17] = ip & 0xff,
+			[23] = 17,
+			[36] = 4791 >> 8,
+			[37] = 4791 & 0xff,
+			[38] = udp >> 8,
+			[39] = udp & 0xff,
+			[42] = opcodes[i],
+			[47] = 0x11,
+			[53] = i};
 		struct pcap_pkthdr h = {.ts.tv_sec = i, .caplen = 14 + ip, .len = 14 + ip};
 
 		pcap_dump((u_char *)out, &h, packet);

@@ -23,7 +23,7 @@ import time
 
 from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS, outcome, step
 from rxe_vm import Broken, Guest
-from store_verbs_test import AWAIT, EAL, MEMPOOLS, START
+from store_verbs_test import EAL, MEMPOOLS
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
 import background  # noqa: E402
@@ -36,6 +36,8 @@ ROWS = 64       # of a module: few, as an emulated CPU is slow
 UDP = {'run.frames': FRAMES, 'detector.rows': ROWS, 'output.batch_ms': 0}
 SECONDS = 120   # limit of a run
 NIC = 'net_vhost0'
+SERVICE = 4792
+RATE = 20       # frames/s of braggline-detector
 
 
 class Rig:
@@ -43,7 +45,8 @@ class Rig:
 
     def __init__(self, build, where):
         self.build, self.where, self.guest, self.processes = build, where, None, []
-        self.udp = smoke.simulate(where, '--frames', str(FRAMES), '--rows', str(ROWS))
+        self.udp = smoke.simulate(where, '--frames', str(FRAMES), '--rows', str(ROWS), '--rate',
+                                  str(RATE))
         self.streams = 1 + max(smoke.place_of(p)[0] for _, _, p in self.udp)
         self.tiles = len(self.udp) // FRAMES // self.streams
         self.headers = {}       # module id, row, column, first tile of each stream
@@ -243,7 +246,54 @@ def restarted(rig, name, transport, values):
     rig.check(name, f'udp_{name}', events=FRAMES - 1)
 
 
-PARTS = (independent,)
+def simulated(transport, device):
+    """Options of braggline-detector, for the same pixels as in the capture."""
+    return ['--modules', '2', '--interfaces', '2', '--rows', str(ROWS), '--frames', str(FRAMES),
+            '--distinct', str(FRAMES), '--hit-fraction', '0.3', '--dark-every', '7', '--rate',
+            str(RATE), '--transport', transport, '--device', device, '--link-wait', str(SECONDS)]
+
+
+def detector(rig, say):
+    """braggline-detector in the guest, with the verbs provider."""
+    smoke.receive(rig.where, 'udp', rig.udp, UDP)
+    for name, transport, values, source in (
+            ('card', 'write', {}, lambda name: ('--card', f'/share/{name}.card')),
+            ('connect', 'send', {'ingest__service': SERVICE},
+             lambda _: ('--connect', f'{OURS}:{SERVICE}'))):
+        process = rig.receiver(name, transport, **values)
+        rig.card(name, process)
+        if rig.guest is None:
+            rig.boot()
+        job = rig.guest.run(rig.script(f'{name}.sh', rig.there('braggline-detector', '256', [
+            '--', *simulated(transport, 'verbs:rxe0'), *source(name)]) + '\n'), SECONDS)
+        want(job.status == 0, job.output)
+        rig.ends(process, 'braggline-recv')
+        rig.check(name, 'udp')
+        say(f'detector, {name}')
+
+
+def receiver(rig, say):
+    """braggline-recv in the guest, with the verbs provider: it resolves the detector's address, so
+    the detector must be there before, and connects through the CM."""
+    smoke.receive(rig.where, 'udp', rig.udp, UDP)
+    process = rig.here('detector', 'detector/braggline-detector', '256', [
+        '--', *simulated('write', f'roce:port={NIC},ip={OURS}/24,mtu=4096'),
+        '--connect', f'{THEIRS}:{SERVICE}'])
+    rig.boot()
+    words = ['--vdev', 'gpu_host0', '--', '--quiet', *rig.settings(
+        '/share', 'verbs', 'write', FRAMES,
+        {'port 0.device': 'verbs:rxe0', 'ingest.service': SERVICE, 'ingest.slots': 32,
+         'frames.slots': 16})]
+    job = rig.guest.run(rig.script('receiver.sh', rig.there('braggline-recv', '384', words) + '\n'),
+                        SECONDS)
+    want(job.status == 0, job.output)
+    rig.ends(process, 'braggline-detector')
+    rig.check('verbs', 'udp')
+    say('receiver, verbs')
+
+
+PARTS = (independent, detector, receiver)
+KNOWN = [part.__name__ for part in PARTS]
 
 
 def test(build, names):
@@ -260,11 +310,10 @@ def test(build, names):
 
 
 def main():
-    known = [part.__name__ for part in PARTS]
-    if len(sys.argv) < 2 or any(name not in known for name in sys.argv[2:]):
+    if len(sys.argv) < 2 or any(name not in KNOWN for name in sys.argv[2:]):
         print(__doc__, file=sys.stderr)
         return 2
-    return outcome(test, sys.argv[1], sys.argv[2:] or known)
+    return outcome(test, sys.argv[1], sys.argv[2:] or KNOWN)
 
 
 if __name__ == '__main__':

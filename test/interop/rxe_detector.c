@@ -4,8 +4,8 @@
  * braggline-detector or the receiver. Queue pairs, addresses and headers follow the tables in
  * app/common/ingest/README.rst, as registers of an FPGA would.
  *
- * Each stream has a UC queue pair. A message is one tile: leader (if any), pixels, and the detector's
- * header padded to 64 bytes. The event of a frame is a message without data.
+ * Each stream has a UC queue pair. A message is one tile: leader (if any), pixels, and the
+ * detector's header padded to 64 bytes. The event of a frame is a message without data.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -140,7 +140,8 @@ connect_stream(struct stream *s)
 		    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0)
 		fail("queue pair to INIT", errno);
 	if (ibv_modify_qp(s->qp, &ready,
-		    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) != 0)
+		    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) !=
+		0)
 		fail("queue pair to RTR", errno);
 	if (ibv_modify_qp(s->qp, &sends, IBV_QP_STATE | IBV_QP_SQ_PSN) != 0)
 		fail("queue pair to RTS", errno);
@@ -289,8 +290,8 @@ send_frame(const struct frame *f, uint64_t index, FILE *pixels)
 static void
 send_frames(void)
 {
-	const struct timespec interval = {.tv_sec = the.interval_us / 1000000,
-		.tv_nsec = the.interval_us % 1000000 * 1000L};
+	const struct timespec interval = {
+		.tv_sec = the.interval_us / 1000000, .tv_nsec = the.interval_us % 1000000 * 1000L};
 	FILE *list = fopen(the.frames, "r"), *pixels = fopen(the.pixels, "rb");
 	uint64_t index, sent = 0;
 	struct frame f;
@@ -298,9 +299,9 @@ send_frames(void)
 
 	if (list == NULL || pixels == NULL)
 		fail("frames or pixels", errno);
-	for (index = 0; on && fscanf(list,
-				      "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu32,
-				      &f.number, &f.exposure, &f.bunch, &f.timestamp, &f.info) == 5;
+	for (index = 0; on &&
+		fscanf(list, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu32, &f.number,
+			&f.exposure, &f.bunch, &f.timestamp, &f.info) == 5;
 		index++) {
 		if (f.number < the.from || f.number > the.to)
 			continue;
@@ -323,11 +324,11 @@ add_stream(const char *text)
 	struct stream *s = &the.stream[the.nb_streams++];
 
 	if (the.nb_streams > STREAMS_MAX ||
-		sscanf(text, "%" SCNi32 ",%" SCNi32 ",%" SCNi32 ",%" SCNi64 ",%" SCNu32 ",%" SCNu32
-			     ",%" SCNu32 ",%" SCNu32,
+		sscanf(text,
+			"%" SCNi32 ",%" SCNi32 ",%" SCNi32 ",%" SCNi64 ",%" SCNu32 ",%" SCNu32
+			",%" SCNu32 ",%" SCNu32,
 			(int32_t *)&s->qpn, (int32_t *)&s->psn, (int32_t *)&s->rkey,
-			(int64_t *)&s->base, &s->module, &s->row, &s->column,
-			&s->first_tile) != 8)
+			(int64_t *)&s->base, &s->module, &s->row, &s->column, &s->first_tile) != 8)
 		fail(text, EINVAL);
 }
 

@@ -137,8 +137,8 @@ try_rule(struct check_port *p, const struct settings *s, uint16_t id, uint32_t s
 
 	if (p->settings->rdma[0] != '\0') {
 		if (!port_rule_init_roce(&rule, queue, filter))
-			return rte_flow_error_set(error, ENOTSUP,
-				RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL, "no [detector] source");
+			return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_UNSPECIFIED,
+				NULL, "no [detector] source");
 		return rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, error);
 	}
 	port_rule_init(&rule, s->udp_port + stream, queue, filter);
@@ -159,8 +159,8 @@ try_rules(struct check_port *p, const struct settings *s, uint16_t id)
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
 		const uint32_t stream = p->settings->streams[i];
 		struct rte_flow_error error = {0};
-		const int ret = try_rule(
-			p, s, id, stream, i * p->used / p->settings->nb_streams, &error);
+		const int ret =
+			try_rule(p, s, id, stream, i * p->used / p->settings->nb_streams, &error);
 
 		if (ret == 0)
 			continue;
@@ -438,9 +438,9 @@ static void
 check_rules(struct check *c, const struct check_port *p)
 {
 	if (p->settings->rdma[0] != '\0' && (p->settings->adapter || p->queues == 1)) {
-		add(c, p, CHECK_NA, "flow rules", p->settings->adapter
-				? "the adapter finds queue pairs itself"
-				: "RoCE, one RX role");
+		add(c, p, CHECK_NA, "flow rules",
+			p->settings->adapter ? "the adapter finds queue pairs itself"
+					     : "RoCE, one RX role");
 	} else if (p->flow == CHECK_FLOW_UNTRIED) {
 		add(c, p, CHECK_NA, "flow rules", "steering = software");
 	} else if (p->flow == CHECK_FLOW_TAKEN) {

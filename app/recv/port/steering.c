@@ -115,8 +115,8 @@ steer_sources(
 		struct port_rule rule;
 		const char *what;
 
-		if (!port_rule_init_roce(&rule, queue_of(p, owner[stream]),
-			    &s->sources.filter[stream])) {
+		if (!port_rule_init_roce(
+			    &rule, queue_of(p, owner[stream]), &s->sources.filter[stream])) {
 			snprintf(why, size,
 				"no flow rule can tell RoCE streams apart by destination port: set "
 				"[detector] source");
@@ -139,8 +139,7 @@ spread(struct port *p)
 	uint16_t queues[FRAME_RX_MAX];
 	struct rte_flow_action_rss rss = {
 		.types = RTE_ETH_RSS_NONFRAG_IPV4_UDP, .queue_num = p->nb_queues, .queue = queues};
-	const struct rte_flow_action actions[] = {
-		{.type = RTE_FLOW_ACTION_TYPE_RSS, .conf = &rss},
+	const struct rte_flow_action actions[] = {{.type = RTE_FLOW_ACTION_TYPE_RSS, .conf = &rss},
 		{.type = RTE_FLOW_ACTION_TYPE_END}};
 	struct port_rule rule;
 	const char *what;

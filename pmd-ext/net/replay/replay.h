@@ -132,9 +132,9 @@ struct replay_capture {
 	void **chunks;
 	/* Copy of the arena in the application's memory, and its offset from each chunk. */
 	uint8_t *twin;
-	intptr_t *away; /* 0: no copy */
-	bool placed;	/* the copy is up to date */
-	bool lent;	/* queues have delivered references */
+	intptr_t *away;		  /* 0: no copy */
+	bool placed;		  /* the copy is up to date */
+	bool lent;		  /* queues have delivered references */
 	struct replay_roce *roce; /* numbers of RoCE messages; NULL: they are not changed */
 };
 

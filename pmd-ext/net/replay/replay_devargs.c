@@ -27,8 +27,8 @@
 #define ARG_OVERRUN  "overrun"
 
 static const char *const known_args[] = {ARG_FILE, ARG_LOOPS, ARG_RATE, ARG_BPS, ARG_SPEED,
-	ARG_BURST, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, ARG_ROCE, ARG_SEED, "loss", "burst_loss", "reorder",
-	"duplicate", "corrupt", "truncate", ARG_STAMP, ARG_TX, ARG_OVERRUN, NULL};
+	ARG_BURST, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, ARG_ROCE, ARG_SEED, "loss", "burst_loss",
+	"reorder", "duplicate", "corrupt", "truncate", ARG_STAMP, ARG_TX, ARG_OVERRUN, NULL};
 
 /* Faults, and the meaning of the number after the probability. */
 static const struct {
@@ -330,14 +330,14 @@ parse_roce(char *text, struct replay_roce_args *roce)
 	char *field, *save = NULL;
 	unsigned int n = 0;
 
-	for (field = strtok_r(text, ":", &save); field != NULL;
-		field = strtok_r(NULL, ":", &save))
+	for (field = strtok_r(text, ":", &save); field != NULL; field = strtok_r(NULL, ":", &save))
 		if (n == RTE_DIM(value) || parse_u64(field, &value[n++]) < 0)
 			return -EINVAL;
 	if (n != 1 && n != 3 && n != 4)
 		return -EINVAL;
-	if (n > 1 && (value[1] < 1 || value[1] > REPLAY_ROCE_SLOTS_MAX ||
-			     !rte_is_power_of_2((uint32_t)value[1]) || value[2] == 0))
+	if (n > 1 &&
+		(value[1] < 1 || value[1] > REPLAY_ROCE_SLOTS_MAX ||
+			!rte_is_power_of_2((uint32_t)value[1]) || value[2] == 0))
 		return -EINVAL;
 	if (value[3] != 0 && (value[3] < 8 || value[3] > REPLAY_ROCE_LEADER_MAX))
 		return -EINVAL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number in trailer and
- * leader, the address of an RDMA WRITE, the immediate of an event, and the ICRC over them.
+ * Numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number in trailer
+ * and leader, the address of an RDMA WRITE, the immediate of an event, and the ICRC over them.
  *
  * A CRC is linear: the change of the ICRC is the sum of the changes of all words. That of a word
  * depends on the word's change and on its distance from the end, and not on the bytes that stay. A
@@ -138,14 +138,13 @@ add32(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uin
 {
 	const uint32_t old = get32(frame + f->offset), value = rte_be_to_cpu_32(old);
 
-	return store32(roce, f, frame, old,
-		rte_cpu_to_be_32((value & ~mask) | ((value + add) & mask)));
+	return store32(
+		roce, f, frame, old, rte_cpu_to_be_32((value & ~mask) | ((value + add) & mask)));
 }
 
 /* Add to a frame number. */
 static uint32_t
-add_frames(
-	const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint64_t frames)
+add_frames(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint64_t frames)
 {
 	const uint64_t old = get64(frame + f->offset);
 
@@ -164,7 +163,7 @@ move_address(const struct replay_roce *roce, const struct field *f, struct numbe
 	return store64(roce, f, frame, old, rte_cpu_to_be_64(rte_be_to_cpu_64(old) + distance));
 }
 
-/* Advance all numbers of a packet by a number of loops, modulo 2^64: the negative of it goes back. */
+/* Advance all numbers of a packet by a number of loops, modulo 2^64: a negative one goes back. */
 static void
 advance(const struct replay_roce *roce, struct numbered *n, uint8_t *frame, uint64_t loops)
 {
@@ -197,8 +196,8 @@ prefetch(const struct replay_roce *roce, const struct replay_packet *packet)
 }
 
 uint32_t
-replay_roce_renumber(struct replay_roce *roce, struct replay_packet *const *packets, uint32_t nb,
-	uint64_t loop)
+replay_roce_renumber(
+	struct replay_roce *roce, struct replay_packet *const *packets, uint32_t nb, uint64_t loop)
 {
 	for (uint32_t i = 0; i < RTE_MIN(nb, AHEAD); i++)
 		prefetch(roce, packets[i]);
@@ -309,7 +308,7 @@ struct loader {
 	uint32_t damaged; /* packets that are not renumbered */
 	uint32_t addresses;
 	struct queue_pair qps[QPS_MAX];
-	/* The packet that is read: its headers are aligned, which those in the arena need not be. */
+	/* the packet that is read: its headers are aligned, those in the arena need not be */
 	struct rte_mbuf m[2];
 	uint8_t headers[ROCE_HEADER_MAX] __rte_aligned(16);
 };

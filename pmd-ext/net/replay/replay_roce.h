@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Renumbers UC messages of RoCEv2 from loop to loop (device argument `roce`). The packets in the
- * arena are changed in place, because the ICRC at the end of a packet covers all of it, and payloads
- * are delivered by reference. A packet is changed only while nobody refers to it.
+ * arena are changed in place, because the ICRC at the end of a packet covers all of it, and
+ * payloads are delivered by reference. A packet is changed only while nobody refers to it.
  */
 #ifndef REPLAY_ROCE_H
 #define REPLAY_ROCE_H
@@ -40,10 +40,10 @@ void replay_roce_free(struct replay_roce *roce);
 
 /*
  * Gives packets the numbers of a loop.
- * @return how many of them, from the first on, have these numbers: the next one is in use with those
- *   of another loop
+ * @return how many of them, from the first on, have these numbers: the next one is in use with
+ *   those of another loop
  */
-uint32_t replay_roce_renumber(struct replay_roce *roce, struct replay_packet *const *packets,
-	uint32_t n, uint64_t loop);
+uint32_t replay_roce_renumber(
+	struct replay_roce *roce, struct replay_packet *const *packets, uint32_t n, uint64_t loop);
 
 #endif /* REPLAY_ROCE_H */

@@ -248,9 +248,12 @@ set_sources(bool addresses, bool ports)
 {
 	const uint8_t headers[SOURCE_HEADERS] = {
 		[SOURCE_IP_FROM] = 10, 1, 1, 1, [SOURCE_PORT_FROM] = 0xc0, 0};
-	const uint8_t compared[SOURCE_HEADERS] = {
-		[SOURCE_IP_FROM] = addresses ? 255 : 0, addresses ? 255 : 0, addresses ? 255 : 0,
-		addresses ? 255 : 0, [SOURCE_PORT_FROM] = ports ? 255 : 0, ports ? 255 : 0};
+	const uint8_t compared[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = addresses ? 255 : 0,
+		addresses ? 255 : 0,
+		addresses ? 255 : 0,
+		addresses ? 255 : 0,
+		[SOURCE_PORT_FROM] = ports ? 255 : 0,
+		ports ? 255 : 0};
 	uint64_t value[SOURCE_WORDS], mask[SOURCE_WORDS];
 
 	source_words(headers, 0, value);
@@ -332,10 +335,24 @@ write_roce(void)
 	pcap_dumper_t *dump = pcap_dump_open(pcap, roce_capture);
 
 	for (uint8_t i = 0; i < ROCE_SOURCES; i++) {
-		const uint8_t packet[60] = {[12] = 8, [14] = 0x45, [17] = 46, [23] = IPPROTO_UDP,
-			[SOURCE_IP_FROM] = 10, 1, 1, 1 + i, 10, 1, 2, 1, 0xc0,
-			i < STREAMS ? i : 0xff, 4791 >> 8,
-			4791 & 0xff, 0, 26};
+		const uint8_t packet[60] = {[12] = 8,
+			[14] = 0x45,
+			[17] = 46,
+			[23] = IPPROTO_UDP,
+			[SOURCE_IP_FROM] = 10,
+			1,
+			1,
+			1 + i,
+			10,
+			1,
+			2,
+			1,
+			0xc0,
+			i < STREAMS ? i : 0xff,
+			4791 >> 8,
+			4791 & 0xff,
+			0,
+			26};
 
 		pcap_dump((u_char *)dump, &header, packet);
 	}
@@ -377,8 +394,8 @@ main(int argc, char **argv)
 	char replay[64], replay_roce[64], pcap[64];
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
 		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"512"}, (char[]){"--no-telemetry"},
-		(char[]){"--vdev"}, replay, (char[]){"--vdev"}, replay_roce, (char[]){"--vdev"}, pcap, (char[]){"--vdev"},
-		(char[]){"net_null0"}};
+		(char[]){"--vdev"}, replay, (char[]){"--vdev"}, replay_roce, (char[]){"--vdev"},
+		pcap, (char[]){"--vdev"}, (char[]){"net_null0"}};
 	int failed;
 
 	write_capture();

@@ -62,9 +62,8 @@ send_packet(uint32_t stream, enum roce_opcode op, const void *ext, uint32_t ext_
 	struct rte_udp_hdr udp = {.src_port = rte_cpu_to_be_16(0xc000 + stream),
 		.dst_port = RTE_BE16(ROCE_UDP_PORT),
 		.dgram_len = rte_cpu_to_be_16(udp_bytes)};
-	struct roce_bth bth = {.opcode = ROCE_UC + op,
-		.flags = pad << 4,
-		.pkey = RTE_BE16(ROCE_PKEY)};
+	struct roce_bth bth = {
+		.opcode = ROCE_UC + op, .flags = pad << 4, .pkey = RTE_BE16(ROCE_PKEY)};
 	uint32_t crc;
 
 	assert_true(nb_sent <= MANY);
@@ -138,7 +137,10 @@ send_message(uint32_t stream, uint64_t frame, uint32_t tile, const uint8_t *byte
 		const bool is_first = at == 0, is_last = at + MTU >= n;
 		const enum roce_opcode op = is_first && is_last
 			? (shape.write ? ROCE_WRITE_ONLY : ROCE_SEND_ONLY)
-			: first + (is_first ? 0 : is_last ? 2 : 1);
+			: first +
+				(is_first		  ? 0
+						: is_last ? 2
+							  : 1);
 
 		send_packet(stream, op, &reth, shape.write && is_first ? sizeof(reth) : 0,
 			bytes + at, RTE_MIN(MTU, n - at));
@@ -180,8 +182,7 @@ make_loop(uint32_t loop)
 			if (shape.extra > 0)
 				send_message(s, frame, 0, bytes, shape.extra);
 			if (shape.write)
-				send_packet(
-					s, ROCE_WRITE_ONLY_IMM, &event, sizeof(event), NULL, 0);
+				send_packet(s, ROCE_WRITE_ONLY_IMM, &event, sizeof(event), NULL, 0);
 			else
 				send_packet(s, ROCE_SEND_ONLY_IMM, &event.imm, 4, NULL, 0);
 		}
@@ -331,7 +332,7 @@ packet_in_use_is_waited_for(void **state)
 	assert_pool_sound(roomless);
 }
 
-/* Without its last packet a message is renumbered by its address. A damaged packet stays as it is. */
+/* Without its last packet a message is renumbered by its address. A damaged packet stays. */
 static void
 incomplete_messages_are_renumbered(void **state)
 {
