@@ -101,9 +101,9 @@ def simulate(where, *options):
     return roce_capture.read_pcap(f'{where}/in.pcap')
 
 
-def same(where, one, other):
+def same(where, one, other, frames=FRAMES):
     a, b = rows(where, one), rows(where, other)
-    want(len(a) == FRAMES, len(a), 'rows')
+    want(len(a) == frames, len(a), 'rows')
     for x, y in zip(a, b):
         want(x == y, one, x, '\n', other, y)
     want(len(a) == len(b), len(a), len(b))
@@ -111,7 +111,7 @@ def same(where, one, other):
     want(images[0] == images[1], 'images of', one, 'and', other, 'differ:',
          [[len(body) for body in bodies] for bodies in images])
     hits = sum(row['verdict'] == '1' for row in a)
-    want(0 < hits < FRAMES, hits, 'hits')
+    want(0 < hits < frames, hits, 'hits')
 
 
 def place_of(p):
@@ -132,13 +132,39 @@ def equal_to_udp(where):
 
 
 @case
+def capture_in_loops(where):
+    """A capture of three frames is received five times. Its numbers continue, and all packets are
+    good: the receiver checks PSNs, addresses and the ICRC."""
+    udp = simulate(where, '--frames', '3')
+    frames = {'run.frames': 15}
+    receive(where, 'udp', udp, frames, ',loops=5,rewrite=42:8:le:3')
+    card = roce_capture.Card('write', STREAMS, TILES)
+    ring = f':{card.slots}:{card.slot_bytes}'
+    for name, transport, payload, more in (('send', 'send', 'reference', ''),
+                                           ('write', 'write', 'reference', ring),
+                                           ('copies', 'write', 'memory', ring)):
+        ledger, out = receive_roce(where, name, udp, transport, None,
+                                   {**frames, 'port 0.payload': payload},
+                                   f',loops=5,roce=3{more}')
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == 5 * len(udp), ledger, out)
+        want(ledger['p_events'] == 15 * STREAMS, ledger)
+        want(sum(drops(where, name).values()) == 0, drops(where, name))
+        same(where, 'udp', name, 15)
+
+
+@case
 def two_rx_roles(where):
-    """A poll group receives all packets, and forwards those of the other one's queue pairs."""
+    """Flow rules distribute packets to two RX roles, by their source or by RSS. A poll group that
+    receives packets of the other one's queue pairs forwards them."""
     udp = simulate(where)
     receive(where, 'udp', udp, {})
-    ledger, out = receive_roce(where, 'write', udp, 'write', settings={'lcores.rx_lcores': 2})
-    want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
-    same(where, 'udp', 'write')
+    for name, transport, source in (('rss', 'write', 'auto'),
+                                    ('source', 'send', '10.1.1.1-10.1.1.4')):
+        ledger, out = receive_roce(where, name, udp, transport, log='braggline.port:info', settings={
+            'lcores.rx_lcores': 2, 'detector.source': source})
+        want('2 queues, single segment, flow rules' in out, out)
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+        same(where, 'udp', name)
 
 
 @case
@@ -383,4 +409,5 @@ def credits_stop_the_detector(where):
     same(where, 'udp', 'credits')
 
 
-sys.exit(run_cases(sys.argv[2:]))
+if __name__ == '__main__':
+    sys.exit(run_cases(sys.argv[2:]))
