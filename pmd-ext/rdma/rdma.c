@@ -211,8 +211,8 @@ rdma_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	mr = pd->dev->ops->mr_reg(pd, attr);
 	if (!mr)
 		return NULL;
-	rdma_registrations_count(pd->dev, 1, attr->length,
-		(double)(rte_rdtsc() - began) / rte_get_tsc_hz() * 1e9);
+	rdma_registrations_count(
+		pd->dev, 1, attr->length, (double)(rte_rdtsc() - began) / rte_get_tsc_hz() * 1e9);
 	mr->pd = pd;
 	mr->attr = *attr;
 	pd->nb_mrs++;
