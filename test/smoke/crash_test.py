@@ -4,7 +4,8 @@
 
 Processes are killed alone and together, at random moments and at every fail point
 (app/common/xfer/README.rst). Links are cut, and one frame in a hundred is lost. A quarter of the
-kills tests spilling (crash_spill.py), a tenth tests damaged files of a store (crash_damage.py).
+kills tests spilling (crash_spill.py), a twentieth tests damaged files of a
+store (crash_damage.py).
 There are two runs. At the end of the second one the receiver does not come back: its journal and
 spilled files are imported. After `braggline-store reconcile`:
 
@@ -96,7 +97,7 @@ def play(build, kills, steps, all_steps, abandon):
 def main():
     kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     spilling = kills // 4
-    damaging = max(kills // 10, 4)
+    damaging = max(kills // 20, 4)
     kills -= spilling + damaging
     steps = world.Steps(((victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())),
                         [(victim, step) for victim, lists in STEPS.items() for step in lists[0]])
