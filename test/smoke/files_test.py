@@ -20,7 +20,7 @@ from cases import case, run_cases, wait, want
 
 BUILD = sys.argv[1]
 TOOL = f'{BUILD}/pmd-ext/rdma/examples/braggline-rdma'
-HUB = f'{BUILD}/test/smoke/hub'
+SWITCH = f'{BUILD}/test/smoke/memif_switch'
 ALL = f'0-{os.cpu_count() - 1}'
 NAME = f'braggf{os.getpid()}'
 SIDES = 'hspq'
@@ -41,8 +41,8 @@ class Link:
         self.runs = []
         vdevs = [f'net_memif{i},role=server,socket={where}/{i}.sock,socket-abstract=no,rsize=11'
                  for i in range(3)]
-        self.hub = self.start(HUB, *eal('h', vdevs), '--', str(loss), '7')
-        want(self.hub.stdout.readline() == 'ready\n', 'the switch ended')
+        self.switch = self.start(SWITCH, *eal('h', vdevs, 256), '--', str(loss), '7')
+        want(self.switch.stdout.readline() == 'ready\n', 'the switch ended')
 
     def start(self, *command):
         run = background.start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -111,8 +111,8 @@ def two_members_fetch_files_over_a_lossy_link(where):
             'members prove nothing')
         for member in members:
             end(member, 0, 'fetch: gain, 3000001 bytes', 'fetch: empty, 0 bytes, CRC-32C 00000000')
-        link.hub.terminate()
-        lost = int(link.hub.communicate(timeout=10)[0].split()[2])
+        link.switch.terminate()
+        lost = int(link.switch.communicate(timeout=10)[0].split()[2])
         want(lost > 20, lost, 'frames lost')
     for place in places:
         want(sorted(os.listdir(place)) == ['empty', 'gain', 'one', 'pedestal'], os.listdir(place))
