@@ -50,10 +50,15 @@ count(struct gk_peak_counts *c, const int16_t *photons, const uint16_t *bin, uin
 			rest |= is_value(x[i]) ? 0 : good;
 			above |= x[i] > limit ? good : 0;
 		}
-		for (uint32_t i = 0; i < RUN; i++)
-			index[at + i] = b[i] < GK_PEAK_MASKED && is_value(x[i]) && x[i] != 0
-				? b[i] * GK_PEAK_VALUES + (uint32_t)(x[i] - GK_PEAK_VALUE_MIN)
-				: dump + i % GK_PEAK_DUMP;
+		for (uint32_t i = 0; i < RUN; i++) {
+			/* no branch, so that compilers vectorise */
+			const uint32_t counted =
+				(b[i] < GK_PEAK_MASKED) & is_value(x[i]) & (x[i] != 0);
+			const uint32_t entry =
+				b[i] * GK_PEAK_VALUES + (uint32_t)(x[i] - GK_PEAK_VALUE_MIN);
+
+			index[at + i] = (entry & -counted) | (dump & (counted - 1));
+		}
 		word[at / RUN] = 0;
 		if (above != 0) {
 			word[at / RUN] = bits_above(x, b, limit);
