@@ -35,29 +35,30 @@ static uint32_t
 count(struct gk_peak_counts *c, const int16_t *photons, const uint16_t *bin, uint32_t n,
 	uint32_t *word)
 {
-	const uint32_t dump = c->dump;
+	const int32_t dump = (int32_t)c->dump;
 	const int16_t limit = c->above;
 	uint32_t index[GK_PEAK_STRIP], used = 0;
 
 	for (uint32_t at = 0; at < n; at += RUN) {
 		const int16_t *x = photons + at;
 		const uint16_t *b = bin + at;
-		uint16_t rest = 0, above = 0;
+		uint32_t *to = index + at;
+		uint16_t rest = 0, above = 0, counted[RUN];
 
+		/* no branches, and masks of the size of pixels, so that compilers vectorise */
 		for (uint32_t i = 0; i < RUN; i++) {
 			const uint16_t good = b[i] < GK_PEAK_MASKED ? 0xFFFF : 0;
+			const uint16_t value = is_value(x[i]) ? 0xFFFF : 0;
 
-			rest |= is_value(x[i]) ? 0 : good;
+			rest |= good & (uint16_t)~value;
 			above |= x[i] > limit ? good : 0;
+			counted[i] = x[i] != 0 ? good & value : 0;
 		}
 		for (uint32_t i = 0; i < RUN; i++) {
-			/* no branch, so that compilers vectorise */
-			const uint32_t counted =
-				(b[i] < GK_PEAK_MASKED) & is_value(x[i]) & (x[i] != 0);
-			const uint32_t entry =
-				b[i] * GK_PEAK_VALUES + (uint32_t)(x[i] - GK_PEAK_VALUE_MIN);
+			const int32_t mask = (int16_t)counted[i];
+			const int32_t entry = b[i] * GK_PEAK_VALUES + x[i] - GK_PEAK_VALUE_MIN;
 
-			index[at + i] = (entry & -counted) | (dump & (counted - 1));
+			to[i] = (uint32_t)((entry & mask) | ((dump + (int32_t)(i % GK_PEAK_DUMP)) & ~mask));
 		}
 		word[at / RUN] = 0;
 		if (above != 0) {

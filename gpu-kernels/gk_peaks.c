@@ -110,8 +110,8 @@ finder_alloc(struct gk_peak_finder *f)
 	f->used = line_alloc(f->nb_bins + 1, sizeof(uint32_t));
 	f->start = line_alloc(f->nb_bins + 1, sizeof(uint32_t));
 	f->ordered = lazy_alloc(pixels, sizeof(int16_t));
-	f->offset = line_alloc(ALL_BINS, sizeof(float));
-	f->upper = line_alloc(ALL_BINS, sizeof(float));
+	f->offset = lazy_alloc(ALL_BINS, sizeof(float));
+	f->upper = lazy_alloc(ALL_BINS, sizeof(float));
 	f->words = line_alloc(words, sizeof(uint32_t));
 	f->strips = line_alloc((uint64_t)f->map.rows * f->nb_strips, sizeof(uint32_t));
 	if (f->counts.values == NULL || f->counts.invalid == NULL || f->counts.listed == NULL ||
@@ -121,8 +121,6 @@ finder_alloc(struct gk_peak_finder *f)
 		return -ENOMEM;
 	f->hits.word = f->words + 2;
 	f->hits.row_words = f->map.cols / 32;
-	for (uint32_t i = 0; i < ALL_BINS; i++)
-		f->upper[i] = FLT_MAX;
 	for (uint64_t i = 0; i < pixels; i++)
 		if (!(f->map.bin[i] & GK_PEAK_MASKED))
 			f->used[f->map.bin[i]]++;

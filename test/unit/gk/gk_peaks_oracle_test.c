@@ -36,11 +36,10 @@ static const struct oracle lists[] = {
 
 /* Settings that nobody has made lists of. */
 static const struct oracle held_back[] = {
-	{NULL, "mod5_one_panel.geom", {4, 3.5f, 1, 80, 2, 1}, 0, 0, 2},
-	{NULL, "mod5_eight_asics.geom", {25, 7, 3, 500, 7, 0}, 100, 380, 2},
-	{NULL, "mod5_eight_asics.geom", {-5, 1.25f, 1, 50, 0, 1}, 0, 500, 1},
+	{NULL, "mod5_one_panel.geom", {4, 3.5f, 1, 80, 2, 1}, 0, 0, 1},
+	{NULL, "mod5_eight_asics.geom", {25, 7, 3, 500, 7, 0}, 100, 380, 1},
+	{NULL, "mod5_eight_asics.geom", {-5, 1.25f, 1, 50, 0, 1}, 0, 90, 1},
 	{NULL, "cases", {6, 3, 2, 150, 4, 1}, 0, 0, 12},
-	{NULL, "cases", {40, 8, 1, 40, 2, 1}, 90, 0, 12},
 };
 
 static char oracles[512], data[512], work[] = "/tmp/gk_peaks_oracle_XXXXXX";
