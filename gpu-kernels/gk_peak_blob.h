@@ -241,6 +241,103 @@ struct gk_peak_ring {
 	float mean, sigma, max;
 };
 
+/** Pixels of a disc that are in a panel, row by row. */
+struct gk_peak_disc {
+	uint64_t origin;     /* index of the panel's first pixel */
+	int32_t fs, ss;	     /* centre, in the panel */
+	int32_t radius;	     /* the last row and column are missing, as in CrystFEL */
+	int32_t first, end;  /* rows, relative to the centre */
+	int32_t left, right; /* columns, likewise */
+};
+
+GK_FN struct gk_peak_disc
+gk_peak_disc(const struct gk_peak_frame *f, const struct gk_peak_panel *panel, int32_t fs,
+	int32_t ss, uint32_t bg_radius)
+{
+	const int32_t radius = 2 * (int32_t)bg_radius;
+	const int32_t height = (int32_t)panel->height, width = (int32_t)panel->width;
+	const struct gk_peak_disc d = {gk_peak_at(f, panel, 0, 0), fs, ss, radius,
+		ss > radius ? -radius : -ss, ss + radius < height ? radius : height - ss,
+		fs > radius ? -radius : -fs, fs + radius < width ? radius : width - fs};
+
+	return d;
+}
+
+/**
+ * Columns of a row of a disc.
+ * @param half  half the width of the previous row that was asked for; 0 at first
+ */
+GK_FN struct gk_peak_range
+gk_peak_disc_row(const struct gk_peak_disc *d, int32_t row, int32_t *half)
+{
+	const int32_t rest = d->radius * d->radius - row * row;
+	struct gk_peak_range r;
+
+	while ((*half + 1) * (*half + 1) <= rest)
+		++*half;
+	while (*half * *half > rest)
+		--*half;
+	r.first = d->left > -*half ? d->left : -*half;
+	r.last = d->right - 1 < *half ? d->right - 1 : *half;
+	return r;
+}
+
+/** Sums of the background in a disc, each addition rounded. @return number of pixels */
+GK_FN uint32_t
+gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d, float *sum,
+	float *squares, float *max)
+{
+	uint32_t n = 0;
+	int32_t half = 0;
+
+	for (int32_t i = d->first; i < d->end; i++) {
+		const struct gk_peak_range r = gk_peak_disc_row(d, i, &half);
+		const uint64_t row = d->origin + (uint64_t)(d->ss + i) * f->cols;
+
+		for (int32_t k = r.first; k <= r.last; k++) {
+			const uint64_t at = row + (uint32_t)(d->fs + k);
+			const float photons = gk_peak_photons(f, at);
+
+			if (!(photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK]))
+				continue;
+			n++;
+			*sum = gk_add(*sum, photons);
+			*squares = gk_add(*squares, gk_mul(photons, photons));
+			*max = photons > *max ? photons : *max;
+		}
+	}
+	return n;
+}
+
+/** The same in integers. */
+GK_FN uint32_t
+gk_peak_disc_exact(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *sum,
+	int64_t *squares, int32_t *max)
+{
+	uint32_t n = 0;
+	int32_t half = 0;
+
+	for (int32_t i = d->first; i < d->end; i++) {
+		const struct gk_peak_range r = gk_peak_disc_row(d, i, &half);
+		const uint64_t row = d->origin + (uint64_t)(d->ss + i) * f->cols;
+
+		for (int32_t k = r.first; k <= r.last; k++) {
+			const uint64_t at = row + (uint32_t)(d->fs + k);
+			const int32_t photons = f->photons[at];
+			const uint32_t bin = f->bin[at];
+
+			if (bin & GK_PEAK_MASKED || photons == INT16_MIN ||
+				!((float)photons < f->upper[bin]))
+				continue;
+			n++;
+			*sum += photons;
+			*squares += photons * photons;
+			*max = photons > *max ? photons : *max;
+		}
+	}
+	return n;
+}
+
 /**
  * Background of the pixels around (fs, ss). Pixels of blobs are hits, so that none is taken for
  * background.
@@ -249,46 +346,31 @@ GK_FN struct gk_peak_ring
 gk_peak_ring(const struct gk_peak_frame *f, const struct gk_peak_panel *panel, int32_t fs,
 	int32_t ss, uint32_t bg_radius)
 {
-	const int32_t radius = 2 * (int32_t)bg_radius;
-	/* the last row and column are missing, as in CrystFEL */
-	const int32_t first_ss = ss - radius > 0 ? -radius : -ss;
-	const int32_t end_ss =
-		ss + radius < (int32_t)panel->height ? radius : (int32_t)panel->height - ss;
-	const int32_t first_fs = fs - radius > 0 ? -radius : -fs;
-	const int32_t end_fs =
-		fs + radius < (int32_t)panel->width ? radius : (int32_t)panel->width - fs;
+	const struct gk_peak_disc d = gk_peak_disc(f, panel, fs, ss, bg_radius);
 	struct gk_peak_ring ring = {0.0f, 0.01f, 0.0f};
-	float sum = 0.0f, squares = 0.0f;
-	uint32_t n = 0;
+	float sum = 0.0f, squares = 0.0f, variance;
+	int64_t whole_squares = 0;
+	int32_t whole_sum = 0, whole_max = 0;
+	uint32_t n;
 
-	for (int32_t i = first_ss; i < end_ss; i++) {
-		const uint64_t row = gk_peak_at(f, panel, 0, (uint32_t)(ss + i));
-
-		for (int32_t k = first_fs; k < end_fs; k++) {
-			const uint64_t at = row + (uint32_t)(fs + k);
-			const float photons = gk_peak_photons(f, at);
-
-			if (i * i + k * k > radius * radius ||
-				!(photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK]))
-				continue;
-			n++;
-			sum = gk_add(sum, photons);
-			squares = gk_add(squares, gk_mul(photons, photons));
-			ring.max = photons > ring.max ? photons : ring.max;
-		}
+	n = gk_peak_disc_exact(f, &d, &whole_sum, &whole_squares, &whole_max);
+	if (n == 0) {
+		ring.mean = f->offset[f->bin[d.origin + (uint64_t)ss * f->cols + (uint32_t)fs] &
+			GK_PEAK_BIN_MASK];
+		return ring;
 	}
-	if (n > 0) {
-		float variance;
-
-		ring.mean = gk_div(sum, (float)n);
-		variance = gk_sub(gk_div(squares, (float)n), gk_mul(ring.mean, ring.mean));
-		if (variance >= 0)
-			ring.sigma = gk_sqrt(variance);
+	/* Up to 2^24 no sum is rounded, so that the order does not matter. */
+	if (whole_squares <= 1 << 24) {
+		sum = (float)whole_sum;
+		squares = (float)whole_squares;
+		ring.max = (float)whole_max;
 	} else {
-		const uint64_t at = gk_peak_at(f, panel, (uint32_t)fs, (uint32_t)ss);
-
-		ring.mean = f->offset[f->bin[at] & GK_PEAK_BIN_MASK];
+		gk_peak_disc_rounded(f, &d, &sum, &squares, &ring.max);
 	}
+	ring.mean = gk_div(sum, (float)n);
+	variance = gk_sub(gk_div(squares, (float)n), gk_mul(ring.mean, ring.mean));
+	if (variance >= 0)
+		ring.sigma = gk_sqrt(variance);
 	return ring;
 }
 

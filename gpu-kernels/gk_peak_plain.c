@@ -58,7 +58,8 @@ count(struct gk_peak_counts *c, const int16_t *photons, const uint16_t *bin, uin
 			const int32_t mask = (int16_t)counted[i];
 			const int32_t entry = b[i] * GK_PEAK_VALUES + x[i] - GK_PEAK_VALUE_MIN;
 
-			to[i] = (uint32_t)((entry & mask) | ((dump + (int32_t)(i % GK_PEAK_DUMP)) & ~mask));
+			to[i] = (uint32_t)((entry & mask) |
+				((dump + (int32_t)(i % GK_PEAK_DUMP)) & ~mask));
 		}
 		word[at / RUN] = 0;
 		if (above != 0) {

@@ -290,41 +290,63 @@ clip_bin(struct gk_peak_finder *f, uint32_t bin)
 }
 
 /*
- * Find the blobs of a panel. Seeds are not on its border.
+ * Take and measure the blobs that have hits among the bits of a word.
+ * @param mask  bits of the word that can be seeds
  * @return false: the list is full
  */
+static bool
+search_word(struct gk_peak_finder *f, const struct gk_peak_frame *frame, uint32_t number,
+	uint32_t ss, uint32_t w, uint32_t mask, struct gk_peaks *out)
+{
+	const struct gk_peak_panel *panel = &f->map.panel[number];
+	const uint32_t *word = f->hits.word + (uint64_t)(panel->ss + ss) * f->hits.row_words + w;
+	uint32_t bits;
+
+	while ((bits = *word & mask) != 0) {
+		const uint32_t fs = w * 32 + (uint32_t)__builtin_ctz(bits) - panel->fs;
+		enum gk_peak_verdict verdict;
+		struct gk_peak peak;
+		uint32_t n;
+
+		n = gk_peak_fill(&f->hits, panel, gk_peak_position(fs, ss), f->blob);
+		verdict = gk_peak_measure(frame, panel, &f->params, f->blob, n, &peak);
+		if (!gk_peak_append(out, &f->params, number, verdict, &peak))
+			return false;
+	}
+	return true;
+}
+
+/* Bits `first` to `last` of an array whose element `at` has the bits from 32 x at on. */
+static inline uint32_t
+bits_between(uint32_t at, uint32_t first, uint32_t last)
+{
+	uint32_t bits = UINT32_MAX;
+
+	bits &= at == first / 32 ? UINT32_MAX << first % 32 : UINT32_MAX;
+	return bits & (at == last / 32 ? UINT32_MAX >> (31 - last % 32) : UINT32_MAX);
+}
+
+/* Find the blobs of a panel. Seeds are not on its border. @return false: the list is full */
 static bool
 search_panel(struct gk_peak_finder *f, const struct gk_peak_frame *frame, uint32_t number,
 	struct gk_peaks *out)
 {
 	const struct gk_peak_panel *panel = &f->map.panel[number];
-	const uint32_t first = panel->fs + 1, end = panel->fs + panel->width - 1;
+	const uint32_t first = panel->fs + 1, last = panel->fs + panel->width - 2;
 
 	if (panel->width < 3)
 		return true;
 	for (uint32_t ss = 1; ss + 1 < panel->height; ss++) {
-		const uint64_t row = panel->ss + ss;
-		const uint32_t *word = f->hits.word + row * f->hits.row_words;
-		const uint32_t *strip = f->strips + row * f->nb_strips;
+		const uint32_t *strip = f->strips + (uint64_t)(panel->ss + ss) * f->nb_strips;
 
-		for (uint32_t w = first / 32; w <= (end - 1) / 32; w++) {
-			uint32_t mask = UINT32_MAX, bits;
+		for (uint32_t s = first / STRIP_MAX; s <= last / STRIP_MAX; s++) {
+			uint32_t some = strip[s] & bits_between(s, first / 32, last / 32);
 
-			if (!(strip[w / 32] >> w % 32 & 1))
-				continue;
-			mask &= w == first / 32 ? UINT32_MAX << first % 32 : mask;
-			mask &= w == (end - 1) / 32 ? UINT32_MAX >> (31 - (end - 1) % 32) : mask;
-			while ((bits = word[w] & mask) != 0) {
-				const uint32_t fs = w * 32 + (uint32_t)__builtin_ctz(bits);
-				struct gk_peak peak;
-				enum gk_peak_verdict verdict;
-				uint32_t n;
+			for (; some != 0; some &= some - 1) {
+				const uint32_t w = s * 32 + (uint32_t)__builtin_ctz(some);
 
-				n = gk_peak_fill(&f->hits, panel,
-					gk_peak_position(fs - panel->fs, ss), f->blob);
-				verdict = gk_peak_measure(
-					frame, panel, &f->params, f->blob, n, &peak);
-				if (!gk_peak_append(out, &f->params, number, verdict, &peak))
+				if (!search_word(f, frame, number, ss, w,
+					    bits_between(w, first, last), out))
 					return false;
 			}
 		}
