@@ -282,12 +282,11 @@ gk_peak_disc_row(const struct gk_peak_disc *d, int32_t row, int32_t *half)
 	return r;
 }
 
-/** Sums of the background in a disc, each addition rounded. @return number of pixels */
-GK_FN uint32_t
+/** Sums of the background in a disc, each addition rounded. */
+GK_FN void
 gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d, float *sum,
 	float *squares, float *max)
 {
-	uint32_t n = 0;
 	int32_t half = 0;
 
 	for (int32_t i = d->first; i < d->end; i++) {
@@ -300,42 +299,45 @@ gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d
 
 			if (!(photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK]))
 				continue;
-			n++;
 			*sum = gk_add(*sum, photons);
 			*squares = gk_add(*squares, gk_mul(photons, photons));
 			*max = photons > *max ? photons : *max;
 		}
 	}
-	return n;
 }
 
-/** The same in integers. */
-GK_FN uint32_t
-gk_peak_disc_exact(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *sum,
-	int64_t *squares, int32_t *max)
+/** The same in integers, which are exact. */
+GK_FN struct gk_peak_sums
+gk_peak_disc_exact(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *highest)
 {
-	uint32_t n = 0;
-	int32_t half = 0;
+	const float *upper = f->upper;
+	struct gk_peak_sums s;
+	int64_t squares = 0;
+	int32_t n = 0, sum = 0, max = 0, half = 0;
 
 	for (int32_t i = d->first; i < d->end; i++) {
 		const struct gk_peak_range r = gk_peak_disc_row(d, i, &half);
-		const uint64_t row = d->origin + (uint64_t)(d->ss + i) * f->cols;
+		const uint64_t at = d->origin + (uint64_t)(d->ss + i) * f->cols + (uint32_t)d->fs;
+		const int16_t *x = f->photons + at + r.first;
+		const uint16_t *b = f->bin + at + r.first;
 
-		for (int32_t k = r.first; k <= r.last; k++) {
-			const uint64_t at = row + (uint32_t)(d->fs + k);
-			const int32_t photons = f->photons[at];
-			const uint32_t bin = f->bin[at];
+		for (int32_t k = r.last - r.first; k >= 0; k--, x++, b++) {
+			const int32_t photons = *x;
 
-			if (bin & GK_PEAK_MASKED || photons == INT16_MIN ||
-				!((float)photons < f->upper[bin]))
+			if (*b & GK_PEAK_MASKED || photons == INT16_MIN ||
+				!((float)photons < upper[*b]))
 				continue;
 			n++;
-			*sum += photons;
-			*squares += photons * photons;
-			*max = photons > *max ? photons : *max;
+			sum += photons;
+			squares += photons * photons;
+			max = photons > max ? photons : max;
 		}
 	}
-	return n;
+	s.n = n;
+	s.sum = sum;
+	s.squares = squares;
+	*highest = max;
+	return s;
 }
 
 /**
@@ -349,26 +351,25 @@ gk_peak_ring(const struct gk_peak_frame *f, const struct gk_peak_panel *panel, i
 	const struct gk_peak_disc d = gk_peak_disc(f, panel, fs, ss, bg_radius);
 	struct gk_peak_ring ring = {0.0f, 0.01f, 0.0f};
 	float sum = 0.0f, squares = 0.0f, variance;
-	int64_t whole_squares = 0;
-	int32_t whole_sum = 0, whole_max = 0;
-	uint32_t n;
+	struct gk_peak_sums exact;
+	int32_t max;
 
-	n = gk_peak_disc_exact(f, &d, &whole_sum, &whole_squares, &whole_max);
-	if (n == 0) {
+	exact = gk_peak_disc_exact(f, &d, &max);
+	if (exact.n == 0) {
 		ring.mean = f->offset[f->bin[d.origin + (uint64_t)ss * f->cols + (uint32_t)fs] &
 			GK_PEAK_BIN_MASK];
 		return ring;
 	}
 	/* Up to 2^24 no sum is rounded, so that the order does not matter. */
-	if (whole_squares <= 1 << 24) {
-		sum = (float)whole_sum;
-		squares = (float)whole_squares;
-		ring.max = (float)whole_max;
+	if (exact.squares <= 1 << 24) {
+		sum = (float)exact.sum;
+		squares = (float)exact.squares;
+		ring.max = (float)max;
 	} else {
 		gk_peak_disc_rounded(f, &d, &sum, &squares, &ring.max);
 	}
-	ring.mean = gk_div(sum, (float)n);
-	variance = gk_sub(gk_div(squares, (float)n), gk_mul(ring.mean, ring.mean));
+	ring.mean = gk_div(sum, (float)exact.n);
+	variance = gk_sub(gk_div(squares, (float)exact.n), gk_mul(ring.mean, ring.mean));
 	if (variance >= 0)
 		ring.sigma = gk_sqrt(variance);
 	return ring;
