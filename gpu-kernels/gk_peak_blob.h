@@ -112,8 +112,9 @@ gk_peak_between(const struct gk_peak_limits *l)
 
 /** What the search of a frame reads. */
 struct gk_peak_frame {
-	const int16_t *photons; /**< [rows][cols] */
-	const uint16_t *bin;	/**< gk_peak_map.bin */
+	const int16_t *photons;	  /**< [rows][cols] */
+	const float *photons_f32; /**< instead of `photons`; NULL: none */
+	const uint16_t *bin;	  /**< gk_peak_map.bin */
 	uint32_t cols;
 	const float *offset; /**< of the GK_PEAK_BIN_MASK + 1 possible bins; without pixels: 0 */
 	const float *upper;
@@ -133,8 +134,16 @@ struct gk_peak_hits {
 GK_FN float
 gk_peak_photons(const struct gk_peak_frame *f, uint64_t at)
 {
-	return f->bin[at] & GK_PEAK_MASKED || f->photons[at] == INT16_MIN ? gk_nan()
-									  : (float)f->photons[at];
+	float photons;
+
+	if (f->bin[at] & GK_PEAK_MASKED)
+		return gk_nan();
+	if (f->photons_f32 == NULL)
+		return f->photons[at] == INT16_MIN ? gk_nan() : (float)f->photons[at];
+	photons = f->photons_f32[at];
+	if (fabsf(photons) <= FLT_MAX)
+		return photons;
+	return photons > 0 ? (float)INT16_MAX : gk_nan();
 }
 
 /** A pixel of a blob: row << 16 | column, within the panel. @{ */
@@ -282,11 +291,12 @@ gk_peak_disc_row(const struct gk_peak_disc *d, int32_t row, int32_t *half)
 	return r;
 }
 
-/** Sums of the background in a disc, each addition rounded. */
-GK_FN void
+/** Sums of the background in a disc, each addition rounded. @return number of pixels */
+GK_FN uint32_t
 gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d, float *sum,
 	float *squares, float *max)
 {
+	uint32_t n = 0;
 	int32_t half = 0;
 
 	for (int32_t i = d->first; i < d->end; i++) {
@@ -299,11 +309,13 @@ gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d
 
 			if (!(photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK]))
 				continue;
+			n++;
 			*sum = gk_add(*sum, photons);
 			*squares = gk_add(*squares, gk_mul(photons, photons));
 			*max = photons > *max ? photons : *max;
 		}
 	}
+	return n;
 }
 
 /** The same in integers, which are exact. */
@@ -351,22 +363,23 @@ gk_peak_ring(const struct gk_peak_frame *f, const struct gk_peak_panel *panel, i
 	const struct gk_peak_disc d = gk_peak_disc(f, panel, fs, ss, bg_radius);
 	struct gk_peak_ring ring = {0.0f, 0.01f, 0.0f};
 	float sum = 0.0f, squares = 0.0f, variance;
-	struct gk_peak_sums exact;
-	int32_t max;
+	struct gk_peak_sums exact = {0, 0, INT64_MAX};
+	int32_t max = 0;
 
-	exact = gk_peak_disc_exact(f, &d, &max);
-	if (exact.n == 0) {
-		ring.mean = f->offset[f->bin[d.origin + (uint64_t)ss * f->cols + (uint32_t)fs] &
-			GK_PEAK_BIN_MASK];
-		return ring;
-	}
-	/* Up to 2^24 no sum is rounded, so that the order does not matter. */
+	if (f->photons_f32 == NULL)
+		exact = gk_peak_disc_exact(f, &d, &max);
+	/* Integers up to 2^24 are never rounded, so that the order does not matter. */
 	if (exact.squares <= 1 << 24) {
 		sum = (float)exact.sum;
 		squares = (float)exact.squares;
 		ring.max = (float)max;
 	} else {
-		gk_peak_disc_rounded(f, &d, &sum, &squares, &ring.max);
+		exact.n = gk_peak_disc_rounded(f, &d, &sum, &squares, &ring.max);
+	}
+	if (exact.n == 0) {
+		ring.mean = f->offset[f->bin[d.origin + (uint64_t)ss * f->cols + (uint32_t)fs] &
+			GK_PEAK_BIN_MASK];
+		return ring;
 	}
 	ring.mean = gk_div(sum, (float)exact.n);
 	variance = gk_sub(gk_div(squares, (float)exact.n), gk_mul(ring.mean, ring.mean));
@@ -392,7 +405,7 @@ gk_peak_first_centre(const struct gk_peak_frame *f, const struct gk_peak_panel *
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t x = gk_peak_fs(blob[i]), y = gk_peak_ss(blob[i]);
 		const uint64_t at = gk_peak_at(f, panel, x, y);
-		const float weight = fabsf(gk_sub((float)f->photons[at], f->offset[f->bin[at]]));
+		const float weight = fabsf(gk_sub(gk_peak_photons(f, at), f->offset[f->bin[at]]));
 
 		total = gk_add(total, weight);
 		sum_fs = gk_add(sum_fs, gk_mul(weight, (float)x));
@@ -427,7 +440,7 @@ gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel
 	ring = gk_peak_ring(f, panel, fs, ss, params->bg_radius);
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t x = gk_peak_fs(blob[i]), y = gk_peak_ss(blob[i]);
-		const float photons = (float)f->photons[gk_peak_at(f, panel, x, y)];
+		const float photons = gk_peak_photons(f, gk_peak_at(f, panel, x, y));
 		const float net = gk_sub(photons, ring.mean);
 
 		intensity = gk_add(intensity, net);

@@ -68,6 +68,38 @@ extern const struct gk_peak_ops gk_peak_avx512;
 /** @return NULL: not supported by this CPU or by this build (gk_isa.c) */
 const struct gk_peak_ops *gk_peak_choose(enum gk_isa isa);
 
+/** A bin in a clipping round of an f32 image. */
+struct gk_peak_round {
+	float lower, upper, sum, squares;
+	int64_t n;
+};
+
+struct gk_peak_finder {
+	struct gk_peak_map map;
+	const struct gk_peak_ops *ops;
+	struct gk_peak_params params; /**< of the frame */
+	struct gk_peak_counts counts;
+	uint32_t nb_bins; /**< of pixels that are used */
+	uint32_t *used;	  /**< [nb_bins], pixels that are used */
+	uint32_t *start;  /**< [nb_bins], end of each bin in `ordered` */
+	int16_t *ordered; /**< photons of counts.rest, by bin */
+	/** gk_peak_frame, [GK_PEAK_BIN_MASK + 1] @{ */
+	float *offset;
+	float *upper;
+	/** @} */
+	struct gk_peak_round *round; /**< [nb_bins] */
+	struct gk_peak_hits hits;    /**< [rows][cols / 32] */
+	uint32_t *words;	     /**< memory of hits, with the words around them */
+	uint32_t *strips;	     /**< [rows][nb_strips], bits of words that are not 0 */
+	uint32_t nb_strips;	     /**< of a row */
+	uint32_t *blob;		     /**< positions; shares memory with counts.rest */
+	bool counting;		     /**< between gk_peaks_begin() and gk_peaks_end() */
+};
+
+/** Find the blobs of hits and measure them. Hits, strips, offset and upper are complete. */
+void gk_peak_search(
+	struct gk_peak_finder *f, const struct gk_peak_frame *frame, struct gk_peaks *out);
+
 /** Count a pixel that is not in gk_peak_counts.values. */
 static inline void
 gk_peak_count_rest(struct gk_peak_counts *c, int16_t photons, uint16_t bin)

@@ -16,26 +16,7 @@
 
 #define LINE	  64 /* bytes of a cache line */
 #define LINE_U32  (LINE / sizeof(uint32_t))
-#define ALL_BINS  (GK_PEAK_BIN_MASK + 1)
 #define STRIP_MAX GK_PEAK_STRIP
-
-struct gk_peak_finder {
-	struct gk_peak_map map;
-	const struct gk_peak_ops *ops;
-	struct gk_peak_params params; /* of the frame */
-	struct gk_peak_counts counts;
-	uint32_t nb_bins;	  /* of pixels that are used */
-	uint32_t *used;		  /* [nb_bins], pixels that are used */
-	uint32_t *start;	  /* [nb_bins + 1], first of each bin in `ordered` */
-	int16_t *ordered;	  /* photons of counts.rest, by bin */
-	float *offset, *upper;	  /* [ALL_BINS], gk_peak_frame */
-	struct gk_peak_hits hits; /* [rows][cols / 32] */
-	uint32_t *words;	  /* memory of hits, with the words around them */
-	uint32_t *strips;	  /* [rows][strips], words of `hits` that are not 0 */
-	uint32_t nb_strips;	  /* of a row */
-	uint32_t *blob;		  /* positions; shares memory with counts.rest */
-	bool counting;		  /* between gk_peaks_begin() and gk_peaks_end() */
-};
 
 /* The photons of a bin that are in the table, without empty entries. */
 struct bin_values {
@@ -76,6 +57,7 @@ gk_peak_finder_destroy(struct gk_peak_finder *f)
 	free(f->ordered);
 	free(f->offset);
 	free(f->upper);
+	free(f->round);
 	free(f->words);
 	free(f->strips);
 	free(f);
@@ -110,14 +92,15 @@ finder_alloc(struct gk_peak_finder *f)
 	f->used = line_alloc(f->nb_bins + 1, sizeof(uint32_t));
 	f->start = line_alloc(f->nb_bins + 1, sizeof(uint32_t));
 	f->ordered = lazy_alloc(pixels, sizeof(int16_t));
-	f->offset = lazy_alloc(ALL_BINS, sizeof(float));
-	f->upper = lazy_alloc(ALL_BINS, sizeof(float));
+	f->offset = lazy_alloc(GK_PEAK_BIN_MASK + 1, sizeof(float));
+	f->upper = lazy_alloc(GK_PEAK_BIN_MASK + 1, sizeof(float));
+	f->round = line_alloc(f->nb_bins + 1, sizeof(*f->round));
 	f->words = line_alloc(words, sizeof(uint32_t));
 	f->strips = line_alloc((uint64_t)f->map.rows * f->nb_strips, sizeof(uint32_t));
 	if (f->counts.values == NULL || f->counts.invalid == NULL || f->counts.listed == NULL ||
 		f->counts.rest == NULL || f->used == NULL || f->start == NULL ||
-		f->ordered == NULL || f->offset == NULL || f->upper == NULL || f->words == NULL ||
-		f->strips == NULL)
+		f->ordered == NULL || f->offset == NULL || f->upper == NULL || f->round == NULL ||
+		f->words == NULL || f->strips == NULL)
 		return -ENOMEM;
 	f->hits.word = f->words + 2;
 	f->hits.row_words = f->map.cols / 32;
@@ -355,9 +338,19 @@ search_panel(struct gk_peak_finder *f, const struct gk_peak_frame *frame, uint32
 }
 
 void
+gk_peak_search(struct gk_peak_finder *f, const struct gk_peak_frame *frame, struct gk_peaks *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (uint32_t i = 0; i < f->map.nb_panels; i++)
+		if (!search_panel(f, frame, i, out))
+			break;
+}
+
+void
 gk_peaks_end(struct gk_peak_finder *f, const int16_t *photons, struct gk_peaks *out)
 {
-	const struct gk_peak_frame frame = {photons, f->map.bin, f->map.cols, f->offset, f->upper};
+	const struct gk_peak_frame frame = {
+		photons, NULL, f->map.bin, f->map.cols, f->offset, f->upper};
 
 	order_rest(f);
 	f->counting = false;
@@ -372,10 +365,7 @@ gk_peaks_end(struct gk_peak_finder *f, const int16_t *photons, struct gk_peaks *
 					(uint64_t)row * f->map.cols + i * STRIP_MAX, strip[i],
 					f->hits.word + (uint64_t)row * f->hits.row_words + i * 32);
 	}
-	memset(out, 0, sizeof(*out));
-	for (uint32_t i = 0; i < f->map.nb_panels; i++)
-		if (!search_panel(f, &frame, i, out))
-			break;
+	gk_peak_search(f, &frame, out);
 }
 
 void

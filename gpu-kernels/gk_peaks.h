@@ -186,6 +186,15 @@ void gk_peaks_add(
 void gk_peaks_end(struct gk_peak_finder *finder, const int16_t *photons, struct gk_peaks *out);
 /** @} */
 
+/**
+ * Find the peaks of photons that are not rounded to integers. Sums are rounded after each addition,
+ * in raster order, panel by panel, as in CrystFEL, so that they cannot be made in parallel: there is
+ * no vector version, and no version for CUDA.
+ * @param photons  [rows][cols]; NaN: not used; +Inf: saturated, 32,767 photons
+ */
+void gk_peaks_find_f32(struct gk_peak_finder *finder, const struct gk_peak_params *params,
+	const float *photons, struct gk_peaks *out);
+
 /** Bytes of a struct gk_peaks with room for GK_PEAKS_MAX peaks. */
 #define GK_PEAKS_SIZE (sizeof(struct gk_peaks) + GK_PEAKS_MAX * sizeof(struct gk_peak))
 

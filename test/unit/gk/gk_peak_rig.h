@@ -130,4 +130,15 @@ peak_rig_check(struct peak_rig *r, const struct gk_peak_params *params, const ch
 	return r->expected;
 }
 
+/* The same for r->image, which is not rounded. */
+static inline const struct gk_peaks *
+peak_rig_check_f32(struct peak_rig *r, const struct gk_peak_params *params, const char *what)
+{
+	naive_find(r->naive, params, r->image, NAIVE_SEQUENTIAL, r->expected);
+	memset(r->found, RIG_GUARD, GK_PEAKS_SIZE);
+	gk_peaks_find_f32(r->finder[GK_ISA_PLAIN], params, r->image, r->found);
+	peak_rig_same(r->found, r->expected, "f32", what);
+	return r->expected;
+}
+
 #endif /* GK_PEAK_RIG_H */

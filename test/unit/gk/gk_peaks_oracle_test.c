@@ -20,6 +20,7 @@ struct oracle {
 	struct gk_peak_params params;
 	uint32_t min_res, max_res;
 	uint32_t frames;
+	bool is_f32; /* frames are not rounded */
 };
 
 static const struct oracle lists[] = {
@@ -27,6 +28,10 @@ static const struct oracle lists[] = {
 		.frames = 6},
 	{"mod5_round_eight_thr10_snr5.csv", "mod5_eight_asics.geom", {10, 5, 2, 200, 3, 1},
 		.frames = 6},
+	{"mod5_float_one_thr10_snr5.csv", "mod5_one_panel.geom", {10, 5, 2, 200, 3, 1}, .frames = 6,
+		.is_f32 = true},
+	{"mod5_float_eight_thr6_snr4_pix1-30_bg4_res80-450.csv", "mod5_eight_asics.geom",
+		{6, 4, 1, 30, 4, 1}, 80, 450, 6, true},
 	{"cases_thr10_snr5.csv", "cases", {10, 5, 2, 200, 3, 1}, .frames = 12},
 	{"cases_thr0_snr2_pix1-400_nosat.csv", "cases", {0, 2, 1, 400, 3, 0}, .frames = 12},
 	{"cases_thr10_snr0_pix1_bg1.csv", "cases", {10, 0, 1, 200, 1, 1}, .frames = 12},
@@ -168,7 +173,9 @@ compare(struct peak_rig *r, const struct oracle *o, const struct paths *p, FILE 
 		const struct gk_peaks *peaks;
 
 		read_frame(r, p, frame);
-		peaks = peak_rig_check(r, &o->params, o->list != NULL ? o->list : o->geom);
+		peaks = o->is_f32
+			? peak_rig_check_f32(r, &o->params, o->list)
+			: peak_rig_check(r, &o->params, o->list != NULL ? o->list : o->geom);
 		for (uint32_t i = 0; i < peaks->count; i++) {
 			const struct gk_peak *k = &peaks->peak[i];
 			const int n = snprintf(here, sizeof(here), "%u,%u,%.9g,%.9g,%.9g", frame,

@@ -437,6 +437,43 @@ random_frames(void **state)
 	assert_true(peaks > 1000);
 }
 
+/* Photons that are not rounded, with NaN, infinite and masked pixels. */
+static void
+fractions(void **state)
+{
+	uint64_t seed = rig_seed("fractions");
+	uint32_t peaks = 0;
+
+	for (uint32_t i = 0; i < 60; i++) {
+		const struct gk_peak_params p = {.threshold = (float)rig_below(&seed, 40) / 3,
+			.min_snr = (float)rig_below(&seed, 60) / 10,
+			.min_pixels = 1,
+			.max_pixels = 4 + rig_below(&seed, 300),
+			.bg_radius = rig_below(&seed, 6),
+			.saturated = rig_below(&seed, 2)};
+		struct peak_rig r;
+
+		random_panels(&r, &seed);
+		random_photons(&r, &seed);
+		naive_from_i16(r.image, r.photons, r.pixels);
+		for (uint64_t k = 0; k < r.pixels; k++)
+			r.image[k] += (float)rig_below(&seed, 1000) / 999;
+		peaks += peak_rig_check_f32(&r, &p, "fractions")->count;
+		/* an infinite pixel is one of 32,767 photons */
+		for (uint64_t k = 7; k < r.pixels; k += 1 + rig_below(&seed, 3000))
+			r.image[k] = 32767;
+		naive_find(r.naive, &p, r.image, NAIVE_SEQUENTIAL, r.expected);
+		for (uint64_t k = 0; k < r.pixels; k++)
+			r.image[k] = r.image[k] == 32767   ? INFINITY
+				: r.image[k] != r.image[k] ? -INFINITY
+							   : r.image[k];
+		gk_peaks_find_f32(r.finder[GK_ISA_PLAIN], &p, r.image, r.found);
+		peak_rig_same(r.found, r.expected, "f32", "infinite");
+		peak_rig_close(&r);
+	}
+	assert_true(peaks > 100);
+}
+
 /* Rows in another order, and a frame that is begun but not ended. */
 static void
 parts(void **state)
@@ -559,6 +596,7 @@ main(void)
 		cmocka_unit_test(all_hits),
 		cmocka_unit_test(resolution),
 		cmocka_unit_test(random_frames),
+		cmocka_unit_test(fractions),
 		cmocka_unit_test(parts),
 		cmocka_unit_test(refused_maps),
 		cmocka_unit_test(refused_params),
