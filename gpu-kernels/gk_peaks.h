@@ -188,8 +188,8 @@ void gk_peaks_end(struct gk_peak_finder *finder, const int16_t *photons, struct 
 
 /**
  * Find the peaks of photons that are not rounded to integers. Sums are rounded after each addition,
- * in raster order, panel by panel, as in CrystFEL, so that they cannot be made in parallel: there is
- * no vector version, and no version for CUDA.
+ * in raster order, panel by panel, as in CrystFEL. They cannot be made in parallel, so there are no
+ * versions for vectors and CUDA.
  * @param photons  [rows][cols]; NaN: not used; +Inf: saturated, 32,767 photons
  */
 void gk_peaks_find_f32(struct gk_peak_finder *finder, const struct gk_peak_params *params,
