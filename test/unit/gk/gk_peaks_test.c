@@ -4,6 +4,7 @@
  * algorithm (gk_peak_naive.h) for random and for hard frames. GK_SEED repeats a random run.
  */
 
+#include "gk_peak_blob.h"
 #include "gk_peak_rig.h"
 
 /* Two panels of 96 pixels, one of them turned, and 32 columns that belong to no panel. */
@@ -207,6 +208,20 @@ equal_values(void **state)
 	p.min_snr = 0;
 	peak_rig_check(&r, &p, "no threshold");
 	peak_rig_close(&r);
+}
+
+/* Limits of a bin whose variance is negative, because its sums are rounded. */
+static void
+negative_variance(void **state)
+{
+	struct gk_peak_limits l = gk_peak_clip(1, 30, 899, &usual);
+
+	assert_float_equal(l.offset, 30, 0);
+	assert_float_equal(l.upper, 25, 0);
+	assert_float_equal(l.lower, 35, 0);
+	l = gk_peak_clip(1, 10, 99, &usual);
+	assert_float_equal(l.upper, 10, 0); /* the threshold */
+	assert_float_equal(l.lower, 15, 0);
 }
 
 static void
@@ -590,6 +605,7 @@ main(void)
 		cmocka_unit_test(shapes),
 		cmocka_unit_test(masked_rings),
 		cmocka_unit_test(equal_values),
+		cmocka_unit_test(negative_variance),
 		cmocka_unit_test(negative_values),
 		cmocka_unit_test(saturated_pixels),
 		cmocka_unit_test(full_lists),
