@@ -13,12 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <rte_branch_prediction.h>
 #include <rte_mbuf.h>
 
 #include "counter.h"
 #include "frames/detector.h"
 #include "frames/frame_rx.h"
 #include "rx/rx.h"
+#include "rx/source_settings.h"
 
 /** Functions of a transport. */
 struct rx_transport {
@@ -42,7 +44,8 @@ struct rx_transport {
 		struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest);
 	/** A packet that rx_accept() has checked is dropped. NULL: only its mbuf is freed. */
 	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
-	/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
+	/** Headers that stand for the queue pair of a packet. NULL: those before its detector
+	 * header, which is a UDP packet's. */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
 };
 
@@ -52,6 +55,14 @@ extern const struct rx_transport rx_memory;    /**< events of pixels in memory (
 
 /** rx_transport.headers of RoCE streams. */
 const uint8_t *rx_queue_pair_headers(const struct rx *rx, const struct rx_packet *p);
+
+/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
+static inline const uint8_t *
+rx_headers(const struct rx *rx, const struct rx_packet *p)
+{
+	return likely(rx->transport->headers == NULL) ? p->header - SOURCE_HEADERS
+						      : rx->transport->headers(rx, p);
+}
 
 /** As how many packets does a struct rx_packet count? */
 static inline uint32_t
@@ -75,7 +86,7 @@ struct rx_batch {
 	uint32_t n;
 };
 
-/** Packets of a burst that are dropped. */
+/** Packets of a burst that cannot be used, and were counted. */
 struct rx_dropped {
 	struct rte_mbuf *m[RX_BURST];
 	uint32_t n;
@@ -106,7 +117,8 @@ void rx_check_positions(struct rx *rx, struct rx_batch *batch);
  * @param out     packets with `m`, `header` and `stream`; those that may be placed are moved to the
  *                front
  * @param valid   number of packets
- * @param drop    receives the others
+ * @param drop    in: packets that the caller has refused. They are freed with the others that are
+ *                dropped here
  * @return packets that may be placed
  */
 uint32_t rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
