@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "gk_peak_finder.h"
 #include "gk_tile.h"
 
 static const char *const names[GK_ISAS] = {
@@ -60,6 +61,23 @@ gk_tile_choose(enum gk_isa isa)
 		return &gk_tile_avx2;
 	case GK_ISA_AVX512:
 		return &gk_tile_avx512;
+#endif
+	default:
+		return NULL;
+	}
+}
+
+const struct gk_peak_ops *
+gk_peak_choose(enum gk_isa isa)
+{
+	switch (gk_isa_choose(isa)) {
+	case GK_ISA_PLAIN:
+		return &gk_peak_plain;
+#ifdef GK_SIMD
+	case GK_ISA_AVX2:
+		return &gk_peak_avx2;
+	case GK_ISA_AVX512:
+		return &gk_peak_avx512;
 #endif
 	default:
 		return NULL;

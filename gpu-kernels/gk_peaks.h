@@ -5,26 +5,41 @@
  * Cryst. 47, 2014; behaviour of CrystFEL 0.12, including its limits and quirks).
  *
  * Input are photons as in the column `value` of int16 images: INT16_MIN is masked, invalid or
- * missing, INT16_MAX is saturated. All sums over rings of pixels and over blobs are then exact in
- * integers, so that they do not depend on the order of pixels and threads. Host, AVX2, AVX-512 and
- * CUDA give the same bits, and these are CrystFEL's.
+ * missing; INT16_MAX is saturated and counts as 32,767 photons. Sums over radial bins are exact in
+ * integers, so that they do not depend on the order of pixels and threads. They are rounded once,
+ * where CrystFEL rounds after each addition if they exceed 2^24. Sums over blobs and their rings
+ * have CrystFEL's order. Host, AVX2, AVX-512 and CUDA give the same bits (gk_peak_blob.h is their
+ * only definition).
  *
  * Geometry is given as a static map: for each pixel the radial bin, that is the distance to the
- * beam in pixels, rounded as peakfinder8 does it (geometry.h computes it), and the panels, which
- * are rectangles of the canonical raster. No peak crosses the border of a panel.
+ * beam in pixels, rounded as peakfinder8 does it (gk_peak_bin()), and the panels, which are
+ * rectangles of the canonical raster. No peak crosses the border of a panel.
  */
 #ifndef GK_PEAKS_H
 #define GK_PEAKS_H
 
+#include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "gk_abi.h"
+#include "gk.h"
 
-#define GK_PEAKS_MAX	   2048	  /**< peaks of a frame; the first ones are kept, as in CrystFEL */
-#define GK_PEAK_PANELS_MAX 512	  /**< panels: 64 modules of 8 chips */
-#define GK_PEAK_BINS_MAX   16384  /**< radial bins */
-#define GK_PEAK_MASKED	   0xFFFF /**< bin of a pixel that is never used */
-#define GK_PEAK_SHELLS_MAX 8	  /**< resolution shells whose peaks are counted */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GK_PEAKS_MAX	   2048	 /**< peaks of a frame; the first ones are kept, as in CrystFEL */
+#define GK_PEAK_PANELS_MAX 512	 /**< panels: 64 modules of 8 chips */
+#define GK_PEAK_PANEL_MAX  65535 /**< columns or rows of a panel */
+#define GK_PEAK_BINS_MAX   16384 /**< radial bins */
+#define GK_PEAK_RADIUS_MAX 15	 /**< gk_peak_params.bg_radius */
+#define GK_PEAK_SHELLS_MAX 8	 /**< resolution shells whose peaks are counted */
+/**
+ * Flag of an entry of the map: the pixel is never used. The bin remains in the other bits, because
+ * the centre of a peak may be such a pixel.
+ */
+#define GK_PEAK_MASKED	 0x8000
+#define GK_PEAK_BIN_MASK 0x7FFF
 
 /** A panel: a rectangle of the raster. */
 struct gk_peak_panel {
@@ -34,21 +49,31 @@ struct gk_peak_panel {
 			* left out */
 };
 
+/** The pixels of a detector. Neither the map nor the panels change while they are in use. */
+struct gk_peak_map {
+	uint32_t rows, cols; /**< of the canonical raster; `cols` is a multiple of 32 */
+	/**
+	 * [rows][cols], radial bin, with GK_PEAK_MASKED if the pixel is bad, outside the limits of
+	 * resolution, or in no panel
+	 */
+	const uint16_t *bin;
+	const struct gk_peak_panel *panel; /**< in the order in which they are searched */
+	uint32_t nb_panels;
+};
+
 /** Options, with the names and defaults of indexamajig in parentheses. */
 struct gk_peak_params {
 	float threshold;     /**< --threshold, in photons (800) */
 	float min_snr;	     /**< --min-snr (5) */
 	uint32_t min_pixels; /**< --min-pix-count (2) */
 	uint32_t max_pixels; /**< --max-pix-count (200) */
-	uint32_t bg_radius;  /**< --local-bg-radius, in pixels (3), at most 15 */
-	uint32_t min_res;    /**< --min-res, in pixels (0) */
-	uint32_t max_res;    /**< --max-res, in pixels; 0: no limit (0) */
+	uint32_t bg_radius;  /**< --local-bg-radius, in pixels (3), at most GK_PEAK_RADIUS_MAX */
 	uint32_t saturated;  /**< 0: --no-use-saturated; 1: saturated peaks are kept (1) */
 	uint32_t shells;     /**< number of shells, at most GK_PEAK_SHELLS_MAX */
 	/** first bins of the shells, ascending; the last entry is the end of the last shell */
 	uint32_t shell[GK_PEAK_SHELLS_MAX + 1];
-	uint32_t reserved[2];
 };
+GK_STATIC_ASSERT(sizeof(struct gk_peak_params) == 64, "options are one cache line");
 
 /**
  * A peak. Positions are indices in the panel: 0 is the centre of its first pixel, as in CXI lists.
@@ -68,11 +93,113 @@ GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
 /** Peaks of a frame. */
 struct gk_peaks {
 	uint32_t count; /**< peaks in `peak`, at most GK_PEAKS_MAX */
-	uint32_t found; /**< peaks that were found; more than `count` if there were too many */
+	/**
+	 * peaks that were found, with the saturated ones that are left out; GK_PEAKS_MAX + 1: there
+	 * are more than GK_PEAKS_MAX, and the search has ended there
+	 */
+	uint32_t found;
 	uint32_t shell[GK_PEAK_SHELLS_MAX]; /**< of `count`, by resolution shell */
 	uint32_t reserved[6];
-	struct gk_peak peak[]; /**< in CrystFEL's order */
+	struct gk_peak peak[]; /**< in CrystFEL's order; GK_PEAKS_MAX of them may be written */
 };
 GK_STATIC_ASSERT(sizeof(struct gk_peaks) == 64, "peaks begin on a cache line");
+
+/**
+ * Entry of the map for a pixel of a panel, rounded as peakfinder8 does it.
+ * @param x,y      outer corner of the pixel, in pixels from the beam: corner + fs x fs_x + ss x
+ *   ss_x, in double precision and in this order
+ * @param min_res  --min-res, in pixels
+ * @param max_res  --max-res, in pixels; 0: no limit
+ * @return bin, with GK_PEAK_MASKED if the pixel is outside the limits or the bin is not less than
+ *   GK_PEAK_BINS_MAX
+ */
+static inline uint16_t
+gk_peak_bin(double x, double y, uint32_t min_res, uint32_t max_res)
+{
+	const double limit = 2 * GK_PEAK_BINS_MAX;
+	double r, whole_x, whole_y;
+	float radius;
+
+	if (!(fabs(x) < limit && fabs(y) < limit))
+		return GK_PEAK_MASKED | (GK_PEAK_BINS_MAX - 1);
+	whole_x = (double)(int32_t)x;
+	whole_y = (double)(int32_t)y;
+	r = sqrt(whole_x * whole_x + whole_y * whole_y);
+	radius = (float)r;
+	if (!(rintf(radius) < GK_PEAK_BINS_MAX))
+		return GK_PEAK_MASKED | (GK_PEAK_BINS_MAX - 1);
+	return (uint16_t)((uint16_t)rintf(radius) |
+		(radius > (float)min_res && (max_res == 0 || radius < (float)max_res)
+				? 0
+				: GK_PEAK_MASKED));
+}
+
+/**
+ * Check a map: shape, panels that overlap, bins, pixels that are used but in no panel.
+ * @param why   receives the error with the value found and the value expected; may be NULL
+ * @param size  size of why
+ * @return 0; -EINVAL; -ENOMEM
+ */
+int gk_peak_map_check(const struct gk_peak_map *map, char *why, size_t size);
+
+/** Check options. @param why,size  as gk_peak_map_check(). @return 0 or -EINVAL */
+int gk_peak_params_check(const struct gk_peak_params *params, char *why, size_t size);
+
+/** Memory of one thread that searches frames on the host. */
+struct gk_peak_finder;
+
+/**
+ * Allocate the memory of a search. A frame allocates nothing.
+ * @param map  copied, but not what it points to
+ * @param isa  affects speed only, never the results
+ * @return 0; -EINVAL: gk_peak_map_check() says why; -ENOMEM; -ENOTSUP: `isa` is not supported
+ */
+int gk_peak_finder_create(
+	const struct gk_peak_map *map, enum gk_isa isa, struct gk_peak_finder **finder);
+
+/** NULL is allowed. */
+void gk_peak_finder_destroy(struct gk_peak_finder *finder);
+
+/**
+ * Find the peaks of a frame. The time is bounded for any content: each pixel is visited a constant
+ * number of times, and each blob of min_pixels to max_pixels also costs its ring, (4 x bg_radius)^2
+ * pixels at most.
+ * @param params   accepted by gk_peak_params_check()
+ * @param photons  [rows][cols]
+ * @param out      memory for GK_PEAKS_MAX peaks; only the first `count` are written
+ */
+void gk_peaks_find(struct gk_peak_finder *finder, const struct gk_peak_params *params,
+	const int16_t *photons, struct gk_peaks *out);
+
+/**
+ * The same in parts, for a caller that has the rows of a frame in its caches one after the other:
+ * begin, add each row once, in any order, find. gk_peaks_end() reads the photons around bright
+ * pixels again. @{
+ */
+void gk_peaks_begin(struct gk_peak_finder *finder, const struct gk_peak_params *params);
+
+/** @param photons  of row `row` and the following ones: [nb_rows][cols] */
+void gk_peaks_add(
+	struct gk_peak_finder *finder, uint32_t row, uint32_t nb_rows, const int16_t *photons);
+
+/** @param photons  [rows][cols], all of which were added */
+void gk_peaks_end(struct gk_peak_finder *finder, const int16_t *photons, struct gk_peaks *out);
+/** @} */
+
+/**
+ * Find the peaks of photons that are not rounded to integers. Sums are rounded after each addition,
+ * in raster order, panel by panel, as in CrystFEL. They cannot be made in parallel, so there are no
+ * versions for vectors and CUDA.
+ * @param photons  [rows][cols]; NaN: not used; +Inf: saturated, 32,767 photons
+ */
+void gk_peaks_find_f32(struct gk_peak_finder *finder, const struct gk_peak_params *params,
+	const float *photons, struct gk_peaks *out);
+
+/** Bytes of a struct gk_peaks with room for GK_PEAKS_MAX peaks. */
+#define GK_PEAKS_SIZE (sizeof(struct gk_peaks) + GK_PEAKS_MAX * sizeof(struct gk_peak))
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* GK_PEAKS_H */

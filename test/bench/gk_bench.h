@@ -128,4 +128,7 @@ double floor_run(
 /* Rows with data in the caches: the time of the arithmetic alone. */
 void near_rows(const struct bench *b);
 
+/* The search for peaks. */
+void peak_rows(const struct bench *b);
+
 #endif /* GK_BENCH_H */
