@@ -338,7 +338,9 @@ open_messages(struct pipeline *p)
 		return -rte_errno;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
 		p->rx[i]->messages = p->messages;
-		p->rx[i]->transport = settings_in_memory(p->settings) ? &rx_memory : &rx_reference;
+		p->rx[i]->transport = p->messages->multicast != NULL ? &rx_multicast
+			: p->messages->ring != NULL		       ? &rx_memory
+								       : &rx_reference;
 	}
 	return 0;
 }

@@ -203,7 +203,7 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
  * it. A tile that its sender has overwritten meanwhile belongs to a later frame.
  */
 static void
-clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n)
+clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n, uint64_t number)
 {
 	const struct gk_frame *f = frame_table_frame(ft, slot);
 
@@ -213,7 +213,7 @@ clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n)
 		if (f->packet[i] == 0)
 			continue;
 		trailer = (uint64_t *)(uintptr_t)(f->packet[i] + ft->detector.ops->pixel_bytes);
-		if (__atomic_load_n(trailer, __ATOMIC_RELAXED) == f->trailer)
+		if (__atomic_load_n(trailer, __ATOMIC_RELAXED) == number)
 			__atomic_store_n(trailer, FRAME_TRAILER_NONE, __ATOMIC_RELAXED);
 	}
 }
@@ -234,7 +234,8 @@ reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32
 		n = RTE_MIN(d->stream_packets - frx->reclaim_packet, most - passed);
 		tile = detector_stream_tile(d, frx->reclaim_stream) + frx->reclaim_packet;
 		if (ft->config.trailers)
-			clear_trailers(ft, slot, tile, n);
+			clear_trailers(
+				ft, slot, tile, n, frame_table_frame(ft, slot)->trailer);
 		else
 			free_mbufs(frame_table_mbufs(ft, slot) + tile, n);
 		passed += n;
@@ -328,6 +329,9 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 		rte_pktmbuf_free(frame_table_mbufs(ft, slot)[first + p]);
 		n++;
 	}
+	if (ft->config.trailers)
+		clear_trailers(ft, slot, first, ft->detector.stream_packets,
+			frame_table_number(ft, frame));
 	/* the slot has no packet of this stream any more */
 	__atomic_store_n(&st->tag, 0, __ATOMIC_RELAXED);
 	frx->count[slot].placed -= n;

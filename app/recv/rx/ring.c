@@ -472,7 +472,7 @@ create_pool(struct rx_ring *r, uint32_t device)
 {
 	struct rx_messages *m = r->messages;
 	struct rdma_pool_attr attr = {
-		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.access = RDMA_ACCESS_LOCAL_WRITE,
 		.numa_node = -1,
 	};
 	struct rdma_pool_info info;
@@ -482,6 +482,9 @@ create_pool(struct rx_ring *r, uint32_t device)
 		streams += m->streams[s].device == device;
 	if (streams == 0)
 		return 0;
+	/* rings of multicast streams are written by the RX role */
+	if (m->card.transport == INGEST_WRITE)
+		attr.access |= RDMA_ACCESS_REMOTE_WRITE;
 	attr.bytes = streams * r->ring_bytes;
 	/* each ring is a region with a key of its own: a stream cannot write into another's ring */
 	attr.region_bytes = r->ring_bytes;
@@ -555,7 +558,8 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->tile_stride = ingest_message_bytes(&m->card);
 	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, RING_ALIGN);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
-		ret = create_queues(r, d);
+		if (m->card.transport == INGEST_WRITE)
+			ret = create_queues(r, d);
 		if (ret == 0)
 			ret = create_pool(r, d);
 	}
