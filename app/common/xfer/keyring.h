@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A keyring: which identities may connect to a store or join a multicast stream, with which key, and
- * for which receivers and runs. app/store/README.rst has the file's format. Any thread may call
+ * A keyring: which identities may connect to a store or join a multicast stream, with which key,
+ * and for which receivers and runs. app/store/README.rst has the file's format. Any thread may call
  * these functions.
  */
 #ifndef XFER_KEYRING_H

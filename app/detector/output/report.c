@@ -47,12 +47,17 @@ detector_report_write(const struct detector_report *report, struct output_file *
 		(llu)report->late_frames, report->late_max * 1e6, report->late_mean * 1e6,
 		(llu)report->full, report->waited * 1e6, (llu)report->port_packets,
 		(llu)report->port_errors);
+	PUT("\n[members]\njoined = %llu\nleft = %llu\nremoved = %llu\nrefused = %llu\n"
+	    "resent = %llu\n",
+		(llu)report->members.joined, (llu)report->members.left,
+		(llu)report->members.removed, (llu)report->members.refused,
+		(llu)report->members.resent);
 #undef PUT
 	return output_file_write(file, text, length);
 }
 
 void
-detector_report_print(const struct detector_report *report)
+detector_report_print(const struct detector_report *report, bool multicast)
 {
 	uint64_t faults = 0;
 
@@ -68,6 +73,13 @@ detector_report_print(const struct detector_report *report)
 		"average %.0f us; waited %.3f s for the port; %llu port errors\n",
 		(llu)report->late_frames, report->late_max * 1e6, report->late_mean * 1e6,
 		report->waited, (llu)report->port_errors);
+	if (multicast)
+		fprintf(stderr,
+			"braggline-detector: members of all streams: %llu joined, %llu left, %llu "
+			"removed, %llu refused; rings full %llu times; %llu packets sent again\n",
+			(llu)report->members.joined, (llu)report->members.left,
+			(llu)report->members.removed, (llu)report->members.refused,
+			(llu)report->full, (llu)report->members.resent);
 	for (int kind = 0; kind < FAULT_KINDS; kind++)
 		faults += report->fault[kind];
 	if (faults == 0)

@@ -498,12 +498,12 @@ mistakes_in_options_are_refused(void **state)
 		{"--transport", "write", "--pcap", "x", "--connect", "10.0.0.1:1"},
 		{"--transport", "write", "--device", "roce:port=0"},
 		{"--transport", "write", "--device", "d", "--card", "c", "--connect", "10.0.0.1:1"},
-		{"--transport", "write", "--device", "d", "--card", "c", "--service", "rc"},
+		{"--transport", "write", "--device", "d", "--card", "c", "--queue-pairs", "rc"},
 		{"--transport", "write", "--device", "d", "--card", "c", "--pcap", "x"},
 		{"--transport", "write", "--pcap", "x", "--card", "c", "--fault", "corrupt=0.1"},
 		{"--transport", "send", "--pcap", "x", "--card", "c", "--fault", "truncate=0.1"},
-		{"--service", "ud", "--pcap", "x"},
-		{"--service", "rc", "--pcap", "x"},
+		{"--queue-pairs", "ud", "--pcap", "x"},
+		{"--queue-pairs", "rc", "--pcap", "x"},
 		{"--card", "c", "--pcap", "x"},
 		{"--connect", "10.0.0.1:1", "--pcap", "x"},
 		{"--device", "d"},
@@ -512,10 +512,10 @@ mistakes_in_options_are_refused(void **state)
 		{"--transport", "write", "--card", "c", "--pcap", "x", "--loop"},
 	};
 	static const char *const good[][8] = {
-		{"--transport", "udp", "--service", "uc", "--pcap", "x"},
+		{"--transport", "udp", "--queue-pairs", "uc", "--pcap", "x"},
 		{"--transport", "write", "--card", "c", "--pcap", "x"},
 		{"--transport", "send", "--device", "d", "--card", "c", "--loop"},
-		{"--transport", "send", "--device", "d", "--connect", "h:1", "--service", "rc"},
+		{"--transport", "send", "--device", "d", "--connect", "h:1", "--queue-pairs", "rc"},
 		{"--transport", "write", "--card", "c", "--pcap", "x", "--fault", "drop=LAST:1"},
 	};
 	int n;
