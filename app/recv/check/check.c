@@ -19,6 +19,7 @@
 #include "check/egress.h"
 #include "check/host.h"
 #include "check/memory.h"
+#include "check/multicast.h"
 #include "check/port.h"
 #include "check/storage.h"
 #include "egress/egress.h"
@@ -230,6 +231,9 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 		check_port(c, s, &ports[i]);
 	}
 	check_udp_ports(c, s);
+	check_groups(c, s);
+	check_multicast_key(c, s);
+	check_multicast_memory(c, s);
 	check_close_egress(&egress);
 
 	check_gpu(c, s, &gpu, &need);
