@@ -339,8 +339,8 @@ open_messages(struct pipeline *p)
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
 		p->rx[i]->messages = p->messages;
 		p->rx[i]->transport = p->messages->multicast != NULL ? &rx_multicast
-			: p->messages->ring != NULL		       ? &rx_memory
-								       : &rx_reference;
+			: p->messages->ring != NULL		     ? &rx_memory
+								     : &rx_reference;
 	}
 	return 0;
 }

@@ -71,7 +71,7 @@ struct run {
 	struct run_watch watch;			  /**< checks on the data that the run receives */
 	struct run_notes notes;			  /**< ... and on its counters */
 	struct run_end end;			  /**< is the detector past the last frame? */
-	uint64_t stream_ends; /**< count_stream_ends() when the run began */
+	uint64_t stream_ends;			  /**< count_stream_ends() when the run began */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
 	bool aborted;				  /**< a client aborted the run */
 	uint64_t activity;			  /**< packets and frames so far */

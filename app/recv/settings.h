@@ -101,8 +101,8 @@ struct ingest_settings {
 	uint32_t slots;			 /**< in memory: slots of a stream's ring */
 	/** port of the CM; 0: no connections; multicast: of the sender's service for stream 0 */
 	uint16_t service;
-	bool check_icrc;		 /**< `roce`: check the invariant CRC of packets */
-	const char *card;		 /**< file that the card is written to; NULL: none */
+	bool check_icrc;  /**< `roce`: check the invariant CRC of packets */
+	const char *card; /**< file that the card is written to; NULL: none */
 	/* multicast */
 	uint32_t sender;      /**< IPv4 address of the detector, host byte order */
 	uint32_t group;	      /**< of stream 0, the others follow; host byte order */

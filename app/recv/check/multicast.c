@@ -90,8 +90,8 @@ check_multicast_memory(struct check *c, const struct settings *s)
 {
 	const struct ingest_settings *i = &s->ingest;
 	const uint64_t streams = s->detector.streams;
-	const uint64_t message = INGEST_LEADER_BYTES + s->detector.ops->pixel_bytes +
-		INGEST_TRAILER_BYTES;
+	const uint64_t message =
+		INGEST_LEADER_BYTES + s->detector.ops->pixel_bytes + INGEST_TRAILER_BYTES;
 	const uint64_t rings = streams * i->slots * s->detector.stream_packets * message;
 	const uint64_t buffers =
 		streams * (i->buffers + REPAIR_BUFFERS) * (uint64_t)(i->mtu + BUFFER_MORE);
@@ -103,8 +103,8 @@ check_multicast_memory(struct check *c, const struct settings *s)
 	have = available(c);
 	check_add(c, have != 0 && have < rings + buffers ? CHECK_FAIL : CHECK_OK,
 		"multicast memory",
-		"%s for rings of %u frames, %s for %u buffers of each stream: at least the slots of "
-		"the sender's ring; %s available",
+		"%s for rings of %u frames, %s for %u buffers of each stream: at least the packets "
+		"of the sender's ring; %s available",
 		check_print_bytes(rings, ring), i->slots, check_print_bytes(buffers, buffer),
 		i->buffers, have != 0 ? check_print_bytes(have, free) : "unknown memory");
 	if (have != 0 && have < rings + buffers)

@@ -234,8 +234,7 @@ reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32
 		n = RTE_MIN(d->stream_packets - frx->reclaim_packet, most - passed);
 		tile = detector_stream_tile(d, frx->reclaim_stream) + frx->reclaim_packet;
 		if (ft->config.trailers)
-			clear_trailers(
-				ft, slot, tile, n, frame_table_frame(ft, slot)->trailer);
+			clear_trailers(ft, slot, tile, n, frame_table_frame(ft, slot)->trailer);
 		else
 			free_mbufs(frame_table_mbufs(ft, slot) + tile, n);
 		passed += n;

@@ -42,13 +42,12 @@ RTE_LOG_REGISTER(multicast_logtype, braggline.ingest, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, multicast_logtype, "ingest: " __VA_ARGS__)
 
-#define TAKEN	       32 /* packets of a stream that a poll takes */
-#define EVENTS	       8  /* CM events of a call */
-#define LEAVE_MS       500
-#define DESTROY_MS     2000
-#define LOG_S	       60 /* refused fragments of a stream are logged once in this time */
-#define NO_TILE	       UINT32_MAX
-#define EVENTS_A_PACKET 2 /* it may end a frame whose event was lost, and be the event of its own */
+#define TAKEN	   32 /* packets of a stream that a poll takes */
+#define EVENTS	   8  /* CM events of a call */
+#define LEAVE_MS   500
+#define DESTROY_MS 2000
+#define LOG_S	   60 /* refused fragments of a stream are logged once in this time */
+#define NO_TILE	   UINT32_MAX
 
 const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES] = {
 	[RX_FRAGMENT_FORMAT] = "bad_format",
@@ -262,8 +261,7 @@ begin_frame(struct rx *rx, struct stream *st, uint64_t frame, struct burst *b)
 	end_frame(rx, st, false, b);
 	st->duplicate = false;
 	for (uint32_t t = d->expect_from[st->stream]; t < d->expect_to[st->stream]; t++) {
-		const uint64_t number =
-			number_of(trailer_at(rx->messages, st->stream, frame, t));
+		const uint64_t number = number_of(trailer_at(rx->messages, st->stream, frame, t));
 
 		if (likely(number == FRAME_TRAILER_NONE))
 			continue;
@@ -415,7 +413,8 @@ poll_stream(struct rx *rx, const struct rx_multicast *mc, struct stream *st, str
 		st->nb = rdma_stream_receive(st->receiver, st->packets, TAKEN);
 	else
 		rdma_stream_receive(st->receiver, NULL, 0);
-	while (st->taken < st->nb && b->n + EVENTS_A_PACKET <= RX_BURST) {
+	/* a packet ends one frame at most: its own, or one whose event was lost */
+	while (st->taken < st->nb && b->n < RX_BURST) {
 		if (!take_packet(rx, mc, st, &st->packets[st->taken], b))
 			break;
 		st->taken++;
@@ -583,8 +582,8 @@ create_stream(struct rx_multicast *mc, uint32_t stream)
 	const struct rx_messages *m = mc->messages;
 	const struct ingest_settings *s = &m->settings->ingest;
 	const struct rx_message_stream *of = &m->streams[stream];
-	const struct sockaddr_in group = {.sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(s->group + stream)};
+	const struct sockaddr_in group = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(s->group + stream)};
 	const struct sockaddr_in sender = {.sin_family = AF_INET,
 		.sin_port = htons(s->service + stream),
 		.sin_addr.s_addr = htonl(s->sender)};
@@ -617,8 +616,7 @@ struct rx_multicast *
 rx_multicast_create(struct rx_messages *m)
 {
 	const struct ingest_settings *s = &m->settings->ingest;
-	struct rx_multicast *mc =
-		rte_zmalloc("rx_multicast", sizeof(*mc), RTE_CACHE_LINE_SIZE);
+	struct rx_multicast *mc = rte_zmalloc("rx_multicast", sizeof(*mc), RTE_CACHE_LINE_SIZE);
 	char message[PATH_MAX];
 	int ret = 0;
 

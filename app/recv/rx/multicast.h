@@ -38,8 +38,8 @@ extern const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES];
 /** State and counters of a stream. */
 struct rx_multicast_info {
 	struct rdma_stream_receiver_info stream;
-	const char *state;	/**< name of stream.state */
-	uint64_t slot_waits;	/**< polls in which the slot of the next frame was in use */
+	const char *state;   /**< name of stream.state */
+	uint64_t slot_waits; /**< polls in which the slot of the next frame was in use */
 	uint64_t refused[RX_FRAGMENT_CAUSES]; /**< fragments */
 };
 

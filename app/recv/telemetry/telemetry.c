@@ -280,8 +280,7 @@ refused_fragments(const struct rx_multicast_info *info)
 			continue;
 		d = d != NULL ? d : telemetry_dict_new();
 		if (d != NULL)
-			rte_tel_data_add_dict_uint(
-				d, rx_fragment_cause_names[c], info->refused[c]);
+			rte_tel_data_add_dict_uint(d, rx_fragment_cause_names[c], info->refused[c]);
 	}
 	return d;
 }

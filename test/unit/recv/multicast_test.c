@@ -112,8 +112,7 @@ check_frame(const struct frame_record *r)
 
 			nb_missing += missing;
 			for (uint32_t i = 0; i < PIXELS_A_TILE; i++)
-				nb_stale +=
-					at[i] != (missing ? 0xFFFF : pixel(r->frame, s, t, i));
+				nb_stale += at[i] != (missing ? 0xFFFF : pixel(r->frame, s, t, i));
 		}
 }
 
@@ -205,7 +204,8 @@ poll_all(void)
 		while (!(condition)) {                                                             \
 			poll_all();                                                                \
 			if (rte_rdtsc() > until)                                                   \
-				fail_msg("%s:%d: not in time: %s", __func__, __LINE__, #condition); \
+				fail_msg(                                                          \
+					"%s:%d: not in time: %s", __func__, __LINE__, #condition); \
 		}                                                                                  \
 	} while (0)
 
@@ -293,8 +293,7 @@ send_packet(uint32_t stream, const void *data, uint32_t bytes)
 
 /** Send a fragment. @param from  data; NULL: there are none */
 static void
-send_fragment(
-	uint32_t stream, const struct ingest_fragment *f, const uint8_t *from, uint32_t bytes)
+send_fragment(uint32_t stream, const struct ingest_fragment *f, const uint8_t *from, uint32_t bytes)
 {
 	uint8_t packet[PAYLOAD];
 
@@ -374,8 +373,8 @@ static void
 settle(void)
 {
 	for (uint32_t s = 0; s < STREAMS; s++)
-		POLL_UNTIL(info_of(s).stream.next == sent_of(s).head &&
-			info_of(s).stream.held == 0);
+		POLL_UNTIL(
+			info_of(s).stream.next == sent_of(s).head && info_of(s).stream.held == 0);
 	poll_for(2);
 }
 
@@ -472,9 +471,10 @@ end_run(void)
 	for (uint32_t s = 0; s < STREAMS; s++)
 		for (uint32_t slot = 0; slot < SLOTS; slot++)
 			for (uint32_t t = FIRST; t < FIRST + TILES; t++)
-				assert_int_equal(*(uint64_t *)(uintptr_t)(ingest_address(&p.messages->card, s,
-									     slot, t) +
-							  INGEST_LEADER_BYTES + TILE),
+				assert_int_equal(
+					*(uint64_t *)(uintptr_t)(ingest_address(&p.messages->card,
+									 s, slot, t) +
+						INGEST_LEADER_BYTES + TILE),
 					FRAME_TRAILER_NONE);
 }
 
@@ -546,8 +546,8 @@ lost_is_repaired(void **state)
 	assert_int_equal(nb_records, 100);
 	assert_int_equal(nb_missing, 0);
 	assert_int_equal(builder_stats(p.builder).complete, 100);
-	assert_in_range(info_of(0).stream.repaired + info_of(1).stream.repaired, nb_lost,
-		nb_lost + 100);
+	assert_in_range(
+		info_of(0).stream.repaired + info_of(1).stream.repaired, nb_lost, nb_lost + 100);
 	assert_int_equal(info_of(0).stream.lost + info_of(1).stream.lost, 0);
 	close_receiver();
 }
@@ -714,12 +714,12 @@ malformed(void **state)
 	message[4]++; /* version */
 	send_packet(0, message, sizeof(f) + most);
 	expect_refused(RX_FRAGMENT_FORMAT);
-#define TRY(change, bytes, cause)                                                                  \
-	do {                                                                                       \
-		f = fragment(0, 2, FIRST);                                                         \
-		change;                                                                            \
-		send_fragment(0, &f, message, bytes);                                              \
-		expect_refused(cause);                                                             \
+#define TRY(change, bytes, cause)                     \
+	do {                                          \
+		f = fragment(0, 2, FIRST);            \
+		change;                               \
+		send_fragment(0, &f, message, bytes); \
+		expect_refused(cause);                \
 	} while (0)
 	TRY(f.offset = 1, most, RX_FRAGMENT_FORMAT);
 	TRY(f.offset = 3 * most, most, RX_FRAGMENT_FORMAT);
@@ -812,8 +812,8 @@ random_damage(void **state)
 					ingest_fragment_encode(&f, packet);
 					memcpy(packet + sizeof(f), message + f.offset, bytes);
 					if (rig_below(&seed, 20) == 0)
-						packet[rig_below(&seed, sizeof(f))] ^=
-							1 << rig_below(&seed, 8);
+						packet[rig_below(&seed, sizeof(f))] ^= 1
+							<< rig_below(&seed, 8);
 					if (rig_below(&seed, 50) == 0)
 						bytes = rig_below(&seed, bytes);
 					if (rig_below(&seed, 50) != 0)
