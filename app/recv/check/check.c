@@ -231,9 +231,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 		check_port(c, s, &ports[i]);
 	}
 	check_udp_ports(c, s);
-	check_groups(c, s);
-	check_multicast_key(c, s);
-	check_multicast_memory(c, s);
+	check_multicast(c, s);
 	check_close_egress(&egress);
 
 	check_gpu(c, s, &gpu, &need);

@@ -16,16 +16,6 @@
 #define REPAIR_BUFFERS 1024 /**< default of rdma_stream_receiver_attr */
 #define BUFFER_MORE    128  /**< GRH and alignment of a receive buffer, beside the path MTU */
 
-static bool
-is_used(struct check *c, const struct settings *s, const char *item)
-{
-	if (s->ingest.transport == INGEST_MULTICAST)
-		return true;
-	check_add(c, CHECK_NA, item, "the transport is %s",
-		ingest_transport_names[s->ingest.transport]);
-	return false;
-}
-
 static const char *
 print_address(uint32_t address, char text[INGEST_ADDRESS_LEN])
 {
@@ -35,14 +25,12 @@ print_address(uint32_t address, char text[INGEST_ADDRESS_LEN])
 }
 
 void
-check_groups(struct check *c, const struct settings *s)
+check_multicast_groups(struct check *c, const struct settings *s)
 {
 	const struct ingest_settings *i = &s->ingest;
 	const uint32_t last = s->detector.streams - 1;
 	char first[INGEST_ADDRESS_LEN], end[INGEST_ADDRESS_LEN], sender[INGEST_ADDRESS_LEN];
 
-	if (!is_used(c, s, "multicast groups"))
-		return;
 	check_add(c, CHECK_OK, "multicast groups",
 		"%s ... %s, of %s, ports %u ... %u; switches that snoop IGMP need a querier",
 		print_address(i->group, first), print_address(i->group + last, end),
@@ -55,8 +43,6 @@ check_multicast_key(struct check *c, const struct settings *s)
 	char message[PATH_MAX];
 	struct xfer_key key;
 
-	if (!is_used(c, s, "multicast key"))
-		return;
 	if (s->ingest.key == NULL) {
 		check_add(c, CHECK_WARN, "multicast key",
 			"none: sender and receiver prove nothing to each other");
@@ -98,8 +84,6 @@ check_multicast_memory(struct check *c, const struct settings *s)
 	uint64_t have;
 	char ring[16], buffer[16], free[16];
 
-	if (!is_used(c, s, "multicast memory"))
-		return;
 	have = available(c);
 	check_add(c, have != 0 && have < rings + buffers ? CHECK_FAIL : CHECK_OK,
 		"multicast memory",
@@ -109,4 +93,14 @@ check_multicast_memory(struct check *c, const struct settings *s)
 		i->buffers, have != 0 ? check_print_bytes(have, free) : "unknown memory");
 	if (have != 0 && have < rings + buffers)
 		check_fix(c, "set [ingest] slots and buffers lower, or reserve fewer huge pages");
+}
+
+void
+check_multicast(struct check *c, const struct settings *s)
+{
+	if (s->ingest.transport != INGEST_MULTICAST)
+		return;
+	check_multicast_groups(c, s);
+	check_multicast_key(c, s);
+	check_multicast_memory(c, s);
 }
