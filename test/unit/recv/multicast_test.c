@@ -796,10 +796,12 @@ malformed(void **state)
 static void
 random_damage(void **state)
 {
+	uint64_t frame;
+
 	seed = rig_first_seed();
 	print_message("FRAME_SEED=%lu\n", seed);
 	open_and_begin(RDMA_STREAM_WAIT);
-	for (uint64_t frame = 1; frame <= 40 * rig_seeds(2); frame++) {
+	for (frame = 1; frame <= 40 * rig_seeds(2); frame++) {
 		for (uint32_t s = 0; s < STREAMS; s++) {
 			for (uint32_t t = FIRST; t < FIRST + TILES; t++) {
 				uint8_t message[MESSAGE], packet[PAYLOAD];
@@ -828,6 +830,7 @@ random_damage(void **state)
 		}
 		poll_all();
 	}
+	send_frame(frame); /* ends the frames before it */
 	settle();
 	end_run();
 	assert_true(nb_missing > 0);
