@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A switch of all DPDK ports that EAL has: it learns addresses, and floods frames to groups and to
- * unknown addresses. Packets that a port does not take are lost. It runs until it is killed.
+ * unknown addresses. Packets that a port does not take are lost, and a share of all others, each
+ * copy for itself. It runs until a signal, and then prints how many it has lost at random.
  *
- * usage: memif_switch EAL-ARGUMENT...
+ * usage: memif_switch EAL-ARGUMENT... [-- LOSS-PERCENT SEED]
  */
 
 #include <err.h>
+#include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,7 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
+#include <rte_random.h>
 
 #define PORTS	    8
 #define BURST	    64
@@ -25,6 +29,15 @@
 #define NO_PORT	    UINT16_MAX
 
 static struct rte_ether_addr address[PORTS]; /* of the last frame that came from a port */
+static uint64_t chance;			     /* of a loss, of 2^32 */
+static uint64_t lost;
+static volatile sig_atomic_t stop;
+
+static void
+on_signal(int number)
+{
+	stop = number;
+}
 
 static void
 port_start(uint16_t port, struct rte_mempool *pool)
@@ -60,6 +73,10 @@ carry(struct rte_mbuf *m, uint16_t from, uint16_t nb_ports)
 	for (uint16_t p = 0; p < nb_ports; p++) {
 		if (p == from || (to != NO_PORT && to != p))
 			continue;
+		if (chance > rte_rand_max(UINT64_C(1) << 32)) {
+			lost++;
+			continue;
+		}
 		/* memif copies the frame before it frees the mbuf */
 		rte_mbuf_refcnt_update(m, 1);
 		if (rte_eth_tx_burst(p, 0, &m, 1) == 0)
@@ -71,12 +88,20 @@ carry(struct rte_mbuf *m, uint16_t from, uint16_t nb_ports)
 int
 main(int argc, char **argv)
 {
+	const struct sigaction action = {.sa_handler = on_signal};
 	struct rte_mbuf *burst[BURST];
 	struct rte_mempool *pool;
 	uint16_t nb_ports;
+	int used;
 
-	if (rte_eal_init(argc, argv) < 0)
+	used = rte_eal_init(argc, argv);
+	if (used < 0)
 		errx(1, "cannot initialize EAL");
+	if (argc - used == 3) {
+		chance = (uint64_t)(atof(argv[used + 1]) / 100 * 0x1p32);
+		rte_srand(strtoull(argv[used + 2], NULL, 10));
+	}
+	sigaction(SIGTERM, &action, NULL);
 	nb_ports = rte_eth_dev_count_avail();
 	if (nb_ports == 0 || nb_ports > PORTS)
 		errx(1, "found %u ports, expected 1 to %u", nb_ports, PORTS);
@@ -87,7 +112,7 @@ main(int argc, char **argv)
 		port_start(p, pool);
 	puts("ready");
 	fflush(stdout);
-	for (;;) {
+	while (stop == 0) {
 		uint32_t n = 0;
 
 		for (uint16_t p = 0; p < nb_ports; p++) {
@@ -101,4 +126,6 @@ main(int argc, char **argv)
 		if (n == 0)
 			sched_yield();
 	}
+	printf("lost = %" PRIu64 "\n", lost);
+	return 0;
 }

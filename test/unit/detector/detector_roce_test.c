@@ -510,6 +510,22 @@ mistakes_in_options_are_refused(void **state)
 		{"--pcap", "x", "--fault", "drop=FIRST:0.1"},
 		{"--pcap", "x", "--fault", "event-loss=0.1"},
 		{"--transport", "write", "--card", "c", "--pcap", "x", "--loop"},
+		{"--transport", "multicast", "--device", "d", "--card", "c"},
+		{"--transport", "multicast", "--device", "d", "--connect", "10.0.0.1:1"},
+		{"--transport", "multicast", "--device", "d", "--queue-pairs", "rc"},
+		{"--transport", "multicast", "--port", "0"},
+		{"--transport", "multicast", "--pcap", "x"},
+		{"--transport", "multicast", "--device", "d", "--ring-slots", "100"},
+		{"--transport", "multicast", "--device", "d", "--members", "65"},
+		{"--transport", "multicast", "--device", "d", "--policy", "drop"},
+		{"--transport", "multicast", "--device", "d", "--service", "0"},
+		{"--transport", "multicast", "--device", "d", "--fault", "corrupt=0.1"},
+		{"--transport", "send", "--card", "c", "--pcap", "x", "--keys", "k"},
+		{"--transport", "send", "--card", "c", "--pcap", "x", "--group", "239.0.0.1"},
+		{"--transport", "write", "--card", "c", "--pcap", "x", "--fault", "read-loss=0.1"},
+		{"--pcap", "x", "--fault", "group-loss=0.1"},
+		{"--pcap", "x", "--members", "2"},
+		{"--pcap", "x", "--policy", "overwrite"},
 	};
 	static const char *const good[][8] = {
 		{"--transport", "udp", "--queue-pairs", "uc", "--pcap", "x"},
@@ -517,6 +533,10 @@ mistakes_in_options_are_refused(void **state)
 		{"--transport", "send", "--device", "d", "--card", "c", "--loop"},
 		{"--transport", "send", "--device", "d", "--connect", "h:1", "--queue-pairs", "rc"},
 		{"--transport", "write", "--card", "c", "--pcap", "x", "--fault", "drop=LAST:1"},
+		{"--transport", "multicast", "--device", "d", "--members", "0", "--loop"},
+		{"--transport", "multicast", "--device", "d", "--policy", "overwrite"},
+		{"--transport", "multicast", "--device", "d", "--fault", "group-loss=0.1"},
+		{"--transport", "multicast", "--device", "d", "--fault", "drop=LAST:1"},
 	};
 	int n;
 
