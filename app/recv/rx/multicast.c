@@ -554,13 +554,15 @@ place_frame(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte
 		ingest_message_bytes(&m->card));
 }
 
-/** An event is dropped: its frame's pixels are not used. */
+/**
+ * An event is dropped: its frame's pixels are not used. That is also true of a duplicate: its slot
+ * was free when it began, so that the pixels of the first one had been given back.
+ */
 static void
 forget_frame(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
 {
-	/* after a duplicate the pixels are still in use */
-	if (cause != RX_DUPLICATE)
-		clear(rx, p->stream, p->frame);
+	RTE_SET_USED(cause);
+	clear(rx, p->stream, p->frame);
 }
 
 const struct rx_transport rx_multicast = {
