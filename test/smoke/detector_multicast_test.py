@@ -6,6 +6,7 @@ member has is compared with the UDP packet of the same seed.
 usage: detector_multicast_test.py BUILD-DIR [CASE]...
 """
 
+import errno
 import os
 import shutil
 import signal
@@ -99,7 +100,7 @@ def one_member_has_the_packets(where):
 def two_members_repair_what_is_lost(where):
     report, counters, text = all_have_all(where, 2, *faults('group-loss=0.01', 'read-loss=0.01'))
     lost = report.getint('faults', 'group_loss')
-    want(lost > 10 and counters['repaired'] == 2 * lost, text)
+    want(lost > 10 and counters['repaired'] >= 2 * lost, text)
 
 
 @case
@@ -137,10 +138,13 @@ def members_prove_themselves(where):
         place = tempfile.mkdtemp(dir=where)
         run = members_start(place, 1, 1, wrong)
         try:
-            status, text = finish(detector(place, *keys, '--link-wait', '2'))
+            status, text = finish(detector(place, *keys, '--link-wait', '1'))
+            run.kill()
+            failed = run.communicate()[0]
         finally:
             clean(run)
-        want(status == 1 and 'stream 0 has 0 members after 2 s, expected 1' in text, status, text)
+        want(f'failed = {errno.EACCES}' in failed, failed)
+        want(status == 1 and 'stream 0 has 0 members after 1 s, expected 1' in text, status, text)
 
 
 @case

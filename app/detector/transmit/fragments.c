@@ -10,6 +10,9 @@
 
 #define MESSAGE_BYTES (JUNGFRAU_PAYLOAD_BYTES + INGEST_TRAILER_BYTES)
 
+/* Messages that are sent before the device is polled. */
+#define SEND_BURST 8
+
 /* Time for members to notice the end and to leave. */
 #define LEAVE_MS 1000
 
@@ -129,7 +132,8 @@ fragments_send(struct transmit_loop *loop, uint32_t count, uint64_t due)
 		if (loop->burst_gap != 0)
 			transmit_loop_wait(loop, due + (uint64_t)(i * gap));
 		send_message(loop, &loop->packets[i]);
-		transmit_multicast_poll(loop->multicast);
+		if (i % SEND_BURST == SEND_BURST - 1 || loop->burst_gap != 0)
+			transmit_multicast_poll(loop->multicast);
 	}
 }
 

@@ -19,6 +19,7 @@
 #define EVENTS	   8
 #define CONTROL_US 1000 /* time between two calls of the control functions */
 #define ACTIVE_US  200	/* after work, more is expected for this time: a READ after a READ */
+#define SLEEP_US   100	/* between two polls while nobody has joined */
 #define NOTICE_S   2	/* time between two messages while members are missing */
 #define LINGER_MS  300	/* for a peer to empty a shared ring before the port is stopped */
 #define END_MS	   1000 /* to wait for the end of the senders */
@@ -208,7 +209,8 @@ transmit_multicast_start(
 	while (ret == 0) {
 		const uint64_t now = rte_rdtsc();
 
-		transmit_multicast_poll(m);
+		if (!transmit_multicast_poll(m))
+			rte_delay_us_sleep(SLEEP_US);
 		stream = loneliest(m, &members);
 		if (members >= m->options->members)
 			break;
