@@ -672,6 +672,7 @@ frames_come_again(void **state)
 	POLL_UNTIL(nb_records == 6);
 	placed = p.rx[0]->counters[RX_PLACED];
 	send_frame(1);
+	send_frame(6); /* the last one counts as a duplicate */
 	settle();
 	end_run();
 	assert_int_equal(p.rx[0]->counters[RX_PLACED], placed);
