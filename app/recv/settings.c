@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include <rte_common.h>
-#include <rte_ip.h>
 #include <rte_lcore.h>
 #include <rte_string_fns.h>
 
@@ -153,6 +152,10 @@ read_ingest(struct settings *s, struct config *c)
 		config_complain(c, "ingest", "slots", "must be a power of 2");
 }
 
+/** 224.0.1.0: groups before it are not forwarded. 239.255.255.255 is the last group. */
+#define GROUP_FIRST UINT32_C(0xE0000100)
+#define GROUP_LAST  UINT32_C(0xEFFFFFFF)
+
 /** Check what multicast streams require. */
 static void
 settle_multicast(struct settings *s, struct config *c, uint32_t adapters)
@@ -177,8 +180,7 @@ settle_multicast(struct settings *s, struct config *c, uint32_t adapters)
 	if (i->service > UINT16_MAX - (streams - 1))
 		config_complain(
 			c, "ingest", "service", "leaves no port for each stream; set a lower one");
-	/* 239.255.255.255 is the last address of the range that organisations assign themselves */
-	if (i->group < RTE_IPV4(224, 0, 1, 0) || i->group > RTE_IPV4(239, 255, 255, 255) - streams)
+	if (i->group < GROUP_FIRST || i->group > GROUP_LAST - (streams - 1))
 		config_complain(c, "ingest", "group",
 			"must be a multicast address from 224.0.1.0 on, with room for one group "
 			"for each stream");

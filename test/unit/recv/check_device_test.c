@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tests the verdicts of --check on devices: ports, GPU, and their combination. */
 
-#include <rte_ip.h>
-
 #include "check/multicast.h"
 #include "check_rig.h"
 
@@ -462,8 +460,8 @@ test_multicast(void **state)
 	check_multicast(&check, &s);
 	assert_int_equal(check.nb_rows, 0);
 	s.ingest = (struct ingest_settings){.transport = INGEST_MULTICAST,
-		.sender = RTE_IPV4(10, 1, 1, 1),
-		.group = RTE_IPV4(239, 192, 0, 254),
+		.sender = UINT32_C(0x0A010101),
+		.group = UINT32_C(0xEFC000FE),
 		.service = 7190,
 		.mtu = 4096,
 		.slots = 128,
