@@ -591,7 +591,7 @@ create_stream(struct rx_multicast *mc, uint32_t stream)
 		.sin_addr.s_addr = htonl(s->sender)};
 	const struct rdma_stream_receiver_attr attr = {
 		.dev = m->devices[of->device],
-		.pd = m->pds[of->device],
+		.pd = of->pd,
 		.poll_group = of->poll_group,
 		.group = (const struct sockaddr *)&group,
 		.sender = (const struct sockaddr *)&sender,

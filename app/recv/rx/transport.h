@@ -92,7 +92,7 @@ struct rx_batch {
 	uint32_t n;
 };
 
-/** Packets of a burst that are dropped. */
+/** Packets of a burst that cannot be used, and were counted. */
 struct rx_dropped {
 	struct rte_mbuf *m[RX_BURST];
 	uint32_t n;
@@ -123,7 +123,8 @@ void rx_check_positions(struct rx *rx, struct rx_batch *batch);
  * @param out     packets with `m`, `header` and `stream`; those that may be placed are moved to the
  *                front
  * @param valid   number of packets
- * @param drop    receives the others
+ * @param drop    in: packets that the caller has refused. They are freed with the others that are
+ *                dropped here
  * @return packets that may be placed
  */
 uint32_t rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
