@@ -40,6 +40,7 @@ struct detector_options {
 	const char *card_path;	 /**< send, write: card of the receiver; NULL: from its CM */
 	const char *connect;	 /**< send, write: address and port of the receiver's CM */
 	bool reliable;		 /**< RC instead of UC */
+	bool credits;		 /**< write: wait until the receiver's ring has room */
 
 	/* multicast */
 	const char *group; /**< address of stream 0 */

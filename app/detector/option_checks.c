@@ -156,6 +156,12 @@ check_transport(const struct detector_options *options)
 static int
 check_messages(const struct detector_options *options)
 {
+	if (options->credits && (options->transport != INGEST_WRITE || options->connect == NULL)) {
+		warnx("--credits: found --transport %s%s, expected write and --connect",
+			ingest_transport_names[options->transport],
+			options->connect == NULL ? " without --connect" : "");
+		return -EINVAL;
+	}
 	if (options->transport != INGEST_SEND && options->transport != INGEST_WRITE)
 		return 0;
 	if (options->pcap_path != NULL &&

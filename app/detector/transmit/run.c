@@ -187,6 +187,10 @@ explain(const struct transmit *run)
 		warnx("aborted; these members lack packets");
 	else if (run->streams != NULL && transmit_streams_failed(run->streams))
 		warnx("aborted, messages of the last frames are missing");
+	else if (run->loop.no_credit)
+		warnx("the receiver at %s gave no credit for %u s; aborted, messages of the last "
+		      "frames are missing",
+			run->options->connect, patience);
 	else
 		warnx("%s %s accepted no packet for %u s; aborted, packets of the last frames "
 		      "are missing",
