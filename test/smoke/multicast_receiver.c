@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <err.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,6 +236,21 @@ linger(void)
 		rte_get_timer_cycles() < end);
 }
 
+static void
+close_all(void)
+{
+	const uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz();
+
+	for (uint32_t m = 0; m < t.nb_members; m++)
+		for (uint32_t s = 0; s < t.nb_streams; s++)
+			while (rdma_stream_receiver_destroy(t.member[m].stream[s].r) == -EBUSY &&
+				rte_get_timer_cycles() < end)
+				rdma_progress(t.dev, 0);
+	rdma_pd_free(t.pd);
+	rdma_dev_close(t.dev);
+	ingest_proof_destroy(t.proof);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -278,5 +294,6 @@ main(int argc, char **argv)
 		if (fclose(t.member[m].out) != 0)
 			err(1, "close");
 	report();
+	close_all();
 	return more ? 4 : 0;
 }
