@@ -253,6 +253,7 @@ transmit_streams_open(const struct detector_options *options, struct transmit_st
 	return 0;
 }
 
+/* Once, before the first frame, and directly: the model has made the frames in its own memory. */
 int
 transmit_streams_register(struct transmit_streams *s, const struct transmit_frames *frames)
 {
