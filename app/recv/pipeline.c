@@ -339,6 +339,10 @@ open_messages(struct pipeline *p)
 		return -rte_errno;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
 		p->rx[i]->messages = p->messages;
+		if (p->messages->multicast != NULL) {
+			p->rx[i]->transport = &rx_multicast;
+			continue;
+		}
 		if (p->messages->ring != NULL)
 			p->rx[i]->frx->use = rx_ring_use(p->messages->ring);
 		p->rx[i]->transport = settings_in_memory(p->settings) ? &rx_memory : &rx_reference;

@@ -29,6 +29,8 @@
 #include "run_notes.h"
 #include "run_watch.h"
 #include "run_writer.h"
+#include "rx/messages.h"
+#include "rx/multicast.h"
 #include "rx/rx.h"
 #include "settings.h"
 
@@ -69,6 +71,7 @@ struct run {
 	struct run_watch watch;			  /**< checks on the data that the run receives */
 	struct run_notes notes;			  /**< ... and on its counters */
 	struct run_end end;			  /**< is the detector past the last frame? */
+	uint64_t stream_ends;			  /**< count_stream_ends() when the run began */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
 	bool aborted;				  /**< a client aborted the run */
 	uint64_t activity;			  /**< packets and frames so far */
@@ -410,6 +413,15 @@ check_place(struct run *r)
 	return 0;
 }
 
+/** How often has the detector ended its multicast streams? */
+static uint64_t
+count_stream_ends(const struct run *r)
+{
+	const struct rx_messages *m = r->pipeline->messages;
+
+	return m != NULL && m->multicast != NULL ? rx_multicast_ends(m->multicast) : 0;
+}
+
 static int
 start(struct run *r)
 {
@@ -426,6 +438,7 @@ start(struct run *r)
 	r->activity = 0;
 	r->active_at = rte_rdtsc();
 	begin_idle_time(r);
+	r->stream_ends = count_stream_ends(r);
 	r->timed_out = false;
 	r->aborted = false;
 	command.run = r->settings.frames;
@@ -869,6 +882,18 @@ watch_status(struct run *r)
 	run_notes_slots(&r->notes, &stats);
 }
 
+/** Has the detector ended its streams, and does no packet of them wait? */
+static bool
+streams_have_ended(const struct run *r)
+{
+	if (count_stream_ends(r) == r->stream_ends)
+		return false;
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
+			return false;
+	return true;
+}
+
 static bool
 is_over(const struct run *r)
 {
@@ -910,6 +935,10 @@ run_tick(struct run *r)
 				"run %s ends: the detector is at frame %" PRIu64 ", the run's last "
 				"frame is %" PRIu64 "\n",
 				r->settings.run, r->end.frame, last_frame(r));
+			stop(r, false);
+		} else if (streams_have_ended(r)) {
+			LOG(NOTICE, "run %s ends: the detector has ended its streams\n",
+				r->settings.run);
 			stop(r, false);
 		} else if (is_over(r)) {
 			r->timed_out = !builder_has_ended(r->pipeline->builder);

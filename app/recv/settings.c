@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 #include <rte_string_fns.h>
 
 #include <gk.h>
+#include <rdma_stream.h>
 
 #include <rdma_roce.h>
 
@@ -98,6 +100,30 @@ read_detector(struct settings *s, struct config *c)
 	source_settings_read(&s->sources, c, &s->detector);
 }
 
+/** Read an IPv4 address. @return it in host byte order; 0: it is not set, or is none */
+static uint32_t
+read_address(struct config *c, const char *key, const char *fallback)
+{
+	const char *text = config_text(c, "ingest", key, fallback);
+	struct in_addr address = {0};
+
+	if (text != NULL && inet_pton(AF_INET, text, &address) != 1)
+		config_complain(c, "ingest", key, "must be an IPv4 address");
+	return ntohl(address.s_addr);
+}
+
+/** Read how the streams of a detector are joined that sends to several receivers. */
+static void
+read_multicast(struct ingest_settings *i, struct config *c)
+{
+	i->sender = read_address(c, "sender", NULL);
+	i->group = read_address(c, "group", "239.192.0.0");
+	i->buffers = config_uint(c, "ingest", "buffers", 4096, 64, 65536);
+	i->reads = config_uint(c, "ingest", "reads", 4, 1, RDMA_STREAM_CONNS_MAX);
+	i->identity = config_text(c, "ingest", "identity", NULL);
+	i->key = config_text(c, "ingest", "key", NULL);
+}
+
 /** Read how a detector sends that speaks RoCEv2. */
 static void
 read_ingest(struct settings *s, struct config *c)
@@ -117,8 +143,47 @@ read_ingest(struct settings *s, struct config *c)
 	i->service = config_uint_word(c, "ingest", "service", "none", 0, 1, UINT16_MAX);
 	i->check_icrc = config_bool(c, "ingest", "check_icrc", true);
 	i->card = config_text(c, "ingest", "card", NULL);
+	read_multicast(i, c);
 	if (!rte_is_power_of_2(i->slots))
 		config_complain(c, "ingest", "slots", "must be a power of 2");
+}
+
+/** 224.0.1.0: groups before it are not forwarded. 239.255.255.255 is the last group. */
+#define GROUP_FIRST UINT32_C(0xE0000100)
+#define GROUP_LAST  UINT32_C(0xEFFFFFFF)
+
+/** Check what multicast streams require. */
+static void
+settle_multicast(struct settings *s, struct config *c, uint32_t adapters)
+{
+	struct ingest_settings *i = &s->ingest;
+	const uint32_t streams = s->detector.streams;
+
+	if (adapters > 0)
+		config_complain(c, "detector", "transport",
+			"must not be multicast with a verbs: device: use roce:");
+	if (i->delivery == DELIVERY_REFERENCE)
+		config_complain(c, "ingest", "delivery",
+			"must be memory with [detector] transport = multicast, whose packets end "
+			"within a row");
+	i->delivery = DELIVERY_MEMORY;
+	if (i->sender == 0)
+		config_complain(c, "ingest", "sender",
+			"is required with [detector] transport = multicast: the IPv4 address of "
+			"the detector");
+	if (i->service == 0)
+		i->service = RDMA_STREAM_PORT;
+	if (i->service > UINT16_MAX - (streams - 1))
+		config_complain(
+			c, "ingest", "service", "leaves no port for each stream; set a lower one");
+	if (i->group < GROUP_FIRST || i->group > GROUP_LAST - (streams - 1))
+		config_complain(c, "ingest", "group",
+			"must be a multicast address from 224.0.1.0 on, with room for one group "
+			"for each stream");
+	if ((i->identity == NULL) != (i->key == NULL))
+		config_complain(c, "ingest", i->key == NULL ? "key" : "identity",
+			"is required: a member proves itself with the name and the key of an "
+			"identity");
 }
 
 /** Decide how messages are delivered, and check what depends on it. Ports are known. */
@@ -135,6 +200,8 @@ settle_ingest(struct settings *s, struct config *c)
 		s->sources.source = s->sources.any = true;
 	for (uint32_t p = 0; p < s->nb_ports; p++)
 		adapters += s->ports[p].adapter;
+	if (i->transport == INGEST_MULTICAST)
+		settle_multicast(s, c, adapters);
 	if (i->delivery == DELIVERY_AUTO)
 		i->delivery = adapters > 0 ? DELIVERY_MEMORY : DELIVERY_REFERENCE;
 	if (i->delivery == DELIVERY_REFERENCE) {
@@ -145,7 +212,7 @@ settle_ingest(struct settings *s, struct config *c)
 			config_complain(c, "ingest", "mtu", "must hold a whole number of rows");
 		return;
 	}
-	if (i->transport != INGEST_WRITE)
+	if (i->transport == INGEST_SEND)
 		config_complain(c, "ingest", "delivery",
 			"must be reference with [detector] transport = send, which has no "
 			"addresses");
@@ -205,7 +272,7 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 	if (!read_roce_device(p, text) || strstr(p->rdma, "ip=") == NULL)
 		config_complain(c, section, "device",
 			"must be roce:port=NAME,ip=ADDRESS/BITS or verbs:NAME with [detector] "
-			"transport = send or write");
+			"transport = send, write or multicast");
 	else if (strstr(p->rdma, "queue=") != NULL || strstr(p->rdma, "poll") != NULL ||
 		strstr(p->rdma, "handover=") != NULL || strstr(p->rdma, "mtu=") != NULL)
 		config_complain(c, section, "device",

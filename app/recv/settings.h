@@ -87,7 +87,8 @@ struct port_settings {
 enum delivery {
 	DELIVERY_AUTO,	    /**< reference for `roce:` devices, memory for `verbs:` devices */
 	DELIVERY_REFERENCE, /**< they stay in mbufs; software RoCE only */
-	DELIVERY_MEMORY,    /**< the device writes them into rings; transport `write` only */
+	/** the device, or for multicast streams the RX role, writes them into rings; not `send` */
+	DELIVERY_MEMORY,
 };
 
 /** How a detector sends that speaks RoCEv2, section [ingest]. */
@@ -97,10 +98,18 @@ struct ingest_settings {
 	uint32_t mtu;			 /**< path MTU, bytes */
 	uint32_t qpn;			 /**< of stream 0, the others follow; 0: any */
 	uint32_t rkey;			 /**< write; 0: random */
-	uint32_t slots;			 /**< write: slots of a stream's ring */
-	uint16_t service;		 /**< port of the CM; 0: no connections */
-	bool check_icrc;		 /**< `roce`: check the invariant CRC of packets */
-	const char *card;		 /**< file that the card is written to; NULL: none */
+	uint32_t slots;			 /**< in memory: slots of a stream's ring */
+	/** port of the CM; 0: no connections; multicast: of the sender's service for stream 0 */
+	uint16_t service;
+	bool check_icrc;  /**< `roce`: check the invariant CRC of packets */
+	const char *card; /**< file that the card is written to; NULL: none */
+	/* multicast */
+	uint32_t sender;      /**< IPv4 address of the detector, host byte order */
+	uint32_t group;	      /**< of stream 0, the others follow; host byte order */
+	uint32_t buffers;     /**< receive buffers of a stream */
+	uint32_t reads;	      /**< connections of a stream for READ */
+	const char *identity; /**< name in the sender's keyring; NULL: there is no proof */
+	const char *key;      /**< file with its key */
 };
 
 struct settings {
@@ -182,7 +191,7 @@ struct settings {
 	uint32_t idle_timeout_ms; /**< 0: run until stopped */
 };
 
-/** Do devices write the detector's messages into memory? */
+/** Are the detector's messages written into rings in memory? */
 static inline bool
 settings_in_memory(const struct settings *s)
 {

@@ -1549,6 +1549,25 @@ def settings_that_are_empty_or_too_much(where):
                     *streams, '--dump-config'], 2, f'[port 1] streams = {line} stream 0, which [port 0] has, too; list '
                    'the streams of each port, every stream once')
         want(out.count('config: ') == 1, out)
+    good = {'detector.transport': 'multicast', 'ingest.sender': '10.1.1.1',
+            'port 0.device': 'roce:port=0,ip=10.1.2.1/16', 'detector.modules': '2'}
+    for setting, line in (
+            ({'ingest.sender': 'none'}, '[ingest] sender = none (default): is required with [detector] transport = '
+             'multicast: the IPv4 address'),
+            ({'ingest.sender': 'lyso'}, '[ingest] sender = lyso: must be an IPv4 address'),
+            ({'ingest.group': '10.0.0.1'}, '[ingest] group = 10.0.0.1: must be a multicast address'),
+            ({'ingest.group': '239.255.255.255'}, 'with room for one group for each stream'),
+            ({'ingest.service': '65535'}, '[ingest] service = 65535: leaves no port for each stream'),
+            ({'ingest.delivery': 'reference'}, '[ingest] delivery = reference: must be memory'),
+            ({'ingest.slots': '64'}, '[ingest] slots = 64: must be more than [frames] slots'),
+            ({'ingest.key': 'k'}, '[ingest] identity = none (default): is required'),
+            ({'ingest.identity': 'k'}, '[ingest] key = none (default): is required'),
+            ({'port 0.device': 'verbs:mlx5_0'}, 'must not be multicast with a verbs: device')):
+        words = [word for key, value in {**good, **setting}.items() if value != 'none'
+                 for word in ('--set', f'{key}={value}')]
+        says([RECV, '--', *words, '--dump-config'], 2, line)
+    says([RECV, '--', *(word for key, value in good.items() for word in ('--set', f'{key}={value}')),
+          '--dump-config'], 0, '\ngroup = 239.192.0.0\n')
     for source in '0.0.0.0/0', '10.0.0.0/8', '223.255.255.255':
         says([RECV, '--', '--set', f'detector.source={source}', '--dump-config'], 0)
     says([RECV, '--', '--set', 'run.name=x', '--check', '--dump-config'], 2,

@@ -20,6 +20,7 @@
 #include "check/host.h"
 #include "check/ingest.h"
 #include "check/memory.h"
+#include "check/multicast.h"
 #include "check/port.h"
 #include "check/storage.h"
 #include "egress/egress.h"
@@ -231,6 +232,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 		check_port(c, s, &ports[i]);
 	}
 	check_udp_ports(c, s);
+	check_multicast(c, s);
 	check_queue_pairs(c, s);
 	check_card(c, s);
 	check_close_egress(&egress);

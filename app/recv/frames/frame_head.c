@@ -270,6 +270,19 @@ head_given_up(struct frame_table *ft)
 	return true;
 }
 
+/** Streams that have packets in a slot whose frame closes. */
+static uint64_t
+streams_present(const struct frame_table *ft, uint64_t frame, uint32_t slot)
+{
+	uint64_t present = 0;
+
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		present |= (uint64_t)(frame_table_stream(ft, slot, s)->tag ==
+				   ((frame + 1) << FRAME_TAG_SLOT_BITS | slot))
+			<< s;
+	return present;
+}
+
 /** Fill the slot's header, and clear missing packets. @return packets present */
 static uint32_t
 seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
@@ -283,8 +296,10 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	f->trailer = f->frame;
 	f->out = GK_NO_OUT;
 	f->missing = 0;
+	ft->builder->present[slot] = UINT64_MAX;
 	if (complete)
 		return d->expected;
+	ft->builder->present[slot] = streams_present(ft, frame, slot);
 	for (uint32_t s = 0; s < d->streams; s++) {
 		const struct frame_stream *st = frame_table_stream(ft, slot, s);
 		const uint32_t present = frame_table_stream_packets(ft, slot, s);

@@ -79,6 +79,8 @@ frame_table_create(const struct frame_table_config *config)
 		RTE_CACHE_LINE_SIZE, config->socket);
 	b->free_slots = rte_zmalloc_socket("frame_free", config->slots * sizeof(*b->free_slots),
 		RTE_CACHE_LINE_SIZE, config->socket);
+	b->present = rte_zmalloc_socket("frame_present", config->slots * sizeof(*b->present),
+		RTE_CACHE_LINE_SIZE, config->socket);
 	b->released = rte_zmalloc_socket("frame_released", config->slots * sizeof(*b->released),
 		RTE_CACHE_LINE_SIZE, config->socket);
 	b->recycled = rte_zmalloc_socket("frame_recycled", entries * sizeof(*b->recycled),
@@ -90,8 +92,9 @@ frame_table_create(const struct frame_table_config *config)
 	b->late = frame_late_create(config->socket);
 	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->rx == NULL ||
 		b->slot_of == NULL || b->free_slots == NULL || b->released == NULL ||
-		b->recycled == NULL || ft->releases == NULL || ft->qsbr == NULL ||
-		b->late == NULL || rte_rcu_qsbr_init(ft->qsbr, config->nb_rx) != 0)
+		b->present == NULL || b->recycled == NULL || ft->releases == NULL ||
+		ft->qsbr == NULL || b->late == NULL ||
+		rte_rcu_qsbr_init(ft->qsbr, config->nb_rx) != 0)
 		goto no_memory;
 	for (uint64_t i = 0; i < entries; i++)
 		ft->entry[i] = FRAME_TAG_EMPTY;
@@ -149,6 +152,7 @@ frame_table_destroy(struct frame_table *ft)
 		rte_free(ft->builder->slot_of);
 		rte_free(ft->builder->free_slots);
 		rte_free(ft->builder->released);
+		rte_free(ft->builder->present);
 		rte_free(ft->builder->recycled);
 		frame_late_free(ft->builder->late);
 		rte_free(ft->builder);
@@ -260,10 +264,8 @@ uint32_t
 frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream)
 {
 	const struct frame_stream *st = frame_table_stream(ft, slot, stream);
-	const uint64_t number = frame_table_frame(ft, slot)->frame;
-	const uint64_t frame = (number - ft->window.offset) / ft->window.stride;
 
-	if (st->tag != ((frame + 1) << FRAME_TAG_SLOT_BITS | slot))
+	if ((ft->builder->present[slot] >> stream & 1) == 0)
 		return 0;
 	return __builtin_popcountll(st->seen[0]) + __builtin_popcountll(st->seen[1]);
 }

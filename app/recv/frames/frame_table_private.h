@@ -39,7 +39,10 @@ struct frame_builder {
 	uint32_t nb_free;
 	uint64_t nb_releases; /**< slots published in frame_table.releases so far */
 	uint64_t *released;   /**< [slots] nb_releases after its release; 0 = none */
-	uint16_t *recycled;   /**< slots that RX roles may still be freeing: a ring, oldest first */
+	/** [slots] bit per stream that had packets when the frame closed. The tags of streams are
+	 * cleared when the window moves, and gangs may have the frame until later. */
+	uint64_t *present;
+	uint16_t *recycled; /**< slots that RX roles may still be freeing: a ring, oldest first */
 	uint64_t recycled_first; /**< free-running indices, like those of releases */
 	uint64_t recycled_end;
 	bool beginning;	    /**< a run is about to begin; some RX role has not acknowledged */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Packets that a port lost before an RX role could receive them.
+ * Packets that a port lost before an RX role could receive them, or nearly lost.
  */
 #ifndef PORT_DROPS_H
 #define PORT_DROPS_H
@@ -18,6 +18,9 @@ enum port_drop {
 	/** RoCE: not for a queue pair of a stream, not from its source, or with a wrong key,
 	 * address, operation or length */
 	PORT_REFUSED,
+	/** multicast: lost, and then READ from the sender's ring. These are received. */
+	PORT_REPAIRED,
+	PORT_LOST_FOR_GOOD, /**< multicast: lost, and no longer in the sender's ring */
 	PORT_DROPS
 };
 

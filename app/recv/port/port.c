@@ -229,6 +229,8 @@ const char *const port_drop_names[PORT_DROPS] = {
 	[PORT_INCOMPLETE] = "incomplete_message",
 	[PORT_REPEATED] = "repeated",
 	[PORT_REFUSED] = "refused",
+	[PORT_REPAIRED] = "repaired",
+	[PORT_LOST_FOR_GOOD] = "lost_for_good",
 };
 
 /** Counters of a RoCE device that are drops of a port. */

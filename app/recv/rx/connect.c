@@ -18,6 +18,7 @@
 #include <rdma.h>
 
 #include "rx/messages.h"
+#include "rx/multicast.h"
 #include "rx/ring.h"
 #include "settings.h"
 
@@ -162,6 +163,8 @@ rx_connect_poll(void *messages)
 	struct rdma_event event[EVENTS];
 	int all = 0;
 
+	if (m->multicast != NULL)
+		return rx_multicast_control(m->multicast);
 	for (uint32_t i = 0; i < m->nb_devices; i++) {
 		const uint16_t n = rdma_poll_cm(m->devices[i], event, EVENTS);
 

@@ -19,6 +19,7 @@
 
 #include "port/port.h"
 #include "rx/messages.h"
+#include "rx/multicast.h"
 #include "rx/ring.h"
 #include "settings.h"
 
@@ -42,7 +43,7 @@ rx_messages_describe(struct ingest_card *card, const struct settings *s)
 	/* gangs read the ring while the sender may write to it */
 	card->leader_bytes = settings_in_memory(s) ? INGEST_LEADER_BYTES : 0;
 	card->tiles = d->stream_packets;
-	card->slots = card->transport == INGEST_WRITE ? s->ingest.slots : 1;
+	card->slots = card->transport == INGEST_SEND ? 1 : s->ingest.slots;
 	card->slot_bytes = card->tiles * ingest_message_bytes(card);
 }
 
@@ -225,7 +226,7 @@ open_devices(struct rx_messages *m, struct port *ports, const uint8_t *owner)
 
 	for (uint32_t i = 0; i < s->nb_ports && ret == 0; i++) {
 		ret = open_device(m, &ports[i]);
-		if (ret == 0 && s->ingest.service != 0)
+		if (ret == 0 && s->ingest.service != 0 && m->card.transport != INGEST_MULTICAST)
 			ret = rx_connect_listen(m, i);
 		for (uint32_t k = 0; ret == 0 && k < s->ports[i].nb_streams; k++) {
 			const uint32_t stream = s->ports[i].streams[k];
@@ -247,6 +248,10 @@ open_streams(struct rx_messages *m, struct memory *memory)
 		if (m->ring == NULL)
 			return -rte_errno;
 	}
+	if (m->card.transport == INGEST_MULTICAST) {
+		m->multicast = rx_multicast_create(m);
+		return m->multicast != NULL ? 0 : -rte_errno;
+	}
 	for (uint32_t i = 0; i < m->card.streams && ret == 0; i++) {
 		struct rx_message_stream *st = &m->streams[i];
 
@@ -266,6 +271,8 @@ publish_card(const struct rx_messages *m)
 	const struct ingest_settings *s = &m->settings->ingest;
 	int ret;
 
+	if (m->multicast != NULL)
+		return 0;
 	if (s->card == NULL) {
 		if (s->service == 0)
 			LOG(NOTICE,
@@ -319,6 +326,7 @@ rx_messages_destroy(struct rx_messages *m)
 		if (st->cq != NULL)
 			rdma_cq_destroy(st->cq);
 	}
+	rx_multicast_destroy(m->multicast);
 	rx_ring_destroy(m->ring);
 	for (uint32_t s = 0; s < m->card.streams; s++)
 		if (m->streams[s].pd != NULL)

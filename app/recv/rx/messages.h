@@ -26,6 +26,7 @@ struct rdma_cq;
 struct rdma_dev;
 struct rdma_pd;
 struct rdma_qp;
+struct rx_multicast;
 struct rx_ring;
 struct settings;
 
@@ -52,6 +53,7 @@ struct rx_messages {
 	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
 	struct rx_ring *ring; /**< of messages in memory; NULL: they are delivered by reference */
+	struct rx_multicast *multicast; /**< NULL: the detector has queue pairs of its own */
 	/**
 	 * Headers that stand for those of a stream's packets, because a queue pair checks addresses
 	 * and ports itself: the configured source and destination, else zeros.

@@ -540,14 +540,17 @@ create_queues(struct rx_ring *r, uint32_t device)
 static int
 create_pool(struct rx_ring *r, uint32_t stream)
 {
-	const struct rdma_pool_attr attr = {
+	struct rdma_pool_attr attr = {
 		.bytes = r->ring_bytes,
-		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.access = RDMA_ACCESS_LOCAL_WRITE,
 		.numa_node = -1,
 	};
 	struct rx_ring_stream *st = &r->stream[stream];
 	struct rdma_pool_info info;
 
+	/* rings of multicast streams are written by the RX role */
+	if (r->messages->card.transport == INGEST_WRITE)
+		attr.access |= RDMA_ACCESS_REMOTE_WRITE;
 	st->pool = rdma_pool_create(r->messages->streams[stream].pd, &attr);
 	if (st->pool == NULL) {
 		LOG(ERR,
@@ -635,7 +638,8 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->tile_stride = ingest_message_bytes(&m->card);
 	r->ring_bytes = rx_ring_bytes(&m->card);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
-		ret = create_queues(r, d);
+		if (m->card.transport == INGEST_WRITE)
+			ret = create_queues(r, d);
 	}
 	for (uint32_t s = 0; s < m->card.streams && ret == 0; s++)
 		ret = create_stream(r, s);

@@ -463,8 +463,11 @@ poll_sources(struct rx *rx)
 	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
 		more = false;
 		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
-			if (is_full(rx, q))
+			if (is_full(rx, q)) {
+				if (rx->transport->hold != NULL)
+					rx->transport->hold(rx, q);
 				continue;
+			}
 			n = rx->transport->poll(rx, q);
 			more |= n == RX_BURST;
 			total += n;
@@ -584,7 +587,8 @@ rx_poll(void *arg)
 		drop_waiting(rx);
 		frame_rx_reclaim(rx->table, rx->frx, UINT32_MAX);
 		end_poll(rx);
-		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
+		if (rx->transport->leave == NULL || rx->transport->leave(rx))
+			__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
 		return 0;
 	}
 	if (rx->nb_pending > 0) {

@@ -34,6 +34,11 @@ struct rx_transport {
 	 * @return packets or events; RX_BURST: there may be more
 	 */
 	uint32_t (*poll)(struct rx *rx, uint32_t source);
+	/** Called instead of poll() while too many packets of the source wait: do what must not
+	 * stop meanwhile. NULL: there is nothing. */
+	void (*hold)(struct rx *rx, uint32_t source);
+	/** The RX role stops: tell senders. @return false: call again. NULL: there are none */
+	bool (*leave)(struct rx *rx);
 	/**
 	 * Place a packet whose frame belongs to this receiver. NULL: it is a UDP packet, and
 	 * rx.c places it without a call.
@@ -54,6 +59,7 @@ struct rx_transport {
 extern const struct rx_transport rx_udp;       /**< UDP packets (udp.c) */
 extern const struct rx_transport rx_reference; /**< RoCE messages in mbufs (reference.c) */
 extern const struct rx_transport rx_memory;    /**< events of pixels in memory (ring.c) */
+extern const struct rx_transport rx_multicast; /**< multicast streams (multicast.c) */
 
 /** rx_transport.headers of RoCE streams. */
 const uint8_t *rx_queue_pair_headers(const struct rx *rx, const struct rx_packet *p);

@@ -17,6 +17,8 @@
 #include "output/batch_writer.h"
 #include "pipeline.h"
 #include "port/port.h"
+#include "rx/messages.h"
+#include "rx/multicast.h"
 #include "rx/rx.h"
 #include "settings.h"
 #include "telemetry/ledger.h"
@@ -167,6 +169,8 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_write
 		port_drops_add(&p->ports[i], l->ports);
 		l->unfinished += port_unfinished(&p->ports[i]);
 	}
+	if (p->messages != NULL && p->messages->multicast != NULL)
+		rx_multicast_add_drops(p->messages->multicast, l->ports);
 	balance(l);
 }
 
@@ -417,6 +421,9 @@ static const char *const port_hints[PORT_DROPS] = {
 	[PORT_INCOMPLETE] = "RoCE packets of messages of which another packet was lost",
 	[PORT_REPEATED] = "RoCE packets that came again",
 	[PORT_REFUSED] = "RoCE packets with a wrong queue pair, source, key, address or length",
+	[PORT_REPAIRED] = "lost multicast packets that were READ from the sender's ring",
+	[PORT_LOST_FOR_GOOD] =
+		"multicast packets: this receiver was too late, or the sender was restarted",
 };
 
 void

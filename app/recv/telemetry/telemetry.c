@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_string_fns.h>
 #include <rte_telemetry.h>
@@ -28,6 +29,8 @@
 #include "run.h"
 #include "run_writer.h"
 #include "rx/lcores.h"
+#include "rx/messages.h"
+#include "rx/multicast.h"
 #include "rx/ring.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
@@ -262,6 +265,60 @@ get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_uint(e, "misplaced", st.misplaced);
 		snprintf(text, sizeof(text), "%u", s);
 		telemetry_dict_nest(d, text, e);
+	}
+	return 0;
+}
+
+/** Fragments that were refused, by cause. @return NULL: none was, or out of memory */
+static struct rte_tel_data *
+refused_fragments(const struct rx_multicast_info *info)
+{
+	struct rte_tel_data *d = NULL;
+
+	for (uint32_t c = 0; c < RX_FRAGMENT_CAUSES; c++) {
+		if (info->refused[c] == 0)
+			continue;
+		d = d != NULL ? d : telemetry_dict_new();
+		if (d != NULL)
+			rte_tel_data_add_dict_uint(d, rx_fragment_cause_names[c], info->refused[c]);
+	}
+	return d;
+}
+
+/** Return the multicast streams. */
+static int
+get_multicast(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct rx_messages *m = run_get_pipeline(telemetry_run)->messages;
+
+	rte_tel_data_start_dict(d);
+	if (m == NULL || m->multicast == NULL)
+		return 0;
+	for (uint32_t s = 0; s < m->card.streams; s++) {
+		struct rte_tel_data *e = telemetry_dict_new(), *refused;
+		struct rx_multicast_info info;
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		rx_multicast_info_get(m->multicast, s, &info);
+		rte_tel_data_add_dict_string(e, "state", info.state);
+		if (info.stream.error != 0)
+			telemetry_dict_text(e, "error", rte_strerror(-info.stream.error));
+		telemetry_dict_hex(e, "run", info.stream.run);
+		rte_tel_data_add_dict_uint(e, "joins", info.stream.joins);
+		rte_tel_data_add_dict_uint(e, "rejoins", info.stream.rejoins);
+		rte_tel_data_add_dict_uint(e, "received", info.stream.received);
+		rte_tel_data_add_dict_uint(e, "repaired", info.stream.repaired);
+		rte_tel_data_add_dict_uint(e, "lost_for_good", info.stream.lost);
+		rte_tel_data_add_dict_uint(e, "reads", info.stream.reads);
+		rte_tel_data_add_dict_uint(e, "foreign", info.stream.foreign);
+		rte_tel_data_add_dict_uint(e, "slot_waits", info.slot_waits);
+		refused = refused_fragments(&info);
+		if (refused != NULL)
+			telemetry_dict_nest(e, "refused", refused);
+		snprintf(name, sizeof(name), "%u", s);
+		telemetry_dict_nest(d, name, e);
 	}
 	return 0;
 }
@@ -606,6 +663,12 @@ static const struct telemetry_command commands[] = {
 		"destination, rejected (packets), last_rejected, position (announced), "
 		"expected_position, misplaced",
 		get_sources},
+	{"/braggline/multicast", "", "Multicast streams, since the start",
+		"by stream: state (joining, joined, ended, left, failed), error (if failed), run "
+		"(of the sender), joins, rejoins (connections that were replaced), received, "
+		"repaired, lost_for_good (packets), reads, foreign (packets of others), slot_waits "
+		"(polls in which the ring had no room), refused {...} (fragments, by cause)",
+		get_multicast},
 	{"/braggline/modules", "", "Packets received from each module, since the start",
 		"by module: frames, missing_packets, last_frame", get_modules},
 	{"/braggline/builder", "", "Frames since the start, and the reasons why they waited",

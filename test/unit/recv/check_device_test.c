@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tests the verdicts of --check on devices: ports, GPU, and their combination. */
 
+#include "check/multicast.h"
 #include "check_rig.h"
 
 static void
@@ -450,6 +451,45 @@ test_port_backpressure(void **state)
 	assert_null(find("port 0: backpressure"));
 }
 
+static void
+test_multicast(void **state)
+{
+	struct settings s = make_settings();
+	char path[PATH_MAX + 32];
+
+	check_multicast(&check, &s);
+	assert_int_equal(check.nb_rows, 0);
+	s.ingest = (struct ingest_settings){.transport = INGEST_MULTICAST,
+		.sender = UINT32_C(0x0A010101),
+		.group = UINT32_C(0xEFC000FE),
+		.service = 7190,
+		.mtu = 4096,
+		.slots = 128,
+		.buffers = 4096};
+	put("/proc/meminfo", "MemTotal: 9000000 kB\nMemAvailable: 340000 kB\n");
+	check_multicast(&check, &s);
+	assert_int_equal(check.nb_rows, 3);
+	want_item("multicast groups", CHECK_OK,
+		"239.192.0.254 ... 239.192.1.1, of 10.1.1.1, ports 7190 ... 7193");
+	want_item("multicast key", CHECK_WARN, "none");
+	/* 4 x 128 x 64 x 8,320 bytes, and 4 x (4,096 + 1,024) x 4,224 bytes */
+	want_item("multicast memory", CHECK_FAIL, "260 MiB for rings of 128 frames, 82.5 MiB for");
+	put("/proc/meminfo", "MemAvailable: 360000 kB\n");
+	check.nb_rows = 0;
+	check_multicast_memory(&check, &s);
+	want_item("multicast memory", CHECK_OK, "352 MiB available");
+	snprintf(path, sizeof(path), "%s/key", root);
+	s.ingest.identity = "any";
+	s.ingest.key = path;
+	check_multicast_key(&check, &s);
+	want_item("multicast key", CHECK_FAIL, "cannot open key file");
+	put("/key", "0123456789abcdef0123456789abcdef");
+	assert_int_equal(chmod(path, 0600), 0);
+	check.nb_rows = 0;
+	check_multicast_key(&check, &s);
+	want_item("multicast key", CHECK_OK, "32 bytes");
+}
+
 int
 main(void)
 {
@@ -471,6 +511,7 @@ main(void)
 		TEST(test_port_rings),
 		TEST(test_port_offloads),
 		TEST(test_port_backpressure),
+		TEST(test_multicast),
 	};
 
 	return cmocka_run_group_tests_name("check device", tests, NULL, NULL);

@@ -1,0 +1,801 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receives multicast streams: takes packets in order, assembles messages, makes events of frames.
+ *
+ * Pixels are copied from receive buffers into the stream's ring. A pointer to them would save the
+ * copy, but a tile of 8,192 bytes is in three fragments that do not end at a row, so that the
+ * pointer table would need parts of different sizes. Buffers would also be in use until the gangs
+ * have read them: each frame in work would take away receives, which is when a receiver loses
+ * packets. Gangs read the ring in the same way as with transport `write`.
+ *
+ * The RX role is the only writer of the ring. Unlike a device it does not lap it: a message waits
+ * while its slot has the pixels of an earlier frame. Packets then stay in the receive buffers, and
+ * if these are used up, the sender's policy decides whether it waits or overwrites.
+ *
+ * Each frame of which a tile has come gets one event, also if the detector's own is lost: the first
+ * packet of another frame then ends it. Only in this way do all slots become free again.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+
+#include <rdma.h>
+
+#include "counter.h"
+#include "ingest/multicast.h"
+#include "ingest/multicast_proof.h"
+#include "rx/messages.h"
+#include "rx/multicast.h"
+#include "rx/rx.h"
+#include "rx/transport.h"
+#include "settings.h"
+
+RTE_LOG_REGISTER(multicast_logtype, braggline.ingest, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, multicast_logtype, "ingest: " __VA_ARGS__)
+
+#define TAKEN	   32 /* packets of a stream that a poll takes */
+#define EVENTS	   8  /* CM events of a call */
+#define LEAVE_MS   500
+#define DESTROY_MS 2000
+#define LOG_S	   60 /* refused fragments of a stream are logged once in this time */
+#define NO_TILE	   UINT32_MAX
+
+const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES] = {
+	[RX_FRAGMENT_FORMAT] = "bad_format",
+	[RX_FRAGMENT_STREAM] = "other_stream",
+	[RX_FRAGMENT_TILE] = "wrong_tile",
+	[RX_FRAGMENT_SIZE] = "wrong_size",
+	[RX_FRAGMENT_ORDER] = "out_of_order",
+	[RX_FRAGMENT_HEADER] = "wrong_header",
+};
+
+static const enum rx_counter counter_of_cause[RX_FRAGMENT_CAUSES] = {
+	[RX_FRAGMENT_FORMAT] = RX_MALFORMED,
+	[RX_FRAGMENT_STREAM] = RX_MALFORMED,
+	[RX_FRAGMENT_TILE] = RX_MALFORMED,
+	[RX_FRAGMENT_SIZE] = RX_WRONG_LENGTH,
+	[RX_FRAGMENT_ORDER] = RX_MALFORMED,
+	[RX_FRAGMENT_HEADER] = RX_MALFORMED,
+};
+
+static const char *const state_names[] = {
+	[RDMA_STREAM_JOINING] = "joining",
+	[RDMA_STREAM_JOINED] = "joined",
+	[RDMA_STREAM_ENDED] = "ended",
+	[RDMA_STREAM_LEFT] = "left",
+	[RDMA_STREAM_FAILED] = "failed",
+};
+
+/** A stream. Written by its RX role, except where it says so. */
+struct stream {
+	struct rdma_stream_receiver *receiver;
+	uint32_t stream;
+	/* packets that the receiver has delivered; those before `taken` have been taken */
+	struct rdma_stream_packet packets[TAKEN];
+	uint16_t nb, taken;
+	bool begun;    /**< a packet was taken: `run` and `next` are valid */
+	uint64_t run;  /**< of the sender */
+	uint64_t next; /**< sequence number that follows without a loss */
+	/* the message that is being received */
+	uint32_t tile; /**< NO_TILE: none */
+	uint32_t at;   /**< bytes of it that have come */
+	bool skip;     /**< fragments up to the beginning of the next message are dropped */
+	/* the frame that is being received */
+	bool open;
+	bool duplicate; /**< it has come before, and its pixels are in use: it is dropped */
+	uint64_t frame;
+	uint32_t tiles; /**< that have come */
+	uint32_t first; /**< first of them that came */
+	bool ended, leaving, left;
+	uint64_t leave_until; /**< TSC */
+	/* read by other threads */
+	uint64_t ends; /**< see rx_multicast_ends() */
+	uint64_t slot_waits;
+	uint64_t refused[RX_FRAGMENT_CAUSES];
+	/* control lcore */
+	enum rdma_stream_state logged;
+	uint64_t logged_run, logged_refused, log_at;
+} __rte_cache_aligned;
+
+struct rx_multicast {
+	struct rx_messages *messages;
+	struct ingest_proof *proof;
+	uint32_t fragment_max;
+	uint32_t message_bytes; /**< without a leader */
+	uint64_t control_at;	/**< TSC */
+	struct stream stream[DETECTOR_STREAMS_MAX];
+};
+
+/** Events of a poll. */
+struct burst {
+	struct rx_packet packets[RX_BURST];
+	const uint8_t *header[RX_BURST];
+	uint32_t n;
+};
+
+/* ---- the ring ---- */
+
+static uint8_t *
+message_at(const struct rx_messages *m, uint32_t stream, uint64_t frame, uint32_t tile)
+{
+	return (uint8_t *)(uintptr_t)ingest_address(&m->card, stream, frame, tile);
+}
+
+static uint64_t *
+trailer_at(const struct rx_messages *m, uint32_t stream, uint64_t frame, uint32_t tile)
+{
+	return (uint64_t *)(message_at(m, stream, frame, tile) + m->card.leader_bytes +
+		m->card.tile_bytes);
+}
+
+/** Number of the frame that a tile is of; FRAME_TRAILER_NONE: it is free. */
+static uint64_t
+number_of(const uint64_t *trailer)
+{
+	return rte_le_to_cpu_64(__atomic_load_n(trailer, __ATOMIC_ACQUIRE));
+}
+
+/** The pixels of a frame are not used: free its tiles. */
+static void
+clear(const struct rx *rx, uint32_t stream, uint64_t frame)
+{
+	const struct detector *d = rx->detector;
+
+	for (uint32_t t = d->expect_from[stream]; t < d->expect_to[stream]; t++) {
+		uint64_t *trailer = trailer_at(rx->messages, stream, frame, t);
+
+		if (number_of(trailer) == frame)
+			__atomic_store_n(trailer, FRAME_TRAILER_NONE, __ATOMIC_RELAXED);
+	}
+}
+
+/** Write the leader: before any pixel, so that a gang that reads the tile meanwhile sees it. */
+static void
+write_leader(const struct rx_messages *m, uint8_t *message, uint64_t frame)
+{
+	uint64_t *number = (uint64_t *)(message + m->card.leader_bytes) - 1;
+
+	memset(message, 0, m->card.leader_bytes - sizeof(*number));
+	__atomic_store_n(number, rte_cpu_to_le_64(frame), __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+/** Write the end of a message. The number in the trailer is written last: the tile is complete. */
+static void
+write_end(uint8_t *to, const uint8_t *from, uint32_t bytes, uint64_t frame)
+{
+	const uint32_t pixels = bytes - INGEST_TRAILER_BYTES;
+	uint64_t *trailer = (uint64_t *)(to + pixels);
+
+	memcpy(to, from, pixels);
+	memcpy(trailer + 1, from + pixels + sizeof(*trailer),
+		INGEST_TRAILER_BYTES - sizeof(*trailer));
+	__atomic_store_n(trailer, rte_cpu_to_le_64(frame), __ATOMIC_RELEASE);
+}
+
+/* ---- messages ---- */
+
+/** Count a fragment that is refused. The rest of its message is dropped. */
+static void
+refuse(struct rx *rx, struct stream *st, enum rx_fragment_cause cause)
+{
+	counter_add(&rx->counters[RX_PACKETS], 1);
+	counter_add(&rx->counters[counter_of_cause[cause]], 1);
+	counter_add(&st->refused[cause], 1);
+	rx->counted = true;
+	st->tile = NO_TILE;
+	st->skip = true;
+}
+
+/** The frame that is being received is complete, or no more of it will come: make its event. */
+static void
+end_frame(struct rx *rx, struct stream *st, bool event, struct burst *b)
+{
+	const struct rx_messages *m = rx->messages;
+	struct rx_packet *p;
+
+	st->open = false;
+	if (st->tiles == 0)
+		return;
+	counter_add(&rx->counters[RX_EVENTS_LOST], !event);
+	counter_add(&rx->counters[RX_PACKETS], detector_stream_expected(rx->detector, st->stream));
+	counter_add(&rx->counters[RX_BYTES], (uint64_t)st->tiles * ingest_message_bytes(&m->card));
+	p = &b->packets[b->n];
+	*p = (struct rx_packet){.stream = st->stream, .frame = st->frame, .packet = st->first};
+	/* the slot is not written again before it is given back */
+	p->header = (const uint8_t *)trailer_at(m, st->stream, st->frame, st->first);
+	b->header[b->n++] = p->header;
+	st->tiles = 0;
+}
+
+/** Does a fragment belong to this stream? @return RX_FRAGMENT_CAUSES: yes */
+static enum rx_fragment_cause
+check_fragment(const struct rx *rx, const struct rx_multicast *mc, const struct stream *st,
+	const struct ingest_fragment *f)
+{
+	if (f->stream != st->stream)
+		return RX_FRAGMENT_STREAM;
+	if (f->tiles != mc->messages->card.tiles)
+		return RX_FRAGMENT_SIZE;
+	/* this number means in a trailer that the tile is free */
+	if (f->frame == FRAME_TRAILER_NONE)
+		return RX_FRAGMENT_TILE;
+	if (f->tile == INGEST_EVENT)
+		return RX_FRAGMENT_CAUSES;
+	if (f->message != mc->message_bytes)
+		return RX_FRAGMENT_SIZE;
+	if (f->tile < rx->detector->expect_from[st->stream] ||
+		f->tile >= rx->detector->expect_to[st->stream])
+		return RX_FRAGMENT_TILE;
+	return RX_FRAGMENT_CAUSES;
+}
+
+/** Does the detector's header of a message name the frame and tile of its fragments? */
+static bool
+is_header_of(const struct rx *rx, const uint8_t *header, const struct ingest_fragment *f)
+{
+	struct detector_packet parsed;
+
+	rx->detector->ops->parse(&header, &parsed, 1);
+	return parsed.packet == f->tile && parsed.frame == f->frame;
+}
+
+/**
+ * Begin a frame.
+ * @return false: an earlier frame is in its slot, try again
+ */
+static bool
+begin_frame(struct rx *rx, struct stream *st, uint64_t frame, struct burst *b)
+{
+	const struct detector *d = rx->detector;
+
+	end_frame(rx, st, false, b);
+	st->duplicate = false;
+	for (uint32_t t = d->expect_from[st->stream]; t < d->expect_to[st->stream]; t++) {
+		const uint64_t number = number_of(trailer_at(rx->messages, st->stream, frame, t));
+
+		if (likely(number == FRAME_TRAILER_NONE))
+			continue;
+		if (number != frame) {
+			counter_add(&st->slot_waits, 1);
+			return false;
+		}
+		/* gangs may have found that its other tiles are missing */
+		st->duplicate = true;
+	}
+	st->frame = frame;
+	st->open = true;
+	return true;
+}
+
+/** Begin a message. @return false: an earlier frame is in its slot, try again */
+static bool
+begin_message(struct rx *rx, struct stream *st, const struct ingest_fragment *f, struct burst *b)
+{
+	const struct rx_messages *m = rx->messages;
+
+	if (st->tile != NO_TILE)
+		refuse(rx, st, RX_FRAGMENT_ORDER); /* the message before has no end */
+	if ((!st->open || st->frame != f->frame) && !begin_frame(rx, st, f->frame, b))
+		return false;
+	if (unlikely(st->duplicate ||
+		    number_of(trailer_at(m, st->stream, f->frame, f->tile)) == f->frame)) {
+		counter_add(&rx->counters[RX_PACKETS], 1);
+		counter_add(&rx->counters[RX_DUPLICATE], 1);
+		rx->counted = true;
+		st->skip = true;
+		return true;
+	}
+	write_leader(m, message_at(m, st->stream, f->frame, f->tile), f->frame);
+	st->tile = f->tile;
+	st->at = 0;
+	st->skip = false;
+	return true;
+}
+
+/** Take a part of a message. */
+static void
+take_part(struct rx *rx, struct stream *st, const struct ingest_fragment *f, const uint8_t *data,
+	uint32_t bytes)
+{
+	const struct rx_messages *m = rx->messages;
+	uint8_t *to;
+
+	if (st->skip)
+		return;
+	if (unlikely(st->tile != f->tile || st->frame != f->frame || st->at != f->offset)) {
+		refuse(rx, st, RX_FRAGMENT_ORDER);
+		return;
+	}
+	to = message_at(m, st->stream, f->frame, f->tile) + m->card.leader_bytes + f->offset;
+	st->at += bytes;
+	if (st->at < f->message) {
+		memcpy(to, data, bytes);
+		return;
+	}
+	if (unlikely(!is_header_of(rx, data + bytes - INGEST_TRAILER_BYTES, f))) {
+		refuse(rx, st, RX_FRAGMENT_HEADER);
+		return;
+	}
+	write_end(to, data, bytes, f->frame);
+	if (st->tiles++ == 0)
+		st->first = f->tile;
+	st->tile = NO_TILE;
+}
+
+/**
+ * Take a packet.
+ * @return false: it must wait, because its slot is in use
+ */
+static bool
+take_packet(struct rx *rx, const struct rx_multicast *mc, struct stream *st,
+	const struct rdma_stream_packet *p, struct burst *b)
+{
+	struct ingest_fragment f;
+	enum rx_fragment_cause cause;
+	bool taken = true;
+
+	if (!st->begun || p->run != st->run || p->sequence != st->next) {
+		if (st->begun && p->run != st->run)
+			end_frame(rx, st, false, b); /* the sender was started again */
+		/* packets are missing before this one: the rest of their message is of no use */
+		st->tile = NO_TILE;
+		st->skip = true;
+		st->begun = true;
+		st->run = p->run;
+		st->next = p->sequence;
+	}
+	if (ingest_fragment_decode(p->data, p->length, mc->fragment_max, &f) != 0) {
+		refuse(rx, st, RX_FRAGMENT_FORMAT);
+	} else if ((cause = check_fragment(rx, mc, st, &f)) != RX_FRAGMENT_CAUSES) {
+		refuse(rx, st, cause);
+	} else if (f.tile == INGEST_EVENT) {
+		if (st->tile != NO_TILE)
+			refuse(rx, st, RX_FRAGMENT_ORDER);
+		counter_add(&rx->counters[RX_EVENTS], 1);
+		rx->counted = true;
+		end_frame(rx, st, st->frame == f.frame, b);
+	} else {
+		if (f.offset == 0)
+			taken = begin_message(rx, st, &f, b);
+		if (taken)
+			take_part(rx, st, &f, (const uint8_t *)p->data + sizeof(f),
+				p->length - sizeof(f));
+	}
+	st->next += taken;
+	return taken;
+}
+
+/* ---- polling ---- */
+
+static void
+release(struct stream *st)
+{
+	rdma_stream_release(st->receiver, st->packets, st->nb);
+	st->nb = st->taken = 0;
+}
+
+/** Has the stream ended, and is all of it taken? Then its last frame has no more packets. */
+static void
+watch_end(struct rx *rx, struct stream *st, struct burst *b)
+{
+	struct rdma_stream_receiver_info info;
+	bool ended;
+
+	rdma_stream_receiver_info_get(st->receiver, &info);
+	ended = info.state == RDMA_STREAM_ENDED || info.state == RDMA_STREAM_FAILED;
+	if (likely(ended == st->ended))
+		return;
+	st->ended = ended;
+	if (!ended)
+		return;
+	end_frame(rx, st, false, b);
+	counter_add(&st->ends, 1);
+}
+
+/** Take packets of a stream. @return how many */
+static uint32_t
+poll_stream(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct burst *b)
+{
+	uint32_t n = 0;
+
+	/* without packets to take, this call repairs, and tells the sender what has arrived */
+	if (st->nb == 0)
+		st->nb = rdma_stream_receive(st->receiver, st->packets, TAKEN);
+	else
+		rdma_stream_receive(st->receiver, NULL, 0);
+	/* a packet ends one frame at most: its own, or one whose event was lost */
+	while (st->taken < st->nb && b->n < RX_BURST) {
+		if (!take_packet(rx, mc, st, &st->packets[st->taken], b))
+			break;
+		st->taken++;
+		n++;
+	}
+	if (st->taken == st->nb && st->nb > 0)
+		release(st);
+	else if (st->nb == 0 && b->n < RX_BURST)
+		watch_end(rx, st, b);
+	return n;
+}
+
+/** Let rx_accept() check the events of a burst, and free the tiles of those that it drops. */
+static uint32_t
+accept_events(struct rx *rx, uint32_t source, struct burst *b, struct rx_batch *batch)
+{
+	struct detector_packet parsed[RX_BURST];
+	struct rx_packet all[RX_BURST];
+	struct rx_dropped drop = {.n = 0};
+	uint32_t kept, k = 0;
+
+	rx->detector->ops->parse(b->header, parsed, b->n);
+	memcpy(all, b->packets, b->n * sizeof(all[0]));
+	kept = rx_accept(rx, source, b->packets, parsed, b->n, batch, &drop);
+	for (uint32_t i = 0; i < b->n; i++) {
+		if (k < kept && b->packets[k].stream == all[i].stream &&
+			b->packets[k].frame == all[i].frame)
+			k++;
+		else
+			clear(rx, all[i].stream, all[i].frame);
+	}
+	return kept;
+}
+
+static bool
+is_of(const struct rx *rx, uint32_t source, uint32_t stream)
+{
+	const struct rx_message_stream *st = &rx->messages->streams[stream];
+
+	return st->device == rx->queues[source].port && st->poll_group == rx->queues[source].queue;
+}
+
+static uint32_t
+poll_streams(struct rx *rx, uint32_t source)
+{
+	const struct rx_messages *m = rx->messages;
+	struct rx_multicast *mc = m->multicast;
+	struct rx_batch batch;
+	struct burst b;
+	uint32_t n = 0, of;
+	bool more = false;
+
+	if (source == rx->nb_queues)
+		return 0;
+	rdma_progress(m->devices[rx->queues[source].port], rx->queues[source].queue);
+	b.n = 0;
+	batch = (struct rx_batch){.packets = b.packets};
+	rx_check_positions(rx, &batch);
+	for (uint32_t s = 0; s < m->card.streams; s++) {
+		if (!is_of(rx, source, s))
+			continue;
+		of = poll_stream(rx, mc, &mc->stream[s], &b);
+		more |= of == TAKEN;
+		n += of;
+	}
+	if (n == 0 && b.n == 0)
+		return 0;
+	rx->counted = true;
+	counter_add(&rx->counters[RX_BURSTS], 1);
+	if (b.n > 0)
+		rx_take(rx, b.packets, accept_events(rx, source, &b, &batch));
+	return more ? RX_BURST : RTE_MIN(RTE_MAX(n, 1u), RX_BURST - 1u);
+}
+
+/** Too many frames wait: take no packets, but remain a member. */
+static void
+hold_streams(struct rx *rx, uint32_t source)
+{
+	const struct rx_messages *m = rx->messages;
+
+	if (source == rx->nb_queues)
+		return;
+	rdma_progress(m->devices[rx->queues[source].port], rx->queues[source].queue);
+	for (uint32_t s = 0; s < m->card.streams; s++)
+		if (is_of(rx, source, s))
+			rdma_stream_receive(m->multicast->stream[s].receiver, NULL, 0);
+}
+
+/** Leave a stream, so that the sender does not wait for this member. @return whether it has left */
+static bool
+leave_stream(struct stream *st)
+{
+	struct rdma_stream_receiver_info info;
+
+	if (st->left)
+		return true;
+	if (!st->leaving) {
+		st->leaving = true;
+		st->leave_until = rte_rdtsc() + rte_get_tsc_hz() / 1000 * LEAVE_MS;
+		rdma_stream_leave(st->receiver);
+	}
+	if (st->nb > 0)
+		release(st);
+	st->nb = rdma_stream_receive(st->receiver, st->packets, TAKEN);
+	rdma_stream_receiver_info_get(st->receiver, &info);
+	/* a sender that does not answer finds out by itself */
+	st->left = info.state == RDMA_STREAM_LEFT || info.state == RDMA_STREAM_FAILED ||
+		rte_rdtsc() > st->leave_until;
+	if (st->left && st->nb > 0)
+		release(st);
+	return st->left;
+}
+
+static bool
+leave_streams(struct rx *rx)
+{
+	const struct rx_messages *m = rx->messages;
+	bool left = true;
+
+	for (uint32_t q = 0; q < rx->nb_queues; q++) {
+		rdma_progress(m->devices[rx->queues[q].port], rx->queues[q].queue);
+		for (uint32_t s = 0; s < m->card.streams; s++)
+			if (is_of(rx, q, s))
+				left &= leave_stream(&m->multicast->stream[s]);
+	}
+	return left;
+}
+
+static enum frame_placement
+place_frame(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest)
+{
+	const struct rx_messages *m = rx->messages;
+
+	RTE_SET_USED(rest);
+	return frame_rx_place_stream(rx->table, rx->frx, p->stream, frame, p->header,
+		(uintptr_t)message_at(m, p->stream, p->frame, 0) + m->card.leader_bytes,
+		ingest_message_bytes(&m->card));
+}
+
+/**
+ * An event is dropped: its frame's pixels are not used. That is also true of a duplicate: its slot
+ * was free when it began, so that the pixels of the first one had been given back.
+ */
+static void
+forget_frame(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
+{
+	RTE_SET_USED(cause);
+	clear(rx, p->stream, p->frame);
+}
+
+const struct rx_transport rx_multicast = {
+	.name = "multicast",
+	.events = true,
+	.poll = poll_streams,
+	.hold = hold_streams,
+	.leave = leave_streams,
+	.place = place_frame,
+	.dropped = forget_frame,
+	.headers = rx_queue_pair_headers,
+};
+
+/* ---- control ---- */
+
+static int
+create_stream(struct rx_multicast *mc, uint32_t stream)
+{
+	const struct rx_messages *m = mc->messages;
+	const struct ingest_settings *s = &m->settings->ingest;
+	const struct rx_message_stream *of = &m->streams[stream];
+	const struct sockaddr_in group = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(s->group + stream)};
+	const struct sockaddr_in sender = {.sin_family = AF_INET,
+		.sin_port = htons(s->service + stream),
+		.sin_addr.s_addr = htonl(s->sender)};
+	const struct rdma_stream_receiver_attr attr = {
+		.dev = m->devices[of->device],
+		.pd = of->pd,
+		.poll_group = of->poll_group,
+		.group = (const struct sockaddr *)&group,
+		.sender = (const struct sockaddr *)&sender,
+		.payload_max = m->card.mtu - RDMA_STREAM_HEADER_BYTES,
+		.buffers = s->buffers,
+		.reads = s->reads,
+		.identity = mc->proof != NULL ? ingest_proof_identity(mc->proof) : 0,
+		.proof = mc->proof != NULL ? ingest_proof_stream(mc->proof) : NULL,
+	};
+	struct stream *st = &mc->stream[stream];
+
+	st->stream = stream;
+	st->tile = NO_TILE;
+	st->skip = true;
+	st->receiver = rdma_stream_receiver_create(&attr);
+	if (st->receiver != NULL)
+		return 0;
+	LOG(ERR, "stream %u: cannot receive its group: %s; [ingest] buffers = %u\n", stream,
+		rte_strerror(rte_errno), s->buffers);
+	return -rte_errno;
+}
+
+struct rx_multicast *
+rx_multicast_create(struct rx_messages *m)
+{
+	const struct ingest_settings *s = &m->settings->ingest;
+	struct rx_multicast *mc = rte_zmalloc("rx_multicast", sizeof(*mc), RTE_CACHE_LINE_SIZE);
+	char message[PATH_MAX];
+	int ret = 0;
+
+	if (mc == NULL)
+		return NULL;
+	mc->messages = m;
+	mc->fragment_max = ingest_fragment_max(m->card.mtu - RDMA_STREAM_HEADER_BYTES);
+	mc->message_bytes = m->card.tile_bytes + m->card.trailer_bytes;
+	if (s->identity != NULL) {
+		ret = ingest_proof_member(&mc->proof, s->identity, s->key, message);
+		if (ret != 0)
+			LOG(ERR, "[ingest] key: %s\n", message);
+	}
+	for (uint32_t i = 0; i < m->card.streams && ret == 0; i++)
+		ret = create_stream(mc, i);
+	if (ret == 0)
+		return mc;
+	rx_multicast_destroy(mc);
+	rte_errno = -ret;
+	return NULL;
+}
+
+/** Poll what the destruction of receivers waits for. */
+static void
+poll_devices(const struct rx_messages *m)
+{
+	struct rdma_event event[EVENTS];
+
+	for (uint32_t s = 0; s < m->card.streams; s++)
+		rdma_progress(m->devices[m->streams[s].device], m->streams[s].poll_group);
+	for (uint32_t d = 0; d < m->nb_devices; d++)
+		rdma_poll_cm(m->devices[d], event, EVENTS);
+}
+
+void
+rx_multicast_destroy(struct rx_multicast *mc)
+{
+	uint64_t end;
+
+	if (mc == NULL)
+		return;
+	end = rte_rdtsc() + rte_get_tsc_hz() / 1000 * DESTROY_MS;
+	for (uint32_t s = 0; s < mc->messages->card.streams; s++) {
+		struct stream *st = &mc->stream[s];
+
+		while (rdma_stream_receiver_destroy(st->receiver) == -EBUSY && rte_rdtsc() < end)
+			poll_devices(mc->messages);
+	}
+	ingest_proof_destroy(mc->proof);
+	rte_free(mc);
+}
+
+/** What can be done about a stream that has failed. */
+static const char *
+advise(int error)
+{
+	switch (error) {
+	case -EACCES:
+		return "; the sender's keyring must have [ingest] identity with this key";
+	case -EKEYREJECTED:
+		return "; it does not have the key of [ingest] identity, or is not the detector";
+	case -EMSGSIZE:
+		return "; set [ingest] buffers to its slots or more, and mtu as the sender does";
+	default:
+		return "";
+	}
+}
+
+static void
+log_state(struct stream *st, const struct rdma_stream_receiver_info *info)
+{
+	if (info->state == st->logged && info->run == st->logged_run)
+		return;
+	if (info->state == RDMA_STREAM_FAILED)
+		LOG(ERR, "stream %u: failed: %s%s\n", st->stream, rte_strerror(-info->error),
+			advise(info->error));
+	else if (info->state == RDMA_STREAM_JOINED)
+		LOG(NOTICE, "stream %u: joined at packet %" PRIu64 " of run %016" PRIx64 "\n",
+			st->stream, info->start, info->run);
+	else if (info->state == RDMA_STREAM_JOINING)
+		LOG(WARNING, "stream %u: the connections to the sender have ended; joining again\n",
+			st->stream);
+	else
+		LOG(NOTICE, "stream %u: %s\n", st->stream, state_names[info->state]);
+	st->logged = info->state;
+	st->logged_run = info->run;
+}
+
+/** Log that fragments of a stream are refused, and why. */
+static void
+log_refused(struct stream *st, uint64_t now)
+{
+	char text[160] = "";
+	size_t used = 0;
+	uint64_t n = 0;
+
+	if (now < st->log_at)
+		return;
+	for (uint32_t c = 0; c < RX_FRAGMENT_CAUSES; c++) {
+		const uint64_t of = counter_get(&st->refused[c]);
+
+		n += of;
+		if (of > 0 && used < sizeof(text))
+			used += snprintf(text + used, sizeof(text) - used, "%s%s %" PRIu64,
+				used > 0 ? ", " : "", rx_fragment_cause_names[c], of);
+	}
+	if (n == st->logged_refused)
+		return;
+	LOG(WARNING,
+		"stream %u: %" PRIu64 " fragments were refused (%s); the detector must have the "
+		"same modules, rows and [ingest] mtu as the receiver\n",
+		st->stream, n, text);
+	st->logged_refused = n;
+	st->log_at = now + LOG_S * rte_get_tsc_hz();
+}
+
+int
+rx_multicast_control(struct rx_multicast *mc)
+{
+	const struct rx_messages *m = mc->messages;
+	struct rdma_event event[EVENTS];
+	const uint64_t now = rte_rdtsc();
+	int all = 0;
+
+	for (uint32_t d = 0; d < m->nb_devices; d++) {
+		const uint16_t n = rdma_poll_cm(m->devices[d], event, EVENTS);
+
+		for (uint16_t i = 0; i < n; i++)
+			for (uint32_t s = 0; s < m->card.streams; s++)
+				if (rdma_stream_receiver_event(mc->stream[s].receiver, &event[i]))
+					break;
+		all += n;
+	}
+	if (now < mc->control_at)
+		return all;
+	mc->control_at = now + rte_get_tsc_hz() / 1000;
+	for (uint32_t s = 0; s < m->card.streams; s++) {
+		struct rdma_stream_receiver_info info;
+
+		rdma_stream_receiver_control(mc->stream[s].receiver);
+		rdma_stream_receiver_info_get(mc->stream[s].receiver, &info);
+		log_state(&mc->stream[s], &info);
+		log_refused(&mc->stream[s], now);
+	}
+	return all;
+}
+
+void
+rx_multicast_info_get(
+	const struct rx_multicast *mc, uint32_t stream, struct rx_multicast_info *info)
+{
+	const struct stream *st = &mc->stream[stream];
+
+	rdma_stream_receiver_info_get(st->receiver, &info->stream);
+	info->state = state_names[info->stream.state];
+	info->slot_waits = counter_get(&st->slot_waits);
+	counters_get(info->refused, st->refused, sizeof(info->refused));
+}
+
+uint64_t
+rx_multicast_ends(const struct rx_multicast *mc)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t s = 0; s < mc->messages->card.streams; s++)
+		least = RTE_MIN(least, counter_get(&mc->stream[s].ends));
+	return least;
+}
+
+void
+rx_multicast_add_drops(const struct rx_multicast *mc, uint64_t drops[PORT_DROPS])
+{
+	for (uint32_t s = 0; s < mc->messages->card.streams; s++) {
+		struct rdma_stream_receiver_info info;
+
+		rdma_stream_receiver_info_get(mc->stream[s].receiver, &info);
+		drops[PORT_REPAIRED] += info.repaired;
+		drops[PORT_LOST_FOR_GOOD] += info.lost;
+	}
+}
