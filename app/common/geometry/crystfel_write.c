@@ -5,22 +5,17 @@
 #include <stdlib.h>
 
 #include "geometry/crystfel.h"
+#include "geometry/number.h"
 
 /* CrystFEL reads no exponents in directions, so these are written with this number of decimals. */
 #define DECIMALS_MAX 20
 
-/* Print the shortest text that gives the same number when it is read. */
 static void
 put_number(FILE *f, const char *before, double value)
 {
-	char text[32];
+	char text[NUMBER_LEN];
 
-	for (int digits = 6; digits <= 17; digits++) {
-		snprintf(text, sizeof(text), "%.*g", digits, value);
-		if (strtod(text, NULL) == value)
-			break;
-	}
-	fprintf(f, "%s%s", before, text);
+	fprintf(f, "%s%s", before, number_text(value, text));
 }
 
 /* Print `res`, so that the reader, which divides 1 by it, gets the same size of a pixel. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "geometry/number.h"
 #include "geometry/pixels.h"
 #include "geometry/poni.h"
 
@@ -279,6 +280,8 @@ int
 poni_write(const struct geometry *g, FILE *f, char message[GEOMETRY_MESSAGE_LEN])
 {
 	struct pixels_picture picture;
+	char text[4][NUMBER_LEN];
+	const char *pixel;
 
 	message[0] = '\0';
 	if (g->distance_metres <= 0 || g->energy_ev <= 0 || pixels_picture(g, &picture) != 0) {
@@ -297,22 +300,25 @@ poni_write(const struct geometry *g, FILE *f, char message[GEOMETRY_MESSAGE_LEN]
 			g->panel[i].name, g->panel[0].name);
 		return -EINVAL;
 	}
+	pixel = number_text(g->pixel_metres, text[0]);
 	fprintf(f,
 		"# PONI file of a picture of %u x %u pixels, written by braggline\n"
 		"# rows go down and columns to the right; gaps are pixels\n"
 		"poni_version: 2\n"
 		"Detector: Detector\n"
-		"Detector_config: {\"pixel1\": %.17g, \"pixel2\": %.17g, \"max_shape\": [%u, %u]}\n"
-		"Distance: %.17g\n"
-		"Poni1: %.17g\n"
-		"Poni2: %.17g\n"
+		"Detector_config: {\"pixel1\": %s, \"pixel2\": %s, \"max_shape\": [%u, %u]}\n",
+		picture.height, picture.width, pixel, pixel, picture.height, picture.width);
+	fprintf(f,
+		"Distance: %s\n"
+		"Poni1: %s\n"
+		"Poni2: %s\n"
 		"Rot1: 0.0\n"
 		"Rot2: 0.0\n"
 		"Rot3: 0.0\n"
-		"Wavelength: %.17g\n",
-		picture.height, picture.width, g->pixel_metres, g->pixel_metres, picture.height,
-		picture.width, g->distance_metres + g->panel[0].coffset_metres,
-		picture.top * g->pixel_metres, -picture.left * g->pixel_metres,
-		geometry_wavelength(g) * 1e-10);
+		"Wavelength: %s\n",
+		number_text(g->distance_metres + g->panel[0].coffset_metres, text[0]),
+		number_text(picture.top * g->pixel_metres, text[1]),
+		number_text(0 - picture.left * g->pixel_metres, text[2]),
+		number_text(geometry_wavelength(g) * 1e-10, text[3]));
 	return ferror(f) ? -EIO : 0;
 }

@@ -129,7 +129,7 @@ accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bo
 	uint32_t i, k, kind;
 
 	slot_init(&s, geometry, value);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, value), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, value, NULL), 0);
 	assert_true(p.panels.width <= PANELS_SIDE_MAX && p.panels.height <= PANELS_SIDE_MAX);
 	cells = malloc(panels_cells(&p.panels) * sizeof(float));
 	wanted = malloc(panels_cells(&p.panels) * sizeof(float));
@@ -214,7 +214,7 @@ spends_what_is_granted(void **state)
 	unsigned int i;
 
 	slot_init(&s, &small, GK_VALUE_F32);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value, NULL), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
 	/* the frame of a requested picture needs no grant */
 	projection_add(&p, &s.record, s.bytes);
@@ -259,7 +259,7 @@ broken_slots(void **state)
 	unsigned int i;
 
 	slot_init(&s, &small, GK_VALUE_F32);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value, NULL), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
 	row_ptr = (uint32_t *)(s.bytes + s.layout.row_ptr);
 	for (i = 0; i <= 8; i++)
@@ -335,7 +335,7 @@ pictures_of_runs(void **state)
 	p = create(&s);
 	for (i = 0; i < 2; i++) {
 		snprintf(path[i], sizeof(path[i]), "%s/%d.png", dir, i);
-		assert_int_equal(preview_begin(p, path[i], 3600), 0);
+		assert_int_equal(preview_begin(p, path[i], 3600, NULL), 0);
 		slot_frame(&s, 10 * i + 1, GK_KIND_CSR, plane);
 		preview_offer(p, &s.record, s.bytes);
 		status = wait_for(p, 2 * i + 1, 0);
@@ -358,7 +358,7 @@ pictures_of_runs(void **state)
 		assert_int_equal(access(part, F_OK), -1);
 	}
 	/* a run without a preview */
-	assert_int_equal(preview_begin(p, NULL, 1), 0);
+	assert_int_equal(preview_begin(p, NULL, 1, NULL), 0);
 	preview_offer(p, &s.record, s.bytes);
 	preview_end(p);
 	preview_destroy(p);
@@ -384,7 +384,7 @@ pictures_by_period(void **state)
 	slot_init(&s, &small, GK_VALUE_F32);
 	p = create(&s);
 	snprintf(path, sizeof(path), "%s/period.png", dir);
-	assert_int_equal(preview_begin(p, path, 0.1), 0);
+	assert_int_equal(preview_begin(p, path, 0.1, NULL), 0);
 	for (i = 0; i < PATIENCE_S * 1000 && sequence < 4; i++) {
 		slot_frame(&s, i, i % 8 == 0 ? GK_KIND_IMAGE : GK_KIND_CSR, plane);
 		preview_offer(p, &s.record, s.bytes);
@@ -416,7 +416,7 @@ errors_of_files(void **state)
 	slot_init(&s, &small, GK_VALUE_F32);
 	p = create(&s);
 	snprintf(path, sizeof(path), "%s/none/a.png", dir);
-	assert_int_equal(preview_begin(p, path, 0.1), 0);
+	assert_int_equal(preview_begin(p, path, 0.1, NULL), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
 	preview_offer(p, &s.record, s.bytes);
 	status = wait_for(p, 0, 1);
