@@ -62,7 +62,10 @@ void panels_shrink(const struct panels *p, const float *plane, float *cells);
 /** Create a canvas with room for `nb` panels. @return 0; -EINVAL; -ENOMEM */
 int panels_canvas(const struct panels *p, unsigned int nb, struct canvas *c);
 
-/** Draw a panel and its rings over the previous one. @param place  index of the panel, from the left */
+/**
+ * Draw a panel and its rings over the previous one.
+ * @param place  index of the panel, from the left
+ */
 void panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const char *caption,
 	const float *cells);
 

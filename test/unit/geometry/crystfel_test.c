@@ -136,7 +136,7 @@ reads_directions(void **state)
 	const struct {
 		const char *text;
 		double x, y, z;
-	} good[] = {{"x", 1, 0, 0}, {"+x", 1, 0, 0}, {"-y+2z", 0, -1, 2}, {"1.0x 	+0.0y", 1, 0, 0},
+	} good[] = {{"x", 1, 0, 0}, {"+x", 1, 0, 0}, {"-y+2z", 0, -1, 2}, {"1.0x \t+0.0y", 1, 0, 0},
 		{"-.5x - 0.25y + 1 z", -.5, -.25, 1}, {"+0.5x +0.5x", 1, 0, 0}};
 	const char *const bad[] = {
 		"", "1", "+", "1.0x 1.0y", "1e-3x", "q", "1..0x", "11x", "0x", "nanx"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests what a geometry gives for each pixel: bins, radius, resolution, angles, picture; PONI files.
+ * Tests what a geometry gives for each pixel: bins, radius, resolution, angles, picture; PONI.
  * With BRAGGLINE_ORACLES and numpy, bins are compared with a restatement of peakfinder8 by others.
  */
 

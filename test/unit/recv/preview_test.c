@@ -118,7 +118,8 @@ expect_cells(const float *found, const float *wanted, size_t n)
 
 /* Compare the accumulation of frames, all sparse, all full or mixed, with complete planes. */
 static void
-accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image)
+accumulate_placed(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image,
+	const struct geometry *place)
 {
 	const uint32_t n = gk_pixels(geometry);
 	float *plane = malloc(n * sizeof(float)), *maximum = malloc(n * sizeof(float));
@@ -129,7 +130,7 @@ accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bo
 	uint32_t i, k, kind;
 
 	slot_init(&s, geometry, value);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, value, NULL), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, value, place), 0);
 	assert_true(p.panels.width <= PANELS_SIDE_MAX && p.panels.height <= PANELS_SIDE_MAX);
 	cells = malloc(panels_cells(&p.panels) * sizeof(float));
 	wanted = malloc(panels_cells(&p.panels) * sizeof(float));
@@ -177,6 +178,12 @@ accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bo
 }
 
 static void
+accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image)
+{
+	accumulate_placed(geometry, value, csr, image, NULL);
+}
+
+static void
 sparse_frames(void **state)
 {
 	accumulate(&small, GK_VALUE_F32, true, false);
@@ -199,6 +206,64 @@ mixed_kinds(void **state)
 {
 	accumulate(&small, GK_VALUE_F32, true, true);
 	accumulate(&large, GK_VALUE_I16, true, true);
+}
+
+/*
+ * Two halves of the raster side by side with a gap, the right one lower. The last two columns are in
+ * no panel.
+ */
+static struct geometry *
+two_panels(uint32_t rows, uint32_t cols, double lower)
+{
+	struct geometry *g = calloc(1, sizeof(*g));
+
+	assert_non_null(g);
+	g->rows = rows;
+	g->cols = cols;
+	g->pixel_metres = 75e-6;
+	g->nb_panels = 2;
+	for (uint32_t i = 0; i < 2; i++)
+		g->panel[i] = (struct geometry_panel){.fs_min = i * cols / 2,
+			.width = cols / 2 - 2 * i,
+			.height = rows,
+			.corner_x = i * (cols / 2 + 3.25) - 1,
+			.corner_y = i * -lower,
+			.fs_x = 1,
+			.ss_y = -1};
+	return g;
+}
+
+static void
+placed_pixels(void **state)
+{
+	struct geometry *g = two_panels(8, 16, 2);
+	struct panels panels;
+	float plane[128] = {0}, cells[256];
+
+	plane[7] = 5;
+	plane[8] = 7;
+	plane[15] = 9;
+	assert_int_equal(panels_init(&panels, 8, 16, g), 0);
+	assert_int_equal(panels.width, 18);
+	assert_int_equal(panels.height, 10);
+	panels_shrink(&panels, plane, cells);
+	assert_true(cells[7] == 5);
+	assert_true(isnan(cells[8]) && isnan(cells[17]) && isnan(cells[2 * 18 + 10]));
+	assert_true(cells[2 * 18 + 11] == 7);
+	/* pixel 15 is in no panel */
+	for (unsigned int i = 0; i < 180; i++)
+		assert_true(cells[i] != 9);
+	panels_free(&panels);
+	for (unsigned int i = 0; i < 8; i++)
+		accumulate_placed(&small, i % 2 == 0 ? GK_VALUE_F32 : GK_VALUE_I16, i / 2 % 2 == 0,
+			i / 2 % 2 != 0 || i / 4 != 0, g);
+	free(g);
+	g = two_panels(2050, 100, 333);
+	accumulate_placed(&large, GK_VALUE_F32, true, false, g);
+	accumulate_placed(&large, GK_VALUE_I16, false, true, g);
+	/* a geometry of another raster is not used */
+	accumulate_placed(&small, GK_VALUE_F32, true, true, g);
+	free(g);
 }
 
 /*
@@ -365,6 +430,38 @@ pictures_of_runs(void **state)
 	free(s.bytes);
 }
 
+/* The size of the picture follows the geometry of each run. */
+static void
+pictures_by_geometry(void **state)
+{
+	struct geometry *g[] = {
+		two_panels(8, 16, 2), two_panels(8, 16, 2), two_panels(8, 16, 5), NULL};
+	static const uint32_t height[] = {10, 10, 13, 8};
+	float plane[128] = {[5] = 7, [77] = 3};
+	struct preview_status status;
+	struct preview *p;
+	uint32_t size[2];
+	struct slot s;
+	char path[96];
+
+	slot_init(&s, &small, GK_VALUE_F32);
+	p = create(&s);
+	for (unsigned int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/place_%u.png", dir, i);
+		assert_int_equal(preview_begin(p, path, 3600, g[i]), 0);
+		slot_frame(&s, i, GK_KIND_CSR, plane);
+		preview_offer(p, &s.record, s.bytes);
+		status = wait_for(p, i + 1, 0);
+		assert_string_equal(status.path, path);
+		assert_true(png_size(path, size));
+		assert_int_equal(size[1], 24 + height[i] + 12);
+		preview_end(p);
+		free(g[i]);
+	}
+	preview_destroy(p);
+	free(s.bytes);
+}
+
 /*
  * One picture is written each period if there are new frames. At the end of the process the last
  * one is written.
@@ -459,9 +556,11 @@ main(void)
 		cmocka_unit_test(sparse_frames),
 		cmocka_unit_test(full_images),
 		cmocka_unit_test(mixed_kinds),
+		cmocka_unit_test(placed_pixels),
 		cmocka_unit_test(spends_what_is_granted),
 		cmocka_unit_test(broken_slots),
 		cmocka_unit_test(pictures_of_runs),
+		cmocka_unit_test(pictures_by_geometry),
 		cmocka_unit_test(pictures_by_period),
 		cmocka_unit_test(errors_of_files),
 	};
