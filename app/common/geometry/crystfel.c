@@ -367,8 +367,8 @@ read_panel_key(struct reader *r, struct draft *d, const char *key, const char *t
 		return 0;
 	if (strcmp(key, "clen") == 0)
 		return refuse(r, r->line, name_of(r, d),
-			"clen: is the same for all panels since CrystFEL 0.11; give it once without "
-			"a panel, and the difference as coffset");
+			"clen: is the same for all panels in CrystFEL 0.12; give it once without a "
+			"panel, and the difference as coffset");
 	return refuse(r, r->line, name_of(r, d),
 		"%.64s: is no key of CrystFEL 0.12 that is supported; correct or remove it", key);
 }

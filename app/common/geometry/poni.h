@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * PONI files of pyFAI, version 2. Such a file describes one flat grid of pixels: that of the picture
- * with all gaps, and that of the raster only if the detector is a single panel.
+ * PONI files of pyFAI, version 2. Such a file describes one flat grid of pixels: the picture with
+ * all gaps, which is the raster only if the detector is a single panel.
  */
 #ifndef PONI_H
 #define PONI_H

@@ -209,8 +209,8 @@ mixed_kinds(void **state)
 }
 
 /*
- * Two halves of the raster side by side with a gap, the right one lower. The last two columns are in
- * no panel.
+ * Two halves of the raster side by side with a gap, the right one lower. The last two columns are
+ * in no panel.
  */
 static struct geometry *
 two_panels(uint32_t rows, uint32_t cols, double lower)
