@@ -70,8 +70,9 @@ start_port(struct rx_bench *b, uint16_t descriptors)
 {
 	struct rte_eth_conf conf = {
 		.rxmode.offloads = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT};
-	struct rte_eth_rxconf rx = {.rx_nseg = 2, .offloads = conf.rxmode.offloads};
+	struct rte_eth_rxconf rx = {.rx_nseg = 2};
 	union rte_eth_rxseg segments[2] = {0};
+	struct rte_eth_dev_info info;
 	struct rte_flow_error error;
 	struct port_rule rule;
 
@@ -79,6 +80,11 @@ start_port(struct rx_bench *b, uint16_t descriptors)
 	segments[0].split.length = BENCH_SPLIT_AT;
 	segments[1].split.mp = b->pixels;
 	rx.rx_seg = segments;
+	/* as in the receiver, the port checks checksums */
+	if (rte_eth_dev_info_get(b->port, &info) != 0)
+		rx_bench_fail(DEVICE, "does not describe itself");
+	conf.rxmode.offloads |= port_checksums(&info);
+	rx.offloads = conf.rxmode.offloads;
 	if (rte_eth_dev_configure(b->port, b->nb_rx, 0, &conf) != 0)
 		rx_bench_fail(DEVICE, "cannot be configured");
 	for (uint32_t q = 0; q < b->nb_rx; q++)

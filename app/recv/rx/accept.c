@@ -67,7 +67,7 @@ keep_malformed(struct rx *rx, const struct rx_packet *p, uint32_t packet)
 {
 	const struct detector_ops *ops = rx->detector->ops;
 	struct rx_unusable *of = &rx->samples.stream[p->stream];
-	const struct rx_excerpt e = {.headers = rx->transport->headers(rx, p),
+	const struct rx_excerpt e = {.headers = rx_headers(rx, p),
 		.data = p->header,
 		.bytes = ops->header_bytes,
 		.length = SOURCE_HEADERS + ops->header_bytes + ops->pixel_bytes};
@@ -204,10 +204,10 @@ rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
 			rx->handoff_out[to][rx->nb_handoff_out[to]++] = out[i].m;
 			continue;
 		}
-		if (unlikely(!source_takes(&rx->sources->filter[stream],
-			    rx->transport->headers(rx, &out[i]), parsed[i].position))) {
-			const enum rx_counter c = judge(rx, stream,
-				rx->transport->headers(rx, &out[i]), parsed[i].position, batch);
+		if (unlikely(!source_takes(&rx->sources->filter[stream], rx_headers(rx, &out[i]),
+			    parsed[i].position))) {
+			const enum rx_counter c = judge(
+				rx, stream, rx_headers(rx, &out[i]), parsed[i].position, batch);
 
 			if (c != RX_PLACED) {
 				counter_add(&rx->counters[c], rx_packets_of(rx, stream));

@@ -37,6 +37,8 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_STOPPED] = "at_stop",
 };
 
+#define FULL_POLLS 16 /* polls without a change between two looks at all pending packets */
+
 static const enum rx_counter counter_of_place[FRAME_PLACES] = {
 	[FRAME_PLACED] = RX_PLACED,
 	[FRAME_PLACE_DUPLICATE] = RX_DUPLICATE,
@@ -599,7 +601,8 @@ rx_poll(void *arg)
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);
-	if (unlikely(any_is_full(rx)))
+	/* a look at all pending packets: while nothing changes, it is repeated now and then only */
+	if (unlikely(any_is_full(rx)) && (try || received > 0 || rx->polls % FULL_POLLS == 0))
 		drop_blocking(rx);
 	if (rx->nb_pending > 0) {
 		counter_add(&rx->counters[RX_WAITS], 1);

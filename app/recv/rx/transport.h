@@ -13,12 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <rte_branch_prediction.h>
 #include <rte_mbuf.h>
 
 #include "counter.h"
 #include "frames/detector.h"
 #include "frames/frame_rx.h"
 #include "rx/rx.h"
+#include "rx/source_settings.h"
 
 /** Functions of a transport. */
 struct rx_transport {
@@ -42,7 +44,8 @@ struct rx_transport {
 		struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest);
 	/** A packet that rx_accept() has checked is dropped. NULL: only its mbuf is freed. */
 	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
-	/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
+	/** Headers that stand for the queue pair of a packet. NULL: those before its detector header,
+	 * which is a UDP packet's. */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
 };
 
@@ -52,6 +55,14 @@ extern const struct rx_transport rx_memory;    /**< events of pixels in memory (
 
 /** rx_transport.headers of RoCE streams. */
 const uint8_t *rx_queue_pair_headers(const struct rx *rx, const struct rx_packet *p);
+
+/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
+static inline const uint8_t *
+rx_headers(const struct rx *rx, const struct rx_packet *p)
+{
+	return likely(rx->transport->headers == NULL) ? p->header - SOURCE_HEADERS
+						      : rx->transport->headers(rx, p);
+}
 
 /** As how many packets does a struct rx_packet count? */
 static inline uint32_t

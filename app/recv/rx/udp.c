@@ -189,15 +189,7 @@ poll_udp(struct rx *rx, uint32_t source)
 	return likely(source < rx->nb_queues) ? poll_queue(rx, source) : poll_handoff_ring(rx);
 }
 
-static const uint8_t *
-udp_headers(const struct rx *rx, const struct rx_packet *p)
-{
-	RTE_SET_USED(rx);
-	return p->header - sizeof(struct headers);
-}
-
 const struct rx_transport rx_udp = {
 	.name = "udp",
 	.poll = poll_udp,
-	.headers = udp_headers,
 };
