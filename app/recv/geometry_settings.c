@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "geometry/file.h"
+#include "geometry/gaps.h"
 #include "geometry/layout.h"
 #include "geometry_settings.h"
 
@@ -39,13 +40,40 @@ make_layout(const struct geometry_settings *s, const struct detector *detector, 
 	return -EINVAL;
 }
 
-int
-geometry_settings_make(const struct geometry_settings *s, const struct detector *detector,
-	struct geometry **g, char message[GEOMETRY_MESSAGE_LEN])
+/* Read the file: of the raster, or of one that has pixels in the gaps of modules. */
+static int
+read_file(const struct geometry_settings *s, const struct detector *detector, struct geometry *g,
+	char message[GEOMETRY_MESSAGE_LEN])
 {
 	const struct geometry_raster raster = {.rows = detector->modules * detector->ops->rows,
 		.cols = detector->ops->cols,
 		.module_rows = detector->ops->rows};
+	const struct layout *found = layout_find(detector->ops->name);
+	char why[GEOMETRY_MESSAGE_LEN];
+	struct geometry_raster with_gaps;
+	struct layout l;
+	int ret = geometry_file_read(g, s->file, &raster, message);
+
+	if (ret != -EINVAL || found == NULL)
+		return ret;
+	l = *found;
+	l.modules = detector->modules;
+	with_gaps = gaps_raster(&l);
+	/* a file with another mistake has it in both rasters: keep the first message */
+	if (geometry_file_read(g, s->file, &with_gaps, why) != 0)
+		return ret;
+	ret = gaps_remove(g, &l, why);
+	if (ret == 0)
+		message[0] = '\0';
+	else
+		snprintf(message, GEOMETRY_MESSAGE_LEN, "%.256s: %.640s", s->file, why);
+	return ret;
+}
+
+int
+geometry_settings_make(const struct geometry_settings *s, const struct detector *detector,
+	struct geometry **g, char message[GEOMETRY_MESSAGE_LEN])
+{
 	int ret;
 
 	message[0] = '\0';
@@ -57,7 +85,7 @@ geometry_settings_make(const struct geometry_settings *s, const struct detector 
 		snprintf(message, GEOMETRY_MESSAGE_LEN, "cannot allocate the geometry");
 		return -ENOMEM;
 	}
-	ret = s->file != NULL ? geometry_file_read(*g, s->file, &raster, message)
+	ret = s->file != NULL ? read_file(s, detector, *g, message)
 			      : make_layout(s, detector, *g, message);
 	if (ret != 0) {
 		free(*g);

@@ -19,6 +19,7 @@
 
 #include "geometry/crystfel.h"
 #include "geometry/file.h"
+#include "geometry/gaps.h"
 #include "geometry/layout.h"
 #include "geometry/pixels.h"
 #include "geometry/poni.h"
@@ -321,6 +322,74 @@ pictures(void **state)
 	assert_int_equal(pixels_picture(&g, &p), -ERANGE);
 }
 
+/* Two modules of 514 x 1030 pixels that are one panel each, as in PSI's files. */
+static void
+gaps_are_removed(void **state)
+{
+	struct layout l = two_modules(2);
+	const struct geometry_raster raster = gaps_raster(&l);
+	struct geometry_bad *b;
+
+	assert_int_equal(raster.rows, 2 * 514);
+	assert_int_equal(raster.cols, 1030);
+	assert_int_equal(raster.module_rows, 514);
+	assert_int_equal(layout_geometry(&again, &l, 100.5, 50.25), 0);
+	memset(&g, 0, sizeof(g));
+	g.rows = raster.rows;
+	g.cols = raster.cols;
+	g.pixel_metres = l.pixel_metres;
+	g.nb_panels = 2;
+	for (uint32_t m = 0; m < 2; m++) {
+		g.panel[m] = (struct geometry_panel){.ss_min = m * 514,
+			.width = 1030,
+			.height = 514,
+			.corner_x = m * 1038.0 - 100.5,
+			.corner_y = 50.25,
+			.fs_x = 1,
+			.ss_y = -1,
+			.max_adu = INFINITY};
+		snprintf(g.panel[m].name, GEOMETRY_NAME_LEN, "m%u", m);
+	}
+	g.nb_bad = 2;
+	g.bad[0] = (struct geometry_bad){.name = "bad0", .min_x = -5, .max_x = 5};
+	/* a column of a gap and the next two, in module 1 */
+	g.bad[1] = (struct geometry_bad){.name = "bad1",
+		.in_panel = true,
+		.panel = 1,
+		.min_x = 257,
+		.max_x = 259,
+		.min_y = 514 + 10,
+		.max_y = 514 + 300};
+	assert_int_equal(gaps_remove(&g, &l, message), 0);
+	/* the same as computed from the layout, but for the names */
+	assert_int_equal(g.nb_panels, 16);
+	assert_string_equal(g.panel[15].name, "m1_c7");
+	for (unsigned int i = 0; i < 16; i++)
+		memcpy(again.panel[i].name, g.panel[i].name, GEOMETRY_NAME_LEN);
+	assert_memory_equal(g.panel, again.panel, sizeof(g.panel));
+	assert_int_equal(g.rows, 2 * ROWS);
+	assert_int_equal(g.cols, COLS);
+	assert_int_equal(g.nb_bad, 3);
+	b = &g.bad[1];
+	assert_int_equal(b->panel, 8 + 1);
+	assert_true(b->min_x == 256 && b->max_x == 257);
+	assert_true(b->min_y == 512 + 10 && b->max_y == 512 + 255);
+	b = &g.bad[2];
+	assert_int_equal(b->panel, 8 + 5);
+	assert_true(b->min_y == 512 + 256 && b->max_y == 512 + 298);
+	/* a panel with edges, and a tilted one */
+	l.modules = 1;
+	g.nb_panels = 1;
+	g.nb_bad = 0;
+	g.panel[0] = (struct geometry_panel){.name = "p", .width = 1030, .height = 514, .edge = 1};
+	assert_int_equal(gaps_remove(&g, &l, message), -EINVAL);
+	assert_non_null(strstr(message, "panel p: has pixels in gaps between chips"));
+	g.nb_panels = 1;
+	g.panel[0] = (struct geometry_panel){.name = "p", .width = 1030, .height = 514, .fs_z = 1};
+	assert_int_equal(gaps_remove(&g, &l, message), 0);
+	assert_true(fabs(g.panel[1].coffset_metres - 258 * 75e-6) < 1e-12);
+}
+
 static int
 read_poni(const char *text, const struct geometry_raster *raster)
 {
@@ -477,6 +546,7 @@ main(void)
 		cmocka_unit_test(shells),
 		cmocka_unit_test(layouts),
 		cmocka_unit_test(pictures),
+		cmocka_unit_test(gaps_are_removed),
 		cmocka_unit_test(poni_round_trip),
 		cmocka_unit_test(poni_refuses_to_write),
 		cmocka_unit_test(poni_reads),
