@@ -19,7 +19,8 @@
 #include "picture/canvas.h"
 #include "picture/rings.h"
 
-#define PANELS_SIDE_MAX 1024	   /**< maximum width and height of a panel in cells */
+/** maximum width and height of a panel in cells: JUNGFRAU 4M with its gaps is scaled by 2 */
+#define PANELS_SIDE_MAX 1100
 #define PANELS_NO_CELL	UINT32_MAX /**< cell of a pixel that is in no panel of the geometry */
 
 /** Dimensions of raster and panels. */

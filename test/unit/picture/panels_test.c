@@ -59,7 +59,7 @@ dot(const struct canvas *c, int x, int y)
 	return (uint32_t)p[0] << 16 | p[1] << 8 | p[2];
 }
 
-/* Each ring's dots are at its radius, in panels that are scaled down by 2. */
+/* Each ring's dots are at its radius. */
 static void
 draws_rings(void **state)
 {
@@ -70,16 +70,16 @@ draws_rings(void **state)
 
 	one_module();
 	assert_int_equal(panels_init(&p, 512, 1024, &g), 0);
-	assert_int_equal(p.by, 2);
-	assert_int_equal(p.width, 515);
-	assert_int_equal(p.height, 257);
+	assert_int_equal(p.by, 1);
+	assert_int_equal(p.width, 1030);
+	assert_int_equal(p.height, 514);
 	cells = calloc(panels_cells(&p), sizeof(*cells));
 	assert_non_null(cells);
 	assert_int_equal(panels_canvas(&p, 1, &c), 0);
 	panels_draw(&p, &c, 0, "", cells);
 	/* only the lower right quarter, which has no labels */
-	for (int y = 151; y < 257; y++) {
-		for (int x = 300; x < 515; x++) {
+	for (int y = 300; y < 514; y++) {
+		for (int x = 560; x < 1030; x++) {
 			double off = INFINITY;
 
 			if (dot(&c, 12 + x, 24 + y) != RING)
@@ -87,8 +87,8 @@ draws_rings(void **state)
 			dots++;
 			for (unsigned int i = 0; i < p.rings.nb; i++)
 				off = fmin(off,
-					fabs(hypot(x + .5 - 257.5, y + .5 - 128.5) -
-						p.rings.radius[i] / 2));
+					fabs(hypot(x + .5 - 515, y + .5 - 257) -
+						p.rings.radius[i]));
 			assert_true(off < 1);
 		}
 	}

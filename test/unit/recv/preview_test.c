@@ -26,7 +26,7 @@ static char dir[64];
  * at its edges.
  */
 static const struct gk_geometry small = {.tiles = 4, .tile_rows = 2, .cols = 16};
-static const struct gk_geometry large = {.tiles = 1025, .tile_rows = 2, .cols = 100};
+static const struct gk_geometry large = {.tiles = 1102, .tile_rows = 2, .cols = 100};
 
 /* An output slot that a test fills pixel by pixel. */
 struct slot {
@@ -258,7 +258,7 @@ placed_pixels(void **state)
 		accumulate_placed(&small, i % 2 == 0 ? GK_VALUE_F32 : GK_VALUE_I16, i / 2 % 2 == 0,
 			i / 2 % 2 != 0 || i / 4 != 0, g);
 	free(g);
-	g = two_panels(2050, 100, 333);
+	g = two_panels(2204, 100, 333);
 	accumulate_placed(&large, GK_VALUE_F32, true, false, g);
 	accumulate_placed(&large, GK_VALUE_I16, false, true, g);
 	/* a geometry of another raster is not used */
