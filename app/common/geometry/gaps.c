@@ -103,8 +103,8 @@ cut_panel(struct geometry *g, const struct geometry *from, uint32_t panel, const
 		memset(piece->name, 0, sizeof(piece->name));
 		if (strlen(p->name) > PIECE_NAME_MAX || p->edge != 0) {
 			snprintf(message, GEOMETRY_MESSAGE_LEN,
-				"panel %.31s: has pixels in gaps between chips, which need a name of "
-				"at most %d bytes and no mask_edge_pixels",
+				"panel %.31s: has pixels in gaps between chips: give it a name of "
+				"at most %d bytes, and no mask_edge_pixels",
 				p->name, PIECE_NAME_MAX);
 			return -EINVAL;
 		}
