@@ -126,6 +126,7 @@ enum {
 	OPTION_PACK = 1000,
 	OPTION_REPLAY,
 	OPTION_LOOP,
+	OPTION_CREDITS,
 	OPTION_HELP,
 	OPTION_VERSION
 };
@@ -442,6 +443,8 @@ print_help(void)
 	printf("  %-24s %s\n", "--replay",
 		"read raw frames and their headers from the Arrow files of RUNs");
 	printf("  %-24s %s\n", "--loop", "transmit until a signal arrives; --frames is ignored");
+	printf("  %-24s %s\n", "--credits",
+		"write: wait until the receiver's ring has room; requires --connect");
 	printf("  %-24s %s\n  %-24s %s\n", "--help", "print this help and exit", "--version",
 		"print the version and exit");
 	printf("\nStream s = module x interfaces + interface. FILE may be a pipe.\n");
@@ -450,7 +453,7 @@ print_help(void)
 int
 detector_options_parse(int argc, char **argv, struct detector_options *options)
 {
-	struct option table[NB_ROWS + 6] = {0};
+	struct option table[NB_ROWS + 7] = {0};
 	int choice, ret;
 
 	for (size_t i = 0; i < NB_ROWS; i++)
@@ -460,6 +463,7 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	table[NB_ROWS + 2] = (struct option){"version", no_argument, NULL, OPTION_VERSION};
 	table[NB_ROWS + 3] = (struct option){"loop", no_argument, NULL, OPTION_LOOP};
 	table[NB_ROWS + 4] = (struct option){"replay", no_argument, NULL, OPTION_REPLAY};
+	table[NB_ROWS + 5] = (struct option){"credits", no_argument, NULL, OPTION_CREDITS};
 
 	detector_options_default(options);
 	options->model.column_modules = 0; /* unless specified: all modules */
@@ -474,6 +478,9 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 			break;
 		case OPTION_LOOP:
 			options->loop = true;
+			break;
+		case OPTION_CREDITS:
+			options->credits = true;
 			break;
 		case OPTION_HELP:
 			print_help();
@@ -596,6 +603,11 @@ check_messages(const struct detector_options *options)
 {
 	const char *name = ingest_transport_names[options->transport];
 
+	if (options->credits && (options->transport != INGEST_WRITE || options->connect == NULL)) {
+		warnx("--credits: found --transport %s%s, expected write and --connect", name,
+			options->connect == NULL ? " without --connect" : "");
+		return -EINVAL;
+	}
 	if (options->transport == INGEST_UDP)
 		return 0;
 	if (options->port_name != NULL) {

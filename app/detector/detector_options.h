@@ -39,6 +39,7 @@ struct detector_options {
 	const char *card_path;	 /**< send, write: card of the receiver; NULL: from its CM */
 	const char *connect;	 /**< send, write: address and port of the receiver's CM */
 	bool reliable;		 /**< RC instead of UC */
+	bool credits;		 /**< write: wait until the receiver's ring has room */
 
 	const char *pcap_path;	      /**< NULL: no such output; likewise for the other paths */
 	const char *truth_path;	      /**< CSV */

@@ -25,6 +25,7 @@
 #include "port/port.h"
 #include "rx/lcores.h"
 #include "rx/messages.h"
+#include "rx/ring.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
 #include "rx/transport.h"
@@ -338,6 +339,8 @@ open_messages(struct pipeline *p)
 		return -rte_errno;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++) {
 		p->rx[i]->messages = p->messages;
+		if (p->messages->ring != NULL)
+			p->rx[i]->frx->use = rx_ring_use(p->messages->ring);
 		p->rx[i]->transport = settings_in_memory(p->settings) ? &rx_memory : &rx_reference;
 	}
 	return 0;

@@ -708,6 +708,7 @@ finish(struct run *r, bool failed)
 	if (!r->began)
 		ledger_read(&r->ledger.before, r->pipeline, NULL);
 	run_ledger_read(&r->ledger, r->writer, &last->ledger);
+	last->ledger.ports[PORT_INCOMPLETE] += last->ledger.unfinished;
 	/* The ledger of a receiver that died stays for the run that continues it. */
 	if (r->began)
 		run_ledger_keep(&r->ledger, r->writer, false);

@@ -12,17 +12,13 @@
 
 #include <gk.h>
 
+#include <rdma_roce.h>
+
 #include "arrow/async_writer.h"
 #include "calib/pedestal.h"
 #include "config/config.h"
 #include "egress/egress.h"
 #include "settings.h"
-
-/**
- * Bytes of a RoCE packet beside its payload that an MTU counts: IPv6, UDP, BTH, RETH, immediate,
- * pad and ICRC, rounded up.
- */
-#define PORT_ROCE_OVERHEAD 128
 
 /** Check names that become part of file names. */
 static bool
@@ -237,7 +233,7 @@ read_port(struct settings *s, struct config *c, const char *section)
 	p->payload = config_choice(c, section, "payload", PAYLOAD_AUTO, payloads);
 	p->descriptors = config_uint(c, section, "descriptors", 4096, 64, 32768);
 	p->mtu = config_uint(c, section, "mtu",
-		s->ingest.transport == INGEST_UDP ? 9000 : s->ingest.mtu + PORT_ROCE_OVERHEAD, 1500,
+		s->ingest.transport == INGEST_UDP ? 9000 : s->ingest.mtu + RDMA_ROCE_OVERHEAD, 1500,
 		65000);
 }
 

@@ -35,6 +35,13 @@ extern "C" {
  */
 uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf **m, uint16_t n);
 
+/**
+ * Bytes of a port's MTU beside the path MTU, the same as those of rdma_rxe: 40 IPv6, 8 UDP, 12 BTH,
+ * 16 RETH, 4 ICRC.
+ */
+#define RDMA_ROCE_OVERHEAD 80
+#define RDMA_ROCE_QPS	   4096 /**< entries of the table of queue pairs, unless `qps=` is set */
+
 /* ---- messages by reference ------------------------------------------------------------------ */
 
 /**

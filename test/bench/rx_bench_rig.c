@@ -15,6 +15,7 @@
 #include "bench_capture.h"
 #include "port/pools.h"
 #include "port/port.h"
+#include "port/steering.h"
 #include "rx/transport.h"
 #include "rx_bench.h"
 

@@ -82,15 +82,15 @@ check_private(const uint8_t *data, size_t size)
 static void
 check_request(const uint8_t *data, size_t size)
 {
-	enum ingest_transport transport;
 	uint8_t again[INGEST_REQUEST_BYTES];
-	uint32_t stream;
+	struct ingest_request request;
 
-	if (ingest_request_decode(&stream, &transport, data, size) < 0)
+	if (ingest_request_decode(&request, data, size) < 0)
 		return;
-	WANT(stream < INGEST_STREAMS_MAX);
-	ingest_request_encode(stream, transport, again);
-	WANT(memcmp(again, data, 12) == 0);
+	WANT(request.stream < INGEST_STREAMS_MAX);
+	WANT(request.credit_address % 8 == 0);
+	ingest_request_encode(&request, again);
+	WANT(memcmp(again, data, sizeof(again)) == 0);
 }
 
 int
@@ -122,7 +122,10 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	ingest_card_to_private(&card, 0, bytes + 1);
 	seed_add("private", bytes, sizeof(bytes));
 	bytes[0] = 2;
-	ingest_request_encode(0, INGEST_WRITE, bytes + 1);
+	ingest_request_encode(&(struct ingest_request){.transport = INGEST_WRITE,
+				      .credit_address = 0x7f0000001000,
+				      .credit_rkey = 0x1234},
+		bytes + 1);
 	seed_add("request", bytes, 1 + INGEST_REQUEST_BYTES);
 	snprintf(path, sizeof(path), "/dev/shm/braggline-card-%d.ini", (int)getpid());
 	return 0;

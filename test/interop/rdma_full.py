@@ -10,6 +10,7 @@ loss       1 to 4 % of all frames lost in both directions: rping compares data, 
 ends       either side is ended in every state; the next client is served normally
 reboot     the guest is powered off during a transfer, and restarted
 store      store_verbs_test.py, with kill -9 in the guest
+ingest     ingest_rxe_test.py: detectors and receivers of RoCE in the guest
 """
 
 import functools
@@ -17,6 +18,7 @@ import os
 import sys
 import time
 
+import ingest_rxe_test
 import store_verbs_test
 from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
 from rdma_test import MTUS
@@ -187,17 +189,21 @@ def run_parts(tool, names):
 
 
 def main():
-    known = [part.__name__ for part in PARTS] + ['store']
+    known = [part.__name__ for part in PARTS] + ['store', 'ingest']
     if len(sys.argv) < 2 or any(name not in known for name in sys.argv[2:]):
         print(__doc__, file=sys.stderr)
         return 2
     build, names, status = sys.argv[1], sys.argv[2:] or known, 0
-    if names != ['store']:
+    if set(names) - {'store', 'ingest'}:
         status = outcome(run_parts, os.path.join(build, 'pmd-ext/rdma/examples/braggline-rdma'), names)
     if 'store' in names and status == 0:
         begin = time.monotonic()
         status = outcome(store_verbs_test.test, build, True)
         print(f'store: {time.monotonic() - begin:.0f} s', flush=True)
+    if 'ingest' in names and status == 0:
+        begin = time.monotonic()
+        status = outcome(ingest_rxe_test.test, build, ingest_rxe_test.KNOWN)
+        print(f'ingest: {time.monotonic() - begin:.0f} s', flush=True)
     return status
 
 

@@ -6,11 +6,13 @@ run over UDP, column by column, without loss and with the same tiles lost.
 usage: roce_ingest_test.py BUILD-DIR [CASE]...
 """
 
+import concurrent.futures
 import configparser
 import csv
 import io
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -47,6 +49,7 @@ def receive(where, name, packets, settings, replay='', device='net_replay0', log
         'frames.backpressure': 'wait', 'frames.stream_timeout_ms': 3000,
         'frames.incomplete': 'keep', 'output.directory': f'{where}/{name}',
         'output.preview': 'off', 'output.frames_interval': 64, 'output.images_interval': 8,
+        'output.batch_ms': 60000,
         'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
         'port 0.device': device, **settings}
     for gain in range(3):
@@ -98,15 +101,17 @@ def simulate(where, *options):
     return roce_capture.read_pcap(f'{where}/in.pcap')
 
 
-def same(where, one, other):
+def same(where, one, other, frames=FRAMES):
     a, b = rows(where, one), rows(where, other)
-    want(len(a) == FRAMES, len(a), 'rows')
+    want(len(a) == frames, len(a), 'rows')
     for x, y in zip(a, b):
         want(x == y, one, x, '\n', other, y)
     want(len(a) == len(b), len(a), len(b))
-    want(list(bodies(where, one)) == list(bodies(where, other)), 'images differ')
+    images = [list(bodies(where, name)) for name in (one, other)]
+    want(images[0] == images[1], 'images of', one, 'and', other, 'differ:',
+         [[len(body) for body in bodies] for bodies in images])
     hits = sum(row['verdict'] == '1' for row in a)
-    want(0 < hits < FRAMES, hits, 'hits')
+    want(0 < hits < frames, hits, 'hits')
 
 
 def place_of(p):
@@ -127,13 +132,39 @@ def equal_to_udp(where):
 
 
 @case
+def capture_in_loops(where):
+    """A capture of three frames is received five times. Its numbers continue, and all packets are
+    good: the receiver checks PSNs, addresses and the ICRC."""
+    udp = simulate(where, '--frames', '3')
+    frames = {'run.frames': 15}
+    receive(where, 'udp', udp, frames, ',loops=5,rewrite=42:8:le:3')
+    card = roce_capture.Card('write', STREAMS, TILES)
+    ring = f':{card.slots}:{card.slot_bytes}'
+    for name, transport, payload, more in (('send', 'send', 'reference', ''),
+                                           ('write', 'write', 'reference', ring),
+                                           ('copies', 'write', 'memory', ring)):
+        ledger, out = receive_roce(where, name, udp, transport, None,
+                                   {**frames, 'port 0.payload': payload},
+                                   f',loops=5,roce=3{more}')
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == 5 * len(udp), ledger, out)
+        want(ledger['p_events'] == 15 * STREAMS, ledger)
+        want(sum(drops(where, name).values()) == 0, drops(where, name))
+        same(where, 'udp', name, 15)
+
+
+@case
 def two_rx_roles(where):
-    """A poll group receives all packets, and forwards those of the other one's queue pairs."""
+    """Flow rules distribute packets to two RX roles, by their source or by RSS. A poll group that
+    receives packets of the other one's queue pairs forwards them."""
     udp = simulate(where)
     receive(where, 'udp', udp, {})
-    ledger, out = receive_roce(where, 'write', udp, 'write', settings={'lcores.rx_lcores': 2})
-    want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
-    same(where, 'udp', 'write')
+    for name, transport, source in (('rss', 'write', 'auto'),
+                                    ('source', 'send', '10.1.1.1-10.1.1.4')):
+        ledger, out = receive_roce(where, name, udp, transport, log='braggline.port:info', settings={
+            'lcores.rx_lcores': 2, 'detector.source': source})
+        want('2 queues, single segment, flow rules' in out, out)
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+        same(where, 'udp', name)
 
 
 @case
@@ -146,6 +177,9 @@ def equal_to_udp_with_loss(where):
         for packet in udp:
             if draw.random() < 0.02:
                 lost[place_of(packet[2])] = draw.choice(('first', 'middle', 'last'))
+        # nothing follows the last message of a stream
+        lost[STREAMS - 1, FRAMES, TILES - 1] = 'last'
+        events.add((STREAMS - 1, FRAMES))
         for frame in range(1, FRAMES + 1):
             events |= {(s, frame) for s in range(STREAMS) if draw.random() < 0.1}
 
@@ -159,6 +193,8 @@ def equal_to_udp_with_loss(where):
         want(ledger['balanced'] == 1, ledger, out)
         want(ledger['p_placed'] == len(udp) - len(lost), ledger, len(lost))
         want(ledger['p_events'] == FRAMES * STREAMS - len(events), ledger)
+        # the packets that came of a message, also of the last one of the run
+        want(drops(where, transport)['incomplete_message'] == 2 * len(lost), ledger, len(lost))
         same(where, f'udp-{transport}', transport)
 
 
@@ -223,13 +259,34 @@ def strangers_place_nothing(where):
                  name, ledger, ports)
 
 
-def live(where, name, transport, settings, *options):
-    """braggline-detector sends to braggline-recv over a memif. @return ledger, report, outputs"""
-    socket, card = f'{where}/{name}.sock', f'{where}/{name}.card'
+def live(where, name, transport, settings, *options, ports=1):
+    """braggline-detector sends to braggline-recv over a memif. With two ports, each has the stream
+    of one module, and a detector of its own. @return ledger, report of the first one, outputs"""
+    card = f'{where}/{name}.card'
 
-    def memif(role):
-        return ('--vdev', f'net_memif0,role={role},socket={socket},socket-abstract=no,bsize=8192,'
-                'rsize=12')
+    def memif(role, port, device=0):
+        return ('--vdev', f'net_memif{device},role={role},socket={where}/{name}{port}.sock,'
+                f'id={port},socket-abstract=no,bsize=8192,rsize=12')
+
+    def detector(port):
+        own = options
+        if ports > 1:
+            # the other module is silent: its stream has no place on this port
+            with open(card, encoding='utf-8') as file:
+                text = re.sub(r'ip = .*', f'ip = 10.{port + 1}.2.1', file.read())
+            with open(f'{card}{port}', 'w', encoding='utf-8') as file:
+                file.write(text)
+            own = ('--card', f'{card}{port}', '--interfaces', '1', '--fault',
+                   f'stall={1 - port}:1:{FRAMES}', *options)
+        elif not options or options[0] not in ('--card', '--connect'):
+            own = ('--card', card, *options)
+        return [f'{BUILD}/app/detector/braggline-detector', '--no-huge', '-m', '256', '--no-pci',
+                '--no-shconf', '--no-telemetry', '--lcores', FLOAT, *memif('client', port), '--',
+                '--modules', str(MODULES), '--interfaces', str(INTERFACES), '--frames',
+                str(FRAMES), '--hit-fraction', '0.3', '--dark-every', '7', '--distinct',
+                str(FRAMES), '--transport', transport, '--device',
+                f'roce:port=net_memif0,ip=10.{port + 1}.1.1/16,mtu=4096', '--report',
+                f'{where}/{name}{port}.ini', *own]
 
     settings = {
         'detector.modules': MODULES, 'detector.interfaces': INTERFACES, 'run.name': 'run',
@@ -237,29 +294,27 @@ def live(where, name, transport, settings, *options):
         'frames.stream_timeout_ms': 3000, 'frames.backpressure': 'wait',
         'output.directory': f'{where}/{name}', 'output.preview': 'off',
         'output.frames_interval': 64, 'output.images_interval': 8,
+        'output.batch_ms': 60000,
         'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
-        'detector.transport': transport, 'ingest.card': card,
-        'port 0.device': 'roce:port=net_memif0,ip=10.1.2.1/16', **settings}
+        'detector.transport': transport, 'ingest.card': card, **settings}
+    for port in range(ports):
+        settings[f'port {port}.device'] = f'roce:port=net_memif{port},ip=10.{port + 1}.2.1/16'
+        if ports > 1:
+            settings[f'port {port}.streams'] = port
     for gain in range(3):
         settings[f'calibration.pedestal_g{gain}'] = f'{where}/pedestal_g{gain}_m%d.bin'
     command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
                '--no-shconf', '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0',
-               *memif('server'), '--', '--quiet']
+               *(word for port in range(ports) for word in memif('server', port, port)), '--',
+               '--quiet']
     for key, value in settings.items():
         command += ['--set', f'{key}={value}']
     receiver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)
     try:
         wait('the card', lambda: os.path.exists(card) or receiver.poll() is not None)
-        if not options or options[0] not in ('--card', '--connect'):
-            options = ('--card', card, *options)
-        sent = run(f'{BUILD}/app/detector/braggline-detector', '--no-huge', '-m', '256',
-                   '--no-pci', '--no-shconf', '--no-telemetry', '--lcores', FLOAT,
-                   *memif('client'), '--', '--modules', str(MODULES), '--interfaces',
-                   str(INTERFACES), '--frames', str(FRAMES), '--hit-fraction', '0.3',
-                   '--dark-every', '7', '--distinct', str(FRAMES), '--transport', transport,
-                   '--device', 'roce:port=net_memif0,ip=10.1.1.1/16,mtu=4096', '--report',
-                   f'{where}/{name}.ini', *options)
+        with concurrent.futures.ThreadPoolExecutor(ports) as pool:
+            sent = list(pool.map(lambda port: run(*detector(port)), range(ports)))
         out, _ = receiver.communicate(timeout=100)
     finally:
         if receiver.poll() is None:
@@ -268,7 +323,7 @@ def live(where, name, transport, settings, *options):
     want(receiver.returncode == 0, receiver.returncode, out, sent)
     ledger, report = configparser.ConfigParser(), configparser.ConfigParser()
     ledger.read(f'{where}/{name}/run_ledger.ini')
-    report.read(f'{where}/{name}.ini')
+    report.read(f'{where}/{name}0.ini')
     return ({**{k: int(v) for k, v in ledger['frames'].items()},
              **{f'p_{k}': int(v) for k, v in ledger['packets'].items()}},
             {f'{section}_{k}': v for section in report.sections()
@@ -292,6 +347,21 @@ def live_equals_udp(where):
         same(where, 'udp', name)
 
 
+@case
+def two_ports(where):
+    """The streams come through two ports to two RX roles: the files are those of one port."""
+    udp = simulate(where, '--interfaces', '1')
+    receive(where, 'udp', udp, {'detector.interfaces': 1})
+    both = {'detector.interfaces': 1, 'lcores.rx_lcores': 2, 'frames.stream_timeout_ms': 20000}
+    for name, transport, settings in (('memory', 'write', {'ingest.delivery': 'memory'}),
+                                      ('send', 'send', {})):
+        ledger, _, out = live(where, name, transport, {**both, **settings}, '--rate', '2000',
+                              ports=2)
+        want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), name, ledger, out)
+        want(ledger['p_events'] == FRAMES * MODULES and ledger['p_handoff'] == 0, name, ledger)
+        same(where, 'udp', name)
+
+
 FAULTS = [option for fault in ('drop=FIRST:0.01', 'drop=MIDDLE:0.01', 'drop=LAST:0.01',
                                'event-loss=0.05') for option in ('--fault', fault)]
 
@@ -312,7 +382,7 @@ def memory_equals_reference(where):
     want(other['balanced'] == 1, other, out)
     want(int(report['faults_drop_first']) > 0 and int(report['faults_drop_event']) > 0, report)
     a, b = rows(where, 'lossy'), rows(where, 'memory-lossy')
-    want(len(a) == len(b) == FRAMES, len(a), len(b))
+    want(len(a) == len(b) == FRAMES, len(a), len(b), one, other, out)
     # without the event of its last frame a stream seems not to have sent it
     for x, y in zip(a[:-1], b[:-1]):
         want(x == y, 'by reference', x, '\nin memory', y)
@@ -320,4 +390,24 @@ def memory_equals_reference(where):
     want(partial > FRAMES // 2, partial)
 
 
-sys.exit(run_cases(sys.argv[2:]))
+@case
+def credits_stop_the_detector(where):
+    """A detector that is faster than the gangs overwrites frames in use, unless it listens to
+    credits: then nothing is lost."""
+    udp = simulate(where, '--rows', '64', '--rate', '100000')
+    receive(where, 'udp', udp, {'detector.rows': 64})
+    memory = {'ingest.delivery': 'memory', 'ingest.service': 4792, 'ingest.slots': 4,
+              'frames.slots': 3, 'frames.max_skew_frames': 2, 'detector.rows': 64}
+    connect = ('--connect', '10.1.2.1:4792', '--rate', '100000', '--rows', '64')
+    ledger, report, out = live(where, 'fast', 'write', memory, *connect)
+    want(ledger['balanced'] == 1, ledger, out)
+    want(ledger['p_overrun'] > 0 and ledger['p_credits'] == 0, ledger, report)
+    ledger, report, out = live(where, 'credits', 'write', memory, *connect, '--credits')
+    want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), ledger, out)
+    want(ledger['p_overrun'] == 0 and ledger['p_credits'] > FRAMES // 2 * STREAMS, ledger)
+    want(int(report['port_credit_waits']) > 0, report)
+    same(where, 'udp', 'credits')
+
+
+if __name__ == '__main__':
+    sys.exit(run_cases(sys.argv[2:]))

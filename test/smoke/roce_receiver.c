@@ -154,20 +154,20 @@ take_cm(struct receiver *r)
 	const uint16_t n = rdma_poll_cm(r->dev, e, 8);
 	uint8_t data[INGEST_PRIVATE_BYTES];
 	const struct rdma_conn_attr attr = {.private_data = data, .private_len = sizeof(data)};
-	enum ingest_transport transport;
+	struct ingest_request request;
 	uint32_t stream;
 
 	for (uint16_t i = 0; i < n; i++) {
 		r->down += e[i].type == RDMA_EVENT_DISCONNECTED;
 		if (e[i].type != RDMA_EVENT_CONNECT_REQUEST)
 			continue;
-		if (ingest_request_decode(
-			    &stream, &transport, e[i].private_data, e[i].private_len) != 0 ||
-			transport != r->card.transport || stream >= r->card.streams ||
-			r->conn[stream] != NULL) {
+		if (ingest_request_decode(&request, e[i].private_data, e[i].private_len) != 0 ||
+			request.transport != r->card.transport ||
+			request.stream >= r->card.streams || r->conn[request.stream] != NULL) {
 			rdma_conn_reject(e[i].conn, NULL, 0);
 			continue;
 		}
+		stream = request.stream;
 		ingest_card_to_private(&r->card, stream, data);
 		if (rdma_conn_accept(e[i].conn, r->qp[stream], &attr) != 0)
 			errx(1, "accept");

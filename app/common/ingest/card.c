@@ -594,7 +594,8 @@ struct private_request {
 	uint16_t version;
 	uint16_t transport;
 	uint32_t stream;
-	uint32_t zero;
+	uint32_t credit_rkey;
+	uint64_t credit_address;
 };
 static_assert(sizeof(struct private_request) == INGEST_REQUEST_BYTES, "layout of a request");
 
@@ -657,33 +658,42 @@ ingest_card_from_private(
 }
 
 void
-ingest_request_encode(
-	uint32_t stream, enum ingest_transport transport, uint8_t out[INGEST_REQUEST_BYTES])
+ingest_request_encode(const struct ingest_request *request, uint8_t out[INGEST_REQUEST_BYTES])
 {
 	const struct private_request p = {
 		.magic = htobe32(MAGIC_REQUEST),
 		.version = htobe16(INGEST_VERSION),
-		.transport = htobe16((uint16_t)transport),
-		.stream = htobe32(stream),
+		.transport = htobe16((uint16_t)request->transport),
+		.stream = htobe32(request->stream),
+		.credit_rkey = htobe32(request->credit_rkey),
+		.credit_address = htobe64(request->credit_address),
 	};
 
 	memcpy(out, &p, sizeof(p));
 }
 
 int
-ingest_request_decode(
-	uint32_t *stream, enum ingest_transport *transport, const uint8_t *data, size_t length)
+ingest_request_decode(struct ingest_request *request, const uint8_t *data, size_t length)
 {
 	struct private_request p;
+	uint16_t transport;
+	uint64_t credit;
 
 	if (length < sizeof(p))
 		return -EINVAL;
 	memcpy(&p, data, sizeof(p));
+	transport = be16toh(p.transport);
+	credit = be64toh(p.credit_address);
 	if (be32toh(p.magic) != MAGIC_REQUEST || be16toh(p.version) != INGEST_VERSION ||
 		be32toh(p.stream) >= INGEST_STREAMS_MAX ||
-		(be16toh(p.transport) != INGEST_SEND && be16toh(p.transport) != INGEST_WRITE))
+		(transport != INGEST_SEND && transport != INGEST_WRITE))
 		return -EINVAL;
-	*stream = be32toh(p.stream);
-	*transport = (enum ingest_transport)be16toh(p.transport);
+	if (credit % sizeof(credit) != 0 || (credit != 0 && transport != INGEST_WRITE) ||
+		(credit == 0 && p.credit_rkey != 0))
+		return -EINVAL;
+	*request = (struct ingest_request){.stream = be32toh(p.stream),
+		.transport = (enum ingest_transport)transport,
+		.credit_address = credit,
+		.credit_rkey = be32toh(p.credit_rkey)};
 	return 0;
 }

@@ -155,14 +155,26 @@ void ingest_card_to_private(
 int ingest_card_from_private(
 	struct ingest_card *card, uint32_t stream, const uint8_t *data, size_t length);
 
-/** Private data of a REQ: which stream the queue pair is for. */
-#define INGEST_REQUEST_BYTES 16
+/** Private data of a REQ, which is at most 56 bytes. */
+#define INGEST_REQUEST_BYTES 24
 
-void ingest_request_encode(
-	uint32_t stream, enum ingest_transport transport, uint8_t out[INGEST_REQUEST_BYTES]);
+/** What a detector says of a queue pair. */
+struct ingest_request {
+	uint32_t stream;
+	enum ingest_transport transport;
+	/**
+	 * Write: address and key of the stream's credit, in the detector's memory; address 0: none.
+	 * The credit is a word of 8 bytes, little-endian, that the receiver writes: all slots of
+	 * frames below it are free. Before the first frame of a connection, any value says that the
+	 * whole ring is free.
+	 */
+	uint64_t credit_address;
+	uint32_t credit_rkey;
+};
+
+void ingest_request_encode(const struct ingest_request *request, uint8_t out[INGEST_REQUEST_BYTES]);
 
 /** @return 0; -EINVAL: no such request */
-int ingest_request_decode(
-	uint32_t *stream, enum ingest_transport *transport, const uint8_t *data, size_t length);
+int ingest_request_decode(struct ingest_request *request, const uint8_t *data, size_t length);
 
 #endif /* INGEST_CARD_H */

@@ -43,9 +43,11 @@ detector_report_write(const struct detector_report *report, struct output_file *
 		per_second(report->sent, report->seconds),
 		per_second(report->bytes, report->seconds) * 8e-9);
 	PUT("late_frames = %llu\nlate_max_us = %.1f\nlate_mean_us = %.1f\nfull = %llu\n"
-	    "waited_us = %.1f\nport_packets = %llu\nport_errors = %llu\n",
+	    "waited_us = %.1f\ncredit_waits = %llu\ncredit_waited_us = %.1f\n"
+	    "events_again = %llu\nport_packets = %llu\nport_errors = %llu\n",
 		(llu)report->late_frames, report->late_max * 1e6, report->late_mean * 1e6,
-		(llu)report->full, report->waited * 1e6, (llu)report->port_packets,
+		(llu)report->full, report->waited * 1e6, (llu)report->credit_waits,
+		report->credit_waited * 1e6, (llu)report->events_again, (llu)report->port_packets,
 		(llu)report->port_errors);
 #undef PUT
 	return output_file_write(file, text, length);
@@ -68,6 +70,12 @@ detector_report_print(const struct detector_report *report)
 		"average %.0f us; waited %.3f s for the port; %llu port errors\n",
 		(llu)report->late_frames, report->late_max * 1e6, report->late_mean * 1e6,
 		report->waited, (llu)report->port_errors);
+	if (report->credit_waits != 0)
+		fprintf(stderr,
+			"braggline-detector: waited %llu times, %.3f s, for credits; sent %llu "
+			"events again\n",
+			(llu)report->credit_waits, report->credit_waited,
+			(llu)report->events_again);
 	for (int kind = 0; kind < FAULT_KINDS; kind++)
 		faults += report->fault[kind];
 	if (faults == 0)

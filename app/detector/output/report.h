@@ -29,6 +29,9 @@ struct detector_report {
 	double late_max, late_mean; /**< over all frames, seconds */
 	uint64_t full;		    /**< bursts that the port accepted only partly */
 	double waited;		    /**< time spent waiting for room in the port, seconds */
+	uint64_t credit_waits;	    /**< times that the receiver's ring had no room */
+	double credit_waited;	    /**< time spent waiting for room in it, seconds */
+	uint64_t events_again;	    /**< events sent again meanwhile */
 	uint64_t port_packets;	    /**< the port's own counters */
 	uint64_t port_errors;
 };

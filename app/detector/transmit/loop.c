@@ -111,5 +111,6 @@ transmit_loop_run(void *argument)
 	report->late_mean =
 		report->frames > 0 ? (double)loop->late_sum / hz / (double)report->frames : 0.0;
 	report->waited = (double)loop->waited / hz;
+	report->credit_waited = (double)loop->credit_waited / hz;
 	return 0;
 }

@@ -66,7 +66,9 @@ struct transmit_loop {
 	struct jungfrau_frame_header *kept; /* indexed by pulse modulo nb_kept */
 	uint32_t nb_kept;
 	bool given_up;			     /* the port accepted no packet for too long */
+	bool no_credit;			     /* ... the receiver gave no credit for too long */
 	uint64_t late_sum, late_max, waited; /* cycles */
+	uint64_t credit_waited;		     /* cycles */
 };
 
 /** Wait until a time, or for a stop. */

@@ -10,6 +10,9 @@
 /* Messages that are posted before the device is polled. */
 #define POST_BURST 32
 
+/* Time of waiting for a credit after which the last event is sent again: it may be lost. */
+#define EVENT_AGAIN_MS 100
+
 static int
 messages_init(struct transmit_loop *loop)
 {
@@ -57,6 +60,37 @@ wait_room(struct transmit_loop *loop, uint32_t stream)
 	return ends;
 }
 
+/* Wait until the receiver's ring has room for a frame. @return false: the run ends */
+static bool
+wait_credit(struct transmit_loop *loop, uint32_t stream, uint64_t pulse, uint64_t number)
+{
+	const uint64_t since = rte_rdtsc();
+	const uint64_t again = rte_get_tsc_hz() / 1000 * EVENT_AGAIN_MS;
+	uint64_t due = since + again;
+
+	if (likely(transmit_streams_credit(loop->streams, stream, pulse, number)))
+		return true;
+	loop->report->credit_waits++;
+	do {
+		transmit_streams_poll(loop->streams);
+		if (transmit_streams_failed(loop->streams)) {
+			loop->given_up = true;
+			return false;
+		}
+		if ((int64_t)(rte_rdtsc() - due) >= 0 &&
+			transmit_streams_event_again(loop->streams, stream)) {
+			loop->report->events_again++;
+			due += again;
+		}
+		if (!transmit_loop_keep_trying(loop, since)) {
+			loop->no_credit = true;
+			return false;
+		}
+	} while (!transmit_streams_credit(loop->streams, stream, pulse, number));
+	loop->credit_waited += rte_rdtsc() - since;
+	return true;
+}
+
 static void
 post(struct transmit_loop *loop, const struct wire_packet *packet)
 {
@@ -75,8 +109,11 @@ post(struct transmit_loop *loop, const struct wire_packet *packet)
 		.dropped =
 			message_is_lost(packet) ? TRANSMIT_DROP_ALL : message_dropped(packet, card),
 	};
-	struct message_ends *ends = wait_room(loop, stream);
+	struct message_ends *ends;
 
+	if (!wait_credit(loop, stream, packet->pulse, header->number))
+		return;
+	ends = wait_room(loop, stream);
 	if (ends == NULL)
 		return;
 	message_make_ends(wire, header, packet, ends);
@@ -114,7 +151,8 @@ messages_end_frame(struct transmit_loop *loop, uint64_t pulse)
 			.dropped = fault == FAULT_KINDS ? TRANSMIT_DROP_NONE : TRANSMIT_DROP_ALL,
 		};
 
-		if (fault == FAULT_STALL || wait_room(loop, s) == NULL)
+		if (fault == FAULT_STALL || !wait_credit(loop, s, pulse, number) ||
+			wait_room(loop, s) == NULL)
 			continue;
 		loop->report->bytes += transmit_streams_post(loop->streams, &event);
 		loop->report->events += fault == FAULT_KINDS;

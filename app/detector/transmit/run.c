@@ -180,6 +180,11 @@ finish(struct transmit *run)
 	detector_report_print(&run->report);
 	if (run->loop.given_up && run->streams != NULL && transmit_streams_failed(run->streams))
 		warnx("aborted, messages of the last frames are missing");
+	else if (run->loop.no_credit)
+		warnx("the receiver at %s gave no credit for %u s; aborted, messages of the last "
+		      "frames are missing",
+			run->options->connect,
+			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
 	else if (run->loop.given_up)
 		warnx("%s %s accepted no packet for %u s; aborted, packets of the last frames "
 		      "are missing",

@@ -13,6 +13,7 @@
 #include <rte_malloc.h>
 
 #include "rdma.h"
+#include "transmit/credits.h"
 #include "transmit/packet_loss.h"
 #include "wire/messages.h"
 
@@ -52,6 +53,7 @@ struct stream {
 	uint64_t posted;	   /* requests */
 	uint64_t completed;	   /* requests */
 	uint64_t packets;	   /* RoCE packets of the posted requests */
+	struct transmit_credit credit;
 };
 
 struct transmit_streams {
@@ -64,7 +66,9 @@ struct transmit_streams {
 	struct rdma_cq *cq;
 	struct rdma_mr *ends_mr;
 	struct message_ends *ends;
-	struct rdma_mr **frame; /* by index of the frame */
+	struct rdma_mr *credits_mr; /* --credits */
+	uint64_t *credits;	    /* [nb_streams] words that the receiver writes */
+	struct rdma_mr **frame;	    /* by index of the frame */
 	uint32_t nb_frames;
 	uint32_t nb_streams;
 	uint32_t mtu; /* of all queue pairs, bytes; 0: not all are connected */
@@ -184,6 +188,25 @@ create_queue_pairs(struct transmit_streams *s)
 }
 
 static int
+create_credits(struct transmit_streams *s)
+{
+	struct rdma_mr_attr attr = {.length = s->nb_streams * sizeof(*s->credits),
+		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.gpu = -1};
+
+	s->credits = rte_malloc("detector_credits", attr.length, RTE_CACHE_LINE_SIZE);
+	if (s->credits == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->nb_streams; i++) {
+		s->credits[i] = TRANSMIT_CREDIT_NONE;
+		s->stream[i].credit.word = &s->credits[i];
+	}
+	attr.addr = s->credits;
+	s->credits_mr = rdma_mr_reg(s->pd, &attr);
+	return s->credits_mr != NULL ? 0 : failed(s, "register credits");
+}
+
+static int
 open_device(struct transmit_streams *s)
 {
 	const size_t bytes = (size_t)s->nb_streams * DEPTH * sizeof(*s->ends);
@@ -212,6 +235,12 @@ open_device(struct transmit_streams *s)
 		s->pd, &(struct rdma_mr_attr){.addr = s->ends, .length = bytes, .gpu = -1});
 	if (s->ends_mr == NULL)
 		return failed(s, "register leaders and trailers");
+	if (s->options->credits) {
+		const int ret = create_credits(s);
+
+		if (ret != 0)
+			return ret;
+	}
 	return create_queue_pairs(s);
 }
 
@@ -351,11 +380,16 @@ take_part(struct transmit_streams *s, uint32_t i)
 static int
 request(struct transmit_streams *s, uint32_t i)
 {
+	struct ingest_request request = {.stream = i, .transport = s->options->transport};
 	uint8_t data[INGEST_REQUEST_BYTES];
 	const struct rdma_conn_attr attr = {
 		.private_data = data, .private_len = sizeof(data), .context = &s->stream[i]};
 
-	ingest_request_encode(i, s->options->transport, data);
+	if (s->credits != NULL) {
+		request.credit_address = (uintptr_t)&s->credits[i];
+		request.credit_rkey = rdma_mr_rkey(s->credits_mr);
+	}
+	ingest_request_encode(&request, data);
 	s->stream[i].state = STREAM_CONNECTING;
 	s->stream[i].conn =
 		rdma_conn_connect(s->stream[i].qp, (const struct sockaddr *)&s->to, &attr);
@@ -409,6 +443,7 @@ connect_by_cm(
 		packet_loss_stream(s->loss, i, &s->to, stream->remote_qpn);
 	ret = take_part(s, i);
 	s->card.mtu = info.mtu; /* as the two ends have agreed */
+	stream->credit.slots = s->card.slots;
 	return ret;
 }
 
@@ -558,6 +593,27 @@ transmit_streams_packets(const struct transmit_streams *s)
 
 /* ---- post ----------------------------------------------------------------------------------- */
 
+bool
+transmit_streams_credit(
+	struct transmit_streams *s, uint32_t stream, uint64_t pulse, uint64_t number)
+{
+	return transmit_credit_take(&s->stream[stream].credit, pulse, number);
+}
+
+bool
+transmit_streams_event_again(struct transmit_streams *s, uint32_t stream)
+{
+	const struct transmit_credit *credit = &s->stream[stream].credit;
+	const struct transmit_message event = {.stream = stream,
+		.immediate = ingest_immediate(stream, credit->next - 1),
+		.dropped = TRANSMIT_DROP_NONE};
+
+	if (credit->pulse == 0 || transmit_streams_ends(s, stream) == NULL)
+		return false;
+	transmit_streams_post(s, &event);
+	return true;
+}
+
 struct message_ends *
 transmit_streams_ends(struct transmit_streams *s, uint32_t stream)
 {
@@ -695,6 +751,7 @@ destroy_objects(struct transmit_streams *s)
 	for (uint32_t i = 0; i < s->nb_frames; i++)
 		deregister(s, s->frame[i]);
 	deregister(s, s->ends_mr);
+	deregister(s, s->credits_mr);
 	if (s->cq != NULL)
 		rdma_cq_destroy(s->cq);
 	if (s->pd != NULL)
@@ -716,6 +773,7 @@ transmit_streams_close(struct transmit_streams *s)
 		rdma_dev_close(s->dev);
 	}
 	rte_free(s->ends);
+	rte_free(s->credits);
 	free(s->frame);
 	free(s);
 }

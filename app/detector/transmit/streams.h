@@ -56,6 +56,19 @@ bool transmit_streams_poll(struct transmit_streams *streams);
 /** Whether a queue pair or the device has failed; why is reported by the poll that found it. */
 bool transmit_streams_failed(const struct transmit_streams *streams);
 
+/**
+ * Begin a frame of a stream, or continue one.
+ * @return false: with --credits, the receiver's ring has no room for it yet
+ */
+bool transmit_streams_credit(
+	struct transmit_streams *streams, uint32_t stream, uint64_t pulse, uint64_t number);
+
+/**
+ * Send the event of the last frame of a stream again, because it may be lost.
+ * @return false: there is none, or the send queue is full
+ */
+bool transmit_streams_event_again(struct transmit_streams *streams, uint32_t stream);
+
 /** Memory for the ends of the next message of a stream. @return NULL: its send queue is full */
 struct message_ends *transmit_streams_ends(struct transmit_streams *streams, uint32_t stream);
 

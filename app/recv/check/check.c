@@ -18,6 +18,7 @@
 #include "check/cpu.h"
 #include "check/egress.h"
 #include "check/host.h"
+#include "check/ingest.h"
 #include "check/memory.h"
 #include "check/port.h"
 #include "check/storage.h"
@@ -230,6 +231,8 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 		check_port(c, s, &ports[i]);
 	}
 	check_udp_ports(c, s);
+	check_queue_pairs(c, s);
+	check_card(c, s);
 	check_close_egress(&egress);
 
 	check_gpu(c, s, &gpu, &need);
@@ -239,6 +242,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 
 	check_heap(c, &heap, &need);
 	check_huge_pages(c, &heap, &need);
+	check_rings(c, s, &heap, &need);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	check_locked_memory(c, &locked, &need, &gpu, ports, s->nb_ports);
 	check_iova(c, rte_eal_iova_mode() == RTE_IOVA_VA, ports, s->nb_ports);

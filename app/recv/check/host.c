@@ -231,7 +231,12 @@ check_locked_memory(struct check *c, const struct rlimit *limit, const struct ch
 	char have[16], want[16];
 
 	const bool heap = count_real(ports, nb_ports) != 0 || (gpu->present && !gpu->is_virtual);
-	const uint64_t pinned = (heap ? need->heap : 0) + need->journal;
+	uint64_t pinned = (heap ? need->heap : 0) + need->journal;
+	bool adapter = false;
+
+	for (uint32_t i = 0; i < nb_ports; i++)
+		adapter |= ports[i].settings->adapter;
+	pinned += adapter ? need->rings : 0;
 
 	check_print_bytes(limit->rlim_cur, have);
 	check_print_bytes(pinned, want);

@@ -24,6 +24,8 @@
 #include "port/gang_memory.h"
 #include "port/placement.h"
 #include "port/pools.h"
+#include "rx/messages.h"
+#include "rx/ring.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
 #include "settings.h"
@@ -165,6 +167,13 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	for (uint32_t i = 0; i < s->nb_ports; i++)
 		if (!s->ports[i].adapter)
 			need_port(need, s, gpu, &ports[i]);
+	if (settings_in_memory(s)) {
+		struct ingest_card card = {0};
+
+		rx_messages_describe(&card, s);
+		need->rings = d->streams * rx_ring_bytes(&card);
+		need_piece(need, "rings", d->streams * rx_ring_heap(&card));
+	}
 }
 
 void
@@ -308,6 +317,33 @@ read_huge_sizes(const struct check *c, const char *directory, struct huge_size *
 	return n;
 }
 
+/** Read the huge pages of a node, or of the machine. @param directory  out: where they are */
+static uint32_t
+find_huge_sizes(
+	const struct check *c, int node, char directory[128], struct huge_size *sizes, uint32_t max)
+{
+	uint32_t n;
+
+	snprintf(directory, 128, "/sys/devices/system/node/node%d/hugepages", node);
+	n = read_huge_sizes(c, directory, sizes, max);
+	if (n > 0)
+		return n;
+	rte_strscpy(directory, "/sys/kernel/mm/hugepages", 128);
+	return read_huge_sizes(c, directory, sizes, max);
+}
+
+uint64_t
+check_free_huge_pages(const struct check *c, int node)
+{
+	struct huge_size sizes[8];
+	char directory[128];
+	uint64_t bytes = 0;
+
+	for (uint32_t n = find_huge_sizes(c, node, directory, sizes, RTE_DIM(sizes)); n-- > 0;)
+		bytes += sizes[n].free * sizes[n].bytes;
+	return bytes;
+}
+
 void
 check_huge_pages(struct check *c, const struct check_heap *heap, const struct check_need *need)
 {
@@ -321,13 +357,7 @@ check_huge_pages(struct check *c, const struct check_heap *heap, const struct ch
 		check_add(c, CHECK_NA, "huge pages", "EAL runs with --no-huge");
 		return;
 	}
-	snprintf(directory, sizeof(directory), "/sys/devices/system/node/node%d/hugepages",
-		heap->node);
-	n = read_huge_sizes(c, directory, sizes, RTE_DIM(sizes));
-	if (n == 0) {
-		rte_strscpy(directory, "/sys/kernel/mm/hugepages", sizeof(directory));
-		n = read_huge_sizes(c, directory, sizes, RTE_DIM(sizes));
-	}
+	n = find_huge_sizes(c, heap->node, directory, sizes, RTE_DIM(sizes));
 	for (uint32_t i = 0; i < n; i++) {
 		have += sizes[i].free * sizes[i].bytes;
 		if (at < sizeof(text))

@@ -40,6 +40,7 @@ struct check_need {
 	uint64_t largest; /**< largest single allocation */
 	const char *largest_name;
 	uint64_t device;  /**< bytes of GPU memory */
+	uint64_t rings;	  /**< bytes of the rings of RoCE streams; not EAL memory */
 	uint64_t journal; /**< journal bytes that an [egress] adapter locks; not EAL memory */
 };
 
@@ -71,6 +72,9 @@ void check_way(struct check *c, const struct settings *s, const struct placement
 
 /** Check that EAL has enough free memory, in total and for the largest piece. */
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
+
+/** Return the bytes of free huge pages of a node, of all sizes. */
+uint64_t check_free_huge_pages(const struct check *c, int node);
 
 /** Check that the free huge pages of the heap's node, of all sizes, are enough for the run. */
 void check_huge_pages(

@@ -14,11 +14,14 @@
 #include <rte_lcore.h>
 #include <rte_string_fns.h>
 
+#include <rdma_roce.h>
+
 #include "check/check.h"
 #include "check/memory.h"
 #include "check/port.h"
 #include "port/pools.h"
 #include "port/port.h"
+#include "port/steering.h"
 #include "settings.h"
 
 /** Time in 0.1 s that a link may need to come up after the cable is plugged in. */
@@ -44,15 +47,12 @@ check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 		!p->reference;
 }
 
-/** What the RoCE device requires of the port beside the path MTU: IPv6, UDP, all headers, ICRC. */
-#define ROCE_OVERHEAD 80
-
 /** Return the size of a packet without the Ethernet header, as an MTU counts it. */
 static uint32_t
 packet_mtu(const struct settings *s)
 {
 	if (s->ingest.transport != INGEST_UDP)
-		return s->ingest.mtu + ROCE_OVERHEAD;
+		return s->ingest.mtu + RDMA_ROCE_OVERHEAD;
 	return port_header_bytes(s) - RTE_ETHER_HDR_LEN + s->detector.ops->pixel_bytes;
 }
 
@@ -125,31 +125,48 @@ trial_failed(struct check_port *p, int error, const char *what)
 	rte_strscpy(p->failed, what, sizeof(p->failed));
 }
 
+/** Validate the rule of a stream, with addresses if the port supports them. @return 0 or -errno */
+static int
+try_rule(struct check_port *p, const struct settings *s, uint16_t id, uint32_t stream,
+	uint16_t queue, struct rte_flow_error *error)
+{
+	const struct source_filter *filter = &s->sources.filter[stream];
+	struct port_rule rule;
+	int ret;
+
+	if (p->settings->rdma[0] != '\0') {
+		if (!port_rule_init_roce(&rule, queue, filter))
+			return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_UNSPECIFIED,
+				NULL, "no [detector] source");
+		return rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, error);
+	}
+	port_rule_init(&rule, s->udp_port + stream, queue, filter);
+	p->flow_addresses &= rule.pattern[1].spec != NULL;
+	ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, error);
+	if (ret == 0 || rule.pattern[1].spec == NULL)
+		return ret;
+	p->flow_addresses = false;
+	port_rule_init(&rule, s->udp_port + stream, queue, NULL);
+	return rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, error);
+}
+
 static void
 try_rules(struct check_port *p, const struct settings *s, uint16_t id)
 {
 	p->flow = CHECK_FLOW_TAKEN;
 	p->flow_addresses = true;
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
-		const uint32_t udp_port = s->udp_port + p->settings->streams[i];
+		const uint32_t stream = p->settings->streams[i];
 		struct rte_flow_error error = {0};
-		struct port_rule rule;
-		int ret;
+		const int ret =
+			try_rule(p, s, id, stream, i * p->used / p->settings->nb_streams, &error);
 
-		const uint16_t queue = i * p->used / p->settings->nb_streams;
-
-		port_rule_init(&rule, udp_port, queue, &s->sources.filter[p->settings->streams[i]]);
-		p->flow_addresses &= rule.pattern[1].spec != NULL;
-		ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, &error);
-		if (ret != 0 && rule.pattern[1].spec != NULL) {
-			p->flow_addresses = false;
-			port_rule_init(&rule, udp_port, queue, NULL);
-			ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, &error);
-		}
 		if (ret == 0)
 			continue;
 		p->flow = CHECK_FLOW_REFUSED;
-		snprintf(p->flow_why, sizeof(p->flow_why), "UDP port %u: %s", udp_port,
+		snprintf(p->flow_why, sizeof(p->flow_why), "%s %u: %s",
+			p->settings->rdma[0] != '\0' ? "RoCE stream" : "UDP port",
+			p->settings->rdma[0] != '\0' ? stream : s->udp_port + stream,
 			error.message != NULL ? error.message : rte_strerror(-ret));
 		return;
 	}
@@ -419,13 +436,19 @@ check_split(struct check *c, const struct check_port *p)
 static void
 check_rules(struct check *c, const struct check_port *p)
 {
-	if (p->settings->rdma[0] != '\0') {
-		add(c, p, CHECK_NA, "flow rules", "the RoCE device creates its own");
+	if (p->settings->rdma[0] != '\0' && (p->settings->adapter || p->queues == 1)) {
+		add(c, p, CHECK_NA, "flow rules",
+			p->settings->adapter ? "the adapter finds queue pairs itself"
+					     : "RoCE, one RX role");
 	} else if (p->flow == CHECK_FLOW_UNTRIED) {
 		add(c, p, CHECK_NA, "flow rules", "steering = software");
 	} else if (p->flow == CHECK_FLOW_TAKEN) {
 		add(c, p, CHECK_OK, "flow rules", "%u created, one per stream%s",
 			p->settings->nb_streams, p->flow_addresses ? ", with addresses" : "");
+	} else if (p->settings->rdma[0] != '\0') {
+		add(c, p, p->settings->steering == RX_STEERING_FLOW ? CHECK_FAIL : CHECK_WARN,
+			"flow rules", "%s: RX lcores hand RoCE packets to each other", p->flow_why);
+		check_fix(c, "set [detector] source, and use a NIC with rte_flow");
 	} else if (p->settings->steering == RX_STEERING_FLOW) {
 		add(c, p, CHECK_FAIL, "flow rules", "refused by the driver, %s", p->flow_why);
 		check_fix(c, "[port %u] steering = software, or auto; mlx5: -a DEVICE,dv_flow_en=1",

@@ -203,7 +203,7 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
  * it. A tile that its sender has overwritten meanwhile belongs to a later frame.
  */
 static void
-clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n)
+clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n, uint64_t number)
 {
 	const struct gk_frame *f = frame_table_frame(ft, slot);
 
@@ -213,7 +213,7 @@ clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n)
 		if (f->packet[i] == 0)
 			continue;
 		trailer = (uint64_t *)(uintptr_t)(f->packet[i] + ft->detector.ops->pixel_bytes);
-		if (__atomic_load_n(trailer, __ATOMIC_RELAXED) == f->trailer)
+		if (__atomic_load_n(trailer, __ATOMIC_RELAXED) == number)
 			__atomic_store_n(trailer, FRAME_TRAILER_NONE, __ATOMIC_RELAXED);
 	}
 }
@@ -234,7 +234,7 @@ reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32
 		n = RTE_MIN(d->stream_packets - frx->reclaim_packet, most - passed);
 		tile = detector_stream_tile(d, frx->reclaim_stream) + frx->reclaim_packet;
 		if (ft->config.trailers)
-			clear_trailers(ft, slot, tile, n);
+			clear_trailers(ft, slot, tile, n, frame_table_frame(ft, slot)->trailer);
 		else
 			free_mbufs(frame_table_mbufs(ft, slot) + tile, n);
 		passed += n;
@@ -242,6 +242,9 @@ reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32
 		if (frx->reclaim_packet < d->stream_packets)
 			return passed;
 		frx->reclaim_packet = 0;
+		if (frx->use != NULL)
+			frame_use_free(&frx->use[frx->reclaim_stream],
+				frame_table_frame(ft, slot)->trailer);
 	}
 	return passed;
 }
@@ -313,6 +316,7 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 	struct frame_stream *st = frame_table_stream(ft, slot, stream);
 	const uint64_t frame = (st->tag >> FRAME_TAG_SLOT_BITS) - 1, entry = frame & ft->entry_mask;
 	const uint32_t first = detector_stream_tile(&ft->detector, stream);
+	const uint64_t number = frame_table_number(ft, frame);
 	uint32_t n = 0;
 
 	/*
@@ -325,9 +329,14 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 	for (uint32_t p = 0; p < ft->detector.stream_packets; p++) {
 		if ((st->seen[p >> 6] >> (p & 63) & 1) == 0)
 			continue;
-		rte_pktmbuf_free(frame_table_mbufs(ft, slot)[first + p]);
+		if (ft->config.trailers)
+			clear_trailers(ft, slot, first + p, 1, number);
+		else
+			rte_pktmbuf_free(frame_table_mbufs(ft, slot)[first + p]);
 		n++;
 	}
+	if (frx->use != NULL)
+		frame_use_free(&frx->use[stream], number);
 	/* the slot has no packet of this stream any more */
 	__atomic_store_n(&st->tag, 0, __ATOMIC_RELAXED);
 	frx->count[slot].placed -= n;

@@ -18,6 +18,7 @@
 #include <rte_rcu_qsbr.h>
 
 #include "frames/frame_table.h"
+#include "frames/frame_use.h"
 
 #define FRAME_DROPS 1024 /**< reports of an RX role not yet read by the builder; a power of 2 */
 
@@ -124,6 +125,9 @@ struct frame_rx {
 	/** TSC cycles that were not counted in `listened`. Read by the builder and by telemetry. */
 	uint64_t absent;
 	uint64_t polled_at; /**< TSC of the last poll */
+	/** [streams] packets in memory: slots of the streams' rings; NULL: in mbufs. Private to the
+	 * RX role, which uses those of its streams */
+	struct frame_use *use;
 } __rte_cache_aligned;
 static_assert(
 	offsetof(struct frame_rx, waits_for) == RTE_CACHE_LINE_SIZE, "the RX role's own line");

@@ -23,7 +23,7 @@
 #include "port/memory.h"
 #include "port/pools.h"
 #include "port/port.h"
-#include "rx/source_settings.h"
+#include "port/steering.h"
 #include "settings.h"
 
 RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
@@ -284,6 +284,19 @@ port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 		add_rdma_drops(p->dev, drops);
 }
 
+uint64_t
+port_unfinished(const struct port *p)
+{
+	struct rdma_xstat x[XSTATS_MAX];
+	const int n =
+		p->dev != NULL ? RTE_MIN(rdma_xstats_get(p->dev, x, XSTATS_MAX), XSTATS_MAX) : 0;
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(x[i].name, "rx_uc_in_progress") == 0)
+			return x[i].value;
+	return 0;
+}
+
 static int
 choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 {
@@ -516,78 +529,6 @@ port_checksums(const struct rte_eth_dev_info *info)
 		(RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM);
 }
 
-void
-port_rule_init(
-	struct port_rule *r, uint16_t udp_port, uint16_t queue, const struct source_filter *filter)
-{
-	*r = (struct port_rule){
-		.attr.ingress = 1,
-		.udp.hdr.dst_port = rte_cpu_to_be_16(udp_port),
-		.mask.hdr.dst_port = RTE_BE16(UINT16_MAX),
-		.queue.index = queue,
-		.pattern = {{.type = RTE_FLOW_ITEM_TYPE_ETH}, {.type = RTE_FLOW_ITEM_TYPE_IPV4},
-			{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &r->udp, .mask = &r->mask},
-			{.type = RTE_FLOW_ITEM_TYPE_END}},
-		.actions = {{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &r->queue},
-			{.type = RTE_FLOW_ACTION_TYPE_END}},
-	};
-	if (filter == NULL)
-		return;
-	source_filter_ipv4(filter, &r->ip.hdr, &r->ip_mask.hdr);
-	if (r->ip_mask.hdr.src_addr == 0 && r->ip_mask.hdr.dst_addr == 0)
-		return;
-	r->pattern[1].spec = &r->ip;
-	r->pattern[1].mask = &r->ip_mask;
-}
-
-/**
- * Create one rule per stream, to the queue of the RX lcore that owns it. @return 0; -ENOTSUP, with
- * the reason
- */
-static int
-steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why, size_t size)
-{
-	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
-		const uint32_t stream = p->settings->streams[i];
-		struct rte_flow_error error = {0};
-		struct port_rule rule;
-		uint16_t queue = 0;
-
-		for (uint32_t q = 0; q < p->nb_queues; q++)
-			if (p->queue_lane[q] == owner[stream])
-				queue = q;
-		/*
-		 * The port supports no address match, or not these masks. RX roles check addresses
-		 * anyway.
-		 */
-		port_rule_init(&rule, s->udp_port + stream, queue, &s->sources.filter[stream]);
-		p->rules[p->nb_rules] =
-			rte_flow_create(p->id, &rule.attr, rule.pattern, rule.actions, &error);
-		if (p->rules[p->nb_rules] == NULL && rule.pattern[1].spec != NULL) {
-			port_rule_init(&rule, s->udp_port + stream, queue, NULL);
-			p->rules[p->nb_rules] = rte_flow_create(
-				p->id, &rule.attr, rule.pattern, rule.actions, &error);
-		}
-		if (p->rules[p->nb_rules] == NULL) {
-			snprintf(why, size, "cannot create a flow rule for UDP port %u: %s",
-				s->udp_port + stream,
-				error.message != NULL ? error.message : rte_strerror(rte_errno));
-			return -ENOTSUP;
-		}
-		p->nb_rules++;
-	}
-	return 0;
-}
-
-static void
-remove_rules(struct port *p)
-{
-	struct rte_flow_error error;
-
-	while (p->nb_rules > 0)
-		rte_flow_destroy(p->id, p->rules[--p->nb_rules], &error);
-}
-
 /**
  * Use one queue for all streams. One RX lcore reads the whole port and hands packets over to the
  * others.
@@ -607,6 +548,20 @@ fall_back(
 			"%s: %s. One RX lcore reads the port and hands packets to %u others; set "
 			"steering = software to silence this warning\n",
 			p->name, why, wanted - 1);
+}
+
+/** Each RX role polls its queue of a RoCE port, and hands packets of other streams over. */
+static void
+keep_queues(struct port *p, const char *why)
+{
+	p->flows = false;
+	if (p->replay)
+		LOG(INFO, "%s: %s\n", p->name, why);
+	else
+		LOG(WARNING,
+			"%s: %s. All RoCE packets may reach the first RX lcore, which then hands "
+			"them to %u others\n",
+			p->name, why, p->nb_queues - 1);
 }
 
 int
@@ -666,16 +621,18 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	if (ret != 0)
 		return ret;
 	take_all(p, &info);
-	/* the RoCE device creates its own rules */
-	if (p->flows && !p->rdma && steer(p, all, owner, why, sizeof(why)) != 0) {
-		remove_rules(p);
+	if (p->flows && port_steer(p, all, owner, why, sizeof(why)) != 0) {
 		if (settings->steering == RX_STEERING_FLOW) {
 			LOG(ERR, "%s: %s; set steering = software or auto\n", p->name, why);
 			return -ENOTSUP;
 		}
-		fall_back(p, &info, owner, why);
-		rte_eth_dev_stop(p->id);
-		ret = setup_queues(p, all, &info);
+		if (p->rdma)
+			keep_queues(p, why);
+		else {
+			fall_back(p, &info, owner, why);
+			rte_eth_dev_stop(p->id);
+			ret = setup_queues(p, all, &info);
+		}
 	}
 	LOG(INFO, "%s: %u queue%s, %s, %s, payload %s\n", p->name, p->nb_queues,
 		p->nb_queues == 1 ? "" : "s", p->split ? "split buffers" : "single segment",
@@ -698,7 +655,7 @@ void
 port_close(struct port *p)
 {
 	if (p->started) {
-		remove_rules(p);
+		port_unsteer(p);
 		rte_eth_dev_stop(p->id);
 	}
 	if (p->extmem != NULL)

@@ -28,7 +28,6 @@ struct port_demand;
 struct port_settings;
 struct rdma_dev;
 struct settings;
-struct source_filter;
 
 /**
  * Mempool ops of a pool of references: last in, first out. The mbuf freed last is allocated next
@@ -95,25 +94,6 @@ uint32_t port_mtu_max(const struct rte_eth_dev_info *info);
 /** Return the MTU to request: that of the settings, limited to the port's maximum. */
 uint32_t port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info);
 
-/** Flow rule of one stream. It contains pointers to itself: do not copy it. */
-struct port_rule {
-	struct rte_flow_attr attr;
-	struct rte_flow_item_udp udp;
-	struct rte_flow_item_udp mask;
-	struct rte_flow_item_ipv4 ip;
-	struct rte_flow_item_ipv4 ip_mask;
-	struct rte_flow_action_queue queue;
-	struct rte_flow_item pattern[4];
-	struct rte_flow_action actions[2];
-};
-
-/**
- * Initialise a rule that steers Ethernet / IPv4 / UDP packets to `udp_port` to RX queue `queue`.
- * @param filter  addresses that a packet must have; NULL: any
- */
-void port_rule_init(
-	struct port_rule *r, uint16_t udp_port, uint16_t queue, const struct source_filter *filter);
-
 /** Return the RX offloads for the checksums that RX roles use and the port can check. */
 uint64_t port_checksums(const struct rte_eth_dev_info *info);
 
@@ -136,6 +116,9 @@ void port_of_adapter(struct port *p, const struct port_settings *settings, const
 
 /** Add the driver's counters. Any thread. */
 void port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS]);
+
+/** Packets of RoCE messages that are not complete yet. Any thread. */
+uint64_t port_unfinished(const struct port *p);
 
 /** Stop and close; the pools stay until port_free_pools(). */
 void port_close(struct port *p);

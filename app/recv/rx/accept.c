@@ -179,42 +179,48 @@ judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 	return rx->sources->stream[stream].misplaced ? RX_MISPLACED : RX_PLACED;
 }
 
+/** Decide about a packet whose detector header was parsed. @return RX_PLACED if it may be placed */
+static inline enum rx_counter
+check_packet(struct rx *rx, const struct rx_packet *p, const struct detector_packet *parsed,
+	struct rx_batch *batch)
+{
+	const uint8_t *headers;
+
+	if (unlikely(parsed->packet < rx->detector->expect_from[p->stream] ||
+		    parsed->packet >= rx->detector->expect_to[p->stream])) {
+		keep_malformed(rx, p, parsed->packet);
+		return RX_MALFORMED;
+	}
+	if (unlikely(rx->table->config.owner[p->stream] != rx->frx->id))
+		return RX_HANDOFF_SENT;
+	headers = rx_headers(rx, p);
+	if (likely(source_takes(&rx->sources->filter[p->stream], headers, parsed->position)))
+		return RX_PLACED;
+	return judge(rx, p->stream, headers, parsed->position, batch);
+}
+
 uint32_t
 rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
 	const struct detector_packet *parsed, uint32_t valid, struct rx_batch *batch,
 	struct rx_dropped *drop)
 {
-	const uint8_t *owner = rx->table->config.owner;
-	const uint32_t frx = rx->frx->id;
-
 	for (uint32_t i = 0; i < valid; i++) {
 		const uint32_t stream = out[i].stream;
+		const enum rx_counter c = check_packet(rx, &out[i], &parsed[i], batch);
 		struct rx_packet *p;
 
-		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
-			    parsed[i].packet >= rx->detector->expect_to[stream])) {
-			counter_add(&rx->counters[RX_MALFORMED], rx_packets_of(rx, stream));
-			keep_malformed(rx, &out[i], parsed[i].packet);
-			drop->m[drop->n++] = out[i].m;
-			continue;
-		}
-		if (unlikely(owner[stream] != frx)) {
-			const uint32_t to = owner[stream];
+		if (unlikely(c == RX_HANDOFF_SENT)) {
+			const uint32_t to = rx->table->config.owner[stream];
 
 			rx->handoff_out[to][rx->nb_handoff_out[to]++] = out[i].m;
 			continue;
 		}
-		if (unlikely(!source_takes(&rx->sources->filter[stream], rx_headers(rx, &out[i]),
-			    parsed[i].position))) {
-			const enum rx_counter c = judge(
-				rx, stream, rx_headers(rx, &out[i]), parsed[i].position, batch);
-
-			if (c != RX_PLACED) {
-				counter_add(&rx->counters[c], rx_packets_of(rx, stream));
+		if (unlikely(c != RX_PLACED)) {
+			rx_count_drop(rx, &out[i], c);
+			if (c != RX_MALFORMED)
 				rx_note_drop(rx, stream, parsed[i].frame, c);
-				drop->m[drop->n++] = out[i].m;
-				continue;
-			}
+			drop->m[drop->n++] = out[i].m;
+			continue;
 		}
 		p = &out[batch->n++];
 		*p = out[i];
@@ -223,5 +229,7 @@ rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
 		p->packet = parsed[i].packet;
 		p->held = RX_NOT_HELD;
 	}
+	if (drop->n > 0)
+		rte_pktmbuf_free_bulk(drop->m, drop->n);
 	return batch->n;
 }

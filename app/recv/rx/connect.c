@@ -59,12 +59,11 @@ static bool
 is_source(const struct rx_messages *m, uint32_t stream, const struct rdma_event *e)
 {
 	const struct sockaddr_in *four = (const struct sockaddr_in *)&e->peer;
-	struct rte_ipv4_hdr spec, mask;
+	rte_be32_t address;
 
-	source_filter_ipv4(&m->settings->sources.filter[stream], &spec, &mask);
-	if (mask.src_addr == 0)
+	if (!rx_messages_source(m, stream, &address))
 		return true;
-	return e->peer.ss_family == AF_INET && four->sin_addr.s_addr == spec.src_addr;
+	return e->peer.ss_family == AF_INET && four->sin_addr.s_addr == address;
 }
 
 /** End a stream's connection, if it has one, and give it a new queue pair. */
@@ -99,19 +98,22 @@ take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
 	uint8_t answer[INGEST_PRIVATE_BYTES];
 	const struct rdma_conn_attr attr = {
 		.private_data = answer, .private_len = sizeof(answer), .context = m};
-	enum ingest_transport transport;
+	struct ingest_request request;
 	char from[INET6_ADDRSTRLEN];
 	const char *why = NULL;
 	struct rx_message_stream *st;
-	uint32_t stream;
+	uint32_t stream = 0;
 	int ret;
 
-	if (ingest_request_decode(&stream, &transport, e->private_data, e->private_len) != 0)
+	if (ingest_request_decode(&request, e->private_data, e->private_len) != 0)
 		why = "it is not a detector's request";
-	else if (stream >= m->card.streams || m->streams[stream].device != device)
+	else if ((stream = request.stream) >= m->card.streams ||
+		m->streams[stream].device != device)
 		why = "this port has no such stream: see [port N] streams";
-	else if (transport != m->card.transport)
+	else if (request.transport != m->card.transport)
 		why = "the detector has another transport: see [detector] transport";
+	else if (request.credit_address != 0 && m->ring == NULL)
+		why = "credits need [ingest] delivery = memory";
 	else if (!is_source(m, stream, e))
 		why = "its address is not [detector] source of the stream";
 	if (why != NULL) {
@@ -122,6 +124,9 @@ take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
 	st = &m->streams[stream];
 	ret = st->conn == NULL && st->qp != NULL ? 0 : renew(m, st);
 	if (ret == 0) {
+		if (m->ring != NULL)
+			rx_ring_credit(
+				m->ring, stream, request.credit_address, request.credit_rkey);
 		ingest_card_to_private(&m->card, stream, answer);
 		ret = rdma_conn_accept(e->conn, st->qp, &attr);
 	}

@@ -19,6 +19,7 @@ enum rx_counter {
 	RX_WAITS,	 /**< polls after which a packet waited for its frame to open */
 	RX_EVENTS,	 /**< events of RoCE streams: the detector has sent all of a frame */
 	RX_EVENTS_LOST,	 /**< frames of streams in memory of which packets came, and no event */
+	RX_CREDITS,	 /**< credits that were written to detectors */
 	RX_HANDOFF_SENT, /**< forwarded to another RX role, which counts the outcome */
 	RX_PLACED,	 /**< in a frame */
 	RX_DUPLICATE,	 /**< the same packet was there already */

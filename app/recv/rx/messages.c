@@ -29,9 +29,8 @@ RTE_LOG_REGISTER(messages_logtype, braggline.ingest, NOTICE);
 /** Address of slot 0 of stream 0. Addresses of messages by reference are names only. */
 #define FIRST_BASE (UINT64_C(1) << 40)
 
-/** Fill in what is the same for all streams of the card. */
-static void
-describe(struct ingest_card *card, const struct settings *s)
+void
+rx_messages_describe(struct ingest_card *card, const struct settings *s)
 {
 	const struct detector *d = &s->detector;
 
@@ -72,19 +71,14 @@ make_headers(struct rx_messages *m, uint32_t stream)
 	memcpy(m->headers[stream] + sizeof(*ether) + sizeof(ip), &udp, sizeof(udp));
 }
 
-/** Which addresses may send to a stream's queue pair: the configured source, or any. */
-static void
-find_peer(const struct rx_messages *m, uint32_t stream, struct sockaddr_storage *to)
+bool
+rx_messages_source(const struct rx_messages *m, uint32_t stream, rte_be32_t *address)
 {
-	struct sockaddr_in *four = (struct sockaddr_in *)to;
 	struct rte_ipv4_hdr spec, mask;
 
-	memset(to, 0, sizeof(*to));
 	source_filter_ipv4(&m->settings->sources.filter[stream], &spec, &mask);
-	if (mask.src_addr == 0)
-		return;
-	four->sin_family = AF_INET;
-	four->sin_addr.s_addr = spec.src_addr;
+	*address = spec.src_addr;
+	return mask.src_addr != 0;
 }
 
 /** Name of the device of a port: on a port that is started, its poll groups are the queues. */
@@ -110,9 +104,8 @@ open_device(struct rx_messages *m, struct port *port)
 	if (dev == NULL)
 		return -rte_errno;
 	port->dev = dev;
-	m->devices[m->nb_devices] = dev;
-	m->pds[m->nb_devices++] = rdma_pd_alloc(dev);
-	return m->pds[m->nb_devices - 1] != NULL ? 0 : -ENOMEM;
+	m->devices[m->nb_devices++] = dev;
+	return 0;
 }
 
 /** Connect a queue pair that is configured by hand. */
@@ -120,9 +113,11 @@ static int
 connect_by_hand(struct rx_messages *m, uint32_t stream)
 {
 	struct rdma_qp_peer peer = {.mtu = m->card.mtu};
+	struct sockaddr_in *four = (struct sockaddr_in *)&peer.addr;
 	int ret;
 
-	find_peer(m, stream, &peer.addr);
+	if (rx_messages_source(m, stream, &four->sin_addr.s_addr))
+		four->sin_family = AF_INET;
 	ret = rdma_qp_connect(m->streams[stream].qp, &peer);
 	if (ret != 0)
 		LOG(ERR, "stream %u: cannot connect its queue pair: %s%s\n", stream,
@@ -162,7 +157,7 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 		rx_ring_describe(m->ring, stream, &attr);
 	else
 		attr.reference = &reference;
-	st->qp = rdma_qp_create(m->pds[st->device], &attr);
+	st->qp = rdma_qp_create(st->pd, &attr);
 	if (st->qp == NULL)
 		return -rte_errno;
 	rdma_qp_info_get(st->qp, &info);
@@ -206,6 +201,9 @@ assign_stream(struct rx_messages *m, const struct port *port, uint32_t device, u
 	make_headers(m, stream);
 	st->stream = stream;
 	st->device = device;
+	st->pd = rdma_pd_alloc(m->devices[device]);
+	if (st->pd == NULL)
+		return -ENOMEM;
 	for (q = 0; q < port->nb_queues && port->queue_lane[q] != owner; q++)
 		;
 	if (q == port->nb_queues) {
@@ -293,7 +291,7 @@ rx_messages_create(
 	if (m == NULL)
 		return NULL;
 	m->settings = s;
-	describe(&m->card, s);
+	rx_messages_describe(&m->card, s);
 	ret = open_devices(m, ports, owner);
 	if (ret == 0)
 		ret = open_streams(m, memory);
@@ -322,11 +320,12 @@ rx_messages_destroy(struct rx_messages *m)
 			rdma_cq_destroy(st->cq);
 	}
 	rx_ring_destroy(m->ring);
+	for (uint32_t s = 0; s < m->card.streams; s++)
+		if (m->streams[s].pd != NULL)
+			rdma_pd_free(m->streams[s].pd);
 	for (uint32_t i = 0; i < m->nb_devices; i++) {
 		if (m->listeners[i] != NULL)
 			rdma_conn_destroy(m->listeners[i]);
-		if (m->pds[i] != NULL)
-			rdma_pd_free(m->pds[i]);
 		rdma_dev_close(m->devices[i]);
 	}
 	rte_free(m);

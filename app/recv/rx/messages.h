@@ -10,7 +10,10 @@
 #ifndef RX_MESSAGES_H
 #define RX_MESSAGES_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include <rte_byteorder.h>
 
 #include "frames/detector.h"
 #include "ingest/card.h"
@@ -33,6 +36,7 @@ struct rx_message_stream {
 	uint32_t stream;
 	uint32_t device; /**< index in rx_messages.devices */
 	uint16_t poll_group;
+	struct rdma_pd *pd; /**< its own: another stream's sender cannot write to its ring */
 	/** By reference: a queue pair needs it, but has no completions. In memory: NULL. */
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
@@ -45,7 +49,6 @@ struct rx_messages {
 	const struct settings *settings;
 	uint32_t nb_devices;
 	struct rdma_dev *devices[RX_DEVICES_MAX];
-	struct rdma_pd *pds[RX_DEVICES_MAX];
 	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
 	struct rx_ring *ring; /**< of messages in memory; NULL: they are delivered by reference */
@@ -55,6 +58,9 @@ struct rx_messages {
 	 */
 	uint8_t headers[DETECTOR_STREAMS_MAX][SOURCE_HEADERS];
 };
+
+/** Fill in what is the same for all streams of the card. */
+void rx_messages_describe(struct ingest_card *card, const struct settings *s);
 
 /**
  * Open a RoCE device on each port, which is started, and create and connect the queue pairs. Write
@@ -71,6 +77,11 @@ struct rx_messages *rx_messages_create(
  * connected at once. *Control.* @return 0 or -errno, logged
  */
 int rx_messages_open_stream(struct rx_messages *m, uint32_t stream);
+
+/**
+ * Which address may send to a stream's queue pair? @return false: any, no source is configured
+ */
+bool rx_messages_source(const struct rx_messages *m, uint32_t stream, rte_be32_t *address);
 
 /** Listen for connection requests on a device. *Control.* @return 0 or -errno, logged */
 int rx_connect_listen(struct rx_messages *m, uint32_t device);

@@ -77,7 +77,7 @@ read_messages(struct rx *rx, uint32_t source, const struct rdma_roce_message *me
 	uint64_t address[RX_BURST];
 	struct rx_batch batch = {.packets = out};
 	struct rx_dropped drop;
-	uint32_t valid = 0, kept;
+	uint32_t valid = 0;
 
 	drop.n = 0;
 	rx_check_positions(rx, &batch);
@@ -109,10 +109,7 @@ read_messages(struct rx *rx, uint32_t source, const struct rdma_roce_message *me
 		if (unlikely(address[i] !=
 			    ingest_address(card, out[i].stream, parsed[i].frame, parsed[i].packet)))
 			parsed[i].packet = DETECTOR_PACKET_BAD;
-	kept = rx_accept(rx, source, out, parsed, valid, &batch, &drop);
-	if (drop.n > 0)
-		rte_pktmbuf_free_bulk(drop.m, drop.n);
-	return kept;
+	return rx_accept(rx, source, out, parsed, valid, &batch, &drop);
 }
 
 /** Separate a message's trailer from the pixels, which stay. @return segment of the trailer */

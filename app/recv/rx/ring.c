@@ -16,6 +16,7 @@
 
 #include "counter.h"
 #include "port/memory.h"
+#include "rx/credits.h"
 #include "rx/ring.h"
 #include "rx/rx.h"
 #include "rx/transport.h"
@@ -30,13 +31,16 @@ RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
 /** Receives that are posted at a time: a doorbell of an adapter costs some 100 ns. */
 #define RECEIVES_BATCH 32
 
+/** Time between two looks at what is free: it costs a few cache lines of each stream. */
+#define CREDITS_US 10
+
 /** Alignment of a stream's ring: a huge page, so that a region holds a whole number of rings. */
 #define RING_ALIGN (UINT64_C(2) << 20)
 
 /** Who uses a stream's queue pair. The control lcore may replace it; the RX role never waits. */
 enum ring_user {
 	RING_NOBODY,
-	RING_RX,      /**< the RX role posts receives */
+	RING_RX,      /**< the RX role posts receives or a credit */
 	RING_CONTROL, /**< there is no queue pair, or it is being replaced */
 };
 
@@ -58,8 +62,10 @@ struct rx_ring_stream {
 	uint64_t end;	   /**< frame + 1 of the event that is being taken */
 	bool repeated;	   /**< this event is the last one again */
 	uint32_t unposted; /**< receives that have completed and are not posted again, or fewer */
-	uint32_t user;	   /**< enum ring_user: who may post receives */
+	uint32_t user;	   /**< enum ring_user: who may post */
 	struct rdma_buffer buffer;
+	struct rdma_pool *pool;
+	struct rx_credit credit;
 } __rte_cache_aligned;
 
 /** Completion queue of a poll group. Written by the RX role that polls it. */
@@ -69,6 +75,8 @@ struct rx_ring_queue {
 	struct rx_ring_stream
 		*filling; /**< stream with frames to take; NULL: take the next event */
 	uint32_t filling_stream;
+	uint64_t streams;    /**< bits of its streams; constant */
+	uint64_t credits_at; /**< TSC when credits are due */
 	struct rdma_wc wc[RX_BURST];
 } __rte_cache_aligned;
 
@@ -80,11 +88,11 @@ struct rx_ring {
 	uint64_t slot_bytes;
 	uint64_t tile_stride;
 	uint64_t ring_bytes; /**< of a stream, rounded up */
-	struct rdma_pool *pools[RX_DEVICES_MAX];
 	uint64_t prefault_ns, register_ns, bytes;
 	uint64_t created_at; /**< TSC */
 	enum rdma_pages_kind kind;
 	struct rx_ring_stream stream[DETECTOR_STREAMS_MAX];
+	struct frame_use use[DETECTOR_STREAMS_MAX];
 	struct rx_ring_queue queue[RX_DEVICES_MAX][FRAME_RX_MAX];
 };
 
@@ -222,6 +230,22 @@ restart(struct rx_ring *r, uint32_t stream, uint64_t frame)
 	st->next = frame - RTE_MIN(frame, r->slot_mask);
 }
 
+/** Use a stream's queue pair from its RX role. @return false: the control lcore replaces it */
+static bool
+lock(struct rx_ring_stream *st)
+{
+	uint32_t nobody = RING_NOBODY;
+
+	return __atomic_compare_exchange_n(
+		&st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static void
+unlock(struct rx_ring_stream *st)
+{
+	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
+}
+
 /** Post receives without bytes. @return how many */
 static uint32_t
 post_receives(struct rdma_qp *qp, uint32_t n)
@@ -239,13 +263,11 @@ static void
 post(struct rx_ring *r, uint32_t stream)
 {
 	struct rx_ring_stream *st = &r->stream[stream];
-	uint32_t nobody = RING_NOBODY;
 
-	if (!__atomic_compare_exchange_n(
-		    &st->user, &nobody, RING_RX, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	if (!lock(st))
 		return;
 	st->unposted -= post_receives(r->messages->streams[stream].qp, st->unposted);
-	__atomic_store_n(&st->user, RING_NOBODY, __ATOMIC_RELEASE);
+	unlock(st);
 }
 
 /**
@@ -273,6 +295,10 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	if (unlikely(wc->status != RDMA_WC_SUCCESS || of->qp != wc->qp))
 		return true;
 	st = &r->stream[of->stream];
+	if (wc->op == RDMA_WC_WRITE) {
+		rx_credit_done(&st->credit);
+		return true;
+	}
 	if (++st->unposted >= RECEIVES_BATCH)
 		post(r, of->stream);
 	if (unlikely((wc->flags & RDMA_WC_WITH_IMM) == 0 || wc->byte_len != 0 ||
@@ -335,23 +361,26 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 	const uint64_t frame = st->next++;
 	const uint32_t expected = detector_stream_expected(r->detector, stream);
 	const bool event = st->next == st->end;
+	struct frame_use *use = &r->use[stream];
 	struct found f;
 
 	if (event)
 		q->filling = NULL;
 	look(r, stream, frame, &f);
-	/* nothing came, and what was here before has been given back */
-	if (!f.any && !f.newer && !(event && st->repeated))
+	/* without an event and a tile, nothing shows that the detector has sent this frame: its
+	 * numbers may have skipped it */
+	if (!f.any && !(event && (f.newer || st->repeated)))
 		return;
 	counter_add(&rx->counters[RX_EVENTS_LOST], !event);
 	counter_add(&rx->counters[RX_PACKETS], expected);
-	if (!f.any && !f.newer) {
+	if ((!f.any && !f.newer) || (event && st->repeated && frame_use_is_placed(use, frame))) {
 		counter_add(&rx->counters[RX_DUPLICATE], expected);
 		return;
 	}
 	counter_add(&rx->counters[RX_BYTES], expected * r->tile_stride);
 	if (!f.any || !copy_header(r, stream, frame, f.tile, &st->headers[frame & r->slot_mask])) {
 		counter_add(&rx->counters[RX_OVERRUN], expected);
+		clear(r, stream, frame);
 		return;
 	}
 	if (unlikely(!is_in_place(r, stream, frame))) {
@@ -359,11 +388,37 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 		clear(r, stream, frame);
 		return;
 	}
-	b->packets[b->n] = (struct rx_packet){
-		.header = st->headers[frame & r->slot_mask].bytes, .stream = stream};
-	b->packets[b->n].packet = f.tile;
+	frame_use_take(use, frame);
+	b->packets[b->n] = (struct rx_packet){.header = st->headers[frame & r->slot_mask].bytes,
+		.stream = stream,
+		.frame = frame,
+		.packet = f.tile};
 	b->header[b->n] = b->packets[b->n].header;
 	b->n++;
+}
+
+/** Tell the detectors of a queue's streams which slots are free. */
+static void
+write_credits(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
+{
+	const uint64_t now = rte_rdtsc();
+
+	if (likely((int64_t)(now - q->credits_at) < 0))
+		return;
+	q->credits_at = now + rte_get_tsc_hz() / 1000000 * CREDITS_US;
+	for (uint64_t i = q->streams; i != 0; i &= i - 1) {
+		const uint32_t s = __builtin_ctzll(i);
+		struct rx_ring_stream *st = &r->stream[s];
+
+		if (__atomic_load_n(&st->credit.address, __ATOMIC_RELAXED) == 0 || !lock(st))
+			continue;
+		rx_credit_advance(&st->credit, &r->use[s], st->last);
+		if (rx_credit_write(&st->credit, r->messages->streams[s].qp, now)) {
+			counter_add(&rx->counters[RX_CREDITS], 1);
+			rx->counted = true;
+		}
+		unlock(st);
+	}
 }
 
 static uint32_t
@@ -394,6 +449,7 @@ poll_ring(struct rx *rx, uint32_t source)
 			break;
 		n++;
 	}
+	write_credits(rx, r, q);
 	if (n == 0 && b.n == 0)
 		return 0;
 	rx->counted = true;
@@ -412,8 +468,9 @@ poll_ring(struct rx *rx, uint32_t source)
 static enum frame_placement
 place_stream(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest)
 {
-	const struct rx_ring *r = rx->messages->ring;
+	struct rx_ring *r = rx->messages->ring;
 	const struct rx_ring_stream *st = &r->stream[p->stream];
+	enum frame_placement result;
 
 	RTE_SET_USED(rest);
 	/* while the event waited, a later frame took its slot, and its header with it */
@@ -421,17 +478,24 @@ place_stream(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rt
 		frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		return FRAME_PLACE_OVERRUN;
 	}
-	return frame_rx_place_stream(rx->table, rx->frx, p->stream, frame, p->header,
+	result = frame_rx_place_stream(rx->table, rx->frx, p->stream, frame, p->header,
 		(uintptr_t)tile_at(r, st, p->frame, 0), r->tile_stride);
+	if (likely(result == FRAME_PLACED))
+		frame_use_place(&r->use[p->stream], p->frame);
+	return result;
 }
 
-/** An event is dropped: its frame's pixels are not used. */
+/** An event is dropped: its frame's pixels are not used, unless it came twice. */
 static void
 forget_event(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
 {
-	/* after a duplicate the pixels are still in use */
-	if (cause != RX_DUPLICATE && cause != RX_OVERRUN)
-		clear(rx->messages->ring, p->stream, p->frame);
+	struct rx_ring *r = rx->messages->ring;
+
+	RTE_SET_USED(cause);
+	if (frame_use_is_placed(&r->use[p->stream], p->frame))
+		return;
+	clear(r, p->stream, p->frame);
+	frame_use_free(&r->use[p->stream], p->frame);
 }
 
 const struct rx_transport rx_memory = {
@@ -458,42 +522,42 @@ create_queues(struct rx_ring *r, uint32_t device)
 	for (uint32_t g = 0; g < FRAME_RX_MAX; g++) {
 		if (streams[g] == 0)
 			continue;
-		r->queue[device][g].cq =
-			rdma_cq_create(m->devices[device], streams[g] * RECEIVES, g);
+		r->queue[device][g].cq = rdma_cq_create(
+			m->devices[device], streams[g] * (RECEIVES + RX_CREDIT_SENDS), g);
 		if (r->queue[device][g].cq == NULL)
 			return -rte_errno;
 	}
+	for (uint32_t s = 0; s < m->card.streams; s++)
+		if (m->streams[s].device == device)
+			r->queue[device][m->streams[s].poll_group].streams |= UINT64_C(1) << s;
 	return 0;
 }
 
-/** Allocate and register the rings of a device's streams. */
+/**
+ * Allocate and register a stream's ring, in the protection domain of its queue pair: no other
+ * stream can write to it, also if its sender knows the key.
+ */
 static int
-create_pool(struct rx_ring *r, uint32_t device)
+create_pool(struct rx_ring *r, uint32_t stream)
 {
-	struct rx_messages *m = r->messages;
-	struct rdma_pool_attr attr = {
+	const struct rdma_pool_attr attr = {
+		.bytes = r->ring_bytes,
 		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
 		.numa_node = -1,
 	};
+	struct rx_ring_stream *st = &r->stream[stream];
 	struct rdma_pool_info info;
-	uint32_t streams = 0;
 
-	for (uint32_t s = 0; s < m->card.streams; s++)
-		streams += m->streams[s].device == device;
-	if (streams == 0)
-		return 0;
-	attr.bytes = streams * r->ring_bytes;
-	/* each ring is a region with a key of its own: a stream cannot write into another's ring */
-	attr.region_bytes = r->ring_bytes;
-	r->pools[device] = rdma_pool_create(m->pds[device], &attr);
-	if (r->pools[device] == NULL) {
+	st->pool = rdma_pool_create(r->messages->streams[stream].pd, &attr);
+	if (st->pool == NULL) {
 		LOG(ERR,
-			"cannot allocate %" PRIu64 " MiB for the rings of %u streams: %s; set "
-			"[ingest] slots lower, or give the host more huge pages\n",
-			attr.bytes >> 20, streams, rte_strerror(rte_errno));
+			"stream %u: cannot allocate %" PRIu64
+			" MiB for its ring: %s; set [ingest] slots lower, or give the host more "
+			"huge pages\n",
+			stream, attr.bytes >> 20, rte_strerror(rte_errno));
 		return -rte_errno;
 	}
-	rdma_pool_info_get(r->pools[device], &info);
+	rdma_pool_info_get(st->pool, &info);
 	r->bytes += info.bytes;
 	r->prefault_ns += info.prefault_ns;
 	r->register_ns += info.register_ns;
@@ -521,10 +585,14 @@ create_stream(struct rx_ring *r, uint32_t stream)
 
 	st->headers = rte_zmalloc(
 		"ring_headers", (r->slot_mask + 1) * sizeof(*st->headers), RTE_CACHE_LINE_SIZE);
-	if (st->headers == NULL)
+	r->use[stream].mask = r->slot_mask;
+	r->use[stream].slot = rte_zmalloc(
+		"ring_use", (r->slot_mask + 1) * sizeof(*r->use[stream].slot), RTE_CACHE_LINE_SIZE);
+	if (st->headers == NULL || r->use[stream].slot == NULL)
 		return -ENOMEM;
-	ret = rdma_pool_alloc(
-		r->pools[m->streams[stream].device], r->ring_bytes, RING_ALIGN, &st->buffer);
+	ret = create_pool(r, stream);
+	if (ret == 0)
+		ret = rdma_pool_alloc(st->pool, r->ring_bytes, RING_ALIGN, &st->buffer);
 	if (ret != 0)
 		return ret;
 	st->base = st->buffer.addr;
@@ -536,6 +604,18 @@ create_stream(struct rx_ring *r, uint32_t stream)
 	m->card.stream[stream].base = (uintptr_t)st->base;
 	m->card.stream[stream].rkey = st->buffer.rkey;
 	return ret;
+}
+
+uint64_t
+rx_ring_bytes(const struct ingest_card *card)
+{
+	return RTE_ALIGN_CEIL(card->slots * card->slot_bytes, RING_ALIGN);
+}
+
+uint64_t
+rx_ring_heap(const struct ingest_card *card)
+{
+	return card->slots * (sizeof(struct rx_ring_header) + sizeof(uint64_t));
 }
 
 struct rx_ring *
@@ -553,11 +633,9 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	r->slot_mask = m->card.slots - 1;
 	r->slot_bytes = m->card.slot_bytes;
 	r->tile_stride = ingest_message_bytes(&m->card);
-	r->ring_bytes = RTE_ALIGN_CEIL(m->card.slots * m->card.slot_bytes, RING_ALIGN);
+	r->ring_bytes = rx_ring_bytes(&m->card);
 	for (uint32_t d = 0; d < m->nb_devices && ret == 0; d++) {
 		ret = create_queues(r, d);
-		if (ret == 0)
-			ret = create_pool(r, d);
 	}
 	for (uint32_t s = 0; s < m->card.streams && ret == 0; s++)
 		ret = create_stream(r, s);
@@ -602,18 +680,24 @@ rx_ring_destroy(struct rx_ring *r)
 
 		if (st->base != NULL) {
 			memory_abandon(r->memory, st->base);
-			rdma_pool_free(r->pools[r->messages->streams[s].device], &st->buffer);
+			rdma_pool_free(st->pool, &st->buffer);
 		}
+		if (st->pool != NULL)
+			rdma_pool_destroy(st->pool);
 		rte_free(st->headers);
+		rte_free(r->use[s].slot);
 	}
-	for (uint32_t d = 0; d < r->messages->nb_devices; d++) {
-		if (r->pools[d] != NULL)
-			rdma_pool_destroy(r->pools[d]);
+	for (uint32_t d = 0; d < r->messages->nb_devices; d++)
 		for (uint32_t g = 0; g < FRAME_RX_MAX; g++)
 			if (r->queue[d][g].cq != NULL)
 				rdma_cq_destroy(r->queue[d][g].cq);
-	}
 	rte_free(r);
+}
+
+struct frame_use *
+rx_ring_use(struct rx_ring *r)
+{
+	return r->use;
 }
 
 void
@@ -623,7 +707,8 @@ rx_ring_describe(struct rx_ring *r, uint32_t stream, struct rdma_qp_attr *attr)
 
 	attr->send_cq = attr->recv_cq = r->queue[st->device][st->poll_group].cq;
 	attr->max_recv_wr = RECEIVES;
-	attr->max_send_wr = 1;
+	attr->max_send_wr = RX_CREDIT_SENDS;
+	attr->max_inline = RX_CREDIT_BYTES;
 	attr->receive_only = true;
 }
 
@@ -646,8 +731,17 @@ rx_ring_attach(struct rx_ring *r, uint32_t stream)
 {
 	const uint32_t n = post_receives(r->messages->streams[stream].qp, RECEIVES);
 
-	__atomic_store_n(&r->stream[stream].user, RING_NOBODY, __ATOMIC_RELEASE);
+	rx_credit_begin(&r->stream[stream].credit, 0, 0);
+	unlock(&r->stream[stream]);
 	return n == RECEIVES ? 0 : -rte_errno;
+}
+
+void
+rx_ring_credit(struct rx_ring *r, uint32_t stream, uint64_t address, uint32_t rkey)
+{
+	rx_ring_detach(r, stream);
+	rx_credit_begin(&r->stream[stream].credit, address, rkey);
+	unlock(&r->stream[stream]);
 }
 
 void

@@ -41,14 +41,30 @@ struct rx_ring_info {
  */
 struct rx_ring *rx_ring_create(struct rx_messages *m, struct memory *memory);
 
+/** Bytes of a stream's ring. */
+uint64_t rx_ring_bytes(const struct ingest_card *card);
+
+/** Bytes of EAL memory that a stream needs in addition. */
+uint64_t rx_ring_heap(const struct ingest_card *card);
+
 /** Free the rings. Their queue pairs are destroyed, and gangs have ended. NULL is allowed. */
 void rx_ring_destroy(struct rx_ring *ring);
+
+/** [streams] slots in use, for the RX roles' frame_rx.use. */
+struct frame_use *rx_ring_use(struct rx_ring *ring);
 
 /** Complete the attributes of a stream's queue pair. *Control.* */
 void rx_ring_describe(struct rx_ring *ring, uint32_t stream, struct rdma_qp_attr *attr);
 
 /** A stream's queue pair has been created: post its receives. *Control.* @return 0 or -errno */
 int rx_ring_attach(struct rx_ring *ring, uint32_t stream);
+
+/**
+ * The detector of a stream asks for credits. Its queue pair is not used yet, or has not been used
+ * since rx_ring_attach(). *Control.*
+ * @param address, rkey  where they are written; 0: none
+ */
+void rx_ring_credit(struct rx_ring *ring, uint32_t stream, uint64_t address, uint32_t rkey);
 
 /** A stream's queue pair will be destroyed: its RX role no longer uses it. *Control.* */
 void rx_ring_detach(struct rx_ring *ring, uint32_t stream);

@@ -17,6 +17,7 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_WAITS] = "waits",
 	[RX_EVENTS] = "events",
 	[RX_EVENTS_LOST] = "events_lost",
+	[RX_CREDITS] = "credits",
 	[RX_HANDOFF_SENT] = "handoff",
 	[RX_PLACED] = "placed",
 	[RX_DUPLICATE] = "duplicate",

@@ -44,8 +44,8 @@ struct rx_transport {
 		struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest);
 	/** A packet that rx_accept() has checked is dropped. NULL: only its mbuf is freed. */
 	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
-	/** Headers that stand for the queue pair of a packet. NULL: those before its detector header,
-	 * which is a UDP packet's. */
+	/** Headers that stand for the queue pair of a packet. NULL: those before its detector
+	 * header, which is a UDP packet's. */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
 };
 
@@ -86,7 +86,7 @@ struct rx_batch {
 	uint32_t n;
 };
 
-/** Packets of a burst that are dropped. */
+/** Packets of a burst that cannot be used, and were counted. */
 struct rx_dropped {
 	struct rte_mbuf *m[RX_BURST];
 	uint32_t n;
@@ -117,7 +117,8 @@ void rx_check_positions(struct rx *rx, struct rx_batch *batch);
  * @param out     packets with `m`, `header` and `stream`; those that may be placed are moved to the
  *                front
  * @param valid   number of packets
- * @param drop    receives the others
+ * @param drop    in: packets that the caller has refused. They are freed with the others that are
+ *                dropped here
  * @return packets that may be placed
  */
 uint32_t rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,

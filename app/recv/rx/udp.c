@@ -119,7 +119,7 @@ read_headers(
 	const uint8_t *header[RX_BURST];
 	struct rx_batch batch = {.packets = out};
 	struct rx_dropped drop;
-	uint32_t valid = 0, kept;
+	uint32_t valid = 0;
 
 	drop.n = 0;
 	rx_check_positions(rx, &batch);
@@ -144,10 +144,7 @@ read_headers(
 	}
 	if (likely(valid > 0))
 		rx->detector->ops->parse(header, parsed, valid);
-	kept = rx_accept(rx, source, out, parsed, valid, &batch, &drop);
-	if (drop.n > 0)
-		rte_pktmbuf_free_bulk(drop.m, drop.n);
-	return kept;
+	return rx_accept(rx, source, out, parsed, valid, &batch, &drop);
 }
 
 static uint32_t

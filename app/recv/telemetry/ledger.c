@@ -163,8 +163,10 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_write
 	l->packets[RX_PACKETS] -= b->not_found;
 	l->packets[RX_PLACED] -= b->not_found + b->overrun;
 	l->packets[RX_OVERRUN] += b->overrun;
-	for (uint32_t i = 0; i < p->nb_ports; i++)
+	for (uint32_t i = 0; i < p->nb_ports; i++) {
 		port_drops_add(&p->ports[i], l->ports);
+		l->unfinished += port_unfinished(&p->ports[i]);
+	}
 	balance(l);
 }
 

@@ -97,6 +97,7 @@ struct ledger {
 	uint64_t ports[PORT_DROPS]; /**< lost before RX; not included in `packets` */
 	bool frames_balance;	    /**< the outcomes add up to the frames */
 	uint64_t pending; /**< packets that are received and have no outcome; not of the run only */
+	uint64_t unfinished;  /**< RoCE packets of messages that are not complete; likewise */
 	bool packets_balance; /**< the same for packets */
 	bool placed_balance;  /**< RX placed as many packets as frames contained */
 };

@@ -27,6 +27,7 @@
 #include "net_replay.h"
 #include "replay_fault.h"
 #include "replay_pace.h"
+#include "replay_roce.h"
 
 extern int replay_logtype;
 
@@ -88,6 +89,7 @@ struct replay_devargs {
 	uint16_t align_at;
 	uint16_t nb_rewrites;
 	struct replay_rewrite rewrites[REPLAY_REWRITES_MAX];
+	struct replay_roce_args roce;
 };
 
 /*
@@ -130,9 +132,10 @@ struct replay_capture {
 	void **chunks;
 	/* Copy of the arena in the application's memory, and its offset from each chunk. */
 	uint8_t *twin;
-	intptr_t *away; /* 0: no copy */
-	bool placed;	/* the copy is up to date */
-	bool lent;	/* queues have delivered references */
+	intptr_t *away;		  /* 0: no copy */
+	bool placed;		  /* the copy is up to date */
+	bool lent;		  /* queues have delivered references */
+	struct replay_roce *roce; /* numbers of RoCE messages; NULL: they are not changed */
 };
 
 /* Packet number i in the order of the capture. */
@@ -154,6 +157,7 @@ enum replay_wait {
 	REPLAY_WAIT_REFERENCE, /* the packet's reference count is at its maximum */
 	REPLAY_WAIT_SPARE,     /* no free buffer for a changed copy */
 	REPLAY_WAIT_COPY,      /* a copy to memory that the CPU cannot access has failed */
+	REPLAY_WAIT_LOOP,      /* the packet of an earlier loop is in use, see replay_roce.h */
 	REPLAY_WAITS,
 };
 

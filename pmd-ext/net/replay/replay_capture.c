@@ -265,6 +265,7 @@ capture_free(struct replay_capture *capture)
 	rte_free(capture->away);
 	rte_free(capture->packets);
 	rte_free(capture->order);
+	replay_roce_free(capture->roce);
 	rte_free(capture);
 }
 
@@ -572,6 +573,8 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 		ret = capture_sort(capture, args, by_time, NULL);
 	if (ret == 0)
 		ret = capture_sort(capture, args, by_flow, capture->order);
+	if (ret == 0 && args->roce.on)
+		ret = replay_roce_load(&capture->roce, capture, &args->roce, args->name, socket);
 	if (ret < 0) {
 		capture_free(capture);
 		return ret;

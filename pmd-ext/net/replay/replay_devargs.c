@@ -17,6 +17,7 @@
 #define ARG_QUEUES   "queues"
 #define ARG_ALIGN_AT "align_at"
 #define ARG_REWRITE  "rewrite"
+#define ARG_ROCE     "roce"
 #define ARG_BPS	     "bps"
 #define ARG_SPEED    "speed"
 #define ARG_BURST    "burst"
@@ -26,8 +27,8 @@
 #define ARG_OVERRUN  "overrun"
 
 static const char *const known_args[] = {ARG_FILE, ARG_LOOPS, ARG_RATE, ARG_BPS, ARG_SPEED,
-	ARG_BURST, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, ARG_SEED, "loss", "burst_loss", "reorder",
-	"duplicate", "corrupt", "truncate", ARG_STAMP, ARG_TX, ARG_OVERRUN, NULL};
+	ARG_BURST, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, ARG_ROCE, ARG_SEED, "loss", "burst_loss",
+	"reorder", "duplicate", "corrupt", "truncate", ARG_STAMP, ARG_TX, ARG_OVERRUN, NULL};
 
 /* Faults, and the meaning of the number after the probability. */
 static const struct {
@@ -321,6 +322,52 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 	return 0;
 }
 
+/* STEP[:SLOTS:SLOT_BYTES[:LEADER]] */
+static int
+parse_roce(char *text, struct replay_roce_args *roce)
+{
+	uint64_t value[4] = {0};
+	char *field, *save = NULL;
+	unsigned int n = 0;
+
+	for (field = strtok_r(text, ":", &save); field != NULL; field = strtok_r(NULL, ":", &save))
+		if (n == RTE_DIM(value) || parse_u64(field, &value[n++]) < 0)
+			return -EINVAL;
+	if (n != 1 && n != 3 && n != 4)
+		return -EINVAL;
+	if (n > 1 &&
+		(value[1] < 1 || value[1] > REPLAY_ROCE_SLOTS_MAX ||
+			!rte_is_power_of_2((uint32_t)value[1]) || value[2] == 0))
+		return -EINVAL;
+	if (value[3] != 0 && (value[3] < 8 || value[3] > REPLAY_ROCE_LEADER_MAX))
+		return -EINVAL;
+	*roce = (struct replay_roce_args){.on = true,
+		.step = value[0],
+		.slots = (uint32_t)value[1],
+		.slot_bytes = value[2],
+		.leader = (uint32_t)value[3]};
+	return 0;
+}
+
+static int
+roce_arg(const char *key, const char *text, void *opaque)
+{
+	struct replay_devargs *args = opaque;
+	char *copy = strdup(text == NULL ? "" : text);
+	int ret;
+
+	if (copy == NULL)
+		return no_memory(args->name, key);
+	ret = parse_roce(copy, &args->roce);
+	free(copy);
+	if (ret < 0)
+		LOG_BAD(args->name, key, text,
+			"expected STEP[:SLOTS:SLOT_BYTES[:LEADER]], with SLOTS a power of two up "
+			"to %u, SLOT_BYTES from 1, and LEADER 0 or from 8 to %u",
+			REPLAY_ROCE_SLOTS_MAX, REPLAY_ROCE_LEADER_MAX);
+	return ret;
+}
+
 static int
 number_of(struct rte_kvargs *kvlist, const char *name, const char *key, uint64_t min, uint64_t max,
 	uint64_t *value)
@@ -342,6 +389,13 @@ check_together(const struct replay_devargs *args, const char *name)
 	if (paces > 1) {
 		REPLAY_LOG(ERR,
 			"%s: only one of " ARG_RATE ", " ARG_BPS " and " ARG_SPEED " can be given",
+			name);
+		return -EINVAL;
+	}
+	if (args->roce.on && args->nb_rewrites > 0) {
+		REPLAY_LOG(ERR,
+			"%s: only one of " ARG_REWRITE " and " ARG_ROCE " can be given: the "
+			"invariant CRC of a RoCE packet covers all fields",
 			name);
 		return -EINVAL;
 	}
@@ -449,6 +503,8 @@ replay_devargs_parse(struct replay_devargs *args, const char *name, const char *
 		ret = number_of(kvlist, name, ARG_ALIGN_AT, 0, REPLAY_FRAME_MAX, &align_at);
 	if (ret == 0)
 		ret = rte_kvargs_process(kvlist, ARG_REWRITE, rewrite_arg, args);
+	if (ret == 0)
+		ret = rte_kvargs_process(kvlist, ARG_ROCE, roce_arg, args);
 	if (ret == 0)
 		ret = number_of(kvlist, name, ARG_SEED, 0, UINT64_MAX, &args->faults.seed);
 	for (unsigned int i = 0; i < REPLAY_FAULTS && ret == 0; i++)

@@ -469,6 +469,7 @@ RTE_PMD_REGISTER_PARAM_STRING(net_replay,
 	"queues=<int> "
 	"align_at=<int> "
 	"rewrite=<offset>:<length>:le|be:<step> "
+	"roce=<step>[:<slots>:<slot bytes>[:<leader>]] "
 	"seed=<int> "
 	"loss=<probability> "
 	"burst_loss=<probability>:<packets> "

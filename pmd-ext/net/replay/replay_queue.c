@@ -111,6 +111,12 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 			name, rxq->id, rxq->rest_pool->name);
 		return -ENOTSUP;
 	}
+	if (args->roce.on && rxq->mode == REPLAY_REFERENCE_SPLIT && rxq->dev->memory.copy != NULL) {
+		REPLAY_LOG(ERR,
+			"%s queue %u: roce=... changes payloads, which the CPU cannot access", name,
+			rxq->id);
+		return -ENOTSUP;
+	}
 	if (rxq->mode == REPLAY_COPY && !rxq->far)
 		return 0;
 	for (uint32_t i = 0; i < args->nb_rewrites; i++) {

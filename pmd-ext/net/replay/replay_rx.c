@@ -267,6 +267,22 @@ fill(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool f
 	}
 }
 
+/* Fills mbufs with the chosen packets, up to one that cannot be changed yet. */
+static __rte_always_inline void
+fill_changed(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
+{
+	struct replay_roce *roce = rxq->dev->capture->roce;
+	const uint32_t n = batch->n;
+
+	if (unlikely(roce != NULL))
+		batch->n = replay_roce_renumber(roce, batch->packet, n, rxq->loop);
+	if (likely(batch->n != 0))
+		fill(rxq, batch, bufs, faulty);
+	if (batch->used == batch->n)
+		batch->wait = REPLAY_WAIT_LOOP;
+	batch->n = n;
+}
+
 /* Publishes the queue's position, with one store. */
 static inline void
 publish(struct replay_rxq *rxq, bool faulty)
@@ -312,7 +328,7 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		else
 			end = choose(rxq, &batch, max);
 		if (batch.n != 0)
-			fill(rxq, &batch, bufs + nb_rx, faulty);
+			fill_changed(rxq, &batch, bufs + nb_rx, faulty);
 		if (faulty)
 			count_faults(rxq, &batch);
 		if (paced)

@@ -197,6 +197,7 @@ static const char *const xstat_names[] = {
 	"rx_references_full_bursts",
 	"rx_no_spare_bursts",
 	"rx_copy_failed_bursts",
+	"rx_earlier_loop_bursts",
 	"rx_most_waiting_packets",
 	"rx_fault_lost_packets",
 	"rx_fault_burst_lost_packets",
@@ -242,6 +243,7 @@ replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigne
 		sum.wait[REPLAY_WAIT_REFERENCE],
 		sum.wait[REPLAY_WAIT_SPARE],
 		sum.wait[REPLAY_WAIT_COPY],
+		sum.wait[REPLAY_WAIT_LOOP],
 		sum.most_waiting,
 		sum.fault[REPLAY_LOSS],
 		sum.fault[REPLAY_BURST_LOSS],
@@ -260,7 +262,7 @@ replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigne
 		sum.late[8],
 		sum.late[9],
 	};
-	static_assert(REPLAY_FAULTS == 6 && REPLAY_LATE_BINS == 10 && REPLAY_WAITS == 4,
+	static_assert(REPLAY_FAULTS == 6 && REPLAY_LATE_BINS == 10 && REPLAY_WAITS == 5,
 		"as many are listed");
 	static_assert(RTE_DIM(values) == RTE_DIM(xstat_names), "a value for each name");
 

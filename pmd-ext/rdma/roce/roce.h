@@ -78,6 +78,8 @@ enum roce_stat {
 	ROCE_RX_STALE,	   /**< responses that match no outstanding request */
 	ROCE_RX_RNR,	   /**< no receive posted: RNR NAK sent (RC), dropped (UC, UD) */
 	ROCE_RX_UC_DROP,   /**< rest of a UC message after a loss; by reference: all its packets */
+	/** by reference: packets of messages that are not complete; it goes down, too */
+	ROCE_RX_UC_BEGUN,
 	ROCE_RX_MESSAGES_FULL,	 /**< messages by reference dropped: ring full, rdma_roce_rx() */
 	ROCE_RX_MESSAGES_PAUSED, /**< polls without reception: messages by reference not taken */
 	ROCE_RX_TOO_LONG,	 /**< UD: longer than the path MTU or the receive buffer */

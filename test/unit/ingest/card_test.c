@@ -287,14 +287,18 @@ private_data_has_a_fixed_layout(void **state)
 	static const uint8_t expected[INGEST_PRIVATE_BYTES] = {'B', 'L', 'C', 'D', 0, 1, 0, 2, 0, 1,
 		0x10, 0, 0, 0, 0x20, 0, 0, 0, 0, 64, 0, 0, 0, 128, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0x10, 0x20, 0, 0, 0, 0x7f, 0, 0x12, 0x34, 0, 0, 0xde, 0xad, 0, 0, 0, 0, 0, 0};
-	static const uint8_t request[INGEST_REQUEST_BYTES] = {
-		'B', 'L', 'R', 'Q', 0, 1, 0, 2, 0, 0, 0, 5};
+	static const uint8_t request[INGEST_REQUEST_BYTES] = {'B', 'L', 'R', 'Q', 0, 1, 0, 2, 0, 0,
+		0, 5, 0xde, 0xad, 0, 1, 0, 0, 0x7f, 0, 0, 0, 0x10, 8};
 	const struct ingest_card card = a_card(INGEST_WRITE, 1);
 	uint8_t data[INGEST_PRIVATE_BYTES];
 
 	ingest_card_to_private(&card, 0, data);
 	assert_memory_equal(data, expected, sizeof(expected));
-	ingest_request_encode(5, INGEST_WRITE, data);
+	ingest_request_encode(&(struct ingest_request){.stream = 5,
+				      .transport = INGEST_WRITE,
+				      .credit_address = 0x7f0000001008,
+				      .credit_rkey = 0xdead0001},
+		data);
 	assert_memory_equal(data, request, sizeof(request));
 	(void)state;
 }
@@ -330,22 +334,35 @@ invalid_private_data_is_refused(void **state)
 static void
 requests_name_stream_and_transport(void **state)
 {
-	enum ingest_transport transport = INGEST_UDP;
+	static const struct ingest_request wrong[] = {
+		{.stream = 64, .transport = INGEST_SEND},
+		{.stream = 0, .transport = INGEST_UDP},
+		{.stream = 0, .transport = INGEST_WRITE + 1},
+		{.stream = 0, .transport = INGEST_WRITE, .credit_address = 4},
+		{.stream = 0, .transport = INGEST_WRITE, .credit_rkey = 1},
+		{.stream = 0, .transport = INGEST_SEND, .credit_address = 8},
+	};
+	struct ingest_request request = {.stream = 63, .transport = INGEST_SEND}, got = {0};
 	uint8_t data[56] = {0};
-	uint32_t stream = 0;
 
-	ingest_request_encode(63, INGEST_SEND, data);
-	assert_int_equal(ingest_request_decode(&stream, &transport, data, sizeof(data)), 0);
-	assert_int_equal(stream, 63);
-	assert_int_equal(transport, INGEST_SEND);
-	assert_int_equal(ingest_request_decode(&stream, &transport, data, 15), -EINVAL);
-	ingest_request_encode(64, INGEST_SEND, data);
-	assert_int_equal(ingest_request_decode(&stream, &transport, data, sizeof(data)), -EINVAL);
-	ingest_request_encode(0, INGEST_UDP, data);
-	assert_int_equal(ingest_request_decode(&stream, &transport, data, sizeof(data)), -EINVAL);
-	ingest_request_encode(0, INGEST_WRITE, data);
+	ingest_request_encode(&request, data);
+	assert_int_equal(ingest_request_decode(&got, data, sizeof(data)), 0);
+	assert_int_equal(got.stream, 63);
+	assert_int_equal(got.transport, INGEST_SEND);
+	assert_int_equal(got.credit_address, 0);
+	assert_int_equal(ingest_request_decode(&got, data, INGEST_REQUEST_BYTES - 1), -EINVAL);
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		ingest_request_encode(&wrong[i], data);
+		assert_int_equal(ingest_request_decode(&got, data, sizeof(data)), -EINVAL);
+	}
+	request = (struct ingest_request){
+		.transport = INGEST_WRITE, .credit_address = UINT64_MAX - 7, .credit_rkey = 7};
+	ingest_request_encode(&request, data);
+	assert_int_equal(ingest_request_decode(&got, data, sizeof(data)), 0);
+	assert_int_equal(got.credit_address, UINT64_MAX - 7);
+	assert_int_equal(got.credit_rkey, 7);
 	data[5]++;
-	assert_int_equal(ingest_request_decode(&stream, &transport, data, sizeof(data)), -EINVAL);
+	assert_int_equal(ingest_request_decode(&got, data, sizeof(data)), -EINVAL);
 	(void)state;
 }
 

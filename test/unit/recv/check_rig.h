@@ -23,6 +23,7 @@
 #include "check/cpu.h"
 #include "check/egress.h"
 #include "check/host.h"
+#include "check/ingest.h"
 #include "check/memory.h"
 #include "check/port.h"
 #include "check/storage.h"

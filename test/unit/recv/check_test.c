@@ -359,6 +359,70 @@ test_udp_ports(void **state)
 	want(CHECK_FAIL, "4780 ... 4795 include 4791", "udp_port");
 }
 
+/* What detectors that speak RoCEv2 need. */
+static void
+test_ingest(void **state)
+{
+	const struct check_heap heap = {.huge = true, .free = 64 << 20};
+	struct check_need need = {.heap = 100 << 20};
+	struct settings s = make_settings();
+	char file[PATH_MAX + 16];
+
+	check_queue_pairs(&check, &s);
+	want(CHECK_NA, "UDP", "");
+	check_card(&check, &s);
+	want(CHECK_NA, "UDP", "");
+	check_rings(&check, &s, &heap, &need);
+	want(CHECK_NA, "buffers of ports", "");
+
+	s.ingest.transport = INGEST_WRITE;
+	check_queue_pairs(&check, &s);
+	want(CHECK_OK, "4, free numbers", "");
+	strcpy(s.ports[0].rdma, "ip=10.0.0.1/24,mtu=4096");
+	s.ingest.qpn = 4092;
+	check_queue_pairs(&check, &s);
+	want(CHECK_OK, "0xffc ... 0xfff", "");
+	s.ingest.qpn++;
+	check_queue_pairs(&check, &s);
+	want(CHECK_FAIL, "ends at 0xfff", "qps=8192");
+	strcpy(s.ports[0].rdma, "ip=10.0.0.1/24,qps=5000");
+	check_queue_pairs(&check, &s);
+	want(CHECK_OK, "0xffd ... 0x1000", "");
+
+	check_card(&check, &s);
+	want(CHECK_WARN, "only this process knows", "service");
+	s.ingest.rkey = 1;
+	check_card(&check, &s);
+	want(CHECK_OK, "by hand", "");
+	s.ingest.service = 4792;
+	check_card(&check, &s);
+	want(CHECK_OK, "detectors that connect", "");
+	snprintf(file, sizeof(file), "%s/card.ini", root);
+	s.ingest.card = file;
+	check_card(&check, &s);
+	want(CHECK_OK, "card.ini", "");
+	assert_int_equal(access(file, F_OK), -1);
+	snprintf(file, sizeof(file), "%s/none/card.ini", root);
+	check_card(&check, &s);
+	want(CHECK_FAIL, "No such file", "[ingest] card");
+
+	need.rings = 512 << 20;
+	put("/proc/meminfo", "MemTotal:  9999999 kB\nMemAvailable:   524287 kB\n");
+	check_rings(&check, &s, &heap, &need);
+	want(CHECK_FAIL, "512 MiB for 4 streams", "slots");
+	put("/proc/meminfo", "MemTotal:  9999999 kB\nMemAvailable:   524288 kB\n");
+	check_rings(&check, &s, &heap, &need);
+	want(CHECK_WARN, "small pages", "huge pages");
+	/* 36 MiB of them are for EAL */
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "300");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", "273");
+	check_rings(&check, &s, &heap, &need);
+	want(CHECK_WARN, "small pages", "huge pages");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", "274");
+	check_rings(&check, &s, &heap, &need);
+	want(CHECK_OK, "512 MiB of huge pages free", "");
+}
+
 /* The checks create directory and files as a run does, and remove them. */
 static void
 test_storage(void **state)
@@ -516,6 +580,7 @@ main(void)
 		TEST(test_tsc),
 		TEST(test_clock),
 		TEST(test_udp_ports),
+		TEST(test_ingest),
 		TEST(test_storage),
 		TEST(test_calibration),
 	};

@@ -23,6 +23,7 @@
 #include "port/placement.h"
 #include "port/pools.h"
 #include "port/port.h"
+#include "port/steering.h"
 #include "rx/rx.h"
 #include "rx/sources.h"
 #include "settings.h"
@@ -30,9 +31,15 @@
 #define UDP_PORT 50001
 #define STREAMS	 4
 
-static char capture[] = "/tmp/port_test_XXXXXX";
+#define ROCE_SOURCES 12 /* of the packets of the RoCE capture, the streams' first */
+
+static char capture[] = "/tmp/port_test_XXXXXX", roce_capture[] = "/tmp/port_test_roce_XXXXXX";
 static int promiscuous; /* result of rte_eth_promiscuous_enable() */
 static uint64_t drops[PORT_DROPS];
+static bool roce;		     /* open_port() opens a port of a RoCE device */
+static struct source_filter sources; /* of all streams; the last byte of the address counts them */
+static uint32_t nb_rules;
+static uint32_t received[STREAMS][256]; /* packets of each queue, by the last byte of the source */
 
 int __wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats);
 int __wrap_rte_eth_promiscuous_enable(uint16_t port);
@@ -48,6 +55,22 @@ __wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats)
 {
 	*stats = (struct rte_eth_stats){.imissed = 1, .rx_nombuf = 2};
 	return 0;
+}
+
+/** Receive all packets of a port that was opened. */
+static void
+receive(const struct port *port)
+{
+	struct rte_mbuf *m[32];
+	uint16_t n;
+
+	memset(received, 0, sizeof(received));
+	for (uint32_t q = 0; q < port->nb_queues; q++) {
+		n = rte_eth_rx_burst(port->id, q, m, RTE_DIM(m));
+		for (uint16_t i = 0; i < n; i++)
+			received[q][rte_pktmbuf_mtod(m[i], const uint8_t *)[SOURCE_IP_FROM + 3]]++;
+		rte_pktmbuf_free_bulk(m, n);
+	}
 }
 
 /** Open a port for this many RX lcores, and get its log. @return number of queues, or -errno */
@@ -74,8 +97,16 @@ open_port(
 
 	detector_init(&s.detector, &jungfrau_ops, 2, 2);
 	strcpy(s.ports[0].device, device);
+	if (roce)
+		strcpy(s.ports[0].rdma, "ip=10.1.2.1/16");
 	for (uint32_t i = 0; i < STREAMS; i++)
 		owner[i] = settings_stream_owner(&s, i);
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		s.sources.filter[i] = sources;
+		/* the last byte of the source address, and of the port */
+		((uint8_t *)&s.sources.filter[i].value[SOURCE_WORD_IP])[3] += i;
+		((uint8_t *)&s.sources.filter[i].port)[1] += i;
+	}
 	demand = port_demand_of(&s);
 	memory_init(&memory, &way, 0);
 	memset(text, 0, size);
@@ -89,7 +120,10 @@ open_port(
 	if (ret == 0) {
 		ret = port.nb_queues;
 		port_drops_add(&port, drops);
+		nb_rules = port.nb_rules;
+		receive(&port);
 	}
+	port_unsteer(&port);
 	/* closing a virtual device would remove it */
 	rte_eth_dev_stop(port.id);
 	assert_int_equal(port_free_pools(&port), 0);
@@ -108,6 +142,8 @@ static int
 begin(void **state)
 {
 	promiscuous = 0;
+	roce = false;
+	sources = (struct source_filter){0};
 	return 0;
 }
 
@@ -206,6 +242,125 @@ rules_have_the_addresses(void **state)
 	assert_null(rule.pattern[1].spec);
 }
 
+/* RoCE packets of source 10.1.1.1 + i, and UDP source port 0xc000 + i, for each stream i. */
+static void
+set_sources(bool addresses, bool ports)
+{
+	const uint8_t headers[SOURCE_HEADERS] = {
+		[SOURCE_IP_FROM] = 10, 1, 1, 1, [SOURCE_PORT_FROM] = 0xc0, 0};
+	const uint8_t compared[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = addresses ? 255 : 0,
+		addresses ? 255 : 0,
+		addresses ? 255 : 0,
+		addresses ? 255 : 0,
+		[SOURCE_PORT_FROM] = ports ? 255 : 0,
+		ports ? 255 : 0};
+	uint64_t value[SOURCE_WORDS], mask[SOURCE_WORDS];
+
+	source_words(headers, 0, value);
+	source_words(compared, 0, mask);
+	source_filter_set(&sources, value, mask);
+}
+
+/* Packets of two streams each reach the queue of their RX role, and all others the first queue. */
+static void
+want_steered(void)
+{
+	assert_int_equal(nb_rules, STREAMS);
+	for (uint32_t q = 0; q < 2; q++)
+		for (uint32_t i = 1; i <= ROCE_SOURCES; i++)
+			assert_int_equal(received[q][i], q == (i == 3 || i == 4));
+}
+
+/* RoCE packets have one destination port: rules match the address or the UDP port of the source. */
+static void
+roce_is_steered_by_source(void **state)
+{
+	char text[1024];
+
+	roce = true;
+	set_sources(true, false);
+	assert_int_equal(open_port("net_replay1", 2, RX_STEERING_FLOW, text, sizeof(text)), 2);
+	assert_string_equal(text, "");
+	want_steered();
+	set_sources(false, true);
+	assert_int_equal(open_port("net_replay1", 2, RX_STEERING_FLOW, text, sizeof(text)), 2);
+	want_steered();
+	set_sources(true, true);
+	assert_int_equal(open_port("net_replay1", 2, RX_STEERING_AUTO, text, sizeof(text)), 2);
+	want_steered();
+	/* one RX role: also ARP reaches its queue */
+	assert_int_equal(open_port("net_replay1", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_int_equal(nb_rules, 0);
+}
+
+/* Without sources, RSS distributes the packets. Each RX role keeps its queue. */
+static void
+roce_of_any_source_is_spread(void **state)
+{
+	char text[1024];
+	uint32_t n = 0;
+
+	roce = true;
+	assert_int_equal(open_port("net_replay1", 2, RX_STEERING_AUTO, text, sizeof(text)), 2);
+	assert_string_equal(text, "");
+	assert_int_equal(nb_rules, 1);
+	for (uint32_t i = 1; i <= ROCE_SOURCES; i++)
+		n += received[1][i];
+	assert_in_range(n, 1, ROCE_SOURCES - 1);
+	assert_int_equal(
+		open_port("net_replay1", 2, RX_STEERING_FLOW, text, sizeof(text)), -ENOTSUP);
+	want(text, "by destination port: set [detector] source");
+}
+
+static void
+roce_keeps_its_queues(void **state)
+{
+	char text[1024];
+
+	roce = true;
+	set_sources(true, false);
+	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 2);
+	want(text, "cannot create a flow rule for the source of RoCE stream 0: ");
+	want(text, "may reach the first RX lcore, which then hands them to 1 others");
+	assert_int_equal(open_port("net_null0", 2, RX_STEERING_FLOW, text, sizeof(text)), -ENOTSUP);
+}
+
+/* Packets to UDP port 4791: of four streams, and of others. */
+static void
+write_roce(void)
+{
+	const struct pcap_pkthdr header = {.caplen = 60, .len = 60};
+	const int fd = mkstemp(roce_capture);
+	pcap_t *pcap = pcap_open_dead(DLT_EN10MB, 65535);
+	pcap_dumper_t *dump = pcap_dump_open(pcap, roce_capture);
+
+	for (uint8_t i = 0; i < ROCE_SOURCES; i++) {
+		const uint8_t packet[60] = {[12] = 8,
+			[14] = 0x45,
+			[17] = 46,
+			[23] = IPPROTO_UDP,
+			[SOURCE_IP_FROM] = 10,
+			1,
+			1,
+			1 + i,
+			10,
+			1,
+			2,
+			1,
+			0xc0,
+			i < STREAMS ? i : 0xff,
+			4791 >> 8,
+			4791 & 0xff,
+			0,
+			26};
+
+		pcap_dump((u_char *)dump, &header, packet);
+	}
+	pcap_dump_close(dump);
+	pcap_close(pcap);
+	close(fd);
+}
+
 static void
 write_capture(void)
 {
@@ -232,21 +387,27 @@ main(int argc, char **argv)
 		PORT(a_replay_that_waits_drops_nothing),
 		PORT(promiscuous_is_refused),
 		PORT(rules_have_the_addresses),
+		PORT(roce_is_steered_by_source),
+		PORT(roce_of_any_source_is_spread),
+		PORT(roce_keeps_its_queues),
 	};
-	char replay[64], pcap[64];
+	char replay[64], replay_roce[64], pcap[64];
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
 		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"512"}, (char[]){"--no-telemetry"},
-		(char[]){"--vdev"}, replay, (char[]){"--vdev"}, pcap, (char[]){"--vdev"},
-		(char[]){"net_null0"}};
+		(char[]){"--vdev"}, replay, (char[]){"--vdev"}, replay_roce, (char[]){"--vdev"},
+		pcap, (char[]){"--vdev"}, (char[]){"net_null0"}};
 	int failed;
 
 	write_capture();
+	write_roce();
+	snprintf(replay_roce, sizeof(replay_roce), "net_replay1,file=%s", roce_capture);
 	snprintf(replay, sizeof(replay), "net_replay0,file=%s", capture);
 	snprintf(pcap, sizeof(pcap), "net_pcap0,rx_pcap=%s", capture);
 	if (rte_eal_init(RTE_DIM(eal), eal) < 0)
 		return 1;
 	failed = cmocka_run_group_tests_name("port", tests, NULL, NULL);
 	unlink(capture);
+	unlink(roce_capture);
 	rte_eal_cleanup();
 	return failed;
 }

@@ -184,6 +184,7 @@ finish(void)
 	rig.tap = NULL;
 	rig_disconnect(&rig);
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
+	assert_int_equal(rig_stat(&rig, 1, "rx_uc_in_progress"), 0);
 }
 
 static struct rdma_roce_uc_info
@@ -342,6 +343,8 @@ test_loss(void **state)
 			lose = losses[i];
 			post(op, 0, 3 * MTU + 64, BASE, 1);
 			expect_none();
+			assert_int_equal(
+				rig_stat(&rig, 1, "rx_uc_in_progress"), losses[i] == 8 ? 3 : 0);
 			lose = 0;
 			expect_next();
 			want.messages++;
@@ -369,7 +372,13 @@ test_loss(void **state)
 	info = info_of(1);
 	assert_memory_equal(&info, &want, sizeof(info));
 	assert_int_equal(rig_stat(&rig, 1, "rx_uc_dropped"), dropped + want.dropped);
+	/* what is not complete when the queue pair is destroyed */
+	nb_packets = 0;
+	lose = 8;
+	post(RDMA_OP_SEND, 0, 3 * MTU + 64, 0, 0);
+	expect_none();
 	finish();
+	assert_int_equal(rig_stat(&rig, 1, "rx_uc_dropped"), dropped + want.dropped + 3);
 }
 
 static void

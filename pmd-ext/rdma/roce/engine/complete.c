@@ -117,7 +117,7 @@ roce_qp_fail(struct roce_qp *qp, enum rdma_wc_status status, bool fault)
 		roce_complete_send(qp, status);
 	}
 	if (qp->reference)
-		roce_reference_drop(qp->reference);
+		roce_uc_abandon(qp, 0);
 	roce_flush_sends(qp);
 	roce_flush_recvs(qp);
 }

@@ -54,7 +54,8 @@ struct roce_poll_group {
 
 	struct roce_group groups[ROCE_GROUPS_MAX];
 	unsigned int nb_groups;
-	bool held;     /**< a queue pair waits until the port frees sent frames */
+	bool held;	    /**< a queue pair waits until the port frees sent frames */
+	bool reads_payload; /**< the CRC of the last packet of a queue pair was checked */
 	bool streamed; /**< payload was written with non-temporal stores, without a fence since */
 
 	struct rte_ring *calls;	     /**< control -> poll group: struct roce_call */

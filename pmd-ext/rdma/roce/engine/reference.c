@@ -240,9 +240,13 @@ roce_reference_take(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (write)
 		r->left -= pkt->length;
 	if (pkt->flags & ROCE_F_LAST) {
+		/* all packets before the last one have the path MTU */
+		roce_count_n(
+			pg, ROCE_RX_UC_BEGUN, -(uint64_t)((r->received - pkt->length) / qp->mtu));
 		deliver(qp, pkt, imm);
 		r->inbound = ROCE_IN_NONE;
 	} else {
+		roce_count(pg, ROCE_RX_UC_BEGUN);
 		r->inbound = write ? ROCE_IN_WRITE : ROCE_IN_SEND;
 	}
 	return pkt->length != 0;
@@ -255,7 +259,7 @@ roce_reference_forget(struct roce_qp *qp)
 	struct roce_message *entry;
 	uint32_t from, to = pg->messages_tail;
 
-	roce_reference_drop(qp->reference);
+	roce_uc_abandon(qp, 0);
 	for (from = pg->messages_tail; from != pg->messages_head; from++) {
 		entry = &pg->messages[from % ROCE_MESSAGES];
 		if (entry->qp == qp)

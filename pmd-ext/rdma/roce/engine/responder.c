@@ -38,6 +38,7 @@ roce_uc_abandon(struct roce_qp *qp, uint32_t more)
 	if (qp->reference) {
 		roce_reference_drop(qp->reference);
 		roce_count_n(qp->poll_group, ROCE_RX_UC_DROP, begun);
+		roce_count_n(qp->poll_group, ROCE_RX_UC_BEGUN, -(uint64_t)begun);
 	}
 	roce_uc_count(&qp->uc.dropped, begun + more);
 	r->inbound = ROCE_IN_SKIP;

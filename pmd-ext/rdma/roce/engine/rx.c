@@ -190,6 +190,7 @@ is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct ro
 		roce_count(pg, ROCE_RX_ADDRESS);
 		return false;
 	}
+	pg->reads_payload = !qp->trust;
 	if (!qp->trust && !roce_packet_check(pkt)) {
 		roce_count(pg, ROCE_RX_ICRC);
 		return false;
@@ -262,15 +263,23 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 	return false;
 }
 
-/** Prefetch a payload that was sent by reference: it is in another core's cache. */
+/**
+ * Prefetch a payload. One that was sent by reference is in another core's cache. One that lies
+ * behind its headers is read here only if its CRC is checked, which is expected if that of the last
+ * packet was.
+ */
 static void
-prefetch_payload(const struct rte_mbuf *m)
+prefetch_payload(const struct roce_poll_group *pg, const struct rte_mbuf *m)
 {
-	uint32_t i;
+	uint32_t i = 0;
 
-	if (m->nb_segs == 1)
+	if (m->nb_segs > 1)
+		m = m->next;
+	else if (pg->reads_payload)
+		i = RTE_CACHE_LINE_SIZE;
+	else
 		return;
-	for (m = m->next, i = 0; i < m->data_len; i += RTE_CACHE_LINE_SIZE)
+	for (; i < m->data_len; i += RTE_CACHE_LINE_SIZE)
 		rte_prefetch0(rte_pktmbuf_mtod_offset(m, const void *, i));
 }
 
@@ -325,11 +334,11 @@ roce_poll_group_rx(
 	if (n == 0)
 		return;
 	prefetch(m, n);
-	prefetch_payload(m[0]);
+	prefetch_payload(pg, m[0]);
 	for (i = 0; i < n; i++) {
 		taken = false;
 		if (i + 1 < n)
-			prefetch_payload(m[i + 1]);
+			prefetch_payload(pg, m[i + 1]);
 		kind = roce_packet_parse(m[i], &pkt);
 		if (unlikely(pkt.vlan != vlan)) {
 			taken = foreign(pg, &pkt, kind, from, ROCE_RX_VLAN);

@@ -9,8 +9,8 @@
 #include <rte_string_fns.h>
 
 #include "port/device.h"
+#include "rdma_roce.h"
 
-#define QPS_DEFAULT 4096
 #define MRS_DEFAULT 65536
 
 /** Parse a number in a range. @return 0; -EINVAL, logged */
@@ -294,7 +294,7 @@ roce_args_parse(struct roce_dev *dev, const char *args)
 		return -EINVAL;
 	}
 	dev->nb_poll_groups = 1;
-	dev->max_qps = QPS_DEFAULT;
+	dev->max_qps = RDMA_ROCE_QPS;
 	dev->max_mrs = MRS_DEFAULT;
 	rte_kvargs_process(kvlist, NULL, one, &p);
 	rte_kvargs_free(kvlist);

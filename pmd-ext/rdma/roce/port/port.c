@@ -18,9 +18,8 @@
 #include "engine/engine.h"
 #include "engine/pages.h"
 #include "port/port.h"
+#include "rdma_roce.h"
 
-/* header bytes, the same amount that rdma_rxe subtracts: 40 IPv6, 8 UDP, 12 BTH, 16 RETH, 4 ICRC */
-#define OVERHEAD    80
 #define DESCRIPTORS 1024
 #define POOL_SPARE  1023 /* frames held by the control lcore */
 #define POOL_CACHE  256
@@ -152,7 +151,7 @@ path_mtu(uint16_t port_mtu)
 	uint16_t mtu;
 
 	for (mtu = 4096; mtu >= 256; mtu /= 2)
-		if (mtu + OVERHEAD <= port_mtu)
+		if (mtu + RDMA_ROCE_OVERHEAD <= port_mtu)
 			return mtu;
 	return 0;
 }
@@ -220,8 +219,8 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	char socket[128];
 	int ret;
 
-	if (dev->mtu + OVERHEAD > mtu)
-		mtu = dev->mtu + OVERHEAD;
+	if (dev->mtu + RDMA_ROCE_OVERHEAD > mtu)
+		mtu = dev->mtu + RDMA_ROCE_OVERHEAD;
 	conf.rxmode.mtu = RTE_MIN(mtu, mtu_max(info));
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	if (queues > 1 && !dev->handover && rss) {
@@ -341,7 +340,7 @@ roce_port_open(struct roce_dev *dev)
 	}
 	if (fits < dev->mtu || fits == 0) {
 		RDMA_LOG(ERR, "port %u: MTU %u, expected %u for a path MTU of %u", dev->port,
-			port_mtu, (dev->mtu ? dev->mtu : 256) + OVERHEAD,
+			port_mtu, (dev->mtu ? dev->mtu : 256) + RDMA_ROCE_OVERHEAD,
 			dev->mtu ? dev->mtu : 256);
 		ret = -ENOTSUP;
 		goto fail;

@@ -35,6 +35,7 @@ static const char *const name[ROCE_STATS] = {
 	[ROCE_RX_STALE] = "rx_stale_responses",
 	[ROCE_RX_RNR] = "rx_no_receive_posted",
 	[ROCE_RX_UC_DROP] = "rx_uc_dropped",
+	[ROCE_RX_UC_BEGUN] = "rx_uc_in_progress",
 	[ROCE_RX_MESSAGES_FULL] = "rx_message_ring_full",
 	[ROCE_RX_MESSAGES_PAUSED] = "rx_message_ring_pauses",
 	[ROCE_RX_TOO_LONG] = "rx_ud_too_long",

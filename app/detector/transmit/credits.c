@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "transmit/credits.h"
+
+#include <rte_byteorder.h>
+
+static void
+look(struct transmit_credit *c)
+{
+	const uint64_t word = rte_le_to_cpu_64(__atomic_load_n(c->word, __ATOMIC_ACQUIRE));
+
+	if (word == TRANSMIT_CREDIT_NONE)
+		return;
+	c->open = true;
+	/* a frame that was not sent cannot be free: the word is of before a restart, or wrong */
+	if (word > c->free && word <= c->next)
+		c->free = word;
+}
+
+bool
+transmit_credit_take(struct transmit_credit *c, uint64_t pulse, uint64_t number)
+{
+	/* also a packet that was delayed, of a frame before */
+	if (c->word == NULL || pulse < c->pulse)
+		return true;
+	look(c);
+	if (!c->open)
+		return false;
+	if (c->pulse == 0 || c->free == c->next)
+		c->free = number; /* nothing is in use: the numbers may go on anywhere */
+	else if (number < c->next || number - c->free >= c->slots)
+		return false;
+	c->next = number + 1;
+	c->pulse = pulse + 1;
+	return true;
+}
