@@ -23,7 +23,8 @@ enum value_kind {
 	VALUE_DARK_RUN,
 	VALUE_FAULT,
 	VALUE_TRANSPORT,
-	VALUE_SERVICE
+	VALUE_QUEUE_PAIRS,
+	VALUE_POLICY
 };
 
 /* One row defines an option: its parser, its limits, its line in --help and its default there. */
@@ -98,25 +99,38 @@ static const struct option_row rows[] = {
 	{"fault", "NAME=VALUE", VALUE_FAULT, AT(faults), 0, 0,
 		"loss=P, burst-loss=P:N, reorder=P:N, duplicate=P, corrupt=P[:KIND], truncate=P, "
 		"stall=MODULE:FROM:TO, restart=FRAME[:FIRST], drop=FIRST|MIDDLE|LAST|EVENT:P, "
-		"event-loss=P; repeatable"},
+		"event-loss=P, group-loss=P, read-loss=P; repeatable"},
 	{"fault-seed", "N", VALUE_U64, AT(fault_seed), 0, 0,
 		"seed of the faults; 0: the seed of --seed"},
 	{"port", "NAME", VALUE_PATH, AT(port_name), 0, 0, "transmit on this DPDK port"},
 	{"transport", "NAME", VALUE_TRANSPORT, AT(transport), 0, 0,
-		"UDP packets, RDMA SEND or RDMA WRITE: udp, send or write"},
+		"UDP packets, RDMA SEND, RDMA WRITE or reliable multicast: udp, send, write or "
+		"multicast"},
 	{"device", "NAME", VALUE_PATH, AT(device_name), 0, 0,
 		"transmit with this RDMA device, roce:port=...,ip=... or verbs:NAME"},
 	{"card", "FILE", VALUE_PATH, AT(card_path), 0, 0, "read the receiver's card"},
 	{"connect", "ADDRESS:PORT", VALUE_PATH, AT(connect), 0, 0,
 		"connect to the receiver, which sends its card"},
-	{"service", "NAME", VALUE_SERVICE, AT(reliable), 0, 0,
-		"queue pairs, uc or rc; rc requires --connect"},
+	{"queue-pairs", "NAME", VALUE_QUEUE_PAIRS, AT(reliable), 0, 0,
+		"uc or rc; rc requires --connect"},
+	{"group", "ADDRESS", VALUE_PATH, AT(group), 0, 0,
+		"multicast: address of stream 0, others follow (239.192.0.0)"},
+	{"service", "PORT", VALUE_U16, AT(service), 1, UINT16_MAX,
+		"multicast: port that members of stream 0 connect to, others follow"},
+	{"policy", "NAME", VALUE_POLICY, AT(policy), 0, 0,
+		"multicast: wait for slow members, or overwrite what they do not have"},
+	{"ring-slots", "N", VALUE_U32, AT(ring_slots), 16, 1 << 20,
+		"multicast: packets in the ring of a stream, a power of two"},
+	{"members", "N", VALUE_U32, AT(members), 0, RDMA_STREAM_MEMBERS_MAX,
+		"multicast: members of each stream to wait for before the first frame"},
+	{"keys", "FILE", VALUE_PATH, AT(keys_path), 0, 0,
+		"multicast: keyring; members prove that they have a key of it"},
 	{"distinct", "N", VALUE_U64, AT(distinct), 0, 0,
 		"frames generated in advance and repeated; 0: up to 128 MiB"},
 	{"burst-gap", "NS", VALUE_U32, AT(burst_gap), 0, 1000000000,
 		"time between the packets of a frame; 0: back to back"},
 	{"link-wait", "S", VALUE_U32, AT(link_wait), 0, 86400,
-		"time to wait for the link of the port"},
+		"time to wait for the link of the port, or for receivers"},
 };
 
 #define NB_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -155,6 +169,10 @@ detector_options_default(struct detector_options *options)
 		.rate = 2000.0,
 		.storage_cells = 1,
 		.link_wait = 10,
+		.group = "239.192.0.0",
+		.service = RDMA_STREAM_PORT,
+		.ring_slots = 4096,
+		.members = 1,
 		.wire = {.modules = 1,
 			.interfaces = 1,
 			.column_modules = 1,
@@ -299,17 +317,29 @@ parse_dark_run(const struct option_row *row, const char *text, enum jungfrau_dar
 static int
 parse_transport(const struct option_row *row, const char *text, enum ingest_transport *transport)
 {
-	for (int t = INGEST_UDP; t <= INGEST_WRITE; t++) {
+	for (int t = INGEST_UDP; t <= INGEST_MULTICAST; t++) {
 		if (strcmp(text, ingest_transport_names[t]) == 0) {
 			*transport = (enum ingest_transport)t;
 			return 0;
 		}
 	}
-	return bad_value(row, text, "udp, send or write");
+	return bad_value(row, text, "udp, send, write or multicast");
 }
 
 static int
-parse_service(const struct option_row *row, const char *text, bool *reliable)
+parse_policy(const struct option_row *row, const char *text, enum rdma_stream_policy *policy)
+{
+	if (strcmp(text, "wait") == 0)
+		*policy = RDMA_STREAM_WAIT;
+	else if (strcmp(text, "overwrite") == 0)
+		*policy = RDMA_STREAM_OVERWRITE;
+	else
+		return bad_value(row, text, "wait or overwrite");
+	return 0;
+}
+
+static int
+parse_queue_pairs(const struct option_row *row, const char *text, bool *reliable)
 {
 	if (strcmp(text, "uc") != 0 && strcmp(text, "rc") != 0)
 		return bad_value(row, text, "uc or rc");
@@ -358,8 +388,10 @@ parse_row(const struct option_row *row, const char *text, struct detector_option
 		return fault_options_parse(text, at);
 	case VALUE_TRANSPORT:
 		return parse_transport(row, text, at);
-	case VALUE_SERVICE:
-		return parse_service(row, text, at);
+	case VALUE_QUEUE_PAIRS:
+		return parse_queue_pairs(row, text, at);
+	case VALUE_POLICY:
+		return parse_policy(row, text, at);
 	}
 	return -EINVAL;
 }
@@ -402,8 +434,11 @@ print_default(const struct option_row *row, const struct detector_options *optio
 	case VALUE_TRANSPORT:
 		printf(" (%s)\n", ingest_transport_names[options->transport]);
 		return;
-	case VALUE_SERVICE:
+	case VALUE_QUEUE_PAIRS:
 		printf(" (%s)\n", options->reliable ? "rc" : "uc");
+		return;
+	case VALUE_POLICY:
+		printf(" (%s)\n", options->policy == RDMA_STREAM_WAIT ? "wait" : "overwrite");
 		return;
 	case VALUE_MAC:
 		printf(" (%02x:%02x:%02x:%02x:%02x:%02x)\n", mac[0], mac[1], mac[2], mac[3], mac[4],
@@ -428,8 +463,8 @@ print_help(void)
 	       "       braggline-detector --pack [OPTION]... FILE...        pack raw frames\n"
 	       "       braggline-detector --replay [OPTION]... RUN...       raw frames of a run\n"
 	       "       braggline-detector EAL-OPTION... -- --port NAME [OPTION]...\n"
-	       "       braggline-detector EAL-OPTION... -- --transport send|write --device NAME "
-	       "...\n"
+	       "       braggline-detector EAL-OPTION... -- --transport send|write|multicast "
+	       "--device NAME ...\n"
 	       "Write or transmit the packets of a JUNGFRAU detector, with their truth and "
 	       "calibration.\n"
 	       "\n");
@@ -507,184 +542,6 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	options->pack_paths = argv + optind;
 	options->nb_pack_paths = argc - optind;
 	return detector_options_check(options);
-}
-
-static int
-check_replay(const struct detector_options *options)
-{
-	const char *wrong = options->pack	    ? "pack"
-		: options->port_name != NULL	    ? "port"
-		: options->device_name != NULL	    ? "device"
-		: options->truth_path != NULL	    ? "truth"
-		: options->calibration_path != NULL ? "calibration"
-		: options->report_path != NULL	    ? "report"
-						    : NULL;
-
-	if (options->nb_pack_paths == 0) {
-		warnx("--replay: no run given; expected directories or Arrow files");
-		return -EINVAL;
-	}
-	if (wrong != NULL) {
-		warnx("--replay: found --%s; expected only --pcap or --raw", wrong);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int
-check_port(const struct detector_options *options)
-{
-	const struct jungfrau_model_config *model = &options->model;
-
-	if (!detector_options_transmits(options)) {
-		if (!options->loop)
-			return 0;
-		warnx("--loop: requires --port or --device, because a file has an end");
-		return -EINVAL;
-	}
-	if (options->pcap_path != NULL || options->raw_path != NULL) {
-		warnx("--%s: found --%s; write files of packets or frames in a separate run",
-			options->port_name != NULL ? "port" : "device",
-			options->pcap_path != NULL ? "pcap" : "raw");
-		return -EINVAL;
-	}
-	if (model->drift != 0.0 && (options->loop || options->distinct < options->frames)) {
-		warnx("--drift: repeated frames do not drift; expected --distinct of at least "
-		      "--frames, and no --loop");
-		return -EINVAL;
-	}
-	if (model->dark_every != 0 && options->distinct % model->dark_every != 0 &&
-		(options->loop || options->distinct < options->frames)) {
-		warnx("--distinct: found %llu, expected a multiple of the %llu of --dark-every, "
-		      "so that dark frames are evenly spaced",
-			(unsigned long long)options->distinct,
-			(unsigned long long)model->dark_every);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-/* Options that only --transport send and write have, or do not have. */
-static int
-check_transport(const struct detector_options *options)
-{
-	const char *wrong = options->device_name != NULL ? "device"
-		: options->card_path != NULL		 ? "card"
-		: options->connect != NULL		 ? "connect"
-		: options->reliable			 ? "service"
-							 : NULL;
-	const struct fault_options *faults = &options->faults;
-	bool drop = false;
-
-	for (unsigned int i = 0; i < FAULT_DROPS; i++)
-		drop |= faults->drop[i] != 0.0;
-	if (options->transport != INGEST_UDP) {
-		if (faults->corrupt == 0.0 && faults->truncate == 0.0)
-			return 0;
-		warnx("--fault: found %s with --transport %s, expected it only with udp",
-			faults->corrupt != 0.0 ? "corrupt" : "truncate",
-			ingest_transport_names[options->transport]);
-		return -EINVAL;
-	}
-	if (drop) {
-		warnx("--fault: found drop or event-loss with --transport udp, expected send or "
-		      "write");
-		return -EINVAL;
-	}
-	if (wrong == NULL)
-		return 0;
-	warnx("--%s: found --transport udp, expected send or write", wrong);
-	return -EINVAL;
-}
-
-/* Where messages go to, and where their card is from. */
-static int
-check_messages(const struct detector_options *options)
-{
-	const char *name = ingest_transport_names[options->transport];
-
-	if (options->credits && (options->transport != INGEST_WRITE || options->connect == NULL)) {
-		warnx("--credits: found --transport %s%s, expected write and --connect", name,
-			options->connect == NULL ? " without --connect" : "");
-		return -EINVAL;
-	}
-	if (options->transport == INGEST_UDP)
-		return 0;
-	if (options->port_name != NULL) {
-		warnx("--port: found --transport %s, expected --device", name);
-		return -EINVAL;
-	}
-	if (options->pcap_path != NULL &&
-		(options->card_path == NULL || options->connect != NULL)) {
-		warnx("--pcap: with --transport %s expected --card, and no --connect", name);
-		return -EINVAL;
-	}
-	if (options->device_name != NULL &&
-		(options->card_path != NULL) == (options->connect != NULL)) {
-		warnx("--device: expected either --card or --connect");
-		return -EINVAL;
-	}
-	if (options->reliable && options->connect == NULL) {
-		warnx("--service: rc needs the receiver's queue pair and ours, expected --connect");
-		return -EINVAL;
-	}
-	return 0;
-}
-
-int
-detector_options_check(const struct detector_options *options)
-{
-	uint32_t streams = options->model.modules * options->wire.interfaces;
-
-	if (options->model.column_modules > options->model.modules) {
-		warnx("--column-modules: found %u, expected at most the %u of --modules",
-			options->model.column_modules, options->model.modules);
-		return -EINVAL;
-	}
-	if (options->wire.port + streams - 1 > UINT16_MAX) {
-		warnx("--udp-port: found %u, expected at most %u, as %u streams need as many ports",
-			options->wire.port, UINT16_MAX - streams + 1, streams);
-		return -EINVAL;
-	}
-	if (options->wire.module_id + options->model.modules - 1 > UINT16_MAX) {
-		warnx("--module-id: found %u, expected at most %u for %u modules",
-			options->wire.module_id, UINT16_MAX - options->model.modules + 1,
-			options->model.modules);
-		return -EINVAL;
-	}
-	if (options->model.rows % 8 != 0) {
-		warnx("--rows: found %u, expected a multiple of 8", options->model.rows);
-		return -EINVAL;
-	}
-	if (options->pcap_path == NULL && options->truth_path == NULL &&
-		options->calibration_path == NULL && options->raw_path == NULL &&
-		!detector_options_transmits(options)) {
-		warnx("no output: expected one of --pcap, --truth, --calibration, --raw, --port, "
-		      "--device");
-		return -EINVAL;
-	}
-	if (check_transport(options) != 0 || check_messages(options) != 0)
-		return -EINVAL;
-	if (check_port(options) != 0)
-		return -EINVAL;
-	if (options->replay)
-		return check_replay(options);
-	if (options->pack) {
-		if (options->nb_pack_paths == 0) {
-			warnx("--pack: no file given; expected raw frame files");
-			return -EINVAL;
-		}
-		if (options->truth_path != NULL || options->calibration_path != NULL) {
-			warnx("--pack: found --%s, which requires the model",
-				options->truth_path != NULL ? "truth" : "calibration");
-			return -EINVAL;
-		}
-	} else if (options->nb_pack_paths > 0) {
-		warnx("found '%s', expected options only; for raw frame files use --pack",
-			options->pack_paths[0]);
-		return -EINVAL;
-	}
-	return 0;
 }
 
 struct pulse_numbering

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "ingest/card.h"
+#include "rdma_stream.h"
 #include "wire/fault_options.h"
 #include "sim/jungfrau_model.h"
 #include "wire/jungfrau_packets.h"
@@ -35,11 +36,19 @@ struct detector_options {
 	uint32_t link_wait;    /**< time to wait for the port's link, s */
 
 	enum ingest_transport transport;
-	const char *device_name; /**< send, write: RDMA device; NULL: none */
+	const char *device_name; /**< not udp: RDMA device; NULL: none */
 	const char *card_path;	 /**< send, write: card of the receiver; NULL: from its CM */
 	const char *connect;	 /**< send, write: address and port of the receiver's CM */
 	bool reliable;		 /**< RC instead of UC */
 	bool credits;		 /**< write: wait until the receiver's ring has room */
+
+	/* multicast */
+	const char *group; /**< address of stream 0 */
+	uint16_t service;  /**< port of stream 0 */
+	enum rdma_stream_policy policy;
+	uint32_t ring_slots;
+	uint32_t members;      /**< of each stream, to wait for */
+	const char *keys_path; /**< NULL: members prove nothing */
 
 	const char *pcap_path;	      /**< NULL: no such output; likewise for the other paths */
 	const char *truth_path;	      /**< CSV */

@@ -161,7 +161,7 @@ write_message(struct run *run, const struct wire_packet *packet, double time, do
 	message_make_ends(wire, &kept->header, packet, &ends);
 	run->report.sent += !message_is_lost(packet);
 	return write_roce(run, &message, message_is_lost(packet),
-		message_dropped(packet, &run->card), time, step);
+		message_dropped(packet, message_packets(&run->card)), time, step);
 }
 
 /* Write the events of a frame. */

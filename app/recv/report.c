@@ -15,11 +15,13 @@
 #include "egress/egress.h"
 #include "pipeline.h"
 #include "plural.h"
+#include "rdma/rdma.h"
 #include "report.h"
 #include "run.h"
 #include "run_watch.h"
 #include "run_writer.h"
 #include "rx/lcores.h"
+#include "rx/messages.h"
 #include "settings.h"
 
 /** Print the names of the silent modules. */
@@ -186,6 +188,37 @@ print_lcores(const struct pipeline *p, FILE *out)
 	}
 }
 
+/**
+ * Print what a device has registered since it was opened, and how long that took. The share is that
+ * of the run, to which all registrations are charged.
+ */
+static void
+print_registrations(const char *of, const struct rdma_dev *dev, double seconds, FILE *out)
+{
+	struct rdma_registrations r;
+
+	rdma_registrations_get(dev, &r);
+	fprintf(out, "  %-10s %3" PRIu64 " %s, %.1f MiB, registered in %.3f ms", of, r.regions,
+		plural(r.regions, "region", "regions"), r.bytes / 1048576.0, r.ns / 1e6);
+	if (seconds > 0)
+		fprintf(out, ", %.4f %% of the run", r.ns / 1e7 / seconds);
+	fprintf(out, "\n");
+}
+
+static void
+print_memory(const struct pipeline *p, double seconds, FILE *out)
+{
+	const struct rdma_dev_info *info;
+
+	if (p->stores == NULL && p->messages == NULL)
+		return;
+	fprintf(out, "memory of RDMA devices\n");
+	for (uint32_t d = 0; p->messages != NULL && d < p->messages->nb_devices; d++)
+		print_registrations("[port]", p->messages->devices[d], seconds, out);
+	if (p->stores != NULL)
+		print_registrations("[egress]", egress_device(p->stores, &info), seconds, out);
+}
+
 /** Files may have been removed, or recovered by another process, while the run wrote them. */
 static void
 print_file(const char *path, FILE *out)
@@ -278,6 +311,7 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 	print_modules(run, &status->ledger, out);
 	print_rate(status, out);
 	print_lcores(run_get_pipeline(run), out);
+	print_memory(run_get_pipeline(run), status->seconds, out);
 	print_files(run, status, out);
 	run_get_calibration(run, &calibration);
 	if (calibration.warnings > 0)

@@ -64,7 +64,7 @@ any_waits(const struct run_end *e)
 	return false;
 }
 
-/** Have at least half of the streams sent packets after the last frame, and fewer sent others? */
+/** Have most streams sent packets after the last frame, and fewer sent others? */
 static bool
 most_are_past(struct run_end *e)
 {
@@ -84,7 +84,7 @@ most_are_past(struct run_end *e)
 			others += counter_get(&rx->drops[s].packets) != e->dropped[s];
 		}
 	}
-	return 2 * past >= expected && past > others;
+	return detector_are_most(past, others, expected);
 }
 
 bool

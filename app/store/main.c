@@ -180,9 +180,26 @@ watch_memif(void)
 	}
 }
 
+/** Log what connections have registered, and the share of registration in the time of service. */
+static void
+log_registrations(const struct store *s, uint64_t began)
+{
+	const uint64_t ms = xfer_qp_clock() - began;
+	const struct rdma_dev_info *info;
+	struct rdma_registrations r;
+
+	rdma_registrations_get(store_get_device(s, &info), &r);
+	LOG(INFO,
+		"%" PRIu64 " memory regions of %" PRIu64 " MiB registered in %.3f ms, %.4f %% of "
+		"%.1f s\n",
+		r.regions, r.bytes >> 20, r.ns / 1e6, r.ns / 1e4 / RTE_MAX(ms, UINT64_C(1)),
+		ms / 1e3);
+}
+
 static void
 poll_until_signal(struct store *s)
 {
+	const uint64_t began = xfer_qp_clock();
 	uint64_t until, watch_at = 0;
 	unsigned int idle = 0;
 
@@ -196,6 +213,7 @@ poll_until_signal(struct store *s)
 			usleep(IDLE_US);
 	}
 	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
+	log_registrations(s, began);
 	store_stop(s);
 	until = xfer_qp_clock() + STOP_MS;
 	while (!store_is_idle(s) && xfer_qp_clock() < until)

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <rte_cycles.h>
 #include <rte_debug.h>
 #include <rte_errno.h>
 #include <rte_log.h>
@@ -115,10 +116,42 @@ rdma_progress(struct rdma_dev *dev, uint16_t pg)
 	return dev->ops->progress(dev, pg);
 }
 
+void
+rdma_registrations_count(struct rdma_dev *dev, uint64_t regions, uint64_t bytes, uint64_t ns)
+{
+	struct rdma_registrations *r = &dev->registrations;
+
+	__atomic_store_n(&r->regions, r->regions + regions, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->bytes, r->bytes + bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->ns, r->ns + ns, __ATOMIC_RELAXED);
+}
+
+void
+rdma_registrations_get(const struct rdma_dev *dev, struct rdma_registrations *r)
+{
+	r->regions = __atomic_load_n(&dev->registrations.regions, __ATOMIC_RELAXED);
+	r->bytes = __atomic_load_n(&dev->registrations.bytes, __ATOMIC_RELAXED);
+	r->ns = __atomic_load_n(&dev->registrations.ns, __ATOMIC_RELAXED);
+}
+
 int
 rdma_xstats_get(const struct rdma_dev *dev, struct rdma_xstat *x, unsigned int n)
 {
-	return dev->ops->xstats_get(dev, x, n);
+	struct rdma_registrations r;
+	const int ret = dev->ops->xstats_get(dev, x, n);
+
+	if (ret < 0)
+		return ret;
+	rdma_registrations_get(dev, &r);
+	const struct rdma_xstat common[] = {
+		{"mr_registrations", r.regions},
+		{"mr_registered_bytes", r.bytes},
+		{"mr_registration_us", r.ns / 1000},
+	};
+
+	for (unsigned int i = 0; i < RTE_DIM(common) && ret + i < n; i++)
+		x[ret + i] = common[i];
+	return ret + RTE_DIM(common);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -160,6 +193,7 @@ rdma_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	const uint32_t writers = RDMA_ACCESS_REMOTE_WRITE | RDMA_ACCESS_REMOTE_ATOMIC;
 	const uint64_t first = (uintptr_t)attr->addr;
 	struct rdma_mr *mr;
+	uint64_t began;
 
 	if (attr->length == 0 || first + attr->length < first) {
 		RDMA_LOG(ERR,
@@ -173,9 +207,12 @@ rdma_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 			pd->dev->name, attr->addr);
 		return refuse(EINVAL);
 	}
+	began = rte_rdtsc();
 	mr = pd->dev->ops->mr_reg(pd, attr);
 	if (!mr)
 		return NULL;
+	rdma_registrations_count(
+		pd->dev, 1, attr->length, (double)(rte_rdtsc() - began) / rte_get_tsc_hz() * 1e9);
 	mr->pd = pd;
 	mr->attr = *attr;
 	pd->nb_mrs++;

@@ -166,6 +166,16 @@ struct rdma_xstat {
  */
 int rdma_xstats_get(const struct rdma_dev *dev, struct rdma_xstat *x, unsigned int n);
 
+/** Registrations of a device since it was opened. */
+struct rdma_registrations {
+	uint64_t regions;
+	uint64_t bytes;
+	uint64_t ns; /**< time that they took, without faulting in the pages of pools */
+};
+
+/** Get the registrations of a device. They are counters of rdma_xstats_get(), too. Any thread. */
+void rdma_registrations_get(const struct rdma_dev *dev, struct rdma_registrations *r);
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /** Allocate a protection domain. *Control.* @return NULL with rte_errno ENOMEM */
@@ -203,8 +213,7 @@ struct rdma_mr_attr {
 
 /**
  * Register memory. *Control.* The time grows with the number of pages: register once, at start.
- * rdma_pool.h allocates buffers from a few large regions; rdma_cache.h keeps memory that was
- * allocated elsewhere registered.
+ * rdma_pool.h allocates buffers from a few large regions.
  *
  * @return the region; NULL with rte_errno
  *   - EINVAL: length 0, the range wraps around, or remote write without local write

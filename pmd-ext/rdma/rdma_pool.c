@@ -81,10 +81,14 @@ register_all(struct rdma_pool *pool, uint32_t access, unsigned int threads)
 		threads = 1;
 	rdma_pages_parallel(
 		RTE_MIN(rdma_pages_threads(threads), pool->info.nb_regions), register_some, &job);
-	for (i = 0; i < pool->info.nb_regions; i++)
-		if (pool->region[i].mr)
-			pool->pd->nb_mrs++;
 	pool->info.register_ns = now_ns() - began;
+	for (i = 0; i < pool->info.nb_regions; i++) {
+		if (!pool->region[i].mr)
+			continue;
+		pool->pd->nb_mrs++;
+		rdma_registrations_count(pool->pd->dev, 1, pool->region[i].length, 0);
+	}
+	rdma_registrations_count(pool->pd->dev, 0, 0, pool->info.register_ns);
 	return -atomic_load(&job.error);
 }
 

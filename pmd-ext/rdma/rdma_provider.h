@@ -24,6 +24,7 @@ struct rdma_dev {
 	const struct rdma_ops *ops;
 	char name[RDMA_NAME_MAX];
 	uint32_t nb_pds, nb_cqs, nb_conns;
+	struct rdma_registrations registrations; /**< any thread reads */
 };
 
 struct rdma_pd {
@@ -111,6 +112,9 @@ struct rdma_ops {
 	int (*ah_destroy)(struct rdma_ah *ah);
 	struct rdma_conn *(*multicast_join)(struct rdma_qp *qp, const struct sockaddr *group);
 };
+
+/** Add to the registrations of a device. The control lcore. */
+void rdma_registrations_count(struct rdma_dev *dev, uint64_t regions, uint64_t bytes, uint64_t ns);
 
 /** Add a provider to the list that rdma_dev_open() searches. Call it before main(). */
 void rdma_provider_register(const struct rdma_ops *ops);

@@ -112,6 +112,13 @@ struct rdma_stream_sender_info {
 	uint64_t send_errors;	 /**< failed sends */
 };
 
+/** A member that takes part. */
+struct rdma_stream_member_info {
+	struct sockaddr_storage addr; /**< from which it has joined */
+	uint64_t identity;	      /**< as it says; proved if the sender has a proof */
+	uint64_t tail;		      /**< it has the packets before this one */
+};
+
 /** Slots that a ring needs. @param latency_us time to notice a loss and to repair it */
 uint32_t rdma_stream_slots(uint32_t rate_mbps, uint32_t payload_max, uint32_t latency_us);
 
@@ -159,6 +166,10 @@ bool rdma_stream_sender_done(const struct rdma_stream_sender *s);
 /** Any lcore. @return 0 */
 int rdma_stream_sender_info_get(
 	const struct rdma_stream_sender *s, struct rdma_stream_sender_info *info);
+
+/** Get the members that take part. @return their number, at most n */
+uint16_t rdma_stream_sender_members(
+	const struct rdma_stream_sender *s, struct rdma_stream_member_info *member, uint16_t n);
 
 /* ---- receiver -------------------------------------------------------------------------------- */
 

@@ -48,6 +48,7 @@ struct member {
 	struct rdma_mr *tail_mr;
 	struct stream_tail *at; /* its line */
 	struct stream_transcript transcript;
+	struct sockaddr_storage addr;
 	uint64_t token;
 	uint64_t since; /* TSC of the request; control lcore */
 	/* owner lcore */
@@ -380,6 +381,7 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 	memset(m->at, 0, sizeof(*m->at));
 	memset(&m->transcript, 0, sizeof(m->transcript));
 	m->transcript.request = *request;
+	m->addr = event->peer;
 	reply = &m->transcript.reply;
 	reply->magic = STREAM_MAGIC;
 	reply->payload_max = s->attr.payload_max;
@@ -869,6 +871,24 @@ rdma_stream_sender_info_get(
 	info->left = s->left;
 	info->refused = s->refused;
 	return 0;
+}
+
+uint16_t
+rdma_stream_sender_members(
+	const struct rdma_stream_sender *s, struct rdma_stream_member_info *member, uint16_t n)
+{
+	uint16_t found = 0;
+
+	for (uint16_t i = 0; i < s->attr.members_max && found < n; i++) {
+		const struct member *m = &s->members[i];
+
+		if (state_of(m) != MEMBER_ACTIVE)
+			continue;
+		member[found++] = (struct rdma_stream_member_info){.addr = m->addr,
+			.identity = m->transcript.request.identity,
+			.tail = m->tail};
+	}
+	return found;
 }
 
 int

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cost of memory registration compared with the transfer: each block is registered for its
- * transfer, through the cache, or taken from the pool; 1 to 40,000 blocks of the same total size
- * (NIXL, issue 1074).
+ * transfer, or taken from the pool; 1 to 40,000 blocks of the same total size (NIXL, issue 1074).
  *
  *     rdma_mr_bench [DEVICE [MIB [ROUNDS]]]
  *
  * DEVICE is a device of rdma_dev_open(), or pin: (default), which only pins pages. MIB is the total
- * size of all blocks, by default 8192 or a third of the free memory. In the first two cases blocks
- * are ordinary memory that was written before, as by the producer of the data; the pool has its own
+ * size of all blocks, by default 8192 or a third of the free memory. In the first case blocks are
+ * ordinary memory that was written before, as by the producer of the data; the pool has its own
  * memory.
  */
 #include <stdio.h>
@@ -21,7 +20,6 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 
-#include "rdma_cache.h"
 #include "rdma_pool.h"
 
 #define GIB	     (1 << 30)
@@ -101,7 +99,7 @@ reg_slices(uint8_t *addr, uint64_t length, struct rdma_mr **mr)
 	return n;
 }
 
-/* ---- three methods -------------------------------------------------------------------------- */
+/* ---- two methods -------------------------------------------------------------------------- */
 
 static void
 each_for_its_transfer(struct result *r, unsigned int blocks, uint64_t block, unsigned int rounds)
@@ -130,53 +128,6 @@ each_for_its_transfer(struct result *r, unsigned int blocks, uint64_t block, uns
 		else
 			r->repeated_ns += took / (rounds - 1);
 	}
-	munmap(memory, r->bytes);
-}
-
-static void
-through_the_cache(struct result *r, unsigned int blocks, uint64_t block, unsigned int rounds)
-{
-	const struct rdma_cache_attr attr = {.access = all_access};
-	struct rdma_cache *cache = rdma_cache_create(pd, &attr);
-	uint8_t *memory = ordinary(r->bytes);
-	const uint64_t slice = RTE_MIN(block, info.max_mr_bytes);
-	struct rdma_cache_info did;
-	struct rdma_cache_ref ref;
-	unsigned int round, b;
-	uint64_t at;
-	double began = now_ns(), took;
-
-	if (!cache)
-		die("cache");
-	for (at = 0; at < block; at += slice) {
-		if (rdma_cache_get(cache, memory + at, RTE_MIN(slice, block - at), -1, &ref) < 0)
-			die("cache");
-		rdma_cache_put(cache, &ref);
-	}
-	r->first_ns = now_ns() - began;
-	rdma_cache_destroy(cache);
-	write_to(memory, r->bytes);
-	cache = rdma_cache_create(pd, &attr);
-	for (round = 0; round < rounds; round++) {
-		began = now_ns();
-		for (b = 0; b < blocks; b++)
-			for (at = 0; at < block; at += slice) {
-				if (rdma_cache_get(cache, memory + b * block + at,
-					    RTE_MIN(slice, block - at), -1, &ref) < 0)
-					die("cache");
-				rdma_cache_put(cache, &ref);
-			}
-		took = now_ns() - began;
-		if (round == 0)
-			r->once_ns = took;
-		else
-			r->repeated_ns += took / (rounds - 1);
-	}
-	rdma_cache_info_get(cache, &did);
-	r->registrations = did.registrations;
-	r->hit_rate = (double)did.hits / (did.hits + did.misses);
-	if (rdma_cache_destroy(cache) < 0)
-		die("cache");
 	munmap(memory, r->bytes);
 }
 
@@ -238,8 +189,7 @@ table(uint64_t bytes, unsigned int rounds)
 	static const struct {
 		const char *name;
 		void (*run)(struct result *, unsigned int, uint64_t, unsigned int);
-	} way[] = {{"each transfer", each_for_its_transfer}, {"cache", through_the_cache},
-		{"pool", out_of_the_pool}};
+	} way[] = {{"each transfer", each_for_its_transfer}, {"pool", out_of_the_pool}};
 	static const unsigned int count[] = {1, 64, 2048, 40000};
 	unsigned int c, w;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cards of any content. The first byte selects a file, private data of a REP, or private data of a
- * REQ. A card that is accepted has a ring whose addresses do not wrap, and is the same after it has
- * been written and read again.
+ * Cards and fragments of any content. The first byte selects a file, private data of a REP, private
+ * data of a REQ, or a fragment. A card that is accepted has a ring whose addresses do not wrap, and
+ * is the same after it has been written and read again. A fragment that is accepted is a part of
+ * its message.
  */
 
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "ingest/card.h"
+#include "ingest/multicast.h"
 #include "seed_corpus.h"
 
 #define WANT(condition)           \
@@ -93,6 +95,28 @@ check_request(const uint8_t *data, size_t size)
 	WANT(memcmp(again, data, sizeof(again)) == 0);
 }
 
+static void
+check_fragment(const uint8_t *data, size_t size)
+{
+	const uint32_t mtu = size > 0 ? 256u << data[0] % 5 : 256;
+	const uint32_t max = ingest_fragment_max(mtu - 32);
+	uint8_t again[sizeof(struct ingest_fragment)];
+	struct ingest_fragment f;
+
+	if (size == 0 || ingest_fragment_decode(data + 1, size - 1, max, &f) < 0)
+		return;
+	size -= 1 + sizeof(f);
+	ingest_fragment_encode(&f, again);
+	WANT(memcmp(again, data + 1, sizeof(again)) == 0);
+	if (f.tile == INGEST_EVENT) {
+		WANT(size == 0 && f.offset == 0 && f.message == 0);
+		return;
+	}
+	WANT(size > 0 && size <= max && f.offset % max == 0);
+	WANT((uint64_t)f.offset + size <= f.message);
+	WANT(size == max || f.offset + size == f.message);
+}
+
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -114,7 +138,8 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 		"tile_bytes = 8192\ntrailer_bytes = 64\ntiles = 128\nslots = 8\n"
 		"slot_bytes = 1056768\n[stream 0]\nip = 10.0.0.1\nqpn = 0x123\npsn = 7\n"
 		"rkey = 0xdeadbeef\nbase = 0x7f0000000000\n";
-	uint8_t bytes[1 + INGEST_PRIVATE_BYTES] = {1};
+	uint8_t bytes[1 + INGEST_PRIVATE_BYTES] = {1}, fragment[2 + 32 + 192] = {3};
+	struct ingest_fragment f = {.message = 576, .tiles = 128};
 
 	seed_begin(argc, argv);
 	seed_add("send", (const uint8_t *)text, sizeof(text) - 1);
@@ -127,6 +152,11 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 				      .credit_rkey = 0x1234},
 		bytes + 1);
 	seed_add("request", bytes, 1 + INGEST_REQUEST_BYTES);
+	ingest_fragment_encode(&f, fragment + 2);
+	seed_add("fragment", fragment, sizeof(fragment));
+	f = (struct ingest_fragment){.tile = INGEST_EVENT, .tiles = 128};
+	ingest_fragment_encode(&f, fragment + 2);
+	seed_add("event", fragment, 2 + sizeof(f));
 	snprintf(path, sizeof(path), "/dev/shm/braggline-card-%d.ini", (int)getpid());
 	return 0;
 }
@@ -136,15 +166,18 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size == 0)
 		return 0;
-	switch (data[0] % 3) {
+	switch (data[0] % 4) {
 	case 0:
 		check_file(data + 1, size - 1);
 		break;
 	case 1:
 		check_private(data + 1, size - 1);
 		break;
-	default:
+	case 2:
 		check_request(data + 1, size - 1);
+		break;
+	default:
+		check_fragment(data + 1, size - 1);
 		break;
 	}
 	return 0;

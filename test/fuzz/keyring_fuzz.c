@@ -10,7 +10,7 @@
 
 #include "seed_corpus.h"
 #include "xfer/msg.h"
-#include "server/keyring.h"
+#include "xfer/keyring.h"
 
 #define WANT(condition)           \
 	do {                      \
@@ -19,17 +19,17 @@
 	} while (0)
 
 static void
-check(const struct store_keyring *k)
+check(const struct xfer_keyring *k)
 {
 	const struct xfer_identity *id;
 	unsigned int i, n;
 
-	WANT(k->nb > 0 && k->nb <= STORE_IDENTITIES);
+	WANT(k->nb > 0 && k->nb <= XFER_KEYRING_IDENTITIES);
 	for (i = 0; i < k->nb; i++) {
 		id = &k->identity[i];
 		WANT(xfer_name_check(id->name) && id->nb_receiver_ids > 0 && id->nb_runs > 0);
-		WANT(id->fingerprint[0] != 0 && store_keyring_find(k, id->id) == id);
-		WANT(store_keyring_check(k, id->name, id->fingerprint[0]) == id);
+		WANT(id->fingerprint[0] != 0 && xfer_keyring_find(k, id->id) == id);
+		WANT(xfer_keyring_check(k, id->name, id->fingerprint[0]) == id);
 		for (n = 0; n < XFER_IDENTITY_KEYS; n++)
 			WANT(id->key[n].size >= XFER_KEY_MIN && id->key[n].size <= XFER_KEY_MAX);
 		for (n = 0; n < k->nb; n++)
@@ -56,7 +56,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct store_keyring ring;
+	struct xfer_keyring ring;
 	char message[PATH_MAX];
 	FILE *f;
 
@@ -65,9 +65,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	f = fmemopen((void *)(uintptr_t)data, size, "r");
 	WANT(f != NULL);
 	/* key files with relative paths do not exist */
-	if (store_keyring_parse(&ring, f, "/nowhere/keys.ini", message) == 0) {
+	if (xfer_keyring_parse(&ring, f, "/nowhere/keys.ini", message) == 0) {
 		check(&ring);
-		store_keyring_free(&ring);
+		xfer_keyring_free(&ring);
 	} else {
 		WANT(message[0] != '\0' && ring.identity == NULL);
 	}

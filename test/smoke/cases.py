@@ -38,8 +38,12 @@ def wait(what, ready, seconds=60):
 
 
 def run_cases(names):
-    """Run the named cases, or all of them if names is empty, and print the result of each. @return
-    the exit status: 1 if one failed, 77 if all were skipped, else 0"""
+    """Run the named cases, or all of them if names is empty, or with the name I/N every Nth from the
+    Ith on, and print the result of each. @return the exit status: 1 if one failed, 77 if all were
+    skipped, else 0"""
+    if len(names) == 1 and '/' in names[0]:
+        first, step = map(int, names[0].split('/'))
+        names = list(cases)[first - 1::step]
     names = names or list(cases)
     failed = skipped = 0
     for name in names:

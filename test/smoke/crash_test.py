@@ -4,7 +4,8 @@
 
 Processes are killed alone and together, at random moments and at every fail point
 (app/common/xfer/README.rst). Links are cut, and one frame in a hundred is lost. A quarter of the
-kills tests spilling (crash_spill.py), a tenth tests damaged files of a store (crash_damage.py).
+kills tests spilling (crash_spill.py), a twentieth tests damaged files of a
+store (crash_damage.py).
 There are two runs. At the end of the second one the receiver does not come back: its journal and
 spilled files are imported. After `braggline-store reconcile`:
 
@@ -15,7 +16,7 @@ spilled files are imported. After `braggline-store reconcile`:
 - each frame is there at most once and as the detector made it; frames are missing only where the
   receiver was killed.
 
-usage: crash_test.py BUILD-DIR [KILLS]; WORLD_SEED repeats the kinds and moments of the kills
+usage: crash_test.py BUILD-DIR [KILLS [kills|spilling|damage]...]; WORLD_SEED repeats the kinds and moments of the kills
 """
 
 import itertools
@@ -39,6 +40,7 @@ STEPS = {
               ('recv.moved', 'journal.confirmed')),
     'store0': (('store.have', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
                ('store.cut', 'file.trailer', 'file.renamed'))}
+PARTS = 'kills', 'spilling', 'damage'
 STEP_SECONDS = 3  # limit for reaching a fail point
 
 
@@ -93,22 +95,28 @@ def play(build, kills, steps, all_steps, abandon):
           f'{sum(len(b) for b in w.held.values())} batches were seen held')
 
 
-def main():
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    spilling = kills // 4
-    damaging = max(kills // 10, 4)
-    kills -= spilling + damaging
+def plays(build, kills):
+    """Run once where all programs end in order, and once where the receiver does not come back."""
     steps = world.Steps(((victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())),
                         [(victim, step) for victim, lists in STEPS.items() for step in lists[0]])
     all_steps = kills >= 6 * len(steps.steps)  # three rounds of each half
-    play(sys.argv[1], kills // 2, steps, False, abandon=False)
+    play(build, kills // 2, steps, False, abandon=False)
     steps.steps.reverse()
-    play(sys.argv[1], kills - kills // 2, steps, all_steps, abandon=True)
+    play(build, kills - kills // 2, steps, all_steps, abandon=True)
     print('died at:', *sorted(step for _, step in steps.reached))
     never = steps.never()
     want(not all_steps or not never, 'never came to', *never)
-    crash_spill.plays(sys.argv[1], spilling)
-    crash_damage.plays(sys.argv[1], damaging)
+
+
+def main():
+    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    parts = sys.argv[3:] or PARTS
+    if 'kills' in parts:
+        plays(sys.argv[1], kills * 7 // 10)
+    if 'spilling' in parts:
+        crash_spill.plays(sys.argv[1], kills // 4)
+    if 'damage' in parts:
+        crash_damage.plays(sys.argv[1], max(kills // 20, 4))
 
 
 if __name__ == '__main__':

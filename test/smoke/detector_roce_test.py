@@ -7,77 +7,20 @@ of such messages.
 usage: detector_roce_test.py BUILD-DIR [CASE]...
 """
 
-import configparser
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 
 import background
 from cases import case, run_cases, want
+from detector_messages import (ALL, BUILD, DETECTOR, NAME, PIXELS, RATE, TRAILER, eal, faults, ini, numbers,
+                               received, udp_packets)
 
-BUILD = sys.argv[1]
-DETECTOR = f'{BUILD}/app/detector/braggline-detector'
 RECV = f'{BUILD}/app/recv/braggline-recv'
 RECEIVER = f'{BUILD}/test/smoke/roce_receiver'
-ALL = f'0-{os.cpu_count() - 1}'
-NAME = f'bragg{os.getpid()}'
 SLOTS = 16
-RATE = '20'
-PIXELS, TRAILER = 8192, 64
-
-
-def eal(where, side, role, memory):
-    """Shared memory ports need EAL's shared configuration."""
-    vdev = f'net_memif0,role={role},socket={where}/memif.sock,socket-abstract=no,bsize=8448,rsize=10'
-    return ['--no-huge', '-m', str(memory), '--no-pci', '--no-telemetry', '--log-level',
-            'lib.eal:warning', '--lcores', f'(0)@({ALL})', '--vdev', vdev, '--file-prefix',
-            f'{NAME}{side}']
-
-
-def udp_packets(where, frames, modules, options):
-    """Pixels and header of the UDP packets, by stream, frame and packet."""
-    path = f'{where}/udp.pcap'
-    subprocess.run([DETECTOR, '--pcap', path, '--frames', str(frames), '--modules', str(modules),
-                    '--rate', RATE, *options], check=True, timeout=90)
-    packets = {}
-    with open(path, 'rb') as f:
-        data = f.read()
-    at = 24
-    while at < len(data):
-        size = struct.unpack_from('<I', data, at + 8)[0]
-        p = data[at + 16:at + 16 + size]
-        at += 16 + size
-        stream = struct.unpack_from('>H', p, 36)[0] - 50001
-        frame, _, number = struct.unpack_from('<QII', p, 42)
-        packets[stream, frame, number] = p[90:] + p[42:90] + bytes(TRAILER - 48)
-    return packets
-
-
-def received(path):
-    """Messages of the receiver's file, by stream, frame and packet. @return them, and copies"""
-    messages, copies = {}, 0
-    with open(path, 'rb') as f:
-        while record := f.read(12 + PIXELS + TRAILER):
-            stream, frame = struct.unpack_from('<IQ', record)
-            message = record[12:]
-            key = stream, frame, struct.unpack_from('<I', message, PIXELS + 12)[0]
-            copies += key in messages
-            messages[key] = message
-    return messages, copies
-
-
-def ini(path):
-    parser = configparser.ConfigParser()
-    want(parser.read(path), path, 'is not there')
-    return parser
-
-
-def numbers(text):
-    return {k: int(v) for k, _, v in (line.partition(' = ') for line in text.splitlines())
-            if v.isdigit()}
 
 
 def transfer(where, transport, *options, frames=20, modules=2, connect=False, service='uc'):
@@ -101,7 +44,7 @@ def transfer(where, transport, *options, frames=20, modules=2, connect=False, se
                 want(r.poll() is None, 'the receiver ended')
             done = subprocess.run(
                 [DETECTOR, *eal(where, 'd', 'client', 512), '--', '--transport', transport, '--device',
-                 device.format(1), *(('--connect', '10.0.0.2:7471', '--service', service) if connect else
+                 device.format(1), *(('--connect', '10.0.0.2:7471', '--queue-pairs', service) if connect else
                                      ('--card', card)), '--modules', str(modules), '--frames', str(frames),
                  '--distinct', str(frames), '--rate', RATE, '--report', report, *options],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -144,10 +87,6 @@ def writes_by_the_cm(where):
 @case
 def sends_over_rc(where):
     whole_run(where, 'send', connect=True, service='rc')
-
-
-def faults(*which):
-    return tuple(w for f in which for w in ('--fault', f))
 
 
 def arrives(where, transport, *options):

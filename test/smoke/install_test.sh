@@ -79,7 +79,6 @@ cat >"$where/main.c" <<'END'
 #include <rte_eal.h>
 
 #include <net_replay.h>
-#include <rdma_cache.h>
 #include <rdma_pool.h>
 #include <rdma_roce.h>
 

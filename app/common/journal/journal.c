@@ -73,29 +73,29 @@ uint32_t
 journal_commit(struct journal *r, const struct journal_batch *from)
 {
 	const uint32_t index = r->free_batch[--r->nb_free];
-	struct known_batch *k = &r->known[index];
-	struct ring_batch *b = &r->batch[index], record;
+	struct ring_batch *k = &r->known[index], *b = &r->batch[index];
 
-	*k = (struct known_batch){
+	*k = (struct ring_batch){
 		.position = from->position,
 		.sequence = from->sequence,
 		.rows = from->rows,
 		.first = from->first,
 		.last = from->last,
 		.received = from->received,
-		.body_blocks = from->body_bytes / XFER_BLOCK,
+		.body_bytes = from->body_bytes,
 		.body_crc32c = from->body_crc32c,
 		.metadata_crc32c = arrow_crc32c(0, data_at(r, from->position), XFER_BLOCK),
 		.run = from->run,
 		.table = from->table,
 	};
-	journal_record_make(k, &record);
+	k->crc = batch_crc(k);
+	r->copies_stay[index] = false;
 	/* readers ignore the record until its status says that it is held */
 	step(r);
-	memcpy(&b->position, &record.position,
+	memcpy(&b->position, &k->position,
 		offsetof(struct ring_batch, crc) - offsetof(struct ring_batch, position));
 	step(r);
-	b->crc = record.crc;
+	b->crc = k->crc;
 	step(r);
 	put_status(r, index, (struct batch_status){.state = BATCH_HELD, .owner = JOURNAL_NOBODY});
 
@@ -113,7 +113,7 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 bool
 journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 {
-	const struct known_batch *k;
+	const struct ring_batch *k;
 
 	if (index >= r->nb_batches || !is_live(r, index))
 		return false;
@@ -121,7 +121,7 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 	*to = known_members(k);
 	to->owner = r->status[index].owner;
 	to->given = r->status[index].given;
-	to->copies_stay = k->copies_stay;
+	to->copies_stay = r->copies_stay[index];
 	to->held = r->status[index].state == BATCH_HELD;
 	if (to->held) {
 		to->metadata = data_at(r, k->position);
@@ -185,13 +185,13 @@ journal_give(struct journal *r, uint32_t batch)
 void
 journal_keep_copies(struct journal *r, uint32_t batch)
 {
-	r->known[batch].copies_stay = true;
+	r->copies_stay[batch] = true;
 }
 
 void
 journal_prove(struct journal *r, uint32_t batch)
 {
-	r->known[batch].copies_stay = false;
+	r->copies_stay[batch] = false;
 }
 
 /* Free the record of a batch. */
@@ -237,7 +237,7 @@ journal_release(struct journal *r, uint32_t batch)
 	if (s.state != BATCH_HELD)
 		return;
 	FAIL_POINT("journal.release");
-	if (r->known[batch].copies_stay)
+	if (r->copies_stay[batch])
 		s.given &= ~others_given(s);
 	r->held[r->known[batch].run]--;
 	if (others_given(s) == 0) {
@@ -300,7 +300,7 @@ journal_confirm(struct journal *r, unsigned int run, unsigned int store)
 	for (i = 0; i < r->nb_batches; i++) {
 		/* the store was not notified of the batches that it owns, or that it may keep */
 		if (is_live(r, i) && r->known[i].run == run && r->status[i].owner != store &&
-			!r->known[i].copies_stay)
+			!r->copies_stay[i])
 			clear_given(r, i, 1u << store);
 	}
 }

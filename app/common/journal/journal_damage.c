@@ -81,25 +81,6 @@ journal_bytes_open(void *bytes, size_t size, uint32_t *crc)
 	return -EBADMSG;
 }
 
-void
-journal_record_make(const struct known_batch *from, struct ring_batch *to)
-{
-	*to = (struct ring_batch){
-		.position = from->position,
-		.sequence = from->sequence,
-		.rows = from->rows,
-		.first = from->first,
-		.last = from->last,
-		.received = from->received,
-		.body_bytes = body_bytes(from),
-		.body_crc32c = from->body_crc32c,
-		.run = from->run,
-		.table = from->table,
-		.metadata_crc32c = from->metadata_crc32c,
-	};
-	to->crc = batch_crc(to);
-}
-
 int
 journal_record_open(struct ring_batch *b)
 {
@@ -110,9 +91,8 @@ journal_record_open(struct ring_batch *b)
 bool
 journal_record_mend(struct journal *r, uint32_t batch)
 {
-	struct ring_batch *b = &r->batch[batch], record;
+	struct ring_batch *b = &r->batch[batch], record = r->known[batch];
 
-	journal_record_make(&r->known[batch], &record);
 	record.status = batch_status_seal(r->status[batch]);
 	if (memcmp(b, &record, sizeof(record)) == 0)
 		return false;
@@ -139,7 +119,7 @@ spoil(struct journal *r, uint32_t batch, enum record_is what)
 }
 
 static bool
-metadata_is_sound(const struct journal *r, const struct known_batch *k)
+metadata_is_sound(const struct journal *r, const struct ring_batch *k)
 {
 	return k->metadata_crc32c == arrow_crc32c(0, data_at(r, k->position), XFER_BLOCK);
 }
@@ -157,17 +137,17 @@ journal_check(struct journal *r, uint32_t batch)
 bool
 journal_is_sound(const struct journal *r, uint32_t batch)
 {
-	const struct known_batch *k = &r->known[batch];
+	const struct ring_batch *k = &r->known[batch];
 
 	return metadata_is_sound(r, k) &&
 		k->body_crc32c ==
-		arrow_crc32c(0, data_at(r, k->position) + XFER_BLOCK, body_bytes(k));
+		arrow_crc32c(0, data_at(r, k->position) + XFER_BLOCK, k->body_bytes);
 }
 
 static bool
-overlaps(const struct journal *r, const struct known_batch *a)
+overlaps(const struct journal *r, const struct ring_batch *a)
 {
-	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + body_bytes(a);
+	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + a->body_bytes;
 	const struct taken *t;
 	uint64_t at;
 	uint32_t i;
@@ -176,7 +156,7 @@ overlaps(const struct journal *r, const struct known_batch *a)
 		t = &r->taken[i];
 		at = t->position % r->data_size;
 		if (is_held(r, t) && at < to &&
-			from < at + XFER_BLOCK + body_bytes(&r->known[t->batch]))
+			from < at + XFER_BLOCK + r->known[t->batch].body_bytes)
 			return true;
 	}
 	return false;
@@ -193,7 +173,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 		[RECORD_METADATA_DAMAGED] = "metadata",
 		[RECORD_BODY_DAMAGED] = "body",
 	};
-	const struct known_batch *k;
+	const struct ring_batch *k;
 
 	memset(to, 0, sizeof(*to));
 	if (!is_damaged(r, batch))
@@ -266,7 +246,7 @@ find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
 		return false;
 	*from = t->position;
 	if (is_held(r, t))
-		*from += XFER_BLOCK + body_bytes(&r->known[t->batch]);
+		*from += XFER_BLOCK + r->known[t->batch].body_bytes;
 	*to = n + 1 < nb ? r->taken[(tail + n + 1) % slots].position
 			 : r->taken[tail].position + r->data_size;
 	return true;

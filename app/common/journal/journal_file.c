@@ -253,19 +253,7 @@ read_record(struct journal *r, uint32_t batch)
 	if (wrong < 0 || !journal_record_fits(r, &b))
 		return false;
 	r->stats.corrected += wrong;
-	r->known[batch] = (struct known_batch){
-		.position = b.position,
-		.sequence = b.sequence,
-		.rows = b.rows,
-		.first = b.first,
-		.last = b.last,
-		.received = b.received,
-		.body_blocks = b.body_bytes / XFER_BLOCK,
-		.body_crc32c = b.body_crc32c,
-		.metadata_crc32c = b.metadata_crc32c,
-		.run = b.run,
-		.table = b.table,
-	};
+	r->known[batch] = b;
 	return true;
 }
 
@@ -273,7 +261,7 @@ read_record(struct journal *r, uint32_t batch)
 static enum record_is
 check_record(struct journal *r, uint32_t batch, bool status_known)
 {
-	const struct known_batch *k = &r->known[batch];
+	const struct ring_batch *k = &r->known[batch];
 	const uint8_t *metadata;
 
 	if (!read_record(r, batch))
@@ -287,7 +275,7 @@ check_record(struct journal *r, uint32_t batch, bool status_known)
 	metadata = data_at(r, k->position);
 	if (k->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
 		return RECORD_METADATA_DAMAGED;
-	if (k->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, body_bytes(k)))
+	if (k->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, k->body_bytes))
 		return RECORD_BODY_DAMAGED;
 	return RECORD_SOUND;
 }
@@ -296,7 +284,7 @@ check_record(struct journal *r, uint32_t batch, bool status_known)
 static bool
 positions_fit(const struct journal *r, uint32_t n)
 {
-	const struct known_batch *k;
+	const struct ring_batch *k;
 	uint64_t end = r->tail;
 	uint32_t i;
 
@@ -396,7 +384,7 @@ find_lost_stores(struct journal *r, uint16_t lost)
 static void
 add_batch(struct journal *r, uint32_t index, uint32_t *n)
 {
-	const struct known_batch *k = &r->known[index];
+	const struct ring_batch *k = &r->known[index];
 	const bool held = r->status[index].state == BATCH_HELD;
 
 	r->references[k->run]++;
@@ -458,8 +446,9 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 	r->is = calloc(r->nb_batches, sizeof(*r->is));
 	r->status = calloc(r->nb_batches, sizeof(*r->status));
 	r->known = aligned_alloc(sizeof(*r->known), r->nb_batches * sizeof(*r->known));
+	r->copies_stay = calloc(r->nb_batches, sizeof(*r->copies_stay));
 	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL || r->status == NULL ||
-		r->known == NULL) {
+		r->known == NULL || r->copies_stay == NULL) {
 		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
@@ -870,6 +859,7 @@ journal_close(struct journal *r)
 	free(r->is);
 	free(r->status);
 	free(r->known);
+	free(r->copies_stay);
 	journal_runs_free(r);
 	free(r);
 }

@@ -201,31 +201,6 @@ struct taken {
 	uint32_t batch;
 };
 
-/*
- * The members of a record in use, as this process decides with them. They come from
- * journal_commit(), or from opening, which has checked and corrected them. The record in the file
- * is written for the next process. It is read again only to find out that it has changed. One
- * cache line, because each batch touches it.
- */
-struct known_batch {
-	uint64_t position;
-	uint64_t sequence;
-	uint64_t rows;
-	uint64_t first;
-	uint64_t last;
-	int64_t received;
-	uint32_t body_blocks; /* of XFER_BLOCK bytes */
-	uint32_t body_crc32c;
-	uint32_t metadata_crc32c;
-	uint8_t run;
-	uint8_t table;
-	/* The copy here is damaged: journal_keep_copies(). Not in the file. */
-	bool copies_stay;
-	uint8_t reserved;
-};
-static_assert(sizeof(struct known_batch) == 64, "one cache line");
-static_assert(JOURNAL_RUNS <= UINT8_MAX && XFER_TABLES <= UINT8_MAX, "size of members");
-
 /* What opening found out about a record. Not in the file. */
 enum record_is {
 	RECORD_SOUND,
@@ -285,7 +260,14 @@ struct journal {
 	 * the same, except for damaged records. Those count as held.
 	 */
 	struct batch_status *status;
-	struct known_batch *known; /* valid for records in use, unless the batch is not known */
+	/*
+	 * The records in use, as this process decides with them, unless the batch is not known.
+	 * They come from journal_commit(), or from opening, which has checked and corrected them.
+	 * The records in the file are for the next process. They are read again only to find out
+	 * that they have changed. The status is not valid here.
+	 */
+	struct ring_batch *known;
+	bool *copies_stay; /* by batch: the copy here is damaged, see journal_keep_copies() */
 	struct run_status run_status[JOURNAL_RUNS];
 	uint8_t *is; /* enum record_is of each record that is not free */
 	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
@@ -396,15 +378,9 @@ is_held(const struct journal *r, const struct taken *t)
 		r->known[t->batch].position == t->position;
 }
 
-static inline uint64_t
-body_bytes(const struct known_batch *k)
-{
-	return (uint64_t)k->body_blocks * XFER_BLOCK;
-}
-
 /* The members of a record as users of the journal see them; without status and bytes. */
 static inline struct journal_batch
-known_members(const struct known_batch *k)
+known_members(const struct ring_batch *k)
 {
 	return (struct journal_batch){
 		.position = k->position,
@@ -413,7 +389,7 @@ known_members(const struct known_batch *k)
 		.first = k->first,
 		.last = k->last,
 		.received = k->received,
-		.body_bytes = body_bytes(k),
+		.body_bytes = k->body_bytes,
 		.body_crc32c = k->body_crc32c,
 		.metadata_crc32c = k->metadata_crc32c,
 		.run = k->run,
@@ -423,9 +399,9 @@ known_members(const struct known_batch *k)
 
 /* End of the room of a batch. */
 static inline uint64_t
-end_of(const struct known_batch *k)
+end_of(const struct ring_batch *k)
 {
-	return k->position + XFER_BLOCK + body_bytes(k);
+	return k->position + XFER_BLOCK + k->body_bytes;
 }
 
 /* Address of a position. */
@@ -504,9 +480,6 @@ void journal_grant(struct journal *r);
 
 /** Free the space up to the oldest held batch. */
 void journal_move_tail(struct journal *r);
-
-/** Make the record of a batch, with its checksum. The status is 0. */
-void journal_record_make(const struct known_batch *from, struct ring_batch *to);
 
 /**
  * Correct a copy of a record in which one bit is wrong.

@@ -2,7 +2,7 @@
 /**
  * @file
  * An identity of a store's peer: its name, its keys and its rights. The store reads identities from
- * its keyring (app/store/server/keyring.h). Any thread may call these functions.
+ * its keyring (app/common/xfer/keyring.h). Any thread may call these functions.
  */
 #ifndef XFER_IDENTITY_H
 #define XFER_IDENTITY_H

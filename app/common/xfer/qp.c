@@ -87,6 +87,7 @@ create_queues(struct xfer_qp *l)
 	return 0;
 }
 
+/* Map and register the memory of messages: once for each queue pair, in its protection domain. */
 static int
 get_memory(const struct xfer_qp *l, uint64_t size, uint8_t **memory, struct rdma_mr **mr)
 {

@@ -49,12 +49,17 @@ detector_report_write(const struct detector_report *report, struct output_file *
 		(llu)report->full, report->waited * 1e6, (llu)report->credit_waits,
 		report->credit_waited * 1e6, (llu)report->events_again, (llu)report->port_packets,
 		(llu)report->port_errors);
+	PUT("\n[members]\njoined = %llu\nleft = %llu\nremoved = %llu\nrefused = %llu\n"
+	    "resent = %llu\n",
+		(llu)report->members.joined, (llu)report->members.left,
+		(llu)report->members.removed, (llu)report->members.refused,
+		(llu)report->members.resent);
 #undef PUT
 	return output_file_write(file, text, length);
 }
 
 void
-detector_report_print(const struct detector_report *report)
+detector_report_print(const struct detector_report *report, bool multicast)
 {
 	uint64_t faults = 0;
 
@@ -76,6 +81,13 @@ detector_report_print(const struct detector_report *report)
 			"events again\n",
 			(llu)report->credit_waits, report->credit_waited,
 			(llu)report->events_again);
+	if (multicast)
+		fprintf(stderr,
+			"braggline-detector: members of all streams: %llu joined, %llu left, %llu "
+			"removed, %llu refused; rings full %llu times; %llu packets sent again\n",
+			(llu)report->members.joined, (llu)report->members.left,
+			(llu)report->members.removed, (llu)report->members.refused,
+			(llu)report->full, (llu)report->members.resent);
 	for (int kind = 0; kind < FAULT_KINDS; kind++)
 		faults += report->fault[kind];
 	if (faults == 0)

@@ -6,6 +6,7 @@
 #ifndef DETECTOR_REPORT_H
 #define DETECTOR_REPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "output/output_file.h"
@@ -34,6 +35,14 @@ struct detector_report {
 	uint64_t events_again;	    /**< events sent again meanwhile */
 	uint64_t port_packets;	    /**< the port's own counters */
 	uint64_t port_errors;
+
+	/** Members of multicast streams, sums of all streams. */
+	struct {
+		uint64_t joined, left;
+		uint64_t removed; /**< because they were silent or sent something impossible */
+		uint64_t refused; /**< requests to join */
+		uint64_t resent;  /**< packets, for members without READ */
+	} members;
 };
 
 /** Add a frame's outcome. */
@@ -42,7 +51,7 @@ void detector_report_frame(struct detector_report *report, const struct frame_ou
 /** Write an INI file. @return 0 or -errno, reported */
 int detector_report_write(const struct detector_report *report, struct output_file *file);
 
-/** Print the report as a few lines on standard error. */
-void detector_report_print(const struct detector_report *report);
+/** Print the report as a few lines on standard error. @param multicast  with its members */
+void detector_report_print(const struct detector_report *report, bool multicast);
 
 #endif /* DETECTOR_REPORT_H */

@@ -2,7 +2,7 @@
 /**
  * @file
  * The polling loop of a transmitting run: it sends the packets of each frame in time, through one
- * of two senders.
+ * of three senders.
  *
  * It does not allocate, lock or log. It sleeps only while the next frame is not due soon.
  */
@@ -21,6 +21,7 @@ struct transmit_header {
 };
 
 struct transmit_loop;
+struct transmit_multicast;
 struct transmit_streams;
 
 /** What sends the packets. Only the loop calls these functions, except init and release. */
@@ -38,16 +39,18 @@ struct transmit_sender {
 	void (*release)(struct transmit_loop *loop);
 };
 
-extern const struct transmit_sender transmit_packets;  /**< UDP packets, to a port */
-extern const struct transmit_sender transmit_messages; /**< RDMA messages, to queue pairs */
+extern const struct transmit_sender transmit_packets;	/**< UDP packets, to a port */
+extern const struct transmit_sender transmit_messages;	/**< RDMA messages, to queue pairs */
+extern const struct transmit_sender transmit_fragments; /**< reliable multicast, to groups */
 
 struct transmit_loop {
 	const struct transmit_sender *sender;
 	const struct jungfrau_wire *wire;
 	const struct pulse_numbering *numbering;
 	struct transmit_frames *frames;
-	struct transmit_port *port;	  /**< of transmit_packets */
-	struct transmit_streams *streams; /**< of transmit_messages */
+	struct transmit_port *port;	      /**< of transmit_packets */
+	struct transmit_streams *streams;     /**< of transmit_messages */
+	struct transmit_multicast *multicast; /**< of transmit_fragments */
 	struct packet_faults *faults;
 	const volatile sig_atomic_t *stop;
 

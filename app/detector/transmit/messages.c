@@ -106,8 +106,8 @@ post(struct transmit_loop *loop, const struct wire_packet *packet)
 		.frame = frame,
 		.pixels = raw + jungfrau_payload_offset(wire, packet->interface, packet->packet),
 		.address = ingest_address(card, stream, header->number, packet->packet),
-		.dropped =
-			message_is_lost(packet) ? TRANSMIT_DROP_ALL : message_dropped(packet, card),
+		.dropped = message_is_lost(packet) ? TRANSMIT_DROP_ALL
+						   : message_dropped(packet, message_packets(card)),
 	};
 	struct message_ends *ends;
 

@@ -18,7 +18,10 @@
 #include "engine/path.h"
 #include "engine/wire.h"
 #include "ingest/card.h"
+#include "sim/model_random.h"
+#include "wire/fault_options.h"
 
+#define GROUP_QPN	0xffffff
 #define ETHER_TYPE_LOST 0x88b5 /* for local experiments (IEEE 802) */
 
 struct lossy_stream {
@@ -32,9 +35,12 @@ struct lossy_stream {
 struct packet_loss {
 	uint16_t port, queue;
 	const struct rte_eth_rxtx_callback *callback;
-	uint32_t window; /* a power of two */
-	uint32_t nb_streams;
+	uint32_t window;     /* a power of two */
+	uint32_t nb_streams; /* with queue pairs of their own */
+	uint32_t nb_groups;  /* without: groups */
 	struct lossy_stream stream[INGEST_STREAMS_MAX];
+	struct packet_loss_chance *chance; /* NULL: no random loss */
+	uint64_t reads;			   /* packets of responses so far */
 };
 
 /* Where the packet's BTH is, and its destination. @return NULL: not a RoCE packet */
@@ -68,7 +74,54 @@ find_bth(const struct rte_mbuf *m, struct roce_gid *ip)
 	return udp->dst_port == RTE_BE16(ROCE_UDP_PORT) ? (const struct roce_bth *)(udp + 1) : NULL;
 }
 
-/* Whether a packet is to be lost; if so, it is not lost again. */
+/* Number in [0, 1) of an event. */
+static double
+uniform(uint64_t seed, uint64_t which, uint64_t a, uint64_t b)
+{
+	return (double)(model_random_key(seed, which, a, b) >> 11) * 0x1p-53;
+}
+
+/* Number of a packet to a group, from its first one. */
+static uint32_t
+group_packet(struct packet_loss *loss, const struct roce_gid *ip, uint32_t psn)
+{
+	struct lossy_stream *group;
+	uint32_t i = 0;
+
+	while (i < loss->nb_groups && !roce_gid_equal(&loss->stream[i].ip, ip))
+		i++;
+	if (i == INGEST_STREAMS_MAX)
+		return psn;
+	group = &loss->stream[i];
+	if (i == loss->nb_groups) {
+		*group = (struct lossy_stream){.ip = *ip, .first_psn = psn};
+		loss->nb_groups++;
+	}
+	return (psn - group->first_psn) & 0xffffff;
+}
+
+/* Whether a packet of a multicast stream is lost. */
+static bool
+is_lost(struct packet_loss *loss, const struct roce_bth *bth, const struct roce_gid *ip)
+{
+	struct packet_loss_chance *chance = loss->chance;
+	uint64_t half[2];
+	bool lost = false;
+
+	if (roce_get24(bth->qpn) == GROUP_QPN) {
+		memcpy(half, ip->raw, sizeof(half));
+		lost = uniform(chance->seed, FAULT_GROUP_LOSS, half[0] ^ half[1],
+			       group_packet(loss, ip, roce_get24(bth->psn))) < chance->group;
+		chance->group_lost += lost;
+	} else if (bth->opcode >= (ROCE_RC | ROCE_READ_RESPONSE_FIRST) &&
+		bth->opcode <= (ROCE_RC | ROCE_READ_RESPONSE_ONLY)) {
+		lost = uniform(chance->seed, FAULT_READ_LOSS, 0, loss->reads++) < chance->read;
+		chance->read_lost += lost;
+	}
+	return lost;
+}
+
+/* Whether a packet is to be lost; one that was chosen is not lost again. */
 static bool
 take_mark(struct packet_loss *loss, const struct rte_mbuf *m)
 {
@@ -80,6 +133,8 @@ take_mark(struct packet_loss *loss, const struct rte_mbuf *m)
 	bth = find_bth(m, &ip);
 	if (bth == NULL)
 		return false;
+	if (loss->chance != NULL && is_lost(loss, bth, &ip))
+		return true;
 	qpn = roce_get24(bth->qpn);
 	for (s = 0; s < loss->nb_streams; s++) {
 		struct lossy_stream *stream = &loss->stream[s];
@@ -138,8 +193,8 @@ find_queue(struct packet_loss *loss, const char *device)
 	int ret;
 
 	if (strncmp(device, prefix, strlen(prefix)) != 0) {
-		warnx("--fault: found drop with --device %s, expected roce:..., because an adapter "
-		      "sends whole messages",
+		warnx("--fault: found loss of RoCE packets with --device %s, expected roce:..., "
+		      "because an adapter sends whole messages",
 			device);
 		return -ENOTSUP;
 	}
@@ -201,6 +256,12 @@ packet_loss_mark(struct packet_loss *loss, uint32_t stream, uint64_t packet)
 	const uint32_t at = (uint32_t)packet & (loss->window - 1);
 
 	loss->stream[stream].mark[at / 64] |= UINT64_C(1) << at % 64;
+}
+
+void
+packet_loss_random(struct packet_loss *loss, struct packet_loss_chance *chance)
+{
+	loss->chance = chance;
 }
 
 void

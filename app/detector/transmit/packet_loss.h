@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Loss of chosen RoCE packets on the port of a `roce` device. The packets are numbered as they are
- * posted, and found again on transmit by their PSN. A lost packet leaves the port with an EtherType
- * that nobody accepts, because a TX callback cannot remove packets. RC sends it again.
+ * Loss of RoCE packets on the port of a `roce` device: chosen ones, which are numbered as they are
+ * posted and found again on transmit by their PSN, and random ones of multicast streams. A lost
+ * packet leaves the port with an EtherType that nobody accepts, because a TX callback cannot remove
+ * packets. RC sends it again.
  *
  * The lcore that polls the device calls all functions.
  */
@@ -18,6 +19,7 @@ struct packet_loss;
 /**
  * Begin to watch the port of an open device.
  * @param device  its name, roce:port=...
+ * @param nb_streams  with queue pairs of their own
  * @param window  maximum number of packets of a stream that are posted and not yet sent
  * @return 0; -ENOTSUP: another provider; -errno; reported
  */
@@ -30,6 +32,19 @@ void packet_loss_stream(
 
 /** Lose packet number `packet` of a stream, counted from its first. */
 void packet_loss_mark(struct packet_loss *loss, uint32_t stream, uint64_t packet);
+
+/** Chances of packets of multicast streams, and how many were lost. */
+struct packet_loss_chance {
+	double group; /**< packets to groups */
+	double read;  /**< packets of responses to READs */
+	/** The loss of a packet to a group depends on this, its group, and its PSN from the first
+	 *  one on. */
+	uint64_t seed;
+	uint64_t group_lost, read_lost;
+};
+
+/** Lose random packets from now on. @param chance  counts what is lost; outlives `loss` */
+void packet_loss_random(struct packet_loss *loss, struct packet_loss_chance *chance);
 
 /** Stop. NULL is allowed. Call it before the device is closed. */
 void packet_loss_destroy(struct packet_loss *loss);

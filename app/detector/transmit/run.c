@@ -15,6 +15,7 @@
 #include "detector_run.h"
 #include "eal/end.h"
 #include "transmit/loop.h"
+#include "transmit/multicast.h"
 #include "transmit/streams.h"
 #include "output/truth_output.h"
 
@@ -28,6 +29,7 @@ struct transmit {
 	struct transmit_frames frames;
 	struct transmit_port port;	  /* transport udp */
 	struct transmit_streams *streams; /* transport send, write */
+	struct transmit_multicast *multicast;
 	struct packet_faults *faults;
 	struct transmit_loop loop;
 	struct detector_report report;
@@ -92,13 +94,19 @@ open_run(struct transmit *run)
 		return -EINVAL;
 	}
 	/* report a missing port before the frames are drawn */
-	ret = options->device_name != NULL ? transmit_streams_open(options, &run->streams)
-					   : transmit_port_open(&run->port, options->port_name);
+	if (options->transport == INGEST_MULTICAST)
+		ret = transmit_multicast_open(options, &run->multicast);
+	else if (options->device_name != NULL)
+		ret = transmit_streams_open(options, &run->streams);
+	else
+		ret = transmit_port_open(&run->port, options->port_name);
 	if (ret == 0)
 		ret = transmit_frames_load(&run->frames, &run->source, options->first_frame,
 			(uint32_t)nb_frames, &detector_stop);
 	if (ret != 0)
 		return ret;
+	if (run->multicast != NULL)
+		return transmit_multicast_start(run->multicast, options->link_wait, &detector_stop);
 	if (run->streams == NULL)
 		return transmit_port_start(&run->port, options->link_wait, &detector_stop);
 	ret = transmit_streams_register(run->streams, &run->frames);
@@ -111,17 +119,21 @@ transmit(struct transmit *run)
 {
 	const struct detector_options *options = run->options;
 	/* the lcore that polls an RDMA device is here its control lcore, too */
-	unsigned int worker = run->streams == NULL ? rte_get_next_lcore(-1, 1, 0) : RTE_MAX_LCORE;
+	unsigned int worker =
+		options->device_name == NULL ? rte_get_next_lcore(-1, 1, 0) : RTE_MAX_LCORE;
 	int ret;
 
 	run->report.asked_rate = options->rate;
 	run->loop = (struct transmit_loop){
-		.sender = run->streams == NULL ? &transmit_packets : &transmit_messages,
+		.sender = run->multicast != NULL ? &transmit_fragments
+			: run->streams != NULL	 ? &transmit_messages
+						 : &transmit_packets,
 		.wire = &options->wire,
 		.numbering = &run->numbering,
 		.frames = &run->frames,
 		.port = &run->port,
 		.streams = run->streams,
+		.multicast = run->multicast,
 		.faults = run->faults,
 		.stop = &detector_stop,
 		.first = options->first_frame,
@@ -164,6 +176,28 @@ write_truth(struct transmit *run)
 	return ret;
 }
 
+/* Why the loop has given up. */
+static void
+explain(const struct transmit *run)
+{
+	const bool device = run->options->device_name != NULL;
+	const unsigned int patience = detector_stop != 0 ? 1 : (unsigned int)run->loop.patience;
+
+	if (run->multicast != NULL && transmit_multicast_late(run->multicast, patience) > 0)
+		warnx("aborted; these members lack packets");
+	else if (run->streams != NULL && transmit_streams_failed(run->streams))
+		warnx("aborted, messages of the last frames are missing");
+	else if (run->loop.no_credit)
+		warnx("the receiver at %s gave no credit for %u s; aborted, messages of the last "
+		      "frames are missing",
+			run->options->connect, patience);
+	else
+		warnx("%s %s accepted no packet for %u s; aborted, packets of the last frames "
+		      "are missing",
+			device ? "device" : "port",
+			device ? run->options->device_name : run->options->port_name, patience);
+}
+
 static int
 finish(struct transmit *run)
 {
@@ -171,26 +205,17 @@ finish(struct transmit *run)
 	int ret = 0;
 
 	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
-	if (run->streams != NULL) {
+	if (run->multicast != NULL) {
+		transmit_multicast_report(run->multicast, &run->report);
+	} else if (run->streams != NULL) {
 		run->report.port_packets = transmit_streams_packets(run->streams);
 	} else if (rte_eth_stats_get(run->port.id, &stats) == 0) {
 		run->report.port_packets = stats.opackets;
 		run->report.port_errors = stats.oerrors;
 	}
-	detector_report_print(&run->report);
-	if (run->loop.given_up && run->streams != NULL && transmit_streams_failed(run->streams))
-		warnx("aborted, messages of the last frames are missing");
-	else if (run->loop.no_credit)
-		warnx("the receiver at %s gave no credit for %u s; aborted, messages of the last "
-		      "frames are missing",
-			run->options->connect,
-			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
-	else if (run->loop.given_up)
-		warnx("%s %s accepted no packet for %u s; aborted, packets of the last frames "
-		      "are missing",
-			run->streams != NULL ? "device" : "port",
-			run->streams != NULL ? run->options->device_name : run->options->port_name,
-			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
+	detector_report_print(&run->report, run->multicast != NULL);
+	if (run->loop.given_up)
+		explain(run);
 	if (run->options->report_path != NULL) {
 		ret = detector_report_write(&run->report, &run->report_output);
 		if (ret == 0)
@@ -223,6 +248,7 @@ transmit_run(const struct detector_options *options)
 	eal_hold();
 	transmit_port_close(&run->port);
 	transmit_streams_close(run->streams);
+	transmit_multicast_close(run->multicast);
 	transmit_loop_release(&run->loop);
 	transmit_frames_release(&run->frames);
 	packet_faults_destroy(run->faults);

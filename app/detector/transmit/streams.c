@@ -13,6 +13,7 @@
 #include <rte_malloc.h>
 
 #include "rdma.h"
+#include "transmit/address.h"
 #include "transmit/credits.h"
 #include "transmit/packet_loss.h"
 #include "wire/messages.h"
@@ -90,26 +91,6 @@ failed(const struct transmit_streams *s, const char *what)
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
-static int
-parse_ip(const char *text, uint16_t port, struct sockaddr_storage *addr)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)addr;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)addr;
-
-	memset(addr, 0, sizeof(*addr));
-	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-		return 0;
-	}
-	if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
-		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons(port);
-		return 0;
-	}
-	return -EINVAL;
-}
-
 /* Parse ADDRESS:PORT; an IPv6 address may be in brackets. */
 static int
 parse_connect(const char *text, struct sockaddr_storage *addr)
@@ -127,7 +108,8 @@ parse_connect(const char *text, struct sockaddr_storage *addr)
 		}
 		port = strtoul(colon + 1, &end, 10);
 		if (colon[1] >= '0' && colon[1] <= '9' && *end == '\0' && port >= 1 &&
-			port <= UINT16_MAX && parse_ip(start, (uint16_t)port, addr) == 0)
+			port <= UINT16_MAX &&
+			transmit_address_parse(start, (uint16_t)port, addr) == 0)
 			return 0;
 	}
 	warnx("--connect: found '%s', expected ADDRESS:PORT, as in 10.0.0.1:7471", text);
@@ -271,6 +253,7 @@ transmit_streams_open(const struct detector_options *options, struct transmit_st
 	return 0;
 }
 
+/* Once, before the first frame, and directly: the model has made the frames in its own memory. */
 int
 transmit_streams_register(struct transmit_streams *s, const struct transmit_frames *frames)
 {
@@ -330,7 +313,7 @@ connect_by_card(
 		.qpn = to->qpn, .local_psn = to->psn, .mtu = (uint16_t)s->card.mtu};
 	int ret, wait = 0;
 
-	parse_ip(to->ip, 0, &peer.addr); /* the card was checked */
+	transmit_address_parse(to->ip, 0, &peer.addr); /* the card was checked */
 	do {
 		ret = rdma_qp_connect(s->stream[i].qp, &peer);
 		if (ret != -EAGAIN && ret != -EHOSTUNREACH)

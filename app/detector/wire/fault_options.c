@@ -25,6 +25,8 @@ const char *const fault_kind_names[FAULT_KINDS] = {
 	[FAULT_DROP_MIDDLE] = "drop_middle",
 	[FAULT_DROP_LAST] = "drop_last",
 	[FAULT_DROP_EVENT] = "drop_event",
+	[FAULT_GROUP_LOSS] = "group_loss",
+	[FAULT_READ_LOSS] = "read_loss",
 };
 
 #define CORRUPT_ALL                                                                            \
@@ -188,6 +190,18 @@ parse_event_loss(const char *text, struct fault_options *options)
 	return parse_probability(text, &options->drop[FAULT_DROP_EVENT - FAULT_DROP_FIRST]);
 }
 
+static bool
+parse_group_loss(const char *text, struct fault_options *options)
+{
+	return parse_probability(text, &options->group_loss);
+}
+
+static bool
+parse_read_loss(const char *text, struct fault_options *options)
+{
+	return parse_probability(text, &options->read_loss);
+}
+
 static const struct {
 	const char *name;
 	bool (*parse)(const char *text, struct fault_options *options);
@@ -203,6 +217,8 @@ static const struct {
 	{"restart", parse_restart, "FRAME or FRAME:FIRST, later than the one before, at most 8"},
 	{"drop", parse_drop, "FIRST:P, MIDDLE:P, LAST:P or EVENT:P"},
 	{"event-loss", parse_event_loss, "P"},
+	{"group-loss", parse_group_loss, "P"},
+	{"read-loss", parse_read_loss, "P"},
 };
 
 int
@@ -221,7 +237,7 @@ fault_options_parse(const char *text, struct fault_options *options)
 		return -EINVAL;
 	}
 	warnx("--fault: found '%s', expected loss, burst-loss, reorder, duplicate, corrupt, "
-	      "truncate, stall, restart, drop or event-loss, = and a value",
+	      "truncate, stall, restart, drop, event-loss, group-loss or read-loss, = and a value",
 		text);
 	return -EINVAL;
 }

@@ -32,10 +32,13 @@ enum fault_kind {
 	FAULT_DROP_MIDDLE, /**< one of the packets between */
 	FAULT_DROP_LAST,
 	FAULT_DROP_EVENT, /**< event of a stream and frame */
+	/* not of packets: packet_loss.h counts these, and members repair them */
+	FAULT_GROUP_LOSS, /**< RoCE packet to a multicast group */
+	FAULT_READ_LOSS,  /**< RoCE packet of the response to a READ */
 	FAULT_KINDS
 };
 
-#define FAULT_DROPS (FAULT_KINDS - FAULT_DROP_FIRST)
+#define FAULT_DROPS (FAULT_DROP_EVENT - FAULT_DROP_FIRST + 1)
 
 /** Names of the kinds in reports. */
 extern const char *const fault_kind_names[FAULT_KINDS];
@@ -43,7 +46,8 @@ extern const char *const fault_kind_names[FAULT_KINDS];
 struct fault_options {
 	/** packets are messages of RDMA, which consist of RoCE packets (packet_faults.h) */
 	bool messages;
-	double drop[FAULT_DROPS]; /**< only of messages */
+	double drop[FAULT_DROPS];     /**< only of messages */
+	double group_loss, read_loss; /**< only of multicast */
 	double loss;
 	double burst_loss; /**< probability that a burst starts */
 	double reorder;

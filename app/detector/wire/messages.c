@@ -10,10 +10,8 @@
 static_assert(JUNGFRAU_SLS_BYTES <= INGEST_TRAILER_BYTES, "the header fits");
 
 uint32_t
-message_dropped(const struct wire_packet *packet, const struct ingest_card *card)
+message_dropped(const struct wire_packet *packet, uint32_t packets)
 {
-	const uint32_t packets = message_packets(card);
-
 	switch ((enum fault_kind)packet->damage) {
 	case FAULT_DROP_FIRST:
 		return 0;

@@ -1690,6 +1690,7 @@ open_device(struct egress *e)
 	rdma_dev_info_get(e->dev, &e->info);
 	(void)rdma_progress(e->dev, 0);
 	e->pd = rdma_pd_alloc(e->dev);
+	/* once, and directly: the journal is a mapped file, which no pool can allocate */
 	journal_memory(e->journal, &attr.addr, &attr.length);
 	ret = e->pd != NULL
 		? xfer_mr_open(&e->memory, e->pd, &attr, e->info.max_mr_bytes, XFER_BLOCK)

@@ -130,6 +130,16 @@ detector_stream_expected(const struct detector *d, uint32_t stream)
 	return d->expect_to[stream] - d->expect_from[stream];
 }
 
+/**
+ * Are some streams most of the detector? At least half of the expected ones, and more than the
+ * others that send. The numbers of fewer streams may be forged.
+ */
+static inline bool
+detector_are_most(uint32_t streams, uint32_t others, uint32_t expected)
+{
+	return 2 * streams >= expected && streams > others;
+}
+
 /** Does a module send this pixel of its raster? */
 static inline bool
 detector_reads_out(const struct detector *d, uint32_t module, size_t pixel)

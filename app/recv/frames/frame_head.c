@@ -157,10 +157,9 @@ has_paused(const struct frame_table *ft, uint32_t stream)
 
 /**
  * Are slots short, and may the head therefore close without the streams that are behind? Frames
- * would be refused soon, and these have the pixels of all modules. At least half of all expected
- * streams must be `max_skew_frames` ahead of the head and leave fewer than 1 / SHORT_PART of the
- * slots, and they must be more than the others that send. So the numbers of fewer streams, which
- * may be forged, close no frame of the others.
+ * would be refused soon, and these have the pixels of all modules. Most streams must be
+ * `max_skew_frames` ahead of the head and leave fewer than 1 / SHORT_PART of the slots. So numbers
+ * of a few streams, which may be forged, close no frame of the others.
  */
 static bool
 is_outrun(const struct frame_table *ft)
@@ -182,7 +181,7 @@ is_outrun(const struct frame_table *ft)
 		else if (!has_paused(ft, s))
 			others++;
 	}
-	return 2 * ahead >= expected && ahead > others;
+	return detector_are_most(ahead, others, expected);
 }
 
 /**

@@ -653,28 +653,11 @@ rx_ring_create(struct rx_messages *m, struct memory *memory)
 	return r;
 }
 
-/** Show the share of registration in the time in which the rings were used. */
-static void
-log_share(const struct rx_ring *r)
-{
-	struct rx_ring_info info;
-
-	rx_ring_info_get(r, &info);
-	LOG(INFO,
-		"rings: used for %.1f s, registered for %.2f ms, %.4f %% of it, and faulted in for "
-		"%.1f ms before\n",
-		info.used_ns / 1e9, info.register_ns / 1e6,
-		100.0 * info.register_ns / RTE_MAX(info.used_ns, UINT64_C(1)),
-		info.prefault_ns / 1e6);
-}
-
 void
 rx_ring_destroy(struct rx_ring *r)
 {
 	if (r == NULL)
 		return;
-	if (r->created_at != 0)
-		log_share(r);
 	for (uint32_t s = 0; s < r->messages->card.streams; s++) {
 		struct rx_ring_stream *st = &r->stream[s];
 

@@ -44,8 +44,10 @@ struct rx_transport {
 		struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte_mbuf **rest);
 	/** A packet that rx_accept() has checked is dropped. NULL: only its mbuf is freed. */
 	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
-	/** Headers that stand for the queue pair of a packet. NULL: those before its detector
-	 * header, which is a UDP packet's. */
+	/**
+	 * Headers that stand for the queue pair of a packet. NULL: those before its detector
+	 * header, which is a UDP packet's.
+	 */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
 };
 

@@ -174,7 +174,7 @@ store_connection_keys_changed(struct store_connection *c)
 		store_connection_refuse(c, XFER_REASON_BUSY);
 		return;
 	}
-	identity = store_keyring_check(
+	identity = xfer_keyring_check(
 		store_keys_get(c->shared->keys), c->identity.name, c->fingerprint);
 	if (identity == NULL) {
 		reason = XFER_REASON_KEY;
@@ -650,7 +650,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	enum xfer_reason reason;
 
 	/* a copy, since the keyring may change before AUTH is received */
-	c->identity = *store_keyring_find(store_keys_get(c->shared->keys),
+	c->identity = *xfer_keyring_find(store_keys_get(c->shared->keys),
 		xfer_auth_identity(event->private_data, event->private_len));
 	reason = xfer_auth_answer(&c->handshake, &c->identity, c->shared->node, event->private_data,
 		event->private_len, now + ADMISSION_MS);

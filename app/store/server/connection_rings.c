@@ -52,7 +52,11 @@ body_at(const struct store_connection *c, uint32_t entry)
 		: c->bodies + frames + (entry - c->nb_table[0]) * c->body_place[1];
 }
 
-/* Register the descriptors, and the bodies of each table in slices of whole slots. */
+/*
+ * Register the descriptors, and the bodies of each table in slices of whole slots. Once for each
+ * connection, and directly: a pool belongs to one protection domain, and each connection has its
+ * own, so that no receiver can write to the memory of another one.
+ */
 static bool
 register_rings(struct store_connection *c)
 {

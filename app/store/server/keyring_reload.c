@@ -12,8 +12,8 @@
 
 struct store_keys {
 	char path[PATH_MAX];
-	struct store_keyring *ring;  /* owned by the lcore */
-	struct store_keyring *taken; /* atomic: read by the thread, for the lcore to switch to */
+	struct xfer_keyring *ring;  /* owned by the lcore */
+	struct xfer_keyring *taken; /* atomic: read by the thread, for the lcore to switch to */
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t stop;
@@ -24,16 +24,16 @@ struct store_keys {
 };
 
 static void
-free_ring(struct store_keyring *ring)
+free_ring(struct xfer_keyring *ring)
 {
 	if (ring != NULL)
-		store_keyring_free(ring);
+		xfer_keyring_free(ring);
 	free(ring);
 }
 
 /* Offer a keyring to the lcore. One that the lcore has not switched to yet is replaced. */
 static void
-offer(struct store_keys *k, struct store_keyring *ring)
+offer(struct store_keys *k, struct xfer_keyring *ring)
 {
 	memcpy(k->offered, ring->digest, sizeof(k->offered));
 	free_ring(__atomic_exchange_n(&k->taken, ring, __ATOMIC_ACQ_REL));
@@ -43,7 +43,7 @@ offer(struct store_keys *k, struct store_keyring *ring)
 static int
 read_again(struct store_keys *k, bool at_once, char message[PATH_MAX])
 {
-	struct store_keyring *ring = malloc(sizeof(*ring));
+	struct xfer_keyring *ring = malloc(sizeof(*ring));
 	bool same;
 	int ret;
 
@@ -51,7 +51,7 @@ read_again(struct store_keys *k, bool at_once, char message[PATH_MAX])
 		snprintf(message, PATH_MAX, "cannot allocate a keyring");
 		return -ENOMEM;
 	}
-	ret = store_keyring_read(ring, k->path, message);
+	ret = xfer_keyring_read(ring, k->path, message);
 	if (ret < 0) {
 		free(ring);
 		if (strcmp(k->mistake, message) != 0)
@@ -103,7 +103,7 @@ store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MA
 		snprintf(message, PATH_MAX, "cannot allocate a keyring");
 		goto fail;
 	}
-	ret = store_keyring_read(k->ring, path, message);
+	ret = xfer_keyring_read(k->ring, path, message);
 	if (ret < 0)
 		goto fail;
 	snprintf(k->path, sizeof(k->path), "%s", path);
@@ -145,7 +145,7 @@ store_keys_close(struct store_keys *k)
 	free(k);
 }
 
-const struct store_keyring *
+const struct xfer_keyring *
 store_keys_get(const struct store_keys *k)
 {
 	return k->ring;
@@ -154,7 +154,7 @@ store_keys_get(const struct store_keys *k)
 bool
 store_keys_poll(struct store_keys *k)
 {
-	struct store_keyring *ring;
+	struct xfer_keyring *ring;
 
 	if (__atomic_load_n(&k->taken, __ATOMIC_RELAXED) == NULL)
 		return false;

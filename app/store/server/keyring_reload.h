@@ -11,19 +11,19 @@
 
 #include <limits.h>
 
-#include "server/keyring.h"
+#include "xfer/keyring.h"
 
 #define STORE_KEYS_MS 1000 /**< interval between two reads */
 
 struct store_keys;
 
-/** @return 0, or the error and message of store_keyring_read() */
+/** @return 0, or the error and message of xfer_keyring_read() */
 int store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MAX]);
 
 void store_keys_close(struct store_keys *k);
 
 /** Get the keyring in use, valid until the next store_keys_poll(). Called by the lcore. */
-const struct store_keyring *store_keys_get(const struct store_keys *k);
+const struct xfer_keyring *store_keys_get(const struct store_keys *k);
 
 /** Switch to a newly read keyring. @return true: switched. Called by the lcore. */
 bool store_keys_poll(struct store_keys *k);

@@ -10,6 +10,7 @@
 #include "eal/end.h"
 #include "eal/start.h"
 #include "cm/mckey.h"
+#include "files/files.h"
 #include "perftest/perftest.h"
 #include "cm/rping.h"
 #include "session.h"
@@ -31,6 +32,8 @@ static const struct mode *const modes[] = {
 	&cmatose_mode,
 	&udaddy_mode,
 	&mckey_mode,
+	&push_mode,
+	&fetch_mode,
 };
 
 static void
@@ -47,10 +50,11 @@ print_help(FILE *out)
 	fprintf(out,
 		"Usage: braggline-rdma [EAL options] -- MODE [OPTION]...\n"
 		"Tests RDMA devices against the standard RDMA programs, in both roles, or "
-		"against itself.\n"
+		"against itself. Sends files by multicast.\n"
 		"\n");
 	for (i = 0; i < RTE_DIM(modes); i++)
-		fprintf(out, "  %-12s peer of %s\n", modes[i]->name, modes[i]->summary);
+		fprintf(out, "  %-12s %s%s\n", modes[i]->name, modes[i]->purpose ? "" : "peer of ",
+			modes[i]->purpose ? modes[i]->purpose : modes[i]->summary);
 	fprintf(out,
 		"\nbraggline-rdma -- MODE --help lists the options of a mode; --version prints "
 		"the version.\n");

@@ -4,7 +4,8 @@
 
 /**
  * @file
- * A mode: the program of librdmacm or perftest that this program is the peer of.
+ * A mode: the program of librdmacm or perftest that this program is the peer of, or a program of
+ * its own.
  */
 
 #include "options.h"
@@ -14,6 +15,7 @@
 struct mode {
 	const char *name;
 	const char *summary; /**< for --help: the program that it is the peer of */
+	const char *purpose; /**< of a mode that is the peer of no other program; else NULL */
 	/** Parse the options; argv[0] is the mode. Called once, before EAL. */
 	enum options_result (*parse)(int argc, char **argv, struct target *target);
 	/** Run once. @return 0; negative errno, printed to stderr */

@@ -96,6 +96,8 @@ poll_cm(struct session *s)
 	for (i = 0; i < n; i++) {
 		struct endpoint *e;
 
+		if (s->on_event && s->on_event(s->on_event_arg, &event[i]))
+			continue;
 		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST) {
 			take_request(s, &event[i]);
 			continue;
@@ -104,7 +106,7 @@ poll_cm(struct session *s)
 			s->removed = true;
 		if (event[i].type == RDMA_EVENT_ADDR_CONFLICT)
 			fprintf(stderr, "braggline-rdma: another station uses this address\n");
-		e = event[i].conn ? rdma_conn_context(event[i].conn) : NULL;
+		e = event[i].conn && !s->on_event ? rdma_conn_context(event[i].conn) : NULL;
 		if (e)
 			endpoint_event(e, &event[i]);
 	}

@@ -135,6 +135,45 @@ objects_in_use_are_not_destroyed(void **state)
 	assert_int_equal(rdma_qp_destroy(qp), 0);
 }
 
+static uint64_t
+xstat(const struct rdma_dev *dev, const char *name)
+{
+	struct rdma_xstat x[256];
+	const int n = rdma_xstats_get(dev, x, RTE_DIM(x));
+
+	assert_in_range(n, 3, RTE_DIM(x));
+	assert_int_equal(rdma_xstats_get(dev, x, 3), n);
+	for (int i = 0; i < RTE_MIN(rdma_xstats_get(dev, x, RTE_DIM(x)), n); i++)
+		if (strcmp(x[i].name, name) == 0)
+			return x[i].value;
+	fail_msg("no counter %s", name);
+	return 0;
+}
+
+static void
+registrations_are_counted(void **state)
+{
+	struct rdma_mr_attr attr = {
+		.addr = one->memory, .length = 4096, .access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	struct rdma_registrations before, after;
+	struct rdma_mr *mr;
+
+	rdma_registrations_get(one->dev, &before);
+	mr = rdma_mr_reg(one->pd, &attr);
+	assert_non_null(mr);
+	rdma_registrations_get(one->dev, &after);
+	assert_int_equal(after.regions, before.regions + 1);
+	assert_int_equal(after.bytes, before.bytes + 4096);
+	assert_true(after.ns > before.ns);
+	/* they count what was ever registered, and not what failed */
+	assert_int_equal(rdma_mr_dereg(mr), 0);
+	attr.length = 0;
+	assert_null(rdma_mr_reg(one->pd, &attr));
+	assert_int_equal(xstat(one->dev, "mr_registrations"), after.regions);
+	assert_int_equal(xstat(one->dev, "mr_registered_bytes"), after.bytes);
+	assert_int_equal(xstat(one->dev, "mr_registration_us"), after.ns / 1000);
+}
+
 static void
 memory_in_use_stays_registered(void **state)
 {
@@ -650,6 +689,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(memory_is_checked),
 		cmocka_unit_test(gpu_memory_out_of_reach_is_refused),
 		cmocka_unit_test(objects_in_use_are_not_destroyed),
+		cmocka_unit_test(registrations_are_counted),
 		cmocka_unit_test(memory_in_use_stays_registered),
 		cmocka_unit_test(sends_arrive),
 		cmocka_unit_test(writes_and_reads_land),

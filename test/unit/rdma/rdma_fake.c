@@ -61,7 +61,6 @@ fake_pd_free(struct rdma_pd *pd)
 static struct rdma_mr *
 fake_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 {
-	const uint64_t start = (uintptr_t)attr->addr, end = start + attr->length;
 	struct rdma_mr *mr = NULL;
 	int error = rdma_fake.fail;
 
@@ -71,8 +70,6 @@ fake_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	pthread_mutex_unlock(&lock);
 	if (attr->length > rdma_fake.max_mr_bytes)
 		error = E2BIG;
-	if (start < rdma_fake.hole_end && rdma_fake.hole_start < end)
-		error = EFAULT;
 	pthread_mutex_lock(&lock);
 	if (!error && rdma_fake.nb < RTE_DIM(rdma_fake.mr)) {
 		mr = calloc(1, sizeof(*mr));

@@ -23,8 +23,6 @@ extern struct rdma_fake {
 	uint64_t max_mr_bytes;
 	uint32_t max_mr;
 	int fail; /**< errno of the next registrations */
-	/** registrations of this range fail with EFAULT: memory that is not mapped */
-	uint64_t hole_start, hole_end;
 	uint32_t nb, live;
 	uint64_t live_bytes;
 	bool parallel_seen; /**< two registrations ran in parallel */

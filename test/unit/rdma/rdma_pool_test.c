@@ -124,10 +124,12 @@ few_regions_hold_all_buffers(void **state)
 	const struct rdma_pool_attr attr = {.bytes = 64 * MIB, .region_bytes = 24 * MIB};
 	struct rdma_pool *pool;
 	struct rdma_pool_info info;
+	struct rdma_registrations before, after;
 	struct rdma_buffer buffer[4096];
 	unsigned int i, n;
 
 	rdma_fake_reset();
+	rdma_registrations_get(dev, &before);
 	pool = rdma_pool_create(pd, &attr);
 	assert_non_null(pool);
 	assert_int_equal(rdma_fake.live, 3);
@@ -154,6 +156,10 @@ few_regions_hold_all_buffers(void **state)
 		assert_int_equal(byte[buffer[i].length - 1], i & 0xff);
 	}
 	assert_int_equal(rdma_fake.nb, 3); /* none of them added a registration */
+	rdma_registrations_get(dev, &after);
+	assert_int_equal(after.regions - before.regions, 3);
+	assert_int_equal(after.bytes - before.bytes, info.bytes);
+	assert_int_equal(after.ns - before.ns, info.register_ns);
 	rdma_pool_info_get(pool, &info);
 	assert_int_equal(info.used_buffers, n);
 	assert_int_equal(info.alloc_failures, 1);

@@ -3,6 +3,7 @@
 #include "rdma_stream_rig.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 
 #include <openssl/evp.h>
@@ -235,9 +236,26 @@ test_wrap(void **state)
 
 /* ---- slow, late and dying ends --------------------------------------------------------------- */
 
+/* The member at a station, as the sender knows it. */
+static struct rdma_stream_member_info
+member_at(unsigned int station)
+{
+	const struct sockaddr_in *wanted = (struct sockaddr_in *)&rig.station[station].addr;
+	struct rdma_stream_member_info member[RIG_STATIONS];
+	const uint16_t n = rdma_stream_sender_members(rig.s, member, RIG_STATIONS);
+
+	for (uint16_t i = 0; i < n; i++)
+		if (((struct sockaddr_in *)&member[i].addr)->sin_addr.s_addr ==
+			wanted->sin_addr.s_addr)
+			return member[i];
+	fail_msg("no member at station %u", station);
+	return (struct rdma_stream_member_info){0};
+}
+
 static void
 test_wait_is_bounded(void **state)
 {
+	struct rdma_stream_member_info member;
 	unsigned int n = 0;
 
 	two();
@@ -248,6 +266,8 @@ test_wait_is_bounded(void **state)
 	}
 	assert_int_equal(n, RIG_SLOTS);
 	assert_true(rig_sender_info().full > 0);
+	assert_true(member_at(1).tail == 0 && member_at(2).tail == RIG_SLOTS);
+	assert_int_equal(rdma_stream_sender_members(rig.s, &member, 1), 1);
 	rig.receiver[1].stalled = false;
 	rig_send(100);
 	rig_all(1);

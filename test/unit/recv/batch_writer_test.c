@@ -562,7 +562,7 @@ each_call_fails(void **state)
 	uint64_t outages = 0, resumes = 0;
 	unsigned int call, i, frames;
 
-	for (call = 0; call < 400; call += 1 + call / 20) {
+	for (call = 0; call < 400; call += 1 + call / 10) {
 		disk = disk_new(call);
 		w = start(&c);
 		pthread_mutex_lock(&disk->lock);

@@ -15,7 +15,7 @@
 
 #include "server/admission.h"
 #include "server/audit_log.h"
-#include "server/keyring.h"
+#include "xfer/keyring.h"
 
 #define HEX32 "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define KEY   "key = hex:" HEX32 "\n"
@@ -23,7 +23,7 @@
 
 static char dir[] = "/tmp/braggline-keyring-XXXXXX", path[64], key_path[64];
 static char message[PATH_MAX];
-static struct store_keyring ring;
+static struct xfer_keyring ring;
 
 static void
 write_text(const char *to, const char *text, mode_t mode)
@@ -40,7 +40,7 @@ static int
 read_text(const char *text)
 {
 	write_text(path, text, 0600);
-	return store_keyring_read(&ring, path, message);
+	return xfer_keyring_read(&ring, path, message);
 }
 
 static int
@@ -75,7 +75,7 @@ test_good(void **state)
 			"[receiver b]\nreceiver_ids = 9\nconnections = 010\nopen_runs = 1\n" KEY_B),
 		0);
 	assert_int_equal(ring.nb, 2);
-	id = store_keyring_find(&ring, xfer_identity_id("lyso-1"));
+	id = xfer_keyring_find(&ring, xfer_identity_id("lyso-1"));
 	assert_string_equal(id->name, "lyso-1");
 	assert_memory_equal(id->key[0].bytes, "0123456789abcdef", 16);
 	assert_int_equal(id->key[1].bytes[31], 0x1f);
@@ -89,19 +89,19 @@ test_good(void **state)
 	assert_false(xfer_identity_may(id, XFER_RIGHT_WRITE, 4, "lyso_7"));
 	assert_false(xfer_identity_may(id, XFER_RIGHT_WRITE, 17, "lyso_7"));
 	assert_false(xfer_identity_may(id, XFER_RIGHT_WRITE, 6, "test12"));
-	other = store_keyring_find(&ring, xfer_identity_id("b"));
+	other = xfer_keyring_find(&ring, xfer_identity_id("b"));
 	assert_int_equal(other->connections, 10);
 	assert_int_equal(other->open_runs, 1);
 	/* defaults: any run, and the rights that a receiver needs */
 	assert_true(xfer_identity_may(other, XFER_RIGHT_WRITE, 9, "x"));
 	assert_true(xfer_identity_may(other, XFER_RIGHT_RECONCILE, 9, "x"));
 	assert_false(xfer_identity_may(other, XFER_RIGHT_IMPORT, 9, "x"));
-	assert_ptr_equal(store_keyring_check(&ring, "b", other->fingerprint[0]), other);
-	assert_null(store_keyring_check(&ring, "b", id->fingerprint[0]));
+	assert_ptr_equal(xfer_keyring_check(&ring, "b", other->fingerprint[0]), other);
+	assert_null(xfer_keyring_check(&ring, "b", id->fingerprint[0]));
 	/* fingerprint 0 of an absent key matches no identity */
-	assert_null(store_keyring_check(&ring, "b", 0));
+	assert_null(xfer_keyring_check(&ring, "b", 0));
 	assert_int_not_equal(id->fingerprint[1], other->fingerprint[0]);
-	store_keyring_free(&ring);
+	xfer_keyring_free(&ring);
 }
 
 /* An unknown identity gets random keys that nobody has, and other ones after each read. */
@@ -113,21 +113,21 @@ test_nobody(void **state)
 
 	assert_int_equal(read_text("[receiver b]\nreceiver_ids = 9\n" KEY), 0);
 	memcpy(digest, ring.digest, sizeof(digest));
-	id = store_keyring_find(&ring, xfer_identity_id("c"));
+	id = xfer_keyring_find(&ring, xfer_identity_id("c"));
 	assert_ptr_equal(id, &ring.nobody);
 	assert_int_equal(id->key[0].size + id->key[1].size, 2 * XFER_KEY_MIN);
 	assert_string_equal(id->name, "");
 	assert_int_equal(id->rights, 0);
 	memcpy(before, id->key[0].bytes, sizeof(before));
-	store_keyring_free(&ring);
-	assert_int_equal(store_keyring_read(&ring, path, message), 0);
+	xfer_keyring_free(&ring);
+	assert_int_equal(xfer_keyring_read(&ring, path, message), 0);
 	assert_memory_not_equal(before, ring.nobody.key[0].bytes, sizeof(before));
 	/* the digest of the file is the same */
 	assert_memory_equal(digest, ring.digest, sizeof(digest));
-	store_keyring_free(&ring);
+	xfer_keyring_free(&ring);
 	assert_int_equal(read_text("[receiver b]\nreceiver_ids = 8\n" KEY), 0);
 	assert_memory_not_equal(digest, ring.digest, sizeof(digest));
-	store_keyring_free(&ring);
+	xfer_keyring_free(&ring);
 }
 
 static void
@@ -198,20 +198,20 @@ test_files(void **state)
 	char link[72];
 
 	write_text(path, text, 0640);
-	assert_int_equal(store_keyring_read(&ring, path, message), -EACCES);
+	assert_int_equal(xfer_keyring_read(&ring, path, message), -EACCES);
 	assert_non_null(strstr(message, "640"));
 	write_text(path, text, 0600);
 	write_text(key_path, "0123456789abcdef0123456789abcdef", 0644);
-	assert_int_equal(store_keyring_read(&ring, path, message), -EINVAL);
+	assert_int_equal(xfer_keyring_read(&ring, path, message), -EINVAL);
 	assert_non_null(strstr(message, ":2: key file"));
 	assert_int_equal(chmod(key_path, 0600), 0);
 	snprintf(link, sizeof(link), "%s/link", dir);
 	assert_int_equal(symlink(path, link), 0);
-	assert_int_equal(store_keyring_read(&ring, link, message), -ELOOP);
+	assert_int_equal(xfer_keyring_read(&ring, link, message), -ELOOP);
 	unlink(link);
-	assert_int_equal(store_keyring_read(&ring, link, message), -ENOENT);
-	assert_int_equal(store_keyring_read(&ring, path, message), 0);
-	store_keyring_free(&ring);
+	assert_int_equal(xfer_keyring_read(&ring, link, message), -ENOENT);
+	assert_int_equal(xfer_keyring_read(&ring, path, message), 0);
+	xfer_keyring_free(&ring);
 }
 
 /*

@@ -9,7 +9,7 @@
 
 #include "config/ini_file.h"
 #include "xfer/msg.h"
-#include "server/keyring.h"
+#include "xfer/keyring.h"
 
 #define FILE_MAX   (1u << 20) /* maximum size of a keyring, bytes */
 #define MISTAKE	   1024
@@ -28,7 +28,7 @@ enum seen {
 };
 
 struct parser {
-	struct store_keyring *ring;
+	struct xfer_keyring *ring;
 	const char *path;
 	struct xfer_identity *identity; /* identity of the current section */
 	unsigned int seen;
@@ -62,7 +62,7 @@ end_section(struct parser *p)
 static int
 begin_section(struct parser *p, const char *section)
 {
-	struct store_keyring *k = p->ring;
+	struct xfer_keyring *k = p->ring;
 	const char *name = section + strlen(SECTION);
 	struct xfer_identity *id;
 	unsigned int i;
@@ -72,8 +72,8 @@ begin_section(struct parser *p, const char *section)
 		return ret;
 	if (strncmp(section, SECTION, strlen(SECTION)) != 0)
 		return mistake(p, "[%s]: expected [receiver NAME]", section);
-	if (k->nb == STORE_IDENTITIES)
-		return mistake(p, "more than %u identities, the limit", STORE_IDENTITIES);
+	if (k->nb == XFER_KEYRING_IDENTITIES)
+		return mistake(p, "more than %u identities, the limit", XFER_KEYRING_IDENTITIES);
 	id = &k->identity[k->nb];
 	/* the name of a section fits */
 	snprintf(id->name, sizeof(id->name), "%s", name);
@@ -123,7 +123,7 @@ read_hex(struct xfer_key *key, const char *hex)
 static int
 check_own_key(struct parser *p, unsigned int at)
 {
-	const struct store_keyring *k = p->ring;
+	const struct xfer_keyring *k = p->ring;
 	const struct xfer_identity *id = p->identity;
 	unsigned int i, n;
 
@@ -183,7 +183,7 @@ read_number(const char **text, uint64_t *number)
 static int
 add_receiver_ids(struct parser *p, uint64_t first, uint64_t last)
 {
-	const struct store_keyring *k = p->ring;
+	const struct xfer_keyring *k = p->ring;
 	struct xfer_identity *id = p->identity;
 	unsigned int i, n;
 
@@ -333,9 +333,9 @@ take_key(struct parser *p, const char *key, const char *value)
 		return read_rights(p, value);
 	case SEEN_CONNECTIONS:
 		return read_limit(
-			p, key, value, STORE_KEYRING_CONNECTIONS, &p->identity->connections);
+			p, key, value, XFER_KEYRING_CONNECTIONS, &p->identity->connections);
 	default:
-		return read_limit(p, key, value, STORE_KEYRING_RUNS, &p->identity->open_runs);
+		return read_limit(p, key, value, XFER_KEYRING_RUNS, &p->identity->open_runs);
 	}
 }
 
@@ -358,7 +358,7 @@ make_random(struct xfer_key *key)
 
 /* Compute the digest of the content, without the random keys. */
 static int
-finish(struct store_keyring *k)
+finish(struct xfer_keyring *k)
 {
 	struct {
 		uint8_t before[XFER_DIGEST_BYTES];
@@ -382,13 +382,13 @@ finish(struct store_keyring *k)
 }
 
 int
-store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char message[PATH_MAX])
+xfer_keyring_parse(struct xfer_keyring *k, FILE *f, const char *path, char message[PATH_MAX])
 {
 	struct parser p = {.ring = k, .path = path};
 	int ret;
 
 	memset(k, 0, sizeof(*k));
-	k->identity = calloc(STORE_IDENTITIES, sizeof(*k->identity));
+	k->identity = calloc(XFER_KEYRING_IDENTITIES, sizeof(*k->identity));
 	if (k->identity == NULL) {
 		snprintf(message, PATH_MAX, "keyring %.3000s: cannot allocate memory", path);
 		return -ENOMEM;
@@ -406,12 +406,12 @@ store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char mes
 			snprintf(message, PATH_MAX, "keyring %.3000s: libcrypto failed", path);
 	}
 	if (ret < 0)
-		store_keyring_free(k);
+		xfer_keyring_free(k);
 	return ret;
 }
 
 int
-store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_MAX])
+xfer_keyring_read(struct xfer_keyring *k, const char *path, char message[PATH_MAX])
 {
 	const int fd = xfer_secret_open(path, "keyring", 1, FILE_MAX, message);
 	FILE *f;
@@ -426,13 +426,13 @@ store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_
 		snprintf(message, PATH_MAX, "keyring %.3000s: cannot allocate memory", path);
 		return -ENOMEM;
 	}
-	ret = store_keyring_parse(k, f, path, message);
+	ret = xfer_keyring_parse(k, f, path, message);
 	fclose(f);
 	return ret;
 }
 
 void
-store_keyring_free(struct store_keyring *k)
+xfer_keyring_free(struct xfer_keyring *k)
 {
 	if (k->identity != NULL)
 		OPENSSL_cleanse(k->identity, k->nb * sizeof(*k->identity));
@@ -441,7 +441,7 @@ store_keyring_free(struct store_keyring *k)
 }
 
 const struct xfer_identity *
-store_keyring_find(const struct store_keyring *k, uint64_t id)
+xfer_keyring_find(const struct xfer_keyring *k, uint64_t id)
 {
 	const struct xfer_identity *found = &k->nobody;
 	unsigned int i;
@@ -455,7 +455,7 @@ store_keyring_find(const struct store_keyring *k, uint64_t id)
 }
 
 const struct xfer_identity *
-store_keyring_check(const struct store_keyring *k, const char *name, uint64_t fingerprint)
+xfer_keyring_check(const struct xfer_keyring *k, const char *name, uint64_t fingerprint)
 {
 	unsigned int i, n;
 

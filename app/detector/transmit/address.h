@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * IP addresses of the command line and of cards.
+ */
+#ifndef TRANSMIT_ADDRESS_H
+#define TRANSMIT_ADDRESS_H
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+/** Parse an IPv4 or IPv6 address. @return 0 or -EINVAL */
+int transmit_address_parse(const char *text, uint16_t port, struct sockaddr_storage *addr);
+
+/**
+ * Add to a multicast address.
+ * @return 0; -EINVAL: it is no multicast address, or not any more
+ */
+int transmit_address_group(struct sockaddr_storage *addr, uint32_t n);
+
+/** Format the address without its port. @return text */
+const char *transmit_address_text(const struct sockaddr_storage *addr, char *text, socklen_t size);
+
+#endif /* TRANSMIT_ADDRESS_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_TOOL_INCOMING_H
+#define RDMA_TOOL_INCOMING_H
+
+/**
+ * @file
+ * Files of a directory, made from the packets of a stream. A file has the name .NAME.part until it
+ * is complete, has the right CRC-32C, and is durable. It then replaces a regular file of its name,
+ * and nothing else.
+ */
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct incoming {
+	int folder;	/* descriptor */
+	int fd;		/* of the incomplete file; -1: none */
+	uint32_t files; /**< complete files */
+	uint64_t bytes; /**< of all files so far */
+	bool done;	/**< all files of the sender are complete */
+	char name[NAME_MAX + 1];
+	uint64_t size;	  /**< of the incomplete file */
+	uint64_t written; /**< of it */
+	uint32_t crc;
+	char message[PATH_MAX]; /**< after an error */
+};
+
+/** @return 0; -EBUSY: another process uses the directory; -errno; `message` is set */
+int incoming_open(struct incoming *in, const char *directory);
+
+/**
+ * Take a packet.
+ * @return 0; -EPROTO: the packet is not the next one; -EILSEQ: wrong CRC; -EEXIST: there is
+ *   something else of this name; -errno; `message` is set
+ */
+int incoming_take(struct incoming *in, const uint8_t *packet, size_t length);
+
+/** Forget the files so far, and remove an incomplete one: the sender begins again. */
+void incoming_restart(struct incoming *in);
+
+/** Close, and remove an incomplete file. */
+void incoming_close(struct incoming *in);
+
+#endif
