@@ -68,7 +68,7 @@ static const struct option_row rows[] = {
 	{"distance", "MM", VALUE_REAL, AT(model.distance), 0, 10000,
 		"distance from sample to detector; 0: the diagonal of the stack"},
 	{"beam", "X,Y", VALUE_POINT, AT(model.beam), 0, 0,
-		"beam centre in pixels (default middle of the stack)"},
+		"beam centre in pixels, 0 is the outer edge (default middle of the stack)"},
 	{"rows", "N", VALUE_U32, AT(model.rows), 8, JUNGFRAU_ROWS,
 		"rows read out of each module, the middle ones, a multiple of 8"},
 	{"storage-cells", "N", VALUE_U32, AT(storage_cells), 1, 16,

@@ -214,7 +214,8 @@ send_command(struct run *r, const struct builder_command *command, uint64_t *eff
 static bool
 is_run_setting(const char *assignment)
 {
-	static const char *const sections[] = {"run.", "veto.", "output.", "calibration.", "dark."};
+	static const char *const sections[] = {
+		"run.", "veto.", "output.", "calibration.", "dark.", "geometry."};
 
 	for (unsigned int i = 0; i < RTE_DIM(sections); i++)
 		if (strncmp(assignment, sections[i], strlen(sections[i])) == 0)
@@ -240,7 +241,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 		else if (!is_run_setting(a))
 			ret = complain(r, -EINVAL,
 				"'%.100s' cannot change between runs; only [run], [veto], "
-				"[dark], [output] and [calibration] can",
+				"[dark], [output], [calibration] and [geometry] can",
 				a);
 		else if (only != NULL && strncmp(a, only, strlen(only)) != 0)
 			ret = complain(r, -EINVAL,

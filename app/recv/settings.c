@@ -589,9 +589,6 @@ read_run(struct settings *s, struct config *c)
 	s->sample = config_text(c, "run", "sample", NULL);
 	if (s->sample == NULL)
 		s->sample = "";
-	s->distance = config_real(c, "run", "distance_mm", 0, 0, 1e6);
-	s->beam_x = config_real(c, "run", "beam_x", 0, -1e6, 1e6);
-	s->beam_y = config_real(c, "run", "beam_y", 0, -1e6, 1e6);
 	f->first_known = config_uint_or(
 		c, "run", "first_frame", "auto", &f->first_frame, 0, FRAME_NUMBER_MAX);
 	f->nb_frames = config_uint_word(c, "run", "frames", "unlimited", 0, 1, FRAME_NUMBER_MAX);
@@ -653,6 +650,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	egress->directory = s->directory;
 	read_dark(s, c);
 	read_calibration(s, c);
+	geometry_settings_read(&s->geometry, c, &s->detector, s->calibration.energy);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		complain_of_interval(c, s->frames.stride);

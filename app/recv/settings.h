@@ -14,6 +14,7 @@
 
 #include "builder/command.h"
 #include "calib/calibration.h"
+#include "geometry_settings.h"
 #include "ingest/card.h"
 #include "rx/source_settings.h"
 
@@ -181,9 +182,7 @@ struct settings {
 	const char *run;
 	uint64_t run_id;
 	const char *sample; /**< sample in the beam */
-	double distance;    /**< sample to detector, mm */
-	double beam_x;	    /**< in pixels of the raster */
-	double beam_y;
+	struct geometry_settings geometry;
 	struct frame_run frames;
 	bool dark_run; /**< the run determines pedestals */
 	/** telemetry commands control runs; otherwise the process ends after one run */

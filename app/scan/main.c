@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "escaped_text.h"
 #include "picture.h"
 #include "plot.h"
@@ -21,12 +22,15 @@ struct options {
 	const char *png;
 	const char *plot;
 	const char *csv;
+	const char *geometry;
+	const char *from;
 	uint64_t frame;
 	bool recover;
 };
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
+	"       braggline-scan --geometry FILE --from FILE\n"
 	"Read and check the files of runs, and print a summary. A FILE is\n"
 	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
 	"that end in .part are read up to the last valid batch. If the directory of a\n"
@@ -37,11 +41,14 @@ static const char help[] =
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
 	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
+	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
+	"                (pyFAI), by the end of the name\n"
+	"  --from FILE   convert this geometry instead of that of a run\n"
 	"  --recover     first complete the .part files that a crash has left\n"
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
-	"--truth, --png, --plot and --csv require a single run.\n"
+	"--truth, --png, --plot, --csv and --geometry require a single run.\n"
 	"Exit status: 0: success; 1: a file is damaged, incomplete or cannot be read;\n"
 	"2: invalid command line.\n";
 
@@ -75,6 +82,8 @@ scan(const struct scan_sets *sets, const struct options *o)
 		ret = EXIT_DAMAGED;
 	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
 		ret = EXIT_DAMAGED;
+	if (o->geometry != NULL && convert_run(&run, o->geometry) < 0)
+		ret = EXIT_DAMAGED;
 	scan_run_close(&run);
 	return ret;
 }
@@ -88,6 +97,8 @@ main(int argc, char **argv)
 		{"frame", required_argument, NULL, 'f'},
 		{"plot", required_argument, NULL, 'l'},
 		{"csv", required_argument, NULL, 'c'},
+		{"geometry", required_argument, NULL, 'g'},
+		{"from", required_argument, NULL, 'i'},
 		{"recover", no_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
@@ -118,6 +129,12 @@ main(int argc, char **argv)
 		case 'c':
 			o.csv = optarg;
 			break;
+		case 'g':
+			o.geometry = optarg;
+			break;
+		case 'i':
+			o.from = optarg;
+			break;
 		case 'r':
 			o.recover = true;
 			break;
@@ -131,6 +148,10 @@ main(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
+	if (o.from != NULL && (o.geometry == NULL || optind < argc))
+		return usage("--from requires --geometry, and no directory or file of a run", "");
+	if (o.from != NULL)
+		return convert_file(o.from, o.geometry) == 0 ? 0 : EXIT_DAMAGED;
 	if (optind == argc)
 		return usage("expected a directory or a file", "");
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
@@ -141,11 +162,15 @@ main(int argc, char **argv)
 		else if (scan_list_add(&list, argv[optind]) < 0)
 			ret = EXIT_DAMAGED;
 	}
-	if (list.nb > 1 && (o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL)) {
+	if (list.nb > 1 &&
+		(o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL ||
+			o.geometry != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
-			"--truth, --png, --plot and --csv require a single run, found several", "");
+			"--truth, --png, --plot, --csv and --geometry require a single run, found "
+			"several",
+			"");
 		goto out;
 	}
 	for (i = 0; i < list.nb; i++) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "escaped_text.h"
 #include "arrow/bitshuffle.h"
 #include "io/own_file.h"
@@ -211,18 +212,23 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 static int
 draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 {
+	struct geometry *g = convert_read_run(run);
 	struct panels panels;
+	float *cells = NULL;
 	char text[128];
-	float *cells;
 	int ret;
 
-	panels_init(&panels, run->rows, run->cols);
-	ret = panels_canvas(&panels, 2, c);
+	ret = panels_init(&panels, run->rows, run->cols, g);
+	free(g);
+	if (ret == 0)
+		ret = panels_canvas(&panels, 2, c);
 	if (ret < 0)
-		return ret;
+		goto out;
 	cells = malloc(panels_cells(&panels) * sizeof(*cells));
-	if (cells == NULL)
-		return -ENOMEM;
+	if (cells == NULL) {
+		ret = -ENOMEM;
+		goto out;
+	}
 	panels_shrink(&panels, all->maximum, cells);
 	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", all->images);
 	panels_draw(&panels, c, 0, text, cells);
@@ -230,8 +236,10 @@ draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", all->shown_frame,
 		all->shown_count);
 	panels_draw(&panels, c, 1, text, cells);
+out:
 	free(cells);
-	return 0;
+	panels_free(&panels);
+	return ret;
 }
 
 int

@@ -42,6 +42,29 @@ want 0 'hit rate' "$dir" --png "$dir/a.png" --plot "$dir/b.png"
 for png in a b; do
 	[ "$(head -c 4 "$dir/$png.png" | tail -c 3)" = PNG ] || { echo "no $png.png"; exit 1; }
 done
+want 2 'from requires --geometry' --from "$dir/a.geom"
+want 1 'run one has no geometry' "$dir" --geometry "$dir/a.geom"
+want 1 'cannot read .*/a.geom: No such file' --geometry "$dir/b.geom" --from "$dir/a.geom"
+cat > "$dir/a.geom" <<'EOF'
+photon_energy = 12.4 keV
+clen = 100 mm
+res = 10000
+adu_per_photon = 1
+p/min_fs = 0
+p/max_fs = 9
+p/min_ss = 0
+p/max_ss = 4
+p/corner_x = -2
+p/corner_y = 3
+p/fs = x
+p/ss = -y
+EOF
+"$scan" --geometry "$dir/a.poni" --from "$dir/a.geom" || exit 1
+grep -q '"max_shape": \[5, 10\]' "$dir/a.poni" || { cat "$dir/a.poni"; exit 1; }
+"$scan" --geometry "$dir/b.geom" --from "$dir/a.poni" || exit 1
+grep -q '^poni/corner_x = -2$' "$dir/b.geom" || { cat "$dir/b.geom"; exit 1; }
+echo 'p/coffset = near' >> "$dir/a.geom"
+want 1 'a.geom:13: panel p: coffset = near: expected a number' --geometry "$dir/b.geom" --from "$dir/a.geom"
 want 1 'no image of frame 5000000' "$dir" --png "$dir/a.png" --frame 5000000
 sed '4s/^/x/' "$dir/truth.csv" > "$dir/wrong.csv"
 want 1 'wrong.csv:4: expected a frame number' "$dir" --truth "$dir/wrong.csv"

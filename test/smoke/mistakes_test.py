@@ -1531,6 +1531,11 @@ def settings_that_are_empty_or_too_much(where):
             ('detector.source_mac=ff:ff:ff:ff:ff:ff', '[detector] source_mac = ff:ff:ff:ff:ff:ff: must be addresses '
              'that hosts send from: the first byte is even, and not all bytes are 0'),
             ('calibration.energy_kev=0.0124', '[calibration] energy_kev = 0.0124: must be a number in keV, 0.1 ... 1000'),
+            ('geometry.beam_x=5', '[geometry] beam_y = none (default): must be a number; set beam_x, beam_y and '
+             'distance_mm, or none of them'),
+            ('geometry.beam_y=far', "[geometry] beam_y = far: must be 'none' or a number, -1e+06 ... 1e+06"),
+            ('geometry.file=x.txt', '[geometry] file = x.txt: x.txt: the name of a geometry ends with .geom (CrystFEL) '
+             'or .poni (pyFAI)'),
             ('port 99.mtu=9000', '[port 99] mtu = 9000: is not a known section; the sections are [detector] [ingest] [port 0] '),
             ('run.sample=' + 2048 * 'x', 'a value has at most 2047 bytes'),
             (f'run.{64 * "k"}=1', "a section's or key's name has at most 63 bytes"),

@@ -395,7 +395,8 @@ def crc32c(data):
 def files_say_what_the_receiver_knows(where):
     sent = module(where, 3, '--calibration', where)
     given = [f'calibration.mask={where}/mask_m%d.bin', 'run.sample=lysozyme, batch 7',
-             'run.distance_mm=123.5', 'run.beam_x=511.25', 'run.beam_y=-3', 'calibration.energy_kev=9.5']
+             'geometry.distance_mm=123.5', 'geometry.beam_x=511.25', 'geometry.beam_y=-3',
+             'calibration.energy_kev=9.5']
     with open(f'{where}/mask_m0.bin', 'rb') as f:
         mask = f'crc32c:{crc32c(f.read()):08x}'
     digests = set()
@@ -410,6 +411,13 @@ def files_say_what_the_receiver_knows(where):
                             ('pedestal maps', 'none'), ('mask maps', mask)):
             want(re.search(rf'^  {name} +{re.escape(value)}$', done.stdout, re.M), name, value,
                  done.stdout)
+        geom = f'{where}/x.geom'
+        run([f'{BUILD}/app/scan/braggline-scan', f'{where}/out', '--geometry', geom])
+        with open(geom, encoding='ascii') as f:
+            geom = f.read()
+        # the second chip of the lower row: two pixels of gap to the right and down
+        want('\nm0c5/corner_x = -253.25\nm0c5/corner_y = -261\n' in geom and
+             '\nclen = 0.1235 m\n' in geom and '\nphoton_energy = 9500 eV\n' in geom, geom)
         digest = re.search(r'^  all coefficients +(crc32c:[0-9a-f]{8})$', done.stdout, re.M)
         want(digest, done.stdout)
         digests.add(digest[1])

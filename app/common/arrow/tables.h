@@ -86,8 +86,12 @@ enum arrow_images_column {
 #define ARROW_META_SAMPLE	 "braggline.sample"
 /** distance from sample to detector; 0: unknown */
 #define ARROW_META_DISTANCE "braggline.distance_mm"
-#define ARROW_META_BEAM_X   "braggline.beam_x" /**< in pixels of the raster */
-#define ARROW_META_BEAM_Y   "braggline.beam_y"
+/** in pixels of the picture (geometry/layout.h); 0 if the geometry is not known @{ */
+#define ARROW_META_BEAM_X "braggline.beam_x"
+#define ARROW_META_BEAM_Y "braggline.beam_y"
+/** @} */
+/** geometry of the raster, as a file of CrystFEL; absent: not known */
+#define ARROW_META_GEOMETRY "braggline.geometry"
 /** `crc32c:XXXXXXXX` of the maps as read (struct calibration); `none`: no files. @{ */
 #define ARROW_META_PEDESTAL "braggline.pedestal_digest"
 #define ARROW_META_GAIN	    "braggline.gain_digest"

@@ -388,6 +388,25 @@ parse_real(const char *text, double *value)
 	return end != text && *end == '\0';
 }
 
+bool
+config_real_or(struct config *c, const char *section, const char *key, const char *word,
+	double *value, double min, double max)
+{
+	const char *text = look_up(c, section, key, word);
+	char what[128];
+	double number;
+
+	if (text == NULL || strcmp(text, word) == 0)
+		return false;
+	if (parse_real(text, &number) && number >= min && number <= max) {
+		*value = number;
+		return true;
+	}
+	snprintf(what, sizeof(what), "must be '%s' or a number, %g ... %g", word, min, max);
+	config_complain(c, section, key, what);
+	return false;
+}
+
 double
 config_real_word(
 	struct config *c, const char *section, const char *key, const char *word, double max)

@@ -94,6 +94,10 @@ uint64_t config_uint_word(struct config *c, const char *section, const char *key
 double config_real_word(
 	struct config *c, const char *section, const char *key, const char *word, double max);
 
+/** As config_uint_or(), for a real number. */
+bool config_real_or(struct config *c, const char *section, const char *key, const char *word,
+	double *value, double min, double max);
+
 /**
  * Get a text, which is valid until config_close(). An empty text is a mistake.
  * @param def  returned if the text is absent or empty. NULL: the text is optional, and `none`

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <assert.h>
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "geometry/pixels.h"
 #include "picture/panels.h"
 
 #define PANEL_MIN  400
@@ -11,6 +16,9 @@
 #define NO_VALUE   0x303848u /* masked, invalid or missing */
 #define BACKGROUND 0x181818u
 #define TEXT	   0xE0E0E0u
+#define RING	   0x58B890u
+#define RING_APART 50 /* least difference of radii, cells */
+#define RING_STEP  4  /* dots from one dot of a ring to the next */
 
 /*
  * Positive floats have the order of their bit patterns. Radix selection over the lower 31 bits, in
@@ -20,33 +28,81 @@
 #define DIGIT_BITS 11
 #define DIGIT_SIZE (1u << DIGIT_BITS)
 
-void
-panels_init(struct panels *p, uint32_t rows, uint32_t cols)
+/* Set how many pixels are a cell. */
+static void
+scale(struct panels *p, uint32_t width, uint32_t height)
 {
-	const uint32_t side = rows > cols ? rows : cols;
+	const uint32_t side = width > height ? width : height;
 
+	p->by = side > PANELS_SIDE_MAX ? (side + PANELS_SIDE_MAX - 1) / PANELS_SIDE_MAX : 1;
+	p->width = (width + p->by - 1) / p->by;
+	p->height = (height + p->by - 1) / p->by;
+}
+
+/* Put the pixels at their places. */
+static int
+place(struct panels *p, const struct geometry *g, const struct pixels_picture *picture)
+{
+	const size_t pixels = (size_t)p->rows * p->cols;
+	double x, y;
+
+	p->cell = malloc(pixels * sizeof(*p->cell));
+	if (p->cell == NULL)
+		return -ENOMEM;
+	pixels_place(g, picture, p->cell);
+	scale(p, picture->width, picture->height);
+	for (size_t i = 0; i < pixels; i++) {
+		const uint32_t at = p->cell[i];
+
+		if (at != PIXELS_NOWHERE)
+			p->cell[i] = at / picture->width / p->by * p->width +
+				at % picture->width / p->by;
+	}
+	p->beam_x = (0 - picture->left) / p->by;
+	p->beam_y = picture->top / p->by;
+	x = fmax(fabs(picture->left), fabs(picture->left + picture->width));
+	y = fmax(fabs(picture->top), fabs(picture->top - picture->height));
+	rings_choose(&p->rings, g, hypot(x, y), (double)RING_APART * p->by);
+	return 0;
+}
+
+int
+panels_init(struct panels *p, uint32_t rows, uint32_t cols, const struct geometry *g)
+{
+	struct pixels_picture picture;
+
+	static_assert(PANELS_NO_CELL == PIXELS_NOWHERE, "kept by place()");
+	memset(p, 0, sizeof(*p));
 	p->rows = rows;
 	p->cols = cols;
-	p->by = side > PANELS_SIDE_MAX ? (side + PANELS_SIDE_MAX - 1) / PANELS_SIDE_MAX : 1;
-	p->width = (cols + p->by - 1) / p->by;
-	p->height = (rows + p->by - 1) / p->by;
+	scale(p, cols, rows);
+	if (g == NULL || g->rows != rows || g->cols != cols || pixels_picture(g, &picture) != 0)
+		return 0;
+	return place(p, g, &picture);
+}
+
+void
+panels_free(struct panels *p)
+{
+	free(p->cell);
+	p->cell = NULL;
 }
 
 void
 panels_shrink(const struct panels *p, const float *plane, float *cells)
 {
-	float *cell, v;
 	uint32_t x, y;
-	size_t i;
+	size_t i, at;
 
 	for (i = 0; i < panels_cells(p); i++)
 		cells[i] = NAN;
-	for (y = 0; y < p->rows; y++) {
-		for (x = 0; x < p->cols; x++) {
-			v = plane[(size_t)y * p->cols + x];
-			cell = &cells[(size_t)(y / p->by) * p->width + x / p->by];
-			if (!(*cell >= v) && v == v)
-				*cell = v;
+	for (y = 0, i = 0; y < p->rows; y++) {
+		for (x = 0; x < p->cols; x++, i++) {
+			at = p->cell != NULL ? p->cell[i]
+					     : (size_t)(y / p->by) * p->width + x / p->by;
+			if (at != PANELS_NO_CELL && !(cells[at] >= plane[i]) &&
+				plane[i] == plane[i])
+				cells[at] = plane[i];
 		}
 	}
 }
@@ -136,6 +192,46 @@ colour_of(float t)
 	return colour;
 }
 
+/* Write the resolution beside a ring, where there is room. */
+static void
+label_ring(const struct panels *p, struct canvas *c, int left, unsigned int ring)
+{
+	const double radius = p->rings.radius[ring] / p->by;
+	char text[32];
+	int width;
+
+	snprintf(text, sizeof(text), "%g A", p->rings.d[ring]);
+	width = canvas_text_width(1, text);
+	for (int i = 0; i < 16; i++) {
+		const double angle = (2 * i + 1) * M_PI / 16;
+		const double x = p->beam_x + radius * cos(angle) + 2;
+		const double y = p->beam_y - radius * sin(angle) - 8;
+
+		if (x < 0 || y < 0 || x + width > p->width || y + 8 > p->height)
+			continue;
+		canvas_text(c, left + (int)x, CAPTION + (int)y, 1, RING, text);
+		return;
+	}
+}
+
+static void
+draw_rings(const struct panels *p, struct canvas *c, int left)
+{
+	for (unsigned int i = 0; i < p->rings.nb; i++) {
+		const double radius = p->rings.radius[i] / p->by;
+		const int dots = (int)(2 * M_PI * radius / RING_STEP);
+
+		for (int k = 0; k < dots; k++) {
+			const double x = p->beam_x + radius * cos(2 * M_PI * k / dots);
+			const double y = p->beam_y - radius * sin(2 * M_PI * k / dots);
+
+			if (x >= 0 && y >= 0 && x < p->width && y < p->height)
+				canvas_dot(c, left + (int)x, CAPTION + (int)y, RING);
+		}
+		label_ring(p, c, left, i);
+	}
+}
+
 void
 panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const char *caption,
 	const float *cells)
@@ -156,4 +252,5 @@ panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const 
 						: colour_of(0));
 		}
 	}
+	draw_rings(p, c, left);
 }

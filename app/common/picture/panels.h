@@ -6,7 +6,8 @@
  *
  * A panel has one cell per dot. Its value is the maximum of the pixels that it represents, or NaN
  * if none has a value. The colour is a logarithmic function of the value, relative to the brightest
- * cells of the panel.
+ * cells of the panel. With a geometry, pixels are at their places in the laboratory, and rings show
+ * the resolution.
  */
 #ifndef PANELS_H
 #define PANELS_H
@@ -14,9 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "geometry/geometry.h"
 #include "picture/canvas.h"
+#include "picture/rings.h"
 
-#define PANELS_SIDE_MAX 1024 /**< maximum width and height of a panel in cells */
+/** maximum width and height of a panel in cells: JUNGFRAU 4M with its gaps is scaled by 2 */
+#define PANELS_SIDE_MAX 1100
+#define PANELS_NO_CELL	UINT32_MAX /**< cell of a pixel that is in no panel of the geometry */
 
 /** Dimensions of raster and panels. */
 struct panels {
@@ -25,10 +30,21 @@ struct panels {
 	uint32_t by;	/**< a cell represents by x by pixels */
 	uint32_t width; /**< of a panel, in cells */
 	uint32_t height;
+	uint32_t *cell; /**< of each pixel of the raster; NULL: as the raster, without gaps */
+	double beam_x, beam_y; /**< in cells */
+	struct rings rings;
 };
 
-/** Set the dimensions for a raster of rows x cols pixels, each at least 1. */
-void panels_init(struct panels *p, uint32_t rows, uint32_t cols);
+/**
+ * Set the dimensions for a raster.
+ * @param rows, cols  each at least 1
+ * @param g           places of the pixels, of the same raster; NULL: as in the raster. Also if its
+ *                    picture is too large
+ * @return 0; -ENOMEM. Call panels_free() in either case
+ */
+int panels_init(struct panels *p, uint32_t rows, uint32_t cols, const struct geometry *g);
+
+void panels_free(struct panels *p);
 
 /** @return number of cells of a panel */
 static inline size_t
@@ -47,7 +63,10 @@ void panels_shrink(const struct panels *p, const float *plane, float *cells);
 /** Create a canvas with room for `nb` panels. @return 0; -EINVAL; -ENOMEM */
 int panels_canvas(const struct panels *p, unsigned int nb, struct canvas *c);
 
-/** Draw a panel over the previous one. @param place  index of the panel, from the left */
+/**
+ * Draw a panel and its rings over the previous one.
+ * @param place  index of the panel, from the left
+ */
 void panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const char *caption,
 	const float *cells);
 

@@ -4,8 +4,8 @@
  * Positions in space of the pixels of a stack of modules.
  *
  * The plane of the detector is measured in pixels of 75 um from the centre of the first pixel of
- * module 0: x along columns, y along rows. Chips of 256 x 256 pixels are two pixels apart, modules
- * as in PSI's JUNGFRAU 4M (CrystFEL's jf4m.geom). The beam is at right angles to the plane. The
+ * module 0: x along columns, y along rows. Chips and modules have the gaps of geometry/layout.h,
+ * which counts from the outer corner of that pixel. The beam is at right angles to the plane. The
  * only operations are addition, subtraction, multiplication, division and sqrt, so that positions
  * are the same on every machine.
  */
@@ -15,10 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JUNGFRAU_PIXEL_MM 0.075
+#include "geometry/layout.h"
+
+#define JUNGFRAU_PIXEL_MM (LAYOUT_JUNGFRAU_PIXEL_UM / 1e3)
 
 /** Wavelength in angstrom x photon energy in keV. */
-#define JUNGFRAU_HC 12.398419843
+#define JUNGFRAU_HC (GEOMETRY_HC / 1e3)
 
 struct jungfrau_geometry {
 	uint32_t modules;

@@ -64,15 +64,16 @@ geometry_of(const struct jungfrau_model_config *config)
 		.column_modules = config->column_modules,
 		.first_row = jungfrau_first_row(config->rows),
 		.rows = config->rows,
-		.beam_x = config->beam[0],
-		.beam_y = config->beam[1],
+		/* from the outer edge of the first pixel to its centre */
+		.beam_x = config->beam[0] - 0.5,
+		.beam_y = config->beam[1] - 0.5,
 		.distance = config->distance / JUNGFRAU_PIXEL_MM};
 	double width, height;
 
 	jungfrau_geometry_extent(&geometry, &width, &height);
-	if (geometry.beam_x < 0.0)
+	if (config->beam[0] < 0.0)
 		geometry.beam_x = 0.5 * (width - 1.0);
-	if (geometry.beam_y < 0.0)
+	if (config->beam[1] < 0.0)
 		geometry.beam_y = 0.5 * (height - 1.0);
 	/* then the corners are at 2.2 angstrom for 12.4 keV, for any number of modules */
 	if (geometry.distance <= 0.0)

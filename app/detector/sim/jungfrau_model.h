@@ -53,9 +53,10 @@ struct jungfrau_model_config {
 
 	double cell[6];	 /**< of the crystals: angstrom and degrees */
 	double distance; /**< of the sample, mm; 0: the diagonal of the stack */
-	double beam[2];	 /**< x, y in pixels (jungfrau_geometry.h); below 0: middle of the stack */
-	double drift;	 /**< of the G0 pedestals, ADU/s */
-	double rate;	 /**< frames per second: frame n is at n / rate seconds */
+	/** x, y in the picture, pixels (geometry/layout.h); below 0: middle of the stack */
+	double beam[2];
+	double drift; /**< of the G0 pedestals, ADU/s */
+	double rate;  /**< frames per second: frame n is at n / rate seconds */
 };
 
 static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option sets it");

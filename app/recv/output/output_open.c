@@ -14,6 +14,8 @@
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
 #include "egress/egress.h"
+#include "geometry/file.h"
+#include "geometry/pixels.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "output/batch_writer.h"
@@ -64,7 +66,7 @@ receive_clock(void *arg)
 
 /** Begin the preview. If this fails, the run continues without a preview. */
 static void
-begin_preview(struct pipeline *p, const struct settings *s)
+begin_preview(struct pipeline *p, const struct settings *s, const struct geometry *g)
 {
 	const char *path = s->preview;
 	char own[PATH_MAX];
@@ -76,7 +78,7 @@ begin_preview(struct pipeline *p, const struct settings *s)
 	} else if (strcmp(path, "off") == 0) {
 		path = NULL;
 	}
-	ret = preview_begin(p->preview, path, s->preview_period);
+	ret = preview_begin(p->preview, path, s->preview_period, g);
 	if (ret == -EEXIST)
 		LOG(WARNING,
 			"run %s: no preview: [output] preview = %s: the file exists and is no PNG "
@@ -252,9 +254,32 @@ describe_modules(struct description *d, const struct calibration *c, uint32_t mo
 	}
 }
 
+/**
+ * Describe where the pixels are.
+ * @param g     NULL: not known
+ * @param text  the geometry as a file; NULL: not known
+ */
+static void
+describe_geometry(
+	struct description *d, const struct settings *s, const struct geometry *g, const char *text)
+{
+	struct pixels_picture picture = {0};
+
+	if (g != NULL)
+		(void)pixels_picture(g, &picture);
+	describe_real(d, ARROW_META_DISTANCE, g != NULL ? g->distance_metres * 1000 : 0);
+	describe_real(d, ARROW_META_BEAM_X, 0 - picture.left);
+	describe_real(d, ARROW_META_BEAM_Y, picture.top);
+	describe_real(
+		d, ARROW_META_ENERGY, g != NULL ? g->energy_ev / 1000 : s->calibration.energy);
+	if (text != NULL)
+		describe(d, ARROW_META_GEOMETRY, text);
+}
+
 /** Describe the run. */
 static void
-describe_run(struct description *d, const struct pipeline *p, const struct settings *s)
+describe_run(struct description *d, const struct pipeline *p, const struct settings *s,
+	const struct geometry *g, const char *geometry)
 {
 	const struct calibration_files *files = &s->calibration;
 	const struct calibration *c = p->calibration;
@@ -264,10 +289,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 	describe(d, ARROW_META_SAMPLE, s->sample);
 	describe(d, ARROW_META_DETECTOR, s->detector.ops->name);
 	describe_count(d, ARROW_META_EXPECTED, s->detector.expected);
-	describe_real(d, ARROW_META_DISTANCE, s->distance);
-	describe_real(d, ARROW_META_BEAM_X, s->beam_x);
-	describe_real(d, ARROW_META_BEAM_Y, s->beam_y);
-	describe_real(d, ARROW_META_ENERGY, files->energy);
+	describe_geometry(d, s, g, geometry);
 	describe_real(d, ARROW_META_CSR_THRESHOLD, veto->csr_threshold);
 	describe_real(d, ARROW_META_STRONG_THRESH, veto->strong_threshold);
 	describe_count(d, ARROW_META_STRONG_MIN, veto->strong_min);
@@ -324,8 +346,8 @@ prepare_place(const struct settings *s, struct batch_writer_config *c, char mess
 
 /** Create the files of a run. Nothing is written to them until batch_writer_start(). */
 static int
-create_writer(struct pipeline *p, const struct settings *s, struct batch_writer **writer,
-	char message[PATH_MAX])
+create_writer(struct pipeline *p, const struct settings *s, const struct geometry *g,
+	struct batch_writer **writer, char message[PATH_MAX])
 {
 	struct description run = {.nb = 0};
 	struct batch_writer_config c = {
@@ -366,19 +388,40 @@ create_writer(struct pipeline *p, const struct settings *s, struct batch_writer 
 		.clock_arg = p,
 	};
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
+	char *text = NULL;
 	int ret;
 
-	describe_run(&run, p, s);
+	if (g != NULL) {
+		text = geometry_text(g);
+		if (text == NULL) {
+			snprintf(message, PATH_MAX, "cannot allocate the text of the geometry");
+			return -ENOMEM;
+		}
+	}
+	describe_run(&run, p, s, g, text);
 	c.nb_meta = run.nb;
 	ret = prepare_place(s, &c, message);
-	if (ret != 0)
-		return ret;
-	if (s->store_calibration) {
+	if (ret == 0 && s->store_calibration) {
 		name_planes(p, planes);
 		c.planes = planes;
 		c.nb_planes = RTE_DIM(planes);
 	}
-	return batch_writer_create(writer, &c, message);
+	if (ret == 0)
+		ret = batch_writer_create(writer, &c, message);
+	free(text);
+	return ret;
+}
+
+/** Make the geometry of the run, NULL: not known. */
+static int
+make_geometry(const struct settings *s, struct geometry **g, char message[PATH_MAX])
+{
+	char why[GEOMETRY_MESSAGE_LEN];
+	int ret = geometry_settings_make(&s->geometry, &s->detector, g, why);
+
+	if (ret != 0)
+		snprintf(message, PATH_MAX, "[geometry] %s", why);
+	return ret;
 }
 
 /** Write only the coefficient maps, because the other files of the run are at the stores. */
@@ -414,6 +457,7 @@ pipeline_try_files(const struct settings *settings, const struct calibration *ca
 		.gk_config = &config,
 		.calibration = calibration != NULL ? calibration : &none};
 	struct batch_writer *writer;
+	struct geometry *g = NULL;
 	char name[32];
 	int ret;
 
@@ -429,9 +473,12 @@ pipeline_try_files(const struct settings *settings, const struct calibration *ca
 	if (s.egress->device != NULL) {
 		ret = try_planes(&p, &s, message);
 	} else {
-		ret = create_writer(&p, &s, &writer, message);
+		ret = make_geometry(&s, &g, message);
+		if (ret == 0)
+			ret = create_writer(&p, &s, g, &writer, message);
 		if (ret == 0)
 			batch_writer_destroy(writer);
+		free(g);
 	}
 	if (*made)
 		rmdir(s.directory);
@@ -442,6 +489,7 @@ int
 pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_writer **writer,
 	char message[PATH_MAX])
 {
+	struct geometry *g = NULL;
 	int ret;
 
 	message[0] = '\0';
@@ -454,18 +502,22 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_w
 			return -ENOMEM;
 		}
 	}
-	ret = create_writer(p, s, writer, message);
+	ret = make_geometry(s, &g, message);
+	if (ret == 0)
+		ret = create_writer(p, s, g, writer, message);
 	if (ret != 0)
 		goto fail;
-	begin_preview(p, s);
+	begin_preview(p, s, g);
 	ret = batch_writer_start(*writer);
 	if (ret != 0) {
 		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
 		preview_end(p->preview);
 		goto fail;
 	}
+	free(g);
 	return 0;
 fail:
+	free(g);
 	pedestal_destroy(p->pedestal);
 	p->pedestal = NULL;
 	return ret;

@@ -31,7 +31,8 @@ struct preview {
 	struct preview_config config;
 	pthread_t thread;
 	bool has_thread;
-	bool active; /* for preview_offer; written only while it is not called */
+	struct geometry *geometry; /* of the projection; NULL: none */
+	bool active;		   /* for preview_offer; written only while it is not called */
 	struct projection projection;
 	struct canvas canvas; /* `canvas` and `cells` belong to the thread */
 	float *cells;
@@ -238,13 +239,14 @@ free_memory(struct preview *p)
 	canvas_free(&p->canvas);
 	free(p->cells);
 	p->cells = NULL;
+	free(p->geometry);
+	p->geometry = NULL;
 }
 
-void
-preview_destroy(struct preview *p)
+/* End the thread, after drawing the last picture of a run that has just ended. */
+static void
+stop(struct preview *p)
 {
-	if (p == NULL)
-		return;
 	preview_end(p);
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
@@ -255,24 +257,49 @@ preview_destroy(struct preview *p)
 	pthread_mutex_unlock(&p->lock);
 	if (p->has_thread)
 		pthread_join(p->thread, NULL);
+	p->has_thread = false;
+	p->quit = false;
+	p->tid = 0;
 	free_memory(p);
+}
+
+void
+preview_destroy(struct preview *p)
+{
+	if (p == NULL)
+		return;
+	stop(p);
 	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }
 
-/* Allocate memory and start the thread for the first run that has a preview. */
+static bool
+same_geometry(const struct geometry *a, const struct geometry *b)
+{
+	return a == b || (a != NULL && b != NULL && memcmp(a, b, sizeof(*a)) == 0);
+}
+
+/* Allocate memory and start the thread for the first run that has a preview, or this geometry. */
 static int
-prepare(struct preview *p)
+prepare(struct preview *p, const struct geometry *g)
 {
 	const struct preview_config *c = &p->config;
 	const struct panels *panels = &p->projection.panels;
 	pthread_attr_t attr;
 	int ret;
 
-	if (p->has_thread)
+	if (p->has_thread && same_geometry(p->geometry, g))
 		return 0;
-	ret = projection_init(&p->projection, &c->geometry, &c->layout, c->value);
+	if (p->has_thread)
+		stop(p);
+	ret = projection_init(&p->projection, &c->geometry, &c->layout, c->value, g);
+	if (ret == 0 && g != NULL) {
+		p->geometry = malloc(sizeof(*g));
+		ret = p->geometry != NULL ? 0 : -ENOMEM;
+	}
+	if (ret == 0 && g != NULL)
+		memcpy(p->geometry, g, sizeof(*g));
 	if (ret == 0)
 		ret = panels_canvas(panels, 2, &p->canvas);
 	if (ret == 0)
@@ -315,7 +342,7 @@ preview_check(const char *path)
 }
 
 int
-preview_begin(struct preview *p, const char *path, double period)
+preview_begin(struct preview *p, const char *path, double period, const struct geometry *g)
 {
 	const uint64_t end = now() + PATIENCE_MS * NS_PER_MS;
 	int ret;
@@ -327,7 +354,7 @@ preview_begin(struct preview *p, const char *path, double period)
 		return -ENAMETOOLONG;
 	ret = preview_check(path);
 	if (ret == 0)
-		ret = prepare(p);
+		ret = prepare(p, g);
 	if (ret != 0)
 		return ret;
 	pthread_mutex_lock(&p->lock);

@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <sched.h>
 
+#include "geometry/geometry.h"
 #include "output/projection.h"
 
 /** Pixels of sparse frames that are examined per second: a few percent of the writer's thread. */
@@ -66,9 +67,11 @@ int preview_check(const char *path);
  * meanwhile. Control threads, one at a time.
  * @param path    path of the PNG; an existing PNG is replaced. NULL: the run has no preview
  * @param period  seconds
+ * @param g       places of the pixels; NULL: as in the raster. If it is another one than that of
+ *                the run before, the call waits until the last picture of that run is drawn
  * @return 0; -ENOMEM, -EEXIST, -errno of pthread_create(3): the run has no preview
  */
-int preview_begin(struct preview *p, const char *path, double period);
+int preview_begin(struct preview *p, const char *path, double period, const struct geometry *g);
 
 /** End the run; no thread calls preview_offer() any more. Control threads. */
 void preview_end(struct preview *p);

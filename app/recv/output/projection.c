@@ -7,14 +7,33 @@
 
 #include "output/projection.h"
 
+/* Find the cells that have no pixel. */
+static int
+find_gaps(struct projection *p)
+{
+	const struct panels *panels = &p->panels;
+
+	p->gap = malloc(panels_cells(panels));
+	if (p->gap == NULL)
+		return -ENOMEM;
+	memset(p->gap, 1, panels_cells(panels));
+	for (size_t i = 0; i < (size_t)panels->rows * panels->cols; i++)
+		if (panels->cell[i] != PANELS_NO_CELL)
+			p->gap[panels->cell[i]] = 0;
+	return 0;
+}
+
 int
 projection_init(struct projection *p, const struct gk_geometry *geometry,
-	const struct gk_layout *layout, enum gk_value value)
+	const struct gk_layout *layout, enum gk_value value, const struct geometry *place)
 {
 	memset(p, 0, sizeof(*p));
 	p->layout = *layout;
 	p->value = value;
-	panels_init(&p->panels, gk_rows(geometry), geometry->cols);
+	if (panels_init(&p->panels, gk_rows(geometry), geometry->cols, place) != 0)
+		return -ENOMEM;
+	if (p->panels.cell != NULL && find_gaps(p) != 0)
+		return -ENOMEM;
 	p->cell = malloc(p->panels.cols * sizeof(*p->cell));
 	p->line = malloc(p->panels.cols * sizeof(*p->line));
 	p->maximum = malloc(panels_cells(&p->panels) * sizeof(*p->maximum));
@@ -30,6 +49,8 @@ projection_init(struct projection *p, const struct gk_geometry *geometry,
 void
 projection_free(struct projection *p)
 {
+	panels_free(&p->panels);
+	free(p->gap);
 	free(p->cell);
 	free(p->line);
 	free(p->maximum);
@@ -101,6 +122,7 @@ static inline __attribute__((always_inline)) void
 scatter(struct projection *p, const uint8_t *output, bool i16, bool show)
 {
 	const struct panels *panels = &p->panels;
+	const uint32_t *cell = panels->cell;
 	const uint32_t *row_ptr = (const uint32_t *)(output + p->layout.row_ptr);
 	const uint16_t *col = (const uint16_t *)(output + p->layout.col);
 	const void *value = output + p->layout.value;
@@ -118,7 +140,10 @@ scatter(struct projection *p, const uint8_t *output, bool i16, bool show)
 				continue;
 			v = i16 ? photons_of(((const int16_t *)value)[i])
 				: ((const float *)value)[i];
-			at = line + p->cell[col[i]];
+			at = cell != NULL ? cell[(size_t)y * panels->cols + col[i]]
+					  : line + p->cell[col[i]];
+			if (at == PANELS_NO_CELL)
+				continue;
 			raise_to(&p->maximum[at], v);
 			if (show)
 				raise_to(&p->shown[at], v);
@@ -188,12 +213,34 @@ squeeze(const struct projection *p, float *maximum, float *shown)
 	}
 }
 
+/* Add an image whose pixels are placed by a geometry. */
+static void
+add_placed(struct projection *p, const uint8_t *values)
+{
+	const struct panels *panels = &p->panels;
+
+	fill(p, p->shown, -INFINITY);
+	for (size_t i = 0; i < (size_t)panels->rows * panels->cols; i++) {
+		const float v = p->value == GK_VALUE_I16 ? photons_of(((const int16_t *)values)[i])
+							 : ((const float *)values)[i];
+
+		if (panels->cell[i] == PANELS_NO_CELL)
+			continue;
+		raise_to(&p->maximum[panels->cell[i]], v);
+		raise_to(&p->shown[panels->cell[i]], v);
+	}
+}
+
 static void
 add_image(struct projection *p, const uint8_t *values)
 {
 	const struct panels *panels = &p->panels;
 	size_t at = 0;
 
+	if (panels->cell != NULL) {
+		add_placed(p, values);
+		return;
+	}
 	for (uint32_t y = 0; y < panels->rows; y += panels->by, at += panels->width) {
 		for (uint32_t x = 0; x < panels->cols; x++)
 			p->line[x] = -INFINITY;
@@ -267,7 +314,7 @@ copy(const struct projection *p, const float *from, float least, float *cells)
 		const float v = get(&from[i]);
 
 		cells[i] = v > least ? v : least;
-		if (cells[i] == -INFINITY)
+		if (cells[i] == -INFINITY || (p->gap != NULL && p->gap[i]))
 			cells[i] = NAN;
 	}
 }

@@ -33,7 +33,8 @@ struct projection {
 	struct panels panels;
 	struct gk_layout layout;
 	enum gk_value value;
-	uint16_t *cell; /**< cell column of each pixel column */
+	uint16_t *cell; /**< without a geometry: cell column of each pixel column */
+	uint8_t *gap;	/**< with a geometry: cells that have no pixel; else NULL */
 	/** adding thread: buffer that reduces rows of a full image to one row of cells */
 	float *line;
 	float *maximum; /**< -INFINITY: no value */
@@ -51,9 +52,12 @@ struct projection {
 	uint64_t granted;     /**< written by the drawing thread: limit of `spent` */
 };
 
-/** @return 0 or -ENOMEM; call projection_free() in either case */
+/**
+ * @param place  places of the pixels; NULL: as in the raster
+ * @return 0 or -ENOMEM; call projection_free() in either case
+ */
 int projection_init(struct projection *p, const struct gk_geometry *geometry,
-	const struct gk_layout *layout, enum gk_value value);
+	const struct gk_layout *layout, enum gk_value value, const struct geometry *place);
 
 void projection_free(struct projection *p);
 

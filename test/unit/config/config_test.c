@@ -139,6 +139,7 @@ a_number_may_be_a_word(void **state)
 {
 	struct config *c = open_config("[a]\nword = none\nnumber = 0x10\nother = auto\nbig = 65\n");
 	uint64_t value = 7;
+	double real = 0.5;
 
 	assert_false(config_uint_or(c, "a", "absent", "none", &value, 1, 64));
 	assert_false(config_uint_or(c, "a", "word", "none", &value, 1, 64));
@@ -151,6 +152,14 @@ a_number_may_be_a_word(void **state)
 	assert_false(config_uint_or(c, "a", "big", "none", &value, 1, 64));
 	assert_non_null(strstr(config_mistake(c), "[a] big = 65"));
 	assert_int_equal(value, 16);
+	/* a real number, which may be negative */
+	assert_false(config_real_or(c, "a", "word", "none", &real, -1, 64));
+	assert_false(config_real_or(c, "a", "big", "none", &real, -1, 64));
+	assert_non_null(
+		strstr(config_mistake(c), "[a] big = 65: must be 'none' or a number, -1 ... 64"));
+	assert_true(real == 0.5);
+	assert_true(config_real_or(c, "a", "number", "none", &real, -1, 64));
+	assert_true(real == 16);
 	assert_int_equal(config_check(c), -EINVAL);
 	config_close(c);
 }

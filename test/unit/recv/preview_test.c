@@ -26,7 +26,7 @@ static char dir[64];
  * at its edges.
  */
 static const struct gk_geometry small = {.tiles = 4, .tile_rows = 2, .cols = 16};
-static const struct gk_geometry large = {.tiles = 1025, .tile_rows = 2, .cols = 100};
+static const struct gk_geometry large = {.tiles = 1102, .tile_rows = 2, .cols = 100};
 
 /* An output slot that a test fills pixel by pixel. */
 struct slot {
@@ -118,7 +118,8 @@ expect_cells(const float *found, const float *wanted, size_t n)
 
 /* Compare the accumulation of frames, all sparse, all full or mixed, with complete planes. */
 static void
-accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image)
+accumulate_placed(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image,
+	const struct geometry *place)
 {
 	const uint32_t n = gk_pixels(geometry);
 	float *plane = malloc(n * sizeof(float)), *maximum = malloc(n * sizeof(float));
@@ -129,7 +130,7 @@ accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bo
 	uint32_t i, k, kind;
 
 	slot_init(&s, geometry, value);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, value), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, value, place), 0);
 	assert_true(p.panels.width <= PANELS_SIDE_MAX && p.panels.height <= PANELS_SIDE_MAX);
 	cells = malloc(panels_cells(&p.panels) * sizeof(float));
 	wanted = malloc(panels_cells(&p.panels) * sizeof(float));
@@ -177,6 +178,12 @@ accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bo
 }
 
 static void
+accumulate(const struct gk_geometry *geometry, enum gk_value value, bool csr, bool image)
+{
+	accumulate_placed(geometry, value, csr, image, NULL);
+}
+
+static void
 sparse_frames(void **state)
 {
 	accumulate(&small, GK_VALUE_F32, true, false);
@@ -202,6 +209,64 @@ mixed_kinds(void **state)
 }
 
 /*
+ * Two halves of the raster side by side with a gap, the right one lower. The last two columns are
+ * in no panel.
+ */
+static struct geometry *
+two_panels(uint32_t rows, uint32_t cols, double lower)
+{
+	struct geometry *g = calloc(1, sizeof(*g));
+
+	assert_non_null(g);
+	g->rows = rows;
+	g->cols = cols;
+	g->pixel_metres = 75e-6;
+	g->nb_panels = 2;
+	for (uint32_t i = 0; i < 2; i++)
+		g->panel[i] = (struct geometry_panel){.fs_min = i * cols / 2,
+			.width = cols / 2 - 2 * i,
+			.height = rows,
+			.corner_x = i * (cols / 2 + 3.25) - 1,
+			.corner_y = i * -lower,
+			.fs_x = 1,
+			.ss_y = -1};
+	return g;
+}
+
+static void
+placed_pixels(void **state)
+{
+	struct geometry *g = two_panels(8, 16, 2);
+	struct panels panels;
+	float plane[128] = {0}, cells[256];
+
+	plane[7] = 5;
+	plane[8] = 7;
+	plane[15] = 9;
+	assert_int_equal(panels_init(&panels, 8, 16, g), 0);
+	assert_int_equal(panels.width, 18);
+	assert_int_equal(panels.height, 10);
+	panels_shrink(&panels, plane, cells);
+	assert_true(cells[7] == 5);
+	assert_true(isnan(cells[8]) && isnan(cells[17]) && isnan(cells[2 * 18 + 10]));
+	assert_true(cells[2 * 18 + 11] == 7);
+	/* pixel 15 is in no panel */
+	for (unsigned int i = 0; i < 180; i++)
+		assert_true(cells[i] != 9);
+	panels_free(&panels);
+	for (unsigned int i = 0; i < 8; i++)
+		accumulate_placed(&small, i % 2 == 0 ? GK_VALUE_F32 : GK_VALUE_I16, i / 2 % 2 == 0,
+			i / 2 % 2 != 0 || i / 4 != 0, g);
+	free(g);
+	g = two_panels(2204, 100, 333);
+	accumulate_placed(&large, GK_VALUE_F32, true, false, g);
+	accumulate_placed(&large, GK_VALUE_I16, false, true, g);
+	/* a geometry of another raster is not used */
+	accumulate_placed(&small, GK_VALUE_F32, true, true, g);
+	free(g);
+}
+
+/*
  * The writer's time is limited: sparse frames are added up to a number of pixels, full images only
  * when a picture is requested, raw frames never.
  */
@@ -214,7 +279,7 @@ spends_what_is_granted(void **state)
 	unsigned int i;
 
 	slot_init(&s, &small, GK_VALUE_F32);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value, NULL), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
 	/* the frame of a requested picture needs no grant */
 	projection_add(&p, &s.record, s.bytes);
@@ -259,7 +324,7 @@ broken_slots(void **state)
 	unsigned int i;
 
 	slot_init(&s, &small, GK_VALUE_F32);
-	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value), 0);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value, NULL), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
 	row_ptr = (uint32_t *)(s.bytes + s.layout.row_ptr);
 	for (i = 0; i <= 8; i++)
@@ -335,7 +400,7 @@ pictures_of_runs(void **state)
 	p = create(&s);
 	for (i = 0; i < 2; i++) {
 		snprintf(path[i], sizeof(path[i]), "%s/%d.png", dir, i);
-		assert_int_equal(preview_begin(p, path[i], 3600), 0);
+		assert_int_equal(preview_begin(p, path[i], 3600, NULL), 0);
 		slot_frame(&s, 10 * i + 1, GK_KIND_CSR, plane);
 		preview_offer(p, &s.record, s.bytes);
 		status = wait_for(p, 2 * i + 1, 0);
@@ -358,9 +423,41 @@ pictures_of_runs(void **state)
 		assert_int_equal(access(part, F_OK), -1);
 	}
 	/* a run without a preview */
-	assert_int_equal(preview_begin(p, NULL, 1), 0);
+	assert_int_equal(preview_begin(p, NULL, 1, NULL), 0);
 	preview_offer(p, &s.record, s.bytes);
 	preview_end(p);
+	preview_destroy(p);
+	free(s.bytes);
+}
+
+/* The size of the picture follows the geometry of each run. */
+static void
+pictures_by_geometry(void **state)
+{
+	struct geometry *g[] = {
+		two_panels(8, 16, 2), two_panels(8, 16, 2), two_panels(8, 16, 5), NULL};
+	static const uint32_t height[] = {10, 10, 13, 8};
+	float plane[128] = {[5] = 7, [77] = 3};
+	struct preview_status status;
+	struct preview *p;
+	uint32_t size[2];
+	struct slot s;
+	char path[96];
+
+	slot_init(&s, &small, GK_VALUE_F32);
+	p = create(&s);
+	for (unsigned int i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/place_%u.png", dir, i);
+		assert_int_equal(preview_begin(p, path, 3600, g[i]), 0);
+		slot_frame(&s, i, GK_KIND_CSR, plane);
+		preview_offer(p, &s.record, s.bytes);
+		status = wait_for(p, i + 1, 0);
+		assert_string_equal(status.path, path);
+		assert_true(png_size(path, size));
+		assert_int_equal(size[1], 24 + height[i] + 12);
+		preview_end(p);
+		free(g[i]);
+	}
 	preview_destroy(p);
 	free(s.bytes);
 }
@@ -384,7 +481,7 @@ pictures_by_period(void **state)
 	slot_init(&s, &small, GK_VALUE_F32);
 	p = create(&s);
 	snprintf(path, sizeof(path), "%s/period.png", dir);
-	assert_int_equal(preview_begin(p, path, 0.1), 0);
+	assert_int_equal(preview_begin(p, path, 0.1, NULL), 0);
 	for (i = 0; i < PATIENCE_S * 1000 && sequence < 4; i++) {
 		slot_frame(&s, i, i % 8 == 0 ? GK_KIND_IMAGE : GK_KIND_CSR, plane);
 		preview_offer(p, &s.record, s.bytes);
@@ -416,7 +513,7 @@ errors_of_files(void **state)
 	slot_init(&s, &small, GK_VALUE_F32);
 	p = create(&s);
 	snprintf(path, sizeof(path), "%s/none/a.png", dir);
-	assert_int_equal(preview_begin(p, path, 0.1), 0);
+	assert_int_equal(preview_begin(p, path, 0.1, NULL), 0);
 	slot_frame(&s, 1, GK_KIND_CSR, plane);
 	preview_offer(p, &s.record, s.bytes);
 	status = wait_for(p, 0, 1);
@@ -459,9 +556,11 @@ main(void)
 		cmocka_unit_test(sparse_frames),
 		cmocka_unit_test(full_images),
 		cmocka_unit_test(mixed_kinds),
+		cmocka_unit_test(placed_pixels),
 		cmocka_unit_test(spends_what_is_granted),
 		cmocka_unit_test(broken_slots),
 		cmocka_unit_test(pictures_of_runs),
+		cmocka_unit_test(pictures_by_geometry),
 		cmocka_unit_test(pictures_by_period),
 		cmocka_unit_test(errors_of_files),
 	};

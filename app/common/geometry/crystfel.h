@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Geometry files of CrystFEL 0.12 (crystfel_geometry(5)). README.rst lists the keys.
+ */
+#ifndef CRYSTFEL_H
+#define CRYSTFEL_H
+
+#include <stdio.h>
+
+#include "geometry/geometry.h"
+
+/**
+ * Read a geometry.
+ * @param text    content of the file, `size` bytes; any bytes
+ * @param name    of the file, for the message
+ * @param raster  that the panels must be in; NULL: the raster ends with the last panel
+ * @param message out: "FILE:LINE: panel NAME: found, expected, what to do"; "" on success
+ * @return 0; -EINVAL: the message says why; -ENOMEM. `g` is undefined after an error
+ */
+int crystfel_read(struct geometry *g, const char *text, size_t size, const char *name,
+	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN]);
+
+/**
+ * Write a geometry file for arrays [frame][row][column] of the raster, with the paths of our NeXus
+ * files. Reading it gives the same geometry, except that directions have 20 decimals.
+ * @return 0; -errno of stdio
+ */
+int crystfel_write(const struct geometry *g, FILE *f);
+
+#endif /* CRYSTFEL_H */

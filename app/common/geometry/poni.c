@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "geometry/number.h"
+#include "geometry/pixels.h"
+#include "geometry/poni.h"
+
+#define FLAT 1e-6 /* deviation from a grid that is ignored, pixels across a panel */
+
+enum poni_value {
+	PONI_DISTANCE,
+	PONI_1,
+	PONI_2,
+	PONI_ROT_1,
+	PONI_ROT_2,
+	PONI_ROT_3,
+	PONI_WAVELENGTH,
+	PONI_PIXEL_1,
+	PONI_PIXEL_2,
+	PONI_ROWS,
+	PONI_COLS,
+	PONI_VALUES
+};
+
+static const struct {
+	const char *key;
+	double min, max;
+} values[PONI_VALUES] = {
+	[PONI_DISTANCE] = {"Distance", 1e-6, 1e3},
+	[PONI_1] = {"Poni1", -10, 10},
+	[PONI_2] = {"Poni2", -10, 10},
+	[PONI_ROT_1] = {"Rot1", -10, 10},
+	[PONI_ROT_2] = {"Rot2", -10, 10},
+	[PONI_ROT_3] = {"Rot3", -10, 10},
+	[PONI_WAVELENGTH] = {"Wavelength", 1e-15, 1e-6},
+	[PONI_PIXEL_1] = {"pixel1", 1e-9, 1},
+	[PONI_PIXEL_2] = {"pixel2", 1e-9, 1},
+	[PONI_ROWS] = {"max_shape", 1, GEOMETRY_SIDE_MAX},
+	[PONI_COLS] = {"max_shape", 1, GEOMETRY_SIDE_MAX},
+};
+
+struct reader {
+	const char *name;
+	unsigned int line;
+	char *message;
+	double value[PONI_VALUES];
+	bool given[PONI_VALUES];
+};
+
+static int __attribute__((format(printf, 2, 3))) refuse(struct reader *r, const char *format, ...)
+{
+	char why[GEOMETRY_MESSAGE_LEN];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	snprintf(r->message, GEOMETRY_MESSAGE_LEN, "%.256s:%u: %.600s", r->name, r->line, why);
+	return -EINVAL;
+}
+
+/* Read a number. @return text behind it; NULL: refused */
+static const char *
+read_value(struct reader *r, enum poni_value value, const char *text)
+{
+	double *to = &r->value[value];
+	char *end;
+
+	*to = strtod(text, &end);
+	if (end == text || !(*to >= values[value].min && *to <= values[value].max)) {
+		refuse(r, "%s: expected a number, %g ... %g", values[value].key, values[value].min,
+			values[value].max);
+		return NULL;
+	}
+	r->given[value] = true;
+	return end;
+}
+
+/* Find `"key":` in the detector's configuration. */
+static const char *
+find_item(const char *text, const char *key)
+{
+	char quoted[32];
+	const char *at;
+
+	snprintf(quoted, sizeof(quoted), "\"%s\"", key);
+	at = strstr(text, quoted);
+	if (at == NULL)
+		return NULL;
+	at += strlen(quoted);
+	at += strspn(at, " \t");
+	return *at == ':' ? at + 1 + strspn(at + 1, " \t") : NULL;
+}
+
+/* Read {"pixel1": 7.5e-05, "pixel2": 7.5e-05, "max_shape": [512, 1024], "orientation": 3}. */
+static int
+read_config(struct reader *r, const char *text)
+{
+	const char *item;
+
+	for (unsigned int i = PONI_PIXEL_1; i <= PONI_PIXEL_2; i++) {
+		item = find_item(text, values[i].key);
+		if (item != NULL && read_value(r, i, item) == NULL)
+			return -EINVAL;
+	}
+	item = find_item(text, "orientation");
+	if (item != NULL && atoi(item) != 3 && atoi(item) != 0)
+		return refuse(
+			r, "orientation is %d, expected 3, rows and columns as stored", atoi(item));
+	item = find_item(text, "max_shape");
+	if (item == NULL || strncmp(item, "null", 4) == 0)
+		return 0;
+	if (*item != '[')
+		return refuse(r, "max_shape: expected [ROWS, COLUMNS]");
+	item = read_value(r, PONI_ROWS, item + 1);
+	if (item == NULL)
+		return -EINVAL;
+	item += strspn(item, ", \t");
+	return read_value(r, PONI_COLS, item) != NULL ? 0 : -EINVAL;
+}
+
+static int
+read_line(struct reader *r, char *line)
+{
+	char *text;
+	size_t n;
+
+	/* a later set of values of a file replaces the earlier ones, as in pyFAI */
+	line += strspn(line, " \t\r");
+	if (line[0] == '#' || line[0] == '\0')
+		return 0;
+	text = strchr(line, ':');
+	if (text == NULL)
+		return refuse(r, "expected Key: value, or a comment that starts with #");
+	*text++ = '\0';
+	text += strspn(text, " \t");
+	for (n = strlen(text); n > 0 && isspace((unsigned char)text[n - 1]); n--)
+		text[n - 1] = '\0';
+	if (strcasecmp(line, "poni_version") == 0) {
+		n = strtod(text, NULL) >= 1.5 && strtod(text, NULL) < 3;
+		return n ? 0 : refuse(r, "poni_version is %.32s, expected 2 or 2.1", text);
+	}
+	if (strcasecmp(line, "Detector") == 0)
+		return strcmp(text, "Detector") == 0
+			? 0
+			: refuse(r,
+				  "Detector is %.64s, expected Detector, with pixel1, pixel2 and "
+				  "max_shape in Detector_config",
+				  text);
+	if (strcasecmp(line, "Detector_config") == 0)
+		return read_config(r, text);
+	for (unsigned int i = 0; i <= PONI_WAVELENGTH; i++) {
+		const char *end;
+
+		if (strcasecmp(line, values[i].key) != 0)
+			continue;
+		if (i == PONI_WAVELENGTH && strcmp(text, "None") == 0)
+			return 0;
+		end = read_value(r, i, text);
+		if (end == NULL)
+			return -EINVAL;
+		return *end == '\0' ? 0 : refuse(r, "%s: %.64s: expected a number", line, text);
+	}
+	return refuse(r, "%.64s: is no key of a PONI file of version 2", line);
+}
+
+/* Position of a point of the detector, y1 along rows and x2 along columns, metres (pyFAI, geometry
+ * of the detector; t1 along rows, t2 along columns, t3 along the beam). */
+static void
+rotate(const double *v, double y1, double x2, double length, double t[3])
+{
+	const double s1 = sin(v[PONI_ROT_1]), c1 = cos(v[PONI_ROT_1]);
+	const double s2 = sin(v[PONI_ROT_2]), c2 = cos(v[PONI_ROT_2]);
+	const double s3 = sin(v[PONI_ROT_3]), c3 = cos(v[PONI_ROT_3]);
+
+	t[0] = y1 * c2 * c3 + x2 * (c3 * s1 * s2 - c1 * s3) - length * (c1 * c3 * s2 + s1 * s3);
+	t[1] = y1 * c2 * s3 + x2 * (c1 * c3 + s1 * s2 * s3) - length * (c1 * s2 * s3 - c3 * s1);
+	t[2] = y1 * s2 - x2 * c2 * s1 + length * c1 * c2;
+}
+
+static int
+settle(struct reader *r, struct geometry *g, const struct geometry_raster *raster)
+{
+	const double *v = r->value;
+	struct geometry_panel *p = &g->panel[0];
+	double t[3], pixel;
+
+	for (unsigned int i = 0; i < PONI_VALUES; i++)
+		if (!r->given[i] && i != PONI_WAVELENGTH && (i < PONI_ROT_1 || i > PONI_ROT_3))
+			return refuse(r, "%s is missing", values[i].key);
+	pixel = v[PONI_PIXEL_1];
+	if (v[PONI_PIXEL_2] != pixel)
+		return refuse(r, "pixel1 is %g and pixel2 is %g, expected squares", pixel,
+			v[PONI_PIXEL_2]);
+	g->rows = (uint32_t)v[PONI_ROWS];
+	g->cols = (uint32_t)v[PONI_COLS];
+	if (raster != NULL && (g->rows != raster->rows || g->cols != raster->cols))
+		return refuse(r,
+			"max_shape is [%u, %u], and the raster has %u rows and %u columns; a PONI "
+			"file describes no gaps: use a .geom file",
+			g->rows, g->cols, raster->rows, raster->cols);
+	g->pixel_metres = pixel;
+	g->distance_metres = v[PONI_DISTANCE];
+	if (r->given[PONI_WAVELENGTH])
+		g->energy_ev = GEOMETRY_HC / (v[PONI_WAVELENGTH] * 1e10);
+	g->nb_panels = 1;
+	strcpy(p->name, "poni");
+	p->width = g->cols;
+	p->height = g->rows;
+	p->max_adu = INFINITY;
+	/* rows go down: y is opposite to t1 */
+	rotate(v, 0, pixel, 0, t);
+	p->fs_x = t[1] / pixel;
+	p->fs_y = 0 - t[0] / pixel;
+	p->fs_z = t[2] / pixel;
+	rotate(v, pixel, 0, 0, t);
+	p->ss_x = t[1] / pixel;
+	p->ss_y = 0 - t[0] / pixel;
+	p->ss_z = t[2] / pixel;
+	rotate(v, -v[PONI_1], -v[PONI_2], v[PONI_DISTANCE], t);
+	p->corner_x = t[1] / pixel;
+	p->corner_y = 0 - t[0] / pixel;
+	p->coffset_metres = t[2] - v[PONI_DISTANCE];
+	if (fabs(p->corner_x) > GEOMETRY_LENGTH_MAX || fabs(p->corner_y) > GEOMETRY_LENGTH_MAX)
+		return refuse(r, "Poni1 and Poni2 are %g m and %g m, expected at most %g pixels",
+			v[PONI_1], v[PONI_2], GEOMETRY_LENGTH_MAX);
+	return 0;
+}
+
+int
+poni_read(struct geometry *g, const char *text, size_t size, const char *name,
+	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN])
+{
+	struct reader r = {.name = name, .message = message};
+	char *copy = strndup(text, size), *rest = copy, *line;
+	int ret = 0;
+
+	message[0] = '\0';
+	memset(g, 0, sizeof(*g));
+	if (copy == NULL) {
+		snprintf(message, GEOMETRY_MESSAGE_LEN, "%.256s: out of memory", name);
+		return -ENOMEM;
+	}
+	if (strlen(copy) != size)
+		ret = refuse(&r, "has a zero byte, expected text");
+	while (ret == 0 && (line = strsep(&rest, "\n")) != NULL) {
+		r.line++;
+		ret = read_line(&r, line);
+	}
+	if (ret == 0)
+		ret = settle(&r, g, raster);
+	free(copy);
+	return ret;
+}
+
+/* Is a panel on the grid of the first panel, and in its plane? */
+static bool
+is_on_grid(const struct geometry *g, const struct geometry_panel *p)
+{
+	const double side = p->width > p->height ? p->width : p->height;
+	const double x = p->corner_x - g->panel[0].corner_x;
+	const double y = p->corner_y - g->panel[0].corner_y;
+	const double off[] = {p->fs_x - 1, p->fs_y, p->fs_z, p->ss_x, p->ss_y + 1, p->ss_z};
+
+	for (unsigned int i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+		if (fabs(off[i]) * side > FLAT)
+			return false;
+	return fabs(x - rint(x)) <= FLAT && fabs(y - rint(y)) <= FLAT &&
+		fabs(p->coffset_metres - g->panel[0].coffset_metres) <= FLAT * g->pixel_metres;
+}
+
+int
+poni_write(const struct geometry *g, FILE *f, char message[GEOMETRY_MESSAGE_LEN])
+{
+	struct pixels_picture picture;
+	char text[4][NUMBER_LEN];
+	const char *pixel;
+
+	message[0] = '\0';
+	if (g->distance_metres <= 0 || g->energy_ev <= 0 || pixels_picture(g, &picture) != 0) {
+		snprintf(message, GEOMETRY_MESSAGE_LEN,
+			"a PONI file needs the distance, the photon energy and at most %u x %u "
+			"pixels; set them in the source",
+			PIXELS_SIDE_MAX, PIXELS_SIDE_MAX);
+		return -EINVAL;
+	}
+	for (uint32_t i = 0; i < g->nb_panels; i++) {
+		if (is_on_grid(g, &g->panel[i]))
+			continue;
+		snprintf(message, GEOMETRY_MESSAGE_LEN,
+			"panel %s: is turned, shifted by parts of a pixel, or not in the plane of "
+			"panel %s; a PONI file describes one flat grid: use a .geom file",
+			g->panel[i].name, g->panel[0].name);
+		return -EINVAL;
+	}
+	pixel = number_text(g->pixel_metres, text[0]);
+	fprintf(f,
+		"# PONI file of a picture of %u x %u pixels, written by braggline\n"
+		"# rows go down and columns to the right; gaps are pixels\n"
+		"poni_version: 2\n"
+		"Detector: Detector\n"
+		"Detector_config: {\"pixel1\": %s, \"pixel2\": %s, \"max_shape\": [%u, %u]}\n",
+		picture.height, picture.width, pixel, pixel, picture.height, picture.width);
+	fprintf(f,
+		"Distance: %s\n"
+		"Poni1: %s\n"
+		"Poni2: %s\n"
+		"Rot1: 0.0\n"
+		"Rot2: 0.0\n"
+		"Rot3: 0.0\n"
+		"Wavelength: %s\n",
+		number_text(g->distance_metres + g->panel[0].coffset_metres, text[0]),
+		number_text(picture.top * g->pixel_metres, text[1]),
+		number_text(0 - picture.left * g->pixel_metres, text[2]),
+		number_text(geometry_wavelength(g) * 1e-10, text[3]));
+	return ferror(f) ? -EIO : 0;
+}
