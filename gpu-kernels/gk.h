@@ -55,9 +55,10 @@ struct gk_config {
 	 * may poll
 	 */
 	uint32_t workers;
-	struct gk_channel *channel; /**< zeroed except params, coef and dark */
+	struct gk_channel *channel; /**< zeroed except params, coef, dark, pixels and peak */
 	uint8_t *frames;	    /**< frame slots, at a distance of gk_frame_stride() */
 	struct gk_result *results;  /**< one per frame slot */
+	struct gk_shells *shells;   /**< one per frame slot; NULL: none are written */
 	uint32_t nb_frames;	    /**< number of frame slots */
 	uint8_t *outputs;	    /**< output slots, at a distance of layout.stride */
 	uint32_t nb_outputs;
@@ -90,7 +91,8 @@ struct gk_config {
 /**
  * Implementation of gangs. For each frame of a batch it computes:
  * 1. photons of every pixel (gk_pixel.h); pixels of missing packets are NaN;
- * 2. the statistics of struct gk_result and the verdict;
+ * 2. the statistics of struct gk_result, the peaks if gk_params.search demands them, and the
+ *   verdict; photons of the search are those of GK_VALUE_I16 for any type of `value`;
  * 3. the output, for a frame that is a hit or has GK_FRAME_KEEP, and that has an output slot. The
  *   output is CSR, a full image (if requested, or if nnz > nnz_max), or raw data;
  * 4. the sums of the G0 samples (struct gk_dark), for a frame with GK_FRAME_DARK.

@@ -44,6 +44,19 @@
 #define GK_COLS_MAX   65504 /**< maximum pixels of a row: `col` and row counts are u16 */
 #define GK_NO_OUT     UINT32_MAX
 
+#define GK_PEAKS_MAX	   2048	 /**< peaks of a frame; the first ones are kept, as in CrystFEL */
+#define GK_PEAK_PANELS_MAX 512	 /**< panels: 64 modules of 8 chips */
+#define GK_PEAK_PANEL_MAX  65535 /**< columns or rows of a panel */
+#define GK_PEAK_BINS_MAX   16384 /**< radial bins */
+#define GK_PEAK_RADIUS_MAX 15	 /**< gk_peak_params.bg_radius */
+#define GK_PEAK_SHELLS_MAX 8	 /**< resolution shells whose peaks are counted */
+/**
+ * Flag of an entry of the map: the pixel is never used. The bin remains in the other bits, because
+ * the centre of a peak may be such a pixel.
+ */
+#define GK_PEAK_MASKED	 0x8000
+#define GK_PEAK_BIN_MASK 0x7FFF
+
 /**
  * Alignment of packet addresses. A GPU copies 16 bytes at a time and traps on unaligned addresses.
  */
@@ -68,8 +81,23 @@ enum gk_value {
 
 enum gk_verdict {
 	GK_VERDICT_REJECT = 0,
-	GK_VERDICT_HIT = 1, /**< strong_min <= strong pixel count <= strong_max */
+	/**
+	 * strong_min <= strong pixel count <= strong_max, and, if peaks are searched, peaks_min <=
+	 * peaks <= peaks_max
+	 */
+	GK_VERDICT_HIT = 1,
 };
+
+/** Frames whose peaks are searched (gk_peaks.h). */
+enum gk_search {
+	GK_SEARCH_NONE = 0, /**< no frames: peaks do not affect the verdict */
+	/** frames with strong_min <= strong pixel count <= strong_max; the others are rejected */
+	GK_SEARCH_STRONG = 1,
+	GK_SEARCH_ALL = 2 /**< all frames */
+};
+
+/** gk_result.peaks_found of a frame that was not searched. */
+#define GK_NOT_SEARCHED UINT32_MAX
 
 /** Operation of a descriptor. */
 enum gk_op {
@@ -140,9 +168,74 @@ struct gk_result {
 	uint32_t missing;
 	/** ... packets whose trailer changed while the pixels were read: the sender has lapped */
 	uint32_t overrun;
-	uint32_t reserved[2];
+	/** peaks, at most GK_PEAKS_MAX; 0 if the frame was not searched */
+	uint32_t peaks;
+	/**
+	 * peaks that were found, with the saturated ones that are left out; GK_PEAKS_MAX + 1: there
+	 * are more than GK_PEAKS_MAX; GK_NOT_SEARCHED: the frame was not searched
+	 */
+	uint32_t peaks_found;
 };
 GK_STATIC_ASSERT(sizeof(struct gk_result) == 64, "one result is one cache line");
+
+/** A panel: a rectangle of the raster. */
+struct gk_peak_panel {
+	uint32_t fs, ss;	/**< first column and row */
+	uint32_t width, height; /**< in pixels */
+	float max_adu; /**< with `saturated` 0: peaks whose maximum above background is greater are
+			* left out */
+};
+GK_STATIC_ASSERT(sizeof(struct gk_peak_panel) == 20, "panels are an array without padding");
+
+/** Options, with the names and defaults of indexamajig in parentheses. */
+struct gk_peak_params {
+	float threshold;     /**< --threshold, in photons (800) */
+	float min_snr;	     /**< --min-snr (5) */
+	uint32_t min_pixels; /**< --min-pix-count (2) */
+	uint32_t max_pixels; /**< --max-pix-count (200) */
+	uint32_t bg_radius;  /**< --local-bg-radius, in pixels (3), at most GK_PEAK_RADIUS_MAX */
+	uint32_t saturated;  /**< 0: --no-use-saturated; 1: saturated peaks are kept (1) */
+	uint32_t shells;     /**< number of shells, at most GK_PEAK_SHELLS_MAX */
+	/** first bins of the shells, ascending; the last entry is the end of the last shell */
+	uint32_t shell[GK_PEAK_SHELLS_MAX + 1];
+};
+GK_STATIC_ASSERT(sizeof(struct gk_peak_params) == 64, "options are one cache line");
+
+/**
+ * A peak. Positions are indices in the panel: 0 is the centre of its first pixel, as in CXI lists.
+ * indexamajig prints them + 0.5, which it adds in double precision.
+ */
+struct gk_peak {
+	float fs, ss;	  /**< centre of mass */
+	float intensity;  /**< sum above background, in photons, summed in fill order */
+	float snr;	  /**< intensity / standard deviation of the background */
+	float background; /**< mean of the ring around the peak */
+	uint32_t pixels;
+	uint32_t panel;
+	uint32_t bin; /**< of the peak's first pixel, that is its resolution */
+};
+GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
+
+/** Peaks of one frame by resolution shell, beside its result; written if it was searched. */
+struct gk_shells {
+	uint32_t count[GK_PEAK_SHELLS_MAX]; /**< 0 behind the last shell */
+	uint32_t reserved[8];
+};
+GK_STATIC_ASSERT(sizeof(struct gk_shells) == 64, "shells of a frame are one cache line");
+
+/**
+ * The pixels of the detector as the search for peaks sees them: struct gk_peak_map without its
+ * shape, which is that of the frames. It is set before create() and does not change until
+ * destroy().
+ */
+struct gk_peak_pixels {
+	uint64_t bin;	/**< device address of gk_peak_map.bin; 0: no peaks can be searched */
+	uint64_t panel; /**< device address of gk_peak_map.panel */
+	uint32_t nb_panels;
+	uint32_t nb_bins; /**< greatest bin of a pixel that is used + 1 */
+	uint32_t reserved[10];
+};
+GK_STATIC_ASSERT(sizeof(struct gk_peak_pixels) == 64, "the map is one cache line");
 
 /**
  * Descriptor: a batch of frames that one gang processes together with the same parameters, or a
@@ -204,7 +297,16 @@ struct gk_params {
 	/** GK_OP_UPDATE: n_min; pixels with fewer samples are not updated */
 	uint32_t dark_min;
 	float dark_alpha; /**< GK_OP_UPDATE: alpha, 0 < alpha <= 1 */
-	uint32_t reserved[7];
+	/** enum gk_search; the options are the entry of gk_channel.peak with the same index */
+	uint32_t search;
+	uint32_t peaks_min; /**< minimum number of peaks of a hit */
+	uint32_t peaks_max; /**< maximum number of peaks of a hit */
+	/**
+	 * shells whose peaks peaks_min and peaks_max refer to, bit i for shell i; 0: all peaks,
+	 * also those outside the shells
+	 */
+	uint32_t peaks_shells;
+	uint32_t reserved[3];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_params) == 64, "one parameter set is one cache line");
 
@@ -274,11 +376,13 @@ struct gk_channel {
 	struct gk_coef coef[GK_COEF_MAX];
 	struct gk_dark dark[GK_DARK_MAX];
 	struct gk_update update[GK_DARK_MAX];
+	struct gk_peak_pixels pixels;
+	struct gk_peak_params peak[GK_PARAMS_MAX]; /**< options of the entry of `params` */
 	struct gk_work work[GK_GANGS_MAX][GK_RING_SIZE];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
 		64 + GK_GANGS_MAX * 64 + GK_PARAMS_MAX * 64 + GK_COEF_MAX * 64 + GK_DARK_MAX * 128 +
-			GK_GANGS_MAX * GK_RING_SIZE * 128,
+			64 + GK_PARAMS_MAX * 64 + GK_GANGS_MAX * GK_RING_SIZE * 128,
 	"no padding between the parts of a channel");
 
 /**
@@ -345,7 +449,9 @@ gk_missing_map(const struct gk_geometry *g, struct gk_frame *frame)
 
 /**
  * Offsets in an output slot. `row_ptr` has rows + 1 entries, the first one is 0. `col` and `value`
- * have nnz entries. A full image starts at `value`, raw data at `raw`. Offsets are multiples of 64,
+ * have nnz entries. A full image starts at `value`, raw data at `raw`. Peaks of a frame that was
+ * searched and is kept (its kind is not GK_KIND_NONE) are at `peaks`: the first gk_result.peaks
+ * ones, at most peaks_cap. In other frames these bytes are undefined. Offsets are multiples of 64,
  * the stride is a multiple of 4096.
  */
 struct gk_layout {
@@ -353,9 +459,12 @@ struct gk_layout {
 	uint64_t col;	  /**< u16[nnz_cap] */
 	uint64_t value;	  /**< f32 or i16: [nnz_cap], or [rows x cols] for a full image */
 	uint64_t raw;	  /**< u16[rows x cols] */
+	uint64_t peaks;	  /**< struct gk_peak[peaks_cap] */
 	uint64_t stride;  /**< distance of output slots in bytes */
 	uint32_t value_size;
-	uint32_t nnz_cap; /**< maximum pixels of CSR output; gk_params.nnz_max is at most this */
+	uint32_t nnz_cap;   /**< maximum pixels of CSR output; gk_params.nnz_max is at most this */
+	uint32_t peaks_cap; /**< maximum peaks of a list; 0: no lists are written */
+	uint32_t reserved;
 };
 
 /**
@@ -377,7 +486,18 @@ gk_layout_init(
 	l->col = ((uint64_t)(gk_rows(g) + 1) * 4 + 63) & ~(uint64_t)63;
 	l->value = (l->col + (uint64_t)nnz_cap * 2 + 63) & ~(uint64_t)63;
 	l->raw = l->value;
-	l->stride = (l->value + pixels * l->value_size + 4095) & ~(uint64_t)4095;
+	l->peaks = (l->value + pixels * l->value_size + 63) & ~(uint64_t)63;
+	l->peaks_cap = 0;
+	l->reserved = 0;
+	l->stride = (l->peaks + 4095) & ~(uint64_t)4095;
+}
+
+/** Add room for lists of up to peaks_cap peaks, at most GK_PEAKS_MAX, to a layout without. */
+static inline void
+gk_layout_add_peaks(struct gk_layout *l, uint32_t peaks_cap)
+{
+	l->peaks_cap = peaks_cap < GK_PEAKS_MAX ? peaks_cap : GK_PEAKS_MAX;
+	l->stride = (l->peaks + l->peaks_cap * sizeof(struct gk_peak) + 4095) & ~(uint64_t)4095;
 }
 
 #endif /* GK_ABI_H */

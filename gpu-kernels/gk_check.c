@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "gk.h"
+#include "gk_peaks.h"
 
 struct reason {
 	char *text;
@@ -64,6 +64,8 @@ check_layout(const struct reason *why, const struct gk_config *c)
 	struct gk_layout l;
 
 	gk_layout_init(&l, &c->geometry, c->value, c->layout.nnz_cap);
+	if (c->layout.peaks_cap > 0)
+		gk_layout_add_peaks(&l, c->layout.peaks_cap);
 #define SAME(field)                                                     \
 	if (c->layout.field != l.field)                                 \
 	return refuse(why,                                              \
@@ -76,6 +78,8 @@ check_layout(const struct reason *why, const struct gk_config *c)
 	SAME(col);
 	SAME(value);
 	SAME(raw);
+	SAME(peaks);
+	SAME(peaks_cap);
 	SAME(stride);
 #undef SAME
 	return 0;
@@ -89,6 +93,26 @@ check_dark(const struct reason *why, const struct gk_config *c, uint32_t index)
 
 	snprintf(name, sizeof(name), "dark[%u].cells", index);
 	return check_pointer(why, name, c->channel->dark[index].cells);
+}
+
+/* Having no map is valid as long as no peaks are searched. Its content may be in GPU memory. */
+static int
+check_pixels(const struct reason *why, const struct gk_config *c)
+{
+	const struct gk_peak_pixels *p = &c->channel->pixels;
+
+	if (p->bin == 0)
+		return 0;
+	if (check_pointer(why, "pixels.bin", p->bin) != 0 ||
+		check_pointer(why, "pixels.panel", p->panel) != 0)
+		return -EINVAL;
+	if (p->nb_panels == 0 || p->nb_panels > GK_PEAK_PANELS_MAX)
+		return refuse(why, "pixels.nb_panels is %u, expected 1 to %d", p->nb_panels,
+			GK_PEAK_PANELS_MAX);
+	if (p->nb_bins > GK_PEAK_BINS_MAX)
+		return refuse(why, "pixels.nb_bins is %u, expected at most %d", p->nb_bins,
+			GK_PEAK_BINS_MAX);
+	return 0;
 }
 
 int
@@ -122,6 +146,31 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 	for (uint32_t i = 0; i < GK_DARK_MAX; i++)
 		if (c->channel->dark[i].cells != 0 && check_dark(&why, c, i) != 0)
 			return -EINVAL;
+	if (c->shells != NULL && check_pointer(&why, "shells", (uintptr_t)c->shells) != 0)
+		return -EINVAL;
+	return check_pixels(&why, c);
+}
+
+static int
+check_search(const struct reason *why, const struct gk_config *c, uint32_t index)
+{
+	const struct gk_params *p = &c->channel->params[index];
+	const struct gk_peak_params *peak = &c->channel->peak[index];
+	char text[160];
+
+	if (p->search > GK_SEARCH_ALL)
+		return refuse(why,
+			"params[%u].search is %u, expected %d (none), %d (strong) or %d (all)",
+			index, p->search, GK_SEARCH_NONE, GK_SEARCH_STRONG, GK_SEARCH_ALL);
+	if (c->channel->pixels.bin == 0)
+		return refuse(why,
+			"params[%u].search is %u, expected 0: the channel has no map of pixels",
+			index, p->search);
+	if (gk_peak_params_check(peak, text, sizeof(text)) != 0)
+		return refuse(why, "peak[%u]: %s", index, text);
+	if (p->peaks_shells >> peak->shells != 0)
+		return refuse(why, "params[%u].peaks_shells is 0x%x, expected bits of %u shells",
+			index, p->peaks_shells, peak->shells);
 	return 0;
 }
 
@@ -141,7 +190,7 @@ check_params(const struct reason *why, const struct gk_config *c, uint32_t index
 	if (p->nnz_max > c->layout.nnz_cap)
 		return refuse(why, "params[%u].nnz_max is %u, expected at most layout.nnz_cap = %u",
 			index, p->nnz_max, c->layout.nnz_cap);
-	return 0;
+	return p->search == GK_SEARCH_NONE ? 0 : check_search(why, c, index);
 }
 
 static int

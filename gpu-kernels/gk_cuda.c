@@ -449,6 +449,9 @@ cuda_create(const struct gk_config *config, struct gk **out)
 	ret = gk_config_check(config, why, sizeof(why));
 	if (ret != 0)
 		return ret;
+	if (config->channel->pixels.bin != 0)
+		return refuse(-ENOTSUP,
+			"the search for peaks is not supported by GPU gangs; use host gangs");
 	gk = calloc(1, sizeof(*gk));
 	if (gk == NULL)
 		return refuse(-ENOMEM, "no memory");

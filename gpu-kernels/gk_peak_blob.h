@@ -88,6 +88,22 @@ gk_peak_clip(int64_t n, float sum, float squares, const struct gk_peak_params *p
 	return l;
 }
 
+/**
+ * Return 1 if the peaks of a frame meet the limits of the veto.
+ * @param shell  peaks by resolution shell
+ */
+GK_FN int
+gk_peaks_are_hit(const struct gk_params *params, uint32_t peaks, const uint32_t *shell)
+{
+	uint32_t n = 0;
+
+	if (params->peaks_shells == 0)
+		return peaks >= params->peaks_min && peaks <= params->peaks_max;
+	for (uint32_t i = 0; i < GK_PEAK_SHELLS_MAX; i++)
+		n += (params->peaks_shells >> i & 1) != 0 ? shell[i] : 0;
+	return n >= params->peaks_min && n <= params->peaks_max;
+}
+
 /** A range of integers; empty if first > last. */
 struct gk_peak_range {
 	int32_t first, last;

@@ -28,27 +28,6 @@
 extern "C" {
 #endif
 
-#define GK_PEAKS_MAX	   2048	 /**< peaks of a frame; the first ones are kept, as in CrystFEL */
-#define GK_PEAK_PANELS_MAX 512	 /**< panels: 64 modules of 8 chips */
-#define GK_PEAK_PANEL_MAX  65535 /**< columns or rows of a panel */
-#define GK_PEAK_BINS_MAX   16384 /**< radial bins */
-#define GK_PEAK_RADIUS_MAX 15	 /**< gk_peak_params.bg_radius */
-#define GK_PEAK_SHELLS_MAX 8	 /**< resolution shells whose peaks are counted */
-/**
- * Flag of an entry of the map: the pixel is never used. The bin remains in the other bits, because
- * the centre of a peak may be such a pixel.
- */
-#define GK_PEAK_MASKED	 0x8000
-#define GK_PEAK_BIN_MASK 0x7FFF
-
-/** A panel: a rectangle of the raster. */
-struct gk_peak_panel {
-	uint32_t fs, ss;	/**< first column and row */
-	uint32_t width, height; /**< in pixels */
-	float max_adu; /**< with `saturated` 0: peaks whose maximum above background is greater are
-			* left out */
-};
-
 /** The pixels of a detector. Neither the map nor the panels change while they are in use. */
 struct gk_peak_map {
 	uint32_t rows, cols; /**< of the canonical raster; `cols` is a multiple of 32 */
@@ -60,35 +39,6 @@ struct gk_peak_map {
 	const struct gk_peak_panel *panel; /**< in the order in which they are searched */
 	uint32_t nb_panels;
 };
-
-/** Options, with the names and defaults of indexamajig in parentheses. */
-struct gk_peak_params {
-	float threshold;     /**< --threshold, in photons (800) */
-	float min_snr;	     /**< --min-snr (5) */
-	uint32_t min_pixels; /**< --min-pix-count (2) */
-	uint32_t max_pixels; /**< --max-pix-count (200) */
-	uint32_t bg_radius;  /**< --local-bg-radius, in pixels (3), at most GK_PEAK_RADIUS_MAX */
-	uint32_t saturated;  /**< 0: --no-use-saturated; 1: saturated peaks are kept (1) */
-	uint32_t shells;     /**< number of shells, at most GK_PEAK_SHELLS_MAX */
-	/** first bins of the shells, ascending; the last entry is the end of the last shell */
-	uint32_t shell[GK_PEAK_SHELLS_MAX + 1];
-};
-GK_STATIC_ASSERT(sizeof(struct gk_peak_params) == 64, "options are one cache line");
-
-/**
- * A peak. Positions are indices in the panel: 0 is the centre of its first pixel, as in CXI lists.
- * indexamajig prints them + 0.5, which it adds in double precision.
- */
-struct gk_peak {
-	float fs, ss;	  /**< centre of mass */
-	float intensity;  /**< sum above background, in photons, summed in fill order */
-	float snr;	  /**< intensity / standard deviation of the background */
-	float background; /**< mean of the ring around the peak */
-	uint32_t pixels;
-	uint32_t panel;
-	uint32_t bin; /**< of the peak's first pixel, that is its resolution */
-};
-GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
 
 /** Peaks of a frame. */
 struct gk_peaks {

@@ -29,6 +29,13 @@ test_layout(void **state)
 		assert_true(l.value + pixels * size <= l.stride);
 		assert_true(l.raw + pixels * 2 <= l.stride);
 		assert_true(l.stride - (l.value + pixels * size) < 4096);
+		gk_layout_add_peaks(&l, cap);
+		assert_int_equal(l.peaks_cap, cap < GK_PEAKS_MAX ? cap : GK_PEAKS_MAX);
+		assert_int_equal(l.peaks % 64, 0);
+		assert_true(l.value + pixels * size <= l.peaks);
+		assert_true(l.raw + pixels * 2 <= l.peaks);
+		assert_int_equal(l.stride % 4096, 0);
+		assert_true(l.peaks + l.peaks_cap * sizeof(struct gk_peak) <= l.stride);
 		assert_true(gk_frame_stride(&g) >= sizeof(struct gk_frame) + 8 * g.tiles);
 		assert_int_equal(gk_frame_stride(&g) % 64, 0);
 	}
@@ -69,7 +76,12 @@ test_offsets(void **state)
 	assert_int_equal(offsetof(struct gk_channel, coef), 64 + 768 + 1024);
 	assert_int_equal(offsetof(struct gk_channel, dark), 64 + 768 + 1024 + 256);
 	assert_int_equal(offsetof(struct gk_channel, update), 64 + 768 + 1024 + 256 + 128);
-	assert_int_equal(offsetof(struct gk_channel, work), 64 + 768 + 1024 + 256 + 256);
+	assert_int_equal(offsetof(struct gk_channel, pixels), 64 + 768 + 1024 + 256 + 256);
+	assert_int_equal(offsetof(struct gk_channel, peak), 64 + 768 + 1024 + 256 + 256 + 64);
+	assert_int_equal(
+		offsetof(struct gk_channel, work), 64 + 768 + 1024 + 256 + 256 + 64 + 1024);
+	assert_int_equal(offsetof(struct gk_result, peaks), 56);
+	assert_int_equal(offsetof(struct gk_params, search), 36);
 	assert_int_equal(_Alignof(struct gk_channel), 64);
 }
 
@@ -133,6 +145,19 @@ test_config_reasons(void **state)
 	assert_int_equal(gk_config_check(&c, why, sizeof(why)), -EINVAL);
 	assert_non_null(strstr(why, "dark[1].cells is at 0x"));
 	rig.config.channel->dark[1].cells = 0; /* no accumulators */
+	REFUSED(c.layout.peaks_cap = 200,
+		"layout.stride is 4096, expected 12288: gk_layout_init() with "
+		"this geometry and value type");
+	REFUSED(c.shells = (struct gk_shells *)(uintptr_t)0x1020,
+		"shells is at 0x1020, expected a multiple of 64");
+	rig.config.channel->pixels = (struct gk_peak_pixels){.bin = 0x1000};
+	REFUSED(, "pixels.panel is NULL");
+	rig.config.channel->pixels = (struct gk_peak_pixels){.bin = 0x1000, .panel = 0x1000};
+	REFUSED(, "pixels.nb_panels is 0, expected 1 to 512");
+	rig.config.channel->pixels.nb_panels = 1;
+	rig.config.channel->pixels.nb_bins = 16385;
+	REFUSED(, "pixels.nb_bins is 16385, expected at most 16384");
+	memset(&rig.config.channel->pixels, 0, sizeof(rig.config.channel->pixels));
 #undef REFUSED
 	c = rig.config;
 	c.outputs = NULL;
@@ -186,10 +211,22 @@ test_work_reasons(void **state)
 		"params[1].strong_threshold is NaN, expected photons");
 	REFUSED(params->nnz_max = 101,
 		"params[1].nnz_max is 101, expected at most layout.nnz_cap = 100");
+	REFUSED(params->search = 3,
+		"params[1].search is 3, expected 0 (none), 1 (strong) or 2 (all)");
+	REFUSED(params->search = GK_SEARCH_STRONG,
+		"params[1].search is 1, expected 0: the channel has no map of pixels");
+	rig.config.channel->pixels.bin = 0x1000; /* read by gangs only */
+	REFUSED((params->search = GK_SEARCH_ALL, rig.config.channel->peak[1].bg_radius = 16),
+		"peak[1]: bg_radius is 16, expected at most 15");
+	rig.config.channel->peak[1].bg_radius = 3;
+	REFUSED((params->search = GK_SEARCH_ALL, params->peaks_shells = 1),
+		"params[1].peaks_shells is 0x1, expected bits of 0 shells");
+	rig.config.channel->pixels.bin = 0;
 #undef REFUSED
 	rig.config.channel->coef[0].r[1] += 4;
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
 	params->nnz_max = 100;
+	params->search = GK_SEARCH_NONE;
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
 	assert_non_null(strstr(why, "coef[0].r[1] is at 0x"));
 	rig_close(&rig);
