@@ -33,6 +33,7 @@ host_destroy(struct gk *gk)
 {
 	if (gk == NULL)
 		return;
+	gk_host_search_destroy(gk);
 	free(gk->copies);
 	free(gk->taken);
 	free(gk->packed_value);
@@ -138,6 +139,13 @@ host_create(const struct gk_config *config, struct gk **out)
 		snprintf(reason, sizeof(reason), "no memory for copies of packets with trailers");
 		return -ENOMEM;
 	}
+	if (config->channel->pixels.bin != 0) {
+		ret = gk_host_search_create(gk, reason, sizeof(reason));
+		if (ret != 0) {
+			host_destroy(gk);
+			return ret;
+		}
+	}
 	*out = gk;
 	return 0;
 }
@@ -204,6 +212,7 @@ host_stop(struct gk *gk)
 			break;
 		case GANG_SETUP:
 		case GANG_STATS:
+		case GANG_PEAKS:
 		case GANG_OUTPUT:
 		case GANG_UPDATE:
 			break;

@@ -6,16 +6,18 @@
  * Any thread that calls poll() for a gang works for it. The state of a gang is one 64-bit claim
  * word: batches done, phase, next tile. A thread claims a few tiles of the current batch and phase
  * by adding their number to the word, processes them, and adds them to `finished`. The thread that
- * finishes the last tile is then alone, and advances the gang. No thread waits for another, so
- * roles may share threads and threads may be preempted.
+ * finishes the last tile is then alone, and advances the gang. Peaks are searched by frame, see
+ * struct gang_search. No thread waits for another, so roles may share threads and threads may be
+ * preempted.
  */
 #ifndef GK_HOST_H
 #define GK_HOST_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
-#include "gk.h"
+#include "gk_peaks.h"
 #include "gk_tile.h"
 
 enum gang_phase {
@@ -23,6 +25,7 @@ enum gang_phase {
 	GANG_IDLE,    /**< waits for the doorbell */
 	GANG_SETUP,   /**< one thread reads the descriptor */
 	GANG_STATS,   /**< tiles: statistics of all frames */
+	GANG_PEAKS,   /**< frames: peaks of those that are searched */
 	GANG_OUTPUT,  /**< tiles: outputs of the frames that are kept */
 	GANG_UPDATE,  /**< tiles: dark update, or clearing of accumulators */
 	GANG_FAILED,  /**< a descriptor was invalid; gk_done.error has the reason */
@@ -74,8 +77,25 @@ struct gang_frame {
 	uint32_t *packed;
 	/** GK_FRAME_TRAILER, otherwise NULL: [tiles], same as `packet`, set while counting */
 	uint64_t *taken;
-	uint64_t *missing; /**< map of missing tiles of the frame's slot */
-	uint64_t trailer;  /**< as it lies in memory */
+	uint64_t *missing;	  /**< map of missing tiles of the frame's slot */
+	uint64_t trailer;	  /**< as it lies in memory */
+	struct gk_shells *shells; /**< NULL: none */
+	uint32_t peaks;
+	uint32_t peaks_found; /**< GK_NOT_SEARCHED until the search is complete */
+	bool has_peaks;	      /**< the peaks meet the limits of the veto */
+};
+
+/**
+ * Search of a frame, with the memory for it. The thread that has set `busy` owns it, and leaves it
+ * after a few tiles.
+ */
+struct gang_search {
+	alignas(64) _Atomic uint32_t busy;
+	uint32_t tile;		  /**< next tile */
+	struct gang_frame *frame; /**< NULL: none */
+	struct gk_peak_finder *finder;
+	int16_t *photons; /**< [rows][cols] */
+	struct gk_peaks *found;
 };
 
 #define GANG_NOT_PACKED UINT32_MAX	 /**< not in the scratch buffer, which was full */
@@ -100,6 +120,7 @@ struct gang_place {
 struct gang_batch {
 	alignas(64) uint32_t nb_frames;
 	struct gk_params params;
+	struct gk_peak_params peak; /**< if peaks are searched */
 	const float *p[3];
 	const float *r[3];
 	uint32_t coef_version;
@@ -135,6 +156,13 @@ struct gang {
 	/** @} */
 	uint64_t *taken; /**< [GK_BATCH_MAX][tiles], gang_frame.taken */
 	uint8_t *copies; /**< [tiles][GK_BATCH_MAX] copies of tiles, at a distance of copy_stride */
+	struct gang_search *search; /**< [nb_searches]; NULL: the channel has no map of pixels */
+	uint32_t nb_searches;
+	/** frames of the batch whose peaks are searched, as indices */
+	uint8_t searched[GK_BATCH_MAX];
+	uint32_t nb_searched;
+	/** batch that they belong to << 32 | number of them that no thread has claimed yet */
+	alignas(64) _Atomic uint64_t unsearched;
 };
 
 struct gk {
@@ -155,6 +183,8 @@ struct gk {
 	uint64_t copy_stride; /**< bytes of the copy of a tile */
 	uint64_t *taken;      /**< NULL: frames have no trailers */
 	uint8_t *copies;
+	struct gang_search *searches; /**< of all gangs */
+	uint32_t nb_searches;
 };
 
 /** Claim word: batches done << 32 | phase << 28 | next tile. @{ */
@@ -186,6 +216,23 @@ gang_claim_tile(uint64_t claim)
 }
 /** @} */
 
+/** Return the number of strong pixels of a frame whose tiles are all counted. */
+static inline uint32_t
+gang_strong_count(const struct gang_sums *sums)
+{
+	return (uint32_t)(atomic_load_explicit(&sums->strong_nnz, memory_order_relaxed) >> 32);
+}
+
+/** Return true if the number of strong pixels is that of a hit. */
+static inline bool
+gang_is_strong(const struct gk_params *params, uint32_t strong)
+{
+	return strong >= params->strong_min && strong <= params->strong_max;
+}
+
+/** Return the coefficients and thresholds of a tile. */
+struct gk_tile gk_host_tile(const struct gk *gk, const struct gang *gang, uint32_t tile);
+
 /** Execute one quantum of one gang; implements gk_ops.poll(). */
 int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
 
@@ -198,6 +245,37 @@ void gk_host_stats(const struct gk *gk, struct gang *gang, uint32_t first, uint3
 
 /** Copy a tile of every frame with trailers, and check its trailer before and after. */
 void gk_host_take(const struct gk *gk, struct gang *gang, const struct gk_tile *t, uint32_t tile);
+
+/**
+ * Allocate the memory of searches for peaks.
+ * @param why   receives the error
+ * @param size  size of why
+ * @return 0; -EINVAL: the map of pixels is invalid; -ENOMEM. gk_host_search_destroy() is needed
+ *   after any of them
+ */
+int gk_host_search_create(struct gk *gk, char *why, size_t size);
+void gk_host_search_destroy(struct gk *gk);
+
+/**
+ * Select the frames of the batch whose peaks are searched. Only the thread that advances the gang
+ * may call this.
+ * @param done  batches done
+ * @return number of frames
+ */
+uint32_t gk_host_search_begin(struct gang *gang, uint32_t done);
+
+enum gang_searched {
+	GANG_SEARCHED_NONE, /**< there is no frame that this thread can work on */
+	GANG_SEARCHED_SOME,
+	GANG_SEARCHED_ALL, /**< the last frame is complete; the caller advances the gang */
+};
+
+/**
+ * Work on a frame in GANG_PEAKS: a few tiles, or with the last ones also the search itself.
+ * @param done  batches done, from a claim word that was acquired
+ */
+enum gang_searched gk_host_search(
+	const struct gk *gk, struct gang *gang, uint32_t done, uint32_t worker);
 
 /** Convert the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
 void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);

@@ -2,10 +2,11 @@
 /*
  * Scheduling of a gang: its claim word (gk_host.h).
  *
- *   STOPPED --start()--> IDLE --doorbell--> SETUP --> STATS --> OUTPUT --> IDLE
- *                         |                  | |        |                  ^ ^
- *                         +-stop()-> STOPPED | |        +--nothing is kept-+ |
- *                                            | +------> UPDATE --------------+
+ *   STOPPED --start()--> IDLE --doorbell--> SETUP --> STATS --> PEAKS --> OUTPUT --> IDLE
+ *                         |                  | |        | |     |   |       ^        ^ ^
+ *                         +-stop()-> STOPPED | |        | +-----|---|-------+        | |
+ *                                            | |        +-------+---nothing is kept--+ |
+ *                                            | +------> UPDATE ------------------------+
  *                                            +--refused--> FAILED
  *
  * A thread leaves IDLE by compare-and-swap, because several threads may see the doorbell. In every
@@ -16,7 +17,7 @@
  * A claim is a fetch-and-add. It claims the state that the operation returns, not the one read
  * before: in between, the gang may have advanced by any number of phases and batches. Reading the
  * word first limits the growth of the tile field: it exceeds the number of tiles by at most one
- * quantum per thread.
+ * quantum per thread. PEAKS has no tiles: a claim that comes late is without effect there.
  */
 
 #include <assert.h>
@@ -65,7 +66,8 @@ complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 static uint32_t
 early_kind(const struct gang *g, const struct gang_frame *f, const struct gk_params *params)
 {
-	const bool hit = params->strong_min == 0 && params->strong_max == UINT32_MAX;
+	const bool hit = params->strong_min == 0 && params->strong_max == UINT32_MAX &&
+		params->search == GK_SEARCH_NONE;
 	const bool kept = (f->flags & GK_FRAME_KEEP) && !(f->flags & GK_FRAME_KIND_RAW);
 
 	if (f->out == NULL)
@@ -92,6 +94,10 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 		: g->bits + (uint64_t)index * c->geometry.tiles * gk->tile_bits;
 	f->number = frame->frame;
 	f->flags = frame->flags;
+	f->shells = c->shells == NULL ? NULL : &c->shells[slot];
+	f->peaks = 0;
+	f->peaks_found = GK_NOT_SEARCHED;
+	f->has_peaks = false;
 	f->kind = GK_KIND_NONE;
 	f->early = early_kind(g, f, &g->batch.params);
 	f->packed = g->packed + (uint64_t)index * c->geometry.tiles;
@@ -168,6 +174,8 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	}
 	if (work->op != GK_OP_CLEAR)
 		setup_coef(g, &channel->coef[work->coef], &channel->params[work->params]);
+	if (work->op == GK_OP_FRAMES && g->batch.params.search != GK_SEARCH_NONE)
+		g->batch.peak = channel->peak[work->params];
 	if (work->op != GK_OP_FRAMES) {
 		setup_update(gk, g, work);
 		enter(g, done, GANG_UPDATE);
@@ -208,7 +216,7 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 	return 1;
 }
 
-/* The last tile of STATS is finished; only this thread advances the gang. */
+/* All frames are counted and searched; only this thread advances the gang. */
 static void
 decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
@@ -238,6 +246,26 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	if (reads == 0)
 		__atomic_store_n(&line->raw, done + 1, __ATOMIC_RELEASE);
 	enter(g, done, GANG_OUTPUT);
+}
+
+/* The last tile of STATS is finished. */
+static void
+end_stats(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
+{
+	if (g->batch.params.search != GK_SEARCH_NONE && gk_host_search_begin(g, done) > 0)
+		enter(g, done, GANG_PEAKS);
+	else
+		decide(gk, g, gang, done);
+}
+
+static int
+search(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done, uint32_t worker)
+{
+	const enum gang_searched searched = gk_host_search(gk, g, done, worker);
+
+	if (searched == GANG_SEARCHED_ALL)
+		decide(gk, g, gang, done);
+	return searched != GANG_SEARCHED_NONE;
 }
 
 static bool
@@ -285,6 +313,8 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 	phase = gang_claim_phase(claim);
 	if (phase == GANG_IDLE)
 		return idle(gk, g, gang, claim);
+	if (phase == GANG_PEAKS)
+		return search(gk, g, gang, gang_claim_done(claim), worker);
 	if (!has_tiles(phase) || gang_claim_tile(claim) >= tiles)
 		return 0;
 
@@ -304,7 +334,7 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 		return 1;
 
 	if (phase == GANG_STATS) {
-		decide(gk, g, gang, gang_claim_done(claim));
+		end_stats(gk, g, gang, gang_claim_done(claim));
 		return 1;
 	}
 	if (phase == GANG_UPDATE)

@@ -16,8 +16,8 @@
 /* Lists with less than one pixel in this number are fetched by line, others as streams */
 #define SPARSE_PIXELS 256
 
-static struct gk_tile
-tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
+struct gk_tile
+gk_host_tile(const struct gk *gk, const struct gang *g, uint32_t tile)
 {
 	const uint64_t first = (uint64_t)tile * gk->tile_pixels;
 	struct gk_tile t = {
@@ -96,7 +96,7 @@ gk_host_tile_update(const struct gk *gk, struct gang *g, uint32_t tile)
 		memset(cells, 0, gk->tile_pixels * sizeof(*cells));
 		return;
 	}
-	t = tile_of(gk, g, tile);
+	t = gk_host_tile(gk, g, tile);
 	gk->tile_ops->update(&t, cells, g->batch.params.dark_min, g->batch.params.dark_alpha,
 		g->batch.p_to + first, &u);
 	/* relaxed: gang.finished orders it */
@@ -144,7 +144,8 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 	const uint64_t missing_overrun =
 		atomic_load_explicit(&sums->missing_overrun, memory_order_relaxed);
 	const uint32_t bragg = (uint32_t)(strong_nnz >> 32), nnz = (uint32_t)strong_nnz;
-	const int hit = bragg >= params->strong_min && bragg <= params->strong_max;
+	const bool hit =
+		gang_is_strong(params, bragg) && (params->search == GK_SEARCH_NONE || f->has_peaks);
 	uint32_t *row_ptr;
 
 	f->kind = output_kind(f, params, hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT, nnz);
@@ -164,6 +165,8 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 		.coef = g->batch.coef_version,
 		.missing = (uint32_t)(missing_overrun >> 32),
 		.overrun = (uint32_t)missing_overrun,
+		.peaks = f->peaks,
+		.peaks_found = f->peaks_found,
 	};
 	if (f->kind != GK_KIND_CSR)
 		return;
@@ -350,7 +353,7 @@ fetch_sparse(const struct gk *gk, const struct gang *g, uint32_t first, uint32_t
 			if (gk->tile_ops->fetch == NULL || !is_sparse(gk, f))
 				continue;
 			for (uint32_t tile = first; tile < end; tile++) {
-				const struct gk_tile t = tile_of(gk, g, tile);
+				const struct gk_tile t = gk_host_tile(gk, g, tile);
 
 				if (f->packet[tile] == 0 || packed_at(f, tile) != GANG_NOT_PACKED)
 					continue;
@@ -377,7 +380,7 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 	if (f->left == GK_KIND_NONE || gk->tile_ops->fetch == NULL ||
 		tile == gk->config.geometry.tiles || f->packet[tile] == 0)
 		return;
-	t = tile_of(gk, g, tile);
+	t = gk_host_tile(gk, g, tile);
 	packed = packed_at(f, tile);
 	if (f->kind != GK_KIND_CSR || (packed == GANG_NOT_PACKED && !is_sparse(gk, f)))
 		gk->tile_ops->fetch(&t, (const uint16_t *)(uintptr_t)f->packet[tile],
@@ -441,7 +444,7 @@ gk_host_output(const struct gk *gk, const struct gang *g, uint32_t first, uint32
 {
 	fetch_sparse(gk, g, first, end);
 	for (uint32_t tile = first; tile < end; tile++) {
-		const struct gk_tile t = tile_of(gk, g, tile);
+		const struct gk_tile t = gk_host_tile(gk, g, tile);
 
 		for (uint32_t i = 0; i < g->batch.nb_frames; i++)
 			if (g->batch.frame[i].kind != GK_KIND_CSR)
@@ -456,7 +459,7 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 	struct gk_tile_counts sums[])
 {
 	const uint32_t tile_rows = gk->config.geometry.tile_rows;
-	const struct gk_tile t = tile_of(gk, g, tile);
+	const struct gk_tile t = gk_host_tile(gk, g, tile);
 	struct gk_tile_counts counts[GK_BATCH_MAX];
 	const uint16_t *raw[GK_BATCH_MAX], *ahead[GK_BATCH_MAX];
 	uint16_t *row_nnz[GK_BATCH_MAX];

@@ -90,6 +90,12 @@ struct gk_tile_ops {
 	void (*image)(const struct gk_tile *tile, uint32_t n, const uint16_t *const raw[],
 		enum gk_value type, void *const value[]);
 
+	/**
+	 * Write the values of all pixels of this tile as of GK_VALUE_I16, to memory that is read
+	 * next.
+	 */
+	void (*photons)(const struct gk_tile *tile, const uint16_t *raw, int16_t *to);
+
 	/** Copy the words unchanged; `to` as for image. */
 	void (*copy)(const struct gk_tile *tile, const uint16_t *raw, uint16_t *to);
 

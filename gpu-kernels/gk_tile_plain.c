@@ -242,6 +242,14 @@ plain_image(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], en
 }
 
 static void
+plain_photons(const struct gk_tile *t, const uint16_t *raw, int16_t *to)
+{
+	void *const value[1] = {to};
+
+	plain_image(t, 1, &raw, GK_VALUE_I16, value);
+}
+
+static void
 plain_copy(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
 {
 	memcpy(to, raw, (uint64_t)t->rows * t->cols * sizeof(*raw));
@@ -264,6 +272,7 @@ const struct gk_tile_ops gk_tile_plain = {
 	.stats = plain_stats,
 	.csr = plain_csr,
 	.image = plain_image,
+	.photons = plain_photons,
 	.copy = plain_copy,
 	.take = plain_take,
 	.dark = gk_tile_dark_plain,

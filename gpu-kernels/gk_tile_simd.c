@@ -608,6 +608,19 @@ simd_image(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enu
 }
 
 static void
+simd_photons(const struct gk_tile *t, const uint16_t *raw, int16_t *to)
+{
+	const uint64_t pixels = (uint64_t)t->rows * t->cols;
+
+	for (uint64_t x = 0; x < pixels; x += RUN) {
+		vec_f32 photons[RUN_VECS];
+
+		run_photons(t, x, raw, photons);
+		vec_run_store(to + x, run_i16(photons));
+	}
+}
+
+static void
 simd_copy(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
@@ -644,6 +657,7 @@ const struct gk_tile_ops GK_TILE_SET(gk_tile) = {
 	.fetch = simd_fetch,
 	.csr = gk_tile_csr_avx2,
 	.image = simd_image,
+	.photons = simd_photons,
 	.copy = simd_copy,
 	.take = simd_take,
 	.drain = simd_drain,

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Search for peaks by host gangs, between statistics and outputs.
+ *
+ * A frame is searched by one thread at a time, which converts and counts a few tiles in a quantum,
+ * as in other phases, because other roles share the thread. The state of the search stays in a
+ * struct gang_search, from which any thread of the gang continues.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "gk_host.h"
+#include "gk_peak_blob.h"
+
+/* Tiles of one frame in a quantum */
+#define SEARCH_TILES 8
+
+/* Photons of a frame: in huge pages where the system has them */
+#define PHOTONS_ALIGN (UINT64_C(1) << 21)
+
+/* Of the gangs' threads, of which at most one works on a frame */
+static uint32_t
+count_searches(const struct gk_config *c)
+{
+	if (c->workers == 0)
+		return 1;
+	return c->workers < GK_BATCH_MAX ? c->workers : GK_BATCH_MAX;
+}
+
+static int
+search_create(struct gang_search *s, const struct gk_peak_map *map, enum gk_isa isa)
+{
+	const uint64_t bytes = (uint64_t)map->rows * map->cols * sizeof(*s->photons);
+	const uint64_t size = (bytes + PHOTONS_ALIGN - 1) / PHOTONS_ALIGN * PHOTONS_ALIGN;
+
+	s->photons = aligned_alloc(PHOTONS_ALIGN, size);
+	s->found = malloc(GK_PEAKS_SIZE);
+	if (s->photons == NULL || s->found == NULL)
+		return -ENOMEM;
+	madvise(s->photons, size, MADV_HUGEPAGE);
+	return gk_peak_finder_create(map, isa, &s->finder);
+}
+
+int
+gk_host_search_create(struct gk *gk, char *why, size_t size)
+{
+	const struct gk_peak_pixels *pixels = &gk->config.channel->pixels;
+	const struct gk_peak_map map = {
+		.rows = gk->rows,
+		.cols = gk->config.geometry.cols,
+		.bin = (const uint16_t *)(uintptr_t)pixels->bin,
+		.panel = (const struct gk_peak_panel *)(uintptr_t)pixels->panel,
+		.nb_panels = pixels->nb_panels,
+	};
+	const uint32_t n = count_searches(&gk->config), all = n * gk->config.gangs;
+	int ret;
+
+	ret = gk_peak_map_check(&map, why, size);
+	if (ret == -EINVAL)
+		return ret;
+	gk->searches = aligned_alloc(64, all * sizeof(*gk->searches));
+	if (ret != 0 || gk->searches == NULL)
+		goto no_memory;
+	memset(gk->searches, 0, all * sizeof(*gk->searches));
+	for (uint32_t i = 0; i < gk->config.gangs; i++) {
+		gk->gang[i].search = gk->searches + i * n;
+		gk->gang[i].nb_searches = n;
+	}
+	gk->nb_searches = all;
+	for (uint32_t i = 0; i < all; i++)
+		if (search_create(&gk->searches[i], &map, gk->config.isa) != 0)
+			goto no_memory;
+	return 0;
+no_memory:
+	snprintf(why, size, "no memory for %u searches for peaks", all);
+	return -ENOMEM;
+}
+
+void
+gk_host_search_destroy(struct gk *gk)
+{
+	for (uint32_t i = 0; i < gk->nb_searches; i++) {
+		gk_peak_finder_destroy(gk->searches[i].finder);
+		free(gk->searches[i].photons);
+		free(gk->searches[i].found);
+	}
+	free(gk->searches);
+}
+
+uint32_t
+gk_host_search_begin(struct gang *g, uint32_t done)
+{
+	const struct gk_params *params = &g->batch.params;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
+		if (params->search == GK_SEARCH_ALL ||
+			gang_is_strong(params, gang_strong_count(&g->sums[i])))
+			g->searched[n++] = (uint8_t)i;
+	g->nb_searched = n;
+	/* the claim word, which is written next, orders this */
+	atomic_store_explicit(&g->unsearched, (uint64_t)done << 32 | n, memory_order_relaxed);
+	return n;
+}
+
+/*
+ * Claim a frame of batch `done`. A thread that comes late, when the gang works on another batch,
+ * finds another number there.
+ */
+static bool
+claim_frame(struct gang *g, struct gang_search *s, uint32_t done)
+{
+	uint64_t left = atomic_load_explicit(&g->unsearched, memory_order_relaxed);
+
+	do {
+		if (left >> 32 != done || (uint32_t)left == 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&g->unsearched, &left, left - 1, memory_order_relaxed, memory_order_relaxed));
+	s->frame = &g->batch.frame[g->searched[g->nb_searched - (uint32_t)left]];
+	s->tile = 0;
+	gk_peaks_begin(s->finder, &g->batch.peak);
+	return true;
+}
+
+static void
+add_tile(const struct gk *gk, const struct gang *g, const struct gang_search *s, uint32_t tile)
+{
+	const struct gk_tile t = gk_host_tile(gk, g, tile);
+	const uint16_t *raw = (const uint16_t *)(uintptr_t)s->frame->packet[tile];
+	int16_t *photons = s->photons + (uint64_t)tile * gk->tile_pixels;
+
+	if (raw != NULL)
+		gk->tile_ops->photons(&t, raw, photons);
+	else
+		for (uint32_t i = 0; i < gk->tile_pixels; i++)
+			photons[i] = GK_I16_INVALID;
+	gk_peaks_add(s->finder, tile * t.rows, t.rows, photons);
+}
+
+/* All tiles of a frame are added. */
+static void
+end_frame(const struct gk *gk, const struct gang *g, struct gang_search *s)
+{
+	const struct gk_layout *l = &gk->config.layout;
+	struct gang_frame *f = s->frame;
+	const struct gk_peaks *found = s->found;
+	uint32_t listed;
+
+	gk_peaks_end(s->finder, s->photons, s->found);
+	f->peaks = found->count;
+	f->peaks_found = found->found;
+	f->has_peaks = gk_peaks_are_hit(&g->batch.params, found->count, found->shell);
+	if (f->shells != NULL)
+		memcpy(f->shells->count, found->shell, sizeof(f->shells->count));
+	listed = found->count < l->peaks_cap ? found->count : l->peaks_cap;
+	if (f->out != NULL)
+		memcpy(f->out + l->peaks, found->peak, listed * sizeof(found->peak[0]));
+	s->frame = NULL;
+}
+
+/* Work on one frame, which this thread owns. @return true: its search is complete */
+static bool
+search_some(const struct gk *gk, const struct gang *g, struct gang_search *s)
+{
+	const uint32_t tiles = gk->config.geometry.tiles;
+	const uint32_t end = tiles - s->tile < SEARCH_TILES ? tiles : s->tile + SEARCH_TILES;
+
+	for (; s->tile < end; s->tile++)
+		add_tile(gk, g, s, s->tile);
+	if (s->tile < tiles)
+		return false;
+	end_frame(gk, g, s);
+	return true;
+}
+
+enum gang_searched
+gk_host_search(const struct gk *gk, struct gang *g, uint32_t done, uint32_t worker)
+{
+	for (uint32_t i = 0; i < g->nb_searches; i++) {
+		struct gang_search *s = &g->search[(worker + i) % g->nb_searches];
+		uint32_t nb_searched;
+		bool complete;
+
+		if (atomic_load_explicit(&s->busy, memory_order_relaxed) != 0 ||
+			atomic_exchange_explicit(&s->busy, 1, memory_order_acquire) != 0)
+			continue;
+		if (s->frame == NULL && !claim_frame(g, s, done)) {
+			atomic_store_explicit(&s->busy, 0, memory_order_release);
+			continue;
+		}
+		/* the phase cannot change before this frame is complete */
+		nb_searched = g->nb_searched;
+		complete = search_some(gk, g, s);
+		atomic_store_explicit(&s->busy, 0, memory_order_release);
+		if (!complete)
+			return GANG_SEARCHED_SOME;
+		/* acquire: the last thread sees the results of all others */
+		return atomic_fetch_add_explicit(&g->finished, 1, memory_order_acq_rel) + 1 ==
+				nb_searched
+			? GANG_SEARCHED_ALL
+			: GANG_SEARCHED_SOME;
+	}
+	return GANG_SEARCHED_NONE;
+}
