@@ -13,11 +13,13 @@
 
 #define FRAME_MODULES_MAX 32
 #define FRAME_PACKETS_MAX (FRAME_MODULES_MAX * 128)
+#define FRAME_SHELLS_MAX  8
+#define FRAME_NO_SEARCH	  UINT32_MAX /**< frame_record.peaks: peaks were not searched */
 
 /** `verdict` column of `frames`: the one outcome of a frame. */
 enum frame_verdict {
 	FRAME_VETOED = 0,    /**< rejected by the veto */
-	FRAME_HIT = 1,	     /**< kept: strong pixel count within limits */
+	FRAME_HIT = 1,	     /**< kept: strong pixels, and peaks if searched, within limits */
 	FRAME_PRESCALED = 2, /**< rejected, kept all the same by the prescale */
 	/** kept whatever the veto finds: rejected in a dry run, or a frame of a dark run */
 	FRAME_DRY_RUN = 3,
@@ -66,6 +68,9 @@ struct frame_record {
 	uint32_t verdict; /**< enum frame_verdict */
 	uint32_t kind;	  /**< enum gk_kind of the output, GK_KIND_NONE if there is none */
 	uint32_t out;	  /**< output slot, GK_NO_OUT if there is none */
+	uint32_t peaks;	  /**< Bragg peaks, or FRAME_NO_SEARCH */
+	uint32_t shells;  /**< number of resolution shells; 0: none, or not searched */
+	uint32_t shell_peaks[FRAME_SHELLS_MAX];
 	uint16_t missing[FRAME_MODULES_MAX]; /**< packets missing, by module */
 	/** Bit per packet in canonical order, 1 = missing; least significant bit first. */
 	uint8_t missing_map[FRAME_PACKETS_MAX / 8];

@@ -119,6 +119,41 @@ create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	return 0;
 }
 
+/** Make the map of pixels for the search for peaks, if configured. */
+static int
+create_map(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
+{
+	struct gk_peak_pixels *pixels = &p->gk_config->channel->pixels;
+	const struct settings *s = p->settings;
+	char message[GEOMETRY_MESSAGE_LEN];
+	uint16_t *bin;
+	int ret;
+
+	if (!s->peaks.known)
+		return 0;
+	p->gk_config->shells = allocate(p, &pieces[GANG_SHELLS]);
+	bin = allocate(p, &pieces[GANG_BINS]);
+	p->panels = allocate(p, &pieces[GANG_PANELS]);
+	if (p->gk_config->shells == NULL || bin == NULL || p->panels == NULL)
+		return -ENOMEM;
+	ret = geometry_settings_make(&s->geometry, &s->detector, &p->geometry, message);
+	if (ret != 0) {
+		LOG(ERR, "[geometry] %s\n", message);
+		return ret;
+	}
+	ret = peak_settings_map(&s->peaks, p->geometry, bin, p->panels, &pixels->nb_bins);
+	if (ret != 0) {
+		LOG(ERR,
+			"[geometry] has pixels that are too far from the beam for [peaks] search; "
+			"check the corners of its panels\n");
+		return ret;
+	}
+	pixels->bin = (uintptr_t)bin;
+	pixels->panel = (uintptr_t)p->panels;
+	pixels->nb_panels = p->geometry->nb_panels;
+	return 0;
+}
+
 /** Allocate output slots in the chosen memory. */
 static int
 create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
@@ -181,6 +216,8 @@ create_gangs(struct pipeline *p)
 	ret = create_outputs(p, pieces);
 	if (ret == 0)
 		ret = create_dark(p, pieces);
+	if (ret == 0)
+		ret = create_map(p, pieces);
 	if (ret == 0)
 		ret = memory_register(p->memory);
 	if (ret != 0)
@@ -390,6 +427,7 @@ create_builder(struct pipeline *p)
 		.table = p->table,
 		.channel = p->gk_config->channel,
 		.results = p->gk_config->results,
+		.shells = p->gk_config->shells,
 		.gangs = s->gangs,
 		.batch = s->batch,
 		.outputs = s->outputs,
@@ -658,6 +696,7 @@ pipeline_destroy(struct pipeline *p)
 	rte_free(p->workers);
 	rte_free(p->lcores);
 	memory_release(p->memory);
+	free(p->geometry);
 	free(p->own);
 	p->own = NULL;
 	return leaked;

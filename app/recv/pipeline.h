@@ -23,7 +23,9 @@ struct frame_table;
 struct gang_worker;
 struct gk;
 struct gk_config;
+struct geometry;
 struct gk_ops;
+struct gk_peak_panel;
 struct lcores;
 struct memory;
 struct pedestal;
@@ -52,6 +54,8 @@ struct pipeline {
 	struct gk *gk;
 	bool gk_started;
 	struct gk_config *gk_config;
+	struct geometry *geometry; /**< of the map of pixels; NULL: peaks are not searched */
+	struct gk_peak_panel *panels;
 	uint8_t *outputs; /**< output slots; a device address if results are in device memory */
 	uint8_t *staging; /**< with device memory: buffer for data on its way to files */
 	struct frame_table *table;

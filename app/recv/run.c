@@ -215,7 +215,7 @@ static bool
 is_run_setting(const char *assignment)
 {
 	static const char *const sections[] = {
-		"run.", "veto.", "output.", "calibration.", "dark.", "geometry."};
+		"run.", "veto.", "output.", "calibration.", "dark.", "geometry.", "peaks."};
 
 	for (unsigned int i = 0; i < RTE_DIM(sections); i++)
 		if (strncmp(assignment, sections[i], strlen(sections[i])) == 0)
@@ -223,9 +223,17 @@ is_run_setting(const char *assignment)
 	return false;
 }
 
-/** Apply `section.key=value,...`. */
+/** Return true if the key may change during a run. */
+static bool
+is_threshold(const char *assignment)
+{
+	return strncmp(assignment, "veto.", strlen("veto.")) == 0 ||
+		strncmp(assignment, "peaks.", strlen("peaks.")) == 0;
+}
+
+/** Apply `section.key=value,...`. @param during  during a run: only thresholds */
 static int
-apply(struct run *r, struct config *c, const char *assignments, const char *only)
+apply(struct run *r, struct config *c, const char *assignments, bool during)
 {
 	char *list = strdup(assignments), *rest = NULL;
 	int ret = list != NULL ? 0 : -ENOMEM;
@@ -241,11 +249,12 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 		else if (!is_run_setting(a))
 			ret = complain(r, -EINVAL,
 				"'%.100s' cannot change between runs; only [run], [veto], "
-				"[dark], [output], [calibration] and [geometry] can",
+				"[dark], [output], [calibration], [geometry] and [peaks] can",
 				a);
-		else if (only != NULL && strncmp(a, only, strlen(only)) != 0)
+		else if (during && !is_threshold(a))
 			ret = complain(r, -EINVAL,
-				"'%.100s' cannot change during a run; only %s* can", a, only);
+				"'%.100s' cannot change during a run; only veto.* and peaks.* can",
+				a);
 		else if (config_set(c, "telemetry", a) != 0)
 			ret = note(r, -EINVAL, "%s", config_mistake(c));
 	}
@@ -282,6 +291,17 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"[dark] select: the process was started without dark frames and has no "
 			"memory for them; restart it with [dark] settings");
+	if (s->peaks.known && !r->process->peaks.known)
+		return complain(r, -EINVAL,
+			"peaks.search: the process was started without it and has no map of "
+			"pixels; restart it with [peaks] search");
+	if (s->peaks.known &&
+		(s->peaks.min_res != r->process->peaks.min_res ||
+			s->peaks.max_res != r->process->peaks.max_res ||
+			s->peaks.max != r->process->peaks.max))
+		return complain(r, -EINVAL,
+			"peaks.min_res, max_res and max are fixed while the process runs; restart "
+			"it to change them");
 	if (s->veto.params.nnz_max > r->pipeline->gk_config->layout.nnz_cap)
 		return complain(r, -EINVAL,
 			"output.nnz_max is %u, expected at most %u, the size of the output slots",
@@ -316,7 +336,7 @@ configure(struct run *r, const char *assignments)
 	if (config == NULL)
 		return complain(r, -EINVAL, "cannot read %s", r->base->file);
 	if (assignments != NULL)
-		ret = apply(r, config, assignments, NULL);
+		ret = apply(r, config, assignments, false);
 	if (ret == 0)
 		ret = read_settings(r, config, &settings);
 	if (ret != 0) {
@@ -804,9 +824,14 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	config = config_copy(r->changed != NULL ? r->changed : r->config);
 	if (config == NULL)
 		return complain(r, -ENOMEM, "cannot allocate the settings of a run");
-	ret = apply(r, config, assignments, "veto.");
+	ret = apply(r, config, assignments, true);
 	if (ret == 0)
 		ret = read_settings(r, config, &settings);
+	if (ret == 0 &&
+		memcmp(settings.peaks.shell, r->settings.peaks.shell,
+			sizeof(settings.peaks.shell)) != 0)
+		ret = complain(r, -EINVAL,
+			"peaks.shells cannot change during a run: the files describe them once");
 	if (ret != 0) {
 		config_close(config);
 		return ret;

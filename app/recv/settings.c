@@ -613,6 +613,7 @@ settle_dark_run(struct settings *s, struct config *c)
 	s->veto.params.kind = GK_KIND_RAW;
 	s->veto.params.strong_min = 0;
 	s->veto.params.strong_max = UINT32_MAX;
+	s->veto.params.search = GK_SEARCH_NONE;
 	s->veto.prescale = 0;
 	s->veto.dry_run = true;
 	s->calibration.dark_run = true;
@@ -651,6 +652,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	read_dark(s, c);
 	read_calibration(s, c);
 	geometry_settings_read(&s->geometry, c, &s->detector, s->calibration.energy);
+	peak_settings_read(&s->peaks, &s->veto, c, &s->geometry, &s->detector);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		complain_of_interval(c, s->frames.stride);

@@ -16,6 +16,7 @@
 #include "calib/calibration.h"
 #include "geometry_settings.h"
 #include "ingest/card.h"
+#include "peak_settings.h"
 #include "rx/source_settings.h"
 
 struct config;
@@ -183,6 +184,7 @@ struct settings {
 	uint64_t run_id;
 	const char *sample; /**< sample in the beam */
 	struct geometry_settings geometry;
+	struct peak_settings peaks;
 	struct frame_run frames;
 	bool dark_run; /**< the run determines pedestals */
 	/** telemetry commands control runs; otherwise the process ends after one run */

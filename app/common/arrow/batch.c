@@ -59,6 +59,9 @@ struct batch_builder {
 	uint32_t missing_bytes;
 };
 
+/* Bytes of a peak in the lists */
+#define PEAK_BYTES (5 * sizeof(float) + sizeof(uint32_t) + sizeof(uint16_t))
+
 /* What a row of `images` adds to the lists. */
 struct image_row {
 	const uint8_t *output;
@@ -67,6 +70,7 @@ struct image_row {
 	uint64_t nb_col;
 	uint64_t nb_value;
 	uint64_t raw_bound;
+	uint32_t nb_peaks;
 	uint64_t bytes;
 };
 
@@ -382,6 +386,25 @@ cut(struct batch_builder *b, uint64_t frame)
 		table_emit(&b->table[ARROW_IMAGES], &b->config, ARROW_IMAGES);
 }
 
+/* Whether the tables have the columns of peaks. */
+static bool
+has_peaks(const struct batch_builder *b)
+{
+	return b->table[ARROW_FRAMES].schema->nb_fields > FRAMES_PEAKS;
+}
+
+static void
+frames_add_peaks(struct table *t, const struct frame_record *rec)
+{
+	const bool searched = rec->peaks != FRAME_NO_SEARCH;
+	const uint32_t peaks = searched ? rec->peaks : 0;
+
+	put_validity(t, FRAMES_PEAKS, searched);
+	put(t, FRAMES_PEAKS, &peaks, sizeof(peaks));
+	put_list(t, FRAMES_SHELL_PEAKS, rec->shell_peaks, searched ? rec->shells : 0,
+		sizeof(rec->shell_peaks[0]));
+}
+
 /** @param flags  flags in addition to those of the record */
 static void
 frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t flags)
@@ -409,7 +432,26 @@ frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t fla
 	put(t, FRAMES_KIND, &kind, sizeof(kind));
 	put(t, FRAMES_VETO_VERSION, &rec->veto_version, sizeof(rec->veto_version));
 	put(t, FRAMES_PEDESTAL_VERSION, &rec->pedestal_version, sizeof(rec->pedestal_version));
+	if (has_peaks(b))
+		frames_add_peaks(t, rec);
 	t->rows++;
+}
+
+/* @return number of peaks in the output slot; -EINVAL: they are not peaks of the panels */
+static int
+peaks_measure(const struct batch_builder *b, const struct frame_record *rec, const uint8_t *output)
+{
+	const struct gk_layout *l = &b->config.layout;
+	const struct gk_peak *peak = (const struct gk_peak *)(output + l->peaks);
+	uint32_t n;
+
+	if (!has_peaks(b) || rec->peaks == FRAME_NO_SEARCH)
+		return 0;
+	n = rec->peaks < l->peaks_cap ? rec->peaks : l->peaks_cap;
+	for (uint32_t i = 0; i < n; i++)
+		if (peak[i].panel >= b->config.nb_panels)
+			return -EINVAL;
+	return (int)n;
 }
 
 /* Compute what a row will add. @return 0; -EINVAL: the output does not match the record */
@@ -418,6 +460,7 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 {
 	const struct gk_layout *l = &b->config.layout;
 	uint32_t nnz;
+	int peaks;
 
 	if (rec->out >= b->config.nb_outputs)
 		return -EINVAL;
@@ -444,8 +487,13 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 	default:
 		return -EINVAL;
 	}
+	peaks = peaks_measure(b, rec, row->output);
+	if (peaks < 0)
+		return peaks;
+	row->nb_peaks = (uint32_t)peaks;
 	row->bytes = row->nb_row_ptr * sizeof(uint32_t) + row->nb_col * sizeof(uint16_t) +
-		row->nb_value * l->value_size + row->raw_bound + b->missing_bytes;
+		row->nb_value * l->value_size + row->raw_bound + b->missing_bytes +
+		row->nb_peaks * PEAK_BYTES;
 	return 0;
 }
 
@@ -459,7 +507,36 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 		t->set->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
 		ELEMENTS_MAX ||
 		t->set->data[IMAGES_RAW]->used + row->raw_bound > ELEMENTS_MAX ||
-		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
+		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX ||
+		(has_peaks(b) &&
+			t->set->data[IMAGES_PEAK_FS]->used / sizeof(float) + row->nb_peaks >
+				ELEMENTS_MAX);
+}
+
+/* Append the peaks, column by column. Positions are those in the raster. */
+static void
+images_add_peaks(struct batch_builder *b, const struct image_row *row)
+{
+	const struct gk_peak *peak = (const struct gk_peak *)(row->output + b->config.layout.peaks);
+	struct table *t = &b->table[ARROW_IMAGES];
+	unsigned int column;
+
+	for (uint32_t i = 0; i < row->nb_peaks; i++) {
+		const struct gk_peak *p = &peak[i];
+		const struct gk_peak_panel *panel = &b->config.panels[p->panel];
+		const float fs = (float)panel->fs + p->fs, ss = (float)panel->ss + p->ss;
+		const uint16_t number = (uint16_t)p->panel;
+
+		put(t, IMAGES_PEAK_FS, &fs, sizeof(fs));
+		put(t, IMAGES_PEAK_SS, &ss, sizeof(ss));
+		put(t, IMAGES_PEAK_INTENSITY, &p->intensity, sizeof(p->intensity));
+		put(t, IMAGES_PEAK_SNR, &p->snr, sizeof(p->snr));
+		put(t, IMAGES_PEAK_BACKGROUND, &p->background, sizeof(p->background));
+		put(t, IMAGES_PEAK_PIXELS, &p->pixels, sizeof(p->pixels));
+		put(t, IMAGES_PEAK_PANEL, &number, sizeof(number));
+	}
+	for (column = IMAGES_PEAK_FS; column < IMAGES_COLUMNS; column++)
+		end_list(t, column, arrow_type_width(t->schema->fields[column].item));
 }
 
 /** @param chunk  raw frame that is already compressed; NULL: not compressed, or not a raw frame */
@@ -497,6 +574,8 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	}
 	end_list(t, IMAGES_RAW, 1);
 	put_list(t, IMAGES_MISSING, rec->missing_map, b->missing_bytes, 1);
+	if (has_peaks(b))
+		images_add_peaks(b, &row);
 	t->rows++;
 	return 0;
 }
@@ -549,6 +628,9 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 		b->lead_max = bitshuffle_bound(b->pixels);
 	b->lead_max += ARROW_BLOCK;
 
+	most[FRAMES_SHELL_PEAKS] =
+		(config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL) *
+		sizeof(((struct frame_record *)NULL)->shell_peaks);
 	t = &b->table[ARROW_FRAMES];
 	t->align = FRAMES_ALIGN;
 	t->byte_limit = UINT64_MAX; /* all rows have the same size, so the interval is the limit */
@@ -565,6 +647,8 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	most[IMAGES_VALUE] = limit + b->pixels * config->layout.value_size;
 	most[IMAGES_RAW] = limit + bitshuffle_bound(b->pixels);
 	most[IMAGES_MISSING] = limit + b->missing_bytes;
+	for (unsigned int i = IMAGES_PEAK_FS; i < IMAGES_COLUMNS; i++)
+		most[i] = limit + config->layout.peaks_cap * sizeof(float);
 	t = &b->table[ARROW_IMAGES];
 	t->align = IMAGES_ALIGN;
 	t->byte_limit = limit;

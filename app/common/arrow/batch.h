@@ -44,7 +44,8 @@ struct batch {
 	const uint8_t *metadata; /**< page-aligned, including the prefix */
 	uint32_t metadata_size;	 /**< a multiple of ARROW_BLOCK */
 	/**
-	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order.
+	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order, up
+	 * to `pedestal_version`.
 	 * Of `images`, each part except padding starts at a page. The first is the column with most
 	 * of the bytes, if it is not empty: `raw` or `value`, by the kind of the first row.
 	 */
@@ -89,8 +90,11 @@ struct batch_builder_config {
 	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation;
-	const uint8_t *outputs;	  /**< CPU address of output slot 0 */
-	uint32_t nb_outputs;	  /**< number of output slots */
+	const uint8_t *outputs; /**< CPU address of output slot 0 */
+	uint32_t nb_outputs;	/**< number of output slots */
+	/** tables with peaks: panels that the peaks refer to; must outlive the builder */
+	const struct gk_peak_panel *panels;
+	uint32_t nb_panels;
 	uint32_t frames_interval; /**< 0: BATCH_FRAMES_INTERVAL */
 	uint32_t images_interval; /**< 0: BATCH_IMAGES_INTERVAL */
 	uint64_t byte_limit;	  /**< 0: BATCH_BYTE_LIMIT */
@@ -123,8 +127,8 @@ void batch_builder_destroy(struct batch_builder *builder);
  * Add a frame to `frames`, and to `images` if it was kept. May emit batches first. The record and
  * its output slot can be reused when this returns.
  * @return 0
- *   - -EINVAL: the frame was kept, but its output is unusable (no slot, unknown kind, or too many
- *     pixels). It has a row in `frames` only, with FRAME_FLAG_NO_IMAGE
+ *   - -EINVAL: the frame was kept, but its output is unusable (no slot, unknown kind, too many
+ *     pixels, or a peak in no panel). It has a row in `frames` only, with FRAME_FLAG_NO_IMAGE
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 
@@ -135,7 +139,8 @@ struct batch_chunk {
 };
 
 /**
- * As batch_builder_add(), for a raw frame that is already compressed. Its output slot is not read.
+ * As batch_builder_add(), for a raw frame that is already compressed. Only the peaks of its output
+ * slot are read.
  */
 int batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
 	const struct batch_chunk *chunk);

@@ -27,6 +27,8 @@ static const struct arrow_field frames_fields[FRAMES_COLUMNS] = {
 	[FRAMES_KIND] = {"kind", ARROW_UINT8},
 	[FRAMES_VETO_VERSION] = {"veto_version", ARROW_UINT32},
 	[FRAMES_PEDESTAL_VERSION] = {"pedestal_version", ARROW_UINT32},
+	[FRAMES_PEAKS] = {"peaks", ARROW_UINT32, .nullable = true},
+	[FRAMES_SHELL_PEAKS] = {"shell_peaks", ARROW_LIST, ARROW_UINT32},
 };
 
 static const struct arrow_field images_fields[IMAGES_COLUMNS] = {
@@ -37,6 +39,13 @@ static const struct arrow_field images_fields[IMAGES_COLUMNS] = {
 	[IMAGES_VALUE] = {"value", ARROW_LIST, ARROW_FLOAT32},
 	[IMAGES_RAW] = {"raw", ARROW_BINARY, .nullable = true},
 	[IMAGES_MISSING] = {"missing", ARROW_BINARY},
+	[IMAGES_PEAK_FS] = {"peak_fs", ARROW_LIST, ARROW_FLOAT32},
+	[IMAGES_PEAK_SS] = {"peak_ss", ARROW_LIST, ARROW_FLOAT32},
+	[IMAGES_PEAK_INTENSITY] = {"peak_intensity", ARROW_LIST, ARROW_FLOAT32},
+	[IMAGES_PEAK_SNR] = {"peak_snr", ARROW_LIST, ARROW_FLOAT32},
+	[IMAGES_PEAK_BACKGROUND] = {"peak_background", ARROW_LIST, ARROW_FLOAT32},
+	[IMAGES_PEAK_PIXELS] = {"peak_pixels", ARROW_LIST, ARROW_UINT32},
+	[IMAGES_PEAK_PANEL] = {"peak_panel", ARROW_LIST, ARROW_UINT16},
 };
 
 /* One allocation; the texts of `meta` follow it. */
@@ -139,9 +148,9 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 		s->meta[nb + OWN_META + i] = s->meta[OWN_META + i];
 	}
 	t->schema[ARROW_FRAMES].fields = s->frames;
-	t->schema[ARROW_FRAMES].nb_fields = FRAMES_COLUMNS;
+	t->schema[ARROW_FRAMES].nb_fields = config->peaks ? FRAMES_COLUMNS : FRAMES_PEAKS;
 	t->schema[ARROW_IMAGES].fields = s->images;
-	t->schema[ARROW_IMAGES].nb_fields = IMAGES_COLUMNS;
+	t->schema[ARROW_IMAGES].nb_fields = config->peaks ? IMAGES_COLUMNS : IMAGES_PEAK_FS;
 	t->storage = s;
 	for (table = 0; table < ARROW_TABLES && ret == 0; table++) {
 		s->meta[(table + 1) * nb - 1] =

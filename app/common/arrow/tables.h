@@ -42,6 +42,9 @@ enum arrow_frames_column {
 	FRAMES_KIND,
 	FRAMES_VETO_VERSION,
 	FRAMES_PEDESTAL_VERSION,
+	/** and all following ones: only with arrow_tables_config.peaks */
+	FRAMES_PEAKS,
+	FRAMES_SHELL_PEAKS,
 	FRAMES_COLUMNS
 };
 
@@ -54,6 +57,14 @@ enum arrow_images_column {
 	IMAGES_VALUE,
 	IMAGES_RAW,
 	IMAGES_MISSING,
+	/** and all following ones: only with arrow_tables_config.peaks */
+	IMAGES_PEAK_FS,
+	IMAGES_PEAK_SS,
+	IMAGES_PEAK_INTENSITY,
+	IMAGES_PEAK_SNR,
+	IMAGES_PEAK_BACKGROUND,
+	IMAGES_PEAK_PIXELS,
+	IMAGES_PEAK_PANEL,
 	IMAGES_COLUMNS
 };
 
@@ -84,6 +95,12 @@ enum arrow_images_column {
 #define ARROW_META_STRONG_MIN	 "braggline.strong_min"
 #define ARROW_META_STRONG_MAX	 "braggline.strong_max"
 #define ARROW_META_SAMPLE	 "braggline.sample"
+/** search for peaks: its options as those of indexamajig, and the veto @{ */
+#define ARROW_META_PEAKS	"braggline.peaks"
+#define ARROW_META_PEAKS_MIN	"braggline.peaks_min"
+#define ARROW_META_PEAKS_MAX	"braggline.peaks_max"
+#define ARROW_META_PEAKS_SHELLS "braggline.peaks_shells" /**< limits in angstrom; `none` */
+/** @} */
 /** distance from sample to detector; 0: unknown */
 #define ARROW_META_DISTANCE "braggline.distance_mm"
 /** in pixels of the picture (geometry/layout.h); 0 if the geometry is not known @{ */
@@ -119,6 +136,7 @@ struct arrow_tables_config {
 	uint32_t cols;
 	uint32_t packets; /**< packets of a frame */
 	enum gk_value value;
+	bool peaks; /**< peaks are searched: with the columns of peaks */
 	/** added to the metadata of both schemas, after those of this program */
 	const struct arrow_meta *meta;
 	unsigned int nb_meta;

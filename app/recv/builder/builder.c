@@ -375,6 +375,7 @@ take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 	b->vetoes[next] = *veto;
 	b->veto_from[next] = from;
 	b->config.channel->params[next] = veto->params;
+	b->config.channel->peak[next] = veto->peak;
 	b->veto_newest = next;
 	return next;
 }
@@ -880,6 +881,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	r->frame = closed->frame;
 	r->kind = GK_KIND_NONE;
 	r->out = GK_NO_OUT;
+	r->peaks = FRAME_NO_SEARCH;
 	if (closed->missing > 0 && !closed->refused)
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	if (closed->timeout)
@@ -1083,6 +1085,17 @@ check_trailers(struct builder *b, struct queued *q, const struct gk_result *resu
 	return false;
 }
 
+/** Copy the numbers of peaks of a frame that was searched. */
+static void
+note_peaks(const struct builder *b, const struct queued *q, const struct gk_result *result)
+{
+	struct frame_record *r = q->record;
+
+	r->peaks = result->peaks;
+	r->shells = b->vetoes[q->veto].peak.shells;
+	memcpy(r->shell_peaks, b->config.shells[q->slot].count, sizeof(r->shell_peaks));
+}
+
 /**
  * Complete the record with a gang's result, and free the resources that the frame no longer needs.
  */
@@ -1106,6 +1119,8 @@ conclude(struct builder *b, struct queued *q)
 	r->kind = result->kind;
 	r->veto_version = result->params;
 	r->pedestal_version = result->coef;
+	if (result->peaks_found != GK_NOT_SEARCHED && b->config.shells != NULL)
+		note_peaks(b, q, result);
 	if (result->verdict == GK_VERDICT_HIT && b->dark.select != BUILDER_DARK_RUN)
 		r->verdict = FRAME_HIT;
 	else if (!kept)

@@ -107,6 +107,7 @@ struct builder_config {
 	struct frame_table *table;
 	struct gk_channel *channel;
 	const struct gk_result *results; /**< indexed by frame slot */
+	const struct gk_shells *shells;	 /**< indexed by frame slot; NULL: peaks are not searched */
 	uint32_t gangs;
 	uint32_t batch;		   /**< maximum number of frames in a batch */
 	uint32_t outputs;	   /**< number of output slots */

@@ -17,7 +17,8 @@
  */
 struct builder_veto {
 	struct gk_params params;
-	bool dry_run; /**< keep every frame and only record the verdict */
+	struct gk_peak_params peak; /**< options of the search for peaks */
+	bool dry_run;		    /**< keep every frame and only record the verdict */
 	/** store prescaled frames as raw words, not as hits of that frame number */
 	bool prescale_raw;
 	uint64_t prescale; /**< keep frames whose number is a multiple of this; 0: none */

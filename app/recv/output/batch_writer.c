@@ -146,6 +146,17 @@ fetch_part(struct batch_writer *w, const uint8_t *slot, uint64_t at, uint64_t si
 	return size == 0 ? 0 : c->fetch(c->fetch_arg, c->staging + at, slot + at, size);
 }
 
+static int
+fetch_peaks(struct batch_writer *w, const uint8_t *slot, const struct frame_record *record)
+{
+	const struct gk_layout *l = &w->config.layout;
+	const uint64_t n = RTE_MIN(record->peaks, l->peaks_cap);
+
+	if (record->peaks == FRAME_NO_SEARCH)
+		return 0;
+	return fetch_part(w, slot, l->peaks, n * sizeof(struct gk_peak));
+}
+
 /* Fetch only the used part of a slot, because it crosses the bus. */
 static int
 fetch_output(struct batch_writer *w, const struct frame_record *record)
@@ -157,6 +168,9 @@ fetch_output(struct batch_writer *w, const struct frame_record *record)
 	uint32_t nnz;
 	int ret;
 
+	ret = fetch_peaks(w, slot, record);
+	if (ret != 0)
+		return ret;
 	switch (record->kind) {
 	case GK_KIND_CSR:
 		if (record->nnz > l->nnz_cap)
@@ -327,6 +341,7 @@ create_tables(struct batch_writer *w)
 		.cols = c->geometry.cols,
 		.packets = c->geometry.tiles,
 		.value = c->value,
+		.peaks = c->layout.peaks_cap > 0,
 		.meta = meta,
 		.nb_meta = c->nb_meta + (c->nb_planes > 0 ? 2 : 0),
 	};
@@ -357,6 +372,8 @@ create_builder(struct batch_writer *w)
 		.incarnation = c->incarnation,
 		.outputs = c->staging != NULL ? c->staging : c->outputs,
 		.nb_outputs = c->staging != NULL ? 1 : c->nb_outputs,
+		.panels = c->panels,
+		.nb_panels = c->nb_panels,
 		.frames_interval = c->frames_interval,
 		.images_interval = c->images_interval,
 		.byte_limit = c->byte_limit,
@@ -382,7 +399,8 @@ begin_egress(struct batch_writer *w, char message[PATH_MAX])
 	const uint32_t rows = c->frames_interval > 0 ? c->frames_interval : BATCH_FRAMES_INTERVAL;
 	/* Gaps between all buffers. A CSR pixel needs column and value. A raw chunk may grow. */
 	const uint64_t gaps = ARROW_BUFFERS_MAX * ARROW_BLOCK;
-	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8;
+	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8 +
+		c->layout.peaks_cap * sizeof(struct gk_peak);
 	const uint64_t images = c->byte_limit > frame ? c->byte_limit : frame;
 	const struct egress_begin begin = {
 		.name = c->run,

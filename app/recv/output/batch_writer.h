@@ -45,6 +45,10 @@ struct batch_writer_config {
 	enum gk_value value;
 	uint32_t modules;
 	const uint8_t *outputs; /**< output slot 0, as the CPU addresses it, or as fetch() does */
+	/** panels that peaks refer to, with layout.peaks_cap; they outlive the writer @{ */
+	const struct gk_peak_panel *panels;
+	uint32_t nb_panels;
+	/** @} */
 	uint32_t nb_outputs;
 	/**
 	 * Buffer of one slot, if the CPU cannot access the outputs. fetch() copies the used part of

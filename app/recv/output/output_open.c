@@ -175,12 +175,14 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 
 /** Lists by module: number of live pixels, and a pedestal and a gain for each stage. */
 #define LISTS	  (1 + 2 * CALIBRATION_STAGES)
+#define TEXTS	  24 /* other values of the metadata */
 #define LIST_ITEM 16 /* bytes of a value, with its comma */
 
 /** Description of a run for the schemas of its files. The keys point into this structure. */
 struct description {
-	struct arrow_meta meta[20 + LISTS];
-	char text[20 + LISTS][32];
+	struct arrow_meta meta[TEXTS + LISTS];
+	char text[TEXTS + LISTS][32];
+	char peaks[2][256];
 	char list[LISTS][DETECTOR_MODULES_MAX * LIST_ITEM];
 	unsigned int nb, nb_lists;
 };
@@ -276,6 +278,30 @@ describe_geometry(
 		describe(d, ARROW_META_GEOMETRY, text);
 }
 
+/** Describe the search for peaks, with the options that indexamajig needs to find the same. */
+static void
+describe_peaks(struct description *d, const struct settings *s)
+{
+	const struct gk_peak_params *p = &s->veto.peak;
+	char *shells = d->peaks[1];
+
+	if (s->veto.params.search == GK_SEARCH_NONE)
+		return;
+	snprintf(d->peaks[0], sizeof(d->peaks[0]),
+		"--peaks=peakfinder8 --threshold=%.9g --min-snr=%.9g --min-pix-count=%u "
+		"--max-pix-count=%u --local-bg-radius=%u --min-res=%u --max-res=%u%s",
+		p->threshold, p->min_snr, p->min_pixels, p->max_pixels, p->bg_radius,
+		s->peaks.min_res, s->peaks.max_res, p->saturated ? "" : " --no-use-saturated");
+	describe(d, ARROW_META_PEAKS, d->peaks[0]);
+	describe_count(d, ARROW_META_PEAKS_MIN, s->veto.params.peaks_min);
+	describe_count(d, ARROW_META_PEAKS_MAX, s->veto.params.peaks_max);
+	snprintf(shells, sizeof(d->peaks[1]), "%s", s->peaks.nb_shells == 0 ? "none" : "");
+	for (uint32_t i = 0; s->peaks.nb_shells > 0 && i <= s->peaks.nb_shells; i++)
+		snprintf(shells + strlen(shells), sizeof(d->peaks[1]) - strlen(shells), "%s%.9g",
+			i > 0 ? "," : "", s->peaks.shell[i]);
+	describe(d, ARROW_META_PEAKS_SHELLS, shells);
+}
+
 /** Describe the run. */
 static void
 describe_run(struct description *d, const struct pipeline *p, const struct settings *s,
@@ -294,6 +320,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 	describe_real(d, ARROW_META_STRONG_THRESH, veto->strong_threshold);
 	describe_count(d, ARROW_META_STRONG_MIN, veto->strong_min);
 	describe_count(d, ARROW_META_STRONG_MAX, veto->strong_max);
+	describe_peaks(d, s);
 	describe_digest(d, ARROW_META_PEDESTAL,
 		files->pedestal[0] != NULL || files->pedestal[1] != NULL ||
 			files->pedestal[2] != NULL,
@@ -361,6 +388,8 @@ create_writer(struct pipeline *p, const struct settings *s, const struct geometr
 		.modules = s->detector.modules,
 		.outputs = p->outputs,
 		.nb_outputs = p->gk_config->nb_outputs,
+		.panels = p->panels,
+		.nb_panels = p->geometry != NULL ? p->geometry->nb_panels : 0,
 		.staging = p->staging,
 		.fetch = fetch_result,
 		.fetch_arg = p,
@@ -503,6 +532,13 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_w
 		}
 	}
 	ret = make_geometry(s, &g, message);
+	if (ret == 0 && s->veto.params.search != GK_SEARCH_NONE &&
+		!peak_settings_same_map(g, p->geometry)) {
+		snprintf(message, PATH_MAX,
+			"[geometry] is not that with which the process was started, and [peaks] "
+			"search needs it; restart the process to change it");
+		ret = -EINVAL;
+	}
 	if (ret == 0)
 		ret = create_writer(p, s, g, writer, message);
 	if (ret != 0)

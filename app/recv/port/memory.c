@@ -231,6 +231,8 @@ gang_memory_layout(const struct settings *s, struct gk_geometry *geometry, struc
 		.tile_rows = d->ops->tile_rows / d->parts,
 		.cols = d->ops->cols};
 	gk_layout_init(layout, geometry, s->value, s->veto.params.nnz_max);
+	if (s->peaks.known)
+		gk_layout_add_peaks(layout, s->peaks.max);
 }
 
 void
@@ -266,4 +268,13 @@ gang_memory_list(
 		/* Only gangs access them: 8 bytes per pixel and frame need not cross the bus. */
 		.device = strcmp(s->kernel, "cuda") == 0,
 		.bytes = gk_dark_size(&geometry)};
+	pieces[GANG_SHELLS] = (struct gang_memory){.name = "peaks by shell",
+		.n = s->peaks.known,
+		.bytes = s->slots * sizeof(struct gk_shells)};
+	pieces[GANG_BINS] = (struct gang_memory){.name = "radial bins",
+		.n = s->peaks.known,
+		.bytes = gk_pixels(&geometry) * sizeof(uint16_t)};
+	pieces[GANG_PANELS] = (struct gang_memory){.name = "panels",
+		.n = s->peaks.known,
+		.bytes = GEOMETRY_PANELS_MAX * sizeof(struct gk_peak_panel)};
 }

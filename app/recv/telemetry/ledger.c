@@ -489,6 +489,11 @@ write_veto(FILE *f, const struct ledger_veto *v)
 	else
 		fprintf(f, "strong_max = %u\n", p->strong_max);
 	fprintf(f, "csr_threshold = %.9g\nnnz_max = %u\n", p->csr_threshold, p->nnz_max);
+	if (p->search != GK_SEARCH_NONE)
+		fprintf(f,
+			"peaks_min = %u\npeaks_max = %u\npeaks_threshold = %.9g\n"
+			"peaks_min_snr = %.9g\n",
+			p->peaks_min, p->peaks_max, v->veto.peak.threshold, v->veto.peak.min_snr);
 	fprintf(f, "dry_run = %u\nprescale = %" PRIu64 "\nprescale_raw = %u\n", v->veto.dry_run,
 		v->veto.prescale, v->veto.prescale_raw);
 }

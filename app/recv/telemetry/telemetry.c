@@ -413,6 +413,11 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "prescale_raw", veto.prescale_raw);
 	telemetry_dict_real(d, "csr_threshold", veto.params.csr_threshold);
 	rte_tel_data_add_dict_uint(d, "nnz_max", veto.params.nnz_max);
+	rte_tel_data_add_dict_uint(d, "search", veto.params.search);
+	rte_tel_data_add_dict_uint(d, "peaks_min", veto.params.peaks_min);
+	rte_tel_data_add_dict_uint(d, "peaks_max", veto.params.peaks_max);
+	telemetry_dict_real(d, "threshold", veto.peak.threshold);
+	telemetry_dict_real(d, "min_snr", veto.peak.min_snr);
 	return 0;
 }
 
