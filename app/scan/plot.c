@@ -118,6 +118,15 @@ draw_legend(struct canvas *c, uint64_t window)
 	}
 }
 
+/* Count that is drawn: peaks if any frame was searched, otherwise strong pixels. */
+static uint32_t
+count_of(const struct scan_run *run, const struct scan_frame *f)
+{
+	if (run->nb_searched == 0)
+		return f->strong_count;
+	return f->peaks != FRAME_NO_SEARCH ? f->peaks : 0;
+}
+
 /* Draws misses first, so that they do not cover hits. */
 static void
 draw_counts(const struct axes *a, const struct scan_run *run, bool hits)
@@ -134,7 +143,7 @@ draw_counts(const struct axes *a, const struct scan_run *run, bool hits)
 			canvas_line(a->c, x, TOP, x, HEIGHT - BOTTOM - 1, LOST_COLOUR);
 			continue;
 		}
-		y = y_of(f->strong_count / a->top);
+		y = y_of(count_of(run, f) / a->top);
 		if (hits)
 			canvas_line(a->c, x, HEIGHT - BOTTOM - 1, x, y, 0xF0B8B8u);
 		canvas_fill(a->c, x - 1, y - 1, 3, 3, hits ? HIT_COLOUR : MISS_COLOUR);
@@ -193,8 +202,8 @@ plot_save(const struct scan_run *run, const char *path)
 			a.first = run->frame[i].frame;
 		if (run->frame[i].frame > a.last)
 			a.last = run->frame[i].frame;
-		if (run->frame[i].strong_count * 1.05 > a.top)
-			a.top = run->frame[i].strong_count * 1.05;
+		if (count_of(run, &run->frame[i]) * 1.05 > a.top)
+			a.top = count_of(run, &run->frame[i]) * 1.05;
 		judged += report_is_judged(&run->frame[i]);
 	}
 	window = judged / 20;
@@ -205,8 +214,8 @@ plot_save(const struct scan_run *run, const char *path)
 	ret = canvas_init(&canvas, WIDTH, HEIGHT, CANVAS_WHITE);
 	if (ret < 0)
 		goto out;
-	snprintf(title, sizeof(title), "%.60s: strong pixel count of %zu frames", run->name,
-		run->nb_frames);
+	snprintf(title, sizeof(title), "%.60s: %s of %zu frames", run->name,
+		run->nb_searched > 0 ? "peaks" : "strong pixel count", run->nb_frames);
 	draw_axes(&a, title);
 	draw_legend(&canvas, window);
 	draw_counts(&a, run, false);

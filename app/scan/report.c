@@ -212,6 +212,10 @@ print_meta(const struct scan_run *run)
 		{ARROW_META_STRONG_THRESH, "strong threshold", " photons"},
 		{ARROW_META_STRONG_MIN, "strong count, min", " pixels"},
 		{ARROW_META_STRONG_MAX, "strong count, max", " pixels"},
+		{ARROW_META_PEAKS, "search for peaks", ""},
+		{ARROW_META_PEAKS_MIN, "peaks, min", ""},
+		{ARROW_META_PEAKS_MAX, "peaks, max", ""},
+		{ARROW_META_PEAKS_SHELLS, "shells", " angstrom", "none"},
 		{ARROW_META_PEDESTAL, "pedestal maps", ""},
 		{ARROW_META_GAIN, "gain maps", ""},
 		{ARROW_META_MASK, "mask maps", ""},
@@ -229,7 +233,8 @@ print_meta(const struct scan_run *run)
 			(shown[i].unknown != NULL && strcmp(text, shown[i].unknown) == 0))
 			continue;
 		/* UINT32_MAX means no limit */
-		if (strcmp(shown[i].key, ARROW_META_STRONG_MAX) == 0 &&
+		if ((strcmp(shown[i].key, ARROW_META_STRONG_MAX) == 0 ||
+			    strcmp(shown[i].key, ARROW_META_PEAKS_MAX) == 0) &&
 			strcmp(text, "4294967295") == 0)
 			printf("  %-18s no limit\n", shown[i].name);
 		else
@@ -249,6 +254,28 @@ print_missing(const struct scan_run *run, uint64_t packets, uint64_t sent, uint6
 	printf("    by module       ");
 	for (m = 0; m < run->modules; m++)
 		printf(" %" PRIu64, run->missing[m]);
+	printf("\n");
+}
+
+static void
+print_peaks(const struct scan_run *run)
+{
+	uint64_t peaks = 0, kept = 0, hits = 0;
+	const struct scan_frame *f;
+	uint32_t most = 0;
+
+	for (f = run->frame; f < run->frame + run->nb_frames; f++) {
+		if (f->peaks == FRAME_NO_SEARCH)
+			continue;
+		peaks += f->peaks;
+		most = f->peaks > most ? f->peaks : most;
+		hits += f->verdict == FRAME_HIT;
+		kept += f->verdict == FRAME_HIT ? f->peaks : 0;
+	}
+	printf("  peaks              %" PRIu64 " in %zu frames that were searched, %u at most",
+		peaks, run->nb_searched, most);
+	if (hits > 0)
+		printf(", %.1f per hit", (double)kept / hits);
 	printf("\n");
 }
 
@@ -307,6 +334,8 @@ report_summary(const struct scan_run *run)
 	if (judged > 0 || dark == 0)
 		printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
 			percent(verdict[FRAME_HIT], judged), judged);
+	if (run->nb_searched > 0)
+		print_peaks(run);
 	print_missing(run, packets, sent, holes);
 	if (status > 0)
 		printf("  NOTE               %" PRIu64 " frames of another storage cell or gain "
@@ -379,23 +408,34 @@ print_cell(FILE *out, const struct arrow_column *c, enum arrow_type type, uint64
 }
 
 static void
+print_items(FILE *out, const struct arrow_column *c, uint64_t from, uint64_t end)
+{
+	for (uint64_t i = from; i < end; i++) {
+		if (i > from)
+			fputc(' ', out);
+		print_cell(out, c, c->field->item, i);
+	}
+}
+
+/* Null is an empty cell. */
+static void
 print_row(FILE *out, const struct arrow_column *columns, unsigned int nb, uint64_t row)
 {
 	const struct arrow_column *c;
-	uint32_t k;
+	const struct arrow_field *f;
 
 	for (c = columns; c < columns + nb; c++) {
+		f = c->field;
 		if (c > columns)
 			fputc(',', out);
-		if (c->field->type != ARROW_FIXED_LIST) {
-			print_cell(out, c, c->field->type, row);
+		if (c->validity != NULL && !(c->validity[row / 8] >> row % 8 & 1))
 			continue;
-		}
-		for (k = 0; k < c->field->list_size; k++) {
-			if (k > 0)
-				fputc(' ', out);
-			print_cell(out, c, c->field->item, row * c->field->list_size + k);
-		}
+		if (f->type == ARROW_FIXED_LIST)
+			print_items(out, c, row * f->list_size, (row + 1) * f->list_size);
+		else if (f->type == ARROW_LIST)
+			print_items(out, c, c->offsets[row], c->offsets[row + 1]);
+		else
+			print_cell(out, c, f->type, row);
 	}
 	fputc('\n', out);
 }

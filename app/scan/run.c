@@ -149,6 +149,27 @@ enum {
 	NEEDED
 };
 
+/* Read the column of peaks, which only files of runs with a search have. */
+static int
+read_peaks(struct scan_run *run, const struct scan_file *file, size_t batch, struct scan_frame *f)
+{
+	const struct arrow_reader *r = &file->reader;
+	const int field = arrow_reader_find(r, "peaks", ARROW_UINT32, ARROW_UINT16);
+	struct arrow_column c;
+
+	if (field < 0)
+		return 0;
+	if (arrow_reader_column(r, batch, field, &c) < 0)
+		return -EBADMSG;
+	for (uint64_t i = 0; i < r->batches[batch].rows; i++) {
+		if (c.validity != NULL && !(c.validity[i / 8] >> i % 8 & 1))
+			continue;
+		f[i].peaks = ((const uint32_t *)c.data)[i];
+		run->nb_searched++;
+	}
+	return 0;
+}
+
 static int
 read_frames_batch(
 	struct scan_run *run, const struct scan_file *file, size_t batch, const int *field)
@@ -178,6 +199,7 @@ read_frames_batch(
 			.receive_time = ((const int64_t *)c[RECEIVE_TIME].data)[i],
 			.strong_count = ((const uint32_t *)c[STRONG_COUNT].data)[i],
 			.nnz = ((const uint32_t *)c[NNZ].data)[i],
+			.peaks = FRAME_NO_SEARCH,
 			.saturated = ((const uint32_t *)c[SATURATED].data)[i],
 			.flags = ((const uint32_t *)c[FLAGS].data)[i],
 			.expected = file->expected,
@@ -190,7 +212,7 @@ read_frames_batch(
 			run->missing[m] += missing[m];
 		}
 	}
-	return 0;
+	return read_peaks(run, file, batch, f - rows);
 }
 
 static int

@@ -19,6 +19,7 @@ struct scan_frame {
 	int64_t receive_time;
 	uint32_t strong_count;
 	uint32_t nnz;
+	uint32_t peaks; /**< or FRAME_NO_SEARCH */
 	uint32_t saturated;
 	uint32_t flags;
 	uint32_t missing;  /**< missing packets, of all modules */
@@ -52,6 +53,7 @@ struct scan_run {
 	uint32_t packets; /* packets per frame of the whole raster */
 	struct scan_frame *frame;
 	size_t nb_frames;
+	size_t nb_searched;		     /**< frames whose peaks were searched */
 	uint64_t missing[FRAME_MODULES_MAX]; /**< missing packets by module */
 };
 

@@ -8,6 +8,7 @@
 //                               PSI's own converted images of real frames
 //   digest RUN                  prints a digest of all columns except receive times
 //   intervals RUN LENGTH EVERY  pedestal versions of intervals of LENGTH frames, one dark in EVERY frames
+//   peaks RUN CSV               peaks of kept frames, as in a list of CrystFEL's: frame (from 0), panel, fs, ss, intensity
 //   rows RUN TABLE              prints the number of rows of a table; each has a frame number
 //   truth RUN CSV               compares hits with the truth of braggline-detector
 
@@ -152,6 +153,35 @@ function digest() {
     }
 }
 
+function peaks([csv]) {
+    const list = readFileSync(csv, 'utf8').trim().split('\n').slice(1).map((l) => l.split(','));
+    const counts = new Map([...table('frames')].map((row) => [int(row.frame), row.peaks]));
+    // half a unit of the ninth digit
+    const same = (x, text) => Math.abs(x - Number(text)) <=
+        0.500001 * 10 ** (Math.floor(Math.log10(Math.abs(x))) - 8);
+    let n = 0;
+    for (const image of table('images')) {
+        const frame = int(image.frame), want = list.filter((l) => int(l[0]) === frame - 1);
+        const [fs, ss, intensity, snr, background, pixels, panel] = ['fs', 'ss', 'intensity',
+            'snr', 'background', 'pixels', 'panel'].map((c) => image[`peak_${c}`].toArray());
+        if (counts.get(frame) !== want.length || fs.length !== want.length)
+            fail(`frame ${frame}: ${counts.get(frame)} peaks, ${fs.length} in lists, ` +
+                `expected ${want.length}`);
+        want.forEach((w, i) => {
+            const found = [fs[i] + 0.5, ss[i] + 0.5, intensity[i]];
+            if (panel[i] !== int(w[1]) || !found.every((v, k) => same(v, w[k + 2])) ||
+                !(snr[i] >= 5) ||
+                !(pixels[i] >= 2 && pixels[i] <= 200) || !Number.isFinite(background[i]))
+                fail(`frame ${frame}, peak ${i}: ${found}, snr ${snr[i]}, ${pixels[i]} pixels, ` +
+                    `background ${background[i]}, expected ${w.slice(1)}`);
+            n++;
+        });
+    }
+    if (n !== list.length)
+        fail(`${n} peaks, expected ${list.length}`);
+    console.log(`${n} peaks are those of CrystFEL, in the same order`);
+}
+
 function rows([name]) {
     const frames = table(name).getChild('frame');
     let n = 0;
@@ -191,7 +221,9 @@ function intervals([length, every]) {
     console.log('pedestal versions follow the intervals');
 }
 
-const commands = { intervals, pattern: (a) => pattern(int(a[0])), converted, digest, rows, truth };
+const commands = {
+    intervals, pattern: (a) => pattern(int(a[0])), converted, digest, peaks, rows, truth
+};
 if (!(command in commands))
     fail('no such command');
 commands[command](args);

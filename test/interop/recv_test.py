@@ -84,6 +84,22 @@ def psi(where):
                   check('pattern', path, str(frames)))
 
 
+# All of a module is one panel, as in shared/oracles/peaks/mod5_one_panel.geom
+ONE_PANEL = """clen = 0.1
+photon_energy = 9000
+res = 13333.3
+adu_per_photon = 1
+one/min_fs = 0
+one/max_fs = 1023
+one/min_ss = 0
+one/max_ss = 511
+one/corner_x = -100.5
+one/corner_y = 20.25
+one/fs = +1x
+one/ss = +1y
+"""
+
+
 def real(where):
     d = f'{DATA}/jungfrau'
     raw = [f'{d}/mod5_raw{i}.bin' for i in range(6)]
@@ -102,6 +118,18 @@ def real(where):
     if frames['frames'] != len(raw) or frames['missing_packets'] != 0:
         fail(f'the ledger of {path}: {frames}')
     print(check('converted', path, *raw, '--', *conv, '--', *pedestal, gain))
+    oracle = f'{SHARED}/oracles/peaks/mod5_round_one_thr10_snr5.csv'
+    if not os.path.exists(oracle):
+        skip(f'{oracle} is not there: it has the peaks that CrystFEL finds')
+    with open(f'{where}/one.geom', 'w', encoding='ascii') as f:
+        f.write(ONE_PANEL)
+    path = recv(where, 'peaks', f'{where}/real.pcap', FLOAT, 'output.format=csr',
+                f'run.frames={len(raw)}', 'run.idle_timeout_ms=20000', 'veto.strong_min=0',
+                f'calibration.gain={gain}', 'calibration.energy_kev=1',
+                *(f'calibration.pedestal_g{g}={p}' for g, p in enumerate(pedestal)),
+                f'geometry.file={where}/one.geom', 'peaks.search=hits', 'peaks.threshold=10',
+                'peaks.peaks_min=1')
+    print(check('peaks', path, oracle))
 
 
 def lcores(where):
@@ -113,9 +141,13 @@ def lcores(where):
                    *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin'
                      for g in range(3))]
     shape = ['detector.modules=2', 'detector.interfaces=2']
-    # CSR with some raw frames; full images as int16; a CSR limit that some frames exceed
+    # CSR with some raw frames; full images as int16 and peaks; a CSR limit that some frames exceed
     kinds = {'csr': ['veto.prescale=5', 'veto.prescale_raw=yes'],
-             'image': ['output.format=image', 'output.value=int16'],
+             'image': ['output.format=image', 'output.value=int16', 'veto.strong_min=5',
+                       'peaks.search=hits', 'peaks.threshold=6', 'peaks.peaks_min=20',
+                       'peaks.peaks_max=60', 'peaks.shells=100,4,2', 'peaks.max=30',
+                       'veto.prescale=9', 'geometry.beam_x=515', 'geometry.beam_y=532',
+                       'geometry.distance_mm=100'],
              'dense': ['output.nnz_max=21000', 'output.csr_threshold=1'],
              # four intervals; the dark frames of an interval take effect in the next but one
              'dark': ['dark.select=external_input', 'dark.interval_frames=20', 'dark.samples_min=3',
