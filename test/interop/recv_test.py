@@ -118,18 +118,19 @@ def real(where):
     if frames['frames'] != len(raw) or frames['missing_packets'] != 0:
         fail(f'the ledger of {path}: {frames}')
     print(check('converted', path, *raw, '--', *conv, '--', *pedestal, gain))
-    oracle = f'{SHARED}/oracles/peaks/mod5_round_one_thr10_snr5.csv'
-    if not os.path.exists(oracle):
-        skip(f'{oracle} is not there: it has the peaks that CrystFEL finds')
+    oracles = f'{SHARED}/oracles/peaks'
+    if not os.path.isdir(oracles):
+        skip(f'{oracles} is not there: it has the peaks that CrystFEL finds')
     with open(f'{where}/one.geom', 'w', encoding='ascii') as f:
         f.write(ONE_PANEL)
     path = recv(where, 'peaks', f'{where}/real.pcap', FLOAT, 'output.format=csr',
                 f'run.frames={len(raw)}', 'run.idle_timeout_ms=20000', 'veto.strong_min=0',
                 f'calibration.gain={gain}', 'calibration.energy_kev=1',
                 *(f'calibration.pedestal_g{g}={p}' for g, p in enumerate(pedestal)),
+                f'calibration.mask={oracles}/mod5.mask',
                 f'geometry.file={where}/one.geom', 'peaks.search=hits', 'peaks.threshold=10',
                 'peaks.peaks_min=1')
-    print(check('peaks', path, oracle))
+    print(check('peaks', path, f'{oracles}/mod5_round_one_thr10_snr5.csv'))
 
 
 def lcores(where):
