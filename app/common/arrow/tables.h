@@ -136,10 +136,10 @@ struct arrow_tables_config {
 	uint32_t cols;
 	uint32_t packets; /**< packets of a frame */
 	enum gk_value value;
-	bool peaks; /**< peaks are searched: with the columns of peaks */
 	/** added to the metadata of both schemas, after those of this program */
 	const struct arrow_meta *meta;
 	unsigned int nb_meta;
+	bool peaks; /**< peaks are searched: with the columns of peaks */
 };
 
 struct arrow_tables {

@@ -106,7 +106,7 @@ check_frame_row(const struct arrow_reader *r, size_t batch, uint64_t row, const 
 	const struct {
 		const void *value;
 		size_t size;
-	} want[FRAMES_COLUMNS] = {
+	} want[FRAMES_PEAKS] = {
 		{&rec->frame, 8},
 		{&rec->bunch_id, 8},
 		{&rec->detector_time, 8},
@@ -128,10 +128,51 @@ check_frame_row(const struct arrow_reader *r, size_t batch, uint64_t row, const 
 	struct arrow_column c;
 	unsigned int i;
 
-	for (i = 0; i < FRAMES_COLUMNS; i++) {
+	for (i = 0; i < FRAMES_PEAKS; i++) {
 		assert_int_equal(arrow_reader_column(r, batch, i, &c), 0);
 		assert_null(c.validity);
 		assert_memory_equal(cell(&c, row, want[i].size), want[i].value, want[i].size);
+	}
+	if (s->layout.peaks_cap == 0) {
+		assert_int_equal(r->schema.nb_fields, FRAMES_PEAKS);
+		return;
+	}
+	assert_int_equal(arrow_reader_column(r, batch, FRAMES_PEAKS, &c), 0);
+	assert_int_equal(arrow_column_is_null(&c, row), rec->peaks == FRAME_NO_SEARCH);
+	if (rec->peaks != FRAME_NO_SEARCH)
+		assert_memory_equal(cell(&c, row, 4), &rec->peaks, 4);
+	assert_int_equal(arrow_reader_column(r, batch, FRAMES_SHELL_PEAKS, &c), 0);
+	check_list(&c, row, rec->shell_peaks, rec->peaks != FRAME_NO_SEARCH ? rec->shells : 0, 4);
+}
+
+/* Peaks of a kept frame: the first ones, at their place in the raster. */
+static void
+check_peaks(const struct arrow_column *c, uint64_t row, const struct sample *s)
+{
+	const struct gk_peak *peak = (const struct gk_peak *)(s->outputs + s->layout.peaks);
+	const uint32_t all = s->record.peaks != FRAME_NO_SEARCH ? s->record.peaks : 0;
+	const uint32_t n = all < s->layout.peaks_cap ? all : s->layout.peaks_cap;
+	uint64_t start, end;
+
+	for (unsigned int i = IMAGES_PEAK_FS; i < IMAGES_COLUMNS; i++) {
+		arrow_column_range(&c[i], row, &start, &end);
+		assert_int_equal(end - start, n);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const struct gk_peak *p = &peak[i];
+		const struct gk_peak_panel *panel = &s->panel[p->panel];
+		const float fs = (float)panel->fs + p->fs, ss = (float)panel->ss + p->ss;
+		const uint16_t number = p->panel;
+
+		arrow_column_range(&c[IMAGES_PEAK_FS], row, &start, &end);
+		start += i;
+		assert_memory_equal(cell(&c[IMAGES_PEAK_FS], start, 4), &fs, 4);
+		assert_memory_equal(cell(&c[IMAGES_PEAK_SS], start, 4), &ss, 4);
+		assert_memory_equal(cell(&c[IMAGES_PEAK_INTENSITY], start, 4), &p->intensity, 4);
+		assert_memory_equal(cell(&c[IMAGES_PEAK_SNR], start, 4), &p->snr, 4);
+		assert_memory_equal(cell(&c[IMAGES_PEAK_BACKGROUND], start, 4), &p->background, 4);
+		assert_memory_equal(cell(&c[IMAGES_PEAK_PIXELS], start, 4), &p->pixels, 4);
+		assert_memory_equal(cell(&c[IMAGES_PEAK_PANEL], start, 2), &number, 2);
 	}
 }
 
@@ -147,8 +188,11 @@ check_image_row(const struct arrow_reader *r, size_t batch, uint64_t row, const 
 	uint16_t *plain;
 	unsigned int i;
 
-	for (i = 0; i < IMAGES_COLUMNS; i++)
+	for (i = 0; i < r->schema.nb_fields; i++)
 		assert_int_equal(arrow_reader_column(r, batch, i, &c[i]), 0);
+	assert_int_equal(i, s->layout.peaks_cap > 0 ? IMAGES_COLUMNS : IMAGES_PEAK_FS);
+	if (s->layout.peaks_cap > 0)
+		check_peaks(c, row, s);
 	assert_memory_equal(cell(&c[IMAGES_FRAME], row, 8), &rec->frame, 8);
 	assert_int_equal(*(const uint8_t *)cell(&c[IMAGES_KIND], row, 1), rec->kind);
 	check_list(&c[IMAGES_ROW_PTR], row, s->outputs + l->row_ptr,
@@ -199,8 +243,10 @@ check_layout(const struct arrow_reader *r, enum arrow_table table)
 
 /* Write random frames through builder and file, and compare every value that is read back. */
 static void
-round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int frames)
+round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int frames, bool peaks)
 {
+	void (*const init)(struct sample *, uint64_t, enum gk_value, uint32_t) =
+		peaks ? sample_init_peaks : sample_init;
 	struct sample s;
 	struct arrow_tables t;
 	struct batch_builder_config c;
@@ -211,7 +257,7 @@ round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int fr
 	uint64_t row[ARROW_TABLES] = {0};
 	unsigned int i, k;
 
-	sample_init(&s, seed, value, modules);
+	init(&s, seed, value, modules);
 	assert_int_equal(sample_tables(&s, &t), 0);
 	xfer_open(&t);
 	c = sample_builder_config(&s, &t);
@@ -243,7 +289,7 @@ round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int fr
 
 	/* make the same frames again and compare them with the files */
 	sample_free(&s);
-	sample_init(&s, seed, value, modules);
+	init(&s, seed, value, modules);
 	for (i = 0; i < frames; i++) {
 		sample_next(&s, 1 + (i % 50 == 0) * 30, 5);
 		for (k = 0; k < ARROW_TABLES; k++) {
@@ -276,7 +322,8 @@ round_trip_f32(void **state)
 	const uint64_t seed = time(NULL);
 
 	print_message("seed %llu\n", (unsigned long long)seed);
-	round_trip(seed, GK_VALUE_F32, 1, 350);
+	round_trip(seed, GK_VALUE_F32, 1, 350, false);
+	round_trip(seed, GK_VALUE_F32, 1, 350, true);
 }
 
 static void
@@ -285,7 +332,8 @@ round_trip_i16(void **state)
 	const uint64_t seed = time(NULL) + 1;
 
 	print_message("seed %llu\n", (unsigned long long)seed);
-	round_trip(seed, GK_VALUE_I16, 3, 200);
+	round_trip(seed, GK_VALUE_I16, 3, 200, false);
+	round_trip(seed, GK_VALUE_I16, 3, 200, true);
 }
 
 /* An empty run leaves two complete files without batches. */
@@ -579,7 +627,7 @@ hostile_files(void **state)
 	unsigned int i, k, n;
 
 	print_message("seed %llu\n", (unsigned long long)seed);
-	round_trip(11, GK_VALUE_F32, 1, 40);
+	round_trip(11, GK_VALUE_F32, 1, 40, false);
 	for (k = 0; k < ARROW_TABLES; k++) {
 		size = on_disk(k)->size;
 		assert_int_equal(arrow_reader_open_memory(&r, on_disk(k)->data, size, &problem), 0);

@@ -9,6 +9,8 @@
 
 #include "arrow/batch.h"
 
+#define SAMPLE_PANELS 3
+
 struct sample {
 	uint64_t seed;
 	struct gk_geometry geometry;
@@ -16,6 +18,7 @@ struct sample {
 	enum gk_value value;
 	uint32_t modules;
 	uint8_t *outputs; /* memory of one output slot */
+	struct gk_peak_panel panel[SAMPLE_PANELS];
 	struct frame_record record;
 };
 
@@ -38,6 +41,19 @@ sample_init(struct sample *s, uint64_t seed, enum gk_value value, uint32_t modul
 	gk_layout_init(&s->layout, &s->geometry, value, 700);
 	s->outputs = aligned_alloc(4096, s->layout.stride);
 	memset(s->outputs, 0, s->layout.stride);
+}
+
+/* As sample_init(), with peaks; of some frames more than fit into their lists. */
+static inline void
+sample_init_peaks(struct sample *s, uint64_t seed, enum gk_value value, uint32_t modules)
+{
+	sample_init(s, seed, value, modules);
+	gk_layout_add_peaks(&s->layout, 40);
+	free(s->outputs);
+	s->outputs = aligned_alloc(4096, s->layout.stride);
+	memset(s->outputs, 0, s->layout.stride);
+	for (uint32_t i = 0; i < SAMPLE_PANELS; i++)
+		s->panel[i] = (struct gk_peak_panel){32 * i, 4 * i, 32, 8, INFINITY};
 }
 
 static inline void
@@ -82,6 +98,24 @@ sample_csr(struct sample *s)
 	s->record.nnz = n;
 }
 
+static inline void
+sample_peaks(struct sample *s)
+{
+	struct gk_peak *peak = (struct gk_peak *)(s->outputs + s->layout.peaks);
+	struct frame_record *r = &s->record;
+	const uint32_t n = sample_random(s) % 60;
+
+	r->peaks = sample_random(s) % 4 == 0 ? FRAME_NO_SEARCH : n;
+	r->shells = sample_random(s) % 3;
+	for (uint32_t i = 0; i < r->shells; i++)
+		r->shell_peaks[i] = sample_random(s) % 20;
+	for (uint32_t i = 0; i < s->layout.peaks_cap; i++)
+		peak[i] = (struct gk_peak){(float)sample_random(s) / 65536.0f,
+			(float)sample_random(s) / 65536.0f, (float)sample_random(s),
+			(float)sample_random(s), (float)sample_random(s), sample_random(s),
+			sample_random(s) % SAMPLE_PANELS, sample_random(s)};
+}
+
 /* Make the next frame, with a number higher by `step`; `kept` of 8 frames have an image. */
 static inline void
 sample_next(struct sample *s, uint64_t step, uint32_t kept)
@@ -114,6 +148,8 @@ sample_next(struct sample *s, uint64_t step, uint32_t kept)
 			r->missing[i / 13]++;
 		}
 	}
+	if (s->layout.peaks_cap > 0)
+		sample_peaks(s);
 	if (sample_random(s) % 8 >= kept)
 		return;
 
@@ -148,6 +184,7 @@ sample_tables(const struct sample *s, struct arrow_tables *t)
 		.cols = s->geometry.cols,
 		.packets = s->geometry.tiles,
 		.value = s->value,
+		.peaks = s->layout.peaks_cap > 0,
 		.meta = meta,
 		.nb_meta = 2,
 	};
@@ -168,6 +205,8 @@ sample_builder_config(const struct sample *s, const struct arrow_tables *t)
 		.incarnation = 0xfedcba9876543210ull,
 		.outputs = s->outputs,
 		.nb_outputs = 1,
+		.panels = s->panel,
+		.nb_panels = SAMPLE_PANELS,
 	};
 }
 
