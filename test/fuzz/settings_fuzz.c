@@ -17,6 +17,8 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const char demo[] = "[detector]\nmodules = 2\n; note\n[lcores]\nrx = 1,3-4\n"
+				   "[geometry]\nbeam_x = 5\nbeam_y = 7\ndistance_mm = 90\n"
+				   "[peaks]\nsearch = all\nshells = 50,10,4\nveto_shells = 1\n"
 				   "[veto]\nstrong_min = 20\n[run]\nname = a\n\0"
 				   "run.name=b,veto.strong_min=3,output.format=raw";
 

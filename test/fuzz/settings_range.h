@@ -19,6 +19,10 @@ settings_check(const struct settings *s)
 		s->batch > GK_BATCH_MAX || (s->outputs != 0 && s->outputs < s->batch) ||
 		s->nb_ports == 0 || s->frames.offset >= s->frames.stride)
 		abort();
+	if (gk_peak_params_check(&s->veto.peak, NULL, 0) != 0 ||
+		s->veto.params.search > GK_SEARCH_ALL || s->peaks.max > GK_PEAKS_MAX ||
+		(s->peaks.known && s->veto.params.peaks_shells >> s->veto.peak.shells != 0))
+		abort();
 	for (uint32_t i = 0; i < s->nb_ports; i++)
 		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++)
 			if (s->ports[i].streams[k] >= d->streams)

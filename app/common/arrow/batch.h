@@ -44,8 +44,8 @@ struct batch {
 	const uint8_t *metadata; /**< page-aligned, including the prefix */
 	uint32_t metadata_size;	 /**< a multiple of ARROW_BLOCK */
 	/**
-	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order, up
-	 * to `pedestal_version`.
+	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order,
+	 * up to `pedestal_version`.
 	 * Of `images`, each part except padding starts at a page. The first is the column with most
 	 * of the bytes, if it is not empty: `raw` or `value`, by the kind of the first row.
 	 */

@@ -27,6 +27,7 @@ static struct builder_command run;
 static struct builder *b;
 static struct gk_channel *channel;
 static struct gk_result results[SLOTS];
+static struct gk_shells shells[SLOTS];
 static struct frame_record *out[BUILDER_RECORDS * 2];
 static uint32_t nb_out;
 static enum gk_kind kept_as;   /* format in which the test's gangs keep a frame */
@@ -172,6 +173,13 @@ is_hit(uint64_t frame)
 	return frame % 3 == 0;
 }
 
+/** Gangs of a builder with shells search every second frame. */
+static bool
+is_searched(uint64_t frame)
+{
+	return config.shells != NULL && frame % 2 == 0;
+}
+
 /** Finish the gang's next batch. */
 static void
 gang_finish(uint32_t gang)
@@ -200,7 +208,10 @@ gang_finish(uint32_t gang)
 			.nnz = f->frame + 4,
 			.params = 42,
 			.coef = 52,
+			.peaks = is_searched(f->frame) ? f->frame + 5 : 0,
+			.peaks_found = is_searched(f->frame) ? f->frame + 6 : GK_NOT_SEARCHED,
 		};
+		shells[w->slot[i]] = (struct gk_shells){.count = {f->frame + 7, f->frame + 8, 9}};
 	}
 	if (channel->done[gang].raw == channel->done[gang].done)
 		gang_raw(gang);
@@ -350,6 +361,36 @@ record_of_a_frame(void **state)
 	assert_in_range(time(NULL) + 1 - r->receive_time / 1000000000, 0, 61);
 	for (uint32_t i = 0; i < sizeof(r->missing_map); i++)
 		assert_int_equal(r->missing_map[i], 0);
+	finish();
+}
+
+/* Numbers of peaks are in the records of frames that were searched, options where gangs read them. */
+static void
+peaks_in_records(void **state)
+{
+	config.shells = shells;
+	run.veto.peak = (struct gk_peak_params){.threshold = 12, .shells = 2, .shell = {1, 2, 3}};
+	begin();
+	send_frames(1, 5);
+	gangs_finish_all();
+	assert_int_equal(egress(), 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		const struct frame_record *r = out[i];
+
+		assert_int_equal(r->frame, i + 1);
+		if (r->frame % 2 != 0) {
+			assert_int_equal(r->peaks, FRAME_NO_SEARCH);
+			assert_int_equal(r->shells, 0);
+			continue;
+		}
+		assert_int_equal(r->peaks, r->frame + 5);
+		assert_int_equal(r->shells, 2);
+		assert_int_equal(r->shell_peaks[0], r->frame + 7);
+		assert_int_equal(r->shell_peaks[1], r->frame + 8);
+	}
+	assert_memory_equal(
+		&channel->peak[gang_work(0, 0)->params], &run.veto.peak, sizeof(run.veto.peak));
+	give_back_all();
 	finish();
 }
 
@@ -1095,6 +1136,7 @@ main(int argc, char **argv)
 		TEST(retires_in_frame_order),
 		TEST(record_of_a_frame),
 		TEST(dense_instead_of_csr),
+		TEST(peaks_in_records),
 		TEST(thresholds_of_a_second_run),
 		TEST(packets_go_back_first),
 		TEST(batch_has_one_veto),
