@@ -25,7 +25,7 @@ ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'pixel path', 'GPUDirect', 'EAL memo
          'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
-         'output directory', 'disk space', 'direct I/O')
+         'output directory', 'geometry', 'disk space', 'direct I/O')
 EGRESS_ITEMS = ('egress device', 'egress stores', 'egress key', 'journal', 'spill directory')
 
 
