@@ -172,6 +172,21 @@ def advice_on_memory_is_enough(where):
     want(done.returncode == 0, done.stdout, done.stderr)
 
 
+@case
+def a_geometry_that_is_probably_wrong(where):
+    eal = replay(where)
+    for settings, verdict, value in (
+            ('', 'n.a.', 'none'),
+            ('beam_x=515 beam_y=257 distance_mm=80', 'ok',
+             '8 panels, picture 1030 x 514, beam between panels, corner at 2.0'),
+            ('beam_x=38.6e3 beam_y=257 distance_mm=80', 'warn', 'beam outside'),
+            ('beam_x=515 beam_y=257 distance_mm=0.08', 'warn', '0.08 mm from the sample'),
+            ('beam_x=515 beam_y=257 distance_mm=80 energy_kev=9', 'warn', 'photon energy 9 keV')):
+        _, rows, text = check('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0',
+                              *(a for s in settings.split() for a in ('--set', f'geometry.{s}')), eal=eal)
+        want(rows['geometry'][0] == verdict and value in rows['geometry'][1], settings, text)
+
+
 def config_parses(where, config, program):
     """The configuration parses, and so does the dump of its settings. @return the dump"""
     eal = '-m', '64', '-l', '0'

@@ -59,7 +59,6 @@ class Link:
         return self.tool(0, 'push', *options)
 
     def fetch(self, station, directory, *options):
-        os.makedirs(directory, exist_ok=True)
         return self.tool(station, 'fetch', '--directory', directory, '--sender', '10.0.0.1', *options)
 
     def __enter__(self):

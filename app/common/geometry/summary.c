@@ -103,8 +103,8 @@ angle_of(const struct geometry *g, const struct geometry_panel *p)
 		const double fs = i == 1 || i == 2 ? p->width : 0;
 		const double ss = i >= 2 ? p->height : 0;
 
-		angle = fmax(angle,
-			atan2(hypot(x[i], y[i]), distance + fs * p->fs_z + ss * p->ss_z));
+		angle = fmax(
+			angle, atan2(hypot(x[i], y[i]), distance + fs * p->fs_z + ss * p->ss_z));
 	}
 	return angle;
 }
@@ -152,7 +152,7 @@ geometry_summary_text(
 		snprintf(corner, sizeof(corner), "corner at %.3g A", s->resolution);
 	snprintf(text, size, "%u %s, %s, beam %s%s, %s", g->nb_panels,
 		plural(g->nb_panels, "panel", "panels"), picture,
-		s->beam_on_panel             ? "on "
+		s->beam_on_panel	     ? "on "
 			: s->beam_in_picture ? "between panels"
 					     : "outside",
 		s->beam_on_panel ? g->panel[s->beam_panel].name : "", corner);

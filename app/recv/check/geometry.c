@@ -37,8 +37,7 @@ add(char *text, size_t size, const char *format, va_list arguments)
 	vsnprintf(text + used + n, size - used - n, format, arguments);
 }
 
-static void __rte_format_printf(2, 3)
-doubt(struct doubts *d, const char *value, ...)
+static void __rte_format_printf(2, 3) doubt(struct doubts *d, const char *value, ...)
 {
 	va_list arguments;
 
@@ -47,8 +46,7 @@ doubt(struct doubts *d, const char *value, ...)
 	va_end(arguments);
 }
 
-static void __rte_format_printf(2, 3)
-fix(struct doubts *d, const char *text, ...)
+static void __rte_format_printf(2, 3) fix(struct doubts *d, const char *text, ...)
 {
 	va_list arguments;
 
@@ -125,7 +123,8 @@ check_geometry(struct check *c, const struct settings *s)
 	if (fabs(g->energy_ev / 1000 / set->calibration_kev - 1) > ENERGY_TOLERANCE) {
 		doubt(&d, "photon energy %.5g keV, [calibration] energy_kev = %.5g",
 			g->energy_ev / 1000, set->calibration_kev);
-		fix(&d, "set [calibration] energy_kev to the energy of the beam, or [geometry] "
+		fix(&d,
+			"set [calibration] energy_kev to the energy of the beam, or [geometry] "
 			"energy_kev");
 	}
 	geometry_summary_text(g, &found, line, sizeof(line));

@@ -50,8 +50,8 @@ line_of_a_detector(void **state)
 	r = hypot(1030 - 300, 1064 - 300) * 75e-6;
 	assert_true(fabs(s.two_theta - atan2(r, 0.08)) < 1e-12);
 	g.energy_ev = 0;
-	assert_string_equal(line(),
-		"16 panels, picture 1030 x 1064, beam on m0c5, resolution not known");
+	assert_string_equal(
+		line(), "16 panels, picture 1030 x 1064, beam on m0c5, resolution not known");
 	g.distance_metres = 0;
 	(void)line();
 	assert_true(isnan(s.two_theta) && isnan(s.resolution));
