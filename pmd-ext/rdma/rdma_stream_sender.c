@@ -5,6 +5,7 @@
  */
 #include "rdma_stream.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -605,6 +606,20 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 		message_receive(s, c, wc->wr_id);
 }
 
+static void
+log_silent(const struct rdma_stream_sender *s, const struct member *m)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&m->addr;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&m->addr;
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(m->addr.ss_family,
+		m->addr.ss_family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr, text,
+		sizeof(text));
+	RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed", m->number, text,
+		s->attr.silence_ms);
+}
+
 /* Read the members' lines. */
 static void
 sender_look(struct rdma_stream_sender *s)
@@ -646,8 +661,7 @@ sender_look(struct rdma_stream_sender *s)
 			m->tail = RTE_MAX(m->tail, tail);
 		} else if (s->now - m->beat_at > silence) {
 			s->info.removed_silent++;
-			RDMA_LOG(NOTICE, "stream: member %u was silent for %u ms, is removed", i,
-				s->attr.silence_ms);
+			log_silent(s, m);
 			(void)member_turn(m, MEMBER_ACTIVE, MEMBER_OUT);
 			continue;
 		}
