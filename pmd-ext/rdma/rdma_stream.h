@@ -92,8 +92,8 @@ struct rdma_stream_sender_attr {
 	/** A member that is silent for this time is removed (2,000). Times in which nobody calls
 	 *  rdma_stream_sender_poll() do not count */
 	uint32_t silence_ms;
-	uint32_t gather_us;   /**< NACK: time in which requests are collected (100) */
-	uint64_t first;	      /**< number of the first packet (0) */
+	uint32_t gather_us; /**< NACK: time in which requests are collected (100) */
+	uint64_t first;	    /**< number of the first packet (0) */
 	/** NULL: members prove nothing, for trusted links only */
 	const struct rdma_stream_proof *proof;
 };
@@ -110,9 +110,9 @@ struct rdma_stream_sender_info {
 	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
 	/** Other requests refused: malformed, too many members, or the member has refused the card */
 	uint64_t refused;
-	uint64_t full;		 /**< calls of rdma_stream_next() that found no free slot */
-	uint64_t resent;	 /**< NACK: packets sent again */
-	uint64_t send_errors;	 /**< failed sends */
+	uint64_t full;	      /**< calls of rdma_stream_next() that found no free slot */
+	uint64_t resent;      /**< NACK: packets sent again */
+	uint64_t send_errors; /**< failed sends */
 };
 
 /** A member that takes part. */

@@ -40,7 +40,7 @@ enum phase {
 	PHASE_CARD,    /* owner: wait for the card */
 	PHASE_RUN,     /* the card is valid; control: keep all connections open */
 	PHASE_CLOSE,   /* control: close all connections, then PHASE_CONNECT */
-	PHASE_FAILED, /* control: close all connections */
+	PHASE_FAILED,  /* control: close all connections */
 };
 
 enum conn_state {

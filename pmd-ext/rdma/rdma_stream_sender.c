@@ -28,8 +28,8 @@
 #define HANDSHAKE_MS 5000
 
 enum member_state {
-	MEMBER_FREE,   /* owned by the control lcore */
-	MEMBER_JOINS,  /* connecting, or its proof is awaited */
+	MEMBER_FREE,  /* owned by the control lcore */
+	MEMBER_JOINS, /* connecting, or its proof is awaited */
 	/* has proved itself and gets the card; its tail counts, because the card has the first packet */
 	MEMBER_INVITED,
 	MEMBER_ACTIVE, /* has accepted the card */
