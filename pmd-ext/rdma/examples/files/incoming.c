@@ -165,6 +165,31 @@ end(struct incoming *in, const struct record *r)
 }
 
 int
+incoming_place(struct incoming *in, uint64_t run, uint64_t sequence, uint64_t lost)
+{
+	if (!in->begun || run != in->run) {
+		incoming_restart(in);
+		in->begun = true;
+		in->run = run;
+		in->lost = 0;
+		if (sequence != lost)
+			return wrong(in, -ESTALE,
+				"joined after the first file had begun; increase --members of "
+				"push");
+	}
+	in->lost += lost;
+	return in->lost == 0;
+}
+
+int
+incoming_lost(struct incoming *in, uint64_t run)
+{
+	if (in->lost == 0 || run != in->run)
+		return 0;
+	return wrong(in, -EIO, "%" PRIu64 " packets are lost for good; push again", in->lost);
+}
+
+int
 incoming_take(struct incoming *in, const uint8_t *packet, size_t length)
 {
 	const uint8_t *rest = packet + sizeof(struct record);
