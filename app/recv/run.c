@@ -578,6 +578,8 @@ last_frame(const struct run *r)
 static bool
 received_nothing(struct run *r, const struct ledger *l)
 {
+	char why[480];
+
 	if (!r->began || r->aborted || l->packets[RX_PLACED] > 0)
 		return false;
 	if (r->last.warnings[0][0] != '\0') {
@@ -597,7 +599,11 @@ received_nothing(struct run *r, const struct ledger *l)
 	/* a client may end a run while its first packets wait for the window */
 	if (!r->timed_out && usable_packets(l) < UNUSED_FRAMES * r->process->detector.expected)
 		return false;
-	if (l->packets[RX_PACKETS] == 0)
+	if (l->packets[RX_PACKETS] == 0 && run_watch_refused(&r->watch, why, sizeof(why)))
+		complain(r, 0,
+			"run %s: no usable packet received within [run] idle_timeout_ms = %u: %s",
+			r->settings.run, r->settings.idle_timeout_ms, why);
+	else if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
 			"run %s: no packet received within [run] idle_timeout_ms = %u; check "
 			"that the detector sends to this port",
