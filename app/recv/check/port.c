@@ -239,8 +239,7 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 		conf.rxmode.mtu = port_mtu(p->settings, &info);
 		/* a RoCE device sends, too */
 		if (p->settings->rdma[0] != '\0')
-			conf.txmode.offloads =
-				info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+			conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 		ret = rte_eth_dev_configure(
 			id, p->used, p->settings->rdma[0] != '\0' ? p->used : 0, &conf);
 	}
@@ -527,6 +526,17 @@ check_rules(struct check *c, const struct check_port *p)
 	}
 }
 
+/** Does [detector] source name another address than that of the multicast streams? */
+static bool
+is_other_sender(const struct settings *s, const struct check_port *p)
+{
+	struct rte_ipv4_hdr ip, mask;
+
+	source_filter_ipv4(&s->sources.filter[p->settings->streams[0]], &ip, &mask);
+	return mask.src_addr != 0 &&
+		((ip.src_addr ^ rte_cpu_to_be_32(s->ingest.sender)) & mask.src_addr) != 0;
+}
+
 /** Check the sources that may send to this port's streams; see source_settings.h. */
 static void
 check_sources(struct check *c, const struct settings *s, const struct check_port *p)
@@ -541,6 +551,10 @@ check_sources(struct check *c, const struct settings *s, const struct check_port
 	} else if (s->ingest.transport == INGEST_MULTICAST && p->address == s->ingest.sender) {
 		add(c, p, CHECK_FAIL, "sources", "[ingest] sender is the address of this port");
 		check_fix(c, "[ingest] sender = ADDRESS of the detector");
+	} else if (s->ingest.transport == INGEST_MULTICAST && is_other_sender(s, p)) {
+		add(c, p, CHECK_WARN, "sources",
+			"[detector] source is not [ingest] sender, which alone is used");
+		check_fix(c, "set only [ingest] sender");
 	} else if (s->ingest.transport == INGEST_MULTICAST) {
 		add(c, p, CHECK_OK, "sources", "[ingest] sender");
 	} else if (set->source && !set->any && ip != 0) {

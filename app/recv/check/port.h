@@ -48,7 +48,7 @@ struct check_port {
 	bool rdma_tried;
 	int rdma;	  /**< 0 or -errno */
 	uint32_t address; /**< its IPv4 address, host byte order; 0: none */
-	uint32_t mtu;	 /**< in use */
+	uint32_t mtu;	  /**< in use */
 	bool link_up;
 	uint32_t mbps; /**< link speed, or RTE_ETH_SPEED_NUM_UNKNOWN */
 	enum check_flow flow;
