@@ -195,6 +195,7 @@ settle_ingest(struct settings *s, struct config *c)
 
 	if (i->transport == INGEST_UDP)
 		return;
+	s->detector.messages = true;
 	/* queue pairs check the addresses themselves, and packets have none that could be learnt */
 	if (!s->sources.source)
 		s->sources.source = s->sources.any = true;
@@ -260,6 +261,11 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 	const char *text = config_text(c, section, "device", "0");
 
 	if (s->ingest.transport == INGEST_UDP) {
+		if (strncmp(text, "roce:", strlen("roce:")) == 0 ||
+			strncmp(text, "verbs:", strlen("verbs:")) == 0)
+			config_complain(c, section, "device",
+				"is a device for RoCE: set [detector] transport = send, write or "
+				"multicast, or a device for UDP packets");
 		rte_strscpy(p->device, text, sizeof(p->device));
 		return;
 	}
@@ -651,7 +657,9 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	egress->directory = s->directory;
 	read_dark(s, c);
 	read_calibration(s, c);
-	geometry_settings_read(&s->geometry, c, &s->detector, s->calibration.energy);
+	geometry_settings_read(&s->geometry, c, &s->detector,
+		s->sources.positions == SOURCE_POSITIONS_OFF ? 0 : s->sources.positions,
+		s->calibration.energy);
 	peak_settings_read(&s->peaks, &s->veto, c, &s->geometry, &s->detector);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)

@@ -89,9 +89,11 @@ struct rdma_stream_sender_attr {
 	uint32_t payload_max; /**< bytes (the MTU less the header) */
 	uint16_t members_max; /**< (8) */
 	uint32_t rate_mbps;   /**< limit of the stream (0: none); multicast has no other brake */
-	uint32_t silence_ms;  /**< a member that is silent for this time is removed (2,000) */
-	uint32_t gather_us;   /**< NACK: time in which requests are collected (100) */
-	uint64_t first;	      /**< number of the first packet (0) */
+	/** A member that is silent for this time is removed (2,000). Times in which nobody calls
+	 *  rdma_stream_sender_poll() do not count */
+	uint32_t silence_ms;
+	uint32_t gather_us; /**< NACK: time in which requests are collected (100) */
+	uint64_t first;	    /**< number of the first packet (0) */
 	/** NULL: members prove nothing, for trusted links only */
 	const struct rdma_stream_proof *proof;
 };
@@ -101,15 +103,16 @@ struct rdma_stream_sender_info {
 	uint64_t run;	  /**< random number of this sender */
 	uint64_t head;	  /**< number of the next packet */
 	uint64_t tail;	  /**< all members have the packets before this one */
-	uint16_t members; /**< that take part */
+	uint16_t members; /**< that have accepted the card and take part */
 	uint64_t joined, left;
 	uint64_t removed_silent; /**< members removed because they were silent */
 	uint64_t removed_wrong;	 /**< members removed because of an impossible tail or message */
 	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
-	uint64_t refused;	 /**< other requests refused: malformed, or too many members */
-	uint64_t full;		 /**< calls of rdma_stream_next() that found no free slot */
-	uint64_t resent;	 /**< NACK: packets sent again */
-	uint64_t send_errors;	 /**< failed sends */
+	/** Other requests refused: malformed, too many members, or the member has refused the card */
+	uint64_t refused;
+	uint64_t full;	      /**< calls of rdma_stream_next() that found no free slot */
+	uint64_t resent;      /**< NACK: packets sent again */
+	uint64_t send_errors; /**< failed sends */
 };
 
 /** A member that takes part. */
@@ -160,7 +163,12 @@ unsigned int rdma_stream_sender_poll(struct rdma_stream_sender *s);
 /** Mark the end of the stream. Members that have all packets are then in RDMA_STREAM_ENDED. */
 void rdma_stream_end(struct rdma_stream_sender *s);
 
-/** After rdma_stream_end(): has every member all packets (*overwrite*: are all packets sent)? */
+/**
+ * After rdma_stream_end(): has every member all packets (*overwrite*: are all packets sent)? Only
+ * the members that take part now are asked, so that it is also true when there is none. Whether
+ * members were removed without all packets is in rdma_stream_sender_info: `removed_silent` and
+ * `removed_wrong`. A removed member that joins again counts once more as `joined`.
+ */
 bool rdma_stream_sender_done(const struct rdma_stream_sender *s);
 
 /** Any lcore. @return 0 */
@@ -211,7 +219,8 @@ struct rdma_stream_packet {
 	const void *data;
 	uint32_t length;
 	uint32_t buffer; /**< internal */
-	/** Packets before this one that are lost for good, since the previous delivered one */
+	/** Packets of this run before this one that are lost for good, since the previous delivered
+	 *  one. Those at the end of an earlier run are only in rdma_stream_receiver_info */
 	uint64_t lost;
 };
 
@@ -220,6 +229,8 @@ struct rdma_stream_receiver_info {
 	enum rdma_stream_state state;
 	int error;	   /**< RDMA_STREAM_FAILED: negative errno */
 	uint64_t run;	   /**< of the sender */
+	uint32_t slots;	   /**< of the sender's ring, also of one that is refused; 0: not known */
+	uint32_t payload;  /**< the sender's payload_max, likewise */
 	uint64_t start;	   /**< first packet since the last join */
 	uint64_t next;	   /**< all before this one have arrived or are lost */
 	uint64_t received; /**< packets from the group */

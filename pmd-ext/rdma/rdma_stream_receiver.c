@@ -40,7 +40,7 @@ enum phase {
 	PHASE_CARD,    /* owner: wait for the card */
 	PHASE_RUN,     /* the card is valid; control: keep all connections open */
 	PHASE_CLOSE,   /* control: close all connections, then PHASE_CONNECT */
-	PHASE_FAILED,
+	PHASE_FAILED,  /* control: close all connections */
 };
 
 enum conn_state {
@@ -405,11 +405,14 @@ conn_established(struct conn *c, const struct rdma_event *event)
 	struct rdma_qp_info info;
 
 	if (phase_of(r) == PHASE_REPLY && c->number == 0) {
-		if (event->private_len < sizeof(r->transcript.reply))
+		if (event->private_len >= sizeof(r->transcript.reply))
+			memcpy(&r->transcript.reply, event->private_data,
+				sizeof(r->transcript.reply));
+		if (r->transcript.reply.magic != STREAM_MAGIC) {
+			/* another service has this port: try again later, it may end */
+			phase_set(r, PHASE_CLOSE);
 			return;
-		memcpy(&r->transcript.reply, event->private_data, sizeof(r->transcript.reply));
-		if (r->transcript.reply.magic != STREAM_MAGIC)
-			return;
+		}
 		rdma_qp_info_get(c->qp, &info);
 		r->transcript.qpn[0] = info.qpn;
 		r->transcript.qpn[1] = event->remote_qpn;
@@ -481,13 +484,14 @@ receiver_close_conns(struct rdma_stream_receiver *r)
 
 		if (conn_state(c) == CONN_CALLS)
 			(void)conn_turn(c, CONN_CALLS, CONN_FLUSHED);
-		if (conn_turn(c, CONN_UP, CONN_BROKEN) && c->qp)
+		(void)conn_turn(c, CONN_UP, CONN_BROKEN);
+		if (conn_state(c) == CONN_BROKEN && c->qp)
 			rdma_qp_error(c->qp);
 		if (conn_state(c) == CONN_FLUSHED)
 			(void)conn_close(c);
 		all &= conn_state(c) == CONN_NONE;
 	}
-	if (!all)
+	if (!all || phase_of(r) != PHASE_CLOSE)
 		return;
 	r->connect_at = rte_rdtsc() + r->hz / 1000 * RETRY_MS;
 	phase_set(r, PHASE_CONNECT);
@@ -506,7 +510,8 @@ rdma_stream_receiver_control(struct rdma_stream_receiver *r)
 			phase_set(r, PHASE_CLOSE);
 	} else if ((phase == PHASE_PROVE || phase == PHASE_CARD) && now > r->deadline) {
 		phase_set(r, PHASE_CLOSE);
-	} else if (phase == PHASE_CLOSE) {
+	} else if (phase == PHASE_CLOSE || phase == PHASE_FAILED) {
+		/* a sender in *wait* must not wait for a member that has refused its card */
 		receiver_close_conns(r);
 	}
 	if (phase_of(r) != PHASE_RUN)
@@ -635,6 +640,9 @@ window_begin(struct rdma_stream_receiver *r)
 		r->info.lost += r->card.start - r->deliver;
 		r->lost_before += r->card.start - r->deliver;
 	}
+	/* what the old run has lost says nothing of the new one's packets */
+	if (r->info.run != r->card.run)
+		r->lost_before = 0;
 	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->deliver)
 		r->deliver = r->next = r->seen = r->card.start;
 	r->info.run = r->card.run;
@@ -1061,10 +1069,16 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 	if (length != sizeof(*card) || card->type != STREAM_ANSWER ||
 		card->run != r->transcript.reply.run) {
 		fail(r, -EPROTO, "malformed card");
-	} else if (stream_mac(&r->proof, &r->transcript, card, mac) < 0 ||
+		return;
+	}
+	if (stream_mac(&r->proof, &r->transcript, card, mac) < 0 ||
 		!stream_mac_equal(mac, card->mac)) {
 		fail(r, -EKEYREJECTED, "the sender has not proved itself");
-	} else if (card->payload_max > r->attr.payload_max || card->slots > r->window ||
+		return;
+	}
+	r->info.slots = card->slots;
+	r->info.payload = card->payload_max;
+	if (card->payload_max > r->attr.payload_max || card->slots > r->window ||
 		!rte_is_power_of_2(card->slots) ||
 		card->slot_bytes !=
 			RTE_ALIGN_CEIL(card->payload_max + RDMA_STREAM_HEADER_BYTES, 64)) {
@@ -1177,7 +1191,8 @@ state_update(struct rdma_stream_receiver *r)
 	else if (r->has_window && r->end != STREAM_NONE && r->deliver >= r->end && !r->fresh)
 		r->info.state = RDMA_STREAM_ENDED;
 	else
-		r->info.state = phase == PHASE_RUN && up ? RDMA_STREAM_JOINED : RDMA_STREAM_JOINING;
+		r->info.state = phase == PHASE_RUN && up && !r->fresh ? RDMA_STREAM_JOINED
+								      : RDMA_STREAM_JOINING;
 	r->info.next = r->next;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "rdma_stream.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -28,9 +29,11 @@
 #define HANDSHAKE_MS 5000
 
 enum member_state {
-	MEMBER_FREE,   /* owned by the control lcore */
-	MEMBER_JOINS,  /* connecting, or its proof is awaited */
-	MEMBER_ACTIVE, /* has proved itself; its tail counts */
+	MEMBER_FREE,  /* owned by the control lcore */
+	MEMBER_JOINS, /* connecting, or its proof is awaited */
+	/* has proved itself and gets the card; its tail counts, because the card has the first packet */
+	MEMBER_INVITED,
+	MEMBER_ACTIVE, /* has accepted the card */
 	MEMBER_OUT,    /* to be removed by the control lcore */
 };
 
@@ -53,7 +56,7 @@ struct member {
 	uint64_t since; /* TSC of the request; control lcore */
 	/* owner lcore */
 	uint64_t tail, beat;
-	uint64_t beat_at; /* TSC of the last change of beat */
+	uint64_t beat_at; /* `awake` at the last change of beat */
 	bool proved;	  /* its card is to be sent */
 };
 
@@ -84,6 +87,7 @@ struct rdma_stream_sender {
 	bool open;		      /* the slot at head is being written */
 	bool ending;
 	uint64_t now, next_look, looked_at;
+	uint64_t awake; /* TSC cycles in which this lcore has looked at the members */
 	struct {
 		uint64_t first, end;
 	} resend[RESENDS];
@@ -91,8 +95,8 @@ struct rdma_stream_sender {
 	uint64_t resend_at;	 /* TSC; requests are gathered until then */
 	uint64_t resend_request; /* number of the last request that sends an old packet again */
 	uint64_t resend_lowest;	 /* oldest packet that is being sent again */
-	struct rdma_stream_sender_info info; /* written by the owner lcore, but for the next ones */
-	uint64_t left, refused;		     /* control lcore */
+	struct rdma_stream_sender_info info; /* written by the owner lcore, but for the next one */
+	uint64_t refused;		     /* control lcore */
 };
 
 uint32_t
@@ -122,6 +126,13 @@ member_turn(struct member *m, int from, int to)
 {
 	return __atomic_compare_exchange_n(
 		&m->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* Does the tail of a member in this state count? */
+static bool
+takes_part(int state)
+{
+	return state == MEMBER_INVITED || state == MEMBER_ACTIVE;
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -415,7 +426,7 @@ member_attach(struct rdma_stream_sender *s, const struct rdma_event *event,
 	if (request->member >= s->attr.members_max || request->number >= RDMA_STREAM_CONNS_MAX)
 		return -EINVAL;
 	m = &s->members[request->member];
-	if (state_of(m) != MEMBER_ACTIVE || request->token != m->token)
+	if (!takes_part(state_of(m)) || request->token != m->token)
 		return -EACCES;
 	if (!conn_close(&m->conn[request->number]))
 		return -EBUSY;
@@ -477,6 +488,9 @@ rdma_stream_sender_control(struct rdma_stream_sender *s)
 
 		if (state_of(m) == MEMBER_JOINS && (m->conn[0].ended || now - m->since > limit))
 			(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
+		/* a member that refuses the card closes the connection */
+		if (m->conn[0].ended && member_turn(m, MEMBER_INVITED, MEMBER_OUT))
+			s->refused++;
 		if (state_of(m) == MEMBER_OUT) {
 			(void)member_close(m);
 			continue;
@@ -491,8 +505,8 @@ rdma_stream_sender_control(struct rdma_stream_sender *s)
 /* ---- members: owner lcore -------------------------------------------------------------------- */
 
 /*
- * Send the card of a member that has proved itself, and count it from now on. Its proof may come
- * before the CM's RTU, until which nothing can be sent: this is then called again.
+ * Send the card of a member that has proved itself, and keep packets for it from now on. Its proof
+ * may come before the CM's RTU, until which nothing can be sent: this is then called again.
  */
 static void
 member_admit(struct rdma_stream_sender *s, struct member *m)
@@ -525,13 +539,12 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 		.ud_qpn = s->ud_qpn};
 	m->tail = s->head;
 	m->beat = 0;
-	m->beat_at = s->now;
+	m->beat_at = s->awake;
 	if (stream_mac(&s->proof, &m->transcript, card, card->mac) < 0 ||
-		rdma_post_send(qp, &wr, 1) != 1 || !member_turn(m, MEMBER_JOINS, MEMBER_ACTIVE)) {
+		rdma_post_send(qp, &wr, 1) != 1 || !member_turn(m, MEMBER_JOINS, MEMBER_INVITED)) {
 		(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
 		return;
 	}
-	s->info.joined++;
 	/* the tail of all is at most this one's */
 	s->tail = RTE_MIN(s->tail, m->tail);
 }
@@ -578,7 +591,7 @@ member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream
 	return;
 wrong:
 	s->info.removed_wrong++;
-	(void)member_turn(m, MEMBER_ACTIVE, MEMBER_OUT);
+	(void)member_turn(m, state_of(m), MEMBER_OUT);
 }
 
 static void
@@ -595,14 +608,62 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 	if (state == MEMBER_JOINS && type == STREAM_PROOF &&
 		wc->byte_len == sizeof(struct stream_proof_message)) {
 		member_prove(s, m, message_at(s, m, wc->wr_id));
-	} else if (state == MEMBER_ACTIVE && type == STREAM_NACKS) {
+	} else if (takes_part(state) && type == STREAM_NACKS) {
 		member_nacks(s, m, (void *)message_at(s, m, wc->wr_id), wc->byte_len);
-	} else if (state == MEMBER_JOINS || state == MEMBER_ACTIVE) {
+	} else if (state == MEMBER_JOINS || takes_part(state)) {
 		s->info.removed_wrong++;
 		(void)member_turn(m, state, MEMBER_OUT);
 	}
-	if (state_of(m) == MEMBER_ACTIVE)
+	if (takes_part(state_of(m)))
 		message_receive(s, c, wc->wr_id);
+}
+
+static void
+log_silent(const struct rdma_stream_sender *s, const struct member *m)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&m->addr;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&m->addr;
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(m->addr.ss_family,
+		m->addr.ss_family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr, text,
+		sizeof(text));
+	RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed", m->number, text,
+		s->attr.silence_ms);
+}
+
+/* Read the line of a member that takes part. @return false: it is removed */
+static bool
+member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
+{
+	const uint64_t beat = __atomic_load_n(&m->at->beat, __ATOMIC_ACQUIRE);
+	const uint64_t tail = __atomic_load_n(&m->at->tail, __ATOMIC_ACQUIRE);
+
+	if (beat && tail > s->head) {
+		s->info.removed_wrong++;
+		(void)member_turn(m, state_of(m), MEMBER_OUT);
+		return false;
+	}
+	/* the first beat accepts the card */
+	if (beat && member_turn(m, MEMBER_INVITED, MEMBER_ACTIVE))
+		s->info.joined++;
+	if (__atomic_load_n(&m->at->left, __ATOMIC_ACQUIRE) &&
+		member_turn(m, MEMBER_ACTIVE, MEMBER_OUT)) {
+		s->info.left++;
+		return false;
+	}
+	if (beat != m->beat) {
+		m->beat = beat;
+		m->beat_at = s->awake;
+		/* late WRITEs of an earlier connection may go back */
+		m->tail = RTE_MAX(m->tail, tail);
+	} else if (s->awake - m->beat_at > silence) {
+		s->info.removed_silent++;
+		log_silent(s, m);
+		(void)member_turn(m, state_of(m), MEMBER_OUT);
+		return false;
+	}
+	return true;
 }
 
 /* Read the members' lines. */
@@ -610,48 +671,20 @@ static void
 sender_look(struct rdma_stream_sender *s)
 {
 	const uint64_t silence = rte_get_tsc_hz() / 1000 * s->attr.silence_ms;
-	/* nothing is known of members in a time in which this lcore did not run */
-	const bool paused = s->now - s->looked_at > silence / 4;
 	uint64_t lowest = s->head;
 	uint16_t members = 0;
 
+	/* nothing is known of members in a time in which this lcore did not run */
+	s->awake += RTE_MIN(s->now - s->looked_at, silence / 64);
 	s->looked_at = s->now;
-
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		struct member *m = &s->members[i];
-		uint64_t tail, beat;
 
 		if (state_of(m) == MEMBER_JOINS && m->proved)
 			member_admit(s, m);
-		if (state_of(m) != MEMBER_ACTIVE)
+		if (!takes_part(state_of(m)) || !member_look(s, m, silence))
 			continue;
-		beat = __atomic_load_n(&m->at->beat, __ATOMIC_ACQUIRE);
-		tail = __atomic_load_n(&m->at->tail, __ATOMIC_ACQUIRE);
-		if (beat && tail > s->head) {
-			s->info.removed_wrong++;
-			(void)member_turn(m, MEMBER_ACTIVE, MEMBER_OUT);
-			continue;
-		}
-		if (__atomic_load_n(&m->at->left, __ATOMIC_ACQUIRE)) {
-			s->left++;
-			(void)member_turn(m, MEMBER_ACTIVE, MEMBER_OUT);
-			continue;
-		}
-		if (paused)
-			m->beat_at = s->now;
-		if (beat != m->beat) {
-			m->beat = beat;
-			m->beat_at = s->now;
-			/* late WRITEs of an earlier connection may go back */
-			m->tail = RTE_MAX(m->tail, tail);
-		} else if (s->now - m->beat_at > silence) {
-			s->info.removed_silent++;
-			RDMA_LOG(NOTICE, "stream: member %u was silent for %u ms, is removed", i,
-				s->attr.silence_ms);
-			(void)member_turn(m, MEMBER_ACTIVE, MEMBER_OUT);
-			continue;
-		}
-		members++;
+		members += state_of(m) == MEMBER_ACTIVE;
 		lowest = RTE_MIN(lowest, m->tail);
 	}
 	s->info.members = members;
@@ -868,7 +901,6 @@ rdma_stream_sender_info_get(
 	info->run = s->run;
 	info->head = s->head;
 	info->tail = s->tail;
-	info->left = s->left;
 	info->refused = s->refused;
 	return 0;
 }

@@ -1084,6 +1084,13 @@ def modules_in_the_place_of_others(where):
     out = says(command(where, 'run.name=set', 'detector.rows=64', 'detector.modules=4', 'detector.positions=4'), 0,
                line.replace('or set', 'or correct'), 'correct the cabling or [detector] positions',
                never=('set [detector] positions',))
+    # the geometry has all modules in one column, but the detector does not
+    capture(where, '--rows', '64', '--modules', '4', '--column-modules', '2', frames=20)
+    words = ('detector.rows=64', 'detector.modules=4', 'geometry.beam_x=0', 'geometry.beam_y=0', 'geometry.distance_mm=80')
+    line = 'packets announce 2 modules in a column, [geometry] column_modules is 4: '
+    out = says(command(where, 'run.name=column', *words), 0, line, 'set column_modules = 2')
+    want(re.search('^warning\n  ' + re.escape(line), out, re.M), out)
+    says(command(where, 'run.name=right', *words, 'detector.positions=2'), 0, never=('packets announce',))
     # two modules on one port, with sources that are not checked
     capture(where, '--rows', '64', '--modules', '2', frames=20)
     rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + b'\x51' + p[38:])
@@ -1462,6 +1469,51 @@ def settings_that_cannot_work(where):
         wait('the store', lambda: process.poll() is not None or log_has(where, 'listening on'))
         want(log_has(where, '[store] memory_mib = 1048576 for each connection, but this host has '),
              open(f'{where}/log', encoding='utf-8').read())
+
+
+ROCE_CARD = {'version': 1, 'transport': 'write', 'streams': 1, 'mtu': 4096, 'tile_bytes': 8192,
+             'trailer_bytes': 64, 'tiles': 128, 'slots': 128, 'slot_bytes': 128 * 8256}
+ROCE_STREAM = {'ip': '10.1.2.1', 'qpn': 0x100, 'psn': 0, 'rkey': 0x1234, 'base': 1 << 40}
+
+
+def roce_capture(where, **changes):
+    """A capture of a RoCE detector whose card has other values than the receiver's."""
+    with open(f'{where}/card.ini', 'w', encoding='ascii') as f:
+        for section, keys in ('card', ROCE_CARD), ('stream 0', {**ROCE_STREAM, **changes}):
+            f.write(f'[{section}]\n' + ''.join(f'{k} = {v}\n' for k, v in keys.items()))
+    capture(where, '--transport', 'write', '--card', f'{where}/card.ini', frames=4)
+
+
+@case
+def roce_packets_that_are_refused(where):
+    """The log and the end of the run give their number, the cause and what to check."""
+    good = ('detector.transport=write', 'ingest.qpn=0x100', 'ingest.rkey=0x1234',
+            'port 0.device=roce:port=net_replay0,ip=10.1.2.1/16')
+    refused = 'RoCE packets refused, none used: '
+    for name, changes, line in (
+            ('qpn', {'qpn': 0x101}, f'1540 {refused}1540 are for queue pairs that no stream has'),
+            ('rkey', {'rkey': 1}, f'1536 {refused}512 have a key, address or operation that is refused'),
+            ('tile', {'base': (1 << 40) + 8256}, 'are messages at an address that is not that of their '
+             'frame and tile')):
+        roce_capture(where, **changes)
+        says(command(where, *good, f'run.name={name}', replay=',align_at=54'), 1, line,
+             never=('no packet received',))
+    roce_capture(where)
+    says(command(where, 'run.name=udp'), 1, ':4791, UDP length', 'expected UDP packets of a jungfrau; set '
+         '[detector] transport to send or write')
+    says(command(where, good[3]), 2, 'is a device for RoCE: set [detector] transport = send, write or multicast')
+
+
+@case
+def roce_devices_that_cannot_be_opened(where):
+    """--check fails as the run does."""
+    roce_capture(where)
+    for name, keys in ('bits', 'ip=10.1.2.1'), ('key', 'ip=10.1.2.1/16,foo=3'):
+        words = command(where, 'detector.transport=write', 'ingest.qpn=0x100', 'ingest.rkey=0x1234',
+                        f'port 0.device=roce:port=net_replay0,{keys}', f'run.name={name}')
+        out = says([*words, '--check'], 1, f'{keys}: cannot open: ', 'correct [port 0] device')
+        want(re.search('FAIL +port 0: RoCE device', out) or re.search('port 0: RoCE device +FAIL', out), out)
+        says(words, 1)
 
 
 @case

@@ -167,6 +167,45 @@ a_wrong_crc_makes_no_file(void **state)
 	assert_int_equal(empty_directory(), 1);
 }
 
+/* The first packet of a file, at its place in a run. */
+static int
+place_first(uint64_t run, uint64_t sequence, uint64_t lost)
+{
+	const int ret = incoming_place(&in, run, sequence, lost);
+
+	if (ret == 1)
+		assert_int_equal(take(RECORD_BEGIN, 0, 3, 0, "a"), 0);
+	return ret;
+}
+
+/* A loss ends a run, but the sender may have been started again. */
+static void
+a_new_run_follows_a_loss(void **state)
+{
+	assert_int_equal(incoming_lost(&in, 1), 0);
+	assert_int_equal(place_first(1, 0, 0), 1);
+	assert_int_equal(incoming_lost(&in, 1), 0);
+	assert_int_equal(incoming_place(&in, 1, 2, 1), 0);
+	assert_int_equal(incoming_place(&in, 1, 3, 0), 0);
+	assert_int_equal(incoming_place(&in, 1, 9, 5), 0);
+	assert_int_equal(incoming_lost(&in, 1), -EIO);
+	assert_non_null(strstr(in.message, "6 packets are lost for good"));
+	/* the membership has a new run, whose packets come later */
+	assert_int_equal(incoming_lost(&in, 2), 0);
+	assert_int_equal(place_first(2, 0, 0), 1);
+	assert_int_equal(incoming_lost(&in, 2), 0);
+	assert_int_equal(incoming_place(&in, 2, 1, 0), 1);
+	assert_int_equal(take(RECORD_DATA, 0, 0, 0, "new"), 0);
+	assert_int_equal(take(RECORD_END, 0, 3, arrow_crc32c(0, "new", 3), ""), 0);
+	expect_file("a", "new");
+	/* the first packets of a run are lost; it is joined too late */
+	assert_int_equal(place_first(3, 4, 4), 0);
+	assert_int_equal(incoming_lost(&in, 3), -EIO);
+	assert_int_equal(place_first(4, 4, 3), -ESTALE);
+	assert_non_null(strstr(in.message, "joined after the first file had begun"));
+	assert_int_equal(empty_directory(), 1);
+}
+
 static void
 names_stay_in_the_directory(void **state)
 {
@@ -265,6 +304,7 @@ main(void)
 		TEST(files_are_made_in_order),
 		TEST(records_out_of_order_are_refused),
 		TEST(a_wrong_crc_makes_no_file),
+		TEST(a_new_run_follows_a_loss),
 		TEST(names_stay_in_the_directory),
 		TEST(only_regular_files_are_replaced),
 		TEST(impossible_sizes_are_refused),

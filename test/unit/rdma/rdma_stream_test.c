@@ -376,6 +376,125 @@ test_sender_restart(void **state)
 	assert_int_equal(rig_info(1).lost, 0);
 }
 
+/* A packet of the last RIG_SLOTS ones in the sender's ring. */
+static struct stream_header *
+slot_in_memory(uint64_t sequence)
+{
+	struct stream_header *next = (struct stream_header *)rdma_stream_next(rig.s) - 1;
+	const uint32_t stride = RTE_ALIGN_CEIL(RIG_PAYLOAD + RDMA_STREAM_HEADER_BYTES, 64);
+	uint8_t *first = (uint8_t *)next - rig.next % RIG_SLOTS * stride;
+
+	return (struct stream_header *)(first + sequence % RIG_SLOTS * stride);
+}
+
+/* Slots that cannot be READ are missing when the sender is started again. */
+static void
+restart_missing(uint64_t from, uint64_t to)
+{
+	two();
+	lose(from, to);
+	rig.receiver[1].stalled = true;
+	rig_send(20);
+	for (uint64_t i = from; i < to; i++)
+		slot_in_memory(i)->sequence = STREAM_INVALID;
+	rig.receiver[1].stalled = false;
+	rig_until(rig_info(1).not_written > 2);
+	assert_int_equal(rig.receiver[1].next, from);
+	rig_sender_end();
+	rig.tap = NULL;
+	rig_run(20);
+	rig_sender(NULL);
+	rig_joined(1);
+	rig_joined(2);
+	rig_send(50);
+	rig_all(1);
+	rig_all(2);
+	assert_int_equal(rig_info(1).lost, to - from);
+	assert_int_equal(rig.receiver[1].packets, 20 - (to - from) + 50);
+	assert_int_equal(rig_info(2).lost, 0);
+}
+
+static void
+test_restart_missing(void **state)
+{
+	restart_missing(10, 12);
+	assert_int_equal(rig.receiver[1].lost, 2);
+}
+
+/* The first packet of the new run does not count them. */
+static void
+test_restart_missing_last(void **state)
+{
+	restart_missing(18, 20);
+	assert_int_equal(rig.receiver[1].lost, 0);
+}
+
+/* The sender goes on without members, which join again. */
+static void
+test_all_removed(void **state)
+{
+	two();
+	rig.receiver[1].stalled = rig.receiver[2].stalled = true;
+	rig_send(10 * RIG_SLOTS);
+	assert_int_equal(rig_sender_info().removed_silent, 2);
+	assert_int_equal(rig_sender_info().members, 0);
+	rig.receiver[1].stalled = rig.receiver[2].stalled = false;
+	for (unsigned int i = 1; i <= 2; i++) {
+		rig_until(rig_info(i).joins == 2);
+		rig_joined(i);
+	}
+	rig_until(rig_sender_info().members == 2);
+	rig_send(100);
+	rig_all(1);
+	rig_all(2);
+	assert_int_equal(rig_sender_info().joined, 4);
+}
+
+/* Members are not silent in the time in which the sender itself gets no CPU. */
+static void
+test_sender_without_cpu(void **state)
+{
+	struct rdma_stream_sender_attr attr = rig_sender_attr();
+
+	attr.silence_ms = 400;
+	rig_sender(&attr);
+	rig_receiver(1, NULL);
+	rig_joined(1);
+	rig_until(rig_sender_info().members == 1);
+	for (unsigned int i = 0; i < 8; i++) {
+		rte_delay_us_sleep(90000);
+		rdma_stream_sender_poll(rig.s);
+	}
+	assert_int_equal(rig_sender_info().removed_silent, 0);
+	rig_send(100);
+	rig_all(1);
+	assert_int_equal(rig_info(1).joins, 1);
+}
+
+/* A receiver that refuses the card is no member, and stops nobody. */
+static void
+test_refused_card(void **state)
+{
+	struct rdma_stream_sender_attr attr = rig_sender_attr();
+	struct rdma_stream_receiver_attr small = rig_receiver_attr(2);
+
+	/* longer than rig_send() waits for a slot */
+	attr.silence_ms = 60000;
+	small.payload_max = RIG_PAYLOAD - 8;
+	rig_sender(&attr);
+	rig_receiver(1, NULL);
+	rig_joined(1);
+	rig_receiver(2, &small);
+	rig_until(rig_info(2).state == RDMA_STREAM_FAILED);
+	assert_int_equal(rig_info(2).error, -EMSGSIZE);
+	rig_send(4 * RIG_SLOTS);
+	rig_all(1);
+	assert_int_equal(rig_sender_info().refused, 1);
+	assert_int_equal(rig_sender_info().joined, 1);
+	assert_int_equal(rig_sender_info().members, 1);
+	assert_int_equal(rig_sender_info().removed_silent, 0);
+}
+
 /* A connection that fails is replaced, and the member remains. */
 static bool
 tap_no_read(const struct rig_frame *f)
@@ -621,16 +740,6 @@ test_forged_old(void **state)
 }
 
 /* A slot that is READ while it is written, or with a wrong checksum, is READ again. */
-static struct stream_header *
-slot_in_memory(uint64_t sequence)
-{
-	struct stream_header *next = (struct stream_header *)rdma_stream_next(rig.s) - 1;
-	const uint32_t stride = RTE_ALIGN_CEIL(RIG_PAYLOAD + RDMA_STREAM_HEADER_BYTES, 64);
-	uint8_t *first = (uint8_t *)next - rig.next % RIG_SLOTS * stride;
-
-	return (struct stream_header *)(first + sequence % RIG_SLOTS * stride);
-}
-
 static void
 test_slot_being_written(void **state)
 {
@@ -857,6 +966,11 @@ main(void)
 		STREAM_TEST(test_overwrite),
 		STREAM_TEST(test_late_join),
 		STREAM_TEST(test_sender_restart),
+		STREAM_TEST(test_restart_missing),
+		STREAM_TEST(test_restart_missing_last),
+		STREAM_TEST(test_all_removed),
+		STREAM_TEST(test_sender_without_cpu),
+		STREAM_TEST(test_refused_card),
 		STREAM_TEST(test_reconnect),
 		STREAM_TEST(test_held_packets),
 		STREAM_TEST(test_stranger),

@@ -364,7 +364,7 @@ record_of_a_frame(void **state)
 	finish();
 }
 
-/* Numbers of peaks are in the records of frames that were searched, options where gangs read them. */
+/* Records of searched frames have their numbers of peaks; gangs find the options in the channel. */
 static void
 peaks_in_records(void **state)
 {

@@ -30,10 +30,8 @@ struct fetch {
 	struct ingest_proof *proof;
 	struct rdma_stream_receiver *receiver;
 	struct incoming in;
-	uint64_t run;			      /* of the sender */
 	uint64_t next_control, next_progress; /* TSC */
 	uint64_t quiet;			      /* TSC of the last packet */
-	bool begun;
 };
 
 #define AT(member) offsetof(__typeof__(options), member)
@@ -97,7 +95,7 @@ turn(struct fetch *f, uint64_t deadline)
 static void
 progress(struct fetch *f, uint64_t now)
 {
-	if (now < f->next_progress || !f->begun)
+	if (now < f->next_progress || !f->in.begun)
 		return;
 	f->next_progress = now + rte_get_tsc_hz() * PROGRESS_S;
 	fprintf(stderr, "braggline-rdma fetch: %u files, %.1f MB; %s: %.1f of %.1f MB\n",
@@ -109,29 +107,17 @@ progress(struct fetch *f, uint64_t now)
 static int
 take_packet(struct fetch *f, const struct rdma_stream_packet *p)
 {
-	const uint32_t files = f->in.files;
+	uint32_t files;
 	int ret;
 
-	if (!f->begun || p->run != f->run) {
-		/* the sender was started again, or the first packet */
-		if (f->begun)
-			fprintf(stderr, "braggline-rdma fetch: the sender was started again\n");
-		incoming_restart(&f->in);
-		f->begun = true;
-		f->run = p->run;
-		if (p->sequence != p->lost) {
-			fprintf(stderr,
-				"braggline-rdma fetch: joined after the first file had begun; "
-				"increase --members of push\n");
-			return -ESTALE;
-		}
-	}
-	if (p->lost > 0) {
-		fprintf(stderr, "braggline-rdma fetch: %" PRIu64 " packets are lost for good\n",
-			p->lost);
-		return -EIO;
-	}
-	ret = incoming_take(&f->in, p->data, p->length);
+	if (f->in.begun && p->run != f->in.run)
+		fprintf(stderr, "braggline-rdma fetch: the sender was started again\n");
+	ret = incoming_place(&f->in, p->run, p->sequence, p->lost);
+	if (ret == 0)
+		return 0;
+	files = f->in.files;
+	if (ret > 0)
+		ret = incoming_take(&f->in, p->data, p->length);
 	if (ret < 0)
 		fprintf(stderr, "braggline-rdma fetch: %s\n", f->in.message);
 	else if (f->in.files != files)
@@ -160,7 +146,7 @@ static int
 check_state(struct fetch *f, uint64_t now)
 {
 	const uint32_t wait = f->session->wait_ms != 0 ? f->session->wait_ms : FILES_WAIT_S * 1000;
-	const uint64_t limit = rte_get_tsc_hz() / 1000 * (f->begun ? QUIET_S * 1000 : wait);
+	const uint64_t limit = rte_get_tsc_hz() / 1000 * (f->in.begun ? QUIET_S * 1000 : wait);
 	struct rdma_stream_receiver_info info;
 
 	rdma_stream_receiver_info_get(f->receiver, &info);
@@ -169,6 +155,12 @@ check_state(struct fetch *f, uint64_t now)
 			rte_strerror(-info.error),
 			info.error == -EACCES ? "; check --identity and --key" : "");
 		return info.error;
+	}
+	/* while it is joining, another run may begin */
+	if ((info.state == RDMA_STREAM_JOINED || info.state == RDMA_STREAM_ENDED) &&
+		incoming_lost(&f->in, info.run) < 0) {
+		fprintf(stderr, "braggline-rdma fetch: %s\n", f->in.message);
+		return -EIO;
 	}
 	if (info.state == RDMA_STREAM_ENDED)
 		return 1;
@@ -202,7 +194,13 @@ transfer(struct fetch *f)
 		return ret;
 	if (f->in.done)
 		return 0;
-	fprintf(stderr, "braggline-rdma fetch: the sender has stopped before the last file\n");
+	if (f->begun)
+		fprintf(stderr,
+			"braggline-rdma fetch: the sender has stopped before the last file\n");
+	else
+		fprintf(stderr,
+			"braggline-rdma fetch: the sender has stopped before the first file; did "
+			"all --members of push join within its --wait?\n");
 	return -ECONNABORTED;
 }
 

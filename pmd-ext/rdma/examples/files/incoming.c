@@ -37,7 +37,7 @@ incoming_open(struct incoming *in, const char *directory)
 
 	memset(in, 0, sizeof(*in));
 	in->fd = in->folder = -1;
-	path = own_folder_open(directory, OWN_FOLDER_DATA, in->message);
+	path = own_folder_make(directory, OWN_FOLDER_DATA, in->message);
 	if (path < 0)
 		return path;
 	/* that descriptor is for openat(2) only */
@@ -162,6 +162,31 @@ end(struct incoming *in, const struct record *r)
 	in->files++;
 	/* the new name */
 	return fsync(in->folder) < 0 ? failed(in, "make its name durable") : 0;
+}
+
+int
+incoming_place(struct incoming *in, uint64_t run, uint64_t sequence, uint64_t lost)
+{
+	if (!in->begun || run != in->run) {
+		incoming_restart(in);
+		in->begun = true;
+		in->run = run;
+		in->lost = 0;
+		if (sequence != lost)
+			return wrong(in, -ESTALE,
+				"joined after the first file had begun; increase --members of "
+				"push");
+	}
+	in->lost += lost;
+	return in->lost == 0;
+}
+
+int
+incoming_lost(struct incoming *in, uint64_t run)
+{
+	if (in->lost == 0 || run != in->run)
+		return 0;
+	return wrong(in, -EIO, "%" PRIu64 " packets are lost for good; push again", in->lost);
 }
 
 int

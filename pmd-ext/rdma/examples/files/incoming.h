@@ -20,6 +20,9 @@ struct incoming {
 	uint32_t files; /**< complete files */
 	uint64_t bytes; /**< of all files so far */
 	bool done;	/**< all files of the sender are complete */
+	bool begun;	/**< a packet has come */
+	uint64_t run;	/**< of the sender; it has another one when it was started again */
+	uint64_t lost;	/**< packets of the run; the rest of it is of no use */
 	char name[NAME_MAX + 1];
 	uint64_t size;	  /**< of the incomplete file */
 	uint64_t written; /**< of it */
@@ -29,6 +32,22 @@ struct incoming {
 
 /** @return 0; -EBUSY: another process uses the directory; -errno; `message` is set */
 int incoming_open(struct incoming *in, const char *directory);
+
+/**
+ * Look at a packet's place in the stream, before incoming_take(). A new run begins again with the
+ * first file. Packets after a loss are skipped: it may be that of a sender that was started again,
+ * whose new run then follows. incoming_lost() decides.
+ * @param lost packets before this one that are lost for good
+ * @return 1: take it; 0: skip it; -ESTALE: it is not the first one of the run; `message` is set
+ */
+int incoming_place(struct incoming *in, uint64_t run, uint64_t sequence, uint64_t lost);
+
+/**
+ * Has the run on which the stream goes on lost packets?
+ * @param run of the membership
+ * @return 0; -EIO: `message` is set
+ */
+int incoming_lost(struct incoming *in, uint64_t run);
 
 /**
  * Take a packet.

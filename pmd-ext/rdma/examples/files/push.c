@@ -194,10 +194,20 @@ state(const struct push *p)
 static int
 next_packet(struct push *p, uint8_t **packet)
 {
+	const uint64_t late = rte_rdtsc() + rte_get_tsc_hz() * PROGRESS_S;
+	bool said = false;
 	int ret = 0;
 
-	while ((*packet = rdma_stream_next(p->sender)) == NULL && ret == 0)
+	while ((*packet = rdma_stream_next(p->sender)) == NULL && ret == 0) {
 		ret = turn(p, UINT64_MAX);
+		if (said || rte_rdtsc() < late)
+			continue;
+		said = true;
+		fprintf(stderr,
+			"braggline-rdma push: waiting for the slowest of %u members; one that is "
+			"silent for %u ms is removed\n",
+			state(p).members, options.silence);
+	}
 	if (ret == 0 && state(p).members == 0)
 		ret = turn(p, UINT64_MAX);
 	return ret == 0 && state(p).members == 0 ? -ENOTCONN : ret;
