@@ -220,6 +220,8 @@ struct rdma_stream_receiver_info {
 	enum rdma_stream_state state;
 	int error;	   /**< RDMA_STREAM_FAILED: negative errno */
 	uint64_t run;	   /**< of the sender */
+	uint32_t slots;	   /**< of the sender's ring, also of one that is refused; 0: not known */
+	uint32_t payload;  /**< the sender's payload_max, likewise */
 	uint64_t start;	   /**< first packet since the last join */
 	uint64_t next;	   /**< all before this one have arrived or are lost */
 	uint64_t received; /**< packets from the group */

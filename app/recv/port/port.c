@@ -584,8 +584,7 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = create_pools(p, all, demand, memory);
 	/*
 	 * Some virtual devices report too small a maximum (net_af_packet reports 1500 and accepts
-	 * what its frame size permits), so this is not an error. A RoCE device checks the MTU
-	 * itself.
+	 * what its frame size permits), so this is not an error. A RoCE device checks its path MTU.
 	 */
 	if (ret == 0 && !p->rdma && port_mtu(settings, &info) < settings->mtu)
 		LOG(WARNING,
