@@ -32,7 +32,7 @@
 #define PEAK_LIST    1024
 #define PEAK_ROWS    32 /* of a window: one row a lane */
 #define PEAK_COLS    64
-#define PEAK_ABOVE   4 /* rows of a window above the seed */
+#define PEAK_ABOVE   4	/* rows of a window above the seed */
 #define PEAK_SEED_AT 31 /* columns before the seed */
 
 /* Constant memory of the search. */
@@ -44,7 +44,7 @@ __constant__ struct gk_cuda_peaks peak_args;
 static __shared__ struct peak_shared {
 	struct gk_peak_params params;
 	uint32_t block, blocks;
-	uint32_t slot;	    /* of the first frame */
+	uint32_t slot; /* of the first frame */
 	uint32_t gang;
 	uint32_t nb_frames;
 	uint32_t *met; /* blocks that have met, summed over all meetings */
@@ -210,7 +210,7 @@ peak_count_pixel(struct peak_count_area *a, uint32_t slot, uint32_t bin, int32_t
 		atomicAdd(&a->values[row * PEAK_STRIDE + entry], 1u);
 	else
 		atomicAdd(&peak_args.values[((uint64_t)slot * peak_args.s.nb_bins + bin) *
-						    GK_CUDA_PEAK_VALUES +
+					  GK_CUDA_PEAK_VALUES +
 				  entry],
 			1u);
 }
@@ -316,8 +316,8 @@ peak_count(void)
 {
 	struct peak_shared *s = &peak_state;
 	struct peak_count_area *a = (struct peak_count_area *)peak_area();
-	const uint32_t groups = (s->end - s->first) * GK_CUDA_PEAK_ROWS * GK_CUDA_PEAK_COLS /
-		PEAK_GROUP;
+	const uint32_t groups =
+		(s->end - s->first) * GK_CUDA_PEAK_ROWS * GK_CUDA_PEAK_COLS / PEAK_GROUP;
 	const int32_t above = peak_above(s->params.threshold);
 
 	for (uint32_t i = threadIdx.x; i < s->bins * PEAK_STRIDE; i += GK_CUDA_THREADS)
@@ -412,8 +412,8 @@ peak_clip_bin(uint32_t slot, uint32_t bin)
 			break;
 #pragma unroll
 		for (uint32_t k = 0; k < per_lane; k++)
-			peak_add(&sums, &r, (int32_t)(lane * per_lane + k) + GK_CUDA_PEAK_MIN,
-				c[k]);
+			peak_add(
+				&sums, &r, (int32_t)(lane * per_lane + k) + GK_CUDA_PEAK_MIN, c[k]);
 		peak_add(&sums, &r, mine, lane < nb_rest);
 		for (uint32_t k = lane + 32; k < nb_rest; k += 32)
 			peak_add(&sums, &r, __ldcg(rest + k), 1);
@@ -518,8 +518,8 @@ peak_disc(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *
 	for (uint32_t i = peak_lane(); i < all; i += 32) {
 		const int32_t y = d->first + (int32_t)(i / width);
 		const int32_t x = d->left + (int32_t)(i % width);
-		const uint64_t at = d->origin + (uint64_t)(d->ss + y) * f->cols +
-			(uint32_t)(d->fs + x);
+		const uint64_t at =
+			d->origin + (uint64_t)(d->ss + y) * f->cols + (uint32_t)(d->fs + x);
 		int32_t photons;
 		uint32_t bin;
 
@@ -545,6 +545,40 @@ peak_disc(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *
 }
 
 /*
+ * A warp: gk_peak_disc_rounded(). Each lane loads a pixel of a row, and all lanes add those of the
+ * background in raster order.
+ */
+static __device__ __forceinline__ struct gk_peak_background
+peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d)
+{
+	struct gk_peak_background b = {0, 0.0f, 0.0f, 0.0f};
+
+#pragma unroll 1
+	for (int32_t y = d->first; y < d->end; y++) {
+#pragma unroll 1
+		for (int32_t left = d->left; left < d->right; left += 32) {
+			const int32_t x = left + (int32_t)peak_lane();
+			const uint64_t at =
+				d->origin + (uint64_t)(d->ss + y) * f->cols + (uint32_t)(d->fs + x);
+			float photons = 0.0f;
+			bool used = x < d->right && x * x + y * y <= d->radius * d->radius;
+			uint32_t bits;
+
+			if (used) {
+				photons = gk_peak_photons(f, at);
+				used = photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK];
+			}
+#pragma unroll 1
+			for (bits = __ballot_sync(PEAK_LANES, used); bits != 0; bits &= bits - 1)
+				gk_peak_background_add(&b,
+					__shfl_sync(PEAK_LANES, photons,
+						(uint32_t)__ffs((int)bits) - 1));
+		}
+	}
+	return b;
+}
+
+/*
  * A warp: measure a blob.
  * @param blob    n positions in fill order
  * @param record  set in lane 0 if the result is not GK_PEAK_DROPPED
@@ -558,6 +592,7 @@ peak_measure(uint32_t slot, uint32_t number, const uint32_t *blob, uint32_t n,
 	const struct gk_peak_panel panel = peak_args.panel[number];
 	const struct gk_peak_params *params = &peak_state.params;
 	uint32_t verdict = GK_PEAK_DROPPED;
+	struct gk_peak_background background;
 	struct gk_peak_sums sums;
 	struct gk_peak_disc disc;
 	int32_t fs = 0, ss = 0, highest;
@@ -581,11 +616,12 @@ peak_measure(uint32_t slot, uint32_t number, const uint32_t *blob, uint32_t n,
 	ss = __shfl_sync(PEAK_LANES, ss, 0);
 	disc = gk_peak_disc(&f, &panel, fs, ss, params->bg_radius);
 	sums = peak_disc(&f, &disc, &highest);
+	background = gk_peak_is_exact(&sums) ? gk_peak_background_from(&sums, highest)
+					     : peak_disc_rounded(&f, &disc);
 	if (peak_lane() == 0) {
-		const struct gk_peak_ring ring = gk_peak_ring_from(&f, &disc, &sums, highest);
+		const struct gk_peak_ring ring = gk_peak_ring_from(&f, &disc, &background);
 
-		verdict = gk_peak_measure_above(
-			&f, &panel, params, blob, n, &ring, &record->peak);
+		verdict = gk_peak_measure_above(&f, &panel, params, blob, n, &ring, &record->peak);
 		record->peak.panel = number;
 		record->key = peak_args.first_key[number] + gk_peak_ss(blob[0]) * panel.width +
 			gk_peak_fs(blob[0]);
@@ -892,8 +928,8 @@ peak_found(uint32_t slot)
 }
 
 static __device__ __forceinline__ void
-peak_order_frame(uint32_t slot, const struct gk_cuda_peak_record *record, uint32_t n,
-	struct gk_peak *list)
+peak_order_frame(
+	uint32_t slot, const struct gk_cuda_peak_record *record, uint32_t n, struct gk_peak *list)
 {
 	const uint32_t warps = peak_state.blocks * GK_CUDA_WARPS;
 	/* frames begin at different warps */
@@ -936,8 +972,7 @@ peak_search(list_of list)
 	for (uint32_t f = 0; f < s->nb_frames; f++)
 		if (!peak_is_heavy(s->slot + f))
 			peak_order_frame(s->slot + f,
-				peak_args.record +
-					(uint64_t)(s->slot + f) * GK_CUDA_PEAK_RECORDS,
+				peak_args.record + (uint64_t)(s->slot + f) * GK_CUDA_PEAK_RECORDS,
 				__ldcg(&peak_args.counters[s->slot + f].records), list(f));
 	for (uint32_t f = 0; f < s->nb_frames; f++)
 		if (peak_is_heavy(s->slot + f) && !peak_search_labels(s->slot + f, list(f)))

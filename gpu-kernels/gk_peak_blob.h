@@ -291,12 +291,26 @@ gk_peak_disc_row(const struct gk_peak_disc *d, int32_t row, int32_t *half)
 	return r;
 }
 
-/** Sums of the background in a disc, each addition rounded. @return number of pixels */
-GK_FN uint32_t
-gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d, float *sum,
-	float *squares, float *max)
+/** Background of a disc, as sums whose additions are rounded. */
+struct gk_peak_background {
+	uint32_t n;
+	float sum, squares, max;
+};
+
+/** Add a pixel of the background. Pixels of a disc are added in raster order. */
+GK_FN void
+gk_peak_background_add(struct gk_peak_background *b, float photons)
 {
-	uint32_t n = 0;
+	b->n++;
+	b->sum = gk_add(b->sum, photons);
+	b->squares = gk_add(b->squares, gk_mul(photons, photons));
+	b->max = photons > b->max ? photons : b->max;
+}
+
+GK_FN struct gk_peak_background
+gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d)
+{
+	struct gk_peak_background b = {0, 0.0f, 0.0f, 0.0f};
 	int32_t half = 0;
 
 	for (int32_t i = d->first; i < d->end; i++) {
@@ -307,15 +321,11 @@ gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d
 			const uint64_t at = row + (uint32_t)(d->fs + k);
 			const float photons = gk_peak_photons(f, at);
 
-			if (!(photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK]))
-				continue;
-			n++;
-			*sum = gk_add(*sum, photons);
-			*squares = gk_add(*squares, gk_mul(photons, photons));
-			*max = photons > *max ? photons : *max;
+			if (photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK])
+				gk_peak_background_add(&b, photons);
 		}
 	}
-	return n;
+	return b;
 }
 
 /** The same in integers, which are exact. */
@@ -352,35 +362,38 @@ gk_peak_disc_exact(const struct gk_peak_frame *f, const struct gk_peak_disc *d, 
 	return s;
 }
 
-/**
- * Background of a disc.
- * @param exact    sums of its pixels; `squares` above 2^24: they are added again, with roundings
- * @param highest  greatest photons of its pixels
- */
+/** Whether exact sums are those of gk_peak_disc_rounded(): integers up to 2^24 are not rounded. */
+GK_FN int
+gk_peak_is_exact(const struct gk_peak_sums *exact)
+{
+	return exact->squares <= 1 << 24;
+}
+
+GK_FN struct gk_peak_background
+gk_peak_background_from(const struct gk_peak_sums *exact, int32_t highest)
+{
+	const struct gk_peak_background b = {
+		(uint32_t)exact->n, (float)exact->sum, (float)exact->squares, (float)highest};
+
+	return b;
+}
+
 GK_FN struct gk_peak_ring
 gk_peak_ring_from(const struct gk_peak_frame *f, const struct gk_peak_disc *d,
-	const struct gk_peak_sums *exact, int32_t highest)
+	const struct gk_peak_background *b)
 {
-	struct gk_peak_ring ring = {0.0f, 0.01f, 0.0f};
-	float sum = 0.0f, squares = 0.0f, variance;
-	int64_t n = exact->n;
+	struct gk_peak_ring ring = {0.0f, 0.01f, b->max};
+	const float n = (float)b->n;
+	float variance;
 
-	/* Integers up to 2^24 are never rounded, so that the order does not matter. */
-	if (exact->squares <= 1 << 24) {
-		sum = (float)exact->sum;
-		squares = (float)exact->squares;
-		ring.max = (float)highest;
-	} else {
-		n = gk_peak_disc_rounded(f, d, &sum, &squares, &ring.max);
-	}
-	if (n == 0) {
+	if (b->n == 0) {
 		const uint64_t at = d->origin + (uint64_t)d->ss * f->cols + (uint32_t)d->fs;
 
 		ring.mean = f->offset[f->bin[at] & GK_PEAK_BIN_MASK];
 		return ring;
 	}
-	ring.mean = gk_div(sum, (float)n);
-	variance = gk_sub(gk_div(squares, (float)n), gk_mul(ring.mean, ring.mean));
+	ring.mean = gk_div(b->sum, n);
+	variance = gk_sub(gk_div(b->squares, n), gk_mul(ring.mean, ring.mean));
 	if (variance >= 0)
 		ring.sigma = gk_sqrt(variance);
 	return ring;
@@ -396,11 +409,14 @@ gk_peak_ring(const struct gk_peak_frame *f, const struct gk_peak_panel *panel, i
 {
 	const struct gk_peak_disc d = gk_peak_disc(f, panel, fs, ss, bg_radius);
 	struct gk_peak_sums exact = {0, 0, INT64_MAX};
-	int32_t max = 0;
+	struct gk_peak_background b;
+	int32_t highest = 0;
 
 	if (f->photons_f32 == NULL)
-		exact = gk_peak_disc_exact(f, &d, &max);
-	return gk_peak_ring_from(f, &d, &exact, max);
+		exact = gk_peak_disc_exact(f, &d, &highest);
+	b = gk_peak_is_exact(&exact) ? gk_peak_background_from(&exact, highest)
+				     : gk_peak_disc_rounded(f, &d);
+	return gk_peak_ring_from(f, &d, &b);
 }
 
 /** Outcome of a blob. */
