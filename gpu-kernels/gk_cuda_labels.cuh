@@ -131,8 +131,8 @@ label_find_blob(uint32_t slot, uint32_t number)
 	uint32_t n = 0;
 
 	if (peak_lane() == 0)
-		n = gk_peak_fill(&hits, &panel,
-			gk_peak_position(column - panel.fs, row - panel.ss), blob);
+		n = gk_peak_fill(
+			&hits, &panel, gk_peak_position(column - panel.fs, row - panel.ss), blob);
 	n = __shfl_sync(PEAK_LANES, n, 0);
 	if (peak_measure(slot, panel_number, blob, n, &record) != GK_PEAK_DROPPED) {
 		const uint32_t k = atomicAdd(&c->by_labels, 1u);
@@ -184,7 +184,8 @@ peak_search_labels(uint32_t slot, struct gk_peak *list)
 		label_find_blob(slot, i);
 	if (!peak_meet())
 		return false;
-	peak_order_frame(slot, peak_args.by_labels + label_seed_part(), __ldcg(&c->by_labels), list);
+	peak_order_frame(
+		slot, peak_args.by_labels + label_seed_part(), __ldcg(&c->by_labels), list);
 	/* the next frame uses the same memory */
 	return peak_meet();
 }

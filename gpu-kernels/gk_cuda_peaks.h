@@ -16,10 +16,10 @@
 extern "C" {
 #endif
 
-#define GK_CUDA_PEAK_FRAMES   16   /**< frames of a batch */
-#define GK_CUDA_PEAK_COLS     64   /**< of a tile */
-#define GK_CUDA_PEAK_ROWS     16   /**< of a tile */
-#define GK_CUDA_PEAK_RECORDS  8192 /**< peaks of a frame, unless it is searched by labels */
+#define GK_CUDA_PEAK_FRAMES  16	  /**< frames of a batch */
+#define GK_CUDA_PEAK_COLS    64	  /**< of a tile */
+#define GK_CUDA_PEAK_ROWS    16	  /**< of a tile */
+#define GK_CUDA_PEAK_RECORDS 8192 /**< peaks of a frame, unless it is searched by labels */
 /**
  * Photons that are counted by value, INT16_MIN at the last entry. Others are listed. @{
  */
@@ -54,7 +54,8 @@ GK_STATIC_ASSERT(sizeof(struct gk_cuda_peak_record) == 40, "records have no padd
 /** Counters of a frame. */
 struct gk_cuda_peak_counters {
 	uint32_t records;
-	uint32_t heavy; /**< a blob is larger than a warp's window: the frame is searched by labels */
+	/** a blob is larger than a warp's window: the frame is searched by labels */
+	uint32_t heavy;
 	uint32_t count; /**< peaks in the list */
 	uint32_t shell[GK_PEAK_SHELLS_MAX];
 	uint32_t seeds;	    /**< search by labels */
@@ -102,24 +103,24 @@ struct gk_cuda_peaks {
 	/** [words], pixels at the rim of panels: another panel's pixel may precede them */
 	uint32_t *rim;
 	/** @} */
-	int16_t *photons;  /**< [slots][pixels] */
-	uint32_t *values;  /**< [slots][nb_bins][GK_CUDA_PEAK_VALUES], 0 between batches */
-	uint32_t *listed;  /**< [slots][nb_bins], likewise */
-	int16_t *rest;	   /**< [slots][pixels], photons that are not in `values`, by bin */
-	float *offset;	   /**< [slots][GK_PEAK_BIN_MASK + 1] */
-	float *upper;	   /**< likewise */
-	uint32_t *hits;	   /**< [slots][hit_words], gk_peak_hits.word - 2 */
-	uint32_t *keys;	   /**< [slots][2][key_words] */
+	int16_t *photons; /**< [slots][pixels] */
+	uint32_t *values; /**< [slots][nb_bins][GK_CUDA_PEAK_VALUES], 0 between batches */
+	uint32_t *listed; /**< [slots][nb_bins], likewise */
+	int16_t *rest;	  /**< [slots][pixels], photons that are not in `values`, by bin */
+	float *offset;	  /**< [slots][GK_PEAK_BIN_MASK + 1] */
+	float *upper;	  /**< likewise */
+	uint32_t *hits;	  /**< [slots][hit_words], gk_peak_hits.word - 2 */
+	uint32_t *keys;	  /**< [slots][2][key_words] */
 	struct gk_cuda_peak_record *record; /**< [slots][GK_CUDA_PEAK_RECORDS] */
 	struct gk_cuda_peak_counters *counters;
 	/** one part a gang: search by labels @{ */
-	uint32_t *parent;   /**< [pixels] */
-	uint32_t *size;	    /**< [pixels] */
-	uint32_t *smallest; /**< [pixels] */
-	uint32_t *position; /**< [pixels], of blobs */
+	uint32_t *parent;		       /**< [pixels] */
+	uint32_t *size;			       /**< [pixels] */
+	uint32_t *smallest;		       /**< [pixels] */
+	uint32_t *position;		       /**< [pixels], of blobs */
 	struct gk_cuda_peak_seed *seed;	       /**< [seeds_max] */
 	struct gk_cuda_peak_record *by_labels; /**< [seeds_max] */
-	/** @} */
+					       /** @} */
 };
 
 /**

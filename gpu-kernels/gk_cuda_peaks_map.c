@@ -21,8 +21,7 @@ round_up(uint32_t n, uint32_t multiple)
 
 /* @return false: the tile has no pixels that are used */
 static bool
-look_at_tile(
-	const struct gk_peak_map *map, uint32_t row, uint32_t col, struct gk_cuda_peak_tile *t)
+look_at_tile(const struct gk_peak_map *map, uint32_t row, uint32_t col, struct gk_cuda_peak_tile *t)
 {
 	const uint32_t rows = map->rows - row, cols = map->cols - col;
 	uint32_t least = GK_PEAK_MASKED, end = 0;
@@ -99,8 +98,7 @@ gk_cuda_peaks_shape(const struct gk_peak_map *map, struct gk_cuda_peak_shape *s)
 	s->nb_panels = map->nb_panels;
 	s->nb_tiles = list_tiles(map, NULL, &s->nb_bins);
 	s->at_hundreds = round_up((uint32_t)keys, KEYS_HUNDREDS) / 32;
-	s->at_thousands = s->at_hundreds +
-		round_up((uint32_t)keys, KEYS_THOUSANDS) / KEYS_HUNDREDS;
+	s->at_thousands = s->at_hundreds + round_up((uint32_t)keys, KEYS_THOUSANDS) / KEYS_HUNDREDS;
 	s->nb_thousands = round_up((uint32_t)keys, KEYS_THOUSANDS) / KEYS_THOUSANDS;
 	s->key_words = round_up(s->at_thousands + s->nb_thousands, 4);
 	s->seeds_max = (uint32_t)seeds;
@@ -168,8 +166,8 @@ fill_panel(const struct gk_peak_map *map, const struct gk_cuda_peaks *a, uint32_
 	for (uint32_t ss = 0; ss < p->height; ss++) {
 		for (uint32_t fs = 0; fs < p->width; fs++) {
 			const uint32_t at = (p->ss + ss) * map->cols + p->fs + fs;
-			const bool inner = fs > 0 && ss > 0 && fs + 1 < p->width &&
-				ss + 1 < p->height;
+			const bool inner =
+				fs > 0 && ss > 0 && fs + 1 < p->width && ss + 1 < p->height;
 			const bool rim = inner && (fs == 1 || ss == 1 || fs + 2 == p->width);
 
 			a->panel_of[at] = (uint16_t)number;

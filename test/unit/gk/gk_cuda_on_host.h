@@ -25,9 +25,9 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __noinline__ __attribute__((noinline))
+#define __noinline__	__attribute__((noinline))
 #define __forceinline__ inline
-#define __shared__ thread_local
+#define __shared__	thread_local
 
 using std::max;
 using std::min;
@@ -123,8 +123,7 @@ host_warp_do(uint64_t value, action what)
 {
 	using result = decltype(what((const uint64_t *)nullptr));
 
-	return host_collect<result>(
-		&host->warp[host->thread / 32], host->thread % 32, value, what);
+	return host_collect<result>(&host->warp[host->thread / 32], host->thread % 32, value, what);
 }
 
 static inline bool
@@ -331,8 +330,8 @@ atomicMin(uint32_t *p, uint32_t v)
 {
 	uint32_t old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
 
-	while (v < old && !__atomic_compare_exchange_n(
-				  p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+	while (v < old &&
+		!__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
 	return old;
 }
@@ -342,8 +341,8 @@ atomicMax(uint32_t *p, uint32_t v)
 {
 	uint32_t old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
 
-	while (v > old && !__atomic_compare_exchange_n(
-				  p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+	while (v > old &&
+		!__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
 	return old;
 }
