@@ -134,6 +134,14 @@ takes_part(int state)
 	return state == MEMBER_INVITED || state == MEMBER_ACTIVE;
 }
 
+/* Owner lcore: remove a member that takes part, unless the control lcore has done so. */
+static void
+member_remove(struct member *m)
+{
+	if (!member_turn(m, MEMBER_ACTIVE, MEMBER_OUT))
+		(void)member_turn(m, MEMBER_INVITED, MEMBER_OUT);
+}
+
 /* ---- creation -------------------------------------------------------------------------------- */
 
 static int
@@ -590,7 +598,7 @@ member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream
 	return;
 wrong:
 	s->info.removed_wrong++;
-	(void)member_turn(m, state_of(m), MEMBER_OUT);
+	member_remove(m);
 }
 
 static void
@@ -626,7 +634,7 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 
 	if (beat && tail > s->head) {
 		s->info.removed_wrong++;
-		(void)member_turn(m, state_of(m), MEMBER_OUT);
+		member_remove(m);
 		return false;
 	}
 	/* the first beat accepts the card */
@@ -646,7 +654,7 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		s->info.removed_silent++;
 		RDMA_LOG(NOTICE, "stream: member %u was silent for %u ms, is removed", m->number,
 			s->attr.silence_ms);
-		(void)member_turn(m, state_of(m), MEMBER_OUT);
+		member_remove(m);
 		return false;
 	}
 	return true;
