@@ -108,7 +108,7 @@ struct rdma_stream_sender_info {
 	uint64_t removed_silent; /**< members removed because they were silent */
 	uint64_t removed_wrong;	 /**< members removed because of an impossible tail or message */
 	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
-	/** Other requests refused: malformed, too many members, or the member has refused the card */
+	/** Other requests refused: malformed, too many members, or a card that the member refused */
 	uint64_t refused;
 	uint64_t full;	      /**< calls of rdma_stream_next() that found no free slot */
 	uint64_t resent;      /**< NACK: packets sent again */
