@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_common.h>
+
 #include "config/config.h"
 #include "geometry/file.h"
 #include "geometry/gaps.h"
@@ -118,7 +120,7 @@ check(const struct geometry_settings *s, struct config *c, const struct detector
 
 void
 geometry_settings_read(struct geometry_settings *s, struct config *c,
-	const struct detector *detector, double calibration_kev)
+	const struct detector *detector, uint32_t column, double calibration_kev)
 {
 	const struct layout *found = layout_find(detector->ops->name);
 	const struct layout l = found != NULL ? *found : (struct layout){.chip_gap = 0};
@@ -136,7 +138,8 @@ geometry_settings_read(struct geometry_settings *s, struct config *c,
 	s->column_modules =
 		config_uint_word(c, "geometry", "column_modules", "auto", 0, 1, detector->modules);
 	if (s->column_modules == 0)
-		s->column_modules = detector->modules;
+		s->column_modules =
+			column != 0 ? RTE_MIN(column, detector->modules) : detector->modules;
 	s->chip_gap = config_real(c, "geometry", "chip_gap", l.chip_gap, 0, 100);
 	s->gap_x = config_real(c, "geometry", "gap_x", l.gap_x, 0, 10000);
 	s->gap_y = config_real(c, "geometry", "gap_y", l.gap_y, 0, 10000);

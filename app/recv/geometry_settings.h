@@ -28,10 +28,11 @@ struct geometry_settings {
 
 /**
  * Read the section, and make the geometry once to check it. Mistakes are logged.
+ * @param column           modules in a column by [detector] positions; 0: not known
  * @param calibration_kev  [calibration] energy_kev
  */
 void geometry_settings_read(struct geometry_settings *s, struct config *c,
-	const struct detector *detector, double calibration_kev);
+	const struct detector *detector, uint32_t column, double calibration_kev);
 
 /**
  * Make the geometry.

@@ -97,6 +97,9 @@ int pipeline_calibrate(struct pipeline *p, const struct calibration_files *files
 int pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_writer **writer,
 	char message[PATH_MAX]);
 
+/** Return the path of the preview of a run, which may be `path`. @return NULL: none */
+const char *pipeline_preview_path(const struct settings *s, char path[PATH_MAX]);
+
 /**
  * Create the files of a run as pipeline_open_files() does, and remove them again; for --check. With
  * stores, a run creates only the directory and the coefficient maps on this machine.

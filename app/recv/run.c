@@ -72,6 +72,7 @@ struct run {
 	struct run_notes notes;			  /**< ... and on its counters */
 	struct run_end end;			  /**< is the detector past the last frame? */
 	uint64_t stream_ends;			  /**< count_stream_ends() when the run began */
+	bool streams_ended;			  /**< ... and that has ended the run */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
 	bool aborted;				  /**< a client aborted the run */
 	uint64_t activity;			  /**< packets and frames so far */
@@ -423,6 +424,15 @@ count_stream_ends(const struct run *r)
 	return m != NULL && m->multicast != NULL ? rx_multicast_ends(m->multicast) : 0;
 }
 
+/** Have all multicast streams failed? */
+static bool
+streams_have_failed(const struct run *r)
+{
+	const struct rx_messages *m = r->pipeline->messages;
+
+	return m != NULL && m->multicast != NULL && rx_multicast_failed(m->multicast);
+}
+
 static int
 start(struct run *r)
 {
@@ -440,6 +450,7 @@ start(struct run *r)
 	r->active_at = rte_rdtsc();
 	begin_idle_time(r);
 	r->stream_ends = count_stream_ends(r);
+	r->streams_ended = false;
 	r->timed_out = false;
 	r->aborted = false;
 	command.run = r->settings.frames;
@@ -578,7 +589,16 @@ last_frame(const struct run *r)
 static bool
 received_nothing(struct run *r, const struct ledger *l)
 {
-	if (!r->began || r->aborted || l->packets[RX_PLACED] > 0)
+	char until[64];
+
+	if (!r->began || r->aborted)
+		return false;
+	if (r->streams_ended && streams_have_failed(r)) {
+		complain(r, 0, "run %s: all multicast streams have failed, see above",
+			r->settings.run);
+		return true;
+	}
+	if (l->packets[RX_PLACED] > 0)
 		return false;
 	if (r->last.warnings[0][0] != '\0') {
 		note(r, 0, "%s", r->last.warnings[0]);
@@ -595,18 +615,24 @@ received_nothing(struct run *r, const struct ledger *l)
 		return true;
 	}
 	/* a client may end a run while its first packets wait for the window */
-	if (!r->timed_out && usable_packets(l) < UNUSED_FRAMES * r->process->detector.expected)
+	if (!r->timed_out && !r->streams_ended &&
+		usable_packets(l) < UNUSED_FRAMES * r->process->detector.expected)
 		return false;
+	if (r->streams_ended)
+		rte_strscpy(until, "until the detector ended its streams", sizeof(until));
+	else
+		snprintf(until, sizeof(until), "within [run] idle_timeout_ms = %u",
+			r->settings.idle_timeout_ms);
 	if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
-			"run %s: no packet received within [run] idle_timeout_ms = %u; check "
-			"that the detector sends to this port",
-			r->settings.run, r->settings.idle_timeout_ms);
+			"run %s: no packet received %s; check that the detector sends to this "
+			"port",
+			r->settings.run, until);
 	else if (usable_packets(l) == 0)
 		complain(r, 0,
-			"run %s: no usable packet received within [run] idle_timeout_ms = %u, "
-			"but %" PRIu64 " others; see [packets] in the ledger",
-			r->settings.run, r->settings.idle_timeout_ms, l->packets[RX_PACKETS]);
+			"run %s: no usable packet received %s, but %" PRIu64
+			" others; see [packets] in the ledger",
+			r->settings.run, until, l->packets[RX_PACKETS]);
 	else
 		complain(r, 0,
 			"run %s: none of %" PRIu64 " received packets was usable; see [packets] in "
@@ -887,7 +913,7 @@ watch_status(struct run *r)
 static bool
 streams_have_ended(const struct run *r)
 {
-	if (count_stream_ends(r) == r->stream_ends)
+	if (count_stream_ends(r) == r->stream_ends && !streams_have_failed(r))
 		return false;
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
@@ -938,8 +964,10 @@ run_tick(struct run *r)
 				r->settings.run, r->end.frame, last_frame(r));
 			stop(r, false);
 		} else if (streams_have_ended(r)) {
-			LOG(NOTICE, "run %s ends: the detector has ended its streams\n",
-				r->settings.run);
+			r->streams_ended = true;
+			LOG(NOTICE, "run %s ends: %s\n", r->settings.run,
+				streams_have_failed(r) ? "all streams have failed"
+						       : "the detector has ended its streams");
 			stop(r, false);
 		} else if (is_over(r)) {
 			r->timed_out = !builder_has_ended(r->pipeline->builder);

@@ -591,6 +591,26 @@ check_positions(struct run_watch *w, const struct run_packets *total, bool now)
 		all.packets, why);
 }
 
+/** Compare the columns of the geometry, which was made before packets came, with the announced. */
+static void
+check_column(struct run_watch *w)
+{
+	const struct geometry_settings *g = &w->pipeline->settings->geometry;
+	char *text = w->finding[RUN_WATCH_GEOMETRY];
+	uint32_t column;
+
+	if (text[0] != '\0' || !g->known || g->file != NULL)
+		return;
+	column = sources_column(w->pipeline->sources);
+	if (column == 0 || column == g->column_modules)
+		return;
+	snprintf(text, sizeof(w->finding[0]),
+		"packets announce %u modules in a column, [geometry] column_modules is %u: places "
+		"and resolutions of pixels are wrong; set column_modules = %u",
+		column, g->column_modules, column);
+	report(w, RUN_WATCH_GEOMETRY);
+}
+
 /** Do packets of a stream wait or are they held? Then it sends, though no frame has them yet. */
 static bool
 is_pending(const struct run_watch *w, uint32_t stream)
@@ -714,6 +734,8 @@ run_watch_look(struct run_watch *w, bool now)
 		if (w->finding[RUN_WATCH_SOURCES][0] == '\0')
 			check_source(w, s);
 	}
+	if (now || time - w->recent[1].at >= rte_get_tsc_hz())
+		check_column(w);
 	if (time - w->recent[1].at >= rte_get_tsc_hz())
 		next_interval(w, &total, time);
 }

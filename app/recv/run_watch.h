@@ -27,6 +27,7 @@ enum run_watch_finding {
 	RUN_WATCH_POSITIONS, /**< packets of other modules than expected; sources_log() logs it */
 	RUN_WATCH_SOURCES,   /**< two modules send to one port; sources_log() logs it */
 	RUN_WATCH_DROPS,     /**< packets dropped because of their frame number */
+	RUN_WATCH_GEOMETRY,  /**< packets announce other columns than [geometry] has */
 	RUN_WATCH_FINDINGS
 };
 

@@ -195,6 +195,7 @@ settle_ingest(struct settings *s, struct config *c)
 
 	if (i->transport == INGEST_UDP)
 		return;
+	s->detector.messages = true;
 	/* queue pairs check the addresses themselves, and packets have none that could be learnt */
 	if (!s->sources.source)
 		s->sources.source = s->sources.any = true;
@@ -650,7 +651,9 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 	egress->directory = s->directory;
 	read_dark(s, c);
 	read_calibration(s, c);
-	geometry_settings_read(&s->geometry, c, &s->detector, s->calibration.energy);
+	geometry_settings_read(&s->geometry, c, &s->detector,
+		s->sources.positions == SOURCE_POSITIONS_OFF ? 0 : s->sources.positions,
+		s->calibration.energy);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		complain_of_interval(c, s->frames.stride);

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "escaped_text.h"
+#include "geometry/summary.h"
 #include "plural.h"
 #include "recovery/damage.h"
 #include "io/own_file.h"
@@ -238,6 +241,21 @@ print_meta(const struct scan_run *run)
 }
 
 static void
+print_geometry(const struct scan_run *run)
+{
+	struct geometry *g = convert_read_run(run);
+	struct geometry_summary s;
+	char text[256];
+
+	if (g == NULL)
+		return;
+	geometry_summary(g, &s);
+	escaped_line(
+		stdout, "  %-18s %s", "geometry", geometry_summary_text(g, &s, text, sizeof(text)));
+	free(g);
+}
+
+static void
 print_missing(const struct scan_run *run, uint64_t packets, uint64_t sent, uint64_t frames)
 {
 	unsigned int m;
@@ -290,6 +308,7 @@ report_summary(const struct scan_run *run)
 	escaped_line(stdout, "run %s", run->name);
 	print_files(run);
 	print_meta(run);
+	print_geometry(run);
 	printf("  frames             %zu", run->nb_frames);
 	if (run->nb_frames > 0)
 		printf(", number %" PRIu64 " to %" PRIu64, run->frame[0].frame,

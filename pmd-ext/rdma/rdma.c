@@ -145,7 +145,7 @@ rdma_xstats_get(const struct rdma_dev *dev, struct rdma_xstat *x, unsigned int n
 	rdma_registrations_get(dev, &r);
 	const struct rdma_xstat common[] = {
 		{"mr_registrations", r.regions},
-		{"mr_registered_bytes", r.bytes},
+		{"mr_registration_bytes", r.bytes},
 		{"mr_registration_us", r.ns / 1000},
 	};
 

@@ -108,7 +108,7 @@ struct rdma_stream_sender_info {
 	uint64_t removed_silent; /**< members removed because they were silent */
 	uint64_t removed_wrong;	 /**< members removed because of an impossible tail or message */
 	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
-	/** Other requests refused: malformed, too many members, or a card that the member refused */
+	/** Other requests refused: malformed, too many members, or the member refused the card */
 	uint64_t refused;
 	uint64_t full;	      /**< calls of rdma_stream_next() that found no free slot */
 	uint64_t resent;      /**< NACK: packets sent again */
@@ -229,6 +229,8 @@ struct rdma_stream_receiver_info {
 	enum rdma_stream_state state;
 	int error;	   /**< RDMA_STREAM_FAILED: negative errno */
 	uint64_t run;	   /**< of the sender */
+	uint32_t slots;	   /**< of the sender's ring, also of one that is refused; 0: not known */
+	uint32_t payload;  /**< the sender's payload_max, likewise */
 	uint64_t start;	   /**< first packet since the last join */
 	uint64_t next;	   /**< all before this one have arrived or are lost */
 	uint64_t received; /**< packets from the group */

@@ -5,6 +5,7 @@
  */
 #include "rdma_stream.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -625,6 +626,20 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 		message_receive(s, c, wc->wr_id);
 }
 
+static void
+log_silent(const struct rdma_stream_sender *s, const struct member *m)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&m->addr;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&m->addr;
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(m->addr.ss_family,
+		m->addr.ss_family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr, text,
+		sizeof(text));
+	RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed", m->number, text,
+		s->attr.silence_ms);
+}
+
 /* Read the line of a member that takes part. @return false: it is removed */
 static bool
 member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
@@ -652,8 +667,7 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		m->tail = RTE_MAX(m->tail, tail);
 	} else if (s->awake - m->beat_at > silence) {
 		s->info.removed_silent++;
-		RDMA_LOG(NOTICE, "stream: member %u was silent for %u ms, is removed", m->number,
-			s->attr.silence_ms);
+		log_silent(s, m);
 		member_remove(m);
 		return false;
 	}

@@ -25,7 +25,7 @@ ITEMS = ('UDP ports', 'queue pairs', 'card', 'rings', 'GPU', 'gang kernel', 'pix
          'GPUDirect', 'EAL memory', 'huge pages', 'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
-         'output directory', 'disk space', 'direct I/O')
+         'output directory', 'geometry', 'disk space', 'direct I/O')
 EGRESS_ITEMS = ('egress device', 'egress stores', 'egress key', 'journal', 'spill directory')
 
 
@@ -170,6 +170,21 @@ def advice_on_memory_is_enough(where):
     want(status == 0, text)
     done = recv(*arguments, '--set', 'run.idle_timeout_ms=100', '--quiet', eal=eal)
     want(done.returncode == 0, done.stdout, done.stderr)
+
+
+@case
+def a_geometry_that_is_probably_wrong(where):
+    eal = replay(where)
+    for settings, verdict, value in (
+            ('', 'n.a.', 'none'),
+            ('beam_x=515 beam_y=257 distance_mm=80', 'ok',
+             '8 panels, picture 1030 x 514, beam between panels, corner at 2.0'),
+            ('beam_x=38.6e3 beam_y=257 distance_mm=80', 'warn', 'beam outside'),
+            ('beam_x=515 beam_y=257 distance_mm=0.08', 'warn', '0.08 mm from the sample'),
+            ('beam_x=515 beam_y=257 distance_mm=80 energy_kev=9', 'warn', 'photon energy 9 keV')):
+        _, rows, text = check('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0',
+                              *(a for s in settings.split() for a in ('--set', f'geometry.{s}')), eal=eal)
+        want(rows['geometry'][0] == verdict and value in rows['geometry'][1], settings, text)
 
 
 def config_parses(where, config, program):

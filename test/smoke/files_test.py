@@ -59,7 +59,6 @@ class Link:
         return self.tool(0, 'push', *options)
 
     def fetch(self, station, directory, *options):
-        os.makedirs(directory, exist_ok=True)
         return self.tool(station, 'fetch', '--directory', directory, '--sender', '10.0.0.1', *options)
 
     def __enter__(self):
@@ -190,6 +189,10 @@ def mistakes_are_reported(where):
         end(link.push('--wait', '1', path), 1, '0 members after 1 s, expected 1')
         end(link.tool(1, 'fetch', '--directory', where), 2, 'expected --directory and --sender')
         end(link.fetch(1, f'{where}/d', '--wait', '1'), 1, 'no answer of 10.0.0.1 for 1 s')
+        # a member waits, but not all do
+        member = link.fetch(1, f'{where}/d')
+        end(link.push('--members', '2', '--wait', '3', path), 1, '1 members after 3 s, expected 2')
+        end(member, 1, 'the sender has stopped before the first file')
     want(time.monotonic() - begin < 30)
 
 

@@ -1084,6 +1084,13 @@ def modules_in_the_place_of_others(where):
     out = says(command(where, 'run.name=set', 'detector.rows=64', 'detector.modules=4', 'detector.positions=4'), 0,
                line.replace('or set', 'or correct'), 'correct the cabling or [detector] positions',
                never=('set [detector] positions',))
+    # the geometry has all modules in one column, but the detector does not
+    capture(where, '--rows', '64', '--modules', '4', '--column-modules', '2', frames=20)
+    words = ('detector.rows=64', 'detector.modules=4', 'geometry.beam_x=0', 'geometry.beam_y=0', 'geometry.distance_mm=80')
+    line = 'packets announce 2 modules in a column, [geometry] column_modules is 4: '
+    out = says(command(where, 'run.name=column', *words), 0, line, 'set column_modules = 2')
+    want(re.search('^warning\n  ' + re.escape(line), out, re.M), out)
+    says(command(where, 'run.name=right', *words, 'detector.positions=2'), 0, never=('packets announce',))
     # two modules on one port, with sources that are not checked
     capture(where, '--rows', '64', '--modules', '2', frames=20)
     rewrite_packets(f'{where}/in.pcap', lambda p: p[:37] + b'\x51' + p[38:])

@@ -82,7 +82,8 @@ def over_udp(where, number):
 class Site:
     """Two receivers and a detector at a switch."""
 
-    def __init__(self, where, *options, settings=(), policy='wait', frames=FRAMES):
+    def __init__(self, where, *options, settings=(), of=({}, {}), policy='wait', frames=FRAMES):
+        """@param settings  of both receivers; @param of  of each"""
         self.where = where
         self.place = tempfile.mkdtemp(dir=where)  # of sockets and logs
         self.frames = frames
@@ -101,7 +102,8 @@ class Site:
                 f'r{number}', recv(where, f'out{number}', memif(self.place, number),
                                    f'roce:port=net_memif0,ip=10.1.2.{number + 1}/16',
                                    {'detector.transport': 'multicast', 'ingest.sender': '10.1.1.1',
-                                    'ingest.slots': 128, **VETOES[number], **self.settings})))
+                                    'ingest.slots': 128, **VETOES[number], **self.settings,
+                                    **of[number]})))
         self.send()
 
     def begin(self, name, command):
@@ -186,6 +188,12 @@ def same(where, number):
     return sum(row['verdict'] == '1' for row in a)
 
 
+def write_keys(where):
+    for name, content in (('key', 'k' * 64), ('keys.ini', '[receiver any]\nkey = key\nreceiver_ids = 1\n')):
+        with open(os.open(f'{where}/{name}', os.O_CREAT | os.O_WRONLY, 0o600), 'w', encoding='ascii') as f:
+            f.write(content)
+
+
 def equal_to_udp(where, *options, settings=()):
     """@return what both receivers have repaired, and the logs"""
     with Site(where, '--rate', RATE, *options, settings=settings) as site:
@@ -210,9 +218,7 @@ def columns_equal_udp(where):
     want(text.count('run run ends: the detector has ended its streams') == 2, text)
     for number in range(2):
         shutil.rmtree(f'{where}/out{number}')
-    for name, content in (('key', 'k' * 64), ('keys.ini', '[receiver any]\nkey = key\nreceiver_ids = 1\n')):
-        with open(os.open(f'{where}/{name}', os.O_CREAT | os.O_WRONLY, 0o600), 'w', encoding='ascii') as f:
-            f.write(content)
+    write_keys(where)
     repaired, text = equal_to_udp(
         where, '--fault', 'group-loss=0.01', '--keys', f'{where}/keys.ini',
         settings={'ingest.identity': 'any', 'ingest.key': f'{where}/key'})
@@ -254,6 +260,43 @@ def a_killed_receiver_stops_nobody(where):
         of = site.ledger(0)
         want(of['frames'] == 400 and of['placed'] == 400 * MODULES * TILES, of, site.everything())
         want('was silent for 2000 ms' in site.log('sender'), site.everything())
+
+
+@case
+def what_fails_is_named(where):
+    """A receiver whose buffers are too few, and one that has the wrong address of the detector. Nobody
+    has what the detector has sent."""
+    simulate(where)
+    with Site(where, '--members', '1', of=({'ingest.buffers': 256}, {'ingest.sender': '10.1.9.9'})) as site:
+        site.finish(site.receivers[0], site.sender, status=1)
+        for text in ("stream 0: failed: Message too long; the detector's ring has 4096 packets: set [ingest] "
+                     'buffers = 4096 or more, found 256', 'run run: all multicast streams have failed'):
+            want(text in site.log('r0'), site.everything())
+        for stream in range(MODULES):
+            want(f'stream {stream}: all 1 members were removed' in site.log('sender'), site.everything())
+        site.wait('the warning', lambda: 'stream 0: no answer of 10.1.9.9 port 7190 for 5 s, 2 of 2 streams' in
+                  site.log('r1'), 10)
+        site.receivers[1].send_signal(signal.SIGINT)
+        site.finish(site.receivers[1])
+
+
+@case
+def a_group_that_does_not_arrive_is_named(where):
+    """A receiver with another group than the detector's READs everything. One without a key is told."""
+    simulate(where)
+    write_keys(where)
+    proof = {'ingest.identity': 'any', 'ingest.key': f'{where}/key'}
+    with Site(where, '--rate', RATE, '--members', '1', '--keys', f'{where}/keys.ini',
+              of=({'ingest.group': '239.1.1.1', **proof}, {})) as site:
+        site.finish(site.sender, site.receivers[0])
+        of = site.ledger(0)
+        want(of['placed'] == FRAMES * MODULES * TILES and of['repaired'] > of['placed'], of, site.everything())
+        for stream in range(MODULES):
+            want(f'stream {stream}: ' in site.log('r0') and 'READ, and meanwhile none came by multicast to '
+                 f'239.1.1.{1 + stream}; check [ingest] group' in site.log('r0'), site.everything())
+        site.finish(site.receivers[1], status=1)
+        want('the detector requires a proof: set [ingest] identity and key' in site.log('r1'),
+             site.everything())
 
 
 @case

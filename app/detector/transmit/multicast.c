@@ -361,6 +361,25 @@ transmit_multicast_late(const struct transmit_multicast *m, unsigned int seconds
 	return late;
 }
 
+unsigned int
+transmit_multicast_deserted(const struct transmit_multicast *m)
+{
+	struct rdma_stream_sender_info info;
+	unsigned int deserted = 0;
+
+	for (uint32_t s = 0; s < m->nb_streams; s++) {
+		rdma_stream_sender_info_get(m->sender[s], &info);
+		if (info.joined == 0 || info.members > 0 || info.left > 0)
+			continue;
+		deserted++;
+		warnx("stream %u: all %llu members were removed, %llu of them because they were "
+		      "silent; check the receivers",
+			s, (unsigned long long)info.joined,
+			(unsigned long long)info.removed_silent);
+	}
+	return deserted;
+}
+
 void
 transmit_multicast_report(const struct transmit_multicast *m, struct detector_report *report)
 {

@@ -64,6 +64,12 @@ bool transmit_multicast_left(const struct transmit_multicast *multicast);
 unsigned int transmit_multicast_late(
 	const struct transmit_multicast *multicast, unsigned int seconds);
 
+/**
+ * Report streams of which nobody has all packets, because all members were removed.
+ * @return their number
+ */
+unsigned int transmit_multicast_deserted(const struct transmit_multicast *multicast);
+
 /** Get counters of members, device and lost packets. */
 void transmit_multicast_report(
 	const struct transmit_multicast *multicast, struct detector_report *report);

@@ -202,6 +202,7 @@ static int
 finish(struct transmit *run)
 {
 	struct rte_eth_stats stats;
+	bool deserted = false;
 	int ret = 0;
 
 	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
@@ -216,6 +217,8 @@ finish(struct transmit *run)
 	detector_report_print(&run->report, run->multicast != NULL);
 	if (run->loop.given_up)
 		explain(run);
+	else if (run->multicast != NULL && transmit_multicast_deserted(run->multicast) > 0)
+		deserted = true;
 	if (run->options->report_path != NULL) {
 		ret = detector_report_write(&run->report, &run->report_output);
 		if (ret == 0)
@@ -223,7 +226,7 @@ finish(struct transmit *run)
 	}
 	if (ret == 0 && run->options->truth_path != NULL)
 		ret = write_truth(run);
-	return ret == 0 && run->loop.given_up ? -ETIMEDOUT : ret;
+	return ret == 0 && (run->loop.given_up || deserted) ? -ETIMEDOUT : ret;
 }
 
 int

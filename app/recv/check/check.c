@@ -17,6 +17,7 @@
 #include "check/check.h"
 #include "check/cpu.h"
 #include "check/egress.h"
+#include "check/geometry.h"
 #include "check/host.h"
 #include "check/ingest.h"
 #include "check/memory.h"
@@ -270,6 +271,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_calibration(c, s, &maps);
 	check_directory(c, s, &maps);
 	check_free_maps(&maps);
+	check_geometry(c, s);
 	check_space(c, s);
 	check_preview(c, s);
 	check_direct_io(c, s);

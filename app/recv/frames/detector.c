@@ -94,7 +94,12 @@ const char *
 detector_stream_name(
 	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
 {
-	snprintf(text, size, "module %u (stream %u, UDP port %u)",
-		detector_stream_module(d, stream), stream, udp_port + stream);
+	const uint32_t module = detector_stream_module(d, stream);
+
+	if (d->messages)
+		snprintf(text, size, "module %u (stream %u)", module, stream);
+	else
+		snprintf(text, size, "module %u (stream %u, UDP port %u)", module, stream,
+			udp_port + stream);
 	return text;
 }

@@ -90,6 +90,7 @@ struct detector {
 	uint32_t status_mask;
 	uint32_t status_value;
 	bool bunch_any; /**< the modules of a frame may send different bunch ids */
+	bool messages;	/**< RoCE: streams are queue pairs and have no UDP ports */
 };
 
 extern const struct detector_ops jungfrau_ops;
@@ -165,7 +166,7 @@ detector_stream_module(const struct detector *d, uint32_t stream)
 	return stream / d->interfaces;
 }
 
-/** Format e.g. "module 1 (stream 1, UDP port 50002)". @return text */
+/** Format e.g. "module 1 (stream 1, UDP port 50002)"; RoCE: without port. @return text */
 const char *detector_stream_name(
 	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size);
 

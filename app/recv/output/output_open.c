@@ -64,21 +64,25 @@ receive_clock(void *arg)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+const char *
+pipeline_preview_path(const struct settings *s, char path[PATH_MAX])
+{
+	if (strcmp(s->preview, "off") == 0)
+		return NULL;
+	if (strcmp(s->preview, "auto") != 0)
+		return s->preview;
+	snprintf(path, PATH_MAX, "%s/%s_preview.png", s->directory, s->run);
+	return path;
+}
+
 /** Begin the preview. If this fails, the run continues without a preview. */
 static void
 begin_preview(struct pipeline *p, const struct settings *s, const struct geometry *g)
 {
-	const char *path = s->preview;
 	char own[PATH_MAX];
-	int ret;
+	const char *path = pipeline_preview_path(s, own);
+	int ret = preview_begin(p->preview, path, s->preview_period, g);
 
-	if (strcmp(path, "auto") == 0) {
-		snprintf(own, sizeof(own), "%s/%s_preview.png", s->directory, s->run);
-		path = own;
-	} else if (strcmp(path, "off") == 0) {
-		path = NULL;
-	}
-	ret = preview_begin(p->preview, path, s->preview_period, g);
 	if (ret == -EEXIST)
 		LOG(WARNING,
 			"run %s: no preview: [output] preview = %s: the file exists and is no PNG "

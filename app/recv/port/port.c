@@ -610,9 +610,9 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = create_pools(p, all, demand, memory);
 	/*
 	 * Some virtual devices report too small a maximum (net_af_packet reports 1500 and accepts
-	 * what its frame size permits), so this is not an error.
+	 * what its frame size permits), so this is not an error. A RoCE device checks its path MTU.
 	 */
-	if (ret == 0 && port_mtu(settings, &info) < settings->mtu)
+	if (ret == 0 && !p->rdma && port_mtu(settings, &info) < settings->mtu)
 		LOG(WARNING,
 			"%s: the driver reports a maximum MTU of %u bytes, expected at least %u; "
 			"set [port N] mtu = %u if it receives longer packets\n",

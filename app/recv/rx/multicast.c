@@ -16,6 +16,7 @@
  * packet of another frame then ends it. Only in this way do all slots become free again.
  */
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -46,7 +47,12 @@ RTE_LOG_REGISTER(multicast_logtype, braggline.ingest, NOTICE);
 #define EVENTS	   8  /* CM events of a call */
 #define LEAVE_MS   500
 #define DESTROY_MS 2000
-#define LOG_S	   60 /* refused fragments of a stream are logged once in this time */
+#define LOG_S	   60 /* a warning about a stream is logged once in this time */
+#define WAIT_S	   5  /* a sender that has not admitted this member for this time is logged */
+/* A group of which nothing comes for this time, while so many packets are READ, does not reach us.
+ * Losses of a burst are READ within milliseconds. */
+#define DEAF_MS	   2000
+#define DEAF_READS 64
 #define NO_TILE	   UINT32_MAX
 
 const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES] = {
@@ -98,12 +104,22 @@ struct stream {
 	bool ended, leaving, left;
 	uint64_t leave_until; /**< TSC */
 	/* read by other threads */
-	uint64_t ends; /**< see rx_multicast_ends() */
+	uint64_t ends;	 /**< see rx_multicast_ends() */
+	uint64_t failed; /**< 1: it has failed, for good */
 	uint64_t slot_waits;
 	uint64_t refused[RX_FRAGMENT_CAUSES];
 	/* control lcore */
 	enum rdma_stream_state logged;
 	uint64_t logged_run, logged_refused, log_at;
+	/* when a packet of the group came last, or the stream was joined */
+	struct {
+		uint64_t at; /**< TSC */
+		uint64_t joins, came;
+		uint64_t repaired; /**< then, or at the last warning */
+		bool heard;	   /**< one has come since the join */
+		uint64_t seen;	   /**< repaired at the last look */
+		uint64_t warn_at;  /**< TSC; not before */
+	} group;
 } __rte_cache_aligned;
 
 struct rx_multicast {
@@ -112,6 +128,8 @@ struct rx_multicast {
 	uint32_t fragment_max;
 	uint32_t message_bytes; /**< without a leader */
 	uint64_t control_at;	/**< TSC */
+	uint64_t joining_since; /**< TSC; 0: no stream is joining */
+	bool joining_logged;
 	struct stream stream[DETECTOR_STREAMS_MAX];
 };
 
@@ -389,10 +407,13 @@ static void
 watch_end(struct rx *rx, struct stream *st, struct burst *b)
 {
 	struct rdma_stream_receiver_info info;
-	bool ended;
+	bool ended, failed;
 
 	rdma_stream_receiver_info_get(st->receiver, &info);
-	ended = info.state == RDMA_STREAM_ENDED || info.state == RDMA_STREAM_FAILED;
+	failed = info.state == RDMA_STREAM_FAILED;
+	ended = info.state == RDMA_STREAM_ENDED || failed;
+	if (unlikely(failed))
+		counter_set(&st->failed, 1);
 	if (likely(ended == st->ended))
 		return;
 	st->ended = ended;
@@ -671,30 +692,48 @@ rx_multicast_destroy(struct rx_multicast *mc)
 	rte_free(mc);
 }
 
-/** What can be done about a stream that has failed. */
-static const char *
-advise(int error)
+/** Log that a stream has failed, and what can be done. */
+static void
+log_failed(const struct rx_multicast *mc, uint32_t stream,
+	const struct rdma_stream_receiver_info *info)
 {
-	switch (error) {
-	case -EACCES:
-		return "; the sender's keyring must have [ingest] identity with this key";
-	case -EKEYREJECTED:
-		return "; it does not have the key of [ingest] identity, or is not the detector";
-	case -EMSGSIZE:
-		return "; set [ingest] buffers to its slots or more, and mtu as the sender does";
-	default:
-		return "";
-	}
+	const struct ingest_settings *s = &mc->messages->settings->ingest;
+	const uint32_t payload_max = mc->messages->card.mtu - RDMA_STREAM_HEADER_BYTES;
+	char advice[200] = "";
+
+	if (info->error == -EACCES && mc->proof == NULL)
+		snprintf(advice, sizeof(advice),
+			"; the detector requires a proof: set [ingest] identity and key");
+	else if (info->error == -EACCES)
+		snprintf(advice, sizeof(advice),
+			"; the detector's keyring must have [ingest] identity = %s with this key, "
+			"or it was started without --keys",
+			s->identity);
+	else if (info->error == -EKEYREJECTED)
+		snprintf(advice, sizeof(advice),
+			"; the sender does not have the key of [ingest] identity, or is not the "
+			"detector");
+	else if (info->error == -EMSGSIZE && info->payload > payload_max)
+		snprintf(advice, sizeof(advice),
+			"; the detector sends packets of %u bytes, expected at most %u with "
+			"[ingest] mtu = %u: set it as the detector does",
+			info->payload, payload_max, mc->messages->card.mtu);
+	else if (info->error == -EMSGSIZE)
+		snprintf(advice, sizeof(advice),
+			"; the detector's ring has %u packets: set [ingest] buffers = %u or more, "
+			"found %u",
+			info->slots, info->slots, s->buffers);
+	LOG(ERR, "stream %u: failed: %s%s\n", stream, rte_strerror(-info->error), advice);
 }
 
 static void
-log_state(struct stream *st, const struct rdma_stream_receiver_info *info)
+log_state(const struct rx_multicast *mc, struct stream *st,
+	const struct rdma_stream_receiver_info *info)
 {
 	if (info->state == st->logged && info->run == st->logged_run)
 		return;
 	if (info->state == RDMA_STREAM_FAILED)
-		LOG(ERR, "stream %u: failed: %s%s\n", st->stream, rte_strerror(-info->error),
-			advise(info->error));
+		log_failed(mc, st->stream, info);
 	else if (info->state == RDMA_STREAM_JOINED)
 		LOG(NOTICE, "stream %u: joined at packet %" PRIu64 " of run %016" PRIx64 "\n",
 			st->stream, info->start, info->run);
@@ -735,12 +774,73 @@ log_refused(struct stream *st, uint64_t now)
 	st->log_at = now + LOG_S * rte_get_tsc_hz();
 }
 
+/** Log, once until all streams have joined, that the sender does not admit this member. */
+static void
+log_joining(struct rx_multicast *mc, uint32_t joining, uint32_t first, uint64_t now)
+{
+	const struct ingest_settings *s = &mc->messages->settings->ingest;
+	const rte_be32_t address = htonl(s->sender);
+	char text[INET_ADDRSTRLEN] = "";
+
+	if (joining == 0) {
+		mc->joining_since = 0;
+		mc->joining_logged = false;
+		return;
+	}
+	if (mc->joining_since == 0)
+		mc->joining_since = now;
+	if (mc->joining_logged || now - mc->joining_since < WAIT_S * rte_get_tsc_hz())
+		return;
+	inet_ntop(AF_INET, &address, text, sizeof(text));
+	LOG(WARNING,
+		"stream %u: no answer of %s port %u for %u s, %u of %u streams have not joined; "
+		"check that the detector runs, and [ingest] sender and service\n",
+		first, text, s->service + first, WAIT_S, joining, mc->messages->card.streams);
+	mc->joining_logged = true;
+}
+
+/** Log that no packet of a stream comes by multicast, although all of them arrive by READ. */
+static void
+log_group(const struct rx_multicast *mc, struct stream *st,
+	const struct rdma_stream_receiver_info *info, uint64_t now)
+{
+	const rte_be32_t address = htonl(mc->messages->settings->ingest.group + st->stream);
+	/* one that is behind gets packets of the group that are of no use to it */
+	const uint64_t came = info->received + info->duplicate + info->stale;
+	const uint64_t reads = info->repaired - st->group.repaired;
+	const bool more = info->repaired != st->group.seen;
+	char text[INET_ADDRSTRLEN] = "";
+
+	st->group.seen = info->repaired;
+	if (info->joins != st->group.joins || came != st->group.came) {
+		st->group.heard = info->joins == st->group.joins;
+		st->group.joins = info->joins;
+		st->group.came = came;
+		st->group.repaired = info->repaired;
+		st->group.at = now;
+		return;
+	}
+	/* a stream that is shorter than this time is judged at its end */
+	if (reads < DEAF_READS || now < st->group.warn_at ||
+		!(more ? now - st->group.at > rte_get_tsc_hz() / 1000 * DEAF_MS
+		       : !st->group.heard && info->state == RDMA_STREAM_ENDED))
+		return;
+	inet_ntop(AF_INET, &address, text, sizeof(text));
+	LOG(WARNING,
+		"stream %u: %" PRIu64 " packets were READ, and meanwhile none came by multicast to "
+		"%s; check [ingest] group, and that the switches have an IGMP querier\n",
+		st->stream, reads, text);
+	st->group.repaired = info->repaired;
+	st->group.warn_at = now + LOG_S * rte_get_tsc_hz();
+}
+
 int
 rx_multicast_control(struct rx_multicast *mc)
 {
 	const struct rx_messages *m = mc->messages;
 	struct rdma_event event[EVENTS];
 	const uint64_t now = rte_rdtsc();
+	uint32_t joining = 0, first = 0;
 	int all = 0;
 
 	for (uint32_t d = 0; d < m->nb_devices; d++) {
@@ -760,9 +860,13 @@ rx_multicast_control(struct rx_multicast *mc)
 
 		rdma_stream_receiver_control(mc->stream[s].receiver);
 		rdma_stream_receiver_info_get(mc->stream[s].receiver, &info);
-		log_state(&mc->stream[s], &info);
+		log_state(mc, &mc->stream[s], &info);
 		log_refused(&mc->stream[s], now);
+		log_group(mc, &mc->stream[s], &info, now);
+		if (info.state == RDMA_STREAM_JOINING && joining++ == 0)
+			first = s;
 	}
+	log_joining(mc, joining, first, now);
 	return all;
 }
 
@@ -784,8 +888,15 @@ rx_multicast_ends(const struct rx_multicast *mc)
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t s = 0; s < mc->messages->card.streams; s++)
-		least = RTE_MIN(least, counter_get(&mc->stream[s].ends));
+		if (counter_get(&mc->stream[s].failed) == 0)
+			least = RTE_MIN(least, counter_get(&mc->stream[s].ends));
 	return least;
+}
+
+bool
+rx_multicast_failed(const struct rx_multicast *mc)
+{
+	return rx_multicast_ends(mc) == UINT64_MAX;
 }
 
 void

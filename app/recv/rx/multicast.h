@@ -65,9 +65,12 @@ void rx_multicast_info_get(
 
 /**
  * How often have all streams come to an end: the detector has ended it, and the RX role has taken
- * all packets? A stream that failed has ended. Any thread.
+ * all packets? Streams that failed do not count. UINT64_MAX: all have failed. Any thread.
  */
 uint64_t rx_multicast_ends(const struct rx_multicast *mc);
+
+/** Have all streams failed? They stay so. Any thread. */
+bool rx_multicast_failed(const struct rx_multicast *mc);
 
 /** Add packets that were repaired and lost for good. Any thread. */
 void rx_multicast_add_drops(const struct rx_multicast *mc, uint64_t drops[PORT_DROPS]);

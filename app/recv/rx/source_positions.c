@@ -222,6 +222,21 @@ find_order(const struct announced *a, struct stack *stack)
 							    : SOURCE_ORDER_ODD;
 }
 
+uint32_t
+sources_column(const struct sources *all)
+{
+	const struct detector *d = all->detector;
+	struct announced a;
+	struct stack stack;
+	bool same;
+
+	/* with fewer streams, several stacks may fit */
+	if (!read_announced(&a, all, &same) || a.n != d->streams ||
+		find_order(&a, &stack) != SOURCE_ORDER_GOOD || stack.first != 0)
+		return 0;
+	return RTE_MIN(stack.column, d->modules);
+}
+
 enum source_order
 sources_expected(const struct sources *all, uint32_t position[DETECTOR_STREAMS_MAX])
 {

@@ -175,6 +175,12 @@ enum source_order {
 enum source_order sources_expected(
 	const struct sources *all, uint32_t position[DETECTOR_STREAMS_MAX]);
 
+/**
+ * Modules in a column of the detector, by the positions that all its streams announce.
+ * @return 0: not known
+ */
+uint32_t sources_column(const struct sources *all);
+
 /** Messages that were logged already. Used only by the thread that calls sources_log(). */
 struct source_watch {
 	uint64_t next;	 /**< TSC of the next check */

@@ -47,7 +47,7 @@ print_help(const char *mode, const char *usage, const struct option_group *group
 			if (groups[g].rows[i].help)
 				print_row(&groups[g].rows[i]);
 	}
-	printf("  %-28s %s\n", "print this help and exit", "print this");
+	printf("  %-28s %s\n", "-h, --help", "print this help and exit");
 }
 
 static int

@@ -10,7 +10,7 @@ static const struct option_row common_rows[] = {
 		"roce:port=0,ip=10.0.0.1/24[,...] or verbs:NAME[,...]"},
 	{'e', "events", NULL, OPTION_FLAG, AT(sleepy), 0, 0, "yield the CPU when idle"},
 	{0, "wait", "S", OPTION_U32, AT(wait), 0, 86400,
-		"client: retry for this time while no server listens (0)"},
+		"client: retry for this time while no server listens (0; push, fetch: 60)"},
 	{0, "capture", "FILE", OPTION_TEXT, AT(capture), 0, 0,
 		"write all frames to a pcap file (roce)"},
 	{0, "loss", "PERCENT", OPTION_REAL, AT(loss), 0, 100, "lose frames, both ways (roce)"},

@@ -170,7 +170,7 @@ registrations_are_counted(void **state)
 	attr.length = 0;
 	assert_null(rdma_mr_reg(one->pd, &attr));
 	assert_int_equal(xstat(one->dev, "mr_registrations"), after.regions);
-	assert_int_equal(xstat(one->dev, "mr_registered_bytes"), after.bytes);
+	assert_int_equal(xstat(one->dev, "mr_registration_bytes"), after.bytes);
 	assert_int_equal(xstat(one->dev, "mr_registration_us"), after.ns / 1000);
 }
 

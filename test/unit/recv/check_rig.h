@@ -22,6 +22,7 @@
 #include "check/check.h"
 #include "check/cpu.h"
 #include "check/egress.h"
+#include "check/geometry.h"
 #include "check/host.h"
 #include "check/ingest.h"
 #include "check/memory.h"

@@ -558,6 +558,78 @@ test_calibration(void **state)
 	want(CHECK_OK, "0 of 1048576 pixels masked, 0 warnings", "");
 }
 
+static void
+test_geometry(void **state)
+{
+	struct settings s = make_settings();
+	struct geometry_settings *g = &s.geometry;
+	const struct geometry_settings good = {.known = true,
+		.beam_x = 515,
+		.beam_y = 257,
+		.distance_mm = 80,
+		.calibration_kev = 12.4,
+		.column_modules = 2,
+		.chip_gap = 2,
+		.gap_x = 8,
+		.gap_y = 36};
+
+	check_geometry(&check, &s);
+	want(CHECK_NA, "none", "");
+	*g = good;
+	check_geometry(&check, &s);
+	want(CHECK_OK, "16 panels, picture 1030 x 1064, beam between panels, corner at 1.4 A", "");
+	g->beam_x = 5000;
+	check_geometry(&check, &s);
+	want(CHECK_WARN, "beam outside", "beam_x and beam_y are pixels");
+	*g = good;
+	g->gap_y = 0;
+	g->chip_gap = 0;
+	check_geometry(&check, &s);
+	want(CHECK_OK, "2 panels, picture 1024 x 1024, beam on m0,", "");
+	*g = good;
+	g->distance_mm = 0.08;
+	check_geometry(&check, &s);
+	want(CHECK_WARN, "0.08 mm from the sample, 12.4 keV: the corner is at 89.9 degrees",
+		"distance_mm in mm");
+	g->distance_mm = 80000;
+	check_geometry(&check, &s);
+	want(CHECK_WARN, "80000 mm", "distance_mm in mm");
+	*g = good;
+	g->energy_kev = 9;
+	check_geometry(&check, &s);
+	want(CHECK_WARN, "photon energy 9 keV, [calibration] energy_kev = 12.4",
+		"set [calibration] energy_kev");
+}
+
+static void
+test_geometry_of_a_file(void **state)
+{
+	static const char common[] = "clen = 0.08 m\nphoton_energy = 12400 eV\nres = 13333.3\n"
+				     "adu_per_photon = 1\nfs = x\nss = -y\nmin_fs = 0\n"
+				     "max_fs = 1023\n";
+	static const char first[] = "a/min_ss = 0\na/max_ss = 511\na/corner_x = -500\n"
+				    "a/corner_y = 500\n";
+	struct settings s = make_settings();
+	char text[1024], path[PATH_MAX + 8];
+
+	snprintf(path, sizeof(path), "%s/g.geom", root);
+	s.geometry =
+		(struct geometry_settings){.known = true, .file = path, .calibration_kev = 12.4};
+	check_geometry(&check, &s);
+	want(CHECK_FAIL, "cannot read", "correct [geometry]");
+	snprintf(text, sizeof(text), "%s%s", common, first);
+	put("/g.geom", text);
+	check_geometry(&check, &s);
+	want(CHECK_WARN, "; 524288 pixels, the first of module 1, are in no panel", "add panels");
+	snprintf(text, sizeof(text),
+		"%s%sb/min_ss = 512\nb/max_ss = 1023\nb/corner_x = -500\nb/corner_y = 500\n",
+		common, first);
+	put("/g.geom", text);
+	check_geometry(&check, &s);
+	want(CHECK_WARN, "2 panels, picture 1024 x 512, beam on a, corner at 1.", "corners");
+	want(CHECK_WARN, "panels a and b overlap", "corners");
+}
+
 int
 main(void)
 {
@@ -583,6 +655,8 @@ main(void)
 		TEST(test_ingest),
 		TEST(test_storage),
 		TEST(test_calibration),
+		TEST(test_geometry),
+		TEST(test_geometry_of_a_file),
 	};
 
 	return cmocka_run_group_tests_name("check", tests, NULL, NULL);

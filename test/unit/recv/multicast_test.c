@@ -59,6 +59,7 @@ static struct {
 	struct rdma_stream_sender *stream[STREAMS];
 	enum rdma_stream_policy policy;
 	bool dead; /* nothing of it runs */
+	const struct rdma_stream_proof *proof[STREAMS];
 } sender;
 
 static uint32_t chance; /* of a packet of a group to be lost, of 1,000 */
@@ -234,7 +235,8 @@ start_streams(void)
 			.policy = sender.policy,
 			.slots = PACKETS,
 			.payload_max = PAYLOAD,
-			.silence_ms = 500};
+			.silence_ms = 500,
+			.proof = sender.proof[s]};
 
 		sender.stream[s] = rdma_stream_sender_create(&attr);
 		assert_non_null(sender.stream[s]);
@@ -933,6 +935,36 @@ leaves_alone(void **state)
 	close_receiver();
 }
 
+static int
+no_mac(void *arg, uint64_t identity, const void *message, uint32_t length,
+	uint8_t mac[RDMA_STREAM_MAC_BYTES])
+{
+	return -ENOENT;
+}
+
+/** A sender refuses the receiver's proof: the other stream counts alone, and without it none. */
+static void
+streams_fail(void **state)
+{
+	static const struct rdma_stream_proof proof = {.mac = no_mac};
+
+	sender.proof[0] = &proof;
+	open_receiver(RDMA_STREAM_WAIT, "");
+	POLL_UNTIL(info_of(0).stream.state == RDMA_STREAM_FAILED &&
+		info_of(1).stream.state == RDMA_STREAM_JOINED);
+	poll_for(2);
+	assert_int_equal(info_of(0).stream.error, -EACCES);
+	assert_false(rx_multicast_failed(p.messages->multicast));
+	assert_int_equal(rx_multicast_ends(p.messages->multicast), 0);
+	rdma_stream_end(sender.stream[1]);
+	POLL_UNTIL(rx_multicast_ends(p.messages->multicast) == 1);
+	stop_streams();
+	sender.proof[1] = &proof;
+	start_streams();
+	POLL_UNTIL(rx_multicast_failed(p.messages->multicast));
+	close_receiver();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -954,6 +986,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(late_join),
 		cmocka_unit_test(leaves),
 		cmocka_unit_test(leaves_alone),
+		cmocka_unit_test(streams_fail),
 	};
 	int ret;
 

@@ -441,6 +441,28 @@ one_module_is_stolen(void **state)
 }
 
 static void
+column_is_announced(void **state)
+{
+	/* two columns of two, then a single one, then a part of a larger detector */
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 1, 1 << 16, 1 << 16 | 1}, 0), 0);
+	assert_int_equal(sources_column(&all), 2);
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 1, 2, 3}, 0), 0);
+	assert_int_equal(sources_column(&all), 4);
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){1, 2, 3, 4}, 0), 0);
+	assert_int_equal(sources_column(&all), 0);
+	/* simulators send 0; a stream has not sent yet */
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 0, 0, 0}, 0), 0);
+	assert_int_equal(sources_column(&all), 0);
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 1, 1 << 16, 1 << 16 | 1}, 1 << 3), 0);
+	assert_int_equal(sources_column(&all), 0);
+}
+
+static void
 other_orders_are_not_checked(void **state)
 {
 	uint32_t expected[DETECTOR_STREAMS_MAX];
@@ -555,6 +577,7 @@ main(void)
 		cmocka_unit_test(detector_comes_back),
 		cmocka_unit_test(random_forgers),
 		cmocka_unit_test(one_module_is_stolen),
+		cmocka_unit_test(column_is_announced),
 		cmocka_unit_test(other_orders_are_not_checked),
 		cmocka_unit_test(random_positions),
 	};

@@ -194,7 +194,13 @@ transfer(struct fetch *f)
 		return ret;
 	if (f->in.done)
 		return 0;
-	fprintf(stderr, "braggline-rdma fetch: the sender has stopped before the last file\n");
+	if (f->begun)
+		fprintf(stderr,
+			"braggline-rdma fetch: the sender has stopped before the last file\n");
+	else
+		fprintf(stderr,
+			"braggline-rdma fetch: the sender has stopped before the first file; did "
+			"all --members of push join within its --wait?\n");
 	return -ECONNABORTED;
 }
 

@@ -37,7 +37,7 @@ incoming_open(struct incoming *in, const char *directory)
 
 	memset(in, 0, sizeof(*in));
 	in->fd = in->folder = -1;
-	path = own_folder_open(directory, OWN_FOLDER_DATA, in->message);
+	path = own_folder_make(directory, OWN_FOLDER_DATA, in->message);
 	if (path < 0)
 		return path;
 	/* that descriptor is for openat(2) only */
