@@ -589,7 +589,7 @@ last_frame(const struct run *r)
 static bool
 received_nothing(struct run *r, const struct ledger *l)
 {
-	char until[64];
+	char until[64], why[480];
 
 	if (!r->began || r->aborted)
 		return false;
@@ -623,7 +623,10 @@ received_nothing(struct run *r, const struct ledger *l)
 	else
 		snprintf(until, sizeof(until), "within [run] idle_timeout_ms = %u",
 			r->settings.idle_timeout_ms);
-	if (l->packets[RX_PACKETS] == 0)
+	if (l->packets[RX_PACKETS] == 0 && run_watch_refused(&r->watch, why, sizeof(why)))
+		complain(r, 0, "run %s: no usable packet received %s: %s", r->settings.run, until,
+			why);
+	else if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
 			"run %s: no packet received %s; check that the detector sends to this "
 			"port",

@@ -39,7 +39,7 @@ struct pipeline;
 struct settings;
 
 #define RUN_MESSAGE_SIZE 512
-#define RUN_WARNINGS	 14
+#define RUN_WARNINGS	 15
 #define RUN_WARNING_SIZE 640
 
 enum run_state {

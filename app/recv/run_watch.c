@@ -10,6 +10,7 @@
 #include "builder/builder.h"
 #include "counter.h"
 #include "pipeline.h"
+#include "port/port.h"
 #include "run_drops.h"
 #include "run_watch.h"
 #include "rx/rx.h"
@@ -145,6 +146,16 @@ next_interval(struct run_watch *w, const struct run_packets *now, uint64_t time)
 	rejects_clear(&w->recent[1].rejects);
 }
 
+/** Add what the RoCE devices of all ports have refused so far. */
+static void
+read_refused(const struct run_watch *w, struct port_refused *r)
+{
+	*r = (struct port_refused){0};
+	for (uint32_t i = 0; i < w->pipeline->settings->nb_ports; i++)
+		if (w->pipeline->ports[i].dev != NULL)
+			port_refused_add(w->pipeline->ports[i].dev, r);
+}
+
 void
 run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledger *before,
 	uint64_t first_frame)
@@ -155,8 +166,11 @@ run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct ledg
 	w->before = before;
 	take_samples(w);
 	w->rejects.udp_port = p->settings->udp_port;
+	w->rejects.messages = p->settings->ingest.transport == INGEST_SEND ||
+		p->settings->ingest.transport == INGEST_WRITE;
 	rejects_clear(&w->rejects);
 	read_packets(w, &w->from);
+	read_refused(w, &w->refused);
 	for (uint32_t i = 0; i < RTE_DIM(w->recent); i++) {
 		w->recent[i].rejects = w->rejects;
 		w->recent[i].from = w->from;
@@ -420,6 +434,47 @@ check_ports(struct run_watch *w, const struct builder_stats *stats, const struct
 		p.packets, why);
 	if (!known)
 		report(w, RUN_WATCH_PORTS);
+}
+
+/**
+ * Report packets that RoCE devices refused, which no RX role has seen: if none was used, or if they
+ * are many. The packets of a queue pair alone do not show that another one is wrong.
+ */
+static void
+check_refused(struct run_watch *w, const struct run_packets *total, bool now)
+{
+	const struct run_packets p = packets_since(total, &w->from);
+	char *text = w->finding[RUN_WATCH_ROCE], why[480];
+	const bool known = text[0] != '\0';
+	struct port_refused refused;
+	uint64_t n;
+
+	if (w->pipeline->settings->ingest.transport != INGEST_SEND &&
+		w->pipeline->settings->ingest.transport != INGEST_WRITE)
+		return;
+	if (known && !now)
+		return;
+	read_refused(w, &refused);
+	port_refused_since(&refused, &w->refused);
+	/* loss and restarts of the detector also repeat packets and leave messages incomplete */
+	n = port_refused_sum(&refused, p.placed == 0);
+	if ((!known && !is_share(n, p.packets + n, REJECTED_MIN)) ||
+		!port_refused_explain(&refused, why, sizeof(why)))
+		return;
+	snprintf(text, sizeof(w->finding[0]), "%" PRIu64 " RoCE packets refused, %s: %s", n,
+		p.placed == 0 ? "none used" : "others used", why);
+	if (!known)
+		report(w, RUN_WATCH_ROCE);
+}
+
+bool
+run_watch_refused(const struct run_watch *w, char *text, size_t size)
+{
+	struct port_refused refused;
+
+	read_refused(w, &refused);
+	port_refused_since(&refused, &w->refused);
+	return port_refused_explain(&refused, text, size);
 }
 
 /** Report that the detector sends only frames before the run's first one. */
@@ -728,6 +783,7 @@ run_watch_look(struct run_watch *w, bool now)
 		check_ports(w, &stats, &total, now);
 	check_drops(w, &stats, &total, now);
 	check_foreign(w, &total, now);
+	check_refused(w, &total, now);
 	check_positions(w, &total, now);
 	for (uint32_t s = 0; s < w->pipeline->settings->detector.streams; s++) {
 		check_stream(w, &stats, s, &total, now);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "builder/builder.h"
+#include "port/refused.h"
 #include "run_drops.h"
 #include "rx/rejects.h"
 
@@ -28,6 +29,7 @@ enum run_watch_finding {
 	RUN_WATCH_SOURCES,   /**< two modules send to one port; sources_log() logs it */
 	RUN_WATCH_DROPS,     /**< packets dropped because of their frame number */
 	RUN_WATCH_GEOMETRY,  /**< packets announce other columns than [geometry] has */
+	RUN_WATCH_ROCE,	     /**< packets that the RoCE devices of ports refused */
 	RUN_WATCH_FINDINGS
 };
 
@@ -54,6 +56,7 @@ struct run_watch {
 	const struct ledger *before; /**< counters at the start of the run */
 	uint64_t first_frame;	     /**< [run] first_frame; 0: auto */
 	struct run_packets from;     /**< packets before the run */
+	struct port_refused refused; /**< what RoCE devices refused before the run */
 	uint64_t next_check;	     /**< TSC of the next check */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
 	uint64_t near_at;     /**< ... that found the first one to a near port; 0: none */
@@ -79,6 +82,12 @@ void run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct
  * time
  */
 void run_watch_look(struct run_watch *w, bool now);
+
+/**
+ * Describe what RoCE devices refused in this run, however few packets they are.
+ * @return false: nothing
+ */
+bool run_watch_refused(const struct run_watch *w, char *text, size_t size);
 
 /** Return true if the stream is silent. */
 static inline bool

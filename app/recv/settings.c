@@ -261,6 +261,11 @@ read_device(struct settings *s, struct config *c, const char *section, struct po
 	const char *text = config_text(c, section, "device", "0");
 
 	if (s->ingest.transport == INGEST_UDP) {
+		if (strncmp(text, "roce:", strlen("roce:")) == 0 ||
+			strncmp(text, "verbs:", strlen("verbs:")) == 0)
+			config_complain(c, section, "device",
+				"is a device for RoCE: set [detector] transport = send, write or "
+				"multicast, or a device for UDP packets");
 		rte_strscpy(p->device, text, sizeof(p->device));
 		return;
 	}

@@ -1471,6 +1471,51 @@ def settings_that_cannot_work(where):
              open(f'{where}/log', encoding='utf-8').read())
 
 
+ROCE_CARD = {'version': 1, 'transport': 'write', 'streams': 1, 'mtu': 4096, 'tile_bytes': 8192,
+             'trailer_bytes': 64, 'tiles': 128, 'slots': 128, 'slot_bytes': 128 * 8256}
+ROCE_STREAM = {'ip': '10.1.2.1', 'qpn': 0x100, 'psn': 0, 'rkey': 0x1234, 'base': 1 << 40}
+
+
+def roce_capture(where, **changes):
+    """A capture of a RoCE detector whose card has other values than the receiver's."""
+    with open(f'{where}/card.ini', 'w', encoding='ascii') as f:
+        for section, keys in ('card', ROCE_CARD), ('stream 0', {**ROCE_STREAM, **changes}):
+            f.write(f'[{section}]\n' + ''.join(f'{k} = {v}\n' for k, v in keys.items()))
+    capture(where, '--transport', 'write', '--card', f'{where}/card.ini', frames=4)
+
+
+@case
+def roce_packets_that_are_refused(where):
+    """The log and the end of the run give their number, the cause and what to check."""
+    good = ('detector.transport=write', 'ingest.qpn=0x100', 'ingest.rkey=0x1234',
+            'port 0.device=roce:port=net_replay0,ip=10.1.2.1/16')
+    refused = 'RoCE packets refused, none used: '
+    for name, changes, line in (
+            ('qpn', {'qpn': 0x101}, f'1540 {refused}1540 are for queue pairs that no stream has'),
+            ('rkey', {'rkey': 1}, f'1536 {refused}512 have a key, address or operation that is refused'),
+            ('tile', {'base': (1 << 40) + 8256}, 'are messages at an address that is not that of their '
+             'frame and tile')):
+        roce_capture(where, **changes)
+        says(command(where, *good, f'run.name={name}', replay=',align_at=54'), 1, line,
+             never=('no packet received',))
+    roce_capture(where)
+    says(command(where, 'run.name=udp'), 1, ':4791, UDP length', 'expected UDP packets of a jungfrau; set '
+         '[detector] transport to send or write')
+    says(command(where, good[3]), 2, 'is a device for RoCE: set [detector] transport = send, write or multicast')
+
+
+@case
+def roce_devices_that_cannot_be_opened(where):
+    """--check fails as the run does."""
+    roce_capture(where)
+    for name, keys in ('bits', 'ip=10.1.2.1'), ('key', 'ip=10.1.2.1/16,foo=3'):
+        words = command(where, 'detector.transport=write', 'ingest.qpn=0x100', 'ingest.rkey=0x1234',
+                        f'port 0.device=roce:port=net_replay0,{keys}', f'run.name={name}')
+        out = says([*words, '--check'], 1, f'{keys}: cannot open: ', 'correct [port 0] device')
+        want(re.search('FAIL +port 0: RoCE device', out) or re.search('port 0: RoCE device +FAIL', out), out)
+        says(words, 1)
+
+
 @case
 def files_of_a_run_that_exist(where):
     """Any existing file of the run is reported."""

@@ -68,6 +68,10 @@ check_card(struct check *c, const struct settings *s)
 		check_add(c, CHECK_NA, "card", "UDP packets");
 		return;
 	}
+	if (i->transport == INGEST_MULTICAST) {
+		check_add(c, CHECK_NA, "card", "multicast: receivers connect to the detector");
+		return;
+	}
 	if (i->card == NULL && i->service == 0 &&
 		(i->qpn == 0 || (i->transport == INGEST_WRITE && i->rkey == 0))) {
 		check_add(c, CHECK_WARN, "card",

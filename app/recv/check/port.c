@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <rte_lcore.h>
 #include <rte_string_fns.h>
 
+#include <rdma.h>
 #include <rdma_roce.h>
 
 #include "check/check.h"
@@ -22,6 +24,7 @@
 #include "port/pools.h"
 #include "port/port.h"
 #include "port/steering.h"
+#include "rx/messages.h"
 #include "settings.h"
 
 /** Time in 0.1 s that a link may need to come up after the cable is plugged in. */
@@ -195,6 +198,27 @@ ask_started_port(struct check_port *p, const struct settings *s, uint16_t id)
 	p->mbps = link.link_speed;
 }
 
+/** Open the RoCE device of a started port, or an adapter, as a run does, and close it. */
+static void
+try_rdma(struct check_port *p, const struct settings *s, uint16_t id)
+{
+	char name[RDMA_NAME_MAX];
+	struct rdma_dev_info info;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&info.addr;
+	struct rdma_dev *dev;
+
+	rx_messages_name_device(p->settings, id, s->ingest.mtu, p->used, p->replay, name);
+	dev = rdma_dev_open(name);
+	p->rdma_tried = true;
+	p->rdma = dev != NULL ? 0 : -rte_errno;
+	if (dev == NULL)
+		return;
+	rdma_dev_info_get(dev, &info);
+	if (info.addr.ss_family == AF_INET)
+		p->address = rte_be_to_cpu_32(four->sin_addr.s_addr);
+	rdma_dev_close(dev);
+}
+
 static int
 try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct rte_mempool *header,
 	struct rte_mempool *payload, uint16_t ring)
@@ -213,7 +237,11 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 		offloads |= port_checksums(&info);
 		conf.rxmode.offloads = offloads;
 		conf.rxmode.mtu = port_mtu(p->settings, &info);
-		ret = rte_eth_dev_configure(id, p->used, 0, &conf);
+		/* a RoCE device sends, too */
+		if (p->settings->rdma[0] != '\0')
+			conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+		ret = rte_eth_dev_configure(
+			id, p->used, p->settings->rdma[0] != '\0' ? p->used : 0, &conf);
 	}
 	if (ret != 0) {
 		trial_failed(p, ret, "configuring its RX queues");
@@ -231,6 +259,8 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 	for (uint32_t q = 0; q < p->used && ret == 0; q++)
 		ret = rte_eth_rx_queue_setup(
 			id, q, ring, rte_eth_dev_socket_id(id), &rx, split ? NULL : payload);
+	for (uint32_t q = 0; p->settings->rdma[0] != '\0' && q < p->used && ret == 0; q++)
+		ret = rte_eth_tx_queue_setup(id, q, ring, rte_eth_dev_socket_id(id), NULL);
 	if (ret != 0) {
 		trial_failed(p, ret,
 			split ? "setting up an RX queue with split buffers"
@@ -251,6 +281,10 @@ check_try_port(struct check_port *p, const struct settings *s)
 	uint16_t id, ring = TRIAL_RING, none = 0;
 	uint32_t n;
 
+	if (p->settings->adapter) {
+		try_rdma(p, s, 0);
+		return;
+	}
 	if (!p->present || port_find(p->settings->device, &id) != 0)
 		return;
 	p->used = p->queues > p->max_queues ? 1 : p->queues;
@@ -266,6 +300,8 @@ check_try_port(struct check_port *p, const struct settings *s)
 		trial_failed(p, -rte_errno, "creating a pool for the test");
 	} else if (try_queues(p, s, id, header, payload, ring) == 0) {
 		ask_started_port(p, s, id);
+		if (p->settings->rdma[0] != '\0')
+			try_rdma(p, s, id);
 		rte_eth_dev_stop(id);
 	}
 	rte_eth_dev_close(id);
@@ -304,7 +340,11 @@ check_device(struct check *c, const struct check_port *p)
 	} else if (p->set_up != 0) {
 		add(c, p, CHECK_FAIL, "device", "%s, %s: %s failed: %s", p->name, p->driver,
 			p->failed, rte_strerror(-p->set_up));
-		check_fix(c, "see the driver's messages above");
+		check_fix(c, "see the driver's messages above%s",
+			strcmp(p->driver, "net_memif") != 0
+				? ""
+				: "; if the memif is a client, start the process with its server "
+				  "first");
 	} else if (strcmp(p->driver, "net_af_packet") == 0) {
 		add(c, p, CHECK_WARN, "device",
 			"%s, %s: packets that the kernel's ring drops are in no counter, and VLAN "
@@ -314,6 +354,23 @@ check_device(struct check *c, const struct check_port *p)
 	} else {
 		add(c, p, CHECK_OK, "device", "%s, %s", p->name, p->driver);
 	}
+}
+
+/** Add a row about the RoCE device of the port, or the adapter. */
+static void
+check_rdma(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	if (!p->rdma_tried)
+		return;
+	if (p->rdma == 0) {
+		add(c, p, CHECK_OK, "RoCE device", "%s, path MTU %u", p->settings->rdma,
+			s->ingest.mtu);
+		return;
+	}
+	add(c, p, CHECK_FAIL, "RoCE device", "%s: cannot open: %s", p->settings->rdma,
+		rte_strerror(-p->rdma));
+	check_fix(c, "see the messages of rdma above, and correct [port %u] device%s", p->index,
+		p->settings->adapter ? "" : ", such as roce:port=NAME,ip=ADDRESS/BITS");
 }
 
 static void
@@ -346,6 +403,10 @@ check_mtu(struct check *c, const struct settings *s, const struct check_port *p)
 
 	if (p->replay) {
 		add(c, p, CHECK_NA, "MTU", "a replay has no link");
+	} else if (p->rdma_tried && p->rdma == 0) {
+		/* a driver may report a lower one than it has, which the RoCE device knows */
+		add(c, p, CHECK_OK, "MTU", "%u reported, accepted for a path MTU of %u", have,
+			s->ingest.mtu);
 	} else if (most < want) {
 		add(c, p, CHECK_FAIL, "MTU", "%u at most, packets have %u", most, want);
 		check_fix(
@@ -465,6 +526,17 @@ check_rules(struct check *c, const struct check_port *p)
 	}
 }
 
+/** Does [detector] source name another address than that of the multicast streams? */
+static bool
+is_other_sender(const struct settings *s, const struct check_port *p)
+{
+	struct rte_ipv4_hdr ip, mask;
+
+	source_filter_ipv4(&s->sources.filter[p->settings->streams[0]], &ip, &mask);
+	return mask.src_addr != 0 &&
+		((ip.src_addr ^ rte_cpu_to_be_32(s->ingest.sender)) & mask.src_addr) != 0;
+}
+
 /** Check the sources that may send to this port's streams; see source_settings.h. */
 static void
 check_sources(struct check *c, const struct settings *s, const struct check_port *p)
@@ -476,6 +548,15 @@ check_sources(struct check *c, const struct settings *s, const struct check_port
 
 	if (p->replay) {
 		add(c, p, CHECK_NA, "sources", "a replay accepts all sources of its capture");
+	} else if (s->ingest.transport == INGEST_MULTICAST && p->address == s->ingest.sender) {
+		add(c, p, CHECK_FAIL, "sources", "[ingest] sender is the address of this port");
+		check_fix(c, "[ingest] sender = ADDRESS of the detector");
+	} else if (s->ingest.transport == INGEST_MULTICAST && is_other_sender(s, p)) {
+		add(c, p, CHECK_WARN, "sources",
+			"[detector] source is not [ingest] sender, which alone is used");
+		check_fix(c, "set only [ingest] sender");
+	} else if (s->ingest.transport == INGEST_MULTICAST) {
+		add(c, p, CHECK_OK, "sources", "[ingest] sender");
 	} else if (set->source && !set->any && ip != 0) {
 		add(c, p, CHECK_OK, "sources", "as configured");
 	} else {
@@ -561,10 +642,11 @@ check_port(struct check *c, const struct settings *s, const struct check_port *p
 {
 	/* an adapter has no queues and pools of the receiver's */
 	if (p->settings->adapter) {
-		add(c, p, CHECK_NA, "device", "%s: tried when a run begins", p->name);
+		check_rdma(c, s, p);
 		return;
 	}
 	check_device(c, p);
+	check_rdma(c, s, p);
 	check_pools(c, s, p);
 	if (!p->present)
 		return;

@@ -44,7 +44,11 @@ struct check_port {
 	int set_up;	 /**< 0 or -errno */
 	char failed[64]; /**< the step that failed */
 	uint32_t used;	 /**< queues set up */
-	uint32_t mtu;	 /**< in use */
+	/* result of opening its RoCE device, or the adapter */
+	bool rdma_tried;
+	int rdma;	  /**< 0 or -errno */
+	uint32_t address; /**< its IPv4 address, host byte order; 0: none */
+	uint32_t mtu;	  /**< in use */
 	bool link_up;
 	uint32_t mbps; /**< link speed, or RTE_ETH_SPEED_NUM_UNKNOWN */
 	enum check_flow flow;

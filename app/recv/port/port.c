@@ -23,6 +23,7 @@
 #include "port/memory.h"
 #include "port/pools.h"
 #include "port/port.h"
+#include "port/refused.h"
 #include "port/steering.h"
 #include "settings.h"
 
@@ -65,6 +66,14 @@ port_is_real(const struct rte_eth_dev_info *info)
 	const struct rte_bus *bus = info->device != NULL ? rte_dev_bus(info->device) : NULL;
 
 	return bus != NULL && strcmp(rte_bus_name(bus), "pci") == 0;
+}
+
+const char *
+port_start_hint(const struct rte_eth_dev_info *info)
+{
+	return info->driver_name != NULL && strcmp(info->driver_name, "net_memif") == 0
+		? "; if the memif is a client, start the process with its server first"
+		: "";
 }
 
 bool
@@ -233,42 +242,7 @@ const char *const port_drop_names[PORT_DROPS] = {
 	[PORT_LOST_FOR_GOOD] = "lost_for_good",
 };
 
-/** Counters of a RoCE device that are drops of a port. */
-static const struct {
-	const char *name;
-	enum port_drop drop;
-} rdma_drops[] = {
-	{"rx_no_mbuf", PORT_NO_MBUF},
-	{"rx_handover_ring_full", PORT_RING_FULL},
-	{"rx_message_ring_full", PORT_RING_FULL},
-	{"rx_icrc_errors", PORT_ICRC},
-	{"rx_uc_dropped", PORT_INCOMPLETE},
-	{"rx_duplicates", PORT_REPEATED},
-	{"rx_malformed", PORT_REFUSED},
-	{"rx_bad_opcode", PORT_REFUSED},
-	{"rx_unknown_qpn", PORT_REFUSED},
-	{"rx_bad_state", PORT_REFUSED},
-	{"rx_bad_address", PORT_REFUSED},
-	{"rx_bad_pkey", PORT_REFUSED},
-	{"rx_access_refused", PORT_REFUSED},
-	{"rx_invalid_requests", PORT_REFUSED},
-	{"rx_not_for_us", PORT_REFUSED},
-	{"rx_other_vlan", PORT_REFUSED},
-};
-
 #define XSTATS_MAX 128 /* counters of a device */
-
-static void
-add_rdma_drops(const struct rdma_dev *dev, uint64_t drops[PORT_DROPS])
-{
-	struct rdma_xstat x[XSTATS_MAX];
-	const int n = RTE_MIN(rdma_xstats_get(dev, x, XSTATS_MAX), XSTATS_MAX);
-
-	for (int i = 0; i < n; i++)
-		for (unsigned int d = 0; d < RTE_DIM(rdma_drops); d++)
-			if (strcmp(x[i].name, rdma_drops[d].name) == 0)
-				drops[rdma_drops[d].drop] += x[i].value;
-}
 
 void
 port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
@@ -283,7 +257,7 @@ port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 		drops[PORT_NO_MBUF] += stats.rx_nombuf;
 	drops[PORT_ERRORS] += stats.ierrors;
 	if (p->dev != NULL)
-		add_rdma_drops(p->dev, drops);
+		port_refused_drops(p->dev, drops);
 }
 
 uint64_t
@@ -498,9 +472,9 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	}
 	ret = rte_eth_dev_start(p->id);
 	if (ret != 0) {
-		LOG(ERR, "%s: cannot start%s: %s\n", p->name,
+		LOG(ERR, "%s: cannot start%s: %s%s\n", p->name,
 			p->split ? " (buffers are split; try mode = single)" : "",
-			rte_strerror(-ret));
+			rte_strerror(-ret), port_start_hint(info));
 		return ret;
 	}
 	p->started = true;

@@ -75,6 +75,9 @@ bool port_can_split(uint16_t id, const struct rte_eth_dev_info *info);
 /** Return true if the port is the replay of a capture. */
 bool port_is_replay(const struct rte_eth_dev_info *info);
 
+/** What to do if rte_eth_dev_start() fails: "; ...", or "". */
+const char *port_start_hint(const struct rte_eth_dev_info *info);
+
 /** Return true if a port with these settings exists and is the replay of a capture. */
 bool port_replays(const struct port_settings *s);
 

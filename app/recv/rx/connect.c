@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_random.h>
@@ -26,8 +27,9 @@ RTE_LOG_REGISTER(connect_logtype, braggline.ingest, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, connect_logtype, "ingest: " __VA_ARGS__)
 
-#define EVENTS	8  /* CM events of a call */
-#define BACKLOG 64 /* requests that are not answered yet: one for each stream */
+#define EVENTS		8  /* CM events of a call */
+#define REFUSAL_SECONDS 60 /* a refusal that is repeated is logged again after this time */
+#define BACKLOG		64 /* requests that are not answered yet: one for each stream */
 
 int
 rx_connect_listen(struct rx_messages *m, uint32_t device)
@@ -92,6 +94,25 @@ renew(struct rx_messages *m, struct rx_message_stream *st)
 	return rx_messages_open_stream(m, st->stream);
 }
 
+/** Has this refusal been logged already, not long ago? */
+static bool
+is_repeated(struct rx_messages *m, const char *why, const struct rdma_event *e)
+{
+	const uint64_t now = rte_rdtsc();
+	char last[INET6_ADDRSTRLEN], peer[INET6_ADDRSTRLEN];
+	const struct rdma_event before = {.peer = m->refusal.peer};
+	const bool repeated = why == m->refusal.why &&
+		now - m->refusal.at < REFUSAL_SECONDS * rte_get_tsc_hz() &&
+		strcmp(name_peer(&before, last), name_peer(e, peer)) == 0;
+
+	if (!repeated) {
+		m->refusal.why = why;
+		m->refusal.peer = e->peer;
+		m->refusal.at = now;
+	}
+	return repeated;
+}
+
 /** Answer a request. */
 static void
 take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
@@ -114,11 +135,12 @@ take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
 	else if (request.transport != m->card.transport)
 		why = "the detector has another transport: see [detector] transport";
 	else if (request.credit_address != 0 && m->ring == NULL)
-		why = "credits need [ingest] delivery = memory";
+		why = "credits need [ingest] delivery = memory, which needs qpn and rkey = auto";
 	else if (!is_source(m, stream, e))
 		why = "its address is not [detector] source of the stream";
 	if (why != NULL) {
-		LOG(WARNING, "connection of %s refused: %s\n", name_peer(e, from), why);
+		if (!is_repeated(m, why, e))
+			LOG(WARNING, "connection of %s refused: %s\n", name_peer(e, from), why);
 		rdma_conn_reject(e->conn, NULL, 0);
 		return;
 	}

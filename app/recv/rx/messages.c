@@ -82,16 +82,15 @@ rx_messages_source(const struct rx_messages *m, uint32_t stream, rte_be32_t *add
 	return mask.src_addr != 0;
 }
 
-/** Name of the device of a port: on a port that is started, its poll groups are the queues. */
-static void
-name_device(const struct port *port, uint32_t mtu, char name[RDMA_NAME_MAX])
+void
+rx_messages_name_device(const struct port_settings *port, uint16_t id, uint32_t mtu,
+	uint32_t queues, bool replay, char name[])
 {
-	if (port->settings->adapter)
-		snprintf(name, RDMA_NAME_MAX, "%s", port->settings->rdma);
+	if (port->adapter)
+		snprintf(name, RDMA_NAME_MAX, "%s", port->rdma);
 	else
-		snprintf(name, RDMA_NAME_MAX, "roce:port=%u,%s,mtu=%u,queue=0,poll_groups=%u%s",
-			port->id, port->settings->rdma, mtu, port->nb_queues,
-			port->replay ? ",steer=no" : "");
+		snprintf(name, RDMA_NAME_MAX, "roce:port=%u,%s,mtu=%u,queue=0,poll_groups=%u%s", id,
+			port->rdma, mtu, queues, replay ? ",steer=no" : "");
 }
 
 static int
@@ -100,7 +99,8 @@ open_device(struct rx_messages *m, struct port *port)
 	char name[RDMA_NAME_MAX];
 	struct rdma_dev *dev;
 
-	name_device(port, m->card.mtu, name);
+	rx_messages_name_device(
+		port->settings, port->id, m->card.mtu, port->nb_queues, port->replay, name);
 	dev = rdma_dev_open(name);
 	if (dev == NULL)
 		return -rte_errno;

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include <rte_byteorder.h>
 
@@ -21,6 +22,7 @@
 
 struct memory;
 struct port;
+struct port_settings;
 struct rdma_conn;
 struct rdma_cq;
 struct rdma_dev;
@@ -52,6 +54,12 @@ struct rx_messages {
 	struct rdma_dev *devices[RX_DEVICES_MAX];
 	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
+	/** The refusal of a connection that was logged last: a detector repeats its request. */
+	struct {
+		const char *why;
+		struct sockaddr_storage peer;
+		uint64_t at; /**< TSC */
+	} refusal;
 	struct rx_ring *ring; /**< of messages in memory; NULL: they are delivered by reference */
 	struct rx_multicast *multicast; /**< NULL: the detector has queue pairs of its own */
 	/**
@@ -60,6 +68,13 @@ struct rx_messages {
 	 */
 	uint8_t headers[DETECTOR_STREAMS_MAX][SOURCE_HEADERS];
 };
+
+/**
+ * Name of the RoCE device of a port: on a port that is started, its poll groups are the queues.
+ * @param id  of the ethdev
+ */
+void rx_messages_name_device(const struct port_settings *port, uint16_t id, uint32_t mtu,
+	uint32_t queues, bool replay, char name[]);
 
 /** Fill in what is the same for all streams of the card. */
 void rx_messages_describe(struct ingest_card *card, const struct settings *s);

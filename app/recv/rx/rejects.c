@@ -10,11 +10,15 @@
 #include <rte_udp.h>
 
 #include "builder/builder.h"
+#include "ingest/card.h"
 #include "rx/rejects.h"
 #include "rx/rx.h"
+#include "rx/source_settings.h"
 
 /** Number of a stream's incomplete frames that show which packets it never sends. */
 #define ODD_FRAMES 8
+
+#define ROCE_PORT 4791 /* UDP port of RoCEv2 */
 
 /** UDP length of the detector's packets. */
 static uint32_t
@@ -85,11 +89,21 @@ is_absent(const struct detector *d, uint64_t stream)
 	return stream != 0 && detector_stream_expected(d, __builtin_ctzll(stream)) == 0;
 }
 
-/** Classify a packet. @param udp_port  [detector] udp_port */
+/** Is this packet number one that the stream sends? */
+static bool
+is_expected(const struct detector *d, uint64_t stream, uint32_t packet)
+{
+	const uint32_t s = stream != 0 ? __builtin_ctzll(stream) : 0;
+
+	return stream != 0 && packet >= d->expect_from[s] && packet < d->expect_to[s];
+}
+
+/** Classify a packet. @param r  samples that it is one of */
 static enum reject
-read_sample(struct reject_kind *k, const struct rx_sample *s, uint32_t udp_port,
+read_sample(struct reject_kind *k, const struct rx_sample *s, const struct rejects *r,
 	const struct detector *d)
 {
+	const uint32_t udp_port = r->udp_port;
 	uint32_t at = RTE_ETHER_HDR_LEN;
 	enum reject what;
 
@@ -109,6 +123,8 @@ read_sample(struct reject_kind *k, const struct rx_sample *s, uint32_t udp_port,
 	case RX_CHECKSUM:
 		return REJECT_CHECKSUM;
 	case RX_WRONG_LENGTH:
+		if (r->messages)
+			return REJECT_MESSAGE;
 		return what == REJECT_PORT ? REJECT_CUT : REJECT_LENGTH;
 	case RX_MALFORMED: {
 		const uint8_t *header =
@@ -122,8 +138,13 @@ read_sample(struct reject_kind *k, const struct rx_sample *s, uint32_t udp_port,
 			d->ops->explain(header, k->header, sizeof(k->header));
 			return REJECT_FORMAT;
 		}
-		return is_absent(d, stream_of(udp_port, k->port_min, d)) ? REJECT_ABSENT
-									 : REJECT_NUMBER;
+		if (is_absent(d, stream_of(udp_port, k->port_min, d)))
+			return REJECT_ABSENT;
+		k->tile = packet.packet;
+		/* nothing else is wrong with a message whose header is good */
+		if (r->messages && is_expected(d, stream_of(udp_port, k->port_min, d), k->tile))
+			return REJECT_ADDRESS;
+		return REJECT_NUMBER;
 	}
 	default:
 		return what;
@@ -135,7 +156,7 @@ rejects_add(struct rejects *r, const struct rx_sample *sample, const struct dete
 {
 	struct reject_kind found = {0}, *k;
 
-	k = &r->kind[read_sample(&found, sample, r->udp_port, d)];
+	k = &r->kind[read_sample(&found, sample, r, d)];
 	if (k->samples == 0) {
 		*k = found;
 	} else {
@@ -165,6 +186,8 @@ rejects_of_stream(const struct rejects *r, uint32_t stream)
 		[REJECT_FORMAT] = "have no header of the detector's format",
 		[REJECT_NUMBER] = "have packet numbers that the stream does not send",
 		[REJECT_ABSENT] = "are of a stream in [detector] absent",
+		[REJECT_MESSAGE] = "are messages of another length or operation",
+		[REJECT_ADDRESS] = "are messages at a wrong address",
 	};
 
 	for (enum reject i = REJECT_OTHER; i < REJECTS; i++)
@@ -420,6 +443,24 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 			expected);
 }
 
+/** A RoCE message of another form. Its headers stand for the queue pair. */
+static void
+explain_message(const struct reject_kind *k, const struct detector *d, char *text, size_t size)
+{
+	const uint32_t bytes = k->captured - SOURCE_HEADERS;
+	const uint32_t expected = d->ops->pixel_bytes + INGEST_TRAILER_BYTES;
+
+	if (bytes == expected)
+		snprintf(text, size,
+			"are messages of another operation or path MTU than expected; check "
+			"[detector] transport and [ingest] mtu");
+	else
+		snprintf(text, size,
+			"are messages of %u bytes, expected %u: %u of pixels and a trailer of %u; "
+			"check the detector's messages",
+			bytes, expected, d->ops->pixel_bytes, INGEST_TRAILER_BYTES);
+}
+
 bool
 rejects_explain(const struct rejects *r, const struct reject_view *v, char *text, size_t size)
 {
@@ -437,6 +478,13 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	describe(k, what != REJECT_FRAGMENT, example, sizeof(example));
 	switch (what) {
 	case REJECT_UDP:
+		if (k->destination_port == ROCE_PORT) {
+			snprintf(text, size,
+				"are RoCEv2 %s, expected UDP packets of a %s; set [detector] "
+				"transport to send or write, and [port N] device to roce:port=...",
+				example, d->ops->name);
+			break;
+		}
 		snprintf(text, size,
 			"are UDP %s, expected length %u; check that the detector sends, and "
 			"[detector] type",
@@ -512,6 +560,16 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 		break;
 	case REJECT_NUMBER:
 		explain_number(v, text, size);
+		break;
+	case REJECT_MESSAGE:
+		explain_message(k, d, text, size);
+		break;
+	case REJECT_ADDRESS:
+		snprintf(text, size,
+			"are messages at an address that is not that of their frame and tile (the "
+			"first one has packet number %u); check base, slots and slot_bytes of the "
+			"detector's card, and of a replay its `roce=`",
+			k->tile);
 		break;
 	case REJECT_OTHER:
 	default:

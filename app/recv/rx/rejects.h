@@ -35,6 +35,8 @@ enum reject {
 	REJECT_FORMAT,	 /**< no header of the detector's format */
 	REJECT_NUMBER,	 /**< packet number that its stream does not send */
 	REJECT_ABSENT,	 /**< of a stream that [detector] absent lists */
+	REJECT_MESSAGE,	 /**< RoCE: message of another length or another operation */
+	REJECT_ADDRESS,	 /**< RoCE: written to an address that is not that of its frame and tile */
 	REJECTS
 };
 
@@ -52,11 +54,13 @@ struct reject_kind {
 	bool ip_checksum;  /**< the checksum of the IPv4 header is correct */
 	uint32_t length;   /**< UDP length; for fragments, the IPv4 total length */
 	uint32_t captured; /**< bytes of the packet that were received */
+	uint32_t tile;	   /**< REJECT_ADDRESS: packet number in the header */
 	char header[80];   /**< REJECT_FORMAT: why it has another format */
 };
 
 struct rejects {
 	uint32_t udp_port; /**< [detector] udp_port */
+	bool messages;	   /**< RoCE: headers of samples stand for a queue pair */
 	struct reject_kind kind[REJECTS];
 };
 

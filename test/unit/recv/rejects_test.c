@@ -58,6 +58,39 @@ says(const struct rx_sample *s, uint32_t n, const struct reject_view *v, const c
 		fail_msg("'%s' does not say '%s'", text, wanted);
 }
 
+/* Samples of RoCE messages: their headers stand for a queue pair. */
+static void
+messages(void **state)
+{
+	const struct reject_view v = {.detector = &d, .udp_port = PORT, .stats = &stats};
+	struct rejects r = {.udp_port = PORT, .messages = true};
+	struct rx_sample s = packet(RX_WRONG_LENGTH);
+	char text[400];
+
+	s.length = SOURCE_HEADERS + 8192;
+	rejects_add(&r, &s, &d);
+	assert_true(rejects_explain(&r, &v, text, sizeof(text)));
+	assert_non_null(strstr(text, "are messages of 8192 bytes, expected 8256: 8192 of pixels"));
+	assert_null(strstr(text, "0.0.0.0"));
+	rejects_clear(&r);
+	s.length = SOURCE_HEADERS + 8256;
+	rejects_add(&r, &s, &d);
+	assert_true(rejects_explain(&r, &v, text, sizeof(text)));
+	assert_non_null(strstr(text, "are messages of another operation or path MTU"));
+	/* a good header, and no number out of range: the address is wrong */
+	rejects_clear(&r);
+	s = packet(RX_MALFORMED);
+	rejects_add(&r, &s, &d);
+	assert_true(rejects_explain(&r, &v, text, sizeof(text)));
+	assert_non_null(strstr(text, "(the first one has packet number 100)"));
+	/* the same packets by UDP */
+	s = packet(RX_FOREIGN);
+	s.data[36] = 0x12;
+	s.data[37] = 0xb7;
+	s.data[39] ^= 4;
+	says(&s, 1, &v, "are RoCEv2 (10.1.0.2:0 to 10.0.0.1:4791");
+}
+
 static void
 each_kind(void **state)
 {
@@ -349,6 +382,7 @@ main(int argc, char **argv)
 {
 #define TEST(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
+		TEST(messages),
 		TEST(each_kind),
 		TEST(commonest),
 		TEST(ports),
