@@ -194,7 +194,7 @@ transfer(struct fetch *f)
 		return ret;
 	if (f->in.done)
 		return 0;
-	if (f->begun)
+	if (f->in.begun)
 		fprintf(stderr,
 			"braggline-rdma fetch: the sender has stopped before the last file\n");
 	else
