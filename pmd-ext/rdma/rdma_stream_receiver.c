@@ -1064,7 +1064,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 	} else if (stream_mac(&r->proof, &r->transcript, card, mac) < 0 ||
 		!stream_mac_equal(mac, card->mac)) {
 		fail(r, -EKEYREJECTED, "the sender has not proved itself");
-	} else if (card->payload_max > r->attr.payload_max || card->slots > r->window ||
+	} else if (card->payload_max > r->attr.payload_max || card->slots > r->attr.buffers ||
 		!rte_is_power_of_2(card->slots) ||
 		card->slot_bytes !=
 			RTE_ALIGN_CEIL(card->payload_max + RDMA_STREAM_HEADER_BYTES, 64)) {
