@@ -56,7 +56,7 @@ RTE_LOG_REGISTER(multicast_logtype, braggline.ingest, NOTICE);
 #define SKEW_MAX   (OPEN_MAX / 2)
 #define SKEW_MIN   2 /* one forged event ends no frame */
 /** Of stream_timeout_ms: a frame's event must come before the builder closes the frame by time. */
-#define HOLD_PART  2
+#define HOLD_PART 2
 
 const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES] = {
 	[RX_FRAGMENT_FORMAT] = "bad_format",
@@ -107,16 +107,16 @@ struct stream {
 	uint64_t run;  /**< of the sender */
 	uint64_t next; /**< sequence number that follows without a loss */
 	/* the message that is being received */
-	uint32_t tile; /**< NO_TILE: none */
-	uint32_t at;   /**< bytes of it that have come */
+	uint32_t tile;	/**< NO_TILE: none */
+	uint32_t at;	/**< bytes of it that have come */
 	uint64_t frame; /**< of this message */
 	bool skip;	/**< fragments up to the beginning of the next message are dropped */
 	/* frames that are being received */
 	struct open_frame open[OPEN_MAX];
 	uint32_t nb_open;
 	uint64_t nb_begun; /**< frames that were opened */
-	uint64_t last; /**< frame + 1 of the last event that was made; 0: none */
-	uint64_t leap; /**< frame + 1 of a message dropped for an open frame in its slot */
+	uint64_t last;	   /**< frame + 1 of the last event that was made; 0: none */
+	uint64_t leap;	   /**< frame + 1 of a message dropped for an open frame in its slot */
 	bool leaving, left;
 	uint64_t leave_until; /**< TSC */
 	/* read by other threads */
@@ -252,8 +252,8 @@ is_stray(const struct rx_multicast *mc, const struct stream *st, const struct op
 
 /** Count messages of a frame that are dropped. */
 static void
-drop_tiles(struct rx *rx, const struct stream *st, uint64_t frame, uint32_t n,
-	enum rx_counter cause)
+drop_tiles(
+	struct rx *rx, const struct stream *st, uint64_t frame, uint32_t n, enum rx_counter cause)
 {
 	uint64_t ours = frame;
 
@@ -872,8 +872,8 @@ rx_multicast_create(struct rx_messages *m)
 	mc->messages = m;
 	mc->fragment_max = ingest_fragment_max(m->card.mtu - RDMA_STREAM_HEADER_BYTES);
 	mc->message_bytes = m->card.tile_bytes + m->card.trailer_bytes;
-	mc->skew = RTE_MIN(RTE_MAX(m->settings->max_skew_frames, (uint32_t)SKEW_MIN),
-		(uint32_t)SKEW_MAX);
+	mc->skew = RTE_MIN(
+		RTE_MAX(m->settings->max_skew_frames, (uint32_t)SKEW_MIN), (uint32_t)SKEW_MAX);
 	mc->hold = rte_get_tsc_hz() / 1000 * m->settings->stream_timeout_ms / HOLD_PART;
 	if (s->identity != NULL) {
 		ret = ingest_proof_member(&mc->proof, s->identity, s->key, message);

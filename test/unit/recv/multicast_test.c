@@ -65,7 +65,7 @@ static uint32_t chance; /* of a packet of a group to be lost, of 1,000 */
 static uint64_t seed, nb_lost;
 static bool receiver_stalled, gangs_stalled;
 static uint32_t timeout_ms = 20; /* stream_timeout_ms */
-static uint32_t generation; /* of the detector: the same frame then has other pixels */
+static uint32_t generation;	 /* of the detector: the same frame then has other pixels */
 
 /* Frames of the run, by number modulo FRAMES. */
 static struct frame_record records[FRAMES];
@@ -233,23 +233,28 @@ wait_timeout(void)
 /* ---- sender ---- */
 
 static void
+start_stream(uint32_t stream)
+{
+	const struct sockaddr_in group = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(UINT32_C(0xEFC00000) + stream)};
+	const struct rdma_stream_sender_attr attr = {.dev = sender.dev,
+		.pd = sender.pd,
+		.group = (const struct sockaddr *)&group,
+		.port = RDMA_STREAM_PORT + stream,
+		.policy = sender.policy,
+		.slots = PACKETS,
+		.payload_max = PAYLOAD,
+		.silence_ms = 500};
+
+	sender.stream[stream] = rdma_stream_sender_create(&attr);
+	assert_non_null(sender.stream[stream]);
+}
+
+static void
 start_streams(void)
 {
-	for (uint32_t s = 0; s < STREAMS; s++) {
-		const struct sockaddr_in group = {
-			.sin_family = AF_INET, .sin_addr.s_addr = htonl(UINT32_C(0xEFC00000) + s)};
-		const struct rdma_stream_sender_attr attr = {.dev = sender.dev,
-			.pd = sender.pd,
-			.group = (const struct sockaddr *)&group,
-			.port = RDMA_STREAM_PORT + s,
-			.policy = sender.policy,
-			.slots = PACKETS,
-			.payload_max = PAYLOAD,
-			.silence_ms = 500};
-
-		sender.stream[s] = rdma_stream_sender_create(&attr);
-		assert_non_null(sender.stream[s]);
-	}
+	for (uint32_t s = 0; s < STREAMS; s++)
+		start_stream(s);
 }
 
 static void
@@ -677,8 +682,7 @@ frames_come_again(void **state)
 	send_frame(2);
 	settle();
 	/* the tiles of frame 2 that are missing are late: gangs may be reading it */
-	assert_int_equal(
-		p.rx[0]->counters[RX_DUPLICATE], 1 + 2 * TILES * STREAMS - (TILES - 1));
+	assert_int_equal(p.rx[0]->counters[RX_DUPLICATE], 1 + 2 * TILES * STREAMS - (TILES - 1));
 	assert_int_equal(p.rx[0]->counters[RX_LATE], TILES - 1);
 	generation--;
 	gangs_stalled = false;
@@ -1006,10 +1010,41 @@ late_join(void **state)
 	close_receiver();
 }
 
+/** Streams end a different number of times: they have ended when all are ended. */
+static void
+streams_end(void **state)
+{
+	struct rdma_stream_sender *second;
+
+	open_and_begin(RDMA_STREAM_WAIT);
+	send_frame(1);
+	settle();
+	rdma_stream_end(sender.stream[0]);
+	POLL_UNTIL(info_of(0).stream.state == RDMA_STREAM_ENDED);
+	second = sender.stream[1];
+	sender.stream[1] = NULL;
+	stop_streams();
+	start_stream(0);
+	sender.stream[1] = second;
+	POLL_UNTIL(info_of(0).stream.state == RDMA_STREAM_JOINED &&
+		info_of(0).stream.run == sent_of(0).run);
+	rdma_stream_end(sender.stream[1]);
+	POLL_UNTIL(info_of(1).stream.state == RDMA_STREAM_ENDED);
+	poll_for(5);
+	assert_int_equal(rx_multicast_ends(p.messages->multicast), 0);
+	rdma_stream_end(sender.stream[0]);
+	POLL_UNTIL(rx_multicast_ends(p.messages->multicast) == 1);
+	end_run();
+	close_receiver();
+}
+
 /** The receiver stops: the sender does not wait for it. */
 static void
 leaves(void **state)
 {
+	struct rx_counts counts;
+
+	timeout_ms = 1000; /* frame 2 is open when the receiver stops */
 	open_and_begin(RDMA_STREAM_WAIT);
 	send_frame(1);
 	settle();
@@ -1019,6 +1054,10 @@ leaves(void **state)
 	p.rx[0]->stop = true;
 	POLL_UNTIL(p.rx[0]->stopped);
 	assert_true(all_are(RDMA_STREAM_LEFT));
+	/* the tile of the frame that was open is counted, in what other threads read, too */
+	assert_int_equal(p.rx[0]->counters[RX_STOPPED], 1);
+	rx_get_counts(p.rx[0], &counts);
+	assert_memory_equal(counts.counters, p.rx[0]->counters, sizeof(counts.counters));
 	receiver_stalled = true;
 	POLL_UNTIL(sent_of(0).members == 0 && sent_of(1).members == 0);
 	assert_int_equal(sent_of(0).removed_silent, 0);
@@ -1063,6 +1102,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(random_damage),
 		cmocka_unit_test(sender_starts_again),
 		cmocka_unit_test(late_join),
+		cmocka_unit_test(streams_end),
 		cmocka_unit_test(leaves),
 		cmocka_unit_test(leaves_alone),
 	};
