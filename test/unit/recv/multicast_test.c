@@ -476,7 +476,10 @@ end_run(void)
 	poll_for(timeout_ms);
 	assert_int_equal(builder_post(p.builder, &c), 0);
 	POLL_UNTIL(builder_is_idle(p.builder));
-	poll_for(2);
+	/* give all tiles back */
+	wait_timeout();
+	for (uint32_t i = 0; i < 100; i++)
+		poll_all();
 	for (uint32_t i = RX_PLACED; i < RX_COUNTERS; i++)
 		outcomes += counters[i];
 	if (getenv("RING_DEBUG") != NULL || counters[RX_PACKETS] != outcomes)
