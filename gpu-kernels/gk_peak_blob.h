@@ -291,12 +291,26 @@ gk_peak_disc_row(const struct gk_peak_disc *d, int32_t row, int32_t *half)
 	return r;
 }
 
-/** Sums of the background in a disc, each addition rounded. @return number of pixels */
-GK_FN uint32_t
-gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d, float *sum,
-	float *squares, float *max)
+/** Background of a disc, as sums whose additions are rounded. */
+struct gk_peak_background {
+	uint32_t n;
+	float sum, squares, max;
+};
+
+/** Add a pixel of the background. Pixels of a disc are added in raster order. */
+GK_FN void
+gk_peak_background_add(struct gk_peak_background *b, float photons)
 {
-	uint32_t n = 0;
+	b->n++;
+	b->sum = gk_add(b->sum, photons);
+	b->squares = gk_add(b->squares, gk_mul(photons, photons));
+	b->max = photons > b->max ? photons : b->max;
+}
+
+GK_FN struct gk_peak_background
+gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d)
+{
+	struct gk_peak_background b = {0, 0.0f, 0.0f, 0.0f};
 	int32_t half = 0;
 
 	for (int32_t i = d->first; i < d->end; i++) {
@@ -307,15 +321,11 @@ gk_peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d
 			const uint64_t at = row + (uint32_t)(d->fs + k);
 			const float photons = gk_peak_photons(f, at);
 
-			if (!(photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK]))
-				continue;
-			n++;
-			*sum = gk_add(*sum, photons);
-			*squares = gk_add(*squares, gk_mul(photons, photons));
-			*max = photons > *max ? photons : *max;
+			if (photons < f->upper[f->bin[at] & GK_PEAK_BIN_MASK])
+				gk_peak_background_add(&b, photons);
 		}
 	}
-	return n;
+	return b;
 }
 
 /** The same in integers, which are exact. */
@@ -352,6 +362,43 @@ gk_peak_disc_exact(const struct gk_peak_frame *f, const struct gk_peak_disc *d, 
 	return s;
 }
 
+/** Whether exact sums are those of gk_peak_disc_rounded(): integers up to 2^24 are not rounded. */
+GK_FN int
+gk_peak_is_exact(const struct gk_peak_sums *exact)
+{
+	return exact->squares <= 1 << 24;
+}
+
+GK_FN struct gk_peak_background
+gk_peak_background_from(const struct gk_peak_sums *exact, int32_t highest)
+{
+	const struct gk_peak_background b = {
+		(uint32_t)exact->n, (float)exact->sum, (float)exact->squares, (float)highest};
+
+	return b;
+}
+
+GK_FN struct gk_peak_ring
+gk_peak_ring_from(const struct gk_peak_frame *f, const struct gk_peak_disc *d,
+	const struct gk_peak_background *b)
+{
+	struct gk_peak_ring ring = {0.0f, 0.01f, b->max};
+	const float n = (float)b->n;
+	float variance;
+
+	if (b->n == 0) {
+		const uint64_t at = d->origin + (uint64_t)d->ss * f->cols + (uint32_t)d->fs;
+
+		ring.mean = f->offset[f->bin[at] & GK_PEAK_BIN_MASK];
+		return ring;
+	}
+	ring.mean = gk_div(b->sum, n);
+	variance = gk_sub(gk_div(b->squares, n), gk_mul(ring.mean, ring.mean));
+	if (variance >= 0)
+		ring.sigma = gk_sqrt(variance);
+	return ring;
+}
+
 /**
  * Background of the pixels around (fs, ss). Pixels of blobs are hits, so that none is taken for
  * background.
@@ -361,31 +408,15 @@ gk_peak_ring(const struct gk_peak_frame *f, const struct gk_peak_panel *panel, i
 	int32_t ss, uint32_t bg_radius)
 {
 	const struct gk_peak_disc d = gk_peak_disc(f, panel, fs, ss, bg_radius);
-	struct gk_peak_ring ring = {0.0f, 0.01f, 0.0f};
-	float sum = 0.0f, squares = 0.0f, variance;
 	struct gk_peak_sums exact = {0, 0, INT64_MAX};
-	int32_t max = 0;
+	struct gk_peak_background b;
+	int32_t highest = 0;
 
 	if (f->photons_f32 == NULL)
-		exact = gk_peak_disc_exact(f, &d, &max);
-	/* Integers up to 2^24 are never rounded, so that the order does not matter. */
-	if (exact.squares <= 1 << 24) {
-		sum = (float)exact.sum;
-		squares = (float)exact.squares;
-		ring.max = (float)max;
-	} else {
-		exact.n = gk_peak_disc_rounded(f, &d, &sum, &squares, &ring.max);
-	}
-	if (exact.n == 0) {
-		ring.mean = f->offset[f->bin[d.origin + (uint64_t)ss * f->cols + (uint32_t)fs] &
-			GK_PEAK_BIN_MASK];
-		return ring;
-	}
-	ring.mean = gk_div(sum, (float)exact.n);
-	variance = gk_sub(gk_div(squares, (float)exact.n), gk_mul(ring.mean, ring.mean));
-	if (variance >= 0)
-		ring.sigma = gk_sqrt(variance);
-	return ring;
+		exact = gk_peak_disc_exact(f, &d, &highest);
+	b = gk_peak_is_exact(&exact) ? gk_peak_background_from(&exact, highest)
+				     : gk_peak_disc_rounded(f, &d);
+	return gk_peak_ring_from(f, &d, &b);
 }
 
 /** Outcome of a blob. */
@@ -422,26 +453,21 @@ gk_peak_first_centre(const struct gk_peak_frame *f, const struct gk_peak_panel *
 }
 
 /**
- * Measure a blob.
+ * Measure a blob of a known background.
  * @param blob  n positions in fill order
  * @param peak  set unless the blob is dropped
  */
 GK_FN enum gk_peak_verdict
-gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
-	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n, struct gk_peak *peak)
+gk_peak_measure_above(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n,
+	const struct gk_peak_ring *ring, struct gk_peak *peak)
 {
 	float intensity = 0.0f, raw = 0.0f, max = 0.0f, sum_fs = 0.0f, sum_ss = 0.0f;
-	struct gk_peak_ring ring;
-	int32_t fs, ss;
 
-	if (n < params->min_pixels || n > params->max_pixels ||
-		!gk_peak_first_centre(f, panel, blob, n, &fs, &ss))
-		return GK_PEAK_DROPPED;
-	ring = gk_peak_ring(f, panel, fs, ss, params->bg_radius);
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t x = gk_peak_fs(blob[i]), y = gk_peak_ss(blob[i]);
 		const float photons = gk_peak_photons(f, gk_peak_at(f, panel, x, y));
-		const float net = gk_sub(photons, ring.mean);
+		const float net = gk_sub(photons, ring->mean);
 
 		intensity = gk_add(intensity, net);
 		raw = gk_add(raw, photons);
@@ -454,15 +480,30 @@ gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel
 	peak->fs = gk_peak_quotient(sum_fs, raw);
 	peak->ss = gk_peak_quotient(sum_ss, raw);
 	peak->intensity = intensity;
-	peak->snr = fabs((double)ring.sigma) > 1e-10 ? gk_div(intensity, ring.sigma) : 0.0f;
-	peak->background = ring.mean;
+	peak->snr = fabs((double)ring->sigma) > 1e-10 ? gk_div(intensity, ring->sigma) : 0.0f;
+	peak->background = ring->mean;
 	peak->pixels = n;
 	peak->bin = f->bin[gk_peak_at(f, panel, gk_peak_fs(blob[0]), gk_peak_ss(blob[0]))];
-	if (!(peak->snr >= params->min_snr) || !(max >= gk_sub(ring.max, ring.mean)) ||
+	if (!(peak->snr >= params->min_snr) || !(max >= gk_sub(ring->max, ring->mean)) ||
 		!(peak->fs >= 0 && peak->fs <= (float)(panel->width - 1)) ||
 		!(peak->ss >= 0 && peak->ss <= (float)(panel->height - 1)))
 		return GK_PEAK_DROPPED;
 	return params->saturated == 0 && max > panel->max_adu ? GK_PEAK_SATURATED : GK_PEAK_FOUND;
+}
+
+/** Measure a blob. Parameters as gk_peak_measure_above(). */
+GK_FN enum gk_peak_verdict
+gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n, struct gk_peak *peak)
+{
+	struct gk_peak_ring ring;
+	int32_t fs, ss;
+
+	if (n < params->min_pixels || n > params->max_pixels ||
+		!gk_peak_first_centre(f, panel, blob, n, &fs, &ss))
+		return GK_PEAK_DROPPED;
+	ring = gk_peak_ring(f, panel, fs, ss, params->bg_radius);
+	return gk_peak_measure_above(f, panel, params, blob, n, &ring, peak);
 }
 
 /** Add a peak to the list. @return 0: the list is full, and the search ends */

@@ -449,10 +449,7 @@ check_refused(struct run_watch *w, const struct run_packets *total, bool now)
 	struct port_refused refused;
 	uint64_t n;
 
-	if (w->pipeline->settings->ingest.transport != INGEST_SEND &&
-		w->pipeline->settings->ingest.transport != INGEST_WRITE)
-		return;
-	if (known && !now)
+	if (!w->rejects.messages || (known && !now))
 		return;
 	read_refused(w, &refused);
 	port_refused_since(&refused, &w->refused);
@@ -472,6 +469,8 @@ run_watch_refused(const struct run_watch *w, char *text, size_t size)
 {
 	struct port_refused refused;
 
+	if (!w->rejects.messages)
+		return false;
 	read_refused(w, &refused);
 	port_refused_since(&refused, &w->refused);
 	return port_refused_explain(&refused, text, size);

@@ -31,7 +31,7 @@
 enum member_state {
 	MEMBER_FREE,  /* owned by the control lcore */
 	MEMBER_JOINS, /* connecting, or its proof is awaited */
-	/* has proved itself and gets the card; its tail counts: the card has the first packet */
+	/* has proved itself, gets the card; its tail counts, as the card has the first packet */
 	MEMBER_INVITED,
 	MEMBER_ACTIVE, /* has accepted the card */
 	MEMBER_OUT,    /* to be removed by the control lcore */

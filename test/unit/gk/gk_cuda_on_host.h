@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The part of CUDA that the search for peaks uses, on CPUs, so that its device code runs in CI. A
+ * block is a thread of the system; its threads are contexts that take turns and wait for each other
+ * in warp and block operations. Only control flow and arithmetic are those of a GPU: memory is
+ * sequentially consistent for the contexts of a block.
+ */
+#ifndef GK_CUDA_ON_HOST_H
+#define GK_CUDA_ON_HOST_H
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cmath>
+#include <algorithm>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#define __CUDA_ARCH__ 900
+#define __device__
+#define __host__
+#define __constant__
+#define __noinline__	__attribute__((noinline))
+#define __forceinline__ inline
+#define __shared__	thread_local
+
+using std::max;
+using std::min;
+
+struct uint2 {
+	uint32_t x, y;
+};
+struct uint4 {
+	uint32_t x, y, z, w;
+};
+
+static inline uint2
+make_uint2(uint32_t x, uint32_t y)
+{
+	return {x, y};
+}
+
+static inline uint4
+make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+	return {x, y, z, w};
+}
+
+static const uint32_t host_threads = 256;
+static const uint32_t host_warps = host_threads / 32;
+static const size_t host_stack = 64 << 10;
+
+/* A group of contexts that wait for each other. */
+struct host_group {
+	uint32_t size, waiting, round, ended;
+	uint64_t value[host_threads];
+};
+
+struct host_block {
+	ucontext_t start[host_threads];
+	/* without system calls, unlike swapcontext() */
+	jmp_buf scheduler, context[host_threads];
+	bool started[host_threads], ended[host_threads];
+	uint32_t thread;
+	host_group warp[host_warps], block;
+	std::vector<char> stack;
+	void (*run)(void);
+};
+
+static thread_local host_block *host;
+
+struct host_index {
+	operator uint32_t() const
+	{
+		return host->thread;
+	}
+};
+static struct {
+	host_index x;
+} threadIdx;
+
+static inline void
+host_yield(void)
+{
+	if (_setjmp(host->context[host->thread]) == 0)
+		_longjmp(host->scheduler, 1);
+}
+
+/* All contexts of a group: give a value, and see those of all. */
+template <typename result, typename action>
+static inline result
+host_collect(host_group *g, uint32_t member, uint64_t value, action what)
+{
+	uint32_t round = g->round;
+	result r;
+
+	/* those of the previous round have all read */
+	while (g->ended != 0) {
+		host_yield();
+		round = g->round;
+	}
+	g->value[member] = value;
+	if (++g->waiting == g->size) {
+		g->waiting = 0;
+		g->ended = g->size;
+		g->round++;
+	}
+	while (g->round == round)
+		host_yield();
+	r = what(g->value);
+	g->ended--;
+	return r;
+}
+
+template <typename action>
+static inline auto
+host_warp_do(uint64_t value, action what)
+{
+	using result = decltype(what((const uint64_t *)nullptr));
+
+	return host_collect<result>(&host->warp[host->thread / 32], host->thread % 32, value, what);
+}
+
+static inline bool
+host_block_or(bool value)
+{
+	return host_collect<bool>(&host->block, host->thread, value, [](const uint64_t *v) {
+		return std::any_of(v, v + host_threads, [](uint64_t x) { return x != 0; });
+	});
+}
+
+static inline void
+__syncthreads(void)
+{
+	host_block_or(false);
+}
+
+static inline int
+__syncthreads_or(int v)
+{
+	return host_block_or(v != 0);
+}
+
+static inline void
+__syncwarp(void)
+{
+	host_warp_do(0, [](const uint64_t *) { return 0; });
+}
+
+template <typename T>
+static inline T
+host_from(uint64_t bits)
+{
+	T v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return v;
+}
+
+template <typename T>
+static inline T
+host_shuffle(T v, uint32_t from)
+{
+	uint64_t bits = 0;
+
+	memcpy(&bits, &v, sizeof(v));
+	return host_warp_do(bits, [=](const uint64_t *all) { return host_from<T>(all[from]); });
+}
+
+template <typename T>
+static inline T
+__shfl_sync(uint32_t, T v, uint32_t from)
+{
+	return host_shuffle(v, from % 32);
+}
+
+template <typename T>
+static inline T
+__shfl_up_sync(uint32_t, T v, uint32_t by)
+{
+	const uint32_t lane = host->thread % 32;
+
+	return host_shuffle(v, lane >= by ? lane - by : lane);
+}
+
+template <typename T>
+static inline T
+__shfl_down_sync(uint32_t, T v, uint32_t by)
+{
+	const uint32_t lane = host->thread % 32;
+
+	return host_shuffle(v, lane + by < 32 ? lane + by : lane);
+}
+
+template <typename T>
+static inline T
+__reduce_add_sync(uint32_t, T v)
+{
+	static_assert(sizeof(T) == 4, "as on a GPU");
+	return host_warp_do((uint32_t)v, [](const uint64_t *all) {
+		uint32_t sum = 0;
+
+		for (int i = 0; i < 32; i++)
+			sum += (uint32_t)all[i];
+		return (T)sum;
+	});
+}
+
+static inline int32_t
+__reduce_max_sync(uint32_t, int32_t v)
+{
+	return host_warp_do((uint32_t)v, [](const uint64_t *all) {
+		int32_t most = INT32_MIN;
+
+		for (int i = 0; i < 32; i++)
+			most = max(most, (int32_t)(uint32_t)all[i]);
+		return most;
+	});
+}
+
+static inline uint32_t
+__ballot_sync(uint32_t, bool v)
+{
+	return host_warp_do(v, [](const uint64_t *all) {
+		uint32_t bits = 0;
+
+		for (int i = 0; i < 32; i++)
+			bits |= (uint32_t)all[i] << i;
+		return bits;
+	});
+}
+
+static inline bool
+__any_sync(uint32_t mask, bool v)
+{
+	return __ballot_sync(mask, v) != 0;
+}
+
+static inline int
+__ffs(int v)
+{
+	return __builtin_ffs(v);
+}
+
+static inline int
+__ffsll(long long v)
+{
+	return __builtin_ffsll(v);
+}
+
+static inline int
+__popc(uint32_t v)
+{
+	return __builtin_popcount(v);
+}
+
+static inline int
+__popcll(uint64_t v)
+{
+	return __builtin_popcountll(v);
+}
+
+static inline uint32_t
+__funnelshift_r(uint32_t low, uint32_t high, uint32_t by)
+{
+	return (uint32_t)(((uint64_t)high << 32 | low) >> by % 32);
+}
+
+template <typename T>
+static inline T
+__ldcg(const T *p)
+{
+	T v;
+
+	if ((uintptr_t)p % sizeof(T) != 0)
+		abort();
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+template <typename T, typename U>
+static inline void
+__stcg(T *p, U v)
+{
+	const T converted = v;
+
+	if ((uintptr_t)p % sizeof(T) != 0)
+		abort();
+	__builtin_memcpy(p, &converted, sizeof(converted));
+}
+
+static inline void
+__nanosleep(uint32_t)
+{
+	std::this_thread::yield();
+}
+
+static inline uint32_t
+atomicAdd(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t
+atomicOr(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t
+atomicAnd(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t
+atomicCAS(uint32_t *p, uint32_t expected, uint32_t v)
+{
+	__atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return expected;
+}
+
+static inline uint32_t
+atomicMin(uint32_t *p, uint32_t v)
+{
+	uint32_t old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+
+	while (v < old &&
+		!__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	return old;
+}
+
+static inline uint32_t
+atomicMax(uint32_t *p, uint32_t v)
+{
+	uint32_t old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+
+	while (v > old &&
+		!__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	return old;
+}
+
+/* Arithmetic with one rounding; the file is compiled with -ffp-contract=off. @{ */
+static inline float
+__fadd_rn(float a, float b)
+{
+	return a + b;
+}
+
+static inline float
+__fsub_rn(float a, float b)
+{
+	return a - b;
+}
+
+static inline float
+__fmul_rn(float a, float b)
+{
+	return a * b;
+}
+
+static inline float
+__fdiv_rn(float a, float b)
+{
+	return a / b;
+}
+
+static inline float
+__fsqrt_rn(float a)
+{
+	return sqrtf(a);
+}
+
+static inline double
+__ddiv_rn(double a, double b)
+{
+	return a / b;
+}
+
+static inline float
+__double2float_rn(double a)
+{
+	return (float)a;
+}
+
+static inline float
+__uint_as_float(uint32_t bits)
+{
+	return host_from<float>(bits);
+}
+/** @} */
+
+/* gk_cuda_order.cuh @{ */
+#define GK_CUDA_ORDER_CUH
+
+static inline uint32_t
+load_acquire(const uint32_t *p)
+{
+	const uint32_t v = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+
+	return v;
+}
+
+static inline uint32_t
+arrive(uint32_t *p)
+{
+	return __atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline void
+use_loaded(int16_t, float)
+{
+}
+/** @} */
+
+static void
+host_context(void)
+{
+	host->run();
+	host->ended[host->thread] = true;
+	host_yield();
+}
+
+/* Run the thread b->thread of a block until it waits. */
+static __attribute__((noinline)) void
+host_resume(host_block *b)
+{
+	if (_setjmp(b->scheduler) != 0)
+		return;
+	if (b->started[b->thread])
+		_longjmp(b->context[b->thread], 1);
+	b->started[b->thread] = true;
+	setcontext(&b->start[b->thread]);
+}
+
+/* Run a block on the calling thread. */
+static inline void
+host_run_block(void (*run)(void))
+{
+	host_block *b = new host_block{};
+	uint32_t left = host_threads;
+
+	host = b;
+	b->stack.resize(host_threads * host_stack);
+	b->run = run;
+	for (host_group *g = b->warp; g < b->warp + host_warps; g++)
+		g->size = 32;
+	b->block.size = host_threads;
+	for (uint32_t i = 0; i < host_threads; i++) {
+		getcontext(&b->start[i]);
+		b->start[i].uc_stack.ss_sp = b->stack.data() + i * host_stack;
+		b->start[i].uc_stack.ss_size = host_stack;
+		makecontext(&b->start[i], host_context, 0);
+	}
+	while (left > 0) {
+		for (uint32_t i = 0; i < host_threads; i++) {
+			if (b->ended[i])
+				continue;
+			b->thread = i;
+			host_resume(b);
+			left -= b->ended[i];
+		}
+	}
+	delete b;
+}
+
+#endif /* GK_CUDA_ON_HOST_H */
