@@ -108,7 +108,7 @@ struct rdma_stream_sender_info {
 	uint64_t removed_silent; /**< members removed because they were silent */
 	uint64_t removed_wrong;	 /**< members removed because of an impossible tail or message */
 	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
-	/** Other requests refused: malformed, too many members, or the member has refused the card */
+	/** other requests refused: malformed, too many members, or a card that a member refused */
 	uint64_t refused;
 	uint64_t full;	      /**< calls of rdma_stream_next() that found no free slot */
 	uint64_t resent;      /**< NACK: packets sent again */
@@ -197,8 +197,8 @@ struct rdma_stream_receiver_attr {
 	const struct sockaddr *group;
 	const struct sockaddr *sender; /**< address and port of its service */
 	uint32_t payload_max;	       /**< bytes, the sender's (the MTU less the header) */
-	/** Receive buffers (4,096); at least the sender's slots, or a slow receiver loses more than
-	 *  the network does */
+	/** Receive buffers (4,096). With fewer than the sender's slots, a slow receiver would lose
+	 *  more than the network does: it fails with -EMSGSIZE */
 	uint32_t buffers;
 	uint32_t repair_buffers; /**< for packets that are READ (1,024) */
 	uint16_t reads;		 /**< connections for READ (4), at most RDMA_STREAM_CONNS_MAX */

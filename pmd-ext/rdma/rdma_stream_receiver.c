@@ -1078,7 +1078,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 	}
 	r->info.slots = card->slots;
 	r->info.payload = card->payload_max;
-	if (card->payload_max > r->attr.payload_max || card->slots > r->window ||
+	if (card->payload_max > r->attr.payload_max || card->slots > r->attr.buffers ||
 		!rte_is_power_of_2(card->slots) ||
 		card->slot_bytes !=
 			RTE_ALIGN_CEIL(card->payload_max + RDMA_STREAM_HEADER_BYTES, 64)) {

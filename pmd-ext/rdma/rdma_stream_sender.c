@@ -31,7 +31,7 @@
 enum member_state {
 	MEMBER_FREE,  /* owned by the control lcore */
 	MEMBER_JOINS, /* connecting, or its proof is awaited */
-	/* has proved itself and gets the card; its tail counts, because the card has the first packet */
+	/* has proved itself, gets the card; its tail counts, as the card has the first packet */
 	MEMBER_INVITED,
 	MEMBER_ACTIVE, /* has accepted the card */
 	MEMBER_OUT,    /* to be removed by the control lcore */
@@ -133,6 +133,14 @@ static bool
 takes_part(int state)
 {
 	return state == MEMBER_INVITED || state == MEMBER_ACTIVE;
+}
+
+/* Owner lcore: remove a member that takes part, unless the control lcore has done so. */
+static void
+member_remove(struct member *m)
+{
+	if (!member_turn(m, MEMBER_ACTIVE, MEMBER_OUT))
+		(void)member_turn(m, MEMBER_INVITED, MEMBER_OUT);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -591,7 +599,7 @@ member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream
 	return;
 wrong:
 	s->info.removed_wrong++;
-	(void)member_turn(m, state_of(m), MEMBER_OUT);
+	member_remove(m);
 }
 
 static void
@@ -641,7 +649,7 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 
 	if (beat && tail > s->head) {
 		s->info.removed_wrong++;
-		(void)member_turn(m, state_of(m), MEMBER_OUT);
+		member_remove(m);
 		return false;
 	}
 	/* the first beat accepts the card */
@@ -660,7 +668,7 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 	} else if (s->awake - m->beat_at > silence) {
 		s->info.removed_silent++;
 		log_silent(s, m);
-		(void)member_turn(m, state_of(m), MEMBER_OUT);
+		member_remove(m);
 		return false;
 	}
 	return true;

@@ -476,7 +476,7 @@ def a_dark_run_of_some_rows(where):
     with open(f'{where}/out/dark_ledger.ini', encoding='ascii') as f:
         ledger = f.read()
     want('hits = 0\n' in ledger and 'dry_run = 150\n' in ledger, ledger)
-    want(f'{where}/out/dark_images.arrow\n' + ''.join(
+    want(f'{where}/out/dark_preview.png\n' + ''.join(
         f'  {where}/out/dark_{name}_m0.bin\n' for name in ('pedestal_g0', 'rms_g0', 'dark_mask')) +
         f'  {where}/out/dark_ledger.ini\n' in out, 'its maps are not in the list of files:', out)
     # the maps stay, also when the other files of the run are elsewhere

@@ -12,8 +12,12 @@
  * while its slot has the pixels of an earlier frame. Packets then stay in the receive buffers, and
  * if these are used up, the sender's policy decides whether it waits or overwrites.
  *
- * Each frame of which a tile has come gets one event, also if the detector's own is lost: the first
- * packet of another frame then ends it. Only in this way do all slots become free again.
+ * Each frame of which a tile has come gets one event, also if the detector's own is lost. Only in
+ * this way do all slots become free again. The event is made when the frame has ended and is
+ * complete. If it is not, tiles may follow, because a network before the sender has reordered them.
+ * The frame remains open until the events of `skew` later frames have come, or no tile of it for a
+ * part of stream_timeout_ms. Meanwhile it delays the events of later frames: a stream's events are
+ * in the order of its frames.
  */
 
 #include <arpa/inet.h>
@@ -54,6 +58,11 @@ RTE_LOG_REGISTER(multicast_logtype, braggline.ingest, NOTICE);
 #define DEAF_MS	   2000
 #define DEAF_READS 64
 #define NO_TILE	   UINT32_MAX
+#define OPEN_MAX   16 /* open frames of a stream */
+#define SKEW_MAX   (OPEN_MAX / 2)
+#define SKEW_MIN   2 /* one forged event ends no frame */
+/** Of stream_timeout_ms: a frame's event must come before the builder closes the frame by time. */
+#define HOLD_PART 2
 
 const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES] = {
 	[RX_FRAGMENT_FORMAT] = "bad_format",
@@ -81,6 +90,18 @@ static const char *const state_names[] = {
 	[RDMA_STREAM_FAILED] = "failed",
 };
 
+/** A frame of a stream that has tiles, and no event yet. */
+struct open_frame {
+	uint64_t frame;
+	uint64_t begun; /**< stream.nb_begun when it was opened */
+	uint64_t at;	/**< frame_rx.listened when the last tile came */
+	uint32_t tiles; /**< that have come; 0: this element is free */
+	uint32_t first; /**< first of them that came */
+	uint32_t later; /**< events of later frames that have come */
+	bool event;	/**< the detector's event has come */
+	bool ended;	/**< it has come, or it is lost */
+};
+
 /** A stream. Written by its RX role, except where it says so. */
 struct stream {
 	struct rdma_stream_receiver *receiver;
@@ -92,19 +113,20 @@ struct stream {
 	uint64_t run;  /**< of the sender */
 	uint64_t next; /**< sequence number that follows without a loss */
 	/* the message that is being received */
-	uint32_t tile; /**< NO_TILE: none */
-	uint32_t at;   /**< bytes of it that have come */
-	bool skip;     /**< fragments up to the beginning of the next message are dropped */
-	/* the frame that is being received */
-	bool open;
-	bool duplicate; /**< it has come before, and its pixels are in use: it is dropped */
-	uint64_t frame;
-	uint32_t tiles; /**< that have come */
-	uint32_t first; /**< first of them that came */
-	bool ended, leaving, left;
+	uint32_t tile;	/**< NO_TILE: none */
+	uint32_t at;	/**< bytes of it that have come */
+	uint64_t frame; /**< of this message */
+	bool skip;	/**< fragments up to the beginning of the next message are dropped */
+	/* frames that are being received */
+	struct open_frame open[OPEN_MAX];
+	uint32_t nb_open;
+	uint64_t nb_begun; /**< frames that were opened */
+	uint64_t last;	   /**< frame + 1 of the last event that was made; 0: none */
+	uint64_t leap;	   /**< frame + 1 of a message dropped for an open frame in its slot */
+	bool leaving, left;
 	uint64_t leave_until; /**< TSC */
 	/* read by other threads */
-	uint64_t ends;	 /**< see rx_multicast_ends() */
+	bool ended;	 /**< it has ended or failed, and all packets are taken */
 	uint64_t failed; /**< 1: it has failed, for good */
 	uint64_t slot_waits;
 	uint64_t refused[RX_FRAGMENT_CAUSES];
@@ -127,9 +149,14 @@ struct rx_multicast {
 	struct ingest_proof *proof;
 	uint32_t fragment_max;
 	uint32_t message_bytes; /**< without a leader */
+	uint32_t skew;		/**< frames that a tile may be late */
+	uint64_t hold;		/**< TSC cycles that an open frame waits for its next tile */
 	uint64_t control_at;	/**< TSC */
+	/* control lcore */
 	uint64_t joining_since; /**< TSC; 0: no stream is joining */
 	bool joining_logged;
+	bool ended;    /**< all streams have ended */
+	uint64_t ends; /**< see rx_multicast_ends(); read by other threads */
 	struct stream stream[DETECTOR_STREAMS_MAX];
 };
 
@@ -200,6 +227,213 @@ write_end(uint8_t *to, const uint8_t *from, uint32_t bytes, uint64_t frame)
 	__atomic_store_n(trailer, rte_cpu_to_le_64(frame), __ATOMIC_RELEASE);
 }
 
+/* ---- open frames ---- */
+
+static struct open_frame *
+find_open(struct stream *st, uint64_t frame)
+{
+	for (uint32_t i = 0; st->nb_open > 0 && i < OPEN_MAX; i++)
+		if (st->open[i].tiles > 0 && st->open[i].frame == frame)
+			return &st->open[i];
+	return NULL;
+}
+
+static bool
+is_complete(const struct rx *rx, const struct stream *st, const struct open_frame *o)
+{
+	return o->tiles == detector_stream_expected(rx->detector, st->stream);
+}
+
+/** Are these late tiles of a frame whose event was made? Numbers that went back further do not
+ * look like it, and the detector's event shows that it has begun the frame again. */
+static bool
+is_late(const struct rx_multicast *mc, const struct stream *st, const struct open_frame *o)
+{
+	return !o->event && o->frame < st->last && st->last - o->frame <= mc->skew + 1;
+}
+
+/** Does a frame number continue those of a stream? */
+static bool
+is_near(const struct rx_multicast *mc, const struct stream *st, uint64_t frame)
+{
+	const uint64_t from = st->last - RTE_MIN(st->last, (uint64_t)mc->skew);
+
+	return st->last == 0 || (frame >= from && frame - from < mc->messages->card.slots);
+}
+
+/** Has nothing confirmed a frame whose number does not continue those of its stream? */
+static bool
+is_stray(const struct rx_multicast *mc, const struct stream *st, const struct open_frame *o)
+{
+	return !o->ended && !is_near(mc, st, o->frame);
+}
+
+/** Count messages of a frame that are dropped. */
+static void
+drop_tiles(
+	struct rx *rx, const struct stream *st, uint64_t frame, uint32_t n, enum rx_counter cause)
+{
+	uint64_t ours = frame;
+
+	counter_add(&rx->counters[RX_PACKETS], n);
+	counter_add(&rx->counters[cause], n);
+	rx->counted = true;
+	if (cause != RX_LATE && cause != RX_OUTLIER)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		rx_note_drop(rx, st->stream, frame, cause);
+	if (frame_rx_is_ours(rx->table, &ours))
+		frame_rx_drop(rx->table, rx->frx, st->stream, ours);
+}
+
+/** Drop an open frame, and free its tiles. */
+static void
+drop_open(struct rx *rx, struct stream *st, struct open_frame *o, enum rx_counter cause)
+{
+	drop_tiles(rx, st, o->frame, o->tiles, cause);
+	clear(rx, st->stream, o->frame);
+	o->tiles = 0;
+	st->nb_open--;
+}
+
+/** An open frame is complete, or no more of it will come: make its event. */
+static void
+end_frame(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct open_frame *o,
+	struct burst *b)
+{
+	const struct rx_messages *m = rx->messages;
+	struct rx_packet *p;
+
+	if (is_late(mc, st, o) || is_stray(mc, st, o)) {
+		drop_open(rx, st, o, is_late(mc, st, o) ? RX_LATE : RX_OUTLIER);
+		return;
+	}
+	counter_add(&rx->counters[RX_EVENTS_LOST], !o->event);
+	counter_add(&rx->counters[RX_PACKETS], detector_stream_expected(rx->detector, st->stream));
+	counter_add(&rx->counters[RX_BYTES], (uint64_t)o->tiles * ingest_message_bytes(&m->card));
+	p = &b->packets[b->n];
+	*p = (struct rx_packet){.stream = st->stream, .frame = o->frame, .packet = o->first};
+	/* the slot is not written again before it is given back */
+	p->header = (const uint8_t *)trailer_at(m, st->stream, o->frame, o->first);
+	b->header[b->n++] = p->header;
+	st->last = o->frame + 1;
+	o->tiles = 0;
+	st->nb_open--;
+}
+
+/** Is there room in a burst for the events of all open frames of a stream? */
+static bool
+has_room(const struct burst *b)
+{
+	return b->n + OPEN_MAX < RX_BURST;
+}
+
+/** @return the open frame with the lowest number; NULL: there is none */
+static struct open_frame *
+lowest_open(const struct rx_multicast *mc, struct stream *st, bool late)
+{
+	struct open_frame *lowest = NULL;
+
+	for (uint32_t i = 0; st->nb_open > 0 && i < OPEN_MAX; i++) {
+		struct open_frame *o = &st->open[i];
+
+		if (o->tiles > 0 && (late || !is_late(mc, st, o)) &&
+			(lowest == NULL || o->frame < lowest->frame))
+			lowest = o;
+	}
+	return lowest;
+}
+
+/** End the frames that have all their tiles, or need not wait for more, in their order. */
+static void
+end_ready(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct burst *b)
+{
+	struct open_frame *o;
+
+	while ((o = lowest_open(mc, st, false)) != NULL && o->ended &&
+		(is_complete(rx, st, o) || o->later >= mc->skew))
+		end_frame(rx, mc, st, o, b);
+}
+
+/** No more packets come: end all frames. */
+static void
+end_all(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct burst *b)
+{
+	struct open_frame *o;
+
+	while ((o = lowest_open(mc, st, true)) != NULL)
+		end_frame(rx, mc, st, o, b);
+}
+
+/** End frames of which no tile has come for some time. */
+static void
+end_old(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct burst *b)
+{
+	const uint64_t now = rx->frx->listened;
+	struct open_frame *o;
+
+	for (uint32_t i = 0; i < OPEN_MAX; i++)
+		if (st->open[i].tiles > 0 && now - st->open[i].at >= mc->hold &&
+			is_late(mc, st, &st->open[i]))
+			end_frame(rx, mc, st, &st->open[i], b);
+	while ((o = lowest_open(mc, st, false)) != NULL && now - o->at >= mc->hold)
+		end_frame(rx, mc, st, o, b);
+	end_ready(rx, mc, st, b);
+}
+
+/** A tile has come: enter it in its frame, which is opened if it is not open. */
+static void
+take_tile(struct rx *rx, const struct rx_multicast *mc, struct stream *st, uint64_t frame,
+	uint32_t tile, struct burst *b)
+{
+	struct open_frame *o = find_open(st, frame);
+
+	if (o == NULL) {
+		if (st->nb_open == OPEN_MAX)
+			end_frame(rx, mc, st, lowest_open(mc, st, true), b);
+		for (o = st->open; o->tiles > 0; o++)
+			;
+		*o = (struct open_frame){.frame = frame, .begun = st->nb_begun++, .first = tile};
+		st->nb_open++;
+	}
+	o->tiles++;
+	o->at = rx->frx->listened;
+	if (likely(st->nb_open == 1 && !o->ended))
+		return;
+	/* events of complete frames before this one would have come */
+	for (uint32_t i = 0; i < OPEN_MAX; i++)
+		if (st->open[i].tiles > 0 && st->open[i].frame < frame &&
+			is_complete(rx, st, &st->open[i]))
+			st->open[i].ended = true;
+	end_ready(rx, mc, st, b);
+}
+
+/** The detector's event of a frame has come. */
+static void
+take_event(struct rx *rx, const struct rx_multicast *mc, struct stream *st, uint64_t frame,
+	struct burst *b)
+{
+	struct open_frame *own = find_open(st, frame);
+
+	counter_add(&rx->counters[RX_EVENTS], 1);
+	rx->counted = true;
+	if (own != NULL)
+		own->event = own->ended = true;
+	for (uint32_t i = 0; i < OPEN_MAX; i++) {
+		struct open_frame *o = &st->open[i];
+
+		if (o->tiles == 0 || o == own)
+			continue;
+		if (o->frame < frame) {
+			o->ended = true;
+			o->later++;
+		} else if (own != NULL && o->begun < own->begun && o->frame - frame > mc->skew) {
+			end_frame(rx, mc, st, o, b); /* the numbers have gone back */
+		}
+	}
+	end_ready(rx, mc, st, b);
+}
+
 /* ---- messages ---- */
 
 /** Count a fragment that is refused. The rest of its message is dropped. */
@@ -212,27 +446,6 @@ refuse(struct rx *rx, struct stream *st, enum rx_fragment_cause cause)
 	rx->counted = true;
 	st->tile = NO_TILE;
 	st->skip = true;
-}
-
-/** The frame that is being received is complete, or no more of it will come: make its event. */
-static void
-end_frame(struct rx *rx, struct stream *st, bool event, struct burst *b)
-{
-	const struct rx_messages *m = rx->messages;
-	struct rx_packet *p;
-
-	st->open = false;
-	if (st->tiles == 0)
-		return;
-	counter_add(&rx->counters[RX_EVENTS_LOST], !event);
-	counter_add(&rx->counters[RX_PACKETS], detector_stream_expected(rx->detector, st->stream));
-	counter_add(&rx->counters[RX_BYTES], (uint64_t)st->tiles * ingest_message_bytes(&m->card));
-	p = &b->packets[b->n];
-	*p = (struct rx_packet){.stream = st->stream, .frame = st->frame, .packet = st->first};
-	/* the slot is not written again before it is given back */
-	p->header = (const uint8_t *)trailer_at(m, st->stream, st->frame, st->first);
-	b->header[b->n++] = p->header;
-	st->tiles = 0;
 }
 
 /** Does a fragment belong to this stream? @return RX_FRAGMENT_CAUSES: yes */
@@ -267,54 +480,80 @@ is_header_of(const struct rx *rx, const uint8_t *header, const struct ingest_fra
 	return parsed.packet == f->tile && parsed.frame == f->frame;
 }
 
+/** An open frame is in the slot of another one. Is it a stray one, and that is not? */
+static bool
+yields(const struct rx_multicast *mc, struct stream *st, uint64_t number, uint64_t frame)
+{
+	const struct open_frame *o = find_open(st, number);
+
+	return o != NULL && is_stray(mc, st, o) && is_near(mc, st, frame);
+}
+
 /**
- * Begin a frame.
- * @return false: an earlier frame is in its slot, try again
+ * A message begins, and its slot has tiles of another frame.
+ * @param number  of that frame
+ * @return false: try again when the slot is free
  */
 static bool
-begin_frame(struct rx *rx, struct stream *st, uint64_t frame, struct burst *b)
+wait_slot(struct rx *rx, const struct rx_multicast *mc, struct stream *st, uint64_t frame,
+	uint64_t number, struct burst *b)
 {
-	const struct detector *d = rx->detector;
+	struct open_frame *o = find_open(st, number);
+	const bool behind = frame < number;
 
-	end_frame(rx, st, false, b);
-	st->duplicate = false;
-	for (uint32_t t = d->expect_from[st->stream]; t < d->expect_to[st->stream]; t++) {
-		const uint64_t number = number_of(trailer_at(rx->messages, st->stream, frame, t));
-
-		if (likely(number == FRAME_TRAILER_NONE))
-			continue;
-		if (number != frame) {
-			counter_add(&st->slot_waits, 1);
-			return false;
-		}
-		/* gangs may have found that its other tiles are missing */
-		st->duplicate = true;
+	if (o == NULL) {
+		counter_add(&st->slot_waits, 1);
+		return false;
 	}
-	st->frame = frame;
-	st->open = true;
-	return true;
+	/* a single stray or forged message must not end a frame in progress */
+	if (!o->ended && !is_late(mc, st, o) &&
+		(st->leap != frame + 1 || (behind && number - frame <= mc->skew))) {
+		st->leap = frame + 1;
+		drop_tiles(rx, st, frame, 1, behind ? RX_LATE : RX_OUTLIER);
+		st->skip = true;
+		return true;
+	}
+	end_frame(rx, mc, st, o, b);
+	return false;
 }
 
 /** Begin a message. @return false: an earlier frame is in its slot, try again */
 static bool
-begin_message(struct rx *rx, struct stream *st, const struct ingest_fragment *f, struct burst *b)
+begin_message(struct rx *rx, const struct rx_multicast *mc, struct stream *st,
+	const struct ingest_fragment *f, struct burst *b)
 {
 	const struct rx_messages *m = rx->messages;
+	const struct detector *d = rx->detector;
+	const bool open = find_open(st, f->frame) != NULL;
+	const uint64_t here = number_of(trailer_at(m, st->stream, f->frame, f->tile));
 
 	if (st->tile != NO_TILE)
 		refuse(rx, st, RX_FRAGMENT_ORDER); /* the message before has no end */
-	if ((!st->open || st->frame != f->frame) && !begin_frame(rx, st, f->frame, b))
-		return false;
-	if (unlikely(st->duplicate ||
-		    number_of(trailer_at(m, st->stream, f->frame, f->tile)) == f->frame)) {
-		counter_add(&rx->counters[RX_PACKETS], 1);
-		counter_add(&rx->counters[RX_DUPLICATE], 1);
-		rx->counted = true;
+	for (uint32_t t = d->expect_from[st->stream]; !open && t < d->expect_to[st->stream]; t++) {
+		const uint64_t number = number_of(trailer_at(m, st->stream, f->frame, t));
+
+		if (likely(number == FRAME_TRAILER_NONE))
+			continue;
+		if (yields(mc, st, number, f->frame)) {
+			drop_open(rx, st, find_open(st, number), RX_OUTLIER);
+			continue;
+		}
+		if (number != f->frame)
+			return wait_slot(rx, mc, st, f->frame, number, b);
+		/* its event was made: gangs may have found that this tile is missing */
+		drop_tiles(rx, st, f->frame, 1, here == f->frame ? RX_DUPLICATE : RX_LATE);
+		st->skip = true;
+		return true;
+	}
+	st->leap = 0;
+	if (unlikely(here == f->frame)) {
+		drop_tiles(rx, st, f->frame, 1, RX_DUPLICATE);
 		st->skip = true;
 		return true;
 	}
 	write_leader(m, message_at(m, st->stream, f->frame, f->tile), f->frame);
 	st->tile = f->tile;
+	st->frame = f->frame;
 	st->at = 0;
 	st->skip = false;
 	return true;
@@ -322,8 +561,8 @@ begin_message(struct rx *rx, struct stream *st, const struct ingest_fragment *f,
 
 /** Take a part of a message. */
 static void
-take_part(struct rx *rx, struct stream *st, const struct ingest_fragment *f, const uint8_t *data,
-	uint32_t bytes)
+take_part(struct rx *rx, const struct rx_multicast *mc, struct stream *st,
+	const struct ingest_fragment *f, const uint8_t *data, uint32_t bytes, struct burst *b)
 {
 	const struct rx_messages *m = rx->messages;
 	uint8_t *to;
@@ -345,9 +584,8 @@ take_part(struct rx *rx, struct stream *st, const struct ingest_fragment *f, con
 		return;
 	}
 	write_end(to, data, bytes, f->frame);
-	if (st->tiles++ == 0)
-		st->first = f->tile;
 	st->tile = NO_TILE;
+	take_tile(rx, mc, st, f->frame, f->tile, b);
 }
 
 /**
@@ -363,8 +601,10 @@ take_packet(struct rx *rx, const struct rx_multicast *mc, struct stream *st,
 	bool taken = true;
 
 	if (!st->begun || p->run != st->run || p->sequence != st->next) {
-		if (st->begun && p->run != st->run)
-			end_frame(rx, st, false, b); /* the sender was started again */
+		if (st->begun && p->run != st->run) {
+			end_all(rx, mc, st, b); /* the sender was started again */
+			st->last = 0;
+		}
 		/* packets are missing before this one: the rest of their message is of no use */
 		st->tile = NO_TILE;
 		st->skip = true;
@@ -379,15 +619,13 @@ take_packet(struct rx *rx, const struct rx_multicast *mc, struct stream *st,
 	} else if (f.tile == INGEST_EVENT) {
 		if (st->tile != NO_TILE)
 			refuse(rx, st, RX_FRAGMENT_ORDER);
-		counter_add(&rx->counters[RX_EVENTS], 1);
-		rx->counted = true;
-		end_frame(rx, st, st->frame == f.frame, b);
+		take_event(rx, mc, st, f.frame, b);
 	} else {
 		if (f.offset == 0)
-			taken = begin_message(rx, st, &f, b);
+			taken = begin_message(rx, mc, st, &f, b);
 		if (taken)
-			take_part(rx, st, &f, (const uint8_t *)p->data + sizeof(f),
-				p->length - sizeof(f));
+			take_part(rx, mc, st, &f, (const uint8_t *)p->data + sizeof(f),
+				p->length - sizeof(f), b);
 	}
 	st->next += taken;
 	return taken;
@@ -402,9 +640,9 @@ release(struct stream *st)
 	st->nb = st->taken = 0;
 }
 
-/** Has the stream ended, and is all of it taken? Then its last frame has no more packets. */
+/** Has the stream ended, and is all of it taken? Then its last frames have no more packets. */
 static void
-watch_end(struct rx *rx, struct stream *st, struct burst *b)
+watch_end(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct burst *b)
 {
 	struct rdma_stream_receiver_info info;
 	bool ended, failed;
@@ -416,11 +654,9 @@ watch_end(struct rx *rx, struct stream *st, struct burst *b)
 		counter_set(&st->failed, 1);
 	if (likely(ended == st->ended))
 		return;
-	st->ended = ended;
-	if (!ended)
-		return;
-	end_frame(rx, st, false, b);
-	counter_add(&st->ends, 1);
+	if (ended)
+		end_all(rx, mc, st, b);
+	__atomic_store_n(&st->ended, ended, __ATOMIC_RELEASE);
 }
 
 /** Take packets of a stream. @return how many */
@@ -434,17 +670,20 @@ poll_stream(struct rx *rx, const struct rx_multicast *mc, struct stream *st, str
 		st->nb = rdma_stream_receive(st->receiver, st->packets, TAKEN);
 	else
 		rdma_stream_receive(st->receiver, NULL, 0);
-	/* a packet ends one frame at most: its own, or one whose event was lost */
-	while (st->taken < st->nb && b->n < RX_BURST) {
+	while (st->taken < st->nb && has_room(b)) {
 		if (!take_packet(rx, mc, st, &st->packets[st->taken], b))
 			break;
 		st->taken++;
 		n++;
 	}
-	if (st->taken == st->nb && st->nb > 0)
+	if (st->taken < st->nb || !has_room(b))
+		return n;
+	if (unlikely(st->nb_open > 0))
+		end_old(rx, mc, st, b);
+	if (st->nb > 0)
 		release(st);
-	else if (st->nb == 0 && b->n < RX_BURST)
-		watch_end(rx, st, b);
+	else if (has_room(b))
+		watch_end(rx, mc, st, b);
 	return n;
 }
 
@@ -526,12 +765,15 @@ hold_streams(struct rx *rx, uint32_t source)
 
 /** Leave a stream, so that the sender does not wait for this member. @return whether it has left */
 static bool
-leave_stream(struct stream *st)
+leave_stream(struct rx *rx, const struct rx_multicast *mc, struct stream *st)
 {
 	struct rdma_stream_receiver_info info;
+	struct open_frame *o;
 
 	if (st->left)
 		return true;
+	while ((o = lowest_open(mc, st, true)) != NULL)
+		drop_open(rx, st, o, RX_STOPPED);
 	if (!st->leaving) {
 		st->leaving = true;
 		st->leave_until = rte_rdtsc() + rte_get_tsc_hz() / 1000 * LEAVE_MS;
@@ -559,8 +801,11 @@ leave_streams(struct rx *rx)
 		rdma_progress(m->devices[rx->queues[q].port], rx->queues[q].queue);
 		for (uint32_t s = 0; s < m->card.streams; s++)
 			if (is_of(rx, q, s))
-				left &= leave_stream(&m->multicast->stream[s]);
+				left &= leave_stream(rx, m->multicast, &m->multicast->stream[s]);
 	}
+	if (rx->counted)
+		rx_publish(rx);
+	rx->counted = false;
 	return left;
 }
 
@@ -648,6 +893,9 @@ rx_multicast_create(struct rx_messages *m)
 	mc->messages = m;
 	mc->fragment_max = ingest_fragment_max(m->card.mtu - RDMA_STREAM_HEADER_BYTES);
 	mc->message_bytes = m->card.tile_bytes + m->card.trailer_bytes;
+	mc->skew = RTE_MIN(
+		RTE_MAX(m->settings->max_skew_frames, (uint32_t)SKEW_MIN), (uint32_t)SKEW_MAX);
+	mc->hold = rte_get_tsc_hz() / 1000 * m->settings->stream_timeout_ms / HOLD_PART;
 	if (s->identity != NULL) {
 		ret = ingest_proof_member(&mc->proof, s->identity, s->key, message);
 		if (ret != 0)
@@ -834,6 +1082,22 @@ log_group(const struct rx_multicast *mc, struct stream *st,
 	st->group.warn_at = now + LOG_S * rte_get_tsc_hz();
 }
 
+/**
+ * Count when the last stream ends. A failed stream is over for good. Streams may have ended a
+ * different number of times.
+ */
+static void
+count_ends(struct rx_multicast *mc)
+{
+	bool ended = true;
+
+	for (uint32_t s = 0; s < mc->messages->card.streams; s++)
+		ended &= __atomic_load_n(&mc->stream[s].ended, __ATOMIC_ACQUIRE);
+	if (ended && !mc->ended)
+		counter_add(&mc->ends, 1);
+	mc->ended = ended;
+}
+
 int
 rx_multicast_control(struct rx_multicast *mc)
 {
@@ -867,6 +1131,7 @@ rx_multicast_control(struct rx_multicast *mc)
 			first = s;
 	}
 	log_joining(mc, joining, first, now);
+	count_ends(mc);
 	return all;
 }
 
@@ -885,12 +1150,11 @@ rx_multicast_info_get(
 uint64_t
 rx_multicast_ends(const struct rx_multicast *mc)
 {
-	uint64_t least = UINT64_MAX;
+	bool failed = true;
 
 	for (uint32_t s = 0; s < mc->messages->card.streams; s++)
-		if (counter_get(&mc->stream[s].failed) == 0)
-			least = RTE_MIN(least, counter_get(&mc->stream[s].ends));
-	return least;
+		failed &= counter_get(&mc->stream[s].failed) != 0;
+	return failed ? UINT64_MAX : counter_get(&mc->ends);
 }
 
 bool

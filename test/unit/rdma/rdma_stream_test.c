@@ -940,6 +940,16 @@ test_attributes(void **state)
 	assert_non_null(rdma_stream_next(rig.s));
 	assert_int_equal(rdma_stream_commit(rig.s, RIG_PAYLOAD + 1), -EINVAL);
 	assert_int_equal(rdma_stream_commit(rig.s, 0), 0);
+	/* as many buffers as slots are enough, and fewer are not */
+	r = rig_receiver_attr(2);
+	r.buffers = RIG_SLOTS - 1;
+	rig_receiver(2, &r);
+	rig_until(rig_info(2).state == RDMA_STREAM_FAILED);
+	assert_int_equal(rig_info(2).error, -EMSGSIZE);
+	r = rig_receiver_attr(3);
+	r.buffers = RIG_SLOTS;
+	rig_receiver(3, &r);
+	rig_until(rig_info(3).state == RDMA_STREAM_JOINED);
 	rdma_stream_end(rig.s);
 	assert_null(rdma_stream_next(rig.s));
 }

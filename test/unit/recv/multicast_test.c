@@ -65,7 +65,8 @@ static struct {
 static uint32_t chance; /* of a packet of a group to be lost, of 1,000 */
 static uint64_t seed, nb_lost;
 static bool receiver_stalled, gangs_stalled;
-static uint32_t generation; /* of the detector: the same frame then has other pixels */
+static uint32_t timeout_ms = 20; /* stream_timeout_ms */
+static uint32_t generation;	 /* of the detector: the same frame then has other pixels */
 
 /* Frames of the run, by number modulo FRAMES. */
 static struct frame_record records[FRAMES];
@@ -220,27 +221,42 @@ poll_for(uint32_t ms)
 	while (rte_rdtsc() < end);
 }
 
+/** No frame of a receiver's streams waits for more tiles. The time in which a loaded host does not
+ * run this process does not count. */
+static void
+wait_timeout(void)
+{
+	const uint64_t end = p.rx[0]->frx->listened + rte_get_tsc_hz() / 1000 * timeout_ms;
+
+	POLL_UNTIL(p.rx[0]->frx->listened > end);
+}
+
 /* ---- sender ---- */
+
+static void
+start_stream(uint32_t stream)
+{
+	const struct sockaddr_in group = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(UINT32_C(0xEFC00000) + stream)};
+	const struct rdma_stream_sender_attr attr = {.dev = sender.dev,
+		.pd = sender.pd,
+		.group = (const struct sockaddr *)&group,
+		.port = RDMA_STREAM_PORT + stream,
+		.policy = sender.policy,
+		.slots = PACKETS,
+		.payload_max = PAYLOAD,
+		.silence_ms = 500,
+		.proof = sender.proof[stream]};
+
+	sender.stream[stream] = rdma_stream_sender_create(&attr);
+	assert_non_null(sender.stream[stream]);
+}
 
 static void
 start_streams(void)
 {
-	for (uint32_t s = 0; s < STREAMS; s++) {
-		const struct sockaddr_in group = {
-			.sin_family = AF_INET, .sin_addr.s_addr = htonl(UINT32_C(0xEFC00000) + s)};
-		const struct rdma_stream_sender_attr attr = {.dev = sender.dev,
-			.pd = sender.pd,
-			.group = (const struct sockaddr *)&group,
-			.port = RDMA_STREAM_PORT + s,
-			.policy = sender.policy,
-			.slots = PACKETS,
-			.payload_max = PAYLOAD,
-			.silence_ms = 500,
-			.proof = sender.proof[s]};
-
-		sender.stream[s] = rdma_stream_sender_create(&attr);
-		assert_non_null(sender.stream[s]);
-	}
+	for (uint32_t s = 0; s < STREAMS; s++)
+		start_stream(s);
 }
 
 static void
@@ -393,12 +409,12 @@ write_config(const char *more)
 		"[port 0]\ndevice = roce:port=net_ring_receiver,ip=10.0.0.2/24\n"
 		"descriptors = 256\n"
 		"[ingest]\nslots = %u\nsender = 10.0.0.1\nbuffers = 512\n%s"
-		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = 20\n"
+		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = %u\n"
 		"backpressure = wait\n"
 		"[gpu]\nkernel = host\noutputs = 32\nbatch = 4\n"
 		"[veto]\nstrong_min = 0\n"
 		"[output]\nformat = raw\ndirectory = %s\npreview = off\ncalibration = no\n",
-		RIG_UDP_PORT, SLOTS, more, directory);
+		RIG_UDP_PORT, SLOTS, more, timeout_ms, directory);
 	assert_int_equal(fclose(f), 0);
 }
 
@@ -458,10 +474,14 @@ end_run(void)
 	struct builder_stats stats;
 	uint64_t outcomes = 0;
 
-	poll_for(40); /* longer than stream_timeout_ms */
+	wait_timeout();
+	poll_for(timeout_ms);
 	assert_int_equal(builder_post(p.builder, &c), 0);
 	POLL_UNTIL(builder_is_idle(p.builder));
-	poll_for(2);
+	/* give all tiles back */
+	wait_timeout();
+	for (uint32_t i = 0; i < 100; i++)
+		poll_all();
 	for (uint32_t i = RX_PLACED; i < RX_COUNTERS; i++)
 		outcomes += counters[i];
 	if (getenv("RING_DEBUG") != NULL || counters[RX_PACKETS] != outcomes)
@@ -501,6 +521,7 @@ close_receiver(void)
 
 	chance = 0;
 	receiver_stalled = gangs_stalled = sender.dead = false;
+	timeout_ms = 20;
 	stop_streams();
 	leaked = pipeline_destroy(&p);
 	wire();
@@ -660,12 +681,14 @@ frames_come_again(void **state)
 	send_stream(1, 2);
 	settle();
 	assert_int_equal(p.rx[0]->counters[RX_DUPLICATE], 1);
+	wait_timeout(); /* frame 2 waits for its other tiles no longer */
 	generation++;
 	send_frame(1);
 	send_frame(2);
 	settle();
-	/* also the tiles of frame 2 that are missing: gangs may be reading it */
-	assert_int_equal(p.rx[0]->counters[RX_DUPLICATE], 1 + 2 * TILES * STREAMS);
+	/* the tiles of frame 2 that are missing are late: gangs may be reading it */
+	assert_int_equal(p.rx[0]->counters[RX_DUPLICATE], 1 + 2 * TILES * STREAMS - (TILES - 1));
+	assert_int_equal(p.rx[0]->counters[RX_LATE], TILES - 1);
 	generation--;
 	gangs_stalled = false;
 	for (uint64_t f = 3; f <= 6; f++)
@@ -678,6 +701,97 @@ frames_come_again(void **state)
 	settle();
 	end_run();
 	assert_int_equal(p.rx[0]->counters[RX_PLACED], placed);
+	close_receiver();
+}
+
+/** A network before the sender delays a tile until the next frame is being sent. */
+static void
+tiles_are_late(void **state)
+{
+	open_and_begin(RDMA_STREAM_WAIT);
+	for (uint64_t f = 1; f <= 20; f++) {
+		send_stream(1, f);
+		for (uint32_t t = FIRST; t < FIRST + TILES; t++) {
+			if (f % 3 != 1 || t != FIRST + 1)
+				send_tile(0, f, t);
+			if (f % 3 == 2 && t == FIRST + 2)
+				send_tile(0, f - 1, FIRST + 1);
+		}
+		send_event(0, f);
+		nb_sent++;
+		poll_all();
+	}
+	settle();
+	send_tile(0, 17, FIRST + 1); /* a second time, after its event was made */
+	settle();
+	end_run();
+	assert_int_equal(nb_records, 20);
+	assert_int_equal(nb_missing, 0);
+	assert_int_equal(p.rx[0]->counters[RX_LATE] + p.rx[0]->counters[RX_DUPLICATE], 1);
+	assert_int_equal(p.rx[0]->counters[RX_EVENTS_LOST], 0);
+	assert_int_equal(builder_stats(p.builder).complete, 20);
+	close_receiver();
+}
+
+/** Fragments, messages and events of other frames, among those of a frame. */
+static void
+stray_fragments(void **state)
+{
+	uint8_t message[MESSAGE];
+
+	timeout_ms = 500; /* no frame ends by time */
+	open_and_begin(RDMA_STREAM_WAIT);
+	for (uint64_t f = 1; f <= 30; f++) {
+		const uint64_t other = f % 5 == 0 ? f + SLOTS : f % 5 == 1 ? f + 1000 : f - 1;
+
+		send_stream(1, f);
+		send_tile(0, f, FIRST);
+		make_message(message, other, 0, FIRST + 1);
+		switch (f % 3) {
+		case 0:
+			send_part(0, other, FIRST + 1, message, 0);
+			break;
+		case 1:
+			send_tile(0, other, FIRST + 1);
+			break;
+		case 2:
+			send_event(0, other);
+			break;
+		}
+		for (uint32_t t = FIRST + 1; t < FIRST + TILES; t++)
+			send_tile(0, f, t);
+		send_event(0, f);
+		nb_sent++;
+		poll_all();
+	}
+	settle();
+	end_run();
+	for (uint64_t f = 1; f <= 30; f++) {
+		assert_int_equal(records[f].frame, f);
+		assert_int_equal(records[f].missing[0], 0);
+	}
+	assert_int_equal(builder_stats(p.builder).complete, 30);
+	close_receiver();
+}
+
+/** The detector dies in a frame: the frame is closed by time, and has a row. */
+static void
+sender_dies(void **state)
+{
+	open_and_begin(RDMA_STREAM_WAIT);
+	for (uint64_t f = 1; f <= 3; f++)
+		send_frame(f);
+	send_tile(0, 4, FIRST);
+	send_tile(0, 4, FIRST + 1);
+	send_tile(1, 4, FIRST);
+	settle();
+	sender.dead = true;
+	POLL_UNTIL(nb_records == 4);
+	end_run();
+	assert_int_equal(records[4].missing[0], TILES - 2);
+	assert_int_equal(records[4].missing[1], TILES - 1);
+	assert_int_equal(nb_missing, 2 * TILES - 3);
+	assert_int_equal(p.rx[0]->counters[RX_EVENTS_LOST], STREAMS);
 	close_receiver();
 }
 
@@ -708,6 +822,7 @@ malformed(void **state)
 	uint8_t message[MESSAGE];
 	struct ingest_fragment f;
 
+	timeout_ms = 500; /* frame 3 is open until its event */
 	open_and_begin(RDMA_STREAM_WAIT);
 	send_frame(1);
 	make_message(message, 2, 0, FIRST);
@@ -900,10 +1015,41 @@ late_join(void **state)
 	close_receiver();
 }
 
+/** Streams end a different number of times: they have ended when all are ended. */
+static void
+streams_end(void **state)
+{
+	struct rdma_stream_sender *second;
+
+	open_and_begin(RDMA_STREAM_WAIT);
+	send_frame(1);
+	settle();
+	rdma_stream_end(sender.stream[0]);
+	POLL_UNTIL(info_of(0).stream.state == RDMA_STREAM_ENDED);
+	second = sender.stream[1];
+	sender.stream[1] = NULL;
+	stop_streams();
+	start_stream(0);
+	sender.stream[1] = second;
+	POLL_UNTIL(info_of(0).stream.state == RDMA_STREAM_JOINED &&
+		info_of(0).stream.run == sent_of(0).run);
+	rdma_stream_end(sender.stream[1]);
+	POLL_UNTIL(info_of(1).stream.state == RDMA_STREAM_ENDED);
+	poll_for(5);
+	assert_int_equal(rx_multicast_ends(p.messages->multicast), 0);
+	rdma_stream_end(sender.stream[0]);
+	POLL_UNTIL(rx_multicast_ends(p.messages->multicast) == 1);
+	end_run();
+	close_receiver();
+}
+
 /** The receiver stops: the sender does not wait for it. */
 static void
 leaves(void **state)
 {
+	struct rx_counts counts;
+
+	timeout_ms = 1000; /* frame 2 is open when the receiver stops */
 	open_and_begin(RDMA_STREAM_WAIT);
 	send_frame(1);
 	settle();
@@ -913,6 +1059,10 @@ leaves(void **state)
 	p.rx[0]->stop = true;
 	POLL_UNTIL(p.rx[0]->stopped);
 	assert_true(all_are(RDMA_STREAM_LEFT));
+	/* the tile of the frame that was open is counted, in what other threads read, too */
+	assert_int_equal(p.rx[0]->counters[RX_STOPPED], 1);
+	rx_get_counts(p.rx[0], &counts);
+	assert_memory_equal(counts.counters, p.rx[0]->counters, sizeof(counts.counters));
 	receiver_stalled = true;
 	POLL_UNTIL(sent_of(0).members == 0 && sent_of(1).members == 0);
 	assert_int_equal(sent_of(0).removed_silent, 0);
@@ -980,10 +1130,14 @@ main(int argc, char **argv)
 		cmocka_unit_test(member_while_full),
 		cmocka_unit_test(event_does_not_come),
 		cmocka_unit_test(frames_come_again),
+		cmocka_unit_test(tiles_are_late),
+		cmocka_unit_test(stray_fragments),
+		cmocka_unit_test(sender_dies),
 		cmocka_unit_test(malformed),
 		cmocka_unit_test(random_damage),
 		cmocka_unit_test(sender_starts_again),
 		cmocka_unit_test(late_join),
+		cmocka_unit_test(streams_end),
 		cmocka_unit_test(leaves),
 		cmocka_unit_test(leaves_alone),
 		cmocka_unit_test(streams_fail),

@@ -17,6 +17,7 @@
 #define CONTROL_US 1000
 #define PROGRESS_S 1
 #define LEAVE_MS   2000
+#define BUFFERS	   8192 /* slots of a ring at a --rate of 26 Gbit/s */
 /* Without a packet for this time, a sender that is not connected counts as failed. */
 #define QUIET_S 15
 
@@ -229,6 +230,7 @@ create(struct fetch *f)
 		.pd = f->session->pd,
 		.group = (const struct sockaddr *)&group,
 		.sender = (const struct sockaddr *)&sender,
+		.buffers = BUFFERS,
 	};
 	char message[PATH_MAX];
 	int ret;
