@@ -717,10 +717,11 @@ static const struct telemetry_command commands[] = {
 		telemetry_preview},
 	{"/braggline/veto", "", "Newest version of the thresholds",
 		"version, strong_threshold, strong_min, strong_max, dry_run, prescale, "
-		"prescale_raw, csr_threshold, nnz_max",
+		"prescale_raw, csr_threshold, nnz_max, search (0: no, 1: hits, 2: all), peaks_min, "
+		"peaks_max, threshold, min_snr",
 		get_veto},
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
-		"Change the thresholds from a frame on, while running",
+		"Change the thresholds from a frame on, while running; also peaks.KEY",
 		"result, state, from_frame or message", set_veto},
 	{"/braggline/pedestal", "",
 		"The calibration, and its updates by dark frames since the start",
@@ -734,7 +735,8 @@ static const struct telemetry_command commands[] = {
 		"pixels)",
 		get_calibration},
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
-		"Set settings of the next run: [run], [veto], [dark], [output], [calibration]",
+		"Set settings of the next run: [run], [veto], [dark], [output], [calibration], "
+		"[geometry], [peaks]",
 		"result, state, message", run_configure_command},
 	{"/braggline/run/arm", "", "Load the calibration and open the files",
 		"result, state, message", run_arm_command},

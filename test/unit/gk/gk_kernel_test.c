@@ -77,6 +77,7 @@ ref_frame(
 	assert_non_null(out);
 	memset(out, RIG_GUARD, l->stride);
 	*res = (struct gk_result){.frame = frame->frame,
+		.peaks_found = GK_NOT_SEARCHED,
 		.params = params->version,
 		.coef = rig->config.channel->coef[0].version,
 		.kind = GK_KIND_NONE};
