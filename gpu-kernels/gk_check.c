@@ -1,33 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Checks of configurations and descriptors. The library writes no log: the reason of an error goes
- * to the caller's buffer. Gangs, which check every batch, pass no buffer.
- */
+/* Checks of configurations and descriptors. Gangs, which check every batch, pass no buffer. */
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "gk_peaks.h"
-
-struct reason {
-	char *text;
-	size_t size;
-};
-
-static int __attribute__((format(printf, 2, 3)))
-refuse(const struct reason *why, const char *format, ...)
-{
-	va_list args;
-
-	if (why->text != NULL && why->size > 0) {
-		va_start(args, format);
-		vsnprintf(why->text, why->size, format, args);
-		va_end(args);
-	}
-	return -EINVAL;
-}
+#include "gk_reason.h"
 
 static int
 check_pointer(const struct reason *why, const char *name, uint64_t address)

@@ -2,29 +2,10 @@
 /* Checks of maps and options of the search for peaks, with their error messages. */
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "gk_peak_blob.h"
-
-struct reason {
-	char *text;
-	size_t size;
-};
-
-static int __attribute__((format(printf, 2, 3)))
-refuse(const struct reason *why, const char *format, ...)
-{
-	va_list args;
-
-	if (why->text != NULL && why->size > 0) {
-		va_start(args, format);
-		vsnprintf(why->text, why->size, format, args);
-		va_end(args);
-	}
-	return -EINVAL;
-}
+#include "gk_reason.h"
 
 static int
 check_panel(const struct reason *why, const struct gk_peak_map *map, uint32_t i)

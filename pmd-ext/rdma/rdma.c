@@ -3,8 +3,11 @@
  * The functions of rdma.h: checks that are common to all providers, reference counts, and names of
  * statuses and events.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <rte_cycles.h>
@@ -658,4 +661,16 @@ rdma_event_name(enum rdma_event_type type)
 	};
 
 	return (unsigned int)type < RTE_DIM(name) ? name[type] : "unknown event";
+}
+
+const char *
+rdma_address_text(const struct sockaddr *addr, char text[RDMA_ADDRESS_LEN])
+{
+	const void *ip = addr->sa_family == AF_INET
+		? (const void *)&((const struct sockaddr_in *)addr)->sin_addr
+		: (const void *)&((const struct sockaddr_in6 *)addr)->sin6_addr;
+
+	if (inet_ntop(addr->sa_family, ip, text, RDMA_ADDRESS_LEN) == NULL)
+		snprintf(text, RDMA_ADDRESS_LEN, "no IP address");
+	return text;
 }

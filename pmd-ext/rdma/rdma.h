@@ -522,6 +522,11 @@ enum rdma_event_type {
 /** Name of an event, for messages. */
 const char *rdma_event_name(enum rdma_event_type type);
 
+#define RDMA_ADDRESS_LEN 46 /**< INET6_ADDRSTRLEN */
+
+/** Format an IP address, such as "10.0.0.1", without its port. Any thread. @return text */
+const char *rdma_address_text(const struct sockaddr *addr, char text[RDMA_ADDRESS_LEN]);
+
 /** A CM event. */
 struct rdma_event {
 	enum rdma_event_type type;

@@ -626,26 +626,13 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 		message_receive(s, c, wc->wr_id);
 }
 
-static void
-log_silent(const struct rdma_stream_sender *s, const struct member *m)
-{
-	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&m->addr;
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&m->addr;
-	char text[INET6_ADDRSTRLEN] = "?";
-
-	inet_ntop(m->addr.ss_family,
-		m->addr.ss_family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr, text,
-		sizeof(text));
-	RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed", m->number, text,
-		s->attr.silence_ms);
-}
-
 /* Read the line of a member that takes part. @return false: it is removed */
 static bool
 member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 {
 	const uint64_t beat = __atomic_load_n(&m->at->beat, __ATOMIC_ACQUIRE);
 	const uint64_t tail = __atomic_load_n(&m->at->tail, __ATOMIC_ACQUIRE);
+	char text[RDMA_ADDRESS_LEN];
 
 	if (beat && tail > s->head) {
 		s->info.removed_wrong++;
@@ -667,7 +654,9 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		m->tail = RTE_MAX(m->tail, tail);
 	} else if (s->awake - m->beat_at > silence) {
 		s->info.removed_silent++;
-		log_silent(s, m);
+		RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed",
+			m->number, rdma_address_text((const struct sockaddr *)&m->addr, text),
+			s->attr.silence_ms);
 		member_remove(m);
 		return false;
 	}

@@ -6,14 +6,13 @@ these thresholds, and `store_load_bench` reads all of it.
 usage: replay_run_test.py BUILD-DIR
 """
 
-import csv
-import io
 import os
 import subprocess
 import sys
 import tempfile
 
 from cases import want
+from run_files import bodies, rows
 
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 FRAMES = 120
@@ -53,25 +52,6 @@ class Test:
             command += ['--set', f'{key}={value}']
         run(*command)
 
-    def rows(self, name):
-        """All columns of `frames` except the time of arrival."""
-        out = run(f'{self.build}/app/scan/braggline-scan', '--csv', '-',
-                  f'{self.where}/{name}/run_frames.arrow')
-        rows = list(csv.DictReader(io.StringIO(out)))
-        for row in rows:
-            del row['receive_time']
-        return rows
-
-    def bodies(self, name):
-        """Bodies of images, without the metadata, which contain the identity of a process."""
-        with open(f'{self.where}/{name}/run_images.arrow', 'rb') as stream:
-            data = stream.read()
-        at = 16 + int.from_bytes(data[12:16], 'little')
-        while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
-            size = int.from_bytes(data[at + 40:at + 48], 'little')
-            yield data[at + 4096:at + 4096 + size]
-            at += 4096 + size
-
     def play(self):
         detector = f'{self.build}/app/detector/braggline-detector'
         shape = ['--modules', '2', '--interfaces', '2']
@@ -91,7 +71,7 @@ class Test:
         self.load()
 
     def compare(self):
-        live, again, raw = (self.rows(n) for n in ('live', 'again', 'raw'))
+        live, again, raw = (rows(self.build, self.where, n) for n in ('live', 'again', 'raw'))
         want(len(live) == FRAMES, len(live), 'rows')
         for one, other in zip(live, again):
             want(one == other, 'live:', one, '\nreplayed:', other)
@@ -100,7 +80,7 @@ class Test:
         other_hits = sum(int(row['strong_count']) > 0 for row in raw)
         partial = sum(int(row['flags']) & 1 for row in live)
         want(0 < hits < FRAMES and partial > 0, hits, 'hits,', partial, 'incomplete')
-        want(list(self.bodies('live')) == list(self.bodies('again')), 'images differ')
+        want(list(bodies(self.where, 'live')) == list(bodies(self.where, 'again')), 'images differ')
         print(f'{FRAMES} frames, {hits} hits with new thresholds, {partial} incomplete, '
               f'{other_hits} with strong pixels in the raw run: live and replayed are equal')
 

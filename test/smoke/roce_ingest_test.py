@@ -8,8 +8,6 @@ usage: roce_ingest_test.py BUILD-DIR [CASE]...
 
 import concurrent.futures
 import configparser
-import csv
-import io
 import os
 import random
 import re
@@ -19,11 +17,11 @@ import sys
 
 import roce_capture
 from cases import case, run_cases, wait, want
+from run_files import FLAG_TIMEOUT, bodies, rows
 
 BUILD = os.path.abspath(sys.argv[1])
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 FRAMES, MODULES, INTERFACES = 24, 2, 2
-FLAG_TIMEOUT = 8
 STREAMS, TILES = MODULES * INTERFACES, 128 // INTERFACES
 
 
@@ -72,28 +70,6 @@ def receive_roce(where, name, udp, transport, lose=None, settings=None, replay='
                    ',align_at=54' + replay, 'roce:port=net_replay0,ip=10.1.2.1/16', log)
 
 
-def rows(where, name):
-    """All columns of `frames` except the time of arrival."""
-    out = run(f'{BUILD}/app/scan/braggline-scan', '--csv', '-', f'{where}/{name}/run_frames.arrow')
-    table = list(csv.DictReader(io.StringIO(out)))
-    for row in table:
-        del row['receive_time']
-        # whether the last frames close by time depends on the load of the machine
-        row['flags'] = int(row['flags']) & ~FLAG_TIMEOUT
-    return table
-
-
-def bodies(where, name):
-    """Bodies of images, without the metadata, which contain the identity of a process."""
-    with open(f'{where}/{name}/run_images.arrow', 'rb') as stream:
-        data = stream.read()
-    at = 16 + int.from_bytes(data[12:16], 'little')
-    while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
-        size = int.from_bytes(data[at + 40:at + 48], 'little')
-        yield data[at + 4096:at + 4096 + size]
-        at += 4096 + size
-
-
 def simulate(where, *options):
     run(f'{BUILD}/app/detector/braggline-detector', '--modules', str(MODULES), '--interfaces',
         str(INTERFACES), '--frames', str(FRAMES), '--hit-fraction', '0.3', '--dark-every', '7',
@@ -102,7 +78,7 @@ def simulate(where, *options):
 
 
 def same(where, one, other, frames=FRAMES):
-    a, b = rows(where, one), rows(where, other)
+    a, b = rows(BUILD, where, one, FLAG_TIMEOUT), rows(BUILD, where, other, FLAG_TIMEOUT)
     want(len(a) == frames, len(a), 'rows')
     for x, y in zip(a, b):
         want(x == y, one, x, '\n', other, y)
@@ -210,7 +186,7 @@ def faults_are_counted(where):
     and what was placed is what was sent: each complete frame equals that of UDP."""
     udp = simulate(where)
     receive(where, 'udp', udp, {})
-    good = {row['frame']: row for row in rows(where, 'udp')}
+    good = {row['frame']: row for row in rows(BUILD, where, 'udp', FLAG_TIMEOUT)}
     for transport in ('send', 'write'):
         ledger, out = receive_roce(
             where, transport, udp, transport, replay=',loss=0.0003,corrupt=0.0003,truncate=0.0003,'
@@ -220,7 +196,7 @@ def faults_are_counted(where):
         want(ports['bad_icrc'] > 0 and ports['incomplete_message'] > 0 and ports['repeated'] > 0,
              ports)
         complete = 0
-        for row in rows(where, transport):
+        for row in rows(BUILD, where, transport, FLAG_TIMEOUT):
             if int(row['flags']) & 1:
                 continue
             complete += 1
@@ -381,7 +357,7 @@ def memory_equals_reference(where):
         where, 'memory-lossy', 'write', {'ingest.delivery': 'memory'}, '--rate', '200', *FAULTS)
     want(other['balanced'] == 1, other, out)
     want(int(report['faults_drop_first']) > 0 and int(report['faults_drop_event']) > 0, report)
-    a, b = rows(where, 'lossy'), rows(where, 'memory-lossy')
+    a, b = rows(BUILD, where, 'lossy', FLAG_TIMEOUT), rows(BUILD, where, 'memory-lossy', FLAG_TIMEOUT)
     want(len(a) == len(b) == FRAMES, len(a), len(b), one, other, out)
     # without the event of its last frame a stream seems not to have sent it
     for x, y in zip(a[:-1], b[:-1]):
@@ -399,7 +375,9 @@ def credits_stop_the_detector(where):
     memory = {'ingest.delivery': 'memory', 'ingest.service': 4792, 'ingest.slots': 4,
               'frames.slots': 3, 'frames.max_skew_frames': 2, 'detector.rows': 64}
     connect = ('--connect', '10.1.2.1:4792', '--rate', '100000', '--rows', '64')
-    ledger, report, out = live(where, 'fast', 'write', memory, *connect)
+    long = 20 * FRAMES
+    ledger, report, out = live(where, 'fast', 'write', {**memory, 'run.frames': long}, *connect,
+                               '--frames', str(long), '--distinct', '21')
     want(ledger['balanced'] == 1, ledger, out)
     want(ledger['p_overrun'] > 0 and ledger['p_credits'] == 0, ledger, report)
     ledger, report, out = live(where, 'credits', 'write', memory, *connect, '--credits')

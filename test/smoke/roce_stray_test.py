@@ -14,6 +14,7 @@ import sys
 import roce_capture
 import roce_ingest_test as smoke
 from cases import case, run_cases, want
+from run_files import FLAG_TIMEOUT, rows
 
 STREAM, OTHER = 3, 0    # the packets are sent to the queue pair of a stream
 UC_MIDDLE, UC_LAST = 0x27, 0x28
@@ -163,7 +164,8 @@ def strays_are_counted(where):
              'wrong_length': ledger['p_wrong_length'], 'events': ledger['p_events'] - smoke.STREAMS}
     want(ledger['balanced'] == 1 and ledger['p_placed'] == len(udp), found, strays.counters, out)
     want({k: v for k, v in found.items() if v} == dict(strays.counters), found, strays.counters)
-    want(smoke.rows(where, 'udp') == smoke.rows(where, 'stray'), 'the frame differs')
+    want(rows(smoke.BUILD, where, 'udp', FLAG_TIMEOUT) ==
+         rows(smoke.BUILD, where, 'stray', FLAG_TIMEOUT), 'the frame differs')
 
 
 def receive(where, name, packets, card):

@@ -60,13 +60,3 @@ transmit_address_group(struct sockaddr_storage *addr, uint32_t n)
 	memcpy(low_word(addr), &word, sizeof(word));
 	return is_group(addr) ? 0 : -EINVAL;
 }
-
-const char *
-transmit_address_text(const struct sockaddr_storage *addr, char *text, socklen_t size)
-{
-	const void *ip = addr->ss_family == AF_INET
-		? (const void *)&((const struct sockaddr_in *)addr)->sin_addr
-		: (const void *)&((const struct sockaddr_in6 *)addr)->sin6_addr;
-
-	return inet_ntop(addr->ss_family, ip, text, size) != NULL ? text : "?";
-}

@@ -18,7 +18,4 @@ int transmit_address_parse(const char *text, uint16_t port, struct sockaddr_stor
  */
 int transmit_address_group(struct sockaddr_storage *addr, uint32_t n);
 
-/** Format the address without its port. @return text */
-const char *transmit_address_text(const struct sockaddr_storage *addr, char *text, socklen_t size);
-
 #endif /* TRANSMIT_ADDRESS_H */

@@ -340,7 +340,7 @@ transmit_multicast_late(const struct transmit_multicast *m, unsigned int seconds
 {
 	struct rdma_stream_member_info member[RDMA_STREAM_MEMBERS_MAX];
 	struct rdma_stream_sender_info info;
-	char text[INGEST_ADDRESS_LEN];
+	char text[RDMA_ADDRESS_LEN];
 	unsigned int late = 0;
 
 	for (uint32_t s = 0; s < m->nb_streams; s++) {
@@ -353,7 +353,7 @@ transmit_multicast_late(const struct transmit_multicast *m, unsigned int seconds
 				continue;
 			late++;
 			warnx("stream %u: member %s has %llu of %llu packets after %u s", s,
-				transmit_address_text(&member[i].addr, text, sizeof(text)),
+				rdma_address_text((const struct sockaddr *)&member[i].addr, text),
 				(unsigned long long)member[i].tail, (unsigned long long)info.head,
 				seconds);
 		}

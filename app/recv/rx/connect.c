@@ -45,16 +45,9 @@ rx_connect_listen(struct rx_messages *m, uint32_t device)
 }
 
 static const char *
-name_peer(const struct rdma_event *e, char text[INET6_ADDRSTRLEN])
+name_peer(const struct rdma_event *e, char text[RDMA_ADDRESS_LEN])
 {
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&e->peer;
-	const struct sockaddr_in *four = (const struct sockaddr_in *)&e->peer;
-	const void *address = e->peer.ss_family == AF_INET6 ? (const void *)&six->sin6_addr
-							    : (const void *)&four->sin_addr;
-
-	if (inet_ntop(e->peer.ss_family, address, text, INET6_ADDRSTRLEN) == NULL)
-		return "an unknown address";
-	return text;
+	return rdma_address_text((const struct sockaddr *)&e->peer, text);
 }
 
 /** May this address send the stream? Any may if no source is configured. */
@@ -99,7 +92,7 @@ static bool
 is_repeated(struct rx_messages *m, const char *why, const struct rdma_event *e)
 {
 	const uint64_t now = rte_rdtsc();
-	char last[INET6_ADDRSTRLEN], peer[INET6_ADDRSTRLEN];
+	char last[RDMA_ADDRESS_LEN], peer[RDMA_ADDRESS_LEN];
 	const struct rdma_event before = {.peer = m->refusal.peer};
 	const bool repeated = why == m->refusal.why &&
 		now - m->refusal.at < REFUSAL_SECONDS * rte_get_tsc_hz() &&
@@ -121,7 +114,7 @@ take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
 	const struct rdma_conn_attr attr = {
 		.private_data = answer, .private_len = sizeof(answer), .context = m};
 	struct ingest_request request;
-	char from[INET6_ADDRSTRLEN];
+	char from[RDMA_ADDRESS_LEN];
 	const char *why = NULL;
 	struct rx_message_stream *st;
 	uint32_t stream = 0;

@@ -173,17 +173,12 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 
 /** Own address of a device, as text. */
 static void
-name_address(struct rdma_dev *dev, char text[INGEST_ADDRESS_LEN])
+name_address(struct rdma_dev *dev, char text[RDMA_ADDRESS_LEN])
 {
 	struct rdma_dev_info info;
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&info.addr;
-	const struct sockaddr_in *four = (const struct sockaddr_in *)&info.addr;
 
 	rdma_dev_info_get(dev, &info);
-	if (info.addr.ss_family == AF_INET6)
-		inet_ntop(AF_INET6, &six->sin6_addr, text, INGEST_ADDRESS_LEN);
-	else
-		inet_ntop(AF_INET, &four->sin_addr, text, INGEST_ADDRESS_LEN);
+	rdma_address_text((const struct sockaddr *)&info.addr, text);
 }
 
 /** Assign a stream to its device and poll group, and enter what is known of it in the card. */

@@ -15,9 +15,9 @@
  * Each frame of which a tile has come gets one event, also if the detector's own is lost. Only in
  * this way do all slots become free again. The event is made when the frame has ended and is
  * complete. If it is not, tiles may follow, because a network before the sender has reordered them.
- * The frame remains open until the events of `skew` later frames have come, or no tile of it for a
- * part of stream_timeout_ms. Meanwhile it delays the events of later frames: a stream's events are
- * in the order of its frames.
+ * The frame remains open until the events of `skew` later frames have come, or until no tile of it
+ * has come for a part of stream_timeout_ms and its event has come or the sender is gone. Meanwhile
+ * it delays the events of later frames: a stream's events are in the order of its frames.
  */
 
 #include <arpa/inet.h>
@@ -365,7 +365,19 @@ end_all(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct 
 		end_frame(rx, mc, st, o, b);
 }
 
-/** End frames of which no tile has come for some time. */
+static bool
+is_joined(const struct stream *st)
+{
+	struct rdma_stream_receiver_info info;
+
+	rdma_stream_receiver_info_get(st->receiver, &info);
+	return info.state == RDMA_STREAM_JOINED;
+}
+
+/**
+ * End frames of which no tile has come for some time. A sender that waits for another member pauses
+ * in the middle of a frame: the frame remains open until its event, or until the sender is gone.
+ */
 static void
 end_old(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct burst *b)
 {
@@ -376,7 +388,8 @@ end_old(struct rx *rx, const struct rx_multicast *mc, struct stream *st, struct 
 		if (st->open[i].tiles > 0 && now - st->open[i].at >= mc->hold &&
 			is_late(mc, st, &st->open[i]))
 			end_frame(rx, mc, st, &st->open[i], b);
-	while ((o = lowest_open(mc, st, false)) != NULL && now - o->at >= mc->hold)
+	while ((o = lowest_open(mc, st, false)) != NULL && now - o->at >= mc->hold &&
+		(o->ended || !is_joined(st)))
 		end_frame(rx, mc, st, o, b);
 	end_ready(rx, mc, st, b);
 }

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 
 int
@@ -31,18 +30,6 @@ address_set_port(struct sockaddr_storage *address, uint16_t port)
 		((struct sockaddr_in *)address)->sin_port = htons(port);
 	else
 		((struct sockaddr_in6 *)address)->sin6_port = htons(port);
-}
-
-const char *
-address_text(const struct sockaddr_storage *address, char *text)
-{
-	const void *at = address->ss_family == AF_INET
-		? (const void *)&((const struct sockaddr_in *)address)->sin_addr
-		: (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
-
-	if (!inet_ntop(address->ss_family, at, text, ADDRESS_TEXT_MAX))
-		snprintf(text, ADDRESS_TEXT_MAX, "address of family %d", address->ss_family);
-	return text;
 }
 
 void

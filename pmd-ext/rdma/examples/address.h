@@ -10,8 +10,6 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define ADDRESS_TEXT_MAX 64
-
 /**
  * Parse an IPv4 or IPv6 address. Names are not resolved, since packets do not pass through the
  * kernel.
@@ -21,12 +19,6 @@ int address_parse(const char *text, uint16_t port, struct sockaddr_storage *addr
 
 /** Replace the port. */
 void address_set_port(struct sockaddr_storage *address, uint16_t port);
-
-/**
- * Format an address, such as "10.0.0.1", for messages; `text` has ADDRESS_TEXT_MAX bytes.
- * @return text
- */
-const char *address_text(const struct sockaddr_storage *address, char *text);
 
 /** Convert to a GID: IPv4 is mapped, ::ffff:a.b.c.d (annex A17 RoCEv2). */
 void address_gid(const struct sockaddr_storage *address, uint8_t gid[16]);

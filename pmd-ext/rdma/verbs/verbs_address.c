@@ -69,20 +69,14 @@ verbs_address_size(const struct sockaddr *addr)
 const char *
 verbs_address_text(const struct sockaddr *addr, char *text, size_t size)
 {
-	char ip[INET6_ADDRSTRLEN] = "no IP address";
+	char ip[RDMA_ADDRESS_LEN];
 	uint16_t port = 0;
 
-	if (addr->sa_family == AF_INET) {
-		const struct sockaddr_in *sin = (const struct sockaddr_in *)addr;
-
-		inet_ntop(AF_INET, &sin->sin_addr, ip, sizeof(ip));
-		port = ntohs(sin->sin_port);
-	} else if (addr->sa_family == AF_INET6) {
-		const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)addr;
-
-		inet_ntop(AF_INET6, &sin6->sin6_addr, ip, sizeof(ip));
-		port = ntohs(sin6->sin6_port);
-	}
+	rdma_address_text(addr, ip);
+	if (addr->sa_family == AF_INET)
+		port = ntohs(((const struct sockaddr_in *)addr)->sin_port);
+	else if (addr->sa_family == AF_INET6)
+		port = ntohs(((const struct sockaddr_in6 *)addr)->sin6_port);
 	if (port)
 		snprintf(text, size, "%s port %u", ip, port);
 	else

@@ -24,7 +24,7 @@
 #define TILES	128
 #define MESSAGE (JUNGFRAU_PAYLOAD_BYTES + INGEST_TRAILER_BYTES)
 
-/* ---- the ring: it checks what comes, and puts messages together ------------------------------ */
+/* ---- a fake ring, which checks fragments and joins them to messages ----------------------- */
 
 static struct {
 	uint32_t max;  /* bytes of a message in a fragment */
@@ -242,7 +242,7 @@ static void
 expect_group(const char *first, uint32_t n, const char *expected)
 {
 	struct sockaddr_storage addr;
-	char text[64];
+	char text[RDMA_ADDRESS_LEN];
 
 	assert_int_equal(transmit_address_parse(first, 7, &addr), 0);
 	if (expected == NULL) {
@@ -250,7 +250,7 @@ expect_group(const char *first, uint32_t n, const char *expected)
 		return;
 	}
 	assert_int_equal(transmit_address_group(&addr, n), 0);
-	assert_string_equal(transmit_address_text(&addr, text, sizeof(text)), expected);
+	assert_string_equal(rdma_address_text((struct sockaddr *)&addr, text), expected);
 }
 
 static void

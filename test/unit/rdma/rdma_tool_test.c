@@ -216,7 +216,7 @@ static void
 test_grh(void **state)
 {
 	struct sockaddr_storage address;
-	char text[ADDRESS_TEXT_MAX];
+	char text[RDMA_ADDRESS_LEN];
 	uint8_t grh[40];
 
 	memset(grh, 0x60, sizeof(grh));
@@ -224,11 +224,11 @@ test_grh(void **state)
 	grh[29] = 17;
 	memcpy(&grh[32], "\x0a\x63\x00\x02", 4);
 	assert_int_equal(address_of_grh(grh, &address), 0);
-	assert_string_equal(address_text(&address, text), "10.99.0.2");
+	assert_string_equal(rdma_address_text((struct sockaddr *)&address, text), "10.99.0.2");
 	grh[20] = 0;
 	memcpy(&grh[8], "\xfd\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01", 16);
 	assert_int_equal(address_of_grh(grh, &address), 0);
-	assert_string_equal(address_text(&address, text), "fd00::1");
+	assert_string_equal(rdma_address_text((struct sockaddr *)&address, text), "fd00::1");
 	memset(grh, 0, sizeof(grh));
 	assert_true(address_of_grh(grh, &address) < 0);
 }

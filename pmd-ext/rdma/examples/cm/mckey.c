@@ -21,7 +21,8 @@ mckey_parse(int argc, char **argv, struct target *target)
 static int
 join_all(const struct target *target, struct message_node *nodes)
 {
-	char why[128], group[ADDRESS_TEXT_MAX];
+	char why[128], group[RDMA_ADDRESS_LEN];
+	const struct sockaddr *peer = (const struct sockaddr *)&target->peer;
 	unsigned int i;
 	int ret = 0;
 
@@ -30,9 +31,9 @@ join_all(const struct target *target, struct message_node *nodes)
 		ret = endpoint_join(&nodes[i].e, &target->peer);
 		if (ret == 0)
 			printf("mckey: joined dgid: ::ffff:%s mlid 0x0 sl 0\n",
-				address_text(&target->peer, group));
+				rdma_address_text(peer, group));
 		else if (ret != -EINTR)
-			printf("mckey: joining %s: %s\n", address_text(&target->peer, group),
+			printf("mckey: joining %s: %s\n", rdma_address_text(peer, group),
 				endpoint_failure(&nodes[i].e, ret, why, sizeof(why)));
 	}
 	return ret;
