@@ -6,8 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include <isa-l/crc.h>
 #include <rte_common.h>
+
+#include "isal_crc.h"
 
 /* ISA-L returns the state of CRC-32C: the caller inverts before and after. */
 uint32_t
@@ -17,8 +18,8 @@ stream_crc(const struct stream_header *header, const void *payload)
 	uint32_t crc;
 
 	h.crc = 0;
-	crc = crc32_iscsi((unsigned char *)&h, sizeof(h), UINT32_MAX);
-	return ~crc32_iscsi((unsigned char *)(uintptr_t)payload, (int)h.length, crc);
+	crc = isal_crc32c(UINT32_MAX, &h, sizeof(h));
+	return ~isal_crc32c(crc, payload, h.length);
 }
 
 int

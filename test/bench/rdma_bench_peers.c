@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <isa-l/crc.h>
-
 #include <rte_cycles.h>
 #include <rte_ring.h>
+
+#include "isal_crc.h"
 
 #define BURST 32
 #define SLOTS 128 /* 512 KiB in flight, as in the engine */
@@ -39,7 +39,7 @@ send_pointers(struct rig *rig)
 
 		for (i = 0; i < BURST; i++) {
 			burst[i] = rig->a.memory + at * RIG_MTU;
-			crc ^= crc32_gzip_refl(0, burst[i], RIG_MTU);
+			crc ^= isal_crc32(0, burst[i], RIG_MTU);
 			at = at + 1 < packets ? at + 1 : 0;
 		}
 		while (sent < BURST && rte_rdtsc() < work.end)
@@ -59,7 +59,7 @@ take_pointers(struct rig *rig)
 	unsigned int i, n = rte_ring_sc_dequeue_burst(work.ring, burst, BURST, NULL);
 
 	for (i = 0; i < n; i++) {
-		work.sink ^= crc32_gzip_refl(0, burst[i], RIG_MTU);
+		work.sink ^= isal_crc32(0, burst[i], RIG_MTU);
 		memcpy(rig->b.memory + at * RIG_MTU, burst[i], RIG_MTU);
 		at = at + 1 < packets ? at + 1 : 0;
 	}
@@ -74,12 +74,12 @@ peers_passes(struct rig *rig, struct peers_passes *passes)
 	uint32_t crc = 0;
 
 	for (i = 0; i < packets; i++)
-		crc ^= crc32_gzip_refl(0, rig->a.memory + i * RIG_MTU, RIG_MTU);
+		crc ^= isal_crc32(0, rig->a.memory + i * RIG_MTU, RIG_MTU);
 	between = rte_rdtsc();
 	passes->crc = (double)(between - before) / (double)packets;
 	/* the copy reads from the cache what the CRC has just read, as in the engine */
 	for (i = 0; i < packets; i++) {
-		crc ^= crc32_gzip_refl(0, rig->a.memory + i * RIG_MTU, RIG_MTU);
+		crc ^= isal_crc32(0, rig->a.memory + i * RIG_MTU, RIG_MTU);
 		memcpy(rig->b.memory + i * RIG_MTU, rig->a.memory + i * RIG_MTU, RIG_MTU);
 	}
 	passes->copy = (double)(rte_rdtsc() - between) / (double)packets - passes->crc;
@@ -98,9 +98,9 @@ peers_loop(struct rig *rig, double seconds)
 		size_t i, at = done % packets * RIG_MTU;
 
 		for (i = 0; i < BURST; i++)
-			crc ^= crc32_gzip_refl(0, rig->a.memory + at + i * RIG_MTU, RIG_MTU);
+			crc ^= isal_crc32(0, rig->a.memory + at + i * RIG_MTU, RIG_MTU);
 		for (i = 0; i < BURST; i++) {
-			crc ^= crc32_gzip_refl(0, rig->a.memory + at + i * RIG_MTU, RIG_MTU);
+			crc ^= isal_crc32(0, rig->a.memory + at + i * RIG_MTU, RIG_MTU);
 			memcpy(rig->b.memory + at + i * RIG_MTU, rig->a.memory + at + i * RIG_MTU,
 				RIG_MTU);
 		}

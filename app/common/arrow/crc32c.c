@@ -2,9 +2,8 @@
 
 #include <string.h>
 
-#include <isa-l/crc.h>
-
 #include "arrow/crc32c.h"
+#include "isal_crc.h"
 
 #define POLYNOMIAL 0x82F63B78u /* reflected */
 
@@ -63,15 +62,15 @@ multiply(uint32_t a, uint32_t b)
 uint32_t
 arrow_crc32c(uint32_t crc, const void *data, size_t len)
 {
-	/* ISA-L takes an int as length, and a non-const pointer */
+	/* ISA-L takes an int as length */
 	const size_t most = 1u << 30;
-	uintptr_t at = (uintptr_t)data;
+	const uint8_t *at = data;
 	size_t part;
 
 	crc = ~crc;
 	for (; len > 0; len -= part, at += part) {
 		part = len < most ? len : most;
-		crc = crc32_iscsi((unsigned char *)at, (int)part, crc);
+		crc = isal_crc32c(crc, at, part);
 	}
 	return ~crc;
 }

@@ -2,15 +2,14 @@
 /* The invariant CRC, with ISA-L. */
 #include <string.h>
 
-#include <isa-l/crc.h>
-
 #include "engine/icrc.h"
 #include "engine/wire.h"
+#include "isal_crc.h"
 
 uint32_t
 roce_icrc_bytes(uint32_t crc, const void *bytes, size_t length)
 {
-	return crc32_gzip_refl(crc, bytes, length);
+	return isal_crc32(crc, bytes, length);
 }
 
 #define CHUNK 16
@@ -58,7 +57,7 @@ roce_icrc_headers(const uint8_t *l3, unsigned int l3_len, unsigned int length)
 		memcpy(&c, l3 + at, length - at);
 		b[i] = c | mask[i];
 	}
-	return crc32_gzip_refl(0, (const uint8_t *)b, ROCE_ICRC_ONES + length);
+	return isal_crc32(0, b, ROCE_ICRC_ONES + length);
 }
 
 uint32_t
@@ -72,7 +71,7 @@ roce_icrc_mbuf(uint32_t crc, const struct rte_mbuf *m, uint32_t offset, uint32_t
 	}
 	for (; length; m = m->next, offset = 0) {
 		n = RTE_MIN(length, m->data_len - offset);
-		crc = crc32_gzip_refl(crc, rte_pktmbuf_mtod_offset(m, const uint8_t *, offset), n);
+		crc = isal_crc32(crc, rte_pktmbuf_mtod_offset(m, const void *, offset), n);
 		length -= n;
 	}
 	return crc;
