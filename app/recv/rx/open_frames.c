@@ -193,6 +193,27 @@ is_joined(const struct rdma_stream_receiver *receiver)
 	return info.state == RDMA_STREAM_JOINED;
 }
 
+/**
+ * The run is being stopped: end its frames in time, so that they are closed with what has come. The
+ * tiles and events of a sender that goes on do not delay them.
+ */
+static void
+end_last(struct rx *rx, struct open_frames *of, struct event_burst *b)
+{
+	struct open_frame *o = lowest_open(of, false);
+
+	if (likely(o == NULL || !frame_rx_is_last(rx->table, o->frame))) {
+		of->stopped_at = 0;
+		return;
+	}
+	if (of->stopped_at == 0)
+		of->stopped_at = rx->frx->listened;
+	if (rx->frx->listened - of->stopped_at < of->hold)
+		return;
+	while ((o = lowest_open(of, false)) != NULL && frame_rx_is_last(rx->table, o->frame))
+		end_frame(rx, of, o, b);
+}
+
 void
 open_frames_end_old(struct rx *rx, struct open_frames *of,
 	const struct rdma_stream_receiver *receiver, struct event_burst *b)
@@ -200,6 +221,7 @@ open_frames_end_old(struct rx *rx, struct open_frames *of,
 	const uint64_t now = rx->frx->listened;
 	struct open_frame *o;
 
+	end_last(rx, of, b);
 	for (uint32_t i = 0; i < OPEN_FRAMES_MAX; i++)
 		if (of->open[i].tiles > 0 && now - of->open[i].at >= of->hold &&
 			is_late(of, &of->open[i]))
@@ -242,6 +264,9 @@ open_frames_tile(
 	}
 	o->tiles++;
 	o->at = rx->frx->listened;
+	/* as with UDP, a number that leaps counts only if another tile confirms it */
+	if (is_near(of, frame) && !is_late(of, o) && (o->tiles > 1 || frame <= of->last + 1))
+		frame_rx_begin(rx->table, rx->frx, of->stream, frame);
 	if (likely(of->nb == 1 && !o->ended))
 		return;
 	/* events of complete frames before this one would have come */

@@ -9,7 +9,8 @@
  * complete. If it is not, tiles may follow, because a network before the sender has reordered them.
  * The frame remains open until the events of `skew` later frames have come, or until no tile of it
  * has come for a part of stream_timeout_ms and its event has come or the sender is gone. Meanwhile
- * it delays the events of later frames: a stream's events are in the order of its frames.
+ * it delays the events of later frames: a stream's events are in the order of its frames. If the
+ * run is stopped, its open frames end after the same time, whatever comes of them.
  *
  * Only the RX role that owns the stream calls these functions.
  */
@@ -56,6 +57,7 @@ struct open_frames {
 	uint64_t nb_begun;   /**< frames that were opened */
 	uint64_t last;	     /**< frame + 1 of the last event that was made; 0: none */
 	uint64_t leap;	     /**< frame + 1 of a message dropped for an open frame in its slot */
+	uint64_t stopped_at; /**< frame_rx.listened when the run was stopped; 0: it was not */
 	uint64_t slot_waits; /**< messages that found their slot in use; read by other threads */
 };
 
