@@ -64,6 +64,9 @@ frame_head_begun(const struct frame_table *ft)
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		highest = RTE_MAX(highest, frame_stream_progress(ft, s));
+	/* after a stop, events of the last frames will place their packets */
+	for (uint32_t s = 0; s < ft->detector.streams && ft->window.stopping; s++)
+		highest = RTE_MAX(highest, frame_stream_begun(ft, s));
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].waits_for, __ATOMIC_ACQUIRE));
 	/* most streams are behind a gap: what is before it has passed */

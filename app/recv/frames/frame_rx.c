@@ -29,6 +29,7 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 			((frx->out_of_window | paused) >> s & 1) != 0 ? 0 : frx->progress[s];
 		__atomic_store_n(&frx->progress[s], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&frx->reach[s], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&frx->begun[s], 0, __ATOMIC_RELAXED);
 		frx->leap[s] = 0;
 		/* requests from now on are not from before a silence, see forget_after_silence() */
 		frx->silences[s] = __atomic_load_n(&ft->builder->silences[s], __ATOMIC_RELAXED);
@@ -49,6 +50,21 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	__atomic_store_n(&frx->blocked, 0, __ATOMIC_RELAXED);
 	frx->generation = generation;
 	__atomic_store_n(&frx->acknowledged, generation, __ATOMIC_RELEASE);
+}
+
+void
+frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
+{
+	if (frame_rx_is_ours(ft, &frame) && frame + 1 > frx->begun[stream])
+		__atomic_store_n(&frx->begun[stream], frame + 1, __ATOMIC_RELEASE);
+}
+
+bool
+frame_rx_is_last(const struct frame_table *ft, uint64_t frame)
+{
+	return __atomic_load_n(&ft->window.stopping, __ATOMIC_ACQUIRE) &&
+		frame_rx_is_ours(ft, &frame) &&
+		frame < __atomic_load_n(&ft->window.end, __ATOMIC_ACQUIRE);
 }
 
 /**

@@ -107,6 +107,8 @@ struct frame_rx {
 	/** By stream: counter of packets that were late or out of window. With `progress`, it shows
 	 * whether the stream sends. */
 	uint64_t heard[DETECTOR_STREAMS_MAX];
+	/** By stream: highest frame + 1 of which packets have come that an event will place. */
+	uint64_t begun[DETECTOR_STREAMS_MAX];
 	/** Bits of streams whose request is a gap (frames were lost), not a restart. */
 	uint64_t requests_ahead;
 	/** Frames of dropped packets, for the builder: a ring. */
@@ -132,7 +134,7 @@ struct frame_rx {
 static_assert(
 	offsetof(struct frame_rx, waits_for) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
 static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
-static_assert(sizeof(struct frame_rx) == 215 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
+static_assert(sizeof(struct frame_rx) == 223 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
 /** Discard the RX role's state of the old window, and acknowledge the new generation. */
 void frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation);
@@ -212,6 +214,18 @@ void frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame);
  */
 bool frame_rx_advance(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
+
+/**
+ * Packets of a frame have come that an event will place. If the run is stopped before, the frame
+ * belongs to it. The caller trusts the number. @param frame  detector's number
+ */
+void frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
+
+/**
+ * Does a frame that has begun belong to a run that is being stopped? Its event must then come
+ * within stall_cycles. @param frame  detector's number
+ */
+bool frame_rx_is_last(const struct frame_table *ft, uint64_t frame);
 
 /**
  * Free mbufs that this RX role has placed in slots which the builder has released. The lcore's

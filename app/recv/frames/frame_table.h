@@ -144,6 +144,7 @@ struct frame_window {
 	 * it is constant, a retry of a waiting packet would have the same result. */
 	uint64_t changes;
 	uint32_t tick; /**< time in quarters of `stall_cycles` */
+	bool stopping; /**< no more frames are taken, see frame_table_stop() */
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");
 static_assert(sizeof(struct frame_window) == 2 * RTE_CACHE_LINE_SIZE, "two lines");

@@ -46,7 +46,6 @@ struct frame_builder {
 	uint64_t recycled_first; /**< free-running indices, like those of releases */
 	uint64_t recycled_end;
 	bool beginning;	    /**< a run is about to begin; some RX role has not acknowledged */
-	bool stopping;	    /**< no more frames are taken, see frame_table_stop() */
 	bool fresh;	    /**< this run has had no window yet */
 	uint64_t reported;  /**< frames of this run that frame_table_close() has returned */
 	bool started;	    /**< a frame was returned since the last move */
@@ -181,6 +180,14 @@ frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 {
 	return __atomic_load_n(
 		&ft->rx[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
+}
+
+/** Frame + 1 that a stream has begun: see frame_rx.begun. */
+static inline uint64_t
+frame_stream_begun(const struct frame_table *ft, uint32_t stream)
+{
+	return RTE_MAX(frame_stream_progress(ft, stream),
+		__atomic_load_n(&ft->rx[ft->config.owner[stream]].begun[stream], __ATOMIC_ACQUIRE));
 }
 
 /** Was a stream silent, and has none of its packets been placed since? By the RX lcore. */

@@ -195,7 +195,7 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	b->reported = 0;
 	b->flushing = false;
 	b->beginning = true;
-	b->stopping = false;
+	__atomic_store_n(&ft->window.stopping, false, __ATOMIC_RELAXED);
 	b->fresh = true;
 	b->asked_at = 0;
 	b->moved_at = 0;
@@ -249,11 +249,14 @@ frame_table_stop(struct frame_table *ft)
 		frame_table_end(ft);
 		return;
 	}
-	b->stopping = true;
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		end = RTE_MAX(end, frame_stream_progress(ft, s));
+	/* a frame that is not open here has no place for the packets that have come */
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		end = RTE_MAX(end, RTE_MIN(frame_stream_begun(ft, s), b->next_open));
 	end = RTE_MIN(end, ft->window.end);
 	__atomic_store_n(&ft->window.end, end, __ATOMIC_RELEASE);
+	__atomic_store_n(&ft->window.stopping, true, __ATOMIC_RELEASE);
 	for (uint64_t f = RTE_MAX(end, b->next_close); f < b->next_open; f++)
 		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
 			frame_entry_set(ft, f, FRAME_TAG_CLOSED);
@@ -373,7 +376,7 @@ follow(struct frame_table *ft, uint64_t at, uint64_t group)
 	}
 	if (!may_leave(ft, group))
 		return true;
-	if (b->stopping) {
+	if (ft->window.stopping) {
 		/* frames after a restart do not belong to a run that stops: it ends here */
 		frame_table_end(ft);
 		return false;

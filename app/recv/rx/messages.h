@@ -69,6 +69,13 @@ struct rx_messages {
 	uint8_t headers[DETECTOR_STREAMS_MAX][SOURCE_HEADERS];
 };
 
+/** Where a message is in its stream's ring: its leader, or its pixels if there is none. */
+static inline uint8_t *
+rx_message_at(const struct rx_messages *m, uint32_t stream, uint64_t frame, uint32_t tile)
+{
+	return (uint8_t *)(uintptr_t)ingest_address(&m->card, stream, frame, tile);
+}
+
 /**
  * Name of the RoCE device of a port: on a port that is started, its poll groups are the queues.
  * @param id  of the ethdev

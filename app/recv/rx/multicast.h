@@ -18,22 +18,10 @@
 #include <rdma_stream.h>
 
 #include "port/drops.h"
+#include "rx/fragments.h"
 
 struct rx_messages;
 struct rx_multicast;
-
-/** Why a fragment is refused. The rest of its message is dropped with it. */
-enum rx_fragment_cause {
-	RX_FRAGMENT_FORMAT, /**< no fragment, or values that contradict its length */
-	RX_FRAGMENT_STREAM, /**< of another stream of the detector */
-	RX_FRAGMENT_TILE,   /**< tile that the stream does not send, or impossible frame number */
-	RX_FRAGMENT_SIZE,   /**< other bytes of a message, or messages of a frame */
-	RX_FRAGMENT_ORDER,  /**< not the next one of its message, although no packet was lost */
-	RX_FRAGMENT_HEADER, /**< the detector's header is of another frame or tile, or format */
-	RX_FRAGMENT_CAUSES
-};
-
-extern const char *const rx_fragment_cause_names[RX_FRAGMENT_CAUSES];
 
 /** State and counters of a stream. */
 struct rx_multicast_info {

@@ -465,19 +465,14 @@ open_and_begin(enum rdma_stream_policy policy)
 	begin_run(1);
 }
 
-/** End the run. Each packet has one outcome, and no tile of the rings is in use. */
+/** The run has ended. Each packet has one outcome, and no tile of the rings is in use. */
 static void
-end_run(void)
+check_end(void)
 {
-	struct builder_command c = {.order = BUILDER_END};
 	const uint64_t *counters = p.rx[0]->counters;
 	struct builder_stats stats;
 	uint64_t outcomes = 0;
 
-	wait_timeout();
-	poll_for(timeout_ms);
-	assert_int_equal(builder_post(p.builder, &c), 0);
-	POLL_UNTIL(builder_is_idle(p.builder));
 	/* give all tiles back */
 	wait_timeout();
 	for (uint32_t i = 0; i < 100; i++)
@@ -501,6 +496,18 @@ end_run(void)
 									 s, slot, t) +
 						INGEST_LEADER_BYTES + TILE),
 					FRAME_TRAILER_NONE);
+}
+
+static void
+end_run(void)
+{
+	struct builder_command c = {.order = BUILDER_END};
+
+	wait_timeout();
+	poll_for(timeout_ms);
+	assert_int_equal(builder_post(p.builder, &c), 0);
+	POLL_UNTIL(builder_is_idle(p.builder));
+	check_end();
 }
 
 static void
@@ -778,6 +785,7 @@ stray_fragments(void **state)
 static void
 sender_dies(void **state)
 {
+	timeout_ms = 200; /* on a loaded host, one stream notices it long after the other */
 	open_and_begin(RDMA_STREAM_WAIT);
 	for (uint64_t f = 1; f <= 3; f++)
 		send_frame(f);
@@ -792,6 +800,41 @@ sender_dies(void **state)
 	assert_int_equal(records[4].missing[1], TILES - 1);
 	assert_int_equal(nb_missing, 2 * TILES - 3);
 	assert_int_equal(p.rx[0]->counters[RX_EVENTS_LOST], STREAMS);
+	close_receiver();
+}
+
+/** The run is stopped in a frame, whose sender goes on later: the frame has a row. */
+static void
+run_stops_in_frame(void **state)
+{
+	struct builder_command c = {.order = BUILDER_END};
+
+	timeout_ms = 100;
+	open_and_begin(RDMA_STREAM_WAIT);
+	for (uint64_t f = 1; f <= 3; f++)
+		send_frame(f);
+	send_tile(0, 4, FIRST);
+	send_tile(0, 4, FIRST + 1);
+	send_tile(1, 4, FIRST);
+	send_tile(0, 5, FIRST + 2); /* no event of frame 4 */
+	settle();
+	assert_true(nb_records <= 3);
+	assert_int_equal(builder_post(p.builder, &c), 0);
+	poll_for(20);
+	send_tile(0, 5, FIRST + 3); /* the sender goes on: that delays nothing */
+	POLL_UNTIL(builder_is_idle(p.builder));
+	assert_int_equal(nb_records, 5);
+	assert_int_equal(records[4].missing[0], TILES - 2);
+	assert_int_equal(records[4].missing[1], TILES - 1);
+	assert_int_equal(records[5].missing[0], TILES - 2);
+	assert_int_equal(records[5].missing[1], TILES);
+	assert_int_equal(p.rx[0]->counters[RX_PLACED], 3 * STREAMS * TILES + 3 * TILES);
+	assert_int_equal(p.rx[0]->counters[RX_LATE], 0);
+	/* a frame that begins after the stop is none of the run */
+	send_frame(6);
+	settle();
+	check_end();
+	assert_int_equal(nb_records, 5);
 	close_receiver();
 }
 
@@ -1133,6 +1176,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(tiles_are_late),
 		cmocka_unit_test(stray_fragments),
 		cmocka_unit_test(sender_dies),
+		cmocka_unit_test(run_stops_in_frame),
 		cmocka_unit_test(malformed),
 		cmocka_unit_test(random_damage),
 		cmocka_unit_test(sender_starts_again),
