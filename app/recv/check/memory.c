@@ -231,11 +231,12 @@ check_searches(struct check *c, const struct settings *s, const struct check_nee
 	if (need->searches == 0) {
 		check_add(c, CHECK_NA, "peak searches", "host gangs search no peaks");
 	} else if (have < need->searches + need->rings) {
-		check_add(c, CHECK_FAIL, "peak searches", "up to %s for %u threads; %s available%s",
-			want, n, text, need->rings > 0 ? ", also for rings" : "");
+		check_add(c, CHECK_FAIL, "peak searches",
+			"at most %s (threads: %u); %s available%s", want, n, text,
+			need->rings > 0 ? ", also for rings" : "");
 		check_fix(c, "set [lcores] gangs or gang_workers lower, or [peaks] search = no");
 	} else {
-		check_add(c, CHECK_OK, "peak searches", "up to %s for %u threads; %s available",
+		check_add(c, CHECK_OK, "peak searches", "at most %s (threads: %u); %s available",
 			want, n, text);
 	}
 }

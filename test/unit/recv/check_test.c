@@ -437,7 +437,7 @@ test_searches(void **state)
 	need.searches = 511 << 20;
 	put("/proc/meminfo", "MemAvailable:   524288 kB\n");
 	check_searches(&check, &s, &need);
-	want(CHECK_OK, "up to 511 MiB for 6 threads; 512 MiB available", "");
+	want(CHECK_OK, "at most 511 MiB (threads: 6); 512 MiB available", "");
 	need.searches++;
 	check_searches(&check, &s, &need);
 	want(CHECK_FAIL, "512 MiB available, also for rings", "gang_workers");
