@@ -490,7 +490,8 @@ write_search(FILE *f, const struct builder_veto *v)
 	fprintf(f, "veto_shells = 0x%x\nthreshold = %.9g\nmin_snr = %.9g\n", v->params.peaks_shells,
 		p->threshold, p->min_snr);
 	fprintf(f,
-		"min_pix_count = %u\nmax_pix_count = %u\nlocal_bg_radius = %u\nuse_saturated = %u\n",
+		"min_pix_count = %u\nmax_pix_count = %u\nlocal_bg_radius = %u\n"
+		"use_saturated = %u\n",
 		p->min_pixels, p->max_pixels, p->bg_radius, p->saturated);
 }
 
