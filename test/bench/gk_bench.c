@@ -29,7 +29,7 @@ static const char usage[] =
 	"  --seconds S     limit of a row, which has at least three rounds (default 5)\n"
 	"  --isa NAME      only this instruction set: plain, avx2, avx512; auto: the widest\n"
 	"  --row NAME      only the row that gk_bench_numpy.py calls count, csr, f32 or i16;\n"
-	"                  peaks: the search alone; search: gangs with it\n"
+	"                  peaks: the search alone; search: gangs with it; profile\n"
 	"  --numpy SCRIPT  path of gk_bench_numpy.py, to compare with numpy\n"
 	"  --rows FILE     write rows for bench.py, for the widest instruction set\n"
 	"Columns: GB/s of raw data; GB/s of the least memory traffic of the row; GB/s of the\n"
@@ -551,6 +551,8 @@ main(int argc, char **argv)
 		peak_rows(&b);
 	if (ret == 0 && (b.only == NULL || strcmp(b.only, "search") == 0))
 		ret = search_rows(&b);
+	if (ret == 0 && (b.only == NULL || strcmp(b.only, "profile") == 0))
+		ret = radial_rows(&b);
 	if (ret == 0 && b.script != NULL)
 		ret = run_numpy(&b);
 	bench_close(&b);

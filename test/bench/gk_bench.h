@@ -141,4 +141,7 @@ struct gk_peak_map bench_map(uint32_t modules, uint16_t *bin, struct gk_peak_pan
 /* Gangs that search none to all frames for peaks. @return 0 or -errno */
 int search_rows(struct bench *b);
 
+/* Radial profiles, beside the conversion alone. It changes the frames. @return 0 or -errno */
+int radial_rows(struct bench *b);
+
 #endif /* GK_BENCH_H */
