@@ -78,7 +78,8 @@ gk_radial_is_valid_f32(float photons)
 
 /**
  * Mean of a bin in photons. Sum and norm become f64, which is exact below 2^53 and else rounded, and
- * the quotient is rounded to f64, then to f32: the same on any host and device.
+ * the quotient is rounded to f64, then to f32: the same on any host and
+ * device.
  * @return NaN (GK_NAN_BITS) if the bin has no valid pixel
  */
 GK_FN float
