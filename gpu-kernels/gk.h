@@ -192,6 +192,14 @@ const struct gk_ops *gk_ops_find(const char *name);
 int gk_config_check(const struct gk_config *config, char *why, size_t size);
 
 /**
+ * Return the most memory that host gangs use for searches for peaks, in bytes: one search for each
+ * thread of a gang.
+ * @param config   geometry, gangs, workers
+ * @param nb_bins  gk_peak_pixels.nb_bins
+ */
+uint64_t gk_host_search_memory(const struct gk_config *config, uint32_t nb_bins);
+
+/**
  * Check a descriptor: op, indices, parameters, coefficients, accumulators, frame and output slots,
  * addresses of packets. Conditions that depend on other batches (struct gk_dark) cannot be checked.
  * Gangs check every batch with this function, and fail on an invalid one; the host may then call it

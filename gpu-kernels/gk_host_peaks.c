@@ -31,11 +31,28 @@ count_searches(const struct gk_config *c)
 	return c->workers < GK_BATCH_MAX ? c->workers : GK_BATCH_MAX;
 }
 
+static uint64_t
+photons_size(uint32_t rows, uint32_t cols)
+{
+	const uint64_t bytes = (uint64_t)rows * cols * sizeof(int16_t);
+
+	return (bytes + PHOTONS_ALIGN - 1) / PHOTONS_ALIGN * PHOTONS_ALIGN;
+}
+
+uint64_t
+gk_host_search_memory(const struct gk_config *config, uint32_t nb_bins)
+{
+	const uint32_t rows = gk_rows(&config->geometry), cols = config->geometry.cols;
+
+	return (uint64_t)count_searches(config) * config->gangs *
+		(sizeof(struct gang_search) + photons_size(rows, cols) + GK_PEAKS_SIZE +
+			gk_peak_finder_memory(rows, cols, nb_bins));
+}
+
 static int
 search_create(struct gang_search *s, const struct gk_peak_map *map, enum gk_isa isa)
 {
-	const uint64_t bytes = (uint64_t)map->rows * map->cols * sizeof(*s->photons);
-	const uint64_t size = (bytes + PHOTONS_ALIGN - 1) / PHOTONS_ALIGN * PHOTONS_ALIGN;
+	const uint64_t size = photons_size(map->rows, map->cols);
 
 	s->photons = aligned_alloc(PHOTONS_ALIGN, size);
 	s->found = malloc(GK_PEAKS_SIZE);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "gk_peak_finder.h"
+#include "gk_radial_pass.h"
 #include "gk_tile.h"
 
 static const char *const names[GK_ISAS] = {
@@ -78,6 +79,23 @@ gk_peak_choose(enum gk_isa isa)
 		return &gk_peak_avx2;
 	case GK_ISA_AVX512:
 		return &gk_peak_avx512;
+#endif
+	default:
+		return NULL;
+	}
+}
+
+const struct gk_radial_ops *
+gk_radial_choose(enum gk_isa isa)
+{
+	switch (gk_isa_choose(isa)) {
+	case GK_ISA_PLAIN:
+		return &gk_radial_plain;
+#ifdef GK_SIMD
+	case GK_ISA_AVX2:
+		return &gk_radial_avx2;
+	case GK_ISA_AVX512:
+		return &gk_radial_avx512;
 #endif
 	default:
 		return NULL;

@@ -63,6 +63,21 @@ gk_peak_finder_destroy(struct gk_peak_finder *f)
 	free(f);
 }
 
+/* Keep it the same as finder_alloc(). */
+uint64_t
+gk_peak_finder_memory(uint32_t rows, uint32_t cols, uint32_t nb_bins)
+{
+	const uint64_t pixels = (uint64_t)rows * cols;
+	const uint64_t strips = (cols + STRIP_MAX - 1) / STRIP_MAX;
+	const uint64_t of_bins = GK_PEAK_VALUES * sizeof(uint32_t) + 4 * sizeof(uint32_t) +
+		sizeof(*((struct gk_peak_finder *)NULL)->round);
+
+	return sizeof(struct gk_peak_finder) + nb_bins * of_bins + GK_PEAK_DUMP * sizeof(uint32_t) +
+		pixels * (sizeof(uint32_t) + sizeof(int16_t)) +
+		(pixels / 32 + 4) * sizeof(uint32_t) + 2 * (GK_PEAK_BIN_MASK + 1) * sizeof(float) +
+		rows * strips * sizeof(uint32_t);
+}
+
 static uint32_t
 count_bins(const struct gk_peak_map *map)
 {

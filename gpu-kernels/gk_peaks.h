@@ -107,6 +107,13 @@ struct gk_peak_finder;
 int gk_peak_finder_create(
 	const struct gk_peak_map *map, enum gk_isa isa, struct gk_peak_finder **finder);
 
+/**
+ * Return the most memory that a finder uses, in bytes. Large arrays are allocated by page, at their
+ * first use, so that most frames use less.
+ * @param nb_bins  greatest bin of a pixel that is used + 1
+ */
+uint64_t gk_peak_finder_memory(uint32_t rows, uint32_t cols, uint32_t nb_bins);
+
 /** NULL is allowed. */
 void gk_peak_finder_destroy(struct gk_peak_finder *finder);
 

@@ -232,17 +232,39 @@ is_threshold(const char *assignment)
 		strncmp(assignment, "peaks.", strlen("peaks.")) == 0;
 }
 
+/** Does this part of a list, which a comma or the end of the list ends, have an `=`? */
+static bool
+is_assignment(const char *part)
+{
+	return strcspn(part, "=") < strcspn(part, ",");
+}
+
+/**
+ * Take the next assignment off the list. What follows a comma and has no `=` is part of the value,
+ * which may be a list: peaks.shells=50,10,4.
+ */
+static char *
+next_assignment(char **list)
+{
+	char *begin = *list + strspn(*list, " ,"), *end = begin + strcspn(begin, ",");
+
+	if (*begin == '\0')
+		return NULL;
+	while (is_assignment(begin) && end[strspn(end, " ,")] != '\0' && !is_assignment(end + 1))
+		end += 1 + strcspn(end + 1, ",");
+	*list = end + (*end != '\0');
+	*end = '\0';
+	return begin;
+}
+
 /** Apply `section.key=value,...`. @param during  during a run: only thresholds */
 static int
 apply(struct run *r, struct config *c, const char *assignments, bool during)
 {
-	char *list = strdup(assignments), *rest = NULL;
+	char *list = strdup(assignments), *rest = list;
 	int ret = list != NULL ? 0 : -ENOMEM;
 
-	for (char *a = list != NULL ? strtok_r(list, ",", &rest) : NULL; a != NULL && ret == 0;
-		a = strtok_r(NULL, ",", &rest)) {
-		while (*a == ' ')
-			a++;
+	for (char *a; ret == 0 && (a = next_assignment(&rest)) != NULL;) {
 		if (strchr(a, '=') == NULL || memchr(a, '.', strcspn(a, "=")) == NULL)
 			ret = complain(r, -EINVAL,
 				"'%.100s': expected SECTION.KEY=VALUE, as in veto.strong_min=30",
@@ -296,7 +318,8 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"peaks.search: the process was started without it and has no map of "
 			"pixels; restart it with [peaks] search");
-	if (s->peaks.known &&
+	/* also without a search, which a later change may switch on again */
+	if (r->process->peaks.known &&
 		(s->peaks.min_res != r->process->peaks.min_res ||
 			s->peaks.max_res != r->process->peaks.max_res ||
 			s->peaks.max != r->process->peaks.max))
@@ -861,6 +884,10 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 			sizeof(settings.peaks.shell)) != 0)
 		ret = complain(r, -EINVAL,
 			"peaks.shells cannot change during a run: the files describe them once");
+	if (ret == 0 && settings.peaks.known && !r->settings.peaks.known)
+		ret = complain(r, -EINVAL,
+			"peaks.search: this run began without it, and its files have no columns of "
+			"peaks; set it for the next run");
 	if (ret != 0) {
 		config_close(config);
 		return ret;

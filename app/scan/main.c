@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <gk_radial.h>
+
 #include "convert.h"
 #include "escaped_text.h"
 #include "picture.h"
 #include "plot.h"
+#include "profile.h"
 #include "recover.h"
 #include "report.h"
 
@@ -24,6 +27,8 @@ struct options {
 	const char *csv;
 	const char *geometry;
 	const char *from;
+	const char *profile;
+	struct profile_options radial;
 	uint64_t frame;
 	bool recover;
 };
@@ -44,11 +49,15 @@ static const char help[] =
 	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
 	"                (pyFAI), by the end of the name\n"
 	"  --from FILE   convert this geometry instead of that of a run\n"
+	"  --profile FILE  write radial profiles of kept full images as CSV; - as above\n"
+	"  --unit U      of --profile: q (1/angstrom, default), d (angstrom), 2theta (degrees)\n"
+	"  --bins N      of --profile (default 1000)\n"
+	"  --solid-angle, --polarization P  corrections of --profile; P is 1 along x\n"
 	"  --recover     first complete the .part files that a crash has left\n"
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
-	"--truth, --png, --plot, --csv and --geometry require a single run.\n"
+	"--truth, --png, --plot, --csv, --geometry and --profile require a single run.\n"
 	"Exit status: 0: success; 1: a file is damaged, incomplete or cannot be read;\n"
 	"2: invalid command line.\n";
 
@@ -62,7 +71,8 @@ usage(const char *what, const char *name)
 static int
 scan(const struct scan_sets *sets, const struct options *o)
 {
-	const bool quiet = o->csv != NULL && strcmp(o->csv, "-") == 0;
+	const bool quiet = (o->csv != NULL && strcmp(o->csv, "-") == 0) ||
+		(o->profile != NULL && strcmp(o->profile, "-") == 0);
 	struct scan_run run;
 	int ret = 0;
 
@@ -84,8 +94,41 @@ scan(const struct scan_sets *sets, const struct options *o)
 		ret = EXIT_DAMAGED;
 	if (o->geometry != NULL && convert_run(&run, o->geometry) < 0)
 		ret = EXIT_DAMAGED;
+	if (o->profile != NULL && profile_save(&run, &o->radial, o->profile) < 0)
+		ret = EXIT_DAMAGED;
 	scan_run_close(&run);
 	return ret;
+}
+
+/* Read an option of --profile. @return 0, or EXIT_USAGE: printed */
+static int
+read_radial(struct profile_options *o, int opt, const char *text)
+{
+	char *end;
+
+	switch (opt) {
+	case 'u':
+		for (o->unit = 0; o->unit < PROFILE_UNITS; o->unit++)
+			if (strcmp(text, profile_unit_names[o->unit]) == 0)
+				return 0;
+		return usage("--unit: expected q, d or 2theta, not ", text);
+	case 'b':
+		o->bins = (uint32_t)strtoul(text, &end, 10);
+		if (*text < '0' || *text > '9' || *end != '\0' || strlen(text) > 5 || o->bins < 1 ||
+			o->bins > GK_RADIAL_BINS_MAX)
+			return usage("--bins: expected 1 to 16383, not ", text);
+		return 0;
+	case 's':
+		o->corrections.solid_angle = true;
+		return 0;
+	default:
+		o->corrections.polarised = true;
+		o->corrections.polarisation = strtod(text, &end);
+		if (end == text || *end != '\0' ||
+			!(o->corrections.polarisation >= -1 && o->corrections.polarisation <= 1))
+			return usage("--polarization: expected -1 to 1, not ", text);
+		return 0;
+	}
 }
 
 int
@@ -99,13 +142,19 @@ main(int argc, char **argv)
 		{"csv", required_argument, NULL, 'c'},
 		{"geometry", required_argument, NULL, 'g'},
 		{"from", required_argument, NULL, 'i'},
+		{"profile", required_argument, NULL, 'o'},
+		{"unit", required_argument, NULL, 'u'},
+		{"bins", required_argument, NULL, 'b'},
+		{"solid-angle", no_argument, NULL, 's'},
+		{"polarization", required_argument, NULL, 'z'},
 		{"recover", no_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
-	struct options o = {.frame = PICTURE_BEST_FRAME};
+	struct options o = {.frame = PICTURE_BEST_FRAME, .radial.bins = PROFILE_BINS};
 	struct scan_list list = {0};
+	bool radial = false;
 	int opt, ret = 0;
 	char *end;
 	size_t i;
@@ -135,6 +184,17 @@ main(int argc, char **argv)
 		case 'i':
 			o.from = optarg;
 			break;
+		case 'o':
+			o.profile = optarg;
+			break;
+		case 'u':
+		case 'b':
+		case 's':
+		case 'z':
+			if (read_radial(&o.radial, opt, optarg) != 0)
+				return EXIT_USAGE;
+			radial = true;
+			break;
 		case 'r':
 			o.recover = true;
 			break;
@@ -156,6 +216,9 @@ main(int argc, char **argv)
 		return usage("expected a directory or a file", "");
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
 		return usage("--frame requires --png", "");
+	if (radial && o.profile == NULL)
+		return usage(
+			"--unit, --bins, --solid-angle and --polarization require --profile", "");
 	for (; optind < argc; optind++) {
 		if (o.recover && recover(argv[optind]) < 0)
 			ret = EXIT_DAMAGED;
@@ -164,12 +227,12 @@ main(int argc, char **argv)
 	}
 	if (list.nb > 1 &&
 		(o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL ||
-			o.geometry != NULL)) {
+			o.geometry != NULL || o.profile != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
-			"--truth, --png, --plot, --csv and --geometry require a single run, found "
-			"several",
+			"--truth, --png, --plot, --csv, --geometry and --profile require a single "
+			"run, found several",
 			"");
 		goto out;
 	}

@@ -9,7 +9,7 @@
 
 #include "convert.h"
 #include "escaped_text.h"
-#include "arrow/bitshuffle.h"
+#include "images.h"
 #include "io/own_file.h"
 #include "picture/panels.h"
 #include "picture.h"
@@ -20,101 +20,6 @@ struct place {
 	size_t batch;
 	uint64_t row;
 };
-
-/* Columns of a batch of images. Its rows are not checked yet. */
-struct image_batch {
-	struct arrow_column frame, kind, row_ptr, col, value, raw;
-	bool is_i16;
-};
-
-static int
-batch_open(const struct arrow_reader *r, size_t batch, struct image_batch *b)
-{
-	int f32 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_FLOAT32);
-	int i16 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_INT16);
-	const struct {
-		int field;
-		struct arrow_column *column;
-	} need[] = {
-		{arrow_reader_find(r, "frame", ARROW_UINT64, 0), &b->frame},
-		{arrow_reader_find(r, "kind", ARROW_UINT8, 0), &b->kind},
-		{arrow_reader_find(r, "row_ptr", ARROW_LIST, ARROW_UINT32), &b->row_ptr},
-		{arrow_reader_find(r, "col", ARROW_LIST, ARROW_UINT16), &b->col},
-		{f32 >= 0 ? f32 : i16, &b->value},
-		{arrow_reader_find(r, "raw", ARROW_BINARY, 0), &b->raw},
-	};
-	unsigned int i;
-
-	b->is_i16 = f32 < 0;
-	for (i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
-		if (need[i].field < 0 ||
-			arrow_reader_column(r, batch, need[i].field, need[i].column) < 0)
-			return -EBADMSG;
-	}
-	return 0;
-}
-
-static float
-batch_value(const struct image_batch *b, uint64_t i)
-{
-	int16_t v;
-
-	if (!b->is_i16)
-		return ((const float *)b->value.data)[i];
-	v = ((const int16_t *)b->value.data)[i];
-	return v == INT16_MIN ? NAN : v == INT16_MAX ? INFINITY : v;
-}
-
-/* Expands one image to photons per pixel; -EBADMSG if its row does not fit the detector's size. */
-static int
-densify(const struct scan_run *run, const struct image_batch *b, uint64_t row, float *plane,
-	uint16_t *words)
-{
-	const uint64_t pixels = (uint64_t)run->rows * run->cols;
-	const uint32_t *row_ptr;
-	const uint16_t *col;
-	uint64_t start, end, ptr, ptr_end, col_start, col_end, i;
-	uint32_t y;
-
-	arrow_column_range(&b->value, row, &start, &end);
-	switch (((const uint8_t *)b->kind.data)[row]) {
-	case GK_KIND_CSR:
-		arrow_column_range(&b->row_ptr, row, &ptr, &ptr_end);
-		arrow_column_range(&b->col, row, &col_start, &col_end);
-		row_ptr = (const uint32_t *)b->row_ptr.data + ptr;
-		col = (const uint16_t *)b->col.data + col_start;
-		if (ptr_end - ptr != (uint64_t)run->rows + 1 || row_ptr[0] != 0 ||
-			col_end - col_start != end - start)
-			return -EBADMSG;
-		memset(plane, 0, pixels * sizeof(*plane));
-		for (y = 0; y < run->rows; y++) {
-			if (row_ptr[y + 1] < row_ptr[y] || row_ptr[y + 1] > end - start)
-				return -EBADMSG;
-			for (i = row_ptr[y]; i < row_ptr[y + 1]; i++) {
-				if (col[i] >= run->cols)
-					return -EBADMSG;
-				plane[(uint64_t)y * run->cols + col[i]] = batch_value(b, start + i);
-			}
-		}
-		return 0;
-	case GK_KIND_IMAGE:
-		if (end - start != pixels)
-			return -EBADMSG;
-		for (i = 0; i < pixels; i++)
-			plane[i] = batch_value(b, start + i);
-		return 0;
-	case GK_KIND_RAW:
-		arrow_column_range(&b->raw, row, &start, &end);
-		if (bitshuffle_decompress(
-			    (const uint8_t *)b->raw.data + start, end - start, words, pixels) < 0)
-			return -EBADMSG;
-		for (i = 0; i < pixels; i++)
-			plane[i] = words[i] == 0xFFFF ? NAN : words[i];
-		return 0;
-	default:
-		return -EBADMSG;
-	}
-}
 
 /* Collects all kept frames: their maximum, and the location of the requested one. */
 struct collection {
@@ -158,7 +63,7 @@ collect_row(const struct scan_run *run, const struct image_batch *b, struct plac
 
 	if (raw != want_raw && frame != wanted)
 		return;
-	if (densify(run, b, at.row, all->plane, all->words) < 0) {
+	if (images_expand(run, b, at.row, all->plane, all->words) < 0) {
 		all->damaged++;
 		return;
 	}
@@ -199,7 +104,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 		/* a file that does not exist has no batches */
 		r = images_of(run, at.set);
 		for (at.batch = 0; at.batch < r->nb_batches; at.batch++) {
-			if (batch_open(r, at.batch, &b) < 0) {
+			if (images_open(r, at.batch, &b) < 0) {
 				all->damaged += r->batches[at.batch].rows;
 				continue;
 			}
@@ -275,8 +180,8 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 				frame);
 		goto out;
 	}
-	if (batch_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
-		densify(run, &b, all.shown.row, all.plane, all.words) < 0)
+	if (images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
+		images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
 	ret = draw(run, &all, &canvas);
 	if (ret == 0)

@@ -28,8 +28,8 @@ static const char usage[] =
 	"  --repeats N     rounds of all sets over the working set; medians (default 9)\n"
 	"  --seconds S     limit of a row, which has at least three rounds (default 5)\n"
 	"  --isa NAME      only this instruction set: plain, avx2, avx512; auto: the widest\n"
-	"  --row NAME      only the row that gk_bench_numpy.py calls count, csr, f32 or i16; or\n"
-	"                  peaks\n"
+	"  --row NAME      only the row that gk_bench_numpy.py calls count, csr, f32 or i16;\n"
+	"                  peaks: the search alone; search: gangs with it; profile\n"
 	"  --numpy SCRIPT  path of gk_bench_numpy.py, to compare with numpy\n"
 	"  --rows FILE     write rows for bench.py, for the widest instruction set\n"
 	"Columns: GB/s of raw data; GB/s of the least memory traffic of the row; GB/s of the\n"
@@ -114,9 +114,8 @@ set_trailers(const struct bench *b, bool trailers)
 	}
 }
 
-/* Process all frames in the gang, in batches. @return seconds */
-static double
-run_gang(const struct bench *b, struct bench_set *s, uint32_t batch)
+double
+bench_play(const struct bench *b, struct bench_set *s, uint32_t batch)
 {
 	const double start = seconds();
 
@@ -186,7 +185,7 @@ open_sets(struct run *r)
 		 * warm-up: gangs predict the output from the previous batch, and allocate their
 		 * memory
 		 */
-		run_gang(b, &b->set[i], r->batch);
+		bench_play(b, &b->set[i], r->batch);
 	}
 	return 0;
 }
@@ -357,10 +356,10 @@ run_row(struct bench *b, struct row *row, uint32_t batch)
 		const uint32_t i = r.rounds++;
 
 		for (uint32_t k = 0; k < b->nb_sets; k++)
-			b->set[k].speed[i] = raw / run_gang(b, &b->set[k], batch);
+			b->set[k].speed[i] = raw / bench_play(b, &b->set[k], batch);
 		for (uint32_t k = 0; k < b->nb_sets && row->trailers; k++) {
 			set_trailers(b, false);
-			b->set[k].without[i] = raw / run_gang(b, &b->set[k], batch);
+			b->set[k].without[i] = raw / bench_play(b, &b->set[k], batch);
 			set_trailers(b, true);
 		}
 		for (unsigned int way = 0; way < FLOOR_WAYS; way++)
@@ -550,6 +549,10 @@ main(int argc, char **argv)
 		near_rows(&b);
 	if (ret == 0 && (b.only == NULL || strcmp(b.only, "peaks") == 0))
 		peak_rows(&b);
+	if (ret == 0 && (b.only == NULL || strcmp(b.only, "search") == 0))
+		ret = search_rows(&b);
+	if (ret == 0 && (b.only == NULL || strcmp(b.only, "profile") == 0))
+		ret = radial_rows(&b);
 	if (ret == 0 && b.script != NULL)
 		ret = run_numpy(&b);
 	bench_close(&b);

@@ -9,6 +9,7 @@
 
 #include "bench_median.h"
 #include "gk.h"
+#include "gk_peaks.h"
 #include "gk_ring.h"
 
 #define REPEATS_MAX BENCH_ROUNDS_MAX
@@ -128,7 +129,19 @@ double floor_run(
 /* Rows with data in the caches: the time of the arithmetic alone. */
 void near_rows(const struct bench *b);
 
+/* Process all frames in the gang, in batches. @return seconds */
+double bench_play(const struct bench *b, struct bench_set *s, uint32_t batch);
+
 /* The search for peaks. */
 void peak_rows(const struct bench *b);
+
+/* Modules in two columns around the beam. @param bin,panel  memory of the map */
+struct gk_peak_map bench_map(uint32_t modules, uint16_t *bin, struct gk_peak_panel *panel);
+
+/* Gangs that search none to all frames for peaks. @return 0 or -errno */
+int search_rows(struct bench *b);
+
+/* Radial profiles, beside the conversion alone. It changes the frames. @return 0 or -errno */
+int radial_rows(struct bench *b);
 
 #endif /* GK_BENCH_H */

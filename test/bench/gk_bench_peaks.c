@@ -48,24 +48,22 @@ next_random(uint64_t *rng)
 	return (uint32_t)(*rng >> 33);
 }
 
-/* Modules in two columns around the beam. */
-static void
-make_map(struct peak_bench *p, uint32_t modules)
+struct gk_peak_map
+bench_map(uint32_t modules, uint16_t *bin, struct gk_peak_panel *panel)
 {
 	const double middle = (modules + 1) / 2 * 275.0;
 
-	p->map =
-		(struct gk_peak_map){modules * MODULE_ROWS, MODULE_COLS, p->bin, p->panel, modules};
 	for (uint32_t m = 0; m < modules; m++) {
 		const double x = m % 2 ? 8 : -8.3 - MODULE_COLS, y = m / 2 * 550 - middle;
 
-		p->panel[m] = (struct gk_peak_panel){
+		panel[m] = (struct gk_peak_panel){
 			0, m * MODULE_ROWS, MODULE_COLS, MODULE_ROWS, INFINITY};
 		for (uint32_t ss = 0; ss < MODULE_ROWS; ss++)
 			for (uint32_t fs = 0; fs < MODULE_COLS; fs++)
-				p->bin[(uint64_t)(m * MODULE_ROWS + ss) * MODULE_COLS + fs] =
+				bin[(uint64_t)(m * MODULE_ROWS + ss) * MODULE_COLS + fs] =
 					gk_peak_bin(x + fs, y + ss, 0, 0);
 	}
+	return (struct gk_peak_map){modules * MODULE_ROWS, MODULE_COLS, bin, panel, modules};
 }
 
 /* Poisson noise of this mean. */
@@ -112,7 +110,7 @@ open_peaks(struct peak_bench *p, const struct bench *b)
 	p->bin = bench_need(p->pixels * sizeof(*p->bin));
 	p->image = bench_need(p->pixels * sizeof(*p->image));
 	p->found = bench_need(GK_PEAKS_SIZE);
-	make_map(p, b->modules);
+	p->map = bench_map(b->modules, p->bin, p->panel);
 	for (uint32_t f = 0; f < FRAMES; f++) {
 		p->photons[f] = bench_need(p->pixels * sizeof(int16_t));
 		if (f < 2)

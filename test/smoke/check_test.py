@@ -21,7 +21,7 @@ CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
 POOLS = {'jungfrau-500k': 42112, 'jungfrau-4m': 317184, 'jungfrau-9m': 673152}
 PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 'flow rules', 'MTU',
               'link', 'pause frames', 'sources', 'destination', 'checksums')
-ITEMS = ('UDP ports', 'queue pairs', 'card', 'rings', 'GPU', 'gang kernel', 'pixel path',
+ITEMS = ('UDP ports', 'queue pairs', 'card', 'rings', 'peak searches', 'GPU', 'gang kernel', 'pixel path',
          'GPUDirect', 'EAL memory', 'huge pages', 'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',

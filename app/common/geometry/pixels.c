@@ -14,15 +14,8 @@ corner_of(const struct geometry_panel *p, double fs, double ss, double *x, doubl
 	*y = p->corner_y + fs * p->fs_y + ss * p->ss_y;
 }
 
-static size_t
-index_of(const struct geometry *g, const struct geometry_panel *p, uint32_t fs, uint32_t ss)
-{
-	return (size_t)(p->ss_min + ss) * g->cols + p->fs_min + fs;
-}
-
-/* Is a pixel of a panel in a bad region? */
-static bool
-is_bad(const struct geometry *g, uint32_t panel, uint32_t fs, uint32_t ss)
+bool
+pixels_is_bad(const struct geometry *g, uint32_t panel, uint32_t fs, uint32_t ss)
 {
 	const struct geometry_panel *p = &g->panel[panel];
 	double x, y;
@@ -69,8 +62,8 @@ pixels_bins(const struct geometry *g, uint16_t *bin, uint32_t *nb_bins)
 				y = trunc(y);
 				r = (float)sqrt(x * x + y * y);
 				largest = r > largest ? r : largest;
-				if (r < GEOMETRY_MASKED - 1 && !is_bad(g, n, fs, ss))
-					bin[index_of(g, p, fs, ss)] = (uint16_t)rintf(r);
+				if (r < GEOMETRY_MASKED - 1 && !pixels_is_bad(g, n, fs, ss))
+					bin[pixels_index(g, p, fs, ss)] = (uint16_t)rintf(r);
 			}
 		}
 	}
@@ -111,7 +104,7 @@ pixels_map(const struct geometry *g, enum pixels_quantity quantity, float *value
 					v = atan2(sqrt(x * x + y * y), z);
 				else
 					v = 2 * sin(atan2(sqrt(x * x + y * y), z) / 2) / wavelength;
-				value[index_of(g, p, fs, ss)] = (float)v;
+				value[pixels_index(g, p, fs, ss)] = (float)v;
 			}
 		}
 	}
@@ -199,7 +192,7 @@ pixels_place(const struct geometry *g, const struct pixels_picture *picture, uin
 				double x, y;
 
 				corner_of(p, fs + 0.5, ss + 0.5, &x, &y);
-				at[index_of(g, p, fs, ss)] =
+				at[pixels_index(g, p, fs, ss)] =
 					picture_pixel(picture->top - y, picture->height) *
 						picture->width +
 					picture_pixel(x - picture->left, picture->width);

@@ -20,6 +20,16 @@ enum pixels_quantity {
 	PIXELS_CHI,	   /**< angle around the beam, atan2(y, x), radians */
 };
 
+/** Index of a pixel of a panel in the raster. */
+static inline size_t
+pixels_index(const struct geometry *g, const struct geometry_panel *p, uint32_t fs, uint32_t ss)
+{
+	return (size_t)(p->ss_min + ss) * g->cols + p->fs_min + fs;
+}
+
+/** Return true if a pixel of a panel is not used: its panel is not, or it is in a bad region. */
+bool pixels_is_bad(const struct geometry *g, uint32_t panel, uint32_t fs, uint32_t ss);
+
 /**
  * Radial bins as CrystFEL's peakfinder8 computes them: from the outer corners of pixels, with x and
  * y cut to integers, and the square root in f4 rounded half to even.

@@ -246,6 +246,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_heap(c, &heap, &need);
 	check_huge_pages(c, &heap, &need);
 	check_rings(c, s, &heap, &need);
+	check_searches(c, s, &need);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	check_locked_memory(c, &locked, &need, &gpu, ports, s->nb_ports);
 	check_iova(c, rte_eal_iova_mode() == RTE_IOVA_VA, ports, s->nb_ports);

@@ -97,19 +97,6 @@ check_card(struct check *c, const struct settings *s)
 	check_fix(c, "create the directory, or set another [ingest] card");
 }
 
-/** Return the memory that the kernel can give, in bytes. @return 0: not known */
-static uint64_t
-available(const struct check *c)
-{
-	char text[4096];
-	const char *line;
-
-	if (check_read(c, text, sizeof(text), "/proc/meminfo") <= 0)
-		return 0;
-	line = strstr(text, "MemAvailable:");
-	return line != NULL ? strtoull(line + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
-}
-
 void
 check_rings(struct check *c, const struct settings *s, const struct check_heap *heap,
 	const struct check_need *need)
@@ -129,8 +116,8 @@ check_rings(struct check *c, const struct settings *s, const struct check_heap *
 			s->detector.streams, check_print_bytes(huge - eal, have));
 		return;
 	}
-	check_print_bytes(available(c), have);
-	if (available(c) < need->rings) {
+	check_print_bytes(check_available(c), have);
+	if (check_available(c) < need->rings) {
 		check_add(c, CHECK_FAIL, "rings", "%s for %u streams; %s available", want,
 			s->detector.streams, have);
 		check_fix(c, "set [ingest] slots lower");

@@ -16,6 +16,7 @@
 #include <rte_string_fns.h>
 
 #include <gk.h>
+#include <gk_peaks.h>
 
 #include "builder/builder.h"
 #include "check/check.h"
@@ -140,6 +141,35 @@ need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
 	return ops->memory(&c);
 }
 
+/** Return the memory of host gangs for searches for peaks. @return 0: none, or a wrong geometry */
+static uint64_t
+need_of_searches(const struct settings *s)
+{
+	struct gk_config c = {.gangs = s->gangs, .workers = s->gang_workers};
+	const struct detector *d = &s->detector;
+	char message[GEOMETRY_MESSAGE_LEN];
+	struct geometry *g = NULL;
+	struct gk_layout layout;
+	uint64_t bytes = 0;
+	struct gk_peak_panel *panel;
+	uint32_t nb_bins;
+	uint16_t *bin;
+
+	if (!s->peaks.known || strcmp(s->kernel, "cuda") == 0 ||
+		geometry_settings_make(&s->geometry, d, &g, message) != 0 || g == NULL)
+		return 0;
+	gang_memory_layout(s, &c.geometry, &layout);
+	bin = malloc(gk_pixels(&c.geometry) * sizeof(*bin));
+	panel = malloc(g->nb_panels * sizeof(*panel));
+	if (bin != NULL && panel != NULL &&
+		peak_settings_map(&s->peaks, g, bin, panel, &nb_bins) == 0)
+		bytes = gk_host_search_memory(&c, nb_bins);
+	free(panel);
+	free(bin);
+	free(g);
+	return bytes;
+}
+
 void
 check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need)
@@ -155,6 +185,7 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 		need->device += p->device ? p->n * p->bytes : 0;
 	}
 	need->device += need_of_gangs(s, gpu);
+	need->searches = need_of_searches(s);
 	/* frame_table.c: for each slot, a cache line per stream and an mbuf pointer per packet */
 	need_piece(need, "frame table", (uint64_t)s->slots * d->streams * RTE_CACHE_LINE_SIZE);
 	need_piece(need, "frame table", (uint64_t)s->slots * d->tiles * sizeof(void *));
@@ -173,6 +204,40 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 		rx_messages_describe(&card, s);
 		need->rings = d->streams * rx_ring_bytes(&card);
 		need_piece(need, "rings", d->streams * rx_ring_heap(&card));
+	}
+}
+
+uint64_t
+check_available(const struct check *c)
+{
+	char text[4096];
+	const char *line;
+
+	if (check_read(c, text, sizeof(text), "/proc/meminfo") <= 0)
+		return 0;
+	line = strstr(text, "MemAvailable:");
+	return line != NULL ? strtoull(line + strlen("MemAvailable:"), NULL, 10) << 10 : 0;
+}
+
+void
+check_searches(struct check *c, const struct settings *s, const struct check_need *need)
+{
+	const uint32_t n = s->gangs * RTE_MAX(s->gang_workers, 1u);
+	const uint64_t have = check_available(c);
+	char want[16], text[16];
+
+	check_print_bytes(need->searches, want);
+	check_print_bytes(have, text);
+	if (need->searches == 0) {
+		check_add(c, CHECK_NA, "peak searches", "host gangs search no peaks");
+	} else if (have < need->searches + need->rings) {
+		check_add(c, CHECK_FAIL, "peak searches",
+			"at most %s (threads: %u); %s available%s", want, n, text,
+			need->rings > 0 ? ", also for rings" : "");
+		check_fix(c, "set [lcores] gangs or gang_workers lower, or [peaks] search = no");
+	} else {
+		check_add(c, CHECK_OK, "peak searches", "at most %s (threads: %u); %s available",
+			want, n, text);
 	}
 }
 

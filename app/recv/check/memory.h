@@ -39,9 +39,10 @@ struct check_need {
 	uint64_t heap;	  /**< bytes of EAL memory */
 	uint64_t largest; /**< largest single allocation */
 	const char *largest_name;
-	uint64_t device;  /**< bytes of GPU memory */
-	uint64_t rings;	  /**< bytes of the rings of RoCE streams; not EAL memory */
-	uint64_t journal; /**< journal bytes that an [egress] adapter locks; not EAL memory */
+	uint64_t device;   /**< bytes of GPU memory */
+	uint64_t rings;	   /**< bytes of the rings of RoCE streams; not EAL memory */
+	uint64_t searches; /**< bytes of host gangs for [peaks] search; not EAL memory */
+	uint64_t journal;  /**< journal bytes that an [egress] adapter locks; not EAL memory */
 };
 
 /** Find the GPU of the settings, or EAL's first GPU. `present` is false if there is none. */
@@ -72,6 +73,12 @@ void check_way(struct check *c, const struct settings *s, const struct placement
 
 /** Check that EAL has enough free memory, in total and for the largest piece. */
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
+
+/** Check that the host has memory for the searches for peaks of host gangs. */
+void check_searches(struct check *c, const struct settings *s, const struct check_need *need);
+
+/** Return the memory that the kernel can give, in bytes. @return 0: not known */
+uint64_t check_available(const struct check *c);
 
 /** Return the bytes of free huge pages of a node, of all sizes. */
 uint64_t check_free_huge_pages(const struct check *c, int node);

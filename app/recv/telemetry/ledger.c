@@ -476,6 +476,25 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 		line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);
 }
 
+/* The options of the search for peaks that may change during a run. */
+static void
+write_search(FILE *f, const struct builder_veto *v)
+{
+	const struct gk_peak_params *p = &v->peak;
+
+	fprintf(f, "peaks_min = %u\n", v->params.peaks_min);
+	if (v->params.peaks_max == UINT32_MAX)
+		fprintf(f, "peaks_max = none\n");
+	else
+		fprintf(f, "peaks_max = %u\n", v->params.peaks_max);
+	fprintf(f, "veto_shells = 0x%x\nthreshold = %.9g\nmin_snr = %.9g\n", v->params.peaks_shells,
+		p->threshold, p->min_snr);
+	fprintf(f,
+		"min_pix_count = %u\nmax_pix_count = %u\nlocal_bg_radius = %u\n"
+		"use_saturated = %u\n",
+		p->min_pixels, p->max_pixels, p->bg_radius, p->saturated);
+}
+
 static void
 write_veto(FILE *f, const struct ledger_veto *v)
 {
@@ -489,11 +508,9 @@ write_veto(FILE *f, const struct ledger_veto *v)
 	else
 		fprintf(f, "strong_max = %u\n", p->strong_max);
 	fprintf(f, "csr_threshold = %.9g\nnnz_max = %u\n", p->csr_threshold, p->nnz_max);
+	fprintf(f, "search = %u\n", p->search);
 	if (p->search != GK_SEARCH_NONE)
-		fprintf(f,
-			"peaks_min = %u\npeaks_max = %u\npeaks_threshold = %.9g\n"
-			"peaks_min_snr = %.9g\n",
-			p->peaks_min, p->peaks_max, v->veto.peak.threshold, v->veto.peak.min_snr);
+		write_search(f, &v->veto);
 	fprintf(f, "dry_run = %u\nprescale = %" PRIu64 "\nprescale_raw = %u\n", v->veto.dry_run,
 		v->veto.prescale, v->veto.prescale_raw);
 }

@@ -416,8 +416,13 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "search", veto.params.search);
 	rte_tel_data_add_dict_uint(d, "peaks_min", veto.params.peaks_min);
 	rte_tel_data_add_dict_uint(d, "peaks_max", veto.params.peaks_max);
+	rte_tel_data_add_dict_uint(d, "veto_shells", veto.params.peaks_shells);
 	telemetry_dict_real(d, "threshold", veto.peak.threshold);
 	telemetry_dict_real(d, "min_snr", veto.peak.min_snr);
+	rte_tel_data_add_dict_uint(d, "min_pix_count", veto.peak.min_pixels);
+	rte_tel_data_add_dict_uint(d, "max_pix_count", veto.peak.max_pixels);
+	rte_tel_data_add_dict_uint(d, "local_bg_radius", veto.peak.bg_radius);
+	rte_tel_data_add_dict_uint(d, "use_saturated", veto.peak.saturated);
 	return 0;
 }
 
@@ -718,7 +723,8 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/veto", "", "Newest version of the thresholds",
 		"version, strong_threshold, strong_min, strong_max, dry_run, prescale, "
 		"prescale_raw, csr_threshold, nnz_max, search (0: no, 1: hits, 2: all), peaks_min, "
-		"peaks_max, threshold, min_snr",
+		"peaks_max, veto_shells (bits; 0: all), threshold, min_snr, min_pix_count, "
+		"max_pix_count, local_bg_radius, use_saturated",
 		get_veto},
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
 		"Change the thresholds from a frame on, while running; also peaks.KEY",

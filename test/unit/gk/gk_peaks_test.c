@@ -4,6 +4,8 @@
  * algorithm (gk_peak_naive.h) for random and for hard frames. GK_SEED repeats a random run.
  */
 
+#include <malloc.h>
+
 #include "gk_peak_blob.h"
 #include "gk_peak_rig.h"
 
@@ -489,6 +491,39 @@ fractions(void **state)
 	assert_true(peaks > 100);
 }
 
+/* Bytes of the heap. 0 with a sanitizer, which has its own. */
+static uint64_t
+heap(void)
+{
+	const struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* gk_peak_finder_memory() is what a finder allocates, except for the allocator's rounding. */
+static void
+memory(void **state)
+{
+	struct gk_peak_finder *finder;
+	uint32_t nb_bins = 0;
+	struct peak_rig r;
+	uint64_t before, most;
+
+	open_pair(&r);
+	for (uint64_t i = 0; i < r.pixels; i++)
+		if (!(r.bin[i] & GK_PEAK_MASKED) && r.bin[i] >= nb_bins)
+			nb_bins = r.bin[i] + 1;
+	most = gk_peak_finder_memory(r.map.rows, r.map.cols, nb_bins);
+	before = heap();
+	assert_int_equal(gk_peak_finder_create(&r.map, GK_ISA_PLAIN, &finder), 0);
+	if (before == 0)
+		print_message("memory: the heap cannot be measured\n");
+	else
+		assert_in_range(heap() - before, most, most + 13 * 4096);
+	gk_peak_finder_destroy(finder);
+	peak_rig_close(&r);
+}
+
 /* Rows in another order, and a frame that is begun but not ended. */
 static void
 parts(void **state)
@@ -614,6 +649,7 @@ main(void)
 		cmocka_unit_test(random_frames),
 		cmocka_unit_test(fractions),
 		cmocka_unit_test(parts),
+		cmocka_unit_test(memory),
 		cmocka_unit_test(refused_maps),
 		cmocka_unit_test(refused_params),
 		cmocka_unit_test(bins),

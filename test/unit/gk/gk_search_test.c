@@ -18,6 +18,13 @@
 #define SETS	  4
 #define THREADS	  6 /* at most */
 
+/* the thread sanitizer makes this test slow, and looks for nothing in its other cases */
+#ifdef __SANITIZE_THREAD__
+#define THREADS_ONLY 1
+#else
+#define THREADS_ONLY 0
+#endif
+
 /* enough tiles for several quanta; two panels, one above the other */
 static const struct gk_geometry geometry = {30, 4, 96};
 #define PANELS 2
@@ -414,10 +421,13 @@ test_set(const struct map *m, enum gk_value value, uint32_t set, uint64_t data, 
 	plain.config.channel->params[set].strong_max = UINT32_MAX;
 	play(&plain, 0, set, rng);
 
-	for (enum gk_isa isa = GK_ISA_PLAIN; isa < GK_ISAS; isa++) {
+	for (enum gk_isa isa = GK_ISA_PLAIN; isa < (THREADS_ONLY ? GK_ISA_PLAIN + 1 : GK_ISAS);
+		isa++) {
 		if (gk_isa_choose(isa) != (int)isa)
 			continue;
 		for (uint32_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+			if (THREADS_ONLY && shape[i][1] < 2)
+				continue;
 			open_gangs(&rig, m, value, isa, shape[i][0], shape[i][1], data);
 			play_set(&rig, &plain, m, shape[i][1], set, expected, rng);
 			close_gangs(&rig);
@@ -439,7 +449,8 @@ test_search(void **state)
 	for (uint32_t set = 0; set < SETS; set++) {
 		const uint64_t data = rig_random(&rng);
 
-		test_set(&m, GK_VALUE_F32, set, data, &rng);
+		if (!THREADS_ONLY)
+			test_set(&m, GK_VALUE_F32, set, data, &rng);
 		test_set(&m, GK_VALUE_I16, set, data, &rng);
 	}
 	free(m.bin);

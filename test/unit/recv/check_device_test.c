@@ -223,6 +223,34 @@ needs_more(const struct settings *s, const struct settings *than)
 }
 
 static void
+test_need_of_searches(void **state)
+{
+	const uint64_t pixels = UINT64_C(1) << 20; /* two modules */
+	const struct check_port port = make_nic();
+	struct settings s = make_settings();
+	const struct check_gpu none = {0};
+	struct check_need need;
+
+	check_count_need(&s, &none, &port, &need);
+	/* one search for each thread of a gang: photons, arrays of pixels, and tables of bins */
+	assert_int_equal(need.searches, 0);
+	s.gangs = 3;
+	s.gang_workers = 2;
+	s.peaks.known = true;
+	s.geometry = (struct geometry_settings){.known = true,
+		.beam_x = 512,
+		.beam_y = 512,
+		.distance_mm = 100,
+		.energy_kev = 12,
+		.column_modules = 2};
+	check_count_need(&s, &none, &port, &need);
+	assert_in_range(need.searches, 6 * (pixels * 8 + 724 * 576), 6 * (pixels * 9 + 900 * 700));
+	s.kernel = "cuda";
+	check_count_need(&s, &none, &port, &need);
+	assert_int_equal(need.searches, 0);
+}
+
+static void
 test_need(void **state)
 {
 	const uint64_t pixels = UINT64_C(1) << 20; /* two modules */
@@ -503,6 +531,7 @@ main(void)
 		TEST(test_gpu_direct),
 		TEST(test_locked_memory),
 		TEST(test_need),
+		TEST(test_need_of_searches),
 		TEST(test_mtu_max),
 		TEST(test_good_port),
 		TEST(test_missing_port),

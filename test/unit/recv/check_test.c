@@ -423,6 +423,26 @@ test_ingest(void **state)
 	want(CHECK_OK, "512 MiB of huge pages free", "");
 }
 
+/* What host gangs need to search for peaks. */
+static void
+test_searches(void **state)
+{
+	struct check_need need = {.rings = 1 << 20};
+	struct settings s = make_settings();
+
+	s.gangs = 3;
+	s.gang_workers = 2;
+	check_searches(&check, &s, &need);
+	want(CHECK_NA, "no peaks", "");
+	need.searches = 511 << 20;
+	put("/proc/meminfo", "MemAvailable:   524288 kB\n");
+	check_searches(&check, &s, &need);
+	want(CHECK_OK, "at most 511 MiB (threads: 6); 512 MiB available", "");
+	need.searches++;
+	check_searches(&check, &s, &need);
+	want(CHECK_FAIL, "512 MiB available, also for rings", "gang_workers");
+}
+
 /* The checks create directory and files as a run does, and remove them. */
 static void
 test_storage(void **state)
@@ -653,6 +673,7 @@ main(void)
 		TEST(test_clock),
 		TEST(test_udp_ports),
 		TEST(test_ingest),
+		TEST(test_searches),
 		TEST(test_storage),
 		TEST(test_calibration),
 		TEST(test_geometry),

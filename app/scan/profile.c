@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gk_radial.h>
+
+#include "convert.h"
+#include "escaped_text.h"
+#include "images.h"
+#include "io/own_file.h"
+#include "profile.h"
+
+static_assert(PROFILE_WEIGHT_ONE == GK_RADIAL_ONE, "weights of geometries are those of maps");
+
+/* What all frames of the run need. */
+struct profiler {
+	const struct scan_run *run;
+	struct gk_radial *radial;
+	struct gk_radial_bin *out;
+	double *centre;
+	uint16_t *bin, *words;
+	uint32_t *weight;
+	float *plane;
+	uint32_t nb_bins;
+	uint64_t frames;  /* that were written */
+	uint64_t others;  /* that are no full images */
+	uint64_t damaged; /* rows */
+};
+
+static int
+complain(const struct scan_run *run, int error, const char *what)
+{
+	escaped_line(stderr, "braggline-scan: run %s: no radial profile: %s", run->name, what);
+	return error;
+}
+
+static void
+profiler_close(struct profiler *p)
+{
+	gk_radial_destroy(p->radial);
+	free(p->out);
+	free(p->centre);
+	free(p->bin);
+	free(p->words);
+	free(p->weight);
+	free(p->plane);
+}
+
+static int
+make_map(struct profiler *p, const struct geometry *g, const struct profile_options *o)
+{
+	const bool corrects = o->corrections.solid_angle || o->corrections.polarised;
+	const struct gk_radial_map map = {
+		p->run->rows, p->run->cols, o->bins, p->bin, corrects ? p->weight : NULL};
+	int ret = profile_bins(g, o->unit, o->bins, p->bin, p->centre);
+
+	if (ret == 0 && corrects)
+		ret = profile_weights(g, &o->corrections, p->weight);
+	if (ret == -ENODATA)
+		return complain(p->run, ret,
+			"its geometry has no distance or no photon energy; set [geometry] of the "
+			"receiver");
+	if (ret != 0)
+		return complain(p->run, ret, "its geometry has a panel that is not plausible");
+	ret = gk_radial_create(&map, GK_ISA_AUTO, &p->radial);
+	return ret == 0 ? 0 : complain(p->run, ret, strerror(-ret));
+}
+
+static int
+profiler_open(struct profiler *p, const struct scan_run *run, const struct profile_options *o)
+{
+	const uint64_t pixels = (uint64_t)run->rows * run->cols;
+	struct geometry *g = convert_read_run(run);
+	int ret;
+
+	*p = (struct profiler){.run = run, .nb_bins = o->bins};
+	if (g == NULL)
+		return complain(
+			run, -EINVAL, "the run has no geometry; set [geometry] of the receiver");
+	p->out = malloc(o->bins * sizeof(*p->out));
+	p->centre = malloc(o->bins * sizeof(*p->centre));
+	p->bin = malloc(pixels * sizeof(*p->bin));
+	p->words = malloc(pixels * sizeof(*p->words));
+	p->weight = malloc(pixels * sizeof(*p->weight));
+	p->plane = malloc(pixels * sizeof(*p->plane));
+	if (p->out == NULL || p->centre == NULL || p->bin == NULL || p->words == NULL ||
+		p->weight == NULL || p->plane == NULL)
+		ret = complain(run, -ENOMEM, "not enough memory");
+	else
+		ret = make_map(p, g, o);
+	free(g);
+	return ret;
+}
+
+static void
+put_frame(const struct profiler *p, uint64_t frame, FILE *out)
+{
+	for (uint32_t i = 0; i < p->nb_bins; i++) {
+		const struct gk_radial_bin *b = &p->out[i];
+
+		fprintf(out, "%" PRIu64 ",%u,%.9g,%.9g,%.15g,%.9g,%u\n", frame, i, p->centre[i],
+			b->mean, (double)b->sum / GK_SUM_SCALE, (double)b->norm / GK_RADIAL_ONE,
+			b->count);
+	}
+}
+
+static void
+put_batch(struct profiler *p, const struct arrow_reader *r, size_t batch, FILE *out)
+{
+	const uint64_t rows = r->batches[batch].rows;
+	struct image_batch b;
+
+	if (images_open(r, batch, &b) < 0) {
+		p->damaged += rows;
+		return;
+	}
+	for (uint64_t row = 0; row < rows; row++) {
+		if (((const uint8_t *)b.kind.data)[row] != GK_KIND_IMAGE) {
+			p->others++;
+		} else if (images_expand(p->run, &b, row, p->plane, p->words) < 0) {
+			p->damaged++;
+		} else {
+			gk_radial_profile_f32(p->radial, p->plane, p->out);
+			put_frame(p, ((const uint64_t *)b.frame.data)[row], out);
+			p->frames++;
+		}
+	}
+}
+
+static int
+put_all(struct profiler *p, const char *path)
+{
+	FILE *out = strcmp(path, "-") == 0 ? stdout : own_file_write(path);
+	int ret = 0;
+
+	if (out == NULL) {
+		ret = -errno;
+		goto out;
+	}
+	fputs("frame,bin,centre,mean,sum,norm,count\n", out);
+	for (size_t i = 0; i < p->run->nb_sets; i++) {
+		/* a file that does not exist has no batches */
+		const struct arrow_reader *r = &p->run->set[i].file[ARROW_IMAGES].reader;
+
+		for (size_t batch = 0; batch < r->nb_batches; batch++)
+			put_batch(p, r, batch, out);
+	}
+	if (ferror(out) || fflush(out) != 0)
+		ret = errno != 0 ? -errno : -EIO;
+	if (out != stdout)
+		fclose(out);
+out:
+	if (ret < 0)
+		escaped_line(
+			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
+	return ret;
+}
+
+int
+profile_save(const struct scan_run *run, const struct profile_options *options, const char *path)
+{
+	struct profiler p;
+	int ret = profiler_open(&p, run, options);
+
+	if (ret == 0)
+		ret = put_all(&p, path);
+	if (ret == 0 && p.others > 0)
+		escaped_line(stderr,
+			"braggline-scan: run %s: %" PRIu64 " kept frames are no full images and "
+			"have no profile; set [output] format = image",
+			run->name, p.others);
+	if (ret == 0 && p.damaged > 0) {
+		escaped_line(stderr,
+			"braggline-scan: run %s: %" PRIu64 " images are damaged and left out",
+			run->name, p.damaged);
+		ret = -EBADMSG;
+	}
+	profiler_close(&p);
+	return ret;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file Radial profiles of kept frames.
+ */
+#ifndef SCAN_PROFILE_H
+#define SCAN_PROFILE_H
+
+#include "geometry/profile.h"
+#include "run.h"
+
+#define PROFILE_BINS 1000 /**< by default */
+
+struct profile_options {
+	enum profile_unit unit;
+	uint32_t bins;
+	struct profile_corrections corrections;
+};
+
+/**
+ * Write the profiles of all kept frames that are full images as CSV, with a line of names first.
+ * @param path  `-`: standard output
+ * @return 0; -EINVAL, -ENODATA, -EBADMSG, -errno: printed
+ */
+int profile_save(
+	const struct scan_run *run, const struct profile_options *options, const char *path);
+
+#endif /* SCAN_PROFILE_H */
