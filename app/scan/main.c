@@ -13,12 +13,14 @@
 #include "plot.h"
 #include "recover.h"
 #include "report.h"
+#include "spots.h"
 
 #define EXIT_DAMAGED 1
 #define EXIT_USAGE   2
 
 struct options {
 	const char *truth;
+	const char *spots;
 	const char *png;
 	const char *plot;
 	const char *csv;
@@ -37,6 +39,8 @@ static const char help[] =
 	"run with several sets of files is given, the sets are read as one run.\n"
 	"\n"
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
+	"  --spots FILE  compare peaks with a CSV file that has the columns frame, fs, ss\n"
+	"                and photons, such as braggline-detector --spots writes\n"
 	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
 	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
@@ -48,7 +52,7 @@ static const char help[] =
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
-	"--truth, --png, --plot, --csv and --geometry require a single run.\n"
+	"--truth, --spots, --png, --plot, --csv and --geometry require a single run.\n"
 	"Exit status: 0: success; 1: a file is damaged, incomplete or cannot be read;\n"
 	"2: invalid command line.\n";
 
@@ -78,6 +82,8 @@ scan(const struct scan_sets *sets, const struct options *o)
 		ret = EXIT_DAMAGED;
 	if (o->truth != NULL && report_truth(&run, o->truth) < 0)
 		ret = EXIT_DAMAGED;
+	if (o->spots != NULL && spots_compare(&run, o->spots) < 0)
+		ret = EXIT_DAMAGED;
 	if (o->png != NULL && picture_save(&run, o->frame, o->png) < 0)
 		ret = EXIT_DAMAGED;
 	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
@@ -93,6 +99,7 @@ main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"truth", required_argument, NULL, 't'},
+		{"spots", required_argument, NULL, 's'},
 		{"png", required_argument, NULL, 'p'},
 		{"frame", required_argument, NULL, 'f'},
 		{"plot", required_argument, NULL, 'l'},
@@ -114,6 +121,9 @@ main(int argc, char **argv)
 		switch (opt) {
 		case 't':
 			o.truth = optarg;
+			break;
+		case 's':
+			o.spots = optarg;
 			break;
 		case 'p':
 			o.png = optarg;
@@ -163,12 +173,12 @@ main(int argc, char **argv)
 			ret = EXIT_DAMAGED;
 	}
 	if (list.nb > 1 &&
-		(o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL ||
+		(o.truth != NULL || o.spots != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL ||
 			o.geometry != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
-			"--truth, --png, --plot, --csv and --geometry require a single run, found "
+			"--truth, --spots, --png, --plot, --csv and --geometry require a single run, found "
 			"several",
 			"");
 		goto out;

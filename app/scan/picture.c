@@ -132,18 +132,9 @@ struct collection {
 static uint32_t
 strong_count_of(const struct scan_run *run, uint64_t frame)
 {
-	size_t low = 0, high = run->nb_frames, mid;
+	const struct scan_frame *f = scan_run_find(run, frame);
 
-	/* the rows are sorted, unless a detector restarted; then any matching row is acceptable */
-	while (low < high) {
-		mid = (low + high) / 2;
-		if (run->frame[mid].frame < frame)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < run->nb_frames && run->frame[low].frame == frame ? run->frame[low].strong_count
-								      : 0;
+	return f != NULL ? f->strong_count : 0;
 }
 
 static void
