@@ -27,6 +27,7 @@ struct options {
 	const char *geometry;
 	const char *from;
 	uint64_t frame;
+	bool peaks;
 	bool recover;
 };
 
@@ -43,6 +44,7 @@ static const char help[] =
 	"                and photons, such as braggline-detector --spots writes\n"
 	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
+	"  --peaks       mark the peaks of the frame in --png\n"
 	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
 	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
@@ -84,7 +86,7 @@ scan(const struct scan_sets *sets, const struct options *o)
 		ret = EXIT_DAMAGED;
 	if (o->spots != NULL && spots_compare(&run, o->spots) < 0)
 		ret = EXIT_DAMAGED;
-	if (o->png != NULL && picture_save(&run, o->frame, o->png) < 0)
+	if (o->png != NULL && picture_save(&run, o->frame, o->peaks, o->png) < 0)
 		ret = EXIT_DAMAGED;
 	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
 		ret = EXIT_DAMAGED;
@@ -102,6 +104,7 @@ main(int argc, char **argv)
 		{"spots", required_argument, NULL, 's'},
 		{"png", required_argument, NULL, 'p'},
 		{"frame", required_argument, NULL, 'f'},
+		{"peaks", no_argument, NULL, 'k'},
 		{"plot", required_argument, NULL, 'l'},
 		{"csv", required_argument, NULL, 'c'},
 		{"geometry", required_argument, NULL, 'g'},
@@ -132,6 +135,9 @@ main(int argc, char **argv)
 			o.frame = strtoull(optarg, &end, 0);
 			if (*optarg < '0' || *optarg > '9' || *end != '\0')
 				return usage("--frame: expected a frame number, not ", optarg);
+			break;
+		case 'k':
+			o.peaks = true;
 			break;
 		case 'l':
 			o.plot = optarg;
@@ -166,6 +172,8 @@ main(int argc, char **argv)
 		return usage("expected a directory or a file", "");
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
 		return usage("--frame requires --png", "");
+	if (o.peaks && o.png == NULL)
+		return usage("--peaks requires --png", "");
 	for (; optind < argc; optind++) {
 		if (o.recover && recover(argv[optind]) < 0)
 			ret = EXIT_DAMAGED;

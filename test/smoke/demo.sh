@@ -71,7 +71,7 @@ wait $store
 
 step "4/4 scan: summarise the store's Arrow files, and compare them with the simulation"
 "$app"/scan/braggline-scan demo/stored/* --truth demo/truth.csv --spots demo/spots.csv \
-    --png demo/images.png --plot demo/hits.png
+    --png demo/images.png --peaks --plot demo/hits.png
 
 step "files, in $(pwd)/demo"
 cat << END
