@@ -50,9 +50,12 @@ struct detector_options {
 	uint32_t members;      /**< of each stream, to wait for */
 	const char *keys_path; /**< NULL: members prove nothing */
 
+	const char *geometry_path; /**< of a file that describes the detector; NULL: a stack */
+
 	const char *pcap_path;	      /**< NULL: no such output; likewise for the other paths */
 	const char *truth_path;	      /**< CSV */
 	const char *calibration_path; /**< directory */
+	const char *spots_path;	      /**< CSV */
 	const char *raw_path;
 	const char *report_path; /**< INI */
 

@@ -19,6 +19,7 @@
 #include "wire/roce_packets.h"
 #include "output/pcap_output.h"
 #include "wire/pulse_header.h"
+#include "output/spots_output.h"
 #include "output/truth_output.h"
 
 /* Capture time of the first packet: 2026-01-01 00:00 UTC, fixed so that equal runs produce equal
@@ -56,6 +57,7 @@ struct run {
 	struct detector_report report;
 	struct pcap_output pcap;
 	struct output_file truth_output;
+	struct output_file spots_output;
 	struct output_file raw_output;
 	struct output_file report_output;
 };
@@ -255,6 +257,9 @@ make_frame(struct run *run, uint64_t index)
 	if (ret == 0 && options->truth_path != NULL)
 		ret = truth_output_frame(
 			&run->truth_output, &run->numbering, pulse, &run->truth, &outcome);
+	if (ret == 0 && options->spots_path != NULL)
+		ret = spots_output_frame(&run->spots_output, run->source.model, kept->header.number,
+			&run->source.frame);
 	if (ret == 0 && options->raw_path != NULL)
 		ret = output_file_write(&run->raw_output, kept->raw,
 			(size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(*kept->raw));
@@ -335,6 +340,8 @@ open_outputs(struct run *run)
 		ret = pcap_output_open(&run->pcap, options->pcap_path);
 	if (ret == 0 && options->truth_path != NULL)
 		ret = truth_output_open(&run->truth_output, options->truth_path);
+	if (ret == 0 && options->spots_path != NULL)
+		ret = spots_output_open(&run->spots_output, options->spots_path);
 	if (ret == 0 && options->raw_path != NULL)
 		ret = output_file_open(&run->raw_output, options->raw_path);
 	if (ret == 0 && options->report_path != NULL)
@@ -356,6 +363,8 @@ commit_outputs(struct run *run)
 		ret = pcap_output_commit(&run->pcap);
 	if (ret == 0 && run->options->truth_path != NULL)
 		ret = output_file_commit(&run->truth_output);
+	if (ret == 0 && run->options->spots_path != NULL)
+		ret = output_file_commit(&run->spots_output);
 	if (ret == 0 && run->options->raw_path != NULL)
 		ret = output_file_commit(&run->raw_output);
 	return ret;
@@ -388,6 +397,7 @@ detector_run(const struct detector_options *options)
 	/* outputs that are already committed are closed and stay */
 	pcap_output_discard(&run->pcap);
 	output_file_discard(&run->truth_output);
+	output_file_discard(&run->spots_output);
 	output_file_discard(&run->raw_output);
 	output_file_discard(&run->report_output);
 	close_frames(run);

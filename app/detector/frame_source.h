@@ -19,6 +19,7 @@ struct frame_truth {
 
 struct frame_source {
 	const struct detector_options *options;
+	struct geometry *geometry;    /**< of --geometry; NULL: none */
 	struct jungfrau_model *model; /**< NULL: frames are read from files */
 	/** number of frames in the files, or as requested by the options */
 	uint64_t frames;

@@ -15,6 +15,8 @@ check_replay(const struct detector_options *options)
 		: options->port_name != NULL	    ? "port"
 		: options->device_name != NULL	    ? "device"
 		: options->truth_path != NULL	    ? "truth"
+		: options->spots_path != NULL	    ? "spots"
+		: options->geometry_path != NULL    ? "geometry"
 		: options->calibration_path != NULL ? "calibration"
 		: options->report_path != NULL	    ? "report"
 						    : NULL;
@@ -41,10 +43,14 @@ check_port(const struct detector_options *options)
 		warnx("--loop: requires --port or --device, because a file has an end");
 		return -EINVAL;
 	}
-	if (options->pcap_path != NULL || options->raw_path != NULL) {
-		warnx("--%s: found --%s; write files of packets or frames in a separate run",
-			options->port_name != NULL ? "port" : "device",
-			options->pcap_path != NULL ? "pcap" : "raw");
+	if (options->pcap_path != NULL || options->raw_path != NULL ||
+		options->spots_path != NULL) {
+		warnx("--%s: found --%s; write files of packets, frames or spots in a separate run",
+			options->port_name != NULL	 ? "port"
+							 : "device",
+			options->pcap_path != NULL	 ? "pcap"
+				: options->raw_path != NULL ? "raw"
+							 : "spots");
 		return -EINVAL;
 	}
 	if (model->drift != 0.0 && (options->loop || options->distinct < options->frames)) {
@@ -223,15 +229,20 @@ detector_options_check(const struct detector_options *options)
 			options->model.modules);
 		return -EINVAL;
 	}
+	if (options->geometry_path != NULL && options->model.beam[0] >= 0.0) {
+		warnx("--beam: found --geometry, whose file has the beam's position");
+		return -EINVAL;
+	}
 	if (options->model.rows % 8 != 0) {
 		warnx("--rows: found %u, expected a multiple of 8", options->model.rows);
 		return -EINVAL;
 	}
 	if (options->pcap_path == NULL && options->truth_path == NULL &&
 		options->calibration_path == NULL && options->raw_path == NULL &&
+		options->spots_path == NULL &&
 		!detector_options_transmits(options)) {
-		warnx("no output: expected one of --pcap, --truth, --calibration, --raw, --port, "
-		      "--device");
+		warnx("no output: expected one of --pcap, --truth, --spots, --calibration, --raw, "
+		      "--port, --device");
 		return -EINVAL;
 	}
 	if (check_transport(options) != 0 || check_messages(options) != 0 ||
@@ -246,9 +257,14 @@ detector_options_check(const struct detector_options *options)
 			warnx("--pack: no file given; expected raw frame files");
 			return -EINVAL;
 		}
-		if (options->truth_path != NULL || options->calibration_path != NULL) {
-			warnx("--pack: found --%s, which requires the model",
-				options->truth_path != NULL ? "truth" : "calibration");
+		const char *wrong = options->truth_path != NULL ? "truth"
+			: options->spots_path != NULL		? "spots"
+			: options->geometry_path != NULL	? "geometry"
+			: options->calibration_path != NULL	? "calibration"
+								: NULL;
+
+		if (wrong != NULL) {
+			warnx("--pack: found --%s, which requires the model", wrong);
 			return -EINVAL;
 		}
 	} else if (options->nb_pack_paths > 0) {

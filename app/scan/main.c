@@ -16,12 +16,14 @@
 #include "profile.h"
 #include "recover.h"
 #include "report.h"
+#include "spots.h"
 
 #define EXIT_DAMAGED 1
 #define EXIT_USAGE   2
 
 struct options {
 	const char *truth;
+	const char *spots;
 	const char *png;
 	const char *plot;
 	const char *csv;
@@ -30,6 +32,7 @@ struct options {
 	const char *profile;
 	struct profile_options radial;
 	uint64_t frame;
+	bool peaks;
 	bool recover;
 };
 
@@ -42,8 +45,11 @@ static const char help[] =
 	"run with several sets of files is given, the sets are read as one run.\n"
 	"\n"
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
+	"  --spots FILE  compare peaks with a CSV file that has the columns frame, fs, ss\n"
+	"                and photons, such as braggline-detector --spots writes\n"
 	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
+	"  --peaks       mark the peaks of the frame in --png\n"
 	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
 	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
@@ -57,7 +63,7 @@ static const char help[] =
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
-	"--truth, --png, --plot, --csv, --geometry and --profile require a single run.\n"
+	"--truth, --spots, --png, --plot, --csv, --geometry and --profile require a single run.\n"
 	"Exit status: 0: success; 1: a file is damaged, incomplete or cannot be read;\n"
 	"2: invalid command line.\n";
 
@@ -88,7 +94,9 @@ scan(const struct scan_sets *sets, const struct options *o)
 		ret = EXIT_DAMAGED;
 	if (o->truth != NULL && report_truth(&run, o->truth) < 0)
 		ret = EXIT_DAMAGED;
-	if (o->png != NULL && picture_save(&run, o->frame, o->png) < 0)
+	if (o->spots != NULL && spots_compare(&run, o->spots) < 0)
+		ret = EXIT_DAMAGED;
+	if (o->png != NULL && picture_save(&run, o->frame, o->peaks, o->png) < 0)
 		ret = EXIT_DAMAGED;
 	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
 		ret = EXIT_DAMAGED;
@@ -136,8 +144,10 @@ main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"truth", required_argument, NULL, 't'},
+		{"spots", required_argument, NULL, 's'},
 		{"png", required_argument, NULL, 'p'},
 		{"frame", required_argument, NULL, 'f'},
+		{"peaks", no_argument, NULL, 'k'},
 		{"plot", required_argument, NULL, 'l'},
 		{"csv", required_argument, NULL, 'c'},
 		{"geometry", required_argument, NULL, 'g'},
@@ -164,6 +174,9 @@ main(int argc, char **argv)
 		case 't':
 			o.truth = optarg;
 			break;
+		case 's':
+			o.spots = optarg;
+			break;
 		case 'p':
 			o.png = optarg;
 			break;
@@ -171,6 +184,9 @@ main(int argc, char **argv)
 			o.frame = strtoull(optarg, &end, 0);
 			if (*optarg < '0' || *optarg > '9' || *end != '\0')
 				return usage("--frame: expected a frame number, not ", optarg);
+			break;
+		case 'k':
+			o.peaks = true;
 			break;
 		case 'l':
 			o.plot = optarg;
@@ -219,6 +235,8 @@ main(int argc, char **argv)
 	if (radial && o.profile == NULL)
 		return usage(
 			"--unit, --bins, --solid-angle and --polarization require --profile", "");
+	if (o.peaks && o.png == NULL)
+		return usage("--peaks requires --png", "");
 	for (; optind < argc; optind++) {
 		if (o.recover && recover(argv[optind]) < 0)
 			ret = EXIT_DAMAGED;
@@ -226,13 +244,13 @@ main(int argc, char **argv)
 			ret = EXIT_DAMAGED;
 	}
 	if (list.nb > 1 &&
-		(o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL ||
-			o.geometry != NULL || o.profile != NULL)) {
+		(o.truth != NULL || o.spots != NULL || o.png != NULL || o.plot != NULL ||
+			o.csv != NULL || o.geometry != NULL || o.profile != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
-			"--truth, --png, --plot, --csv, --geometry and --profile require a single "
-			"run, found several",
+			"--truth, --spots, --png, --plot, --csv, --geometry and --profile require "
+			"a single run, found several",
 			"");
 		goto out;
 	}

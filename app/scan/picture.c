@@ -12,6 +12,7 @@
 #include "images.h"
 #include "io/own_file.h"
 #include "picture/panels.h"
+#include "peak_lists.h"
 #include "picture.h"
 
 /* Location of an image. */
@@ -37,18 +38,9 @@ struct collection {
 static uint32_t
 strong_count_of(const struct scan_run *run, uint64_t frame)
 {
-	size_t low = 0, high = run->nb_frames, mid;
+	const struct scan_frame *f = scan_run_find(run, frame);
 
-	/* the rows are sorted, unless a detector restarted; then any matching row is acceptable */
-	while (low < high) {
-		mid = (low + high) / 2;
-		if (run->frame[mid].frame < frame)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < run->nb_frames && run->frame[low].frame == frame ? run->frame[low].strong_count
-								      : 0;
+	return f != NULL ? f->strong_count : 0;
 }
 
 static void
@@ -114,13 +106,33 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 	}
 }
 
+/* Mark the peaks of the shown frame. @return their number; -EBADMSG, -ENOENT: no list */
+static int64_t
+mark_peaks(const struct scan_run *run, const struct collection *all, const struct panels *panels,
+	struct canvas *c)
+{
+	struct peak_lists lists;
+	struct peak_list list;
+	int ret;
+
+	ret = peak_lists_open(images_of(run, all->shown.set), all->shown.batch, &lists);
+	if (ret == 0)
+		ret = peak_lists_row(&lists, all->shown.row, &list);
+	if (ret != 0)
+		return ret;
+	for (uint64_t i = 0; i < list.nb; i++)
+		panels_mark(panels, c, 1, (double)list.ss[i], (double)list.fs[i]);
+	return (int64_t)list.nb;
+}
+
 static int
-draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
+draw(const struct scan_run *run, const struct collection *all, bool peaks, struct canvas *c)
 {
 	struct geometry *g = convert_read_run(run);
 	struct panels panels;
+	const struct scan_frame *shown;
 	float *cells = NULL;
-	char text[128];
+	char text[128], peaks_text[32];
 	int ret;
 
 	ret = panels_init(&panels, run->rows, run->cols, g);
@@ -138,9 +150,17 @@ draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", all->images);
 	panels_draw(&panels, c, 0, text, cells);
 	panels_shrink(&panels, all->plane, cells);
-	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", all->shown_frame,
-		all->shown_count);
+	shown = scan_run_find(run, all->shown_frame);
+	snprintf(peaks_text, sizeof(peaks_text), ", %u peaks", shown != NULL ? shown->peaks : 0);
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s",
+		all->shown_frame, all->shown_count,
+		shown != NULL && shown->peaks != FRAME_NO_SEARCH ? peaks_text : "");
 	panels_draw(&panels, c, 1, text, cells);
+	if (peaks && mark_peaks(run, all, &panels, c) < 0)
+		escaped_line(stderr,
+			"braggline-scan: run %s has no list of peaks of frame %" PRIu64
+			"; none are drawn",
+			run->name, all->shown_frame);
 out:
 	free(cells);
 	panels_free(&panels);
@@ -148,7 +168,7 @@ out:
 }
 
 int
-picture_save(const struct scan_run *run, uint64_t frame, const char *path)
+picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *path)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	struct collection all = {0};
@@ -183,7 +203,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	if (images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
-	ret = draw(run, &all, &canvas);
+	ret = draw(run, &all, peaks, &canvas);
 	if (ret == 0)
 		ret = canvas_save(&canvas, path, CANVAS_SMALL);
 	if (ret < 0)

@@ -12,8 +12,9 @@
 /**
  * Save a PNG: the maximum of all kept frames, and beside it one kept frame. Raw frames are shown
  * only if there are no others, in ADC units; their gain bits count as part of the value.
+ * @param peaks  draw circles around the peaks of the frame
  * @return 0; -EINVAL, -errno: printed
  */
-int picture_save(const struct scan_run *run, uint64_t frame, const char *path);
+int picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *path);
 
 #endif /* PICTURE_H */

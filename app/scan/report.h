@@ -23,6 +23,9 @@ int report_csv(const struct scan_run *run, const char *path);
  */
 int report_truth(const struct scan_run *run, const char *path);
 
+/** Print a share in per cent, and both numbers. */
+void report_share(const char *name, uint64_t part, uint64_t whole, const char *of);
+
 /** @return true if the veto judged the frame */
 bool report_is_judged(const struct scan_frame *f);
 

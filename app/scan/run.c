@@ -341,3 +341,19 @@ scan_run_reader(const struct scan_run *run)
 		;
 	return &run->set[k].file[ARROW_FRAMES].reader;
 }
+
+const struct scan_frame *
+scan_run_find(const struct scan_run *run, uint64_t frame)
+{
+	size_t low = 0, high = run->nb_frames, mid;
+
+	/* the rows are sorted, unless a detector restarted; then any matching row is acceptable */
+	while (low < high) {
+		mid = (low + high) / 2;
+		if (run->frame[mid].frame < frame)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < run->nb_frames && run->frame[low].frame == frame ? &run->frame[low] : NULL;
+}

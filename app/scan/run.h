@@ -74,4 +74,7 @@ bool scan_run_is_damaged(const struct scan_run *run);
 /** First reader of `frames`, for the schema's metadata. */
 const struct arrow_reader *scan_run_reader(const struct scan_run *run);
 
+/** @return a row of `frames` with this frame number; NULL: none */
+const struct scan_frame *scan_run_find(const struct scan_run *run, uint64_t frame);
+
 #endif /* SCAN_RUN_H */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "csv_file.h"
 #include "escaped_text.h"
-#include "io/own_file.h"
 #include "report.h"
 
 struct truth_row {
@@ -29,93 +29,37 @@ struct score {
 };
 
 static int
-wrong_line(const char *path, unsigned int line, const char *what)
-{
-	escaped_line(stderr, "braggline-scan: %s:%u: %s", path, line, what);
-	return -EINVAL;
-}
-
-/* Index of a name in a line of names, or -1. */
-static int
-find_name(const char *line, const char *name)
-{
-	const size_t len = strlen(name);
-	int index = 0;
-
-	for (;; index++, line++) {
-		if (strncmp(line, name, len) == 0 && strchr(",\r\n", line[len]) != NULL)
-			return index;
-		line = strchr(line, ',');
-		if (line == NULL)
-			return -1;
-	}
-}
-
-/* Reads the number in a column of a line. */
-static bool
-read_number(const char *line, int column, uint64_t *value)
-{
-	char *end;
-
-	for (; column > 0; column--) {
-		line = strchr(line, ',');
-		if (line == NULL)
-			return false;
-		line++;
-	}
-	*value = strtoull(line, &end, 10);
-	return end > line && strchr(",\r\n", *end) != NULL;
-}
-
-static int
 truth_read(struct truth *t, const char *path)
 {
-	char *line = NULL;
-	size_t room = 0;
+	struct csv_file csv;
 	struct truth_row *more;
-	unsigned int number = 1;
 	uint64_t frame, hit;
-	int frame_column, hit_column, ret = 0;
-	FILE *f;
+	int frame_column, hit_column, ret;
 
-	f = own_file_read(path);
-	if (f == NULL) {
-		escaped_line(stderr, "braggline-scan: %s: %s", path, own_file_error(-errno));
-		return -EINVAL;
-	}
-	if (getline(&line, &room, f) < 0) {
-		ret = wrong_line(path, 1, "empty; expected a header line");
-		goto out;
-	}
-	frame_column = find_name(line, "frame");
-	hit_column = find_name(line, "hit");
-	if (frame_column < 0 || hit_column < 0) {
-		ret = wrong_line(path, 1, "expected a header line with the columns frame and hit");
-		goto out;
-	}
-	while (getline(&line, &room, f) >= 0) {
-		number++;
-		if (line[strspn(line, " \r\n")] == '\0')
-			continue;
-		if (!read_number(line, frame_column, &frame) ||
-			!read_number(line, hit_column, &hit) || hit > 1) {
-			ret = wrong_line(
-				path, number, "expected a frame number, and a hit of 0 or 1");
-			goto out;
+	ret = csv_open(&csv, path);
+	if (ret < 0)
+		return ret;
+	frame_column = csv_column(&csv, "frame");
+	hit_column = csv_column(&csv, "hit");
+	if (frame_column < 0 || hit_column < 0)
+		ret = csv_wrong(&csv, "expected a header line with the columns frame and hit");
+	while (ret == 0 && csv_next(&csv)) {
+		if (!csv_whole(&csv, frame_column, &frame) ||
+			!csv_whole(&csv, hit_column, &hit) || hit > 1) {
+			ret = csv_wrong(&csv, "expected a frame number, and a hit of 0 or 1");
+			break;
 		}
 		if ((t->nb & (t->nb - 1)) == 0) {
 			more = realloc(t->row, (t->nb == 0 ? 1 : 2 * t->nb) * sizeof(*more));
 			if (more == NULL) {
 				ret = -ENOMEM;
-				goto out;
+				break;
 			}
 			t->row = more;
 		}
 		t->row[t->nb++] = (struct truth_row){frame, hit == 1};
 	}
-out:
-	free(line);
-	fclose(f);
+	csv_close(&csv);
 	return ret;
 }
 
@@ -127,8 +71,8 @@ by_frame(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void
-print_share(const char *name, uint64_t part, uint64_t whole, const char *of)
+void
+report_share(const char *name, uint64_t part, uint64_t whole, const char *of)
 {
 	printf("  %-18s ", name);
 	if (whole == 0)
@@ -185,8 +129,8 @@ report_truth(const struct scan_run *run, const char *path)
 	free(sorted);
 
 	escaped_line(stdout, "truth %s", path);
-	print_share("recall", s.found, s.hits, "hits found");
-	print_share("precision", s.found, s.called, "frames called hits are hits");
+	report_share("recall", s.found, s.hits, "hits found");
+	report_share("precision", s.found, s.called, "frames called hits are hits");
 	if (s.unjudged_hits > 0)
 		printf("  not judged         %" PRIu64 " hits are in lost, refused or incomplete "
 		       "frames\n",

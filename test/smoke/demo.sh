@@ -36,7 +36,7 @@ mkdir -p demo
 
 step "1/4 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
 "$app"/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
-    --truth demo/truth.csv --calibration demo
+    --truth demo/truth.csv --spots demo/spots.csv --calibration demo
 
 eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning --log-level pmd.net.memif:error"
 
@@ -70,8 +70,8 @@ kill $store
 wait $store
 
 step "4/4 scan: summarise the store's Arrow files, and compare them with the simulation"
-"$app"/scan/braggline-scan demo/stored/* --truth demo/truth.csv --png demo/images.png \
-    --plot demo/hits.png
+"$app"/scan/braggline-scan demo/stored/* --truth demo/truth.csv --spots demo/spots.csv \
+    --png demo/images.png --peaks --plot demo/hits.png
 
 step "files, in $(pwd)/demo"
 cat << END
@@ -80,5 +80,5 @@ cat << END
   run/demo_ledger.ini      the outcome of every frame and packet
   images.png               maximum projection beside one kept frame
   hits.png                 strong pixel counts and hit rate over time
-  truth.csv                ground truth of the simulation
+  truth.csv, spots.csv     ground truth of the simulation: frames, and their Bragg peaks
 END

@@ -19,6 +19,8 @@
 #define RING	   0x58B890u
 #define RING_APART 50 /* least difference of radii, cells */
 #define RING_STEP  4  /* dots from one dot of a ring to the next */
+#define MARK	   0x40E0FFu
+#define MARK_CELLS 6 /* radius of the circle around a peak: it leaves 7 x 7 pixels visible */
 
 /*
  * Positive floats have the order of their bit patterns. Radix selection over the lower 31 bits, in
@@ -112,6 +114,12 @@ static int
 panel_step(const struct panels *p)
 {
 	return (p->width > PANEL_MIN ? p->width : PANEL_MIN) + MARGIN;
+}
+
+static int
+panel_left(const struct panels *p, unsigned int place)
+{
+	return MARGIN + place * panel_step(p);
 }
 
 int
@@ -214,20 +222,28 @@ label_ring(const struct panels *p, struct canvas *c, int left, unsigned int ring
 	}
 }
 
+/* Draw the part of a circle that is in a panel. @param step  from one dot to the next */
+static void
+draw_circle(const struct panels *p, struct canvas *c, int left, double x, double y, double radius,
+	double step, uint32_t colour)
+{
+	const int dots = (int)(2 * M_PI * radius / step);
+
+	for (int k = 0; k < dots; k++) {
+		const double dot_x = x + radius * cos(2 * M_PI * k / dots);
+		const double dot_y = y - radius * sin(2 * M_PI * k / dots);
+
+		if (dot_x >= 0 && dot_y >= 0 && dot_x < p->width && dot_y < p->height)
+			canvas_dot(c, left + (int)dot_x, CAPTION + (int)dot_y, colour);
+	}
+}
+
 static void
 draw_rings(const struct panels *p, struct canvas *c, int left)
 {
 	for (unsigned int i = 0; i < p->rings.nb; i++) {
-		const double radius = p->rings.radius[i] / p->by;
-		const int dots = (int)(2 * M_PI * radius / RING_STEP);
-
-		for (int k = 0; k < dots; k++) {
-			const double x = p->beam_x + radius * cos(2 * M_PI * k / dots);
-			const double y = p->beam_y - radius * sin(2 * M_PI * k / dots);
-
-			if (x >= 0 && y >= 0 && x < p->width && y < p->height)
-				canvas_dot(c, left + (int)x, CAPTION + (int)y, RING);
-		}
+		draw_circle(p, c, left, p->beam_x, p->beam_y, p->rings.radius[i] / p->by, RING_STEP,
+			RING);
 		label_ring(p, c, left, i);
 	}
 }
@@ -237,7 +253,7 @@ panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const 
 	const float *cells)
 {
 	const float bright = brightest(cells, panels_cells(p));
-	const int left = MARGIN + place * panel_step(p);
+	const int left = panel_left(p, place);
 	uint32_t x, y;
 	float v;
 
@@ -253,4 +269,20 @@ panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const 
 		}
 	}
 	draw_rings(p, c, left);
+}
+
+void
+panels_mark(const struct panels *p, struct canvas *c, unsigned int place, double row, double column)
+{
+	size_t at;
+
+	/* this form of the comparison also rejects NaN */
+	if (!(row > -0.5 && row < p->rows - 0.5 && column > -0.5 && column < p->cols - 0.5))
+		return;
+	at = p->cell != NULL
+		? p->cell[(size_t)(row + 0.5) * p->cols + (size_t)(column + 0.5)]
+		: (size_t)(row + 0.5) / p->by * p->width + (size_t)(column + 0.5) / p->by;
+	if (at != PANELS_NO_CELL)
+		draw_circle(p, c, panel_left(p, place), at % p->width + 0.5, at / p->width + 0.5,
+			MARK_CELLS, 1, MARK);
 }

@@ -67,12 +67,12 @@ jungfrau_background_init(struct jungfrau_background *background,
 		return -ENOMEM;
 	for (uint32_t m = 0; m < geometry->modules; m++) {
 		for (uint32_t pixel = 0; pixel < JUNGFRAU_PIXELS; pixel++) {
-			double shape;
+			double shape = 0.0;
 			uint32_t level;
 
-			jungfrau_geometry_position(geometry, m, pixel / JUNGFRAU_COLUMNS,
-				pixel % JUNGFRAU_COLUMNS, &x, &y);
-			shape = shape_at(geometry, wavelength, x, y);
+			if (jungfrau_geometry_position(geometry, m, pixel / JUNGFRAU_COLUMNS,
+				    pixel % JUNGFRAU_COLUMNS, &x, &y))
+				shape = shape_at(geometry, wavelength, x, y);
 			level = (uint32_t)(shape * SHAPE_SCALE * BACKGROUND_LEVELS);
 			if (level >= BACKGROUND_LEVELS)
 				level = BACKGROUND_LEVELS - 1;

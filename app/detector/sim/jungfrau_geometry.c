@@ -26,14 +26,26 @@ jungfrau_geometry_extent(const struct jungfrau_geometry *geometry, double *width
 	*height = (double)geometry->column_modules * MODULE_PITCH_Y - MODULE_GAP_Y;
 }
 
-void
+bool
 jungfrau_geometry_position(const struct jungfrau_geometry *geometry, uint32_t module, uint32_t row,
 	uint32_t column, double *x, double *y)
 {
+	double at[3];
+
+	if (geometry->places != NULL) {
+		if (!panel_places_pixel(
+			    geometry->places, module * JUNGFRAU_ROWS + row, column, at) ||
+			at[2] <= 0.0)
+			return false;
+		*x = at[0] * geometry->distance / at[2];
+		*y = at[1] * geometry->distance / at[2];
+		return true;
+	}
 	*x = (double)(module / geometry->column_modules) * MODULE_PITCH_X + column +
 		column / CHIP_PIXELS * CHIP_GAP - geometry->beam_x;
 	*y = (double)(module % geometry->column_modules) * MODULE_PITCH_Y + row +
 		row / CHIP_PIXELS * CHIP_GAP - geometry->beam_y;
+	return true;
 }
 
 /* Along one axis: find the module and the pixel in it. */
@@ -53,19 +65,40 @@ find_along(double position, uint32_t pitch, uint32_t chips, uint32_t *module, do
 	return chip < chips && position < CHIP_PIXELS;
 }
 
+static bool
+is_read_out(const struct jungfrau_geometry *geometry, double row)
+{
+	return row >= geometry->first_row - 0.5 && row < geometry->first_row + geometry->rows - 0.5;
+}
+
+/* As jungfrau_geometry_find(), on the panels of a file. */
+static bool
+find_on_panels(
+	const struct jungfrau_geometry *geometry, double x, double y, struct jungfrau_place *place)
+{
+	const double ray[3] = {x, y, geometry->distance};
+
+	if (!panel_places_hit(geometry->places, ray, &place->row, &place->column))
+		return false;
+	place->module = (uint32_t)(place->row + 0.5) / JUNGFRAU_ROWS;
+	place->row -= (double)place->module * JUNGFRAU_ROWS;
+	return is_read_out(geometry, place->row);
+}
+
 bool
 jungfrau_geometry_find(
 	const struct jungfrau_geometry *geometry, double x, double y, struct jungfrau_place *place)
 {
 	uint32_t across, down;
 
+	if (geometry->places != NULL)
+		return find_on_panels(geometry, x, y, place);
 	if (!find_along(x + geometry->beam_x, MODULE_PITCH_X, 4, &across, &place->column) ||
 		!find_along(y + geometry->beam_y, MODULE_PITCH_Y, 2, &down, &place->row))
 		return false;
 	place->module = across * geometry->column_modules + down;
 	return down < geometry->column_modules && place->module < geometry->modules &&
-		place->row >= geometry->first_row - 0.5 &&
-		place->row < geometry->first_row + geometry->rows - 0.5;
+		is_read_out(geometry, place->row);
 }
 
 double

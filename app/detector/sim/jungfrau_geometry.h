@@ -8,6 +8,9 @@
  * which counts from the outer corner of that pixel. The beam is at right angles to the plane. The
  * only operations are addition, subtraction, multiplication, division and sqrt, so that positions
  * are the same on every machine.
+ *
+ * With a geometry of a file, panels may lie anywhere. A position on the plane is then that of the
+ * ray from the sample through it.
  */
 #ifndef JUNGFRAU_GEOMETRY_H
 #define JUNGFRAU_GEOMETRY_H
@@ -16,6 +19,7 @@
 #include <stdint.h>
 
 #include "geometry/layout.h"
+#include "sim/panel_places.h"
 
 #define JUNGFRAU_PIXEL_MM (LAYOUT_JUNGFRAU_PIXEL_UM / 1e3)
 
@@ -29,6 +33,8 @@ struct jungfrau_geometry {
 	uint32_t rows;		 /**< number of rows that are read out */
 	double beam_x, beam_y;	 /**< pixels */
 	double distance;	 /**< pixels */
+	/** geometry of a file; NULL: the stack. The beam is then 0, 0 */
+	const struct panel_places *places;
 };
 
 /** A position on the detector; pixel centres are at whole numbers. */
@@ -41,13 +47,16 @@ struct jungfrau_place {
 void jungfrau_geometry_extent(
 	const struct jungfrau_geometry *geometry, double *width, double *height);
 
-/** Position of a pixel relative to the beam, pixels. */
-void jungfrau_geometry_position(const struct jungfrau_geometry *geometry, uint32_t module,
+/**
+ * Position of a pixel relative to the beam, pixels.
+ * @return false: the pixel is in no panel of the file
+ */
+bool jungfrau_geometry_position(const struct jungfrau_geometry *geometry, uint32_t module,
 	uint32_t row, uint32_t column, double *x, double *y);
 
 /**
  * Find the pixel at a position relative to the beam, pixels.
- * @return false: a gap, or rows that are not read out
+ * @return false: a gap, pixels that the file does not use, or rows that are not read out
  */
 bool jungfrau_geometry_find(
 	const struct jungfrau_geometry *geometry, double x, double y, struct jungfrau_place *place);

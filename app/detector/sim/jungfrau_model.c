@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@
 struct jungfrau_model {
 	struct jungfrau_model_config config;
 	float normal[MODEL_NORMALS];
+	struct panel_places *places; /* NULL: a stack */
 	struct jungfrau_background background;
 	struct jungfrau_pattern pattern;
 	struct jungfrau_module *module;
@@ -54,7 +56,11 @@ config_usable(const struct jungfrau_model_config *config)
 		config->hit_fraction >= 0.0 && config->hit_fraction <= 1.0 &&
 		config->peaks <= JUNGFRAU_MEAN_PEAKS_MAX && config->energy > 0.0 &&
 		config->background >= 0.0 && config->background <= JUNGFRAU_BACKGROUND_MAX &&
-		config->noise >= 0.0 && config->rate > 0.0;
+		config->noise >= 0.0 && config->rate > 0.0 &&
+		(config->geometry == NULL ||
+			(config->geometry->rows == config->modules * JUNGFRAU_ROWS &&
+				config->geometry->cols == JUNGFRAU_COLUMNS &&
+				config->distance > 0.0));
 }
 
 static struct jungfrau_geometry
@@ -85,7 +91,7 @@ static int
 physics_init(struct jungfrau_model *model)
 {
 	const struct jungfrau_model_config *config = &model->config;
-	struct jungfrau_geometry geometry = geometry_of(config);
+	struct jungfrau_geometry geometry;
 	double wavelength = JUNGFRAU_HC / config->energy;
 	struct model_random random;
 	int ret;
@@ -99,6 +105,14 @@ physics_init(struct jungfrau_model *model)
 			if (ret != 0)
 				return ret;
 		}
+	}
+	geometry = geometry_of(config);
+	if (config->geometry != NULL) {
+		geometry.beam_x = geometry.beam_y = 0.0;
+		ret = panel_places_create(config->geometry, geometry.distance, &model->places);
+		if (ret != 0)
+			return ret;
+		geometry.places = model->places;
 	}
 	random.counter = model_random_key(config->seed, MODEL_PURPOSE_FLICKERING, 0, 0);
 	for (uint32_t i = 0; i < FLICKERING_PIXELS; i++) {
@@ -147,6 +161,7 @@ jungfrau_model_destroy(struct jungfrau_model *model)
 		for (uint32_t m = 0; m < model->config.modules; m++)
 			free(model->module[m].drift);
 	free(model->module);
+	panel_places_destroy(model->places);
 	jungfrau_background_release(&model->background);
 	free(model);
 }
@@ -178,6 +193,8 @@ plan_hit(const struct jungfrau_model *model, struct model_random *random,
 			.column = (float)spots[i].place.column,
 			.photons = (float)(photons < PEAK_PHOTONS_MAX ? photons : PEAK_PHOTONS_MAX),
 			.width = (float)(0.8 + 0.8 * model_random_uniform(random)),
+			/* the y axis of the model is opposite to that of the geometry */
+			.index = {-spots[i].index[0], -spots[i].index[1], -spots[i].index[2]},
 		};
 	}
 }
@@ -191,6 +208,7 @@ plan_strays(const struct jungfrau_model *model, struct model_random *random,
 	for (uint32_t i = 0; i < frame->nb_peaks; i++) {
 		struct jungfrau_peak *peak = &frame->peak[i];
 
+		memset(peak->index, 0, sizeof(peak->index));
 		peak->photons = (float)(PEAK_PHOTONS_MIN +
 			STRAY_PHOTONS * model_random_exponential(random));
 		peak->module = model_random_below(random, model->config.modules);
@@ -238,6 +256,81 @@ peak_profile(const struct jungfrau_peak *peak, int32_t top, int32_t left, double
 		share[i] *= (double)peak->photons / sum;
 }
 
+/* Corner of the window of a peak. */
+static void
+peak_corner(const struct jungfrau_peak *peak, int32_t *top, int32_t *left)
+{
+	*top = (int32_t)(peak->row + 0.5f) - PEAK_RADIUS;
+	*left = (int32_t)(peak->column + 0.5f) - PEAK_RADIUS;
+}
+
+/* The pixel in which a peak is. Its centre may have been rounded to the edge of the module. */
+static void
+peak_pixel_at(const struct jungfrau_peak *peak, uint32_t *row, uint32_t *column)
+{
+	*row = (uint32_t)(peak->row + 0.5f);
+	*column = (uint32_t)(peak->column + 0.5f);
+	if (*row >= JUNGFRAU_ROWS)
+		*row = JUNGFRAU_ROWS - 1;
+	if (*column >= JUNGFRAU_COLUMNS)
+		*column = JUNGFRAU_COLUMNS - 1;
+}
+
+/* Whether a pixel of the window of a peak exists. Panels of a file end at their edges; in a stack,
+ * windows reach over the gaps of chips. */
+static bool
+peak_reaches(const struct jungfrau_model *model, const struct jungfrau_peak *peak, int32_t row,
+	int32_t column)
+{
+	const uint32_t first = peak->module * JUNGFRAU_ROWS;
+	uint32_t centre_row, centre_column;
+
+	if (row < 0 || row >= JUNGFRAU_ROWS || column < 0 || column >= JUNGFRAU_COLUMNS)
+		return false;
+	if (model->places == NULL)
+		return true;
+	peak_pixel_at(peak, &centre_row, &centre_column);
+	return panel_places_same(model->places, first + (uint32_t)row, (uint32_t)column,
+		first + centre_row, centre_column);
+}
+
+double
+jungfrau_model_peak_photons(const struct jungfrau_model *model, const struct jungfrau_peak *peak)
+{
+	const int32_t first = (int32_t)jungfrau_first_row(model->config.rows);
+	double share[PEAK_PIXELS], sum = 0.0;
+	int32_t top, left;
+
+	peak_corner(peak, &top, &left);
+	peak_profile(peak, top, left, share);
+	for (int i = 0; i < PEAK_PIXELS; i++) {
+		const int32_t row = top + i / PEAK_WINDOW, column = left + i % PEAK_WINDOW;
+
+		if (row >= first && row < first + (int32_t)model->config.rows &&
+			peak_reaches(model, peak, row, column) &&
+			!model->module[peak->module].mask[row * JUNGFRAU_COLUMNS + column])
+			sum += share[i];
+	}
+	return sum;
+}
+
+const char *
+jungfrau_model_peak_panel(const struct jungfrau_model *model, const struct jungfrau_peak *peak,
+	char text[GEOMETRY_NAME_LEN])
+{
+	uint32_t row, column;
+
+	peak_pixel_at(peak, &row, &column);
+	if (model->places != NULL)
+		return panel_places_name(
+			model->places, peak->module * JUNGFRAU_ROWS + row, column);
+	/* as layout_geometry() */
+	snprintf(text, GEOMETRY_NAME_LEN, "m%uc%u", peak->module,
+		row / LAYOUT_JUNGFRAU_CHIP * (JUNGFRAU_COLUMNS / LAYOUT_JUNGFRAU_CHIP) +
+			column / LAYOUT_JUNGFRAU_CHIP);
+	return text;
+}
+
 static int
 compare_peak_pixels(const void *a, const void *b)
 {
@@ -260,18 +353,17 @@ peak_pixels(const struct jungfrau_model *model, const struct jungfrau_frame *fra
 		const struct jungfrau_peak *peak = &frame->peak[p];
 		struct model_random random = {.counter = model_random_key(model->config.seed,
 						      MODEL_PURPOSE_PEAK, frame->number, p)};
-		int32_t top = (int32_t)(peak->row + 0.5f) - PEAK_RADIUS;
-		int32_t left = (int32_t)(peak->column + 0.5f) - PEAK_RADIUS;
+		int32_t top, left;
 
 		if (peak->module != module)
 			continue;
+		peak_corner(peak, &top, &left);
 		peak_profile(peak, top, left, share);
 		for (int i = 0; i < PEAK_PIXELS; i++) {
 			int32_t row = top + i / PEAK_WINDOW, column = left + i % PEAK_WINDOW;
 			uint32_t photons = model_random_poisson(&random, share[i], model->normal);
 
-			if (photons == 0 || row < 0 || row >= JUNGFRAU_ROWS || column < 0 ||
-				column >= JUNGFRAU_COLUMNS)
+			if (photons == 0 || !peak_reaches(model, peak, row, column))
 				continue;
 			list[count++] = (struct peak_pixel){
 				.pixel = (uint32_t)(row * JUNGFRAU_COLUMNS + column),

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "geometry/geometry.h"
+
 #define JUNGFRAU_ROWS	     512
 #define JUNGFRAU_COLUMNS     1024
 #define JUNGFRAU_PIXELS	     (JUNGFRAU_ROWS * JUNGFRAU_COLUMNS)
@@ -57,6 +59,8 @@ struct jungfrau_model_config {
 	double beam[2];
 	double drift; /**< of the G0 pedestals, ADU/s */
 	double rate;  /**< frames per second: frame n is at n / rate seconds */
+	/** of the detector, instead of the stack and `beam`; the distance is `distance`. NULL: none */
+	const struct geometry *geometry;
 };
 
 static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option sets it");
@@ -67,6 +71,8 @@ struct jungfrau_peak {
 	float row, column; /**< centre; pixel centres are at whole numbers */
 	float photons;	   /**< expected photons of the whole profile */
 	float width;	   /**< pixels */
+	/** h, k, l of a right-handed basis in the frame of geometry/geometry.h; 0, 0, 0: stray */
+	int32_t index[3];
 };
 
 /** Contents of a frame, before it is drawn. */
@@ -127,6 +133,14 @@ void jungfrau_model_draw(const struct jungfrau_model *model, const struct jungfr
 
 void jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t module,
 	struct jungfrau_calibration *calibration);
+
+/** Expected photons of a peak on pixels of its panel that are read out and not masked. */
+double jungfrau_model_peak_photons(
+	const struct jungfrau_model *model, const struct jungfrau_peak *peak);
+
+/** Write the name of the panel of a peak. @return text */
+const char *jungfrau_model_peak_panel(const struct jungfrau_model *model,
+	const struct jungfrau_peak *peak, char text[GEOMETRY_NAME_LEN]);
 
 /**
  * Convert pixels as defined in gpu-kernels/gk_pixel.h, with the pedestals at the frame's time, and

@@ -38,9 +38,10 @@ samples_in_reach(const struct jungfrau_pattern *pattern, double *solid_angle)
 	for (uint32_t m = 0; m < geometry->modules; m++) {
 		for (uint32_t row = 0; row < geometry->rows; row += step) {
 			for (uint32_t column = 0; column < JUNGFRAU_COLUMNS; column += step) {
-				jungfrau_geometry_position(geometry, m,
-					geometry->first_row + row + step / 2, column + step / 2, &x,
-					&y);
+				if (!jungfrau_geometry_position(geometry, m,
+					    geometry->first_row + row + step / 2, column + step / 2,
+					    &x, &y))
+					continue;
 				cosine = jungfrau_geometry_cosine(geometry, x, y);
 				if (jungfrau_geometry_q(cosine, pattern->wavelength) >
 					pattern->q_max)
@@ -96,6 +97,27 @@ structure_factor(const struct jungfrau_pattern *pattern, struct jungfrau_spot *s
 	spot->factor = kind < 0.001 ? 400.0 : kind < 0.031 ? 20.0 : 1.0;
 }
 
+/* Turn the scattering vector of a reflection onto the Ewald sphere, as a block of a mosaic crystal
+ * does that diffracts: its length stays, and Bragg's law holds. */
+static bool
+turn_onto_sphere(const double direction[3], double wavelength, double turned[3])
+{
+	const double along = direction[2] - 1.0 / wavelength;
+	const double across2 = direction[0] * direction[0] + direction[1] * direction[1];
+	const double q2 = across2 + along * along;
+	const double turned_along = -0.5 * wavelength * q2;
+	const double turned_across2 = q2 - turned_along * turned_along;
+	double stretch;
+
+	if (!(across2 > 0.0 && turned_across2 > 0.0))
+		return false;
+	stretch = sqrt(turned_across2 / across2);
+	turned[0] = direction[0] * stretch;
+	turned[1] = direction[1] * stretch;
+	turned[2] = 1.0 / wavelength + turned_along;
+	return true;
+}
+
 static void
 consider(void *context, const struct crystal_reflection *reflection)
 {
@@ -103,9 +125,17 @@ consider(void *context, const struct crystal_reflection *reflection)
 	const struct jungfrau_pattern *pattern = search->pattern;
 	const double *k = reflection->direction;
 	struct jungfrau_spot *spot = &search->spot[search->count];
-	double x, y;
+	double turned[3], x, y;
 
-	if (k[2] <= 0.0 || search->count == CANDIDATES)
+	if (search->count == CANDIDATES)
+		return;
+	/* without a file, frames stay those of earlier versions */
+	if (pattern->geometry.places != NULL) {
+		if (!turn_onto_sphere(k, pattern->wavelength, turned))
+			return;
+		k = turned;
+	}
+	if (k[2] <= 0.0)
 		return;
 	x = k[0] / k[2] * pattern->geometry.distance;
 	y = k[1] / k[2] * pattern->geometry.distance;
@@ -132,6 +162,26 @@ compare_spots(const void *a, const void *b)
 	return 0;
 }
 
+/* Length of a spot's scattering vector. In a stack, the gaps of chips are left out. */
+static double
+spot_q(const struct jungfrau_pattern *pattern, const struct jungfrau_spot *spot)
+{
+	const struct jungfrau_geometry *geometry = &pattern->geometry;
+	const struct jungfrau_place *place = &spot->place;
+	double x, y;
+
+	/* within half a pixel */
+	if (geometry->places == NULL ||
+		!jungfrau_geometry_position(geometry, place->module,
+			(uint32_t)(place->row + 0.5), (uint32_t)(place->column + 0.5), &x, &y)) {
+		jungfrau_geometry_position(geometry, place->module, 0, 0, &x, &y);
+		x += place->column;
+		y += place->row;
+	}
+	return jungfrau_geometry_q(
+		jungfrau_geometry_cosine(geometry, x, y), pattern->wavelength);
+}
+
 uint32_t
 jungfrau_pattern_make(const struct jungfrau_pattern *pattern, struct model_random *random,
 	uint32_t wanted, struct jungfrau_spot *spots)
@@ -154,14 +204,9 @@ jungfrau_pattern_make(const struct jungfrau_pattern *pattern, struct model_rando
 		wanted = search.count;
 	for (uint32_t i = 0; i < wanted; i++) {
 		struct jungfrau_spot *spot = &search.spot[i];
-		double x, y, e = spot->error / pattern->tolerance;
+		const double e = spot->error / pattern->tolerance;
 
-		jungfrau_geometry_position(&pattern->geometry, spot->place.module, 0, 0, &x, &y);
-		x += spot->place.column;
-		y += spot->place.row;
-		structure_factor(pattern, spot,
-			jungfrau_geometry_q(jungfrau_geometry_cosine(&pattern->geometry, x, y),
-				pattern->wavelength));
+		structure_factor(pattern, spot, spot_q(pattern, spot));
 		spot->strength /= 1.0 + e * e; /* partly outside the sphere's thickness */
 		spots[i] = *spot;
 	}
