@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
 #include "escaped_text.h"
 #include "arrow/bitshuffle.h"
 #include "io/own_file.h"
 #include "picture/panels.h"
+#include "scan/geometry.h"
+#include "scan/images.h"
 #include "picture.h"
 
 /* Location of an image. */
@@ -21,41 +22,8 @@ struct place {
 	uint64_t row;
 };
 
-/* Columns of a batch of images. Its rows are not checked yet. */
-struct image_batch {
-	struct arrow_column frame, kind, row_ptr, col, value, raw;
-	bool is_i16;
-};
-
-static int
-batch_open(const struct arrow_reader *r, size_t batch, struct image_batch *b)
-{
-	int f32 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_FLOAT32);
-	int i16 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_INT16);
-	const struct {
-		int field;
-		struct arrow_column *column;
-	} need[] = {
-		{arrow_reader_find(r, "frame", ARROW_UINT64, 0), &b->frame},
-		{arrow_reader_find(r, "kind", ARROW_UINT8, 0), &b->kind},
-		{arrow_reader_find(r, "row_ptr", ARROW_LIST, ARROW_UINT32), &b->row_ptr},
-		{arrow_reader_find(r, "col", ARROW_LIST, ARROW_UINT16), &b->col},
-		{f32 >= 0 ? f32 : i16, &b->value},
-		{arrow_reader_find(r, "raw", ARROW_BINARY, 0), &b->raw},
-	};
-	unsigned int i;
-
-	b->is_i16 = f32 < 0;
-	for (i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
-		if (need[i].field < 0 ||
-			arrow_reader_column(r, batch, need[i].field, need[i].column) < 0)
-			return -EBADMSG;
-	}
-	return 0;
-}
-
 static float
-batch_value(const struct image_batch *b, uint64_t i)
+batch_value(const struct scan_images *b, uint64_t i)
 {
 	int16_t v;
 
@@ -67,7 +35,7 @@ batch_value(const struct image_batch *b, uint64_t i)
 
 /* Expands one image to photons per pixel; -EBADMSG if its row does not fit the detector's size. */
 static int
-densify(const struct scan_run *run, const struct image_batch *b, uint64_t row, float *plane,
+densify(const struct scan_run *run, const struct scan_images *b, uint64_t row, float *plane,
 	uint16_t *words)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
@@ -147,7 +115,7 @@ strong_count_of(const struct scan_run *run, uint64_t frame)
 }
 
 static void
-collect_row(const struct scan_run *run, const struct image_batch *b, struct place at,
+collect_row(const struct scan_run *run, const struct scan_images *b, struct place at,
 	uint64_t wanted, bool want_raw, struct collection *all)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
@@ -189,7 +157,7 @@ static void
 collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct collection *all)
 {
 	const struct arrow_reader *r;
-	struct image_batch b;
+	struct scan_images b;
 	struct place at;
 	uint64_t i;
 
@@ -199,7 +167,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 		/* a file that does not exist has no batches */
 		r = images_of(run, at.set);
 		for (at.batch = 0; at.batch < r->nb_batches; at.batch++) {
-			if (batch_open(r, at.batch, &b) < 0) {
+			if (scan_images_open(r, at.batch, &b) < 0) {
 				all->damaged += r->batches[at.batch].rows;
 				continue;
 			}
@@ -212,7 +180,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 static int
 draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 {
-	struct geometry *g = convert_read_run(run);
+	struct geometry *g = scan_geometry(run);
 	struct panels panels;
 	float *cells = NULL;
 	char text[128];
@@ -248,7 +216,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	struct collection all = {0};
 	struct canvas canvas = {0};
-	struct image_batch b;
+	struct scan_images b;
 	int ret = -ENOMEM;
 
 	all.plane = malloc(pixels * sizeof(*all.plane));
@@ -275,7 +243,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 				frame);
 		goto out;
 	}
-	if (batch_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
+	if (scan_images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		densify(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
 	ret = draw(run, &all, &canvas);
