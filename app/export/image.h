@@ -15,6 +15,20 @@
 /** @} */
 #define IMAGE_RAW_INVALID UINT16_MAX /**< missing pixel of a raw image */
 
+/** Smallest and largest valid value. 0xC000, where G2 is saturated, is below others. @{ */
+static inline int32_t
+image_least(bool raw)
+{
+	return raw ? 0 : IMAGE_INVALID + 1;
+}
+
+static inline int32_t
+image_most(bool raw)
+{
+	return raw ? IMAGE_RAW_INVALID - 1 : IMAGE_SATURATED - 1;
+}
+/** @} */
+
 /** Buffers of one thread. */
 struct image {
 	uint32_t rows, cols;

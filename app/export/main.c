@@ -10,14 +10,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "columns.h"
 #include "data_file.h"
 #include "detector.h"
 #include "escaped_text.h"
 #include "export.h"
+#include "geometry/crystfel.h"
 #include "geometry/file.h"
 #include "gk_abi.h"
+#include "image.h"
+#include "io/durable_file.h"
 #include "io/own_file.h"
 #include "master.h"
+#include "modules.h"
 #include "options.h"
 #include "plural.h"
 #include "scan/geometry.h"
@@ -269,15 +274,33 @@ write_data(struct export *e)
 	return 0;
 }
 
+/* The geometry file of CrystFEL for these files, with the paths of the mask and the peaks. */
 static int
 write_geometry(const struct export *e)
 {
-	char path[PATH_MAX], message[GEOMETRY_MESSAGE_LEN];
+	char path[PATH_MAX], mask[128], *text = NULL;
+	const struct crystfel_array array = {
+		.mask = mask,
+		.peaks = columns_have_peaks(e) ? "/entry/peaks" : NULL,
+		.least = image_least(e->raw),
+		.most = image_most(e->raw),
+	};
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+	int ret;
 
+	if (f == NULL)
+		return -ENOMEM;
+	snprintf(mask, sizeof(mask), "/entry/instrument/detector/%s",
+		modules_mask_name(e->geometry));
+	ret = crystfel_write(e->geometry, &array, f);
+	if (fclose(f) != 0 && ret == 0)
+		ret = -ENOMEM;
 	snprintf(path, sizeof(path), "%.4000s.geom", e->stem);
-	if (geometry_file_write(e->geometry, path, message) != 0)
-		return complain("%s%s", message, "");
-	return 0;
+	if (ret == 0)
+		ret = durable_file_replace(path, text, size);
+	free(text);
+	return ret == 0 ? 0 : complain("cannot write %s: %s", path, own_file_error(ret));
 }
 
 static void

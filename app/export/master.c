@@ -106,8 +106,8 @@ put_mask(struct h5 *h, hid_t detector, struct export *e)
 			"from the beam; correct the panels, and use --geometry FILE",
 			e->run.name);
 	if (ret == 0)
-		h5_array(h, detector, "pixel_mask", H5T_STD_U32LE, 2, dims, rows > 0 ? rows : 1,
-			mask, NULL);
+		h5_array(h, detector, modules_mask_name(e->geometry), H5T_STD_U32LE, 2, dims,
+			rows > 0 ? rows : 1, mask, NULL);
 	free(mask);
 	return ret;
 }
@@ -133,9 +133,8 @@ put_detector(struct h5 *h, hid_t instrument, struct export *e)
 	h5_text(h, detector, "type", "PIXEL");
 	h5_i32(h, detector, "bit_depth_readout", 16);
 	h5_i32(h, detector, "bit_depth_image", 16);
-	/* largest and smallest valid values. A raw word has 0xC000 where G2 is saturated */
-	h5_i32(h, detector, "saturation_value", e->raw ? UINT16_MAX - 1 : IMAGE_SATURATED - 1);
-	h5_i32(h, detector, "underload_value", e->raw ? 0 : IMAGE_INVALID + 1);
+	h5_i32(h, detector, "saturation_value", image_most(e->raw));
+	h5_i32(h, detector, "underload_value", image_least(e->raw));
 	modules_put(h, detector, g);
 	ret = put_exposure(h, detector, e);
 	if (ret == 0)

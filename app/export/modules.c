@@ -133,6 +133,16 @@ modules_beam(const struct geometry *g, double *x, double *y)
 	}
 }
 
+const char *
+modules_mask_name(const struct geometry *g)
+{
+	for (uint32_t i = 0; i < g->nb_panels; i++) {
+		if (g->panel[i].width != g->cols)
+			return "pixel_mask_1";
+	}
+	return "pixel_mask";
+}
+
 int
 modules_mask(const struct geometry *g, uint32_t *mask)
 {

@@ -35,7 +35,14 @@ void modules_put(struct h5 *h, hid_t detector, const struct geometry *g);
 void modules_beam(const struct geometry *g, double *x, double *y);
 
 /**
- * Make pixel_mask. @param mask  out: rows x cols, MODULES_GAP, MODULES_USER; 0: used
+ * Name of the mask in the group of the detector. DIALS of Debian 12 ends with an error at a
+ * `pixel_mask` whose modules are narrower than the array. NXdetector has further masks,
+ * `pixel_mask_N`, which DIALS does not read.
+ */
+const char *modules_mask_name(const struct geometry *g);
+
+/**
+ * Make the mask. @param mask  out: rows x cols, MODULES_GAP, MODULES_USER; 0: used
  * @return 0; -ENOMEM; -ERANGE as pixels_bins()
  */
 int modules_mask(const struct geometry *g, uint32_t *mask);
