@@ -101,6 +101,25 @@ check_files(struct export *e)
 	return 0;
 }
 
+static void
+print_damage(const struct scan_file *f)
+{
+	if (!f->present)
+		/* the path is that of a file in progress, which was searched last */
+		escaped_line(stderr, "braggline-export: %.*s: not found",
+			(int)(strlen(f->path) - strlen(".part")), f->path);
+	else if (f->damaged > 0)
+		escaped_line(stderr,
+			"braggline-export: %s: %zu damaged batch%s left out; braggline-scan lists "
+			"the frames",
+			f->path, f->damaged, plural(f->damaged, " is", "es are"));
+	else
+		escaped_line(stderr,
+			"braggline-export: %s: %s; braggline-scan --recover completes the files "
+			"of a run that has ended",
+			f->path, f->fault != NULL ? f->fault : "incomplete");
+}
+
 /* @return number of files that are damaged or incomplete, which are printed */
 static unsigned int
 report_damage(const struct scan_run *run)
@@ -110,26 +129,24 @@ report_damage(const struct scan_run *run)
 
 	for (set = 0; set < run->nb_sets; set++)
 		for (table = 0; table < ARROW_TABLES; table++) {
-			const struct scan_file *f = &run->set[set].file[table];
-
-			if (!scan_file_is_damaged(f))
+			if (!scan_file_is_damaged(&run->set[set].file[table]))
 				continue;
+			print_damage(&run->set[set].file[table]);
 			nb++;
-			if (f->damaged > 0)
-				escaped_line(stderr,
-					"braggline-export: %s: %zu damaged batch%s left out; "
-					"braggline-scan lists the frames",
-					f->path, f->damaged, plural(f->damaged, " is", "es are"));
-			else
-				escaped_line(stderr,
-					"braggline-export: %s: %s; braggline-scan --recover "
-					"completes the files of a run that has ended",
-					f->path,
-					!f->present		   ? "not found"
-						: f->fault != NULL ? f->fault
-								   : "incomplete");
 		}
 	return nb;
+}
+
+/* @return true if kept frames have no image */
+static bool
+report_lost(const struct export *e)
+{
+	if (e->images.lost > 0)
+		escaped_line(stderr,
+			"braggline-export: run %s: %" PRIu64 " kept frame%s no image in these "
+			"files; name the files of all stores",
+			e->run.name, e->images.lost, plural(e->images.lost, " has", "s have"));
+	return e->images.lost > 0;
 }
 
 static double
@@ -185,6 +202,8 @@ choose_kind(struct export *e)
 	struct selection *s = &e->images;
 	const uint64_t raw = s->kinds[GK_KIND_RAW];
 
+	if (s->nb == 0 && report_lost(e))
+		return -EINVAL;
 	if (s->nb == 0)
 		return complain("run %s has no kept frame %s", e->run.name,
 			"of these numbers and verdicts; see --frames and --verdict");
@@ -366,12 +385,7 @@ run_export(struct export *e, const struct options *o, const struct scan_sets *se
 	if (ret < 0)
 		return ret;
 	summarise(e);
-	if (e->images.lost > 0)
-		escaped_line(stderr,
-			"braggline-export: run %s: %" PRIu64 " kept frame%s no image in these "
-			"files; name the files of all stores",
-			e->run.name, e->images.lost, plural(e->images.lost, " has", "s have"));
-	return damaged > 0 || e->images.lost > 0 || e->images.orphans > 0 ? 1 : 0;
+	return report_lost(e) || damaged > 0 || e->images.orphans > 0 ? 1 : 0;
 }
 
 int

@@ -62,7 +62,7 @@ put_times(struct h5 *h, hid_t entry, const struct export *e)
 	return 0;
 }
 
-/* Exposure, and the period of frames if the numbers and times of the first and last image give it. */
+/* Exposure, and the period of frames if the first and the last image give it. */
 static int
 put_exposure(struct h5 *h, hid_t detector, const struct export *e)
 {

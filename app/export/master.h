@@ -12,7 +12,10 @@
 /** Path of the master file. */
 void master_path(const struct export *e, char path[PATH_MAX]);
 
-/** Write the file, and replace an old one. @return 0; -ENOMEM, -EBADMSG, -EIO, -errno: e->message */
+/**
+ * Write the file, and replace an old one.
+ * @return 0; -ENOMEM, -EBADMSG, -EIO, -errno: e->message
+ */
 int master_write(struct export *e);
 
 #endif /* EXPORT_MASTER_H */

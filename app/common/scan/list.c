@@ -141,8 +141,7 @@ list_directory(struct scan_list *list, const char *dir)
 			fprintf(stderr,
 				"%s: the runs of a store are in its subfolders: "
 				"%s %s/*\n",
-				program_invocation_short_name,
-				program_invocation_short_name, dir);
+				program_invocation_short_name, program_invocation_short_name, dir);
 		return -EINVAL;
 	}
 	/* sort: a directory is not listed in order */
