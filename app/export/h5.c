@@ -170,9 +170,8 @@ h5_attr_f64(struct h5 *h, hid_t object, const char *name, const double *value, h
 	h5_release(space);
 }
 
-static void
-put_scalar(
-	struct h5 *h, hid_t at, const char *name, hid_t type, const void *data, const char *units)
+void
+h5_scalar(struct h5 *h, hid_t at, const char *name, hid_t type, const void *data, const char *units)
 {
 	hid_t space, set = -1;
 
@@ -198,20 +197,20 @@ h5_text(struct h5 *h, hid_t at, const char *name, const char *text)
 	if (h->failed)
 		return;
 	type = text_type(h, name, text);
-	put_scalar(h, at, name, type, text, NULL);
+	h5_scalar(h, at, name, type, text, NULL);
 	h5_release(type);
 }
 
 void
 h5_f64(struct h5 *h, hid_t at, const char *name, double value, const char *units)
 {
-	put_scalar(h, at, name, H5T_IEEE_F64LE, &value, units);
+	h5_scalar(h, at, name, H5T_IEEE_F64LE, &value, units);
 }
 
 void
 h5_i32(struct h5 *h, hid_t at, const char *name, int32_t value)
 {
-	put_scalar(h, at, name, H5T_STD_I32LE, &value, NULL);
+	h5_scalar(h, at, name, H5T_STD_I32LE, &value, NULL);
 }
 
 hid_t

@@ -53,6 +53,8 @@ void h5_attr_f64(struct h5 *h, hid_t object, const char *name, const double *val
 /** @} */
 
 /** Scalars. @param units  NULL: none @{ */
+void h5_scalar(
+	struct h5 *h, hid_t at, const char *name, hid_t type, const void *value, const char *units);
 void h5_text(struct h5 *h, hid_t at, const char *name, const char *text);
 void h5_f64(struct h5 *h, hid_t at, const char *name, double value, const char *units);
 void h5_i32(struct h5 *h, hid_t at, const char *name, int32_t value);

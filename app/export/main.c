@@ -26,6 +26,7 @@
 #include "options.h"
 #include "plural.h"
 #include "scan/geometry.h"
+#include "sparse.h"
 
 #define EXIT_INCOMPLETE	 1
 #define EXIT_USAGE	 2
@@ -195,34 +196,50 @@ read_geometry(struct export *e, const char *path)
 	return 0;
 }
 
+static void
+report_raw(const struct export *e)
+{
+	const uint64_t raw = e->images.kinds[GK_KIND_RAW];
+
+	if (raw > 0)
+		escaped_line(stderr,
+			"braggline-export: run %s: %" PRIu64 " raw image%s left out: a file has "
+			"either photons or detector words",
+			e->run.name, raw, plural(raw, " is", "s are"));
+}
+
 /* Chooses the kind of images: photons, or detector words if there is nothing else. */
 static int
-choose_kind(struct export *e)
+choose_kind(struct export *e, enum options_format format)
 {
 	struct selection *s = &e->images;
-	const uint64_t raw = s->kinds[GK_KIND_RAW];
 
 	if (s->nb == 0 && report_lost(e))
 		return -EINVAL;
 	if (s->nb == 0)
 		return complain("run %s has no kept frame %s", e->run.name,
 			"of these numbers and verdicts; see --frames and --verdict");
+	if (format == OPTIONS_SPARSE) {
+		report_raw(e);
+		selection_only(s, 1u << GK_KIND_CSR | 1u << GK_KIND_IMAGE);
+		return s->nb > 0 ? 0
+				 : complain("run %s has no CSR image, which --format sparse "
+					    "requires; use --format nxmx%s",
+					   e->run.name, "");
+	}
 	if (s->kinds[GK_KIND_CSR] > 0) {
 		escaped_line(stderr,
 			"braggline-export: run %s: %" PRIu64 " of %zu images are CSR, which have "
-			"only pixels of at least %s photons; NXmx requires full images: set "
-			"[output] format = image of the receiver",
+			"only pixels of at least %s photons; --format nxmx requires full images: "
+			"use --format sparse, or set [output] format = image of the receiver",
 			e->run.name, s->kinds[GK_KIND_CSR], s->nb,
 			arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_CSR_THRESHOLD));
 		return -EINVAL;
 	}
 	e->raw = s->kinds[GK_KIND_IMAGE] == 0;
-	if (!e->raw && raw > 0)
-		escaped_line(stderr,
-			"braggline-export: run %s: %" PRIu64 " raw image%s of prescaled frames "
-			"left out: a file has either photons or detector words",
-			e->run.name, raw, plural(raw, " is", "s are"));
-	selection_only(s, e->raw ? GK_KIND_RAW : GK_KIND_IMAGE);
+	if (!e->raw)
+		report_raw(e);
+	selection_only(s, e->raw ? 1u << GK_KIND_RAW : 1u << GK_KIND_IMAGE);
 	return s->nb > 0 ? 0 : complain("run %s: no image is of a known kind%s", e->run.name, "");
 }
 
@@ -240,6 +257,13 @@ now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static void
+progress_begin(const struct export *e)
+{
+	progress.e = e;
+	progress.begin = progress.shown = now();
 }
 
 static void
@@ -265,8 +289,7 @@ write_data(struct export *e)
 	uint32_t k, kept = 0;
 	int ret;
 
-	progress.e = e;
-	progress.begin = progress.shown = now();
+	progress_begin(e);
 	for (k = 0; k < export_files(e); k++) {
 		ret = data_file_check(e, k);
 		if (ret < 0 && !e->overwrite)
@@ -323,14 +346,19 @@ write_geometry(const struct export *e)
 }
 
 static void
-summarise(const struct export *e)
+summarise(const struct export *e, enum options_format format)
 {
 	char path[PATH_MAX];
 
-	master_path(e, path);
 	escaped_line(stdout, "run %s: %zu image%s of %u x %u pixels, %s", e->run.name, e->images.nb,
 		plural(e->images.nb, "", "s"), e->run.cols, e->run.rows,
 		e->raw ? "detector words" : "photons");
+	if (format == OPTIONS_SPARSE) {
+		sparse_path(e, path);
+		escaped_line(stdout, "  %s", path);
+		return;
+	}
+	master_path(e, path);
 	escaped_line(stdout, "  %s", path);
 	data_file_path(e, 0, path);
 	escaped_line(stdout, "  %s%s", path, export_files(e) > 1 ? " ..." : "");
@@ -338,29 +366,46 @@ summarise(const struct export *e)
 }
 
 static int
-write_files(struct export *e, const struct options *o)
+write_nxmx(struct export *e)
 {
-	char message[PATH_MAX];
-	const char *name = arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_RUN);
-	const int folder = own_folder_make(o->output, OWN_FOLDER_DATA, message);
+	int ret = write_data(e);
+
+	if (ret == 0) {
+		ret = master_write(e);
+		if (ret < 0)
+			complain("%s%s", e->message, "");
+	}
+	return ret == 0 ? write_geometry(e) : ret;
+}
+
+static int
+write_sparse(struct export *e)
+{
 	int ret;
+
+	progress_begin(e);
+	ret = sparse_write(e, show_progress);
+	if (ret < 0 && ret != -EINTR)
+		complain("%s%s", e->message, "");
+	return ret;
+}
+
+/* Chooses the names of the files, and makes the directory. */
+static int
+open_output(struct export *e, const char *output)
+{
+	const char *name = arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_RUN);
+	char message[PATH_MAX];
+	const int folder = own_folder_make(output, OWN_FOLDER_DATA, message);
 
 	if (folder < 0)
 		return complain("%s%s", message, "");
 	close(folder);
 	if (name == NULL || *name == '\0' || strchr(name, '/') != NULL)
 		name = e->run.name;
-	if (snprintf(e->stem, sizeof(e->stem), "%s/%s", o->output, name) > PATH_MAX - 64)
-		return complain("--output %s: the name is too long%s", o->output, "");
-	ret = write_data(e);
-	if (ret == 0) {
-		ret = master_write(e);
-		if (ret < 0)
-			complain("%s%s", e->message, "");
-	}
-	if (ret == 0)
-		ret = write_geometry(e);
-	return ret;
+	if (snprintf(e->stem, sizeof(e->stem), "%s/%s", output, name) > PATH_MAX - 64)
+		return complain("--output %s: the name is too long%s", output, "");
+	return 0;
 }
 
 static int
@@ -377,14 +422,16 @@ run_export(struct export *e, const struct options *o, const struct scan_sets *se
 	damaged = report_damage(&e->run);
 	ret = selection_read(&e->images, &o->filter, &e->run);
 	if (ret == 0)
-		ret = choose_kind(e);
+		ret = choose_kind(e, o->format);
 	if (ret == 0)
 		ret = read_geometry(e, o->geometry);
 	if (ret == 0)
-		ret = write_files(e, o);
+		ret = open_output(e, o->output);
+	if (ret == 0)
+		ret = o->format == OPTIONS_SPARSE ? write_sparse(e) : write_nxmx(e);
 	if (ret < 0)
 		return ret;
-	summarise(e);
+	summarise(e, o->format);
 	return report_lost(e) || damaged > 0 || e->images.orphans > 0 ? 1 : 0;
 }
 

@@ -14,8 +14,10 @@ static const char help[] =
 	"usage: braggline-export [OPTION...] DIR|FILE...\n"
 	"Write the kept frames of a run as NeXus files (NXmx), which DIALS, CrystFEL, pyFAI\n"
 	"and H5Web open: RUN_master.h5, RUN_data_000001.h5 ..., and RUN.geom for CrystFEL.\n"
+	"CSR images become sparse frames of pyFAI, RUN_sparse.h5, with --format sparse.\n"
 	"If several stores have parts of the run, name the directories of all.\n"
 	"\n"
+	"  --format NAME        nxmx (default) or sparse\n"
 	"  --output DIR         directory of the files, created if needed (default: .)\n"
 	"  --frames A-B         frame numbers, both included; A- and A are also possible\n"
 	"  --verdict LIST       of kept frames: hit, prescale, dry_run; commas between them\n"
@@ -107,6 +109,11 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 	uint64_t value;
 
 	switch (opt) {
+	case 'm':
+		o->format = strcmp(optarg, "sparse") == 0 ? OPTIONS_SPARSE : OPTIONS_NXMX;
+		if (o->format == OPTIONS_NXMX && strcmp(optarg, "nxmx") != 0)
+			return refuse(message, "--format", optarg, "nxmx or sparse");
+		return 0;
 	case 'o':
 		o->output = optarg;
 		if (*optarg == '\0')
@@ -151,6 +158,7 @@ int
 options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MESSAGE_LEN])
 {
 	static const struct option options[] = {
+		{"format", required_argument, NULL, 'm'},
 		{"output", required_argument, NULL, 'o'},
 		{"frames", required_argument, NULL, 'f'},
 		{"verdict", required_argument, NULL, 'k'},

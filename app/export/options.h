@@ -15,7 +15,13 @@
 #define OPTIONS_PER_FILE     1000
 #define OPTIONS_PER_FILE_MAX 1000000
 
+enum options_format {
+	OPTIONS_NXMX,	/**< master and data files of full images */
+	OPTIONS_SPARSE, /**< sparse frames of pyFAI, of CSR images */
+};
+
 struct options {
+	enum options_format format;
 	const char *output;
 	const char *geometry;
 	uint32_t per_file;

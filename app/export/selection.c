@@ -229,12 +229,13 @@ selection_read(
 }
 
 void
-selection_only(struct selection *s, uint8_t kind)
+selection_only(struct selection *s, uint32_t kinds)
 {
 	size_t i, nb = 0;
 
 	for (i = 0; i < s->nb; i++) {
-		if (s->image[i].image.kind == kind)
+		if (s->image[i].image.kind < SELECTION_KINDS &&
+			(kinds >> s->image[i].image.kind & 1) != 0)
 			s->image[nb++] = s->image[i];
 	}
 	s->nb = nb;

@@ -52,8 +52,8 @@ int selection_join(struct selection *s, const struct selection_filter *filter,
 int selection_read(
 	struct selection *s, const struct selection_filter *filter, const struct scan_run *run);
 
-/** Keep only images of a kind. */
-void selection_only(struct selection *s, uint8_t kind);
+/** Keep only images of some kinds. @param kinds  bit mask of enum gk_kind */
+void selection_only(struct selection *s, uint32_t kinds);
 
 void selection_free(struct selection *s);
 

@@ -7,6 +7,7 @@ usage: export_test.py BUILD-DIR [CASE]...
 """
 
 import csv
+import importlib.util
 import io
 import os
 import random
@@ -102,11 +103,12 @@ def follow(data, at):
     return at + struct.unpack_from('<I', data, at)[0]
 
 
-def images(path):
-    """{frame: (pixels, lists of peaks)} of a file of full images, read as Arrow's format says."""
+def batches(path):
+    """Batches of an Arrow file, read as Arrow's format says: number of rows, and a function that
+    returns the values of a buffer, which are numbered as in app/common/README.rst."""
     with open(path, 'rb') as stream:
         data = stream.read()
-    at, found = 16 + int.from_bytes(data[12:16], 'little'), {}
+    at = 16 + int.from_bytes(data[12:16], 'little')
     while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
         message = follow(data, at + 8)
         body = at + 8 + int.from_bytes(data[at + 4:at + 8], 'little')
@@ -114,10 +116,19 @@ def images(path):
         rows, = struct.unpack_from('<q', data, field(data, batch, 0))
         buffers = follow(data, field(data, batch, 2)) + 4
 
-        def values(number, kind):
+        def values(number, kind, buffers=buffers, body=body):
             offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
             return numpy.frombuffer(data, kind, size // numpy.dtype(kind).itemsize, body + offset)
 
+        yield rows, values
+        length, = struct.unpack_from('<q', data, field(data, message, 3))
+        at = body + length
+
+
+def images(path):
+    """{frame: (pixels, lists of peaks)} of a file of full images."""
+    found = {}
+    for rows, values in batches(path):
         frame = values(1, 'u8')
         pixels = values(15, 'i2')
         for row in range(rows):
@@ -127,8 +138,20 @@ def images(path):
                 lists.append(values(22 + 4 * number + 3, kind)[ends[row]:ends[row + 1]])
             found[int(frame[row])] = (pixels[row * ROWS * COLS:(row + 1) * ROWS * COLS]
                                       .reshape(ROWS, COLS), lists)
-        length, = struct.unpack_from('<q', data, field(data, message, 3))
-        at = body + length
+    return found
+
+
+def sparse_images(path, kind):
+    """{frame: (positions, values)} of a file of CSR images."""
+    found = {}
+    for rows, values in batches(path):
+        frame, col, value = values(1, 'u8'), values(11, 'u2'), values(15, kind)
+        ptr_ends, ends = values(5, 'i4'), values(13, 'i4')
+        for row in range(rows):
+            ptr = values(7, 'u4')[ptr_ends[row]:ptr_ends[row + 1]]
+            at = slice(ends[row], ends[row + 1])
+            y = numpy.repeat(numpy.arange(ROWS, dtype='u4'), numpy.diff(ptr.astype('i8')))
+            found[int(frame[row])] = y * COLS + col[at], value[at]
     return found
 
 
@@ -361,7 +384,7 @@ def damage_is_named(where):
 
 @case
 def what_cannot_be_exported_is_named(where):
-    refused(where, r'images are CSR.*format = image', receive('csr', 'output.format=csr'))
+    refused(where, r'images are CSR.*--format sparse', receive('csr', 'output.format=csr'))
     flat = receive('flat', geometry=False)
     refused(where, r'no geometry.*--geometry FILE', flat)
     # with a geometry, and without peaks
@@ -380,6 +403,63 @@ def what_cannot_be_exported_is_named(where):
     want(f'{where}/file' in err, err)
 
 
+def oracle(name):
+    path = os.path.join(ORACLES, name)
+    if not os.path.exists(path):
+        raise Skipped(f'no {os.path.relpath(path)}')
+    return path
+
+
+@case
+def sparse_frames_are_the_runs(where):
+    for name, kind in ('csr', 'i2'), ('csr_float', 'f4'):
+        run = receive(name, 'output.format=csr',
+                      f'output.value={"int16" if kind == "i2" else "float32"}')
+        frames = kept(run)
+        export('--format', 'sparse', '--output', f'{where}/{name}', run)
+        made = sparse_images(f'{run}/lyso_images.arrow', kind)
+        with h5py.File(f'{where}/{name}/lyso_sparse.h5', 'r') as f:
+            entry = f[f.attrs['default']]
+            group = entry[entry.attrs['default']]
+            ptr = group['frame_ptr'][()]
+            want(len(ptr) == len(frames) + 1 and list(entry['frames/frame']) == frames)
+            for i, frame in enumerate(frames):
+                at = slice(ptr[i], ptr[i + 1])
+                want((group['index'][at] == made[frame][0]).all(), name, frame)
+                want((group['intensity'][at] == made[frame][1]).all(), name, frame)
+            want(ptr[-1] == len(group['index']) and group['intensity'].dtype == f'<{kind}')
+            want(group['mask'].shape == (ROWS, COLS) and not numpy.isnan(group['mask']).any())
+            corner = numpy.hypot(514.5, 256.5)
+            want(abs(group['mask'][0, 0] - corner) < 1e-3, group['mask'][0, 0], corner)
+            want('nPeaks' in entry['peaks'])
+    refused(where, 'no CSR image', '--format', 'sparse', receive('raw', 'output.format=raw'))
+    # a region that the geometry does not use is masked
+    subprocess.run([SCAN, run, '--geometry', f'{where}/a.geom'], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(f'{where}/a.geom', 'a', encoding='ascii') as stream:
+        stream.write('bad/min_fs = 0\nbad/max_fs = 99\nbad/min_ss = 0\nbad/max_ss = 255\n'
+                     'bad/panel = m0c0\n')
+    export('--format', 'sparse', '--output', f'{where}/bad', '--geometry', f'{where}/a.geom', run)
+    with h5py.File(f'{where}/bad/lyso_sparse.h5', 'r') as f:
+        group = f['entry_0000/sparse_frames']
+        x, y = group['index'][()] % COLS, group['index'][()] // COLS
+        want(not ((x < 100) & (y < 256)).any() and 0 < len(x) < ptr[-1])
+        want(numpy.isnan(group['mask'][:256, :100]).all())
+        want(numpy.isnan(group['mask']).sum() == 25600)
+
+
+@case
+def fabio_rebuilds_sparse_frames(where):
+    check = oracle('pyfai-sparse-open.py')
+    if importlib.util.find_spec('fabio') is None:
+        raise Skipped('no module fabio: install python3-fabio')
+    export('--format', 'sparse', '--output', where, receive('csr', 'output.format=csr'))
+    done = subprocess.run(['/usr/bin/python3', check, f'{where}/lyso_sparse.h5'],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60,
+                          check=False)
+    want(done.returncode == 0 and done.stdout.endswith(': ok\n'), done.stdout)
+
+
 @case
 def float_and_raw_images(where):
     run = receive('image')
@@ -392,13 +472,6 @@ def float_and_raw_images(where):
             h5py.File(f'{where}/r/lyso_master.h5') as r:
         want((i['entry/data/data'][()] == f['entry/data/data'][()]).all(), 'rounded photons')
         want(r['entry/data/data'].dtype == '<u2' and r['entry/data/data'][0].max() > 1000)
-
-
-def oracle(name):
-    path = os.path.join(ORACLES, name)
-    if not os.path.exists(path):
-        raise Skipped(f'no {os.path.relpath(path)}')
-    return path
 
 
 @case

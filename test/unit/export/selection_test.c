@@ -54,7 +54,7 @@ test_order_is_that_of_frame_numbers(void **state)
 	assert_int_equal(s.kinds[GK_KIND_IMAGE], 2);
 	assert_int_equal(s.kinds[GK_KIND_RAW], 1);
 	assert_int_equal(s.lost + s.orphans, 0);
-	selection_only(&s, GK_KIND_RAW);
+	selection_only(&s, 1u << GK_KIND_RAW);
 	assert_int_equal(s.nb, 1);
 	assert_int_equal(s.image[0].image.frame, 5);
 	selection_free(&s);
