@@ -89,7 +89,7 @@ columns_read(const struct export *e, const char *name, enum arrow_type type)
 		if (before == NULL || before->set != row->set || before->batch != row->batch) {
 			r = &e->run.set[row->set].file[ARROW_FRAMES].reader;
 			field = arrow_reader_find(r, name, type, 0);
-			/* a damaged column has been reported, and its values are not known */
+			/* 0 for a column that is absent, as in files of older versions */
 			ok = field >= 0 && arrow_reader_column(r, row->batch, field, &column) == 0;
 		}
 		before = row;

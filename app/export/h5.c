@@ -21,6 +21,21 @@ keep_cause(unsigned int n, const H5E_error2_t *entry, void *arg)
 	return 0;
 }
 
+/* Keeps the reason: of a long description of a failed write or read, only the text of errno. */
+static void
+keep_reason(struct h5 *h, const char *object, const char *cause)
+{
+	static const char before[] = "error message = '";
+	const char *text = cause != NULL ? strstr(cause, before) : NULL;
+
+	if (text != NULL)
+		snprintf(h->message, sizeof(h->message), "%.128s: %.*s", object,
+			(int)strcspn(text + sizeof(before) - 1, "'"), text + sizeof(before) - 1);
+	else
+		snprintf(h->message, sizeof(h->message), "%.128s: %.320s", object,
+			cause != NULL ? cause : "HDF5 gives no reason");
+}
+
 herr_t
 h5_check(struct h5 *h, const char *object, herr_t result)
 {
@@ -31,8 +46,7 @@ h5_check(struct h5 *h, const char *object, herr_t result)
 	h->failed = true;
 	/* the description belongs to the stack, which the next call of HDF5 clears */
 	(void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_cause, &cause);
-	snprintf(h->message, sizeof(h->message), "%.128s: %.320s", object,
-		cause != NULL ? cause : "HDF5 gives no reason");
+	keep_reason(h, object, cause);
 	return result;
 }
 
@@ -57,6 +71,8 @@ open_file(struct h5 *h, const char *path, bool create)
 
 	memset(h, 0, sizeof(*h));
 	h->file = -1;
+	/* files are closed here. HDF5's own end, at exit, crashes after a write that failed */
+	(void)H5dont_atexit();
 	(void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	access = h5_check_id(h, path, H5Pcreate(H5P_FILE_ACCESS));
 	/* superblock 0; virtual datasets require the objects of 1.10 */

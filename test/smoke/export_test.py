@@ -12,6 +12,7 @@ import io
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -319,6 +320,8 @@ def a_killed_export_leaves_complete_files(where):
     killed = 0
     for _ in range(12):
         sent = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+        if rng.random() < 0.7:
+            shutil.rmtree(out, ignore_errors=True)
         with subprocess.Popen([EXPORT, '--output', out, '--images-per-file', '1', run],
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True) as process:
@@ -337,6 +340,26 @@ def a_killed_export_leaves_complete_files(where):
     export('--output', out, '--images-per-file', '1', run)
     same_as(run, f'{out}/lyso_master.h5', frames)
     print(f'{killed} of 12 exports ended early')
+
+
+@case
+def a_full_disk_is_named(where):
+    csr = receive('csr', 'output.format=csr')
+
+    def limit(size):
+        return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    for size in 1000, 20000, 100000, 150000:
+        for n, arguments in enumerate((['--images-per-file', '100', receive('image')],
+                                       ['--format', 'sparse', csr])):
+            # Python ignores SIGXFSZ, so does the program: writes fail as on a full disk
+            done = subprocess.run([EXPORT, '--output', f'{where}/{size}-{n}', *arguments],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+                                  restore_signals=False, preexec_fn=limit(size))
+            want(done.returncode == 1, size, done.returncode, done.stderr)
+            want(re.search(r'\.h5(\.part)?: .*File too large$', done.stderr, re.M), done.stderr)
+            want(os.listdir(f'{where}/{size}-{n}') == [], os.listdir(f'{where}/{size}-{n}'))
 
 
 @case
