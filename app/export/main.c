@@ -316,6 +316,35 @@ write_data(struct export *e)
 	return 0;
 }
 
+/*
+ * A PONI file describes the picture with all gaps. It fits the array only if both are the same: if
+ * the detector is one panel.
+ */
+static bool
+has_poni(const struct export *e)
+{
+	return e->geometry->nb_panels == 1 && e->geometry->panel[0].width == e->run.cols &&
+		e->geometry->panel[0].height == e->run.rows;
+}
+
+static int
+write_poni(const struct export *e)
+{
+	char path[PATH_MAX], message[GEOMETRY_MESSAGE_LEN];
+
+	snprintf(path, sizeof(path), "%.4000s.poni", e->stem);
+	if (!has_poni(e)) {
+		/* one of an export with another geometry would be wrong */
+		(void)unlink(path);
+		return 0;
+	}
+	if (geometry_file_write(e->geometry, path, message) == 0)
+		return 0;
+	/* a tilted panel: the images are of use without the file */
+	escaped_line(stderr, "braggline-export: %s", message);
+	return 0;
+}
+
 /* The geometry file of CrystFEL for these files, with the paths of the mask and the peaks. */
 static int
 write_geometry(const struct export *e)
@@ -342,7 +371,9 @@ write_geometry(const struct export *e)
 	if (ret == 0)
 		ret = durable_file_replace(path, text, size);
 	free(text);
-	return ret == 0 ? 0 : complain("cannot write %s: %s", path, own_file_error(ret));
+	if (ret != 0)
+		return complain("cannot write %s: %s", path, own_file_error(ret));
+	return write_poni(e);
 }
 
 static void
@@ -363,6 +394,8 @@ summarise(const struct export *e, enum options_format format)
 	data_file_path(e, 0, path);
 	escaped_line(stdout, "  %s%s", path, export_files(e) > 1 ? " ..." : "");
 	escaped_line(stdout, "  %s.geom", e->stem);
+	if (has_poni(e))
+		escaped_line(stdout, "  %s.poni", e->stem);
 }
 
 static int

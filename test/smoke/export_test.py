@@ -259,6 +259,31 @@ def geometry_is_the_runs(where):
 
 
 @case
+def one_panel_has_a_poni_file_and_a_mask(where):
+    run = receive('image')
+    with open(f'{where}/one.geom', 'w', encoding='ascii') as stream:
+        stream.write('photon_energy = 12400 eV\nclen = 0.1 m\nres = 13333.333333333334\n'
+                     'adu_per_photon = 1\np/min_fs = 0\np/max_fs = 1023\np/min_ss = 0\n'
+                     'p/max_ss = 511\np/corner_x = -500.5\np/corner_y = 250\np/fs = +1.0x\n'
+                     'p/ss = -1.0y\nbad/min_fs = 3\nbad/max_fs = 4\nbad/min_ss = 7\n'
+                     'bad/max_ss = 9\nbad/panel = p\n')
+    export('--output', f'{where}/out', '--geometry', f'{where}/one.geom', run)
+    with open(f'{where}/out/lyso.poni', encoding='ascii') as stream:
+        poni = dict(line.rstrip('\n').split(': ', 1) for line in stream if ': ' in line)
+    want(abs(float(poni['Poni1']) - 250 * 75e-6) < 1e-9, poni)
+    want(abs(float(poni['Poni2']) - 500.5 * 75e-6) < 1e-9, poni)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        detector = f['entry/instrument/detector']
+        mask = detector['pixel_mask'][()]
+        want((mask != 0).sum() == 6 and (mask[7:10, 3:5] == 256).all(), 'mask')
+        want(detector['distance'][()] == 0.1 and detector['beam_center_x'][()] == 500.5)
+        want(detector['beam_center_y'][()] == 250)
+    # with chips, a PONI file would be wrong
+    export('--output', f'{where}/out', run)
+    want(not os.path.exists(f'{where}/out/lyso.poni'))
+
+
+@case
 def frames_and_verdicts_are_selected(where):
     run = receive('image')
     frames = kept(run)
