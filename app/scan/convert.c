@@ -6,8 +6,8 @@
 
 #include "convert.h"
 #include "escaped_text.h"
-#include "geometry/crystfel.h"
 #include "geometry/file.h"
+#include "scan/geometry.h"
 
 static int
 complain(int error, const char *message)
@@ -16,34 +16,10 @@ complain(int error, const char *message)
 	return error;
 }
 
-struct geometry *
-convert_read_run(const struct scan_run *run)
-{
-	const struct geometry_raster raster = {
-		.rows = run->rows, .cols = run->cols, .module_rows = run->rows / run->modules};
-	const char *text = arrow_reader_meta(scan_run_reader(run), ARROW_META_GEOMETRY);
-	char name[NAME_MAX + 32], message[GEOMETRY_MESSAGE_LEN];
-	struct geometry *g;
-
-	if (text == NULL)
-		return NULL;
-	g = malloc(sizeof(*g));
-	if (g == NULL) {
-		complain(-ENOMEM, "cannot allocate a geometry");
-		return NULL;
-	}
-	snprintf(name, sizeof(name), "run %s, " ARROW_META_GEOMETRY, run->name);
-	if (crystfel_read(g, text, strlen(text), name, &raster, message) == 0)
-		return g;
-	complain(-EBADMSG, message);
-	free(g);
-	return NULL;
-}
-
 int
 convert_run(const struct scan_run *run, const char *path)
 {
-	struct geometry *g = convert_read_run(run);
+	struct geometry *g = scan_geometry(run);
 	char message[GEOMETRY_MESSAGE_LEN];
 	int ret;
 

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file Files of geometries: those of runs, and conversion of formats.
+ * @file Files of geometries: that of a run, and conversion of formats.
  */
 #ifndef CONVERT_H
 #define CONVERT_H
 
-#include "geometry/geometry.h"
-#include "run.h"
-
-/**
- * Read the geometry of a run from its files.
- * @return NULL: there is none, or it is wrong, which is printed; to be freed with free()
- */
-struct geometry *convert_read_run(const struct scan_run *run);
+#include "scan/run.h"
 
 /** Write the geometry of a run to a file. @return 0; -EINVAL, -errno: printed */
 int convert_run(const struct scan_run *run, const char *path);

@@ -126,7 +126,7 @@ read_radial(struct profile_options *o, int opt, const char *text)
 			o->bins > GK_RADIAL_BINS_MAX)
 			return usage("--bins: expected 1 to 16383, not ", text);
 		return 0;
-	case 's':
+	case 'a':
 		o->corrections.solid_angle = true;
 		return 0;
 	default:
@@ -155,7 +155,7 @@ main(int argc, char **argv)
 		{"profile", required_argument, NULL, 'o'},
 		{"unit", required_argument, NULL, 'u'},
 		{"bins", required_argument, NULL, 'b'},
-		{"solid-angle", no_argument, NULL, 's'},
+		{"solid-angle", no_argument, NULL, 'a'},
 		{"polarization", required_argument, NULL, 'z'},
 		{"recover", no_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
@@ -205,7 +205,7 @@ main(int argc, char **argv)
 			break;
 		case 'u':
 		case 'b':
-		case 's':
+		case 'a':
 		case 'z':
 			if (read_radial(&o.radial, opt, optarg) != 0)
 				return EXIT_USAGE;

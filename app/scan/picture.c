@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
 #include "escaped_text.h"
-#include "images.h"
 #include "io/own_file.h"
 #include "picture/panels.h"
+#include "scan/geometry.h"
+#include "scan/images.h"
 #include "peak_lists.h"
 #include "picture.h"
 
@@ -44,7 +44,7 @@ strong_count_of(const struct scan_run *run, uint64_t frame)
 }
 
 static void
-collect_row(const struct scan_run *run, const struct image_batch *b, struct place at,
+collect_row(const struct scan_run *run, const struct scan_images *b, struct place at,
 	uint64_t wanted, bool want_raw, struct collection *all)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
@@ -55,7 +55,7 @@ collect_row(const struct scan_run *run, const struct image_batch *b, struct plac
 
 	if (raw != want_raw && frame != wanted)
 		return;
-	if (images_expand(run, b, at.row, all->plane, all->words) < 0) {
+	if (scan_images_expand(run, b, at.row, all->plane, all->words) < 0) {
 		all->damaged++;
 		return;
 	}
@@ -86,7 +86,7 @@ static void
 collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct collection *all)
 {
 	const struct arrow_reader *r;
-	struct image_batch b;
+	struct scan_images b;
 	struct place at;
 	uint64_t i;
 
@@ -96,7 +96,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 		/* a file that does not exist has no batches */
 		r = images_of(run, at.set);
 		for (at.batch = 0; at.batch < r->nb_batches; at.batch++) {
-			if (images_open(r, at.batch, &b) < 0) {
+			if (scan_images_open(r, at.batch, &b) < 0) {
 				all->damaged += r->batches[at.batch].rows;
 				continue;
 			}
@@ -128,7 +128,7 @@ mark_peaks(const struct scan_run *run, const struct collection *all, const struc
 static int
 draw(const struct scan_run *run, const struct collection *all, bool peaks, struct canvas *c)
 {
-	struct geometry *g = convert_read_run(run);
+	struct geometry *g = scan_geometry(run);
 	struct panels panels;
 	const struct scan_frame *shown;
 	float *cells = NULL;
@@ -152,8 +152,8 @@ draw(const struct scan_run *run, const struct collection *all, bool peaks, struc
 	panels_shrink(&panels, all->plane, cells);
 	shown = scan_run_find(run, all->shown_frame);
 	snprintf(peaks_text, sizeof(peaks_text), ", %u peaks", shown != NULL ? shown->peaks : 0);
-	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s",
-		all->shown_frame, all->shown_count,
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s", all->shown_frame,
+		all->shown_count,
 		shown != NULL && shown->peaks != FRAME_NO_SEARCH ? peaks_text : "");
 	panels_draw(&panels, c, 1, text, cells);
 	if (peaks && mark_peaks(run, all, &panels, c) < 0)
@@ -173,7 +173,7 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	struct collection all = {0};
 	struct canvas canvas = {0};
-	struct image_batch b;
+	struct scan_images b;
 	int ret = -ENOMEM;
 
 	all.plane = malloc(pixels * sizeof(*all.plane));
@@ -200,8 +200,8 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 				frame);
 		goto out;
 	}
-	if (images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
-		images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
+	if (scan_images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
+		scan_images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
 	ret = draw(run, &all, peaks, &canvas);
 	if (ret == 0)

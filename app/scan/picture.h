@@ -5,7 +5,7 @@
 #ifndef PICTURE_H
 #define PICTURE_H
 
-#include "run.h"
+#include "scan/run.h"
 
 #define PICTURE_BEST_FRAME UINT64_MAX /**< the kept frame with the highest strong pixel count */
 

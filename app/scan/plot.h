@@ -5,7 +5,7 @@
 #ifndef PLOT_H
 #define PLOT_H
 
-#include "run.h"
+#include "scan/run.h"
 
 /**
  * Save a PNG: strong pixel count by frame number, and the hit rate as a running mean.

@@ -9,9 +9,9 @@
 
 #include <gk_radial.h>
 
-#include "convert.h"
 #include "escaped_text.h"
-#include "images.h"
+#include "scan/geometry.h"
+#include "scan/images.h"
 #include "io/own_file.h"
 #include "profile.h"
 
@@ -75,7 +75,7 @@ static int
 profiler_open(struct profiler *p, const struct scan_run *run, const struct profile_options *o)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
-	struct geometry *g = convert_read_run(run);
+	struct geometry *g = scan_geometry(run);
 	int ret;
 
 	*p = (struct profiler){.run = run, .nb_bins = o->bins};
@@ -113,16 +113,16 @@ static void
 put_batch(struct profiler *p, const struct arrow_reader *r, size_t batch, FILE *out)
 {
 	const uint64_t rows = r->batches[batch].rows;
-	struct image_batch b;
+	struct scan_images b;
 
-	if (images_open(r, batch, &b) < 0) {
+	if (scan_images_open(r, batch, &b) < 0) {
 		p->damaged += rows;
 		return;
 	}
 	for (uint64_t row = 0; row < rows; row++) {
 		if (((const uint8_t *)b.kind.data)[row] != GK_KIND_IMAGE) {
 			p->others++;
-		} else if (images_expand(p->run, &b, row, p->plane, p->words) < 0) {
+		} else if (scan_images_expand(p->run, &b, row, p->plane, p->words) < 0) {
 			p->damaged++;
 		} else {
 			gk_radial_profile_f32(p->radial, p->plane, p->out);

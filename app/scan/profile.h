@@ -6,7 +6,7 @@
 #define SCAN_PROFILE_H
 
 #include "geometry/profile.h"
-#include "run.h"
+#include "scan/run.h"
 
 #define PROFILE_BINS 1000 /**< by default */
 

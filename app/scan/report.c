@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
 #include "escaped_text.h"
 #include "geometry/summary.h"
 #include "plural.h"
 #include "recovery/damage.h"
 #include "io/own_file.h"
+#include "scan/geometry.h"
 #include "report.h"
 
 #define KEPT_SHOWN 16 /* frames of a damaged batch that are listed */
@@ -248,7 +248,7 @@ print_meta(const struct scan_run *run)
 static void
 print_geometry(const struct scan_run *run)
 {
-	struct geometry *g = convert_read_run(run);
+	struct geometry *g = scan_geometry(run);
 	struct geometry_summary s;
 	char text[256];
 

@@ -5,7 +5,7 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-#include "run.h"
+#include "scan/run.h"
 
 /** Print a summary of a run. @return false: rows of one table are missing in the other */
 bool report_summary(const struct scan_run *run);

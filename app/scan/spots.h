@@ -5,7 +5,7 @@
 #ifndef SPOTS_H
 #define SPOTS_H
 
-#include "run.h"
+#include "scan/run.h"
 
 /** Expected photons of a spot that a search should find. */
 #define SPOTS_BRIGHT 50.0

@@ -21,11 +21,19 @@
 int crystfel_read(struct geometry *g, const char *text, size_t size, const char *name,
 	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN]);
 
+/** What a geometry file says about the files of a run. */
+struct crystfel_array {
+	const char *mask;    /**< path of the mask; 0: good pixels */
+	const char *peaks;   /**< path of the lists of peaks; NULL: none */
+	int32_t least, most; /**< valid values, both included */
+};
+
 /**
  * Write a geometry file for arrays [frame][row][column] of the raster, with the paths of our NeXus
  * files. Reading it gives the same geometry, except that directions have 20 decimals.
+ * @param array  NULL: int16 photons of the receiver, with peaks
  * @return 0; -errno of stdio
  */
-int crystfel_write(const struct geometry *g, FILE *f);
+int crystfel_write(const struct geometry *g, const struct crystfel_array *array, FILE *f);
 
 #endif /* CRYSTFEL_H */

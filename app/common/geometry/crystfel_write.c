@@ -103,9 +103,19 @@ put_bad(FILE *f, const struct geometry *g, const struct geometry_bad *b)
 		fprintf(f, "%s/panel = %s\n", b->name, g->panel[b->panel].name);
 }
 
+/* int16 images: saturated pixels have 32767, masked and lost ones -32768 */
+static const struct crystfel_array int16_array = {
+	.mask = "/entry/instrument/detector/pixel_mask",
+	.peaks = "/entry/peaks",
+	.least = INT16_MIN + 1,
+	.most = INT16_MAX - 1,
+};
+
 int
-crystfel_write(const struct geometry *g, FILE *f)
+crystfel_write(const struct geometry *g, const struct crystfel_array *array, FILE *f)
 {
+	const struct crystfel_array *a = array != NULL ? array : &int16_array;
+
 	fprintf(f,
 		"; CrystFEL geometry of a raster of %u x %u pixels, written by braggline\n"
 		"; values for which no number is known come from the NeXus file\n",
@@ -122,20 +132,23 @@ crystfel_write(const struct geometry *g, FILE *f)
 		fprintf(f, "clen = /entry/instrument/detector/distance");
 	fprintf(f, " m\n");
 	put_res(f, g->pixel_metres);
-	/* int16 images: saturated pixels have 32767, masked and lost ones -32768 */
 	fprintf(f,
 		"adu_per_photon = 1\n"
 		"data = /entry/data/data\n"
 		"dim0 = %%\n"
 		"dim1 = ss\n"
 		"dim2 = fs\n"
-		"mask0_data = /entry/instrument/detector/pixel_mask\n"
+		"mask0_data = %s\n"
 		"mask0_goodbits = 0x0\n"
 		"mask0_badbits = 0xffff\n"
-		"flag_lessthan = -32767\n"
-		"flag_morethan = 32766\n"
-		"peak_list = /entry/peaks\n"
-		"peak_list_type = cxi\n");
+		"flag_lessthan = %d\n"
+		"flag_morethan = %d\n",
+		a->mask, a->least, a->most);
+	if (a->peaks != NULL)
+		fprintf(f,
+			"peak_list = %s\n"
+			"peak_list_type = cxi\n",
+			a->peaks);
 	for (uint32_t i = 0; i < g->nb_panels; i++)
 		put_panel(f, &g->panel[i]);
 	for (uint32_t i = 0; i < g->nb_bad; i++)

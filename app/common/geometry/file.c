@@ -97,7 +97,7 @@ geometry_file_write(const struct geometry *g, const char *path, char message[GEO
 		goto fail;
 	}
 	message[0] = '\0';
-	ret = format == FORMAT_CRYSTFEL ? crystfel_write(g, f) : poni_write(g, f, message);
+	ret = format == FORMAT_CRYSTFEL ? crystfel_write(g, NULL, f) : poni_write(g, f, message);
 	if (fclose(f) != 0 && ret == 0)
 		ret = -ENOMEM;
 	if (ret != 0)
@@ -133,7 +133,7 @@ geometry_text(const struct geometry *g)
 
 	if (f == NULL)
 		return NULL;
-	ret = crystfel_write(g, f);
+	ret = crystfel_write(g, NULL, f);
 	if (fclose(f) != 0 || ret != 0) {
 		free(text);
 		return NULL;

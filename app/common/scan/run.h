@@ -11,9 +11,9 @@
 #include "arrow/reader.h"
 #include "arrow/tables.h"
 #include "frame_record.h"
-#include "runs.h"
+#include "scan/list.h"
 
-/** Columns of a row of `frames` that reports need. */
+/** Columns of a row of `frames` that programs need. */
 struct scan_frame {
 	uint64_t frame;
 	int64_t receive_time;

@@ -10,12 +10,12 @@
 
 #include "escaped_text.h"
 #include "arrow/names.h"
-#include "runs.h"
+#include "scan/list.h"
 
 static void
 complain(const char *path, const char *what)
 {
-	escaped_line(stderr, "braggline-scan: %s: %s", path, what);
+	escaped_line(stderr, "%s: %s: %s", program_invocation_short_name, path, what);
 }
 
 /* Length of a path up to _frames or _images, 0 if it is not such a file. */
@@ -139,9 +139,9 @@ list_directory(struct scan_list *list, const char *dir)
 			"no file named RUN_frames.arrow or RUN_images.arrow in this directory");
 		if (folders)
 			fprintf(stderr,
-				"braggline-scan: the runs of a store are in its subfolders: "
-				"braggline-scan %s/*\n",
-				dir);
+				"%s: the runs of a store are in its subfolders: "
+				"%s %s/*\n",
+				program_invocation_short_name, program_invocation_short_name, dir);
 		return -EINVAL;
 	}
 	/* sort: a directory is not listed in order */

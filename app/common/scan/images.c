@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "arrow/bitshuffle.h"
-#include "images.h"
+#include "scan/images.h"
 
 int
-images_open(const struct arrow_reader *r, size_t batch, struct image_batch *b)
+scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_images *b)
 {
 	int f32 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_FLOAT32);
 	int i16 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_INT16);
@@ -35,7 +35,7 @@ images_open(const struct arrow_reader *r, size_t batch, struct image_batch *b)
 }
 
 static float
-batch_value(const struct image_batch *b, uint64_t i)
+batch_value(const struct scan_images *b, uint64_t i)
 {
 	int16_t v;
 
@@ -46,8 +46,8 @@ batch_value(const struct image_batch *b, uint64_t i)
 }
 
 int
-images_expand(const struct scan_run *run, const struct image_batch *b, uint64_t row, float *plane,
-	uint16_t *words)
+scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint64_t row,
+	float *plane, uint16_t *words)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	const uint32_t *row_ptr;

@@ -9,7 +9,7 @@
 #include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
-#include "run.h"
+#include "scan/run.h"
 
 #define SIDE_MAX   65536
 #define PIXELS_MAX (1u << 26) /* four times 32 modules of JUNGFRAU */
@@ -17,7 +17,7 @@
 static void
 complain(const char *path, const char *what)
 {
-	escaped_line(stderr, "braggline-scan: %s: %s", path, what);
+	escaped_line(stderr, "%s: %s: %s", program_invocation_short_name, path, what);
 }
 
 /* Reads a number between 1 and `most` from the schema's metadata. */
@@ -29,15 +29,14 @@ read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *s
 	char *end;
 
 	if (text == NULL) {
-		escaped_line(stderr,
-			"braggline-scan: %s: its schema has no %s: not a file of braggline",
-			f->path, key);
+		escaped_line(stderr, "%s: %s: its schema has no %s: not a file of braggline",
+			program_invocation_short_name, f->path, key);
 		return -EBADMSG;
 	}
 	value = strtoul(text, &end, 10);
 	if (*end != '\0' || value < 1 || value > most) {
-		escaped_line(stderr, "braggline-scan: %s: %s is '%s', expected 1 to %u", f->path,
-			key, text, most);
+		escaped_line(stderr, "%s: %s: %s is '%s', expected 1 to %u",
+			program_invocation_short_name, f->path, key, text, most);
 		return -EBADMSG;
 	}
 	*size = value;
@@ -66,9 +65,10 @@ read_detector(struct scan_run *run, const struct scan_file *f)
 			return -EBADMSG;
 		if (*sizes[i].size != 0 && *sizes[i].size != size) {
 			escaped_line(stderr,
-				"braggline-scan: %s: %s is %u, in other files of the run it is "
+				"%s: %s: %s is %u, in other files of the run it is "
 				"%u",
-				f->path, sizes[i].key, size, *sizes[i].size);
+				program_invocation_short_name, f->path, sizes[i].key, size,
+				*sizes[i].size);
 			return -EBADMSG;
 		}
 		*sizes[i].size = size;
@@ -241,15 +241,16 @@ read_frames(struct scan_run *run, struct scan_file *f)
 		if (field[i] >= 0 &&
 			(i != MISSING || f->reader.fields[field[i]].list_size == run->modules))
 			continue;
-		escaped_line(stderr, "braggline-scan: %s: no column %s of type %s", f->path,
-			needed[i].name, arrow_type_name(needed[i].type));
+		escaped_line(stderr, "%s: %s: no column %s of type %s",
+			program_invocation_short_name, f->path, needed[i].name,
+			arrow_type_name(needed[i].type));
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
 		ret = read_frames_batch(run, f, i, field);
 		if (ret < 0) {
-			escaped_line(stderr, "braggline-scan: %s: record batch %zu is damaged",
-				f->path, i);
+			escaped_line(stderr, "%s: %s: record batch %zu is damaged",
+				program_invocation_short_name, f->path, i);
 			if (ret != -EBADMSG)
 				return ret;
 			f->damaged++;
@@ -281,9 +282,10 @@ scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 		}
 		if (!set->file[ARROW_FRAMES].present) {
 			escaped_line(stderr,
-				"braggline-scan: %s_frames.arrow: not found; it has a row for "
+				"%s: %s_frames.arrow: not found; it has a row for "
 				"every frame and must be beside %s",
-				sets->stem[set - run->set], set->file[ARROW_IMAGES].path);
+				program_invocation_short_name, sets->stem[set - run->set],
+				set->file[ARROW_IMAGES].path);
 			continue;
 		}
 		any = true;

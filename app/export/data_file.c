@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data_file.h"
+#include "h5.h"
+#include "image.h"
+
+void
+data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%.4000s_data_%06u.h5", e->stem, number + 1);
+}
+
+/* Identity of the run: its files may be exported to a directory that has another run's files. */
+static const char *
+run_id(const struct export *e, const struct selection_image *image)
+{
+	const struct arrow_reader *r = &e->run.set[image->image.set].file[ARROW_IMAGES].reader;
+	const char *id = r->batches[image->image.batch].run;
+
+	return id != NULL ? id : "none";
+}
+
+static int
+fail(struct export *e, const char *path, const char *why, int ret)
+{
+	snprintf(e->message, sizeof(e->message), "%.400s: %.600s", path, why);
+	return ret;
+}
+
+static int
+refuse(struct export *e, const char *path, const char *found)
+{
+	snprintf(e->message, sizeof(e->message),
+		"%.400s: %s; remove it, or choose another --output, or --overwrite", path, found);
+	return -EEXIST;
+}
+
+/* Reads an attribute that is a number or a text of at most 63 bytes. */
+static bool
+read_attr(hid_t set, const char *name, hid_t type, void *value, size_t size)
+{
+	hid_t attr, stored;
+	bool ok = false;
+
+	if (H5Aexists(set, name) <= 0)
+		return false;
+	attr = H5Aopen(set, name, H5P_DEFAULT);
+	stored = attr >= 0 ? H5Aget_type(attr) : -1;
+	if (stored >= 0 && H5Tget_size(stored) <= size && H5Aget_storage_size(attr) <= size)
+		ok = H5Aread(attr, type >= 0 ? type : stored, value) >= 0;
+	h5_release(stored);
+	h5_release(attr);
+	return ok;
+}
+
+static bool
+has_shape(hid_t set, const struct export *e, hsize_t nb)
+{
+	hid_t space = H5Dget_space(set), type = H5Dget_type(set);
+	hsize_t dims[3];
+	bool ok = H5Sget_simple_extent_ndims(space) == 3 &&
+		H5Sget_simple_extent_dims(space, dims, NULL) == 3 && dims[0] == nb &&
+		dims[1] == e->run.rows && dims[2] == e->run.cols &&
+		H5Tequal(type, e->raw ? H5T_STD_U16LE : H5T_STD_I16LE) > 0;
+
+	h5_release(type);
+	h5_release(space);
+	return ok;
+}
+
+static bool
+has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
+{
+	uint64_t *frame = calloc(nb, sizeof(*frame));
+	hid_t set, space = -1;
+	hsize_t dims = 0;
+	bool ok = false;
+	size_t i;
+
+	set = frame != NULL ? H5Dopen2(file, "/entry/frames/frame", H5P_DEFAULT) : -1;
+	if (set >= 0)
+		space = H5Dget_space(set);
+	if (space >= 0 && H5Sget_simple_extent_ndims(space) == 1 &&
+		H5Sget_simple_extent_dims(space, &dims, NULL) == 1 && dims == nb)
+		ok = H5Dread(set, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, frame) >= 0;
+	for (i = 0; ok && i < nb; i++)
+		ok = frame[i] == e->images.image[first + i].image.frame;
+	h5_release(space);
+	h5_release(set);
+	free(frame);
+	return ok;
+}
+
+int
+data_file_check(struct export *e, uint32_t number)
+{
+	const size_t first = export_first(e, number), nb = export_count(e, number);
+	char path[PATH_MAX], run[64] = "";
+	struct h5 h;
+	hid_t set = -1;
+	int ret = 1;
+
+	data_file_path(e, number, path);
+	if (access(path, F_OK) < 0)
+		return errno == ENOENT ? 0 : fail(e, path, strerror(errno), -EEXIST);
+	h5_open(&h, path);
+	if (!h.failed)
+		set = H5Dopen2(h.file, "/entry/data/data", H5P_DEFAULT);
+	if (set < 0)
+		ret = refuse(e, path, "exists, but is no data file of braggline-export");
+	else if (!read_attr(set, "run", -1, run, sizeof(run) - 1) ||
+		strcmp(run, run_id(e, &e->images.image[first])) != 0)
+		ret = refuse(e, path, "exists with images of another run");
+	else if (!has_shape(set, e, nb) || !has_frames(h.file, e, first, nb))
+		ret = refuse(e, path, "exists with other images of this run");
+	h5_release(set);
+	(void)h5_close(&h);
+	return ret;
+}
+
+static hid_t
+create_images(struct h5 *h, hid_t data, const struct export *e, hsize_t nb)
+{
+	static const unsigned int options[] = {0, 2, sizeof(uint16_t), 0, 2};
+	const hsize_t dims[] = {nb, e->run.rows, e->run.cols};
+	const hsize_t chunk[] = {1, e->run.rows, e->run.cols};
+	const int16_t invalid = IMAGE_INVALID;
+	const uint16_t raw_invalid = IMAGE_RAW_INVALID;
+	const hid_t type = e->raw ? H5T_STD_U16LE : H5T_STD_I16LE;
+	hid_t space, create, set = -1;
+
+	space = h5_check_id(h, "data", H5Screate_simple(3, dims, NULL));
+	create = h5_check_id(h, "data", H5Pcreate(H5P_DATASET_CREATE));
+	h5_check(h, "data", H5Pset_chunk(create, 3, chunk));
+	/* optional: the file is written also where the filter is not installed */
+	h5_check(h, "data", H5Pset_filter(create, H5_BITSHUFFLE, H5Z_FLAG_OPTIONAL, 5, options));
+	h5_check(h, "data",
+		e->raw ? H5Pset_fill_value(create, H5T_NATIVE_UINT16, &raw_invalid)
+		       : H5Pset_fill_value(create, H5T_NATIVE_INT16, &invalid));
+	if (!h->failed)
+		set = h5_check_id(h, "data",
+			H5Dcreate2(data, "data", type, space, H5P_DEFAULT, create, H5P_DEFAULT));
+	h5_release(create);
+	h5_release(space);
+	return set;
+}
+
+static void
+put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
+{
+	uint64_t *frame = malloc(nb * sizeof(*frame));
+	hid_t group = h5_group(h, entry, "frames", "NXcollection");
+	size_t i;
+
+	if (frame == NULL)
+		h5_check(h, "frame: out of memory", -1);
+	for (i = 0; frame != NULL && i < nb; i++)
+		frame[i] = e->images.image[first + i].image.frame;
+	h5_array(h, group, "frame", H5T_STD_U64LE, 1, &nb, 0, frame, NULL);
+	h5_release(group);
+	free(frame);
+}
+
+static int
+put_images(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
+	void (*progress)(uint64_t bytes))
+{
+	const struct selection_row *row;
+	const uint8_t *chunk;
+	struct image m;
+	ssize_t size;
+	size_t i;
+	int ret = image_init(&m, e->run.rows, e->run.cols);
+
+	if (ret < 0)
+		return fail(e, e->stem, "not enough memory for an image", ret);
+	for (i = 0; ret == 0 && i < nb; i++) {
+		const hsize_t at[] = {i, 0, 0};
+
+		if (export_stopped() != 0) {
+			ret = -EINTR;
+			break;
+		}
+		row = &e->images.image[first + i].image;
+		size = image_chunk(&m, &e->run, row, &chunk);
+		if (size < 0) {
+			snprintf(e->message, sizeof(e->message),
+				"%.512s: frame %" PRIu64 ": its image does not fit %u x %u pixels; "
+				"export the other frames with --frames",
+				e->run.set[row->set].file[ARROW_IMAGES].path, row->frame,
+				e->run.rows, e->run.cols);
+			ret = -EBADMSG;
+			break;
+		}
+		if (h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, at, size, chunk)) < 0)
+			break;
+		progress(size);
+	}
+	image_free(&m);
+	return ret;
+}
+
+int
+data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t bytes))
+{
+	const size_t first = export_first(e, number), nb = export_count(e, number);
+	char path[PATH_MAX], part[PATH_MAX];
+	hid_t entry, data, set = -1;
+	struct h5 h;
+	int ret = 0;
+
+	data_file_path(e, number, path);
+	export_part(path, part);
+	h5_create(&h, part);
+	entry = h5_group(&h, h.file, "entry", "NXentry");
+	data = h5_group(&h, entry, "data", "NXdata");
+	h5_attr_text(&h, data, "signal", "data");
+	if (!h.failed)
+		set = create_images(&h, data, e, nb);
+	h5_attr_i32(&h, set, "image_nr_low", first + 1);
+	h5_attr_i32(&h, set, "image_nr_high", first + nb);
+	h5_attr_text(&h, set, "run", run_id(e, &e->images.image[first]));
+	put_frames(&h, entry, e, first, nb);
+	if (!h.failed)
+		ret = put_images(e, &h, set, first, nb, progress);
+	h5_release(set);
+	h5_release(data);
+	h5_release(entry);
+	if (h5_close(&h) < 0 && ret == 0)
+		ret = fail(e, part, h.message, -EIO);
+	if (ret == 0) {
+		ret = export_publish(part, path);
+		if (ret < 0)
+			fail(e, path, strerror(-ret), ret);
+	}
+	if (ret < 0)
+		(void)unlink(part);
+	return ret;
+}

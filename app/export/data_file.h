@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Data files: RUN_data_000001.h5 and so on. Each has /entry/data/data, one chunk an image, and the
+ * frame numbers. A file has its name only when it is complete.
+ */
+#ifndef EXPORT_DATA_FILE_H
+#define EXPORT_DATA_FILE_H
+
+#include "export.h"
+
+/** Path of a data file. @param number  from 0 */
+void data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX]);
+
+/**
+ * Compare a file that exists with what it would be.
+ * @return 1: the same images; 0: the file does not exist; -EEXIST: it has other images, or is no
+ *         such file: e->message says what was found
+ */
+int data_file_check(struct export *e, uint32_t number);
+
+/**
+ * Write a file.
+ * @param written  in, out: bytes of chunks, and images, for the display of progress
+ * @return 0; -EINTR: export_stopped(), nothing was left; -EBADMSG, -EIO, -ENOMEM, -errno:
+ *         e->message
+ */
+int data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t bytes));
+
+#endif /* EXPORT_DATA_FILE_H */

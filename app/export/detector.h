@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Facts about detectors that the files of a run do not have, and NXmx requires.
+ */
+#ifndef EXPORT_DETECTOR_H
+#define EXPORT_DETECTOR_H
+
+struct detector_facts {
+	const char *name;	 /**< as in [detector] type */
+	const char *description; /**< for people */
+	const char *material;	 /**< of the sensor; DIALS knows Si, CdTe and GaAs */
+	double thickness_metres; /**< of the sensor */
+};
+
+/** @return NULL: not known */
+const struct detector_facts *detector_facts(const char *name);
+
+#endif /* EXPORT_DETECTOR_H */

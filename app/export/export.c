@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "export.h"
+#include "io/direct_io.h"
+#include "io/own_file.h"
+
+static volatile sig_atomic_t stopped;
+
+void
+export_stop(int signal)
+{
+	stopped = signal;
+}
+
+int
+export_stopped(void)
+{
+	return stopped;
+}
+
+void
+export_part(const char *path, char part[PATH_MAX])
+{
+	snprintf(part, PATH_MAX, "%.4090s.part", path);
+}
+
+int
+export_publish(const char *part, const char *path)
+{
+	const int fd = own_file_open(AT_FDCWD, part, O_RDONLY, 0);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = fsync(fd) != 0 ? -errno : 0;
+	close(fd);
+	if (ret == 0 && rename(part, path) != 0)
+		ret = -errno;
+	/* a rename is durable once its directory is */
+	return ret == 0 ? direct_io.sync_dir(path) : ret;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * An export: one run, its images in order, and the files to be written.
+ */
+#ifndef EXPORT_H
+#define EXPORT_H
+
+#include <limits.h>
+
+#include "geometry/geometry.h"
+#include "scan/run.h"
+#include "selection.h"
+
+#define EXPORT_MESSAGE_LEN 1024
+
+struct export
+{
+	struct scan_run run;
+	struct selection images;
+	struct geometry *geometry;
+	const char *detector;		  /**< its name in the run's files */
+	char stem[PATH_MAX];		  /**< output directory and name of the run */
+	uint32_t per_file;		  /**< images of a data file */
+	bool raw;			  /**< images are detector words, not photons */
+	bool overwrite;			  /**< replace data files that have other images */
+	char message[EXPORT_MESSAGE_LEN]; /**< of a function that failed */
+};
+
+/** @return number of data files */
+static inline uint32_t
+export_files(const struct export *e)
+{
+	return (e->images.nb + e->per_file - 1) / e->per_file;
+}
+
+/** First image of a data file. @param number  of the file, from 0 */
+static inline size_t
+export_first(const struct export *e, uint32_t number)
+{
+	return (size_t)number * e->per_file;
+}
+
+/** @return number of images of a data file */
+static inline size_t
+export_count(const struct export *e, uint32_t number)
+{
+	const size_t rest = e->images.nb - export_first(e, number);
+
+	return rest < e->per_file ? rest : e->per_file;
+}
+
+/** Ask for the end of the export. Signal handlers call it. */
+void export_stop(int signal);
+
+/** @return the signal that asks for the end; 0: none */
+int export_stopped(void);
+
+/** Path of a file that is being written. @param path  its final path */
+void export_part(const char *path, char part[PATH_MAX]);
+
+/**
+ * Give a complete file its final name, which is durable afterwards. An old file is replaced.
+ * @return 0; -errno
+ */
+int export_publish(const char *part, const char *path);
+
+#endif /* EXPORT_H */

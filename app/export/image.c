@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/bitshuffle.h"
+#include "gk_abi.h"
+#include "gk_pixel.h"
+#include "image.h"
+#include "scan/images.h"
+
+#define HEADER 12 /* bytes of a chunk in front of its blocks */
+
+int
+image_init(struct image *m, uint32_t rows, uint32_t cols)
+{
+	const size_t pixels = (size_t)rows * cols;
+
+	*m = (struct image){.rows = rows, .cols = cols};
+	m->photons = malloc(pixels * sizeof(*m->photons));
+	m->packed = malloc(bitshuffle_bound(pixels));
+	if (m->photons != NULL && m->packed != NULL)
+		return 0;
+	image_free(m);
+	return -ENOMEM;
+}
+
+void
+image_free(struct image *m)
+{
+	free(m->photons);
+	free(m->packed);
+	m->photons = NULL;
+	m->packed = NULL;
+}
+
+/* A raw image goes out as it is: readers check the blocks, which takes as long as decompression. */
+static bool
+is_chunk(const uint8_t *chunk, uint64_t size, uint64_t pixels)
+{
+	uint64_t bytes = 0;
+	uint32_t block = 0;
+	unsigned int i;
+
+	if (size < HEADER)
+		return false;
+	for (i = 0; i < 8; i++)
+		bytes = bytes << 8 | chunk[i];
+	for (i = 8; i < HEADER; i++)
+		block = block << 8 | chunk[i];
+	return bytes == pixels * sizeof(uint16_t) && block == BITSHUFFLE_BLOCK * sizeof(uint16_t);
+}
+
+ssize_t
+image_chunk(struct image *m, const struct scan_run *run, const struct selection_row *row,
+	const uint8_t **chunk)
+{
+	const uint64_t pixels = (uint64_t)m->rows * m->cols;
+	const int16_t *photons;
+	struct scan_images b;
+	uint64_t start, end, i;
+
+	if (scan_images_open(&run->set[row->set].file[ARROW_IMAGES].reader, row->batch, &b) < 0)
+		return -EBADMSG;
+	if (row->kind == GK_KIND_RAW) {
+		arrow_column_range(&b.raw, row->row, &start, &end);
+		*chunk = (const uint8_t *)b.raw.data + start;
+		return is_chunk(*chunk, end - start, pixels) ? (ssize_t)(end - start) : -EBADMSG;
+	}
+	arrow_column_range(&b.value, row->row, &start, &end);
+	if (row->kind != GK_KIND_IMAGE || end - start != pixels)
+		return -EBADMSG;
+	if (b.is_i16) {
+		photons = (const int16_t *)b.value.data + start;
+	} else {
+		for (i = 0; i < pixels; i++)
+			m->photons[i] = gk_value_i16(((const float *)b.value.data)[start + i]);
+		photons = m->photons;
+	}
+	*chunk = m->packed;
+	/* only the bits count */
+	return bitshuffle_compress((const uint16_t *)photons, pixels, m->packed);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Chunks of HDF5 datasets from images of Arrow files. A raw image is such a chunk already and is
+ * not copied. Other images are compressed as the receiver compresses raw ones.
+ */
+#ifndef EXPORT_IMAGE_H
+#define EXPORT_IMAGE_H
+
+#include "selection.h"
+
+/** Values of int16 images, as in files of the receiver. @{ */
+#define IMAGE_INVALID	INT16_MIN /**< masked, invalid or missing pixel */
+#define IMAGE_SATURATED INT16_MAX
+/** @} */
+#define IMAGE_RAW_INVALID UINT16_MAX /**< missing pixel of a raw image */
+
+/** Smallest and largest valid value. 0xC000, where G2 is saturated, is below others. @{ */
+static inline int32_t
+image_least(bool raw)
+{
+	return raw ? 0 : IMAGE_INVALID + 1;
+}
+
+static inline int32_t
+image_most(bool raw)
+{
+	return raw ? IMAGE_RAW_INVALID - 1 : IMAGE_SATURATED - 1;
+}
+/** @} */
+
+/** Buffers of one thread. */
+struct image {
+	uint32_t rows, cols;
+	int16_t *photons; /**< rounded photons of a float32 image */
+	uint8_t *packed;
+};
+
+/** @return 0; -ENOMEM */
+int image_init(struct image *m, uint32_t rows, uint32_t cols);
+
+void image_free(struct image *m);
+
+/**
+ * Make the chunk of an image that is full or raw.
+ * @param chunk  out: valid until the next call, and as long as the run is open
+ * @return bytes; -EBADMSG: the row does not fit the raster
+ */
+ssize_t image_chunk(struct image *m, const struct scan_run *run, const struct selection_row *row,
+	const uint8_t **chunk);
+
+#endif /* EXPORT_IMAGE_H */

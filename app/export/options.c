@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+#define KEPT (1u << FRAME_HIT | 1u << FRAME_PRESCALED | 1u << FRAME_DRY_RUN)
+
+static const char help[] =
+	"usage: braggline-export [OPTION...] DIR|FILE...\n"
+	"Write the kept frames of a run as NeXus files (NXmx), which DIALS, CrystFEL, pyFAI\n"
+	"and H5Web open: RUN_master.h5, RUN_data_000001.h5 ..., and RUN.geom for CrystFEL.\n"
+	"CSR images become sparse frames of pyFAI, RUN_sparse.h5, with --format sparse.\n"
+	"If several stores have parts of the run, name the directories of all.\n"
+	"\n"
+	"  --format NAME        nxmx (default) or sparse\n"
+	"  --output DIR         directory of the files, created if needed (default: .)\n"
+	"  --frames A-B         frame numbers, both included; A- and A are also possible\n"
+	"  --verdict LIST       of kept frames: hit, prescale, dry_run; commas between them\n"
+	"                       (default: all)\n"
+	"  --geometry FILE      .geom (CrystFEL) or .poni (pyFAI), instead of the run's\n"
+	"  --images-per-file N  images of a data file (default: 1000)\n"
+	"  --overwrite          replace files of other exports\n"
+	"  --help               print this help and exit\n"
+	"  --version            print the version and exit\n"
+	"\n"
+	"An interrupted export is continued by the same command: complete data files are not\n"
+	"written again. Exit status: 0: success; 1: an error, or damaged frames are missing;\n"
+	"2: invalid command line; 130: interrupted.\n";
+
+void
+options_help(void)
+{
+	fputs(help, stdout);
+}
+
+static int
+refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
+	const char *expected)
+{
+	snprintf(message, OPTIONS_MESSAGE_LEN, "%s %.64s: expected %s", option, found, expected);
+	return -EINVAL;
+}
+
+/* Reads digits only: strtoull() also accepts signs. @return NULL: no number */
+static const char *
+read_number(const char *text, uint64_t *value)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return NULL;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return errno == 0 ? end : NULL;
+}
+
+static bool
+read_range(const char *text, uint64_t *first, uint64_t *last)
+{
+	const char *end = read_number(text, first);
+
+	if (end == NULL)
+		return false;
+	*last = *first;
+	if (*end == '\0')
+		return true;
+	*last = UINT64_MAX;
+	if (*end++ != '-')
+		return false;
+	if (*end == '\0')
+		return true;
+	end = read_number(end, last);
+	return end != NULL && *end == '\0' && *first <= *last;
+}
+
+static bool
+read_verdicts(const char *text, uint32_t *verdicts)
+{
+	static const struct {
+		const char *name;
+		enum frame_verdict verdict;
+	} names[] = {{"hit", FRAME_HIT}, {"prescale", FRAME_PRESCALED}, {"dry_run", FRAME_DRY_RUN}};
+	size_t size, i;
+
+	for (*verdicts = 0;; text += size + 1) {
+		size = strcspn(text, ",");
+		for (i = 0; i < 3; i++) {
+			if (strlen(names[i].name) == size &&
+				strncmp(text, names[i].name, size) == 0)
+				break;
+		}
+		if (i == 3)
+			return false;
+		*verdicts |= 1u << names[i].verdict;
+		if (text[size] == '\0')
+			return true;
+	}
+}
+
+static int
+set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
+{
+	const char *end;
+	uint64_t value;
+
+	switch (opt) {
+	case 'm':
+		o->format = strcmp(optarg, "sparse") == 0 ? OPTIONS_SPARSE : OPTIONS_NXMX;
+		if (o->format == OPTIONS_NXMX && strcmp(optarg, "nxmx") != 0)
+			return refuse(message, "--format", optarg, "nxmx or sparse");
+		return 0;
+	case 'o':
+		o->output = optarg;
+		if (*optarg == '\0')
+			return refuse(message, "--output", optarg, "a directory");
+		return 0;
+	case 'f':
+		if (!read_range(optarg, &o->filter.first, &o->filter.last))
+			return refuse(message, "--frames", optarg,
+				"a frame number, or a range such as 100-199");
+		return 0;
+	case 'k':
+		if (!read_verdicts(optarg, &o->filter.verdicts))
+			return refuse(message, "--verdict", optarg,
+				"hit, prescale or dry_run, or several with commas");
+		return 0;
+	case 'g':
+		o->geometry = optarg;
+		return 0;
+	case 'n':
+		end = read_number(optarg, &value);
+		if (end == NULL || *end != '\0' || value < 1 || value > OPTIONS_PER_FILE_MAX)
+			return refuse(message, "--images-per-file", optarg, "1 to 1000000");
+		o->per_file = value;
+		return 0;
+	case 'w':
+		o->overwrite = true;
+		return 0;
+	case 'h':
+		o->help = true;
+		return 0;
+	case 'v':
+		o->version = true;
+		return 0;
+	default:
+		snprintf(message, OPTIONS_MESSAGE_LEN,
+			"an option is unknown or has no value; see braggline-export --help");
+		return -EINVAL;
+	}
+}
+
+int
+options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MESSAGE_LEN])
+{
+	static const struct option options[] = {
+		{"format", required_argument, NULL, 'm'},
+		{"output", required_argument, NULL, 'o'},
+		{"frames", required_argument, NULL, 'f'},
+		{"verdict", required_argument, NULL, 'k'},
+		{"geometry", required_argument, NULL, 'g'},
+		{"images-per-file", required_argument, NULL, 'n'},
+		{"overwrite", no_argument, NULL, 'w'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'v'},
+		{NULL, 0, NULL, 0},
+	};
+	int opt, ret;
+
+	*o = (struct options){
+		.output = ".",
+		.per_file = OPTIONS_PER_FILE,
+		.filter = {.last = UINT64_MAX, .verdicts = KEPT},
+	};
+	message[0] = '\0';
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		ret = set_option(o, opt, message);
+		if (ret < 0)
+			return ret;
+	}
+	o->run = argv + optind;
+	o->nb_runs = argc - optind;
+	if (o->nb_runs == 0 && !o->help && !o->version) {
+		snprintf(message, OPTIONS_MESSAGE_LEN,
+			"expected a directory or a file of a run; see braggline-export --help");
+		return -EINVAL;
+	}
+	return 0;
+}

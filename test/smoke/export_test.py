@@ -1,0 +1,560 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-export as its user runs it: the files of runs of the simulator, read by h5py, have the
+run's pixels, peaks, geometry and columns; an export is interrupted and continued; damaged files.
+
+usage: export_test.py BUILD-DIR [CASE]...
+"""
+
+import csv
+import importlib.util
+import io
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import cases
+from cases import Skipped, case, run_cases, want
+
+try:
+    import h5py
+    import numpy
+except ImportError as error:
+    print(f'{error}: install python3-h5py and bitshuffle')
+    sys.exit(77)
+
+BUILD = os.path.abspath(sys.argv[1])
+EXPORT = f'{BUILD}/app/export/braggline-export'
+SCAN = f'{BUILD}/app/scan/braggline-scan'
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared/oracles')
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+ROWS, COLS, FRAMES = 512, 1024, 40
+PEAKS = {'peakXPosRaw': (0, 'f4'), 'peakYPosRaw': (1, 'f4'), 'peakTotalIntensity': (2, 'f4'),
+         'peakSNR': (3, 'f4'), 'peakBackground': (4, 'f4'), 'peakNPixels': (5, 'u4'),
+         'peakPanel': (6, 'u2')}
+FILTER = '/usr/lib/x86_64-linux-gnu/hdf5/serial/plugins/libh5bshuf.so'
+GEOMETRY = ('geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=86.33',
+            'peaks.search=all', 'peaks.threshold=10', 'peaks.peaks_min=5')
+runs = {}
+
+
+def receive(name, *settings, geometry=True):
+    """Receive the capture. @return directory of the run's files"""
+    if name in runs:
+        return runs[name]
+    where = runs['where']
+    if not os.path.exists(f'{where}/in.pcap'):
+        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES),
+                        '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--calibration',
+                        where], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    c = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci', '--no-shconf',
+         '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
+         f'net_replay0,file={where}/in.pcap', '--', '--quiet']
+    for s in (f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
+              *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3)),
+              f'output.directory={where}/{name}', 'run.name=lyso', 'run.idle_timeout_ms=300',
+              'output.format=image', 'output.value=int16', *(GEOMETRY if geometry else ()), *settings):
+        c += ['--set', s]
+    done = subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+    want(done.returncode == 0, done.stdout)
+    runs[name] = f'{where}/{name}'
+    return runs[name]
+
+
+def export(*arguments, status=0):
+    """@return standard output and error of an export"""
+    done = subprocess.run([EXPORT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    want(done.returncode == status, 'status', done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def refused(where, text, *arguments, status=1):
+    """An export that fails with this message, and leaves no master file."""
+    _, err = export('--output', f'{where}/refused', *arguments, status=status)
+    want(re.search(text, err), 'no', text, 'in', err)
+    want(not os.path.exists(f'{where}/refused/lyso_master.h5'), 'a master file was written')
+
+
+def table(run):
+    """Rows of `frames` by frame number."""
+    done = subprocess.run([SCAN, '--csv', '-', run], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    return {int(row['frame']): row for row in csv.DictReader(io.StringIO(done.stdout))}
+
+
+def field(data, at, number):
+    """Offset of a field of a flatbuffer's table."""
+    vtable = at - struct.unpack_from('<i', data, at)[0]
+    offset, = struct.unpack_from('<H', data, vtable + 4 + 2 * number)
+    want(offset != 0, 'a field is absent')
+    return at + offset
+
+
+def follow(data, at):
+    return at + struct.unpack_from('<I', data, at)[0]
+
+
+def batches(path):
+    """Batches of an Arrow file, read as Arrow's format says: number of rows, and a function that
+    returns the values of a buffer, which are numbered as in app/common/README.rst."""
+    with open(path, 'rb') as stream:
+        data = stream.read()
+    at = 16 + int.from_bytes(data[12:16], 'little')
+    while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
+        message = follow(data, at + 8)
+        body = at + 8 + int.from_bytes(data[at + 4:at + 8], 'little')
+        batch = follow(data, field(data, message, 2))
+        rows, = struct.unpack_from('<q', data, field(data, batch, 0))
+        buffers = follow(data, field(data, batch, 2)) + 4
+
+        def values(number, kind, buffers=buffers, body=body):
+            offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
+            return numpy.frombuffer(data, kind, size // numpy.dtype(kind).itemsize, body + offset)
+
+        yield rows, values
+        length, = struct.unpack_from('<q', data, field(data, message, 3))
+        at = body + length
+
+
+def images(path):
+    """{frame: (pixels, lists of peaks)} of a file of full images."""
+    found = {}
+    for rows, values in batches(path):
+        frame = values(1, 'u8')
+        pixels = values(15, 'i2')
+        for row in range(rows):
+            lists = []
+            for number, kind in PEAKS.values():
+                ends = values(22 + 4 * number + 1, 'i4')
+                lists.append(values(22 + 4 * number + 3, kind)[ends[row]:ends[row + 1]])
+            found[int(frame[row])] = (pixels[row * ROWS * COLS:(row + 1) * ROWS * COLS]
+                                      .reshape(ROWS, COLS), lists)
+    return found
+
+
+def sparse_images(path, kind):
+    """{frame: (positions, values)} of a file of CSR images."""
+    found = {}
+    for rows, values in batches(path):
+        frame, col, value = values(1, 'u8'), values(11, 'u2'), values(15, kind)
+        ptr_ends, ends = values(5, 'i4'), values(13, 'i4')
+        for row in range(rows):
+            ptr = values(7, 'u4')[ptr_ends[row]:ptr_ends[row + 1]]
+            at = slice(ends[row], ends[row + 1])
+            y = numpy.repeat(numpy.arange(ROWS, dtype='u4'), numpy.diff(ptr.astype('i8')))
+            found[int(frame[row])] = y * COLS + col[at], value[at]
+    return found
+
+
+def same_as(run, master, frames):
+    """All images and peaks of a master file are those of the run."""
+    made = images(f'{run}/lyso_images.arrow')
+    with h5py.File(master, 'r') as f:
+        want(list(f['entry/frames/frame']) == frames, list(f['entry/frames/frame']), frames)
+        data, peaks = f['entry/data/data'], f['entry/peaks']
+        want(data.shape == (len(frames), ROWS, COLS) and data.dtype == '<i2' and data.is_virtual)
+        for i, frame in enumerate(frames):
+            pixels, lists = made[frame]
+            if os.path.exists(FILTER):
+                want((data[i] == pixels).all(), f'pixels of frame {frame}')
+            nb = peaks['nPeaks'][i]
+            want(nb == len(lists[0]), f'peaks of frame {frame}')
+            for name, (number, _) in PEAKS.items():
+                want((peaks[name][i][:nb] == lists[number]).all(), name, f'of frame {frame}')
+                want(not peaks[name][i][nb:].any(), name, 'is not padded by zeros')
+
+
+def kept(run, verdicts='123'):
+    return [n for n, row in sorted(table(run).items()) if row['verdict'] in tuple(verdicts)]
+
+
+@case
+def pixels_and_peaks_are_the_runs(where):
+    run = receive('image')
+    frames = kept(run)
+    want(len(frames) > 8, frames)
+    export('--output', f'{where}/out', '--images-per-file', '4', run)
+    same_as(run, f'{where}/out/lyso_master.h5', frames)
+    names = sorted(os.listdir(f'{where}/out'))
+    want(names == ['lyso.geom', *(f'lyso_data_{k:06d}.h5' for k in
+                                  range(1, (len(frames) + 3) // 4 + 1)), 'lyso_master.h5'], names)
+    with h5py.File(f'{where}/out/lyso_data_000002.h5', 'r') as f:
+        data = f['entry/data/data']
+        want(data.attrs['image_nr_low'] == 5 and data.attrs['image_nr_high'] == 8)
+        want(data.chunks == (1, ROWS, COLS), data.chunks)
+        plist = data.id.get_create_plist()
+        want(plist.get_nfilters() == 1 and plist.get_filter(0)[:2] == (32008, 1), 'filter')
+    # every file has superblock 0, which programs open without a repair
+    for name in names:
+        if name.endswith('.h5'):
+            with open(f'{where}/out/{name}', 'rb') as stream:
+                want(stream.read(9) == b'\x89HDF\r\n\x1a\n\0', name)
+    # the master finds data files beside it, wherever both are
+    os.rename(f'{where}/out', f'{where}/moved')
+    same_as(run, f'{where}/moved/lyso_master.h5', frames)
+
+
+@case
+def columns_are_the_runs(where):
+    run = receive('image')
+    rows = table(run)
+    export('--output', where, run)
+    with h5py.File(f'{where}/lyso_master.h5', 'r') as f:
+        group = f['entry/frames']
+        for name in ('bunch_id', 'detector_time', 'exposure', 'flags', 'strong_count', 'verdict',
+                     'saturated', 'invalid', 'receive_time'):
+            for i, frame in enumerate(group['frame']):
+                want(group[name][i] == int(rows[frame][name]), name, frame)
+        for i, frame in enumerate(group['frame']):
+            want(f['entry/peaks/nPeaks'][i] == int(rows[frame]['peaks']))
+        want(f['entry/definition'][()] == b'NXmx')
+        want(re.fullmatch(rb'20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z', f['entry/start_time'][()]))
+
+
+@case
+def geometry_is_the_runs(where):
+    run = receive('image')
+    export('--output', where, run)
+    with open(f'{where}/lyso.geom', encoding='ascii') as stream:
+        geom = dict(line.split(' = ', 1) for line in stream.read().splitlines() if ' = ' in line)
+    subprocess.run([SCAN, run, '--geometry', f'{where}/scan.geom'], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(f'{where}/scan.geom', encoding='ascii') as stream:
+        panels = [line for line in stream if '/' in line.split(' = ')[0]]
+    for line in panels:
+        key, value = line.rstrip('\n').split(' = ', 1)
+        want(geom[key] == value, line, geom[key])
+    with h5py.File(f'{where}/lyso_master.h5', 'r') as f:
+        detector = f['entry/instrument/detector']
+        want(detector['distance'][()] == 0.08633)
+        want(abs(f['entry/instrument/beam/incident_wavelength'][()] - 12.398419843 / 12.4) < 1e-12)
+        want(geom['mask0_data'][1:] in f and geom['peak_list'][1:] in f, geom)
+        modules = [detector[n] for n in sorted(detector) if n.startswith('module_')]
+        want(len(modules) == 8, len(modules))
+        for m in modules:
+            name = m['panel'][()].decode()
+            want(list(m['data_origin']) == [int(geom[f'{name}/min_ss']), int(geom[f'{name}/min_fs'])])
+            want(list(m['data_size']) == [256, 256])
+            offset = m['module_offset'].attrs['offset']
+            want(abs(offset[0] - float(geom[f'{name}/corner_x']) * 75e-6) < 1e-12)
+            want(abs(offset[1] - float(geom[f'{name}/corner_y']) * 75e-6) < 1e-12)
+            want(list(m['fast_pixel_direction'].attrs['vector']) == [1, 0, 0])
+            want(list(m['slow_pixel_direction'].attrs['vector']) == [0, -1, 0])
+            want(m['fast_pixel_direction'][0] == 75e-6)
+            # the chain of axes ends at the sample
+            at, steps = m['fast_pixel_direction'], 0
+            while at.attrs['depends_on'] != b'.':
+                at, steps = f[at.attrs['depends_on']], steps + 1
+            want(steps == 2 and at.name.endswith('det_z') and at[0] == 0.08633)
+
+
+@case
+def one_panel_has_a_poni_file_and_a_mask(where):
+    run = receive('image')
+    with open(f'{where}/one.geom', 'w', encoding='ascii') as stream:
+        stream.write('photon_energy = 12400 eV\nclen = 0.1 m\nres = 13333.333333333334\n'
+                     'adu_per_photon = 1\np/min_fs = 0\np/max_fs = 1023\np/min_ss = 0\n'
+                     'p/max_ss = 511\np/corner_x = -500.5\np/corner_y = 250\np/fs = +1.0x\n'
+                     'p/ss = -1.0y\nbad/min_fs = 3\nbad/max_fs = 4\nbad/min_ss = 7\n'
+                     'bad/max_ss = 9\nbad/panel = p\n')
+    export('--output', f'{where}/out', '--geometry', f'{where}/one.geom', run)
+    with open(f'{where}/out/lyso.poni', encoding='ascii') as stream:
+        poni = dict(line.rstrip('\n').split(': ', 1) for line in stream if ': ' in line)
+    want(abs(float(poni['Poni1']) - 250 * 75e-6) < 1e-9, poni)
+    want(abs(float(poni['Poni2']) - 500.5 * 75e-6) < 1e-9, poni)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        detector = f['entry/instrument/detector']
+        mask = detector['pixel_mask'][()]
+        want((mask != 0).sum() == 6 and (mask[7:10, 3:5] == 256).all(), 'mask')
+        want(detector['distance'][()] == 0.1 and detector['beam_center_x'][()] == 500.5)
+        want(detector['beam_center_y'][()] == 250)
+    # with chips, a PONI file would be wrong
+    export('--output', f'{where}/out', run)
+    want(not os.path.exists(f'{where}/out/lyso.poni'))
+
+
+@case
+def frames_and_verdicts_are_selected(where):
+    run = receive('image')
+    frames = kept(run)
+    export('--output', f'{where}/a', '--frames', f'{frames[2]}-{frames[5]}', run)
+    same_as(run, f'{where}/a/lyso_master.h5', frames[2:6])
+    export('--output', f'{where}/b', '--verdict', 'hit', f'{run}/lyso_images.arrow')
+    same_as(run, f'{where}/b/lyso_master.h5', kept(run, '1'))
+    refused(where, 'no kept frame', '--verdict', 'dry_run', run)
+    for wrong in (('--frames', '7-3'), ('--frames', 'x'), ('--frames', '-3'), ('--verdict', 'lost'),
+                  ('--images-per-file', '0'), ('--colour',), ()):
+        refused(where, 'expected|unknown', *wrong, *([run] if wrong else []), status=2)
+
+
+def snapshot(where):
+    return {name: (os.stat(f'{where}/{name}').st_ino, os.stat(f'{where}/{name}').st_mtime_ns)
+            for name in os.listdir(where)}
+
+
+@case
+def an_export_is_continued(where):
+    run = receive('image')
+    command = ['--output', f'{where}/out', '--images-per-file', '3', run]
+    export(*command)
+    before = snapshot(f'{where}/out')
+    os.unlink(f'{where}/out/lyso_data_000002.h5')
+    with open(f'{where}/out/lyso_data_000003.h5.part', 'wb') as stream:
+        stream.write(b'left by a killed export')
+    out, _ = export(*command)
+    after = snapshot(f'{where}/out')
+    changed = {name for name in after if after[name] != before.get(name)}
+    want({'lyso_data_000002.h5', 'lyso_master.h5'} <= changed, changed)
+    want(not [n for n in changed if n.startswith('lyso_data') and '02' not in n and
+              not n.endswith('.part')], changed)
+    want('data files were complete' in out, out)
+    same_as(run, f'{where}/out/lyso_master.h5', kept(run))
+    # other images are not replaced without a word
+    first = int(kept(run)[0]) + 1
+    _, err = export('--frames', f'{first}-', *command, status=1)
+    want('other images of this run' in err and '--overwrite' in err, err)
+    same_as(run, f'{where}/out/lyso_master.h5', kept(run))
+    export('--overwrite', '--frames', f'{first}-', *command)
+    same_as(run, f'{where}/out/lyso_master.h5', kept(run)[1:])
+    with open(f'{where}/out/lyso_data_000001.h5', 'wb') as stream:
+        stream.write(b'no HDF5')
+    _, err = export('--frames', f'{first}-', *command, status=1)
+    want('no data file of braggline-export' in err, err)
+
+
+@case
+def a_killed_export_leaves_complete_files(where):
+    run = receive('image')
+    frames = kept(run)
+    out, seed = f'{where}/out', random.randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f'seed {seed}')
+    begin = time.monotonic()
+    export('--output', f'{where}/timed', '--images-per-file', '1', run)
+    took = time.monotonic() - begin
+    killed = 0
+    for _ in range(12):
+        sent = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+        if rng.random() < 0.7:
+            shutil.rmtree(out, ignore_errors=True)
+        with subprocess.Popen([EXPORT, '--output', out, '--images-per-file', '1', run],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(rng.random() * took)
+            process.send_signal(sent)
+            err = process.stderr.read()
+        if process.returncode == 130:
+            want('interrupted; the same command continues' in err, err)
+            want(not [n for n in os.listdir(out) if n.endswith('.part')], os.listdir(out))
+        killed += process.returncode != 0
+        for name in os.listdir(out) if os.path.exists(out) else []:
+            if name.endswith('.h5'):
+                with h5py.File(f'{out}/{name}', 'r') as f:
+                    f['entry/data/data'][0]
+                    want('master' not in name or len(f['entry/data/data']) == len(frames))
+    export('--output', out, '--images-per-file', '1', run)
+    same_as(run, f'{out}/lyso_master.h5', frames)
+    print(f'{killed} of 12 exports ended early')
+
+
+@case
+def a_full_disk_is_named(where):
+    csr = receive('csr', 'output.format=csr')
+
+    def limit(size):
+        return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    for size in 1000, 20000, 100000, 150000:
+        for n, arguments in enumerate((['--images-per-file', '100', receive('image')],
+                                       ['--format', 'sparse', csr])):
+            # Python ignores SIGXFSZ, so does the program: writes fail as on a full disk
+            done = subprocess.run([EXPORT, '--output', f'{where}/{size}-{n}', *arguments],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+                                  restore_signals=False, preexec_fn=limit(size))
+            want(done.returncode == 1, size, done.returncode, done.stderr)
+            want(re.search(r'\.h5(\.part)?: .*File too large$', done.stderr, re.M), done.stderr)
+            want(os.listdir(f'{where}/{size}-{n}') == [], os.listdir(f'{where}/{size}-{n}'))
+
+
+@case
+def parts_of_stores_are_one_run(where):
+    run = receive('image')
+    parts = receive('parts', 'output.roll_frames=1024')
+    want(os.path.exists(f'{parts}/lyso_000001_frames.arrow'), os.listdir(parts))
+    for table_name in 'frames', 'images':
+        os.makedirs(f'{where}/{table_name}', exist_ok=True)
+        shutil.copy(f'{parts}/lyso_000001_{table_name}.arrow', f'{where}/frames')
+    # a copy of a batch is exported once
+    shutil.copytree(f'{where}/frames', f'{where}/copy')
+    export('--output', f'{where}/out', f'{where}/frames', f'{where}/copy')
+    same_as(run, f'{where}/out/lyso_master.h5', kept(run))
+    # a store that is not named: its frames are missing
+    other = receive('other', 'run.name=other')
+    refused(where, 'name the files of one run', run, other)
+
+
+@case
+def damage_is_named(where):
+    run = receive('image')
+    for name in os.listdir(run):
+        shutil.copy(f'{run}/{name}', where)
+    path = f'{where}/lyso_images.arrow'
+    with open(path, 'r+b') as stream:
+        stream.seek(200000)
+        byte = stream.read(1)[0]
+        stream.seek(200000)
+        stream.write(bytes([byte ^ 1]))
+    _, err = export('--output', f'{where}/none', where, status=1)
+    want('1 damaged batch is left out' in err, err)
+    size = os.path.getsize(path)
+    for left in (size // 2, 9000, 4096, 100, 0):
+        os.truncate(path, left)
+        _, err = export('--output', f'{where}/none', where, status=1)
+        want('lyso_images.arrow' in err, left, err)
+    os.unlink(path)
+    refused(where, r'lyso_images.arrow: not found[^$]*kept frames have no image', where)
+    with open(path, 'wb') as stream:
+        stream.write(random.Random(1).randbytes(100000))
+    refused(where, 'lyso_images.arrow', where)
+    refused(where, 'No such file', f'{where}/nothing')
+
+
+@case
+def what_cannot_be_exported_is_named(where):
+    refused(where, r'images are CSR.*--format sparse', receive('csr', 'output.format=csr'))
+    flat = receive('flat', geometry=False)
+    refused(where, r'no geometry.*--geometry FILE', flat)
+    # with a geometry, and without peaks
+    subprocess.run([SCAN, receive('image'), '--geometry', f'{where}/a.geom'], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    export('--output', f'{where}/flat', '--geometry', f'{where}/a.geom', flat)
+    with h5py.File(f'{where}/flat/lyso_master.h5', 'r') as f:
+        want('peaks' not in f['entry'] and 'module_007' in f['entry/instrument/detector'])
+    with open(f'{where}/flat/lyso.geom', encoding='ascii') as stream:
+        want('peak_list' not in stream.read())
+    refused(where, r'a.txt: the name of a geometry', '--geometry', f'{where}/a.txt', flat)
+    # a directory that cannot be made, and one that others can write to
+    with open(f'{where}/file', 'wb'):
+        pass
+    _, err = export('--output', f'{where}/file/x', flat, '--geometry', f'{where}/a.geom', status=1)
+    want(f'{where}/file' in err, err)
+
+
+def oracle(name):
+    path = os.path.join(ORACLES, name)
+    if not os.path.exists(path):
+        raise Skipped(f'no {os.path.relpath(path)}')
+    return path
+
+
+@case
+def sparse_frames_are_the_runs(where):
+    for name, kind in ('csr', 'i2'), ('csr_float', 'f4'):
+        run = receive(name, 'output.format=csr',
+                      f'output.value={"int16" if kind == "i2" else "float32"}')
+        frames = kept(run)
+        export('--format', 'sparse', '--output', f'{where}/{name}', run)
+        made = sparse_images(f'{run}/lyso_images.arrow', kind)
+        with h5py.File(f'{where}/{name}/lyso_sparse.h5', 'r') as f:
+            entry = f[f.attrs['default']]
+            group = entry[entry.attrs['default']]
+            ptr = group['frame_ptr'][()]
+            want(len(ptr) == len(frames) + 1 and list(entry['frames/frame']) == frames)
+            for i, frame in enumerate(frames):
+                at = slice(ptr[i], ptr[i + 1])
+                want((group['index'][at] == made[frame][0]).all(), name, frame)
+                want((group['intensity'][at] == made[frame][1]).all(), name, frame)
+            want(ptr[-1] == len(group['index']) and group['intensity'].dtype == f'<{kind}')
+            want(group['mask'].shape == (ROWS, COLS) and not numpy.isnan(group['mask']).any())
+            corner = numpy.hypot(514.5, 256.5)
+            want(abs(group['mask'][0, 0] - corner) < 1e-3, group['mask'][0, 0], corner)
+            want('nPeaks' in entry['peaks'])
+    refused(where, 'no CSR image', '--format', 'sparse', receive('raw', 'output.format=raw'))
+    # a region that the geometry does not use is masked
+    subprocess.run([SCAN, run, '--geometry', f'{where}/a.geom'], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(f'{where}/a.geom', 'a', encoding='ascii') as stream:
+        stream.write('bad/min_fs = 0\nbad/max_fs = 99\nbad/min_ss = 0\nbad/max_ss = 255\n'
+                     'bad/panel = m0c0\n')
+    export('--format', 'sparse', '--output', f'{where}/bad', '--geometry', f'{where}/a.geom', run)
+    with h5py.File(f'{where}/bad/lyso_sparse.h5', 'r') as f:
+        group = f['entry_0000/sparse_frames']
+        x, y = group['index'][()] % COLS, group['index'][()] // COLS
+        want(not ((x < 100) & (y < 256)).any() and 0 < len(x) < ptr[-1])
+        want(numpy.isnan(group['mask'][:256, :100]).all())
+        want(numpy.isnan(group['mask']).sum() == 25600)
+
+
+@case
+def fabio_rebuilds_sparse_frames(where):
+    check = oracle('pyfai-sparse-open.py')
+    if importlib.util.find_spec('fabio') is None:
+        raise Skipped('no module fabio: install python3-fabio')
+    export('--format', 'sparse', '--output', where, receive('csr', 'output.format=csr'))
+    done = subprocess.run(['/usr/bin/python3', check, f'{where}/lyso_sparse.h5'],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60,
+                          check=False)
+    want(done.returncode == 0 and done.stdout.endswith(': ok\n'), done.stdout)
+
+
+@case
+def float_and_raw_images(where):
+    run = receive('image')
+    export('--output', f'{where}/i', run)
+    export('--output', f'{where}/f', receive('float', 'output.value=float32'))
+    export('--output', f'{where}/r', receive('raw', 'output.format=raw'))
+    if not os.path.exists(FILTER):
+        raise Skipped('h5py has no filter 32008: install bitshuffle')
+    with h5py.File(f'{where}/i/lyso_master.h5') as i, h5py.File(f'{where}/f/lyso_master.h5') as f, \
+            h5py.File(f'{where}/r/lyso_master.h5') as r:
+        want((i['entry/data/data'][()] == f['entry/data/data'][()]).all(), 'rounded photons')
+        want(r['entry/data/data'].dtype == '<u2' and r['entry/data/data'][0].max() > 1000)
+
+
+@case
+def crystfel_finds_the_same_peaks(where):
+    check = oracle('crystfel-check.py')
+    if not os.path.exists(FILTER):
+        raise Skipped('h5py has no filter 32008: install bitshuffle')
+    export('--output', where, '--frames', '1-12', receive('image'))
+    done = subprocess.run(['/usr/bin/python3', check, '--geom', f'{where}/lyso.geom',
+                           f'{where}/lyso_master.h5'], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    want(done.returncode == 0, done.stdout)
+    want(int(re.search(r'the same (\d+): ok', done.stdout)[1]) > 20, done.stdout)
+
+
+@case
+def fabio_reads_the_same_images(where):
+    try:
+        import fabio
+    except ImportError as missing:
+        raise Skipped(f'{missing}: install python3-fabio') from missing
+    run = receive('image')
+    export('--output', where, '--images-per-file', '4', run)
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    with fabio.open(f'{where}/lyso_master.h5') as f:
+        want(f.nframes == len(frames), f.nframes, len(frames))
+        for i, frame in enumerate(frames):
+            want((f.get_frame(i).data == made[frame][0]).all(), frame)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as where:
+        runs['where'] = where
+        return run_cases(sys.argv[2:])
+
+
+assert cases
+sys.exit(main())
