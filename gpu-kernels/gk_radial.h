@@ -4,7 +4,7 @@
  * Radial profile of a frame (azimuthal integration): sum and number of valid pixels by bin.
  *
  * Each pixel goes whole into one bin of a static map, as pyFAI does without pixel splitting. The
- * map has equal bins of q, 1/d or 2 theta (pixels_radial() in app/common/geometry), but any map is
+ * map has equal bins of q, 1/d or 2 theta (profile_bins() in app/common/geometry), but any map is
  * allowed. All sums are integers, so that they do not depend on the order of pixels, threads and
  * blocks, and each mean is rounded once from them. Host, AVX2 and AVX-512 give the same bits. A
  * device needs the inline functions of this header and integer additions only.
@@ -77,9 +77,8 @@ gk_radial_is_valid_f32(float photons)
 }
 
 /**
- * Mean of a bin in photons. Sum and norm become f64, which is exact below 2^53 and else rounded, and
- * the quotient is rounded to f64, then to f32: the same on any host and
- * device.
+ * Mean of a bin in photons. Sum and norm become f64, which is exact below 2^53 and rounds above.
+ * The quotient is rounded to f64, then to f32: the same on any host and device.
  * @return NaN (GK_NAN_BITS) if the bin has no valid pixel
  */
 GK_FN float

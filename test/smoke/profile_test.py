@@ -17,7 +17,7 @@ from cases import want
 from receiver import running
 
 BUILD = sys.argv[1]
-FRAMES = 8
+FRAMES = 4
 PIXELS = 512 * 1024
 SETTINGS = ('geometry.beam_x=515', 'geometry.beam_y=270', 'geometry.distance_mm=100',
             'geometry.energy_kev=12.4', 'veto.strong_min=0', 'output.format=image')
