@@ -181,13 +181,13 @@ main(int argc, char **argv)
 			ret = EXIT_DAMAGED;
 	}
 	if (list.nb > 1 &&
-		(o.truth != NULL || o.spots != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL ||
-			o.geometry != NULL)) {
+		(o.truth != NULL || o.spots != NULL || o.png != NULL || o.plot != NULL ||
+			o.csv != NULL || o.geometry != NULL)) {
 		for (i = 0; i < list.nb; i++)
 			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
-			"--truth, --spots, --png, --plot, --csv and --geometry require a single run, found "
-			"several",
+			"--truth, --spots, --png, --plot, --csv and --geometry require a single "
+			"run, found several",
 			"");
 		goto out;
 	}

@@ -247,8 +247,8 @@ draw(const struct scan_run *run, const struct collection *all, bool peaks, struc
 	panels_shrink(&panels, all->plane, cells);
 	shown = scan_run_find(run, all->shown_frame);
 	snprintf(peaks_text, sizeof(peaks_text), ", %u peaks", shown != NULL ? shown->peaks : 0);
-	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s",
-		all->shown_frame, all->shown_count,
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s", all->shown_frame,
+		all->shown_count,
 		shown != NULL && shown->peaks != FRAME_NO_SEARCH ? peaks_text : "");
 	panels_draw(&panels, c, 1, text, cells);
 	if (peaks && mark_peaks(run, all, &panels, c) < 0)
