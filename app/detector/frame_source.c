@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "geometry/file.h"
-#include "geometry/layout.h"
 
 /* A value that the file and an option may have. @param option  0: not given */
 static int
@@ -79,9 +78,9 @@ frame_source_open(struct frame_source *source, const struct detector_options *op
 		return ret;
 	ret = jungfrau_model_create(&config, &source->model);
 	if (ret == -ERANGE || (ret == -EINVAL && config.geometry != NULL))
-		warnx("--geometry: %s: found a panel without area, pixels that are not of %u um, or "
-		      "radii above 65,534 pixels; or the cell has invalid lengths and angles",
-			options->geometry_path, LAYOUT_JUNGFRAU_PIXEL_UM);
+		warnx("--geometry: %s: found a panel without area, or radii above 65,534 pixels; "
+		      "or the cell has invalid lengths and angles",
+			options->geometry_path);
 	else if (ret != 0)
 		warnx("cannot create the model of %u modules: %s", options->model.modules,
 			ret == -EINVAL ? "invalid unit cell lengths and angles" : strerror(-ret));

@@ -46,11 +46,10 @@ check_port(const struct detector_options *options)
 	if (options->pcap_path != NULL || options->raw_path != NULL ||
 		options->spots_path != NULL) {
 		warnx("--%s: found --%s; write files of packets, frames or spots in a separate run",
-			options->port_name != NULL	 ? "port"
-							 : "device",
-			options->pcap_path != NULL	 ? "pcap"
+			options->port_name != NULL ? "port" : "device",
+			options->pcap_path != NULL	    ? "pcap"
 				: options->raw_path != NULL ? "raw"
-							 : "spots");
+							    : "spots");
 		return -EINVAL;
 	}
 	if (model->drift != 0.0 && (options->loop || options->distinct < options->frames)) {
@@ -239,8 +238,7 @@ detector_options_check(const struct detector_options *options)
 	}
 	if (options->pcap_path == NULL && options->truth_path == NULL &&
 		options->calibration_path == NULL && options->raw_path == NULL &&
-		options->spots_path == NULL &&
-		!detector_options_transmits(options)) {
+		options->spots_path == NULL && !detector_options_transmits(options)) {
 		warnx("no output: expected one of --pcap, --truth, --spots, --calibration, --raw, "
 		      "--port, --device");
 		return -EINVAL;

@@ -66,13 +66,14 @@ read_spots(struct comparison *c, const char *path)
 	ss = csv_column(&csv, "ss");
 	photons = csv_column(&csv, "photons");
 	if (frame < 0 || fs < 0 || ss < 0 || photons < 0)
-		ret = csv_wrong(&csv,
-			"expected a header line with the columns frame, fs, ss and photons");
+		ret = csv_wrong(
+			&csv, "expected a header line with the columns frame, fs, ss and photons");
 	while (ret == 0 && csv_next(&csv)) {
 		if (!csv_whole(&csv, frame, &s.frame) || !csv_real(&csv, fs, &s.fs) ||
 			!csv_real(&csv, ss, &s.ss) || !csv_real(&csv, photons, &s.photons)) {
-			ret = csv_wrong(&csv, "expected a frame number, and numbers for fs, ss and "
-					      "photons");
+			ret = csv_wrong(&csv,
+				"expected a frame number, and numbers for fs, ss and "
+				"photons");
 			break;
 		}
 		s.fs -= 0.5;
@@ -199,8 +200,8 @@ compare_frame(struct comparison *c, uint64_t frame, const struct peak_list *list
 }
 
 static int
-compare_batch(
-	const struct scan_run *run, struct comparison *c, const struct arrow_reader *r, size_t batch)
+compare_batch(const struct scan_run *run, struct comparison *c, const struct arrow_reader *r,
+	size_t batch)
 {
 	const int field = arrow_reader_find(r, "frame", ARROW_UINT64, 0);
 	const struct scan_frame *f;

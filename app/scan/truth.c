@@ -44,8 +44,8 @@ truth_read(struct truth *t, const char *path)
 	if (frame_column < 0 || hit_column < 0)
 		ret = csv_wrong(&csv, "expected a header line with the columns frame and hit");
 	while (ret == 0 && csv_next(&csv)) {
-		if (!csv_whole(&csv, frame_column, &frame) ||
-			!csv_whole(&csv, hit_column, &hit) || hit > 1) {
+		if (!csv_whole(&csv, frame_column, &frame) || !csv_whole(&csv, hit_column, &hit) ||
+			hit > 1) {
 			ret = csv_wrong(&csv, "expected a frame number, and a hit of 0 or 1");
 			break;
 		}

@@ -23,7 +23,7 @@ FLOAT = f'(0-3)@(0-{os.cpu_count() - 1})'
 FRAMES = 60
 ENERGY = 11300  # eV
 CLEN = 0.095
-RES = 1 / 75e-6
+RES = 13250  # not quite that of pixels of 75 um
 CELL = (79.1, 79.1, 37.9)
 
 

@@ -74,7 +74,7 @@ void panels_draw(const struct panels *p, struct canvas *c, unsigned int place, c
  * Draw a circle around a pixel of the raster; nothing if it is in no panel of the geometry.
  * @param place  as in panels_draw(), which is called before
  */
-void panels_mark(const struct panels *p, struct canvas *c, unsigned int place, double row,
-	double column);
+void panels_mark(
+	const struct panels *p, struct canvas *c, unsigned int place, double row, double column);
 
 #endif /* PANELS_H */

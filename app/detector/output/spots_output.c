@@ -27,8 +27,7 @@ spots_output_frame(struct output_file *file, const struct jungfrau_model *model,
 
 		/* from pixel centres at whole numbers to those of CrystFEL, at half a pixel */
 		length = snprintf(line, sizeof(line), "%llu,%.3f,%.3f,%.2f,%d,%d,%d,%s\n",
-			(unsigned long long)number,
-			(double)peak->column + 0.5,
+			(unsigned long long)number, (double)peak->column + 0.5,
 			(double)peak->module * JUNGFRAU_ROWS + (double)peak->row + 0.5,
 			jungfrau_model_peak_photons(model, peak), peak->index[0], peak->index[1],
 			peak->index[2], jungfrau_model_peak_panel(model, peak, panel));

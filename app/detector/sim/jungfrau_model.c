@@ -73,7 +73,9 @@ geometry_of(const struct jungfrau_model_config *config)
 		/* from the outer edge of the first pixel to its centre */
 		.beam_x = config->beam[0] - 0.5,
 		.beam_y = config->beam[1] - 0.5,
-		.distance = config->distance / JUNGFRAU_PIXEL_MM};
+		.distance = config->distance /
+			(config->geometry != NULL ? config->geometry->pixel_metres * 1e3
+						  : JUNGFRAU_PIXEL_MM)};
 	double width, height;
 
 	jungfrau_geometry_extent(&geometry, &width, &height);
@@ -322,8 +324,7 @@ jungfrau_model_peak_panel(const struct jungfrau_model *model, const struct jungf
 
 	peak_pixel_at(peak, &row, &column);
 	if (model->places != NULL)
-		return panel_places_name(
-			model->places, peak->module * JUNGFRAU_ROWS + row, column);
+		return panel_places_name(model->places, peak->module * JUNGFRAU_ROWS + row, column);
 	/* as layout_geometry() */
 	snprintf(text, GEOMETRY_NAME_LEN, "m%uc%u", peak->module,
 		row / LAYOUT_JUNGFRAU_CHIP * (JUNGFRAU_COLUMNS / LAYOUT_JUNGFRAU_CHIP) +

@@ -59,7 +59,7 @@ struct jungfrau_model_config {
 	double beam[2];
 	double drift; /**< of the G0 pedestals, ADU/s */
 	double rate;  /**< frames per second: frame n is at n / rate seconds */
-	/** of the detector, instead of the stack and `beam`; the distance is `distance`. NULL: none */
+	/** instead of the stack and `beam`, at `distance`; NULL: none */
 	const struct geometry *geometry;
 };
 

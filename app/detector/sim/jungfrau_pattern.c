@@ -172,14 +172,13 @@ spot_q(const struct jungfrau_pattern *pattern, const struct jungfrau_spot *spot)
 
 	/* within half a pixel */
 	if (geometry->places == NULL ||
-		!jungfrau_geometry_position(geometry, place->module,
-			(uint32_t)(place->row + 0.5), (uint32_t)(place->column + 0.5), &x, &y)) {
+		!jungfrau_geometry_position(geometry, place->module, (uint32_t)(place->row + 0.5),
+			(uint32_t)(place->column + 0.5), &x, &y)) {
 		jungfrau_geometry_position(geometry, place->module, 0, 0, &x, &y);
 		x += place->column;
 		y += place->row;
 	}
-	return jungfrau_geometry_q(
-		jungfrau_geometry_cosine(geometry, x, y), pattern->wavelength);
+	return jungfrau_geometry_q(jungfrau_geometry_cosine(geometry, x, y), pattern->wavelength);
 }
 
 uint32_t

@@ -9,8 +9,8 @@
 
 #include "geometry/pixels.h"
 
-#define NO_PANEL  0x7fff
-#define NOT_USED  0x8000 /* bit of a pixel that the geometry does not use */
+#define NO_PANEL   0x7fff
+#define NOT_USED   0x8000 /* bit of a pixel that the geometry does not use */
 #define PANEL_BITS 0x7fff
 
 static_assert(GEOMETRY_PANELS_MAX < NO_PANEL, "panels have 15 bits");
@@ -79,9 +79,9 @@ map_init(struct panel_places *places)
 		const struct geometry_panel *p = &g->panel[n];
 
 		for (uint32_t i = 0; i < p->height * p->width; i++) {
-			uint16_t *panel = &places->panel[(size_t)(p->ss_min + i / p->width) *
-					g->cols +
-				p->fs_min + i % p->width];
+			uint16_t *panel =
+				&places->panel[(size_t)(p->ss_min + i / p->width) * g->cols +
+					p->fs_min + i % p->width];
 
 			*panel = (uint16_t)((*panel & NOT_USED) | n);
 		}

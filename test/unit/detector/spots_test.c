@@ -31,7 +31,7 @@
 static const double cell[6] = {61.0, 72.5, 83.0, 97.0, 81.0, 112.0};
 static struct geometry g;
 
-/* Two modules in a column, turned around the beam; one panel is tilted, one nearer to the sample. */
+/* Two modules in a column, turned around the beam; one panel is tilted, one is nearer. */
 static void
 set_geometry(void)
 {
@@ -95,8 +95,7 @@ place_of(double fs, double ss, double at[3])
 			continue;
 		at[0] = p->corner_x + f * p->fs_x + s * p->ss_x;
 		at[1] = p->corner_y + f * p->fs_y + s * p->ss_y;
-		at[2] = (DISTANCE + p->coffset_metres) / g.pixel_metres + f * p->fs_z +
-			s * p->ss_z;
+		at[2] = (DISTANCE + p->coffset_metres) / g.pixel_metres + f * p->fs_z + s * p->ss_z;
 		return i;
 	}
 	fail_msg("%g, %g is in no panel", fs, ss);
@@ -110,12 +109,11 @@ inverse_d(const int32_t index[3])
 	const double a = cell[0], b = cell[1], c = cell[2];
 	const double ca = cos(cell[3] * M_PI / 180), cb = cos(cell[4] * M_PI / 180);
 	const double cg = cos(cell[5] * M_PI / 180);
-	const double v2 = a * a * b * b * c * c *
-		(1 - ca * ca - cb * cb - cg * cg + 2 * ca * cb * cg);
+	const double v2 =
+		a * a * b * b * c * c * (1 - ca * ca - cb * cb - cg * cg + 2 * ca * cb * cg);
 	const double h = index[0], k = index[1], l = index[2];
 
-	return sqrt((b * b * c * c * (1 - ca * ca) * h * h +
-			    a * a * c * c * (1 - cb * cb) * k * k +
+	return sqrt((b * b * c * c * (1 - ca * ca) * h * h + a * a * c * c * (1 - cb * cb) * k * k +
 			    a * a * b * b * (1 - cg * cg) * l * l +
 			    2 * a * b * c * c * (ca * cb - cg) * h * k +
 			    2 * a * a * b * c * (cb * cg - ca) * k * l +
@@ -222,11 +220,8 @@ spots_end_at_the_edge_of_their_panel(void **state)
 	const size_t bytes = JUNGFRAU_PIXELS * sizeof(uint16_t);
 	struct jungfrau_frame *frame = malloc(sizeof(*frame));
 	uint16_t *with = malloc(bytes), *without = malloc(bytes);
-	const struct jungfrau_peak at_edge = {.module = 0,
-		.row = 100.f,
-		.column = 255.4f,
-		.photons = 5000,
-		.width = 1.5f};
+	const struct jungfrau_peak at_edge = {
+		.module = 0, .row = 100.f, .column = 255.4f, .photons = 5000, .width = 1.5f};
 	struct jungfrau_model *model;
 	uint32_t inside = 0, outside = 0;
 	double cut, whole;
@@ -298,14 +293,14 @@ file_has_each_spot(void **state)
 			for (uint32_t i = 0; i < frame->nb_peaks; i++) {
 				const struct jungfrau_peak *p = &frame->peak[i];
 
-				assert_int_equal(fscanf(f, "%llu,%lf,%lf,%lf,%d,%d,%d,%63s\n",
-							 &number, &fs, &ss, &photons, &h, &k, &l,
-							 panel),
+				assert_int_equal(
+					fscanf(f, "%llu,%lf,%lf,%lf,%d,%d,%d,%63s\n", &number, &fs,
+						&ss, &photons, &h, &k, &l, panel),
 					8);
 				assert_int_equal(number, n + 1000);
 				assert_true(fabs(fs - 0.5 - (double)p->column) < 0.001);
-				assert_true(fabs(ss - 0.5 - p->module * 512 - (double)p->row) <
-					0.001);
+				assert_true(
+					fabs(ss - 0.5 - p->module * 512 - (double)p->row) < 0.001);
 				assert_true(photons > 0 && photons < (double)p->photons + 0.01);
 				assert_int_equal(h, p->index[0]);
 				assert_int_equal(k, p->index[1]);
@@ -356,8 +351,7 @@ rays_meet_their_pixels(void **state)
 	set_geometry();
 	g.panel[UNUSED].unused = false;
 	g.nb_bad = 0;
-	assert_int_equal(
-		panel_places_create(&g, DISTANCE / g.pixel_metres, &places), 0);
+	assert_int_equal(panel_places_create(&g, DISTANCE / g.pixel_metres, &places), 0);
 	for (uint32_t r = 0; r < g.rows; r += 37) {
 		for (uint32_t c = 0; c < g.cols; c += 41) {
 			assert_true(panel_places_pixel(places, r, c, at));

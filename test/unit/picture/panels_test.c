@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "picture/panels.h"
 
 #define RING 0x58B890u
+#define MARK 0x40E0FFu
 
 static struct geometry g;
 
@@ -102,12 +104,62 @@ draws_rings(void **state)
 	free(cells);
 }
 
+static unsigned int
+marks(const struct canvas *c, int x, int y, bool *near)
+{
+	unsigned int nb = 0;
+
+	for (int row = 0; row < c->height; row++) {
+		for (int column = 0; column < c->width; column++) {
+			if (dot(c, column, row) != MARK)
+				continue;
+			nb++;
+			*near &= fabs(hypot(column - x, row - y) - 6) < 1;
+		}
+	}
+	return nb;
+}
+
+/* A circle is around the place of its pixel, and nothing is drawn for pixels without a place. */
+static void
+marks_pixels(void **state)
+{
+	static const double wrong[][2] = {
+		{-1, 5}, {512, 5}, {5, -0.6}, {5, 1024}, {NAN, 5}, {5, INFINITY}, {1e30, 1e30}};
+	struct panels p;
+	struct canvas c;
+	bool near = true;
+	float *cells;
+
+	one_module();
+	for (int place = 0; place < 2; place++) {
+		assert_int_equal(panels_init(&p, 512, 1024, place ? &g : NULL), 0);
+		cells = calloc(panels_cells(&p), sizeof(*cells));
+		assert_non_null(cells);
+		assert_int_equal(panels_canvas(&p, 2, &c), 0);
+		panels_draw(&p, &c, 1, "", cells);
+		for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+			panels_mark(&p, &c, 1, wrong[i][0], wrong[i][1]);
+		assert_int_equal(marks(&c, 0, 0, &near), 0);
+		panels_mark(&p, &c, 1, 300.2, 699.9);
+		/* behind the first panel and its margins; two gaps of columns and one of rows are
+		 * before the pixel */
+		assert_true(marks(&c, 12 + p.width + 12 + 700 + (place ? 4 : 0),
+				    24 + 300 + (place ? 2 : 0), &near) > 30);
+		assert_true(near);
+		canvas_free(&c);
+		panels_free(&p);
+		free(cells);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(chooses_rings),
 		cmocka_unit_test(draws_rings),
+		cmocka_unit_test(marks_pixels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
