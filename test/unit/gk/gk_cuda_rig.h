@@ -51,6 +51,18 @@ pair_skip_emulated(void)
 		skip();
 }
 
+/* Wait for the gangs. Those that are emulated need the CPU. */
+static inline void
+pair_pause(void)
+{
+	const struct timespec pause = {.tv_nsec = 200000};
+
+	if (GK_EMULATED)
+		nanosleep(&pause, NULL);
+	else
+		sched_yield();
+}
+
 static inline void
 pair_check(CUresult ret, const char *call)
 {
@@ -380,7 +392,7 @@ pair_drain(struct pair *p)
 					fail_msg("gang %u: batch %u is not done after 60 s", g,
 						ring->done_tail);
 				if (!gk_ring_is_done(ring, ring->done_tail)) {
-					sched_yield();
+					pair_pause();
 					continue;
 				}
 				/* raw is at least done */
@@ -479,7 +491,7 @@ pair_stop_rig(struct rig *rig)
 	while ((ret = rig->ops->stop(rig->gk)) == -EBUSY) {
 		if (pair_seconds() - start > 60)
 			fail_msg("%s gangs do not stop", rig->ops->name);
-		sched_yield();
+		pair_pause();
 	}
 	return ret;
 }
