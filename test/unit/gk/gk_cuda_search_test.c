@@ -211,8 +211,10 @@ test_random(void **state)
 	uint64_t rng = rig_seed("random");
 
 	for (uint32_t i = 0; i < rounds; i++) {
-		const struct gk_geometry g = {1 + rig_below(&rng, 12), 1 + rig_below(&rng, 9),
-			cols[rig_below(&rng, GK_EMULATED ? 5 : 6)]};
+		/* many peaks of a large frame take an emulated gang a minute */
+		const struct gk_geometry g = {1 + rig_below(&rng, GK_EMULATED ? 6 : 12),
+			1 + rig_below(&rng, GK_EMULATED ? 5 : 9),
+			cols[rig_below(&rng, GK_EMULATED ? 3 : 6)]};
 
 		round_of(&g, 1 + i % (GK_EMULATED ? 3 : 8), once || GK_EMULATED ? 2 : 4,
 			(int)(i / 2 % 2), &rng);
