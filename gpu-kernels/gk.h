@@ -114,7 +114,8 @@ struct gk_ops {
 
 	/**
 	 * Return the maximum GPU memory that create() allocates for this configuration. Pointers
-	 * and context are ignored. NULL: none.
+	 * and context are ignored; a map of pixels is expected if layout.peaks_cap is not 0. NULL:
+	 * none.
 	 * @return bytes
 	 */
 	uint64_t (*memory)(const struct gk_config *config);

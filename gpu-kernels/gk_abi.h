@@ -225,8 +225,8 @@ GK_STATIC_ASSERT(sizeof(struct gk_shells) == 64, "shells of a frame are one cach
 
 /**
  * The pixels of the detector as the search for peaks sees them: struct gk_peak_map without its
- * shape, which is that of the frames. It is set before create() and does not change until
- * destroy().
+ * shape, which is that of the frames. It is in host memory, which is registered for CUDA gangs. It
+ * is set before create() and does not change until destroy().
  */
 struct gk_peak_pixels {
 	uint64_t bin;	/**< device address of gk_peak_map.bin; 0: no peaks can be searched */

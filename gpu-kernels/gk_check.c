@@ -74,7 +74,7 @@ check_dark(const struct reason *why, const struct gk_config *c, uint32_t index)
 	return check_pointer(why, name, c->channel->dark[index].cells);
 }
 
-/* Having no map is valid as long as no peaks are searched. Its content may be in GPU memory. */
+/* Having no map is valid as long as no peaks are searched. create() checks its content. */
 static int
 check_pixels(const struct reason *why, const struct gk_config *c)
 {

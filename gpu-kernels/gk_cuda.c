@@ -16,6 +16,7 @@
 #include "gk_cuda.h"
 #include "gk_cuda_driver.h"
 #include "gk_cuda_image.h"
+#include "gk_cuda_peaks.h"
 
 /* Interval in which the host signals that it is alive, and checks the kernel. */
 #define BEAT_MS 50
@@ -32,7 +33,14 @@ struct gk {
 	CUfunction kernel;
 	CUdeviceptr_v2 constants;
 	CUstream stream;
-	CUdeviceptr_v2 memory; /* one allocation for everything */
+	CUdeviceptr_v2 memory; /* one allocation for everything but searches for peaks */
+	/* searches for peaks, if the channel has a map of pixels @{ */
+	struct gk_cuda_peaks peaks;
+	CUdeviceptr_v2 peak_constants;
+	CUdeviceptr_v2 peaks_memory;
+	uint64_t peaks_size;
+	uint64_t peaks_constant; /* bytes of it that never change, which come first */
+	/** @} */
 	bool running;
 	bool beating;
 	int quit; /* for the heartbeat thread */
@@ -160,6 +168,14 @@ check_config(const struct gk *gk)
 	int ret;
 
 	ret = check_memory(gk, "channel", c->channel, true);
+	if (ret == 0 && gk->args.searches)
+		ret = check_memory(
+			gk, "map of pixels", (const void *)(uintptr_t)c->channel->pixels.bin, true);
+	if (ret == 0 && gk->args.searches)
+		ret = check_memory(
+			gk, "panels", (const void *)(uintptr_t)c->channel->pixels.panel, true);
+	if (ret == 0 && c->shells != NULL)
+		ret = check_memory(gk, "shells", c->shells, false);
 	if (ret == 0)
 		ret = check_memory(gk, "frames", c->frames, false);
 	if (ret == 0)
@@ -169,29 +185,44 @@ check_config(const struct gk *gk)
 	return ret;
 }
 
+/* @param size  expected */
 static int
-load_kernel(struct gk *gk)
+find_constants(struct gk *gk, const char *name, size_t expected, CUdeviceptr_v2 *at)
 {
 	size_t size = 0;
 	CUresult ret;
 
-	ret = gk->cuda->cuModuleLoadData(&gk->module, gk_cuda_image);
+	ret = gk->cuda->cuModuleGetGlobal(at, &size, gk->module, name);
+	if (ret != CUDA_SUCCESS)
+		return failed(gk, "symbols of the kernel", ret);
+	if (size != expected)
+		return refuse(-ENOTSUP, "the kernel's %s are %zu bytes, expected %zu", name, size,
+			expected);
+	return 0;
+}
+
+static int
+load_kernel(struct gk *gk)
+{
+	CUresult ret;
+	int err;
+
+	ret = gk->cuda->cuModuleLoadData(
+		&gk->module, gk->args.searches ? gk_cuda_search_image : gk_cuda_image);
 	if (ret == CUDA_ERROR_NO_BINARY_FOR_GPU)
 		return refuse(-ENOTSUP, "the kernels were not built for this GPU");
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "cuModuleLoadData", ret);
 	ret = gk->cuda->cuModuleGetFunction(&gk->kernel, gk->module, GK_CUDA_KERNEL);
 	if (ret == CUDA_SUCCESS)
-		ret = gk->cuda->cuModuleGetGlobal(&gk->constants, &size, gk->module, GK_CUDA_ARGS);
-	if (ret == CUDA_SUCCESS)
 		ret = gk->cuda->cuFuncSetAttribute(gk->kernel,
 			CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, GK_CUDA_SHARED);
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "symbols of the kernel", ret);
-	if (size != sizeof(gk->args))
-		return refuse(-ENOTSUP, "the kernel's arguments are %zu bytes, expected %zu", size,
-			sizeof(gk->args));
-	return 0;
+	err = find_constants(gk, GK_CUDA_ARGS, sizeof(gk->args), &gk->constants);
+	if (err == 0 && gk->args.searches)
+		err = find_constants(gk, GK_CUDA_PEAK_ARGS, sizeof(gk->peaks), &gk->peak_constants);
+	return err;
 }
 
 /*
@@ -241,6 +272,7 @@ fill_args(struct gk *gk)
 	a->channel = c->channel;
 	a->frames = c->frames;
 	a->results = c->results;
+	a->shells = c->shells;
 	a->outputs = c->outputs;
 	a->frame_stride = gk_frame_stride(&c->geometry);
 	a->geometry = c->geometry;
@@ -292,22 +324,73 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 }
 
 static int
-allocate(struct gk *gk)
+allocate_memory(const struct gk *gk, uint64_t size, CUdeviceptr_v2 *memory)
 {
-	const uint64_t total = place_all(&gk->args, 0);
 	char call[48];
 	CUresult ret;
 
-	ret = gk->cuda->cuMemAlloc(&gk->memory, total);
-	if (ret != CUDA_SUCCESS) {
-		snprintf(call, sizeof(call), "cuMemAlloc(%llu)", (unsigned long long)total);
-		return failed(gk, call, ret);
-	}
+	ret = gk->cuda->cuMemAlloc(memory, size);
+	if (ret == CUDA_SUCCESS)
+		return 0;
+	snprintf(call, sizeof(call), "cuMemAlloc(%llu)", (unsigned long long)size);
+	return failed(gk, call, ret);
+}
+
+static int
+allocate(struct gk *gk)
+{
+	CUresult result;
+	int ret;
+
+	ret = allocate_memory(gk, place_all(&gk->args, 0), &gk->memory);
+	if (ret != 0)
+		return ret;
 	place_all(&gk->args, gk->memory);
-	ret = gk->cuda->cuStreamCreate(&gk->stream, CU_STREAM_NON_BLOCKING);
-	if (ret != CUDA_SUCCESS)
-		return failed(gk, "cuStreamCreate", ret);
-	return 0;
+	result = gk->cuda->cuStreamCreate(&gk->stream, CU_STREAM_NON_BLOCKING);
+	return result == CUDA_SUCCESS ? 0 : failed(gk, "cuStreamCreate", result);
+}
+
+/* Allocate the memory of searches for peaks, with the map of pixels in it. */
+static int
+allocate_search(struct gk *gk)
+{
+	const struct gk_peak_pixels *pixels = &gk->config.channel->pixels;
+	const struct gk_peak_map map = {
+		.rows = gk->args.rows,
+		.cols = gk->config.geometry.cols,
+		.bin = (const uint16_t *)(uintptr_t)pixels->bin,
+		.panel = (const struct gk_peak_panel *)(uintptr_t)pixels->panel,
+		.nb_panels = pixels->nb_panels,
+	};
+	CUresult result = CUDA_SUCCESS;
+	void *constant;
+	int ret;
+
+	ret = gk_peak_map_check(&map, why, sizeof(why));
+	if (ret == -EINVAL)
+		return ret;
+	if (ret == 0 && gk_cuda_peaks_shape(&map, &gk->peaks.s) != 0)
+		return refuse(-ENOTSUP, "%u rows of %u pixels, expected fewer than 2^31 pixels",
+			map.rows, map.cols);
+	constant = ret == 0
+		? gk_cuda_peaks_make(&map, &gk->peaks, gk->args.gangs, &gk->peaks_constant)
+		: NULL;
+	if (constant == NULL)
+		return refuse(-ENOMEM, "no memory for the map of pixels");
+	gk->peaks_size = gk_cuda_peaks_place(&gk->peaks, gk->args.gangs, NULL, &gk->peaks_constant);
+	ret = allocate_memory(gk, gk->peaks_size, &gk->peaks_memory);
+	if (ret == 0) {
+		gk_cuda_peaks_place(&gk->peaks, gk->args.gangs,
+			(uint8_t *)(uintptr_t)gk->peaks_memory, &gk->peaks_constant);
+		result = gk->cuda->cuMemcpyHtoDAsync(
+			gk->peaks_memory, constant, gk->peaks_constant, gk->stream);
+		if (result == CUDA_SUCCESS)
+			result = gk->cuda->cuStreamSynchronize(gk->stream);
+		if (result != CUDA_SUCCESS)
+			ret = failed(gk, "copy of the map of pixels", result);
+	}
+	free(constant);
+	return ret;
 }
 
 /* Return 1: running; 0: ended; -EAGAIN: CUDA does not respond; other errors: the kernel crashed. */
@@ -403,6 +486,8 @@ cuda_destroy(struct gk *gk)
 			gk->cuda->cuStreamDestroy(gk->stream);
 		if (gk->memory != 0)
 			gk->cuda->cuMemFree(gk->memory);
+		if (gk->peaks_memory != 0)
+			gk->cuda->cuMemFree(gk->peaks_memory);
 		if (gk->module != NULL)
 			gk->cuda->cuModuleUnload(gk->module);
 		leave(gk);
@@ -432,11 +517,16 @@ static uint64_t
 cuda_memory(const struct gk_config *config)
 {
 	struct gk gk = {.config = *config};
+	uint64_t constant, search = 0;
 
 	fill_args(&gk);
+	if (config->layout.peaks_cap > 0) {
+		gk_cuda_peaks_most(gk.args.rows, config->geometry.cols, &gk.peaks.s);
+		search = gk_cuda_peaks_place(&gk.peaks, config->gangs, NULL, &constant);
+	}
 	/* more blocks than chunks are useless, unless requested */
 	gk.args.blocks = config->workers != 0 ? config->workers : gk.args.chunks;
-	return place_all(&gk.args, 0);
+	return search + place_all(&gk.args, 0);
 }
 
 static int
@@ -449,9 +539,6 @@ cuda_create(const struct gk_config *config, struct gk **out)
 	ret = gk_config_check(config, why, sizeof(why));
 	if (ret != 0)
 		return ret;
-	if (config->channel->pixels.bin != 0)
-		return refuse(-ENOTSUP,
-			"the search for peaks is not supported by GPU gangs; use host gangs");
 	gk = calloc(1, sizeof(*gk));
 	if (gk == NULL)
 		return refuse(-ENOMEM, "no memory");
@@ -462,6 +549,7 @@ cuda_create(const struct gk_config *config, struct gk **out)
 		return -ENODEV;
 	}
 	fill_args(gk);
+	gk->args.searches = config->channel->pixels.bin != 0;
 	ret = open_device(gk);
 	if (ret != 0)
 		goto fail;
@@ -475,6 +563,8 @@ cuda_create(const struct gk_config *config, struct gk **out)
 		ret = choose_blocks(gk);
 	if (ret == 0)
 		ret = allocate(gk);
+	if (ret == 0 && gk->args.searches)
+		ret = allocate_search(gk);
 	leave(gk);
 	if (ret != 0)
 		goto fail;
@@ -482,6 +572,20 @@ cuda_create(const struct gk_config *config, struct gk **out)
 	return 0;
 fail:
 	cuda_destroy(gk);
+	return ret;
+}
+
+/* Nothing of searches that were ended remains. The context must be current. */
+static CUresult
+clear_search(const struct gk *gk)
+{
+	CUresult ret;
+
+	ret = gk->cuda->cuMemsetD8Async(gk->peaks_memory + gk->peaks_constant, 0,
+		gk->peaks_size - gk->peaks_constant, gk->stream);
+	if (ret == CUDA_SUCCESS)
+		ret = gk->cuda->cuMemcpyHtoDAsync(
+			gk->peak_constants, &gk->peaks, sizeof(gk->peaks), gk->stream);
 	return ret;
 }
 
@@ -501,6 +605,8 @@ launch(struct gk *gk)
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuMemcpyHtoDAsync(
 			gk->constants, &gk->args, sizeof(gk->args), gk->stream);
+	if (ret == CUDA_SUCCESS && gk->args.searches)
+		ret = clear_search(gk);
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuStreamSynchronize(gk->stream);
 	if (ret == CUDA_SUCCESS)

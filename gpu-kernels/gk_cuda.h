@@ -58,7 +58,7 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** Dynamic shared memory of a block. Two blocks fit on a multiprocessor. */
 #define GK_CUDA_SHARED (GK_CUDA_WARPS * GK_CUDA_AREA)
 /** Maximum shared memory that the kernel declares statically. */
-#define GK_CUDA_DECLARED 4352
+#define GK_CUDA_DECLARED 4608
 
 /** Divisor that is known at the launch. */
 struct gk_cuda_divisor {
@@ -123,11 +123,14 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t counted;
 	/** blocks that have copied packets with trailers, summed over all batches that have some */
 	GK_ALIGNED(128) uint32_t taken;
+	/** blocks that have met in searches for peaks, summed over all meetings */
+	GK_ALIGNED(128) uint32_t met;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
 	/** batches done; written by the last block of a batch */
 	GK_ALIGNED(128) uint32_t done;
 	GK_ALIGNED(128) struct gk_cuda_batch batch[2]; /**< indexed by parity of the batch number */
 	struct gk_cuda_trailers trailers[2];
+	struct gk_peak_params peak[2]; /**< if peaks are searched */
 };
 
 /** Control data that start() clears. */
@@ -141,6 +144,7 @@ struct gk_cuda_args {
 	struct gk_channel *channel;
 	uint8_t *frames;
 	struct gk_result *results;
+	struct gk_shells *shells; /**< NULL: none are written */
 	uint8_t *outputs;
 	uint64_t frame_stride;
 	struct gk_geometry geometry;
@@ -154,8 +158,9 @@ struct gk_cuda_args {
 	uint32_t chunks;
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
-	uint32_t staged;    /**< packets are in host memory: keep a copy for outputs */
-	uint32_t trailers;  /**< frames may have GK_FRAME_TRAILER */
+	uint32_t staged;   /**< packets are in host memory: keep a copy for outputs */
+	uint32_t trailers; /**< frames may have GK_FRAME_TRAILER */
+	uint32_t searches; /**< peaks may be searched; otherwise struct gk_cuda_peaks is not used */
 	uint32_t map_words; /**< u32 words of a slot's map of missing packets */
 	uint64_t map_at;    /**< its offset in the slot */
 	uint32_t once;	    /**< end when all batches handed over are done, as if `quit` were set */
@@ -177,5 +182,7 @@ struct gk_cuda_args {
  */
 #define GK_CUDA_KERNEL "gk_cuda_serve"
 #define GK_CUDA_ARGS   "args"
+/** Name of its struct gk_cuda_peaks. */
+#define GK_CUDA_PEAK_ARGS "peak_args"
 
 #endif /* GK_CUDA_H */

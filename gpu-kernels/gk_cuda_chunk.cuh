@@ -249,7 +249,7 @@ spot_of(const struct gk_cuda_coef *coef, uint32_t chunk, uint32_t holes)
  * same threads.
  */
 static __device__ __forceinline__ void
-store_image(uint64_t out, const struct spot *s, float x[GK_CUDA_LANE])
+store_image(void *value, uint32_t type, const struct spot *s, float x[GK_CUDA_LANE])
 {
 	if (s->holes != 0) {
 #pragma unroll
@@ -259,13 +259,12 @@ store_image(uint64_t out, const struct spot *s, float x[GK_CUDA_LANE])
 #pragma unroll
 	for (int k = 0; k < 4; k++)
 		if (k * 128 + lane_of_warp() * 4 < s->pixels)
-			store_values((void *)(out + args.layout.value), s->at + k * 128, args.value,
-				x + 4 * k);
+			store_values(value, s->at + k * 128, type, x + 4 * k);
 }
 
 static __device__ __forceinline__ void
-store_odd(uint64_t out, const struct spot *s, const struct gk_cuda_coef *coef, uint32_t wild,
-	uint32_t words)
+store_odd(void *value, uint32_t type, const struct spot *s, const struct gk_cuda_coef *coef,
+	uint32_t wild, uint32_t words)
 {
 #pragma unroll 1
 	for (uint32_t i = 0; i < GK_CUDA_LANE; i++) {
@@ -273,8 +272,8 @@ store_odd(uint64_t out, const struct spot *s, const struct gk_cuda_coef *coef, u
 		const uint16_t word = load_shared_u16(words + pixel * 2);
 
 		if (pixel < s->pixels && is_odd(coef, wild, pixel, word))
-			store_value((void *)(out + args.layout.value), s->at + i / 4 * 128 + i % 4,
-				args.value, any_photons(coef, pixel, word));
+			store_value(value, s->at + i / 4 * 128 + i % 4, type,
+				any_photons(coef, pixel, word));
 	}
 }
 
@@ -301,21 +300,33 @@ raw_at(uint64_t out, const struct spot *s)
 	return (uint16_t *)(out + args.layout.raw) + (s->at - lane_of_warp() * 4);
 }
 
+/* Values of a full image in an output slot. */
+static __device__ __forceinline__ void *
+image_at(uint64_t out)
+{
+	return (void *)(out + args.layout.value);
+}
+
 static __device__ __forceinline__ void
-store_missing(uint64_t out, uint32_t kind, const struct spot *s)
+store_missing_image(void *value, uint32_t type, const struct spot *s)
 {
 	struct spot all = *s;
 	float x[GK_CUDA_LANE];
 
-	if (kind == GK_KIND_RAW) {
-		store_raw(raw_at(out, s), s->pixels, 0, false);
-		return;
-	}
 	all.holes = (1u << GK_CUDA_LANE) - 1;
 #pragma unroll
 	for (int i = 0; i < GK_CUDA_LANE; i++)
 		x[i] = 0.0f;
-	store_image(out, &all, x);
+	store_image(value, type, &all, x);
+}
+
+static __device__ __forceinline__ void
+store_missing(uint64_t out, uint32_t kind, const struct spot *s)
+{
+	if (kind == GK_KIND_RAW)
+		store_raw(raw_at(out, s), s->pixels, 0, false);
+	else
+		store_missing_image(image_at(out), args.value, s);
 }
 
 /*
@@ -376,14 +387,15 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 			else if (kind == GK_KIND_RAW)
 				store_raw(raw_at(out, &spot), spot.pixels, words, true);
 			else
-				store_image(out, &spot, x);
+				store_image(image_at(out), args.value, &spot, x);
 		}
 		odd = !all_g0(w) || known.y != 0 || low;
 		if (odd && (feed->present >> f & 1)) {
 			count_odd(&b->params, coef, known.y, low, pixels_of(chunk), words, &l,
 				&tally[f]);
 			if (direct && (b->direct >> f & 1) && b->frame[f].direct == GK_KIND_IMAGE)
-				store_odd(b->frame[f].out, &spot, coef, known.y, words);
+				store_odd(image_at(b->frame[f].out), args.value, &spot, coef,
+					known.y, words);
 		}
 		l.below_csr = __reduce_add_sync(
 			ALL_LANES, (uint32_t)__popc(l.below_bragg) << 16 | __popc(l.below_csr));

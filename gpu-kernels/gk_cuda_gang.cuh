@@ -1,120 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The blocks of a gang. They wait in device memory for a batch, count it, agree on the verdict, and
- * write the output of kept frames. All blocks synchronise twice per batch: after counting and at
- * the end.
+ * The blocks of a gang. They wait in device memory for a batch, count it, search peaks if the
+ * parameters demand it, agree on the verdict, and write the output of kept frames. Without a search
+ * all blocks synchronise twice per batch: after counting and at the end.
  */
 #ifndef GK_CUDA_GANG_CUH
 #define GK_CUDA_GANG_CUH
 
+#include "gk_cuda_member.cuh"
 #include "gk_cuda_output.cuh"
 #include "gk_cuda_take.cuh"
-
-/* Gang and block number, and the chunks of this block. */
-struct member {
-	uint32_t gang;
-	uint32_t block;
-	uint32_t first;
-	uint32_t end;
-	struct gk_cuda_gang *g;
-};
-
-/*
- * The complete state of a block is in shared memory, because state in registers would stay live
- * across the loops below. Spilled coefficients cost a factor of three (measured).
- */
-static __shared__ struct gang_shared {
-	struct gk_cuda_batch batch;
-	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
-	uint32_t kind[GK_BATCH_MAX];
-	struct member member;
-	uint32_t number; /* of the batch */
-	uint32_t served; /* batches of frames so far, including this one */
-	uint32_t took;	 /* batches with trailers among them */
-	uint32_t go;
-	uint32_t last; /* this block was the last one to count */
-} gang_state;
-GK_STATIC_ASSERT(sizeof(struct gang_shared) <= GK_CUDA_DECLARED, "create() asks for it");
-
-/* Addresses of a batch's data in device memory. @{ */
-static __device__ __forceinline__ struct gk_cuda_batch *
-device_batch(void)
-{
-	return &gang_state.member.g->batch[gang_state.number & 1];
-}
-
-static __device__ __forceinline__ uint64_t
-batch_set(void)
-{
-	return (uint64_t)gang_state.member.gang * 2 + (gang_state.number & 1);
-}
-
-static __device__ __forceinline__ struct gk_cuda_trailers *
-device_trailers(void)
-{
-	return &gang_state.member.g->trailers[gang_state.number & 1];
-}
-
-static __device__ __forceinline__ uint64_t *
-batch_table(void)
-{
-	return args.tables + batch_set() * args.geometry.tiles * GK_BATCH_MAX;
-}
-
-static __device__ __forceinline__ uint32_t *
-batch_block_nnz(void)
-{
-	return args.block_nnz + batch_set() * GK_BATCH_MAX * args.blocks;
-}
-
-static __device__ __forceinline__ uint32_t *
-gang_counts(void)
-{
-	return args.counts + (uint64_t)gang_state.member.gang * args.chunks * GK_BATCH_MAX;
-}
-
-static __device__ __forceinline__ struct gk_cuda_coef *
-batch_coef(void)
-{
-	return args.coef + (uint64_t)gang_state.batch.coef * args.chunks;
-}
-/** @} */
-
-static __device__ __forceinline__ uint32_t
-warp_of_block(void)
-{
-	return threadIdx.x / 32;
-}
-
-/* One thread: wait until a batch is ready, or no more batches follow. */
-static __device__ bool
-wait_ready(struct gk_cuda_gang *g, uint32_t batch)
-{
-	for (;;) {
-		/*
-		 * `ready` and `end` together: batches set up before the end are seen and processed.
-		 */
-		const uint64_t both = load_acquire((const uint64_t *)&g->ready);
-
-		if ((uint32_t)both != batch)
-			return true;
-		if (both >> 32 != 0)
-			return false;
-		__nanosleep(20);
-	}
-}
-
-/* One thread: wait until the counter shows that all blocks of the gang have arrived. */
-static __device__ bool
-wait_count(const uint32_t *counter, uint32_t wanted)
-{
-	while ((int32_t)(load_acquire(counter) - wanted) < 0) {
-		if (load_acquire(&args.control->killed) != 0)
-			return false;
-		__nanosleep(20);
-	}
-	return true;
-}
+#ifdef GK_CUDA_SEARCH
+#include "gk_cuda_search.cuh"
+#endif
 
 /* Add the sums of a block's warps to the gang's: one addition per block, frame and counter. */
 static __device__ void
@@ -164,7 +62,8 @@ decide(uint32_t f)
 	const unsigned long long strong_nnz = __ldcg(&b->sums[f].strong_nnz);
 	const unsigned long long saturated_invalid = __ldcg(&b->sums[f].saturated_invalid);
 	const uint32_t bragg = (uint32_t)(strong_nnz >> 32), nnz = (uint32_t)strong_nnz;
-	const bool hit = bragg >= params->strong_min && bragg <= params->strong_max;
+	const struct found found = found_of(f);
+	const bool hit = bragg >= params->strong_min && bragg <= params->strong_max && found.enough;
 	const uint32_t kind = output_kind(&s->frame[f], params, hit, nnz);
 	const uint32_t verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT;
 
@@ -181,7 +80,8 @@ decide(uint32_t f)
 		line[1] = make_uint4(verdict, kind, bragg, (uint32_t)(saturated_invalid >> 32));
 		line[2] = make_uint4(
 			(uint32_t)saturated_invalid, nnz, params->version, s->plane.version);
-		line[3] = make_uint4((uint32_t)(lost >> 32), (uint32_t)lost, 0, 0);
+		line[3] = make_uint4(
+			(uint32_t)(lost >> 32), (uint32_t)lost, found.peaks, found.found);
 	}
 	return kind;
 }
@@ -275,14 +175,6 @@ finish(bool reported)
 	if (!reported)
 		report();
 	store_release(&m->g->done, batch + 1);
-}
-
-static __device__ __forceinline__ uint32_t
-chunks_of_warp(uint32_t begin, uint32_t end)
-{
-	const uint32_t warp = warp_of_block(), all = end - begin;
-
-	return all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
 }
 
 /* Compute the statistics of a block's chunks. */
@@ -424,8 +316,7 @@ take_frames(void)
 
 		/* then no packet of the batch is read again */
 		if (arrive(&m->g->taken) + 1 == all && s->batch.trailers == frames)
-			store_release_sys(&args.channel->done[m->gang].raw,
-				args.first[m->gang] + s->number + 1);
+			release_packets();
 		s->go = wait_count(&m->g->taken, all);
 	}
 	__syncthreads();
@@ -438,7 +329,7 @@ static __device__ __forceinline__ bool
 serve_frames(void)
 {
 	struct gang_shared *s = &gang_state;
-	uint32_t kept = 0;
+	uint32_t kept = 0, listed = 0;
 
 	if (s->batch.trailers != 0) {
 		take_frames();
@@ -464,24 +355,30 @@ serve_frames(void)
 	__syncthreads();
 	if (!s->go)
 		return false;
+	if (!search_frames())
+		return false;
 
 	if (threadIdx.x < s->batch.nb_frames)
 		s->kind[threadIdx.x] = decide(threadIdx.x);
 	__syncthreads();
 	for (uint32_t i = 0; i < s->batch.nb_frames; i++) {
-		if (s->kind[i] != GK_KIND_NONE && !(s->batch.direct >> i & 1))
-			kept |= 1u << i;
+		if (s->kind[i] == GK_KIND_NONE)
+			continue;
+		kept |= ~s->batch.direct & 1u << i;
+		listed |= 1u << i;
 	}
+	listed &= lists_of_batch();
 	if (threadIdx.x == 0 && s->last) {
-		if (kept == 0)
+		if ((kept | listed) == 0)
 			report();
 		else if (args.staged || (kept & ~s->batch.trailers) == 0)
-			store_release_sys(&args.channel->done[s->member.gang].raw,
-				args.first[s->member.gang] + s->number + 1);
+			release_packets();
 	}
+	if (listed != 0)
+		output_lists(listed);
 	if (kept != 0)
 		output_frames(kept);
-	finish(kept == 0);
+	finish((kept | listed) == 0);
 	return true;
 }
 
@@ -527,6 +424,7 @@ serve(void)
 		m->g = &args.control->gang[m->gang];
 		s->number = s->served = s->took = 0;
 	}
+	search_open();
 	for (;;) {
 		__syncthreads();
 		if (threadIdx.x == 0)

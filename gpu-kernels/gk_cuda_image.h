@@ -6,5 +6,7 @@
 #define GK_CUDA_IMAGE_H
 
 extern const unsigned long long gk_cuda_image[];
+/** with the search for peaks */
+extern const unsigned long long gk_cuda_search_image[];
 
 #endif /* GK_CUDA_IMAGE_H */

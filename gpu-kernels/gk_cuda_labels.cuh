@@ -145,7 +145,7 @@ label_find_blob(uint32_t slot, uint32_t number)
 
 /* All blocks of the gang: find the peaks of a frame. @return false: killed */
 static __device__ __noinline__ bool
-peak_search_labels(uint32_t slot, struct gk_peak *list)
+peak_search_labels(uint32_t slot)
 {
 	const uint64_t part = label_part();
 	uint32_t *parent = peak_args.parent + part, *size = peak_args.size + part;
@@ -184,8 +184,7 @@ peak_search_labels(uint32_t slot, struct gk_peak *list)
 		label_find_blob(slot, i);
 	if (!peak_meet())
 		return false;
-	peak_order_frame(
-		slot, peak_args.by_labels + label_seed_part(), __ldcg(&c->by_labels), list);
+	peak_order_frame(slot, peak_args.by_labels + label_seed_part(), __ldcg(&c->by_labels));
 	/* the next frame uses the same memory */
 	return peak_meet();
 }

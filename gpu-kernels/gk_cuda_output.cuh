@@ -157,7 +157,7 @@ store_csr(uint64_t out, uint32_t first, const struct entry *e, uint32_t hits)
 
 /* Write a chunk of an image, with coefficients in shared memory. */
 static __device__ __forceinline__ void
-output_image(uint64_t out, const struct spot *s, const struct entry *e)
+output_image(void *value, uint32_t type, const struct spot *s, const struct entry *e)
 {
 	float x[GK_CUDA_LANE], p[GK_CUDA_LANE], r[GK_CUDA_LANE];
 	uint2 w[4];
@@ -170,9 +170,9 @@ output_image(uint64_t out, const struct spot *s, const struct entry *e)
 			e->pairs + offsetof(struct gk_cuda_coef, r) + pixel_of(i) * 4);
 	}
 	photons_of(x, w, p, r);
-	store_image(out, s, x);
+	store_image(value, type, s, x);
 	if (!all_g0(w) || e->wild != 0)
-		store_odd(out, s, e->coef, e->wild, e->words);
+		store_odd(value, type, s, e->coef, e->wild, e->words);
 }
 
 /*
@@ -223,8 +223,42 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 		} else if (kind[f] == GK_KIND_RAW) {
 			store_raw(raw_at(out, &spot), e.pixels, e.words, true);
 		} else {
-			output_image(out, &spot, &e);
+			output_image(image_at(out), args.value, &spot, &e);
 		}
+	}
+}
+
+/*
+ * Write the photons of a chunk of the feed's frames for the search for peaks.
+ * @param to  of the first frame; the others follow, each with all pixels
+ */
+template <uint32_t lead, uint32_t STEP>
+static __device__ __forceinline__ void
+photons_chunk(struct feed *feed, int16_t *to)
+{
+	const uint64_t pixels = (uint64_t)args.rows * args.geometry.cols;
+	const uint32_t chunk = feed->chunk;
+	struct spot spot;
+	struct entry e;
+	uint2 known; /* holes, wild pixels */
+
+	feed_wait<lead>(feed);
+	known = load_shared2(first_at(feed, feed->left));
+	spot = spot_of(feed->coef, chunk, known.x);
+	__syncwarp();
+	if (feed->left > 0)
+		copy_pairs(feed, chunk + STEP, feed->left - 1);
+	e.wild = known.y;
+	e.coef = feed->coef + chunk;
+	e.pairs = pair_at(feed, feed->left);
+#pragma unroll 1
+	for (uint32_t i = 0; i < feed->n; i++) {
+		e.words = feed_wait<lead>(feed);
+		feed_next<lead, STEP>(feed);
+		if (feed->present >> i & 1)
+			output_image(to + i * pixels, GK_VALUE_I16, &spot, &e);
+		else
+			store_missing_image(to + i * pixels, GK_VALUE_I16, &spot);
 	}
 }
 

@@ -148,6 +148,12 @@ slot_keys(uint32_t slot)
 {
 	return peak_args.keys + (uint64_t)slot * 2 * peak_args.s.key_words;
 }
+
+static __device__ __forceinline__ struct gk_peak *
+slot_list(uint32_t slot)
+{
+	return peak_args.list + (uint64_t)slot * GK_PEAKS_MAX;
+}
 /** @} */
 
 /* Wait for the other blocks of the gang. @return false: killed */
@@ -886,7 +892,7 @@ peak_rank(const uint32_t *keys, uint32_t key)
 
 /* A warp: write a peak to its place in the list. */
 static __device__ __forceinline__ void
-peak_place(uint32_t slot, const struct gk_cuda_peak_record *r, struct gk_peak *list)
+peak_place(uint32_t slot, const struct gk_cuda_peak_record *r)
 {
 	const struct gk_peak_params *params = &peak_state.params;
 	const uint32_t *keys = slot_keys(slot);
@@ -900,7 +906,8 @@ peak_place(uint32_t slot, const struct gk_cuda_peak_record *r, struct gk_peak *l
 	if (!params->saturated)
 		place = peak_rank(keys + peak_args.s.key_words, key);
 	if (lane < sizeof(struct gk_peak) / 4)
-		((uint32_t *)&list[place])[lane] = __ldcg((const uint32_t *)&r->peak + lane);
+		((uint32_t *)&slot_list(slot)[place])[lane] =
+			__ldcg((const uint32_t *)&r->peak + lane);
 	if (lane == 0)
 		atomicAdd(&c->count, 1u);
 	bin = __ldcg(&r->peak.bin);
@@ -928,28 +935,25 @@ peak_found(uint32_t slot)
 }
 
 static __device__ __forceinline__ void
-peak_order_frame(
-	uint32_t slot, const struct gk_cuda_peak_record *record, uint32_t n, struct gk_peak *list)
+peak_order_frame(uint32_t slot, const struct gk_cuda_peak_record *record, uint32_t n)
 {
 	const uint32_t warps = peak_state.blocks * GK_CUDA_WARPS;
 	/* frames begin at different warps */
 	const uint32_t warp = peak_state.block + peak_warp() * peak_state.blocks;
 
 	for (uint32_t i = (warp + slot * (warps / 4 + 1)) % warps; i < n; i += warps)
-		peak_place(slot, &record[i], list);
+		peak_place(slot, &record[i]);
 }
 
 #include "gk_cuda_labels.cuh"
 
 /*
  * Find the peaks of a batch. All blocks of the gang call it, and all have arrived somewhere since
- * the last one left it.
- * @param list  of each frame: GK_PEAKS_MAX peaks
+ * the last one left it. The lists and counters are complete when all have met again.
  * @return false: killed
  */
-template <typename list_of>
 static __device__ __forceinline__ bool
-peak_search(list_of list)
+peak_search(void)
 {
 	struct peak_shared *s = &peak_state;
 
@@ -973,9 +977,9 @@ peak_search(list_of list)
 		if (!peak_is_heavy(s->slot + f))
 			peak_order_frame(s->slot + f,
 				peak_args.record + (uint64_t)(s->slot + f) * GK_CUDA_PEAK_RECORDS,
-				__ldcg(&peak_args.counters[s->slot + f].records), list(f));
+				__ldcg(&peak_args.counters[s->slot + f].records));
 	for (uint32_t f = 0; f < s->nb_frames; f++)
-		if (peak_is_heavy(s->slot + f) && !peak_search_labels(s->slot + f, list(f)))
+		if (peak_is_heavy(s->slot + f) && !peak_search_labels(s->slot + f))
 			return false;
 	return true;
 }

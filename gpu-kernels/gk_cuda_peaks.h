@@ -113,6 +113,7 @@ struct gk_cuda_peaks {
 	uint32_t *keys;	  /**< [slots][2][key_words] */
 	struct gk_cuda_peak_record *record; /**< [slots][GK_CUDA_PEAK_RECORDS] */
 	struct gk_cuda_peak_counters *counters;
+	struct gk_peak *list; /**< [slots][GK_PEAKS_MAX], the peaks of the frame */
 	/** one part a gang: search by labels @{ */
 	uint32_t *parent;		       /**< [pixels] */
 	uint32_t *size;			       /**< [pixels] */
@@ -129,6 +130,9 @@ struct gk_cuda_peaks {
  */
 int gk_cuda_peaks_shape(const struct gk_peak_map *map, struct gk_cuda_peak_shape *s);
 
+/** Largest shape of any map of these pixels. */
+void gk_cuda_peaks_most(uint32_t rows, uint32_t cols, struct gk_cuda_peak_shape *s);
+
 /**
  * Place all arrays in one memory.
  * @param a         `s` is set; receives the addresses
@@ -144,6 +148,15 @@ uint64_t gk_cuda_peaks_place(
  * @param a  placed in host memory
  */
 void gk_cuda_peaks_fill(const struct gk_peak_map *map, const struct gk_cuda_peaks *a);
+
+/**
+ * Make the arrays that never change, in memory that the caller frees.
+ * @param a     `s` is set; its addresses are changed
+ * @param size  receives the size
+ * @return NULL: no memory
+ */
+void *gk_cuda_peaks_make(
+	const struct gk_peak_map *map, struct gk_cuda_peaks *a, uint32_t gangs, uint64_t *size);
 
 #ifdef __cplusplus
 }

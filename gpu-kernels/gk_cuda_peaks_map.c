@@ -75,6 +75,21 @@ order_of_tiles(const void *x, const void *y)
 	return a->at < b->at ? -1 : a->at > b->at;
 }
 
+static void
+set_shape(struct gk_cuda_peak_shape *s, uint32_t rows, uint32_t cols, uint32_t keys, uint32_t seeds)
+{
+	s->rows = rows;
+	s->cols = cols;
+	s->pixels = rows * cols;
+	s->words = s->pixels / 32;
+	s->hit_words = round_up(s->words + 4, 4);
+	s->at_hundreds = round_up(keys, KEYS_HUNDREDS) / 32;
+	s->at_thousands = s->at_hundreds + round_up(keys, KEYS_THOUSANDS) / KEYS_HUNDREDS;
+	s->nb_thousands = round_up(keys, KEYS_THOUSANDS) / KEYS_THOUSANDS;
+	s->key_words = round_up(s->at_thousands + s->nb_thousands, 4);
+	s->seeds_max = seeds;
+}
+
 int
 gk_cuda_peaks_shape(const struct gk_peak_map *map, struct gk_cuda_peak_shape *s)
 {
@@ -90,19 +105,21 @@ gk_cuda_peaks_shape(const struct gk_peak_map *map, struct gk_cuda_peak_shape *s)
 		/* seeds are not at the border, and two are never neighbours */
 		seeds += (width / 2) * (height / 2);
 	}
-	s->rows = map->rows;
-	s->cols = map->cols;
-	s->pixels = map->rows * map->cols;
-	s->words = s->pixels / 32;
-	s->hit_words = round_up(s->words + 4, 4);
+	set_shape(s, map->rows, map->cols, (uint32_t)keys, (uint32_t)seeds);
 	s->nb_panels = map->nb_panels;
 	s->nb_tiles = list_tiles(map, NULL, &s->nb_bins);
-	s->at_hundreds = round_up((uint32_t)keys, KEYS_HUNDREDS) / 32;
-	s->at_thousands = s->at_hundreds + round_up((uint32_t)keys, KEYS_THOUSANDS) / KEYS_HUNDREDS;
-	s->nb_thousands = round_up((uint32_t)keys, KEYS_THOUSANDS) / KEYS_THOUSANDS;
-	s->key_words = round_up(s->at_thousands + s->nb_thousands, 4);
-	s->seeds_max = (uint32_t)seeds;
 	return 0;
+}
+
+void
+gk_cuda_peaks_most(uint32_t rows, uint32_t cols, struct gk_cuda_peak_shape *s)
+{
+	memset(s, 0, sizeof(*s));
+	set_shape(s, rows, cols, rows * cols, rows * cols / 4);
+	s->nb_panels = GK_PEAK_PANELS_MAX;
+	s->nb_bins = GK_PEAK_BINS_MAX;
+	s->nb_tiles = (rows + GK_CUDA_PEAK_ROWS - 1) / GK_CUDA_PEAK_ROWS *
+		((cols + GK_CUDA_PEAK_COLS - 1) / GK_CUDA_PEAK_COLS);
 }
 
 /* Memory that is handed out in parts. */
@@ -148,6 +165,7 @@ gk_cuda_peaks_place(struct gk_cuda_peaks *a, uint32_t gangs, uint8_t *base, uint
 	TAKE(keys, slots * 2 * s->key_words);
 	TAKE(record, slots * GK_CUDA_PEAK_RECORDS);
 	TAKE(counters, slots);
+	TAKE(list, slots * GK_PEAKS_MAX);
 	TAKE(parent, (uint64_t)gangs * s->pixels);
 	TAKE(size, (uint64_t)gangs * s->pixels);
 	TAKE(smallest, (uint64_t)gangs * s->pixels);
@@ -203,4 +221,19 @@ gk_cuda_peaks_fill(const struct gk_peak_map *map, const struct gk_cuda_peaks *a)
 	}
 	list_tiles(map, a->tile, &nb_bins);
 	qsort(a->tile, s->nb_tiles, sizeof(*a->tile), order_of_tiles);
+}
+
+void *
+gk_cuda_peaks_make(
+	const struct gk_peak_map *map, struct gk_cuda_peaks *a, uint32_t gangs, uint64_t *size)
+{
+	uint8_t *memory;
+
+	gk_cuda_peaks_place(a, gangs, NULL, size);
+	memory = malloc(*size);
+	if (memory == NULL)
+		return NULL;
+	gk_cuda_peaks_place(a, gangs, memory, size);
+	gk_cuda_peaks_fill(map, a);
+	return memory;
 }

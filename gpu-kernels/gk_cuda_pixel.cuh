@@ -18,6 +18,7 @@
 #define GK_CUDA_PIXEL_CUH
 
 #include "gk_cuda.h"
+#include "gk_cuda_packed.cuh"
 #include "gk_pixel.h"
 
 #define ALL_LANES 0xFFFFFFFFu
@@ -91,36 +92,6 @@ threshold_word(const struct quick *q, float threshold)
 		if (!(quick_photons(below + step - 1, q->p, q->r) >= threshold))
 			below += step;
 	return below;
-}
-
-/* Subtract two thresholds (with sign bits set) from two words: below the threshold is negative. */
-static __device__ __forceinline__ uint32_t
-compare_words(uint32_t words, uint32_t thresholds)
-{
-	uint32_t less;
-
-	asm("add.f16x2 %0, %1, %2;" : "=r"(less) : "r"(words), "r"(thresholds));
-	return less;
-}
-
-/* Signs of four halves, one byte each, all ones or zeros. */
-static __device__ __forceinline__ uint32_t
-signs_of(uint32_t low, uint32_t high)
-{
-	uint32_t bytes;
-
-	asm("prmt.b32 %0, %1, %2, 0xFDB9;" : "=r"(bytes) : "r"(low), "r"(high));
-	return bytes;
-}
-
-/* Subtract the weighted sum of bytes of -1 from acc. */
-static __device__ __forceinline__ int32_t
-weigh(uint32_t bytes, uint32_t weights, int32_t acc)
-{
-	int32_t v;
-
-	asm("dp4a.s32.u32 %0, %1, %2, %3;" : "=r"(v) : "r"(bytes), "r"(weights), "r"(acc));
-	return v;
 }
 
 /* Bit of gk_cuda_coef.hole_bits or wild_bits. */

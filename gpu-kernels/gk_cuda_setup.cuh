@@ -12,9 +12,10 @@
 #include "gk_cuda.h"
 #include "gk_cuda_order.cuh"
 
-#define LINE_WORDS 16 /* of struct gk_doorbell, gk_frame, gk_params, gk_coef, gk_dark */
-#define BELL_QUIT  (offsetof(struct gk_doorbell, quit) / 4)
-#define BELL_BEAT  (offsetof(struct gk_doorbell, watchdog) / 4)
+#define LINE_WORDS \
+	16 /* of struct gk_doorbell, gk_frame, gk_params, gk_coef, gk_dark, gk_peak_params */
+#define BELL_QUIT (offsetof(struct gk_doorbell, quit) / 4)
+#define BELL_BEAT (offsetof(struct gk_doorbell, watchdog) / 4)
 /* concurrent loads of a pointer table per thread */
 #define TABLE_LOADS 8
 
@@ -45,6 +46,7 @@ struct setup_shared {
 	struct gk_coef coef;
 	struct gk_coef coef_to;
 	struct gk_dark dark;
+	struct gk_peak_params peak;
 	uint32_t header[GK_BATCH_MAX][LINE_WORDS]; /* struct gk_frame */
 	uint32_t pack;
 	uint32_t aim;
@@ -129,10 +131,28 @@ bad_coef(const struct gk_coef *c)
 }
 
 static __device__ bool
-bad_params(const struct gk_params *p)
+bad_search(const struct gk_params *params, const struct gk_peak_params *p)
 {
+	bool bad = params->search > GK_SEARCH_ALL || !args.searches ||
+		!(fabsf(p->threshold) < INFINITY) || !(p->min_snr >= 0 && p->min_snr < INFINITY) ||
+		p->min_pixels > p->max_pixels || p->bg_radius > GK_PEAK_RADIUS_MAX ||
+		p->shells > GK_PEAK_SHELLS_MAX;
+
+	if (bad)
+		return true;
+	for (uint32_t i = 0; i < p->shells; i++)
+		bad |= p->shell[i] >= p->shell[i + 1];
+	return bad || params->peaks_shells >> p->shells != 0;
+}
+
+static __device__ bool
+bad_params(const struct setup_shared *s)
+{
+	const struct gk_params *p = &s->params;
+
 	return p->kind > GK_KIND_RAW || p->strong_threshold != p->strong_threshold ||
-		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap;
+		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap ||
+		(p->search != GK_SEARCH_NONE && bad_search(p, &s->peak));
 }
 
 static __device__ bool
@@ -159,8 +179,8 @@ bad_work(const struct setup_shared *s)
 
 	if (w->op == GK_OP_FRAMES)
 		return w->nb_frames == 0 || w->nb_frames > GK_BATCH_MAX ||
-			w->params >= GK_PARAMS_MAX || bad_params(&s->params) ||
-			w->coef >= GK_COEF_MAX || bad_coef(&s->coef);
+			w->params >= GK_PARAMS_MAX || bad_params(s) || w->coef >= GK_COEF_MAX ||
+			bad_coef(&s->coef);
 	if ((w->op != GK_OP_UPDATE && w->op != GK_OP_CLEAR) || w->nb_frames != 0 || bad_dark(s))
 		return true;
 	if (w->op == GK_OP_CLEAR)
@@ -192,6 +212,7 @@ load_batch(struct setup_shared *s, uint64_t *table)
 		load_line(&s->coef, &c->coef[w->coef % GK_COEF_MAX], lane);
 		load_line(&s->coef_to, &c->coef[w->coef_to % GK_COEF_MAX], lane);
 		load_line(&s->dark, &c->dark[w->dark % GK_DARK_MAX], lane);
+		load_line(&s->peak, &c->peak[w->params % GK_PARAMS_MAX], lane);
 	}
 	for (uint32_t f = warp; f < n; f += GK_CUDA_WARPS)
 		if (w->slot[f] < args.nb_frames)
@@ -240,7 +261,8 @@ load_batch(struct setup_shared *s, uint64_t *table)
 static __device__ uint32_t
 sure_kind(const struct gk_frame *f, const struct gk_params *p)
 {
-	const bool hit = p->strong_min == 0 && p->strong_max == UINT32_MAX;
+	const bool hit =
+		p->strong_min == 0 && p->strong_max == UINT32_MAX && p->search == GK_SEARCH_NONE;
 
 	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
@@ -330,8 +352,8 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 
 /* All threads: write the batch for the blocks of the gang. */
 static __device__ void
-write_batch(
-	const struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trailers *trailers)
+write_batch(const struct setup_shared *s, struct gk_cuda_batch *b,
+	struct gk_cuda_trailers *trailers, struct gk_peak_params *peak)
 {
 	const uint32_t f = threadIdx.x;
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
@@ -365,6 +387,7 @@ write_batch(
 		((uint32_t *)&b->params)[f] = ((const uint32_t *)&s->params)[f];
 		((uint32_t *)&b->plane)[f] = ((const uint32_t *)&s->coef)[f];
 		((uint32_t *)&b->plane_to)[f] = ((const uint32_t *)&s->coef_to)[f];
+		((uint32_t *)peak)[f] = ((const uint32_t *)&s->peak)[f];
 	}
 	if (f == 0) {
 		b->op = s->work.op;
@@ -417,7 +440,7 @@ set_up(struct setup_shared *s, uint32_t gang)
 		now = choose_coef(s, gang);
 	if (!__syncthreads_and(now))
 		return;
-	write_batch(s, &g->batch[batch & 1], &g->trailers[batch & 1]);
+	write_batch(s, &g->batch[batch & 1], &g->trailers[batch & 1], &g->peak[batch & 1]);
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		s->coef_of[gang][batch & 1] =

@@ -21,7 +21,8 @@ static const char usage[] =
 	"  --modules N   JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
 	"  --seconds S   of one measurement (default 0.3)\n"
 	"  --repeats N   measurements of a row; the median counts (default 5)\n"
-	"  --rows WHAT   any of d (GPU memory), h (host memory), l (latency), p (peers)\n"
+	"  --rows WHAT   any of d (GPU memory), h (host memory), l (latency), p (peers),\n"
+	"                s (search for peaks in a share of the frames; default dhlp)\n"
 	"  --shots N     of a latency (default 100000, at most 1000000)\n";
 
 struct row {
@@ -32,7 +33,7 @@ struct row {
 	enum gk_value value;
 };
 
-/* Background with noise of a few photons, 1 % of pixels with 10 photons, all in G0. */
+/* Background with noise of a few photons, 1 % of pixels with 10 photons, peaks, all in G0. */
 static void
 fill(struct bench *b)
 {
@@ -50,6 +51,16 @@ fill(struct bench *b)
 		rng = rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 		b->host_raw[x] =
 			(uint16_t)(3000 + (rng >> 58) + ((rng >> 32) % 100 == 0 ? 5084 : 0));
+	}
+	for (uint32_t f = 0; f < BENCH_FRAMES; f++) {
+		const uint32_t n = BENCH_PEAKS / (f % 10 == 0 ? 1 : f % 2 == 0 ? 2 : 3);
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint16_t *at = b->host_raw + f * b->pixels +
+				(i * UINT64_C(2000003) + f * 7919) % (b->pixels - 1);
+
+			at[0] = at[1] = 15000;
+		}
 	}
 }
 
@@ -196,6 +207,59 @@ host_rows(struct bench *b)
 					layouts[k][2], read);
 }
 
+/* The share of frames in the search, against no search and no map of pixels. */
+static void
+search_rows(struct bench *b)
+{
+	static const struct {
+		const char *what;
+		enum gk_search search;
+		uint32_t peaks; /* least number of a frame's in the search */
+	} rows[] = {
+		{"no map of pixels", GK_SEARCH_NONE, 0},
+		{"no search", GK_SEARCH_NONE, 0},
+		{"10 % of frames searched", GK_SEARCH_STRONG, BENCH_PEAKS * 3 / 4},
+		{"50 % of frames searched", GK_SEARCH_STRONG, BENCH_PEAKS * 5 / 12},
+		{"100 % of frames searched", GK_SEARCH_ALL, 0},
+	};
+	static const uint32_t layouts[][2] = {{1, 16}, {2, 8}, {4, 8}};
+	struct player p;
+
+	printf("\nsearch for peaks, all frames rejected, peaks of the frames: %d, %d and %d\n"
+	       "%-28s %-6s %-6s %5s %9s %10s %10s\n",
+		BENCH_PEAKS, BENCH_PEAKS / 2, BENCH_PEAKS / 3, "what", "memory", "gangs", "batch",
+		"us/frame", "frames/s", "searched %");
+	for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (i == 1)
+			search_map(b);
+		for (uint32_t k = 0; k < 2 * sizeof(layouts) / sizeof(layouts[0]); k++) {
+			const uint32_t *l = layouts[k / 2], host = k % 2;
+			uint32_t searched = 0;
+			double rate[64];
+			uint64_t n = BENCH_FRAMES;
+
+			if (player_open(&p, b, l[0], 0, host ? GK_MEMORY_HOST : GK_MEMORY_DEVICE,
+				    OUTPUTS_NONE, GK_VALUE_F32) != 0)
+				exit(1);
+			player_search(&p, rows[i].search, 2 * rows[i].peaks);
+			player_run(&p, l[1], n);
+			n = (uint64_t)((double)n * b->seconds / player_run(&p, l[1], n)) /
+					BENCH_FRAMES * BENCH_FRAMES +
+				BENCH_FRAMES;
+			for (int r = 0; r < b->repeats; r++)
+				rate[r] = (double)n / player_run(&p, l[1], n);
+			bench_sort(rate, (unsigned int)b->repeats);
+			for (uint32_t f = 0; f < BENCH_FRAMES; f++)
+				searched += p.config.results[f].peaks_found != GK_NOT_SEARCHED;
+			printf("%-28s %-6s %-6u %5u %9.2f %10.0f %10.0f\n", rows[i].what,
+				host ? "host" : "GPU", l[0], l[1], 1e6 / rate[b->repeats / 2],
+				rate[b->repeats / 2], 100.0 * searched / BENCH_FRAMES);
+			fflush(stdout);
+			player_close(&p);
+		}
+	}
+}
+
 static void
 print_shots(const struct bench *b, const char *what, uint64_t n)
 {
@@ -303,6 +367,8 @@ main(int argc, char **argv)
 		device_rows(&b);
 	if (strchr(rows, 'h') != NULL)
 		host_rows(&b);
+	if (strchr(rows, 's') != NULL)
+		search_rows(&b);
 	if (strchr(rows, 'l') != NULL)
 		latency_rows(&b, shots);
 	if (strchr(rows, 'p') != NULL)

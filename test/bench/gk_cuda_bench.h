@@ -33,6 +33,10 @@ struct bench {
 	CUdeviceptr_v2 device_table;
 	CUdeviceptr_v2 sink;
 	uint64_t *shots; /* ns */
+	/* map of pixels, registered; NULL: players have none */
+	uint16_t *bin;
+	struct gk_peak_panel *panel;
+	uint32_t nb_panels;
 };
 
 /* Gangs with their memory, and the builder's side of their rings. */
@@ -69,6 +73,17 @@ void player_params(struct player *p, uint32_t kind, int hit);
 double player_run(struct player *p, uint32_t batch, uint64_t n);
 /* One frame at a time: doorbell to done, in ns, sorted. */
 void player_latency(struct player *p, uint64_t shots);
+
+/*
+ * Make the map of pixels. Frames have BENCH_PEAKS peaks of two pixels if their number is a multiple
+ * of 10, otherwise half of them if it is even, otherwise a third.
+ */
+void search_map(struct bench *b);
+#define BENCH_PEAKS 150
+/* Photons of a peak's pixels are above, those of all others are below. */
+#define BENCH_PEAK_THRESHOLD 15.0f
+/* Search the frames with at least strong_min bright pixels, or none. All are rejected. */
+void player_search(struct player *p, enum gk_search search, uint32_t strong_min);
 
 /* @return GB/s of a kernel that only reads */
 double bench_read(struct bench *b, int host, uint32_t blocks);

@@ -103,6 +103,10 @@ player_open(struct player *p, struct bench *b, uint32_t gangs, uint32_t workers,
 		CHECK(b, cuMemAlloc(&p->device_outputs, BENCH_FRAMES * c->layout.stride));
 		c->outputs = (uint8_t *)(uintptr_t)p->device_outputs;
 	}
+	if (b->bin != NULL)
+		c->channel->pixels = (struct gk_peak_pixels){.bin = (uintptr_t)b->bin,
+			.panel = (uintptr_t)b->panel,
+			.nb_panels = b->nb_panels};
 	for (int s = 0; s < 3; s++) {
 		c->channel->coef[0].p[s] = b->device_planes + 2 * s * b->pixels * 4;
 		c->channel->coef[0].r[s] = b->device_planes + (2 * s + 1) * b->pixels * 4;

@@ -45,8 +45,7 @@ struct batch {
 	uint32_t slots;
 	uint32_t *met; /* blocks that have met */
 	uint32_t *killed;
-	struct gk_peak *list; /* [slots][GK_PEAKS_MAX] */
-	uint32_t *found;      /* [slots] */
+	uint32_t *found; /* [slots] */
 };
 
 extern "C" __global__ void
@@ -73,9 +72,7 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) find_peaks(const struct batch
 		if (!peak_meet())
 			return;
 		PEAK_STEP(0);
-		if (!peak_search([&](uint32_t f) {
-			    return batch.list + (uint64_t)(s->slot + f) * GK_PEAKS_MAX;
-		    }))
+		if (!peak_search())
 			return;
 		PEAK_STEP(5);
 		if (blockIdx.x == 0 && threadIdx.x < batch.nb_frames)
@@ -136,7 +133,6 @@ struct detector {
 	struct gk_peak_finder *finder;
 	uint8_t *memory;
 	uint32_t *words; /* met, killed, dummy */
-	struct gk_peak *list;
 	uint32_t *found;
 	uint64_t pixels;
 };
@@ -145,7 +141,7 @@ static void
 open_detector(struct detector *d, const struct gk_peak_map *map)
 {
 	uint64_t size, constant;
-	uint8_t *host;
+	void *host;
 	char why[200];
 
 	d->map = *map;
@@ -157,19 +153,15 @@ open_detector(struct detector *d, const struct gk_peak_map *map)
 	if (gk_peak_finder_create(map, GK_ISA_AUTO, &d->finder) != 0 ||
 		gk_cuda_peaks_shape(map, &d->args.s) != 0)
 		exit(1);
+	host = gk_cuda_peaks_make(map, &d->args, 1, &constant);
 	size = gk_cuda_peaks_place(&d->args, 1, NULL, &constant);
 	NEED(cudaMalloc(&d->memory, size));
 	NEED(cudaMemset(d->memory, 0, size));
-	host = (uint8_t *)aligned_alloc(128, constant);
-	gk_cuda_peaks_place(&d->args, 1, host, &constant);
-	gk_cuda_peaks_fill(map, &d->args);
 	NEED(cudaMemcpy(d->memory, host, constant, cudaMemcpyHostToDevice));
 	free(host);
 	gk_cuda_peaks_place(&d->args, 1, d->memory, &constant);
 	NEED(cudaMemcpyToSymbol(peak_args, &d->args, sizeof(d->args)));
 	NEED(cudaMalloc(&d->words, 1024));
-	NEED(cudaMalloc(
-		&d->list, (uint64_t)GK_CUDA_PEAK_FRAMES * GK_PEAKS_MAX * sizeof(struct gk_peak)));
 	NEED(cudaMalloc(&d->found, GK_CUDA_PEAK_FRAMES * 4));
 }
 
@@ -179,7 +171,6 @@ close_detector(struct detector *d)
 	gk_peak_finder_destroy(d->finder);
 	cudaFree(d->memory);
 	cudaFree(d->words);
-	cudaFree(d->list);
 	cudaFree(d->found);
 }
 
@@ -193,7 +184,6 @@ launch(struct detector *d, struct batch b, uint32_t blocks)
 
 	b.met = d->words;
 	b.killed = d->words + 64;
-	b.list = d->list;
 	b.found = d->found;
 	args[0] = &b;
 	NEED(cudaMemset(d->words, 0, 1024));
@@ -233,8 +223,8 @@ check_frame(struct detector *d, const struct gk_peak_params *params, uint32_t f,
 	gk_peaks_find(d->finder, params, photons, expected);
 	NEED(cudaMemcpy(&c, d->args.counters + f, sizeof(c), cudaMemcpyDeviceToHost));
 	NEED(cudaMemcpy(&found, d->found + f, sizeof(found), cudaMemcpyDeviceToHost));
-	NEED(cudaMemcpy(
-		list, d->list + (uint64_t)f * GK_PEAKS_MAX, sizeof(list), cudaMemcpyDeviceToHost));
+	NEED(cudaMemcpy(list, d->args.list + (uint64_t)f * GK_PEAKS_MAX, sizeof(list),
+		cudaMemcpyDeviceToHost));
 	for (uint32_t i = 0; i < expected->count && i < c.count; i++) {
 		if (memcmp(&list[i], &expected->peak[i], sizeof(list[i])) == 0)
 			continue;

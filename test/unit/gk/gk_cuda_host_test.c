@@ -10,6 +10,8 @@
 
 #include "gk_cuda.h"
 #include "gk_cuda_driver.h"
+#include "gk_cuda_image.h"
+#include "gk_cuda_peaks.h"
 #include "gk_rig.h"
 
 #define PROCESSORS 4
@@ -22,6 +24,7 @@ static struct {
 	int no_names;	    /* of error codes */
 	int major, minor;   /* compute capability */
 	int shared;	    /* shared memory of a block, bytes */
+	uint32_t fail_from; /* allocations that succeed; 0: all */
 	const uint8_t *far; /* memory from here on is not accessible for the GPU */
 
 	/* counters */
@@ -32,6 +35,8 @@ static struct {
 	uint32_t allocated;
 	uint64_t bytes; /* of all allocations */
 	void *last;
+	size_t last_size;
+	const void *image;
 	int running;
 	int beat_policy; /* scheduling policy of the heartbeat thread */
 	char beat_name[16];
@@ -141,6 +146,7 @@ static CUresult
 cuModuleLoadData(CUmodule *module, const void *image)
 {
 	ENTER();
+	gpu.image = image;
 	*module = (CUmodule)0x2000;
 	gpu.modules++;
 	return CUDA_SUCCESS;
@@ -165,8 +171,18 @@ static CUresult
 cuModuleGetGlobal(CUdeviceptr_v2 *ptr, size_t *size, CUmodule module, const char *name)
 {
 	static struct gk_cuda_args args;
+	static struct gk_cuda_peaks peaks;
 
 	ENTER();
+	if (strcmp(name, GK_CUDA_PEAK_ARGS) == 0) {
+		/* the other image has no such name */
+		if (gpu.image != gk_cuda_search_image)
+			return 1;
+		*ptr = (uintptr_t)&peaks;
+		*size = sizeof(peaks);
+		return CUDA_SUCCESS;
+	}
+	assert_string_equal(name, GK_CUDA_ARGS);
 	*ptr = (uintptr_t)&args;
 	*size = sizeof(args);
 	return CUDA_SUCCESS;
@@ -237,7 +253,10 @@ static CUresult
 cuMemAlloc(CUdeviceptr_v2 *ptr, size_t size)
 {
 	ENTER();
+	if (gpu.fail_from != 0 && gpu.allocated >= gpu.fail_from)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	gpu.last = rig_alloc(size);
+	gpu.last_size = size;
 	*ptr = (uintptr_t)gpu.last;
 	gpu.allocated++;
 	gpu.bytes += size;
@@ -397,6 +416,75 @@ test_life(void **state)
 	assert_int_equal(gpu.bytes, gk_cuda_ops.memory(&config));
 }
 
+/* Two panels, one above the other, around a beam in the middle. */
+static void
+open_map(uint16_t **bin, struct gk_peak_panel **panel)
+{
+	const uint32_t rows = gk_rows(&config.geometry), cols = config.geometry.cols;
+
+	*bin = rig_alloc(gk_pixels(&config.geometry) * sizeof(**bin));
+	*panel = rig_alloc(2 * sizeof(**panel));
+	for (uint32_t i = 0; i < rows * cols; i++)
+		(*bin)[i] = gk_peak_bin(
+			(double)(i % cols) - cols / 2.0, (double)(i / cols) - rows / 2.0, 0, 0);
+	for (uint32_t i = 0; i < 2; i++)
+		(*panel)[i] = (struct gk_peak_panel){
+			.ss = i * rows / 2, .width = cols, .height = rows / 2};
+	config.channel->pixels = (struct gk_peak_pixels){
+		.bin = (uintptr_t)*bin, .panel = (uintptr_t)*panel, .nb_panels = 2};
+	gk_layout_add_peaks(&config.layout, 20);
+}
+
+static void
+test_map(void **state)
+{
+	const uint64_t without = gk_cuda_ops.memory(&config);
+	struct gk_peak_panel *panel;
+	struct gk *gk = created();
+	uint16_t *bin;
+
+	assert_ptr_equal(gpu.image, gk_cuda_image);
+	gk_cuda_ops.destroy(gk);
+	open_map(&bin, &panel);
+	assert_true(gk_cuda_ops.memory(&config) > without);
+	gpu.bytes = 0;
+	gk = created();
+	assert_ptr_equal(gpu.image, gk_cuda_search_image);
+	assert_in_range(gpu.bytes, without + 1, gk_cuda_ops.memory(&config));
+	/* searches that were ended leave nothing to the next launch */
+	memset(gpu.last, 1, sizeof(uint16_t));
+	for (int i = 0; i < 2; i++) {
+		const uint8_t *end = (const uint8_t *)gpu.last + gpu.last_size - 1;
+
+		*(uint8_t *)(uintptr_t)end = 1;
+		assert_int_equal(gk_cuda_ops.start(gk), 0);
+		assert_int_equal(*end, 0);
+		assert_int_equal(*(const uint8_t *)gpu.last, 1);
+		while (gk_cuda_ops.stop(gk) == -EBUSY)
+			;
+	}
+	gk_cuda_ops.destroy(gk);
+
+	panel[1].ss = 1;
+	refused(-EINVAL, "panels 0 and 1 overlap");
+	panel[1].ss = panel[0].height;
+	gpu.fail = "cuMemcpyHtoDAsync";
+	gpu.fail_with = 1;
+	refused(-EIO, "copy of the map of pixels: ");
+	gpu.fail = NULL;
+	gpu.fail_from = gpu.allocated + 1;
+	refused(-ENOMEM, "cuMemAlloc(");
+	gpu.fail_from = 0;
+	config.channel->pixels.bin += 2;
+	refused(-EINVAL, "pixels.bin is at ");
+	config.channel->pixels.bin -= 2;
+	gpu.far = (const uint8_t *)1;
+	refused(-EINVAL, "neither registered host memory nor the GPU's");
+	gpu.far = NULL;
+	free(bin);
+	free(panel);
+}
+
 /* The heartbeat thread has normal priority and a name. */
 static void
 test_beat(void **state)
@@ -507,7 +595,7 @@ test_gpus_that_cannot(void **state)
 	gpu.shared = 101376;
 	refused(-ENOTSUP,
 		"8.6, has 101376 bytes of shared memory for a thread block, expected at "
-		"least 113152");
+		"least 113408");
 	assert_int_equal(gk_cuda_ops.usable(CONTEXT), -ENOTSUP);
 	assert_int_equal(gk_cuda_ops.usable(NULL), -ENOTSUP);
 	assert_non_null(strstr(gk_cuda_ops.why(), "has 101376 bytes"));
@@ -530,6 +618,7 @@ main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_life),
+		TEST(test_map),
 		TEST(test_beat),
 		TEST(test_failures),
 		TEST(test_destroy_without_cuda),

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <cmath>
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -61,11 +62,19 @@ struct host_group {
 	uint64_t value[host_threads];
 };
 
+/* What a context waits for: all of the previous round have read, or the round ends. */
+struct host_wait {
+	const host_group *group; /* NULL: nothing */
+	bool to_enter;
+	uint32_t round;
+};
+
 struct host_block {
 	ucontext_t start[host_threads];
 	/* without system calls, unlike swapcontext() */
 	jmp_buf scheduler, context[host_threads];
 	bool started[host_threads], ended[host_threads];
+	host_wait wait[host_threads];
 	uint32_t thread;
 	host_group warp[host_warps], block;
 	std::vector<char> stack;
@@ -84,9 +93,19 @@ static struct {
 	host_index x;
 } threadIdx;
 
-static inline void
-host_yield(void)
+static inline bool
+host_waits(const host_wait *w)
 {
+	if (w->group == nullptr)
+		return false;
+	return w->to_enter ? w->group->ended != 0 : w->group->round == w->round;
+}
+
+/* Let other contexts run until there is nothing to wait for. */
+static inline void
+host_yield(const host_wait &wait)
+{
+	host->wait[host->thread] = wait;
 	if (_setjmp(host->context[host->thread]) == 0)
 		_longjmp(host->scheduler, 1);
 }
@@ -96,14 +115,12 @@ template <typename result, typename action>
 static inline result
 host_collect(host_group *g, uint32_t member, uint64_t value, action what)
 {
-	uint32_t round = g->round;
+	uint32_t round;
 	result r;
 
-	/* those of the previous round have all read */
-	while (g->ended != 0) {
-		host_yield();
-		round = g->round;
-	}
+	while (g->ended != 0)
+		host_yield({g, true, 0});
+	round = g->round;
 	g->value[member] = value;
 	if (++g->waiting == g->size) {
 		g->waiting = 0;
@@ -111,7 +128,7 @@ host_collect(host_group *g, uint32_t member, uint64_t value, action what)
 		g->round++;
 	}
 	while (g->round == round)
-		host_yield();
+		host_yield({g, false, round});
 	r = what(g->value);
 	g->ended--;
 	return r;
@@ -297,7 +314,7 @@ __stcg(T *p, U v)
 static inline void
 __nanosleep(uint32_t)
 {
-	std::this_thread::yield();
+	std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 static inline uint32_t
@@ -425,7 +442,7 @@ host_context(void)
 {
 	host->run();
 	host->ended[host->thread] = true;
-	host_yield();
+	host_yield({});
 }
 
 /* Run the thread b->thread of a block until it waits. */
@@ -461,7 +478,7 @@ host_run_block(void (*run)(void))
 	}
 	while (left > 0) {
 		for (uint32_t i = 0; i < host_threads; i++) {
-			if (b->ended[i])
+			if (b->ended[i] || host_waits(&b->wait[i]))
 				continue;
 			b->thread = i;
 			host_resume(b);

@@ -22,7 +22,6 @@ static struct run {
 	uint32_t killed;
 	uint32_t nb_frames;
 	struct gk_peak_params params;
-	struct gk_peak list[FRAMES][GK_PEAKS_MAX];
 } run;
 
 static thread_local uint32_t block;
@@ -43,7 +42,7 @@ run_thread(void)
 		s->target = 0;
 	}
 	peak_share();
-	peak_search([](uint32_t f) { return run.list[f]; });
+	peak_search();
 }
 
 static void
@@ -67,7 +66,7 @@ check_frame(uint32_t f, const struct gk_peaks *expected, uint64_t seed)
 	const struct gk_cuda_peak_counters *c = &peak_args.counters[f];
 
 	for (uint32_t i = 0; i < expected->count && i < c->count; i++) {
-		const struct gk_peak *a = &run.list[f][i], *b = &expected->peak[i];
+		const struct gk_peak *a = &slot_list(f)[i], *b = &expected->peak[i];
 
 		if (memcmp(a, b, sizeof(*a)) == 0)
 			continue;

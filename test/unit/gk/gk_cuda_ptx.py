@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Searches the PTX of the gang kernels for instructions that the project forbids.
 
-    gk_cuda_ptx.py PTX
+    gk_cuda_ptx.py PTX...
 
 - a load through the non-coherent path: all data that kernels read may change during the launch;
 - a contracted a*b+c: fma is allowed only where the source requests it, with the factors below;
@@ -46,4 +46,4 @@ def main(path):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1]))
+    sys.exit(max(main(path) for path in sys.argv[1:]))

@@ -10,7 +10,13 @@
 #include <time.h>
 
 #include "gk_cuda_driver.h"
+#include "gk_peaks.h"
 #include "gk_rig.h"
+
+/* The kernel runs on CPUs (gk_cuda_emulated.c). */
+#ifndef GK_EMULATED
+#define GK_EMULATED 0
+#endif
 
 struct pair {
 	struct rig host;
@@ -37,6 +43,26 @@ pair_driver(void)
 	return driver;
 }
 
+/* Tests of large frames and of races are for a GPU. */
+static inline void
+pair_skip_emulated(void)
+{
+	if (GK_EMULATED)
+		skip();
+}
+
+/* Wait for the gangs. Those that are emulated need the CPU. */
+static inline void
+pair_pause(void)
+{
+	const struct timespec pause = {.tv_nsec = 200000};
+
+	if (GK_EMULATED)
+		nanosleep(&pause, NULL);
+	else
+		sched_yield();
+}
+
 static inline void
 pair_check(CUresult ret, const char *call)
 {
@@ -52,9 +78,11 @@ pair_register(const struct pair *p, void *memory, uint64_t size)
 		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
 }
 
+#define PAIR_PIECES 20
+
 /* Every block of host memory that a CUDA gang may access, with its size. */
 static inline uint32_t
-pair_pieces(const struct pair *p, void *memory[16], uint64_t size[16])
+pair_pieces(const struct pair *p, void *memory[PAIR_PIECES], uint64_t size[PAIR_PIECES])
 {
 	const struct gk_config *c = &p->cuda.config;
 	const uint64_t plane = gk_pixels(&c->geometry) * sizeof(float);
@@ -74,6 +102,13 @@ pair_pieces(const struct pair *p, void *memory[16], uint64_t size[16])
 	PIECE(p->cuda.p_next, plane);
 	for (int i = 0; i < GK_DARK_MAX; i++)
 		PIECE(p->cuda.cells[i], gk_dark_size(&c->geometry));
+	if (c->shells != NULL) {
+		PIECE(c->shells, c->nb_frames * sizeof(*c->shells));
+		PIECE((void *)(uintptr_t)c->channel->pixels.bin,
+			gk_pixels(&c->geometry) * sizeof(uint16_t));
+		PIECE((void *)(uintptr_t)c->channel->pixels.panel,
+			c->channel->pixels.nb_panels * sizeof(struct gk_peak_panel));
+	}
 #undef PIECE
 	return n;
 }
@@ -138,22 +173,53 @@ pair_coef(struct pair *p)
 		pair_copy(p, coef[1].p[0], (uintptr_t)p->host.p_next, plane, 0);
 }
 
+/* Give a rig a map of pixels, and its outputs room for peaks. Its gangs are created again. */
+static inline void
+pair_add_map(struct rig *rig, const struct gk_peak_map *map, uint32_t peaks_cap)
+{
+	struct gk_config *c = &rig->config;
+	const uint64_t bins = gk_pixels(&c->geometry) * sizeof(*map->bin);
+	const uint64_t panels = map->nb_panels * sizeof(*map->panel);
+	struct gk_peak_pixels *pixels = &c->channel->pixels;
+
+	rig->ops->destroy(rig->gk);
+	gk_layout_add_peaks(&c->layout, peaks_cap);
+	free(c->outputs);
+	c->outputs = rig_alloc(c->nb_outputs * c->layout.stride);
+	memset(c->outputs, RIG_GUARD, c->nb_outputs * c->layout.stride);
+	c->shells = rig_alloc(c->nb_frames * sizeof(*c->shells));
+	memset(c->shells, RIG_GUARD, c->nb_frames * sizeof(*c->shells));
+	*pixels = (struct gk_peak_pixels){.bin = (uintptr_t)rig_alloc(bins),
+		.panel = (uintptr_t)rig_alloc(panels),
+		.nb_panels = map->nb_panels};
+	memcpy((void *)(uintptr_t)pixels->bin, map->bin, bins);
+	memcpy((void *)(uintptr_t)pixels->panel, map->panel, panels);
+	if (rig->ops->create(c, &rig->gk) != 0)
+		fail_msg("%s", rig->ops->why());
+}
+
 /*
  * Call rig_open_trailers() for both; `tune` may change the CUDA rig's configuration.
+ * @param map  for searches for peaks; NULL: none
  */
 static inline void
-pair_open_trailers(struct pair *p, const struct gk_geometry *g, enum gk_value value,
-	uint32_t nnz_cap, uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
-	void (*tune)(struct gk_config *), int trailers)
+pair_open_search(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
+	uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
+	void (*tune)(struct gk_config *), int trailers, const struct gk_peak_map *map,
+	uint32_t peaks_cap)
 {
 	struct gk_config *c = &p->cuda.config;
-	void *memory[16];
-	uint64_t size[16];
+	void *memory[PAIR_PIECES];
+	uint64_t size[PAIR_PIECES];
 	uint32_t n;
 
 	memset(p, 0, sizeof(*p));
 	rig_open_trailers(&p->host, g, value, nnz_cap, gangs, slots, first, trailers);
 	rig_open_trailers(&p->cuda, g, value, nnz_cap, gangs, slots, first, trailers);
+	if (map != NULL) {
+		pair_add_map(&p->host, map, peaks_cap);
+		pair_add_map(&p->cuda, map, peaks_cap);
+	}
 	p->cuda.ops->destroy(p->cuda.gk);
 	p->cuda.gk = NULL;
 	p->cuda.ops = gk_ops_find("cuda");
@@ -182,6 +248,15 @@ pair_open_trailers(struct pair *p, const struct gk_geometry *g, enum gk_value va
 }
 
 static inline void
+pair_open_trailers(struct pair *p, const struct gk_geometry *g, enum gk_value value,
+	uint32_t nnz_cap, uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
+	void (*tune)(struct gk_config *), int trailers)
+{
+	pair_open_search(
+		p, g, value, nnz_cap, gangs, slots, first, in_device, tune, trailers, NULL, 0);
+}
+
+static inline void
 pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
 	uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
 	void (*tune)(struct gk_config *))
@@ -192,8 +267,8 @@ pair_open(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint
 static inline void
 pair_close(struct pair *p)
 {
-	void *memory[16];
-	uint64_t size[16];
+	void *memory[PAIR_PIECES];
+	uint64_t size[PAIR_PIECES];
 	const uint32_t n = pair_pieces(p, memory, size);
 	CUcontext context;
 
@@ -209,6 +284,13 @@ pair_close(struct pair *p)
 	CHECK(p->driver->cuCtxPopCurrent(&context));
 	CHECK(p->driver->cuDevicePrimaryCtxRelease(p->device));
 	p->cuda.ops = p->host.ops;
+	for (int i = 0; i < 2; i++) {
+		const struct gk_config *c = i == 0 ? &p->host.config : &p->cuda.config;
+
+		free(c->shells);
+		free((void *)(uintptr_t)c->channel->pixels.bin);
+		free((void *)(uintptr_t)c->channel->pixels.panel);
+	}
 	rig_close(&p->cuda);
 	rig_close(&p->host);
 }
@@ -310,7 +392,7 @@ pair_drain(struct pair *p)
 					fail_msg("gang %u: batch %u is not done after 60 s", g,
 						ring->done_tail);
 				if (!gk_ring_is_done(ring, ring->done_tail)) {
-					sched_yield();
+					pair_pause();
 					continue;
 				}
 				/* raw is at least done */
@@ -369,13 +451,18 @@ pair_compare(struct pair *p)
 	for (uint32_t i = 0; i < h->nb_frames; i++)
 		if (memcmp(&h->results[i], &c->results[i], sizeof(h->results[i])) != 0)
 			fail_msg("slot %u: count %u/%u nnz %u/%u sum %lld/%lld saturated %u/%u "
-				 "invalid %u/%u verdict %u/%u kind %u/%u (host/GPU)",
+				 "invalid %u/%u verdict %u/%u kind %u/%u peaks %u/%u found %u/%u "
+				 "(host/GPU)",
 				i, h->results[i].strong_count, c->results[i].strong_count,
 				h->results[i].nnz, c->results[i].nnz, (long long)h->results[i].sum,
 				(long long)c->results[i].sum, h->results[i].saturated,
 				c->results[i].saturated, h->results[i].invalid,
 				c->results[i].invalid, h->results[i].verdict, c->results[i].verdict,
-				h->results[i].kind, c->results[i].kind);
+				h->results[i].kind, c->results[i].kind, h->results[i].peaks,
+				c->results[i].peaks, h->results[i].peaks_found,
+				c->results[i].peaks_found);
+	if (h->shells != NULL)
+		pair_same("shells", h->shells, c->shells, h->nb_frames * sizeof(*h->shells));
 	pair_same_at(
 		p, "outputs", h->outputs, (uintptr_t)c->outputs, h->nb_outputs * h->layout.stride);
 	pair_same_at(p, "p[0] of version 0", p->host.p[0], c->channel->coef[0].p[0], plane);
@@ -404,7 +491,7 @@ pair_stop_rig(struct rig *rig)
 	while ((ret = rig->ops->stop(rig->gk)) == -EBUSY) {
 		if (pair_seconds() - start > 60)
 			fail_msg("%s gangs do not stop", rig->ops->name);
-		sched_yield();
+		pair_pause();
 	}
 	return ret;
 }

@@ -124,7 +124,7 @@ rig_forget_guess(const struct rig *rig, const struct gk_result *result, uint8_t 
 	if (result->kind != GK_KIND_CSR)
 		memset(out + l->col, RIG_GUARD, l->value - l->col);
 	if (result->kind == GK_KIND_RAW)
-		memset(out + raw_end, RIG_GUARD, l->stride - raw_end);
+		memset(out + raw_end, RIG_GUARD, l->peaks - raw_end);
 	else if (result->kind == GK_KIND_NONE)
 		memset(out + l->value, RIG_GUARD, l->stride - l->value);
 }

@@ -275,6 +275,14 @@ test_need(void **state)
 		check_count_need(&s, &none, &port, &need);
 		assert_in_range(need.device, pixels * (8 * GK_DARK_MAX + 36 * GK_COEF_MAX + 2 * 32),
 			pixels * (8 * GK_DARK_MAX + 38 * GK_COEF_MAX + 2 * 34));
+		/* and for searches photons, lists and labels of 16 frames */
+		less = need;
+		s.peaks.known = true;
+		s.peaks.max = 100;
+		check_count_need(&s, &none, &port, &need);
+		assert_in_range(need.device - less.device, 2 * pixels * 16 * 4,
+			2 * (pixels * 16 * 8 + (UINT64_C(200) << 20)));
+		s.peaks.known = false;
 	}
 	s.kernel = than.kernel = "host";
 	s.dark.select = BUILDER_DARK_NONE;

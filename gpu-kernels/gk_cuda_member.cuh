@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* State of a block of a gang, addresses of its batch, and its waits. */
+#ifndef GK_CUDA_MEMBER_CUH
+#define GK_CUDA_MEMBER_CUH
+
+#include "gk_cuda_chunk.cuh"
+
+/* Gang and block number, and the chunks of this block. */
+struct member {
+	uint32_t gang;
+	uint32_t block;
+	uint32_t first;
+	uint32_t end;
+	struct gk_cuda_gang *g;
+};
+
+/*
+ * The complete state of a block is in shared memory, because state in registers would stay live
+ * across the loops below. Spilled coefficients cost a factor of three (measured).
+ */
+static __shared__ struct gang_shared {
+	struct gk_cuda_batch batch;
+	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
+	uint32_t kind[GK_BATCH_MAX];
+	struct member member;
+	uint32_t number; /* of the batch */
+	uint32_t served; /* batches of frames so far, including this one */
+	uint32_t took;	 /* batches with trailers among them */
+	uint32_t go;
+	uint32_t last;	   /* this block was the last one to count */
+	uint32_t searched; /* bit mask of frames whose peaks were searched */
+} gang_state;
+
+/* Addresses of a batch's data in device memory. @{ */
+static __device__ __forceinline__ struct gk_cuda_batch *
+device_batch(void)
+{
+	return &gang_state.member.g->batch[gang_state.number & 1];
+}
+
+static __device__ __forceinline__ uint64_t
+batch_set(void)
+{
+	return (uint64_t)gang_state.member.gang * 2 + (gang_state.number & 1);
+}
+
+static __device__ __forceinline__ struct gk_cuda_trailers *
+device_trailers(void)
+{
+	return &gang_state.member.g->trailers[gang_state.number & 1];
+}
+
+/* Options of the batch's search for peaks. */
+static __device__ __forceinline__ const struct gk_peak_params *
+device_peak_params(void)
+{
+	return &gang_state.member.g->peak[gang_state.number & 1];
+}
+
+static __device__ __forceinline__ uint64_t *
+batch_table(void)
+{
+	return args.tables + batch_set() * args.geometry.tiles * GK_BATCH_MAX;
+}
+
+static __device__ __forceinline__ uint32_t *
+batch_block_nnz(void)
+{
+	return args.block_nnz + batch_set() * GK_BATCH_MAX * args.blocks;
+}
+
+static __device__ __forceinline__ uint32_t *
+gang_counts(void)
+{
+	return args.counts + (uint64_t)gang_state.member.gang * args.chunks * GK_BATCH_MAX;
+}
+
+static __device__ __forceinline__ struct gk_cuda_coef *
+batch_coef(void)
+{
+	return args.coef + (uint64_t)gang_state.batch.coef * args.chunks;
+}
+/** @} */
+
+static __device__ __forceinline__ uint32_t
+warp_of_block(void)
+{
+	return threadIdx.x / 32;
+}
+
+/* One thread: wait until a batch is ready, or no more batches follow. */
+static __device__ bool
+wait_ready(struct gk_cuda_gang *g, uint32_t batch)
+{
+	for (;;) {
+		/*
+		 * `ready` and `end` together: batches set up before the end are seen and processed.
+		 */
+		const uint64_t both = load_acquire((const uint64_t *)&g->ready);
+
+		if ((uint32_t)both != batch)
+			return true;
+		if (both >> 32 != 0)
+			return false;
+		__nanosleep(20);
+	}
+}
+
+/* One thread: wait until the counter shows that all blocks of the gang have arrived. */
+static __device__ bool
+wait_count(const uint32_t *counter, uint32_t wanted)
+{
+	while ((int32_t)(load_acquire(counter) - wanted) < 0) {
+		if (load_acquire(&args.control->killed) != 0)
+			return false;
+		__nanosleep(20);
+	}
+	return true;
+}
+
+/* One thread: packets of the batch are not read again. */
+static __device__ __forceinline__ void
+release_packets(void)
+{
+	const struct member *m = &gang_state.member;
+
+	store_release_sys(
+		&args.channel->done[m->gang].raw, args.first[m->gang] + gang_state.number + 1);
+}
+
+/* Chunks of the block that this warp processes. */
+static __device__ __forceinline__ uint32_t
+chunks_of_warp(uint32_t begin, uint32_t end)
+{
+	const uint32_t warp = warp_of_block(), all = end - begin;
+
+	return all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
+}
+
+/* Result of a frame's search for peaks. */
+struct found {
+	uint32_t peaks;
+	uint32_t found; /* gk_result.peaks_found */
+	bool enough;	/* the peaks meet the limits of the veto, or are not searched at all */
+};
+
+/*
+ * The stage of the search, in a kernel of its own: with it in the same kernel, registers of other
+ * stages were spilled. Without it there is no map of pixels, and setup refuses to search. @{
+ */
+#ifndef GK_CUDA_SEARCH
+static __device__ __forceinline__ void
+search_open(void)
+{
+}
+
+static __device__ __forceinline__ bool
+search_frames(void)
+{
+	return true;
+}
+
+static __device__ __forceinline__ struct found
+found_of(uint32_t f)
+{
+	return {0, GK_NOT_SEARCHED, true};
+}
+
+static __device__ __forceinline__ uint32_t
+lists_of_batch(void)
+{
+	return 0;
+}
+
+static __device__ __forceinline__ void
+output_lists(uint32_t listed)
+{
+}
+#endif
+/** @} */
+
+#endif /* GK_CUDA_MEMBER_CUH */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The kernel of CUDA gangs, compiled for CPUs: once without and once with the search for peaks. */
+#include "gk_cuda_gang_on_host.h"
+
+/* their constants have one name on a GPU */
+#ifdef GK_CUDA_SEARCH
+#define args emulated_search_args
+#else
+#define args emulated_args
+#endif
+
+#include "gk_cuda_gang.cuh"
+#include "gk_cuda_setup.cuh"
+
+#include "gk_cuda_emulated.h"
+
+static void
+run_thread(void)
+{
+	if (blockIdx.x == 0)
+		dispatch();
+	else
+		serve();
+}
+
+static void
+run_block(uint32_t block)
+{
+	host_block_number = block;
+	memset(shared_area, 0xEE, sizeof(shared_area));
+	memset(&gang_state, 0xEE, sizeof(gang_state));
+	host_run_block(run_thread);
+}
+
+#ifdef GK_CUDA_SEARCH
+extern "C" const struct gk_cuda_emulated gk_cuda_emulated_search = {
+	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
+#else
+extern "C" const struct gk_cuda_emulated gk_cuda_emulated = {
+	&args, sizeof(args), NULL, 0, run_block};
+#endif
