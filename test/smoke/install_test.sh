@@ -44,7 +44,10 @@ DESTDIR=$where meson install -C "$build" --no-rebuild >"$where/log" 2>&1 || {
 prefix=$where$(meson introspect "$build" --buildoptions |
 	python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
 
-for program in detector rdma recv scan store; do
+# built only with HDF5
+export=
+[ ! -x "$build/app/export/braggline-export" ] || export=export
+for program in detector $export rdma recv scan store; do
 	env -i "$prefix/bin/braggline-$program" --version >"$where/log" 2>&1 ||
 		env -i "$prefix/bin/braggline-$program" --no-huge --no-pci --no-shconf -l "${cpus%%[-,]*}" \
 			-- --version >"$where/log" 2>&1 || {
