@@ -45,9 +45,9 @@ prefix=$where$(meson introspect "$build" --buildoptions |
 	python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
 
 # built only with HDF5
-export=
-[ ! -x "$build/app/export/braggline-export" ] || export=export
-for program in detector $export rdma recv scan store; do
+extra=""
+[ ! -x "$build/app/export/braggline-export" ] || extra="export"
+for program in detector $extra rdma recv scan store; do
 	env -i "$prefix/bin/braggline-$program" --version >"$where/log" 2>&1 ||
 		env -i "$prefix/bin/braggline-$program" --no-huge --no-pci --no-shconf -l "${cpus%%[-,]*}" \
 			-- --version >"$where/log" 2>&1 || {
