@@ -414,8 +414,8 @@ run_oracle(struct radial_rig *r, const char *work, enum profile_unit unit,
 	gk_radial_profile(radial, r->photons, r->found);
 	gk_radial_destroy(radial);
 	snprintf(command, sizeof(command),
-		PYTHON " %s/oracles/radial-ref.py %s/frame.i2 --dtype '<i2' --mask "
-		       "%s/oracles/peaks/mod5.mask %s",
+		PYTHON " '%s/oracles/radial-ref.py' %s/frame.i2 --dtype '<i2' --mask "
+		       "'%s/oracles/peaks/mod5.mask' %s",
 		shared, work, shared, options);
 	f = popen(command, "r");
 	assert_non_null(f);
