@@ -875,6 +875,9 @@ test_bad_wire(void **state)
 	assert_true(info.gaps > 50 && info.lost >= info.gaps && info.dropped > 50);
 	memset(rig.faults, 0, sizeof(rig.faults));
 	rig_run(&rig, 5);
+	/* ends a message whose last packet was lost, and which holds frames of the sender */
+	post(RDMA_OP_SEND_IMM, 0, MTU, BASE, sent + 1);
+	rig_run(&rig, 5);
 	while (rdma_roce_poll_messages(rig.end[1].dev, 0, message, 1))
 		rte_pktmbuf_free(message[0].m);
 	finish();
