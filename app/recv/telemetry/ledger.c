@@ -452,7 +452,7 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
 	if (l->hits + l->prescaled + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
 		fprintf(out, "of these\n");
-	line(out, "hits", l->hits, l->frames, "by strong pixel count");
+	line(out, "hits", l->hits, l->frames, "within the thresholds of the veto");
 	line(out, "prescaled", l->prescaled, l->frames,
 		"rejected by the veto, kept by the prescale");
 	line(out, dark_run ? "dark frames" : "dry run", l->dry_run, l->frames,
