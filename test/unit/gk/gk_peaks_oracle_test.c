@@ -149,7 +149,8 @@ run_reference(const struct oracle *o, const struct paths *p)
 	size_t n;
 
 	n = (size_t)snprintf(command, sizeof(command),
-		PYTHON " %s/pf8ref.py --width %u --height %u --geom %s --mask %s --threshold %.9g "
+		PYTHON " '%s/pf8ref.py' --width %u --height %u --geom '%s' --mask '%s' "
+		       "--threshold %.9g "
 		       "--min-snr %.9g --min-pix %u --max-pix %u --bg-radius %u --min-res %u "
 		       "--max-res %u%s %s",
 		oracles, p->cols, p->rows, p->geom, p->mask, o->params.threshold, o->params.min_snr,
@@ -157,7 +158,7 @@ run_reference(const struct oracle *o, const struct paths *p)
 		o->max_res, o->params.saturated ? "" : " --no-saturated",
 		p->is_f32 ? "--round" : "--dtype '<i4'");
 	for (uint32_t i = 0; i < (p->is_f32 ? o->frames : 1); i++)
-		n += (size_t)snprintf(command + n, sizeof(command) - n, " %s", p->frames[i]);
+		n += (size_t)snprintf(command + n, sizeof(command) - n, " '%s'", p->frames[i]);
 	return popen(command, "r");
 }
 
@@ -264,8 +265,8 @@ set_up(void **state)
 	snprintf(command, sizeof(command), "%s/peaks/cases.py", oracles);
 	have_oracles = stat(command, &st) == 0;
 	snprintf(command, sizeof(command),
-		PYTHON " -c 'import numpy' 2>/dev/null && " PYTHON " %s/peaks/cases.py %s", oracles,
-		work);
+		PYTHON " -c 'import numpy' 2>/dev/null && " PYTHON " '%s/peaks/cases.py' %s",
+		oracles, work);
 	have_python = have_oracles && system(command) == 0;
 	return 0;
 }
