@@ -104,3 +104,22 @@ csv_real(const struct csv_file *csv, int column, double *value)
 	*value = strtod(at, &end);
 	return end > at && strchr(",\r\n", *end) != NULL && isfinite(*value);
 }
+
+FILE *
+csv_create(const char *path)
+{
+	return strcmp(path, "-") == 0 ? stdout : own_file_write(path);
+}
+
+int
+csv_finish(FILE *out, const char *path, int ret)
+{
+	if (out != NULL && (ferror(out) || fflush(out) != 0))
+		ret = errno != 0 ? -errno : -EIO;
+	if (out != NULL && out != stdout)
+		fclose(out);
+	if (ret < 0)
+		escaped_line(
+			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
+	return ret;
+}

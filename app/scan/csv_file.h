@@ -37,4 +37,14 @@ bool csv_real(const struct csv_file *csv, int column, double *value); /**< finit
 /** Print what is wrong with the line. @return -EINVAL */
 int csv_wrong(const struct csv_file *csv, const char *what);
 
+/** Open a file for writing; "-" is standard output. @return NULL: errno is set */
+FILE *csv_create(const char *path);
+
+/**
+ * Close what csv_create() returned, which may be NULL.
+ * @param ret  0, or the error so far
+ * @return 0; -errno or `ret`: printed
+ */
+int csv_finish(FILE *out, const char *path, int ret);
+
 #endif /* CSV_FILE_H */

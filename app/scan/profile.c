@@ -9,10 +9,10 @@
 
 #include <gk_radial.h>
 
+#include "csv_file.h"
 #include "escaped_text.h"
 #include "scan/geometry.h"
 #include "scan/images.h"
-#include "io/own_file.h"
 #include "profile.h"
 
 static_assert(PROFILE_WEIGHT_ONE == GK_RADIAL_ONE, "weights of geometries are those of maps");
@@ -135,13 +135,10 @@ put_batch(struct profiler *p, const struct arrow_reader *r, size_t batch, FILE *
 static int
 put_all(struct profiler *p, const char *path)
 {
-	FILE *out = strcmp(path, "-") == 0 ? stdout : own_file_write(path);
-	int ret = 0;
+	FILE *out = csv_create(path);
 
-	if (out == NULL) {
-		ret = -errno;
-		goto out;
-	}
+	if (out == NULL)
+		return csv_finish(NULL, path, -errno);
 	fputs("frame,bin,centre,mean,sum,norm,count\n", out);
 	for (size_t i = 0; i < p->run->nb_sets; i++) {
 		/* a file that does not exist has no batches */
@@ -150,15 +147,7 @@ put_all(struct profiler *p, const char *path)
 		for (size_t batch = 0; batch < r->nb_batches; batch++)
 			put_batch(p, r, batch, out);
 	}
-	if (ferror(out) || fflush(out) != 0)
-		ret = errno != 0 ? -errno : -EIO;
-	if (out != stdout)
-		fclose(out);
-out:
-	if (ret < 0)
-		escaped_line(
-			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
-	return ret;
+	return csv_finish(out, path, 0);
 }
 
 int

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "csv_file.h"
 #include "escaped_text.h"
 #include "geometry/summary.h"
 #include "plural.h"
 #include "recovery/damage.h"
-#include "io/own_file.h"
 #include "scan/geometry.h"
 #include "report.h"
 
@@ -482,27 +482,16 @@ int
 report_csv(const struct scan_run *run, const char *path)
 {
 	const struct arrow_reader *r = scan_run_reader(run);
-	FILE *out = strcmp(path, "-") == 0 ? stdout : own_file_write(path);
+	FILE *out = csv_create(path);
 	unsigned int k;
-	int ret = 0;
 	size_t i;
 
-	if (out == NULL) {
-		ret = -errno;
-		goto out;
-	}
+	if (out == NULL)
+		return csv_finish(NULL, path, -errno);
 	for (k = 0; k < r->schema.nb_fields; k++)
 		fprintf(out, "%s%s", k > 0 ? "," : "", r->fields[k].name);
 	fputc('\n', out);
 	for (i = 0; i < run->nb_sets; i++)
 		print_rows(out, &run->set[i].file[ARROW_FRAMES].reader);
-	if (ferror(out) || fflush(out) != 0)
-		ret = errno != 0 ? -errno : -EIO;
-	if (out != stdout)
-		fclose(out);
-out:
-	if (ret < 0)
-		escaped_line(
-			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
-	return ret;
+	return csv_finish(out, path, 0);
 }

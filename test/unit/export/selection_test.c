@@ -115,7 +115,7 @@ test_frames_and_verdicts_are_filtered(void **state)
 	JOIN(&s, &filter, frames, images);
 	assert_int_equal(s.nb, 1);
 	assert_int_equal(s.image[0].image.frame, 3);
-	/* frame 4 has no image; frame 1 and 5 are not wanted */
+	/* frame 4 has no image; frames 1 and 5 are not selected */
 	assert_int_equal(s.lost, 1);
 	selection_free(&s);
 }
