@@ -223,7 +223,8 @@ rx_accept(struct rx *rx, uint32_t source, struct rx_packet *out,
 			continue;
 		}
 		p = &out[batch->n++];
-		*p = out[i];
+		if (unlikely(p != &out[i]))
+			*p = out[i];
 		p->source = source;
 		p->frame = parsed[i].frame;
 		p->packet = parsed[i].packet;

@@ -260,6 +260,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 	const bool retry = packets == rx->pending;
 	struct rte_mbuf *release[RX_BURST];
 	uint32_t released = 0, waiting = 0;
+	uint64_t placed = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct rx_packet *p = &packets[i];
@@ -289,7 +290,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			continue;
 		}
 		if (likely(result == FRAME_PLACED)) {
-			counter_add(&rx->counters[RX_PLACED], rx_packets_of(rx, p->stream));
+			placed += rx_packets_of(rx, p->stream);
 			if (rest == NULL)
 				continue;
 		} else {
@@ -308,6 +309,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			released = 0;
 		}
 	}
+	counter_add(&rx->counters[RX_PLACED], placed);
 	if (released > 0)
 		rte_pktmbuf_free_bulk(release, released);
 	return waiting;

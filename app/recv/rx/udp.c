@@ -128,6 +128,8 @@ read_headers(
 	for (uint32_t i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
 		rte_prefetch0(rte_pktmbuf_mtod_offset(burst[i], void *, RTE_CACHE_LINE_SIZE));
+		if (burst[i]->nb_segs > 1)
+			rte_prefetch0(burst[i]->next);
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		const enum rx_counter c = classify(rx, burst[i], &out[valid]);
@@ -137,8 +139,6 @@ read_headers(
 			drop.m[drop.n++] = burst[i];
 			continue;
 		}
-		if (burst[i]->nb_segs > 1)
-			rte_prefetch0(burst[i]->next);
 		header[valid] = out[valid].header;
 		out[valid++].m = burst[i];
 	}
@@ -154,13 +154,15 @@ poll_queue(struct rx *rx, uint32_t q)
 	struct rte_mbuf *burst[RX_BURST];
 	const uint32_t n =
 		rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
+	uint64_t bytes = 0;
 
 	if (n == 0)
 		return 0;
+	for (uint32_t i = 0; i < n; i++)
+		bytes += burst[i]->pkt_len;
 	counter_add(&rx->counters[RX_PACKETS], n);
 	counter_add(&rx->counters[RX_BURSTS], 1);
-	for (uint32_t i = 0; i < n; i++)
-		counter_add(&rx->counters[RX_BYTES], burst[i]->pkt_len);
+	counter_add(&rx->counters[RX_BYTES], bytes);
 	rx_take(rx, packets, read_headers(rx, q, burst, n, packets));
 	return n;
 }
