@@ -1159,7 +1159,7 @@ leaves_alone(void **state)
 }
 
 static int
-no_mac(void *arg, uint64_t identity, const void *message, uint32_t length,
+no_mac(void *arg, uint64_t identity, unsigned int key, const void *message, uint32_t length,
 	uint8_t mac[RDMA_STREAM_MAC_BYTES])
 {
 	return -ENOENT;
