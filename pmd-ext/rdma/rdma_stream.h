@@ -63,14 +63,18 @@ enum rdma_stream_repair {
  */
 struct rdma_stream_proof {
 	/**
-	 * Compute the code of a message, for instance an HMAC with the key of an identity. Called
-	 * by the owner lcore, once for each proof.
+	 * Compute the code of a message, for instance an HMAC with a key of an identity. Called by
+	 * the owner lcore, once for each proof and key.
 	 * @param identity of the member
+	 * @param key      from 0; below `keys` for a sender, 0 for a member
 	 * @return 0; negative errno: no such identity, or failure. The proof is then refused.
 	 */
-	int (*mac)(void *arg, uint64_t identity, const void *message, uint32_t length,
-		uint8_t mac[RDMA_STREAM_MAC_BYTES]);
+	int (*mac)(void *arg, uint64_t identity, unsigned int key, const void *message,
+		uint32_t length, uint8_t mac[RDMA_STREAM_MAC_BYTES]);
 	void *arg;
+	/** Keys of an identity that a sender accepts, so that keys can be replaced one after the
+	 *  other (1). The card is signed with that of the member's proof. */
+	unsigned int keys;
 };
 
 /* ---- sender ---------------------------------------------------------------------------------- */

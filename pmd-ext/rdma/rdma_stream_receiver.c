@@ -1050,7 +1050,7 @@ proof_send(struct rdma_stream_receiver *r)
 
 	proof->type = STREAM_PROOF;
 	proof->reserved = 0;
-	if (stream_mac(&r->proof, &r->transcript, NULL, proof->mac) < 0) {
+	if (stream_mac(&r->proof, 0, &r->transcript, NULL, proof->mac) < 0) {
 		fail(r, -EACCES, "no key to prove itself with");
 		return;
 	}
@@ -1071,7 +1071,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 		fail(r, -EPROTO, "malformed card");
 		return;
 	}
-	if (stream_mac(&r->proof, &r->transcript, card, mac) < 0 ||
+	if (stream_mac(&r->proof, 0, &r->transcript, card, mac) < 0 ||
 		!stream_mac_equal(mac, card->mac)) {
 		fail(r, -EKEYREJECTED, "the sender has not proved itself");
 		return;

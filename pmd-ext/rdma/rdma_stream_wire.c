@@ -29,8 +29,9 @@ stream_random(void *to, uint32_t length)
 }
 
 int
-stream_mac(const struct rdma_stream_proof *proof, const struct stream_transcript *transcript,
-	const struct stream_card *card, uint8_t mac[RDMA_STREAM_MAC_BYTES])
+stream_mac(const struct rdma_stream_proof *proof, unsigned int key,
+	const struct stream_transcript *transcript, const struct stream_card *card,
+	uint8_t mac[RDMA_STREAM_MAC_BYTES])
 {
 	struct {
 		struct stream_transcript transcript;
@@ -47,7 +48,8 @@ stream_mac(const struct rdma_stream_proof *proof, const struct stream_transcript
 		message.card = *card;
 		memset(message.card.mac, 0, sizeof(message.card.mac));
 	}
-	return proof->mac(proof->arg, transcript->request.identity, &message, sizeof(message), mac);
+	return proof->mac(
+		proof->arg, transcript->request.identity, key, &message, sizeof(message), mac);
 }
 
 bool

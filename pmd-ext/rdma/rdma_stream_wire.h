@@ -145,10 +145,12 @@ int stream_random(void *to, uint32_t length);
 
 /**
  * Code of a proof or card.
+ * @param key  of the identity, from 0
  * @param card NULL: a proof
  */
-int stream_mac(const struct rdma_stream_proof *proof, const struct stream_transcript *transcript,
-	const struct stream_card *card, uint8_t mac[RDMA_STREAM_MAC_BYTES]);
+int stream_mac(const struct rdma_stream_proof *proof, unsigned int key,
+	const struct stream_transcript *transcript, const struct stream_card *card,
+	uint8_t mac[RDMA_STREAM_MAC_BYTES]);
 
 /** Compare codes in constant time. */
 bool stream_mac_equal(const uint8_t *a, const uint8_t *b);

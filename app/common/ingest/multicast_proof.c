@@ -23,29 +23,31 @@ struct ingest_proof {
 };
 
 static int
-proof_mac(void *arg, uint64_t identity, const void *message, uint32_t length,
+proof_mac(void *arg, uint64_t identity, unsigned int key, const void *message, uint32_t length,
 	uint8_t mac[RDMA_STREAM_MAC_BYTES])
 {
 	const struct ingest_proof *p = arg;
 	const struct xfer_part parts[] = {{label, sizeof(label)}, {message, length}};
-	/* an identity that is unknown to the keyring has a random key: it fails as a wrong key */
-	const struct xfer_key *key =
-		p->ring != NULL ? &xfer_keyring_find(p->ring, identity)->key[0] : &p->key;
+	/* what the keyring does not have is a random key: it fails as a wrong key */
+	const struct xfer_key *of =
+		p->ring != NULL ? xfer_keyring_find(p->ring, identity)->key : &p->key;
 
 	if (p->ring == NULL && identity != p->identity)
 		return -ENOENT;
-	return xfer_key_mac(key, parts, sizeof(parts) / sizeof(parts[0]), mac);
+	if (key >= p->stream.keys)
+		return -ENOKEY;
+	return xfer_key_mac(&of[key], parts, sizeof(parts) / sizeof(parts[0]), mac);
 }
 
 static struct ingest_proof *
-proof_new(char message[PATH_MAX])
+proof_new(unsigned int keys, char message[PATH_MAX])
 {
 	struct ingest_proof *p = calloc(1, sizeof(*p));
 
 	if (p == NULL)
 		snprintf(message, PATH_MAX, "cannot allocate a proof");
 	else
-		p->stream = (struct rdma_stream_proof){.mac = proof_mac, .arg = p};
+		p->stream = (struct rdma_stream_proof){.mac = proof_mac, .arg = p, .keys = keys};
 	return p;
 }
 
@@ -66,7 +68,7 @@ ingest_proof_member(struct ingest_proof **proof, const char *identity, const cha
 			identity, XFER_NAME_BYTES - 1);
 		return -EINVAL;
 	}
-	p = proof_new(message);
+	p = proof_new(1, message);
 	if (p == NULL)
 		return -ENOMEM;
 	p->identity = xfer_identity_id(name);
@@ -85,7 +87,7 @@ ingest_proof_member(struct ingest_proof **proof, const char *identity, const cha
 int
 ingest_proof_sender(struct ingest_proof **proof, const char *keyring_path, char message[PATH_MAX])
 {
-	struct ingest_proof *p = proof_new(message);
+	struct ingest_proof *p = proof_new(XFER_IDENTITY_KEYS, message);
 	int ret;
 
 	if (p == NULL)

@@ -75,7 +75,8 @@ count_queues(struct check_port *p, const struct settings *s)
 		p->queues += packets[frx] > 0;
 		p->burst = RTE_MAX(p->burst, packets[frx]);
 	}
-	if (p->settings->steering == RX_STEERING_SOFTWARE) {
+	/* RX roles hand RoCE packets to each other, but each needs a queue */
+	if (p->settings->steering == RX_STEERING_SOFTWARE && p->settings->rdma[0] == '\0') {
 		p->queues = 1;
 		p->burst = p->settings->nb_streams * s->detector.stream_packets;
 	}
@@ -114,6 +115,8 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	p->node = rte_eth_dev_socket_id(id);
 	p->can_split = port_can_split(id, &info);
 	p->max_queues = info.max_rx_queues;
+	if (p->settings->rdma[0] != '\0' && p->settings->steering == RX_STEERING_SOFTWARE)
+		p->max_queues = 1;
 	p->ring_min = info.rx_desc_lim.nb_min;
 	p->ring_max = info.rx_desc_lim.nb_max;
 	p->max_mtu = port_mtu_max(&info);
@@ -431,6 +434,15 @@ check_queues(struct check *c, const struct check_port *p)
 {
 	if (p->queues <= p->max_queues) {
 		add(c, p, CHECK_OK, "RX queues", "%u of %u", p->queues, p->max_queues);
+		return;
+	}
+	if (p->settings->rdma[0] != '\0') {
+		add(c, p, CHECK_FAIL, "RX queues",
+			"%u expected for RoCE, one per RX lcore; the port has %u%s", p->queues,
+			p->max_queues,
+			p->settings->steering == RX_STEERING_SOFTWARE ? " with steering = software"
+								      : "");
+		check_fix(c, PORT_ROCE_FIX);
 		return;
 	}
 	add(c, p, p->settings->steering == RX_STEERING_FLOW ? CHECK_FAIL : CHECK_WARN, "RX queues",

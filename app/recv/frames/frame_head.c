@@ -204,6 +204,7 @@ head_given_up(struct frame_table *ft)
 	const uint64_t now = rte_rdtsc();
 	uint32_t behind = 0, live = 0, began = 0;
 	uint64_t waited_for = 0, end = RTE_MIN(b->next_open, ft->window.end);
+	uint64_t delay;
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
@@ -260,7 +261,11 @@ head_given_up(struct frame_table *ft)
 				b->stalled_at[s] = b->sent_progress[s] + 1;
 		return true;
 	}
-	if (frame_delay_cycles(ft, &b->delay) < ft->config.stall_cycles)
+	delay = frame_delay_cycles(ft, &b->delay);
+	/* an RX role polls at least once until the frame closes: a poll counts as 1/8 at most */
+	if (delay >= ft->config.stall_cycles / 4 * 3)
+		__atomic_store_n(&ft->window.due, b->next_close + 1, __ATOMIC_RELAXED);
+	if (delay < ft->config.stall_cycles)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);

@@ -67,6 +67,14 @@ frame_rx_is_last(const struct frame_table *ft, uint64_t frame)
 		frame < __atomic_load_n(&ft->window.end, __ATOMIC_ACQUIRE);
 }
 
+bool
+frame_rx_is_due(const struct frame_table *ft, uint64_t frame)
+{
+	const uint64_t due = __atomic_load_n(&ft->window.due, __ATOMIC_RELAXED);
+
+	return due != 0 && frame_rx_is_ours(ft, &frame) && frame + 1 == due;
+}
+
 /**
  * After a move: does a packet continue the numbers that its stream had in the old window? Not if
  * it has sent a lower number since, nor once no packets of the old window are expected.

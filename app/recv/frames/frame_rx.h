@@ -228,6 +228,13 @@ void frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t strea
 bool frame_rx_is_last(const struct frame_table *ft, uint64_t frame);
 
 /**
+ * Does the builder close a frame soon, because it has waited for it for 3/4 of stall_cycles?
+ * Packets that wait for their event are late unless the RX role places them in its next poll.
+ * @param frame  detector's number
+ */
+bool frame_rx_is_due(const struct frame_table *ft, uint64_t frame);
+
+/**
  * Free mbufs that this RX role has placed in slots which the builder has released. The lcore's
  * mempool cache keeps its level if `most` is slightly more than the packets received meanwhile.
  * @param most  mbufs to check at most

@@ -143,6 +143,7 @@ struct frame_window {
 	/** Incremented after changes of this struct and of entries, once for several changes. While
 	 * it is constant, a retry of a waiting packet would have the same result. */
 	uint64_t changes;
+	uint64_t due;  /**< frame + 1 that soon closes by time, 0 = none; see frame_rx_is_due() */
 	uint32_t tick; /**< time in quarters of `stall_cycles` */
 	bool stopping; /**< no more frames are taken, see frame_table_stop() */
 } __rte_cache_aligned;

@@ -158,6 +158,7 @@ move_window(struct frame_table *ft)
 	b->moving = false;
 	b->flushing = false;
 	b->held = false;
+	__atomic_store_n(&ft->window.due, 0, __ATOMIC_RELAXED);
 	frame_resync_reset(ft);
 	frame_resync_hear(ft);
 	/* dead streams are not waited for: they have sent nothing in the new window */

@@ -540,6 +540,24 @@ keep_queues(struct port *p, const char *why)
 			p->name, why, p->nb_queues - 1);
 }
 
+/**
+ * Does each RX role that has streams of a RoCE port have a queue of its own there? Its queue pairs
+ * belong to the poll group of that queue, and no other RX role polls them.
+ */
+static int
+check_roce_queues(const struct port *p, uint32_t available)
+{
+	const uint32_t have = p->settings->steering == RX_STEERING_SOFTWARE ? 1 : available;
+
+	if (!p->rdma || p->nb_queues <= have)
+		return 0;
+	LOG(ERR, "%s: %u RX queue%s for RoCE%s, expected one for each of %u RX lcores; %s\n",
+		p->name, have, have == 1 ? "" : "s",
+		p->settings->steering == RX_STEERING_SOFTWARE ? " with steering = software" : "",
+		p->nb_queues, PORT_ROCE_FIX);
+	return -ENOTSUP;
+}
+
 int
 port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
 	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
@@ -568,6 +586,10 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 			p->name);
 		return -ENOTSUP;
 	}
+	assign_queues(p, owner, true);
+	ret = check_roce_queues(p, info.max_rx_queues);
+	if (ret != 0)
+		return ret;
 	assign_queues(p, owner, settings->steering != RX_STEERING_SOFTWARE);
 	if (p->nb_queues > info.max_rx_queues) {
 		snprintf(why, sizeof(why), "%u RX queues available, %u RX lcores need one each",

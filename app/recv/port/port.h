@@ -37,6 +37,9 @@ struct settings;
  */
 #define PORT_REFERENCE_OPS "lf_stack"
 
+/** What to do if a RoCE port has too few queues. Also in --check. */
+#define PORT_ROCE_FIX "set [lcores] rx_lcores = 1, or give each RX lcore a port of its own"
+
 struct port {
 	const struct port_settings *settings;
 	uint16_t id;

@@ -226,8 +226,9 @@ open_frames_end_old(struct rx *rx, struct open_frames *of,
 		if (of->open[i].tiles > 0 && now - of->open[i].at >= of->hold &&
 			is_late(of, &of->open[i]))
 			end_frame(rx, of, &of->open[i], b);
-	while ((o = lowest_open(of, false)) != NULL && now - o->at >= of->hold &&
-		(o->ended || !is_joined(receiver)))
+	while ((o = lowest_open(of, false)) != NULL &&
+		(frame_rx_is_due(rx->table, o->frame) ||
+			(now - o->at >= of->hold && (o->ended || !is_joined(receiver)))))
 		end_frame(rx, of, o, b);
 	end_ready(rx, of, b);
 }

@@ -10,7 +10,9 @@
  * The frame remains open until the events of `skew` later frames have come, or until no tile of it
  * has come for a part of stream_timeout_ms and its event has come or the sender is gone. Meanwhile
  * it delays the events of later frames: a stream's events are in the order of its frames. If the
- * run is stopped, its open frames end after the same time, whatever comes of them.
+ * run is stopped, its open frames end after the same time, whatever comes of them. A frame of which
+ * another stream's event was made ends before the builder closes it by time. The tiles that have
+ * come then count, whether or not the sender of this stream is gone.
  *
  * Only the RX role that owns the stream calls these functions.
  */
@@ -94,7 +96,8 @@ void open_frames_event(
 
 /**
  * End frames of which no tile has come for some time. A sender that waits for another member pauses
- * in the middle of a frame: the frame remains open until its event, or until the sender is gone.
+ * in the middle of a frame: the frame remains open until its event, until the sender is gone, or
+ * until the builder is about to close it by time.
  * @param receiver  of the stream
  */
 void open_frames_end_old(struct rx *rx, struct open_frames *of,

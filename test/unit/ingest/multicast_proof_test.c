@@ -19,9 +19,10 @@
 
 #define KEY_A "0123456789abcdef0123456789abcdef"
 #define KEY_B "abcdef0123456789abcdef0123456789"
+#define KEY_C "fedcba9876543210fedcba9876543210"
 
 static char dir[] = "/dev/shm/braggline-proof-test-XXXXXX";
-static char keyring[64], key_a[64], key_b[64];
+static char keyring[64], key_a[64], key_b[64], key_c[64];
 
 static void
 write_secret(char *path, const char *name, const char *text, mode_t mode)
@@ -42,8 +43,9 @@ setup(void **state)
 	assert_non_null(mkdtemp(dir));
 	write_secret(key_a, "a.key", KEY_A, 0600);
 	write_secret(key_b, "b.key", KEY_B, 0600);
+	write_secret(key_c, "c.key", KEY_C, 0600);
 	write_secret(keyring, "keys.ini",
-		"[receiver a]\nkey = a.key\nreceiver_ids = 1\n"
+		"[receiver a]\nkey = a.key\nkey_next = c.key\nreceiver_ids = 1\n"
 		"[receiver b]\nkey = b.key\nreceiver_ids = 2\n",
 		0600);
 	return 0;
@@ -54,6 +56,7 @@ teardown(void **state)
 {
 	unlink(key_a);
 	unlink(key_b);
+	unlink(key_c);
 	unlink(keyring);
 	rmdir(dir);
 	return 0;
@@ -70,22 +73,29 @@ member(const char *identity, const char *key)
 }
 
 static int
-code(const struct ingest_proof *p, uint64_t identity, const char *text, uint8_t mac[32])
+code(const struct ingest_proof *p, uint64_t identity, unsigned int key, const char *text,
+	uint8_t mac[32])
 {
 	const struct rdma_stream_proof *stream = ingest_proof_stream(p);
 
-	return stream->mac(stream->arg, identity, text, (uint32_t)strlen(text), mac);
+	return stream->mac(stream->arg, identity, key, text, (uint32_t)strlen(text), mac);
 }
 
-/* Whether the sender computes the code that the member sends for itself. */
-static bool
+/* Key of an identity with which the sender computes the code that the member sends for itself. */
+static int
 agrees(const struct ingest_proof *sender, const struct ingest_proof *m, const char *heard)
 {
 	uint8_t theirs[32], ours[32];
+	int found = -1;
 
-	assert_int_equal(code(m, ingest_proof_identity(m), "transcript", theirs), 0);
-	assert_int_equal(code(sender, ingest_proof_identity(m), heard, ours), 0);
-	return memcmp(theirs, ours, sizeof(ours)) == 0;
+	assert_int_equal(code(m, ingest_proof_identity(m), 0, "transcript", theirs), 0);
+	assert_int_equal(ingest_proof_stream(sender)->keys, 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(code(sender, ingest_proof_identity(m), i, heard, ours), 0);
+		if (memcmp(theirs, ours, sizeof(ours)) == 0)
+			found = i;
+	}
+	return found;
 }
 
 static void
@@ -94,30 +104,34 @@ only_the_right_key_of_an_identity_agrees(void **state)
 	struct ingest_proof *sender = NULL;
 	struct ingest_proof *a = member("a", key_a), *b = member("b", key_b);
 	struct ingest_proof *thief = member("a", key_b), *stranger = member("c", key_a);
+	struct ingest_proof *next = member("a", key_c);
 	char message[PATH_MAX] = "";
 
 	assert_int_equal(ingest_proof_sender(&sender, keyring, message), 0);
-	assert_true(agrees(sender, a, "transcript"));
-	assert_true(agrees(sender, b, "transcript"));
-	assert_false(agrees(sender, a, "transcripu"));
-	assert_false(agrees(sender, thief, "transcript"));
-	assert_false(agrees(sender, stranger, "transcript"));
+	assert_int_equal(agrees(sender, a, "transcript"), 0);
+	assert_int_equal(agrees(sender, b, "transcript"), 0);
+	assert_int_equal(agrees(sender, next, "transcript"), 1);
+	assert_int_equal(agrees(sender, a, "transcripu"), -1);
+	assert_int_equal(agrees(sender, thief, "transcript"), -1);
+	assert_int_equal(agrees(sender, stranger, "transcript"), -1);
 	ingest_proof_destroy(sender);
 	ingest_proof_destroy(a);
 	ingest_proof_destroy(b);
+	ingest_proof_destroy(next);
 	ingest_proof_destroy(thief);
 	ingest_proof_destroy(stranger);
 	ingest_proof_destroy(NULL);
 }
 
-/* A member proves only itself. */
+/* A member proves only itself, with its only key. */
 static void
 another_identity_is_refused(void **state)
 {
 	struct ingest_proof *a = member("a", key_a);
 	uint8_t mac[32];
 
-	assert_int_equal(code(a, ingest_proof_identity(a) + 1, "x", mac), -ENOENT);
+	assert_int_equal(code(a, ingest_proof_identity(a) + 1, 0, "x", mac), -ENOENT);
+	assert_int_equal(code(a, ingest_proof_identity(a), 1, "x", mac), -ENOKEY);
 	ingest_proof_destroy(a);
 }
 

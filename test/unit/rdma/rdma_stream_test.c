@@ -766,7 +766,7 @@ test_slot_being_written(void **state)
 /* ---- proofs ---------------------------------------------------------------------------------- */
 
 static int
-hmac(void *arg, uint64_t identity, const void *message, uint32_t length,
+hmac(void *arg, uint64_t identity, unsigned int number, const void *message, uint32_t length,
 	uint8_t mac[RDMA_STREAM_MAC_BYTES])
 {
 	EVP_PKEY *key;
@@ -776,7 +776,7 @@ hmac(void *arg, uint64_t identity, const void *message, uint32_t length,
 
 	if (identity != 7)
 		return -ENOENT;
-	key = EVP_PKEY_new_raw_private_key(EVP_PKEY_HMAC, NULL, arg, 32);
+	key = EVP_PKEY_new_raw_private_key(EVP_PKEY_HMAC, NULL, (uint8_t *)arg + 32 * number, 32);
 	ctx = EVP_MD_CTX_new();
 	ok = key && ctx && EVP_DigestSignInit(ctx, NULL, EVP_sha256(), NULL, key) == 1 &&
 		EVP_DigestSign(ctx, mac, &size, message, length) == 1;
@@ -785,8 +785,13 @@ hmac(void *arg, uint64_t identity, const void *message, uint32_t length,
 	return ok ? 0 : -EIO;
 }
 
-static uint8_t key_one[32] = "one", key_other[32] = "other";
-static const struct rdma_stream_proof proof_one = {hmac, key_one}, proof_other = {hmac, key_other};
+static uint8_t keys[3][32] = {"one", "next", "other"};
+static const struct rdma_stream_proof proof_one = {.mac = hmac, .arg = keys[0]},
+				      proof_next = {.mac = hmac, .arg = keys[1]},
+				      proof_other = {.mac = hmac, .arg = keys[2]},
+				      proof_both = {.mac = hmac, .arg = keys[0], .keys = 2};
+
+static const struct rdma_stream_proof *proof_of_sender;
 
 static void
 proving(uint64_t identity, const struct rdma_stream_proof *proof)
@@ -794,7 +799,7 @@ proving(uint64_t identity, const struct rdma_stream_proof *proof)
 	struct rdma_stream_sender_attr sender = rig_sender_attr();
 	struct rdma_stream_receiver_attr receiver = rig_receiver_attr(1);
 
-	sender.proof = &proof_one;
+	sender.proof = proof_of_sender ? proof_of_sender : &proof_one;
 	receiver.proof = proof;
 	receiver.identity = identity;
 	rig_sender(&sender);
@@ -834,6 +839,41 @@ test_unknown_identity(void **state)
 	proving(8, NULL);
 	refused();
 	assert_int_equal(rig_sender_info().refused_proof, 3);
+}
+
+/* While a key is replaced, members have the old one or the new one; cards are signed with theirs. */
+static void
+test_next_key(void **state)
+{
+	struct rdma_stream_receiver_attr receiver = rig_receiver_attr(2);
+
+	proof_of_sender = &proof_both;
+	proving(7, &proof_next);
+	proof_of_sender = NULL;
+	receiver.proof = &proof_one;
+	receiver.identity = 7;
+	rig_receiver(2, &receiver);
+	rig_joined(1);
+	rig_joined(2);
+	receiver = rig_receiver_attr(3);
+	receiver.proof = &proof_other;
+	receiver.identity = 7;
+	rig_receiver(3, &receiver);
+	rig_until(rig_info(3).state == RDMA_STREAM_FAILED);
+	assert_int_equal(rig_info(3).error, -EACCES);
+	assert_int_equal(rig_sender_info().members, 2);
+	assert_int_equal(rig_sender_info().refused_proof, 3);
+	rig_send(40);
+	rig_all(1);
+	rig_all(2);
+}
+
+/* A sender that accepts one key does not accept the next one. */
+static void
+test_next_key_alone(void **state)
+{
+	proving(7, &proof_next);
+	refused();
 }
 
 /* A sender without the key gets a proof, but no member. */
@@ -993,6 +1033,8 @@ main(void)
 		STREAM_TEST(test_proof),
 		STREAM_TEST(test_wrong_key),
 		STREAM_TEST(test_unknown_identity),
+		STREAM_TEST(test_next_key),
+		STREAM_TEST(test_next_key_alone),
 		STREAM_TEST(test_false_sender),
 		STREAM_TEST(test_hostile_requests),
 		STREAM_TEST(test_attributes),

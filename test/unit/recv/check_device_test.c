@@ -434,6 +434,16 @@ test_port_rings(void **state)
 	settings.steering = RX_STEERING_FLOW;
 	check_one_port(&s, &p);
 	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");
+	/* RX roles with RoCE share no queue, however packets are steered */
+	settings.steering = RX_STEERING_AUTO;
+	strcpy(settings.rdma, "ip=10.1.2.1/16");
+	check_one_port(&s, &p);
+	want_item("port 0: RX queues", CHECK_FAIL, "2 expected for RoCE, one per RX lcore");
+	assert_string_equal(find("port 0: RX queues")->fix,
+		"set [lcores] rx_lcores = 1, or give each RX lcore a port of its own");
+	settings.steering = RX_STEERING_SOFTWARE;
+	check_one_port(&s, &p);
+	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1 with steering = software");
 }
 
 static void

@@ -785,7 +785,6 @@ stray_fragments(void **state)
 static void
 sender_dies(void **state)
 {
-	timeout_ms = 200; /* on a loaded host, one stream notices it long after the other */
 	open_and_begin(RDMA_STREAM_WAIT);
 	for (uint64_t f = 1; f <= 3; f++)
 		send_frame(f);
@@ -800,6 +799,37 @@ sender_dies(void **state)
 	assert_int_equal(records[4].missing[1], TILES - 1);
 	assert_int_equal(nb_missing, 2 * TILES - 3);
 	assert_int_equal(p.rx[0]->counters[RX_EVENTS_LOST], STREAMS);
+	close_receiver();
+}
+
+/** One stream pauses in a frame: what has come of it counts when the frame is closed by time. */
+static void
+stream_pauses(void **state)
+{
+	timeout_ms = 200;
+	open_and_begin(RDMA_STREAM_WAIT);
+	for (uint64_t f = 1; f <= 3; f++)
+		send_frame(f);
+	send_tile(0, 4, FIRST);
+	send_tile(0, 4, FIRST + 1);
+	send_stream(1, 4);
+	send_stream(1, 5);
+	POLL_UNTIL(nb_records == 4);
+	assert_int_equal(records[4].missing[0], TILES - 2);
+	assert_int_equal(records[4].missing[1], 0);
+	assert_true(all_are(RDMA_STREAM_JOINED));
+	assert_int_equal(p.rx[0]->counters[RX_EVENTS_LOST], 1);
+	/* the rest comes too late; the stream's next frame is complete */
+	send_tile(0, 4, FIRST + 2);
+	send_tile(0, 4, FIRST + 3);
+	send_event(0, 4);
+	send_stream(0, 5);
+	nb_sent += 2;
+	settle();
+	end_run();
+	assert_int_equal(nb_records, 5);
+	assert_int_equal(p.rx[0]->counters[RX_LATE], TILES - 2);
+	assert_int_equal(records[5].missing[0], 0);
 	close_receiver();
 }
 
@@ -1129,7 +1159,7 @@ leaves_alone(void **state)
 }
 
 static int
-no_mac(void *arg, uint64_t identity, const void *message, uint32_t length,
+no_mac(void *arg, uint64_t identity, unsigned int key, const void *message, uint32_t length,
 	uint8_t mac[RDMA_STREAM_MAC_BYTES])
 {
 	return -ENOENT;
@@ -1176,6 +1206,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(tiles_are_late),
 		cmocka_unit_test(stray_fragments),
 		cmocka_unit_test(sender_dies),
+		cmocka_unit_test(stream_pauses),
 		cmocka_unit_test(run_stops_in_frame),
 		cmocka_unit_test(malformed),
 		cmocka_unit_test(random_damage),

@@ -325,6 +325,24 @@ roce_keeps_its_queues(void **state)
 	assert_int_equal(open_port("net_null0", 2, RX_STEERING_FLOW, text, sizeof(text)), -ENOTSUP);
 }
 
+/* The queue pairs of an RX role are in the poll group of its own queue. */
+static void
+roce_needs_a_queue_for_each_rx_role(void **state)
+{
+	char text[1024];
+
+	roce = true;
+	assert_int_equal(open_port("net_pcap0", 2, RX_STEERING_AUTO, text, sizeof(text)), -ENOTSUP);
+	want(text,
+		"net_pcap0: 1 RX queue for RoCE, expected one for each of 2 RX lcores; set "
+		"[lcores] rx_lcores = 1, or give each RX lcore a port of its own");
+	assert_int_equal(
+		open_port("net_null0", 2, RX_STEERING_SOFTWARE, text, sizeof(text)), -ENOTSUP);
+	want(text, "net_null0: 1 RX queue for RoCE with steering = software, expected one");
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_SOFTWARE, text, sizeof(text)), 1);
+	assert_string_equal(text, "");
+}
+
 /* Packets to UDP port 4791: of four streams, and of others. */
 static void
 write_roce(void)
@@ -390,6 +408,7 @@ main(int argc, char **argv)
 		PORT(roce_is_steered_by_source),
 		PORT(roce_of_any_source_is_spread),
 		PORT(roce_keeps_its_queues),
+		PORT(roce_needs_a_queue_for_each_rx_role),
 	};
 	char replay[64], replay_roce[64], pcap[64];
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
