@@ -158,7 +158,9 @@ gk_bitshuffle_end(uint32_t equal)
 	return (equal & ((1u << bits) - 1)) | (last & (last ^ (last + 1))) << bits;
 }
 
-#ifndef __CUDACC__
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct gk_bitshuffle_ops;
 
@@ -192,6 +194,8 @@ bool gk_bitshuffle_continue(struct gk_bitshuffle_job *job, size_t blocks);
  */
 size_t gk_bitshuffle_compress(const uint16_t *from, size_t n, uint8_t *to);
 
-#endif /* __CUDACC__ */
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* GK_BITSHUFFLE_H */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "arrow/file.h"
+#include "gk_bitshuffle.h"
 #include "../unit/arrow/arrow_sample.h"
 
 static struct arrow_file file[ARROW_TABLES];

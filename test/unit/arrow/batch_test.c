@@ -13,6 +13,7 @@
 #include "arrow/crc32c.h"
 #include "arrow_sample.h"
 #include "arrow/region.h"
+#include "gk_bitshuffle.h"
 
 /* The batches that the builder emitted. */
 static struct {

@@ -17,18 +17,12 @@
 #include <lz4.h>
 
 #include "gk_bitshuffle_block.h"
+#include "gk_bitshuffle_cases.h"
 #include "gk_pixel.h"
 
 #define BYTES  GK_BITSHUFFLE_BYTES
 #define PLANE  (BYTES / 16)
 #define MODULE (512 * 1024) /* values */
-
-static uint32_t
-next_random(uint64_t *seed)
-{
-	*seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(*seed >> 33);
-}
 
 /* Memory that ends at an unmapped page. */
 static void *
@@ -59,16 +53,6 @@ planes_of(const uint16_t *from, uint32_t v, uint8_t *to)
 	for (uint32_t k = 0; k < 16; k++)
 		for (uint32_t i = 0; i < v; i++)
 			to[k * v / 8 + i / 8] |= (uint8_t)((from[i] >> k & 1) << i % 8);
-}
-
-static void
-values_of(const uint8_t *planes, uint32_t v, uint16_t *to)
-{
-	for (uint32_t i = 0; i < v; i++) {
-		to[i] = 0;
-		for (uint32_t k = 0; k < 16; k++)
-			to[i] |= (uint16_t)((planes[k * v / 8 + i / 8] >> i % 8 & 1) << k);
-	}
 }
 
 static uint8_t *
@@ -177,26 +161,6 @@ check_planes(const uint8_t *planes, uint32_t n)
 	check_block(values, n / 2, wanted, size);
 }
 
-/* Bytes of which none equals the one before. */
-static void
-fill_without_runs(uint8_t *b, uint32_t n, uint64_t *seed)
-{
-	for (uint32_t i = 0; i < n; i++)
-		b[i] = (uint8_t)((i == 0 ? 0 : b[i - 1]) + 1 + next_random(seed) % 255);
-}
-
-/* Make bytes [s, e) a run, which a byte follows that differs. */
-static void
-put_run(uint8_t *b, uint32_t n, uint32_t s, uint32_t e)
-{
-	for (uint32_t i = s; i < e; i++)
-		b[i] = b[s - 1];
-	if (e < n && b[e] == b[s - 1])
-		b[e] ^= 1;
-	if (e + 1 < n && b[e + 1] == b[e])
-		b[e + 1] ^= 1;
-}
-
 static void
 runs_of_every_length(void **state)
 {
@@ -269,18 +233,10 @@ random_blocks(void **state)
 
 	print_message("GK_SEED=%llu\n", (unsigned long long)seed);
 	for (uint32_t i = 0; i < 1500; i++) {
-		const uint32_t kinds = 1 + next_random(&seed) % 4,
-			       longest = 1 << next_random(&seed) % 11;
 		const uint32_t n =
 			i % 2 == 0 ? BYTES : 16 * (1 + next_random(&seed) % (BYTES / 16));
 
-		for (uint32_t at = 0; at < n;) {
-			const uint8_t byte = (uint8_t)(next_random(&seed) % kinds);
-			uint32_t length = 1 + next_random(&seed) % longest;
-
-			for (; at < n && length > 0; length--)
-				b[at++] = byte;
-		}
+		fill_with_runs(b, n, &seed);
 		check_planes(b, n);
 	}
 }
