@@ -31,9 +31,9 @@
  * 3 bytes, one for a number of literals that is now two numbers, and gk_lz4_rest(). So a block of n
  * bytes is at most one sequence of n literals: n + 1 + gk_lz4_rest(n) bytes, 8226 for 8192.
  *
- * **The shortest match** is LZ4's own, GK_BITSHUFFLE_RUN = 4. It gives the smallest size, and longer
+ * **The shortest match** is LZ4's own, GK_BITSHUFFLE_RUN = 4. Its size is the smallest, and longer
  * limits save little time. Six frames of a JUNGFRAU module, raw and as int16 photons; size beside
- * liblz4 1.9.4, GB/s of raw data on one core of a Zen 4 (2026-11-27):
+ * liblz4 1.9.4, GB/s of raw data on a core of a Zen 4 (2026-11-27):
  *
  *     shortest   sequences  size,    size,     AVX2,  AVX2,    AVX-512,  AVX-512,
  *     match      a block    raw      photons   raw    photons  raw       photons

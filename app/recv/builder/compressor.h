@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Maximum number of 8 KiB blocks that one poll compresses, about 40 us. */
+/** Maximum number of 8 KiB blocks that one poll compresses, about 20 us. */
 #define COMPRESSOR_PIECE 16
 
 struct compressor;
