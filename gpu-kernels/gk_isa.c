@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "gk_bitshuffle_block.h"
 #include "gk_peak_finder.h"
 #include "gk_radial_pass.h"
 #include "gk_tile.h"
@@ -96,6 +97,23 @@ gk_radial_choose(enum gk_isa isa)
 		return &gk_radial_avx2;
 	case GK_ISA_AVX512:
 		return &gk_radial_avx512;
+#endif
+	default:
+		return NULL;
+	}
+}
+
+const struct gk_bitshuffle_ops *
+gk_bitshuffle_choose(enum gk_isa isa)
+{
+	switch (gk_isa_choose(isa)) {
+	case GK_ISA_PLAIN:
+		return &gk_bitshuffle_plain;
+#ifdef GK_SIMD
+	case GK_ISA_AVX2:
+		return &gk_bitshuffle_avx2;
+	case GK_ISA_AVX512:
+		return &gk_bitshuffle_avx512;
 #endif
 	default:
 		return NULL;

@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow/bitshuffle.h"
 #include "gk_abi.h"
+#include "gk_bitshuffle.h"
 #include "gk_pixel.h"
 #include "image.h"
 #include "scan/images.h"
-
-#define HEADER 12 /* bytes of a chunk in front of its blocks */
 
 int
 image_init(struct image *m, uint32_t rows, uint32_t cols)
@@ -19,7 +17,7 @@ image_init(struct image *m, uint32_t rows, uint32_t cols)
 
 	*m = (struct image){.rows = rows, .cols = cols};
 	m->photons = malloc(pixels * sizeof(*m->photons));
-	m->packed = malloc(bitshuffle_bound(pixels));
+	m->packed = malloc(gk_bitshuffle_bound(pixels));
 	if (m->photons != NULL && m->packed != NULL)
 		return 0;
 	image_free(m);
@@ -43,13 +41,13 @@ is_chunk(const uint8_t *chunk, uint64_t size, uint64_t pixels)
 	uint32_t block = 0;
 	unsigned int i;
 
-	if (size < HEADER)
+	if (size < GK_BITSHUFFLE_HEADER)
 		return false;
 	for (i = 0; i < 8; i++)
 		bytes = bytes << 8 | chunk[i];
-	for (i = 8; i < HEADER; i++)
+	for (i = 8; i < GK_BITSHUFFLE_HEADER; i++)
 		block = block << 8 | chunk[i];
-	return bytes == pixels * sizeof(uint16_t) && block == BITSHUFFLE_BLOCK * sizeof(uint16_t);
+	return bytes == pixels * sizeof(uint16_t) && block == GK_BITSHUFFLE_BYTES;
 }
 
 ssize_t
@@ -80,5 +78,5 @@ image_chunk(struct image *m, const struct scan_run *run, const struct selection_
 	}
 	*chunk = m->packed;
 	/* only the bits count */
-	return bitshuffle_compress((const uint16_t *)photons, pixels, m->packed);
+	return gk_bitshuffle_compress((const uint16_t *)photons, pixels, m->packed);
 }

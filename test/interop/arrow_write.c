@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 #include "arrow/file.h"
+#include "gk_bitshuffle.h"
 #include "../unit/arrow/arrow_sample.h"
-#include "arrow/bitshuffle.h"
 
 static struct arrow_file file[ARROW_TABLES];
 
@@ -71,9 +71,9 @@ print_image(FILE *out, const struct sample *s)
 		print_hex(out, s->outputs + l->value, pixels * l->value_size);
 	fprintf(out, " raw ");
 	if (r->kind == GK_KIND_RAW) {
-		chunk = malloc(bitshuffle_bound(pixels));
+		chunk = malloc(gk_bitshuffle_bound(pixels));
 		print_hex(out, chunk,
-			bitshuffle_compress(
+			gk_bitshuffle_compress(
 				(const uint16_t *)(s->outputs + l->raw), pixels, chunk));
 		free(chunk);
 	} else {

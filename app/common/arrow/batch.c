@@ -7,7 +7,7 @@
 #include "arrow/crc32c.h"
 #include "arrow/batch.h"
 #include "arrow/region.h"
-#include "arrow/bitshuffle.h"
+#include "gk_bitshuffle.h"
 
 #define COLUMNS_MAX  FRAMES_COLUMNS
 #define FRAMES_ALIGN 64 /* recommended by Arrow */
@@ -482,7 +482,7 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 		row->nb_value = b->pixels;
 		break;
 	case GK_KIND_RAW:
-		row->raw_bound = bitshuffle_bound(b->pixels);
+		row->raw_bound = gk_bitshuffle_bound(b->pixels);
 		break;
 	default:
 		return -EINVAL;
@@ -568,7 +568,7 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	if (row.raw_bound > 0 && chunk != NULL) {
 		batch_region_append_large(raw, chunk->bytes, chunk->size);
 	} else if (row.raw_bound > 0) {
-		packed = bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
+		packed = gk_bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
 			batch_region_grow(raw, row.raw_bound));
 		batch_region_shrink(raw, row.raw_bound - packed);
 	}
@@ -624,8 +624,8 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	b->lead_max = limit;
 	if (b->lead_max < b->pixels * config->layout.value_size)
 		b->lead_max = b->pixels * config->layout.value_size;
-	if (b->lead_max < bitshuffle_bound(b->pixels))
-		b->lead_max = bitshuffle_bound(b->pixels);
+	if (b->lead_max < gk_bitshuffle_bound(b->pixels))
+		b->lead_max = gk_bitshuffle_bound(b->pixels);
 	b->lead_max += ARROW_BLOCK;
 
 	most[FRAMES_SHELL_PEAKS] =
@@ -645,7 +645,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	most[IMAGES_ROW_PTR] = limit + (b->raster_rows + 1) * sizeof(uint32_t);
 	most[IMAGES_COL] = limit + b->pixels * sizeof(uint16_t);
 	most[IMAGES_VALUE] = limit + b->pixels * config->layout.value_size;
-	most[IMAGES_RAW] = limit + bitshuffle_bound(b->pixels);
+	most[IMAGES_RAW] = limit + gk_bitshuffle_bound(b->pixels);
 	most[IMAGES_MISSING] = limit + b->missing_bytes;
 	for (unsigned int i = IMAGES_PEAK_FS; i < IMAGES_COLUMNS; i++)
 		most[i] = limit + config->layout.peaks_cap * sizeof(float);

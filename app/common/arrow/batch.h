@@ -20,7 +20,7 @@
  *    also ends where a batch of frames ends.
  *  - A row starts a new batch if it would take the current batch beyond byte_limit, or a column
  *    beyond 2^31 - 1 items or bytes. A row counts its size. A raw frame counts its upper bound
- *    (bitshuffle_bound()), independent of the compression. A single row may exceed the limit.
+ *    (gk_bitshuffle_bound()), independent of the compression. A single row may exceed the limit.
  */
 #ifndef BATCH_BUILDER_H
 #define BATCH_BUILDER_H
@@ -132,7 +132,7 @@ void batch_builder_destroy(struct batch_builder *builder);
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 
-/** A raw frame as compressed by bitshuffle_compress(). */
+/** A raw frame as compressed by gk_bitshuffle_compress(). */
 struct batch_chunk {
 	const uint8_t *bytes;
 	size_t size;

@@ -8,11 +8,11 @@
 #include <rte_common.h>
 #include <rte_ring.h>
 
-#include "arrow/bitshuffle.h"
 #include "builder/compressor.h"
+#include "gk_bitshuffle.h"
 
 struct compress_job {
-	struct bitshuffle_job work;
+	struct gk_bitshuffle_job work;
 	uint8_t *chunk;
 	struct compress_job *next; /* next free job */
 	bool done;
@@ -45,7 +45,7 @@ compressor_create(uint32_t jobs, size_t values)
 	for (; c->nb_jobs < jobs; c->nb_jobs++) {
 		struct compress_job *job = &c->jobs[c->nb_jobs];
 
-		job->chunk = malloc(bitshuffle_bound(values));
+		job->chunk = malloc(gk_bitshuffle_bound(values));
 		if (job->chunk == NULL)
 			goto no_memory;
 		compressor_release(c, job);
@@ -79,7 +79,7 @@ compressor_begin(struct compressor *c, const uint16_t *raw)
 		return NULL;
 	c->free = job->next;
 	job->done = false;
-	bitshuffle_begin(&job->work, raw, c->values, job->chunk);
+	gk_bitshuffle_begin(&job->work, GK_ISA_AUTO, raw, c->values, job->chunk);
 	rte_ring_enqueue(c->ring, job);
 	return job;
 }
@@ -99,7 +99,7 @@ compressor_poll(void *arg)
 
 	if (rte_ring_dequeue(c->ring, (void **)&job) != 0)
 		return 0;
-	if (bitshuffle_continue(&job->work, COMPRESSOR_PIECE))
+	if (gk_bitshuffle_continue(&job->work, COMPRESSOR_PIECE))
 		__atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
 	else
 		rte_ring_enqueue(c->ring, job);

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Maximum number of 8 KiB blocks that one poll compresses, about 40 us. */
+/** Maximum number of 8 KiB blocks that one poll compresses, about 20 us. */
 #define COMPRESSOR_PIECE 16
 
 struct compressor;
@@ -41,7 +41,7 @@ struct compress_job *compressor_begin(struct compressor *c, const uint16_t *raw)
 
 /**
  * Wait for a job, and help to compress meanwhile.
- * @param chunk  receives the chunk (bitshuffle.h), valid until compressor_release()
+ * @param chunk  receives the chunk (gk_bitshuffle.h), valid until compressor_release()
  * @return its size in bytes
  */
 size_t compressor_finish(struct compressor *c, struct compress_job *job, const uint8_t **chunk);

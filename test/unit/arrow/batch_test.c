@@ -13,7 +13,7 @@
 #include "arrow/crc32c.h"
 #include "arrow_sample.h"
 #include "arrow/region.h"
-#include "arrow/bitshuffle.h"
+#include "gk_bitshuffle.h"
 
 /* The batches that the builder emitted. */
 static struct {
@@ -78,7 +78,7 @@ cutting(void **state)
 	memset(&sink, 0, sizeof(sink));
 	c.images_interval = 1000;
 	c.frames_interval = 1000;
-	c.byte_limit = 7 * (bitshuffle_bound(gk_pixels(&s.geometry)) + 2) + 10;
+	c.byte_limit = 7 * (gk_bitshuffle_bound(gk_pixels(&s.geometry)) + 2) + 10;
 	assert_int_equal(batch_builder_create(&b, &c), 0);
 	s.record.frame = 1000;
 	s.record.kind = GK_KIND_RAW;

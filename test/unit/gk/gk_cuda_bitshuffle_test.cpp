@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device code of compressed u16 images, executed on CPUs (gk_cuda_on_host.h), compared with
+ * gk_bitshuffle_compress() on runs around every limit, on random and on real frames.
+ *
+ *   gk_cuda_bitshuffle_test [BLOCKS]
+ */
+#include "gk_cuda_on_host.h"
+
+/* Bytes of two words, selected by 4 bits each. */
+static inline uint32_t
+__byte_perm(uint32_t x, uint32_t y, uint32_t select)
+{
+	const uint64_t both = (uint64_t)y << 32 | x;
+	uint32_t r = 0;
+
+	for (int i = 0; i < 4; i++)
+		r |= (uint32_t)(both >> (select >> (4 * i) & 7) * 8 & 0xFF) << (8 * i);
+	return r;
+}
+
+#include "gk_bitshuffle_cases.h"
+#include "gk_cuda_bitshuffle.cuh"
+
+#define BYTES  GK_BITSHUFFLE_BYTES
+#define MODULE (512 * 1024)
+
+alignas(16) static thread_local struct bitshuffle_shared shared;
+
+/* What the thread blocks share. */
+static struct run {
+	struct bitshuffle_places places;
+	const uint16_t *from;
+	uint8_t *to;
+	uint32_t blocks;
+	uint64_t size;
+} run;
+
+static thread_local uint32_t number;
+
+static uint4
+values_at(uint64_t i)
+{
+	uint4 v;
+
+	memcpy(&v, run.from + 8 * i, sizeof(v));
+	return v;
+}
+
+static void
+compress_thread(void)
+{
+	bitshuffle_frame(
+		&shared, &run.places, number, run.blocks, [](uint64_t i) { return values_at(i); });
+}
+
+static void
+pack_thread(void)
+{
+	const uint64_t size = bitshuffle_pack(&shared, &run.places, number, run.blocks, run.to);
+
+	if (number + 1 == run.blocks)
+		run.size = size;
+}
+
+/* All thread blocks; they end before others begin, as if they met. */
+static void
+run_blocks(void (*what)(void))
+{
+	std::vector<std::thread> all;
+
+	for (uint32_t i = 0; i < run.blocks; i++)
+		all.emplace_back([=] {
+			number = i;
+			host_run_block(what);
+		});
+	for (std::thread &t : all)
+		t.join();
+}
+
+static int
+check(const char *what, const uint16_t *from, uint64_t n, uint32_t blocks)
+{
+	const uint64_t bound = gk_bitshuffle_bound(n), nb = gk_bitshuffle_blocks(n);
+	std::vector<uint4> places(nb * (BITSHUFFLE_PLACE / 16));
+	std::vector<uint32_t> sizes(nb);
+	std::vector<uint8_t> wanted(bound), found(bound + 4, 0xA5);
+	const uint64_t size = gk_bitshuffle_compress(from, n, wanted.data());
+
+	run.places = {places.data(), sizes.data(), n};
+	run.from = from;
+	run.to = found.data();
+	run.blocks = blocks;
+	run_blocks(compress_thread);
+	run_blocks(pack_thread);
+	if (run.size == size && memcmp(found.data(), wanted.data(), size) == 0 &&
+		found[size] == 0xA5)
+		return 0;
+	printf("%s: %llu values, %u thread blocks: %llu bytes, wanted %llu, or others\n", what,
+		(unsigned long long)n, blocks, (unsigned long long)run.size,
+		(unsigned long long)size);
+	return 1;
+}
+
+static std::vector<uint16_t>
+real_frame(void)
+{
+	const char *data = getenv("BRAGGLINE_DATA");
+	std::vector<uint16_t> values(MODULE);
+	char path[600];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/jungfrau/mod5_raw0.bin", data != NULL ? data : ".");
+	f = fopen(path, "rb");
+	if (f == NULL || fread(values.data(), 2, MODULE, f) != MODULE)
+		values.clear();
+	if (f != NULL)
+		fclose(f);
+	return values;
+}
+
+int
+main(int argc, char **argv)
+{
+	static const uint32_t ends[] = {
+		1, 32, 64, 512, 8160, BYTES - 24, BYTES - 16, BYTES - 12, BYTES - 8, BYTES - 5};
+	const uint32_t some = argc > 1 ? (uint32_t)atoi(argv[1]) : 60;
+	std::vector<uint8_t> planes(BYTES);
+	std::vector<uint16_t> values(some * GK_BITSHUFFLE_BLOCK), real = real_frame();
+	uint64_t seed = 1;
+	int bad = 0;
+
+	/* all blocks of a frame at once, with runs of many lengths around one limit */
+	for (uint32_t end : ends) {
+		for (uint32_t i = 0; i < some; i++) {
+			const int64_t s = (int64_t)end - 8 + i % 17;
+			const uint32_t length =
+				i % 3 == 0 ? 1 + i / 3 % 26 : 15 + 255 * (i % 3) + i % 9;
+
+			fill_without_runs(planes.data(), BYTES, &seed);
+			if (s >= 1 && s < BYTES)
+				put_run(planes.data(), BYTES, (uint32_t)s,
+					(uint32_t)min((int64_t)BYTES, s + length));
+			values_of(planes.data(), GK_BITSHUFFLE_BLOCK,
+				&values[i * GK_BITSHUFFLE_BLOCK]);
+		}
+		bad += check("runs", values.data(), values.size(), 1 + end % 3);
+	}
+	/* random runs; the last block has any size */
+	for (uint32_t k = 0; k < 4; k++) {
+		for (uint32_t i = 0; i < some; i++) {
+			fill_with_runs(planes.data(), BYTES, &seed);
+			values_of(planes.data(), GK_BITSHUFFLE_BLOCK,
+				&values[i * GK_BITSHUFFLE_BLOCK]);
+		}
+		bad += check("random runs", values.data(), values.size() - 8 * (k * 511 / 3), 3);
+	}
+	for (uint32_t n = 8; n <= GK_BITSHUFFLE_BLOCK; n += n < 64 ? 8 : 808)
+		bad += check("short", values.data(), n, 1 + n % 2);
+	for (uint16_t &v : values)
+		v = (uint16_t)next_random(&seed);
+	bad += check("noise", values.data(), values.size(), 2);
+	memset(values.data(), 0xFF, values.size() * 2);
+	bad += check("missing", values.data(), values.size(), 2);
+	if (real.empty())
+		printf("skipped: no real frames in BRAGGLINE_DATA\n");
+	else
+		bad += check("real", real.data(),
+			min((size_t)MODULE, (size_t)some * 2 * GK_BITSHUFFLE_BLOCK), 3);
+	printf("%d frames differ\n", bad);
+	return bad != 0;
+}
