@@ -8,6 +8,7 @@
 #define EXPORT_DATA_FILE_H
 
 #include "export.h"
+#include "h5.h"
 
 /** Path of a data file. @param number  from 0 */
 void data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX]);
@@ -26,5 +27,21 @@ int data_file_check(struct export *e, uint32_t number);
  *         e->message
  */
 int data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t bytes));
+
+/**
+ * Search data files with higher numbers than this export has. Programs that list the directory
+ * would take them for images of the run.
+ * @param remove  remove them; false: they are an error
+ * @return 0; -EEXIST, -errno: e->message
+ */
+int data_file_check_others(struct export *e, bool remove);
+
+/**
+ * Create the dataset `data` in a group, and write images.
+ * @param first, nb  images of the selection
+ * @return 0, errors of `h` are kept there; -EINTR, -EBADMSG, -ENOMEM, -EAGAIN: e->message
+ */
+int data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, size_t nb,
+	void (*progress)(uint64_t bytes));
 
 #endif /* EXPORT_DATA_FILE_H */

@@ -124,6 +124,14 @@ h5_group(struct h5 *h, hid_t at, const char *name, const char *nx_class)
 	return group;
 }
 
+void
+h5_link(struct h5 *h, const char *path, hid_t at, const char *name)
+{
+	if (!h->failed)
+		h5_check(
+			h, name, H5Lcreate_hard(h->file, path, at, name, H5P_DEFAULT, H5P_DEFAULT));
+}
+
 static hid_t
 text_type(struct h5 *h, const char *name, const char *text)
 {

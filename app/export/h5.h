@@ -46,6 +46,9 @@ void h5_release(hid_t id);
 /** Create a group. @param nx_class  NeXus class @return negative after an error */
 hid_t h5_group(struct h5 *h, hid_t at, const char *name, const char *nx_class);
 
+/** Give an object of the file another name. @param path  of the object */
+void h5_link(struct h5 *h, const char *path, hid_t at, const char *name);
+
 /** Attributes of an object that is open. @{ */
 void h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text);
 void h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value);

@@ -18,13 +18,16 @@
 enum options_format {
 	OPTIONS_NXMX,	/**< master and data files of full images */
 	OPTIONS_SPARSE, /**< sparse frames of pyFAI, of CSR images */
+	OPTIONS_CXI,	/**< one file of full images, with the names of CXI files */
 };
 
 struct options {
 	enum options_format format;
 	const char *output;
 	const char *geometry;
+	const char *calibration;
 	uint32_t per_file;
+	uint32_t threads;
 	struct selection_filter filter;
 	bool overwrite;
 	bool help, version;

@@ -174,6 +174,10 @@ def same_as(run, master, frames):
                 want(not peaks[name][i][nb:].any(), name, 'is not padded by zeros')
 
 
+def calibration_mask():
+    return numpy.fromfile(f'{runs["where"]}/mask_m0.bin', 'u1').reshape(ROWS, COLS) != 0
+
+
 def kept(run, verdicts='123'):
     return [n for n, row in sorted(table(run).items()) if row['verdict'] in tuple(verdicts)]
 
@@ -275,12 +279,112 @@ def one_panel_has_a_poni_file_and_a_mask(where):
     with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
         detector = f['entry/instrument/detector']
         mask = detector['pixel_mask'][()]
-        want((mask != 0).sum() == 6 and (mask[7:10, 3:5] == 256).all(), 'mask')
+        dead = calibration_mask()
+        bad = numpy.zeros((ROWS, COLS), bool)
+        bad[7:10, 3:5] = True
+        want((mask == 256 * bad + 2 * dead).all() and dead.any(), 'mask')
+        # DIALS reads this mask, so the images are the run's
+        made = images(f'{run}/lyso_images.arrow')
+        if os.path.exists(FILTER):
+            for i, frame in enumerate(f['entry/frames/frame']):
+                want((f['entry/data/data'][i] == made[frame][0]).all(), frame)
         want(detector['distance'][()] == 0.1 and detector['beam_center_x'][()] == 500.5)
         want(detector['beam_center_y'][()] == 250)
     # with chips, a PONI file would be wrong
     export('--output', f'{where}/out', run)
     want(not os.path.exists(f'{where}/out/lyso.poni'))
+
+
+@case
+def a_longer_export_of_this_name_is_named(where):
+    run = receive('image')
+    frames = kept(run)
+    export('--output', where, '--images-per-file', '4', run)
+    with open(f'{where}/lyso_data_1.h5', 'wb') as other:
+        other.write(b'of another program')
+    command = ['--output', where, '--frames', f'{frames[0]}-{frames[3]}']
+    before = snapshot(where)
+    _, err = export(*command, '--images-per-file', '4', run, status=1)
+    want(re.search(r'lyso_data_00000[2-9]\.h5: is of a longer export.*--overwrite', err), err)
+    want(snapshot(where) == before, 'files changed')
+    export(*command, '--images-per-file', '4', '--overwrite', run)
+    names = sorted(n for n in os.listdir(where) if 'data' in n)
+    want(names == ['lyso_data_000001.h5', 'lyso_data_1.h5'], names)
+    same_as(run, f'{where}/lyso_master.h5', frames[:4])
+
+
+@case
+def masked_pixels_are_told(where):
+    dead = calibration_mask()
+    for name, settings in ('image', ()), ('raw', ('output.format=raw',)):
+        export('--output', f'{where}/{name}', receive(name, *settings))
+        with h5py.File(f'{where}/{name}/lyso_master.h5', 'r') as f:
+            want((f['entry/instrument/detector/pixel_mask_1'][()] == 2 * dead).all(), name)
+    # as on a store, which has no calibration file
+    run = f'{where}/stored'
+    shutil.copytree(receive('image'), run)
+    os.rename(f'{run}/lyso_calibration.bin', f'{where}/maps')
+    _, err = export('--output', f'{where}/out', run)
+    want('lyso_calibration.bin is not beside' in err and '--calibration' in err, err)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        want(not f['entry/instrument/detector/pixel_mask_1'][()].any())
+    export('--output', f'{where}/out', '--calibration', f'{where}/maps', run)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        want((f['entry/instrument/detector/pixel_mask_1'][()] == 2 * dead).all())
+    with open(f'{where}/maps', 'r+b') as maps:
+        maps.seek(3000000)
+        maps.write(b'x')
+    refused(where, r'maps: is damaged, or the calibration of another run.*--calibration',
+            '--calibration', f'{where}/maps', run)
+    refused(where, 'nothing: No such file', '--calibration', f'{where}/nothing', run)
+    refused(where, 'no calibration file', '--calibration', f'{run}/lyso_ledger.ini', run)
+
+
+@case
+def dials_gets_regions_of_chips_in_the_images(where):
+    run = receive('image')
+    subprocess.run([SCAN, run, '--geometry', f'{where}/a.geom'], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(f'{where}/a.geom', 'a', encoding='ascii') as stream:
+        stream.write('bad/min_fs = 10\nbad/max_fs = 99\nbad/min_ss = 0\nbad/max_ss = 200\n'
+                     'bad/panel = m0c0\n')
+    made = images(f'{run}/lyso_images.arrow')
+    for threads in '1', '3':
+        export('--output', f'{where}/{threads}', '--geometry', f'{where}/a.geom', '--threads',
+               threads, run)
+        if not os.path.exists(FILTER):
+            raise Skipped('h5py has no filter 32008: install bitshuffle')
+        with h5py.File(f'{where}/{threads}/lyso_master.h5', 'r') as f:
+            for i, frame in enumerate(f['entry/frames/frame']):
+                pixels = f['entry/data/data'][i]
+                want((pixels[:201, 10:100] == -32768).all(), 'region of frame', frame)
+                pixels[:201, 10:100] = made[frame][0][:201, 10:100]
+                want((pixels == made[frame][0]).all(), 'other pixels of frame', frame)
+
+
+@case
+def a_cxi_file_has_the_same_images_and_peaks(where):
+    run = receive('image')
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    export('--format', 'cxi', '--output', where, run)
+    want(sorted(os.listdir(where)) == ['lyso.cxi', 'lyso_cxi.geom'], os.listdir(where))
+    with h5py.File(f'{where}/lyso.cxi', 'r') as f:
+        want(f['cxi_version'][()] == 160 and f['entry_1/data_1/data'].dtype == '<i2')
+        want((f['LCLS/photon_energy_eV'][()] == [12400] * len(frames)).all())
+        want(abs(f['entry_1/instrument_1/source_1/energy'][()] / 1.98670e-15 - 1) < 1e-4)
+        want((f['entry_1/data_1/mask'][()] == 8 * calibration_mask()).all())
+        want(f['entry_1/instrument_1/detector_1/data'] == f['entry_1/data_1/data'])
+        peaks = f['entry_1/result_1']
+        want(list(f['entry_1/frames/frame']) == frames)
+        for i, frame in enumerate(frames):
+            pixels, lists = made[frame]
+            if os.path.exists(FILTER):
+                want((f['entry_1/data_1/data'][i] == pixels).all(), frame)
+            for name, (number, _) in PEAKS.items():
+                want((peaks[name][i][:peaks['nPeaks'][i]] == lists[number]).all(), name, frame)
+    refused(where, r'images are CSR.*--format sparse', '--format', 'cxi',
+            receive('csr', 'output.format=csr'))
+    want(not os.path.exists(f'{where}/refused/lyso.cxi'))
 
 
 @case
@@ -476,7 +580,7 @@ def sparse_frames_are_the_runs(where):
                 want((group['index'][at] == made[frame][0]).all(), name, frame)
                 want((group['intensity'][at] == made[frame][1]).all(), name, frame)
             want(ptr[-1] == len(group['index']) and group['intensity'].dtype == f'<{kind}')
-            want(group['mask'].shape == (ROWS, COLS) and not numpy.isnan(group['mask']).any())
+            want((numpy.isnan(group['mask'][()]) == calibration_mask()).all(), 'mask')
             corner = numpy.hypot(514.5, 256.5)
             want(abs(group['mask'][0, 0] - corner) < 1e-3, group['mask'][0, 0], corner)
             want('nPeaks' in entry['peaks'])
@@ -493,7 +597,8 @@ def sparse_frames_are_the_runs(where):
         x, y = group['index'][()] % COLS, group['index'][()] // COLS
         want(not ((x < 100) & (y < 256)).any() and 0 < len(x) < ptr[-1])
         want(numpy.isnan(group['mask'][:256, :100]).all())
-        want(numpy.isnan(group['mask']).sum() == 25600)
+        want(numpy.isnan(group['mask']).sum() == 25600 + calibration_mask()[:, 100:].sum() +
+             calibration_mask()[256:, :100].sum())
 
 
 @case
@@ -523,19 +628,6 @@ def float_and_raw_images(where):
 
 
 @case
-def crystfel_finds_the_same_peaks(where):
-    check = oracle('crystfel-check.py')
-    if not os.path.exists(FILTER):
-        raise Skipped('h5py has no filter 32008: install bitshuffle')
-    export('--output', where, '--frames', '1-12', receive('image'))
-    done = subprocess.run(['/usr/bin/python3', check, '--geom', f'{where}/lyso.geom',
-                           f'{where}/lyso_master.h5'], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, text=True, timeout=60, check=False)
-    want(done.returncode == 0, done.stdout)
-    want(int(re.search(r'the same (\d+): ok', done.stdout)[1]) > 20, done.stdout)
-
-
-@case
 def fabio_reads_the_same_images(where):
     try:
         import fabio
@@ -548,6 +640,47 @@ def fabio_reads_the_same_images(where):
         want(f.nframes == len(frames), f.nframes, len(frames))
         for i, frame in enumerate(frames):
             want((f.get_frame(i).data == made[frame][0]).all(), frame)
+
+
+def crystfel(where, name, *arguments):
+    """@return peaks that CrystFEL finds, which are those of the file"""
+    check = oracle('crystfel-check.py')
+    if not os.path.exists(FILTER):
+        raise Skipped('h5py has no filter 32008: install bitshuffle')
+    done = subprocess.run(['/usr/bin/python3', check, '--geom', f'{where}/{name[0]}',
+                           f'{where}/{name[1]}', *arguments], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    want(done.returncode == 0, done.stdout)
+    return int(re.search(r'the same (\d+): ok', done.stdout)[1])
+
+
+@case
+def crystfel_finds_peaks_of_saturated_pixels(where):
+    # so many photons that the brightest pixels are beyond int16
+    run = receive('saturated', 'calibration.energy_kev=0.1', 'peaks.threshold=400')
+    bright = sum((pixels == 32767).sum() for pixels, _ in images(f'{run}/lyso_images.arrow').values())
+    want(bright > 10, bright)
+    export('--output', where, '--frames', '1-12', run)
+    with h5py.File(f'{where}/lyso_master.h5', 'r') as f:
+        # DIALS uses values up to this one
+        want(f['entry/instrument/detector/saturation_value'][()] == 32766)
+    with open(f'{where}/lyso.geom', encoding='ascii') as stream:
+        text = stream.read()
+    # CrystFEL does not integrate reflections with larger values, but searches their peaks
+    want('\nmax_adu = 32766\n' in text and 'flag_morethan' not in text, text)
+    want(crystfel(where, ('lyso.geom', 'lyso_master.h5'), '--threshold', '400') > 20)
+
+
+@case
+def crystfel_finds_the_same_peaks(where):
+    export('--output', where, '--frames', '1-12', receive('image'))
+    want(crystfel(where, ('lyso.geom', 'lyso_master.h5')) > 20)
+
+
+@case
+def crystfel_finds_the_same_peaks_in_cxi(where):
+    export('--format', 'cxi', '--output', where, '--frames', '1-12', receive('image'))
+    want(crystfel(where, ('lyso_cxi.geom', 'lyso.cxi')) > 20)
 
 
 def main():
