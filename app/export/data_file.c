@@ -18,9 +18,8 @@ data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX])
 	snprintf(path, PATH_MAX, "%.4000s_data_%06u.h5", e->stem, number + 1);
 }
 
-/* Identity of the run: its files may be exported to a directory that has another run's files. */
-static const char *
-run_id(const struct export *e, const struct selection_image *image)
+const char *
+data_file_run_id(const struct export *e, const struct selection_image *image)
 {
 	const struct arrow_reader *r = &e->run.set[image->image.set].file[ARROW_IMAGES].reader;
 	const char *id = r->batches[image->image.batch].run;
@@ -99,6 +98,31 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 	return ok;
 }
 
+hsize_t
+data_file_images(const struct export *e, uint32_t number)
+{
+	char path[PATH_MAX];
+	hsize_t dims[3] = {0};
+	hid_t set = -1, space = -1;
+	struct h5 h;
+
+	data_file_path(e, number, path);
+	if (access(path, F_OK) < 0)
+		return 0;
+	h5_open(&h, path);
+	if (!h.failed)
+		set = H5Dopen2(h.file, "/entry/data/data", H5P_DEFAULT);
+	if (set >= 0)
+		space = H5Dget_space(set);
+	if (space < 0 || H5Sget_simple_extent_ndims(space) != 3 ||
+		H5Sget_simple_extent_dims(space, dims, NULL) != 3)
+		dims[0] = 0;
+	h5_release(space);
+	h5_release(set);
+	(void)h5_close(&h);
+	return dims[0];
+}
+
 int
 data_file_check(struct export *e, uint32_t number)
 {
@@ -117,7 +141,7 @@ data_file_check(struct export *e, uint32_t number)
 	if (set < 0)
 		ret = refuse(e, path, "exists, but is no data file of braggline-export");
 	else if (!read_attr(set, "run", -1, run, sizeof(run) - 1) ||
-		strcmp(run, run_id(e, &e->images.image[first])) != 0)
+		strcmp(run, data_file_run_id(e, &e->images.image[first])) != 0)
 		ret = refuse(e, path, "exists with images of another run");
 	else if (!has_shape(set, e, nb) || !has_frames(h.file, e, first, nb))
 		ret = refuse(e, path, "exists with other images of this run");
@@ -126,18 +150,19 @@ data_file_check(struct export *e, uint32_t number)
 	return ret;
 }
 
-static hid_t
-create_images(struct h5 *h, hid_t data, const struct export *e, hsize_t nb)
+hid_t
+data_file_create_images(struct h5 *h, hid_t data, const struct export *e, hsize_t nb, hsize_t most)
 {
 	static const unsigned int options[] = {0, 2, sizeof(uint16_t), 0, 2};
 	const hsize_t dims[] = {nb, e->run.rows, e->run.cols};
+	const hsize_t largest[] = {most, e->run.rows, e->run.cols};
 	const hsize_t chunk[] = {1, e->run.rows, e->run.cols};
 	const int16_t invalid = IMAGE_INVALID;
 	const uint16_t raw_invalid = IMAGE_RAW_INVALID;
 	const hid_t type = e->raw ? H5T_STD_U16LE : H5T_STD_I16LE;
 	hid_t space, create, set = -1;
 
-	space = h5_check_id(h, "data", H5Screate_simple(3, dims, NULL));
+	space = h5_check_id(h, "data", H5Screate_simple(3, dims, largest));
 	create = h5_check_id(h, "data", H5Pcreate(H5P_DATASET_CREATE));
 	h5_check(h, "data", H5Pset_chunk(create, 3, chunk));
 	/* optional: the file is written also where the filter is not installed */
@@ -169,9 +194,8 @@ put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsiz
 	free(frame);
 }
 
-/* Writes the chunks of images. */
-static int
-put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
+int
+data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb, size_t at,
 	void (*progress)(uint64_t bytes))
 {
 	struct chunk_pool *pool;
@@ -183,7 +207,7 @@ put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
 	if (ret < 0)
 		return fail(e, e->stem, "not enough memory or threads for images", ret);
 	for (i = 0; ret == 0 && i < nb; i++) {
-		const hsize_t at[] = {i, 0, 0};
+		const hsize_t place[] = {at + i, 0, 0};
 
 		if (export_stopped() != 0) {
 			ret = -EINTR;
@@ -194,7 +218,8 @@ put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
 			ret = size;
 			break;
 		}
-		if (h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, at, size, chunk)) < 0)
+		if (h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk)) <
+			0)
 			break;
 		progress(size);
 	}
@@ -210,12 +235,12 @@ data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, s
 	int ret = 0;
 
 	if (!h->failed)
-		set = create_images(h, data, e, nb);
+		set = data_file_create_images(h, data, e, nb, nb);
 	h5_attr_i32(h, set, "image_nr_low", first + 1);
 	h5_attr_i32(h, set, "image_nr_high", first + nb);
-	h5_attr_text(h, set, "run", run_id(e, &e->images.image[first]));
+	h5_attr_text(h, set, "run", data_file_run_id(e, &e->images.image[first]));
 	if (!h->failed)
-		ret = put_chunks(e, h, set, first, nb, progress);
+		ret = data_file_put_chunks(e, h, set, first, nb, 0, progress);
 	h5_release(set);
 	return ret;
 }

@@ -44,4 +44,24 @@ int data_file_check_others(struct export *e, bool remove);
 int data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, size_t nb,
 	void (*progress)(uint64_t bytes));
 
+/**
+ * Create the dataset `data` of nb images, which may grow to `most`.
+ * @return negative after an error
+ */
+hid_t data_file_create_images(
+	struct h5 *h, hid_t data, const struct export *e, hsize_t nb, hsize_t most);
+
+/** Write chunks. @param at  place of the first one in the dataset @return as above */
+int data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
+	size_t at, void (*progress)(uint64_t bytes));
+
+/**
+ * Identity of the run of an image: its files may be exported to a directory that has another run's
+ * files.
+ */
+const char *data_file_run_id(const struct export *e, const struct selection_image *image);
+
+/** @return number of images of a file that exists; 0: none, or no such file */
+hsize_t data_file_images(const struct export *e, uint32_t number);
+
 #endif /* EXPORT_DATA_FILE_H */

@@ -14,6 +14,7 @@
 #include "data_file.h"
 #include "escaped_text.h"
 #include "export.h"
+#include "follow.h"
 #include "io/own_file.h"
 #include "geometry_files.h"
 #include "mask.h"
@@ -304,6 +305,10 @@ main(int argc, char **argv)
 		else
 			puts("braggline-export " BRAGGLINE_VERSION);
 		return 0;
+	}
+	if (o.follow) {
+		ret = follow(&o);
+		return ret == -EINTR ? EXIT_INTERRUPTED : ret != 0 ? EXIT_INCOMPLETE : 0;
 	}
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGTERM, &stop, NULL);

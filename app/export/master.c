@@ -191,6 +191,10 @@ put_images(struct h5 *h, hid_t entry, const struct export *e)
 		data_file_path(e, k, path);
 		slash = strrchr(path, '/');
 		part = h5_check_id(h, path, H5Screate_simple(3, count, NULL));
+		/* not all of the source: it may have grown when it is read */
+		h5_check(h, path,
+			H5Sselect_hyperslab(
+				part, H5S_SELECT_SET, (hsize_t[]){0, 0, 0}, NULL, count, NULL));
 		h5_check(h, path,
 			H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL));
 		h5_check(h, path,

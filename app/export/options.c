@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "export.h"
+#include "h5.h"
 #include "options.h"
 
 #define KEPT (1u << FRAME_HIT | 1u << FRAME_PRESCALED | 1u << FRAME_DRY_RUN)
@@ -31,6 +32,10 @@ static const char help[] =
 	"  --images-per-file N  images of a data file (default: 1000)\n"
 	"  --threads N          that compress images (default: number of CPUs)\n"
 	"  --overwrite          replace files of other exports\n"
+	"  --follow             export the runs of directories, also of a store, while they are\n"
+	"                       written, until SIGTERM or SIGINT (default output: beside them)\n"
+	"  --background         with --follow: lowest priority, only runs that are not complete,\n"
+	"                       end with the parent process\n"
 	"  --help               print this help and exit\n"
 	"  --version            print the version and exit\n"
 	"\n"
@@ -128,6 +133,7 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		return refuse(message, "--format", optarg, "nxmx, sparse or cxi");
 	case 'o':
 		o->output = optarg;
+		o->output_given = true;
 		if (*optarg == '\0')
 			return refuse(message, "--output", optarg, "a directory");
 		return 0;
@@ -159,6 +165,12 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 			return refuse(message, "--threads", optarg, "1 to 64");
 		o->threads = value;
 		return 0;
+	case 'F':
+		o->follow = true;
+		return 0;
+	case 'b':
+		o->background = true;
+		return 0;
 	case 'w':
 		o->overwrite = true;
 		return 0;
@@ -173,6 +185,25 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 			"an option is unknown or has no value; see braggline-export --help");
 		return -EINVAL;
 	}
+}
+
+/* Following writes NXmx files of all kept frames, and replaces what is not of the runs. */
+static int
+check_follow(const struct options *o, char message[OPTIONS_MESSAGE_LEN])
+{
+	const bool all =
+		o->filter.first == 0 && o->filter.last == UINT64_MAX && o->filter.verdicts == KEPT;
+	const char *wrong = NULL;
+
+	if (o->background && !o->follow)
+		wrong = "--background: only with --follow";
+	else if (o->follow && (o->format != OPTIONS_NXMX || !all || o->overwrite))
+		wrong = "--follow: not with --format, --frames, --verdict or --overwrite; export "
+			"the run again after its end";
+	else if (o->follow && o->per_file > H5_CHUNKS_MAX)
+		wrong = "--follow: --images-per-file is at most 65000";
+	snprintf(message, OPTIONS_MESSAGE_LEN, "%s", wrong != NULL ? wrong : "");
+	return wrong != NULL ? -EINVAL : 0;
 }
 
 /* CPUs that this process may use. */
@@ -200,12 +231,14 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		{"images-per-file", required_argument, NULL, 'n'},
 		{"calibration", required_argument, NULL, 'c'},
 		{"threads", required_argument, NULL, 't'},
+		{"follow", no_argument, NULL, 'F'},
+		{"background", no_argument, NULL, 'b'},
 		{"overwrite", no_argument, NULL, 'w'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
-	int opt, ret;
+	int opt, ret = 0;
 
 	*o = (struct options){
 		.output = ".",
@@ -219,6 +252,9 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		if (ret < 0)
 			return ret;
 	}
+	ret = check_follow(o, message);
+	if (ret < 0)
+		return ret;
 	o->run = argv + optind;
 	o->nb_runs = argc - optind;
 	if (o->nb_runs == 0 && !o->help && !o->version) {

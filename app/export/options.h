@@ -30,6 +30,9 @@ struct options {
 	uint32_t threads;
 	struct selection_filter filter;
 	bool overwrite;
+	bool follow;	   /**< export runs while they are written */
+	bool background;   /**< as started by another program; with `follow` */
+	bool output_given; /**< `output` is not the default */
 	bool help, version;
 	char **run; /**< files and directories of the run */
 	size_t nb_runs;
