@@ -21,7 +21,8 @@
 #include "io/dir_lock.h"
 
 #define LIST_SECONDS  1
-#define RETRY_SECONDS 10
+#define RETRY_SECONDS 10 /* after an error; twice as long after each further one */
+#define RETRY_MAX     600
 #define IDLE_MS	      100
 #define LOWEST	      19 /* priority */
 
@@ -35,6 +36,7 @@ struct group {
 	bool ended;  /* until it has further files */
 	bool failed;
 	double retry_at; /* after an error; 0: not */
+	double retry_seconds;
 	struct follow_run *run;
 };
 
@@ -43,6 +45,7 @@ struct follower {
 	struct group *group;
 	size_t nb;
 	bool first; /* the first listing */
+	time_t started;
 };
 
 static volatile sig_atomic_t stopping;
@@ -146,10 +149,11 @@ exported_at(const char *dir)
 
 /*
  * Whether files must be exported that were there at the start of a follower in the background:
- * those that are written, and those whose export did not end.
+ * those that are written, also by the parent process since then, and those whose export did not
+ * end.
  */
 static bool
-is_wanted(const char *stem, const char *output)
+is_wanted(const struct follower *f, const char *stem, const char *output)
 {
 	const time_t exported = exported_at(output);
 	char path[PATH_MAX];
@@ -157,7 +161,8 @@ is_wanted(const char *stem, const char *output)
 
 	for (unsigned int t = 0; t < ARROW_TABLES; t++) {
 		snprintf(path, sizeof(path), "%.4000s_%s.arrow", stem, arrow_table_name(t));
-		if (stat(path, &st) == 0 && exported > 0 && st.st_mtime >= exported)
+		if (stat(path, &st) == 0 &&
+			(st.st_mtime >= f->started || (exported > 0 && st.st_mtime >= exported)))
 			return true;
 		strcat(path, ".part");
 		if (access(path, F_OK) == 0)
@@ -191,7 +196,7 @@ list_directory(struct follower *f, const char *dir)
 			ret = add_stem(g, list.run[i].stem[k]);
 			if (ret == 1)
 				g->wanted |= !f->o->background || !f->first ||
-					is_wanted(list.run[i].stem[k], output);
+					is_wanted(f, list.run[i].stem[k], output);
 		}
 		ret = ret > 0 ? 0 : ret;
 	}
@@ -271,7 +276,12 @@ poll_group(const struct follower *f, struct group *g, bool last)
 	if (state == FOLLOW_BUSY || state == FOLLOW_IDLE)
 		return state == FOLLOW_BUSY;
 	close_run(g);
-	g->retry_at = state == FOLLOW_FAILED ? now() + RETRY_SECONDS : 0;
+	if (state == FOLLOW_FAILED) {
+		g->retry_seconds = g->retry_seconds > 0 ? 2 * g->retry_seconds : RETRY_SECONDS;
+		if (g->retry_seconds > RETRY_MAX)
+			g->retry_seconds = RETRY_MAX;
+		g->retry_at = now() + g->retry_seconds;
+	}
 	if (state == FOLLOW_ENDED) {
 		g->ended = true;
 		g->nb_added = g->nb_stems;
@@ -318,7 +328,7 @@ int
 follow(const struct options *o)
 {
 	struct sigaction action = {.sa_handler = stop};
-	struct follower f = {.o = o, .first = true};
+	struct follower f = {.o = o, .first = true, .started = time(NULL)};
 	const struct timespec idle = {.tv_nsec = IDLE_MS * 1000000};
 	double listed = 0;
 	bool busy = true, last = false;
