@@ -233,7 +233,7 @@ put_list(struct h5 *h, hid_t group, const struct export *e, size_t list, const i
 }
 
 int
-columns_put_peaks(struct h5 *h, hid_t entry, struct export *e)
+columns_put_peaks(struct h5 *h, hid_t entry, const char *name, struct export *e)
 {
 	const hsize_t nb = e->images.nb;
 	int32_t *count = calloc(nb + 1, sizeof(*count));
@@ -248,7 +248,7 @@ columns_put_peaks(struct h5 *h, hid_t entry, struct export *e)
 		free(count);
 		return most;
 	}
-	group = h5_group(h, entry, "peaks", "NXcollection");
+	group = h5_group(h, entry, name, "NXcollection");
 	h5_array(h, group, "nPeaks", H5T_STD_I32LE, 1, &nb, nb, count, NULL);
 	/* a dimension of 0 is an error in some readers */
 	for (list = 0; ret == 0 && list < NB(peak_columns); list++)

@@ -19,7 +19,11 @@ int columns_put_frames(struct h5 *h, hid_t entry, const struct export *e);
 /** @return true if the files of the run have lists of peaks */
 bool columns_have_peaks(const struct export *e);
 
-/** Write /entry/peaks. @return 0; -ENOMEM; -EBADMSG: e->message */
-int columns_put_peaks(struct h5 *h, hid_t entry, struct export *e);
+/**
+ * Write the lists of peaks.
+ * @param name  of the group
+ * @return 0; -ENOMEM; -EBADMSG: e->message
+ */
+int columns_put_peaks(struct h5 *h, hid_t entry, const char *name, struct export *e);
 
 #endif /* EXPORT_COLUMNS_H */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "chunk_pool.h"
 #include "data_file.h"
 #include "h5.h"
 #include "image.h"
@@ -17,9 +18,8 @@ data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX])
 	snprintf(path, PATH_MAX, "%.4000s_data_%06u.h5", e->stem, number + 1);
 }
 
-/* Identity of the run: its files may be exported to a directory that has another run's files. */
-static const char *
-run_id(const struct export *e, const struct selection_image *image)
+const char *
+data_file_run_id(const struct export *e, const struct selection_image *image)
 {
 	const struct arrow_reader *r = &e->run.set[image->image.set].file[ARROW_IMAGES].reader;
 	const char *id = r->batches[image->image.batch].run;
@@ -98,6 +98,31 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 	return ok;
 }
 
+hsize_t
+data_file_images(const struct export *e, uint32_t number)
+{
+	char path[PATH_MAX];
+	hsize_t dims[3] = {0};
+	hid_t set = -1, space = -1;
+	struct h5 h;
+
+	data_file_path(e, number, path);
+	if (access(path, F_OK) < 0)
+		return 0;
+	h5_open(&h, path);
+	if (!h.failed)
+		set = H5Dopen2(h.file, "/entry/data/data", H5P_DEFAULT);
+	if (set >= 0)
+		space = H5Dget_space(set);
+	if (space < 0 || H5Sget_simple_extent_ndims(space) != 3 ||
+		H5Sget_simple_extent_dims(space, dims, NULL) != 3)
+		dims[0] = 0;
+	h5_release(space);
+	h5_release(set);
+	(void)h5_close(&h);
+	return dims[0];
+}
+
 int
 data_file_check(struct export *e, uint32_t number)
 {
@@ -116,7 +141,7 @@ data_file_check(struct export *e, uint32_t number)
 	if (set < 0)
 		ret = refuse(e, path, "exists, but is no data file of braggline-export");
 	else if (!read_attr(set, "run", -1, run, sizeof(run) - 1) ||
-		strcmp(run, run_id(e, &e->images.image[first])) != 0)
+		strcmp(run, data_file_run_id(e, &e->images.image[first])) != 0)
 		ret = refuse(e, path, "exists with images of another run");
 	else if (!has_shape(set, e, nb) || !has_frames(h.file, e, first, nb))
 		ret = refuse(e, path, "exists with other images of this run");
@@ -125,18 +150,19 @@ data_file_check(struct export *e, uint32_t number)
 	return ret;
 }
 
-static hid_t
-create_images(struct h5 *h, hid_t data, const struct export *e, hsize_t nb)
+hid_t
+data_file_create_images(struct h5 *h, hid_t data, const struct export *e, hsize_t nb, hsize_t most)
 {
 	static const unsigned int options[] = {0, 2, sizeof(uint16_t), 0, 2};
 	const hsize_t dims[] = {nb, e->run.rows, e->run.cols};
+	const hsize_t largest[] = {most, e->run.rows, e->run.cols};
 	const hsize_t chunk[] = {1, e->run.rows, e->run.cols};
 	const int16_t invalid = IMAGE_INVALID;
 	const uint16_t raw_invalid = IMAGE_RAW_INVALID;
 	const hid_t type = e->raw ? H5T_STD_U16LE : H5T_STD_I16LE;
 	hid_t space, create, set = -1;
 
-	space = h5_check_id(h, "data", H5Screate_simple(3, dims, NULL));
+	space = h5_check_id(h, "data", H5Screate_simple(3, dims, largest));
 	create = h5_check_id(h, "data", H5Pcreate(H5P_DATASET_CREATE));
 	h5_check(h, "data", H5Pset_chunk(create, 3, chunk));
 	/* optional: the file is written also where the filter is not installed */
@@ -168,42 +194,54 @@ put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsiz
 	free(frame);
 }
 
-static int
-put_images(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
+int
+data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb, size_t at,
 	void (*progress)(uint64_t bytes))
 {
-	const struct selection_row *row;
+	struct chunk_pool *pool;
 	const uint8_t *chunk;
-	struct image m;
 	ssize_t size;
 	size_t i;
-	int ret = image_init(&m, e->run.rows, e->run.cols);
+	int ret = chunk_pool_open(&pool, e, first, nb);
 
 	if (ret < 0)
-		return fail(e, e->stem, "not enough memory for an image", ret);
+		return fail(e, e->stem, "not enough memory or threads for images", ret);
 	for (i = 0; ret == 0 && i < nb; i++) {
-		const hsize_t at[] = {i, 0, 0};
+		const hsize_t place[] = {at + i, 0, 0};
 
 		if (export_stopped() != 0) {
 			ret = -EINTR;
 			break;
 		}
-		row = &e->images.image[first + i].image;
-		size = image_chunk(&m, &e->run, row, &chunk);
+		size = chunk_pool_next(pool, &chunk);
 		if (size < 0) {
-			snprintf(e->message, sizeof(e->message),
-				"%.512s: frame %" PRIu64 ": its image does not fit %u x %u pixels; "
-				"export the other frames with --frames",
-				e->run.set[row->set].file[ARROW_IMAGES].path, row->frame,
-				e->run.rows, e->run.cols);
-			ret = -EBADMSG;
+			ret = size;
 			break;
 		}
-		if (h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, at, size, chunk)) < 0)
+		if (h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk)) <
+			0)
 			break;
 		progress(size);
 	}
-	image_free(&m);
+	chunk_pool_close(pool);
+	return ret;
+}
+
+int
+data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, size_t nb,
+	void (*progress)(uint64_t bytes))
+{
+	hid_t set = -1;
+	int ret = 0;
+
+	if (!h->failed)
+		set = data_file_create_images(h, data, e, nb, nb);
+	h5_attr_i32(h, set, "image_nr_low", first + 1);
+	h5_attr_i32(h, set, "image_nr_high", first + nb);
+	h5_attr_text(h, set, "run", data_file_run_id(e, &e->images.image[first]));
+	if (!h->failed)
+		ret = data_file_put_chunks(e, h, set, first, nb, 0, progress);
+	h5_release(set);
 	return ret;
 }
 
@@ -212,9 +250,9 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 {
 	const size_t first = export_first(e, number), nb = export_count(e, number);
 	char path[PATH_MAX], part[PATH_MAX];
-	hid_t entry, data, set = -1;
+	hid_t entry, data;
 	struct h5 h;
-	int ret = 0;
+	int ret;
 
 	data_file_path(e, number, path);
 	export_part(path, part);
@@ -222,15 +260,8 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 	entry = h5_group(&h, h.file, "entry", "NXentry");
 	data = h5_group(&h, entry, "data", "NXdata");
 	h5_attr_text(&h, data, "signal", "data");
-	if (!h.failed)
-		set = create_images(&h, data, e, nb);
-	h5_attr_i32(&h, set, "image_nr_low", first + 1);
-	h5_attr_i32(&h, set, "image_nr_high", first + nb);
-	h5_attr_text(&h, set, "run", run_id(e, &e->images.image[first]));
 	put_frames(&h, entry, e, first, nb);
-	if (!h.failed)
-		ret = put_images(e, &h, set, first, nb, progress);
-	h5_release(set);
+	ret = data_file_put_images(e, &h, data, first, nb, progress);
 	h5_release(data);
 	h5_release(entry);
 	if (h5_close(&h) < 0 && ret == 0)
@@ -242,5 +273,54 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 	}
 	if (ret < 0)
 		(void)unlink(part);
+	return ret;
+}
+
+/* @return number of a data file of this export's name, from 1; 0: it is another file */
+static unsigned long
+file_number(const struct export *e, const char *name)
+{
+	static const char middle[] = "_data_", end[] = ".h5";
+	const char *slash = strrchr(e->stem, '/'), *stem = slash != NULL ? slash + 1 : e->stem;
+	const size_t length = strlen(stem);
+	unsigned long number;
+	char *rest;
+
+	if (strncmp(name, stem, length) != 0 ||
+		strncmp(name + length, middle, sizeof(middle) - 1) != 0)
+		return 0;
+	name += length + sizeof(middle) - 1;
+	/* as they are written, with six digits or more */
+	if (strspn(name, "0123456789") < 6)
+		return 0;
+	errno = 0;
+	number = strtoul(name, &rest, 10);
+	return errno == 0 && strcmp(rest, end) == 0 ? number : 0;
+}
+
+int
+data_file_check_others(struct export *e, bool remove)
+{
+	const char *slash = strrchr(e->stem, '/');
+	char dir[PATH_MAX], path[PATH_MAX];
+	struct dirent *entry;
+	int ret = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%.*s", slash != NULL ? (int)(slash - e->stem) : 1,
+		slash != NULL ? e->stem : ".");
+	d = opendir(dir);
+	if (d == NULL)
+		return fail(e, dir, strerror(errno), -errno);
+	while (ret == 0 && (entry = readdir(d)) != NULL) {
+		if (file_number(e, entry->d_name) <= export_files(e))
+			continue;
+		snprintf(path, sizeof(path), "%.3800s/%.255s", dir, entry->d_name);
+		if (!remove)
+			ret = refuse(e, path, "is of a longer export of this name");
+		else if (unlink(path) < 0 && errno != ENOENT)
+			ret = fail(e, path, strerror(errno), -errno);
+	}
+	closedir(d);
 	return ret;
 }

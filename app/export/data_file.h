@@ -8,6 +8,7 @@
 #define EXPORT_DATA_FILE_H
 
 #include "export.h"
+#include "h5.h"
 
 /** Path of a data file. @param number  from 0 */
 void data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX]);
@@ -26,5 +27,41 @@ int data_file_check(struct export *e, uint32_t number);
  *         e->message
  */
 int data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t bytes));
+
+/**
+ * Search data files with higher numbers than this export has. Programs that list the directory
+ * would take them for images of the run.
+ * @param remove  remove them; false: they are an error
+ * @return 0; -EEXIST, -errno: e->message
+ */
+int data_file_check_others(struct export *e, bool remove);
+
+/**
+ * Create the dataset `data` in a group, and write images.
+ * @param first, nb  images of the selection
+ * @return 0, errors of `h` are kept there; -EINTR, -EBADMSG, -ENOMEM, -EAGAIN: e->message
+ */
+int data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, size_t nb,
+	void (*progress)(uint64_t bytes));
+
+/**
+ * Create the dataset `data` of nb images, which may grow to `most`.
+ * @return negative after an error
+ */
+hid_t data_file_create_images(
+	struct h5 *h, hid_t data, const struct export *e, hsize_t nb, hsize_t most);
+
+/** Write chunks. @param at  place of the first one in the dataset @return as above */
+int data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
+	size_t at, void (*progress)(uint64_t bytes));
+
+/**
+ * Identity of the run of an image: its files may be exported to a directory that has another run's
+ * files.
+ */
+const char *data_file_run_id(const struct export *e, const struct selection_image *image);
+
+/** @return number of images of a file that exists; 0: none, or no such file */
+hsize_t data_file_images(const struct export *e, uint32_t number);
 
 #endif /* EXPORT_DATA_FILE_H */

@@ -6,11 +6,22 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "escaped_text.h"
 #include "export.h"
 #include "io/direct_io.h"
 #include "io/own_file.h"
 
 static volatile sig_atomic_t stopped;
+
+int
+export_complain(const char *format, const char *first, const char *second)
+{
+	char text[EXPORT_MESSAGE_LEN + PATH_MAX];
+
+	snprintf(text, sizeof(text), format, first, second);
+	escaped_line(stderr, "braggline-export: %s", text);
+	return -EINVAL;
+}
 
 void
 export_stop(int signal)

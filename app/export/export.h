@@ -13,15 +13,18 @@
 #include "selection.h"
 
 #define EXPORT_MESSAGE_LEN 1024
+#define EXPORT_THREADS_MAX 64
 
 struct export
 {
 	struct scan_run run;
 	struct selection images;
 	struct geometry *geometry;
+	uint32_t *mask;			  /**< [row][column], bits of modules.h; 0: used */
 	const char *detector;		  /**< its name in the run's files */
 	char stem[PATH_MAX];		  /**< output directory and name of the run */
 	uint32_t per_file;		  /**< images of a data file */
+	uint32_t threads;		  /**< that compress images */
 	bool raw;			  /**< images are detector words, not photons */
 	bool overwrite;			  /**< replace data files that have other images */
 	char message[EXPORT_MESSAGE_LEN]; /**< of a function that failed */
@@ -49,6 +52,9 @@ export_count(const struct export *e, uint32_t number)
 
 	return rest < e->per_file ? rest : e->per_file;
 }
+
+/** Print a message of two texts. @return -EINVAL */
+int export_complain(const char *format, const char *first, const char *second);
 
 /** Ask for the end of the export. Signal handlers call it. */
 void export_stop(int signal);

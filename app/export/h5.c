@@ -65,9 +65,9 @@ h5_release(hid_t id)
 }
 
 static void
-open_file(struct h5 *h, const char *path, bool create)
+open_file(struct h5 *h, const char *path, bool create, uint32_t chunks)
 {
-	hid_t access;
+	hid_t access, creation;
 
 	memset(h, 0, sizeof(*h));
 	h->file = -1;
@@ -84,7 +84,14 @@ open_file(struct h5 *h, const char *path, bool create)
 	if (!h->failed && create) {
 		/* created, not opened: the name could be a link to a file of another user */
 		(void)unlink(path);
-		h->file = h5_check_id(h, path, H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, access));
+		creation = h5_check_id(h, path, H5Pcreate(H5P_FILE_CREATE));
+		/* a node has twice as many entries */
+		if (chunks > 0)
+			h5_check(h, path, H5Pset_istore_k(creation, chunks / 2 + 1));
+		if (!h->failed)
+			h->file = h5_check_id(
+				h, path, H5Fcreate(path, H5F_ACC_EXCL, creation, access));
+		h5_release(creation);
 	} else if (!h->failed) {
 		h->file = h5_check_id(h, path, H5Fopen(path, H5F_ACC_RDONLY, access));
 	}
@@ -94,13 +101,19 @@ open_file(struct h5 *h, const char *path, bool create)
 void
 h5_create(struct h5 *h, const char *path)
 {
-	open_file(h, path, true);
+	open_file(h, path, true, 0);
+}
+
+void
+h5_create_growing(struct h5 *h, const char *path, uint32_t chunks)
+{
+	open_file(h, path, true, chunks);
 }
 
 void
 h5_open(struct h5 *h, const char *path)
 {
-	open_file(h, path, false);
+	open_file(h, path, false, 0);
 }
 
 int
@@ -122,6 +135,14 @@ h5_group(struct h5 *h, hid_t at, const char *name, const char *nx_class)
 	group = h5_check_id(h, name, H5Gcreate2(at, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
 	h5_attr_text(h, group, "NX_class", nx_class);
 	return group;
+}
+
+void
+h5_link(struct h5 *h, const char *path, hid_t at, const char *name)
+{
+	if (!h->failed)
+		h5_check(
+			h, name, H5Lcreate_hard(h->file, path, at, name, H5P_DEFAULT, H5P_DEFAULT));
 }
 
 static hid_t
@@ -172,6 +193,19 @@ h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value)
 	space = h5_check_id(h, name, H5Screate(H5S_SCALAR));
 	put_attr(h, object, name, H5T_STD_I32LE, space, &value);
 	h5_release(space);
+}
+
+void
+h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value)
+{
+	hid_t attr;
+
+	if (h->failed)
+		return;
+	attr = h5_check_id(h, name, H5Aopen(object, name, H5P_DEFAULT));
+	if (attr >= 0)
+		h5_check(h, name, H5Awrite(attr, H5T_NATIVE_INT32, &value));
+	h5_release(attr);
 }
 
 void

@@ -29,6 +29,16 @@ struct h5 {
 /** Create a file; an old one of this name is removed. HDF5's own messages are turned off. */
 void h5_create(struct h5 *h, const char *path);
 
+/**
+ * As h5_create(), for a dataset that grows while others read it: the index of up to `chunks` chunks
+ * is one node, so that a flush changes no structure of the file that readers may be in. Such a file
+ * has superblock 1.
+ */
+void h5_create_growing(struct h5 *h, const char *path, uint32_t chunks);
+
+/** Largest `chunks` of h5_create_growing(). */
+#define H5_CHUNKS_MAX 65000
+
 /** Open a file for reading. */
 void h5_open(struct h5 *h, const char *path);
 
@@ -46,9 +56,13 @@ void h5_release(hid_t id);
 /** Create a group. @param nx_class  NeXus class @return negative after an error */
 hid_t h5_group(struct h5 *h, hid_t at, const char *name, const char *nx_class);
 
+/** Give an object of the file another name. @param path  of the object */
+void h5_link(struct h5 *h, const char *path, hid_t at, const char *name);
+
 /** Attributes of an object that is open. @{ */
 void h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text);
 void h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value);
+void h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value); /**< again */
 void h5_attr_f64(struct h5 *h, hid_t object, const char *name, const double *value, hsize_t nb);
 /** @} */
 

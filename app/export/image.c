@@ -11,11 +11,11 @@
 #include "scan/images.h"
 
 int
-image_init(struct image *m, uint32_t rows, uint32_t cols)
+image_init(struct image *m, uint32_t rows, uint32_t cols, const uint32_t *mask)
 {
 	const size_t pixels = (size_t)rows * cols;
 
-	*m = (struct image){.rows = rows, .cols = cols};
+	*m = (struct image){.rows = rows, .cols = cols, .mask = mask};
 	m->photons = malloc(pixels * sizeof(*m->photons));
 	m->packed = malloc(gk_bitshuffle_bound(pixels));
 	if (m->photons != NULL && m->packed != NULL)
@@ -71,9 +71,16 @@ image_chunk(struct image *m, const struct scan_run *run, const struct selection_
 		return -EBADMSG;
 	if (b.is_i16) {
 		photons = (const int16_t *)b.value.data + start;
+		if (m->mask != NULL)
+			memcpy(m->photons, photons, pixels * sizeof(*photons));
 	} else {
 		for (i = 0; i < pixels; i++)
 			m->photons[i] = gk_value_i16(((const float *)b.value.data)[start + i]);
+		photons = m->photons;
+	}
+	if (m->mask != NULL) {
+		for (i = 0; i < pixels; i++)
+			m->photons[i] = m->mask[i] != 0 ? IMAGE_INVALID : m->photons[i];
 		photons = m->photons;
 	}
 	*chunk = m->packed;

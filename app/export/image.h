@@ -15,7 +15,10 @@
 /** @} */
 #define IMAGE_RAW_INVALID UINT16_MAX /**< missing pixel of a raw image */
 
-/** Smallest and largest valid value. 0xC000, where G2 is saturated, is below others. @{ */
+/**
+ * Smallest and largest value of pixels that are not lost or masked, and of those that are not
+ * saturated either. Of detector words, 0xC000, where G2 is saturated, is below others. @{
+ */
 static inline int32_t
 image_least(bool raw)
 {
@@ -25,6 +28,12 @@ image_least(bool raw)
 static inline int32_t
 image_most(bool raw)
 {
+	return raw ? IMAGE_RAW_INVALID - 1 : IMAGE_SATURATED;
+}
+
+static inline int32_t
+image_unsaturated(bool raw)
+{
 	return raw ? IMAGE_RAW_INVALID - 1 : IMAGE_SATURATED - 1;
 }
 /** @} */
@@ -32,12 +41,13 @@ image_most(bool raw)
 /** Buffers of one thread. */
 struct image {
 	uint32_t rows, cols;
-	int16_t *photons; /**< rounded photons of a float32 image */
+	const uint32_t *mask; /**< pixels that are made invalid: those that are not 0; NULL: none */
+	int16_t *photons;     /**< rounded photons of a float32 image, or with a mask */
 	uint8_t *packed;
 };
 
-/** @return 0; -ENOMEM */
-int image_init(struct image *m, uint32_t rows, uint32_t cols);
+/** @param mask  [rows][cols]; NULL: images are not changed @return 0; -ENOMEM */
+int image_init(struct image *m, uint32_t rows, uint32_t cols, const uint32_t *mask);
 
 void image_free(struct image *m);
 

@@ -10,38 +10,24 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "columns.h"
+#include "cxi.h"
 #include "data_file.h"
-#include "detector.h"
 #include "escaped_text.h"
 #include "export.h"
-#include "geometry/crystfel.h"
-#include "geometry/file.h"
-#include "gk_abi.h"
-#include "image.h"
-#include "io/durable_file.h"
+#include "follow.h"
 #include "io/own_file.h"
+#include "geometry_files.h"
+#include "mask.h"
 #include "master.h"
-#include "modules.h"
 #include "options.h"
 #include "plural.h"
-#include "scan/geometry.h"
+#include "source.h"
 #include "sparse.h"
 
 #define EXIT_INCOMPLETE	 1
 #define EXIT_USAGE	 2
 #define EXIT_INTERRUPTED 130
 #define PROGRESS_SECONDS 2
-
-static int
-complain(const char *format, const char *first, const char *second)
-{
-	char text[EXPORT_MESSAGE_LEN + PATH_MAX];
-
-	snprintf(text, sizeof(text), format, first, second);
-	escaped_line(stderr, "braggline-export: %s", text);
-	return -EINVAL;
-}
 
 /* Lists the sets of files of all arguments as one run. */
 static int
@@ -65,182 +51,6 @@ list_sets(const struct options *o, struct scan_list *list, struct scan_sets *all
 			all->stem[all->nb++] = list->run[i].stem[k];
 	all->path = list->run[0].path;
 	return 0;
-}
-
-/* All files must be of one run: of one name, and with the same type of values. */
-static int
-check_files(struct export *e)
-{
-	static const char *const keys[] = {ARROW_META_RUN, ARROW_META_VALUE, ARROW_META_DETECTOR};
-	const struct arrow_reader *first = scan_run_reader(&e->run), *r;
-	const char *here, *there;
-	const struct scan_file *f;
-	size_t set, table, i;
-
-	for (set = 0; set < e->run.nb_sets; set++)
-		for (table = 0; table < ARROW_TABLES; table++) {
-			f = &e->run.set[set].file[table];
-			r = &f->reader;
-			for (i = 0; f->present && i < 3; i++) {
-				here = arrow_reader_meta(r, keys[i]);
-				there = arrow_reader_meta(first, keys[i]);
-				if (here != NULL && there != NULL && strcmp(here, there) == 0)
-					continue;
-				escaped_line(stderr,
-					"braggline-export: %s: %s is %s, in another file it is "
-					"%s; name the files of one run",
-					f->path, keys[i], here != NULL ? here : "absent",
-					there != NULL ? there : "absent");
-				return -EINVAL;
-			}
-		}
-	e->detector = arrow_reader_meta(first, ARROW_META_DETECTOR);
-	if (detector_facts(e->detector) == NULL)
-		return complain("%s: detector %s: its sensor is not known to this version, and "
-				"NXmx requires it; update braggline",
-			e->run.name, e->detector);
-	return 0;
-}
-
-static void
-print_damage(const struct scan_file *f)
-{
-	if (!f->present)
-		/* the path is that of a file in progress, which was searched last */
-		escaped_line(stderr, "braggline-export: %.*s: not found",
-			(int)(strlen(f->path) - strlen(".part")), f->path);
-	else if (f->damaged > 0)
-		escaped_line(stderr,
-			"braggline-export: %s: %zu damaged batch%s left out; braggline-scan lists "
-			"the frames",
-			f->path, f->damaged, plural(f->damaged, " is", "es are"));
-	else
-		escaped_line(stderr,
-			"braggline-export: %s: %s; braggline-scan --recover completes the files "
-			"of a run that has ended",
-			f->path, f->fault != NULL ? f->fault : "incomplete");
-}
-
-/* @return number of files that are damaged or incomplete, which are printed */
-static unsigned int
-report_damage(const struct scan_run *run)
-{
-	unsigned int nb = 0;
-	size_t set, table;
-
-	for (set = 0; set < run->nb_sets; set++)
-		for (table = 0; table < ARROW_TABLES; table++) {
-			if (!scan_file_is_damaged(&run->set[set].file[table]))
-				continue;
-			print_damage(&run->set[set].file[table]);
-			nb++;
-		}
-	return nb;
-}
-
-/* @return true if kept frames have no image */
-static bool
-report_lost(const struct export *e)
-{
-	if (e->images.lost > 0)
-		escaped_line(stderr,
-			"braggline-export: run %s: %" PRIu64 " kept frame%s no image in these "
-			"files; name the files of all stores",
-			e->run.name, e->images.lost, plural(e->images.lost, " has", "s have"));
-	return e->images.lost > 0;
-}
-
-static double
-meta_number(const struct export *e, const char *key)
-{
-	const char *text = arrow_reader_meta(scan_run_reader(&e->run), key);
-
-	return text != NULL ? strtod(text, NULL) : 0;
-}
-
-/* Reads the geometry: of the file, else of the run. */
-static int
-read_geometry(struct export *e, const char *path)
-{
-	const struct geometry_raster raster = scan_raster(&e->run);
-	char message[GEOMETRY_MESSAGE_LEN];
-	struct geometry *g;
-
-	if (path == NULL) {
-		g = scan_geometry(&e->run);
-		if (g == NULL)
-			return complain("run %s has no geometry%s; use --geometry FILE, or set "
-					"[geometry] of the receiver",
-				e->run.name, "");
-	} else {
-		g = malloc(sizeof(*g));
-		if (g == NULL)
-			return -ENOMEM;
-		if (geometry_file_read(g, path, &raster, message) != 0) {
-			free(g);
-			return complain("%s%s", message, "");
-		}
-	}
-	e->geometry = g;
-	if (!(g->distance_metres > 0))
-		g->distance_metres = meta_number(e, ARROW_META_DISTANCE) / 1000;
-	if (!(g->energy_ev > 0))
-		g->energy_ev = meta_number(e, ARROW_META_ENERGY) * 1000;
-	if (!(g->distance_metres > 0))
-		return complain("run %s: its distance is not known; use --geometry FILE with %s",
-			e->run.name, "clen");
-	if (!(g->energy_ev > 0))
-		return complain(
-			"run %s: its photon energy is not known; use --geometry FILE with %s",
-			e->run.name, "photon_energy");
-	return 0;
-}
-
-static void
-report_raw(const struct export *e)
-{
-	const uint64_t raw = e->images.kinds[GK_KIND_RAW];
-
-	if (raw > 0)
-		escaped_line(stderr,
-			"braggline-export: run %s: %" PRIu64 " raw image%s left out: a file has "
-			"either photons or detector words",
-			e->run.name, raw, plural(raw, " is", "s are"));
-}
-
-/* Chooses the kind of images: photons, or detector words if there is nothing else. */
-static int
-choose_kind(struct export *e, enum options_format format)
-{
-	struct selection *s = &e->images;
-
-	if (s->nb == 0 && report_lost(e))
-		return -EINVAL;
-	if (s->nb == 0)
-		return complain("run %s has no kept frame %s", e->run.name,
-			"of these numbers and verdicts; see --frames and --verdict");
-	if (format == OPTIONS_SPARSE) {
-		report_raw(e);
-		selection_only(s, 1u << GK_KIND_CSR | 1u << GK_KIND_IMAGE);
-		return s->nb > 0 ? 0
-				 : complain("run %s has no CSR image, which --format sparse "
-					    "requires; use --format nxmx%s",
-					   e->run.name, "");
-	}
-	if (s->kinds[GK_KIND_CSR] > 0) {
-		escaped_line(stderr,
-			"braggline-export: run %s: %" PRIu64 " of %zu images are CSR, which have "
-			"only pixels of at least %s photons; --format nxmx requires full images: "
-			"use --format sparse, or set [output] format = image of the receiver",
-			e->run.name, s->kinds[GK_KIND_CSR], s->nb,
-			arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_CSR_THRESHOLD));
-		return -EINVAL;
-	}
-	e->raw = s->kinds[GK_KIND_IMAGE] == 0;
-	if (!e->raw)
-		report_raw(e);
-	selection_only(s, e->raw ? 1u << GK_KIND_RAW : 1u << GK_KIND_IMAGE);
-	return s->nb > 0 ? 0 : complain("run %s: no image is of a known kind%s", e->run.name, "");
 }
 
 /* Progress, at most every PROGRESS_SECONDS. */
@@ -281,99 +91,59 @@ show_progress(uint64_t bytes)
 		progress.bytes / 1e6 / (t - progress.begin));
 }
 
+/* Before a data file changes: an old master could then show other images than its own. */
+static int
+remove_master(struct export *e)
+{
+	char path[PATH_MAX];
+
+	master_path(e, path);
+	if (unlink(path) == 0 || errno == ENOENT)
+		return 0;
+	snprintf(e->message, sizeof(e->message), "%.400s: cannot be removed: %s", path,
+		strerror(errno));
+	return -EEXIST;
+}
+
 /* Writes the data files that do not exist. */
 static int
 write_data(struct export *e)
 {
-	char path[PATH_MAX];
 	uint32_t k, kept = 0;
 	int ret;
 
 	progress_begin(e);
+	if (!e->overwrite && data_file_check_others(e, false) < 0)
+		return export_complain("%s%s", e->message, "");
 	for (k = 0; k < export_files(e); k++) {
 		ret = data_file_check(e, k);
 		if (ret < 0 && !e->overwrite)
-			return complain("%s%s", e->message, "");
+			return export_complain("%s%s", e->message, "");
 		if (ret == 1) {
 			kept++;
 			progress.images += export_count(e, k);
 			continue;
 		}
-		/* from here on an old master could show other images than its own */
-		master_path(e, path);
-		if (unlink(path) < 0 && errno != ENOENT)
-			return complain("%s: cannot be removed: %s", path, strerror(errno));
+		if (remove_master(e) < 0)
+			return export_complain("%s%s", e->message, "");
 		ret = data_file_write(e, k, show_progress);
 		if (ret == -EINTR)
 			return ret;
 		if (ret < 0) {
-			complain("%s%s", e->message, "");
+			export_complain("%s%s", e->message, "");
 			return ret;
 		}
+	}
+	if (data_file_check_others(e, false) < 0) {
+		ret = remove_master(e);
+		if (ret == 0)
+			ret = data_file_check_others(e, true);
+		if (ret < 0)
+			return export_complain("%s%s", e->message, "");
 	}
 	if (kept > 0)
 		printf("%u of %u data files were complete\n", kept, export_files(e));
 	return 0;
-}
-
-/*
- * A PONI file describes the picture with all gaps. It fits the array only if both are the same: if
- * the detector is one panel.
- */
-static bool
-has_poni(const struct export *e)
-{
-	return e->geometry->nb_panels == 1 && e->geometry->panel[0].width == e->run.cols &&
-		e->geometry->panel[0].height == e->run.rows;
-}
-
-static int
-write_poni(const struct export *e)
-{
-	char path[PATH_MAX], message[GEOMETRY_MESSAGE_LEN];
-
-	snprintf(path, sizeof(path), "%.4000s.poni", e->stem);
-	if (!has_poni(e)) {
-		/* one of an export with another geometry would be wrong */
-		(void)unlink(path);
-		return 0;
-	}
-	if (geometry_file_write(e->geometry, path, message) == 0)
-		return 0;
-	/* a tilted panel: the images are of use without the file */
-	escaped_line(stderr, "braggline-export: %s", message);
-	return 0;
-}
-
-/* The geometry file of CrystFEL for these files, with the paths of the mask and the peaks. */
-static int
-write_geometry(const struct export *e)
-{
-	char path[PATH_MAX], mask[128], *text = NULL;
-	const struct crystfel_array array = {
-		.mask = mask,
-		.peaks = columns_have_peaks(e) ? "/entry/peaks" : NULL,
-		.least = image_least(e->raw),
-		.most = image_most(e->raw),
-	};
-	size_t size = 0;
-	FILE *f = open_memstream(&text, &size);
-	int ret;
-
-	if (f == NULL)
-		return -ENOMEM;
-	snprintf(mask, sizeof(mask), "/entry/instrument/detector/%s",
-		modules_mask_name(e->geometry));
-	ret = crystfel_write(e->geometry, &array, f);
-	if (fclose(f) != 0 && ret == 0)
-		ret = -ENOMEM;
-	snprintf(path, sizeof(path), "%.4000s.geom", e->stem);
-	if (ret == 0)
-		ret = durable_file_replace(path, text, size);
-	free(text);
-	if (ret != 0)
-		return complain("cannot write %s: %s", path, own_file_error(ret));
-	return write_poni(e);
 }
 
 static void
@@ -384,9 +154,14 @@ summarise(const struct export *e, enum options_format format)
 	escaped_line(stdout, "run %s: %zu image%s of %u x %u pixels, %s", e->run.name, e->images.nb,
 		plural(e->images.nb, "", "s"), e->run.cols, e->run.rows,
 		e->raw ? "detector words" : "photons");
-	if (format == OPTIONS_SPARSE) {
-		sparse_path(e, path);
+	if (format != OPTIONS_NXMX) {
+		if (format == OPTIONS_SPARSE)
+			sparse_path(e, path);
+		else
+			cxi_path(e, path);
 		escaped_line(stdout, "  %s", path);
+		if (format == OPTIONS_CXI)
+			escaped_line(stdout, "  %s_cxi.geom", e->stem);
 		return;
 	}
 	master_path(e, path);
@@ -394,7 +169,7 @@ summarise(const struct export *e, enum options_format format)
 	data_file_path(e, 0, path);
 	escaped_line(stdout, "  %s%s", path, export_files(e) > 1 ? " ..." : "");
 	escaped_line(stdout, "  %s.geom", e->stem);
-	if (has_poni(e))
+	if (geometry_files_have_poni(e))
 		escaped_line(stdout, "  %s.poni", e->stem);
 }
 
@@ -406,9 +181,9 @@ write_nxmx(struct export *e)
 	if (ret == 0) {
 		ret = master_write(e);
 		if (ret < 0)
-			complain("%s%s", e->message, "");
+			export_complain("%s%s", e->message, "");
 	}
-	return ret == 0 ? write_geometry(e) : ret;
+	return ret == 0 ? geometry_files_write(e, false) : ret;
 }
 
 static int
@@ -419,8 +194,47 @@ write_sparse(struct export *e)
 	progress_begin(e);
 	ret = sparse_write(e, show_progress);
 	if (ret < 0 && ret != -EINTR)
-		complain("%s%s", e->message, "");
+		export_complain("%s%s", e->message, "");
 	return ret;
+}
+
+static int
+write_cxi(struct export *e)
+{
+	int ret;
+
+	progress_begin(e);
+	ret = cxi_write(e, show_progress);
+	if (ret < 0 && ret != -EINTR)
+		export_complain("%s%s", e->message, "");
+	return ret == 0 ? geometry_files_write(e, true) : ret;
+}
+
+static int
+write_format(struct export *e, enum options_format format)
+{
+	switch (format) {
+	case OPTIONS_SPARSE:
+		return write_sparse(e);
+	case OPTIONS_CXI:
+		return write_cxi(e);
+	default:
+		return write_nxmx(e);
+	}
+}
+
+static int
+read_mask(struct export *e, const char *calibration)
+{
+	const int ret = mask_read(e, calibration);
+
+	if (ret < 0 && ret != -ENOMEM)
+		export_complain("%s%s", e->message, "");
+	if (ret > 0)
+		export_complain("run %s: %s_calibration.bin is not beside its files: the mask has "
+				"no pixels of the calibration; copy it there, or use --calibration",
+			e->run.name, e->run.name);
+	return ret < 0 ? ret : 0;
 }
 
 /* Chooses the names of the files, and makes the directory. */
@@ -432,12 +246,12 @@ open_output(struct export *e, const char *output)
 	const int folder = own_folder_make(output, OWN_FOLDER_DATA, message);
 
 	if (folder < 0)
-		return complain("%s%s", message, "");
+		return export_complain("%s%s", message, "");
 	close(folder);
 	if (name == NULL || *name == '\0' || strchr(name, '/') != NULL)
 		name = e->run.name;
 	if (snprintf(e->stem, sizeof(e->stem), "%s/%s", output, name) > PATH_MAX - 64)
-		return complain("--output %s: the name is too long%s", output, "");
+		return export_complain("--output %s: the name is too long%s", output, "");
 	return 0;
 }
 
@@ -449,23 +263,25 @@ run_export(struct export *e, const struct options *o, const struct scan_sets *se
 
 	if (ret < 0)
 		return ret;
-	ret = check_files(e);
+	ret = source_check(e);
 	if (ret < 0)
 		return ret;
-	damaged = report_damage(&e->run);
+	damaged = source_report_damage(&e->run);
 	ret = selection_read(&e->images, &o->filter, &e->run);
 	if (ret == 0)
-		ret = choose_kind(e, o->format);
+		ret = source_choose_kind(e, o->format);
 	if (ret == 0)
-		ret = read_geometry(e, o->geometry);
+		ret = source_geometry(e, o->geometry);
+	if (ret == 0)
+		ret = read_mask(e, o->calibration);
 	if (ret == 0)
 		ret = open_output(e, o->output);
 	if (ret == 0)
-		ret = o->format == OPTIONS_SPARSE ? write_sparse(e) : write_nxmx(e);
+		ret = write_format(e, o->format);
 	if (ret < 0)
 		return ret;
 	summarise(e, o->format);
-	return report_lost(e) || damaged > 0 || e->images.orphans > 0 ? 1 : 0;
+	return source_report_lost(e) || damaged > 0 || e->images.orphans > 0 ? 1 : 0;
 }
 
 int
@@ -490,23 +306,29 @@ main(int argc, char **argv)
 			puts("braggline-export " BRAGGLINE_VERSION);
 		return 0;
 	}
+	if (o.follow) {
+		ret = follow(&o);
+		return ret == -EINTR ? EXIT_INTERRUPTED : ret != 0 ? EXIT_INCOMPLETE : 0;
+	}
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGTERM, &stop, NULL);
 	e.per_file = o.per_file;
+	e.threads = o.threads;
 	e.overwrite = o.overwrite;
 	ret = list_sets(&o, &list, &sets);
 	if (ret == 0)
 		ret = run_export(&e, &o, &sets);
 	if (ret == -ENOMEM)
-		complain("not enough memory%s%s", "", "");
+		export_complain("not enough memory%s%s", "", "");
 	if (ret == -EINTR)
-		complain("interrupted; the same command continues%s%s", "", "");
+		export_complain("interrupted; the same command continues%s%s", "", "");
 	selection_free(&e.images);
 	free(e.geometry);
+	free(e.mask);
 	scan_run_close(&e.run);
 	free(sets.stem);
 	scan_list_free(&list);
 	if (fflush(stdout) != 0 && ret == 0)
-		ret = complain("cannot write to standard output: %s%s", strerror(errno), "");
+		ret = export_complain("cannot write to standard output: %s%s", strerror(errno), "");
 	return ret == -EINTR ? EXIT_INTERRUPTED : ret != 0 ? EXIT_INCOMPLETE : 0;
 }

@@ -92,24 +92,14 @@ meta_or(const struct export *e, const char *key, const char *otherwise)
 	return text != NULL && *text != '\0' ? text : otherwise;
 }
 
-static int
-put_mask(struct h5 *h, hid_t detector, struct export *e)
+static void
+put_mask(struct h5 *h, hid_t detector, const struct export *e)
 {
 	const hsize_t dims[] = {e->run.rows, e->run.cols};
 	const hsize_t rows = CHUNK / e->run.cols;
-	uint32_t *mask = malloc(dims[0] * dims[1] * sizeof(*mask));
-	int ret = mask != NULL ? modules_mask(e->geometry, mask) : -ENOMEM;
 
-	if (ret == -ERANGE)
-		snprintf(e->message, sizeof(e->message),
-			"run %.256s: its geometry has pixels that are more than 65,534 pixels away "
-			"from the beam; correct the panels, and use --geometry FILE",
-			e->run.name);
-	if (ret == 0)
-		h5_array(h, detector, modules_mask_name(e->geometry), H5T_STD_U32LE, 2, dims,
-			rows > 0 ? rows : 1, mask, NULL);
-	free(mask);
-	return ret;
+	h5_array(h, detector, modules_mask_name(e->geometry), H5T_STD_U32LE, 2, dims,
+		rows > 0 ? rows : 1, e->mask, NULL);
 }
 
 static int
@@ -133,12 +123,11 @@ put_detector(struct h5 *h, hid_t instrument, struct export *e)
 	h5_text(h, detector, "type", "PIXEL");
 	h5_i32(h, detector, "bit_depth_readout", 16);
 	h5_i32(h, detector, "bit_depth_image", 16);
-	h5_i32(h, detector, "saturation_value", image_most(e->raw));
+	h5_i32(h, detector, "saturation_value", image_unsaturated(e->raw));
 	h5_i32(h, detector, "underload_value", image_least(e->raw));
 	modules_put(h, detector, g);
 	ret = put_exposure(h, detector, e);
-	if (ret == 0)
-		ret = put_mask(h, detector, e);
+	put_mask(h, detector, e);
 	h5_release(detector);
 	return ret;
 }
@@ -202,6 +191,10 @@ put_images(struct h5 *h, hid_t entry, const struct export *e)
 		data_file_path(e, k, path);
 		slash = strrchr(path, '/');
 		part = h5_check_id(h, path, H5Screate_simple(3, count, NULL));
+		/* not all of the source: it may have grown when it is read */
+		h5_check(h, path,
+			H5Sselect_hyperslab(
+				part, H5S_SELECT_SET, (hsize_t[]){0, 0, 0}, NULL, count, NULL));
 		h5_check(h, path,
 			H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL));
 		h5_check(h, path,
@@ -239,7 +232,7 @@ put_entry(struct h5 *h, hid_t entry, struct export *e)
 	if (ret == 0)
 		ret = columns_put_frames(h, entry, e);
 	if (ret == 0 && columns_have_peaks(e))
-		ret = columns_put_peaks(h, entry, e);
+		ret = columns_put_peaks(h, entry, "peaks", e);
 	return ret;
 }
 

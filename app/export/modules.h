@@ -12,6 +12,7 @@
 
 /** Bits of pixel_mask (NXdetector). @{ */
 #define MODULES_GAP  (1u << 0) /**< in no panel */
+#define MODULES_DEAD (1u << 1) /**< masked by the calibration: no gain stage has a value */
 #define MODULES_USER (1u << 8) /**< not used by the geometry: regions, edges, panels */
 /** @} */
 

@@ -2,10 +2,13 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "export.h"
+#include "h5.h"
 #include "options.h"
 
 #define KEPT (1u << FRAME_HIT | 1u << FRAME_PRESCALED | 1u << FRAME_DRY_RUN)
@@ -15,16 +18,24 @@ static const char help[] =
 	"Write the kept frames of a run as NeXus files (NXmx), which DIALS, CrystFEL, pyFAI\n"
 	"and H5Web open: RUN_master.h5, RUN_data_000001.h5 ..., and RUN.geom for CrystFEL.\n"
 	"CSR images become sparse frames of pyFAI, RUN_sparse.h5, with --format sparse.\n"
+	"One file RUN.cxi has the names of CXI files, with --format cxi.\n"
 	"If several stores have parts of the run, name the directories of all.\n"
 	"\n"
-	"  --format NAME        nxmx (default) or sparse\n"
+	"  --format NAME        nxmx (default), sparse or cxi\n"
 	"  --output DIR         directory of the files, created if needed (default: .)\n"
 	"  --frames A-B         frame numbers, both included; A- and A are also possible\n"
 	"  --verdict LIST       of kept frames: hit, prescale, dry_run; commas between them\n"
 	"                       (default: all)\n"
 	"  --geometry FILE      .geom (CrystFEL) or .poni (pyFAI), instead of the run's\n"
+	"  --calibration FILE   RUN_calibration.bin, which has masked pixels (default: the file\n"
+	"                       beside those of the run)\n"
 	"  --images-per-file N  images of a data file (default: 1000)\n"
+	"  --threads N          that compress images (default: number of CPUs)\n"
 	"  --overwrite          replace files of other exports\n"
+	"  --follow             export the runs of directories, also of a store, while they are\n"
+	"                       written, until SIGTERM or SIGINT (default output: beside them)\n"
+	"  --background         with --follow: lowest priority, only runs that are not complete,\n"
+	"                       end with the parent process\n"
 	"  --help               print this help and exit\n"
 	"  --version            print the version and exit\n"
 	"\n"
@@ -105,17 +116,24 @@ read_verdicts(const char *text, uint32_t *verdicts)
 static int
 set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 {
+	static const char *const formats[] = {
+		[OPTIONS_NXMX] = "nxmx", [OPTIONS_SPARSE] = "sparse", [OPTIONS_CXI] = "cxi"};
 	const char *end;
 	uint64_t value;
+	size_t i;
 
 	switch (opt) {
 	case 'm':
-		o->format = strcmp(optarg, "sparse") == 0 ? OPTIONS_SPARSE : OPTIONS_NXMX;
-		if (o->format == OPTIONS_NXMX && strcmp(optarg, "nxmx") != 0)
-			return refuse(message, "--format", optarg, "nxmx or sparse");
-		return 0;
+		for (i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+			if (strcmp(optarg, formats[i]) == 0) {
+				o->format = i;
+				return 0;
+			}
+		}
+		return refuse(message, "--format", optarg, "nxmx, sparse or cxi");
 	case 'o':
 		o->output = optarg;
+		o->output_given = true;
 		if (*optarg == '\0')
 			return refuse(message, "--output", optarg, "a directory");
 		return 0;
@@ -138,6 +156,21 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 			return refuse(message, "--images-per-file", optarg, "1 to 1000000");
 		o->per_file = value;
 		return 0;
+	case 'c':
+		o->calibration = optarg;
+		return 0;
+	case 't':
+		end = read_number(optarg, &value);
+		if (end == NULL || *end != '\0' || value < 1 || value > EXPORT_THREADS_MAX)
+			return refuse(message, "--threads", optarg, "1 to 64");
+		o->threads = value;
+		return 0;
+	case 'F':
+		o->follow = true;
+		return 0;
+	case 'b':
+		o->background = true;
+		return 0;
 	case 'w':
 		o->overwrite = true;
 		return 0;
@@ -154,6 +187,38 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 	}
 }
 
+/* Following writes NXmx files of all kept frames, and replaces what is not of the runs. */
+static int
+check_follow(const struct options *o, char message[OPTIONS_MESSAGE_LEN])
+{
+	const bool all =
+		o->filter.first == 0 && o->filter.last == UINT64_MAX && o->filter.verdicts == KEPT;
+	const char *wrong = NULL;
+
+	if (o->background && !o->follow)
+		wrong = "--background: only with --follow";
+	else if (o->follow && (o->format != OPTIONS_NXMX || !all || o->overwrite))
+		wrong = "--follow: not with --format, --frames, --verdict or --overwrite; export "
+			"the run again after its end";
+	else if (o->follow && o->per_file > H5_CHUNKS_MAX)
+		wrong = "--follow: --images-per-file is at most 65000";
+	snprintf(message, OPTIONS_MESSAGE_LEN, "%s", wrong != NULL ? wrong : "");
+	return wrong != NULL ? -EINVAL : 0;
+}
+
+/* CPUs that this process may use. */
+static uint32_t
+cpus(void)
+{
+	cpu_set_t set;
+	int nb;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return 1;
+	nb = CPU_COUNT(&set);
+	return nb < EXPORT_THREADS_MAX ? nb : EXPORT_THREADS_MAX;
+}
+
 int
 options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MESSAGE_LEN])
 {
@@ -164,16 +229,21 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		{"verdict", required_argument, NULL, 'k'},
 		{"geometry", required_argument, NULL, 'g'},
 		{"images-per-file", required_argument, NULL, 'n'},
+		{"calibration", required_argument, NULL, 'c'},
+		{"threads", required_argument, NULL, 't'},
+		{"follow", no_argument, NULL, 'F'},
+		{"background", no_argument, NULL, 'b'},
 		{"overwrite", no_argument, NULL, 'w'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
-	int opt, ret;
+	int opt, ret = 0;
 
 	*o = (struct options){
 		.output = ".",
 		.per_file = OPTIONS_PER_FILE,
+		.threads = cpus(),
 		.filter = {.last = UINT64_MAX, .verdicts = KEPT},
 	};
 	message[0] = '\0';
@@ -182,6 +252,9 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		if (ret < 0)
 			return ret;
 	}
+	ret = check_follow(o, message);
+	if (ret < 0)
+		return ret;
 	o->run = argv + optind;
 	o->nb_runs = argc - optind;
 	if (o->nb_runs == 0 && !o->help && !o->version) {

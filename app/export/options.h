@@ -18,15 +18,21 @@
 enum options_format {
 	OPTIONS_NXMX,	/**< master and data files of full images */
 	OPTIONS_SPARSE, /**< sparse frames of pyFAI, of CSR images */
+	OPTIONS_CXI,	/**< one file of full images, with the names of CXI files */
 };
 
 struct options {
 	enum options_format format;
 	const char *output;
 	const char *geometry;
+	const char *calibration;
 	uint32_t per_file;
+	uint32_t threads;
 	struct selection_filter filter;
 	bool overwrite;
+	bool follow;	   /**< export runs while they are written */
+	bool background;   /**< as started by another program; with `follow` */
+	bool output_given; /**< `output` is not the default */
 	bool help, version;
 	char **run; /**< files and directories of the run */
 	size_t nb_runs;

@@ -173,6 +173,27 @@ read_batch(const struct source *from, enum arrow_table table, struct selection_r
 	return 0;
 }
 
+int
+selection_append(struct selection_rows *rows, const struct scan_run *run, uint32_t set,
+	enum arrow_table table, uint32_t batch)
+{
+	const struct arrow_reader *r = &run->set[set].file[table].reader;
+	const struct source from = {.reader = r, .set = set, .batch = batch};
+	const size_t most = rows->nb + r->batches[batch].rows;
+	struct selection_row *row;
+	size_t room;
+
+	if (most > rows->room) {
+		room = most > 2 * rows->room ? most : 2 * rows->room;
+		row = realloc(rows->row, room * sizeof(*row));
+		if (row == NULL)
+			return -ENOMEM;
+		rows->row = row;
+		rows->room = room;
+	}
+	return read_batch(&from, table, rows->row, &rows->nb);
+}
+
 /* Reads the rows of a table that have an image. */
 static int
 read_table(const struct scan_run *run, enum arrow_table table, struct selection_row **rows,

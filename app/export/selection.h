@@ -52,6 +52,19 @@ int selection_join(struct selection *s, const struct selection_filter *filter,
 int selection_read(
 	struct selection *s, const struct selection_filter *filter, const struct scan_run *run);
 
+/** Rows of a table that grows. */
+struct selection_rows {
+	struct selection_row *row;
+	size_t nb, room;
+};
+
+/**
+ * Append the rows of a batch that have an image.
+ * @return 0; -EBADMSG: a column is damaged; -ENOMEM
+ */
+int selection_append(struct selection_rows *rows, const struct scan_run *run, uint32_t set,
+	enum arrow_table table, uint32_t batch);
+
 /** Keep only images of some kinds. @param kinds  bit mask of enum gk_kind */
 void selection_only(struct selection *s, uint32_t kinds);
 

@@ -13,7 +13,6 @@
 #include "gk_abi.h"
 #include "h5.h"
 #include "image.h"
-#include "modules.h"
 #include "scan/images.h"
 #include "sparse.h"
 
@@ -53,7 +52,6 @@ pixels_init(struct pixels *p, const struct export *e)
 	const struct arrow_reader *r = scan_run_reader(&e->run);
 	const char *value = arrow_reader_meta(r, ARROW_META_VALUE);
 	const char *least = arrow_reader_meta(r, ARROW_META_CSR_THRESHOLD);
-	uint32_t *mask;
 	uint64_t i;
 	int ret;
 
@@ -64,18 +62,14 @@ pixels_init(struct pixels *p, const struct export *e)
 	p->radius = malloc(p->size * sizeof(*p->radius));
 	p->index = malloc(p->size * sizeof(*p->index));
 	p->value.f32 = malloc(p->size * sizeof(*p->value.f32));
-	mask = malloc(p->size * sizeof(*mask));
-	if (p->radius == NULL || p->index == NULL || p->value.f32 == NULL || mask == NULL)
+	if (p->radius == NULL || p->index == NULL || p->value.f32 == NULL)
 		ret = -ENOMEM;
 	else
 		ret = pixels_map(e->geometry, PIXELS_RADIUS, p->radius);
-	if (ret == 0)
-		ret = modules_mask(e->geometry, mask);
 	for (i = 0; ret == 0 && i < p->size; i++) {
-		if (mask[i] != 0)
+		if (e->mask[i] != 0)
 			p->radius[i] = NAN;
 	}
-	free(mask);
 	if (ret < 0)
 		pixels_free(p);
 	return ret;
@@ -284,7 +278,7 @@ put_file(struct h5 *h, struct export *e, struct pixels *p, const uint64_t *first
 	if (ret == 0)
 		ret = columns_put_frames(h, entry, e);
 	if (ret == 0 && columns_have_peaks(e))
-		ret = columns_put_peaks(h, entry, e);
+		ret = columns_put_peaks(h, entry, "peaks", e);
 	h5_release(entry);
 	return ret;
 }

@@ -20,6 +20,7 @@
 #include "check/check.h"
 #include "config/config.h"
 #include "eal/end.h"
+#include "eal/nexus.h"
 #include "eal/start.h"
 #include "egress/egress.h"
 #include "pipeline.h"
@@ -37,7 +38,8 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, main_logtype, "recv: " __VA_ARGS__)
 
-#define EXIT_CONFIG 2 /* also for a wrong command line */
+#define NEXUS_TICKS 250 /* one second of the service thread */
+#define EXIT_CONFIG 2	/* also for a wrong command line */
 
 /** Result of receive(): a failure whose cause was logged and has no errno. */
 #define REPORTED 1
@@ -59,6 +61,7 @@ struct service {
 	struct run *run;
 	struct pipeline *pipeline;
 	const struct settings *settings;
+	struct nexus *nexus;
 	struct report report;
 	int failed;	  /**< negative errno, if the run failed */
 	char *summary;	  /**< of a run that has ended, to be printed; NULL: none */
@@ -258,6 +261,7 @@ serve(void *arg)
 {
 	const struct timespec tick = {.tv_nsec = 4000 * 1000};
 	struct service *s = arg;
+	unsigned int ticks = 0;
 	bool stopping = false;
 
 	/* lcores_stopped() is also true if lcores could not be launched */
@@ -279,6 +283,8 @@ serve(void *arg)
 		}
 		if ((stopping || !s->settings->service) && run_close_if_idle(s->run))
 			break;
+		if (++ticks % NEXUS_TICKS == 0)
+			nexus_watch(s->nexus);
 		nanosleep(&tick, NULL);
 	}
 	print_summary(s);
@@ -382,6 +388,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	static struct egress_settings egress;
 	static struct settings settings;
 	static struct service service;
+	static struct nexus nexus;
 	struct placement way;
 	struct config *config = config_open(&a->settings);
 	int status = EXIT_CONFIG, ret;
@@ -402,6 +409,13 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		LOG(ERR, "%s\n", way.why);
 		goto out;
 	}
+	if (settings.nexus && nexus_find(&nexus) < 0) {
+		LOG(ERR,
+			"[output] nexus = yes: braggline-export is not beside this program; "
+			"install HDF5 (Debian: libhdf5-dev) and build it, or set no\n");
+		goto out;
+	}
+	service.nexus = &nexus;
 	service.pipeline = &pipeline;
 	service.settings = &settings;
 	service.report.period = a->progress;
@@ -413,6 +427,8 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
 	if (ret != 0)
 		LOG(ERR, "cannot set up memory, ports and threads: %s\n", strerror(-ret));
+	else if (settings.nexus && (ret = nexus_start(&nexus, settings.directory)) < 0)
+		LOG(ERR, "[output] nexus: cannot start %s\n", nexus.program);
 	else if ((ret = telemetry_register(service.run)) == 0)
 		ret = receive(&service);
 	if (ret == 0)
@@ -425,6 +441,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	run_destroy(service.run);
 	eal_hold();
 	leaked = pipeline_destroy(&pipeline);
+	nexus_stop(&nexus);
 	if (leaked != 0 && service.failed != 0)
 		LOG(ERR, "%u mbufs leaked by the aborted run\n", leaked);
 	else if (leaked != 0)

@@ -174,6 +174,7 @@ struct settings {
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
 	bool store_calibration;	  /**< write the coefficient maps beside the files */
+	bool nexus;		  /**< main.c starts eal/nexus.h for the files */
 	uint32_t frames_interval; /**< frame numbers in a record batch of `frames` */
 	uint32_t images_interval;
 	uint32_t batch_ms;     /**< maximum time of a record in an open batch; 0: no limit */

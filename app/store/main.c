@@ -20,6 +20,7 @@
 #include "tools/command.h"
 #include "config/config.h"
 #include "eal/end.h"
+#include "eal/nexus.h"
 #include "eal/start.h"
 #include "server/settings.h"
 #include "server/telemetry.h"
@@ -197,7 +198,7 @@ log_registrations(const struct store *s, uint64_t began)
 }
 
 static void
-poll_until_signal(struct store *s)
+poll_until_signal(struct store *s, struct nexus *nexus)
 {
 	const uint64_t began = xfer_qp_clock();
 	uint64_t until, watch_at = 0;
@@ -206,6 +207,7 @@ poll_until_signal(struct store *s)
 	while (signalled == 0) {
 		if (xfer_qp_clock() >= watch_at) {
 			watch_memif();
+			nexus_watch(nexus);
 			watch_at = xfer_qp_clock() + WATCH_MS;
 		}
 		idle = store_poll(s) ? 0 : idle + 1;
@@ -257,6 +259,7 @@ run(const struct arguments *a)
 {
 	struct config *c = config_open(&a->settings);
 	struct store_config settings = {0};
+	struct nexus nexus = {0};
 	char message[PATH_MAX];
 	struct store *s;
 	int ret, status = EXIT_USAGE;
@@ -268,6 +271,12 @@ run(const struct arguments *a)
 	if (config_check(c) != 0)
 		goto out;
 	status = EXIT_FAILURE;
+	if (settings.nexus && nexus_find(&nexus) < 0) {
+		LOG(ERR,
+			"[files] nexus = yes: braggline-export is not beside this program; install "
+			"HDF5 (Debian: libhdf5-dev) and build it, or set no\n");
+		goto out;
+	}
 	ret = store_open(&s, &settings, message);
 	if (ret < 0) {
 		LOG(ERR, "%s\n", message);
@@ -277,14 +286,21 @@ run(const struct arguments *a)
 	warn_of_memory(settings.memory);
 	LOG(NOTICE, "listening on port %u of %s, files in %s\n", settings.port, settings.device,
 		settings.files.root);
-	poll_until_signal(s);
+	if (settings.nexus)
+		ret = nexus_start(&nexus, settings.files.root);
+	if (ret < 0)
+		LOG(ERR, "[files] nexus: cannot start %s: %s\n", nexus.program, strerror(-ret));
+	else
+		poll_until_signal(s, &nexus);
 	store_telemetry_close();
 	eal_hold();
+	status = ret < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	ret = store_close(s);
-	if (ret < 0)
+	nexus_stop(&nexus);
+	if (ret < 0) {
 		LOG(ERR, "a file ended with an error: %s\n", strerror(-ret));
-	else
-		status = EXIT_SUCCESS;
+		status = EXIT_FAILURE;
+	}
 out:
 	config_close(c);
 	return status;

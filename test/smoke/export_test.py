@@ -6,76 +6,23 @@ run's pixels, peaks, geometry and columns; an export is interrupted and continue
 usage: export_test.py BUILD-DIR [CASE]...
 """
 
-import csv
 import importlib.util
-import io
 import os
 import random
 import re
 import resource
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
-import cases
 from cases import Skipped, case, run_cases, want
+from export_runs import (COLS, EXPORT, FILTER, PEAKS, ROWS, SCAN, calibration_mask, export, h5py,
+                         images, kept, numpy, receive, runs, same_as, sparse_images, table)
 
-try:
-    import h5py
-    import numpy
-except ImportError as error:
-    print(f'{error}: install python3-h5py and bitshuffle')
-    sys.exit(77)
-
-BUILD = os.path.abspath(sys.argv[1])
-EXPORT = f'{BUILD}/app/export/braggline-export'
-SCAN = f'{BUILD}/app/scan/braggline-scan'
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared/oracles')
-FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
-ROWS, COLS, FRAMES = 512, 1024, 40
-PEAKS = {'peakXPosRaw': (0, 'f4'), 'peakYPosRaw': (1, 'f4'), 'peakTotalIntensity': (2, 'f4'),
-         'peakSNR': (3, 'f4'), 'peakBackground': (4, 'f4'), 'peakNPixels': (5, 'u4'),
-         'peakPanel': (6, 'u2')}
-FILTER = '/usr/lib/x86_64-linux-gnu/hdf5/serial/plugins/libh5bshuf.so'
-GEOMETRY = ('geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=86.33',
-            'peaks.search=all', 'peaks.threshold=10', 'peaks.peaks_min=5')
-runs = {}
-
-
-def receive(name, *settings, geometry=True):
-    """Receive the capture. @return directory of the run's files"""
-    if name in runs:
-        return runs[name]
-    where = runs['where']
-    if not os.path.exists(f'{where}/in.pcap'):
-        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES),
-                        '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--calibration',
-                        where], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    c = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci', '--no-shconf',
-         '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
-         f'net_replay0,file={where}/in.pcap', '--', '--quiet']
-    for s in (f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
-              *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3)),
-              f'output.directory={where}/{name}', 'run.name=lyso', 'run.idle_timeout_ms=300',
-              'output.format=image', 'output.value=int16', *(GEOMETRY if geometry else ()), *settings):
-        c += ['--set', s]
-    done = subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
-    want(done.returncode == 0, done.stdout)
-    runs[name] = f'{where}/{name}'
-    return runs[name]
-
-
-def export(*arguments, status=0):
-    """@return standard output and error of an export"""
-    done = subprocess.run([EXPORT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-    want(done.returncode == status, 'status', done.returncode, done.stdout, done.stderr)
-    return done.stdout, done.stderr
 
 
 def refused(where, text, *arguments, status=1):
@@ -83,99 +30,6 @@ def refused(where, text, *arguments, status=1):
     _, err = export('--output', f'{where}/refused', *arguments, status=status)
     want(re.search(text, err), 'no', text, 'in', err)
     want(not os.path.exists(f'{where}/refused/lyso_master.h5'), 'a master file was written')
-
-
-def table(run):
-    """Rows of `frames` by frame number."""
-    done = subprocess.run([SCAN, '--csv', '-', run], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, text=True, timeout=60, check=True)
-    return {int(row['frame']): row for row in csv.DictReader(io.StringIO(done.stdout))}
-
-
-def field(data, at, number):
-    """Offset of a field of a flatbuffer's table."""
-    vtable = at - struct.unpack_from('<i', data, at)[0]
-    offset, = struct.unpack_from('<H', data, vtable + 4 + 2 * number)
-    want(offset != 0, 'a field is absent')
-    return at + offset
-
-
-def follow(data, at):
-    return at + struct.unpack_from('<I', data, at)[0]
-
-
-def batches(path):
-    """Batches of an Arrow file, read as Arrow's format says: number of rows, and a function that
-    returns the values of a buffer, which are numbered as in app/common/README.rst."""
-    with open(path, 'rb') as stream:
-        data = stream.read()
-    at = 16 + int.from_bytes(data[12:16], 'little')
-    while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
-        message = follow(data, at + 8)
-        body = at + 8 + int.from_bytes(data[at + 4:at + 8], 'little')
-        batch = follow(data, field(data, message, 2))
-        rows, = struct.unpack_from('<q', data, field(data, batch, 0))
-        buffers = follow(data, field(data, batch, 2)) + 4
-
-        def values(number, kind, buffers=buffers, body=body):
-            offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
-            return numpy.frombuffer(data, kind, size // numpy.dtype(kind).itemsize, body + offset)
-
-        yield rows, values
-        length, = struct.unpack_from('<q', data, field(data, message, 3))
-        at = body + length
-
-
-def images(path):
-    """{frame: (pixels, lists of peaks)} of a file of full images."""
-    found = {}
-    for rows, values in batches(path):
-        frame = values(1, 'u8')
-        pixels = values(15, 'i2')
-        for row in range(rows):
-            lists = []
-            for number, kind in PEAKS.values():
-                ends = values(22 + 4 * number + 1, 'i4')
-                lists.append(values(22 + 4 * number + 3, kind)[ends[row]:ends[row + 1]])
-            found[int(frame[row])] = (pixels[row * ROWS * COLS:(row + 1) * ROWS * COLS]
-                                      .reshape(ROWS, COLS), lists)
-    return found
-
-
-def sparse_images(path, kind):
-    """{frame: (positions, values)} of a file of CSR images."""
-    found = {}
-    for rows, values in batches(path):
-        frame, col, value = values(1, 'u8'), values(11, 'u2'), values(15, kind)
-        ptr_ends, ends = values(5, 'i4'), values(13, 'i4')
-        for row in range(rows):
-            ptr = values(7, 'u4')[ptr_ends[row]:ptr_ends[row + 1]]
-            at = slice(ends[row], ends[row + 1])
-            y = numpy.repeat(numpy.arange(ROWS, dtype='u4'), numpy.diff(ptr.astype('i8')))
-            found[int(frame[row])] = y * COLS + col[at], value[at]
-    return found
-
-
-def same_as(run, master, frames):
-    """All images and peaks of a master file are those of the run."""
-    made = images(f'{run}/lyso_images.arrow')
-    with h5py.File(master, 'r') as f:
-        want(list(f['entry/frames/frame']) == frames, list(f['entry/frames/frame']), frames)
-        data, peaks = f['entry/data/data'], f['entry/peaks']
-        want(data.shape == (len(frames), ROWS, COLS) and data.dtype == '<i2' and data.is_virtual)
-        for i, frame in enumerate(frames):
-            pixels, lists = made[frame]
-            if os.path.exists(FILTER):
-                want((data[i] == pixels).all(), f'pixels of frame {frame}')
-            nb = peaks['nPeaks'][i]
-            want(nb == len(lists[0]), f'peaks of frame {frame}')
-            for name, (number, _) in PEAKS.items():
-                want((peaks[name][i][:nb] == lists[number]).all(), name, f'of frame {frame}')
-                want(not peaks[name][i][nb:].any(), name, 'is not padded by zeros')
-
-
-def kept(run, verdicts='123'):
-    return [n for n, row in sorted(table(run).items()) if row['verdict'] in tuple(verdicts)]
 
 
 @case
@@ -275,12 +129,112 @@ def one_panel_has_a_poni_file_and_a_mask(where):
     with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
         detector = f['entry/instrument/detector']
         mask = detector['pixel_mask'][()]
-        want((mask != 0).sum() == 6 and (mask[7:10, 3:5] == 256).all(), 'mask')
+        dead = calibration_mask()
+        bad = numpy.zeros((ROWS, COLS), bool)
+        bad[7:10, 3:5] = True
+        want((mask == 256 * bad + 2 * dead).all() and dead.any(), 'mask')
+        # DIALS reads this mask, so the images are the run's
+        made = images(f'{run}/lyso_images.arrow')
+        if os.path.exists(FILTER):
+            for i, frame in enumerate(f['entry/frames/frame']):
+                want((f['entry/data/data'][i] == made[frame][0]).all(), frame)
         want(detector['distance'][()] == 0.1 and detector['beam_center_x'][()] == 500.5)
         want(detector['beam_center_y'][()] == 250)
     # with chips, a PONI file would be wrong
     export('--output', f'{where}/out', run)
     want(not os.path.exists(f'{where}/out/lyso.poni'))
+
+
+@case
+def a_longer_export_of_this_name_is_named(where):
+    run = receive('image')
+    frames = kept(run)
+    export('--output', where, '--images-per-file', '4', run)
+    with open(f'{where}/lyso_data_1.h5', 'wb') as other:
+        other.write(b'of another program')
+    command = ['--output', where, '--frames', f'{frames[0]}-{frames[3]}']
+    before = snapshot(where)
+    _, err = export(*command, '--images-per-file', '4', run, status=1)
+    want(re.search(r'lyso_data_00000[2-9]\.h5: is of a longer export.*--overwrite', err), err)
+    want(snapshot(where) == before, 'files changed')
+    export(*command, '--images-per-file', '4', '--overwrite', run)
+    names = sorted(n for n in os.listdir(where) if 'data' in n)
+    want(names == ['lyso_data_000001.h5', 'lyso_data_1.h5'], names)
+    same_as(run, f'{where}/lyso_master.h5', frames[:4])
+
+
+@case
+def masked_pixels_are_told(where):
+    dead = calibration_mask()
+    for name, settings in ('image', ()), ('raw', ('output.format=raw',)):
+        export('--output', f'{where}/{name}', receive(name, *settings))
+        with h5py.File(f'{where}/{name}/lyso_master.h5', 'r') as f:
+            want((f['entry/instrument/detector/pixel_mask_1'][()] == 2 * dead).all(), name)
+    # as on a store, which has no calibration file
+    run = f'{where}/stored'
+    shutil.copytree(receive('image'), run)
+    os.rename(f'{run}/lyso_calibration.bin', f'{where}/maps')
+    _, err = export('--output', f'{where}/out', run)
+    want('lyso_calibration.bin is not beside' in err and '--calibration' in err, err)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        want(not f['entry/instrument/detector/pixel_mask_1'][()].any())
+    export('--output', f'{where}/out', '--calibration', f'{where}/maps', run)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        want((f['entry/instrument/detector/pixel_mask_1'][()] == 2 * dead).all())
+    with open(f'{where}/maps', 'r+b') as maps:
+        maps.seek(3000000)
+        maps.write(b'x')
+    refused(where, r'maps: is damaged, or the calibration of another run.*--calibration',
+            '--calibration', f'{where}/maps', run)
+    refused(where, 'nothing: No such file', '--calibration', f'{where}/nothing', run)
+    refused(where, 'no calibration file', '--calibration', f'{run}/lyso_ledger.ini', run)
+
+
+@case
+def dials_gets_regions_of_chips_in_the_images(where):
+    run = receive('image')
+    subprocess.run([SCAN, run, '--geometry', f'{where}/a.geom'], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(f'{where}/a.geom', 'a', encoding='ascii') as stream:
+        stream.write('bad/min_fs = 10\nbad/max_fs = 99\nbad/min_ss = 0\nbad/max_ss = 200\n'
+                     'bad/panel = m0c0\n')
+    made = images(f'{run}/lyso_images.arrow')
+    for threads in '1', '3':
+        export('--output', f'{where}/{threads}', '--geometry', f'{where}/a.geom', '--threads',
+               threads, run)
+        if not os.path.exists(FILTER):
+            raise Skipped('h5py has no filter 32008: install bitshuffle')
+        with h5py.File(f'{where}/{threads}/lyso_master.h5', 'r') as f:
+            for i, frame in enumerate(f['entry/frames/frame']):
+                pixels = f['entry/data/data'][i]
+                want((pixels[:201, 10:100] == -32768).all(), 'region of frame', frame)
+                pixels[:201, 10:100] = made[frame][0][:201, 10:100]
+                want((pixels == made[frame][0]).all(), 'other pixels of frame', frame)
+
+
+@case
+def a_cxi_file_has_the_same_images_and_peaks(where):
+    run = receive('image')
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    export('--format', 'cxi', '--output', where, run)
+    want(sorted(os.listdir(where)) == ['lyso.cxi', 'lyso_cxi.geom'], os.listdir(where))
+    with h5py.File(f'{where}/lyso.cxi', 'r') as f:
+        want(f['cxi_version'][()] == 160 and f['entry_1/data_1/data'].dtype == '<i2')
+        want((f['LCLS/photon_energy_eV'][()] == [12400] * len(frames)).all())
+        want(abs(f['entry_1/instrument_1/source_1/energy'][()] / 1.98670e-15 - 1) < 1e-4)
+        want((f['entry_1/data_1/mask'][()] == 8 * calibration_mask()).all())
+        want(f['entry_1/instrument_1/detector_1/data'] == f['entry_1/data_1/data'])
+        peaks = f['entry_1/result_1']
+        want(list(f['entry_1/frames/frame']) == frames)
+        for i, frame in enumerate(frames):
+            pixels, lists = made[frame]
+            if os.path.exists(FILTER):
+                want((f['entry_1/data_1/data'][i] == pixels).all(), frame)
+            for name, (number, _) in PEAKS.items():
+                want((peaks[name][i][:peaks['nPeaks'][i]] == lists[number]).all(), name, frame)
+    refused(where, r'images are CSR.*--format sparse', '--format', 'cxi',
+            receive('csr', 'output.format=csr'))
+    want(not os.path.exists(f'{where}/refused/lyso.cxi'))
 
 
 @case
@@ -476,7 +430,7 @@ def sparse_frames_are_the_runs(where):
                 want((group['index'][at] == made[frame][0]).all(), name, frame)
                 want((group['intensity'][at] == made[frame][1]).all(), name, frame)
             want(ptr[-1] == len(group['index']) and group['intensity'].dtype == f'<{kind}')
-            want(group['mask'].shape == (ROWS, COLS) and not numpy.isnan(group['mask']).any())
+            want((numpy.isnan(group['mask'][()]) == calibration_mask()).all(), 'mask')
             corner = numpy.hypot(514.5, 256.5)
             want(abs(group['mask'][0, 0] - corner) < 1e-3, group['mask'][0, 0], corner)
             want('nPeaks' in entry['peaks'])
@@ -493,7 +447,8 @@ def sparse_frames_are_the_runs(where):
         x, y = group['index'][()] % COLS, group['index'][()] // COLS
         want(not ((x < 100) & (y < 256)).any() and 0 < len(x) < ptr[-1])
         want(numpy.isnan(group['mask'][:256, :100]).all())
-        want(numpy.isnan(group['mask']).sum() == 25600)
+        want(numpy.isnan(group['mask']).sum() == 25600 + calibration_mask()[:, 100:].sum() +
+             calibration_mask()[256:, :100].sum())
 
 
 @case
@@ -523,19 +478,6 @@ def float_and_raw_images(where):
 
 
 @case
-def crystfel_finds_the_same_peaks(where):
-    check = oracle('crystfel-check.py')
-    if not os.path.exists(FILTER):
-        raise Skipped('h5py has no filter 32008: install bitshuffle')
-    export('--output', where, '--frames', '1-12', receive('image'))
-    done = subprocess.run(['/usr/bin/python3', check, '--geom', f'{where}/lyso.geom',
-                           f'{where}/lyso_master.h5'], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, text=True, timeout=60, check=False)
-    want(done.returncode == 0, done.stdout)
-    want(int(re.search(r'the same (\d+): ok', done.stdout)[1]) > 20, done.stdout)
-
-
-@case
 def fabio_reads_the_same_images(where):
     try:
         import fabio
@@ -550,11 +492,51 @@ def fabio_reads_the_same_images(where):
             want((f.get_frame(i).data == made[frame][0]).all(), frame)
 
 
+def crystfel(where, name, *arguments):
+    """@return peaks that CrystFEL finds, which are those of the file"""
+    check = oracle('crystfel-check.py')
+    if not os.path.exists(FILTER):
+        raise Skipped('h5py has no filter 32008: install bitshuffle')
+    done = subprocess.run(['/usr/bin/python3', check, '--geom', f'{where}/{name[0]}',
+                           f'{where}/{name[1]}', *arguments], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    want(done.returncode == 0, done.stdout)
+    return int(re.search(r'the same (\d+): ok', done.stdout)[1])
+
+
+@case
+def crystfel_finds_peaks_of_saturated_pixels(where):
+    # so many photons that the brightest pixels are beyond int16
+    run = receive('saturated', 'calibration.energy_kev=0.1', 'peaks.threshold=400')
+    bright = sum((pixels == 32767).sum() for pixels, _ in images(f'{run}/lyso_images.arrow').values())
+    want(bright > 10, bright)
+    export('--output', where, '--frames', '1-12', run)
+    with h5py.File(f'{where}/lyso_master.h5', 'r') as f:
+        # DIALS uses values up to this one
+        want(f['entry/instrument/detector/saturation_value'][()] == 32766)
+    with open(f'{where}/lyso.geom', encoding='ascii') as stream:
+        text = stream.read()
+    # CrystFEL does not integrate reflections with larger values, but searches their peaks
+    want('\nmax_adu = 32766\n' in text and 'flag_morethan' not in text, text)
+    want(crystfel(where, ('lyso.geom', 'lyso_master.h5'), '--threshold', '400') > 20)
+
+
+@case
+def crystfel_finds_the_same_peaks(where):
+    export('--output', where, '--frames', '1-12', receive('image'))
+    want(crystfel(where, ('lyso.geom', 'lyso_master.h5')) > 20)
+
+
+@case
+def crystfel_finds_the_same_peaks_in_cxi(where):
+    export('--format', 'cxi', '--output', where, '--frames', '1-12', receive('image'))
+    want(crystfel(where, ('lyso_cxi.geom', 'lyso.cxi')) > 20)
+
+
 def main():
     with tempfile.TemporaryDirectory() as where:
         runs['where'] = where
         return run_cases(sys.argv[2:])
 
 
-assert cases
 sys.exit(main())

@@ -23,17 +23,27 @@ int crystfel_read(struct geometry *g, const char *text, size_t size, const char 
 
 /** What a geometry file says about the files of a run. */
 struct crystfel_array {
+	const char *data;    /**< path of the images */
 	const char *mask;    /**< path of the mask; 0: good pixels */
 	const char *peaks;   /**< path of the lists of peaks; NULL: none */
-	int32_t least, most; /**< valid values, both included */
+	int32_t least, most; /**< values of pixels that are not lost or masked, both included */
+	/**
+	 * Largest value of pixels that are not saturated; INFINITY: no pixel is. CrystFEL searches
+	 * peaks with saturated pixels, and does not integrate reflections that have some.
+	 */
+	double max_adu;
 };
 
 /**
  * Write a geometry file for arrays [frame][row][column] of the raster, with the paths of our NeXus
  * files. Reading it gives the same geometry, except that directions have 20 decimals.
- * @param array  NULL: int16 photons of the receiver, with peaks
+ * @param array  NULL: int16 photons of the receiver, with peaks. Saturation is then only that of
+ *               the geometry
  * @return 0; -errno of stdio
  */
 int crystfel_write(const struct geometry *g, const struct crystfel_array *array, FILE *f);
+
+/** Files of braggline-export: int16 photons, of which 32767 is saturated. */
+extern const struct crystfel_array crystfel_photons;
 
 #endif /* CRYSTFEL_H */

@@ -65,7 +65,7 @@ put_panel_number(FILE *f, const char *panel, const char *key, double value)
 }
 
 static void
-put_panel(FILE *f, const struct geometry_panel *p)
+put_panel(FILE *f, const struct geometry_panel *p, double max_adu)
 {
 	fprintf(f, "\n%s/min_fs = %u\n%s/max_fs = %u\n", p->name, p->fs_min, p->name,
 		p->fs_min + p->width - 1);
@@ -77,7 +77,8 @@ put_panel(FILE *f, const struct geometry_panel *p)
 	put_direction(f, p->name, "ss", p->ss_x, p->ss_y, p->ss_z);
 	if (p->coffset_metres != 0)
 		put_panel_number(f, p->name, "coffset", p->coffset_metres);
-	if (isfinite(p->max_adu))
+	/* otherwise that of all panels applies */
+	if (p->max_adu < max_adu)
 		put_panel_number(f, p->name, "max_adu", p->max_adu);
 	if (p->edge != 0)
 		fprintf(f, "%s/mask_edge_pixels = %u\n", p->name, p->edge);
@@ -104,17 +105,18 @@ put_bad(FILE *f, const struct geometry *g, const struct geometry_bad *b)
 }
 
 /* int16 images: saturated pixels have 32767, masked and lost ones -32768 */
-static const struct crystfel_array int16_array = {
-	.mask = "/entry/instrument/detector/pixel_mask",
-	.peaks = "/entry/peaks",
-	.least = INT16_MIN + 1,
-	.most = INT16_MAX - 1,
-};
+#define INT16_ARRAY                                                                  \
+	.data = "/entry/data/data", .mask = "/entry/instrument/detector/pixel_mask", \
+	.peaks = "/entry/peaks", .least = INT16_MIN + 1, .most = INT16_MAX
+
+const struct crystfel_array crystfel_photons = {INT16_ARRAY, .max_adu = INT16_MAX - 1};
+
+static const struct crystfel_array geometry_only = {INT16_ARRAY, .max_adu = INFINITY};
 
 int
 crystfel_write(const struct geometry *g, const struct crystfel_array *array, FILE *f)
 {
-	const struct crystfel_array *a = array != NULL ? array : &int16_array;
+	const struct crystfel_array *a = array != NULL ? array : &geometry_only;
 
 	fprintf(f,
 		"; CrystFEL geometry of a raster of %u x %u pixels, written by braggline\n"
@@ -134,23 +136,29 @@ crystfel_write(const struct geometry *g, const struct crystfel_array *array, FIL
 	put_res(f, g->pixel_metres);
 	fprintf(f,
 		"adu_per_photon = 1\n"
-		"data = /entry/data/data\n"
+		"data = %s\n"
 		"dim0 = %%\n"
 		"dim1 = ss\n"
 		"dim2 = fs\n"
 		"mask0_data = %s\n"
 		"mask0_goodbits = 0x0\n"
 		"mask0_badbits = 0xffff\n"
-		"flag_lessthan = %d\n"
-		"flag_morethan = %d\n",
-		a->mask, a->least, a->most);
+		"flag_lessthan = %d\n",
+		a->data, a->mask, a->least);
+	/* no int16 value is larger */
+	if (a->most != INT16_MAX)
+		fprintf(f, "flag_morethan = %d\n", a->most);
+	if (isfinite(a->max_adu)) {
+		put_number(f, "max_adu = ", a->max_adu);
+		fprintf(f, "\n");
+	}
 	if (a->peaks != NULL)
 		fprintf(f,
 			"peak_list = %s\n"
 			"peak_list_type = cxi\n",
 			a->peaks);
 	for (uint32_t i = 0; i < g->nb_panels; i++)
-		put_panel(f, &g->panel[i]);
+		put_panel(f, &g->panel[i], a->max_adu);
 	for (uint32_t i = 0; i < g->nb_bad; i++)
 		put_bad(f, g, &g->bad[i]);
 	fprintf(f, "\ngroup_all = ");

@@ -97,7 +97,8 @@ geometry_file_write(const struct geometry *g, const char *path, char message[GEO
 		goto fail;
 	}
 	message[0] = '\0';
-	ret = format == FORMAT_CRYSTFEL ? crystfel_write(g, NULL, f) : poni_write(g, f, message);
+	ret = format == FORMAT_CRYSTFEL ? crystfel_write(g, &crystfel_photons, f)
+					: poni_write(g, f, message);
 	if (fclose(f) != 0 && ret == 0)
 		ret = -ENOMEM;
 	if (ret != 0)

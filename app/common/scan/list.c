@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,23 @@ scan_list_add(struct scan_list *list, const char *path)
 		return -EINVAL;
 	}
 	return list_stem(list, path, len);
+}
+
+bool
+scan_list_has(const char *dir)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	bool found = false;
+	DIR *d = opendir(dir);
+
+	while (d != NULL && !found && (entry = readdir(d)) != NULL)
+		found = snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) <
+				(int)sizeof(path) &&
+			stem_length(path) > 0;
+	if (d != NULL)
+		closedir(d);
+	return found;
 }
 
 void

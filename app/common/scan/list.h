@@ -5,6 +5,7 @@
 #ifndef SCAN_LIST_H
 #define SCAN_LIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /** A run. A stem is a path up to _frames or _images. */
@@ -24,6 +25,9 @@ struct scan_list {
  * @return 0, -EINVAL, -ENOMEM
  */
 int scan_list_add(struct scan_list *list, const char *path);
+
+/** @return true if a directory has files of a run; nothing is printed */
+bool scan_list_has(const char *dir);
 
 void scan_list_free(struct scan_list *list);
 

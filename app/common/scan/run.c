@@ -9,6 +9,7 @@
 #include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
+#include "scan/growing.h"
 #include "scan/run.h"
 
 #define SIDE_MAX   65536
@@ -93,6 +94,14 @@ read_expected(const struct scan_run *run, struct scan_file *f)
 	return 0;
 }
 
+int
+scan_run_check(struct scan_run *run, struct scan_file *f)
+{
+	const int ret = read_detector(run, f);
+
+	return ret < 0 ? ret : read_expected(run, f);
+}
+
 static int
 open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arrow_table table)
 {
@@ -131,9 +140,7 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		ret = arrow_reader_part(&f->reader);
 	f->damaged = f->reader.nb_damage;
 	f->fault = arrow_recovery_frame_fault(&f->reader);
-	if (ret >= 0)
-		ret = read_detector(run, f);
-	return ret < 0 ? ret : read_expected(run, f);
+	return ret < 0 ? ret : scan_run_check(run, f);
 }
 
 enum {
@@ -304,7 +311,9 @@ scan_run_close(struct scan_run *run)
 
 	for (k = 0; k < run->nb_sets; k++) {
 		for (i = 0; i < ARROW_TABLES; i++) {
-			if (run->set[k].file[i].present)
+			if (run->set[k].file[i].growing != NULL)
+				scan_growing_close(&run->set[k].file[i]);
+			else if (run->set[k].file[i].present)
 				arrow_reader_close(&run->set[k].file[i].reader);
 		}
 	}

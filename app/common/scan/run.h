@@ -32,10 +32,11 @@ struct scan_file {
 	char path[PATH_MAX];
 	bool present;
 	struct arrow_reader reader;
-	size_t damaged;	   /**< number of damaged batches, which are left out */
-	const char *fault; /**< error of its schema or its footer; NULL: none */
-	size_t crc_absent; /**< number of batches without a CRC */
-	uint32_t expected; /**< packets of a frame that the readout sends */
+	size_t damaged;		      /**< number of damaged batches, which are left out */
+	const char *fault;	      /**< error of its schema or its footer; NULL: none */
+	size_t crc_absent;	      /**< number of batches without a CRC */
+	uint32_t expected;	      /**< packets of a frame that the readout sends */
+	struct scan_growing *growing; /**< scan/growing.h; NULL: the file is read as a whole */
 };
 
 /** The files of both tables. A run whose files were rotated has several such sets. */
@@ -62,6 +63,13 @@ struct scan_run {
  * @return 0; -EBADMSG, -ENOENT, -ENOMEM
  */
 int scan_run_open(struct scan_run *run, const struct scan_sets *sets);
+
+/**
+ * Check a file's size of the detector, which all files of a run have in common. The first file
+ * determines it.
+ * @return 0; -EBADMSG: printed
+ */
+int scan_run_check(struct scan_run *run, struct scan_file *f);
 
 void scan_run_close(struct scan_run *run);
 

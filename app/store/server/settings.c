@@ -39,6 +39,7 @@ store_settings_read(struct store_config *s, struct config *c)
 	s->memory = config_uint(c, "store", "memory_mib", 1024, 1, 1 << 20) << 20;
 	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);
 	s->silence_ms = config_uint(c, "store", "silence_ms", 2000, s->heartbeat_ms + 1, 600000);
+	s->nexus = config_bool(c, "files", "nexus", false);
 	s->files.root = config_text(c, "files", "directory", ".");
 	s->io = config_choice(c, "files", "io", STORE_IO_AUTO, modes);
 	s->check = config_choice(c, "files", "check", STORE_CHECK_AUTO, checks);

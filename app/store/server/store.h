@@ -25,6 +25,7 @@ struct store_config {
 	enum store_check_mode check;
 	enum store_io io;
 	unsigned int io_threads; /**< threads of cuFile; 0: SLICE_POOL_THREADS */
+	bool nexus;		 /**< main.c starts eal/nexus.h */
 };
 
 struct store;

@@ -75,7 +75,15 @@ test_other_values_are_checked(void **state)
 	assert_int_equal(o.format, OPTIONS_SPARSE);
 	assert_int_equal(parse("--format", "nxmx"), 0);
 	assert_int_equal(o.format, OPTIONS_NXMX);
+	assert_int_equal(parse("--format", "cxi"), 0);
+	assert_int_equal(o.format, OPTIONS_CXI);
 	assert_int_equal(parse("--format", "tiff"), -EINVAL);
+	assert_int_equal(parse("--threads", "3"), 0);
+	assert_int_equal(o.threads, 3);
+	assert_int_equal(parse("--threads", "0"), -EINVAL);
+	assert_int_equal(parse("--threads", "65"), -EINVAL);
+	assert_int_equal(parse("--calibration", "maps.bin"), 0);
+	assert_string_equal(o.calibration, "maps.bin");
 	assert_int_equal(parse("--output", ""), -EINVAL);
 }
 

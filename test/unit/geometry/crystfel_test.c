@@ -365,6 +365,10 @@ opens_files(void **state)
 	accept(GOOD);
 	assert_int_equal(geometry_file_write(&g, path, message), 0);
 	assert_int_equal(geometry_file_read(&again, path, NULL, message), 0);
+	/* the file is for int16 photons, where 32767 is saturated */
+	assert_true(isinf(g.panel[0].max_adu) && again.panel[0].max_adu == INT16_MAX - 1);
+	for (uint32_t i = 0; i < g.nb_panels; i++)
+		g.panel[i].max_adu = INT16_MAX - 1;
 	assert_memory_equal(&again, &g, sizeof(g));
 	assert_int_equal(geometry_file_write(&g, other, message), -EINVAL);
 	f = fopen(path, "a");

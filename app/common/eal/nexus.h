@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * NeXus files while runs are written: a process of `braggline-export --follow` that reads the Arrow
+ * files of this program. It has the lowest priority, runs on CPUs that no lcore uses, and shares
+ * nothing with this process, so that neither a slow disk nor a fault of HDF5 disturbs the dataplane.
+ * It is started again if it ends.
+ *
+ * One thread at a time. A start takes up to some milliseconds.
+ */
+#ifndef EAL_NEXUS_H
+#define EAL_NEXUS_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+struct nexus {
+	char program[PATH_MAX];
+	const char *directory; /**< NULL: not started */
+	pid_t pid;	       /**< 0: it does not run */
+	unsigned int ends;     /**< in succession */
+	unsigned int wait;     /**< calls of nexus_watch() until it is started again */
+};
+
+/**
+ * Find the program: beside this one, or in the same build directory.
+ * @return 0; -ENOENT
+ */
+int nexus_find(struct nexus *n);
+
+/**
+ * Start the process, which ends with this thread.
+ * @param directory  of Arrow files, or of a store; must stay valid
+ * @return 0; -errno
+ */
+int nexus_start(struct nexus *n, const char *directory);
+
+/** Start the process again if it has ended. Call this about once a second. */
+void nexus_watch(struct nexus *n);
+
+/**
+ * After the Arrow files are complete: let the process export what is left, and wait for its end. If
+ * that takes longer than some seconds, it goes on by itself.
+ */
+void nexus_stop(struct nexus *n);
+
+#endif /* EAL_NEXUS_H */

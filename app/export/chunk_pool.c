@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "chunk_pool.h"
+#include "image.h"
+#include "mask.h"
+
+#define SLOTS 2 /* of a thread: one is written while it makes the next */
+
+/* A chunk. Its thread sets `ready`, the consumer clears it. */
+struct slot {
+	struct image image;
+	const uint8_t *chunk;
+	ssize_t size;
+	bool ready;
+};
+
+struct chunk_pool {
+	struct export *e;
+	size_t first, nb;
+	size_t next; /* image that the consumer asks for */
+	struct slot *slot;
+	unsigned int nb_slots, nb_threads;
+	pthread_t thread[EXPORT_THREADS_MAX];
+	pthread_mutex_t lock;
+	pthread_cond_t made, freed;
+	/* with the lock: images that threads took, that the consumer has returned, and the end */
+	size_t taken, returned;
+	bool stop;
+};
+
+static void
+make_chunk(struct chunk_pool *p, size_t i)
+{
+	struct slot *s = &p->slot[i % p->nb_slots];
+
+	s->size = image_chunk(
+		&s->image, &p->e->run, &p->e->images.image[p->first + i].image, &s->chunk);
+}
+
+static void *
+make_chunks(void *arg)
+{
+	struct chunk_pool *p = arg;
+	size_t i;
+
+	pthread_mutex_lock(&p->lock);
+	for (;;) {
+		while (!p->stop && p->taken < p->nb && p->taken - p->returned >= p->nb_slots)
+			pthread_cond_wait(&p->freed, &p->lock);
+		if (p->stop || p->taken >= p->nb)
+			break;
+		i = p->taken++;
+		pthread_mutex_unlock(&p->lock);
+		make_chunk(p, i);
+		pthread_mutex_lock(&p->lock);
+		p->slot[i % p->nb_slots].ready = true;
+		pthread_cond_signal(&p->made);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+static int
+start_threads(struct chunk_pool *p, unsigned int threads)
+{
+	while (p->nb_threads < threads &&
+		pthread_create(&p->thread[p->nb_threads], NULL, make_chunks, p) == 0)
+		p->nb_threads++;
+	return threads > 0 && p->nb_threads == 0 ? -EAGAIN : 0;
+}
+
+int
+chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, size_t nb)
+{
+	struct chunk_pool *p = calloc(1, sizeof(*p));
+	const unsigned int threads = e->raw || e->threads < 2 ? 0
+		: e->threads < nb			      ? e->threads
+							      : nb;
+	const uint32_t *mask;
+	unsigned int i;
+	int ret = 0;
+
+	if (p == NULL)
+		return -ENOMEM;
+	p->e = e;
+	p->first = first;
+	p->nb = nb;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->made, NULL);
+	pthread_cond_init(&p->freed, NULL);
+	mask = mask_is_in_images(e) ? e->mask : NULL;
+	p->nb_slots = threads > 0 ? threads * SLOTS : 1;
+	p->slot = calloc(p->nb_slots, sizeof(*p->slot));
+	if (p->slot == NULL)
+		ret = -ENOMEM;
+	for (i = 0; ret == 0 && i < p->nb_slots; i++)
+		ret = image_init(&p->slot[i].image, e->run.rows, e->run.cols, mask);
+	if (ret == 0)
+		ret = start_threads(p, threads);
+	if (ret < 0) {
+		chunk_pool_close(p);
+		return ret;
+	}
+	*pool = p;
+	return 0;
+}
+
+/* Waits for the chunk of an image, and frees the slots of those before it. */
+static struct slot *
+wait_for(struct chunk_pool *p, size_t i)
+{
+	struct slot *s = &p->slot[i % p->nb_slots];
+
+	pthread_mutex_lock(&p->lock);
+	p->returned = i;
+	pthread_cond_broadcast(&p->freed);
+	while (!s->ready)
+		pthread_cond_wait(&p->made, &p->lock);
+	s->ready = false;
+	pthread_mutex_unlock(&p->lock);
+	return s;
+}
+
+ssize_t
+chunk_pool_next(struct chunk_pool *p, const uint8_t **chunk)
+{
+	const size_t i = p->next++;
+	const struct selection_row *row = &p->e->images.image[p->first + i].image;
+	struct slot *s = p->slot;
+
+	if (p->nb_threads > 0)
+		s = wait_for(p, i);
+	else
+		make_chunk(p, i);
+	*chunk = s->chunk;
+	if (s->size < 0)
+		snprintf(p->e->message, sizeof(p->e->message),
+			"%.512s: frame %" PRIu64 ": its image does not fit %u x %u pixels; export "
+			"the other frames with --frames",
+			p->e->run.set[row->set].file[ARROW_IMAGES].path, row->frame, p->e->run.rows,
+			p->e->run.cols);
+	return s->size;
+}
+
+void
+chunk_pool_close(struct chunk_pool *p)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	pthread_cond_broadcast(&p->freed);
+	pthread_mutex_unlock(&p->lock);
+	for (i = 0; i < p->nb_threads; i++)
+		pthread_join(p->thread[i], NULL);
+	for (i = 0; p->slot != NULL && i < p->nb_slots; i++)
+		image_free(&p->slot[i].image);
+	pthread_cond_destroy(&p->freed);
+	pthread_cond_destroy(&p->made);
+	pthread_mutex_destroy(&p->lock);
+	free(p->slot);
+	free(p);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Makes the chunks of images in threads, and returns them in order. HDF5 may be called by one
+ * thread only, and compression of photons takes longer than writing their chunks.
+ */
+#ifndef EXPORT_CHUNK_POOL_H
+#define EXPORT_CHUNK_POOL_H
+
+#include <sys/types.h>
+
+#include "export.h"
+
+struct chunk_pool;
+
+/**
+ * Begin to make chunks of images, with e->threads threads. Of raw images, which are chunks already,
+ * no thread is needed.
+ * @param first, nb  images of the selection
+ * @return 0; -ENOMEM; -EAGAIN: no thread could be started
+ */
+int chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, size_t nb);
+
+/**
+ * Chunk of the next image.
+ * @param chunk  out: valid until the next call
+ * @return bytes; -EBADMSG: e->message
+ */
+ssize_t chunk_pool_next(struct chunk_pool *pool, const uint8_t **chunk);
+
+/** End the threads. */
+void chunk_pool_close(struct chunk_pool *pool);
+
+#endif /* EXPORT_CHUNK_POOL_H */

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/ioprio.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "escaped_text.h"
+#include "follow.h"
+#include "follow_run.h"
+#include "io/dir_lock.h"
+
+#define LIST_SECONDS  1
+#define RETRY_SECONDS 10 /* after an error; twice as long after each further one */
+#define RETRY_MAX     600
+#define IDLE_MS	      100
+#define LOWEST	      19 /* priority */
+
+/* The files of a run in a directory: of a store, all that the directory has. */
+struct group {
+	char *path; /* of the directory, or of the run's files without a set's number */
+	char *output;
+	char **stem;
+	size_t nb_stems, nb_added;
+	bool wanted; /* it is exported */
+	bool ended;  /* until it has further files */
+	bool failed;
+	double retry_at; /* after an error; 0: not */
+	double retry_seconds;
+	struct follow_run *run;
+};
+
+struct follower {
+	const struct options *o;
+	struct group *group;
+	size_t nb;
+	bool first; /* the first listing */
+	time_t started;
+};
+
+static volatile sig_atomic_t stopping;
+
+static void
+stop(int number)
+{
+	if (stopping != 0)
+		export_stop(number);
+	stopping = number;
+}
+
+static double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static struct group *
+find_group(struct follower *f, const char *path, const char *output)
+{
+	struct group *more;
+	size_t i;
+
+	for (i = 0; i < f->nb; i++)
+		if (strcmp(f->group[i].path, path) == 0)
+			return &f->group[i];
+	more = realloc(f->group, (f->nb + 1) * sizeof(*more));
+	if (more == NULL)
+		return NULL;
+	f->group = more;
+	more[f->nb] = (struct group){.path = strdup(path), .output = strdup(output)};
+	if (more[f->nb].path == NULL || more[f->nb].output == NULL) {
+		free(more[f->nb].path);
+		free(more[f->nb].output);
+		return NULL;
+	}
+	return &more[f->nb++];
+}
+
+/* @return 1: added; 0: it is there; -ENOMEM */
+static int
+add_stem(struct group *g, const char *stem)
+{
+	char **more;
+	size_t i;
+
+	for (i = 0; i < g->nb_stems; i++)
+		if (strcmp(g->stem[i], stem) == 0)
+			return 0;
+	more = realloc(g->stem, (g->nb_stems + 1) * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	g->stem = more;
+	more[g->nb_stems] = strdup(stem);
+	if (more[g->nb_stems] == NULL)
+		return -ENOMEM;
+	g->nb_stems++;
+	return 1;
+}
+
+/* Directory of the HDF5 files of a directory of Arrow files. */
+static void
+choose_output(const struct follower *f, const char *dir, bool of_store, char output[PATH_MAX])
+{
+	const char *slash = strrchr(dir, '/');
+
+	if (f->o->output_given && of_store)
+		snprintf(output, PATH_MAX, "%s/%s", f->o->output, slash != NULL ? slash + 1 : dir);
+	else
+		snprintf(output, PATH_MAX, "%s", f->o->output_given ? f->o->output : dir);
+}
+
+/* Time of the last change of the HDF5 files in a directory; 0: there are none. */
+static time_t
+exported_at(const char *dir)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	struct stat st;
+	time_t newest = 0;
+	DIR *d = opendir(dir);
+
+	while (d != NULL && (entry = readdir(d)) != NULL) {
+		const size_t length = strlen(entry->d_name);
+
+		if (length < 3 || strcmp(entry->d_name + length - 3, ".h5") != 0 ||
+			snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
+				(int)sizeof(path))
+			continue;
+		if (stat(path, &st) == 0 && st.st_mtime > newest)
+			newest = st.st_mtime;
+	}
+	if (d != NULL)
+		closedir(d);
+	return newest;
+}
+
+/*
+ * Whether files must be exported that were there at the start of a follower in the background:
+ * those that are written, also by the parent process since then, and those whose export did not
+ * end.
+ */
+static bool
+is_wanted(const struct follower *f, const char *stem, const char *output)
+{
+	const time_t exported = exported_at(output);
+	char path[PATH_MAX];
+	struct stat st;
+
+	for (unsigned int t = 0; t < ARROW_TABLES; t++) {
+		snprintf(path, sizeof(path), "%.4000s_%s.arrow", stem, arrow_table_name(t));
+		if (stat(path, &st) == 0 &&
+			(st.st_mtime >= f->started || (exported > 0 && st.st_mtime >= exported)))
+			return true;
+		strcat(path, ".part");
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Adds the runs of a directory. @return 0; -ENOMEM */
+static int
+list_directory(struct follower *f, const char *dir)
+{
+	struct scan_list list = {0};
+	struct arrow_identity identity;
+	char output[PATH_MAX], file[PATH_MAX];
+	struct group *g;
+	bool of_store;
+	int ret = 0;
+
+	if (!scan_list_has(dir))
+		return 0;
+	if (scan_list_add(&list, dir) < 0)
+		goto out;
+	for (size_t i = 0; ret == 0 && i < list.nb; i++) {
+		snprintf(file, sizeof(file), "%.4000s_images.arrow", list.run[i].stem[0]);
+		of_store = arrow_name_stream(file, &identity);
+		choose_output(f, dir, of_store, output);
+		g = find_group(f, of_store ? dir : list.run[i].path, output);
+		ret = g != NULL ? 0 : -ENOMEM;
+		for (size_t k = 0; ret >= 0 && k < list.run[i].nb; k++) {
+			ret = add_stem(g, list.run[i].stem[k]);
+			if (ret == 1)
+				g->wanted |= !f->o->background || !f->first ||
+					is_wanted(f, list.run[i].stem[k], output);
+		}
+		ret = ret > 0 ? 0 : ret;
+	}
+out:
+	scan_list_free(&list);
+	return ret;
+}
+
+/* Adds the runs of a directory and of those in it: a store has a directory for each run. */
+static int
+list_tree(struct follower *f, const char *dir)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	struct stat st;
+	DIR *d = opendir(dir);
+	int ret;
+
+	/* the receiver may make it later */
+	if (d == NULL)
+		return errno == ENOENT ? 0 : export_complain("%s: %s", dir, strerror(errno));
+	ret = list_directory(f, dir);
+	while (ret == 0 && (entry = readdir(d)) != NULL) {
+		if (entry->d_name[0] == '.' ||
+			snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
+				(int)sizeof(path))
+			continue;
+		if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+			ret = list_directory(f, path);
+	}
+	closedir(d);
+	return ret;
+}
+
+static void
+close_run(struct group *g)
+{
+	if (g->run == NULL)
+		return;
+	follow_run_close(g->run);
+	free(g->run);
+	g->run = NULL;
+	g->nb_added = 0;
+}
+
+static int
+open_run(const struct follower *f, struct group *g)
+{
+	int ret = 0;
+
+	if (g->run == NULL) {
+		g->run = calloc(1, sizeof(*g->run));
+		if (g->run == NULL)
+			return -ENOMEM;
+		ret = follow_run_open(g->run, f->o, g->output);
+	}
+	for (; ret == 0 && g->nb_added < g->nb_stems; g->nb_added++)
+		ret = follow_run_add(g->run, g->stem[g->nb_added]);
+	return ret;
+}
+
+/* @return true: there may be more to do at once */
+static bool
+poll_group(const struct follower *f, struct group *g, bool last)
+{
+	enum follow_state state;
+
+	if (!g->wanted || (g->ended && g->nb_added == g->nb_stems))
+		return false;
+	if (g->retry_at > now() && !last)
+		return false;
+	if (g->ended)
+		g->nb_added = 0;
+	g->ended = false;
+	state = open_run(f, g) == 0 ? follow_run_poll(g->run, last) : FOLLOW_FAILED;
+	g->failed = state == FOLLOW_FAILED;
+	if (state == FOLLOW_BUSY || state == FOLLOW_IDLE)
+		return state == FOLLOW_BUSY;
+	close_run(g);
+	if (state == FOLLOW_FAILED) {
+		g->retry_seconds = g->retry_seconds > 0 ? 2 * g->retry_seconds : RETRY_SECONDS;
+		if (g->retry_seconds > RETRY_MAX)
+			g->retry_seconds = RETRY_MAX;
+		g->retry_at = now() + g->retry_seconds;
+	}
+	if (state == FOLLOW_ENDED) {
+		g->ended = true;
+		g->nb_added = g->nb_stems;
+	}
+	return false;
+}
+
+/* Gives way to the program that started this one, and ends with it. */
+static void
+run_in_background(void)
+{
+	const pid_t parent = getppid();
+
+	(void)setpriority(PRIO_PROCESS, 0, LOWEST);
+	(void)syscall(
+		SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+	/* it may have ended before */
+	if (getppid() != parent)
+		stop(SIGTERM);
+}
+
+/* One process writes the files of a directory. @return 0; -EINVAL: printed */
+static int
+lock_directories(const struct options *o)
+{
+	char message[PATH_MAX], name[] = ".export.lock";
+	int fd;
+
+	for (size_t i = 0; i < o->nb_runs; i++) {
+		if (access(o->run[i], F_OK) < 0)
+			continue;
+		fd = dir_lock(o->run[i], name, true, 5000, message);
+		if (fd == -EBUSY)
+			return export_complain(
+				"%s: another braggline-export follows it%s", o->run[i], "");
+		if (fd < 0)
+			return export_complain("%s%s", message, "");
+	}
+	return 0;
+}
+
+int
+follow(const struct options *o)
+{
+	struct sigaction action = {.sa_handler = stop};
+	struct follower f = {.o = o, .first = true, .started = time(NULL)};
+	const struct timespec idle = {.tv_nsec = IDLE_MS * 1000000};
+	double listed = 0;
+	bool busy = true, last = false;
+	int ret = 0;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	if (o->background)
+		run_in_background();
+	ret = lock_directories(o);
+	while (ret == 0 && export_stopped() == 0) {
+		/* what is there when the signal comes is exported */
+		last = stopping != 0;
+		if (last || now() - listed >= LIST_SECONDS) {
+			for (size_t i = 0; ret == 0 && i < o->nb_runs; i++)
+				ret = list_tree(&f, o->run[i]);
+			listed = now();
+			f.first = false;
+		}
+		busy = false;
+		for (size_t i = 0; ret == 0 && i < f.nb && export_stopped() == 0; i++)
+			busy |= poll_group(&f, &f.group[i], last);
+		if (last && !busy)
+			break;
+		if (!busy)
+			nanosleep(&idle, NULL);
+	}
+	for (size_t i = 0; i < f.nb; i++) {
+		if (f.group[i].failed && ret == 0)
+			ret = -EINVAL;
+		close_run(&f.group[i]);
+		for (size_t k = 0; k < f.group[i].nb_stems; k++)
+			free(f.group[i].stem[k]);
+		free(f.group[i].stem);
+		free(f.group[i].path);
+		free(f.group[i].output);
+	}
+	free(f.group);
+	return export_stopped() != 0 ? -EINTR : ret;
+}

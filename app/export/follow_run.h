@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A run that is exported while it is written: its files are read batch by batch, and images are
+ * appended to data files in the order of their arrival. The master is replaced now and then.
+ */
+#ifndef EXPORT_FOLLOW_RUN_H
+#define EXPORT_FOLLOW_RUN_H
+
+#include "export.h"
+#include "growing_file.h"
+#include "options.h"
+
+#define FOLLOW_SETS_MAX 4096 /**< sets of files of a run */
+
+struct follow_run {
+	struct export e;
+	const struct options *options;
+	struct selection_rows frames, images; /* rows with an image, in order of arrival */
+	size_t next_frame, next_image;	      /* first row that was not paired, not added */
+	void *batches; /* tree of the batches that were read: copies are left out */
+	struct growing_file file;
+	size_t written;	    /* images in data files */
+	size_t in_master;   /* images of the master */
+	uint32_t nb_opened; /* files that are open */
+	double master_at, master_took;
+	uint64_t left_out; /* images of the other kind */
+	bool ready;	   /* geometry, mask and names are known */
+	bool caught_up;	   /* all batches were read once */
+};
+
+enum follow_state {
+	FOLLOW_IDLE,   /**< nothing new */
+	FOLLOW_BUSY,   /**< more may be there */
+	FOLLOW_ENDED,  /**< all files are complete, and everything is exported */
+	FOLLOW_FAILED, /**< printed */
+};
+
+/**
+ * Begin.
+ * @param output  directory of the HDF5 files
+ * @return 0; -ENOMEM
+ */
+int follow_run_open(struct follow_run *r, const struct options *options, const char *output);
+
+/** Add a set of files, of which one table may not exist yet. @return 0; -ENOSPC: too many sets */
+int follow_run_add(struct follow_run *r, const char *stem);
+
+/**
+ * Read and write at most a batch of each file.
+ * @param last  write the master in any case
+ */
+enum follow_state follow_run_poll(struct follow_run *r, bool last);
+
+void follow_run_close(struct follow_run *r);
+
+#endif /* EXPORT_FOLLOW_RUN_H */

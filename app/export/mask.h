@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The pixel mask of an export: pixels that the geometry does not use, and pixels that the
+ * calibration of the run masks. The latter come from RUN_calibration.bin.
+ */
+#ifndef EXPORT_MASK_H
+#define EXPORT_MASK_H
+
+#include "export.h"
+
+/**
+ * Make e->mask, which the caller frees. The geometry must be known.
+ * @param calibration  file of the run; NULL: search beside the files of the run. Without a file,
+ *                     pixels that the calibration masks are only marked in images of photons
+ * @return 0; 1: no file was found; -ENOMEM; -ERANGE, -EBADMSG, -errno: e->message
+ */
+int mask_read(struct export *e, const char *calibration);
+
+/**
+ * Add the pixels that a calibration masks: those that have a photon value in no gain stage.
+ * @param data    content of RUN_calibration.bin, any bytes
+ * @param digest  `braggline.calibration_digest` of the run; NULL: not compared
+ * @param mask    in, out: [rows][cols]; MODULES_DEAD is added
+ * @param why     out: what is wrong with the file
+ * @return 0; -EBADMSG
+ */
+int mask_add_calibration(const uint8_t *data, size_t size, const char *digest, uint32_t rows,
+	uint32_t cols, uint32_t *mask, const char **why);
+
+/**
+ * Whether photons of masked pixels must be marked as invalid in the images, because a reader does
+ * not know the mask: modules_mask_name().
+ */
+bool mask_is_in_images(const struct export *e);
+
+#endif /* EXPORT_MASK_H */

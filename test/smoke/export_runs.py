@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs of the simulator for tests of braggline-export, and their Arrow files read as Arrow's format
+says. sys.argv[1] is the build directory."""
+
+import csv
+import io
+import os
+import struct
+import subprocess
+import sys
+
+from cases import want
+
+try:
+    import h5py
+    import numpy
+except ImportError as error:
+    print(f'{error}: install python3-h5py and bitshuffle')
+    sys.exit(77)
+
+BUILD = os.path.abspath(sys.argv[1])
+EXPORT = f'{BUILD}/app/export/braggline-export'
+SCAN = f'{BUILD}/app/scan/braggline-scan'
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+ROWS, COLS, FRAMES = 512, 1024, 40
+PEAKS = {'peakXPosRaw': (0, 'f4'), 'peakYPosRaw': (1, 'f4'), 'peakTotalIntensity': (2, 'f4'),
+         'peakSNR': (3, 'f4'), 'peakBackground': (4, 'f4'), 'peakNPixels': (5, 'u4'),
+         'peakPanel': (6, 'u2')}
+FILTER = '/usr/lib/x86_64-linux-gnu/hdf5/serial/plugins/libh5bshuf.so'
+GEOMETRY = ('geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=86.33',
+            'peaks.search=all', 'peaks.threshold=10', 'peaks.peaks_min=5')
+runs = {}
+
+
+def receive(name, *settings, geometry=True):
+    """Receive the capture. @return directory of the run's files"""
+    if name in runs:
+        return runs[name]
+    where = runs['where']
+    if not os.path.exists(f'{where}/in.pcap'):
+        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES),
+                        '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--calibration',
+                        where], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    c = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci', '--no-shconf',
+         '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
+         f'net_replay0,file={where}/in.pcap', '--', '--quiet']
+    for s in (f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
+              *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3)),
+              f'output.directory={where}/{name}', 'run.name=lyso', 'run.idle_timeout_ms=300',
+              'output.format=image', 'output.value=int16', *(GEOMETRY if geometry else ()), *settings):
+        c += ['--set', s]
+    done = subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+    want(done.returncode == 0, done.stdout)
+    runs[name] = f'{where}/{name}'
+    return runs[name]
+
+
+def export(*arguments, status=0):
+    """@return standard output and error of an export"""
+    done = subprocess.run([EXPORT, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    want(done.returncode == status, 'status', done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def table(run):
+    """Rows of `frames` by frame number."""
+    done = subprocess.run([SCAN, '--csv', '-', run], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    return {int(row['frame']): row for row in csv.DictReader(io.StringIO(done.stdout))}
+
+
+def field(data, at, number):
+    """Offset of a field of a flatbuffer's table."""
+    vtable = at - struct.unpack_from('<i', data, at)[0]
+    offset, = struct.unpack_from('<H', data, vtable + 4 + 2 * number)
+    want(offset != 0, 'a field is absent')
+    return at + offset
+
+
+def follow(data, at):
+    return at + struct.unpack_from('<I', data, at)[0]
+
+
+def batches(path):
+    """Batches of an Arrow file, read as Arrow's format says: number of rows, and a function that
+    returns the values of a buffer, which are numbered as in app/common/README.rst."""
+    with open(path, 'rb') as stream:
+        data = stream.read()
+    at = 16 + int.from_bytes(data[12:16], 'little')
+    while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
+        message = follow(data, at + 8)
+        body = at + 8 + int.from_bytes(data[at + 4:at + 8], 'little')
+        batch = follow(data, field(data, message, 2))
+        rows, = struct.unpack_from('<q', data, field(data, batch, 0))
+        buffers = follow(data, field(data, batch, 2)) + 4
+
+        def values(number, kind, buffers=buffers, body=body):
+            offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
+            return numpy.frombuffer(data, kind, size // numpy.dtype(kind).itemsize, body + offset)
+
+        yield rows, values
+        length, = struct.unpack_from('<q', data, field(data, message, 3))
+        at = body + length
+
+
+def images(path):
+    """{frame: (pixels, lists of peaks)} of a file of full images."""
+    found = {}
+    for rows, values in batches(path):
+        frame = values(1, 'u8')
+        pixels = values(15, 'i2')
+        for row in range(rows):
+            lists = []
+            for number, kind in PEAKS.values():
+                ends = values(22 + 4 * number + 1, 'i4')
+                lists.append(values(22 + 4 * number + 3, kind)[ends[row]:ends[row + 1]])
+            found[int(frame[row])] = (pixels[row * ROWS * COLS:(row + 1) * ROWS * COLS]
+                                      .reshape(ROWS, COLS), lists)
+    return found
+
+
+def sparse_images(path, kind):
+    """{frame: (positions, values)} of a file of CSR images."""
+    found = {}
+    for rows, values in batches(path):
+        frame, col, value = values(1, 'u8'), values(11, 'u2'), values(15, kind)
+        ptr_ends, ends = values(5, 'i4'), values(13, 'i4')
+        for row in range(rows):
+            ptr = values(7, 'u4')[ptr_ends[row]:ptr_ends[row + 1]]
+            at = slice(ends[row], ends[row + 1])
+            y = numpy.repeat(numpy.arange(ROWS, dtype='u4'), numpy.diff(ptr.astype('i8')))
+            found[int(frame[row])] = y * COLS + col[at], value[at]
+    return found
+
+
+def same_as(run, master, frames):
+    """All images and peaks of a master file are those of the run."""
+    made = images(f'{run}/lyso_images.arrow')
+    with h5py.File(master, 'r') as f:
+        want(list(f['entry/frames/frame']) == frames, list(f['entry/frames/frame']), frames)
+        data, peaks = f['entry/data/data'], f['entry/peaks']
+        want(data.shape == (len(frames), ROWS, COLS) and data.dtype == '<i2' and data.is_virtual)
+        for i, frame in enumerate(frames):
+            pixels, lists = made[frame]
+            if os.path.exists(FILTER):
+                want((data[i] == pixels).all(), f'pixels of frame {frame}')
+            nb = peaks['nPeaks'][i]
+            want(nb == len(lists[0]), f'peaks of frame {frame}')
+            for name, (number, _) in PEAKS.items():
+                want((peaks[name][i][:nb] == lists[number]).all(), name, f'of frame {frame}')
+                want(not peaks[name][i][nb:].any(), name, 'is not padded by zeros')
+
+
+def calibration_mask():
+    return numpy.fromfile(f'{runs["where"]}/mask_m0.bin', 'u1').reshape(ROWS, COLS) != 0
+
+
+def kept(run, verdicts='123'):
+    return [n for n, row in sorted(table(run).items()) if row['verdict'] in tuple(verdicts)]

@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-export --follow: NeXus files while a run is written. What was flushed is read by h5py
+also after kill -9, and is the run's.
+
+usage: follow_test.py BUILD-DIR [--kills N] [CASE]...
+"""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from cases import Skipped, case, run_cases, wait, want
+from export_runs import (COLS, EXPORT, FILTER, ROWS, export, h5py, images, kept, receive, runs,
+                         same_as)
+
+SMALL = ('output.images_interval=2', 'output.frames_interval=8')
+PER_FILE = 6
+kills = 12
+
+
+@contextlib.contextmanager
+def follower(*arguments, status=0):
+    """A process that follows, and is ended by SIGTERM. @return process"""
+    with tempfile.TemporaryFile('w+') as err:
+        with subprocess.Popen([EXPORT, '--follow', '--images-per-file', str(PER_FILE), *arguments],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=err, text=True) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(30)
+                process.kill()
+        err.seek(0)
+        process.text = err.read()
+    want(process.returncode in (status, -signal.SIGKILL), process.returncode, process.text)
+
+
+class Writer:
+    """Writes the files of a run again, in pieces, as a receiver does."""
+
+    def __init__(self, run, where, name='lyso'):
+        self.paths = {t: f'{where}/{name}_{t}.arrow' for t in ('images', 'frames')}
+        self.data = {}
+        for t in self.paths:
+            with open(f'{run}/lyso_{t}.arrow', 'rb') as stream:
+                self.data[t] = stream.read()
+        self.at = dict.fromkeys(self.data, 0)
+
+    def step(self, share):
+        """Write a share of the rest of each file. @return False: everything is written"""
+        for t, data in self.data.items():
+            size = int(len(data) * share) + 1
+            with open(f'{self.paths[t]}.part', 'ab') as stream:
+                stream.write(data[self.at[t]:self.at[t] + size])
+            self.at[t] = min(self.at[t] + size, len(data))
+        return any(self.at[t] < len(d) for t, d in self.data.items())
+
+    def end(self):
+        while self.step(1):
+            pass
+        for path in self.paths.values():
+            os.rename(f'{path}.part', path)
+
+
+def read(path, made):
+    """Images of a master or a data file, which must be the run's. @return their frames"""
+    with h5py.File(path, 'r', locking=False) as f:
+        frames = [int(n) for n in f['entry/frames/frame']]
+        data = f['entry/data/data']
+        want(data.shape == (len(frames), ROWS, COLS), path, data.shape)
+        for i, frame in enumerate(frames):
+            if os.path.exists(FILTER):
+                want((data[i] == made[frame][0]).all(), path, 'frame', frame)
+    return frames
+
+
+def read_all(where, made):
+    """@return frames of the master, of all data files"""
+    master, data = [], []
+    if os.path.exists(f'{where}/lyso_master.h5'):
+        master = read(f'{where}/lyso_master.h5', made)
+    for name in sorted(os.listdir(where)):
+        if re.fullmatch(r'lyso_data_\d{6}\.h5', name):
+            data += read(f'{where}/{name}', made)
+    return master, data
+
+
+@case
+def a_run_is_exported_while_it_is_written(where):
+    run = receive('small', *SMALL)
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    shutil.copy(f'{run}/lyso_calibration.bin', where)
+    writer = Writer(run, where)
+    seen = 0
+    with follower(where) as process:
+        for share in 0.3, 0.2, 0.2:
+            writer.step(share)
+            # images of batches that are whole
+            wait('more images', lambda: os.path.exists(f'{where}/lyso_master.h5') and
+                 len(read(f'{where}/lyso_master.h5', made)) > seen)
+            with h5py.File(f'{where}/lyso_master.h5', 'r', locking=False) as f:
+                seen = len(f['entry/frames/frame'])
+                want(list(f['entry/frames/frame']) == frames[:seen])
+            want(seen < len(frames), 'all images', share)
+        want(seen > PER_FILE, 'one data file only')
+        _, data = read_all(where, made)
+        want(data[:seen] == frames[:seen] and len(data) < len(frames), data)
+        writer.end()
+        wait('all images', lambda: len(read(f'{where}/lyso_master.h5', made)) == len(frames))
+        want(process.poll() is None)
+    want(process.text == '', process.text)
+    same_as(run, f'{where}/lyso_master.h5', frames)
+    # a file of a run that was followed is that of an export, with all columns of the run
+    export('--output', f'{where}/after', '--images-per-file', str(PER_FILE), run)
+    with h5py.File(f'{where}/after/lyso_master.h5', 'r') as a, \
+            h5py.File(f'{where}/lyso_master.h5', 'r') as b:
+        for group in 'frames', 'peaks':
+            for name in a['entry'][group]:
+                want((a['entry'][group][name][()] == b['entry'][group][name][()]).all(), name)
+    out, _ = export('--output', where, '--images-per-file', str(PER_FILE), run)
+    want('4 of 4 data files were complete' in out, out)
+
+
+@case
+def what_was_flushed_is_read_after_a_kill(where):
+    run = receive('small', *SMALL)
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f'seed {seed}, {kills} kills')
+    done = rounds = 0
+    while done < kills:
+        place = f'{where}/{rounds}'
+        os.mkdir(place)
+        writer = Writer(run, place)
+        stop = threading.Event()
+
+        def write(writer=writer, stop=stop):
+            while not stop.wait(rng.random() * 0.05) and writer.step(0.01 + rng.random() * 0.03):
+                pass
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        master, data = [], []
+        while done < kills and (thread.is_alive() or rng.random() < 0.5):
+            with follower(place) as process:
+                time.sleep(rng.random() ** 2 * 0.6)
+                process.kill()
+            done += 1
+            before = master, data
+            master, data = read_all(place, made)
+            # nothing that was readable is lost, also while a file is replaced after the restart
+            want(len(master) >= len(before[0]) and len(data) >= len(before[1]), before, master,
+                 data)
+            want(master == frames[:len(master)] and data == frames[:len(data)], master, data)
+            want(len(data) >= len(master), data, master)
+        stop.set()
+        thread.join()
+        writer.end()
+        with follower(place):
+            wait('the end', lambda place=place: os.path.exists(f'{place}/lyso_master.h5') and
+                 len(read(f'{place}/lyso_master.h5', made)) == len(frames))
+        same_as(run, f'{place}/lyso_master.h5', frames)
+        shutil.rmtree(place)
+        rounds += 1
+    print(f'{rounds} runs')
+
+
+@case
+def runs_that_were_complete_are_left_alone_in_the_background(where):
+    run = receive('small', *SMALL)
+    store = f'{where}/store'
+    for name in 'old', 'new', 'begun':
+        os.makedirs(f'{store}/{name}')
+    for name in 'old', 'begun':
+        for table in 'images', 'frames':
+            shutil.copy(f'{run}/lyso_{table}.arrow', f'{store}/{name}')
+            os.utime(f'{store}/{name}/lyso_{table}.arrow', (1e9, 1e9))
+    # its export did not end
+    with open(f'{store}/begun/lyso_data_000001.h5', 'wb'):
+        pass
+    os.utime(f'{store}/begun/lyso_data_000001.h5', (9e8, 9e8))
+    writer = Writer(run, f'{store}/new')
+    writer.step(0.5)
+    # as a child of a program that is killed
+    with subprocess.Popen(['/bin/sh', '-c', '"$@" & echo $!; wait', 'sh', EXPORT, '--follow',
+                           '--background', store], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        child = int(parent.stdout.readline())
+        wait('a master', lambda: os.path.exists(f'{store}/new/lyso_master.h5') and
+             os.path.exists(f'{store}/begun/lyso_master.h5'))
+        want(os.getpriority(os.PRIO_PROCESS, child) == 19, 'priority')
+        writer.end()
+        parent.kill()
+    # it exports what is there, and ends
+    wait('the end of the child', lambda: not os.path.exists(f'/proc/{child}'))
+    for name in 'new', 'begun':
+        same_as(run, f'{store}/{name}/lyso_master.h5', kept(run))
+    want(sorted(os.listdir(f'{store}/old')) == ['lyso_frames.arrow', 'lyso_images.arrow'])
+
+
+@case
+def what_cannot_be_followed_is_named(where):
+    with follower(where, status=0):
+        wait('the lock', lambda: os.path.exists(f'{where}/.export.lock'))
+        _, err = export('--follow', where, status=1)
+        want('another braggline-export follows it' in err, err)
+    for name, settings, text in (
+            ('csr', ('output.format=csr',), 'images are CSR.*--format sparse'),
+            ('flat', None, 'has no geometry.*--geometry')):
+        os.mkdir(f'{where}/{name}')
+        run = receive(name, *(settings or ()), geometry=settings is not None)
+        Writer(run, f'{where}/{name}').end()
+        with follower(f'{where}/{name}', status=1) as process:
+            time.sleep(0.3)
+        want(re.search(text, process.text), process.text)
+        want(not os.path.exists(f'{where}/{name}/lyso_master.h5'))
+    for wrong in (['--format', 'cxi'], ['--frames', '3'], ['--overwrite'],
+                  ['--images-per-file', '65001']):
+        _, err = export('--follow', *wrong, where, status=2)
+        want('--follow' in err, err)
+    _, err = export('--background', where, status=2)
+    want('only with --follow' in err, err)
+    # a batch that is damaged in a complete file is left out
+    run = receive('small', *SMALL)
+    os.mkdir(f'{where}/damaged')
+    writer = Writer(run, f'{where}/damaged')
+    data = bytearray(writer.data['images'])
+    data[len(data) // 2] ^= 1
+    writer.data['images'] = bytes(data)
+    writer.end()
+    with follower(f'{where}/damaged') as process:
+        wait('images', lambda: os.path.exists(f'{where}/damaged/lyso_master.h5'))
+    want('a damaged batch is left out' in process.text, process.text)
+    frames = read(f'{where}/damaged/lyso_master.h5', images(f'{run}/lyso_images.arrow'))
+    want(len(kept(run)) - 2 <= len(frames) < len(kept(run)), frames)
+
+
+@case
+def a_receiver_starts_it(where):
+    run = receive('nexus', 'output.nexus=yes', *SMALL)
+    same_as(run, f'{run}/lyso_master.h5', kept(run))
+    for settings, text in ((('output.format=csr',), 'needs full images'),
+                           (('egress.device=roce:x',), 'set .files. nexus = yes of the stores')):
+        try:
+            receive(settings[0], 'output.nexus=yes', *settings)
+        except AssertionError as error:
+            want(re.search(text, str(error)), error)
+        else:
+            raise AssertionError(f'{settings} is accepted')
+
+
+@case
+def raw_images_are_copied(where):
+    run = receive('raw_small', 'output.format=raw', *SMALL)
+    with follower('--output', f'{where}/out', where):
+        Writer(run, where).end()
+        wait('images', lambda: os.path.exists(f'{where}/out/lyso_master.h5'))
+    export('--output', f'{where}/after', run)
+    if not os.path.exists(FILTER):
+        raise Skipped('h5py has no filter 32008: install bitshuffle')
+    with h5py.File(f'{where}/out/lyso_master.h5') as a, \
+            h5py.File(f'{where}/after/lyso_master.h5') as b:
+        want((a['entry/data/data'][()] == b['entry/data/data'][()]).all())
+
+
+def main():
+    global kills
+    arguments = sys.argv[2:]
+    if arguments[:1] == ['--kills']:
+        kills, arguments = int(arguments[1]), arguments[2:]
+    with tempfile.TemporaryDirectory() as where:
+        runs['where'] = where
+        return run_cases(arguments)
+
+
+sys.exit(main())
