@@ -19,6 +19,20 @@ is_valid(const uint64_t *validity, uint64_t row)
 	return validity == NULL || validity[row / 64] >> row % 64 & 1;
 }
 
+/* Numbers that are text in a result of SQL_SIMPLE. */
+static bool
+is_wide_number(int type)
+{
+	return type == DUCKDB_TYPE_HUGEINT || type == DUCKDB_TYPE_UHUGEINT ||
+		type == DUCKDB_TYPE_DECIMAL;
+}
+
+static bool
+is_number(int type)
+{
+	return (type >= DUCKDB_TYPE_TINYINT && type <= DUCKDB_TYPE_DOUBLE) || is_wide_number(type);
+}
+
 /* ------------------------------------------------------------------ CSV */
 
 static void
@@ -121,14 +135,6 @@ table_cell(const char *bytes, size_t length)
 	if (strlen(at) >= 3)
 		strcpy(at, "...");
 	return cell;
-}
-
-static bool
-is_number(int type)
-{
-	/* TINYINT to DOUBLE; HUGEINT, DECIMAL, UHUGEINT */
-	return (type >= DUCKDB_TYPE_TINYINT && type <= DUCKDB_TYPE_DOUBLE) || type == 16 ||
-		type == 19 || type == 32;
 }
 
 static void
@@ -416,6 +422,19 @@ json_value(const struct duckdb_api *api, FILE *out, duckdb_logical_type type, du
 		json_plain(out, id, api->vector_get_data(vector), row);
 }
 
+/* Write a number that came as text, such as the sum of integers. @return false: another value */
+static bool
+json_wide(const struct sql_session *s, duckdb_chunk chunk, uint64_t column, uint64_t row, FILE *out)
+{
+	duckdb_vector vector = s->api->data_chunk_get_vector(chunk, column);
+	const union duckdb_text *text = s->api->vector_get_data(vector);
+
+	if (!is_wide_number(s->type[column]) || !is_valid(s->api->vector_get_validity(vector), row))
+		return false;
+	fwrite(duckdb_text_bytes(&text[row]), 1, text[row].length, out);
+	return true;
+}
+
 static int
 json_rows(struct sql_session *s, duckdb_chunk chunk, FILE *out)
 {
@@ -435,8 +454,9 @@ json_rows(struct sql_session *s, duckdb_chunk chunk, FILE *out)
 				putc(',', out);
 			json_text(out, s->name[i], strlen(s->name[i]));
 			putc(':', out);
-			json_value(
-				s->api, out, type[i], s->api->data_chunk_get_vector(chunk, i), row);
+			if (!json_wide(s, chunk, i, row, out))
+				json_value(s->api, out, type[i],
+					s->api->data_chunk_get_vector(chunk, i), row);
 		}
 		fputs("}\n", out);
 	}
@@ -478,8 +498,7 @@ arrow_begin(struct sql_session *s, struct arrow_output *a, FILE *out)
 		return -ENOMEM;
 	for (i = 0; i < s->nb_columns; i++)
 		type[i] = sql_session_type(s, i);
-	error = s->api->to_arrow_schema(
-		a->options, type, s->name, s->nb_columns, &a->schema);
+	error = s->api->to_arrow_schema(a->options, type, s->name, s->nb_columns, &a->schema);
 	for (i = 0; i < s->nb_columns; i++)
 		s->api->destroy_logical_type(&type[i]);
 	free(type);

@@ -149,6 +149,7 @@ sql_catalog_destroy(struct sql_catalog *c)
 		for (table = 0; table < ARROW_TABLES; table++) {
 			for (k = 0; k < c->run[i].table[table].nb; k++) {
 				f = &c->run[i].table[table].file[k];
+				map_guard_remove(f->guard);
 				if (f->opened)
 					arrow_reader_close(&f->reader);
 				free(f->state);
@@ -220,6 +221,11 @@ open_file(
 	ret = arrow_reader_open(&f->reader, f->path, &problem);
 	if (ret < 0)
 		goto fail;
+	ret = -ENOMEM;
+	problem = "not enough memory";
+	f->guard = map_guard_add(f->reader.data, f->reader.size);
+	if (f->guard == NULL)
+		goto close;
 	ret = -EBADMSG;
 	problem = schema_problem(f, table);
 	if (problem != NULL)
@@ -256,6 +262,8 @@ open_file(
 	return 0;
 
 close:
+	map_guard_remove(f->guard);
+	f->guard = NULL;
 	arrow_reader_close(&f->reader);
 	free(f->state);
 	free(f->span);
@@ -356,4 +364,27 @@ sql_catalog_overlaps(
 	}
 	pthread_mutex_unlock(&c->lock);
 	return span.first <= last && first <= span.last;
+}
+
+const char *
+sql_catalog_unreadable(struct sql_catalog *c)
+{
+	const struct sql_files *files;
+	const char *path = NULL;
+	unsigned int table;
+	size_t i, k;
+
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < c->nb_runs && path == NULL; i++) {
+		for (table = 0; table < ARROW_TABLES; table++) {
+			files = &c->run[i].table[table];
+			for (k = 0; k < files->nb; k++) {
+				if (files->file[k].guard != NULL &&
+					map_guard_is_marked(files->file[k].guard))
+					path = files->file[k].path;
+			}
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return path;
 }

@@ -10,6 +10,9 @@
  *
  * Functions marked with (any thread) may be called by several threads at a time. The others may be
  * called by one thread, before the first statement.
+ *
+ * A file that another process truncates, or that the disk cannot read, does not end the program: see
+ * sql/map_guard.h.
  */
 #ifndef SQL_CATALOG_H
 #define SQL_CATALOG_H
@@ -19,6 +22,7 @@
 #include "arrow/reader.h"
 #include "arrow/tables.h"
 #include "scan/list.h"
+#include "sql/map_guard.h"
 
 /** State of a batch; written by the thread that checks it first, read by all. */
 enum sql_batch_state {
@@ -40,6 +44,7 @@ struct sql_file {
 	uint8_t *state;	       /**< enum sql_batch_state of each batch, atomic */
 	struct sql_span *span; /**< of each batch; protected by the catalog's lock */
 	unsigned int frame;    /**< index of the column `frame` */
+	struct map_guard *guard;
 };
 
 /** The files of one table of a run. */
@@ -99,5 +104,12 @@ bool sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch);
  */
 bool sql_catalog_overlaps(
 	struct sql_catalog *c, struct sql_file *f, size_t batch, uint64_t first, uint64_t last);
+
+/**
+ * Find an open file of which some bytes could not be read: it was truncated, or its disk has an
+ * error. What was read since the last call may be wrong. (any thread)
+ * @return its path; NULL: none
+ */
+const char *sql_catalog_unreadable(struct sql_catalog *c);
 
 #endif /* SQL_CATALOG_H */

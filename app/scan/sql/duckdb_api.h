@@ -46,12 +46,15 @@ enum duckdb_type {
 	DUCKDB_TYPE_UBIGINT = 9,
 	DUCKDB_TYPE_FLOAT = 10,
 	DUCKDB_TYPE_DOUBLE = 11,
+	DUCKDB_TYPE_HUGEINT = 16,
 	DUCKDB_TYPE_VARCHAR = 17,
 	DUCKDB_TYPE_BLOB = 18,
+	DUCKDB_TYPE_DECIMAL = 19,
 	DUCKDB_TYPE_TIMESTAMP_NS = 22,
 	DUCKDB_TYPE_LIST = 24,
 	DUCKDB_TYPE_STRUCT = 25,
 	DUCKDB_TYPE_MAP = 26,
+	DUCKDB_TYPE_UHUGEINT = 32,
 	DUCKDB_TYPE_ARRAY = 33,
 };
 
@@ -251,7 +254,7 @@ typedef void (*duckdb_replacement)(duckdb_replacement_info info, const char *nam
 	F(duckdb_arrow_options, result_get_arrow_options, (struct duckdb_result * result))         \
 	F(void, destroy_arrow_options, (duckdb_arrow_options * options))                           \
 	F(duckdb_error_data, to_arrow_schema,                                                      \
-		(duckdb_arrow_options options, duckdb_logical_type * types, char **names,    \
+		(duckdb_arrow_options options, duckdb_logical_type * types, char **names,          \
 			uint64_t columns, struct ArrowSchema *schema))                             \
 	F(duckdb_error_data, data_chunk_to_arrow,                                                  \
 		(duckdb_arrow_options options, duckdb_chunk chunk, struct ArrowArray * array))     \

@@ -391,8 +391,10 @@ keep_names(struct sql_session *s)
 
 /* SQL that creates RESULT_VIEW, and that reads it. @return 0; -ENOMEM */
 static int
-conversion(struct sql_session *s, const char *sql, enum sql_form form, char **view, char **query)
+conversion(struct sql_session *s, const struct sql_statement *parsed, const char *sql,
+	enum sql_form form, char **view, char **query)
 {
+	size_t length = strlen(sql);
 	struct text v, q;
 	duckdb_logical_type type;
 	uint64_t i;
@@ -416,8 +418,15 @@ conversion(struct sql_session *s, const char *sql, enum sql_form form, char **vi
 			ret = -ENOMEM;
 		s->api->destroy_logical_type(&type);
 	}
-	/* a statement may end in a comment or a semicolon */
-	fprintf(v.out, ") AS %s", sql);
+	if (parsed->is_show) {
+		/* DESCRIBE and SUMMARIZE are statements that a view can only have in brackets */
+		while (length > 0 && strchr("; \t\r\n", sql[length - 1]) != NULL)
+			length--;
+		fprintf(v.out, ") AS FROM (%.*s\n)", (int)length, sql);
+	} else {
+		/* the statement may end in a comment or a semicolon */
+		fprintf(v.out, ") AS %s", sql);
+	}
 	fputs(" FROM " RESULT_VIEW, q.out);
 	if (text_close(&v) < 0)
 		ret = -ENOMEM;
@@ -432,12 +441,13 @@ conversion(struct sql_session *s, const char *sql, enum sql_form form, char **vi
 
 /* Replace the statement by one that converts its columns. */
 static int
-convert(struct sql_session *s, const char *sql, enum sql_form form)
+convert(struct sql_session *s, const struct sql_statement *parsed, const char *sql,
+	enum sql_form form)
 {
 	char *view, *query;
 	int ret;
 
-	ret = conversion(s, sql, form, &view, &query);
+	ret = conversion(s, parsed, sql, form, &view, &query);
 	if (ret < 0) {
 		session_error(s, ret, "not enough memory");
 	} else {
@@ -466,13 +476,13 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 		return ret == -ENOMEM ? ret : -EINVAL;
 	for (i = 0; i < parsed.nb_names && ret == 0; i++)
 		ret = create_view(s, &parsed.name[i]);
-	sql_statement_free(&parsed);
 	if (ret == 0)
 		ret = prepare(s, sql);
 	if (ret == 0)
 		ret = keep_names(s);
 	if (ret == 0 && form != SQL_NATIVE)
-		ret = convert(s, sql, form);
+		ret = convert(s, &parsed, sql, form);
+	sql_statement_free(&parsed);
 	if (ret == 0)
 		ret = start(s);
 	if (ret < 0)
@@ -483,9 +493,18 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 int
 sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 {
-	const char *error;
+	const char *error, *path;
 
 	*chunk = s->api->fetch_chunk(s->result);
+	/* the rows were read before they came, so zeros instead of a file's bytes are not returned */
+	path = sql_catalog_unreadable(s->catalog);
+	if (path != NULL) {
+		if (*chunk != NULL)
+			s->api->destroy_data_chunk(chunk);
+		*chunk = NULL;
+		return session_error(s, -EIO,
+			"%s: it was truncated during the query, or its disk has an error", path);
+	}
 	if (*chunk != NULL)
 		return 0;
 	/* NULL is the end, or an error */

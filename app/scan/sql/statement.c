@@ -519,7 +519,7 @@ examine(struct sql_statement *s, char *error, size_t size)
 {
 	const int statements = node_child(s, 0, "statements");
 	const char *type, *name;
-	int ret = 0;
+	int ret = 0, from;
 	size_t i;
 
 	if (s->nb_nodes == 0 || !node_is(s, 0, "error", "false")) {
@@ -534,6 +534,8 @@ examine(struct sql_statement *s, char *error, size_t size)
 			node_child(s, statements, "0") < 0 ? "none" : "several");
 		return -EINVAL;
 	}
+	from = node_child(s, node_child(s, node_child(s, statements, "0"), "node"), "from_table");
+	s->is_show = node_is(s, from, "type", "SHOW_REF");
 	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
 		if (node_is(s, i, "type", "SELECT_NODE"))
 			ret = select_ranges(s, i);

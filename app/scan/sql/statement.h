@@ -55,6 +55,7 @@ struct sql_statement {
 	size_t nb_nodes;
 	struct sql_name *name; /**< each table once; comparison ignores case */
 	size_t nb_names;
+	bool is_show; /**< DESCRIBE, SHOW or SUMMARIZE */
 	char *texts;
 };
 
