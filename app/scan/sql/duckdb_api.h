@@ -151,8 +151,7 @@ typedef void (*duckdb_replacement)(duckdb_replacement_info info, const char *nam
 	F(int, prepared_statement_type, (duckdb_statement statement))                              \
 	F(uint64_t, nparams, (duckdb_statement statement))                                         \
 	F(uint64_t, prepared_statement_column_count, (duckdb_statement statement))                 \
-	F(const char *, prepared_statement_column_name,                                            \
-		(duckdb_statement statement, uint64_t column))                                     \
+	F(char *, prepared_statement_column_name, (duckdb_statement statement, uint64_t column))   \
 	F(duckdb_logical_type, prepared_statement_column_logical_type,                             \
 		(duckdb_statement statement, uint64_t column))                                     \
 	F(int, bind_varchar_length,                                                                \

@@ -22,8 +22,8 @@ struct map_guard {
 
 static struct map_guard *guards; /* atomic */
 static pthread_mutex_t guards_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t guards_once = PTHREAD_ONCE_INIT;
 static uintptr_t guards_page;
+static struct sigaction guards_before; /* what SIGBUS did before */
 
 /* mmap(2) is a system call without state of libc, so a handler may call it. */
 static void
@@ -45,17 +45,21 @@ on_sigbus(int number, siginfo_t *info, void *context)
 		return;
 	}
 	/* the access faults again */
-	signal(SIGBUS, SIG_DFL);
+	sigaction(SIGBUS, &guards_before, NULL);
 }
 
+/* Install the handler, also if another library has replaced it since. */
 static void
 install(void)
 {
-	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO}, now;
 
 	guards_page = sysconf(_SC_PAGESIZE);
 	sigemptyset(&action.sa_mask);
-	sigaction(SIGBUS, &action, NULL);
+	if (sigaction(SIGBUS, NULL, &now) == 0 && now.sa_sigaction != on_sigbus) {
+		guards_before = now;
+		sigaction(SIGBUS, &action, NULL);
+	}
 }
 
 struct map_guard *
@@ -63,8 +67,8 @@ map_guard_add(const void *data, size_t size)
 {
 	struct map_guard *g;
 
-	pthread_once(&guards_once, install);
 	pthread_mutex_lock(&guards_lock);
+	install();
 	for (g = guards; g != NULL && g->size != 0; g = g->next)
 		;
 	if (g == NULL) {

@@ -4,7 +4,7 @@
  * Guards mappings of files against SIGBUS. The kernel sends it when a page of a mapping cannot be
  * read: another process has truncated the file, or the disk has an error. In a guarded mapping the
  * page is replaced by zeros, and the guard is marked. A query whose guard is marked must not return
- * what it read since. Outside of guarded mappings SIGBUS ends the process as before.
+ * what it read since. Outside of guarded mappings SIGBUS does what it did before.
  */
 #ifndef SQL_MAP_GUARD_H
 #define SQL_MAP_GUARD_H
@@ -15,7 +15,8 @@
 struct map_guard;
 
 /**
- * Guard a mapping. The first call installs the handler of SIGBUS for the process.
+ * Guard a mapping. It installs the handler of SIGBUS for the process, if another one is in
+ * force.
  * @param data  aligned to a page
  * @return NULL: out of memory. Any thread
  */

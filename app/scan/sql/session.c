@@ -370,8 +370,8 @@ static int
 keep_names(struct sql_session *s)
 {
 	const uint64_t nb = s->api->prepared_statement_column_count(s->statement);
-
 	duckdb_logical_type type;
+	char *name;
 
 	s->name = calloc(nb + 1, sizeof(*s->name));
 	s->type = calloc(nb + 1, sizeof(*s->type));
@@ -381,8 +381,9 @@ keep_names(struct sql_session *s)
 		type = s->api->prepared_statement_column_logical_type(s->statement, s->nb_columns);
 		s->type[s->nb_columns] = s->api->get_type_id(type);
 		s->api->destroy_logical_type(&type);
-		s->name[s->nb_columns] =
-			strdup(s->api->prepared_statement_column_name(s->statement, s->nb_columns));
+		name = s->api->prepared_statement_column_name(s->statement, s->nb_columns);
+		s->name[s->nb_columns] = name != NULL ? strdup(name) : NULL;
+		s->api->free(name);
 		if (s->name[s->nb_columns] == NULL)
 			return session_error(s, -ENOMEM, "not enough memory");
 	}
