@@ -552,10 +552,11 @@ query_output(struct sql_session *s, enum query_format format, FILE *out)
 		csv_names(s, out);
 	else if (format == QUERY_ARROW)
 		ret = arrow_begin(s, &arrow, out);
-	while (ret == 0 && !ferror(out)) {
+	while (ret == 0) {
 		ret = sql_session_fetch(s, &chunk);
 		if (ret < 0 || chunk == NULL)
 			break;
+		errno = 0;
 		if (format == QUERY_TABLE)
 			ret = table_rows(s, &table, chunk, out);
 		else if (format == QUERY_CSV)
@@ -564,14 +565,14 @@ query_output(struct sql_session *s, enum query_format format, FILE *out)
 			ret = json_rows(s, chunk, out);
 		else
 			ret = arrow_rows(s, &arrow, chunk);
+		if (ferror(out))
+			ret = errno != 0 ? -errno : -EIO;
 		s->api->destroy_data_chunk(&chunk);
 	}
 	if (ret == 0 && format == QUERY_TABLE)
 		ret = table_end(s, &table, out);
 	if (ret == 0 && format == QUERY_ARROW)
 		ret = ipc_stream_end(&arrow.stream);
-	if (ret == 0 && ferror(out))
-		ret = -EIO;
 	if (ret < 0 && s->error[0] == '\0')
 		snprintf(s->error, sizeof(s->error), "cannot write the result: %s", strerror(-ret));
 	arrow_close(s, &arrow);

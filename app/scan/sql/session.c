@@ -26,6 +26,19 @@ session_error(struct sql_session *s, int ret, const char *format, ...)
 	return ret;
 }
 
+/* Keep an error of SQL that the user did not write, without the position in it. */
+static int
+engine_error(struct sql_session *s, int ret, const char *error)
+{
+	char *line;
+
+	session_error(s, ret, "%s", error);
+	line = strstr(s->error, "\n\nLINE ");
+	if (line != NULL)
+		*line = '\0';
+	return ret;
+}
+
 /* Text under construction, e.g. SQL. */
 struct text {
 	FILE *out;
@@ -71,15 +84,9 @@ run_sql(struct sql_session *s, const char *sql)
 {
 	struct duckdb_result result;
 	int ret = 0;
-	char *line;
 
-	if (s->api->query(s->connection, sql, &result) != DUCKDB_SUCCESS) {
-		ret = session_error(s, -EINVAL, "%s", s->api->result_error(&result));
-		/* the position is in SQL that the user did not write */
-		line = strstr(s->error, "\n\nLINE ");
-		if (line != NULL)
-			*line = '\0';
-	}
+	if (s->api->query(s->connection, sql, &result) != DUCKDB_SUCCESS)
+		ret = engine_error(s, -EINVAL, s->api->result_error(&result));
 	s->api->destroy_result(&result);
 	return ret;
 }
@@ -358,7 +365,7 @@ start(struct sql_session *s)
 		ret = s->api->execute_pending(pending, &s->result) == DUCKDB_SUCCESS ? 0 : -EIO;
 		s->has_result = true;
 		if (ret < 0)
-			session_error(s, ret, "%s", s->api->result_error(&s->result));
+			engine_error(s, ret, s->api->result_error(&s->result));
 	}
 	s->api->destroy_pending(&pending);
 	if (ret < 0 && __atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE))
@@ -512,7 +519,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 	error = s->api->result_error(&s->result);
 	if (__atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE))
 		return session_error(s, -ECANCELED, "cancelled");
-	return error == NULL || *error == '\0' ? 0 : session_error(s, -EIO, "%s", error);
+	return error == NULL || *error == '\0' ? 0 : engine_error(s, -EIO, error);
 }
 
 duckdb_logical_type
