@@ -14,6 +14,8 @@
 #include "picture.h"
 #include "plot.h"
 #include "profile.h"
+#include "query.h"
+#include "sql/duckdb_api.h"
 #include "recover.h"
 #include "report.h"
 #include "spots.h"
@@ -34,11 +36,13 @@ struct options {
 	uint64_t frame;
 	bool peaks;
 	bool recover;
+	struct query_options query;
 };
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
 	"       braggline-scan --geometry FILE --from FILE\n"
+	"       braggline-scan --sql SELECT [--format F] DIR|FILE...\n"
 	"Read and check the files of runs, and print a summary. A FILE is\n"
 	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
 	"that end in .part are read up to the last valid batch. If the directory of a\n"
@@ -60,12 +64,20 @@ static const char help[] =
 	"  --bins N      of --profile (default 1000)\n"
 	"  --solid-angle, --polarization P  corrections of --profile; P is 1 along x\n"
 	"  --recover     first complete the .part files that a crash has left\n"
+	"  --sql SELECT  execute a query with DuckDB and print its result; - reads it from\n"
+	"                standard input. Tables: RUN.frames, RUN.images; frames and images\n"
+	"                with the rows of all runs. " DUCKDB_VARIABLE " is the path of\n"
+	"                libduckdb.so, if ld.so does not find it\n"
+	"  --format F    of --sql: table (default), csv, json (an object a line), arrow\n"
+	"                (IPC stream)\n"
+	"  --threads N, --memory SIZE  limits of --sql, such as 4 and 8GB\n"
+	"  --unordered   rows of --sql may come in any order, which is faster\n"
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
 	"--truth, --spots, --png, --plot, --csv, --geometry and --profile require a single run.\n"
 	"Exit status: 0: success; 1: a file is damaged, incomplete or cannot be read;\n"
-	"2: invalid command line.\n";
+	"2: invalid command line; 130: --sql was cancelled by SIGINT.\n";
 
 static int
 usage(const char *what, const char *name)
@@ -108,6 +120,14 @@ scan(const struct scan_sets *sets, const struct options *o)
 	return ret;
 }
 
+/* Whether an option reports on a single run. */
+static bool
+is_report(const struct options *o)
+{
+	return o->truth != NULL || o->spots != NULL || o->png != NULL || o->plot != NULL ||
+		o->csv != NULL || o->geometry != NULL || o->profile != NULL;
+}
+
 /* Read an option of --profile. @return 0, or EXIT_USAGE: printed */
 static int
 read_radial(struct profile_options *o, int opt, const char *text)
@@ -139,6 +159,33 @@ read_radial(struct profile_options *o, int opt, const char *text)
 	}
 }
 
+/* Read an option of --sql. @return 0, or EXIT_USAGE: printed */
+static int
+read_query(struct query_options *o, int opt, const char *text)
+{
+	char *end;
+
+	switch (opt) {
+	case 'F':
+		for (o->format = 0; o->format < QUERY_FORMATS; o->format++)
+			if (strcmp(text, query_format_names[o->format]) == 0)
+				return 0;
+		return usage("--format: expected table, csv, json or arrow, not ", text);
+	case 'T':
+		o->threads = (unsigned int)strtoul(text, &end, 10);
+		if (*text < '0' || *text > '9' || *end != '\0' || strlen(text) > 4 ||
+			o->threads < 1)
+			return usage("--threads: expected 1 to 9999, not ", text);
+		return 0;
+	case 'M':
+		o->memory = text;
+		return 0;
+	default:
+		o->unordered = true;
+		return 0;
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -158,13 +205,18 @@ main(int argc, char **argv)
 		{"solid-angle", no_argument, NULL, 'a'},
 		{"polarization", required_argument, NULL, 'z'},
 		{"recover", no_argument, NULL, 'r'},
+		{"sql", required_argument, NULL, 'S'},
+		{"format", required_argument, NULL, 'F'},
+		{"threads", required_argument, NULL, 'T'},
+		{"memory", required_argument, NULL, 'M'},
+		{"unordered", no_argument, NULL, 'U'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
 	struct options o = {.frame = PICTURE_BEST_FRAME, .radial.bins = PROFILE_BINS};
 	struct scan_list list = {0};
-	bool radial = false;
+	bool radial = false, querying = false;
 	int opt, ret = 0;
 	char *end;
 	size_t i;
@@ -214,6 +266,17 @@ main(int argc, char **argv)
 		case 'r':
 			o.recover = true;
 			break;
+		case 'S':
+			o.query.sql = optarg;
+			break;
+		case 'F':
+		case 'T':
+		case 'M':
+		case 'U':
+			if (read_query(&o.query, opt, optarg) != 0)
+				return EXIT_USAGE;
+			querying = true;
+			break;
 		case 'h':
 			fputs(help, stdout);
 			return 0;
@@ -237,21 +300,31 @@ main(int argc, char **argv)
 			"--unit, --bins, --solid-angle and --polarization require --profile", "");
 	if (o.peaks && o.png == NULL)
 		return usage("--peaks requires --png", "");
+	if (querying && o.query.sql == NULL)
+		return usage("--format, --threads, --memory and --unordered require --sql", "");
+	if (o.query.sql != NULL && is_report(&o))
+		return usage("--sql cannot be used with options of other reports", "");
 	for (; optind < argc; optind++) {
 		if (o.recover && recover(argv[optind]) < 0)
 			ret = EXIT_DAMAGED;
 		else if (scan_list_add(&list, argv[optind]) < 0)
 			ret = EXIT_DAMAGED;
 	}
-	if (list.nb > 1 &&
-		(o.truth != NULL || o.spots != NULL || o.png != NULL || o.plot != NULL ||
-			o.csv != NULL || o.geometry != NULL || o.profile != NULL)) {
+	if (list.nb > 1 && is_report(&o)) {
 		for (i = 0; i < list.nb; i++)
 			escaped_line(stderr, "  %s_frames.arrow", list.run[i].stem[0]);
 		ret = usage(
 			"--truth, --spots, --png, --plot, --csv, --geometry and --profile require "
 			"a single run, found several",
 			"");
+		goto out;
+	}
+	if (o.query.sql != NULL) {
+		if (list.nb > 0) {
+			const int status = query(&list, &o.query);
+
+			ret = status != 0 ? status : ret;
+		}
 		goto out;
 	}
 	for (i = 0; i < list.nb; i++) {

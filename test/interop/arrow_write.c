@@ -3,7 +3,9 @@
  * Writes DIR/NAME_frames.arrow, DIR/NAME_images.arrow and their expected content as plain text,
  * DIR/NAME.txt. Floating-point numbers are written as the hexadecimal digits of their bits.
  *
- * usage: arrow_write DIR NAME float32|int16 MODULES FRAMES SEED
+ * With +peaks behind the type of values, the tables have the columns of peaks. The text lacks these.
+ *
+ * usage: arrow_write DIR NAME float32|int16[+peaks] MODULES FRAMES SEED
  */
 
 #include <stdint.h>
@@ -93,16 +95,22 @@ main(int argc, char **argv)
 	struct sample s;
 	char name[256];
 	unsigned int i, frames;
+	enum gk_value value;
 	FILE *text;
 	int ret = 0;
 
 	if (argc != 7) {
-		fprintf(stderr, "usage: arrow_write DIR NAME float32|int16 MODULES FRAMES SEED\n");
+		fprintf(stderr,
+			"usage: arrow_write DIR NAME float32|int16[+peaks] MODULES FRAMES "
+			"SEED\n");
 		return 2;
 	}
 	frames = atoi(argv[5]);
-	sample_init(&s, atoi(argv[6]), strcmp(argv[3], "int16") ? GK_VALUE_F32 : GK_VALUE_I16,
-		atoi(argv[4]));
+	value = strncmp(argv[3], "int16", 5) == 0 ? GK_VALUE_I16 : GK_VALUE_F32;
+	if (strstr(argv[3], "+peaks") != NULL)
+		sample_init_peaks(&s, atoi(argv[6]), value, atoi(argv[4]));
+	else
+		sample_init(&s, atoi(argv[6]), value, atoi(argv[4]));
 	if (sample_tables(&s, &tables) < 0)
 		return 1;
 	for (i = 0; i < ARROW_TABLES; i++) {

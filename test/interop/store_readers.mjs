@@ -11,9 +11,9 @@
 
 import { readFileSync } from 'node:fs';
 import { arrow } from './apache_arrow.mjs';
+import { column, field } from './arrow_layout.mjs';
 import { isTrue, readTruth, tell } from './truth.mjs';
 
-const { Type } = arrow;
 const INCOMPLETE = 1;
 const LOST = 5;
 const KEPT = [1, 2, 3];
@@ -24,50 +24,6 @@ function want(condition, text) {
         return;
     console.error(`FAILED: ${text}`);
     process.exit(1);
-}
-
-function format(type) {
-    switch (type.typeId) {
-    case Type.Int:
-        return { 8: 'cC', 16: 'sS', 32: 'iI', 64: 'lL' }[type.bitWidth][type.isSigned ? 0 : 1];
-    case Type.Float:
-        return 'efg'[type.precision];
-    case Type.Timestamp:
-        return `ts${'smun'[type.unit]}:${type.timezone ?? ''}`;
-    case Type.Binary:
-        return 'z';
-    case Type.List:
-        return '+l';
-    case Type.FixedSizeList:
-        return `+w:${type.listSize}`;
-    default:
-        want(false, `a column of type ${type}`);
-    }
-}
-
-function field({ name, type, nullable }) {
-    return { name, nullable, format: format(type), children: (type.children ?? []).map(field) };
-}
-
-// apache-arrow does not copy: its arrays are views of the file's bytes
-function place(array, file) {
-    if (!array || array.byteLength === 0)
-        return null;
-    want(array.buffer === file.buffer, 'a buffer does not lie in the file');
-    return array.byteOffset - file.byteOffset;
-}
-
-function column(data, file) {
-    const nested = data.children.length > 0;
-    const buffers = [data.nullCount > 0 ? data.nullBitmap : null];
-    if ([Type.List, Type.Binary].includes(data.typeId))
-        buffers.push(data.valueOffsets);
-    if (!nested)
-        buffers.push(data.values);
-    return {
-        length: data.length, nulls: data.nullCount, buffers: buffers.map((b) => place(b, file)),
-        children: data.children.map((c) => column(c, file)),
-    };
 }
 
 const tables = { frames: new Map(), images: new Map() };

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "escaped_text.h"
+#include "query.h"
+#include "query_output.h"
+#include "sql/session.h"
+
+#define EXIT_CANCELLED 130 /* as a shell reports SIGINT */
+
+#define WATCH_MS    200
+#define PROGRESS_MS 1000 /* shorter queries show no progress */
+
+const char *const query_format_names[QUERY_FORMATS] = {"table", "csv", "json", "arrow"};
+
+/* A thread that waits for SIGINT and shows the progress. */
+struct watch {
+	struct sql_session *session;
+	pthread_t thread;
+	bool shown;
+};
+
+static void
+warn(void *arg, const char *text)
+{
+	escaped_line(stderr, "%s: %s", program_invocation_short_name, text);
+}
+
+static void
+show_progress(const struct sql_catalog *c)
+{
+	fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " rows read", program_invocation_short_name,
+		__atomic_load_n(&c->rows, __ATOMIC_RELAXED),
+		__atomic_load_n(&c->rows_total, __ATOMIC_RELAXED));
+}
+
+static void *
+watch_main(void *arg)
+{
+	const struct timespec period = {.tv_nsec = WATCH_MS * 1000000L};
+	const bool terminal = isatty(STDERR_FILENO);
+	unsigned int interrupts = 0, passed = 0;
+	struct watch *w = arg;
+	sigset_t set;
+	int got;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
+	for (;;) {
+		got = sigtimedwait(&set, NULL, &period);
+		if (got == SIGUSR1)
+			return NULL;
+		if (got == SIGINT && ++interrupts > 1)
+			_exit(EXIT_CANCELLED); /* the output may be blocked */
+		/* again and again: a statement that just starts forgets a call */
+		if (interrupts > 0)
+			sql_session_cancel(w->session);
+		if (got < 0 && errno == EAGAIN && terminal && ++passed > PROGRESS_MS / WATCH_MS) {
+			show_progress(w->session->catalog);
+			w->shown = true;
+		}
+	}
+}
+
+/* Before the first thread starts, so that all threads have the mask. */
+static void
+watch_prepare(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static int
+watch_start(struct watch *w, struct sql_session *s)
+{
+	*w = (struct watch){.session = s};
+	return -pthread_create(&w->thread, NULL, watch_main, w);
+}
+
+static void
+watch_stop(struct watch *w)
+{
+	pthread_kill(w->thread, SIGUSR1);
+	pthread_join(w->thread, NULL);
+	if (w->shown)
+		fputs("\r\033[K", stderr);
+}
+
+/* Read the statement from standard input. @return NULL: printed */
+static char *
+read_statement(void)
+{
+	char *text = malloc(SQL_STATEMENT_MAX + 2);
+	size_t length;
+
+	if (text == NULL)
+		return NULL;
+	length = fread(text, 1, SQL_STATEMENT_MAX + 1, stdin);
+	text[length] = '\0';
+	if (ferror(stdin) || memchr(text, '\0', length) != NULL) {
+		fprintf(stderr, "%s: standard input: expected a statement as text\n",
+			program_invocation_short_name);
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static int
+execute(struct sql_session *s, const char *sql, const struct query_options *o)
+{
+	static const enum sql_form forms[QUERY_FORMATS] = {
+		[QUERY_TABLE] = SQL_TEXT,
+		[QUERY_CSV] = SQL_TEXT,
+		[QUERY_JSON] = SQL_SIMPLE,
+		[QUERY_ARROW] = SQL_NATIVE,
+	};
+	int ret;
+
+	ret = sql_session_execute(s, sql, forms[o->format]);
+	if (ret == 0)
+		ret = query_output(s, o->format, stdout);
+	if (fflush(stdout) != 0 && ret == 0) {
+		snprintf(
+			s->error, sizeof(s->error), "cannot write the result: %s", strerror(errno));
+		ret = -EIO;
+	}
+	return ret;
+}
+
+int
+query(const struct scan_list *list, const struct query_options *o)
+{
+	const struct sql_limits limits = {
+		.threads = o->threads, .memory = o->memory, .any_order = o->unordered};
+	char problem[1024], *text = NULL;
+	const char *sql = o->sql;
+	struct sql_catalog catalog;
+	struct sql_session session;
+	struct duckdb_api api;
+	struct watch w;
+	int ret;
+
+	if (o->format == QUERY_ARROW && isatty(STDOUT_FILENO)) {
+		fprintf(stderr,
+			"%s: --format arrow is binary, and standard output is a terminal: redirect "
+			"it to a file\n",
+			program_invocation_short_name);
+		return 1;
+	}
+	if (strcmp(sql, "-") == 0) {
+		sql = text = read_statement();
+		if (text == NULL)
+			return 1;
+	}
+	watch_prepare();
+	if (duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
+		warn(NULL, problem);
+		free(text);
+		return 1;
+	}
+	if (sql_catalog_create(&catalog, list, warn, NULL) < 0) {
+		warn(NULL, "not enough memory");
+		free(text);
+		return 1;
+	}
+	ret = sql_session_open(&session, &api, &catalog, &limits);
+	if (ret == 0)
+		ret = watch_start(&w, &session);
+	if (ret == 0) {
+		ret = execute(&session, sql, o);
+		watch_stop(&w);
+	}
+	if (ret < 0) {
+		fflush(stdout);
+		/* the engine's errors have lines, which stay as they are */
+		fprintf(stderr, "%s: %s\n", program_invocation_short_name, session.error);
+	}
+	sql_session_close(&session);
+	if (ret == 0 && catalog.damaged > 0)
+		ret = -EBADMSG;
+	sql_catalog_destroy(&catalog);
+	free(text);
+	return ret == 0 ? 0 : ret == -ECANCELED ? EXIT_CANCELLED : 1;
+}

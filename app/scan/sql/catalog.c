@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "escaped_text.h"
+#include "recovery/order.h"
+#include "recovery/recovery.h"
+#include "sql/catalog.h"
+
+#define INCARNATION_DIGITS 16
+
+__attribute__((format(printf, 2, 3))) static void
+catalog_warn(struct sql_catalog *c, const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	__atomic_add_fetch(&c->damaged, 1, __ATOMIC_RELAXED);
+	if (c->warn == NULL)
+		return;
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	if (text != NULL)
+		c->warn(c->arg, text);
+	free(text);
+}
+
+/* Length of the name of a run at the beginning of the file name of a set. */
+static size_t
+name_length(const struct scan_sets *sets, const char *base)
+{
+	struct arrow_identity id;
+	char path[PATH_MAX];
+	size_t length = strlen(base);
+
+	if (snprintf(path, sizeof(path), "%s_frames.arrow", sets->stem[0]) < (int)sizeof(path) &&
+		arrow_name_stream(path, &id) && length > INCARNATION_DIGITS + 1)
+		length -= INCARNATION_DIGITS + 1;
+	return length;
+}
+
+static struct sql_run *
+add_run(struct sql_catalog *c, const char *name, size_t length)
+{
+	struct sql_run *runs;
+	size_t i;
+
+	for (i = 0; i < c->nb_runs; i++) {
+		if (strlen(c->run[i].name) == length && memcmp(c->run[i].name, name, length) == 0)
+			return &c->run[i];
+	}
+	runs = realloc(c->run, (c->nb_runs + 1) * sizeof(*runs));
+	if (runs == NULL)
+		return NULL;
+	c->run = runs;
+	runs[c->nb_runs] = (struct sql_run){.name = strndup(name, length)};
+	return runs[c->nb_runs].name != NULL ? &runs[c->nb_runs++] : NULL;
+}
+
+/* Add the file of a set, which may not exist. */
+static int
+add_file(struct sql_files *files, const char *stem, enum arrow_table table)
+{
+	struct sql_file *f = realloc(files->file, (files->nb + 1) * sizeof(*f));
+	char path[PATH_MAX];
+
+	if (f == NULL)
+		return -ENOMEM;
+	files->file = f;
+	if (snprintf(path, sizeof(path), "%s_%s.arrow", stem, arrow_table_name(table)) >=
+		(int)sizeof(path) - 5)
+		return 0;
+	/* a file loses .part at its end: the complete name is tried before and after the other */
+	if (access(path, F_OK) != 0) {
+		strcat(path, ".part");
+		if (access(path, F_OK) != 0) {
+			path[strlen(path) - 5] = '\0';
+			if (access(path, F_OK) != 0)
+				return 0;
+		}
+	}
+	f[files->nb] = (struct sql_file){.path = strdup(path)};
+	if (f[files->nb].path == NULL)
+		return -ENOMEM;
+	files->nb++;
+	return 0;
+}
+
+static int
+by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct sql_run *)a)->name, ((const struct sql_run *)b)->name);
+}
+
+int
+sql_catalog_create(struct sql_catalog *c, const struct scan_list *list, sql_warn warn, void *arg)
+{
+	const struct scan_sets *sets;
+	struct sql_run *run;
+	const char *base;
+	unsigned int table;
+	size_t i, k;
+
+	*c = (struct sql_catalog){.warn = warn, .arg = arg};
+	pthread_mutex_init(&c->lock, NULL);
+	for (i = 0; i < list->nb; i++) {
+		sets = &list->run[i];
+		base = strrchr(sets->path, '/');
+		base = base != NULL ? base + 1 : sets->path;
+		run = add_run(c, base, name_length(sets, base));
+		if (run == NULL)
+			goto fail;
+		for (k = 0; k < sets->nb; k++) {
+			for (table = 0; table < ARROW_TABLES; table++) {
+				if (add_file(&run->table[table], sets->stem[k], table) < 0)
+					goto fail;
+			}
+		}
+	}
+	if (c->nb_runs > 0)
+		qsort(c->run, c->nb_runs, sizeof(*c->run), by_name);
+	return 0;
+
+fail:
+	sql_catalog_destroy(c);
+	return -ENOMEM;
+}
+
+void
+sql_catalog_destroy(struct sql_catalog *c)
+{
+	struct sql_file *f;
+	unsigned int table;
+	size_t i, k;
+
+	for (i = 0; i < c->nb_runs; i++) {
+		for (table = 0; table < ARROW_TABLES; table++) {
+			for (k = 0; k < c->run[i].table[table].nb; k++) {
+				f = &c->run[i].table[table].file[k];
+				map_guard_remove(f->guard);
+				if (f->opened)
+					arrow_reader_close(&f->reader);
+				free(f->state);
+				free(f->span);
+				free(f->path);
+			}
+			free(c->run[i].table[table].file);
+		}
+		free(c->run[i].name);
+	}
+	free(c->run);
+	pthread_mutex_destroy(&c->lock);
+	memset(c, 0, sizeof(*c));
+}
+
+struct sql_run *
+sql_catalog_find(const struct sql_catalog *c, const char *name)
+{
+	struct sql_run *found = NULL;
+	size_t i;
+
+	for (i = 0; i < c->nb_runs; i++) {
+		if (strcmp(c->run[i].name, name) == 0)
+			return &c->run[i];
+		/* the first of several whose names differ by case only */
+		if (found == NULL && strcasecmp(c->run[i].name, name) == 0)
+			found = &c->run[i];
+	}
+	return found;
+}
+
+/* @return what is wrong with the columns of a file; NULL: nothing */
+static const char *
+schema_problem(const struct sql_file *f, enum arrow_table table)
+{
+	const struct arrow_reader *r = &f->reader;
+	const char *name = arrow_reader_meta(r, ARROW_META_TABLE);
+	unsigned int i, k;
+	char *shown;
+	bool plain;
+
+	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0)
+		return "its schema does not match the table in its name";
+	for (i = 0; i < r->schema.nb_fields; i++) {
+		shown = escaped_text(r->fields[i].name);
+		plain = shown != NULL && strcmp(shown, r->fields[i].name) == 0 && shown[0] != '\0';
+		free(shown);
+		if (!plain)
+			return "the name of a column is empty, or not plain text in UTF-8";
+		for (k = 0; k < i; k++) {
+			if (strcasecmp(r->fields[i].name, r->fields[k].name) == 0)
+				return "two columns have the same name";
+		}
+	}
+	return NULL;
+}
+
+/* Open a file, with the catalog locked. */
+static int
+open_file(
+	struct sql_catalog *c, struct sql_file *f, enum arrow_table table, char *error, size_t size)
+{
+	const char *problem = "not enough memory";
+	size_t i, nb;
+	int ret, frame;
+
+	if (f->opened)
+		return 0;
+	ret = arrow_reader_open(&f->reader, f->path, &problem);
+	if (ret < 0)
+		goto fail;
+	ret = -ENOMEM;
+	problem = "not enough memory";
+	f->guard = map_guard_add(f->reader.data, f->reader.size);
+	if (f->guard == NULL)
+		goto close;
+	ret = -EBADMSG;
+	problem = schema_problem(f, table);
+	if (problem != NULL)
+		goto close;
+	frame = arrow_reader_find(&f->reader, "frame", ARROW_UINT64, 0);
+	problem = "it has no column frame of type uint64 without nulls";
+	if (frame < 0 || f->reader.fields[frame].nullable)
+		goto close;
+	f->frame = (unsigned int)frame;
+	problem = "not enough memory";
+	ret = arrow_order(&f->reader);
+	if (ret == 0)
+		ret = arrow_reader_part(&f->reader);
+	if (ret < 0)
+		goto close;
+	nb = f->reader.nb_batches;
+	f->state = calloc(nb + 1, sizeof(*f->state));
+	f->span = malloc((nb + 1) * sizeof(*f->span));
+	ret = -ENOMEM;
+	if (f->state == NULL || f->span == NULL)
+		goto close;
+	for (i = 0; i < nb; i++)
+		f->span[i] = (struct sql_span){1, 0};
+	f->opened = true;
+	for (i = 0; i < f->reader.nb_damage; i++)
+		catalog_warn(c, "%s: damaged, left out: %" PRIu64 " bytes at %" PRIu64 ": %s",
+			f->path, f->reader.damage[i].length, f->reader.damage[i].offset,
+			f->reader.damage[i].why);
+	problem = arrow_recovery_frame_fault(&f->reader);
+	if (problem != NULL)
+		catalog_warn(c, "%s: damaged: %s", f->path, problem);
+	else if (!f->reader.complete)
+		catalog_warn(c, "%s: not complete: %s", f->path, f->reader.problem);
+	return 0;
+
+close:
+	map_guard_remove(f->guard);
+	f->guard = NULL;
+	arrow_reader_close(&f->reader);
+	free(f->state);
+	free(f->span);
+	f->state = NULL;
+	f->span = NULL;
+fail:
+	snprintf(error, size, "%s: %s", f->path, problem);
+	return ret;
+}
+
+int
+sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_table table, char *error,
+	size_t size)
+{
+	struct sql_files *files = &run->table[table];
+	int ret = 0;
+	size_t i;
+
+	if (files->nb == 0) {
+		snprintf(error, size, "run %s has no file of the table %s", run->name,
+			arrow_table_name(table));
+		return -ENOENT;
+	}
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < files->nb && ret == 0; i++)
+		ret = open_file(c, &files->file[i], table, error, size);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+/* Check all that queries rely on. */
+static const char *
+batch_problem(const struct sql_file *f, size_t batch)
+{
+	struct arrow_column column;
+	unsigned int i;
+
+	if (arrow_reader_crc(&f->reader, batch) < 0)
+		return "a batch with a wrong CRC-32C";
+	for (i = 0; i < f->reader.schema.nb_fields; i++) {
+		if (arrow_reader_column(&f->reader, batch, i, &column) < 0)
+			return "a batch whose columns do not fit its body";
+		if (column.validity != NULL && !f->reader.fields[i].nullable)
+			return "a batch with a null in a column that has none";
+	}
+	return NULL;
+}
+
+bool
+sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch)
+{
+	uint8_t state = __atomic_load_n(&f->state[batch], __ATOMIC_ACQUIRE);
+	const char *problem;
+	uint8_t before = SQL_BATCH_UNKNOWN;
+
+	if (state != SQL_BATCH_UNKNOWN)
+		return state == SQL_BATCH_GOOD;
+	problem = batch_problem(f, batch);
+	state = problem == NULL ? SQL_BATCH_GOOD : SQL_BATCH_DAMAGED;
+	/* two threads may have checked it: one reports it */
+	if (__atomic_compare_exchange_n(
+		    &f->state[batch], &before, state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+		problem != NULL) {
+		pthread_mutex_lock(&c->lock);
+		catalog_warn(c, "%s: damaged, left out: batch %zu at byte %" PRIu64 ": %s", f->path,
+			batch, f->reader.batches[batch].offset, problem);
+		pthread_mutex_unlock(&c->lock);
+	}
+	return problem == NULL;
+}
+
+bool
+sql_catalog_overlaps(
+	struct sql_catalog *c, struct sql_file *f, size_t batch, uint64_t first, uint64_t last)
+{
+	struct sql_span span;
+	struct arrow_column column;
+	const uint64_t *frame;
+	uint64_t i;
+
+	pthread_mutex_lock(&c->lock);
+	span = f->span[batch];
+	if (span.first > span.last) {
+		/* an unusable batch is not skipped, so that it is reported */
+		if (arrow_reader_column(&f->reader, batch, f->frame, &column) < 0) {
+			span = (struct sql_span){0, UINT64_MAX};
+		} else if (column.rows > 0) {
+			frame = column.data;
+			span.first = span.last = frame[0];
+			for (i = 1; i < column.rows; i++) {
+				if (frame[i] < span.first)
+					span.first = frame[i];
+				if (frame[i] > span.last)
+					span.last = frame[i];
+			}
+		}
+		f->span[batch] = span;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return span.first <= last && first <= span.last;
+}
+
+const char *
+sql_catalog_unreadable(struct sql_catalog *c)
+{
+	const struct sql_files *files;
+	const char *path = NULL;
+	unsigned int table;
+	size_t i, k;
+
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < c->nb_runs && path == NULL; i++) {
+		for (table = 0; table < ARROW_TABLES; table++) {
+			files = &c->run[i].table[table];
+			for (k = 0; k < files->nb; k++) {
+				if (files->file[k].guard != NULL &&
+					map_guard_is_marked(files->file[k].guard))
+					path = files->file[k].path;
+			}
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return path;
+}

@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/flatbuf.h"
+#include "arrow/format.h"
+#include "sql/ipc_stream.h"
+
+#define BUFFER_ALIGN 64
+#define DEPTH_MAX    64
+
+/* union Type and union MessageHeader, beyond arrow/format.h */
+enum {
+	FB_NULL = 1,
+	FB_UTF8 = 5,
+	FB_BOOL = 6,
+	FB_DECIMAL = 7,
+	FB_DATE = 8,
+	FB_TIME = 9,
+	FB_INTERVAL = 11,
+	FB_STRUCT = 13,
+	FB_UNION = 14,
+	FB_FIXED_BINARY = 15,
+	FB_MAP = 17,
+	FB_DURATION = 18,
+	FB_LARGE_BINARY = 19,
+	FB_LARGE_UTF8 = 20,
+	FB_LARGE_LIST = 21,
+};
+
+#define FB_DICTIONARY_BATCH 2
+
+/* What an array of a type consists of. */
+enum layout {
+	LAYOUT_NONE,  /* null: no buffers */
+	LAYOUT_BITS,  /* validity, bits */
+	LAYOUT_FIXED, /* validity, values of `width` bytes */
+	LAYOUT_TEXT,  /* validity, offsets of `width` bytes, bytes */
+	LAYOUT_LIST,  /* validity, offsets of `width` bytes; child */
+	LAYOUT_CHILD, /* validity; children: fixed-size list, struct */
+	LAYOUT_UNION, /* types, and offsets if `width` is 4; children */
+};
+
+struct type {
+	uint8_t id; /* union Type */
+	enum layout layout;
+	uint32_t width;
+	/* Int: bits, signed. Decimal: precision, scale, bits. Others: unit, size, mode, bits */
+	int32_t arg[3];
+	const char *text; /* time zone; list of the types of a union */
+};
+
+static bool
+read_int(const char **text, int32_t *value)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(*text, &end, 10);
+	if (end == *text || errno != 0 || n < 0 || n > INT32_MAX)
+		return false;
+	*text = end;
+	*value = (int32_t)n;
+	return true;
+}
+
+/* Read a format of one letter. */
+static bool
+read_letter(char letter, struct type *t)
+{
+	static const struct {
+		char letter;
+		struct type type;
+	} letters[] = {
+		{'n', {FB_NULL, LAYOUT_NONE}},
+		{'b', {FB_BOOL, LAYOUT_BITS}},
+		{'c', {ARROW_FB_INT, LAYOUT_FIXED, 1, {8, 1}}},
+		{'C', {ARROW_FB_INT, LAYOUT_FIXED, 1, {8, 0}}},
+		{'s', {ARROW_FB_INT, LAYOUT_FIXED, 2, {16, 1}}},
+		{'S', {ARROW_FB_INT, LAYOUT_FIXED, 2, {16, 0}}},
+		{'i', {ARROW_FB_INT, LAYOUT_FIXED, 4, {32, 1}}},
+		{'I', {ARROW_FB_INT, LAYOUT_FIXED, 4, {32, 0}}},
+		{'l', {ARROW_FB_INT, LAYOUT_FIXED, 8, {64, 1}}},
+		{'L', {ARROW_FB_INT, LAYOUT_FIXED, 8, {64, 0}}},
+		{'e', {ARROW_FB_FLOAT, LAYOUT_FIXED, 2, {0}}},
+		{'f', {ARROW_FB_FLOAT, LAYOUT_FIXED, 4, {ARROW_FB_SINGLE}}},
+		{'g', {ARROW_FB_FLOAT, LAYOUT_FIXED, 8, {ARROW_FB_DOUBLE}}},
+		{'u', {FB_UTF8, LAYOUT_TEXT, 4}},
+		{'U', {FB_LARGE_UTF8, LAYOUT_TEXT, 8}},
+		{'z', {ARROW_FB_BINARY, LAYOUT_TEXT, 4}},
+		{'Z', {FB_LARGE_BINARY, LAYOUT_TEXT, 8}},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
+		if (letters[i].letter == letter) {
+			*t = letters[i].type;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Read a format of several letters without numbers. */
+static bool
+read_word(const char *format, struct type *t)
+{
+	static const struct {
+		const char *format;
+		struct type type;
+	} words[] = {
+		{"tdD", {FB_DATE, LAYOUT_FIXED, 4, {0}}},
+		{"tdm", {FB_DATE, LAYOUT_FIXED, 8, {1}}},
+		{"tts", {FB_TIME, LAYOUT_FIXED, 4, {0, 32}}},
+		{"ttm", {FB_TIME, LAYOUT_FIXED, 4, {1, 32}}},
+		{"ttu", {FB_TIME, LAYOUT_FIXED, 8, {2, 64}}},
+		{"ttn", {FB_TIME, LAYOUT_FIXED, 8, {3, 64}}},
+		{"tDs", {FB_DURATION, LAYOUT_FIXED, 8, {0}}},
+		{"tDm", {FB_DURATION, LAYOUT_FIXED, 8, {1}}},
+		{"tDu", {FB_DURATION, LAYOUT_FIXED, 8, {2}}},
+		{"tDn", {FB_DURATION, LAYOUT_FIXED, 8, {3}}},
+		{"tiM", {FB_INTERVAL, LAYOUT_FIXED, 4, {0}}},
+		{"tiD", {FB_INTERVAL, LAYOUT_FIXED, 8, {1}}},
+		{"tin", {FB_INTERVAL, LAYOUT_FIXED, 16, {2}}},
+		{"+l", {ARROW_FB_LIST, LAYOUT_LIST, 4}},
+		{"+L", {FB_LARGE_LIST, LAYOUT_LIST, 8}},
+		{"+s", {FB_STRUCT, LAYOUT_CHILD}},
+		{"+m", {FB_MAP, LAYOUT_LIST, 4}},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strcmp(words[i].format, format) == 0) {
+			*t = words[i].type;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Read a format. @return 0; -ENOTSUP */
+static int
+read_type(const char *format, struct type *t)
+{
+	static const char units[] = "smun";
+	const char *at, *unit;
+
+	*t = (struct type){0};
+	if (format[0] != '\0' && format[1] == '\0')
+		return read_letter(format[0], t) ? 0 : -ENOTSUP;
+	if (read_word(format, t))
+		return 0;
+	at = format + 2;
+	if (strncmp(format, "d:", 2) == 0) {
+		*t = (struct type){FB_DECIMAL, LAYOUT_FIXED, 16, {0, 0, 128}};
+		if (!read_int(&at, &t->arg[0]) || *at++ != ',' || !read_int(&at, &t->arg[1]))
+			return -ENOTSUP;
+		if (*at == ',') {
+			at++;
+			if (!read_int(&at, &t->arg[2]) || t->arg[2] % 8 != 0)
+				return -ENOTSUP;
+			t->width = t->arg[2] / 8;
+		}
+		return *at == '\0' ? 0 : -ENOTSUP;
+	}
+	if (strncmp(format, "w:", 2) == 0) {
+		*t = (struct type){FB_FIXED_BINARY, LAYOUT_FIXED};
+		if (!read_int(&at, &t->arg[0]) || *at != '\0')
+			return -ENOTSUP;
+		t->width = t->arg[0];
+		return 0;
+	}
+	at = format + 3;
+	if (strncmp(format, "+w:", 3) == 0) {
+		*t = (struct type){ARROW_FB_FIXED_LIST, LAYOUT_CHILD};
+		return read_int(&at, &t->arg[0]) && *at == '\0' ? 0 : -ENOTSUP;
+	}
+	if (strncmp(format, "ts", 2) == 0 && format[2] != '\0' && format[3] == ':') {
+		unit = strchr(units, format[2]);
+		*t = (struct type){ARROW_FB_TIMESTAMP, LAYOUT_FIXED, 8};
+		if (unit == NULL)
+			return -ENOTSUP;
+		t->arg[0] = unit - units;
+		t->text = format + 4;
+		return 0;
+	}
+	if (strncmp(format, "+us:", 4) == 0 || strncmp(format, "+ud:", 4) == 0) {
+		*t = (struct type){
+			FB_UNION, LAYOUT_UNION, format[2] == 'd' ? 4 : 0, {format[2] == 'd'}};
+		t->text = format + 4;
+		return 0;
+	}
+	return -ENOTSUP;
+}
+
+/* ------------------------------------------------------------------ schema */
+
+static int put_field(struct fb_writer *w, size_t ref, const struct ArrowSchema *f, int depth,
+	int64_t *dictionaries);
+
+static void
+put_union(struct fb_writer *w, size_t ref, const struct type *t)
+{
+	static const uint8_t fields[] = {2, 4}; /* mode, typeIds */
+	size_t at[2], items, nb = *t->text != '\0', i;
+	const char *text;
+	int32_t id = 0;
+
+	for (text = t->text; *text != '\0'; text++)
+		nb += *text == ',';
+	fb_refer(w, ref, fb_table(w, fields, 2, at));
+	fb_put16(w, at[0], t->arg[0]);
+	fb_refer(w, at[1], fb_vector(w, nb, 4, 4, &items));
+	for (text = t->text, i = 0; i < nb && read_int(&text, &id); i++) {
+		fb_put32(w, items + 4 * i, id);
+		text += *text == ',';
+	}
+}
+
+/* Write the table of a type. */
+static void
+put_type(struct fb_writer *w, size_t ref, const struct type *t, int64_t flags)
+{
+	static const uint8_t int_fields[] = {4, 1};	   /* bitWidth, is_signed */
+	static const uint8_t unit_fields[] = {2};	   /* precision, unit */
+	static const uint8_t time_fields[] = {2, 4};	   /* unit, bitWidth */
+	static const uint8_t zone_fields[] = {2, 4};	   /* unit, timezone */
+	static const uint8_t size_fields[] = {4};	   /* byteWidth, listSize */
+	static const uint8_t decimal_fields[] = {4, 4, 4}; /* precision, scale, bitWidth */
+	static const uint8_t map_fields[] = {1};	   /* keysSorted */
+	size_t at[3];
+
+	switch (t->id) {
+	case ARROW_FB_INT:
+		fb_refer(w, ref, fb_table(w, int_fields, 2, at));
+		fb_put32(w, at[0], t->arg[0]);
+		fb_put8(w, at[1], t->arg[1]);
+		break;
+	case ARROW_FB_FLOAT:
+	case FB_DATE:
+	case FB_INTERVAL:
+	case FB_DURATION:
+		fb_refer(w, ref, fb_table(w, unit_fields, 1, at));
+		fb_put16(w, at[0], t->arg[0]);
+		break;
+	case FB_TIME:
+		fb_refer(w, ref, fb_table(w, time_fields, 2, at));
+		fb_put16(w, at[0], t->arg[0]);
+		fb_put32(w, at[1], t->arg[1]);
+		break;
+	case ARROW_FB_TIMESTAMP:
+		fb_refer(w, ref, fb_table(w, zone_fields, *t->text != '\0' ? 2 : 1, at));
+		fb_put16(w, at[0], t->arg[0]);
+		if (*t->text != '\0')
+			fb_string(w, at[1], t->text, strlen(t->text));
+		break;
+	case ARROW_FB_FIXED_LIST:
+	case FB_FIXED_BINARY:
+		fb_refer(w, ref, fb_table(w, size_fields, 1, at));
+		fb_put32(w, at[0], t->arg[0]);
+		break;
+	case FB_DECIMAL:
+		fb_refer(w, ref, fb_table(w, decimal_fields, 3, at));
+		fb_put32(w, at[0], t->arg[0]);
+		fb_put32(w, at[1], t->arg[1]);
+		fb_put32(w, at[2], t->arg[2]);
+		break;
+	case FB_MAP:
+		fb_refer(w, ref, fb_table(w, map_fields, 1, at));
+		fb_put8(w, at[0], (flags & ARROW_FLAG_MAP_KEYS_SORTED) != 0);
+		break;
+	case FB_UNION:
+		put_union(w, ref, t);
+		break;
+	default:
+		fb_refer(w, ref, fb_table(w, NULL, 0, NULL));
+	}
+}
+
+static int32_t
+read_length(const char *bytes)
+{
+	int32_t length;
+
+	memcpy(&length, bytes, sizeof(length));
+	return length;
+}
+
+/* Write field metadata, which the C data interface has as lengths and bytes. */
+static void
+put_metadata(struct fb_writer *w, size_t ref, const char *metadata)
+{
+	static const uint8_t fields[] = {4, 4}; /* key, value */
+	const int32_t nb = read_length(metadata);
+	size_t items, at[2];
+	int32_t i, k, length;
+
+	metadata += 4;
+	fb_refer(w, ref, fb_vector(w, nb, 4, 4, &items));
+	for (i = 0; i < nb; i++) {
+		fb_refer(w, items + 4 * i, fb_table(w, fields, 2, at));
+		for (k = 0; k < 2; k++) {
+			length = read_length(metadata);
+			fb_string(w, at[k], metadata + 4, length);
+			metadata += 4 + length;
+		}
+	}
+}
+
+/* Write the encoding of a dictionary, whose indexes are of type `index`. */
+static void
+put_encoding(struct fb_writer *w, size_t ref, const struct type *index, int64_t id, int64_t flags)
+{
+	static const uint8_t fields[] = {8, 4, 1}; /* id, indexType, isOrdered */
+	size_t at[3];
+
+	fb_refer(w, ref, fb_table(w, fields, 3, at));
+	fb_put64(w, at[0], id);
+	fb_put8(w, at[2], (flags & ARROW_FLAG_DICTIONARY_ORDERED) != 0);
+	put_type(w, at[1], index, 0);
+}
+
+static int
+put_fields(struct fb_writer *w, size_t ref, const struct ArrowSchema *parent, int depth,
+	int64_t *dictionaries)
+{
+	size_t items;
+	int64_t i;
+	int ret = 0;
+
+	fb_refer(w, ref, fb_vector(w, parent->n_children, 4, 4, &items));
+	for (i = 0; i < parent->n_children && ret == 0; i++)
+		ret = put_field(w, items + 4 * i, parent->children[i], depth, dictionaries);
+	return ret;
+}
+
+static int
+put_field(struct fb_writer *w, size_t ref, const struct ArrowSchema *f, int depth,
+	int64_t *dictionaries)
+{
+	/* name, nullable, type_type, type, dictionary, children, custom_metadata */
+	const bool metadata = f->metadata != NULL && read_length(f->metadata) > 0;
+	const uint8_t fields[] = {4, 1, 1, 4, f->dictionary != NULL ? 4 : 0, 4, metadata ? 4 : 0};
+	const struct ArrowSchema *values = f->dictionary != NULL ? f->dictionary : f;
+	const char *name = f->name != NULL ? f->name : "";
+	struct type type, index;
+	size_t at[7];
+	int ret;
+
+	if (depth > DEPTH_MAX)
+		return -ENOTSUP;
+	ret = read_type(values->format, &type);
+	if (ret == 0)
+		ret = read_type(f->format, &index);
+	if (ret < 0)
+		return ret;
+	if (f->dictionary != NULL && index.id != ARROW_FB_INT)
+		return -EINVAL;
+	fb_refer(w, ref, fb_table(w, fields, 7, at));
+	fb_put8(w, at[1], (f->flags & ARROW_FLAG_NULLABLE) != 0);
+	fb_put8(w, at[2], type.id);
+	fb_string(w, at[0], name, strlen(name));
+	put_type(w, at[3], &type, values->flags);
+	if (f->dictionary != NULL)
+		put_encoding(w, at[4], &index, (*dictionaries)++, f->flags);
+	ret = put_fields(w, at[5], values, depth + 1, dictionaries);
+	if (metadata)
+		put_metadata(w, at[6], f->metadata);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ messages */
+
+static int
+put_bytes(struct ipc_stream *s, const void *bytes, size_t size)
+{
+	if (size > 0 && fwrite(bytes, size, 1, s->out) != 1)
+		return errno != 0 ? -errno : -EIO;
+	s->bytes += size;
+	return 0;
+}
+
+static int
+put_zeros(struct ipc_stream *s, size_t size)
+{
+	static const uint8_t zeros[BUFFER_ALIGN];
+
+	return put_bytes(s, zeros, size);
+}
+
+/* Place the Message table. @return reference to its header */
+static size_t
+put_message(struct fb_writer *w, uint8_t type, uint64_t body)
+{
+	static const uint8_t fields[] = {2, 1, 4, 8}; /* version, header_type, header, bodyLength */
+	size_t at[4];
+
+	fb_refer(w, 0, fb_table(w, fields, 4, at));
+	fb_put16(w, at[0], ARROW_FB_V5);
+	fb_put8(w, at[1], type);
+	fb_put64(w, at[3], body);
+	return at[2];
+}
+
+/* Write a finished message: prefix, flatbuffer, padding. */
+static int
+send_message(struct ipc_stream *s, struct fb_writer *w)
+{
+	uint32_t prefix[2] = {ARROW_CONTINUATION, 0};
+	int ret;
+
+	fb_pad(w, 8);
+	if (w->error != 0)
+		return w->error;
+	prefix[1] = w->len;
+	ret = put_bytes(s, prefix, sizeof(prefix));
+	return ret < 0 ? ret : put_bytes(s, w->buf, w->len);
+}
+
+int
+ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema)
+{
+	static const uint8_t fields[] = {2, 4}; /* endianness, fields */
+	struct fb_writer w;
+	size_t header, at[2];
+	int ret;
+
+	*s = (struct ipc_stream){.out = out, .schema = schema};
+	fb_init(&w);
+	header = put_message(&w, ARROW_FB_SCHEMA, 0);
+	fb_refer(&w, header, fb_table(&w, fields, 2, at));
+	ret = put_fields(&w, at[1], schema, 0, &s->nb_dictionaries);
+	if (ret == 0)
+		ret = send_message(s, &w);
+	fb_free(&w);
+	return ret;
+}
+
+/* A record batch under construction: field nodes, and buffers in the order of the body. */
+struct body {
+	int64_t *node; /* pairs: length, null count */
+	size_t nb_nodes;
+	struct {
+		const void *bytes;
+		uint64_t size;
+	} * buffer;
+	size_t nb_buffers;
+	uint64_t size;
+};
+
+static int
+body_node(struct body *b, int64_t length, int64_t nulls)
+{
+	int64_t *node = realloc(b->node, (b->nb_nodes + 1) * 2 * sizeof(*node));
+
+	if (node == NULL)
+		return -ENOMEM;
+	b->node = node;
+	node[2 * b->nb_nodes] = length;
+	node[2 * b->nb_nodes++ + 1] = nulls;
+	return 0;
+}
+
+static int
+body_buffer(struct body *b, const void *bytes, uint64_t size)
+{
+	void *buffer = realloc(b->buffer, (b->nb_buffers + 1) * sizeof(*b->buffer));
+
+	if (buffer == NULL)
+		return -ENOMEM;
+	b->buffer = buffer;
+	if (bytes == NULL && size > 0)
+		return -EINVAL;
+	b->buffer[b->nb_buffers].bytes = bytes;
+	b->buffer[b->nb_buffers++].size = size;
+	b->size += (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+	return 0;
+}
+
+static int64_t
+count_nulls(const struct ArrowArray *a)
+{
+	const uint8_t *validity = a->n_buffers > 0 ? a->buffers[0] : NULL;
+	int64_t i, nulls = 0;
+
+	if (validity == NULL || a->null_count == 0)
+		return 0;
+	if (a->null_count > 0)
+		return a->null_count;
+	for (i = 0; i < a->length; i++)
+		nulls += !(validity[i / 8] >> i % 8 & 1);
+	return nulls;
+}
+
+/* Offset behind the last row. */
+static uint64_t
+last_offset(const struct ArrowArray *a, uint32_t width)
+{
+	if (a->length == 0 || a->buffers[1] == NULL)
+		return 0;
+	return width == 4 ? (uint64_t)((const int32_t *)a->buffers[1])[a->length]
+			  : (uint64_t)((const int64_t *)a->buffers[1])[a->length];
+}
+
+static const int64_t layout_buffers[] = {
+	[LAYOUT_NONE] = 0,
+	[LAYOUT_BITS] = 2,
+	[LAYOUT_FIXED] = 2,
+	[LAYOUT_TEXT] = 3,
+	[LAYOUT_LIST] = 2,
+	[LAYOUT_CHILD] = 1,
+	[LAYOUT_UNION] = 1,
+};
+
+static int
+body_array(struct body *b, const struct ArrowSchema *f, const struct ArrowArray *a)
+{
+	const uint64_t rows = a->length;
+	struct type t;
+	int64_t nulls, i;
+	int ret;
+
+	ret = read_type(f->format, &t);
+	if (ret < 0)
+		return ret;
+	if (a->offset != 0)
+		return -ENOTSUP;
+	if (a->length < 0 || a->n_buffers < layout_buffers[t.layout] ||
+		(f->dictionary == NULL && a->n_children != f->n_children) ||
+		(t.layout == LAYOUT_LIST && a->n_children != 1))
+		return -EINVAL;
+	nulls = t.layout == LAYOUT_NONE	   ? (int64_t)rows
+		: t.layout == LAYOUT_UNION ? 0
+					   : count_nulls(a);
+	ret = body_node(b, a->length, nulls);
+	if (ret == 0 && t.layout != LAYOUT_NONE && t.layout != LAYOUT_UNION)
+		ret = body_buffer(b, a->buffers[0], nulls > 0 ? (rows + 7) / 8 : 0);
+	if (ret < 0)
+		return ret;
+	switch (t.layout) {
+	case LAYOUT_BITS:
+		ret = body_buffer(b, a->buffers[1], (rows + 7) / 8);
+		break;
+	case LAYOUT_FIXED:
+		ret = body_buffer(b, a->buffers[1], rows * t.width);
+		break;
+	case LAYOUT_TEXT:
+		ret = body_buffer(b, a->buffers[1], rows > 0 ? (rows + 1) * t.width : 0);
+		if (ret == 0)
+			ret = body_buffer(b, a->buffers[2], last_offset(a, t.width));
+		break;
+	case LAYOUT_LIST:
+		ret = body_buffer(b, a->buffers[1], rows > 0 ? (rows + 1) * t.width : 0);
+		if (ret == 0 && (uint64_t)a->children[0]->length < last_offset(a, t.width))
+			ret = -EINVAL;
+		break;
+	case LAYOUT_UNION:
+		ret = body_buffer(b, a->buffers[0], rows);
+		if (ret == 0 && t.width > 0)
+			ret = a->n_buffers < 2 ? -EINVAL
+					       : body_buffer(b, a->buffers[1], rows * t.width);
+		break;
+	case LAYOUT_NONE:
+	case LAYOUT_CHILD:
+		break;
+	}
+	for (i = 0; f->dictionary == NULL && i < f->n_children && ret == 0; i++)
+		ret = body_array(b, f->children[i], a->children[i]);
+	return ret;
+}
+
+/* Place a RecordBatch table. */
+static void
+put_record_batch(struct fb_writer *w, size_t ref, const struct body *b, int64_t rows)
+{
+	static const uint8_t fields[] = {8, 4, 4}; /* length, nodes, buffers */
+	uint64_t offset = 0;
+	size_t at[3], items, i;
+
+	fb_refer(w, ref, fb_table(w, fields, 3, at));
+	fb_put64(w, at[0], rows);
+	fb_refer(w, at[1], fb_vector(w, b->nb_nodes, 16, 8, &items));
+	for (i = 0; i < 2 * b->nb_nodes; i++)
+		fb_put64(w, items + 8 * i, b->node[i]);
+	fb_refer(w, at[2], fb_vector(w, b->nb_buffers, 16, 8, &items));
+	for (i = 0; i < b->nb_buffers; i++) {
+		fb_put64(w, items + 16 * i, offset);
+		fb_put64(w, items + 16 * i + 8, b->buffer[i].size);
+		offset += (b->buffer[i].size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+	}
+}
+
+static int
+send_body(struct ipc_stream *s, const struct body *b)
+{
+	int ret = 0;
+	size_t i;
+
+	for (i = 0; i < b->nb_buffers && ret == 0; i++) {
+		ret = put_bytes(s, b->buffer[i].bytes, b->buffer[i].size);
+		if (ret == 0)
+			ret = put_zeros(s, -b->buffer[i].size % BUFFER_ALIGN);
+	}
+	return ret;
+}
+
+static void
+body_free(struct body *b)
+{
+	free(b->node);
+	free(b->buffer);
+}
+
+/* Write a message with a body. @param dictionary  its number; -1: a record batch */
+static int
+send_batch(struct ipc_stream *s, const struct body *b, int64_t rows, int64_t dictionary)
+{
+	static const uint8_t fields[] = {8, 4, 1}; /* id, data, isDelta */
+	struct fb_writer w;
+	size_t header, at[3];
+	int ret;
+
+	fb_init(&w);
+	header = put_message(
+		&w, dictionary < 0 ? ARROW_FB_RECORD_BATCH : FB_DICTIONARY_BATCH, b->size);
+	if (dictionary >= 0) {
+		fb_refer(&w, header, fb_table(&w, fields, 3, at));
+		fb_put64(&w, at[0], dictionary);
+		header = at[1];
+	}
+	put_record_batch(&w, header, b, rows);
+	ret = send_message(s, &w);
+	if (ret == 0)
+		ret = send_body(s, b);
+	fb_free(&w);
+	return ret;
+}
+
+/* Write the dictionaries of a column, in the order of put_field(). */
+static int
+send_dictionaries(
+	struct ipc_stream *s, const struct ArrowSchema *f, const struct ArrowArray *a, int64_t *id)
+{
+	struct body b = {0};
+	int64_t i, mine;
+	int ret = 0;
+
+	if (f->dictionary != NULL) {
+		mine = (*id)++;
+		/* a dictionary of dictionaries would have to be written before this one */
+		if (a->dictionary == NULL || f->dictionary->dictionary != NULL)
+			return -ENOTSUP;
+		ret = body_array(&b, f->dictionary, a->dictionary);
+		if (ret == 0)
+			ret = send_batch(s, &b, a->dictionary->length, mine);
+		body_free(&b);
+		return ret;
+	}
+	for (i = 0; i < f->n_children && ret == 0; i++)
+		ret = send_dictionaries(s, f->children[i], a->children[i], id);
+	return ret;
+}
+
+int
+ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array)
+{
+	struct body b = {0};
+	int64_t i, id = 0;
+	int ret = 0;
+
+	if (array->offset != 0 || array->n_children != s->schema->n_children)
+		return -EINVAL;
+	for (i = 0; i < array->n_children && ret == 0; i++)
+		ret = body_array(&b, s->schema->children[i], array->children[i]);
+	if (ret == 0 && !s->started)
+		ret = send_dictionaries(s, s->schema, array, &id);
+	if (ret == 0) {
+		s->started = true;
+		ret = send_batch(s, &b, array->length, -1);
+	}
+	body_free(&b);
+	return ret;
+}
+
+int
+ipc_stream_end(struct ipc_stream *s)
+{
+	static const uint32_t end[2] = {ARROW_CONTINUATION, 0};
+
+	return put_bytes(s, end, sizeof(end));
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Writes arrays of the Arrow C data interface as an Arrow IPC stream: schema, dictionaries, record
+ * batches, end of stream. All types that DuckDB's results have are supported, with their field
+ * metadata: null, bool, integers, floating point, decimal, (large) utf8 and binary, fixed-size
+ * binary, date, time, timestamp, duration, interval, (large) list, fixed-size list, struct, map,
+ * union, and dictionaries of them.
+ *
+ * Body buffers start at multiples of 64 bytes. No compression. An array must begin at offset 0.
+ *
+ * Sources: Arrow's Columnar.rst (IPC streaming format), CDataInterface.rst, Message.fbs, Schema.fbs.
+ */
+#ifndef SQL_IPC_STREAM_H
+#define SQL_IPC_STREAM_H
+
+#include <stdio.h>
+
+#include "sql/arrow_c.h"
+
+struct ipc_stream {
+	FILE *out;
+	const struct ArrowSchema *schema;
+	int64_t nb_dictionaries;
+	uint64_t bytes; /**< written so far */
+	bool started;	/**< the dictionaries are written */
+};
+
+/**
+ * Begin a stream: write the schema.
+ * @param schema  a struct, whose children are the columns; it must outlive the stream
+ * @return 0; -ENOTSUP: a type is not supported; -EINVAL: the schema is wrong; -ENOMEM; -errno
+ */
+int ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema);
+
+/**
+ * Write a record batch, and before the first one the dictionaries. Later batches must have the same
+ * dictionaries, as those of ENUM columns do.
+ * @return 0; -ENOTSUP, -EINVAL: not an array of the schema; -ENOMEM; -errno
+ */
+int ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array);
+
+/** Write the end of the stream. @return 0; -errno */
+int ipc_stream_end(struct ipc_stream *s);
+
+#endif /* SQL_IPC_STREAM_H */

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "sql/session.h"
+
+/* A view of the user's statement, whose columns are converted. */
+#define RESULT_VIEW "braggline_result"
+
+#define TYPE_DEPTH_MAX 64 /* of nested types */
+
+__attribute__((format(printf, 3, 4))) static int
+session_error(struct sql_session *s, int ret, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(s->error, sizeof(s->error), format, args);
+	va_end(args);
+	return ret;
+}
+
+/* Keep an error of SQL that the user did not write, without the position in it. */
+static int
+engine_error(struct sql_session *s, int ret, const char *error)
+{
+	char *line;
+
+	session_error(s, ret, "%s", error);
+	line = strstr(s->error, "\n\nLINE ");
+	if (line != NULL)
+		*line = '\0';
+	return ret;
+}
+
+/* Text under construction, e.g. SQL. */
+struct text {
+	FILE *out;
+	char *bytes;
+	size_t size;
+};
+
+static int
+text_open(struct text *t)
+{
+	t->bytes = NULL;
+	t->out = open_memstream(&t->bytes, &t->size);
+	return t->out != NULL ? 0 : -ENOMEM;
+}
+
+/* @return 0, and the caller frees `bytes`; -ENOMEM */
+static int
+text_close(struct text *t)
+{
+	if (fclose(t->out) == 0 && t->bytes != NULL)
+		return 0;
+	free(t->bytes);
+	t->bytes = NULL;
+	return -ENOMEM;
+}
+
+/* Write a name or a string in quotes. */
+static void
+put_quoted(FILE *out, const char *text, char quote)
+{
+	putc(quote, out);
+	for (; *text != '\0'; text++) {
+		if (*text == quote)
+			putc(quote, out);
+		putc(*text, out);
+	}
+	putc(quote, out);
+}
+
+/* Execute SQL of this program. */
+static int
+run_sql(struct sql_session *s, const char *sql)
+{
+	struct duckdb_result result;
+	int ret = 0;
+
+	if (s->api->query(s->connection, sql, &result) != DUCKDB_SUCCESS)
+		ret = engine_error(s, -EINVAL, s->api->result_error(&result));
+	s->api->destroy_result(&result);
+	return ret;
+}
+
+static int
+configure(struct sql_session *s, const struct sql_limits *limits, duckdb_config config)
+{
+	char threads[16];
+	/* in this order: later settings forbid earlier ones */
+	const struct {
+		const char *name;
+		const char *value;
+	} settings[] = {
+		{"threads", limits->threads > 0 ? threads : NULL},
+		{"memory_limit", limits->memory},
+		{"preserve_insertion_order", limits->any_order ? "false" : "true"},
+		{"temp_directory", ""},
+		{"autoinstall_known_extensions", "false"},
+		{"autoload_known_extensions", "false"},
+		{"enable_external_access", "false"},
+		{"lock_configuration", "true"},
+	};
+	size_t i;
+
+	snprintf(threads, sizeof(threads), "%u", limits->threads);
+	for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		if (settings[i].value == NULL)
+			continue;
+		if (s->api->set_config(config, settings[i].name, settings[i].value) !=
+			DUCKDB_SUCCESS)
+			return session_error(s, -EIO, "DuckDB %s does not accept %s = '%s'",
+				s->api->library_version(), settings[i].name, settings[i].value);
+	}
+	return 0;
+}
+
+int
+sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql_catalog *catalog,
+	const struct sql_limits *limits)
+{
+	duckdb_config config = NULL;
+	char *error = NULL;
+	int ret;
+
+	*s = (struct sql_session){.api = api, .catalog = catalog};
+	s->tables = (struct sql_tables){.api = api, .catalog = catalog, .fill = limits->fill};
+	if (api->create_config(&config) != DUCKDB_SUCCESS)
+		return session_error(s, -EIO, "DuckDB has no configuration");
+	ret = configure(s, limits, config);
+	if (ret == 0 && api->open_ext(NULL, &s->db, config, &error) != DUCKDB_SUCCESS) {
+		ret = session_error(s, -EIO, "DuckDB %s does not start: %s", api->library_version(),
+			error != NULL ? error : "unknown reason");
+		s->db = NULL;
+	}
+	api->free(error);
+	api->destroy_config(&config);
+	if (ret < 0)
+		return ret;
+	if (api->connect(s->db, &s->connection) != DUCKDB_SUCCESS ||
+		api->connect(s->db, &s->tables.convert) != DUCKDB_SUCCESS ||
+		sql_tables_register(&s->tables, s->db, s->connection) < 0)
+		return session_error(s, -EIO, "DuckDB %s does not accept table functions",
+			api->library_version());
+	return 0;
+}
+
+static void
+close_result(struct sql_session *s)
+{
+	uint64_t i;
+
+	if (s->has_result)
+		s->api->destroy_result(&s->result);
+	if (s->statement != NULL)
+		s->api->destroy_prepare(&s->statement);
+	for (i = 0; i < s->nb_columns; i++)
+		free(s->name[i]);
+	free(s->name);
+	free(s->type);
+	s->name = NULL;
+	s->type = NULL;
+	s->nb_columns = 0;
+	s->has_result = false;
+	s->statement = NULL;
+}
+
+void
+sql_session_close(struct sql_session *s)
+{
+	close_result(s);
+	if (s->tables.convert != NULL)
+		s->api->disconnect(&s->tables.convert);
+	if (s->connection != NULL)
+		s->api->disconnect(&s->connection);
+	if (s->db != NULL)
+		s->api->close(&s->db);
+}
+
+/* Names that DuckDB uses. */
+static bool
+is_reserved(const char *schema)
+{
+	static const char *const names[] = {
+		"", "main", "temp", "system", "information_schema", "pg_catalog"};
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcasecmp(schema, names[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Create the view of a table that the statement names, if it is one of the catalog. */
+static int
+create_view(struct sql_session *s, const struct sql_name *n)
+{
+	const bool all = is_reserved(n->schema);
+	const char *run = all ? "*" : n->schema;
+	enum arrow_table table;
+	struct text t;
+	int ret;
+
+	for (table = 0; table < ARROW_TABLES; table++) {
+		if (strcasecmp(n->table, arrow_table_name(table)) == 0)
+			break;
+	}
+	if (table == ARROW_TABLES)
+		return 0;
+	if (!all) {
+		const struct sql_run *found = sql_catalog_find(s->catalog, n->schema);
+
+		if (found == NULL)
+			return 0;
+		run = found->name;
+	} else if (strcasecmp(n->schema, "") != 0 && strcasecmp(n->schema, "main") != 0) {
+		return 0;
+	}
+	if (text_open(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	if (!all) {
+		fputs("CREATE SCHEMA IF NOT EXISTS ", t.out);
+		put_quoted(t.out, n->schema, '"');
+		putc(';', t.out);
+	}
+	fputs("CREATE OR REPLACE VIEW ", t.out);
+	put_quoted(t.out, all ? "main" : n->schema, '"');
+	fprintf(t.out, ".%s AS FROM %s(", arrow_table_name(table), arrow_table_name(table));
+	put_quoted(t.out, run, '\'');
+	if (n->first > 0)
+		fprintf(t.out, ", first := %" PRIu64 "::UBIGINT", n->first);
+	if (n->last < UINT64_MAX)
+		fprintf(t.out, ", last := %" PRIu64 "::UBIGINT", n->last);
+	fputs(")", t.out);
+	if (text_close(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	ret = run_sql(s, t.bytes);
+	free(t.bytes);
+	return ret;
+}
+
+/* Write the SQL name of the nearest type of SQL_SIMPLE. @return false: nested too deeply */
+static bool
+put_simple_type(const struct duckdb_api *api, FILE *out, duckdb_logical_type type, int depth)
+{
+	static const struct {
+		int id;
+		const char *name;
+	} plain[] = {
+		{DUCKDB_TYPE_BOOLEAN, "BOOLEAN"},
+		{DUCKDB_TYPE_TINYINT, "TINYINT"},
+		{DUCKDB_TYPE_SMALLINT, "SMALLINT"},
+		{DUCKDB_TYPE_INTEGER, "INTEGER"},
+		{DUCKDB_TYPE_BIGINT, "BIGINT"},
+		{DUCKDB_TYPE_UTINYINT, "UTINYINT"},
+		{DUCKDB_TYPE_USMALLINT, "USMALLINT"},
+		{DUCKDB_TYPE_UINTEGER, "UINTEGER"},
+		{DUCKDB_TYPE_UBIGINT, "UBIGINT"},
+		{DUCKDB_TYPE_FLOAT, "FLOAT"},
+		{DUCKDB_TYPE_DOUBLE, "DOUBLE"},
+		{DUCKDB_TYPE_BLOB, "BLOB"},
+	};
+	const int id = api->get_type_id(type);
+	duckdb_logical_type child;
+	bool good = true;
+	uint64_t i, nb;
+	char *name;
+
+	if (depth > TYPE_DEPTH_MAX)
+		return false;
+	switch (id) {
+	case DUCKDB_TYPE_LIST:
+	case DUCKDB_TYPE_ARRAY:
+		child = id == DUCKDB_TYPE_LIST ? api->list_type_child_type(type)
+					       : api->array_type_child_type(type);
+		good = put_simple_type(api, out, child, depth + 1);
+		api->destroy_logical_type(&child);
+		if (id == DUCKDB_TYPE_LIST)
+			fputs("[]", out);
+		else
+			fprintf(out, "[%" PRIu64 "]", api->array_type_array_size(type));
+		return good;
+	case DUCKDB_TYPE_STRUCT:
+		nb = api->struct_type_child_count(type);
+		fputs("STRUCT(", out);
+		for (i = 0; i < nb && good; i++) {
+			name = api->struct_type_child_name(type, i);
+			child = api->struct_type_child_type(type, i);
+			/* without names, as row() makes it: it is converted as a whole */
+			good = name[0] != '\0';
+			if (i > 0)
+				fputs(", ", out);
+			put_quoted(out, name, '"');
+			putc(' ', out);
+			good = good && put_simple_type(api, out, child, depth + 1);
+			api->destroy_logical_type(&child);
+			api->free(name);
+		}
+		putc(')', out);
+		return good;
+	default:
+		for (i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+			if (plain[i].id == id) {
+				fputs(plain[i].name, out);
+				return true;
+			}
+		}
+		fputs("VARCHAR", out);
+		return true;
+	}
+}
+
+static int
+put_cast(struct sql_session *s, FILE *out, duckdb_logical_type type, uint64_t column,
+	enum sql_form form)
+{
+	struct text t;
+	bool simple;
+
+	if (form == SQL_TEXT) {
+		fprintf(out, "CAST(c%" PRIu64 " AS VARCHAR)", column);
+		return 0;
+	}
+	if (text_open(&t) < 0)
+		return -ENOMEM;
+	simple = put_simple_type(s->api, t.out, type, 0);
+	if (text_close(&t) < 0)
+		return -ENOMEM;
+	fprintf(out, "CAST(c%" PRIu64 " AS %s)", column, simple ? t.bytes : "VARCHAR");
+	free(t.bytes);
+	return 0;
+}
+
+static int
+prepare(struct sql_session *s, const char *sql)
+{
+	if (s->api->prepare(s->connection, sql, &s->statement) != DUCKDB_SUCCESS)
+		return session_error(s, -EINVAL, "%s", s->api->prepare_error(s->statement));
+	if (s->api->prepared_statement_type(s->statement) != DUCKDB_STATEMENT_SELECT)
+		return session_error(s, -EINVAL, "expected a SELECT statement");
+	if (s->api->nparams(s->statement) > 0)
+		return session_error(s, -EINVAL, "parameters ($1, ?) have no values here");
+	return 0;
+}
+
+/* Execute the prepared statement until it has rows, or has ended. */
+static int
+start(struct sql_session *s)
+{
+	duckdb_pending pending = NULL;
+	int ret = 0;
+
+	if (s->api->pending_prepared_streaming(s->statement, &pending) != DUCKDB_SUCCESS) {
+		ret = session_error(s, -EIO, "%s", s->api->pending_error(pending));
+	} else {
+		ret = s->api->execute_pending(pending, &s->result) == DUCKDB_SUCCESS ? 0 : -EIO;
+		s->has_result = true;
+		if (ret < 0)
+			engine_error(s, ret, s->api->result_error(&s->result));
+	}
+	s->api->destroy_pending(&pending);
+	if (ret < 0 && __atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE))
+		ret = session_error(s, -ECANCELED, "cancelled");
+	return ret;
+}
+
+static int
+keep_names(struct sql_session *s)
+{
+	const uint64_t nb = s->api->prepared_statement_column_count(s->statement);
+	duckdb_logical_type type;
+	char *name;
+
+	s->name = calloc(nb + 1, sizeof(*s->name));
+	s->type = calloc(nb + 1, sizeof(*s->type));
+	if (s->name == NULL || s->type == NULL)
+		return session_error(s, -ENOMEM, "not enough memory");
+	for (s->nb_columns = 0; s->nb_columns < nb; s->nb_columns++) {
+		type = s->api->prepared_statement_column_logical_type(s->statement, s->nb_columns);
+		s->type[s->nb_columns] = s->api->get_type_id(type);
+		s->api->destroy_logical_type(&type);
+		name = s->api->prepared_statement_column_name(s->statement, s->nb_columns);
+		s->name[s->nb_columns] = name != NULL ? strdup(name) : NULL;
+		s->api->free(name);
+		if (s->name[s->nb_columns] == NULL)
+			return session_error(s, -ENOMEM, "not enough memory");
+	}
+	return 0;
+}
+
+/* SQL that creates RESULT_VIEW, and that reads it. @return 0; -ENOMEM */
+static int
+conversion(struct sql_session *s, const struct sql_statement *parsed, const char *sql,
+	enum sql_form form, char **view, char **query)
+{
+	size_t length = strlen(sql);
+	struct text v, q;
+	duckdb_logical_type type;
+	uint64_t i;
+	int ret = 0;
+
+	*view = *query = NULL;
+	if (text_open(&v) < 0)
+		return -ENOMEM;
+	if (text_open(&q) < 0) {
+		if (text_close(&v) == 0)
+			free(v.bytes);
+		return -ENOMEM;
+	}
+	fputs("CREATE OR REPLACE TEMP VIEW " RESULT_VIEW " (", v.out);
+	fputs("SELECT ", q.out);
+	for (i = 0; i < s->nb_columns; i++) {
+		fprintf(v.out, "%sc%" PRIu64, i > 0 ? ", " : "", i);
+		fputs(i > 0 ? ", " : "", q.out);
+		type = s->api->prepared_statement_column_logical_type(s->statement, i);
+		if (put_cast(s, q.out, type, i, form) < 0)
+			ret = -ENOMEM;
+		s->api->destroy_logical_type(&type);
+	}
+	if (parsed->is_show) {
+		/* DESCRIBE and SUMMARIZE are statements that a view can only have in brackets */
+		while (length > 0 && strchr("; \t\r\n", sql[length - 1]) != NULL)
+			length--;
+		fprintf(v.out, ") AS FROM (%.*s\n)", (int)length, sql);
+	} else {
+		/* the statement may end in a comment or a semicolon */
+		fprintf(v.out, ") AS %s", sql);
+	}
+	fputs(" FROM " RESULT_VIEW, q.out);
+	if (text_close(&v) < 0)
+		ret = -ENOMEM;
+	else
+		*view = v.bytes;
+	if (text_close(&q) < 0)
+		ret = -ENOMEM;
+	else
+		*query = q.bytes;
+	return ret;
+}
+
+/* Replace the statement by one that converts its columns. */
+static int
+convert(struct sql_session *s, const struct sql_statement *parsed, const char *sql,
+	enum sql_form form)
+{
+	char *view, *query;
+	int ret;
+
+	ret = conversion(s, parsed, sql, form, &view, &query);
+	if (ret < 0) {
+		session_error(s, ret, "not enough memory");
+	} else {
+		s->api->destroy_prepare(&s->statement);
+		s->statement = NULL;
+		ret = run_sql(s, view);
+	}
+	if (ret == 0)
+		ret = prepare(s, query);
+	free(view);
+	free(query);
+	return ret;
+}
+
+int
+sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
+{
+	struct sql_statement parsed;
+	size_t i;
+	int ret;
+
+	close_result(s);
+	s->error[0] = '\0';
+	ret = sql_statement_parse(&parsed, s->api, s->connection, sql, s->error, sizeof(s->error));
+	if (ret < 0)
+		return ret == -ENOMEM ? ret : -EINVAL;
+	for (i = 0; i < parsed.nb_names && ret == 0; i++)
+		ret = create_view(s, &parsed.name[i]);
+	if (ret == 0)
+		ret = prepare(s, sql);
+	if (ret == 0)
+		ret = keep_names(s);
+	if (ret == 0 && form != SQL_NATIVE)
+		ret = convert(s, &parsed, sql, form);
+	sql_statement_free(&parsed);
+	if (ret == 0)
+		ret = start(s);
+	if (ret < 0)
+		close_result(s);
+	return ret;
+}
+
+int
+sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
+{
+	const char *error, *path;
+
+	*chunk = s->api->fetch_chunk(s->result);
+	/* the rows were read before they came, so zeros instead of a file's bytes are not returned */
+	path = sql_catalog_unreadable(s->catalog);
+	if (path != NULL) {
+		if (*chunk != NULL)
+			s->api->destroy_data_chunk(chunk);
+		*chunk = NULL;
+		return session_error(s, -EIO,
+			"%s: it was truncated during the query, or its disk has an error", path);
+	}
+	if (*chunk != NULL)
+		return 0;
+	/* NULL is the end, or an error */
+	error = s->api->result_error(&s->result);
+	if (__atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE))
+		return session_error(s, -ECANCELED, "cancelled");
+	return error == NULL || *error == '\0' ? 0 : engine_error(s, -EIO, error);
+}
+
+duckdb_logical_type
+sql_session_type(struct sql_session *s, uint64_t column)
+{
+	return s->api->column_logical_type(&s->result, column);
+}
+
+void
+sql_session_cancel(struct sql_session *s)
+{
+	__atomic_store_n(&s->cancelled, true, __ATOMIC_RELEASE);
+	if (s->connection != NULL)
+		s->api->interrupt(s->connection);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Queries of runs: an engine in memory, its tables, one statement at a time.
+ *
+ * The engine is locked down when it is opened: no access to files, no extensions, no temporary
+ * files, and no change of its settings. A statement is one SELECT (sql/statement.h).
+ *
+ * Tables: RUN.frames and RUN.images for each run of the catalog; frames and images, with the rows of
+ * all runs and their names in the column `run`; and those of sql/tables.h.
+ *
+ * One thread at a time uses a session, except that sql_session_cancel() may be called by any.
+ */
+#ifndef SQL_SESSION_H
+#define SQL_SESSION_H
+
+#include "sql/statement.h"
+#include "sql/tables.h"
+
+/** Limits of an engine. */
+struct sql_limits {
+	unsigned int threads; /**< 0: one for each CPU */
+	const char *memory;   /**< such as "4GB"; NULL: 80 % of the memory */
+	bool any_order;	      /**< rows may come in any order, which lets threads share a scan */
+	enum sql_fill fill;
+};
+
+/** How the columns of a result are converted. */
+enum sql_form {
+	SQL_NATIVE, /**< not at all */
+	/** all columns to VARCHAR, as DuckDB's CAST does */
+	SQL_TEXT,
+	/**
+	 * Types that JSON or the caller's formatter do not have to VARCHAR, also inside of lists and
+	 * structures. The others are: BOOLEAN, integers up to 64 bits, FLOAT, DOUBLE, VARCHAR, BLOB,
+	 * LIST, ARRAY and STRUCT.
+	 */
+	SQL_SIMPLE,
+};
+
+struct sql_session {
+	const struct duckdb_api *api;
+	struct sql_catalog *catalog;
+	struct sql_tables tables;
+	duckdb_database db;
+	duckdb_connection connection;
+	duckdb_statement statement; /**< NULL: none */
+	struct duckdb_result result;
+	bool has_result;
+	char **name; /**< names of the columns of the result */
+	int *type;   /**< their types before the conversion: enum duckdb_type, and others */
+	uint64_t nb_columns;
+	char error[4096]; /**< reason of the last error */
+	bool cancelled;	  /**< sql_session_cancel() was called, atomic */
+};
+
+/**
+ * Open an engine.
+ * @return 0; -EIO: `error` says why. Call sql_session_close() in both cases
+ */
+int sql_session_open(struct sql_session *s, const struct duckdb_api *api,
+	struct sql_catalog *catalog, const struct sql_limits *limits);
+
+/** Close the engine. The catalog must outlive it. */
+void sql_session_close(struct sql_session *s);
+
+/**
+ * Execute a statement. Rows come from sql_session_fetch(). A result before it is closed.
+ * @return 0; `error` says why:
+ *   - -EINVAL: the statement is wrong, or is not allowed
+ *   - -ECANCELED
+ *   - -EIO: it failed
+ *   - -ENOMEM
+ */
+int sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form);
+
+/**
+ * Fetch the next rows.
+ * @param chunk  out: NULL at the end; to be destroyed with api->destroy_data_chunk()
+ * @return 0; -EIO, -ECANCELED: `error` says why, rows may be missing
+ */
+int sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk);
+
+/** Type of a column of the result; to be destroyed with api->destroy_logical_type(). */
+duckdb_logical_type sql_session_type(struct sql_session *s, uint64_t column);
+
+/**
+ * End the statement that is executed, with -ECANCELED. Any thread. A statement that is about to start
+ * may miss a call, so the caller repeats it until the statement has ended. No statement of the
+ * session is executed after it.
+ */
+void sql_session_cancel(struct sql_session *s);
+
+#endif /* SQL_SESSION_H */

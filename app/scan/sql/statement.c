@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "sql/statement.h"
+
+/* Parents have lower numbers than their children. */
+static const char tree_sql[] =
+	"SELECT t.id::UBIGINT, t.parent::UBIGINT, t.key, json_extract_string(t.atom, '$'), "
+	"t.type IN ('UBIGINT', 'BIGINT') "
+	"FROM (SELECT json_serialize_sql(CAST($1 AS VARCHAR)) AS j) s, json_tree(s.j) t ORDER BY 1";
+
+/*
+ * Table functions that a statement may call. Others read files or settings, change the state of the
+ * engine, or hide the name of a table from the parser (query, query_table).
+ */
+static const char *const table_functions[] = {
+	"duckdb_columns",
+	"duckdb_functions",
+	"duckdb_keywords",
+	"duckdb_memory",
+	"duckdb_schemas",
+	"duckdb_tables",
+	"duckdb_types",
+	"duckdb_views",
+	"frames",
+	"generate_series",
+	"generate_subscripts",
+	"images",
+	"json_each",
+	"json_tree",
+	"pragma_version",
+	"range",
+	"repeat",
+	"repeat_row",
+	"summary",
+	"unnest",
+};
+
+static int
+node_child(const struct sql_statement *s, int node, const char *key)
+{
+	int i;
+
+	if (node < 0)
+		return -1;
+	for (i = s->node[node].child; i >= 0; i = s->node[i].next) {
+		if (strcmp(s->node[i].key, key) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* Text of a child; "" if it has none. */
+static const char *
+node_text(const struct sql_statement *s, int node, const char *key)
+{
+	const int child = node_child(s, node, key);
+
+	return child >= 0 && s->node[child].text != NULL ? s->node[child].text : "";
+}
+
+static bool
+node_is(const struct sql_statement *s, int node, const char *key, const char *text)
+{
+	return strcmp(node_text(s, node, key), text) == 0;
+}
+
+static bool
+node_is_empty(const struct sql_statement *s, int node)
+{
+	return node < 0 || (s->node[node].child < 0 && s->node[node].text == NULL);
+}
+
+/* Copy a text of a result. @return NULL: the value is null */
+static const char *
+keep_text(const struct duckdb_api *api, duckdb_vector vector, uint64_t row, char **at)
+{
+	const uint64_t *validity = api->vector_get_validity(vector);
+	const union duckdb_text *text = api->vector_get_data(vector);
+	char *kept = *at;
+
+	if (validity != NULL && !(validity[row / 64] >> row % 64 & 1))
+		return NULL;
+	memcpy(kept, duckdb_text_bytes(&text[row]), text[row].length);
+	kept[text[row].length] = '\0';
+	*at += text[row].length + 1;
+	return kept;
+}
+
+static uint64_t
+chunk_text_bytes(const struct duckdb_api *api, duckdb_chunk chunk, uint64_t rows)
+{
+	uint64_t bytes = 0, row, column;
+
+	for (column = 2; column <= 3; column++) {
+		duckdb_vector vector = api->data_chunk_get_vector(chunk, column);
+		const uint64_t *validity = api->vector_get_validity(vector);
+		const union duckdb_text *text = api->vector_get_data(vector);
+
+		for (row = 0; row < rows; row++) {
+			if (validity == NULL || validity[row / 64] >> row % 64 & 1)
+				bytes += text[row].length + 1;
+		}
+	}
+	return bytes;
+}
+
+static int
+by_id(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = ((const struct sql_node *)b)->id;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Append the nodes of a chunk. The texts of all chunks are in memory that moves: see take_tree(). */
+static int
+take_chunk(struct sql_statement *s, const struct duckdb_api *api, duckdb_chunk chunk)
+{
+	const uint64_t rows = api->data_chunk_get_size(chunk);
+	const uint64_t *id = api->vector_get_data(api->data_chunk_get_vector(chunk, 0));
+	duckdb_vector parents = api->data_chunk_get_vector(chunk, 1);
+	const uint64_t *parent = api->vector_get_data(parents);
+	const uint64_t *has_parent = api->vector_get_validity(parents);
+	duckdb_vector integers = api->data_chunk_get_vector(chunk, 4);
+	const uint8_t *is_integer = api->vector_get_data(integers);
+	struct sql_node *nodes, *n, *of;
+	uint64_t i;
+	char *at;
+
+	nodes = realloc(s->node, (s->nb_nodes + rows + 1) * sizeof(*nodes));
+	if (nodes == NULL)
+		return -ENOMEM;
+	s->node = nodes;
+	/* one block of texts for each chunk, in a list through its first bytes */
+	at = malloc(sizeof(char *) + chunk_text_bytes(api, chunk, rows) + 1);
+	if (at == NULL)
+		return -ENOMEM;
+	memcpy(at, &s->texts, sizeof(char *));
+	s->texts = at;
+	at += sizeof(char *);
+	for (i = 0; i < rows; i++) {
+		n = &nodes[s->nb_nodes];
+		*n = (struct sql_node){
+			.id = id[i], .parent = -1, .child = -1, .next = -1, .last = UINT64_MAX};
+		n->key = keep_text(api, api->data_chunk_get_vector(chunk, 2), i, &at);
+		n->text = keep_text(api, api->data_chunk_get_vector(chunk, 3), i, &at);
+		n->is_integer = n->text != NULL && is_integer[i];
+		if (n->key == NULL)
+			n->key = "";
+		if (has_parent == NULL || has_parent[i / 64] >> i % 64 & 1) {
+			of = bsearch(&parent[i], nodes, s->nb_nodes, sizeof(*nodes), by_id);
+			n->parent = of != NULL ? (int)(of - nodes) : -1;
+		}
+		s->nb_nodes++;
+	}
+	return 0;
+}
+
+/* Link the nodes; children keep their order. */
+static void
+link_nodes(struct sql_statement *s)
+{
+	struct sql_node *n;
+	size_t i;
+
+	for (i = s->nb_nodes; i-- > 0;) {
+		n = &s->node[i];
+		if (n->parent < 0)
+			continue;
+		n->next = s->node[n->parent].child;
+		s->node[n->parent].child = (int)i;
+	}
+}
+
+static int
+take_tree(struct sql_statement *s, const struct duckdb_api *api, duckdb_connection connection,
+	const char *sql, char *error, size_t size)
+{
+	struct duckdb_result result = {.internal = NULL};
+	duckdb_statement statement = NULL;
+	duckdb_chunk chunk;
+	int ret = -ENOSYS;
+
+	if (api->prepare(connection, tree_sql, &statement) != DUCKDB_SUCCESS) {
+		snprintf(error, size, "DuckDB %s cannot analyse statements: %s",
+			api->library_version(), api->prepare_error(statement));
+		goto out;
+	}
+	ret = -ENOMEM;
+	if (api->bind_varchar_length(statement, 1, sql, strlen(sql)) != DUCKDB_SUCCESS)
+		goto out;
+	if (api->execute_prepared(statement, &result) != DUCKDB_SUCCESS) {
+		snprintf(error, size, "%s", api->result_error(&result));
+		ret = -EINVAL;
+		goto out;
+	}
+	ret = 0;
+	while (ret == 0 && (chunk = api->fetch_chunk(result)) != NULL) {
+		ret = take_chunk(s, api, chunk);
+		api->destroy_data_chunk(&chunk);
+	}
+	link_nodes(s);
+out:
+	api->destroy_result(&result);
+	api->destroy_prepare(&statement);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ ranges of frame numbers */
+
+struct range {
+	uint64_t first;
+	uint64_t last;
+};
+
+static void
+range_narrow(struct range *r, uint64_t first, uint64_t last)
+{
+	if (first > r->first)
+		r->first = first;
+	if (last < r->last)
+		r->last = last;
+}
+
+/* An integer constant: below zero, or a number. */
+struct number {
+	bool negative;
+	uint64_t value;
+};
+
+static bool
+constant(const struct sql_statement *s, int node, struct number *number)
+{
+	const int object = node_child(s, node, "value");
+	const int value = node_child(s, object, "value");
+	const char *text;
+	char *end;
+
+	if (!node_is(s, node, "class", "CONSTANT") || value < 0 || !s->node[value].is_integer)
+		return false;
+	/* a DATE or another type may be stored as a number too */
+	text = node_text(s, node_child(s, object, "type"), "id");
+	if (strcmp(text, "INTEGER") != 0 && strcmp(text, "BIGINT") != 0 &&
+		strcmp(text, "UBIGINT") != 0 && strcmp(text, "UINTEGER") != 0)
+		return false;
+	text = s->node[value].text;
+	number->negative = text[0] == '-';
+	errno = 0;
+	number->value = strtoull(text + number->negative, &end, 10);
+	return errno == 0 && *end == '\0' && end != text;
+}
+
+/* How a name refers to tables of FROM. */
+struct from {
+	int *table;
+	size_t nb;
+	bool usable; /* a term of WHERE may narrow a table */
+	bool merged; /* `frame` alone is that of all tables */
+};
+
+static int
+from_add(const struct sql_statement *s, struct from *f, int node)
+{
+	int *tables = realloc(f->table, (f->nb + 1) * sizeof(*tables));
+
+	if (tables == NULL)
+		return -ENOMEM;
+	f->table = tables;
+	tables[f->nb++] = node;
+	if (!node_is_empty(s, node_child(s, node, "sample")) ||
+		node_child(s, node_child(s, node, "column_name_alias"), "0") >= 0 ||
+		!node_is_empty(s, node_child(s, node, "at_clause")))
+		f->usable = false;
+	return 0;
+}
+
+static bool
+join_uses_frame(const struct sql_statement *s, int join)
+{
+	const int columns = node_child(s, join, "using_columns");
+	int i;
+
+	if (!node_is(s, join, "join_type", "INNER") || columns < 0)
+		return false;
+	for (i = s->node[columns].child; i >= 0; i = s->node[i].next) {
+		if (s->node[i].text != NULL && strcasecmp(s->node[i].text, "frame") == 0)
+			return true;
+	}
+	return false;
+}
+
+/* List the tables of a FROM. @return 0; -ENOMEM */
+static int
+from_walk(const struct sql_statement *s, struct from *f, int node)
+{
+	static const char *const joins[] = {"INNER", "LEFT", "RIGHT", "OUTER", "FULL"};
+	static const char *const refs[] = {"REGULAR", "CROSS", "NATURAL"};
+	const char *type = node_text(s, node, "type");
+	bool known_join = false, known_ref = false;
+	size_t i;
+	int ret;
+
+	if (strcmp(type, "BASE_TABLE") == 0)
+		return from_add(s, f, node);
+	if (strcmp(type, "JOIN") != 0) {
+		/* other tables have columns that may be named frame */
+		f->merged = false;
+		return 0;
+	}
+	for (i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
+		known_join |= node_is(s, node, "join_type", joins[i]);
+	for (i = 0; i < sizeof(refs) / sizeof(refs[0]); i++)
+		known_ref |= node_is(s, node, "ref_type", refs[i]);
+	f->usable &= known_join && known_ref && node_is_empty(s, node_child(s, node, "sample"));
+	f->merged &= join_uses_frame(s, node) && node_is(s, node, "ref_type", "REGULAR");
+	ret = from_walk(s, f, node_child(s, node, "left"));
+	return ret < 0 ? ret : from_walk(s, f, node_child(s, node, "right"));
+}
+
+/* Whether a reference to a column is `frame` of a table. */
+static bool
+is_frame(const struct sql_statement *s, const struct from *f, int column, int table)
+{
+	const int names = node_child(s, column, "column_names");
+	const char *part[4] = {NULL}, *alias = node_text(s, table, "alias");
+	size_t nb = 0, i, same = 0;
+	int n;
+
+	if (!node_is(s, column, "class", "COLUMN_REF") || names < 0)
+		return false;
+	for (n = s->node[names].child; n >= 0; n = s->node[n].next) {
+		if (nb == 3 || s->node[n].text == NULL)
+			return false;
+		part[nb++] = s->node[n].text;
+	}
+	if (nb == 0 || strcasecmp(part[nb - 1], "frame") != 0)
+		return false;
+	if (nb == 1)
+		return f->merged;
+	if (nb == 3)
+		return alias[0] == '\0' &&
+			strcasecmp(part[0], node_text(s, table, "schema_name")) == 0 &&
+			strcasecmp(part[1], node_text(s, table, "table_name")) == 0;
+	/* the name must be that of one table only */
+	for (i = 0; i < f->nb; i++) {
+		alias = node_text(s, f->table[i], "alias");
+		if (alias[0] == '\0')
+			alias = node_text(s, f->table[i], "table_name");
+		if (strcasecmp(part[0], alias) == 0)
+			same += f->table[i] == table ? 1 : f->nb + 1;
+	}
+	return same == 1;
+}
+
+/* Narrow a range by `frame OP number`. */
+static void
+narrow_compare(struct range *r, const char *op, const struct number *n)
+{
+	const bool none = n->negative && n->value > 0; /* all frames are above it */
+
+	if (strcmp(op, "COMPARE_EQUAL") == 0)
+		range_narrow(r, none ? 1 : n->value, none ? 0 : n->value);
+	else if (strcmp(op, "COMPARE_GREATERTHANOREQUALTO") == 0)
+		range_narrow(r, none ? 0 : n->value, UINT64_MAX);
+	else if (strcmp(op, "COMPARE_GREATERTHAN") == 0 && !none)
+		range_narrow(r, n->value < UINT64_MAX ? n->value + 1 : 1,
+			n->value < UINT64_MAX ? UINT64_MAX : 0);
+	else if (strcmp(op, "COMPARE_LESSTHANOREQUALTO") == 0)
+		range_narrow(r, none ? 1 : 0, none ? 0 : n->value);
+	else if (strcmp(op, "COMPARE_LESSTHAN") == 0)
+		range_narrow(
+			r, none || n->value == 0 ? 1 : 0, none || n->value == 0 ? 0 : n->value - 1);
+}
+
+/* Narrow a range by `frame IN (numbers)`. */
+static void
+narrow_in(const struct sql_statement *s, struct range *r, int children)
+{
+	struct range all = {UINT64_MAX, 0};
+	struct number n;
+	int i;
+
+	/* the first child is the column */
+	for (i = s->node[s->node[children].child].next; i >= 0; i = s->node[i].next) {
+		if (!constant(s, i, &n))
+			return;
+		if (n.negative && n.value > 0)
+			continue;
+		if (n.value < all.first)
+			all.first = n.value;
+		if (n.value > all.last)
+			all.last = n.value;
+	}
+	range_narrow(r, all.first <= all.last ? all.first : 1, all.last);
+}
+
+/* Narrow the range of a table by an expression. */
+static void
+narrow(const struct sql_statement *s, const struct from *f, int table, int e, struct range *r)
+{
+	/* a OP b is b OP' a */
+	static const char *const turned[][2] = {
+		{"COMPARE_EQUAL", "COMPARE_EQUAL"},
+		{"COMPARE_LESSTHAN", "COMPARE_GREATERTHAN"},
+		{"COMPARE_GREATERTHAN", "COMPARE_LESSTHAN"},
+		{"COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO"},
+		{"COMPARE_GREATERTHANOREQUALTO", "COMPARE_LESSTHANOREQUALTO"},
+	};
+	const char *type = node_text(s, e, "type");
+	const int children = node_child(s, e, "children");
+	const int left = node_child(s, e, "left"), right = node_child(s, e, "right");
+	struct number n;
+	size_t k;
+	int i;
+
+	if (strcmp(type, "CONJUNCTION_AND") == 0) {
+		for (i = children >= 0 ? s->node[children].child : -1; i >= 0; i = s->node[i].next)
+			narrow(s, f, table, i, r);
+	} else if (node_is(s, e, "class", "COMPARISON")) {
+		if (is_frame(s, f, left, table) && constant(s, right, &n))
+			narrow_compare(r, type, &n);
+		else if (is_frame(s, f, right, table) && constant(s, left, &n)) {
+			for (k = 0; k < sizeof(turned) / sizeof(turned[0]); k++) {
+				if (strcmp(type, turned[k][0]) == 0)
+					narrow_compare(r, turned[k][1], &n);
+			}
+		}
+	} else if (strcmp(type, "COMPARE_BETWEEN") == 0) {
+		if (!is_frame(s, f, node_child(s, e, "input"), table))
+			return;
+		if (constant(s, node_child(s, e, "lower"), &n))
+			narrow_compare(r, "COMPARE_GREATERTHANOREQUALTO", &n);
+		if (constant(s, node_child(s, e, "upper"), &n))
+			narrow_compare(r, "COMPARE_LESSTHANOREQUALTO", &n);
+	} else if (strcmp(type, "COMPARE_IN") == 0 && children >= 0 &&
+		s->node[children].child >= 0 && is_frame(s, f, s->node[children].child, table)) {
+		narrow_in(s, r, children);
+	}
+}
+
+/* Find the ranges of the tables of a SELECT. @return 0; -ENOMEM */
+static int
+select_ranges(struct sql_statement *s, int node)
+{
+	const int where = node_child(s, node, "where_clause");
+	struct from f = {.usable = true, .merged = true};
+	struct range r;
+	size_t i;
+	int ret;
+
+	if (where < 0 || !node_is_empty(s, node_child(s, node, "sample")))
+		return 0;
+	ret = from_walk(s, &f, node_child(s, node, "from_table"));
+	for (i = 0; ret == 0 && f.usable && i < f.nb; i++) {
+		r = (struct range){0, UINT64_MAX};
+		narrow(s, &f, f.table[i], where, &r);
+		s->node[f.table[i]].first = r.first;
+		s->node[f.table[i]].last = r.last;
+	}
+	free(f.table);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ the statement */
+
+static int
+add_name(struct sql_statement *s, int node)
+{
+	const char *schema = node_text(s, node, "schema_name");
+	const char *table = node_text(s, node, "table_name");
+	const struct sql_node *n = &s->node[node];
+	struct sql_name *names;
+	size_t i;
+
+	for (i = 0; i < s->nb_names; i++) {
+		names = &s->name[i];
+		if (strcasecmp(names->schema, schema) != 0 || strcasecmp(names->table, table) != 0)
+			continue;
+		if (n->first > n->last)
+			return 0;
+		if (names->first > names->last) {
+			names->first = n->first;
+			names->last = n->last;
+		}
+		if (n->first < names->first)
+			names->first = n->first;
+		if (n->last > names->last)
+			names->last = n->last;
+		return 0;
+	}
+	names = realloc(s->name, (s->nb_names + 1) * sizeof(*names));
+	if (names == NULL)
+		return -ENOMEM;
+	s->name = names;
+	names[s->nb_names++] = (struct sql_name){schema, table, n->first, n->last};
+	return 0;
+}
+
+static bool
+is_allowed(const char *function)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(table_functions) / sizeof(table_functions[0]); i++) {
+		if (strcasecmp(function, table_functions[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int
+examine(struct sql_statement *s, char *error, size_t size)
+{
+	const int statements = node_child(s, 0, "statements");
+	const char *type, *name;
+	int ret = 0, from;
+	size_t i;
+
+	if (s->nb_nodes == 0 || !node_is(s, 0, "error", "false")) {
+		name = s->nb_nodes > 0 ? node_text(s, 0, "error_message") : "no answer";
+		snprintf(error, size, "%s",
+			strncmp(name, "Only SELECT", 11) == 0 ? "expected a SELECT statement"
+							      : name);
+		return -EINVAL;
+	}
+	if (node_child(s, statements, "0") < 0 || node_child(s, statements, "1") >= 0) {
+		snprintf(error, size, "expected one SELECT statement, found %s",
+			node_child(s, statements, "0") < 0 ? "none" : "several");
+		return -EINVAL;
+	}
+	from = node_child(s, node_child(s, node_child(s, statements, "0"), "node"), "from_table");
+	s->is_show = node_is(s, from, "type", "SHOW_REF");
+	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
+		if (node_is(s, i, "type", "SELECT_NODE"))
+			ret = select_ranges(s, i);
+	}
+	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
+		type = node_text(s, i, "type");
+		if (strcmp(type, "TABLE_FUNCTION") == 0) {
+			name = node_text(s, node_child(s, i, "function"), "function_name");
+			if (!is_allowed(name)) {
+				snprintf(error, size,
+					"table function %s: not allowed in a query of runs", name);
+				return -EINVAL;
+			}
+		}
+		/* not only BASE_TABLE: DESCRIBE and SUMMARIZE name tables too */
+		if (node_text(s, i, "table_name")[0] != '\0')
+			ret = add_name(s, i);
+	}
+	return ret;
+}
+
+int
+sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
+	duckdb_connection connection, const char *sql, char *error, size_t size)
+{
+	int ret;
+
+	memset(s, 0, sizeof(*s));
+	if (strlen(sql) > SQL_STATEMENT_MAX) {
+		snprintf(error, size, "the statement is longer than %u bytes", SQL_STATEMENT_MAX);
+		return -E2BIG;
+	}
+	ret = take_tree(s, api, connection, sql, error, size);
+	if (ret == 0)
+		ret = examine(s, error, size);
+	if (ret == -ENOMEM)
+		snprintf(error, size, "not enough memory");
+	if (ret < 0)
+		sql_statement_free(s);
+	return ret;
+}
+
+void
+sql_statement_free(struct sql_statement *s)
+{
+	char *block;
+
+	while (s->texts != NULL) {
+		block = s->texts;
+		memcpy(&s->texts, block, sizeof(char *));
+		free(block);
+	}
+	free(s->node);
+	free(s->name);
+	memset(s, 0, sizeof(*s));
+}

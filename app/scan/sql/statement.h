@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A parsed statement: whether it may be executed, the tables that it names, and the range of frame
+ * numbers that it needs of each.
+ *
+ * The tree is that of json_serialize_sql() and json_tree() of DuckDB, so it is the engine's own
+ * parse. DuckDB's C API does not pass filters to table functions. Therefore the range of a table is
+ * taken from the statement:
+ *
+ * - Terms of WHERE that are joined by AND: `frame` compared with an integer by =, <, <=, > or >=,
+ *   BETWEEN two integers, or IN a list of integers. Integers are constants without a cast.
+ * - `frame` is of one table of FROM: the only one; or with the table's name or alias in front; or it
+ *   is in USING of all joins, which are all inner.
+ * - The joins of this FROM are inner, left, right, full or cross joins, and none of the tables has a
+ *   sample or other names for its columns.
+ *
+ * Rows outside of such a term are no rows of the result, so leaving them out changes nothing. If a
+ * statement names a table several times, the range covers all of them. In all other cases the range
+ * is that of all frames.
+ */
+#ifndef SQL_STATEMENT_H
+#define SQL_STATEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sql/duckdb_api.h"
+
+#define SQL_STATEMENT_MAX (1u << 20) /**< length of a statement */
+
+/** A table of FROM. */
+struct sql_name {
+	const char *schema; /**< "": none */
+	const char *table;
+	uint64_t first; /**< frame numbers; first > last: no row is needed */
+	uint64_t last;
+};
+
+/** A node of the parsed tree. */
+struct sql_node {
+	uint64_t id;
+	int parent; /**< index; -1: none */
+	int child;  /**< index of the first child; -1: none */
+	int next;   /**< index of the next child of the parent; -1: none */
+	const char *key;
+	const char *text; /**< value of text, number or boolean; NULL: another kind */
+	bool is_integer;  /**< `text` is an integer */
+	uint64_t first;	  /**< of a table of FROM */
+	uint64_t last;
+};
+
+struct sql_statement {
+	struct sql_node *node; /**< parents before children */
+	size_t nb_nodes;
+	struct sql_name *name; /**< each table once; comparison ignores case */
+	size_t nb_names;
+	bool is_show; /**< DESCRIBE, SHOW or SUMMARIZE */
+	char *texts;
+};
+
+/**
+ * Parse a statement.
+ * @param error  out, on error: what is wrong, at most `size` bytes
+ * @return 0
+ *   - -EINVAL: not exactly one SELECT, a syntax error, or a function that is not allowed
+ *   - -E2BIG: longer than SQL_STATEMENT_MAX
+ *   - -ENOSYS: this DuckDB has no json_serialize_sql()
+ *   - -ENOMEM
+ */
+int sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
+	duckdb_connection connection, const char *sql, char *error, size_t size);
+
+void sql_statement_free(struct sql_statement *s);
+
+#endif /* SQL_STATEMENT_H */

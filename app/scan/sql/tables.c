@@ -1,0 +1,966 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "escaped_text.h"
+#include "sql/tables.h"
+
+/*
+ * Bytes of lists in a chunk. Larger chunks make the engine allocate, and the kernel clear, new
+ * memory for each of them, which takes longer than the copy.
+ */
+#define CHUNK_BYTES (1u << 20)
+
+#define ARRAY_MAX 100000 /* DuckDB's limit of the size of an ARRAY */
+
+/** A column of a statement. */
+struct column {
+	struct arrow_field field;
+	struct sql_file *from; /* where it was found first, for errors */
+};
+
+/** A file of a statement, with the position of each column. */
+struct source {
+	struct sql_file *file;
+	const char *run;
+	int *field; /* of each column; -1: this file has none */
+};
+
+/** Made by bind, read by all threads. */
+struct scan_bind {
+	struct sql_tables *tables;
+	enum arrow_table table;
+	struct column *column;
+	unsigned int nb_columns;
+	struct source *source;
+	size_t nb_sources;
+	bool with_run; /* the last column is the name of the run */
+	uint64_t first;
+	uint64_t last;
+};
+
+/** A batch that is read. */
+struct unit {
+	const struct source *source;
+	size_t batch;
+};
+
+/** State of a scan. */
+struct scan {
+	const struct scan_bind *bind;
+	unsigned int *column; /* of each column of the output; nb_columns: the name of the run */
+	unsigned int nb_columns;
+	struct unit *unit;
+	size_t nb_units;
+	size_t next; /* first unit that no thread has, atomic */
+};
+
+/** State of a thread. */
+struct scan_thread {
+	const struct scan *scan;
+	const struct unit *unit; /* being read; NULL: none */
+	uint64_t rows;
+	uint64_t row; /* next row */
+	const uint64_t *frame;
+	struct arrow_column *value; /* of each column of the output; field NULL: absent */
+	/* conversion from Arrow, for the columns of one file */
+	const struct source *converted;
+	duckdb_arrow_types types;
+	struct ArrowArray root;
+	struct ArrowArray *array; /* two for each column: the second is that of the items */
+	struct ArrowArray **child;
+	struct ArrowArray **item;
+	const void **buffer; /* four for each column */
+	unsigned int *at;    /* column of the output, of each converted column */
+};
+
+bool
+sql_is_pattern(const char *name)
+{
+	return strpbrk(name, "*?[") != NULL;
+}
+
+static bool
+is_list(const struct arrow_field *f)
+{
+	return f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST;
+}
+
+static void
+bind_free(void *data)
+{
+	struct scan_bind *b = data;
+	size_t i;
+
+	for (i = 0; i < b->nb_sources; i++)
+		free(b->source[i].field);
+	free(b->source);
+	free(b->column);
+	free(b);
+}
+
+static int
+plain_type(enum arrow_type type)
+{
+	switch (type) {
+	case ARROW_UINT8:
+		return DUCKDB_TYPE_UTINYINT;
+	case ARROW_UINT16:
+		return DUCKDB_TYPE_USMALLINT;
+	case ARROW_UINT32:
+		return DUCKDB_TYPE_UINTEGER;
+	case ARROW_UINT64:
+		return DUCKDB_TYPE_UBIGINT;
+	case ARROW_INT16:
+		return DUCKDB_TYPE_SMALLINT;
+	case ARROW_FLOAT32:
+		return DUCKDB_TYPE_FLOAT;
+	case ARROW_FLOAT64:
+		return DUCKDB_TYPE_DOUBLE;
+	case ARROW_TIMESTAMP_NS:
+		return DUCKDB_TYPE_TIMESTAMP_NS;
+	case ARROW_BINARY:
+		return DUCKDB_TYPE_BLOB;
+	default:
+		return DUCKDB_TYPE_INVALID;
+	}
+}
+
+static duckdb_logical_type
+column_type(const struct duckdb_api *api, const struct arrow_field *f)
+{
+	duckdb_logical_type item, type;
+
+	if (!is_list(f))
+		return api->create_logical_type(plain_type(f->type));
+	item = api->create_logical_type(plain_type(f->item));
+	type = f->type == ARROW_LIST ? api->create_list_type(item)
+				     : api->create_array_type(item, f->list_size);
+	api->destroy_logical_type(&item);
+	return type;
+}
+
+static bool
+same_type(const struct arrow_field *a, const struct arrow_field *b)
+{
+	return a->type == b->type && (!is_list(a) || a->item == b->item) &&
+		(a->type != ARROW_FIXED_LIST || a->list_size == b->list_size);
+}
+
+/* Add a file and its columns. @return 0; -ENOMEM; -EBADMSG: `error` says why */
+static int
+bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *error, size_t size)
+{
+	const struct arrow_reader *r = &file->reader;
+	const struct arrow_field *f;
+	struct source *sources;
+	struct column *columns;
+	unsigned int i, k;
+
+	sources = realloc(b->source, (b->nb_sources + 1) * sizeof(*sources));
+	if (sources == NULL)
+		return -ENOMEM;
+	b->source = sources;
+	sources[b->nb_sources++] = (struct source){.file = file, .run = run};
+	for (i = 0; i < r->schema.nb_fields; i++) {
+		f = &r->fields[i];
+		if (f->type == ARROW_FIXED_LIST &&
+			(f->list_size == 0 || f->list_size > ARRAY_MAX)) {
+			snprintf(error, size,
+				"%s: column %s has %u items in a row, expected 1 to %u", file->path,
+				f->name, f->list_size, ARRAY_MAX);
+			return -EBADMSG;
+		}
+		for (k = 0; k < b->nb_columns; k++) {
+			if (strcasecmp(b->column[k].field.name, f->name) == 0)
+				break;
+		}
+		if (k < b->nb_columns && !same_type(&b->column[k].field, f)) {
+			snprintf(error, size,
+				"column %s has another type in %s than in %s: query these runs one "
+				"by one",
+				f->name, file->path, b->column[k].from->path);
+			return -EBADMSG;
+		}
+		if (k < b->nb_columns) {
+			/* a receiver that continues a run may search peaks, which are nullable */
+			b->column[k].field.nullable |= f->nullable;
+			continue;
+		}
+		columns = realloc(b->column, (k + 1) * sizeof(*columns));
+		if (columns == NULL)
+			return -ENOMEM;
+		b->column = columns;
+		columns[k] = (struct column){.field = *f, .from = file};
+		b->nb_columns++;
+	}
+	return 0;
+}
+
+/* Find the columns in each file. @return 0; -ENOMEM */
+static int
+bind_fields(struct scan_bind *b)
+{
+	const struct arrow_reader *r;
+	struct source *s;
+	unsigned int i, k;
+
+	for (s = b->source; s < b->source + b->nb_sources; s++) {
+		r = &s->file->reader;
+		s->field = malloc((b->nb_columns + 1) * sizeof(*s->field));
+		if (s->field == NULL)
+			return -ENOMEM;
+		for (k = 0; k < b->nb_columns; k++) {
+			s->field[k] = -1;
+			for (i = 0; i < r->schema.nb_fields; i++) {
+				if (strcasecmp(r->fields[i].name, b->column[k].field.name) == 0)
+					s->field[k] = (int)i;
+			}
+		}
+	}
+	return 0;
+}
+
+static int
+bind_run(struct scan_bind *b, struct sql_run *run, char *error, size_t size)
+{
+	struct sql_files *files = &run->table[b->table];
+	size_t i;
+	int ret;
+
+	ret = sql_catalog_open(b->tables->catalog, run, b->table, error, size);
+	for (i = 0; i < files->nb && ret == 0; i++)
+		ret = bind_source(b, &files->file[i], run->name, error, size);
+	return ret;
+}
+
+/* Find the files of a run or of a pattern. */
+static int
+bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
+{
+	struct sql_catalog *c = b->tables->catalog;
+	struct sql_run *run;
+	int ret = 0;
+	size_t i;
+
+	/* a run may have the name of a pattern */
+	run = sql_catalog_find(c, name);
+	b->with_run = run == NULL && sql_is_pattern(name);
+	if (run != NULL) {
+		ret = bind_run(b, run, error, size);
+	} else if (!b->with_run) {
+		snprintf(error, size, "no run is named %s (number of runs: %zu%s%s)", name,
+			c->nb_runs, c->nb_runs > 0 ? ", the first is " : "",
+			c->nb_runs > 0 ? c->run[0].name : "");
+		return -ENOENT;
+	}
+	for (i = 0; b->with_run && i < c->nb_runs && ret == 0; i++) {
+		/* a run without this table has no rows */
+		if (fnmatch(name, c->run[i].name, 0) == 0 && c->run[i].table[b->table].nb > 0)
+			ret = bind_run(b, &c->run[i], error, size);
+	}
+	if (ret == 0 && b->nb_sources == 0) {
+		snprintf(error, size, "no run with a file of the table %s matches %s",
+			arrow_table_name(b->table), name);
+		return -ENOENT;
+	}
+	if (ret == 0)
+		ret = bind_fields(b);
+	if (ret == -ENOMEM)
+		snprintf(error, size, "not enough memory");
+	return ret;
+}
+
+static uint64_t
+bound(const struct duckdb_api *api, duckdb_bind_info info, const char *name, uint64_t absent)
+{
+	duckdb_value value = api->bind_get_named_parameter(info, name);
+	uint64_t number = absent;
+
+	if (value == NULL)
+		return absent;
+	if (!api->is_null_value(value))
+		number = api->get_uint64(value);
+	api->destroy_value(&value);
+	return number;
+}
+
+static uint64_t
+batch_rows(const struct scan_bind *b)
+{
+	uint64_t rows = 0;
+	size_t i, k;
+
+	for (i = 0; i < b->nb_sources; i++) {
+		const struct arrow_reader *r = &b->source[i].file->reader;
+
+		for (k = 0; k < r->nb_batches; k++)
+			rows += r->batches[k].rows;
+	}
+	return rows;
+}
+
+static void
+bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table)
+{
+	const struct duckdb_api *api = t->api;
+	struct scan_bind *b = calloc(1, sizeof(*b));
+	char error[PATH_MAX * 2] = "not enough memory", *name, *shown;
+	duckdb_logical_type type;
+	duckdb_value value;
+	unsigned int k;
+	int ret;
+
+	if (b == NULL) {
+		api->bind_set_error(info, error);
+		return;
+	}
+	b->tables = t;
+	b->table = table;
+	b->first = bound(api, info, "first", 0);
+	b->last = bound(api, info, "last", UINT64_MAX);
+	value = api->bind_get_parameter(info, 0);
+	name = api->is_null_value(value) ? NULL : api->get_varchar(value);
+	api->destroy_value(&value);
+	if (name == NULL) {
+		snprintf(error, sizeof(error), "the name of the run is NULL");
+		ret = -EINVAL;
+	} else {
+		ret = bind_runs(b, name, error, sizeof(error));
+		api->free(name);
+	}
+	if (ret < 0) {
+		shown = escaped_text(error);
+		api->bind_set_error(info, shown != NULL ? shown : "not enough memory");
+		free(shown);
+		bind_free(b);
+		return;
+	}
+	for (k = 0; k < b->nb_columns; k++) {
+		type = column_type(api, &b->column[k].field);
+		api->bind_add_result_column(info, b->column[k].field.name, type);
+		api->destroy_logical_type(&type);
+	}
+	if (b->with_run) {
+		type = api->create_logical_type(DUCKDB_TYPE_VARCHAR);
+		api->bind_add_result_column(info, "run", type);
+		api->destroy_logical_type(&type);
+	}
+	api->bind_set_cardinality(info, batch_rows(b), false);
+	api->bind_set_bind_data(info, b, bind_free);
+}
+
+/* The table is known by the function that DuckDB calls; the extra information is the same. */
+static const struct duckdb_api *bound_api;
+
+static void
+bind_frames(duckdb_bind_info info)
+{
+	bind(info, bound_api->bind_get_extra_info(info), ARROW_FRAMES);
+}
+
+static void
+bind_images(duckdb_bind_info info)
+{
+	bind(info, bound_api->bind_get_extra_info(info), ARROW_IMAGES);
+}
+
+static void
+scan_free(void *data)
+{
+	struct scan *s = data;
+
+	free(s->column);
+	free(s->unit);
+	free(s);
+}
+
+/* List the batches that have frames of the range. */
+static int
+list_units(struct scan *s)
+{
+	const struct scan_bind *b = s->bind;
+	struct sql_tables *t = b->tables;
+	uint64_t rows = 0, skipped = 0;
+	const struct source *source;
+	size_t i, k, room = 0;
+
+	for (i = 0; i < b->nb_sources; i++)
+		room += b->source[i].file->reader.nb_batches;
+	s->unit = malloc((room + 1) * sizeof(*s->unit));
+	if (s->unit == NULL)
+		return -ENOMEM;
+	for (i = 0; i < b->nb_sources; i++) {
+		source = &b->source[i];
+		for (k = 0; k < source->file->reader.nb_batches; k++) {
+			if ((b->first > 0 || b->last < UINT64_MAX) &&
+				!sql_catalog_overlaps(
+					t->catalog, source->file, k, b->first, b->last)) {
+				skipped++;
+				continue;
+			}
+			s->unit[s->nb_units++] = (struct unit){source, k};
+			rows += source->file->reader.batches[k].rows;
+		}
+	}
+	__atomic_add_fetch(&t->skipped, skipped, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&t->catalog->rows_total, rows, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static void
+init(duckdb_init_info info)
+{
+	const struct duckdb_api *api = bound_api;
+	const struct scan_bind *b = api->init_get_bind_data(info);
+	struct scan *s = calloc(1, sizeof(*s));
+	uint64_t i, column;
+
+	if (s == NULL)
+		goto fail;
+	s->bind = b;
+	s->nb_columns = api->init_get_column_count(info);
+	s->column = malloc((s->nb_columns + 1) * sizeof(*s->column));
+	if (s->column == NULL || list_units(s) < 0)
+		goto fail;
+	for (i = 0; i < s->nb_columns; i++) {
+		column = api->init_get_column_index(info, i);
+		/* a statement that needs rows, but no column, asks for the number of a row */
+		s->column[i] = column < b->nb_columns + b->with_run ? column : UINT32_MAX;
+	}
+	api->init_set_max_threads(info, s->nb_units > 0 ? s->nb_units : 1);
+	api->init_set_init_data(info, s, scan_free);
+	return;
+
+fail:
+	if (s != NULL)
+		scan_free(s);
+	api->init_set_error(info, "not enough memory");
+}
+
+static void
+thread_free(void *data)
+{
+	struct scan_thread *t = data;
+
+	if (t->types != NULL)
+		bound_api->destroy_arrow_converted_schema(&t->types);
+	free(t->value);
+	free(t->array);
+	free(t->child);
+	free(t->item);
+	free(t->buffer);
+	free(t->at);
+	free(t);
+}
+
+/* DuckDB has no call that returns the state of a scan to the start of a thread: function() sets it. */
+static void
+init_thread(duckdb_init_info info)
+{
+	const unsigned int nb = bound_api->init_get_column_count(info) + 1;
+	struct scan_thread *t = calloc(1, sizeof(*t));
+
+	if (t != NULL) {
+		t->value = calloc(nb, sizeof(*t->value));
+		t->array = calloc(2 * nb, sizeof(*t->array));
+		t->child = calloc(nb, sizeof(*t->child));
+		t->item = calloc(nb, sizeof(*t->item));
+		t->buffer = calloc(4 * nb, sizeof(*t->buffer));
+		t->at = calloc(nb, sizeof(*t->at));
+	}
+	if (t == NULL || t->value == NULL || t->array == NULL || t->child == NULL ||
+		t->item == NULL || t->buffer == NULL || t->at == NULL) {
+		if (t != NULL)
+			thread_free(t);
+		bound_api->init_set_error(info, "not enough memory");
+		return;
+	}
+	bound_api->init_set_init_data(info, t, thread_free);
+}
+
+static const char *
+plain_format(enum arrow_type type)
+{
+	static const char *const formats[ARROW_TYPES] = {
+		[ARROW_UINT8] = "C",
+		[ARROW_UINT16] = "S",
+		[ARROW_UINT32] = "I",
+		[ARROW_UINT64] = "L",
+		[ARROW_INT16] = "s",
+		[ARROW_FLOAT32] = "f",
+		[ARROW_FLOAT64] = "g",
+		[ARROW_TIMESTAMP_NS] = "tsn:",
+		[ARROW_BINARY] = "z",
+		[ARROW_LIST] = "+l",
+	};
+
+	return formats[type];
+}
+
+static void
+release_schema(struct ArrowSchema *schema)
+{
+	schema->release = NULL;
+}
+
+/* The structures belong to the thread, and the bytes to the catalog. */
+static void
+release_array(struct ArrowArray *array)
+{
+	array->release = NULL;
+}
+
+/* Describe the columns of a file to DuckDB. @return 0; -EIO */
+static int
+convert_types(struct scan_thread *t, const struct source *source)
+{
+	const struct scan *s = t->scan;
+	const struct sql_tables *tables = s->bind->tables;
+	struct ArrowSchema *field, **child, *item, **items;
+	struct ArrowSchema root = {.format = "+s", .name = "", .release = release_schema};
+	char(*fixed)[16];
+	duckdb_error_data error;
+	unsigned int i, nb = 0;
+	int ret = -EIO;
+
+	if (t->types != NULL)
+		tables->api->destroy_arrow_converted_schema(&t->types);
+	t->types = NULL;
+	field = calloc(2 * s->nb_columns + 2, sizeof(*field));
+	child = calloc(2 * s->nb_columns + 2, sizeof(*child));
+	fixed = calloc(s->nb_columns + 1, sizeof(*fixed));
+	if (field == NULL || child == NULL || fixed == NULL)
+		goto out;
+	item = field + s->nb_columns + 1;
+	items = child + s->nb_columns + 1;
+	for (i = 0; i < s->nb_columns; i++) {
+		const struct arrow_field *f;
+
+		if (s->column[i] >= s->bind->nb_columns || source->field[s->column[i]] < 0)
+			continue;
+		f = &s->bind->column[s->column[i]].field;
+		t->at[nb] = i;
+		child[nb] = &field[nb];
+		field[nb] = (struct ArrowSchema){
+			.format = plain_format(f->type),
+			.name = f->name,
+			.flags = f->nullable ? ARROW_FLAG_NULLABLE : 0,
+			.release = release_schema,
+		};
+		if (is_list(f)) {
+			item[nb] = (struct ArrowSchema){
+				.format = plain_format(f->item),
+				.name = "item",
+				.release = release_schema,
+			};
+			items[nb] = &item[nb];
+			field[nb].children = &items[nb];
+			field[nb].n_children = 1;
+		}
+		if (f->type == ARROW_FIXED_LIST) {
+			snprintf(fixed[nb], sizeof(fixed[nb]), "+w:%u", f->list_size);
+			field[nb].format = fixed[nb];
+		}
+		nb++;
+	}
+	root.children = child;
+	root.n_children = nb;
+	t->root.n_children = nb;
+	if (nb > 0) {
+		error = tables->api->schema_from_arrow(tables->convert, &root, &t->types);
+		if (error != NULL) {
+			tables->api->destroy_error_data(&error);
+			goto out;
+		}
+	}
+	t->converted = source;
+	ret = 0;
+out:
+	free(field);
+	free(child);
+	free(fixed);
+	return ret;
+}
+
+/* Describe rows of a column to DuckDB. */
+static void
+convert_column(struct scan_thread *t, unsigned int k, uint64_t rows)
+{
+	const struct arrow_column *c = &t->value[t->at[k]];
+	struct ArrowArray *a = &t->array[2 * k], *items = a + 1;
+	const void **buffer = &t->buffer[4 * k];
+	const bool list = is_list(c->field);
+
+	t->child[k] = a;
+	*a = (struct ArrowArray){
+		.length = (int64_t)rows,
+		.null_count = c->validity != NULL ? -1 : 0,
+		.offset = (int64_t)t->row,
+		.n_buffers = c->field->type == ARROW_FIXED_LIST ? 1
+			: c->field->type == ARROW_BINARY	? 3
+								: 2,
+		.buffers = buffer,
+		.release = release_array,
+	};
+	buffer[0] = c->validity;
+	buffer[1] = c->field->type == ARROW_LIST || c->field->type == ARROW_BINARY
+		? (const void *)c->offsets
+		: c->data;
+	if (c->field->type == ARROW_BINARY)
+		buffer[2] = c->data;
+	if (!list)
+		return;
+	t->item[k] = items;
+	a->n_children = 1;
+	a->children = &t->item[k];
+	*items = (struct ArrowArray){
+		.length = (int64_t)c->items,
+		.n_buffers = 2,
+		.buffers = buffer + 2,
+		.release = release_array,
+	};
+	buffer[2] = NULL;
+	buffer[3] = c->data;
+}
+
+/* Bytes of values of some rows. */
+static uint64_t
+value_bytes(const struct arrow_column *c, uint64_t row, uint64_t rows)
+{
+	const struct arrow_field *f = c->field;
+
+	switch (f->type) {
+	case ARROW_LIST:
+		return (uint64_t)(c->offsets[row + rows] - c->offsets[row]) *
+			arrow_type_width(f->item);
+	case ARROW_BINARY:
+		return c->offsets[row + rows] - c->offsets[row];
+	case ARROW_FIXED_LIST:
+		return rows * f->list_size * arrow_type_width(f->item);
+	default:
+		return rows * arrow_type_width(f->type);
+	}
+}
+
+/* Make the output refer to the rows of the file. @return 0; -EIO */
+static int
+fill_by_reference(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
+{
+	struct sql_tables *tables = t->scan->bind->tables;
+	const struct duckdb_api *api = tables->api;
+	duckdb_error_data error;
+	duckdb_chunk chunk = NULL;
+	uint64_t bytes = 0;
+	unsigned int k;
+
+	if (t->converted != t->unit->source && convert_types(t, t->unit->source) < 0)
+		return -EIO;
+	if (t->root.n_children == 0)
+		return 0;
+	for (k = 0; k < t->root.n_children; k++) {
+		convert_column(t, k, rows);
+		bytes += value_bytes(&t->value[t->at[k]], t->row, rows);
+	}
+	t->root = (struct ArrowArray){
+		.length = (int64_t)rows,
+		.n_buffers = 1,
+		.buffers = &t->buffer[4 * t->root.n_children],
+		.n_children = t->root.n_children,
+		.children = t->child,
+		.release = release_array,
+	};
+	error = api->data_chunk_from_arrow(tables->convert, &t->root, t->types, &chunk);
+	if (error != NULL) {
+		api->destroy_error_data(&error);
+		return -EIO;
+	}
+	for (k = 0; k < t->root.n_children; k++)
+		api->vector_reference_vector(api->data_chunk_get_vector(output, t->at[k]),
+			api->data_chunk_get_vector(chunk, k));
+	api->destroy_data_chunk(&chunk);
+	__atomic_add_fetch(&tables->referenced, bytes, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static void
+copy_validity(const struct duckdb_api *api, duckdb_vector vector, const struct arrow_column *c,
+	uint64_t row, uint64_t rows)
+{
+	uint64_t *validity, i;
+
+	if (c->validity == NULL)
+		return;
+	api->vector_ensure_validity_writable(vector);
+	validity = api->vector_get_validity(vector);
+	for (i = 0; i < rows; i++) {
+		if (arrow_column_is_null(c, row + i))
+			validity[i / 64] &= ~(UINT64_C(1) << i % 64);
+	}
+}
+
+/* Copy rows of a column. @return 0; -ENOMEM */
+static int
+copy_column(const struct duckdb_api *api, duckdb_vector vector, const struct arrow_column *c,
+	uint64_t row, uint64_t rows)
+{
+	const struct arrow_field *f = c->field;
+	const uint8_t *data = c->data;
+	struct duckdb_list *lists;
+	uint64_t i, start, end, width;
+
+	copy_validity(api, vector, c, row, rows);
+	switch (f->type) {
+	case ARROW_LIST:
+		start = c->offsets[row];
+		end = c->offsets[row + rows];
+		width = arrow_type_width(f->item);
+		if (api->list_vector_reserve(vector, end - start) != DUCKDB_SUCCESS ||
+			api->list_vector_set_size(vector, end - start) != DUCKDB_SUCCESS)
+			return -ENOMEM;
+		lists = api->vector_get_data(vector);
+		for (i = 0; i < rows; i++)
+			lists[i] = (struct duckdb_list){c->offsets[row + i] - start,
+				c->offsets[row + i + 1] - c->offsets[row + i]};
+		if (end > start)
+			memcpy(api->vector_get_data(api->list_vector_get_child(vector)),
+				data + start * width, (end - start) * width);
+		return 0;
+	case ARROW_BINARY:
+		for (i = row; i < row + rows; i++)
+			api->vector_assign_string_element_len(vector, i - row,
+				(const char *)data + c->offsets[i],
+				c->offsets[i + 1] - c->offsets[i]);
+		return 0;
+	case ARROW_FIXED_LIST:
+		width = (uint64_t)f->list_size * arrow_type_width(f->item);
+		memcpy(api->vector_get_data(api->array_vector_get_child(vector)),
+			data + row * width, rows * width);
+		return 0;
+	default:
+		width = arrow_type_width(f->type);
+		memcpy(api->vector_get_data(vector), data + row * width, rows * width);
+		return 0;
+	}
+}
+
+static int
+fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
+{
+	struct sql_tables *tables = t->scan->bind->tables;
+	uint64_t bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < t->scan->nb_columns; i++) {
+		if (t->value[i].field == NULL)
+			continue;
+		if (copy_column(tables->api, tables->api->data_chunk_get_vector(output, i),
+			    &t->value[i], t->row, rows) < 0)
+			return -ENOMEM;
+		bytes += value_bytes(&t->value[i], t->row, rows);
+	}
+	__atomic_add_fetch(&tables->copied, bytes, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* Fill a column that the file does not have with NULL. */
+static void
+fill_null(const struct duckdb_api *api, duckdb_vector vector, const struct arrow_field *f,
+	uint64_t rows)
+{
+	uint64_t *validity;
+
+	api->vector_ensure_validity_writable(vector);
+	validity = api->vector_get_validity(vector);
+	memset(validity, 0, (rows + 63) / 64 * sizeof(*validity));
+	/* the positions of lists must be valid even so */
+	if (f->type == ARROW_LIST)
+		memset(api->vector_get_data(vector), 0, rows * sizeof(struct duckdb_list));
+}
+
+static void
+fill_others(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
+{
+	const struct scan *s = t->scan;
+	const struct duckdb_api *api = s->bind->tables->api;
+	duckdb_vector vector;
+	duckdb_value value;
+	unsigned int i;
+
+	for (i = 0; i < s->nb_columns; i++) {
+		if (t->value[i].field != NULL || s->column[i] == UINT32_MAX)
+			continue;
+		vector = api->data_chunk_get_vector(output, i);
+		if (s->column[i] < s->bind->nb_columns) {
+			fill_null(api, vector, &s->bind->column[s->column[i]].field, rows);
+			continue;
+		}
+		value = api->create_varchar_length(
+			t->unit->source->run, strlen(t->unit->source->run));
+		api->vector_reference_value(vector, value);
+		api->destroy_value(&value);
+	}
+}
+
+/* Take the next batch. @return false: there is none */
+static bool
+next_unit(struct scan_thread *t, struct scan *s)
+{
+	const struct scan_bind *b = s->bind;
+	const struct arrow_reader *r;
+	struct arrow_column frame;
+	unsigned int i;
+	int field;
+	size_t at;
+
+	while ((at = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->nb_units) {
+		t->unit = &s->unit[at];
+		r = &t->unit->source->file->reader;
+		__atomic_add_fetch(&b->tables->catalog->rows, r->batches[t->unit->batch].rows,
+			__ATOMIC_RELAXED);
+		if (!sql_catalog_check(b->tables->catalog, t->unit->source->file, t->unit->batch))
+			continue;
+		/* the check has read all columns */
+		arrow_reader_column(r, t->unit->batch, t->unit->source->file->frame, &frame);
+		t->frame = frame.data;
+		t->rows = frame.rows;
+		t->row = 0;
+		for (i = 0; i < s->nb_columns; i++) {
+			t->value[i].field = NULL;
+			field = s->column[i] < b->nb_columns ? t->unit->source->field[s->column[i]]
+							     : -1;
+			if (field >= 0)
+				arrow_reader_column(r, t->unit->batch, field, &t->value[i]);
+		}
+		return true;
+	}
+	t->unit = NULL;
+	return false;
+}
+
+/* Find the next rows of the range that fit into a chunk. @return their number; 0: none is left */
+static uint64_t
+next_rows(struct scan_thread *t)
+{
+	const struct scan *s = t->scan;
+	const uint64_t first = s->bind->first, last = s->bind->last;
+	uint64_t rows, bytes = 0;
+	unsigned int i;
+
+	while (t->row < t->rows && (t->frame[t->row] < first || t->frame[t->row] > last))
+		t->row++;
+	for (rows = 0; rows < DUCKDB_VECTOR_ROWS && t->row + rows < t->rows; rows++) {
+		if (t->frame[t->row + rows] < first || t->frame[t->row + rows] > last)
+			break;
+		for (i = 0; i < s->nb_columns; i++) {
+			if (t->value[i].field != NULL && t->value[i].offsets != NULL)
+				bytes += value_bytes(&t->value[i], t->row + rows, 1);
+		}
+		if (rows > 0 && bytes > CHUNK_BYTES)
+			break;
+	}
+	return rows;
+}
+
+static void
+function(duckdb_function_info info, duckdb_chunk output)
+{
+	const struct duckdb_api *api = bound_api;
+	struct scan_thread *t = api->function_get_local_init_data(info);
+	struct scan *s = api->function_get_init_data(info);
+	uint64_t rows;
+	int ret;
+
+	t->scan = s;
+	for (;;) {
+		if (t->unit == NULL && !next_unit(t, s)) {
+			api->data_chunk_set_size(output, 0);
+			return;
+		}
+		rows = next_rows(t);
+		if (rows > 0)
+			break;
+		t->unit = NULL;
+	}
+	ret = s->bind->tables->fill == SQL_ZERO_COPY ? fill_by_reference(t, output, rows)
+						     : fill_by_copy(t, output, rows);
+	if (ret < 0) {
+		api->function_set_error(info, "not enough memory for the rows of a run");
+		return;
+	}
+	fill_others(t, output, rows);
+	api->data_chunk_set_size(output, rows);
+	t->row += rows;
+	if (t->row == t->rows)
+		t->unit = NULL;
+}
+
+/* Replace the name of a file by a call of its table's function. */
+static void
+replace(duckdb_replacement_info info, const char *name, void *data)
+{
+	static const struct {
+		const char *end;
+		enum arrow_table table;
+	} ends[] = {
+		{"_frames.arrow", ARROW_FRAMES},
+		{"_images.arrow", ARROW_IMAGES},
+	};
+	struct sql_tables *t = data;
+	const size_t length = strlen(name);
+	duckdb_value value;
+	size_t i, end;
+
+	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		end = strlen(ends[i].end);
+		if (length <= end || strcmp(name + length - end, ends[i].end) != 0)
+			continue;
+		t->api->replacement_scan_set_function_name(info, arrow_table_name(ends[i].table));
+		value = t->api->create_varchar_length(name, length - end);
+		t->api->replacement_scan_add_parameter(info, value);
+		t->api->destroy_value(&value);
+	}
+}
+
+static int
+register_table(struct sql_tables *t, duckdb_connection connection, enum arrow_table table)
+{
+	const struct duckdb_api *api = t->api;
+	duckdb_table_function f = api->create_table_function();
+	duckdb_logical_type text = api->create_logical_type(DUCKDB_TYPE_VARCHAR);
+	duckdb_logical_type number = api->create_logical_type(DUCKDB_TYPE_UBIGINT);
+	int ret;
+
+	api->table_function_set_name(f, arrow_table_name(table));
+	api->table_function_add_parameter(f, text);
+	api->table_function_add_named_parameter(f, "first", number);
+	api->table_function_add_named_parameter(f, "last", number);
+	api->table_function_set_extra_info(f, t, NULL);
+	api->table_function_set_bind(f, table == ARROW_FRAMES ? bind_frames : bind_images);
+	api->table_function_set_init(f, init);
+	api->table_function_set_local_init(f, init_thread);
+	api->table_function_set_function(f, function);
+	api->table_function_supports_projection_pushdown(f, true);
+	ret = api->register_table_function(connection, f);
+	api->destroy_logical_type(&text);
+	api->destroy_logical_type(&number);
+	api->destroy_table_function(&f);
+	return ret == DUCKDB_SUCCESS ? 0 : -EIO;
+}
+
+int
+sql_tables_register(struct sql_tables *t, duckdb_database db, duckdb_connection connection)
+{
+	bound_api = t->api;
+	if (register_table(t, connection, ARROW_FRAMES) < 0 ||
+		register_table(t, connection, ARROW_IMAGES) < 0)
+		return -EIO;
+	t->api->add_replacement_scan(db, replace, t, NULL);
+	return 0;
+}

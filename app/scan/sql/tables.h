@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The tables of runs in DuckDB:
+ *
+ *   frames(RUN, first := F, last := L), images(RUN, first := F, last := L)
+ *
+ * RUN is the name of a run, or a pattern of fnmatch(3). A pattern takes all runs that match, and
+ * adds the column `run` with their names; columns that a run does not have are NULL in its rows. A
+ * column must have the same type in all of them. Rows have frame numbers from F to L. Batches
+ * without such frames are not read.
+ *
+ * The replacement scan makes 'RUN_frames.arrow' and 'RUN_images.arrow' (a quoted name in FROM) the
+ * same as frames('RUN') and images('RUN').
+ *
+ * Rows come in the order of the files. With SQL_ZERO_COPY, the vectors refer to the mapped file
+ * where DuckDB's conversion from Arrow does (values of all columns); offsets of lists and positions
+ * of binary values are written new. A vector has at most 2048 rows, and 1 MiB of items of lists.
+ */
+#ifndef SQL_TABLES_H
+#define SQL_TABLES_H
+
+#include "sql/catalog.h"
+#include "sql/duckdb_api.h"
+
+/** How values get into DuckDB's vectors. */
+enum sql_fill {
+	SQL_ZERO_COPY, /**< duckdb_data_chunk_from_arrow(): vectors refer to the file */
+	SQL_COPY,      /**< memcpy() */
+};
+
+/** What the table functions need. It must outlive the database. */
+struct sql_tables {
+	const struct duckdb_api *api;
+	struct sql_catalog *catalog;
+	duckdb_connection convert; /**< connection for conversions from Arrow only */
+	enum sql_fill fill;
+	uint64_t copied;     /**< bytes that SQL_COPY copied, atomic */
+	uint64_t referenced; /**< bytes of values that vectors refer to, atomic */
+	uint64_t skipped;    /**< batches that a range of frames left out, atomic */
+};
+
+/**
+ * Register the table functions with a connection's database, and the replacement scan.
+ * @return 0; -EIO: DuckDB refused it
+ */
+int sql_tables_register(struct sql_tables *t, duckdb_database db, duckdb_connection connection);
+
+/** Whether a run's name is a pattern. */
+bool sql_is_pattern(const char *name);
+
+#endif /* SQL_TABLES_H */

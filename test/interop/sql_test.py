@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random queries of runs give the same rows as native tables of DuckDB, which were filled with the
+files by another path: apache-arrow for JS finds the buffers, and DuckDB inserts them from Arrow's C
+data interface.
+
+usage: sql_test.py ARROW_WRITE SQL_RUN BRAGGLINE-SCAN MODULES-DIR [SEED [QUERIES]]
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from duckdb_arrow import DuckDB
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = 'node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so'
+# name, type, modules, frames of each set of files; sets of a run have the same frame numbers, as
+# after a restart of the detector
+RUNS = [('lyso_7', 'float32+peaks', 2, [150]), ('Dark-1', 'float32+peaks', 2, [9]),
+        ('two', 'float32', 2, [60, 40])]
+NUMBERS = {'frames': ['frame', 'bunch_id', 'detector_time', 'exposure', 'flags', 'strong_count',
+                      'saturated', 'invalid', 'nnz', 'verdict', 'kind', 'veto_version'],
+           'images': ['frame', 'kind']}
+OTHERS = {'frames': ['receive_time', 'sum', 'missing'],
+          'images': ['row_ptr', 'col', 'value', 'raw', 'missing']}
+PEAKS = {'frames': ['peaks', 'shell_peaks'],
+         'images': ['peak_fs', 'peak_ss', 'peak_intensity', 'peak_pixels', 'peak_panel']}
+
+
+def skip(what):
+    print(f'SKIPPED: {what} is missing (make deps)')
+    sys.exit(77)
+
+
+def want(condition, *text):
+    if not condition:
+        print('FAILED:', *text)
+        sys.exit(1)
+
+
+def quoted(name):
+    return f'"{name}"'
+
+
+class Generator:
+    """Makes statements that are valid for both engines, and whose result has one value."""
+
+    def __init__(self, seed):
+        self.r = random.Random(seed)
+
+    def pick(self, *choices):
+        return self.r.choice(choices)
+
+    def number(self):
+        return self.r.choice([0, 1, -1, 5, 17, 64, 65, 100, 128, 200, 300, 2**40, 2**63,
+                              self.r.randrange(320), self.r.randrange(320)])
+
+    def table(self):
+        table = self.pick('frames', 'images')
+        if self.r.random() < 0.15:
+            return f'{table}', table, False
+        name, kind, *_ = self.r.choice(RUNS)
+        schema = quoted(name if self.r.random() < 0.7 else name.upper())
+        return f'{schema}.{table}', table, 'peaks' in kind
+
+    def of_frame(self, column):
+        n, m = self.number(), self.number()
+        op = self.pick('=', '<', '<=', '>', '>=', '!=', '<>', 'IS DISTINCT FROM')
+        return self.pick(
+            f'{column} {op} {n}', f'{n} {op} {column}', f'{column} BETWEEN {n} AND {m}',
+            f'{column} BETWEEN {min(n, m)} AND {max(n, m)}', f'{column} NOT BETWEEN {n} AND {m}',
+            f'{column} IN ({n}, {m}, {self.number()})', f'{column} NOT IN ({n}, {m})',
+            f'NOT {column} < {n}', f'{column} >= {n}::HUGEINT', f'{column} < {n}.5',
+            f'{column} + 1 > {n}', f'({column} < {n} OR {column} > {m})')
+
+    def term(self, alias, table, depth=0):
+        p = f'{alias}.' if alias else ''
+        choice = self.r.random()
+        if choice < 0.6:
+            return self.of_frame(f'{p}{self.pick("frame", "FRAME", "frame")}')
+        if choice < 0.75:
+            return f'{p}{self.r.choice(NUMBERS[table])} {self.pick("<", ">=", "=")} {self.number()}'
+        if choice < 0.9 and table == 'images':
+            return self.pick(f'len({p}col) > {self.r.randrange(400)}', f'{p}raw IS NULL',
+                             f'{p}raw IS NOT NULL', f'list_max({p}value) > 0',
+                             f'{p}value[1] < 0', f'octet_length({p}missing) > 1')
+        if depth < 2:
+            op = self.pick('AND', 'OR')
+            return f'({self.term(alias, table, depth + 1)} {op} {self.term(alias, table, depth + 1)})'
+        return f'{p}missing IS NOT NULL'
+
+    def where(self, alias, table):
+        terms = [self.term(alias, table) for _ in range(self.r.randrange(4))]
+        return ' WHERE ' + ' AND '.join(terms) if terms else ''
+
+    def columns(self, alias, table, peaks):
+        p = f'{alias}.' if alias else ''
+        names = NUMBERS[table] + OTHERS[table] + (PEAKS[table] if peaks else [])
+        some = self.r.sample(names, self.r.randrange(1, min(6, len(names))))
+        return ', '.join(self.pick(
+            f'{p}{c}', f'{p}{c}', f'md5({p}{c}::VARCHAR)', f'{p}{c} IS NULL') for c in some)
+
+    def statement(self):
+        forms = [self.plain, self.plain, self.aggregate, self.distinct, self.join, self.join,
+                 self.union, self.nested, self.window, self.twice]
+        return self.r.choice(forms)()
+
+    def plain(self):
+        name, table, peaks = self.table()
+        alias = self.pick('', 't')
+        return (f'SELECT {self.columns(alias, table, peaks)} FROM {name} {alias}'
+                f'{self.where(alias, table)}'
+                + self.pick('', '', f' ORDER BY ALL LIMIT {self.r.randrange(40)}'))
+
+    def aggregate(self):
+        name, table, _ = self.table()
+        key = self.r.choice(NUMBERS[table])
+        having = self.pick('', ' HAVING count(*) > 2')
+        return (f'SELECT {key}, count(*), min(frame), max(frame), sum(frame), '
+                f'count(DISTINCT kind) FROM {name}{self.where("", table)} GROUP BY {key}{having}')
+
+    def distinct(self):
+        name, table, _ = self.table()
+        column = self.r.choice(NUMBERS[table] + OTHERS[table])
+        return self.pick(f'SELECT DISTINCT {column} FROM {name}{self.where("", table)}',
+                         f'SELECT count(*), count({column}), max({column}::VARCHAR) FROM {name}'
+                         f'{self.where("", table)}')
+
+    def join(self):
+        a, table_a, _ = self.table()
+        b, table_b, _ = self.table()
+        how = self.pick('', 'INNER', 'LEFT', 'RIGHT', 'FULL', 'SEMI', 'ANTI')
+        on = self.pick('USING (frame)', 'ON a.frame = b.frame', 'ON a.frame = b.frame + 1')
+        one = how in ('SEMI', 'ANTI')
+        terms = [self.term('a', table_a)]
+        if not one and self.r.random() < 0.5:
+            terms.append(self.term('b', table_b))
+        if on.startswith('USING') and self.r.random() < 0.6:
+            terms.append(self.of_frame('frame'))
+        select = 'count(*), sum(a.frame), min(a.kind)' + ('' if one else ', sum(b.frame), max(b.kind)')
+        return (f'SELECT {select} FROM {a} a {how} JOIN {b} b {on} '
+                f'WHERE {" AND ".join(terms)}')
+
+    def union(self):
+        a, table_a, _ = self.table()
+        b, table_b, _ = self.table()
+        op = self.pick('UNION', 'UNION ALL', 'EXCEPT', 'INTERSECT')
+        return (f'SELECT frame, kind FROM {a}{self.where("", table_a)} {op} '
+                f'SELECT frame, kind FROM {b}{self.where("", table_b)}')
+
+    def nested(self):
+        a, table_a, _ = self.table()
+        b, table_b, _ = self.table()
+        return self.pick(
+            f'SELECT frame, kind FROM {a} WHERE frame IN (SELECT frame FROM {b}'
+            f'{self.where("", table_b)}) AND {self.term("", table_a)}',
+            f'WITH q AS (SELECT * FROM {a}{self.where("", table_a)}) SELECT count(*), sum(frame) '
+            f'FROM q JOIN {b} t USING (frame) WHERE {self.of_frame("q.frame")}',
+            f'SELECT t.frame, (SELECT count(*) FROM {b} u WHERE u.frame < t.frame AND '
+            f'{self.of_frame("u.frame")}) FROM {a} t{self.where("t", table_a)}',
+            f'WITH frames AS (SELECT frame + 1 AS frame, kind FROM {a}) SELECT frame, kind FROM frames '
+            f'WHERE {self.of_frame("frame")}')
+
+    def window(self):
+        name, table, _ = self.table()
+        return (f'SELECT frame, kind, count(*) OVER (PARTITION BY kind), '
+                f'rank() OVER (ORDER BY frame, kind) FROM {name}{self.where("", table)}'
+                + self.pick('', ' QUALIFY rank() OVER (ORDER BY frame) < 10'))
+
+    def twice(self):
+        name, table, _ = self.table()
+        return self.pick(
+            f'SELECT (SELECT count(*) FROM {name} WHERE {self.of_frame("frame")}), '
+            f'(SELECT count(*) FROM {name} WHERE {self.of_frame("frame")})',
+            f'SELECT count(*) FROM (SELECT row_number() OVER () n FROM {name}) q POSITIONAL JOIN '
+            f'{name} t WHERE {self.of_frame("t.frame")}',
+            f'SELECT count(*), sum(t.frame) FROM {name} q ASOF JOIN {name} t ON q.frame >= t.frame '
+            f'WHERE {self.of_frame("t.frame")}')
+
+
+class Native:
+    """The same tables, in DuckDB's own storage."""
+
+    def __init__(self, library, layouts):
+        self.duckdb = DuckDB(library)
+        self.duckdb.query('SET threads = 1')
+        for run, *_ in RUNS:
+            self.duckdb.query(f'CREATE SCHEMA {quoted(run)}')
+        for layout in layouts:
+            base = os.path.basename(layout['path'])
+            run = next(r for r, *_ in RUNS if base.startswith(r))
+            table = 'frames' if '_frames' in base else 'images'
+            self.duckdb.take(layout['path'], f'{quoted(run)}.{table}', layout['fields'],
+                             layout['batches'])
+        for table in ('frames', 'images'):
+            self.duckdb.query(f'CREATE VIEW {table} AS ' + ' UNION ALL BY NAME '.join(
+                f"SELECT *, '{run}' AS run FROM {quoted(run)}.{table}" for run, *_ in RUNS))
+
+    def rows(self, sql):
+        try:
+            return self.duckdb.query(f'SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({sql})'), None
+        except AssertionError as error:
+            return None, str(error)
+
+
+def run_all(program, how, threads, directory, statements):
+    done = subprocess.run([program, how, str(threads), directory], check=False,
+                          input='\0'.join(statements).encode() + b'\0', capture_output=True)
+    want(done.returncode == 0, f'{how}: status {done.returncode}:', done.stderr.decode())
+    results = []
+    for result in done.stdout.decode().split('\x1c')[:-1]:
+        rows, error = result.split('\x1d')
+        results.append(([[None if cell == '\x01' else cell for cell in row.split('\x1f')[:-1]]
+                         for row in rows.split('\x1e')[:-1]], error or None))
+    want(len(results) == len(statements), f'{how}: {len(results)} results of {len(statements)}')
+    return results, done.stderr.decode()
+
+
+def ordered(rows):
+    return sorted(rows, key=lambda row: [(cell is None, cell or '') for cell in row])
+
+
+def compare(statements, native, found, how):
+    empty = 0
+    for sql, (expected, error), (rows, problem) in zip(statements, native, found):
+        want((error is None) == (problem is None), f'{how}: {sql}\n', problem, '\nnative:', error)
+        if error is None:
+            empty += not expected
+            want(ordered(rows) == ordered(expected), f'{how}: {sql}\n', len(rows), 'rows', str(rows)[:2000],
+                 '\nnative:', len(expected), 'rows', str(expected)[:2000])
+    return empty
+
+
+def main():
+    write, program, scan, modules = sys.argv[1:5]
+    seed = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    number = int(sys.argv[6]) if len(sys.argv) > 6 else 300
+    library = os.path.abspath(f'{modules}/{LIBRARY}')
+    if not shutil.which('node'):
+        skip('node')
+    for needed in (f'{modules}/node_modules/apache-arrow', library):
+        if not os.path.exists(needed):
+            skip(needed)
+    os.environ['BRAGGLINE_DUCKDB'] = library
+    # these functions ignore WHERE and the order of columns
+    with open(scan, 'rb') as file:
+        names = set(re.findall(rb'duckdb_\w+', file.read()))
+    want(b'duckdb_create_table_function' in names, 'no table function')
+    for name in (b'duckdb_arrow_scan', b'duckdb_arrow_array_scan'):
+        want(name not in names, scan, 'uses', name.decode())
+    with tempfile.TemporaryDirectory() as directory:
+        paths = []
+        for run, kind, nb_modules, sets in RUNS:
+            for i, frames in enumerate(sets):
+                base = run if len(sets) == 1 else f'{run}_{i + 1:06}'
+                subprocess.run([write, directory, base, kind, str(nb_modules), str(frames),
+                                str(seed + i)], check=True)
+                paths += [f'{directory}/{base}_{table}.arrow' for table in ('frames', 'images')]
+        done = subprocess.run(['node', f'{HERE}/sql_layout.mjs', modules, *paths], check=True,
+                              stdout=subprocess.PIPE)
+        native = Native(library, json.loads(done.stdout))
+        generator = Generator(seed)
+        statements = [f'SELECT * FROM {quoted(run)}.{table}'
+                      for run, *_ in RUNS for table in ('frames', 'images')]
+        statements += ['FROM frames', 'FROM images']
+        statements += [generator.statement() for _ in range(number)]
+        expected = [native.rows(sql) for sql in statements]
+        failed = sum(error is not None for _, error in expected)
+        want(failed < number / 10, f'{failed} of {number} statements are wrong, e.g.',
+             next((pair for pair in zip(statements, expected) if pair[1][1]), ''))
+        for how, threads in (('reference', 1), ('copy', 1), ('reference', 2)):
+            found, counts = run_all(program, how, threads, directory, statements)
+            empty = compare(statements, expected, found, f'{how}, {threads} threads')
+            print(f'{how}, {threads} threads: {len(statements)} statements, {failed} with an error, '
+                  f'{empty} without rows: the same. {counts.strip().splitlines()[-1]}')
+            want(how == 'copy' or ' copied 0,' in counts, 'values were copied')
+            want(not counts.strip().endswith(' skipped 0'), 'no batch was skipped')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,770 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queries of runs: what is taken from a statement, what is refused, and what happens to damaged,
+ * truncated and unusual files. Skipped without DuckDB's library (BRAGGLINE_DUCKDB).
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sql/session.h"
+
+#define FRAMES 300
+
+static struct duckdb_api api;
+static char dir[] = "/tmp/sql_test.XXXXXX";
+
+/* An open session over the files of a directory. */
+struct rig {
+	struct sql_catalog catalog;
+	struct sql_session session;
+	char warning[4096]; /* the last one */
+	unsigned int warnings;
+};
+
+static void
+keep_warning(void *arg, const char *text)
+{
+	struct rig *r = arg;
+
+	snprintf(r->warning, sizeof(r->warning), "%s", text);
+	r->warnings++;
+}
+
+__attribute__((format(printf, 1, 2))) static void
+shell(const char *format, ...)
+{
+	char command[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	assert_int_equal(system(command), 0);
+}
+
+static void
+rig_open_with(struct rig *r, const char *path, const struct sql_limits *limits)
+{
+	struct scan_list list = {0};
+
+	memset(r, 0, sizeof(*r));
+	assert_int_equal(scan_list_add(&list, path), 0);
+	assert_int_equal(sql_catalog_create(&r->catalog, &list, keep_warning, r), 0);
+	scan_list_free(&list);
+	if (sql_session_open(&r->session, &api, &r->catalog, limits) < 0)
+		fail_msg("%s", r->session.error);
+}
+
+static void
+rig_open(struct rig *r, const char *path)
+{
+	rig_open_with(r, path, &(struct sql_limits){.threads = 1});
+}
+
+static void
+rig_close(struct rig *r)
+{
+	sql_session_close(&r->session);
+	sql_catalog_destroy(&r->catalog);
+}
+
+/* Execute a statement. @return 0 and the first column of the first row; -errno */
+static int
+ask(struct rig *r, const char *sql, char *answer, size_t size)
+{
+	struct sql_session *s = &r->session;
+	const union duckdb_text *text;
+	duckdb_chunk chunk;
+	uint64_t rows = 0;
+	int ret;
+
+	answer[0] = '\0';
+	ret = sql_session_execute(s, sql, SQL_TEXT);
+	while (ret == 0) {
+		ret = sql_session_fetch(s, &chunk);
+		if (ret < 0 || chunk == NULL)
+			break;
+		if (rows == 0) {
+			text = api.vector_get_data(api.data_chunk_get_vector(chunk, 0));
+			snprintf(answer, size, "%.*s", (int)text->length, duckdb_text_bytes(text));
+		}
+		rows += api.data_chunk_get_size(chunk);
+		api.destroy_data_chunk(&chunk);
+	}
+	return ret;
+}
+
+static void
+want_answer(struct rig *r, const char *sql, const char *expected)
+{
+	char answer[4096];
+
+	if (ask(r, sql, answer, sizeof(answer)) < 0)
+		fail_msg("%s: %s", sql, r->session.error);
+	if (strcmp(answer, expected) != 0)
+		fail_msg("%s: %s, expected %s", sql, answer, expected);
+}
+
+static void
+want_error(struct rig *r, const char *sql, int code, const char *expected)
+{
+	char answer[4096];
+	const int ret = ask(r, sql, answer, sizeof(answer));
+
+	if (ret != code || strstr(r->session.error, expected) == NULL)
+		fail_msg("%s: %d: %s, expected %d: %s", sql, ret, r->session.error, code, expected);
+}
+
+static uint64_t
+number(struct rig *r, const char *sql)
+{
+	char answer[4096];
+
+	if (ask(r, sql, answer, sizeof(answer)) < 0)
+		fail_msg("%s: %s", sql, r->session.error);
+	return strtoull(answer, NULL, 10);
+}
+
+#define ALL UINT64_MAX
+
+static void
+test_ranges_are_those_of_the_statement(void **state)
+{
+	static const struct {
+		const char *sql;
+		uint64_t first, last; /* of the table x.frames; first > last: none */
+	} cases[] = {
+		{"FROM x.frames", 0, ALL},
+		{"FROM x.frames WHERE frame = 5", 5, 5},
+		{"FROM x.frames WHERE 5 = frame", 5, 5},
+		{"FROM X.Frames WHERE FRAME > 5", 6, ALL},
+		{"FROM x.frames WHERE frame >= 5 AND frame < 9", 5, 8},
+		{"FROM x.frames WHERE 5 < frame AND 9 >= frame", 6, 9},
+		{"FROM x.frames WHERE frame BETWEEN 7 AND 9 AND kind = 1", 7, 9},
+		{"FROM x.frames WHERE frame IN (9, 4, 6)", 4, 9},
+		{"FROM x.frames WHERE frame IN (9, kind)", 0, ALL},
+		{"FROM x.frames WHERE frame NOT IN (9, 4)", 0, ALL},
+		{"FROM x.frames WHERE frame NOT BETWEEN 7 AND 9", 0, ALL},
+		{"FROM x.frames WHERE frame <> 5", 0, ALL},
+		{"FROM x.frames WHERE NOT frame > 5", 0, 5}, /* the parser makes it <= */
+		{"FROM x.frames WHERE NOT (frame > 5 AND kind = 1)", 0, ALL},
+		{"FROM x.frames WHERE frame > 5 OR kind = 1", 0, ALL},
+		{"FROM x.frames WHERE frame > -1", 0, ALL},
+		{"FROM x.frames WHERE frame >= -5 AND frame <= 3", 0, 3},
+		{"FROM x.frames WHERE frame < 0", 1, 0},
+		{"FROM x.frames WHERE frame = -1", 1, 0},
+		{"FROM x.frames WHERE frame > 9223372036854775807", UINT64_C(1) << 63, ALL},
+		{"FROM x.frames WHERE frame IN (3, -9223372036854775807)", 3, 3},
+		/* not an integer of 64 bits, or converted first */
+		{"FROM x.frames WHERE frame > 9223372036854775808", 0, ALL},
+		{"FROM x.frames WHERE frame > 18446744073709551616", 0, ALL},
+		{"FROM x.frames WHERE frame > 5.5", 0, ALL},
+		{"FROM x.frames WHERE frame > 5::UTINYINT", 0, ALL},
+		{"FROM x.frames WHERE frame > '5'", 0, ALL},
+		{"FROM x.frames WHERE frame + 1 > 5", 0, ALL},
+		{"FROM x.frames WHERE frame IS DISTINCT FROM 5", 0, ALL},
+		{"FROM x.frames WHERE bunch_id = 5", 0, ALL},
+		/* names */
+		{"FROM x.frames t WHERE t.frame = 5", 5, 5},
+		{"FROM x.frames t WHERE u.frame = 5", 0, ALL},
+		{"FROM x.frames WHERE frames.frame = 5", 5, 5},
+		{"FROM x.frames WHERE x.frames.frame = 5", 5, 5},
+		{"FROM x.frames WHERE y.frames.frame = 5", 0, ALL},
+		{"FROM x.frames t(frame, a) WHERE frame = 5", 0, ALL},
+		{"FROM x.frames TABLESAMPLE 10% WHERE frame = 5", 0, ALL},
+		{"FROM x.frames WHERE frame = 5 USING SAMPLE 3", 0, ALL},
+		/* joins */
+		{"FROM x.frames JOIN x.images USING (frame) WHERE frame < 5", 0, 4},
+		{"FROM x.frames JOIN x.images USING (kind) WHERE frame < 5", 0, ALL},
+		{"FROM x.frames LEFT JOIN x.images USING (frame) WHERE frame < 5", 0, ALL},
+		{"FROM x.frames a LEFT JOIN x.images b USING (frame) WHERE a.frame < 5", 0, 4},
+		{"FROM x.images a LEFT JOIN x.frames b USING (frame) WHERE b.frame < 5", 0, 4},
+		{"FROM x.images a FULL JOIN x.frames b USING (frame) WHERE b.frame < 5", 0, 4},
+		{"FROM x.images a, x.frames b WHERE b.frame < 5 AND a.frame = 3", 0, 4},
+		{"FROM x.images a, x.frames a WHERE a.frame < 5", 0, ALL},
+		{"FROM y.frames, x.frames WHERE frames.frame < 5", 0, ALL},
+		{"FROM x.images a ASOF JOIN x.frames b ON a.frame >= b.frame WHERE b.frame < 5", 0,
+			ALL},
+		{"FROM x.images a POSITIONAL JOIN x.frames b WHERE b.frame < 5", 0, ALL},
+		{"FROM x.frames a SEMI JOIN x.images b USING (frame) WHERE a.frame < 5", 0, ALL},
+		{"FROM x.frames, range(5) t(frame) WHERE frame < 5", 0, ALL},
+		{"FROM x.frames f, range(5) t(frame) WHERE f.frame < 5", 0, 4},
+		/* several times: the range covers all of them */
+		{"FROM x.frames WHERE frame = 5 UNION FROM x.frames WHERE frame = 9", 5, 9},
+		{"FROM x.frames WHERE frame = 5 UNION FROM x.frames", 0, ALL},
+		{"SELECT (SELECT max(frame) FROM x.frames WHERE frame < 9) FROM x.frames WHERE frame > 2",
+			0, ALL},
+		{"SELECT 1 WHERE 3 IN (SELECT frame FROM x.frames WHERE frame IN (1, 3))", 1, 3},
+		{"WITH q AS (FROM x.frames WHERE frame < 3) FROM q WHERE frame = 1", 0, 2},
+		{"FROM (FROM x.frames) q WHERE frame = 1", 0, ALL},
+		{"FROM x.frames WHERE frame < 0 UNION FROM x.frames WHERE frame = 7", 7, 7},
+		{"FROM (SUMMARIZE x.frames)", 0, ALL},
+	};
+	struct sql_statement s;
+	char error[1024];
+	struct rig r;
+	size_t i, k;
+
+	rig_open(&r, dir);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (sql_statement_parse(
+			    &s, &api, r.session.connection, cases[i].sql, error, sizeof(error)) < 0)
+			fail_msg("%s: %s", cases[i].sql, error);
+		for (k = 0; k < s.nb_names; k++) {
+			if (strcasecmp(s.name[k].schema, "x") == 0 &&
+				strcasecmp(s.name[k].table, "frames") == 0)
+				break;
+		}
+		if (k == s.nb_names)
+			fail_msg("%s: the table is not found", cases[i].sql);
+		if (cases[i].first > cases[i].last ? s.name[k].first <= s.name[k].last
+						   : s.name[k].first != cases[i].first ||
+					s.name[k].last != cases[i].last)
+			fail_msg("%s: %lu to %lu, expected %lu to %lu", cases[i].sql,
+				s.name[k].first, s.name[k].last, cases[i].first, cases[i].last);
+		sql_statement_free(&s);
+	}
+	rig_close(&r);
+}
+
+static void
+test_only_one_select_is_executed(void **state)
+{
+	static const struct {
+		const char *sql;
+		const char *error;
+	} cases[] = {
+		{"", "expected one SELECT statement, found none"},
+		{"-- nothing", "expected one SELECT statement, found none"},
+		{"SELECT 1; SELECT 2", "found several"},
+		{"SELECT 1; DROP TABLE t", "expected a SELECT"},
+		{"CREATE TABLE t (a INTEGER)", "expected a SELECT"},
+		{"DROP SCHEMA main", "expected a SELECT"},
+		{"INSERT INTO t VALUES (1)", "expected a SELECT"},
+		{"COPY (SELECT 1) TO '/tmp/sql_test.csv'", "expected a SELECT"},
+		{"EXPORT DATABASE '/tmp/sql_test'", "expected a SELECT"},
+		{"SET threads = 9", "expected a SELECT"},
+		{"RESET threads", "expected a SELECT"},
+		{"PRAGMA version", "expected a SELECT"},
+		{"ATTACH 'x'", "expected a SELECT"},
+		{"CALL enable_logging()", "expected a SELECT"},
+		{"INSTALL httpfs", "expected a SELECT"},
+		{"LOAD json", "expected a SELECT"},
+		{"EXPLAIN SELECT 1", "expected a SELECT"},
+		{"BEGIN", "expected a SELECT"},
+		{"FROM read_csv('/etc/passwd')", "read_csv: not allowed"},
+		{"SELECT (SELECT count(*) FROM glob('/*'))", "glob: not allowed"},
+		{"FROM query('SELECT 1')", "query: not allowed"},
+		{"FROM QUERY_TABLE('x')", "not allowed"},
+		{"FROM enable_logging()", "enable_logging: not allowed"},
+		{"FROM checkpoint()", "checkpoint: not allowed"},
+		{"FROM '/etc/passwd'", "does not exist"},
+		{"FROM '/tmp/x.csv'", ""},
+		{"SELECT $1", "parameters"},
+		{"SELECT ?", "parameters"},
+		{"SELECT nothing", "nothing"},
+		{"SELEKT 1", "syntax error"},
+		{"FROM none.frames", "none"},
+		{"FROM frames('none')",
+			"no run is named none (number of runs: 1, the first is lyso_7)"},
+		{"FROM frames('n*')", "matches n*"},
+		{"FROM frames(NULL)", "NULL"},
+	};
+	struct rig r;
+	size_t i;
+
+	rig_open(&r, dir);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		want_error(&r, cases[i].sql, -EINVAL, cases[i].error);
+	/* the session still works */
+	want_answer(&r, "SELECT 40 + 2", "42");
+	want_answer(&r, "SELECT 1; -- the end", "1");
+	want_answer(&r, "WITH q AS (SELECT 7) FROM q", "7");
+	want_answer(&r, "VALUES (3), (4)", "3");
+	want_answer(&r, "DESCRIBE lyso_7.frames; ", "frame");
+	want_answer(&r, "SELECT a FROM (SELECT 1 a, 2 a)", "1");
+	rig_close(&r);
+}
+
+/* Even SQL that passes the check of statements reaches no file and no setting. */
+static void
+test_the_engine_is_locked(void **state)
+{
+	static const char *const statements[] = {
+		"COPY (SELECT 1) TO '/tmp/sql_test.csv'",
+		"FROM read_csv('/etc/passwd')",
+		"FROM read_text('/etc/passwd')",
+		"FROM glob('/*')",
+		"ATTACH '/tmp/sql_test.db'",
+		"SET threads = 9",
+		"SET enable_external_access = true",
+		"SET lock_configuration = false",
+		"SET temp_directory = '/tmp'",
+		"INSTALL httpfs",
+		"LOAD httpfs",
+	};
+	struct duckdb_result result;
+	struct rig r;
+	size_t i;
+
+	rig_open(&r, dir);
+	for (i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
+		if (api.query(r.session.connection, statements[i], &result) == DUCKDB_SUCCESS)
+			fail_msg("%s: not refused", statements[i]);
+		api.destroy_result(&result);
+	}
+	assert_int_equal(access("/tmp/sql_test.csv", F_OK), -1);
+	want_answer(&r, "SELECT current_setting('temp_directory')", "");
+	rig_close(&r);
+}
+
+static void
+test_tables_have_the_rows_of_the_files(void **state)
+{
+	char sql[256];
+	uint64_t last;
+	struct rig r;
+
+	rig_open(&r, dir);
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
+	want_answer(&r, "SELECT count(*) FROM LYSO_7.FRAMES", "300");
+	want_answer(&r, "SELECT count(*) FROM 'lyso_7_frames.arrow'", "300");
+	want_answer(&r, "SELECT count(run) FROM frames", "300");
+	want_answer(&r, "SELECT count(DISTINCT run) FROM images('l*7')", "1");
+	want_answer(&r, "SELECT run FROM main.images LIMIT 1", "lyso_7");
+	assert_int_equal(number(&r, "SELECT count(*) FROM lyso_7.images"),
+		number(&r, "SELECT count(*) FROM lyso_7.frames WHERE verdict IN (1, 2, 3)"));
+	/* named parameters, NULL: no limit */
+	last = number(&r, "SELECT max(frame) FROM lyso_7.frames");
+	snprintf(sql, sizeof(sql),
+		"SELECT count(*) FROM frames('lyso_7', first := %lu, last := NULL)", last);
+	want_answer(&r, sql, "1");
+	want_answer(&r, "SELECT count(*) FROM frames('lyso_7', first := 9, last := 8)", "0");
+	assert_int_equal(
+		number(&r, "SELECT count(*) FROM images('lyso_7', first := 100, last := 200)"),
+		number(&r,
+			"SELECT count(*) FROM images('lyso_7') WHERE frame + 0 BETWEEN 100 AND 200"));
+	assert_int_equal(r.warnings, 0);
+	assert_int_equal(r.catalog.damaged, 0);
+	rig_close(&r);
+}
+
+static void
+test_ranges_skip_batches(void **state)
+{
+	struct rig r;
+	uint64_t read;
+
+	rig_open(&r, dir);
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames WHERE frame + 0 <= 20", "10");
+	assert_int_equal(r.session.tables.skipped, 0);
+	read = r.catalog.rows;
+	assert_int_equal(read, FRAMES);
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames WHERE frame <= 20", "10");
+	assert_true(r.session.tables.skipped > 5);
+	assert_true(r.catalog.rows - read < 64);
+	assert_int_equal(r.catalog.rows, r.catalog.rows_total);
+	/* a range that no row has */
+	read = r.catalog.rows;
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames WHERE frame < 0", "0");
+	assert_int_equal(r.catalog.rows, read);
+	rig_close(&r);
+}
+
+/* Vectors that DuckDB gets, and the mapping in which their values must be. */
+static const struct arrow_reader *spied;
+static uint64_t spied_inside, spied_outside;
+static void (*reference)(duckdb_vector to, duckdb_vector from);
+static bool spy_lists;
+
+static void
+spy(duckdb_vector to, duckdb_vector from)
+{
+	duckdb_vector values = spy_lists ? api.list_vector_get_child(from) : from;
+	const uint8_t *at = api.vector_get_data(values);
+
+	if (at >= spied->data && at < spied->data + spied->size)
+		spied_inside++;
+	else
+		spied_outside++;
+	reference(to, from);
+}
+
+static void
+test_vectors_refer_to_the_file(void **state)
+{
+	static const char *const columns[] = {"frame", "kind", "value", "col", "row_ptr"};
+	char sql[256];
+	struct rig r;
+	size_t i;
+
+	reference = api.vector_reference_vector;
+	api.vector_reference_vector = spy;
+	rig_open(&r, dir);
+	want_answer(&r, "SELECT min(kind) FROM lyso_7.images LIMIT 0", "");
+	spied = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0].reader;
+	for (i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+		spy_lists = i > 1;
+		spied_inside = spied_outside = 0;
+		snprintf(sql, sizeof(sql), "SELECT count(%s) FROM lyso_7.images", columns[i]);
+		if (i > 1)
+			snprintf(sql, sizeof(sql), "SELECT sum(len(%s)) FROM lyso_7.images",
+				columns[i]);
+		number(&r, sql);
+		if (spied_inside == 0 || spied_outside > 0)
+			fail_msg("%s: %lu vectors in the file, %lu elsewhere", columns[i],
+				spied_inside, spied_outside);
+	}
+	assert_int_equal(r.session.tables.copied, 0);
+	assert_true(r.session.tables.referenced > 100000);
+	api.vector_reference_vector = reference;
+	rig_close(&r);
+}
+
+static int
+no_reserve(duckdb_vector vector, uint64_t items)
+{
+	return DUCKDB_ERROR;
+}
+
+static void
+test_copies_count_bytes_and_report_errors(void **state)
+{
+	int (*reserve)(duckdb_vector vector, uint64_t items) = api.list_vector_reserve;
+	struct rig r;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .fill = SQL_COPY});
+	number(&r, "SELECT sum(frame) FROM lyso_7.frames");
+	assert_int_equal(r.session.tables.copied, FRAMES * 8);
+	assert_int_equal(r.session.tables.referenced, 0);
+	api.list_vector_reserve = no_reserve;
+	want_error(&r, "SELECT sum(len(col)) FROM lyso_7.images", -EIO, "not enough memory");
+	api.list_vector_reserve = reserve;
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
+	rig_close(&r);
+}
+
+/* Copy the run to a new directory `name`. */
+static void
+copy_run(const char *name, char path[256])
+{
+	snprintf(path, 256, "%s.%s", dir, name);
+	shell("rm -rf '%s'; cp -r '%s' '%s'", path, dir, path);
+}
+
+static void
+damage(const char *path, const char *file, long at)
+{
+	char name[512];
+	FILE *f;
+	int byte;
+
+	snprintf(name, sizeof(name), "%s/%s", path, file);
+	f = fopen(name, "r+b");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, at, SEEK_SET), 0);
+	byte = getc(f);
+	assert_int_equal(fseek(f, at, SEEK_SET), 0);
+	putc(byte ^ 0x40, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void
+test_damaged_batches_are_left_out_and_reported_once(void **state)
+{
+	char path[256];
+	uint64_t rows;
+	struct rig r;
+
+	copy_run("damaged", path);
+	/* a byte in the body of the second batch of frames: each has one block of metadata */
+	rig_open(&r, path);
+	number(&r, "SELECT count(*) FROM lyso_7.frames");
+	{
+		const struct arrow_reader *reader =
+			&sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_FRAMES].file[0].reader;
+		const long at = reader->batches[1].offset + reader->batches[1].metadata_size + 77;
+
+		rows = FRAMES - reader->batches[1].rows;
+		rig_close(&r);
+		damage(path, "lyso_7_frames.arrow", at);
+	}
+	rig_open(&r, path);
+	assert_int_equal(number(&r, "SELECT count(*) FROM lyso_7.frames"), rows);
+	assert_int_equal(r.warnings, 1);
+	assert_non_null(strstr(r.warning, "batch 1 at byte"));
+	assert_non_null(strstr(r.warning, "CRC-32C"));
+	assert_int_equal(number(&r, "SELECT count(*) FROM lyso_7.frames WHERE frame >= 0"), rows);
+	assert_int_equal(r.warnings, 1);
+	assert_int_equal(r.catalog.damaged, 1);
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+static void
+test_files_that_are_not_tables_are_refused(void **state)
+{
+	char path[256];
+	struct rig r;
+
+	copy_run("wrong", path);
+	shell("cp '%s/lyso_7_images.arrow' '%s/other_frames.arrow'", path, path);
+	shell("echo nonsense > '%s/bad_frames.arrow'", path);
+	shell("head -c 20000 '%s/lyso_7_frames.arrow' > '%s/part_frames.arrow.part'", path, path);
+	rig_open(&r, path);
+	want_error(&r, "FROM other.frames", -EINVAL, "does not match the table in its name");
+	want_error(&r, "FROM bad.frames", -EINVAL, "not an Arrow IPC file");
+	want_error(&r, "FROM other.images", -EINVAL, "run other has no file of the table images");
+	want_error(&r, "FROM frames", -EINVAL, "bad_frames.arrow");
+	/* a file in progress: its complete batches */
+	assert_in_range(number(&r, "SELECT count(*) FROM part.frames"), 1, FRAMES - 1);
+	assert_int_equal(r.warnings, 1);
+	assert_non_null(strstr(r.warning, "part_frames.arrow.part: not complete"));
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+static void
+test_a_truncated_file_ends_the_query(void **state)
+{
+	const struct sql_file *f;
+	char path[256];
+	struct rig r;
+
+	copy_run("cut", path);
+	rig_open(&r, path);
+	/* opens the file, but reads no batch */
+	want_answer(&r, "SELECT count(*) FROM images('lyso_7', last := 0)", "0");
+	f = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0];
+	assert_int_equal(truncate(f->path, f->reader.batches[2].offset), 0);
+	want_error(&r, "SELECT sum(list_sum(col)) FROM lyso_7.images", -EIO, "truncated");
+	want_error(&r, "SELECT 1", -EIO, "truncated");
+	rig_close(&r);
+	/* a new catalog sees the file as it is */
+	rig_open(&r, path);
+	assert_true(number(&r, "SELECT count(*) FROM lyso_7.images") > 0);
+	assert_non_null(strstr(r.warning, "not complete"));
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+static void
+test_names_of_runs_are_quoted(void **state)
+{
+	char path[256];
+	struct rig r;
+
+	copy_run("names", path);
+	shell("cd '%s' && for t in frames images; do cp lyso_7_$t.arrow \"a\\\"b'c;_$t.arrow\" && "
+	      "cp lyso_7_$t.arrow \"main_$t.arrow\" && cp lyso_7_$t.arrow '[x]*_'$t.arrow; done",
+		path);
+	rig_open(&r, path);
+	want_answer(&r, "SELECT count(*) FROM \"a\"\"b'c;\".frames", "300");
+	want_answer(&r, "SELECT count(*) FROM frames('a\"b''c;')", "300");
+	/* the name of a run is not a pattern; a pattern has the column run */
+	want_answer(&r, "SELECT count(*) FROM \"[x]*\".frames", "300");
+	want_error(&r, "SELECT run FROM frames('[x]*')", -EINVAL, "run");
+	want_answer(&r, "SELECT count(DISTINCT run) FROM frames", "4");
+	/* the schema main has the tables of all runs */
+	want_answer(&r, "SELECT count(*) FROM main.frames", "1200");
+	want_answer(&r, "SELECT count(*) FROM frames('main')", "300");
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+static void
+test_sets_and_columns_of_several_runs_are_merged(void **state)
+{
+	char path[256];
+	struct rig r;
+
+	snprintf(path, sizeof(path), "%s.sets", dir);
+	shell("rm -rf '%s'; mkdir '%s'", path, path);
+	shell("%s '%s' a_000001 float32 2 40 1 && %s '%s' a_000002 float32 2 30 2 && "
+	      "%s '%s' p float32+peaks 2 20 3 && %s '%s' q int16 2 10 4",
+		getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"),
+		path, getenv("ARROW_WRITE"), path);
+	rig_open(&r, path);
+	want_answer(&r, "SELECT count(*) FROM a.frames", "70");
+	/* columns that a run lacks are NULL */
+	want_answer(&r,
+		"SELECT count(*) FROM frames WHERE run = 'a' AND peaks IS NULL AND "
+		"shell_peaks IS NULL",
+		"70");
+	want_answer(&r, "SELECT count(shell_peaks) FROM frames", "20");
+	want_answer(&r, "SELECT count(*) FROM frames", "100");
+	want_error(&r, "FROM images", -EINVAL, "column value has another type in");
+	want_answer(&r, "SELECT typeof(value) FROM q.images LIMIT 1", "SMALLINT[]");
+	rig_close(&r);
+	rig_open_with(&r, path, &(struct sql_limits){.threads = 2, .fill = SQL_COPY});
+	want_answer(&r, "SELECT count(*) FROM frames WHERE shell_peaks IS NULL", "80");
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+static void *
+cancel_soon(void *arg)
+{
+	struct rig *r = arg;
+
+	/* a call before the statement starts may be missed, as documented */
+	while (!__atomic_load_n(&r->warnings, __ATOMIC_ACQUIRE)) {
+		usleep(20000);
+		sql_session_cancel(&r->session);
+	}
+	return NULL;
+}
+
+static void
+test_a_query_without_end_is_cancelled(void **state)
+{
+	pthread_t thread;
+	struct rig r;
+
+	rig_open(&r, dir);
+	assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &r), 0);
+	want_error(&r,
+		"SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE "
+		"a.range * b.range = 7",
+		-ECANCELED, "cancelled");
+	__atomic_store_n(&r.warnings, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	rig_close(&r);
+}
+
+static void
+test_errors_are_not_the_end_of_the_rows(void **state)
+{
+	struct rig r;
+
+	rig_open(&r, dir);
+	want_error(&r,
+		"SELECT CASE WHEN range = 90000 THEN error('at a row') ELSE range END "
+		"FROM range(100000)",
+		-EIO, "at a row");
+	rig_close(&r);
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .memory = "32MB"});
+	want_error(&r, "SELECT list(range) FROM range(100000000)", -EIO, "Out of Memory");
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
+	rig_close(&r);
+}
+
+static void
+test_limits_are_checked(void **state)
+{
+	struct scan_list list = {0};
+	struct sql_catalog catalog;
+	struct sql_session s;
+
+	assert_int_equal(sql_catalog_create(&catalog, &list, NULL, NULL), 0);
+	assert_int_equal(
+		sql_session_open(&s, &api, &catalog, &(struct sql_limits){.memory = "much"}), -EIO);
+	assert_non_null(strstr(s.error, "memory_limit = 'much'"));
+	sql_session_close(&s);
+	assert_int_equal(sql_session_open(&s, &api, &catalog, &(struct sql_limits){0}), 0);
+	assert_int_equal(sql_session_execute(&s, "FROM frames", SQL_NATIVE), -EINVAL);
+	assert_non_null(strstr(s.error, "no run"));
+	sql_session_close(&s);
+	sql_catalog_destroy(&catalog);
+}
+
+static void
+test_long_and_deep_statements_are_refused(void **state)
+{
+	char *sql = malloc(SQL_STATEMENT_MAX + 100), answer[64];
+	struct rig r;
+	size_t i;
+
+	assert_non_null(sql);
+	rig_open(&r, dir);
+	memset(sql, ' ', SQL_STATEMENT_MAX + 1);
+	strcpy(sql + SQL_STATEMENT_MAX - 8, "SELECT 10");
+	want_error(&r, sql, -EINVAL, "longer than");
+	/* nested beyond the engine's limit: an error or an answer, not a crash */
+	strcpy(sql, "SELECT ");
+	for (i = 0; i < 20000; i++)
+		strcpy(sql + 7 + i, "(");
+	strcpy(sql + 20007, "1");
+	for (i = 0; i < 20000; i++)
+		strcpy(sql + 20008 + i, ")");
+	assert_true(ask(&r, sql, answer, sizeof(answer)) < 0);
+	want_answer(&r, "SELECT 1", "1");
+	rig_close(&r);
+	free(sql);
+}
+
+static void
+test_a_library_that_is_not_duckdb_is_refused(void **state)
+{
+	char *path = strdup(getenv(DUCKDB_VARIABLE)), problem[1024];
+	struct duckdb_api other;
+
+	setenv(DUCKDB_VARIABLE, "/nonexistent/libduckdb.so", 1);
+	assert_int_equal(duckdb_api_load(&other, problem, sizeof(problem)), -ENOENT);
+	assert_non_null(strstr(problem, "set BRAGGLINE_DUCKDB to the path of libduckdb.so"));
+	setenv(DUCKDB_VARIABLE, "libm.so.6", 1);
+	assert_int_equal(duckdb_api_load(&other, problem, sizeof(problem)), -ENOSYS);
+	assert_non_null(strstr(problem, "libm.so.6: version unknown has no duckdb_"));
+	setenv(DUCKDB_VARIABLE, path, 1);
+	free(path);
+}
+
+static int
+setup(void **state)
+{
+	if (mkdtemp(dir) == NULL)
+		return -1;
+	shell("%s '%s' lyso_7 float32 2 %d 1", getenv("ARROW_WRITE"), dir, FRAMES);
+	shell("rm '%s/lyso_7.txt'", dir);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	shell("rm -r '%s'", dir);
+	return 0;
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ranges_are_those_of_the_statement),
+		cmocka_unit_test(test_only_one_select_is_executed),
+		cmocka_unit_test(test_the_engine_is_locked),
+		cmocka_unit_test(test_tables_have_the_rows_of_the_files),
+		cmocka_unit_test(test_ranges_skip_batches),
+		cmocka_unit_test(test_vectors_refer_to_the_file),
+		cmocka_unit_test(test_copies_count_bytes_and_report_errors),
+		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
+		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
+		cmocka_unit_test(test_a_truncated_file_ends_the_query),
+		cmocka_unit_test(test_names_of_runs_are_quoted),
+		cmocka_unit_test(test_sets_and_columns_of_several_runs_are_merged),
+		cmocka_unit_test(test_a_query_without_end_is_cancelled),
+		cmocka_unit_test(test_errors_are_not_the_end_of_the_rows),
+		cmocka_unit_test(test_limits_are_checked),
+		cmocka_unit_test(test_long_and_deep_statements_are_refused),
+		cmocka_unit_test(test_a_library_that_is_not_duckdb_is_refused),
+	};
+	char problem[1024];
+
+	if (getenv("ARROW_WRITE") == NULL || duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
+		printf("SKIPPED: %s (make deps)\n",
+			getenv("ARROW_WRITE") != NULL ? problem : "ARROW_WRITE is not set");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
