@@ -1,58 +1,140 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dark samples and pedestal updates of a tile, in C that compilers vectorise. Built once for each
- * instruction set.
+ * Dark samples in vectors or in plain C, and pedestal updates of a tile in C that compilers
+ * vectorise. Built once for each instruction set.
  */
 
 #include <stdbool.h>
-#include <string.h>
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #include "gk_pixel.h"
 #include "gk_tile_set.h"
 
-/* Pixels whose dark samples are summed on the stack; divides gk_geometry.cols */
+/* Pixels whose dark samples are summed together; divides gk_geometry.cols */
+#ifdef __AVX2__
+#define DARK_STRIP 16
+#else
 #define DARK_STRIP 32
+#endif
+
+#ifdef __AVX2__
+
+/* Sums of 14-bit values of so many frames fit into 16 bits. */
+#define SUM_FRAMES 4
+
+/* Samples of 4 pixels << 32 | sum of their values, in the order of the pixels. */
+static inline __m256i
+cells_of(__m256i sum, __m256i samples, int upper)
+{
+	const __m256i low = _mm256_unpacklo_epi32(sum, samples),
+		      high = _mm256_unpackhi_epi32(sum, samples);
+
+	return upper ? _mm256_permute2x128_si256(low, high, 0x31)
+		     : _mm256_permute2x128_si256(low, high, 0x20);
+}
+
+/* All bits of a cell if its pixel is usable in G0. */
+static inline __m256i
+usable(const float *r0)
+{
+	const __m128 r = _mm_loadu_ps(r0);
+
+	return _mm256_cvtepi32_epi64(_mm_castps_si128(_mm_cmpord_ps(r, r)));
+}
 
 /*
- * Sum the samples of a strip in two 32-bit sums, then convert them to cells. A batch then needs one
- * addition per pixel to memory that other gangs may share.
+ * Sum the samples of 16 pixels: the halves of gk_dark_sample(), in lanes of their own widths. Then
+ * convert them to cells, and add these to `cells`.
+ */
+static inline __attribute__((always_inline)) void
+add_samples(
+	const uint16_t *const raw[], uint64_t first, uint32_t n, const float *r0, uint64_t *cells)
+{
+	const __m256i zero = _mm256_setzero_si256(),
+		      gains = _mm256_set1_epi16((int16_t)GK_RAW_GAIN_MASK);
+	/* pixels 0 to 3 and 8 to 11, and the others */
+	__m256i samples = zero, low = zero, high = zero;
+
+	for (uint32_t f = 0; f < n;) {
+		const uint32_t end = n - f > SUM_FRAMES ? f + SUM_FRAMES : n;
+		__m256i part = zero;
+
+		for (; f < end; f++) {
+			const __m256i w = _mm256_loadu_si256((const void *)(raw[f] + first));
+			const __m256i is_g0 = _mm256_cmpeq_epi16(_mm256_and_si256(w, gains), zero);
+
+			samples = _mm256_sub_epi16(samples, is_g0);
+			part = _mm256_add_epi16(part, _mm256_and_si256(w, is_g0));
+		}
+		low = _mm256_add_epi32(low, _mm256_unpacklo_epi16(part, zero));
+		high = _mm256_add_epi32(high, _mm256_unpackhi_epi16(part, zero));
+	}
+	for (int i = 0; i < 4; i++) {
+		const __m256i sum = i % 2 ? high : low;
+		const __m256i number = i % 2 ? _mm256_unpackhi_epi16(samples, zero)
+					     : _mm256_unpacklo_epi16(samples, zero);
+
+		__m256i *cell = (__m256i *)(cells + 4 * i);
+
+		_mm256_storeu_si256(cell,
+			_mm256_add_epi64(_mm256_loadu_si256(cell),
+				_mm256_and_si256(
+					usable(r0 + 4 * i), cells_of(sum, number, i / 2))));
+	}
+}
+
+#else
+
+/* Sum the samples of a strip in two 32-bit sums, then convert them and add them to cells. */
+static inline void
+add_samples(
+	const uint16_t *const raw[], uint64_t first, uint32_t n, const float *r0, uint64_t *cells)
+{
+	uint32_t sum[DARK_STRIP] = {0};
+	uint16_t samples[DARK_STRIP] = {0};
+
+	for (uint32_t f = 0; f < n; f++) {
+		const uint16_t *raw_strip = raw[f] + first;
+
+		/* the halves of gk_dark_sample(), in lanes of their own widths */
+		for (int i = 0; i < DARK_STRIP; i++) {
+			const uint16_t w = raw_strip[i];
+			const bool is_g0 = (w & GK_RAW_GAIN_MASK) == 0;
+
+			samples[i] += is_g0;
+			sum[i] += is_g0 ? w : 0;
+		}
+	}
+	for (int i = 0; i < DARK_STRIP; i++) {
+		const uint64_t cell = (uint64_t)samples[i] << 32 | sum[i];
+
+		cells[i] += r0[i] == r0[i] ? cell : 0;
+	}
+}
+
+#endif
+
+/*
+ * The samples of a batch are summed first. It then needs one addition per pixel to memory that
+ * other gangs may share.
  */
 void
 GK_TILE_SET(gk_tile_dark)(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	uint64_t *cells, int shared)
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
-	uint32_t sum[DARK_STRIP];
-	uint16_t samples[DARK_STRIP];
-	uint64_t add[DARK_STRIP];
 
 	for (uint64_t first = 0; first < pixels; first += DARK_STRIP) {
-		const float *r0 = t->r[0] + first;
+		uint64_t add[DARK_STRIP] = {0};
 
-		memset(samples, 0, sizeof(samples));
-		memset(sum, 0, sizeof(sum));
-		for (uint32_t f = 0; f < n; f++) {
-			const uint16_t *raw_strip = raw[f] + first;
-
-			/* the halves of gk_dark_sample(), in lanes of their own widths */
-			for (int i = 0; i < DARK_STRIP; i++) {
-				const uint16_t w = raw_strip[i];
-				const bool is_g0 = (w & GK_RAW_GAIN_MASK) == 0;
-
-				samples[i] += is_g0;
-				sum[i] += is_g0 ? w : 0;
-			}
-		}
-		for (int i = 0; i < DARK_STRIP; i++) {
-			const uint64_t cell = (uint64_t)samples[i] << 32 | sum[i];
-
-			add[i] = r0[i] == r0[i] ? cell : 0;
-		}
 		if (!shared) {
-			for (int i = 0; i < DARK_STRIP; i++)
-				cells[first + i] += add[i];
+			add_samples(raw, first, n, t->r[0] + first, cells + first);
 			continue;
 		}
+		add_samples(raw, first, n, t->r[0] + first, add);
 		for (int i = 0; i < DARK_STRIP; i++)
 			if (add[i] != 0)
 				__atomic_fetch_add(&cells[first + i], add[i], __ATOMIC_RELAXED);
