@@ -34,7 +34,7 @@ def frames(directory):
         return [int(n) for n in f['entry/frames/frame']]
 
 
-def more(directory, nb=10):
+def more(directory, nb=2):
     """Wait until the master has more images."""
     begin = len(frames(directory))
     wait('more images', lambda: len(frames(directory)) >= begin + nb, 120)
