@@ -173,9 +173,8 @@ find_list(
 	return end - start;
 }
 
-/* Counts the peaks of each image. @return the largest number; -EBADMSG: e->message */
-static int
-count_peaks(struct export *e, int32_t *count)
+int
+columns_count_peaks(struct export *e, int32_t *count)
 {
 	const struct selection_row *row;
 	const uint8_t *data;
@@ -243,7 +242,7 @@ columns_put_peaks(struct h5 *h, hid_t entry, const char *name, struct export *e)
 
 	if (count == NULL)
 		return -ENOMEM;
-	most = count_peaks(e, count);
+	most = columns_count_peaks(e, count);
 	if (most < 0) {
 		free(count);
 		return most;

@@ -20,6 +20,13 @@ int columns_put_frames(struct h5 *h, hid_t entry, const struct export *e);
 bool columns_have_peaks(const struct export *e);
 
 /**
+ * Count the peaks of each image.
+ * @param count  out: a number for each image
+ * @return the largest number; -EBADMSG: e->message
+ */
+int columns_count_peaks(struct export *e, int32_t *count);
+
+/**
  * Write the lists of peaks.
  * @param name  of the group
  * @return 0; -ENOMEM; -EBADMSG: e->message

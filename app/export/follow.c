@@ -26,6 +26,14 @@
 #define IDLE_MS	      100
 #define LOWEST	      19 /* priority */
 
+/*
+ * The kernel writes pages of files without the priority of the process. So while disks are busy, a
+ * follower in the background works for one twentieth of the time.
+ */
+#define PRESSURE_MAX  25 /* percent of the time in which some task waits for a disk */
+#define PRESSURE_IDLE 19 /* times as long as the work */
+#define PAUSE_MAX     5	 /* seconds */
+
 /* The files of a run in a directory: of a store, all that the directory has. */
 struct group {
 	char *path; /* of the directory, or of the run's files without a set's number */
@@ -289,6 +297,39 @@ poll_group(const struct follower *f, struct group *g, bool last)
 	return false;
 }
 
+/* Share of the last 10 s in which some task waited for a disk, in percent; 0: not known. */
+static double
+disk_pressure(void)
+{
+	FILE *f = fopen("/proc/pressure/io", "re");
+	double percent = 0;
+
+	if (f != NULL) {
+		if (fscanf(f, "some avg10=%lf", &percent) != 1)
+			percent = 0;
+		fclose(f);
+	}
+	return percent;
+}
+
+/* Leaves the disks to the program that writes a run. @param seconds  of work since the last call */
+static void
+give_way(const struct follower *f, double seconds)
+{
+	double pause = seconds * PRESSURE_IDLE;
+	struct timespec t;
+	bool writing = false;
+
+	for (size_t i = 0; i < f->nb; i++)
+		writing |= f->group[i].wanted && !f->group[i].ended;
+	if (!f->o->background || !writing || stopping != 0 || disk_pressure() < PRESSURE_MAX)
+		return;
+	pause = pause < PAUSE_MAX ? pause : PAUSE_MAX;
+	t = (struct timespec){.tv_sec = pause, .tv_nsec = (pause - (time_t)pause) * 1e9};
+	/* a signal ends it */
+	nanosleep(&t, NULL);
+}
+
 /* Gives way to the program that started this one, and ends with it. */
 static void
 run_in_background(void)
@@ -330,7 +371,7 @@ follow(const struct options *o)
 	struct sigaction action = {.sa_handler = stop};
 	struct follower f = {.o = o, .first = true, .started = time(NULL)};
 	const struct timespec idle = {.tv_nsec = IDLE_MS * 1000000};
-	double listed = 0;
+	double listed = 0, begin;
 	bool busy = true, last = false;
 	int ret = 0;
 
@@ -349,10 +390,12 @@ follow(const struct options *o)
 			f.first = false;
 		}
 		busy = false;
+		begin = now();
 		for (size_t i = 0; ret == 0 && i < f.nb && export_stopped() == 0; i++)
 			busy |= poll_group(&f, &f.group[i], last);
 		if (last && !busy)
 			break;
+		give_way(&f, now() - begin);
 		if (!busy)
 			nanosleep(&idle, NULL);
 	}

@@ -11,7 +11,11 @@
 /** @return true if a file of pyFAI fits the images */
 bool geometry_files_have_poni(const struct export *e);
 
-/** Write the files. @param cxi  for RUN.cxi: RUN_cxi.geom. Errors are printed. @return 0; -EINVAL; -ENOMEM */
+/**
+ * Write the files. Errors are printed.
+ * @param cxi  for RUN.cxi: RUN_cxi.geom
+ * @return 0; -EINVAL; -ENOMEM
+ */
 int geometry_files_write(const struct export *e, bool cxi);
 
 #endif /* EXPORT_GEOMETRY_FILES_H */

@@ -16,9 +16,11 @@
 #include "export.h"
 #include "follow.h"
 #include "io/own_file.h"
+#include "geometry/file.h"
 #include "geometry_files.h"
 #include "mask.h"
 #include "master.h"
+#include "nxmx_geometry.h"
 #include "options.h"
 #include "plural.h"
 #include "source.h"
@@ -255,6 +257,26 @@ open_output(struct export *e, const char *output)
 	return 0;
 }
 
+/* Converts a geometry file. */
+static int
+convert(const struct options *o)
+{
+	struct geometry *g = malloc(sizeof(*g));
+	char message[GEOMETRY_MESSAGE_LEN];
+	int ret;
+
+	if (g == NULL)
+		return -ENOMEM;
+	ret = nxmx_geometry_is_name(o->run[0]) ? nxmx_geometry_read(g, o->run[0], NULL, message)
+					       : geometry_file_read(g, o->run[0], NULL, message);
+	if (ret == 0)
+		ret = geometry_file_write(g, o->convert, message);
+	if (ret < 0)
+		export_complain("%s%s", message, "");
+	free(g);
+	return ret;
+}
+
 static int
 run_export(struct export *e, const struct options *o, const struct scan_sets *sets)
 {
@@ -306,6 +328,8 @@ main(int argc, char **argv)
 			puts("braggline-export " BRAGGLINE_VERSION);
 		return 0;
 	}
+	if (o.convert != NULL)
+		return convert(&o) < 0 ? EXIT_INCOMPLETE : 0;
 	if (o.follow) {
 		ret = follow(&o);
 		return ret == -EINTR ? EXIT_INTERRUPTED : ret != 0 ? EXIT_INCOMPLETE : 0;

@@ -26,7 +26,8 @@ static const char help[] =
 	"  --frames A-B         frame numbers, both included; A- and A are also possible\n"
 	"  --verdict LIST       of kept frames: hit, prescale, dry_run; commas between them\n"
 	"                       (default: all)\n"
-	"  --geometry FILE      .geom (CrystFEL) or .poni (pyFAI), instead of the run's\n"
+	"  --geometry FILE      .geom (CrystFEL), .poni (pyFAI), or .h5, .nxs (NeXus), instead of\n"
+	"                       the run's\n"
 	"  --calibration FILE   RUN_calibration.bin, which has masked pixels (default: the file\n"
 	"                       beside those of the run)\n"
 	"  --images-per-file N  images of a data file (default: 1000)\n"
@@ -34,6 +35,8 @@ static const char help[] =
 	"  --overwrite          replace files of other exports\n"
 	"  --follow             export the runs of directories, also of a store, while they are\n"
 	"                       written, until SIGTERM or SIGINT (default output: beside them)\n"
+	"  --convert FILE       only write a geometry, .geom or .poni, from a NeXus file (NXmx), a\n"
+	"                       .geom or a .poni file, which is the argument\n"
 	"  --background         with --follow: lowest priority, only runs that are not complete,\n"
 	"                       end with the parent process\n"
 	"  --help               print this help and exit\n"
@@ -165,6 +168,9 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 			return refuse(message, "--threads", optarg, "1 to 64");
 		o->threads = value;
 		return 0;
+	case 'C':
+		o->convert = optarg;
+		return 0;
 	case 'F':
 		o->follow = true;
 		return 0;
@@ -231,6 +237,7 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		{"images-per-file", required_argument, NULL, 'n'},
 		{"calibration", required_argument, NULL, 'c'},
 		{"threads", required_argument, NULL, 't'},
+		{"convert", required_argument, NULL, 'C'},
 		{"follow", no_argument, NULL, 'F'},
 		{"background", no_argument, NULL, 'b'},
 		{"overwrite", no_argument, NULL, 'w'},

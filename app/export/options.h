@@ -26,6 +26,7 @@ struct options {
 	const char *output;
 	const char *geometry;
 	const char *calibration;
+	const char *convert; /**< geometry file that is written from `run`; nothing is exported */
 	uint32_t per_file;
 	uint32_t threads;
 	struct selection_filter filter;

@@ -10,6 +10,7 @@
 #include "escaped_text.h"
 #include "geometry/file.h"
 #include "gk_abi.h"
+#include "nxmx_geometry.h"
 #include "plural.h"
 #include "scan/geometry.h"
 #include "source.h"
@@ -125,7 +126,8 @@ source_geometry(struct export *e, const char *path)
 		g = malloc(sizeof(*g));
 		if (g == NULL)
 			return -ENOMEM;
-		if (geometry_file_read(g, path, &raster, message) != 0) {
+		if (nxmx_geometry_is_name(path) ? nxmx_geometry_read(g, path, &raster, message)
+						: geometry_file_read(g, path, &raster, message)) {
 			free(g);
 			return export_complain("%s%s", message, "");
 		}

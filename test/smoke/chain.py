@@ -159,6 +159,9 @@ def files(*directories):
                 # files that mark a run that has ended
                 if name in ('.lock', '.identity') or name.startswith(('.ended-', '.proved')):
                     continue
+                # [files] nexus
+                if name == '.export.lock' or name.endswith(('.h5', '.geom')):
+                    continue
                 # batches that recovery has cut off; `verify` reads them
                 if '.arrow.quarantine' in name:
                     continue

@@ -113,6 +113,73 @@ def geometry_is_the_runs(where):
 
 
 @case
+def a_geometry_of_nexus_is_read(where):
+    run = receive('image')
+    export('--output', where, run)
+    export('--convert', f'{where}/again.geom', f'{where}/lyso_master.h5')
+
+    def panels(path):
+        with open(path, encoding='ascii') as stream:
+            return dict(line.split(' = ', 1) for line in stream.read().splitlines() if ' = ' in line)
+
+    def same(path, of):
+        a, b = panels(path), panels(of)
+        want(a.keys() - {'mask0_data'} == b.keys() - {'mask0_data'}, a.keys() ^ b.keys())
+        for key in a:
+            if key.endswith(('corner_x', 'corner_y', 'coffset', 'res')) or key == 'clen':
+                want(abs(float(a[key].split()[0]) - float(b[key].split()[0])) < 1e-7, key, a[key], b[key])
+            elif key.endswith(('/fs', '/ss')):
+                x, y = ([float(n) for n in re.findall(r'[-+0-9.]+(?=[xyz])', t[key])] for t in (a, b))
+                want(all(abs(i - j) < 1e-12 for i, j in zip(x, y)), key, a[key], b[key])
+            elif key not in ('mask0_data', 'photon_energy'):
+                want(a[key] == b[key], key, a[key], b[key])
+
+    same(f'{where}/again.geom', f'{where}/lyso.geom')
+    # other ways to say the same: millimetres, a rotation by 180 degrees and back, relative names
+    with h5py.File(f'{where}/lyso_master.h5', 'r+') as f:
+        axes = f['entry/instrument/detector/transformations']
+        axes['det_z'][...] = 86.33
+        axes['det_z'].attrs['units'] = 'mm'
+        for name, angle, unit, after in (('turn', 180.0, 'deg', 'back'),
+                                         ('back', -numpy.pi, 'rad', '.')):
+            axes[name] = numpy.array([angle])
+            axes[name].attrs.update({'units': unit, 'vector': (0., 0., 1.), 'depends_on': after,
+                                     'transformation_type': 'rotation'})
+        axes['det_z'].attrs['depends_on'] = 'turn'
+    export('--convert', f'{where}/turned.geom', f'{where}/lyso_master.h5')
+    same(f'{where}/turned.geom', f'{where}/lyso.geom')
+    # a tilt by 30 degrees about y: z of a row grows against x
+    with h5py.File(f'{where}/lyso_master.h5', 'r+') as f:
+        axes = f['entry/instrument/detector/transformations']
+        axes['turn'].attrs['vector'] = (0., 1., 0.)
+        axes['turn'][...] = 30.0
+        axes['back'][...] = 0.0
+    export('--convert', f'{where}/tilted.geom', f'{where}/lyso_master.h5')
+    with open(f'{where}/tilted.geom', encoding='ascii') as stream:
+        fs = re.search(r'm0c0/fs = ([-+0-9.]+)x ([-+0-9.]+)y ([-+0-9.]+)z', stream.read())
+    want(abs(float(fs[1]) - 0.75 ** 0.5) < 1e-9 and abs(float(fs[3]) + 0.5) < 1e-9, fs)
+    # it is the geometry of an export
+    export('--output', f'{where}/out', '--geometry', f'{where}/lyso_master.h5', run)
+    # what is wrong is named
+    for path, change, text in (
+            ('module_003/data_size', lambda d, n: d.pop(n), 'module_003: expected data_origin'),
+            ('module_000/module_offset', lambda d, n: d[n].attrs.pop('vector'), 'module_offset: expected'),
+            ('transformations/back', lambda d, n: d[n].attrs.__setitem__('depends_on', 'turn'),
+             'its chain of axes has no end'),
+            ('transformations/turn', lambda d, n: d.pop(n), 'turn: there is no such axis')):
+        shutil.copy(f'{where}/lyso_master.h5', f'{where}/wrong.h5')
+        with h5py.File(f'{where}/wrong.h5', 'r+') as f:
+            group, name = path.split('/')
+            change(f['entry/instrument/detector'][group], name)
+        _, err = export('--convert', f'{where}/x.geom', f'{where}/wrong.h5', status=1)
+        want(text in err and 'wrong.h5' in err, text, err)
+    with open(f'{where}/wrong.h5', 'wb') as stream:
+        stream.write(b'no HDF5')
+    _, err = export('--convert', f'{where}/x.geom', f'{where}/wrong.h5', status=1)
+    want('wrong.h5: HDF5' in err and not os.path.exists(f'{where}/x.geom'), err)
+
+
+@case
 def one_panel_has_a_poni_file_and_a_mask(where):
     run = receive('image')
     with open(f'{where}/one.geom', 'w', encoding='ascii') as stream:

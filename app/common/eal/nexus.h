@@ -3,8 +3,8 @@
  * @file
  * NeXus files while runs are written: a process of `braggline-export --follow` that reads the Arrow
  * files of this program. It has the lowest priority, runs on CPUs that no lcore uses, and shares
- * nothing with this process, so that neither a slow disk nor a fault of HDF5 disturbs the dataplane.
- * It is started again if it ends.
+ * nothing with this process: neither a slow disk nor a fault of HDF5 disturbs the dataplane. It is
+ * started again if it ends.
  *
  * One thread at a time. A start takes up to some milliseconds.
  */

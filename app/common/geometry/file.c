@@ -32,7 +32,7 @@ refuse_name(const char *path, char message[GEOMETRY_MESSAGE_LEN])
 {
 	snprintf(message, GEOMETRY_MESSAGE_LEN,
 		"%.512s: the name of a geometry ends with .geom (CrystFEL) or .poni (pyFAI); "
-		"rename it",
+		"rename it, or convert a NeXus file: braggline-export --convert FILE.geom FILE.h5",
 		path);
 	return -EINVAL;
 }
