@@ -67,7 +67,8 @@ struct sql_catalog {
 	sql_warn warn;
 	void *arg;
 	pthread_mutex_t lock;
-	uint64_t damaged;    /**< damaged batches and files that are not complete, atomic */
+	uint64_t damaged;    /**< damaged batches and parts of files, atomic */
+	uint64_t incomplete; /**< files that are not complete, atomic */
 	uint64_t rows;	     /**< rows of all scans so far, atomic */
 	uint64_t rows_total; /**< rows that the scans so far will read, atomic */
 };
