@@ -286,7 +286,7 @@ def compare(statements, native, found, how):
 def main():
     write, program, scan, extension, modules = sys.argv[1:6]
     seed = int(sys.argv[6]) if len(sys.argv) > 6 else 1
-    number = int(sys.argv[7]) if len(sys.argv) > 7 else 300
+    number = int(sys.argv[7]) if len(sys.argv) > 7 else 200
     library = os.path.abspath(f'{modules}/{LIBRARY}')
     if not shutil.which('node'):
         skip('node')
