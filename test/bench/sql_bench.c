@@ -2,8 +2,8 @@
 /*
  * Queries of a run, compared with native tables of DuckDB that have the same rows, in one process
  * with one thread. The file is in the page cache. Columns of the table: the first query of a file,
- * which checks the CRC of each batch; later ones; the same with copies into DuckDB's vectors; native
- * tables; and what the import of these took. Bytes are those of values that the engine got.
+ * which checks the CRC of each batch; later ones; the same with copies into DuckDB's vectors;
+ * native tables; and what the import of these took. Bytes are those of values that the engine got.
  *
  * usage: sql_bench [quick]
  */
@@ -35,7 +35,8 @@ static const struct {
 } queries[] = {
 	{"lists: sum of values", "SELECT sum(list_sum(value)) FROM %s.images WHERE kind < 2"},
 	{"lists of 1 % of frames",
-		"SELECT sum(len(value)), max(value[1]) FROM %s.images WHERE frame BETWEEN 1000 AND 1020"},
+		"SELECT sum(len(value)), max(value[1]) FROM %s.images "
+		"WHERE frame BETWEEN 1000 AND 1020"},
 	{"columns: filter, sums",
 		"SELECT count(*), sum(strong_count), max(nnz) FROM %s.frames WHERE verdict = 1"},
 	{"one row of frames", "SELECT * FROM %s.frames WHERE frame = 1000"},
@@ -235,8 +236,8 @@ main(int argc, char **argv)
 	engine_sql(&w[NATIVE].session, "CREATE TABLE native.frames AS FROM frames('run')");
 	engine_sql(&w[NATIVE].session, "CREATE TABLE native.images AS FROM images('run')");
 	import = seconds() - import;
-	printf("%u frames of %d modules; DuckDB %s, 1 thread; milliseconds of CPU time, median of %u; import into "
-	       "native tables: %.0f ms\n",
+	printf("%u frames of %d modules; DuckDB %s, 1 thread; milliseconds of CPU time, median "
+	       "of %u; import into native tables: %.0f ms\n",
 		frames, MODULES, api.library_version(), rounds, 1e3 * import);
 	printf("%-24s %9s %9s %9s %9s %8s %8s %11s %7s\n", "query", "first", "later", "copy",
 		"native", "native/", "copy/", "MB referred", "copied");

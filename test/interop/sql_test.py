@@ -234,8 +234,8 @@ class Extended(Tables):
     def range(self, directory):
         count = 'SELECT count(*) FROM braggline_frames'
         some = self.rows(f"{count}('{directory}', first := 20, last := 90)")
-        want(some[1] is None and some == self.rows(f'SELECT count(*) FROM frames WHERE frame BETWEEN '
-                                                   f'20 AND 90'), some)
+        want(some[1] is None and some == self.rows('SELECT count(*) FROM frames WHERE frame BETWEEN '
+                                                   '20 AND 90'), some)
         for path, said in ((f'{directory}/none', 'expected a directory with runs'),
                            ('/dev/null', 'expected a directory with runs')):
             _, error = self.rows(f"{count}('{path}')")

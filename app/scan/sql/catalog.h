@@ -11,8 +11,8 @@
  * Functions marked with (any thread) may be called by several threads at a time. The others may be
  * called by one thread, before the first statement.
  *
- * A file that another process truncates, or that the disk cannot read, does not end the program: see
- * sql/map_guard.h.
+ * A file that another process truncates, or that the disk cannot read, does not end the program:
+ * see sql/map_guard.h.
  */
 #ifndef SQL_CATALOG_H
 #define SQL_CATALOG_H

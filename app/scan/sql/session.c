@@ -504,7 +504,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 	const char *error, *path;
 
 	*chunk = s->api->fetch_chunk(s->result);
-	/* the rows were read before they came, so zeros instead of a file's bytes are not returned */
+	/* the rows were read before they came, so zeros in place of a file are not returned */
 	path = sql_catalog_unreadable(s->catalog);
 	if (path != NULL) {
 		if (*chunk != NULL)

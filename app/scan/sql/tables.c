@@ -512,7 +512,7 @@ thread_free(void *data)
 	free(t);
 }
 
-/* DuckDB has no call that returns the state of a scan to the start of a thread: function() sets it. */
+/* The start of a thread cannot get the state of the scan: function() sets it. */
 static void
 init_thread(duckdb_init_info info)
 {

@@ -203,7 +203,8 @@ test_ranges_are_those_of_the_statement(void **state)
 		/* several times: the range covers all of them */
 		{"FROM x.frames WHERE frame = 5 UNION FROM x.frames WHERE frame = 9", 5, 9},
 		{"FROM x.frames WHERE frame = 5 UNION FROM x.frames", 0, ALL},
-		{"SELECT (SELECT max(frame) FROM x.frames WHERE frame < 9) FROM x.frames WHERE frame > 2",
+		{"SELECT (SELECT max(frame) FROM x.frames WHERE frame < 9) FROM x.frames WHERE "
+		 "frame > 2",
 			0, ALL},
 		{"SELECT 1 WHERE 3 IN (SELECT frame FROM x.frames WHERE frame IN (1, 3))", 1, 3},
 		{"WITH q AS (FROM x.frames WHERE frame < 3) FROM q WHERE frame = 1", 0, 2},
@@ -354,7 +355,8 @@ test_tables_have_the_rows_of_the_files(void **state)
 	assert_int_equal(
 		number(&r, "SELECT count(*) FROM images('lyso_7', first := 100, last := 200)"),
 		number(&r,
-			"SELECT count(*) FROM images('lyso_7') WHERE frame + 0 BETWEEN 100 AND 200"));
+			"SELECT count(*) FROM images('lyso_7') WHERE frame + 0 BETWEEN 100 AND "
+			"200"));
 	assert_int_equal(r.warnings, 0);
 	assert_int_equal(r.catalog.damaged, 0);
 	rig_close(&r);
