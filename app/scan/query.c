@@ -191,7 +191,7 @@ query(const struct scan_list *list, const struct query_options *o)
 		fprintf(stderr, "%s: %s\n", program_invocation_short_name, session.error);
 	}
 	sql_session_close(&session);
-	if (ret == 0 && catalog.damaged > 0)
+	if (ret == 0 && catalog.damaged + catalog.incomplete > 0)
 		ret = -EBADMSG;
 	sql_catalog_destroy(&catalog);
 	free(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries of runs. An input that begins as an Arrow file is a file of a run: it is refused, or all of
- * its rows are the same with and without copies. The CRCs of bodies count as correct, so that DuckDB
+ * Queries of runs. An input that begins as an Arrow file is a file of a run: it is refused, or its
+ * rows are the same with and without copies. The CRCs of bodies count as correct, so that DuckDB
  * gets changed bodies. Other inputs are statements, which are parsed: they are refused, or have
  * ranges. Skipped without DuckDB's library (BRAGGLINE_DUCKDB).
  */
@@ -147,8 +147,10 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const char *const statements[] = {
 		"SELECT frame FROM x.frames f WHERE f.frame BETWEEN 3 AND 9 AND frame IN (4, 5)",
-		"FROM x.frames a LEFT JOIN y.images b USING (frame) WHERE a.frame < 5 AND 3 <= b.frame",
-		"WITH q AS (SELECT * FROM frames WHERE frame >= 7) FROM q ASOF JOIN x.images ON a > b",
+		"FROM x.frames a LEFT JOIN y.images b USING (frame) WHERE a.frame < 5 AND 3 <= "
+		"b.frame",
+		"WITH q AS (SELECT * FROM frames WHERE frame >= 7) FROM q ASOF JOIN x.images ON a "
+		"> b",
 		"SELECT (SELECT max(frame) FROM x.frames WHERE frame = -1) UNION FROM frames('a', "
 		"first := 3) TABLESAMPLE 3% WHERE NOT frame <> 3 ORDER BY ALL LIMIT 5; SELECT 2",
 		"DESCRIBE x.frames",
@@ -168,7 +170,8 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	}
 	if (writer != NULL) {
 		snprintf(command, sizeof(command),
-			"cd '%s' && '%s' . a float32+peaks 1 3 1 && '%s' . b int16 2 3 2 && rm ?.txt",
+			"cd '%s' && '%s' . a float32+peaks 1 3 1 && '%s' . b int16 2 3 2 && rm "
+			"?.txt",
 			seed_dir, writer, writer);
 		if (system(command) != 0)
 			fprintf(stderr, "no seeds from %s\n", writer);

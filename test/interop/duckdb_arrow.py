@@ -73,7 +73,7 @@ def array_of(column, base):
 class DuckDB:
     """An in-memory database."""
 
-    def __init__(self, library):
+    def __init__(self, library, **settings):
         self.c = ctypes.CDLL(library)
         self.c.duckdb_value_varchar.restype = c_void_p
         self.c.duckdb_value_varchar.argtypes = [c_void_p, c_uint64, c_uint64]
@@ -83,7 +83,13 @@ class DuckDB:
         self.version = self.c.duckdb_library_version().decode()
         self.database = c_void_p()
         self.connection = c_void_p()
-        self.done(self.c.duckdb_open(None, byref(self.database)), 'duckdb_open')
+        config, error = c_void_p(), c_char_p()
+        self.done(self.c.duckdb_create_config(byref(config)), 'duckdb_create_config')
+        for name, value in settings.items():
+            self.done(self.c.duckdb_set_config(config, name.encode(), value.encode()), name)
+        self.done(self.c.duckdb_open_ext(None, byref(self.database), config, byref(error)),
+                  error.value)
+        self.c.duckdb_destroy_config(byref(config))
         self.done(self.c.duckdb_connect(self.database, byref(self.connection)), 'duckdb_connect')
 
     @staticmethod

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -197,10 +198,26 @@ def cancel(scan):
     with subprocess.Popen([scan.program, scan.directory, '--format', 'csv', '--sql',
                            'SELECT * FROM range(100000000)'], stdout=subprocess.PIPE) as process:
         process.stdout.read(1)
+        while process.poll() is None:  # signals that are pending together count once
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        want(process.returncode == 130, 'second SIGINT:', process.returncode)
+
+
+def progress(scan):
+    """Rows read so far, on a terminal."""
+    endless = ('SELECT count(*) FROM lyso_7.frames f, range(1000000000) a, range(1000000000) b '
+               'WHERE a.range * b.range = f.frame')
+    terminal, end = pty.openpty()
+    with subprocess.Popen([scan.program, scan.directory, '--sql', endless], stdout=subprocess.PIPE,
+                          stderr=end) as process:
+        os.close(end)
+        said = b''
+        while b'\rbraggline-scan: 100 of 100 rows read' not in said:
+            said += os.read(terminal, 1000)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        want(process.wait(timeout=60) == 130, 'second SIGINT:', process.returncode)
+        want(process.wait(timeout=60) == 130, 'SIGINT:', process.returncode)
+    os.close(terminal)
 
 
 def behaviour(scan, directory):
@@ -260,6 +277,7 @@ def main():
         scan = Scan(program, directory)
         types(scan, modules)
         cancel(scan)
+        progress(scan)
         behaviour(scan, directory)
 
 

@@ -4,7 +4,7 @@
 files by another path: apache-arrow for JS finds the buffers, and DuckDB inserts them from Arrow's C
 data interface.
 
-usage: sql_test.py ARROW_WRITE SQL_RUN BRAGGLINE-SCAN MODULES-DIR [SEED [QUERIES]]
+usage: sql_test.py ARROW_WRITE SQL_RUN BRAGGLINE-SCAN EXTENSION MODULES-DIR [SEED [QUERIES]]
 """
 
 import json
@@ -184,14 +184,26 @@ class Generator:
             f'WHERE {self.of_frame("t.frame")}')
 
 
-class Native:
-    """The same tables, in DuckDB's own storage."""
+class Tables:
+    """Another DuckDB with the same tables."""
 
-    def __init__(self, library, layouts):
-        self.duckdb = DuckDB(library)
-        self.duckdb.query('SET threads = 1')
+    def __init__(self, library, **settings):
+        self.duckdb = DuckDB(library, threads='1', **settings)
         for run, *_ in RUNS:
             self.duckdb.query(f'CREATE SCHEMA {quoted(run)}')
+
+    def rows(self, sql):
+        try:
+            return self.duckdb.query(f'SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({sql})'), None
+        except AssertionError as error:
+            return None, str(error)
+
+
+class Native(Tables):
+    """In DuckDB's own storage."""
+
+    def __init__(self, library, layouts):
+        super().__init__(library)
         for layout in layouts:
             base = os.path.basename(layout['path'])
             run = next(r for r, *_ in RUNS if base.startswith(r))
@@ -202,11 +214,45 @@ class Native:
             self.duckdb.query(f'CREATE VIEW {table} AS ' + ' UNION ALL BY NAME '.join(
                 f"SELECT *, '{run}' AS run FROM {quoted(run)}.{table}" for run, *_ in RUNS))
 
-    def rows(self, sql):
-        try:
-            return self.duckdb.query(f'SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({sql})'), None
-        except AssertionError as error:
-            return None, str(error)
+
+class Extended(Tables):
+    """Files, by the extension."""
+
+    def __init__(self, library, extension, directory, paths):
+        super().__init__(library, allow_unsigned_extensions='true')
+        self.duckdb.query(f"LOAD '{extension}'")
+        for run, *_ in RUNS:
+            for table in ('frames', 'images'):
+                files = [p for p in paths if os.path.basename(p).startswith(run) and f'_{table}' in p]
+                self.duckdb.query(f'CREATE VIEW {quoted(run)}.{table} AS ' +
+                                  ' UNION ALL '.join(f"FROM '{p}'" for p in files))
+        for table in ('frames', 'images'):
+            self.duckdb.query(f"CREATE VIEW {table} AS FROM braggline_{table}('{directory}')")
+        self.range(directory)
+        self.damage(paths[0])
+
+    def range(self, directory):
+        count = 'SELECT count(*) FROM braggline_frames'
+        some = self.rows(f"{count}('{directory}', first := 20, last := 90)")
+        want(some[1] is None and some == self.rows('SELECT count(*) FROM frames WHERE frame BETWEEN '
+                                                   '20 AND 90'), some)
+        for path, said in ((f'{directory}/none', 'expected a directory with runs'),
+                           ('/dev/null', 'expected a directory with runs')):
+            _, error = self.rows(f"{count}('{path}')")
+            want(said in str(error), path, error)
+
+    def damage(self, path):
+        """A damaged batch is an error, since nobody would see that it is left out."""
+        bad = f'{os.path.dirname(path)}.bad_frames.arrow'
+        shutil.copy(path, bad)
+        with open(bad, 'r+b') as file:
+            file.seek(12300)
+            byte = file.read(1)[0]
+            file.seek(12300)
+            file.write(bytes([byte ^ 1]))
+        _, error = self.rows(f"SELECT count(*) FROM '{bad}'")
+        want('batch 0 at byte 8192: a batch with a wrong CRC-32C' in str(error), error)
+        os.remove(bad)
 
 
 def run_all(program, how, threads, directory, statements):
@@ -238,9 +284,9 @@ def compare(statements, native, found, how):
 
 
 def main():
-    write, program, scan, modules = sys.argv[1:5]
-    seed = int(sys.argv[5]) if len(sys.argv) > 5 else 1
-    number = int(sys.argv[6]) if len(sys.argv) > 6 else 300
+    write, program, scan, extension, modules = sys.argv[1:6]
+    seed = int(sys.argv[6]) if len(sys.argv) > 6 else 1
+    number = int(sys.argv[7]) if len(sys.argv) > 7 else 200
     library = os.path.abspath(f'{modules}/{LIBRARY}')
     if not shutil.which('node'):
         skip('node')
@@ -281,6 +327,10 @@ def main():
                   f'{empty} without rows: the same. {counts.strip().splitlines()[-1]}')
             want(how == 'copy' or ' copied 0,' in counts, 'values were copied')
             want(not counts.strip().endswith(' skipped 0'), 'no batch was skipped')
+        extended = Extended(library, os.path.abspath(extension), directory, paths)
+        found = [extended.rows(sql) for sql in statements]
+        compare(statements, expected, found, 'extension')
+        print(f'extension: {len(statements)} statements: the same')
 
 
 if __name__ == '__main__':

@@ -56,6 +56,9 @@ for program in detector $extra rdma recv scan store; do
 	}
 done
 
+extension=$(find "$prefix" -name braggline.duckdb_extension)
+tail -c 512 "$extension" | grep -qa C_STRUCT || die "$extension is no extension of DuckDB"
+
 drivers=$(dirname "$(find "$prefix" -name librte_net_replay.so)")
 if command -v dpdk-testpmd >/dev/null; then
 	# -d also takes the whole folder

@@ -19,13 +19,13 @@
 
 #define INCARNATION_DIGITS 16
 
-__attribute__((format(printf, 2, 3))) static void
-catalog_warn(struct sql_catalog *c, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+catalog_warn(struct sql_catalog *c, uint64_t *counter, const char *format, ...)
 {
 	va_list args;
 	char *text;
 
-	__atomic_add_fetch(&c->damaged, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
 	if (c->warn == NULL)
 		return;
 	va_start(args, format);
@@ -251,14 +251,15 @@ open_file(
 		f->span[i] = (struct sql_span){1, 0};
 	f->opened = true;
 	for (i = 0; i < f->reader.nb_damage; i++)
-		catalog_warn(c, "%s: damaged, left out: %" PRIu64 " bytes at %" PRIu64 ": %s",
-			f->path, f->reader.damage[i].length, f->reader.damage[i].offset,
+		catalog_warn(c, &c->damaged,
+			"%s: damaged, left out: %" PRIu64 " bytes at %" PRIu64 ": %s", f->path,
+			f->reader.damage[i].length, f->reader.damage[i].offset,
 			f->reader.damage[i].why);
 	problem = arrow_recovery_frame_fault(&f->reader);
 	if (problem != NULL)
-		catalog_warn(c, "%s: damaged: %s", f->path, problem);
+		catalog_warn(c, &c->damaged, "%s: damaged: %s", f->path, problem);
 	else if (!f->reader.complete)
-		catalog_warn(c, "%s: not complete: %s", f->path, f->reader.problem);
+		catalog_warn(c, &c->incomplete, "%s: not complete: %s", f->path, f->reader.problem);
 	return 0;
 
 close:
@@ -328,8 +329,9 @@ sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch)
 		    &f->state[batch], &before, state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
 		problem != NULL) {
 		pthread_mutex_lock(&c->lock);
-		catalog_warn(c, "%s: damaged, left out: batch %zu at byte %" PRIu64 ": %s", f->path,
-			batch, f->reader.batches[batch].offset, problem);
+		catalog_warn(c, &c->damaged,
+			"%s: damaged, left out: batch %zu at byte %" PRIu64 ": %s", f->path, batch,
+			f->reader.batches[batch].offset, problem);
 		pthread_mutex_unlock(&c->lock);
 	}
 	return problem == NULL;

@@ -11,8 +11,8 @@
  * Functions marked with (any thread) may be called by several threads at a time. The others may be
  * called by one thread, before the first statement.
  *
- * A file that another process truncates, or that the disk cannot read, does not end the program: see
- * sql/map_guard.h.
+ * A file that another process truncates, or that the disk cannot read, does not end the program:
+ * see sql/map_guard.h.
  */
 #ifndef SQL_CATALOG_H
 #define SQL_CATALOG_H
@@ -67,7 +67,8 @@ struct sql_catalog {
 	sql_warn warn;
 	void *arg;
 	pthread_mutex_t lock;
-	uint64_t damaged;    /**< damaged batches and files that are not complete, atomic */
+	uint64_t damaged;    /**< damaged batches and parts of files, atomic */
+	uint64_t incomplete; /**< files that are not complete, atomic */
 	uint64_t rows;	     /**< rows of all scans so far, atomic */
 	uint64_t rows_total; /**< rows that the scans so far will read, atomic */
 };

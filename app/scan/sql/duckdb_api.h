@@ -4,9 +4,9 @@
  * The part of DuckDB's C API that is used. The library is loaded when it is needed, so that
  * programs are built and run without it.
  *
- * A member of struct duckdb_api is the function with this name behind `duckdb_`. duckdb_arrow_scan()
- * and duckdb_arrow_array_scan() are left out on purpose: they ignore filters and the order of
- * columns, and give wrong results without an error (duckdb pull request 16050).
+ * A member of struct duckdb_api is the function with this name behind `duckdb_`.
+ * duckdb_arrow_scan() and duckdb_arrow_array_scan() are left out on purpose: they ignore filters
+ * and the order of columns, and give wrong results without an error (duckdb pull request 16050).
  *
  * Source: duckdb.h of DuckDB 1.4; the same functions are in 1.5.6.
  */

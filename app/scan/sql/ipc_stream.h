@@ -9,7 +9,8 @@
  *
  * Body buffers start at multiples of 64 bytes. No compression. An array must begin at offset 0.
  *
- * Sources: Arrow's Columnar.rst (IPC streaming format), CDataInterface.rst, Message.fbs, Schema.fbs.
+ * Sources: Arrow's Columnar.rst (IPC streaming format), CDataInterface.rst, Message.fbs,
+ * Schema.fbs.
  */
 #ifndef SQL_IPC_STREAM_H
 #define SQL_IPC_STREAM_H

@@ -10,8 +10,8 @@
 #include "sql/map_guard.h"
 
 /*
- * A node of a list that only grows, so that the handler can walk through it at any time. The node of
- * an ended guard has the size 0 and is used again.
+ * A node of a list that only grows, so that the handler can walk through it at any time. The node
+ * of an ended guard has the size 0 and is used again.
  */
 struct map_guard {
 	struct map_guard *next;

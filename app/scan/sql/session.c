@@ -368,8 +368,6 @@ start(struct sql_session *s)
 			engine_error(s, ret, s->api->result_error(&s->result));
 	}
 	s->api->destroy_pending(&pending);
-	if (ret < 0 && __atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE))
-		ret = session_error(s, -ECANCELED, "cancelled");
 	return ret;
 }
 
@@ -470,15 +468,14 @@ convert(struct sql_session *s, const struct sql_statement *parsed, const char *s
 	return ret;
 }
 
-int
-sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
+/* Parse, prepare and start a statement. */
+static int
+execute(struct sql_session *s, const char *sql, enum sql_form form)
 {
 	struct sql_statement parsed;
 	size_t i;
 	int ret;
 
-	close_result(s);
-	s->error[0] = '\0';
 	ret = sql_statement_parse(&parsed, s->api, s->connection, sql, s->error, sizeof(s->error));
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : -EINVAL;
@@ -491,11 +488,28 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 	if (ret == 0 && form != SQL_NATIVE)
 		ret = convert(s, &parsed, sql, form);
 	sql_statement_free(&parsed);
+	return ret == 0 ? start(s) : ret;
+}
+
+static bool
+is_cancelled(const struct sql_session *s)
+{
+	return __atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE);
+}
+
+int
+sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
+{
+	int ret;
+
+	close_result(s);
+	s->error[0] = '\0';
+	ret = is_cancelled(s) ? -ECANCELED : execute(s, sql, form);
 	if (ret == 0)
-		ret = start(s);
-	if (ret < 0)
-		close_result(s);
-	return ret;
+		return 0;
+	close_result(s);
+	/* also if a query that analyses the statement was interrupted */
+	return is_cancelled(s) ? session_error(s, -ECANCELED, "cancelled") : ret;
 }
 
 int
@@ -504,7 +518,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 	const char *error, *path;
 
 	*chunk = s->api->fetch_chunk(s->result);
-	/* the rows were read before they came, so zeros instead of a file's bytes are not returned */
+	/* the rows were read before they came, so zeros in place of a file are not returned */
 	path = sql_catalog_unreadable(s->catalog);
 	if (path != NULL) {
 		if (*chunk != NULL)
@@ -517,7 +531,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 		return 0;
 	/* NULL is the end, or an error */
 	error = s->api->result_error(&s->result);
-	if (__atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE))
+	if (is_cancelled(s))
 		return session_error(s, -ECANCELED, "cancelled");
 	return error == NULL || *error == '\0' ? 0 : engine_error(s, -EIO, error);
 }

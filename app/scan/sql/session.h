@@ -6,8 +6,8 @@
  * The engine is locked down when it is opened: no access to files, no extensions, no temporary
  * files, and no change of its settings. A statement is one SELECT (sql/statement.h).
  *
- * Tables: RUN.frames and RUN.images for each run of the catalog; frames and images, with the rows of
- * all runs and their names in the column `run`; and those of sql/tables.h.
+ * Tables: RUN.frames and RUN.images for each run of the catalog; frames and images, with the rows
+ * of all runs and their names in the column `run`; and those of sql/tables.h.
  *
  * One thread at a time uses a session, except that sql_session_cancel() may be called by any.
  */
@@ -31,9 +31,9 @@ enum sql_form {
 	/** all columns to VARCHAR, as DuckDB's CAST does */
 	SQL_TEXT,
 	/**
-	 * Types that JSON or the caller's formatter do not have to VARCHAR, also inside of lists and
-	 * structures. The others are: BOOLEAN, integers up to 64 bits, FLOAT, DOUBLE, VARCHAR, BLOB,
-	 * LIST, ARRAY and STRUCT.
+	 * Types that JSON does not have to VARCHAR, also inside of lists and structures. The others
+	 * are: BOOLEAN, integers up to 64 bits, FLOAT, DOUBLE, VARCHAR, BLOB, LIST, ARRAY and
+	 * STRUCT.
 	 */
 	SQL_SIMPLE,
 };
@@ -85,9 +85,9 @@ int sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk);
 duckdb_logical_type sql_session_type(struct sql_session *s, uint64_t column);
 
 /**
- * End the statement that is executed, with -ECANCELED. Any thread. A statement that is about to start
- * may miss a call, so the caller repeats it until the statement has ended. No statement of the
- * session is executed after it.
+ * End the statement that is executed, with -ECANCELED. Any thread. A statement that is about to
+ * start may miss a call, so the caller repeats it until the statement has ended. No statement of
+ * the session is executed after it.
  */
 void sql_session_cancel(struct sql_session *s);
 

@@ -118,7 +118,7 @@ by_id(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Append the nodes of a chunk. The texts of all chunks are in memory that moves: see take_tree(). */
+/* Append the nodes of a chunk. @return 0; -ENOMEM */
 static int
 take_chunk(struct sql_statement *s, const struct duckdb_api *api, duckdb_chunk chunk)
 {

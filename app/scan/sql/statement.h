@@ -10,10 +10,10 @@
  *
  * - Terms of WHERE that are joined by AND: `frame` compared with an integer by =, <, <=, > or >=,
  *   BETWEEN two integers, or IN a list of integers. Integers are constants without a cast.
- * - `frame` is of one table of FROM: the only one; or with the table's name or alias in front; or it
- *   is in USING of all joins, which are all inner.
- * - The joins of this FROM are inner, left, right, full or cross joins, and none of the tables has a
- *   sample or other names for its columns.
+ * - `frame` is of one table of FROM: the only one; or with the table's name or alias in front; or
+ *   it is in USING of all joins, which are all inner.
+ * - The joins of this FROM are inner, left, right, full or cross joins, and none of the tables has
+ *   a sample or other names for its columns.
  *
  * Rows outside of such a term are no rows of the result, so leaving them out changes nothing. If a
  * statement names a table several times, the range covers all of them. In all other cases the range

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "escaped_text.h"
 #include "sql/tables.h"
@@ -35,6 +36,9 @@ struct source {
 /** Made by bind, read by all threads. */
 struct scan_bind {
 	struct sql_tables *tables;
+	struct sql_catalog *catalog; /* that of the tables, or an own one */
+	struct sql_catalog own;
+	char warning[512]; /* first one of the own catalog */
 	enum arrow_table table;
 	struct column *column;
 	unsigned int nb_columns;
@@ -67,6 +71,7 @@ struct scan_thread {
 	const struct unit *unit; /* being read; NULL: none */
 	uint64_t rows;
 	uint64_t row; /* next row */
+	bool damaged; /* a batch that must not be left out */
 	const uint64_t *frame;
 	struct arrow_column *value; /* of each column of the output; field NULL: absent */
 	/* conversion from Arrow, for the columns of one file */
@@ -102,6 +107,8 @@ bind_free(void *data)
 		free(b->source[i].field);
 	free(b->source);
 	free(b->column);
+	if (b->catalog == &b->own)
+		sql_catalog_destroy(&b->own);
 	free(b);
 }
 
@@ -234,9 +241,51 @@ bind_run(struct scan_bind *b, struct sql_run *run, char *error, size_t size)
 	size_t i;
 	int ret;
 
-	ret = sql_catalog_open(b->tables->catalog, run, b->table, error, size);
+	ret = sql_catalog_open(b->catalog, run, b->table, error, size);
 	for (i = 0; i < files->nb && ret == 0; i++)
 		ret = bind_source(b, &files->file[i], run->name, error, size);
+	return ret;
+}
+
+static void
+keep_warning(void *arg, const char *text)
+{
+	struct scan_bind *b = arg;
+
+	if (b->warning[0] == '\0')
+		snprintf(b->warning, sizeof(b->warning), "%s", text);
+}
+
+/* Find the files of a directory, or of the name of a file. */
+static int
+bind_path(struct scan_bind *b, const char *path, char *error, size_t size)
+{
+	struct scan_list list = {0};
+	struct stat st;
+	int ret;
+	size_t i;
+
+	snprintf(error, size, "%s: expected a directory with runs, or RUN_%s.arrow", path,
+		arrow_table_name(b->table));
+	b->with_run = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	ret = scan_list_add(&list, path);
+	if (ret == 0)
+		ret = sql_catalog_create(&b->own, &list, keep_warning, b);
+	if (ret == 0)
+		b->catalog = &b->own;
+	scan_list_free(&list);
+	for (i = 0; ret == 0 && i < b->own.nb_runs; i++) {
+		if (!b->with_run || b->own.run[i].table[b->table].nb > 0)
+			ret = bind_run(b, &b->own.run[i], error, size);
+	}
+	if (ret == 0 && b->nb_sources == 0)
+		ret = -ENOENT;
+	if (ret == 0 && b->own.damaged > 0) {
+		snprintf(error, size, "%s", b->warning);
+		ret = -EBADMSG;
+	}
+	if (ret == 0)
+		ret = bind_fields(b);
 	return ret;
 }
 
@@ -244,11 +293,13 @@ bind_run(struct scan_bind *b, struct sql_run *run, char *error, size_t size)
 static int
 bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 {
-	struct sql_catalog *c = b->tables->catalog;
+	struct sql_catalog *c = b->catalog;
 	struct sql_run *run;
 	int ret = 0;
 	size_t i;
 
+	if (c == NULL)
+		return bind_path(b, name, error, size);
 	/* a run may have the name of a pattern */
 	run = sql_catalog_find(c, name);
 	b->with_run = run == NULL && sql_is_pattern(name);
@@ -322,6 +373,7 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table)
 		return;
 	}
 	b->tables = t;
+	b->catalog = t->catalog;
 	b->table = table;
 	b->first = bound(api, info, "first", 0);
 	b->last = bound(api, info, "last", UINT64_MAX);
@@ -401,7 +453,7 @@ list_units(struct scan *s)
 		for (k = 0; k < source->file->reader.nb_batches; k++) {
 			if ((b->first > 0 || b->last < UINT64_MAX) &&
 				!sql_catalog_overlaps(
-					t->catalog, source->file, k, b->first, b->last)) {
+					b->catalog, source->file, k, b->first, b->last)) {
 				skipped++;
 				continue;
 			}
@@ -410,7 +462,7 @@ list_units(struct scan *s)
 		}
 	}
 	__atomic_add_fetch(&t->skipped, skipped, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&t->catalog->rows_total, rows, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&b->catalog->rows_total, rows, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -460,7 +512,7 @@ thread_free(void *data)
 	free(t);
 }
 
-/* DuckDB has no call that returns the state of a scan to the start of a thread: function() sets it. */
+/* The start of a thread cannot get the state of the scan: function() sets it. */
 static void
 init_thread(duckdb_init_info info)
 {
@@ -791,6 +843,7 @@ fill_others(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 	const struct duckdb_api *api = s->bind->tables->api;
 	duckdb_vector vector;
 	duckdb_value value;
+	const char *run;
 	unsigned int i;
 
 	for (i = 0; i < s->nb_columns; i++) {
@@ -801,8 +854,14 @@ fill_others(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 			fill_null(api, vector, &s->bind->column[s->column[i]].field, rows);
 			continue;
 		}
-		value = api->create_varchar_length(
-			t->unit->source->run, strlen(t->unit->source->run));
+		run = t->unit->source->run;
+		if (api->vector_reference_value == NULL) {
+			for (uint64_t row = 0; row < rows; row++)
+				api->vector_assign_string_element_len(
+					vector, row, run, strlen(run));
+			continue;
+		}
+		value = api->create_varchar_length(run, strlen(run));
 		api->vector_reference_value(vector, value);
 		api->destroy_value(&value);
 	}
@@ -822,10 +881,14 @@ next_unit(struct scan_thread *t, struct scan *s)
 	while ((at = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->nb_units) {
 		t->unit = &s->unit[at];
 		r = &t->unit->source->file->reader;
-		__atomic_add_fetch(&b->tables->catalog->rows, r->batches[t->unit->batch].rows,
-			__ATOMIC_RELAXED);
-		if (!sql_catalog_check(b->tables->catalog, t->unit->source->file, t->unit->batch))
-			continue;
+		__atomic_add_fetch(
+			&b->catalog->rows, r->batches[t->unit->batch].rows, __ATOMIC_RELAXED);
+		if (!sql_catalog_check(b->catalog, t->unit->source->file, t->unit->batch)) {
+			if (b->catalog != &b->own)
+				continue;
+			t->damaged = true;
+			return false;
+		}
 		/* the check has read all columns */
 		arrow_reader_column(r, t->unit->batch, t->unit->source->file->frame, &frame);
 		t->frame = frame.data;
@@ -881,6 +944,8 @@ function(duckdb_function_info info, duckdb_chunk output)
 	for (;;) {
 		if (t->unit == NULL && !next_unit(t, s)) {
 			api->data_chunk_set_size(output, 0);
+			if (t->damaged)
+				api->function_set_error(info, s->bind->warning);
 			return;
 		}
 		rows = next_rows(t);
@@ -896,9 +961,25 @@ function(duckdb_function_info info, duckdb_chunk output)
 	}
 	fill_others(t, output, rows);
 	api->data_chunk_set_size(output, rows);
+	if (map_guard_is_marked(t->unit->source->file->guard)) {
+		api->function_set_error(
+			info, "a file was truncated during the query, or its disk has an error");
+		return;
+	}
 	t->row += rows;
 	if (t->row == t->rows)
 		t->unit = NULL;
+}
+
+static const char *
+function_name(const struct sql_tables *t, enum arrow_table table)
+{
+	static const char *const names[] = {
+		[ARROW_FRAMES] = "braggline_frames",
+		[ARROW_IMAGES] = "braggline_images",
+	};
+
+	return t->catalog != NULL ? arrow_table_name(table) : names[table];
 }
 
 /* Replace the name of a file by a call of its table's function. */
@@ -921,8 +1002,10 @@ replace(duckdb_replacement_info info, const char *name, void *data)
 		end = strlen(ends[i].end);
 		if (length <= end || strcmp(name + length - end, ends[i].end) != 0)
 			continue;
-		t->api->replacement_scan_set_function_name(info, arrow_table_name(ends[i].table));
-		value = t->api->create_varchar_length(name, length - end);
+		t->api->replacement_scan_set_function_name(info, function_name(t, ends[i].table));
+		/* a run, or the name of a file */
+		value = t->api->create_varchar_length(
+			name, t->catalog != NULL ? length - end : length);
 		t->api->replacement_scan_add_parameter(info, value);
 		t->api->destroy_value(&value);
 	}
@@ -937,7 +1020,7 @@ register_table(struct sql_tables *t, duckdb_connection connection, enum arrow_ta
 	duckdb_logical_type number = api->create_logical_type(DUCKDB_TYPE_UBIGINT);
 	int ret;
 
-	api->table_function_set_name(f, arrow_table_name(table));
+	api->table_function_set_name(f, function_name(t, table));
 	api->table_function_add_parameter(f, text);
 	api->table_function_add_named_parameter(f, "first", number);
 	api->table_function_add_named_parameter(f, "last", number);

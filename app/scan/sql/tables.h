@@ -13,6 +13,10 @@
  * The replacement scan makes 'RUN_frames.arrow' and 'RUN_images.arrow' (a quoted name in FROM) the
  * same as frames('RUN') and images('RUN').
  *
+ * Without a catalog, the functions are braggline_frames(PATH, ...) and braggline_images(PATH, ...).
+ * PATH is a directory, whose runs are read like those of a pattern, or a file of a run. A damaged
+ * batch is an error then, since nobody would see that it is left out.
+ *
  * Rows come in the order of the files. With SQL_ZERO_COPY, the vectors refer to the mapped file
  * where DuckDB's conversion from Arrow does (values of all columns); offsets of lists and positions
  * of binary values are written new. A vector has at most 2048 rows, and 1 MiB of items of lists.
@@ -32,8 +36,8 @@ enum sql_fill {
 /** What the table functions need. It must outlive the database. */
 struct sql_tables {
 	const struct duckdb_api *api;
-	struct sql_catalog *catalog;
-	duckdb_connection convert; /**< connection for conversions from Arrow only */
+	struct sql_catalog *catalog; /**< NULL: the functions take paths; requires SQL_COPY */
+	duckdb_connection convert; /**< SQL_ZERO_COPY: connection for conversions from Arrow only */
 	enum sql_fill fill;
 	uint64_t copied;     /**< bytes that SQL_COPY copied, atomic */
 	uint64_t referenced; /**< bytes of values that vectors refer to, atomic */

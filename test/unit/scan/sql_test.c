@@ -203,7 +203,8 @@ test_ranges_are_those_of_the_statement(void **state)
 		/* several times: the range covers all of them */
 		{"FROM x.frames WHERE frame = 5 UNION FROM x.frames WHERE frame = 9", 5, 9},
 		{"FROM x.frames WHERE frame = 5 UNION FROM x.frames", 0, ALL},
-		{"SELECT (SELECT max(frame) FROM x.frames WHERE frame < 9) FROM x.frames WHERE frame > 2",
+		{"SELECT (SELECT max(frame) FROM x.frames WHERE frame < 9) FROM x.frames WHERE "
+		 "frame > 2",
 			0, ALL},
 		{"SELECT 1 WHERE 3 IN (SELECT frame FROM x.frames WHERE frame IN (1, 3))", 1, 3},
 		{"WITH q AS (FROM x.frames WHERE frame < 3) FROM q WHERE frame = 1", 0, 2},
@@ -354,7 +355,8 @@ test_tables_have_the_rows_of_the_files(void **state)
 	assert_int_equal(
 		number(&r, "SELECT count(*) FROM images('lyso_7', first := 100, last := 200)"),
 		number(&r,
-			"SELECT count(*) FROM images('lyso_7') WHERE frame + 0 BETWEEN 100 AND 200"));
+			"SELECT count(*) FROM images('lyso_7') WHERE frame + 0 BETWEEN 100 AND "
+			"200"));
 	assert_int_equal(r.warnings, 0);
 	assert_int_equal(r.catalog.damaged, 0);
 	rig_close(&r);
@@ -613,15 +615,23 @@ test_sets_and_columns_of_several_runs_are_merged(void **state)
 	shell("rm -rf '%s'", path);
 }
 
+/* Cancels a session until `done`, first after some microseconds. */
+struct canceller {
+	struct sql_session *session;
+	unsigned int wait;
+	bool done; /* atomic */
+};
+
 static void *
 cancel_soon(void *arg)
 {
-	struct rig *r = arg;
+	struct canceller *c = arg;
 
+	usleep(c->wait);
 	/* a call before the statement starts may be missed, as documented */
-	while (!__atomic_load_n(&r->warnings, __ATOMIC_ACQUIRE)) {
-		usleep(20000);
-		sql_session_cancel(&r->session);
+	while (!__atomic_load_n(&c->done, __ATOMIC_ACQUIRE)) {
+		sql_session_cancel(c->session);
+		usleep(5000);
 	}
 	return NULL;
 }
@@ -629,18 +639,31 @@ cancel_soon(void *arg)
 static void
 test_a_query_without_end_is_cancelled(void **state)
 {
+	static const unsigned int waits[] = {0, 300, 1000, 2000, 4000, 8000, 50000};
+	struct canceller c;
 	pthread_t thread;
+	char answer[64];
 	struct rig r;
+	size_t i;
+	int ret;
 
-	rig_open(&r, dir);
-	assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &r), 0);
-	want_error(&r,
-		"SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE "
-		"a.range * b.range = 7",
-		-ECANCELED, "cancelled");
-	__atomic_store_n(&r.warnings, 1, __ATOMIC_RELEASE);
-	pthread_join(thread, NULL);
-	rig_close(&r);
+	/* whatever the statement is doing when the call comes */
+	for (i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+		rig_open(&r, dir);
+		c = (struct canceller){.session = &r.session, .wait = waits[i]};
+		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &c), 0);
+		ret = ask(&r,
+			"SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE "
+			"a.range * b.range = 7",
+			answer, sizeof(answer));
+		__atomic_store_n(&c.done, true, __ATOMIC_RELEASE);
+		pthread_join(thread, NULL);
+		if (ret != -ECANCELED || strcmp(r.session.error, "cancelled") != 0)
+			fail_msg("after %u us: %d: %s", waits[i], ret, r.session.error);
+		/* nothing is executed after it */
+		want_error(&r, "SELECT 1", -ECANCELED, "cancelled");
+		rig_close(&r);
+	}
 }
 
 static void
