@@ -539,6 +539,17 @@ buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
 		r->repair_free[r->nb_repair_free++] = buffer;
 }
 
+/*
+ * A buffer for a READ. If the program keeps all that are meant for it, one for packets of the
+ * group: else the packet that the program waits for might never come.
+ */
+static uint32_t
+buffer_take(struct rdma_stream_receiver *r)
+{
+	return r->nb_repair_free ? r->repair_free[--r->nb_repair_free]
+				 : r->recv_free[--r->nb_recv_free];
+}
+
 static void
 range_add(struct rdma_stream_receiver *r, enum range_ring ring, uint64_t first, uint64_t end,
 	uint64_t wait)
@@ -788,9 +799,12 @@ request_post(struct conn *c, struct rdma_send_wr *wr, enum request request, uint
 	return true;
 }
 
-/* The next missing packets of a ring that are adjacent in the sender's. @return their number */
+/*
+ * The next missing packets of a ring that are adjacent in the sender's, at most `most`.
+ * @return their number
+ */
 static uint16_t
-ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint64_t *first)
+ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint16_t most, uint64_t *first)
 {
 	for (; ranges->tail != ranges->head; ranges->tail++) {
 		struct range *range = &ranges->at[ranges->tail & (r->window - 1)];
@@ -803,7 +817,7 @@ ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint64_t *fir
 		while (s < end && entry_of(r, s)->state != ENTRY_MISSING)
 			s++;
 		*first = s;
-		while (s < end && entry_of(r, s)->state == ENTRY_MISSING && n < r->attr.range_max &&
+		while (s < end && entry_of(r, s)->state == ENTRY_MISSING && n < most &&
 			(n == 0 || (s & (r->card.slots - 1)) != 0)) {
 			s++;
 			n++;
@@ -816,11 +830,11 @@ ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint64_t *fir
 }
 
 static uint16_t
-range_take(struct rdma_stream_receiver *r, uint64_t *first)
+range_take(struct rdma_stream_receiver *r, uint16_t most, uint64_t *first)
 {
-	const uint16_t n = ranges_take(r, &r->ranges[RANGE_AGAIN], first);
+	const uint16_t n = ranges_take(r, &r->ranges[RANGE_AGAIN], most, first);
 
-	return n ? n : ranges_take(r, &r->ranges[RANGE_NEW], first);
+	return n ? n : ranges_take(r, &r->ranges[RANGE_NEW], most, first);
 }
 
 static bool
@@ -828,12 +842,13 @@ read_slots(struct rdma_stream_receiver *r)
 {
 	struct rdma_sge sge[RDMA_SGE_MAX];
 	struct rdma_send_wr wr = {.sg = sge, .op = RDMA_OP_READ, .rkey = r->card.ring_rkey};
+	const uint16_t most =
+		RTE_MIN(r->nb_repair_free + r->nb_recv_free, (uint32_t)r->attr.range_max);
 	struct flight *f = NULL;
 	struct conn *c;
 	uint32_t i;
 
-	if (ranges_empty(r) || r->used_flights == r->nb_flights ||
-		r->nb_repair_free < r->attr.range_max)
+	if (ranges_empty(r) || r->used_flights == r->nb_flights || !most)
 		return false;
 	c = conn_choose(r, true);
 	if (!c)
@@ -841,11 +856,11 @@ read_slots(struct rdma_stream_receiver *r)
 	for (i = 0; i < r->nb_flights && !f; i++)
 		if (!r->flights[i].conn)
 			f = &r->flights[i];
-	f->nb = range_take(r, &f->first);
+	f->nb = range_take(r, most, &f->first);
 	if (!f->nb)
 		return false;
 	for (i = 0; i < f->nb; i++) {
-		f->buffer[i] = r->repair_free[r->nb_repair_free - 1 - i];
+		f->buffer[i] = buffer_take(r);
 		sge[i] = (struct rdma_sge){
 			(uintptr_t)header_of(r, f->buffer[i]), r->card.slot_bytes, r->lkey};
 	}
@@ -853,13 +868,14 @@ read_slots(struct rdma_stream_receiver *r)
 	wr.remote_addr =
 		r->card.slot_addr + (f->first & (r->card.slots - 1)) * (uint64_t)r->card.slot_bytes;
 	if (!request_post(c, &wr, REQUEST_SLOTS, f - r->flights)) {
+		for (i = 0; i < f->nb; i++)
+			buffer_free(r, f->buffer[i]);
 		range_add(r, RANGE_AGAIN, f->first, f->first + f->nb, r->hz / AGAIN_PER_S);
 		return false;
 	}
 	f->conn = c;
 	c->reads++;
 	r->used_flights++;
-	r->nb_repair_free -= f->nb;
 	for (i = 0; i < f->nb; i++)
 		entry_of(r, f->first + i)->state = ENTRY_READING;
 	r->info.reads++;
@@ -989,7 +1005,8 @@ nack_send(struct rdma_stream_receiver *r)
 		return;
 	nack->type = STREAM_NACKS;
 	nack->nb = 0;
-	while (nack->nb < STREAM_NACK_RANGES && (n = range_take(r, &first)) > 0) {
+	while (nack->nb < STREAM_NACK_RANGES &&
+		(n = range_take(r, r->attr.range_max, &first)) > 0) {
 		nack->range[nack->nb].first = first;
 		nack->range[nack->nb++].count = n;
 		r->info.nacks += n;
