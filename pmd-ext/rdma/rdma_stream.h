@@ -280,7 +280,11 @@ void rdma_stream_receiver_control(struct rdma_stream_receiver *r);
 uint16_t rdma_stream_receive(
 	struct rdma_stream_receiver *r, struct rdma_stream_packet *packet, uint16_t n);
 
-/** Give the buffers of packets back, in any order, each once. */
+/**
+ * Give the buffers of packets back, in any order, each once. A program may keep packets. While it
+ * keeps all of its `buffers` and `repair_buffers`, it gets no more, and in *wait* the sender stops.
+ * It gets one again for each that it gives back.
+ */
 void rdma_stream_release(
 	struct rdma_stream_receiver *r, const struct rdma_stream_packet *packet, uint16_t n);
 

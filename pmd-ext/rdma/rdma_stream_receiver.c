@@ -20,12 +20,12 @@
 
 #include "rdma_pages.h"
 #include "rdma_provider.h"
+#include "rdma_stream_window.h"
 #include "rdma_stream_wire.h"
 
 #define RECV_BURST   32
 #define HEADER_AT    96 /* of a buffer: the payload is aligned to 64 bytes */
 #define GRH_AT	     (HEADER_AT - RDMA_GRH_BYTES)
-#define NO_BUFFER    UINT32_MAX
 #define RETRY_MS     50	   /* after a failed connection */
 #define ANSWER_MS    5000  /* longest wait for the card */
 #define REFUSALS     3	   /* failed proofs until the receiver gives up */
@@ -62,39 +62,6 @@ struct conn {
 	unsigned int reads;   /* owner: of them, READs of slots */
 };
 
-enum entry_state {
-	ENTRY_MISSING,
-	ENTRY_READING,
-	ENTRY_HERE,
-	ENTRY_LOST,
-};
-
-/* A packet of the window. */
-struct entry {
-	uint32_t buffer;
-	uint8_t state; /* enum entry_state */
-};
-
-struct range {
-	uint64_t first, end;
-	uint64_t due; /* TSC; not before */
-};
-
-/*
- * Rings of missing packets. All ranges of a ring wait for the same time, so that none waits behind
- * one that is due later.
- */
-enum range_ring {
-	RANGE_NEW,
-	RANGE_AGAIN, /* asked for in vain */
-	RANGE_RINGS,
-};
-
-struct ranges {
-	struct range *at;
-	uint32_t head, tail;
-};
-
 /* A READ of slots in flight. */
 struct flight {
 	struct conn *conn; /* NULL: free */
@@ -125,7 +92,7 @@ struct rdma_stream_receiver {
 	struct stream_head *head; /* READ to here */
 	struct stream_card *answer;
 	uint8_t *message;
-	uint32_t slot_bytes, stride, nb_buffers, window, lkey;
+	uint32_t slot_bytes, stride, nb_buffers, lkey;
 	struct conn conn[RDMA_STREAM_CONNS_MAX];
 	int phase; /* enum phase */
 	struct stream_transcript transcript;
@@ -135,17 +102,12 @@ struct rdma_stream_receiver {
 	unsigned int refusals;
 
 	/* owner lcore */
-	struct entry *entries;
-	uint64_t deliver; /* next packet for the application */
-	uint64_t next;	  /* all before have arrived or are lost */
-	uint64_t seen;	  /* all before are known to exist */
+	struct stream_window window;
 	uint64_t end;
 	bool fresh; /* a card waits for the window to be emptied */
 	bool has_window;
 	bool leaving;
-	uint64_t lost_before;		   /* for the next packet */
-	struct ranges ranges[RANGE_RINGS]; /* missing packets */
-	bool rescan;			   /* a range did not fit */
+	uint64_t lost_before; /* for the next packet */
 	struct flight *flights;
 	uint32_t nb_flights, used_flights, turn;
 	uint32_t *recv_free, nb_recv_free;
@@ -158,12 +120,6 @@ struct rdma_stream_receiver {
 	uint64_t nack_at;
 	struct rdma_stream_receiver_info info;
 };
-
-static struct entry *
-entry_of(const struct rdma_stream_receiver *r, uint64_t sequence)
-{
-	return &r->entries[sequence & (r->window - 1)];
-}
 
 static struct stream_header *
 header_of(const struct rdma_stream_receiver *r, uint32_t buffer)
@@ -239,8 +195,6 @@ receiver_defaults(struct rdma_stream_receiver *r, const struct rdma_stream_recei
 	r->slot_bytes = RTE_ALIGN_CEIL(a->payload_max + RDMA_STREAM_HEADER_BYTES, 64);
 	r->stride = RTE_ALIGN_CEIL(HEADER_AT + r->slot_bytes, 64);
 	r->nb_buffers = a->buffers + a->repair_buffers;
-	/* a power of two that holds more than the sender's slots */
-	r->window = rte_align32pow2(a->buffers) * 2;
 	r->hz = rte_get_tsc_hz();
 	return 0;
 }
@@ -258,16 +212,17 @@ receiver_memory(struct rdma_stream_receiver *r)
 	r->memory_bytes = mr.length;
 	r->memory = rdma_pages_map(&r->memory_bytes, info.numa_node, &kind);
 	r->nb_flights = r->attr.reads * r->attr.reads_max;
-	for (unsigned int i = 0; i < RANGE_RINGS; i++) {
-		r->ranges[i].at = calloc(r->window, sizeof(struct range));
-		if (!r->ranges[i].at)
-			return -ENOMEM;
-	}
-	r->entries = calloc(r->window, sizeof(*r->entries));
+	/* a power of two that holds more than the sender's slots */
+	if (stream_window_init(&r->window, rte_align32pow2(r->attr.buffers) * 2) < 0)
+		return -ENOMEM;
+	r->window.lost = &r->info.lost;
+	r->window.repair = r->attr.repair != RDMA_STREAM_NO_REPAIR;
+	if (r->attr.repair == RDMA_STREAM_NACK)
+		r->window.gather = r->hz / 1000000 * r->attr.nack_gather_us;
 	r->flights = calloc(r->nb_flights, sizeof(*r->flights));
 	r->recv_free = calloc(r->attr.buffers, sizeof(*r->recv_free));
 	r->repair_free = calloc(r->attr.repair_buffers, sizeof(*r->repair_free));
-	if (!r->memory || !r->entries || !r->flights || !r->recv_free || !r->repair_free ||
+	if (!r->memory || !r->flights || !r->recv_free || !r->repair_free ||
 		rdma_pages_prefault(r->memory, r->memory_bytes, 0) < 0)
 		return -ENOMEM;
 	rest = r->memory + (uint64_t)r->nb_buffers * r->stride;
@@ -539,112 +494,33 @@ buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
 		r->repair_free[r->nb_repair_free++] = buffer;
 }
 
-static void
-range_add(struct rdma_stream_receiver *r, enum range_ring ring, uint64_t first, uint64_t end,
-	uint64_t wait)
+/*
+ * A buffer for a READ. If the program keeps all that are meant for it, one for packets of the
+ * group: else the packet that the program waits for might never come.
+ */
+static uint32_t
+buffer_take(struct rdma_stream_receiver *r)
 {
-	struct ranges *ranges = &r->ranges[ring];
-
-	if (ranges->head - ranges->tail == r->window) {
-		r->rescan = true;
-		return;
-	}
-	ranges->at[ranges->head++ & (r->window - 1)] =
-		(struct range){.first = first, .end = end, .due = r->now + wait};
-}
-
-static bool
-ranges_empty(const struct rdma_stream_receiver *r)
-{
-	return r->ranges[RANGE_NEW].head == r->ranges[RANGE_NEW].tail &&
-		r->ranges[RANGE_AGAIN].head == r->ranges[RANGE_AGAIN].tail;
-}
-
-/* Packets before `end` exist; those that were not seen are missing. */
-static void
-window_see(struct rdma_stream_receiver *r, uint64_t end)
-{
-	const uint64_t first = r->seen;
-
-	end = RTE_MIN(end, r->deliver + r->window);
-	if (end <= first)
-		return;
-	for (uint64_t s = first; s < end; s++)
-		*entry_of(r, s) = (struct entry){.buffer = NO_BUFFER,
-			.state = r->attr.repair == RDMA_STREAM_NO_REPAIR ? ENTRY_LOST
-									 : ENTRY_MISSING};
-	r->seen = end;
-	if (r->attr.repair == RDMA_STREAM_NO_REPAIR)
-		r->info.lost += end - first;
-	else
-		range_add(r, RANGE_NEW, first, end,
-			r->attr.repair == RDMA_STREAM_NACK
-				? r->hz / 1000000 * r->attr.nack_gather_us
-				: 0);
-}
-
-static void
-entry_lose(struct rdma_stream_receiver *r, struct entry *e)
-{
-	e->state = ENTRY_LOST;
-	r->info.lost++;
-}
-
-static void
-entry_fill(struct entry *e, uint32_t buffer)
-{
-	e->buffer = buffer;
-	e->state = ENTRY_HERE;
-}
-
-static void
-window_advance(struct rdma_stream_receiver *r)
-{
-	while (r->next < r->seen && entry_of(r, r->next)->state >= ENTRY_HERE)
-		r->next++;
-}
-
-/* The sender has overwritten all before `floor`. */
-static void
-window_skip(struct rdma_stream_receiver *r, uint64_t floor)
-{
-	for (uint64_t s = r->next; s < RTE_MIN(floor, r->seen); s++)
-		if (entry_of(r, s)->state == ENTRY_MISSING)
-			entry_lose(r, entry_of(r, s));
-	while (r->seen < floor && r->seen < r->deliver + r->window) {
-		entry_of(r, r->seen)->buffer = NO_BUFFER;
-		entry_lose(r, entry_of(r, r->seen++));
-	}
-}
-
-/* All that is missing is lost: the membership has ended. */
-static void
-window_give_up(struct rdma_stream_receiver *r)
-{
-	for (uint64_t s = r->next; s < r->seen; s++)
-		if (entry_of(r, s)->state < ENTRY_HERE)
-			entry_lose(r, entry_of(r, s));
-	for (unsigned int i = 0; i < RANGE_RINGS; i++)
-		r->ranges[i].tail = r->ranges[i].head;
-	r->rescan = false;
-	window_advance(r);
+	return r->nb_repair_free ? r->repair_free[--r->nb_repair_free]
+				 : r->recv_free[--r->nb_recv_free];
 }
 
 /* Take a card when all of the old membership is delivered. */
 static void
 window_begin(struct rdma_stream_receiver *r)
 {
-	if (r->deliver != r->seen || r->used_flights)
+	if (r->window.deliver != r->window.seen || r->used_flights)
 		return;
-	if (r->has_window && r->info.run == r->card.run && r->card.start > r->deliver) {
-		r->info.lost += r->card.start - r->deliver;
-		r->lost_before += r->card.start - r->deliver;
+	if (r->has_window && r->info.run == r->card.run && r->card.start > r->window.deliver) {
+		r->info.lost += r->card.start - r->window.deliver;
+		r->lost_before += r->card.start - r->window.deliver;
 	}
 	/* what the old run has lost says nothing of the new one's packets */
 	if (r->info.run != r->card.run)
 		r->lost_before = 0;
-	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->deliver)
-		r->deliver = r->next = r->seen = r->card.start;
+	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->window.deliver)
+		r->window.deliver = r->window.next = r->window.seen = r->card.start;
+	r->window.slots = r->card.slots;
 	r->info.run = r->card.run;
 	r->info.start = r->card.start;
 	r->end = STREAM_NONE;
@@ -654,7 +530,7 @@ window_begin(struct rdma_stream_receiver *r)
 	r->quiet = r->hz / 1000000 * r->attr.quiet_us;
 	r->has_window = true;
 	r->fresh = false;
-	window_see(r, r->card.start);
+	stream_window_see(&r->window, r->card.start);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -679,7 +555,7 @@ packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t b
 {
 	const struct stream_header *h = header_of(r, buffer);
 	const uint64_t sequence = h->sequence;
-	struct entry *e;
+	struct stream_entry *e;
 
 	if (!r->has_window || r->fresh)
 		return false;
@@ -694,30 +570,30 @@ packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t b
 		r->info.stale++;
 		return false;
 	}
-	if (sequence < r->deliver) {
+	if (sequence < r->window.deliver) {
 		r->info.duplicate++;
 		return false;
 	}
-	if (sequence >= r->deliver + r->window) {
+	if (sequence >= r->window.deliver + r->window.size) {
 		/* too far ahead for the window: the head shows what has happened */
 		r->info.stale++;
 		r->arrived_at = 0;
 		return false;
 	}
-	if (sequence >= r->seen) {
-		if (sequence > r->seen)
-			window_see(r, sequence);
-		r->seen = sequence + 1;
-		entry_fill(entry_of(r, sequence), buffer);
+	if (sequence >= r->window.seen) {
+		if (sequence > r->window.seen)
+			stream_window_see(&r->window, sequence);
+		r->window.seen = sequence + 1;
+		stream_entry_fill(stream_entry(&r->window, sequence), buffer);
 		r->info.received++;
 		return true;
 	}
-	e = entry_of(r, sequence);
+	e = stream_entry(&r->window, sequence);
 	if (e->state >= ENTRY_HERE) {
 		r->info.duplicate++;
 		return false;
 	}
-	entry_fill(e, buffer);
+	stream_entry_fill(e, buffer);
 	r->info.received++;
 	return true;
 }
@@ -788,52 +664,18 @@ request_post(struct conn *c, struct rdma_send_wr *wr, enum request request, uint
 	return true;
 }
 
-/* The next missing packets of a ring that are adjacent in the sender's. @return their number */
-static uint16_t
-ranges_take(struct rdma_stream_receiver *r, struct ranges *ranges, uint64_t *first)
-{
-	for (; ranges->tail != ranges->head; ranges->tail++) {
-		struct range *range = &ranges->at[ranges->tail & (r->window - 1)];
-		const uint64_t end = RTE_MIN(range->end, r->seen);
-		uint64_t s = RTE_MAX(range->first, r->next);
-		uint16_t n = 0;
-
-		if (range->due > r->now)
-			return 0;
-		while (s < end && entry_of(r, s)->state != ENTRY_MISSING)
-			s++;
-		*first = s;
-		while (s < end && entry_of(r, s)->state == ENTRY_MISSING && n < r->attr.range_max &&
-			(n == 0 || (s & (r->card.slots - 1)) != 0)) {
-			s++;
-			n++;
-		}
-		range->first = s;
-		if (n)
-			return n;
-	}
-	return 0;
-}
-
-static uint16_t
-range_take(struct rdma_stream_receiver *r, uint64_t *first)
-{
-	const uint16_t n = ranges_take(r, &r->ranges[RANGE_AGAIN], first);
-
-	return n ? n : ranges_take(r, &r->ranges[RANGE_NEW], first);
-}
-
 static bool
 read_slots(struct rdma_stream_receiver *r)
 {
 	struct rdma_sge sge[RDMA_SGE_MAX];
 	struct rdma_send_wr wr = {.sg = sge, .op = RDMA_OP_READ, .rkey = r->card.ring_rkey};
+	const uint16_t most =
+		RTE_MIN(r->nb_repair_free + r->nb_recv_free, (uint32_t)r->attr.range_max);
 	struct flight *f = NULL;
 	struct conn *c;
 	uint32_t i;
 
-	if (ranges_empty(r) || r->used_flights == r->nb_flights ||
-		r->nb_repair_free < r->attr.range_max)
+	if (stream_window_is_repaired(&r->window) || r->used_flights == r->nb_flights || !most)
 		return false;
 	c = conn_choose(r, true);
 	if (!c)
@@ -841,11 +683,11 @@ read_slots(struct rdma_stream_receiver *r)
 	for (i = 0; i < r->nb_flights && !f; i++)
 		if (!r->flights[i].conn)
 			f = &r->flights[i];
-	f->nb = range_take(r, &f->first);
+	f->nb = stream_window_take(&r->window, most, &f->first);
 	if (!f->nb)
 		return false;
 	for (i = 0; i < f->nb; i++) {
-		f->buffer[i] = r->repair_free[r->nb_repair_free - 1 - i];
+		f->buffer[i] = buffer_take(r);
 		sge[i] = (struct rdma_sge){
 			(uintptr_t)header_of(r, f->buffer[i]), r->card.slot_bytes, r->lkey};
 	}
@@ -853,15 +695,16 @@ read_slots(struct rdma_stream_receiver *r)
 	wr.remote_addr =
 		r->card.slot_addr + (f->first & (r->card.slots - 1)) * (uint64_t)r->card.slot_bytes;
 	if (!request_post(c, &wr, REQUEST_SLOTS, f - r->flights)) {
-		range_add(r, RANGE_AGAIN, f->first, f->first + f->nb, r->hz / AGAIN_PER_S);
+		for (i = 0; i < f->nb; i++)
+			buffer_free(r, f->buffer[i]);
+		stream_window_again(&r->window, f->first, f->first + f->nb, r->hz / AGAIN_PER_S);
 		return false;
 	}
 	f->conn = c;
 	c->reads++;
 	r->used_flights++;
-	r->nb_repair_free -= f->nb;
 	for (i = 0; i < f->nb; i++)
-		entry_of(r, f->first + i)->state = ENTRY_READING;
+		stream_entry(&r->window, f->first + i)->state = ENTRY_READING;
 	r->info.reads++;
 	return true;
 }
@@ -880,7 +723,7 @@ read_head(struct rdma_stream_receiver *r)
 	if (!c || !request_post(c, &wr, REQUEST_HEAD, 0))
 		return;
 	r->head_flight = true;
-	r->head_seen = r->seen;
+	r->head_seen = r->window.seen;
 	r->info.head_reads++;
 }
 
@@ -889,13 +732,13 @@ static bool
 slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 {
 	const struct stream_header *h = header_of(r, buffer);
-	struct entry *e = entry_of(r, sequence);
+	struct stream_entry *e = stream_entry(&r->window, sequence);
 
-	if (sequence < r->next || sequence >= r->seen || e->state != ENTRY_READING)
+	if (sequence < r->window.next || sequence >= r->window.seen || e->state != ENTRY_READING)
 		return false;
 	if (h->sequence == sequence && h->run == r->card.run && h->length <= r->card.payload_max &&
 		stream_crc(h, h + 1) == h->crc) {
-		entry_fill(e, buffer);
+		stream_entry_fill(e, buffer);
 		r->info.repaired++;
 		return true;
 	}
@@ -903,14 +746,14 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 	if (h->sequence == sequence) {
 		r->info.wrong_crc++;
 	} else if (h->sequence != STREAM_INVALID && h->sequence > sequence) {
-		entry_lose(r, e);
+		stream_entry_lose(&r->window, e);
 		return false;
 	} else {
 		/* being written, or forged packets have shown it to be there: the head decides */
 		r->info.not_written++;
 		r->arrived_at = 0;
 	}
-	range_add(r, RANGE_AGAIN, sequence, sequence + 1, r->hz / AGAIN_PER_S);
+	stream_window_again(&r->window, sequence, sequence + 1, r->hz / AGAIN_PER_S);
 	return false;
 }
 
@@ -926,10 +769,10 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 		if (success && slot_take(r, s, f->buffer[i]))
 			continue;
 		buffer_free(r, f->buffer[i]);
-		if (!success && s >= r->next && s < r->seen &&
-			entry_of(r, s)->state == ENTRY_READING) {
-			entry_of(r, s)->state = ENTRY_MISSING;
-			range_add(r, RANGE_AGAIN, s, s + 1, r->hz / AGAIN_PER_S);
+		if (!success && s >= r->window.next && s < r->window.seen &&
+			stream_entry(&r->window, s)->state == ENTRY_READING) {
+			stream_entry(&r->window, s)->state = ENTRY_MISSING;
+			stream_window_again(&r->window, s, s + 1, r->hz / AGAIN_PER_S);
 		}
 	}
 	r->info.read_errors += !success;
@@ -939,9 +782,9 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 static void
 window_forget(struct rdma_stream_receiver *r, uint64_t head)
 {
-	head = RTE_MAX(head, r->deliver);
-	while (r->seen > head) {
-		struct entry *e = entry_of(r, --r->seen);
+	head = RTE_MAX(head, r->window.deliver);
+	while (r->window.seen > head) {
+		struct stream_entry *e = stream_entry(&r->window, --r->window.seen);
 
 		if (e->state == ENTRY_HERE) {
 			buffer_free(r, e->buffer);
@@ -949,7 +792,7 @@ window_forget(struct rdma_stream_receiver *r, uint64_t head)
 		}
 		e->state = ENTRY_MISSING;
 	}
-	r->next = RTE_MIN(r->next, r->seen);
+	r->window.next = RTE_MIN(r->window.next, r->window.seen);
 }
 
 static void
@@ -968,8 +811,8 @@ head_done(struct rdma_stream_receiver *r)
 	if (head < r->head_seen)
 		window_forget(r, head);
 	if (r->card.policy == RDMA_STREAM_OVERWRITE && head > r->card.slots)
-		window_skip(r, head - r->card.slots);
-	window_see(r, r->head->sent);
+		stream_window_skip(&r->window, head - r->card.slots);
+	stream_window_see(&r->window, r->head->sent);
 	r->quiet = RTE_MIN(
 		again ? r->quiet * 2 : r->quiet, r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
 }
@@ -989,25 +832,16 @@ nack_send(struct rdma_stream_receiver *r)
 		return;
 	nack->type = STREAM_NACKS;
 	nack->nb = 0;
-	while (nack->nb < STREAM_NACK_RANGES && (n = range_take(r, &first)) > 0) {
+	while (nack->nb < STREAM_NACK_RANGES &&
+		(n = stream_window_take(&r->window, r->attr.range_max, &first)) > 0) {
 		nack->range[nack->nb].first = first;
 		nack->range[nack->nb++].count = n;
 		r->info.nacks += n;
-		range_add(
-			r, RANGE_AGAIN, first, first + n, r->hz / 1000000 * r->attr.nack_again_us);
+		stream_window_again(
+			&r->window, first, first + n, r->hz / 1000000 * r->attr.nack_again_us);
 	}
 	if (nack->nb && request_post(c, &wr, REQUEST_MESSAGE, 0))
 		r->message_flight = true;
-}
-
-/* Look for missing packets that no range has any more. */
-static void
-window_rescan(struct rdma_stream_receiver *r)
-{
-	r->rescan = false;
-	for (uint64_t s = r->next; s < r->seen; s++)
-		if (entry_of(r, s)->state == ENTRY_MISSING)
-			range_add(r, RANGE_NEW, s, s + 1, 0);
 }
 
 /* ---- messages of this member ----------------------------------------------------------------- */
@@ -1016,7 +850,8 @@ static void
 tail_send(struct rdma_stream_receiver *r)
 {
 	const uint64_t idle = r->now - r->tail_at;
-	const struct stream_tail tail = {.tail = r->next, .beat = r->beat + 1, .left = r->leaving};
+	const struct stream_tail tail = {
+		.tail = r->window.next, .beat = r->beat + 1, .left = r->leaving};
 	const struct rdma_sge sge = {(uintptr_t)&tail, 24, 0};
 	struct rdma_send_wr wr = {.sg = &sge,
 		.nb_sge = 1,
@@ -1027,8 +862,8 @@ tail_send(struct rdma_stream_receiver *r)
 	struct conn *c;
 
 	if (r->tail_flight ||
-		!(r->next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
-			(r->next != r->tail_sent && idle > r->hz / 10000) ||
+		!(r->window.next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
+			(r->window.next != r->tail_sent && idle > r->hz / 10000) ||
 			idle > r->hz / 8000 * r->card.silence_ms))
 		return;
 	c = conn_choose(r, false);
@@ -1037,7 +872,7 @@ tail_send(struct rdma_stream_receiver *r)
 	r->tail_flight = true;
 	r->leave_flight = r->leaving;
 	r->beat++;
-	r->tail_sent = r->next;
+	r->tail_sent = r->window.next;
 	r->tail_at = r->now;
 }
 
@@ -1091,7 +926,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 		r->beat = 0;
 		r->info.joins++;
 		if (r->has_window)
-			window_give_up(r);
+			stream_window_give_up(&r->window);
 		phase_set(r, PHASE_RUN);
 	}
 }
@@ -1155,8 +990,8 @@ window_deliver(struct rdma_stream_receiver *r, struct rdma_stream_packet *packet
 {
 	uint16_t got = 0;
 
-	for (; r->deliver < r->next && got < n; r->deliver++) {
-		const struct entry *e = entry_of(r, r->deliver);
+	for (; r->window.deliver < r->window.next && got < n; r->window.deliver++) {
+		const struct stream_entry *e = stream_entry(&r->window, r->window.deliver);
 		const struct stream_header *h;
 
 		if (e->state == ENTRY_LOST) {
@@ -1164,7 +999,7 @@ window_deliver(struct rdma_stream_receiver *r, struct rdma_stream_packet *packet
 			continue;
 		}
 		h = header_of(r, e->buffer);
-		packet[got++] = (struct rdma_stream_packet){.sequence = r->deliver,
+		packet[got++] = (struct rdma_stream_packet){.sequence = r->window.deliver,
 			.run = r->info.run,
 			.data = h + 1,
 			.length = h->length,
@@ -1188,12 +1023,12 @@ state_update(struct rdma_stream_receiver *r)
 		up |= conn_state(&r->conn[i]) == CONN_UP;
 	if (phase == PHASE_FAILED)
 		r->info.state = RDMA_STREAM_FAILED;
-	else if (r->has_window && r->end != STREAM_NONE && r->deliver >= r->end && !r->fresh)
+	else if (r->has_window && r->end != STREAM_NONE && r->window.deliver >= r->end && !r->fresh)
 		r->info.state = RDMA_STREAM_ENDED;
 	else
 		r->info.state = phase == PHASE_RUN && up && !r->fresh ? RDMA_STREAM_JOINED
 								      : RDMA_STREAM_JOINING;
-	r->info.next = r->next;
+	r->info.next = r->window.next;
 }
 
 uint16_t
@@ -1201,7 +1036,7 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 {
 	int phase;
 
-	r->now = rte_rdtsc();
+	r->now = r->window.now = rte_rdtsc();
 	group_poll(r);
 	requests_poll(r);
 	phase = phase_of(r);
@@ -1210,8 +1045,8 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 	if (r->fresh)
 		window_begin(r);
 	if (phase == PHASE_RUN && !r->fresh) {
-		if (r->rescan && ranges_empty(r))
-			window_rescan(r);
+		if (r->window.rescan && stream_window_is_repaired(&r->window))
+			stream_window_rescan(&r->window);
 		if (r->attr.repair == RDMA_STREAM_READ)
 			while (read_slots(r))
 				;
@@ -1219,7 +1054,7 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 			nack_send(r);
 		if (!r->head_flight && r->now - r->arrived_at > r->quiet)
 			read_head(r);
-		window_advance(r);
+		stream_window_advance(&r->window);
 		tail_send(r);
 	}
 	receives_post(r);
@@ -1275,9 +1110,7 @@ rdma_stream_receiver_destroy(struct rdma_stream_receiver *r)
 		rdma_cq_destroy(r->rc_cq);
 	if (r->memory)
 		rdma_pages_unmap(r->memory, r->memory_bytes);
-	free(r->entries);
-	for (unsigned int i = 0; i < RANGE_RINGS; i++)
-		free(r->ranges[i].at);
+	stream_window_free(&r->window);
 	free(r->flights);
 	free(r->recv_free);
 	free(r->repair_free);

@@ -16,17 +16,15 @@ import os
 import random
 import shlex
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 
-from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS, outcome, step
-from rxe_vm import Broken, Guest
-from store_verbs_test import EAL, MEMPOOLS
+from rdma_peer import LINK, OURS, THEIRS, outcome, step
+from rxe_ends import NIC, Ends
+from rxe_vm import Broken
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
-import background  # noqa: E402
 import roce_ingest_test as smoke  # noqa: E402
 from cases import want  # noqa: E402
 
@@ -35,16 +33,15 @@ ROWS = 64       # of a module: few, as an emulated CPU is slow
 # record batches do not depend on time
 UDP = {'run.frames': FRAMES, 'detector.rows': ROWS, 'output.batch_ms': 0}
 SECONDS = 120   # limit of a run
-NIC = 'net_vhost0'
 SERVICE = 4792
 RATE = 20       # frames/s of braggline-detector
 
 
-class Rig:
+class Rig(Ends):
     """A capture of a UDP detector, its pixels, and a guest."""
 
     def __init__(self, build, where):
-        self.build, self.where, self.guest, self.processes = build, where, None, []
+        super().__init__(build, where, smoke.FLOAT, SECONDS)
         self.udp = smoke.simulate(where, '--frames', str(FRAMES), '--rows', str(ROWS), '--rate',
                                   str(RATE))
         self.streams = 1 + max(smoke.place_of(p)[0] for _, _, p in self.udp)
@@ -80,37 +77,9 @@ class Rig:
         return tile - self.headers[stream][3]
 
     def boot(self):
-        libdir = subprocess.run(['pkg-config', '--variable=libdir', 'libdpdk'], check=True,
-                                stdout=subprocess.PIPE, text=True).stdout.strip()
-        files = {f'{libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS}
-        for name in ('app/recv/braggline-recv', 'app/detector/braggline-detector',
-                     'test/interop/rxe_detector'):
-            files[f'{self.build}/{name}'] = f'/bin/{os.path.basename(name)}'
-        self.guest = Guest([f'{THEIRS}/24'], vhost_server=f'{self.where}/nic', mtu=ETHERNET_MAX,
-                           share=self.where, memory=1024, files=files)
+        super().boot('app/recv/braggline-recv', 'app/detector/braggline-detector',
+                     'test/interop/rxe_detector')
         self.guest.run('sysctl -q -w net.ipv4.neigh.eth0.ucast_solicit=10 2>/dev/null; true')
-
-    def here(self, log, program, memory, words):
-        """Start a program on this machine, at the guest's network card."""
-        with open(f'{self.where}/{log}.log', 'w', encoding='ascii') as out:
-            process = background.start(
-                [f'{self.build}/app/{program}', '--lcores', smoke.FLOAT, '-m', memory, *EAL,
-                 '--log-level=lib.vhost.*:error', '--vdev',
-                 f'{NIC},iface={self.where}/nic,queues=1,client=1', *words], stdout=out, stderr=out)
-        self.processes.append(process)
-        return process
-
-    @staticmethod
-    def there(program, memory, words):
-        """Shell command that starts the same in the guest."""
-        drivers = (word for name in MEMPOOLS for word in ('-d', f'/lib/{name}'))
-        return shlex.join([program, *drivers, '-l', '0', '-m', memory, *EAL, *words])
-
-    def script(self, name, text):
-        """Write a command of the guest into a file."""
-        with open(f'{self.where}/{name}', 'w', encoding='ascii') as out:
-            out.write(f'{LINK}\n{text}')
-        return f'sh /share/{name}'
 
     def settings(self, folder, name, transport, frames, values):
         """Settings of a receiver, whose files are in folder."""
@@ -143,14 +112,6 @@ class Rig:
         card.read(f'{self.where}/{name}.card')
         return card
 
-    @staticmethod
-    def until(done, process, what):
-        end = time.monotonic() + SECONDS
-        while not done():
-            if process.poll() is not None or time.monotonic() > end:
-                raise Broken(f'{what}: not in time, or status {process.poll()}')
-            time.sleep(0.05)
-
     def independent(self, card, *options):
         """Run rxe_detector with the registers of a card."""
         common = card['card']
@@ -168,14 +129,6 @@ class Rig:
         job = self.guest.run(f'{LINK}; {shlex.join(words)}', SECONDS)
         want(job.status == 0, job.output)
 
-    def ends(self, process, name):
-        try:
-            status = process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            raise Broken(f'{name} does not end') from None
-        if status:
-            raise Broken(f'{name}: status {status}')
-
     def check(self, name, udp, frames=FRAMES, events=FRAMES, lossless=True):
         """The ledger is balanced, and the columns are those of a run over UDP."""
         ini = configparser.ConfigParser()
@@ -187,29 +140,6 @@ class Rig:
         if lossless:
             want(sum(int(v) for v in ini['ports'].values()) == 0, numbers)
         smoke.same(self.where, udp, name, frames)
-
-    def show(self):
-        """Print all logs."""
-        for log in sorted(os.listdir(self.where)):
-            if log.endswith('.log'):
-                with open(f'{self.where}/{log}', encoding='ascii', errors='replace') as out:
-                    print(f'---- {log}', *out.read().splitlines()[-40:], sep='\n')
-        if self.guest:
-            print('---- the guest', self.guest.job.output, self.guest.console(), sep='\n')
-
-    def close(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        if self.guest:
-            self.guest.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *what):
-        self.close()
 
 
 def independent(rig, say):

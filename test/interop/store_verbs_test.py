@@ -12,24 +12,20 @@ restarted.
 
 import configparser
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS, outcome, pick_cpus, step
-from rxe_vm import Broken, Guest
+from rdma_peer import OURS, THEIRS, outcome, pick_cpus, step
+from rxe_ends import NIC, Ends
+from rxe_vm import Broken
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
-import background  # noqa: E402
-import chain
+import chain  # noqa: E402
 from cases import want
 
-EAL = '--no-huge --no-pci --no-shconf --no-telemetry --log-level=lib.eal:warning'.split()
-# DPDK's mempool drivers, which it loads from its installation
-MEMPOOLS = ('librte_mempool_ring.so', 'librte_mempool_stack.so')
 ROWS = 64       # of the module: 16 packets a frame
 PERIOD = 20     # frames of the capture, which is repeated
 RATE = 20       # frames/s: low, as an emulated CPU is slow
@@ -40,6 +36,7 @@ LARGE = {'output.format': 'image', 'output.images_interval': 64}
 FRAMES, FRAMES_LARGE, FRAMES_KILLED = 40, 10, 160   # of a run
 AGAIN = 20      # of the second run, after the receiver was killed
 SECONDS = 300   # limit for most waits
+MEMORY = '256'  # MiB of a program
 
 # Shell in the guest. Programs that poll are started as sessions, because Linux schedules by
 # session.
@@ -79,13 +76,13 @@ def keeper(capture, directory, device):
         'store.silence_ms': 10000, 'files.directory': directory, 'files.sync_ms': 20})]
 
 
-class Rig:
-    """A capture, a guest, and the programs at both ends of its network card."""
+class Rig(Ends):
+    """A capture, and receiver and store."""
 
     def __init__(self, build, where, kill):
-        self.build, self.where, self.kill = build, where, kill
+        super().__init__(build, where, f'0@({pick_cpus()})', SECONDS)
+        self.kill = kill
         self.ring = f'/dev/shm/braggline_store_verbs_{os.getpid()}'     # on either machine
-        self.guest, self.logs, self.processes = None, [], []
         with open(f'{where}/key', 'wb') as key:
             key.write(os.urandom(64))
         with open(f'{where}/keys.ini', 'w', encoding='ascii') as keys:
@@ -98,51 +95,10 @@ class Rig:
              f'{where}/truth.csv', '--calibration', where], check=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def boot(self):
-        libdir = subprocess.run(['pkg-config', '--variable=libdir', 'libdpdk'], check=True,
-                                stdout=subprocess.PIPE, text=True).stdout.strip()
-        files = {f'{libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS}
-        for name in ('recv', 'store'):
-            files[f'{self.build}/app/{name}/braggline-{name}'] = f'/bin/braggline-{name}'
-        self.guest = Guest([f'{THEIRS}/24'], vhost_server=f'{self.where}/nic', mtu=ETHERNET_MAX,
-                           share=self.where, memory=1024, files=files)
-
-    def here(self, program, words):
-        """Start a program on this machine, at the guest's network card."""
-        log = f'{self.where}/{len(self.logs)}.log'
-        self.logs.append(log)
-        with open(log, 'w', encoding='ascii') as out:
-            process = background.start(
-                [f'{self.build}/app/{program}', '--lcores', f'0@({pick_cpus()})', '-m', '256', *EAL,
-                 '--log-level=lib.vhost.*:error', '--vdev',
-                 f'net_vhost0,iface={self.where}/nic,queues=1,client=1', *words],
-                stdout=out, stderr=out)
-        self.processes.append(process)
-        return process
-
-    @staticmethod
-    def there(program, words):
-        """Shell command that starts the same in the guest."""
-        drivers = (word for name in MEMPOOLS for word in ('-d', f'/lib/{name}'))
-        return shlex.join([program, *drivers, '-l', '0', '-m', '256', *EAL, *words])
-
-    def script(self, name, text):
-        """Write a command of the guest into a file."""
-        with open(f'{self.where}/{name}', 'w', encoding='ascii') as out:
-            out.write(f'{LINK}\n{text}')
-        return f'sh /share/{name}'
-
     def tell(self, name):
         """Create a file that a script of the guest waits for."""
         with open(f'{self.where}/{name}', 'w', encoding='ascii'):
             pass
-
-    def until(self, done, process, what):
-        end = time.monotonic() + SECONDS
-        while not done():
-            if process.poll() is not None or time.monotonic() > end:
-                raise Broken(f'{what}: not in time, or status {process.poll()}')
-            time.sleep(0.05)
 
     def says(self, process, text):
         def done():
@@ -150,55 +106,28 @@ class Rig:
                 return text in log.read()
         self.until(done, process, f'"{text}"')
 
-    def end(self, process, name):
-        try:
-            status = process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            raise Broken(f'{name} does not end') from None
-        if status:
-            raise Broken(f'{name}: status {status}')
-
     @staticmethod
     def job_ends(job):
         if job.wait():
             raise Broken(f'the guest: status {job.status}')
 
-    def show(self):
-        """Print all logs."""
-        for log in self.logs:
-            with open(log, encoding='ascii', errors='replace') as out:
-                print(f'---- {log}', *out.read().splitlines()[-40:], sep='\n')
-        if self.guest:
-            print('---- the guest', self.guest.job.output, self.guest.console(), sep='\n')
-
     def close(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        if self.guest:
-            self.guest.close()
+        super().close()
         if os.path.exists(self.ring):
             os.unlink(self.ring)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *what):
-        self.close()
 
 
 def from_guest(rig):
     """braggline-recv over verbs, braggline-store over roce."""
     stored = f'{rig.where}/roce'
     frames, output = (FRAMES_KILLED, SMALL) if rig.kill else (FRAMES_LARGE, LARGE)
-    store = rig.here('store/braggline-store',
-                     keeper(rig.where, stored, f'roce:port=net_vhost0,ip={OURS}/24,mtu=4096'))
-    rig.boot()
+    store = rig.here('store', 'store/braggline-store', MEMORY,
+                     keeper(rig.where, stored, f'roce:port={NIC},ip={OURS}/24,mtu=4096'))
+    rig.boot('app/recv/braggline-recv', 'app/store/braggline-store')
     rig.says(store, 'listening')
 
     def recv(frames):
-        return START.format(rig.there('braggline-recv', receiver(
+        return START.format(rig.there('braggline-recv', MEMORY, receiver(
             '/share', '/share/verbs_run', 'verbs:rxe0', OURS, rig.ring, frames, output)))
 
     text = recv(frames)
@@ -211,7 +140,7 @@ def from_guest(rig):
         rig.tell('now')
     rig.job_ends(job)
     store.send_signal(signal.SIGTERM)
-    rig.end(store, 'braggline-store')
+    rig.ends(store, 'braggline-store')
     if rig.kill:
         os.unlink(f'{rig.where}/now')
         check_adopted(rig, stored, frames)
@@ -222,12 +151,13 @@ def from_guest(rig):
 def to_guest(rig):
     """braggline-recv over roce, braggline-store over verbs."""
     frames = FRAMES_KILLED if rig.kill else FRAMES
-    store = START.format(rig.there('braggline-store',
+    store = START.format(rig.there('braggline-store', MEMORY,
                                    keeper('/share', '/tmp/stored', 'verbs:rxe0')))
     # the guest's link is up when ours is
-    recv = rig.here('recv/braggline-recv', ['--log-level=braggline.xfer:debug', *receiver(
-        rig.where, f'{rig.where}/roce_run', f'roce:port=net_vhost0,ip={OURS}/24,mtu=4096', THEIRS,
-        rig.ring, frames, SMALL)])
+    recv = rig.here('recv', 'recv/braggline-recv', MEMORY, [
+        '--log-level=braggline.xfer:debug', *receiver(
+            rig.where, f'{rig.where}/roce_run', f'roce:port={NIC},ip={OURS}/24,mtu=4096', THEIRS,
+            rig.ring, frames, SMALL)])
     text = store + KILL + store if rig.kill else store
     job = rig.guest.start(rig.script('store', text + AWAIT.format('stop') + 'kill $pid\n'
                                      'wait $pid && cp -r /tmp/stored /share/verbs\n'), SECONDS)
@@ -235,7 +165,7 @@ def to_guest(rig):
         rig.says(recv, '-> up')
         time.sleep(1)
         rig.tell('now')
-    rig.end(recv, 'braggline-recv')
+    rig.ends(recv, 'braggline-recv')
     rig.tell('stop')
     rig.job_ends(job)
     check_run(rig, f'{rig.where}/verbs', frames, 'roce_run')

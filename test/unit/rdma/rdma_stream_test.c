@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <rte_cycles.h>
 #include <rte_errno.h>
+#include <rte_ether.h>
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
@@ -266,7 +267,8 @@ test_wait_is_bounded(void **state)
 	}
 	assert_int_equal(n, RIG_SLOTS);
 	assert_true(rig_sender_info().full > 0);
-	assert_true(member_at(1).tail == 0 && member_at(2).tail == RIG_SLOTS);
+	rig_until(member_at(2).tail == RIG_SLOTS);
+	assert_int_equal(member_at(1).tail, 0);
 	assert_int_equal(rdma_stream_sender_members(rig.s, &member, 1), 1);
 	rig.receiver[1].stalled = false;
 	rig_send(100);
@@ -524,37 +526,153 @@ test_reconnect(void **state)
 	assert_int_equal(rig_info(1).lost, 0);
 }
 
-/* Packets that a program keeps are not overwritten, and stop the sender. */
+/* The packets that a program keeps are as they were delivered. */
+static void
+check_held(unsigned int station)
+{
+	const struct rig_receiver *rr = &rig.receiver[station];
+
+	for (unsigned int i = 0; i < rr->nb_held; i++) {
+		const struct rdma_stream_packet *p = &rr->held[i];
+
+		for (uint32_t at = 0; at < p->length; at += 8)
+			assert_memory_equal((const uint8_t *)p->data + at, &p->sequence, 8);
+	}
+}
+
+/* Send until the sender waits for a program that keeps all packets. */
+static void
+send_until_held(unsigned int station)
+{
+	const struct rdma_stream_receiver_attr attr = rig_receiver_attr(station);
+	const unsigned int most = attr.buffers + attr.repair_buffers;
+
+	rig.receiver[station].hold = true;
+	/* all of its buffers, and the ring */
+	rig_until(!rig_try() && rig_info(station).held == most);
+	rig_until(!rig_try() && member_at(station).tail == most);
+	assert_int_equal(rig.next, most + RIG_SLOTS);
+}
+
+/*
+ * Packets that a program keeps are not overwritten, and stop the sender. The member is not silent
+ * meanwhile, however long that is.
+ */
 static void
 test_held_packets(void **state)
 {
-	unsigned int n = 0;
+	uint64_t stopped, reads;
 
 	two();
-	rig.receiver[1].hold = true;
-	while (n < 20 * RIG_SLOTS) {
-		uint64_t end = rte_rdtsc() + rte_get_tsc_hz() / 50;
-
-		while (!rig_try() && rte_rdtsc() < end)
-			rig_step();
-		if (rte_rdtsc() >= end)
-			break;
-		rig_step();
-		n++;
+	send_until_held(1);
+	rig_all(2);
+	stopped = rig.next;
+	reads = rig_info(1).reads;
+	for (unsigned int i = 0; i < 3; i++) {
+		rig_run(rig_sender_attr().silence_ms / 2);
+		assert_false(rig_try());
 	}
-	/* all of its buffers, and the ring */
-	assert_in_range(n, 4 * RIG_SLOTS, 8 * RIG_SLOTS);
-	for (unsigned int i = 0; i < rig.receiver[1].nb_held; i++) {
-		const struct rdma_stream_packet *p = &rig.receiver[1].held[i];
-
-		assert_memory_equal(p->data, &p->sequence, 8);
-	}
+	assert_int_equal(rig.next, stopped);
+	/* nor does it READ what it has no buffer for */
+	assert_int_equal(rig_info(1).reads, reads);
+	assert_int_equal(rig_sender_info().removed_silent, 0);
+	assert_int_equal(rig_sender_info().members, 2);
+	check_held(1);
 	rig.receiver[1].hold = false;
 	rig_release(1);
 	rig_send(100);
 	rig_all(1);
 	assert_int_equal(rig_info(1).lost, 0);
 	assert_int_equal(rig_info(1).held, 0);
+	assert_int_equal(rig_info(1).joins, 1);
+	assert_int_equal(rig.receiver[1].packets, stopped + 100);
+}
+
+/* A program that keeps all packets, but gives one back for each that it wants, waits for none. */
+static void
+test_held_but_one(void **state)
+{
+	struct rig_receiver *rr = &rig.receiver[1];
+	uint64_t next;
+
+	two();
+	send_until_held(1);
+	for (unsigned int i = 0; i < 20 * RIG_SLOTS; i++) {
+		next = rr->next;
+		rdma_stream_release(rr->r, rr->held, 1);
+		memmove(rr->held, rr->held + 1, --rr->nb_held * sizeof(rr->held[0]));
+		rig_until(rr->next > next || (rig_try() && false));
+	}
+	check_held(1);
+	rr->hold = false;
+	rig_release(1);
+	rig_all(1);
+	assert_int_equal(rig_info(1).lost, 0);
+	assert_int_equal(rig_info(1).held, 0);
+}
+
+/* The card says *wait*, and the sender overwrites. */
+static bool
+tap_promise(const struct rig_frame *f)
+{
+	const unsigned int at = RTE_ETHER_HDR_LEN + 20 + 8 + 12;
+	struct stream_card card;
+
+	if (f->from != 0 || f->m->pkt_len != at + sizeof(card) + 4)
+		return true;
+	memcpy(&card, rte_pktmbuf_mtod_offset(f->m, void *, at), sizeof(card));
+	if (card.type != STREAM_ANSWER)
+		return true;
+	assert_int_equal(card.policy, RDMA_STREAM_OVERWRITE);
+	card.policy = RDMA_STREAM_WAIT;
+	memcpy(rte_pktmbuf_mtod_offset(f->m, void *, at), &card, sizeof(card));
+	rig_checksum(f->m);
+	return true;
+}
+
+/*
+ * A sender does not wait for a program that keeps all packets, whatever its card says: these are
+ * not touched, and what it has overwritten is lost for good.
+ */
+static void
+held_and_overwritten(bool (*tap)(const struct rig_frame *frame))
+{
+	struct rdma_stream_sender_attr attr = rig_sender_attr();
+	const unsigned int n = 100 * RIG_SLOTS;
+
+	attr.policy = RDMA_STREAM_OVERWRITE;
+	rig.tap = tap;
+	rig_sender(&attr);
+	rig_receiver(1, NULL);
+	rig_receiver(2, NULL);
+	rig_joined(1);
+	rig_joined(2);
+	rig.receiver[1].hold = true;
+	rig_send(n);
+	rig_all(2);
+	check_held(1);
+	rig.receiver[1].hold = false;
+	rig_release(1);
+	rig_send(10);
+	rig_all(1);
+	assert_true(rig_info(1).lost > n / 2);
+	assert_int_equal(rig.receiver[1].lost, rig_info(1).lost);
+	assert_int_equal(rig.receiver[1].packets + rig.receiver[1].lost, n + 10);
+	assert_int_equal(rig_info(1).held, 0);
+	assert_int_equal(rig_info(1).joins, 1);
+	assert_int_equal(rig_info(2).lost, 0);
+}
+
+static void
+test_held_and_overwritten(void **state)
+{
+	held_and_overwritten(NULL);
+}
+
+static void
+test_held_by_false_promise(void **state)
+{
+	held_and_overwritten(tap_promise);
 }
 
 /* ---- strangers and damage -------------------------------------------------------------------- */
@@ -841,7 +959,7 @@ test_unknown_identity(void **state)
 	assert_int_equal(rig_sender_info().refused_proof, 3);
 }
 
-/* While a key is replaced, members have the old one or the new one; cards are signed with theirs. */
+/* While a key is replaced, members have the old or the new one; their card is signed with it. */
 static void
 test_next_key(void **state)
 {
@@ -1023,6 +1141,9 @@ main(void)
 		STREAM_TEST(test_refused_card),
 		STREAM_TEST(test_reconnect),
 		STREAM_TEST(test_held_packets),
+		STREAM_TEST(test_held_but_one),
+		STREAM_TEST(test_held_and_overwritten),
+		STREAM_TEST(test_held_by_false_promise),
 		STREAM_TEST(test_stranger),
 		STREAM_TEST(test_forged_far),
 		STREAM_TEST(test_forged_ahead),

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_STREAM_WINDOW_H
+#define RDMA_STREAM_WINDOW_H
+
+/**
+ * @file
+ * The window of a stream's receiver: which packets are here, which are missing and have to be
+ * repaired, and which are lost. It knows nothing of queue pairs. Only the owner lcore uses it.
+ *
+ *     deliver <= next <= seen <= deliver + size
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STREAM_NO_BUFFER UINT32_MAX
+
+enum entry_state {
+	ENTRY_MISSING,
+	ENTRY_READING, /**< a READ is in flight */
+	ENTRY_HERE,
+	ENTRY_LOST,
+};
+
+/** A packet of the window. */
+struct stream_entry {
+	uint32_t buffer;
+	uint8_t state; /**< enum entry_state */
+};
+
+/** Missing packets. */
+struct stream_range {
+	uint64_t first, end;
+	uint64_t due; /**< TSC; not before */
+};
+
+/**
+ * Rings of ranges. All ranges of a ring wait for the same time, so that none waits behind one that
+ * is due later.
+ */
+enum range_ring {
+	RANGE_NEW,
+	RANGE_AGAIN, /**< asked for in vain */
+	RANGE_RINGS,
+};
+
+struct stream_ranges {
+	struct stream_range *at;
+	uint32_t head, tail;
+};
+
+struct stream_window {
+	struct stream_entry *entries;
+	uint32_t size;	  /**< a power of two */
+	uint32_t slots;	  /**< of the sender's ring */
+	uint64_t deliver; /**< next packet for the application */
+	uint64_t next;	  /**< all before have arrived or are lost */
+	uint64_t seen;	  /**< all before are known to exist */
+	struct stream_ranges ranges[RANGE_RINGS];
+	bool rescan;	 /**< a range did not fit */
+	bool repair;	 /**< false: what is missing is lost */
+	uint64_t gather; /**< TSC cycles that a new range waits */
+	uint64_t now;	 /**< TSC of this poll */
+	uint64_t *lost;	 /**< counts packets that are lost for good */
+};
+
+/** @param size  a power of two. @return 0; -ENOMEM */
+int stream_window_init(struct stream_window *w, uint32_t size);
+
+void stream_window_free(struct stream_window *w);
+
+static inline struct stream_entry *
+stream_entry(const struct stream_window *w, uint64_t sequence)
+{
+	return &w->entries[sequence & (w->size - 1)];
+}
+
+/** A packet is here. */
+static inline void
+stream_entry_fill(struct stream_entry *e, uint32_t buffer)
+{
+	e->buffer = buffer;
+	e->state = ENTRY_HERE;
+}
+
+/** A packet is lost for good. */
+static inline void
+stream_entry_lose(struct stream_window *w, struct stream_entry *e)
+{
+	e->state = ENTRY_LOST;
+	(*w->lost)++;
+}
+
+/** Packets before `end` exist; those that were not seen are missing. */
+void stream_window_see(struct stream_window *w, uint64_t end);
+
+/** Advance `next` over what has arrived or is lost. */
+void stream_window_advance(struct stream_window *w);
+
+/** The sender has overwritten all before `floor`. */
+void stream_window_skip(struct stream_window *w, uint64_t floor);
+
+/** All that is missing is lost: the membership has ended. */
+void stream_window_give_up(struct stream_window *w);
+
+/** Is no range waiting for repair? */
+static inline bool
+stream_window_is_repaired(const struct stream_window *w)
+{
+	return w->ranges[RANGE_NEW].head == w->ranges[RANGE_NEW].tail &&
+		w->ranges[RANGE_AGAIN].head == w->ranges[RANGE_AGAIN].tail;
+}
+
+/**
+ * Take the next missing packets that are adjacent in the sender's ring, at most `most`.
+ * @return their number
+ */
+uint16_t stream_window_take(struct stream_window *w, uint16_t most, uint64_t *first);
+
+/** Packets that were asked for in vain are taken again. @param wait  TSC cycles */
+void stream_window_again(struct stream_window *w, uint64_t first, uint64_t end, uint64_t wait);
+
+/** Look for missing packets that no range has any more. */
+void stream_window_rescan(struct stream_window *w);
+
+#endif
