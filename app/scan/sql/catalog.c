@@ -318,22 +318,19 @@ sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch)
 {
 	uint8_t state = __atomic_load_n(&f->state[batch], __ATOMIC_ACQUIRE);
 	const char *problem;
-	uint8_t before = SQL_BATCH_UNKNOWN;
 
 	if (state != SQL_BATCH_UNKNOWN)
 		return state == SQL_BATCH_GOOD;
 	problem = batch_problem(f, batch);
 	state = problem == NULL ? SQL_BATCH_GOOD : SQL_BATCH_DAMAGED;
-	/* two threads may have checked it: one reports it */
-	if (__atomic_compare_exchange_n(
-		    &f->state[batch], &before, state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
-		problem != NULL) {
-		pthread_mutex_lock(&c->lock);
+	/* Two threads may have checked it: one reports it. Who finds it damaged waits for the report. */
+	pthread_mutex_lock(&c->lock);
+	if (f->state[batch] == SQL_BATCH_UNKNOWN && problem != NULL)
 		catalog_warn(c, &c->damaged,
 			"%s: damaged, left out: batch %zu at byte %" PRIu64 ": %s", f->path, batch,
 			f->reader.batches[batch].offset, problem);
-		pthread_mutex_unlock(&c->lock);
-	}
+	__atomic_store_n(&f->state[batch], state, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&c->lock);
 	return problem == NULL;
 }
 

@@ -585,6 +585,35 @@ test_names_of_runs_are_quoted(void **state)
 	shell("rm -rf '%s'", path);
 }
 
+/* Files of stores have the run's name before the incarnation. Those of two stores are one run. */
+static void
+test_files_of_stores_are_one_run(void **state)
+{
+	static const char run[] = "lyso_7-0123456789abcdef-000000000000002a";
+	struct scan_list list = {0};
+	struct sql_catalog c;
+	char path[512];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s.store%u/%s", dir, i, run);
+		shell("mkdir -p '%s'; for t in frames images; do cp '%s'/lyso_7_$t.arrow "
+		      "'%s'/lyso_7_fedcba987654321%u_000001_$t.arrow; done",
+			path, dir, path, i);
+		assert_int_equal(scan_list_add(&list, path), 0);
+	}
+	assert_int_equal(sql_catalog_create(&c, &list, NULL, NULL), 0);
+	scan_list_free(&list);
+	assert_int_equal(c.nb_runs, 1);
+	assert_string_equal(c.run[0].name, "lyso_7");
+	assert_int_equal(c.run[0].table[ARROW_FRAMES].nb, 2);
+	assert_int_equal(c.run[0].table[ARROW_IMAGES].nb, 2);
+	assert_ptr_equal(sql_catalog_find(&c, "LYSO_7"), &c.run[0]);
+	assert_null(sql_catalog_find(&c, "lyso"));
+	sql_catalog_destroy(&c);
+	shell("rm -r '%s.store0' '%s.store1'", dir, dir);
+}
+
 static void
 test_sets_and_columns_of_several_runs_are_merged(void **state)
 {
@@ -775,6 +804,7 @@ main(void)
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
 		cmocka_unit_test(test_names_of_runs_are_quoted),
+		cmocka_unit_test(test_files_of_stores_are_one_run),
 		cmocka_unit_test(test_sets_and_columns_of_several_runs_are_merged),
 		cmocka_unit_test(test_a_query_without_end_is_cancelled),
 		cmocka_unit_test(test_errors_are_not_the_end_of_the_rows),
