@@ -9,7 +9,7 @@
 #include "columns.h"
 #include "cxi.h"
 #include "data_file.h"
-#include "detector.h"
+#include "scan/detector.h"
 #include "h5.h"
 #include "modules.h"
 
@@ -39,9 +39,9 @@ put_mask(struct h5 *h, hid_t data, const struct export *e)
 	if (mask == NULL)
 		return -ENOMEM;
 	for (i = 0; i < pixels; i++) {
-		mask[i] |= e->mask[i] & MODULES_GAP ? CXI_MISSING : 0;
-		mask[i] |= e->mask[i] & MODULES_DEAD ? CXI_DEAD : 0;
-		mask[i] |= e->mask[i] & MODULES_USER ? CXI_IGNORED : 0;
+		mask[i] |= e->mask[i] & ARRAY_GAP ? CXI_MISSING : 0;
+		mask[i] |= e->mask[i] & ARRAY_DEAD ? CXI_DEAD : 0;
+		mask[i] |= e->mask[i] & ARRAY_USER ? CXI_IGNORED : 0;
 	}
 	h5_array(h, data, "mask", H5T_STD_U32LE, 2, dims, 1 + CHUNK / e->run.cols, mask, NULL);
 	free(mask);

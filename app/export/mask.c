@@ -137,7 +137,7 @@ mask_add_calibration(const uint8_t *data, size_t size, const char *digest, uint3
 		return -EBADMSG;
 	for (uint64_t i = 0; i < pixels; i++) {
 		if (is_nan(stage[0], i) && is_nan(stage[1], i) && is_nan(stage[2], i))
-			mask[i] |= MODULES_DEAD;
+			mask[i] |= ARRAY_DEAD;
 	}
 	return 0;
 }
@@ -148,7 +148,7 @@ mask_is_in_images(const struct export *e)
 	if (e->raw || strcmp(modules_mask_name(e->geometry), "pixel_mask") == 0)
 		return false;
 	for (uint64_t i = 0; i < (uint64_t)e->run.rows * e->run.cols; i++) {
-		if ((e->mask[i] & MODULES_USER) != 0)
+		if ((e->mask[i] & ARRAY_USER) != 0)
 			return true;
 	}
 	return false;
@@ -220,7 +220,7 @@ mask_read(struct export *e, const char *calibration)
 	int ret;
 
 	e->mask = malloc(pixels * sizeof(*e->mask));
-	ret = e->mask != NULL ? modules_mask(e->geometry, e->mask) : -ENOMEM;
+	ret = e->mask != NULL ? array_mask(e->geometry, e->mask) : -ENOMEM;
 	if (ret == -ERANGE)
 		snprintf(e->message, sizeof(e->message),
 			"run %.256s: its geometry has pixels that are more than 65,534 pixels away "

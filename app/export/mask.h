@@ -21,7 +21,7 @@ int mask_read(struct export *e, const char *calibration);
  * Add the pixels that a calibration masks: those that have a photon value in no gain stage.
  * @param data    content of RUN_calibration.bin, any bytes
  * @param digest  `braggline.calibration_digest` of the run; NULL: not compared
- * @param mask    in, out: [rows][cols]; MODULES_DEAD is added
+ * @param mask    in, out: [rows][cols]; ARRAY_DEAD is added
  * @param why     out: what is wrong with the file
  * @return 0; -EBADMSG
  */

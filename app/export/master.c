@@ -10,7 +10,7 @@
 
 #include "columns.h"
 #include "data_file.h"
-#include "detector.h"
+#include "scan/detector.h"
 #include "h5.h"
 #include "image.h"
 #include "master.h"
@@ -111,7 +111,7 @@ put_detector(struct h5 *h, hid_t instrument, struct export *e)
 	double x, y;
 	int ret;
 
-	modules_beam(g, &x, &y);
+	array_beam(g, &x, &y);
 	h5_f64(h, detector, "distance", g->distance_metres, "m");
 	h5_f64(h, detector, "beam_center_x", x, "pixel");
 	h5_f64(h, detector, "beam_center_y", y, "pixel");

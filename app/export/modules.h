@@ -7,14 +7,8 @@
 #ifndef EXPORT_MODULES_H
 #define EXPORT_MODULES_H
 
-#include "geometry/geometry.h"
+#include "geometry/array.h"
 #include "h5.h"
-
-/** Bits of pixel_mask (NXdetector). @{ */
-#define MODULES_GAP  (1u << 0) /**< in no panel */
-#define MODULES_DEAD (1u << 1) /**< masked by the calibration: no gain stage has a value */
-#define MODULES_USER (1u << 8) /**< not used by the geometry: regions, edges, panels */
-/** @} */
 
 /** Axes of a panel, in metres. */
 struct module_axes {
@@ -30,22 +24,10 @@ void modules_axes(const struct geometry *g, uint32_t panel, struct module_axes *
 void modules_put(struct h5 *h, hid_t detector, const struct geometry *g);
 
 /**
- * Place of the beam in the array, as if the panel that is closest to it had no end. Pixels; 0 is
- * the outer edge of the first pixel.
- */
-void modules_beam(const struct geometry *g, double *x, double *y);
-
-/**
  * Name of the mask in the group of the detector. DIALS of Debian 12 ends with an error at a
  * `pixel_mask` whose modules are narrower than the array. NXdetector has further masks,
  * `pixel_mask_N`, which DIALS does not read.
  */
 const char *modules_mask_name(const struct geometry *g);
-
-/**
- * Make the mask. @param mask  out: rows x cols, MODULES_GAP, MODULES_USER; 0: used
- * @return 0; -ENOMEM; -ERANGE as pixels_bins()
- */
-int modules_mask(const struct geometry *g, uint32_t *mask);
 
 #endif /* EXPORT_MODULES_H */

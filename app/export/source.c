@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "detector.h"
+#include "scan/detector.h"
 #include "escaped_text.h"
 #include "geometry/file.h"
 #include "gk_abi.h"

@@ -43,7 +43,7 @@ check_calibration(const uint8_t *data, size_t size)
 	/* of an exact size, for ASAN */
 	if (mask_add_calibration(data, size, NULL, 4, 8, mask, &why) == 0)
 		for (unsigned int i = 0; i < 32; i++)
-			WANT(mask[i] == 0 || mask[i] == MODULES_DEAD);
+			WANT(mask[i] == 0 || mask[i] == ARRAY_DEAD);
 	else
 		WANT(why != NULL);
 }

@@ -44,9 +44,10 @@ DESTDIR=$where meson install -C "$build" --no-rebuild >"$where/log" 2>&1 || {
 prefix=$where$(meson introspect "$build" --buildoptions |
 	python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
 
-# built only with HDF5
+# built only with their libraries
 extra=""
 [ ! -x "$build/app/export/braggline-export" ] || extra="export"
+[ ! -x "$build/app/publish/braggline-publish" ] || extra="$extra publish"
 for program in detector $extra rdma recv scan store; do
 	env -i "$prefix/bin/braggline-$program" --version >"$where/log" 2>&1 ||
 		env -i "$prefix/bin/braggline-$program" --no-huge --no-pci --no-shconf -l "${cpus%%[-,]*}" \

@@ -32,11 +32,14 @@ struct crystfel_array {
 	 * peaks with saturated pixels, and does not integrate reflections that have some.
 	 */
 	double max_adu;
+	/** messages of braggline-publish, one image each, instead of files; no `data`, no `mask` */
+	bool live;
 };
 
 /**
  * Write a geometry file for arrays [frame][row][column] of the raster, with the paths of our NeXus
- * files. Reading it gives the same geometry, except that directions have 20 decimals.
+ * files or the keys of our messages. Reading it gives the same geometry, except that directions
+ * have 20 decimals.
  * @param array  NULL: int16 photons of the receiver, with peaks. Saturation is then only that of
  *               the geometry
  * @return 0; -errno of stdio

@@ -113,38 +113,40 @@ const struct crystfel_array crystfel_photons = {INT16_ARRAY, .max_adu = INT16_MA
 
 static const struct crystfel_array geometry_only = {INT16_ARRAY, .max_adu = INFINITY};
 
-int
-crystfel_write(const struct geometry *g, const struct crystfel_array *array, FILE *f)
+/* Photon energy and distance. If no number is known, CrystFEL reads them with the images. */
+static void
+put_beam(FILE *f, const struct geometry *g, bool live)
 {
-	const struct crystfel_array *a = array != NULL ? array : &geometry_only;
-
-	fprintf(f,
-		"; CrystFEL geometry of a raster of %u x %u pixels, written by braggline\n"
-		"; values for which no number is known come from the NeXus file\n",
-		g->rows, g->cols);
 	if (g->energy_ev > 0)
 		put_number(f, "photon_energy = ", g->energy_ev);
+	else if (live)
+		fprintf(f, "photon_energy = photon_energy");
 	else
-		fprintf(f, "wavelength = /entry/instrument/beam/incident_wavelength A\n");
-	if (g->energy_ev > 0)
-		fprintf(f, " eV\n");
+		fprintf(f, "wavelength = /entry/instrument/beam/incident_wavelength A");
+	fprintf(f, g->energy_ev > 0 || live ? " eV\n" : "\n");
 	if (g->distance_metres > 0)
 		put_number(f, "clen = ", g->distance_metres);
 	else
-		fprintf(f, "clen = /entry/instrument/detector/distance");
-	fprintf(f, " m\n");
-	put_res(f, g->pixel_metres);
-	fprintf(f,
-		"adu_per_photon = 1\n"
-		"data = %s\n"
-		"dim0 = %%\n"
-		"dim1 = ss\n"
-		"dim2 = fs\n"
-		"mask0_data = %s\n"
-		"mask0_goodbits = 0x0\n"
-		"mask0_badbits = 0xffff\n"
-		"flag_lessthan = %d\n",
-		a->data, a->mask, a->least);
+		fprintf(f, live ? "clen = clen_mm" : "clen = /entry/instrument/detector/distance");
+	fprintf(f, live && !(g->distance_metres > 0) ? " mm\n" : " m\n");
+}
+
+static void
+put_array(FILE *f, const struct crystfel_array *a)
+{
+	if (a->live)
+		fprintf(f, "data = detector_data\n");
+	else
+		fprintf(f,
+			"data = %s\n"
+			"dim0 = %%\n"
+			"dim1 = ss\n"
+			"dim2 = fs\n"
+			"mask0_data = %s\n"
+			"mask0_goodbits = 0x0\n"
+			"mask0_badbits = 0xffff\n",
+			a->data, a->mask);
+	fprintf(f, "flag_lessthan = %d\n", a->least);
 	/* no int16 value is larger */
 	if (a->most != INT16_MAX)
 		fprintf(f, "flag_morethan = %d\n", a->most);
@@ -153,10 +155,24 @@ crystfel_write(const struct geometry *g, const struct crystfel_array *array, FIL
 		fprintf(f, "\n");
 	}
 	if (a->peaks != NULL)
-		fprintf(f,
-			"peak_list = %s\n"
-			"peak_list_type = cxi\n",
-			a->peaks);
+		fprintf(f, "peak_list = %s\n", a->peaks);
+	if (a->peaks != NULL && !a->live)
+		fprintf(f, "peak_list_type = cxi\n");
+}
+
+int
+crystfel_write(const struct geometry *g, const struct crystfel_array *array, FILE *f)
+{
+	const struct crystfel_array *a = array != NULL ? array : &geometry_only;
+
+	fprintf(f,
+		"; CrystFEL geometry of a raster of %u x %u pixels, written by braggline\n"
+		"; values for which no number is known come from the %s\n",
+		g->rows, g->cols, a->live ? "messages" : "NeXus file");
+	put_beam(f, g, a->live);
+	put_res(f, g->pixel_metres);
+	fprintf(f, "adu_per_photon = 1\n");
+	put_array(f, a);
 	for (uint32_t i = 0; i < g->nb_panels; i++)
 		put_panel(f, &g->panel[i], a->max_adu);
 	for (uint32_t i = 0; i < g->nb_bad; i++)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arrow/bitshuffle.h"
+#include "gk_pixel.h"
 #include "scan/images.h"
 
 int
@@ -93,4 +94,106 @@ scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint
 	default:
 		return -EBADMSG;
 	}
+}
+
+static int16_t
+batch_photons(const struct scan_images *b, uint64_t i)
+{
+	return b->is_i16 ? ((const int16_t *)b->value.data)[i]
+			 : gk_value_i16(((const float *)b->value.data)[i]);
+}
+
+static int
+expand_csr(
+	const struct scan_images *b, uint64_t row, uint32_t rows, uint32_t cols, int16_t *photons)
+{
+	uint64_t start, end, ptr, ptr_end, col_start, col_end, i;
+	const uint32_t *row_ptr;
+	const uint16_t *col;
+	uint32_t y;
+
+	arrow_column_range(&b->value, row, &start, &end);
+	arrow_column_range(&b->row_ptr, row, &ptr, &ptr_end);
+	arrow_column_range(&b->col, row, &col_start, &col_end);
+	row_ptr = (const uint32_t *)b->row_ptr.data + ptr;
+	col = (const uint16_t *)b->col.data + col_start;
+	if (ptr_end - ptr != (uint64_t)rows + 1 || row_ptr[0] != 0 ||
+		col_end - col_start != end - start)
+		return -EBADMSG;
+	memset(photons, 0, (uint64_t)rows * cols * sizeof(*photons));
+	for (y = 0; y < rows; y++) {
+		if (row_ptr[y + 1] < row_ptr[y] || row_ptr[y + 1] > end - start)
+			return -EBADMSG;
+		for (i = row_ptr[y]; i < row_ptr[y + 1]; i++) {
+			if (col[i] >= cols)
+				return -EBADMSG;
+			photons[(uint64_t)y * cols + col[i]] = batch_photons(b, start + i);
+		}
+	}
+	return 0;
+}
+
+int
+scan_images_photons(const struct scan_images *b, uint64_t row, uint32_t rows, uint32_t cols,
+	int16_t *room, const int16_t **photons)
+{
+	const uint64_t pixels = (uint64_t)rows * cols;
+	const uint8_t kind = ((const uint8_t *)b->kind.data)[row];
+	uint64_t start, end, i;
+
+	*photons = room;
+	if (kind == GK_KIND_CSR)
+		return expand_csr(b, row, rows, cols, room);
+	arrow_column_range(&b->value, row, &start, &end);
+	if (kind != GK_KIND_IMAGE || end - start != pixels)
+		return -EBADMSG;
+	if (b->is_i16)
+		*photons = (const int16_t *)b->value.data + start;
+	else
+		for (i = 0; i < pixels; i++)
+			room[i] = batch_photons(b, start + i);
+	return 0;
+}
+
+static const struct {
+	const char *column;
+	enum arrow_type item;
+} peak_lists[SCAN_PEAK_LISTS] = {
+	[SCAN_PEAK_FS] = {"peak_fs", ARROW_FLOAT32},
+	[SCAN_PEAK_SS] = {"peak_ss", ARROW_FLOAT32},
+	[SCAN_PEAK_INTENSITY] = {"peak_intensity", ARROW_FLOAT32},
+	[SCAN_PEAK_SNR] = {"peak_snr", ARROW_FLOAT32},
+	[SCAN_PEAK_BACKGROUND] = {"peak_background", ARROW_FLOAT32},
+	[SCAN_PEAK_PIXELS] = {"peak_pixels", ARROW_UINT32},
+	[SCAN_PEAK_PANEL] = {"peak_panel", ARROW_UINT16},
+};
+
+int
+scan_peaks_open(const struct arrow_reader *r, size_t batch, struct scan_peaks *p)
+{
+	int field;
+
+	if (arrow_reader_find(r, peak_lists[0].column, ARROW_LIST, peak_lists[0].item) < 0)
+		return -ENODATA;
+	for (unsigned int i = 0; i < SCAN_PEAK_LISTS; i++) {
+		field = arrow_reader_find(r, peak_lists[i].column, ARROW_LIST, peak_lists[i].item);
+		if (field < 0 || arrow_reader_column(r, batch, field, &p->list[i]) < 0)
+			return -EBADMSG;
+	}
+	return 0;
+}
+
+int
+scan_peaks_row(const struct scan_peaks *p, uint64_t row, uint64_t start[SCAN_PEAK_LISTS])
+{
+	uint64_t end, nb = 0;
+
+	for (unsigned int i = 0; i < SCAN_PEAK_LISTS; i++) {
+		arrow_column_range(&p->list[i], row, &start[i], &end);
+		if (i == 0)
+			nb = end - start[0];
+		if (end - start[i] != nb || nb > GK_PEAKS_MAX)
+			return -EBADMSG;
+	}
+	return (int)nb;
 }

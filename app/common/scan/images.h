@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Columns of a batch of `images` that hold pixels.
+ * Columns of a batch of `images` that hold pixels, and lists of peaks.
  */
 #ifndef SCAN_IMAGES_H
 #define SCAN_IMAGES_H
@@ -27,5 +27,42 @@ int scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_ima
  */
 int scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint64_t row,
 	float *plane, uint16_t *words);
+
+/**
+ * Get the photons of an image as in the int16 column: -32768 masked or missing, 32767 saturated; 0
+ * for pixels that a sparse frame does not list. float32 photons are rounded as by the receiver.
+ * @param room     [rows][cols], used if the batch does not have these values
+ * @param photons  out: [rows][cols], in the batch or `room`
+ * @return 0; -EBADMSG: a raw frame, or the row does not fit the size
+ */
+int scan_images_photons(const struct scan_images *b, uint64_t row, uint32_t rows, uint32_t cols,
+	int16_t *room, const int16_t **photons);
+
+/** Lists of peaks, in the order of the columns. */
+enum scan_peak_list {
+	SCAN_PEAK_FS,
+	SCAN_PEAK_SS,
+	SCAN_PEAK_INTENSITY,
+	SCAN_PEAK_SNR,
+	SCAN_PEAK_BACKGROUND,
+	SCAN_PEAK_PIXELS,
+	SCAN_PEAK_PANEL,
+	SCAN_PEAK_LISTS
+};
+
+/** The columns of peaks of a batch. */
+struct scan_peaks {
+	struct arrow_column list[SCAN_PEAK_LISTS];
+};
+
+/** @return 0; -ENODATA: the file has no peaks; -EBADMSG: a column is absent or damaged */
+int scan_peaks_open(const struct arrow_reader *r, size_t batch, struct scan_peaks *p);
+
+/**
+ * Find the lists of a row.
+ * @param start  out: first item of each list in its column
+ * @return number of peaks, at most GK_PEAKS_MAX; -EBADMSG: more, or lists of different lengths
+ */
+int scan_peaks_row(const struct scan_peaks *p, uint64_t row, uint64_t start[SCAN_PEAK_LISTS]);
 
 #endif /* SCAN_IMAGES_H */

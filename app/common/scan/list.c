@@ -19,9 +19,8 @@ complain(const char *path, const char *what)
 	escaped_line(stderr, "%s: %s: %s", program_invocation_short_name, path, what);
 }
 
-/* Length of a path up to _frames or _images, 0 if it is not such a file. */
-static size_t
-stem_length(const char *path)
+size_t
+scan_stem_length(const char *path)
 {
 	static const char *const ends[] = {
 		"_frames.arrow", "_frames.arrow.part", "_images.arrow", "_images.arrow.part"};
@@ -37,9 +36,9 @@ stem_length(const char *path)
 	return 0;
 }
 
-/* Length of a stem without the number of a set: six digits or more after the last underscore. */
-static size_t
-run_length(const char *stem, size_t len)
+/* The number of a set has six digits or more after the last underscore. */
+size_t
+scan_run_length(const char *stem, size_t len)
 {
 	size_t digits = 0;
 
@@ -72,7 +71,7 @@ list_run(struct scan_list *list, const char *path, size_t len)
 static int
 list_stem(struct scan_list *list, const char *path, size_t len)
 {
-	struct scan_sets *run = list_run(list, path, run_length(path, len));
+	struct scan_sets *run = list_run(list, path, scan_run_length(path, len));
 	char **stem;
 	size_t i;
 
@@ -129,7 +128,7 @@ list_directory(struct scan_list *list, const char *dir)
 	while (ret == 0 && (entry = readdir(d)) != NULL) {
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
 			continue;
-		len = stem_length(path);
+		len = scan_stem_length(path);
 		if (len > 0)
 			ret = list_stem(list, path, len);
 		folders |= entry->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -165,7 +164,7 @@ scan_list_add(struct scan_list *list, const char *path)
 	}
 	if (S_ISDIR(st.st_mode))
 		return list_directory(list, path);
-	len = stem_length(path);
+	len = scan_stem_length(path);
 	if (len == 0) {
 		complain(path,
 			"expected a directory, or a file named RUN_frames.arrow or "
@@ -186,7 +185,7 @@ scan_list_has(const char *dir)
 	while (d != NULL && !found && (entry = readdir(d)) != NULL)
 		found = snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) <
 				(int)sizeof(path) &&
-			stem_length(path) > 0;
+			scan_stem_length(path) > 0;
 	if (d != NULL)
 		closedir(d);
 	return found;

@@ -29,6 +29,12 @@ int scan_list_add(struct scan_list *list, const char *path);
 /** @return true if a directory has files of a run; nothing is printed */
 bool scan_list_has(const char *dir);
 
+/** Length of a path up to _frames or _images. @return 0: not such a file */
+size_t scan_stem_length(const char *path);
+
+/** Length of a stem without the number of a set. */
+size_t scan_run_length(const char *stem, size_t len);
+
 void scan_list_free(struct scan_list *list);
 
 #endif /* SCAN_LIST_H */

@@ -77,17 +77,17 @@ test_beam_is_in_the_closest_panel(void **state)
 {
 	double x, y;
 
-	modules_beam(&g, &x, &y);
+	array_beam(&g, &x, &y);
 	assert_true(fabs(x - 10) < 1e-12 && fabs(y - 20) < 1e-12);
 	/* the second panel has the beam: 1 step from its corner, 2 rows down */
 	g.panel[1].corner_x = -1.2;
 	g.panel[1].corner_y = 2;
-	modules_beam(&g, &x, &y);
+	array_beam(&g, &x, &y);
 	assert_true(fabs(x - 5) < 1e-12 && fabs(y - 2) < 1e-12);
 	/* panels along the beam have no such place */
 	g.panel[0].fs_x = 0;
 	g.panel[1].fs_x = 0;
-	modules_beam(&g, &x, &y);
+	array_beam(&g, &x, &y);
 	assert_true(x == 0 && y == 0);
 }
 
@@ -98,15 +98,15 @@ test_mask_has_gaps_and_pixels_that_are_not_used(void **state)
 
 	g.panel[0].width = 3;
 	g.panel[1].edge = 1;
-	assert_int_equal(modules_mask(&g, mask), 0);
+	assert_int_equal(array_mask(&g, mask), 0);
 	for (unsigned int y = 0; y < 4; y++) {
 		assert_int_equal(mask[8 * y], 0);
-		assert_int_equal(mask[8 * y + 3], MODULES_GAP);
-		assert_int_equal(mask[8 * y + 4], MODULES_USER);
-		assert_int_equal(mask[8 * y + 5], y == 0 || y == 3 ? MODULES_USER : 0);
+		assert_int_equal(mask[8 * y + 3], ARRAY_GAP);
+		assert_int_equal(mask[8 * y + 4], ARRAY_USER);
+		assert_int_equal(mask[8 * y + 5], y == 0 || y == 3 ? ARRAY_USER : 0);
 	}
 	g.panel[0].corner_x = 1e5;
-	assert_int_equal(modules_mask(&g, mask), -ERANGE);
+	assert_int_equal(array_mask(&g, mask), -ERANGE);
 }
 
 static void

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Facts about detectors that the files of a run do not have, and NXmx requires.
+ * Facts about detectors that the files of a run do not have, and files and messages for other
+ * programs require.
  */
-#ifndef EXPORT_DETECTOR_H
-#define EXPORT_DETECTOR_H
+#ifndef SCAN_DETECTOR_H
+#define SCAN_DETECTOR_H
 
 struct detector_facts {
 	const char *name;	 /**< as in [detector] type */
@@ -16,4 +17,4 @@ struct detector_facts {
 /** @return NULL: not known */
 const struct detector_facts *detector_facts(const char *name);
 
-#endif /* EXPORT_DETECTOR_H */
+#endif /* SCAN_DETECTOR_H */

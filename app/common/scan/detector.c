@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "detector.h"
+#include "scan/detector.h"
 
 /* JUNGFRAU: the sensors that PSI builds */
 static const struct detector_facts known[] = {

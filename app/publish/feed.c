@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "feed.h"
+#include "io/own_file.h"
+
+int
+feed_init(struct feed *f)
+{
+	*f = (struct feed){0};
+	return -pthread_mutex_init(&f->lock, NULL);
+}
+
+void
+feed_free(struct feed *f)
+{
+	for (; f->first < f->next; f->first++)
+		feed_run_drop(f->run[f->first % FEED_RUNS]);
+	pthread_mutex_destroy(&f->lock);
+}
+
+int
+feed_add_cursor(struct feed *f, struct feed_cursor *c, bool serial, uint64_t behind)
+{
+	*c = (struct feed_cursor){.feed = f, .serial = serial, .behind = behind};
+	c->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (c->event < 0)
+		return -errno;
+	f->cursor[f->nb_cursors++] = c;
+	return 0;
+}
+
+void
+feed_free_cursor(struct feed_cursor *c)
+{
+	record_drop(c->record);
+	feed_run_drop(c->current);
+	if (c->feed != NULL)
+		close(c->event);
+	*c = (struct feed_cursor){0};
+}
+
+struct feed_run *
+feed_run_ref(struct feed_run *run)
+{
+	__atomic_add_fetch(&run->refs, 1, __ATOMIC_RELAXED);
+	return run;
+}
+
+void
+feed_run_drop(struct feed_run *run)
+{
+	const struct wire_series *s;
+
+	if (run == NULL || __atomic_sub_fetch(&run->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	s = &run->series;
+	record_drop(run->latest);
+	for (size_t i = 0; i < run->nb_files; i++) {
+		free(run->file[i].path);
+		record_header_drop(run->file[i].header);
+	}
+	free(run->file);
+	free(run->batch);
+	free((void *)(uintptr_t)s->unique_id);
+	free((void *)(uintptr_t)s->run);
+	free((void *)(uintptr_t)s->sample);
+	free((void *)(uintptr_t)s->mask);
+	free(run);
+}
+
+/* Wake the outputs. A full counter wakes them as well. */
+static void
+wake(const struct feed *f)
+{
+	const uint64_t one = 1;
+
+	for (unsigned int i = 0; i < f->nb_cursors; i++) {
+		if (write(f->cursor[i]->event, &one, sizeof(one)) < 0)
+			continue;
+	}
+}
+
+/* Forget the runs that all outputs have finished, and the oldest one if there is no room. */
+static void
+trim(struct feed *f, bool room)
+{
+	uint64_t first = f->next;
+
+	for (unsigned int i = 0; i < f->nb_cursors; i++) {
+		if (f->cursor[i]->run < first)
+			first = f->cursor[i]->run;
+	}
+	if (room && f->next - f->first == FEED_RUNS && first <= f->first)
+		first = f->first + 1;
+	for (; f->first < first; f->first++)
+		feed_run_drop(f->run[f->first % FEED_RUNS]);
+}
+
+void
+feed_begin(struct feed *f, struct feed_run *run)
+{
+	pthread_mutex_lock(&f->lock);
+	trim(f, true);
+	f->run[f->next++ % FEED_RUNS] = run;
+	pthread_mutex_unlock(&f->lock);
+	wake(f);
+}
+
+int
+feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct record_header *header,
+	dev_t dev, ino_t ino)
+{
+	struct feed_file *more;
+	char *copy = strdup(path);
+	int ret = -ENOMEM;
+
+	pthread_mutex_lock(&f->lock);
+	more = realloc(run->file, (run->nb_files + 1) * sizeof(*more));
+	if (more != NULL)
+		run->file = more;
+	if (more != NULL && copy != NULL) {
+		more[run->nb_files] = (struct feed_file){copy, record_header_ref(header), dev, ino};
+		ret = (int)run->nb_files++;
+		copy = NULL;
+	}
+	pthread_mutex_unlock(&f->lock);
+	free(copy);
+	return ret;
+}
+
+/* The array doubles whenever its size is a power of two. */
+static int
+push(struct feed_run *run, const struct feed_batch *batch)
+{
+	const size_t n = run->nb_batches;
+	struct feed_batch *more;
+
+	if ((n & (n - 1)) == 0) {
+		more = realloc(run->batch, (n == 0 ? 1 : 2 * n) * sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		run->batch = more;
+	}
+	run->batch[run->nb_batches++] = *batch;
+	return 0;
+}
+
+int
+feed_append(
+	struct feed *f, struct feed_run *run, const struct feed_batch *batch, struct record *record)
+{
+	struct feed_batch b = *batch;
+	struct record *old = NULL;
+	int ret;
+
+	pthread_mutex_lock(&f->lock);
+	b.first = run->images;
+	b.order = f->batches;
+	ret = push(run, &b);
+	if (ret == 0) {
+		f->batches++;
+		run->images += b.images;
+		old = run->latest;
+		run->latest = record_ref(record);
+	}
+	pthread_mutex_unlock(&f->lock);
+	record_drop(old);
+	wake(f);
+	return ret;
+}
+
+void
+feed_end(struct feed *f, struct feed_run *run)
+{
+	pthread_mutex_lock(&f->lock);
+	run->ended = true;
+	pthread_mutex_unlock(&f->lock);
+	wake(f);
+}
+
+void
+feed_close(struct feed *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->closed = true;
+	pthread_mutex_unlock(&f->lock);
+	wake(f);
+}
+
+static void
+set_current(struct feed_cursor *c, struct feed_run *run)
+{
+	if (c->current == run)
+		return;
+	feed_run_drop(c->current);
+	c->current = feed_run_ref(run);
+}
+
+/* Index in `place` of a run. */
+static unsigned int
+place_of(struct feed_cursor *c, uint64_t number)
+{
+	const unsigned int i = number % FEED_RUNS;
+
+	if (c->place[i].run != number + 1) {
+		memset(&c->place[i], 0, sizeof(c->place[i]));
+		c->place[i].run = number + 1;
+	}
+	return i;
+}
+
+/* Runs that the feed has dropped are skipped. */
+static void
+catch_up(struct feed_cursor *c)
+{
+	if (c->run < c->feed->first)
+		c->run = c->feed->first;
+	while (c->run < c->feed->next && c->place[place_of(c, c->run)].finished)
+		c->run++;
+	trim(c->feed, false);
+}
+
+/*
+ * Chooses the run to go on with: if serial, the first one that is not finished; otherwise that with
+ * the oldest batch. @return NULL: none
+ */
+static struct feed_run *
+choose(struct feed_cursor *c, unsigned int *place)
+{
+	struct feed_run *run, *best = NULL;
+	uint64_t order = UINT64_MAX, n;
+	unsigned int i;
+
+	for (n = c->run; n < c->feed->next; n++) {
+		run = c->feed->run[n % FEED_RUNS];
+		i = place_of(c, n);
+		if (c->serial) {
+			*place = i;
+			return run;
+		}
+		if (c->place[i].batch < run->nb_batches &&
+			run->batch[c->place[i].batch].order < order) {
+			order = run->batch[c->place[i].batch].order;
+			best = run;
+			*place = i;
+		}
+		c->place[i].finished = run->ended && c->place[i].batch == run->nb_batches;
+	}
+	return best;
+}
+
+/* Reads a batch from its file again. */
+static struct record *
+load(struct record_header *header, const char *path, dev_t dev, ino_t ino, uint64_t at)
+{
+	struct record *record = NULL;
+	char part[PATH_MAX];
+	uint64_t length;
+	struct stat st;
+	int fd;
+
+	fd = own_file_open_named(path, O_RDONLY, 0);
+	if (fd == -ENOENT && snprintf(part, sizeof(part), "%s.part", path) < (int)sizeof(part))
+		fd = own_file_open_named(part, O_RDONLY, 0);
+	/* renamed between both attempts */
+	if (fd == -ENOENT)
+		fd = own_file_open_named(path, O_RDONLY, 0);
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino)
+		(void)record_read(&record, header, fd, at, &length);
+	close(fd);
+	return record;
+}
+
+/* Takes the next batch of a run. Called with the lock, which it releases. */
+static void
+take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
+{
+	const size_t number = c->place[place].batch++;
+	const struct feed_batch b = run->batch[number];
+	struct record_header *header = NULL;
+	struct record *record = NULL;
+	char *path = NULL;
+	dev_t dev = 0;
+	ino_t ino = 0;
+
+	set_current(c, run);
+	if (c->behind != FEED_ALL && b.first + b.images + c->behind <= run->images) {
+		c->skipped += b.images;
+		pthread_mutex_unlock(&c->feed->lock);
+		return;
+	}
+	if (number + 1 == run->nb_batches) {
+		record = record_ref(run->latest);
+	} else {
+		header = record_header_ref(run->file[b.file].header);
+		path = strdup(run->file[b.file].path);
+		dev = run->file[b.file].dev;
+		ino = run->file[b.file].ino;
+	}
+	pthread_mutex_unlock(&c->feed->lock);
+	if (record == NULL && path != NULL)
+		record = load(header, path, dev, ino, b.at);
+	record_header_drop(header);
+	free(path);
+	if (record == NULL)
+		c->gone += b.images;
+	c->record = record;
+	c->row = 0;
+	c->id = b.first;
+	c->seen_ns = b.seen_ns;
+}
+
+/* Finds the next image of the current batch. */
+static bool
+next_image(struct feed_cursor *c, struct feed_item *item)
+{
+	const uint8_t *kind = c->record->images.kind.data;
+	const uint64_t rows = c->record->batch.rows;
+
+	while (c->row < rows && !feed_is_image(&c->current->series, kind[c->row]))
+		c->row++;
+	if (c->row == rows)
+		return false;
+	*item = (struct feed_item){
+		.series = &c->current->series,
+		.record = c->record,
+		.row = c->row++,
+		.id = c->id++,
+		.seen_ns = c->seen_ns,
+	};
+	return true;
+}
+
+/* Whether an image is one of those that may wait. */
+static bool
+is_late(struct feed_cursor *c, uint64_t id)
+{
+	uint64_t images;
+
+	if (c->behind == FEED_ALL)
+		return false;
+	pthread_mutex_lock(&c->feed->lock);
+	images = c->current->images;
+	pthread_mutex_unlock(&c->feed->lock);
+	return images - id > c->behind;
+}
+
+/* @return FEED_IMAGE: a batch was taken, or skipped */
+static enum feed_kind
+go_on(struct feed_cursor *c)
+{
+	unsigned int place = 0;
+	struct feed_run *run;
+	enum feed_kind kind;
+
+	pthread_mutex_lock(&c->feed->lock);
+	catch_up(c);
+	run = choose(c, &place);
+	if (run == NULL) {
+		catch_up(c);
+		kind = c->feed->closed && c->run == c->feed->next ? FEED_CLOSED : FEED_WAIT;
+	} else if (c->serial && !c->place[place].begun) {
+		c->place[place].begun = true;
+		set_current(c, run);
+		kind = FEED_START;
+	} else if (c->place[place].batch < run->nb_batches) {
+		take_batch(c, run, place);
+		return FEED_IMAGE;
+	} else if (c->serial && run->ended) {
+		c->place[place].finished = true;
+		set_current(c, run);
+		kind = FEED_FINISH;
+	} else {
+		kind = FEED_WAIT;
+	}
+	pthread_mutex_unlock(&c->feed->lock);
+	return kind;
+}
+
+enum feed_kind
+feed_next(struct feed_cursor *c, struct feed_item *item)
+{
+	enum feed_kind kind;
+
+	for (;;) {
+		while (c->record != NULL) {
+			if (!next_image(c, item)) {
+				record_drop(c->record);
+				c->record = NULL;
+			} else if (is_late(c, item->id)) {
+				c->skipped++;
+			} else {
+				return FEED_IMAGE;
+			}
+		}
+		kind = go_on(c);
+		if (kind == FEED_IMAGE)
+			continue;
+		*item = (struct feed_item){
+			.series = c->current != NULL ? &c->current->series : NULL};
+		return kind;
+	}
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * What the outputs publish: runs, and the places of their batches in the files. One thread
+ * (watch.h) appends; each output has a cursor. The files hold the images, so a slow output costs no
+ * memory for them. The last batch of each run is kept, so that outputs that keep up do not read the
+ * file again. A lock protects the lists; no thread reads a file, encodes or sends while it has it.
+ */
+#ifndef PUBLISH_FEED_H
+#define PUBLISH_FEED_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "record.h"
+#include "wire.h"
+
+/** Runs that wait for the slowest output. Older ones are skipped. */
+#define FEED_RUNS    64
+#define FEED_CURSORS 8
+
+/** No limit of the images that may wait. */
+#define FEED_ALL UINT64_MAX
+
+/** A file of a run. */
+struct feed_file {
+	char *path; /**< when complete; until then it ends in .part */
+	struct record_header *header;
+	dev_t dev;
+	ino_t ino;
+};
+
+/** A batch that has images. */
+struct feed_batch {
+	uint32_t file;
+	uint32_t images;
+	uint64_t at;	/**< offset in the file */
+	uint64_t first; /**< number of its first image */
+	uint64_t order; /**< of all batches of all runs */
+	int64_t seen_ns;
+};
+
+struct feed_run {
+	unsigned int refs; /**< atomic */
+	/** does not change after feed_begin(); its texts and mask are allocated @{ */
+	struct wire_series series;
+	/** @} */
+	/** under the lock: @{ */
+	struct feed_file *file;
+	size_t nb_files;
+	struct feed_batch *batch;
+	size_t nb_batches;
+	uint64_t images;
+	bool ended;
+	struct record *latest; /**< the last batch */
+			       /** @} */
+};
+
+struct feed {
+	pthread_mutex_t lock;
+	struct feed_run *run[FEED_RUNS]; /**< number n is at n % FEED_RUNS */
+	uint64_t first, next;		 /**< numbers of the runs: first ... next - 1 */
+	uint64_t batches;
+	bool closed; /**< no more runs */
+	struct feed_cursor *cursor[FEED_CURSORS];
+	unsigned int nb_cursors;
+};
+
+/** Place of an output. Its thread alone uses it, except `run` under the lock. */
+struct feed_cursor {
+	struct feed *feed;
+	bool serial;	 /**< one run after the other, with FEED_START and FEED_FINISH */
+	uint64_t behind; /**< images of a run that may wait; FEED_ALL: any number */
+	int event;	 /**< eventfd(2), which is written to when there is more */
+	uint64_t run;	 /**< number of the first run that is not finished */
+	struct {
+		uint64_t run; /**< number of the run + 1; 0: none */
+		size_t batch; /**< next batch */
+		bool begun, finished;
+	} place[FEED_RUNS];
+	struct feed_run *current; /**< run of the last item; a reference */
+	struct record *record;	  /**< the batch of the last image; a reference */
+	uint64_t row;		  /**< next row of it */
+	uint64_t id;		  /**< number of the next image */
+	int64_t seen_ns;
+	uint64_t skipped; /**< images that were left out because more than `behind` waited */
+	uint64_t gone;	  /**< images whose file was removed or changed */
+};
+
+enum feed_kind {
+	FEED_WAIT,   /**< nothing at present */
+	FEED_START,  /**< a run begins; only serial */
+	FEED_IMAGE,  /**< an image */
+	FEED_FINISH, /**< a run has ended, and all its images were returned; only serial */
+	FEED_CLOSED, /**< nothing will follow */
+};
+
+/** Valid until the next call for the same cursor. */
+struct feed_item {
+	const struct wire_series *series;
+	const struct record *record; /**< FEED_IMAGE; and all following members */
+	uint64_t row;
+	uint64_t id;
+	int64_t seen_ns;
+};
+
+int feed_init(struct feed *f);
+void feed_free(struct feed *f);
+
+/** Add a cursor, before the first run. @return 0; -errno of eventfd(2) */
+int feed_add_cursor(struct feed *f, struct feed_cursor *c, bool serial, uint64_t behind);
+void feed_free_cursor(struct feed_cursor *c);
+
+/** Whether a kind of images is published. */
+static inline bool
+feed_is_image(const struct wire_series *s, uint8_t kind)
+{
+	return s->raw ? kind == GK_KIND_RAW : kind == GK_KIND_CSR || kind == GK_KIND_IMAGE;
+}
+
+/** Add a run. The feed takes the reference. @{ */
+void feed_begin(struct feed *f, struct feed_run *run);
+/** @} */
+
+/** Add a file to a run. @return its number; -ENOMEM */
+int feed_add_file(struct feed *f, struct feed_run *run, const char *path,
+	struct record_header *header, dev_t dev, ino_t ino);
+
+/** Append a batch; its `order` and `first` are set. @return 0; -ENOMEM */
+int feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch,
+	struct record *record);
+
+/** The run has ended. */
+void feed_end(struct feed *f, struct feed_run *run);
+
+/** Nothing will follow. */
+void feed_close(struct feed *f);
+
+struct feed_run *feed_run_ref(struct feed_run *run);
+void feed_run_drop(struct feed_run *run);
+
+/** Get what an output publishes next. */
+enum feed_kind feed_next(struct feed_cursor *c, struct feed_item *item);
+
+#endif /* PUBLISH_FEED_H */

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-publish: sends the kept frames of runs to live programs. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "escaped_text.h"
+#include "io/own_file.h"
+#include "memory.h"
+#include "options.h"
+#include "report.h"
+
+#define EXIT_FAILED 1
+#define EXIT_USAGE  2
+#define NICE	    10
+#define IO_CLASS    2 /* best effort, ioprio_set(2) */
+#define IO_LEVEL    7 /* the last one */
+#define REPORT_MS   1000
+#define STEP_MS	    50 /* how often the main thread looks whether all has ended */
+
+struct publisher {
+	struct options options;
+	struct feed feed;
+	struct watch *watch;
+	struct output *output[OUTPUT_KINDS];
+	void *context;
+	pthread_t thread;
+	bool has_thread;
+};
+
+static int
+complain(const char *format, const char *text)
+{
+	char line[OUTPUT_MESSAGE_LEN + 64];
+
+	snprintf(line, sizeof(line), format, text);
+	escaped_line(stderr, "braggline-publish: %s", line);
+	return -EINVAL;
+}
+
+/* The programs of the dataplane come first: for CPUs, for the disk, and if memory runs out. */
+static void
+give_way(void)
+{
+	int fd;
+
+	(void)setpriority(PRIO_PROCESS, 0, NICE);
+	(void)syscall(SYS_ioprio_set, 1, 0, IO_CLASS << 13 | IO_LEVEL);
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (write(fd, "1000", 4) != 4)
+		complain("/proc/self/oom_score_adj: cannot be written: %s", strerror(errno));
+	close(fd);
+}
+
+static void *
+run_watch(void *arg)
+{
+	watch_run(arg);
+	return NULL;
+}
+
+static int
+open_outputs(struct publisher *p)
+{
+	const struct options *o = &p->options;
+	char message[OUTPUT_MESSAGE_LEN];
+	int ret;
+
+	p->context = zmq_ctx_new();
+	if (p->context == NULL)
+		return complain("cannot start ZeroMQ: %s", strerror(errno));
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
+		if (o->address[i] == NULL)
+			continue;
+		ret = output_create(&p->output[i], i, p->context, o->address[i], o->hwm, o->behind,
+			&p->feed, message);
+		if (ret < 0)
+			return complain("%s", message);
+	}
+	return 0;
+}
+
+/* Tests and scripts wait for these lines: runs that begin after them are published. */
+static int
+print_addresses(const struct publisher *p)
+{
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
+		if (p->output[i] != NULL)
+			printf("%s: %s\n", output_name(i), output_address(p->output[i]));
+	}
+	return fflush(stdout) != 0 ? -errno : 0;
+}
+
+static int
+start(struct publisher *p)
+{
+	const struct options *o = &p->options;
+	const struct watch_config config = {
+		.dir = o->dir,
+		.nb_dirs = o->nb_dirs,
+		.run = o->run,
+		.geom = o->geom,
+		.poll_us = o->poll_ms * 1000,
+		.raw = o->raw,
+	};
+	int ret = open_outputs(p);
+
+	if (ret == 0)
+		ret = watch_create(&p->watch, &config, &p->feed);
+	if (ret == 0)
+		ret = print_addresses(p);
+	for (unsigned int i = 0; ret == 0 && i < OUTPUT_KINDS; i++) {
+		if (p->output[i] != NULL)
+			ret = output_start(p->output[i]);
+	}
+	if (ret == 0)
+		ret = -pthread_create(&p->thread, NULL, run_watch, p->watch);
+	p->has_thread = ret == 0;
+	return ret;
+}
+
+static bool
+is_over(const struct publisher *p)
+{
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
+		if (p->output[i] != NULL && !output_is_over(p->output[i]))
+			return false;
+	}
+	return true;
+}
+
+static void
+write_stats(const struct publisher *p, bool *failed)
+{
+	const struct report report = {p->watch, p->output};
+	int ret;
+
+	if (p->options.stats == NULL)
+		return;
+	ret = report_write(&report, p->options.stats);
+	if (ret < 0 && !*failed)
+		escaped_line(stderr, "braggline-publish: --stats %s: cannot be written: %s",
+			p->options.stats, own_file_error(ret));
+	*failed = ret < 0;
+}
+
+/* Until a signal, or until all was sent. */
+static void
+wait_for_end(struct publisher *p, const sigset_t *signals)
+{
+	const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
+	unsigned int ms = REPORT_MS;
+	bool failed = false;
+
+	while (!is_over(p)) {
+		if (sigtimedwait(signals, NULL, &step) >= 0)
+			break;
+		ms += STEP_MS;
+		if (ms < REPORT_MS)
+			continue;
+		ms = 0;
+		write_stats(p, &failed);
+	}
+}
+
+static void
+stop(struct publisher *p, const sigset_t *signals)
+{
+	const bool whole = is_over(p);
+	bool failed = false;
+
+	if (p->watch != NULL)
+		watch_stop(p->watch);
+	for (unsigned int i = 0; i < OUTPUT_KINDS && !whole; i++) {
+		if (p->output[i] != NULL)
+			output_stop(p->output[i]);
+	}
+	if (p->has_thread) {
+		pthread_join(p->thread, NULL);
+		/* the counters of the end */
+		while (!is_over(p))
+			usleep(1000);
+		write_stats(p, &failed);
+		report_summary(&(struct report){p->watch, p->output});
+	}
+	/* a second signal ends at once, whatever waits for clients */
+	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++)
+		output_destroy(p->output[i]);
+	if (p->context != NULL)
+		zmq_ctx_term(p->context);
+	watch_destroy(p->watch);
+	feed_free(&p->feed);
+	memory_trim();
+}
+
+int
+main(int argc, char **argv)
+{
+	struct publisher p = {0};
+	char message[OPTIONS_MESSAGE_LEN];
+	sigset_t signals;
+	int ret;
+
+	if (options_parse(&p.options, argc, argv, message) < 0) {
+		complain("%s", message);
+		return EXIT_USAGE;
+	}
+	if (p.options.help || p.options.version) {
+		if (p.options.help)
+			options_help();
+		else
+			puts("braggline-publish " BRAGGLINE_VERSION);
+		return 0;
+	}
+	give_way();
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	ret = feed_init(&p.feed);
+	if (ret == 0)
+		ret = start(&p);
+	if (ret == 0)
+		wait_for_end(&p, &signals);
+	else if (ret != -EINVAL)
+		complain("cannot start: %s", strerror(-ret));
+	stop(&p, &signals);
+	if (fflush(stdout) != 0 && ret == 0)
+		ret = complain("cannot write to standard output: %s", strerror(errno));
+	return ret < 0 ? EXIT_FAILED : 0;
+}

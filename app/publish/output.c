@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "arrow/bitshuffle.h"
+#include "histogram.h"
+#include "memory.h"
+#include "output.h"
+#include "watch.h"
+
+#define STOP_LINGER_MS 300 /* after a signal */
+#define POLL_MS	       100 /* how often a thread looks whether it has to end */
+#define INPUT_STEPS    256 /* messages of clients that are read before other work */
+#define ADDRESS_LEN    256
+#define ID_MAX	       256 /* ZeroMQ: 1 to 255 bytes */
+
+/* What is to be sent next. */
+enum pending {
+	PENDING_NONE,
+	PENDING_IMAGE,
+	PENDING_OTHER, /* start or end */
+};
+
+/* Address of a worker whose request waits. */
+struct worker {
+	uint8_t id[ID_MAX];
+	size_t size;
+};
+
+struct output {
+	enum output_kind kind;
+	void *context;
+	void *socket;
+	void *monitor; /* PAIR of zmq_socket_monitor(3) */
+	char address[ADDRESS_LEN];
+	struct feed_cursor cursor;
+	pthread_t thread;
+	bool has_thread;
+	bool stop, over;	/* atomic */
+	struct message message; /* that is being encoded */
+	zmq_msg_t next_message; /* with its memory, if `pending` */
+	enum pending pending;
+	int64_t seen_ns; /* of an image */
+	bool closed;	 /* nothing will follow */
+	/* pixels of an image */
+	int16_t *photons;
+	uint16_t *words;
+	size_t pixels;
+	/* ring of waiting workers */
+	struct worker *worker;
+	uint64_t first, next;
+	/* `start` of the series that subscribers get, for those that come late */
+	struct message begin;
+	int64_t repeated; /* when it was sent again */
+	bool repeat;
+	uint64_t subscribers;
+	struct output_stats stats;
+};
+
+const char *
+output_name(enum output_kind kind)
+{
+	static const char *const names[OUTPUT_KINDS] = {
+		[OUTPUT_CRYSTFEL] = "crystfel",
+		[OUTPUT_CRYSTFEL_PUB] = "crystfel-pub",
+		[OUTPUT_STREAM2] = "stream2",
+		[OUTPUT_STREAM2_PUB] = "stream2-pub",
+	};
+
+	return names[kind];
+}
+
+static bool
+is_pub(const struct output *o)
+{
+	return o->kind == OUTPUT_CRYSTFEL_PUB || o->kind == OUTPUT_STREAM2_PUB;
+}
+
+static bool
+is_stream2(const struct output *o)
+{
+	return o->kind == OUTPUT_STREAM2 || o->kind == OUTPUT_STREAM2_PUB;
+}
+
+static void
+count(uint64_t *counter, uint64_t n)
+{
+	/* one writer */
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static int64_t
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int
+set_options(void *socket, enum output_kind kind, int hwm)
+{
+	const struct {
+		int option, value;
+	} options[] = {
+		{ZMQ_LINGER, OUTPUT_LINGER_MS},
+		{ZMQ_SNDHWM, hwm},
+		{ZMQ_RCVHWM, INPUT_STEPS},
+		{ZMQ_HEARTBEAT_IVL, OUTPUT_HEARTBEAT_MS},
+		{ZMQ_HEARTBEAT_TIMEOUT, OUTPUT_DEAD_MS},
+		/* a worker that is gone is reported, and its image goes to another one */
+		{kind == OUTPUT_CRYSTFEL ? ZMQ_ROUTER_MANDATORY : ZMQ_LINGER,
+			kind == OUTPUT_CRYSTFEL ? 1 : OUTPUT_LINGER_MS},
+	};
+	const int64_t most = OUTPUT_INPUT_MAX;
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		if (zmq_setsockopt(socket, options[i].option, &options[i].value,
+			    sizeof(options[i].value)) < 0)
+			return -errno;
+	}
+	return zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most)) < 0 ? -errno : 0;
+}
+
+/* Opens a socket that reports connections. */
+static int
+open_monitor(struct output *o)
+{
+	const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
+	char name[64];
+
+	snprintf(name, sizeof(name), "inproc://monitor-%s", output_name(o->kind));
+	if (zmq_socket_monitor(o->socket, name, events) < 0)
+		return -errno;
+	o->monitor = zmq_socket(o->context, ZMQ_PAIR);
+	if (o->monitor == NULL || zmq_connect(o->monitor, name) < 0)
+		return -errno;
+	return 0;
+}
+
+static int
+open_socket(struct output *o, const char *address, int hwm, char message[OUTPUT_MESSAGE_LEN])
+{
+	static const int types[OUTPUT_KINDS] = {
+		[OUTPUT_CRYSTFEL] = ZMQ_ROUTER,
+		[OUTPUT_CRYSTFEL_PUB] = ZMQ_XPUB,
+		[OUTPUT_STREAM2] = ZMQ_PUSH,
+		[OUTPUT_STREAM2_PUB] = ZMQ_XPUB,
+	};
+	const int verbose = 1;
+	size_t size = sizeof(o->address);
+	int ret;
+
+	o->socket = zmq_socket(o->context, types[o->kind]);
+	ret = o->socket != NULL ? set_options(o->socket, o->kind, hwm) : -errno;
+	/* each subscription is reported, so that each client gets `start` */
+	if (ret == 0 && is_pub(o) &&
+		zmq_setsockopt(o->socket, ZMQ_XPUB_VERBOSER, &verbose, sizeof(verbose)) < 0)
+		ret = -errno;
+	if (ret == 0)
+		ret = open_monitor(o);
+	if (ret < 0) {
+		snprintf(message, OUTPUT_MESSAGE_LEN, "--%s: cannot create a socket: %s",
+			output_name(o->kind), zmq_strerror(-ret));
+		return ret;
+	}
+	if (zmq_bind(o->socket, address) < 0 ||
+		zmq_getsockopt(o->socket, ZMQ_LAST_ENDPOINT, o->address, &size) < 0) {
+		ret = -errno;
+		snprintf(message, OUTPUT_MESSAGE_LEN,
+			"--%s %.200s: cannot be bound: %s; expected an address of this machine "
+			"that is not in use, such as tcp://127.0.0.1:31001",
+			output_name(o->kind), address, zmq_strerror(-ret));
+		return ret;
+	}
+	return 0;
+}
+
+int
+output_create(struct output **output, enum output_kind kind, void *context, const char *address,
+	int hwm, uint64_t behind, struct feed *feed, char message[OUTPUT_MESSAGE_LEN])
+{
+	struct output *o = calloc(1, sizeof(*o));
+	int ret = -ENOMEM;
+
+	snprintf(message, OUTPUT_MESSAGE_LEN, "not enough memory");
+	if (o == NULL)
+		return ret;
+	o->kind = kind;
+	o->context = context;
+	o->cursor.event = -1;
+	if (kind == OUTPUT_CRYSTFEL)
+		o->worker = malloc(OUTPUT_WORKERS_MAX * sizeof(*o->worker));
+	if (kind == OUTPUT_CRYSTFEL && o->worker == NULL)
+		goto fail;
+	ret = open_socket(o, address, hwm, message);
+	if (ret < 0)
+		goto fail;
+	ret = feed_add_cursor(
+		feed, &o->cursor, is_stream2(o), is_pub(o) ? OUTPUT_BEHIND_PUB : behind);
+	if (ret < 0)
+		goto fail;
+	*output = o;
+	return 0;
+
+fail:
+	output_destroy(o);
+	return ret;
+}
+
+const char *
+output_address(const struct output *o)
+{
+	return o->address;
+}
+
+static int
+make_room(struct output *o, const struct wire_series *s)
+{
+	const size_t pixels = (size_t)s->rows * s->cols;
+
+	if (pixels <= o->pixels)
+		return 0;
+	free(o->photons);
+	free(o->words);
+	o->photons = malloc(pixels * sizeof(*o->photons));
+	o->words = malloc(pixels * sizeof(*o->words));
+	o->pixels = o->photons != NULL && o->words != NULL ? pixels : 0;
+	return o->pixels > 0 ? 0 : -ENOMEM;
+}
+
+static int
+read_pixels(struct output *o, const struct feed_item *item, struct wire_image *image)
+{
+	const struct wire_series *s = item->series;
+	const struct scan_images *b = &item->record->images;
+	uint64_t start, end;
+
+	if (!s->raw) {
+		image->sparse = ((const uint8_t *)b->kind.data)[item->row] == GK_KIND_CSR;
+		return scan_images_photons(
+			b, item->row, s->rows, s->cols, o->photons, &image->photons);
+	}
+	arrow_column_range(&b->raw, item->row, &start, &end);
+	image->chunk = (const uint8_t *)b->raw.data + start;
+	image->chunk_size = end - start;
+	image->words = o->words;
+	/* also for stream v2, which needs no words: a client shall not get a wrong chunk */
+	return bitshuffle_decompress(
+		image->chunk, image->chunk_size, o->words, (size_t)s->rows * s->cols);
+}
+
+static int
+read_peaks(const struct feed_item *item, struct wire_peaks *peaks)
+{
+	const struct scan_peaks *p = &item->record->peaks;
+	uint64_t at[SCAN_PEAK_LISTS];
+	int nb;
+
+	*peaks = (struct wire_peaks){0};
+	if (!item->record->has_peaks)
+		return 0;
+	nb = scan_peaks_row(p, item->row, at);
+	if (nb < 0)
+		return nb;
+	*peaks = (struct wire_peaks){
+		.nb = nb,
+		.fs = (const float *)p->list[SCAN_PEAK_FS].data + at[SCAN_PEAK_FS],
+		.ss = (const float *)p->list[SCAN_PEAK_SS].data + at[SCAN_PEAK_SS],
+		.intensity =
+			(const float *)p->list[SCAN_PEAK_INTENSITY].data + at[SCAN_PEAK_INTENSITY],
+		.snr = (const float *)p->list[SCAN_PEAK_SNR].data + at[SCAN_PEAK_SNR],
+		.background = (const float *)p->list[SCAN_PEAK_BACKGROUND].data +
+			at[SCAN_PEAK_BACKGROUND],
+		.pixels = (const uint32_t *)p->list[SCAN_PEAK_PIXELS].data + at[SCAN_PEAK_PIXELS],
+		.panel = (const uint16_t *)p->list[SCAN_PEAK_PANEL].data + at[SCAN_PEAK_PANEL],
+	};
+	return 0;
+}
+
+static int
+encode_image(struct output *o, const struct feed_item *item)
+{
+	struct wire_image image = {
+		.id = item->id,
+		.frame = ((const uint64_t *)item->record->images.frame.data)[item->row],
+		.seen_ns = item->seen_ns,
+	};
+	int ret = make_room(o, item->series);
+
+	if (ret == 0)
+		ret = read_pixels(o, item, &image);
+	if (ret == 0)
+		ret = read_peaks(item, &image.peaks);
+	if (ret < 0)
+		return ret;
+	o->seen_ns = item->seen_ns;
+	return is_stream2(o) ? wire_stream2_image(&o->message, item->series, &image)
+			     : wire_crystfel(&o->message, item->series, &image);
+}
+
+/* Keeps a copy of `start` for subscribers that come later. */
+static void
+keep_start(struct output *o)
+{
+	message_clear(&o->begin);
+	message_put(&o->begin, o->message.data, o->message.size);
+	if (o->begin.failed)
+		message_clear(&o->begin);
+}
+
+static void
+free_data(void *data, void *hint)
+{
+	memory_put(data);
+}
+
+/* Gives the memory of the encoded message to ZeroMQ. */
+static int
+hand_over(struct output *o)
+{
+	if (zmq_msg_init_data(&o->next_message, o->message.data, o->message.size, free_data, NULL) <
+		0)
+		return -errno;
+	o->message = (struct message){0};
+	return 0;
+}
+
+/* Makes the next message. @return true: there is more to do at once */
+static bool
+prepare(struct output *o)
+{
+	enum pending pending = PENDING_OTHER;
+	struct feed_item item;
+	enum feed_kind kind;
+	int ret = 0;
+
+	if (o->pending != PENDING_NONE || o->closed)
+		return false;
+	kind = feed_next(&o->cursor, &item);
+	__atomic_store_n(&o->stats.skipped, o->cursor.skipped, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->stats.gone, o->cursor.gone, __ATOMIC_RELAXED);
+	switch (kind) {
+	case FEED_WAIT:
+		return false;
+	case FEED_CLOSED:
+		o->closed = true;
+		return false;
+	case FEED_START:
+		ret = wire_stream2_start(&o->message, item.series);
+		if (ret == 0)
+			keep_start(o);
+		break;
+	case FEED_FINISH:
+		ret = wire_stream2_end(&o->message, item.series);
+		message_clear(&o->begin);
+		break;
+	case FEED_IMAGE:
+		if (is_pub(o) && o->subscribers == 0) {
+			count(&o->stats.unseen, 1);
+			return true;
+		}
+		ret = encode_image(o, &item);
+		pending = PENDING_IMAGE;
+		break;
+	}
+	if (ret == 0)
+		ret = hand_over(o);
+	if (ret == 0)
+		o->pending = pending;
+	else
+		count(&o->stats.damaged, 1);
+	return true;
+}
+
+/* Notes that the pending message was given to ZeroMQ. */
+static void
+sent(struct output *o, size_t size)
+{
+	int64_t us;
+
+	if (o->pending == PENDING_IMAGE) {
+		us = (watch_now_ns() - o->seen_ns) / 1000;
+		us = us > 0 ? us : 0; /* the clock was set */
+		count(&o->stats.us[latency_bucket(us, OUTPUT_BUCKETS)], 1);
+		if ((uint64_t)us > o->stats.slowest_us)
+			__atomic_store_n(&o->stats.slowest_us, us, __ATOMIC_RELAXED);
+		count(&o->stats.images, 1);
+		count(&o->stats.bytes, size);
+	}
+	o->pending = PENDING_NONE;
+}
+
+/* @return 0; -EAGAIN: no client has room; -errno. The message stays pending after an error */
+static int
+send_pending(struct output *o)
+{
+	const size_t size = zmq_msg_size(&o->next_message);
+
+	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0)
+		return -errno;
+	sent(o, size);
+	return 0;
+}
+
+static void
+set_lossy(struct output *o, bool lossy)
+{
+	const int nodrop = !lossy;
+
+	(void)zmq_setsockopt(o->socket, ZMQ_XPUB_NODROP, &nodrop, sizeof(nodrop));
+}
+
+/* Sends to all subscribers that have room. */
+static bool
+publish(struct output *o)
+{
+	bool done;
+
+	set_lossy(o, false);
+	done = send_pending(o) == 0;
+	if (done)
+		return true;
+	count(&o->stats.full, 1);
+	set_lossy(o, true);
+	done = send_pending(o) == 0;
+	return done;
+}
+
+/* Answers the requests of workers, the oldest one first. @return true: the message was sent */
+static bool
+answer(struct output *o)
+{
+	struct worker *w;
+
+	while (o->first < o->next) {
+		w = &o->worker[o->first++ % OUTPUT_WORKERS_MAX];
+		if (zmq_send(o->socket, w->id, w->size, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
+			/* gone, or it does not take its messages: the next one gets the image */
+			count(&o->stats.lost, 1);
+			continue;
+		}
+		if (zmq_send(o->socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) == 0 &&
+			send_pending(o) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Sends the pending message, if there is one. @return true: it was sent */
+static bool
+deliver(struct output *o)
+{
+	if (o->pending == PENDING_NONE)
+		return false;
+	if (is_pub(o))
+		return publish(o);
+	return o->kind == OUTPUT_CRYSTFEL ? answer(o) : send_pending(o) == 0;
+}
+
+static bool
+waits(const struct output *o, const struct worker *w)
+{
+	const struct worker *other;
+
+	for (uint64_t i = o->first; i < o->next; i++) {
+		other = &o->worker[i % OUTPUT_WORKERS_MAX];
+		if (other->size == w->size && memcmp(other->id, w->id, w->size) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A request: address, an empty part, and anything. */
+static void
+take_request(struct output *o, const struct worker *w, bool valid)
+{
+	count(&o->stats.requests, 1);
+	if (!valid || o->next - o->first == OUTPUT_WORKERS_MAX || waits(o, w))
+		count(&o->stats.refused, 1);
+	else
+		o->worker[o->next++ % OUTPUT_WORKERS_MAX] = *w;
+}
+
+/* A subscription: 1, or 0 for its end, and a prefix of messages. */
+static void
+take_subscription(struct output *o, const uint8_t *data, size_t size)
+{
+	count(&o->stats.requests, 1);
+	if (size == 0 || data[0] > 1) {
+		count(&o->stats.refused, 1);
+	} else if (data[0] == 1) {
+		o->subscribers++;
+		o->repeat = true;
+	} else if (o->subscribers > 0) {
+		o->subscribers--;
+	}
+}
+
+/* Reads one message of a client, part by part. @return false: there is none */
+static bool
+read_input(struct output *o)
+{
+	struct worker w = {.size = 0};
+	unsigned int part = 0;
+	bool valid = true, more = true;
+	zmq_msg_t m;
+
+	for (; more; part++) {
+		zmq_msg_init(&m);
+		if (zmq_msg_recv(&m, o->socket, ZMQ_DONTWAIT) < 0)
+			return false;
+		more = zmq_msg_more(&m);
+		if (is_pub(o)) {
+			take_subscription(o, zmq_msg_data(&m), zmq_msg_size(&m));
+		} else if (part == 0) {
+			w.size = zmq_msg_size(&m) < sizeof(w.id) ? zmq_msg_size(&m) : 0;
+			memcpy(w.id, zmq_msg_data(&m), w.size);
+		} else if (part == 1) {
+			valid = zmq_msg_size(&m) == 0;
+		}
+		zmq_msg_close(&m);
+	}
+	if (!is_pub(o))
+		take_request(o, &w, valid && part == 3 && w.size > 0);
+	return true;
+}
+
+/* Counts connections. */
+static void
+read_monitor(struct output *o)
+{
+	uint16_t event;
+	zmq_msg_t m;
+	bool more;
+
+	for (unsigned int i = 0; i < INPUT_STEPS; i++) {
+		zmq_msg_init(&m);
+		if (zmq_msg_recv(&m, o->monitor, ZMQ_DONTWAIT) < 0)
+			return;
+		more = zmq_msg_more(&m);
+		if (more && zmq_msg_size(&m) >= sizeof(event)) {
+			memcpy(&event, zmq_msg_data(&m), sizeof(event));
+			if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+				count(&o->stats.connected, 1);
+			else if (event == ZMQ_EVENT_DISCONNECTED)
+				count(&o->stats.disconnected, 1);
+		}
+		zmq_msg_close(&m);
+	}
+}
+
+/* Sends `start` again after a subscription. */
+static void
+repeat_start(struct output *o)
+{
+	if (!o->repeat || now_ms() - o->repeated < OUTPUT_REPEAT_MS)
+		return;
+	o->repeat = false;
+	if (o->begin.size == 0)
+		return;
+	o->repeated = now_ms();
+	set_lossy(o, true);
+	(void)zmq_send(o->socket, o->begin.data, o->begin.size, ZMQ_DONTWAIT);
+}
+
+static void
+wait_for_more(struct output *o)
+{
+	const bool push = o->kind == OUTPUT_STREAM2;
+	zmq_pollitem_t items[] = {
+		{.socket = o->monitor, .events = ZMQ_POLLIN},
+		{.fd = o->cursor.event, .events = ZMQ_POLLIN},
+		{.socket = o->socket, .events = push ? ZMQ_POLLOUT : ZMQ_POLLIN},
+	};
+	/* a client that has room is of interest only if there is something to send */
+	const int nb = push && o->pending == PENDING_NONE ? 2 : 3;
+	uint64_t events;
+
+	(void)zmq_poll(items, nb, POLL_MS);
+	if (read(o->cursor.event, &events, sizeof(events)) < 0)
+		return;
+}
+
+static void *
+run_output(void *arg)
+{
+	struct output *o = arg;
+	bool more;
+
+	while (!__atomic_load_n(&o->stop, __ATOMIC_RELAXED)) {
+		for (unsigned int i = 0; i < INPUT_STEPS && o->kind != OUTPUT_STREAM2; i++) {
+			if (!read_input(o))
+				break;
+		}
+		read_monitor(o);
+		repeat_start(o);
+		more = prepare(o);
+		more |= deliver(o);
+		if (o->closed && o->pending == PENDING_NONE)
+			break;
+		if (!more)
+			wait_for_more(o);
+	}
+	read_monitor(o);
+	__atomic_store_n(&o->over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+int
+output_start(struct output *o)
+{
+	const int ret = -pthread_create(&o->thread, NULL, run_output, o);
+
+	o->has_thread = ret == 0;
+	return ret;
+}
+
+void
+output_stop(struct output *o)
+{
+	__atomic_store_n(&o->stop, true, __ATOMIC_RELAXED);
+}
+
+bool
+output_is_over(const struct output *o)
+{
+	return __atomic_load_n(&o->over, __ATOMIC_ACQUIRE);
+}
+
+void
+output_destroy(struct output *o)
+{
+	const int linger = STOP_LINGER_MS;
+
+	if (o == NULL)
+		return;
+	if (o->has_thread)
+		pthread_join(o->thread, NULL);
+	if (o->pending != PENDING_NONE)
+		zmq_msg_close(&o->next_message);
+	if (o->socket != NULL) {
+		if (o->stop)
+			(void)zmq_setsockopt(o->socket, ZMQ_LINGER, &linger, sizeof(linger));
+		(void)zmq_socket_monitor(o->socket, NULL, 0);
+		zmq_close(o->socket);
+	}
+	if (o->monitor != NULL)
+		zmq_close(o->monitor);
+	if (o->cursor.event >= 0)
+		feed_free_cursor(&o->cursor);
+	message_free(&o->message);
+	message_free(&o->begin);
+	free(o->photons);
+	free(o->words);
+	free(o->worker);
+	free(o);
+}
+
+void
+output_stats_get(const struct output *o, struct output_stats *stats)
+{
+	const uint64_t *from = (const uint64_t *)&o->stats;
+	uint64_t *to = (uint64_t *)stats;
+
+	for (size_t i = 0; i < sizeof(*stats) / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * An output: a ZeroMQ socket and the thread that encodes and sends images (wire.h). Outputs do not
+ * wait for each other, and nothing waits for them: what they have not sent stays in the files.
+ *
+ * Memory is bounded: at most `hwm` messages wait for each client, and a client that does not answer
+ * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
+ * OUTPUT_INPUT_MAX bytes a message.
+ */
+#ifndef PUBLISH_OUTPUT_H
+#define PUBLISH_OUTPUT_H
+
+#include <pthread.h>
+
+#include "feed.h"
+
+#define OUTPUT_MESSAGE_LEN  512
+#define OUTPUT_WORKERS_MAX  4096 /**< requests that wait */
+#define OUTPUT_INPUT_MAX    4096 /**< bytes */
+#define OUTPUT_HEARTBEAT_MS 2000
+#define OUTPUT_DEAD_MS	    10000
+#define OUTPUT_LINGER_MS    10000 /**< at the end: time for what waits for clients */
+#define OUTPUT_BEHIND_PUB   1000  /**< images of a run that may wait for subscribers */
+#define OUTPUT_REPEAT_MS    1000  /**< shortest time between two `start` for new subscribers */
+#define OUTPUT_BUCKETS	    24	  /**< of the histogram of times, app/common/histogram.h */
+
+enum output_kind {
+	OUTPUT_CRYSTFEL,     /**< ROUTER for REQ: each image to one worker */
+	OUTPUT_CRYSTFEL_PUB, /**< for SUB: drops images of slow clients */
+	OUTPUT_STREAM2,	     /**< PUSH: each message to one client */
+	OUTPUT_STREAM2_PUB,  /**< for SUB */
+	OUTPUT_KINDS
+};
+
+/** Counters; any thread may read them. */
+struct output_stats {
+	uint64_t images;   /**< that were given to a client, or to all subscribers */
+	uint64_t bytes;	   /**< of their messages */
+	uint64_t unseen;   /**< images while nobody had subscribed */
+	uint64_t full;	   /**< times that the queue of a subscriber became full: it loses images */
+	uint64_t skipped;  /**< images that were left out because too many waited */
+	uint64_t gone;	   /**< images whose file was removed */
+	uint64_t damaged;  /**< images that do not fit their run */
+	uint64_t requests; /**< of workers, and subscriptions */
+	uint64_t refused;  /**< invalid or superfluous requests */
+	uint64_t lost;	   /**< workers that were gone when their image was ready */
+	uint64_t connected;    /**< connections of clients */
+	uint64_t disconnected; /**< connections that ended, also of dead clients */
+	uint64_t slowest_us;   /**< longest time from found to sent */
+	uint64_t us[OUTPUT_BUCKETS];
+};
+
+struct output;
+
+/** @return option of the command line, without dashes */
+const char *output_name(enum output_kind kind);
+
+/**
+ * Bind a socket. @param context  of zmq_ctx_new(3)
+ * @param message  out, on error: what, and what to do
+ * @return 0; -errno
+ */
+int output_create(struct output **output, enum output_kind kind, void *context, const char *address,
+	int hwm, uint64_t behind, struct feed *feed, char message[OUTPUT_MESSAGE_LEN]);
+
+/** Address that it is bound to; valid as long as the output. */
+const char *output_address(const struct output *o);
+
+/** Start its thread. @return 0; -errno of pthread_create(3) */
+int output_start(struct output *o);
+
+/** End soon: images that are not sent are left out. */
+void output_stop(struct output *o);
+
+/** Whether its thread has ended: all was sent, or it was stopped. */
+bool output_is_over(const struct output *o);
+
+/** Wait for its thread, and close the socket. */
+void output_destroy(struct output *o);
+
+void output_stats_get(const struct output *o, struct output_stats *stats);
+
+#endif /* PUBLISH_OUTPUT_H */

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What braggline-publish reads: a file of images, with batches whose CRC was not checked. Each row
+ * becomes messages of both formats, or is refused. Messages end where their format says.
+ */
+
+#include <sys/mman.h>
+
+#include <msgpack.h>
+
+/* its static functions read pixels and peaks */
+#include "output.c"
+#include "seed_corpus.h"
+#include "series.h"
+
+#define PIXELS_MAX (1u << 17)
+#define ROWS_MAX   16
+#define STEPS_MAX  64
+
+int __wrap_arrow_reader_crc(const struct arrow_reader *r, size_t batch);
+void __wrap_escaped_line(FILE *out, const char *format, ...);
+
+#define WANT(condition)           \
+	do {                      \
+		if (!(condition)) \
+			abort();  \
+	} while (0)
+
+/* The CRCs of bodies count as correct. */
+int
+__wrap_arrow_reader_crc(const struct arrow_reader *r, size_t batch)
+{
+	return 1;
+}
+
+/* Messages about wrong input are not printed. */
+void __attribute__((format(printf, 2, 3))) __wrap_escaped_line(FILE *out, const char *format, ...)
+{
+}
+
+static void
+check_row(struct output *o, const struct feed_item *item)
+{
+	msgpack_unpacked u;
+	size_t at = 0;
+
+	if (encode_image(o, item) < 0)
+		return;
+	if (is_stream2(o)) {
+		WANT(o->message.size > 3 && o->message.data[0] == 0xD9);
+		return;
+	}
+	msgpack_unpacked_init(&u);
+	WANT(msgpack_unpack_next(&u, (const char *)o->message.data, o->message.size, &at) ==
+		MSGPACK_UNPACK_SUCCESS);
+	WANT(at == o->message.size);
+	msgpack_unpacked_destroy(&u);
+}
+
+static void
+check_record(const struct feed_run *run, struct record *record)
+{
+	struct output o[] = {{.kind = OUTPUT_CRYSTFEL}, {.kind = OUTPUT_STREAM2}};
+	struct feed_item item = {.series = &run->series, .record = record};
+
+	for (unsigned int i = 0; i < 2; i++) {
+		for (item.row = 0; item.row < record->batch.rows && item.row < ROWS_MAX; item.row++)
+			check_row(&o[i], &item);
+		message_free(&o[i].message);
+		free(o[i].photons);
+		free(o[i].words);
+	}
+}
+
+static void
+check_batches(struct record_header *header, int fd, const struct feed_run *run)
+{
+	uint64_t at = header->reader.begin, length = 0;
+	struct record *record;
+
+	for (unsigned int i = 0; i < STEPS_MAX; i++) {
+		record = NULL;
+		switch (record_read(&record, header, fd, at, &length)) {
+		case RECORD_WHOLE:
+			check_record(run, record);
+			record_drop(record);
+			at += length;
+			break;
+		case RECORD_PARTIAL:
+			at += length;
+			break;
+		case RECORD_WRONG:
+			at += ARROW_BLOCK;
+			break;
+		default:
+			return;
+		}
+	}
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	struct record_header *header = NULL;
+	struct message m = {0};
+	struct feed_run *run;
+
+	WANT(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	if (record_header_read(&header, fd, "lyso_images.arrow") == 0) {
+		for (unsigned int raw = 0; raw < 2; raw++) {
+			run = series_create(header, 1, raw, NULL);
+			if (run == NULL)
+				continue;
+			if ((uint64_t)run->series.rows * run->series.cols <= PIXELS_MAX) {
+				WANT(wire_stream2_start(&m, &run->series) == 0);
+				check_batches(header, fd, run);
+			}
+			feed_run_drop(run);
+		}
+	}
+	message_free(&m);
+	record_header_drop(header);
+	memory_trim();
+	close(fd);
+	return 0;
+}
+
+/* Files of the project's own writer; ARROW_WRITE is its path. */
+static void
+add_files(const char *writer)
+{
+	char command[2048];
+
+	snprintf(command, sizeof(command),
+		"'%s' '%s' a float32 1 2 1 && '%s' '%s' b int16 2 1 2 && rm -f '%s'/*.txt", writer,
+		seed_dir, writer, seed_dir, seed_dir);
+	if (system(command) != 0)
+		fprintf(stderr, "no seeds from %s\n", writer);
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	const char *writer = getenv("ARROW_WRITE");
+
+	seed_begin(argc, argv);
+	seed_add("magic", "ARROW1\0\0", 8);
+	if (writer != NULL)
+		add_files(writer);
+	return 0;
+}

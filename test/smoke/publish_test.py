@@ -1,0 +1,811 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-publish with real ZeroMQ clients: fast, slow, hanging and killed workers, hostile
+requests, runs that end, begin later or follow each other, files that grow or are damaged. Pixels
+and peaks are compared with the Arrow files bit for bit. Messages are decoded by python3-msgpack and
+python3-cbor2.
+
+usage: publish_test.py BUILD-DIR [CASE]...
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+from cases import Skipped, case, run_cases, wait, want
+
+try:
+    import bitshuffle
+    import cbor2
+    import msgpack
+    import numpy
+    import zmq
+except ImportError as error:
+    print(f'{error}: install python3-zmq, python3-msgpack, python3-cbor2 and bitshuffle')
+    sys.exit(77)
+
+BUILD = os.path.abspath(sys.argv[1])
+PUBLISH = f'{BUILD}/app/publish/braggline-publish'
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared/oracles')
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+ROWS, COLS, FRAMES = 512, 1024, 40
+PEAKS = {'fs': (0, 'f4'), 'ss': (1, 'f4'), 'intensity': (2, 'f4'), 'snr': (3, 'f4'),
+         'background': (4, 'f4'), 'pixels': (5, 'u4'), 'panel': (6, 'u2')}
+TAGS = {69: 'u2', 70: 'u4', 77: 'i2', 85: 'f4'}
+ANY = 'tcp://127.0.0.1:*'
+runs = {}
+
+
+def receive(name, *settings):
+    """Receive a capture. @return directory of the run's files"""
+    if name in runs:
+        return runs[name]
+    where = runs['where']
+    if not os.path.exists(f'{where}/in.pcap'):
+        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES),
+                        '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--calibration',
+                        where], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    c = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci', '--no-shconf',
+         '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
+         f'net_replay0,file={where}/in.pcap', '--', '--quiet']
+    for s in (f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
+              *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3)),
+              f'output.directory={where}/{name}', 'run.name=lyso', 'run.idle_timeout_ms=300',
+              'output.format=image', 'output.value=int16', 'output.images_interval=4',
+              'output.batch_ms=0', 'geometry.beam_x=515', 'geometry.beam_y=257',
+              'geometry.distance_mm=86.33', 'peaks.search=all', 'peaks.threshold=10',
+              'peaks.peaks_min=5', *settings):
+        c += ['--set', s]
+    done = subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+    want(done.returncode == 0, done.stdout)
+    runs[name] = f'{where}/{name}'
+    return runs[name]
+
+
+def field(data, at, number):
+    """Offset of a field of a flatbuffer's table."""
+    vtable = at - struct.unpack_from('<i', data, at)[0]
+    offset, = struct.unpack_from('<H', data, vtable + 4 + 2 * number)
+    want(offset != 0, 'a field is absent')
+    return at + offset
+
+
+def follow(data, at):
+    return at + struct.unpack_from('<I', data, at)[0]
+
+
+class Arrow:
+    """A file of images: its parts, and {frame: (pixels, {name: list of peaks})}."""
+
+    def __init__(self, path, value='i2', kind='image'):
+        with open(path, 'rb') as stream:
+            data = self.data = stream.read()
+        at = self.begin = 16 + int.from_bytes(data[12:16], 'little')
+        self.batches, self.images, self.frames = [], {}, []
+        while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
+            message = follow(data, at + 8)
+            body = at + 8 + int.from_bytes(data[at + 4:at + 8], 'little')
+            length, = struct.unpack_from('<q', data, field(data, message, 3))
+            before = len(self.frames)
+            self.read(message, body, value, kind)
+            self.batches.append((at, body + length, len(self.frames) - before))
+            at = body + length
+        self.end = at
+
+    def read(self, message, body, value, kind):
+        data = self.data
+        batch = follow(data, field(data, message, 2))
+        rows, = struct.unpack_from('<q', data, field(data, batch, 0))
+        buffers = follow(data, field(data, batch, 2)) + 4
+
+        def values(number, dtype):
+            offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
+            return numpy.frombuffer(data, dtype, size // numpy.dtype(dtype).itemsize, body + offset)
+
+        ends = values(13, 'i4')
+        for row in range(rows):
+            if kind == 'image':
+                pixels = values(15, value)[ends[row]:ends[row + 1]].reshape(ROWS, COLS)
+            elif kind == 'csr':
+                first = values(5, 'i4')
+                ptr = values(7, 'u4')[first[row]:first[row + 1]].astype('i8')
+                pixels = numpy.zeros((ROWS, COLS), value)
+                y = numpy.repeat(numpy.arange(ROWS), numpy.diff(ptr))
+                pixels[y, values(11, 'u2')[ends[row]:ends[row + 1]]] = \
+                    values(15, value)[ends[row]:ends[row + 1]]
+            else:
+                raw = values(17, 'i4')
+                chunk = values(18, 'u1')[raw[row] + 12:raw[row + 1]]
+                pixels = bitshuffle.decompress_lz4(chunk.copy(), (ROWS * COLS,), numpy.dtype('u2'),
+                                                   4096).reshape(ROWS, COLS)
+            lists = {}
+            for name, (number, dtype) in PEAKS.items():
+                last = values(22 + 4 * number + 1, 'i4')
+                lists[name] = values(22 + 4 * number + 3, dtype)[last[row]:last[row + 1]]
+            frame = int(values(1, 'u8')[row])
+            self.frames.append(frame)
+            self.images[frame] = pixels, lists
+
+
+def int16(pixels):
+    """float32 photons as the receiver rounds them to int16."""
+    with numpy.errstate(invalid='ignore'):
+        whole = numpy.clip(numpy.trunc(pixels + numpy.copysign(numpy.float32(0.5), pixels)), -32767, 32767)
+    return numpy.where(numpy.isnan(pixels), -32768, whole).astype('i2')
+
+
+class Growing:
+    """A run whose file is written as a receiver does it: locked, and with space in front."""
+
+    def __init__(self, arrow, where, stem='lyso'):
+        self.arrow = arrow
+        self.path = f'{where}/{stem}_images.arrow'
+        self.fd = os.open(f'{self.path}.part', os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(self.fd, fcntl.F_OFD_SETLK, lock)
+        os.posix_fallocate(self.fd, 0, len(arrow.data) + (8 << 20))
+        os.pwrite(self.fd, arrow.data[:arrow.begin], 0)
+        self.done = 0
+
+    def append(self, batches=1, until=None):
+        """Write some batches, or only their first bytes."""
+        for first, last, _ in self.arrow.batches[self.done:self.done + batches]:
+            os.pwrite(self.fd, self.arrow.data[first:last if until is None else first + until], first)
+        self.done += 0 if until else batches
+
+    def finish(self):
+        self.append(len(self.arrow.batches))
+        os.pwrite(self.fd, self.arrow.data[self.arrow.end:], self.arrow.end)
+        os.ftruncate(self.fd, len(self.arrow.data))
+        os.fsync(self.fd)
+        os.rename(f'{self.path}.part', self.path)
+        os.close(self.fd)
+
+
+class Publisher:
+    """The program, with its addresses and counters."""
+
+    def __init__(self, where, *options):
+        self.stats_path = f'{where}/stats.prom'
+        self.log = open(f'{where}/publish.log', 'w+', encoding='utf-8')
+        self.process = subprocess.Popen([PUBLISH, '--stats', self.stats_path, *options],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=self.log, text=True)
+        outputs = [o[2:] for o in options if re.fullmatch('--(crystfel|stream2)(-pub)?', o)]
+        self.address = {}
+        for _ in outputs:
+            name, _, address = self.process.stdout.readline().rstrip('\n').partition(': ')
+            want(name in outputs, 'no address of', name, self.error())
+            self.address[name] = address
+
+    def error(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def stats(self):
+        try:
+            with open(self.stats_path, encoding='utf-8') as stream:
+                return {name: int(value) for name, value in
+                        re.findall(r'^braggline_publish_([^ ]*) (\d+)$', stream.read(), re.M)}
+        except FileNotFoundError:
+            return {}
+
+    def wait_for(self, name, value, output=None):
+        key = name if output is None else f'output_{name}{{output="{output}"}}'
+        wait(f'{key} >= {value}', lambda: self.stats().get(key, 0) >= value, 20)
+
+    def wait_for_error(self, text):
+        wait(text, lambda: re.search(text, self.error()), 20)
+
+    def end(self, signal_number=None, status=0):
+        """@return counters of the end, and the summary"""
+        if signal_number is not None:
+            self.process.send_signal(signal_number)
+        out, _ = self.process.communicate(timeout=30)
+        want(self.process.returncode == status, self.process.returncode, out, self.error())
+        return self.stats(), out
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+
+
+class Client(threading.Thread):
+    """Takes messages until it gets none for a time, or is told to stop."""
+
+    def __init__(self, kind, address, rest=0., most=1 << 30, context=None):
+        super().__init__(daemon=True)
+        self.context = context or zmq.Context()
+        self.socket = self.context.socket(kind)
+        self.socket.linger = 0
+        if kind == zmq.SUB:
+            self.socket.subscribe(b'')
+        self.kind, self.rest, self.most = kind, rest, most
+        self.messages, self.times, self.stopped = [], [], False
+        self.socket.connect(address)
+        self.start()
+
+    def run(self):
+        asked = False
+        while not self.stopped and len(self.messages) < self.most:
+            if self.kind == zmq.REQ and not asked:
+                self.socket.send(b'next')
+                asked = True
+            if self.socket.poll(50):
+                self.messages.append(self.socket.recv())
+                self.times.append(time.time_ns())
+                asked = False
+                time.sleep(self.rest)
+
+    def end(self):
+        self.stopped = True
+        self.join()
+        self.socket.close()
+        return self.messages
+
+
+@contextlib.contextmanager
+def other_process(p, kind, output, action):
+    """A client that can be stopped or killed."""
+    process = subprocess.Popen(
+        ['/usr/bin/python3', '-c', f'import time, zmq; s = zmq.Context().socket(zmq.{kind}); '
+         f's.connect("{p.address[output]}"); {action}; time.sleep(60)'], stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def crystfel(raw):
+    """The map of a message, and its pixels."""
+    message, = msgpack.unpackb(raw, raw=False)
+    keys = list(message)
+    for i, key in enumerate(keys):
+        want(not any(later.startswith(key) for later in keys[i + 1:]), key, 'is a prefix')
+    data = message['detector_data']
+    want(data['type'] == '<i4' and data['shape'] == [ROWS, COLS])
+    for name in ('fs', 'ss', 'intensity'):
+        want(all(isinstance(x, float) for x in message['peaks'][name]), name)
+    return message, numpy.frombuffer(data['data'], '<i4').reshape(ROWS, COLS)
+
+
+def stream2(raw):
+    """The map of a message, and its pixels if it is an image."""
+    want(raw[:3] == b'\xd9\xd9\xf7', 'no tag of self-described CBOR')
+    message = cbor2.loads(raw[3:])
+    want(next(iter(message)) == 'type', list(message))
+    if message['type'] != 'image':
+        return message, None
+    dims, typed = message['data']['default'].value
+    algorithm, size, chunk = typed.value.value
+    want(message['data']['default'].tag == 40 and dims == [ROWS, COLS] and size == 2)
+    want(typed.value.tag == 56500 and algorithm == 'bslz4', algorithm)
+    total, block = struct.unpack('>QI', chunk[:12])
+    want(total == 2 * ROWS * COLS, total)
+    pixels = bitshuffle.decompress_lz4(numpy.frombuffer(chunk, 'u1', offset=12).copy(),
+                                       (ROWS * COLS,), numpy.dtype('u2'), block // 2)
+    return message, pixels.view(TAGS[typed.tag]).reshape(ROWS, COLS)
+
+
+def same_crystfel(messages, arrow, change=lambda pixels: pixels):
+    """Compare messages with the file. @return their frames"""
+    found = []
+    for raw in messages:
+        message, pixels = crystfel(raw)
+        want_pixels, lists = arrow.images[message['frame']]
+        want((pixels == change(want_pixels)).all(), 'pixels of frame', message['frame'])
+        for name, (_, dtype) in PEAKS.items():
+            got = numpy.array(message['peaks'][name], dtype)
+            want(got.tobytes() == lists[name].tobytes(), name, 'of frame', message['frame'])
+        want(arrow.frames[message['image_id']] == message['frame'])
+        found.append(message['frame'])
+    return found
+
+
+def same_stream2(messages, arrow, change=lambda pixels: pixels):
+    """Compare images with the file. @return their frames"""
+    found = []
+    for raw in messages:
+        message, pixels = stream2(raw)
+        if message['type'] != 'image':
+            continue
+        want_pixels, lists = arrow.images[message['frame']]
+        want((pixels == change(want_pixels)).all(), 'pixels of frame', message['frame'])
+        for name, (_, dtype) in PEAKS.items():
+            tagged = message['peaks'][name]
+            want(TAGS[tagged.tag] == dtype, name, tagged.tag)
+            want(tagged.value == lists[name].tobytes(), name, 'of frame', message['frame'])
+        want(arrow.frames[message['image_id']] == message['frame'])
+        found.append(message['frame'])
+    return found
+
+
+def types(messages):
+    return [stream2(raw)[0]['type'] for raw in messages]
+
+
+@case
+def each_image_goes_to_one_worker(where):
+    """A fast, a slow, a hanging and a killed worker. Nothing is lost but what the hanging one has."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        address = p.address['crystfel']
+        with other_process(p, 'REQ', 'crystfel', 's.send(b"next")'):
+            p.wait_for('requests', 1, 'crystfel')
+        p.wait_for('disconnected', 1, 'crystfel')
+        hanging = zmq.Context().socket(zmq.REQ)
+        hanging.connect(address)
+        hanging.send(b'next')
+        p.wait_for('requests', 2, 'crystfel')
+        fast, slow = Client(zmq.REQ, address), Client(zmq.REQ, address, rest=.2)
+        p.wait_for('requests', 4, 'crystfel')
+        run = Growing(arrow, f'{where}/run')
+        for _ in arrow.batches:
+            run.append()
+            time.sleep(.01)
+        run.finish()
+        p.wait_for('images', len(arrow.frames), 'crystfel')
+        p.wait_for_error('run lyso has ended')
+        wait('all images', lambda: len(fast.messages) + len(slow.messages) == len(arrow.frames) - 1)
+        # what the hanging worker left was not given to another one
+        lists = [same_crystfel(c.end(), arrow) for c in (fast, slow)]
+        lists.append(same_crystfel([hanging.recv()], arrow))
+        want(sorted(sum(lists, [])) == sorted(arrow.frames), lists)
+        want(len(lists[0]) > len(lists[1]) > 0, 'the fast worker gets more', lists)
+        want(lists[2] == arrow.frames[:1], 'requests are answered in their order', lists)
+        stats, out = p.end(signal.SIGTERM)
+        want(stats['output_lost_workers{output="crystfel"}'] == 1, out)
+        want(f'{len(arrow.frames)} images in {len(arrow.batches)} batches' in out, out)
+
+
+@case
+def stream2_is_shared_and_complete(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--stream2', ANY, f'{where}/run') as p:
+        clients = [Client(zmq.PULL, p.address['stream2'], rest=r) for r in (0, .05)]
+        # a client that hangs holds only what fits into its queues
+        hanging = zmq.Context().socket(zmq.PULL)
+        hanging.rcvhwm = 1
+        hanging.connect(p.address['stream2'])
+        p.wait_for('connected', 3, 'stream2')
+        Growing(arrow, f'{where}/run').finish()
+        p.wait_for('images', len(arrow.frames), 'stream2')
+        p.wait_for_error('run lyso has ended')
+        held = []
+        while hanging.poll(500):
+            held.append(hanging.recv())
+        messages = [c.end() for c in clients]
+        want(all(len(m) > 2 for m in messages), [len(m) for m in messages])
+        every = sum(messages, held)
+        want(sorted(same_stream2(every, arrow)) == sorted(arrow.frames))
+        want(sorted(set(types(every))) == ['end', 'image', 'start'], types(every))
+        want(types(every).count('start') == types(every).count('end') == 1, types(every))
+        start = next(stream2(raw)[0] for raw in every if stream2(raw)[0]['type'] == 'start')
+        want(start['image_dtype'] == 'int16' and start['error_value'] == -32768, start)
+        want((start['image_size_x'], start['image_size_y']) == (COLS, ROWS), start)
+        want(abs(start['incident_energy'] - 12400) < 1e-9, start)
+        want(start['detector_translation'] == [0, 0, .08633], start)
+        want((start['beam_center_x'], start['beam_center_y']) == (515 - 2, 257), start)
+        dims, mask = start['pixel_mask']['default'].value
+        want(dims == [ROWS, COLS] and len(mask.value) == 4 * ROWS * COLS)
+        p.end(signal.SIGINT)
+
+
+@case
+def subscribers_get_all_or_lose_images(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel-pub', ANY, '--stream2-pub', ANY, '--hwm', '100',
+                   f'{where}/run') as p:
+        run = Growing(arrow, f'{where}/run')
+        run.append()
+        # nobody is there: the first images are not kept
+        p.wait_for('unseen', 1, 'crystfel-pub')
+        p.wait_for('unseen', 1, 'stream2-pub')
+        live = Client(zmq.SUB, p.address['crystfel-pub'])
+        view = Client(zmq.SUB, p.address['stream2-pub'])
+        p.wait_for('requests', 1, 'crystfel-pub')
+        wait('start for a late subscriber', lambda: len(view.messages) == 1)
+        want(types(view.messages) == ['start'])
+        run.append(3)
+        seen = sum(b[2] for b in arrow.batches[1:4])
+        wait('images', lambda: len(live.messages) == seen and len(view.messages) == 1 + seen)
+        run.finish()
+        wait('the end', lambda: types(view.messages[-1:]) == ['end'])
+        first = arrow.batches[0][2]
+        want(same_stream2(view.end(), arrow) == arrow.frames[first:])
+        wait('all images', lambda: len(live.messages) == len(arrow.frames) - first)
+        want(same_crystfel(live.end(), arrow) == arrow.frames[first:])
+        p.end(signal.SIGTERM)
+
+
+@case
+def a_hanging_subscriber_costs_nobody_anything(where):
+    """Its queue fills, which is counted. Others get everything, and memory stays bounded."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel-pub', ANY, '--crystfel', ANY, '--hwm', '2', f'{where}/run') as p, \
+            other_process(p, 'SUB', 'crystfel-pub', 's.subscribe(b"")') as hanging:
+        p.wait_for('requests', 1, 'crystfel-pub')
+        hanging.send_signal(signal.SIGSTOP)
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        run = Growing(arrow, f'{where}/run')
+        for _ in arrow.batches:
+            run.append()
+            time.sleep(.05)
+        run.finish()
+        wait('all images', lambda: len(worker.messages) == len(arrow.frames))
+        want(same_crystfel(worker.end(), arrow) == arrow.frames)
+        p.wait_for('full', 1, 'crystfel-pub')
+        _, out = p.end(signal.SIGTERM)
+        want('full' in out, out)
+
+
+@case
+def hostile_requests_are_refused(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--crystfel-pub', ANY,
+                   f'{where}/run') as p:
+        context = zmq.Context()
+        address = p.address['crystfel']
+        port = int(address.split(':')[2])
+        garbage = [b'GET / HTTP/1.0\r\n\r\n', bytes(range(256)) * 64, b'\xff' * 4096,
+                   b'\xff' + bytes(8) + b'\x7f' + b'\x03\x00' + b'\xff' * 200]
+        for name in p.address.values():
+            for data in garbage:
+                with socket.create_connection(('127.0.0.1', int(name.split(':')[2]))) as s:
+                    s.sendall(data)
+        dealer = context.socket(zmq.DEALER)
+        dealer.linger = 0
+        dealer.connect(address)
+        # no empty part; too many parts; three requests of one worker, of which one waits
+        for parts in ([b'x'], [b'x', b'y'], [b'', b'a', b'b', b'c'], [b''],
+                      [b'', b'next'], [b'', b'next'], [b'', b'next']):
+            dealer.send_multipart(parts)
+        p.wait_for('refused', 6, 'crystfel')
+        # a request that is too long ends its connection
+        long = context.socket(zmq.REQ)
+        long.linger = 0
+        long.connect(address)
+        long.send(bytes(1 << 20))
+        p.wait_for('disconnected', 1, 'crystfel')
+        worker = Client(zmq.REQ, address)
+        p.wait_for('requests', 8, 'crystfel')
+        Growing(arrow, f'{where}/run').finish()
+        wait('all images', lambda: len(worker.messages) == len(arrow.frames) - 1)
+        # the dealer gets one image for its one valid request
+        parts = dealer.recv_multipart()
+        want(parts[0] == b'' and len(parts) == 2, len(parts))
+        want(sorted(same_crystfel(worker.end() + parts[1:], arrow)) == sorted(arrow.frames))
+        with socket.create_connection(('127.0.0.1', port)) as s:
+            s.sendall(b'\xff')
+            p.end(signal.SIGTERM)
+        long.close()
+        dealer.close()
+
+
+@case
+def runs_that_end_begin_later_and_follow(where):
+    """An old run is left out, two later ones are two series, and a named one may have ended."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    Growing(arrow, f'{where}/run', 'old').finish()
+    # the directory of a store has the runs in subfolders, and may not exist yet
+    with Publisher(where, '--stream2', ANY, f'{where}/later', f'{where}/run') as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        p.wait_for('connected', 1, 'stream2')
+        os.makedirs(f'{where}/later/lyso-0-1')
+        Growing(arrow, f'{where}/later/lyso-0-1', 'lyso_000001').finish()
+        p.wait_for_error('run lyso has ended')
+        Growing(arrow, f'{where}/run', 'again').finish()
+        wait('two series', lambda: types(client.messages).count('end') == 2, 20)
+        maps = [stream2(raw)[0] for raw in client.end()]
+        n = len(arrow.frames)
+        want([m['type'] for m in maps] == 2 * (['start'] + n * ['image'] + ['end']))
+        want([m['series_id'] for m in maps] == (n + 2) * [1] + (n + 2) * [2])
+        want(len({m['series_unique_id'] for m in maps}) == 2)
+        stats, out = p.end(signal.SIGTERM)
+        want(stats['runs'] == 2, out)
+    with Publisher(where, '--stream2', ANY, '--run', 'lyso', receive('image')) as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        p.end()
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+        want(same_stream2(client.end(), arrow) == arrow.frames)
+
+
+@case
+def a_batch_is_published_when_it_is_whole(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        run = Growing(arrow, f'{where}/run')
+        run.append(until=4096)
+        time.sleep(.1)
+        # its last block is there, and the middle is not
+        first, last, images = arrow.batches[0]
+        os.pwrite(run.fd, arrow.data[last - 4096:last], last - 4096)
+        time.sleep(.2)
+        want(worker.messages == [], 'a batch that was not whole')
+        run.append()
+        wait('the batch', lambda: len(worker.messages) == images)
+        # an application may lock the file meanwhile: the publisher has no lock
+        fcntl.fcntl(run.fd, fcntl.F_OFD_SETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))
+        # the writer is killed within a batch
+        run.append(until=8192)
+        os.close(run.fd)
+        p.wait_for_error('run lyso has ended')
+        want(same_crystfel(worker.end(), arrow) == arrow.frames[:images])
+        stats, out = p.end(signal.SIGTERM)
+        want(stats['damaged_batches'] == 1, out)
+
+
+@case
+def damage_loses_only_its_batch(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.makedirs(f'{where}/run')
+    data = bytearray(arrow.data)
+    data[arrow.batches[1][0] + 20000] ^= 1               # a body
+    data[arrow.batches[3][0] + 40] ^= 1                  # an announcement
+    data[arrow.batches[5][0]:arrow.batches[5][1]] = bytes(arrow.batches[5][1] - arrow.batches[5][0])
+    with open(f'{where}/run/lyso_images.arrow', 'wb') as stream:
+        stream.write(data)
+    frames, at = [], 0
+    for number, (_, _, images) in enumerate(arrow.batches):
+        if number not in (1, 3, 5):
+            frames += arrow.frames[at:at + images]
+        at += images
+    with Publisher(where, '--crystfel', ANY, '--run', 'lyso', f'{where}/run') as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        stats, out = p.end()
+        want(stats['damaged_batches'] == 3, out, p.error())
+        wait('images', lambda: len(worker.messages) == len(frames))
+        got = [crystfel(raw)[0]['frame'] for raw in worker.end()]
+        want(got == frames, got)
+        want('damaged at offset' in p.error())
+
+
+@case
+def late_workers_get_the_newest_images(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--behind', '5', f'{where}/run') as p:
+        run = Growing(arrow, f'{where}/run')
+        run.append(len(arrow.batches) - 1)
+        ready = len(arrow.frames) - arrow.batches[-1][2]
+        p.wait_for('images', ready)
+        worker = Client(zmq.REQ, p.address['crystfel'])
+
+        def last():
+            return worker.messages and crystfel(worker.messages[-1])[0]['frame']
+
+        wait('the newest image', lambda: last() == arrow.frames[ready - 1])
+        run.finish()
+        wait('the last image', lambda: last() == arrow.frames[-1])
+        got = [crystfel(raw)[0]['frame'] for raw in worker.end()]
+        newest = arrow.frames[ready - 5:]
+        # one image may have been encoded before more of them waited
+        want(got[-len(newest):] == newest and len(got) <= len(newest) + 1, got)
+        p.wait_for('skipped', 1, 'crystfel')
+        p.end(signal.SIGTERM)
+
+
+@case
+def files_that_vanish_are_counted(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        Growing(arrow, f'{where}/run').finish()
+        p.wait_for_error('run lyso has ended')
+        os.unlink(f'{where}/run/lyso_images.arrow')
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        p.wait_for('gone', 1, 'crystfel')
+        stats, _ = p.end(signal.SIGTERM)
+        got = len(worker.end())
+        want(got + stats['output_gone{output="crystfel"}'] == len(arrow.frames), got, stats)
+
+
+@case
+def a_receiver_is_followed(where):
+    """The files of a run while braggline-recv writes them."""
+    receive('image')
+    runs['live'] = f'{where}/live'
+    os.mkdir(runs['live'])
+    with Publisher(where, '--crystfel', ANY, '--stream2-pub', ANY, '--hwm', '100', '--geom',
+                   f'{where}/live.geom', runs['live']) as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        view = Client(zmq.SUB, p.address['stream2-pub'])
+        p.wait_for('requests', 1, 'stream2-pub')
+        del runs['live']
+        home, runs['where'] = runs['where'], where
+        try:
+            for name in os.listdir(home):
+                if os.path.isfile(f'{home}/{name}'):
+                    os.link(f'{home}/{name}', f'{where}/{name}')
+            receive('live', 'output.sync_ms=50')
+        finally:
+            runs['where'] = home
+            live = runs.pop('live')
+        arrow = Arrow(f'{live}/lyso_images.arrow')
+        wait('images', lambda: len(worker.messages) == len(arrow.frames))
+        wait('the end', lambda: types(view.messages[-1:]) == ['end'], 20)
+        want(same_crystfel(worker.end(), arrow) == arrow.frames)
+        want(same_stream2(view.end(), arrow) == arrow.frames)
+        p.end(signal.SIGTERM)
+        with open(f'{where}/live.geom', encoding='ascii') as stream:
+            text = stream.read()
+        want('data = detector_data\n' in text and 'peak_list = peaks\n' in text and 'dim' not in text)
+
+
+@case
+def images_arrive_soon(where):
+    """Times from the end of the write of a batch, and from its discovery, to two workers. They
+    depend on the load of the machine, so only a time that no load explains is an error."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        workers = [Client(zmq.REQ, p.address['crystfel']) for _ in range(2)]
+        p.wait_for('requests', 2, 'crystfel')
+        run = Growing(arrow, f'{where}/run')
+        written, at = {}, 0
+        for _, _, images in arrow.batches:
+            time.sleep(.05)
+            run.append()
+            for frame in arrow.frames[at:at + images]:
+                written[frame] = time.time_ns()
+            at += images
+        run.finish()
+        wait('images', lambda: sum(len(w.messages) for w in workers) == len(arrow.frames))
+        times = [(message['seen_ns'], written[message['frame']], then) for w in workers
+                 for message, then in zip((crystfel(raw)[0] for raw in w.messages), w.times)]
+        for name, which in (('found', 0), ('written', 1)):
+            ms = sorted((t[2] - t[which]) / 1e6 for t in times)
+            print(f'  {name} to worker: p50 {ms[len(ms) // 2]:.2f}, p95 {ms[int(len(ms) * .95)]:.2f}, '
+                  f'longest {ms[-1]:.2f} ms')
+            want(ms[len(ms) // 2] < 2000, ms)
+        for w in workers:
+            w.end()
+        p.end(signal.SIGTERM)
+
+
+def publish_kind(where, name, setting, value, kind, change, *options):
+    """Publish a run with another kind of images. @return its directory and file"""
+    run = receive(name, setting)
+    arrow = Arrow(f'{run}/lyso_images.arrow', value, kind)
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--run', 'lyso', *options, run) as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        client = Client(zmq.PULL, p.address['stream2'])
+        p.end()
+        wait('images', lambda: len(worker.messages) == len(arrow.frames))
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+        want(same_crystfel(worker.end(), arrow, change) == arrow.frames, name)
+        want(same_stream2(client.end(), arrow, change) == arrow.frames, name)
+        want(crystfel(worker.messages[0])[0]['sparse'] == (name == 'csr'), name)
+        start, _ = stream2(client.messages[0])
+        want(start['image_dtype'] == ('uint16' if name == 'raw' else 'int16'), start)
+    return run, arrow
+
+
+@case
+def csr_images_are_expanded(where):
+    publish_kind(where, 'csr', 'output.format=csr', 'i2', 'csr', lambda p: p)
+
+
+@case
+def float_images_are_rounded(where):
+    publish_kind(where, 'float', 'output.value=float32', 'f4', 'image', int16)
+
+
+@case
+def raw_images_are_published_on_demand(where):
+    run, arrow = publish_kind(where, 'raw', 'output.format=raw', 'u2', 'raw', lambda p: p, '--raw')
+    # without --raw such a run has no images, which is reported
+    with Publisher(where, '--stream2', ANY, '--run', 'lyso', run) as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        stats, _ = p.end()
+        want(stats['images'] == 0 and stats['other_kind'] == len(arrow.frames), stats)
+        want('raw images, which are left out' in p.error(), p.error())
+        client.end()
+
+
+@case
+def mistakes_are_named(where):
+    for options, text in (
+            ((), 'expected a directory'),
+            (('--crystfel', 'localhost:1', where), '--crystfel localhost:1: expected tcp://HOST:PORT'),
+            (('--hwm', '0', where), '--hwm 0: expected 1 to 1000'),
+            (('--behind', '-1', where), '--behind -1: expected a number'),
+            (('--poll-ms', '2s', where), '--poll-ms 2s: expected 1 to 1000'),
+            (('--run', 'a/b', where), '--run a/b: expected the name'),
+            (('--zmq', where), 'an option is unknown')):
+        done = subprocess.run([PUBLISH, *options], capture_output=True, text=True, timeout=20, check=False)
+        want(done.returncode == 2 and text in done.stderr, options, done)
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        s.listen()
+        address = f'tcp://127.0.0.1:{s.getsockname()[1]}'
+        done = subprocess.run([PUBLISH, '--crystfel', ANY, '--stream2', address, where],
+                              capture_output=True, text=True, timeout=20, check=False)
+        want(done.returncode == 1 and f'--stream2 {address}: cannot be bound' in done.stderr, done)
+
+
+def oracle(name):
+    if not os.path.exists(f'{ORACLES}/{name}'):
+        raise Skipped(f'../shared/oracles/{name} is absent')
+    return f'{ORACLES}/{name}'
+
+
+@case
+def stream2_oracle(where):
+    """A client that nobody here wrote takes all messages."""
+    program = oracle('stream2-open.py')
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    for kind, options in (('stream2', []), ('stream2-pub', ['--sub'])):
+        os.mkdir(f'{where}/{kind}')
+        with Publisher(where, f'--{kind}', ANY, '--hwm', '100', f'{where}/{kind}') as p:
+            client = subprocess.Popen(['/usr/bin/python3', program, *options, p.address[kind]],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            p.wait_for('connected', 1, kind)
+            if options:
+                p.wait_for('requests', 1, kind)
+            Growing(arrow, f'{where}/{kind}').finish()
+            out, _ = client.communicate(timeout=60)
+            want(client.returncode == 0, out)
+            want(f'{len(arrow.frames) + 2} messages, {len(arrow.frames)} images, 0 problems' in out, out)
+            p.end(signal.SIGTERM)
+
+
+@case
+def crystfel_oracle(where):
+    """A stand-in for indexamajig finds the same peaks."""
+    program = oracle('crystfel-live.py')
+    try:
+        __import__('h5py')
+    except ImportError as missing:
+        raise Skipped('python3-h5py is absent') from missing
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    count = 4
+    for kind, options in (('crystfel', ['--request', 'next']), ('crystfel-pub', ['--subscribe', ''])):
+        os.mkdir(f'{where}/{kind}')
+        geom = f'{where}/{kind}.geom'
+        with Publisher(where, f'--{kind}', ANY, '--geom', geom, '--hwm', '100', f'{where}/{kind}') as p:
+            run = Growing(arrow, f'{where}/{kind}')
+            wait('the geometry', lambda g=geom: os.path.exists(g))
+            client = subprocess.Popen(['/usr/bin/python3', program, p.address[kind], *options,
+                                       '--geom', geom, '--count', str(count), '--timeout', '20'],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            p.wait_for('requests', 1, kind)
+            run.finish()
+            out, _ = client.communicate(timeout=60)
+            lines = [line for line in out.splitlines() if 'WRONG' in line]
+            # this oracle takes its own default `dims` for a line of the geometry
+            want(all('no dim lines' in line for line in lines), out)
+            want(f'{count} messages, {len(lines)} problems' in out, out)
+            want(out.count('peakfinder8') == count, out)
+            p.end(signal.SIGTERM)
+
+
+if __name__ == '__main__':
+    import tempfile
+    with tempfile.TemporaryDirectory() as directory:
+        runs['where'] = directory
+        sys.exit(run_cases(sys.argv[2:]))

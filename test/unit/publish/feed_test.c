@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Cursors of braggline-publish: order, slow outputs, and runs that are dropped. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "feed.h"
+
+#define ROWS 8
+
+static struct feed feed;
+static struct feed_cursor serial, mixed;
+static struct feed_item item;
+/* one raw image, which is not published, among images of photons */
+static const uint8_t kinds[ROWS] = {GK_KIND_IMAGE, GK_KIND_CSR, GK_KIND_RAW, GK_KIND_IMAGE,
+	GK_KIND_IMAGE, GK_KIND_IMAGE, GK_KIND_IMAGE, GK_KIND_IMAGE};
+
+static int
+setup(void **state)
+{
+	assert_int_equal(feed_init(&feed), 0);
+	assert_int_equal(feed_add_cursor(&feed, &serial, true, FEED_ALL), 0);
+	assert_int_equal(feed_add_cursor(&feed, &mixed, false, FEED_ALL), 0);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	feed_free_cursor(&serial);
+	feed_free_cursor(&mixed);
+	feed_free(&feed);
+	return 0;
+}
+
+static struct feed_run *
+begin(uint32_t id)
+{
+	struct feed_run *run = calloc(1, sizeof(*run));
+
+	assert_non_null(run);
+	run->refs = 1;
+	run->series.id = id;
+	feed_begin(&feed, run);
+	return run;
+}
+
+/* Appends a batch of ROWS - 1 images. Its file does not exist. */
+static void
+append(struct feed_run *run)
+{
+	struct record *record = calloc(1, sizeof(*record));
+	struct record_header *header = calloc(1, sizeof(*header));
+	struct feed_batch batch = {.images = ROWS - 1, .seen_ns = 5};
+
+	assert_true(record != NULL && header != NULL);
+	header->refs = record->refs = 1;
+	batch.file = feed_add_file(&feed, run, "/nowhere/x_images.arrow", header, 0, 0);
+	record->header = header;
+	record->batch.rows = ROWS;
+	record->images.kind.data = kinds;
+	assert_int_equal(feed_append(&feed, run, &batch, record), 0);
+	record_drop(record);
+}
+
+static void
+expect(struct feed_cursor *c, enum feed_kind kind, uint32_t series)
+{
+	assert_int_equal(feed_next(c, &item), kind);
+	if (series > 0)
+		assert_int_equal(item.series->id, series);
+}
+
+static void
+expect_images(struct feed_cursor *c, uint32_t series, uint64_t first, unsigned int nb)
+{
+	for (uint64_t id = first; id < first + nb; id++) {
+		expect(c, FEED_IMAGE, series);
+		assert_int_equal(item.id, id);
+		assert_int_not_equal(kinds[item.row], GK_KIND_RAW);
+		assert_int_equal(item.seen_ns, 5);
+	}
+}
+
+static void
+test_images_of_a_run_come_in_order(void **state)
+{
+	struct feed_run *run;
+
+	expect(&serial, FEED_WAIT, 0);
+	run = begin(1);
+	append(run);
+	expect(&serial, FEED_START, 1);
+	expect_images(&serial, 1, 0, ROWS - 1);
+	expect(&serial, FEED_WAIT, 0);
+	append(run);
+	expect_images(&serial, 1, ROWS - 1, ROWS - 1);
+	feed_end(&feed, run);
+	expect(&serial, FEED_FINISH, 1);
+	expect(&serial, FEED_WAIT, 0);
+	feed_close(&feed);
+	expect(&serial, FEED_CLOSED, 0);
+	/* the other cursor has not moved, and its first batch cannot be read again */
+	expect_images(&mixed, 1, ROWS - 1, ROWS - 1);
+	assert_int_equal(mixed.gone, ROWS - 1);
+	expect(&mixed, FEED_CLOSED, 0);
+}
+
+static void
+test_runs_at_the_same_time(void **state)
+{
+	struct feed_run *a = begin(1), *b = begin(2);
+
+	append(b);
+	/* a cursor without series takes what there is; a series is not interrupted by another */
+	expect_images(&mixed, 2, 0, ROWS - 1);
+	expect(&serial, FEED_START, 1);
+	expect(&serial, FEED_WAIT, 0);
+	append(a);
+	expect_images(&mixed, 1, 0, ROWS - 1);
+	expect_images(&serial, 1, 0, ROWS - 1);
+	expect(&serial, FEED_WAIT, 0);
+	feed_end(&feed, a);
+	expect(&serial, FEED_FINISH, 1);
+	expect(&serial, FEED_START, 2);
+	expect_images(&serial, 2, 0, ROWS - 1);
+	feed_end(&feed, b);
+	feed_close(&feed);
+	expect(&serial, FEED_FINISH, 2);
+	expect(&serial, FEED_CLOSED, 0);
+	expect(&mixed, FEED_CLOSED, 0);
+	assert_int_equal(feed.first, feed.next);
+}
+
+static void
+test_images_that_wait_too_long_are_skipped(void **state)
+{
+	struct feed_run *run = begin(1);
+
+	serial.behind = 3;
+	append(run);
+	append(run);
+	expect(&serial, FEED_START, 1);
+	/* the first batch is not read at all */
+	expect_images(&serial, 1, 2 * (ROWS - 1) - 3, 3);
+	assert_int_equal(serial.skipped, 2 * (ROWS - 1) - 3);
+	assert_int_equal(serial.gone, 0);
+	append(run);
+	expect_images(&serial, 1, 3 * (ROWS - 1) - 3, 1);
+	append(run);
+	expect_images(&serial, 1, 4 * (ROWS - 1) - 3, 3);
+	feed_end(&feed, run);
+	expect(&serial, FEED_FINISH, 1);
+}
+
+static void
+test_old_runs_are_dropped(void **state)
+{
+	struct feed_run *run;
+	uint32_t id;
+
+	for (id = 1; id <= FEED_RUNS + 10; id++) {
+		run = begin(id);
+		append(run);
+		feed_end(&feed, run);
+		expect_images(&mixed, id, 0, ROWS - 1);
+	}
+	/* the slow output has lost the first ten */
+	assert_int_equal(feed.next - feed.first, FEED_RUNS);
+	expect(&serial, FEED_START, 11);
+	expect_images(&serial, 11, 0, ROWS - 1);
+	/* a run that is dropped in the middle is left */
+	begin(id);
+	expect(&serial, FEED_START, 12);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			test_images_of_a_run_come_in_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_runs_at_the_same_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_images_that_wait_too_long_are_skipped, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_old_runs_are_dropped, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
