@@ -82,7 +82,7 @@ transpose_bits(__m256i v[8])
 		exchange_bits(&v[i], &v[i + 4], 4, 0x0F);
 }
 
-/* Store the planes of the low or the high bytes of a group, with bytes of values 64 apart in turn. */
+/* Store the planes of the low or the high bytes of a group. Those of values 64 apart alternate. */
 VEC_FN void
 put_planes(__m256i b[8], uint8_t *to)
 {
