@@ -82,20 +82,12 @@ transpose_bits(__m256i v[8])
 		exchange_bits(&v[i], &v[i + 4], 4, 0x0F);
 }
 
-/* Split the low or the high bytes of a group. */
+/* Store the planes of the low or the high bytes of a group. Those of values 64 apart alternate. */
 VEC_FN void
-split_bytes(const uint8_t *from, uint8_t *to, bool high)
+put_planes(__m256i b[8], uint8_t *to)
 {
-	const __m256i low = _mm256_set1_epi16(0xFF);
-	__m256i a[8], b[8];
+	__m256i a[8];
 
-	UNROLL
-	for (int k = 0; k < 8; k++) {
-		const __m256i x = load_values(from + 16 * k), y = load_values(from + 16 * (k + 8));
-
-		b[k] = high ? choose_bits(low, _mm256_srli_epi16(x, 8), y)
-			    : choose_bits(low, x, _mm256_slli_epi16(y, 8));
-	}
 	rotate_bytes(a, b);
 	rotate_bytes(b, a);
 	rotate_bytes(a, b);
@@ -108,11 +100,25 @@ split_bytes(const uint8_t *from, uint8_t *to, bool high)
 VEC_FN void
 split_block(const uint16_t *from, uint8_t *to)
 {
+	/* the low bytes of 8 values, then their high bytes */
+	const __m256i halves = _mm256_broadcastsi128_si256(
+		_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+
 	for (uint32_t i = 0; i < GK_BITSHUFFLE_BLOCK; i += GROUP) {
 		const uint8_t *at = (const uint8_t *)(from + i);
+		__m256i low[8], high[8];
 
-		split_bytes(at, to + i / 8, false);
-		split_bytes(at, to + GK_BITSHUFFLE_BLOCK + i / 8, true);
+		UNROLL
+		for (int k = 0; k < 8; k++) {
+			const __m256i x = _mm256_shuffle_epi8(load_values(at + 16 * k), halves);
+			const __m256i y =
+				_mm256_shuffle_epi8(load_values(at + 16 * (k + 8)), halves);
+
+			low[k] = _mm256_unpacklo_epi8(x, y);
+			high[k] = _mm256_unpackhi_epi8(x, y);
+		}
+		put_planes(low, to + i / 8);
+		put_planes(high, to + GK_BITSHUFFLE_BLOCK + i / 8);
 	}
 }
 
@@ -181,32 +187,42 @@ equal_words(const uint8_t *plain, uint32_t n, uint64_t *equal)
 	}
 }
 
+/* The marks of 4 words. @param before  bits of the words before, moved up by one word */
+VEC_FN __m256i
+changes_of(const uint64_t *equal, __m256i *before)
+{
+	const __m256i e = _mm256_loadu_si256((const void *)equal),
+		      next = _mm256_loadu_si256((const void *)(equal + 1));
+	__m256i all = e, up, carry;
+
+	for (int k = 1; k < GK_BITSHUFFLE_RUN; k++)
+		all = _mm256_and_si256(all,
+			_mm256_or_si256(_mm256_srl_epi64(e, _mm_cvtsi32_si128(k)),
+				_mm256_sll_epi64(next, _mm_cvtsi32_si128(64 - k))));
+	up = _mm256_permute4x64_epi64(all, 0x93);
+	carry = _mm256_srli_epi64(_mm256_blend_epi32(up, *before, 3), 63);
+	*before = up;
+	return _mm256_xor_si256(all, _mm256_or_si256(_mm256_add_epi64(all, all), carry));
+}
+
 VEC_FN void
 find_changes(const uint64_t *equal, uint32_t words, uint64_t *change, uint64_t some[2])
 {
 	__m256i before = _mm256_setzero_si256();
+	uint32_t i = 0;
 
-	some[0] = some[1] = 0;
-	for (uint32_t i = 0; i < words; i += 4) {
-		const __m256i e = _mm256_loadu_si256((const void *)(equal + i)),
-			      next = _mm256_loadu_si256((const void *)(equal + i + 1));
-		__m256i all = e, up, d;
-		uint64_t none;
+	for (uint32_t half = 0; half < 2; half++) {
+		uint64_t bits = 0; /* not in memory, where each addition would wait for the last */
 
-		for (int k = 1; k < GK_BITSHUFFLE_RUN; k++)
-			all = _mm256_and_si256(all,
-				_mm256_or_si256(_mm256_srl_epi64(e, _mm_cvtsi32_si128(k)),
-					_mm256_sll_epi64(next, _mm_cvtsi32_si128(64 - k))));
-		/* each word moves up by one */
-		up = _mm256_permute4x64_epi64(all, 0x93);
-		d = _mm256_xor_si256(all,
-			_mm256_or_si256(_mm256_add_epi64(all, all),
-				_mm256_srli_epi64(_mm256_blend_epi32(up, before, 3), 63)));
-		before = up;
-		_mm256_storeu_si256((void *)(change + i), d);
-		none = (uint64_t)_mm256_movemask_pd(
-			_mm256_castsi256_pd(_mm256_cmpeq_epi64(d, _mm256_setzero_si256())));
-		some[i / 64] |= (none ^ 15) << i % 64;
+		for (; i < words && i < 64 * (half + 1); i += 4) {
+			const __m256i d = changes_of(equal + i, &before);
+			const __m256i none = _mm256_cmpeq_epi64(d, _mm256_setzero_si256());
+
+			_mm256_storeu_si256((void *)(change + i), d);
+			bits |= (uint64_t)(_mm256_movemask_pd(_mm256_castsi256_pd(none)) ^ 15)
+				<< i % 64;
+		}
+		some[half] = bits;
 	}
 }
 
