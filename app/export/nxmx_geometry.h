@@ -2,7 +2,8 @@
 /**
  * @file
  * Reads the geometry of a NeXus file (NXmx): modules with their chains of axes, wavelength, and the
- * distance. The receiver does not link HDF5: `braggline-export --convert` writes a .geom file for it.
+ * distance. The receiver does not link HDF5: `braggline-export --convert` writes a .geom file for
+ * it.
  *
  * Sources: NXmx, NXdetector_module and NXtransformations of the NeXus manual.
  */

@@ -428,6 +428,7 @@ def parts_of_stores_are_one_run(where):
 @case
 def damage_is_named(where):
     run = receive('image')
+    small = receive('small', 'output.images_interval=2')
     for name in os.listdir(run):
         shutil.copy(f'{run}/{name}', where)
     path = f'{where}/lyso_images.arrow'
@@ -438,6 +439,19 @@ def damage_is_named(where):
         stream.write(bytes([byte ^ 1]))
     _, err = export('--output', f'{where}/none', where, status=1)
     want('1 damaged batch is left out' in err, err)
+    # two of the batches of a file, which threads check
+    os.mkdir(f'{where}/two')
+    for table_name in 'images', 'frames':
+        shutil.copy(f'{small}/lyso_{table_name}.arrow', f'{where}/two')
+    with open(f'{where}/two/lyso_images.arrow', 'r+b') as stream:
+        size = os.path.getsize(stream.name)
+        for at in size // 4, 3 * size // 4:
+            stream.seek(at)
+            byte = stream.read(1)[0]
+            stream.seek(at)
+            stream.write(bytes([byte ^ 1]))
+    _, err = export('--output', f'{where}/none', f'{where}/two', status=1)
+    want('2 damaged batches are left out' in err, err)
     size = os.path.getsize(path)
     for left in (size // 2, 9000, 4096, 100, 0):
         os.truncate(path, left)

@@ -3,7 +3,10 @@
 """braggline-export --follow: NeXus files while a run is written. What was flushed is read by h5py
 also after kill -9, and is the run's.
 
-usage: follow_test.py BUILD-DIR [--kills N] [CASE]...
+With --readers, DIALS and the way in which CrystFEL reads its files also open the master after each
+kill: ../shared/oracles.
+
+usage: follow_test.py BUILD-DIR [--kills N] [--readers] [CASE]...
 """
 
 import contextlib
@@ -25,6 +28,8 @@ from export_runs import (COLS, EXPORT, FILTER, ROWS, export, h5py, images, kept,
 SMALL = ('output.images_interval=2', 'output.frames_interval=8')
 PER_FILE = 6
 kills = 12
+readers = False
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared/oracles')
 
 
 @contextlib.contextmanager
@@ -97,6 +102,18 @@ def read_all(where, made):
     return master, data
 
 
+def open_in_programs(where):
+    """DIALS imports the master, if there is one, and CrystFEL finds its peaks."""
+    if not os.path.exists(f'{where}/lyso.geom'):
+        return
+    for command in ([f'{ORACLES}/dials-open.sh', '--no-spots', f'{where}/lyso_master.h5'],
+                    ['/usr/bin/python3', f'{ORACLES}/crystfel-check.py', '--images', '2', '--geom',
+                     f'{where}/lyso.geom', f'{where}/lyso_master.h5']):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        want(done.returncode == 0, *command, done.stdout)
+
+
 @case
 def a_run_is_exported_while_it_is_written(where):
     run = receive('small', *SMALL)
@@ -159,6 +176,8 @@ def what_was_flushed_is_read_after_a_kill(where):
                 time.sleep(rng.random() ** 2 * 0.6)
                 process.kill()
             done += 1
+            if readers:
+                open_in_programs(place)
             before = master, data
             master, data = read_all(place, made)
             # nothing that was readable is lost, also while a file is replaced after the restart
@@ -277,10 +296,15 @@ def raw_images_are_copied(where):
 
 
 def main():
-    global kills
+    global kills, readers
     arguments = sys.argv[2:]
     if arguments[:1] == ['--kills']:
         kills, arguments = int(arguments[1]), arguments[2:]
+    if arguments[:1] == ['--readers']:
+        readers, arguments = True, arguments[1:]
+        if not os.path.exists(f'{ORACLES}/dials-open.sh'):
+            print('SKIPPED: no ../shared/oracles')
+            return 77
     with tempfile.TemporaryDirectory() as where:
         runs['where'] = where
         return run_cases(arguments)

@@ -9,6 +9,7 @@
 #include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
+#include "scan/crcs.h"
 #include "scan/growing.h"
 #include "scan/run.h"
 
@@ -107,7 +108,6 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 {
 	const char *problem, *name;
 	struct stat st;
-	size_t i;
 	int ret;
 
 	if (snprintf(f->path, sizeof(f->path), "%s_%s.arrow", stem, arrow_table_name(table)) >=
@@ -128,12 +128,7 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		complain(f->path, "its schema does not match the table in its name");
 		return -EBADMSG;
 	}
-	for (i = 0; i < f->reader.nb_batches; i++) {
-		ret = arrow_reader_crc(&f->reader, i);
-		if (ret < 0)
-			f->reader.batches[i].fault = "a batch with a wrong CRC-32C";
-		f->crc_absent += ret == 0;
-	}
+	f->crc_absent = scan_crcs(&f->reader);
 	ret = arrow_order(&f->reader);
 	/* from here on the reader contains only undamaged batches */
 	if (ret == 0)
