@@ -23,15 +23,17 @@
 #include "rdma_stream_window.h"
 #include "rdma_stream_wire.h"
 
-#define RECV_BURST   32
-#define HEADER_AT    96 /* of a buffer: the payload is aligned to 64 bytes */
-#define GRH_AT	     (HEADER_AT - RDMA_GRH_BYTES)
-#define RETRY_MS     50	   /* after a failed connection */
-#define ANSWER_MS    5000  /* longest wait for the card */
-#define REFUSALS     3	   /* failed proofs until the receiver gives up */
-#define AGAIN_PER_S  50000 /* a slot that was not written is READ again after 20 us */
-#define REJ_CONSUMER 28	   /* reason of a REJ by the sender's program */
-#define QUIET_SHIFT  6	   /* an idle stream is looked at after up to quiet_us x 2^6 */
+#define RECV_BURST	 32
+#define HEADER_AT	 96 /* of a buffer: the payload is aligned to 64 bytes */
+#define GRH_AT		 (HEADER_AT - RDMA_GRH_BYTES)
+#define RETRY_MS	 50    /* after a failed connection */
+#define ANSWER_MS	 5000  /* longest wait for the card */
+#define REFUSALS	 3     /* failed proofs until the receiver gives up */
+#define OVERDUE_PER_S	 5000  /* an idle receiver READs what it waits for again after 200 us */
+#define TAIL_AGAIN_PER_S 2000  /* an idle receiver WRITEs a tail again after 500 us */
+#define AGAIN_PER_S	 50000 /* a slot that was not written is READ again after 20 us */
+#define REJ_CONSUMER	 28    /* reason of a REJ by the sender's program */
+#define QUIET_SHIFT	 6     /* an idle stream is looked at after up to quiet_us x 2^6 */
 
 enum phase {
 	PHASE_CONNECT, /* control: connect the first connection */
@@ -60,6 +62,8 @@ struct conn {
 	uint64_t retry_at;    /* control; TSC */
 	unsigned int flights; /* owner: requests in flight */
 	unsigned int reads;   /* owner: of them, READs of slots */
+	bool tail;	      /* owner: one of them WRITEs the tail */
+	bool answered;	      /* owner: a request was completed, so that it knows the round trip */
 };
 
 /* A READ of slots in flight. */
@@ -113,9 +117,11 @@ struct rdma_stream_receiver {
 	uint32_t *recv_free, nb_recv_free;
 	uint32_t *repair_free, nb_repair_free;
 	uint64_t now, hz, arrived_at, quiet;
+	uint64_t overdue_at; /* TSC of the last READ over another connection */
 	bool head_flight;
 	uint64_t head_seen; /* `seen` when the READ of the head was posted */
-	bool tail_flight, leave_flight, message_flight;
+	bool leave_flight, message_flight;
+	uint16_t tail_flights; /* at most one on each connection */
 	uint64_t tail_sent, tail_at, beat;
 	uint64_t nack_at;
 	struct rdma_stream_receiver_info info;
@@ -342,6 +348,7 @@ conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
 		r->transcript.request = request;
 	}
 	c->flights = c->reads = 0;
+	c->tail = c->answered = false;
 	c->qp = rdma_qp_create(r->attr.pd, &qp);
 	if (!c->qp)
 		return;
@@ -647,7 +654,9 @@ conn_choose(struct rdma_stream_receiver *r, bool for_slots)
 	for (unsigned int i = 0; i < r->attr.reads; i++) {
 		struct conn *c = &r->conn[r->turn++ % r->attr.reads];
 
-		if (conn_state(c) == CONN_UP && (!for_slots || c->reads < r->attr.reads_max))
+		/* before the round trip is known, a connection notices losses late */
+		if (conn_state(c) == CONN_UP &&
+			(!for_slots || (c->answered && c->reads < r->attr.reads_max)))
 			return c;
 	}
 	return NULL;
@@ -707,6 +716,30 @@ read_slots(struct rdma_stream_receiver *r)
 		stream_entry(&r->window, f->first + i)->state = ENTRY_READING;
 	r->info.reads++;
 	return true;
+}
+
+/*
+ * READ packets over another connection for which everything waits. Nothing else comes, so that the
+ * answer does not wait behind other packets: it, or the request, is lost. The connection would find
+ * out later, as it has measured how long answers take behind a full queue. Whatever comes first
+ * counts.
+ */
+static void
+read_overdue(struct rdma_stream_receiver *r)
+{
+	struct stream_window *w = &r->window;
+	const uint64_t patience = r->hz / OVERDUE_PER_S;
+	uint64_t s = w->next;
+
+	if (r->now - r->arrived_at < patience || r->now - r->overdue_at < patience)
+		return;
+	while (s < w->seen && s - w->next < r->attr.range_max &&
+		stream_entry(w, s)->state == ENTRY_READING)
+		stream_entry(w, s++)->state = ENTRY_MISSING;
+	if (s == w->next)
+		return;
+	r->overdue_at = r->now;
+	stream_window_again(w, w->next, s, 0);
 }
 
 static void
@@ -846,6 +879,19 @@ nack_send(struct rdma_stream_receiver *r)
 
 /* ---- messages of this member ----------------------------------------------------------------- */
 
+/* A connection on which nothing was sent yet. */
+static struct conn *
+conn_find_new(struct rdma_stream_receiver *r)
+{
+	for (unsigned int i = 0; i < r->attr.reads; i++) {
+		struct conn *c = &r->conn[i];
+
+		if (!c->answered && c->flights == 0 && conn_state(c) == CONN_UP)
+			return c;
+	}
+	return NULL;
+}
+
 static void
 tail_send(struct rdma_stream_receiver *r)
 {
@@ -859,17 +905,22 @@ tail_send(struct rdma_stream_receiver *r)
 		.flags = RDMA_SEND_INLINE,
 		.remote_addr = r->card.tail_addr,
 		.rkey = r->card.tail_rkey};
-	struct conn *c;
+	struct conn *c = conn_find_new(r);
 
-	if (r->tail_flight ||
-		!(r->window.next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
+	/* late WRITEs of a smaller tail do no harm, but one of a member that stays would */
+	if ((r->leaving && r->tail_flights) ||
+		!(c || r->window.next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
 			(r->window.next != r->tail_sent && idle > r->hz / 10000) ||
+			(r->tail_flights && idle > r->hz / TAIL_AGAIN_PER_S &&
+				r->now - r->arrived_at > r->hz / TAIL_AGAIN_PER_S) ||
 			idle > r->hz / 8000 * r->card.silence_ms))
 		return;
-	c = conn_choose(r, false);
-	if (!c || !request_post(c, &wr, REQUEST_TAIL, 0))
+	for (unsigned int i = 0; i < r->attr.reads && (!c || c->tail); i++)
+		c = conn_choose(r, false);
+	if (!c || c->tail || !request_post(c, &wr, REQUEST_TAIL, 0))
 		return;
-	r->tail_flight = true;
+	c->tail = true;
+	r->tail_flights++;
 	r->leave_flight = r->leaving;
 	r->beat++;
 	r->tail_sent = r->window.next;
@@ -937,6 +988,7 @@ request_done(struct rdma_stream_receiver *r, const struct rdma_wc *wc)
 	const bool success = wc->status == RDMA_WC_SUCCESS;
 	struct conn *c = wc->qp_context;
 
+	c->answered |= success && wc->wr_id >> 32 != REQUEST_ANSWER;
 	if (wc->wr_id >> 32 != REQUEST_ANSWER)
 		c->flights--;
 	switch (wc->wr_id >> 32) {
@@ -949,7 +1001,8 @@ request_done(struct rdma_stream_receiver *r, const struct rdma_wc *wc)
 			head_done(r);
 		break;
 	case REQUEST_TAIL:
-		r->tail_flight = false;
+		c->tail = false;
+		r->tail_flights--;
 		if (success && r->leave_flight)
 			r->info.state = RDMA_STREAM_LEFT;
 		else if (!success)
@@ -1047,10 +1100,11 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 	if (phase == PHASE_RUN && !r->fresh) {
 		if (r->window.rescan && stream_window_is_repaired(&r->window))
 			stream_window_rescan(&r->window);
-		if (r->attr.repair == RDMA_STREAM_READ)
+		if (r->attr.repair == RDMA_STREAM_READ) {
+			read_overdue(r);
 			while (read_slots(r))
 				;
-		else if (r->attr.repair == RDMA_STREAM_NACK)
+		} else if (r->attr.repair == RDMA_STREAM_NACK)
 			nack_send(r);
 		if (!r->head_flight && r->now - r->arrived_at > r->quiet)
 			read_head(r);

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <time.h>
 
 #include <rte_bus_vdev.h>
 #include <rte_cycles.h>
@@ -171,16 +172,26 @@ rig_receiver(unsigned int station, const struct rdma_stream_receiver_attr *attr)
 	assert_non_null(rr->r);
 }
 
+/* Time for which this process has run: a loaded host may not run it for long. */
+static uint64_t
+cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+}
+
 uint64_t
 rig_deadline(void)
 {
-	return rte_rdtsc() + 10 * rte_get_tsc_hz();
+	return cpu_ns() + UINT64_C(10000000000);
 }
 
 bool
 rig_late(uint64_t deadline)
 {
-	return rte_rdtsc() > deadline;
+	return cpu_ns() > deadline;
 }
 
 void

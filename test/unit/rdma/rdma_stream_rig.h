@@ -88,7 +88,7 @@ void rig_receiver_end(unsigned int station);
 /** Run all once. */
 void rig_step(void);
 void rig_run(unsigned int ms);
-/** Run until a condition holds; fails after 10 s. */
+/** Run until a condition holds; fails after 10 s of CPU time. */
 #define rig_until(condition)                                                                       \
 	do {                                                                                       \
 		uint64_t rig_end = rig_deadline();                                                 \

@@ -183,6 +183,69 @@ test_nack(void **state)
 	assert_int_equal(rig_info(1).reads, 0);
 }
 
+/*
+ * One connection of station 1 loses all its READ responses, or all its tails, from the first on. A
+ * network that loses many packets loses runs of them like that.
+ */
+static uint8_t deaf_from, deaf_to; /* opcodes */
+static unsigned int deaf_station;  /* that the frames are for */
+static uint32_t deaf_qpn;	   /* 0: none yet */
+
+static bool
+tap_deaf(const struct rig_frame *f)
+{
+	const uint8_t *bth = rte_pktmbuf_mtod_offset(f->m, uint8_t *, RTE_ETHER_HDR_LEN + 20 + 8);
+	const uint32_t qpn = bth[5] << 16 | bth[6] << 8 | bth[7];
+
+	if (f->from + f->to != 1 || f->to != deaf_station || f->opcode < deaf_from ||
+		f->opcode > deaf_to)
+		return tap_lose(f);
+	deaf_qpn = deaf_qpn ? deaf_qpn : qpn;
+	return qpn != deaf_qpn;
+}
+
+static void
+deaf(unsigned int station, uint8_t from, uint8_t to)
+{
+	struct rdma_stream_sender_attr attr = rig_sender_attr();
+
+	attr.silence_ms = 20000;
+	rig_sender(&attr);
+	rig_receiver(1, NULL);
+	rig_receiver(2, NULL);
+	rig_joined(1);
+	rig_joined(2);
+	/* all connections know the round trip */
+	rig_send(4 * RIG_SLOTS);
+	rig_run(20);
+	deaf_qpn = 0;
+	deaf_station = station;
+	deaf_from = from;
+	deaf_to = to;
+	lose(rig.next + 10, rig.next + 13);
+	rig.tap = tap_deaf;
+	rig_send(3 * RIG_SLOTS);
+	rig_all(1);
+	/* long before the connection fails */
+	assert_int_equal(rig_info(1).rejoins, 0);
+	assert_int_equal(rig_info(1).read_errors, 0);
+	assert_int_not_equal(deaf_qpn, 0);
+	assert_int_equal(rig_info(1).lost, 0);
+}
+
+static void
+test_overdue_read(void **state)
+{
+	deaf(1, 0x0d, 0x10);
+	assert_true(rig_info(1).repaired >= 3);
+}
+
+static void
+test_overdue_tail(void **state)
+{
+	deaf(0, 0x06, 0x0b);
+}
+
 /* Packets that come twice or late are counted once. */
 static struct rte_mbuf *kept;
 
@@ -1126,6 +1189,8 @@ main(void)
 		STREAM_TEST(test_random_loss),
 		STREAM_TEST(test_random_heavy_loss),
 		STREAM_TEST(test_nack),
+		STREAM_TEST(test_overdue_read),
+		STREAM_TEST(test_overdue_tail),
 		STREAM_TEST(test_duplicates),
 		STREAM_TEST(test_wrap),
 		STREAM_TEST(test_wait_is_bounded),
