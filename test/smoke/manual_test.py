@@ -71,18 +71,18 @@ def contains(items, part):
 
 def complete(path, words):
     """What the completion offers for the last word, with stubs for bash-completion's functions."""
-    script = f'''
-        _init_completion() {{
-            words=("${{COMP_WORDS[@]}}") cword=$COMP_CWORD
-            cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}}
-        }}
-        _filedir() {{ COMPREPLY+=("FILES $*"); }}
-        compopt() {{ :; }}
+    script = '''
+        _init_completion() {
+            words=("${COMP_WORDS[@]}") cword=$COMP_CWORD
+            cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+        }
+        _filedir() { COMPREPLY+=("FILES $*"); }
+        compopt() { :; }
         . "$1"; shift
         COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-        function=_${{1//-/_}}
+        function=_${1//-/_}
         $function
-        printf '%s\\n' "${{COMPREPLY[@]}}"'''
+        printf '%s\\n' "${COMPREPLY[@]}"'''
     return output(['bash', '-c', script, 'bash', path, *words]).splitlines()
 
 
