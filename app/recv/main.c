@@ -33,6 +33,7 @@
 #include "settings.h"
 #include "telemetry/ledger.h"
 #include "telemetry/telemetry.h"
+#include "watchdog.h"
 
 RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
@@ -63,7 +64,9 @@ struct service {
 	const struct settings *settings;
 	struct nexus *nexus;
 	struct report report;
-	int failed;	  /**< negative errno, if the run failed */
+	int failed;		   /**< negative errno, if the run failed */
+	struct watchdog *watchdog; /**< NULL: no service manager */
+	int told;	  /**< the run's state that the service manager was told; -1: none */
 	char *summary;	  /**< of a run that has ended, to be printed; NULL: none */
 	const char *rest; /**< the part of `summary` that is not printed yet */
 };
@@ -256,6 +259,24 @@ print_summary(struct service *s)
 	}
 }
 
+/** Tell the service manager the state of the run, if it has changed. */
+static void
+tell_state(struct service *s)
+{
+	static struct run_status status;
+	const int state = run_get_state(s->run);
+	char text[96];
+
+	if (state == s->told || s->watchdog == NULL)
+		return;
+	s->told = state;
+	run_get_status(s->run, &status);
+	snprintf(text, sizeof(text), "%s%s%s", run_state_names[status.state],
+		status.state == RUN_IDLE ? "" : ": run ",
+		status.state == RUN_IDLE ? "" : status.name);
+	watchdog_status(s->watchdog, text);
+}
+
 static void *
 serve(void *arg)
 {
@@ -270,6 +291,7 @@ serve(void *arg)
 
 		run_tick(s->run);
 		print_summary(s);
+		tell_state(s);
 		report_progress(&s->report, s->run, stderr);
 		sources_log(s->pipeline->sources, s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {
@@ -321,15 +343,18 @@ receive(struct service *s)
 	if (s->settings->service)
 		run_on_end(s->run, report_run, s);
 	run_polled(s->run);
+	s->watchdog = watchdog_start(s->pipeline->lcores, &s->pipeline->writer_cpus);
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));
+		watchdog_stop(s->watchdog);
 		return -ret;
 	}
 	pthread_setname_np(thread, "service");
 	pthread_setaffinity_np(thread, sizeof(s->pipeline->writer_cpus), &s->pipeline->writer_cpus);
 	ret = lcores_run(s->pipeline->lcores);
 	pthread_join(thread, NULL);
+	watchdog_stop(s->watchdog);
 	/* a role that stopped early may have received handoffs since then */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		rx_poll(s->pipeline->rx[i]);
@@ -419,6 +444,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.pipeline = &pipeline;
 	service.settings = &settings;
 	service.report.period = a->progress;
+	service.told = -1;
 	service.run = run_create(&pipeline, &settings, &a->settings, settings.service);
 	if (service.run == NULL) {
 		LOG(ERR, "cannot allocate the state of runs\n");

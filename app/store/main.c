@@ -24,6 +24,7 @@
 #include "eal/start.h"
 #include "server/settings.h"
 #include "server/telemetry.h"
+#include "service_manager.h"
 
 RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
 
@@ -32,7 +33,7 @@ RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
 #define IDLE_TURNS 1000
 #define IDLE_US	   50
 #define STOP_MS	   10000
-#define WATCH_MS   1000
+#define WATCH_MS   UINT64_C(1000)
 
 struct arguments {
 	struct config_source settings;
@@ -201,7 +202,9 @@ static void
 poll_until_signal(struct store *s, struct nexus *nexus)
 {
 	const uint64_t began = xfer_qp_clock();
-	uint64_t until, watch_at = 0;
+	const uint64_t demanded = service_manager_interval_us() / 1000;
+	const uint64_t alive_ms = demanded != 0 ? RTE_MIN(demanded, WATCH_MS) : WATCH_MS;
+	uint64_t until, watch_at = 0, alive_at = 0;
 	unsigned int idle = 0;
 
 	while (signalled == 0) {
@@ -210,10 +213,16 @@ poll_until_signal(struct store *s, struct nexus *nexus)
 			nexus_watch(nexus);
 			watch_at = xfer_qp_clock() + WATCH_MS;
 		}
+		if (xfer_qp_clock() >= alive_at) {
+			/* waits only if systemd has not read the last 512 messages */
+			service_manager_alive();
+			alive_at = xfer_qp_clock() + alive_ms;
+		}
 		idle = store_poll(s) ? 0 : idle + 1;
 		if (idle > IDLE_TURNS)
 			usleep(IDLE_US);
 	}
+	service_manager_stopping();
 	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
 	log_registrations(s, began);
 	store_stop(s);
@@ -284,14 +293,18 @@ run(const struct arguments *a)
 	}
 	store_telemetry_open(s);
 	warn_of_memory(settings.memory);
-	LOG(NOTICE, "listening on port %u of %s, files in %s\n", settings.port, settings.device,
-		settings.files.root);
+	snprintf(message, sizeof(message), "listening on port %u of %.1000s, files in %.3000s",
+		settings.port, settings.device, settings.files.root);
+	LOG(NOTICE, "%s\n", message);
 	if (settings.nexus)
 		ret = nexus_start(&nexus, settings.files.root);
-	if (ret < 0)
+	if (ret < 0) {
 		LOG(ERR, "[files] nexus: cannot start %s: %s\n", nexus.program, strerror(-ret));
-	else
+	} else {
+		service_manager_status(message);
+		service_manager_ready();
 		poll_until_signal(s, &nexus);
+	}
 	store_telemetry_close();
 	eal_hold();
 	status = ret < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

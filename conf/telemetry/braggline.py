@@ -46,13 +46,13 @@ INFO = {
     'journal_room_bytes': ('Size of the journal in bytes.', 'gauge'),
     'journal_full': ('Times that a batch found no room in the journal.', 'counter'),
     'journal_in_doubt_batches': ('Batches that a store may have and must not.', 'gauge'),
-    'store_up': ('There is a connection to the store: 1, else 0.', 'gauge'),
-    'store_credits': ('Free slots at the store.', 'gauge'),
-    'store_sent_batches': ('Batches sent by store, each time.', 'counter'),
-    'store_sent_bytes': ('Bytes of them.', 'counter'),
-    'store_durable_batches': ('Batches that the store has for good.', 'counter'),
-    'store_broken_connections': ('Connections that broke, by store.', 'counter'),
-    'store_stuck': ('Times that there was no result for long, by store.', 'counter'),
+    'egress_store_up': ('There is a connection to the store: 1, else 0.', 'gauge'),
+    'egress_store_credits': ('Free slots at the store.', 'gauge'),
+    'egress_store_sent_batches': ('Batches sent by store, each time.', 'counter'),
+    'egress_store_sent_bytes': ('Bytes of them.', 'counter'),
+    'egress_store_durable_batches': ('Batches that the store has for good.', 'counter'),
+    'egress_store_broken_connections': ('Connections that broke, by store.', 'counter'),
+    'egress_store_stuck': ('Times that there was no result for long, by store.', 'counter'),
     'latency_seconds_bucket': ('Times up to `le` by step; *_batch: of whole batches.', 'counter'),
     'latency_seconds_count': ('Times measured by step.', 'counter'),
     'pedestal_updates': ('Updates of the pedestals by dark frames.', 'counter'),
@@ -148,13 +148,13 @@ def egress(sock):
     yield 'journal_in_doubt_batches', ring['in_doubt'], {}
     for store in reply['stores'].values() if active else ():
         labels = {'store': store['address']}
-        yield 'store_up', int(store['state'] == 'up'), labels
-        yield 'store_credits', store['credits'], labels
-        yield 'store_sent_batches', store['sent'], labels
-        yield 'store_sent_bytes', store['bytes'], labels
-        yield 'store_durable_batches', store['durable'], labels
-        yield 'store_broken_connections', store['broken'], labels
-        yield 'store_stuck', store['stuck'], labels
+        yield 'egress_store_up', int(store['state'] == 'up'), labels
+        yield 'egress_store_credits', store['credits'], labels
+        yield 'egress_store_sent_batches', store['sent'], labels
+        yield 'egress_store_sent_bytes', store['bytes'], labels
+        yield 'egress_store_durable_batches', store['durable'], labels
+        yield 'egress_store_broken_connections', store['broken'], labels
+        yield 'egress_store_stuck', store['stuck'], labels
 
 
 def latency(sock):

@@ -56,7 +56,7 @@ def collect(module, telemetry):
         values[key] = value
     missing = set(info) - {name for name, _ in values}
     if not sock.replies.get('/braggline/egress', {'active': 1})['active']:
-        missing = {name for name in missing if not name.startswith('store_')}
+        missing = {name for name in missing if not name.startswith('egress_store_')}
     want(not missing, 'no value of', missing)
     return values, sock.replies
 

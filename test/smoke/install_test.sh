@@ -113,4 +113,45 @@ for provider in roce verbs; do
 		die "the RDMA library has no provider $provider"
 	}
 done
-echo 'install: programs, drivers, RDMA library: ok'
+
+# a program with the kernels of gangs
+sed "s#^prefix=.*#prefix=$prefix#" "$(find "$prefix" -name braggline-gk.pc)" >"$where/pc/braggline-gk.pc"
+cat >"$where/gk.c" <<'END'
+#include <stdio.h>
+
+#include <gk.h>
+#include <gk_peaks.h>
+#include <gk_pixel.h>
+#include <gk_radial.h>
+#include <gk_reason.h>
+#include <gk_ring.h>
+
+int
+main(void)
+{
+	return gk_ops_find("host") == NULL || puts(gk_ops_find("host")->name) < 0;
+}
+END
+# shellcheck disable=SC2046
+cc "$where/gk.c" -o "$where/gk" $(pkg-config --cflags --libs braggline-gk) ${SANITIZE:-}
+[ "$("$where/gk")" = host ] || die 'a program with the gang kernels does not run'
+
+# files of packages: manual pages and completions of all programs, units, configurations
+if [ -e "$build/conf/man/braggline-recv.1" ]; then
+	for program in detector $extra rdma recv scan store; do
+		for file in "share/man/man1/braggline-$program.1" \
+			"share/bash-completion/completions/braggline-$program"; do
+			[ -s "$prefix/$file" ] || die "no $file"
+		done
+	done
+	for page in braggline-recv.ini.5 braggline-store.ini.5 net_replay.7 gpu_host.7 gpu_cuda.7; do
+		[ -s "$prefix/share/man/man${page##*.}/$page" ] || die "no manual page $page"
+	done
+fi
+for file in demo.ini store.ini telemetry/alerts.yml telemetry/grafana-recv.json; do
+	[ -s "$prefix/share/braggline/$file" ] || die "no share/braggline/$file"
+done
+# no file is installed outside the prefix, and none has a path of the staging directory
+[ -z "$(cd "$where" && find . -type f -path './*/*' ! -path ".${prefix#"$where"}/*" ! -path './pc/*')" ] ||
+	die "files outside the prefix: $(cd "$where" && find . -type f ! -path ".${prefix#"$where"}/*")"
+echo 'install: programs, drivers, libraries, manual pages: ok'

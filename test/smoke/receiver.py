@@ -31,8 +31,8 @@ class Telemetry:
     """Client of usertools/dpdk-telemetry.py's protocol: a SEQPACKET socket, one command a message,
     JSON replies."""
 
-    def __init__(self, prefix, process, command='/braggline/info'):
-        path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
+    def __init__(self, prefix, process, command='/braggline/info', runtime='/var/run'):
+        path = f'{runtime}/dpdk/{prefix}/dpdk_telemetry.v2'
         for _ in range(200):
             want(process.poll() is None, prefix, 'has ended')
             try:

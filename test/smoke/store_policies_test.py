@@ -10,12 +10,14 @@ The test does not depend on timing: it waits for states that must be reached.
 usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
 """
 
+import os
 import re
 import subprocess
 import sys
 
 import chain
 import exporter_test
+import monitoring
 import world
 from cases import wait, want
 
@@ -86,18 +88,25 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     module = exporter_test.load(endpoint)
     values, replies = exporter_test.collect(module, recv)
     exporter_test.check(values, replies)
+    series = monitoring.series_of(endpoint, values)
     for one in replies['/braggline/egress']['stores'].values():
         labels = frozenset({('store', one['address'])})
-        want(values['store_durable_batches', labels] == one['durable'], one)
-        want(values['store_up', labels] == (one['state'] == 'up'), one)
+        want(values['egress_store_durable_batches', labels] == one['durable'], one)
+        want(values['egress_store_up', labels] == (one['state'] == 'up'), one)
     want(module.metrics(exporter_test.Sock(store)) == [], 'a store is no receiver')
     module = exporter_test.load(of_stores)
     values, replies = exporter_test.collect(module, store)
     exporter_test.check_store(values, replies)
+    series.update(monitoring.series_of(of_stores, values))
     documented(f'{w.build}/app/store/braggline-store',
                {**replies, '/braggline/rdma': store.get('rdma')})
     for process in recv, store:
         exporter_test.check_rdma(exporter_test.load(of_rdma), process, active=True)
+    values, _ = exporter_test.collect(exporter_test.load(of_rdma), store)
+    # alerts and dashboards name nothing else
+    monitoring.check(os.path.dirname(endpoint), {
+        **series, **monitoring.series_of(of_rdma, values)})
+    values, _ = exporter_test.collect(module, store)
     want(values['durable_batches', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
 
 

@@ -258,3 +258,16 @@ lcores_run(struct lcores *l)
 	rte_eal_mp_wait_lcore();
 	return ret;
 }
+
+bool
+lcores_have_polled(const struct lcores *l, uint64_t seen[RTE_MAX_LCORE])
+{
+	unsigned int id;
+
+	for (id = 0; id < RTE_MAX_LCORE; id++)
+		if (l->lcore[id].nb_roles > 0 && counter_get(&l->lcore[id].rounds) == seen[id])
+			return false;
+	for (id = 0; id < RTE_MAX_LCORE; id++)
+		seen[id] = counter_get(&l->lcore[id].rounds);
+	return true;
+}

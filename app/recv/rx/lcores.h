@@ -88,4 +88,10 @@ int lcores_add(struct lcores *l, const struct settings *s, const struct role_pla
  */
 int lcores_run(struct lcores *l);
 
+/**
+ * Has each lcore with roles polled all of them since this function last returned true?
+ * @param seen  rounds of each lcore at that time; zeros before the first call
+ */
+bool lcores_have_polled(const struct lcores *l, uint64_t seen[RTE_MAX_LCORE]);
+
 #endif /* LCORES_H */

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Messages to the service manager that has started this process: sd_notify(3) of libsystemd.
+ * Without libsystemd, or if no service manager waits for messages (NOTIFY_SOCKET is not set), the
+ * functions do nothing.
+ *
+ * Any thread may call these functions. They send a datagram, and wait while the service manager
+ * does not read: a thread that must not wait must not call them.
+ */
+#ifndef SERVICE_MANAGER_H
+#define SERVICE_MANAGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Is there a service manager that waits for messages? */
+bool service_manager_waits(void);
+
+/**
+ * The interval within which service_manager_alive() must be called: half of WatchdogSec=.
+ * @return microseconds; 0: there is no watchdog for this process
+ */
+uint64_t service_manager_interval_us(void);
+
+/** The process does its work from now on (READY=1). */
+void service_manager_ready(void);
+
+/** Change the line that `systemctl status` shows. */
+void service_manager_status(const char *status);
+
+/** The process works as intended (WATCHDOG=1). */
+void service_manager_alive(void);
+
+/** The process has begun to end (STOPPING=1). The watchdog no longer applies. */
+void service_manager_stopping(void);
+
+#endif /* SERVICE_MANAGER_H */

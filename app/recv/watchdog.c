@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_common.h>
+#include <rte_log.h>
+#include <rte_string_fns.h>
+
+#include "rx/lcores.h"
+#include "service_manager.h"
+#include "watchdog.h"
+
+RTE_LOG_REGISTER(watchdog_logtype, braggline.watchdog, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, watchdog_logtype, "watchdog: " __VA_ARGS__)
+
+/** Interval of the first checks, until the lcores poll, and the longest one. */
+#define START_US UINT64_C(10000)
+#define LONG_US	 UINT64_C(1000000)
+
+struct watchdog {
+	const struct lcores *lcores;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	/* under the lock */
+	bool stop;
+	bool has_status;  /**< `status` was not sent yet */
+	char status[128]; /**< line for the user */
+	/* of the thread */
+	uint64_t seen[RTE_MAX_LCORE];
+};
+
+/** Wait until the time has passed, or send a status. @return false: the thread must end */
+static bool
+pause_us(struct watchdog *w, uint64_t us)
+{
+	char status[sizeof(w->status)] = "";
+	struct timespec until;
+	bool stop;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(us / 1000000);
+	until.tv_nsec += (long)(us % 1000000) * 1000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&w->lock);
+	while (!w->stop && !w->has_status &&
+		pthread_cond_timedwait(&w->wake, &w->lock, &until) != ETIMEDOUT)
+		;
+	stop = w->stop;
+	if (w->has_status)
+		rte_strscpy(status, w->status, sizeof(status));
+	w->has_status = false;
+	pthread_mutex_unlock(&w->lock);
+	if (status[0] != '\0')
+		service_manager_status(status);
+	return !stop;
+}
+
+static void *
+watch(void *arg)
+{
+	struct watchdog *w = arg;
+	const uint64_t demanded = service_manager_interval_us();
+	/* half of what is demanded: an lcore that is late at one check is not at the next one */
+	const uint64_t interval = demanded != 0 ? RTE_MIN(demanded / 2, LONG_US) : LONG_US;
+
+	while (pause_us(w, START_US))
+		if (lcores_have_polled(w->lcores, w->seen)) {
+			service_manager_ready();
+			break;
+		}
+	while (pause_us(w, interval))
+		if (lcores_have_polled(w->lcores, w->seen))
+			service_manager_alive();
+	service_manager_stopping();
+	return NULL;
+}
+
+struct watchdog *
+watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus)
+{
+	pthread_condattr_t monotonic;
+	struct watchdog *w;
+	int ret;
+
+	if (!service_manager_waits())
+		return NULL;
+	w = calloc(1, sizeof(*w));
+	if (w == NULL) {
+		LOG(ERR, "no memory\n");
+		return NULL;
+	}
+	w->lcores = lcores;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->wake, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	ret = pthread_create(&w->thread, NULL, watch, w);
+	if (ret != 0) {
+		LOG(ERR, "cannot start the thread: %s\n", strerror(ret));
+		free(w);
+		return NULL;
+	}
+	pthread_setname_np(w->thread, "watchdog");
+	pthread_setaffinity_np(w->thread, sizeof(*cpus), cpus);
+	return w;
+}
+
+void
+watchdog_status(struct watchdog *w, const char *status)
+{
+	if (w == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	rte_strscpy(w->status, status, sizeof(w->status));
+	w->has_status = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void
+watchdog_stop(struct watchdog *w)
+{
+	if (w == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}

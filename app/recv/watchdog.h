@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Tells the service manager that the lcores poll: once when all of them have begun, and then as
+ * often as its watchdog demands. An lcore that no longer returns from a poll is thus detected, and
+ * the service manager restarts the receiver, which adopts the journal.
+ *
+ * A thread of its own does this. The service thread may wait for a file system while a client's
+ * command arms a run; and the thread that sends messages waits while the service manager is busy.
+ */
+#ifndef WATCHDOG_H
+#define WATCHDOG_H
+
+#include <sched.h>
+
+struct lcores;
+struct watchdog;
+
+/**
+ * Start the thread, if a service manager waits for messages.
+ * @param cpus  CPUs of the thread
+ * @return NULL: nobody waits, or the thread could not be started (logged)
+ */
+struct watchdog *watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus);
+
+/** Have the service manager show another line of status. @param w  NULL: no effect */
+void watchdog_status(struct watchdog *w, const char *status);
+
+/** Tell the service manager that the process ends, and end the thread. @param w  NULL: no effect */
+void watchdog_stop(struct watchdog *w);
+
+#endif /* WATCHDOG_H */

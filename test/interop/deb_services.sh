@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs in a container with systemd, where deb_test.sh has installed the packages: starts a receiver
+# and a store as services, kills them, stops one that hangs, and gives them wrong settings. The
+# container ends when the script does. The last line of /result is `ok`.
+set -eu
+exec >/result 2>&1
+export LC_ALL=C
+
+die()
+{
+	printf 'services: %s\n' "$*"
+	systemctl --no-pager --lines 0 status 'braggline-*' || :
+	journalctl --no-pager -n 60 -u 'braggline-*' || :
+	exit 1
+}
+
+# wait_for WHAT COMMAND...: until it succeeds
+wait_for()
+{
+	local what=$1 i
+	shift
+	for ((i = 0; i < 600; i++)); do
+		! "$@" >/dev/null 2>&1 || return 0
+		sleep 0.1
+	done
+	die "$what: not within 60 s"
+}
+
+property()
+{
+	systemctl show -P "$2" "$1"
+}
+
+# is UNIT PROPERTY VALUE
+is()
+{
+	[ "$(property "$1" "$2")" = "$3" ]
+}
+
+ask()
+{
+	echo "$1" | RUNTIME_DIRECTORY=/run/braggline/recv-demo dpdk-telemetry.py -f recv-demo
+}
+
+# restarted UNIT OLD-PID: it runs again, as another process
+restarted()
+{
+	local pid
+	pid=$(property "$1" MainPID)
+	[ "$pid" != 0 ] && [ "$pid" != "$2" ] && is "$1" ActiveState active
+}
+
+cpus=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
+receiver=braggline-recv@demo.service
+store=braggline-store@demo.service
+memif=net_memif0,socket=/run/braggline/demo.sock,socket-abstract=no
+install -d -o braggline -g braggline /run/braggline
+sed -i 's/^control = .*//; s/^\[run\]/[run]\ncontrol = telemetry/' /etc/braggline/recv-demo.ini
+echo "EAL_OPTIONS=--no-huge -m 512 --no-pci --lcores (0-3)@($cpus) --vdev gpu_host0 --vdev net_replay0,file=/etc/braggline/capture.pcap,loops=0,rewrite=42:8:le:60,rate=20000" \
+	>/etc/braggline/recv-demo.env
+(umask 077; head -c 64 /dev/urandom >/etc/braggline/key
+ printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' >/etc/braggline/keys.ini)
+chown braggline /etc/braggline/key /etc/braggline/keys.ini
+printf '[store]\ndevice = roce:port=net_memif0,ip=10.0.0.2/24\nkeys = /etc/braggline/keys.ini\n[files]\ndirectory = /var/lib/braggline/stored\n' \
+	>/etc/braggline/store-demo.ini
+echo "EAL_OPTIONS=--no-huge -m 128 --no-pci --lcores 0@($cpus) --vdev $memif,role=server" \
+	>/etc/braggline/store-demo.env
+mkdir -p /etc/systemd/system/braggline-recv@demo.service.d
+# a watchdog that the test can wait for
+printf '[Service]\nWatchdogSec=4s\n' >/etc/systemd/system/braggline-recv@demo.service.d/watchdog.conf
+systemctl daemon-reload
+
+# start: it returns when the service is ready
+systemctl start "$receiver" || die 'the receiver does not start'
+is "$receiver" ActiveState active || die 'the receiver is not active'
+pid=$(property "$receiver" MainPID)
+[ "$(stat -c %U "/proc/$pid")" = braggline ] || die 'the receiver does not run as braggline'
+grep -q '^NoNewPrivs:.*1' "/proc/$pid/status" || die 'new privileges are possible'
+ask '/braggline/run/configure,run.name=one' | grep -q configured || die 'configure'
+ask /braggline/run/start | grep -q running || die 'start'
+wait_for 'the state of the run' is "$receiver" StatusText 'running: run one'
+ask /braggline/run/stop >/dev/null
+wait_for 'the end of the run' is "$receiver" StatusText idle
+[ -s /var/lib/braggline/one_frames.arrow ] || die 'no file of the run'
+
+# killed: started again
+kill -9 "$pid"
+wait_for 'a restart after a kill' restarted "$receiver" "$pid"
+# it hangs: the watchdog ends it, and it is started again
+pid=$(property "$receiver" MainPID)
+kill -STOP "$pid"
+wait_for 'a restart by the watchdog' restarted "$receiver" "$pid"
+journalctl --no-pager -u "$receiver" | grep -qi 'watchdog timeout' || die 'not by the watchdog'
+
+# stopped
+systemctl stop "$receiver" || die 'stop'
+is "$receiver" Result success || die 'the receiver did not end with status 0'
+[ -d /run/braggline/recv-demo ] || die 'the folder of the journal was removed'
+
+# wrong settings: no restart
+printf '[detector]\nmodules = 99\n' >/etc/braggline/recv-wrong.ini
+cp /etc/braggline/recv-demo.env /etc/braggline/recv-wrong.env
+! systemctl start braggline-recv@wrong 2>/dev/null || die 'a receiver with wrong settings started'
+sleep 3
+is braggline-recv@wrong.service NRestarts 0 || die 'restarted with wrong settings'
+is braggline-recv@wrong.service ExecMainStatus 2 || die 'not status 2'
+! systemctl start braggline-recv@absent 2>/dev/null || is braggline-recv@absent.service ActiveState inactive ||
+	die 'a receiver without settings started'
+
+# a store, and its end
+systemctl start "$store" || die 'the store does not start'
+case $(property "$store" StatusText) in
+'listening on port 18516'*) ;;
+*) die "status of the store: $(property "$store" StatusText)" ;;
+esac
+pid=$(property "$store" MainPID)
+kill -9 "$pid"
+wait_for 'a restart of the store' restarted "$store" "$pid"
+systemctl stop "$store" || die 'stop of the store'
+is "$store" Result success || die 'the store did not end with status 0'
+[ -s /var/lib/braggline/stored/.identity ] || die 'the store has no directory'
+systemctl --no-pager --failed | grep -q 'braggline-recv@wrong' || die 'the failure is not shown'
+echo ok

@@ -1,0 +1,200 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Alert rules and dashboards of conf/telemetry: they name metrics of the endpoints only; each alert
+fires when it should and only then (promtool); the operator's guide names each alert; panels do not
+overlap. store_policies_test.py compares the labels with real output.
+
+usage: monitoring_test.py SOURCE-DIR
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import exporter_test
+import monitoring
+from cases import want
+
+SECONDS = 60
+NAME = 'dpdk_braggline_'
+# Series of five minutes and more, one sample in 15 s: growing, constant, and of a gauge.
+GROWS, STAYS, ONE, ZERO = '0+10x60', '7+0x60', '1+0x60', '0+0x60'
+
+
+def counter(name, *labels):
+    """An alert on a counter that grows."""
+    series = name + (f'{{{",".join(labels)}}}' if labels else '')
+    return {series: GROWS}, {series: STAYS}
+
+
+def gauge(name, *labels):
+    series = name + (f'{{{",".join(labels)}}}' if labels else '')
+    return {series: ONE}, {series: ZERO}
+
+
+RUNNING = {'running': ONE}
+# For each alert: series with which it fires, and with which it does not.
+CASES = {
+    'ReceiverGone': ({'info': '1+0x20 _x40'}, {'info': ONE}),
+    'NoPackets': ({'received_packets': STAYS, **RUNNING}, {'received_packets': GROWS, **RUNNING}),
+    'PortDrops': counter('port_dropped_packets', 'cause="no_mbuf"'),
+    'UnusablePackets': counter('packets', 'outcome="foreign"'),
+    'StrayPackets': ({'packets{outcome="late"}': '0+10x60', 'received_packets': '0+100x60'},
+                     {'packets{outcome="late"}': '0+10x60', 'received_packets': '0+10000x60'}),
+    'PacketsRefused': counter('packets', 'outcome="handoff_full"'),
+    'ModuleMissing': counter('module_missing_packets', 'module="3"'),
+    'FramesLost': counter('frames', 'outcome="lost"'),
+    'FramesRefused': counter('frames', 'outcome="refused"'),
+    'FramesIncomplete': counter('incomplete_kept_frames'),
+    'FramesTimedOut': counter('timeout_frames'),
+    'FramesUnwritten': counter('frames', 'outcome="unwritten"'),
+    'FramesLostAtRestart': counter('frames', 'outcome="lost_while_down"'),
+    'FramesHeld': ({'frames_held': ONE, 'running': ZERO}, {'frames_held': ONE, **RUNNING}),
+    'OddFrames': counter('odd_frames', 'differs="bunch_id"'),
+    'LcoreBusy': ({'lcore_busy_cycles{lcore="1"}': '0+99x60', 'lcore_idle_cycles{lcore="1"}': '0+1x60'},
+                  {'lcore_busy_cycles{lcore="1"}': '0+9x60', 'lcore_idle_cycles{lcore="1"}': '0+1x60'}),
+    'Slow': ({'latency_seconds_bucket{step="last_packet_to_verdict",le="0.5"}': ZERO,
+              'latency_seconds_bucket{step="last_packet_to_verdict",le="1"}': GROWS,
+              'latency_seconds_bucket{step="last_packet_to_verdict",le="+Inf"}': GROWS},
+             {'latency_seconds_bucket{step="last_packet_to_verdict",le="0.5"}': GROWS,
+              'latency_seconds_bucket{step="last_packet_to_verdict",le="1"}': GROWS,
+              'latency_seconds_bucket{step="last_packet_to_verdict",le="+Inf"}': GROWS}),
+    'DiskStalled': counter('writer_outages', 'table="frames"'),
+    'Calibration': gauge('calibration_warnings'),
+    'StoreDown': ({'egress_store_up{store="a"}': ZERO}, {'egress_store_up{store="a"}': ONE}),
+    'StoreStuck': counter('egress_store_stuck', 'store="a"'),
+    'JournalFilling': ({'journal_bytes': '60+0x60', 'journal_room_bytes': '100+0x60'},
+                       {'journal_bytes': '40+0x60', 'journal_room_bytes': '100+0x60'}),
+    'JournalFull': counter('unretained_frames'),
+    'Spilling': gauge('egress_overload_level', 'level="spill"'),
+    'Refusing': gauge('egress_overload_level', 'level="refuse"'),
+    'SpillError': gauge('egress_spill_error'),
+    'StoreGone': ({'store_info': '1+0x20 _x40'}, {'store_info': ONE}),
+    'StoreAlarm': gauge('store_alarm', 'alarm="disk full"'),
+    'StoreQuota': ({'store_quota_used_bytes': '95+0x60', 'store_quota_bytes': '100+0x60'},
+                   {'store_quota_used_bytes': '95+0x60', 'store_quota_bytes': ZERO}),
+    'StoreReturns': counter('store_returned_batches'),
+    'StoreCorruption': counter('store_stored_damaged_batches'),
+    'StoreFileError': gauge('store_stream_error', 'run="r"'),
+    'StoreNotCompleted': gauge('store_completed_files', 'end="not_completed"'),
+    'StoreRefusals': counter('store_refused_connections', 'reason="key"'),
+    'RdmaCorruption': counter('rdma_events', 'event="icrc_error"'),
+    'RdmaLoss': ({'rdma_events{event="timeout"}': GROWS, 'rdma_packets{direction="tx"}': '0+100x60'},
+                 {'rdma_events{event="timeout"}': GROWS,
+                  'rdma_packets{direction="tx"}': '0+1000000x60'}),
+}
+
+
+def check_panels(board, name):
+    """Every panel has a place of its own, a number, and the dashboard's data source."""
+    want(board['uid'] and board['schemaVersion'] >= 30, name)
+    ids = [panel['id'] for panel in board['panels']]
+    want(len(set(ids)) == len(ids), name, 'panels with the same id', ids)
+    cells = set()
+    for panel in board['panels']:
+        at = panel['gridPos']
+        mine = {(x, y) for x in range(at['x'], at['x'] + at['w'])
+                for y in range(at['y'], at['y'] + at['h'])}
+        want(at['x'] + at['w'] <= 24 and not cells & mine, name, panel['title'], 'overlaps another')
+        cells |= mine
+        for target in panel.get('targets', ()):
+            want(target['datasource']['uid'] == '${datasource}', name, panel['title'])
+            want('instance=~"$instance"' in target['expr'], name, panel['title'], 'is of all instances')
+
+
+def promtool(*arguments):
+    done = subprocess.run(['promtool', *arguments], stdin=subprocess.DEVNULL, check=False, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
+    want(done.returncode == 0, 'promtool', *arguments, done.stdout)
+
+
+def check_queries(folder, where):
+    """Prometheus accepts the queries of the dashboards, as rules that record them."""
+    expressions = [e for w, e, _ in monitoring.queries(folder) if w.startswith('grafana')]
+    text = [{'record': f'query:{n}',
+             'expr': e.replace('$__rate_interval', '1m').replace('$instance', '.*')}
+            for n, e in enumerate(expressions)]
+    with open(f'{where}/queries.json', 'w', encoding='utf-8') as stream:
+        json.dump({'groups': [{'name': 'queries', 'rules': text}]}, stream)
+    promtool('check', 'rules', f'{where}/queries.json')
+
+
+def check_alerts(folder, where):
+    """Each alert fires for the instance with its series, and not for a healthy one."""
+    inputs, expected = [], []
+    for name, series in CASES.items():
+        for fires, values in zip((1, 0), series):
+            instance = f'{name}:{fires}'
+            for one, numbers in values.items():
+                metric, _, labels = one.rstrip('}').partition('{')
+                labels = ','.join(part for part in (labels, f'instance="{instance}"') if part)
+                inputs.append({'series': f'{NAME}{metric}{{{labels}}}', 'values': numbers})
+            alert = f'alertname="Braggline{name}",instance="{instance}",alertstate="firing"'
+            expected.append({'expr': f'count(ALERTS{{{alert}}}) or vector(0)', 'eval_time': '12m',
+                             'exp_samples': [{'labels': '{}', 'value': fires}]})
+    with open(f'{where}/tests.json', 'w', encoding='utf-8') as stream:
+        json.dump({'rule_files': [os.path.abspath(f'{folder}/alerts.yml')],
+                   'evaluation_interval': '15s',
+                   'tests': [{'interval': '15s', 'input_series': inputs,
+                              'promql_expr_test': expected}]}, stream)
+    promtool('test', 'rules', f'{where}/tests.json')
+
+
+def check_guide(source):
+    """The operator's guide has a row for each outcome of the receiver's ledger."""
+    sys.path.insert(0, f'{source}/conf/man')
+    try:
+        import readme
+    except ImportError:
+        print('skipped: rows of the guide: docutils is not installed (Debian: python3-docutils)')
+        return
+    from docutils import nodes
+    recv = readme.read(f'{source}/app/recv/README.rst')
+    outcomes = set()
+    for table in readme.find_section(recv, 'Ledger').findall(nodes.table):
+        if readme.header(table)[0] in ('column', 'outcome', 'counter'):
+            outcomes |= {row[0].astext() for row in readme.table_rows(table)[1:]}
+    # sums, and columns that describe frames with an outcome
+    outcomes -= {'frames', 'unwritten_rows', 'hits, prescaled, dry_run', 'incomplete_kept',
+                 'missing_packets', 'timeouts', 'balanced', 'unretained'}
+    want({'lost', 'held', 'malformed', 'no_mbuf', 'bad_icrc'} <= outcomes, outcomes)
+    guide = readme.find_section(readme.read(f'{source}/conf/README.rst'), 'When a counter grows')
+    rows = {literal.astext() for table in guide.findall(nodes.table)
+            for row in readme.table_rows(table)[1:] for literal in row[0].findall(nodes.literal)}
+    want(outcomes <= rows, 'no row in the operator\'s guide:', sorted(outcomes - rows))
+
+
+def main():
+    folder = f'{sys.argv[1]}/conf/telemetry'
+    info = set()
+    for name in 'braggline', 'braggline_store', 'braggline_rdma':
+        names = {f'dpdk_{name}_{metric}' for metric in exporter_test.load(f'{folder}/{name}.py').info()}
+        # the exporter puts the name of the endpoint before the name of the metric
+        want(not info & names, 'metrics of two endpoints with the same name:', info & names)
+        info |= names
+    monitoring.check_names(folder, info)
+    for name in monitoring.DASHBOARDS:
+        check_panels(monitoring.dashboard(folder, name), name)
+    alerts = [rule['alert'] for rule in monitoring.rules(folder)]
+    want(sorted(alerts) == sorted(f'Braggline{name}' for name in CASES), 'alerts without a test:',
+         set(alerts) ^ {f'Braggline{name}' for name in CASES})
+    with open(f'{sys.argv[1]}/conf/README.rst', encoding='utf-8') as stream:
+        guide = set(re.findall(r'``(Braggline\w+)``', stream.read()))
+    want(guide == set(alerts), 'alerts that the operator\'s guide does not name, or that do not exist:',
+         sorted(guide ^ set(alerts)))
+    check_guide(sys.argv[1])
+    if shutil.which('promtool') is None:
+        print('skipped: rules and queries: promtool is not installed (Debian: prometheus)')
+    else:
+        with tempfile.TemporaryDirectory() as where:
+            promtool('check', 'rules', f'{folder}/alerts.yml')
+            check_queries(folder, where)
+            check_alerts(folder, where)
+    print(f'monitoring: {len(alerts)} alerts, {len(monitoring.DASHBOARDS)} dashboards: ok')
+
+
+main()

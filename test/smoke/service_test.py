@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The receiver and the store as services: a stand-in for systemd receives their messages. Also a
+receiver without root, as the units start it.
+
+usage: service_test.py BUILD-DIR
+"""
+
+import configparser
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import background
+from cases import Skipped, case, run_cases, wait, want
+from receiver import FLOAT, Telemetry
+
+SECONDS = 60
+WATCHDOG_US = 1000000
+USER = 65534  # nobody
+BUILD = os.path.abspath(sys.argv[1])
+FRAMES = 20
+
+
+class Manager:
+    """Receives the messages of a service: sd_notify(3)."""
+
+    def __init__(self, where):
+        self.path = f'{where}/notify'
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        os.chmod(self.path, 0o777)
+        self.socket.setblocking(False)
+        self.messages = []  # (time, fields)
+
+    def environment(self, **others):
+        return {**os.environ, 'NOTIFY_SOCKET': self.path, 'WATCHDOG_USEC': str(WATCHDOG_US),
+                **others}
+
+    def read(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                text = self.socket.recv(4096).decode()
+                fields = dict(line.split('=', 1) for line in text.splitlines())
+                self.messages.append((time.monotonic(), fields))
+        return self.messages
+
+    def count(self, key, value=None):
+        return sum(1 for _, fields in self.read()
+                   if key in fields and value in (None, fields[key]))
+
+    def wait(self, key, value=None, number=1):
+        wait(f'{number} {key}={value}', lambda: self.count(key, value) >= number, SECONDS)
+
+
+def make_capture(where):
+    subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES), '--pcap',
+                    f'{where}/in.pcap'], check=True, stdin=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, timeout=SECONDS)
+
+
+def receiver(where, *settings, program=f'{BUILD}/app/recv/braggline-recv', loops=0,
+             memory=('--no-huge', '-m', '512')):
+    command = [program, *memory, '--no-pci', '--file-prefix', 'recv-test', '--lcores', FLOAT,
+               '--vdev', 'gpu_host0', '--vdev',
+               f'net_replay0,file={where}/in.pcap,loops={loops},rewrite=42:8:le:{FRAMES},rate=20000',
+               '--', '--quiet', '--set', f'output.directory={where}/runs']
+    for setting in settings:
+        command += ['--set', setting]
+    return command
+
+
+@contextlib.contextmanager
+def service(command, where, environment, **others):
+    """A service whose log is printed if it does not do what is expected."""
+    with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
+            background.start(command, stdout=log, stderr=log, env=environment, **others) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            log.seek(0)
+            print(log.read())
+            raise
+
+
+def check_watchdog(manager):
+    """The service is alive within the interval that systemd demands."""
+    manager.wait('WATCHDOG', '1', 4)
+    times = [at for at, fields in manager.read() if 'WATCHDOG' in fields]
+    gaps = [b - a for a, b in zip(times, times[1:])]
+    want(min(gaps) > 0.1, 'messages without need:', gaps)
+
+
+def check_end(manager, process):
+    process.send_signal(signal.SIGTERM)
+    wait('the end', lambda: manager.read() and process.poll() is not None)
+    want(process.returncode == 0, 'status', process.returncode)
+    want(manager.count('STOPPING', '1') == 1, manager.messages)
+    last = next(i for i, (_, fields) in enumerate(manager.messages) if 'STOPPING' in fields)
+    want(not any('WATCHDOG' in fields for _, fields in manager.messages[last:]),
+         'alive after the end', manager.messages)
+
+
+@case
+def a_receiver_is_ready_when_lcores_poll(where):
+    make_capture(where)
+    manager = Manager(where)
+    environment = manager.environment(RUNTIME_DIRECTORY=where)
+    with service(receiver(where, 'run.control=telemetry'), where, environment) as process:
+        manager.wait('READY', '1')
+        telemetry = Telemetry('recv-test', process, runtime=where)
+        lcores = telemetry.get('lcores')
+        want(all(lcore['rounds'] > 0 for lcore in lcores.values() if lcore['roles']), lcores)
+        # systemd would have killed a receiver that is silent
+        check_watchdog(manager)
+        manager.wait('STATUS', 'idle')
+        telemetry.do('run/configure,run.name=service')
+        telemetry.do('run/start')
+        manager.wait('STATUS', 'running: run service')
+        check_end(manager, process)
+    want(manager.count('READY') == 1, manager.messages)
+
+
+@case
+def without_a_service_manager_nothing_is_sent(where):
+    make_capture(where)
+    manager = Manager(where)
+    environment = {k: v for k, v in manager.environment().items() if k != 'NOTIFY_SOCKET'}
+    with service(receiver(where, 'run.idle_timeout_ms=300', loops=1), where, environment) as process:
+        want(process.wait(SECONDS) == 0, 'failed')
+    want(manager.read() == [], manager.messages)
+
+
+@case
+def a_store_is_ready_when_it_listens(where):
+    os.umask(0o077)
+    with open(f'{where}/key', 'wb') as stream:
+        stream.write(bytes(64))
+    with open(f'{where}/keys.ini', 'w', encoding='ascii') as stream:
+        stream.write('[receiver r]\nkey = key\nreceiver_ids = 0\n')
+    manager = Manager(where)
+    command = [f'{BUILD}/app/store/braggline-store', '--no-huge', '-m', '128', '--no-pci',
+               '--file-prefix', 'store-test', '--lcores', f'0@(0-{os.cpu_count() - 1})',
+               '--vdev', f'net_memif0,role=server,socket={where}/memif,socket-abstract=no', '--',
+               '--set', 'store.device=roce:port=net_memif0,ip=10.0.0.2/24',
+               '--set', f'store.keys={where}/keys.ini', '--set', f'files.directory={where}/data']
+    with service(command, where, manager.environment(RUNTIME_DIRECTORY=where)) as process:
+        manager.wait('READY', '1')
+        status = next(fields['STATUS'] for _, fields in manager.messages if 'STATUS' in fields)
+        want(status.startswith('listening on port 18516'), status)
+        check_watchdog(manager)
+        check_end(manager, process)
+
+
+def free_huge_pages():
+    with open('/proc/meminfo', encoding='ascii') as stream:
+        fields = dict(line.split(':', 1) for line in stream)
+    return int(fields['HugePages_Free']) * int(fields['Hugepagesize'].split()[0]) >> 10
+
+
+def run_as_user(where, memory):
+    """A run of a receiver as user nobody, below a folder of its own."""
+    if os.geteuid() != 0:
+        raise Skipped('only root can run a program as another user')
+    make_capture(where)
+    # the user may not be able to read the build directory
+    shutil.copy(f'{BUILD}/app/recv/braggline-recv', f'{where}/braggline-recv')
+    os.mkdir(f'{where}/runtime', 0o700)
+    for path in where, f'{where}/runtime', f'{where}/in.pcap':
+        os.chown(path, USER, USER)
+    manager = Manager(where)
+    environment = manager.environment(RUNTIME_DIRECTORY=f'{where}/runtime', HOME=where)
+    command = receiver(where, 'run.idle_timeout_ms=1000', loops=1, memory=memory,
+                       program=f'{where}/braggline-recv')
+    with service(command, where, environment, user=USER, group=USER, extra_groups=[], umask=0o027,
+                 cwd=where) as process:
+        manager.wait('READY', '1')
+        want(os.path.isdir(f'{where}/runtime/dpdk/recv-test'), 'not in its runtime directory:',
+             os.listdir(f'{where}/runtime'))
+        # a service that nobody reads waits
+        wait('the end', lambda: manager.read() and process.poll() is not None)
+        want(process.returncode == 0, 'the run failed')
+    ini = configparser.ConfigParser()
+    ini.read(f'{where}/runs/run_ledger.ini')
+    want(int(ini['frames']['frames']) == FRAMES, dict(ini['frames']))
+    found = os.stat(f'{where}/runs/run_frames.arrow')
+    want(found.st_uid == USER and found.st_mode & 0o777 == 0o640, found)
+
+
+@case
+def a_receiver_runs_without_root(where):
+    run_as_user(where, ('--no-huge', '-m', '512'))
+
+
+@case
+def a_receiver_without_root_uses_huge_pages(where):
+    if free_huge_pages() < 260:
+        raise Skipped(f'{free_huge_pages()} MiB of huge pages are free, needed: 260')
+    run_as_user(where, ('--in-memory', '-m', '256'))
+
+
+if __name__ == '__main__':
+    sys.exit(run_cases(sys.argv[2:]))
