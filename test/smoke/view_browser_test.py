@@ -19,7 +19,7 @@ why = browser.missing()
 try:
     import numpy
     from arrow_batches import batches
-    from view_server import SETTINGS, serving
+    from view_server import SETTINGS, remove_live_file, serving
 except ImportError as error:
     why = f'{error}: install python3-numpy'
 if why:
@@ -46,6 +46,8 @@ def running(*settings):
                           lcores=LCORES) as r:
         yield r
         r[0].kill()
+        r[0].wait(30)
+    remove_live_file()
 
 
 @contextlib.contextmanager

@@ -2,8 +2,10 @@
 """Runs a braggline-view, and requests its answers."""
 
 import contextlib
+import glob
 import io
 import json
+import os
 import struct
 import subprocess
 import time
@@ -20,6 +22,13 @@ SETTINGS = ('output.live=auto', 'output.live_s=0.05', 'geometry.beam_x=515', 'ge
             'geometry.distance_mm=86.33', 'peaks.search=all', 'peaks.threshold=10',
             'peaks.peaks_min=5', 'output.images_interval=16')
 TYPES = {'F32': '<f4', 'I16': '<i2', 'U32': '<u4', 'U16': '<u2', 'U8': 'u1'}
+
+
+def remove_live_file():
+    """What a killed receiver of this process leaves in memory."""
+    for path in glob.glob(f'/dev/shm/braggline-*/live-braggline_test_{os.getpid()}') + \
+            glob.glob(f'/run/braggline/live-braggline_test_{os.getpid()}'):
+        os.unlink(path)
 
 
 class Answer:

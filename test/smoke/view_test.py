@@ -29,7 +29,7 @@ except ImportError as error:
 
 import receiver
 from cases import Skipped, case, run_cases, wait, want
-from view_server import SETTINGS, serving
+from view_server import SETTINGS, remove_live_file, serving
 
 BUILD = os.path.abspath(sys.argv[1])
 # two polling threads only: the server and the thread of the live file have the lowest priority
@@ -316,6 +316,7 @@ def a_receiver_comes_and_goes(where):
                 want(server('/api/v1/sources/r/frame').status == 404)
                 want(server('/api/v1/sources/r/telemetry?command=/braggline/ledger').status == 503)
         want(pids[0] != pids[1] and states[0]['error'], pids, states)
+    remove_live_file()
 
 
 @case
