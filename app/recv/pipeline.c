@@ -16,6 +16,7 @@
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
 #include "egress/egress.h"
+#include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
 #include "port/gang_memory.h"
@@ -478,8 +479,18 @@ create_preview(struct pipeline *p)
 		.cpus = &p->writer_cpus,
 	};
 
+	const struct live_config live = {
+		.geometry = c.geometry,
+		.layout = c.layout,
+		.value = c.value,
+		.panels = p->panels,
+		.nb_panels = p->geometry != NULL ? p->geometry->nb_panels : 0,
+		.cpus = c.cpus,
+	};
+
 	p->preview = preview_create(&c);
-	return p->preview != NULL ? 0 : -ENOMEM;
+	p->live = live_create(&live);
+	return p->preview != NULL && p->live != NULL ? 0 : -ENOMEM;
 }
 
 /**
@@ -668,6 +679,7 @@ pipeline_destroy(struct pipeline *p)
 	egress_destroy(p->stores);
 	compressor_destroy(p->compressor);
 	preview_destroy(p->preview);
+	live_destroy(p->live);
 	pedestal_destroy(p->pedestal);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		p->ports[i].dev = NULL;

@@ -32,6 +32,7 @@ struct pedestal;
 struct pipeline_own;
 struct placement;
 struct port;
+struct live;
 struct preview;
 struct rte_ring;
 struct rx;
@@ -73,6 +74,7 @@ struct pipeline {
 	struct rte_ring *returned;
 	cpu_set_t writer_cpus; /**< CPUs of threads off the datapath */
 	struct preview *preview;
+	struct live *live;
 	struct pedestal *pedestal; /**< of a dark run, otherwise NULL */
 	struct gang_worker *workers;
 	struct lcores *lcores;
@@ -103,6 +105,9 @@ int pipeline_open_files(struct pipeline *p, const struct settings *s, struct bat
 
 /** Return the path of the preview of a run, which may be `path`. @return NULL: none */
 const char *pipeline_preview_path(const struct settings *s, char path[PATH_MAX]);
+
+/** Return the path of the live file, which may be `path`. @return NULL: none */
+const char *pipeline_live_path(const struct settings *s, char path[PATH_MAX]);
 
 /**
  * Create the files of a run as pipeline_open_files() does, and remove them again; for --check. With

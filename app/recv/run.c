@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "counter.h"
 #include "egress/egress.h"
+#include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
 #include "recovery/recovery.h"
@@ -761,6 +762,7 @@ finish(struct run *r, bool failed)
 		failed = true;
 	}
 	preview_end(r->pipeline->preview);
+	live_end(r->pipeline->live);
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		rte_strscpy(r->paths[t], batch_writer_path(r->writer, t), sizeof(r->paths[t]));
 		if (batch_writer_error(r->writer, t)[0] != '\0')

@@ -512,6 +512,8 @@ read_output(struct settings *s, struct config *c)
 	s->batch_ms = config_uint(c, "output", "batch_ms", 1000, 0, 3600 * 1000);
 	s->preview = config_text(c, "output", "preview", "auto");
 	s->preview_period = config_real(c, "output", "preview_s", 2, 0.1, 3600);
+	s->live = config_text(c, "output", "live", "off");
+	s->live_period = config_real(c, "output", "live_s", 0.1, 0.02, 60);
 }
 
 /** Read a number that must be less than that of another key. */

@@ -180,6 +180,8 @@ struct settings {
 	uint32_t batch_ms;     /**< maximum time of a record in an open batch; 0: no limit */
 	const char *preview;   /**< path of a PNG; auto: in the output directory; off */
 	double preview_period; /**< seconds */
+	const char *live;      /**< path of the live file; auto: in memory; off */
+	double live_period;    /**< seconds */
 
 	const char *run;
 	uint64_t run_id;

@@ -5,7 +5,6 @@ says. sys.argv[1] is the build directory."""
 import csv
 import io
 import os
-import struct
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ from cases import want
 try:
     import h5py
     import numpy
+    from arrow_batches import batches
 except ImportError as error:
     print(f'{error}: install python3-h5py and bitshuffle')
     sys.exit(77)
@@ -69,40 +69,6 @@ def table(run):
     done = subprocess.run([SCAN, '--csv', '-', run], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, text=True, timeout=60, check=True)
     return {int(row['frame']): row for row in csv.DictReader(io.StringIO(done.stdout))}
-
-
-def field(data, at, number):
-    """Offset of a field of a flatbuffer's table."""
-    vtable = at - struct.unpack_from('<i', data, at)[0]
-    offset, = struct.unpack_from('<H', data, vtable + 4 + 2 * number)
-    want(offset != 0, 'a field is absent')
-    return at + offset
-
-
-def follow(data, at):
-    return at + struct.unpack_from('<I', data, at)[0]
-
-
-def batches(path):
-    """Batches of an Arrow file, read as Arrow's format says: number of rows, and a function that
-    returns the values of a buffer, which are numbered as in app/common/README.rst."""
-    with open(path, 'rb') as stream:
-        data = stream.read()
-    at = 16 + int.from_bytes(data[12:16], 'little')
-    while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
-        message = follow(data, at + 8)
-        body = at + 8 + int.from_bytes(data[at + 4:at + 8], 'little')
-        batch = follow(data, field(data, message, 2))
-        rows, = struct.unpack_from('<q', data, field(data, batch, 0))
-        buffers = follow(data, field(data, batch, 2)) + 4
-
-        def values(number, kind, buffers=buffers, body=body):
-            offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
-            return numpy.frombuffer(data, kind, size // numpy.dtype(kind).itemsize, body + offset)
-
-        yield rows, values
-        length, = struct.unpack_from('<q', data, field(data, message, 3))
-        at = body + length
 
 
 def images(path):

@@ -48,6 +48,8 @@ prefix=$where$(meson introspect "$build" --buildoptions |
 extra=""
 [ ! -x "$build/app/export/braggline-export" ] || extra="export"
 [ ! -x "$build/app/publish/braggline-publish" ] || extra="$extra publish"
+# built only with libmicrohttpd and uPlot
+[ ! -x "$build/app/view/braggline-view" ] || extra="$extra view"
 for program in detector $extra rdma recv scan store; do
 	env -i "$prefix/bin/braggline-$program" --version >"$where/log" 2>&1 ||
 		env -i "$prefix/bin/braggline-$program" --no-huge --no-pci --no-shconf -l "${cpus%%[-,]*}" \

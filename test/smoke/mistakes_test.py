@@ -1448,6 +1448,28 @@ def a_preview_that_cannot_be_written(where):
 
 
 @case
+def a_live_file_that_cannot_be_written(where):
+    """--check says so, as the run does, which continues without."""
+    capture(where)
+    for path, why in ((f'{where}/none/x', 'No such file or directory'), (where, 'Is a directory')):
+        says([*command(where, f'output.live={path}'), '--check'], 0,
+             f'[output] live = {path}: cannot write it: {why}')
+    other = f'{where}/other'
+    with open(other, 'wb') as f:
+        f.write(b'mine')
+    says_twice(where, 0, f'[output] live = {other}: the file exists and is no live file, so it is not replaced',
+               'warn', f'output.live={other}', 'veto.dry_run=yes')
+    with open(other, 'rb') as f:
+        want(f.read() == b'mine', 'it was replaced')
+    # a file that a killed receiver has left is replaced, and removed at the end
+    with open(f'{where}/live', 'wb') as f:
+        f.write(b'BRGLIVE1')
+    says(command(where, 'run.name=second', f'output.live={where}/live', 'veto.dry_run=yes'), 0,
+         never=('no live file',))
+    want(not os.path.exists(f'{where}/live'), 'the live file remains')
+
+
+@case
 def settings_that_cannot_work(where):
     says([RECV, '--', '--set', 'run.type=dark', '--set', 'run.frames=10', '--dump-config'], 2,
          '[run] frames = 10: must be at least 128 in a dark run')

@@ -19,6 +19,7 @@
 #include "check/check.h"
 #include "check/storage.h"
 #include "egress/egress.h"
+#include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
 #include "port/gang_memory.h"
@@ -174,19 +175,27 @@ check_space(struct check *c, const struct settings *s)
 			"less than full images");
 }
 
-void
-check_preview(struct check *c, const struct settings *s)
+/** A file of [output] that is replaced by each run. */
+struct replaced_file {
+	const char *key;
+	const char *path;
+	int (*check)(const char *path); /* @return 0; -EEXIST: another file that is not replaced */
+	const char *content;
+};
+
+static void
+check_replaced(struct check *c, const struct replaced_file *f)
 {
 	char copy[PATH_MAX];
 	const char *directory;
 	struct stat st;
 	int error = 0;
 
-	if (strcmp(s->preview, "auto") == 0 || strcmp(s->preview, "off") == 0)
+	if (strcmp(f->path, "auto") == 0 || strcmp(f->path, "off") == 0)
 		return;
-	rte_strscpy(copy, s->preview, sizeof(copy));
+	rte_strscpy(copy, f->path, sizeof(copy));
 	directory = dirname(copy);
-	if (stat(s->preview, &st) == 0 && S_ISDIR(st.st_mode))
+	if (stat(f->path, &st) == 0 && S_ISDIR(st.st_mode))
 		error = EISDIR;
 	else if (stat(directory, &st) != 0)
 		error = errno;
@@ -195,22 +204,31 @@ check_preview(struct check *c, const struct settings *s)
 	else if (access(directory, W_OK | X_OK) != 0)
 		error = errno;
 	else
-		error = -preview_check(s->preview);
+		error = -f->check(f->path);
 	if (error == 0) {
-		check_add(c, CHECK_OK, "preview", "%s", s->preview);
+		check_add(c, CHECK_OK, f->key, "%s", f->path);
 		return;
 	}
 	if (error == EEXIST) {
-		check_add(c, CHECK_WARN, "preview",
-			"[output] preview = %s: the file exists and is no PNG picture, so it is "
-			"not replaced",
-			s->preview);
+		check_add(c, CHECK_WARN, f->key,
+			"[output] %s = %s: the file exists and is no %s, so it is not replaced",
+			f->key, f->path, f->content);
 		check_fix(c, "move it away or set another path");
 		return;
 	}
-	check_add(c, CHECK_WARN, "preview", "[output] preview = %s: cannot write it: %s",
-		s->preview, strerror(error));
+	check_add(c, CHECK_WARN, f->key, "[output] %s = %s: cannot write it: %s", f->key, f->path,
+		strerror(error));
 	check_fix(c, "set a file in a directory that exists and is writable for this user");
+}
+
+void
+check_preview(struct check *c, const struct settings *s)
+{
+	const struct replaced_file preview = {"preview", s->preview, preview_check, "PNG picture"};
+	const struct replaced_file live = {"live", s->live, live_check, "live file"};
+
+	check_replaced(c, &preview);
+	check_replaced(c, &live);
 }
 
 /** Return the offset alignment that direct I/O needs; 0: direct I/O is not supported; or -errno. */

@@ -35,7 +35,7 @@ void check_directory(struct check *c, const struct settings *s, const struct che
 /** Check the free disk space, in full images. */
 void check_space(struct check *c, const struct settings *s);
 
-/** Check that the file of [output] preview can be written, if it is not in the run's directory. */
+/** Check that the files of [output] preview and live can be written, if they are paths. */
 void check_preview(struct check *c, const struct settings *s);
 
 /** Check that the file system supports direct I/O with our block size, on a temporary file. */

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <rte_eal.h>
 #include <rte_log.h>
 
 #include "calib/calibration.h"
@@ -19,6 +20,7 @@
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "output/batch_writer.h"
+#include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
 #include "port/gang_memory.h"
@@ -92,6 +94,50 @@ begin_preview(struct pipeline *p, const struct settings *s, const struct geometr
 		LOG(WARNING, "run %s: no preview: %s\n", s->run, strerror(-ret));
 }
 
+const char *
+pipeline_live_path(const struct settings *s, char path[PATH_MAX])
+{
+	const char *prefix = strrchr(rte_eal_get_runtime_dir(), '/');
+
+	if (strcmp(s->live, "off") == 0)
+		return NULL;
+	if (strcmp(s->live, "auto") != 0)
+		return s->live;
+	snprintf(path, PATH_MAX, "%s/live-%s", own_memory_folder(), prefix + 1);
+	return path;
+}
+
+/** Begin the live file. If this fails, the run continues without. */
+static void
+begin_live(struct pipeline *p, const struct settings *s, const struct geometry *g)
+{
+	char own[PATH_MAX], why[PATH_MAX];
+	const struct live_run run = {
+		.path = pipeline_live_path(s, own),
+		.name = s->run,
+		.period = s->live_period,
+		.csr_threshold = s->veto.params.csr_threshold,
+		.geometry = g,
+		.photons_per_adu = p->calibration->r[0],
+	};
+	int ret = 0, folder;
+
+	if (run.path == own) {
+		folder = own_folder_make(own_memory_folder(), OWN_FOLDER_PRIVATE, why);
+		ret = folder < 0 ? folder : close(folder);
+	}
+	if (ret == 0)
+		ret = live_begin(p->live, &run);
+	if (ret == -EEXIST)
+		LOG(WARNING,
+			"run %s: no live file: [output] live = %s: the file exists and is no live "
+			"file, so it is not replaced; move it away or set another path\n",
+			s->run, run.path);
+	else if (ret != 0)
+		LOG(WARNING, "run %s: no live file: [output] live = %s: %s\n", s->run, run.path,
+			strerror(-ret));
+}
+
 /** Called for every kept frame, in the writer's thread. */
 static void
 update_kept(void *arg, const struct frame_record *record, const uint8_t *output)
@@ -99,6 +145,7 @@ update_kept(void *arg, const struct frame_record *record, const uint8_t *output)
 	struct pipeline *p = arg;
 
 	preview_offer(p->preview, record, output);
+	live_offer(p->live, record, output);
 	if (p->pedestal != NULL && record->kind == GK_KIND_RAW)
 		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config->layout.raw),
 			record->missing, record->detector_status);
@@ -548,10 +595,12 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_w
 	if (ret != 0)
 		goto fail;
 	begin_preview(p, s, g);
+	begin_live(p, s, g);
 	ret = batch_writer_start(*writer);
 	if (ret != 0) {
 		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
 		preview_end(p->preview);
+		live_end(p->live);
 		goto fail;
 	}
 	free(g);

@@ -22,6 +22,7 @@
 #include "counter.h"
 #include "egress/egress.h"
 #include "frames/frame_table.h"
+#include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
 #include "port/memory.h"
@@ -718,7 +719,8 @@ static const struct telemetry_command commands[] = {
 		telemetry_device},
 	{"/braggline/preview", "", "Preview picture of the current or last run that has one",
 		"active, path, sequence (number of pictures, all runs), frame, frames (in the "
-		"maximum), skipped, errors, error",
+		"maximum), skipped, errors, error; live (path of the live file), live_sequence "
+		"(number of frames shown), live_frames (in maximum and mean), live_skipped",
 		telemetry_preview},
 	{"/braggline/veto", "", "Newest version of the thresholds",
 		"version, strong_threshold, strong_min, strong_max, dry_run, prescale, "
@@ -898,8 +900,10 @@ static int
 telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct preview_status status;
+	struct live_status live;
 
 	preview_get_status(run_get_pipeline(telemetry_run)->preview, &status);
+	live_get_status(run_get_pipeline(telemetry_run)->live, &live);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_uint(d, "active", status.active);
 	telemetry_dict_text(d, "path", status.path);
@@ -909,6 +913,10 @@ telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "skipped", status.skipped);
 	rte_tel_data_add_dict_uint(d, "errors", status.errors);
 	telemetry_dict_text(d, "error", status.error);
+	telemetry_dict_text(d, "live", live.path);
+	rte_tel_data_add_dict_uint(d, "live_sequence", live.sequence);
+	rte_tel_data_add_dict_uint(d, "live_frames", live.frames);
+	rte_tel_data_add_dict_uint(d, "live_skipped", live.skipped);
 	return 0;
 }
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Checks of HTTP requests that depend only on their text. The functions have no state. Any thread
+ * may call them.
+ */
+#ifndef REQUEST_H
+#define REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REQUEST_NAME_LEN 32 /**< bytes of a source's name with its 0 */
+
+/** What a path names. */
+enum request_target {
+	REQUEST_NOT_FOUND,
+	REQUEST_SOURCES,   /**< /api/v1/sources */
+	REQUEST_SOURCE,	   /**< /api/v1/sources/{source} */
+	REQUEST_TELEMETRY, /**< .../telemetry */
+	REQUEST_COMMAND,   /**< .../command */
+	REQUEST_FRAME,	   /**< .../frame */
+	REQUEST_IMAGE,	   /**< .../image */
+	REQUEST_GEOMETRY,  /**< .../geometry */
+	REQUEST_PLACES,	   /**< .../places */
+	REQUEST_EVENTS,	   /**< /api/v1/events */
+};
+
+/** Planes of .../image. */
+enum request_plane {
+	REQUEST_PLANE_NONE, /**< not a plane */
+	REQUEST_PLANE_FRAME,
+	REQUEST_PLANE_MAXIMUM,
+	REQUEST_PLANE_MEAN,
+	REQUEST_PLANE_MASK,
+};
+
+/** @param name  out: the name of the source, "" if the target has none */
+enum request_target request_target(const char *path, char name[REQUEST_NAME_LEN]);
+
+/** Letters, digits, `_`, `-` and `.`; not "." and not "..". */
+bool request_is_name(const char *name);
+
+/** @param plane  value of the parameter; NULL: absent, which is the frame */
+enum request_plane request_plane(const char *plane);
+
+/**
+ * Check the header Host of a server that listens to a loopback address without a token. A page of
+ * another site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name.
+ * @param host  NULL: absent
+ */
+bool request_is_local_host(const char *host);
+
+/** @return the token of a header `Authorization: Bearer TOKEN`; NULL: there is none */
+const char *request_bearer(const char *authorization);
+
+/** @return true if an entry of If-None-Match is this tag, or it is `*` */
+bool request_matches(const char *if_none_match, const char *etag);
+
+/** Is it application/json, with or without parameters? @param type  NULL: absent */
+bool request_is_json(const char *type);
+
+/** A rectangle of the picture, in cells of bin x bin pixels. */
+struct request_window {
+	uint32_t x, y, width, height; /**< pixels of the picture */
+	uint32_t bin;		      /**< 1 ... REQUEST_BIN_MAX */
+};
+
+#define REQUEST_BIN_MAX	 64
+#define REQUEST_SIDE_MAX 65536 /**< of a picture */
+
+/** Read "X,Y,WIDTH,HEIGHT,BIN". @return 0; -EINVAL */
+int request_window(const char *text, struct request_window *w);
+
+#define REQUEST_COMMAND_LEN 1024
+
+/** A command and its parameters, as they are sent to the socket. */
+struct request_command {
+	char path[REQUEST_COMMAND_LEN];
+	char text[REQUEST_COMMAND_LEN]; /**< path, and parameters after a comma */
+};
+
+/**
+ * Read the body of a command: {"command": PATH, "parameters": TEXT}.
+ * @param why  out: what is wrong
+ * @return 0; -EINVAL: not such an object, another key, a control character, or too long
+ */
+int request_command(const void *body, size_t size, struct request_command *c, const char **why);
+
+#endif /* REQUEST_H */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Client of DPDK's telemetry socket (rte_telemetry, "dpdk_telemetry.v2"): a SEQPACKET socket, one
+ * command a message, JSON replies. One thread per connection.
+ */
+#ifndef TELEMETRY_SOCKET_H
+#define TELEMETRY_SOCKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct telemetry_socket {
+	int fd;	     /**< -1: not connected */
+	int64_t pid; /**< of the process, as it says */
+	size_t size; /**< greatest reply, bytes */
+};
+
+/**
+ * Connect.
+ * @param timeout_ms  of each message
+ * @param why         out: what failed
+ * @return 0; -errno; -EPROTO: it is no telemetry socket. s->fd is then -1
+ */
+int telemetry_socket_connect(
+	struct telemetry_socket *s, const char *path, int timeout_ms, const char **why);
+
+/** Close. Further calls do nothing. */
+void telemetry_socket_close(struct telemetry_socket *s);
+
+/**
+ * Send a command and wait for its reply.
+ * @param reply  out: the text of the socket, with a 0 at the end, to be freed
+ * @return 0; -ECONNRESET: the process has ended; -ETIMEDOUT; -EPROTO: the reply is no JSON object;
+ *         -ENOMEM; -errno. After an error the connection must be closed: a reply may still come
+ */
+int telemetry_socket_query(struct telemetry_socket *s, const char *command, char **reply);
+
+#endif /* TELEMETRY_SOCKET_H */

@@ -1,0 +1,258 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page of braggline-view in headless Chromium: its pixels are those of the run's files, it
+follows a receiver, and it can be used with a keyboard and on a small screen.
+
+usage: view_browser_test.py BUILD-DIR [CASE]...
+
+VIEW_SCREENSHOTS=DIR keeps pictures of the page.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+
+import browser
+
+why = browser.missing()
+try:
+    import numpy
+    from arrow_batches import batches
+    from view_server import SETTINGS, remove_live_file, serving
+except ImportError as error:
+    why = f'{error}: install python3-numpy'
+if why:
+    print(f'skipped: {why}')
+    sys.exit(77)
+
+import receiver  # noqa: E402
+from cases import case, run_cases, wait, want  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1])
+SHOTS = os.environ.get('VIEW_SCREENSHOTS')
+LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
+ROWS, COLS = 512, 1024
+SOCKET = f'/var/run/dpdk/braggline_test_{os.getpid()}/dpdk_telemetry.v2'
+TOKEN = 'correct-horse-battery-staple'
+HIGH = 0.5  # photons
+MASKED = 0xff6e4a2f
+GAP = 0xff362f2b
+
+
+@contextlib.contextmanager
+def running(*settings):
+    with receiver.running(BUILD, *SETTINGS, 'lcores.idle=yield', 'veto.dry_run=yes', *settings,
+                          lcores=LCORES) as r:
+        yield r
+        r[0].kill()
+        r[0].wait(30)
+    remove_live_file()
+
+
+@contextlib.contextmanager
+def page_of(*options, **size):
+    """Yields a page and its server, whose console has no error at the end."""
+    with serving(BUILD, SOCKET, '--nice', '0', *options) as server, browser.running(**size) as page:
+        page.open(server.url)
+        yield page, server
+        errors = [e for e in page.errors() if 'net::ERR' not in e and ' 503 ' not in e
+                  and ' 404 ' not in e]
+        want(not errors, errors)
+
+
+def start(telemetry, where, name, *settings):
+    telemetry.do(','.join([f'run/configure,run.name={name}', f'output.directory={where}',
+                           *settings]))
+    telemetry.do('run/start')
+
+
+def text(page, selector):
+    return page.run('return document.querySelector(arguments[0]).textContent', selector)
+
+
+def frame(page):
+    """Number of the frame that the page shows, None: none."""
+    return page.run('const p = braggline.picture; return (p.data || p.cells) && Number(p.frame)')
+
+
+def keep(page, name):
+    if SHOTS:
+        page.screenshot(f'{SHOTS}/{name}.png')
+
+
+def images(path):
+    """{frame: pixels} of a file of full float32 images"""
+    found = {}
+    for rows, values in batches(path):
+        number, value = values(1, 'u8'), values(15, 'f4')
+        for row in range(rows):
+            found[int(number[row])] = value[row * ROWS * COLS:(row + 1) * ROWS * COLS] \
+                .reshape(ROWS, COLS)
+    return found
+
+
+def placed(pixels):
+    """The picture of one module: gaps of 2 pixels between chips of 256."""
+    picture = numpy.full((514, 1030), numpy.nan, 'f8')
+    gap = numpy.ones(picture.shape, bool)
+    for y in range(2):
+        for x in range(4):
+            at = numpy.s_[258 * y:258 * y + 256, 258 * x:258 * x + 256]
+            picture[at] = pixels[256 * y:256 * y + 256, 256 * x:256 * x + 256]
+            gap[at] = False
+    return picture, gap
+
+
+@case
+def pixels_are_those_of_the_file(where):
+    with running() as (_, telemetry, data), page_of() as (page, server):
+        start(telemetry, where, 'full', 'output.format=image')
+        # the page follows the receiver
+        first = wait('a frame', lambda: frame(page))
+        wait('another frame', lambda: frame(page) > first)
+        points = 'return Math.max(0, ...[...braggline.plots.plots.values()].map(p => p.data[0].length))'
+        before = page.run(points)
+        wait('plots move', lambda: page.run(points) > before + 3)
+        titles = page.run('return [...document.querySelectorAll(".plot")].map(p => p.dataset.title)')
+        want({'Hit rate', 'Frames', 'Packets', 'Load of lcores', 'Missing packets',
+              'Strong pixels of frames', 'Peaks of frames'} <= set(titles), titles)
+        drawn = page.run('return [...document.querySelectorAll(".plot canvas")].every(c => '
+                         'c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some(v => v))')
+        want(drawn, 'a plot is empty')
+        telemetry.do('run/stop')
+        telemetry.wait('idle')
+        last = server('/api/v1/sources/r/frame').tensors()[0]['frame']
+        wait('the last frame', lambda: frame(page) == int(last))
+        keep(page, 'page')
+        # one pixel of the canvas for each pixel of the picture
+        page.run('''for (const [id, value] of arguments[0]) {
+              const e = document.getElementById(id);
+              if (e.type === 'checkbox') e.checked = value; else e.value = value;
+              e.dispatchEvent(new Event('change'));
+            }''', [('scale', 'linear'), ('limits', 'manual'), ('low', '0'), ('high', str(HIGH)),
+                   ('rings', False), ('peaks', False)])
+        page.run('''
+            const p = braggline.picture, c = p.canvas;
+            p.zoom = 1;
+            p.x = 300 + c.width / 2 % 1; p.y = 257 + c.height / 2 % 1;
+            p.fitted = false;
+            p.later();''')
+        wait('single pixels', lambda: page.run(
+            'const c = braggline.picture.cells; return c.bin === 1 && c.cols > 600'))
+        width, height, left, top, colours, pixels = page.run('''
+            const p = braggline.picture, c = p.canvas;
+            p.draw();
+            const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            return [c.width, c.height, -p.screenX(0), -p.screenY(0), [...braggline.colours],
+              [...new Uint32Array(data.buffer)]];''')
+        picture, gap = placed(images(f'{where}/full_images.arrow')[int(last)])
+        want(left % 1 == 0 and top % 1 == 0, left, top)
+        shown = numpy.array(pixels, 'u4').reshape(height, width)
+        y0, x0 = max(0, int(top)), max(0, int(left))
+        y1, x1 = min(514, int(top) + height), min(1030, int(left) + width)
+        shown = shown[y0 - int(top):y1 - int(top), x0 - int(left):x1 - int(left)]
+        want(shown.size > 200000, shown.shape)
+        picture, gap = picture[y0:y1, x0:x1], gap[y0:y1, x0:x1]
+        nothing = numpy.isnan(picture)
+        index = numpy.clip(numpy.where(nothing, 0, picture) * (255 / HIGH), 0, 255).astype(int)
+        wanted = numpy.array(colours, 'u4')[index]
+        wanted[nothing] = MASKED
+        wanted[gap] = GAP
+        different = numpy.argwhere(shown != wanted)
+        want(len(different) == 0, len(different), 'pixels differ, the first at', different[:1],
+             [hex(a[tuple(d)]) for d in different[:1] for a in (shown, wanted)])
+        want(len(numpy.unique(shown)) > 40, 'few colours')
+
+
+@case
+def keyboard_and_small_screen(where):
+    with running() as (_, telemetry, data), page_of() as (page, server):
+        start(telemetry, where, 'one', 'output.format=image')
+        wait('a frame', lambda: frame(page))
+        telemetry.do('run/stop')
+        telemetry.wait('idle')
+        last = server('/api/v1/sources/r/frame').tensors()[0]['frame']
+        wait('the last frame', lambda: frame(page) == int(last))
+        active = 'return document.activeElement.id'
+        seen = []
+        while page.run(active) != 'picture':
+            page.keys('Tab')
+            seen.append(page.run(active))
+            want(len(seen) < 30, seen)
+        want({'plane', 'scale', 'limits', 'rings', 'peaks', 'zoom-in', 'fit'} <= set(seen), seen)
+        zoom = page.run('return braggline.picture.zoom')
+        page.keys('+', '+', '+', '+')
+        want(abs(page.run('return braggline.picture.zoom') / zoom - 16) < 1e-6)
+        page.keys('Right', 'Right', 'Down')
+        at = wait('the value', lambda: (at := page.run('return braggline.picture.pixel()'))['what']
+                  != 'unknown' and at)
+        pixels = images(f'{where}/one_images.arrow')[int(last)]
+        if at['value'] is not None:
+            want(abs(pixels[at['row'], at['column']] - at['value']) < 1e-6, at)
+        want('photons' in text(page, '#cursor') or at['what'] != 'value', text(page, '#cursor'))
+        want(f'x {at["x"]}, y {at["y"]}' in text(page, '#cursor'), text(page, '#cursor'), at)
+        want('Å' in text(page, '#cursor'), text(page, '#cursor'))
+        page.keys('Left')
+        want(page.run('return braggline.picture.pixel().x') == at['x'] - 1)
+        x = page.run('return braggline.picture.x')
+        page.keys('Right', shift=True)
+        want(page.run('return braggline.picture.x') > x, 'Shift does not pan')
+        page.keys('0')
+        want(page.run('return braggline.picture.fitted'))
+        # another plane with the keyboard
+        page.run('document.getElementById("plane").focus()')
+        page.keys('Down')
+        want(page.run('return document.getElementById("plane").value') == 'maximum')
+        start(telemetry, where, 'two')
+        wait('the maximum', lambda: 'kept frames' in text(page, '#facts'))
+        keep(page, 'maximum')
+
+        page.size(390, 844)
+        wait('a narrow page', lambda: page.run('return innerWidth') == 390)
+        wide = page.run('''return [...document.querySelectorAll(
+            'select, input, button, canvas, section, p, dl')].filter(e => {
+              const box = e.getBoundingClientRect();
+              return box.width > 0 && (box.right > 391 || box.left < -1) && !e.closest('.u-legend');
+            }).map(e => e.id || e.outerHTML.slice(0, 80))''')
+        want(not wide, 'wider than the screen:', wide)
+        want(page.run('return document.documentElement.scrollWidth') <= 390)
+        keep(page, 'small')
+
+
+@case
+def a_receiver_that_dies_is_shown(where):
+    os.umask(0o077)
+    with open(f'{where}/token', 'w', encoding='ascii') as stream:
+        stream.write(TOKEN)
+    with page_of('--token-file', f'{where}/token', '--control') as (page, server):
+        server.token = TOKEN
+        wait('the form', lambda: page.run('return !document.getElementById("login").hidden'))
+        page.errors()  # 401 is one
+        page.run('document.getElementById("token").focus()')
+        page.keys(*TOKEN, 'Enter')
+        hidden = 'return document.getElementById("alert").hidden'
+        wait('the alert', lambda: not page.run(hidden) and 'down' in text(page, '#alert'))
+        for run in 'one', 'two':
+            with running() as (process, telemetry, data):
+                wait('no alert', lambda: page.run(hidden))
+                # the page starts the run
+                page.run('document.getElementById("parameters").value = arguments[0]',
+                         f'run.name={run},output.directory={where}')
+                page.click('button[value="/braggline/run/configure"]')
+                wait('configured', lambda: 'configure: done' in text(page, '#command-reply'))
+                page.click('button[value="/braggline/run/start"]')
+                wait('started', lambda: 'start: done' in text(page, '#command-reply'))
+                telemetry.wait('running')
+                first = wait('a frame', lambda: frame(page))
+                wait('frames', lambda: frame(page) not in (first, None))
+                want(text(page, '#run-name') == run, text(page, '#run-name'))
+                process.send_signal(signal.SIGKILL)
+                process.wait(30)
+                wait('the alert', lambda: not page.run(hidden))
+                want(text(page, '#state') == 'down')
+        keep(page, 'down')
+
+
+if __name__ == '__main__':
+    sys.exit(run_cases(sys.argv[2:]))
