@@ -124,7 +124,9 @@ run 'dependencies' apt-get install -q -y --no-install-recommends "${needs[@]}" d
 # files that any installation of a package changes
 snapshot()
 {
+	# /run is a tmpfs on a machine; stock DPDK programs leave folders in it
 	(cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp \
+		-o -path './run/[!b]*' \
 		-o -path ./packages -o -path ./old -o -path ./var/cache -o -path ./var/log \
 		-o -path ./var/lib/dpkg -o -path ./var/lib/apt \) -prune -o \
 		! -path './etc/*-' ! -name '.pwd.lock' -printf '%p %M %u %g %l\n' | sort

@@ -176,7 +176,7 @@ def run_as_user(where, memory):
         os.chown(path, USER, USER)
     manager = Manager(where)
     environment = manager.environment(RUNTIME_DIRECTORY=f'{where}/runtime', HOME=where)
-    command = receiver(where, 'run.idle_timeout_ms=1000', loops=1, memory=memory,
+    command = receiver(where, 'run.idle_timeout_ms=500', loops=1, memory=memory,
                        program=f'{where}/braggline-recv')
     with service(command, where, environment, user=USER, group=USER, extra_groups=[], umask=0o027,
                  cwd=where) as process:
