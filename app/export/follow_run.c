@@ -18,7 +18,6 @@
 #include "mask.h"
 #include "master.h"
 #include "plural.h"
-#include "scan/growing.h"
 #include "source.h"
 
 /*
@@ -37,11 +36,6 @@ now(void)
 	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-static void
-ignore(uint64_t bytes)
-{
-}
-
 int
 follow_run_open(struct follow_run *r, const struct options *options, const char *output)
 {
@@ -52,7 +46,11 @@ follow_run_open(struct follow_run *r, const struct options *options, const char 
 	snprintf(r->e.stem, sizeof(r->e.stem), "%s", output);
 	/* readers must stay in place */
 	r->e.run.set = calloc(FOLLOW_SETS_MAX, sizeof(*r->e.run.set));
-	return r->e.run.set != NULL ? 0 : -ENOMEM;
+	r->source = calloc(FOLLOW_SETS_MAX, sizeof(*r->source));
+	if (r->e.run.set != NULL && r->source != NULL)
+		return 0;
+	follow_run_close(r);
+	return -ENOMEM;
 }
 
 int
@@ -71,7 +69,7 @@ follow_run_add(struct follow_run *r, const char *stem)
 
 /* Opens a file if it exists. @return 0: it may not exist yet; -EBADMSG, -ENOMEM, -errno: printed */
 static int
-open_file(struct follow_run *r, struct scan_file *f, enum arrow_table table)
+open_file(struct follow_run *r, struct follow_file *g, struct scan_file *f, enum arrow_table table)
 {
 	const size_t length = strlen(f->path);
 	int ret;
@@ -83,7 +81,7 @@ open_file(struct follow_run *r, struct scan_file *f, enum arrow_table table)
 			return 0;
 		}
 	}
-	ret = scan_growing_open(&r->e.run, f, table);
+	ret = follow_file_open(g, &r->e.run, f, table);
 	if (ret < 0)
 		f->path[length] = '\0';
 	else
@@ -122,20 +120,48 @@ is_copy(struct follow_run *r, const struct arrow_read_batch *b)
 	return 0;
 }
 
+/* The pixels of other files leave the memory. */
+static void
+use_pixels(struct follow_run *r, struct follow_file *g)
+{
+	if (r->loaded != NULL && r->loaded != g)
+		follow_file_forget(r->loaded);
+	r->loaded = g;
+}
+
+/* Loads the pixels of a batch. @return 0; -ENODATA: e->message */
+static int
+load_pixels(void *run, const struct selection_row *row)
+{
+	struct follow_run *r = run;
+	struct follow_file *g = &r->source[row->set][ARROW_IMAGES];
+	int ret;
+
+	use_pixels(r, g);
+	ret = follow_file_load(g, row->batch);
+	if (ret < 0)
+		snprintf(r->e.message, sizeof(r->e.message),
+			"%.512s: frame %" PRIu64 ": its batch cannot be read again, because the "
+			"file was truncated or memory is out; export the run again",
+			g->file->path, row->frame);
+	return ret;
+}
+
 /* Reads the next batch of a file. @return 1: read; 0: none; -ENOMEM, -EINVAL: printed */
 static int
 read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 {
 	struct scan_file *f = &r->e.run.set[set].file[table];
+	struct follow_file *g = &r->source[set][table];
 	struct selection_rows *rows = table == ARROW_FRAMES ? &r->frames : &r->images;
 	int ret;
 
-	if (f->growing == NULL) {
-		ret = open_file(r, f, table);
-		if (ret < 0 || f->growing == NULL)
+	if (g->file == NULL) {
+		ret = open_file(r, g, f, table);
+		if (ret < 0 || g->file == NULL)
 			return ret;
 	}
-	ret = scan_growing_next(f);
+	ret = follow_file_next(g);
 	if (ret == -EBADMSG) {
 		escaped_line(stderr, "braggline-export: %s: a damaged batch is left out", f->path);
 		return 1;
@@ -143,6 +169,10 @@ read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 	if (ret == 1) {
 		const uint32_t batch = f->reader.nb_batches - 1;
 
+		if (table == ARROW_IMAGES)
+			use_pixels(r, g);
+		else
+			follow_file_forget(g);
 		ret = is_copy(r, &f->reader.batches[batch]);
 		if (ret == 0)
 			ret = selection_append(rows, &r->e.run, set, table, batch);
@@ -177,7 +207,7 @@ files_ended(struct follow_run *r)
 {
 	for (uint32_t k = 0; k < r->e.run.nb_sets; k++)
 		for (unsigned int t = 0; t < ARROW_TABLES; t++)
-			if (!scan_growing_ended(&r->e.run.set[k].file[t]))
+			if (!follow_file_ended(&r->source[k][t]))
 				return false;
 	return r->e.run.nb_sets > 0;
 }
@@ -328,7 +358,7 @@ write_images(struct follow_run *r)
 		nb = e->images.nb - r->written;
 		nb = nb < e->per_file - r->file.nb ? nb : e->per_file - r->file.nb;
 		if (ret > 0)
-			ret = growing_file_add(&r->file, e, nb, ignore);
+			ret = growing_file_add(&r->file, e, nb, load_pixels, r);
 		if (ret == 0)
 			r->written += nb;
 		if (ret == 0 && r->file.nb == e->per_file)
@@ -425,9 +455,10 @@ void
 follow_run_close(struct follow_run *r)
 {
 	(void)growing_file_close(&r->file, &r->e);
-	for (uint32_t k = 0; r->e.run.set != NULL && k < r->e.run.nb_sets; k++)
+	for (uint32_t k = 0; r->source != NULL && k < r->e.run.nb_sets; k++)
 		for (unsigned int t = 0; t < ARROW_TABLES; t++)
-			scan_growing_close(&r->e.run.set[k].file[t]);
+			follow_file_close(&r->source[k][t]);
+	free(r->source);
 	tdestroy(r->batches, free);
 	free(r->frames.row);
 	free(r->images.row);

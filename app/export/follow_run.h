@@ -8,6 +8,7 @@
 #define EXPORT_FOLLOW_RUN_H
 
 #include "export.h"
+#include "follow_file.h"
 #include "growing_file.h"
 #include "options.h"
 
@@ -15,6 +16,8 @@
 
 struct follow_run {
 	struct export e;
+	struct follow_file (*source)[ARROW_TABLES]; /* of each set */
+	struct follow_file *loaded;		    /* the only one with pixels in memory */
 	const struct options *options;
 	struct selection_rows frames, images; /* rows with an image, in order of arrival */
 	size_t next_frame, next_image;	      /* first row that was not paired, not added */

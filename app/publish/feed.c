@@ -41,7 +41,7 @@ feed_add_cursor(struct feed *f, struct feed_cursor *c, bool serial, uint64_t beh
 void
 feed_free_cursor(struct feed_cursor *c)
 {
-	record_drop(c->record);
+	scan_record_drop(c->record);
 	feed_run_drop(c->current);
 	if (c->feed != NULL)
 		close(c->event);
@@ -63,10 +63,10 @@ feed_run_drop(struct feed_run *run)
 	if (run == NULL || __atomic_sub_fetch(&run->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	s = &run->series;
-	record_drop(run->latest);
+	scan_record_drop(run->latest);
 	for (size_t i = 0; i < run->nb_files; i++) {
 		free(run->file[i].path);
-		record_header_drop(run->file[i].header);
+		scan_header_drop(run->file[i].header);
 	}
 	free(run->file);
 	free(run->batch);
@@ -116,7 +116,7 @@ feed_begin(struct feed *f, struct feed_run *run)
 }
 
 int
-feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct record_header *header,
+feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct scan_header *header,
 	dev_t dev, ino_t ino)
 {
 	struct feed_file *more;
@@ -128,7 +128,7 @@ feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct rec
 	if (more != NULL)
 		run->file = more;
 	if (more != NULL && copy != NULL) {
-		more[run->nb_files] = (struct feed_file){copy, record_header_ref(header), dev, ino};
+		more[run->nb_files] = (struct feed_file){copy, scan_header_ref(header), dev, ino};
 		ret = (int)run->nb_files++;
 		copy = NULL;
 	}
@@ -155,11 +155,11 @@ push(struct feed_run *run, const struct feed_batch *batch)
 }
 
 int
-feed_append(
-	struct feed *f, struct feed_run *run, const struct feed_batch *batch, struct record *record)
+feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch,
+	struct scan_record *record)
 {
 	struct feed_batch b = *batch;
-	struct record *old = NULL;
+	struct scan_record *old = NULL;
 	int ret;
 
 	pthread_mutex_lock(&f->lock);
@@ -170,10 +170,10 @@ feed_append(
 		f->batches++;
 		run->images += b.images;
 		old = run->latest;
-		run->latest = record_ref(record);
+		run->latest = scan_record_ref(record);
 	}
 	pthread_mutex_unlock(&f->lock);
-	record_drop(old);
+	scan_record_drop(old);
 	wake(f);
 	return ret;
 }
@@ -259,10 +259,10 @@ choose(struct feed_cursor *c, unsigned int *place)
 }
 
 /* Reads a batch from its file again. */
-static struct record *
-load(struct record_header *header, const char *path, dev_t dev, ino_t ino, uint64_t at)
+static struct scan_record *
+load(struct scan_header *header, const char *path, dev_t dev, ino_t ino, uint64_t at)
 {
-	struct record *record = NULL;
+	struct scan_record *record = NULL;
 	char part[PATH_MAX];
 	uint64_t length;
 	struct stat st;
@@ -277,7 +277,7 @@ load(struct record_header *header, const char *path, dev_t dev, ino_t ino, uint6
 	if (fd < 0)
 		return NULL;
 	if (fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino)
-		(void)record_read(&record, header, fd, at, &length);
+		(void)scan_record_read(&record, header, fd, at, &length);
 	close(fd);
 	return record;
 }
@@ -288,8 +288,8 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 {
 	const size_t number = c->place[place].batch++;
 	const struct feed_batch b = run->batch[number];
-	struct record_header *header = NULL;
-	struct record *record = NULL;
+	struct scan_header *header = NULL;
+	struct scan_record *record = NULL;
 	char *path = NULL;
 	dev_t dev = 0;
 	ino_t ino = 0;
@@ -301,9 +301,9 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 		return;
 	}
 	if (number + 1 == run->nb_batches) {
-		record = record_ref(run->latest);
+		record = scan_record_ref(run->latest);
 	} else {
-		header = record_header_ref(run->file[b.file].header);
+		header = scan_header_ref(run->file[b.file].header);
 		path = strdup(run->file[b.file].path);
 		dev = run->file[b.file].dev;
 		ino = run->file[b.file].ino;
@@ -311,7 +311,7 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	pthread_mutex_unlock(&c->feed->lock);
 	if (record == NULL && path != NULL)
 		record = load(header, path, dev, ino, b.at);
-	record_header_drop(header);
+	scan_header_drop(header);
 	free(path);
 	if (record == NULL)
 		c->gone += b.images;
@@ -396,7 +396,7 @@ feed_next(struct feed_cursor *c, struct feed_item *item)
 	for (;;) {
 		while (c->record != NULL) {
 			if (!next_image(c, item)) {
-				record_drop(c->record);
+				scan_record_drop(c->record);
 				c->record = NULL;
 			} else if (is_late(c, item->id)) {
 				c->skipped++;

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "record.h"
+#include "scan/record.h"
 #include "wire.h"
 
 /** Runs that wait for the slowest output. Older ones are skipped. */
@@ -26,7 +26,7 @@
 /** A file of a run. */
 struct feed_file {
 	char *path; /**< when complete; until then it ends in .part */
-	struct record_header *header;
+	struct scan_header *header;
 	dev_t dev;
 	ino_t ino;
 };
@@ -53,8 +53,8 @@ struct feed_run {
 	size_t nb_batches;
 	uint64_t images;
 	bool ended;
-	struct record *latest; /**< the last batch */
-			       /** @} */
+	struct scan_record *latest; /**< the last batch */
+				    /** @} */
 };
 
 struct feed {
@@ -79,10 +79,10 @@ struct feed_cursor {
 		size_t batch; /**< next batch */
 		bool begun, finished;
 	} place[FEED_RUNS];
-	struct feed_run *current; /**< run of the last item; a reference */
-	struct record *record;	  /**< the batch of the last image; a reference */
-	uint64_t row;		  /**< next row of it */
-	uint64_t id;		  /**< number of the next image */
+	struct feed_run *current;   /**< run of the last item; a reference */
+	struct scan_record *record; /**< the batch of the last image; a reference */
+	uint64_t row;		    /**< next row of it */
+	uint64_t id;		    /**< number of the next image */
 	int64_t seen_ns;
 	uint64_t skipped; /**< images that were left out because more than `behind` waited */
 	uint64_t gone;	  /**< images whose file was removed or changed */
@@ -99,7 +99,7 @@ enum feed_kind {
 /** Valid until the next call for the same cursor. */
 struct feed_item {
 	const struct wire_series *series;
-	const struct record *record; /**< FEED_IMAGE; and all following members */
+	const struct scan_record *record; /**< FEED_IMAGE; and all following members */
 	uint64_t row;
 	uint64_t id;
 	int64_t seen_ns;
@@ -125,11 +125,11 @@ void feed_begin(struct feed *f, struct feed_run *run);
 
 /** Add a file to a run. @return its number; -ENOMEM */
 int feed_add_file(struct feed *f, struct feed_run *run, const char *path,
-	struct record_header *header, dev_t dev, ino_t ino);
+	struct scan_header *header, dev_t dev, ino_t ino);
 
 /** Append a batch; its `order` and `first` are set. @return 0; -ENOMEM */
 int feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch,
-	struct record *record);
+	struct scan_record *record);
 
 /** The run has ended. */
 void feed_end(struct feed *f, struct feed_run *run);

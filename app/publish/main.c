@@ -16,7 +16,7 @@
 
 #include "escaped_text.h"
 #include "io/own_file.h"
-#include "memory.h"
+#include "scan/memory.h"
 #include "options.h"
 #include "report.h"
 
@@ -203,7 +203,7 @@ stop(struct publisher *p, const sigset_t *signals)
 		zmq_ctx_term(p->context);
 	watch_destroy(p->watch);
 	feed_free(&p->feed);
-	memory_trim();
+	scan_memory_trim();
 }
 
 int

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "memory.h"
+#include "scan/memory.h"
 #include "message.h"
 
 uint8_t *
@@ -18,16 +18,16 @@ message_room(struct message *m, size_t size)
 	while (room - m->size < size)
 		room *= 2;
 	if (room > m->room) {
-		data = memory_get(room);
+		data = scan_memory_get(room);
 		if (data == NULL) {
 			m->failed = true;
 			return NULL;
 		}
 		if (m->size > 0)
 			memcpy(data, m->data, m->size);
-		memory_put(m->data);
+		scan_memory_put(m->data);
 		m->data = data;
-		m->room = memory_size(data);
+		m->room = scan_memory_size(data);
 	}
 	return m->data + m->size;
 }
@@ -54,6 +54,6 @@ message_clear(struct message *m)
 void
 message_free(struct message *m)
 {
-	memory_put(m->data);
+	scan_memory_put(m->data);
 	*m = (struct message){0};
 }

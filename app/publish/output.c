@@ -11,7 +11,7 @@
 
 #include "arrow/bitshuffle.h"
 #include "histogram.h"
-#include "memory.h"
+#include "scan/memory.h"
 #include "output.h"
 #include "watch.h"
 
@@ -320,7 +320,7 @@ keep_start(struct output *o)
 static void
 free_data(void *data, void *hint)
 {
-	memory_put(data);
+	scan_memory_put(data);
 }
 
 /* Gives the memory of the encoded message to ZeroMQ. */

@@ -22,7 +22,7 @@
 #define NS	   1000000000
 
 static const char *
-text_of(const struct record_header *h, const char *key)
+text_of(const struct scan_header *h, const char *key)
 {
 	const char *text = arrow_reader_meta(&h->reader, key);
 
@@ -31,7 +31,7 @@ text_of(const struct record_header *h, const char *key)
 
 /* @return 0: not a number from 1 to SIDE_MAX */
 static uint32_t
-side_of(const struct record_header *h, const char *key)
+side_of(const struct scan_header *h, const char *key)
 {
 	const char *text = text_of(h, key);
 	const unsigned long value = strtoul(text, NULL, 10);
@@ -41,7 +41,7 @@ side_of(const struct record_header *h, const char *key)
 
 /* A number that is not known, or absurd, is 0. */
 static double
-number_of(const struct record_header *h, const char *key)
+number_of(const struct scan_header *h, const char *key)
 {
 	const double value = strtod(text_of(h, key), NULL);
 
@@ -50,7 +50,7 @@ number_of(const struct record_header *h, const char *key)
 
 /* Reads the geometry. @return NULL: it is not known */
 static struct geometry *
-read_geometry(const struct record_header *h, const struct wire_series *s)
+read_geometry(const struct scan_header *h, const struct wire_series *s)
 {
 	const char *text = text_of(h, ARROW_META_GEOMETRY);
 	const uint32_t modules = side_of(h, ARROW_META_MODULES);
@@ -130,7 +130,7 @@ make_unique(const char *run, int64_t ns)
 }
 
 static void
-use_detector(struct wire_series *s, const struct record_header *h)
+use_detector(struct wire_series *s, const struct scan_header *h)
 {
 	const struct detector_facts *facts = detector_facts(text_of(h, ARROW_META_DETECTOR));
 
@@ -140,7 +140,7 @@ use_detector(struct wire_series *s, const struct record_header *h)
 }
 
 static int
-fill(struct wire_series *s, const struct record_header *h, const char *geom)
+fill(struct wire_series *s, const struct scan_header *h, const char *geom)
 {
 	struct geometry *g;
 
@@ -181,7 +181,7 @@ fill(struct wire_series *s, const struct record_header *h, const char *geom)
 }
 
 struct feed_run *
-series_create(const struct record_header *header, uint32_t id, bool raw, const char *geom)
+series_create(const struct scan_header *header, uint32_t id, bool raw, const char *geom)
 {
 	struct feed_run *run = calloc(1, sizeof(*run));
 
@@ -197,7 +197,7 @@ series_create(const struct record_header *header, uint32_t id, bool raw, const c
 }
 
 bool
-series_fits(const struct wire_series *s, const struct record_header *header)
+series_fits(const struct wire_series *s, const struct scan_header *header)
 {
 	return s->rows == side_of(header, ARROW_META_ROWS) &&
 		s->cols == side_of(header, ARROW_META_COLS);

@@ -15,9 +15,9 @@
  * @return NULL: it is not a file that can be published
  */
 struct feed_run *series_create(
-	const struct record_header *header, uint32_t id, bool raw, const char *geom);
+	const struct scan_header *header, uint32_t id, bool raw, const char *geom);
 
 /** Whether the images of a file have the size and type of a run. */
-bool series_fits(const struct wire_series *s, const struct record_header *header);
+bool series_fits(const struct wire_series *s, const struct scan_header *header);
 
 #endif /* PUBLISH_SERIES_H */

@@ -43,7 +43,7 @@ struct watch_file {
 	enum file_state state;
 	bool complete; /* it has its final name */
 	int fd;	       /* -1: not open */
-	struct record_header *header;
+	struct scan_header *header;
 	struct watch_series *series;
 	int number;	 /* in the run of the feed */
 	uint64_t at;	 /* offset of the next batch */
@@ -147,7 +147,7 @@ close_file(struct watch_file *f)
 	if (f->fd >= 0)
 		close(f->fd);
 	f->fd = -1;
-	record_header_drop(f->header);
+	scan_header_drop(f->header);
 	f->header = NULL;
 	f->series = NULL;
 }
@@ -523,7 +523,7 @@ begin_file(struct watch *w, struct watch_file *f)
 		return false;
 	f->retry = now() + 2 * (int64_t)MS;
 	if (open_file(f))
-		ret = record_header_read(&f->header, f->fd, f->path);
+		ret = scan_header_read(&f->header, f->fd, f->path, ARROW_IMAGES);
 	if (ret == -EBADMSG) {
 		give_up(f, "its table is not images");
 		return false;
@@ -594,7 +594,7 @@ warn_kind(struct watch_series *s)
 }
 
 static void
-publish(struct watch *w, struct watch_file *f, struct record *record, uint64_t length)
+publish(struct watch *w, struct watch_file *f, struct scan_record *record, uint64_t length)
 {
 	const uint8_t *kind = record->images.kind.data;
 	const uint64_t rows = record->batch.rows;
@@ -621,14 +621,14 @@ publish(struct watch *w, struct watch_file *f, struct record *record, uint64_t l
 
 /* Goes on behind a batch that is wrong. */
 static void
-skip_damage(struct watch *w, struct watch_file *f, enum record_state state, uint64_t length)
+skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
 	count(&w->stats.damaged, 1);
 	escaped_line(stderr,
 		"braggline-publish: %s: damaged at offset %lu; its images are left out", f->path,
 		(unsigned long)f->at);
-	f->at += state == RECORD_PARTIAL ? length : ARROW_BLOCK;
-	f->state = state == RECORD_PARTIAL ? FILE_FOLLOWED : FILE_SEARCHING;
+	f->at += state == SCAN_RECORD_PARTIAL ? length : ARROW_BLOCK;
+	f->state = state == SCAN_RECORD_PARTIAL ? FILE_FOLLOWED : FILE_SEARCHING;
 	f->seen = 0;
 }
 
@@ -653,7 +653,7 @@ is_abandoned(struct watch_file *f)
 
 /* A batch, or something else, is at the offset, but cannot be published. */
 static bool
-wait_for_batch(struct watch *w, struct watch_file *f, enum record_state state, uint64_t length)
+wait_for_batch(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
 	const int64_t t = now();
 
@@ -684,32 +684,32 @@ has_more(const struct watch_file *f)
 static bool
 follow_file(struct watch *w, struct watch_file *f)
 {
-	struct record *record = NULL;
-	enum record_state state;
+	struct scan_record *record = NULL;
+	enum scan_record_state state;
 	uint64_t length = 0;
 
 	if (f->seen != 0 && now() < f->retry)
 		return false;
 	if (f->seen == 0)
 		f->seen_ns = watch_now_ns();
-	state = record_read(&record, f->header, f->fd, f->at, &length);
+	state = scan_record_read(&record, f->header, f->fd, f->at, &length);
 	switch (state) {
-	case RECORD_WHOLE:
+	case SCAN_RECORD_WHOLE:
 		publish(w, f, record, length);
-		record_drop(record);
+		scan_record_drop(record);
 		f->at += length;
 		f->seen = 0;
 		f->moved = f->series->moved = now();
 		return true;
-	case RECORD_END:
+	case SCAN_RECORD_END:
 		end_file(f);
 		return true;
-	case RECORD_NONE:
+	case SCAN_RECORD_NONE:
 		if (!is_abandoned(f))
 			return false;
 		/* zeros in a complete file are damage; in another one, space that is not used */
 		if (f->complete && has_more(f))
-			skip_damage(w, f, RECORD_WRONG, 0);
+			skip_damage(w, f, SCAN_RECORD_WRONG, 0);
 		else
 			end_file(f);
 		return true;
@@ -722,20 +722,12 @@ follow_file(struct watch *w, struct watch_file *f)
 static bool
 search_file(struct watch_file *f)
 {
-	enum record_state state;
-	uint64_t length;
+	const int ret = scan_record_search(f->header, f->fd, &f->at, SEARCH_STEPS);
 
-	for (unsigned int i = 0; i < SEARCH_STEPS; i++, f->at += ARROW_BLOCK) {
-		if (!has_more(f)) {
-			end_file(f);
-			return true;
-		}
-		state = record_peek(f->header, f->fd, f->at, &length);
-		if (state == RECORD_PARTIAL || state == RECORD_END) {
-			f->state = FILE_FOLLOWED;
-			return true;
-		}
-	}
+	if (ret < 0)
+		end_file(f);
+	else if (ret > 0)
+		f->state = FILE_FOLLOWED;
 	return true;
 }
 

@@ -58,7 +58,7 @@ check_row(struct output *o, const struct feed_item *item)
 }
 
 static void
-check_record(const struct feed_run *run, struct record *record)
+check_record(const struct feed_run *run, struct scan_record *record)
 {
 	struct output o[] = {{.kind = OUTPUT_CRYSTFEL}, {.kind = OUTPUT_STREAM2}};
 	struct feed_item item = {.series = &run->series, .record = record};
@@ -73,23 +73,23 @@ check_record(const struct feed_run *run, struct record *record)
 }
 
 static void
-check_batches(struct record_header *header, int fd, const struct feed_run *run)
+check_batches(struct scan_header *header, int fd, const struct feed_run *run)
 {
 	uint64_t at = header->reader.begin, length = 0;
-	struct record *record;
+	struct scan_record *record;
 
 	for (unsigned int i = 0; i < STEPS_MAX; i++) {
 		record = NULL;
-		switch (record_read(&record, header, fd, at, &length)) {
-		case RECORD_WHOLE:
+		switch (scan_record_read(&record, header, fd, at, &length)) {
+		case SCAN_RECORD_WHOLE:
 			check_record(run, record);
-			record_drop(record);
+			scan_record_drop(record);
 			at += length;
 			break;
-		case RECORD_PARTIAL:
+		case SCAN_RECORD_PARTIAL:
 			at += length;
 			break;
-		case RECORD_WRONG:
+		case SCAN_RECORD_WRONG:
 			at += ARROW_BLOCK;
 			break;
 		default:
@@ -102,12 +102,12 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const int fd = memfd_create("fuzz", MFD_CLOEXEC);
-	struct record_header *header = NULL;
+	struct scan_header *header = NULL;
 	struct message m = {0};
 	struct feed_run *run;
 
 	WANT(fd >= 0 && write(fd, data, size) == (ssize_t)size);
-	if (record_header_read(&header, fd, "lyso_images.arrow") == 0) {
+	if (scan_header_read(&header, fd, "lyso_images.arrow", ARROW_IMAGES) == 0) {
 		for (unsigned int raw = 0; raw < 2; raw++) {
 			run = series_create(header, 1, raw, NULL);
 			if (run == NULL)
@@ -120,8 +120,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 	}
 	message_free(&m);
-	record_header_drop(header);
-	memory_trim();
+	scan_header_drop(header);
+	scan_memory_trim();
 	close(fd);
 	return 0;
 }

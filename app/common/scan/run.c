@@ -10,7 +10,6 @@
 #include "recovery/order.h"
 #include "recovery/recovery.h"
 #include "scan/crcs.h"
-#include "scan/growing.h"
 #include "scan/run.h"
 
 #define SIDE_MAX   65536
@@ -306,9 +305,7 @@ scan_run_close(struct scan_run *run)
 
 	for (k = 0; k < run->nb_sets; k++) {
 		for (i = 0; i < ARROW_TABLES; i++) {
-			if (run->set[k].file[i].growing != NULL)
-				scan_growing_close(&run->set[k].file[i]);
-			else if (run->set[k].file[i].present)
+			if (run->set[k].file[i].present)
 				arrow_reader_close(&run->set[k].file[i].reader);
 		}
 	}

@@ -32,11 +32,10 @@ struct scan_file {
 	char path[PATH_MAX];
 	bool present;
 	struct arrow_reader reader;
-	size_t damaged;		      /**< number of damaged batches, which are left out */
-	const char *fault;	      /**< error of its schema or its footer; NULL: none */
-	size_t crc_absent;	      /**< number of batches without a CRC */
-	uint32_t expected;	      /**< packets of a frame that the readout sends */
-	struct scan_growing *growing; /**< scan/growing.h; NULL: the file is read as a whole */
+	size_t damaged;	   /**< number of damaged batches, which are left out */
+	const char *fault; /**< error of its schema or its footer; NULL: none */
+	size_t crc_absent; /**< number of batches without a CRC */
+	uint32_t expected; /**< packets of a frame that the readout sends */
 };
 
 /** The files of both tables. A run whose files were rotated has several such sets. */

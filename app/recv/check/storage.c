@@ -37,7 +37,7 @@ check_modules(struct check *c, const struct calibration *maps, uint32_t modules)
 {
 	for (uint32_t m = 0; m < modules; m++) {
 		const struct calibration_module *module = &maps->module[m];
-		char item[sizeof(c->rows[0].item)];
+		char item[sizeof("calibration, module ") + 10]; /* digits of an uint32_t */
 
 		if (module->warnings == 0)
 			continue;

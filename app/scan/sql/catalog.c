@@ -323,7 +323,7 @@ sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch)
 		return state == SQL_BATCH_GOOD;
 	problem = batch_problem(f, batch);
 	state = problem == NULL ? SQL_BATCH_GOOD : SQL_BATCH_DAMAGED;
-	/* Two threads may have checked it: one reports it. Who finds it damaged waits for the report. */
+	/* two threads may have checked it: one reports it, and the other waits for the report */
 	pthread_mutex_lock(&c->lock);
 	if (f->state[batch] == SQL_BATCH_UNKNOWN && problem != NULL)
 		catalog_warn(c, &c->damaged,

@@ -55,8 +55,8 @@ begin(uint32_t id)
 static void
 append(struct feed_run *run)
 {
-	struct record *record = calloc(1, sizeof(*record));
-	struct record_header *header = calloc(1, sizeof(*header));
+	struct scan_record *record = calloc(1, sizeof(*record));
+	struct scan_header *header = calloc(1, sizeof(*header));
 	struct feed_batch batch = {.images = ROWS - 1, .seen_ns = 5};
 
 	assert_true(record != NULL && header != NULL);
@@ -66,7 +66,7 @@ append(struct feed_run *run)
 	record->batch.rows = ROWS;
 	record->images.kind.data = kinds;
 	assert_int_equal(feed_append(&feed, run, &batch, record), 0);
-	record_drop(record);
+	scan_record_drop(record);
 }
 
 static void

@@ -3,13 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow/format.h"
 #include "arrow/tables.h"
 #include "io/direct_io.h"
-#include "memory.h"
-#include "record.h"
+#include "scan/memory.h"
+#include "scan/record.h"
 
 #define HEADER_MAX	 (UINT64_C(2) << 20) /* both copies of a schema; a journal holds less */
 #define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)  /* as arrow/reader.c */
@@ -24,7 +26,7 @@ read_whole(int fd, void *data, uint64_t size, uint64_t at)
 }
 
 static int
-open_header(struct record_header *h, uint64_t size, const char *path)
+open_header(struct scan_header *h, uint64_t size, const char *path)
 {
 	const char *problem, *table;
 	int ret = arrow_reader_open_memory(&h->reader, h->data, size, &problem);
@@ -35,17 +37,17 @@ open_header(struct record_header *h, uint64_t size, const char *path)
 	if (!arrow_reader_has_schema(&h->reader))
 		return -ENODATA;
 	table = arrow_reader_meta(&h->reader, ARROW_META_TABLE);
-	if (table == NULL || strcmp(table, arrow_table_name(ARROW_IMAGES)) != 0)
+	if (table == NULL || strcmp(table, arrow_table_name(h->table)) != 0)
 		return -EBADMSG;
 	arrow_reader_only(&h->reader, path);
 	return 0;
 }
 
 int
-record_header_read(struct record_header **header, int fd, const char *path)
+scan_header_read(struct scan_header **header, int fd, const char *path, enum arrow_table table)
 {
 	uint8_t lead[ARROW_MAGIC_ROOM + ARROW_PREFIX];
-	struct record_header *h;
+	struct scan_header *h;
 	uint32_t length;
 	uint64_t size;
 	int ret;
@@ -62,6 +64,7 @@ record_header_read(struct record_header **header, int fd, const char *path)
 	if (h == NULL)
 		return -ENOMEM;
 	h->refs = 1;
+	h->table = table;
 	h->data = malloc(size);
 	ret = h->data != NULL ? read_whole(fd, h->data, size, 0) : -ENOMEM;
 	if (ret == 0)
@@ -69,26 +72,26 @@ record_header_read(struct record_header **header, int fd, const char *path)
 	if (ret == 0)
 		*header = h;
 	else
-		record_header_drop(h);
+		scan_header_drop(h);
 	return ret;
 }
 
-struct record_header *
-record_header_ref(struct record_header *header)
+struct scan_header *
+scan_header_ref(struct scan_header *header)
 {
 	__atomic_add_fetch(&header->refs, 1, __ATOMIC_RELAXED);
 	return header;
 }
 
-struct record *
-record_ref(struct record *record)
+struct scan_record *
+scan_record_ref(struct scan_record *record)
 {
 	__atomic_add_fetch(&record->refs, 1, __ATOMIC_RELAXED);
 	return record;
 }
 
 void
-record_header_drop(struct record_header *header)
+scan_header_drop(struct scan_header *header)
 {
 	if (header == NULL || __atomic_sub_fetch(&header->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
@@ -99,32 +102,32 @@ record_header_drop(struct record_header *header)
 }
 
 void
-record_drop(struct record *record)
+scan_record_drop(struct scan_record *record)
 {
 	if (record == NULL || __atomic_sub_fetch(&record->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
-	record_header_drop(record->header);
-	memory_put(record->data);
+	scan_header_drop(record->header);
+	scan_memory_put(record->data);
 	free(record);
 }
 
 /* Read the announcement at an offset into `block`. @return its size, or a state below it */
-static enum record_state
-read_announcement(const struct record_header *h, int fd, uint64_t at,
-	uint8_t block[ANNOUNCEMENT_MAX], struct arrow_reader *view, struct arrow_read_batch *b)
+static enum scan_record_state
+read_announcement(const struct scan_header *h, int fd, uint64_t at, uint8_t block[ANNOUNCEMENT_MAX],
+	struct arrow_reader *view, struct arrow_read_batch *b)
 {
 	uint32_t prefix[2];
 
 	if (read_whole(fd, block, ARROW_PREFIX, at) < 0)
-		return RECORD_NONE;
+		return SCAN_RECORD_NONE;
 	memcpy(prefix, block, sizeof(prefix));
 	if (prefix[0] == 0 && prefix[1] == 0)
-		return RECORD_NONE;
+		return SCAN_RECORD_NONE;
 	if (prefix[0] == ARROW_CONTINUATION && prefix[1] == 0)
-		return RECORD_END;
+		return SCAN_RECORD_END;
 	if (prefix[0] != ARROW_CONTINUATION || prefix[1] > ANNOUNCEMENT_MAX - ARROW_PREFIX ||
 		read_whole(fd, block, ARROW_PREFIX + prefix[1], at) < 0)
-		return RECORD_WRONG;
+		return SCAN_RECORD_WRONG;
 	*view = h->reader;
 	view->data = block;
 	view->size = view->written = ARROW_PREFIX + prefix[1];
@@ -133,20 +136,20 @@ read_announcement(const struct record_header *h, int fd, uint64_t at,
 	case -ENODATA:
 		break;
 	default:
-		return RECORD_WRONG;
+		return SCAN_RECORD_WRONG;
 	}
-	return b->body_length > RECORD_MAX ? RECORD_WRONG : RECORD_PARTIAL;
+	return b->body_length > SCAN_RECORD_MAX ? SCAN_RECORD_WRONG : SCAN_RECORD_PARTIAL;
 }
 
-enum record_state
-record_peek(const struct record_header *header, int fd, uint64_t at, uint64_t *length)
+enum scan_record_state
+scan_record_peek(const struct scan_header *header, int fd, uint64_t at, uint64_t *length)
 {
 	_Alignas(8) uint8_t block[ANNOUNCEMENT_MAX];
 	struct arrow_read_batch b;
 	struct arrow_reader view;
-	enum record_state state = read_announcement(header, fd, at, block, &view, &b);
+	enum scan_record_state state = read_announcement(header, fd, at, block, &view, &b);
 
-	if (state == RECORD_PARTIAL)
+	if (state == SCAN_RECORD_PARTIAL)
 		*length = b.metadata_size + b.body_length;
 	return state;
 }
@@ -163,7 +166,7 @@ has_data(int fd, uint64_t end)
 }
 
 static int
-open_record(struct record *r)
+open_record(struct scan_record *r)
 {
 	int ret;
 
@@ -171,35 +174,86 @@ open_record(struct record *r)
 		return -EBADMSG;
 	r->reader.batches = &r->batch;
 	r->reader.nb_batches = 1;
-	if (arrow_reader_crc(&r->reader, 0) != 1 || scan_images_open(&r->reader, 0, &r->images) < 0)
+	if (arrow_reader_crc(&r->reader, 0) != 1)
+		return -EBADMSG;
+	if (r->header->table != ARROW_IMAGES)
+		return 0;
+	if (scan_images_open(&r->reader, 0, &r->images) < 0)
 		return -EBADMSG;
 	ret = scan_peaks_open(&r->reader, 0, &r->peaks);
 	r->has_peaks = ret == 0;
 	return ret == -ENODATA ? 0 : ret;
 }
 
-enum record_state
-record_read(
-	struct record **record, struct record_header *header, int fd, uint64_t at, uint64_t *length)
+enum scan_record_state
+scan_record_read(struct scan_record **record, struct scan_header *header, int fd, uint64_t at,
+	uint64_t *length)
 {
-	enum record_state state = record_peek(header, fd, at, length);
-	struct record *r;
+	enum scan_record_state state = scan_record_peek(header, fd, at, length);
+	struct scan_record *r;
 
-	if (state != RECORD_PARTIAL || !has_data(fd, at + *length))
+	if (state != SCAN_RECORD_PARTIAL || !has_data(fd, at + *length))
 		return state;
 	r = calloc(1, sizeof(*r));
 	if (r == NULL)
 		return state;
 	r->refs = 1;
-	r->header = record_header_ref(header);
-	r->data = memory_get(*length);
+	r->header = scan_header_ref(header);
+	r->data = scan_memory_get(*length);
 	r->reader = header->reader;
 	r->reader.data = r->data;
 	r->reader.size = r->reader.written = *length;
 	if (r->data == NULL || read_whole(fd, r->data, *length, at) < 0 || open_record(r) < 0) {
-		record_drop(r);
+		scan_record_drop(r);
 		return state;
 	}
 	*record = r;
-	return RECORD_WHOLE;
+	return SCAN_RECORD_WHOLE;
+}
+
+int
+scan_record_search(const struct scan_header *header, int fd, uint64_t *at, uint64_t blocks)
+{
+	enum scan_record_state state;
+	uint64_t length;
+	struct stat st;
+
+	for (; blocks > 0; blocks--, *at += ARROW_BLOCK) {
+		if (fstat(fd, &st) < 0 || *at >= (uint64_t)st.st_size)
+			return -ENODATA;
+		state = scan_record_peek(header, fd, *at, &length);
+		if (state == SCAN_RECORD_PARTIAL || state == SCAN_RECORD_END)
+			return 1;
+	}
+	return 0;
+}
+
+/* Gives whole pages back. */
+static void
+forget(const void *data, uint64_t size)
+{
+	const uintptr_t page = sysconf(_SC_PAGESIZE);
+	const uintptr_t first = ((uintptr_t)data + page - 1) / page * page;
+	const uintptr_t end = ((uintptr_t)data + size) / page * page;
+
+	/* if it fails, the memory stays in use */
+	if (data != NULL && end > first)
+		(void)madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+void
+scan_record_shrink(struct scan_record *record)
+{
+	const struct scan_images *images = &record->images;
+	const uint64_t size = record->reader.size;
+
+	/* a spare buffer may be larger */
+	forget(record->data + size, scan_memory_size(record->data) - size);
+	if (record->header->table != ARROW_IMAGES)
+		return;
+	forget(images->row_ptr.data, images->row_ptr.items * sizeof(uint32_t));
+	forget(images->col.data, images->col.items * sizeof(uint16_t));
+	forget(images->value.data,
+		images->value.items * (images->is_i16 ? sizeof(int16_t) : sizeof(float)));
+	forget(images->raw.data, images->raw.items);
 }

@@ -4,26 +4,26 @@
  * Memory of batches and messages. Some freed buffers are kept and used again: the first touch of
  * fresh pages takes longer than the copy into them. Any thread.
  */
-#ifndef PUBLISH_MEMORY_H
-#define PUBLISH_MEMORY_H
+#ifndef SCAN_MEMORY_H
+#define SCAN_MEMORY_H
 
 #include <stddef.h>
 
 /** Freed buffers that are kept: number, and bytes of all. @{ */
-#define MEMORY_SPARES	 8
-#define MEMORY_SPARE_MAX ((size_t)256 << 20)
+#define SCAN_MEMORY_SPARES    8
+#define SCAN_MEMORY_SPARE_MAX ((size_t)256 << 20)
 /** @} */
 
 /** @return at least `size` bytes, aligned to 64; NULL: out of memory */
-void *memory_get(size_t size);
+void *scan_memory_get(size_t size);
 
 /** @return usable size of a buffer */
-size_t memory_size(const void *data);
+size_t scan_memory_size(const void *data);
 
 /** Free a buffer, which may be NULL. */
-void memory_put(void *data);
+void scan_memory_put(void *data);
 
 /** Free all buffers that are kept. */
-void memory_trim(void);
+void scan_memory_trim(void);
 
-#endif /* PUBLISH_MEMORY_H */
+#endif /* SCAN_MEMORY_H */

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "memory.h"
+#include "scan/memory.h"
 
 #define HEAD 64 /* bytes in front of a buffer, which keep it aligned */
 
@@ -13,7 +13,7 @@ struct head {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct head *spare[MEMORY_SPARES];
+static struct head *spare[SCAN_MEMORY_SPARES];
 static size_t spare_bytes; /* of all */
 
 static struct head *
@@ -30,7 +30,7 @@ take_spare(size_t size)
 	unsigned int i, at = 0;
 
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < MEMORY_SPARES; i++) {
+	for (i = 0; i < SCAN_MEMORY_SPARES; i++) {
 		if (spare[i] == NULL || spare[i]->size < size || spare[i]->size / 4 > size ||
 			(best != NULL && spare[i]->size >= best->size))
 			continue;
@@ -46,7 +46,7 @@ take_spare(size_t size)
 }
 
 void *
-memory_get(size_t size)
+scan_memory_get(size_t size)
 {
 	struct head *h;
 
@@ -63,13 +63,13 @@ memory_get(size_t size)
 }
 
 size_t
-memory_size(const void *data)
+scan_memory_size(const void *data)
 {
 	return head_of(data)->size;
 }
 
 void
-memory_put(void *data)
+scan_memory_put(void *data)
 {
 	struct head *h, *old = NULL;
 	unsigned int i, least = 0;
@@ -78,14 +78,14 @@ memory_put(void *data)
 		return;
 	h = head_of(data);
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < MEMORY_SPARES && spare[least] != NULL; i++) {
+	for (i = 0; i < SCAN_MEMORY_SPARES && spare[least] != NULL; i++) {
 		if (spare[i] == NULL || spare[i]->size < spare[least]->size)
 			least = i;
 	}
 	/* the smallest one makes room */
 	old = spare[least];
 	if ((old != NULL && old->size >= h->size) ||
-		spare_bytes - (old != NULL ? old->size : 0) + h->size > MEMORY_SPARE_MAX) {
+		spare_bytes - (old != NULL ? old->size : 0) + h->size > SCAN_MEMORY_SPARE_MAX) {
 		old = h;
 	} else {
 		spare_bytes += h->size - (old != NULL ? old->size : 0);
@@ -96,10 +96,10 @@ memory_put(void *data)
 }
 
 void
-memory_trim(void)
+scan_memory_trim(void)
 {
 	pthread_mutex_lock(&lock);
-	for (unsigned int i = 0; i < MEMORY_SPARES; i++) {
+	for (unsigned int i = 0; i < SCAN_MEMORY_SPARES; i++) {
 		free(spare[i]);
 		spare[i] = NULL;
 	}

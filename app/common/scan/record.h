@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Record batches in memory, read one by one from a file that may still be written. A batch is whole
+ * when its CRC is correct. Nothing of the file is mapped: a file that is truncated meanwhile does no
+ * harm. Everything is checked in the copy. Any thread, one for each record.
+ */
+#ifndef SCAN_RECORD_H
+#define SCAN_RECORD_H
+
+#include "arrow/tables.h"
+#include "scan/images.h"
+
+/** Size of the largest batch that is read, bytes. A receiver's batches have about 256 MiB. */
+#define SCAN_RECORD_MAX (UINT64_C(1) << 30)
+
+/** The first block of a file: schema and metadata. */
+struct scan_header {
+	enum arrow_table table;
+	unsigned int refs; /**< atomic */
+	uint8_t *data;
+	struct arrow_reader reader; /**< without batches */
+};
+
+/** A batch. It has a reference of its header. */
+struct scan_record {
+	unsigned int refs; /**< atomic */
+	struct scan_header *header;
+	uint8_t *data;
+	struct arrow_reader reader; /**< as that of the header, with this batch only */
+	struct arrow_read_batch batch;
+	struct scan_images images; /**< only of `images` */
+	struct scan_peaks peaks;   /**< the same */
+	bool has_peaks;
+};
+
+/** What is at an offset of a file. */
+enum scan_record_state {
+	SCAN_RECORD_NONE,    /**< nothing: zeros, or the end of the file */
+	SCAN_RECORD_WHOLE,   /**< a batch with a correct CRC */
+	SCAN_RECORD_PARTIAL, /**< an announced batch, whose body is wrong or not written yet */
+	SCAN_RECORD_WRONG,   /**< something else, or a batch that cannot be read */
+	SCAN_RECORD_END,     /**< the end of the stream: the file is complete */
+};
+
+/**
+ * Read the first block of a file.
+ * @param path  gives the stream whose batches the file may have (arrow/names.h)
+ * @return 0; -ENODATA: not written yet, or damaged; -EBADMSG: not a file of this table; -errno
+ */
+int scan_header_read(struct scan_header **header, int fd, const char *path, enum arrow_table table);
+
+/** Add a reference. @return the argument @{ */
+struct scan_header *scan_header_ref(struct scan_header *header);
+struct scan_record *scan_record_ref(struct scan_record *record);
+/** @} */
+
+/** Drop a reference, and free what has none. The argument may be NULL. @{ */
+void scan_header_drop(struct scan_header *header);
+void scan_record_drop(struct scan_record *record);
+/** @} */
+
+/**
+ * Look at an offset without reading a body. @param length  out, if PARTIAL: size of the batch
+ * @return PARTIAL: a batch is announced; WHOLE is never returned
+ */
+enum scan_record_state scan_record_peek(
+	const struct scan_header *header, int fd, uint64_t at, uint64_t *length);
+
+/**
+ * Read the batch at an offset.
+ * @param record  out, if WHOLE: a reference
+ * @param length  out, if WHOLE or PARTIAL: size of the batch
+ */
+enum scan_record_state scan_record_read(struct scan_record **record, struct scan_header *header,
+	int fd, uint64_t at, uint64_t *length);
+
+/**
+ * Search the next batch, or the end of the stream, behind damage.
+ * @param at      in: where to begin; out: what was found, or where to continue
+ * @param blocks  number of blocks to search; each takes a system call
+ * @return 1: found; 0: not in these blocks; -ENODATA: the file ends before
+ */
+int scan_record_search(const struct scan_header *header, int fd, uint64_t *at, uint64_t blocks);
+
+/**
+ * Give memory back to the kernel that is not needed without pixels. The values of row_ptr, col,
+ * value and raw are undefined from now on. Other columns, as the peaks, stay.
+ */
+void scan_record_shrink(struct scan_record *record);
+
+#endif /* SCAN_RECORD_H */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "escaped_text.h"
+#include "follow_file.h"
+#include "io/own_file.h"
+
+int
+follow_file_open(
+	struct follow_file *g, struct scan_run *run, struct scan_file *f, enum arrow_table table)
+{
+	int ret;
+
+	memset(g, 0, sizeof(*g));
+	g->fd = own_file_open_named(f->path, O_RDONLY, 0);
+	if (g->fd < 0)
+		return g->fd;
+	g->file = f;
+	ret = scan_header_read(&g->header, g->fd, f->path, table);
+	if (ret == -EBADMSG)
+		escaped_line(stderr, "%s: %s: its schema does not match the table in its name",
+			program_invocation_short_name, f->path);
+	if (ret == 0) {
+		f->reader = g->header->reader;
+		f->present = true;
+		g->at = f->reader.begin;
+		ret = scan_run_check(run, f);
+	}
+	if (ret < 0)
+		follow_file_close(g);
+	return ret == -ENODATA ? -EAGAIN : ret;
+}
+
+/* Looks whether the writer has renamed the file, which it does last. */
+static void
+look_at_name(struct follow_file *g)
+{
+	const size_t length = strlen(g->file->path) - strlen(".part");
+	struct stat ours, named;
+	char name[PATH_MAX];
+
+	if (!arrow_name_is_part(g->file->path)) {
+		g->complete = true;
+		return;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)length, g->file->path);
+	if (fstat(g->fd, &ours) < 0)
+		return;
+	if (stat(name, &named) == 0 && named.st_ino == ours.st_ino && named.st_dev == ours.st_dev) {
+		g->file->path[length] = '\0';
+		g->complete = true;
+	} else if (ours.st_nlink == 0) {
+		g->complete = true;
+	}
+}
+
+/* Continues behind the last batch that the file still has. @return 0, -errno */
+static int
+look_at_size(struct follow_file *g)
+{
+	struct follow_batch *b;
+	struct stat st;
+	uint64_t end;
+
+	if (fstat(g->fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size >= g->at)
+		return 0;
+	g->at = g->header->reader.begin;
+	for (size_t i = 0; i < g->file->reader.nb_batches; i++) {
+		b = &g->batch[i];
+		end = b->at + b->record->reader.size;
+		b->gone |= end > (uint64_t)st.st_size;
+		if (!b->gone && end > g->at)
+			g->at = end;
+	}
+	return 0;
+}
+
+/* Appends a batch, whose reference it takes. @return 0; -ENOMEM */
+static int
+append(struct follow_file *g, struct scan_record *record)
+{
+	struct arrow_reader *r = &g->file->reader;
+	const size_t n = r->nb_batches;
+	struct follow_batch *more;
+
+	/* the array doubles whenever its size is a power of two */
+	if ((n & (n - 1)) == 0) {
+		more = realloc(g->batch, (n == 0 ? 1 : 2 * n) * sizeof(*more));
+		if (more == NULL)
+			goto fail;
+		g->batch = more;
+	}
+	if (arrow_reader_keep(r, &record->batch) < 0)
+		goto fail;
+	g->batch[n] = (struct follow_batch){.record = record, .at = g->at};
+	follow_file_forget(g);
+	g->loaded = scan_record_ref(record);
+	g->loaded_batch = n;
+	return 0;
+fail:
+	scan_record_drop(record);
+	return -ENOMEM;
+}
+
+/* Continues behind damage, as readers of complete files do. @return -EBADMSG; 0: the end */
+static int
+skip(struct follow_file *g, enum scan_record_state state, uint64_t length)
+{
+	if (state == SCAN_RECORD_PARTIAL) {
+		g->at += length;
+	} else if (state == SCAN_RECORD_END ||
+		scan_record_search(g->header, g->fd, &g->at, UINT64_MAX) < 0) {
+		g->ended = true;
+		return 0;
+	}
+	g->file->damaged++;
+	return -EBADMSG;
+}
+
+int
+follow_file_next(struct follow_file *g)
+{
+	struct scan_record *record;
+	enum scan_record_state state;
+	uint64_t length = 0;
+	int ret;
+
+	if (g->ended)
+		return 0;
+	/* first the name: what is written before it is then seen */
+	look_at_name(g);
+	ret = look_at_size(g);
+	if (ret < 0)
+		return ret;
+	state = scan_record_read(&record, g->header, g->fd, g->at, &length);
+	if (state != SCAN_RECORD_WHOLE)
+		return g->complete ? skip(g, state, length) : 0;
+	ret = append(g, record);
+	if (ret < 0)
+		return ret;
+	g->at += length;
+	return 1;
+}
+
+bool
+follow_file_ended(const struct follow_file *g)
+{
+	return g->file != NULL && g->ended;
+}
+
+int
+follow_file_load(struct follow_file *g, size_t batch)
+{
+	const struct scan_record *kept = g->batch[batch].record;
+	struct scan_record *record = NULL;
+	uint64_t length;
+
+	if (g->loaded != NULL && g->loaded_batch == batch)
+		return 0;
+	follow_file_forget(g);
+	if (g->batch[batch].gone ||
+		scan_record_read(&record, g->header, g->fd, g->batch[batch].at, &length) !=
+			SCAN_RECORD_WHOLE)
+		return -ENODATA;
+	/* another batch may have been written there */
+	if (record->reader.size != kept->reader.size ||
+		memcmp(record->data, kept->data, kept->batch.metadata_size) != 0) {
+		scan_record_drop(record);
+		return -ENODATA;
+	}
+	g->file->reader.batches[batch] = record->batch;
+	g->loaded = record;
+	g->loaded_batch = batch;
+	return 0;
+}
+
+void
+follow_file_forget(struct follow_file *g)
+{
+	struct scan_record *kept;
+
+	if (g->loaded == NULL)
+		return;
+	kept = g->batch[g->loaded_batch].record;
+	if (g->loaded == kept)
+		scan_record_shrink(kept);
+	else
+		g->file->reader.batches[g->loaded_batch] = kept->batch;
+	scan_record_drop(g->loaded);
+	g->loaded = NULL;
+}
+
+void
+follow_file_close(struct follow_file *g)
+{
+	struct arrow_reader *r;
+
+	if (g->file == NULL)
+		return;
+	r = &g->file->reader;
+	follow_file_forget(g);
+	for (size_t i = 0; g->file->present && i < r->nb_batches; i++)
+		scan_record_drop(g->batch[i].record);
+	if (g->file->present)
+		free(r->batches);
+	/* the rest of the reader is the header's */
+	memset(r, 0, sizeof(*r));
+	g->file->present = false;
+	free(g->batch);
+	scan_header_drop(g->header);
+	close(g->fd);
+	memset(g, 0, sizeof(*g));
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A file of a run that is exported while it is written: its batches, in memory, are those of the
+ * reader of a struct scan_file. Pixels are in memory for one batch only. One thread.
+ */
+#ifndef EXPORT_FOLLOW_FILE_H
+#define EXPORT_FOLLOW_FILE_H
+
+#include "scan/record.h"
+#include "scan/run.h"
+
+/** A batch. */
+struct follow_batch {
+	struct scan_record *record; /**< without pixels */
+	uint64_t at;		    /**< offset in the file */
+	bool gone;		    /**< the file was truncated before its end */
+};
+
+struct follow_file {
+	struct scan_file *file; /**< NULL: not open */
+	struct scan_header *header;
+	struct follow_batch *batch; /**< as many as the reader has */
+	struct scan_record *loaded; /**< of `loaded_batch`, with its pixels; or NULL */
+	size_t loaded_batch;
+	uint64_t at;   /**< where the next batch begins */
+	int fd;	       /**< while the file is open */
+	bool complete; /**< its writer has ended */
+	bool ended;    /**< and there is no further batch */
+};
+
+/**
+ * Open a file that has a whole schema. Its reader has no batches yet.
+ * @param f      of `run`; its path is set
+ * @param table  which the file must have
+ * @return 0; -EAGAIN: the schema is not written yet; -EBADMSG: printed; -ENOMEM, -errno
+ */
+int follow_file_open(
+	struct follow_file *g, struct scan_run *run, struct scan_file *f, enum arrow_table table);
+
+/**
+ * Append the next batch to the reader if it is complete. Its pixels are loaded. If the file was
+ * truncated, continue where it ends now: a batch may then come again.
+ * @return 1: appended; 0: there is none yet; -EBADMSG: a damaged batch is left out; -ENOMEM, -errno
+ */
+int follow_file_next(struct follow_file *g);
+
+/**
+ * Whether the file is complete, and all of its batches were returned. Its writer has then renamed
+ * it, which the path of the struct scan_file follows.
+ */
+bool follow_file_ended(const struct follow_file *g);
+
+/**
+ * Load the pixels of a batch, and forget those of the batch before.
+ * @return 0; -ENODATA: the file does not have this batch any more, or memory is out
+ */
+int follow_file_load(struct follow_file *g, size_t batch);
+
+/** Forget the pixels that are loaded. */
+void follow_file_forget(struct follow_file *g);
+
+/** Close the file, if it is open. */
+void follow_file_close(struct follow_file *g);
+
+#endif /* EXPORT_FOLLOW_FILE_H */
