@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "columns.h"
-#include "gk_abi.h"
+#include "scan/images.h"
 
 #define BLOCK 64 /* images whose lists of peaks are in memory, and in a chunk */
 
@@ -32,19 +32,24 @@ static const struct {
 	{"pedestal_version", ARROW_UINT32, NULL},
 };
 
-/* Lists of peaks. The first four have names of CXI, which CrystFEL reads. */
+/* Datasets of the lists of peaks. The first four have names of CXI, which CrystFEL reads. */
 static const struct {
-	const char *column;
-	enum arrow_type item;
 	const char *name;
-} peak_columns[] = {
-	{"peak_fs", ARROW_FLOAT32, "peakXPosRaw"},
-	{"peak_ss", ARROW_FLOAT32, "peakYPosRaw"},
-	{"peak_intensity", ARROW_FLOAT32, "peakTotalIntensity"},
-	{"peak_snr", ARROW_FLOAT32, "peakSNR"},
-	{"peak_background", ARROW_FLOAT32, "peakBackground"},
-	{"peak_pixels", ARROW_UINT32, "peakNPixels"},
-	{"peak_panel", ARROW_UINT16, "peakPanel"},
+	enum arrow_type item;
+} peak_lists[SCAN_PEAK_LISTS] = {
+	[SCAN_PEAK_FS] = {"peakXPosRaw", ARROW_FLOAT32},
+	[SCAN_PEAK_SS] = {"peakYPosRaw", ARROW_FLOAT32},
+	[SCAN_PEAK_INTENSITY] = {"peakTotalIntensity", ARROW_FLOAT32},
+	[SCAN_PEAK_SNR] = {"peakSNR", ARROW_FLOAT32},
+	[SCAN_PEAK_BACKGROUND] = {"peakBackground", ARROW_FLOAT32},
+	[SCAN_PEAK_PIXELS] = {"peakNPixels", ARROW_UINT32},
+	[SCAN_PEAK_PANEL] = {"peakPanel", ARROW_UINT16},
+};
+
+/* The peaks of a batch. */
+struct batch_peaks {
+	const struct selection_row *row; /* of the batch; NULL: none is open */
+	struct scan_peaks peaks;
 };
 
 #define NB(array) (sizeof(array) / sizeof((array)[0]))
@@ -153,47 +158,39 @@ columns_have_peaks(const struct export *e)
 	return e->run.nb_sets > 0;
 }
 
-/* Finds the list of an image. @return number of items; -EBADMSG */
+/* Finds the lists of an image. @return number of peaks; -EBADMSG */
 static int
-find_list(
-	const struct export *e, const struct selection_row *row, size_t list, const uint8_t **data)
+find_peaks(const struct export *e, const struct selection_row *row, struct batch_peaks *b,
+	uint64_t start[SCAN_PEAK_LISTS])
 {
 	const struct arrow_reader *r = &e->run.set[row->set].file[ARROW_IMAGES].reader;
-	const enum arrow_type item = peak_columns[list].item;
-	const int field = arrow_reader_find(r, peak_columns[list].column, ARROW_LIST, item);
-	struct arrow_column column;
-	uint64_t start, end;
 
-	if (field < 0 || arrow_reader_column(r, row->batch, field, &column) < 0)
-		return -EBADMSG;
-	arrow_column_range(&column, row->row, &start, &end);
-	if (end - start > GK_PEAKS_MAX)
-		return -EBADMSG;
-	*data = (const uint8_t *)column.data + start * arrow_type_width(item);
-	return end - start;
+	if (b->row == NULL || b->row->set != row->set || b->row->batch != row->batch) {
+		b->row = NULL;
+		if (scan_peaks_open(r, row->batch, &b->peaks) < 0)
+			return -EBADMSG;
+		b->row = row;
+	}
+	return scan_peaks_row(&b->peaks, row->row, start);
 }
 
 int
 columns_count_peaks(struct export *e, int32_t *count)
 {
+	uint64_t start[SCAN_PEAK_LISTS];
+	struct batch_peaks peaks = {0};
 	const struct selection_row *row;
-	const uint8_t *data;
-	int most = 0, nb;
-	size_t i, list;
+	int most = 0;
+	size_t i;
 
 	for (i = 0; i < e->images.nb; i++) {
 		row = &e->images.image[i].image;
-		for (list = 0; list < NB(peak_columns); list++) {
-			nb = find_list(e, row, list, &data);
-			if (nb >= 0 && list == 0)
-				count[i] = nb;
-			if (nb >= 0 && nb == count[i])
-				continue;
+		count[i] = find_peaks(e, row, &peaks, start);
+		if (count[i] < 0) {
 			snprintf(e->message, sizeof(e->message),
-				"%.512s: frame %" PRIu64 ": its list of peaks, column %s, is "
-				"damaged; export the other frames with --frames",
-				e->run.set[row->set].file[ARROW_IMAGES].path, row->frame,
-				peak_columns[list].column);
+				"%.512s: frame %" PRIu64 ": its lists of peaks are damaged; export "
+				"the other frames with --frames",
+				e->run.set[row->set].file[ARROW_IMAGES].path, row->frame);
 			return -EBADMSG;
 		}
 		most = count[i] > most ? count[i] : most;
@@ -205,23 +202,26 @@ static int
 put_list(struct h5 *h, hid_t group, const struct export *e, size_t list, const int32_t *count,
 	hsize_t most)
 {
-	const unsigned int width = arrow_type_width(peak_columns[list].item);
+	const unsigned int width = arrow_type_width(peak_lists[list].item);
 	const hsize_t dims[] = {e->images.nb, most};
-	const char *name = peak_columns[list].name;
+	const char *name = peak_lists[list].name;
 	uint8_t *block = malloc(BLOCK * most * width);
-	const uint8_t *data;
+	uint64_t start[SCAN_PEAK_LISTS];
+	struct batch_peaks peaks = {0};
 	size_t i, k, nb;
 	hid_t set;
 
 	if (block == NULL)
 		return -ENOMEM;
-	set = h5_dataset(h, group, name, file_type(peak_columns[list].item), 2, dims, BLOCK);
+	set = h5_dataset(h, group, name, file_type(peak_lists[list].item), 2, dims, BLOCK);
 	for (i = 0; i < e->images.nb && !h->failed; i += nb) {
 		nb = e->images.nb - i < BLOCK ? e->images.nb - i : BLOCK;
 		memset(block, 0, nb * most * width);
 		for (k = 0; k < nb; k++) {
-			if (find_list(e, &e->images.image[i + k].image, list, &data) > 0)
-				memcpy(block + k * most * width, data,
+			if (find_peaks(e, &e->images.image[i + k].image, &peaks, start) > 0)
+				memcpy(block + k * most * width,
+					(const uint8_t *)peaks.peaks.list[list].data +
+						start[list] * width,
 					(size_t)count[i + k] * width);
 		}
 		h5_rows(h, name, set, i, nb, block);
@@ -250,7 +250,7 @@ columns_put_peaks(struct h5 *h, hid_t entry, const char *name, struct export *e)
 	group = h5_group(h, entry, name, "NXcollection");
 	h5_array(h, group, "nPeaks", H5T_STD_I32LE, 1, &nb, nb, count, NULL);
 	/* a dimension of 0 is an error in some readers */
-	for (list = 0; ret == 0 && list < NB(peak_columns); list++)
+	for (list = 0; ret == 0 && list < SCAN_PEAK_LISTS; list++)
 		ret = put_list(h, group, e, list, count, most > 0 ? most : 1);
 	h5_release(group);
 	free(count);

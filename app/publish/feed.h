@@ -53,8 +53,9 @@ struct feed_run {
 	size_t nb_batches;
 	uint64_t images;
 	bool ended;
-	struct scan_record *latest; /**< the last batch */
-				    /** @} */
+	/** the last batch */
+	struct scan_record *latest;
+	/** @} */
 };
 
 struct feed {

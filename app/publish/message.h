@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Bytes of a message that grow, in memory of scan_memory_get(). After an error of memory nothing more is
- * added, and `failed` is set. One thread.
+ * Bytes of a message that grow, in memory of scan_memory_get(). After an error of memory nothing
+ * more is added, and `failed` is set. One thread.
  */
 #ifndef PUBLISH_MESSAGE_H
 #define PUBLISH_MESSAGE_H

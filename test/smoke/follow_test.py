@@ -151,6 +151,27 @@ def a_run_is_exported_while_it_is_written(where):
 
 
 @case
+def a_file_that_is_truncated_is_followed(where):
+    run = receive('small', *SMALL)
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    writer = Writer(run, where)
+    master = f'{where}/lyso_master.h5'
+    with follower(where) as process:
+        writer.step(0.7)
+        wait('images', lambda: os.path.exists(master) and len(read(master, made)) > PER_FILE)
+        # as a store does whose last batches another store has
+        for t, path in writer.paths.items():
+            writer.at[t] = len(writer.data[t]) // 3
+            os.truncate(f'{path}.part', writer.at[t])
+        time.sleep(0.5)
+        writer.end()
+        wait('all images', lambda: len(read(master, made)) == len(frames))
+        want(process.poll() is None)
+    want(process.text == '', process.text)
+    same_as(run, master, frames)
+
+
+@case
 def what_was_flushed_is_read_after_a_kill(where):
     run = receive('small', *SMALL)
     made, frames = images(f'{run}/lyso_images.arrow'), kept(run)

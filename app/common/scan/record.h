@@ -2,8 +2,8 @@
 /**
  * @file
  * Record batches in memory, read one by one from a file that may still be written. A batch is whole
- * when its CRC is correct. Nothing of the file is mapped: a file that is truncated meanwhile does no
- * harm. Everything is checked in the copy. Any thread, one for each record.
+ * when its CRC is correct. Nothing of the file is mapped: a file that is truncated meanwhile does
+ * no harm. Everything is checked in the copy. Any thread; references are counted atomically.
  */
 #ifndef SCAN_RECORD_H
 #define SCAN_RECORD_H

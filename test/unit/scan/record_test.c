@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Record batches of a growing file: when a batch is whole, what is damage, and what is left in
+ * memory without pixels. ARROW_WRITE is the program that writes the files.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arrow/format.h"
+#include "scan/memory.h"
+#include "scan/record.h"
+
+#define BATCHES_MAX 64
+
+static char dir[] = "/tmp/record_test.XXXXXX";
+static uint8_t *file; /* of images */
+static uint64_t size;
+static uint64_t at[BATCHES_MAX], nb; /* offsets of the batches, and the end of the last one */
+
+/* A file that begins like the whole one. */
+static int
+prefix(uint64_t length)
+{
+	const int fd = memfd_create("record_test", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, file, length), length);
+	return fd;
+}
+
+static struct scan_header *
+header_of(int fd)
+{
+	struct scan_header *header = NULL;
+
+	assert_int_equal(scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES), 0);
+	return header;
+}
+
+static enum scan_record_state
+state_of(struct scan_header *header, int fd, uint64_t offset)
+{
+	struct scan_record *record = NULL;
+	uint64_t length;
+	const enum scan_record_state state = scan_record_read(&record, header, fd, offset, &length);
+
+	assert_int_equal(record != NULL, state == SCAN_RECORD_WHOLE);
+	scan_record_drop(record);
+	return state;
+}
+
+static void
+flip(int fd, uint64_t offset)
+{
+	uint8_t byte;
+
+	assert_int_equal(pread(fd, &byte, 1, offset), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
+}
+
+static void
+test_a_header_is_whole_or_absent(void **state)
+{
+	struct scan_header *header = NULL;
+	int fd = prefix(0);
+
+	assert_int_equal(scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES), -ENODATA);
+	close(fd);
+	fd = prefix(at[0] - 1);
+	assert_int_equal(scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES), -ENODATA);
+	close(fd);
+	fd = prefix(at[0]);
+	scan_header_drop(header_of(fd));
+	assert_int_equal(scan_header_read(&header, fd, "g_frames.arrow", ARROW_FRAMES), -EBADMSG);
+	close(fd);
+}
+
+static void
+test_a_batch_is_whole_with_its_last_block(void **state)
+{
+	for (uint64_t i = 0; i < nb; i++) {
+		const uint64_t before = at[i + 1] - ARROW_BLOCK;
+		const int fd = prefix(before);
+		struct scan_header *header = header_of(fd);
+
+		assert_int_equal(state_of(header, fd, at[i]), SCAN_RECORD_PARTIAL);
+		assert_int_equal(state_of(header, fd, at[i + 1]), SCAN_RECORD_NONE);
+		/* allocated, and not written */
+		assert_int_equal(ftruncate(fd, size), 0);
+		assert_int_equal(state_of(header, fd, at[i]), SCAN_RECORD_PARTIAL);
+		assert_int_equal(state_of(header, fd, at[i + 1]), SCAN_RECORD_NONE);
+		assert_int_equal(pwrite(fd, file + before, ARROW_BLOCK, before), ARROW_BLOCK);
+		assert_int_equal(state_of(header, fd, at[i]), SCAN_RECORD_WHOLE);
+		scan_header_drop(header);
+		close(fd);
+	}
+}
+
+static void
+test_truncation_and_damage_are_states(void **state)
+{
+	const int fd = prefix(size);
+	struct scan_header *header = header_of(fd);
+	uint64_t found = at[1];
+
+	assert_int_equal(state_of(header, fd, at[nb]), SCAN_RECORD_END);
+	flip(fd, at[2] - ARROW_BLOCK);
+	assert_int_equal(state_of(header, fd, at[1]), SCAN_RECORD_PARTIAL);
+	flip(fd, at[1] + ARROW_PREFIX + 20);
+	assert_int_equal(state_of(header, fd, at[1]), SCAN_RECORD_WRONG);
+	assert_int_equal(scan_record_search(header, fd, &found, 2), 0);
+	assert_int_equal(found, at[1] + 2 * ARROW_BLOCK);
+	assert_int_equal(scan_record_search(header, fd, &found, UINT64_MAX), 1);
+	assert_int_equal(found, at[2]);
+	assert_int_equal(ftruncate(fd, at[2]), 0);
+	assert_int_equal(state_of(header, fd, at[2]), SCAN_RECORD_NONE);
+	assert_int_equal(scan_record_search(header, fd, &found, UINT64_MAX), -ENODATA);
+	scan_header_drop(header);
+	close(fd);
+}
+
+/* Whether whole pages inside a column are zeros. */
+static bool
+is_forgotten(const void *data, uint64_t length)
+{
+	const uint64_t page = sysconf(_SC_PAGESIZE);
+	const uint8_t *p = (const uint8_t *)data + page - (uintptr_t)data % page;
+
+	assert_true(length >= 3 * page);
+	for (uint64_t i = 0; i < page; i++) {
+		if (p[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+static void
+test_peaks_stay_without_pixels(void **state)
+{
+	const int fd = prefix(size);
+	struct scan_header *header = header_of(fd);
+	struct scan_record *record = NULL;
+	uint64_t length, start[SCAN_PEAK_LISTS], bytes;
+	float *before;
+
+	assert_int_equal(scan_record_read(&record, header, fd, at[0], &length), SCAN_RECORD_WHOLE);
+	scan_header_drop(header);
+	assert_true(record->has_peaks && record->images.is_i16);
+	assert_true(scan_peaks_row(&record->peaks, 0, start) >= 0);
+	bytes = record->peaks.list[0].items * sizeof(*before);
+	assert_true(bytes > 0);
+	before = malloc(bytes);
+	assert_non_null(before);
+	memcpy(before, record->peaks.list[0].data, bytes);
+	assert_false(is_forgotten(record->images.value.data, record->images.value.items * 2));
+	scan_record_shrink(record);
+	assert_true(is_forgotten(record->images.value.data, record->images.value.items * 2));
+	assert_memory_equal(before, record->peaks.list[0].data, bytes);
+	free(before);
+	scan_record_drop(record);
+	close(fd);
+}
+
+static int
+find_batches(void)
+{
+	const int fd = prefix(size);
+	struct scan_header *header = header_of(fd);
+	uint64_t length;
+
+	at[0] = header->reader.begin;
+	while (nb + 1 < BATCHES_MAX &&
+		scan_record_peek(header, fd, at[nb], &length) == SCAN_RECORD_PARTIAL) {
+		at[nb + 1] = at[nb] + length;
+		nb++;
+	}
+	scan_header_drop(header);
+	close(fd);
+	return nb >= 3 ? 0 : -1;
+}
+
+static int
+setup(void **state)
+{
+	const char *writer = getenv("ARROW_WRITE");
+	char command[1024];
+	FILE *in;
+
+	if (writer == NULL || mkdtemp(dir) == NULL)
+		return -1;
+	snprintf(command, sizeof(command), "'%s' '%s' g int16+peaks 4 200 5", writer, dir);
+	if (system(command) != 0)
+		return -1;
+	snprintf(command, sizeof(command), "%s/g_images.arrow", dir);
+	in = fopen(command, "r");
+	if (in == NULL)
+		return -1;
+	fseek(in, 0, SEEK_END);
+	size = ftell(in);
+	rewind(in);
+	file = malloc(size);
+	if (file == NULL || fread(file, 1, size, in) != size)
+		return -1;
+	fclose(in);
+	return find_batches();
+}
+
+static int
+teardown(void **state)
+{
+	char command[64];
+
+	free(file);
+	scan_memory_trim();
+	snprintf(command, sizeof(command), "rm -r '%s'", dir);
+	return system(command);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_header_is_whole_or_absent),
+		cmocka_unit_test(test_a_batch_is_whole_with_its_last_block),
+		cmocka_unit_test(test_truncation_and_damage_are_states),
+		cmocka_unit_test(test_peaks_stay_without_pixels),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
