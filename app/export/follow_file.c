@@ -168,12 +168,11 @@ follow_file_load(struct follow_file *g, size_t batch)
 	if (g->loaded != NULL && g->loaded_batch == batch)
 		return 0;
 	follow_file_forget(g);
-	if (g->batch[batch].gone ||
-		scan_record_read(&record, g->header, g->fd, g->batch[batch].at, &length) !=
-			SCAN_RECORD_WHOLE)
+	if (scan_record_read(&record, g->header, g->fd, g->batch[batch].at, &length) !=
+		SCAN_RECORD_WHOLE)
 		return -ENODATA;
 	/* another batch may have been written there */
-	if (record->reader.size != kept->reader.size ||
+	if (record->batch.metadata_size != kept->batch.metadata_size ||
 		memcmp(record->data, kept->data, kept->batch.metadata_size) != 0) {
 		scan_record_drop(record);
 		return -ENODATA;

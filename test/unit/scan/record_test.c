@@ -201,7 +201,7 @@ setup(void **state)
 
 	if (writer == NULL || mkdtemp(dir) == NULL)
 		return -1;
-	snprintf(command, sizeof(command), "'%s' '%s' g int16+peaks 4 200 5", writer, dir);
+	snprintf(command, sizeof(command), "'%s' '%s' g int16+peaks 4 60 5", writer, dir);
 	if (system(command) != 0)
 		return -1;
 	snprintf(command, sizeof(command), "%s/g_images.arrow", dir);
