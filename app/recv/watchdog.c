@@ -22,6 +22,8 @@ RTE_LOG_REGISTER(watchdog_logtype, braggline.watchdog, NOTICE);
 /** Interval of the first checks, until the lcores poll, and the longest one. */
 #define START_US UINT64_C(10000)
 #define LONG_US	 UINT64_C(1000000)
+/** Time in which the last message must be taken when the receiver ends. */
+#define JOIN_S 2
 
 struct watchdog {
 	const struct lcores *lcores;
@@ -131,13 +133,22 @@ watchdog_status(struct watchdog *w, const char *status)
 void
 watchdog_stop(struct watchdog *w)
 {
+	struct timespec until;
+
 	if (w == NULL)
 		return;
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
-	pthread_join(w->thread, NULL);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += JOIN_S;
+	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0) {
+		/* sd_notify() waits for a reader; the thread, which owns `w`, ends with the process */
+		LOG(WARNING, "NOTIFY_SOCKET is not read: its last messages are not sent\n");
+		pthread_detach(w->thread);
+		return;
+	}
 	pthread_cond_destroy(&w->wake);
 	pthread_mutex_destroy(&w->lock);
 	free(w);

@@ -68,7 +68,7 @@ def receiver(where, *settings, program=f'{BUILD}/app/recv/braggline-recv', loops
              memory=('--no-huge', '-m', '512')):
     command = [program, *memory, '--no-pci', '--file-prefix', 'recv-test', '--lcores', FLOAT,
                '--vdev', 'gpu_host0', '--vdev',
-               f'net_replay0,file={where}/in.pcap,loops={loops},rewrite=42:8:le:{FRAMES},rate=20000',
+               f'net_replay0,file={where}/in.pcap,loops={loops},rewrite=42:8:le:{FRAMES},rate=4000',
                '--', '--quiet', '--set', f'output.directory={where}/runs']
     for setting in settings:
         command += ['--set', setting]
@@ -135,6 +135,22 @@ def without_a_service_manager_nothing_is_sent(where):
     with service(receiver(where, 'run.idle_timeout_ms=300', loops=1), where, environment) as process:
         want(process.wait(SECONDS) == 0, 'failed')
     want(manager.read() == [], manager.messages)
+
+
+@case
+def a_service_manager_that_does_not_read_does_not_keep_a_receiver(where):
+    make_capture(where)
+    manager = Manager(where)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other.sendto(b'STATUS=full', manager.path)
+    command = receiver(where, 'run.idle_timeout_ms=300', loops=1)
+    with service(command, where, manager.environment()) as process:
+        want(process.wait(SECONDS) == 0, 'failed')
+    with open(f'{where}/log', encoding='utf-8') as log:
+        want('NOTIFY_SOCKET is not read' in log.read(), 'not told')
 
 
 @case
