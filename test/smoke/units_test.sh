@@ -80,7 +80,7 @@ if command -v systemd-sysusers >/dev/null; then
 		user=$(sed -n 's/^User=//p' "$unit")
 		case $unit in
 		*braggline-view.service) expected=braggline-view home=/ ;;
-		*) expected=braggline home=/.*/lib/braggline ;;
+		*) expected=braggline home="/.*/lib/braggline" ;;
 		esac
 		[ "$user" = "$expected" ] || die "$unit: User=$user, expected $expected"
 		systemd-sysusers --root="$where/root" "$(realpath "$build")/conf/systemd/$user.conf" \
