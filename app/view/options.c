@@ -29,7 +29,7 @@ static const char help[] =
 	"                            characters in one line; no other user may read it\n"
 	"  --control                 clients with the token may arm, start and stop runs and\n"
 	"                            change thresholds\n"
-	"  --tls-certificate FILE    accept HTTPS only, with this certificate chain (PEM)\n"
+	"  --tls-certificate FILE    accept HTTPS only, with this chain of certificates in PEM\n"
 	"  --tls-key FILE            and this private key (PEM); no other user may read it\n"
 	"  --interval MS             from one query of telemetry to the next, 100 to 60000\n"
 	"                            (default: 500)\n"

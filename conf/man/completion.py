@@ -11,7 +11,7 @@ import pages
 import readme
 
 # arguments in the tables that are paths
-FILES, DIRECTORIES = ('FILE',), ('DIR',)
+FILES, DIRECTORIES = ('FILE', '[NAME=]SOCKET'), ('DIR',)
 
 HEAD = '''\
 # bash completion for {program}

@@ -43,6 +43,17 @@ ask()
 	echo "$1" | RUNTIME_DIRECTORY=/run/braggline/recv-demo dpdk-telemetry.py -f recv-demo
 }
 
+# page_says TEXT: in what the page says of its sources
+page_says()
+{
+	local reply
+	exec 3<>/dev/tcp/127.0.0.1/8090 || return
+	printf 'GET /api/v1/sources HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+	reply=$(timeout 5 cat <&3)
+	exec 3>&-
+	[[ $reply == *"$1"* ]]
+}
+
 # restarted UNIT OLD-PID: it runs again, as another process
 restarted()
 {
@@ -54,6 +65,7 @@ restarted()
 cpus=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
 receiver=braggline-recv@demo.service
 store=braggline-store@demo.service
+page=braggline-view.service
 memif=net_memif0,socket=/run/braggline/demo.sock,socket-abstract=no
 install -d -o braggline -g braggline /run/braggline
 sed -i 's/^control = .*//; s/^\[run\]/[run]\ncontrol = telemetry/' /etc/braggline/recv-demo.ini
@@ -83,6 +95,23 @@ wait_for 'the state of the run' is "$receiver" StatusText 'running: run one'
 ask /braggline/run/stop >/dev/null
 wait_for 'the end of the run' is "$receiver" StatusText idle
 [ -s /var/lib/braggline/one_frames.arrow ] || die 'no file of the run'
+
+# the page: its user reaches the receiver's socket and live file by the drop-in only
+cp /usr/share/braggline/systemd/view.conf /etc/systemd/system/braggline-recv@demo.service.d/
+echo "VIEW_OPTIONS=--receiver /run/braggline/recv-demo/dpdk/recv-demo/dpdk_telemetry.v2" \
+	>/etc/braggline/view.env
+systemctl start "$page" || die 'the page does not start'
+[ "$(stat -c %U "/proc/$(property "$page" MainPID)")" = braggline-view ] ||
+	die 'the page does not run as braggline-view'
+grep -q '^CapBnd:.*0000000000000000' "/proc/$(property "$page" MainPID)/status" ||
+	die 'the page has capabilities'
+wait_for 'a page without the receiver' page_says '"error":'
+systemctl daemon-reload
+systemctl restart "$receiver" || die 'the receiver does not start with the drop-in'
+wait_for 'a page of the receiver' page_says '"state":"up"'
+systemctl stop "$page" || die 'stop of the page'
+is "$page" Result success || die 'the page did not end with status 0'
+pid=$(property "$receiver" MainPID)
 
 # killed: started again
 kill -9 "$pid"

@@ -24,7 +24,7 @@ step()
 
 [ "$(id -u)" = 0 ] || { echo 'skipped: only root can make a chroot'; exit 77; }
 command -v mmdebstrap >/dev/null || { echo 'skipped: mmdebstrap is not installed'; exit 77; }
-for package in braggline braggline-dev braggline-doc; do
+for package in braggline braggline-dev braggline-doc braggline-view; do
 	ls "$packages/${package}"_*.deb >/dev/null || die "no package $package in $packages; run make deb"
 done
 
@@ -136,11 +136,13 @@ snapshot >"$where/before"
 
 step 'install, an older version'
 run 'install' sh -c 'dpkg -i /old/*.deb'
-inside getent passwd braggline >/dev/null || die 'no user braggline'
+for user in braggline braggline-view; do
+	inside getent passwd $user >/dev/null || die "no user $user"
+done
 [ "$(inside dpkg -l braggline | awk '/^ii/ { print $3 }')" = 0.0.1 ] || die 'not installed'
 
 # places of the FHS: nothing outside of them
-inside sh -c 'dpkg -L braggline braggline-dev braggline-doc' | sort -u | while read -r path; do
+inside sh -c 'dpkg -L braggline braggline-dev braggline-doc braggline-view' | sort -u | while read -r path; do
 	case $path in
 	/. | /usr | /usr/bin* | /usr/lib* | /usr/include* | /usr/share* | /etc | /etc/braggline | \
 		/lib | /lib/systemd* | '') ;;
@@ -150,16 +152,16 @@ done
 [ -z "$(find "$root/usr/local" "$root/opt" -name '*braggline*')" ] || die 'files in /usr/local or /opt'
 
 step 'the installed programs'
-for program in detector export rdma recv scan store; do
+for program in detector export publish rdma recv scan store view; do
 	run "braggline-$program --version" braggline-$program --version
 	[ -e "$root/usr/share/man/man1/braggline-$program.1.gz" ] || die "no braggline-$program(1)"
 	[ -e "$root/usr/share/bash-completion/completions/braggline-$program" ] ||
 		die "no completion of braggline-$program"
 done
-for unit in recv store; do
-	said=$(inside systemd-analyze verify --man=no "/lib/systemd/system/braggline-$unit@.service" 2>&1 |
+for unit in recv@ store@ view; do
+	said=$(inside systemd-analyze verify --man=no "/lib/systemd/system/braggline-$unit.service" 2>&1 |
 		grep braggline || :)
-	[ -z "$said" ] || die "braggline-$unit@: $said"
+	[ -z "$said" ] || die "braggline-$unit: $said"
 done
 replay 'with DPDK'
 
@@ -239,22 +241,27 @@ run 'upgrade' sh -c 'dpkg -i /packages/*.deb'
 version=$(inside dpkg -l braggline | awk '/^ii/ { print $3 }')
 [ "$version" != 0.0.1 ] || die 'not upgraded'
 [ -e "$root/etc/braggline/recv-demo.ini" ] || die 'the upgrade removed a configuration'
-[ -z "$(inside dpkg --verify braggline braggline-dev braggline-doc)" ] || die 'dpkg --verify differs'
+[ -z "$(inside dpkg --verify braggline braggline-dev braggline-doc braggline-view)" ] || die 'dpkg --verify differs'
 
 step 'remove'
-run 'remove' apt-get remove -q -y braggline braggline-dev braggline-doc
-[ ! -e "$root/usr/bin/braggline-recv" ] || die 'remove left braggline-recv'
+run 'remove' apt-get remove -q -y braggline braggline-dev braggline-doc braggline-view
+for program in recv publish view; do
+	[ ! -e "$root/usr/bin/braggline-$program" ] || die "remove left braggline-$program"
+done
 [ -e "$root/etc/braggline/recv-demo.ini" ] || die 'remove has removed a configuration'
 
-step 'purge, with files of runs'
-run 'purge' dpkg --purge braggline braggline-dev braggline-doc
+step 'purge, with files of runs and a token'
+(umask 077; echo 0123456789abcdef >"$root/etc/braggline/view.token")
+inside chown braggline-view /etc/braggline/view.token
+run 'purge' dpkg --purge braggline braggline-dev braggline-doc braggline-view
 ls "$root"/var/lib/braggline/*.arrow >/dev/null || die 'purge has removed files of runs'
 inside getent passwd braggline >/dev/null || die 'purge has removed the owner of the files of runs'
+inside getent passwd braggline-view >/dev/null || die 'purge has removed the owner of the token'
 
 step 'purge, without'
 rm -r "$root/var/lib/braggline" "$root/etc/braggline"
 run 'install again' sh -c 'dpkg -i /packages/*.deb'
-run 'purge' dpkg --purge braggline braggline-dev braggline-doc
+run 'purge' dpkg --purge braggline braggline-dev braggline-doc braggline-view
 snapshot >"$where/after"
 diff "$where/before" "$where/after" >"$where/log" || { cat "$where/log"; die 'purge left something'; }
 echo "deb: $version: install, use, upgrade, remove, purge: ok"

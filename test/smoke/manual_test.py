@@ -33,7 +33,7 @@ def help_options(text):
     ends at a line of text that is not indented."""
     found = []
     for line in text.splitlines():
-        match = re.match(r' {2,6}(-[^ ,]+(?:, --\S+)?(?: [A-Z]\S*)?) +(\S.*)$', line)
+        match = re.match(r' {2,6}(-[^ ,]+(?:, --\S+)?(?: \[?[A-Z]\S*)?) +(\S.*)$', line)
         if match is not None:
             found.append(match.groups())
         elif found and line and line[0] != ' ':
@@ -143,6 +143,11 @@ def check_arguments(build):
     want(offers('braggline-scan', '--unit', '2') == ['2theta'], 'no unit')
     want(sorted(offers('braggline-detector', '--transport', '')) ==
          ['multicast', 'send', 'udp', 'write'], 'no transport')
+    if os.path.exists(f'{build}/conf/man/braggline-publish'):
+        want(offers('braggline-publish', '--geom', '') == ['FILES '], 'no geometry')
+        want(offers('braggline-publish', '--stream2-') == ['--stream2-pub'], 'no option')
+    if os.path.exists(f'{build}/conf/man/braggline-view'):
+        want(offers('braggline-view', '--receiver', '') == ['FILES '], 'no socket')
     want(offers('braggline-store', 'rec') == ['reconcile', 'FILES '], 'no command')
 
 

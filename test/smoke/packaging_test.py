@@ -77,7 +77,24 @@ def check_depends(source):
     needs = set(needs) - {'libcmocka-dev'}
     want(len(needs) > 8 and needs <= depends, 'not in Build-Depends:', sorted(needs - depends))
     names = re.findall(r'^Package: (\S+)', control, re.M)
-    want(sorted(names) == ['braggline', 'braggline-dev', 'braggline-doc'], names)
+    want(sorted(names) == ['braggline', 'braggline-dev', 'braggline-doc', 'braggline-view'], names)
+
+
+def check_page(source):
+    """The page of braggline-view has uPlot embedded: the packages name its license, and `make deb`
+    installs it."""
+    def text(path):
+        with open(f'{source}/{path}', encoding='utf-8') as stream:
+            return stream.read()
+    license = re.search(r'^Files: node_modules/uplot/.*\nCopyright: .*\nLicense: (\S+)$',
+                        text('conf/debian/copyright'), re.M)
+    want(license and re.search(f'^License: {license[1]}\n ', text('conf/debian/copyright'), re.M),
+         'conf/debian/copyright has no license of uPlot')
+    locked = json.loads(text('app/view/package-lock.json'))['packages']['node_modules/uplot']
+    want(locked['license'] == license[1], 'license of uPlot: package-lock.json has',
+         locked['license'], 'conf/debian/copyright has', license[1])
+    want('-Duplot=' in text('conf/debian/rules') and 'UPLOT=' in text('.ci/deb'),
+         'the packages are built without uPlot')
 
 
 def main():
@@ -86,6 +103,7 @@ def main():
     want('usr/bin/braggline-recv' in paths, sorted(paths))
     check_lists(paths, lists(f'{source}/conf/debian'))
     check_depends(source)
+    check_page(source)
     print(f'packaging: {len(paths)} files: ok')
 
 

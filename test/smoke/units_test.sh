@@ -6,12 +6,20 @@
 set -eu
 
 build=$1 source=$2
-exposure_max=30 # tenths: 3.0 of 10
 
 die()
 {
 	printf 'units: %s\n' "$*" >&2
 	exit 1
+}
+
+# exposure_max PROGRAM: tenths of 10
+exposure_max()
+{
+	case $1 in
+	braggline-view) echo 15 ;;
+	*) echo 30 ;;
+	esac
 }
 
 command -v systemd-analyze >/dev/null || {
@@ -28,38 +36,57 @@ verify()
 	systemd-analyze verify --man=no --recursive-errors=no "$where/$1" 2>&1 || echo "status $?"
 }
 
-for program in recv store; do
-	unit=braggline-$program@.service
+for unit in braggline-recv@ braggline-store@ braggline-view; do
+	program=${unit%@}
+	drop_ins=$unit.service.d
+	unit=$unit.service
+	# a unit of a program that is not built
+	[ "$program" != braggline-view ] || [ -e "$build/app/view/$program" ] || continue
 	# the program of the build directory takes the place of the installed one
-	sed "s#^ExecStart=[^ ]*/braggline-$program #ExecStart=$(realpath "$build")/app/$program/braggline-$program #" \
+	sed "s#^ExecStart=[^ ]*/$program #ExecStart=$(realpath "$build")/app/${program#*-}/$program #" \
 		"$build/conf/systemd/$unit" >"$where/$unit"
 	grep -q "^ExecStart=$(realpath "$build")" "$where/$unit" || die "$unit: no ExecStart="
 	grep -qE '@[a-z]+@' "$where/$unit" && die "$unit: a path was not set: $(grep -E '@[a-z]+@' "$where/$unit")"
 	said=$(verify "$unit")
 	[ -z "$said" ] || die "$unit: $said"
-	mkdir "$where/$unit.d"
-	cp "$source"/conf/systemd/drop-ins/*.conf "$where/$unit.d/"
+	systemd-analyze security --offline=true --no-pager --threshold="$(exposure_max "$program")" \
+		"$where/$unit" >"$where/log" 2>&1 ||
+		die "$unit: $(tail -1 "$where/log"), expected at most $(exposure_max "$program")"
+	[ "$program" != braggline-view ] || continue
+	mkdir "$where/$drop_ins"
+	cp "$source"/conf/systemd/drop-ins/*.conf "$where/$drop_ins/"
 	said=$(verify "$unit")
 	[ -z "$said" ] || die "$unit with drop-ins: $said"
 	# a mistake in a drop-in is found, so they have been read
-	printf '[Service]\nMemoryLock=yes\n' >"$where/$unit.d/wrong.conf"
+	printf '[Service]\nMemoryLock=yes\n' >"$where/$drop_ins/wrong.conf"
 	said=$(verify "$unit")
 	case $said in *MemoryLock*) ;; *) die "$unit: drop-ins were not read: $said" ;; esac
-	rm -r "$where/$unit.d"
-	systemd-analyze security --offline=true --no-pager --threshold=$exposure_max "$where/$unit" \
-		>"$where/log" 2>&1 || die "$unit: $(tail -1 "$where/log"), expected at most $exposure_max"
+	rm -r "${where:?}/$drop_ins"
 done
 
-# the user of the units is the one that sysusers makes
+# the page has no capabilities
+if [ -e "$where/braggline-view.service" ]; then
+	for line in CapabilityBoundingSet= AmbientCapabilities= NoNewPrivileges=yes \
+		SupplementaryGroups=braggline; do
+		grep -qx "$line" "$where/braggline-view.service" || die "braggline-view.service: no line $line"
+	done
+fi
+
+# the users of the units are those that sysusers makes
 if command -v systemd-sysusers >/dev/null; then
 	mkdir -p "$where/root/etc"
 	touch "$where/root/etc/passwd" "$where/root/etc/group"
-	systemd-sysusers --root="$where/root" "$(realpath "$build")/conf/systemd/braggline.conf" \
-		>"$where/log" 2>&1 || die "systemd-sysusers: $(cat "$where/log")"
-	grep -q '^braggline:.*:/.*/lib/braggline:' "$where/root/etc/passwd" ||
-		die "systemd-sysusers: no user braggline: $(cat "$where/root/etc/passwd")"
 	for unit in "$where"/*.service; do
-		grep -q '^User=braggline$' "$unit" || die "$unit: no User=braggline"
+		user=$(sed -n 's/^User=//p' "$unit")
+		case $unit in
+		*braggline-view.service) expected=braggline-view home=/ ;;
+		*) expected=braggline home="/.*/lib/braggline" ;;
+		esac
+		[ "$user" = "$expected" ] || die "$unit: User=$user, expected $expected"
+		systemd-sysusers --root="$where/root" "$(realpath "$build")/conf/systemd/$user.conf" \
+			>"$where/log" 2>&1 || die "systemd-sysusers: $(cat "$where/log")"
+		grep -q "^$user:.*:$home:" "$where/root/etc/passwd" ||
+			die "systemd-sysusers: no user $user: $(cat "$where/root/etc/passwd")"
 	done
 fi
 echo 'units: systemd-analyze verify and security: ok'
