@@ -256,7 +256,7 @@ def a_page_of_another_user_needs_the_drop_in(where):
     if not os.path.exists(f'{BUILD}/app/view/braggline-view'):
         raise Skipped('braggline-view is not built')
     with receiver_of_user(where, f'output.live={where}/runtime/live', 'output.live_s=0.02',
-                          mode=0o750) as (run, _):
+                          loops=50, mode=0o750) as (run, _):
         os.chmod(where, 0o711)
         page = f'{where}/braggline-view'
         shutil.copy(f'{BUILD}/app/view/braggline-view', page)
