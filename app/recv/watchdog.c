@@ -144,7 +144,7 @@ watchdog_stop(struct watchdog *w)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += JOIN_S;
 	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0) {
-		/* sd_notify() waits for a reader; the thread, which owns `w`, ends with the process */
+		/* sd_notify() waits for a reader; the thread owns `w` and ends with the process */
 		LOG(WARNING, "NOTIFY_SOCKET is not read: its last messages are not sent\n");
 		pthread_detach(w->thread);
 		return;
