@@ -469,36 +469,48 @@ select_ranges(struct sql_statement *s, int node)
 
 /* ------------------------------------------------------------------ the statement */
 
+void
+sql_name_cover(struct sql_name *name, const struct sql_name *other)
+{
+	if (other->first > other->last)
+		return;
+	if (name->first > name->last) {
+		name->first = other->first;
+		name->last = other->last;
+	}
+	if (other->first < name->first)
+		name->first = other->first;
+	if (other->last > name->last)
+		name->last = other->last;
+}
+
 static int
 add_name(struct sql_statement *s, int node)
 {
-	const char *schema = node_text(s, node, "schema_name");
-	const char *table = node_text(s, node, "table_name");
-	const struct sql_node *n = &s->node[node];
+	const struct sql_name name = {
+		.catalog = node_text(s, node, "catalog_name"),
+		.schema = node_text(s, node, "schema_name"),
+		.table = node_text(s, node, "table_name"),
+		.first = s->node[node].first,
+		.last = s->node[node].last,
+	};
 	struct sql_name *names;
 	size_t i;
 
 	for (i = 0; i < s->nb_names; i++) {
 		names = &s->name[i];
-		if (strcasecmp(names->schema, schema) != 0 || strcasecmp(names->table, table) != 0)
-			continue;
-		if (n->first > n->last)
+		if (strcasecmp(names->catalog, name.catalog) == 0 &&
+			strcasecmp(names->schema, name.schema) == 0 &&
+			strcasecmp(names->table, name.table) == 0) {
+			sql_name_cover(names, &name);
 			return 0;
-		if (names->first > names->last) {
-			names->first = n->first;
-			names->last = n->last;
 		}
-		if (n->first < names->first)
-			names->first = n->first;
-		if (n->last > names->last)
-			names->last = n->last;
-		return 0;
 	}
 	names = realloc(s->name, (s->nb_names + 1) * sizeof(*names));
 	if (names == NULL)
 		return -ENOMEM;
 	s->name = names;
-	names[s->nb_names++] = (struct sql_name){schema, table, n->first, n->last};
+	names[s->nb_names++] = name;
 	return 0;
 }
 
