@@ -204,6 +204,28 @@ is_reserved(const char *schema)
 	return false;
 }
 
+/* Find the run of a schema. @return 0, `run` is NULL: there is none; -EINVAL: several */
+static int
+find_run(struct sql_session *s, const struct sql_name *n, const struct sql_run **run)
+{
+	const struct sql_catalog *c = s->catalog;
+	size_t i;
+
+	*run = NULL;
+	for (i = 0; i < c->nb_runs; i++) {
+		if (strcasecmp(c->run[i].name, n->schema) != 0)
+			continue;
+		if (*run != NULL)
+			return session_error(s, -EINVAL,
+				"%s.%s: expected the name of one run, found %s and %s, which are "
+				"the same name in SQL: use %s('%s') or %s('%s')",
+				n->schema, n->table, (*run)->name, c->run[i].name, n->table,
+				(*run)->name, n->table, c->run[i].name);
+		*run = &c->run[i];
+	}
+	return 0;
+}
+
 /* The view that a name of a statement is of. */
 struct view {
 	struct sql_name name; /* of the view: the same for all names of it */
@@ -213,12 +235,13 @@ struct view {
 
 /*
  * Find the view of a name.
- * @return 1: found; 0: there is none, and `v->table` is that of the name or ARROW_TABLES
+ * @return 1: found; 0: there is none, and `v->table` is that of the name or ARROW_TABLES; -EINVAL
  */
 static int
 find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 {
 	const bool in_memory = strcasecmp(n->catalog, MEMORY_DATABASE) == 0;
+	int ret;
 
 	*v = (struct view){.name = *n};
 	for (v->table = 0; v->table < ARROW_TABLES; v->table++) {
@@ -227,12 +250,20 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 	}
 	if (v->table == ARROW_TABLES || (n->catalog[0] != '\0' && !in_memory))
 		return 0;
+	ret = find_run(s, n, &v->run);
+	if (ret < 0)
+		return ret;
 	v->name.catalog = MEMORY_DATABASE;
 	v->name.table = arrow_table_name(v->table);
-	if (!is_reserved(n->schema) && n->schema[0] != '\0') {
-		v->run = sql_catalog_find(s->catalog, n->schema);
+	if (!is_reserved(n->schema) && n->schema[0] != '\0')
 		return v->run != NULL;
-	}
+	if (v->run != NULL && n->schema[0] != '\0')
+		return session_error(s, -EINVAL,
+			"%s.%s: expected the name of a run or of a schema, found a run with the "
+			"name of a schema or database of DuckDB: use %s('%s') for this run, or %s "
+			"for all runs",
+			n->schema, n->table, v->name.table, v->run->name, v->name.table);
+	v->run = NULL;
 	v->name.schema = MAIN_SCHEMA;
 	return n->schema[0] == '\0' || strcasecmp(n->schema, MAIN_SCHEMA) == 0 ||
 		(!in_memory && strcasecmp(n->schema, MEMORY_DATABASE) == 0);

@@ -612,8 +612,11 @@ test_a_truncated_file_ends_the_query(void **state)
 static void
 test_names_of_runs_are_quoted(void **state)
 {
-	char path[256];
+	static const char *const names[] = {
+		"main.frames", "\"MAIN\".frames", "memory.main.frames", "frames, main.frames b"};
+	char path[256], sql[128];
 	struct rig r;
+	size_t i;
 
 	copy_run("names", path);
 	shell("cd '%s' && for t in frames images; do cp lyso_7_$t.arrow \"a\\\"b'c;_$t.arrow\" && "
@@ -626,9 +629,32 @@ test_names_of_runs_are_quoted(void **state)
 	want_answer(&r, "SELECT count(*) FROM \"[x]*\".frames", "300");
 	want_error(&r, "SELECT run FROM frames('[x]*')", -EINVAL, "run");
 	want_answer(&r, "SELECT count(DISTINCT run) FROM frames", "4");
-	/* the schema main has the tables of all runs */
-	want_answer(&r, "SELECT count(*) FROM main.frames", "1200");
+	/* main.frames could be of all runs, or of this one */
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", names[i]);
+		want_error(&r, sql, -EINVAL,
+			"found a run with the name of a schema or database of DuckDB: use "
+			"frames('main') for this run, or frames for all runs");
+	}
 	want_answer(&r, "SELECT count(*) FROM frames('main')", "300");
+	want_answer(&r, "SELECT count(*) FROM 'main_frames.arrow'", "300");
+	want_answer(&r, "SELECT count(*) FROM memory.frames", "1200");
+	rig_close(&r);
+	/* the same for a database; the schema main has the tables of all runs */
+	shell("cd '%s' && for t in frames images; do mv main_$t.arrow memory_$t.arrow; done", path);
+	rig_open(&r, path);
+	want_error(&r, "FROM images, memory.images b", -EINVAL, "use images('memory') for this");
+	want_error(&r, "FROM memory.memory.images", -EINVAL, "use images('memory') for this run");
+	want_answer(&r, "SELECT count(*) FROM memory.main.frames", "1200");
+	rig_close(&r);
+	/* names of SQL ignore case */
+	shell("cd '%s' && for t in frames images; do mv memory_$t.arrow Lyso_7_$t.arrow; done",
+		path);
+	rig_open(&r, path);
+	want_error(&r, "FROM lyso_7.frames", -EINVAL,
+		"found Lyso_7 and lyso_7, which are the same name in SQL: use frames('Lyso_7') or "
+		"frames('lyso_7')");
+	want_answer(&r, "SELECT count(*) FROM frames('lyso_7')", "300");
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
