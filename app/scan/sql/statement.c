@@ -8,11 +8,14 @@
 
 #include "sql/statement.h"
 
-/* Parents have lower numbers than their children. */
+/*
+ * Parents have lower numbers than their children. The text is an argument of the table function:
+ * a join with a table that has it would copy it into every row.
+ */
 static const char tree_sql[] =
 	"SELECT t.id::UBIGINT, t.parent::UBIGINT, t.key, json_extract_string(t.atom, '$'), "
 	"t.type IN ('UBIGINT', 'BIGINT') "
-	"FROM (SELECT json_serialize_sql(CAST($1 AS VARCHAR)) AS j) s, json_tree(s.j) t ORDER BY 1";
+	"FROM json_tree(json_serialize_sql(CAST($1 AS VARCHAR))) t ORDER BY 1";
 
 /*
  * Table functions that a statement may call. Others read files or settings, change the state of the
@@ -577,7 +580,10 @@ sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 
 	memset(s, 0, sizeof(*s));
 	if (strlen(sql) > SQL_STATEMENT_MAX) {
-		snprintf(error, size, "the statement is longer than %u bytes", SQL_STATEMENT_MAX);
+		snprintf(error, size,
+			"the statement is longer than %u bytes: split it, or use "
+			"BETWEEN instead of a list of numbers",
+			SQL_STATEMENT_MAX);
 		return -E2BIG;
 	}
 	ret = take_tree(s, api, connection, sql, error, size);

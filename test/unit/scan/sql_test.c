@@ -432,6 +432,24 @@ test_a_table_with_several_names_has_one_range(void **state)
 	rig_close(&r);
 }
 
+/* The analysis of a statement takes some kilobytes for each number, not for each pair of them. */
+static void
+test_long_lists_take_little_memory(void **state)
+{
+	char sql[64 + 2000 * 12];
+	struct rig r;
+	size_t i;
+	int at;
+
+	at = sprintf(sql, "SELECT count(*) FROM lyso_7.frames WHERE frame IN (1000000");
+	for (i = 1; i < 2000; i++)
+		at += sprintf(sql + at, ", %zu", 1000000 + i);
+	strcpy(sql + at, ")");
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .memory = "256MB"});
+	want_answer(&r, sql, "0");
+	rig_close(&r);
+}
+
 /* Vectors that DuckDB gets, and the mapping in which their values must be. */
 static const struct arrow_reader *spied;
 static uint64_t spied_inside, spied_outside;
@@ -873,6 +891,7 @@ main(void)
 		cmocka_unit_test(test_tables_have_the_rows_of_the_files),
 		cmocka_unit_test(test_ranges_skip_batches),
 		cmocka_unit_test(test_a_table_with_several_names_has_one_range),
+		cmocka_unit_test(test_long_lists_take_little_memory),
 		cmocka_unit_test(test_vectors_refer_to_the_file),
 		cmocka_unit_test(test_copies_count_bytes_and_report_errors),
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
