@@ -489,7 +489,6 @@ static int
 conversion(struct sql_session *s, const struct sql_statement *parsed, const char *sql,
 	enum sql_form form, char **view, char **query)
 {
-	size_t length = strlen(sql);
 	struct text v, q;
 	duckdb_logical_type type;
 	uint64_t i;
@@ -515,9 +514,7 @@ conversion(struct sql_session *s, const struct sql_statement *parsed, const char
 	}
 	if (parsed->is_show) {
 		/* DESCRIBE and SUMMARIZE are statements that a view can only have in brackets */
-		while (length > 0 && strchr("; \t\r\n", sql[length - 1]) != NULL)
-			length--;
-		fprintf(v.out, ") AS FROM (%.*s\n)", (int)length, sql);
+		fprintf(v.out, ") AS FROM (%.*s\n)", (int)sql_statement_length(sql), sql);
 	} else {
 		/* the statement may end in a comment or a semicolon */
 		fprintf(v.out, ") AS %s", sql);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -570,6 +571,98 @@ examine(struct sql_statement *s, char *error, size_t size)
 			ret = add_name(s, i);
 	}
 	return ret;
+}
+
+static bool
+is_name_byte(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || (c & 0x80) != 0;
+}
+
+/* @return the first byte behind a text in quotes */
+static const char *
+skip_quoted(const char *at, bool escapes)
+{
+	const char quote = *at++;
+
+	/* a doubled quote is like the end of a text and the begin of the next */
+	while (*at != '\0' && *at != quote)
+		at += escapes && at[0] == '\\' && at[1] != '\0' ? 2 : 1;
+	return *at != '\0' ? at + 1 : at;
+}
+
+/* @return the first byte behind $TAG$ text $TAG$; NULL: it is no such text */
+static const char *
+skip_dollars(const char *at)
+{
+	const char *end = at + 1;
+	size_t length;
+
+	while (is_name_byte(*end))
+		end++;
+	/* $1 is a parameter */
+	if (*end != '$' || isdigit((unsigned char)at[1]))
+		return NULL;
+	length = end + 1 - at;
+	for (end++; *end != '\0'; end++) {
+		if (strncmp(end, at, length) == 0)
+			return end + length;
+	}
+	return end;
+}
+
+/* @return the first byte behind a comment, of which several can be nested */
+static const char *
+skip_comment(const char *at)
+{
+	unsigned int depth = 0;
+
+	if (at[0] == '-')
+		return at + strcspn(at, "\r\n");
+	while (*at != '\0') {
+		if (at[0] == '/' && at[1] == '*') {
+			depth++;
+			at += 2;
+		} else if (at[0] == '*' && at[1] == '/') {
+			at += 2;
+			if (--depth == 0)
+				break;
+		} else {
+			at++;
+		}
+	}
+	return at;
+}
+
+size_t
+sql_statement_length(const char *sql)
+{
+	const char *at = sql, *end = sql, *next;
+	bool in_name = false, escapes = false;
+
+	while (*at != '\0') {
+		if (strchr("; \t\r\n\v\f", *at) != NULL) {
+			at++;
+			in_name = escapes = false;
+			continue;
+		}
+		if ((at[0] == '-' && at[1] == '-') || (at[0] == '/' && at[1] == '*')) {
+			at = skip_comment(at);
+			in_name = escapes = false;
+			continue;
+		}
+		next = NULL;
+		if (*at == '\'' || *at == '"')
+			next = skip_quoted(at, *at == '\'' && escapes);
+		else if (*at == '$' && !in_name)
+			next = skip_dollars(at);
+		/* E'text' has escapes, if E is no part of a name */
+		escapes = next == NULL && !in_name && (*at == 'e' || *at == 'E');
+		in_name = next == NULL && (is_name_byte(*at) || (in_name && *at == '$'));
+		at = next != NULL ? next : at + 1;
+		end = at;
+	}
+	return end - sql;
 }
 
 int

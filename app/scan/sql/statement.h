@@ -26,6 +26,7 @@
 #define SQL_STATEMENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "sql/duckdb_api.h"
@@ -80,6 +81,12 @@ int sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 	duckdb_connection connection, const char *sql, char *error, size_t size);
 
 void sql_statement_free(struct sql_statement *s);
+
+/**
+ * Length of a statement without the blanks, comments and semicolons at its end. Texts, names and
+ * comments are recognised as DuckDB's parser does.
+ */
+size_t sql_statement_length(const char *sql);
 
 /** Extend the range of a name by that of another. */
 void sql_name_cover(struct sql_name *name, const struct sql_name *other);

@@ -294,8 +294,57 @@ test_only_one_select_is_executed(void **state)
 	want_answer(&r, "WITH q AS (SELECT 7) FROM q", "7");
 	want_answer(&r, "VALUES (3), (4)", "3");
 	want_answer(&r, "DESCRIBE lyso_7.frames; ", "frame");
+	want_answer(&r, "DESCRIBE lyso_7.frames; -- the end", "frame");
+	want_answer(&r, "DESCRIBE lyso_7.frames -- ;\n; /* the ; end */\n", "frame");
+	want_answer(
+		&r, "SUMMARIZE SELECT E'\\'; --' AS \"a; -- \", $$; --$$; -- the end", "a; -- ");
 	want_answer(&r, "SELECT a FROM (SELECT 1 a, 2 a)", "1");
 	rig_close(&r);
+}
+
+static void
+test_the_end_of_a_statement_is_found(void **state)
+{
+	static const struct {
+		const char *text; /* up to its end */
+		const char *rest;
+	} cases[] = {
+		{"", ""},
+		{"", " ; -- c"},
+		{"a", ""},
+		{"a", ";"},
+		{"a", "; -- c"},
+		{"a", "; -- c\n"},
+		{"a", " -- ; b\n;"},
+		{"a -- b\n, c", "-- d"},
+		{"a -- b\r, c", "-- d"},
+		{"a", " /* ; */ ;\n"},
+		{"a", "; /* /* b */ c */"},
+		{"a", "; /* b"},
+		{"a /* /* b */ */ c", ""},
+		{"a ' ; -- '", ";"},
+		{"a ''' ; -- '", "; -- '"},
+		{"a \" ; -- ' \"", "; -- \""},
+		{"a '\\'", "; -- '"},
+		{"a e'\\' ; -- '", "; -- '"},
+		{"a E'\\\\'", "; -- '"},
+		{"a be'\\'", "; -- '"},
+		{"a \"e\"'\\'", "; -- '"},
+		{"a $$ ; -- $$", "; -- $$"},
+		{"a $t$ ; -- $$ $t$", "; -- $t$"},
+		{"a $1 + b$c$", "; -- $c$"},
+		{"a - 1 / 2 * 3", ";"},
+		{"a '", ""},
+	};
+	char sql[64];
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(sql, sizeof(sql), "%s%s", cases[i].text, cases[i].rest);
+		if (sql_statement_length(sql) != strlen(cases[i].text))
+			fail_msg("%s: %zu bytes, expected %zu", sql, sql_statement_length(sql),
+				strlen(cases[i].text));
+	}
 }
 
 /* Even SQL that passes the check of statements reaches no file and no setting. */
@@ -887,6 +936,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranges_are_those_of_the_statement),
 		cmocka_unit_test(test_only_one_select_is_executed),
+		cmocka_unit_test(test_the_end_of_a_statement_is_found),
 		cmocka_unit_test(test_the_engine_is_locked),
 		cmocka_unit_test(test_tables_have_the_rows_of_the_files),
 		cmocka_unit_test(test_ranges_skip_batches),
