@@ -35,6 +35,33 @@ warn(void *arg, const char *text)
 	escaped_line(stderr, "%s: %s", program_invocation_short_name, text);
 }
 
+/*
+ * Print an error of a session. Those of the engine have several lines, of which the first is that
+ * of the message and the last may point to a place in the one before. Their text may come from the
+ * statement or from files. It is escaped, and the lines are indented: none looks like a message.
+ */
+static void
+print_error(const char *error)
+{
+	char *text = strdup(error), *line = text, *end;
+
+	if (text == NULL) {
+		warn(NULL, "not enough memory");
+		return;
+	}
+	do {
+		end = strchr(line, '\n');
+		if (end != NULL)
+			*end++ = '\0';
+		if (line == text)
+			warn(NULL, line);
+		else
+			escaped_line(stderr, "%s%s", line[0] != '\0' ? "  " : "", line);
+		line = end;
+	} while (line != NULL);
+	free(text);
+}
+
 static void
 show_progress(const struct sql_catalog *c)
 {
@@ -187,8 +214,7 @@ query(const struct scan_list *list, const struct query_options *o)
 	}
 	if (ret < 0) {
 		fflush(stdout);
-		/* the engine's errors have lines, which stay as they are */
-		fprintf(stderr, "%s: %s\n", program_invocation_short_name, session.error);
+		print_error(session.error);
 	}
 	sql_session_close(&session);
 	if (ret == 0 && catalog.damaged + catalog.incomplete > 0)

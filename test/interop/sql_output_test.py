@@ -234,6 +234,10 @@ def behaviour(scan, directory):
     want(scan.run('SELECT 1 WHERE false', '--format', 'csv') == b'1\n', 'no rows')
     scan.run('SELECT nothing', status=1, said='column "nothing" was not found')
     scan.run("SELECT 1/0 = error('stop')", status=1, said='stop')
+    # text of an error: no control characters, and no line that looks like a message
+    scan.run("SELECT error(chr(27) || '[31mred' || chr(10) || 'braggline-scan: forged' || chr(155))",
+             status=1, said='Error: \\x1b[31mred\n  braggline-scan: forged\\xc2\\x9b\n')
+    scan.run('SELECT nothing', status=1, said='\n  LINE 1: SELECT nothing\n                 ^\n')
     scan.run('DROP TABLE x', status=1, said='expected a SELECT statement')
     scan.run('SELECT 1', '--format', 'xml', status=2, said='expected table, csv, json or arrow')
     scan.run('SELECT 1', '--threads', '0', status=2, said='expected 1 to 9999')

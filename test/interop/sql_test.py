@@ -64,10 +64,18 @@ class Generator:
     def table(self):
         table = self.pick('frames', 'images')
         if self.r.random() < 0.15:
-            return f'{table}', table, False
+            return self.spelled(table), table, False
         name, kind, *_ = self.r.choice(RUNS)
-        schema = quoted(name if self.r.random() < 0.7 else name.upper())
-        return f'{schema}.{table}', table, 'peaks' in kind
+        return self.spelled(f'{quoted(name)}.{table}'), table, 'peaks' in kind
+
+    def spelled(self, name):
+        """Another name of the same table."""
+        if '.' not in name:
+            name = self.pick('', '', 'main.', 'memory.', 'Memory.MAIN.') + name
+        elif name.startswith('"'):
+            schema, table = name.split('.')
+            name = self.pick(schema, schema, schema.upper(), f'memory.{schema}') + '.' + table
+        return name
 
     def of_frame(self, column):
         n, m = self.number(), self.number()
@@ -177,7 +185,7 @@ class Generator:
         name, table, _ = self.table()
         return self.pick(
             f'SELECT (SELECT count(*) FROM {name} WHERE {self.of_frame("frame")}), '
-            f'(SELECT count(*) FROM {name} WHERE {self.of_frame("frame")})',
+            f'(SELECT count(*) FROM {self.spelled(name)} WHERE {self.of_frame("frame")})',
             f'SELECT count(*) FROM (SELECT row_number() OVER () n FROM {name}) q POSITIONAL JOIN '
             f'{name} t WHERE {self.of_frame("t.frame")}',
             f'SELECT count(*), sum(t.frame) FROM {name} q ASOF JOIN {name} t ON q.frame >= t.frame '

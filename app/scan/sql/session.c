@@ -13,6 +13,10 @@
 /* A view of the user's statement, whose columns are converted. */
 #define RESULT_VIEW "braggline_result"
 
+/* DuckDB's names of a database in memory, and of its default schema. */
+#define MEMORY_DATABASE "memory"
+#define MAIN_SCHEMA	"main"
+
 #define TYPE_DEPTH_MAX 64 /* of nested types */
 
 __attribute__((format(printf, 3, 4))) static int
@@ -185,12 +189,12 @@ sql_session_close(struct sql_session *s)
 		s->api->close(&s->db);
 }
 
-/* Names that DuckDB uses. */
+/* Names of DuckDB's databases and schemas, which a run can have too. */
 static bool
 is_reserved(const char *schema)
 {
 	static const char *const names[] = {
-		"", "main", "temp", "system", "information_schema", "pg_catalog"};
+		MAIN_SCHEMA, MEMORY_DATABASE, "temp", "system", "information_schema", "pg_catalog"};
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -200,51 +204,136 @@ is_reserved(const char *schema)
 	return false;
 }
 
-/* Create the view of a table that the statement names, if it is one of the catalog. */
+/* Find the run of a schema. @return 0, `run` is NULL: there is none; -EINVAL: several */
 static int
-create_view(struct sql_session *s, const struct sql_name *n)
+find_run(struct sql_session *s, const struct sql_name *n, const struct sql_run **run)
 {
-	const bool all = is_reserved(n->schema);
-	const char *run = all ? "*" : n->schema;
+	const struct sql_catalog *c = s->catalog;
+	size_t i;
+
+	*run = NULL;
+	for (i = 0; i < c->nb_runs; i++) {
+		if (strcasecmp(c->run[i].name, n->schema) != 0)
+			continue;
+		if (*run != NULL)
+			return session_error(s, -EINVAL,
+				"%s.%s: expected the name of one run, found %s and %s, which are "
+				"the same name in SQL: use %s('%s') or %s('%s')",
+				n->schema, n->table, (*run)->name, c->run[i].name, n->table,
+				(*run)->name, n->table, c->run[i].name);
+		*run = &c->run[i];
+	}
+	return 0;
+}
+
+/* The view that a name of a statement is of. */
+struct view {
+	struct sql_name name; /* of the view: the same for all names of it */
 	enum arrow_table table;
+	const struct sql_run *run; /* NULL: all runs */
+};
+
+/*
+ * Find the view of a name.
+ * @return 1: found; 0: there is none, and `v->table` is that of the name or ARROW_TABLES; -EINVAL
+ */
+static int
+find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
+{
+	const bool in_memory = strcasecmp(n->catalog, MEMORY_DATABASE) == 0;
+	int ret;
+
+	*v = (struct view){.name = *n};
+	for (v->table = 0; v->table < ARROW_TABLES; v->table++) {
+		if (strcasecmp(n->table, arrow_table_name(v->table)) == 0)
+			break;
+	}
+	if (v->table == ARROW_TABLES || (n->catalog[0] != '\0' && !in_memory))
+		return 0;
+	ret = find_run(s, n, &v->run);
+	if (ret < 0)
+		return ret;
+	v->name.catalog = MEMORY_DATABASE;
+	v->name.table = arrow_table_name(v->table);
+	if (!is_reserved(n->schema) && n->schema[0] != '\0')
+		return v->run != NULL;
+	if (v->run != NULL && n->schema[0] != '\0')
+		return session_error(s, -EINVAL,
+			"%s.%s: expected the name of a run or of a schema, found a run with the "
+			"name of a schema or database of DuckDB: use %s('%s') for this run, or %s "
+			"for all runs",
+			n->schema, n->table, v->name.table, v->run->name, v->name.table);
+	v->run = NULL;
+	v->name.schema = MAIN_SCHEMA;
+	return n->schema[0] == '\0' || strcasecmp(n->schema, MAIN_SCHEMA) == 0 ||
+		(!in_memory && strcasecmp(n->schema, MEMORY_DATABASE) == 0);
+}
+
+static int
+create_view(struct sql_session *s, const struct view *v)
+{
 	struct text t;
 	int ret;
 
-	for (table = 0; table < ARROW_TABLES; table++) {
-		if (strcasecmp(n->table, arrow_table_name(table)) == 0)
-			break;
-	}
-	if (table == ARROW_TABLES)
-		return 0;
-	if (!all) {
-		const struct sql_run *found = sql_catalog_find(s->catalog, n->schema);
-
-		if (found == NULL)
-			return 0;
-		run = found->name;
-	} else if (strcasecmp(n->schema, "") != 0 && strcasecmp(n->schema, "main") != 0) {
-		return 0;
-	}
 	if (text_open(&t) < 0)
 		return session_error(s, -ENOMEM, "not enough memory");
-	if (!all) {
+	if (v->run != NULL) {
 		fputs("CREATE SCHEMA IF NOT EXISTS ", t.out);
-		put_quoted(t.out, n->schema, '"');
+		put_quoted(t.out, v->name.schema, '"');
 		putc(';', t.out);
 	}
 	fputs("CREATE OR REPLACE VIEW ", t.out);
-	put_quoted(t.out, all ? "main" : n->schema, '"');
-	fprintf(t.out, ".%s AS FROM %s(", arrow_table_name(table), arrow_table_name(table));
-	put_quoted(t.out, run, '\'');
-	if (n->first > 0)
-		fprintf(t.out, ", first := %" PRIu64 "::UBIGINT", n->first);
-	if (n->last < UINT64_MAX)
-		fprintf(t.out, ", last := %" PRIu64 "::UBIGINT", n->last);
+	put_quoted(t.out, v->name.schema, '"');
+	fprintf(t.out, ".%s AS FROM %s(", v->name.table, v->name.table);
+	put_quoted(t.out, v->run != NULL ? v->run->name : "*", '\'');
+	if (v->name.first > 0)
+		fprintf(t.out, ", first := %" PRIu64 "::UBIGINT", v->name.first);
+	if (v->name.last < UINT64_MAX)
+		fprintf(t.out, ", last := %" PRIu64 "::UBIGINT", v->name.last);
 	fputs(")", t.out);
 	if (text_close(&t) < 0)
 		return session_error(s, -ENOMEM, "not enough memory");
 	ret = run_sql(s, t.bytes);
 	free(t.bytes);
+	return ret;
+}
+
+/* Create each view that the statement names, once: its range covers all of its names. */
+static int
+create_views(struct sql_session *s, const struct sql_statement *parsed)
+{
+	/* if it is not known which table a name is of, it may be of any with its last part */
+	const struct sql_name all = {.last = UINT64_MAX};
+	bool unknown[ARROW_TABLES + 1] = {false};
+	struct view *views, v;
+	size_t nb = 0, i, k;
+	int ret = 0;
+
+	views = calloc(parsed->nb_names + 1, sizeof(*views));
+	if (views == NULL)
+		return session_error(s, -ENOMEM, "not enough memory");
+	for (i = 0; i < parsed->nb_names && ret == 0; i++) {
+		ret = find_view(s, &parsed->name[i], &v);
+		if (ret == 0)
+			unknown[v.table] = true;
+		if (ret <= 0)
+			continue;
+		ret = 0;
+		for (k = 0; k < nb; k++) {
+			if (views[k].table == v.table && views[k].run == v.run)
+				break;
+		}
+		if (k == nb)
+			views[nb++] = v;
+		else
+			sql_name_cover(&views[k].name, &v.name);
+	}
+	for (i = 0; i < nb && ret == 0; i++) {
+		if (unknown[views[i].table])
+			sql_name_cover(&views[i].name, &all);
+		ret = create_view(s, &views[i]);
+	}
+	free(views);
 	return ret;
 }
 
@@ -400,7 +489,6 @@ static int
 conversion(struct sql_session *s, const struct sql_statement *parsed, const char *sql,
 	enum sql_form form, char **view, char **query)
 {
-	size_t length = strlen(sql);
 	struct text v, q;
 	duckdb_logical_type type;
 	uint64_t i;
@@ -426,9 +514,7 @@ conversion(struct sql_session *s, const struct sql_statement *parsed, const char
 	}
 	if (parsed->is_show) {
 		/* DESCRIBE and SUMMARIZE are statements that a view can only have in brackets */
-		while (length > 0 && strchr("; \t\r\n", sql[length - 1]) != NULL)
-			length--;
-		fprintf(v.out, ") AS FROM (%.*s\n)", (int)length, sql);
+		fprintf(v.out, ") AS FROM (%.*s\n)", (int)sql_statement_length(sql), sql);
 	} else {
 		/* the statement may end in a comment or a semicolon */
 		fprintf(v.out, ") AS %s", sql);
@@ -473,14 +559,12 @@ static int
 execute(struct sql_session *s, const char *sql, enum sql_form form)
 {
 	struct sql_statement parsed;
-	size_t i;
 	int ret;
 
 	ret = sql_statement_parse(&parsed, s->api, s->connection, sql, s->error, sizeof(s->error));
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : -EINVAL;
-	for (i = 0; i < parsed.nb_names && ret == 0; i++)
-		ret = create_view(s, &parsed.name[i]);
+	ret = create_views(s, &parsed);
 	if (ret == 0)
 		ret = prepare(s, sql);
 	if (ret == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +9,14 @@
 
 #include "sql/statement.h"
 
-/* Parents have lower numbers than their children. */
+/*
+ * Parents have lower numbers than their children. The text is an argument of the table function:
+ * a join with a table that has it would copy it into every row.
+ */
 static const char tree_sql[] =
 	"SELECT t.id::UBIGINT, t.parent::UBIGINT, t.key, json_extract_string(t.atom, '$'), "
 	"t.type IN ('UBIGINT', 'BIGINT') "
-	"FROM (SELECT json_serialize_sql(CAST($1 AS VARCHAR)) AS j) s, json_tree(s.j) t ORDER BY 1";
+	"FROM json_tree(json_serialize_sql(CAST($1 AS VARCHAR))) t ORDER BY 1";
 
 /*
  * Table functions that a statement may call. Others read files or settings, change the state of the
@@ -469,36 +473,48 @@ select_ranges(struct sql_statement *s, int node)
 
 /* ------------------------------------------------------------------ the statement */
 
+void
+sql_name_cover(struct sql_name *name, const struct sql_name *other)
+{
+	if (other->first > other->last)
+		return;
+	if (name->first > name->last) {
+		name->first = other->first;
+		name->last = other->last;
+	}
+	if (other->first < name->first)
+		name->first = other->first;
+	if (other->last > name->last)
+		name->last = other->last;
+}
+
 static int
 add_name(struct sql_statement *s, int node)
 {
-	const char *schema = node_text(s, node, "schema_name");
-	const char *table = node_text(s, node, "table_name");
-	const struct sql_node *n = &s->node[node];
+	const struct sql_name name = {
+		.catalog = node_text(s, node, "catalog_name"),
+		.schema = node_text(s, node, "schema_name"),
+		.table = node_text(s, node, "table_name"),
+		.first = s->node[node].first,
+		.last = s->node[node].last,
+	};
 	struct sql_name *names;
 	size_t i;
 
 	for (i = 0; i < s->nb_names; i++) {
 		names = &s->name[i];
-		if (strcasecmp(names->schema, schema) != 0 || strcasecmp(names->table, table) != 0)
-			continue;
-		if (n->first > n->last)
+		if (strcasecmp(names->catalog, name.catalog) == 0 &&
+			strcasecmp(names->schema, name.schema) == 0 &&
+			strcasecmp(names->table, name.table) == 0) {
+			sql_name_cover(names, &name);
 			return 0;
-		if (names->first > names->last) {
-			names->first = n->first;
-			names->last = n->last;
 		}
-		if (n->first < names->first)
-			names->first = n->first;
-		if (n->last > names->last)
-			names->last = n->last;
-		return 0;
 	}
 	names = realloc(s->name, (s->nb_names + 1) * sizeof(*names));
 	if (names == NULL)
 		return -ENOMEM;
 	s->name = names;
-	names[s->nb_names++] = (struct sql_name){schema, table, n->first, n->last};
+	names[s->nb_names++] = name;
 	return 0;
 }
 
@@ -557,6 +573,98 @@ examine(struct sql_statement *s, char *error, size_t size)
 	return ret;
 }
 
+static bool
+is_name_byte(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || (c & 0x80) != 0;
+}
+
+/* @return the first byte behind a text in quotes */
+static const char *
+skip_quoted(const char *at, bool escapes)
+{
+	const char quote = *at++;
+
+	/* a doubled quote is like the end of a text and the begin of the next */
+	while (*at != '\0' && *at != quote)
+		at += escapes && at[0] == '\\' && at[1] != '\0' ? 2 : 1;
+	return *at != '\0' ? at + 1 : at;
+}
+
+/* @return the first byte behind $TAG$ text $TAG$; NULL: it is no such text */
+static const char *
+skip_dollars(const char *at)
+{
+	const char *end = at + 1;
+	size_t length;
+
+	while (is_name_byte(*end))
+		end++;
+	/* $1 is a parameter */
+	if (*end != '$' || isdigit((unsigned char)at[1]))
+		return NULL;
+	length = end + 1 - at;
+	for (end++; *end != '\0'; end++) {
+		if (strncmp(end, at, length) == 0)
+			return end + length;
+	}
+	return end;
+}
+
+/* @return the first byte behind a comment, of which several can be nested */
+static const char *
+skip_comment(const char *at)
+{
+	unsigned int depth = 0;
+
+	if (at[0] == '-')
+		return at + strcspn(at, "\r\n");
+	while (*at != '\0') {
+		if (at[0] == '/' && at[1] == '*') {
+			depth++;
+			at += 2;
+		} else if (at[0] == '*' && at[1] == '/') {
+			at += 2;
+			if (--depth == 0)
+				break;
+		} else {
+			at++;
+		}
+	}
+	return at;
+}
+
+size_t
+sql_statement_length(const char *sql)
+{
+	const char *at = sql, *end = sql, *next;
+	bool in_name = false, escapes = false;
+
+	while (*at != '\0') {
+		if (strchr("; \t\r\n\v\f", *at) != NULL) {
+			at++;
+			in_name = escapes = false;
+			continue;
+		}
+		if ((at[0] == '-' && at[1] == '-') || (at[0] == '/' && at[1] == '*')) {
+			at = skip_comment(at);
+			in_name = escapes = false;
+			continue;
+		}
+		next = NULL;
+		if (*at == '\'' || *at == '"')
+			next = skip_quoted(at, *at == '\'' && escapes);
+		else if (*at == '$' && !in_name)
+			next = skip_dollars(at);
+		/* E'text' has escapes, if E is no part of a name */
+		escapes = next == NULL && !in_name && (*at == 'e' || *at == 'E');
+		in_name = next == NULL && (is_name_byte(*at) || (in_name && *at == '$'));
+		at = next != NULL ? next : at + 1;
+		end = at;
+	}
+	return end - sql;
+}
+
 int
 sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 	duckdb_connection connection, const char *sql, char *error, size_t size)
@@ -565,7 +673,10 @@ sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 
 	memset(s, 0, sizeof(*s));
 	if (strlen(sql) > SQL_STATEMENT_MAX) {
-		snprintf(error, size, "the statement is longer than %u bytes", SQL_STATEMENT_MAX);
+		snprintf(error, size,
+			"the statement is longer than %u bytes: split it, or use "
+			"BETWEEN instead of a list of numbers",
+			SQL_STATEMENT_MAX);
 		return -E2BIG;
 	}
 	ret = take_tree(s, api, connection, sql, error, size);

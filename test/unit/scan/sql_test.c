@@ -294,8 +294,57 @@ test_only_one_select_is_executed(void **state)
 	want_answer(&r, "WITH q AS (SELECT 7) FROM q", "7");
 	want_answer(&r, "VALUES (3), (4)", "3");
 	want_answer(&r, "DESCRIBE lyso_7.frames; ", "frame");
+	want_answer(&r, "DESCRIBE lyso_7.frames; -- the end", "frame");
+	want_answer(&r, "DESCRIBE lyso_7.frames -- ;\n; /* the ; end */\n", "frame");
+	want_answer(
+		&r, "SUMMARIZE SELECT E'\\'; --' AS \"a; -- \", $$; --$$; -- the end", "a; -- ");
 	want_answer(&r, "SELECT a FROM (SELECT 1 a, 2 a)", "1");
 	rig_close(&r);
+}
+
+static void
+test_the_end_of_a_statement_is_found(void **state)
+{
+	static const struct {
+		const char *text; /* up to its end */
+		const char *rest;
+	} cases[] = {
+		{"", ""},
+		{"", " ; -- c"},
+		{"a", ""},
+		{"a", ";"},
+		{"a", "; -- c"},
+		{"a", "; -- c\n"},
+		{"a", " -- ; b\n;"},
+		{"a -- b\n, c", "-- d"},
+		{"a -- b\r, c", "-- d"},
+		{"a", " /* ; */ ;\n"},
+		{"a", "; /* /* b */ c */"},
+		{"a", "; /* b"},
+		{"a /* /* b */ */ c", ""},
+		{"a ' ; -- '", ";"},
+		{"a ''' ; -- '", "; -- '"},
+		{"a \" ; -- ' \"", "; -- \""},
+		{"a '\\'", "; -- '"},
+		{"a e'\\' ; -- '", "; -- '"},
+		{"a E'\\\\'", "; -- '"},
+		{"a be'\\'", "; -- '"},
+		{"a \"e\"'\\'", "; -- '"},
+		{"a $$ ; -- $$", "; -- $$"},
+		{"a $t$ ; -- $$ $t$", "; -- $t$"},
+		{"a $1 + b$c$", "; -- $c$"},
+		{"a - 1 / 2 * 3", ";"},
+		{"a '", ""},
+	};
+	char sql[64];
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(sql, sizeof(sql), "%s%s", cases[i].text, cases[i].rest);
+		if (sql_statement_length(sql) != strlen(cases[i].text))
+			fail_msg("%s: %zu bytes, expected %zu", sql, sql_statement_length(sql),
+				strlen(cases[i].text));
+	}
 }
 
 /* Even SQL that passes the check of statements reaches no file and no setting. */
@@ -381,6 +430,72 @@ test_ranges_skip_batches(void **state)
 	read = r.catalog.rows;
 	want_answer(&r, "SELECT count(*) FROM lyso_7.frames WHERE frame < 0", "0");
 	assert_int_equal(r.catalog.rows, read);
+	rig_close(&r);
+}
+
+/* All names of a table are of one view, whose range covers all of them. */
+static void
+test_a_table_with_several_names_has_one_range(void **state)
+{
+	static const char *const names[][7] = {
+		{"frames", "main.frames", "MAIN.\"Frames\"", "memory.frames", "Memory.main.frames",
+			"\"memory\".\"frames\"", "'frames'"},
+		{"lyso_7.frames", "LYSO_7.frames", "memory.lyso_7.frames", "\"lyso_7\".FRAMES"},
+	};
+	static const char *const forms[] = {
+		"SELECT (SELECT count(*) FROM %s WHERE %s < 40) || ' ' || "
+		"(SELECT count(*) FROM %s WHERE %s > 500)",
+		"SELECT (SELECT count(*) FROM %s WHERE %s > 500) || ' ' || "
+		"(SELECT count(*) FROM %s WHERE %s >= 0)",
+		"WITH frames AS (FROM %s WHERE %s > 500) "
+		"SELECT (SELECT count(*) FROM frames) || ' ' || "
+		"(SELECT count(*) FROM %s q WHERE %s < 9)",
+	};
+	char sql[512], expected[64];
+	struct rig r;
+	size_t t, a, b, f;
+
+	rig_open(&r, dir);
+	for (t = 0; t < 2; t++) {
+		for (a = 0; a < 7 && names[t][a] != NULL; a++) {
+			for (b = 0; b < 7 && names[t][b] != NULL; b++) {
+				for (f = 0; f < 3; f++) {
+					/* an expression gives no range */
+					snprintf(sql, sizeof(sql), forms[f], names[t][a],
+						"frame + 0", names[t][b], "frame + 0");
+					assert_int_equal(
+						ask(&r, sql, expected, sizeof(expected)), 0);
+					snprintf(sql, sizeof(sql), forms[f], names[t][a], "frame",
+						names[t][b], "frame");
+					want_answer(&r, sql, expected);
+				}
+			}
+		}
+	}
+	/* ranges of other tables stay */
+	want_answer(&r,
+		"SELECT (SELECT count(*) FROM lyso_7.frames WHERE frame <= 20) + count(*) FROM "
+		"memory.frames WHERE frame < 0",
+		"10");
+	assert_true(r.session.tables.skipped > 0);
+	rig_close(&r);
+}
+
+/* The analysis of a statement takes some kilobytes for each number, not for each pair of them. */
+static void
+test_long_lists_take_little_memory(void **state)
+{
+	char sql[64 + 2000 * 12];
+	struct rig r;
+	size_t i;
+	int at;
+
+	at = sprintf(sql, "SELECT count(*) FROM lyso_7.frames WHERE frame IN (1000000");
+	for (i = 1; i < 2000; i++)
+		at += sprintf(sql + at, ", %zu", 1000000 + i);
+	strcpy(sql + at, ")");
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .memory = "256MB"});
+	want_answer(&r, sql, "0");
 	rig_close(&r);
 }
 
@@ -564,8 +679,11 @@ test_a_truncated_file_ends_the_query(void **state)
 static void
 test_names_of_runs_are_quoted(void **state)
 {
-	char path[256];
+	static const char *const names[] = {
+		"main.frames", "\"MAIN\".frames", "memory.main.frames", "frames, main.frames b"};
+	char path[256], sql[128];
 	struct rig r;
+	size_t i;
 
 	copy_run("names", path);
 	shell("cd '%s' && for t in frames images; do cp lyso_7_$t.arrow \"a\\\"b'c;_$t.arrow\" && "
@@ -578,9 +696,32 @@ test_names_of_runs_are_quoted(void **state)
 	want_answer(&r, "SELECT count(*) FROM \"[x]*\".frames", "300");
 	want_error(&r, "SELECT run FROM frames('[x]*')", -EINVAL, "run");
 	want_answer(&r, "SELECT count(DISTINCT run) FROM frames", "4");
-	/* the schema main has the tables of all runs */
-	want_answer(&r, "SELECT count(*) FROM main.frames", "1200");
+	/* main.frames could be of all runs, or of this one */
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", names[i]);
+		want_error(&r, sql, -EINVAL,
+			"found a run with the name of a schema or database of DuckDB: use "
+			"frames('main') for this run, or frames for all runs");
+	}
 	want_answer(&r, "SELECT count(*) FROM frames('main')", "300");
+	want_answer(&r, "SELECT count(*) FROM 'main_frames.arrow'", "300");
+	want_answer(&r, "SELECT count(*) FROM memory.frames", "1200");
+	rig_close(&r);
+	/* the same for a database; the schema main has the tables of all runs */
+	shell("cd '%s' && for t in frames images; do mv main_$t.arrow memory_$t.arrow; done", path);
+	rig_open(&r, path);
+	want_error(&r, "FROM images, memory.images b", -EINVAL, "use images('memory') for this");
+	want_error(&r, "FROM memory.memory.images", -EINVAL, "use images('memory') for this run");
+	want_answer(&r, "SELECT count(*) FROM memory.main.frames", "1200");
+	rig_close(&r);
+	/* names of SQL ignore case */
+	shell("cd '%s' && for t in frames images; do mv memory_$t.arrow Lyso_7_$t.arrow; done",
+		path);
+	rig_open(&r, path);
+	want_error(&r, "FROM lyso_7.frames", -EINVAL,
+		"found Lyso_7 and lyso_7, which are the same name in SQL: use frames('Lyso_7') or "
+		"frames('lyso_7')");
+	want_answer(&r, "SELECT count(*) FROM frames('lyso_7')", "300");
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -795,9 +936,12 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranges_are_those_of_the_statement),
 		cmocka_unit_test(test_only_one_select_is_executed),
+		cmocka_unit_test(test_the_end_of_a_statement_is_found),
 		cmocka_unit_test(test_the_engine_is_locked),
 		cmocka_unit_test(test_tables_have_the_rows_of_the_files),
 		cmocka_unit_test(test_ranges_skip_batches),
+		cmocka_unit_test(test_a_table_with_several_names_has_one_range),
+		cmocka_unit_test(test_long_lists_take_little_memory),
 		cmocka_unit_test(test_vectors_refer_to_the_file),
 		cmocka_unit_test(test_copies_count_bytes_and_report_errors),
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
