@@ -224,6 +224,22 @@ metres_of(const char *unit)
 	return 0;
 }
 
+/* Whether a unit is one of some words, in any case. @param words  NULL at the end */
+static bool
+is_unit(const char *unit, const char *const *words)
+{
+	for (; *words != NULL; words++)
+		if (strcasecmp(unit, *words) == 0)
+			return true;
+	return false;
+}
+
+static const char *const degrees[] = {"deg", "degree", "degrees", NULL};
+static const char *const radians[] = {"rad", "radian", "radians", NULL};
+/* the last two: the letter, and the sign for the unit, in UTF-8 */
+static const char *const angstroms[] = {
+	"angstrom", "angstroms", "ang", "A", "\xc3\x85", "\xe2\x84\xab", NULL};
+
 /* a = b x a */
 static void
 apply(struct placement *a, const struct placement *b)
@@ -278,9 +294,9 @@ read_axis(struct reader *r, hid_t axis, const char *name, struct placement *p, c
 		return refuse(r, name,
 			"expected a value with transformation_type, vector, units and depends_on");
 	if (strcmp(type, "rotation") == 0) {
-		if (strncmp(unit, "deg", 3) != 0 && strncmp(unit, "rad", 3) != 0)
+		if (!is_unit(unit, degrees) && !is_unit(unit, radians))
 			return refuse(r, name, "units are %s, expected deg or rad", unit);
-		rotate(p, v, unit[0] == 'd' ? value * M_PI / 180 : value);
+		rotate(p, v, is_unit(unit, degrees) ? value * M_PI / 180 : value);
 	} else {
 		factor = metres_of(unit);
 		if (strcmp(type, "translation") != 0 || factor == 0)
@@ -548,9 +564,14 @@ read_beam(struct reader *r, hid_t beam, const char *name)
 		value *= metres_of(unit) * 1e10;
 	else if (strcmp(unit, "nm") == 0)
 		value *= 10;
-	else if (strncasecmp(unit, "ang", 3) != 0 && strcmp(unit, "A") != 0)
+	else if (!is_unit(unit, angstroms))
 		return refuse(r, "incident_wavelength", "units are %s, expected angstrom", unit);
-	r->g->energy_ev = GEOMETRY_HC / value;
+	value = GEOMETRY_HC / value;
+	/* as geometry/crystfel.c */
+	if (!(value >= 1 && value <= 1e7))
+		return refuse(r, "incident_wavelength",
+			"the energy is %g eV, expected 1 ... 1e7 eV", value);
+	r->g->energy_ev = value;
 	return 0;
 }
 

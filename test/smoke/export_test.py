@@ -227,6 +227,36 @@ def nexus_files_lead_to_no_other_file(where):
 
 
 @case
+def units_of_nexus_are_whole_words(where):
+    export('--output', where, receive('image'))
+    wavelength, det_z = 'beam/incident_wavelength', 'detector/transformations/det_z'
+
+    def unit(name, text, **attributes):
+        return lambda f: f[name].attrs.update({'units': text, **attributes})
+
+    def value(number, text='angstrom'):
+        def change(f):
+            f[wavelength][...] = number
+            f[wavelength].attrs['units'] = text
+        return change
+
+    for change, text in (
+            (unit(wavelength, 'angle'), 'units are angle, expected angstrom'),
+            (unit(det_z, 'degenerate', transformation_type='rotation'), 'units are degenerate'),
+            (unit(det_z, 'radius', transformation_type='rotation'), 'units are radius'),
+            (value(1e-320), 'incident_wavelength: the energy is inf eV'),
+            (value(1e300), 'incident_wavelength: the energy is 1.2'),
+            (value(1e307, 'm'), 'incident_wavelength: the energy is 0 eV'),
+            (value(1.2, 'Angstroms'), None),
+            (value(0.12, 'nm'), None)):
+        shutil.copy(f'{where}/lyso_master.h5', f'{where}/units.h5')
+        with h5py.File(f'{where}/units.h5', 'r+') as f:
+            change(f['entry/instrument'])
+        _, err = export('--convert', f'{where}/x.geom', f'{where}/units.h5', status=int(bool(text)))
+        want(text in err if text else err == '', text, err)
+
+
+@case
 def one_panel_has_a_poni_file_and_a_mask(where):
     run = receive('image')
     with open(f'{where}/one.geom', 'w', encoding='ascii') as stream:
