@@ -90,8 +90,7 @@ open_dataset(const struct reader *r, hid_t at, const char *name)
 	if (set >= 0 && H5Iget_type(set) == H5I_DATASET)
 		creation = H5Dget_create_plist(set);
 	if (creation >= 0)
-		ok = H5Pget_layout(creation) != H5D_VIRTUAL &&
-			H5Pget_external_count(creation) == 0;
+		ok = H5Pget_layout(creation) != H5D_VIRTUAL && H5Pget_external_count(creation) == 0;
 	h5_release(creation);
 	if (ok)
 		return set;
@@ -465,8 +464,8 @@ may_be_absent(const H5L_info_t *info, const char *name)
 	static const char *const fields[] = {"pixel_mask", "flatfield", "data", "bad_pixel",
 		"bit_depth", "count", "threshold_energy", "photon_energy", "serial_number",
 		"software_version", "eiger_fw_version", "detector_readout_time", "ntrigger",
-		"nimages", "data_collection_date", "saturation_value", "underload_value", "frame_time",
-		"sensor_", "x_pixel_size", "y_pixel_size", "beam_center_"};
+		"nimages", "data_collection_date", "saturation_value", "underload_value",
+		"frame_time", "sensor_", "x_pixel_size", "y_pixel_size", "beam_center_"};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (info->type == H5L_TYPE_EXTERNAL &&
@@ -499,8 +498,7 @@ visit_member(hid_t group, const char *name, const H5L_info_t *info, void *arg)
 	object = open_object(v->r, group, name);
 	if (object < 0)
 		return may_be_absent(info, name) ? 0 : refuse_link(v->r, info, name);
-	if (H5Iget_type(object) == H5I_GROUP &&
-		attribute_text(object, "NX_class", nx_class) &&
+	if (H5Iget_type(object) == H5I_GROUP && attribute_text(object, "NX_class", nx_class) &&
 		strcmp(nx_class, v->nx_class) == 0) {
 		v->found++;
 		ret = v->member(v->r, object, name);
