@@ -43,6 +43,7 @@ struct group {
 	bool wanted; /* it is exported */
 	bool ended;  /* until it has further files */
 	bool failed;
+	bool incomplete; /* batches were left out */
 	double retry_at; /* after an error; 0: not */
 	double retry_seconds;
 	struct follow_run *run;
@@ -281,6 +282,7 @@ poll_group(const struct follower *f, struct group *g, bool last)
 	g->ended = false;
 	state = open_run(f, g) == 0 ? follow_run_poll(g->run, last) : FOLLOW_FAILED;
 	g->failed = state == FOLLOW_FAILED;
+	g->incomplete |= g->run != NULL && g->run->damaged > 0;
 	if (state == FOLLOW_BUSY || state == FOLLOW_IDLE)
 		return state == FOLLOW_BUSY;
 	close_run(g);
@@ -372,7 +374,7 @@ follow(const struct options *o)
 	struct follower f = {.o = o, .first = true, .started = time(NULL)};
 	const struct timespec idle = {.tv_nsec = IDLE_MS * 1000000};
 	double listed = 0, begin;
-	bool busy = true, last = false;
+	bool busy = true, last = false, listing;
 	int ret = 0;
 
 	sigaction(SIGINT, &action, NULL);
@@ -382,8 +384,9 @@ follow(const struct options *o)
 	ret = lock_directories(o);
 	while (ret == 0 && export_stopped() == 0) {
 		/* what is there when the signal comes is exported */
+		listing = !last && (stopping != 0 || now() - listed >= LIST_SECONDS);
 		last = stopping != 0;
-		if (last || now() - listed >= LIST_SECONDS) {
+		if (listing) {
 			for (size_t i = 0; ret == 0 && i < o->nb_runs; i++)
 				ret = list_tree(&f, o->run[i]);
 			listed = now();
@@ -400,7 +403,7 @@ follow(const struct options *o)
 			nanosleep(&idle, NULL);
 	}
 	for (size_t i = 0; i < f.nb; i++) {
-		if (f.group[i].failed && ret == 0)
+		if ((f.group[i].failed || f.group[i].incomplete) && ret == 0)
 			ret = -EINVAL;
 		close_run(&f.group[i]);
 		for (size_t k = 0; k < f.group[i].nb_stems; k++)

@@ -24,6 +24,7 @@ follow_file_open(
 	if (g->fd < 0)
 		return g->fd;
 	g->file = f;
+	g->limit = UINT64_MAX;
 	ret = scan_header_read(&g->header, g->fd, f->path, table);
 	if (ret == -EBADMSG)
 		escaped_line(stderr, "%s: %s: its schema does not match the table in its name",
@@ -39,7 +40,7 @@ follow_file_open(
 	return ret == -ENODATA ? -EAGAIN : ret;
 }
 
-/* Looks whether the writer has renamed the file, which it does last. */
+/* Looks whether the writer has renamed the file, which a receiver does last. */
 static void
 look_at_name(struct follow_file *g)
 {
@@ -48,7 +49,7 @@ look_at_name(struct follow_file *g)
 	char name[PATH_MAX];
 
 	if (!arrow_name_is_part(g->file->path)) {
-		g->complete = true;
+		g->named = true;
 		return;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)length, g->file->path);
@@ -56,9 +57,9 @@ look_at_name(struct follow_file *g)
 		return;
 	if (stat(name, &named) == 0 && named.st_ino == ours.st_ino && named.st_dev == ours.st_dev) {
 		g->file->path[length] = '\0';
-		g->complete = true;
+		g->named = true;
 	} else if (ours.st_nlink == 0) {
-		g->complete = true;
+		g->named = true;
 	}
 }
 
@@ -70,6 +71,9 @@ look_at_size(struct follow_file *g)
 	struct stat st;
 	uint64_t end;
 
+	/* from here on the offset only grows, so that the end is reached */
+	if (g->named || g->limit != UINT64_MAX)
+		return 0;
 	if (fstat(g->fd, &st) < 0)
 		return -errno;
 	if ((uint64_t)st.st_size >= g->at)
@@ -116,21 +120,41 @@ fail:
 static int
 skip(struct follow_file *g, enum scan_record_state state, uint64_t length)
 {
-	if (state == SCAN_RECORD_PARTIAL) {
+	struct stat st;
+	const uint64_t size = fstat(g->fd, &st) == 0 ? st.st_size : 0;
+	const uint64_t blocks = g->at < g->limit ? (g->limit - g->at) / ARROW_BLOCK + 1 : 0;
+	/* of a torn batch, also the length may be wrong */
+	const bool torn = state == SCAN_RECORD_PARTIAL && (g->at > size || length > size - g->at);
+
+	if (state == SCAN_RECORD_PARTIAL && !torn) {
 		g->at += length;
-	} else if (state == SCAN_RECORD_END ||
-		scan_record_search(g->header, g->fd, &g->at, UINT64_MAX) < 0) {
+	} else if (state == SCAN_RECORD_END) {
 		g->ended = true;
 		return 0;
+	} else {
+		g->at += torn ? ARROW_BLOCK : 0;
+		g->ended = scan_record_search(g->header, g->fd, &g->at, blocks) <= 0;
+		/* a receiver removes a file without batches, which has no end */
+		if (g->ended && state == SCAN_RECORD_NONE && arrow_name_is_part(g->file->path))
+			return 0;
 	}
 	g->file->damaged++;
 	return -EBADMSG;
 }
 
+/* Whether a batch that is wrong now is damaged: the file does not change any more. */
+static bool
+is_final(struct follow_file *g, enum scan_record_state state)
+{
+	return g->named &&
+		(state == SCAN_RECORD_END || g->limit != UINT64_MAX ||
+			scan_file_settled(&g->change, g->fd));
+}
+
 int
 follow_file_next(struct follow_file *g)
 {
-	struct scan_record *record;
+	struct scan_record *record = NULL;
 	enum scan_record_state state;
 	uint64_t length = 0;
 	int ret;
@@ -142,14 +166,24 @@ follow_file_next(struct follow_file *g)
 	ret = look_at_size(g);
 	if (ret < 0)
 		return ret;
-	state = scan_record_read(&record, g->header, g->fd, g->at, &length);
+	state = g->at < g->limit ? scan_record_read(&record, g->header, g->fd, g->at, &length)
+				 : SCAN_RECORD_NONE;
 	if (state != SCAN_RECORD_WHOLE)
-		return g->complete ? skip(g, state, length) : 0;
+		return is_final(g, state) ? skip(g, state, length) : 0;
 	ret = append(g, record);
 	if (ret < 0)
 		return ret;
 	g->at += length;
 	return 1;
+}
+
+void
+follow_file_stop(struct follow_file *g)
+{
+	struct stat st;
+
+	if (g->limit == UINT64_MAX && fstat(g->fd, &st) == 0)
+		g->limit = st.st_size;
 }
 
 bool

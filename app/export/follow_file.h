@@ -23,10 +23,12 @@ struct follow_file {
 	struct follow_batch *batch; /**< as many as the reader has */
 	struct scan_record *loaded; /**< of `loaded_batch`, with its pixels; or NULL */
 	size_t loaded_batch;
-	uint64_t at;   /**< where the next batch begins */
-	int fd;	       /**< while the file is open */
-	bool complete; /**< its writer has ended */
-	bool ended;    /**< and there is no further batch */
+	uint64_t at;		   /**< where the next batch begins */
+	int fd;			   /**< while the file is open */
+	uint64_t limit;		   /**< no batch behind it is read */
+	struct scan_change change; /**< once it is named */
+	bool named;		   /**< it has its final name, or none any more */
+	bool ended;		   /**< its writer has ended, and there is no further batch */
 };
 
 /**
@@ -40,10 +42,15 @@ int follow_file_open(
 
 /**
  * Append the next batch to the reader if it is complete. Its pixels are loaded. If the file was
- * truncated, continue where it ends now: a batch may then come again.
- * @return 1: appended; 0: there is none yet; -EBADMSG: a damaged batch is left out; -ENOMEM, -errno
+ * truncated before it is named, continue where it ends now: a batch may then come again. A batch of
+ * a named file is damaged if it is wrong after scan_file_settled().
+ * @return 1: appended; 0: there is none yet; -EBADMSG: a damaged batch is left out, or, if the file
+ *         has now ended, its end is absent; -ENOMEM, -errno
  */
 int follow_file_next(struct follow_file *g);
+
+/** Return only the batches that the file has now. No further call waits for a copy. */
+void follow_file_stop(struct follow_file *g);
 
 /**
  * Whether the file is complete, and all of its batches were returned. Its writer has then renamed

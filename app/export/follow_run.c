@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arrow/names.h"
 #include "data_file.h"
 #include "escaped_text.h"
 #include "follow_run.h"
@@ -82,6 +83,14 @@ open_file(struct follow_run *r, struct follow_file *g, struct scan_file *f, enum
 		}
 	}
 	ret = follow_file_open(g, &r->e.run, f, table);
+	if (ret == -EAGAIN && r->last && !arrow_name_is_part(f->path) && !r->unreadable) {
+		escaped_line(stderr,
+			"braggline-export: %s: its schema is damaged or absent; the file is left "
+			"out",
+			f->path);
+		r->unreadable = true;
+		r->damaged++;
+	}
 	if (ret < 0)
 		f->path[length] = '\0';
 	else
@@ -161,9 +170,17 @@ read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 		if (ret < 0 || g->file == NULL)
 			return ret;
 	}
+	if (r->last)
+		follow_file_stop(g);
 	ret = follow_file_next(g);
 	if (ret == -EBADMSG) {
-		escaped_line(stderr, "braggline-export: %s: a damaged batch is left out", f->path);
+		escaped_line(stderr,
+			follow_file_ended(g)
+				? "braggline-export: %s: its end is absent or damaged: images may "
+				  "be left out; complete the file and export the run again"
+				: "braggline-export: %s: a damaged batch is left out",
+			f->path);
+		r->damaged++;
 		return 1;
 	}
 	if (ret == 1) {
@@ -176,11 +193,13 @@ read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 		ret = is_copy(r, &f->reader.batches[batch]);
 		if (ret == 0)
 			ret = selection_append(rows, &r->e.run, set, table, batch);
-		if (ret == -EBADMSG)
+		if (ret == -EBADMSG) {
 			escaped_line(stderr,
 				"braggline-export: %s: batch %u has a damaged column, and is left "
 				"out",
 				f->path, batch);
+			r->damaged++;
+		}
 		return ret == -ENOMEM ? ret : 1;
 	}
 	return ret < 0 ? export_complain("%s: %s", f->path, own_file_error(ret)) : 0;
@@ -425,9 +444,13 @@ finish(struct follow_run *r)
 enum follow_state
 follow_run_poll(struct follow_run *r, bool last)
 {
-	const int any = read_files(r);
-	const bool ended = any == 0 && files_ended(r);
-	int ret = any < 0 ? any : 0;
+	bool ended;
+	int any, ret;
+
+	r->last |= last;
+	any = read_files(r);
+	ended = any == 0 && files_ended(r);
+	ret = any < 0 ? any : 0;
 
 	r->caught_up |= any == 0;
 	if (ret == 0 && r->images.nb > 0 && !r->ready) {

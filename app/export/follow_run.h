@@ -28,6 +28,9 @@ struct follow_run {
 	uint32_t nb_opened; /* files that are open */
 	double master_at, master_took;
 	uint64_t left_out; /* images of the other kind */
+	uint64_t damaged;  /* batches that are left out, and ends that are absent */
+	bool unreadable;   /* the schema of a complete file is damaged */
+	bool last;	   /* only what the files have now */
 	bool ready;	   /* geometry, mask and names are known */
 	bool caught_up;	   /* all batches were read once */
 };
@@ -51,7 +54,7 @@ int follow_run_add(struct follow_run *r, const char *stem);
 
 /**
  * Read and write at most a batch of each file.
- * @param last  write the master in any case
+ * @param last  write the master in any case, and from now on read only what the files have now
  */
 enum follow_state follow_run_poll(struct follow_run *r, bool last);
 

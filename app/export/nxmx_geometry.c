@@ -24,6 +24,7 @@ struct reader {
 	const char *path;
 	char *message;
 	hid_t file;
+	hid_t access;	 /* of links: none leads to another file */
 	double module_z; /* of the first module's corner */
 };
 
@@ -47,23 +48,66 @@ refuse(struct reader *r, const char *object, const char *format, ...)
 	return -EINVAL;
 }
 
-/* Opens an object that may not exist. @return negative: it does not */
-static hid_t
-open_object(hid_t at, const char *name)
+/* Refuses an external link: it may lead to a pipe, or to any file that this user may read. */
+static herr_t
+refuse_external(const char *file, const char *group, const char *target_file, const char *target,
+	unsigned int *flags, hid_t access, void *arg)
 {
-	return H5Oopen(at, name, H5P_DEFAULT);
+	return -1;
+}
+
+static hid_t
+make_access(void)
+{
+	const hid_t access = H5Pcreate(H5P_LINK_ACCESS);
+
+	if (access >= 0 && H5Pset_elink_cb(access, refuse_external, NULL) < 0) {
+		h5_release(access);
+		return -1;
+	}
+	return access;
+}
+
+/* Opens an object that may not exist. @return negative: it does not, or is in another file */
+static hid_t
+open_object(const struct reader *r, hid_t at, const char *name)
+{
+	return H5Oopen(at, name, r->access);
+}
+
+/*
+ * Opens a dataset whose values are in this file. External storage and the sources of a virtual
+ * dataset may be pipes, or any files; even the size of a virtual dataset is read from its sources.
+ * @return negative: there is none
+ */
+static hid_t
+open_dataset(const struct reader *r, hid_t at, const char *name)
+{
+	const hid_t set = open_object(r, at, name);
+	hid_t creation = -1;
+	bool ok = false;
+
+	if (set >= 0 && H5Iget_type(set) == H5I_DATASET)
+		creation = H5Dget_create_plist(set);
+	if (creation >= 0)
+		ok = H5Pget_layout(creation) != H5D_VIRTUAL && H5Pget_external_count(creation) == 0;
+	h5_release(creation);
+	if (ok)
+		return set;
+	h5_release(set);
+	return -1;
 }
 
 /* Reads the only or the first value. @return false: absent, no number, or not finite */
 static bool
-read_number(hid_t at, const char *name, double *value)
+read_number(const struct reader *r, hid_t at, const char *name, double *value)
 {
-	hid_t set = open_object(at, name), space = -1, one = -1;
+	hid_t set = open_dataset(r, at, name), space = -1, one = -1;
 	hsize_t start[H5S_MAX_RANK] = {0}, count[H5S_MAX_RANK];
 	bool ok = false;
 	int rank;
 
-	if (set >= 0 && H5Iget_type(set) == H5I_DATASET)
+	if (set >= 0)
 		space = H5Dget_space(set);
 	rank = space >= 0 ? H5Sget_simple_extent_ndims(space) : -1;
 	for (int i = 0; i < rank; i++)
@@ -81,13 +125,13 @@ read_number(hid_t at, const char *name, double *value)
 }
 
 static bool
-read_integers(hid_t at, const char *name, int64_t value[2])
+read_integers(const struct reader *r, hid_t at, const char *name, int64_t value[2])
 {
-	const hid_t set = open_object(at, name);
+	const hid_t set = open_dataset(r, at, name);
 	hid_t space = -1;
 	bool ok = false;
 
-	if (set >= 0 && H5Iget_type(set) == H5I_DATASET)
+	if (set >= 0)
 		space = H5Dget_space(set);
 	if (space >= 0 && H5Sget_simple_extent_npoints(space) == 2)
 		ok = H5Dread(set, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) >= 0;
@@ -179,6 +223,22 @@ metres_of(const char *unit)
 	return 0;
 }
 
+/* Whether a unit is one of some words, in any case. @param words  NULL at the end */
+static bool
+is_unit(const char *unit, const char *const *words)
+{
+	for (; *words != NULL; words++)
+		if (strcasecmp(unit, *words) == 0)
+			return true;
+	return false;
+}
+
+static const char *const degrees[] = {"deg", "degree", "degrees", NULL};
+static const char *const radians[] = {"rad", "radian", "radians", NULL};
+/* the last two: the letter, and the sign for the unit, in UTF-8 */
+static const char *const angstroms[] = {
+	"angstrom", "angstroms", "ang", "A", "\xc3\x85", "\xe2\x84\xab", NULL};
+
 /* a = b x a */
 static void
 apply(struct placement *a, const struct placement *b)
@@ -228,14 +288,14 @@ read_axis(struct reader *r, hid_t axis, const char *name, struct placement *p, c
 	*p = (struct placement){.m = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
 	if (!attribute_text(axis, "transformation_type", type) ||
 		!attribute_vector(axis, "vector", v) || !attribute_text(axis, "units", unit) ||
-		!read_number(axis, ".", &value) || !attribute_text(axis, "depends_on", next) ||
+		!read_number(r, axis, ".", &value) || !attribute_text(axis, "depends_on", next) ||
 		!(normalise(v) > 0))
 		return refuse(r, name,
 			"expected a value with transformation_type, vector, units and depends_on");
 	if (strcmp(type, "rotation") == 0) {
-		if (strncmp(unit, "deg", 3) != 0 && strncmp(unit, "rad", 3) != 0)
+		if (!is_unit(unit, degrees) && !is_unit(unit, radians))
 			return refuse(r, name, "units are %s, expected deg or rad", unit);
-		rotate(p, v, unit[0] == 'd' ? value * M_PI / 180 : value);
+		rotate(p, v, is_unit(unit, degrees) ? value * M_PI / 180 : value);
 	} else {
 		factor = metres_of(unit);
 		if (strcmp(type, "translation") != 0 || factor == 0)
@@ -276,8 +336,8 @@ read_chain(struct reader *r, hid_t at, const char *first, struct placement *p)
 		}
 		memcpy(name, next, sizeof(name));
 		/* relative to the group of the axis that names it */
-		axis = open_object(name[0] == '/' ? r->file : from, name);
-		if (axis < 0 || H5Iget_type(axis) != H5I_DATASET) {
+		axis = open_dataset(r, name[0] == '/' ? r->file : from, name);
+		if (axis < 0) {
 			ret = refuse(r, name, "there is no such axis");
 		} else {
 			ret = read_axis(r, axis, name, &step, next);
@@ -309,13 +369,13 @@ static int
 read_direction(struct reader *r, hid_t module, const char *name, double v[3], double *size,
 	char depends_on[TEXT_LEN], struct placement *p)
 {
-	const hid_t set = open_object(module, name);
+	const hid_t set = open_dataset(r, module, name);
 	char unit[TEXT_LEN];
 	double factor = 0, length = 0, offset[3] = {0};
 	int ret;
 
 	if (set >= 0 && attribute_vector(set, "vector", v) && attribute_text(set, "units", unit) &&
-		attribute_text(set, "depends_on", depends_on) && read_number(set, ".", size)) {
+		attribute_text(set, "depends_on", depends_on) && read_number(r, set, ".", size)) {
 		factor = metres_of(unit);
 		length = normalise(v);
 		(void)attribute_vector(set, "offset", offset);
@@ -343,8 +403,8 @@ read_module(struct reader *r, hid_t module, const char *name)
 
 	if (r->g->nb_panels == GEOMETRY_PANELS_MAX)
 		return refuse(r, name, "more than %d modules", GEOMETRY_PANELS_MAX);
-	if (!read_integers(module, "data_origin", origin) ||
-		!read_integers(module, "data_size", size) || origin[0] < 0 || origin[1] < 0 ||
+	if (!read_integers(r, module, "data_origin", origin) ||
+		!read_integers(r, module, "data_size", size) || origin[0] < 0 || origin[1] < 0 ||
 		size[0] < 1 || size[1] < 1 || origin[0] > GEOMETRY_SIDE_MAX ||
 		origin[1] > GEOMETRY_SIDE_MAX || size[0] > GEOMETRY_SIDE_MAX - origin[0] ||
 		size[1] > GEOMETRY_SIDE_MAX - origin[1])
@@ -364,7 +424,7 @@ read_module(struct reader *r, hid_t module, const char *name)
 			fast_size, slow_size, r->g->pixel_metres);
 	memset(p, 0, sizeof(*p));
 	/* names of files of this program are those of the panels */
-	text = open_object(module, "panel");
+	text = open_dataset(r, module, "panel");
 	if (text < 0 || !read_text(text, false, title) || title[0] == '\0' ||
 		title[strspn(title, NAME_CHARS)] != '\0')
 		snprintf(title, sizeof(title), "m%u", r->g->nb_panels);
@@ -397,6 +457,34 @@ struct visit {
 	bool once;
 };
 
+/* Fields of a detector that writers link to files of metadata. Geometry does not need them. */
+static bool
+may_be_absent(const H5L_info_t *info, const char *name)
+{
+	static const char *const fields[] = {"pixel_mask", "flatfield", "data", "bad_pixel",
+		"bit_depth", "count", "threshold_energy", "photon_energy", "serial_number",
+		"software_version", "eiger_fw_version", "detector_readout_time", "ntrigger",
+		"nimages", "data_collection_date", "saturation_value", "underload_value",
+		"frame_time", "sensor_", "x_pixel_size", "y_pixel_size", "beam_center_"};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (info->type == H5L_TYPE_EXTERNAL &&
+			strncmp(name, fields[i], strlen(fields[i])) == 0)
+			return true;
+	return false;
+}
+
+static int
+refuse_link(struct reader *r, const H5L_info_t *info, const char *name)
+{
+	if (info->type == H5L_TYPE_EXTERNAL)
+		return refuse(r, name,
+			"found a link to another file, which may hide a module; copy the object "
+			"into this file");
+	return refuse(r, name,
+		"its link cannot be opened, which may hide a module; repair or remove the link");
+}
+
 static herr_t
 visit_member(hid_t group, const char *name, const H5L_info_t *info, void *arg)
 {
@@ -405,10 +493,13 @@ visit_member(hid_t group, const char *name, const H5L_info_t *info, void *arg)
 	hid_t object;
 	int ret = 0;
 
-	object = open_object(group, name);
-	if (object >= 0 && H5Iget_type(object) == H5I_GROUP &&
-		attribute_text(object, "NX_class", nx_class) &&
-		strcmp(nx_class, v->nx_class) == 0 && !(v->once && v->found > 0)) {
+	if (v->once && v->found > 0)
+		return 0;
+	object = open_object(v->r, group, name);
+	if (object < 0)
+		return may_be_absent(info, name) ? 0 : refuse_link(v->r, info, name);
+	if (H5Iget_type(object) == H5I_GROUP && attribute_text(object, "NX_class", nx_class) &&
+		strcmp(nx_class, v->nx_class) == 0) {
 		v->found++;
 		ret = v->member(v->r, object, name);
 	}
@@ -437,8 +528,8 @@ read_detector(struct reader *r, hid_t detector, const char *name)
 		return ret;
 	r->g->distance_metres = r->module_z;
 	/* the axes decide; `distance` is a guide, and helps where the axes start at the detector */
-	if (!(r->module_z > 0) && read_number(detector, "distance", &guidance) && guidance > 0) {
-		hid_t set = open_object(detector, "distance");
+	if (!(r->module_z > 0) && read_number(r, detector, "distance", &guidance) && guidance > 0) {
+		hid_t set = open_dataset(r, detector, "distance");
 		char unit[TEXT_LEN];
 
 		r->g->distance_metres =
@@ -456,24 +547,29 @@ read_detector(struct reader *r, hid_t detector, const char *name)
 static int
 read_beam(struct reader *r, hid_t beam, const char *name)
 {
-	hid_t set = open_object(beam, "incident_wavelength");
+	hid_t set = open_object(r, beam, "incident_wavelength");
 	char unit[TEXT_LEN];
 	double value;
 
-	if (set < 0)
+	if (set < 0 && H5Lexists(beam, "incident_wavelength", H5P_DEFAULT) <= 0)
 		return 0;
-	if (!attribute_text(set, "units", unit))
+	if (set < 0 || !attribute_text(set, "units", unit))
 		unit[0] = '\0';
 	h5_release(set);
-	if (!read_number(beam, "incident_wavelength", &value) || !(value > 0))
+	if (!read_number(r, beam, "incident_wavelength", &value) || !(value > 0))
 		return refuse(r, "incident_wavelength", "expected a positive number");
 	if (metres_of(unit) > 0)
 		value *= metres_of(unit) * 1e10;
 	else if (strcmp(unit, "nm") == 0)
 		value *= 10;
-	else if (strncasecmp(unit, "ang", 3) != 0 && strcmp(unit, "A") != 0)
+	else if (!is_unit(unit, angstroms))
 		return refuse(r, "incident_wavelength", "units are %s, expected angstrom", unit);
-	r->g->energy_ev = GEOMETRY_HC / value;
+	value = GEOMETRY_HC / value;
+	/* as geometry/crystfel.c */
+	if (!(value >= 1 && value <= 1e7))
+		return refuse(r, "incident_wavelength",
+			"the energy is %g eV, expected 1 ... 1e7 eV", value);
+	r->g->energy_ev = value;
 	return 0;
 }
 
@@ -520,10 +616,14 @@ nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_r
 	message[0] = '\0';
 	h5_open(&h, path);
 	r.file = h.file;
+	r.access = make_access();
 	if (h.failed)
 		ret = refuse(&r, "HDF5", "%s", h.message);
+	else if (r.access < 0)
+		ret = refuse(&r, "HDF5", "links to other files cannot be refused");
 	else
 		ret = visit(&r, h.file, "NXentry", true, read_entry);
+	h5_release(r.access);
 	(void)h5_close(&h);
 	for (uint32_t i = 0; ret == 0 && i < g->nb_panels; i++) {
 		const struct geometry_panel *p = &g->panel[i];

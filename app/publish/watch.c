@@ -41,8 +41,9 @@ struct watch_file {
 	char *path;   /* when complete */
 	size_t group; /* length of the path without the number of the set */
 	enum file_state state;
-	bool complete; /* it has its final name */
-	int fd;	       /* -1: not open */
+	bool complete;		   /* it has its final name. It may still be copied under it */
+	struct scan_change change; /* then */
+	int fd;			   /* -1: not open */
 	struct scan_header *header;
 	struct watch_series *series;
 	int number;	 /* in the run of the feed */
@@ -619,16 +620,28 @@ publish(struct watch *w, struct watch_file *f, struct scan_record *record, uint6
 			f->series->name, b.images);
 }
 
+static uint64_t
+file_size(const struct watch_file *f)
+{
+	struct stat st;
+
+	return fstat(f->fd, &st) == 0 ? st.st_size : 0;
+}
+
 /* Goes on behind a batch that is wrong. */
 static void
 skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
+	const uint64_t size = file_size(f);
+	/* of a torn batch, also the length may be wrong */
+	const bool whole = state == SCAN_RECORD_PARTIAL && length <= size && f->at <= size - length;
+
 	count(&w->stats.damaged, 1);
 	escaped_line(stderr,
 		"braggline-publish: %s: damaged at offset %lu; its images are left out", f->path,
 		(unsigned long)f->at);
-	f->at += state == SCAN_RECORD_PARTIAL ? length : ARROW_BLOCK;
-	f->state = state == SCAN_RECORD_PARTIAL ? FILE_FOLLOWED : FILE_SEARCHING;
+	f->at += whole ? length : ARROW_BLOCK;
+	f->state = whole ? FILE_FOLLOWED : FILE_SEARCHING;
 	f->seen = 0;
 }
 
@@ -639,7 +652,7 @@ is_abandoned(struct watch_file *f)
 	struct stat st;
 
 	if (f->complete)
-		return true;
+		return scan_file_settled(&f->change, f->fd);
 	if (now() - f->moved < (int64_t)WATCH_STOPPED_MS * MS ||
 		now() - f->checked < 100 * (int64_t)MS)
 		return false;
@@ -649,6 +662,15 @@ is_abandoned(struct watch_file *f)
 	/* its complete end may have been written meanwhile */
 	f->complete = stat(f->path, &st) == 0;
 	return true;
+}
+
+/* Whether a batch of a file is wrong for good. */
+static bool
+is_damaged(struct watch_file *f)
+{
+	/* the copy of a large batch may take long */
+	return is_abandoned(f) ||
+		(!f->complete && now() - f->seen >= (int64_t)WATCH_DAMAGE_MS * MS);
 }
 
 /* A batch, or something else, is at the offset, but cannot be published. */
@@ -664,20 +686,12 @@ wait_for_batch(struct watch *w, struct watch_file *f, enum scan_record_state sta
 		f->wait = 2 * f->wait < WATCH_RETRY_MS * (int64_t)MS ? 2 * f->wait
 								     : WATCH_RETRY_MS * (int64_t)MS;
 	}
-	if (!is_abandoned(f) && t - f->seen < (int64_t)WATCH_DAMAGE_MS * MS) {
+	if (!is_damaged(f)) {
 		f->retry = t + f->wait;
 		return false;
 	}
 	skip_damage(w, f, state, length);
 	return true;
-}
-
-static bool
-has_more(const struct watch_file *f)
-{
-	struct stat st;
-
-	return fstat(f->fd, &st) == 0 && f->at < (uint64_t)st.st_size;
 }
 
 /* Looks at the end of a file. @return true: there is more to do at once */
@@ -708,7 +722,7 @@ follow_file(struct watch *w, struct watch_file *f)
 		if (!is_abandoned(f))
 			return false;
 		/* zeros in a complete file are damage; in another one, space that is not used */
-		if (f->complete && has_more(f))
+		if (f->complete && f->at < file_size(f))
 			skip_damage(w, f, SCAN_RECORD_WRONG, 0);
 		else
 			end_file(f);

@@ -180,6 +180,83 @@ def a_geometry_of_nexus_is_read(where):
 
 
 @case
+def nexus_files_lead_to_no_other_file(where):
+    """A link that cannot be opened may hide a module. A pipe at its end would stop the program."""
+    export('--output', where, receive('image'))
+    pipe = f'{where}/pipe.h5'
+    os.mkfifo(pipe)
+
+    def stored_outside(detector):
+        del detector['module_000/data_size']
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_external(pipe.encode(), 0, 16)
+        h5py.h5d.create(detector['module_000'].id, b'data_size', h5py.h5t.STD_I64LE,
+                        h5py.h5s.create_simple((2,)), creation)
+
+    def virtual(detector):
+        del detector['module_000/data_size']
+        layout = h5py.VirtualLayout(shape=(2,), dtype='i8')
+        layout[:] = h5py.VirtualSource(pipe, 'x', shape=(2,))
+        detector['module_000'].create_virtual_dataset('data_size', layout)
+
+    def link(name, to):
+        def change(detector):
+            if name in detector:
+                del detector[name]
+            detector[name] = to
+        return change
+
+    outside = h5py.ExternalLink(pipe, '/x')
+    for change, text in (
+            (link('module_003', h5py.SoftLink('absent')), 'module_003: its link cannot be opened'),
+            (link('module_003', h5py.SoftLink('module_003')), 'module_003: its link cannot be'),
+            (link('module_003', outside), 'module_003: found a link to another file'),
+            (link('transformations/det_z', outside), 'det_z: there is no such axis'),
+            (link('module_003/data_size', outside), 'module_003: expected data_origin'),
+            (link('/entry/instrument/beam/incident_wavelength', outside),
+             'incident_wavelength: expected a positive number'),
+            (stored_outside, 'module_000: expected data_origin'),
+            (virtual, 'module_000: expected data_origin'),
+            # writers link some fields of the detector to files of metadata
+            (link('pixel_mask', outside), None)):
+        shutil.copy(f'{where}/lyso_master.h5', f'{where}/linked.h5')
+        with h5py.File(f'{where}/linked.h5', 'r+') as f:
+            change(f['entry/instrument/detector'])
+        _, err = export('--convert', f'{where}/x.geom', f'{where}/linked.h5', status=int(bool(text)))
+        want(text in err if text else err == '', text, err)
+
+
+@case
+def units_of_nexus_are_whole_words(where):
+    export('--output', where, receive('image'))
+    wavelength, det_z = 'beam/incident_wavelength', 'detector/transformations/det_z'
+
+    def unit(name, text, **attributes):
+        return lambda f: f[name].attrs.update({'units': text, **attributes})
+
+    def value(number, text='angstrom'):
+        def change(f):
+            f[wavelength][...] = number
+            f[wavelength].attrs['units'] = text
+        return change
+
+    for change, text in (
+            (unit(wavelength, 'angle'), 'units are angle, expected angstrom'),
+            (unit(det_z, 'degenerate', transformation_type='rotation'), 'units are degenerate'),
+            (unit(det_z, 'radius', transformation_type='rotation'), 'units are radius'),
+            (value(1e-320), 'incident_wavelength: the energy is inf eV'),
+            (value(1e300), 'incident_wavelength: the energy is 1.2'),
+            (value(1e307, 'm'), 'incident_wavelength: the energy is 0 eV'),
+            (value(1.2, 'Angstroms'), None),
+            (value(0.12, 'nm'), None)):
+        shutil.copy(f'{where}/lyso_master.h5', f'{where}/units.h5')
+        with h5py.File(f'{where}/units.h5', 'r+') as f:
+            change(f['entry/instrument'])
+        _, err = export('--convert', f'{where}/x.geom', f'{where}/units.h5', status=int(bool(text)))
+        want(text in err if text else err == '', text, err)
+
+
+@case
 def one_panel_has_a_poni_file_and_a_mask(where):
     run = receive('image')
     with open(f'{where}/one.geom', 'w', encoding='ascii') as stream:

@@ -172,6 +172,46 @@ def a_file_that_is_truncated_is_followed(where):
 
 
 @case
+def a_copy_that_grows_under_its_name_is_followed(where):
+    run = receive('small', *SMALL)
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    master = f'{where}/lyso_master.h5'
+    shutil.copy(f'{run}/lyso_frames.arrow', where)
+    with open(f'{run}/lyso_images.arrow', 'rb') as stream:
+        data = stream.read()
+    with follower(where) as process, open(f'{where}/lyso_images.arrow', 'wb', buffering=0) as copy:
+        for at in range(0, len(data), len(data) // 20):
+            copy.write(data[at:at + len(data) // 20])
+            time.sleep(0.02)
+        wait('all images', lambda: os.path.exists(master) and len(read(master, made)) == len(frames))
+    want(process.text == '', process.text)
+    same_as(run, master, frames)
+
+
+@case
+def a_torn_file_is_left_out_and_ends(where):
+    run = receive('small', *SMALL)
+    made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
+    for name, end in (('rename', lambda w: w.end()), ('unlink', lambda w: os.unlink(f'{w.paths["images"]}.part')),
+                      ('fifo', lambda w: (os.unlink(f'{w.paths["images"]}.part'),
+                                          os.mkfifo(w.paths['images'])))):
+        place = f'{where}/{name}'
+        os.mkdir(place)
+        writer = Writer(run, place)
+        writer.data['images'] = writer.data['images'][:len(writer.data['images']) * 2 // 3]
+        with follower(place, status=1) as process:
+            writer.step(1)
+            wait('images', lambda place=place: os.path.exists(f'{place}/lyso_master.h5'))
+            end(writer)
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+        want(process.text.count('\n') == 1 and 'its end is absent or damaged' in process.text,
+             name, process.text)
+        done = read(f'{place}/lyso_master.h5', made)
+        want(done == frames[:len(done)] and done, name, done)
+
+
+@case
 def what_was_flushed_is_read_after_a_kill(where):
     run = receive('small', *SMALL)
     made, frames = images(f'{run}/lyso_images.arrow'), kept(run)
@@ -281,7 +321,7 @@ def what_cannot_be_followed_is_named(where):
     data[len(data) // 2] ^= 1
     writer.data['images'] = bytes(data)
     writer.end()
-    with follower(f'{where}/damaged') as process:
+    with follower(f'{where}/damaged', status=1) as process:
         wait('images', lambda: os.path.exists(f'{where}/damaged/lyso_master.h5'))
     want('a damaged batch is left out' in process.text, process.text)
     frames = read(f'{where}/damaged/lyso_master.h5', images(f'{run}/lyso_images.arrow'))

@@ -585,6 +585,37 @@ def damage_loses_only_its_batch(where):
 
 
 @case
+def a_copy_that_grows_under_its_name_is_published(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        with open(f'{where}/run/lyso_images.arrow', 'wb', buffering=0) as stream:
+            for at in range(0, len(arrow.data), len(arrow.data) // 20):
+                stream.write(arrow.data[at:at + len(arrow.data) // 20])
+                time.sleep(.02)
+        p.wait_for_error('run lyso has ended')
+        wait('images', lambda: len(worker.messages) == len(arrow.frames))
+        want(same_crystfel(worker.end(), arrow) == arrow.frames)
+        stats, _ = p.end(signal.SIGTERM)
+        want(stats['damaged_batches'] == 0, p.error())
+
+
+@case
+def a_torn_copy_ends(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        with open(f'{where}/run/lyso_images.arrow', 'wb') as stream:
+            stream.write(arrow.data[:arrow.batches[2][1] - 512])
+        p.wait_for_error('run lyso has ended')
+        stats, _ = p.end(signal.SIGTERM)
+        want(stats['damaged_batches'] == 1 and stats['batches'] == 2, stats, p.error())
+        worker.end()
+
+
+@case
 def late_workers_get_the_newest_images(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')

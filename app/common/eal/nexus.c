@@ -56,8 +56,10 @@ nexus_find(struct nexus *n)
 static int
 spawn(struct nexus *n)
 {
-	char follow[] = "--follow", background[] = "--background", directory[PATH_MAX];
-	char *argv[] = {n->program, follow, background, directory, NULL};
+	char follow[] = "--follow", background[] = "--background", end[] = "--";
+	char directory[PATH_MAX];
+	/* the name of a directory may begin with a dash */
+	char *argv[] = {n->program, follow, background, end, directory, NULL};
 	posix_spawnattr_t attributes;
 	sigset_t none;
 	cpu_set_t cpus;

@@ -62,8 +62,8 @@ struct arrow_recovery {
 	char quarantine[PATH_MAX]; /**< path of the quarantine file; "": none was needed */
 	/** 0 or -errno */
 	int error;
-	char path[PATH_MAX];	      /**< current path of the file */
-	char message[PATH_MAX + 256]; /**< result or reason of the failure, one sentence */
+	char path[PATH_MAX];	       /**< current path of the file */
+	char message[PATH_MAX + 1024]; /**< result or reason of the failure, one sentence */
 };
 
 /**

@@ -228,6 +228,33 @@ scan_record_search(const struct scan_header *header, int fd, uint64_t *at, uint6
 	return 0;
 }
 
+static bool
+has_footer(int fd, int64_t size)
+{
+	char end[ARROW_MAGIC_SIZE];
+
+	return size > ARROW_MAGIC_ROOM + ARROW_MAGIC_SIZE &&
+		read_whole(fd, end, sizeof(end), size - sizeof(end)) == 0 &&
+		memcmp(end, ARROW_MAGIC, sizeof(end)) == 0;
+}
+
+bool
+scan_file_settled(struct scan_change *change, int fd)
+{
+	struct timespec t;
+	struct stat st;
+	int64_t ns;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	ns = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+	if (fstat(fd, &st) < 0 || has_footer(fd, st.st_size))
+		return true;
+	if (change->seen_ns == 0 || st.st_size != change->size ||
+		memcmp(&st.st_mtim, &change->written, sizeof(st.st_mtim)) != 0)
+		*change = (struct scan_change){st.st_size, st.st_mtim, ns};
+	return ns - change->seen_ns >= SCAN_SETTLED_MS * INT64_C(1000000);
+}
+
 /* Gives whole pages back. */
 static void
 forget(const void *data, uint64_t size)

@@ -8,6 +8,8 @@
 #ifndef SCAN_RECORD_H
 #define SCAN_RECORD_H
 
+#include <time.h>
+
 #include "arrow/tables.h"
 #include "scan/images.h"
 
@@ -82,6 +84,24 @@ enum scan_record_state scan_record_read(struct scan_record **record, struct scan
  * @return 1: found; 0: not in these blocks; -ENODATA: the file ends before
  */
 int scan_record_search(const struct scan_header *header, int fd, uint64_t *at, uint64_t blocks);
+
+/** What a file was when it was last seen to change. Zeros: it was not looked at. */
+struct scan_change {
+	int64_t size;		 /**< bytes */
+	struct timespec written; /**< time of the last change of its content */
+	int64_t seen_ns;	 /**< CLOCK_MONOTONIC */
+};
+
+/** A file without a footer is still copied if it changed within this time, ms. */
+#define SCAN_SETTLED_MS 2000
+
+/**
+ * Whether a file that has its final name is complete. The name alone does not tell: a copy may grow
+ * under it. It is complete if it has the footer of an Arrow file, or if no call saw it change for
+ * SCAN_SETTLED_MS.
+ * @param change  of this file, for the next call
+ */
+bool scan_file_settled(struct scan_change *change, int fd);
 
 /**
  * Give memory back to the kernel that is not needed without pixels. The values of row_ptr, col,

@@ -212,6 +212,80 @@ test_damage_loses_one_batch(void **state)
 	assert_int_equal(file.damaged, 2);
 }
 
+/* A file that was renamed though it is torn, or whose writer has gone. */
+static void
+test_a_torn_end_is_left_out_once(void **state)
+{
+	write_at(0, end_of(2) - ARROW_BLOCK);
+	assert_int_equal(follow_file_next(&g), 1);
+	assert_int_equal(follow_file_next(&g), 1);
+	assert_int_equal(follow_file_next(&g), 0);
+	assert_int_equal(unlink(part), 0);
+	/* it may be the start of a copy */
+	assert_int_equal(follow_file_next(&g), 0);
+	assert_false(follow_file_ended(&g));
+	g.change.seen_ns -= SCAN_SETTLED_MS * INT64_C(1000000);
+	assert_int_equal(follow_file_next(&g), -EBADMSG);
+	assert_true(follow_file_ended(&g));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(follow_file_next(&g), 0);
+	assert_int_equal(file.damaged, 1);
+}
+
+/* As cp and rsync --inplace do it: the name is there first. */
+static void
+test_a_copy_grows_under_its_name(void **state)
+{
+	const uint64_t step = 3 * ARROW_BLOCK;
+	uint64_t at = all.begin;
+	size_t nb = 0;
+	int ret;
+
+	assert_int_equal(rename(part, whole), 0);
+	for (; at < all.size; at += step) {
+		write_at(at, at + step < all.size ? at + step : all.size);
+		while ((ret = follow_file_next(&g)) == 1)
+			nb++;
+		assert_int_equal(ret, 0);
+	}
+	assert_int_equal(nb, all.nb_batches);
+	assert_true(follow_file_ended(&g));
+	assert_int_equal(file.damaged, 0);
+}
+
+static void
+test_a_copy_without_its_end_is_damaged(void **state)
+{
+	assert_int_equal(rename(part, whole), 0);
+	write_at(0, end_of(1));
+	assert_int_equal(follow_file_next(&g), 1);
+	assert_int_equal(follow_file_next(&g), 1);
+	assert_int_equal(follow_file_next(&g), 0);
+	g.change.seen_ns -= SCAN_SETTLED_MS * INT64_C(1000000);
+	assert_int_equal(follow_file_next(&g), -EBADMSG);
+	assert_int_equal(follow_file_next(&g), 0);
+	assert_true(follow_file_ended(&g));
+	assert_int_equal(file.damaged, 1);
+}
+
+/* After a signal, a file that grows for ever ends. */
+static void
+test_a_stop_ends_at_what_is_there(void **state)
+{
+	write_at(0, end_of(1) - ARROW_BLOCK);
+	follow_file_stop(&g);
+	write_at(0, all.size);
+	assert_int_equal(follow_file_next(&g), 1);
+	assert_int_equal(follow_file_next(&g), 1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(follow_file_next(&g), 0);
+	/* a named file should have its end */
+	assert_int_equal(rename(part, whole), 0);
+	assert_int_equal(follow_file_next(&g), -EBADMSG);
+	assert_int_equal(follow_file_next(&g), 0);
+	assert_true(follow_file_ended(&g));
+}
+
 static int
 setup(void **state)
 {
@@ -249,6 +323,10 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_pixels_are_loaded_again, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_truncated_file_is_followed, begin, end),
 		cmocka_unit_test_setup_teardown(test_damage_loses_one_batch, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_torn_end_is_left_out_once, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_copy_grows_under_its_name, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_copy_without_its_end_is_damaged, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_stop_ends_at_what_is_there, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
