@@ -278,23 +278,20 @@ print_maps(const struct run *run, const struct run_status *status, FILE *out)
 
 /** Print the files beside those of the tables: coefficient maps, and the preview. */
 static void
-print_extras(const struct run *run, const struct run_status *status, FILE *out)
+print_extras(const struct run_status *status, FILE *out)
 {
-	const struct settings *s = run_get_pipeline(run)->settings;
 	const struct ledger *l = &status->ledger;
 	char path[PATH_MAX];
-	const char *preview;
 
-	if (s->store_calibration &&
+	if (status->calibration &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", status->directory,
 			status->name) < (int)sizeof(path) &&
 		access(path, F_OK) == 0)
 		fprintf(out, "  %s\n", path);
 	/* the last picture may still be drawn; a file that is no picture is not replaced */
-	preview = pipeline_preview_path(s, path);
-	if (preview != NULL && l->hits + l->prescaled + l->dry_run > 0 &&
-		preview_check(preview) == 0)
-		fprintf(out, "  %s\n", preview);
+	if (status->preview[0] != '\0' && l->hits + l->prescaled + l->dry_run > 0 &&
+		preview_check(status->preview) == 0)
+		fprintf(out, "  %s\n", status->preview);
 }
 
 static void
@@ -318,7 +315,7 @@ print_files(struct run *run, const struct run_status *status, FILE *out)
 		else
 			print_file(run_last_path(run, t), out);
 	}
-	print_extras(run, status, out);
+	print_extras(status, out);
 	if (status->dark[0] != '\0')
 		print_maps(run, status, out);
 	if (status->ledger_path[0] != '\0')

@@ -739,6 +739,8 @@ finish(struct run *r, bool failed)
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
 	char *dark = r->notes.text[RUN_NOTE_DARK];
+	char path[PATH_MAX];
+	const char *preview;
 	bool drained;
 	int ret;
 
@@ -784,6 +786,9 @@ finish(struct run *r, bool failed)
 		read_warnings(r, last);
 	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
 	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
+	preview = pipeline_preview_path(&r->settings, path);
+	snprintf(last->preview, sizeof(last->preview), "%s", preview != NULL ? preview : "");
+	last->calibration = r->settings.store_calibration;
 	last->seconds = r->first_activity == 0
 		? 0
 		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
