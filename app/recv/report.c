@@ -151,19 +151,26 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 	}
 }
 
+/**
+ * Print what was received per second of the run. Only placed packets count: others may have come
+ * before or after this time. Bytes are not counted by outcome; the detector's packets are equally
+ * long.
+ */
 static void
 print_rate(const struct run_status *status, FILE *out)
 {
 	const struct ledger *l = &status->ledger;
-	const double seconds = status->seconds;
+	const double seconds = status->seconds, packets = l->packets[RX_PLACED],
+		     bytes = l->packets[RX_PACKETS] == 0
+		? 0
+		: packets * l->packets[RX_BYTES] / l->packets[RX_PACKETS];
 
 	if (seconds > 0 || status->batches != 0)
 		fprintf(out, "rate\n");
 	if (seconds > 0)
 		fprintf(out, "  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
-			l->frames / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
-			l->packets[RX_BYTES] / seconds / 1e9,
-			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
+			l->frames / seconds, packets / seconds / 1e6, bytes / seconds / 1e9,
+			bytes * 8 / seconds / 1e9, seconds);
 	if (status->batches != 0)
 		fprintf(out, "  %.2f frames per batch, %" PRIu64 " batches\n",
 			(double)status->batched_frames / status->batches, status->batches);
