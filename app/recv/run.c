@@ -1217,7 +1217,8 @@ run_get_veto(struct run *r, struct builder_veto *veto)
 {
 	pthread_mutex_lock(&r->lock);
 	*veto = r->state == RUN_IDLE ? r->process->veto : r->settings.veto;
-	veto->params.version = r->veto_version;
+	veto->params.version =
+		r->state == RUN_RUNNING || r->state == RUN_STOPPING ? r->veto_version : 0;
 	pthread_mutex_unlock(&r->lock);
 }
 
