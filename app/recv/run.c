@@ -670,6 +670,12 @@ received_nothing(struct run *r, const struct ledger *l)
 	if (l->packets[RX_PACKETS] == 0 && run_watch_refused(&r->watch, why, sizeof(why)))
 		complain(r, 0, "run %s: no usable packet received %s: %s", r->settings.run, until,
 			why);
+	else if (l->packets[RX_PACKETS] == 0 && r->ledger.before.packets[RX_NO_RUN] > 0)
+		complain(r, 0,
+			"run %s: no packet received %s, but %" PRIu64
+			" packets came before the run; start the run before the detector, or "
+			"replay the capture without end (loops=0)",
+			r->settings.run, until, r->ledger.before.packets[RX_NO_RUN]);
 	else if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
 			"run %s: no packet received %s; check that the detector sends to this "
