@@ -334,7 +334,8 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 {
 	struct calibration calibration;
 
-	ledger_print(&status->ledger, status->dark[0] != '\0', out);
+	ledger_print(&status->ledger, status->dark[0] != '\0',
+		run_get_pipeline(run)->settings->refuse, out);
 	print_modules(run, &status->ledger, out);
 	print_rate(status, out);
 	print_lcores(run_get_pipeline(run), out);
