@@ -160,10 +160,9 @@ static void
 print_rate(const struct run_status *status, FILE *out)
 {
 	const struct ledger *l = &status->ledger;
-	const double seconds = status->seconds, packets = l->packets[RX_PLACED],
-		     bytes = l->packets[RX_PACKETS] == 0
-		? 0
-		: packets * l->packets[RX_BYTES] / l->packets[RX_PACKETS];
+	const double seconds = status->seconds, packets = l->packets[RX_PLACED];
+	const double bytes =
+		packets * l->packets[RX_BYTES] / RTE_MAX(l->packets[RX_PACKETS], UINT64_C(1));
 
 	if (seconds > 0 || status->batches != 0)
 		fprintf(out, "rate\n");
