@@ -15,10 +15,14 @@ TERMS = ('option', 'key', 'argument')
 def read(path):
     """The document tree of a README. @return a docutils document"""
     with open(path, encoding='utf-8') as stream:
-        return docutils.core.publish_doctree(
+        document = docutils.core.publish_doctree(
             stream.read(), source_path=path,
             settings_overrides={'report_level': 2, 'halt_level': 2, 'syntax_highlight': 'none',
                                 'doctitle_xform': True, 'input_encoding': 'unicode'})
+    # docutils adds messages below its report level to the tree: a cell `.` may be a title's line
+    for message in list(document.findall(nodes.system_message)):
+        message.parent.remove(message)
+    return document
 
 
 def title(node):
