@@ -110,7 +110,7 @@ class Option:
 
     def words(self):
         """Words of which the argument is one, as its meaning lists them; [] for free text."""
-        if self.argument not in ('NAME', 'LIST', 'STAGE', 'U', 'TYPE'):
+        if self.argument not in ('NAME', 'LIST', 'STAGE', 'U', 'F', 'TYPE'):
             return []
         words = [literal.astext() for literal in self.meaning.findall(nodes.literal)]
         words = [word for word in words if re.fullmatch(r'[A-Za-z0-9_]+', word)]
@@ -134,6 +134,12 @@ def settings(node):
         names = [re.sub('_[^_]*$', name, names[0]) if name[0] == '_' else name for name in names]
         found += [f'{section}.{name}' for name in names]
     return found
+
+
+def faults(document):
+    """Names of the faults in the table of the section Faults."""
+    table = next(find_section(document, 'Faults').findall(nodes.table))
+    return [row[0].astext().split('=')[0] for row in table_rows(table)[1:]]
 
 
 def readme_of(top, folder):

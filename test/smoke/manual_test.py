@@ -140,7 +140,10 @@ def check_arguments(build):
     want(offers('braggline-store', '-s', 'files.ch') == ['files.check='], 'no setting of the store')
     want(offers('braggline-recv', '-c', '') == ['FILES '], 'no file')
     want(offers('braggline-store', 'import', '--to', '') == ['FILES -d'], 'no directory')
+    want(offers('braggline-recv', '--set', 'port\\ 0.mt') == ['port\\ 0.mtu='], 'no setting of a port')
     want(offers('braggline-scan', '--unit', '2') == ['2theta'], 'no unit')
+    want(offers('braggline-scan', '--format', '') == ['table', 'csv', 'json', 'arrow'], 'no format')
+    want(offers('braggline-detector', '--fault', 'st') == ['stall='], 'no fault')
     want(sorted(offers('braggline-detector', '--transport', '')) ==
          ['multicast', 'send', 'udp', 'write'], 'no transport')
     if os.path.exists(f'{build}/conf/man/braggline-publish'):
