@@ -151,19 +151,25 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 	}
 }
 
+/**
+ * Print what was received per second of the run. Only placed packets count: others may have come
+ * before or after this time. Bytes are not counted by outcome; the detector's packets are equally
+ * long.
+ */
 static void
 print_rate(const struct run_status *status, FILE *out)
 {
 	const struct ledger *l = &status->ledger;
-	const double seconds = status->seconds;
+	const double seconds = status->seconds, packets = l->packets[RX_PLACED];
+	const double bytes =
+		packets * l->packets[RX_BYTES] / RTE_MAX(l->packets[RX_PACKETS], UINT64_C(1));
 
 	if (seconds > 0 || status->batches != 0)
 		fprintf(out, "rate\n");
 	if (seconds > 0)
 		fprintf(out, "  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
-			l->frames / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
-			l->packets[RX_BYTES] / seconds / 1e9,
-			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
+			l->frames / seconds, packets / seconds / 1e6, bytes / seconds / 1e9,
+			bytes * 8 / seconds / 1e9, seconds);
 	if (status->batches != 0)
 		fprintf(out, "  %.2f frames per batch, %" PRIu64 " batches\n",
 			(double)status->batched_frames / status->batches, status->batches);
@@ -278,23 +284,20 @@ print_maps(const struct run *run, const struct run_status *status, FILE *out)
 
 /** Print the files beside those of the tables: coefficient maps, and the preview. */
 static void
-print_extras(const struct run *run, const struct run_status *status, FILE *out)
+print_extras(const struct run_status *status, FILE *out)
 {
-	const struct settings *s = run_get_pipeline(run)->settings;
 	const struct ledger *l = &status->ledger;
 	char path[PATH_MAX];
-	const char *preview;
 
-	if (s->store_calibration &&
+	if (status->calibration &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", status->directory,
 			status->name) < (int)sizeof(path) &&
 		access(path, F_OK) == 0)
 		fprintf(out, "  %s\n", path);
 	/* the last picture may still be drawn; a file that is no picture is not replaced */
-	preview = pipeline_preview_path(s, path);
-	if (preview != NULL && l->hits + l->prescaled + l->dry_run > 0 &&
-		preview_check(preview) == 0)
-		fprintf(out, "  %s\n", preview);
+	if (status->preview[0] != '\0' && l->hits + l->prescaled + l->dry_run > 0 &&
+		preview_check(status->preview) == 0)
+		fprintf(out, "  %s\n", status->preview);
 }
 
 static void
@@ -318,7 +321,7 @@ print_files(struct run *run, const struct run_status *status, FILE *out)
 		else
 			print_file(run_last_path(run, t), out);
 	}
-	print_extras(run, status, out);
+	print_extras(status, out);
 	if (status->dark[0] != '\0')
 		print_maps(run, status, out);
 	if (status->ledger_path[0] != '\0')
@@ -330,7 +333,8 @@ report_summary(struct run *run, const struct run_status *status, FILE *out)
 {
 	struct calibration calibration;
 
-	ledger_print(&status->ledger, status->dark[0] != '\0', out);
+	ledger_print(&status->ledger, status->dark[0] != '\0',
+		run_get_pipeline(run)->settings->refuse, out);
 	print_modules(run, &status->ledger, out);
 	print_rate(status, out);
 	print_lcores(run_get_pipeline(run), out);

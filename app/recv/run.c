@@ -670,6 +670,12 @@ received_nothing(struct run *r, const struct ledger *l)
 	if (l->packets[RX_PACKETS] == 0 && run_watch_refused(&r->watch, why, sizeof(why)))
 		complain(r, 0, "run %s: no usable packet received %s: %s", r->settings.run, until,
 			why);
+	else if (l->packets[RX_PACKETS] == 0 && r->ledger.before.packets[RX_NO_RUN] > 0)
+		complain(r, 0,
+			"run %s: no packet received %s, but %" PRIu64
+			" packets came before the run; start the run before the detector, or "
+			"replay the capture without end (loops=0)",
+			r->settings.run, until, r->ledger.before.packets[RX_NO_RUN]);
 	else if (l->packets[RX_PACKETS] == 0)
 		complain(r, 0,
 			"run %s: no packet received %s; check that the detector sends to this "
@@ -739,6 +745,8 @@ finish(struct run *r, bool failed)
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
 	char *dark = r->notes.text[RUN_NOTE_DARK];
+	char path[PATH_MAX];
+	const char *preview;
 	bool drained;
 	int ret;
 
@@ -784,6 +792,9 @@ finish(struct run *r, bool failed)
 		read_warnings(r, last);
 	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
 	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
+	preview = pipeline_preview_path(&r->settings, path);
+	snprintf(last->preview, sizeof(last->preview), "%s", preview != NULL ? preview : "");
+	last->calibration = r->settings.store_calibration;
 	last->seconds = r->first_activity == 0
 		? 0
 		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
@@ -1212,7 +1223,8 @@ run_get_veto(struct run *r, struct builder_veto *veto)
 {
 	pthread_mutex_lock(&r->lock);
 	*veto = r->state == RUN_IDLE ? r->process->veto : r->settings.veto;
-	veto->params.version = r->veto_version;
+	veto->params.version =
+		r->state == RUN_RUNNING || r->state == RUN_STOPPING ? r->veto_version : 0;
 	pthread_mutex_unlock(&r->lock);
 }
 

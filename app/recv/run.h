@@ -67,6 +67,8 @@ struct run_status {
 	uint64_t batched_frames;
 	struct ledger ledger;
 	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
+	char preview[PATH_MAX];	    /**< picture of the last run that ended; "": off */
+	bool calibration;	    /**< coefficient maps of that run were to be written */
 	uint64_t first_frame;
 	uint64_t last_frame;
 	int write_error; /**< of a file that is not written now, -errno; 0: none */

@@ -5,6 +5,7 @@
 usage: completion.py SOURCE-DIR PROGRAM OUTPUT
 """
 
+import re
 import sys
 
 import pages
@@ -56,8 +57,15 @@ def action(option, page, top):
     if option.argument == 'SECTION.KEY=VALUE' and page.settings:
         document = readme.read(readme.readme_of(top, page.settings[0]))
         names = readme.settings(readme.find_section(document, page.settings[1]))
-        # sections with a number, such as [port N]
-        words = ' '.join(f'{name}=' for name in names if ' ' not in name)
+        # [port N] is offered as [port 0]; its blank is escaped on the command line
+        words = '\n'.join(re.sub(' N[.]', ' 0.', name) + '=' for name in names)
+        return ("local IFS=$'\\n'\n"
+                f'\t\tCOMPREPLY=($(compgen -W "{words}" -- "$cur"))\n'
+                '\t\tCOMPREPLY=("${COMPREPLY[@]// /\\\\ }")\n'
+                '\t\tcompopt -o nospace')
+    if option.argument == 'NAME=VALUE':
+        document = readme.read(readme.readme_of(top, page.folder))
+        words = ' '.join(f'{name}=' for name in readme.faults(document))
         return f'COMPREPLY=($(compgen -W "{words}" -- "$cur")); compopt -o nospace'
     if option.words():
         return f'COMPREPLY=($(compgen -W "{" ".join(option.words())}" -- "$cur"))'

@@ -6,6 +6,7 @@ usage: man_page.py SOURCE-DIR VERSION PAGE OUTPUT
 """
 
 import os
+import re
 import sys
 
 import docutils.core
@@ -13,6 +14,9 @@ from docutils import nodes
 
 import pages
 import readme
+
+# where the packages install READMEs as HTML, and configurations
+DOCUMENTATION, DATA = '/usr/share/doc/braggline/html', '/usr/share/braggline'
 
 
 def add_text(body, text):
@@ -42,8 +46,10 @@ def definition(head, row):
     body = nodes.definition()
     if head and head[0].lower() in readme.TERMS:
         body += [child.deepcopy() for child in row[-1].children]
-        if len(row) == 3 and row[1].astext():
-            add_text(body, f'Default: {row[1].astext()}.')
+        default = row[1].astext() if len(row) == 3 else ''
+        if default:
+            add_text(body, f'Default: {default}.' if default != '.'
+                     else 'Default: the working directory (.).')
     else:
         for name, entry in zip(head[1:] if len(row) > 2 else [''], row[1:]):
             body += column(name, entry)
@@ -65,30 +71,63 @@ def as_definitions(table):
 
 
 def name_file(text, folder, top):
-    """What a README's relative path to another README is called in a manual page."""
-    path = os.path.normpath(os.path.join(folder, text))
-    if not os.path.exists(os.path.join(top, path)):
+    """What a file of the source tree is called in a manual page. READMEs name files relative to
+    their folder, or to the top of the tree.
+    @return the text itself, if it is no file of the tree"""
+    if text == 'conf':
+        return DATA
+    for base in (folder, ''):
+        path = os.path.normpath(os.path.join(base, text))
+        if re.fullmatch(r'(app|pmd-ext)/[a-z/-]+|gpu-kernels', text):
+            path = f'{text}/README.rst'
+        if '/' in path and text[0] != '/' and os.path.isfile(os.path.join(top, path)):
+            break
+    else:
         return text
-    for page in pages.PAGES:
-        if page.intro and path == os.path.join(page.folder, 'README.rst'):
-            return f'{page.name}({page.section})'
-    return path
+    if path.endswith('README.rst'):
+        for page in pages.PAGES:
+            if page.intro and path == os.path.join(page.folder, 'README.rst'):
+                return f'{page.name}({page.section})'
+        return f'{DOCUMENTATION}/{path[:-len(".rst")]}.html'
+    if re.fullmatch(r'conf/[^/]+\.ini', path):
+        return f'{DATA}/{os.path.basename(path)}'
+    if path.startswith('conf/telemetry/'):
+        return os.path.basename(path)
+    if '/' not in text:
+        return text
+    return f'{path} of the source tree'
+
+
+def name_commands(text):
+    """A shell example that runs in a build folder, for installed programs."""
+    text = re.sub(r'(?m)^( *)(?:build/)?app/[a-z]+/(braggline-)', r'\1\2', text)
+    return re.sub(r'(?:\.\./)?conf/([a-z0-9-]+\.ini)', rf'{DATA}/\1', text)
+
+
+def end_sentence(paragraph):
+    """A paragraph that introduces the usage, which has a section of its own here."""
+    last = paragraph.children[-1]
+    if isinstance(last, nodes.Text) and last.endswith(':'):
+        paragraph.replace(last, nodes.Text(last[:-1] + '.'))
 
 
 def adapt(node, page, top):
-    """Tables become definition lists; pictures are removed; other READMEs get their names."""
+    """Tables become definition lists; pictures are removed; files get the names that they have on
+    a machine without the source tree."""
     for picture in list(node.findall(nodes.image)):
         picture.parent.remove(picture)
     for target in list(node.findall(nodes.target)):
         target.parent.remove(target)
     for literal in node.findall(nodes.literal):
-        if literal.astext().endswith('README.rst'):
-            literal.children = [nodes.Text(name_file(literal.astext(), page.folder, top))]
-    for reference in node.findall(nodes.reference):
+        literal.children = [nodes.Text(name_file(literal.astext(), page.folder, top))]
+    for block in node.findall(nodes.literal_block):
+        block.children = [nodes.Text(name_commands(block.astext()))]
+    for reference in list(node.findall(nodes.reference)):
         uri = reference.get('refuri', '')
-        if uri.endswith('README.rst'):
+        if uri and ':' not in uri:
+            name = name_file(uri, page.folder, top)
             reference.replace_self(
-                nodes.emphasis('', name_file(uri, page.folder, top)))
+                nodes.emphasis('', name if name != uri else reference.astext()))
         elif reference.get('refid'):
             reference.replace_self(nodes.emphasis('', reference.astext()))
     for table in list(node.findall(nodes.table)):
@@ -122,6 +161,9 @@ def make(page, version, top):
         usage = [n for n in intro if readme.is_synopsis(n, page.name)]
         blocks = [n for n in intro if isinstance(n, nodes.literal_block) and n not in usage]
         rest = [n for n in intro if n not in usage and (usage or n not in blocks)]
+        for before, after in zip(intro, intro[1:]):
+            if after in usage and isinstance(before, nodes.paragraph):
+                end_sentence(before)
         if usage:
             document += section('Synopsis', *usage)
         document += section('Description', *(rest if usage else intro))

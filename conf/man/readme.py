@@ -15,10 +15,14 @@ TERMS = ('option', 'key', 'argument')
 def read(path):
     """The document tree of a README. @return a docutils document"""
     with open(path, encoding='utf-8') as stream:
-        return docutils.core.publish_doctree(
+        document = docutils.core.publish_doctree(
             stream.read(), source_path=path,
             settings_overrides={'report_level': 2, 'halt_level': 2, 'syntax_highlight': 'none',
                                 'doctitle_xform': True, 'input_encoding': 'unicode'})
+    # docutils adds messages below its report level to the tree: a cell `.` may be a title's line
+    for message in list(document.findall(nodes.system_message)):
+        message.parent.remove(message)
+    return document
 
 
 def title(node):
@@ -106,7 +110,7 @@ class Option:
 
     def words(self):
         """Words of which the argument is one, as its meaning lists them; [] for free text."""
-        if self.argument not in ('NAME', 'LIST', 'STAGE', 'U', 'TYPE'):
+        if self.argument not in ('NAME', 'LIST', 'STAGE', 'U', 'F', 'TYPE'):
             return []
         words = [literal.astext() for literal in self.meaning.findall(nodes.literal)]
         words = [word for word in words if re.fullmatch(r'[A-Za-z0-9_]+', word)]
@@ -130,6 +134,12 @@ def settings(node):
         names = [re.sub('_[^_]*$', name, names[0]) if name[0] == '_' else name for name in names]
         found += [f'{section}.{name}' for name in names]
     return found
+
+
+def faults(document):
+    """Names of the faults in the table of the section Faults."""
+    table = next(find_section(document, 'Faults').findall(nodes.table))
+    return [row[0].astext().split('=')[0] for row in table_rows(table)[1:]]
 
 
 def readme_of(top, folder):

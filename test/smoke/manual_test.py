@@ -140,7 +140,10 @@ def check_arguments(build):
     want(offers('braggline-store', '-s', 'files.ch') == ['files.check='], 'no setting of the store')
     want(offers('braggline-recv', '-c', '') == ['FILES '], 'no file')
     want(offers('braggline-store', 'import', '--to', '') == ['FILES -d'], 'no directory')
+    want(offers('braggline-recv', '--set', 'port\\ 0.mt') == ['port\\ 0.mtu='], 'no setting of a port')
     want(offers('braggline-scan', '--unit', '2') == ['2theta'], 'no unit')
+    want(offers('braggline-scan', '--format', '') == ['table', 'csv', 'json', 'arrow'], 'no format')
+    want(offers('braggline-detector', '--fault', 'st') == ['stall='], 'no fault')
     want(sorted(offers('braggline-detector', '--transport', '')) ==
          ['multicast', 'send', 'udp', 'write'], 'no transport')
     if os.path.exists(f'{build}/conf/man/braggline-publish'):
@@ -149,6 +152,23 @@ def check_arguments(build):
     if os.path.exists(f'{build}/conf/man/braggline-view'):
         want(offers('braggline-view', '--receiver', '') == ['FILES '], 'no socket')
     want(offers('braggline-store', 'rec') == ['reconcile', 'FILES '], 'no command')
+
+
+def check_text(build, source, pages):
+    """Manual pages have no messages of docutils and no paths of the machine that made them. Files
+    have the names that they have on a machine without the source tree."""
+    for page in pages:
+        path = f'{build}/conf/man/{page.name}.{page.section}'
+        if not os.path.exists(path):
+            continue
+        with open(path, encoding='utf-8') as stream:
+            text = re.sub(r'\\f[A-Z]|\\%|\\&', '', stream.read()).replace('\\-', '-')
+        for wrong in (r'\((INFO|WARNING|ERROR|SEVERE)/\d\)', r'README\.rst', r'\bDefault: \.',
+                      re.escape(os.path.abspath(source)), re.escape(os.path.abspath(build)),
+                      r'(?<![\w/-])conf/[a-z]', r'keeps:\n\.SH',
+                      r'(?<![\w/-])(app|pmd-ext|gpu-kernels|test)/[\w/.-]+\.[a-z]+\b(?! --|\s+of\s+the\s+source)'):
+            found = re.search(f'.*(?:{wrong}).*', text)
+            want(found is None, path, 'has', wrong, 'in', found and found[0])
 
 
 def check_rendering(build, pages):
@@ -178,6 +198,7 @@ def main():
         if page.section == 1 and os.path.exists(f'{build}/conf/man/{page.name}.1'):
             check_page(page, build, source, readme, completion)
     check_arguments(build)
+    check_text(build, source, pages.PAGES)
     check_rendering(build, pages.PAGES)
     print('manual: --help, READMEs, manual pages and completions agree')
 

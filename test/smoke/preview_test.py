@@ -131,6 +131,12 @@ def main():
         want(process.wait(30) == 1, 'status', process.returncode)
         want(png(f'{where}/six_preview.png') == SIZE)
         want(not [f for f in os.listdir(where) if f.endswith('.part')], os.listdir(where))
+        with open(f'{where}/log', encoding='utf-8') as log:
+            text = log.read()
+        # summaries name the pictures of their runs, not those of the process's settings
+        for name in 'one_preview.png', 'live.png', 'six_preview.png':
+            want(f'  {where}/{name}\n' in text, name, text)
+        want('run_preview.png' not in text and 'four_preview.png' not in text, text)
     print('pictures of six runs: ok')
 
 

@@ -224,6 +224,28 @@ def the_disk_is_full(where):
 
 
 @case
+def packets_come_before_the_run(where):
+    """A replay starts with the process. The run that a client starts later finds none of its
+    packets, and says how many there were."""
+    capture(where)
+    c = command(where, 1000, 'run.control=telemetry', 'run.idle_timeout_ms=300')
+    replay = next(i for i, word in enumerate(c) if word.startswith('net_replay0'))
+    c[replay] = f'net_replay0,file={where}/in.pcap'
+    c = ['--file-prefix=' + NAME if word == '--no-shconf' else word for word in c
+         if word != '--no-telemetry']
+    with background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as p:
+        telemetry = receiver.Telemetry(NAME, p)
+        wait('the packets', lambda: sum(
+            role['no_run'] for role in telemetry.get('rx').values()) == PERIOD * 128)
+        telemetry.do('run/start')
+        status = telemetry.wait('idle')
+        want(status['failed'] == 1 and f'but {PERIOD * 128} packets came before the run' in
+             receiver.text(status, 'message'), status)
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=60)
+
+
+@case
 def a_run_of_a_service_fails(where):
     """The service continues after a run that failed. Its exit status says that one has failed."""
     lost = f'{where}/lost'

@@ -542,8 +542,13 @@ def the_device_way_says_why_not(where):
 @case
 def a_run_has_first_frame_and_count(where):
     packets = module(where)
-    l, out = recv(where, packets, 'run.first_frame=11', 'run.frames=20', 'veto.dry_run=yes')
+    l, out = recv(where, packets, 'run.first_frame=11', 'run.frames=20', 'veto.dry_run=yes',
+                  vdev=',rate=12800')
     want(l['frames'] == 20 and l['stored'] == 20 and l['p_late'] == 10 * 128, out)
+    # packets before and after the run do not belong to its rate
+    rate = re.search(r'^  (\d+) frames/s, ([\d.]+) Mpackets/s, ([\d.]+) GB/s', out, re.M)
+    want(abs(float(rate[2]) * 1e6 / 128 / float(rate[1]) - 1) < 0.2, out)
+    want(abs(float(rate[3]) * 1e9 / 1e6 / 1.058 / float(rate[1]) - 1) < 0.2, out)
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     l, out = recv(where, packets, 'run.frames=7', 'veto.dry_run=yes')
     want(l['frames'] == 7 and l['stored'] == 7, out)

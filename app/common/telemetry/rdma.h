@@ -11,7 +11,7 @@ struct rdma_dev_info;
 /** Text of telemetry_command.reply for this command. */
 #define TELEMETRY_RDMA_KEYS                                                      \
 	"active, device, provider; counters {...}: those of rdma_xstats_get(), " \
-	"described in pmd-ext/rdma/README.rst"
+	"described in braggline-rdma-devices(7)"
 
 /**
  * Fill the reply. Called in the telemetry thread while the device is open.

@@ -413,9 +413,8 @@ line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 }
 
 static const char *const port_hints[PORT_DROPS] = {
-	[PORT_RING_FULL] =
-		"dropped by ports: use more descriptors or RX lcores, or backpressure = refuse",
-	[PORT_NO_MBUF] = "dropped by ports: use more memory for frames, or backpressure = refuse",
+	[PORT_RING_FULL] = "dropped by ports: use more descriptors or RX lcores",
+	[PORT_NO_MBUF] = "dropped by ports: use more memory for frames",
 	[PORT_ERRORS] = "refused by ports: damaged (check cables) or too long (check MTU)",
 	[PORT_ICRC] = "RoCE packets with a wrong invariant CRC: check cables and the sender",
 	[PORT_INCOMPLETE] = "RoCE packets of messages of which another packet was lost",
@@ -426,8 +425,21 @@ static const char *const port_hints[PORT_DROPS] = {
 		"multicast packets: this receiver was too late, or the sender was restarted",
 };
 
+/* If RX waits for a slot, it does not poll its queues meanwhile. */
+static void
+print_port(FILE *out, uint32_t cause, uint64_t n, bool refuses)
+{
+	char what[128];
+
+	snprintf(what, sizeof(what), "%s%s", port_hints[cause],
+		(cause == PORT_RING_FULL || cause == PORT_NO_MBUF) && !refuses
+			? ", or backpressure = refuse"
+			: "");
+	line(out, port_drop_names[cause], n, 0, what);
+}
+
 void
-ledger_print(const struct ledger *l, bool dark_run, FILE *out)
+ledger_print(const struct ledger *l, bool dark_run, bool refuses, FILE *out)
 {
 	fprintf(out, "frames\n");
 	total(out, "stored", l->stored, l->frames, "kept, stored in files");
@@ -473,7 +485,7 @@ ledger_print(const struct ledger *l, bool dark_run, FILE *out)
 							: "NOT BALANCED");
 	line(out, "missing", l->missing_packets, 0, "of partially received frames");
 	for (uint32_t c = 0; c < PORT_DROPS; c++)
-		line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);
+		print_port(out, c, l->ports[c], refuses);
 }
 
 /* The options of the search for peaks that may change during a run. */

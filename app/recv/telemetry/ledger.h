@@ -164,8 +164,11 @@ void ledger_count_damaged(
 /** Move the rows held for stores to the stored ones, because stores have them now. */
 void ledger_held_is_stored(uint64_t columns[LEDGER_COLUMNS]);
 
-/** Print aligned lines with name, number and share. */
-void ledger_print(const struct ledger *l, bool dark_run, FILE *out);
+/**
+ * Print aligned lines with name, number and share.
+ * @param refuses  frames are refused if no slot is free: [frames] backpressure
+ */
+void ledger_print(const struct ledger *l, bool dark_run, bool refuses, FILE *out);
 
 /** Thresholds of a run from one frame on. The rows of `frames` refer to them by `veto_version`. */
 struct ledger_veto {

@@ -92,6 +92,26 @@ test_sections(void **state)
 	assert_entry(path, "run", "frames", "100");
 }
 
+/* A setting that is in force already is not recommended. */
+static void
+test_hints(void **state)
+{
+	const struct ledger l = sample(100);
+
+	for (int refuses = 0; refuses < 2; refuses++) {
+		char *text = NULL;
+		size_t size;
+		FILE *out = open_memstream(&text, &size);
+
+		assert_non_null(out);
+		ledger_print(&l, false, refuses, out);
+		assert_int_equal(fclose(out), 0);
+		assert_non_null(strstr(text, "use more descriptors or RX lcores"));
+		assert_int_equal(strstr(text, "backpressure = refuse") == NULL, refuses);
+		free(text);
+	}
+}
+
 /* Count rows as the builder makes them. */
 static void
 add_rows(uint64_t columns[LEDGER_COLUMNS], const uint8_t *verdict, const uint32_t *flags,
@@ -273,6 +293,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sections),
+		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_of_dead),
 		cmocka_unit_test(test_first_rows),
 		cmocka_unit_test(test_none_is_overwritten),
