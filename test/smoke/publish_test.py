@@ -644,6 +644,19 @@ def ends_of_subscriptions_that_nobody_had_stop_nothing(where):
 
 
 @case
+def what_is_no_file_is_named(where):
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        os.mkfifo(f'{where}/run/fifo_images.arrow')
+        os.mkdir(f'{where}/run/folder_images.arrow')
+        os.mkfifo(f'{where}/run/part_images.arrow.part')
+        for text in ('fifo_images.arrow: it is not a regular file', 'folder_images.arrow: Is a directory',
+                     'part_images.arrow: it is not a regular file'):
+            p.wait_for_error(text)
+        p.end(signal.SIGTERM)
+
+
+@case
 def late_workers_get_the_newest_images(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
