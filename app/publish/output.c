@@ -60,7 +60,9 @@ struct output {
 	struct message begin;
 	int64_t repeated; /* when it was sent again */
 	bool repeat;
-	uint64_t subscribers;
+	/* bit of each descriptor that is a connection, and their number */
+	uint8_t *connection;
+	uint32_t max_connection, connections;
 	struct output_stats stats;
 };
 
@@ -134,7 +136,8 @@ set_options(void *socket, enum output_kind kind, int hwm)
 static int
 open_monitor(struct output *o)
 {
-	const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
+	const int events =
+		ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
 	char name[64];
 
 	snprintf(name, sizeof(name), "inproc://monitor-%s", output_name(o->kind));
@@ -364,7 +367,7 @@ prepare(struct output *o)
 		message_clear(&o->begin);
 		break;
 	case FEED_IMAGE:
-		if (is_pub(o) && o->subscribers == 0) {
+		if (is_pub(o) && o->connections == 0) {
 			count(&o->stats.unseen, 1);
 			return true;
 		}
@@ -495,14 +498,11 @@ static void
 take_subscription(struct output *o, const uint8_t *data, size_t size)
 {
 	count(&o->stats.requests, 1);
-	if (size == 0 || data[0] > 1) {
+	/* not counted: any client may end subscriptions that it does not have */
+	if (size == 0 || data[0] > 1)
 		count(&o->stats.refused, 1);
-	} else if (data[0] == 1) {
-		o->subscribers++;
+	else if (data[0] == 1)
 		o->repeat = true;
-	} else if (o->subscribers > 0) {
-		o->subscribers--;
-	}
 }
 
 /* Reads one message of a client, part by part. @return false: there is none */
@@ -534,11 +534,36 @@ read_input(struct output *o)
 	return true;
 }
 
-/* Counts connections. */
+/* Notes the begin or the end of a connection. A handshake that fails has an end, too. */
+static void
+note_connection(struct output *o, uint32_t fd, bool begins)
+{
+	const uint32_t max = (fd / 8 + 1) * 2;
+	uint8_t *more, bit = 1 << fd % 8;
+
+	if (fd / 8 >= o->max_connection) {
+		more = begins ? realloc(o->connection, max) : NULL;
+		if (more == NULL) {
+			/* without memory, images are encoded whether a client is there or not */
+			o->connections += begins;
+			return;
+		}
+		memset(more + o->max_connection, 0, max - o->max_connection);
+		o->connection = more;
+		o->max_connection = max;
+	}
+	if (((o->connection[fd / 8] & bit) != 0) == begins)
+		return;
+	o->connection[fd / 8] ^= bit;
+	o->connections += begins ? 1 : -1;
+}
+
+/* Reads what zmq_socket_monitor(3) reports: the event, and its value. */
 static void
 read_monitor(struct output *o)
 {
 	uint16_t event;
+	uint32_t value;
 	zmq_msg_t m;
 	bool more;
 
@@ -547,11 +572,14 @@ read_monitor(struct output *o)
 		if (zmq_msg_recv(&m, o->monitor, ZMQ_DONTWAIT) < 0)
 			return;
 		more = zmq_msg_more(&m);
-		if (more && zmq_msg_size(&m) >= sizeof(event)) {
+		if (more && zmq_msg_size(&m) >= sizeof(event) + sizeof(value)) {
 			memcpy(&event, zmq_msg_data(&m), sizeof(event));
+			memcpy(&value, (uint8_t *)zmq_msg_data(&m) + sizeof(event), sizeof(value));
 			if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
 				count(&o->stats.connected, 1);
-			else if (event == ZMQ_EVENT_DISCONNECTED)
+			else
+				note_connection(o, value, event == ZMQ_EVENT_ACCEPTED);
+			if (event == ZMQ_EVENT_DISCONNECTED)
 				count(&o->stats.disconnected, 1);
 		}
 		zmq_msg_close(&m);
@@ -662,6 +690,7 @@ output_destroy(struct output *o)
 	free(o->photons);
 	free(o->words);
 	free(o->worker);
+	free(o->connection);
 	free(o);
 }
 

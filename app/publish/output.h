@@ -37,7 +37,7 @@ enum output_kind {
 struct output_stats {
 	uint64_t images;   /**< that were given to a client, or to all subscribers */
 	uint64_t bytes;	   /**< of their messages */
-	uint64_t unseen;   /**< images while nobody had subscribed */
+	uint64_t unseen;   /**< images while no client was connected */
 	uint64_t full;	   /**< times that the queue of a subscriber became full: it loses images */
 	uint64_t skipped;  /**< images that were left out because too many waited */
 	uint64_t gone;	   /**< images whose file was removed */

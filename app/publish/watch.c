@@ -215,22 +215,28 @@ by_path(const void *a, const void *b)
 	return strcmp(((const struct watch_file *)a)->path, ((const struct watch_file *)b)->path);
 }
 
-/* Opens a file, under its final name or not. @return false: not possible now */
-static bool
+/*
+ * Opens a file, under its final name or not.
+ * @return 0; errors of own_file_open_named(): of the final name, if it exists
+ */
+static int
 open_file(struct watch_file *f)
 {
 	char part[PATH_MAX];
+	int ret;
 
 	if (f->fd >= 0)
-		return true;
-	f->fd = own_file_open_named(f->path, O_RDONLY, 0);
-	f->complete = f->fd >= 0;
-	if (f->fd < 0 && snprintf(part, sizeof(part), "%s.part", f->path) < (int)sizeof(part))
-		f->fd = own_file_open_named(part, O_RDONLY, 0);
+		return 0;
+	ret = own_file_open_named(f->path, O_RDONLY, 0);
+	f->complete = ret >= 0;
+	if (ret == -ENOENT && snprintf(part, sizeof(part), "%s.part", f->path) < (int)sizeof(part))
+		ret = own_file_open_named(part, O_RDONLY, 0);
+	if (ret < 0)
+		return ret;
+	f->fd = ret;
 	/* small reads for the next announcement must not read ahead: that space is being written */
-	if (f->fd >= 0)
-		(void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_RANDOM);
-	return f->fd >= 0;
+	(void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_RANDOM);
+	return 0;
 }
 
 /* Whether a program has the lock of a writer. */
@@ -407,7 +413,7 @@ start_old(struct watch *w, const struct fresh *fresh)
 		live = w->config.run != NULL;
 		for (i = first; i < fresh->nb && is_group(fresh->file[i], fresh->file[first]);
 			i++) {
-			if (!live && open_file(fresh->file[i]))
+			if (!live && open_file(fresh->file[i]) == 0)
 				live = !fresh->file[i]->complete && has_writer(fresh->file[i]);
 			if (!live)
 				close_file(fresh->file[i]);
@@ -518,19 +524,22 @@ static bool
 begin_file(struct watch *w, struct watch_file *f)
 {
 	struct stat st;
-	int ret = -ENOENT;
+	int ret;
 
 	if (now() < f->retry)
 		return false;
 	f->retry = now() + 2 * (int64_t)MS;
-	if (open_file(f))
+	ret = open_file(f);
+	if (ret == 0)
 		ret = scan_header_read(&f->header, f->fd, f->path, ARROW_IMAGES);
 	if (ret == -EBADMSG) {
 		give_up(f, "its table is not images");
 		return false;
 	}
 	if (ret < 0) {
-		if (now() - f->born > (int64_t)OPEN_MS * MS)
+		/* a pipe or a folder does not become a file */
+		if (ret == -EMEDIUMTYPE || ret == -EISDIR ||
+			now() - f->born > (int64_t)OPEN_MS * MS)
 			give_up(f,
 				ret == -ENODATA ? "its schema is damaged or absent"
 						: own_file_error(ret));

@@ -10,10 +10,10 @@
  * begin later are always published.
  *
  * A file may also be copied under its final name: its batches are damaged only after
- * scan_file_settled(). A file has ended at the end of its stream, or if its writer's lock (io/file_lock.h) is gone and
- * nothing was added for WATCH_STOPPED_MS. A run has ended if all its files have, and none was added
- * for WATCH_END_MS. If it grows again, for example after a restart of the receiver, the new images
- * are another series.
+ * scan_file_settled(). A file has ended at the end of its stream, or if its writer's lock
+ * (io/file_lock.h) is gone and nothing was added for WATCH_STOPPED_MS. A run has ended if all its
+ * files have, and none was added for WATCH_END_MS. If it grows again, for example after a restart
+ * of the receiver, the new images are another series.
  */
 #ifndef PUBLISH_WATCH_H
 #define PUBLISH_WATCH_H

@@ -616,6 +616,47 @@ def a_torn_copy_ends(where):
 
 
 @case
+def ends_of_subscriptions_that_nobody_had_stop_nothing(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--stream2-pub', ANY, '--hwm', '100', f'{where}/run') as p:
+        view = Client(zmq.SUB, p.address['stream2-pub'])
+        p.wait_for('requests', 1, 'stream2-pub')
+        port = int(p.address['stream2-pub'].split(':')[2])
+        # handshakes that fail, and a subscriber of ZMTP 3.0 that only ends subscriptions
+        for _ in range(3):
+            with socket.create_connection(('127.0.0.1', port)) as s:
+                s.sendall(b'GET / HTTP/1.0\r\n\r\n')
+        p.wait_for('disconnected', 3, 'stream2-pub')
+        with socket.create_connection(('127.0.0.1', port)) as s:
+            s.sendall(b'\xff' + bytes(8) + b'\x7f\x03\x00NULL' + bytes(48))
+            s.recv(64, socket.MSG_WAITALL)
+            ready = b'\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB'
+            s.sendall(b'\x04' + bytes([len(ready)]) + ready)
+            want(b'READY' in s.recv(64), 'no handshake')
+            s.sendall(b'\x00\x01\x00' * 5)
+            p.wait_for('requests', 6, 'stream2-pub')
+            Growing(arrow, f'{where}/run').finish()
+            wait('the end', lambda: types(view.messages[-1:]) == ['end'])
+        want(same_stream2(view.end(), arrow) == arrow.frames)
+        stats, _ = p.end(signal.SIGTERM)
+        want(stats['output_unseen{output="stream2-pub"}'] == 0, stats)
+
+
+@case
+def what_is_no_file_is_named(where):
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        os.mkfifo(f'{where}/run/fifo_images.arrow')
+        os.mkdir(f'{where}/run/folder_images.arrow')
+        os.mkfifo(f'{where}/run/part_images.arrow.part')
+        for text in ('fifo_images.arrow: it is not a regular file', 'folder_images.arrow: Is a directory',
+                     'part_images.arrow: it is not a regular file'):
+            p.wait_for_error(text)
+        p.end(signal.SIGTERM)
+
+
+@case
 def late_workers_get_the_newest_images(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
