@@ -15,7 +15,8 @@ from docutils import nodes
 import pages
 import readme
 
-# where the packages install READMEs as HTML, and configurations
+# where the packages install READMEs as HTML, whose names in the pages are relative to this folder
+# because longer ones do not fit a line, and configurations
 DOCUMENTATION, DATA = '/usr/share/doc/braggline/html', '/usr/share/braggline'
 
 
@@ -88,7 +89,7 @@ def name_file(text, folder, top):
         for page in pages.PAGES:
             if page.intro and path == os.path.join(page.folder, 'README.rst'):
                 return f'{page.name}({page.section})'
-        return f'{DOCUMENTATION}/{path[:-len(".rst")]}.html'
+        return f'{path[:-len(".rst")]}.html'
     if re.fullmatch(r'conf/[^/]+\.ini', path):
         return f'{DATA}/{os.path.basename(path)}'
     if path.startswith('conf/telemetry/'):
@@ -174,6 +175,9 @@ def make(page, version, top):
             '', 'The packages have examples in /usr/share/braggline.'))
     document += section('See also', nodes.paragraph('', ', '.join(page.see)))
     adapt(document, page, top)
+    if 'README.html' in document.astext():
+        document.children[-1] += nodes.paragraph(
+            '', f'Files README.html are below {DOCUMENTATION}, in the package braggline-doc.')
     return docutils.core.publish_from_doctree(
         document, writer_name='manpage',
         settings_overrides={'output_encoding': 'unicode', 'report_level': 2})

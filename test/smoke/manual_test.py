@@ -166,7 +166,7 @@ def check_text(build, source, pages):
         for wrong in (r'\((INFO|WARNING|ERROR|SEVERE)/\d\)', r'README\.rst', r'\bDefault: \.',
                       re.escape(os.path.abspath(source)), re.escape(os.path.abspath(build)),
                       r'(?<![\w/-])conf/[a-z]', r'keeps:\n\.SH',
-                      r'(?<![\w/-])(app|pmd-ext|gpu-kernels|test)/[\w/.-]+\.[a-z]+\b(?! --|\s+of\s+the\s+source)'):
+                      r'(?<![\w/-])(app|pmd-ext|gpu-kernels|test)/[\w/.-]+\.(?!html)[a-z]+\b(?! --|\s+of\s+the\s+source)'):
             found = re.search(f'.*(?:{wrong}).*', text)
             want(found is None, path, 'has', wrong, 'in', found and found[0])
 
