@@ -66,7 +66,8 @@ def story(w):
     more(w.directories[0])
     second, = children(store)
     w.kill('store0')
-    wait('the end of the process', lambda: not os.path.exists(f'/proc/{second}'))
+    # it exports what is there, at the lowest priority
+    wait('the end of the process', lambda: not os.path.exists(f'/proc/{second}'), 180)
     before = len(frames(w.directories[0]))
     w.launch('store0')
     more(w.directories[0])

@@ -725,8 +725,9 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/veto", "", "Newest version of the thresholds of the active run",
 		"version (0: no run is active, these are those of the next run), strong_threshold, "
 		"strong_min, strong_max, dry_run, prescale, prescale_raw, csr_threshold, nnz_max, "
-		"search (0: no, 1: hits, 2: all), peaks_min, peaks_max, veto_shells (bits; 0: all), "
-		"threshold, min_snr, min_pix_count, max_pix_count, local_bg_radius, use_saturated",
+		"search (0: no, 1: hits, 2: all), peaks_min, peaks_max, veto_shells (bits; "
+		"0: all), threshold, min_snr, min_pix_count, max_pix_count, local_bg_radius, "
+		"use_saturated",
 		get_veto},
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
 		"Change the thresholds from a frame on, while running; also peaks.KEY",
