@@ -120,6 +120,7 @@ def same_as(run, master, frames):
 
 
 def calibration_mask():
+    """Of the capture that receive() has made."""
     return numpy.fromfile(f'{runs["where"]}/mask_m0.bin', 'u1').reshape(ROWS, COLS) != 0
 
 

@@ -309,6 +309,7 @@ def a_longer_export_of_this_name_is_named(where):
 
 @case
 def masked_pixels_are_told(where):
+    receive('image')  # the capture has the maps
     dead = calibration_mask()
     for name, settings in ('image', ()), ('raw', ('output.format=raw',)):
         export('--output', f'{where}/{name}', receive(name, *settings))
