@@ -42,10 +42,12 @@ for unit in braggline-recv@ braggline-store@ braggline-view; do
 	unit=$unit.service
 	# a unit of a program that is not built
 	[ "$program" != braggline-view ] || [ -e "$build/app/view/$program" ] || continue
-	# the program of the build directory takes the place of the installed one
-	sed "s#^ExecStart=[^ ]*/$program #ExecStart=$(realpath "$build")/app/${program#*-}/$program #" \
+	# the program of the build directory takes the place of the installed one, by a link, because
+	# its path may have blanks
+	ln -s "$(realpath "$build/app/${program#*-}/$program")" "$where/$program"
+	sed "s#^ExecStart=[^ ]*/$program #ExecStart=$where/$program #" \
 		"$build/conf/systemd/$unit" >"$where/$unit"
-	grep -q "^ExecStart=$(realpath "$build")" "$where/$unit" || die "$unit: no ExecStart="
+	grep -q "^ExecStart=$where/$program " "$where/$unit" || die "$unit: no ExecStart="
 	grep -qE '@[a-z]+@' "$where/$unit" && die "$unit: a path was not set: $(grep -E '@[a-z]+@' "$where/$unit")"
 	said=$(verify "$unit")
 	[ -z "$said" ] || die "$unit: $said"

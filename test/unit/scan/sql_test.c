@@ -763,8 +763,8 @@ test_sets_and_columns_of_several_runs_are_merged(void **state)
 
 	snprintf(path, sizeof(path), "%s.sets", dir);
 	shell("rm -rf '%s'; mkdir '%s'", path, path);
-	shell("%s '%s' a_000001 float32 2 40 1 && %s '%s' a_000002 float32 2 30 2 && "
-	      "%s '%s' p float32+peaks 2 20 3 && %s '%s' q int16 2 10 4",
+	shell("'%s' '%s' a_000001 float32 2 40 1 && '%s' '%s' a_000002 float32 2 30 2 && "
+	      "'%s' '%s' p float32+peaks 2 20 3 && '%s' '%s' q int16 2 10 4",
 		getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"),
 		path, getenv("ARROW_WRITE"), path);
 	rig_open(&r, path);
@@ -918,7 +918,7 @@ setup(void **state)
 {
 	if (mkdtemp(dir) == NULL)
 		return -1;
-	shell("%s '%s' lyso_7 float32 2 %d 1", getenv("ARROW_WRITE"), dir, FRAMES);
+	shell("'%s' '%s' lyso_7 float32 2 %d 1", getenv("ARROW_WRITE"), dir, FRAMES);
 	shell("rm '%s/lyso_7.txt'", dir);
 	return 0;
 }
