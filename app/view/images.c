@@ -317,7 +317,8 @@ read_geometry(const struct live_reader *r, struct geometry **g, struct pixels_pi
 /** From the picture to the raster. */
 struct images_cache {
 	pthread_mutex_t lock;
-	uint64_t id;	/* of the live file */
+	uint32_t rows, cols; /* of the raster */
+	uint64_t id;	     /* of the live file */
 	int32_t *pixel; /* [height][width]: index in the raster, -1: none. NULL: as the raster */
 	uint32_t width, height; /* 0: nothing is known */
 };
@@ -356,6 +357,8 @@ cache_places(struct images_cache *c, const struct live_reader *r)
 	c->pixel = NULL;
 	c->width = r->head.cols;
 	c->height = r->head.rows;
+	c->rows = r->head.rows;
+	c->cols = r->head.cols;
 	c->id = r->head.id;
 	ret = read_geometry(r, &g, &picture);
 	if (ret == -ENODATA)
@@ -490,7 +493,9 @@ cells_fill(const struct live_reader *r, const struct raster *raster, const struc
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->width == 0 || c->id != r->head.id)
+	/* the places are indices of a raster of this size, whatever another file says */
+	if (c->width == 0 || c->id != r->head.id || c->rows != r->head.rows ||
+		c->cols != r->head.cols)
 		ret = cache_places(c, r);
 	if (ret == 0 &&
 		((uint64_t)w->x + w->width > c->width || (uint64_t)w->y + w->height > c->height))
