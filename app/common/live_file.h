@@ -79,7 +79,8 @@ struct live_file_head {
 	uint32_t packet_rows; /**< rows of a packet, over the full width */
 	uint32_t value;	      /**< enum gk_value: 0: f32, 1: i16 */
 	uint32_t nnz_cap;     /**< greatest nnz of a CSR frame */
-	/** offsets in the pixels of a slot: u32[rows + 1], u16[nnz], values of CSR or of all */
+	/** offsets in the pixels of a slot, in this order and without overlap: u32[rows + 1],
+	 * u16[nnz], values of CSR or of all */
 	uint64_t row_ptr, col, values;
 	uint64_t slot[LIVE_FILE_SLOTS];
 	uint64_t maximum, sum, mask, geometry;

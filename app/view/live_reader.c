@@ -39,8 +39,9 @@ live_reader_check(const struct live_file_head *h, uint64_t size)
 		(uint64_t)h->packets * h->packet_rows == h->rows && h->value <= 1 &&
 		h->nnz_cap <= pixels && h->geometry_size < GEOMETRY_FILE_MAX &&
 		memchr(h->run, '\0', sizeof(h->run)) != NULL;
-	good = good && is_inside(h->row_ptr, (h->rows + 1) * sizeof(uint32_t), room) &&
-		is_inside(h->col, h->nnz_cap * sizeof(uint16_t), room) &&
+	/* in this order, so that the lists of a sparse frame are before its values */
+	good = good && is_inside(h->row_ptr, (h->rows + 1) * sizeof(uint32_t), h->col) &&
+		is_inside(h->col, h->nnz_cap * sizeof(uint16_t), h->values) &&
 		is_inside(h->values, pixels * value, room) && h->row_ptr % 8 == 0 &&
 		h->col % 8 == 0 && h->values % 8 == 0;
 	/* the pixels of a slot end with those of a full image */

@@ -487,6 +487,10 @@ test_wrong_heads(void **state)
 	WRONG(row_ptr, good.size);
 	WRONG(row_ptr, UINT64_MAX - 7);
 	WRONG(row_ptr, 1);
+	/* lists behind the values of a sparse frame */
+	WRONG(row_ptr, good.values);
+	WRONG(col, good.values);
+	WRONG(values, good.col);
 	WRONG(col, UINT64_MAX - 7);
 	WRONG(values, UINT64_MAX - 7);
 	WRONG(values, good.values + 4);
