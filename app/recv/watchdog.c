@@ -11,6 +11,7 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include "monotonic_cond.h"
 #include "rx/lcores.h"
 #include "service_manager.h"
 #include "watchdog.h"
@@ -90,7 +91,6 @@ watch(void *arg)
 struct watchdog *
 watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus)
 {
-	pthread_condattr_t monotonic;
 	struct watchdog *w;
 	int ret;
 
@@ -103,10 +103,7 @@ watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus)
 	}
 	w->lcores = lcores;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->wake, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	monotonic_cond_init(&w->wake);
 	ret = pthread_create(&w->thread, NULL, watch, w);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the thread: %s\n", strerror(ret));

@@ -14,6 +14,7 @@
 
 #include "bounds.h"
 #include "live_reader.h"
+#include "monotonic_cond.h"
 #include "source.h"
 #include "telemetry_socket.h"
 
@@ -317,7 +318,6 @@ struct source *
 source_start(const struct source_config *config)
 {
 	struct source *s = calloc(1, sizeof(*s));
-	pthread_condattr_t attr;
 
 	if (s == NULL)
 		return NULL;
@@ -328,10 +328,7 @@ source_start(const struct source_config *config)
 	s->state_version = 1;
 	snprintf(s->error, sizeof(s->error), "not connected yet");
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&s->changed);
 	if (pthread_create(&s->thread, NULL, source_main, s) == 0)
 		return s;
 	pthread_cond_destroy(&s->changed);

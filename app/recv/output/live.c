@@ -19,6 +19,7 @@
 #include "geometry/file.h"
 #include "io/own_file.h"
 #include "live_file.h"
+#include "monotonic_cond.h"
 #include "output/live.h"
 
 #define NICE	   19
@@ -398,16 +399,12 @@ struct live *
 live_create(const struct live_config *config)
 {
 	struct live *l = calloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 
 	if (l == NULL)
 		return NULL;
 	l->config = *config;
 	pthread_mutex_init(&l->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&l->changed);
 	return l;
 }
 

@@ -13,6 +13,7 @@
 #include <rte_log.h>
 
 #include "io/own_file.h"
+#include "monotonic_cond.h"
 #include "output/preview.h"
 
 RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
@@ -219,16 +220,12 @@ struct preview *
 preview_create(const struct preview_config *config)
 {
 	struct preview *p = calloc(1, sizeof(*p));
-	pthread_condattr_t attr;
 
 	if (p == NULL)
 		return NULL;
 	p->config = *config;
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&p->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&p->changed);
 	return p;
 }
 

@@ -21,6 +21,7 @@
 #include "arrow/async_writer.h"
 #include "fail_point.h"
 #include "io/own_file.h"
+#include "monotonic_cond.h"
 #include "recovery/directory.h"
 #include "server/completion.h"
 #include "stream/source.h"
@@ -424,7 +425,6 @@ store_completion_open(
 	struct store_completion **completion, const struct store_completion_config *config)
 {
 	struct store_completion *c = calloc(1, sizeof(*c));
-	pthread_condattr_t attr;
 	int ret;
 
 	*completion = NULL;
@@ -434,10 +434,7 @@ store_completion_open(
 	if (c->config.retry_ms == 0)
 		c->config.retry_ms = RETRY_MS;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&c->changed);
 	ret = list(c);
 	if (ret < 0 || c->nb == 0) {
 		free_all(c);

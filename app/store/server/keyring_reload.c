@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "eal/process_cpus.h"
+#include "monotonic_cond.h"
 #include "server/audit_log.h"
 #include "server/keyring_reload.h"
 
@@ -96,7 +97,6 @@ int
 store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MAX])
 {
 	struct store_keys *k = calloc(1, sizeof(*k));
-	pthread_condattr_t attr;
 	int ret = -ENOMEM;
 
 	if (k == NULL || (k->ring = calloc(1, sizeof(*k->ring))) == NULL) {
@@ -109,10 +109,7 @@ store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MA
 	snprintf(k->path, sizeof(k->path), "%s", path);
 	memcpy(k->offered, k->ring->digest, sizeof(k->offered));
 	pthread_mutex_init(&k->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&k->stop, &attr);
-	pthread_condattr_destroy(&attr);
+	monotonic_cond_init(&k->stop);
 	ret = -pthread_create(&k->thread, NULL, watch, k);
 	if (ret == 0) {
 		AUDIT(NOTICE, "keys loaded file=%s identities=%u", path, k->ring->nb);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "monotonic_cond.h"
 #include "server/view.h"
 
 struct store_view {
@@ -20,15 +21,11 @@ struct store_view *
 store_view_open(void)
 {
 	struct store_view *v = calloc(1, sizeof(*v));
-	pthread_condattr_t monotonic;
 
 	if (v == NULL)
 		return NULL;
 	pthread_mutex_init(&v->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&v->made, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	monotonic_cond_init(&v->made);
 	return v;
 }
 
