@@ -264,16 +264,7 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 	ret = data_file_put_images(e, &h, data, first, nb, progress);
 	h5_release(data);
 	h5_release(entry);
-	if (h5_close(&h) < 0 && ret == 0)
-		ret = fail(e, part, h.message, -EIO);
-	if (ret == 0) {
-		ret = export_publish(part, path);
-		if (ret < 0)
-			fail(e, path, strerror(-ret), ret);
-	}
-	if (ret < 0)
-		(void)unlink(part);
-	return ret;
+	return export_finish(e, &h, part, path, ret);
 }
 
 /* @return number of a data file of this export's name, from 1; 0: it is another file */

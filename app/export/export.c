@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "escaped_text.h"
 #include "export.h"
+#include "h5.h"
 #include "io/direct_io.h"
 #include "io/own_file.h"
 
@@ -55,4 +57,22 @@ export_publish(const char *part, const char *path)
 		ret = -errno;
 	/* a rename is durable once its directory is */
 	return ret == 0 ? direct_io.sync_dir(path) : ret;
+}
+
+int
+export_finish(struct export *e, struct h5 *h, const char *part, const char *path, int ret)
+{
+	if (h5_close(h) < 0 && ret == 0) {
+		ret = -EIO;
+		snprintf(e->message, sizeof(e->message), "%.400s: %.600s", part, h->message);
+	}
+	if (ret == 0) {
+		ret = export_publish(part, path);
+		if (ret < 0)
+			snprintf(e->message, sizeof(e->message), "%.400s: %.600s", path,
+				strerror(-ret));
+	}
+	if (ret < 0)
+		(void)unlink(part);
+	return ret;
 }

@@ -12,6 +12,8 @@
 #include "scan/run.h"
 #include "selection.h"
 
+struct h5;
+
 #define EXPORT_MESSAGE_LEN 1024
 #define EXPORT_THREADS_MAX 64
 
@@ -70,5 +72,14 @@ void export_part(const char *path, char part[PATH_MAX]);
  * @return 0; -errno
  */
 int export_publish(const char *part, const char *path);
+
+/**
+ * End an HDF5 file: close it, and give it its final name. After an error it is removed.
+ * @param h     the file at `part`
+ * @param part  from export_part()
+ * @param ret   0; -errno: writing it has failed
+ * @return 0; -errno: `ret`, or e->message
+ */
+int export_finish(struct export *e, struct h5 *h, const char *part, const char *path, int ret);
 
 #endif /* EXPORT_H */

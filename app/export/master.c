@@ -262,14 +262,7 @@ master_write(struct export *e)
 	entry = h5_group(&h, h.file, "entry", "NXentry");
 	ret = put_entry(&h, entry, e);
 	h5_release(entry);
-	if (h5_close(&h) < 0 && ret == 0) {
-		ret = -EIO;
-		snprintf(e->message, sizeof(e->message), "%.400s: %.600s", part, h.message);
-	}
-	if (ret == 0)
-		ret = export_publish(part, path);
-	if (ret < 0)
-		(void)unlink(part);
+	ret = export_finish(e, &h, part, path, ret);
 	if (ret < 0 && e->message[0] == '\0')
 		snprintf(e->message, sizeof(e->message), "%.400s: %s", path, strerror(-ret));
 	return ret;

@@ -301,15 +301,7 @@ sparse_write(struct export *e, void (*progress)(uint64_t bytes))
 		if (first != NULL) {
 			h5_create(&h, part);
 			ret = put_file(&h, e, &p, first, progress);
-			if (h5_close(&h) < 0 && ret == 0) {
-				ret = -EIO;
-				snprintf(e->message, sizeof(e->message), "%.400s: %.600s", part,
-					h.message);
-			}
-			if (ret == 0)
-				ret = export_publish(part, path);
-			if (ret < 0)
-				(void)unlink(part);
+			ret = export_finish(e, &h, part, path, ret);
 		}
 		pixels_free(&p);
 		free(first);
