@@ -141,4 +141,30 @@ gk_bitshuffle_sequences(
 	return (uint32_t)(at + literals - to);
 }
 
+/**
+ * gk_bitshuffle_ops.block, of the functions of an instruction set, which are inlined.
+ * @param equal_words  words of bits of the n bytes of a block, each set if the byte equals the one
+ *                     before. `plain` has a byte before it and 64 behind
+ * @param find_edges   pairs of positions for gk_bitshuffle_sequences(). @return their number
+ */
+static inline __attribute__((always_inline)) uint32_t
+gk_bitshuffle_make_block(const uint16_t *from, uint32_t v, uint8_t *to,
+	void (*split)(const uint16_t *from, uint32_t v, uint8_t *to),
+	void (*equal_words)(const uint8_t *plain, uint32_t n, uint64_t *equal),
+	uint32_t (*find_edges)(const uint64_t *equal, uint32_t n, uint16_t *edge))
+{
+	uint8_t memory[64 + GK_BITSHUFFLE_BYTES + 64] __attribute__((aligned(64)));
+	uint8_t *plain = memory + 64;
+	uint64_t equal[GK_BITSHUFFLE_WORDS + GK_BITSHUFFLE_WORDS_MORE];
+	uint16_t edge[GK_BITSHUFFLE_BYTES / GK_BITSHUFFLE_RUN * 2];
+	const uint32_t n = v * 2;
+
+	plain[-1] = 0;
+	memset(plain + n, 0, 64);
+	split(from, v, plain);
+	equal_words(plain, n, equal);
+	gk_bitshuffle_limits(equal, n);
+	return gk_bitshuffle_sequences(plain, n, edge, find_edges(equal, n, edge), to);
+}
+
 #endif /* GK_BITSHUFFLE_BLOCK_H */

@@ -256,18 +256,7 @@ find_edges(const uint64_t *equal, uint32_t n, uint16_t *edge)
 static uint32_t
 block(const uint16_t *from, uint32_t v, uint8_t *to)
 {
-	uint8_t memory[64 + GK_BITSHUFFLE_BYTES + 64] __attribute__((aligned(64)));
-	uint8_t *plain = memory + 64;
-	uint64_t equal[GK_BITSHUFFLE_WORDS + GK_BITSHUFFLE_WORDS_MORE];
-	uint16_t edge[GK_BITSHUFFLE_BYTES / GK_BITSHUFFLE_RUN * 2];
-	const uint32_t n = v * 2;
-
-	plain[-1] = 0;
-	memset(plain + n, 0, 64);
-	split(from, v, plain);
-	equal_words(plain, n, equal);
-	gk_bitshuffle_limits(equal, n);
-	return gk_bitshuffle_sequences(plain, n, edge, find_edges(equal, n, edge), to);
+	return gk_bitshuffle_make_block(from, v, to, split, equal_words, find_edges);
 }
 
 const struct gk_bitshuffle_ops GK_TILE_SET(gk_bitshuffle) = {split, block};
