@@ -9,6 +9,7 @@
 
 #include "export.h"
 #include "h5.h"
+#include "option_number.h"
 #include "options.h"
 
 #define KEPT (1u << FRAME_HIT | 1u << FRAME_PRESCALED | 1u << FRAME_DRY_RUN)
@@ -60,23 +61,10 @@ refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
 	return -EINVAL;
 }
 
-/* Reads digits only: strtoull() also accepts signs. @return NULL: no number */
-static const char *
-read_number(const char *text, uint64_t *value)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return NULL;
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	return errno == 0 ? end : NULL;
-}
-
 static bool
 read_range(const char *text, uint64_t *first, uint64_t *last)
 {
-	const char *end = read_number(text, first);
+	const char *end = option_number_read(text, first);
 
 	if (end == NULL)
 		return false;
@@ -88,7 +76,7 @@ read_range(const char *text, uint64_t *first, uint64_t *last)
 		return false;
 	if (*end == '\0')
 		return true;
-	end = read_number(end, last);
+	end = option_number_read(end, last);
 	return end != NULL && *end == '\0' && *first <= *last;
 }
 
@@ -121,7 +109,6 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 {
 	static const char *const formats[] = {
 		[OPTIONS_NXMX] = "nxmx", [OPTIONS_SPARSE] = "sparse", [OPTIONS_CXI] = "cxi"};
-	const char *end;
 	uint64_t value;
 	size_t i;
 
@@ -154,8 +141,7 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		o->geometry = optarg;
 		return 0;
 	case 'n':
-		end = read_number(optarg, &value);
-		if (end == NULL || *end != '\0' || value < 1 || value > OPTIONS_PER_FILE_MAX)
+		if (!option_number(optarg, 1, OPTIONS_PER_FILE_MAX, &value))
 			return refuse(message, "--images-per-file", optarg, "1 to 1000000");
 		o->per_file = value;
 		return 0;
@@ -163,8 +149,7 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		o->calibration = optarg;
 		return 0;
 	case 't':
-		end = read_number(optarg, &value);
-		if (end == NULL || *end != '\0' || value < 1 || value > EXPORT_THREADS_MAX)
+		if (!option_number(optarg, 1, EXPORT_THREADS_MAX, &value))
 			return refuse(message, "--threads", optarg, "1 to 64");
 		o->threads = value;
 		return 0;

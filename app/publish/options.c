@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "option_number.h"
 #include "options.h"
 
 #define DEFAULT_CRYSTFEL "tcp://127.0.0.1:31000"
@@ -56,19 +57,6 @@ refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
 	return -EINVAL;
 }
 
-/* Reads digits only: strtoull() also accepts signs. */
-static bool
-read_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	return errno == 0 && *end == '\0' && *value >= least && *value <= most;
-}
-
 static bool
 is_address(const char *text)
 {
@@ -100,16 +88,16 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 			return refuse(message, "--run", optarg, "the name of a run");
 		return 0;
 	case 'b':
-		if (!read_number(optarg, 1, UINT64_MAX - 1, &o->behind))
+		if (!option_number(optarg, 1, UINT64_MAX - 1, &o->behind))
 			return refuse(message, "--behind", optarg, "a number of images from 1");
 		return 0;
 	case 'w':
-		if (!read_number(optarg, 1, OPTIONS_HWM_MAX, &value))
+		if (!option_number(optarg, 1, OPTIONS_HWM_MAX, &value))
 			return refuse(message, "--hwm", optarg, "1 to 1000");
 		o->hwm = value;
 		return 0;
 	case 'p':
-		if (!read_number(optarg, 1, OPTIONS_POLL_MS_MAX, &value))
+		if (!option_number(optarg, 1, OPTIONS_POLL_MS_MAX, &value))
 			return refuse(message, "--poll-ms", optarg, "1 to 1000");
 		o->poll_ms = value;
 		return 0;

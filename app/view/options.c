@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "option_number.h"
 #include "options.h"
 
 #define LISTEN	 "127.0.0.1:8090"
@@ -54,18 +55,6 @@ refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
 	return -EINVAL;
 }
 
-static bool
-read_number(const char *text, unsigned long least, unsigned long most, unsigned long *value)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*value = strtoul(text, &end, 10);
-	return errno == 0 && *end == '\0' && *value >= least && *value <= most;
-}
-
 int
 options_address(const char *text, struct sockaddr_storage *address, bool *loopback)
 {
@@ -73,12 +62,12 @@ options_address(const char *text, struct sockaddr_storage *address, bool *loopba
 	struct sockaddr_in *four = (struct sockaddr_in *)address;
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
 	char host[INET6_ADDRSTRLEN + 2];
-	unsigned long port;
+	uint64_t port;
 	size_t length;
 
 	memset(address, 0, sizeof(*address));
 	if (colon == NULL || (size_t)(colon - text) >= sizeof(host) ||
-		!read_number(colon + 1, 0, 65535, &port))
+		!option_number(colon + 1, 0, 65535, &port))
 		return -EINVAL;
 	length = (size_t)(colon - text);
 	memcpy(host, text, length);
@@ -150,7 +139,7 @@ add_source(struct options *o, enum source_kind kind, const char *text,
 static int
 set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 {
-	unsigned long value;
+	uint64_t value;
 
 	switch (opt) {
 	case 'r':
@@ -177,12 +166,12 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		o->key = optarg;
 		return 0;
 	case 'i':
-		if (!read_number(optarg, 100, 60000, &value))
+		if (!option_number(optarg, 100, 60000, &value))
 			return refuse(message, "--interval", optarg, "100 to 60000");
 		o->interval_ms = (unsigned int)value;
 		return 0;
 	case 'n':
-		if (!read_number(optarg, 0, 19, &value))
+		if (!option_number(optarg, 0, 19, &value))
 			return refuse(message, "--nice", optarg, "0 to 19");
 		o->nice = (int)value;
 		return 0;
