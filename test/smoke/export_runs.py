@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import simulated_runs
 from cases import want
 
 try:
@@ -21,38 +22,20 @@ except ImportError as error:
 BUILD = os.path.abspath(sys.argv[1])
 EXPORT = f'{BUILD}/app/export/braggline-export'
 SCAN = f'{BUILD}/app/scan/braggline-scan'
-FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 ROWS, COLS, FRAMES = 512, 1024, 40
 PEAKS = {'peakXPosRaw': (0, 'f4'), 'peakYPosRaw': (1, 'f4'), 'peakTotalIntensity': (2, 'f4'),
          'peakSNR': (3, 'f4'), 'peakBackground': (4, 'f4'), 'peakNPixels': (5, 'u4'),
          'peakPanel': (6, 'u2')}
 FILTER = '/usr/lib/x86_64-linux-gnu/hdf5/serial/plugins/libh5bshuf.so'
-GEOMETRY = ('geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=86.33',
-            'peaks.search=all', 'peaks.threshold=10', 'peaks.peaks_min=5')
 runs = {}
 
 
 def receive(name, *settings, geometry=True):
     """Receive the capture. @return directory of the run's files"""
-    if name in runs:
-        return runs[name]
-    where = runs['where']
-    if not os.path.exists(f'{where}/in.pcap'):
-        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES),
-                        '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--calibration',
-                        where], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    c = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci', '--no-shconf',
-         '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
-         f'net_replay0,file={where}/in.pcap', '--', '--quiet']
-    for s in (f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
-              *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3)),
-              f'output.directory={where}/{name}', 'run.name=lyso', 'run.idle_timeout_ms=300',
-              'output.format=image', 'output.value=int16', *(GEOMETRY if geometry else ()), *settings):
-        c += ['--set', s]
-    done = subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
-    want(done.returncode == 0, done.stdout)
-    runs[name] = f'{where}/{name}'
+    if name not in runs:
+        runs[name] = simulated_runs.receive(
+            BUILD, runs['where'], name, *(simulated_runs.GEOMETRY if geometry else ()), *settings,
+            frames=FRAMES)
     return runs[name]
 
 

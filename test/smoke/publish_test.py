@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 
+import simulated_runs
 from cases import Skipped, case, run_cases, wait, want
 
 try:
@@ -35,7 +36,6 @@ except ImportError as error:
 BUILD = os.path.abspath(sys.argv[1])
 PUBLISH = f'{BUILD}/app/publish/braggline-publish'
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared/oracles')
-FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 ROWS, COLS, FRAMES = 512, 1024, 40
 PEAKS = {'fs': (0, 'f4'), 'ss': (1, 'f4'), 'intensity': (2, 'f4'), 'snr': (3, 'f4'),
          'background': (4, 'f4'), 'pixels': (5, 'u4'), 'panel': (6, 'u2')}
@@ -46,28 +46,10 @@ runs = {}
 
 def receive(name, *settings):
     """Receive a capture. @return directory of the run's files"""
-    if name in runs:
-        return runs[name]
-    where = runs['where']
-    if not os.path.exists(f'{where}/in.pcap'):
-        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(FRAMES),
-                        '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--calibration',
-                        where], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    c = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci', '--no-shconf',
-         '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
-         f'net_replay0,file={where}/in.pcap', '--', '--quiet']
-    for s in (f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
-              *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3)),
-              f'output.directory={where}/{name}', 'run.name=lyso', 'run.idle_timeout_ms=300',
-              'output.format=image', 'output.value=int16', 'output.images_interval=4',
-              'output.batch_ms=0', 'geometry.beam_x=515', 'geometry.beam_y=257',
-              'geometry.distance_mm=86.33', 'peaks.search=all', 'peaks.threshold=10',
-              'peaks.peaks_min=5', *settings):
-        c += ['--set', s]
-    done = subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
-    want(done.returncode == 0, done.stdout)
-    runs[name] = f'{where}/{name}'
+    if name not in runs:
+        runs[name] = simulated_runs.receive(
+            BUILD, runs['where'], name, 'output.images_interval=4', 'output.batch_ms=0',
+            *simulated_runs.GEOMETRY, *settings, frames=FRAMES)
     return runs[name]
 
 
