@@ -9,7 +9,8 @@
 
 #include "export.h"
 #include "h5.h"
-#include "option_number.h"
+#include "option_refuse.h"
+#include "whole_number.h"
 #include "options.h"
 
 #define KEPT (1u << FRAME_HIT | 1u << FRAME_PRESCALED | 1u << FRAME_DRY_RUN)
@@ -53,18 +54,10 @@ options_help(void)
 	fputs(help, stdout);
 }
 
-static int
-refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
-	const char *expected)
-{
-	snprintf(message, OPTIONS_MESSAGE_LEN, "%s %.64s: expected %s", option, found, expected);
-	return -EINVAL;
-}
-
 static bool
 read_range(const char *text, uint64_t *first, uint64_t *last)
 {
-	const char *end = option_number_read(text, first);
+	const char *end = whole_number_read(text, 10, first);
 
 	if (end == NULL)
 		return false;
@@ -76,7 +69,7 @@ read_range(const char *text, uint64_t *first, uint64_t *last)
 		return false;
 	if (*end == '\0')
 		return true;
-	end = option_number_read(end, last);
+	end = whole_number_read(end, 10, last);
 	return end != NULL && *end == '\0' && *first <= *last;
 }
 
@@ -120,37 +113,41 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 				return 0;
 			}
 		}
-		return refuse(message, "--format", optarg, "nxmx, sparse or cxi");
+		return option_refuse(
+			message, OPTIONS_MESSAGE_LEN, "--format", optarg, "nxmx, sparse or cxi");
 	case 'o':
 		o->output = optarg;
 		o->output_given = true;
 		if (*optarg == '\0')
-			return refuse(message, "--output", optarg, "a directory");
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--output", optarg, "a directory");
 		return 0;
 	case 'f':
 		if (!read_range(optarg, &o->filter.first, &o->filter.last))
-			return refuse(message, "--frames", optarg,
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, "--frames", optarg,
 				"a frame number, or a range such as 100-199");
 		return 0;
 	case 'k':
 		if (!read_verdicts(optarg, &o->filter.verdicts))
-			return refuse(message, "--verdict", optarg,
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, "--verdict", optarg,
 				"hit, prescale or dry_run, or several with commas");
 		return 0;
 	case 'g':
 		o->geometry = optarg;
 		return 0;
 	case 'n':
-		if (!option_number(optarg, 1, OPTIONS_PER_FILE_MAX, &value))
-			return refuse(message, "--images-per-file", optarg, "1 to 1000000");
+		if (!whole_number(optarg, 1, OPTIONS_PER_FILE_MAX, &value))
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, "--images-per-file",
+				optarg, "1 to 1000000");
 		o->per_file = value;
 		return 0;
 	case 'c':
 		o->calibration = optarg;
 		return 0;
 	case 't':
-		if (!option_number(optarg, 1, EXPORT_THREADS_MAX, &value))
-			return refuse(message, "--threads", optarg, "1 to 64");
+		if (!whole_number(optarg, 1, EXPORT_THREADS_MAX, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--threads", optarg, "1 to 64");
 		o->threads = value;
 		return 0;
 	case 'C':

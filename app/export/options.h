@@ -11,7 +11,7 @@
 
 #include "selection.h"
 
-#define OPTIONS_MESSAGE_LEN  256
+#define OPTIONS_MESSAGE_LEN  512
 #define OPTIONS_PER_FILE     1000
 #define OPTIONS_PER_FILE_MAX 1000000
 

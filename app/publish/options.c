@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "option_number.h"
+#include "option_refuse.h"
+#include "whole_number.h"
 #include "options.h"
 
 #define DEFAULT_CRYSTFEL "tcp://127.0.0.1:31000"
@@ -49,14 +50,6 @@ options_help(void)
 	fputs(help, stdout);
 }
 
-static int
-refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
-	const char *expected)
-{
-	snprintf(message, OPTIONS_MESSAGE_LEN, "%s %.64s: expected %s", option, found, expected);
-	return -EINVAL;
-}
-
 static bool
 is_address(const char *text)
 {
@@ -71,7 +64,8 @@ set_address(struct options *o, enum output_kind kind, char message[OPTIONS_MESSA
 
 	snprintf(option, sizeof(option), "--%s", output_name(kind));
 	if (!is_address(optarg))
-		return refuse(message, option, optarg, "tcp://HOST:PORT or ipc://PATH");
+		return option_refuse(message, OPTIONS_MESSAGE_LEN, option, optarg,
+			"tcp://HOST:PORT or ipc://PATH");
 	o->address[kind] = optarg;
 	return 0;
 }
@@ -85,20 +79,24 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 	case 'R':
 		o->run = optarg;
 		if (*optarg == '\0' || strchr(optarg, '/') != NULL)
-			return refuse(message, "--run", optarg, "the name of a run");
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--run", optarg, "the name of a run");
 		return 0;
 	case 'b':
-		if (!option_number(optarg, 1, UINT64_MAX - 1, &o->behind))
-			return refuse(message, "--behind", optarg, "a number of images from 1");
+		if (!whole_number(optarg, 1, UINT64_MAX - 1, &o->behind))
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, "--behind", optarg,
+				"a number of images from 1");
 		return 0;
 	case 'w':
-		if (!option_number(optarg, 1, OPTIONS_HWM_MAX, &value))
-			return refuse(message, "--hwm", optarg, "1 to 1000");
+		if (!whole_number(optarg, 1, OPTIONS_HWM_MAX, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--hwm", optarg, "1 to 1000");
 		o->hwm = value;
 		return 0;
 	case 'p':
-		if (!option_number(optarg, 1, OPTIONS_POLL_MS_MAX, &value))
-			return refuse(message, "--poll-ms", optarg, "1 to 1000");
+		if (!whole_number(optarg, 1, OPTIONS_POLL_MS_MAX, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--poll-ms", optarg, "1 to 1000");
 		o->poll_ms = value;
 		return 0;
 	case 'g':

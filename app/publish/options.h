@@ -11,7 +11,7 @@
 
 #include "output.h"
 
-#define OPTIONS_MESSAGE_LEN 256
+#define OPTIONS_MESSAGE_LEN 512
 #define OPTIONS_HWM	    4
 #define OPTIONS_HWM_MAX	    1000
 #define OPTIONS_POLL_MS	    1

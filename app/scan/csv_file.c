@@ -9,6 +9,7 @@
 #include "csv_file.h"
 #include "escaped_text.h"
 #include "io/own_file.h"
+#include "whole_number.h"
 
 int
 csv_wrong(const struct csv_file *csv, const char *what)
@@ -84,13 +85,9 @@ bool
 csv_whole(const struct csv_file *csv, int column, uint64_t *value)
 {
 	const char *at = value_at(csv, column);
-	char *end;
+	const char *end = at != NULL ? whole_number_read(at, 10, value) : NULL;
 
-	if (at == NULL || !isdigit((unsigned char)*at))
-		return false;
-	errno = 0;
-	*value = strtoull(at, &end, 10);
-	return errno == 0 && strchr(",\r\n", *end) != NULL;
+	return end != NULL && strchr(",\r\n", *end) != NULL;
 }
 
 bool

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "option_number.h"
+#include "option_refuse.h"
+#include "whole_number.h"
 #include "options.h"
 
 #define LISTEN	 "127.0.0.1:8090"
@@ -47,14 +48,6 @@ options_help(void)
 	fputs(help, stdout);
 }
 
-static int
-refuse(char message[OPTIONS_MESSAGE_LEN], const char *option, const char *found,
-	const char *expected)
-{
-	snprintf(message, OPTIONS_MESSAGE_LEN, "%s %.200s: expected %s", option, found, expected);
-	return -EINVAL;
-}
-
 int
 options_address(const char *text, struct sockaddr_storage *address, bool *loopback)
 {
@@ -67,7 +60,7 @@ options_address(const char *text, struct sockaddr_storage *address, bool *loopba
 
 	memset(address, 0, sizeof(*address));
 	if (colon == NULL || (size_t)(colon - text) >= sizeof(host) ||
-		!option_number(colon + 1, 0, 65535, &port))
+		!whole_number(colon + 1, 0, 65535, &port))
 		return -EINVAL;
 	length = (size_t)(colon - text);
 	memcpy(host, text, length);
@@ -112,7 +105,8 @@ add_source(struct options *o, enum source_kind kind, const char *text,
 	const char *path = text;
 
 	if (o->nb_sources == LIMIT_SOURCES)
-		return refuse(message, option, text, "at most 16 receivers and stores");
+		return option_refuse(message, OPTIONS_MESSAGE_LEN, option, text,
+			"at most 16 receivers and stores");
 	memset(c, 0, sizeof(*c));
 	c->kind = kind;
 	if (text[length] == '=') {
@@ -123,14 +117,14 @@ add_source(struct options *o, enum source_kind kind, const char *text,
 		default_name(path, c->name);
 	}
 	if (!request_is_name(c->name))
-		return refuse(message, option, text,
+		return option_refuse(message, OPTIONS_MESSAGE_LEN, option, text,
 			"NAME=SOCKET, with a name of up to 31 letters, digits, _, - and .");
 	if (path[0] != '/' || snprintf(c->socket, sizeof(c->socket), "%s", path) >= 108)
-		return refuse(message, option, text,
+		return option_refuse(message, OPTIONS_MESSAGE_LEN, option, text,
 			"the absolute path of a socket, of at most 107 bytes");
 	for (size_t i = 0; i < o->nb_sources; i++)
 		if (strcmp(o->source[i].name, c->name) == 0)
-			return refuse(message, option, text,
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, option, text,
 				"another name than that of the other sources; add NAME=");
 	o->nb_sources++;
 	return 0;
@@ -149,7 +143,7 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 	case 'l':
 		o->listen = optarg;
 		if (options_address(optarg, &o->address, &o->loopback) != 0)
-			return refuse(message, "--listen", optarg,
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, "--listen", optarg,
 				"a numeric address and a port, such as 127.0.0.1:8090 or "
 				"[::1]:8090");
 		return 0;
@@ -166,13 +160,15 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		o->key = optarg;
 		return 0;
 	case 'i':
-		if (!option_number(optarg, 100, 60000, &value))
-			return refuse(message, "--interval", optarg, "100 to 60000");
+		if (!whole_number(optarg, 100, 60000, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--interval", optarg, "100 to 60000");
 		o->interval_ms = (unsigned int)value;
 		return 0;
 	case 'n':
-		if (!option_number(optarg, 0, 19, &value))
-			return refuse(message, "--nice", optarg, "0 to 19");
+		if (!whole_number(optarg, 0, 19, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--nice", optarg, "0 to 19");
 		o->nice = (int)value;
 		return 0;
 	case 'h':
@@ -192,7 +188,7 @@ static int
 check(struct options *o, char message[OPTIONS_MESSAGE_LEN])
 {
 	if (!o->loopback && o->token_file == NULL)
-		return refuse(message, "--listen", o->listen,
+		return option_refuse(message, OPTIONS_MESSAGE_LEN, "--listen", o->listen,
 			"--token-file, because others reach this address; without it listen to "
 			"127.0.0.1 or [::1]");
 	if (o->control && o->token_file == NULL) {
@@ -237,7 +233,8 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 			return ret;
 	}
 	if (optind < argc)
-		return refuse(message, "argument", argv[optind], "options only");
+		return option_refuse(
+			message, OPTIONS_MESSAGE_LEN, "argument", argv[optind], "options only");
 	if (o->nb_sources == 0)
 		(void)add_source(o, SOURCE_RECEIVER, RECEIVER, message);
 	return check(o, message);

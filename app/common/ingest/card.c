@@ -12,6 +12,7 @@
 #include "config/ini_file.h"
 #include "ingest/card.h"
 #include "io/durable_file.h"
+#include "whole_number.h"
 
 #define PSN_MAX 0xFFFFFF /* 24 bits on the wire, as queue pair numbers */
 
@@ -326,15 +327,9 @@ static bool
 parse_number(const char *text, uint64_t max, uint64_t *number)
 {
 	const bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-	const char *digits = hex ? text + 2 : text;
-	char *end;
+	const char *end = whole_number_read(hex ? text + 2 : text, hex ? 16 : 10, number);
 
-	/* strtoull() accepts a sign, spaces and a second 0x */
-	if (digits[0] == '\0' || digits[strspn(digits, "0123456789abcdefABCDEF")] != '\0')
-		return false;
-	errno = 0;
-	*number = strtoull(digits, &end, hex ? 16 : 10);
-	return errno == 0 && *end == '\0' && *number <= max;
+	return end != NULL && *end == '\0' && *number <= max;
 }
 
 /* The number of a section "stream N". */

@@ -11,6 +11,7 @@
 #include "recovery/recovery.h"
 #include "scan/crcs.h"
 #include "scan/run.h"
+#include "whole_number.h"
 
 #define SIDE_MAX   65536
 #define PIXELS_MAX (1u << 26) /* four times 32 modules of JUNGFRAU */
@@ -26,16 +27,14 @@ static int
 read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *size)
 {
 	const char *text = arrow_reader_meta(&f->reader, key);
-	unsigned long value;
-	char *end;
+	uint64_t value;
 
 	if (text == NULL) {
 		escaped_line(stderr, "%s: %s: its schema has no %s: not a file of braggline",
 			program_invocation_short_name, f->path, key);
 		return -EBADMSG;
 	}
-	value = strtoul(text, &end, 10);
-	if (*end != '\0' || value < 1 || value > most) {
+	if (!whole_number(text, 1, most, &value)) {
 		escaped_line(stderr, "%s: %s: %s is '%s', expected 1 to %u",
 			program_invocation_short_name, f->path, key, text, most);
 		return -EBADMSG;

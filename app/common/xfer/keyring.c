@@ -8,6 +8,7 @@
 #include <openssl/crypto.h>
 
 #include "config/ini_file.h"
+#include "whole_number.h"
 #include "xfer/msg.h"
 #include "xfer/keyring.h"
 
@@ -165,20 +166,6 @@ read_key(struct parser *p, unsigned int at, const char *value)
 	return p->identity->fingerprint[at] != 0 ? check_own_key(p, at) : -EIO;
 }
 
-/* Read a decimal number, also with leading zeros: 010 is ten. @return false: not a number */
-static bool
-read_number(const char **text, uint64_t *number)
-{
-	char *end;
-
-	if ((*text)[0] < '0' || (*text)[0] > '9')
-		return false;
-	errno = 0;
-	*number = strtoull(*text, &end, 10);
-	*text = end;
-	return errno == 0;
-}
-
 /* Add receivers. Each belongs to one identity only, which alone may send its runs. */
 static int
 add_receiver_ids(struct parser *p, uint64_t first, uint64_t last)
@@ -214,12 +201,15 @@ read_receiver_ids(struct parser *p, const char *value)
 
 	do {
 		value += strspn(value, " ");
-		if (!read_number(&value, &first))
+		/* 010 is ten */
+		value = whole_number_read(value, 10, &first);
+		if (value == NULL)
 			goto wrong;
 		last = first;
 		if (*value == '-') {
 			value++;
-			if (!read_number(&value, &last))
+			value = whole_number_read(value, 10, &last);
+			if (value == NULL)
 				goto wrong;
 		}
 		value += strspn(value, " ");
@@ -295,7 +285,7 @@ read_limit(struct parser *p, const char *key, const char *value, uint32_t most, 
 {
 	uint64_t number;
 
-	if (!read_number(&value, &number) || *value != '\0' || number < 1 || number > most)
+	if (!whole_number(value, 1, most, &number))
 		return mistake(p, "%s: expected a number from 1 to %u", key, most);
 	*limit = number;
 	return 0;

@@ -12,6 +12,7 @@
 #include <rte_ethdev.h>
 
 #include "wire/jungfrau_packets.h"
+#include "whole_number.h"
 
 #define TX_DESCRIPTORS 1024
 #define RX_DESCRIPTORS 64
@@ -39,13 +40,11 @@ failed(const char *name, const char *what, int error)
 static int
 find_port(const char *name, uint16_t *id)
 {
-	char *end;
-	unsigned long number;
+	uint64_t number;
 
 	if (rte_eth_dev_get_port_by_name(name, id) == 0)
 		return 0;
-	number = strtoul(name, &end, 10);
-	if (*name != '\0' && *end == '\0' && number < RTE_MAX_ETHPORTS &&
+	if (whole_number(name, 0, RTE_MAX_ETHPORTS - 1, &number) &&
 		rte_eth_dev_is_valid_port((uint16_t)number)) {
 		*id = (uint16_t)number;
 		return 0;

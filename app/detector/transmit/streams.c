@@ -16,6 +16,7 @@
 #include "transmit/address.h"
 #include "transmit/credits.h"
 #include "transmit/packet_loss.h"
+#include "whole_number.h"
 #include "wire/messages.h"
 
 /* Most packets of a message: with the smallest path MTU. */
@@ -97,8 +98,7 @@ parse_connect(const char *text, struct sockaddr_storage *addr)
 {
 	const char *colon = strrchr(text, ':');
 	char ip[INGEST_ADDRESS_LEN + 2], *start = ip;
-	unsigned long port;
-	char *end;
+	uint64_t port;
 
 	if (colon != NULL && (size_t)(colon - text) < sizeof(ip)) {
 		snprintf(ip, sizeof(ip), "%.*s", (int)(colon - text), text);
@@ -106,9 +106,7 @@ parse_connect(const char *text, struct sockaddr_storage *addr)
 			ip[strlen(ip) - 1] = '\0';
 			start++;
 		}
-		port = strtoul(colon + 1, &end, 10);
-		if (colon[1] >= '0' && colon[1] <= '9' && *end == '\0' && port >= 1 &&
-			port <= UINT16_MAX &&
+		if (whole_number(colon + 1, 1, UINT16_MAX, &port) &&
 			transmit_address_parse(start, (uint16_t)port, addr) == 0)
 			return 0;
 	}

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "whole_number.h"
+
 const char *const fault_kind_names[FAULT_KINDS] = {
 	[FAULT_LOSS] = "loss",
 	[FAULT_BURST_LOSS] = "burst_loss",
@@ -37,14 +39,12 @@ const char *const fault_kind_names[FAULT_KINDS] = {
 static bool
 read_whole(const char **text, uint64_t min, uint64_t max, uint64_t *value)
 {
-	char *end;
+	const char *end = whole_number_read(*text, 10, value);
 
-	if (**text < '0' || **text > '9')
+	if (end == NULL)
 		return false;
-	errno = 0;
-	*value = strtoull(*text, &end, 10);
 	*text = end;
-	return errno == 0 && *value >= min && *value <= max;
+	return *value >= min && *value <= max;
 }
 
 static bool

@@ -15,6 +15,7 @@
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "calib/pedestal_file.h"
+#include "whole_number.h"
 
 RTE_LOG_REGISTER(pedestal_file_logtype, braggline.pedestal, NOTICE);
 
@@ -147,17 +148,14 @@ get_number(struct reading *r, const char *key, const char *prefix, int base, uin
 {
 	const char *text = get_text(r, key);
 	const size_t skip = strlen(prefix);
-	unsigned long long n = 0;
-	char *end = NULL;
+	const char *end = NULL;
+	uint64_t n = 0;
 
 	if (text[0] == '\0')
 		return 0;
-	errno = 0;
-	/* digits only, because strtoull() also accepts signs and white space */
-	if (strncmp(text, prefix, skip) == 0 &&
-		strspn(text + skip, base == 16 ? "0123456789abcdef" : "0123456789") > 0)
-		n = strtoull(text + skip, &end, base);
-	if (end == NULL || *end != '\0' || errno != 0 || n > max) {
+	if (strncmp(text, prefix, skip) == 0)
+		end = whole_number_read(text + skip, base, &n);
+	if (end == NULL || *end != '\0' || n > max) {
 		LOG(ERR, "%s: [%s] %s = %s, expected %s%s up to %" PRIu64 "\n", r->path, SECTION,
 			key, text, prefix, base == 16 ? "hexadecimal digits" : "a number", max);
 		r->bad = 1;

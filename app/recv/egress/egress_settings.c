@@ -12,6 +12,7 @@
 #include <rte_common.h>
 
 #include "egress/egress.h"
+#include "whole_number.h"
 #include "xfer/msg.h"
 
 #define ROUND_MS 5
@@ -75,17 +76,15 @@ parse_store(const char *text, struct sockaddr_storage *to)
 {
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)to;
 	struct sockaddr_in *four = (struct sockaddr_in *)to;
-	char address[64], *port, *end;
-	unsigned long number = XFER_PORT;
+	char address[64], *port;
+	uint64_t number = XFER_PORT;
 
 	memset(to, 0, sizeof(*to));
 	if (snprintf(address, sizeof(address), "%s", text) >= (int)sizeof(address))
 		return -EINVAL;
 	port = address[0] == '[' ? strstr(address, "]:") : strchr(address, ':');
 	if (port != NULL) {
-		end = strchr(port, ':') + 1;
-		number = strtoul(end, &end, 10);
-		if (*end != '\0' || number == 0 || number > UINT16_MAX)
+		if (!whole_number(strchr(port, ':') + 1, 1, UINT16_MAX, &number))
 			return -EINVAL;
 		*port = '\0';
 	}

@@ -26,6 +26,7 @@
 #include "port/refused.h"
 #include "port/steering.h"
 #include "settings.h"
+#include "whole_number.h"
 
 RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 
@@ -40,10 +41,9 @@ RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 int
 port_find(const char *device, uint16_t *id)
 {
-	char *end;
-	const unsigned long number = strtoul(device, &end, 10);
+	uint64_t number;
 
-	if (*end == '\0' && end != device && number < RTE_MAX_ETHPORTS &&
+	if (whole_number(device, 0, RTE_MAX_ETHPORTS - 1, &number) &&
 		rte_eth_dev_is_valid_port(number)) {
 		*id = number;
 		return 0;

@@ -14,6 +14,7 @@
 #include "config/ini_file.h"
 #include "config/config.h"
 #include "rx/source_settings.h"
+#include "whole_number.h"
 
 /** IPv4 addresses of a list item: ADDRESS, ADDRESS/PREFIX or FIRST-LAST, each with [:PORT]. */
 struct item {
@@ -21,15 +22,6 @@ struct item {
 	uint32_t mask;
 	uint16_t port; /**< 0 = any */
 };
-
-static bool
-parse_number(const char *text, unsigned long min, unsigned long max, unsigned long *number)
-{
-	char *end;
-
-	*number = strtoul(text, &end, 10);
-	return text[0] >= '0' && text[0] <= '9' && *end == '\0' && *number >= min && *number <= max;
-}
 
 static bool
 parse_ip(const char *text, uint32_t *ip)
@@ -46,12 +38,12 @@ static bool
 parse_item(char *text, struct item *item, bool with_port)
 {
 	char *port = strchr(text, ':'), *prefix, *last;
-	unsigned long number;
+	uint64_t number;
 
 	*item = (struct item){.mask = UINT32_MAX};
 	if (port != NULL) {
 		*port++ = '\0';
-		if (!with_port || !parse_number(port, 1, UINT16_MAX, &number))
+		if (!with_port || !whole_number(port, 1, UINT16_MAX, &number))
 			return false;
 		item->port = number;
 	}
@@ -64,7 +56,7 @@ parse_item(char *text, struct item *item, bool with_port)
 	prefix = strchr(text, '/');
 	if (prefix != NULL) {
 		*prefix++ = '\0';
-		if (!parse_number(prefix, 0, 32, &number))
+		if (!whole_number(prefix, 0, 32, &number))
 			return false;
 		item->mask = number == 0 ? 0 : UINT32_MAX << (32 - number);
 	}
@@ -224,7 +216,7 @@ source_settings_read(struct source_settings *s, struct config *c, const struct d
 	const char *positions = config_text(c, "detector", "positions", "auto");
 	struct bytes bytes[DETECTOR_STREAMS_MAX] = {0};
 	uint64_t value[SOURCE_WORDS], mask[SOURCE_WORDS];
-	unsigned long column;
+	uint64_t column;
 
 	s->any = strcmp(source, "any") == 0;
 	s->source = s->any;
@@ -243,7 +235,7 @@ source_settings_read(struct source_settings *s, struct config *c, const struct d
 	}
 	if (strcmp(positions, "off") == 0)
 		s->positions = SOURCE_POSITIONS_OFF;
-	else if (parse_number(positions, 1, DETECTOR_MODULES_MAX, &column))
+	else if (whole_number(positions, 1, DETECTOR_MODULES_MAX, &column))
 		s->positions = column;
 	else if (strcmp(positions, "auto") != 0)
 		config_complain(c, "detector", "positions",

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Error message of a command-line option.
+ */
+#ifndef OPTION_REFUSE_H
+#define OPTION_REFUSE_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/**
+ * Refuse the value of an option.
+ * @param message   out, `size` bytes; at most 200 characters of the value
+ * @param expected  allowed values
+ * @return -EINVAL
+ */
+static inline int
+option_refuse(
+	char *message, size_t size, const char *option, const char *found, const char *expected)
+{
+	snprintf(message, size, "%s %.200s: expected %s", option, found, expected);
+	return -EINVAL;
+}
+
+#endif /* OPTION_REFUSE_H */
