@@ -36,8 +36,8 @@ rig_die(const char *format, ...)
 	exit(1);
 }
 
-static void
-poll_side(struct rig_side *side)
+void
+rig_poll_side(struct rig_side *side)
 {
 	uint64_t before = rte_rdtsc();
 	unsigned int n = rdma_progress(side->dev, 0);
@@ -49,10 +49,10 @@ poll_side(struct rig_side *side)
 void
 rig_turn(struct rig *rig)
 {
-	poll_side(&rig->a);
+	rig_poll_side(&rig->a);
 	if (!rig->alone)
 		return;
-	poll_side(&rig->b);
+	rig_poll_side(&rig->b);
 	if (rig->meanwhile)
 		rig->meanwhile(rig);
 }
@@ -65,7 +65,7 @@ worker_main(void *arg)
 	void (*job)(struct rig *);
 
 	while (!atomic_load_explicit(&rig->quit, memory_order_relaxed)) {
-		poll_side(&rig->a);
+		rig_poll_side(&rig->a);
 		job = atomic_load_explicit(&rig->job, memory_order_acquire);
 		if (!job)
 			continue;
@@ -88,7 +88,7 @@ rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig
 	}
 	atomic_store_explicit(&rig->job, job, memory_order_release);
 	while (atomic_load_explicit(&rig->job, memory_order_acquire)) {
-		poll_side(&rig->b);
+		rig_poll_side(&rig->b);
 		if (meanwhile)
 			meanwhile(rig);
 		if (turns++ % 4096 == 0) {
@@ -163,46 +163,150 @@ start_port(uint16_t port)
 		rig_die("port %u cannot be configured", port);
 }
 
+/* ---- the switch ------------------------------------------------------------------------------ */
+
+#define ENDS_MAX     (2 + RIG_MORE_MAX)
+#define SWITCH_SLOTS 4096 /* more than a ring of a sender of the group: none is lost for its size */
+
+static struct {
+	struct rte_ring *from[ENDS_MAX], *to[ENDS_MAX];
+	unsigned int nb;
+	struct rte_mempool *clones;
+	bool (*lose_all)(void);
+	_Atomic bool quit;
+	unsigned int lcore;
+} bridge;
+
+/* The end that has the destination address 10.0.0.N of a frame; `nb`: all others. */
+static unsigned int
+destination(const struct rte_mbuf *m)
+{
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	const bool arp = frame[12] == 0x08 && frame[13] == 0x06;
+	const unsigned int n = frame[arp ? 41 : 33];
+
+	return frame[0] & 1 || n < 1 || n > bridge.nb ? bridge.nb : n - 1;
+}
+
 static void
-open_rig(struct rig *rig, size_t memory_size, bool alone, bool whole)
+pass_to(unsigned int end, struct rte_mbuf *m)
+{
+	if (rte_ring_enqueue(bridge.to[end], m) < 0)
+		rte_pktmbuf_free(m);
+}
+
+static void
+pass(unsigned int from, struct rte_mbuf *m)
+{
+	const unsigned int to = destination(m);
+	struct rte_mbuf *clone;
+
+	if (to < bridge.nb) {
+		pass_to(to, m);
+		return;
+	}
+	if (!bridge.lose_all())
+		for (unsigned int i = 0; i < bridge.nb; i++) {
+			clone = i != from ? rte_pktmbuf_clone(m, bridge.clones) : NULL;
+			if (clone)
+				pass_to(i, clone);
+		}
+	rte_pktmbuf_free(m);
+}
+
+static void
+empty_ring(struct rte_ring *ring)
+{
+	void *m;
+
+	while (rte_ring_dequeue(ring, &m) == 0)
+		rte_pktmbuf_free(m);
+}
+
+static int
+switch_main(void *arg)
+{
+	struct rte_mbuf *m[32];
+	unsigned int n, i, k;
+
+	while (!bridge.quit)
+		for (i = 0; i < bridge.nb; i++) {
+			n = rte_ring_dequeue_burst(bridge.from[i], (void **)m, 32, NULL);
+			for (k = 0; k < n; k++)
+				pass(i, m[k]);
+		}
+	return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static struct rte_ring *
+make_ring(unsigned int number, const char *from, unsigned int end)
+{
+	struct rte_ring *ring;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s%u_%u", from, number, end);
+	ring = rte_ring_create(name, bridge.nb ? SWITCH_SLOTS : WIRE_SLOTS, SOCKET_ID_ANY,
+		RING_F_SP_ENQ | RING_F_SC_DEQ);
+	if (!ring)
+		rig_die("no ring: %s", rte_strerror(rte_errno));
+	return ring;
+}
+
+/* An end's port and device. Its rings: those of the switch, or `wire`, which the other end has. */
+static void
+make_end(struct rig *rig, struct rig_side *side, unsigned int number, unsigned int end,
+	struct rte_ring *wire[2], bool whole)
+{
+	struct rte_ring **rx = bridge.nb ? &bridge.to[end] : &wire[end];
+	struct rte_ring **tx = bridge.nb ? &bridge.from[end] : &wire[!end];
+	char name[64];
+	int port;
+
+	snprintf(name, sizeof(name), "end%u_%u", number, end);
+	port = rte_eth_from_rings(name, rx, 1, tx, 1, 0);
+	if (port < 0)
+		rig_die("no port on rings: %s", rte_strerror(rte_errno));
+	if (whole)
+		start_port((uint16_t)port);
+	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.%u/24,mtu=4096", port, end + 1);
+	open_side(rig, side, name, (uint16_t)port);
+}
+
+static void
+open_rig(struct rig *rig, size_t memory_size, unsigned int nb_more, bool alone, bool whole)
 {
 	static unsigned int rigs;
-	struct rte_ring *ring[2];
-	char name[64];
-	int port[2];
-	int i;
+	struct rte_ring *wire[2] = {NULL};
+	unsigned int i;
 
 	memset(rig, 0, sizeof(*rig));
 	rigs++;
 	rig->alone = alone;
+	rig->nb_more = nb_more;
 	rig->memory_size = memory_size;
 	rig->seed = 1;
 	rte_srand(rig->seed);
 	rig->worker = rte_get_next_lcore(-1, 1, 0);
 	if (rig->worker >= RTE_MAX_LCORE)
 		rig_die("found one lcore, expected two: EAL's -l");
-	for (i = 0; i < 2; i++) {
-		snprintf(name, sizeof(name), "wire%u_%d", rigs, i);
-		ring[i] = rte_ring_create(
-			name, WIRE_SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		if (!ring[i])
-			rig_die("no ring: %s", rte_strerror(rte_errno));
+	bridge.nb = nb_more ? 2 + nb_more : 0;
+	for (i = 0; i < RTE_MAX(bridge.nb, 2U); i++) {
+		if (bridge.nb) {
+			bridge.from[i] = make_ring(rigs, "from", i);
+			bridge.to[i] = make_ring(rigs, "to", i);
+		} else {
+			wire[i] = make_ring(rigs, "wire", i);
+		}
 	}
-	for (i = 0; i < 2; i++) {
-		snprintf(name, sizeof(name), "end%u_%d", rigs, i);
-		port[i] = rte_eth_from_rings(name, &ring[i], 1, &ring[!i], 1, 0);
-		if (port[i] < 0)
-			rig_die("no port on rings: %s", rte_strerror(rte_errno));
-		if (whole)
-			start_port((uint16_t)port[i]);
-	}
-	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.1/24,mtu=4096", port[0]);
-	open_side(rig, &rig->a, name, (uint16_t)port[0]);
-	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.2/24,mtu=4096", port[1]);
-	open_side(rig, &rig->b, name, (uint16_t)port[1]);
-	poll_side(&rig->b); /* from now on the main lcore polls it */
+	make_end(rig, &rig->a, rigs, 0, wire, whole);
+	make_end(rig, &rig->b, rigs, 1, wire, whole);
+	for (i = 0; i < nb_more; i++)
+		make_end(rig, &rig->more[i], rigs, 2 + i, wire, whole);
+	rig_poll_side(&rig->b); /* from now on the main lcore polls it */
 	if (alone)
-		poll_side(&rig->a);
+		rig_poll_side(&rig->a);
 	else
 		rte_eal_remote_launch(worker_main, rig, rig->worker);
 }
@@ -210,13 +314,33 @@ open_rig(struct rig *rig, size_t memory_size, bool alone, bool whole)
 void
 rig_open(struct rig *rig, size_t memory_size, bool alone)
 {
-	open_rig(rig, memory_size, alone, false);
+	open_rig(rig, memory_size, 0, alone, false);
 }
 
 void
 rig_open_whole(struct rig *rig, size_t memory_size)
 {
-	open_rig(rig, memory_size, false, true);
+	open_rig(rig, memory_size, 0, false, true);
+}
+
+void
+rig_open_group(struct rig *rig, size_t memory_size, unsigned int nb_more, bool (*lose_all)(void))
+{
+	unsigned int lcore;
+
+	if (nb_more > RIG_MORE_MAX || rte_lcore_count() < 3 + nb_more)
+		rig_die("found %u lcores, expected %u: EAL's -l", rte_lcore_count(), 3 + nb_more);
+	bridge.clones = rte_pktmbuf_pool_create(
+		"clones", ENDS_MAX * SWITCH_SLOTS * 2 - 1, 256, 0, 0, SOCKET_ID_ANY);
+	if (!bridge.clones)
+		rig_die("no pool: %s", rte_strerror(rte_errno));
+	bridge.lose_all = lose_all;
+	open_rig(rig, memory_size, nb_more, false, false);
+	lcore = rig->worker;
+	for (unsigned int i = 0; i < nb_more; i++)
+		rig->more[i].lcore = lcore = rte_get_next_lcore(lcore, 1, 0);
+	bridge.lcore = rte_get_next_lcore(lcore, 1, 0);
+	rte_eal_remote_launch(switch_main, NULL, bridge.lcore);
 }
 
 static void
@@ -225,8 +349,8 @@ poll_all(struct rig *rig)
 	struct rdma_event event[4];
 
 	if (rig->alone)
-		poll_side(&rig->a);
-	poll_side(&rig->b);
+		rig_poll_side(&rig->a);
+	rig_poll_side(&rig->b);
 	rdma_poll_cm(rig->a.dev, event, 4);
 	rdma_poll_cm(rig->b.dev, event, 4);
 }
@@ -245,19 +369,26 @@ poll_all(struct rig *rig)
 void
 rig_close(struct rig *rig)
 {
-	struct rig_side *side[] = {&rig->a, &rig->b};
+	struct rig_side *side[2 + RIG_MORE_MAX] = {&rig->a, &rig->b};
 	unsigned int i;
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < rig->nb_more; i++)
+		side[2 + i] = &rig->more[i];
+	for (i = 0; i < 2 + rig->nb_more; i++) {
 		rdma_cq_destroy(side[i]->send_cq);
 		rdma_cq_destroy(side[i]->recv_cq);
 		UNTIL_FREE(rig, rdma_mr_dereg(side[i]->mr), "region");
 		rdma_pd_free(side[i]->pd);
 	}
 	atomic_store(&rig->quit, true);
+	bridge.quit = true;
 	if (!rig->alone)
-		rte_eal_wait_lcore(rig->worker);
-	for (i = 0; i < 2; i++) {
+		rte_eal_mp_wait_lcore();
+	for (i = 0; i < bridge.nb; i++) {
+		empty_ring(bridge.from[i]);
+		empty_ring(bridge.to[i]);
+	}
+	for (i = 0; i < 2 + rig->nb_more; i++) {
 		rdma_dev_close(side[i]->dev);
 		rte_free(side[i]->memory);
 	}

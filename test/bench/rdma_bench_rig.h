@@ -16,7 +16,8 @@
 
 #include "rdma.h"
 
-#define RIG_MTU 4096
+#define RIG_MTU	     4096
+#define RIG_MORE_MAX 3
 
 /** One end, on cache lines that the other end's lcore does not use. */
 struct rig_side {
@@ -26,13 +27,16 @@ struct rig_side {
 	uint8_t *memory;
 	struct rdma_cq *send_cq, *recv_cq;
 	struct rdma_qp *qp;
-	uint64_t recv_at; /**< receives posted: position of the next one */
-	uint64_t busy;	  /**< TSC cycles of polls that found work */
+	uint64_t recv_at;   /**< receives posted: position of the next one */
+	uint64_t busy;	    /**< TSC cycles of polls that found work */
+	unsigned int lcore; /**< of rig.more */
 } __rte_cache_aligned;
 
 struct rig {
-	struct rig_side a, b;		 /**< requester: worker lcore; responder: main lcore */
-	size_t memory_size;		 /**< of each end */
+	struct rig_side a, b;		    /**< requester: worker lcore; responder: main lcore */
+	size_t memory_size;		    /**< of each end */
+	struct rig_side more[RIG_MORE_MAX]; /**< rig_open_group(): devices on their own lcores */
+	unsigned int nb_more;
 	bool alone;			 /**< the main lcore is also the worker */
 	void (*meanwhile)(struct rig *); /**< then: the responder's work in each iteration */
 	unsigned int worker;
@@ -50,6 +54,16 @@ void rig_open(struct rig *rig, size_t memory_size, bool alone);
  * has received.
  */
 void rig_open_whole(struct rig *rig, size_t memory_size);
+/**
+ * The same with more devices, 10.0.0.3 and following, and a switch between all of them: its lcore
+ * passes frames to the address in them, or to all others. The caller polls the additional devices
+ * with rig_poll_side() on the lcores `more[i].lcore`. One lcore for each device and one for the
+ * switch are needed.
+ * @param lose_all  for each frame to a group that the switch has received: is it lost for all?
+ */
+void rig_open_group(
+	struct rig *rig, size_t memory_size, unsigned int nb_more, bool (*lose_all)(void));
+void rig_poll_side(struct rig_side *side);
 void rig_close(struct rig *rig);
 
 /** Create and connect a pair of queue pairs; `attr` has no completion queues. */

@@ -2,7 +2,9 @@
 /*
  * One stream to N receivers over software RoCE: repair by READ, by NACK with sending to the group
  * again, and none. The sender has a worker lcore; all receivers are queue pairs of one device of
- * the main lcore, so that rates fall as 1/N. Ratios are those of neighbouring rounds.
+ * the main lcore, so that rates fall as 1/N. With `hosts` each receiver has its own device and
+ * lcore, as on hosts of their own, behind a switch on one more lcore. Ratios are those of
+ * neighbouring rounds.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,9 +35,10 @@
 #define BURST	      32
 
 static const char usage[] =
-	"Usage: stream_bench [EAL options] [-- [quick] [alone] [RECEIVERS]...]\n"
+	"Usage: stream_bench [EAL options] [-- [quick] [alone | hosts] [RECEIVERS]...]\n"
 	"A stream to a multicast group with repair, as tables.\n"
-	"alone: one lcore does all, rates are those of its CPU time.\n";
+	"alone: one lcore does all, rates are those of its CPU time.\n"
+	"hosts: each receiver has its own device and lcore; needs 2 + 4 lcores.\n";
 
 enum mode {
 	MODE_PLAIN, /* UD queue pairs alone, without the library: nothing is repaired */
@@ -60,7 +63,8 @@ static unsigned int rounds = ROUNDS;
 
 static struct sockaddr_storage group, service;
 static _Atomic uint32_t lose_all, lose_one; /* chance of 2^32: of a frame, at each receiver */
-static uint64_t lost;			    /* packets of the group; main lcore */
+static _Atomic uint64_t lost;		    /* packets of the group */
+static bool hosts;
 
 static struct {
 	enum mode mode;
@@ -70,8 +74,21 @@ static struct {
 	_Atomic bool stop;   /* the sender ends the stream */
 	_Atomic bool finish; /* the worker's job ends */
 	uint64_t cycles, packets, number;
-	uint64_t got[RECEIVERS_MAX];
 } run;
+
+/* A receiver's lcore and the main lcore; member 0 is the main lcore's. */
+static struct member {
+	_Atomic uint64_t got;
+	_Atomic bool wanted; /* main lcore: receive */
+	_Atomic bool works;
+} __rte_cache_aligned member[RECEIVERS_MAX];
+
+/* The device of a receiver. */
+static struct rig_side *
+side_of(unsigned int i)
+{
+	return hosts && i > 0 ? &rig.more[i - 1] : &rig.b;
+}
 
 /* Plain UD: the receivers' counts bound the sender, as tails do. */
 static struct {
@@ -81,6 +98,7 @@ static struct {
 	struct rdma_ah *ah;
 	_Atomic uint64_t tail;
 	uint64_t sent;
+	uint32_t posted[RECEIVERS_MAX];
 } plain;
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -89,14 +107,15 @@ static struct {
 static uint16_t
 lose_frames(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t max, void *arg)
 {
-	const uint32_t all = lose_all, one = lose_one;
+	/* frames to the group that all lose are lost in the switch, if there is one */
+	const uint32_t all = lose_all, one = lose_one, of_group = hosts ? 0 : all;
 	uint16_t kept = 0;
 
 	if (!all && !one)
 		return n;
 	for (uint16_t i = 0; i < n; i++) {
 		const bool to_group = rte_pktmbuf_mtod(m[i], const uint8_t *)[0] & 1;
-		const uint32_t chance = to_group ? all : RTE_MAX(all, one);
+		const uint32_t chance = to_group ? of_group : RTE_MAX(all, one);
 
 		if ((uint32_t)rte_rand() < chance) {
 			lost += to_group;
@@ -106,6 +125,16 @@ lose_frames(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint
 		}
 	}
 	return kept;
+}
+
+/* In the switch: a frame to the group. */
+static bool
+lose_for_all(void)
+{
+	const bool lose = lose_all && (uint32_t)rte_rand() < lose_all;
+
+	lost += lose;
+	return lose;
 }
 
 uint16_t __real_rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
@@ -222,7 +251,7 @@ receiver_take(unsigned int i)
 	struct rdma_stream_packet packet[BURST];
 	uint16_t n = rdma_stream_receive(run.r[i], packet, BURST);
 
-	run.got[i] += n;
+	member[i].got += n;
 	rdma_stream_release(run.r[i], packet, n);
 }
 
@@ -235,8 +264,8 @@ plain_repost(unsigned int i, const struct rdma_wc *wc, uint16_t n)
 
 	for (uint16_t k = 0; k < n; k++) {
 		sge[k] = (struct rdma_sge){
-			(uintptr_t)rig.b.memory + (i * SLOTS * 2 + wc[k].wr_id) * stride,
-			RIG_MTU + RDMA_GRH_BYTES, rdma_mr_lkey(rig.b.mr)};
+			(uintptr_t)side_of(i)->memory + (i * SLOTS * 2 + wc[k].wr_id) * stride,
+			RIG_MTU + RDMA_GRH_BYTES, rdma_mr_lkey(side_of(i)->mr)};
 		wr[k] = (struct rdma_recv_wr){.wr_id = wc[k].wr_id, .sg = &sge[k], .nb_sge = 1};
 	}
 	if (rdma_post_recv(plain.qp[i], wr, n) != n)
@@ -248,15 +277,64 @@ plain_take(unsigned int i)
 {
 	struct rdma_wc wc[BURST];
 	uint16_t n = __real_rdma_poll_cq(plain.cq[i], wc, BURST);
-	uint64_t tail = UINT64_MAX;
 
+	for (; plain.posted[i] < 2 * SLOTS; plain.posted[i] += BURST) {
+		struct rdma_wc first[BURST];
+
+		for (unsigned int k = 0; k < BURST; k++)
+			first[k].wr_id = plain.posted[i] + k;
+		plain_repost(i, first, BURST);
+	}
 	if (!n)
 		return;
-	run.got[i] += n;
+	member[i].got += n;
 	plain_repost(i, wc, n);
+}
+
+static void
+plain_report(void)
+{
+	uint64_t tail = UINT64_MAX;
+
 	for (unsigned int k = 0; k < run.nb; k++)
-		tail = RTE_MIN(tail, run.got[k]);
+		tail = RTE_MIN(tail, member[k].got);
 	plain.tail = tail;
+}
+
+static void
+take(unsigned int i)
+{
+	if (run.mode == MODE_PLAIN)
+		plain_take(i);
+	else if (run.r[i])
+		receiver_take(i);
+}
+
+/* A receiver's lcore. */
+static int
+member_main(void *arg)
+{
+	const unsigned int i = (unsigned int)(uintptr_t)arg;
+	struct member *m = &member[i];
+
+	while (!rig.quit) {
+		rig_poll_side(side_of(i));
+		m->works = m->wanted;
+		if (m->works)
+			take(i);
+	}
+	return 0;
+}
+
+/* Let the receivers' lcores receive, or wait until they do not. */
+static void
+members_turn(bool on)
+{
+	for (unsigned int i = 1; hosts && i < run.nb; i++) {
+		member[i].wanted = on;
+		while (member[i].works != on)
+			;
+	}
 }
 
 static void
@@ -272,20 +350,20 @@ main_turn(void)
 	} else {
 		rdma_progress(rig.b.dev, 0);
 	}
-	for (unsigned int i = 0; i < run.nb; i++)
-		if (run.mode == MODE_PLAIN)
-			plain_take(i);
-		else if (run.r[i])
-			receiver_take(i);
+	for (unsigned int i = 0; i < (hosts ? 1 : run.nb); i++)
+		take(i);
+	if (run.mode == MODE_PLAIN)
+		plain_report();
 	if (turns++ % 256)
 		return;
 	while (rdma_poll_cm(rig.a.dev, &event, 1))
 		if (run.s)
 			rdma_stream_sender_event(run.s, &event);
-	while (rdma_poll_cm(rig.b.dev, &event, 1))
-		for (unsigned int i = 0; i < run.nb; i++)
-			if (run.r[i] && rdma_stream_receiver_event(run.r[i], &event))
-				break;
+	for (unsigned int d = 0; d < 1 + rig.nb_more; d++)
+		while (rdma_poll_cm(side_of(d)->dev, &event, 1))
+			for (unsigned int i = 0; i < run.nb; i++)
+				if (run.r[i] && rdma_stream_receiver_event(run.r[i], &event))
+					break;
 	if (run.s)
 		rdma_stream_sender_control(run.s);
 	for (unsigned int i = 0; i < run.nb; i++)
@@ -343,9 +421,7 @@ stream_open(enum rdma_stream_repair repair)
 		.group = (const struct sockaddr *)&group,
 		.slots = SLOTS,
 		.silence_ms = 10000};
-	const struct rdma_stream_receiver_attr receiver = {.dev = rig.b.dev,
-		.pd = rig.b.pd,
-		.group = (const struct sockaddr *)&group,
+	struct rdma_stream_receiver_attr receiver = {.group = (const struct sockaddr *)&group,
 		.sender = (const struct sockaddr *)&service,
 		.buffers = 2 * SLOTS,
 		.nack_again_us = 5000,
@@ -355,10 +431,13 @@ stream_open(enum rdma_stream_repair repair)
 	if (!run.s)
 		rig_die("no sender: %s", rte_strerror(rte_errno));
 	for (unsigned int i = 0; i < run.nb; i++) {
+		receiver.dev = side_of(i)->dev;
+		receiver.pd = side_of(i)->pd;
 		run.r[i] = rdma_stream_receiver_create(&receiver);
 		if (!run.r[i])
 			rig_die("no receiver: %s", rte_strerror(rte_errno));
 	}
+	members_turn(true);
 }
 
 static void
@@ -381,7 +460,6 @@ static void
 plain_open(void)
 {
 	struct rdma_qp_attr attr = {.type = RDMA_QP_UD, .max_send_wr = 1024, .max_recv_wr = 1};
-	struct rdma_wc wc[BURST];
 
 	plain.tail = plain.sent = 0;
 	plain.send_cq = rdma_cq_create(rig.a.dev, 1024, 0);
@@ -392,19 +470,16 @@ plain_open(void)
 		rig_die("plain: no queue pair");
 	attr.max_recv_wr = 2 * SLOTS;
 	for (unsigned int i = 0; i < run.nb; i++) {
-		plain.cq[i] = rdma_cq_create(rig.b.dev, 2 * SLOTS + 1, 0);
+		plain.cq[i] = rdma_cq_create(side_of(i)->dev, 2 * SLOTS + 1, 0);
 		attr.send_cq = attr.recv_cq = plain.cq[i];
-		plain.qp[i] = rdma_qp_create(rig.b.pd, &attr);
+		plain.qp[i] = rdma_qp_create(side_of(i)->pd, &attr);
 		plain.member[i] =
 			rdma_multicast_join(plain.qp[i], (const struct sockaddr *)&group, NULL);
 		if (!plain.member[i])
 			rig_die("plain: no member");
-		for (unsigned int k = 0; k < 2 * SLOTS; k += BURST) {
-			for (unsigned int j = 0; j < BURST; j++)
-				wc[j].wr_id = k + j;
-			plain_repost(i, wc, BURST);
-		}
+		plain.posted[i] = 0;
 	}
+	members_turn(true);
 }
 
 #define UNTIL_FREE(call, what)                                                    \
@@ -420,6 +495,7 @@ plain_open(void)
 static void
 plain_close(void)
 {
+	members_turn(false);
 	for (unsigned int i = 0; i < run.nb; i++) {
 		rdma_conn_destroy(plain.member[i]);
 		UNTIL_FREE(rdma_qp_destroy(plain.qp[i]), "plain: queue pair");
@@ -452,6 +528,7 @@ stream_close(struct result *result)
 	sender_stop();
 	rdma_stream_sender_info_get(run.s, &sender);
 	packets += sender.resent;
+	members_turn(false);
 	result->extra = lost ? (double)packets / (double)lost : 0;
 	for (unsigned int i = 0; i < run.nb; i++) {
 		struct rdma_stream_receiver *r = run.r[i];
@@ -472,6 +549,8 @@ measure(enum mode mode, unsigned int nb, double loss, bool common)
 	struct rdma_event event;
 
 	memset(&run, 0, sizeof(run));
+	for (unsigned int i = 0; i < RECEIVERS_MAX; i++)
+		member[i].got = 0;
 	run.mode = mode;
 	run.nb = nb;
 	lost = 0;
@@ -488,13 +567,13 @@ measure(enum mode mode, unsigned int nb, double loss, bool common)
 	lose_begin(loss, common);
 	main_run(WARM_MS / 1e3);
 	for (unsigned int i = 0; i < nb; i++)
-		before += run.got[i];
+		before += member[i].got;
 	packets = run.packets;
 	cycles = run.cycles + rig.a.busy;
 	began = clock_now();
 	main_run(seconds);
 	for (unsigned int i = 0; i < nb; i++)
-		after += run.got[i];
+		after += member[i].got;
 	result.rate = (double)(after - before) / nb / (clock_now() - began);
 	result.cycles = (double)(run.cycles + rig.a.busy - cycles) / (run.packets - packets);
 	run.stop = true;
@@ -510,7 +589,8 @@ measure(enum mode mode, unsigned int nb, double loss, bool common)
 		if (rig.alone)
 			rdma_progress(rig.a.dev, 0);
 		rdma_poll_cm(rig.a.dev, &event, 1);
-		rdma_poll_cm(rig.b.dev, &event, 1);
+		for (unsigned int d = 0; d < 1 + rig.nb_more; d++)
+			rdma_poll_cm(side_of(d)->dev, &event, 1);
 	}
 	return result;
 }
@@ -629,6 +709,7 @@ main(int argc, char **argv)
 {
 	unsigned int counts[8], nb_counts = 0, i;
 	bool alone = false;
+	size_t memory;
 	int words = rte_eal_init(argc, argv);
 	uint16_t port;
 
@@ -640,6 +721,8 @@ main(int argc, char **argv)
 			seconds = 0.03;
 		} else if (strcmp(argv[1], "alone") == 0) {
 			alone = true;
+		} else if (strcmp(argv[1], "hosts") == 0) {
+			hosts = true;
 		} else if (strspn(argv[1], "1234") == 1 && !argv[1][1] &&
 			nb_counts < RTE_DIM(counts)) {
 			counts[nb_counts++] = (unsigned int)(argv[1][0] - '0');
@@ -654,7 +737,13 @@ main(int argc, char **argv)
 		counts[2] = 4;
 		nb_counts = 3;
 	}
-	rig_open(&rig, (size_t)RECEIVERS_MAX * SLOTS * 2 * (RIG_MTU + 64), alone);
+	memory = (size_t)RECEIVERS_MAX * SLOTS * 2 * (RIG_MTU + 64);
+	if (hosts)
+		rig_open_group(&rig, memory, RECEIVERS_MAX - 1, lose_for_all);
+	else
+		rig_open(&rig, memory, alone);
+	for (i = 0; i < rig.nb_more; i++)
+		rte_eal_remote_launch(member_main, (void *)(uintptr_t)(i + 1), rig.more[i].lcore);
 	RTE_ETH_FOREACH_DEV(port)
 		rte_eth_add_rx_callback(port, 0, lose_frames, NULL);
 	address(&group, "239.1.2.3", 0);
