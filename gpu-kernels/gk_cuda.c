@@ -174,8 +174,8 @@ check_config(const struct gk *gk)
 	if (ret == 0 && gk->args.searches)
 		ret = check_memory(
 			gk, "panels", (const void *)(uintptr_t)c->channel->pixels.panel, true);
-	if (ret == 0 && c->shells != NULL)
-		ret = check_memory(gk, "shells", c->shells, false);
+	if (ret == 0 && c->details != NULL)
+		ret = check_memory(gk, "details", c->details, false);
 	if (ret == 0)
 		ret = check_memory(gk, "frames", c->frames, false);
 	if (ret == 0)
@@ -207,8 +207,10 @@ load_kernel(struct gk *gk)
 	CUresult ret;
 	int err;
 
-	ret = gk->cuda->cuModuleLoadData(
-		&gk->module, gk->args.searches ? gk_cuda_search_image : gk_cuda_image);
+	ret = gk->cuda->cuModuleLoadData(&gk->module,
+		gk->args.chunked	    ? gk_cuda_compress_image
+			: gk->args.searches ? gk_cuda_search_image
+					    : gk_cuda_image);
 	if (ret == CUDA_ERROR_NO_BINARY_FOR_GPU)
 		return refuse(-ENOTSUP, "the kernels were not built for this GPU");
 	if (ret != CUDA_SUCCESS)
@@ -272,7 +274,7 @@ fill_args(struct gk *gk)
 	a->channel = c->channel;
 	a->frames = c->frames;
 	a->results = c->results;
-	a->shells = c->shells;
+	a->details = c->details;
 	a->outputs = c->outputs;
 	a->frame_stride = gk_frame_stride(&c->geometry);
 	a->geometry = c->geometry;
@@ -284,9 +286,11 @@ fill_args(struct gk *gk)
 	a->rows = gk_rows(&c->geometry);
 	a->row_chunks = divisor((c->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK);
 	a->tile_rows = divisor(c->geometry.tile_rows);
+	a->cols = divisor(c->geometry.cols);
 	a->chunks = a->rows * a->row_chunks.by;
 	a->staged = c->packets == GK_MEMORY_HOST;
 	a->trailers = c->trailers != 0;
+	a->chunked = c->chunks != 0;
 	a->map_at = sizeof(struct gk_frame) + gk_packets_size(&c->geometry);
 	a->map_words = (uint32_t)(gk_missing_size(&c->geometry) / sizeof(uint32_t));
 	a->once = c->once != 0;
@@ -308,6 +312,8 @@ static uint64_t
 place_all(struct gk_cuda_args *a, uint64_t memory)
 {
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
+	const uint64_t places =
+		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
 	uint64_t end = memory;
 
 #define PLACE(field, n) \
@@ -319,6 +325,8 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(block_nnz, 2 * batches * a->blocks);
 	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
+	PLACE(places, places * GK_CUDA_PLACE);
+	PLACE(place_size, places);
 #undef PLACE
 	return end - memory;
 }

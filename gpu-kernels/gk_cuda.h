@@ -60,6 +60,12 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** Maximum shared memory that the kernel declares statically. */
 #define GK_CUDA_DECLARED 4608
 
+/**
+ * Device memory for a compressed block of a chunk and the length before it, in bytes
+ * (gk_cuda_bitshuffle.cuh).
+ */
+#define GK_CUDA_PLACE 8256
+
 /** Divisor that is known at the launch. */
 struct gk_cuda_divisor {
 	uint32_t by;
@@ -123,6 +129,8 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t counted;
 	/** blocks that have copied packets with trailers, summed over all batches that have some */
 	GK_ALIGNED(128) uint32_t taken;
+	/** blocks that have compressed frames, summed over all batches that have some */
+	GK_ALIGNED(128) uint32_t compressed;
 	/** blocks that have met in searches for peaks, summed over all meetings */
 	GK_ALIGNED(128) uint32_t met;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
@@ -144,7 +152,7 @@ struct gk_cuda_args {
 	struct gk_channel *channel;
 	uint8_t *frames;
 	struct gk_result *results;
-	struct gk_shells *shells; /**< NULL: none are written */
+	struct gk_details *details; /**< NULL: none are written */
 	uint8_t *outputs;
 	uint64_t frame_stride;
 	struct gk_geometry geometry;
@@ -158,8 +166,10 @@ struct gk_cuda_args {
 	uint32_t chunks;
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
+	struct gk_cuda_divisor cols;
 	uint32_t staged;   /**< packets are in host memory: keep a copy for outputs */
 	uint32_t trailers; /**< frames may have GK_FRAME_TRAILER */
+	uint32_t chunked;  /**< gk_config.chunks */
 	uint32_t searches; /**< peaks may be searched; otherwise struct gk_cuda_peaks is not used */
 	uint32_t map_words; /**< u32 words of a slot's map of missing packets */
 	uint64_t map_at;    /**< its offset in the slot */
@@ -175,6 +185,10 @@ struct gk_cuda_args {
 	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
 	/** raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 	uint16_t *copy;
+	/** compressed blocks and their sizes: [gangs][GK_BATCH_MAX][blocks of a chunk] @{ */
+	uint8_t *places; /**< GK_CUDA_PLACE bytes each */
+	uint32_t *place_size;
+	/** @} */
 };
 
 /**

@@ -10,6 +10,9 @@
 #include "gk_cuda_member.cuh"
 #include "gk_cuda_output.cuh"
 #include "gk_cuda_take.cuh"
+#ifdef GK_CUDA_COMPRESS
+#include "gk_cuda_compress.cuh"
+#endif
 #ifdef GK_CUDA_SEARCH
 #include "gk_cuda_search.cuh"
 #endif
@@ -82,6 +85,7 @@ decide(uint32_t f)
 			(uint32_t)saturated_invalid, nnz, params->version, s->plane.version);
 		line[3] = make_uint4(
 			(uint32_t)(lost >> 32), (uint32_t)lost, found.peaks, found.found);
+		size_of_chunk(f, kind);
 	}
 	return kind;
 }
@@ -376,8 +380,14 @@ serve_frames(void)
 	}
 	if (listed != 0)
 		output_lists(listed);
-	if (kept != 0)
-		output_frames(kept);
+	if (kept != 0) {
+		const uint32_t chunks = chunks_of(kept);
+
+		if (kept != chunks)
+			output_frames(kept & ~chunks);
+		if (chunks != 0 && !compress_frames(chunks))
+			return false;
+	}
 	finish((kept | listed) == 0);
 	return true;
 }
@@ -422,9 +432,10 @@ serve(void)
 		m->first = (uint32_t)((uint64_t)m->block * args.chunks / args.blocks);
 		m->end = (uint32_t)((uint64_t)(m->block + 1) * args.chunks / args.blocks);
 		m->g = &args.control->gang[m->gang];
-		s->number = s->served = s->took = 0;
+		s->number = s->served = s->took = s->chunked = 0;
 	}
-	search_open();
+	if (args.searches)
+		search_open();
 	for (;;) {
 		__syncthreads();
 		if (threadIdx.x == 0)

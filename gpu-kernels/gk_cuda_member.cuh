@@ -23,9 +23,10 @@ static __shared__ struct gang_shared {
 	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
 	uint32_t kind[GK_BATCH_MAX];
 	struct member member;
-	uint32_t number; /* of the batch */
-	uint32_t served; /* batches of frames so far, including this one */
-	uint32_t took;	 /* batches with trailers among them */
+	uint32_t number;  /* of the batch */
+	uint32_t served;  /* batches of frames so far, including this one */
+	uint32_t took;	  /* batches with trailers among them */
+	uint32_t chunked; /* batches with chunks */
 	uint32_t go;
 	uint32_t last;	   /* this block was the last one to count */
 	uint32_t searched; /* bit mask of frames whose peaks were searched */
@@ -81,6 +82,14 @@ batch_coef(void)
 	return args.coef + (uint64_t)gang_state.batch.coef * args.chunks;
 }
 /** @} */
+
+/* Results and details have the same size. */
+static __device__ __forceinline__ struct gk_details *
+details_of(uint32_t f)
+{
+	return (struct gk_details *)((uint8_t *)args.details +
+		(gang_state.batch.frame[f].result - (uint64_t)args.results));
+}
 
 static __device__ __forceinline__ uint32_t
 warp_of_block(void)
@@ -175,6 +184,30 @@ lists_of_batch(void)
 static __device__ __forceinline__ void
 output_lists(uint32_t listed)
 {
+}
+#endif
+/** @} */
+
+/*
+ * Raw frames as chunks, in a kernel of its own for the same reason. Without them setup refuses
+ * parameters that ask for some. @{
+ */
+#ifndef GK_CUDA_COMPRESS
+static __device__ __forceinline__ void
+size_of_chunk(uint32_t f, uint32_t kind)
+{
+}
+
+static __device__ __forceinline__ uint32_t
+chunks_of(uint32_t kept)
+{
+	return 0;
+}
+
+static __device__ __forceinline__ bool
+compress_frames(uint32_t frames)
+{
+	return true;
 }
 #endif
 /** @} */

@@ -152,6 +152,7 @@ bad_params(const struct setup_shared *s)
 
 	return p->kind > GK_KIND_RAW || p->strong_threshold != p->strong_threshold ||
 		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap ||
+		(p->chunks & ~(args.chunked ? 1u << GK_KIND_RAW : 0u)) != 0 ||
 		(p->search != GK_SEARCH_NONE && bad_search(p, &s->peak));
 }
 
@@ -267,8 +268,11 @@ sure_kind(const struct gk_frame *f, const struct gk_params *p)
 	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
 	if (!hit && (f->flags & GK_FRAME_KIND_RAW)) /* raw if it is rejected */
-		return p->kind == GK_KIND_RAW ? GK_KIND_RAW : GK_KIND_NONE;
-	return p->kind == GK_KIND_CSR ? GK_KIND_NONE : p->kind;
+		return p->kind == GK_KIND_RAW && p->chunks == 0 ? GK_KIND_RAW : GK_KIND_NONE;
+	/* lists and chunks are made from all pixels of the frame */
+	if (p->kind == GK_KIND_CSR || (p->kind == GK_KIND_RAW && p->chunks != 0))
+		return GK_KIND_NONE;
+	return p->kind;
 }
 
 static __device__ bool
