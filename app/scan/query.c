@@ -13,7 +13,7 @@
 #include "escaped_text.h"
 #include "query.h"
 #include "query_output.h"
-#include "sql/session.h"
+#include "sql/result_stream.h"
 
 #define EXIT_CANCELLED 130 /* as a shell reports SIGINT */
 
@@ -147,20 +147,34 @@ read_statement(void)
 	return text;
 }
 
+const enum sql_form query_forms[QUERY_FORMATS] = {
+	[QUERY_TABLE] = SQL_TEXT,
+	[QUERY_CSV] = SQL_TEXT,
+	[QUERY_JSON] = SQL_SIMPLE,
+	[QUERY_ARROW] = SQL_NATIVE,
+};
+
 static int
 execute(struct sql_session *s, const char *sql, const struct query_options *o)
 {
-	static const enum sql_form forms[QUERY_FORMATS] = {
-		[QUERY_TABLE] = SQL_TEXT,
-		[QUERY_CSV] = SQL_TEXT,
-		[QUERY_JSON] = SQL_SIMPLE,
-		[QUERY_ARROW] = SQL_NATIVE,
-	};
+	struct ArrowArrayStream stream;
+	struct ArrowSchema schema = {0};
+	struct query_result result = {&stream, &schema, NULL, ""};
 	int ret;
 
-	ret = sql_session_execute(s, sql, forms[o->format]);
+	ret = sql_session_execute(s, sql, query_forms[o->format]);
 	if (ret == 0)
-		ret = query_output(s, o->format, stdout);
+		ret = sql_result_stream(s, &stream);
+	if (ret < 0)
+		return ret;
+	ret = -stream.get_schema(&stream, &schema);
+	if (ret == 0) {
+		result.type = s->type;
+		ret = query_output(&result, o->format, stdout);
+		snprintf(s->error, sizeof(s->error), "%s", result.error);
+		schema.release(&schema);
+	}
+	stream.release(&stream);
 	if (fflush(stdout) != 0 && ret == 0) {
 		snprintf(
 			s->error, sizeof(s->error), "cannot write the result: %s", strerror(errno));

@@ -9,8 +9,7 @@
 #include "arrow/format.h"
 #include "sql/ipc_stream.h"
 
-#define BUFFER_ALIGN 64
-#define DEPTH_MAX    64
+#define DEPTH_MAX 64
 
 /* union Type and union MessageHeader, beyond arrow/format.h */
 enum {
@@ -387,7 +386,7 @@ put_bytes(struct ipc_stream *s, const void *bytes, size_t size)
 static int
 put_zeros(struct ipc_stream *s, size_t size)
 {
-	static const uint8_t zeros[BUFFER_ALIGN];
+	static const uint8_t zeros[IPC_ALIGN];
 
 	return put_bytes(s, zeros, size);
 }
@@ -406,48 +405,72 @@ put_message(struct fb_writer *w, uint8_t type, uint64_t body)
 	return at[2];
 }
 
-/* Write a finished message: prefix, flatbuffer, padding. */
+/* Write a finished message: prefix, flatbuffer, padding, body. */
 static int
-send_message(struct ipc_stream *s, struct fb_writer *w)
+send_message(struct ipc_stream *s, struct fb_writer *w, const struct ipc_buffer *buffer, size_t nb,
+	uint64_t body)
 {
 	uint32_t prefix[2] = {ARROW_CONTINUATION, 0};
+	size_t i;
 	int ret;
 
 	fb_pad(w, 8);
 	if (w->error != 0)
 		return w->error;
+	if (s->out == NULL) {
+		s->bytes += w->len + body;
+		return s->sink.message(s->sink.arg, w->buf, w->len, buffer, nb, body);
+	}
 	prefix[1] = w->len;
 	ret = put_bytes(s, prefix, sizeof(prefix));
-	return ret < 0 ? ret : put_bytes(s, w->buf, w->len);
+	if (ret == 0)
+		ret = put_bytes(s, w->buf, w->len);
+	for (i = 0; i < nb && ret == 0; i++) {
+		ret = put_bytes(s, buffer[i].bytes, buffer[i].size);
+		if (ret == 0)
+			ret = put_zeros(s, -buffer[i].size % IPC_ALIGN);
+	}
+	return ret;
 }
 
-int
-ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema)
+static int
+begin(struct ipc_stream *s)
 {
 	static const uint8_t fields[] = {2, 4}; /* endianness, fields */
 	struct fb_writer w;
 	size_t header, at[2];
 	int ret;
 
-	*s = (struct ipc_stream){.out = out, .schema = schema};
 	fb_init(&w);
 	header = put_message(&w, ARROW_FB_SCHEMA, 0);
 	fb_refer(&w, header, fb_table(&w, fields, 2, at));
-	ret = put_fields(&w, at[1], schema, 0, &s->nb_dictionaries);
+	ret = put_fields(&w, at[1], s->schema, 0, &s->nb_dictionaries);
 	if (ret == 0)
-		ret = send_message(s, &w);
+		ret = send_message(s, &w, NULL, 0, 0);
 	fb_free(&w);
 	return ret;
+}
+
+int
+ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema)
+{
+	*s = (struct ipc_stream){.out = out, .schema = schema};
+	return begin(s);
+}
+
+int
+ipc_stream_begin_messages(
+	struct ipc_stream *s, const struct ipc_sink *sink, const struct ArrowSchema *schema)
+{
+	*s = (struct ipc_stream){.sink = *sink, .schema = schema};
+	return begin(s);
 }
 
 /* A record batch under construction: field nodes, and buffers in the order of the body. */
 struct body {
 	int64_t *node; /* pairs: length, null count */
 	size_t nb_nodes;
-	struct {
-		const void *bytes;
-		uint64_t size;
-	} * buffer;
+	struct ipc_buffer *buffer;
 	size_t nb_buffers;
 	uint64_t size;
 };
@@ -477,7 +500,7 @@ body_buffer(struct body *b, const void *bytes, uint64_t size)
 		return -EINVAL;
 	b->buffer[b->nb_buffers].bytes = bytes;
 	b->buffer[b->nb_buffers++].size = size;
-	b->size += (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+	b->size += (size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
 	return 0;
 }
 
@@ -590,22 +613,8 @@ put_record_batch(struct fb_writer *w, size_t ref, const struct body *b, int64_t 
 	for (i = 0; i < b->nb_buffers; i++) {
 		fb_put64(w, items + 16 * i, offset);
 		fb_put64(w, items + 16 * i + 8, b->buffer[i].size);
-		offset += (b->buffer[i].size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+		offset += (b->buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
 	}
-}
-
-static int
-send_body(struct ipc_stream *s, const struct body *b)
-{
-	int ret = 0;
-	size_t i;
-
-	for (i = 0; i < b->nb_buffers && ret == 0; i++) {
-		ret = put_bytes(s, b->buffer[i].bytes, b->buffer[i].size);
-		if (ret == 0)
-			ret = put_zeros(s, -b->buffer[i].size % BUFFER_ALIGN);
-	}
-	return ret;
 }
 
 static void
@@ -633,9 +642,7 @@ send_batch(struct ipc_stream *s, const struct body *b, int64_t rows, int64_t dic
 		header = at[1];
 	}
 	put_record_batch(&w, header, b, rows);
-	ret = send_message(s, &w);
-	if (ret == 0)
-		ret = send_body(s, b);
+	ret = send_message(s, &w, b->buffer, b->nb_buffers, b->size);
 	fb_free(&w);
 	return ret;
 }

@@ -47,8 +47,8 @@ struct sql_session {
 	duckdb_statement statement; /**< NULL: none */
 	struct duckdb_result result;
 	bool has_result;
-	char **name; /**< names of the columns of the result */
-	int *type;   /**< their types before the conversion: enum duckdb_type, and others */
+	char **name;	/**< names of the columns of the result */
+	uint32_t *type; /**< their types before the conversion: enum duckdb_type, and others */
 	uint64_t nb_columns;
 	char error[4096]; /**< reason of the last error */
 	bool cancelled;	  /**< sql_session_cancel() was called, atomic */
