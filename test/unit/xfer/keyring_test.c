@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 #include "server/audit_log.h"
 #include "xfer/keyring.h"
 
