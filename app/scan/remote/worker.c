@@ -522,8 +522,13 @@ scan_worker_create(const struct scan_worker_config *config)
 	pthread_cond_init(&w->changed, NULL);
 	if (w->queue == NULL || w->message == NULL)
 		goto fail;
-	/* signals are for the lcore; the engine's threads inherit the mask */
+	/* signals are for the lcore; the engine's threads inherit the mask. Not those of faults, as
+	 * of a file that was cut (sql/map_guard.h) */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	errno = pthread_create(&w->thread, NULL, worker_main, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
