@@ -583,7 +583,7 @@ statements(void **state)
 		assert_true(p->text[0] != '\0');
 	}
 	/* an error in mid-stream, after batches */
-	ask(p, "SELECT CASE WHEN i = 90000 THEN error('mid') ELSE i END FROM range(100000) t(i)");
+	ask(p, "SELECT CASE WHEN i = 1900000 THEN error('mid') ELSE i END FROM range(2000000) t(i)");
 	wait_for(p->ended);
 	assert_true(p->bytes > 0);
 	assert_non_null(strstr(p->text, "mid"));
@@ -600,7 +600,7 @@ hostile(void **state)
 	struct {
 		struct scan_credit m;
 		uint32_t slot[1];
-	} credit = {{{SCAN_CREDIT, 0, sizeof(credit), 0}, 0, 1}, {2}};
+	} credit = {{{SCAN_CREDIT, 0, sizeof(credit.m) + 4, 0}, 0, 1}, {2}};
 	struct scan_credit messages = {{SCAN_CREDIT, 0, sizeof(messages), 0}, 1, 0};
 	struct {
 		struct scan_query m;
@@ -614,7 +614,7 @@ hostile(void **state)
 	} wrong[] = {
 		{&again, sizeof(again), SCAN_REASON_ORDER},
 		{&auth, sizeof(auth), SCAN_REASON_ORDER},
-		{&credit, sizeof(credit), SCAN_REASON_ORDER},
+		{&credit, sizeof(credit.m) + 4, SCAN_REASON_ORDER},
 		{&messages, sizeof(messages), SCAN_REASON_ORDER},
 		{&query, sizeof(query), SCAN_REASON_ORDER},
 		{&data, sizeof(data), SCAN_REASON_ORDER},
@@ -738,7 +738,7 @@ end(void **state)
 int
 main(void)
 {
-	static const char *const eal[] = {"serve_test", "--no-huge", "--in-memory", "--no-pci",
+	const char *eal[] = {"serve_test", "--no-huge", "--no-shconf", "--no-pci",
 		"--no-telemetry", "-m", "256", "-l", "0", "--log-level=lib.eal:error",
 		"--log-level=braggline.*:error"};
 	const struct CMUnitTest tests[] = {
