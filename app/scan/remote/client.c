@@ -29,7 +29,7 @@
 #define CM_TURNS   64
 #define EVENTS	   8
 #define LEAVE_MS   200
-#define INBOX	   SCAN_WINDOW /* messages that the server may send without a credit */
+#define ARRIVED_MAX	   SCAN_WINDOW /* messages that the server may send without a credit */
 
 /* State of the connection; written by the service thread. */
 enum state {
@@ -40,7 +40,7 @@ enum state {
 	DOWN, /* `error` says why */
 };
 
-struct inbox {
+struct arrived {
 	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
 };
 
@@ -79,7 +79,7 @@ struct scan_client {
 	bool closing;
 	int error; /* why the connection is down: negative errno */
 	struct scan_client_error text;
-	struct inbox *inbox; /* ring of INBOX elements */
+	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
 	uint32_t head, tail;
 	uint32_t *written; /* ring of SCAN_SLOTS_MAX elements: immediates of WRITEs */
 	uint32_t nb_written;
@@ -204,9 +204,9 @@ take_data(struct scan_client *c, const struct scan_data *m)
 	bool room;
 
 	pthread_mutex_lock(&c->lock);
-	room = c->tail - c->head < INBOX;
+	room = c->tail - c->head < ARRIVED_MAX;
 	if (room) {
-		memcpy(c->inbox[c->tail++ % INBOX].message, m, m->head.length);
+		memcpy(c->arrived[c->tail++ % ARRIVED_MAX].message, m, m->head.length);
 		pthread_cond_broadcast(&c->changed);
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -658,7 +658,7 @@ next_message(struct scan_client *c)
 	down = c->head == c->tail;
 	if (!down) {
 		const struct scan_data *m =
-			(const struct scan_data *)c->inbox[c->head++ % INBOX].message;
+			(const struct scan_data *)c->arrived[c->head++ % ARRIVED_MAX].message;
 
 		memcpy(c->reading, m, m->head.length);
 	}
@@ -1090,7 +1090,7 @@ client_free(struct scan_client *c)
 	xfer_key_forget(&c->key);
 	free(c->device);
 	free(c->identity);
-	free(c->inbox);
+	free(c->arrived);
 	free(c->written);
 	free(c->reading);
 	pthread_mutex_destroy(&c->lock);
@@ -1130,10 +1130,10 @@ prepare(struct scan_client *c, const struct scan_client_config *config,
 		return open_error(error, -EINVAL, message, "");
 	c->device = strdup(config->device);
 	c->identity = strdup(config->identity);
-	c->inbox = calloc(INBOX, sizeof(*c->inbox));
+	c->arrived = calloc(ARRIVED_MAX, sizeof(*c->arrived));
 	c->written = calloc(SCAN_SLOTS_MAX, sizeof(*c->written));
 	c->reading = calloc(1, SCAN_MSG_MAX);
-	if (c->device == NULL || c->identity == NULL || c->inbox == NULL || c->written == NULL ||
+	if (c->device == NULL || c->identity == NULL || c->arrived == NULL || c->written == NULL ||
 		c->reading == NULL)
 		return open_error(error, -ENOMEM, "not enough memory", "");
 	return 0;
