@@ -163,7 +163,8 @@ take_message(void *arg, const void *metadata, size_t size, const struct ipc_buff
 	memcpy(seed + seed_size + sizeof(length), metadata, size);
 	seed_size += sizeof(length) + size;
 	for (size_t i = 0; i < nb; i++) {
-		memcpy(seed + seed_size, buffer[i].bytes, buffer[i].size);
+		if (buffer[i].size > 0)
+			memcpy(seed + seed_size, buffer[i].bytes, buffer[i].size);
 		seed_size += (buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
 	}
 	return 0;
