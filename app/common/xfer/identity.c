@@ -45,8 +45,10 @@ bool
 xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right, uint64_t receiver_id,
 	const char *run)
 {
-	return (identity->rights & right) != 0 &&
-		xfer_identity_has_receiver_id(identity, receiver_id) && has_run(identity, run);
+	if ((identity->rights & right) == 0 ||
+		!xfer_identity_has_receiver_id(identity, receiver_id))
+		return false;
+	return has_run(identity, run);
 }
 
 bool

@@ -20,16 +20,16 @@
 #include "sql/ipc_reader.h"
 #include "xfer/qp.h"
 
-#define SLOTS	   16
-#define SLOT_BYTES (1u << 20)
-#define TIMEOUT_MS 10000
-#define RECEIVES   32 /* beside those of slots, and those that every queue pair has */
-#define IDLE_TURNS 1000
-#define IDLE_US	   50
-#define CM_TURNS   64
-#define EVENTS	   8
-#define LEAVE_MS   200
-#define ARRIVED_MAX	   SCAN_WINDOW /* messages that the server may send without a credit */
+#define SLOTS	    16
+#define SLOT_BYTES  (1u << 20)
+#define TIMEOUT_MS  10000
+#define RECEIVES    32 /* beside those of slots, and those that every queue pair has */
+#define IDLE_TURNS  1000
+#define IDLE_US	    50
+#define CM_TURNS    64
+#define EVENTS	    8
+#define LEAVE_MS    200
+#define ARRIVED_MAX SCAN_WINDOW /* messages that the server may send without a credit */
 
 /* State of the connection; written by the service thread. */
 enum state {
@@ -588,7 +588,7 @@ service_main(void *arg)
 	return NULL;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int
 stream_fail(struct scan_client *c, int error, const char *sqlstate, const char *text)

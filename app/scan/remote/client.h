@@ -11,8 +11,8 @@
  * scan_client_cancel(). Arrays may be released by any thread, also after the stream, but before
  * scan_client_close().
  *
- * Memory. The client registers a ring of slots once. Buffers of an array whose body fits into a slot
- * refer to the slot, which returns to the server when the array is released. If fewer than two
+ * Memory. The client registers a ring of slots once. Buffers of an array whose body fits into a
+ * slot refer to the slot, which returns to the server when the array is released. If fewer than two
  * slots are free, and for larger bodies, the bytes are copied, so that arrays that are kept do not
  * stop the query.
  */
@@ -45,8 +45,8 @@ struct scan_client_error {
 /**
  * Connect to a server, and wait until both ends are authenticated.
  *
- * SQLSTATEs: 08001: no connection; 28000: the server does not accept the identity or the key; 53300:
- * too many connections; HY000: others.
+ * SQLSTATEs: 08001: no connection; 28000: the server does not accept the identity or the key;
+ * 53300: too many connections; HY000, HY001: others.
  *
  * @param error  out, on error
  * @return 0
@@ -65,8 +65,8 @@ void scan_client_close(struct scan_client *c);
  * Begin a query. It returns without waiting for the result. A stream before it must have been
  * released.
  *
- * get_schema() waits for the schema, get_next() for the next record batch. They return 0 or an errno
- * value, and get_last_error() has the text:
+ * get_schema() waits for the schema, get_next() for the next record batch. They return 0 or an
+ * errno value, and get_last_error() has the text:
  *
  *   - EINVAL: the statement is wrong, or is not allowed
  *   - EIO: the query failed; batches before it are not the whole result

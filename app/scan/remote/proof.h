@@ -12,8 +12,8 @@
  *
  * AUTH carries an HMAC of the private data of REQ and REP with the nonces of both ends, of the
  * addresses and queue pairs of both ends, and of the identity. ANSWER carries an HMAC of the same
- * data and of the first proof, under another label. Keys of the session, one for each direction, are
- * HMACs of the same data under further labels.
+ * data and of the first proof, under another label. Keys of the session, one for each direction,
+ * are HMACs of the same data under further labels.
  *
  * One thread at a time.
  */

@@ -4,8 +4,9 @@
  * Arrow C data interface: a schema and an array in the memory of one process. Arrow C stream
  * interface: a schema and the arrays of a result, one after the other.
  *
- * Source: Arrow, format/CDataInterface.rst and CStreamInterface.rst. The names and the guard are those of the specification,
- * so that the structures can also come from a header of another library.
+ * Source: Arrow, format/CDataInterface.rst and CStreamInterface.rst. The names and the guards are
+ * those of the specification, so that the structures can also come from a header of another
+ * library.
  */
 #ifndef ARROW_C_H
 #define ARROW_C_H

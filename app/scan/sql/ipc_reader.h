@@ -3,8 +3,8 @@
  * @file
  * Reads messages of an Arrow IPC stream into structures of the Arrow C data interface, without
  * trust: the inverse of sql/ipc_stream.h, with the same types. Everything that a consumer relies on
- * is checked: sizes and alignment of buffers, order and range of offsets, of indexes of dictionaries
- * and of types of unions, lengths of children.
+ * is checked: sizes and alignment of buffers, order and range of offsets, of indexes of
+ * dictionaries and of types of unions, lengths of children.
  *
  * Dictionaries come once, before the first record batch. Arrays refer to the dictionaries, which
  * therefore live until the last array is released.

@@ -2,10 +2,10 @@
 /**
  * @file
  * Writes arrays of the Arrow C data interface as an Arrow IPC stream: schema, dictionaries, record
- * batches, end of stream; or as messages for another transport. All types that DuckDB's results have are supported, with their field
- * metadata: null, bool, integers, floating point, decimal, (large) utf8 and binary, fixed-size
- * binary, date, time, timestamp, duration, interval, (large) list, fixed-size list, struct, map,
- * union, and dictionaries of them.
+ * batches, end of stream; or as messages for another transport. All types that DuckDB's results
+ * have are supported, with their field metadata: null, bool, integers, floating point, decimal,
+ * (large) utf8 and binary, fixed-size binary, date, time, timestamp, duration, interval, (large)
+ * list, fixed-size list, struct, map, union, and dictionaries of them.
  *
  * Body buffers start at multiples of 64 bytes. No compression. An array must begin at offset 0.
  *

@@ -583,7 +583,7 @@ statements(void **state)
 		assert_true(p->text[0] != '\0');
 	}
 	/* an error in mid-stream, after batches */
-	ask(p, "SELECT CASE WHEN i = 1900000 THEN error('mid') ELSE i END FROM range(2000000) t(i)");
+	ask(p, "SELECT CASE i WHEN 1900000 THEN error('mid') ELSE i END FROM range(2000000) t(i)");
 	wait_for(p->ended);
 	assert_true(p->bytes > 0);
 	assert_non_null(strstr(p->text, "mid"));
@@ -738,8 +738,8 @@ end(void **state)
 int
 main(void)
 {
-	const char *eal[] = {"serve_test", "--no-huge", "--no-shconf", "--no-pci",
-		"--no-telemetry", "-m", "256", "-l", "0", "--log-level=lib.eal:error",
+	const char *eal[] = {"serve_test", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
+		"-m", "256", "-l", "0", "--log-level=lib.eal:error",
 		"--log-level=braggline.*:error"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(inline_result, no_server),
