@@ -7,7 +7,8 @@
  * files, and no change of its settings. A statement is one SELECT (sql/statement.h).
  *
  * Tables: RUN.frames and RUN.images for each run of the catalog; frames and images, with the rows
- * of all runs and their names in the column `run`; and those of sql/tables.h.
+ * of all runs and their names in the column `run`; runs, which lists the tables of runs; and those
+ * of sql/tables.h.
  *
  * One thread at a time uses a session, except that sql_session_cancel() may be called by any.
  */
