@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,6 +73,15 @@ show_progress(const struct sql_catalog *c)
 		__atomic_load_n(&c->rows_total, __ATOMIC_RELAXED));
 }
 
+/* Whether nobody reads the output any more: a pipe or socket whose other end is closed. */
+static bool
+is_output_broken(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO};
+
+	return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLHUP);
+}
+
 static void *
 watch_main(void *arg)
 {
@@ -91,6 +101,11 @@ watch_main(void *arg)
 			return NULL;
 		if (got == SIGINT && ++interrupts > 1)
 			_exit(EXIT_CANCELLED); /* the output may be blocked */
+		/* a statement that writes nothing for long would not get it from write() */
+		if (interrupts == 0 && is_output_broken()) {
+			kill(getpid(), SIGPIPE);
+			interrupts = 1; /* it is ignored */
+		}
 		/* again and again: a statement that just starts forgets a call */
 		if (interrupts > 0)
 			w->cancel(w->arg);

@@ -488,6 +488,8 @@ static int
 put_batch(const struct query_result *r, enum query_format format, struct table *table,
 	struct ipc_stream *arrow, const struct ArrowArray *batch, FILE *out)
 {
+	int ret;
+
 	switch (format) {
 	case QUERY_TABLE:
 		return table_rows(r, table, batch, out);
@@ -500,7 +502,9 @@ put_batch(const struct query_result *r, enum query_format format, struct table *
 	case QUERY_FORMATS:
 		break;
 	}
-	return ipc_stream_batch(arrow, batch);
+	ret = ipc_stream_batch(arrow, batch);
+	/* a reader has each batch as soon as it is complete */
+	return ret == 0 && fflush(out) != 0 ? -errno : ret;
 }
 
 static int
@@ -508,9 +512,12 @@ begin(const struct query_result *r, enum query_format format, struct table *tabl
 	struct ipc_stream *arrow, FILE *out)
 {
 	int64_t i;
+	int ret;
 
-	if (format == QUERY_ARROW)
-		return ipc_stream_begin(arrow, out, r->schema);
+	if (format == QUERY_ARROW) {
+		ret = ipc_stream_begin(arrow, out, r->schema);
+		return ret == 0 && fflush(out) != 0 ? -errno : ret;
+	}
 	for (i = 0; format != QUERY_JSON && i < r->schema->n_children; i++) {
 		if (strcmp(r->schema->children[i]->format, "u") != 0)
 			return -ENOTSUP;
