@@ -34,7 +34,7 @@ failure_errno(struct failure *f, int error, const char *what)
 	return failure_set(f, ADBC_STATUS_IO, "HY000", -error, "%s: %s", what, strerror(error));
 }
 
-/* Errors of DuckDB, by the start of a line. */
+/* Errors of DuckDB and of braggline-scan, by the start of a line. */
 static const struct {
 	const char *start;
 	AdbcStatusCode status;
@@ -49,6 +49,9 @@ static const struct {
 	{"Out of Memory Error: ", ADBC_STATUS_INTERNAL, "HY001"},
 	{"Permission Error: ", ADBC_STATUS_UNAUTHORIZED, "42000"},
 	{"Not implemented Error: ", ADBC_STATUS_NOT_IMPLEMENTED, "HYC00"},
+	{"syntax error", ADBC_STATUS_INVALID_ARGUMENT, "42000"},
+	{"zero-length delimited identifier", ADBC_STATUS_INVALID_ARGUMENT, "42000"},
+	{"unterminated ", ADBC_STATUS_INVALID_ARGUMENT, "42000"},
 	{"expected a SELECT statement", ADBC_STATUS_INVALID_ARGUMENT, "42000"},
 	{"expected one SELECT statement", ADBC_STATUS_INVALID_ARGUMENT, "42000"},
 	{"table function ", ADBC_STATUS_UNAUTHORIZED, "42000"},
