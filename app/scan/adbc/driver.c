@@ -386,9 +386,6 @@ connection_set_option(struct AdbcConnection *connection, const char *name, const
 		return value != NULL && strcmp(value, "true") == 0
 			? ADBC_STATUS_OK
 			: not_implemented(error, "runs are read-only");
-	/* those of before are overridden by those of the database otherwise */
-	if (!c->initialized)
-		return wrong_state(error, "options of a connection are set after its start");
 	return set_option(&c->options, name, value, error);
 }
 
@@ -427,7 +424,7 @@ connection_init(
 	if (c == NULL || c->initialized || d == NULL || !d->initialized)
 		return wrong_state(
 			error, "expected a new connection and a database that is initialized");
-	if (options_copy(&c->options, &d->options) < 0)
+	if (options_inherit(&c->options, &d->options) < 0)
 		return no_memory(error);
 	c->initialized = true;
 	return ADBC_STATUS_OK;
@@ -607,7 +604,7 @@ connection_read_partition(struct AdbcConnection *connection, const uint8_t *part
 		return refuse(error, ADBC_STATUS_INVALID_ARGUMENT, "HY024",
 			"the description of a partition: expected one of ExecutePartitions of this "
 			"driver");
-	if (options_copy(&options, &c->options) < 0)
+	if (options_inherit(&options, &c->options) < 0)
 		failure_errno(&f, ENOMEM, "");
 	else if (options_set(&options, OPTION_URI, part[1], &f) == ADBC_STATUS_OK)
 		execute(&options, &c->running, part[2], stream, &f);
@@ -627,7 +624,7 @@ statement_new(
 	if (c == NULL)
 		return ADBC_STATUS_INVALID_STATE;
 	s = calloc(1, sizeof(*s));
-	if (s == NULL || options_copy(&s->options, &c->options) < 0) {
+	if (s == NULL || options_inherit(&s->options, &c->options) < 0) {
 		if (s != NULL)
 			options_free(&s->options);
 		free(s);
@@ -848,7 +845,7 @@ statement_execute_partitions(struct AdbcStatement *statement, struct ArrowSchema
 	if (s == NULL)
 		return ADBC_STATUS_INVALID_STATE;
 	p = partitions_new(s);
-	if (p == NULL || options_copy(&first, &s->options) < 0)
+	if (p == NULL || options_inherit(&first, &s->options) < 0)
 		failure_errno(&f, ENOMEM, "");
 	/* the schema is that of the first one */
 	else if (options_set(&first, OPTION_URI,

@@ -114,14 +114,15 @@ options_true(const struct options *o, enum option option)
 }
 
 int
-options_copy(struct options *to, const struct options *from)
+options_inherit(struct options *to, const struct options *from)
 {
 	size_t i;
 
 	for (i = 0; i < OPTIONS; i++) {
-		free(to->value[i]);
-		to->value[i] = from->value[i] != NULL ? strdup(from->value[i]) : NULL;
-		if (from->value[i] != NULL && to->value[i] == NULL)
+		if (to->value[i] != NULL || from->value[i] == NULL)
+			continue;
+		to->value[i] = strdup(from->value[i]);
+		if (to->value[i] == NULL)
 			return -ENOMEM;
 	}
 	return 0;

@@ -43,8 +43,8 @@ const char *options_get(const struct options *o, enum option option);
 
 bool options_true(const struct options *o, enum option option);
 
-/** Copy all options to empty ones. @return 0; -ENOMEM: some are copied */
-int options_copy(struct options *to, const struct options *from);
+/** Copy options that are not set. @return 0; -ENOMEM: some are copied */
+int options_inherit(struct options *to, const struct options *from);
 
 void options_free(struct options *o);
 
