@@ -76,6 +76,8 @@ failure_helper(struct failure *f, int32_t vendor, const char *said)
 					f, kinds[i].status, kinds[i].sqlstate, vendor, "%s", said);
 		}
 	}
+	if (strstr(said, "wrong identity or key") != NULL)
+		return failure_set(f, ADBC_STATUS_UNAUTHENTICATED, "28000", vendor, "%s", said);
 	if (vendor == EXIT_CANCELLED)
 		return failure_set(f, ADBC_STATUS_CANCELLED, "HY008", vendor, "%s",
 			*said != '\0' ? said : "the statement was cancelled");

@@ -3,8 +3,8 @@
  * @file
  * Why a call of the driver failed: status, SQLSTATE, vendor code and text.
  *
- * The vendor code is the exit status of the helper program (1: the statement failed, 2: an option is
- * wrong, 127: it does not start, 128 + N: ended by signal N), or a negative errno if the driver
+ * The vendor code is the exit status of the helper program (1: the statement failed, 2: an option
+ * is wrong, 127: it does not start, 128 + N: ended by signal N), or a negative errno if the driver
  * itself failed.
  *
  * SQLSTATEs are those of SQL/CLI (ISO/IEC 9075-3) and ODBC.

@@ -6,9 +6,9 @@
  * A process of its own keeps the engine, its threads and memory, and EAL (for an address of a
  * server) out of the calling program, and lets a statement be ended at any time.
  *
- * A pipe, not shared memory: its 1 MiB bounds what is on the way and stops the statement of a client
- * that does not read; its end tells each side that the other is gone; and it is the same for a local
- * and for a remote statement. The price is one copy by the kernel into each end.
+ * A pipe, not shared memory: its 1 MiB bounds what is on the way and stops the statement of a
+ * client that does not read; its end tells each side that the other is gone; and it is the same for
+ * a local and for a remote statement. The price is one copy by the kernel into each end.
  *
  * The process ends when the helper is cancelled, or its last reference is dropped. If the calling
  * program ends, the pipe breaks, and braggline-scan cancels its statement.
@@ -27,7 +27,7 @@ struct helper;
  * Start a program.
  * @param argv      its arguments; argv[0] is the path, or a name that is searched in PATH
  * @param input     text for its standard input
- * @param deadline  seconds that it may run; 0: no limit. It is checked when the helper is waited for
+ * @param deadline  seconds that it may run; 0: no limit. It is checked in functions that wait
  * @param helper    out: has one reference
  * @return 0; -errno: it does not start
  */

@@ -3,8 +3,8 @@
  * @file
  * Results of ADBC's functions for metadata: constant ones as streams, others as statements.
  *
- * A run is a schema of the catalog `memory`, with the tables `frames` and `images`. Runs whose names
- * are no schemas (README.rst, "Queries") are left out, and so are the tables of all runs.
+ * A run is a schema of the catalog `memory`, with the tables `frames` and `images`. Runs whose
+ * names are no schemas (README.rst, "Queries") are left out, and so are the tables of all runs.
  */
 #ifndef ADBC_METADATA_H
 #define ADBC_METADATA_H

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "adbc/options.h"
-#include "whole_number.h"
 
 #define SCHEME_LOCAL  "file://"
 #define SCHEME_SERVER "braggline://"
@@ -31,7 +30,10 @@ static const struct {
 } table[OPTIONS] = {
 	[OPTION_URI] = {ADBC_OPTION_URI, KIND_TEXT, NULL},
 	[OPTION_PROGRAM] = {"adbc.braggline.program", KIND_TEXT, "braggline-scan"},
-	[OPTION_ARGUMENTS] = {"adbc.braggline.arguments", KIND_TEXT, NULL},
+	[OPTION_EAL] = {"adbc.braggline.eal_arguments", KIND_TEXT, NULL},
+	[OPTION_DEVICE] = {"adbc.braggline.device", KIND_TEXT, NULL},
+	[OPTION_IDENTITY] = {"username", KIND_TEXT, NULL},
+	[OPTION_KEY] = {"adbc.braggline.key", KIND_TEXT, NULL},
 	[OPTION_THREADS] = {"adbc.braggline.threads", KIND_THREADS, NULL},
 	[OPTION_MEMORY] = {"adbc.braggline.memory", KIND_TEXT, NULL},
 	[OPTION_UNORDERED] = {"adbc.braggline.unordered", KIND_BOOLEAN, "false"},
@@ -56,7 +58,6 @@ option_find(const char *name)
 static const char *
 value_problem(enum kind kind, const char *value)
 {
-	uint64_t number;
 	double seconds;
 	char *end;
 
@@ -67,7 +68,11 @@ value_problem(enum kind kind, const char *value)
 		return strcmp(value, "true") == 0 || strcmp(value, "false") == 0 ? NULL
 										 : "true or false";
 	case KIND_THREADS:
-		return whole_number(value, 1, 9999, &number) ? NULL : "1 to 9999";
+		/* as the program reads it */
+		return strspn(value, "0123456789") == strlen(value) && strlen(value) <= 4 &&
+				strtoul(value, NULL, 10) >= 1
+			? NULL
+			: "1 to 9999";
 	case KIND_SECONDS:
 		seconds = strtod(value, &end);
 		return end != value && *end == '\0' && seconds >= 0 && seconds <= DEADLINE_MAX
@@ -252,84 +257,106 @@ source_argument(char *source, const char **argument, bool *server, struct failur
 	return ADBC_STATUS_OK;
 }
 
-/* Append the lines of an option to the arguments. @return the end of the copy */
-static char *
-append_lines(const char **argv, size_t *argc, char *copy, const char *lines)
+/* Append the lines of a text to the arguments. @param copy  room for them; out: behind them */
+static void
+append_lines(struct command_line *c, size_t *argc, char **copy, const char *lines)
 {
 	size_t length;
 
 	for (; lines != NULL && (length = next_line(&lines)) > 0; lines += length) {
-		memcpy(copy, lines, length);
-		argv[(*argc)++] = copy;
-		copy[length] = '\0';
-		copy += length + 1;
+		memcpy(*copy, lines, length);
+		(*copy)[length] = '\0';
+		c->argv[(*argc)++] = *copy;
+		*copy += length + 1;
 	}
-	return copy;
 }
 
-/* Append the sources, whose copies are behind the next argument. */
-static AdbcStatusCode
-append_sources(const char **argv, size_t *argc, size_t sources, struct failure *f)
+static void
+append_option(struct command_line *c, size_t *argc, const struct options *o, enum option option,
+	const char *name)
 {
-	const char **source = argv + *argc + 1; /* room for -- or --connect */
+	if (o->value[option] == NULL)
+		return;
+	c->argv[(*argc)++] = name;
+	c->argv[(*argc)++] = o->value[option];
+}
+
+/* Append the sources. @param is_server  out */
+static AdbcStatusCode
+append_sources(struct command_line *c, size_t *argc, char **copy, const struct options *o,
+	bool *is_server, struct failure *f)
+{
+	const size_t first = *argc;
 	AdbcStatusCode status;
-	bool server, any = false;
+	bool server;
 	size_t i;
 
-	for (i = 0; i < sources; i++) {
-		status = source_argument((char *)(uintptr_t)source[i], &source[i], &server, f);
+	*is_server = false;
+	append_lines(c, argc, copy, options_get(o, OPTION_URI));
+	for (i = first; i < *argc; i++) {
+		status = source_argument((char *)(uintptr_t)c->argv[i], &c->argv[i], &server, f);
 		if (status != ADBC_STATUS_OK)
 			return status;
-		any |= server;
+		*is_server |= server;
 	}
-	if (any && sources > 1)
-		return failure_set(f, ADBC_STATUS_NOT_IMPLEMENTED, "HYC00", -ENOTSUP,
-			"uri: expected one server, found %zu sources: use ExecutePartitions with "
-			"adbc.braggline.partition_by = source for a result of each",
-			sources);
-	argv[*argc] = any ? "--connect" : "--";
-	*argc += 1 + sources;
-	return ADBC_STATUS_OK;
+	if (!*is_server || *argc - first == 1)
+		return ADBC_STATUS_OK;
+	return failure_set(f, ADBC_STATUS_NOT_IMPLEMENTED, "HYC00", -ENOTSUP,
+		"uri: expected one server, found %zu sources: use ExecutePartitions with "
+		"adbc.braggline.partition_by = source for a result of each",
+		*argc - first);
+}
+
+/* Whether the first source is a server. */
+static bool
+is_remote(const char *uri)
+{
+	next_line(&uri);
+	return strncmp(uri, SCHEME_SERVER, strlen(SCHEME_SERVER)) == 0;
 }
 
 AdbcStatusCode
 command_line_make(struct command_line *c, const struct options *o, struct failure *f)
 {
 	const char *uri = options_get(o, OPTION_URI);
-	const char *more = options_get(o, OPTION_ARGUMENTS);
-	const size_t length = strlen(uri) + (more != NULL ? strlen(more) : 0);
-	const size_t sources = options_sources(o);
-	size_t argc = 0, before;
+	const char *eal = options_get(o, OPTION_EAL);
+	const size_t length = strlen(uri) + (eal != NULL ? strlen(eal) : 0);
+	const bool remote = is_remote(uri);
 	AdbcStatusCode status;
+	size_t argc = 0;
+	bool server;
 	char *copy;
 
 	/* a line has one character at least, and an end */
-	c->argv = calloc(16 + length, sizeof(*c->argv));
+	c->argv = calloc(32 + length, sizeof(*c->argv));
 	c->text = copy = malloc(length + 4);
 	if (c->argv == NULL || c->text == NULL) {
 		command_line_free(c);
 		return failure_errno(f, ENOMEM, "");
 	}
 	c->argv[argc++] = options_get(o, OPTION_PROGRAM);
+	if (remote && eal != NULL) {
+		append_lines(c, &argc, &copy, eal);
+		c->argv[argc++] = "--";
+	}
 	c->argv[argc++] = "--format";
 	c->argv[argc++] = "arrow";
 	c->argv[argc++] = "--sql";
 	c->argv[argc++] = "-";
-	if (o->value[OPTION_THREADS] != NULL) {
-		c->argv[argc++] = "--threads";
-		c->argv[argc++] = o->value[OPTION_THREADS];
-	}
-	if (o->value[OPTION_MEMORY] != NULL) {
-		c->argv[argc++] = "--memory";
-		c->argv[argc++] = o->value[OPTION_MEMORY];
-	}
+	append_option(c, &argc, o, OPTION_THREADS, "--threads");
+	append_option(c, &argc, o, OPTION_MEMORY, "--memory");
 	if (options_true(o, OPTION_UNORDERED))
 		c->argv[argc++] = "--unordered";
-	copy = append_lines(c->argv, &argc, copy, more);
-	before = argc++;
-	append_lines(c->argv, &argc, copy, uri);
-	argc = before;
-	status = append_sources(c->argv, &argc, sources, f);
+	if (remote) {
+		append_option(c, &argc, o, OPTION_DEVICE, "--device");
+		append_option(c, &argc, o, OPTION_IDENTITY, "--identity");
+		append_option(c, &argc, o, OPTION_KEY, "--key");
+	}
+	c->argv[argc++] = remote ? "--connect" : "--";
+	status = append_sources(c, &argc, &copy, o, &server, f);
+	if (status == ADBC_STATUS_OK && server != remote)
+		status = failure_set(f, ADBC_STATUS_INVALID_ARGUMENT, "HY024", -EINVAL,
+			"uri: expected paths or a server, found both");
 	if (status != ADBC_STATUS_OK)
 		command_line_free(c);
 	return status;

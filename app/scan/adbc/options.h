@@ -17,7 +17,10 @@
 enum option {
 	OPTION_URI,	      /**< where the runs are, one a line: folders, files, or one server */
 	OPTION_PROGRAM,	      /**< path or name of braggline-scan */
-	OPTION_ARGUMENTS,     /**< further arguments of it, one a line */
+	OPTION_EAL,	      /**< options of EAL for it, one a line; only for a server */
+	OPTION_DEVICE,	      /**< --device */
+	OPTION_IDENTITY,      /**< --identity */
+	OPTION_KEY,	      /**< --key */
 	OPTION_THREADS,	      /**< --threads */
 	OPTION_MEMORY,	      /**< --memory */
 	OPTION_UNORDERED,     /**< --unordered: true or false */

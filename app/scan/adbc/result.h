@@ -3,8 +3,8 @@
  * @file
  * Results as Arrow C streams: the Arrow IPC stream of a helper process, or one in memory.
  *
- * A message body is read once, into memory that the arrays refer to. Arrays can be kept, and released
- * by any thread, also after the stream.
+ * A message body is read once, into memory that the arrays refer to. Arrays can be kept, and
+ * released by any thread, also after the stream.
  */
 #ifndef ADBC_RESULT_H
 #define ADBC_RESULT_H

@@ -967,6 +967,8 @@ programs_that_fail(void **state)
 	expect_error(&s, ADBC_STATUS_IO, "08S01", 0, "ends before");
 	set_program(&s, "echo scan: no such option >&2; exit 2");
 	expect_error(&s, ADBC_STATUS_INVALID_ARGUMENT, "HY024", 2, "no such option");
+	set_program(&s, "echo scan: wrong identity or key >&2; exit 1");
+	expect_error(&s, ADBC_STATUS_UNAUTHENTICATED, "28000", 1, "wrong identity");
 	set_program(&s, "exit 7");
 	expect_error(&s, ADBC_STATUS_IO, "HY000", 7, "without a message");
 	set_program(&s, "printf '\\377\\377\\377\\377\\020\\0\\0\\0'; yes");
@@ -1323,15 +1325,21 @@ addresses(void **state)
 	set_program(&s, script);
 	check(ours.driver.StatementSetOption(&s, "uri", "braggline://[::1]:4791/", &error), &error);
 	check(ours.driver.StatementSetOption(
-		      &s, "adbc.braggline.arguments", "--key\n/etc/key file", &error),
+		      &s, "adbc.braggline.eal_arguments", "-a\n81:00.0\n", &error),
+		&error);
+	check(ours.driver.StatementSetOption(&s, "adbc.braggline.device", "roce:x", &error),
+		&error);
+	check(ours.driver.StatementSetOption(&s, "username", "ana", &error), &error);
+	check(ours.driver.StatementSetOption(&s, "adbc.braggline.key", "/etc/key file", &error),
 		&error);
 	check(ours.driver.StatementExecuteQuery(&s, &stream, NULL, &error), &error);
 	text = read_all(&stream, false, &ret);
 	assert_string_equal(text, "{\"n\":100}\n");
 	free(text);
 	text = command_output("cat %s/arguments", dir);
-	assert_string_equal(
-		text, "--format arrow --sql - --key /etc/key file --connect [::1]:4791\n");
+	assert_string_equal(text,
+		"-a 81:00.0 -- --format arrow --sql - --device roce:x --identity ana --key "
+		"/etc/key file --connect [::1]:4791\n");
 	free(text);
 	check(ours.driver.StatementSetOption(
 		      &s, "uri", "braggline://10.0.0.1\nbraggline://10.0.0.2", &error),
