@@ -56,7 +56,8 @@ def check(connection, program, directory):
     want([s['db_schema_name'] for s in schemas] == ['lyso_7'], objects)
     want(connection.adbc_get_info()['driver_name'] == 'braggline', connection.adbc_get_info())
     want(connection.adbc_get_table_types() == ['table'], connection.adbc_get_table_types())
-    want('frame' in connection.adbc_get_table_schema('frames', db_schema_filter='lyso_7').names, 'schema')
+    schema = connection.adbc_get_table_schema('frames', db_schema_filter='lyso_7')
+    want('frame' in schema.names, schema)
 
 
 def main():

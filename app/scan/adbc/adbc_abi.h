@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * ABI of ADBC 1.1.0 between a driver and its driver manager. No package of Debian has ADBC's header,
- * so the structures are declared here; names and order are those of the specification.
+ * ABI of ADBC 1.1.0 between a driver and its driver manager. Debian has no package with ADBC's
+ * header, so the structures are declared here. Names and order are those of the specification.
  *
  * Source: Arrow, ADBC API specification 1.1.0 (adbc.h). The sizes are asserted below.
  */

@@ -355,21 +355,19 @@ metadata_names_sql(const struct metadata_filter *filter)
 	return close_text(out, &text);
 }
 
-#define TEXT(name)    name " := NULL::VARCHAR, "
-#define SMALL(name)   name " := NULL::SMALLINT, "
-#define INTEGER(name) name " := NULL::INTEGER, "
-
 /* A column, as GetObjects describes it. */
 static const char column_sql[] =
-	"struct_pack(column_name := column_name, ordinal_position := column_index::INTEGER, " TEXT(
-		"remarks")
-		SMALL("xdbc_data_type") "xdbc_type_name := data_type, " INTEGER(
-			"xdbc_column_size") SMALL("xdbc_decimal_digits")
-			SMALL("xdbc_num_prec_radix") "xdbc_nullable := is_nullable::SMALLINT, " TEXT(
-				"xdbc_column_def") SMALL("xdbc_sql_data_type") SMALL("xdbc_datetime_sub")
-				INTEGER("xdbc_char_octet_length") "xdbc_is_nullable := CASE WHEN is_nullable THEN 'YES' ELSE 'NO' END, " TEXT(
-					"xdbc_scope_catalog") TEXT("xdbc_scope_schema")
-					TEXT("xdbc_scope_table") "xdbc_is_autoincrement := false, xdbc_is_generatedcolumn := false)";
+	"struct_pack(column_name := column_name, ordinal_position := column_index::INTEGER, "
+	"remarks := NULL::VARCHAR, xdbc_data_type := NULL::SMALLINT, "
+	"xdbc_type_name := data_type, xdbc_column_size := NULL::INTEGER, "
+	"xdbc_decimal_digits := NULL::SMALLINT, xdbc_num_prec_radix := NULL::SMALLINT, "
+	"xdbc_nullable := is_nullable::SMALLINT, xdbc_column_def := NULL::VARCHAR, "
+	"xdbc_sql_data_type := NULL::SMALLINT, xdbc_datetime_sub := NULL::SMALLINT, "
+	"xdbc_char_octet_length := NULL::INTEGER, "
+	"xdbc_is_nullable := CASE WHEN is_nullable THEN 'YES' ELSE 'NO' END, "
+	"xdbc_scope_catalog := NULL::VARCHAR, xdbc_scope_schema := NULL::VARCHAR, "
+	"xdbc_scope_table := NULL::VARCHAR, xdbc_is_autoincrement := false, "
+	"xdbc_is_generatedcolumn := false)";
 
 /* The type of constraints, of which there are none. */
 static const char constraints_type[] =
@@ -409,8 +407,8 @@ metadata_objects_sql(const struct metadata_filter *filter, const char *names)
 	fprintf(out,
 		" GROUP BY s, n), tables AS (SELECT s, list(struct_pack(table_name := n, "
 		"table_type := 'table', table_columns := CASE WHEN %s THEN coalesce(l, []) END, "
-		"table_constraints := %s::%s) ORDER BY n) AS l FROM tabs LEFT JOIN cols USING (s, n) "
-		"GROUP BY s), schemas AS (SELECT list(struct_pack(db_schema_name := s, "
+		"table_constraints := %s::%s) ORDER BY n) AS l FROM tabs LEFT JOIN cols USING (s, "
+		"n) GROUP BY s), schemas AS (SELECT list(struct_pack(db_schema_name := s, "
 		"db_schema_tables := CASE WHEN %s THEN coalesce(l, []) END) ORDER BY s) AS l FROM "
 		"(SELECT DISTINCT s FROM named_runs WHERE true",
 		names != NULL ? "true" : "false", unless(names != NULL, "[]"), constraints_type,
@@ -418,7 +416,8 @@ metadata_objects_sql(const struct metadata_filter *filter, const char *names)
 	put_like(out, "s", filter->schema);
 	fprintf(out,
 		") LEFT JOIN tables USING (s)) SELECT '" METADATA_CATALOG "' AS catalog_name, "
-		"CASE WHEN %s THEN coalesce(l, []) END AS catalog_db_schemas FROM schemas WHERE true",
+		"CASE WHEN %s THEN coalesce(l, []) END AS catalog_db_schemas FROM schemas "
+		"WHERE true",
 		schemas ? "true" : "false");
 	put_like(out, "'" METADATA_CATALOG "'", filter->catalog);
 	return close_text(out, &text);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "adbc/options.h"
+#include "whole_number.h"
 
 #define SCHEME_LOCAL  "file://"
 #define SCHEME_SERVER "braggline://"
@@ -58,6 +59,7 @@ option_find(const char *name)
 static const char *
 value_problem(enum kind kind, const char *value)
 {
+	uint64_t number;
 	double seconds;
 	char *end;
 
@@ -68,11 +70,7 @@ value_problem(enum kind kind, const char *value)
 		return strcmp(value, "true") == 0 || strcmp(value, "false") == 0 ? NULL
 										 : "true or false";
 	case KIND_THREADS:
-		/* as the program reads it */
-		return strspn(value, "0123456789") == strlen(value) && strlen(value) <= 4 &&
-				strtoul(value, NULL, 10) >= 1
-			? NULL
-			: "1 to 9999";
+		return whole_number(value, 1, 9999, &number) ? NULL : "1 to 9999";
 	case KIND_SECONDS:
 		seconds = strtod(value, &end);
 		return end != value && *end == '\0' && seconds >= 0 && seconds <= DEADLINE_MAX

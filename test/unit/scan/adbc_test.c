@@ -494,7 +494,8 @@ all_types_are_those_of_duckdb(void **state)
 	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		fprintf(out, ", CASE WHEN i %% 7 <> 6 THEN (%s) END AS v%zu", types[i], i);
 	/* CASE has no arrays */
-	fputs(", (CASE WHEN i % 7 <> 6 THEN [i, i + 1, NULL] END)::INTEGER[3] AS a FROM range(2500) "
+	fputs(", (CASE WHEN i % 7 <> 6 THEN [i, i + 1, NULL] END)::INTEGER[3] AS a FROM "
+	      "range(2500) "
 	      "t(i)",
 		out);
 	assert_int_equal(fclose(out), 0);
@@ -516,7 +517,8 @@ statements_are_those_of_duckdb(void **state)
 		"SELECT 1 AS a, 2 AS a",
 		"VALUES (1, 'a'), (2, NULL) -- comment",
 		"SELECT sum(i), avg(i), count(*) FROM range(10) t(i);",
-		"SELECT i % 3 AS k, list(i ORDER BY i) AS l FROM range(20) t(i) GROUP BY k ORDER BY k",
+		"SELECT i % 3 AS k, list(i ORDER BY i) AS l FROM range(20) t(i) GROUP BY k "
+		"ORDER BY k",
 		"SELECT repeat('x', 100000) AS long FROM range(40)",
 		"WITH a AS (SELECT 1 AS x) SELECT * FROM a UNION ALL FROM a",
 	};
@@ -564,8 +566,10 @@ tables_are_those_of_json(void **state)
 	static const char *const statements[] = {
 		"SELECT * EXCLUDE (receive_time) FROM lyso_7.frames",
 		"SELECT frame, kind, row_ptr, col, value, raw, missing FROM lyso_7.images",
-		"SELECT run, count(*) AS n, max(frame) AS last FROM frames GROUP BY run ORDER BY run",
-		"SELECT frame, len(col) AS pixels FROM other.images JOIN other.frames USING (frame) "
+		"SELECT run, count(*) AS n, max(frame) AS last FROM frames GROUP BY run ORDER BY "
+		"run",
+		"SELECT frame, len(col) AS pixels FROM other.images JOIN other.frames USING "
+		"(frame) "
 		"WHERE frame BETWEEN 10 AND 20",
 		"FROM runs",
 	};
