@@ -128,13 +128,18 @@ mark_peaks(const struct scan_run *run, const struct collection *all, struct figu
 	return (int64_t)list.nb;
 }
 
+static const char *
+unit_of(bool raw)
+{
+	return raw ? "ADC units, gain bits included" : "photons";
+}
+
 static int
 draw(const struct scan_run *run, const struct collection *all, const struct panels *panels,
 	bool peaks, struct figure *f)
 {
-	const char *unit = all->raw ? "ADC units, gain bits included" : "photons";
 	const struct scan_frame *shown = scan_run_find(run, all->shown_frame);
-	char text[NAME_MAX + 128], peaks_text[32];
+	char text[NAME_MAX + 128];
 	float *cells = malloc(panels_cells(panels) * sizeof(*cells));
 
 	if (cells == NULL)
@@ -142,14 +147,17 @@ draw(const struct scan_run *run, const struct collection *all, const struct pane
 	panels_shrink(panels, all->maximum, cells);
 	snprintf(text, sizeof(text), "%s: maximum of %" PRIu64 " kept frames", run->name,
 		all->images);
-	figure_draw(f, 0, text, unit, cells);
+	figure_draw(f, 0, text, unit_of(all->raw), cells);
 	panels_shrink(panels, all->plane, cells);
-	snprintf(peaks_text, sizeof(peaks_text), ", %u peaks", shown != NULL ? shown->peaks : 0);
-	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s", all->shown_frame,
-		all->shown_count,
-		shown != NULL && shown->peaks != FRAME_NO_SEARCH ? peaks_text : "");
-	figure_draw(
-		f, 1, text, all->shown_raw ? "ADC units, gain bits included" : "photons", cells);
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", all->shown_frame,
+		all->shown_count);
+	if (shown != NULL && shown->peaks != FRAME_NO_SEARCH)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", %u peaks",
+			shown->peaks);
+	if (shown != NULL && shown->missing > 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			", %u of %u packets missing", shown->missing, shown->expected);
+	figure_draw(f, 1, text, unit_of(all->shown_raw), cells);
 	if (peaks && mark_peaks(run, all, f) < 0)
 		escaped_line(stderr,
 			"braggline-scan: run %s has no list of peaks of frame %" PRIu64
@@ -189,16 +197,8 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 	struct collection all = {0};
 	struct scan_images b;
 	enum drawing_kind kind;
-	int ret;
+	int ret = -ENOMEM;
 
-	ret = drawing_kind_of(path, &kind);
-	if (ret < 0) {
-		escaped_line(stderr,
-			"braggline-scan: cannot write %s: expected a name that ends in " DRAWING_NAMES,
-			path);
-		return ret;
-	}
-	ret = -ENOMEM;
 	all.plane = malloc(pixels * sizeof(*all.plane));
 	all.maximum = malloc(pixels * sizeof(*all.maximum));
 	all.words = malloc(pixels * sizeof(*all.words));
@@ -226,7 +226,9 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 	if (scan_images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		scan_images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
-	ret = save(run, &all, peaks, kind, path);
+	ret = drawing_kind_of(path, &kind);
+	if (ret == 0)
+		ret = save(run, &all, peaks, kind, path);
 	if (ret < 0)
 		escaped_line(
 			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));

@@ -474,20 +474,15 @@ plot_save(const struct scan_run *run, const char *path)
 	enum drawing_kind kind;
 	int ret;
 
-	ret = drawing_kind_of(path, &kind);
-	if (ret < 0) {
-		escaped_line(stderr,
-			"braggline-scan: cannot write %s: expected a name that ends in " DRAWING_NAMES,
-			path);
-		return ret;
-	}
 	if (run->nb_frames == 0) {
 		escaped_line(stderr, "braggline-scan: run %s has no frame; %s not written",
 			run->name, path);
 		return -EINVAL;
 	}
 	measure(&p);
-	ret = drawing_create(&p.drawing, kind, WIDTH, HEIGHT, BACKGROUND);
+	ret = drawing_kind_of(path, &kind);
+	if (ret == 0)
+		ret = drawing_create(&p.drawing, kind, WIDTH, HEIGHT, BACKGROUND);
 	if (ret == 0) {
 		p.cr = drawing_cairo(p.drawing);
 		ret = draw(&p);

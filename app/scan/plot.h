@@ -9,9 +9,9 @@
 #include "scan/run.h"
 
 /**
- * Save a plot, as PNG or SVG by the end of its name: Bragg peaks of every frame, or strong pixels if
- * peaks were not searched; below, the hit rate as a running mean with its 95 % confidence interval.
- * The axes are frame number and, if the files have it, the time when frames were received.
+ * Save a plot, as PNG or SVG by the end of its name: Bragg peaks of every frame, or strong pixels
+ * if peaks were not searched; below, the hit rate as a running mean with its 95 % confidence
+ * interval. The axes are frame number and, if the files have it, the time of reception.
  * @return 0; -EINVAL, -errno: printed
  */
 int plot_save(const struct scan_run *run, const char *path);

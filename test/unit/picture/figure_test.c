@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests figures of images: ticks, colours, resolution rings, and pixels of files that are read back. */
+/* Tests figures of images: ticks, colours, rings, and the pixels of files that are read back. */
 
 #include <errno.h>
 #include <float.h>
