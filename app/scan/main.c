@@ -15,6 +15,7 @@
 #include "eal/end.h"
 #include "eal/start.h"
 #include "escaped_text.h"
+#include "picture/drawing.h"
 #include "picture.h"
 #include "plot.h"
 #include "profile.h"
@@ -62,10 +63,12 @@ static const char help[] =
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
 	"  --spots FILE  compare peaks with a CSV file that has the columns frame, fs, ss\n"
 	"                and photons, such as braggline-detector --spots writes\n"
-	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
+	"  --png FILE    write a picture, PNG or SVG by the end of its name: the maximum of\n"
+	"                all kept frames, and one frame\n"
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
 	"  --peaks       mark the peaks of the frame in --png\n"
-	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
+	"  --plot FILE   write a plot, PNG or SVG: peaks (or strong pixels) of each frame, and\n"
+	"                the hit rate\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
 	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
 	"                (pyFAI), by the end of the name\n"
@@ -151,6 +154,21 @@ is_report(const struct options *o)
 {
 	return o->truth != NULL || o->spots != NULL || o->png != NULL || o->plot != NULL ||
 		o->csv != NULL || o->geometry != NULL || o->profile != NULL;
+}
+
+/* Check the name of a picture. @return 0, or EXIT_USAGE: printed */
+static int
+check_picture(const char *option, const char *path)
+{
+	enum drawing_kind kind;
+
+	if (path == NULL || drawing_kind_of(path, &kind) == 0)
+		return 0;
+	escaped_line(stderr,
+		"braggline-scan: %s: expected a name that ends in " DRAWING_NAMES
+		", not %s; see braggline-scan --help",
+		option, path);
+	return EXIT_USAGE;
 }
 
 /* Read an option of --profile. @return 0, or EXIT_USAGE: printed */
@@ -469,6 +487,8 @@ main(int argc, char **argv)
 		return convert_file(o.from, o.geometry) == 0 ? 0 : EXIT_DAMAGED;
 	if (optind == argc)
 		return usage("expected a directory or a file", "");
+	if (check_picture("--png", o.png) != 0 || check_picture("--plot", o.plot) != 0)
+		return EXIT_USAGE;
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
 		return usage("--frame requires --png", "");
 	if (radial && o.profile == NULL)
