@@ -8,6 +8,7 @@
 struct asset {
 	const char *path; /**< of the URL */
 	const char *type; /**< MIME type */
+	const char *encoding; /**< of `bytes`; NULL: none */
 	const char *etag;
 	const unsigned char *bytes;
 	size_t size;

@@ -151,7 +151,9 @@ queue(struct MHD_Connection *connection, unsigned int status, struct MHD_Respons
 	MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY,
-		"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+		/* WebAssembly is HDF5, of this server too */
+		"default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; "
+		"style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
 	if (MHD_get_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL) == NULL)
 		MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
@@ -214,6 +216,8 @@ serve_asset(struct MHD_Connection *connection, const struct asset *a)
 
 	if (r == NULL)
 		return MHD_NO;
+	if (a->encoding != NULL && !same)
+		MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, a->encoding);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, a->etag);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
 	return queue(connection, same ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, a->type);

@@ -39,6 +39,7 @@ PREFIX = f'braggline_test_{os.getpid()}'
 SOCKET = f'/var/run/dpdk/{PREFIX}/dpdk_telemetry.v2'
 MASKED, GAP = 0x7fc00000, 0x7fc00002
 TOKEN = 'correct-horse-battery-staple'
+NULLABLE = re.compile(r'"type": "(integer|number)", "nullable": true')
 NAMES = re.compile(r'\{(\w+)\}')
 
 
@@ -188,11 +189,8 @@ class Document:
 
     def validate(self, value, schema):
         # OpenAPI 3.0: nullable instead of a list of types
-        text = json.dumps(schema).replace('"type": "integer", "nullable": true',
-                                          '"type": ["integer", "null"]')
-        components = json.dumps(self.doc['components']).replace(
-            '"type": "integer", "nullable": true', '"type": ["integer", "null"]')
-        jsonschema.validate(value, {**json.loads(text), 'components': json.loads(components)})
+        whole = json.dumps({**schema, 'components': self.doc['components']})
+        jsonschema.validate(value, json.loads(NULLABLE.sub(r'"type": ["\1", "null"]', whole)))
 
     def check(self, path, method, answer):
         operation = self.doc['paths'][path][method]
