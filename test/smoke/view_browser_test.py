@@ -317,6 +317,8 @@ def nexus_files_are_opened(where):
             shown = numpy.array(values[1]).reshape(ROWS, COLS)
             good = ~numpy.isnan(pixels) & numpy.isfinite(pixels)
             want((shown[good] == wanted[good]).all(), 'image', number, 'differs')
+        wait('a scale without invalid pixels', lambda: '-3.277e+4' not in text(page, '#file') and
+             '\u22123.277e+4' not in text(page, '#file'))
         keep(page, 'nexus')
         page.size(390, 844)
         wait('a narrow page', lambda: page.run('return innerWidth') == 390)

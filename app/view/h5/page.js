@@ -8,6 +8,8 @@ import '@h5web/app/styles.css';
 import { createElement } from 'react';
 import { createRoot } from 'react-dom/client';
 
+const IMAGES = '/entry/data/data';
+
 class RunApi extends DataProviderApi {
   constructor(name) {
     super(name);
@@ -66,10 +68,12 @@ async function open() {
   const url = f => `/api/v1/runs/${directory}/${encodeURIComponent(f.name)}`;
   await api.call('open', run.files.filter(f => /\.(h5|cxi)$/.test(f.name))
     .map(f => ({ ...f, url: url(f) })), name, token);
+  // images by themselves, whose colour scale leaves invalid pixels out (_FillValue)
+  const path = await api.getEntity(IMAGES).then(e => e.kind === 'dataset' ? IMAGES : '/', () => '/');
   window.braggline = { api }; // for tests
   createRoot(document.getElementById('file')).render(
     createElement(DataProvider, { api }, createElement(App, { sidebarOpen: innerWidth > 800,
-      initialPath: '/' })));
+      initialPath: path })));
 }
 
 open().catch(error => {
