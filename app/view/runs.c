@@ -146,8 +146,7 @@ static bool
 same_run(const struct entry *a, const struct entry *b)
 {
 	return a->at.folder == b->at.folder && a->run == b->run &&
-		strcmp(a->at.sub, b->at.sub) == 0 &&
-		memcmp(a->at.file, b->at.file, a->run) == 0;
+		strcmp(a->at.sub, b->at.sub) == 0 && memcmp(a->at.file, b->at.file, a->run) == 0;
 }
 
 static int
@@ -305,8 +304,8 @@ describe_run(const struct runs *r, struct entry *e, size_t nb, int64_t changed)
 	}
 	snprintf(directory, sizeof(directory), "%u%s%s", e->at.folder,
 		e->at.sub[0] != '\0' ? ":" : "", e->at.sub);
-	return json_pack("{s:s, s:s%, s:o, s:f, s:I, s:I, s:I, s:o}", "directory", directory, "name",
-		e->at.file, e->run, "started",
+	return json_pack("{s:s, s:s%, s:o, s:f, s:I, s:I, s:I, s:o}", "directory", directory,
+		"name", e->at.file, e->run, "started",
 		first > 0 ? json_real((double)first / NS_PER_S) : json_null(), "finished",
 		(double)changed / NS_PER_S, "frames", (json_int_t)frames, "kept", (json_int_t)kept,
 		"bytes", (json_int_t)bytes, "files", files);
@@ -362,8 +361,8 @@ make_text(const struct runs *r, struct entries *all, struct entries *listed)
 			add_entry(listed, &e[k]);
 	}
 	free(group);
-	object = json_pack("{s:o, s:b, s:o}", "folders", folders, "truncated", all->truncated,
-		"runs", runs);
+	object = json_pack(
+		"{s:o, s:b, s:o}", "folders", folders, "truncated", all->truncated, "runs", runs);
 	text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
 	json_decref(object);
 	return text;

@@ -25,8 +25,8 @@
 #define THREADS	   2
 #define BEAT_TICKS 10
 
-#define POLICY                                                             \
-	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; "         \
+#define POLICY                                                     \
+	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; " \
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 /* of the page of HDF5 files: ndarray, of H5Web, makes functions of text, and HDF5 is WebAssembly */
 #define POLICY_H5 "default-src 'self'; script-src 'self' 'unsafe-eval'; " POLICY
@@ -157,8 +157,8 @@ queue(struct MHD_Connection *connection, unsigned int status, struct MHD_Respons
 	MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
 	if (MHD_get_response_header(r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY) == NULL)
-		MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY,
-			"default-src 'self'; " POLICY);
+		MHD_add_response_header(
+			r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY, "default-src 'self'; " POLICY);
 	if (MHD_get_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL) == NULL)
 		MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	ret = MHD_queue_response(connection, status, r);
@@ -457,8 +457,8 @@ static enum MHD_Result
 send_file(struct server *s, struct MHD_Connection *connection, struct request *request, int fd,
 	const struct stat *st)
 {
-	const char *if_range = MHD_lookup_connection_value(
-		connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_RANGE);
+	const char *if_range =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_RANGE);
 	const char *range =
 		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_RANGE);
 	const uint64_t size = (uint64_t)st->st_size;

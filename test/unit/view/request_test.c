@@ -69,9 +69,9 @@ test_targets(void **state)
 static void
 test_run_files(void **state)
 {
-	static const char *const wrong[] = {"", "/", "0", "0/", "0//a", "x/a", "00/a", "-1/a", "0:/a",
-		"0:./a", "0:../a", "0:.x/a", "0:b", "0:b/", "0:b/c/a", "0/../a", "0/..", "0/.a", "0/a/b",
-		"0/a b", "0/a\n", "0/\xc3\xa4", "0:b:c/a"};
+	static const char *const wrong[] = {"", "/", "0", "0/", "0//a", "x/a", "00/a", "-1/a",
+		"0:/a", "0:./a", "0:../a", "0:.x/a", "0:b", "0:b/", "0:b/c/a", "0/../a", "0/..",
+		"0/.a", "0/a/b", "0/a b", "0/a\n", "0/\xc3\xa4", "0:b:c/a"};
 	struct request_run run;
 	char path[600];
 
@@ -132,7 +132,8 @@ test_ranges(void **state)
 	uint64_t begin, length;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(request_range(cases[i].range, 100, &begin, &length), cases[i].part);
+		assert_int_equal(
+			request_range(cases[i].range, 100, &begin, &length), cases[i].part);
 		if (cases[i].part == REQUEST_RANGE_OUTSIDE)
 			continue;
 		assert_int_equal(begin, cases[i].begin);
@@ -331,9 +332,9 @@ test_options(void **state)
 	expect_options(-EINVAL, "0 to 19", "--nice", "-1", NULL);
 	expect_options(0, NULL, "--runs", "/a", "--runs", "/b", NULL);
 	expect_options(-EINVAL, "absolute path", "--runs", "a", NULL);
-	expect_options(-EINVAL, "at most 8", "--runs", "/1", "--runs", "/2", "--runs", "/3", "--runs",
-		"/4", "--runs", "/5", "--runs", "/6", "--runs", "/7", "--runs", "/8", "--runs",
-		"/9", NULL);
+	expect_options(-EINVAL, "at most 8", "--runs", "/1", "--runs", "/2", "--runs", "/3",
+		"--runs", "/4", "--runs", "/5", "--runs", "/6", "--runs", "/7", "--runs", "/8",
+		"--runs", "/9", NULL);
 	expect_options(-EINVAL, "options only", "x", NULL);
 	expect_options(-EINVAL, "--help", "--nonsense", NULL);
 }
