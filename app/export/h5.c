@@ -184,15 +184,21 @@ h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text)
 }
 
 void
-h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value)
+h5_attr_value(struct h5 *h, hid_t object, const char *name, hid_t type, const void *value)
 {
 	hid_t space;
 
 	if (h->failed)
 		return;
 	space = h5_check_id(h, name, H5Screate(H5S_SCALAR));
-	put_attr(h, object, name, H5T_STD_I32LE, space, &value);
+	put_attr(h, object, name, type, space, value);
 	h5_release(space);
+}
+
+void
+h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value)
+{
+	h5_attr_value(h, object, name, H5T_STD_I32LE, &value);
 }
 
 void

@@ -206,6 +206,9 @@ put_images(struct h5 *h, hid_t entry, const struct export *e)
 	if (!h->failed)
 		set = h5_check_id(h, "data",
 			H5Dcreate2(group, "data", type, space, H5P_DEFAULT, create, H5P_DEFAULT));
+	/* a convention of netCDF: H5Web leaves these pixels out of its colour scale */
+	h5_attr_value(h, set, "_FillValue", type,
+		e->raw ? (const void *)&raw_invalid : (const void *)&invalid);
 	h5_attr_i32(h, set, "image_nr_low", 1);
 	h5_attr_i32(h, set, "image_nr_high", e->images.nb);
 	h5_release(set);

@@ -39,6 +39,10 @@ def pixels_and_peaks_are_the_runs(where):
     want(len(frames) > 8, frames)
     export('--output', f'{where}/out', '--images-per-file', '4', run)
     same_as(run, f'{where}/out/lyso_master.h5', frames)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        data = f['entry/data/data']
+        want(data.attrs['_FillValue'] == data.fillvalue and
+             data.attrs['_FillValue'].dtype == data.dtype, data.attrs['_FillValue'])
     names = sorted(os.listdir(f'{where}/out'))
     want(names == ['lyso.geom', *(f'lyso_data_{k:06d}.h5' for k in
                                   range(1, (len(frames) + 3) // 4 + 1)), 'lyso_master.h5'], names)
