@@ -90,6 +90,44 @@ put_pixels(msgpack_packer *p, struct message *m, const struct wire_series *s,
 	m->size += size;
 }
 
+static void
+put_key(void *packer, const char *key)
+{
+	put_text(packer, key);
+}
+
+static void
+put_number(void *packer, uint64_t value)
+{
+	msgpack_pack_uint64(packer, value);
+}
+
+static void
+put_time(void *packer, int64_t value)
+{
+	msgpack_pack_int64(packer, value);
+}
+
+static void
+put_real(void *packer, double value)
+{
+	msgpack_pack_double(packer, value);
+}
+
+static void
+put_array(void *packer, uint32_t nb)
+{
+	msgpack_pack_array(packer, nb);
+}
+
+static const struct wire_format format = {
+	.key = put_key,
+	.number = put_number,
+	.time = put_time,
+	.real = put_real,
+	.array = put_array,
+};
+
 int
 wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_image *i)
 {
@@ -98,7 +136,7 @@ wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_
 	message_clear(m);
 	msgpack_packer_init(&p, m, put);
 	msgpack_pack_array(&p, 1);
-	msgpack_pack_map(&p, 10);
+	msgpack_pack_map(&p, 10 + wire_frame_keys(i->info));
 	put_pixels(&p, m, s, i);
 	put_peaks(&p, &i->peaks);
 	put_text(&p, "photon_energy");
@@ -120,5 +158,6 @@ wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_
 		msgpack_pack_false(&p);
 	put_text(&p, "seen_ns");
 	msgpack_pack_int64(&p, i->seen_ns);
+	wire_put_frame(&format, &p, i->info);
 	return m->failed ? -ENOMEM : 0;
 }
