@@ -178,8 +178,51 @@ data_file_create_images(struct h5 *h, hid_t data, const struct export *e, hsize_
 	return set;
 }
 
-static void
-put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
+ssize_t
+data_file_same_frames(
+	const struct export *e, const char *path, const char *group, size_t first, size_t nb)
+{
+	hsize_t dims = 0, zero = 0, count;
+	uint64_t *frame = calloc(nb + 1, sizeof(*frame));
+	hid_t at = -1, set = -1, space = -1, memory = -1;
+	char run[64] = "";
+	bool ok = false;
+	struct h5 h;
+
+	if (access(path, F_OK) < 0) {
+		free(frame);
+		return errno == ENOENT ? 0 : -EEXIST;
+	}
+	h5_open(&h, path);
+	if (!h.failed)
+		at = H5Gopen2(h.file, group, H5P_DEFAULT);
+	if (at >= 0 && frame != NULL && read_attr(at, "run", -1, run, sizeof(run) - 1) &&
+		strcmp(run, data_file_run_id(e, &e->images.image[first])) == 0)
+		set = H5Dopen2(h.file, "/entry/frames/frame", H5P_DEFAULT);
+	if (set >= 0)
+		space = H5Dget_space(set);
+	ok = space >= 0 && H5Sget_simple_extent_ndims(space) == 1 &&
+		H5Sget_simple_extent_dims(space, &dims, NULL) == 1 && dims > 0;
+	count = dims < nb ? dims : nb;
+	if (ok)
+		memory = H5Screate_simple(1, &count, NULL);
+	ok = ok &&
+		H5Sselect_hyperslab(space, H5S_SELECT_SET, &zero, NULL, &count, NULL) >= 0 &&
+		H5Dread(set, H5T_NATIVE_UINT64, memory, space, H5P_DEFAULT, frame) >= 0;
+	for (hsize_t i = 0; ok && i < count; i++)
+		ok = frame[i] == e->images.image[first + i].image.frame;
+	h5_release(memory);
+	h5_release(space);
+	h5_release(set);
+	h5_release(at);
+	(void)h5_close(&h);
+	free(frame);
+	return ok && dims <= SSIZE_MAX ? (ssize_t)dims : -EEXIST;
+}
+
+void
+data_file_put_frames(
+	struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
 {
 	uint64_t *frame = malloc(nb * sizeof(*frame));
 	hid_t group = h5_group(h, entry, "frames", "NXcollection");
@@ -260,7 +303,7 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 	entry = h5_group(&h, h.file, "entry", "NXentry");
 	data = h5_group(&h, entry, "data", "NXdata");
 	h5_attr_text(&h, data, "signal", "data");
-	put_frames(&h, entry, e, first, nb);
+	data_file_put_frames(&h, entry, e, first, nb);
 	ret = data_file_put_images(e, &h, data, first, nb, progress);
 	h5_release(data);
 	h5_release(entry);

@@ -272,11 +272,11 @@ h5_dataset(struct h5 *h, hid_t at, const char *name, hid_t type, unsigned int ra
 
 	if (h->failed)
 		return -1;
-	space = h5_check_id(h, name, H5Screate_simple(rank, dims, NULL));
+	space = h5_check_id(h, name, H5Screate_simple(rank, dims, h->growing));
 	create = h5_check_id(h, name, H5Pcreate(H5P_DATASET_CREATE));
 	if (chunk > 0) {
 		memcpy(chunks, dims, rank * sizeof(*dims));
-		chunks[0] = chunk < dims[0] ? chunk : dims[0];
+		chunks[0] = chunk < dims[0] || h->growing != NULL ? chunk : dims[0];
 		h5_check(h, name, H5Pset_chunk(create, rank, chunks));
 		h5_check(h, name, H5Pset_shuffle(create));
 		h5_check(h, name, H5Pset_deflate(create, GZIP_LEVEL));

@@ -102,6 +102,24 @@ def same_as(run, master, frames):
                 want(not peaks[name][i][nb:].any(), name, 'is not padded by zeros')
 
 
+def same_as_sparse(path, made, frames=None):
+    """Frames of a sparse file are the first ones of the run. @return their frames"""
+    with h5py.File(path, 'r', locking=False) as f:
+        entry = f[f.attrs['default']]
+        group = entry[entry.attrs['default']]
+        found = [int(n) for n in entry['frames/frame']]
+        ptr, index, value = (group[name][()] for name in ('frame_ptr', 'index', 'intensity'))
+        want(len(ptr) == len(found) + 1 and ptr[-1] == len(index) == len(value), path, ptr)
+        want(len(group['background_avg']) == len(entry['peaks/nPeaks']) == len(found), path)
+        for i, frame in enumerate(found):
+            at = slice(ptr[i], ptr[i + 1])
+            want((index[at] == made[frame][0]).all(), path, 'frame', frame)
+            want((value[at] == made[frame][1]).all(), path, 'frame', frame)
+            want(value.dtype == made[frame][1].dtype, value.dtype)
+    want(frames is None or found == frames, path, found, frames)
+    return found
+
+
 def calibration_mask():
     """Of the capture that receive() has made."""
     return numpy.fromfile(f'{runs["where"]}/mask_m0.bin', 'u1').reshape(ROWS, COLS) != 0
