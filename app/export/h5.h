@@ -40,7 +40,7 @@ void h5_create_growing(struct h5 *h, const char *path, uint32_t chunks);
 /** Largest `chunks` of h5_create_growing(). */
 #define H5_CHUNKS_MAX 65000
 
-/** Open a file for reading. */
+/** Open a regular file for reading. */
 void h5_open(struct h5 *h, const char *path);
 
 /** Flush and close the file. @return 0; -EIO: an error of this or an earlier call: h->message */
