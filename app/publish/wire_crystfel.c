@@ -60,13 +60,30 @@ put_peaks(msgpack_packer *p, const struct wire_peaks *peaks)
 		msgpack_pack_uint16(p, peaks->panel[i]);
 }
 
+/* CrystFEL reads no 16-bit pixels. The message has any alignment. @{ */
+typedef uint32_t __attribute__((aligned(1), may_alias)) pixel;
+
+static void
+widen_photons(pixel *restrict to, const int16_t *restrict photons, size_t pixels)
+{
+	for (size_t i = 0; i < pixels; i++)
+		to[i] = htole32((uint32_t)(int32_t)photons[i]);
+}
+
+static void
+widen_words(pixel *restrict to, const uint16_t *restrict words, size_t pixels)
+{
+	for (size_t i = 0; i < pixels; i++)
+		to[i] = htole32(words[i]);
+}
+/* @} */
+
 static void
 put_pixels(msgpack_packer *p, struct message *m, const struct wire_series *s,
 	const struct wire_image *image)
 {
 	const size_t pixels = (size_t)s->rows * s->cols, size = pixels * sizeof(int32_t);
 	uint8_t *to;
-	int32_t value;
 
 	put_text(p, "detector_data");
 	msgpack_pack_map(p, 3);
@@ -82,11 +99,10 @@ put_pixels(msgpack_packer *p, struct message *m, const struct wire_series *s,
 	to = message_room(m, size);
 	if (to == NULL)
 		return;
-	for (size_t i = 0; i < pixels; i++) {
-		value = image->photons != NULL ? image->photons[i] : image->words[i];
-		value = (int32_t)htole32((uint32_t)value);
-		memcpy(to + i * sizeof(value), &value, sizeof(value));
-	}
+	if (image->photons != NULL)
+		widen_photons((pixel *)to, image->photons, pixels);
+	else
+		widen_words((pixel *)to, image->words, pixels);
 	m->size += size;
 }
 
