@@ -268,8 +268,7 @@ data_file_same_frames(
 }
 
 void
-data_file_put_frames(
-	struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
+data_file_put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
 {
 	uint64_t *frame = malloc(nb * sizeof(*frame));
 	hid_t group = h5_group(h, entry, "frames", "NXcollection");

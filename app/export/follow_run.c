@@ -520,8 +520,7 @@ finish(struct follow_run *r)
 		return FOLLOW_FAILED;
 	}
 	escaped_line(stdout, "run %s: %zu image%s, %s%s", r->e.run.name, r->written,
-		plural(r->written, "", "s"), r->e.stem,
-		r->is_sparse ? "_sparse.h5" : "_master.h5");
+		plural(r->written, "", "s"), r->e.stem, r->is_sparse ? "_sparse.h5" : "_master.h5");
 	if (r->left_out > 0)
 		escaped_line(stderr,
 			"braggline-export: run %s: %" PRIu64 " image%s left out: a file has either "

@@ -26,7 +26,7 @@ struct follow_run {
 	struct growing_file file;
 	struct sparse_live sparse; /* of a run with CSR images, instead of `file` */
 	bool is_sparse;
-	size_t full; /* images in files of lists that are full */
+	size_t full;	    /* images in files of lists that are full */
 	size_t written;	    /* images in data files */
 	size_t in_master;   /* images of the master */
 	uint32_t nb_opened; /* files that are open */

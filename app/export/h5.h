@@ -24,7 +24,7 @@ struct h5 {
 	hid_t file;
 	bool failed;
 	char message[H5_MESSAGE_LEN]; /**< object, and what HDF5 says; with `failed` */
-	const hsize_t *growing; /**< h5_dataset(): largest dimensions; NULL: those it has */
+	const hsize_t *growing;	      /**< h5_dataset(): largest dimensions; NULL: those it has */
 };
 
 /** Create a file; an old one of this name is removed. HDF5's own messages are turned off. */

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#define ISOLATED_SECONDS 60			/**< CPU time */
+#define ISOLATED_SECONDS 60		     /**< CPU time */
 #define ISOLATED_BYTES	 (UINT64_C(8) << 30) /**< address space beyond that of the program */
 
 /**

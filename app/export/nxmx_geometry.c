@@ -20,7 +20,7 @@
 #define SQUARE	   1e-6 /* largest relative difference of the sides of a pixel */
 /* Largest chunk of numbers, bytes: HDF5 allocates whole chunks, also for one value. */
 #define CHUNK_MAX (UINT64_C(1) << 26)
-#define WORD_MAX  16	    /* bytes of a number */
+#define WORD_MAX  16	     /* bytes of a number */
 #define FIXED_MAX (1u << 16) /* of a text of a fixed length */
 
 /* Reading: the first error is kept in `message`. */

@@ -293,8 +293,8 @@ put_virtual(struct h5 *h, hid_t group, const struct export *e, const uint64_t *f
 		h5_check(h, path,
 			H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &count, NULL));
 		h5_check(h, path,
-			H5Pset_virtual(create, space, slash != NULL ? slash + 1 : path, source,
-				part));
+			H5Pset_virtual(
+				create, space, slash != NULL ? slash + 1 : path, source, part));
 		h5_release(part);
 	}
 	h5_check(h, name, H5Sselect_all(space));

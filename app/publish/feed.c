@@ -357,8 +357,8 @@ begin_join(struct feed_cursor *c)
 		c->wanted[i] = feed_is_image(&c->current->series, kind[i]);
 	c->rows_tried = 0;
 	/* without memory, images go without their rows */
-	c->joined = rows == 0 || c->wanted == NULL ||
-		rows_begin(&c->join, c->record, c->wanted) < 0;
+	c->joined =
+		rows == 0 || c->wanted == NULL || rows_begin(&c->join, c->record, c->wanted) < 0;
 }
 
 /* Whether both files are of the same set: their names differ in the table. */

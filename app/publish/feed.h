@@ -73,7 +73,7 @@ struct feed_run {
 	struct scan_record *latest_rows;
 	unsigned int frames_files; /**< files of `frames` that may get more batches */
 	int64_t began_ns;	   /**< CLOCK_MONOTONIC */
-	/** @} */
+				   /** @} */
 };
 
 struct feed {

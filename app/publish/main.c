@@ -90,8 +90,7 @@ open_outputs(struct publisher *p)
 		rows_ms = i == OUTPUT_STREAM2 || i == OUTPUT_STREAM2_PUB ? OUTPUT_ROWS_MS : 0;
 		rows_ms = o->rows_ms >= 0 ? o->rows_ms : rows_ms;
 		config.rows_ns = rows_ms * 1000000;
-		ret = output_create(
-			&p->output[i], i, p->context, o->address[i], &config, message);
+		ret = output_create(&p->output[i], i, p->context, o->address[i], &config, message);
 		if (ret < 0)
 			return complain("%s", message);
 	}

@@ -102,8 +102,9 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		o->poll_ms = value;
 		return 0;
 	case 'm':
-		if (!option_number(optarg, 0, OPTIONS_ROWS_MS_MAX, &value))
-			return refuse(message, "--rows-ms", optarg, "0 to 60000");
+		if (!whole_number(optarg, 0, OPTIONS_ROWS_MS_MAX, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--rows-ms", optarg, "0 to 60000");
 		o->rows_ms = value;
 		return 0;
 	case 'g':
@@ -164,10 +165,8 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 	};
 	int opt, ret;
 
-	*o = (struct options){.hwm = OPTIONS_HWM,
-		.behind = FEED_ALL,
-		.poll_ms = OPTIONS_POLL_MS,
-		.rows_ms = -1};
+	*o = (struct options){
+		.hwm = OPTIONS_HWM, .behind = FEED_ALL, .poll_ms = OPTIONS_POLL_MS, .rows_ms = -1};
 	message[0] = '\0';
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		ret = set_option(o, opt, message);

@@ -60,9 +60,9 @@ const char *output_name(enum output_kind kind);
 
 /** How an output takes images from the feed. */
 struct output_config {
-	int hwm;	  /**< messages that wait for a client */
-	uint64_t behind;  /**< images of a run that may wait for workers; FEED_ALL */
-	int64_t rows_ns;  /**< longest wait for rows of `frames` */
+	int hwm;	 /**< messages that wait for a client */
+	uint64_t behind; /**< images of a run that may wait for workers; FEED_ALL */
+	int64_t rows_ns; /**< longest wait for rows of `frames` */
 	struct feed *feed;
 };
 

@@ -562,9 +562,8 @@ begin_file(struct watch *w, struct watch_file *f)
 	f->retry = now() + 2 * (int64_t)MS;
 	ret = open_file(f);
 	if (ret == 0)
-		ret = f->header == NULL
-			? scan_header_read(&f->header, f->fd, f->path, f->table)
-			: 0;
+		ret = f->header == NULL ? scan_header_read(&f->header, f->fd, f->path, f->table)
+					: 0;
 	if (ret == -EBADMSG) {
 		give_up(f,
 			f->table == ARROW_IMAGES ? "its table is not images"
@@ -647,8 +646,7 @@ warn_kind(struct watch_series *s)
 }
 
 static void
-publish_rows(
-	struct watch *w, struct watch_file *f, struct scan_record *record, uint64_t length)
+publish_rows(struct watch *w, struct watch_file *f, struct scan_record *record, uint64_t length)
 {
 	const int ret = feed_append_rows(w->feed, f->series->run, f->number, f->at, record);
 
@@ -706,9 +704,8 @@ skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state,
 	const bool whole = state == SCAN_RECORD_PARTIAL && length <= size && f->at <= size - length;
 
 	count(&w->stats.damaged, 1);
-	escaped_line(stderr,
-		"braggline-publish: %s: damaged at offset %lu; its %s are left out", f->path,
-		(unsigned long)f->at, f->table == ARROW_IMAGES ? "images" : "rows");
+	escaped_line(stderr, "braggline-publish: %s: damaged at offset %lu; its %s are left out",
+		f->path, (unsigned long)f->at, f->table == ARROW_IMAGES ? "images" : "rows");
 	f->at += whole ? length : ARROW_BLOCK;
 	f->state = whole ? FILE_FOLLOWED : FILE_SEARCHING;
 	f->seen = 0;

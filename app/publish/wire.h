@@ -27,8 +27,8 @@
  * The row of `frames` follows if it is known; the names are those of its columns:
  *   bunch_id, detector_time (100 ns), receive_time (ns since 1970), exposure (100 ns),
  *   detector_status, flags, strong_count, sum (float64, photons), saturated, invalid, verdict,
- *   veto_version, pedestal_version: numbers. If peaks were searched: peak_count, its column `peaks`;
- *   shell_peaks, array of integers
+ *   veto_version, pedestal_version: numbers. If peaks were searched: peak_count, which is its
+ *   column `peaks`; shell_peaks, array of integers
  *
  * fs and ss are indices of the stored array, 0 is the centre of the first pixel; CrystFEL adds 0.5.
  * A geometry file has `data = detector_data`, `peak_list = peaks`, and no dim lines
@@ -61,8 +61,8 @@
  *   end            type, series_id, series_unique_id
  *
  * Lengths are in metres, energies in eV, times in seconds. Numbers that are not known are 0.
- * start_time is detector_time, real_time is exposure, and stop_time is their sum, in ticks of 100 ns:
- * [ticks, 10000000]. An array is tag 40 [[rows, cols], typed
+ * start_time is detector_time, real_time is exposure, and stop_time is their sum, in ticks of 100
+ * ns: [ticks, 10000000]. An array is tag 40 [[rows, cols], typed
  * array]. Pixels are tag 77 (int16 LE) or 69 (uint16 LE) around tag 56500 ["bslz4", 2, chunk]: the
  * chunk is that of HDF5's filter 32008 (arrow/bitshuffle.h), for raw images the bytes of the file.
  * Lists of peaks are byte strings with tag 85, 70 or 69.

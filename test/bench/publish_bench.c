@@ -137,14 +137,13 @@ join_workers(pthread_t *thread, unsigned int nb)
 		pthread_join(thread[i], NULL);
 }
 
-/* A process that subscribes to the address that it reads, and hangs. It is forked before threads. */
+/* A process that subscribes to the address that it reads, and hangs. Threads begin after it. */
 struct viewer {
 	pid_t pid;
 	int to, from;
 };
 
-static void __attribute__((noreturn))
-hang(int in, int out)
+static void __attribute__((noreturn)) hang(int in, int out)
 {
 	void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_SUB);
 	const int one = 1;

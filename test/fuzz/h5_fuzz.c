@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * HDF5 files that braggline-export reads: geometry of NeXus files, and its own data files. An input
- * is a list of changes of a correct small file: objects are removed, replaced by others of any type,
- * shape and storage, or linked to each other; attributes get other types and values. HDF5 writes the
- * changes, so what it reads is valid for the library, and only this project's code is examined.
+ * is a list of changes of a correct small file: objects are removed, replaced by others of any
+ * type, shape and storage, or linked to each other; attributes get other types and values. HDF5
+ * writes the changes, so what it reads is valid for the library, and only this project's code is
+ * examined.
  * Bytes that HDF5 cannot read are the business of isolated.h, and of test/smoke/export_test.py.
  */
 
@@ -44,8 +45,8 @@ static char run_id[] = "0123456789abcdef";
 
 static const char *const texts[] = {"", ".", "m", "mm", "deg", "rad", "rotation", "translation",
 	"NXentry", "NXinstrument", "NXdetector", "NXdetector_module", "NXbeam", "angstrom", "nm",
-	"/entry/instrument/detector/transformations/det_z", "det_z", "/", "..", "/entry/",
-	"%s%n", "/absent/axis", "module_offset", "\xff\xfe", run_id};
+	"/entry/instrument/detector/transformations/det_z", "det_z", "/", "..", "/entry/", "%s%n",
+	"/absent/axis", "module_offset", "\xff\xfe", run_id};
 
 static const char *const names[] = {"NX_class", "units", "vector", "offset", "offset_units",
 	"depends_on", "transformation_type", "run", "other"};
@@ -101,8 +102,8 @@ type_of(unsigned int number)
 static hid_t
 space_of(unsigned int number)
 {
-	static const hsize_t dims[][3] = {{1}, {2}, {3}, {3, 1, 1}, {1, 2}, {0}, {1u << 30},
-		{UINT64_C(1) << 40, 2}};
+	static const hsize_t dims[][3] = {
+		{1}, {2}, {3}, {3, 1, 1}, {1, 2}, {0}, {1u << 30}, {UINT64_C(1) << 40, 2}};
 	static const int ranks[] = {1, 1, 1, 3, 2, 1, 1, 2};
 	const unsigned int k = number % 10;
 
@@ -221,8 +222,8 @@ change(hid_t file, const struct template *t, const uint8_t *step)
 		break;
 	case 1:
 		(void)H5Ldelete(file, object, H5P_DEFAULT);
-		(void)H5Lcreate_soft(step[3] == 0 ? texts[step[2] % NB(texts)] : other, file, object,
-			H5P_DEFAULT, H5P_DEFAULT);
+		(void)H5Lcreate_soft(step[3] == 0 ? texts[step[2] % NB(texts)] : other, file,
+			object, H5P_DEFAULT, H5P_DEFAULT);
 		break;
 	case 2:
 		/* also cycles */

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * What braggline-publish reads: a file of either table, with batches whose CRC was not checked.
+ * Each row of images becomes messages of both formats, or is refused. Messages end where their
+ * format says. Rows of frames join images.
+ */
+/*
  * What braggline-publish reads: a file of either table, with batches whose CRC was not checked. Each
  * row of images becomes messages of both formats, or is refused. Rows of frames join images. Messages end where their format says.
  */

@@ -54,6 +54,10 @@ def table(run):
     return {int(row['frame']): row for row in csv.DictReader(io.StringIO(done.stdout))}
 
 
+def strong_counts(run):
+    return sorted(int(row['strong_count']) for row in table(run).values())
+
+
 def images(path):
     """{frame: (pixels, lists of peaks)} of a file of full images."""
     found = {}

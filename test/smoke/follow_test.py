@@ -24,7 +24,7 @@ import time
 
 from cases import Skipped, case, run_cases, wait, want
 from export_runs import (COLS, EXPORT, FILTER, ROWS, export, h5py, images, kept, numpy, receive,
-                         runs, same_as, same_as_sparse, sparse_images, table)
+                         runs, same_as, same_as_sparse, sparse_images, strong_counts)
 
 SMALL = ('output.images_interval=2', 'output.frames_interval=8')
 PER_FILE = 6
@@ -409,7 +409,7 @@ def sparse_frames_outlive_a_kill(where):
     for name in os.listdir(where):
         if name.endswith('.h5'):
             shutil.copy(f'{where}/{name}', other)
-    counts = sorted(int(row['strong_count']) for row in table(run).values())
+    counts = strong_counts(run)
     again = receive('csr_again', 'output.format=csr', f'veto.strong_min={counts[-len(frames) // 2]}',
                     *SMALL, 'output.value=int16')
     want(0 < len(kept(again)) < len(frames), kept(again))
