@@ -4,10 +4,6 @@
  * Each row of images becomes messages of both formats, or is refused. Messages end where their
  * format says. Rows of frames join images.
  */
-/*
- * What braggline-publish reads: a file of either table, with batches whose CRC was not checked. Each
- * row of images becomes messages of both formats, or is refused. Rows of frames join images. Messages end where their format says.
- */
 
 #include <sys/mman.h>
 
