@@ -23,9 +23,9 @@ void sparse_path(const struct export *e, char path[PATH_MAX]);
 int sparse_write(struct export *e, void (*progress)(uint64_t bytes));
 
 /**
- * Sparse frames of a run that is written. The lists of each `per_file` images are in a file of their
- * own, RUN_sparse_000001.h5 ..., and RUN_sparse.h5 has them as virtual datasets. All files are
- * replaced by complete ones. Zero-initialized: not open.
+ * Sparse frames of a run that is written. The lists of each `per_file` images are in a file of
+ * their own, RUN_sparse_000001.h5 ..., and RUN_sparse.h5 has them as virtual datasets. All files
+ * are replaced by complete ones. Zero-initialized: not open.
  */
 struct sparse_live {
 	struct pixels *pixels;
