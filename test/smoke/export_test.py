@@ -231,6 +231,48 @@ def nexus_files_lead_to_no_other_file(where):
 
 
 @case
+def what_hdf5_cannot_read_is_an_error(where):
+    """Damage in which HDF5 may crash, loop, or ask for any memory ends a child process."""
+    export('--output', where, receive('image'))
+    with open(f'{where}/lyso_master.h5', 'rb') as stream:
+        data = stream.read()
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f'seed {seed}')
+    refused_files = 0
+    for _ in range(40):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((1, 4, 64, 1000))):
+            damaged[rng.randrange(len(damaged))] = rng.choice((0, 255, rng.randrange(256)))
+        with open(f'{where}/damaged.h5', 'wb') as stream:
+            stream.write(damaged[:rng.choice((len(data), rng.randrange(len(data))))])
+        done = subprocess.run([EXPORT, '--convert', f'{where}/x.geom', f'{where}/damaged.h5'],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+        want(done.returncode in (0, 1) and (done.returncode == 0) == (done.stderr == ''), seed, done)
+        refused_files += done.returncode
+    want(refused_files > 0, 'no damage was found')
+    # a pipe is not waited for
+    os.mkfifo(f'{where}/pipe.h5')
+    _, err = export('--convert', f'{where}/x.geom', f'{where}/pipe.h5', status=1)
+    want('it is not a regular file' in err, err)
+    # data files of this name
+    os.mkdir(f'{where}/again')
+    with open(f'{where}/lyso_data_000001.h5', 'rb') as stream:
+        data = stream.read()
+    for _ in range(8):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((4, 1000))):
+            damaged[rng.randrange(8192)] = rng.randrange(256)
+        with open(f'{where}/again/lyso_data_000001.h5', 'wb') as stream:
+            stream.write(damaged)
+        done = subprocess.run([EXPORT, '--output', f'{where}/again', runs['image']],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+        want(done.returncode in (0, 1), seed, done)
+
+
+@case
 def units_of_nexus_are_whole_words(where):
     export('--output', where, receive('image'))
     wavelength, det_z = 'beam/incident_wavelength', 'detector/transformations/det_z'
