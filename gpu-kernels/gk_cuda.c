@@ -539,6 +539,8 @@ cuda_create(const struct gk_config *config, struct gk **out)
 	ret = gk_config_check(config, why, sizeof(why));
 	if (ret != 0)
 		return ret;
+	if (config->channel->radial.bin != 0)
+		return refuse(-ENOTSUP, "CUDA gangs make no radial profiles; use host gangs");
 	gk = calloc(1, sizeof(*gk));
 	if (gk == NULL)
 		return refuse(-ENOMEM, "no memory");

@@ -163,7 +163,7 @@ need_of_searches(const struct settings *s)
 	panel = malloc(g->nb_panels * sizeof(*panel));
 	if (bin != NULL && panel != NULL &&
 		peak_settings_map(&s->peaks, g, bin, panel, &nb_bins) == 0)
-		bytes = gk_host_search_memory(&c, nb_bins);
+		bytes = gk_host_search_memory(&c, nb_bins, 0);
 	free(panel);
 	free(bin);
 	free(g);
