@@ -57,13 +57,13 @@ struct gk_config {
 	uint32_t workers;
 	/** zeroed except params, coef, dark, pixels, radial and peak */
 	struct gk_channel *channel;
-	uint8_t *frames;	    /**< frame slots, at a distance of gk_frame_stride() */
-	struct gk_result *results;  /**< one per frame slot */
-	struct gk_shells *shells;   /**< one per frame slot; NULL: none are written */
+	uint8_t *frames;	   /**< frame slots, at a distance of gk_frame_stride() */
+	struct gk_result *results; /**< one per frame slot */
+	struct gk_shells *shells;  /**< one per frame slot; NULL: none are written */
 	uint8_t *profiles; /**< areas at a distance of gk_profile_stride(); with channel->radial */
 	uint32_t nb_profiles;
 	uint32_t nb_frames; /**< number of frame slots */
-	uint8_t *outputs;	    /**< output slots, at a distance of layout.stride */
+	uint8_t *outputs;   /**< output slots, at a distance of layout.stride */
 	uint32_t nb_outputs;
 	/**
 	 * cuda: CUcontext as in rte_gpu_info.context, NULL: the primary context of device 0; host:

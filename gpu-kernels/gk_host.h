@@ -94,8 +94,8 @@ struct gang_frame {
  */
 struct gang_search {
 	alignas(64) _Atomic uint32_t busy;
-	uint32_t tile;		  /**< next tile */
-	struct gang_frame *frame; /**< NULL: none */
+	uint32_t tile;		       /**< next tile */
+	struct gang_frame *frame;      /**< NULL: none */
 	struct gk_peak_finder *finder; /**< NULL: the channel has no map for peaks */
 	int16_t *photons;	       /**< [rows][cols]; without a finder: of a tile */
 	struct gk_peaks *found;

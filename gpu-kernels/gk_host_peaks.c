@@ -90,19 +90,21 @@ gk_host_search_create(struct gk *gk, char *why, size_t size)
 	const struct gk_peak_pixels *pixels = &gk->config.channel->pixels;
 	const struct gk_radial_pixels *radial = &gk->config.channel->radial;
 	const struct maps maps = {
-		.peaks = {
-			.rows = gk->rows,
-			.cols = gk->config.geometry.cols,
-			.bin = (const uint16_t *)(uintptr_t)pixels->bin,
-			.panel = (const struct gk_peak_panel *)(uintptr_t)pixels->panel,
-			.nb_panels = pixels->nb_panels,
-		},
-		.radial = {
-			.rows = gk->rows,
-			.cols = gk->config.geometry.cols,
-			.nb_bins = radial->nb_bins,
-			.bin = (const uint16_t *)(uintptr_t)radial->bin,
-		},
+		.peaks =
+			{
+				.rows = gk->rows,
+				.cols = gk->config.geometry.cols,
+				.bin = (const uint16_t *)(uintptr_t)pixels->bin,
+				.panel = (const struct gk_peak_panel *)(uintptr_t)pixels->panel,
+				.nb_panels = pixels->nb_panels,
+			},
+		.radial =
+			{
+				.rows = gk->rows,
+				.cols = gk->config.geometry.cols,
+				.nb_bins = radial->nb_bins,
+				.bin = (const uint16_t *)(uintptr_t)radial->bin,
+			},
 	};
 	const uint32_t n = count_searches(&gk->config), all = n * gk->config.gangs;
 	int ret = 0;

@@ -583,8 +583,8 @@ test_profile_area(void **state)
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
 	rig_frame(&rig, 2)->profile = AREAS;
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
-	assert_string_equal(why,
-		"frame 1002 in slot 2 has profile 45, expected less than nb_profiles = 45");
+	assert_string_equal(
+		why, "frame 1002 in slot 2 has profile 45, expected less than nb_profiles = 45");
 	close_gangs(&rig);
 	map_close(&m);
 }
