@@ -118,8 +118,8 @@ struct gk_ops {
 
 	/**
 	 * Return the maximum GPU memory that create() allocates for this configuration. Pointers
-	 * and context are ignored; a map of pixels is expected if layout.peaks_cap is not 0, and the
-	 * most bins of profiles if nb_profiles is not 0. NULL: none.
+	 * and context are ignored; a map of pixels is expected if layout.peaks_cap is not 0, and
+	 * the most bins of profiles if nb_profiles is not 0. NULL: none.
 	 * @return bytes
 	 */
 	uint64_t (*memory)(const struct gk_config *config);

@@ -261,8 +261,8 @@ int gk_host_search_create(struct gk *gk, char *why, size_t size);
 void gk_host_search_destroy(struct gk *gk);
 
 /**
- * Select the frames of the batch whose peaks are searched; with profiles, all of them. Only the thread that advances the gang
- * may call this.
+ * Select the frames of the batch whose peaks are searched; with profiles, all of them. Only the
+ * thread that advances the gang may call this.
  * @param done  batches done
  * @return number of frames
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The search for peaks and radial profiles by CUDA gangs compared with host gangs: result lines,
- * peaks by shell, lists, profiles, verdicts and outputs, byte for byte. Random detectors, options and frames; missing packets,
- * packets with trailers, 1 to 8 gangs, packets and outputs in host and in GPU memory. GK_ROUNDS
- * sets the number of random rounds; GK_ONCE=1 runs kernels that end by themselves.
+ * peaks by shell, lists, profiles, verdicts and outputs, byte for byte. Random detectors, options
+ * and frames; missing packets, packets with trailers, 1 to 8 gangs, packets and outputs in host and
+ * in GPU memory. GK_ROUNDS sets the number of random rounds; GK_ONCE=1 runs kernels that end by
+ * themselves.
  *
  * Skipped without a GPU.
  */
