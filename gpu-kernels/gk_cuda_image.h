@@ -8,5 +8,7 @@
 extern const unsigned long long gk_cuda_image[];
 /** with the search for peaks */
 extern const unsigned long long gk_cuda_search_image[];
+/** with the search for peaks and radial profiles */
+extern const unsigned long long gk_cuda_profile_image[];
 
 #endif /* GK_CUDA_IMAGE_H */

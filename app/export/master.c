@@ -15,6 +15,7 @@
 #include "image.h"
 #include "master.h"
 #include "modules.h"
+#include "profiles.h"
 
 #define TICK  1e-7 /* seconds of a tick of the detector */
 #define NS    1000000000
@@ -236,6 +237,8 @@ put_entry(struct h5 *h, hid_t entry, struct export *e)
 		ret = columns_put_frames(h, entry, e);
 	if (ret == 0 && columns_have_peaks(e))
 		ret = columns_put_peaks(h, entry, "peaks", e);
+	if (ret == 0)
+		ret = profiles_put(h, entry, e);
 	return ret;
 }
 

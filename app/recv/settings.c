@@ -667,6 +667,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 		s->sources.positions == SOURCE_POSITIONS_OFF ? 0 : s->sources.positions,
 		s->calibration.energy);
 	peak_settings_read(&s->peaks, &s->veto, c, &s->geometry, &s->detector);
+	radial_settings_read(&s->radial, c, &s->geometry, &s->detector);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		complain_of_interval(c, s->frames.stride);

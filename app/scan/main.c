@@ -73,9 +73,11 @@ static const char help[] =
 	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
 	"                (pyFAI), by the end of the name\n"
 	"  --from FILE   convert this geometry instead of that of a run\n"
-	"  --profile FILE  write radial profiles of kept full images as CSV; - as above\n"
-	"  --unit U      of --profile: q (1/angstrom, default), d (angstrom), 2theta (degrees)\n"
-	"  --bins N      of --profile (default 1000)\n"
+	"  --profile FILE  write radial profiles as CSV: those of the receiver, or of kept full\n"
+	"                images; - as above\n"
+	"  --unit U      of --profile: q (1/angstrom), d (angstrom), 2theta (degrees); default:\n"
+	"                as the receiver, or q\n"
+	"  --bins N      of --profile; default: as the receiver, or 1000\n"
 	"  --solid-angle  correct --profile for the solid angle of pixels\n"
 	"  --polarization P  correct --profile for polarisation; P is 1 along x\n"
 	"  --recover     first complete the .part files that a crash has left\n"
@@ -380,7 +382,7 @@ main(int argc, char **argv)
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
-	struct options o = {.frame = PICTURE_BEST_FRAME, .radial.bins = PROFILE_BINS};
+	struct options o = {.frame = PICTURE_BEST_FRAME, .radial.unit = PROFILE_UNITS};
 	struct scan_list list = {0};
 	bool radial = false, querying = false, remote = false;
 	const int own = own_words(argc, argv);

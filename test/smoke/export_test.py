@@ -80,6 +80,32 @@ def columns_are_the_runs(where):
 
 
 @case
+def profiles_are_the_runs(where):
+    run = receive('profiles', 'radial.bins=50', 'radial.unit=2theta')
+    rows = table(run)
+    export('--output', where, run)
+    with h5py.File(f'{where}/lyso_master.h5', 'r') as f:
+        group = f['entry/azint']
+        want(group.attrs['NX_class'] == b'NXcollection', dict(group.attrs))
+        centres = group['bin_to_two_theta']
+        want(centres.shape == (50,) and centres.attrs['units'] == b'deg', centres)
+        want((numpy.diff(centres[()]) > 0).all() and 0 < centres[0] < centres[-1] < 90)
+        frames = f['entry/frames/frame'][()]
+        want(len(frames) > 8 and group['image'].shape == (len(frames), 50), frames)
+        for i, frame in enumerate(frames):
+            total = numpy.array(rows[frame]['radial_sum'].split(), 'i8')
+            count = numpy.array(rows[frame]['radial_count'].split(), 'u4')
+            want((group['sum'][i] == total).all() and (group['count'][i] == count).all(), frame)
+            want(count.sum() > 400000, frame)
+            with numpy.errstate(invalid='ignore'):
+                want(numpy.array_equal(group['image'][i], (total / count).astype('f4'),
+                                       equal_nan=True), frame)
+    export('--output', f'{where}/none', receive('image'))
+    with h5py.File(f'{where}/none/lyso_master.h5', 'r') as f:
+        want('azint' not in f['entry'])
+
+
+@case
 def geometry_is_the_runs(where):
     run = receive('image')
     export('--output', where, run)

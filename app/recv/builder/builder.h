@@ -108,6 +108,11 @@ struct builder_config {
 	struct gk_channel *channel;
 	const struct gk_result *results; /**< indexed by frame slot */
 	const struct gk_shells *shells;	 /**< indexed by frame slot; NULL: peaks are not searched */
+	/**
+	 * gk_config.nb_profiles: at least one for each frame slot and for each of BUILDER_RECORDS;
+	 * 0: no profiles are made
+	 */
+	uint32_t profiles;
 	uint32_t gangs;
 	uint32_t batch;		   /**< maximum number of frames in a batch */
 	uint32_t outputs;	   /**< number of output slots */

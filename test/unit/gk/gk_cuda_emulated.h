@@ -17,7 +17,8 @@ struct gk_cuda_emulated {
 #ifdef __cplusplus
 extern "C" {
 #endif
-extern const struct gk_cuda_emulated gk_cuda_emulated, gk_cuda_emulated_search;
+extern const struct gk_cuda_emulated gk_cuda_emulated, gk_cuda_emulated_search,
+	gk_cuda_emulated_profile;
 #ifdef __cplusplus
 }
 #endif

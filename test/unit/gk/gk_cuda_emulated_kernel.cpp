@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernel of CUDA gangs, compiled for CPUs: once without and once with the search for peaks. */
+/* The kernel of CUDA gangs, compiled for CPUs: one for each of its images (gk_cuda_image.h). */
 #include "gk_cuda_gang_on_host.h"
 
 /* their constants have one name on a GPU */
-#ifdef GK_CUDA_SEARCH
+#if defined(GK_CUDA_PROFILE)
+#define args	  emulated_profile_args
+#define peak_args emulated_profile_peak_args
+#elif defined(GK_CUDA_SEARCH)
 #define args emulated_search_args
 #else
 #define args emulated_args
@@ -32,7 +35,10 @@ run_block(uint32_t block)
 	host_run_block(run_thread);
 }
 
-#ifdef GK_CUDA_SEARCH
+#if defined(GK_CUDA_PROFILE)
+extern "C" const struct gk_cuda_emulated gk_cuda_emulated_profile = {
+	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
+#elif defined(GK_CUDA_SEARCH)
 extern "C" const struct gk_cuda_emulated gk_cuda_emulated_search = {
 	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
 #else
