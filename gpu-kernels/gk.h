@@ -55,11 +55,14 @@ struct gk_config {
 	 * may poll
 	 */
 	uint32_t workers;
-	struct gk_channel *channel; /**< zeroed except params, coef, dark, pixels and peak */
-	uint8_t *frames;	    /**< frame slots, at a distance of gk_frame_stride() */
-	struct gk_result *results;  /**< one per frame slot */
+	/** zeroed except params, coef, dark, pixels, radial and peak */
+	struct gk_channel *channel;
+	uint8_t *frames;	   /**< frame slots, at a distance of gk_frame_stride() */
+	struct gk_result *results; /**< one per frame slot */
 	/** one per frame slot; NULL: none are written, and no parameters may ask for chunks */
 	struct gk_details *details;
+	uint8_t *profiles; /**< areas at a distance of gk_profile_stride(); with channel->radial */
+	uint32_t nb_profiles;
 	uint32_t nb_frames; /**< number of frame slots */
 	uint8_t *outputs;   /**< output slots, at a distance of layout.stride */
 	uint32_t nb_outputs;
@@ -102,7 +105,8 @@ struct gk_config {
  * 3. the output, for a frame that is a hit or has GK_FRAME_KEEP, and that has an output slot. The
  *   output is CSR, a full image (if requested, or if nnz > nnz_max), or raw data, plain or
  *   compressed (gk_params.chunks);
- * 4. the sums of the G0 samples (struct gk_dark), for a frame with GK_FRAME_DARK.
+ * 4. the sums of the G0 samples (struct gk_dark), for a frame with GK_FRAME_DARK;
+ * 5. the radial profile, if the channel has a map for it (struct gk_radial_pixels).
  * Bytes of the output slot beyond those that the kind defines are not written. Between pedestal
  * intervals it computes dark updates. Pixels of a frame with GK_FRAME_TRAILER are copied once, and
  * everything is computed from the copies whose trailers match.
@@ -121,8 +125,8 @@ struct gk_ops {
 
 	/**
 	 * Return the maximum GPU memory that create() allocates for this configuration. Pointers
-	 * and context are ignored; a map of pixels is expected if layout.peaks_cap is not 0. NULL:
-	 * none.
+	 * and context are ignored; a map of pixels is expected if layout.peaks_cap is not 0, and
+	 * the most bins of profiles if nb_profiles is not 0. NULL: none.
 	 * @return bytes
 	 */
 	uint64_t (*memory)(const struct gk_config *config);
@@ -200,12 +204,14 @@ const struct gk_ops *gk_ops_find(const char *name);
 int gk_config_check(const struct gk_config *config, char *why, size_t size);
 
 /**
- * Return the most memory that host gangs use for searches for peaks, in bytes: one search for each
- * thread of a gang.
- * @param config   geometry, gangs, workers
- * @param nb_bins  gk_peak_pixels.nb_bins
+ * Return the most memory that host gangs use for searches for peaks and for radial profiles, in
+ * bytes: that of one frame for each thread of a gang.
+ * @param config        geometry, gangs, workers
+ * @param peak_bins     gk_peak_pixels.nb_bins; 0: no peaks are searched
+ * @param profile_bins  gk_radial_pixels.nb_bins; 0: no profiles are made
  */
-uint64_t gk_host_search_memory(const struct gk_config *config, uint32_t nb_bins);
+uint64_t gk_host_search_memory(
+	const struct gk_config *config, uint32_t peak_bins, uint32_t profile_bins);
 
 /**
  * Check a descriptor: op, indices, parameters, coefficients, accumulators, frame and output slots,

@@ -59,6 +59,8 @@
 #define GK_PEAK_MASKED	 0x8000
 #define GK_PEAK_BIN_MASK 0x7FFF
 
+#define GK_PROFILE_BINS_MAX 4096 /**< bins of a radial profile, in shared memory of a GPU */
+
 /**
  * Alignment of packet addresses. A GPU copies 16 bytes at a time and traps on unaligned addresses.
  */
@@ -147,7 +149,7 @@ struct gk_frame {
 	uint32_t flags;	  /**< GK_FRAME_* */
 	uint32_t out;	  /**< output slot, or GK_NO_OUT: no output can be written */
 	uint32_t missing; /**< number of missing packets */
-	uint32_t reserved;
+	uint32_t profile; /**< area of the radial profile; not read if none are made */
 	uint64_t trailer; /**< GK_FRAME_TRAILER: number that the trailers of the frame have */
 	uint32_t reserved2[8];
 	uint64_t packet[];
@@ -245,6 +247,38 @@ struct gk_peak_pixels {
 	uint32_t reserved[10];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_peak_pixels) == 64, "the map is one cache line");
+
+/**
+ * Bins of the detector's pixels for radial profiles: struct gk_radial_map (gk_radial.h) without its
+ * shape, which is that of the frames, and without weights. It is in host memory, which is
+ * registered for CUDA gangs. It is set before create() and does not change until destroy().
+ *
+ * Gangs write a profile for each frame, whatever its verdict, to area gk_frame.profile of
+ * gk_config.profiles: for each bin the sum of the photons of its valid pixels, and their number.
+ * Photons are those of GK_VALUE_I16 for any type of `value`, so that sums are integers, and do not
+ * depend on the order of pixels, threads and thread blocks. gk_radial_is_valid() defines which
+ * pixels are valid. Bytes of an area beyond sums and counts are not written.
+ */
+struct gk_radial_pixels {
+	uint64_t bin;	  /**< device address of gk_radial_map.bin; 0: no profiles are made */
+	uint32_t nb_bins; /**< 1 ... GK_PROFILE_BINS_MAX */
+	uint32_t reserved[13];
+};
+GK_STATIC_ASSERT(sizeof(struct gk_radial_pixels) == 64, "the map is one cache line");
+
+/** Offset of the counts in an area: i64 sum[nb_bins], in photons, then u32 count[nb_bins]. */
+static inline uint64_t
+gk_profile_count_at(uint32_t nb_bins)
+{
+	return ((uint64_t)nb_bins * 8 + 63) & ~(uint64_t)63;
+}
+
+/** Distance of areas of profiles in bytes. */
+static inline uint64_t
+gk_profile_stride(uint32_t nb_bins)
+{
+	return (gk_profile_count_at(nb_bins) + (uint64_t)nb_bins * 4 + 63) & ~(uint64_t)63;
+}
 
 /**
  * Descriptor: a batch of frames that one gang processes together with the same parameters, or a
@@ -391,12 +425,13 @@ struct gk_channel {
 	struct gk_dark dark[GK_DARK_MAX];
 	struct gk_update update[GK_DARK_MAX];
 	struct gk_peak_pixels pixels;
+	struct gk_radial_pixels radial;
 	struct gk_peak_params peak[GK_PARAMS_MAX]; /**< options of the entry of `params` */
 	struct gk_work work[GK_GANGS_MAX][GK_RING_SIZE];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
 		64 + GK_GANGS_MAX * 64 + GK_PARAMS_MAX * 64 + GK_COEF_MAX * 64 + GK_DARK_MAX * 128 +
-			64 + GK_PARAMS_MAX * 64 + GK_GANGS_MAX * GK_RING_SIZE * 128,
+			64 + 64 + GK_PARAMS_MAX * 64 + GK_GANGS_MAX * GK_RING_SIZE * 128,
 	"no padding between the parts of a channel");
 
 /**

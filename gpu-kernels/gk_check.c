@@ -110,6 +110,25 @@ check_chunks(const struct reason *why, const struct gk_config *c)
 	return 0;
 }
 
+/* Having no map is valid: no profiles are made. create() checks its content. */
+static int
+check_radial(const struct reason *why, const struct gk_config *c)
+{
+	const struct gk_radial_pixels *r = &c->channel->radial;
+
+	if (r->bin == 0)
+		return 0;
+	if (check_pointer(why, "radial.bin", r->bin) != 0 ||
+		check_pointer(why, "profiles", (uintptr_t)c->profiles) != 0)
+		return -EINVAL;
+	if (r->nb_bins == 0 || r->nb_bins > GK_PROFILE_BINS_MAX)
+		return refuse(why, "radial.nb_bins is %u, expected 1 to %d", r->nb_bins,
+			GK_PROFILE_BINS_MAX);
+	if (c->nb_profiles == 0)
+		return refuse(why, "nb_profiles is 0, expected at least 1");
+	return 0;
+}
+
 int
 gk_config_check(const struct gk_config *c, char *text, size_t size)
 {
@@ -145,7 +164,7 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 		return -EINVAL;
 	if (check_chunks(&why, c) != 0)
 		return -EINVAL;
-	return check_pixels(&why, c);
+	return check_pixels(&why, c) != 0 ? -EINVAL : check_radial(&why, c);
 }
 
 static int
@@ -310,6 +329,11 @@ check_frames(const struct reason *why, const struct gk_config *c, const struct g
 				" in slot %u has output slot %u, expected less than "
 				"nb_outputs = %u or GK_NO_OUT",
 				frame->frame, work->slot[i], frame->out, c->nb_outputs);
+		if (c->channel->radial.bin != 0 && frame->profile >= c->nb_profiles)
+			return refuse(why,
+				"frame %" PRIu64
+				" in slot %u has profile %u, expected less than nb_profiles = %u",
+				frame->frame, work->slot[i], frame->profile, c->nb_profiles);
 		if (check_flags(why, c, work, frame, work->slot[i]) != 0)
 			return -EINVAL;
 	}

@@ -17,6 +17,7 @@
 #include "gk_cuda_driver.h"
 #include "gk_cuda_image.h"
 #include "gk_cuda_peaks.h"
+#include "gk_radial.h"
 
 /* Interval in which the host signals that it is alive, and checks the kernel. */
 #define BEAT_MS 50
@@ -174,6 +175,11 @@ check_config(const struct gk *gk)
 	if (ret == 0 && gk->args.searches)
 		ret = check_memory(
 			gk, "panels", (const void *)(uintptr_t)c->channel->pixels.panel, true);
+	if (ret == 0 && gk->args.profiles != NULL)
+		ret = check_memory(gk, "bins of profiles",
+			(const void *)(uintptr_t)c->channel->radial.bin, true);
+	if (ret == 0 && gk->args.profiles != NULL)
+		ret = check_memory(gk, "profiles", c->profiles, false);
 	if (ret == 0 && c->details != NULL)
 		ret = check_memory(gk, "details", c->details, false);
 	if (ret == 0)
@@ -208,7 +214,9 @@ load_kernel(struct gk *gk)
 	int err;
 
 	ret = gk->cuda->cuModuleLoadData(&gk->module,
-		gk->args.chunked	    ? gk_cuda_compress_image
+		gk->args.profiles != NULL
+			? (gk->args.chunked ? gk_cuda_both_image : gk_cuda_profile_image)
+			: gk->args.chunked  ? gk_cuda_compress_image
 			: gk->args.searches ? gk_cuda_search_image
 					    : gk_cuda_image);
 	if (ret == CUDA_ERROR_NO_BINARY_FOR_GPU)
@@ -324,6 +332,9 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(counts, batches * a->chunks);
 	PLACE(block_nnz, 2 * batches * a->blocks);
 	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
+	PLACE(bin, a->bins > 0 ? (uint64_t)a->chunks * GK_CUDA_CHUNK : 0);
+	PLACE(bin_pixels, a->bins);
+	PLACE(profile_sums, 2 * batches * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(places, places * GK_CUDA_PLACE);
 	PLACE(place_size, places);
@@ -356,6 +367,67 @@ allocate(struct gk *gk)
 	place_all(&gk->args, gk->memory);
 	result = gk->cuda->cuStreamCreate(&gk->stream, CU_STREAM_NON_BLOCKING);
 	return result == CUDA_SUCCESS ? 0 : failed(gk, "cuStreamCreate", result);
+}
+
+static void
+set_profiles(struct gk_cuda_args *a, const struct gk_config *c, uint32_t bins)
+{
+	a->bins = bins;
+	a->profiles = c->profiles;
+	a->nb_profiles = c->nb_profiles;
+	a->profile_stride = gk_profile_stride(bins);
+	a->profile_count_at = gk_profile_count_at(bins);
+}
+
+/* Copy the bins of pixels to the GPU, by chunk, and the number of pixels of each bin. */
+static int
+copy_bins(struct gk *gk)
+{
+	const struct gk_radial_map map = {
+		.rows = gk->args.rows,
+		.cols = gk->config.geometry.cols,
+		.nb_bins = gk->args.bins,
+		.bin = (const uint16_t *)(uintptr_t)gk->config.channel->radial.bin,
+	};
+	const uint64_t size = (uint64_t)gk->args.chunks * GK_CUDA_CHUNK * sizeof(*map.bin);
+	CUresult result;
+	uint32_t *pixels;
+	uint16_t *bin;
+	int ret;
+
+	ret = gk_radial_map_check(&map, why, sizeof(why));
+	if (ret != 0)
+		return ret;
+	bin = malloc(size);
+	pixels = calloc(map.nb_bins + 1, sizeof(*pixels));
+	if (bin == NULL || pixels == NULL) {
+		free(bin);
+		free(pixels);
+		return refuse(-ENOMEM, "no memory for the bins of profiles");
+	}
+	for (uint32_t chunk = 0; chunk < gk->args.chunks; chunk++) {
+		const uint32_t row = chunk / gk->args.row_chunks.by;
+		const uint32_t col = chunk % gk->args.row_chunks.by * GK_CUDA_CHUNK;
+
+		for (uint32_t i = 0; i < GK_CUDA_CHUNK; i++) {
+			const uint16_t b = col + i < map.cols
+				? map.bin[(uint64_t)row * map.cols + col + i]
+				: (uint16_t)map.nb_bins;
+
+			bin[(uint64_t)chunk * GK_CUDA_CHUNK + i] = b;
+			pixels[b]++;
+		}
+	}
+	result = gk->cuda->cuMemcpyHtoDAsync(
+		(CUdeviceptr_v2)(uintptr_t)gk->args.bin, bin, size, gk->stream);
+	if (result == CUDA_SUCCESS)
+		result = gk->cuda->cuMemcpyHtoDAsync((CUdeviceptr_v2)(uintptr_t)gk->args.bin_pixels,
+			pixels, map.nb_bins * sizeof(*pixels), gk->stream);
+	if (result == CUDA_SUCCESS)
+		result = gk->cuda->cuStreamSynchronize(gk->stream);
+	free(bin);
+	free(pixels);
+	return result == CUDA_SUCCESS ? 0 : failed(gk, "copy of the bins of profiles", result);
 }
 
 /* Allocate the memory of searches for peaks, with the map of pixels in it. */
@@ -532,6 +604,8 @@ cuda_memory(const struct gk_config *config)
 		gk_cuda_peaks_most(gk.args.rows, config->geometry.cols, &gk.peaks.s);
 		search = gk_cuda_peaks_place(&gk.peaks, config->gangs, NULL, &constant);
 	}
+	if (config->nb_profiles > 0)
+		set_profiles(&gk.args, config, GK_PROFILE_BINS_MAX);
 	/* more blocks than chunks are useless, unless requested */
 	gk.args.blocks = config->workers != 0 ? config->workers : gk.args.chunks;
 	return search + place_all(&gk.args, 0);
@@ -558,6 +632,8 @@ cuda_create(const struct gk_config *config, struct gk **out)
 	}
 	fill_args(gk);
 	gk->args.searches = config->channel->pixels.bin != 0;
+	if (config->channel->radial.bin != 0)
+		set_profiles(&gk->args, config, config->channel->radial.nb_bins);
 	ret = open_device(gk);
 	if (ret != 0)
 		goto fail;
@@ -571,6 +647,8 @@ cuda_create(const struct gk_config *config, struct gk **out)
 		ret = choose_blocks(gk);
 	if (ret == 0)
 		ret = allocate(gk);
+	if (ret == 0 && gk->args.profiles != NULL)
+		ret = copy_bins(gk);
 	if (ret == 0 && gk->args.searches)
 		ret = allocate_search(gk);
 	leave(gk);
@@ -613,6 +691,11 @@ launch(struct gk *gk)
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuMemcpyHtoDAsync(
 			gk->constants, &gk->args, sizeof(gk->args), gk->stream);
+	if (ret == CUDA_SUCCESS && gk->args.profiles != NULL)
+		ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.profile_sums, 0,
+			2 * (uint64_t)gk->args.gangs * GK_BATCH_MAX * gk->args.bins *
+				sizeof(*gk->args.profile_sums),
+			gk->stream);
 	if (ret == CUDA_SUCCESS && gk->args.searches)
 		ret = clear_search(gk);
 	if (ret == CUDA_SUCCESS)

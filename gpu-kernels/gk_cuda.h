@@ -110,6 +110,13 @@ struct gk_cuda_batch {
 	unsigned long long updated;
 };
 
+/** Sums of a bin of a frame's radial profile, over the blocks of the gang. */
+struct gk_cuda_profile_sum {
+	GK_ALIGNED(16) unsigned long long sum; /**< photons, two's complement */
+	uint32_t lost;			       /**< pixels that are not valid */
+	uint32_t reserved;
+};
+
 /** Frames with GK_FRAME_TRAILER of a batch. */
 struct gk_cuda_trailers {
 	uint64_t number[GK_BATCH_MAX];	       /**< that the trailers have */
@@ -139,6 +146,8 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) struct gk_cuda_batch batch[2]; /**< indexed by parity of the batch number */
 	struct gk_cuda_trailers trailers[2];
 	struct gk_peak_params peak[2]; /**< if peaks are searched */
+	/** addresses of the areas of radial profiles */
+	uint64_t profile[2][GK_BATCH_MAX];
 };
 
 /** Control data that start() clears. */
@@ -183,6 +192,16 @@ struct gk_cuda_args {
 	uint32_t *counts;
 	uint32_t *block_nnz; /**< the same per block: [gangs][2][GK_BATCH_MAX][blocks] */
 	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
+	uint8_t *profiles;   /**< areas; NULL: no radial profiles are made */
+	uint32_t nb_profiles;
+	uint32_t bins; /**< of profiles */
+	uint64_t profile_stride;
+	uint64_t profile_count_at;
+	/** of the pixels of a chunk: [chunks][GK_CUDA_CHUNK]; `bins`: in no bin, or no pixel */
+	uint16_t *bin;
+	uint32_t *bin_pixels; /**< pixels of each bin */
+	/** [gangs][2][GK_BATCH_MAX][bins]; zero between batches */
+	struct gk_cuda_profile_sum *profile_sums;
 	/** raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 	uint16_t *copy;
 	/** compressed blocks and their sizes: [gangs][GK_BATCH_MAX][blocks of a chunk] @{ */

@@ -16,6 +16,9 @@
 #ifdef GK_CUDA_SEARCH
 #include "gk_cuda_search.cuh"
 #endif
+#ifdef GK_CUDA_PROFILE
+#include "gk_cuda_profile.cuh"
+#endif
 
 /* Add the sums of a block's warps to the gang's: one addition per block, frame and counter. */
 static __device__ void
@@ -167,11 +170,18 @@ finish(bool reported)
 	const uint32_t batch = gang_state.number;
 
 	__syncthreads();
-	if (threadIdx.x != 0)
-		return;
-	if (!reported)
-		__threadfence_system();
-	if (arrive(&m->g->finished[batch & 1]) + 1 != args.blocks)
+	if (threadIdx.x == 0) {
+		if (!reported)
+			__threadfence_system();
+		gang_state.last = arrive(&m->g->finished[batch & 1]) + 1 == args.blocks;
+	}
+	if (makes_profiles() && gang_state.batch.op == GK_OP_FRAMES) {
+		__syncthreads();
+		if (gang_state.last)
+			profile_write();
+		__syncthreads();
+	}
+	if (threadIdx.x != 0 || !gang_state.last)
 		return;
 	m->g->finished[batch & 1] = 0;
 	if (gang_state.batch.op == GK_OP_UPDATE)
@@ -345,6 +355,7 @@ serve_frames(void)
 	count_frames();
 	if (s->batch.dark != 0)
 		dark_all();
+	profile_frames();
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -373,7 +384,7 @@ serve_frames(void)
 	}
 	listed &= lists_of_batch();
 	if (threadIdx.x == 0 && s->last) {
-		if ((kept | listed) == 0)
+		if ((kept | listed) == 0 && !makes_profiles())
 			report();
 		else if (args.staged || (kept & ~s->batch.trailers) == 0)
 			release_packets();
@@ -388,7 +399,7 @@ serve_frames(void)
 		if (chunks != 0 && !compress_frames(chunks))
 			return false;
 	}
-	finish((kept | listed) == 0);
+	finish((kept | listed) == 0 && !makes_profiles());
 	return true;
 }
 

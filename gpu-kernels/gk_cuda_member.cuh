@@ -212,4 +212,30 @@ compress_frames(uint32_t frames)
 #endif
 /** @} */
 
+/* The stage of radial profiles, in a third kernel for the same reason. @{ */
+#ifdef GK_CUDA_PROFILE
+static __device__ __forceinline__ bool
+makes_profiles(void)
+{
+	return args.profiles != NULL;
+}
+#else
+static __device__ __forceinline__ bool
+makes_profiles(void)
+{
+	return false;
+}
+
+static __device__ __forceinline__ void
+profile_frames(void)
+{
+}
+
+static __device__ __forceinline__ void
+profile_write(void)
+{
+}
+#endif
+/** @} */
+
 #endif /* GK_CUDA_MEMBER_CUH */

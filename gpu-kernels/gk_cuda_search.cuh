@@ -31,7 +31,8 @@ search_open(void)
 		p->killed = &args.control->killed;
 		p->target = 0;
 	}
-	peak_share();
+	if (args.searches)
+		peak_share();
 }
 
 static __device__ __forceinline__ bool

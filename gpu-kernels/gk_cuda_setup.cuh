@@ -169,6 +169,7 @@ bad_frame(const struct setup_shared *s, uint32_t i)
 
 	return s->work.slot[i] >= args.nb_frames ||
 		(f->out != GK_NO_OUT && f->out >= args.nb_outputs) ||
+		(args.profiles != NULL && f->profile >= args.nb_profiles) ||
 		((f->flags & GK_FRAME_TRAILER) ? !args.trailers : (f->flags & GK_FRAME_LEADER)) ||
 		((f->flags & GK_FRAME_DARK) && bad_dark(s));
 }
@@ -357,7 +358,7 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 /* All threads: write the batch for the blocks of the gang. */
 static __device__ void
 write_batch(const struct setup_shared *s, struct gk_cuda_batch *b,
-	struct gk_cuda_trailers *trailers, struct gk_peak_params *peak)
+	struct gk_cuda_trailers *trailers, struct gk_peak_params *peak, uint64_t *profile)
 {
 	const uint32_t f = threadIdx.x;
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
@@ -386,6 +387,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b,
 		trailers->number[f] = frame->trailer;
 		trailers->map[f] = (uint64_t)(args.frames + slot * args.frame_stride + args.map_at);
 		trailers->lost[f] = 0;
+		profile[f] = (uint64_t)(args.profiles + frame->profile * args.profile_stride);
 	}
 	if (f < LINE_WORDS) {
 		((uint32_t *)&b->params)[f] = ((const uint32_t *)&s->params)[f];
@@ -444,7 +446,8 @@ set_up(struct setup_shared *s, uint32_t gang)
 		now = choose_coef(s, gang);
 	if (!__syncthreads_and(now))
 		return;
-	write_batch(s, &g->batch[batch & 1], &g->trailers[batch & 1], &g->peak[batch & 1]);
+	write_batch(s, &g->batch[batch & 1], &g->trailers[batch & 1], &g->peak[batch & 1],
+		g->profile[batch & 1]);
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		s->coef_of[gang][batch & 1] =

@@ -175,7 +175,7 @@ host_create(const struct gk_config *config, struct gk **out)
 		snprintf(reason, sizeof(reason), "no memory for compressed blocks");
 		return -ENOMEM;
 	}
-	if (config->channel->pixels.bin != 0) {
+	if (config->channel->pixels.bin != 0 || config->channel->radial.bin != 0) {
 		ret = gk_host_search_create(gk, reason, sizeof(reason));
 		if (ret != 0) {
 			host_destroy(gk);

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "gk_peaks.h"
+#include "gk_radial.h"
 #include "gk_tile.h"
 
 enum gang_phase {
@@ -25,7 +26,7 @@ enum gang_phase {
 	GANG_IDLE,    /**< waits for the doorbell */
 	GANG_SETUP,   /**< one thread reads the descriptor */
 	GANG_STATS,   /**< tiles: statistics of all frames */
-	GANG_PEAKS,   /**< frames: peaks of those that are searched */
+	GANG_PEAKS,   /**< frames: peaks of those that are searched, and radial profiles */
 	GANG_OUTPUT,  /**< tiles: outputs of the frames that are kept */
 	GANG_PLACE,   /**< tiles: move compressed blocks to their places in chunks */
 	GANG_UPDATE,  /**< tiles: dark update, or clearing of accumulators */
@@ -96,22 +97,25 @@ struct gang_frame {
 	uint64_t trailer;	    /**< as it lies in memory */
 	struct gk_details *details; /**< NULL: none */
 	struct gang_chunk *chunk;   /**< raw output is a chunk; NULL: plain */
+	uint8_t *profile;	    /**< area; NULL: no profiles are made */
+	bool is_searched;	    /**< peaks are searched */
 	uint32_t peaks;
 	uint32_t peaks_found; /**< GK_NOT_SEARCHED until the search is complete */
 	bool has_peaks;	      /**< the peaks meet the limits of the veto */
 };
 
 /**
- * Search of a frame, with the memory for it. The thread that has set `busy` owns it, and leaves it
- * after a few tiles.
+ * Search of a frame, and its radial profile, with the memory for it. The thread that has set `busy`
+ * owns it, and leaves it after a few tiles.
  */
 struct gang_search {
 	alignas(64) _Atomic uint32_t busy;
-	uint32_t tile;		  /**< next tile */
-	struct gang_frame *frame; /**< NULL: none */
-	struct gk_peak_finder *finder;
-	int16_t *photons; /**< [rows][cols] */
+	uint32_t tile;		       /**< next tile */
+	struct gang_frame *frame;      /**< NULL: none */
+	struct gk_peak_finder *finder; /**< NULL: the channel has no map for peaks */
+	int16_t *photons;	       /**< [rows][cols]; without a finder: of a tile */
 	struct gk_peaks *found;
+	struct gk_radial *radial; /**< NULL: the channel has no map for profiles */
 };
 
 #define GANG_NOT_PACKED UINT32_MAX	 /**< not in the scratch buffer, which was full */
@@ -173,9 +177,9 @@ struct gang {
 	uint64_t *taken; /**< [GK_BATCH_MAX][tiles], gang_frame.taken */
 	uint8_t *copies; /**< [tiles][GK_BATCH_MAX] copies of tiles, at a distance of copy_stride */
 	struct gang_chunk chunk[GK_BATCH_MAX];
-	struct gang_search *search; /**< [nb_searches]; NULL: the channel has no map of pixels */
+	struct gang_search *search; /**< [nb_searches]; NULL: the channel has no map */
 	uint32_t nb_searches;
-	/** frames of the batch whose peaks are searched, as indices */
+	/** frames of the batch with a search or a profile, as indices */
 	uint8_t searched[GK_BATCH_MAX];
 	uint32_t nb_searched;
 	/** batch that they belong to << 32 | number of them that no thread has claimed yet */
@@ -271,18 +275,18 @@ void gk_host_stats(const struct gk *gk, struct gang *gang, uint32_t first, uint3
 void gk_host_take(const struct gk *gk, struct gang *gang, const struct gk_tile *t, uint32_t tile);
 
 /**
- * Allocate the memory of searches for peaks.
+ * Allocate the memory of searches for peaks and of radial profiles.
  * @param why   receives the error
  * @param size  size of why
- * @return 0; -EINVAL: the map of pixels is invalid; -ENOMEM. gk_host_search_destroy() is needed
+ * @return 0; -EINVAL: a map of pixels is invalid; -ENOMEM. gk_host_search_destroy() is needed
  *   after any of them
  */
 int gk_host_search_create(struct gk *gk, char *why, size_t size);
 void gk_host_search_destroy(struct gk *gk);
 
 /**
- * Select the frames of the batch whose peaks are searched. Only the thread that advances the gang
- * may call this.
+ * Select the frames of the batch whose peaks are searched; with profiles, all of them. Only the
+ * thread that advances the gang may call this.
  * @param done  batches done
  * @return number of frames
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Search for peaks by host gangs, between statistics and outputs.
+ * Search for peaks and radial profiles by host gangs, between statistics and outputs.
  *
  * A frame is searched by one thread at a time, which converts and counts a few tiles in a quantum,
- * as in other phases, because other roles share the thread. The state of the search stays in a
+ * as in other phases, because other roles share the thread. The same pass over the pixels makes the
+ * frame's profile. The state of the search stays in a
  * struct gang_search, from which any thread of the gang continues.
  */
 
@@ -40,43 +41,78 @@ photons_size(uint32_t rows, uint32_t cols)
 }
 
 uint64_t
-gk_host_search_memory(const struct gk_config *config, uint32_t nb_bins)
+gk_host_search_memory(const struct gk_config *config, uint32_t peak_bins, uint32_t profile_bins)
 {
 	const uint32_t rows = gk_rows(&config->geometry), cols = config->geometry.cols;
+	uint64_t bytes = sizeof(struct gang_search);
 
-	return (uint64_t)count_searches(config) * config->gangs *
-		(sizeof(struct gang_search) + photons_size(rows, cols) + GK_PEAKS_SIZE +
-			gk_peak_finder_memory(rows, cols, nb_bins));
+	if (peak_bins > 0)
+		bytes += photons_size(rows, cols) + GK_PEAKS_SIZE +
+			gk_peak_finder_memory(rows, cols, peak_bins);
+	else
+		bytes += photons_size(config->geometry.tile_rows, cols);
+	if (profile_bins > 0)
+		bytes += gk_radial_memory(profile_bins);
+	return count_searches(config) * config->gangs * bytes;
 }
 
+/* The maps of the channel; `bin` NULL: none. */
+struct maps {
+	struct gk_peak_map peaks;
+	struct gk_radial_map radial;
+};
+
 static int
-search_create(struct gang_search *s, const struct gk_peak_map *map, enum gk_isa isa)
+search_create(struct gang_search *s, const struct gk_config *c, const struct maps *maps)
 {
-	const uint64_t size = photons_size(map->rows, map->cols);
+	const bool finds = maps->peaks.bin != NULL;
+	const uint64_t size = photons_size(
+		finds ? gk_rows(&c->geometry) : c->geometry.tile_rows, c->geometry.cols);
+	int ret = 0;
 
 	s->photons = aligned_alloc(PHOTONS_ALIGN, size);
-	s->found = malloc(GK_PEAKS_SIZE);
-	if (s->photons == NULL || s->found == NULL)
+	if (s->photons == NULL)
 		return -ENOMEM;
 	madvise(s->photons, size, MADV_HUGEPAGE);
-	return gk_peak_finder_create(map, isa, &s->finder);
+	if (finds) {
+		s->found = malloc(GK_PEAKS_SIZE);
+		ret = s->found != NULL ? gk_peak_finder_create(&maps->peaks, c->isa, &s->finder)
+				       : -ENOMEM;
+	}
+	if (ret == 0 && maps->radial.bin != NULL)
+		ret = gk_radial_create(&maps->radial, c->isa, &s->radial);
+	return ret;
 }
 
 int
 gk_host_search_create(struct gk *gk, char *why, size_t size)
 {
 	const struct gk_peak_pixels *pixels = &gk->config.channel->pixels;
-	const struct gk_peak_map map = {
-		.rows = gk->rows,
-		.cols = gk->config.geometry.cols,
-		.bin = (const uint16_t *)(uintptr_t)pixels->bin,
-		.panel = (const struct gk_peak_panel *)(uintptr_t)pixels->panel,
-		.nb_panels = pixels->nb_panels,
+	const struct gk_radial_pixels *radial = &gk->config.channel->radial;
+	const struct maps maps = {
+		.peaks =
+			{
+				.rows = gk->rows,
+				.cols = gk->config.geometry.cols,
+				.bin = (const uint16_t *)(uintptr_t)pixels->bin,
+				.panel = (const struct gk_peak_panel *)(uintptr_t)pixels->panel,
+				.nb_panels = pixels->nb_panels,
+			},
+		.radial =
+			{
+				.rows = gk->rows,
+				.cols = gk->config.geometry.cols,
+				.nb_bins = radial->nb_bins,
+				.bin = (const uint16_t *)(uintptr_t)radial->bin,
+			},
 	};
 	const uint32_t n = count_searches(&gk->config), all = n * gk->config.gangs;
-	int ret;
+	int ret = 0;
 
-	ret = gk_peak_map_check(&map, why, size);
+	if (maps.peaks.bin != NULL)
+		ret = gk_peak_map_check(&maps.peaks, why, size);
+	if (ret == 0 && maps.radial.bin != NULL)
+		ret = gk_radial_map_check(&maps.radial, why, size);
 	if (ret == -EINVAL)
 		return ret;
 	gk->searches = aligned_alloc(64, all * sizeof(*gk->searches));
@@ -89,11 +125,11 @@ gk_host_search_create(struct gk *gk, char *why, size_t size)
 	}
 	gk->nb_searches = all;
 	for (uint32_t i = 0; i < all; i++)
-		if (search_create(&gk->searches[i], &map, gk->config.isa) != 0)
+		if (search_create(&gk->searches[i], &gk->config, &maps) != 0)
 			goto no_memory;
 	return 0;
 no_memory:
-	snprintf(why, size, "no memory for %u searches for peaks", all);
+	snprintf(why, size, "no memory for %u searches for peaks or radial profiles", all);
 	return -ENOMEM;
 }
 
@@ -102,6 +138,7 @@ gk_host_search_destroy(struct gk *gk)
 {
 	for (uint32_t i = 0; i < gk->nb_searches; i++) {
 		gk_peak_finder_destroy(gk->searches[i].finder);
+		gk_radial_destroy(gk->searches[i].radial);
 		free(gk->searches[i].photons);
 		free(gk->searches[i].found);
 	}
@@ -114,10 +151,15 @@ gk_host_search_begin(struct gang *g, uint32_t done)
 	const struct gk_params *params = &g->batch.params;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
-		if (params->search == GK_SEARCH_ALL ||
-			gang_is_strong(params, gang_strong_count(&g->sums[i])))
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		struct gang_frame *f = &g->batch.frame[i];
+
+		f->is_searched = params->search == GK_SEARCH_ALL ||
+			(params->search == GK_SEARCH_STRONG &&
+				gang_is_strong(params, gang_strong_count(&g->sums[i])));
+		if (f->is_searched || f->profile != NULL)
 			g->searched[n++] = (uint8_t)i;
+	}
 	g->nb_searched = n;
 	/* the claim word, which is written next, orders this */
 	atomic_store_explicit(&g->unsearched, (uint64_t)done << 32 | n, memory_order_relaxed);
@@ -140,7 +182,10 @@ claim_frame(struct gang *g, struct gang_search *s, uint32_t done)
 		&g->unsearched, &left, left - 1, memory_order_relaxed, memory_order_relaxed));
 	s->frame = &g->batch.frame[g->searched[g->nb_searched - (uint32_t)left]];
 	s->tile = 0;
-	gk_peaks_begin(s->finder, &g->batch.peak);
+	if (s->frame->is_searched)
+		gk_peaks_begin(s->finder, &g->batch.peak);
+	if (s->radial != NULL)
+		gk_radial_begin(s->radial);
 	return true;
 }
 
@@ -149,19 +194,23 @@ add_tile(const struct gk *gk, const struct gang *g, const struct gang_search *s,
 {
 	const struct gk_tile t = gk_host_tile(gk, g, tile);
 	const uint16_t *raw = (const uint16_t *)(uintptr_t)s->frame->packet[tile];
-	int16_t *photons = s->photons + (uint64_t)tile * gk->tile_pixels;
+	/* only a search reads the pixels of other tiles again */
+	int16_t *photons =
+		s->photons + (s->frame->is_searched ? (uint64_t)tile * gk->tile_pixels : 0);
 
 	if (raw != NULL)
 		gk->tile_ops->photons(&t, raw, photons);
 	else
 		for (uint32_t i = 0; i < gk->tile_pixels; i++)
 			photons[i] = GK_I16_INVALID;
-	gk_peaks_add(s->finder, tile * t.rows, t.rows, photons);
+	if (s->frame->is_searched)
+		gk_peaks_add(s->finder, tile * t.rows, t.rows, photons);
+	if (s->radial != NULL)
+		gk_radial_add(s->radial, tile * t.rows, t.rows, photons);
 }
 
-/* All tiles of a frame are added. */
 static void
-end_frame(const struct gk *gk, const struct gang *g, struct gang_search *s)
+end_search(const struct gk *gk, const struct gang *g, struct gang_search *s)
 {
 	const struct gk_layout *l = &gk->config.layout;
 	struct gang_frame *f = s->frame;
@@ -177,6 +226,20 @@ end_frame(const struct gk *gk, const struct gang *g, struct gang_search *s)
 	listed = found->count < l->peaks_cap ? found->count : l->peaks_cap;
 	if (f->out != NULL)
 		memcpy(f->out + l->peaks, found->peak, listed * sizeof(found->peak[0]));
+}
+
+/* All tiles of a frame are added. */
+static void
+end_frame(const struct gk *gk, const struct gang *g, struct gang_search *s)
+{
+	uint8_t *profile = s->frame->profile;
+
+	if (s->frame->is_searched)
+		end_search(gk, g, s);
+	if (s->radial != NULL)
+		gk_radial_end_sums(s->radial, (int64_t *)profile,
+			(uint32_t *)(profile +
+				gk_profile_count_at(gk->config.channel->radial.nb_bins)));
 	s->frame = NULL;
 }
 

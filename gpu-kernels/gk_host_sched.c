@@ -102,6 +102,10 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->number = frame->frame;
 	f->flags = frame->flags;
 	f->details = c->details == NULL ? NULL : &c->details[slot];
+	f->profile = c->channel->radial.bin == 0
+		? NULL
+		: c->profiles + frame->profile * gk_profile_stride(c->channel->radial.nb_bins);
+	f->is_searched = false;
 	f->peaks = 0;
 	f->peaks_found = GK_NOT_SEARCHED;
 	f->has_peaks = false;
@@ -273,7 +277,7 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 static void
 end_stats(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
-	if (g->batch.params.search != GK_SEARCH_NONE && gk_host_search_begin(g, done) > 0)
+	if (gk_host_search_begin(g, done) > 0)
 		enter(g, done, GANG_PEAKS);
 	else
 		decide(gk, g, gang, done);

@@ -76,6 +76,15 @@ gk_radial_destroy(struct gk_radial *r)
 	free(r);
 }
 
+uint64_t
+gk_radial_memory(uint32_t nb_bins)
+{
+	/* counters, and lines that the six arrays do not fill */
+	return sizeof(struct gk_radial) + 6 * 64 +
+		(nb_bins + UINT64_C(1)) *
+		(GK_RADIAL_WAYS * sizeof(int32_t) + 2 * sizeof(uint32_t) + 3 * sizeof(uint64_t));
+}
+
 static int
 radial_alloc(struct gk_radial *r)
 {
@@ -221,6 +230,15 @@ gk_radial_end(struct gk_radial *r, struct gk_radial_bin *out)
 {
 	widen(r);
 	put_bins(r, GK_SUM_SCALE, out);
+}
+
+void
+gk_radial_end_sums(struct gk_radial *r, int64_t *sum, uint32_t *count)
+{
+	widen(r);
+	memcpy(sum, r->sum, r->map.nb_bins * sizeof(*sum));
+	for (uint32_t b = 0; b < r->map.nb_bins; b++)
+		count[b] = r->used[b] - r->sums.invalid[b];
 }
 
 void

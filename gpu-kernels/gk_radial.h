@@ -115,6 +115,9 @@ struct gk_radial;
  */
 int gk_radial_create(const struct gk_radial_map *map, enum gk_isa isa, struct gk_radial **radial);
 
+/** Return the most bytes that an integration allocates. */
+uint64_t gk_radial_memory(uint32_t nb_bins);
+
 /** NULL is allowed. */
 void gk_radial_destroy(struct gk_radial *radial);
 
@@ -144,6 +147,13 @@ void gk_radial_add(
 
 /** @param out  [nb_bins]. All rows were added. */
 void gk_radial_end(struct gk_radial *radial, struct gk_radial_bin *out);
+
+/**
+ * The same without norms and means, as in an area of gk_config.profiles.
+ * @param sum    [nb_bins], in photons
+ * @param count  [nb_bins]
+ */
+void gk_radial_end_sums(struct gk_radial *radial, int64_t *sum, uint32_t *count);
 /** @} */
 
 #ifdef __cplusplus

@@ -15,6 +15,7 @@
 #define FRAME_PACKETS_MAX (FRAME_MODULES_MAX * 128)
 #define FRAME_SHELLS_MAX  8
 #define FRAME_NO_SEARCH	  UINT32_MAX /**< frame_record.peaks: peaks were not searched */
+#define FRAME_NO_PROFILE  UINT32_MAX /**< frame_record.profile: no gang made one */
 
 /** `verdict` column of `frames`: the one outcome of a frame. */
 enum frame_verdict {
@@ -73,6 +74,7 @@ struct frame_record {
 	uint32_t peaks;	  /**< Bragg peaks, or FRAME_NO_SEARCH */
 	uint32_t shells;  /**< number of resolution shells; 0: none, or not searched */
 	uint32_t shell_peaks[FRAME_SHELLS_MAX];
+	uint32_t profile; /**< area of the radial profile (gk_abi.h), or FRAME_NO_PROFILE */
 	uint16_t missing[FRAME_MODULES_MAX]; /**< packets missing, by module */
 	/** Bit per packet in canonical order, 1 = missing; least significant bit first. */
 	uint8_t missing_map[FRAME_PACKETS_MAX / 8];

@@ -11,6 +11,7 @@
 #include "data_file.h"
 #include "h5.h"
 #include "image.h"
+#include "isolated.h"
 
 void
 data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX])
@@ -42,9 +43,9 @@ refuse(struct export *e, const char *path, const char *found)
 	return -EEXIST;
 }
 
-/* Reads an attribute that is a number or a text of at most 63 bytes. */
+/* Reads an attribute that is a text of a fixed length. */
 static bool
-read_attr(hid_t set, const char *name, hid_t type, void *value, size_t size)
+read_attr(hid_t set, const char *name, char *value, size_t size)
 {
 	hid_t attr, stored;
 	bool ok = false;
@@ -53,8 +54,9 @@ read_attr(hid_t set, const char *name, hid_t type, void *value, size_t size)
 		return false;
 	attr = H5Aopen(set, name, H5P_DEFAULT);
 	stored = attr >= 0 ? H5Aget_type(attr) : -1;
-	if (stored >= 0 && H5Tget_size(stored) <= size && H5Aget_storage_size(attr) <= size)
-		ok = H5Aread(attr, type >= 0 ? type : stored, value) >= 0;
+	if (stored >= 0 && H5Tget_class(stored) == H5T_STRING && H5Tis_variable_str(stored) == 0 &&
+		H5Tget_size(stored) <= size && H5Aget_storage_size(attr) <= size)
+		ok = H5Aread(attr, stored, value) >= 0;
 	h5_release(stored);
 	h5_release(attr);
 	return ok;
@@ -98,18 +100,26 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 	return ok;
 }
 
-hsize_t
-data_file_images(const struct export *e, uint32_t number)
-{
+/* Questions about a file that exists. A child process answers them. */
+struct question {
+	const struct export *e;
 	char path[PATH_MAX];
+	const char *group; /* that has the identity of the run */
+	size_t first, nb;
+	/* answer */
+	hsize_t images;
+	const char *wrong; /* a constant; NULL: nothing */
+};
+
+static void
+count_images(void *state)
+{
+	struct question *q = state;
 	hsize_t dims[3] = {0};
 	hid_t set = -1, space = -1;
 	struct h5 h;
 
-	data_file_path(e, number, path);
-	if (access(path, F_OK) < 0)
-		return 0;
-	h5_open(&h, path);
+	h5_open(&h, q->path);
 	if (!h.failed)
 		set = H5Dopen2(h.file, "/entry/data/data", H5P_DEFAULT);
 	if (set >= 0)
@@ -120,34 +130,61 @@ data_file_images(const struct export *e, uint32_t number)
 	h5_release(space);
 	h5_release(set);
 	(void)h5_close(&h);
-	return dims[0];
+	q->images = dims[0];
+}
+
+hsize_t
+data_file_images(const struct export *e, uint32_t number)
+{
+	struct question q = {.e = e};
+
+	data_file_path(e, number, q.path);
+	if (access(q.path, F_OK) < 0 || isolated_call(count_images, &q, sizeof(q)) < 0)
+		return 0;
+	return q.images;
+}
+
+static const char no_data_file[] = "exists, but is no data file of braggline-export";
+
+static void
+check(void *state)
+{
+	struct question *q = state;
+	const struct export *e = q->e;
+	char run[64] = "";
+	struct h5 h;
+	hid_t set = -1;
+
+	h5_open(&h, q->path);
+	if (!h.failed)
+		set = H5Dopen2(h.file, "/entry/data/data", H5P_DEFAULT);
+	if (set < 0)
+		q->wrong = no_data_file;
+	else if (!read_attr(set, "run", run, sizeof(run) - 1) ||
+		strcmp(run, data_file_run_id(e, &e->images.image[q->first])) != 0)
+		q->wrong = "exists with images of another run";
+	else if (!has_shape(set, e, q->nb) || !has_frames(h.file, e, q->first, q->nb))
+		q->wrong = "exists with other images of this run";
+	h5_release(set);
+	(void)h5_close(&h);
 }
 
 int
 data_file_check(struct export *e, uint32_t number)
 {
-	const size_t first = export_first(e, number), nb = export_count(e, number);
-	char path[PATH_MAX], run[64] = "";
-	struct h5 h;
-	hid_t set = -1;
-	int ret = 1;
+	struct question q = {
+		.e = e, .first = export_first(e, number), .nb = export_count(e, number)};
+	int ret;
 
-	data_file_path(e, number, path);
-	if (access(path, F_OK) < 0)
-		return errno == ENOENT ? 0 : fail(e, path, strerror(errno), -EEXIST);
-	h5_open(&h, path);
-	if (!h.failed)
-		set = H5Dopen2(h.file, "/entry/data/data", H5P_DEFAULT);
-	if (set < 0)
-		ret = refuse(e, path, "exists, but is no data file of braggline-export");
-	else if (!read_attr(set, "run", -1, run, sizeof(run) - 1) ||
-		strcmp(run, data_file_run_id(e, &e->images.image[first])) != 0)
-		ret = refuse(e, path, "exists with images of another run");
-	else if (!has_shape(set, e, nb) || !has_frames(h.file, e, first, nb))
-		ret = refuse(e, path, "exists with other images of this run");
-	h5_release(set);
-	(void)h5_close(&h);
-	return ret;
+	data_file_path(e, number, q.path);
+	if (access(q.path, F_OK) < 0)
+		return errno == ENOENT ? 0 : fail(e, q.path, strerror(errno), -EEXIST);
+	ret = isolated_call(check, &q, sizeof(q));
+	if (ret < 0 && ret != -EFAULT)
+		return fail(e, q.path, strerror(-ret), -EEXIST);
+	if (ret == -EFAULT)
+		q.wrong = no_data_file;
+	return q.wrong != NULL ? refuse(e, q.path, q.wrong) : 1;
 }
 
 hid_t
@@ -179,7 +216,59 @@ data_file_create_images(struct h5 *h, hid_t data, const struct export *e, hsize_
 }
 
 static void
-put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
+compare_frames(void *state)
+{
+	struct question *q = state;
+	const struct export *e = q->e;
+	hsize_t dims = 0, zero = 0, count;
+	uint64_t *frame = calloc(q->nb + 1, sizeof(*frame));
+	hid_t at = -1, set = -1, space = -1, memory = -1;
+	char run[64] = "";
+	bool ok = false;
+	struct h5 h;
+
+	h5_open(&h, q->path);
+	if (!h.failed)
+		at = H5Gopen2(h.file, q->group, H5P_DEFAULT);
+	if (at >= 0 && frame != NULL && read_attr(at, "run", run, sizeof(run) - 1) &&
+		strcmp(run, data_file_run_id(e, &e->images.image[q->first])) == 0)
+		set = H5Dopen2(h.file, "/entry/frames/frame", H5P_DEFAULT);
+	if (set >= 0)
+		space = H5Dget_space(set);
+	ok = space >= 0 && H5Sget_simple_extent_ndims(space) == 1 &&
+		H5Sget_simple_extent_dims(space, &dims, NULL) == 1 && dims > 0 && dims <= SSIZE_MAX;
+	count = dims < q->nb ? dims : q->nb;
+	if (ok)
+		memory = H5Screate_simple(1, &count, NULL);
+	ok = ok && H5Sselect_hyperslab(space, H5S_SELECT_SET, &zero, NULL, &count, NULL) >= 0 &&
+		H5Dread(set, H5T_NATIVE_UINT64, memory, space, H5P_DEFAULT, frame) >= 0;
+	for (hsize_t i = 0; ok && i < count; i++)
+		ok = frame[i] == e->images.image[q->first + i].image.frame;
+	h5_release(memory);
+	h5_release(space);
+	h5_release(set);
+	h5_release(at);
+	(void)h5_close(&h);
+	free(frame);
+	q->images = ok ? dims : 0;
+}
+
+ssize_t
+data_file_same_frames(
+	const struct export *e, const char *path, const char *group, size_t first, size_t nb)
+{
+	struct question q = {.e = e, .group = group, .first = first, .nb = nb};
+
+	if (access(path, F_OK) < 0)
+		return errno == ENOENT ? 0 : -EEXIST;
+	snprintf(q.path, sizeof(q.path), "%s", path);
+	if (isolated_call(compare_frames, &q, sizeof(q)) < 0 || q.images == 0)
+		return -EEXIST;
+	return (ssize_t)q.images;
+}
+
+void
+data_file_put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb)
 {
 	uint64_t *frame = malloc(nb * sizeof(*frame));
 	hid_t group = h5_group(h, entry, "frames", "NXcollection");
@@ -260,7 +349,7 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 	entry = h5_group(&h, h.file, "entry", "NXentry");
 	data = h5_group(&h, entry, "data", "NXdata");
 	h5_attr_text(&h, data, "signal", "data");
-	put_frames(&h, entry, e, first, nb);
+	data_file_put_frames(&h, entry, e, first, nb);
 	ret = data_file_put_images(e, &h, data, first, nb, progress);
 	h5_release(data);
 	h5_release(entry);

@@ -51,6 +51,18 @@ int data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t firs
 hid_t data_file_create_images(
 	struct h5 *h, hid_t data, const struct export *e, hsize_t nb, hsize_t most);
 
+/** Put `frames/frame`, the frame numbers of images of the selection, into a group. */
+void data_file_put_frames(
+	struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb);
+
+/**
+ * Compare the images of a file, by its list /entry/frames/frame, with those of the selection.
+ * @param group  that has the identity of the run
+ * @return number of images, of which the first nb are the same; 0: no file; -EEXIST: others
+ */
+ssize_t data_file_same_frames(
+	const struct export *e, const char *path, const char *group, size_t first, size_t nb);
+
 /** Write chunks. @param at  place of the first one in the dataset @return as above */
 int data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
 	size_t at, void (*progress)(uint64_t bytes));

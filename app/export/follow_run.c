@@ -268,7 +268,7 @@ make_ready(struct follow_run *r)
 	return 0;
 }
 
-/* Photons, if the first images have some; otherwise detector words. */
+/* Sparse frames, if there are some; photons, if the first images have some; detector words. */
 static int
 choose_kind(struct follow_run *r)
 {
@@ -277,31 +277,64 @@ choose_kind(struct follow_run *r)
 	for (size_t i = 0; i < r->images.nb; i++)
 		if (r->images.row[i].kind < SELECTION_KINDS)
 			kinds[r->images.row[i].kind]++;
-	if (kinds[GK_KIND_CSR] > 0)
-		return export_complain("run %s: images are CSR, which NXmx cannot hold; export it "
-				       "with --format sparse after its end, or set [output] format "
-				       "= image of the receiver%s",
-			r->e.run.name, "");
-	r->e.raw = kinds[GK_KIND_IMAGE] == 0;
-	return 0;
+	r->is_sparse = kinds[GK_KIND_CSR] > 0;
+	r->e.raw = !r->is_sparse && kinds[GK_KIND_IMAGE] == 0;
+	return r->is_sparse ? sparse_live_open(&r->sparse, &r->e) : 0;
+}
+
+/*
+ * The first images of a run with CSR images had more than nnz_max pixels, so they are full ones:
+ * its files begin again as sparse frames.
+ */
+static int
+become_sparse(struct follow_run *r)
+{
+	struct export *e = &r->e;
+	char path[PATH_MAX];
+	int ret = growing_file_close(&r->file, e);
+
+	master_path(e, path);
+	if (ret == 0 && unlink(path) < 0 && errno != ENOENT)
+		return export_complain("%s: cannot be removed: %s", path, strerror(errno));
+	e->images.nb = 0;
+	if (ret == 0)
+		ret = data_file_check_others(e, true);
+	if (ret < 0)
+		return export_complain("%s%s", e->message, "");
+	r->is_sparse = true;
+	r->next_image = r->next_frame = r->written = r->in_master = 0;
+	r->left_out = 0;
+	return sparse_live_open(&r->sparse, e);
+}
+
+/* Whether an image is of a kind that the files of the run have. */
+static bool
+has_kind(const struct follow_run *r, uint8_t kind)
+{
+	if (r->is_sparse)
+		return kind == GK_KIND_CSR || kind == GK_KIND_IMAGE;
+	return kind == (r->e.raw ? GK_KIND_RAW : GK_KIND_IMAGE);
 }
 
 /* Adds images of the right kind to the selection. */
 static int
 add_images(struct follow_run *r)
 {
-	const uint8_t kind = r->e.raw ? GK_KIND_RAW : GK_KIND_IMAGE;
 	struct selection *s = &r->e.images;
 	struct selection_image *image;
+	int ret = 0;
 
-	if (r->next_image == r->images.nb)
-		return 0;
+	for (size_t i = r->next_image; ret == 0 && i < r->images.nb; i++)
+		if (!r->is_sparse && !r->e.raw && r->images.row[i].kind == GK_KIND_CSR)
+			ret = become_sparse(r);
+	if (ret < 0 || r->next_image == r->images.nb)
+		return ret;
 	image = realloc(s->image, (r->images.nb + 1) * sizeof(*image));
 	if (image == NULL)
 		return -ENOMEM;
 	s->image = image;
 	for (; r->next_image < r->images.nb; r->next_image++) {
-		if (r->images.row[r->next_image].kind != kind) {
+		if (!has_kind(r, r->images.row[r->next_image].kind)) {
 			r->left_out++;
 			continue;
 		}
@@ -388,19 +421,74 @@ write_images(struct follow_run *r)
 	return 1;
 }
 
+/*
+ * Writes the next file of lists.
+ * @return 1; 0: wait; negative: printed
+ */
+static int
+write_lists(struct follow_run *r, size_t nb)
+{
+	struct export *e = &r->e;
+	const int ret = sparse_live_part(
+		&r->sparse, e, r->full / e->per_file, nb, r->caught_up, load_pixels, r);
+
+	if (ret < 0 && ret != -EAGAIN)
+		return ret == -EINTR ? ret : export_complain("%s%s", e->message, "");
+	if (ret == 0)
+		r->written = r->sparse.written;
+	return ret == 0;
+}
+
+/* Writes the files of lists that are full. @return 1; 0: wait; negative: printed */
+static int
+write_full_lists(struct follow_run *r)
+{
+	int ret = 1;
+
+	while (ret == 1 && r->e.images.nb - r->full >= r->e.per_file) {
+		ret = write_lists(r, r->e.per_file);
+		r->full += ret == 1 ? r->e.per_file : 0;
+	}
+	return ret;
+}
+
+/* Replaces RUN_sparse.h5, after the file of lists that is not full. */
+static int
+write_sparse(struct follow_run *r, bool last)
+{
+	struct export *e = &r->e;
+	const size_t all = e->images.nb;
+	int ret = all > r->full ? write_lists(r, all - r->full) : 1;
+
+	if (ret != 1)
+		return ret;
+	pair(r, false);
+	if (last)
+		pair(r, true);
+	ret = sparse_live_write(&r->sparse, e);
+	return ret == 0 || ret == -EINTR ? ret : export_complain("%s%s", e->message, "");
+}
+
 /* Replaces the master if it is time. */
 static int
 write_master(struct follow_run *r, bool last)
 {
 	struct export *e = &r->e;
-	const size_t all = e->images.nb;
+	const size_t all = e->images.nb, ready = r->is_sparse ? all : r->written;
 	const double begin = now();
 	int ret;
 
-	if (r->written == 0 || (r->in_master == r->written && !last))
+	if (ready == 0 || (r->in_master == ready && !last))
 		return 0;
 	if (!last && begin - r->master_at < MASTER_SECONDS + MASTER_SHARE * r->master_took)
 		return 0;
+	if (r->is_sparse) {
+		ret = write_sparse(r, last);
+		r->in_master = r->written;
+		r->master_at = now();
+		r->master_took = r->master_at - begin;
+		return ret;
+	}
 	/* images that are in memory but not in a file yet are not in the master */
 	e->images.nb = r->written;
 	pair(r, false);
@@ -425,13 +513,14 @@ finish(struct follow_run *r)
 	int ret = growing_file_close(&r->file, &r->e);
 
 	if (ret == 0 && r->written > 0)
-		ret = data_file_check_others(&r->e, true);
+		ret = r->is_sparse ? sparse_live_finish(&r->sparse, &r->e)
+				   : data_file_check_others(&r->e, true);
 	if (ret < 0) {
 		export_complain("%s%s", r->e.message, "");
 		return FOLLOW_FAILED;
 	}
 	escaped_line(stdout, "run %s: %zu image%s, %s%s", r->e.run.name, r->written,
-		plural(r->written, "", "s"), r->e.stem, "_master.h5");
+		plural(r->written, "", "s"), r->e.stem, r->is_sparse ? "_sparse.h5" : "_master.h5");
 	if (r->left_out > 0)
 		escaped_line(stderr,
 			"braggline-export: run %s: %" PRIu64 " image%s left out: a file has either "
@@ -463,7 +552,7 @@ follow_run_poll(struct follow_run *r, bool last)
 	if (ret == 0 && r->ready)
 		ret = add_images(r);
 	if (ret == 0 && r->ready) {
-		ret = write_images(r);
+		ret = r->is_sparse ? write_full_lists(r) : write_images(r);
 		if (ret >= 0)
 			ret = write_master(r, ended || last);
 	}
@@ -478,6 +567,7 @@ void
 follow_run_close(struct follow_run *r)
 {
 	(void)growing_file_close(&r->file, &r->e);
+	sparse_live_close(&r->sparse);
 	for (uint32_t k = 0; r->source != NULL && k < r->e.run.nb_sets; k++)
 		for (unsigned int t = 0; t < ARROW_TABLES; t++)
 			follow_file_close(&r->source[k][t]);

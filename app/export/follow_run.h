@@ -11,6 +11,7 @@
 #include "follow_file.h"
 #include "growing_file.h"
 #include "options.h"
+#include "sparse.h"
 
 #define FOLLOW_SETS_MAX 4096 /**< sets of files of a run */
 
@@ -23,6 +24,9 @@ struct follow_run {
 	size_t next_frame, next_image;	      /* first row that was not paired, not added */
 	void *batches; /* tree of the batches that were read: copies are left out */
 	struct growing_file file;
+	struct sparse_live sparse; /* of a run with CSR images, instead of `file` */
+	bool is_sparse;
+	size_t full;	    /* images in files of lists that are full */
 	size_t written;	    /* images in data files */
 	size_t in_master;   /* images of the master */
 	uint32_t nb_opened; /* files that are open */

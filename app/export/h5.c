@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "h5.h"
@@ -65,6 +67,35 @@ h5_release(hid_t id)
 }
 
 static void
+keep_error(struct h5 *h, const char *path, const char *why)
+{
+	h->failed = true;
+	snprintf(h->message, sizeof(h->message), "%.128s: %.320s", path, why);
+}
+
+/* Opens a file that exists. HDF5 would wait for the writer of a pipe. */
+static void
+open_regular(struct h5 *h, const char *path, hid_t access)
+{
+	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	char same[32];
+	struct stat st;
+
+	if (fd < 0) {
+		keep_error(h, path, strerror(errno));
+		return;
+	}
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		keep_error(h, path, "it is not a regular file");
+	} else {
+		/* what was checked, whatever has this name now */
+		snprintf(same, sizeof(same), "/proc/self/fd/%d", fd);
+		h->file = h5_check_id(h, path, H5Fopen(same, H5F_ACC_RDONLY, access));
+	}
+	close(fd);
+}
+
+static void
 open_file(struct h5 *h, const char *path, bool create, uint32_t chunks)
 {
 	hid_t access, creation;
@@ -93,7 +124,7 @@ open_file(struct h5 *h, const char *path, bool create, uint32_t chunks)
 				h, path, H5Fcreate(path, H5F_ACC_EXCL, creation, access));
 		h5_release(creation);
 	} else if (!h->failed) {
-		h->file = h5_check_id(h, path, H5Fopen(path, H5F_ACC_RDONLY, access));
+		open_regular(h, path, access);
 	}
 	h5_release(access);
 }
@@ -184,15 +215,21 @@ h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text)
 }
 
 void
-h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value)
+h5_attr_value(struct h5 *h, hid_t object, const char *name, hid_t type, const void *value)
 {
 	hid_t space;
 
 	if (h->failed)
 		return;
 	space = h5_check_id(h, name, H5Screate(H5S_SCALAR));
-	put_attr(h, object, name, H5T_STD_I32LE, space, &value);
+	put_attr(h, object, name, type, space, value);
 	h5_release(space);
+}
+
+void
+h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value)
+{
+	h5_attr_value(h, object, name, H5T_STD_I32LE, &value);
 }
 
 void
@@ -272,11 +309,11 @@ h5_dataset(struct h5 *h, hid_t at, const char *name, hid_t type, unsigned int ra
 
 	if (h->failed)
 		return -1;
-	space = h5_check_id(h, name, H5Screate_simple(rank, dims, NULL));
+	space = h5_check_id(h, name, H5Screate_simple(rank, dims, h->growing));
 	create = h5_check_id(h, name, H5Pcreate(H5P_DATASET_CREATE));
 	if (chunk > 0) {
 		memcpy(chunks, dims, rank * sizeof(*dims));
-		chunks[0] = chunk < dims[0] ? chunk : dims[0];
+		chunks[0] = chunk < dims[0] || h->growing != NULL ? chunk : dims[0];
 		h5_check(h, name, H5Pset_chunk(create, rank, chunks));
 		h5_check(h, name, H5Pset_shuffle(create));
 		h5_check(h, name, H5Pset_deflate(create, GZIP_LEVEL));

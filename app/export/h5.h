@@ -24,6 +24,7 @@ struct h5 {
 	hid_t file;
 	bool failed;
 	char message[H5_MESSAGE_LEN]; /**< object, and what HDF5 says; with `failed` */
+	const hsize_t *growing;	      /**< h5_dataset(): largest dimensions; NULL: those it has */
 };
 
 /** Create a file; an old one of this name is removed. HDF5's own messages are turned off. */
@@ -39,7 +40,7 @@ void h5_create_growing(struct h5 *h, const char *path, uint32_t chunks);
 /** Largest `chunks` of h5_create_growing(). */
 #define H5_CHUNKS_MAX 65000
 
-/** Open a file for reading. */
+/** Open a regular file for reading. */
 void h5_open(struct h5 *h, const char *path);
 
 /** Flush and close the file. @return 0; -EIO: an error of this or an earlier call: h->message */
@@ -62,6 +63,8 @@ void h5_link(struct h5 *h, const char *path, hid_t at, const char *name);
 /** Attributes of an object that is open. @{ */
 void h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text);
 void h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value);
+/** One value of a type that is also that of `value`. */
+void h5_attr_value(struct h5 *h, hid_t object, const char *name, hid_t type, const void *value);
 void h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value); /**< again */
 void h5_attr_f64(struct h5 *h, hid_t object, const char *name, const double *value, hsize_t nb);
 /** @} */

@@ -15,6 +15,7 @@
 #include "image.h"
 #include "master.h"
 #include "modules.h"
+#include "profiles.h"
 
 #define TICK  1e-7 /* seconds of a tick of the detector */
 #define NS    1000000000
@@ -206,6 +207,9 @@ put_images(struct h5 *h, hid_t entry, const struct export *e)
 	if (!h->failed)
 		set = h5_check_id(h, "data",
 			H5Dcreate2(group, "data", type, space, H5P_DEFAULT, create, H5P_DEFAULT));
+	/* a convention of netCDF: H5Web leaves these pixels out of its colour scale */
+	h5_attr_value(h, set, "_FillValue", type,
+		e->raw ? (const void *)&raw_invalid : (const void *)&invalid);
 	h5_attr_i32(h, set, "image_nr_low", 1);
 	h5_attr_i32(h, set, "image_nr_high", e->images.nb);
 	h5_release(set);
@@ -233,6 +237,8 @@ put_entry(struct h5 *h, hid_t entry, struct export *e)
 		ret = columns_put_frames(h, entry, e);
 	if (ret == 0 && columns_have_peaks(e))
 		ret = columns_put_peaks(h, entry, "peaks", e);
+	if (ret == 0)
+		ret = profiles_put(h, entry, e);
 	return ret;
 }
 

@@ -10,6 +10,7 @@
 
 #include "geometry/crystfel.h"
 #include "h5.h"
+#include "isolated.h"
 #include "nxmx_geometry.h"
 
 #define CHAIN_MAX 32  /* axes from a pixel to the sample */
@@ -17,6 +18,10 @@
 /* of names of panels in geometry files */
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 #define SQUARE	   1e-6 /* largest relative difference of the sides of a pixel */
+/* Largest chunk of numbers, bytes: HDF5 allocates whole chunks, also for one value. */
+#define CHUNK_MAX (UINT64_C(1) << 26)
+#define WORD_MAX  16	     /* bytes of a number */
+#define FIXED_MAX (1u << 16) /* of a text of a fixed length */
 
 /* Reading: the first error is kept in `message`. */
 struct reader {
@@ -75,6 +80,38 @@ open_object(const struct reader *r, hid_t at, const char *name)
 	return H5Oopen(at, name, r->access);
 }
 
+/* Whether HDF5 needs no absurd memory for a value. */
+static bool
+is_bounded(hid_t set, hid_t creation)
+{
+	hsize_t chunk[H5S_MAX_RANK], bytes;
+	hid_t type;
+	int rank;
+
+	if (H5Pget_layout(creation) != H5D_CHUNKED)
+		return true;
+	rank = H5Pget_chunk(creation, H5S_MAX_RANK, chunk);
+	type = H5Dget_type(set);
+	bytes = type >= 0 ? H5Tget_size(type) : 0;
+	h5_release(type);
+	for (int i = 0; i < rank && bytes > 0 && bytes <= CHUNK_MAX; i++)
+		bytes = chunk[i] <= CHUNK_MAX ? bytes * chunk[i] : UINT64_MAX;
+	return rank > 0 && bytes > 0 && bytes <= CHUNK_MAX;
+}
+
+/* Whether an object has numbers. */
+static bool
+has_numbers(hid_t object, bool attribute)
+{
+	const hid_t type = attribute ? H5Aget_type(object) : H5Dget_type(object);
+	const H5T_class_t class = type >= 0 ? H5Tget_class(type) : H5T_NO_CLASS;
+	const bool ok =
+		(class == H5T_INTEGER || class == H5T_FLOAT) && H5Tget_size(type) <= WORD_MAX;
+
+	h5_release(type);
+	return ok;
+}
+
 /*
  * Opens a dataset whose values are in this file. External storage and the sources of a virtual
  * dataset may be pipes, or any files; even the size of a virtual dataset is read from its sources.
@@ -90,7 +127,8 @@ open_dataset(const struct reader *r, hid_t at, const char *name)
 	if (set >= 0 && H5Iget_type(set) == H5I_DATASET)
 		creation = H5Dget_create_plist(set);
 	if (creation >= 0)
-		ok = H5Pget_layout(creation) != H5D_VIRTUAL && H5Pget_external_count(creation) == 0;
+		ok = H5Pget_layout(creation) != H5D_VIRTUAL &&
+			H5Pget_external_count(creation) == 0 && is_bounded(set, creation);
 	h5_release(creation);
 	if (ok)
 		return set;
@@ -107,7 +145,7 @@ read_number(const struct reader *r, hid_t at, const char *name, double *value)
 	bool ok = false;
 	int rank;
 
-	if (set >= 0)
+	if (set >= 0 && has_numbers(set, false))
 		space = H5Dget_space(set);
 	rank = space >= 0 ? H5Sget_simple_extent_ndims(space) : -1;
 	for (int i = 0; i < rank; i++)
@@ -131,7 +169,7 @@ read_integers(const struct reader *r, hid_t at, const char *name, int64_t value[
 	hid_t space = -1;
 	bool ok = false;
 
-	if (set >= 0)
+	if (set >= 0 && has_numbers(set, false))
 		space = H5Dget_space(set);
 	if (space >= 0 && H5Sget_simple_extent_npoints(space) == 2)
 		ok = H5Dread(set, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) >= 0;
@@ -150,7 +188,8 @@ read_text(hid_t object, bool attribute, char text[TEXT_LEN])
 	void *to = text;
 	hid_t memory = -1;
 	bool ok = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-		H5Sget_simple_extent_npoints(space) == 1;
+		H5Sget_simple_extent_npoints(space) == 1 &&
+		(H5Tis_variable_str(type) > 0 || H5Tget_size(type) <= FIXED_MAX);
 
 	memset(text, 0, TEXT_LEN);
 	if (ok && H5Tis_variable_str(type) > 0) {
@@ -198,7 +237,7 @@ attribute_vector(hid_t object, const char *name, double v[3])
 	if (H5Aexists(object, name) <= 0)
 		return false;
 	attribute = H5Aopen(object, name, H5P_DEFAULT);
-	if (attribute >= 0)
+	if (attribute >= 0 && has_numbers(attribute, true))
 		space = H5Aget_space(attribute);
 	if (space >= 0 && H5Sget_simple_extent_npoints(space) == 3)
 		ok = H5Aread(attribute, H5T_NATIVE_DOUBLE, v) >= 0;
@@ -602,7 +641,7 @@ nxmx_geometry_is_name(const char *path)
 }
 
 int
-nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_raster *raster,
+nxmx_geometry_read_here(struct geometry *g, const char *path, const struct geometry_raster *raster,
 	char message[GEOMETRY_MESSAGE_LEN])
 {
 	struct reader r = {.g = g, .path = path, .message = message};
@@ -643,5 +682,48 @@ nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_r
 	if (ret == 0)
 		ret = crystfel_read(g, text, size, path, raster, message);
 	free(text);
+	return ret;
+}
+
+/* A call of nxmx_geometry_read_here(). */
+struct call {
+	struct geometry g;
+	const char *path;
+	const struct geometry_raster *raster;
+	char message[GEOMETRY_MESSAGE_LEN];
+	int ret;
+};
+
+static void
+read_here(void *state)
+{
+	struct call *c = state;
+
+	c->ret = nxmx_geometry_read_here(&c->g, c->path, c->raster, c->message);
+}
+
+int
+nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_raster *raster,
+	char message[GEOMETRY_MESSAGE_LEN])
+{
+	struct call *c = calloc(1, sizeof(*c));
+	int ret = c != NULL ? 0 : -ENOMEM;
+
+	if (ret == 0) {
+		c->path = path;
+		c->raster = raster;
+		ret = isolated_call(read_here, c, sizeof(*c));
+	}
+	if (ret == 0) {
+		*g = c->g;
+		memcpy(message, c->message, sizeof(c->message));
+		ret = c->ret;
+	} else {
+		snprintf(message, GEOMETRY_MESSAGE_LEN, "%.400s: %s", path,
+			ret == -EFAULT ? "HDF5 cannot read it: it is damaged; repair or replace it"
+				       : strerror(-ret));
+		ret = ret == -ENOMEM ? ret : -EINVAL;
+	}
+	free(c);
 	return ret;
 }

@@ -21,6 +21,10 @@
 int nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_raster *raster,
 	char message[GEOMETRY_MESSAGE_LEN]);
 
+/** As nxmx_geometry_read(), which calls it in a child process (isolated.h). */
+int nxmx_geometry_read_here(struct geometry *g, const char *path,
+	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN]);
+
 /** @return true if the name of a file ends as those of NeXus files do: .h5, .nxs, .hdf5, .cxi */
 bool nxmx_geometry_is_name(const char *path);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "columns.h"
+#include "data_file.h"
 #include "geometry/pixels.h"
 #include "gk_abi.h"
 #include "h5.h"
@@ -197,6 +198,19 @@ put_first(struct h5 *h, hid_t group, const uint64_t *first, size_t nb_images)
 	free(narrow);
 }
 
+/* Path of the lists of a run that goes on. */
+static void
+part_path(const struct export *e, uint32_t number, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%.4000s_sparse_%06u.h5", e->stem, number + 1);
+}
+
+static hid_t
+value_type(const struct pixels *p)
+{
+	return p->is_i16 ? H5T_STD_I16LE : H5T_IEEE_F32LE;
+}
+
 /* The background of all images: 0 between the first and the last radius. */
 static void
 put_background(struct h5 *h, hid_t group, const struct pixels *p, size_t nb_images)
@@ -221,7 +235,7 @@ put_lists(struct h5 *h, hid_t group, struct export *e, struct pixels *p, const u
 	void (*progress)(uint64_t bytes))
 {
 	const hsize_t nb = first[e->images.nb], chunk = nb > 0 ? CHUNK : 0;
-	const hid_t type = p->is_i16 ? H5T_STD_I16LE : H5T_IEEE_F32LE;
+	const hid_t type = value_type(p);
 	const hid_t index = h5_dataset(h, group, "index", H5T_STD_U32LE, 1, &nb, chunk);
 	const hid_t value = h5_dataset(h, group, "intensity", type, 1, &nb, chunk);
 	size_t i;
@@ -240,10 +254,63 @@ put_lists(struct h5 *h, hid_t group, struct export *e, struct pixels *p, const u
 	return ret;
 }
 
-static int
-put_frames(struct h5 *h, hid_t entry, struct export *e, struct pixels *p, const uint64_t *first,
-	void (*progress)(uint64_t bytes))
+/* The lists of a file: written, or those of the files of a run that goes on. */
+struct lists {
+	struct pixels *pixels;
+	const uint64_t *first;
+	void (*progress)(uint64_t bytes); /* NULL: virtual */
+};
+
+/* A virtual dataset of a list over the files of a run that goes on. */
+static void
+put_virtual(struct h5 *h, hid_t group, const struct export *e, const uint64_t *first,
+	const char *name, hid_t type)
 {
+	const hsize_t zero = 0, nb = first[e->images.nb];
+	char path[PATH_MAX], source[64];
+	hid_t space, create, part, set = -1;
+	const char *slash;
+
+	if (nb == 0) {
+		h5_release(h5_dataset(h, group, name, type, 1, &nb, 0));
+		return;
+	}
+	snprintf(source, sizeof(source), "/entry/lists/%s", name);
+	space = h5_check_id(h, name, H5Screate_simple(1, &nb, NULL));
+	create = h5_check_id(h, name, H5Pcreate(H5P_DATASET_CREATE));
+	for (uint32_t k = 0; k < export_files(e) && !h->failed; k++) {
+		const hsize_t start = first[export_first(e, k)];
+		const hsize_t count = first[export_first(e, k) + export_count(e, k)] - start;
+
+		if (count == 0)
+			continue;
+		part_path(e, k, path);
+		slash = strrchr(path, '/');
+		part = h5_check_id(h, path, H5Screate_simple(1, &count, NULL));
+		/* not all of the source: it may have grown when it is read */
+		h5_check(h, path,
+			H5Sselect_hyperslab(part, H5S_SELECT_SET, &zero, NULL, &count, NULL));
+		h5_check(h, path,
+			H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &count, NULL));
+		h5_check(h, path,
+			H5Pset_virtual(
+				create, space, slash != NULL ? slash + 1 : path, source, part));
+		h5_release(part);
+	}
+	h5_check(h, name, H5Sselect_all(space));
+	if (!h->failed)
+		set = h5_check_id(h, name,
+			H5Dcreate2(group, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT));
+	h5_release(set);
+	h5_release(create);
+	h5_release(space);
+}
+
+static int
+put_frames(struct h5 *h, hid_t entry, struct export *e, const struct lists *lists)
+{
+	struct pixels *p = lists->pixels;
+	const uint64_t *first = lists->first;
 	const hsize_t dims[] = {e->run.rows, e->run.cols};
 	const hid_t group = h5_group(h, entry, "sparse_frames", "NXdata");
 	const int16_t invalid = IMAGE_INVALID;
@@ -257,14 +324,19 @@ put_frames(struct h5 *h, hid_t entry, struct export *e, struct pixels *p, const 
 	put_background(h, group, p, e->images.nb);
 	h5_scalar(h, group, "dummy", p->is_i16 ? H5T_STD_I16LE : H5T_IEEE_F32LE,
 		p->is_i16 ? (const void *)&invalid : &nan, NULL);
-	ret = put_lists(h, group, e, p, first, progress);
+	if (lists->progress != NULL) {
+		ret = put_lists(h, group, e, p, first, lists->progress);
+	} else {
+		put_virtual(h, group, e, first, "index", H5T_STD_U32LE);
+		put_virtual(h, group, e, first, "intensity", value_type(p));
+		ret = 0;
+	}
 	h5_release(group);
 	return ret;
 }
 
 static int
-put_file(struct h5 *h, struct export *e, struct pixels *p, const uint64_t *first,
-	void (*progress)(uint64_t bytes))
+put_file(struct h5 *h, struct export *e, const struct lists *lists)
 {
 	hid_t entry;
 	int ret;
@@ -274,7 +346,7 @@ put_file(struct h5 *h, struct export *e, struct pixels *p, const uint64_t *first
 	h5_attr_text(h, entry, "default", "sparse_frames");
 	h5_attr_text(h, entry, "pyFAI_sparse_frames", "sparse_frames");
 	h5_text(h, entry, "program_name", "braggline-export " BRAGGLINE_VERSION);
-	ret = put_frames(h, entry, e, p, first, progress);
+	ret = put_frames(h, entry, e, lists);
 	if (ret == 0)
 		ret = columns_put_frames(h, entry, e);
 	if (ret == 0 && columns_have_peaks(e))
@@ -300,7 +372,7 @@ sparse_write(struct export *e, void (*progress)(uint64_t bytes))
 		first = count_pixels(&p, e, &ret);
 		if (first != NULL) {
 			h5_create(&h, part);
-			ret = put_file(&h, e, &p, first, progress);
+			ret = put_file(&h, e, &(struct lists){&p, first, progress});
 			ret = export_finish(e, &h, part, path, ret);
 		}
 		pixels_free(&p);
@@ -309,4 +381,190 @@ sparse_write(struct export *e, void (*progress)(uint64_t bytes))
 	if (ret < 0 && e->message[0] == '\0')
 		snprintf(e->message, sizeof(e->message), "%.400s: %s", path, strerror(-ret));
 	return ret;
+}
+
+int
+sparse_live_open(struct sparse_live *s, const struct export *e)
+{
+	int ret;
+
+	*s = (struct sparse_live){.pixels = calloc(1, sizeof(*s->pixels))};
+	if (s->pixels == NULL)
+		return -ENOMEM;
+	ret = pixels_init(s->pixels, e);
+	if (ret < 0) {
+		free(s->pixels);
+		s->pixels = NULL;
+	}
+	return ret;
+}
+
+/* Makes room for the sizes of images. The array doubles. */
+static int
+make_room(struct sparse_live *s, size_t images)
+{
+	size_t room = s->room > 0 ? s->room : 1024;
+	uint64_t *more;
+
+	if (images < s->room)
+		return 0;
+	while (room <= images)
+		room *= 2;
+	more = realloc(s->first, room * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	if (s->room == 0)
+		more[0] = 0;
+	s->first = more;
+	s->room = room;
+	return 0;
+}
+
+/* A list that grows with each image. */
+static hid_t
+create_list(struct h5 *h, hid_t group, const char *name, hid_t type)
+{
+	const hsize_t none = 0, any = H5S_UNLIMITED;
+	hid_t set;
+
+	h->growing = &any;
+	set = h5_dataset(h, group, name, type, 1, &none, CHUNK);
+	h->growing = NULL;
+	return set;
+}
+
+static int
+put_part(struct sparse_live *s, struct h5 *h, struct export *e, size_t at, size_t nb,
+	sparse_load load, void *arg)
+{
+	struct pixels *p = s->pixels;
+	const hid_t entry = h5_group(h, h->file, "entry", "NXentry");
+	const hid_t group = h5_group(h, entry, "lists", "NXcollection");
+	const hid_t index = create_list(h, group, "index", H5T_STD_U32LE);
+	const hid_t value = create_list(h, group, "intensity", value_type(p));
+	const struct selection_row *row;
+	hsize_t size = 0;
+	int ret = 0;
+
+	data_file_put_frames(h, entry, e, at, nb);
+	h5_attr_text(h, group, "run", data_file_run_id(e, &e->images.image[at]));
+	for (size_t i = at; ret == 0 && !h->failed && i < at + nb; i++) {
+		row = &e->images.image[i].image;
+		ret = export_stopped() != 0 ? -EINTR : load(arg, row);
+		if (ret == 0)
+			ret = read_image(p, e, i);
+		if (ret < 0)
+			break;
+		size += p->nb;
+		h5_check(h, "index", H5Dset_extent(index, &size));
+		h5_check(h, "intensity", H5Dset_extent(value, &size));
+		h5_rows(h, "index", index, size - p->nb, p->nb, p->index);
+		h5_rows(h, "intensity", value, size - p->nb, p->nb, p->value.f32);
+		s->first[i + 1] = s->first[i] + p->nb;
+	}
+	h5_release(value);
+	h5_release(index);
+	h5_release(group);
+	h5_release(entry);
+	return ret;
+}
+
+/*
+ * Before a file of an earlier process is replaced: RUN_sparse.h5 may show its images.
+ * @return 0; -EAGAIN; -errno: e->message
+ */
+static int
+leave_earlier(struct export *e, const char *path, size_t at, size_t nb, bool all)
+{
+	const ssize_t have = data_file_same_frames(e, path, "/entry/lists", at, nb);
+	char master[PATH_MAX];
+
+	if (have >= 0 && (size_t)have <= nb)
+		return 0;
+	if (have > 0 && !all)
+		return -EAGAIN;
+	sparse_path(e, master);
+	if (unlink(master) == 0 || errno == ENOENT)
+		return 0;
+	snprintf(e->message, sizeof(e->message), "%.400s: cannot be removed: %s", master,
+		strerror(errno));
+	return -EEXIST;
+}
+
+int
+sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_t nb, bool all,
+	sparse_load load, void *arg)
+{
+	const size_t at = export_first(e, number);
+	char path[PATH_MAX], part[PATH_MAX];
+	struct h5 h;
+	int ret = make_room(s, at + nb);
+
+	part_path(e, number, path);
+	export_part(path, part);
+	e->message[0] = '\0';
+	if (ret == 0 && number >= s->own)
+		ret = leave_earlier(e, path, at, nb, all);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret == 0) {
+		h5_create(&h, part);
+		ret = put_part(s, &h, e, at, nb, load, arg);
+		ret = export_finish(e, &h, part, path, ret);
+	}
+	if (ret < 0 && e->message[0] == '\0')
+		snprintf(e->message, sizeof(e->message), "%.400s: %s", path, strerror(-ret));
+	if (ret < 0)
+		return ret;
+	s->own = number + 1;
+	s->written = at + nb;
+	return 0;
+}
+
+int
+sparse_live_write(struct sparse_live *s, struct export *e)
+{
+	const size_t all = e->images.nb;
+	char path[PATH_MAX], part[PATH_MAX];
+	struct h5 h;
+	int ret;
+
+	sparse_path(e, path);
+	export_part(path, part);
+	e->message[0] = '\0';
+	e->images.nb = s->written;
+	h5_create(&h, part);
+	ret = put_file(&h, e, &(struct lists){s->pixels, s->first, NULL});
+	ret = export_finish(e, &h, part, path, ret);
+	e->images.nb = all;
+	if (ret < 0 && e->message[0] == '\0')
+		snprintf(e->message, sizeof(e->message), "%.400s: %s", path, strerror(-ret));
+	return ret;
+}
+
+int
+sparse_live_finish(struct sparse_live *s, struct export *e)
+{
+	char path[PATH_MAX];
+
+	/* their numbers have no gaps */
+	for (uint32_t number = s->own;; number++) {
+		part_path(e, number, path);
+		if (unlink(path) == 0)
+			continue;
+		if (errno == ENOENT)
+			return 0;
+		snprintf(e->message, sizeof(e->message), "%.400s: %s", path, strerror(errno));
+		return -EEXIST;
+	}
+}
+
+void
+sparse_live_close(struct sparse_live *s)
+{
+	if (s->pixels != NULL)
+		pixels_free(s->pixels);
+	free(s->pixels);
+	free(s->first);
+	*s = (struct sparse_live){0};
 }

@@ -7,6 +7,8 @@
 #ifndef EXPORT_SPARSE_H
 #define EXPORT_SPARSE_H
 
+#include <sys/types.h>
+
 #include "export.h"
 
 /** Path of the file. */
@@ -19,5 +21,43 @@ void sparse_path(const struct export *e, char path[PATH_MAX]);
  *         e->message
  */
 int sparse_write(struct export *e, void (*progress)(uint64_t bytes));
+
+/**
+ * Sparse frames of a run that is written. The lists of each `per_file` images are in a file of
+ * their own, RUN_sparse_000001.h5 ..., and RUN_sparse.h5 has them as virtual datasets. All files
+ * are replaced by complete ones. Zero-initialized: not open.
+ */
+struct sparse_live {
+	struct pixels *pixels;
+	uint64_t *first; /**< [written + 1] first pixel of each image in the lists */
+	size_t written;	 /**< images in files */
+	size_t room;
+	uint32_t own; /**< files with lower numbers are of this process */
+};
+
+/** Load the pixels of an image before they are read. @return 0; negative: e->message */
+typedef int (*sparse_load)(void *arg, const struct selection_row *row);
+
+/** @return 0; -ENOMEM, -errno */
+int sparse_live_open(struct sparse_live *s, const struct export *e);
+
+/**
+ * Write a file of lists, or replace one that has fewer images.
+ * @param number  of the file, from 0
+ * @param nb      images
+ * @param all     all images of the run that exist are known
+ * @return 0; -EAGAIN: the file of an earlier process has more images than are known yet; -EINTR,
+ *         -ENOMEM, -EBADMSG, -EIO, -errno: e->message
+ */
+int sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_t nb, bool all,
+	sparse_load load, void *arg);
+
+/** Replace RUN_sparse.h5 by one with the images that were written. @return as sparse_write() */
+int sparse_live_write(struct sparse_live *s, struct export *e);
+
+/** Remove files of lists of higher numbers. @return 0; -errno: e->message */
+int sparse_live_finish(struct sparse_live *s, struct export *e);
+
+void sparse_live_close(struct sparse_live *s);
 
 #endif /* EXPORT_SPARSE_H */

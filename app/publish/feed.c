@@ -7,10 +7,23 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "feed.h"
 #include "io/own_file.h"
+
+#define NS 1000000000
+#define MS 1000000
+
+int64_t
+feed_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * NS + t.tv_nsec;
+}
 
 int
 feed_init(struct feed *f)
@@ -28,9 +41,11 @@ feed_free(struct feed *f)
 }
 
 int
-feed_add_cursor(struct feed *f, struct feed_cursor *c, bool serial, uint64_t behind)
+feed_add_cursor(
+	struct feed *f, struct feed_cursor *c, bool serial, uint64_t behind, int64_t rows_ns)
 {
-	*c = (struct feed_cursor){.feed = f, .serial = serial, .behind = behind};
+	*c = (struct feed_cursor){
+		.feed = f, .serial = serial, .behind = behind, .rows_ns = rows_ns};
 	c->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (c->event < 0)
 		return -errno;
@@ -42,6 +57,9 @@ void
 feed_free_cursor(struct feed_cursor *c)
 {
 	scan_record_drop(c->record);
+	scan_record_drop(c->rows);
+	rows_end(&c->join);
+	free(c->wanted);
 	feed_run_drop(c->current);
 	if (c->feed != NULL)
 		close(c->event);
@@ -64,6 +82,8 @@ feed_run_drop(struct feed_run *run)
 		return;
 	s = &run->series;
 	scan_record_drop(run->latest);
+	scan_record_drop(run->latest_rows);
+	free(run->rows);
 	for (size_t i = 0; i < run->nb_files; i++) {
 		free(run->file[i].path);
 		scan_header_drop(run->file[i].header);
@@ -109,6 +129,7 @@ void
 feed_begin(struct feed *f, struct feed_run *run)
 {
 	pthread_mutex_lock(&f->lock);
+	run->began_ns = feed_now_ns();
 	trim(f, true);
 	f->run[f->next++ % FEED_RUNS] = run;
 	pthread_mutex_unlock(&f->lock);
@@ -165,6 +186,7 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 	pthread_mutex_lock(&f->lock);
 	b.first = run->images;
 	b.order = f->batches;
+	b.added_ns = feed_now_ns();
 	ret = push(run, &b);
 	if (ret == 0) {
 		f->batches++;
@@ -176,6 +198,44 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 	scan_record_drop(old);
 	wake(f);
 	return ret;
+}
+
+int
+feed_append_rows(struct feed *f, struct feed_run *run, uint32_t file, uint64_t at,
+	struct scan_record *record)
+{
+	struct feed_rows rows = {.file = file, .at = at}, *more;
+	struct scan_record *old = NULL;
+	int ret = rows_range(record, &rows.first, &rows.last);
+
+	if (ret < 0)
+		return ret == -ENODATA ? 0 : ret;
+	pthread_mutex_lock(&f->lock);
+	/* the array doubles whenever its size is a power of two */
+	if ((run->nb_rows & (run->nb_rows - 1)) == 0) {
+		more = realloc(
+			run->rows, (run->nb_rows == 0 ? 1 : 2 * run->nb_rows) * sizeof(*more));
+		ret = more != NULL ? 0 : -ENOMEM;
+		run->rows = more != NULL ? more : run->rows;
+	}
+	if (ret == 0) {
+		run->rows[run->nb_rows++] = rows;
+		old = run->latest_rows;
+		run->latest_rows = scan_record_ref(record);
+	}
+	pthread_mutex_unlock(&f->lock);
+	scan_record_drop(old);
+	wake(f);
+	return ret;
+}
+
+void
+feed_follow_rows(struct feed *f, struct feed_run *run, bool followed)
+{
+	pthread_mutex_lock(&f->lock);
+	run->frames_files += followed ? 1 : -1;
+	pthread_mutex_unlock(&f->lock);
+	wake(f);
 }
 
 void
@@ -203,6 +263,8 @@ set_current(struct feed_cursor *c, struct feed_run *run)
 		return;
 	feed_run_drop(c->current);
 	c->current = feed_run_ref(run);
+	scan_record_drop(c->rows);
+	c->rows = NULL;
 }
 
 /* Index in `place` of a run. */
@@ -282,6 +344,131 @@ load(struct scan_header *header, const char *path, dev_t dev, ino_t ino, uint64_
 	return record;
 }
 
+/* Begins to search the rows of `frames` of a batch. */
+static void
+begin_join(struct feed_cursor *c)
+{
+	const uint64_t rows = c->record != NULL ? c->record->batch.rows : 0;
+	const uint8_t *kind = rows > 0 ? c->record->images.kind.data : NULL;
+
+	free(c->wanted);
+	c->wanted = calloc(rows + 1, sizeof(*c->wanted));
+	for (uint64_t i = 0; c->wanted != NULL && i < rows; i++)
+		c->wanted[i] = feed_is_image(&c->current->series, kind[i]);
+	c->rows_tried = 0;
+	/* without memory, images go without their rows */
+	c->joined =
+		rows == 0 || c->wanted == NULL || rows_begin(&c->join, c->record, c->wanted) < 0;
+}
+
+/* Whether both files are of the same set: their names differ in the table. */
+static bool
+is_same_set(const struct feed_file *a, const struct feed_file *b)
+{
+	const size_t length = strlen(a->path), table = strlen("frames.arrow");
+
+	return length == strlen(b->path) && length > table &&
+		memcmp(a->path, b->path, length - table) == 0;
+}
+
+/*
+ * Lists batches of `frames` that may have rows: those of the set of the images first, and the
+ * newest ones first. Called with the lock. @return their number
+ */
+static size_t
+list_rows(const struct feed_cursor *c, size_t number[FEED_JOIN_MAX])
+{
+	const struct feed_run *run = c->current;
+	const struct rows_join *j = &c->join;
+	const struct feed_rows *r;
+	size_t nb = 0, i;
+
+	for (unsigned int others = 0; others < 2; others++) {
+		for (i = run->nb_rows; i > c->rows_tried && nb < FEED_JOIN_MAX; i--) {
+			r = &run->rows[i - 1];
+			if (r->last >= j->first && r->first <= j->last &&
+				is_same_set(&run->file[r->file], &run->file[c->file]) != others)
+				number[nb++] = i - 1;
+		}
+	}
+	return nb;
+}
+
+/* Gets a batch of `frames` of the current run. @return NULL: gone, or damaged */
+static const struct scan_record *
+get_rows(struct feed_cursor *c, size_t number)
+{
+	struct feed_run *run = c->current;
+	struct scan_header *header = NULL;
+	struct scan_record *record = NULL;
+	struct feed_rows r;
+	char *path = NULL;
+	dev_t dev = 0;
+	ino_t ino = 0;
+
+	if (c->rows != NULL && c->rows_number == number)
+		return c->rows;
+	pthread_mutex_lock(&c->feed->lock);
+	r = run->rows[number];
+	if (number + 1 == run->nb_rows) {
+		record = scan_record_ref(run->latest_rows);
+	} else {
+		header = scan_header_ref(run->file[r.file].header);
+		path = strdup(run->file[r.file].path);
+		dev = run->file[r.file].dev;
+		ino = run->file[r.file].ino;
+	}
+	pthread_mutex_unlock(&c->feed->lock);
+	if (record == NULL && path != NULL)
+		record = load(header, path, dev, ino, r.at);
+	scan_header_drop(header);
+	free(path);
+	scan_record_drop(c->rows);
+	c->rows = record;
+	c->rows_number = number;
+	return record;
+}
+
+/* Searches the rows of the current batch. @return true: it does not wait for rows any more */
+static bool
+join(struct feed_cursor *c)
+{
+	size_t number[FEED_JOIN_MAX], nb, i;
+	const struct feed_run *run = c->current;
+	const struct scan_record *rows;
+	int64_t now;
+	bool more;
+
+	if (c->joined)
+		return true;
+	pthread_mutex_lock(&c->feed->lock);
+	now = feed_now_ns();
+	/* a store may begin the file of `frames` after that of images */
+	more = !run->ended && now < c->until_ns &&
+		(run->frames_files > 0 || now - run->began_ns < c->rows_ns);
+	nb = list_rows(c, number);
+	c->rows_tried = run->nb_rows;
+	pthread_mutex_unlock(&c->feed->lock);
+	for (i = 0; i < nb && c->join.missing > 0; i++) {
+		rows = get_rows(c, number[i]);
+		if (rows != NULL)
+			(void)rows_add(&c->join, c->record, c->wanted, rows);
+	}
+	c->joined = c->join.missing == 0 || !more;
+	return c->joined;
+}
+
+int
+feed_wait_ms(const struct feed_cursor *c, int most)
+{
+	int64_t ms;
+
+	if (c->record == NULL || c->joined)
+		return most;
+	ms = (c->until_ns - feed_now_ns()) / MS + 1;
+	return ms < 0 ? 0 : ms < most ? (int)ms : most;
+}
+
 /* Takes the next batch of a run. Called with the lock, which it releases. */
 static void
 take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
@@ -316,9 +503,12 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	if (record == NULL)
 		c->gone += b.images;
 	c->record = record;
+	c->file = b.file;
 	c->row = 0;
 	c->id = b.first;
 	c->seen_ns = b.seen_ns;
+	c->until_ns = b.added_ns + c->rows_ns;
+	begin_join(c);
 }
 
 /* Finds the next image of the current batch. */
@@ -335,10 +525,12 @@ next_image(struct feed_cursor *c, struct feed_item *item)
 	*item = (struct feed_item){
 		.series = &c->current->series,
 		.record = c->record,
-		.row = c->row++,
+		.info = rows_get(&c->join, c->row),
+		.row = c->row,
 		.id = c->id++,
 		.seen_ns = c->seen_ns,
 	};
+	c->row++;
 	return true;
 }
 
@@ -395,9 +587,14 @@ feed_next(struct feed_cursor *c, struct feed_item *item)
 
 	for (;;) {
 		while (c->record != NULL) {
+			if (!join(c)) {
+				*item = (struct feed_item){.series = &c->current->series};
+				return FEED_WAIT;
+			}
 			if (!next_image(c, item)) {
 				scan_record_drop(c->record);
 				c->record = NULL;
+				rows_end(&c->join);
 			} else if (is_late(c, item->id)) {
 				c->skipped++;
 			} else {

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "rows.h"
 #include "scan/record.h"
 #include "wire.h"
 
@@ -23,7 +24,10 @@
 /** No limit of the images that may wait. */
 #define FEED_ALL UINT64_MAX
 
-/** A file of a run. */
+/** Batches of `frames` that are searched for the rows of a batch of images. */
+#define FEED_JOIN_MAX 1024
+
+/** A file of a run, of either table. */
 struct feed_file {
 	char *path; /**< when complete; until then it ends in .part */
 	struct scan_header *header;
@@ -39,6 +43,14 @@ struct feed_batch {
 	uint64_t first; /**< number of its first image */
 	uint64_t order; /**< of all batches of all runs */
 	int64_t seen_ns;
+	int64_t added_ns; /**< CLOCK_MONOTONIC */
+};
+
+/** A batch of `frames`. */
+struct feed_rows {
+	uint32_t file;
+	uint64_t at;	      /**< offset in the file */
+	uint64_t first, last; /**< smallest and largest frame number */
 };
 
 struct feed_run {
@@ -55,7 +67,13 @@ struct feed_run {
 	bool ended;
 	/** the last batch */
 	struct scan_record *latest;
-	/** @} */
+	struct feed_rows *rows;
+	size_t nb_rows;
+	/** the last batch of `frames` */
+	struct scan_record *latest_rows;
+	unsigned int frames_files; /**< files of `frames` that may get more batches */
+	int64_t began_ns;	   /**< CLOCK_MONOTONIC */
+				   /** @} */
 };
 
 struct feed {
@@ -73,6 +91,7 @@ struct feed_cursor {
 	struct feed *feed;
 	bool serial;	 /**< one run after the other, with FEED_START and FEED_FINISH */
 	uint64_t behind; /**< images of a run that may wait; FEED_ALL: any number */
+	int64_t rows_ns; /**< longest time that a batch waits for its rows of `frames` */
 	int event;	 /**< eventfd(2), which is written to when there is more */
 	uint64_t run;	 /**< number of the first run that is not finished */
 	struct {
@@ -82,6 +101,14 @@ struct feed_cursor {
 	} place[FEED_RUNS];
 	struct feed_run *current;   /**< run of the last item; a reference */
 	struct scan_record *record; /**< the batch of the last image; a reference */
+	uint32_t file;		    /**< of this batch */
+	struct rows_join join;	    /**< its rows of `frames` */
+	bool *wanted;		    /**< [rows] images that are published */
+	bool joined;		    /**< it does not wait for rows any more */
+	size_t rows_tried;	    /**< batches of `frames` of the run that were searched */
+	int64_t until_ns;	    /**< end of the wait, CLOCK_MONOTONIC */
+	struct scan_record *rows;   /**< batch of `frames` that was read last; a reference */
+	size_t rows_number;	    /**< of this batch in `current` */
 	uint64_t row;		    /**< next row of it */
 	uint64_t id;		    /**< number of the next image */
 	int64_t seen_ns;
@@ -101,6 +128,7 @@ enum feed_kind {
 struct feed_item {
 	const struct wire_series *series;
 	const struct scan_record *record; /**< FEED_IMAGE; and all following members */
+	const struct wire_frame *info;	  /**< NULL: not known */
 	uint64_t row;
 	uint64_t id;
 	int64_t seen_ns;
@@ -109,8 +137,12 @@ struct feed_item {
 int feed_init(struct feed *f);
 void feed_free(struct feed *f);
 
-/** Add a cursor, before the first run. @return 0; -errno of eventfd(2) */
-int feed_add_cursor(struct feed *f, struct feed_cursor *c, bool serial, uint64_t behind);
+/**
+ * Add a cursor, before the first run. @param rows_ns  longest wait for rows of `frames`
+ * @return 0; -errno of eventfd(2)
+ */
+int feed_add_cursor(
+	struct feed *f, struct feed_cursor *c, bool serial, uint64_t behind, int64_t rows_ns);
 void feed_free_cursor(struct feed_cursor *c);
 
 /** Whether a kind of images is published. */
@@ -128,9 +160,16 @@ void feed_begin(struct feed *f, struct feed_run *run);
 int feed_add_file(struct feed *f, struct feed_run *run, const char *path,
 	struct scan_header *header, dev_t dev, ino_t ino);
 
-/** Append a batch; its `order` and `first` are set. @return 0; -ENOMEM */
+/** Append a batch; its `order`, `first` and `added_ns` are set. @return 0; -ENOMEM */
 int feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch,
 	struct scan_record *record);
+
+/** Append a batch of `frames`. @return 0; -ENOMEM; -EBADMSG: no numbers of frames */
+int feed_append_rows(struct feed *f, struct feed_run *run, uint32_t file, uint64_t at,
+	struct scan_record *record);
+
+/** A file of `frames` is followed, or has ended. */
+void feed_follow_rows(struct feed *f, struct feed_run *run, bool followed);
 
 /** The run has ended. */
 void feed_end(struct feed *f, struct feed_run *run);
@@ -141,7 +180,16 @@ void feed_close(struct feed *f);
 struct feed_run *feed_run_ref(struct feed_run *run);
 void feed_run_drop(struct feed_run *run);
 
-/** Get what an output publishes next. */
+/**
+ * Get what an output publishes next. A batch of images waits until all its rows of `frames` are
+ * known, if the run may get them, for at most `rows_ns`.
+ */
 enum feed_kind feed_next(struct feed_cursor *c, struct feed_item *item);
+
+/** Time until feed_next() returns the image of a batch that waits, ms; `most`: or longer. */
+int feed_wait_ms(const struct feed_cursor *c, int most);
+
+/** CLOCK_MONOTONIC. */
+int64_t feed_now_ns(void);
 
 #endif /* PUBLISH_FEED_H */

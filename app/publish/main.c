@@ -75,7 +75,9 @@ static int
 open_outputs(struct publisher *p)
 {
 	const struct options *o = &p->options;
+	struct output_config config = {.hwm = o->hwm, .behind = o->behind, .feed = &p->feed};
 	char message[OUTPUT_MESSAGE_LEN];
+	int64_t rows_ms;
 	int ret;
 
 	p->context = zmq_ctx_new();
@@ -84,8 +86,11 @@ open_outputs(struct publisher *p)
 	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
 		if (o->address[i] == NULL)
 			continue;
-		ret = output_create(&p->output[i], i, p->context, o->address[i], o->hwm, o->behind,
-			&p->feed, message);
+		/* CrystFEL does not need rows to index an image */
+		rows_ms = i == OUTPUT_STREAM2 || i == OUTPUT_STREAM2_PUB ? OUTPUT_ROWS_MS : 0;
+		rows_ms = o->rows_ms >= 0 ? o->rows_ms : rows_ms;
+		config.rows_ns = rows_ms * 1000000;
+		ret = output_create(&p->output[i], i, p->context, o->address[i], &config, message);
 		if (ret < 0)
 			return complain("%s", message);
 	}

@@ -36,6 +36,8 @@ static const char help[] =
 	"                          workers (default: none is left out; they wait in the files)\n"
 	"  --hwm N                 messages that wait for a client, 1 to 1000 (default: 4)\n"
 	"  --poll-ms N             time between two looks at a file, 1 to 1000 (default: 1)\n"
+	"  --rows-ms N             longest time that images wait for their rows of frames, 0 to\n"
+	"                          60000 (default: 5000 for stream v2, 0 for CrystFEL)\n"
 	"  --geom FILE             write a geometry for indexamajig -g when a run begins\n"
 	"  --stats FILE            write counters every second, in the text format of Prometheus\n"
 	"  --help                  print this help and exit\n"
@@ -99,6 +101,12 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 				message, OPTIONS_MESSAGE_LEN, "--poll-ms", optarg, "1 to 1000");
 		o->poll_ms = value;
 		return 0;
+	case 'm':
+		if (!whole_number(optarg, 0, OPTIONS_ROWS_MS_MAX, &value))
+			return option_refuse(
+				message, OPTIONS_MESSAGE_LEN, "--rows-ms", optarg, "0 to 60000");
+		o->rows_ms = value;
+		return 0;
 	case 'g':
 		o->geom = optarg;
 		return 0;
@@ -148,6 +156,7 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		{"behind", required_argument, NULL, 'b'},
 		{"hwm", required_argument, NULL, 'w'},
 		{"poll-ms", required_argument, NULL, 'p'},
+		{"rows-ms", required_argument, NULL, 'm'},
 		{"geom", required_argument, NULL, 'g'},
 		{"stats", required_argument, NULL, 's'},
 		{"help", no_argument, NULL, 'h'},
@@ -156,7 +165,8 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 	};
 	int opt, ret;
 
-	*o = (struct options){.hwm = OPTIONS_HWM, .behind = FEED_ALL, .poll_ms = OPTIONS_POLL_MS};
+	*o = (struct options){
+		.hwm = OPTIONS_HWM, .behind = FEED_ALL, .poll_ms = OPTIONS_POLL_MS, .rows_ms = -1};
 	message[0] = '\0';
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		ret = set_option(o, opt, message);

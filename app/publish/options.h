@@ -16,6 +16,7 @@
 #define OPTIONS_HWM_MAX	    1000
 #define OPTIONS_POLL_MS	    1
 #define OPTIONS_POLL_MS_MAX 1000
+#define OPTIONS_ROWS_MS_MAX 60000
 
 struct options {
 	const char *address[OUTPUT_KINDS]; /**< NULL: no such output */
@@ -25,6 +26,7 @@ struct options {
 	int hwm;
 	uint64_t behind; /**< FEED_ALL: no limit */
 	unsigned int poll_ms;
+	int rows_ms; /**< -1: the default of each output */
 	bool raw;
 	bool help, version;
 	char **dir;

@@ -48,6 +48,7 @@ struct output {
 	zmq_msg_t next_message; /* with its memory, if `pending` */
 	enum pending pending;
 	int64_t seen_ns; /* of an image */
+	bool no_row;	 /* its row of `frames` is not known */
 	bool closed;	 /* nothing will follow */
 	/* pixels of an image */
 	int16_t *photons;
@@ -189,7 +190,7 @@ open_socket(struct output *o, const char *address, int hwm, char message[OUTPUT_
 
 int
 output_create(struct output **output, enum output_kind kind, void *context, const char *address,
-	int hwm, uint64_t behind, struct feed *feed, char message[OUTPUT_MESSAGE_LEN])
+	const struct output_config *config, char message[OUTPUT_MESSAGE_LEN])
 {
 	struct output *o = calloc(1, sizeof(*o));
 	int ret = -ENOMEM;
@@ -204,11 +205,11 @@ output_create(struct output **output, enum output_kind kind, void *context, cons
 		o->worker = malloc(OUTPUT_WORKERS_MAX * sizeof(*o->worker));
 	if (kind == OUTPUT_CRYSTFEL && o->worker == NULL)
 		goto fail;
-	ret = open_socket(o, address, hwm, message);
+	ret = open_socket(o, address, config->hwm, message);
 	if (ret < 0)
 		goto fail;
-	ret = feed_add_cursor(
-		feed, &o->cursor, is_stream2(o), is_pub(o) ? OUTPUT_BEHIND_PUB : behind);
+	ret = feed_add_cursor(config->feed, &o->cursor, is_stream2(o),
+		is_pub(o) ? OUTPUT_BEHIND_PUB : config->behind, config->rows_ns);
 	if (ret < 0)
 		goto fail;
 	*output = o;
@@ -296,6 +297,7 @@ encode_image(struct output *o, const struct feed_item *item)
 		.id = item->id,
 		.frame = ((const uint64_t *)item->record->images.frame.data)[item->row],
 		.seen_ns = item->seen_ns,
+		.info = item->info,
 	};
 	int ret = make_room(o, item->series);
 
@@ -306,6 +308,7 @@ encode_image(struct output *o, const struct feed_item *item)
 	if (ret < 0)
 		return ret;
 	o->seen_ns = item->seen_ns;
+	o->no_row = item->info == NULL;
 	return is_stream2(o) ? wire_stream2_image(&o->message, item->series, &image)
 			     : wire_crystfel(&o->message, item->series, &image);
 }
@@ -398,6 +401,7 @@ sent(struct output *o, size_t size)
 			__atomic_store_n(&o->stats.slowest_us, us, __ATOMIC_RELAXED);
 		count(&o->stats.images, 1);
 		count(&o->stats.bytes, size);
+		count(&o->stats.no_row, o->no_row);
 	}
 	o->pending = PENDING_NONE;
 }
@@ -613,7 +617,7 @@ wait_for_more(struct output *o)
 	const int nb = push && o->pending == PENDING_NONE ? 2 : 3;
 	uint64_t events;
 
-	(void)zmq_poll(items, nb, POLL_MS);
+	(void)zmq_poll(items, nb, feed_wait_ms(&o->cursor, POLL_MS));
 	if (read(o->cursor.event, &events, sizeof(events)) < 0)
 		return;
 }

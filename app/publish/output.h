@@ -23,6 +23,7 @@
 #define OUTPUT_LINGER_MS    10000 /**< at the end: time for what waits for clients */
 #define OUTPUT_BEHIND_PUB   1000  /**< images of a run that may wait for subscribers */
 #define OUTPUT_REPEAT_MS    1000  /**< shortest time between two `start` for new subscribers */
+#define OUTPUT_ROWS_MS	    5000  /**< stream2: default of the longest wait for rows of `frames` */
 #define OUTPUT_BUCKETS	    24	  /**< of the histogram of times, app/common/histogram.h */
 
 enum output_kind {
@@ -42,6 +43,7 @@ struct output_stats {
 	uint64_t skipped;  /**< images that were left out because too many waited */
 	uint64_t gone;	   /**< images whose file was removed */
 	uint64_t damaged;  /**< images that do not fit their run */
+	uint64_t no_row;   /**< images that were sent without their row of `frames` */
 	uint64_t requests; /**< of workers, and subscriptions */
 	uint64_t refused;  /**< invalid or superfluous requests */
 	uint64_t lost;	   /**< workers that were gone when their image was ready */
@@ -56,13 +58,21 @@ struct output;
 /** @return option of the command line, without dashes */
 const char *output_name(enum output_kind kind);
 
+/** How an output takes images from the feed. */
+struct output_config {
+	int hwm;	 /**< messages that wait for a client */
+	uint64_t behind; /**< images of a run that may wait for workers; FEED_ALL */
+	int64_t rows_ns; /**< longest wait for rows of `frames` */
+	struct feed *feed;
+};
+
 /**
  * Bind a socket. @param context  of zmq_ctx_new(3)
  * @param message  out, on error: what, and what to do
  * @return 0; -errno
  */
 int output_create(struct output **output, enum output_kind kind, void *context, const char *address,
-	int hwm, uint64_t behind, struct feed *feed, char message[OUTPUT_MESSAGE_LEN]);
+	const struct output_config *config, char message[OUTPUT_MESSAGE_LEN]);
 
 /** Address that it is bound to; valid as long as the output. */
 const char *output_address(const struct output *o);

@@ -24,6 +24,7 @@ static const struct counter watch_counters[] = {
 	{"other_kind", offsetof(struct watch_stats, other_kind)},
 	{"damaged_batches", offsetof(struct watch_stats, damaged)},
 	{"copies", offsetof(struct watch_stats, copies)},
+	{"rows", offsetof(struct watch_stats, rows)},
 	{"bytes", offsetof(struct watch_stats, bytes)},
 };
 
@@ -35,6 +36,7 @@ static const struct counter output_counters[] = {
 	{"skipped", offsetof(struct output_stats, skipped)},
 	{"gone", offsetof(struct output_stats, gone)},
 	{"damaged", offsetof(struct output_stats, damaged)},
+	{"no_row", offsetof(struct output_stats, no_row)},
 	{"requests", offsetof(struct output_stats, requests)},
 	{"refused", offsetof(struct output_stats, refused)},
 	{"lost_workers", offsetof(struct output_stats, lost)},

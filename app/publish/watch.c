@@ -26,7 +26,7 @@
 #define SEARCH_STEPS 256   /* blocks that are examined for the next batch before other work */
 #define OPEN_MS	     10000 /* a file without a valid first block is given up then */
 #define STREAMS_MAX  64	   /* streams of a run whose copies are recognized */
-#define SUFFIX	     "_images.arrow"
+#define ROWS_MS	     20	   /* between two looks whether the run of a file of `frames` has begun */
 
 enum file_state {
 	FILE_PENDING, /* its first block is not written yet */
@@ -36,8 +36,9 @@ enum file_state {
 	FILE_IGNORED,
 };
 
-/* A file of images. */
+/* A file of a run. */
 struct watch_file {
+	enum arrow_table table;
 	char *path;   /* when complete */
 	size_t group; /* length of the path without the number of the set */
 	enum file_state state;
@@ -140,6 +141,14 @@ add_dir(struct watch *w, const char *path, bool is_top)
 		return -ENOMEM;
 	w->nb_dirs++;
 	return 0;
+}
+
+/* Table that a complete file has by its name. */
+static enum arrow_table
+table_of(const char *path)
+{
+	return strcmp(path + scan_stem_length(path), "_frames.arrow") == 0 ? ARROW_FRAMES
+									   : ARROW_IMAGES;
 }
 
 static void
@@ -276,6 +285,7 @@ know_file(struct watch *w, const char *path)
 	*f = (struct watch_file){.path = strdup(path), .fd = -1, .state = FILE_IGNORED};
 	if (f->path == NULL)
 		goto fail;
+	f->table = table_of(path);
 	f->group = scan_run_length(path, scan_stem_length(path));
 	found = tsearch(f, &w->names, by_path);
 	if (found != NULL && *found == f)
@@ -295,12 +305,11 @@ static void
 list_entry(struct watch *w, const struct watch_dir *dir, const char *name, struct fresh *fresh)
 {
 	const size_t part = arrow_name_is_part(name) ? strlen(".part") : 0;
-	const size_t size = strlen(name) - part, end = strlen(SUFFIX);
+	const size_t size = strlen(name) - part;
 	struct watch_file *f, **more;
 	char path[PATH_MAX];
 
-	if (arrow_name_is_hidden(name) || size <= end ||
-		memcmp(name + size - end, SUFFIX, end) != 0 ||
+	if (scan_stem_length(name) == 0 ||
 		snprintf(path, sizeof(path), "%s/%.*s", dir->path, (int)size, name) >=
 			(int)sizeof(path))
 		return;
@@ -466,7 +475,7 @@ watch_create(struct watch **watch, const struct watch_config *config, struct fee
 	return 0;
 }
 
-/* Finds the run of a file, or begins it. @return NULL: it cannot be published */
+/* Finds the run of a file, or begins it with images. @return NULL: it cannot be published */
 static struct watch_series *
 find_series(struct watch *w, const struct watch_file *f)
 {
@@ -479,7 +488,7 @@ find_series(struct watch *w, const struct watch_file *f)
 		if (strcmp(s->name, name) == 0 && series_fits(&s->run->series, f->header))
 			return s;
 	}
-	s = calloc(1, sizeof(*s));
+	s = f->table == ARROW_IMAGES ? calloc(1, sizeof(*s)) : NULL;
 	if (s == NULL)
 		return NULL;
 	s->name = strdup(name);
@@ -503,8 +512,10 @@ find_series(struct watch *w, const struct watch_file *f)
 }
 
 static void
-end_file(struct watch_file *f)
+end_file(struct watch *w, struct watch_file *f)
 {
+	if (f->table == ARROW_FRAMES)
+		feed_follow_rows(w->feed, f->series->run, false);
 	f->state = FILE_DONE;
 	close_file(f);
 }
@@ -519,6 +530,26 @@ give_up(struct watch_file *f, const char *why)
 	close_file(f);
 }
 
+/* Whether the run of a file of `frames` may begin yet. */
+static bool
+is_awaited(const struct watch_file *f)
+{
+	return now() - f->born < (int64_t)OPEN_MS * MS || (!f->complete && has_writer(f));
+}
+
+/* A run has begun: its file of `frames` is read before more images. */
+static void
+expect_rows(struct watch *w, const struct watch_file *images)
+{
+	struct watch_file *f;
+
+	for (size_t i = 0; i < w->nb_active; i++) {
+		f = w->active[i];
+		if (f->table == ARROW_FRAMES && is_group(f, images))
+			f->retry = 0;
+	}
+}
+
 /* Reads the first block. @return true: there is more to do at once */
 static bool
 begin_file(struct watch *w, struct watch_file *f)
@@ -531,9 +562,12 @@ begin_file(struct watch *w, struct watch_file *f)
 	f->retry = now() + 2 * (int64_t)MS;
 	ret = open_file(f);
 	if (ret == 0)
-		ret = scan_header_read(&f->header, f->fd, f->path, ARROW_IMAGES);
+		ret = f->header == NULL ? scan_header_read(&f->header, f->fd, f->path, f->table)
+					: 0;
 	if (ret == -EBADMSG) {
-		give_up(f, "its table is not images");
+		give_up(f,
+			f->table == ARROW_IMAGES ? "its table is not images"
+						 : "its table is not frames");
 		return false;
 	}
 	if (ret < 0) {
@@ -547,6 +581,10 @@ begin_file(struct watch *w, struct watch_file *f)
 	}
 	f->at = f->header->reader.begin;
 	f->series = find_series(w, f);
+	if (f->series == NULL && f->table == ARROW_FRAMES && is_awaited(f)) {
+		f->retry = now() + ROWS_MS * (int64_t)MS;
+		return false;
+	}
 	if (f->series == NULL || fstat(f->fd, &st) < 0) {
 		give_up(f, NULL);
 		return false;
@@ -559,6 +597,10 @@ begin_file(struct watch *w, struct watch_file *f)
 	}
 	f->state = FILE_FOLLOWED;
 	f->moved = f->series->moved = now();
+	if (f->table == ARROW_FRAMES)
+		feed_follow_rows(w->feed, f->series->run, true);
+	else
+		expect_rows(w, f);
 	return true;
 }
 
@@ -604,6 +646,22 @@ warn_kind(struct watch_series *s)
 }
 
 static void
+publish_rows(struct watch *w, struct watch_file *f, struct scan_record *record, uint64_t length)
+{
+	const int ret = feed_append_rows(w->feed, f->series->run, f->number, f->at, record);
+
+	count(&w->stats.bytes, length);
+	if (ret == 0)
+		count(&w->stats.rows, record->batch.rows);
+	else if (ret == -EBADMSG)
+		count(&w->stats.damaged, 1);
+	else
+		escaped_line(stderr,
+			"braggline-publish: run %s: not enough memory: %lu rows are left out",
+			f->series->name, (unsigned long)record->batch.rows);
+}
+
+static void
 publish(struct watch *w, struct watch_file *f, struct scan_record *record, uint64_t length)
 {
 	const uint8_t *kind = record->images.kind.data;
@@ -646,9 +704,8 @@ skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state,
 	const bool whole = state == SCAN_RECORD_PARTIAL && length <= size && f->at <= size - length;
 
 	count(&w->stats.damaged, 1);
-	escaped_line(stderr,
-		"braggline-publish: %s: damaged at offset %lu; its images are left out", f->path,
-		(unsigned long)f->at);
+	escaped_line(stderr, "braggline-publish: %s: damaged at offset %lu; its %s are left out",
+		f->path, (unsigned long)f->at, f->table == ARROW_IMAGES ? "images" : "rows");
 	f->at += whole ? length : ARROW_BLOCK;
 	f->state = whole ? FILE_FOLLOWED : FILE_SEARCHING;
 	f->seen = 0;
@@ -718,14 +775,17 @@ follow_file(struct watch *w, struct watch_file *f)
 	state = scan_record_read(&record, f->header, f->fd, f->at, &length);
 	switch (state) {
 	case SCAN_RECORD_WHOLE:
-		publish(w, f, record, length);
+		if (f->table == ARROW_IMAGES)
+			publish(w, f, record, length);
+		else
+			publish_rows(w, f, record, length);
 		scan_record_drop(record);
 		f->at += length;
 		f->seen = 0;
 		f->moved = f->series->moved = now();
 		return true;
 	case SCAN_RECORD_END:
-		end_file(f);
+		end_file(w, f);
 		return true;
 	case SCAN_RECORD_NONE:
 		if (!is_abandoned(f))
@@ -734,7 +794,7 @@ follow_file(struct watch *w, struct watch_file *f)
 		if (f->complete && f->at < file_size(f))
 			skip_damage(w, f, SCAN_RECORD_WRONG, 0);
 		else
-			end_file(f);
+			end_file(w, f);
 		return true;
 	default:
 		return wait_for_batch(w, f, state, length);
@@ -743,23 +803,24 @@ follow_file(struct watch *w, struct watch_file *f)
 
 /* Searches the next batch behind a damaged region. */
 static bool
-search_file(struct watch_file *f)
+search_file(struct watch *w, struct watch_file *f)
 {
 	const int ret = scan_record_search(f->header, f->fd, &f->at, SEARCH_STEPS);
 
 	if (ret < 0)
-		end_file(f);
+		end_file(w, f);
 	else if (ret > 0)
 		f->state = FILE_FOLLOWED;
 	return true;
 }
 
-/* Sets of files are read in order. */
+/* Sets of files are read in order, both tables at the same time. */
 static bool
 is_next_set(const struct watch *w, size_t number)
 {
 	for (size_t i = 0; i < number; i++) {
-		if (is_group(w->active[i], w->active[number]))
+		if (w->active[i]->table == w->active[number]->table &&
+			is_group(w->active[i], w->active[number]))
 			return false;
 	}
 	return true;
@@ -774,7 +835,7 @@ step_file(struct watch *w, struct watch_file *f)
 	case FILE_FOLLOWED:
 		return follow_file(w, f);
 	case FILE_SEARCHING:
-		return search_file(f);
+		return search_file(w, f);
 	default:
 		return false;
 	}
@@ -798,7 +859,8 @@ has_files(const struct watch *w, const struct watch_series *s)
 {
 	for (size_t i = 0; i < w->nb_active; i++) {
 		/* a file whose run is not known yet may be its next set */
-		if (w->active[i]->series == s || w->active[i]->series == NULL)
+		if (w->active[i]->series == s ||
+			(w->active[i]->series == NULL && w->active[i]->table == ARROW_IMAGES))
 			return true;
 	}
 	return false;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Finds runs in directories and follows their files of images while they grow. It only reads:
+ * Finds runs in directories and follows their files of both tables while they grow. It only reads:
  * neither the receiver nor the store notices.
+ *
+ * A run begins with a file of images. A file of `frames` is followed once its run has begun.
  *
  * A file is followed from its first batch. A batch is published once its CRC is correct; until then
  * it is still being written, and is read again after 1, 2, 4 ... 50 ms. It may not be durable yet.
@@ -44,6 +46,7 @@ struct watch_stats {
 	uint64_t other_kind; /**< images that are left out: raw ones, or with --raw all others */
 	uint64_t damaged;    /**< batches with a wrong CRC */
 	uint64_t copies;     /**< batches that another file has, too */
+	uint64_t rows;	     /**< rows of `frames` */
 	uint64_t bytes;	     /**< of batches that were read */
 };
 

@@ -24,6 +24,12 @@
  *   sparse         boolean                pixels below the CSR threshold were not kept: they are 0
  *   seen_ns        integer                ns since 1970: the batch was found in the file
  *
+ * The row of `frames` follows if it is known; the names are those of its columns:
+ *   bunch_id, detector_time (100 ns), receive_time (ns since 1970), exposure (100 ns),
+ *   detector_status, flags, strong_count, sum (float64, photons), saturated, invalid, verdict,
+ *   veto_version, pedestal_version: numbers. If peaks were searched: peak_count, which is its
+ *   column `peaks`; shell_peaks, array of integers
+ *
  * fs and ss are indices of the stored array, 0 is the centre of the first pixel; CrystFEL adds 0.5.
  * A geometry file has `data = detector_data`, `peak_list = peaks`, and no dim lines
  * (geometry/crystfel.h, `live`).
@@ -50,12 +56,13 @@
  *   image          type, series_id, series_unique_id, image_id, real_time, start_time, stop_time,
  *                  series_date, user_data (null), data ({"default": array}); + frame, sparse,
  *                  seen_ns, peaks ({"fs", "ss", "intensity", "snr", "background": float32 arrays;
- *                  "pixels": u32; "panel": u16})
+ *                  "pixels": u32; "panel": u16}); + the row of `frames` as for CrystFEL, and
+ *                  xfel_pulse_id, which is bunch_id, as Jungfraujoch has it
  *   end            type, series_id, series_unique_id
  *
- * Lengths are in metres, energies in eV, times in seconds. Numbers that are not known are 0. The
- * Arrow file has an image up to [output] frames_interval frames before the row with its times, so
- * real_time, start_time and stop_time are [0, 10000000]. An array is tag 40 [[rows, cols], typed
+ * Lengths are in metres, energies in eV, times in seconds. Numbers that are not known are 0.
+ * start_time is detector_time, real_time is exposure, and stop_time is their sum, in ticks of 100
+ * ns: [ticks, 10000000]. An array is tag 40 [[rows, cols], typed
  * array]. Pixels are tag 77 (int16 LE) or 69 (uint16 LE) around tag 56500 ["bslz4", 2, chunk]: the
  * chunk is that of HDF5's filter 32008 (arrow/bitshuffle.h), for raw images the bytes of the file.
  * Lists of peaks are byte strings with tag 85, 70 or 69.
@@ -72,6 +79,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "frame_record.h"
 #include "message.h"
 
 /** A run as its clients see it. Texts are UTF-8 or escaped. */
@@ -103,6 +111,27 @@ struct wire_peaks {
 	const uint16_t *panel;
 };
 
+/** The row of `frames` of an image: its columns (frame_record.h). */
+struct wire_frame {
+	uint64_t bunch_id;
+	uint64_t detector_time; /**< 100 ns */
+	int64_t receive_time;	/**< ns since 1970 */
+	double sum;		/**< photons */
+	uint32_t exposure;	/**< 100 ns */
+	uint32_t detector_status;
+	uint32_t flags;
+	uint32_t strong_count;
+	uint32_t saturated;
+	uint32_t invalid;
+	uint32_t veto_version;
+	uint32_t pedestal_version;
+	uint8_t verdict;
+	bool searched; /**< for peaks: the next members are valid */
+	uint32_t peaks;
+	uint32_t nb_shells;
+	uint32_t shell_peaks[FRAME_SHELLS_MAX];
+};
+
 struct wire_image {
 	uint64_t id;	/**< in the run, from 0 */
 	uint64_t frame; /**< frame number */
@@ -113,7 +142,24 @@ struct wire_image {
 	const uint8_t *chunk;	/**< of a raw image, compressed; NULL: photons */
 	uint64_t chunk_size;
 	struct wire_peaks peaks;
+	const struct wire_frame *info; /**< NULL: not known */
 };
+
+/** Number of keys that wire_put_frame() adds. */
+unsigned int wire_frame_keys(const struct wire_frame *f);
+
+/** How a format writes keys and numbers. @{ */
+struct wire_format {
+	void (*key)(void *to, const char *key);
+	void (*number)(void *to, uint64_t value);
+	void (*time)(void *to, int64_t value);
+	void (*real)(void *to, double value);
+	void (*array)(void *to, uint32_t nb);
+};
+/** @} */
+
+/** Put the row of `frames`. @param f  NULL: nothing is put */
+void wire_put_frame(const struct wire_format *format, void *to, const struct wire_frame *f);
 
 /**
  * Encode a message for CrystFEL. @param m  out: replaced

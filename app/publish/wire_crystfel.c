@@ -60,13 +60,30 @@ put_peaks(msgpack_packer *p, const struct wire_peaks *peaks)
 		msgpack_pack_uint16(p, peaks->panel[i]);
 }
 
+/* CrystFEL reads no 16-bit pixels. The message has any alignment. @{ */
+typedef uint32_t __attribute__((aligned(1), may_alias)) pixel;
+
+static void
+widen_photons(pixel *restrict to, const int16_t *restrict photons, size_t pixels)
+{
+	for (size_t i = 0; i < pixels; i++)
+		to[i] = htole32((uint32_t)(int32_t)photons[i]);
+}
+
+static void
+widen_words(pixel *restrict to, const uint16_t *restrict words, size_t pixels)
+{
+	for (size_t i = 0; i < pixels; i++)
+		to[i] = htole32(words[i]);
+}
+/* @} */
+
 static void
 put_pixels(msgpack_packer *p, struct message *m, const struct wire_series *s,
 	const struct wire_image *image)
 {
 	const size_t pixels = (size_t)s->rows * s->cols, size = pixels * sizeof(int32_t);
 	uint8_t *to;
-	int32_t value;
 
 	put_text(p, "detector_data");
 	msgpack_pack_map(p, 3);
@@ -82,13 +99,50 @@ put_pixels(msgpack_packer *p, struct message *m, const struct wire_series *s,
 	to = message_room(m, size);
 	if (to == NULL)
 		return;
-	for (size_t i = 0; i < pixels; i++) {
-		value = image->photons != NULL ? image->photons[i] : image->words[i];
-		value = (int32_t)htole32((uint32_t)value);
-		memcpy(to + i * sizeof(value), &value, sizeof(value));
-	}
+	if (image->photons != NULL)
+		widen_photons((pixel *)to, image->photons, pixels);
+	else
+		widen_words((pixel *)to, image->words, pixels);
 	m->size += size;
 }
+
+static void
+put_key(void *packer, const char *key)
+{
+	put_text(packer, key);
+}
+
+static void
+put_number(void *packer, uint64_t value)
+{
+	msgpack_pack_uint64(packer, value);
+}
+
+static void
+put_time(void *packer, int64_t value)
+{
+	msgpack_pack_int64(packer, value);
+}
+
+static void
+put_real(void *packer, double value)
+{
+	msgpack_pack_double(packer, value);
+}
+
+static void
+put_array(void *packer, uint32_t nb)
+{
+	msgpack_pack_array(packer, nb);
+}
+
+static const struct wire_format format = {
+	.key = put_key,
+	.number = put_number,
+	.time = put_time,
+	.real = put_real,
+	.array = put_array,
+};
 
 int
 wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_image *i)
@@ -98,7 +152,7 @@ wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_
 	message_clear(m);
 	msgpack_packer_init(&p, m, put);
 	msgpack_pack_array(&p, 1);
-	msgpack_pack_map(&p, 10);
+	msgpack_pack_map(&p, 10 + wire_frame_keys(i->info));
 	put_pixels(&p, m, s, i);
 	put_peaks(&p, &i->peaks);
 	put_text(&p, "photon_energy");
@@ -120,5 +174,6 @@ wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_
 		msgpack_pack_false(&p);
 	put_text(&p, "seen_ns");
 	msgpack_pack_int64(&p, i->seen_ns);
+	wire_put_frame(&format, &p, i->info);
 	return m->failed ? -ENOMEM : 0;
 }

@@ -160,13 +160,13 @@ key_date(struct message *m, const char *key, int64_t ns)
 	put_text(m, text);
 }
 
-/* A time that is not known. */
+/* A time of the detector. */
 static void
-key_no_time(struct message *m, const char *key)
+key_time(struct message *m, const char *key, uint64_t ticks)
 {
 	put_text(m, key);
 	put_array(m, 2);
-	put_uint(m, 0);
+	put_uint(m, ticks);
 	put_uint(m, TICKS);
 }
 
@@ -296,15 +296,70 @@ put_photons(struct message *m, const int16_t *photons, size_t pixels)
 	m->size += head + size;
 }
 
+static void
+format_key(void *to, const char *key)
+{
+	put_text(to, key);
+}
+
+static void
+format_number(void *to, uint64_t value)
+{
+	put_uint(to, value);
+}
+
+static void
+format_time(void *to, int64_t value)
+{
+	/* CBOR's negative integers are -1 - n */
+	if (value < 0)
+		put_head(to, cbor_encode_negint, -1 - value);
+	else
+		put_uint(to, value);
+}
+
+static void
+format_real(void *to, double value)
+{
+	put_double(to, value);
+}
+
+static void
+format_array(void *to, uint32_t nb)
+{
+	put_array(to, nb);
+}
+
+static const struct wire_format format = {
+	.key = format_key,
+	.number = format_number,
+	.time = format_time,
+	.real = format_real,
+	.array = format_array,
+};
+
+static void
+put_frame(struct message *m, const struct wire_frame *f)
+{
+	if (f == NULL)
+		return;
+	key_uint(m, "xfel_pulse_id", f->bunch_id);
+	wire_put_frame(&format, m, f);
+}
+
 int
 wire_stream2_image(struct message *m, const struct wire_series *s, const struct wire_image *i)
 {
-	begin(m, 14, "image", s);
+	const struct wire_frame *f = i->info;
+	const uint64_t start = f != NULL ? f->detector_time : 0, real = f != NULL ? f->exposure : 0;
+
+	begin(m, 14 + (f != NULL) + wire_frame_keys(f), "image", s);
 	key_uint(m, "image_id", i->id);
-	key_no_time(m, "real_time");
+	key_time(m, "real_time", real);
 	key_date(m, "series_date", s->date_ns);
-	key_no_time(m, "start_time");
-	key_no_time(m, "stop_time");
+	key_time(m, "start_time", start);
+	/* a wrong time of the last ticks does not begin again at 0 */
+	key_time(m, "stop_time", start > UINT64_MAX - real ? UINT64_MAX : start + real);
 	key_null(m, "user_data");
 	put_text(m, "data");
 	put_map(m, 1);
@@ -322,6 +377,7 @@ wire_stream2_image(struct message *m, const struct wire_series *s, const struct 
 	key_bool(m, "sparse", i->sparse);
 	key_uint(m, "seen_ns", i->seen_ns);
 	put_peaks(m, &i->peaks);
+	put_frame(m, f);
 	return m->failed ? -ENOMEM : 0;
 }
 

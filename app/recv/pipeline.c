@@ -120,13 +120,57 @@ create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	return 0;
 }
 
+/** Make the geometry, if a map of pixels is configured. */
+static int
+create_geometry(struct pipeline *p)
+{
+	const struct settings *s = p->settings;
+	char message[GEOMETRY_MESSAGE_LEN];
+	int ret;
+
+	if (!s->peaks.known && s->radial.bins == 0)
+		return 0;
+	ret = geometry_settings_make(&s->geometry, &s->detector, &p->geometry, message);
+	if (ret != 0)
+		LOG(ERR, "[geometry] %s\n", message);
+	return ret;
+}
+
+/** Make the map of pixels for radial profiles, if configured. */
+static int
+create_radial(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
+{
+	struct gk_radial_pixels *radial = &p->gk_config->channel->radial;
+	const struct settings *s = p->settings;
+	uint16_t *bin;
+	int ret;
+
+	if (s->radial.bins == 0)
+		return 0;
+	bin = allocate(p, &pieces[GANG_RADIAL_BINS]);
+	p->gk_config->profiles = allocate(p, &pieces[GANG_PROFILES]);
+	p->radial_centres = calloc(s->radial.bins, sizeof(*p->radial_centres));
+	if (bin == NULL || p->gk_config->profiles == NULL || p->radial_centres == NULL)
+		return -ENOMEM;
+	ret = profile_bins(p->geometry, s->radial.unit, s->radial.bins, bin, p->radial_centres);
+	if (ret != 0) {
+		LOG(ERR,
+			"[geometry] has no range of %s for [radial] bins; check the corners of its "
+			"panels\n",
+			profile_unit_names[s->radial.unit]);
+		return ret;
+	}
+	p->gk_config->nb_profiles = gang_memory_profiles(s);
+	*radial = (struct gk_radial_pixels){.bin = (uintptr_t)bin, .nb_bins = s->radial.bins};
+	return 0;
+}
+
 /** Make the map of pixels for the search for peaks, if configured. */
 static int
 create_map(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
 	struct gk_peak_pixels *pixels = &p->gk_config->channel->pixels;
 	const struct settings *s = p->settings;
-	char message[GEOMETRY_MESSAGE_LEN];
 	uint16_t *bin;
 	int ret;
 
@@ -136,11 +180,6 @@ create_map(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	p->panels = allocate(p, &pieces[GANG_PANELS]);
 	if (bin == NULL || p->panels == NULL)
 		return -ENOMEM;
-	ret = geometry_settings_make(&s->geometry, &s->detector, &p->geometry, message);
-	if (ret != 0) {
-		LOG(ERR, "[geometry] %s\n", message);
-		return ret;
-	}
 	ret = peak_settings_map(&s->peaks, p->geometry, bin, p->panels, &pixels->nb_bins);
 	if (ret != 0) {
 		LOG(ERR,
@@ -220,7 +259,11 @@ create_gangs(struct pipeline *p)
 	if (ret == 0)
 		ret = create_dark(p, pieces);
 	if (ret == 0)
+		ret = create_geometry(p);
+	if (ret == 0)
 		ret = create_map(p, pieces);
+	if (ret == 0)
+		ret = create_radial(p, pieces);
 	if (ret == 0)
 		ret = memory_register(p->memory);
 	if (ret != 0)
@@ -432,6 +475,7 @@ create_builder(struct pipeline *p)
 		.results = p->gk_config->results,
 		.details = p->gk_config->details,
 		.chunks = p->gk_config->chunks != 0,
+		.profiles = p->gk_config->nb_profiles,
 		.gangs = s->gangs,
 		.batch = s->batch,
 		.outputs = s->outputs,
@@ -487,7 +531,7 @@ create_preview(struct pipeline *p)
 		.layout = c.layout,
 		.value = c.value,
 		.panels = p->panels,
-		.nb_panels = p->geometry != NULL ? p->geometry->nb_panels : 0,
+		.nb_panels = p->panels != NULL ? p->geometry->nb_panels : 0,
 		.cpus = c.cpus,
 	};
 
@@ -716,6 +760,7 @@ pipeline_destroy(struct pipeline *p)
 	rte_free(p->lcores);
 	memory_release(p->memory);
 	free(p->geometry);
+	free(p->radial_centres);
 	free(p->own);
 	p->own = NULL;
 	return leaked;

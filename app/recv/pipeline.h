@@ -55,7 +55,8 @@ struct pipeline {
 	struct gk *gk;
 	bool gk_started;
 	struct gk_config *gk_config;
-	struct geometry *geometry; /**< of the map of pixels; NULL: peaks are not searched */
+	struct geometry *geometry; /**< of the maps of pixels; NULL: there are none */
+	double *radial_centres;	   /**< of the bins of radial profiles; NULL: none are made */
 	struct gk_peak_panel *panels;
 	uint8_t *outputs; /**< output slots; a device address if results are in device memory */
 	uint8_t *staging; /**< with device memory: buffer for data on its way to files */

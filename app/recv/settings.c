@@ -504,9 +504,6 @@ read_output(struct settings *s, struct config *c)
 	if (s->nexus && s->egress->device != NULL)
 		config_complain(c, "output", "nexus",
 			"is for local files; with stores, set [files] nexus = yes of the stores");
-	else if (s->nexus && s->veto.params.kind == GK_KIND_CSR)
-		config_complain(c, "output", "nexus",
-			"needs full images: set [output] format = image or raw");
 	s->receiver_id = config_uint(c, "output", "receiver_id", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
@@ -672,6 +669,7 @@ settings_read(struct settings *s, struct egress_settings *egress, struct config 
 		s->sources.positions == SOURCE_POSITIONS_OFF ? 0 : s->sources.positions,
 		s->calibration.energy);
 	peak_settings_read(&s->peaks, &s->veto, c, &s->geometry, &s->detector);
+	radial_settings_read(&s->radial, c, &s->geometry, &s->detector);
 	read_run(s, c);
 	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
 		complain_of_interval(c, s->frames.stride);

@@ -17,6 +17,7 @@
 #include "geometry_settings.h"
 #include "ingest/card.h"
 #include "peak_settings.h"
+#include "radial_settings.h"
 #include "rx/source_settings.h"
 
 struct config;
@@ -188,6 +189,7 @@ struct settings {
 	const char *sample; /**< sample in the beam */
 	struct geometry_settings geometry;
 	struct peak_settings peaks;
+	struct radial_settings radial;
 	struct frame_run frames;
 	bool dark_run; /**< the run determines pedestals */
 	/** telemetry commands control runs; otherwise the process ends after one run */

@@ -9,8 +9,13 @@
 
 #include <gk_radial.h>
 
+#include <rte_log.h>
+
 #include "convert.h"
+#include "eal/end.h"
+#include "eal/start.h"
 #include "escaped_text.h"
+#include "picture/drawing.h"
 #include "picture.h"
 #include "plot.h"
 #include "profile.h"
@@ -18,6 +23,7 @@
 #include "sql/duckdb_api.h"
 #include "recover.h"
 #include "report.h"
+#include "serve.h"
 #include "spots.h"
 
 #define EXIT_DAMAGED 1
@@ -37,12 +43,18 @@ struct options {
 	bool peaks;
 	bool recover;
 	struct query_options query;
+	bool serve;
+	struct scan_server_config server;
+	struct scan_client_config client; /* server is NULL: no --connect */
 };
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
 	"       braggline-scan --geometry FILE --from FILE\n"
 	"       braggline-scan --sql SELECT [--format F] DIR|FILE...\n"
+	"       braggline-scan [EAL options --] --serve --device D --keys FILE DIR|FILE...\n"
+	"       braggline-scan [EAL options --] --connect ADDRESS --device D --identity NAME\n"
+	"                --key FILE --sql SELECT [--format F]\n"
 	"Read and check the files of runs, and print a summary. A FILE is\n"
 	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
 	"that end in .part are read up to the last valid batch. If the directory of a\n"
@@ -51,17 +63,21 @@ static const char help[] =
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
 	"  --spots FILE  compare peaks with a CSV file that has the columns frame, fs, ss\n"
 	"                and photons, such as braggline-detector --spots writes\n"
-	"  --png FILE    write a picture: the maximum of all kept frames, and one frame\n"
+	"  --png FILE    write a picture, PNG or SVG by the end of its name: the maximum of\n"
+	"                all kept frames, and one frame\n"
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
 	"  --peaks       mark the peaks of the frame in --png\n"
-	"  --plot FILE   write a plot: strong pixel counts and hit rate by frame number\n"
+	"  --plot FILE   write a plot, PNG or SVG: peaks (or strong pixels) of each frame, and\n"
+	"                the hit rate\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
 	"  --geometry FILE  write the geometry of the run: .geom (CrystFEL) or .poni\n"
 	"                (pyFAI), by the end of the name\n"
 	"  --from FILE   convert this geometry instead of that of a run\n"
-	"  --profile FILE  write radial profiles of kept full images as CSV; - as above\n"
-	"  --unit U      of --profile: q (1/angstrom, default), d (angstrom), 2theta (degrees)\n"
-	"  --bins N      of --profile (default 1000)\n"
+	"  --profile FILE  write radial profiles as CSV: those of the receiver, or of kept full\n"
+	"                images; - as above\n"
+	"  --unit U      of --profile: q (1/angstrom), d (angstrom), 2theta (degrees); default:\n"
+	"                as the receiver, or q\n"
+	"  --bins N      of --profile; default: as the receiver, or 1000\n"
 	"  --solid-angle  correct --profile for the solid angle of pixels\n"
 	"  --polarization P  correct --profile for polarisation; P is 1 along x\n"
 	"  --recover     first complete the .part files that a crash has left\n"
@@ -69,12 +85,23 @@ static const char help[] =
 	"                standard input. Tables: RUN.frames, RUN.images; frames and images\n"
 	"                with the rows of all runs. " DUCKDB_VARIABLE " is the path of\n"
 	"                libduckdb.so, if ld.so does not find it\n"
-	"  --format F    of --sql: table (default), csv, json (an object a line), arrow\n"
+	"  -o, --format F  of --sql: table (default), csv, json (an object a line), arrow\n"
 	"                (IPC stream)\n"
 	"  --threads N   threads of --sql (default: number of CPUs)\n"
 	"  --memory SIZE  limit of the engine's buffers in --sql, such as 8GB; the process\n"
 	"                can take more, e.g. for long lists\n"
 	"  --unordered   rows of --sql may come in any order, which is faster\n"
+	"  --serve       execute queries of other machines, over RDMA\n"
+	"  --connect ADDRESS  have a server execute --sql; IPv4[:PORT], IPv6 or [IPv6]:PORT\n"
+	"  --device D    RDMA device: roce:port=P,ip=ADDRESS/BITS or verbs:NAME\n"
+	"  --identity NAME  of --connect: name of the user at the server\n"
+	"  --key FILE    of --connect: key of the user\n"
+	"  --keys FILE   of --serve: users, their keys and the runs that they may read\n"
+	"  --port N      of --serve (default 18517)\n"
+	"  --sessions N  of --serve: most clients at a time, 1 to 64 (default 16)\n"
+	"  --deadline S  of --serve: most seconds of a query (default 600)\n"
+	"  --idle S      of --serve: most seconds of a client without a query (default 600)\n"
+	"                --threads and --memory are limits of each client (1, 1GB)\n"
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
@@ -129,6 +156,21 @@ is_report(const struct options *o)
 {
 	return o->truth != NULL || o->spots != NULL || o->png != NULL || o->plot != NULL ||
 		o->csv != NULL || o->geometry != NULL || o->profile != NULL;
+}
+
+/* Check the name of a picture. @return 0, or EXIT_USAGE: printed */
+static int
+check_picture(const char *option, const char *path)
+{
+	enum drawing_kind kind;
+
+	if (path == NULL || drawing_kind_of(path, &kind) == 0)
+		return 0;
+	escaped_line(stderr,
+		"braggline-scan: %s: expected a name that ends in " DRAWING_NAMES
+		", not %s; see braggline-scan --help",
+		option, path);
+	return EXIT_USAGE;
 }
 
 /* Read an option of --profile. @return 0, or EXIT_USAGE: printed */
@@ -189,6 +231,119 @@ read_query(struct query_options *o, int opt, const char *text)
 	}
 }
 
+/* Read an option of --serve or --connect. @return 0, or EXIT_USAGE: printed */
+static int
+read_remote(struct options *o, int opt, const char *text)
+{
+	const uint64_t most = opt == 'P' ? UINT16_MAX : opt == 'N' ? SCAN_SESSIONS : 86400;
+	uint64_t number;
+	char *end;
+
+	switch (opt) {
+	case 'E':
+		o->serve = true;
+		return 0;
+	case 'C':
+		o->client.server = text;
+		return 0;
+	case 'D':
+		o->server.device = o->client.device = text;
+		return 0;
+	case 'I':
+		o->client.identity = text;
+		return 0;
+	case 'K':
+		o->client.key = text;
+		return 0;
+	case 'Y':
+		o->server.keys = text;
+		return 0;
+	}
+	number = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end != '\0' || strlen(text) > 5 || number < 1 ||
+		number > most)
+		return usage(opt == 'P'	     ? "--port: expected 1 to 65535, not "
+				: opt == 'N' ? "--sessions: expected 1 to 64, not "
+				: opt == 'L' ? "--deadline: expected 1 to 86400 seconds, not "
+					     : "--idle: expected 1 to 86400 seconds, not ",
+			text);
+	if (opt == 'P')
+		o->server.port = number;
+	else if (opt == 'N')
+		o->server.sessions = number;
+	else if (opt == 'L')
+		o->server.deadline_ms = number * 1000;
+	else
+		o->server.idle_ms = number * 1000;
+	return 0;
+}
+
+/*
+ * Where own arguments begin. Only --serve and --connect use EAL: without them, `--` ends the
+ * options.
+ */
+static int
+own_words(int argc, char **argv)
+{
+	int i, own = 0;
+
+	for (i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--") == 0 && own == 0)
+			own = i;
+		else if (own > 0 &&
+			(strcmp(argv[i], "--serve") == 0 || strncmp(argv[i], "--connect", 9) == 0))
+			return eal_own_words(argc, argv);
+	}
+	return 0;
+}
+
+/* Start EAL, and serve or query. */
+static int
+use_rdma(struct options *o, int argc, char **argv, int own)
+{
+	int ret;
+
+	/* the result has standard output for itself */
+	(void)rte_openlog_stream(stderr);
+	if (o->serve)
+		serve_prepare();
+	else
+		query_prepare();
+	if (eal_start("braggline-scan", argc, argv, own) < 0)
+		return EXIT_DAMAGED;
+	ret = o->serve ? serve(&o->server) : query_remote(&o->client, &o->query);
+	eal_end();
+	return ret;
+}
+
+/* Check the options of --serve and --connect. @param nb  number of directories and files */
+static int
+check_remote(struct options *o, char *const *path, int nb)
+{
+	if (o->serve && o->client.server != NULL)
+		return usage("--serve and --connect exclude each other", "");
+	if (o->server.device == NULL)
+		return usage("--serve and --connect require --device", "");
+	if (is_report(o) || o->recover || (o->serve && o->query.sql != NULL))
+		return usage("--serve and --connect cannot be used with other reports", "");
+	if (o->serve) {
+		if (o->server.keys == NULL || nb == 0)
+			return usage("--serve requires --keys, and a directory or a file", "");
+		o->server.worker.path = (const char *const *)path;
+		o->server.worker.nb_paths = nb;
+		o->server.worker.threads = o->query.threads > 0 ? o->query.threads : 1;
+		o->server.worker.memory = o->query.memory != NULL ? o->query.memory : "1GB";
+		return 0;
+	}
+	if (o->query.sql == NULL || o->client.identity == NULL || o->client.key == NULL)
+		return usage("--connect requires --sql, --identity and --key", "");
+	if (nb > 0 || o->query.threads > 0 || o->query.memory != NULL || o->query.unordered)
+		return usage("--connect: files, --threads, --memory and --unordered are those of "
+			     "the server",
+			"");
+	return 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -202,7 +357,7 @@ main(int argc, char **argv)
 		{"csv", required_argument, NULL, 'c'},
 		{"geometry", required_argument, NULL, 'g'},
 		{"from", required_argument, NULL, 'i'},
-		{"profile", required_argument, NULL, 'o'},
+		{"profile", required_argument, NULL, 'R'},
 		{"unit", required_argument, NULL, 'u'},
 		{"bins", required_argument, NULL, 'b'},
 		{"solid-angle", no_argument, NULL, 'a'},
@@ -213,18 +368,33 @@ main(int argc, char **argv)
 		{"threads", required_argument, NULL, 'T'},
 		{"memory", required_argument, NULL, 'M'},
 		{"unordered", no_argument, NULL, 'U'},
+		{"serve", no_argument, NULL, 'E'},
+		{"connect", required_argument, NULL, 'C'},
+		{"device", required_argument, NULL, 'D'},
+		{"identity", required_argument, NULL, 'I'},
+		{"key", required_argument, NULL, 'K'},
+		{"keys", required_argument, NULL, 'Y'},
+		{"port", required_argument, NULL, 'P'},
+		{"sessions", required_argument, NULL, 'N'},
+		{"deadline", required_argument, NULL, 'L'},
+		{"idle", required_argument, NULL, 'J'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
-	struct options o = {.frame = PICTURE_BEST_FRAME, .radial.bins = PROFILE_BINS};
+	struct options o = {.frame = PICTURE_BEST_FRAME, .radial.unit = PROFILE_UNITS};
 	struct scan_list list = {0};
-	bool radial = false, querying = false;
+	bool radial = false, querying = false, remote = false;
+	const int own = own_words(argc, argv);
+	char **const words = argv;
+	const int nb_words = argc;
 	int opt, ret = 0;
 	char *end;
 	size_t i;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	argc -= own;
+	argv += own;
+	while ((opt = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
 		switch (opt) {
 		case 't':
 			o.truth = optarg;
@@ -255,7 +425,7 @@ main(int argc, char **argv)
 		case 'i':
 			o.from = optarg;
 			break;
-		case 'o':
+		case 'R':
 			o.profile = optarg;
 			break;
 		case 'u':
@@ -272,13 +442,28 @@ main(int argc, char **argv)
 		case 'S':
 			o.query.sql = optarg;
 			break;
+		case 'o':
 		case 'F':
 		case 'T':
 		case 'M':
 		case 'U':
-			if (read_query(&o.query, opt, optarg) != 0)
+			if (read_query(&o.query, opt == 'o' ? 'F' : opt, optarg) != 0)
 				return EXIT_USAGE;
 			querying = true;
+			break;
+		case 'E':
+		case 'C':
+		case 'D':
+		case 'I':
+		case 'K':
+		case 'Y':
+		case 'P':
+		case 'N':
+		case 'L':
+		case 'J':
+			if (read_remote(&o, opt, optarg) != 0)
+				return EXIT_USAGE;
+			remote = true;
 			break;
 		case 'h':
 			fputs(help, stdout);
@@ -290,12 +475,22 @@ main(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
+	if (remote && !o.serve && o.client.server == NULL)
+		return usage("--device, --identity, --key, --keys, --port, --sessions, --deadline "
+			     "and --idle require --serve or --connect",
+			"");
+	if (remote) {
+		ret = check_remote(&o, argv + optind, argc - optind);
+		return ret != 0 ? ret : use_rdma(&o, nb_words, words, own);
+	}
 	if (o.from != NULL && (o.geometry == NULL || optind < argc))
 		return usage("--from requires --geometry, and no directory or file of a run", "");
 	if (o.from != NULL)
 		return convert_file(o.from, o.geometry) == 0 ? 0 : EXIT_DAMAGED;
 	if (optind == argc)
 		return usage("expected a directory or a file", "");
+	if (check_picture("--png", o.png) != 0 || check_picture("--plot", o.plot) != 0)
+		return EXIT_USAGE;
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
 		return usage("--frame requires --png", "");
 	if (radial && o.profile == NULL)

@@ -9,7 +9,7 @@
 
 #include "escaped_text.h"
 #include "io/own_file.h"
-#include "picture/panels.h"
+#include "picture/figure.h"
 #include "scan/geometry.h"
 #include "scan/images.h"
 #include "peak_lists.h"
@@ -33,6 +33,8 @@ struct collection {
 	uint64_t images;  /* included in the maximum */
 	uint64_t damaged; /* damaged rows */
 	bool found;
+	bool raw; /* the maximum is that of raw frames */
+	bool shown_raw;
 };
 
 static uint32_t
@@ -71,6 +73,7 @@ collect_row(const struct scan_run *run, const struct scan_images *b, struct plac
 					 : frame == wanted) {
 		all->found = true;
 		all->shown = at;
+		all->shown_raw = raw;
 		all->shown_frame = frame;
 		all->shown_count = count;
 	}
@@ -90,6 +93,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 	struct place at;
 	uint64_t i;
 
+	all->raw = want_raw;
 	for (i = 0; i < (uint64_t)run->rows * run->cols; i++)
 		all->maximum[i] = NAN;
 	for (at.set = 0; at.set < run->nb_sets; at.set++) {
@@ -108,8 +112,7 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 
 /* Mark the peaks of the shown frame. @return their number; -EBADMSG, -ENOENT: no list */
 static int64_t
-mark_peaks(const struct scan_run *run, const struct collection *all, const struct panels *panels,
-	struct canvas *c)
+mark_peaks(const struct scan_run *run, const struct collection *all, struct figure *f)
 {
 	struct peak_lists lists;
 	struct peak_list list;
@@ -121,48 +124,68 @@ mark_peaks(const struct scan_run *run, const struct collection *all, const struc
 	if (ret != 0)
 		return ret;
 	for (uint64_t i = 0; i < list.nb; i++)
-		panels_mark(panels, c, 1, (double)list.ss[i], (double)list.fs[i]);
+		figure_mark(f, 1, (double)list.ss[i], (double)list.fs[i]);
 	return (int64_t)list.nb;
 }
 
+static const char *
+unit_of(bool raw)
+{
+	return raw ? "ADC units, gain bits included" : "photons";
+}
+
 static int
-draw(const struct scan_run *run, const struct collection *all, bool peaks, struct canvas *c)
+draw(const struct scan_run *run, const struct collection *all, const struct panels *panels,
+	bool peaks, struct figure *f)
+{
+	const struct scan_frame *shown = scan_run_find(run, all->shown_frame);
+	char text[NAME_MAX + 128];
+	float *cells = malloc(panels_cells(panels) * sizeof(*cells));
+
+	if (cells == NULL)
+		return -ENOMEM;
+	panels_shrink(panels, all->maximum, cells);
+	snprintf(text, sizeof(text), "%s: maximum of %" PRIu64 " kept frames", run->name,
+		all->images);
+	figure_draw(f, 0, text, unit_of(all->raw), cells);
+	panels_shrink(panels, all->plane, cells);
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", all->shown_frame,
+		all->shown_count);
+	if (shown != NULL && shown->peaks != FRAME_NO_SEARCH)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ", %u peaks",
+			shown->peaks);
+	if (shown != NULL && shown->missing > 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			", %u of %u packets missing", shown->missing, shown->expected);
+	figure_draw(f, 1, text, unit_of(all->shown_raw), cells);
+	if (peaks && mark_peaks(run, all, f) < 0)
+		escaped_line(stderr,
+			"braggline-scan: run %s has no list of peaks of frame %" PRIu64
+			"; none are drawn",
+			run->name, all->shown_frame);
+	free(cells);
+	return 0;
+}
+
+/* @return 0 or -errno */
+static int
+save(const struct scan_run *run, const struct collection *all, bool peaks, enum drawing_kind kind,
+	const char *path)
 {
 	struct geometry *g = scan_geometry(run);
+	struct figure *f = NULL;
 	struct panels panels;
-	const struct scan_frame *shown;
-	float *cells = NULL;
-	char text[128], peaks_text[32];
 	int ret;
 
 	ret = panels_init(&panels, run->rows, run->cols, g);
 	free(g);
 	if (ret == 0)
-		ret = panels_canvas(&panels, 2, c);
-	if (ret < 0)
-		goto out;
-	cells = malloc(panels_cells(&panels) * sizeof(*cells));
-	if (cells == NULL) {
-		ret = -ENOMEM;
-		goto out;
-	}
-	panels_shrink(&panels, all->maximum, cells);
-	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", all->images);
-	panels_draw(&panels, c, 0, text, cells);
-	panels_shrink(&panels, all->plane, cells);
-	shown = scan_run_find(run, all->shown_frame);
-	snprintf(peaks_text, sizeof(peaks_text), ", %u peaks", shown != NULL ? shown->peaks : 0);
-	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u%s", all->shown_frame,
-		all->shown_count,
-		shown != NULL && shown->peaks != FRAME_NO_SEARCH ? peaks_text : "");
-	panels_draw(&panels, c, 1, text, cells);
-	if (peaks && mark_peaks(run, all, &panels, c) < 0)
-		escaped_line(stderr,
-			"braggline-scan: run %s has no list of peaks of frame %" PRIu64
-			"; none are drawn",
-			run->name, all->shown_frame);
-out:
-	free(cells);
+		ret = figure_create(&f, kind, &panels, 2, peaks);
+	if (ret == 0)
+		ret = draw(run, all, &panels, peaks, f);
+	if (ret == 0)
+		ret = figure_save(f, path, DRAWING_SMALL);
+	figure_free(f);
 	panels_free(&panels);
 	return ret;
 }
@@ -172,8 +195,8 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	struct collection all = {0};
-	struct canvas canvas = {0};
 	struct scan_images b;
+	enum drawing_kind kind;
 	int ret = -ENOMEM;
 
 	all.plane = malloc(pixels * sizeof(*all.plane));
@@ -203,14 +226,13 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 	if (scan_images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		scan_images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
-	ret = draw(run, &all, peaks, &canvas);
+	ret = drawing_kind_of(path, &kind);
 	if (ret == 0)
-		ret = canvas_save(&canvas, path, CANVAS_SMALL);
+		ret = save(run, &all, peaks, kind, path);
 	if (ret < 0)
 		escaped_line(
 			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));
 out:
-	canvas_free(&canvas);
 	free(all.plane);
 	free(all.maximum);
 	free(all.words);

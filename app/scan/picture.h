@@ -10,8 +10,9 @@
 #define PICTURE_BEST_FRAME UINT64_MAX /**< the kept frame with the highest strong pixel count */
 
 /**
- * Save a PNG: the maximum of all kept frames, and beside it one kept frame. Raw frames are shown
- * only if there are no others, in ADC units; their gain bits count as part of the value.
+ * Save a picture, as PNG or SVG by the end of its name: the maximum of all kept frames, and one
+ * kept frame. Raw frames are in the maximum only if there are no others, in ADC units; their gain
+ * bits count as part of the value.
  * @param peaks  draw circles around the peaks of the frame
  * @return 0; -EINVAL, -errno: printed
  */

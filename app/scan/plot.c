@@ -4,121 +4,92 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "escaped_text.h"
-#include "picture/canvas.h"
 #include "io/own_file.h"
+#include "picture/drawing.h"
+#include "picture/ticks.h"
 #include "plot.h"
 #include "report.h"
 
-#define WIDTH  1100
-#define HEIGHT 460
-#define LEFT   80
-#define RIGHT  60
-#define TOP    44
-#define BOTTOM 48
+/* Lengths are in dots. */
+#define WIDTH	     1200
+#define HEIGHT	     700
+#define LEFT	     104
+#define RIGHT	     24
+#define COUNT_TOP    118 /* below title, legend and axis of time */
+#define COUNT_HEIGHT 300
+#define RATE_TOP     (COUNT_TOP + COUNT_HEIGHT + 24)
+#define RATE_HEIGHT  190
+#define PLOT_WIDTH   (WIDTH - LEFT - RIGHT)
+#define FONT	     18
+#define CHARACTER    11 /* width of a digit */
 
-#define HIT_COLOUR  0xC83232u
-#define MISS_COLOUR 0x8098B0u
-#define RATE_COLOUR 0x1E64C8u
-#define LOST_COLOUR 0xF0D0A0u
+#define BACKGROUND   0xFFFFFFu
+#define TEXT	     0x202020u
+#define GRID	     0xE0E0E0u
+#define HIT_COLOUR   0xC0282Cu
+#define MISS_COLOUR  0x8098B0u
+#define RATE_COLOUR  0x1858B8u
+#define BAND_COLOUR  0xC4D8F4u
+#define LOST_COLOUR  0xF2CFA0u
+#define LIMIT_COLOUR 0x606060u
+#define NORMAL_95    1.959964 /* 95 % of a normal distribution are within this many sigma */
+#define NS_PER_S     1e9
 
-struct axes {
-	struct canvas *c;
-	uint64_t first; /* range of frame numbers */
-	uint64_t last;
-	double top; /* strong pixel count at the upper edge */
+/* What is plotted. */
+struct plot {
+	struct drawing *drawing;
+	cairo_t *cr;
+	const struct scan_run *run;
+	uint64_t first, last; /* range of frame numbers */
+	double top;	      /* count at the upper edge */
+	double rate_top;      /* hit rate at the upper edge, 0 to 1 */
+	uint64_t judged;
+	uint64_t window; /* judged frames of a mean */
+	bool has_unjudged;
 };
 
-static int
-x_of(const struct axes *a, uint64_t frame)
-{
-	const double span = a->last > a->first ? (double)(a->last - a->first) : 1.0;
+/* A point of the hit rate, with its confidence interval; 0 to 1. */
+struct rate {
+	uint64_t frame;
+	double mean, low, high;
+};
 
-	return LEFT + (int)((WIDTH - LEFT - RIGHT - 1) * ((double)(frame - a->first) / span));
-}
+/* State of a running mean. */
+struct running {
+	size_t newest, oldest; /* rows */
+	uint64_t judged, hits;
+};
 
-static int
-y_of(double share)
-{
-	return HEIGHT - BOTTOM - (int)lrint((HEIGHT - TOP - BOTTOM) * (share > 1.0 ? 1.0 : share));
-}
-
-/* Interval of about `nb` ticks: 1, 2 or 5 times a power of ten. */
 static double
-tick_step(double span, int nb)
+x_of(const struct plot *p, uint64_t frame)
 {
-	const double step = pow(10.0, floor(log10(span / nb)));
-	const double rest = span / nb / step;
+	const double span = p->last > p->first ? (double)(p->last - p->first) : 1.0;
 
-	return step * (rest <= 1.0 ? 1.0 : rest <= 2.0 ? 2.0 : rest <= 5.0 ? 5.0 : 10.0);
+	return LEFT + (PLOT_WIDTH - 1) * ((double)(frame - p->first) / span) + 0.5;
 }
 
-static void
-draw_axes(const struct axes *a, const char *title)
+static double
+y_of(double top, double height, double share)
 {
-	struct canvas *c = a->c;
-	double step, v;
-	char text[32];
-	int at;
-
-	canvas_text(c, LEFT, 8, 2, CANVAS_BLACK, title);
-	step = tick_step(a->top, 5);
-	if (step < 1.0)
-		step = 1.0;
-	for (v = 0; v <= a->top; v += step) {
-		at = y_of(v / a->top);
-		canvas_line(c, LEFT, at, WIDTH - RIGHT, at, 0xE4E4E4u);
-		snprintf(text, sizeof(text), "%.0f", v);
-		canvas_text(
-			c, LEFT - 8 - canvas_text_width(1, text), at - 3, 1, CANVAS_BLACK, text);
-	}
-	for (v = 0; v <= 100; v += 25) {
-		snprintf(text, sizeof(text), "%.0f%%", v);
-		canvas_text(c, WIDTH - RIGHT + 8, y_of(v / 100) - 3, 1, RATE_COLOUR, text);
-	}
-	step = tick_step(a->last > a->first ? (double)(a->last - a->first) : 1.0, 8);
-	if (step < 1.0)
-		step = 1.0;
-	for (v = ceil((double)a->first / step) * step; v <= (double)a->last; v += step) {
-		at = x_of(a, (uint64_t)v);
-		canvas_line(c, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, CANVAS_BLACK);
-		snprintf(text, sizeof(text), "%.0f", v);
-		canvas_text(c, at - canvas_text_width(1, text) / 2, HEIGHT - BOTTOM + 9, 1,
-			CANVAS_BLACK, text);
-	}
-	canvas_line(c, LEFT, TOP, LEFT, HEIGHT - BOTTOM, CANVAS_BLACK);
-	canvas_line(c, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, CANVAS_BLACK);
-	canvas_text(c, (WIDTH - canvas_text_width(1, "frame number")) / 2, HEIGHT - 20, 1,
-		CANVAS_BLACK, "frame number");
+	return top + rint(height * (1 - (share > 1 ? 1 : share))) - 0.5;
 }
 
-static void
-draw_legend(struct canvas *c, uint64_t window)
+static struct drawing_font
+font_of(enum drawing_align align)
 {
-	char rate[64];
-	const struct {
-		uint32_t colour;
-		const char *text;
-	} entry[] = {
-		{HIT_COLOUR, "hit"},
-		{MISS_COLOUR, "no hit"},
-		{LOST_COLOUR, "not judged"},
-		{RATE_COLOUR, rate},
+	return (struct drawing_font){
+		.size = FONT,
+		.align = align,
+		.colour = TEXT,
+		.halo = DRAWING_NO_HALO,
 	};
-	unsigned int i;
-	int x = LEFT;
-
-	snprintf(rate, sizeof(rate), "hit rate, mean of %" PRIu64 " frames", window);
-	for (i = 0; i < sizeof(entry) / sizeof(entry[0]); i++) {
-		canvas_fill(c, x, 31, 8, 6, entry[i].colour);
-		canvas_text(c, x + 12, 30, 1, CANVAS_BLACK, entry[i].text);
-		x += 28 + canvas_text_width(1, entry[i].text);
-	}
 }
 
-/* Count that is drawn: peaks if any frame was searched, otherwise strong pixels. */
+/* Count that is plotted: peaks if any frame was searched, otherwise strong pixels. */
 static uint32_t
 count_of(const struct scan_run *run, const struct scan_frame *f)
 {
@@ -127,69 +98,380 @@ count_of(const struct scan_run *run, const struct scan_frame *f)
 	return f->peaks != FRAME_NO_SEARCH ? f->peaks : 0;
 }
 
-/* Draws misses first, so that they do not cover hits. */
+/* Wilson's interval of the hit probability: it is right for few hits, too. */
 static void
-draw_counts(const struct axes *a, const struct scan_run *run, bool hits)
+set_rate(struct rate *r, uint64_t hits, uint64_t judged)
 {
-	const struct scan_frame *f;
-	int x, y;
-	size_t i;
+	const double n = judged, share = hits / n, z2 = NORMAL_95 * NORMAL_95;
+	const double centre = (share + z2 / (2 * n)) / (1 + z2 / n);
+	const double half =
+		NORMAL_95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n);
 
-	for (i = 0, f = run->frame; i < run->nb_frames; i++, f++) {
-		if ((f->verdict == FRAME_HIT) != hits || f->frame < a->first || f->frame > a->last)
+	r->mean = share;
+	r->low = fmax(0, centre - half);
+	r->high = fmin(1, centre + half);
+}
+
+/* Find the next mean of the last `window` judged frames. @return false: there are no more */
+static bool
+next_rate(const struct plot *p, struct running *s, struct rate *r)
+{
+	while (s->newest < p->run->nb_frames) {
+		const struct scan_frame *f = &p->run->frame[s->newest++];
+
+		if (!report_is_judged(f))
 			continue;
-		x = x_of(a, f->frame);
-		if (!report_is_judged(f)) {
-			canvas_line(a->c, x, TOP, x, HEIGHT - BOTTOM - 1, LOST_COLOUR);
-			continue;
+		s->judged++;
+		s->hits += f->verdict == FRAME_HIT;
+		while (s->judged > p->window) {
+			const struct scan_frame *old = &p->run->frame[s->oldest++];
+
+			s->judged -= report_is_judged(old);
+			s->hits -= old->verdict == FRAME_HIT;
 		}
-		y = y_of(count_of(run, f) / a->top);
-		if (hits)
-			canvas_line(a->c, x, HEIGHT - BOTTOM - 1, x, y, 0xF0B8B8u);
-		canvas_fill(a->c, x - 1, y - 1, 3, 3, hits ? HIT_COLOUR : MISS_COLOUR);
+		if (s->judged < p->window)
+			continue;
+		r->frame = f->frame;
+		set_rate(r, s->hits, s->judged);
+		return true;
+	}
+	return false;
+}
+
+/* Set ranges and the window. */
+static void
+measure(struct plot *p)
+{
+	const struct scan_run *run = p->run;
+	struct running s = {0};
+	struct rate r;
+	double highest = 0;
+
+	p->first = UINT64_MAX;
+	p->top = 10;
+	for (size_t i = 0; i < run->nb_frames; i++) {
+		const struct scan_frame *f = &run->frame[i];
+
+		p->first = f->frame < p->first ? f->frame : p->first;
+		p->last = f->frame > p->last ? f->frame : p->last;
+		p->top = fmax(p->top, count_of(run, f) * 1.05);
+		p->judged += report_is_judged(f);
+		p->has_unjudged |= !report_is_judged(f);
+	}
+	p->window = p->judged / 20;
+	p->window = p->window < 20 ? 20 : p->window > 1000 ? 1000 : p->window;
+	if (p->window > p->judged)
+		p->window = p->judged > 0 ? p->judged : 1;
+	while (next_rate(p, &s, &r))
+		highest = fmax(highest, r.high);
+	p->rate_top = highest > 0 ? fmin(1.05, highest * 1.1) : 1;
+}
+
+static void
+draw_frame(cairo_t *cr, int top, int height)
+{
+	drawing_colour(cr, TEXT);
+	cairo_set_line_width(cr, 1);
+	cairo_rectangle(cr, LEFT - 0.5, top - 0.5, PLOT_WIDTH + 1, height + 1);
+	cairo_stroke(cr);
+}
+
+/* Draw ticks and lines of a vertical axis. @param scale  of the values in the text */
+static void
+draw_y_axis(const struct plot *p, int top, int height, double last, double scale, double least_step,
+	const char *name)
+{
+	struct drawing_font font = font_of(DRAWING_RIGHT);
+	char text[TICKS_TEXT_LEN];
+	struct ticks t;
+
+	ticks_choose(&t, 0, last * scale, height / 45, least_step);
+	for (unsigned int i = 0; i < t.nb; i++) {
+		const double y = y_of(top, height, t.value[i] / scale / last);
+
+		drawing_line(p->cr, LEFT, y, LEFT + PLOT_WIDTH, y, GRID);
+		drawing_line(p->cr, LEFT - 6, y, LEFT, y, TEXT);
+		ticks_text(text, t.value[i]);
+		drawing_text(p->drawing, LEFT - 10, rint(y + 0.35 * FONT), &font, text);
+	}
+	font.align = DRAWING_CENTRE;
+	font.upwards = true;
+	drawing_text(p->drawing, FONT + 4, top + height / 2, &font, name);
+}
+
+static void
+draw_frame_axis(const struct plot *p)
+{
+	const struct drawing_font font = font_of(DRAWING_CENTRE);
+	const int bottom = RATE_TOP + RATE_HEIGHT;
+	char text[TICKS_TEXT_LEN];
+	struct ticks t;
+
+	ticks_text(text, p->last);
+	ticks_choose(&t, p->first, p->last, PLOT_WIDTH / (((int)strlen(text) + 3) * CHARACTER), 1);
+	for (unsigned int i = 0; i < t.nb; i++) {
+		/* the nearest double of a large frame number can be outside the range */
+		const double share = p->last > p->first
+			? (t.value[i] - p->first) / (double)(p->last - p->first)
+			: 0;
+		const double x = LEFT + rint((PLOT_WIDTH - 1) * share) + 0.5;
+
+		if (!(share >= 0 && share <= 1))
+			continue;
+		drawing_line(p->cr, x, COUNT_TOP, x, COUNT_TOP + COUNT_HEIGHT, GRID);
+		drawing_line(p->cr, x, RATE_TOP, x, bottom, GRID);
+		drawing_line(p->cr, x, bottom, x, bottom + 6, TEXT);
+		ticks_text(text, t.value[i]);
+		drawing_text(p->drawing, x, bottom + 8 + FONT, &font, text);
+	}
+	drawing_text(
+		p->drawing, LEFT + PLOT_WIDTH / 2, bottom + 14 + 2 * FONT, &font, "frame number");
+}
+
+/* Range of the times when frames were received, ns. @return false: not known */
+static bool
+time_range(const struct scan_run *run, double *first, double *last)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < run->nb_frames; i++) {
+		const double t = (double)run->frame[i].receive_time;
+
+		if (run->frame[i].receive_time <= 0)
+			continue;
+		*first = found ? fmin(*first, t) : t;
+		*last = found ? fmax(*last, t) : t;
+		found = true;
+	}
+	return found && *last > *first;
+}
+
+/* Draw the axis of time: a tick is at the first frame that was received at this time or later. */
+static void
+draw_time_axis(const struct plot *p)
+{
+	static const struct {
+		double ns;
+		const char *name;
+	} units[] = {{1e3, "\u00B5s"}, {1e6, "ms"}, {NS_PER_S, "s"}, {60 * NS_PER_S, "min"},
+		{3600 * NS_PER_S, "h"}};
+	const struct scan_run *run = p->run;
+	const struct drawing_font font = font_of(DRAWING_CENTRE);
+	double first, last, left = -WIDTH;
+	unsigned int unit = 0, i = 0;
+	char text[64];
+	struct ticks t;
+
+	if (!time_range(run, &first, &last))
+		return;
+	while (unit + 1 < sizeof(units) / sizeof(units[0]) &&
+		last - first >= 3 * units[unit + 1].ns)
+		unit++;
+	ticks_choose(&t, 0, (last - first) / units[unit].ns, 8, 0);
+	for (size_t k = 0; k < run->nb_frames && i < t.nb; k++) {
+		const double time = ((double)run->frame[k].receive_time - first) / units[unit].ns;
+		const double x = floor(x_of(p, run->frame[k].frame)) + 0.5;
+
+		if (run->frame[k].receive_time <= 0 || time < t.value[i])
+			continue;
+		/* after a pause, several ticks are at the same frame: the last one is right */
+		while (i + 1 < t.nb && time >= t.value[i + 1])
+			i++;
+		drawing_line(p->cr, x, COUNT_TOP, x, COUNT_TOP - 6, TEXT);
+		ticks_text(text, t.value[i]);
+		if (x - left >= ((int)strlen(text) + 2) * CHARACTER) {
+			drawing_text(p->drawing, x, COUNT_TOP - 10, &font, text);
+			left = x;
+		}
+		i++;
+	}
+	snprintf(text, sizeof(text), "time since the first frame (%s)", units[unit].name);
+	drawing_text(p->drawing, LEFT + PLOT_WIDTH / 2, COUNT_TOP - 14 - FONT, &font, text);
+}
+
+static void
+fill_dot(cairo_t *cr, double x, double y, double radius)
+{
+	cairo_new_sub_path(cr);
+	cairo_arc(cr, x, y, radius, 0, 2 * M_PI);
+}
+
+static void
+draw_title(const struct plot *p, const char *limit)
+{
+	char title[NAME_MAX + 64], rate[64];
+	const struct {
+		uint32_t colour;
+		const char *text;
+	} entry[] = {
+		{HIT_COLOUR, "hit"},
+		{MISS_COLOUR, "no hit"},
+		{RATE_COLOUR, rate},
+		{LOST_COLOUR, p->has_unjudged ? "not judged" : NULL},
+		{LIMIT_COLOUR, limit},
+	};
+	const struct drawing_font font = font_of(DRAWING_LEFT);
+	double x = LEFT;
+
+	snprintf(title, sizeof(title), "%s: %" PRIu64 " frames", p->run->name,
+		(uint64_t)p->run->nb_frames);
+	drawing_text(p->drawing, LEFT, 8 + FONT, &font, title);
+	snprintf(rate, sizeof(rate), "mean of %" PRIu64 " frames, 95 %% interval", p->window);
+	for (unsigned int i = 0; i < sizeof(entry) / sizeof(entry[0]); i++) {
+		if (entry[i].text == NULL)
+			continue;
+		if (i < 2) {
+			drawing_colour(p->cr, entry[i].colour);
+			fill_dot(p->cr, x + FONT / 2, 48, i == 0 ? 4 : 3);
+			cairo_fill(p->cr);
+		} else if (i == 2) {
+			drawing_fill(p->cr, x, 42, FONT, 12, BAND_COLOUR);
+			drawing_fill(p->cr, x, 47, FONT, 2, entry[i].colour);
+		} else {
+			drawing_fill(
+				p->cr, x, i == 3 ? 42 : 48, FONT, i == 3 ? 12 : 1, entry[i].colour);
+		}
+		drawing_text(p->drawing, x + 1.3 * FONT, 48 + 0.35 * FONT, &font, entry[i].text);
+		x += 3 * FONT + CHARACTER * strlen(entry[i].text);
 	}
 }
 
-/* Draws the mean of the last `window` judged frames, starting at the first complete window. */
+/* Draw the counts of hits, or those of all other judged frames. */
 static void
-draw_rate(const struct axes *a, const struct scan_run *run, uint64_t window)
+draw_counts(const struct plot *p, uint8_t *drawn, bool hits)
 {
-	const struct scan_frame *oldest = run->frame, *f;
-	const struct scan_frame *const end = run->frame + run->nb_frames;
-	uint64_t judged = 0, hits = 0;
-	int x, y, last_x = -1, last_y = 0;
+	const struct scan_run *run = p->run;
 
-	for (f = run->frame; f < end; f++) {
-		if (!report_is_judged(f) || f->frame < a->first || f->frame > a->last)
+	memset(drawn, 0, PLOT_WIDTH * (COUNT_HEIGHT + 1));
+	for (size_t i = 0; i < run->nb_frames; i++) {
+		const struct scan_frame *f = &run->frame[i];
+		double x, y;
+		size_t at;
+
+		if ((f->verdict == FRAME_HIT) != hits || !report_is_judged(f))
 			continue;
-		judged++;
-		hits += f->verdict == FRAME_HIT;
-		while (judged > window) {
-			judged -= report_is_judged(oldest);
-			hits -= oldest->verdict == FRAME_HIT;
-			oldest++;
-		}
-		if (judged < window)
+		x = floor(x_of(p, f->frame));
+		y = y_of(COUNT_TOP, COUNT_HEIGHT, count_of(run, f) / p->top);
+		/* a dot for each place, so that SVG has a limited size */
+		at = (size_t)(x - LEFT) + PLOT_WIDTH * (size_t)(y + 0.5 - COUNT_TOP);
+		if (drawn[at])
 			continue;
-		x = x_of(a, f->frame);
-		y = y_of((double)hits / judged);
-		if (last_x >= 0 && x >= last_x) {
-			canvas_line(a->c, last_x, last_y, x, y, RATE_COLOUR);
-			canvas_line(a->c, last_x, last_y + 1, x, y + 1, RATE_COLOUR);
-		}
-		last_x = x;
-		last_y = y;
+		drawn[at] = 1;
+		fill_dot(p->cr, x + 0.5, y, hits ? 3 : 2);
 	}
+	drawing_colour(p->cr, hits ? HIT_COLOUR : MISS_COLOUR);
+	cairo_fill(p->cr);
+}
+
+/* Mark frames that have no verdict of the veto. */
+static void
+draw_unjudged(const struct plot *p)
+{
+	double last = -1;
+
+	for (size_t i = 0; i < p->run->nb_frames; i++) {
+		const double x = floor(x_of(p, p->run->frame[i].frame));
+
+		if (report_is_judged(&p->run->frame[i]) || x == last)
+			continue;
+		cairo_rectangle(p->cr, x, COUNT_TOP, 1, COUNT_HEIGHT);
+		cairo_rectangle(p->cr, x, RATE_TOP, 1, RATE_HEIGHT);
+		last = x;
+	}
+	drawing_colour(p->cr, LOST_COLOUR);
+	cairo_fill(p->cr);
+}
+
+/* Draw the running mean from the first complete window on: a point for each dot of the axis. */
+static void
+draw_rates(const struct plot *p, struct rate *point)
+{
+	struct running s = {0};
+	struct rate r;
+	double last = -1;
+	size_t nb = 0;
+
+	while (next_rate(p, &s, &r)) {
+		if (floor(x_of(p, r.frame)) == last)
+			continue;
+		last = floor(x_of(p, r.frame));
+		point[nb++] = r;
+	}
+	if (nb == 0)
+		return;
+	for (size_t i = 0; i < nb; i++)
+		cairo_line_to(p->cr, x_of(p, point[i].frame),
+			y_of(RATE_TOP, RATE_HEIGHT, point[i].high / p->rate_top));
+	for (size_t i = nb; i-- > 0;)
+		cairo_line_to(p->cr, x_of(p, point[i].frame),
+			y_of(RATE_TOP, RATE_HEIGHT, point[i].low / p->rate_top));
+	cairo_close_path(p->cr);
+	drawing_colour(p->cr, BAND_COLOUR);
+	cairo_fill(p->cr);
+	for (size_t i = 0; i < nb; i++)
+		cairo_line_to(p->cr, x_of(p, point[i].frame),
+			y_of(RATE_TOP, RATE_HEIGHT, point[i].mean / p->rate_top));
+	if (nb == 1)
+		fill_dot(p->cr, x_of(p, point[0].frame),
+			y_of(RATE_TOP, RATE_HEIGHT, point[0].mean / p->rate_top), 2);
+	drawing_colour(p->cr, RATE_COLOUR);
+	cairo_set_line_width(p->cr, 2);
+	cairo_set_line_join(p->cr, CAIRO_LINE_JOIN_ROUND);
+	cairo_stroke(p->cr);
+}
+
+/* Least count of a hit by the settings of the run. @return 0: not known, or outside the plot */
+static double
+count_limit(const struct plot *p)
+{
+	const struct arrow_reader *r = scan_run_reader(p->run);
+	const char *text = r == NULL
+		? NULL
+		: arrow_reader_meta(r,
+			  p->run->nb_searched > 0 ? ARROW_META_PEAKS_MIN : ARROW_META_STRONG_MIN);
+	const double limit = text != NULL ? strtod(text, NULL) : 0;
+
+	return limit > 0 && limit < p->top ? limit : 0;
+}
+
+static int
+draw(struct plot *p)
+{
+	const bool peaks = p->run->nb_searched > 0;
+	const double limit = count_limit(p);
+	uint8_t *drawn = malloc(PLOT_WIDTH * (COUNT_HEIGHT + 1));
+	struct rate *point = malloc(PLOT_WIDTH * sizeof(*point));
+	const double y = y_of(COUNT_TOP, COUNT_HEIGHT, limit / p->top);
+	int ret = -ENOMEM;
+
+	if (drawn == NULL || point == NULL)
+		goto out;
+	draw_title(p, limit > 0 ? "limit of a hit" : NULL);
+	draw_y_axis(p, COUNT_TOP, COUNT_HEIGHT, p->top, 1, 1,
+		peaks ? "Bragg peaks per frame" : "strong pixels per frame");
+	draw_y_axis(p, RATE_TOP, RATE_HEIGHT, p->rate_top, 100, 0, "hit rate (%)");
+	draw_frame_axis(p);
+	draw_time_axis(p);
+	draw_frame(p->cr, COUNT_TOP, COUNT_HEIGHT);
+	draw_frame(p->cr, RATE_TOP, RATE_HEIGHT);
+	draw_unjudged(p);
+	if (limit > 0)
+		drawing_line(p->cr, LEFT, y, LEFT + PLOT_WIDTH, y, LIMIT_COLOUR);
+	draw_counts(p, drawn, false);
+	draw_counts(p, drawn, true);
+	draw_rates(p, point);
+	ret = 0;
+out:
+	free(drawn);
+	free(point);
+	return ret;
 }
 
 int
 plot_save(const struct scan_run *run, const char *path)
 {
-	struct canvas canvas;
-	struct axes a = {.c = &canvas, .first = UINT64_MAX, .top = 10.0};
-	uint64_t judged = 0, window;
-	char title[128];
-	size_t i;
+	struct plot p = {.run = run};
+	enum drawing_kind kind;
 	int ret;
 
 	if (run->nb_frames == 0) {
@@ -197,33 +479,17 @@ plot_save(const struct scan_run *run, const char *path)
 			run->name, path);
 		return -EINVAL;
 	}
-	for (i = 0; i < run->nb_frames; i++) {
-		if (run->frame[i].frame < a.first)
-			a.first = run->frame[i].frame;
-		if (run->frame[i].frame > a.last)
-			a.last = run->frame[i].frame;
-		if (count_of(run, &run->frame[i]) * 1.05 > a.top)
-			a.top = count_of(run, &run->frame[i]) * 1.05;
-		judged += report_is_judged(&run->frame[i]);
+	measure(&p);
+	ret = drawing_kind_of(path, &kind);
+	if (ret == 0)
+		ret = drawing_create(&p.drawing, kind, WIDTH, HEIGHT, BACKGROUND);
+	if (ret == 0) {
+		p.cr = drawing_cairo(p.drawing);
+		ret = draw(&p);
 	}
-	window = judged / 20;
-	window = window < 20 ? 20 : window > 1000 ? 1000 : window;
-	if (window > judged)
-		window = judged > 0 ? judged : 1;
-
-	ret = canvas_init(&canvas, WIDTH, HEIGHT, CANVAS_WHITE);
-	if (ret < 0)
-		goto out;
-	snprintf(title, sizeof(title), "%.60s: %s of %zu frames", run->name,
-		run->nb_searched > 0 ? "peaks" : "strong pixel count", run->nb_frames);
-	draw_axes(&a, title);
-	draw_legend(&canvas, window);
-	draw_counts(&a, run, false);
-	draw_counts(&a, run, true);
-	draw_rate(&a, run, window);
-	ret = canvas_save(&canvas, path, CANVAS_SMALL);
-	canvas_free(&canvas);
-out:
+	if (ret == 0)
+		ret = drawing_save(p.drawing, path, DRAWING_SMALL);
+	drawing_free(p.drawing);
 	if (ret < 0)
 		escaped_line(
 			stderr, "braggline-scan: cannot write %s: %s", path, own_file_error(ret));

@@ -13,6 +13,7 @@
 #include "escaped_text.h"
 #include "scan/geometry.h"
 #include "scan/images.h"
+#include "scan/radial.h"
 #include "profile.h"
 
 static_assert(PROFILE_WEIGHT_ONE == GK_RADIAL_ONE, "weights of geometries are those of maps");
@@ -98,15 +99,17 @@ profiler_open(struct profiler *p, const struct scan_run *run, const struct profi
 }
 
 static void
+put_bin(FILE *out, uint64_t frame, uint32_t bin, double centre, const struct gk_radial_bin *b)
+{
+	fprintf(out, "%" PRIu64 ",%u,%.9g,%.9g,%.15g,%.9g,%u\n", frame, bin, centre, b->mean,
+		(double)b->sum / GK_SUM_SCALE, (double)b->norm / GK_RADIAL_ONE, b->count);
+}
+
+static void
 put_frame(const struct profiler *p, uint64_t frame, FILE *out)
 {
-	for (uint32_t i = 0; i < p->nb_bins; i++) {
-		const struct gk_radial_bin *b = &p->out[i];
-
-		fprintf(out, "%" PRIu64 ",%u,%.9g,%.9g,%.15g,%.9g,%u\n", frame, i, p->centre[i],
-			b->mean, (double)b->sum / GK_SUM_SCALE, (double)b->norm / GK_RADIAL_ONE,
-			b->count);
-	}
+	for (uint32_t i = 0; i < p->nb_bins; i++)
+		put_bin(out, frame, i, p->centre[i], &p->out[i]);
 }
 
 static void
@@ -132,14 +135,91 @@ put_batch(struct profiler *p, const struct arrow_reader *r, size_t batch, FILE *
 	}
 }
 
-static int
-put_all(struct profiler *p, const char *path)
+static FILE *
+create(const char *path)
 {
 	FILE *out = csv_create(path);
 
+	if (out != NULL)
+		fputs("frame,bin,centre,mean,sum,norm,count\n", out);
+	return out;
+}
+
+/* Write the profiles of a batch that the receiver has made. @return 0; -EBADMSG */
+static int
+put_made(const struct scan_radial *r, const struct arrow_reader *frames, size_t batch, FILE *out)
+{
+	const int field = arrow_reader_find(frames, "frame", ARROW_UINT64, 0);
+	const uint64_t rows = frames->batches[batch].rows;
+	struct arrow_column frame;
+	struct scan_radial_batch b;
+	const uint32_t *count;
+	const int64_t *sum;
+
+	if (field < 0 || arrow_reader_column(frames, batch, field, &frame) < 0 ||
+		scan_radial_batch(r, frames, batch, &b) < 0)
+		return -EBADMSG;
+	for (uint64_t row = 0; row < rows; row++) {
+		if (!scan_radial_row(&b, row, &sum, &count))
+			continue;
+		for (uint32_t i = 0; i < r->bins; i++) {
+			struct gk_radial_bin bin = {
+				.sum = (int64_t)((uint64_t)sum[i] * GK_SUM_SCALE),
+				.norm = (uint64_t)count[i] * GK_RADIAL_ONE,
+				.count = count[i]};
+
+			bin.mean = gk_radial_mean(bin.sum, bin.norm);
+			put_bin(out, ((const uint64_t *)frame.data)[row], i, r->centre[i], &bin);
+		}
+	}
+	return 0;
+}
+
+/* Write the profiles that the receiver has made of all frames. */
+static int
+save_made(const struct scan_run *run, const struct scan_radial *r, const char *path)
+{
+	FILE *out = create(path);
+	uint64_t damaged = 0;
+	int ret;
+
 	if (out == NULL)
 		return csv_finish(NULL, path, -errno);
-	fputs("frame,bin,centre,mean,sum,norm,count\n", out);
+	for (size_t i = 0; i < run->nb_sets; i++) {
+		/* a file that does not exist has no batches */
+		const struct arrow_reader *frames = &run->set[i].file[ARROW_FRAMES].reader;
+
+		for (size_t batch = 0; batch < frames->nb_batches; batch++)
+			if (put_made(r, frames, batch, out) < 0)
+				damaged += frames->batches[batch].rows;
+	}
+	ret = csv_finish(out, path, 0);
+	if (ret == 0 && damaged > 0) {
+		escaped_line(stderr,
+			"braggline-scan: run %s: profiles of %" PRIu64
+			" frames are damaged and left out",
+			run->name, damaged);
+		ret = -EBADMSG;
+	}
+	return ret;
+}
+
+/* Are the options those of profiles that the receiver has made? */
+static bool
+fits(const struct scan_radial *r, const struct profile_options *o)
+{
+	return (o->unit == PROFILE_UNITS || o->unit == r->unit) &&
+		(o->bins == 0 || o->bins == r->bins) && !o->corrections.solid_angle &&
+		!o->corrections.polarised;
+}
+
+static int
+put_all(struct profiler *p, const char *path)
+{
+	FILE *out = create(path);
+
+	if (out == NULL)
+		return csv_finish(NULL, path, -errno);
 	for (size_t i = 0; i < p->run->nb_sets; i++) {
 		/* a file that does not exist has no batches */
 		const struct arrow_reader *r = &p->run->set[i].file[ARROW_IMAGES].reader;
@@ -150,12 +230,19 @@ put_all(struct profiler *p, const char *path)
 	return csv_finish(out, path, 0);
 }
 
-int
-profile_save(const struct scan_run *run, const struct profile_options *options, const char *path)
+/* Compute the profiles of images. */
+static int
+save_images(const struct scan_run *run, const struct profile_options *options, const char *path)
 {
+	struct profile_options o = *options;
 	struct profiler p;
-	int ret = profiler_open(&p, run, options);
+	int ret;
 
+	if (o.unit == PROFILE_UNITS)
+		o.unit = PROFILE_Q;
+	if (o.bins == 0)
+		o.bins = PROFILE_BINS;
+	ret = profiler_open(&p, run, &o);
 	if (ret == 0)
 		ret = put_all(&p, path);
 	if (ret == 0 && p.others > 0)
@@ -170,5 +257,23 @@ profile_save(const struct scan_run *run, const struct profile_options *options, 
 		ret = -EBADMSG;
 	}
 	profiler_close(&p);
+	return ret;
+}
+
+int
+profile_save(const struct scan_run *run, const struct profile_options *options, const char *path)
+{
+	struct scan_radial r;
+	int ret = scan_radial_open(&r, run);
+
+	if (ret == -ENOENT)
+		return save_images(run, options, path);
+	if (ret != 0)
+		return complain(run, ret,
+			ret == -ENOMEM
+				? "not enough memory"
+				: "its files have wrong or different bins in their metadata");
+	ret = fits(&r, options) ? save_made(run, &r, path) : save_images(run, options, path);
+	scan_radial_close(&r);
 	return ret;
 }

@@ -11,13 +11,15 @@
 #define PROFILE_BINS 1000 /**< by default */
 
 struct profile_options {
-	enum profile_unit unit;
-	uint32_t bins;
+	enum profile_unit unit; /**< PROFILE_UNITS: that of the receiver's profiles, or q */
+	uint32_t bins;		/**< 0: those of the receiver's profiles, or PROFILE_BINS */
 	struct profile_corrections corrections;
 };
 
 /**
- * Write the profiles of all kept frames that are full images as CSV, with a line of names first.
+ * Write radial profiles as CSV, with a line of names first: those that the receiver has made of all
+ * frames, if they have the same bins and no corrections; otherwise those of all kept frames that
+ * are full images.
  * @param path  `-`: standard output
  * @return 0; -EINVAL, -ENODATA, -EBADMSG, -errno: printed
  */

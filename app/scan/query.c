@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "escaped_text.h"
 #include "query.h"
 #include "query_output.h"
-#include "sql/session.h"
+#include "sql/result_stream.h"
 
 #define EXIT_CANCELLED 130 /* as a shell reports SIGINT */
 
@@ -24,7 +25,9 @@ const char *const query_format_names[QUERY_FORMATS] = {"table", "csv", "json", "
 
 /* A thread that waits for SIGINT and shows the progress. */
 struct watch {
-	struct sql_session *session;
+	void (*cancel)(void *arg);
+	void *arg;
+	const struct sql_catalog *catalog; /* NULL: no progress is shown */
 	pthread_t thread;
 	bool shown;
 };
@@ -70,6 +73,15 @@ show_progress(const struct sql_catalog *c)
 		__atomic_load_n(&c->rows_total, __ATOMIC_RELAXED));
 }
 
+/* Whether nobody reads the output any more: a pipe or socket whose other end is closed. */
+static bool
+is_output_broken(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO};
+
+	return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLHUP);
+}
+
 static void *
 watch_main(void *arg)
 {
@@ -89,19 +101,25 @@ watch_main(void *arg)
 			return NULL;
 		if (got == SIGINT && ++interrupts > 1)
 			_exit(EXIT_CANCELLED); /* the output may be blocked */
+		/* a statement that writes nothing for long would not get it from write() */
+		if (interrupts == 0 && is_output_broken()) {
+			kill(getpid(), SIGPIPE);
+			interrupts = 1; /* it is ignored */
+		}
 		/* again and again: a statement that just starts forgets a call */
 		if (interrupts > 0)
-			sql_session_cancel(w->session);
-		if (got < 0 && errno == EAGAIN && terminal && ++passed > PROGRESS_MS / WATCH_MS) {
-			show_progress(w->session->catalog);
+			w->cancel(w->arg);
+		if (got < 0 && errno == EAGAIN && terminal && w->catalog != NULL &&
+			++passed > PROGRESS_MS / WATCH_MS) {
+			show_progress(w->catalog);
 			w->shown = true;
 		}
 	}
 }
 
 /* Before the first thread starts, so that all threads have the mask. */
-static void
-watch_prepare(void)
+void
+query_prepare(void)
 {
 	sigset_t set;
 
@@ -112,9 +130,8 @@ watch_prepare(void)
 }
 
 static int
-watch_start(struct watch *w, struct sql_session *s)
+watch_start(struct watch *w)
 {
-	*w = (struct watch){.session = s};
 	return -pthread_create(&w->thread, NULL, watch_main, w);
 }
 
@@ -147,26 +164,68 @@ read_statement(void)
 	return text;
 }
 
+static const enum sql_form query_forms[QUERY_FORMATS] = {
+	[QUERY_TABLE] = SQL_TEXT,
+	[QUERY_CSV] = SQL_TEXT,
+	[QUERY_JSON] = SQL_SIMPLE,
+	[QUERY_ARROW] = SQL_NATIVE,
+};
+
+static void
+cancel_session(void *arg)
+{
+	sql_session_cancel(arg);
+}
+
 static int
 execute(struct sql_session *s, const char *sql, const struct query_options *o)
 {
-	static const enum sql_form forms[QUERY_FORMATS] = {
-		[QUERY_TABLE] = SQL_TEXT,
-		[QUERY_CSV] = SQL_TEXT,
-		[QUERY_JSON] = SQL_SIMPLE,
-		[QUERY_ARROW] = SQL_NATIVE,
-	};
+	struct ArrowArrayStream stream;
+	struct ArrowSchema schema = {0};
+	struct query_result result = {&stream, &schema, NULL, ""};
 	int ret;
 
-	ret = sql_session_execute(s, sql, forms[o->format]);
+	ret = sql_session_execute(s, sql, query_forms[o->format]);
 	if (ret == 0)
-		ret = query_output(s, o->format, stdout);
+		ret = sql_result_stream(s, &stream);
+	if (ret < 0)
+		return ret;
+	ret = -stream.get_schema(&stream, &schema);
+	if (ret == 0) {
+		result.type = s->type;
+		ret = query_output(&result, o->format, stdout);
+		snprintf(s->error, sizeof(s->error), "%s", result.error);
+		schema.release(&schema);
+	}
+	stream.release(&stream);
 	if (fflush(stdout) != 0 && ret == 0) {
 		snprintf(
 			s->error, sizeof(s->error), "cannot write the result: %s", strerror(errno));
 		ret = -EIO;
 	}
 	return ret;
+}
+
+/*
+ * Check where the output goes, and read the statement.
+ * @param text  out: to be freed by the caller
+ * @return 0; -EINVAL: printed
+ */
+static int
+read_options(const struct query_options *o, const char **sql, char **text)
+{
+	*sql = o->sql;
+	*text = NULL;
+	if (o->format == QUERY_ARROW && isatty(STDOUT_FILENO)) {
+		fprintf(stderr,
+			"%s: --format arrow is binary, and standard output is a terminal: redirect "
+			"it to a file\n",
+			program_invocation_short_name);
+		return -EINVAL;
+	}
+	if (strcmp(o->sql, "-") == 0)
+		*sql = *text = read_statement();
+	return *sql != NULL ? 0 : -EINVAL;
 }
 
 int
@@ -179,22 +238,12 @@ query(const struct scan_list *list, const struct query_options *o)
 	struct sql_catalog catalog;
 	struct sql_session session;
 	struct duckdb_api api;
-	struct watch w;
+	struct watch w = {cancel_session, &session, &catalog};
 	int ret;
 
-	if (o->format == QUERY_ARROW && isatty(STDOUT_FILENO)) {
-		fprintf(stderr,
-			"%s: --format arrow is binary, and standard output is a terminal: redirect "
-			"it to a file\n",
-			program_invocation_short_name);
+	if (read_options(o, &sql, &text) < 0)
 		return 1;
-	}
-	if (strcmp(sql, "-") == 0) {
-		sql = text = read_statement();
-		if (text == NULL)
-			return 1;
-	}
-	watch_prepare();
+	query_prepare();
 	if (duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
 		warn(NULL, problem);
 		free(text);
@@ -207,7 +256,7 @@ query(const struct scan_list *list, const struct query_options *o)
 	}
 	ret = sql_session_open(&session, &api, &catalog, &limits);
 	if (ret == 0)
-		ret = watch_start(&w, &session);
+		ret = watch_start(&w);
 	if (ret == 0) {
 		ret = execute(&session, sql, o);
 		watch_stop(&w);
@@ -220,6 +269,90 @@ query(const struct scan_list *list, const struct query_options *o)
 	if (ret == 0 && catalog.damaged + catalog.incomplete > 0)
 		ret = -EBADMSG;
 	sql_catalog_destroy(&catalog);
+	free(text);
+	return ret == 0 ? 0 : ret == -ECANCELED ? EXIT_CANCELLED : 1;
+}
+
+/* ------------------------------------------------------------------ remote */
+
+static void
+cancel_client(void *arg)
+{
+	scan_client_cancel(arg);
+}
+
+/* Read a result of a server, and write it. */
+static int
+output_remote(struct scan_client *c, struct ArrowArrayStream *stream, enum query_format format,
+	char *error, size_t size)
+{
+	struct ArrowSchema schema = {0};
+	struct query_result result = {stream, &schema, NULL, ""};
+	const char *text;
+	uint64_t nb;
+	int ret;
+
+	ret = -stream->get_schema(stream, &schema);
+	if (ret < 0) {
+		text = stream->get_last_error(stream);
+		snprintf(error, size, "%s", text != NULL ? text : strerror(-ret));
+		return ret;
+	}
+	result.type = scan_client_columns(c, &nb);
+	if (nb != (uint64_t)schema.n_children) {
+		snprintf(error, size, "the server did not send the types of the columns");
+		ret = -EBADMSG;
+	} else {
+		ret = query_output(&result, format, stdout);
+		snprintf(error, size, "%s", result.error);
+	}
+	schema.release(&schema);
+	if (fflush(stdout) != 0 && ret == 0) {
+		snprintf(error, size, "cannot write the result: %s", strerror(errno));
+		ret = -EIO;
+	}
+	return ret;
+}
+
+int
+query_remote(const struct scan_client_config *server, const struct query_options *o)
+{
+	struct scan_client_error refused;
+	struct ArrowArrayStream stream;
+	struct scan_client *c;
+	struct watch w = {.cancel = cancel_client};
+	char error[4096] = "", *text;
+	const char *sql;
+	int ret;
+
+	if (read_options(o, &sql, &text) < 0)
+		return 1;
+	ret = scan_client_open(&c, server, &refused);
+	if (ret < 0) {
+		print_error(refused.text);
+		free(text);
+		return 1;
+	}
+	ret = scan_client_query(c, sql, (enum scan_form)query_forms[o->format], &stream);
+	if (ret == -EINVAL)
+		snprintf(error, sizeof(error), "expected a statement of 1 to %u bytes, found %zu",
+			SCAN_SQL_MAX, strlen(sql));
+	else if (ret < 0)
+		snprintf(error, sizeof(error), "the connection has ended: %s", strerror(-ret));
+	if (ret == 0) {
+		w.arg = c;
+		ret = watch_start(&w);
+		if (ret == 0) {
+			ret = output_remote(c, &stream, o->format, error, sizeof(error));
+			watch_stop(&w);
+		}
+		stream.release(&stream);
+	}
+	if (ret < 0) {
+		fflush(stdout);
+		print_error(error);
+	}
+	scan_client_close(c);
 	free(text);
 	return ret == 0 ? 0 : ret == -ECANCELED ? EXIT_CANCELLED : 1;
 }

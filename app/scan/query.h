@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * --sql: executes a SELECT over runs with DuckDB, and writes its result.
+ * --sql: executes a SELECT over runs with DuckDB, here or by a server, and writes its result.
  */
 #ifndef QUERY_H
 #define QUERY_H
 
 #include <stdbool.h>
 
+#include "remote/client.h"
 #include "scan/list.h"
 
 /** How a result is written. */
@@ -34,5 +35,15 @@ struct query_options {
  * @return exit status: 0; 1: an error, or damaged or incomplete files; 130: cancelled
  */
 int query(const struct scan_list *list, const struct query_options *o);
+
+/**
+ * Have a server execute a query, and write its result to standard output. EAL must have started,
+ * with query_prepare() before it. SIGINT cancels the query.
+ * @return exit status: 0; 1: an error; 130: cancelled
+ */
+int query_remote(const struct scan_client_config *server, const struct query_options *o);
+
+/** Block the signals that a query handles, before other threads start. */
+void query_prepare(void);
 
 #endif /* QUERY_H */

@@ -8,15 +8,30 @@
 
 #include "escaped_text.h"
 #include "query_output.h"
+#include "sql/duckdb_api.h"
 #include "sql/ipc_stream.h"
 
 #define TABLE_SAMPLE 512 /* rows that determine the widths of columns */
 #define TABLE_WIDTH  64	 /* of a column, at most */
 
+/* Whether a value is not NULL; `at` is its index with the offset of the array. */
 static bool
-is_valid(const uint64_t *validity, uint64_t row)
+is_valid(const struct ArrowArray *a, int64_t at)
 {
-	return validity == NULL || validity[row / 64] >> row % 64 & 1;
+	const uint8_t *validity = a->n_buffers > 0 ? a->buffers[0] : NULL;
+
+	return validity == NULL || validity[at / 8] >> at % 8 & 1;
+}
+
+/* Bytes of a text or binary value. */
+static const char *
+text_at(const struct ArrowArray *a, int64_t at, size_t *length)
+{
+	const int32_t *offset = a->buffers[1];
+	const char *bytes = a->buffers[2];
+
+	*length = offset[at + 1] - offset[at];
+	return *length > 0 ? bytes + offset[at] : "";
 }
 
 /* Numbers that are text in a result of SQL_SIMPLE. */
@@ -57,34 +72,37 @@ put_csv(FILE *out, const char *bytes, size_t length)
 }
 
 static void
-csv_names(const struct sql_session *s, FILE *out)
+csv_names(const struct query_result *r, FILE *out)
 {
-	uint64_t i;
+	const char *name;
+	int64_t i;
 
-	for (i = 0; i < s->nb_columns; i++) {
+	for (i = 0; i < r->schema->n_children; i++) {
+		name = r->schema->children[i]->name;
 		if (i > 0)
 			putc(',', out);
-		put_csv(out, s->name[i], strlen(s->name[i]));
+		put_csv(out, name, strlen(name));
 	}
 	putc('\n', out);
 }
 
 static void
-csv_rows(const struct sql_session *s, duckdb_chunk chunk, FILE *out)
+csv_rows(const struct ArrowArray *batch, FILE *out)
 {
-	const uint64_t rows = s->api->data_chunk_get_size(chunk);
-	const union duckdb_text *text;
-	duckdb_vector vector;
-	uint64_t row, i;
+	const struct ArrowArray *a;
+	const char *bytes;
+	int64_t row, i;
+	size_t length;
 
-	for (row = 0; row < rows; row++) {
-		for (i = 0; i < s->nb_columns; i++) {
-			vector = s->api->data_chunk_get_vector(chunk, i);
-			text = s->api->vector_get_data(vector);
+	for (row = 0; row < batch->length; row++) {
+		for (i = 0; i < batch->n_children; i++) {
+			a = batch->children[i];
 			if (i > 0)
 				putc(',', out);
-			if (is_valid(s->api->vector_get_validity(vector), row))
-				put_csv(out, duckdb_text_bytes(&text[row]), text[row].length);
+			if (!is_valid(a, row + a->offset))
+				continue;
+			bytes = text_at(a, row + a->offset, &length);
+			put_csv(out, bytes, length);
 		}
 		putc('\n', out);
 	}
@@ -138,14 +156,14 @@ table_cell(const char *bytes, size_t length)
 }
 
 static void
-table_put(const struct sql_session *s, const struct table *t, uint64_t column, const char *cell,
+table_put(const struct query_result *r, const struct table *t, uint64_t column, const char *cell,
 	FILE *out)
 {
 	const unsigned int length = characters(cell);
 	const unsigned int pad = t->width[column] > length ? t->width[column] - length : 0;
-	const bool last = column + 1 == s->nb_columns;
+	const bool last = column + 1 == (uint64_t)r->schema->n_children;
 
-	if (is_number(s->type[column]))
+	if (is_number(r->type[column]))
 		fprintf(out, "%*s%s", (int)pad, "", cell);
 	else
 		fprintf(out, "%s%*s", cell, last ? 0 : (int)pad, "");
@@ -153,32 +171,34 @@ table_put(const struct sql_session *s, const struct table *t, uint64_t column, c
 }
 
 static int
-table_head(const struct sql_session *s, struct table *t, FILE *out)
+table_head(const struct query_result *r, struct table *t, FILE *out)
 {
+	const uint64_t nb = r->schema->n_children;
 	unsigned int width;
 	uint64_t i, k;
 	char *name;
 
-	for (i = 0; i < s->nb_columns; i++) {
-		name = table_cell(s->name[i], strlen(s->name[i]));
+	for (i = 0; i < nb; i++) {
+		name = table_cell(
+			r->schema->children[i]->name, strlen(r->schema->children[i]->name));
 		if (name == NULL)
 			return -ENOMEM;
 		t->width[i] = characters(name);
-		for (k = i; k < t->nb_cells; k += s->nb_columns) {
+		for (k = i; k < t->nb_cells; k += nb) {
 			width = characters(t->cell[k]);
 			if (width > t->width[i])
 				t->width[i] = width;
 		}
-		table_put(s, t, i, name, out);
+		table_put(r, t, i, name, out);
 		free(name);
 	}
-	for (i = 0; i < s->nb_columns; i++) {
+	for (i = 0; i < nb; i++) {
 		for (k = 0; k < t->width[i]; k++)
 			putc('-', out);
-		fputs(i + 1 == s->nb_columns ? "\n" : "  ", out);
+		fputs(i + 1 == nb ? "\n" : "  ", out);
 	}
 	for (k = 0; k < t->nb_cells; k++) {
-		table_put(s, t, k % s->nb_columns, t->cell[k], out);
+		table_put(r, t, k % nb, t->cell[k], out);
 		free(t->cell[k]);
 	}
 	t->nb_cells = 0;
@@ -187,35 +207,36 @@ table_head(const struct sql_session *s, struct table *t, FILE *out)
 }
 
 static int
-table_rows(const struct sql_session *s, struct table *t, duckdb_chunk chunk, FILE *out)
+table_rows(const struct query_result *r, struct table *t, const struct ArrowArray *batch, FILE *out)
 {
-	const uint64_t rows = s->api->data_chunk_get_size(chunk);
-	const union duckdb_text *text;
-	duckdb_vector vector;
-	uint64_t row, i;
+	const struct ArrowArray *a;
+	const char *bytes;
+	int64_t row, i;
+	size_t length;
 	char *cell;
 	int ret;
 
-	for (row = 0; row < rows; row++) {
-		for (i = 0; i < s->nb_columns; i++) {
-			vector = s->api->data_chunk_get_vector(chunk, i);
-			text = s->api->vector_get_data(vector);
-			if (is_valid(s->api->vector_get_validity(vector), row))
-				cell = table_cell(duckdb_text_bytes(&text[row]), text[row].length);
-			else
+	for (row = 0; row < batch->length; row++) {
+		for (i = 0; i < batch->n_children; i++) {
+			a = batch->children[i];
+			if (is_valid(a, row + a->offset)) {
+				bytes = text_at(a, row + a->offset, &length);
+				cell = table_cell(bytes, length);
+			} else {
 				cell = strdup("NULL");
+			}
 			if (cell == NULL)
 				return -ENOMEM;
 			if (!t->printing) {
 				t->cell[t->nb_cells++] = cell;
 				continue;
 			}
-			table_put(s, t, i, cell, out);
+			table_put(r, t, i, cell, out);
 			free(cell);
 		}
 		t->rows++;
 		if (!t->printing && t->rows == TABLE_SAMPLE) {
-			ret = table_head(s, t, out);
+			ret = table_head(r, t, out);
 			if (ret < 0)
 				return ret;
 		}
@@ -224,11 +245,13 @@ table_rows(const struct sql_session *s, struct table *t, duckdb_chunk chunk, FIL
 }
 
 static int
-table_open(const struct sql_session *s, struct table *t)
+table_open(const struct query_result *r, struct table *t)
 {
+	const uint64_t nb = r->schema->n_children;
+
 	*t = (struct table){0};
-	t->width = calloc(s->nb_columns + 1, sizeof(*t->width));
-	t->cell = calloc(TABLE_SAMPLE * s->nb_columns + 1, sizeof(*t->cell));
+	t->width = calloc(nb + 1, sizeof(*t->width));
+	t->cell = calloc(TABLE_SAMPLE * nb + 1, sizeof(*t->cell));
 	return t->width != NULL && t->cell != NULL ? 0 : -ENOMEM;
 }
 
@@ -244,9 +267,9 @@ table_close(struct table *t)
 }
 
 static int
-table_end(const struct sql_session *s, struct table *t, FILE *out)
+table_end(const struct query_result *r, struct table *t, FILE *out)
 {
-	int ret = t->printing ? 0 : table_head(s, t, out);
+	int ret = t->printing ? 0 : table_head(r, t, out);
 
 	if (ret == 0)
 		fprintf(out, "(%" PRIu64 " row%s)\n", t->rows, t->rows == 1 ? "" : "s");
@@ -308,274 +331,235 @@ json_float(FILE *out, double value, bool single)
 	fputs(text, out);
 }
 
-static void
-json_plain(FILE *out, int type, const void *data, uint64_t row)
+/* Write a value of a type of SQL_SIMPLE that has no children. @return 0; -ENOTSUP */
+static int
+json_plain(FILE *out, char letter, const struct ArrowArray *a, int64_t at)
 {
-	const union duckdb_text *text = data;
+	const void *data = a->buffers[1];
+	const char *bytes;
+	size_t length;
 
-	switch (type) {
-	case DUCKDB_TYPE_BOOLEAN:
-		fputs(((const uint8_t *)data)[row] ? "true" : "false", out);
-		break;
-	case DUCKDB_TYPE_TINYINT:
-		fprintf(out, "%d", ((const int8_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_SMALLINT:
-		fprintf(out, "%d", ((const int16_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_INTEGER:
-		fprintf(out, "%" PRId32, ((const int32_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_BIGINT:
-		fprintf(out, "%" PRId64, ((const int64_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_UTINYINT:
-		fprintf(out, "%u", ((const uint8_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_USMALLINT:
-		fprintf(out, "%u", ((const uint16_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_UINTEGER:
-		fprintf(out, "%" PRIu32, ((const uint32_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_UBIGINT:
-		fprintf(out, "%" PRIu64, ((const uint64_t *)data)[row]);
-		break;
-	case DUCKDB_TYPE_FLOAT:
-		json_float(out, ((const float *)data)[row], true);
-		break;
-	case DUCKDB_TYPE_DOUBLE:
-		json_float(out, ((const double *)data)[row], false);
-		break;
-	case DUCKDB_TYPE_BLOB:
-		json_blob(out, duckdb_text_bytes(&text[row]), text[row].length);
-		break;
-	default: /* SQL_SIMPLE has converted all others to text */
-		json_text(out, duckdb_text_bytes(&text[row]), text[row].length);
+	switch (letter) {
+	case 'b':
+		fputs(((const uint8_t *)data)[at / 8] >> at % 8 & 1 ? "true" : "false", out);
+		return 0;
+	case 'c':
+		fprintf(out, "%d", ((const int8_t *)data)[at]);
+		return 0;
+	case 's':
+		fprintf(out, "%d", ((const int16_t *)data)[at]);
+		return 0;
+	case 'i':
+		fprintf(out, "%" PRId32, ((const int32_t *)data)[at]);
+		return 0;
+	case 'l':
+		fprintf(out, "%" PRId64, ((const int64_t *)data)[at]);
+		return 0;
+	case 'C':
+		fprintf(out, "%u", ((const uint8_t *)data)[at]);
+		return 0;
+	case 'S':
+		fprintf(out, "%u", ((const uint16_t *)data)[at]);
+		return 0;
+	case 'I':
+		fprintf(out, "%" PRIu32, ((const uint32_t *)data)[at]);
+		return 0;
+	case 'L':
+		fprintf(out, "%" PRIu64, ((const uint64_t *)data)[at]);
+		return 0;
+	case 'f':
+		json_float(out, ((const float *)data)[at], true);
+		return 0;
+	case 'g':
+		json_float(out, ((const double *)data)[at], false);
+		return 0;
+	case 'z':
+		bytes = text_at(a, at, &length);
+		json_blob(out, bytes, length);
+		return 0;
+	case 'u': /* SQL_SIMPLE has converted all others to text */
+		bytes = text_at(a, at, &length);
+		json_text(out, bytes, length);
+		return 0;
+	default:
+		return -ENOTSUP;
 	}
 }
 
-static void json_value(const struct duckdb_api *api, FILE *out, duckdb_logical_type type,
-	duckdb_vector vector, uint64_t row);
+static int json_value(
+	FILE *out, const struct ArrowSchema *f, const struct ArrowArray *a, int64_t row);
 
-static void
-json_list(const struct duckdb_api *api, FILE *out, duckdb_logical_type type, duckdb_vector vector,
-	uint64_t row)
+static int
+json_items(FILE *out, const struct ArrowSchema *f, const struct ArrowArray *a, int64_t first,
+	int64_t length)
 {
-	const bool array = api->get_type_id(type) == DUCKDB_TYPE_ARRAY;
-	duckdb_logical_type item =
-		array ? api->array_type_child_type(type) : api->list_type_child_type(type);
-	duckdb_vector items =
-		array ? api->array_vector_get_child(vector) : api->list_vector_get_child(vector);
-	const struct duckdb_list *lists = api->vector_get_data(vector);
-	const uint64_t length = array ? api->array_type_array_size(type) : lists[row].length;
-	const uint64_t offset = array ? row * length : lists[row].offset;
-	uint64_t i;
+	int64_t i;
+	int ret = 0;
 
 	putc('[', out);
-	for (i = 0; i < length; i++) {
+	for (i = 0; i < length && ret == 0; i++) {
 		if (i > 0)
 			putc(',', out);
-		json_value(api, out, item, items, offset + i);
+		ret = json_value(out, f->children[0], a->children[0], first + i);
 	}
 	putc(']', out);
-	api->destroy_logical_type(&item);
-}
-
-static void
-json_struct(const struct duckdb_api *api, FILE *out, duckdb_logical_type type, duckdb_vector vector,
-	uint64_t row)
-{
-	const uint64_t nb = api->struct_type_child_count(type);
-	duckdb_logical_type child;
-	uint64_t i;
-	char *name;
-
-	putc('{', out);
-	for (i = 0; i < nb; i++) {
-		name = api->struct_type_child_name(type, i);
-		child = api->struct_type_child_type(type, i);
-		if (i > 0)
-			putc(',', out);
-		json_text(out, name, strlen(name));
-		putc(':', out);
-		json_value(api, out, child, api->struct_vector_get_child(vector, i), row);
-		api->destroy_logical_type(&child);
-		api->free(name);
-	}
-	putc('}', out);
-}
-
-static void
-json_value(const struct duckdb_api *api, FILE *out, duckdb_logical_type type, duckdb_vector vector,
-	uint64_t row)
-{
-	const int id = api->get_type_id(type);
-
-	if (!is_valid(api->vector_get_validity(vector), row))
-		fputs("null", out);
-	else if (id == DUCKDB_TYPE_LIST || id == DUCKDB_TYPE_ARRAY)
-		json_list(api, out, type, vector, row);
-	else if (id == DUCKDB_TYPE_STRUCT)
-		json_struct(api, out, type, vector, row);
-	else
-		json_plain(out, id, api->vector_get_data(vector), row);
-}
-
-/* Write a number that came as text, such as the sum of integers. @return false: another value */
-static bool
-json_wide(const struct sql_session *s, duckdb_chunk chunk, uint64_t column, uint64_t row, FILE *out)
-{
-	duckdb_vector vector = s->api->data_chunk_get_vector(chunk, column);
-	const union duckdb_text *text = s->api->vector_get_data(vector);
-
-	if (!is_wide_number(s->type[column]) || !is_valid(s->api->vector_get_validity(vector), row))
-		return false;
-	fwrite(duckdb_text_bytes(&text[row]), 1, text[row].length, out);
-	return true;
+	return ret;
 }
 
 static int
-json_rows(struct sql_session *s, duckdb_chunk chunk, FILE *out)
+json_struct(FILE *out, const struct ArrowSchema *f, const struct ArrowArray *a, int64_t at)
 {
-	const uint64_t rows = s->api->data_chunk_get_size(chunk);
-	duckdb_logical_type *type;
-	uint64_t row, i;
+	int64_t i;
+	int ret = 0;
 
-	type = calloc(s->nb_columns + 1, sizeof(*type));
-	if (type == NULL)
-		return -ENOMEM;
-	for (i = 0; i < s->nb_columns; i++)
-		type[i] = sql_session_type(s, i);
-	for (row = 0; row < rows; row++) {
+	putc('{', out);
+	for (i = 0; i < f->n_children && ret == 0; i++) {
+		if (i > 0)
+			putc(',', out);
+		json_text(out, f->children[i]->name, strlen(f->children[i]->name));
+		putc(':', out);
+		ret = json_value(out, f->children[i], a->children[i], at);
+	}
+	putc('}', out);
+	return ret;
+}
+
+static int
+json_value(FILE *out, const struct ArrowSchema *f, const struct ArrowArray *a, int64_t row)
+{
+	const int64_t at = row + a->offset;
+	const int32_t *offset;
+	int64_t length;
+
+	if (!is_valid(a, at)) {
+		fputs("null", out);
+		return 0;
+	}
+	if (strcmp(f->format, "+l") == 0) {
+		offset = a->buffers[1];
+		return json_items(out, f, a, offset[at], offset[at + 1] - offset[at]);
+	}
+	if (strncmp(f->format, "+w:", 3) == 0) {
+		length = atoll(f->format + 3);
+		return json_items(out, f, a, at * length, length);
+	}
+	if (strcmp(f->format, "+s") == 0)
+		return json_struct(out, f, a, at);
+	return json_plain(out, f->format[1] == '\0' ? f->format[0] : '\0', a, at);
+}
+
+static int
+json_rows(const struct query_result *r, const struct ArrowArray *batch, FILE *out)
+{
+	const struct ArrowSchema *f;
+	const struct ArrowArray *a;
+	const char *bytes;
+	int64_t row, i;
+	size_t length;
+	int ret = 0;
+
+	for (row = 0; row < batch->length && ret == 0; row++) {
 		putc('{', out);
-		for (i = 0; i < s->nb_columns; i++) {
+		for (i = 0; i < batch->n_children && ret == 0; i++) {
+			f = r->schema->children[i];
+			a = batch->children[i];
 			if (i > 0)
 				putc(',', out);
-			json_text(out, s->name[i], strlen(s->name[i]));
+			json_text(out, f->name, strlen(f->name));
 			putc(':', out);
-			if (!json_wide(s, chunk, i, row, out))
-				json_value(s->api, out, type[i],
-					s->api->data_chunk_get_vector(chunk, i), row);
+			/* a number that came as text, such as the sum of integers */
+			if (is_wide_number(r->type[i]) && strcmp(f->format, "u") == 0 &&
+				is_valid(a, row + a->offset)) {
+				bytes = text_at(a, row + a->offset, &length);
+				fwrite(bytes, 1, length, out);
+			} else {
+				ret = json_value(out, f, a, row);
+			}
 		}
 		fputs("}\n", out);
 	}
-	for (i = 0; i < s->nb_columns; i++)
-		s->api->destroy_logical_type(&type[i]);
-	free(type);
-	return 0;
-}
-
-/* ------------------------------------------------------------------ Arrow */
-
-struct arrow_output {
-	struct ipc_stream stream;
-	duckdb_arrow_options options;
-	struct ArrowSchema schema;
-};
-
-/* Report an error of DuckDB's conversion. */
-static int
-arrow_error(struct sql_session *s, duckdb_error_data error)
-{
-	snprintf(s->error, sizeof(s->error), "DuckDB's conversion to Arrow: %s",
-		s->api->error_data_message(error));
-	s->api->destroy_error_data(&error);
-	return -EIO;
-}
-
-static int
-arrow_begin(struct sql_session *s, struct arrow_output *a, FILE *out)
-{
-	duckdb_logical_type *type;
-	duckdb_error_data error;
-	uint64_t i;
-	int ret;
-
-	*a = (struct arrow_output){.options = s->api->result_get_arrow_options(&s->result)};
-	type = calloc(s->nb_columns + 1, sizeof(*type));
-	if (type == NULL)
-		return -ENOMEM;
-	for (i = 0; i < s->nb_columns; i++)
-		type[i] = sql_session_type(s, i);
-	error = s->api->to_arrow_schema(a->options, type, s->name, s->nb_columns, &a->schema);
-	for (i = 0; i < s->nb_columns; i++)
-		s->api->destroy_logical_type(&type[i]);
-	free(type);
-	if (error != NULL)
-		return arrow_error(s, error);
-	ret = ipc_stream_begin(&a->stream, out, &a->schema);
-	if (ret == -ENOTSUP)
-		snprintf(s->error, sizeof(s->error),
-			"a column has a type that is not supported in Arrow streams: cast it");
 	return ret;
-}
-
-static int
-arrow_rows(struct sql_session *s, struct arrow_output *a, duckdb_chunk chunk)
-{
-	struct ArrowArray array = {0};
-	duckdb_error_data error;
-	int ret;
-
-	error = s->api->data_chunk_to_arrow(a->options, chunk, &array);
-	if (error != NULL)
-		return arrow_error(s, error);
-	ret = ipc_stream_batch(&a->stream, &array);
-	if (array.release != NULL)
-		array.release(&array);
-	return ret;
-}
-
-static void
-arrow_close(struct sql_session *s, struct arrow_output *a)
-{
-	if (a->schema.release != NULL)
-		a->schema.release(&a->schema);
-	if (a->options != NULL)
-		s->api->destroy_arrow_options(&a->options);
 }
 
 /* ------------------------------------------------------------------ all formats */
 
-int
-query_output(struct sql_session *s, enum query_format format, FILE *out)
+/* Write a batch. @return 0; -errno */
+static int
+put_batch(const struct query_result *r, enum query_format format, struct table *table,
+	struct ipc_stream *arrow, const struct ArrowArray *batch, FILE *out)
 {
-	struct arrow_output arrow = {.options = NULL};
-	struct table table = {0};
-	duckdb_chunk chunk;
-	int ret = 0;
+	int ret;
 
+	switch (format) {
+	case QUERY_TABLE:
+		return table_rows(r, table, batch, out);
+	case QUERY_CSV:
+		csv_rows(batch, out);
+		return 0;
+	case QUERY_JSON:
+		return json_rows(r, batch, out);
+	case QUERY_ARROW:
+	case QUERY_FORMATS:
+		break;
+	}
+	ret = ipc_stream_batch(arrow, batch);
+	/* a reader has each batch as soon as it is complete */
+	return ret == 0 && fflush(out) != 0 ? -errno : ret;
+}
+
+static int
+begin(const struct query_result *r, enum query_format format, struct table *table,
+	struct ipc_stream *arrow, FILE *out)
+{
+	int64_t i;
+	int ret;
+
+	if (format == QUERY_ARROW) {
+		ret = ipc_stream_begin(arrow, out, r->schema);
+		return ret == 0 && fflush(out) != 0 ? -errno : ret;
+	}
+	for (i = 0; format != QUERY_JSON && i < r->schema->n_children; i++) {
+		if (strcmp(r->schema->children[i]->format, "u") != 0)
+			return -ENOTSUP;
+	}
 	if (format == QUERY_TABLE)
-		ret = table_open(s, &table);
-	else if (format == QUERY_CSV)
-		csv_names(s, out);
-	else if (format == QUERY_ARROW)
-		ret = arrow_begin(s, &arrow, out);
+		return table_open(r, table);
+	if (format == QUERY_CSV)
+		csv_names(r, out);
+	return 0;
+}
+
+int
+query_output(struct query_result *r, enum query_format format, FILE *out)
+{
+	struct ArrowArray batch = {0};
+	struct ipc_stream arrow;
+	struct table table = {0};
+	int ret;
+
+	ret = begin(r, format, &table, &arrow, out);
 	while (ret == 0) {
-		ret = sql_session_fetch(s, &chunk);
-		if (ret < 0 || chunk == NULL)
+		ret = -r->stream->get_next(r->stream, &batch);
+		if (ret < 0 && r->stream->get_last_error(r->stream) != NULL)
+			snprintf(r->error, sizeof(r->error), "%s",
+				r->stream->get_last_error(r->stream));
+		if (ret < 0 || batch.release == NULL)
 			break;
 		errno = 0;
-		if (format == QUERY_TABLE)
-			ret = table_rows(s, &table, chunk, out);
-		else if (format == QUERY_CSV)
-			csv_rows(s, chunk, out);
-		else if (format == QUERY_JSON)
-			ret = json_rows(s, chunk, out);
-		else
-			ret = arrow_rows(s, &arrow, chunk);
+		ret = put_batch(r, format, &table, &arrow, &batch, out);
 		if (ferror(out))
 			ret = errno != 0 ? -errno : -EIO;
-		s->api->destroy_data_chunk(&chunk);
+		batch.release(&batch);
 	}
 	if (ret == 0 && format == QUERY_TABLE)
-		ret = table_end(s, &table, out);
+		ret = table_end(r, &table, out);
 	if (ret == 0 && format == QUERY_ARROW)
-		ret = ipc_stream_end(&arrow.stream);
-	if (ret < 0 && s->error[0] == '\0')
-		snprintf(s->error, sizeof(s->error), "cannot write the result: %s", strerror(-ret));
-	arrow_close(s, &arrow);
+		ret = ipc_stream_end(&arrow);
+	if (ret == -ENOTSUP && r->error[0] == '\0')
+		snprintf(r->error, sizeof(r->error),
+			"a column has a type that is not supported in this format: cast it");
+	if (ret < 0 && r->error[0] == '\0')
+		snprintf(r->error, sizeof(r->error), "cannot write the result: %s", strerror(-ret));
 	table_close(&table);
 	return ret;
 }

@@ -412,6 +412,7 @@ print_cell(FILE *out, const struct arrow_column *c, enum arrow_type type, uint64
 	case ARROW_UINT64:
 		fprintf(out, "%" PRIu64, ((const uint64_t *)c->data)[i]);
 		break;
+	case ARROW_INT64:
 	case ARROW_TIMESTAMP_NS:
 		fprintf(out, "%" PRId64, ((const int64_t *)c->data)[i]);
 		break;

@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 struct asset {
-	const char *path; /**< of the URL */
-	const char *type; /**< MIME type */
+	const char *path;     /**< of the URL */
+	const char *type;     /**< MIME type */
+	const char *encoding; /**< of `bytes`; NULL: none */
 	const char *etag;
 	const unsigned char *bytes;
 	size_t size;

@@ -13,6 +13,7 @@
 #include "escaped_text.h"
 #include "io/own_file.h"
 #include "options.h"
+#include "runs.h"
 #include "server.h"
 #include "xfer/auth_key.h"
 
@@ -167,12 +168,18 @@ run(const struct options *o, const sigset_t *signals)
 		if (sources[i] == NULL)
 			ret = complain("cannot start a thread for %s%s", config.name, "");
 	}
+	if (ret == 0 && o->nb_runs > 0) {
+		c.runs = runs_start(o->runs, o->nb_runs);
+		if (c.runs == NULL)
+			ret = complain("cannot start a thread for %s%s", "--runs", "");
+	}
 	if (ret == 0)
 		ret = serve(o, &c, sources, signals);
 	/* the threads of the sources use the server, whose threads use the sources */
 	for (size_t i = 0; i < o->nb_sources; i++)
 		source_stop(sources[i]);
 	server_stop(server);
+	runs_stop(c.runs);
 	for (size_t i = 0; i < o->nb_sources; i++)
 		source_free(sources[i]);
 	free((void *)(uintptr_t)c.certificate);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ static const char help[] =
 	"  --receiver [NAME=]SOCKET  telemetry socket of a receiver; may be repeated (default:\n"
 	"                            " RECEIVER ")\n"
 	"  --store [NAME=]SOCKET     telemetry socket of a store; may be repeated\n"
+	"  --runs DIR                list finished runs of this folder and its subfolders, and\n"
+	"                            serve their files; may be repeated\n"
 	"  --listen ADDRESS:PORT     where to accept connections (default: " LISTEN ").\n"
 	"                            An address that others reach needs --token-file\n"
 	"  --token-file FILE         clients must send the token in this file, 16 to 256\n"
@@ -131,6 +134,19 @@ add_source(struct options *o, enum source_kind kind, const char *text,
 }
 
 static int
+add_runs(struct options *o, const char *path, char message[OPTIONS_MESSAGE_LEN])
+{
+	if (o->nb_runs == LIMIT_RUN_FOLDERS)
+		return option_refuse(
+			message, OPTIONS_MESSAGE_LEN, "--runs", path, "at most 8 folders");
+	if (path[0] != '/' || strlen(path) >= PATH_MAX)
+		return option_refuse(message, OPTIONS_MESSAGE_LEN, "--runs", path,
+			"the absolute path of a folder");
+	o->runs[o->nb_runs++] = path;
+	return 0;
+}
+
+static int
 set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 {
 	uint64_t value;
@@ -140,6 +156,8 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 		return add_source(o, SOURCE_RECEIVER, optarg, message);
 	case 's':
 		return add_source(o, SOURCE_STORE, optarg, message);
+	case 'R':
+		return add_runs(o, optarg, message);
 	case 'l':
 		o->listen = optarg;
 		if (options_address(optarg, &o->address, &o->loopback) != 0)
@@ -209,6 +227,7 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 	static const struct option options[] = {
 		{"receiver", required_argument, NULL, 'r'},
 		{"store", required_argument, NULL, 's'},
+		{"runs", required_argument, NULL, 'R'},
 		{"listen", required_argument, NULL, 'l'},
 		{"token-file", required_argument, NULL, 't'},
 		{"control", no_argument, NULL, 'c'},

@@ -16,6 +16,8 @@ struct options {
 	bool help, version;
 	struct source_config source[LIMIT_SOURCES];
 	size_t nb_sources;
+	const char *runs[LIMIT_RUN_FOLDERS];
+	size_t nb_runs;
 	struct sockaddr_storage address;
 	const char *listen; /**< its text */
 	bool loopback;

@@ -14,6 +14,11 @@
 
 #define API "/api/v1/"
 
+static const char sources[] = API "sources";
+static const char runs[] = API "runs/";
+/* of names in paths */
+static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
+
 static_assert(REQUEST_COMMAND_LEN == LIMIT_COMMAND + 1, "DPDK's limit");
 
 static const struct {
@@ -32,12 +37,15 @@ static const struct {
 enum request_target
 request_target(const char *path, char name[REQUEST_NAME_LEN])
 {
-	static const char sources[] = API "sources";
 	size_t length;
 
 	name[0] = '\0';
 	if (strcmp(path, API "events") == 0)
 		return REQUEST_EVENTS;
+	if (strcmp(path, API "runs") == 0)
+		return REQUEST_RUNS;
+	if (strncmp(path, runs, sizeof(runs) - 1) == 0)
+		return REQUEST_RUN_FILE;
 	if (strncmp(path, sources, sizeof(sources) - 1) != 0)
 		return REQUEST_NOT_FOUND;
 	path += sizeof(sources) - 1;
@@ -60,12 +68,96 @@ request_target(const char *path, char name[REQUEST_NAME_LEN])
 bool
 request_is_name(const char *name)
 {
-	static const char allowed[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
 	const size_t length = strlen(name);
 
 	return length > 0 && length < REQUEST_NAME_LEN && strspn(name, allowed) == length &&
 		strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+bool
+request_is_run_name(const char *name)
+{
+	const size_t length = strnlen(name, REQUEST_RUN_LEN);
+
+	return length > 0 && length < REQUEST_RUN_LEN && name[0] != '.' &&
+		strspn(name, allowed) == length;
+}
+
+int
+request_run_file(const char *path, struct request_run *run)
+{
+	size_t length;
+
+	if (strncmp(path, runs, sizeof(runs) - 1) != 0)
+		return -EINVAL;
+	path += sizeof(runs) - 1;
+	if (!isdigit((unsigned char)*path))
+		return -EINVAL;
+	run->folder = (unsigned int)(*path++ - '0');
+	run->sub[0] = '\0';
+	if (*path == ':') {
+		length = strcspn(++path, "/");
+		if (length >= sizeof(run->sub))
+			return -EINVAL;
+		memcpy(run->sub, path, length);
+		run->sub[length] = '\0';
+		if (!request_is_run_name(run->sub))
+			return -EINVAL;
+		path += length;
+	}
+	if (*path++ != '/' || !request_is_run_name(path))
+		return -EINVAL;
+	memcpy(run->file, path, strlen(path) + 1);
+	return 0;
+}
+
+/** Read a number, and advance. @return false: there is none, or it is too long */
+static bool
+read_offset(const char **text, uint64_t *value)
+{
+	const size_t digits = strspn(*text, "0123456789");
+
+	if (digits == 0 || digits > 18)
+		return false;
+	*value = strtoull(*text, NULL, 10);
+	*text += digits;
+	return true;
+}
+
+enum request_range
+request_range(const char *range, uint64_t size, uint64_t *begin, uint64_t *length)
+{
+	static const char unit[] = "bytes=";
+	uint64_t last = UINT64_MAX;
+	bool from;
+
+	*begin = 0;
+	*length = size;
+	if (range == NULL || strncasecmp(range, unit, sizeof(unit) - 1) != 0)
+		return REQUEST_RANGE_WHOLE;
+	range += sizeof(unit) - 1;
+	from = read_offset(&range, begin);
+	if (*range++ != '-')
+		goto whole;
+	if (*range != '\0' && !read_offset(&range, &last))
+		goto whole;
+	if (*range != '\0' || (!from && last == UINT64_MAX) || (from && last < *begin))
+		goto whole;
+	if (!from) {
+		/* the last bytes */
+		if (last == 0 || size == 0)
+			return REQUEST_RANGE_OUTSIDE;
+		*length = last < size ? last : size;
+		*begin = size - *length;
+		return REQUEST_RANGE_PART;
+	}
+	if (*begin >= size)
+		return REQUEST_RANGE_OUTSIDE;
+	*length = (last < size ? last : size - 1) - *begin + 1;
+	return REQUEST_RANGE_PART;
+whole:
+	*begin = 0;
+	return REQUEST_RANGE_WHOLE;
 }
 
 enum request_plane

@@ -25,6 +25,8 @@ enum request_target {
 	REQUEST_GEOMETRY,  /**< .../geometry */
 	REQUEST_PLACES,	   /**< .../places */
 	REQUEST_EVENTS,	   /**< /api/v1/events */
+	REQUEST_RUNS,	   /**< /api/v1/runs */
+	REQUEST_RUN_FILE,  /**< /api/v1/runs/{directory}/{file}, see request_run_file() */
 };
 
 /** Planes of .../image. */
@@ -72,6 +74,40 @@ struct request_window {
 
 /** Read "X,Y,WIDTH,HEIGHT,BIN". @return 0; -EINVAL */
 int request_window(const char *text, struct request_window *w);
+
+#define REQUEST_RUN_LEN 256 /**< bytes of a file's name with its 0 */
+
+/** A file of a run. */
+struct request_run {
+	unsigned int folder;	   /**< number of --runs, from 0 */
+	char sub[REQUEST_RUN_LEN]; /**< subfolder; "": none */
+	char file[REQUEST_RUN_LEN];
+};
+
+/** As request_is_name(), with up to 255 characters, of which the first is not a dot. */
+bool request_is_run_name(const char *name);
+
+/**
+ * Read /api/v1/runs/FOLDER/FILE or /api/v1/runs/FOLDER:SUB/FILE, where FOLDER is one digit.
+ * @return 0; -EINVAL: another path, and the content of `run` is not defined
+ */
+int request_run_file(const char *path, struct request_run *run);
+
+/** Part of a file. */
+enum request_range {
+	REQUEST_RANGE_WHOLE, /**< no header, or one that may be ignored (RFC 9110, 14.2) */
+	REQUEST_RANGE_PART,
+	REQUEST_RANGE_OUTSIDE, /**< nothing of the file */
+};
+
+/**
+ * Read the header Range.
+ * @param range  NULL: absent. Only one range of bytes is supported
+ * @param size   bytes of the file
+ * @param begin, length  out
+ */
+enum request_range request_range(
+	const char *range, uint64_t size, uint64_t *begin, uint64_t *length);
 
 #define REQUEST_COMMAND_LEN 1024
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -16,12 +17,19 @@
 #include "bounds.h"
 #include "events.h"
 #include "images.h"
+#include "runs.h"
 #include "server.h"
 #include "telemetry_socket.h"
 #include "xfer/auth_key.h"
 
 #define THREADS	   2
 #define BEAT_TICKS 10
+
+#define POLICY                                                     \
+	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; " \
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+/* of the page of HDF5 files: ndarray, of H5Web, makes functions of text, and HDF5 is WebAssembly */
+#define POLICY_H5 "default-src 'self'; script-src 'self' 'unsafe-eval'; " POLICY
 
 /** A connection, for its deadline. */
 struct client {
@@ -47,6 +55,7 @@ struct request {
 	char body[LIMIT_BODY];
 	size_t size;
 	bool too_long;
+	bool download; /**< a file is being sent */
 	struct job *job;
 };
 
@@ -59,6 +68,7 @@ struct server {
 	struct images_cache *cache[LIMIT_SOURCES];
 	unsigned int ticks;
 	unsigned int images;  /* being sent; atomic */
+	unsigned int files;   /* the same */
 	pthread_mutex_t lock; /* protects the fields below */
 	struct client client[LIMIT_CONNECTIONS];
 	struct job *job; /* NULL: none */
@@ -146,9 +156,9 @@ queue(struct MHD_Connection *connection, unsigned int status, struct MHD_Respons
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
-	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY,
-		"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+	if (MHD_get_response_header(r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY) == NULL)
+		MHD_add_response_header(
+			r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY, "default-src 'self'; " POLICY);
 	if (MHD_get_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL) == NULL)
 		MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	ret = MHD_queue_response(connection, status, r);
@@ -210,6 +220,10 @@ serve_asset(struct MHD_Connection *connection, const struct asset *a)
 
 	if (r == NULL)
 		return MHD_NO;
+	if (strncmp(a->path, "/h5", 3) == 0)
+		MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_SECURITY_POLICY, POLICY_H5);
+	if (a->encoding != NULL && !same)
+		MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, a->encoding);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, a->etag);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
 	return queue(connection, same ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, a->type);
@@ -424,6 +438,90 @@ serve_image(struct server *s, size_t source, struct MHD_Connection *connection,
 	return refuse_image(connection, ret);
 }
 
+/* ---- finished runs ---- */
+
+static enum MHD_Result
+serve_runs(struct server *s, struct MHD_Connection *connection)
+{
+	char *text = s->config.runs != NULL
+		? runs_text(s->config.runs)
+		: strdup("{\"folders\":[],\"truncated\":false,\"runs\":[]}");
+
+	if (text == NULL)
+		return refuse_for_now(connection, "the folders have not been read yet");
+	return queue_text(connection, MHD_HTTP_OK, text, "application/json");
+}
+
+/** Send a part of a file. @param fd  is closed */
+static enum MHD_Result
+send_file(struct server *s, struct MHD_Connection *connection, struct request *request, int fd,
+	const struct stat *st)
+{
+	const char *if_range =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_RANGE);
+	const char *range =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_RANGE);
+	const uint64_t size = (uint64_t)st->st_size;
+	char etag[80], text[80];
+	uint64_t begin, length;
+	struct MHD_Response *r;
+	enum request_range part;
+
+	snprintf(etag, sizeof(etag), "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "%09lx\"",
+		(uint64_t)st->st_ino, size, (uint64_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+	if (if_range != NULL && strcmp(if_range, etag) != 0)
+		range = NULL;
+	part = request_range(range, size, &begin, &length);
+	if (part == REQUEST_RANGE_OUTSIDE) {
+		close(fd);
+		snprintf(text, sizeof(text), "bytes */%" PRIu64, size);
+		return refuse_with(connection, MHD_HTTP_RANGE_NOT_SATISFIABLE, "wrong range",
+			"Range: outside of the file", MHD_HTTP_HEADER_CONTENT_RANGE, text);
+	}
+	r = MHD_create_response_from_fd_at_offset64(length, fd, begin);
+	if (r == NULL) {
+		close(fd);
+		return MHD_NO;
+	}
+	__atomic_add_fetch(&s->files, 1, __ATOMIC_RELAXED);
+	request->download = true;
+	MHD_add_response_header(r, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
+	MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, etag);
+	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+	/* never shown as a page of this server */
+	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_DISPOSITION, "attachment");
+	if (part == REQUEST_RANGE_PART) {
+		snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, begin,
+			begin + length - 1, size);
+		MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, text);
+	}
+	length /= LIMIT_DOWNLOAD_BPS;
+	set_deadline(s, connection,
+		LIMIT_IMAGE_S + (length < UINT32_MAX / 2 ? (unsigned int)length : UINT32_MAX / 2));
+	return queue(connection,
+		part == REQUEST_RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, r,
+		"application/octet-stream");
+}
+
+static enum MHD_Result
+serve_run_file(struct server *s, struct MHD_Connection *connection, const char *url,
+	struct request *request)
+{
+	struct request_run name;
+	struct stat st;
+	int fd = -ENOENT;
+
+	if (s->config.runs != NULL && request_run_file(url, &name) == 0) {
+		if (__atomic_load_n(&s->files, __ATOMIC_RELAXED) >= LIMIT_DOWNLOADS)
+			return refuse_for_now(connection, "too many files are being sent");
+		fd = runs_open(s->config.runs, &name, &st);
+	}
+	if (fd < 0)
+		return refuse(connection, MHD_HTTP_NOT_FOUND, "no such file",
+			"expected a file that /api/v1/runs lists");
+	return send_file(s, connection, request, fd, &st);
+}
+
 static enum MHD_Result
 serve_events(struct server *s, struct MHD_Connection *connection)
 {
@@ -595,6 +693,10 @@ route(struct server *s, struct MHD_Connection *connection, const char *url, bool
 		return serve_sources(s, connection);
 	if (target == REQUEST_EVENTS)
 		return serve_events(s, connection);
+	if (target == REQUEST_RUNS)
+		return serve_runs(s, connection);
+	if (target == REQUEST_RUN_FILE)
+		return serve_run_file(s, connection, url, request);
 	for (size_t i = 0; i < s->nb_sources; i++) {
 		if (strcmp(source_get_config(s->sources[i])->name, name) != 0)
 			continue;
@@ -691,6 +793,8 @@ complete(void *arg, struct MHD_Connection *connection, void **context,
 	(void)code;
 	if (request != NULL)
 		free_job(s, request->job);
+	if (request != NULL && request->download)
+		__atomic_fetch_sub(&s->files, 1, __ATOMIC_RELAXED);
 	free(request);
 	*context = NULL;
 	/* the next request of the connection */

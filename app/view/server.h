@@ -9,6 +9,7 @@
 #include "xfer/proto.h"
 
 struct server;
+struct runs;
 
 struct server_config {
 	struct sockaddr_storage address;
@@ -17,6 +18,7 @@ struct server_config {
 	uint8_t token[XFER_DIGEST_BYTES]; /**< SHA-256 of it */
 	bool control;			  /**< commands are accepted */
 	const char *certificate, *key;	  /**< PEM; NULL: no TLS */
+	struct runs *runs;		  /**< finished runs; NULL: no folders */
 };
 
 /**

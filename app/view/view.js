@@ -4,16 +4,19 @@ import { COLOURS } from './colours.js';
 import { expandFrame, readEvents, readNpy, readTensors, text } from './formats.js';
 import { Picture } from './picture.js';
 import { Plots, Rates, percentile } from './plots.js';
+import { RunList } from './run_list.js';
 
 const API = '/api/v1';
 const PLANE_MS = 500; // between two versions of maximum and mean
 const RETRY_MS = 1000;
 const PIXEL_MS = 100; // between two requests of single pixels
+const RUNS_MS = 5000; // between two requests of the list of runs
 
 const element = id => document.getElementById(id);
 const sources = new Map(); // newest state by name
 const plots = new Plots(element('plots'));
 const rates = new Rates();
+const runs = new RunList(element('runs-section'), ask);
 const picture = new Picture(element('picture'), showPixel, () => update());
 let selected = null;
 let token = sessionStorage.getItem('token');
@@ -425,6 +428,7 @@ async function follow() {
       }
       if (about.ok) {
         control = (await about.json()).control && token !== null;
+        listRuns();
         const response = await ask('/events');
         if (response.ok)
           await readEvents(response, onEvent);
@@ -437,6 +441,19 @@ async function follow() {
     element('state').className = 'badge down';
     await new Promise(resolve => setTimeout(resolve, RETRY_MS));
   }
+}
+
+/** Once in a while, while the page is visible. */
+async function listRuns() {
+  clearTimeout(runs.timer);
+  try {
+    if (!document.hidden)
+      await runs.update();
+  } catch (error) {
+    if (!(error instanceof TypeError))
+      throw error; /* the server is gone */
+  }
+  runs.timer = setTimeout(listRuns, RUNS_MS);
 }
 
 /* ---- start ---- */

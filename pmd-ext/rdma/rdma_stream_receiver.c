@@ -336,9 +336,6 @@ conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
 		.private_len = sizeof(request),
 		.context = r,
 		.keepalive_ms = 1000};
-	const struct rdma_sge sge = {(uintptr_t)r->answer, STREAM_MESSAGE_BYTES, r->lkey};
-	const struct rdma_recv_wr wr = {
-		.wr_id = (uint64_t)REQUEST_ANSWER << 32, .sg = &sge, .nb_sge = 1};
 
 	c->retry_at = rte_rdtsc() + r->hz / 1000 * RETRY_MS;
 	if (kind == STREAM_JOIN) {
@@ -352,8 +349,6 @@ conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
 	c->qp = rdma_qp_create(r->attr.pd, &qp);
 	if (!c->qp)
 		return;
-	if (kind == STREAM_JOIN)
-		(void)rdma_post_recv(c->qp, &wr, 1);
 	__atomic_store_n(&c->state, CONN_CALLS, __ATOMIC_RELEASE);
 	c->conn = rdma_conn_connect(c->qp, (const struct sockaddr *)&r->sender, &attr);
 	if (!c->conn)
@@ -932,7 +927,10 @@ proof_send(struct rdma_stream_receiver *r)
 {
 	struct stream_proof_message *proof = (struct stream_proof_message *)r->message;
 	const struct rdma_sge sge = {(uintptr_t)proof, sizeof(*proof), r->lkey};
+	const struct rdma_sge answer_sge = {(uintptr_t)r->answer, STREAM_MESSAGE_BYTES, r->lkey};
 	struct rdma_send_wr wr = {.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND};
+	const struct rdma_recv_wr answer = {
+		.wr_id = (uint64_t)REQUEST_ANSWER << 32, .sg = &answer_sge, .nb_sge = 1};
 
 	proof->type = STREAM_PROOF;
 	proof->reserved = 0;
@@ -940,6 +938,8 @@ proof_send(struct rdma_stream_receiver *r)
 		fail(r, -EACCES, "no key to prove itself with");
 		return;
 	}
+	/* by this lcore, as its other receives. The queue has one entry: repetition adds none */
+	(void)rdma_post_recv(r->conn[0].qp, &answer, 1);
 	if (request_post(&r->conn[0], &wr, REQUEST_MESSAGE, 0)) {
 		r->message_flight = true;
 		phase_set(r, PHASE_CARD);

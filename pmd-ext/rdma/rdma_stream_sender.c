@@ -57,6 +57,7 @@ struct member {
 	/* owner lcore */
 	uint64_t tail, beat;
 	uint64_t beat_at; /* `awake` at the last change of beat */
+	bool listens;	  /* receives are posted for its messages */
 	bool proved;	  /* its card is to be sent */
 	unsigned int key; /* with which it has proved itself */
 };
@@ -365,15 +366,13 @@ conn_accept(struct rdma_stream_sender *s, struct member_conn *c, const struct rd
 	struct rdma_qp_info info;
 	int ret;
 
-	c->qp = rdma_qp_create(s->attr.pd, &qp);
+	__atomic_store_n(&c->qp, rdma_qp_create(s->attr.pd, &qp), __ATOMIC_RELEASE);
 	if (!c->qp)
 		return -rte_errno;
 	if (c == &c->member->conn[0]) {
 		rdma_qp_info_get(c->qp, &info);
 		c->member->transcript.qpn[0] = event->remote_qpn;
 		c->member->transcript.qpn[1] = info.qpn;
-		for (unsigned int i = 0; i < RECEIVES; i++)
-			message_receive(s, c, i);
 	}
 	c->conn = event->conn;
 	ret = rdma_conn_accept(event->conn, c->qp, &attr);
@@ -419,6 +418,7 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 		return -rte_errno;
 	m->since = rte_rdtsc();
 	m->proved = false;
+	m->listens = false;
 	__atomic_store_n(&m->state, MEMBER_JOINS, __ATOMIC_RELEASE);
 	ret = conn_accept(s, &m->conn[0], event, reply);
 	if (ret < 0)
@@ -673,6 +673,17 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 	return true;
 }
 
+/* Only the owner lcore posts: the region's count of references is not atomic. */
+static void
+member_listen(struct rdma_stream_sender *s, struct member *m)
+{
+	if (!__atomic_load_n(&m->conn[0].qp, __ATOMIC_ACQUIRE))
+		return;
+	for (unsigned int i = 0; i < RECEIVES; i++)
+		message_receive(s, &m->conn[0], i);
+	m->listens = true;
+}
+
 /* Read the members' lines. */
 static void
 sender_look(struct rdma_stream_sender *s)
@@ -687,6 +698,8 @@ sender_look(struct rdma_stream_sender *s)
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		struct member *m = &s->members[i];
 
+		if (state_of(m) == MEMBER_JOINS && !m->listens)
+			member_listen(s, m);
 		if (state_of(m) == MEMBER_JOINS && m->proved)
 			member_admit(s, m);
 		if (!takes_part(state_of(m)) || !member_look(s, m, silence))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measures braggline-export beside a plain copy of the bytes that it writes.
+"""Measures braggline-export beside a plain copy of the bytes that it writes and beside the disk, and
+the time until braggline-publish has given an image to a worker.
 
     export_bench.py [--frames N] [--rounds N] [--rows FILE] BUILD-DIR
 
@@ -8,8 +9,10 @@ A receiver makes a run of raw images and one of int16 photons from the simulated
 module, in $TMPDIR. In each round an export and a copy (sendfile(2)) of its HDF5 files to a new file
 follow each other; both end with fsync(2). The same is done with `--follow`. Rates are by the clock
 and by CPU time, on which other load of the machine has little effect; the ratios are medians of the
-rounds. Reads are from the page cache. A last part writes 4 MiB blocks with O_DIRECT,
-as a store does, alone and beside `--follow --background` that exports a run which grows.
+rounds. Reads are from the page cache. A part writes 4 MiB blocks with O_DIRECT, as a store does, in
+turns with `--follow`, then alone and beside `--follow --background` that exports a run which grows.
+The last part is publish_bench, with SCHED_FIFO if permitted: int16 images, one and up to three in a
+batch, without a viewer and with one that hangs.
 """
 import argparse
 import os
@@ -36,18 +39,19 @@ def run(*command):
         raise SystemExit(f'export_bench: {command[0]}: status {done.returncode}\n{done.stdout}')
 
 
-def receive(build, where, frames, form):
+def receive(build, where, frames, form, *settings, name=None):
     """Make a run of which every frame is kept. @return its directory"""
+    name = name or form
     run(f'{build}/app/recv/braggline-recv', '--no-huge', '-m', str(600 + 2 * frames), '--no-pci',
         '--no-shconf', '--no-telemetry', '--lcores', f'(0-5)@(0-{os.cpu_count() - 1})', '--vdev',
         'gpu_host0', '--vdev', f'net_replay0,file={where}/in.pcap', '--', '--quiet',
         *(word for s in (
             *(f'calibration.{m}={where}/{m}_m%d.bin' for m in MAPS),
-            f'output.directory={where}/{form}', 'run.name=bench', 'run.idle_timeout_ms=500',
+            f'output.directory={where}/{name}', 'run.name=bench', 'run.idle_timeout_ms=500',
             f'output.format={form}', 'output.value=int16', 'veto.strong_min=0',
-            'geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=100')
+            'geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=100', *settings)
           for word in ('--set', s)))
-    return f'{where}/{form}'
+    return f'{where}/{name}'
 
 
 def cpu_seconds(who):
@@ -129,6 +133,35 @@ def write_direct(path, seconds):
     return size / taken
 
 
+def against_disk(build, where, source, rounds, seconds):
+    """@return (bytes/s of --follow, of a writer with O_DIRECT, median of the ratios)"""
+    results = []
+    for _ in range(rounds):
+        shutil.rmtree(f'{where}/out', ignore_errors=True)
+        disk = write_direct(f'{where}/direct', seconds)
+        taken = follow(build, source, f'{where}/out')
+        results.append((written(f'{where}/out') / taken, disk))
+    if not results or results[0][1] == 0:
+        return None
+    return (statistics.median(r[0] for r in results), statistics.median(r[1] for r in results),
+            statistics.median(r[0] / r[1] for r in results))
+
+
+def live(build, where, source, name, rounds):
+    """Rows of publish_bench: [(what, p95 in ms, p95 of bare ZeroMQ)]"""
+    command = [f'{build}/test/bench/publish_bench', f'{build}/app/publish/braggline-publish',
+               f'{source}/bench_images.arrow', '2', '50', str(rounds)]
+    if subprocess.run(['chrt', '-f', '10', 'true'], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        command = ['chrt', '-f', '10', *command]
+    done = subprocess.run(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, timeout=PROGRAM_SECONDS, check=True)
+    p95 = {line[:44].rstrip(): float(line.split()[-2]) for line in done.stdout.splitlines()[2:]}
+    bare = p95['bare ZeroMQ, message of that size -> worker']
+    return [(f'{name}{viewer}', p95[key], bare) for viewer, key in (
+        ('', 'batch written -> image at a worker'),
+        (', a viewer hangs', 'a viewer hangs: written -> worker'))]
+
+
 def grow(source, target, stop):
     """Write the files of a run again and again, as a receiver does."""
     number = 0
@@ -171,9 +204,9 @@ def beside(build, where, source, rounds, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0])
-    parser.add_argument('--frames', type=int, default=600)
-    parser.add_argument('--rounds', type=int, default=5)
-    parser.add_argument('--seconds', type=float, default=5)
+    parser.add_argument('--frames', type=int, default=300)
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--seconds', type=float, default=1.5)
     parser.add_argument('--rows', default=os.devnull)
     parser.add_argument('build')
     o = parser.parse_args()
@@ -187,6 +220,11 @@ def main():
             '1', '--pcap', f'{where}/in.pcap', '--calibration', where)
         raw = receive(build, where, o.frames, 'raw')
         image = receive(build, where, o.frames, 'image')
+        # of 64 frames: a batch has one image, or three
+        run(f'{build}/app/detector/braggline-detector', '--frames', str(min(o.frames, 64)),
+            '--hit-fraction', '1', '--pcap', f'{where}/in.pcap', '--calibration', where)
+        few = [receive(build, where, 64, 'image', f'output.images_interval={n}', 'output.batch_ms=0',
+                       name=f'few{n}') for n in (1, 3)]
         os.unlink(f'{where}/in.pcap')
         pixels = os.path.getsize(f'{image}/bench_images.arrow')
         rows = [(f'{what}{measure}', *result, 'ratio >= 0.9') for what, way in (
@@ -195,7 +233,12 @@ def main():
                                            compare(build, where, raw, o.rounds, way))]
         times = [min(export(build, image, f'{where}/photons{n}', '--threads', str(n), '--overwrite')
                      for _ in range(o.rounds)) for n in sorted({1, cpus})]
+        fast = against_disk(build, where, raw, o.rounds, o.seconds)
         disk = beside(build, where, raw, o.rounds, o.seconds)
+        soon = []
+        if os.path.exists(f'{build}/test/bench/publish_bench'):
+            for n, source in zip((1, 3), few):
+                soon += live(build, where, source, f'to a worker, {n} a batch', o.rounds)
     with open(o.rows, 'w', encoding='utf-8') as out:
         def row(what, value, against, other, ratio, goal, notes=''):
             print(f'{what:36} {value / 1e6:8.0f} MB/s   {against} {other / 1e6:8.0f} MB/s   '
@@ -209,6 +252,14 @@ def main():
         for n, seconds in zip(sorted({1, cpus}), times):
             row(f'int16 photons, {n} thread{"s" if n > 1 else ""}', pixels / seconds, '', 0, 0, '',
                 'bytes of pixels')
+        if fast is not None:
+            row('--follow, raw chunks', fast[0], 'O_DIRECT in turns', fast[1], fast[2],
+                'ratio >= 0.9')
+        for what, value, bare in soon:
+            print(f'{what:36} {value:8.2f} ms p95   bare ZeroMQ {bare:8.2f} ms   {value / bare:.2f}')
+            out.write('\t'.join(('export', what, f'{value:.6g}', 'ms', 'bare ZeroMQ', f'{bare:.6g}',
+                                 f'{value / bare:.6g}', 'value <= 5', '0', '1', 'peer', 'p95', ''))
+                      + '\n')
         if disk is not None:
             row('O_DIRECT beside --follow', disk[0], 'alone', disk[1], disk[2], 'ratio >= 0.9')
     return 0

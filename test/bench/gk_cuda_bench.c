@@ -22,8 +22,9 @@ static const char usage[] =
 	"  --seconds S   of one measurement (default 0.3)\n"
 	"  --repeats N   measurements of a row; the median counts (default 5)\n"
 	"  --rows WHAT   any of d (GPU memory), h (host memory), l (latency), p (peers),\n"
-	"                s (search for peaks in a share of the frames), c (compressed raw frames,\n"
-	"                those of BRAGGLINE_DATA/jungfrau if set; default dhlp)\n"
+	"                s (search for peaks in a share of the frames), r (radial profiles),\n"
+	"                c (compressed raw frames, those of BRAGGLINE_DATA/jungfrau if set;\n"
+	"                default dhlp)\n"
 	"  --shots N     of a latency (default 100000, at most 1000000)\n";
 
 struct row {
@@ -353,6 +354,77 @@ search_rows(struct bench *b)
 	}
 }
 
+/* Photons in most pixels, or in 1 % of them. */
+static void
+set_gain(struct bench *b, float adu)
+{
+	float *r = b->planes + b->pixels;
+
+	for (uint64_t x = 0; x < b->pixels; x++)
+		r[x] = 1.0f / (adu + 0.1f * (float)(x % 32));
+	CHECK(b, cuMemcpyHtoDAsync(b->device_planes, b->planes, 6 * b->pixels * 4, b->stream));
+	CHECK(b, cuStreamSynchronize(b->stream));
+}
+
+/* @return us a frame, all of which are rejected */
+static double
+radial_time(struct bench *b, uint32_t gangs, uint32_t batch, enum gk_memory memory)
+{
+	uint64_t n = BENCH_FRAMES;
+	struct player p;
+	double us[64];
+
+	if (player_open(&p, b, gangs, 0, memory, OUTPUTS_NONE, GK_VALUE_F32) != 0)
+		exit(1);
+	player_run(&p, batch, n);
+	n = (uint64_t)((double)n * b->seconds / player_run(&p, batch, n)) / BENCH_FRAMES *
+			BENCH_FRAMES +
+		BENCH_FRAMES;
+	for (int i = 0; i < b->repeats; i++)
+		us[i] = 1e6 * player_run(&p, batch, n) / (double)n;
+	bench_sort(us, (unsigned int)b->repeats);
+	player_close(&p);
+	return us[b->repeats / 2];
+}
+
+/* Radial profiles of all frames, on top of the conversion alone. */
+static void
+radial_rows(struct bench *b)
+{
+	static const struct {
+		const char *what;
+		float adu; /* of a photon */
+		uint32_t bins;
+	} rows[] = {
+		{"1 % of pixels with photons", 508.4f, 1000},
+		{"most pixels with photons", 10, 1000},
+		{"most pixels with photons", 10, 250},
+		{"most pixels with photons", 10, 4096},
+	};
+	static const uint32_t layouts[][2] = {{1, 16}, {2, 8}, {2, 16}, {4, 16}};
+
+	printf("\nradial profiles of all frames, all rejected\n"
+	       "%-28s %5s %-6s %-6s %5s %12s %12s %10s\n",
+		"what", "bins", "memory", "gangs", "batch", "none, us", "profile, us", "more, us");
+	for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		set_gain(b, rows[i].adu);
+		for (uint32_t k = 0; k < 2 * sizeof(layouts) / sizeof(layouts[0]); k++) {
+			const uint32_t *l = layouts[k / 2];
+			const enum gk_memory memory = k % 2 ? GK_MEMORY_HOST : GK_MEMORY_DEVICE;
+			double none, with;
+
+			none = radial_time(b, l[0], l[1], memory);
+			radial_map(b, rows[i].bins);
+			with = radial_time(b, l[0], l[1], memory);
+			radial_map_free(b);
+			printf("%-28s %5u %-6s %-6u %5u %12.2f %12.2f %10.2f\n", rows[i].what,
+				rows[i].bins, k % 2 ? "host" : "GPU", l[0], l[1], none, with,
+				with - none);
+			fflush(stdout);
+		}
+	}
+}
+
 static void
 print_shots(const struct bench *b, const char *what, uint64_t n)
 {
@@ -464,6 +536,8 @@ main(int argc, char **argv)
 		search_rows(&b);
 	if (strchr(rows, 'c') != NULL)
 		chunk_rows(&b);
+	if (strchr(rows, 'r') != NULL)
+		radial_rows(&b);
 	if (strchr(rows, 'l') != NULL)
 		latency_rows(&b, shots);
 	if (strchr(rows, 'p') != NULL)

@@ -39,6 +39,9 @@ struct bench {
 	uint16_t *bin;
 	struct gk_peak_panel *panel;
 	uint32_t nb_panels;
+	/* bins of pixels for radial profiles, registered; NULL: players make none */
+	uint16_t *radial;
+	uint32_t bins;
 };
 
 /* Gangs with their memory, and the builder's side of their rings. */
@@ -87,6 +90,10 @@ void search_map(struct bench *b);
 #define BENCH_PEAK_THRESHOLD 15.0f
 /* Search the frames with at least strong_min bright pixels, or none. All are rejected. */
 void player_search(struct player *p, enum gk_search search, uint32_t strong_min);
+
+/* Make the map of `bins` equal bins of the distance to the beam. */
+void radial_map(struct bench *b, uint32_t bins);
+void radial_map_free(struct bench *b);
 
 /* @return GB/s of a kernel that only reads */
 double bench_read(struct bench *b, int host, uint32_t blocks);

@@ -109,12 +109,19 @@ player_open(struct player *p, struct bench *b, uint32_t gangs, uint32_t workers,
 		c->channel->pixels = (struct gk_peak_pixels){.bin = (uintptr_t)b->bin,
 			.panel = (uintptr_t)b->panel,
 			.nb_panels = b->nb_panels};
+	if (b->radial != NULL) {
+		c->channel->radial =
+			(struct gk_radial_pixels){.bin = (uintptr_t)b->radial, .nb_bins = b->bins};
+		c->nb_profiles = BENCH_FRAMES;
+		c->profiles = bench_memory(b, BENCH_FRAMES * gk_profile_stride(b->bins));
+	}
 	for (int s = 0; s < 3; s++) {
 		c->channel->coef[0].p[s] = b->device_planes + 2 * s * b->pixels * 4;
 		c->channel->coef[0].r[s] = b->device_planes + (2 * s + 1) * b->pixels * 4;
 	}
 	for (uint32_t f = 0; f < BENCH_FRAMES; f++) {
 		frame_of(p, f)->frame = f;
+		frame_of(p, f)->profile = f;
 		frame_of(p, f)->out = outputs == OUTPUTS_NONE ? GK_NO_OUT : f;
 		for (uint32_t t = 0; t < c->geometry.tiles; t++)
 			frame_of(p, f)->packet[t] = (uintptr_t)(raw + f * b->pixels + t * tile);
@@ -144,6 +151,7 @@ player_close(struct player *p)
 	bench_free(p->bench, p->config.frames);
 	bench_free(p->bench, p->config.results);
 	bench_free(p->bench, p->config.details);
+	bench_free(p->bench, p->config.profiles);
 	if (p->device_outputs != 0)
 		CHECK(p->bench, cuMemFree(p->device_outputs));
 	else

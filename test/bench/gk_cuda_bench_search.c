@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The search for peaks in gk_cuda_bench: its map of pixels and its parameters. */
+/* The search for peaks and radial profiles in gk_cuda_bench: maps of pixels, and parameters. */
 
 #include <math.h>
 
@@ -8,19 +8,58 @@
 
 #define MODULE_ROWS 512
 
+/* Column and row of a module's first pixel from the beam: two columns of modules around it. */
+static void
+module_place(const struct bench *b, uint32_t module, double *x, double *y)
+{
+	const uint32_t modules = gk_rows(&b->geometry) / MODULE_ROWS;
+
+	*x = module % 2 ? 8 : -8.3 - b->geometry.cols;
+	*y = module / 2 * 550 - modules / 4 * 550.0;
+}
+
+void
+radial_map(struct bench *b, uint32_t bins)
+{
+	const uint32_t rows = gk_rows(&b->geometry), cols = b->geometry.cols;
+	double most = 0, x, y;
+
+	b->bins = bins;
+	b->radial = bench_memory(b, b->pixels * sizeof(*b->radial));
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t row = 0; row < rows; row++) {
+			module_place(b, row / MODULE_ROWS, &x, &y);
+			for (uint32_t col = 0; col < cols; col++) {
+				const double r = hypot(x + col, y + row % MODULE_ROWS);
+
+				if (pass == 0)
+					most = fmax(most, r + 1);
+				else
+					b->radial[(uint64_t)row * cols + col] =
+						(uint16_t)(r / most * bins);
+			}
+		}
+}
+
+void
+radial_map_free(struct bench *b)
+{
+	bench_free(b, b->radial);
+	b->radial = NULL;
+}
+
 void
 search_map(struct bench *b)
 {
 	const uint32_t rows = gk_rows(&b->geometry), cols = b->geometry.cols;
 	const uint32_t modules = rows / MODULE_ROWS;
+	double x, y;
 
 	b->nb_panels = modules;
 	b->bin = bench_memory(b, b->pixels * sizeof(*b->bin));
 	b->panel = bench_memory(b, modules * sizeof(*b->panel));
 	for (uint32_t m = 0; m < modules; m++) {
-		/* in two columns around the beam */
-		const double x = m % 2 ? 8 : -8.3 - cols, y = m / 2 * 550 - modules / 4 * 550.0;
-
+		module_place(b, m, &x, &y);
 		b->panel[m] =
 			(struct gk_peak_panel){0, m * MODULE_ROWS, cols, MODULE_ROWS, INFINITY};
 		for (uint32_t i = 0; i < MODULE_ROWS * cols; i++)

@@ -2,7 +2,7 @@
 /*
  * Time from the end of the write of a batch until a worker of CrystFEL has an image of it: a file
  * of images is written again, batch by batch, as a receiver does it, and braggline-publish follows
- * it.
+ * it. In turns, a subscriber of all images is connected that hangs.
  * The peer is a bare ZeroMQ socket that sends messages of the same size to the same number of
  * workers.
  *
@@ -30,6 +30,7 @@
 #define IMAGES_MAX  65536
 #define AHEAD	    (64 << 20) /* bytes that are allocated beyond the batches */
 #define TIMEOUT_MS  20000
+#define ROUNDS_MAX  32
 
 /* An image that a worker got. */
 struct arrival {
@@ -136,10 +137,85 @@ join_workers(pthread_t *thread, unsigned int nb)
 		pthread_join(thread[i], NULL);
 }
 
-static pid_t
-start_publisher(const char *program, const char *dir, char address[256])
+/* A process that subscribes to the address that it reads, and hangs. Threads begin after it. */
+struct viewer {
+	pid_t pid;
+	int to, from;
+};
+
+static void __attribute__((noreturn)) hang(int in, int out)
 {
-	char prefix[] = "crystfel: ", line[256 + sizeof(prefix)];
+	void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_SUB);
+	const int one = 1;
+	char address[256] = "";
+
+	if (read(in, address, sizeof(address) - 1) <= 0)
+		_exit(0);
+	zmq_setsockopt(socket, ZMQ_RCVHWM, &one, sizeof(one));
+	zmq_setsockopt(socket, ZMQ_SUBSCRIBE, "", 0);
+	if (zmq_connect(socket, address) < 0)
+		die(address);
+	usleep(200000);
+	if (write(out, "", 1) != 1)
+		_exit(1);
+	raise(SIGSTOP);
+	_exit(0);
+}
+
+static struct viewer
+make_viewer(void)
+{
+	int to[2], from[2];
+	struct viewer v;
+
+	if (pipe(to) < 0 || pipe(from) < 0)
+		die("pipe");
+	v = (struct viewer){fork(), to[1], from[0]};
+	if (v.pid < 0)
+		die("fork");
+	if (v.pid == 0) {
+		close(to[1]);
+		hang(to[0], from[1]);
+	}
+	close(to[0]);
+	close(from[1]);
+	return v;
+}
+
+static void
+connect_viewer(const struct viewer *v, const char *address)
+{
+	char c;
+
+	if (write(v->to, address, strlen(address)) < 0 || read(v->from, &c, 1) != 1)
+		die("the subscriber that hangs");
+}
+
+static void
+end_viewer(const struct viewer *v)
+{
+	kill(v->pid, SIGKILL);
+	waitpid(v->pid, NULL, 0);
+	close(v->to);
+	close(v->from);
+}
+
+static void
+read_address(FILE *out, const char *name, char address[256])
+{
+	char line[512], prefix[64];
+	const int length = snprintf(prefix, sizeof(prefix), "%s: ", name);
+
+	if (out == NULL || fgets(line, sizeof(line), out) == NULL ||
+		strncmp(line, prefix, length) != 0)
+		die(name);
+	line[strcspn(line, "\n")] = '\0';
+	snprintf(address, 256, "%.255s", line + length);
+}
+
+static pid_t
+start_publisher(const char *program, const char *dir, char address[256], char view[256])
+{
 	int ends[2];
 	FILE *out;
 	pid_t pid;
@@ -149,16 +225,14 @@ start_publisher(const char *program, const char *dir, char address[256])
 	pid = fork();
 	if (pid == 0) {
 		dup2(ends[1], STDOUT_FILENO);
-		execl(program, program, "--crystfel", "tcp://127.0.0.1:*", dir, (char *)NULL);
+		execl(program, program, "--crystfel", "tcp://127.0.0.1:*", "--crystfel-pub",
+			"tcp://127.0.0.1:*", dir, (char *)NULL);
 		die(program);
 	}
 	close(ends[1]);
 	out = fdopen(ends[0], "r");
-	if (out == NULL || fgets(line, sizeof(line), out) == NULL ||
-		strncmp(line, prefix, sizeof(prefix) - 1) != 0)
-		die(program);
-	line[strcspn(line, "\n")] = '\0';
-	snprintf(address, 256, "%.255s", line + sizeof(prefix) - 1);
+	read_address(out, "crystfel", address);
+	read_address(out, "crystfel-pub", view);
 	/* `out` stays open for the summary of the publisher */
 	return pid;
 }
@@ -280,16 +354,17 @@ main(int argc, char **argv)
 	const unsigned int workers = argc > 3 ? atoi(argv[3]) : 2;
 	const unsigned int ms = argc > 4 ? atoi(argv[4]) : 50,
 			   rounds = argc > 5 ? atoi(argv[5]) : 3;
-	static double written[IMAGES_MAX], found[IMAGES_MAX], bare[IMAGES_MAX];
-	char dir[] = "publish_bench.XXXXXX", address[256];
+	static double written[2][IMAGES_MAX], found[2][IMAGES_MAX], bare[IMAGES_MAX];
+	char dir[] = "publish_bench.XXXXXX", address[256], view[256];
+	struct viewer viewer[ROUNDS_MAX];
 	pthread_t thread[WORKERS_MAX];
-	unsigned int nb = 0, images = 0, i;
+	unsigned int nb[2] = {0}, images = 0, i;
 	struct arrow_reader r;
 	const char *problem;
 	size_t size = 0;
 	pid_t pid;
 
-	if (argc < 3 || workers < 1 || workers > WORKERS_MAX) {
+	if (argc < 3 || workers < 1 || workers > WORKERS_MAX || rounds > ROUNDS_MAX) {
 		fprintf(stderr,
 			"usage: publish_bench PUBLISH RUN_images.arrow [WORKERS [INTERVAL_MS "
 			"[ROUNDS]]]\n");
@@ -299,11 +374,18 @@ main(int argc, char **argv)
 		die(argv[2]);
 	for (i = 0; i < r.nb_batches; i++)
 		images += r.batches[i].rows;
+	for (unsigned int round = 0; round < rounds; round++)
+		viewer[round] = make_viewer();
 	bench.context = zmq_ctx_new();
 	if (mkdtemp(dir) == NULL)
 		die(dir);
-	for (unsigned int round = 0; round < rounds && nb + images <= IMAGES_MAX; round++) {
-		pid = start_publisher(argv[1], dir, address);
+	for (unsigned int turn = 0; turn < 2 * rounds && nb[turn % 2] + images <= IMAGES_MAX;
+		turn++) {
+		const unsigned int way = turn % 2;
+
+		pid = start_publisher(argv[1], dir, address, view);
+		if (way == 1)
+			connect_viewer(&viewer[turn / 2], view);
 		bench.address = address;
 		bench.bare = false;
 		start_workers(thread, workers, images);
@@ -314,10 +396,12 @@ main(int argc, char **argv)
 		for (i = 0; i < images; i++) {
 			const struct arrival *a = &bench.arrival[i];
 
-			written[nb] = (a->then - written_at(a->frame)) / 1e6;
-			found[nb++] = (a->then - a->seen) / 1e6;
+			written[way][nb[way]] = (a->then - written_at(a->frame)) / 1e6;
+			found[way][nb[way]++] = (a->then - a->seen) / 1e6;
 			size = a->size;
 		}
+		if (way == 1)
+			end_viewer(&viewer[turn / 2]);
 	}
 	if (rmdir(dir) < 0)
 		die(dir);
@@ -327,8 +411,10 @@ main(int argc, char **argv)
 	printf("%zu batches of %.1f images, %.2f MB a message, %u workers, a batch every %u ms\n",
 		r.nb_batches, (double)images / r.nb_batches, size / 1e6, workers, ms);
 	printf("%-44s %7s %8s %8s %8s\n", "ms", "images", "p50", "p95", "longest");
-	print_row("batch written -> image at a worker", written, nb);
-	print_row("batch found by the publisher -> worker", found, nb);
+	print_row("batch written -> image at a worker", written[0], nb[0]);
+	print_row("batch found by the publisher -> worker", found[0], nb[0]);
+	print_row("a viewer hangs: written -> worker", written[1], nb[1]);
+	print_row("a viewer hangs: found -> worker", found[1], nb[1]);
 	print_row("bare ZeroMQ, message of that size -> worker", bare, images);
 	zmq_ctx_term(bench.context);
 	arrow_reader_close(&r);

@@ -388,7 +388,8 @@ rig_close(struct rig *rig)
 		empty_ring(bridge.from[i]);
 		empty_ring(bridge.to[i]);
 	}
-	for (i = 0; i < 2 + rig->nb_more; i++) {
+	/* the sender's frames are also in the devices behind the switch */
+	for (i = 2 + rig->nb_more; i-- > 0;) {
 		rdma_dev_close(side[i]->dev);
 		rte_free(side[i]->memory);
 	}

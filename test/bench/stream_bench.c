@@ -38,7 +38,7 @@ static const char usage[] =
 	"Usage: stream_bench [EAL options] [-- [quick] [alone | hosts] [RECEIVERS]...]\n"
 	"A stream to a multicast group with repair, as tables.\n"
 	"alone: one lcore does all, rates are those of its CPU time.\n"
-	"hosts: each receiver has its own device and lcore; needs 2 + 4 lcores.\n";
+	"hosts: each receiver has its own device and lcore; two more lcores are needed.\n";
 
 enum mode {
 	MODE_PLAIN, /* UD queue pairs alone, without the library: nothing is repaired */
@@ -707,7 +707,7 @@ address(struct sockaddr_storage *to, const char *ip, uint16_t port)
 int
 main(int argc, char **argv)
 {
-	unsigned int counts[8], nb_counts = 0, i;
+	unsigned int counts[8], nb_counts = 0, most = 2, i;
 	bool alone = false;
 	size_t memory;
 	int words = rte_eal_init(argc, argv);
@@ -737,9 +737,11 @@ main(int argc, char **argv)
 		counts[2] = 4;
 		nb_counts = 3;
 	}
+	for (i = 0; i < nb_counts; i++)
+		most = RTE_MAX(most, counts[i]);
 	memory = (size_t)RECEIVERS_MAX * SLOTS * 2 * (RIG_MTU + 64);
 	if (hosts)
-		rig_open_group(&rig, memory, RECEIVERS_MAX - 1, lose_for_all);
+		rig_open_group(&rig, memory, most - 1, lose_for_all);
 	else
 		rig_open(&rig, memory, alone);
 	for (i = 0; i < rig.nb_more; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What braggline-publish reads: a file of images, with batches whose CRC was not checked. Each row
- * becomes messages of both formats, or is refused. Messages end where their format says.
+ * What braggline-publish reads: a file of either table, with batches whose CRC was not checked.
+ * Each row of images becomes messages of both formats, or is refused. Messages end where their
+ * format says. Rows of frames join images.
  */
 
 #include <sys/mman.h>
@@ -72,6 +73,46 @@ check_record(const struct feed_run *run, struct scan_record *record)
 	}
 }
 
+/* A batch of `frames` joins images whose numbers are 0, 1 ..., and those that it has itself. */
+static void
+check_rows(const struct scan_record *frames)
+{
+	uint64_t numbers[ROWS_MAX] = {0, 1, 2, 3, 4, 5}, first, last;
+	bool wanted[ROWS_MAX] = {true, false, true, true, true, true, true};
+	struct scan_record images = {.batch.rows = ROWS_MAX, .images.frame.data = numbers};
+	struct rows_join j = {0};
+	struct message m = {0};
+	struct wire_image image = {.photons = (const int16_t[]){0}};
+	const struct wire_series s = {.unique_id = "", .run = "", .rows = 1, .cols = 1};
+
+	if (rows_range(frames, &first, &last) < 0)
+		return;
+	numbers[2] = first;
+	numbers[3] = last;
+	WANT(first <= last && rows_begin(&j, &images, wanted) == 0 && j.missing == 6);
+	if (rows_add(&j, &images, wanted, frames) == 0)
+		WANT(rows_get(&j, 2) != NULL && rows_get(&j, 3) != NULL && j.missing <= 4);
+	WANT(rows_get(&j, 1) == NULL && rows_get(&j, ROWS_MAX) == NULL);
+	image.info = rows_get(&j, 2);
+	WANT(wire_crystfel(&m, &s, &image) == 0 && wire_stream2_image(&m, &s, &image) == 0);
+	message_free(&m);
+	rows_end(&j);
+}
+
+static void
+check_frames(struct scan_header *header, int fd)
+{
+	uint64_t at = header->reader.begin, length = 0;
+	struct scan_record *record = NULL;
+
+	for (unsigned int i = 0; i < STEPS_MAX; i++, at += length, record = NULL) {
+		if (scan_record_read(&record, header, fd, at, &length) != SCAN_RECORD_WHOLE)
+			return;
+		check_rows(record);
+		scan_record_drop(record);
+	}
+}
+
 static void
 check_batches(struct scan_header *header, int fd, const struct feed_run *run)
 {
@@ -120,6 +161,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 	}
 	message_free(&m);
+	scan_header_drop(header);
+	header = NULL;
+	if (scan_header_read(&header, fd, "lyso_frames.arrow", ARROW_FRAMES) == 0)
+		check_frames(header, fd);
 	scan_header_drop(header);
 	scan_memory_trim();
 	close(fd);

@@ -48,7 +48,9 @@ check_texts(const uint8_t *data, size_t size)
 {
 	char line[512], name[REQUEST_NAME_LEN];
 	struct request_window w;
+	struct request_run run;
 	enum request_target target;
+	uint64_t begin, length;
 
 	if (size >= sizeof(line))
 		return;
@@ -57,6 +59,10 @@ check_texts(const uint8_t *data, size_t size)
 	target = request_target(line, name);
 	WANT(name[0] == '\0' || request_is_name(name));
 	WANT((target >= REQUEST_SOURCE && target <= REQUEST_PLACES) == (name[0] != '\0'));
+	if (request_run_file(line, &run) == 0)
+		WANT(request_is_run_name(run.file) && strchr(run.sub, '/') == NULL);
+	if (request_range(line, 1000, &begin, &length) != REQUEST_RANGE_OUTSIDE)
+		WANT(begin <= 1000 && length <= 1000 - begin);
 	if (request_window(line, &w) == 0)
 		WANT(w.bin >= 1 && w.bin <= REQUEST_BIN_MAX && w.width >= 1 && w.height >= 1);
 	(void)request_plane(line);

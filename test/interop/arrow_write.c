@@ -5,7 +5,7 @@
  *
  * With +peaks behind the type of values, the tables have the columns of peaks. The text does not.
  *
- * usage: arrow_write DIR NAME float32|int16[+peaks] MODULES FRAMES SEED
+ * usage: arrow_write DIR NAME float32|int16[+peaks][+radial] MODULES FRAMES SEED
  */
 
 #include <stdint.h>
@@ -101,7 +101,7 @@ main(int argc, char **argv)
 
 	if (argc != 7) {
 		fprintf(stderr,
-			"usage: arrow_write DIR NAME float32|int16[+peaks] MODULES FRAMES "
+			"usage: arrow_write DIR NAME float32|int16[+peaks][+radial] MODULES FRAMES "
 			"SEED\n");
 		return 2;
 	}
@@ -111,6 +111,8 @@ main(int argc, char **argv)
 		sample_init_peaks(&s, atoi(argv[6]), value, atoi(argv[4]));
 	else
 		sample_init(&s, atoi(argv[6]), value, atoi(argv[4]));
+	if (strstr(argv[3], "+radial") != NULL)
+		s.bins = 7;
 	if (sample_tables(&s, &tables) < 0)
 		return 1;
 	for (i = 0; i < ARROW_TABLES; i++) {

@@ -142,12 +142,12 @@ def lcores(where):
                    *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin'
                      for g in range(3))]
     shape = ['detector.modules=2', 'detector.interfaces=2']
-    # CSR with some raw frames; full images as int16 and peaks; a CSR limit that some frames exceed
+    # CSR with some raw frames; full images as int16, peaks and profiles; a CSR limit that some frames exceed
     kinds = {'csr': ['veto.prescale=5', 'veto.prescale_raw=yes'],
              'image': ['output.format=image', 'output.value=int16', 'veto.strong_min=5',
                        'peaks.search=hits', 'peaks.threshold=6', 'peaks.peaks_min=20',
                        'peaks.peaks_max=60', 'peaks.shells=100,4,2', 'peaks.max=30',
-                       'veto.prescale=9', 'geometry.beam_x=515', 'geometry.beam_y=532',
+                       'veto.prescale=9', 'radial.bins=40', 'geometry.beam_x=515', 'geometry.beam_y=532',
                        'geometry.distance_mm=100'],
              'dense': ['output.nnz_max=21000', 'output.csr_threshold=1'],
              # four intervals; the dark frames of an interval take effect in the next but one

@@ -35,6 +35,8 @@ hits=$(cat "$dir/hits")
 want 0 'braggline-scan' --help
 want 2 'expected a directory or a file' --plot x
 want 2 'expected a frame number' --frame -1 --png x "$dir"
+want 2 '--png: expected a name that ends in .png or .svg, not x.jpg' --png x.jpg "$dir"
+want 2 '--plot: expected a name that ends in .png or .svg, not png' --plot png "$dir"
 want 0 'every CRC-32C right, complete' "$dir"
 want 0 'frames             300,' "$dir/one_images.arrow"
 want 0 "100.00 %  $hits of $hits hits found" "$dir" --truth "$dir/truth.csv"
@@ -42,6 +44,20 @@ want 0 'hit rate' "$dir" --png "$dir/a.png" --plot "$dir/b.png"
 for png in a b; do
 	[ "$(head -c 4 "$dir/$png.png" | tail -c 3)" = PNG ] || { echo "no $png.png"; exit 1; }
 done
+# the same bytes twice, in two processes
+want 0 'hit rate' "$dir" --png "$dir/a.svg" --plot "$dir/b.svg"
+for name in a.png b.png a.svg b.svg; do
+	mv "$dir/$name" "$dir/first_$name"
+done
+want 0 'hit rate' "$dir" --png "$dir/a.png" --plot "$dir/b.png"
+want 0 'hit rate' "$dir" --png "$dir/a.svg" --plot "$dir/b.svg"
+for name in a.png b.png a.svg b.svg; do
+	cmp "$dir/$name" "$dir/first_$name" || exit 1
+done
+want 1 "cannot write $dir/none/x.svg: No such file" "$dir" --png "$dir/none/x.svg"
+want 1 "cannot write $dir/none/x.png: No such file" "$dir" --plot "$dir/none/x.png"
+# without fonts
+FONTCONFIG_FILE=$dir/none want 0 'hit rate' "$dir" --png "$dir/a.png" --plot "$dir/b.png"
 want 2 'from requires --geometry' --from "$dir/a.geom"
 want 1 'run one has no geometry' "$dir" --geometry "$dir/a.geom"
 want 1 'cannot read .*/a.geom: No such file' --geometry "$dir/b.geom" --from "$dir/a.geom"

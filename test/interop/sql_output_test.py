@@ -204,6 +204,15 @@ def cancel(scan):
         want(process.returncode == 130, 'second SIGINT:', process.returncode)
 
 
+def closed(scan):
+    """Nobody reads the output of a query that has no row yet: it ends as by a write."""
+    with subprocess.Popen([scan.program, scan.directory, '--format', 'arrow', '--sql',
+                           'SELECT count(*) FROM range(1000000000) a, range(1000000000) b '
+                           'WHERE a.range * b.range = 7'], stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+        want(process.wait(timeout=60) == -signal.SIGPIPE, 'closed pipe:', process.returncode)
+
+
 def progress(scan):
     """Rows read so far, on a terminal."""
     endless = ('SELECT count(*) FROM lyso_7.frames f, range(1000000000) a, range(1000000000) b '
@@ -231,6 +240,8 @@ def behaviour(scan, directory):
          b'e,n,q\n"",,"a""b"\n', 'csv')
     want(scan.run('SELECT sum(frame) AS s, 1.5 AS d FROM lyso_7.frames WHERE frame <= 6', '--format',
                   'json') == b'{"s":10,"d":1.5}\n', 'json')
+    want(scan.run('FROM runs', '--format', 'csv') ==
+         b'run,table_name,files\nlyso_7,frames,1\nlyso_7,images,1\n', 'runs')
     want(scan.run('SELECT 1 WHERE false', '--format', 'csv') == b'1\n', 'no rows')
     scan.run('SELECT nothing', status=1, said='column "nothing" was not found')
     scan.run("SELECT 1/0 = error('stop')", status=1, said='stop')
@@ -281,6 +292,7 @@ def main():
         scan = Scan(program, directory)
         types(scan, modules)
         cancel(scan)
+        closed(scan)
         progress(scan)
         behaviour(scan, directory)
 

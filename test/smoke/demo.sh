@@ -78,7 +78,7 @@ cat << END
   stored/*/*_frames.arrow  every frame: counts, verdict, missing packets
   stored/*/*_images.arrow  the kept frames' pixels (read them with any Arrow library)
   run/demo_ledger.ini      the outcome of every frame and packet
-  images.png               maximum projection beside one kept frame
-  hits.png                 strong pixel counts and hit rate over time
+  images.png               maximum projection, and one kept frame with its peaks
+  hits.png                 Bragg peaks of each frame, and hit rate over time
   truth.csv, spots.csv     ground truth of the simulation: frames, and their Bragg peaks
 END

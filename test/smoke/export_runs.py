@@ -54,6 +54,10 @@ def table(run):
     return {int(row['frame']): row for row in csv.DictReader(io.StringIO(done.stdout))}
 
 
+def strong_counts(run):
+    return sorted(int(row['strong_count']) for row in table(run).values())
+
+
 def images(path):
     """{frame: (pixels, lists of peaks)} of a file of full images."""
     found = {}
@@ -100,6 +104,24 @@ def same_as(run, master, frames):
             for name, (number, _) in PEAKS.items():
                 want((peaks[name][i][:nb] == lists[number]).all(), name, f'of frame {frame}')
                 want(not peaks[name][i][nb:].any(), name, 'is not padded by zeros')
+
+
+def same_as_sparse(path, made, frames=None):
+    """Frames of a sparse file are the first ones of the run. @return their frames"""
+    with h5py.File(path, 'r', locking=False) as f:
+        entry = f[f.attrs['default']]
+        group = entry[entry.attrs['default']]
+        found = [int(n) for n in entry['frames/frame']]
+        ptr, index, value = (group[name][()] for name in ('frame_ptr', 'index', 'intensity'))
+        want(len(ptr) == len(found) + 1 and ptr[-1] == len(index) == len(value), path, ptr)
+        want(len(group['background_avg']) == len(entry['peaks/nPeaks']) == len(found), path)
+        for i, frame in enumerate(found):
+            at = slice(ptr[i], ptr[i + 1])
+            want((index[at] == made[frame][0]).all(), path, 'frame', frame)
+            want((value[at] == made[frame][1]).all(), path, 'frame', frame)
+            want(value.dtype == made[frame][1].dtype, value.dtype)
+    want(frames is None or found == frames, path, found, frames)
+    return found
 
 
 def calibration_mask():

@@ -39,6 +39,10 @@ def pixels_and_peaks_are_the_runs(where):
     want(len(frames) > 8, frames)
     export('--output', f'{where}/out', '--images-per-file', '4', run)
     same_as(run, f'{where}/out/lyso_master.h5', frames)
+    with h5py.File(f'{where}/out/lyso_master.h5', 'r') as f:
+        data = f['entry/data/data']
+        want(data.attrs['_FillValue'] == data.fillvalue and
+             data.attrs['_FillValue'].dtype == data.dtype, data.attrs['_FillValue'])
     names = sorted(os.listdir(f'{where}/out'))
     want(names == ['lyso.geom', *(f'lyso_data_{k:06d}.h5' for k in
                                   range(1, (len(frames) + 3) // 4 + 1)), 'lyso_master.h5'], names)
@@ -73,6 +77,32 @@ def columns_are_the_runs(where):
             want(f['entry/peaks/nPeaks'][i] == int(rows[frame]['peaks']))
         want(f['entry/definition'][()] == b'NXmx')
         want(re.fullmatch(rb'20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z', f['entry/start_time'][()]))
+
+
+@case
+def profiles_are_the_runs(where):
+    run = receive('profiles', 'radial.bins=50', 'radial.unit=2theta')
+    rows = table(run)
+    export('--output', where, run)
+    with h5py.File(f'{where}/lyso_master.h5', 'r') as f:
+        group = f['entry/azint']
+        want(group.attrs['NX_class'] == b'NXcollection', dict(group.attrs))
+        centres = group['bin_to_two_theta']
+        want(centres.shape == (50,) and centres.attrs['units'] == b'deg', centres)
+        want((numpy.diff(centres[()]) > 0).all() and 0 < centres[0] < centres[-1] < 90)
+        frames = f['entry/frames/frame'][()]
+        want(len(frames) > 8 and group['image'].shape == (len(frames), 50), frames)
+        for i, frame in enumerate(frames):
+            total = numpy.array(rows[frame]['radial_sum'].split(), 'i8')
+            count = numpy.array(rows[frame]['radial_count'].split(), 'u4')
+            want((group['sum'][i] == total).all() and (group['count'][i] == count).all(), frame)
+            want(count.sum() > 400000, frame)
+            with numpy.errstate(invalid='ignore'):
+                want(numpy.array_equal(group['image'][i], (total / count).astype('f4'),
+                                       equal_nan=True), frame)
+    export('--output', f'{where}/none', receive('image'))
+    with h5py.File(f'{where}/none/lyso_master.h5', 'r') as f:
+        want('azint' not in f['entry'])
 
 
 @case
@@ -224,6 +254,48 @@ def nexus_files_lead_to_no_other_file(where):
             change(f['entry/instrument/detector'])
         _, err = export('--convert', f'{where}/x.geom', f'{where}/linked.h5', status=int(bool(text)))
         want(text in err if text else err == '', text, err)
+
+
+@case
+def what_hdf5_cannot_read_is_an_error(where):
+    """Damage in which HDF5 may crash, loop, or ask for any memory ends a child process."""
+    export('--output', where, receive('image'))
+    with open(f'{where}/lyso_master.h5', 'rb') as stream:
+        data = stream.read()
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f'seed {seed}')
+    refused_files = 0
+    for _ in range(40):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((1, 4, 64, 1000))):
+            damaged[rng.randrange(len(damaged))] = rng.choice((0, 255, rng.randrange(256)))
+        with open(f'{where}/damaged.h5', 'wb') as stream:
+            stream.write(damaged[:rng.choice((len(data), rng.randrange(len(data))))])
+        done = subprocess.run([EXPORT, '--convert', f'{where}/x.geom', f'{where}/damaged.h5'],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+        want(done.returncode in (0, 1) and (done.returncode == 0) == (done.stderr == ''), seed, done)
+        refused_files += done.returncode
+    want(refused_files > 0, 'no damage was found')
+    # a pipe is not waited for
+    os.mkfifo(f'{where}/pipe.h5')
+    _, err = export('--convert', f'{where}/x.geom', f'{where}/pipe.h5', status=1)
+    want('it is not a regular file' in err, err)
+    # data files of this name
+    os.mkdir(f'{where}/again')
+    with open(f'{where}/lyso_data_000001.h5', 'rb') as stream:
+        data = stream.read()
+    for _ in range(8):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((4, 1000))):
+            damaged[rng.randrange(8192)] = rng.randrange(256)
+        with open(f'{where}/again/lyso_data_000001.h5', 'wb') as stream:
+            stream.write(damaged)
+        done = subprocess.run([EXPORT, '--output', f'{where}/again', runs['image']],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+        want(done.returncode in (0, 1), seed, done)
 
 
 @case

@@ -10,6 +10,7 @@ usage: follow_test.py BUILD-DIR [--kills N] [--readers] [CASE]...
 """
 
 import contextlib
+import importlib.util
 import os
 import random
 import re
@@ -22,8 +23,8 @@ import threading
 import time
 
 from cases import Skipped, case, run_cases, wait, want
-from export_runs import (COLS, EXPORT, FILTER, ROWS, export, h5py, images, kept, receive, runs,
-                         same_as)
+from export_runs import (COLS, EXPORT, FILTER, ROWS, export, h5py, images, kept, numpy, receive,
+                         runs, same_as, same_as_sparse, sparse_images, strong_counts)
 
 SMALL = ('output.images_interval=2', 'output.frames_interval=8')
 PER_FILE = 6
@@ -63,9 +64,9 @@ class Writer:
                 self.data[t] = stream.read()
         self.at = dict.fromkeys(self.data, 0)
 
-    def step(self, share):
-        """Write a share of the rest of each file. @return False: everything is written"""
-        for t, data in self.data.items():
+    def step(self, share, tables=('images', 'frames')):
+        """Write a share of each file. @return False: everything is written"""
+        for t, data in ((t, self.data[t]) for t in tables):
             size = int(len(data) * share) + 1
             with open(f'{self.paths[t]}.part', 'ab') as stream:
                 stream.write(data[self.at[t]:self.at[t] + size])
@@ -297,16 +298,12 @@ def what_cannot_be_followed_is_named(where):
         wait('the lock', lambda: os.path.exists(f'{where}/.export.lock'))
         _, err = export('--follow', where, status=1)
         want('another braggline-export follows it' in err, err)
-    for name, settings, text in (
-            ('csr', ('output.format=csr',), 'images are CSR.*--format sparse'),
-            ('flat', None, 'has no geometry.*--geometry')):
-        os.mkdir(f'{where}/{name}')
-        run = receive(name, *(settings or ()), geometry=settings is not None)
-        Writer(run, f'{where}/{name}').end()
-        with follower(f'{where}/{name}', status=1) as process:
-            time.sleep(0.3)
-        want(re.search(text, process.text), process.text)
-        want(not os.path.exists(f'{where}/{name}/lyso_master.h5'))
+    os.mkdir(f'{where}/flat')
+    Writer(receive('flat', geometry=False), f'{where}/flat').end()
+    with follower(f'{where}/flat', status=1) as process:
+        time.sleep(0.3)
+    want(re.search('has no geometry.*--geometry', process.text), process.text)
+    want(not os.path.exists(f'{where}/flat/lyso_master.h5'))
     for wrong in (['--format', 'cxi'], ['--frames', '3'], ['--overwrite'],
                   ['--images-per-file', '65001']):
         _, err = export('--follow', *wrong, where, status=2)
@@ -332,14 +329,120 @@ def what_cannot_be_followed_is_named(where):
 def a_receiver_starts_it(where):
     run = receive('nexus', 'output.nexus=yes', *SMALL)
     same_as(run, f'{run}/lyso_master.h5', kept(run))
-    for settings, text in ((('output.format=csr',), 'needs full images'),
-                           (('egress.device=roce:x',), 'set .files. nexus = yes of the stores')):
-        try:
-            receive(settings[0], 'output.nexus=yes', *settings)
-        except AssertionError as error:
-            want(re.search(text, str(error)), error)
-        else:
-            raise AssertionError(f'{settings} is accepted')
+    run = receive('nexus_csr', 'output.nexus=yes', 'output.format=csr', *SMALL)
+    same_as_sparse(f'{run}/lyso_sparse.h5', sparse_images(f'{run}/lyso_images.arrow', 'i2'), kept(run))
+    try:
+        receive('nexus_store', 'output.nexus=yes', 'egress.device=roce:x')
+    except AssertionError as error:
+        want(re.search('set .files. nexus = yes of the stores', str(error)), error)
+    else:
+        raise AssertionError('nexus with stores is accepted')
+
+
+def as_fabio_does(path):
+    check = f'{ORACLES}/pyfai-sparse-open.py'
+    if importlib.util.find_spec('fabio') is None or not os.path.exists(check):
+        print('  not read by fabio: no python3-fabio, or no ../shared/oracles')
+        return
+    done = subprocess.run(['/usr/bin/python3', check, path], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    want(done.returncode == 0 and done.stdout.endswith(': ok\n'), done.stdout)
+
+
+@case
+def csr_images_are_sparse_frames_while_they_are_written(where):
+    run = receive('csr_small_float', 'output.format=csr', *SMALL, 'output.value=float32')
+    made, frames = sparse_images(f'{run}/lyso_images.arrow', 'f4'), kept(run)
+    place = f'{where}/run'
+    os.mkdir(place)
+    shutil.copy(f'{run}/lyso_calibration.bin', place)
+    path, writer, seen = f'{place}/lyso_sparse.h5', Writer(run, place), 0
+    with follower(place) as process:
+        for share in 0.4, 0.5:
+            writer.step(share)
+            wait('more images', lambda seen=seen: os.path.exists(path) and
+                 len(same_as_sparse(path, made)) > seen)
+            found = same_as_sparse(path, made)
+            seen = len(found)
+            want(found == frames[:seen] and seen < len(frames), found)
+        # a file of an earlier, longer run of this name
+        shutil.copy(f'{place}/lyso_sparse_000001.h5', f'{place}/lyso_sparse_000005.h5')
+        writer.end()
+        wait('all images', lambda: same_as_sparse(path, made) == frames)
+    want(process.text == '', process.text)
+    names = sorted(n for n in os.listdir(place) if n.endswith('.h5'))
+    parts = (len(frames) + PER_FILE - 1) // PER_FILE
+    want(names == ['lyso_sparse.h5', *(f'lyso_sparse_{k + 1:06d}.h5' for k in range(parts))], names)
+    as_fabio_does(path)
+    # all datasets are those of an export
+    export('--format', 'sparse', '--output', f'{where}/after', run)
+    with h5py.File(f'{where}/after/lyso_sparse.h5') as a, h5py.File(path) as b:
+        a.visit(lambda name: names.append(name) if isinstance(a[name], h5py.Dataset) else None)
+        for name in names[1 + parts:]:
+            # bytes: the mask has NaN
+            want(numpy.array(a[name][()]).tobytes() == numpy.array(b[name][()]).tobytes(), name)
+
+
+@case
+def sparse_frames_outlive_a_kill(where):
+    run = receive('csr_small', 'output.format=csr', *SMALL, 'output.value=int16')
+    made, frames = sparse_images(f'{run}/lyso_images.arrow', 'i2'), kept(run)
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f'seed {seed}')
+    writer, path, found = Writer(run, where), f'{where}/lyso_sparse.h5', []
+    for _ in range(kills // 2):
+        writer.step(0.2)
+        with follower(where) as process:
+            time.sleep(rng.random() * 0.6)
+            process.kill()
+        before = found
+        if os.path.exists(path):
+            found = same_as_sparse(path, made)
+        want(found[:len(before)] == before and found == frames[:len(found)], before, found)
+    writer.end()
+    with follower(where):
+        wait('the end', lambda: os.path.exists(path) and same_as_sparse(path, made) == frames)
+    # other images of this name: the file that shows them goes first
+    other = f'{where}/other'
+    os.mkdir(other)
+    for name in os.listdir(where):
+        if name.endswith('.h5'):
+            shutil.copy(f'{where}/{name}', other)
+    counts = strong_counts(run)
+    again = receive('csr_again', 'output.format=csr', f'veto.strong_min={counts[-len(frames) // 2]}',
+                    *SMALL, 'output.value=int16')
+    want(0 < len(kept(again)) < len(frames), kept(again))
+    Writer(again, other).end()
+    with follower(other) as process:
+        wait('the other run', lambda: kept(again) == (
+            os.path.exists(f'{other}/lyso_sparse.h5') and
+            [int(n) for n in h5py.File(f'{other}/lyso_sparse.h5', locking=False)['entry_0000/frames/frame']]))
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+    same_as_sparse(f'{other}/lyso_sparse.h5', sparse_images(f'{again}/lyso_images.arrow', 'i2'), kept(again))
+
+
+@case
+def a_run_whose_first_images_are_dense_becomes_sparse(where):
+    run = receive('csr_small_float', 'output.format=csr', *SMALL, 'output.value=float32')
+    made, frames = sparse_images(f'{run}/lyso_images.arrow', 'f4'), kept(run)
+    most = len(made[frames[0]][0]) - 1
+    want(min(len(made[n][0]) for n in frames) <= most, 'the first image has fewest pixels')
+    run = receive('csr_dense', 'output.format=csr', 'output.images_interval=1',
+                  'output.frames_interval=8', 'output.value=float32', f'output.nnz_max={most}')
+    writer = Writer(run, where)
+    with follower(where) as process:
+        # a full image is much larger than a sparse one
+        writer.step(0.08, ['images'])
+        writer.step(0.5, ['frames'])
+        wait('a master of full images', lambda: os.path.exists(f'{where}/lyso_master.h5'))
+        writer.end()
+        path = f'{where}/lyso_sparse.h5'
+        wait('all images', lambda: os.path.exists(path) and len(same_as_sparse(path, made)) == len(frames))
+    want(process.text == '', process.text)
+    same_as_sparse(path, made, frames)
+    want(not [n for n in os.listdir(where) if re.match('lyso_(master|data)', n)], os.listdir(where))
 
 
 @case

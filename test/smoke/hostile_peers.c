@@ -17,7 +17,7 @@
 #include <rte_eal.h>
 #include <rte_random.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 #include "../unit/store/xfer_hostile_peer.h"
 
 #define SECONDS	 30

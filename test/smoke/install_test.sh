@@ -62,6 +62,11 @@ done
 extension=$(find "$prefix" -name braggline.duckdb_extension)
 tail -c 512 "$extension" | grep -qa C_STRUCT || die "$extension is no extension of DuckDB"
 
+# a driver manager of ADBC finds the driver by its manifest
+manifest=$(find "$where" -path '*/adbc/drivers/braggline.toml')
+module=$where$(sed -n 's/^shared = "\(.*\)"$/\1/p' "$manifest")
+nm -D --defined-only "$module" | grep -q ' T AdbcDriverInit$' || die "$module is no driver of ADBC"
+
 drivers=$(dirname "$(find "$prefix" -name librte_net_replay.so)")
 if command -v dpdk-testpmd >/dev/null; then
 	# -d also takes the whole folder

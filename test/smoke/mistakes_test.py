@@ -197,7 +197,7 @@ def a_configuration_that_is_a_fifo(where):
 @case
 def a_link_in_place_of_what_is_written(where):
     """The target of the link is not changed."""
-    victim, name = f'{where}/victim', f'{where}/name'
+    victim, name = f'{where}/victim', f'{where}/name.png'
     with open(victim, 'w', encoding='ascii') as f:
         f.write('mine')
     os.symlink(victim, name)

@@ -81,20 +81,22 @@ def check_depends(source):
 
 
 def check_page(source):
-    """The page of braggline-view has uPlot embedded: the packages name its license, and `make deb`
-    installs it."""
+    """The pages of braggline-view have uPlot and H5Web embedded: the packages name their licenses,
+    and `make deb` installs them."""
     def text(path):
         with open(f'{source}/{path}', encoding='utf-8') as stream:
             return stream.read()
-    license = re.search(r'^Files: node_modules/uplot/.*\nCopyright: .*\nLicense: (\S+)$',
-                        text('conf/debian/copyright'), re.M)
-    want(license and re.search(f'^License: {license[1]}\n ', text('conf/debian/copyright'), re.M),
-         'conf/debian/copyright has no license of uPlot')
-    locked = json.loads(text('app/view/package-lock.json'))['packages']['node_modules/uplot']
-    want(locked['license'] == license[1], 'license of uPlot: package-lock.json has',
-         locked['license'], 'conf/debian/copyright has', license[1])
-    want('-Duplot=' in text('conf/debian/rules') and 'UPLOT=' in text('.ci/deb'),
-         'the packages are built without uPlot')
+    packages = json.loads(text('app/view/package-lock.json'))['packages']
+    for name in 'uplot', '@h5web/app':
+        license = re.search(rf'^Files: node_modules/{name}/.*\nCopyright: .*\nLicense: (\S+)$',
+                            text('conf/debian/copyright'), re.M)
+        want(license and re.search(f'^License: {license[1]}\n ', text('conf/debian/copyright'), re.M),
+             'conf/debian/copyright has no license of', name)
+        locked = packages[f'node_modules/{name}']['license']
+        want(locked == license[1], f'license of {name}: package-lock.json has', locked,
+             'conf/debian/copyright has', license[1])
+    want('-Dnode_modules=' in text('conf/debian/rules') and 'NODE_MODULES=' in text('.ci/deb'),
+         'the packages are built without the packages of npm')
 
 
 def main():

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import cases
 from cases import case, want
@@ -167,6 +168,13 @@ def found_peaks_are_the_spots(where):
         with open(f'{where}/x.png', 'rb') as f:
             pictures.append(f.read())
     want(pictures[0] != pictures[1], 'no circles')
+    # SVG: what an XML parser reads as text
+    for option, texts in (('--png', ('photons', 'x (pixels)', 'no sensor')),
+                          ('--plot', ('Bragg peaks per frame', 'hit rate (%)', 'frame number'))):
+        run(SCAN, f'{where}/out', option, f'{where}/x.svg')
+        root = xml.etree.ElementTree.parse(f'{where}/x.svg').getroot()
+        found = [e.text for e in root.iter('{http://www.w3.org/2000/svg}text')]
+        want(all(text in found for text in texts), option, found)
 
     for text, message in (('', 'empty; expected a header line'),
                           ('frame,fs,ss\n', 'expected a header line with the columns frame, fs, ss '

@@ -20,7 +20,9 @@ from receiver import running
 
 BUILD = sys.argv[1]
 PATIENCE = 60
-SIZE = (12 + 2 * (1024 + 12), 24 + 512 + 12)  # two panels, margins, captions
+# two images, one below the other, with margins of so many sizes of the font; then the legend
+FONT = 1024 // 55
+SIZE = (5 * FONT + 1024 + 15 * FONT // 2, 2 * (5 * FONT // 2 + 512 + 4 * FONT) + 3 * FONT)
 # two polling threads only: the preview runs at the lowest priority
 LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
 

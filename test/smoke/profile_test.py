@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 from cases import want
-from receiver import running
+from receiver import running, text
 
 BUILD = sys.argv[1]
 FRAMES = 4
@@ -92,7 +92,49 @@ def session(t, where, value):
     scan(path, '--profile', f'{where}/none/p.csv', status=1, message='cannot write')
 
 
+def numbers(profiles):
+    return {n: [(b['sum'], b['count']) for b in bins] for n, bins in profiles.items()}
+
+
+def made(t, where):
+    """Profiles of the receiver: those of images, and also of frames without one."""
+    path = record(t, where, 'made', 'veto.strong_min=0')
+    have = by_frame(scan(path, '--profile', '-'))
+    want(len(have) == FRAMES and all(len(bins) == 300 for bins in have.values()), sorted(have))
+    # a correction changes norms only, and is computed from the images
+    computed = by_frame(scan(path, '--profile', '-', '--bins', '300', '--unit', 'd',
+                             '--solid-angle'))
+    want(numbers(have) == numbers(computed), 'sums and counts')
+    for number, bins in have.items():
+        for a, b in zip(bins, computed[number]):
+            want(abs(a['centre'] / b['centre'] - 1) < 1e-8, a, b)
+            want(a['norm'] == a['count'], a)
+            want(abs(a['mean'] * a['count'] - a['sum']) <= 1e-6 * abs(a['sum']) + 1e-9
+                 if a['count'] else math.isnan(a['mean']), a)
+    want(len(scan(path, '--profile', '-', '--bins', '20')) == 20 * FRAMES, 'other bins')
+    vetoed = record(t, where, 'vetoed', 'veto.strong_min=500000')
+    have = by_frame(scan(vetoed, '--profile', '-'))
+    rows = {int(r['frame']): r for r in scan(vetoed, '--csv', '-')}
+    want(set(have) == set(rows) and len(rows) == FRAMES, sorted(have), sorted(rows))
+    for number, bins in have.items():
+        row = rows[number]
+        want(row['verdict'] == '0' and row['kind'] == '255', row)
+        want(sum(b['count'] for b in bins) == PIXELS - int(row['invalid']) - int(row['saturated']),
+             row)
+        want(row['radial_sum'].split() == [str(int(b['sum'])) for b in bins], number)
+    t.do(f'run/configure,run.name=moved,output.directory={where},geometry.distance_mm=99')
+    message = text(t.do('run/start', result=-22), 'message')
+    want('with which the process was started, and [radial]' in message, message)
+
+
 def main():
+    with running(BUILD, *SETTINGS, 'output.value=int16', 'radial.bins=300',
+                 'radial.unit=d') as (process, telemetry, where):
+        where += '/out'
+        os.mkdir(where)
+        made(telemetry, where)
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(30) == 0, 'status', process.returncode)
     for value in 'float32', 'int16':
         with running(BUILD, *SETTINGS, f'output.value={value}') as (process, telemetry, where):
             where += '/out'

@@ -39,6 +39,11 @@ ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../sha
 ROWS, COLS, FRAMES = 512, 1024, 40
 PEAKS = {'fs': (0, 'f4'), 'ss': (1, 'f4'), 'intensity': (2, 'f4'), 'snr': (3, 'f4'),
          'background': (4, 'f4'), 'pixels': (5, 'u4'), 'panel': (6, 'u2')}
+COLUMNS = {'bunch_id': (3, 'u8'), 'detector_time': (5, 'u8'), 'receive_time': (7, 'i8'),
+           'exposure': (9, 'u4'), 'detector_status': (11, 'u4'), 'flags': (13, 'u4'),
+           'strong_count': (18, 'u4'), 'sum': (20, 'f8'), 'saturated': (22, 'u4'),
+           'invalid': (24, 'u4'), 'verdict': (28, 'u1'), 'veto_version': (32, 'u4'),
+           'pedestal_version': (34, 'u4')}
 TAGS = {69: 'u2', 70: 'u4', 77: 'i2', 85: 'f4'}
 ANY = 'tcp://127.0.0.1:*'
 runs = {}
@@ -83,7 +88,13 @@ class Arrow:
             at = body + length
         self.end = at
 
-    def read(self, message, body, value, kind):
+    def message(self, first):
+        """Offset of the message of a batch, and of its body."""
+        return (follow(self.data, first + 8),
+                first + 8 + int.from_bytes(self.data[first + 4:first + 8], 'little'))
+
+    def buffers(self, message, body):
+        """Number of rows of a batch, and a function that gives the values of a buffer."""
         data = self.data
         batch = follow(data, field(data, message, 2))
         rows, = struct.unpack_from('<q', data, field(data, batch, 0))
@@ -93,6 +104,10 @@ class Arrow:
             offset, size = struct.unpack_from('<qq', data, buffers + 16 * number)
             return numpy.frombuffer(data, dtype, size // numpy.dtype(dtype).itemsize, body + offset)
 
+        return rows, values
+
+    def read(self, message, body, value, kind):
+        rows, values = self.buffers(message, body)
         ends = values(13, 'i4')
         for row in range(rows):
             if kind == 'image':
@@ -118,6 +133,28 @@ class Arrow:
             self.images[frame] = pixels, lists
 
 
+class Frames(Arrow):
+    """A file of `frames`: its parts, and {frame: {name: number, or list}}."""
+
+    def __init__(self, path):
+        self.rows = {}
+        super().__init__(path)
+
+    def read(self, message, body, value, kind):
+        nb, values = self.buffers(message, body)
+        peaks = values(35, 'u1')
+        first = values(38, 'i4')
+        for row in range(nb):
+            columns = {name: values(number, dtype)[row].item()
+                       for name, (number, dtype) in COLUMNS.items()}
+            if len(peaks) == 0 or peaks[row // 8] >> row % 8 & 1:
+                columns['peak_count'] = values(36, 'u4')[row].item()
+                columns['shell_peaks'] = values(40, 'u4')[first[row]:first[row + 1]].tolist()
+            frame = values(1, 'u8')[row].item()
+            self.frames.append(frame)
+            self.rows[frame] = columns
+
+
 def int16(pixels):
     """float32 photons as the receiver rounds them to int16."""
     with numpy.errstate(invalid='ignore'):
@@ -130,7 +167,7 @@ class Growing:
 
     def __init__(self, arrow, where, stem='lyso'):
         self.arrow = arrow
-        self.path = f'{where}/{stem}_images.arrow'
+        self.path = f'{where}/{stem}_{"frames" if isinstance(arrow, Frames) else "images"}.arrow'
         self.fd = os.open(f'{self.path}.part', os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         fcntl.fcntl(self.fd, fcntl.F_OFD_SETLK, lock)
@@ -318,6 +355,19 @@ def same_stream2(messages, arrow, change=lambda pixels: pixels):
     return found
 
 
+def same_rows(messages, rows):
+    """Compare the columns of `frames` of decoded images."""
+    for message in messages:
+        columns = rows[message['frame']]
+        want({name: message.get(name) for name in columns} == columns, message['frame'], columns)
+        if 'type' in message:
+            ticks = [columns['detector_time'], columns['exposure']]
+            want(message['start_time'] == [ticks[0], 10**7], message['start_time'])
+            want(message['real_time'] == [ticks[1], 10**7], message['real_time'])
+            want(message['stop_time'] == [sum(ticks), 10**7], message['stop_time'])
+            want(message['xfel_pulse_id'] == columns['bunch_id'])
+
+
 def types(messages):
     return [stream2(raw)[0]['type'] for raw in messages]
 
@@ -392,11 +442,80 @@ def stream2_is_shared_and_complete(where):
 
 
 @case
+def images_have_their_rows_of_frames(where):
+    """Images wait for their rows, in either order and for a limited time."""
+    run = receive('image')
+    arrow, rows = Arrow(f'{run}/lyso_images.arrow'), Frames(f'{run}/lyso_frames.arrow')
+    want(len(arrow.batches) > 4 and rows.frames[-1] == FRAMES, rows.frames)
+    want(any(c['verdict'] == 1 and c['peak_count'] > 0 and c['bunch_id'] > 0 and
+             c['detector_time'] > 0 for c in rows.rows.values()), rows.rows)
+    # a run that has ended
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--run', 'lyso', '--rows-ms', '60000',
+                   run) as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        client = Client(zmq.PULL, p.address['stream2'])
+        stats, out = p.end()
+        want(stats['rows'] == FRAMES and 'no_row' not in out, out)
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+        want(same_stream2(client.end(), arrow) == arrow.frames)
+        same_rows([m for m, pixels in map(stream2, client.messages) if pixels is not None], rows.rows)
+        wait('images', lambda: len(worker.messages) == len(arrow.frames))
+        want(same_crystfel(worker.end(), arrow) == arrow.frames)
+        same_rows([crystfel(m)[0] for m in worker.messages], rows.rows)
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--rows-ms', '60000',
+                   f'{where}/run') as p:
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        client = Client(zmq.PULL, p.address['stream2'])
+        images, frames = Growing(arrow, f'{where}/run'), Growing(rows, f'{where}/run')
+        images.append(3)
+        p.wait_for('images', sum(b[2] for b in arrow.batches[:3]))
+        time.sleep(.2)
+        want(not worker.messages and types(client.messages) == ['start'], 'images did not wait')
+        frames.append(len(rows.batches))
+        wait('images', lambda: len(worker.messages) == sum(b[2] for b in arrow.batches[:3]))
+        # rows that are first
+        images.finish()
+        wait('all images', lambda: len(worker.messages) == len(arrow.frames))
+        wait('all images', lambda: types(client.messages).count('image') == len(arrow.frames))
+        frames.finish()
+        want(same_crystfel(worker.end(), arrow) == arrow.frames)
+        same_rows([crystfel(m)[0] for m in worker.messages], rows.rows)
+        same_rows([m for m, pixels in map(stream2, client.end()) if pixels is not None], rows.rows)
+        stats, out = p.end(signal.SIGTERM)
+        want(all(stats[f'output_no_row{{output="{o}"}}'] == 0 for o in ('crystfel', 'stream2')), out)
+
+
+@case
+def images_whose_rows_are_late_go_without_them(where):
+    run = receive('image')
+    arrow, rows = Arrow(f'{run}/lyso_images.arrow'), Frames(f'{run}/lyso_frames.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--stream2', ANY, '--rows-ms', '300', f'{where}/run') as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        images, frames = Growing(arrow, f'{where}/run'), Growing(rows, f'{where}/run')
+        first = arrow.batches[0][2]
+        images.append()
+        wait('images without rows', lambda: types(client.messages).count('image') == first)
+        frames.append(len(rows.batches))
+        p.wait_for('rows', FRAMES)
+        images.finish()
+        frames.finish()
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+        want(same_stream2(client.end(), arrow) == arrow.frames)
+        found = [m for m, pixels in map(stream2, client.messages) if pixels is not None]
+        want(all('bunch_id' not in m and m['start_time'] == [0, 10**7] for m in found[:first]))
+        same_rows(found[first:], rows.rows)
+        stats, out = p.end(signal.SIGTERM)
+        want(stats['output_no_row{output="stream2"}'] == first, out)
+
+
+@case
 def subscribers_get_all_or_lose_images(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
     with Publisher(where, '--crystfel-pub', ANY, '--stream2-pub', ANY, '--hwm', '100',
-                   f'{where}/run') as p:
+                   '--rows-ms', '0', f'{where}/run') as p:
         run = Growing(arrow, f'{where}/run')
         run.append()
         # nobody is there: the first images are not kept
@@ -789,6 +908,7 @@ def mistakes_are_named(where):
             (('--hwm', '0', where), '--hwm 0: expected 1 to 1000'),
             (('--behind', '-1', where), '--behind -1: expected a number'),
             (('--poll-ms', '2s', where), '--poll-ms 2s: expected 1 to 1000'),
+            (('--rows-ms', '60001', where), '--rows-ms 60001: expected 0 to 60000'),
             (('--run', 'a/b', where), '--run a/b: expected the name'),
             (('--zmq', where), 'an option is unknown')):
         done = subprocess.run([PUBLISH, *options], capture_output=True, text=True, timeout=20, check=False)

@@ -11,6 +11,7 @@ VIEW_SCREENSHOTS=DIR keeps pictures of the page.
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 
 import browser
@@ -252,6 +253,83 @@ def a_receiver_that_dies_is_shown(where):
                 wait('the alert', lambda: not page.run(hidden))
                 want(text(page, '#state') == 'down')
         keep(page, 'down')
+
+
+@case
+def nexus_files_are_opened(where):
+    os.umask(0o077)
+    with open(f'{where}/token', 'w', encoding='ascii') as stream:
+        stream.write(TOKEN)
+    with running('output.format=image') as (process, telemetry, data):
+        start(telemetry, where, 'full', 'run.frames=24')
+        telemetry.wait('idle')
+        stored = telemetry.get('ledger')['frames']['stored']
+        want(stored > 10, stored)
+    subprocess.run([f'{BUILD}/app/export/braggline-export', '--images-per-file', '5', '--output',
+                    where, where], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    with page_of('--token-file', f'{where}/token', '--runs', where) as (page, server):
+        wait('the form', lambda: page.run('return !document.getElementById("login").hidden'))
+        page.errors()  # 401 is one
+        page.run('document.getElementById("token").focus()')
+        page.keys(*TOKEN, 'Enter')
+        wait('the list', lambda: page.run('return document.querySelectorAll("#runs td").length'))
+        cells = page.run('return [...document.querySelectorAll("#runs td")].map(c => c.textContent)')
+        want(cells[0] == 'full' and cells[3:5] == [str(stored)] * 2, cells)
+        page.run('document.getElementById("runs").scrollIntoView()')
+        keep(page, 'runs')
+        # a file is saved, with the token
+        page.run("""URL.createObjectURL = blob => { window.saved = blob; return 'data:,'; };
+            const choice = document.querySelector('#runs select');
+            choice.value = 'full_frames.arrow';""")
+        page.click('#runs button')
+        wait('the file', lambda: page.run('return window.saved?.size ?? 0') ==
+             os.stat(f'{where}/full_frames.arrow').st_size)
+        page.size(390, 844)
+        wait('a narrow page', lambda: page.run('return innerWidth') == 390)
+        want(page.run('return document.documentElement.scrollWidth') <= 390, 'wider than the screen')
+        page.size(1280, 900)
+        # the keyboard opens the file
+        active = 'return document.activeElement.textContent'
+        page.run('document.querySelector("#stores-section").focus();'
+                 'document.getElementById("one").focus()')
+        for _ in range(20):
+            page.keys('Tab')
+            if page.run(active) == 'full_master.h5':
+                break
+        want(page.run(active) == 'full_master.h5', page.run(active))
+        page.keys('Enter')
+        wait('H5Web', lambda: page.run('return document.title === "full_master.h5" && '
+                                       '!!window.braggline?.api'))
+        want(page.run('return document.getElementById("alert").hidden'), text(page, '#alert'))
+        wait('the image', lambda: page.run('return !!document.querySelector("#file canvas")'))
+        # pixels of the first and the last data file
+        frames = images(f'{where}/full_images.arrow')
+        for number in 0, len(frames) - 1:
+            values = page.run_async(f"""
+                const dataset = await braggline.api.getEntity('/entry/data/data');
+                const values = await braggline.api.getValue({{ dataset, selection: '{number},:,:' }});
+                return [dataset.shape, [...values]];""")
+            want(isinstance(values, list), values)
+            want(values[0] == [len(frames), ROWS, COLS], values[0])
+            pixels = frames[sorted(frames)[number]].astype('f8')
+            wanted = numpy.where(numpy.isnan(pixels), -32768,
+                                 numpy.sign(pixels) * numpy.floor(numpy.abs(pixels) + 0.5))
+            shown = numpy.array(values[1]).reshape(ROWS, COLS)
+            good = ~numpy.isnan(pixels) & numpy.isfinite(pixels)
+            want((shown[good] == wanted[good]).all(), 'image', number, 'differs')
+        wait('a scale without invalid pixels', lambda: '-3.277e+4' not in text(page, '#file') and
+             '\u22123.277e+4' not in text(page, '#file'))
+        keep(page, 'nexus')
+        page.size(390, 844)
+        wait('a narrow page', lambda: page.run('return innerWidth') == 390)
+        want(page.run('return document.documentElement.scrollWidth') <= 390, 'wider than the screen')
+        keep(page, 'nexus_small')
+        # files that are not in the list
+        for name in 'secret.h5', '../token':
+            page.open(f'{server.url}h5.html?directory=0&file={name}')
+            wait('the alert', lambda: 'not a file of a finished run' in text(page, '#alert'))
+        want(not [e for e in page.errors() if 'WebGL' not in e and 'ReadPixels' not in e],
+             'errors of the page')
 
 
 if __name__ == '__main__':

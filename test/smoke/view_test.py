@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import socket
 import ssl
@@ -38,7 +39,9 @@ ROWS, COLS = 512, 1024
 PREFIX = f'braggline_test_{os.getpid()}'
 SOCKET = f'/var/run/dpdk/{PREFIX}/dpdk_telemetry.v2'
 MASKED, GAP = 0x7fc00000, 0x7fc00002
+LARGE = 1 << 28  # bytes, more than sockets hold
 TOKEN = 'correct-horse-battery-staple'
+NULLABLE = re.compile(r'"type": "(integer|number)", "nullable": true')
 NAMES = re.compile(r'\{(\w+)\}')
 
 
@@ -188,11 +191,8 @@ class Document:
 
     def validate(self, value, schema):
         # OpenAPI 3.0: nullable instead of a list of types
-        text = json.dumps(schema).replace('"type": "integer", "nullable": true',
-                                          '"type": ["integer", "null"]')
-        components = json.dumps(self.doc['components']).replace(
-            '"type": "integer", "nullable": true', '"type": ["integer", "null"]')
-        jsonschema.validate(value, {**json.loads(text), 'components': json.loads(components)})
+        whole = json.dumps({**schema, 'components': self.doc['components']})
+        jsonschema.validate(value, json.loads(NULLABLE.sub(r'"type": ["\1", "null"]', whole)))
 
     def check(self, path, method, answer):
         operation = self.doc['paths'][path][method]
@@ -280,7 +280,7 @@ def answers_are_those_of_the_document(where):
         want(telemetry.get('veto')['strong_min'] == 41)
         for path in ask.doc['paths']:
             if path != '/openapi.json' and 'get' in ask.doc['paths'][path]:
-                ask(path, 401, headers={'Authorization': 'Bearer '}, **r)
+                ask(path, 401, headers={'Authorization': 'Bearer '}, **r, directory='0', file='x')
 
         schemas = {'source': 'Source', 'telemetry': 'TelemetryEvent', 'frame': 'FrameEvent'}
         kinds = set()
@@ -290,11 +290,123 @@ def answers_are_those_of_the_document(where):
             if kinds == set(schemas) and number > 30:
                 break
         ask.left.discard(('/events', 'get'))
+        # finished_runs_are_served() has finished runs
+        want(ask('/runs', 200).json() == {'folders': [], 'truncated': False, 'runs': []})
+        ask('/runs/{directory}/{file}', 404, directory='0', file='one_frames.arrow')
         ask('/events', 400, query='?source=nobody')
         want(not ask.left, 'not checked:', ask.left)
         # what is not in the document is not served
         for path in '/api/v1/sources/r/nothing', '/api/v1', '/../etc/passwd', '/view.c', '/%2e%2e/x':
             want(server(path).status == 404, path)
+
+
+def make_runs(where):
+    """Files in `where`: a finished run, done; one that is being written, open; and what an enemy of
+    the page may put there. @return the receiver's count of frames"""
+    with running('veto.dry_run=yes') as (_, telemetry, data):
+        start(telemetry, where, 'done', 'output.format=csr')
+        stop(telemetry)
+        ledger = telemetry.get('ledger')['frames']
+    os.mkdir(f'{where}/store-1')
+    for table in 'frames', 'images':
+        shutil.copy(f'{where}/done_{table}.arrow', f'{where}/store-1/x_{"1" * 16}_000001_{table}.arrow')
+        shutil.copy(f'{where}/done_{table}.arrow', f'{where}/open_000001_{table}.arrow')
+    shutil.copy(f'{where}/done_frames.arrow', f'{where}/open_000002_frames.arrow.part')
+    with open(f'{where}/done_data_000001.h5', 'wb') as stream:
+        stream.truncate(LARGE)
+    os.mkdir(f'{where}/store-1/deeper')
+    shutil.copy(f'{where}/done_frames.arrow', f'{where}/store-1/deeper/deep_frames.arrow')
+    for name in 'a b', 'new\nline', '<b>', '.hidden', 'ä', '%2e':
+        shutil.copy(f'{where}/done_frames.arrow', f'{where}/{name}_frames.arrow')
+    for name, text in (('secret.txt', b'secret'), ('garbage_frames.arrow', b'\xff' * 5000),
+                       ('empty_frames.arrow', b'')):
+        with open(f'{where}/{name}', 'wb') as stream:
+            stream.write(text)
+    os.link(f'{where}/secret.txt', f'{where}/hard_frames.arrow')
+    os.symlink(f'{where}/secret.txt', f'{where}/soft_frames.arrow')
+    os.symlink('/etc', f'{where}/etc')
+    os.symlink(f'{where}/store-1', f'{where}/store-2')
+    os.mkdir(f'{where}/folder_frames.arrow')
+    os.mkfifo(f'{where}/pipe_frames.arrow')
+    return ledger
+
+
+@case
+def finished_runs_are_served(where):
+    os.umask(0o077)
+    with open(f'{where}/token', 'w', encoding='ascii') as stream:
+        stream.write(TOKEN + '\n')
+    folder = f'{where}/runs'
+    os.mkdir(folder)
+    ledger = make_runs(folder)
+    with serving(BUILD, SOCKET, '--runs', folder, '--runs', f'{where}/absent', '--token-file',
+                 f'{where}/token') as server:
+        server.token = TOKEN
+        ask = Document(server)
+        wait('the list', lambda: server('/api/v1/runs').status == 200)
+        answer = ask('/runs', 200).json()
+        want(answer['folders'] == [folder, f'{where}/absent'] and not answer['truncated'], answer)
+        runs = {(run['directory'], run['name']): run for run in answer['runs']}
+        want(set(runs) == {('0', 'done'), ('0', 'garbage'), ('0', 'empty'),
+                           ('0:store-1', f'x_{"1" * 16}')}, list(runs))
+        for key in ('0', 'done'), ('0:store-1', f'x_{"1" * 16}'):
+            run = runs[key]
+            want(run['frames'] == ledger['frames'] and run['kept'] == ledger['stored'], run, ledger)
+            want(time.time() - 60 < run['started'] < run['finished'] < time.time(), run)
+            want(run['bytes'] == sum(f['bytes'] for f in run['files']), run)
+        names = [f['name'] for f in runs['0', 'done']['files']]
+        want(names == ['done_data_000001.h5', 'done_frames.arrow', 'done_images.arrow'], names)
+        want(runs['0', 'garbage']['frames'] == runs['0', 'empty']['frames'] == 0)
+
+        with open(f'{folder}/done_frames.arrow', 'rb') as stream:
+            data = stream.read()
+        done = {'directory': '0', 'file': 'done_frames.arrow'}
+        path = '/runs/{directory}/{file}'
+        answer = ask(path, 200, **done)
+        want(answer.body == data and answer.headers['Content-Disposition'] == 'attachment')
+        tag = answer.headers['ETag']
+        size = len(data)
+        for text, part in (('0-0', data[:1]), ('5-104', data[5:105]), ('-7', data[-7:]),
+                           (f'{size - 3}-', data[-3:]), (f'1-{size * 9}', data[1:])):
+            answer = ask(path, 206, headers={'Range': f'bytes={text}', 'If-Range': tag}, **done)
+            at = data.index(part) if len(part) > 7 else None
+            want(answer.body == part, text, len(answer.body))
+            want(answer.headers['Content-Range'].endswith(f'/{size}'), answer.headers)
+            want(at is None or answer.headers['Content-Range'].startswith(f'bytes {at}-'), text)
+        want(ask(path, 416, headers={'Range': f'bytes={size}-'}, **done)
+             .headers['Content-Range'] == f'bytes */{size}')
+        for headers in {'Range': 'bytes=0-1,4-5'}, {'Range': 'bytes=0-1', 'If-Range': '"old"'}:
+            want(ask(path, 200, headers=headers, **done).body == data, headers)
+        ask(path, 401, headers={'Authorization': 'Bearer x'}, **done)
+        ask('/runs', 401, headers={'Authorization': 'Bearer x'})
+        want(server('/api/v1/runs/0/done_frames.arrow', 'HEAD').headers['Content-Length'] == str(size))
+        want(ask(path, 200, directory='0:store-1', file=f'x_{"1" * 16}_000001_frames.arrow').body == data)
+
+        for name in ('secret.txt', 'soft_frames.arrow', 'hard_frames.arrow', 'pipe_frames.arrow',
+                     'folder_frames.arrow', 'open_000001_frames.arrow', '.hidden_frames.arrow',
+                     'open_000002_frames.arrow.part', '%2e_frames.arrow', '..%2fsecret.txt',
+                     'a%20b_frames.arrow', '', '.', '..', '../../etc/passwd'):
+            want(server(f'/api/v1/runs/0/{name}').status == 404, name)
+        for directory in ('1', '7', '9', '0:', '0:etc', '0:..', '0:store-2', '0:store-1/deeper',
+                          '0:store-1%2fdeeper', '-1', '00', ':', '0:store-1:'):
+            for name in 'passwd', f'x_{"1" * 16}_000001_frames.arrow', 'deep_frames.arrow':
+                want(server(f'/api/v1/runs/{directory}/{name}').status == 404, directory, name)
+        # slow clients cannot take all
+        request = f'GET /api/v1/runs/0/done_data_000001.h5 HTTP/1.1\r\nHost: localhost\r\n' \
+                  f'Authorization: Bearer {TOKEN}\r\n\r\n'.encode()
+        slow = [send(server, request) for _ in range(6)]
+        wait('the limit', lambda: server('/api/v1/runs/0/done_frames.arrow').status == 503)
+        want(server('/api/v1/sources').status == 200)
+        for s in slow:
+            s.close()
+        wait('no limit', lambda: server('/api/v1/runs/0/done_frames.arrow').status == 200)
+        # a file that is replaced after it was listed
+        os.unlink(f'{folder}/done_frames.arrow')
+        os.symlink(f'{folder}/secret.txt', f'{folder}/done_frames.arrow')
+        want(server('/api/v1/runs/0/done_frames.arrow').status == 404)
+        shutil.rmtree(folder)
+        want(server('/api/v1/runs/0/done_images.arrow').status == 404)
+        wait('an empty list', lambda: server.get('runs')['runs'] == [])
 
 
 @case

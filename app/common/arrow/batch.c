@@ -390,7 +390,7 @@ cut(struct batch_builder *b, uint64_t frame)
 static bool
 has_peaks(const struct batch_builder *b)
 {
-	return b->table[ARROW_FRAMES].schema->nb_fields > FRAMES_PEAKS;
+	return b->config.tables->peaks;
 }
 
 static void
@@ -403,6 +403,35 @@ frames_add_peaks(struct table *t, const struct frame_record *rec)
 	put(t, FRAMES_PEAKS, &peaks, sizeof(peaks));
 	put_list(t, FRAMES_SHELL_PEAKS, rec->shell_peaks, searched ? rec->shells : 0,
 		sizeof(rec->shell_peaks[0]));
+}
+
+/* Append the items of a nullable list of fixed size. @param items  NULL: null, which has items */
+static void
+put_fixed(struct table *t, unsigned int column, const void *items, uint64_t size)
+{
+	struct batch_region *r = t->set->data[column];
+
+	put_validity(t, column, items != NULL);
+	if (items != NULL)
+		batch_region_append_large(r, items, size);
+	else
+		memset(batch_region_grow(r, size), 0, size);
+}
+
+static void
+frames_add_profile(struct batch_builder *b, const struct frame_record *rec)
+{
+	const unsigned int column = b->config.tables->radial;
+	struct table *t = &b->table[ARROW_FRAMES];
+	const uint32_t bins = t->schema->fields[column].list_size;
+	const uint8_t *sum = NULL, *count = NULL;
+
+	if (rec->profile < b->config.nb_profiles) {
+		sum = b->config.profiles + rec->profile * gk_profile_stride(bins);
+		count = sum + gk_profile_count_at(bins);
+	}
+	put_fixed(t, column, sum, bins * sizeof(int64_t));
+	put_fixed(t, column + 1, count, bins * sizeof(uint32_t));
 }
 
 /** @param flags  flags in addition to those of the record */
@@ -434,6 +463,8 @@ frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t fla
 	put(t, FRAMES_PEDESTAL_VERSION, &rec->pedestal_version, sizeof(rec->pedestal_version));
 	if (has_peaks(b))
 		frames_add_peaks(t, rec);
+	if (b->config.tables->radial != 0)
+		frames_add_profile(b, rec);
 	t->rows++;
 }
 

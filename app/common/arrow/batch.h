@@ -3,11 +3,11 @@
  * @file
  * Builds record batches of the tables `frames` and `images` from frame records.
  *
- * A record is copied once, from its output slot to the end of growing columns, so that slot and
- * record can be reused immediately. The largest column can grow in memory of the caller, so that
- * its bytes are not copied again. One thread per builder. There is no lock, and no allocation after
- * batch_builder_create(). With several sets of columns a batch is written in place while the next
- * one grows.
+ * A record is copied once, from its output slot and its profile to the end of growing columns, so
+ * that all of them can be reused immediately. The largest column can grow in memory of the caller,
+ * so that its bytes are not copied again. One thread per builder. There is no lock, and no
+ * allocation after batch_builder_create(). With several sets of columns a batch is written in place
+ * while the next one grows.
  *
  * The batch boundaries depend on the rows only, not on time or on earlier batches. The same frames
  * therefore produce the same files, unless batch_builder_flush() is called in between:
@@ -95,6 +95,9 @@ struct batch_builder_config {
 	/** tables with peaks: panels that the peaks refer to; must outlive the builder */
 	const struct gk_peak_panel *panels;
 	uint32_t nb_panels;
+	/** tables with profiles: areas at a distance of gk_profile_stride(); CPU address */
+	const uint8_t *profiles;
+	uint32_t nb_profiles;
 	uint32_t frames_interval; /**< 0: BATCH_FRAMES_INTERVAL */
 	uint32_t images_interval; /**< 0: BATCH_IMAGES_INTERVAL */
 	uint64_t byte_limit;	  /**< 0: BATCH_BYTE_LIMIT */

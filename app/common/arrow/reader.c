@@ -74,8 +74,8 @@ find_plain_type(const struct fb_tab *t, uint64_t type, enum arrow_type *found)
 	case ARROW_FB_INT:
 		if (fb_get_scalar(t, 0, 4, 0, &arg) < 0 || fb_get_scalar(t, 1, 1, 0, &flag) < 0)
 			return -EBADMSG;
-		if (arg == 16 && flag) {
-			*found = ARROW_INT16;
+		if (flag && (arg == 16 || arg == 64)) {
+			*found = arg == 16 ? ARROW_INT16 : ARROW_INT64;
 			return 0;
 		}
 		*found = arg == 8   ? ARROW_UINT8

@@ -21,6 +21,7 @@ static const struct {
 	[ARROW_UINT32] = {"uint32", 4, ARROW_FB_INT, 32, false},
 	[ARROW_UINT64] = {"uint64", 8, ARROW_FB_INT, 64, false},
 	[ARROW_INT16] = {"int16", 2, ARROW_FB_INT, 16, true},
+	[ARROW_INT64] = {"int64", 8, ARROW_FB_INT, 64, true},
 	[ARROW_FLOAT32] = {"float32", 4, ARROW_FB_FLOAT, ARROW_FB_SINGLE, true},
 	[ARROW_FLOAT64] = {"float64", 8, ARROW_FB_FLOAT, ARROW_FB_DOUBLE, true},
 	[ARROW_TIMESTAMP_NS] = {"timestamp[ns]", 8, ARROW_FB_TIMESTAMP, ARROW_FB_NANOSECOND, true},

@@ -39,6 +39,7 @@ enum arrow_type {
 	ARROW_UINT32,
 	ARROW_UINT64,
 	ARROW_INT16,
+	ARROW_INT64,
 	ARROW_FLOAT32,
 	ARROW_FLOAT64,
 	ARROW_TIMESTAMP_NS, /**< int64, ns since 1970 without leap seconds, no time zone */

@@ -29,6 +29,8 @@ static const struct arrow_field frames_fields[FRAMES_COLUMNS] = {
 	[FRAMES_PEDESTAL_VERSION] = {"pedestal_version", ARROW_UINT32},
 	[FRAMES_PEAKS] = {"peaks", ARROW_UINT32, .nullable = true},
 	[FRAMES_SHELL_PEAKS] = {"shell_peaks", ARROW_LIST, ARROW_UINT32},
+	[FRAMES_RADIAL_SUM] = {"radial_sum", ARROW_FIXED_LIST, ARROW_INT64, .nullable = true},
+	[FRAMES_RADIAL_COUNT] = {"radial_count", ARROW_FIXED_LIST, ARROW_UINT32, .nullable = true},
 };
 
 static const struct arrow_field images_fields[IMAGES_COLUMNS] = {
@@ -95,6 +97,24 @@ put_header_crc(const struct arrow_schema *schema, char digits[9])
 	return 0;
 }
 
+/* Choose the columns of `frames` from all of them. @return their number */
+static unsigned int
+choose_frames(struct arrow_tables *t, struct arrow_field *frames,
+	const struct arrow_tables_config *config)
+{
+	unsigned int nb = config->peaks ? FRAMES_RADIAL_SUM : FRAMES_PEAKS;
+
+	t->peaks = config->peaks;
+	if (config->radial_bins == 0)
+		return nb;
+	t->radial = nb;
+	frames[FRAMES_RADIAL_SUM].list_size = config->radial_bins;
+	frames[FRAMES_RADIAL_COUNT].list_size = config->radial_bins;
+	frames[nb++] = frames[FRAMES_RADIAL_SUM];
+	frames[nb++] = frames[FRAMES_RADIAL_COUNT];
+	return nb;
+}
+
 int
 arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config)
 {
@@ -148,7 +168,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 		s->meta[nb + OWN_META + i] = s->meta[OWN_META + i];
 	}
 	t->schema[ARROW_FRAMES].fields = s->frames;
-	t->schema[ARROW_FRAMES].nb_fields = config->peaks ? FRAMES_COLUMNS : FRAMES_PEAKS;
+	t->schema[ARROW_FRAMES].nb_fields = choose_frames(t, s->frames, config);
 	t->schema[ARROW_IMAGES].fields = s->images;
 	t->schema[ARROW_IMAGES].nb_fields = config->peaks ? IMAGES_COLUMNS : IMAGES_PEAK_FS;
 	t->storage = s;

@@ -42,9 +42,15 @@ enum arrow_frames_column {
 	FRAMES_KIND,
 	FRAMES_VETO_VERSION,
 	FRAMES_PEDESTAL_VERSION,
-	/** and all following ones: only with arrow_tables_config.peaks */
+	/** and the following one: only with arrow_tables_config.peaks */
 	FRAMES_PEAKS,
 	FRAMES_SHELL_PEAKS,
+	/**
+	 * and the following one: only with arrow_tables_config.radial_bins. Without peaks they
+	 * follow FRAMES_PEDESTAL_VERSION, see arrow_tables.radial
+	 */
+	FRAMES_RADIAL_SUM,
+	FRAMES_RADIAL_COUNT,
 	FRAMES_COLUMNS
 };
 
@@ -101,6 +107,10 @@ enum arrow_images_column {
 #define ARROW_META_PEAKS_MAX	"braggline.peaks_max"
 #define ARROW_META_PEAKS_SHELLS "braggline.peaks_shells" /**< limits in angstrom; `none` */
 /** @} */
+/** radial profiles: what bins have equal widths of (`q`, `d`, `2theta`), and their centres @{ */
+#define ARROW_META_RADIAL_UNIT	  "braggline.radial_unit"
+#define ARROW_META_RADIAL_CENTRES "braggline.radial_centres" /**< 1/angstrom, angstrom, degrees */
+/** @} */
 /** distance from sample to detector; 0: unknown */
 #define ARROW_META_DISTANCE "braggline.distance_mm"
 /** in pixels of the picture (geometry/layout.h); 0 if the geometry is not known @{ */
@@ -139,11 +149,15 @@ struct arrow_tables_config {
 	/** added to the metadata of both schemas, after those of this program */
 	const struct arrow_meta *meta;
 	unsigned int nb_meta;
-	bool peaks; /**< peaks are searched: with the columns of peaks */
+	bool peaks;	      /**< peaks are searched: with the columns of peaks */
+	uint32_t radial_bins; /**< bins of radial profiles; 0: without their columns */
 };
 
 struct arrow_tables {
 	struct arrow_schema schema[ARROW_TABLES];
+	bool peaks; /**< as configured */
+	/** number of the column of `frames` that has FRAMES_RADIAL_SUM; 0: there is none */
+	unsigned int radial;
 	void *storage; /**< fields and texts of the schemas */
 };
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Pictures with several panels side by side, each with a caption. A panel shows an image of the
- * raster. Large rasters are scaled down.
+ * The cells of panels, which are images of the raster in a picture. figure.h draws them.
  *
- * A panel has one cell per dot. Its value is the maximum of the pixels that it represents, or NaN
- * if none has a value. The colour is a logarithmic function of the value, relative to the brightest
- * cells of the panel. With a geometry, pixels are at their places in the laboratory, and rings show
- * the resolution.
+ * Large rasters are scaled down: a cell represents `by` x `by` pixels. Its value is the maximum of
+ * these pixels, or NaN if none has a value. With a geometry, pixels are at their places in the
+ * laboratory, and there are resolution rings.
  */
 #ifndef PANELS_H
 #define PANELS_H
@@ -16,7 +14,6 @@
 #include <stdint.h>
 
 #include "geometry/geometry.h"
-#include "picture/canvas.h"
 #include "picture/rings.h"
 
 /** maximum width and height of a panel in cells: JUNGFRAU 4M with its gaps is scaled by 2 */
@@ -60,21 +57,11 @@ panels_cells(const struct panels *p)
  */
 void panels_shrink(const struct panels *p, const float *plane, float *cells);
 
-/** Create a canvas with room for `nb` panels. @return 0; -EINVAL; -ENOMEM */
-int panels_canvas(const struct panels *p, unsigned int nb, struct canvas *c);
-
 /**
- * Draw a panel and its rings over the previous one.
- * @param place  index of the panel, from the left
+ * Find the cell of a place in the raster.
+ * @param row, column  0 is the centre of the first pixel; any values
+ * @return index; PANELS_NO_CELL: outside the raster, or in no panel of the geometry
  */
-void panels_draw(const struct panels *p, struct canvas *c, unsigned int place, const char *caption,
-	const float *cells);
-
-/**
- * Draw a circle around a pixel of the raster; nothing if it is in no panel of the geometry.
- * @param place  as in panels_draw(), which is called before
- */
-void panels_mark(
-	const struct panels *p, struct canvas *c, unsigned int place, double row, double column);
+uint32_t panels_cell(const struct panels *p, double row, double column);
 
 #endif /* PANELS_H */

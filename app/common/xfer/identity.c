@@ -29,20 +29,32 @@ xfer_identity_has_receiver_id(const struct xfer_identity *identity, uint64_t rec
 	return false;
 }
 
-bool
-xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right, uint64_t receiver_id,
-	const char *run)
+static bool
+has_run(const struct xfer_identity *identity, const char *run)
 {
 	unsigned int i;
 
-	if ((identity->rights & right) == 0 ||
-		!xfer_identity_has_receiver_id(identity, receiver_id))
-		return false;
 	for (i = 0; i < identity->nb_runs; i++) {
 		if (fnmatch(identity->run[i], run, 0) == 0)
 			return true;
 	}
 	return false;
+}
+
+bool
+xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right, uint64_t receiver_id,
+	const char *run)
+{
+	if ((identity->rights & right) == 0 ||
+		!xfer_identity_has_receiver_id(identity, receiver_id))
+		return false;
+	return has_run(identity, run);
+}
+
+bool
+xfer_identity_may_read(const struct xfer_identity *identity, const char *run)
+{
+	return (identity->rights & XFER_RIGHT_READ) != 0 && has_run(identity, run);
 }
 
 void

@@ -20,7 +20,7 @@ enum xfer_right {
 	/** have batches truncated that it reassigned to another store */
 	XFER_RIGHT_RECONCILE = 1 << 1,
 	XFER_RIGHT_IMPORT = 1 << 2, /**< send batches from spilled files */
-	XFER_RIGHT_READ = 1 << 3,   /**< reserved; not checked yet */
+	XFER_RIGHT_READ = 1 << 3,   /**< query runs: braggline-scan --serve */
 };
 
 struct xfer_identity {
@@ -50,6 +50,9 @@ uint64_t xfer_identity_id(const char *name);
 /** Whether the identity has this right for this receiver's runs of this name. */
 bool xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right,
 	uint64_t receiver_id, const char *run);
+
+/** Whether the identity has the right XFER_RIGHT_READ for runs of this name, of any receiver. */
+bool xfer_identity_may_read(const struct xfer_identity *identity, const char *run);
 
 /** Whether the receiver belongs to the identity. */
 bool xfer_identity_has_receiver_id(const struct xfer_identity *identity, uint64_t receiver_id);

@@ -49,7 +49,8 @@ end_section(struct parser *p)
 		return 0;
 	if ((p->seen & SEEN_KEY) == 0)
 		return mistake(p, "[receiver %s]: key is missing; expected key = FILE", id->name);
-	if ((p->seen & SEEN_RECEIVER_IDS) == 0)
+	/* who only reads has no receivers */
+	if ((p->seen & SEEN_RECEIVER_IDS) == 0 && id->rights != XFER_RIGHT_READ)
 		return mistake(p,
 			"[receiver %s]: receiver_ids is missing; expected receiver_ids = 1,5-8",
 			id->name);

@@ -12,7 +12,7 @@
 #include "xfer/qp.h"
 
 #define BURST	 32
-#define SEND_SGE 2
+#define SEND_SGE 2 /* by default */
 
 /* Kind of a work request, in the highest byte of its wr_id. */
 enum kind {
@@ -65,7 +65,7 @@ create_queues(struct xfer_qp *l)
 		.context = l,
 		.max_send_wr = XFER_QP_SENDS + c->writes,
 		.max_recv_wr = l->nb_receives,
-		.max_send_sge = SEND_SGE,
+		.max_send_sge = c->sge > 0 ? c->sge : SEND_SGE,
 		.max_recv_sge = 1,
 		/* 268 ms: an lcore that shares its CPU may be delayed for longer than a network */
 		.ack_timeout = 16,
@@ -152,6 +152,16 @@ xfer_qp_extend(struct xfer_qp *l)
 }
 
 int
+xfer_qp_seal_keys(struct xfer_qp *l, const uint8_t send[XFER_MAC_BYTES],
+	const uint8_t receive[XFER_MAC_BYTES])
+{
+	const int ret = xfer_seal_open(&l->send, send);
+
+	l->sealed = true;
+	return ret < 0 ? ret : xfer_seal_open(&l->receive, receive);
+}
+
+int
 xfer_qp_seal(struct xfer_qp *l, const struct xfer_auth *h)
 {
 	uint8_t keys[2][XFER_MAC_BYTES];
@@ -159,9 +169,7 @@ xfer_qp_seal(struct xfer_qp *l, const struct xfer_auth *h)
 
 	l->sealed = true;
 	if (ret == 0)
-		ret = xfer_seal_open(&l->send, keys[h->store]);
-	if (ret == 0)
-		ret = xfer_seal_open(&l->receive, keys[!h->store]);
+		ret = xfer_qp_seal_keys(l, keys[h->store], keys[!h->store]);
 	OPENSSL_cleanse(keys, sizeof(keys));
 	return ret;
 }

@@ -43,6 +43,7 @@ struct xfer_qp_config {
 	uint32_t receives;
 	uint32_t writes; /**< maximum number of WRITEs in flight */
 	uint32_t extra;	 /**< bytes of registered memory for the owner */
+	uint16_t sge;	 /**< maximum entries of a WRITE's scatter-gather list (0: 2) */
 	const struct xfer_qp_ops *ops;
 	void *arg;
 };
@@ -92,6 +93,13 @@ int xfer_qp_extend(struct xfer_qp *l);
 int xfer_qp_seal(struct xfer_qp *l, const struct xfer_auth *h);
 
 /**
+ * As xfer_qp_seal(), with the keys of another handshake. *Control.*
+ * @param send, receive  keys of what this end sends, and of what the peer sends
+ */
+int xfer_qp_seal_keys(struct xfer_qp *l, const uint8_t send[XFER_MAC_BYTES],
+	const uint8_t receive[XFER_MAC_BYTES]);
+
+/**
  * Free everything. The connection must have been destroyed. *Control.*
  * @return 0; -EBUSY: still in use, call again
  */
@@ -110,7 +118,7 @@ int xfer_qp_send(struct xfer_qp *l, uint32_t size);
  * Post a WRITE. Completions are reported only for WRITEs with an immediate, so one of these must
  * follow.
  * @param wr_id  passed to xfer_qp_ops.done
- * @param nb_sge 1 or 2
+ * @param nb_sge 1 to config.sge
  * @param imm    NULL: none
  * @return 0; -EPIPE: broken; -EAGAIN: too many in flight
  */

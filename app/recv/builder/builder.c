@@ -73,6 +73,11 @@ struct builder {
 	uint32_t nb_free_records;
 	uint32_t *free_outputs;
 	uint32_t nb_free_outputs;
+	/*
+	 * Areas of radial profiles: of each frame slot, then of each record. A record whose frame
+	 * is concluded has the area that the slot had, and the slot has the record's. NULL: none.
+	 */
+	uint32_t *profiles;
 	double ns_per_cycle;
 	struct utc_clock utc;			     /* converts receive times */
 	uint32_t module_expected[FRAME_MODULES_MAX]; /**< expected packets of a module in a frame */
@@ -566,7 +571,14 @@ struct builder *
 builder_create(const struct builder_config *config)
 {
 	struct builder *b;
+	const uint32_t areas = config->table->config.slots + BUILDER_RECORDS;
 
+	if (config->profiles > 0 && config->profiles < areas) {
+		LOG(ERR, "%u areas of radial profiles, expected at least %u\n", config->profiles,
+			areas);
+		rte_errno = EINVAL;
+		return NULL;
+	}
 	if (!in_range("number of gangs", config->gangs, GK_GANGS_MAX) ||
 		!in_range("frames per batch", config->batch, GK_BATCH_MAX) ||
 		!in_range("number of output slots", config->outputs, GK_NO_OUT - 1))
@@ -583,13 +595,18 @@ builder_create(const struct builder_config *config)
 		BUILDER_RECORDS * sizeof(*b->free_records), 64, config->socket);
 	b->free_outputs = rte_zmalloc_socket("builder_free_outputs",
 		config->outputs * sizeof(*b->free_outputs), 64, config->socket);
+	if (config->profiles > 0)
+		b->profiles = rte_malloc_socket("builder_profiles",
+			config->profiles * sizeof(*b->profiles), 64, config->socket);
 	if (b->queue == NULL || b->records == NULL || b->free_records == NULL ||
-		b->free_outputs == NULL)
+		b->free_outputs == NULL || (config->profiles > 0 && b->profiles == NULL))
 		goto no_memory;
 	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
 		b->free_records[b->nb_free_records++] = &b->records[BUILDER_RECORDS - 1 - i];
 	for (uint32_t i = 0; i < config->outputs; i++)
 		b->free_outputs[b->nb_free_outputs++] = config->outputs - 1 - i;
+	for (uint32_t i = 0; i < config->profiles; i++)
+		b->profiles[i] = i;
 	for (uint32_t i = 0; i < config->gangs; i++)
 		gk_ring_init(&b->rings[i], config->channel, i);
 	b->ns_per_cycle = 1e9 / rte_get_tsc_hz();
@@ -619,6 +636,7 @@ builder_destroy(struct builder *b)
 	rte_free(b->records);
 	rte_free(b->free_records);
 	rte_free(b->free_outputs);
+	rte_free(b->profiles);
 	rte_free(b);
 }
 
@@ -884,6 +902,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	r->kind = GK_KIND_NONE;
 	r->out = GK_NO_OUT;
 	r->peaks = FRAME_NO_SEARCH;
+	r->profile = FRAME_NO_PROFILE;
 	if (closed->missing > 0 && !closed->refused)
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	if (closed->timeout)
@@ -944,6 +963,8 @@ prepare(struct builder *b, const struct queued *q)
 	const struct builder_veto *v = &b->vetoes[b->veto];
 
 	f->out = b->free_outputs[--b->nb_free_outputs];
+	if (b->profiles != NULL)
+		f->profile = b->profiles[q->slot];
 	if (v->dry_run)
 		f->flags |= GK_FRAME_KEEP;
 	if (builder_is_dark(b, q->record)) {
@@ -1098,6 +1119,19 @@ note_peaks(const struct builder *b, const struct queued *q, const struct gk_resu
 	memcpy(r->shell_peaks, b->config.details[q->slot].shell_peaks, sizeof(r->shell_peaks));
 }
 
+/** Give the frame's profile to the record, and the slot the area that the record had. */
+static void
+note_profile(struct builder *b, const struct queued *q)
+{
+	struct frame_record *r = q->record;
+	uint32_t *slot = &b->profiles[q->slot];
+	uint32_t *record = &b->profiles[b->config.table->config.slots + (r - b->records)];
+
+	r->profile = *slot;
+	*slot = *record;
+	*record = r->profile;
+}
+
 /**
  * Complete the record with a gang's result, and free the resources that the frame no longer needs.
  */
@@ -1124,6 +1158,8 @@ conclude(struct builder *b, struct queued *q)
 	r->pedestal_version = result->coef;
 	if (result->peaks_found != GK_NOT_SEARCHED && b->config.details != NULL)
 		note_peaks(b, q, result);
+	if (b->profiles != NULL)
+		note_profile(b, q);
 	if (result->verdict == GK_VERDICT_HIT && b->dark.select != BUILDER_DARK_RUN)
 		r->verdict = FRAME_HIT;
 	else if (!kept)

@@ -109,6 +109,11 @@ struct builder_config {
 	const struct gk_result *results;  /**< indexed by frame slot */
 	const struct gk_details *details; /**< indexed by frame slot; NULL: none are written */
 	bool chunks; /**< gk_config.chunks; otherwise gangs get parameters without chunks */
+	/**
+	 * gk_config.nb_profiles: at least one for each frame slot and for each of BUILDER_RECORDS;
+	 * 0: no profiles are made
+	 */
+	uint32_t profiles;
 	uint32_t gangs;
 	uint32_t batch;		   /**< maximum number of frames in a batch */
 	uint32_t outputs;	   /**< number of output slots */

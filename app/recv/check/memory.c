@@ -134,6 +134,7 @@ need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
 		.packets = gpu->packets ? GK_MEMORY_DEVICE : GK_MEMORY_HOST,
 		.trailers = settings_in_memory(s),
 		.chunks = settings_chunks(s),
+		.nb_profiles = gang_memory_profiles(s),
 	};
 
 	if (ops == NULL || ops->memory == NULL)
@@ -142,33 +143,44 @@ need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
 	return ops->memory(&c);
 }
 
-/** Return the memory of host gangs for searches for peaks. @return 0: none, or a wrong geometry */
+/** Return the radial bins of searches for peaks. @return 0: none, or a wrong geometry */
+static uint32_t
+count_peak_bins(const struct settings *s, const struct gk_geometry *geometry)
+{
+	char message[GEOMETRY_MESSAGE_LEN];
+	struct geometry *g = NULL;
+	struct gk_peak_panel *panel;
+	uint32_t nb_bins = 0;
+	uint16_t *bin;
+
+	if (!s->peaks.known ||
+		geometry_settings_make(&s->geometry, &s->detector, &g, message) != 0 || g == NULL)
+		return 0;
+	bin = malloc(gk_pixels(geometry) * sizeof(*bin));
+	panel = malloc(g->nb_panels * sizeof(*panel));
+	if (bin == NULL || panel == NULL ||
+		peak_settings_map(&s->peaks, g, bin, panel, &nb_bins) != 0)
+		nb_bins = 0;
+	free(panel);
+	free(bin);
+	free(g);
+	return nb_bins;
+}
+
+/** Return the memory of host gangs for searches for peaks and radial profiles. @return 0: none */
 static uint64_t
 need_of_searches(const struct settings *s)
 {
 	struct gk_config c = {.gangs = s->gangs, .workers = s->gang_workers};
-	const struct detector *d = &s->detector;
-	char message[GEOMETRY_MESSAGE_LEN];
-	struct geometry *g = NULL;
 	struct gk_layout layout;
-	uint64_t bytes = 0;
-	struct gk_peak_panel *panel;
-	uint32_t nb_bins;
-	uint16_t *bin;
+	uint32_t peak_bins;
 
-	if (!s->peaks.known || strcmp(s->kernel, "cuda") == 0 ||
-		geometry_settings_make(&s->geometry, d, &g, message) != 0 || g == NULL)
+	if (strcmp(s->kernel, "cuda") == 0)
 		return 0;
 	gang_memory_layout(s, &c.geometry, &layout);
-	bin = malloc(gk_pixels(&c.geometry) * sizeof(*bin));
-	panel = malloc(g->nb_panels * sizeof(*panel));
-	if (bin != NULL && panel != NULL &&
-		peak_settings_map(&s->peaks, g, bin, panel, &nb_bins) == 0)
-		bytes = gk_host_search_memory(&c, nb_bins);
-	free(panel);
-	free(bin);
-	free(g);
-	return bytes;
+	peak_bins = count_peak_bins(s, &c.geometry);
+	return peak_bins + s->radial.bins > 0 ? gk_host_search_memory(&c, peak_bins, s->radial.bins)
+					      : 0;
 }
 
 void
@@ -230,12 +242,15 @@ check_searches(struct check *c, const struct settings *s, const struct check_nee
 	check_print_bytes(need->searches, want);
 	check_print_bytes(have, text);
 	if (need->searches == 0) {
-		check_add(c, CHECK_NA, "peak searches", "host gangs search no peaks");
+		check_add(c, CHECK_NA, "peak searches",
+			"host gangs search no peaks and make no profiles");
 	} else if (have < need->searches + need->rings) {
 		check_add(c, CHECK_FAIL, "peak searches",
 			"at most %s (threads: %u); %s available%s", want, n, text,
 			need->rings > 0 ? ", also for rings" : "");
-		check_fix(c, "set [lcores] gangs or gang_workers lower, or [peaks] search = no");
+		check_fix(c,
+			"set [lcores] gangs or gang_workers lower, or [peaks] search = no and "
+			"[radial] bins = none");
 	} else {
 		check_add(c, CHECK_OK, "peak searches", "at most %s (threads: %u); %s available",
 			want, n, text);

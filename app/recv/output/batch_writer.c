@@ -346,6 +346,7 @@ create_tables(struct batch_writer *w)
 		.packets = c->geometry.tiles,
 		.value = c->value,
 		.peaks = c->layout.peaks_cap > 0,
+		.radial_bins = c->radial_bins,
 		.meta = meta,
 		.nb_meta = c->nb_meta + (c->nb_planes > 0 ? 2 : 0),
 	};
@@ -378,6 +379,8 @@ create_builder(struct batch_writer *w)
 		.nb_outputs = c->staging != NULL ? 1 : c->nb_outputs,
 		.panels = c->panels,
 		.nb_panels = c->nb_panels,
+		.profiles = c->profiles,
+		.nb_profiles = c->nb_profiles,
 		.frames_interval = c->frames_interval,
 		.images_interval = c->images_interval,
 		.byte_limit = c->byte_limit,
@@ -401,6 +404,8 @@ begin_egress(struct batch_writer *w, char message[PATH_MAX])
 	const struct batch_writer_config *c = &w->config;
 	const uint64_t pixels = gk_pixels(&c->geometry);
 	const uint32_t rows = c->frames_interval > 0 ? c->frames_interval : BATCH_FRAMES_INTERVAL;
+	const uint64_t row =
+		256 + 2 * c->modules + (c->radial_bins > 0 ? gk_profile_stride(c->radial_bins) : 0);
 	/* Gaps between all buffers. A CSR pixel needs column and value. A raw chunk may grow. */
 	const uint64_t gaps = ARROW_BUFFERS_MAX * ARROW_BLOCK;
 	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8 +
@@ -411,8 +416,7 @@ begin_egress(struct batch_writer *w, char message[PATH_MAX])
 		.run = c->run_id,
 		.incarnation = c->incarnation,
 		.tables = &w->tables,
-		.body_max = {(rows * (256ull + 2 * c->modules) + gaps + ARROW_BLOCK - 1) /
-				ARROW_BLOCK * ARROW_BLOCK,
+		.body_max = {(rows * row + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK,
 			(images + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK},
 		.clock = c->clock,
 		.clock_arg = c->clock_arg,

@@ -49,6 +49,11 @@ struct batch_writer_config {
 	const struct gk_peak_panel *panels;
 	uint32_t nb_panels;
 	/** @} */
+	/** areas of radial profiles, as the CPU addresses them; radial_bins 0: none @{ */
+	const uint8_t *profiles;
+	uint32_t nb_profiles;
+	uint32_t radial_bins;
+	/** @} */
 	uint32_t nb_outputs;
 	/**
 	 * Buffer of one slot, if the CPU cannot access the outputs. fetch() copies the used part of

@@ -348,7 +348,7 @@ step(struct live *l)
 		done = true;
 	}
 	t = now();
-	if (l->state == LIVE_SHOWN && t >= l->due) {
+	if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == LIVE_SHOWN && t >= l->due) {
 		l->due = RTE_MAX(l->due + l->period, t);
 		__atomic_store_n(&l->state, LIVE_WANTED, __ATOMIC_RELEASE);
 	}

@@ -226,7 +226,7 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 
 /** Lists by module: number of live pixels, and a pedestal and a gain for each stage. */
 #define LISTS	  (1 + 2 * CALIBRATION_STAGES)
-#define TEXTS	  24 /* other values of the metadata */
+#define TEXTS	  26 /* other values of the metadata */
 #define LIST_ITEM 16 /* bytes of a value, with its comma */
 
 /** Description of a run for the schemas of its files. The keys point into this structure. */
@@ -234,6 +234,7 @@ struct description {
 	struct arrow_meta meta[TEXTS + LISTS];
 	char text[TEXTS + LISTS][32];
 	char peaks[2][256];
+	char centres[GK_PROFILE_BINS_MAX * LIST_ITEM];
 	char list[LISTS][DETECTOR_MODULES_MAX * LIST_ITEM];
 	unsigned int nb, nb_lists;
 };
@@ -353,6 +354,21 @@ describe_peaks(struct description *d, const struct settings *s)
 	describe(d, ARROW_META_PEAKS_SHELLS, shells);
 }
 
+/** Describe the bins of radial profiles. */
+static void
+describe_radial(struct description *d, const struct pipeline *p)
+{
+	const struct radial_settings *s = &p->settings->radial;
+	char *at = d->centres;
+
+	if (s->bins == 0)
+		return;
+	describe(d, ARROW_META_RADIAL_UNIT, profile_unit_names[s->unit]);
+	for (uint32_t i = 0; i < s->bins; i++)
+		at += snprintf(at, LIST_ITEM, "%s%.9g", i > 0 ? "," : "", p->radial_centres[i]);
+	describe(d, ARROW_META_RADIAL_CENTRES, d->centres);
+}
+
 /** Describe the run. */
 static void
 describe_run(struct description *d, const struct pipeline *p, const struct settings *s,
@@ -372,6 +388,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 	describe_count(d, ARROW_META_STRONG_MIN, veto->strong_min);
 	describe_count(d, ARROW_META_STRONG_MAX, veto->strong_max);
 	describe_peaks(d, s);
+	describe_radial(d, p);
 	describe_digest(d, ARROW_META_PEDESTAL,
 		files->pedestal[0] != NULL || files->pedestal[1] != NULL ||
 			files->pedestal[2] != NULL,
@@ -440,7 +457,10 @@ create_writer(struct pipeline *p, const struct settings *s, const struct geometr
 		.outputs = p->outputs,
 		.nb_outputs = p->gk_config->nb_outputs,
 		.panels = p->panels,
-		.nb_panels = p->geometry != NULL ? p->geometry->nb_panels : 0,
+		.nb_panels = p->panels != NULL ? p->geometry->nb_panels : 0,
+		.profiles = p->gk_config->profiles,
+		.nb_profiles = p->gk_config->nb_profiles,
+		.radial_bins = p->settings->radial.bins,
 		.staging = p->staging,
 		.fetch = fetch_result,
 		.fetch_arg = p,
@@ -588,6 +608,13 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct batch_w
 		snprintf(message, PATH_MAX,
 			"[geometry] is not that with which the process was started, and [peaks] "
 			"search needs it; restart the process to change it");
+		ret = -EINVAL;
+	}
+	if (ret == 0 && p->settings->radial.bins > 0 &&
+		(g == NULL || !radial_settings_same_map(g, p->geometry))) {
+		snprintf(message, PATH_MAX,
+			"[geometry] is not that with which the process was started, and [radial] "
+			"bins needs it; restart the process to change it");
 		ret = -EINVAL;
 	}
 	if (ret == 0)

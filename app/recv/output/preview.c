@@ -15,12 +15,14 @@
 #include "io/own_file.h"
 #include "monotonic_cond.h"
 #include "output/preview.h"
+#include "picture/figure.h"
 
 RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, preview_logtype, "preview: " __VA_ARGS__)
 
 #define NICE	19
+#define UNIT	"photons"
 #define TICK_MS 20 /* maximum delay until a filled frame is noticed */
 /* maximum time that the next run waits for the last picture of the previous one */
 #define PATIENCE_MS 250
@@ -35,7 +37,7 @@ struct preview {
 	struct geometry *geometry; /* of the projection; NULL: none */
 	bool active;		   /* for preview_offer; written only while it is not called */
 	struct projection projection;
-	struct canvas canvas; /* `canvas` and `cells` belong to the thread */
+	struct figure *figure; /* `figure` and `cells` belong to the thread */
 	float *cells;
 	pthread_mutex_t lock; /* protects the fields below and the ownership of the projection */
 	pthread_cond_t changed;
@@ -105,16 +107,15 @@ is_due(struct preview *p)
 static bool
 draw(struct preview *p, const struct job *job)
 {
-	const struct panels *panels = &p->projection.panels;
 	char text[64];
 	bool valid, shown;
 
 	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", job->frames);
 	projection_copy_maximum(&p->projection, p->cells);
-	panels_draw(panels, &p->canvas, 0, text, p->cells);
+	figure_draw(p->figure, 0, text, UNIT, p->cells);
 	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", job->frame,
 		p->projection.shown_count);
-	/* if the run ended during a request, the previous frame stays on the canvas */
+	/* if the run ended during a request, the previous frame stays in the figure */
 	shown = projection_state(&p->projection) != PROJECTION_WANTED;
 	projection_copy_shown(&p->projection, p->cells);
 	pthread_mutex_lock(&p->lock);
@@ -129,7 +130,7 @@ draw(struct preview *p, const struct job *job)
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (valid && shown)
-		panels_draw(panels, &p->canvas, 1, text, p->cells);
+		figure_draw(p->figure, 1, text, UNIT, p->cells);
 	return valid;
 }
 
@@ -143,7 +144,7 @@ save(struct preview *p, const char *path)
 	snprintf(part, sizeof(part), "%s.part", path);
 	/* remove an existing file, because it might be a link to another file */
 	(void)unlink(part);
-	ret = canvas_save(&p->canvas, part, CANVAS_FAST);
+	ret = figure_save(p->figure, part, DRAWING_FAST);
 	if (ret == 0 && rename(part, path) < 0)
 		ret = -errno;
 	if (ret != 0)
@@ -232,8 +233,9 @@ preview_create(const struct preview_config *config)
 static void
 free_memory(struct preview *p)
 {
+	figure_free(p->figure);
+	p->figure = NULL;
 	projection_free(&p->projection);
-	canvas_free(&p->canvas);
 	free(p->cells);
 	p->cells = NULL;
 	free(p->geometry);
@@ -298,7 +300,7 @@ prepare(struct preview *p, const struct geometry *g)
 	if (ret == 0 && g != NULL)
 		memcpy(p->geometry, g, sizeof(*g));
 	if (ret == 0)
-		ret = panels_canvas(panels, 2, &p->canvas);
+		ret = figure_create(&p->figure, DRAWING_PNG, panels, 2, false);
 	if (ret == 0)
 		p->cells = malloc(panels_cells(panels) * sizeof(*p->cells));
 	if (ret == 0 && p->cells == NULL)

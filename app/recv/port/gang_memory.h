@@ -29,6 +29,8 @@ enum gang_piece {
 	GANG_DETAILS,	       /**< further results of frames */
 	GANG_BINS,	       /**< with [peaks] search: radial bin of each pixel */
 	GANG_PANELS,
+	GANG_RADIAL_BINS, /**< with [radial] bins: bin of each pixel */
+	GANG_PROFILES,	  /**< with [radial] bins: radial profiles of frames */
 	GANG_PIECES
 };
 
@@ -53,6 +55,9 @@ file_geometry(const struct detector *d)
 /** Compute the geometry of frames for gangs, and the layout of output slots. */
 void gang_memory_layout(
 	const struct settings *s, struct gk_geometry *geometry, struct gk_layout *layout);
+
+/** Return the number of areas for radial profiles, see builder_config.profiles. */
+uint32_t gang_memory_profiles(const struct settings *s);
 
 /**
  * List all areas.

@@ -11,6 +11,7 @@
 #include <rte_malloc.h>
 #include <rte_string_fns.h>
 
+#include "builder/builder.h"
 #include "calib/calibration.h"
 #include "port/gang_memory.h"
 #include "port/memory.h"
@@ -235,6 +236,12 @@ gang_memory_layout(const struct settings *s, struct gk_geometry *geometry, struc
 		gk_layout_add_peaks(layout, s->peaks.max);
 }
 
+uint32_t
+gang_memory_profiles(const struct settings *s)
+{
+	return s->radial.bins > 0 ? s->slots + BUILDER_RECORDS : 0;
+}
+
 void
 gang_memory_list(
 	const struct settings *s, enum gk_memory results, struct gang_memory pieces[GANG_PIECES])
@@ -277,4 +284,10 @@ gang_memory_list(
 	pieces[GANG_PANELS] = (struct gang_memory){.name = "panels",
 		.n = s->peaks.known,
 		.bytes = GEOMETRY_PANELS_MAX * sizeof(struct gk_peak_panel)};
+	pieces[GANG_RADIAL_BINS] = (struct gang_memory){.name = "bins of profiles",
+		.n = s->radial.bins > 0,
+		.bytes = gk_pixels(&geometry) * sizeof(uint16_t)};
+	pieces[GANG_PROFILES] = (struct gang_memory){.name = "radial profiles",
+		.n = s->radial.bins > 0,
+		.bytes = gang_memory_profiles(s) * gk_profile_stride(s->radial.bins)};
 }

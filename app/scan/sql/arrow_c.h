@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Arrow C data interface: a schema and an array in the memory of one process.
+ * Arrow C data interface: a schema and an array in the memory of one process. Arrow C stream
+ * interface: a schema and the arrays of a result, one after the other.
  *
- * Source: Arrow, format/CDataInterface.rst. The names and the guard are those of the specification,
- * so that the structures can also come from a header of another library.
+ * Source: Arrow, format/CDataInterface.rst and CStreamInterface.rst. The names and the guards are
+ * those of the specification, so that the structures can also come from a header of another
+ * library.
  */
 #ifndef ARROW_C_H
 #define ARROW_C_H
@@ -44,5 +46,18 @@ struct ArrowArray {
 };
 
 #endif /* ARROW_C_DATA_INTERFACE */
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+	int (*get_schema)(struct ArrowArrayStream *stream, struct ArrowSchema *out);
+	int (*get_next)(struct ArrowArrayStream *stream, struct ArrowArray *out);
+	const char *(*get_last_error)(struct ArrowArrayStream *stream);
+	void (*release)(struct ArrowArrayStream *stream);
+	void *private_data;
+};
+
+#endif /* ARROW_C_STREAM_INTERFACE */
 
 #endif /* ARROW_C_H */

@@ -138,28 +138,49 @@ fail:
 	return -ENOMEM;
 }
 
-void
-sql_catalog_destroy(struct sql_catalog *c)
+static void
+free_run(struct sql_run *run)
 {
 	struct sql_file *f;
 	unsigned int table;
-	size_t i, k;
+	size_t k;
+
+	for (table = 0; table < ARROW_TABLES; table++) {
+		for (k = 0; k < run->table[table].nb; k++) {
+			f = &run->table[table].file[k];
+			map_guard_remove(f->guard);
+			if (f->opened)
+				arrow_reader_close(&f->reader);
+			free(f->state);
+			free(f->span);
+			free(f->path);
+		}
+		free(run->table[table].file);
+	}
+	free(run->name);
+}
+
+void
+sql_catalog_keep(struct sql_catalog *c, bool (*may)(void *arg, const char *run), void *arg)
+{
+	size_t i, nb = 0;
 
 	for (i = 0; i < c->nb_runs; i++) {
-		for (table = 0; table < ARROW_TABLES; table++) {
-			for (k = 0; k < c->run[i].table[table].nb; k++) {
-				f = &c->run[i].table[table].file[k];
-				map_guard_remove(f->guard);
-				if (f->opened)
-					arrow_reader_close(&f->reader);
-				free(f->state);
-				free(f->span);
-				free(f->path);
-			}
-			free(c->run[i].table[table].file);
-		}
-		free(c->run[i].name);
+		if (may(arg, c->run[i].name))
+			c->run[nb++] = c->run[i];
+		else
+			free_run(&c->run[i]);
 	}
+	c->nb_runs = nb;
+}
+
+void
+sql_catalog_destroy(struct sql_catalog *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->nb_runs; i++)
+		free_run(&c->run[i]);
 	free(c->run);
 	pthread_mutex_destroy(&c->lock);
 	memset(c, 0, sizeof(*c));

@@ -83,6 +83,12 @@ struct sql_catalog {
 int sql_catalog_create(
 	struct sql_catalog *c, const struct scan_list *list, sql_warn warn, void *arg);
 
+/**
+ * Remove the runs for which `may` returns false, as if they did not exist. Before the first
+ * statement.
+ */
+void sql_catalog_keep(struct sql_catalog *c, bool (*may)(void *arg, const char *run), void *arg);
+
 void sql_catalog_destroy(struct sql_catalog *c);
 
 /** Find a run; case of ASCII letters does not matter. @return NULL: none (any thread) */

@@ -8,194 +8,9 @@
 #include "arrow/flatbuf.h"
 #include "arrow/format.h"
 #include "sql/ipc_stream.h"
+#include "sql/ipc_type.h"
 
-#define BUFFER_ALIGN 64
-#define DEPTH_MAX    64
-
-/* union Type and union MessageHeader, beyond arrow/format.h */
-enum {
-	FB_NULL = 1,
-	FB_UTF8 = 5,
-	FB_BOOL = 6,
-	FB_DECIMAL = 7,
-	FB_DATE = 8,
-	FB_TIME = 9,
-	FB_INTERVAL = 11,
-	FB_STRUCT = 13,
-	FB_UNION = 14,
-	FB_FIXED_BINARY = 15,
-	FB_MAP = 17,
-	FB_DURATION = 18,
-	FB_LARGE_BINARY = 19,
-	FB_LARGE_UTF8 = 20,
-	FB_LARGE_LIST = 21,
-};
-
-#define FB_DICTIONARY_BATCH 2
-
-/* What an array of a type consists of. */
-enum layout {
-	LAYOUT_NONE,  /* null: no buffers */
-	LAYOUT_BITS,  /* validity, bits */
-	LAYOUT_FIXED, /* validity, values of `width` bytes */
-	LAYOUT_TEXT,  /* validity, offsets of `width` bytes, bytes */
-	LAYOUT_LIST,  /* validity, offsets of `width` bytes; child */
-	LAYOUT_CHILD, /* validity; children: fixed-size list, struct */
-	LAYOUT_UNION, /* types, and offsets if `width` is 4; children */
-};
-
-struct type {
-	uint8_t id; /* union Type */
-	enum layout layout;
-	uint32_t width;
-	/* Int: bits, signed. Decimal: precision, scale, bits. Others: unit, size, mode, bits */
-	int32_t arg[3];
-	const char *text; /* time zone; list of the types of a union */
-};
-
-static bool
-read_int(const char **text, int32_t *value)
-{
-	char *end;
-	long n;
-
-	errno = 0;
-	n = strtol(*text, &end, 10);
-	if (end == *text || errno != 0 || n < 0 || n > INT32_MAX)
-		return false;
-	*text = end;
-	*value = (int32_t)n;
-	return true;
-}
-
-/* Read a format of one letter. */
-static bool
-read_letter(char letter, struct type *t)
-{
-	static const struct {
-		char letter;
-		struct type type;
-	} letters[] = {
-		{'n', {FB_NULL, LAYOUT_NONE}},
-		{'b', {FB_BOOL, LAYOUT_BITS}},
-		{'c', {ARROW_FB_INT, LAYOUT_FIXED, 1, {8, 1}}},
-		{'C', {ARROW_FB_INT, LAYOUT_FIXED, 1, {8, 0}}},
-		{'s', {ARROW_FB_INT, LAYOUT_FIXED, 2, {16, 1}}},
-		{'S', {ARROW_FB_INT, LAYOUT_FIXED, 2, {16, 0}}},
-		{'i', {ARROW_FB_INT, LAYOUT_FIXED, 4, {32, 1}}},
-		{'I', {ARROW_FB_INT, LAYOUT_FIXED, 4, {32, 0}}},
-		{'l', {ARROW_FB_INT, LAYOUT_FIXED, 8, {64, 1}}},
-		{'L', {ARROW_FB_INT, LAYOUT_FIXED, 8, {64, 0}}},
-		{'e', {ARROW_FB_FLOAT, LAYOUT_FIXED, 2, {0}}},
-		{'f', {ARROW_FB_FLOAT, LAYOUT_FIXED, 4, {ARROW_FB_SINGLE}}},
-		{'g', {ARROW_FB_FLOAT, LAYOUT_FIXED, 8, {ARROW_FB_DOUBLE}}},
-		{'u', {FB_UTF8, LAYOUT_TEXT, 4}},
-		{'U', {FB_LARGE_UTF8, LAYOUT_TEXT, 8}},
-		{'z', {ARROW_FB_BINARY, LAYOUT_TEXT, 4}},
-		{'Z', {FB_LARGE_BINARY, LAYOUT_TEXT, 8}},
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
-		if (letters[i].letter == letter) {
-			*t = letters[i].type;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Read a format of several letters without numbers. */
-static bool
-read_word(const char *format, struct type *t)
-{
-	static const struct {
-		const char *format;
-		struct type type;
-	} words[] = {
-		{"tdD", {FB_DATE, LAYOUT_FIXED, 4, {0}}},
-		{"tdm", {FB_DATE, LAYOUT_FIXED, 8, {1}}},
-		{"tts", {FB_TIME, LAYOUT_FIXED, 4, {0, 32}}},
-		{"ttm", {FB_TIME, LAYOUT_FIXED, 4, {1, 32}}},
-		{"ttu", {FB_TIME, LAYOUT_FIXED, 8, {2, 64}}},
-		{"ttn", {FB_TIME, LAYOUT_FIXED, 8, {3, 64}}},
-		{"tDs", {FB_DURATION, LAYOUT_FIXED, 8, {0}}},
-		{"tDm", {FB_DURATION, LAYOUT_FIXED, 8, {1}}},
-		{"tDu", {FB_DURATION, LAYOUT_FIXED, 8, {2}}},
-		{"tDn", {FB_DURATION, LAYOUT_FIXED, 8, {3}}},
-		{"tiM", {FB_INTERVAL, LAYOUT_FIXED, 4, {0}}},
-		{"tiD", {FB_INTERVAL, LAYOUT_FIXED, 8, {1}}},
-		{"tin", {FB_INTERVAL, LAYOUT_FIXED, 16, {2}}},
-		{"+l", {ARROW_FB_LIST, LAYOUT_LIST, 4}},
-		{"+L", {FB_LARGE_LIST, LAYOUT_LIST, 8}},
-		{"+s", {FB_STRUCT, LAYOUT_CHILD}},
-		{"+m", {FB_MAP, LAYOUT_LIST, 4}},
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (strcmp(words[i].format, format) == 0) {
-			*t = words[i].type;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Read a format. @return 0; -ENOTSUP */
-static int
-read_type(const char *format, struct type *t)
-{
-	static const char units[] = "smun";
-	const char *at, *unit;
-
-	*t = (struct type){0};
-	if (format[0] != '\0' && format[1] == '\0')
-		return read_letter(format[0], t) ? 0 : -ENOTSUP;
-	if (read_word(format, t))
-		return 0;
-	at = format + 2;
-	if (strncmp(format, "d:", 2) == 0) {
-		*t = (struct type){FB_DECIMAL, LAYOUT_FIXED, 16, {0, 0, 128}};
-		if (!read_int(&at, &t->arg[0]) || *at++ != ',' || !read_int(&at, &t->arg[1]))
-			return -ENOTSUP;
-		if (*at == ',') {
-			at++;
-			if (!read_int(&at, &t->arg[2]) || t->arg[2] % 8 != 0)
-				return -ENOTSUP;
-			t->width = t->arg[2] / 8;
-		}
-		return *at == '\0' ? 0 : -ENOTSUP;
-	}
-	if (strncmp(format, "w:", 2) == 0) {
-		*t = (struct type){FB_FIXED_BINARY, LAYOUT_FIXED};
-		if (!read_int(&at, &t->arg[0]) || *at != '\0')
-			return -ENOTSUP;
-		t->width = t->arg[0];
-		return 0;
-	}
-	at = format + 3;
-	if (strncmp(format, "+w:", 3) == 0) {
-		*t = (struct type){ARROW_FB_FIXED_LIST, LAYOUT_CHILD};
-		return read_int(&at, &t->arg[0]) && *at == '\0' ? 0 : -ENOTSUP;
-	}
-	if (strncmp(format, "ts", 2) == 0 && format[2] != '\0' && format[3] == ':') {
-		unit = strchr(units, format[2]);
-		*t = (struct type){ARROW_FB_TIMESTAMP, LAYOUT_FIXED, 8};
-		if (unit == NULL)
-			return -ENOTSUP;
-		t->arg[0] = unit - units;
-		t->text = format + 4;
-		return 0;
-	}
-	if (strncmp(format, "+us:", 4) == 0 || strncmp(format, "+ud:", 4) == 0) {
-		*t = (struct type){
-			FB_UNION, LAYOUT_UNION, format[2] == 'd' ? 4 : 0, {format[2] == 'd'}};
-		t->text = format + 4;
-		return 0;
-	}
-	return -ENOTSUP;
-}
+#define IPC_DEPTH_MAX 64
 
 /* ------------------------------------------------------------------ schema */
 
@@ -203,7 +18,7 @@ static int put_field(struct fb_writer *w, size_t ref, const struct ArrowSchema *
 	int64_t *dictionaries);
 
 static void
-put_union(struct fb_writer *w, size_t ref, const struct type *t)
+put_union(struct fb_writer *w, size_t ref, const struct ipc_type *t)
 {
 	static const uint8_t fields[] = {2, 4}; /* mode, typeIds */
 	size_t at[2], items, nb = *t->text != '\0', i;
@@ -215,7 +30,7 @@ put_union(struct fb_writer *w, size_t ref, const struct type *t)
 	fb_refer(w, ref, fb_table(w, fields, 2, at));
 	fb_put16(w, at[0], t->arg[0]);
 	fb_refer(w, at[1], fb_vector(w, nb, 4, 4, &items));
-	for (text = t->text, i = 0; i < nb && read_int(&text, &id); i++) {
+	for (text = t->text, i = 0; i < nb && ipc_int_read(&text, &id); i++) {
 		fb_put32(w, items + 4 * i, id);
 		text += *text == ',';
 	}
@@ -223,7 +38,7 @@ put_union(struct fb_writer *w, size_t ref, const struct type *t)
 
 /* Write the table of a type. */
 static void
-put_type(struct fb_writer *w, size_t ref, const struct type *t, int64_t flags)
+put_type(struct fb_writer *w, size_t ref, const struct ipc_type *t, int64_t flags)
 {
 	static const uint8_t int_fields[] = {4, 1};	   /* bitWidth, is_signed */
 	static const uint8_t unit_fields[] = {2};	   /* precision, unit */
@@ -313,7 +128,8 @@ put_metadata(struct fb_writer *w, size_t ref, const char *metadata)
 
 /* Write the encoding of a dictionary, whose indexes are of type `index`. */
 static void
-put_encoding(struct fb_writer *w, size_t ref, const struct type *index, int64_t id, int64_t flags)
+put_encoding(
+	struct fb_writer *w, size_t ref, const struct ipc_type *index, int64_t id, int64_t flags)
 {
 	static const uint8_t fields[] = {8, 4, 1}; /* id, indexType, isOrdered */
 	size_t at[3];
@@ -347,15 +163,15 @@ put_field(struct fb_writer *w, size_t ref, const struct ArrowSchema *f, int dept
 	const uint8_t fields[] = {4, 1, 1, 4, f->dictionary != NULL ? 4 : 0, 4, metadata ? 4 : 0};
 	const struct ArrowSchema *values = f->dictionary != NULL ? f->dictionary : f;
 	const char *name = f->name != NULL ? f->name : "";
-	struct type type, index;
+	struct ipc_type type, index;
 	size_t at[7];
 	int ret;
 
-	if (depth > DEPTH_MAX)
+	if (depth > IPC_DEPTH_MAX)
 		return -ENOTSUP;
-	ret = read_type(values->format, &type);
+	ret = ipc_type_read(values->format, &type);
 	if (ret == 0)
-		ret = read_type(f->format, &index);
+		ret = ipc_type_read(f->format, &index);
 	if (ret < 0)
 		return ret;
 	if (f->dictionary != NULL && index.id != ARROW_FB_INT)
@@ -387,7 +203,7 @@ put_bytes(struct ipc_stream *s, const void *bytes, size_t size)
 static int
 put_zeros(struct ipc_stream *s, size_t size)
 {
-	static const uint8_t zeros[BUFFER_ALIGN];
+	static const uint8_t zeros[IPC_ALIGN];
 
 	return put_bytes(s, zeros, size);
 }
@@ -406,48 +222,72 @@ put_message(struct fb_writer *w, uint8_t type, uint64_t body)
 	return at[2];
 }
 
-/* Write a finished message: prefix, flatbuffer, padding. */
+/* Write a finished message: prefix, flatbuffer, padding, body. */
 static int
-send_message(struct ipc_stream *s, struct fb_writer *w)
+send_message(struct ipc_stream *s, struct fb_writer *w, const struct ipc_buffer *buffer, size_t nb,
+	uint64_t body)
 {
 	uint32_t prefix[2] = {ARROW_CONTINUATION, 0};
+	size_t i;
 	int ret;
 
 	fb_pad(w, 8);
 	if (w->error != 0)
 		return w->error;
+	if (s->out == NULL) {
+		s->bytes += w->len + body;
+		return s->sink.message(s->sink.arg, w->buf, w->len, buffer, nb, body);
+	}
 	prefix[1] = w->len;
 	ret = put_bytes(s, prefix, sizeof(prefix));
-	return ret < 0 ? ret : put_bytes(s, w->buf, w->len);
+	if (ret == 0)
+		ret = put_bytes(s, w->buf, w->len);
+	for (i = 0; i < nb && ret == 0; i++) {
+		ret = put_bytes(s, buffer[i].bytes, buffer[i].size);
+		if (ret == 0)
+			ret = put_zeros(s, -buffer[i].size % IPC_ALIGN);
+	}
+	return ret;
 }
 
-int
-ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema)
+static int
+begin(struct ipc_stream *s)
 {
 	static const uint8_t fields[] = {2, 4}; /* endianness, fields */
 	struct fb_writer w;
 	size_t header, at[2];
 	int ret;
 
-	*s = (struct ipc_stream){.out = out, .schema = schema};
 	fb_init(&w);
 	header = put_message(&w, ARROW_FB_SCHEMA, 0);
 	fb_refer(&w, header, fb_table(&w, fields, 2, at));
-	ret = put_fields(&w, at[1], schema, 0, &s->nb_dictionaries);
+	ret = put_fields(&w, at[1], s->schema, 0, &s->nb_dictionaries);
 	if (ret == 0)
-		ret = send_message(s, &w);
+		ret = send_message(s, &w, NULL, 0, 0);
 	fb_free(&w);
 	return ret;
+}
+
+int
+ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema)
+{
+	*s = (struct ipc_stream){.out = out, .schema = schema};
+	return begin(s);
+}
+
+int
+ipc_stream_begin_messages(
+	struct ipc_stream *s, const struct ipc_sink *sink, const struct ArrowSchema *schema)
+{
+	*s = (struct ipc_stream){.sink = *sink, .schema = schema};
+	return begin(s);
 }
 
 /* A record batch under construction: field nodes, and buffers in the order of the body. */
 struct body {
 	int64_t *node; /* pairs: length, null count */
 	size_t nb_nodes;
-	struct {
-		const void *bytes;
-		uint64_t size;
-	} * buffer;
+	struct ipc_buffer *buffer;
 	size_t nb_buffers;
 	uint64_t size;
 };
@@ -477,7 +317,7 @@ body_buffer(struct body *b, const void *bytes, uint64_t size)
 		return -EINVAL;
 	b->buffer[b->nb_buffers].bytes = bytes;
 	b->buffer[b->nb_buffers++].size = size;
-	b->size += (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+	b->size += (size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
 	return 0;
 }
 
@@ -520,11 +360,11 @@ static int
 body_array(struct body *b, const struct ArrowSchema *f, const struct ArrowArray *a)
 {
 	const uint64_t rows = a->length;
-	struct type t;
+	struct ipc_type t;
 	int64_t nulls, i;
 	int ret;
 
-	ret = read_type(f->format, &t);
+	ret = ipc_type_read(f->format, &t);
 	if (ret < 0)
 		return ret;
 	if (a->offset != 0)
@@ -590,22 +430,8 @@ put_record_batch(struct fb_writer *w, size_t ref, const struct body *b, int64_t 
 	for (i = 0; i < b->nb_buffers; i++) {
 		fb_put64(w, items + 16 * i, offset);
 		fb_put64(w, items + 16 * i + 8, b->buffer[i].size);
-		offset += (b->buffer[i].size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+		offset += (b->buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
 	}
-}
-
-static int
-send_body(struct ipc_stream *s, const struct body *b)
-{
-	int ret = 0;
-	size_t i;
-
-	for (i = 0; i < b->nb_buffers && ret == 0; i++) {
-		ret = put_bytes(s, b->buffer[i].bytes, b->buffer[i].size);
-		if (ret == 0)
-			ret = put_zeros(s, -b->buffer[i].size % BUFFER_ALIGN);
-	}
-	return ret;
 }
 
 static void
@@ -633,9 +459,7 @@ send_batch(struct ipc_stream *s, const struct body *b, int64_t rows, int64_t dic
 		header = at[1];
 	}
 	put_record_batch(&w, header, b, rows);
-	ret = send_message(s, &w);
-	if (ret == 0)
-		ret = send_body(s, b);
+	ret = send_message(s, &w, b->buffer, b->nb_buffers, b->size);
 	fb_free(&w);
 	return ret;
 }

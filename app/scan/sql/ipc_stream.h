@@ -2,10 +2,10 @@
 /**
  * @file
  * Writes arrays of the Arrow C data interface as an Arrow IPC stream: schema, dictionaries, record
- * batches, end of stream. All types that DuckDB's results have are supported, with their field
- * metadata: null, bool, integers, floating point, decimal, (large) utf8 and binary, fixed-size
- * binary, date, time, timestamp, duration, interval, (large) list, fixed-size list, struct, map,
- * union, and dictionaries of them.
+ * batches, end of stream; or as messages for another transport. All types that DuckDB's results
+ * have are supported, with their field metadata: null, bool, integers, floating point, decimal,
+ * (large) utf8 and binary, fixed-size binary, date, time, timestamp, duration, interval, (large)
+ * list, fixed-size list, struct, map, union, and dictionaries of them.
  *
  * Body buffers start at multiples of 64 bytes. No compression. An array must begin at offset 0.
  *
@@ -19,8 +19,31 @@
 
 #include "sql/arrow_c.h"
 
+/** A buffer of a body. Its padding to a multiple of IPC_ALIGN is not in memory. */
+struct ipc_buffer {
+	const void *bytes;
+	uint64_t size;
+};
+
+#define IPC_ALIGN 64 /**< alignment of buffers in a body */
+
+/** Takes the messages of a stream. */
+struct ipc_sink {
+	/**
+	 * @param metadata  flatbuffer `Message`, padded to a multiple of 8
+	 * @param buffer    of the body, each padded to IPC_ALIGN; not valid after the call
+	 * @param nb        0: no body
+	 * @param body      bytes of the body, with padding
+	 * @return 0; -errno
+	 */
+	int (*message)(void *arg, const void *metadata, size_t size,
+		const struct ipc_buffer *buffer, size_t nb, uint64_t body);
+	void *arg;
+};
+
 struct ipc_stream {
-	FILE *out;
+	FILE *out; /**< NULL: `sink` */
+	struct ipc_sink sink;
 	const struct ArrowSchema *schema;
 	int64_t nb_dictionaries;
 	uint64_t bytes; /**< written so far */
@@ -33,6 +56,10 @@ struct ipc_stream {
  * @return 0; -ENOTSUP: a type is not supported; -EINVAL: the schema is wrong; -ENOMEM; -errno
  */
 int ipc_stream_begin(struct ipc_stream *s, FILE *out, const struct ArrowSchema *schema);
+
+/** As ipc_stream_begin(), for messages. There is no end: do not call ipc_stream_end(). */
+int ipc_stream_begin_messages(
+	struct ipc_stream *s, const struct ipc_sink *sink, const struct ArrowSchema *schema);
 
 /**
  * Write a record batch, and before the first one the dictionaries. Later batches must have the same

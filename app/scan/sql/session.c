@@ -17,6 +17,8 @@
 #define MEMORY_DATABASE "memory"
 #define MAIN_SCHEMA	"main"
 
+#define RUN_LIST "runs" /* the view that lists the runs */
+
 #define TYPE_DEPTH_MAX 64 /* of nested types */
 
 __attribute__((format(printf, 3, 4))) static int
@@ -298,6 +300,49 @@ create_view(struct sql_session *s, const struct view *v)
 	return ret;
 }
 
+/* Create the view `runs`: a row for each table of a run. */
+static int
+create_run_list(struct sql_session *s)
+{
+	const struct sql_catalog *c = s->catalog;
+	enum arrow_table table;
+	struct text t;
+	size_t i;
+	int ret;
+
+	if (text_open(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	/* the first row has the types, and is left out */
+	fputs("CREATE OR REPLACE VIEW " RUN_LIST " AS SELECT run, table_name, files FROM (VALUES "
+	      "(''::VARCHAR, ''::VARCHAR, 0::UBIGINT)",
+		t.out);
+	for (i = 0; i < c->nb_runs; i++) {
+		for (table = 0; table < ARROW_TABLES; table++) {
+			if (c->run[i].table[table].nb == 0)
+				continue;
+			fputs(", (", t.out);
+			put_quoted(t.out, c->run[i].name, '\'');
+			fprintf(t.out, ", '%s', %zu)", arrow_table_name(table),
+				c->run[i].table[table].nb);
+		}
+	}
+	fputs(") list(run, table_name, files) WHERE files > 0", t.out);
+	if (text_close(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	ret = run_sql(s, t.bytes);
+	free(t.bytes);
+	return ret;
+}
+
+/* Whether a name is that of the view `runs`. */
+static bool
+is_run_list(const struct sql_name *n)
+{
+	return strcasecmp(n->table, RUN_LIST) == 0 &&
+		(n->catalog[0] == '\0' || strcasecmp(n->catalog, MEMORY_DATABASE) == 0) &&
+		(n->schema[0] == '\0' || strcasecmp(n->schema, MAIN_SCHEMA) == 0);
+}
+
 /* Create each view that the statement names, once: its range covers all of its names. */
 static int
 create_views(struct sql_session *s, const struct sql_statement *parsed)
@@ -313,6 +358,10 @@ create_views(struct sql_session *s, const struct sql_statement *parsed)
 	if (views == NULL)
 		return session_error(s, -ENOMEM, "not enough memory");
 	for (i = 0; i < parsed->nb_names && ret == 0; i++) {
+		if (is_run_list(&parsed->name[i])) {
+			ret = create_run_list(s);
+			continue;
+		}
 		ret = find_view(s, &parsed->name[i], &v);
 		if (ret == 0)
 			unknown[v.table] = true;

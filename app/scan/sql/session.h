@@ -7,7 +7,8 @@
  * files, and no change of its settings. A statement is one SELECT (sql/statement.h).
  *
  * Tables: RUN.frames and RUN.images for each run of the catalog; frames and images, with the rows
- * of all runs and their names in the column `run`; and those of sql/tables.h.
+ * of all runs and their names in the column `run`; runs, which lists the tables of runs; and those
+ * of sql/tables.h.
  *
  * One thread at a time uses a session, except that sql_session_cancel() may be called by any.
  */
@@ -47,8 +48,8 @@ struct sql_session {
 	duckdb_statement statement; /**< NULL: none */
 	struct duckdb_result result;
 	bool has_result;
-	char **name; /**< names of the columns of the result */
-	int *type;   /**< their types before the conversion: enum duckdb_type, and others */
+	char **name;	/**< names of the columns of the result */
+	uint32_t *type; /**< their types before the conversion: enum duckdb_type, and others */
 	uint64_t nb_columns;
 	char error[4096]; /**< reason of the last error */
 	bool cancelled;	  /**< sql_session_cancel() was called, atomic */

@@ -126,6 +126,8 @@ plain_type(enum arrow_type type)
 		return DUCKDB_TYPE_UBIGINT;
 	case ARROW_INT16:
 		return DUCKDB_TYPE_SMALLINT;
+	case ARROW_INT64:
+		return DUCKDB_TYPE_BIGINT;
 	case ARROW_FLOAT32:
 		return DUCKDB_TYPE_FLOAT;
 	case ARROW_FLOAT64:
@@ -546,6 +548,7 @@ plain_format(enum arrow_type type)
 		[ARROW_UINT32] = "I",
 		[ARROW_UINT64] = "L",
 		[ARROW_INT16] = "s",
+		[ARROW_INT64] = "l",
 		[ARROW_FLOAT32] = "f",
 		[ARROW_FLOAT64] = "g",
 		[ARROW_TIMESTAMP_NS] = "tsn:",

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 #include "server/audit_log.h"
 
 RTE_LOG_REGISTER(store_audit_logtype, braggline.audit, NOTICE);

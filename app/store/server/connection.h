@@ -8,7 +8,7 @@
 #define STORE_CONNECTION_H
 
 #include "xfer/desc.h"
-#include "server/admission.h"
+#include "xfer/admission.h"
 #include "xfer/auth.h"
 #include "xfer/qp.h"
 #include "xfer/mr.h"

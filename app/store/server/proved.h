@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 
 #define STORE_PROVED ".proved"
 

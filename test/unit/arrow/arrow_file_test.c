@@ -98,6 +98,30 @@ check_list(const struct arrow_column *c, uint64_t row, const void *items, uint64
 	assert_memory_equal(cell(c, start, width), items, nb * width);
 }
 
+/* @param column  first one of profiles */
+static void
+check_profile(const struct arrow_reader *r, size_t batch, uint64_t row, const struct sample *s,
+	unsigned int column)
+{
+	const uint8_t *area = s->profiles + s->record.profile * gk_profile_stride(s->bins);
+	const bool none = s->record.profile == FRAME_NO_PROFILE;
+	struct arrow_column c;
+
+	assert_int_equal(arrow_reader_find(r, "radial_sum", ARROW_FIXED_LIST, ARROW_INT64), column);
+	assert_int_equal(
+		arrow_reader_find(r, "radial_count", ARROW_FIXED_LIST, ARROW_UINT32), column + 1);
+	for (unsigned int i = 0; i < 2; i++) {
+		const size_t size = s->bins * (i == 0 ? 8 : 4);
+
+		assert_int_equal(arrow_reader_column(r, batch, column + i, &c), 0);
+		assert_int_equal(c.field->list_size, s->bins);
+		assert_int_equal(arrow_column_is_null(&c, row), none);
+		if (!none)
+			assert_memory_equal(cell(&c, row, size),
+				area + (i == 0 ? 0 : gk_profile_count_at(s->bins)), size);
+	}
+}
+
 static void
 check_frame_row(const struct arrow_reader *r, size_t batch, uint64_t row, const struct sample *s)
 {
@@ -133,10 +157,12 @@ check_frame_row(const struct arrow_reader *r, size_t batch, uint64_t row, const 
 		assert_null(c.validity);
 		assert_memory_equal(cell(&c, row, want[i].size), want[i].value, want[i].size);
 	}
-	if (s->layout.peaks_cap == 0) {
-		assert_int_equal(r->schema.nb_fields, FRAMES_PEAKS);
+	i = s->layout.peaks_cap > 0 ? FRAMES_RADIAL_SUM : FRAMES_PEAKS;
+	assert_int_equal(r->schema.nb_fields, i + (s->bins > 0 ? 2 : 0));
+	if (s->bins > 0)
+		check_profile(r, batch, row, s, i);
+	if (s->layout.peaks_cap == 0)
 		return;
-	}
 	assert_int_equal(arrow_reader_column(r, batch, FRAMES_PEAKS, &c), 0);
 	assert_int_equal(arrow_column_is_null(&c, row), rec->peaks == FRAME_NO_SEARCH);
 	if (rec->peaks != FRAME_NO_SEARCH)
@@ -243,7 +269,8 @@ check_layout(const struct arrow_reader *r, enum arrow_table table)
 
 /* Write random frames through builder and file, and compare every value that is read back. */
 static void
-round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int frames, bool peaks)
+round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int frames, bool peaks,
+	uint32_t bins)
 {
 	void (*const init)(struct sample *, uint64_t, enum gk_value, uint32_t) =
 		peaks ? sample_init_peaks : sample_init;
@@ -258,6 +285,7 @@ round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int fr
 	unsigned int i, k;
 
 	init(&s, seed, value, modules);
+	s.bins = bins;
 	assert_int_equal(sample_tables(&s, &t), 0);
 	xfer_open(&t);
 	c = sample_builder_config(&s, &t);
@@ -290,6 +318,7 @@ round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int fr
 	/* make the same frames again and compare them with the files */
 	sample_free(&s);
 	init(&s, seed, value, modules);
+	s.bins = bins;
 	for (i = 0; i < frames; i++) {
 		sample_next(&s, 1 + (i % 50 == 0) * 30, 5);
 		for (k = 0; k < ARROW_TABLES; k++) {
@@ -322,8 +351,10 @@ round_trip_f32(void **state)
 	const uint64_t seed = time(NULL);
 
 	print_message("seed %llu\n", (unsigned long long)seed);
-	round_trip(seed, GK_VALUE_F32, 1, 350, false);
-	round_trip(seed, GK_VALUE_F32, 1, 350, true);
+	round_trip(seed, GK_VALUE_F32, 1, 350, false, 0);
+	round_trip(seed, GK_VALUE_F32, 1, 350, true, 0);
+	round_trip(seed, GK_VALUE_F32, 1, 350, false, 9);
+	round_trip(seed, GK_VALUE_F32, 1, 350, true, 64);
 }
 
 static void
@@ -332,8 +363,8 @@ round_trip_i16(void **state)
 	const uint64_t seed = time(NULL) + 1;
 
 	print_message("seed %llu\n", (unsigned long long)seed);
-	round_trip(seed, GK_VALUE_I16, 3, 200, false);
-	round_trip(seed, GK_VALUE_I16, 3, 200, true);
+	round_trip(seed, GK_VALUE_I16, 3, 200, false, 0);
+	round_trip(seed, GK_VALUE_I16, 3, 200, true, 17);
 }
 
 /* An empty run leaves two complete files without batches. */
@@ -627,7 +658,7 @@ hostile_files(void **state)
 	unsigned int i, k, n;
 
 	print_message("seed %llu\n", (unsigned long long)seed);
-	round_trip(11, GK_VALUE_F32, 1, 40, false);
+	round_trip(11, GK_VALUE_F32, 1, 40, false, 0);
 	for (k = 0; k < ARROW_TABLES; k++) {
 		size = on_disk(k)->size;
 		assert_int_equal(arrow_reader_open_memory(&r, on_disk(k)->data, size, &problem), 0);

@@ -9,7 +9,10 @@
 
 #include "arrow/batch.h"
 
-#define SAMPLE_PANELS 3
+#define SAMPLE_PANELS	     3
+#define SAMPLE_PROFILES	     2
+#define SAMPLE_BINS_MAX	     64
+#define SAMPLE_PROFILE_BYTES (SAMPLE_BINS_MAX * 12)
 
 struct sample {
 	uint64_t seed;
@@ -19,6 +22,8 @@ struct sample {
 	uint32_t modules;
 	uint8_t *outputs; /* memory of one output slot */
 	struct gk_peak_panel panel[SAMPLE_PANELS];
+	uint32_t bins; /* of radial profiles; 0: none */
+	_Alignas(8) uint8_t profiles[SAMPLE_PROFILES * SAMPLE_PROFILE_BYTES];
 	struct frame_record record;
 };
 
@@ -116,6 +121,23 @@ sample_peaks(struct sample *s)
 			sample_random(s) % SAMPLE_PANELS, sample_random(s)};
 }
 
+/* One frame in four has no profile. Sums may be negative. */
+static inline void
+sample_profile(struct sample *s)
+{
+	const uint32_t n = sample_random(s) % (SAMPLE_PROFILES * 4);
+	int64_t *sum;
+	uint32_t *count;
+
+	s->record.profile = n % 4 == 0 ? FRAME_NO_PROFILE : n / 4;
+	sum = (int64_t *)(s->profiles + n / 4 * gk_profile_stride(s->bins));
+	count = (uint32_t *)((uint8_t *)sum + gk_profile_count_at(s->bins));
+	for (uint32_t i = 0; i < s->bins; i++) {
+		sum[i] = (int64_t)sample_random(s) * 1000 - (INT64_C(1) << 40);
+		count[i] = sample_random(s);
+	}
+}
+
 /* Make the next frame, with a number higher by `step`; `kept` of 8 frames have an image. */
 static inline void
 sample_next(struct sample *s, uint64_t step, uint32_t kept)
@@ -150,6 +172,8 @@ sample_next(struct sample *s, uint64_t step, uint32_t kept)
 	}
 	if (s->layout.peaks_cap > 0)
 		sample_peaks(s);
+	if (s->bins > 0)
+		sample_profile(s);
 	if (sample_random(s) % 8 >= kept)
 		return;
 
@@ -185,6 +209,7 @@ sample_tables(const struct sample *s, struct arrow_tables *t)
 		.packets = s->geometry.tiles,
 		.value = s->value,
 		.peaks = s->layout.peaks_cap > 0,
+		.radial_bins = s->bins,
 		.meta = meta,
 		.nb_meta = 2,
 	};
@@ -207,6 +232,8 @@ sample_builder_config(const struct sample *s, const struct arrow_tables *t)
 		.nb_outputs = 1,
 		.panels = s->panel,
 		.nb_panels = SAMPLE_PANELS,
+		.profiles = s->profiles,
+		.nb_profiles = SAMPLE_PROFILES,
 	};
 }
 

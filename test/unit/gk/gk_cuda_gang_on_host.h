@@ -85,6 +85,24 @@ __fmaf_rn(float a, float b, float c)
 	return std::fma(a, b, c);
 }
 
+static inline double
+__dmul_rn(double a, double b)
+{
+	return a * b;
+}
+
+static inline double
+__ll2double_rn(long long v)
+{
+	return (double)v;
+}
+
+static inline double
+__ull2double_rn(unsigned long long v)
+{
+	return (double)v;
+}
+
 static inline uint32_t
 __float_as_uint(float v)
 {

@@ -11,6 +11,7 @@
 
 #include "gk_cuda_driver.h"
 #include "gk_peaks.h"
+#include "gk_radial.h"
 #include "gk_rig.h"
 
 /* The kernel runs on CPUs (gk_cuda_emulated.c). */
@@ -78,7 +79,7 @@ pair_register(const struct pair *p, void *memory, uint64_t size)
 		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
 }
 
-#define PAIR_PIECES 20
+#define PAIR_PIECES 22
 
 /* Every block of host memory that a CUDA gang may access, with its size. */
 static inline uint32_t
@@ -103,6 +104,11 @@ pair_pieces(const struct pair *p, void *memory[PAIR_PIECES], uint64_t size[PAIR_
 	for (int i = 0; i < GK_DARK_MAX; i++)
 		PIECE(p->cuda.cells[i], gk_dark_size(&c->geometry));
 	PIECE(c->details, c->nb_frames * sizeof(*c->details));
+	if (c->profiles != NULL) {
+		PIECE(c->profiles, c->nb_profiles * gk_profile_stride(c->channel->radial.nb_bins));
+		PIECE((void *)(uintptr_t)c->channel->radial.bin,
+			gk_pixels(&c->geometry) * sizeof(uint16_t));
+	}
 	if (c->channel->pixels.bin != 0) {
 		PIECE((void *)(uintptr_t)c->channel->pixels.bin,
 			gk_pixels(&c->geometry) * sizeof(uint16_t));
@@ -173,7 +179,23 @@ pair_coef(struct pair *p)
 		pair_copy(p, coef[1].p[0], (uintptr_t)p->host.p_next, plane, 0);
 }
 
-/* Give a rig a map of pixels, and its outputs room for peaks. Its gangs are created again. */
+/* Give a rig areas for profiles, and a map with the bins of its gangs. */
+static inline void
+pair_add_profiles(struct rig *rig, const struct gk_radial_map *map)
+{
+	struct gk_config *c = &rig->config;
+	const uint64_t bins = gk_pixels(&c->geometry) * sizeof(*map->bin);
+	uint16_t *bin = rig_alloc(bins);
+
+	memcpy(bin, map->bin, bins);
+	c->channel->radial =
+		(struct gk_radial_pixels){.bin = (uintptr_t)bin, .nb_bins = map->nb_bins};
+	c->nb_profiles = c->nb_frames + 3;
+	c->profiles = rig_alloc(c->nb_profiles * gk_profile_stride(map->nb_bins));
+	memset(c->profiles, RIG_GUARD, c->nb_profiles * gk_profile_stride(map->nb_bins));
+}
+
+/* Give a rig a map of pixels, and its outputs room for peaks. */
 static inline void
 pair_add_map(struct rig *rig, const struct gk_peak_map *map, uint32_t peaks_cap)
 {
@@ -182,7 +204,6 @@ pair_add_map(struct rig *rig, const struct gk_peak_map *map, uint32_t peaks_cap)
 	const uint64_t panels = map->nb_panels * sizeof(*map->panel);
 	struct gk_peak_pixels *pixels = &c->channel->pixels;
 
-	rig->ops->destroy(rig->gk);
 	gk_layout_add_peaks(&c->layout, peaks_cap);
 	free(c->outputs);
 	c->outputs = rig_alloc(c->nb_outputs * c->layout.stride);
@@ -192,19 +213,32 @@ pair_add_map(struct rig *rig, const struct gk_peak_map *map, uint32_t peaks_cap)
 		.nb_panels = map->nb_panels};
 	memcpy((void *)(uintptr_t)pixels->bin, map->bin, bins);
 	memcpy((void *)(uintptr_t)pixels->panel, map->panel, panels);
-	if (rig->ops->create(c, &rig->gk) != 0)
+}
+
+/* Give a rig what the maps need. Its gangs are created again. */
+static inline void
+pair_add_maps(struct rig *rig, const struct gk_peak_map *map, uint32_t peaks_cap,
+	const struct gk_radial_map *radial)
+{
+	rig->ops->destroy(rig->gk);
+	if (map != NULL)
+		pair_add_map(rig, map, peaks_cap);
+	if (radial != NULL)
+		pair_add_profiles(rig, radial);
+	if (rig->ops->create(&rig->config, &rig->gk) != 0)
 		fail_msg("%s", rig->ops->why());
 }
 
 /*
  * Call rig_open_trailers() for both; `tune` may change the CUDA rig's configuration.
- * @param map  for searches for peaks; NULL: none
+ * @param map     for searches for peaks; NULL: none
+ * @param radial  for radial profiles; NULL: none
  */
 static inline void
 pair_open_search(struct pair *p, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
 	uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
 	void (*tune)(struct gk_config *), int trailers, const struct gk_peak_map *map,
-	uint32_t peaks_cap)
+	uint32_t peaks_cap, const struct gk_radial_map *radial)
 {
 	struct gk_config *c = &p->cuda.config;
 	void *memory[PAIR_PIECES];
@@ -214,9 +248,9 @@ pair_open_search(struct pair *p, const struct gk_geometry *g, enum gk_value valu
 	memset(p, 0, sizeof(*p));
 	rig_open_trailers(&p->host, g, value, nnz_cap, gangs, slots, first, trailers);
 	rig_open_trailers(&p->cuda, g, value, nnz_cap, gangs, slots, first, trailers);
-	if (map != NULL) {
-		pair_add_map(&p->host, map, peaks_cap);
-		pair_add_map(&p->cuda, map, peaks_cap);
+	if (map != NULL || radial != NULL) {
+		pair_add_maps(&p->host, map, peaks_cap, radial);
+		pair_add_maps(&p->cuda, map, peaks_cap, radial);
 	}
 	p->cuda.ops->destroy(p->cuda.gk);
 	p->cuda.gk = NULL;
@@ -250,8 +284,8 @@ pair_open_trailers(struct pair *p, const struct gk_geometry *g, enum gk_value va
 	uint32_t nnz_cap, uint32_t gangs, uint32_t slots, uint32_t first, int in_device,
 	void (*tune)(struct gk_config *), int trailers)
 {
-	pair_open_search(
-		p, g, value, nnz_cap, gangs, slots, first, in_device, tune, trailers, NULL, 0);
+	pair_open_search(p, g, value, nnz_cap, gangs, slots, first, in_device, tune, trailers, NULL,
+		0, NULL);
 }
 
 static inline void
@@ -287,6 +321,8 @@ pair_close(struct pair *p)
 
 		free((void *)(uintptr_t)c->channel->pixels.bin);
 		free((void *)(uintptr_t)c->channel->pixels.panel);
+		free((void *)(uintptr_t)c->channel->radial.bin);
+		free(c->profiles);
 	}
 	rig_close(&p->cuda);
 	rig_close(&p->host);
@@ -461,6 +497,9 @@ pair_compare(struct pair *p)
 				c->results[i].peaks, h->results[i].peaks_found,
 				c->results[i].peaks_found);
 	pair_same("details", h->details, c->details, h->nb_frames * sizeof(*h->details));
+	if (h->profiles != NULL)
+		pair_same("profiles", h->profiles, c->profiles,
+			h->nb_profiles * gk_profile_stride(h->channel->radial.nb_bins));
 	pair_same_at(
 		p, "outputs", h->outputs, (uintptr_t)c->outputs, h->nb_outputs * h->layout.stride);
 	pair_same_at(p, "p[0] of version 0", p->host.p[0], c->channel->coef[0].p[0], plane);

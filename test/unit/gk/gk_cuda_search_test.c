@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The search for peaks by CUDA gangs compared with host gangs: result lines, peaks by shell, lists,
- * verdicts and outputs, byte for byte. Random detectors, options and frames; missing packets,
- * packets with trailers, 1 to 8 gangs, packets and outputs in host and in GPU memory. GK_ROUNDS
- * sets the number of random rounds; GK_ONCE=1 runs kernels that end by themselves.
+ * The search for peaks and radial profiles by CUDA gangs compared with host gangs: result lines,
+ * peaks by shell, lists, profiles, verdicts and outputs, byte for byte. Random detectors, options
+ * and frames; missing packets, packets with trailers, 1 to 8 gangs, packets and outputs in host and
+ * in GPU memory. GK_ROUNDS sets the number of random rounds; GK_ONCE=1 runs kernels that end by
+ * themselves.
  *
  * Skipped without a GPU.
  */
@@ -52,6 +53,7 @@ draw_frame(struct pair *p, struct peak_case *c, uint32_t slot, uint64_t *rng)
 	frame->frame = rig_random(rng);
 	frame->out = rig_below(rng, 6) == 0 ? GK_NO_OUT : SLOTS - 1 - slot;
 	frame->flags = rig_below(rng, 8);
+	frame->profile = SLOTS + 2 - slot;
 	frame->missing = 0;
 	for (uint32_t t = 0; t < g->tiles; t++) {
 		uint16_t *raw = rig_tile(&p->host, slot, t);
@@ -107,6 +109,8 @@ random_params(struct pair *p, struct peak_case *c, uint32_t index, uint64_t *rng
 		.peaks_max = rig_below(rng, 2) ? UINT32_MAX : 5 + rig_below(rng, 100)};
 	if (rig_below(rng, 4) == 0)
 		params->strong_max = params->strong_min + rig_below(rng, pixels);
+	if (p->host.config.channel->pixels.bin == 0)
+		params->search = GK_SEARCH_NONE;
 	if (rig_below(rng, 2) && c->params.shells > 0)
 		params->peaks_shells = rig_below(rng, 1u << c->params.shells);
 	p->cuda.config.channel->params[index] = *params;
@@ -169,19 +173,41 @@ open_case(struct peak_case *c, const struct gk_geometry *g, uint64_t seed)
 	case_map(c);
 }
 
+/* Bins of random widths, or random bins; some are empty, and some pixels are in none. */
+static void
+draw_bins(struct gk_radial_map *map, uint16_t *bin, const struct gk_geometry *g, uint64_t *rng)
+{
+	static const uint32_t most[] = {1, 5, 300, 1000, GK_PROFILE_BINS_MAX};
+	const uint32_t bins = 1 + rig_below(rng, most[rig_below(rng, 5)]);
+	const uint32_t width = 1 + rig_below(rng, 40), kind = rig_below(rng, 3);
+
+	*map = (struct gk_radial_map){gk_rows(g), g->cols, bins, bin, NULL};
+	for (uint64_t i = 0; i < gk_pixels(g); i++) {
+		const uint64_t at = i / g->cols + i % g->cols / width;
+
+		bin[i] = (uint16_t)(kind == 0 ? rig_below(rng, bins + 1) : at % (bins + kind - 1));
+	}
+}
+
 static void
 round_of(const struct gk_geometry *g, uint32_t gangs, uint32_t plays, int in_device, uint64_t *rng)
 {
 	struct peak_case *c = malloc(sizeof(*c));
+	uint16_t *bin = malloc(gk_pixels(g) * sizeof(*bin));
+	const uint32_t maps = rig_below(rng, 4); /* 0: no profiles */
+	struct gk_radial_map radial;
 	struct pair p;
 
-	assert_non_null(c);
+	assert_true(c != NULL && bin != NULL);
 	open_case(c, g, rig_random(rng));
-	rig_chunks = (int)rig_below(rng, 2); /* two images of the kernel */
+	rig_chunks = (int)rig_below(rng, 2); /* all images with the search */
+	draw_bins(&radial, bin, g, rng);
 	pair_open_search(&p, g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16,
 		1 + rig_below(rng, (uint32_t)gk_pixels(g)), gangs, SLOTS,
-		UINT32_MAX - rig_below(rng, 40), in_device, tune, (int)rig_below(rng, 2), &c->map,
-		rig_below(rng, 3) ? 1 + rig_below(rng, PEAKS_CAP) : GK_PEAKS_MAX);
+		UINT32_MAX - rig_below(rng, 40), in_device, tune, (int)rig_below(rng, 2),
+		maps == 1 ? NULL : &c->map,
+		rig_below(rng, 3) ? 1 + rig_below(rng, PEAKS_CAP) : GK_PEAKS_MAX,
+		maps == 0 ? NULL : &radial);
 	draw_coef(&p, rng);
 	if (!once)
 		pair_start(&p);
@@ -202,6 +228,7 @@ round_of(const struct gk_geometry *g, uint32_t gangs, uint32_t plays, int in_dev
 	free(c->bin);
 	free(c->photons);
 	free(c);
+	free(bin);
 }
 
 static void
@@ -274,7 +301,7 @@ test_refused(void **state)
 		int wanted;
 
 		pair_open_search(&p, &g, GK_VALUE_F32, 10, 1, SLOTS, 0, 0, tune, 0,
-			round % 8 == 0 ? NULL : &c->map, 10);
+			round % 8 == 0 ? NULL : &c->map, 10, NULL);
 		channel = p.cuda.config.channel;
 		case_params(c);
 		channel->peak[0] = c->params;

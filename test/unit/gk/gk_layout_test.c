@@ -79,9 +79,13 @@ test_offsets(void **state)
 	assert_int_equal(offsetof(struct gk_channel, dark), 64 + 768 + 1024 + 256);
 	assert_int_equal(offsetof(struct gk_channel, update), 64 + 768 + 1024 + 256 + 128);
 	assert_int_equal(offsetof(struct gk_channel, pixels), 64 + 768 + 1024 + 256 + 256);
-	assert_int_equal(offsetof(struct gk_channel, peak), 64 + 768 + 1024 + 256 + 256 + 64);
+	assert_int_equal(offsetof(struct gk_channel, radial), 64 + 768 + 1024 + 256 + 256 + 64);
+	assert_int_equal(offsetof(struct gk_channel, peak), 64 + 768 + 1024 + 256 + 256 + 128);
 	assert_int_equal(
-		offsetof(struct gk_channel, work), 64 + 768 + 1024 + 256 + 256 + 64 + 1024);
+		offsetof(struct gk_channel, work), 64 + 768 + 1024 + 256 + 256 + 128 + 1024);
+	assert_int_equal(offsetof(struct gk_frame, profile), 20);
+	assert_int_equal(gk_profile_count_at(9), 128);
+	assert_int_equal(gk_profile_stride(9), 192);
 	assert_int_equal(offsetof(struct gk_result, peaks), 56);
 	assert_int_equal(offsetof(struct gk_params, search), 36);
 	assert_int_equal(_Alignof(struct gk_channel), 64);
@@ -161,6 +165,16 @@ test_config_reasons(void **state)
 	rig.config.channel->pixels.nb_bins = 16385;
 	REFUSED(, "pixels.nb_bins is 16385, expected at most 16384");
 	memset(&rig.config.channel->pixels, 0, sizeof(rig.config.channel->pixels));
+	rig.config.channel->radial = (struct gk_radial_pixels){.bin = 0x1000};
+	REFUSED(, "profiles is NULL");
+	REFUSED(c.profiles = (uint8_t *)(uintptr_t)0x1000,
+		"radial.nb_bins is 0, expected 1 to 4096");
+	rig.config.channel->radial.nb_bins = 4097;
+	REFUSED(c.profiles = (uint8_t *)(uintptr_t)0x1000,
+		"radial.nb_bins is 4097, expected 1 to 4096");
+	rig.config.channel->radial.nb_bins = 4096;
+	REFUSED(c.profiles = (uint8_t *)(uintptr_t)0x1000, "nb_profiles is 0, expected at least 1");
+	memset(&rig.config.channel->radial, 0, sizeof(rig.config.channel->radial));
 #undef REFUSED
 	c = rig.config;
 	c.outputs = NULL;

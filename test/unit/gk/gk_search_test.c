@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Search for peaks by host gangs: the same peaks, verdicts and outputs as gk_peaks_find() and gangs
- * without a search, for all instruction sets, numbers of gangs and threads.
+ * Search for peaks and radial profiles by host gangs: the same peaks, verdicts and outputs as
+ * gk_peaks_find() and gangs without a search, and profiles as by their definition, for all
+ * instruction sets, numbers of gangs and threads.
  */
 
 #include <pthread.h>
@@ -17,6 +18,8 @@
 #define NNZ_CAP	  2000
 #define SETS	  4
 #define THREADS	  6 /* at most */
+#define BINS	  37
+#define AREAS	  (FRAMES + 5)
 
 /* the thread sanitizer makes this test slow, and looks for nothing in its other cases */
 #ifdef __SANITIZE_THREAD__
@@ -33,11 +36,14 @@ struct map {
 	struct gk_peak_map map;
 	struct gk_peak_panel panel[PANELS];
 	uint16_t *bin;
+	uint16_t *radial; /* BINS: the pixel is in no bin */
 };
 
 struct expected {
 	bool searched, hit;
 	struct gk_peaks *peaks; /* NULL: not searched */
+	int64_t sum[BINS];
+	uint32_t count[BINS];
 };
 
 /* a gang thread */
@@ -107,7 +113,26 @@ map_open(struct map *m, uint64_t *rng)
 				(col == geometry.cols - 1 || rig_below(rng, 200) == 0
 						? GK_PEAK_MASKED
 						: 0);
+	m->radial = rig_alloc(gk_pixels(&geometry) * sizeof(*m->radial));
+	for (uint64_t i = 0; i < gk_pixels(&geometry); i++)
+		m->radial[i] = (uint16_t)((m->bin[i] & GK_PEAK_BIN_MASK) / 2 < BINS - 2
+				? (m->bin[i] & GK_PEAK_BIN_MASK) / 2
+				: BINS); /* the last two bins have no pixels */
 	m->map = (struct gk_peak_map){rows, geometry.cols, m->bin, m->panel, PANELS};
+}
+
+static void
+map_close(struct map *m)
+{
+	free(m->bin);
+	free(m->radial);
+}
+
+/* Area of a frame's profile */
+static uint8_t *
+profile_of(const struct rig *rig, uint32_t slot)
+{
+	return rig->config.profiles + rig_frame(rig, slot)->profile * gk_profile_stride(BINS);
 }
 
 /* Background of 0 to 8 photons, and spots of up to 400. 8 ADU are a photon. */
@@ -119,6 +144,7 @@ draw_frame(struct rig *rig, uint32_t slot, uint64_t *rng)
 
 	frame->frame = 1000 + slot;
 	frame->out = slot % 9 == 8 ? GK_NO_OUT : slot;
+	frame->profile = (slot + 7) % AREAS;
 	frame->flags = slot % 7 == 1 ? GK_FRAME_KEEP : 0;
 	frame->flags |= slot % 11 == 2 ? GK_FRAME_KEEP | GK_FRAME_KIND_RAW : 0;
 	for (uint32_t t = 0; t < geometry.tiles; t++) {
@@ -191,6 +217,10 @@ open_gangs(struct rig *rig, const struct map *m, enum gk_value value, enum gk_is
 		.panel = (uintptr_t)rig_alloc(sizeof(m->panel)),
 		.nb_panels = PANELS};
 	memcpy((void *)(uintptr_t)c->channel->pixels.panel, m->panel, sizeof(m->panel));
+	c->channel->radial =
+		(struct gk_radial_pixels){.bin = (uintptr_t)m->radial, .nb_bins = BINS};
+	c->profiles = rig_alloc(AREAS * gk_profile_stride(BINS));
+	c->nb_profiles = AREAS;
 	if (rig->ops->create(c, &rig->gk) != 0)
 		fail_msg("%s", rig->ops->why());
 	set_params(c->channel);
@@ -206,6 +236,7 @@ close_gangs(struct rig *rig)
 	while ((ret = rig->ops->stop(rig->gk)) == -EBUSY)
 		sched_yield();
 	assert_int_equal(ret, 0);
+	free(rig->config.profiles);
 	free((void *)(uintptr_t)rig->config.channel->pixels.panel);
 	rig_close(rig);
 }
@@ -285,6 +316,17 @@ convert(const struct rig *rig, uint32_t slot, float strong_threshold, int16_t *p
 }
 
 static void
+expect_profile(const struct map *m, const int16_t *photons, struct expected *e)
+{
+	for (uint64_t i = 0; i < gk_pixels(&geometry); i++) {
+		if (m->radial[i] == BINS || photons[i] == INT16_MIN || photons[i] == INT16_MAX)
+			continue;
+		e->sum[m->radial[i]] += photons[i];
+		e->count[m->radial[i]]++;
+	}
+}
+
+static void
 expect_frame(const struct rig *rig, const struct map *m, struct gk_peak_finder *finder,
 	uint32_t set, uint32_t slot, struct expected *e)
 {
@@ -295,6 +337,7 @@ expect_frame(const struct rig *rig, const struct map *m, struct gk_peak_finder *
 	uint32_t n;
 
 	*e = (struct expected){.hit = in};
+	expect_profile(m, photons, e);
 	if (params->search == GK_SEARCH_ALL || (params->search == GK_SEARCH_STRONG && in)) {
 		e->searched = true;
 		e->peaks = malloc(GK_PEAKS_SIZE);
@@ -335,6 +378,19 @@ check_output(const struct rig *rig, const struct rig *plain, uint32_t slot)
 	}
 }
 
+static void
+check_profile(const struct rig *rig, uint32_t slot, const struct expected *e)
+{
+	const uint64_t count_at = gk_profile_count_at(BINS);
+	const uint8_t *area = profile_of(rig, slot);
+
+	assert_memory_equal(area, e->sum, sizeof(e->sum));
+	assert_memory_equal(area + count_at, e->count, sizeof(e->count));
+	for (uint64_t i = sizeof(e->sum); i < gk_profile_stride(BINS); i++)
+		if (i < count_at || i >= count_at + sizeof(e->count))
+			assert_int_equal(area[i], RIG_GUARD);
+}
+
 /* @param plain  gangs that have kept all frames without a search */
 static void
 check_frame(const struct rig *rig, const struct rig *plain, uint32_t slot, const struct expected *e)
@@ -352,6 +408,7 @@ check_frame(const struct rig *rig, const struct rig *plain, uint32_t slot, const
 		kind = GK_KIND_RAW;
 	assert_int_equal(r->kind, kind);
 	check_output(rig, plain, slot);
+	check_profile(rig, slot, e);
 	assert_int_equal(r->peaks, e->searched ? e->peaks->count : 0);
 	assert_int_equal(r->peaks_found, e->searched ? e->peaks->found : GK_NOT_SEARCHED);
 	if (!e->searched)
@@ -377,6 +434,7 @@ play_set(struct rig *rig, const struct rig *plain, const struct map *m, uint32_t
 	}
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		memset(rig->config.details, RIG_GUARD, FRAMES * sizeof(*rig->config.details));
+		memset(rig->config.profiles, RIG_GUARD, AREAS * gk_profile_stride(BINS));
 		play(rig, threads, set, rng);
 		for (uint32_t i = 0; i < FRAMES; i++)
 			check_frame(rig, plain, i, &expected[i]);
@@ -450,7 +508,7 @@ test_search(void **state)
 			test_set(&m, GK_VALUE_F32, set, data, &rng);
 		test_set(&m, GK_VALUE_I16, set, data, &rng);
 	}
-	free(m.bin);
+	map_close(&m);
 }
 
 /* A quantum is a few tiles, and a thread that stops in a search does not hold it up. */
@@ -476,7 +534,56 @@ test_quantum(void **state)
 	assert_int_not_equal(rig.config.results[0].peaks_found, GK_NOT_SEARCHED);
 	assert_int_not_equal(rig.config.results[1].peaks_found, GK_NOT_SEARCHED);
 	close_gangs(&rig);
-	free(m.bin);
+	map_close(&m);
+}
+
+/* Gangs that make profiles without a map for searches. */
+static void
+test_profiles_only(void **state)
+{
+	uint64_t rng = rig_seed("profiles");
+	struct expected expected[FRAMES];
+	struct rig rig;
+	struct map m;
+
+	map_open(&m, &rng);
+	open_gangs(&rig, &m, GK_VALUE_I16, GK_ISA_AUTO, 2, 2, rig_random(&rng));
+	for (uint32_t i = 0; i < FRAMES; i++)
+		expect_frame(&rig, &m, NULL, 3, i, &expected[i]);
+	assert_int_equal(rig.ops->stop(rig.gk), 0);
+	rig.ops->destroy(rig.gk);
+	rig.config.channel->pixels.bin = 0;
+	assert_int_equal(rig.ops->create(&rig.config, &rig.gk), 0);
+	assert_int_equal(rig.ops->start(rig.gk), 0);
+	memset(rig.config.profiles, RIG_GUARD, AREAS * gk_profile_stride(BINS));
+	play(&rig, 0, 3, &rng);
+	for (uint32_t i = 0; i < FRAMES; i++) {
+		check_profile(&rig, i, &expected[i]);
+		assert_int_equal(rig.config.results[i].peaks_found, GK_NOT_SEARCHED);
+	}
+	close_gangs(&rig);
+	map_close(&m);
+}
+
+/* A profile outside the areas fails the gang, as any invalid descriptor. */
+static void
+test_profile_area(void **state)
+{
+	uint64_t rng = rig_seed("area");
+	struct gk_work work = {.nb_frames = 1, .slot = {2}};
+	struct rig rig;
+	struct map m;
+	char why[160];
+
+	map_open(&m, &rng);
+	open_gangs(&rig, &m, GK_VALUE_I16, GK_ISA_AUTO, 1, 1, rig_random(&rng));
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
+	rig_frame(&rig, 2)->profile = AREAS;
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
+	assert_string_equal(
+		why, "frame 1002 in slot 2 has profile 45, expected less than nb_profiles = 45");
+	close_gangs(&rig);
+	map_close(&m);
 }
 
 /* The map is checked when the gangs are created. */
@@ -495,8 +602,13 @@ test_map(void **state)
 	assert_null(gk);
 	assert_string_equal(
 		rig.ops->why(), "panels 0 and 1 overlap at column 0, row 0, expected panels apart");
+	rig.config.channel->pixels.bin = 0;
+	m.radial[97] = BINS + 1;
+	assert_int_equal(rig.ops->create(&rig.config, &gk), -EINVAL);
+	assert_string_equal(rig.ops->why(),
+		"bin 38 at column 1, row 1, expected at most 37, which is that of unused pixels");
 	close_gangs(&rig);
-	free(m.bin);
+	map_close(&m);
 }
 
 int
@@ -505,6 +617,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_search),
 		cmocka_unit_test(test_quantum),
+		cmocka_unit_test(test_profiles_only),
+		cmocka_unit_test(test_profile_area),
 		cmocka_unit_test(test_map),
 	};
 

@@ -13,11 +13,13 @@
 #include "feed.h"
 
 #define ROWS 8
+#define LONG (INT64_C(1) << 60) /* ns */
 
 static struct feed feed;
 static struct feed_cursor serial, mixed;
 static struct feed_item item;
 /* one raw image, which is not published, among images of photons */
+static const uint64_t numbers[ROWS] = {10, 11, 12, 13, 14, 15, 16, 17};
 static const uint8_t kinds[ROWS] = {GK_KIND_IMAGE, GK_KIND_CSR, GK_KIND_RAW, GK_KIND_IMAGE,
 	GK_KIND_IMAGE, GK_KIND_IMAGE, GK_KIND_IMAGE, GK_KIND_IMAGE};
 
@@ -25,8 +27,8 @@ static int
 setup(void **state)
 {
 	assert_int_equal(feed_init(&feed), 0);
-	assert_int_equal(feed_add_cursor(&feed, &serial, true, FEED_ALL), 0);
-	assert_int_equal(feed_add_cursor(&feed, &mixed, false, FEED_ALL), 0);
+	assert_int_equal(feed_add_cursor(&feed, &serial, true, FEED_ALL, 0), 0);
+	assert_int_equal(feed_add_cursor(&feed, &mixed, false, FEED_ALL, 0), 0);
 	return 0;
 }
 
@@ -65,6 +67,7 @@ append(struct feed_run *run)
 	record->header = header;
 	record->batch.rows = ROWS;
 	record->images.kind.data = kinds;
+	record->images.frame.data = numbers;
 	assert_int_equal(feed_append(&feed, run, &batch, record), 0);
 	scan_record_drop(record);
 }

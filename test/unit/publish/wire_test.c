@@ -190,12 +190,14 @@ test_crystfel_has_all_bits(void **state)
 static void
 test_no_key_of_crystfel_hides_another(void **state)
 {
-	const struct wire_image image = make_image();
+	struct wire_image image = make_image();
+	const struct wire_frame all = {.searched = true};
 	const msgpack_object_kv *kv;
 	const msgpack_object *map;
 	struct message m = {0};
 	msgpack_unpacked u;
 
+	image.info = &all;
 	assert_int_equal(wire_crystfel(&m, &series, &image), 0);
 	map = unpack(&u, &m);
 	kv = map->via.map.ptr;
@@ -406,6 +408,106 @@ test_stream2_start_and_end(void **state)
 	message_free(&m);
 }
 
+static const struct wire_frame frame = {
+	.bunch_id = UINT64_MAX,
+	.detector_time = UINT64_MAX - 1,
+	.receive_time = -5,
+	.sum = 0.1,
+	.exposure = 5,
+	.detector_status = 0x80000000,
+	.flags = 3,
+	.verdict = FRAME_HIT,
+	.pedestal_version = 9,
+	.searched = true,
+	.peaks = 17,
+	.nb_shells = 2,
+	.shell_peaks = {16, 1},
+};
+
+static void
+test_crystfel_has_the_row_of_frames(void **state)
+{
+	struct wire_image image = make_image();
+	struct wire_frame unsearched = frame;
+	const msgpack_object *map, *shells;
+	struct message m = {0};
+	msgpack_unpacked u;
+
+	image.info = &frame;
+	assert_int_equal(wire_crystfel(&m, &series, &image), 0);
+	map = unpack(&u, &m);
+	assert_int_equal(map->via.map.size, 25);
+	assert_true(find(map, "bunch_id")->via.u64 == UINT64_MAX);
+	assert_true(find(map, "detector_time")->via.u64 == UINT64_MAX - 1);
+	assert_true(find(map, "receive_time")->via.i64 == -5);
+	assert_true(find(map, "sum")->via.f64 == 0.1);
+	assert_int_equal(find(map, "detector_status")->via.u64, 0x80000000);
+	assert_int_equal(find(map, "verdict")->via.u64, FRAME_HIT);
+	assert_int_equal(find(map, "peak_count")->via.u64, 17);
+	shells = find(map, "shell_peaks");
+	assert_int_equal(shells->via.array.size, 2);
+	assert_int_equal(shells->via.array.ptr[0].via.u64, 16);
+	msgpack_unpacked_destroy(&u);
+
+	unsearched.searched = false;
+	image.info = &unsearched;
+	assert_int_equal(wire_crystfel(&m, &series, &image), 0);
+	map = unpack(&u, &m);
+	assert_int_equal(map->via.map.size, 23);
+	assert_int_equal(find(map, "pedestal_version")->via.u64, 9);
+	msgpack_unpacked_destroy(&u);
+	message_free(&m);
+}
+
+static void
+check_ratio(const cbor_item_t *item, uint64_t ticks)
+{
+	assert_int_equal(cbor_array_size(item), 2);
+	assert_true(cbor_get_int(cbor_array_handle(item)[0]) == ticks);
+	assert_int_equal(cbor_get_int(cbor_array_handle(item)[1]), 10000000);
+}
+
+static void
+test_stream2_has_the_row_of_frames(void **state)
+{
+	struct wire_image image = make_image();
+	struct wire_frame sane = frame;
+	struct message m = {0};
+	cbor_item_t *root, *map;
+
+	image.info = &frame;
+	assert_int_equal(wire_stream2_image(&m, &series, &image), 0);
+	root = load(&m);
+	map = tagged(root, 55799);
+	assert_int_equal(cbor_map_size(map), 30);
+	check_ratio(get(map, "start_time"), UINT64_MAX - 1);
+	check_ratio(get(map, "real_time"), 5);
+	/* it does not wrap */
+	check_ratio(get(map, "stop_time"), UINT64_MAX);
+	assert_true(cbor_get_int(get(map, "bunch_id")) == UINT64_MAX);
+	assert_true(cbor_get_int(get(map, "xfel_pulse_id")) == UINT64_MAX);
+	/* -1 - 4 */
+	assert_true(cbor_isa_negint(get(map, "receive_time")));
+	assert_int_equal(cbor_get_int(get(map, "receive_time")), 4);
+	assert_true(cbor_float_get_float(get(map, "sum")) == 0.1);
+	assert_int_equal(cbor_get_int(get(map, "peak_count")), 17);
+	assert_int_equal(cbor_array_size(get(map, "shell_peaks")), 2);
+	assert_int_equal(cbor_get_int(cbor_array_handle(get(map, "shell_peaks"))[1]), 1);
+	cbor_decref(&root);
+
+	sane.detector_time = 70;
+	sane.searched = false;
+	image.info = &sane;
+	assert_int_equal(wire_stream2_image(&m, &series, &image), 0);
+	root = load(&m);
+	map = tagged(root, 55799);
+	assert_int_equal(cbor_map_size(map), 28);
+	check_ratio(get(map, "start_time"), 70);
+	check_ratio(get(map, "stop_time"), 75);
+	cbor_decref(&root);
+	message_free(&m);
+}
+
 static void
 test_a_message_that_is_too_large_fails(void **state)
 {
@@ -430,6 +532,8 @@ main(void)
 		cmocka_unit_test(test_stream2_image_has_all_bits),
 		cmocka_unit_test(test_stream2_raw_image_is_the_chunk_of_the_file),
 		cmocka_unit_test(test_stream2_start_and_end),
+		cmocka_unit_test(test_crystfel_has_the_row_of_frames),
+		cmocka_unit_test(test_stream2_has_the_row_of_frames),
 		cmocka_unit_test(test_a_message_that_is_too_large_fails),
 	};
 

@@ -258,6 +258,31 @@ frame_carry(unsigned int from, unsigned int to, struct rte_mbuf *m)
 		rte_pktmbuf_free(c);
 }
 
+/*
+ * The control lcore must not post: the count of a region's references belongs to the owner lcore.
+ * Here one thread is both, so that the calls of the control lcore are marked.
+ */
+static bool in_control;
+
+uint16_t __real_rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr, uint16_t n);
+uint16_t __real_rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr, uint16_t n);
+uint16_t __wrap_rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr, uint16_t n);
+uint16_t __wrap_rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr, uint16_t n);
+
+uint16_t
+__wrap_rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr, uint16_t n)
+{
+	assert_false(in_control);
+	return __real_rdma_post_recv(qp, wr, n);
+}
+
+uint16_t
+__wrap_rdma_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr, uint16_t n)
+{
+	assert_false(in_control);
+	return __real_rdma_post_send(qp, wr, n);
+}
+
 static void
 station_step(unsigned int i)
 {
@@ -268,12 +293,14 @@ station_step(unsigned int i)
 
 	if (!st->dead) {
 		rdma_progress(st->dev, 0);
+		in_control = true;
 		if (rdma_poll_cm(st->dev, &event, 1)) {
 			if (i == 0 && rig.s)
 				rdma_stream_sender_event(rig.s, &event);
 			if (i && rig.receiver[i].r)
 				rdma_stream_receiver_event(rig.receiver[i].r, &event);
 		}
+		in_control = false;
 	}
 	while (rte_ring_dequeue(st->tx, (void **)&m) == 0) {
 		for (to = 0; to < RIG_STATIONS; to++)
@@ -311,7 +338,9 @@ receiver_step(struct rig_receiver *rr)
 
 	if (!rr->r || rr->stalled)
 		return;
+	in_control = true;
 	rdma_stream_receiver_control(rr->r);
+	in_control = false;
 	n = rdma_stream_receive(rr->r, packet, RTE_DIM(packet));
 	for (uint16_t i = 0; i < n; i++) {
 		packet_check(rr, &packet[i]);
@@ -336,7 +365,9 @@ rig_step(void)
 {
 	if (rig.s) {
 		rdma_stream_sender_poll(rig.s);
+		in_control = true;
 		rdma_stream_sender_control(rig.s);
+		in_control = false;
 	}
 	for (unsigned int i = 1; i < RIG_STATIONS; i++)
 		if (!rig.station[i].dead)

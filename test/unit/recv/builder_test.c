@@ -30,7 +30,12 @@ static struct gk_result results[SLOTS];
 static struct gk_details details[SLOTS];
 static struct frame_record *out[BUILDER_RECORDS * 2];
 static uint32_t nb_out;
-static enum gk_kind kept_as;   /* format in which the test's gangs keep a frame */
+static enum gk_kind kept_as; /* format in which the test's gangs keep a frame */
+/* frames whose profiles the test's gangs have written, and areas that records have @{ */
+#define AREAS (SLOTS + BUILDER_RECORDS)
+static uint64_t areas[AREAS];
+static bool area_held[AREAS];
+/** @} */
 static uint32_t dark_to_gangs; /* number of dark frames that gangs were to accumulate */
 
 static int
@@ -194,6 +199,11 @@ gang_finish(uint32_t gang)
 		const bool hit = is_hit(f->frame), keep = hit || (f->flags & GK_FRAME_KEEP) != 0;
 
 		assert_in_range(f->out, 0, OUTPUTS - 1);
+		if (config.profiles > 0) {
+			assert_in_range(f->profile, 0, AREAS - 1);
+			assert_false(area_held[f->profile]);
+			areas[f->profile] = f->frame;
+		}
 		dark_to_gangs += (f->flags & GK_FRAME_DARK) != 0;
 		results[w->slot[i]] = (struct gk_result){
 			.frame = f->frame,
@@ -417,6 +427,32 @@ chunks_in_records(void **state)
 		give_back_all();
 		finish();
 	}
+}
+
+/*
+ * Each frame that gangs process has a profile, whose area no other frame in flight has. The writer
+ * holds records while slots are used again.
+ */
+static void
+profiles_belong_to_records(void **state)
+{
+	config.profiles = AREAS;
+	begin();
+	for (uint32_t round = 0; round < 3 * SLOTS; round++) {
+		send_frames(4 * round + 1, 4 * round + 5);
+		gangs_finish_all();
+		assert_int_equal(egress(), 4);
+		for (uint32_t i = nb_out - 4; i < nb_out; i++) {
+			assert_in_range(out[i]->profile, 0, AREAS - 1);
+			assert_int_equal(areas[out[i]->profile], out[i]->frame);
+			area_held[out[i]->profile] = true;
+		}
+		if (round % 2 == 0)
+			continue;
+		memset(area_held, 0, sizeof(area_held));
+		give_back_all();
+	}
+	finish();
 }
 
 /* A full image gets the flag DENSE only if CSR was configured, for each run separately. */
@@ -1163,6 +1199,7 @@ main(int argc, char **argv)
 		TEST(dense_instead_of_csr),
 		TEST(peaks_in_records),
 		TEST(chunks_in_records),
+		TEST(profiles_belong_to_records),
 		TEST(thresholds_of_a_second_run),
 		TEST(packets_go_back_first),
 		TEST(batch_has_one_veto),

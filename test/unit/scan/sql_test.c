@@ -764,7 +764,7 @@ test_sets_and_columns_of_several_runs_are_merged(void **state)
 	snprintf(path, sizeof(path), "%s.sets", dir);
 	shell("rm -rf '%s'; mkdir '%s'", path, path);
 	shell("'%s' '%s' a_000001 float32 2 40 1 && '%s' '%s' a_000002 float32 2 30 2 && "
-	      "'%s' '%s' p float32+peaks 2 20 3 && '%s' '%s' q int16 2 10 4",
+	      "'%s' '%s' p float32+peaks+radial 2 20 3 && '%s' '%s' q int16 2 10 4",
 		getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"),
 		path, getenv("ARROW_WRITE"), path);
 	rig_open(&r, path);
@@ -775,6 +775,13 @@ test_sets_and_columns_of_several_runs_are_merged(void **state)
 		"shell_peaks IS NULL",
 		"70");
 	want_answer(&r, "SELECT count(shell_peaks) FROM frames", "20");
+	want_answer(&r, "SELECT typeof(radial_sum) FROM p.frames LIMIT 1", "BIGINT[7]");
+	want_answer(&r, "SELECT typeof(radial_count) FROM p.frames LIMIT 1", "UINTEGER[7]");
+	/* null of frames that no gang has processed, in both columns */
+	want_answer(&r,
+		"SELECT count(radial_sum) BETWEEN 5 AND 19 AND count(*) = 20 AND count(*) FILTER "
+		"(radial_sum IS NULL) = count(*) FILTER (radial_count IS NULL) FROM p.frames",
+		"true");
 	want_answer(&r, "SELECT count(*) FROM frames", "100");
 	want_error(&r, "FROM images", -EINVAL, "column value has another type in");
 	want_answer(&r, "SELECT typeof(value) FROM q.images LIMIT 1", "SMALLINT[]");

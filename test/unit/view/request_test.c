@@ -34,6 +34,9 @@ test_targets(void **state)
 		{"/api/v1/sources/rte/geometry", REQUEST_GEOMETRY, "rte"},
 		{"/api/v1/sources/rte/places", REQUEST_PLACES, "rte"},
 		{"/api/v1/events", REQUEST_EVENTS, ""},
+		{"/api/v1/runs", REQUEST_RUNS, ""},
+		{"/api/v1/runs/0/x", REQUEST_RUN_FILE, ""},
+		{"/api/v1/runsx", REQUEST_NOT_FOUND, ""},
 		{"/api/v1/sources/", REQUEST_NOT_FOUND, ""},
 		{"/api/v1/sources/..", REQUEST_NOT_FOUND, ""},
 		{"/api/v1/sources/../frame", REQUEST_NOT_FOUND, ""},
@@ -61,6 +64,83 @@ test_targets(void **state)
 	assert_int_equal(strlen(name), 31);
 	snprintf(path, sizeof(path), "/api/v1/sources/%032d/frame", 0);
 	assert_int_equal(request_target(path, name), REQUEST_NOT_FOUND);
+}
+
+static void
+test_run_files(void **state)
+{
+	static const char *const wrong[] = {"", "/", "0", "0/", "0//a", "x/a", "00/a", "-1/a",
+		"0:/a", "0:./a", "0:../a", "0:.x/a", "0:b", "0:b/", "0:b/c/a", "0/../a", "0/..",
+		"0/.a", "0/a/b", "0/a b", "0/a\n", "0/\xc3\xa4", "0:b:c/a"};
+	struct request_run run;
+	char path[600];
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		snprintf(path, sizeof(path), "/api/v1/runs/%s", wrong[i]);
+		assert_int_equal(request_run_file(path, &run), -EINVAL);
+	}
+	assert_int_equal(request_run_file("/api/v1/runs/7/a-b_c.9", &run), 0);
+	assert_int_equal(run.folder, 7);
+	assert_string_equal(run.sub, "");
+	assert_string_equal(run.file, "a-b_c.9");
+	assert_int_equal(request_run_file("/api/v1/runs/0:x.y/a", &run), 0);
+	assert_string_equal(run.sub, "x.y");
+	assert_string_equal(run.file, "a");
+	/* the longest names, and one more */
+	snprintf(path, sizeof(path), "/api/v1/runs/0:%0255d/%0255d", 1, 2);
+	assert_int_equal(request_run_file(path, &run), 0);
+	assert_int_equal(strlen(run.sub), 255);
+	assert_int_equal(strlen(run.file), 255);
+	snprintf(path, sizeof(path), "/api/v1/runs/0:%0256d/%d", 1, 2);
+	assert_int_equal(request_run_file(path, &run), -EINVAL);
+	snprintf(path, sizeof(path), "/api/v1/runs/0/%0256d", 1);
+	assert_int_equal(request_run_file(path, &run), -EINVAL);
+}
+
+static void
+test_ranges(void **state)
+{
+	static const struct {
+		const char *range;
+		enum request_range part;
+		uint64_t begin, length;
+	} cases[] = {
+		{NULL, REQUEST_RANGE_WHOLE, 0, 100},
+		{"", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=0-0", REQUEST_RANGE_PART, 0, 1},
+		{"bytes=0-99", REQUEST_RANGE_PART, 0, 100},
+		{"Bytes=5-9", REQUEST_RANGE_PART, 5, 5},
+		{"bytes=99-", REQUEST_RANGE_PART, 99, 1},
+		{"bytes=10-999999999999999999", REQUEST_RANGE_PART, 10, 90},
+		{"bytes=-1", REQUEST_RANGE_PART, 99, 1},
+		{"bytes=-100", REQUEST_RANGE_PART, 0, 100},
+		{"bytes=-101", REQUEST_RANGE_PART, 0, 100},
+		{"bytes=-0", REQUEST_RANGE_OUTSIDE},
+		{"bytes=100-", REQUEST_RANGE_OUTSIDE},
+		{"bytes=999999999999999999-", REQUEST_RANGE_OUTSIDE},
+		/* not valid, or several */
+		{"bytes=", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=-", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=5", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=9-5", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=0-1,5-6", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes= 0-1", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=+0-1", REQUEST_RANGE_WHOLE, 0, 100},
+		{"bytes=9999999999999999999-", REQUEST_RANGE_WHOLE, 0, 100},
+		{"items=0-1", REQUEST_RANGE_WHOLE, 0, 100},
+	};
+	uint64_t begin, length;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(
+			request_range(cases[i].range, 100, &begin, &length), cases[i].part);
+		if (cases[i].part == REQUEST_RANGE_OUTSIDE)
+			continue;
+		assert_int_equal(begin, cases[i].begin);
+		assert_int_equal(length, cases[i].length);
+	}
+	assert_int_equal(request_range("bytes=-5", 0, &begin, &length), REQUEST_RANGE_OUTSIDE);
+	assert_int_equal(request_range("bytes=0-", 0, &begin, &length), REQUEST_RANGE_OUTSIDE);
 }
 
 static void
@@ -205,7 +285,7 @@ test_only_the_control_commands_change_a_receiver(void **state)
 static void
 expect_options(int ret, const char *text, ...)
 {
-	char *argv[16] = {(char *)(uintptr_t) "braggline-view"}, message[OPTIONS_MESSAGE_LEN];
+	char *argv[24] = {(char *)(uintptr_t) "braggline-view"}, message[OPTIONS_MESSAGE_LEN];
 	struct options *o = calloc(1, sizeof(*o));
 	va_list more;
 	int argc = 1;
@@ -250,6 +330,11 @@ test_options(void **state)
 	expect_options(-EINVAL, "another name", "--receiver", "/x/a/s", "--store", "/y/a/s", NULL);
 	expect_options(-EINVAL, "100 to 60000", "--interval", "99", NULL);
 	expect_options(-EINVAL, "0 to 19", "--nice", "-1", NULL);
+	expect_options(0, NULL, "--runs", "/a", "--runs", "/b", NULL);
+	expect_options(-EINVAL, "absolute path", "--runs", "a", NULL);
+	expect_options(-EINVAL, "at most 8", "--runs", "/1", "--runs", "/2", "--runs", "/3",
+		"--runs", "/4", "--runs", "/5", "--runs", "/6", "--runs", "/7", "--runs", "/8",
+		"--runs", "/9", NULL);
 	expect_options(-EINVAL, "options only", "x", NULL);
 	expect_options(-EINVAL, "--help", "--nonsense", NULL);
 }
@@ -259,6 +344,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_run_files),
+		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_planes),
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_only_names_of_this_machine_are_local),

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 #include "server/audit_log.h"
 #include "xfer/keyring.h"
 
@@ -104,6 +104,24 @@ test_good(void **state)
 	xfer_keyring_free(&ring);
 }
 
+/* Who only reads has no receivers, and reads the runs of all of them. */
+static void
+test_reader(void **state)
+{
+	const struct xfer_identity *id;
+
+	assert_int_equal(read_text("[receiver r]\nrights = read\nruns = lyso_*\n" KEY), 0);
+	id = xfer_keyring_find(&ring, xfer_identity_id("r"));
+	assert_true(xfer_identity_may_read(id, "lyso_7"));
+	assert_false(xfer_identity_may_read(id, "other"));
+	assert_false(xfer_identity_may(id, XFER_RIGHT_READ, 0, "lyso_7"));
+	xfer_keyring_free(&ring);
+	assert_int_equal(read_text("[receiver r]\nreceiver_ids = 1\n" KEY), 0);
+	id = xfer_keyring_find(&ring, xfer_identity_id("r"));
+	assert_false(xfer_identity_may_read(id, "lyso_7"));
+	xfer_keyring_free(&ring);
+}
+
 /* An unknown identity gets random keys that nobody has, and other ones after each read. */
 static void
 test_nobody(void **state)
@@ -139,6 +157,8 @@ test_mistakes(void **state)
 		{"; nobody\n", "no receiver could connect"},
 		{"[receiver a]\nreceiver_ids = 1\n", ":2: [receiver a]: key is missing"},
 		{"[receiver a]\n" KEY, "[receiver a]: receiver_ids is missing"},
+		{"[receiver a]\nrights = read, write\n" KEY,
+			"[receiver a]: receiver_ids is missing"},
 		{"[receiver a]\n" KEY "[receiver b]\n", "[receiver a]: receiver_ids is missing"},
 		{"[sender a]\n", ":1: [sender a]: expected [receiver NAME]"},
 		{"[receiver a/b]\n", "expected a name of letters"},
@@ -293,6 +313,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_reader),
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_warnings),

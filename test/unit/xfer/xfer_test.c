@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 #include "xfer/auth.h"
 #include "xfer/msg.h"
 

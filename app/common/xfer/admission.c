@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "server/admission.h"
+#include "xfer/admission.h"
 
 /* Slots of a pool: from `first` up to, but not including, `end`. */
 struct pool {

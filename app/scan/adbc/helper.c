@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "adbc/helper.h"
+
+#define PIPE_SIZE (1 << 20)
+#define SAID_MAX  3072
+
+extern char **environ;
+
+struct helper {
+	uint32_t refs;	/* atomic */
+	bool ended;	/* its status is known */
+	bool cancelled; /* atomic */
+	int status;
+	pid_t pid;
+	int pidfd;
+	int out;
+	int err;
+	int cancel;	  /* eventfd */
+	int64_t deadline; /* CLOCK_MONOTONIC, ns; 0: none */
+	size_t said_size;
+	char said[SAID_MAX + 1];
+};
+
+static int64_t
+now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void
+close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Move a descriptor out of the range of standard input and output. */
+static int
+move_up(int *fd)
+{
+	int moved;
+
+	if (*fd > STDERR_FILENO)
+		return 0;
+	moved = fcntl(*fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (moved < 0)
+		return -errno;
+	close(*fd);
+	*fd = moved;
+	return 0;
+}
+
+static int
+open_pipe(int *from, int *to)
+{
+	int ends[2], ret;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	*from = ends[0];
+	*to = ends[1];
+	ret = move_up(from);
+	return ret < 0 ? ret : move_up(to);
+}
+
+/* Make a file in memory with a text, to be read from its start. */
+static int
+open_text(const char *text, int *fd)
+{
+	size_t left = strlen(text);
+	ssize_t n;
+	int ret;
+
+	*fd = memfd_create("statement", MFD_CLOEXEC);
+	if (*fd < 0)
+		return -errno;
+	ret = move_up(fd);
+	for (; ret == 0 && left > 0; text += n, left -= (size_t)n) {
+		n = write(*fd, text, left);
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+	}
+	return ret < 0 || lseek(*fd, 0, SEEK_SET) == 0 ? ret : -errno;
+}
+
+/* @param fds  its standard input, output and error; all others are closed */
+static int
+spawn(const char *const *argv, const int *fds, pid_t *pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none, defaults;
+	int ret, i;
+
+	ret = posix_spawn_file_actions_init(&actions);
+	if (ret != 0)
+		return -ret;
+	ret = posix_spawnattr_init(&attributes);
+	if (ret != 0) {
+		posix_spawn_file_actions_destroy(&actions);
+		return -ret;
+	}
+	/* interpreters ignore SIGPIPE, which ends a program whose output nobody reads */
+	sigemptyset(&none);
+	sigemptyset(&defaults);
+	sigaddset(&defaults, SIGPIPE);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setsigdefault(&attributes, &defaults);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	for (i = 0; i < 3 && ret == 0; i++)
+		ret = posix_spawn_file_actions_adddup2(&actions, fds[i], i);
+	if (ret == 0)
+		ret = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+	if (ret == 0)
+		ret = posix_spawnp(pid, argv[0], &actions, &attributes,
+			(char *const *)(uintptr_t)argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	return -ret;
+}
+
+static int
+start(struct helper *h, const char *const *argv, const char *input)
+{
+	int fds[3] = {-1, -1, -1}, ret, i;
+
+	ret = open_text(input, &fds[0]);
+	if (ret == 0)
+		ret = open_pipe(&h->out, &fds[1]);
+	if (ret == 0)
+		ret = open_pipe(&h->err, &fds[2]);
+	if (ret == 0) {
+		h->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		ret = h->cancel < 0 ? -errno : 0;
+	}
+	if (ret == 0) {
+		/* the limit of a user may forbid it: the pipe is smaller then */
+		fcntl(h->out, F_SETPIPE_SZ, PIPE_SIZE);
+		fcntl(h->out, F_SETFL, O_NONBLOCK);
+		fcntl(h->err, F_SETFL, O_NONBLOCK);
+		ret = spawn(argv, fds, &h->pid);
+	}
+	if (ret == 0) {
+		h->pidfd = pidfd_open(h->pid, 0);
+		ret = h->pidfd < 0 ? -errno : 0;
+		if (ret < 0) {
+			kill(h->pid, SIGKILL);
+			waitpid(h->pid, NULL, 0);
+		}
+	}
+	for (i = 0; i < 3; i++)
+		close_fd(&fds[i]);
+	return ret;
+}
+
+int
+helper_start(const char *const *argv, const char *input, double deadline, struct helper **helper)
+{
+	struct helper *h = calloc(1, sizeof(*h));
+	int ret;
+
+	if (h == NULL)
+		return -ENOMEM;
+	h->refs = 1;
+	h->out = h->err = h->pidfd = h->cancel = -1;
+	if (deadline > 0)
+		h->deadline = now_ns() + (int64_t)(deadline * 1e9);
+	ret = start(h, argv, input);
+	if (ret < 0) {
+		h->ended = true;
+		helper_put(h);
+		return ret;
+	}
+	*helper = h;
+	return 0;
+}
+
+struct helper *
+helper_get(struct helper *h)
+{
+	__atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+	return h;
+}
+
+/* Get the status of a process that has ended or was killed. */
+static void
+reap(struct helper *h)
+{
+	siginfo_t info = {0};
+	int ret;
+
+	do {
+		ret = waitid(P_PIDFD, (id_t)h->pidfd, &info, WEXITED);
+	} while (ret < 0 && errno == EINTR);
+	/* a program that ignores SIGCHLD gets no status */
+	if (ret == 0)
+		h->status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+	h->ended = true;
+}
+
+void
+helper_put(struct helper *h)
+{
+	if (h == NULL || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	if (!h->ended) {
+		pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
+		reap(h);
+	}
+	close_fd(&h->out);
+	close_fd(&h->err);
+	close_fd(&h->pidfd);
+	close_fd(&h->cancel);
+	free(h);
+}
+
+void
+helper_cancel(struct helper *h)
+{
+	const uint64_t one = 1;
+
+	__atomic_store_n(&h->cancelled, true, __ATOMIC_RELEASE);
+	if (write(h->cancel, &one, sizeof(one)) < 0)
+		return; /* it was cancelled before */
+	pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
+}
+
+/* Read what is on standard error. */
+static void
+listen_to(struct helper *h)
+{
+	char more[1024];
+	ssize_t n;
+
+	for (;;) {
+		n = read(h->err, more, sizeof(more));
+		if (n < 0)
+			return;
+		if (n == 0) {
+			close_fd(&h->err);
+			return;
+		}
+		if ((size_t)n > SAID_MAX - h->said_size)
+			n = (ssize_t)(SAID_MAX - h->said_size);
+		memcpy(h->said + h->said_size, more, (size_t)n);
+		h->said_size += (size_t)n;
+	}
+}
+
+/* Wait until a descriptor can be read. @return 0; -ECANCELED; -ETIMEDOUT; -errno */
+static int
+wait_for(struct helper *h, int fd)
+{
+	struct pollfd fds[] = {{h->cancel, POLLIN}, {fd, POLLIN}, {-1, POLLIN}};
+	int64_t left = -1;
+	int ret;
+
+	for (;;) {
+		fds[2].fd = h->err;
+		if (__atomic_load_n(&h->cancelled, __ATOMIC_ACQUIRE))
+			return -ECANCELED;
+		if (h->deadline > 0) {
+			left = (h->deadline - now_ns() + 999999) / 1000000;
+			if (left <= 0) {
+				pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
+				return -ETIMEDOUT;
+			}
+		}
+		ret = poll(fds, 3, left > INT32_MAX ? INT32_MAX : (int)left);
+		if (ret < 0 && errno != EINTR)
+			return -errno;
+		if (ret <= 0)
+			continue;
+		if (fds[2].revents != 0)
+			listen_to(h);
+		if (fds[1].revents != 0 && fds[0].revents == 0)
+			return 0;
+	}
+}
+
+int
+helper_read(void *helper, void *to, size_t size)
+{
+	struct helper *h = helper;
+	uint8_t *at = to;
+	ssize_t n;
+	int ret;
+
+	/* a deadline also holds while data are always there */
+	if (h->deadline > 0 && now_ns() >= h->deadline)
+		return wait_for(h, h->out);
+	while (size > 0) {
+		n = read(h->out, at, size);
+		if (n == 0)
+			/* the output of a process that was cancelled ends too */
+			return __atomic_load_n(&h->cancelled, __ATOMIC_ACQUIRE) ? -ECANCELED : 0;
+		if (n > 0) {
+			at += n;
+			size -= (size_t)n;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		ret = errno == EAGAIN ? wait_for(h, h->out) : -errno;
+		if (ret < 0)
+			return ret;
+	}
+	return 1;
+}
+
+int
+helper_wait(struct helper *h, int *status)
+{
+	int ret;
+
+	if (!h->ended) {
+		ret = wait_for(h, h->pidfd);
+		if (ret < 0)
+			return ret;
+		reap(h);
+		if (h->err >= 0)
+			listen_to(h);
+	}
+	*status = h->status;
+	return 0;
+}
+
+const char *
+helper_said(struct helper *h)
+{
+	size_t size = h->said_size;
+
+	while (size > 0 && h->said[size - 1] == '\n')
+		size--;
+	h->said[size] = '\0';
+	return h->said;
+}

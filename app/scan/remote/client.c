@@ -1,0 +1,1258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+
+#include "monotonic_cond.h"
+#include "remote/client.h"
+#include "remote/proof.h"
+#include "sql/ipc_reader.h"
+#include "xfer/qp.h"
+
+#define SLOTS	    16
+#define SLOT_BYTES  (1u << 20)
+#define TIMEOUT_MS  10000
+#define RECEIVES    32 /* beside those of slots, and those that every queue pair has */
+#define IDLE_TURNS  1000
+#define IDLE_US	    50
+#define CM_TURNS    64
+#define EVENTS	    8
+#define LEAVE_MS    200
+#define ARRIVED_MAX SCAN_WINDOW /* messages that the server may send without a credit */
+
+/* State of the connection; written by the service thread. */
+enum state {
+	OPENING, /* device and memory */
+	CONNECTING,
+	PROVING,
+	UP,
+	DOWN, /* `error` says why */
+};
+
+struct arrived {
+	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
+};
+
+/* Part of a message of Arrow that is being put together. */
+struct assembly {
+	uint8_t *bytes;
+	uint64_t room, size, total;
+};
+
+struct scan_client {
+	struct scan_client_config config;
+	char *device;
+	char *identity;
+	struct xfer_key key;
+	struct sockaddr_storage server;
+	pthread_t thread;
+
+	/* Of the service thread. */
+	struct rdma_dev *dev;
+	struct rdma_dev_info info;
+	struct rdma_pd *pd;
+	struct rdma_conn *conn;
+	bool conn_lost;
+	struct xfer_qp link;
+	bool link_is_open;
+	struct scan_proof proof;
+	struct rdma_mr *slots_mr;
+	uint8_t *slots;
+	uint64_t sent, received; /* numbers of the next messages */
+	uint64_t heard, said;	 /* ms */
+
+	/* Protected by the lock. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	enum state state;
+	bool closing;
+	int error; /* why the connection is down: negative errno */
+	struct scan_client_error text;
+	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
+	uint32_t head, tail;
+	uint32_t *written; /* ring of SCAN_SLOTS_MAX elements: immediates of WRITEs */
+	uint32_t nb_written;
+	const char *sql; /* to be sent; the caller waits */
+	uint32_t sql_length, sql_offset;
+	uint32_t cursor;
+	enum scan_form form;
+	bool cancel;   /* to be sent */
+	bool querying; /* the last query has not ended */
+	uint32_t credit_messages;
+	uint32_t credit_slot[SCAN_SLOTS_MAX];
+	uint32_t nb_credit_slots;
+	uint32_t nb_slots_held;		/* by arrays */
+	bool slot_used[SCAN_SLOTS_MAX]; /* announced, and not returned yet */
+
+	/* Of the thread that reads the stream. */
+	bool streaming;
+	bool ended; /* SCAN_END or an error came */
+	bool has_schema;
+	uint32_t nb_pushed; /* parts of bodies that were announced */
+	uint32_t sequence;  /* of the next message */
+	struct scan_data *reading;
+	size_t reading_at;
+	struct assembly columns, metadata, body;
+	uint64_t body_total; /* expected bytes of the body */
+	bool has_body;
+	bool body_is_slot;
+	uint32_t body_slot;
+	struct ipc_reader *reader;
+	int stream_error;
+	char sqlstate[SCAN_SQLSTATE + 1];
+	char stream_text[SCAN_ERROR_TEXT + 1];
+	struct scan_client_counters counters;
+};
+
+/* A slot that an array refers to. */
+struct held_slot {
+	struct scan_client *client;
+	uint32_t slot;
+};
+
+/* ---- service thread -------------------------------------------------------------------------- */
+
+/* Note that the connection has ended. The first reason counts. */
+static void
+go_down(struct scan_client *c, int error, const char *sqlstate, const char *what, const char *why)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->state != DOWN) {
+		c->error = error;
+		memcpy(c->text.sqlstate, sqlstate, SCAN_SQLSTATE);
+		snprintf(c->text.text, sizeof(c->text.text), "%s%s%s", what,
+			why[0] != '\0' ? ": " : "", why);
+		c->state = DOWN;
+	}
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void
+set_state(struct scan_client *c, enum state state)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->state != DOWN)
+		c->state = state;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Only the service thread changes the state. */
+static enum state
+state_of(const struct scan_client *c)
+{
+	return c->state;
+}
+
+static void
+refused(struct scan_client *c, enum scan_reason reason)
+{
+	const char *name = scan_reason_name(reason);
+
+	switch (reason) {
+	case SCAN_REASON_KEY:
+	case SCAN_REASON_RIGHTS:
+		go_down(c, -EACCES, "28000", "the server refuses the connection", name);
+		break;
+	case SCAN_REASON_BUSY:
+	case SCAN_REASON_SESSIONS:
+		go_down(c, -EAGAIN, "53300", "the server refuses the connection", name);
+		break;
+	default:
+		go_down(c, -EPIPE, "08006", "the server has ended the connection", name);
+	}
+}
+
+/* The server breaks the protocol. */
+static void
+broken(struct scan_client *c, enum scan_reason reason)
+{
+	go_down(c, -EBADMSG, "08P01", "the server does not follow the protocol",
+		scan_reason_name(reason));
+}
+
+static void
+grant_slots(struct scan_client *c)
+{
+	struct scan_grant *m = xfer_qp_room(&c->link);
+
+	if (m == NULL)
+		return;
+	scan_msg_begin(m, SCAN_GRANT, sizeof(*m), c->sent++);
+	m->addr = (uintptr_t)c->slots;
+	m->slot_bytes = c->config.slot_bytes;
+	m->nb = c->config.slots;
+	m->rkey = rdma_mr_rkey(c->slots_mr);
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+}
+
+static void
+take_data(struct scan_client *c, const struct scan_data *m)
+{
+	bool room;
+
+	pthread_mutex_lock(&c->lock);
+	room = c->tail - c->head < ARRIVED_MAX;
+	if (room) {
+		memcpy(c->arrived[c->tail++ % ARRIVED_MAX].message, m, m->head.length);
+		pthread_cond_broadcast(&c->changed);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!room)
+		broken(c, SCAN_REASON_ORDER);
+}
+
+static void
+take_answer(struct scan_client *c, const void *message)
+{
+	const enum scan_reason reason = scan_proof_accept(&c->proof, message);
+
+	if (reason != SCAN_REASON_NONE) {
+		go_down(c, -EACCES, "28000", "the server does not have the key", "");
+		return;
+	}
+	if (xfer_qp_extend(&c->link) < 0) {
+		go_down(c, -ENOMEM, "HY001", "cannot allocate memory for messages", "");
+		return;
+	}
+	grant_slots(c);
+	set_state(c, UP);
+}
+
+static void
+on_message(void *arg, const void *message, uint32_t size)
+{
+	struct scan_client *c = arg;
+	const struct scan_msg *m = message;
+	enum scan_reason reason;
+
+	c->heard = xfer_qp_clock();
+	if (state_of(c) == DOWN)
+		return;
+	reason = scan_msg_check(message, size, SCAN_SERVER, c->received++);
+	if (reason != SCAN_REASON_NONE)
+		broken(c, reason);
+	else if (m->type == SCAN_REFUSE)
+		refused(c, ((const struct scan_refuse *)message)->reason);
+	else if (m->type == SCAN_ANSWER && state_of(c) == PROVING)
+		take_answer(c, message);
+	else if (m->type == SCAN_DATA && state_of(c) == UP)
+		take_data(c, message);
+	else if (m->type != SCAN_ALIVE || state_of(c) != UP)
+		broken(c, SCAN_REASON_ORDER);
+}
+
+static void
+on_forged(void *arg)
+{
+	broken(arg, SCAN_REASON_FORGED);
+}
+
+/* All bytes of a part of a body are in its slot. */
+static void
+on_written(void *arg, uint32_t imm)
+{
+	struct scan_client *c = arg;
+
+	pthread_mutex_lock(&c->lock);
+	c->written[c->nb_written++ % SCAN_SLOTS_MAX] = imm;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static const struct xfer_qp_ops link_ops = {
+	.message = on_message, .forged = on_forged, .written = on_written};
+
+/* Open the device, and register the slots. */
+static int
+open_device(struct scan_client *c)
+{
+	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.gpu = -1,
+		.length = (uint64_t)c->config.slots * c->config.slot_bytes};
+	struct xfer_qp_config link = {
+		.receives = c->config.slots + RECEIVES, .ops = &link_ops, .arg = c};
+	void *p;
+	unsigned int i;
+
+	c->dev = rdma_dev_open(c->device);
+	if (c->dev == NULL) {
+		go_down(c, -ENODEV, "08001", c->device, rte_strerror(rte_errno));
+		return -ENODEV;
+	}
+	rdma_dev_info_get(c->dev, &c->info);
+	/* this lcore must own the poll groups before control functions wait for it */
+	for (i = 0; i < c->info.nb_poll_groups; i++)
+		(void)rdma_progress(c->dev, i);
+	c->pd = rdma_pd_alloc(c->dev);
+	p = mmap(NULL, attr.length, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (p != MAP_FAILED) {
+		c->slots = p;
+		attr.addr = p;
+		c->slots_mr = c->pd != NULL ? rdma_mr_reg(c->pd, &attr) : NULL;
+	}
+	link.dev = c->dev;
+	link.pd = c->pd;
+	c->link_is_open = c->slots_mr != NULL && xfer_qp_open(&c->link, &link) == 0;
+	if (c->link_is_open)
+		return 0;
+	go_down(c, -ENOMEM, "HY001", "cannot register memory for slots", "");
+	return -ENOMEM;
+}
+
+static int
+begin_connection(struct scan_client *c)
+{
+	struct rdma_conn_attr attr = {
+		.private_data = &c->proof.call,
+		.private_len = sizeof(c->proof.call),
+		.context = c,
+		.timeout_ms = c->config.timeout_ms,
+		.keepalive_ms = SCAN_SILENCE_MS / 2,
+	};
+
+	if (scan_proof_call(&c->proof, c->identity, &c->key) != SCAN_REASON_NONE) {
+		go_down(c, -EINVAL, "28000", c->identity, "not the name of an identity");
+		return -EINVAL;
+	}
+	c->conn = rdma_conn_connect(c->link.qp, (const struct sockaddr *)&c->server, &attr);
+	if (c->conn == NULL) {
+		go_down(c, -rte_errno, "08001", "cannot connect", rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	set_state(c, CONNECTING);
+	return 0;
+}
+
+static void
+established(struct scan_client *c, const struct rdma_event *event)
+{
+	struct xfer_endpoint client = {.qpn = c->link.qpn}, server = {.qpn = event->remote_qpn};
+	uint8_t keys[2][XFER_MAC_BYTES];
+	enum scan_reason reason;
+	void *m;
+	int ret;
+
+	xfer_qp_address(&c->info.addr, client.addr);
+	xfer_qp_address(&c->server, server.addr);
+	reason = scan_proof_claim(
+		&c->proof, event->private_data, event->private_len, &client, &server);
+	if (reason != SCAN_REASON_NONE) {
+		broken(c, reason);
+		return;
+	}
+	ret = scan_proof_session(&c->proof, keys);
+	if (ret == 0)
+		ret = xfer_qp_seal_keys(&c->link, keys[0], keys[1]);
+	OPENSSL_cleanse(keys, sizeof(keys));
+	m = xfer_qp_room(&c->link);
+	if (ret < 0 || m == NULL) {
+		go_down(c, -ENOMEM, "HY001", "not enough memory", "");
+		return;
+	}
+	set_state(c, PROVING);
+	memcpy(m, &c->proof.request, sizeof(c->proof.request));
+	c->sent++;
+	c->said = c->heard = xfer_qp_clock();
+	(void)xfer_qp_send(&c->link, sizeof(c->proof.request));
+}
+
+static void
+rejected(struct scan_client *c, const struct rdma_event *event)
+{
+	struct scan_reject reject = {0};
+
+	if (event->private_len >= sizeof(reject))
+		memcpy(&reject, event->private_data, sizeof(reject));
+	if (reject.magic == SCAN_MAGIC && reject.reason > SCAN_REASON_NONE &&
+		reject.reason < SCAN_REASONS)
+		refused(c, reject.reason);
+	else
+		go_down(c, -ECONNREFUSED, "08001", "no server listens at this address and port",
+			c->config.server);
+}
+
+static void
+take_event(struct scan_client *c, const struct rdma_event *event)
+{
+	if (event->conn != c->conn || c->conn == NULL)
+		return;
+	switch (event->type) {
+	case RDMA_EVENT_ESTABLISHED:
+		if (state_of(c) == CONNECTING)
+			established(c, event);
+		break;
+	case RDMA_EVENT_REJECTED:
+		rejected(c, event);
+		break;
+	case RDMA_EVENT_UNREACHABLE:
+		go_down(c, -ETIMEDOUT, "08001", "no answer from the server", c->config.server);
+		break;
+	case RDMA_EVENT_DISCONNECTED:
+	case RDMA_EVENT_QP_ERROR:
+		/* process messages that arrived before */
+		(void)xfer_qp_poll(&c->link);
+		c->conn_lost = true;
+		/* a server that does not know the identity may close without a message */
+		go_down(c, -EPIPE, "08006", "the connection to the server is lost", "");
+		break;
+	default:
+		break;
+	}
+}
+
+/* Send a part of the statement. With the lock. */
+static void
+send_query(struct scan_client *c)
+{
+	struct scan_query *m;
+	uint32_t part;
+
+	while (c->sql != NULL && (m = xfer_qp_room(&c->link)) != NULL) {
+		part = c->sql_length - c->sql_offset;
+		if (part > SCAN_QUERY_PART)
+			part = SCAN_QUERY_PART;
+		scan_msg_begin(m, SCAN_QUERY, sizeof(*m) + part, c->sent++);
+		m->cursor = c->cursor;
+		m->form = c->form;
+		m->total = c->sql_length;
+		m->offset = c->sql_offset;
+		memcpy(m->bytes, c->sql + c->sql_offset, part);
+		c->sql_offset += part;
+		if (c->sql_offset == c->sql_length)
+			c->sql = NULL;
+		else
+			m->head.flags = SCAN_MORE;
+		if (xfer_qp_send(&c->link, m->head.length) < 0)
+			return;
+		pthread_cond_broadcast(&c->changed);
+	}
+}
+
+/* Send what the callers have asked for. @return false: nothing */
+static bool
+send_requests(struct scan_client *c, uint64_t now)
+{
+	struct scan_credit *credit;
+	struct scan_cancel *cancel;
+	struct scan_msg *alive;
+	const uint64_t before = c->sent;
+
+	pthread_mutex_lock(&c->lock);
+	if ((c->credit_messages > 0 || c->nb_credit_slots > 0) &&
+		(credit = xfer_qp_room(&c->link)) != NULL) {
+		scan_msg_begin(credit, SCAN_CREDIT,
+			sizeof(*credit) + c->nb_credit_slots * sizeof(credit->slot[0]), c->sent++);
+		credit->messages = c->credit_messages;
+		credit->nb = c->nb_credit_slots;
+		memcpy(credit->slot, c->credit_slot, c->nb_credit_slots * sizeof(credit->slot[0]));
+		c->credit_messages = 0;
+		c->nb_credit_slots = 0;
+		(void)xfer_qp_send(&c->link, credit->head.length);
+	}
+	send_query(c);
+	if (c->cancel && c->sql == NULL && (cancel = xfer_qp_room(&c->link)) != NULL) {
+		scan_msg_begin(cancel, SCAN_CANCEL, sizeof(*cancel), c->sent++);
+		cancel->cursor = c->cursor;
+		c->cancel = false;
+		(void)xfer_qp_send(&c->link, sizeof(*cancel));
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (c->sent == before && now >= c->said + SCAN_ALIVE_MS &&
+		(alive = xfer_qp_room(&c->link)) != NULL) {
+		scan_msg_begin(alive, SCAN_ALIVE, sizeof(*alive), c->sent++);
+		(void)xfer_qp_send(&c->link, sizeof(*alive));
+	}
+	if (c->sent == before)
+		return false;
+	c->said = now;
+	return true;
+}
+
+static bool
+serve(struct scan_client *c, unsigned int turn)
+{
+	const uint64_t now = xfer_qp_clock();
+	struct rdma_event event[EVENTS];
+	bool busy = false;
+	unsigned int i, n;
+
+	for (i = 0; i < c->info.nb_poll_groups; i++)
+		busy |= rdma_progress(c->dev, i) > 0;
+	c->heard += xfer_qp_absence(&c->link, now);
+	busy |= xfer_qp_poll(&c->link) > 0;
+	if (c->link.broken)
+		go_down(c, -EPIPE, "08006", "the connection to the server is lost",
+			rdma_wc_status_name(c->link.why));
+	if (state_of(c) == UP)
+		busy |= send_requests(c, now);
+	if ((state_of(c) == UP || state_of(c) == PROVING) && now > c->heard + SCAN_SILENCE_MS)
+		go_down(c, -ETIMEDOUT, "08006", "the server does not answer", "");
+	if (turn % CM_TURNS == 0 || !busy) {
+		n = rdma_poll_cm(c->dev, event, EVENTS);
+		for (i = 0; i < n; i++)
+			take_event(c, &event[i]);
+		busy |= n > 0;
+	}
+	return busy;
+}
+
+/* Tell the server that this end closes. */
+static void
+leave(struct scan_client *c)
+{
+	const uint64_t until = xfer_qp_clock() + LEAVE_MS;
+	struct scan_refuse *m = xfer_qp_room(&c->link);
+	unsigned int turn = 0;
+
+	if (c->link.broken || m == NULL)
+		return;
+	scan_msg_begin(m, SCAN_REFUSE, sizeof(*m), c->sent++);
+	m->reason = SCAN_REASON_STOPPING;
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+	while (c->link.nb_free_sends < XFER_QP_SENDS && !c->link.broken && !c->conn_lost &&
+		xfer_qp_clock() < until)
+		(void)serve(c, turn++);
+}
+
+static void
+close_device(struct scan_client *c)
+{
+	const uint64_t until = xfer_qp_clock() + TIMEOUT_MS;
+	unsigned int i;
+
+	if (c->conn != NULL)
+		(void)rdma_conn_destroy(c->conn);
+	c->conn = NULL;
+	while (c->link_is_open && xfer_qp_close(&c->link) < 0 && xfer_qp_clock() < until) {
+		for (i = 0; i < c->info.nb_poll_groups; i++)
+			(void)rdma_progress(c->dev, i);
+		(void)xfer_qp_poll(&c->link);
+	}
+	if (c->slots_mr != NULL)
+		(void)rdma_mr_dereg(c->slots_mr);
+	if (c->pd != NULL)
+		(void)rdma_pd_free(c->pd);
+	if (c->dev != NULL)
+		(void)rdma_dev_close(c->dev);
+	if (c->slots != NULL)
+		munmap(c->slots, (uint64_t)c->config.slots * c->config.slot_bytes);
+}
+
+static bool
+must_close(struct scan_client *c)
+{
+	bool closing;
+
+	pthread_mutex_lock(&c->lock);
+	closing = c->closing;
+	pthread_mutex_unlock(&c->lock);
+	return closing;
+}
+
+static void *
+service_main(void *arg)
+{
+	struct scan_client *c = arg;
+	unsigned int turn = 0, idle = 0;
+
+	if (rte_thread_register() < 0) {
+		go_down(c, -rte_errno, "HY000", "DPDK has no lcore for the service thread",
+			rte_strerror(rte_errno));
+		return NULL;
+	}
+	if (open_device(c) == 0 && begin_connection(c) == 0) {
+		while (!must_close(c)) {
+			idle = serve(c, turn++) ? 0 : idle + 1;
+			if (idle > IDLE_TURNS)
+				usleep(IDLE_US);
+		}
+		if (state_of(c) == UP)
+			leave(c);
+	}
+	close_device(c);
+	rte_thread_unregister();
+	return NULL;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int
+stream_fail(struct scan_client *c, int error, const char *sqlstate, const char *text)
+{
+	c->stream_error = error;
+	c->ended = true;
+	snprintf(c->sqlstate, sizeof(c->sqlstate), "%s", sqlstate);
+	snprintf(c->stream_text, sizeof(c->stream_text), "%s", text);
+	return error;
+}
+
+/* The connection is down. */
+static int
+stream_down(struct scan_client *c)
+{
+	char text[SCAN_ERROR_TEXT], sqlstate[SCAN_SQLSTATE + 1];
+
+	pthread_mutex_lock(&c->lock);
+	memcpy(text, c->text.text, sizeof(text));
+	memcpy(sqlstate, c->text.sqlstate, sizeof(sqlstate));
+	pthread_mutex_unlock(&c->lock);
+	return stream_fail(c, EPIPE, sqlstate, text);
+}
+
+static int
+stream_bad(struct scan_client *c, const char *what)
+{
+	return stream_fail(c, EBADMSG, "08P01", what);
+}
+
+static void
+release_slot(void *arg)
+{
+	struct held_slot *h = arg;
+	struct scan_client *c = h->client;
+
+	pthread_mutex_lock(&c->lock);
+	c->nb_slots_held--;
+	c->slot_used[h->slot] = false;
+	c->credit_slot[c->nb_credit_slots++] = h->slot;
+	pthread_mutex_unlock(&c->lock);
+	free(h);
+}
+
+static void
+return_slot(struct scan_client *c, uint32_t slot)
+{
+	pthread_mutex_lock(&c->lock);
+	c->slot_used[slot] = false;
+	c->credit_slot[c->nb_credit_slots++] = slot;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Get the next message of the present query. @return 0; errno */
+static int
+next_message(struct scan_client *c)
+{
+	bool down;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->reading->nb > 0) {
+		c->credit_messages++;
+		c->reading->nb = 0;
+	}
+	while (c->head == c->tail && c->state != DOWN)
+		pthread_cond_wait(&c->changed, &c->lock);
+	down = c->head == c->tail;
+	if (!down) {
+		const struct scan_data *m =
+			(const struct scan_data *)c->arrived[c->head++ % ARRIVED_MAX].message;
+
+		memcpy(c->reading, m, m->head.length);
+	}
+	pthread_mutex_unlock(&c->lock);
+	c->reading_at = sizeof(*c->reading);
+	if (down)
+		return stream_down(c);
+	return c->reading->cursor == c->cursor ? 0 : stream_bad(c, "a result of another query");
+}
+
+/* Wait until a part of a body is in its slot. @return 0; errno */
+static int
+wait_written(struct scan_client *c, const struct scan_record *r)
+{
+	const uint32_t part = c->nb_pushed++;
+	bool down, used;
+	uint32_t imm;
+
+	if (r->slot >= c->config.slots || r->length > c->config.slot_bytes)
+		return stream_bad(c, "a part of a body is outside of the slots");
+	pthread_mutex_lock(&c->lock);
+	used = c->slot_used[r->slot];
+	while (!used && (int32_t)(c->nb_written - part) <= 0 && c->state != DOWN)
+		pthread_cond_wait(&c->changed, &c->lock);
+	down = (int32_t)(c->nb_written - part) <= 0;
+	imm = c->written[part % SCAN_SLOTS_MAX];
+	if (!used && !down)
+		c->slot_used[r->slot] = true;
+	pthread_mutex_unlock(&c->lock);
+	if (used)
+		return stream_bad(c, "a slot was used that is not free");
+	if (down)
+		return stream_down(c);
+	return imm == r->sequence ? 0 : stream_bad(c, "a body of another message was written");
+}
+
+/* Append a part; the first one has offset 0. @return 0; errno */
+static int
+assemble(struct scan_client *c, struct assembly *a, const struct scan_record *r,
+	const uint8_t *bytes)
+{
+	void *more;
+	uint64_t room;
+
+	if (r->offset == 0) {
+		a->size = 0;
+		a->total = r->total;
+	}
+	if (r->offset != a->size || r->total != a->total)
+		return stream_bad(c, "parts of a message are not in order");
+	/* memory grows with what has come, not with what is announced */
+	if (a->size + r->length > a->room) {
+		room = a->size + r->length > 2 * a->room ? a->size + r->length : 2 * a->room;
+		room = (room + SCAN_ALIGN - 1) / SCAN_ALIGN * SCAN_ALIGN;
+		more = aligned_alloc(SCAN_ALIGN, room);
+		if (more == NULL)
+			return stream_fail(c, ENOMEM, "HY001", "not enough memory");
+		if (a->size > 0)
+			memcpy(more, a->bytes, a->size);
+		free(a->bytes);
+		a->bytes = more;
+		a->room = room;
+	}
+	memcpy(a->bytes + a->size, bytes, r->length);
+	a->size += r->length;
+	return 0;
+}
+
+static bool
+is_whole(const struct assembly *a)
+{
+	return a->total > 0 && a->size == a->total;
+}
+
+static void
+forget_body(struct scan_client *c)
+{
+	if (c->body_is_slot)
+		return_slot(c, c->body_slot);
+	c->body_is_slot = false;
+	c->has_body = false;
+	c->body.size = c->body.total = 0;
+}
+
+/* Take a part of a body out of its slot, or leave it there if it is the whole. */
+static int
+take_pushed(struct scan_client *c, const struct scan_record *r)
+{
+	const uint8_t *bytes = c->slots + (uint64_t)r->slot * c->config.slot_bytes;
+	bool few;
+	int ret;
+
+	ret = wait_written(c, r);
+	if (ret != 0)
+		return ret;
+	c->counters.pushed_bytes += r->length;
+	pthread_mutex_lock(&c->lock);
+	few = c->nb_slots_held + 2 >= c->config.slots;
+	pthread_mutex_unlock(&c->lock);
+	if (r->offset == 0 && r->length == r->total && !few) {
+		c->body_is_slot = true;
+		c->body_slot = r->slot;
+		c->body.size = c->body.total = r->total;
+		return 0;
+	}
+	ret = assemble(c, &c->body, r, bytes);
+	c->counters.copied_bytes += r->length;
+	return_slot(c, r->slot);
+	return ret;
+}
+
+static void
+take_error(struct scan_client *c, const uint8_t *bytes, uint32_t length)
+{
+	char text[SCAN_ERROR_TEXT + 1], sqlstate[SCAN_SQLSTATE + 1] = "";
+	struct scan_error e;
+
+	memcpy(&e, bytes, sizeof(e));
+	memcpy(sqlstate, e.sqlstate, SCAN_SQLSTATE);
+	memcpy(text, bytes + sizeof(e), length - sizeof(e));
+	text[length - sizeof(e)] = '\0';
+	(void)stream_fail(c, (int)e.error, sqlstate, text);
+}
+
+/* Take a record. @return 0; errno */
+static int
+take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *bytes)
+{
+	if (r->kind != SCAN_COLUMNS && r->kind != SCAN_ERROR && r->sequence != c->sequence)
+		return stream_bad(c, "a message is missing");
+	switch ((enum scan_kind)r->kind) {
+	case SCAN_COLUMNS:
+		return assemble(c, &c->columns, r, bytes);
+	case SCAN_METADATA:
+		return assemble(c, &c->metadata, r, bytes);
+	case SCAN_BODY:
+		c->counters.inline_bytes += r->length;
+		return assemble(c, &c->body, r, bytes);
+	case SCAN_PUSHED:
+		return take_pushed(c, r);
+	case SCAN_END:
+		c->ended = true;
+		return 0;
+	case SCAN_ERROR:
+		take_error(c, bytes, r->length);
+		return c->stream_error;
+	case SCAN_KINDS:
+		break;
+	}
+	return stream_bad(c, "an unknown record");
+}
+
+static void
+release_heap(void *arg)
+{
+	free(arg);
+}
+
+/* Give the body to the Arrow reader. */
+static int
+take_body(struct scan_client *c, struct ipc_body *body)
+{
+	struct held_slot *h;
+
+	*body = (struct ipc_body){.bytes = c->body.bytes, .size = c->body.total};
+	if (c->body_is_slot) {
+		h = malloc(sizeof(*h));
+		if (h == NULL)
+			return -ENOMEM;
+		*h = (struct held_slot){c, c->body_slot};
+		body->bytes = c->slots + (uint64_t)c->body_slot * c->config.slot_bytes;
+		body->release = release_slot;
+		body->arg = h;
+		pthread_mutex_lock(&c->lock);
+		c->nb_slots_held++;
+		pthread_mutex_unlock(&c->lock);
+	} else if (body->size > 0) {
+		body->release = release_heap;
+		body->arg = c->body.bytes;
+		c->body.bytes = NULL;
+		c->body.room = 0;
+	}
+	c->body_is_slot = false;
+	c->body.size = c->body.total = 0;
+	return 0;
+}
+
+static int
+bad_arrow(struct scan_client *c, int ret)
+{
+	if (ret == -ENOMEM)
+		return stream_fail(c, ENOMEM, "HY001", "not enough memory");
+	if (ret == -ENOTSUP)
+		return stream_fail(c, ENOTSUP, "0A000",
+			"the result has a type that this client does not support");
+	return stream_bad(c, "the result is not valid Arrow data");
+}
+
+/*
+ * Take a message of Arrow that is complete.
+ * @param out  out: release is NULL: no record batch
+ */
+static int
+take_arrow(struct scan_client *c, struct ArrowArray *out)
+{
+	const uint8_t *metadata = c->metadata.bytes;
+	const uint64_t size = c->metadata.total;
+	struct ipc_body body;
+	int ret;
+
+	if (!c->has_schema) {
+		ret = ipc_reader_schema(c->reader, metadata, size);
+		c->has_schema = ret == 0;
+	} else {
+		ret = take_body(c, &body);
+		if (ret == 0)
+			ret = ipc_reader_batch(c->reader, metadata, size, &body, out);
+		c->counters.batches += ret == 0 && out->release != NULL;
+	}
+	c->metadata.size = c->metadata.total = 0;
+	c->sequence++;
+	return ret < 0 ? bad_arrow(c, ret) : 0;
+}
+
+/* Whether the message of Arrow under construction is complete. @return 1; 0; -errno */
+static int
+is_complete(struct scan_client *c)
+{
+	uint64_t body;
+	int ret;
+
+	if (!is_whole(&c->metadata))
+		return c->body.size > 0 ? -EBADMSG : 0;
+	ret = ipc_reader_head(c->metadata.bytes, c->metadata.total, &body);
+	if (ret < 0)
+		return ret;
+	if ((ret == IPC_SCHEMA) == c->has_schema)
+		return -EBADMSG;
+	if (c->body.total != body && c->body.total > 0)
+		return -EBADMSG;
+	return body == 0 || is_whole(&c->body);
+}
+
+/*
+ * Read until a record batch, the schema, or the end.
+ * @param out  NULL: until the schema
+ * @return 0, at the end `ended` is set; errno
+ */
+static int
+advance(struct scan_client *c, struct ArrowArray *out)
+{
+	struct scan_record r;
+	struct ArrowArray array;
+	const uint8_t *bytes;
+	int ret;
+
+	while (!c->ended) {
+		bytes = c->reading->nb > 0 ? scan_record_next(c->reading, &c->reading_at, &r)
+					   : NULL;
+		if (bytes == NULL) {
+			ret = next_message(c);
+			if (ret != 0)
+				return ret;
+			continue;
+		}
+		ret = take_record(c, &r, bytes);
+		if (ret != 0 || c->ended)
+			break;
+		ret = is_complete(c);
+		if (ret < 0)
+			return bad_arrow(c, ret);
+		if (ret == 0)
+			continue;
+		array.release = NULL;
+		ret = take_arrow(c, &array);
+		if (ret != 0)
+			return ret;
+		if (out == NULL && c->has_schema)
+			return 0;
+		if (array.release != NULL) {
+			*out = array;
+			return 0;
+		}
+	}
+	if (c->stream_error == 0 && !c->has_schema)
+		return stream_bad(c, "a result without a schema");
+	return c->stream_error;
+}
+
+static int
+get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
+{
+	struct scan_client *c = stream->private_data;
+	int ret = 0;
+
+	if (!c->has_schema)
+		ret = c->stream_error != 0 ? c->stream_error : advance(c, NULL);
+	if (ret == 0)
+		ret = -ipc_reader_copy_schema(c->reader, out);
+	return ret;
+}
+
+static int
+get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
+{
+	struct scan_client *c = stream->private_data;
+	int ret;
+
+	*out = (struct ArrowArray){0};
+	if (!c->has_schema && c->stream_error == 0) {
+		ret = advance(c, NULL);
+		if (ret != 0)
+			return ret;
+	}
+	return c->stream_error != 0 || c->ended ? c->stream_error : advance(c, out);
+}
+
+static const char *
+get_last_error(struct ArrowArrayStream *stream)
+{
+	const struct scan_client *c = stream->private_data;
+
+	return c->stream_text[0] != '\0' ? c->stream_text : NULL;
+}
+
+/* Read the rest of a result that nobody wants. */
+static void
+drain(struct scan_client *c)
+{
+	struct scan_record r;
+	const uint8_t *bytes;
+	bool last = false;
+
+	while (!last) {
+		bytes = c->reading->nb > 0 ? scan_record_next(c->reading, &c->reading_at, &r)
+					   : NULL;
+		if (bytes == NULL) {
+			if (next_message(c) != 0)
+				return;
+			continue;
+		}
+		last = r.kind == SCAN_END || r.kind == SCAN_ERROR;
+		if (r.kind != SCAN_PUSHED)
+			continue;
+		if (wait_written(c, &r) != 0)
+			return;
+		return_slot(c, r.slot);
+	}
+}
+
+static void
+release(struct ArrowArrayStream *stream)
+{
+	struct scan_client *c = stream->private_data;
+
+	if (!c->ended) {
+		scan_client_cancel(c);
+		drain(c);
+	}
+	forget_body(c);
+	/* the last message was used up, too */
+	pthread_mutex_lock(&c->lock);
+	if (c->reading->nb > 0)
+		c->credit_messages++;
+	c->reading->nb = 0;
+	c->querying = false;
+	c->cancel = false;
+	pthread_mutex_unlock(&c->lock);
+	ipc_reader_destroy(c->reader);
+	c->reader = NULL;
+	free(c->columns.bytes);
+	free(c->metadata.bytes);
+	free(c->body.bytes);
+	c->columns = c->metadata = c->body = (struct assembly){0};
+	c->streaming = false;
+	stream->release = NULL;
+}
+
+/* ---- interface ------------------------------------------------------------------------------- */
+
+/* Read an address, with a port or without. */
+static int
+read_address(const char *text, struct sockaddr_storage *to)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)to;
+	struct sockaddr_in *four = (struct sockaddr_in *)to;
+	const char *port = NULL, *end = text + strlen(text);
+	char address[INET6_ADDRSTRLEN];
+	char *behind;
+	unsigned long number = SCAN_PORT;
+
+	memset(to, 0, sizeof(*to));
+	if (text[0] == '[') {
+		text++;
+		end = strchr(text, ']');
+		if (end == NULL || (end[1] != ':' && end[1] != '\0'))
+			return -EINVAL;
+		port = end[1] == ':' ? end + 2 : NULL;
+	} else if (strchr(text, ':') != NULL && strchr(text, ':') == strrchr(text, ':')) {
+		end = strchr(text, ':');
+		port = end + 1;
+	}
+	if ((size_t)(end - text) >= sizeof(address))
+		return -EINVAL;
+	memcpy(address, text, end - text);
+	address[end - text] = '\0';
+	if (port != NULL) {
+		number = strtoul(port, &behind, 10);
+		if (*port < '0' || *port > '9' || *behind != '\0' || number == 0 ||
+			number > UINT16_MAX)
+			return -EINVAL;
+	}
+	if (inet_pton(AF_INET, address, &four->sin_addr) == 1) {
+		four->sin_family = AF_INET;
+		four->sin_port = htons(number);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, address, &six->sin6_addr) == 1) {
+		six->sin6_family = AF_INET6;
+		six->sin6_port = htons(number);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static void
+client_free(struct scan_client *c)
+{
+	xfer_key_forget(&c->key);
+	free(c->device);
+	free(c->identity);
+	free(c->arrived);
+	free(c->written);
+	free(c->reading);
+	pthread_mutex_destroy(&c->lock);
+	pthread_cond_destroy(&c->changed);
+	free(c);
+}
+
+static int
+open_error(struct scan_client_error *error, int ret, const char *what, const char *object)
+{
+	snprintf(error->sqlstate, sizeof(error->sqlstate), "08001");
+	snprintf(error->text, sizeof(error->text), "%.900s%s%.900s", object,
+		object[0] != '\0' ? ": " : "", what);
+	return ret;
+}
+
+static int
+prepare(struct scan_client *c, const struct scan_client_config *config,
+	struct scan_client_error *error)
+{
+	char message[PATH_MAX];
+	int ret;
+
+	c->config = *config;
+	c->config.slots = config->slots > 0 ? config->slots : SLOTS;
+	c->config.slot_bytes = config->slot_bytes > 0 ? config->slot_bytes : SLOT_BYTES;
+	c->config.timeout_ms = config->timeout_ms > 0 ? config->timeout_ms : TIMEOUT_MS;
+	if (c->config.slots > SCAN_SLOTS_MAX || c->config.slot_bytes < SCAN_SLOT_MIN ||
+		c->config.slot_bytes > SCAN_SLOT_MAX || c->config.slot_bytes % SCAN_ALIGN != 0)
+		return open_error(
+			error, -EINVAL, "expected at most 256 slots of 4 KiB to 1 GiB", "slots");
+	if (read_address(config->server, &c->server) < 0)
+		return open_error(error, -EINVAL,
+			"expected an IP address, IPv4:PORT or [IPv6]:PORT", config->server);
+	ret = xfer_key_read(&c->key, config->key, message);
+	if (ret < 0)
+		return open_error(error, -EINVAL, message, "");
+	c->device = strdup(config->device);
+	c->identity = strdup(config->identity);
+	c->arrived = calloc(ARRIVED_MAX, sizeof(*c->arrived));
+	c->written = calloc(SCAN_SLOTS_MAX, sizeof(*c->written));
+	c->reading = calloc(1, SCAN_MSG_MAX);
+	if (c->device == NULL || c->identity == NULL || c->arrived == NULL || c->written == NULL ||
+		c->reading == NULL)
+		return open_error(error, -ENOMEM, "not enough memory", "");
+	return 0;
+}
+
+int
+scan_client_open(struct scan_client **client, const struct scan_client_config *config,
+	struct scan_client_error *error)
+{
+	struct scan_client *c = calloc(1, sizeof(*c));
+	sigset_t all, old;
+	int ret;
+
+	memset(error, 0, sizeof(*error));
+	if (c == NULL)
+		return open_error(error, -ENOMEM, "not enough memory", "");
+	pthread_mutex_init(&c->lock, NULL);
+	monotonic_cond_init(&c->changed);
+	ret = prepare(c, config, error);
+	if (ret == 0) {
+		/* signals are for the caller's threads */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		ret = -pthread_create(&c->thread, NULL, service_main, c);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	}
+	if (ret < 0) {
+		client_free(c);
+		return ret;
+	}
+	pthread_mutex_lock(&c->lock);
+	while (c->state != UP && c->state != DOWN)
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (c->state == DOWN) {
+		*error = c->text;
+		ret = c->error;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (ret < 0)
+		scan_client_close(c);
+	else
+		*client = c;
+	return ret;
+}
+
+void
+scan_client_close(struct scan_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->closing = true;
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	client_free(c);
+}
+
+int
+scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
+	struct ArrowArrayStream *stream)
+{
+	const size_t length = strlen(sql);
+	bool down;
+
+	if (length == 0 || length > SCAN_SQL_MAX)
+		return -EINVAL;
+	if (c->streaming)
+		return -EBUSY;
+	c->reader = ipc_reader_create();
+	if (c->reader == NULL)
+		return -ENOMEM;
+	c->ended = c->has_schema = false;
+	c->sequence = 0;
+	c->stream_error = 0;
+	c->stream_text[0] = c->sqlstate[0] = '\0';
+	pthread_mutex_lock(&c->lock);
+	c->cursor++;
+	c->form = form;
+	c->sql_length = length;
+	c->sql_offset = 0;
+	c->sql = sql;
+	c->cancel = false;
+	c->querying = true;
+	while (c->sql != NULL && c->state != DOWN)
+		pthread_cond_wait(&c->changed, &c->lock);
+	c->sql = NULL;
+	down = c->state == DOWN;
+	pthread_mutex_unlock(&c->lock);
+	if (down) {
+		ipc_reader_destroy(c->reader);
+		c->reader = NULL;
+		return -EPIPE;
+	}
+	c->streaming = true;
+	*stream = (struct ArrowArrayStream){get_schema, get_next, get_last_error, release, c};
+	return 0;
+}
+
+const uint32_t *
+scan_client_columns(const struct scan_client *c, uint64_t *nb)
+{
+	*nb = is_whole(&c->columns) ? c->columns.total / sizeof(uint32_t) : 0;
+	return (const uint32_t *)c->columns.bytes;
+}
+
+void
+scan_client_cancel(struct scan_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->cancel |= c->querying;
+	pthread_mutex_unlock(&c->lock);
+}
+
+const char *
+scan_client_sqlstate(const struct scan_client *c)
+{
+	return c->sqlstate;
+}
+
+void
+scan_client_counters(const struct scan_client *c, struct scan_client_counters *counters)
+{
+	*counters = c->counters;
+}

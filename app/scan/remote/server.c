@@ -1,0 +1,754 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <openssl/crypto.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+
+#include "remote/proof.h"
+#include "remote/server.h"
+#include "xfer/admission.h"
+#include "xfer/keyring.h"
+#include "xfer/qp.h"
+
+RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, scan_server_logtype, "scan: " __VA_ARGS__)
+
+#define EVENTS	     32
+#define BACKLOG	     64
+#define CM_TURNS     64
+#define LEAVE_MS     500   /* time for the last message to arrive */
+#define CANCEL_MS    20	   /* interval of interrupts of a query that is being ended */
+#define UNREAD_MS    10000 /* a client does not take the error of its query for this time */
+#define DEADLINE_MS  600000
+#define IDLE_MS	     600000
+#define SESSIONS     16
+#define OUTPUTS_TURN 8 /* of a session in a turn: the others come next */
+
+enum state {
+	FREE,
+	PROVING, /* not authenticated */
+	UP,
+	LEAVING, /* the last message was sent */
+	CLOSING, /* objects are being freed */
+};
+
+struct session {
+	struct scan_server *server;
+	enum state state;
+	struct rdma_conn *conn;
+	bool established;
+	struct xfer_qp link;
+	bool link_is_open;
+	struct scan_proof proof;
+	struct xfer_endpoint end[2]; /* client, server */
+	struct xfer_identity identity;
+	struct scan_answer answer; /* to be sent when the connection is established */
+	bool answer_due;
+	enum scan_reason unsent;
+	int place;		 /* of the admission; -1: none */
+	uint64_t sent, received; /* numbers of the next messages */
+	uint64_t heard, said;	 /* ms */
+	uint64_t until;		 /* ms; LEAVING */
+	struct scan_worker *worker;
+	struct scan_grant grant; /* nb is 0: none yet */
+	uint8_t *stage;
+	uint64_t stage_bytes; /* of a part */
+	struct rdma_mr *stage_mr;
+	char *sql; /* parts of a statement so far */
+	uint32_t sql_length;
+	uint32_t cursor; /* of the last statement */
+	bool querying;	 /* as seen last */
+	uint64_t begun;	 /* of the query, ms */
+	uint64_t ended;	 /* of the last query, ms */
+	uint64_t cancel_at;
+	uint64_t over_at; /* ms when the query was ended; 0: not */
+};
+
+struct scan_server {
+	struct scan_server_config config;
+	struct xfer_keyring keys;
+	struct admission admission;
+	struct rdma_dev *dev;
+	struct rdma_dev_info info;
+	struct rdma_pd *pd;
+	struct rdma_conn *listener;
+	struct scan_server_counters counters;
+	unsigned int turn;
+	bool stopping;
+	uint8_t addr[16];
+	struct session session[SCAN_SESSIONS];
+};
+
+static void
+leave_admission(struct session *c)
+{
+	if (c->place >= 0)
+		admission_leave(&c->server->admission, c->place);
+	c->place = -1;
+}
+
+static void
+begin_close(struct session *c)
+{
+	if (c->state == FREE || c->state == CLOSING)
+		return;
+	leave_admission(c);
+	xfer_qp_break(&c->link);
+	if (c->worker != NULL)
+		scan_worker_stop(c->worker);
+	c->state = CLOSING;
+}
+
+/* @return false: the message cannot be sent */
+static bool
+send_refuse(struct session *c, enum scan_reason reason)
+{
+	struct scan_refuse *m = c->link.broken ? NULL : xfer_qp_room(&c->link);
+
+	if (m == NULL)
+		return false;
+	scan_msg_begin(m, SCAN_REFUSE, sizeof(*m), c->sent++);
+	m->reason = reason;
+	return xfer_qp_send(&c->link, sizeof(*m)) == 0;
+}
+
+static void
+refuse(struct session *c, enum scan_reason reason)
+{
+	if (c->state != PROVING && c->state != UP)
+		return;
+	c->server->counters.refused[reason]++;
+	LOG(NOTICE, "session of %s refused: %s\n",
+		c->state == UP ? c->identity.name : "(not authenticated)",
+		scan_reason_name(reason));
+	if (c->worker != NULL)
+		scan_worker_stop(c->worker);
+	leave_admission(c);
+	if (!c->established && reason != SCAN_REASON_LATE) {
+		/* AUTH may arrive before the event that the connection is established */
+		c->unsent = reason;
+	} else if (!send_refuse(c, reason)) {
+		begin_close(c);
+		return;
+	}
+	c->until = xfer_qp_clock() + LEAVE_MS;
+	c->state = LEAVING;
+}
+
+/* Free the objects of a session. @return false: some are still in use */
+static bool
+work_closing(struct session *c)
+{
+	(void)xfer_qp_poll(&c->link);
+	if (c->conn != NULL)
+		(void)rdma_conn_destroy(c->conn);
+	c->conn = NULL;
+	/* the thread writes to the stage */
+	if (c->worker != NULL && !scan_worker_destroy(c->worker))
+		return false;
+	c->worker = NULL;
+	if (c->link_is_open && xfer_qp_close(&c->link) < 0)
+		return false;
+	c->link_is_open = false;
+	if (c->stage_mr != NULL && rdma_mr_dereg(c->stage_mr) < 0)
+		return false;
+	c->stage_mr = NULL;
+	if (c->stage != NULL)
+		munmap(c->stage, SCAN_STAGES * c->stage_bytes);
+	c->stage = NULL;
+	free(c->sql);
+	xfer_identity_forget(&c->identity);
+	*c = (struct session){.server = c->server, .place = -1};
+	return true;
+}
+
+/* ---- messages of the client ------------------------------------------------------------------ */
+
+static unsigned int
+sessions_of(const struct scan_server *s, const char *name)
+{
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < SCAN_SESSIONS; i++)
+		nb += s->session[i].state == UP &&
+			(name == NULL || strcmp(s->session[i].identity.name, name) == 0);
+	return nb;
+}
+
+static void
+send_answer(struct session *c)
+{
+	void *m = xfer_qp_room(&c->link);
+
+	c->answer_due = false;
+	if (m == NULL) {
+		begin_close(c);
+		return;
+	}
+	memcpy(m, &c->answer, sizeof(c->answer));
+	c->sent++;
+	(void)xfer_qp_send(&c->link, sizeof(c->answer));
+	c->said = xfer_qp_clock();
+}
+
+static enum scan_reason
+open_session(struct session *c)
+{
+	struct scan_server *s = c->server;
+	struct scan_worker_config worker = s->config.worker;
+	uint8_t keys[2][XFER_MAC_BYTES];
+	int ret;
+
+	if (sessions_of(s, NULL) >= s->config.sessions)
+		return SCAN_REASON_BUSY;
+	if (sessions_of(s, c->identity.name) >= c->identity.connections)
+		return SCAN_REASON_SESSIONS;
+	ret = scan_proof_session(&c->proof, keys);
+	if (ret == 0)
+		ret = xfer_qp_seal_keys(&c->link, keys[1], keys[0]);
+	OPENSSL_cleanse(keys, sizeof(keys));
+	if (ret < 0)
+		return SCAN_REASON_FAILED;
+	worker.identity = &c->identity;
+	c->worker = scan_worker_create(&worker);
+	if (c->worker == NULL)
+		return SCAN_REASON_FAILED;
+	admission_proved(&s->admission, c->place, xfer_qp_clock());
+	c->place = -1;
+	xfer_identity_forget(&c->identity);
+	s->counters.sessions++;
+	c->ended = xfer_qp_clock();
+	c->state = UP;
+	c->answer_due = true;
+	if (c->established)
+		send_answer(c);
+	LOG(INFO, "session of %s opened\n", c->identity.name);
+	return SCAN_REASON_NONE;
+}
+
+static enum scan_reason
+take_auth(struct session *c, const void *message, uint32_t size)
+{
+	enum scan_reason reason = scan_msg_check(message, size, SCAN_CLIENT, c->received++);
+	const struct scan_msg *m = message;
+
+	if (reason != SCAN_REASON_NONE)
+		return reason;
+	if (m->type != SCAN_AUTH)
+		return SCAN_REASON_ORDER;
+	reason = scan_proof_check(
+		&c->proof, message, &c->identity, &c->end[0], &c->end[1], &c->answer);
+	return reason == SCAN_REASON_NONE ? open_session(c) : reason;
+}
+
+/* Register memory for the parts of bodies, once the client has granted slots. */
+static enum scan_reason
+take_grant(struct session *c, const struct scan_grant *m)
+{
+	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	void *p;
+
+	if (c->grant.nb > 0 || c->cursor > 0 || c->sql != NULL)
+		return SCAN_REASON_ORDER;
+	c->stage_bytes = m->slot_bytes < SCAN_STAGE ? m->slot_bytes : SCAN_STAGE;
+	attr.length = SCAN_STAGES * c->stage_bytes;
+	p = mmap(NULL, attr.length, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (p == MAP_FAILED)
+		return SCAN_REASON_FAILED;
+	c->stage = p;
+	attr.addr = p;
+	c->stage_mr = rdma_mr_reg(c->server->pd, &attr);
+	if (c->stage_mr == NULL)
+		return SCAN_REASON_FAILED;
+	c->grant = *m;
+	scan_worker_grant(c->worker, m->nb, c->stage_bytes, c->stage);
+	return SCAN_REASON_NONE;
+}
+
+static enum scan_reason
+take_query(struct session *c, const struct scan_query *m)
+{
+	const uint32_t part = m->head.length - sizeof(*m);
+	char *sql;
+
+	if (m->cursor != c->cursor + 1 || m->offset != c->sql_length)
+		return SCAN_REASON_ORDER;
+	sql = realloc(c->sql, c->sql_length + part + 1);
+	if (sql == NULL)
+		return SCAN_REASON_FAILED;
+	memcpy(sql + c->sql_length, m->bytes, part);
+	c->sql = sql;
+	c->sql_length += part;
+	sql[c->sql_length] = '\0';
+	if ((m->head.flags & SCAN_MORE) != 0)
+		return SCAN_REASON_NONE;
+	c->sql = NULL;
+	c->sql_length = 0;
+	c->cursor = m->cursor;
+	if (!scan_worker_query(c->worker, m->cursor, (enum scan_form)m->form, sql))
+		return SCAN_REASON_ORDER;
+	c->server->counters.queries++;
+	c->querying = true;
+	c->begun = xfer_qp_clock();
+	c->over_at = 0;
+	return SCAN_REASON_NONE;
+}
+
+static enum scan_reason
+take_cancel(struct session *c, const struct scan_cancel *m)
+{
+	if (m->cursor == c->cursor && c->querying) {
+		c->server->counters.cancelled++;
+		scan_worker_cancel(c->worker, c->cursor, SCAN_END_CANCELLED);
+	}
+	return SCAN_REASON_NONE;
+}
+
+static enum scan_reason
+take_message(struct session *c, const void *message, uint32_t size)
+{
+	const struct scan_msg *m = message;
+	const enum scan_reason reason = scan_msg_check(message, size, SCAN_CLIENT, c->received++);
+
+	if (reason != SCAN_REASON_NONE)
+		return reason;
+	switch ((enum scan_type)m->type) {
+	case SCAN_GRANT:
+		return take_grant(c, message);
+	case SCAN_QUERY:
+		return take_query(c, message);
+	case SCAN_CREDIT:
+		return scan_worker_credit(c->worker, message) ? SCAN_REASON_NONE
+							      : SCAN_REASON_ORDER;
+	case SCAN_CANCEL:
+		return take_cancel(c, message);
+	case SCAN_ALIVE:
+		return SCAN_REASON_NONE;
+	case SCAN_REFUSE:
+		LOG(INFO, "session of %s closed by the client\n", c->identity.name);
+		begin_close(c);
+		return SCAN_REASON_NONE;
+	default:
+		return SCAN_REASON_ORDER;
+	}
+}
+
+static void
+on_message(void *arg, const void *message, uint32_t size)
+{
+	struct session *c = arg;
+	enum scan_reason reason = SCAN_REASON_NONE;
+
+	c->heard = xfer_qp_clock();
+	if (c->state == PROVING)
+		reason = take_auth(c, message, size);
+	else if (c->state == UP)
+		reason = take_message(c, message, size);
+	if (reason != SCAN_REASON_NONE)
+		refuse(c, reason);
+}
+
+static void
+on_forged(void *arg)
+{
+	refuse(arg, SCAN_REASON_FORGED);
+}
+
+static void
+on_done(void *arg, uint64_t stage)
+{
+	struct session *c = arg;
+
+	if (c->worker != NULL)
+		scan_worker_written(c->worker, (uint32_t)stage);
+}
+
+static const struct xfer_qp_ops link_ops = {
+	.message = on_message, .forged = on_forged, .done = on_done};
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static void
+reject(const struct rdma_event *event, enum scan_reason reason)
+{
+	const struct scan_reject r = {SCAN_MAGIC, SCAN_VERSION, reason};
+
+	(void)rdma_conn_reject(event->conn, &r, sizeof(r));
+}
+
+static enum scan_reason
+open_connection(
+	struct session *c, const struct rdma_event *event, const struct admission_peer *peer)
+{
+	struct scan_server *s = c->server;
+	const struct xfer_qp_config link = {
+		.dev = s->dev,
+		.pd = s->pd,
+		.writes = SCAN_STAGES,
+		.ops = &link_ops,
+		.arg = c,
+	};
+	struct rdma_conn_attr attr = {
+		.private_data = &c->proof.answer,
+		.private_len = sizeof(c->proof.answer),
+		.context = c,
+		.keepalive_ms = SCAN_SILENCE_MS / 2,
+	};
+	enum scan_reason reason;
+
+	reason = scan_proof_hear(&c->proof, event->private_data, event->private_len);
+	if (reason != SCAN_REASON_NONE)
+		return reason;
+	c->identity = *xfer_keyring_find(&s->keys, c->proof.call.identity);
+	if (xfer_qp_open(&c->link, &link) < 0)
+		return SCAN_REASON_FAILED;
+	c->link_is_open = true;
+	c->end[0].qpn = event->remote_qpn;
+	memcpy(c->end[0].addr, peer->addr, sizeof(c->end[0].addr));
+	c->end[1].qpn = c->link.qpn;
+	memcpy(c->end[1].addr, s->addr, sizeof(c->end[1].addr));
+	if (rdma_conn_accept(event->conn, c->link.qp, &attr) < 0)
+		return SCAN_REASON_FAILED;
+	return SCAN_REASON_NONE;
+}
+
+static void
+take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now)
+{
+	struct admission_peer peer = {.identity = 0};
+	struct scan_private call = {0};
+	enum scan_reason reason;
+	struct session *c = NULL;
+	unsigned int i, nb_free = 0;
+	void *evicted;
+	int place;
+
+	if (event->private_len >= sizeof(call))
+		memcpy(&call, event->private_data, sizeof(call));
+	peer.identity = call.identity;
+	xfer_qp_address(&event->peer, peer.addr);
+	for (i = 0; i < SCAN_SESSIONS; i++) {
+		if (s->session[i].state != FREE)
+			continue;
+		c = &s->session[i];
+		nb_free++;
+	}
+	place = c != NULL && !s->stopping && admission_may_take(&s->admission, &peer, nb_free, now)
+		? admission_enter(&s->admission, &peer, c, now, &evicted)
+		: -EBUSY;
+	if (place < 0) {
+		s->counters.refused[SCAN_REASON_BUSY]++;
+		reject(event, s->stopping ? SCAN_REASON_STOPPING : SCAN_REASON_BUSY);
+		return;
+	}
+	if (evicted != NULL) {
+		((struct session *)evicted)->place = -1;
+		refuse(evicted, SCAN_REASON_LATE);
+	}
+	c->place = place;
+	c->heard = now;
+	c->said = now;
+	reason = open_connection(c, event, &peer);
+	if (reason == SCAN_REASON_NONE) {
+		c->conn = event->conn;
+		c->state = PROVING;
+		return;
+	}
+	s->counters.refused[reason]++;
+	reject(event, reason);
+	leave_admission(c);
+	c->state = CLOSING;
+}
+
+static void
+established(struct session *c)
+{
+	c->established = true;
+	if (c->unsent != SCAN_REASON_NONE)
+		(void)send_refuse(c, c->unsent);
+	c->unsent = SCAN_REASON_NONE;
+	if (c->answer_due && c->state == UP)
+		send_answer(c);
+}
+
+static void
+take_event(struct scan_server *s, const struct rdma_event *event, uint64_t now)
+{
+	struct session *c;
+
+	if (event->type == RDMA_EVENT_CONNECT_REQUEST) {
+		take_request(s, event, now);
+		return;
+	}
+	c = event->conn != NULL ? rdma_conn_context(event->conn) : NULL;
+	if (c == NULL || c->conn != event->conn)
+		return;
+	if (event->type == RDMA_EVENT_ESTABLISHED) {
+		established(c);
+	} else if (event->type == RDMA_EVENT_DISCONNECTED || event->type == RDMA_EVENT_QP_ERROR ||
+		event->type == RDMA_EVENT_REJECTED || event->type == RDMA_EVENT_UNREACHABLE) {
+		/* process messages that arrived before */
+		(void)xfer_qp_poll(&c->link);
+		s->counters.lost += c->state == UP;
+		begin_close(c);
+	}
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* Send what the engine has made. */
+static bool
+send_outputs(struct session *c)
+{
+	struct scan_server_counters *n = &c->server->counters;
+	struct scan_output out;
+	struct rdma_sge sg;
+	unsigned int i;
+	void *room;
+	int ret;
+
+	for (i = 0; i < OUTPUTS_TURN && scan_worker_next(c->worker, &out); i++) {
+		if (out.message != NULL) {
+			room = xfer_qp_room(&c->link);
+			if (room == NULL)
+				break;
+			memcpy(room, out.message, out.message->head.length);
+			((struct scan_msg *)room)->number = c->sent++;
+			ret = xfer_qp_send(&c->link, out.message->head.length);
+			n->inline_bytes += out.message->head.length;
+		} else {
+			sg = (struct rdma_sge){(uintptr_t)c->stage + out.stage * c->stage_bytes,
+				out.length, rdma_mr_lkey(c->stage_mr)};
+			ret = xfer_qp_write(&c->link, out.stage, &sg, 1,
+				c->grant.addr + (uint64_t)out.slot * c->grant.slot_bytes,
+				c->grant.rkey, &out.sequence);
+			n->pushed_bytes += ret == 0 ? out.length : 0;
+		}
+		if (ret < 0)
+			break;
+		c->said = xfer_qp_clock();
+		scan_worker_taken(c->worker);
+	}
+	return i > 0;
+}
+
+/* Apply the time limits of a session. */
+static void
+watch(struct session *c, uint64_t now)
+{
+	const struct scan_server_config *config = &c->server->config;
+	struct scan_worker_state state;
+
+	if (now > c->heard + SCAN_SILENCE_MS) {
+		refuse(c, SCAN_REASON_SILENT);
+		return;
+	}
+	if (!c->querying) {
+		if (now > c->ended + config->idle_ms)
+			refuse(c, SCAN_REASON_IDLE);
+		return;
+	}
+	scan_worker_state_get(c->worker, &state);
+	if (!state.running) {
+		c->querying = false;
+		c->ended = now;
+		return;
+	}
+	if (state.end == SCAN_END_NOT && now > c->begun + config->deadline_ms) {
+		c->server->counters.deadlines++;
+		scan_worker_cancel(c->worker, c->cursor, SCAN_END_DEADLINE);
+		c->cancel_at = now + CANCEL_MS;
+		c->over_at = now;
+	} else if (state.end != SCAN_END_NOT && now >= c->cancel_at) {
+		/* a statement that just starts forgets an interrupt */
+		scan_worker_cancel(c->worker, c->cursor, state.end);
+		c->cancel_at = now + CANCEL_MS;
+		c->over_at = c->over_at == 0 ? now : c->over_at;
+		if (now > c->over_at + UNREAD_MS)
+			refuse(c, SCAN_REASON_IDLE);
+	}
+}
+
+static void
+send_alive(struct session *c, uint64_t now)
+{
+	struct scan_msg *m = xfer_qp_room(&c->link);
+
+	c->said = now;
+	if (m == NULL)
+		return;
+	scan_msg_begin(m, SCAN_ALIVE, sizeof(*m), c->sent++);
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+}
+
+static bool
+work(struct session *c, uint64_t now)
+{
+	bool busy;
+
+	if (c->state == CLOSING)
+		return work_closing(c);
+	c->heard += xfer_qp_absence(&c->link, now);
+	busy = xfer_qp_poll(&c->link) > 0;
+	if (c->link.broken && c->state != CLOSING) {
+		c->server->counters.lost += c->state == UP;
+		begin_close(c);
+		return true;
+	}
+	if (c->state == UP && !c->answer_due) {
+		busy |= send_outputs(c);
+		if (now >= c->said + SCAN_ALIVE_MS)
+			send_alive(c, now);
+	}
+	if (c->state == UP)
+		watch(c, now);
+	else if (c->state == LEAVING && now >= c->until)
+		begin_close(c);
+	return busy;
+}
+
+bool
+scan_server_poll(struct scan_server *s)
+{
+	const uint64_t now = xfer_qp_clock();
+	struct rdma_event event[EVENTS];
+	struct session *c;
+	unsigned int i, n;
+	bool busy = false;
+
+	for (i = 0; i < s->info.nb_poll_groups; i++)
+		busy |= rdma_progress(s->dev, i) > 0;
+	for (i = 0; i < SCAN_SESSIONS; i++) {
+		if (s->session[i].state != FREE)
+			busy |= work(&s->session[i], now);
+	}
+	if (s->turn++ % CM_TURNS == 0 || !busy) {
+		n = rdma_poll_cm(s->dev, event, EVENTS);
+		for (i = 0; i < n; i++)
+			take_event(s, &event[i], now);
+		busy |= n > 0;
+		while ((c = admission_expire(&s->admission, now)) != NULL) {
+			c->place = -1;
+			refuse(c, SCAN_REASON_LATE);
+		}
+	}
+	return busy;
+}
+
+bool
+scan_server_is_busy(const struct scan_server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < SCAN_SESSIONS; i++) {
+		if (s->session[i].state == UP && s->session[i].querying)
+			return true;
+	}
+	return false;
+}
+
+void
+scan_server_stop(struct scan_server *s)
+{
+	unsigned int i;
+
+	s->stopping = true;
+	for (i = 0; i < SCAN_SESSIONS; i++)
+		refuse(&s->session[i], SCAN_REASON_STOPPING);
+}
+
+bool
+scan_server_is_idle(const struct scan_server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < SCAN_SESSIONS; i++) {
+		if (s->session[i].state != FREE)
+			return false;
+	}
+	return true;
+}
+
+const struct scan_server_counters *
+scan_server_get_counters(const struct scan_server *s)
+{
+	return &s->counters;
+}
+
+void
+scan_server_close(struct scan_server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < SCAN_SESSIONS; i++)
+		begin_close(&s->session[i]);
+	while (!scan_server_is_idle(s))
+		(void)scan_server_poll(s);
+	if (s->listener != NULL)
+		(void)rdma_conn_destroy(s->listener);
+	if (s->pd != NULL)
+		(void)rdma_pd_free(s->pd);
+	if (s->dev != NULL)
+		(void)rdma_dev_close(s->dev);
+	xfer_keyring_free(&s->keys);
+	free(s);
+}
+
+int
+scan_server_open(struct scan_server **server, const struct scan_server_config *config,
+	char message[PATH_MAX])
+{
+	struct scan_server *s = calloc(1, sizeof(*s));
+	unsigned int i;
+	int ret;
+
+	snprintf(message, PATH_MAX, "not enough memory");
+	if (s == NULL)
+		return -ENOMEM;
+	s->config = *config;
+	s->config.port = config->port > 0 ? config->port : SCAN_PORT;
+	s->config.sessions = config->sessions > 0 ? config->sessions : SESSIONS;
+	s->config.deadline_ms = config->deadline_ms > 0 ? config->deadline_ms : DEADLINE_MS;
+	s->config.idle_ms = config->idle_ms > 0 ? config->idle_ms : IDLE_MS;
+	for (i = 0; i < SCAN_SESSIONS; i++)
+		s->session[i] = (struct session){.server = s, .place = -1};
+	ret = xfer_keyring_read(&s->keys, config->keys, message);
+	if (ret < 0) {
+		free(s);
+		return ret;
+	}
+	s->dev = rdma_dev_open(config->device);
+	if (s->dev == NULL) {
+		ret = -rte_errno;
+		snprintf(message, PATH_MAX, "device %.3000s: %s", config->device,
+			rte_strerror(-ret));
+		goto fail;
+	}
+	rdma_dev_info_get(s->dev, &s->info);
+	xfer_qp_address(&s->info.addr, s->addr);
+	/* this lcore must own the poll group before control functions wait for it */
+	for (i = 0; i < s->info.nb_poll_groups; i++)
+		(void)rdma_progress(s->dev, i);
+	s->pd = rdma_pd_alloc(s->dev);
+	if (s->pd != NULL)
+		s->listener = rdma_conn_listen(s->dev, RDMA_QP_RC, s->config.port, BACKLOG, NULL);
+	if (s->listener == NULL) {
+		ret = -rte_errno;
+		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",
+			s->config.port, config->device, rte_strerror(-ret));
+		goto fail;
+	}
+	*server = s;
+	return 0;
+fail:
+	scan_server_close(s);
+	return ret;
+}

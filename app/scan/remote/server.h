@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * `braggline-scan --serve`: answers queries of many clients over RDMA. A connection is a session
+ * with its own engine and thread (remote/worker.h).
+ *
+ * One lcore makes all calls: it is the control lcore of the device, and owns its poll groups.
+ */
+#ifndef SCAN_SERVER_H
+#define SCAN_SERVER_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "remote/worker.h"
+
+#define SCAN_SESSIONS 64	 /**< most connections, with those that are not authenticated yet */
+#define SCAN_STAGE    (1u << 20) /**< bytes of the largest part of a body */
+
+struct scan_server_config {
+	const char *device;		  /**< name for rdma_dev_open() */
+	const char *keys;		  /**< path of the keyring */
+	uint16_t port;			  /**< 0: SCAN_PORT */
+	unsigned int sessions;		  /**< most sessions, 1 to SCAN_SESSIONS (0: 16) */
+	uint64_t deadline_ms;		  /**< most time of a query (0: 600,000) */
+	uint64_t idle_ms;		  /**< most time without a query (0: 600,000) */
+	struct scan_worker_config worker; /**< without identity */
+};
+
+struct scan_server;
+
+/** Counters; they are never reset. */
+struct scan_server_counters {
+	uint64_t sessions; /**< authenticated connections */
+	uint64_t queries;
+	uint64_t cancelled;    /**< by clients */
+	uint64_t deadlines;    /**< queries that took too long */
+	uint64_t inline_bytes; /**< of messages with results */
+	uint64_t pushed_bytes; /**< of bodies that were written to slots */
+	uint64_t lost;	       /**< connections that clients did not close */
+	uint64_t refused[SCAN_REASONS];
+};
+
+/**
+ * Open the device, and listen.
+ * @param message  out, on error: what is wrong
+ * @return 0; -errno
+ */
+int scan_server_open(struct scan_server **server, const struct scan_server_config *config,
+	char message[PATH_MAX]);
+
+/** Do what there is to do. @return false: nothing */
+bool scan_server_poll(struct scan_server *s);
+
+/** Whether a query is executed. */
+bool scan_server_is_busy(const struct scan_server *s);
+
+/** End all sessions: clients are told. Poll until scan_server_is_idle(). */
+void scan_server_stop(struct scan_server *s);
+
+/** Whether there is no connection. */
+bool scan_server_is_idle(const struct scan_server *s);
+
+/** Close everything. */
+void scan_server_close(struct scan_server *s);
+
+const struct scan_server_counters *scan_server_get_counters(const struct scan_server *s);
+
+#endif /* SCAN_SERVER_H */

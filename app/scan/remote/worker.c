@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "escaped_text.h"
+#include "remote/worker.h"
+#include "scan/list.h"
+#include "sql/ipc_stream.h"
+#include "sql/result_stream.h"
+
+#define QUEUE	   16	/* outputs that are not sent yet */
+#define INLINE_MAX 8192 /* bytes of a body that is sent in messages */
+#define PART_MIN   256	/* a smaller rest of a message is not used for a part */
+
+static_assert(SCAN_SQL_MAX == SQL_STATEMENT_MAX, "the protocol's limit is that of the engine");
+static_assert((int)SCAN_NATIVE == SQL_NATIVE && (int)SCAN_TEXT == SQL_TEXT &&
+		(int)SCAN_SIMPLE == SQL_SIMPLE,
+	"forms of the protocol are those of the session");
+
+struct output {
+	struct scan_output out;
+	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
+};
+
+struct scan_worker {
+	struct scan_worker_config config;
+	struct xfer_identity identity;
+	pthread_t thread;
+
+	/* Protected by the lock. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool stopping;
+	bool ended; /* the thread will not use the worker any more */
+	bool running;
+	bool opened; /* `session` may be interrupted */
+	enum scan_end end;
+	char *sql;
+	uint32_t cursor;
+	enum scan_form form;
+	uint32_t window; /* messages that the client can take */
+	uint32_t slots;	 /* granted */
+	uint32_t slot_bytes;
+	uint32_t free_slot[SCAN_SLOTS_MAX];
+	uint32_t nb_free_slots;
+	bool slot_used[SCAN_SLOTS_MAX];
+	uint8_t *stage;
+	bool stage_used[SCAN_STAGES];
+	struct output *queue; /* ring of QUEUE elements */
+	uint32_t head, tail;  /* next to be taken; next to be filled */
+
+	/* Of the thread. */
+	struct sql_catalog catalog;
+	struct sql_session session;
+	struct scan_data *message; /* under construction */
+	uint32_t sequence;
+};
+
+/* ---- output, by the thread ------------------------------------------------------------------- */
+
+static bool
+must_end(const struct scan_worker *w)
+{
+	return w->stopping || w->end != SCAN_END_NOT;
+}
+
+static void
+begin_message(struct scan_worker *w)
+{
+	scan_msg_begin(w->message, SCAN_DATA, sizeof(*w->message), 0);
+	w->message->cursor = w->cursor;
+}
+
+/*
+ * Queue the message.
+ * @param last  of the query: it is sent even if the query is being ended, and the next query may
+ *   begin as soon as it is queued
+ * @return 0; -ECANCELED; with `last`, if the query was being ended, too
+ */
+static int
+flush(struct scan_worker *w, bool last)
+{
+	struct output *o;
+	int ret = 0;
+
+	if (w->message->nb == 0 && !last)
+		return 0;
+	pthread_mutex_lock(&w->lock);
+	while (!w->stopping && (last || !must_end(w)) &&
+		(w->window == 0 || w->tail - w->head == QUEUE))
+		pthread_cond_wait(&w->changed, &w->lock);
+	if (must_end(w))
+		ret = -ECANCELED;
+	if (!w->stopping && (last || ret == 0)) {
+		o = &w->queue[w->tail++ % QUEUE];
+		memcpy(o->message, w->message, w->message->head.length);
+		o->out = (struct scan_output){.message = (struct scan_data *)o->message};
+		w->window--;
+	}
+	if (last) {
+		free(w->sql);
+		w->sql = NULL;
+		w->end = SCAN_END_NOT;
+		w->running = false;
+	}
+	pthread_mutex_unlock(&w->lock);
+	if (!last)
+		begin_message(w);
+	return ret;
+}
+
+/* Append a message of Arrow, or another list of bytes, in as many parts as needed. */
+static int
+put_parts(struct scan_worker *w, enum scan_kind kind, const uint8_t *bytes, uint64_t size)
+{
+	struct scan_record r = {.kind = kind, .sequence = w->sequence, .total = size};
+	uint64_t room;
+	int ret;
+
+	while (r.offset < size) {
+		room = SCAN_MSG_MAX - w->message->head.length;
+		if (room < sizeof(r) + PART_MIN && room < sizeof(r) + size - r.offset) {
+			ret = flush(w, false);
+			if (ret < 0)
+				return ret;
+			continue;
+		}
+		room -= sizeof(r);
+		r.length = size - r.offset < room ? size - r.offset : room;
+		(void)scan_record_put(w->message, &r, bytes + r.offset);
+		r.offset += r.length;
+	}
+	return 0;
+}
+
+/* Copy a part of a packed body. */
+static void
+pack(uint8_t *to, const struct ipc_buffer *buffer, size_t nb, uint64_t offset, uint64_t length)
+{
+	uint64_t at = 0, skip, n;
+	size_t i;
+
+	for (i = 0; i < nb && length > 0; i++) {
+		const uint64_t padded = (buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
+
+		if (offset >= at + padded) {
+			at += padded;
+			continue;
+		}
+		skip = offset - at;
+		at += padded;
+		if (skip < buffer[i].size) {
+			n = buffer[i].size - skip < length ? buffer[i].size - skip : length;
+			memcpy(to, (const uint8_t *)buffer[i].bytes + skip, n);
+			to += n;
+			offset += n;
+			length -= n;
+		}
+		n = at - offset < length ? at - offset : length;
+		memset(to, 0, n);
+		to += n;
+		offset += n;
+		length -= n;
+	}
+}
+
+/* Wait for a slot of the client and for memory. @return index of the stage; -ECANCELED */
+static int
+take_stage(struct scan_worker *w, uint32_t *slot)
+{
+	int stage;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		for (stage = 0; stage < SCAN_STAGES && w->stage_used[stage]; stage++)
+			;
+		if (must_end(w))
+			stage = -ECANCELED;
+		else if (stage == SCAN_STAGES || w->nb_free_slots == 0) {
+			pthread_cond_wait(&w->changed, &w->lock);
+			continue;
+		}
+		break;
+	}
+	if (stage >= 0) {
+		w->stage_used[stage] = true;
+		*slot = w->free_slot[--w->nb_free_slots];
+		w->slot_used[*slot] = true;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return stage;
+}
+
+/* Return what take_stage() gave, as it was not used. */
+static void
+return_stage(struct scan_worker *w, int stage, uint32_t slot)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stage_used[stage] = false;
+	w->slot_used[slot] = false;
+	w->free_slot[w->nb_free_slots++] = slot;
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Queue a part of a body behind the message that announces it. */
+static int
+queue_part(struct scan_worker *w, const struct scan_output *part)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->stopping && w->tail - w->head == QUEUE)
+		pthread_cond_wait(&w->changed, &w->lock);
+	if (w->stopping)
+		ret = -ECANCELED;
+	else
+		/* also if the query is being ended: the client waits for what was announced */
+		w->queue[w->tail++ % QUEUE].out = *part;
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+static int
+push_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uint64_t size)
+{
+	struct scan_record r = {.kind = SCAN_PUSHED, .sequence = w->sequence, .total = size};
+	struct scan_output part;
+	int stage, ret = 0;
+
+	for (r.offset = 0; r.offset < size && ret == 0; r.offset += r.length) {
+		stage = take_stage(w, &r.slot);
+		if (stage < 0)
+			return stage;
+		r.length = size - r.offset < w->slot_bytes ? size - r.offset : w->slot_bytes;
+		pack(w->stage + (uint64_t)stage * w->slot_bytes, buffer, nb, r.offset, r.length);
+		part = (struct scan_output){NULL, r.slot, stage, r.length, w->sequence};
+		if (!scan_record_put(w->message, &r, NULL)) {
+			ret = flush(w, false);
+			if (ret == 0)
+				(void)scan_record_put(w->message, &r, NULL);
+		}
+		if (ret == 0)
+			ret = flush(w, false);
+		if (ret < 0)
+			return_stage(w, stage, r.slot);
+		else
+			ret = queue_part(w, &part);
+	}
+	return ret;
+}
+
+static int
+inline_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uint64_t size)
+{
+	uint8_t *bytes = malloc(size);
+	int ret;
+
+	if (bytes == NULL)
+		return -ENOMEM;
+	pack(bytes, buffer, nb, 0, size);
+	ret = put_parts(w, SCAN_BODY, bytes, size);
+	free(bytes);
+	return ret;
+}
+
+/* Takes a message of the Arrow writer. */
+static int
+take_message(void *arg, const void *metadata, size_t size, const struct ipc_buffer *buffer,
+	size_t nb, uint64_t body)
+{
+	struct scan_worker *w = arg;
+	int ret;
+
+	if (size > SCAN_METADATA_MAX || body > SCAN_BODY_MAX)
+		return -EOVERFLOW;
+	ret = put_parts(w, SCAN_METADATA, metadata, size);
+	if (ret == 0 && body > 0)
+		ret = body <= INLINE_MAX || w->slots == 0 ? inline_body(w, buffer, nb, body)
+							  : push_body(w, buffer, nb, body);
+	w->sequence++;
+	return ret;
+}
+
+/* ---- queries, by the thread ------------------------------------------------------------------ */
+
+static void
+warn(void *arg, const char *text)
+{
+	escaped_line(stderr, "%s: %s", program_invocation_short_name, text);
+}
+
+static bool
+may_read(void *arg, const char *run)
+{
+	return xfer_identity_may_read(arg, run);
+}
+
+static void
+close_engine(struct scan_worker *w)
+{
+	if (!w->opened)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->opened = false;
+	pthread_mutex_unlock(&w->lock);
+	sql_session_close(&w->session);
+	sql_catalog_destroy(&w->catalog);
+}
+
+/* Open the engine with the runs that exist now. @return 0; -errno, `error` says why */
+static int
+open_engine(struct scan_worker *w, char *error, size_t size)
+{
+	const struct sql_limits limits = {.threads = w->config.threads, .memory = w->config.memory};
+	struct scan_list list = {0};
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < w->config.nb_paths; i++)
+		(void)scan_list_add(&list, w->config.path[i]);
+	ret = sql_catalog_create(&w->catalog, &list, warn, NULL);
+	scan_list_free(&list);
+	if (ret < 0) {
+		snprintf(error, size, "not enough memory");
+		return ret;
+	}
+	sql_catalog_keep(&w->catalog, may_read, &w->identity);
+	ret = sql_session_open(&w->session, w->config.api, &w->catalog, &limits);
+	if (ret < 0) {
+		snprintf(error, size, "%s", w->session.error);
+		sql_session_close(&w->session);
+		sql_catalog_destroy(&w->catalog);
+		return ret;
+	}
+	pthread_mutex_lock(&w->lock);
+	w->opened = true;
+	pthread_mutex_unlock(&w->lock);
+	return 0;
+}
+
+static int
+send_result(struct scan_worker *w, struct ArrowArrayStream *stream)
+{
+	const struct ipc_sink sink = {take_message, w};
+	struct ArrowSchema schema = {0};
+	struct ArrowArray array;
+	struct ipc_stream out;
+	int ret;
+
+	ret = -stream->get_schema(stream, &schema);
+	if (ret < 0)
+		return ret;
+	if (w->session.nb_columns > 0)
+		ret = put_parts(w, SCAN_COLUMNS, (const uint8_t *)w->session.type,
+			w->session.nb_columns * sizeof(w->session.type[0]));
+	if (ret == 0)
+		ret = ipc_stream_begin_messages(&out, &sink, &schema);
+	while (ret == 0) {
+		ret = -stream->get_next(stream, &array);
+		if (ret < 0 || array.release == NULL)
+			break;
+		ret = ipc_stream_batch(&out, &array);
+		array.release(&array);
+	}
+	schema.release(&schema);
+	return ret;
+}
+
+static int
+execute(struct scan_worker *w, char *error, size_t size)
+{
+	struct ArrowArrayStream stream;
+	int ret;
+
+	ret = w->opened ? 0 : open_engine(w, error, size);
+	if (ret < 0)
+		return ret;
+	ret = sql_session_execute(&w->session, w->sql, (enum sql_form)w->form);
+	if (ret == 0)
+		ret = sql_result_stream(&w->session, &stream);
+	if (ret == 0) {
+		ret = send_result(w, &stream);
+		stream.release(&stream);
+	}
+	if (ret == -ENOTSUP)
+		snprintf(error, size,
+			"a column has a type that is not supported in Arrow streams: cast it");
+	else if (ret < 0)
+		snprintf(error, size, "%s",
+			w->session.error[0] != '\0' ? w->session.error : strerror(-ret));
+	return ret;
+}
+
+/* @return SQLSTATE of an error: ISO 9075; class 57 is that of PostgreSQL */
+static const char *
+sqlstate(int error, enum scan_end end)
+{
+	if (end != SCAN_END_NOT)
+		return "57014";
+	switch (-error) {
+	case EINVAL:
+		return "42000";
+	case ENOMEM:
+		return "53200";
+	case ENOTSUP:
+	case EOVERFLOW:
+		return "0A000";
+	default:
+		return "58000";
+	}
+}
+
+static void
+put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
+{
+	struct {
+		struct scan_error error;
+		char text[SCAN_ERROR_TEXT];
+	} m = {.error = {.error = (uint32_t)-error}};
+	const char *shown = end == SCAN_END_CANCELLED ? "cancelled"
+		: end == SCAN_END_DEADLINE
+		? "the query took longer than the server's limit: make it smaller"
+		: text;
+	const size_t length = strnlen(shown, SCAN_ERROR_TEXT);
+	struct scan_record r = {.kind = SCAN_ERROR, .sequence = w->sequence};
+
+	static_assert(offsetof(struct scan_error, text) == 12, "the text follows");
+	memcpy(m.error.sqlstate, sqlstate(error, end), SCAN_SQLSTATE);
+	if (end != SCAN_END_NOT)
+		m.error.error = end == SCAN_END_DEADLINE ? ETIMEDOUT : ECANCELED;
+	memcpy(m.text, shown, length);
+	r.length = r.total = sizeof(m.error) + length;
+	/* what was not sent is of no use any more */
+	begin_message(w);
+	(void)scan_record_put(w->message, &r, &m);
+}
+
+static void
+run_query(struct scan_worker *w)
+{
+	char error[sizeof(w->session.error)] = "";
+	struct scan_record r = {.kind = SCAN_END};
+	enum scan_end why;
+	int ret;
+
+	w->sequence = 0;
+	begin_message(w);
+	ret = execute(w, error, sizeof(error));
+	if (ret == 0) {
+		r.sequence = w->sequence;
+		if (!scan_record_put(w->message, &r, NULL)) {
+			ret = flush(w, false);
+			(void)scan_record_put(w->message, &r, NULL);
+		}
+	}
+	if (ret < 0) {
+		pthread_mutex_lock(&w->lock);
+		why = w->end;
+		pthread_mutex_unlock(&w->lock);
+		put_error(w, ret, why, error);
+	}
+	/* an engine that was interrupted executes nothing any more */
+	if (flush(w, true) < 0)
+		close_engine(w);
+}
+
+static void *
+worker_main(void *arg)
+{
+	struct scan_worker *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->stopping) {
+		if (!w->running) {
+			pthread_cond_wait(&w->changed, &w->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&w->lock);
+		run_query(w);
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+	close_engine(w);
+	__atomic_store_n(&w->ended, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* ---- by the lcore ---------------------------------------------------------------------------- */
+
+static void
+worker_free(struct scan_worker *w)
+{
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->changed);
+	xfer_identity_forget(&w->identity);
+	free(w->message);
+	free(w->queue);
+	free(w->sql);
+	free(w);
+}
+
+struct scan_worker *
+scan_worker_create(const struct scan_worker_config *config)
+{
+	struct scan_worker *w = calloc(1, sizeof(*w));
+	sigset_t all, old;
+
+	if (w == NULL)
+		return NULL;
+	w->config = *config;
+	w->identity = *config->identity;
+	xfer_identity_forget(&w->identity);
+	w->window = SCAN_WINDOW;
+	w->queue = calloc(QUEUE, sizeof(*w->queue));
+	w->message = calloc(1, SCAN_MSG_MAX);
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	if (w->queue == NULL || w->message == NULL)
+		goto fail;
+	/* signals are for the lcore; the engine's threads inherit the mask. Not those of faults, as
+	 * of a file that was cut (sql/map_guard.h) */
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = pthread_create(&w->thread, NULL, worker_main, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno == 0)
+		return w;
+fail:
+	worker_free(w);
+	return NULL;
+}
+
+/* Interrupt the engine, with the lock. */
+static void
+interrupt(struct scan_worker *w)
+{
+	if (w->running && w->opened)
+		sql_session_cancel(&w->session);
+	pthread_cond_broadcast(&w->changed);
+}
+
+void
+scan_worker_stop(struct scan_worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	interrupt(w);
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool
+scan_worker_destroy(struct scan_worker *w)
+{
+	if (!__atomic_load_n(&w->ended, __ATOMIC_ACQUIRE)) {
+		/* again: a statement that just starts forgets an interrupt */
+		scan_worker_stop(w);
+		return false;
+	}
+	pthread_join(w->thread, NULL);
+	worker_free(w);
+	return true;
+}
+
+void
+scan_worker_grant(struct scan_worker *w, uint32_t slots, uint32_t slot_bytes, uint8_t *stage)
+{
+	pthread_mutex_lock(&w->lock);
+	w->slots = slots;
+	w->slot_bytes = slot_bytes;
+	w->stage = stage;
+	for (w->nb_free_slots = 0; w->nb_free_slots < slots; w->nb_free_slots++)
+		w->free_slot[w->nb_free_slots] = slots - 1 - w->nb_free_slots;
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool
+scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, char *sql)
+{
+	bool idle;
+
+	pthread_mutex_lock(&w->lock);
+	idle = !w->running;
+	if (idle) {
+		w->sql = sql;
+		w->cursor = cursor;
+		w->form = form;
+		w->running = true;
+		pthread_cond_broadcast(&w->changed);
+	}
+	pthread_mutex_unlock(&w->lock);
+	if (!idle)
+		free(sql);
+	return idle;
+}
+
+void
+scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why)
+{
+	pthread_mutex_lock(&w->lock);
+	if (w->running && w->cursor == cursor) {
+		if (w->end == SCAN_END_NOT)
+			w->end = why;
+		interrupt(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool
+scan_worker_credit(struct scan_worker *w, const struct scan_credit *m)
+{
+	bool good = true;
+	uint32_t i;
+
+	pthread_mutex_lock(&w->lock);
+	good = m->messages <= SCAN_WINDOW - w->window;
+	for (i = 0; i < m->nb && good; i++) {
+		good = w->slot_used[m->slot[i]];
+		if (!good)
+			break;
+		w->slot_used[m->slot[i]] = false;
+		w->free_slot[w->nb_free_slots++] = m->slot[i];
+	}
+	if (good)
+		w->window += m->messages;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return good;
+}
+
+void
+scan_worker_state_get(struct scan_worker *w, struct scan_worker_state *state)
+{
+	pthread_mutex_lock(&w->lock);
+	*state = (struct scan_worker_state){w->running, w->cursor, w->end};
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool
+scan_worker_next(struct scan_worker *w, struct scan_output *out)
+{
+	bool found;
+
+	pthread_mutex_lock(&w->lock);
+	found = w->head != w->tail;
+	if (found)
+		*out = w->queue[w->head % QUEUE].out;
+	pthread_mutex_unlock(&w->lock);
+	return found;
+}
+
+void
+scan_worker_taken(struct scan_worker *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->head++;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void
+scan_worker_written(struct scan_worker *w, uint32_t stage)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stage_used[stage] = false;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The engine of a session of `braggline-scan --serve`: a thread that executes the session's queries
+ * and turns their results into messages and into bodies in registered memory. It is no lcore.
+ *
+ * The lcore of the server gives it statements and the client's credits, and takes its output with
+ * scan_worker_next(). A thread whose client gives no credit waits, and so does its query. Functions
+ * are for the lcore of the server, which they do not block, except where noted.
+ */
+#ifndef SCAN_WORKER_H
+#define SCAN_WORKER_H
+
+#include <stdbool.h>
+
+#include "remote/wire.h"
+#include "sql/duckdb_api.h"
+#include "xfer/identity.h"
+
+#define SCAN_STAGES 4 /**< parts of bodies in registered memory */
+
+struct scan_worker;
+
+struct scan_worker_config {
+	const struct duckdb_api *api;
+	const char *const *path; /**< directories and files of runs */
+	unsigned int nb_paths;
+	unsigned int threads;		      /**< of the engine */
+	const char *memory;		      /**< limit of the engine's buffers, such as "1GB" */
+	const struct xfer_identity *identity; /**< whose runs are the tables; it is copied */
+};
+
+/** Create a session's engine. It is opened by the first query. @return NULL: errno is set */
+struct scan_worker *scan_worker_create(const struct scan_worker_config *config);
+
+/** End the query and the thread. */
+void scan_worker_stop(struct scan_worker *w);
+
+/** Destroy a stopped engine. @return false: its thread has not ended yet, call again */
+bool scan_worker_destroy(struct scan_worker *w);
+
+/**
+ * Set the slots of the client, and the memory of the bodies.
+ * @param stage  SCAN_STAGES parts of `slot_bytes` bytes each, all of them free
+ */
+void scan_worker_grant(struct scan_worker *w, uint32_t slots, uint32_t slot_bytes, uint8_t *stage);
+
+/** Begin a query. @param sql  allocated; the function takes it @return false: one is executed */
+bool scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, char *sql);
+
+/** Why a query is ended. */
+enum scan_end {
+	SCAN_END_NOT,
+	SCAN_END_CANCELLED, /**< by the client */
+	SCAN_END_DEADLINE,
+};
+
+/** End a query, if it is executed. Call it again until the query has ended: see
+ * sql_session_cancel(). @param cursor  of the query */
+void scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why);
+
+/** Take back what the client has used up. @return false: it was not in use */
+bool scan_worker_credit(struct scan_worker *w, const struct scan_credit *m);
+
+/** State of the present query. */
+struct scan_worker_state {
+	bool running;
+	uint32_t cursor;   /**< of the last query */
+	enum scan_end end; /**< it is being ended */
+};
+
+void scan_worker_state_get(struct scan_worker *w, struct scan_worker_state *state);
+
+/** Something to be sent. */
+struct scan_output {
+	const struct scan_data *message; /**< NULL: a part of a body */
+	uint32_t slot;
+	uint32_t stage;
+	uint32_t length;
+	uint32_t sequence;
+};
+
+/** Get the next output. It stays valid until scan_worker_taken(). @return false: none */
+bool scan_worker_next(struct scan_worker *w, struct scan_output *out);
+
+/** The output was posted. */
+void scan_worker_taken(struct scan_worker *w);
+
+/** The part in a stage was written. */
+void scan_worker_written(struct scan_worker *w, uint32_t stage);
+
+#endif /* SCAN_WORKER_H */

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+
+#include "eal/start.h"
+#include "escaped_text.h"
+#include "serve.h"
+#include "xfer/qp.h"
+
+RTE_LOG_REGISTER(serve_logtype, braggline.scan.serve, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, serve_logtype, "scan: " __VA_ARGS__)
+
+#define IDLE_TURNS 1000
+#define IDLE_US	   50
+#define STOP_MS	   5000
+
+static volatile sig_atomic_t signalled;
+
+static void
+on_signal(int number)
+{
+	signalled = number;
+}
+
+void
+serve_prepare(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+
+	eal_signals(&action);
+}
+
+int
+serve(struct scan_server_config *config)
+{
+	const struct scan_server_counters *n;
+	char message[PATH_MAX];
+	struct scan_server *s;
+	struct duckdb_api api;
+	unsigned int idle = 0;
+	uint64_t until;
+
+	if (duckdb_api_load(&api, message, sizeof(message)) < 0) {
+		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
+		return 1;
+	}
+	config->worker.api = &api;
+	if (scan_server_open(&s, config, message) < 0) {
+		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
+		return 1;
+	}
+	LOG(NOTICE, "listening on port %u of %s\n", config->port > 0 ? config->port : SCAN_PORT,
+		config->device);
+	while (signalled == 0) {
+		idle = scan_server_poll(s) ? 0 : idle + 1;
+		if (idle > IDLE_TURNS)
+			usleep(IDLE_US);
+		else if (idle > 0 && scan_server_is_busy(s))
+			sched_yield(); /* to the engines, if they share this CPU */
+	}
+	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
+	scan_server_stop(s);
+	until = xfer_qp_clock() + STOP_MS;
+	while (!scan_server_is_idle(s) && xfer_qp_clock() < until)
+		(void)scan_server_poll(s);
+	n = scan_server_get_counters(s);
+	LOG(NOTICE,
+		"%" PRIu64 " sessions, %" PRIu64 " queries, %" PRIu64 " cancelled, %" PRIu64
+		" beyond the deadline, %" PRIu64 " bytes in messages, %" PRIu64
+		" bytes in slots, %" PRIu64 " connections lost\n",
+		n->sessions, n->queries, n->cancelled, n->deadlines, n->inline_bytes,
+		n->pushed_bytes, n->lost);
+	scan_server_close(s);
+	return 0;
+}

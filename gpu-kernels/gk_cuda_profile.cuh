@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Radial profiles as a stage of a gang, after statistics. A block adds the photons of its chunks to
+ * bins in shared memory, which no other stage uses at that time, and then these bins to sums of the
+ * gang in device memory. The last block of a batch writes the profiles. All sums are of integers,
+ * so that their order does not matter.
+ *
+ * A warp loads coefficients and bins of a chunk once for all frames. A thread has the same pixels
+ * as in gk_cuda_chunk.cuh, and joins neighbours of the same bin before it adds them: additions to
+ * one address wait for each other.
+ */
+#ifndef GK_CUDA_PROFILE_CUH
+#define GK_CUDA_PROFILE_CUH
+
+#include "gk_cuda_member.cuh"
+#include "gk_radial.h"
+
+/* Chunks whose photons fit into 32 bits */
+#define PROFILE_PART (GK_RADIAL_PART / GK_CUDA_CHUNK)
+
+/* Bins of a frame in shared memory. */
+struct profile_bins {
+	uint32_t *sum; /* of photons, modulo 2^32; [args.bins + 1], the last one is not used */
+	uint32_t *lost;
+};
+
+/* Pixels and coefficients of a thread. */
+struct profile_lane {
+	float p[GK_CUDA_LANE];
+	float r[GK_CUDA_LANE];
+	uint2 bin[4];
+	uint32_t holes, wild; /* bit masks; pixel i is bit i */
+};
+
+static __device__ __forceinline__ struct profile_bins
+profile_bins_of(uint32_t i)
+{
+	extern __shared__ uint4 shared_area[];
+	uint32_t *first = (uint32_t *)shared_area + (uint64_t)i * 2 * (args.bins + 1);
+
+	return {first, first + args.bins + 1};
+}
+
+/* Address of a frame's words of a chunk; 0: the packet is missing. */
+static __device__ __forceinline__ uint64_t
+profile_words(uint32_t f, uint32_t chunk)
+{
+	const uint32_t row = divide(chunk, args.row_chunks), tile = divide(row, args.tile_rows);
+	const uint64_t packet = __ldcg(batch_table() + (uint64_t)tile * GK_BATCH_MAX + f);
+
+	if (packet == 0)
+		return 0;
+	/* the copies are those of this block */
+	if (args.staged || (gang_state.batch.trailers >> f & 1))
+		return (uint64_t)copy_of(gang_state.member.gang, f, chunk);
+	return packet +
+		((uint64_t)(row - tile * args.tile_rows.by) * args.geometry.cols +
+			column_of(chunk)) *
+		sizeof(uint16_t);
+}
+
+/* Bits of a chunk's mask for a thread's pixels. */
+static __device__ __forceinline__ uint32_t
+profile_bits(const uint32_t *bits)
+{
+	uint32_t mine = 0;
+
+#pragma unroll
+	for (uint32_t i = 0; i < GK_CUDA_LANE; i += 4)
+		mine |= (__ldcg(bits + pixel_of(i) / 32) >> pixel_of(i) % 32 & 15) << i;
+	return mine;
+}
+
+static __device__ __forceinline__ void
+profile_load(struct profile_lane *l, const struct gk_cuda_coef *coef, uint32_t chunk)
+{
+	const uint2 known = __ldcg((const uint2 *)&coef->holes); /* holes, wild pixels */
+
+#pragma unroll
+	for (int k = 0; k < 4; k++) {
+		const uint32_t at = pixel_of(4 * k);
+		const float4 p = __ldcg((const float4 *)(coef->p + at));
+		const float4 r = __ldcg((const float4 *)(coef->r + at));
+
+		l->p[4 * k] = p.x, l->p[4 * k + 1] = p.y;
+		l->p[4 * k + 2] = p.z, l->p[4 * k + 3] = p.w;
+		l->r[4 * k] = r.x, l->r[4 * k + 1] = r.y;
+		l->r[4 * k + 2] = r.z, l->r[4 * k + 3] = r.w;
+		l->bin[k] =
+			__ldcg((const uint2 *)(args.bin + (uint64_t)chunk * GK_CUDA_CHUNK + at));
+	}
+	l->holes = known.x != 0 ? profile_bits(coef->hole_bits) : 0;
+	l->wild = known.y != 0 ? profile_bits(coef->wild_bits) : 0;
+}
+
+/* Load a thread's words; pixels beyond the row are in no bin. */
+static __device__ __forceinline__ void
+profile_read(uint2 w[4], uint64_t words, uint32_t pixels)
+{
+#pragma unroll
+	for (int k = 0; k < 4; k++) {
+		w[k] = make_uint2(0, 0);
+		if (words != 0 && pixel_of(4 * k) < pixels)
+			w[k] = __ldcg((const uint2 *)(words + pixel_of(4 * k) * sizeof(uint16_t)));
+	}
+}
+
+/* Word or bin of pixel j of four. */
+static __device__ __forceinline__ uint32_t
+half_of(uint2 four, uint32_t j)
+{
+	return (j < 2 ? four.x : four.y) >> j % 2 * 16 & 0xFFFF;
+}
+
+/* Add pixels that the fast path cannot convert, and pixels that are not valid. */
+static __device__ __forceinline__ void
+profile_rest(const struct profile_bins *b, const struct gk_cuda_coef *coef, uint32_t chunk,
+	uint64_t words, uint32_t rest, uint32_t holes)
+{
+#pragma unroll 1
+	for (; rest != 0; rest &= rest - 1) {
+		const uint32_t i = __ffs(rest) - 1, pixel = pixel_of(i);
+		const uint32_t bin = __ldcg(args.bin + (uint64_t)chunk * GK_CUDA_CHUNK + pixel);
+		int16_t v = GK_I16_INVALID;
+
+		if (words != 0 && !(holes >> i & 1))
+			v = gk_value_i16(
+				any_photons(coef, pixel, __ldcg((const uint16_t *)words + pixel)));
+		if (gk_radial_is_valid(v))
+			atomicAdd(&b->sum[bin], (uint32_t)(int32_t)v);
+		else
+			atomicAdd(&b->lost[bin], 1u);
+	}
+}
+
+/* Add a thread's pixels of one frame. */
+static __device__ __forceinline__ void
+profile_add(const struct profile_bins *b, const struct profile_lane *l,
+	const struct gk_cuda_coef *coef, uint32_t chunk, uint64_t words, const uint2 w[4])
+{
+	/* pixels for profile_rest(), and those of them that are known to be not valid */
+	uint32_t rest = l->wild | l->holes, holes = l->holes;
+
+	if (words == 0) {
+		profile_rest(b, coef, chunk, 0, (1u << GK_CUDA_LANE) - 1, 0);
+		return;
+	}
+	if (!all_g0(w)) {
+#pragma unroll
+		for (int i = 0; i < GK_CUDA_LANE; i++) {
+			if ((half_of(w[i / 4], i % 4) & GK_RAW_GAIN_MASK) == 0)
+				continue;
+			rest |= 1u << i;
+			holes &= ~(1u << i); /* a hole is NaN in G0 only */
+		}
+	}
+#pragma unroll
+	for (int k = 0; k < 4; k++) {
+		uint32_t bin = half_of(l->bin[k], 0);
+		int32_t sum = 0;
+
+#pragma unroll
+		for (int j = 0; j < 4; j++) {
+			const int i = 4 * k + j;
+			const uint32_t next = half_of(l->bin[k], j);
+			const float x = quick_photons(half_of(w[k], j), l->p[i], l->r[i]);
+			const int32_t v = rest >> i & 1 ? 0 : gk_value_i16(x);
+
+			if (next != bin && sum != 0)
+				atomicAdd(&b->sum[bin], (uint32_t)sum);
+			sum = next != bin ? v : sum + v;
+			bin = next;
+		}
+		if (sum != 0)
+			atomicAdd(&b->sum[bin], (uint32_t)sum);
+	}
+	if (rest != 0)
+		profile_rest(b, coef, chunk, words, rest, holes);
+}
+
+/* Add a chunk of `n` frames from `first` on. One warp. */
+static __device__ __forceinline__ void
+profile_chunk(uint32_t chunk, uint32_t first, uint32_t n)
+{
+	const struct gk_cuda_coef *coef = batch_coef() + chunk;
+	const uint32_t pixels = pixels_of(chunk);
+	uint64_t words = profile_words(first, chunk);
+	struct profile_lane l;
+	uint2 w[4];
+
+	profile_read(w, words, pixels);
+	profile_load(&l, coef, chunk);
+#pragma unroll 1
+	for (uint32_t i = 0; i < n; i++) {
+		const struct profile_bins b = profile_bins_of(i);
+		const uint64_t next = i + 1 < n ? profile_words(first + i + 1, chunk) : 0;
+		uint2 ahead[4];
+
+		/* while this frame is added */
+		profile_read(ahead, next, pixels);
+		profile_add(&b, &l, coef, chunk, words, w);
+		words = next;
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			w[k] = ahead[k];
+	}
+}
+
+/* Sums of a frame of the batch in device memory. */
+static __device__ __forceinline__ struct gk_cuda_profile_sum *
+profile_sums(uint32_t f)
+{
+	return args.profile_sums + (batch_set() * GK_BATCH_MAX + f) * args.bins;
+}
+
+/* Add the block's bins of `n` frames to those of the gang, and clear them. */
+static __device__ __forceinline__ void
+profile_flush(uint32_t first, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct profile_bins b = profile_bins_of(i);
+		struct gk_cuda_profile_sum *to = profile_sums(first + i);
+
+		for (uint32_t bin = threadIdx.x; bin <= args.bins; bin += GK_CUDA_THREADS) {
+			const int32_t sum = (int32_t)b.sum[bin];
+			const uint32_t lost = b.lost[bin];
+
+			b.sum[bin] = b.lost[bin] = 0;
+			if (sum != 0 && bin < args.bins)
+				atomicAdd(&to[bin].sum, (unsigned long long)(int64_t)sum);
+			if (lost != 0 && bin < args.bins)
+				atomicAdd(&to[bin].lost, lost);
+		}
+	}
+}
+
+/* All threads of a block, after its chunks are counted. */
+static __device__ __noinline__ void
+profile_frames(void)
+{
+	const struct member *m = &gang_state.member;
+	const uint32_t frames = gang_state.batch.nb_frames, words = 2 * (args.bins + 1);
+	const uint32_t group = min((uint32_t)(GK_CUDA_SHARED / sizeof(uint32_t)) / words, frames);
+
+	if (args.profiles == NULL)
+		return;
+	__syncthreads(); /* copies of words, and shared memory */
+	for (uint32_t i = threadIdx.x; i < group * words; i += GK_CUDA_THREADS)
+		profile_bins_of(0).sum[i] = 0;
+	for (uint32_t first = 0; first < frames; first += group) {
+		const uint32_t n = min(group, frames - first);
+
+		for (uint32_t part = m->first; part < m->end; part += PROFILE_PART) {
+			const uint32_t end = min(part + PROFILE_PART, m->end);
+
+			__syncthreads();
+			for (uint32_t c = part + warp_of_block(); c < end; c += GK_CUDA_WARPS)
+				profile_chunk(c, first, n);
+			__syncthreads();
+			profile_flush(first, n);
+		}
+	}
+	__syncthreads();
+}
+
+/* All threads of the last block of a batch: write the profiles, and clear the sums. */
+static __device__ __noinline__ void
+profile_write(void)
+{
+	for (uint32_t f = 0; f < gang_state.batch.nb_frames; f++) {
+		uint8_t *area = (uint8_t *)__ldcg((const unsigned long long *)&gang_state.member.g
+							  ->profile[gang_state.number & 1][f]);
+		int64_t *to_sum = (int64_t *)area;
+		uint32_t *to_count = (uint32_t *)(area + args.profile_count_at);
+		uint4 *sums = (uint4 *)profile_sums(f);
+
+		for (uint32_t bin = threadIdx.x; bin < args.bins; bin += GK_CUDA_THREADS) {
+			const uint4 s = __ldcg(sums + bin);
+
+			to_sum[bin] = (int64_t)((uint64_t)s.y << 32 | s.x);
+			to_count[bin] = __ldcg(args.bin_pixels + bin) - s.z;
+			__stcg(sums + bin, make_uint4(0, 0, 0, 0));
+		}
+	}
+	__threadfence_system();
+}
+
+#endif /* GK_CUDA_PROFILE_CUH */

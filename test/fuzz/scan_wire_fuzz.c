@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queries over RDMA, both directions: messages are refused, or their records can be read; metadata
+ * and bodies of results are refused, or every value of the arrays can be read.
+ *
+ * The first byte of an input selects: a message of the client, of the server, or messages of Arrow.
+ * These are {u16 bytes of metadata, u16 bytes of body} with the bytes, one behind the other.
+ */
+
+#include <errno.h>
+
+#include "seed_corpus.h"
+
+#include "remote/wire.h"
+#include "sql/ipc_reader.h"
+#include "sql/ipc_stream.h"
+#include "sql/ipc_type.h"
+
+static volatile uint64_t sink;
+
+static void
+read_bytes(const void *data, uint64_t size)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < size; i++)
+		sum += ((const uint8_t *)data)[i];
+	sink += sum;
+}
+
+static void
+read_message(const uint8_t *data, size_t size, enum scan_role from)
+{
+	void *copy = aligned_alloc(8, (size + 8) / 8 * 8);
+	struct scan_record r;
+	const uint8_t *bytes;
+	uint64_t number = 0;
+	size_t at = sizeof(struct scan_data);
+
+	if (copy == NULL)
+		abort();
+	memcpy(copy, data, size);
+	if (size >= sizeof(struct scan_msg))
+		number = ((const struct scan_msg *)copy)->number;
+	if (scan_msg_check(copy, size, from, number) == SCAN_REASON_NONE &&
+		((const struct scan_msg *)copy)->type == SCAN_DATA) {
+		while ((bytes = scan_record_next(copy, &at, &r)) != NULL) {
+			if (r.kind != SCAN_PUSHED)
+				read_bytes(bytes, r.length);
+		}
+	}
+	free(copy);
+}
+
+/* Read all that a consumer may read of an array. */
+static void
+read_array(const struct ArrowSchema *f, const struct ArrowArray *a, unsigned int depth)
+{
+	struct ipc_type t;
+	uint64_t end;
+
+	if (depth > IPC_DEPTH_MAX + 2 || ipc_type_read(f->format, &t) < 0)
+		abort();
+	if (a->n_buffers > 0 && a->buffers[0] != NULL && t.layout != LAYOUT_UNION)
+		read_bytes(a->buffers[0], (a->length + 7) / 8);
+	if (t.layout == LAYOUT_BITS)
+		read_bytes(a->buffers[1], (a->length + 7) / 8);
+	if (t.layout == LAYOUT_FIXED)
+		read_bytes(a->buffers[1], (uint64_t)a->length * t.width);
+	if (t.layout == LAYOUT_UNION)
+		read_bytes(a->buffers[0], a->length);
+	if (t.layout == LAYOUT_TEXT || t.layout == LAYOUT_LIST) {
+		read_bytes(a->buffers[1], (uint64_t)(a->length + 1) * t.width);
+		end = t.width == 4 ? (uint64_t)((const int32_t *)a->buffers[1])[a->length]
+				   : (uint64_t)((const int64_t *)a->buffers[1])[a->length];
+		if (t.layout == LAYOUT_TEXT)
+			read_bytes(a->buffers[2], end);
+		else if (end > (uint64_t)a->children[0]->length)
+			abort();
+	}
+	if (a->n_children != f->n_children)
+		abort();
+	for (int64_t i = 0; i < f->n_children; i++)
+		read_array(f->children[i], a->children[i], depth + 1);
+	if ((f->dictionary != NULL) != (a->dictionary != NULL))
+		abort();
+	if (f->dictionary != NULL)
+		read_array(f->dictionary, a->dictionary, depth + 1);
+}
+
+static void
+read_result(const uint8_t *data, size_t size)
+{
+	struct ipc_reader *r = ipc_reader_create();
+	struct ArrowSchema schema = {0};
+	struct ArrowArray array;
+	struct ipc_body body;
+	uint16_t length[2];
+	uint8_t *metadata;
+	uint64_t announced;
+	int ret = 0;
+
+	while (ret == 0 && size >= sizeof(length)) {
+		memcpy(length, data, sizeof(length));
+		data += sizeof(length);
+		size -= sizeof(length);
+		if ((size_t)length[0] + length[1] > size)
+			break;
+		metadata = malloc(length[0] + (length[0] == 0));
+		body = (struct ipc_body){
+			aligned_alloc(64, (length[1] + 64) / 64 * 64), length[1], free, NULL};
+		body.arg = (void *)(uintptr_t)body.bytes;
+		if (metadata == NULL || body.arg == NULL)
+			abort();
+		memcpy(metadata, data, length[0]);
+		memcpy(body.arg, data + length[0], length[1]);
+		data += length[0] + length[1];
+		size -= length[0] + length[1];
+		ret = ipc_reader_head(metadata, length[0], &announced);
+		if (ret == IPC_SCHEMA && schema.release == NULL) {
+			ret = ipc_reader_schema(r, metadata, length[0]);
+			if (ret == 0)
+				ret = ipc_reader_copy_schema(r, &schema);
+			free(body.arg);
+		} else {
+			ret = ipc_reader_batch(r, metadata, length[0], &body, &array);
+			if (ret == 0 && array.release != NULL) {
+				read_array(&schema, &array, 0);
+				array.release(&array);
+			}
+		}
+		free(metadata);
+	}
+	if (schema.release != NULL)
+		schema.release(&schema);
+	ipc_reader_destroy(r);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size == 0)
+		return 0;
+	if (data[0] % 3 == 2)
+		read_result(data + 1, size - 1);
+	else
+		read_message(data + 1, size - 1, data[0] % 3 == 0 ? SCAN_CLIENT : SCAN_SERVER);
+	return 0;
+}
+
+/* ---- seeds ----------------------------------------------------------------------------------- */
+
+static uint8_t seed[1 << 16];
+static size_t seed_size;
+
+static int
+take_message(void *arg, const void *metadata, size_t size, const struct ipc_buffer *buffer,
+	size_t nb, uint64_t body)
+{
+	const uint16_t length[2] = {size, body};
+
+	memcpy(seed + seed_size, length, sizeof(length));
+	memcpy(seed + seed_size + sizeof(length), metadata, size);
+	seed_size += sizeof(length) + size;
+	for (size_t i = 0; i < nb; i++) {
+		if (buffer[i].size > 0)
+			memcpy(seed + seed_size, buffer[i].bytes, buffer[i].size);
+		seed_size += (buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
+	}
+	return 0;
+}
+
+/* A result with a number, a text, a list, a structure and a dictionary. */
+static void
+add_result(void)
+{
+	static int32_t offsets[] = {0, 1, 3}, numbers[] = {5, 6, 7};
+	static uint8_t index[] = {1, 0}, valid[] = {1};
+	static const void *none[] = {NULL}, *ints[] = {valid, numbers},
+			  *texts[] = {NULL, offsets, "abc"}, *lists[] = {NULL, offsets},
+			  *indexes[] = {NULL, index};
+	struct ArrowSchema item = {"i", "item", NULL, ARROW_FLAG_NULLABLE}, *items[] = {&item},
+			   words = {"u", "", NULL, 0};
+	struct ArrowSchema columns[] = {{"i", "n", NULL, ARROW_FLAG_NULLABLE}, {"u", "t"},
+		{"+l", "l", NULL, 0, 1, items}, {"+s", "s", NULL, 0, 1, items},
+		{"C", "e", NULL, 0, 0, NULL, &words}};
+	struct ArrowSchema *all[] = {
+		&columns[0], &columns[1], &columns[2], &columns[3], &columns[4]};
+	struct ArrowSchema schema = {"+s", "", NULL, 0, 5, all};
+	struct ArrowArray child = {3, 0, 0, 2, 0, (const void *[]){NULL, numbers}},
+			  *children[] = {&child}, dictionary = {2, 0, 0, 3, 0, texts};
+	struct ArrowArray arrays[] = {{2, 1, 0, 2, 0, ints}, {2, 0, 0, 3, 0, texts},
+		{2, 0, 0, 2, 1, lists, children}, {2, 0, 0, 1, 1, none, children},
+		{2, 0, 0, 2, 0, indexes, NULL, &dictionary}};
+	struct ArrowArray *parts[] = {&arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]};
+	struct ArrowArray batch = {2, 0, 0, 1, 5, none, parts};
+	const struct ipc_sink to = {take_message, NULL};
+	struct ipc_stream s;
+
+	seed[0] = 2;
+	seed_size = 1;
+	if (ipc_stream_begin_messages(&s, &to, &schema) < 0 || ipc_stream_batch(&s, &batch) < 0)
+		abort();
+	seed_add("result", seed, seed_size);
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static const size_t sizes[SCAN_TYPES] = {0, sizeof(struct scan_auth_request),
+		sizeof(struct scan_answer), sizeof(struct scan_grant),
+		sizeof(struct scan_query) + 8, sizeof(struct scan_credit) + 4,
+		sizeof(struct scan_cancel), sizeof(struct scan_data), sizeof(struct scan_msg),
+		sizeof(struct scan_refuse)};
+	static uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
+	const struct scan_record r = {.kind = SCAN_BODY, .length = 8, .total = 16};
+	char name[16];
+
+	seed_begin(argc, argv);
+	add_result();
+	for (unsigned int type = 1; type < SCAN_TYPES; type++) {
+		scan_msg_begin(message, type, sizes[type], 0);
+		if (type == SCAN_DATA)
+			(void)scan_record_put((struct scan_data *)message, &r, "12345678");
+		seed[0] = type == SCAN_DATA || type == SCAN_ANSWER;
+		memcpy(seed + 1, message, ((struct scan_msg *)message)->length);
+		snprintf(name, sizeof(name), "message%u", type);
+		seed_add(name, seed, 1 + ((struct scan_msg *)message)->length);
+	}
+	return 0;
+}

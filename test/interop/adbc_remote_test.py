@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The driver of ADBC with the address of a server: its results are those of a local statement, over
+software RoCE and shared memory.
+
+usage: adbc_remote_test.py ARROW_WRITE BRAGGLINE-SCAN DRIVER MODULES-DIR
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(f'{HERE}/../smoke')
+
+import sql_output_test as output  # pylint: disable=wrong-import-position
+import sql_remote_test as remote  # pylint: disable=wrong-import-position
+from sql_output_test import want  # pylint: disable=wrong-import-position
+
+VERSION = 1001000  # of ADBC
+# places of functions in the table of a driver, in pointers
+TABLE = 58
+(DATABASE_INIT, DATABASE_NEW, DATABASE_SET_OPTION, DATABASE_RELEASE, CONNECTION_INIT, CONNECTION_NEW,
+ CONNECTION_RELEASE, STATEMENT_EXECUTE, STATEMENT_NEW, STATEMENT_RELEASE, STATEMENT_SET_SQL) = (
+     3, 4, 5, 6, 12, 13, 16, 20, 23, 25, 27)
+
+
+class Error(ctypes.Structure):
+    _fields_ = [('message', ctypes.c_char_p), ('vendor_code', ctypes.c_int32),
+                ('sqlstate', ctypes.c_char * 5), ('release', ctypes.c_void_p)]
+
+
+class Array(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_int64), ('null_count', ctypes.c_int64), ('offset', ctypes.c_int64),
+                ('n_buffers', ctypes.c_int64), ('n_children', ctypes.c_int64),
+                ('buffers', ctypes.POINTER(ctypes.c_void_p)), ('children', ctypes.POINTER(ctypes.c_void_p)),
+                ('dictionary', ctypes.c_void_p), ('release', ctypes.c_void_p), ('private', ctypes.c_void_p)]
+
+
+class Stream(ctypes.Structure):
+    _fields_ = [('get_schema', ctypes.c_void_p), ('get_next', ctypes.c_void_p),
+                ('get_last_error', ctypes.c_void_p), ('release', ctypes.c_void_p),
+                ('private', ctypes.c_void_p)]
+
+
+def function(address, result=ctypes.c_int):
+    """A function whose arguments are pointers."""
+    return lambda *arguments: ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * len(arguments))(address)(
+        *[ctypes.cast(a, ctypes.c_void_p) if isinstance(a, bytes) else ctypes.addressof(a)
+          if a is not None else None for a in arguments])
+
+
+class Driver:
+    """The driver, with a database and a connection."""
+
+    def __init__(self, path, options):
+        self.table = (ctypes.c_void_p * TABLE)()
+        self.error = Error()
+        library = ctypes.CDLL(path)
+        want(library.AdbcDriverInit(VERSION, ctypes.byref(self.table), None) == 0, 'AdbcDriverInit')
+        self.database, self.connection = (ctypes.c_void_p * 2)(), (ctypes.c_void_p * 2)()
+        self.call(DATABASE_NEW, self.database)
+        for name, value in options.items():
+            self.call(DATABASE_SET_OPTION, self.database, name.encode(), value.encode())
+        self.call(DATABASE_INIT, self.database)
+        self.call(CONNECTION_NEW, self.connection)
+        self.call(CONNECTION_INIT, self.connection, self.database)
+
+    def status(self, place, *arguments):
+        return function(self.table[place], ctypes.c_uint8)(*arguments, self.error)
+
+    def call(self, place, *arguments):
+        status = self.status(place, *arguments)
+        want(status == 0, 'status', status, self.error.message)
+
+    def query(self, sql):
+        """Numbers of the first column, which must be 64 bits wide; or SQLSTATE and text of the error."""
+        statement, stream, array = (ctypes.c_void_p * 2)(), Stream(), Array()
+        self.call(STATEMENT_NEW, self.connection, statement)
+        self.call(STATEMENT_SET_SQL, statement, sql.encode())
+        status = self.status(STATEMENT_EXECUTE, statement, stream, None)
+        if status != 0:
+            self.call(STATEMENT_RELEASE, statement)
+            return self.error.sqlstate.decode(), self.error.message.decode()
+        numbers = []
+        while True:
+            want(function(stream.get_next)(stream, array) == 0, 'get_next')
+            if not array.release:
+                break
+            column = ctypes.cast(array.children[0], ctypes.POINTER(Array))[0]
+            numbers += (ctypes.c_int64 * array.length).from_address(column.buffers[1])
+            function(array.release, None)(array)
+        function(stream.release, None)(stream)
+        self.call(STATEMENT_RELEASE, statement)
+        return numbers
+
+    def close(self):
+        self.call(CONNECTION_RELEASE, self.connection)
+        self.call(DATABASE_RELEASE, self.database)
+
+
+def server_options(pair, user, key):
+    command = pair.eal('client')
+    own = command.index('--')
+    return {'uri': f'braggline://{remote.SERVER}', 'adbc.braggline.program': command[0],
+            'adbc.braggline.eal_arguments': '\n'.join(command[1:own]),
+            'adbc.braggline.device': command[own + 2], 'username': user,
+            'adbc.braggline.key': f'{pair.where}/{key}'}
+
+
+def main():
+    arrow_write, program, driver, modules = sys.argv[1:5]
+    library = f'{modules}/{output.LIBRARY}'
+    if not os.path.exists(library):
+        output.skip(library)
+    os.environ['BRAGGLINE_DUCKDB'] = library
+    with tempfile.TemporaryDirectory() as where:
+        os.mkdir(f'{where}/runs')
+        subprocess.run([arrow_write, f'{where}/runs', 'lyso_7', 'float32', '2', '60', '1'], check=True,
+                       stdout=subprocess.DEVNULL)
+        pair = remote.Pair(program, where)
+        far = Driver(driver, server_options(pair, 'ana', 'ana'))
+        near = Driver(driver, {'uri': f'{where}/runs', 'adbc.braggline.program': program})
+        for sql in ('FROM lyso_7.frames', 'SELECT i FROM range(100000) t(i)', 'SELECT 1::BIGINT WHERE false',
+                    'SELECT count(*), list(col) FROM lyso_7.images'):
+            got = far.query(sql)
+            want(got == near.query(sql) and isinstance(got, list), sql, got)
+        state, text = far.query('SELECT nothing')
+        want(state == '42000' and 'nothing' in text, state, text)
+        far.close()
+        near.close()
+        stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
+        state, text = stranger.query('SELECT 1')
+        want(state == '28000' and 'wrong identity or key' in text, state, text)
+        stranger.close()
+        pair.server.kill()
+    print('a server and files: the same results')
+
+
+if __name__ == '__main__':
+    main()

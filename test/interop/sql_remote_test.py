@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-scan --serve and --connect over software RoCE and shared memory: the same output as
+braggline-scan --sql in all formats, for all types; rights; clients that are killed, stopped or
+interrupted; a server that is killed.
+
+usage: sql_remote_test.py ARROW_WRITE BRAGGLINE-SCAN MODULES-DIR
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(f'{HERE}/../smoke')
+
+import background  # pylint: disable=wrong-import-position
+import sql_output_test as output  # pylint: disable=wrong-import-position
+from sql_output_test import want  # pylint: disable=wrong-import-position
+
+CPUS = f'0@(0-{os.cpu_count() - 1})'
+SERVER, CLIENT = '10.0.0.2', '10.0.0.1'
+FORMATS = 'arrow', 'csv', 'json', 'table'
+NOT_NULL = ', '.join(f'{sql} AS {name}' for name, (sql, _, _) in output.TYPES.items())
+STATEMENTS = [
+    'SELECT 42 AS x, NULL AS n',
+    'SELECT 1 WHERE false',
+    'FROM lyso_7.frames',
+    'FROM lyso_7.images',
+    'SELECT run, count(*), sum(nnz) FROM frames GROUP BY run',
+    'SELECT frame, col, value FROM lyso_7.images JOIN lyso_7.frames USING (frame) WHERE nnz > 5 '
+    'ORDER BY frame',
+    'SELECT i, -i j FROM range(100000) t(i)',
+    # a body that is larger than all slots together
+    'SELECT list(i) FROM range(2500000) t(i)',
+    "SELECT repeat('é', 50000) t FROM range(30)",
+    'DESCRIBE lyso_7.frames',
+]
+WRONG = [
+    'SELEC 1',
+    'FROM secret.frames',
+    "SELECT CASE WHEN i = 1900000 THEN error('mid') ELSE i END FROM range(2000000) t(i)",
+]
+
+
+class Pair:
+    """A server, and clients of which one runs at a time."""
+
+    def __init__(self, program, where):
+        self.program, self.where = program, where
+        self.name = f'braggline_sql_{os.getpid()}'
+        for name in ('ana', 'eve'):
+            with open(f'{where}/{name}', 'wb') as key:
+                key.write(os.urandom(64))
+        with open(f'{where}/keys.ini', 'w', encoding='ascii') as keys:
+            keys.write('[receiver ana]\nkey = ana\nrights = read\nruns = lyso_*\n'
+                       '[receiver eve]\nkey = eve\nrights = read\nruns = other\n')
+        for name in ('ana', 'eve', 'keys.ini'):
+            os.chmod(f'{where}/{name}', 0o600)
+        self.log = open(f'{where}/server.log', 'wb+')  # pylint: disable=consider-using-with
+        self.server = background.start(
+            [*self.eal('server'), '--serve', '--keys', f'{where}/keys.ini', f'{where}/runs'],
+            stderr=self.log)
+        end = time.monotonic() + 60
+        while b'listening' not in self.said():
+            want(time.monotonic() < end and self.server.poll() is None, self.said().decode())
+            time.sleep(0.02)
+
+    def said(self):
+        with open(self.log.name, 'rb') as log:
+            return log.read()
+
+    def eal(self, role):
+        address = SERVER if role == 'server' else CLIENT
+        return [self.program, '--no-huge', '--no-pci', '--no-telemetry', '-m', '128', '--lcores',
+                CPUS, '--file-prefix', f'{self.name}_{role}', '--log-level', 'lib.eal:error',
+                '--vdev', f'net_memif0,role={role},socket={self.name}', '--', '--device',
+                f'roce:port=net_memif0,ip={address}/24']
+
+    def client(self, sql, *options, user='ana', key=None):
+        return [*self.eal('client'), '--connect', SERVER, '--identity', user, '--key',
+                f'{self.where}/{key or user}', '--sql', sql, *options]
+
+    def run(self, sql, *options, **who):
+        return subprocess.run(self.client(sql, *options, **who), check=False, capture_output=True,
+                              timeout=60)
+
+    def compare(self, sql, form):
+        local = subprocess.run([self.program, '--sql', sql, '--format', form, '--threads', '1',
+                                f'{self.where}/runs/lyso_7_frames.arrow'], check=False,
+                               capture_output=True)
+        remote = self.run(sql, '--format', form)
+        want((local.returncode, local.stderr) == (remote.returncode, remote.stderr), form, sql,
+             local.stderr, remote.stderr)
+        # of a statement that fails in the middle, batches before the error may differ
+        want(local.returncode != 0 or local.stdout == remote.stdout, form, sql)
+
+
+def same(pair):
+    rows = f'(SELECT {output.inner()} FROM range({output.ROWS}) t(i))'
+    # values of rows that are NULL are not defined in Arrow
+    for form in FORMATS[1:]:
+        pair.compare(f'FROM {rows} q', form)
+    pair.compare(f'SELECT {NOT_NULL} FROM range({output.ROWS}) t(i) WHERE i % 7 <> 6',
+                 'csv')
+    for i, sql in enumerate(STATEMENTS):
+        pair.compare(sql, FORMATS[i % 3] if i < 3 else 'arrow')
+    for sql in WRONG:
+        pair.compare(sql, 'csv')
+
+
+def types(pair, modules):
+    """Arrow data of all types, as apache-arrow reads them."""
+    rows = f'(SELECT {output.inner()} FROM range({output.ROWS}) t(i))'
+    local = subprocess.run([pair.program, '--sql', f'FROM {rows} q', '--format', 'arrow',
+                            f'{pair.where}/runs'], check=True, stdout=subprocess.PIPE).stdout
+    remote = pair.run(f'FROM {rows} q', '-o', 'arrow').stdout
+    read = [subprocess.run(['node', f'{HERE}/sql_arrow.mjs', modules], input=stream, check=True,
+                           stdout=subprocess.PIPE).stdout for stream in (local, remote)]
+    want(read[0] == read[1] and len(read[0]) > 100000, 'types', len(read[0]), len(read[1]))
+
+
+def rights(pair):
+    for who, said in (({'user': 'eve'}, 'does not exist'),
+                      ({'user': 'ana', 'key': 'eve'}, 'wrong identity or key'),
+                      ({'user': 'nobody', 'key': 'ana'}, 'wrong identity or key')):
+        done = pair.run('FROM lyso_7.frames', **who)
+        want(done.returncode == 1 and said in done.stderr.decode(), who, done.stderr.decode())
+
+
+def ends(pair):
+    """Clients that end in the middle of a result change nothing for the next one."""
+    endless = 'SELECT sum(i) FROM range(1000000000000000) t(i)'
+    for sql, number in ((endless, signal.SIGKILL), (endless, signal.SIGINT),
+                        ('FROM range(1000000000)', signal.SIGKILL)):
+        client = subprocess.Popen(pair.client(sql, '--format', 'csv'), stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL)
+        if sql != endless:
+            client.stdout.read(1 << 16)
+        else:
+            time.sleep(1)
+        client.send_signal(number)
+        status = client.wait(timeout=60)
+        want(status in (-number, 130), status)
+        client.stdout.close()
+        want(pair.run('SELECT 1', '--format', 'csv').stdout == b'1\n1\n', 'after', number)
+
+
+def server_ends(pair):
+    """A client notices that its server was killed."""
+    client = subprocess.Popen(pair.client('FROM range(1000000000)', '--format', 'csv'),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    client.stdout.read(1 << 16)
+    pair.server.kill()
+    error = client.communicate(timeout=60)[1]
+    want(client.returncode == 1 and b'server' in error, client.returncode, error)
+
+
+def main():
+    arrow_write, program, modules = sys.argv[1:4]
+    library = f'{modules}/{output.LIBRARY}'
+    if not os.path.exists(library):
+        output.skip(library)
+    os.environ['BRAGGLINE_DUCKDB'] = library
+    with tempfile.TemporaryDirectory() as where:
+        os.mkdir(f'{where}/runs')
+        for name, kind in (('lyso_7', 'float32+peaks'), ('secret', 'float32')):
+            subprocess.run([arrow_write, f'{where}/runs', name, kind, '2', '60', '1'], check=True,
+                           stdout=subprocess.DEVNULL)
+        pair = Pair(program, where)
+        same(pair)
+        if shutil.which('node'):
+            types(pair, modules)
+        rights(pair)
+        ends(pair)
+        want(pair.server.poll() is None, 'the server has ended:', pair.said().decode())
+        server_ends(pair)
+    print('ok')
+
+
+if __name__ == '__main__':
+    main()

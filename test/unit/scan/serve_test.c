@@ -1,0 +1,767 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A server of queries, and clients of this test that follow the protocol or do not, over software
+ * RoCE and a pair of rings. Skipped without DuckDB's library (BRAGGLINE_DUCKDB). SERVE_SEED repeats
+ * the random messages.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <rte_eal.h>
+#include <rte_mbuf.h>
+
+#include "../roce/ring_port.h"
+#include "remote/proof.h"
+#include "remote/server.h"
+#include "xfer/qp.h"
+
+#define PEERS	4
+#define SECONDS 30
+#define SLOTS	4
+#define SLOT	65536
+#define ENDLESS "SELECT sum(i) FROM range(1000000000000000) t(i)"
+
+struct peer {
+	struct xfer_qp link;
+	bool link_is_open;
+	struct rdma_conn *conn;
+	struct scan_proof proof;
+	bool up, gone, forged;
+	enum scan_reason refused;
+	uint64_t sent, received;
+	uint32_t cursor;
+	bool lazy; /* gives no credit */
+	/* of the last query */
+	unsigned int messages, records, pushed, written;
+	uint64_t bytes; /* of bodies */
+	bool ended;
+	uint32_t error;
+	char sqlstate[SCAN_SQLSTATE + 1];
+	char text[SCAN_ERROR_TEXT + 1];
+};
+
+static struct duckdb_api api;
+static struct rte_ring *rx[2], *tx[2];
+static struct rdma_dev *dev;
+static struct rdma_pd *pd;
+static struct rdma_mr *mr;
+static uint8_t *slots;
+static struct scan_server *server;
+static struct peer peer[PEERS];
+static struct xfer_key key[2];
+static char dir[] = "/tmp/serve_test.XXXXXX";
+static const char *path[] = {dir};
+
+/* ---- a client -------------------------------------------------------------------------------- */
+
+static void
+say(struct peer *p, const void *message, size_t size)
+{
+	void *room = xfer_qp_room(&p->link);
+
+	if (room == NULL || p->link.broken)
+		return;
+	memcpy(room, message, size);
+	((struct scan_msg *)room)->number = p->sent++;
+	(void)xfer_qp_send(&p->link, size);
+}
+
+static void
+give_credit(struct peer *p, uint32_t messages, int slot)
+{
+	struct {
+		struct scan_credit m;
+		uint32_t slot[1];
+	} m;
+
+	scan_msg_begin(&m, SCAN_CREDIT, sizeof(m.m) + (slot >= 0 ? 4 : 0), 0);
+	m.m.messages = messages;
+	m.m.nb = slot >= 0;
+	if (slot >= 0)
+		m.slot[0] = slot;
+	say(p, &m, m.m.head.length);
+}
+
+static void
+take_data(struct peer *p, const struct scan_data *m)
+{
+	size_t at = sizeof(*m);
+	const uint8_t *bytes;
+	struct scan_record r;
+	struct scan_error e;
+
+	assert_int_equal(m->cursor, p->cursor);
+	p->messages++;
+	while ((bytes = scan_record_next(m, &at, &r)) != NULL) {
+		p->records++;
+		if (r.kind == SCAN_BODY || r.kind == SCAN_PUSHED)
+			p->bytes += r.length;
+		if (r.kind == SCAN_PUSHED) {
+			p->pushed++;
+			assert_true(r.slot < SLOTS);
+			if (!p->lazy)
+				give_credit(p, 0, (int)r.slot);
+		}
+		p->ended |= r.kind == SCAN_END || r.kind == SCAN_ERROR;
+		if (r.kind != SCAN_ERROR)
+			continue;
+		memcpy(&e, bytes, sizeof(e));
+		p->error = e.error;
+		memcpy(p->sqlstate, e.sqlstate, SCAN_SQLSTATE);
+		memcpy(p->text, bytes + sizeof(e), r.length - sizeof(e));
+	}
+	if (!p->lazy)
+		give_credit(p, 1, -1);
+}
+
+static void
+on_message(void *arg, const void *message, uint32_t size)
+{
+	const struct scan_msg *m = message;
+	struct peer *p = arg;
+
+	assert_int_equal(
+		scan_msg_check(message, size, SCAN_SERVER, p->received++), SCAN_REASON_NONE);
+	if (m->type == SCAN_REFUSE)
+		p->refused = ((const struct scan_refuse *)message)->reason;
+	else if (m->type == SCAN_ANSWER)
+		p->up = scan_proof_accept(&p->proof, message) == SCAN_REASON_NONE;
+	else if (m->type == SCAN_DATA)
+		take_data(p, message);
+}
+
+static void
+on_forged(void *arg)
+{
+	((struct peer *)arg)->forged = true;
+}
+
+static void
+on_written(void *arg, uint32_t imm)
+{
+	((struct peer *)arg)->written++;
+}
+
+static const struct xfer_qp_ops ops = {
+	.message = on_message, .forged = on_forged, .written = on_written};
+
+static void
+on_event(struct peer *p, const struct rdma_event *event)
+{
+	struct xfer_endpoint client = {.qpn = p->link.qpn}, end = {.qpn = event->remote_qpn};
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_storage addr = {0};
+	uint8_t keys[2][XFER_MAC_BYTES];
+	struct scan_reject reject;
+
+	switch (event->type) {
+	case RDMA_EVENT_ESTABLISHED:
+		inet_pton(AF_INET, "10.0.0.1", &in.sin_addr);
+		memcpy(&addr, &in, sizeof(in));
+		xfer_qp_address(&addr, client.addr);
+		inet_pton(AF_INET, "10.0.0.2", &in.sin_addr);
+		memcpy(&addr, &in, sizeof(in));
+		xfer_qp_address(&addr, end.addr);
+		assert_int_equal(scan_proof_claim(&p->proof, event->private_data,
+					 event->private_len, &client, &end),
+			SCAN_REASON_NONE);
+		assert_int_equal(scan_proof_session(&p->proof, keys), 0);
+		assert_int_equal(xfer_qp_seal_keys(&p->link, keys[0], keys[1]), 0);
+		say(p, &p->proof.request, sizeof(p->proof.request));
+		break;
+	case RDMA_EVENT_REJECTED:
+		memcpy(&reject, event->private_data, sizeof(reject));
+		p->refused = reject.reason;
+		p->gone = true;
+		break;
+	case RDMA_EVENT_UNREACHABLE:
+	case RDMA_EVENT_DISCONNECTED:
+	case RDMA_EVENT_QP_ERROR:
+		(void)xfer_qp_poll(&p->link);
+		p->gone = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void
+turn(void)
+{
+	struct rdma_event event[4];
+	struct rte_mbuf *m;
+	unsigned int i, n;
+
+	for (i = 0; i < 2; i++) {
+		while (rte_ring_dequeue(tx[i], (void **)&m) == 0) {
+			if (rte_ring_enqueue(rx[!i], m) < 0)
+				rte_pktmbuf_free(m);
+		}
+	}
+	if (server != NULL && !scan_server_poll(server))
+		usleep(20);
+	(void)rdma_progress(dev, 0);
+	n = rdma_poll_cm(dev, event, 4);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			on_event(rdma_conn_context(event[i].conn), &event[i]);
+	}
+	for (i = 0; i < PEERS; i++) {
+		if (peer[i].link_is_open)
+			(void)xfer_qp_poll(&peer[i].link);
+	}
+}
+
+#define wait_for(what)                                                       \
+	do {                                                                 \
+		const uint64_t until_ = xfer_qp_clock() + SECONDS * 1000;    \
+		while (!(what)) {                                            \
+			turn();                                              \
+			if (xfer_qp_clock() > until_)                        \
+				fail_msg("not in %d s: %s", SECONDS, #what); \
+		}                                                            \
+	} while (0)
+
+static struct peer *
+call(unsigned int i, const char *name, const struct xfer_key *k)
+{
+	const struct xfer_qp_config config = {
+		.dev = dev, .pd = pd, .receives = 64, .ops = &ops, .arg = &peer[i]};
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SCAN_PORT)};
+	struct peer *p = &peer[i];
+	struct rdma_conn_attr attr = {.private_data = &p->proof.call,
+		.private_len = sizeof(p->proof.call),
+		.context = p,
+		.timeout_ms = SECONDS * 1000};
+
+	memset(p, 0, sizeof(*p));
+	assert_int_equal(xfer_qp_open(&p->link, &config), 0);
+	p->link_is_open = true;
+	assert_int_equal(xfer_qp_extend(&p->link), 0);
+	assert_int_equal(scan_proof_call(&p->proof, name, k), SCAN_REASON_NONE);
+	inet_pton(AF_INET, "10.0.0.2", &to.sin_addr);
+	p->conn = rdma_conn_connect(p->link.qp, (const struct sockaddr *)&to, &attr);
+	assert_non_null(p->conn);
+	return p;
+}
+
+static void
+hang_up(struct peer *p)
+{
+	if (p->conn != NULL)
+		(void)rdma_conn_destroy(p->conn);
+	p->conn = NULL;
+	while (p->link_is_open && xfer_qp_close(&p->link) < 0)
+		turn();
+	p->link_is_open = false;
+}
+
+static void
+grant(struct peer *p)
+{
+	struct scan_grant m;
+
+	scan_msg_begin(&m, SCAN_GRANT, sizeof(m), 0);
+	m.addr = (uintptr_t)slots + (p - peer) * SLOTS * SLOT;
+	m.slot_bytes = SLOT;
+	m.nb = SLOTS;
+	m.rkey = rdma_mr_rkey(mr);
+	say(p, &m, sizeof(m));
+}
+
+static struct peer *
+connect_peer(unsigned int i)
+{
+	struct peer *p = call(i, "ana", &key[0]);
+
+	wait_for(p->up || p->gone || p->refused);
+	assert_true(p->up);
+	grant(p);
+	return p;
+}
+
+static void
+ask(struct peer *p, const char *sql)
+{
+	static union {
+		struct scan_query m;
+		uint8_t bytes[SCAN_MSG_MAX];
+	} m;
+	const size_t length = strlen(sql);
+
+	assert_true(length <= SCAN_QUERY_PART);
+	p->messages = p->records = p->pushed = p->written = 0;
+	p->bytes = 0;
+	p->ended = false;
+	p->error = 0;
+	memset(p->text, 0, sizeof(p->text));
+	scan_msg_begin(&m, SCAN_QUERY, sizeof(m.m) + length, 0);
+	m.m.cursor = ++p->cursor;
+	m.m.total = length;
+	memcpy(m.m.bytes, sql, length);
+	say(p, &m, m.m.head.length);
+}
+
+static void
+cancel(struct peer *p)
+{
+	struct scan_cancel m;
+
+	scan_msg_begin(&m, SCAN_CANCEL, sizeof(m), 0);
+	m.cursor = p->cursor;
+	say(p, &m, sizeof(m));
+}
+
+/* ---- a server -------------------------------------------------------------------------------- */
+
+static void
+open_server(const struct scan_server_config *more)
+{
+	struct scan_server_config config = *more;
+	char message[PATH_MAX], keys[64];
+
+	snprintf(keys, sizeof(keys), "%s/keys.ini", dir);
+	config.device = "roce:port=net_ring_serve1,ip=10.0.0.2/24";
+	config.keys = keys;
+	config.worker.api = &api;
+	config.worker.path = path;
+	config.worker.nb_paths = 1;
+	config.worker.threads = 1;
+	config.worker.memory = "100MB";
+	if (scan_server_open(&server, &config, message) < 0)
+		fail_msg("%s", message);
+}
+
+static void
+close_server(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < PEERS; i++)
+		hang_up(&peer[i]);
+	scan_server_stop(server);
+	wait_for(scan_server_is_idle(server));
+	scan_server_close(server);
+	server = NULL;
+}
+
+static int
+no_server(void **state)
+{
+	if (server != NULL)
+		close_server();
+	return 0;
+}
+
+static const struct scan_server_config plain;
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+/* A small result is one message: columns, schema, batch, body, end. */
+static void
+inline_result(void **state)
+{
+	struct peer *p;
+
+	open_server(&plain);
+	p = connect_peer(0);
+	ask(p, "SELECT 42 AS x");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+	assert_int_equal(p->messages, 1);
+	assert_int_equal(p->records, 5);
+	assert_int_equal(p->pushed, 0);
+	ask(p, "SELECT 1 WHERE false");
+	wait_for(p->ended);
+	assert_int_equal(p->messages, 1);
+	assert_int_equal(p->records, 3);
+}
+
+/* A large one is written to slots; each body is larger than a slot here. */
+static void
+pushed_result(void **state)
+{
+	struct peer *p;
+
+	open_server(&plain);
+	p = connect_peer(0);
+	ask(p, "SELECT i, list_value(i, i, i, i, i, i, i, i) l FROM range(20000) t(i)");
+	wait_for(p->ended && p->written == p->pushed);
+	assert_int_equal(p->error, 0);
+	assert_true(p->bytes >= 20000 * 9 * 8);
+	assert_true(p->pushed >= 20000 * 9 * 8 / SLOT);
+	assert_int_equal(scan_server_get_counters(server)->pushed_bytes, p->bytes);
+}
+
+/* A client that takes nothing has all its slots filled, and stops only its own query. */
+static void
+stopped_client(void **state)
+{
+	struct peer *lazy, *p;
+	unsigned int i;
+
+	open_server(&plain);
+	lazy = connect_peer(0);
+	p = connect_peer(1);
+	lazy->lazy = true;
+	ask(lazy, "SELECT * FROM range(10000000)");
+	wait_for(lazy->written == SLOTS);
+	for (i = 0; i < 5; i++) {
+		ask(p, "SELECT * FROM range(50000)");
+		wait_for(p->ended);
+		assert_int_equal(p->error, 0);
+	}
+	assert_int_equal(lazy->pushed, SLOTS);
+	assert_false(lazy->ended);
+	cancel(lazy);
+	wait_for(lazy->ended);
+	assert_string_equal(lazy->sqlstate, "57014");
+	assert_int_equal(lazy->error, ECANCELED);
+	/* the session goes on, with another engine */
+	for (i = 0; i < SLOTS; i++)
+		give_credit(lazy, 0, i);
+	give_credit(lazy, lazy->messages, -1);
+	lazy->lazy = false;
+	ask(lazy, "SELECT * FROM range(100000)");
+	wait_for(lazy->ended);
+	assert_int_equal(lazy->error, 0);
+	assert_int_equal(scan_server_get_counters(server)->cancelled, 1);
+}
+
+static void
+cancelled(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	p = connect_peer(0);
+	for (i = 0; i < 3; i++) {
+		ask(p, ENDLESS);
+		cancel(p);
+		wait_for(p->ended);
+		assert_string_equal(p->sqlstate, "57014");
+	}
+	/* a query that has ended is not cancelled */
+	ask(p, "SELECT 1");
+	wait_for(p->ended);
+	cancel(p);
+	ask(p, "SELECT 2");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+}
+
+static void
+deadline(void **state)
+{
+	struct peer *p;
+
+	open_server(&(struct scan_server_config){.deadline_ms = 50});
+	p = connect_peer(0);
+	ask(p, ENDLESS);
+	wait_for(p->ended);
+	assert_string_equal(p->sqlstate, "57014");
+	assert_int_equal(p->error, ETIMEDOUT);
+	assert_int_equal(scan_server_get_counters(server)->deadlines, 1);
+}
+
+static void
+idle(void **state)
+{
+	struct peer *p;
+
+	open_server(&(struct scan_server_config){.idle_ms = 50});
+	p = connect_peer(0);
+	wait_for(p->refused);
+	assert_int_equal(p->refused, SCAN_REASON_IDLE);
+	wait_for(scan_server_is_idle(server));
+}
+
+/* A client that is gone in the middle of a result frees everything. */
+static void
+killed(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	for (i = 0; i < 3; i++) {
+		p = connect_peer(i);
+		p->lazy = i == 1;
+		ask(p, i == 2 ? ENDLESS : "SELECT * FROM range(100000000)");
+		wait_for(i == 2 || p->written > 2);
+	}
+	for (i = 0; i < 3; i++)
+		hang_up(&peer[i]);
+	wait_for(scan_server_is_idle(server));
+	p = connect_peer(0);
+	ask(p, "SELECT 1");
+	wait_for(p->ended);
+}
+
+static void
+rights(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned int key;
+		enum scan_reason reason;
+	} wrong[] = {
+		{"ana", 1, SCAN_REASON_KEY},
+		{"writer", 0, SCAN_REASON_KEY},
+		{"writer", 1, SCAN_REASON_RIGHTS},
+		{"nobody", 0, SCAN_REASON_KEY},
+	};
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		p = call(i % PEERS, wrong[i].name, &key[wrong[i].key]);
+		wait_for(p->refused);
+		assert_int_equal(p->refused, wrong[i].reason);
+		assert_false(p->up);
+		hang_up(p);
+	}
+}
+
+static void
+limits(void **state)
+{
+	struct peer *p;
+
+	open_server(&(struct scan_server_config){.sessions = 2});
+	(void)connect_peer(0);
+	(void)connect_peer(1);
+	p = call(2, "ana", &key[0]);
+	wait_for(p->refused);
+	assert_int_equal(p->refused, SCAN_REASON_BUSY);
+	close_server();
+	/* `connections` of the identity is 3 */
+	open_server(&plain);
+	(void)connect_peer(0);
+	(void)connect_peer(1);
+	(void)connect_peer(2);
+	p = call(3, "ana", &key[0]);
+	wait_for(p->refused);
+	assert_int_equal(p->refused, SCAN_REASON_SESSIONS);
+	/* an engine has no more memory than it may have */
+	ask(&peer[0], "SELECT list(i) FROM range(100000000) t(i)");
+	wait_for(peer[0].ended);
+	assert_non_null(strstr(peer[0].text, "memory"));
+}
+
+static void
+statements(void **state)
+{
+	static const char *const wrong[] = {"SELEC 1", "SELECT 1; SELECT 2",
+		"CREATE TABLE t (i INT)", "COPY (SELECT 1) TO '/tmp/x'", "SET threads = 4",
+		"ATTACH '/tmp/x'", "SELECT * FROM read_csv('/etc/passwd')",
+		"SELECT * FROM '/etc/passwd'", "SELECT * FROM secret.frames", "PRAGMA version",
+		"SELECT getenv('HOME')", "SELECT $1"};
+	struct peer *p;
+	size_t i;
+
+	open_server(&plain);
+	p = connect_peer(0);
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		ask(p, wrong[i]);
+		wait_for(p->ended);
+		if (p->error == 0)
+			fail_msg("accepted: %s", wrong[i]);
+		assert_true(p->text[0] != '\0');
+	}
+	/* an error in mid-stream, after batches */
+	ask(p, "SELECT CASE i WHEN 1900000 THEN error('mid') ELSE i END FROM range(2000000) t(i)");
+	wait_for(p->ended);
+	assert_true(p->bytes > 0);
+	assert_non_null(strstr(p->text, "mid"));
+	assert_string_equal(p->sqlstate, "58000");
+}
+
+/* Each message that breaks a rule ends the session of its client, with the reason. */
+static void
+hostile(void **state)
+{
+	struct scan_grant again = {
+		.head = {SCAN_GRANT, 0, sizeof(again), 0}, .addr = 64, .slot_bytes = SLOT, .nb = 1};
+	struct scan_auth_request auth;
+	struct {
+		struct scan_credit m;
+		uint32_t slot[1];
+	} credit = {{{SCAN_CREDIT, 0, sizeof(credit.m) + 4, 0}, 0, 1}, {2}};
+	struct scan_credit messages = {{SCAN_CREDIT, 0, sizeof(messages), 0}, 1, 0};
+	struct {
+		struct scan_query m;
+		char sql[8];
+	} query = {{{SCAN_QUERY, 0, sizeof(query), 0}, 9, 0, 8, 0}, "SELECT 1"};
+	struct scan_data data = {{SCAN_DATA, 0, sizeof(data), 0}, 0, 1};
+	const struct {
+		const void *message;
+		size_t size;
+		enum scan_reason reason;
+	} wrong[] = {
+		{&again, sizeof(again), SCAN_REASON_ORDER},
+		{&auth, sizeof(auth), SCAN_REASON_ORDER},
+		{&credit, sizeof(credit.m) + 4, SCAN_REASON_ORDER},
+		{&messages, sizeof(messages), SCAN_REASON_ORDER},
+		{&query, sizeof(query), SCAN_REASON_ORDER},
+		{&data, sizeof(data), SCAN_REASON_ORDER},
+		{&again, sizeof(again) - 8, SCAN_REASON_MALFORMED},
+	};
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		p = connect_peer(0);
+		auth = p->proof.request;
+		say(p, wrong[i].message, wrong[i].size);
+		wait_for(p->refused);
+		assert_int_equal(p->refused, wrong[i].reason);
+		hang_up(p);
+	}
+	/* a message with a wrong code */
+	p = connect_peer(0);
+	xfer_seal_close(&p->link.send);
+	assert_int_equal(xfer_seal_open(&p->link.send, key[1].bytes), 0);
+	say(p, &again, sizeof(again));
+	wait_for(p->refused);
+	assert_int_equal(p->refused, SCAN_REASON_FORGED);
+	hang_up(p);
+	/* a second query before the first one has ended */
+	p = connect_peer(0);
+	ask(p, ENDLESS);
+	ask(p, "SELECT 1");
+	wait_for(p->refused);
+	assert_int_equal(p->refused, SCAN_REASON_ORDER);
+}
+
+/* Random messages with right codes and numbers: the server stays, and serves others. */
+static void
+random_messages(void **state)
+{
+	const char *text = getenv("SERVE_SEED");
+	unsigned int seed = text != NULL ? strtoul(text, NULL, 0) : (unsigned int)getpid(), i, k;
+	uint8_t message[256] __attribute__((aligned(8)));
+	struct scan_msg *m = (struct scan_msg *)message;
+	struct peer *p, *good;
+
+	printf("SERVE_SEED=%u\n", seed);
+	open_server(&plain);
+	good = connect_peer(1);
+	for (i = 0; i < 40; i++) {
+		p = connect_peer(0);
+		for (k = 0; k < sizeof(message); k++)
+			message[k] = rand_r(&seed) % 3 ? 0 : rand_r(&seed);
+		m->type = rand_r(&seed) % (SCAN_TYPES + 1);
+		m->flags = rand_r(&seed) % 4 == 0;
+		m->length = sizeof(*m) + rand_r(&seed) % 20 * 8;
+		say(p, message, m->length);
+		ask(good, "SELECT 1");
+		wait_for(good->ended);
+		assert_int_equal(good->error, 0);
+		hang_up(p);
+	}
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static void
+write_file(const char *name, const void *bytes, size_t size)
+{
+	char file[128];
+	FILE *f;
+
+	snprintf(file, sizeof(file), "%s/%s", dir, name);
+	f = fopen(file, "w");
+	assert_true(f != NULL && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
+	assert_int_equal(chmod(file, 0600), 0);
+}
+
+static int
+begin(void **state)
+{
+	static const char keys[] =
+		"[receiver ana]\nkey = a\nrights = read\nruns = lyso_*\nconnections = 3\n"
+		"[receiver writer]\nkey = b\nreceiver_ids = 1\nrights = write\n";
+	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.gpu = -1,
+		.length = PEERS * SLOTS * SLOT};
+	unsigned int i;
+
+	assert_non_null(mkdtemp(dir));
+	for (i = 0; i < 2; i++) {
+		key[i].size = 32;
+		memset(key[i].bytes, 'a' + i, 32);
+		write_file(i == 0 ? "a" : "b", key[i].bytes, 32);
+	}
+	write_file("keys.ini", keys, sizeof(keys) - 1);
+	ring_port_make("serve0", 4096, 1, &rx[0], &tx[0]);
+	ring_port_make("serve1", 4096, 1, &rx[1], &tx[1]);
+	dev = rdma_dev_open("roce:port=net_ring_serve0,ip=10.0.0.1/24");
+	assert_non_null(dev);
+	(void)rdma_progress(dev, 0);
+	pd = rdma_pd_alloc(dev);
+	slots = mmap(NULL, attr.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(slots != MAP_FAILED);
+	attr.addr = slots;
+	mr = rdma_mr_reg(pd, &attr);
+	assert_non_null(mr);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+	(void)rdma_mr_dereg(mr);
+	(void)rdma_pd_free(pd);
+	(void)rdma_dev_close(dev);
+	return 0;
+}
+
+int
+main(void)
+{
+	const char *eal[] = {"serve_test", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
+		"-m", "256", "-l", "0", "--log-level=lib.eal:error",
+		"--log-level=braggline.*:error"};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(inline_result, no_server),
+		cmocka_unit_test_teardown(pushed_result, no_server),
+		cmocka_unit_test_teardown(stopped_client, no_server),
+		cmocka_unit_test_teardown(cancelled, no_server),
+		cmocka_unit_test_teardown(deadline, no_server),
+		cmocka_unit_test_teardown(idle, no_server),
+		cmocka_unit_test_teardown(killed, no_server),
+		cmocka_unit_test_teardown(rights, no_server),
+		cmocka_unit_test_teardown(limits, no_server),
+		cmocka_unit_test_teardown(statements, no_server),
+		cmocka_unit_test_teardown(hostile, no_server),
+		cmocka_unit_test_teardown(random_messages, no_server),
+	};
+	char problem[1024];
+
+	if (duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
+		printf("skipped: %s\n", problem);
+		return 77;
+	}
+	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, begin, end);
+}
