@@ -215,7 +215,7 @@ load_kernel(struct gk *gk)
 
 	ret = gk->cuda->cuModuleLoadData(&gk->module,
 		gk->args.profiles != NULL
-			? (gk->args.chunked ? gk_cuda_both_image : gk_cuda_profile_image)
+			? (gk->args.chunked ? gk_cuda_all_image : gk_cuda_profile_image)
 			: gk->args.chunked  ? gk_cuda_compress_image
 			: gk->args.searches ? gk_cuda_search_image
 					    : gk_cuda_image);

@@ -136,10 +136,10 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t counted;
 	/** blocks that have copied packets with trailers, summed over all batches that have some */
 	GK_ALIGNED(128) uint32_t taken;
-	/** blocks that have compressed frames, summed over all batches that have some */
-	GK_ALIGNED(128) uint32_t compressed;
 	/** blocks that have met in searches for peaks, summed over all meetings */
 	GK_ALIGNED(128) uint32_t met;
+	/** blocks that have compressed frames, summed over all batches that have some */
+	uint32_t compressed;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
 	/** batches done; written by the last block of a batch */
 	GK_ALIGNED(128) uint32_t done;
@@ -175,10 +175,8 @@ struct gk_cuda_args {
 	uint32_t chunks;
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
-	struct gk_cuda_divisor cols;
 	uint32_t staged;   /**< packets are in host memory: keep a copy for outputs */
 	uint32_t trailers; /**< frames may have GK_FRAME_TRAILER */
-	uint32_t chunked;  /**< gk_config.chunks */
 	uint32_t searches; /**< peaks may be searched; otherwise struct gk_cuda_peaks is not used */
 	uint32_t map_words; /**< u32 words of a slot's map of missing packets */
 	uint64_t map_at;    /**< its offset in the slot */
@@ -204,10 +202,13 @@ struct gk_cuda_args {
 	struct gk_cuda_profile_sum *profile_sums;
 	/** raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 	uint16_t *copy;
+	/** gk_config.chunks @{ */
+	uint32_t chunked;
+	struct gk_cuda_divisor cols;
 	/** compressed blocks and their sizes: [gangs][GK_BATCH_MAX][blocks of a chunk] @{ */
 	uint8_t *places; /**< GK_CUDA_PLACE bytes each */
 	uint32_t *place_size;
-	/** @} */
+	/** @} @} */
 };
 
 /**

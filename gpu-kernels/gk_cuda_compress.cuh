@@ -12,6 +12,19 @@
 
 GK_STATIC_ASSERT(sizeof(struct bitshuffle_shared) <= GK_CUDA_SHARED, "in place of words");
 
+/* State of a block; GK_CUDA_DECLARED has room for it in all images. */
+static __shared__ struct compress_shared {
+	uint32_t served; /* batches with chunks so far */
+} compress_state;
+
+/* Before the first batch. All threads of a block. */
+static __device__ __forceinline__ void
+compress_open(void)
+{
+	if (threadIdx.x == 0)
+		compress_state.served = 0;
+}
+
 /* Is the output of this kind a chunk? */
 static __device__ __forceinline__ bool
 is_chunk(const struct gk_params *params, uint32_t kind)
@@ -92,7 +105,7 @@ compress_frames(uint32_t frames)
 	}
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		const uint32_t all = ++s->chunked * args.blocks;
+		const uint32_t all = ++compress_state.served * args.blocks;
 
 		arrive(&m->g->compressed);
 		s->go = wait_count(&m->g->compressed, all);

@@ -443,10 +443,10 @@ serve(void)
 		m->first = (uint32_t)((uint64_t)m->block * args.chunks / args.blocks);
 		m->end = (uint32_t)((uint64_t)(m->block + 1) * args.chunks / args.blocks);
 		m->g = &args.control->gang[m->gang];
-		s->number = s->served = s->took = s->chunked = 0;
+		s->number = s->served = s->took = 0;
 	}
-	if (args.searches)
-		search_open();
+	search_open();
+	compress_open();
 	for (;;) {
 		__syncthreads();
 		if (threadIdx.x == 0)

@@ -23,10 +23,9 @@ static __shared__ struct gang_shared {
 	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
 	uint32_t kind[GK_BATCH_MAX];
 	struct member member;
-	uint32_t number;  /* of the batch */
-	uint32_t served;  /* batches of frames so far, including this one */
-	uint32_t took;	  /* batches with trailers among them */
-	uint32_t chunked; /* batches with chunks */
+	uint32_t number; /* of the batch */
+	uint32_t served; /* batches of frames so far, including this one */
+	uint32_t took;	 /* batches with trailers among them */
 	uint32_t go;
 	uint32_t last;	   /* this block was the last one to count */
 	uint32_t searched; /* bit mask of frames whose peaks were searched */
@@ -194,6 +193,11 @@ output_lists(uint32_t listed)
  */
 #ifndef GK_CUDA_COMPRESS
 static __device__ __forceinline__ void
+compress_open(void)
+{
+}
+
+static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {
 }
@@ -212,7 +216,7 @@ compress_frames(uint32_t frames)
 #endif
 /** @} */
 
-/* The stage of radial profiles, in a third kernel for the same reason. @{ */
+/* The stage of radial profiles, in a kernel of its own for the same reason. @{ */
 #ifdef GK_CUDA_PROFILE
 static __device__ __forceinline__ bool
 makes_profiles(void)

@@ -4,8 +4,8 @@
 
 /* their constants have one name on a GPU */
 #if defined(GK_CUDA_PROFILE) && defined(GK_CUDA_COMPRESS)
-#define args	  emulated_both_args
-#define peak_args emulated_both_peak_args
+#define args	  emulated_all_args
+#define peak_args emulated_all_peak_args
 #elif defined(GK_CUDA_COMPRESS)
 #define args	  emulated_compress_args
 #define peak_args emulated_compress_peak_args
@@ -42,7 +42,7 @@ run_block(uint32_t block)
 }
 
 #if defined(GK_CUDA_PROFILE) && defined(GK_CUDA_COMPRESS)
-extern "C" const struct gk_cuda_emulated gk_cuda_emulated_both = {
+extern "C" const struct gk_cuda_emulated gk_cuda_emulated_all = {
 	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
 #elif defined(GK_CUDA_COMPRESS)
 extern "C" const struct gk_cuda_emulated gk_cuda_emulated_compress = {
