@@ -158,7 +158,8 @@ bad_params(const struct setup_shared *s)
 	const struct gk_params *p = &s->params;
 
 	/* no branch between the first two */
-	return ((p->kind > GK_KIND_RAW) | ((p->chunks & ~CHUNK_KINDS) != 0)) || p->strong_threshold != p->strong_threshold ||
+	return ((p->kind > GK_KIND_RAW) | ((p->chunks & ~CHUNK_KINDS) != 0)) ||
+		p->strong_threshold != p->strong_threshold ||
 		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap ||
 		(p->search != GK_SEARCH_NONE && bad_search(p, &s->peak));
 }
