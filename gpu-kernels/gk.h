@@ -59,7 +59,8 @@ struct gk_config {
 	struct gk_channel *channel;
 	uint8_t *frames;	   /**< frame slots, at a distance of gk_frame_stride() */
 	struct gk_result *results; /**< one per frame slot */
-	struct gk_shells *shells;  /**< one per frame slot; NULL: none are written */
+	/** one per frame slot; NULL: none are written, and no parameters may ask for chunks */
+	struct gk_details *details;
 	uint8_t *profiles; /**< areas at a distance of gk_profile_stride(); with channel->radial */
 	uint32_t nb_profiles;
 	uint32_t nb_frames; /**< number of frame slots */
@@ -89,6 +90,11 @@ struct gk_config {
 	 * for copies of the packets of a batch in each gang; otherwise gangs refuse such frames
 	 */
 	uint32_t trailers;
+	/**
+	 * both implementations: parameters may ask for chunks. create() then allocates memory for
+	 * the compressed blocks of a batch in each gang; otherwise gangs refuse such parameters
+	 */
+	uint32_t chunks;
 };
 
 /**
@@ -97,7 +103,8 @@ struct gk_config {
  * 2. the statistics of struct gk_result, the peaks if gk_params.search demands them, and the
  *   verdict; photons of the search are those of GK_VALUE_I16 for any type of `value`;
  * 3. the output, for a frame that is a hit or has GK_FRAME_KEEP, and that has an output slot. The
- *   output is CSR, a full image (if requested, or if nnz > nnz_max), or raw data;
+ *   output is CSR, a full image (if requested, or if nnz > nnz_max), or raw data, plain or
+ *   compressed (gk_params.chunks);
  * 4. the sums of the G0 samples (struct gk_dark), for a frame with GK_FRAME_DARK;
  * 5. the radial profile, if the channel has a map for it (struct gk_radial_pixels).
  * Bytes of the output slot beyond those that the kind defines are not written. Between pedestal

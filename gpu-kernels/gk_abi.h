@@ -27,6 +27,8 @@
 
 #include <stdint.h>
 
+#include "gk_bitshuffle_size.h"
+
 #ifdef __cplusplus
 #define GK_STATIC_ASSERT(cond, text) static_assert(cond, text)
 #define GK_ALIGNED(n)		     alignas(n)
@@ -68,7 +70,8 @@
 enum gk_kind {
 	GK_KIND_CSR = 0,   /**< pixels >= csr_threshold and saturated ones, by row */
 	GK_KIND_IMAGE = 1, /**< all pixels */
-	GK_KIND_RAW = 2,   /**< u16 as sent, 0xFFFF where a packet is missing */
+	/** u16 as sent, 0xFFFF where a packet is missing; a chunk if gk_params.chunks says so */
+	GK_KIND_RAW = 2,
 	GK_KIND_NONE = 255 /**< empty: the frame was vetoed */
 };
 
@@ -218,12 +221,18 @@ struct gk_peak {
 };
 GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
 
-/** Peaks of one frame by resolution shell, beside its result; written if it was searched. */
-struct gk_shells {
-	uint32_t count[GK_PEAK_SHELLS_MAX]; /**< 0 behind the last shell */
-	uint32_t reserved[8];
+/** Further results of one frame, beside struct gk_result: the parts that its parameters ask for. */
+struct gk_details {
+	/** peaks by resolution shell, 0 behind the last one; written if the frame was searched */
+	uint32_t shell_peaks[GK_PEAK_SHELLS_MAX];
+	/**
+	 * size of the chunk in the output slot, 0: the slot does not hold one; written if
+	 * gk_config.chunks is not 0
+	 */
+	uint64_t chunk_bytes;
+	uint32_t reserved[6];
 };
-GK_STATIC_ASSERT(sizeof(struct gk_shells) == 64, "shells of a frame are one cache line");
+GK_STATIC_ASSERT(sizeof(struct gk_details) == 64, "details of a frame are one cache line");
 
 /**
  * The pixels of the detector as the search for peaks sees them: struct gk_peak_map without its
@@ -340,7 +349,12 @@ struct gk_params {
 	 * also those outside the shells
 	 */
 	uint32_t peaks_shells;
-	uint32_t reserved[3];
+	/**
+	 * kinds whose output is one compressed HDF5 chunk (gk_bitshuffle.h), bit 1 << kind; the
+	 * others are plain. Only GK_KIND_RAW can be one. gk_config.chunks must be set
+	 */
+	uint32_t chunks;
+	uint32_t reserved[2];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_params) == 64, "one parameter set is one cache line");
 
@@ -484,16 +498,17 @@ gk_missing_map(const struct gk_geometry *g, struct gk_frame *frame)
 
 /**
  * Offsets in an output slot. `row_ptr` has rows + 1 entries, the first one is 0. `col` and `value`
- * have nnz entries. A full image starts at `value`, raw data at `raw`. Peaks of a frame that was
- * searched and is kept (its kind is not GK_KIND_NONE) are at `peaks`: the first gk_result.peaks
- * ones, at most peaks_cap. In other frames these bytes are undefined. Offsets are multiples of 64,
- * the stride is a multiple of 4096.
+ * have nnz entries. A full image starts at `value`, raw data at `raw`, plain or as a chunk of
+ * gk_details.chunk_bytes; the bytes behind a chunk up to `peaks` are undefined. Peaks of a frame
+ * that was searched and is kept (its kind is not GK_KIND_NONE) are at `peaks`: the first
+ * gk_result.peaks ones, at most peaks_cap. In other frames these bytes are undefined. Offsets are
+ * multiples of 64, the stride is a multiple of 4096.
  */
 struct gk_layout {
 	uint64_t row_ptr; /**< u32[rows + 1] */
 	uint64_t col;	  /**< u16[nnz_cap] */
 	uint64_t value;	  /**< f32 or i16: [nnz_cap], or [rows x cols] for a full image */
-	uint64_t raw;	  /**< u16[rows x cols] */
+	uint64_t raw;	  /**< u16[rows x cols], or a chunk: gk_bitshuffle_bound() bytes */
 	uint64_t peaks;	  /**< struct gk_peak[peaks_cap] */
 	uint64_t stride;  /**< distance of output slots in bytes */
 	uint32_t value_size;
@@ -505,13 +520,14 @@ struct gk_layout {
 /**
  * Compute the layout of output slots for CSR of up to nnz_cap pixels, a full image or raw data.
  * `col` is before `value`, so that a full image may use the rest of the slot. Raw data use the same
- * space as `value`.
+ * space as `value`, which is never too small for a chunk of incompressible data.
  */
 static inline void
 gk_layout_init(
 	struct gk_layout *l, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap)
 {
-	const uint64_t pixels = gk_pixels(g);
+	const uint64_t pixels = gk_pixels(g), chunk = gk_bitshuffle_bound(pixels);
+	uint64_t values;
 
 	if (nnz_cap > pixels)
 		nnz_cap = (uint32_t)pixels;
@@ -521,7 +537,8 @@ gk_layout_init(
 	l->col = ((uint64_t)(gk_rows(g) + 1) * 4 + 63) & ~(uint64_t)63;
 	l->value = (l->col + (uint64_t)nnz_cap * 2 + 63) & ~(uint64_t)63;
 	l->raw = l->value;
-	l->peaks = (l->value + pixels * l->value_size + 63) & ~(uint64_t)63;
+	values = pixels * l->value_size;
+	l->peaks = (l->value + (values > chunk ? values : chunk) + 63) & ~(uint64_t)63;
 	l->peaks_cap = 0;
 	l->reserved = 0;
 	l->stride = (l->peaks + 4095) & ~(uint64_t)4095;

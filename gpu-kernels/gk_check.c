@@ -94,6 +94,22 @@ check_pixels(const struct reason *why, const struct gk_config *c)
 	return 0;
 }
 
+/* Sizes of chunks and of their parts are 32-bit numbers within gangs. */
+static int
+check_chunks(const struct reason *why, const struct gk_config *c)
+{
+	const uint64_t bound = gk_bitshuffle_bound(gk_pixels(&c->geometry));
+
+	if (!c->chunks)
+		return 0;
+	if (c->details == NULL)
+		return refuse(why, "details is NULL, expected memory for the sizes of chunks");
+	if (bound > UINT32_MAX)
+		return refuse(
+			why, "chunks have up to %" PRIu64 " bytes, expected less than 2^32", bound);
+	return 0;
+}
+
 /* Having no map is valid: no profiles are made. create() checks its content. */
 static int
 check_radial(const struct reason *why, const struct gk_config *c)
@@ -144,7 +160,9 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 	for (uint32_t i = 0; i < GK_DARK_MAX; i++)
 		if (c->channel->dark[i].cells != 0 && check_dark(&why, c, i) != 0)
 			return -EINVAL;
-	if (c->shells != NULL && check_pointer(&why, "shells", (uintptr_t)c->shells) != 0)
+	if (c->details != NULL && check_pointer(&why, "details", (uintptr_t)c->details) != 0)
+		return -EINVAL;
+	if (check_chunks(&why, c) != 0)
 		return -EINVAL;
 	return check_pixels(&why, c) != 0 ? -EINVAL : check_radial(&why, c);
 }
@@ -188,6 +206,12 @@ check_params(const struct reason *why, const struct gk_config *c, uint32_t index
 	if (p->nnz_max > c->layout.nnz_cap)
 		return refuse(why, "params[%u].nnz_max is %u, expected at most layout.nnz_cap = %u",
 			index, p->nnz_max, c->layout.nnz_cap);
+	if ((p->chunks & ~(1u << GK_KIND_RAW)) != 0)
+		return refuse(why, "params[%u].chunks is 0x%x, expected 0 or 0x%x (raw)", index,
+			p->chunks, 1u << GK_KIND_RAW);
+	if (p->chunks != 0 && !c->chunks)
+		return refuse(why, "params[%u].chunks is 0x%x, expected 0: gk_config.chunks is 0",
+			index, p->chunks);
 	return p->search == GK_SEARCH_NONE ? 0 : check_search(why, c, index);
 }
 

@@ -180,8 +180,8 @@ check_config(const struct gk *gk)
 			(const void *)(uintptr_t)c->channel->radial.bin, true);
 	if (ret == 0 && gk->args.profiles != NULL)
 		ret = check_memory(gk, "profiles", c->profiles, false);
-	if (ret == 0 && c->shells != NULL)
-		ret = check_memory(gk, "shells", c->shells, false);
+	if (ret == 0 && c->details != NULL)
+		ret = check_memory(gk, "details", c->details, false);
 	if (ret == 0)
 		ret = check_memory(gk, "frames", c->frames, false);
 	if (ret == 0)
@@ -214,7 +214,9 @@ load_kernel(struct gk *gk)
 	int err;
 
 	ret = gk->cuda->cuModuleLoadData(&gk->module,
-		gk->args.profiles != NULL   ? gk_cuda_profile_image
+		gk->args.profiles != NULL
+			? (gk->args.chunked ? gk_cuda_all_image : gk_cuda_profile_image)
+			: gk->args.chunked  ? gk_cuda_compress_image
 			: gk->args.searches ? gk_cuda_search_image
 					    : gk_cuda_image);
 	if (ret == CUDA_ERROR_NO_BINARY_FOR_GPU)
@@ -280,7 +282,7 @@ fill_args(struct gk *gk)
 	a->channel = c->channel;
 	a->frames = c->frames;
 	a->results = c->results;
-	a->shells = c->shells;
+	a->details = c->details;
 	a->outputs = c->outputs;
 	a->frame_stride = gk_frame_stride(&c->geometry);
 	a->geometry = c->geometry;
@@ -292,9 +294,11 @@ fill_args(struct gk *gk)
 	a->rows = gk_rows(&c->geometry);
 	a->row_chunks = divisor((c->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK);
 	a->tile_rows = divisor(c->geometry.tile_rows);
+	a->cols = divisor(c->geometry.cols);
 	a->chunks = a->rows * a->row_chunks.by;
 	a->staged = c->packets == GK_MEMORY_HOST;
 	a->trailers = c->trailers != 0;
+	a->chunked = c->chunks != 0;
 	a->map_at = sizeof(struct gk_frame) + gk_packets_size(&c->geometry);
 	a->map_words = (uint32_t)(gk_missing_size(&c->geometry) / sizeof(uint32_t));
 	a->once = c->once != 0;
@@ -316,6 +320,8 @@ static uint64_t
 place_all(struct gk_cuda_args *a, uint64_t memory)
 {
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
+	const uint64_t places =
+		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
 	uint64_t end = memory;
 
 #define PLACE(field, n) \
@@ -330,6 +336,8 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(bin_pixels, a->bins);
 	PLACE(profile_sums, 2 * batches * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
+	PLACE(places, places * GK_CUDA_PLACE);
+	PLACE(place_size, places);
 #undef PLACE
 	return end - memory;
 }

@@ -60,6 +60,12 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** Maximum shared memory that the kernel declares statically. */
 #define GK_CUDA_DECLARED 4608
 
+/**
+ * Device memory for a compressed block of a chunk and the length before it, in bytes
+ * (gk_cuda_bitshuffle.cuh).
+ */
+#define GK_CUDA_PLACE 8256
+
 /** Divisor that is known at the launch. */
 struct gk_cuda_divisor {
 	uint32_t by;
@@ -132,6 +138,8 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t taken;
 	/** blocks that have met in searches for peaks, summed over all meetings */
 	GK_ALIGNED(128) uint32_t met;
+	/** blocks that have compressed frames, summed over all batches that have some */
+	uint32_t compressed;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
 	/** batches done; written by the last block of a batch */
 	GK_ALIGNED(128) uint32_t done;
@@ -153,7 +161,7 @@ struct gk_cuda_args {
 	struct gk_channel *channel;
 	uint8_t *frames;
 	struct gk_result *results;
-	struct gk_shells *shells; /**< NULL: none are written */
+	struct gk_details *details; /**< NULL: none are written */
 	uint8_t *outputs;
 	uint64_t frame_stride;
 	struct gk_geometry geometry;
@@ -194,6 +202,13 @@ struct gk_cuda_args {
 	struct gk_cuda_profile_sum *profile_sums;
 	/** raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 	uint16_t *copy;
+	/** gk_config.chunks @{ */
+	uint32_t chunked;
+	struct gk_cuda_divisor cols;
+	/** compressed blocks and their sizes: [gangs][GK_BATCH_MAX][blocks of a chunk] @{ */
+	uint8_t *places; /**< GK_CUDA_PLACE bytes each */
+	uint32_t *place_size;
+	/** @} @} */
 };
 
 /**

@@ -21,12 +21,17 @@
 #define BITSHUFFLE_PART 32
 static_assert(GK_CUDA_THREADS * BITSHUFFLE_PART == GK_BITSHUFFLE_BYTES, "each thread has a word");
 
-/* The place of a compressed block in device memory, bytes; a multiple of 16. */
-#define BITSHUFFLE_PLACE 8256
+static_assert(GK_BITSHUFFLE_BLOCK / 8 % GK_CUDA_THREADS == 0, "each thread has as many values");
+/* 8 values each */
+#define BITSHUFFLE_WORDS (GK_BITSHUFFLE_BLOCK / 8 / GK_CUDA_THREADS)
+static_assert(GK_CUDA_PLACE >= GK_BITSHUFFLE_LENGTH + GK_BITSHUFFLE_BYTES + 1 +
+				(GK_BITSHUFFLE_BYTES + 240) / 255 + 15 &&
+		GK_CUDA_PLACE % 16 == 0,
+	"it has a block of incompressible values, and bytes that are read with its last ones");
 
 struct bitshuffle_shared {
 	uint4 planes[GK_BITSHUFFLE_BYTES / 16];
-	uint4 out[BITSHUFFLE_PLACE / 16];
+	uint4 out[GK_CUDA_PLACE / 16];	     /* length and block */
 	uint32_t equal[GK_CUDA_THREADS + 2]; /* bytes that equal the one before; 0 at both ends */
 	uint32_t match[GK_CUDA_THREADS];     /* bytes of matches */
 	/* first bytes of matches, and those GK_BITSHUFFLE_RUN - 1 before their ends */
@@ -63,21 +68,24 @@ bitshuffle_scan(struct bitshuffle_shared *s, uint32_t value, uint32_t *all)
 	return before + upto - value;
 }
 
-/* Split the v values of a block. @param values  gives 8 values by their number */
-template <typename load>
+/* Split the v values of a block. @param words  of this thread */
 static __device__ __forceinline__ void
-bitshuffle_planes(struct bitshuffle_shared *s, uint32_t v, load values)
+bitshuffle_planes(struct bitshuffle_shared *s, uint32_t v, const uint4 words[BITSHUFFLE_WORDS])
 {
 	uint8_t *to = (uint8_t *)s->planes;
 	const uint32_t stride = v / 8;
 
-	for (uint32_t i = threadIdx.x; i < stride; i += GK_CUDA_THREADS) {
-		const uint4 w = values(i);
+#pragma unroll
+	for (uint32_t u = 0; u < BITSHUFFLE_WORDS; u++) {
+		const uint32_t i = u * GK_CUDA_THREADS + threadIdx.x;
+		const uint4 w = words[u];
 		const uint64_t low = gk_transpose8(__byte_perm(w.x, w.y, 0x6420) |
 			(uint64_t)__byte_perm(w.z, w.w, 0x6420) << 32);
 		const uint64_t high = gk_transpose8(__byte_perm(w.x, w.y, 0x7531) |
 			(uint64_t)__byte_perm(w.z, w.w, 0x7531) << 32);
 
+		if (i >= stride)
+			continue;
 #pragma unroll
 		for (uint32_t k = 0; k < 8; k++) {
 			to[k * stride + i] = (uint8_t)(low >> (8 * k));
@@ -174,7 +182,7 @@ bitshuffle_put_rest(uint8_t *to, uint32_t n)
 static __device__ __forceinline__ uint32_t
 bitshuffle_sequences(struct bitshuffle_shared *s, uint32_t n, uint32_t matches)
 {
-	uint8_t *out = (uint8_t *)s->out;
+	uint8_t *out = (uint8_t *)s->out + GK_BITSHUFFLE_LENGTH;
 	uint32_t size = 0;
 
 	for (uint32_t i = 0; i <= matches; i += GK_CUDA_THREADS) {
@@ -214,7 +222,7 @@ static __device__ __forceinline__ void
 bitshuffle_literals(struct bitshuffle_shared *s, uint32_t n)
 {
 	const uint8_t *from = (const uint8_t *)s->planes;
-	uint8_t *out = (uint8_t *)s->out;
+	uint8_t *out = (uint8_t *)s->out + GK_BITSHUFFLE_LENGTH;
 	const uint32_t upto = (2u << threadIdx.x % 32) - 1;
 
 	for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS) {
@@ -231,33 +239,38 @@ bitshuffle_literals(struct bitshuffle_shared *s, uint32_t n)
 
 /*
  * Compress a block of v values to s->out.
- * @param v       a multiple of 8, at most GK_BITSHUFFLE_BLOCK
- * @param values  function object: uint4 of 8 values, by their number in the block
- * @return size in bytes, the same for all threads
+ * @param v      a multiple of 8, at most GK_BITSHUFFLE_BLOCK
+ * @param words  of this thread
+ * @param ahead  function object that may load the words of the next block to the same variables
+ * @return size in bytes, with the length before it, the same for all threads
  */
 template <typename load>
 static __device__ __forceinline__ uint32_t
-bitshuffle_block(struct bitshuffle_shared *s, uint32_t v, load values)
+bitshuffle_block(
+	struct bitshuffle_shared *s, uint32_t v, const uint4 words[BITSHUFFLE_WORDS], load ahead)
 {
 	const uint32_t n = v * 2;
 	uint32_t matches, size;
 
 	__syncthreads(); /* all have used the previous block */
-	bitshuffle_planes(s, v, values);
+	bitshuffle_planes(s, v, words);
+	ahead();
 	__syncthreads();
 	bitshuffle_compare(s, n);
 	__syncthreads();
 	matches = bitshuffle_match(s);
 	size = bitshuffle_sequences(s, n, matches);
+	if (threadIdx.x == 0)
+		*(uint32_t *)s->out = gk_big_endian(size);
 	bitshuffle_literals(s, n);
 	__syncthreads();
-	return size;
+	return GK_BITSHUFFLE_LENGTH + size;
 }
 
 /* Compressed blocks of a frame in device memory. */
 struct bitshuffle_places {
-	uint4 *block;	/* [blocks][BITSHUFFLE_PLACE / 16] */
-	uint32_t *size; /* [blocks], bytes */
+	uint4 *block;	/* [blocks][GK_CUDA_PLACE / 16]: length and block */
+	uint32_t *size; /* [blocks], bytes with the length */
 	uint64_t n;	/* values of the frame, a multiple of 8 */
 };
 
@@ -279,14 +292,29 @@ bitshuffle_frame(struct bitshuffle_shared *s, const struct bitshuffle_places *p,
 	uint32_t blocks, load values)
 {
 	const uint32_t end = bitshuffle_share(p, block + 1, blocks);
+	uint32_t i = bitshuffle_share(p, block, blocks);
+	uint4 words[BITSHUFFLE_WORDS];
+	auto load_words = [&](uint32_t of) {
+#pragma unroll
+		for (uint32_t u = 0; u < BITSHUFFLE_WORDS; u++) {
+			const uint64_t at = (uint64_t)of * (GK_BITSHUFFLE_BLOCK / 8) +
+				u * GK_CUDA_THREADS + threadIdx.x;
 
-	for (uint32_t i = bitshuffle_share(p, block, blocks); i < end; i++) {
-		const uint64_t first = (uint64_t)i * GK_BITSHUFFLE_BLOCK, left = p->n - first;
+			words[u] = at < p->n / 8 ? values(at) : make_uint4(0, 0, 0, 0);
+		}
+	};
+
+	if (i < end)
+		load_words(i);
+	for (; i < end; i++) {
+		const uint64_t left = p->n - (uint64_t)i * GK_BITSHUFFLE_BLOCK;
 		const uint32_t v =
 			left < GK_BITSHUFFLE_BLOCK ? (uint32_t)left : GK_BITSHUFFLE_BLOCK;
-		const uint32_t size =
-			bitshuffle_block(s, v, [=](uint32_t k) { return values(first / 8 + k); });
-		uint4 *to = p->block + (uint64_t)i * (BITSHUFFLE_PLACE / 16);
+		const uint32_t size = bitshuffle_block(s, v, words, [&] {
+			if (i + 1 < end)
+				load_words(i + 1);
+		});
+		uint4 *to = p->block + (uint64_t)i * (GK_CUDA_PLACE / 16);
 
 		for (uint32_t k = threadIdx.x; k < (size + 15) / 16; k += GK_CUDA_THREADS)
 			__stcg(&to[k], s->out[k]);
@@ -295,21 +323,38 @@ bitshuffle_frame(struct bitshuffle_shared *s, const struct bitshuffle_places *p,
 	}
 }
 
-/* Copy a compressed block of `size` bytes to any address. */
+/* 16 bytes that begin at byte 4 skip + shift / 8 of two words. */
+static __device__ __forceinline__ uint4
+bitshuffle_shift(const uint4 &a, const uint4 &b, uint32_t skip, uint32_t shift)
+{
+	const uint32_t w0 = skip == 0 ? a.x : skip == 1 ? a.y : skip == 2 ? a.z : a.w;
+	const uint32_t w1 = skip == 0 ? a.y : skip == 1 ? a.z : skip == 2 ? a.w : b.x;
+	const uint32_t w2 = skip == 0 ? a.z : skip == 1 ? a.w : skip == 2 ? b.x : b.y;
+	const uint32_t w3 = skip == 0 ? a.w : skip == 1 ? b.x : skip == 2 ? b.y : b.z;
+	const uint32_t w4 = skip == 0 ? b.x : skip == 1 ? b.y : skip == 2 ? b.z : b.w;
+
+	return make_uint4(__funnelshift_r(w0, w1, shift), __funnelshift_r(w1, w2, shift),
+		__funnelshift_r(w2, w3, shift), __funnelshift_r(w3, w4, shift));
+}
+
+/*
+ * Copy a compressed block of `size` bytes to any address: 16 bytes at a time, because the chunk may
+ * be in host memory.
+ */
 static __device__ __forceinline__ void
 bitshuffle_copy(uint8_t *to, const uint4 *block, uint32_t size)
 {
+	const uint32_t head = min((uint32_t) - (uint64_t)to & 15, size), words = (size - head) / 16;
+	const uint32_t tail = head + words * 16, t = threadIdx.x;
 	const uint32_t *from = (const uint32_t *)block;
-	const uint32_t head = (uint32_t) - (uint64_t)to & 3, words = (size - head) / 4;
-	const uint32_t tail = head + words * 4, t = threadIdx.x;
-	uint32_t *aligned = (uint32_t *)(to + head);
+	uint4 *aligned = (uint4 *)(to + head);
 
 	for (uint32_t i = t; i < words; i += GK_CUDA_THREADS)
-		aligned[i] = head == 0
-			? __ldcg(&from[i])
-			: __funnelshift_r(__ldcg(&from[i]), __ldcg(&from[i + 1]), 8 * head);
+		__stcs(&aligned[i],
+			bitshuffle_shift(__ldcg(&block[i]), __ldcg(&block[i + 1]), head / 4,
+				8 * (head % 4)));
 	if (t < head)
-		to[t] = (uint8_t)(__ldcg(&from[0]) >> (8 * t));
+		to[t] = (uint8_t)(__ldcg(&from[t / 4]) >> (8 * (t % 4)));
 	if (t < size - tail)
 		to[tail + t] = (uint8_t)(__ldcg(&from[(tail + t) / 4]) >> (8 * ((tail + t) % 4)));
 }
@@ -332,7 +377,7 @@ bitshuffle_pack(struct bitshuffle_shared *s, const struct bitshuffle_places *p, 
 
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < first; i += GK_CUDA_THREADS)
-		sum += GK_BITSHUFFLE_LENGTH + __ldcg(&p->size[i]);
+		sum += __ldcg(&p->size[i]);
 	bitshuffle_scan(s, sum, &all);
 	at = GK_BITSHUFFLE_HEADER + all;
 	if (block == 0 && threadIdx.x == 0)
@@ -340,11 +385,8 @@ bitshuffle_pack(struct bitshuffle_shared *s, const struct bitshuffle_places *p, 
 	for (uint32_t i = first; i < end; i++) {
 		const uint32_t size = __ldcg(&p->size[i]);
 
-		if (threadIdx.x < GK_BITSHUFFLE_LENGTH)
-			to[at + threadIdx.x] = (uint8_t)(gk_big_endian(size) >> (8 * threadIdx.x));
-		bitshuffle_copy(to + at + GK_BITSHUFFLE_LENGTH,
-			p->block + (uint64_t)i * (BITSHUFFLE_PLACE / 16), size);
-		at += GK_BITSHUFFLE_LENGTH + size;
+		bitshuffle_copy(to + at, p->block + (uint64_t)i * (GK_CUDA_PLACE / 16), size);
+		at += size;
 	}
 	return at;
 }

@@ -10,6 +10,9 @@
 #include "gk_cuda_member.cuh"
 #include "gk_cuda_output.cuh"
 #include "gk_cuda_take.cuh"
+#ifdef GK_CUDA_COMPRESS
+#include "gk_cuda_compress.cuh"
+#endif
 #ifdef GK_CUDA_SEARCH
 #include "gk_cuda_search.cuh"
 #endif
@@ -85,6 +88,7 @@ decide(uint32_t f)
 			(uint32_t)saturated_invalid, nnz, params->version, s->plane.version);
 		line[3] = make_uint4(
 			(uint32_t)(lost >> 32), (uint32_t)lost, found.peaks, found.found);
+		size_of_chunk(f, kind);
 	}
 	return kind;
 }
@@ -387,8 +391,14 @@ serve_frames(void)
 	}
 	if (listed != 0)
 		output_lists(listed);
-	if (kept != 0)
-		output_frames(kept);
+	if (kept != 0) {
+		const uint32_t chunks = chunks_of(kept);
+
+		if (kept != chunks)
+			output_frames(kept & ~chunks);
+		if (chunks != 0 && !compress_frames(chunks))
+			return false;
+	}
 	finish((kept | listed) == 0 && !makes_profiles());
 	return true;
 }
@@ -436,6 +446,7 @@ serve(void)
 		s->number = s->served = s->took = 0;
 	}
 	search_open();
+	compress_open();
 	for (;;) {
 		__syncthreads();
 		if (threadIdx.x == 0)

@@ -82,6 +82,14 @@ batch_coef(void)
 }
 /** @} */
 
+/* Results and details have the same size. */
+static __device__ __forceinline__ struct gk_details *
+details_of(uint32_t f)
+{
+	return (struct gk_details *)((uint8_t *)args.details +
+		(gang_state.batch.frame[f].result - (uint64_t)args.results));
+}
+
 static __device__ __forceinline__ uint32_t
 warp_of_block(void)
 {
@@ -179,7 +187,36 @@ output_lists(uint32_t listed)
 #endif
 /** @} */
 
-/* The stage of radial profiles, in a third kernel for the same reason. @{ */
+/*
+ * Raw frames as chunks, in a kernel of its own for the same reason. Without them setup refuses
+ * parameters that ask for some. @{
+ */
+#ifndef GK_CUDA_COMPRESS
+static __device__ __forceinline__ void
+compress_open(void)
+{
+}
+
+static __device__ __forceinline__ void
+size_of_chunk(uint32_t f, uint32_t kind)
+{
+}
+
+static __device__ __forceinline__ uint32_t
+chunks_of(uint32_t kept)
+{
+	return 0;
+}
+
+static __device__ __forceinline__ bool
+compress_frames(uint32_t frames)
+{
+	return true;
+}
+#endif
+/** @} */
+
+/* The stage of radial profiles, in a kernel of its own for the same reason. @{ */
 #ifdef GK_CUDA_PROFILE
 static __device__ __forceinline__ bool
 makes_profiles(void)

@@ -133,10 +133,8 @@ found_of(uint32_t f)
 	r.found = peak_found(slot);
 	/* all blocks have met: no counter changes before they count again */
 	r.enough = gk_peaks_are_hit(params, r.peaks, c->shell);
-	if (s->last && args.shells != NULL) {
-		/* results and shells have the same size */
-		uint4 *to = (uint4 *)((uint8_t *)args.shells +
-			(s->batch.frame[f].result - (uint64_t)args.results));
+	if (s->last && args.details != NULL) {
+		uint4 *to = (uint4 *)details_of(f)->shell_peaks;
 
 		for (uint32_t i = 0; i < GK_PEAK_SHELLS_MAX / 4; i++)
 			to[i] = make_uint4(__ldcg(&c->shell[4 * i]), __ldcg(&c->shell[4 * i + 1]),

@@ -145,12 +145,21 @@ bad_search(const struct gk_params *params, const struct gk_peak_params *p)
 	return bad || params->peaks_shells >> p->shells != 0;
 }
 
+/* Kinds that gk_params.chunks may have, in images with the stage and in others. */
+#ifdef GK_CUDA_COMPRESS
+#define CHUNK_KINDS (1u << GK_KIND_RAW)
+#else
+#define CHUNK_KINDS 0u
+#endif
+
 static __device__ bool
 bad_params(const struct setup_shared *s)
 {
 	const struct gk_params *p = &s->params;
 
-	return p->kind > GK_KIND_RAW || p->strong_threshold != p->strong_threshold ||
+	/* no branch between the first two */
+	return ((p->kind > GK_KIND_RAW) | ((p->chunks & ~CHUNK_KINDS) != 0)) ||
+		p->strong_threshold != p->strong_threshold ||
 		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap ||
 		(p->search != GK_SEARCH_NONE && bad_search(p, &s->peak));
 }
@@ -266,6 +275,9 @@ sure_kind(const struct gk_frame *f, const struct gk_params *p)
 		p->strong_min == 0 && p->strong_max == UINT32_MAX && p->search == GK_SEARCH_NONE;
 
 	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
+		return GK_KIND_NONE;
+	/* chunks are made when all pixels are counted */
+	if (p->kind == GK_KIND_RAW && (p->chunks & CHUNK_KINDS) != 0)
 		return GK_KIND_NONE;
 	if (!hit && (f->flags & GK_FRAME_KIND_RAW)) /* raw if it is rejected */
 		return p->kind == GK_KIND_RAW ? GK_KIND_RAW : GK_KIND_NONE;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "gk_bitshuffle_block.h"
 #include "gk_host.h"
 
 /* Copies of tiles: in huge pages where the system has them */
@@ -34,6 +35,9 @@ host_destroy(struct gk *gk)
 	if (gk == NULL)
 		return;
 	gk_host_search_destroy(gk);
+	free(gk->block);
+	free(gk->block_at);
+	free(gk->block_size);
 	free(gk->copies);
 	free(gk->taken);
 	free(gk->packed_value);
@@ -72,6 +76,32 @@ allocate_copies(struct gk *gk)
 	return 0;
 }
 
+/* Memory for compressed blocks. The pages that batches use are allocated when they are written. */
+static int
+allocate_blocks(struct gk *gk)
+{
+	const uint32_t gangs = gk->config.gangs;
+	const uint64_t n = round_up(gk->blocks, 16), all = gangs * GK_BATCH_MAX * n;
+	const uint64_t frame_bytes = round_up(n * GANG_BLOCK_STRIDE, COPY_ALIGN);
+	const uint64_t bytes = gangs * GK_BATCH_MAX * frame_bytes;
+
+	gk->bitshuffle = gk_bitshuffle_choose(gk->config.isa);
+	gk->block_size = aligned_alloc(64, all * sizeof(*gk->block_size));
+	gk->block_at = aligned_alloc(64, all * sizeof(*gk->block_at));
+	gk->block = aligned_alloc(COPY_ALIGN, bytes);
+	if (gk->block_size == NULL || gk->block_at == NULL || gk->block == NULL)
+		return -ENOMEM;
+	madvise(gk->block, bytes, MADV_HUGEPAGE);
+	for (uint32_t i = 0; i < gangs * GK_BATCH_MAX; i++) {
+		struct gang_chunk *c = &gk->gang[i / GK_BATCH_MAX].chunk[i % GK_BATCH_MAX];
+
+		c->size = gk->block_size + i * n;
+		c->at = gk->block_at + i * n;
+		c->blocks = gk->block + i * frame_bytes;
+	}
+	return 0;
+}
+
 static int
 host_create(const struct gk_config *config, struct gk **out)
 {
@@ -97,6 +127,7 @@ host_create(const struct gk_config *config, struct gk **out)
 	gk->frame_stride = gk_frame_stride(&config->geometry);
 	gk->rows = gk_rows(&config->geometry);
 	gk->tile_pixels = config->geometry.tile_rows * config->geometry.cols;
+	gk->blocks = (uint32_t)gk_bitshuffle_blocks(gk_pixels(&config->geometry));
 	gk->tile_bits = (uint32_t)round_up(
 		gk_tile_bits(config->geometry.tile_rows, config->geometry.cols), 16);
 
@@ -137,6 +168,11 @@ host_create(const struct gk_config *config, struct gk **out)
 	if (config->trailers && allocate_copies(gk) != 0) {
 		host_destroy(gk);
 		snprintf(reason, sizeof(reason), "no memory for copies of packets with trailers");
+		return -ENOMEM;
+	}
+	if (config->chunks && allocate_blocks(gk) != 0) {
+		host_destroy(gk);
+		snprintf(reason, sizeof(reason), "no memory for compressed blocks");
 		return -ENOMEM;
 	}
 	if (config->channel->pixels.bin != 0 || config->channel->radial.bin != 0) {
@@ -214,6 +250,7 @@ host_stop(struct gk *gk)
 		case GANG_STATS:
 		case GANG_PEAKS:
 		case GANG_OUTPUT:
+		case GANG_PLACE:
 		case GANG_UPDATE:
 			break;
 		}

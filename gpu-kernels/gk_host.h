@@ -28,6 +28,7 @@ enum gang_phase {
 	GANG_STATS,   /**< tiles: statistics of all frames */
 	GANG_PEAKS,   /**< frames: peaks of those that are searched, and radial profiles */
 	GANG_OUTPUT,  /**< tiles: outputs of the frames that are kept */
+	GANG_PLACE,   /**< tiles: move compressed blocks to their places in chunks */
 	GANG_UPDATE,  /**< tiles: dark update, or clearing of accumulators */
 	GANG_FAILED,  /**< a descriptor was invalid; gk_done.error has the reason */
 };
@@ -54,6 +55,20 @@ struct gang_update {
 	_Atomic uint32_t updated;
 };
 
+/** Distance of compressed blocks that are not in their places yet, bytes. */
+#define GANG_BLOCK_STRIDE 8320
+
+/** The chunk of a frame (gk_host_chunk.c). */
+struct gang_chunk {
+	/** block << 32 | its place in the chunk: those before it are compressed */
+	alignas(64) _Atomic uint64_t front;
+	_Atomic uint32_t scattered; /**< some blocks are not in their places */
+	/** [blocks]: bytes with the length before it, 0: not compressed yet; and a flag */
+	_Atomic uint32_t *size;
+	uint32_t *at;	 /**< [blocks]: place in the chunk, when the front has passed it */
+	uint8_t *blocks; /**< [blocks][GANG_BLOCK_STRIDE] */
+};
+
 /** One frame of the batch. `kind` is GK_KIND_NONE until the verdict. */
 struct gang_frame {
 	const uint64_t *packet; /**< tiles to process, 0: missing; with trailers: copies */
@@ -78,11 +93,12 @@ struct gang_frame {
 	uint32_t *packed;
 	/** GK_FRAME_TRAILER, otherwise NULL: [tiles], same as `packet`, set while counting */
 	uint64_t *taken;
-	uint64_t *missing;	  /**< map of missing tiles of the frame's slot */
-	uint64_t trailer;	  /**< as it lies in memory */
-	struct gk_shells *shells; /**< NULL: none */
-	uint8_t *profile;	  /**< area; NULL: no profiles are made */
-	bool is_searched;	  /**< peaks are searched */
+	uint64_t *missing;	    /**< map of missing tiles of the frame's slot */
+	uint64_t trailer;	    /**< as it lies in memory */
+	struct gk_details *details; /**< NULL: none */
+	struct gang_chunk *chunk;   /**< raw output is a chunk; NULL: plain */
+	uint8_t *profile;	    /**< area; NULL: no profiles are made */
+	bool is_searched;	    /**< peaks are searched */
 	uint32_t peaks;
 	uint32_t peaks_found; /**< GK_NOT_SEARCHED until the search is complete */
 	bool has_peaks;	      /**< the peaks meet the limits of the veto */
@@ -160,6 +176,7 @@ struct gang {
 	/** @} */
 	uint64_t *taken; /**< [GK_BATCH_MAX][tiles], gang_frame.taken */
 	uint8_t *copies; /**< [tiles][GK_BATCH_MAX] copies of tiles, at a distance of copy_stride */
+	struct gang_chunk chunk[GK_BATCH_MAX];
 	struct gang_search *search; /**< [nb_searches]; NULL: the channel has no map */
 	uint32_t nb_searches;
 	/** frames of the batch with a search or a profile, as indices */
@@ -184,6 +201,13 @@ struct gk {
 	uint32_t *packed;
 	uint16_t *packed_col;
 	uint8_t *packed_value;
+	const struct gk_bitshuffle_ops *bitshuffle;
+	uint32_t blocks; /**< of a chunk */
+	/** of all gangs and frames of a batch: struct gang_chunk; NULL: there are no chunks @{ */
+	_Atomic uint32_t *block_size;
+	uint32_t *block_at;
+	uint8_t *block;
+	/** @} */
 	uint64_t copy_stride; /**< bytes of the copy of a tile */
 	uint64_t *taken;      /**< NULL: frames have no trailers */
 	uint8_t *copies;
@@ -286,6 +310,22 @@ void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);
 
 /** Write the output of tiles first ... end - 1 of every kept frame of the batch. */
 void gk_host_output(const struct gk *gk, const struct gang *gang, uint32_t first, uint32_t end);
+
+/** Begin the chunk of a frame. Only the thread that advances the gang may call this. */
+void gk_host_chunk_begin(const struct gk *gk, struct gang_chunk *c);
+
+/** Compress the blocks of a frame that begin in a tile. The packets they need must be final. */
+void gk_host_chunk(const struct gk *gk, const struct gang_frame *f, uint32_t tile);
+
+/**
+ * Write the sizes of chunks of the batch, whose blocks are all compressed. Only the thread that
+ * advances the gang may call this.
+ * @return true: gk_host_chunk_place() must be called for all tiles
+ */
+bool gk_host_chunk_end(const struct gk *gk, struct gang *g);
+
+/** Copy the blocks that begin in a tile to their places, of all chunks of the batch. */
+void gk_host_chunk_place(const struct gk *gk, const struct gang *g, uint32_t tile);
 
 /** Update the pedestals of one tile, or clear its accumulators. */
 void gk_host_tile_update(const struct gk *gk, struct gang *gang, uint32_t tile);

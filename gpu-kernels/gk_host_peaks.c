@@ -221,8 +221,8 @@ end_search(const struct gk *gk, const struct gang *g, struct gang_search *s)
 	f->peaks = found->count;
 	f->peaks_found = found->found;
 	f->has_peaks = gk_peaks_are_hit(&g->batch.params, found->count, found->shell);
-	if (f->shells != NULL)
-		memcpy(f->shells->count, found->shell, sizeof(f->shells->count));
+	if (f->details != NULL)
+		memcpy(f->details->shell_peaks, found->shell, sizeof(f->details->shell_peaks));
 	listed = found->count < l->peaks_cap ? found->count : l->peaks_cap;
 	if (f->out != NULL)
 		memcpy(f->out + l->peaks, found->peak, listed * sizeof(found->peak[0]));

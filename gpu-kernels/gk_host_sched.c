@@ -9,6 +9,8 @@
  *                                            | +------> UPDATE ------------------------+
  *                                            +--refused--> FAILED
  *
+ * If blocks of chunks are not in their places, PLACE comes before IDLE, with or without OUTPUT.
+ *
  * A thread leaves IDLE by compare-and-swap, because several threads may see the doorbell. In every
  * other state only one thread may change the state: the one that entered SETUP, or the one that
  * finished the last tile. These transitions are plain release stores, which overwrite what late
@@ -64,13 +66,18 @@ complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
  * prediction is wrong, the output is discarded.
  */
 static uint32_t
-early_kind(const struct gang *g, const struct gang_frame *f, const struct gk_params *params)
+early_kind(const struct gk *gk, const struct gang *g, const struct gang_frame *f,
+	const struct gk_params *params)
 {
 	const bool hit = params->strong_min == 0 && params->strong_max == UINT32_MAX &&
 		params->search == GK_SEARCH_NONE;
 	const bool kept = (f->flags & GK_FRAME_KEEP) && !(f->flags & GK_FRAME_KIND_RAW);
 
 	if (f->out == NULL)
+		return GK_KIND_NONE;
+	/* blocks with values of two tiles are made when both are counted */
+	if (params->kind == GK_KIND_RAW && f->chunk != NULL &&
+		gk->tile_pixels % GK_BITSHUFFLE_BLOCK != 0)
 		return GK_KIND_NONE;
 	if (g->likely || ((hit || kept) && params->kind != GK_KIND_CSR))
 		return params->kind;
@@ -94,7 +101,7 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 		: g->bits + (uint64_t)index * c->geometry.tiles * gk->tile_bits;
 	f->number = frame->frame;
 	f->flags = frame->flags;
-	f->shells = c->shells == NULL ? NULL : &c->shells[slot];
+	f->details = c->details == NULL ? NULL : &c->details[slot];
 	f->profile = c->channel->radial.bin == 0
 		? NULL
 		: c->profiles + frame->profile * gk_profile_stride(c->channel->radial.nb_bins);
@@ -103,7 +110,12 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->peaks_found = GK_NOT_SEARCHED;
 	f->has_peaks = false;
 	f->kind = GK_KIND_NONE;
-	f->early = early_kind(g, f, &g->batch.params);
+	f->chunk = NULL;
+	if (f->out != NULL && (g->batch.params.chunks & 1u << GK_KIND_RAW)) {
+		f->chunk = &g->chunk[index];
+		gk_host_chunk_begin(gk, f->chunk);
+	}
+	f->early = early_kind(gk, g, f, &g->batch.params);
 	f->packed = g->packed + (uint64_t)index * c->geometry.tiles;
 	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].strong_nnz, 0, memory_order_relaxed);
@@ -220,6 +232,16 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 	return 1;
 }
 
+/* All outputs are made, but blocks of chunks may not be in their places. */
+static void
+end_output(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
+{
+	if (gk->config.chunks && gk_host_chunk_end(gk, g))
+		enter(g, done, GANG_PLACE);
+	else
+		complete(gk, g, gang, done);
+}
+
 /* All frames are counted and searched; only this thread advances the gang. */
 static void
 decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
@@ -242,14 +264,13 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	 */
 	if (outs > 0)
 		g->likely = 3 * as_asked > outs;
-	if (left == 0) {
-		complete(gk, g, gang, done);
-		return;
-	}
 	/* outputs are made from the copies of tiles with trailers */
 	if (reads == 0)
 		__atomic_store_n(&line->raw, done + 1, __ATOMIC_RELEASE);
-	enter(g, done, GANG_OUTPUT);
+	if (left == 0)
+		end_output(gk, g, gang, done);
+	else
+		enter(g, done, GANG_OUTPUT);
 }
 
 /* The last tile of STATS is finished. */
@@ -275,7 +296,8 @@ search(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done, uint32
 static bool
 has_tiles(enum gang_phase phase)
 {
-	return phase == GANG_STATS || phase == GANG_OUTPUT || phase == GANG_UPDATE;
+	return phase == GANG_STATS || phase == GANG_OUTPUT || phase == GANG_PLACE ||
+		phase == GANG_UPDATE;
 }
 
 /*
@@ -298,6 +320,9 @@ do_tiles(const struct gk *gk, struct gang *g, enum gang_phase phase, uint32_t fi
 		gk_host_stats(gk, g, first, end);
 	else if (phase == GANG_OUTPUT)
 		gk_host_output(gk, g, first, end);
+	else if (phase == GANG_PLACE)
+		for (uint32_t tile = first; tile < end; tile++)
+			gk_host_chunk_place(gk, g, tile);
 	else
 		for (uint32_t tile = first; tile < end; tile++)
 			gk_host_tile_update(gk, g, tile);
@@ -339,6 +364,10 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 
 	if (phase == GANG_STATS) {
 		end_stats(gk, g, gang, gang_claim_done(claim));
+		return 1;
+	}
+	if (phase == GANG_OUTPUT) {
+		end_output(gk, g, gang, gang_claim_done(claim));
 		return 1;
 	}
 	if (phase == GANG_UPDATE)

@@ -427,7 +427,10 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 				n++; /* otherwise it was written with the statistics */
 			break;
 		case GK_KIND_RAW:
-			raw_output(gk, f, t, tile);
+			if (f->chunk != NULL)
+				gk_host_chunk(gk, f, tile);
+			else
+				raw_output(gk, f, t, tile);
 			break;
 		default: /* GK_KIND_NONE */
 			break;

@@ -176,10 +176,9 @@ create_map(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 
 	if (!s->peaks.known)
 		return 0;
-	p->gk_config->shells = allocate(p, &pieces[GANG_SHELLS]);
 	bin = allocate(p, &pieces[GANG_BINS]);
 	p->panels = allocate(p, &pieces[GANG_PANELS]);
-	if (p->gk_config->shells == NULL || bin == NULL || p->panels == NULL)
+	if (bin == NULL || p->panels == NULL)
 		return -ENOMEM;
 	ret = peak_settings_map(&s->peaks, p->geometry, bin, p->panels, &pixels->nb_bins);
 	if (ret != 0) {
@@ -244,13 +243,16 @@ create_gangs(struct pipeline *p)
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;
 	c->trailers = settings_in_memory(s);
+	c->chunks = settings_chunks(s);
 	if (p->memory->gpu >= 0 && rte_gpu_info_get(p->memory->gpu, &gpu) == 0)
 		c->context = (void *)(uintptr_t)gpu.context;
 	c->channel = allocate(p, &pieces[GANG_CHANNEL]);
 	c->frames = allocate(p, &pieces[GANG_FRAMES]);
 	c->results = allocate(p, &pieces[GANG_RESULTS]);
+	c->details = allocate(p, &pieces[GANG_DETAILS]);
 	planes = allocate(p, &pieces[GANG_COEFFICIENTS]);
-	if (c->channel == NULL || c->frames == NULL || c->results == NULL || planes == NULL)
+	if (c->channel == NULL || c->frames == NULL || c->results == NULL || c->details == NULL ||
+		planes == NULL)
 		return -ENOMEM;
 	p->planes = planes;
 	ret = create_outputs(p, pieces);
@@ -471,7 +473,8 @@ create_builder(struct pipeline *p)
 		.table = p->table,
 		.channel = p->gk_config->channel,
 		.results = p->gk_config->results,
-		.shells = p->gk_config->shells,
+		.details = p->gk_config->details,
+		.chunks = p->gk_config->chunks != 0,
 		.profiles = p->gk_config->nb_profiles,
 		.gangs = s->gangs,
 		.batch = s->batch,
@@ -620,6 +623,10 @@ log_way(const struct pipeline *p)
 		placement_name(w, w->packets, packets), w->why[0] != '\0' ? " (" : "", w->why,
 		w->why[0] != '\0' ? ")" : "", placement_name(w, w->results, results),
 		p->settings->gangs, p->settings->kernel, p->settings->gangs == 1 ? "" : "s");
+	if (p->settings->nb_compress_map > 0 && p->gk_config->chunks)
+		LOG(NOTICE,
+			"[lcores] compress is for dark runs: gangs compress all other raw "
+			"frames\n");
 }
 
 int

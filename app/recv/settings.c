@@ -480,6 +480,7 @@ read_image(struct settings *s, struct config *c)
 	p->csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	config_uint_or(c, "output", "nnz_max", "auto", &nnz_max, 0, pixels);
 	p->nnz_max = nnz_max;
+	p->chunks = 1u << GK_KIND_RAW;
 }
 
 static void
@@ -623,6 +624,7 @@ settle_dark_run(struct settings *s, struct config *c)
 			"must be at least " RTE_STR(PEDESTAL_WINDOW) " in a dark run, the frames "
 								     "that a gain stage needs");
 	s->veto.params.kind = GK_KIND_RAW;
+	s->veto.params.chunks = 0; /* pedestals are made from plain words */
 	s->veto.params.strong_min = 0;
 	s->veto.params.strong_max = UINT32_MAX;
 	s->veto.params.search = GK_SEARCH_NONE;

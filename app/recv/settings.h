@@ -197,6 +197,17 @@ struct settings {
 	uint32_t idle_timeout_ms; /**< 0: run until stopped */
 };
 
+/**
+ * Do the gangs write raw frames as chunks? Those of a GPU only if the receiver starts with raw
+ * frames, because their kernel with this stage is slower. Otherwise the writer compresses them.
+ */
+static inline bool
+settings_chunks(const struct settings *s)
+{
+	return s->veto.params.kind == GK_KIND_RAW || s->veto.prescale_raw ||
+		strcmp(s->kernel, "cuda") != 0;
+}
+
 /** Are the detector's messages written into rings in memory? */
 static inline bool
 settings_in_memory(const struct settings *s)

@@ -22,8 +22,9 @@ static const char usage[] =
 	"  --seconds S   of one measurement (default 0.3)\n"
 	"  --repeats N   measurements of a row; the median counts (default 5)\n"
 	"  --rows WHAT   any of d (GPU memory), h (host memory), l (latency), p (peers),\n"
-	"                s (search for peaks in a share of the frames),\n"
-	"                r (radial profiles; default dhlp)\n"
+	"                s (search for peaks in a share of the frames), r (radial profiles),\n"
+	"                c (compressed raw frames, those of BRAGGLINE_DATA/jungfrau if set;\n"
+	"                default dhlp)\n"
 	"  --shots N     of a latency (default 100000, at most 1000000)\n";
 
 struct row {
@@ -32,6 +33,7 @@ struct row {
 	int hit;
 	enum outputs outputs;
 	enum gk_value value;
+	uint32_t chunks; /* gk_params.chunks */
 };
 
 /* Background with noise of a few photons, 1 % of pixels with 10 photons, peaks, all in G0. */
@@ -93,6 +95,7 @@ open_bench(struct bench *b, uint32_t modules)
 	CHECK(b, cuStreamCreate(&b->stream, CU_STREAM_NON_BLOCKING));
 	CHECK(b, cuModuleLoadData(&b->module, gk_cuda_bench_image));
 	CHECK(b, cuModuleGetFunction(&b->read, b->module, "bench_read"));
+	CHECK(b, cuModuleGetFunction(&b->both, b->module, "bench_both"));
 	b->geometry = (struct gk_geometry){128 * modules, 4, 1024};
 	b->pixels = gk_pixels(&b->geometry);
 	b->host_raw = bench_memory(b, BENCH_FRAMES * b->pixels * 2);
@@ -124,7 +127,7 @@ measure(struct bench *b, const struct row *row, enum gk_memory packets, uint32_t
 
 	if (player_open(&p, b, gangs, workers, packets, row->outputs, row->value) != 0)
 		exit(1);
-	player_params(&p, row->kind, row->hit);
+	player_params(&p, row->kind, row->chunks, row->hit);
 	n = BENCH_FRAMES * 4;
 	seconds = player_run(&p, batch, n); /* warm-up: packs the coefficients */
 	seconds = player_run(&p, batch, n);
@@ -206,6 +209,96 @@ host_rows(struct bench *b)
 			if (i == 0 || k == 4 || k == 6)
 				measure(b, &rows[i], GK_MEMORY_HOST, layouts[k][0], layouts[k][1],
 					layouts[k][2], read);
+}
+
+/*
+ * Replace the frames by real ones of one module, each module of a frame by another; without them by
+ * words of which 13 bits are noise.
+ */
+static const char *
+fill_real(struct bench *b)
+{
+	const uint64_t module = 512 * 1024;
+	const char *folder = getenv("BRAGGLINE_DATA");
+	uint64_t rng = 1;
+	char path[600];
+	FILE *f;
+
+	for (uint64_t i = 0; i < b->pixels * BENCH_FRAMES; i++) {
+		rng = rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		b->host_raw[i] = (uint16_t)(rng >> 51);
+	}
+	for (uint32_t n = 0; folder != NULL && n < 6; n++) {
+		snprintf(path, sizeof(path), "%s/jungfrau/mod5_raw%u.bin", folder, n);
+		f = fopen(path, "rb");
+		if (f == NULL || fread(b->host_raw + n * module, 2 * module, 1, f) != 1)
+			folder = NULL;
+		if (f != NULL)
+			fclose(f);
+	}
+	/* from the end, because the frames are at the begin */
+	for (uint64_t i = BENCH_FRAMES * b->pixels / module; folder != NULL && i-- > 6;)
+		memcpy(b->host_raw + i * module, b->host_raw + i % 6 * module, 2 * module);
+	CHECK(b,
+		cuMemcpyHtoDAsync((uintptr_t)b->device_raw, b->host_raw,
+			2 * b->pixels * BENCH_FRAMES, b->stream));
+	CHECK(b, cuStreamSynchronize(b->stream));
+	return folder != NULL ? "real frames" : "13 bits of noise";
+}
+
+static double
+chunk_share(struct bench *b)
+{
+	uint64_t bytes = 0;
+	struct player p;
+
+	if (player_open(&p, b, 1, 0, GK_MEMORY_DEVICE, OUTPUTS_DEVICE, GK_VALUE_F32) != 0)
+		exit(1);
+	player_params(&p, GK_KIND_RAW, 1u << GK_KIND_RAW, 1);
+	player_run(&p, 8, BENCH_FRAMES);
+	for (uint32_t f = 0; f < BENCH_FRAMES; f++)
+		bytes += p.config.details[f].chunk_bytes;
+	player_close(&p);
+	return (double)bytes / (2.0 * (double)b->pixels * BENCH_FRAMES);
+}
+
+/* Raw frames as chunks, all kept: from and to GPU memory, and over the bus both ways. */
+static void
+chunk_rows(struct bench *b)
+{
+	static const struct row far = {"raw chunks over the bus and back", GK_KIND_RAW, 1,
+		OUTPUTS_HOST, GK_VALUE_F32, 1u << GK_KIND_RAW};
+	static const struct row plain = {
+		"plain raw over the bus and back", GK_KIND_RAW, 1, OUTPUTS_HOST, GK_VALUE_F32, 0};
+	static const struct row near = {"raw chunks in GPU memory", GK_KIND_RAW, 1, OUTPUTS_DEVICE,
+		GK_VALUE_F32, 1u << GK_KIND_RAW};
+	static const uint32_t layouts[][3] = {{1, 0, 4}, {1, 0, 16}, {2, 0, 1}, {2, 0, 4},
+		{2, 0, 8}, {3, 0, 4}, {4, 0, 4}, {6, 0, 2}, {8, 0, 1}, {8, 0, 2}, {8, 0, 4},
+		{12, 0, 1}, {12, 0, 2}};
+	static const uint32_t blocks[] = {32, 64, 132, 264, 528};
+	const char *frames = fill_real(b);
+	const double mb = 2e-6 * (double)b->pixels;
+	double share, best = 0, rate;
+
+	b->chunks = 1;
+	share = chunk_share(b);
+
+	for (int i = 0; i < 5; i++) {
+		rate = bench_both(b, share, blocks[i]);
+		printf("one kernel of %u blocks, reads and writes %.3f back: %.0f frames/s\n",
+			blocks[i], share, rate);
+		best = rate > best ? rate : best;
+	}
+	printf("\n%s, chunks of %.4f of their bytes; `of read`: of %.0f frames/s of that kernel",
+		frames, share, best);
+	head("", 1e-3 * mb * best);
+	for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
+		measure(b, &far, GK_MEMORY_HOST, layouts[k][0], layouts[k][1], layouts[k][2],
+			1e-3 * mb * best);
+	measure(b, &plain, GK_MEMORY_HOST, 2, 0, 4, 1e-3 * mb * best);
+	for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
+		measure(b, &near, GK_MEMORY_DEVICE, layouts[k][0], layouts[k][1], layouts[k][2],
+			1e-3 * mb * best);
 }
 
 /* The share of frames in the search, against no search and no map of pixels. */
@@ -441,6 +534,8 @@ main(int argc, char **argv)
 		host_rows(&b);
 	if (strchr(rows, 's') != NULL)
 		search_rows(&b);
+	if (strchr(rows, 'c') != NULL)
+		chunk_rows(&b);
 	if (strchr(rows, 'r') != NULL)
 		radial_rows(&b);
 	if (strchr(rows, 'l') != NULL)

@@ -18,10 +18,12 @@ struct bench {
 	CUstream stream;
 	CUmodule module;
 	CUfunction read;
+	CUfunction both;
 	int processors;
 	char gpu[64];
 	struct gk_geometry geometry;
-	double seconds; /* duration of one measurement */
+	uint32_t chunks; /* gk_config.chunks of players */
+	double seconds;	 /* duration of one measurement */
 	int repeats;
 	uint64_t pixels;
 	uint16_t *host_raw; /* registered; [BENCH_FRAMES][pixels] */
@@ -71,7 +73,8 @@ void bench_free(const struct bench *b, void *memory);
 int player_open(struct player *p, struct bench *b, uint32_t gangs, uint32_t workers,
 	enum gk_memory packets, enum outputs outputs, enum gk_value value);
 void player_close(struct player *p);
-void player_params(struct player *p, uint32_t kind, int hit);
+/* @param chunks  gk_params.chunks */
+void player_params(struct player *p, uint32_t kind, uint32_t chunks, int hit);
 /* @return seconds for n frames, with several batches in flight */
 double player_run(struct player *p, uint32_t batch, uint64_t n);
 /* One frame at a time: doorbell to done, in ns, sorted. */
@@ -94,6 +97,11 @@ void radial_map_free(struct bench *b);
 
 /* @return GB/s of a kernel that only reads */
 double bench_read(struct bench *b, int host, uint32_t blocks);
+/*
+ * @return frames/s of a kernel that reads packets from host memory and writes a share of their
+ * bytes back to it
+ */
+double bench_both(struct bench *b, double share, uint32_t blocks);
 /*
  * Stream memory operations: wait, launch, write. Fills shots, sorted. @return frames/s with many
  * queued

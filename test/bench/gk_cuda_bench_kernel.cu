@@ -37,6 +37,37 @@ bench_read(const uint64_t *packets, uint32_t n, uint32_t lines, uint32_t *sink)
 		*sink = sum;
 }
 
+/*
+ * Reads packets as above, and writes `back` x 16 bytes for each to host memory: the ceiling of raw
+ * frames that are read over the bus, compressed and written back over it.
+ */
+extern "C" __global__ void
+bench_both(const uint64_t *packets, uint32_t n, uint32_t lines, uint4 *out, uint32_t back)
+{
+	const uint32_t warps = gridDim.x * blockDim.x / 32;
+	const uint32_t lane = threadIdx.x % 32;
+
+	for (uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n; i += warps) {
+		const uint4 *words = (const uint4 *)__ldcg(packets + i);
+		uint4 *to = out + (uint64_t)i * back;
+
+		for (uint32_t k = lane; k < lines; k += 128) {
+			uint4 w[4];
+
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				w[j] = k + 32 * j < lines ? __ldcs(words + k + 32 * j)
+							  : make_uint4(0, 0, 0, 0);
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				if (k + 32 * j < back)
+					__stcs(to + k + 32 * j, w[j]);
+				else if (w[j].x == 0x12345678 && w[j].y == 0x9ABCDEF0)
+					__stcs(to, w[j]); /* never: keeps the load */
+		}
+	}
+}
+
 /* Coefficients of all chunks, as a gang packs them. */
 extern "C" __global__ void
 bench_pack(const struct gk_cuda_batch *b)

@@ -43,6 +43,37 @@ bench_read(struct bench *b, int host, uint32_t blocks)
 	return bench_sort(gb, READS);
 }
 
+double
+bench_both(struct bench *b, double share, uint32_t blocks)
+{
+	uint32_t packets = BENCH_FRAMES * b->geometry.tiles;
+	uint32_t lines = b->geometry.tile_rows * b->geometry.cols / 8;
+	uint32_t back = (uint32_t)(share * lines);
+	void *out = bench_memory(b, (uint64_t)packets * back * 16);
+	void *parameters[] = {&b->host_table, &packets, &lines, &out, &back};
+	double rate[READS];
+	CUevent from, to;
+	float ms;
+
+	CHECK(b, cuEventCreate(&from, 0));
+	CHECK(b, cuEventCreate(&to, 0));
+	for (int i = -1; i < READS; i++) { /* warm-up in round -1 */
+		CHECK(b, cuEventRecord(from, b->stream));
+		CHECK(b,
+			cuLaunchKernel(b->both, blocks, 1, 1, GK_CUDA_THREADS, 1, 1, 0, b->stream,
+				parameters, NULL));
+		CHECK(b, cuEventRecord(to, b->stream));
+		CHECK(b, cuStreamSynchronize(b->stream));
+		CHECK(b, cuEventElapsedTime(&ms, from, to));
+		if (i >= 0)
+			rate[i] = 1e3 * BENCH_FRAMES / ms;
+	}
+	b->cuda->cuEventDestroy(from);
+	b->cuda->cuEventDestroy(to);
+	bench_free(b, out);
+	return bench_sort(rate, READS);
+}
+
 static int
 compare_shots(const void *a, const void *b)
 {

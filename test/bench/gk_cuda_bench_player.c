@@ -97,6 +97,8 @@ player_open(struct player *p, struct bench *b, uint32_t gangs, uint32_t workers,
 	c->channel = bench_memory(b, sizeof(*c->channel));
 	c->frames = bench_memory(b, BENCH_FRAMES * gk_frame_stride(&c->geometry));
 	c->results = bench_memory(b, BENCH_FRAMES * sizeof(*c->results));
+	c->details = bench_memory(b, BENCH_FRAMES * sizeof(*c->details));
+	c->chunks = b->chunks;
 	if (outputs == OUTPUTS_HOST)
 		c->outputs = bench_memory(b, BENCH_FRAMES * c->layout.stride);
 	if (outputs == OUTPUTS_DEVICE) {
@@ -126,7 +128,7 @@ player_open(struct player *p, struct bench *b, uint32_t gangs, uint32_t workers,
 	}
 	for (uint32_t i = 0; i < gangs; i++)
 		gk_ring_init(&p->ring[i], c->channel, i);
-	player_params(p, GK_KIND_CSR, 0);
+	player_params(p, GK_KIND_CSR, 0, 0);
 	ret = gk_cuda_ops.create(c, &p->gk);
 	if (ret == 0)
 		ret = gk_cuda_ops.start(p->gk);
@@ -148,6 +150,7 @@ player_close(struct player *p)
 	bench_free(p->bench, p->config.channel);
 	bench_free(p->bench, p->config.frames);
 	bench_free(p->bench, p->config.results);
+	bench_free(p->bench, p->config.details);
 	bench_free(p->bench, p->config.profiles);
 	if (p->device_outputs != 0)
 		CHECK(p->bench, cuMemFree(p->device_outputs));
@@ -156,9 +159,10 @@ player_close(struct player *p)
 }
 
 void
-player_params(struct player *p, uint32_t kind, int hit)
+player_params(struct player *p, uint32_t kind, uint32_t chunks, int hit)
 {
 	p->config.channel->params[0] = (struct gk_params){.kind = kind,
+		.chunks = chunks,
 		.strong_threshold = 5.0f,
 		.csr_threshold = 5.0f,
 		.strong_min = hit ? 0 : UINT32_MAX,

@@ -514,6 +514,8 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 		break;
 	case GK_KIND_RAW:
 		row->raw_bound = gk_bitshuffle_bound(b->pixels);
+		if (rec->chunk_bytes > row->raw_bound)
+			return -EINVAL;
 		break;
 	default:
 		return -EINVAL;
@@ -598,6 +600,8 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	put_validity(t, IMAGES_RAW, row.raw_bound > 0);
 	if (row.raw_bound > 0 && chunk != NULL) {
 		batch_region_append_large(raw, chunk->bytes, chunk->size);
+	} else if (row.raw_bound > 0 && rec->chunk_bytes > 0) {
+		batch_region_append_large(raw, row.output + l->raw, rec->chunk_bytes);
 	} else if (row.raw_bound > 0) {
 		packed = gk_bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
 			batch_region_grow(raw, row.raw_bound));

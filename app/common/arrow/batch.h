@@ -128,10 +128,12 @@ void batch_builder_destroy(struct batch_builder *builder);
 
 /**
  * Add a frame to `frames`, and to `images` if it was kept. May emit batches first. The record and
- * its output slot can be reused when this returns.
+ * its output slot can be reused when this returns. A raw frame is compressed, unless its output is
+ * a chunk already (frame_record.chunk_bytes).
  * @return 0
  *   - -EINVAL: the frame was kept, but its output is unusable (no slot, unknown kind, too many
- *     pixels, or a peak in no panel). It has a row in `frames` only, with FRAME_FLAG_NO_IMAGE
+ *     pixels, a chunk that exceeds the slot, or a peak in no panel). It has a row in `frames`
+ *     only, with FRAME_FLAG_NO_IMAGE
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 

@@ -380,6 +380,8 @@ take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 	b->vetoes[next] = *veto;
 	b->veto_from[next] = from;
 	b->config.channel->params[next] = veto->params;
+	if (!b->config.chunks)
+		b->config.channel->params[next].chunks = 0;
 	b->config.channel->peak[next] = veto->peak;
 	b->veto_newest = next;
 	return next;
@@ -1114,7 +1116,7 @@ note_peaks(const struct builder *b, const struct queued *q, const struct gk_resu
 
 	r->peaks = result->peaks;
 	r->shells = b->vetoes[q->veto].peak.shells;
-	memcpy(r->shell_peaks, b->config.shells[q->slot].count, sizeof(r->shell_peaks));
+	memcpy(r->shell_peaks, b->config.details[q->slot].shell_peaks, sizeof(r->shell_peaks));
 }
 
 /** Give the frame's profile to the record, and the slot the area that the record had. */
@@ -1151,9 +1153,10 @@ conclude(struct builder *b, struct queued *q)
 	r->invalid = result->invalid;
 	r->nnz = result->nnz;
 	r->kind = result->kind;
+	r->chunk_bytes = kept && b->config.chunks ? b->config.details[q->slot].chunk_bytes : 0;
 	r->veto_version = result->params;
 	r->pedestal_version = result->coef;
-	if (result->peaks_found != GK_NOT_SEARCHED && b->config.shells != NULL)
+	if (result->peaks_found != GK_NOT_SEARCHED && b->config.details != NULL)
 		note_peaks(b, q, result);
 	if (b->profiles != NULL)
 		note_profile(b, q);

@@ -106,8 +106,9 @@ struct builder_stats {
 struct builder_config {
 	struct frame_table *table;
 	struct gk_channel *channel;
-	const struct gk_result *results; /**< indexed by frame slot */
-	const struct gk_shells *shells;	 /**< indexed by frame slot; NULL: peaks are not searched */
+	const struct gk_result *results;  /**< indexed by frame slot */
+	const struct gk_details *details; /**< indexed by frame slot; NULL: none are written */
+	bool chunks; /**< gk_config.chunks; otherwise gangs get parameters without chunks */
 	/**
 	 * gk_config.nb_profiles: at least one for each frame slot and for each of BUILDER_RECORDS;
 	 * 0: no profiles are made

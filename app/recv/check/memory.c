@@ -133,6 +133,7 @@ need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
 		.workers = s->gang_workers,
 		.packets = gpu->packets ? GK_MEMORY_DEVICE : GK_MEMORY_HOST,
 		.trailers = settings_in_memory(s),
+		.chunks = settings_chunks(s),
 		.nb_profiles = gang_memory_profiles(s),
 	};
 

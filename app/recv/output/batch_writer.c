@@ -185,7 +185,10 @@ fetch_output(struct batch_writer *w, const struct frame_record *record)
 	case GK_KIND_IMAGE:
 		return fetch_part(w, slot, l->value, pixels * l->value_size);
 	case GK_KIND_RAW:
-		return fetch_part(w, slot, l->raw, pixels * sizeof(uint16_t));
+		if (record->chunk_bytes > gk_bitshuffle_bound(pixels))
+			return -EINVAL;
+		return fetch_part(w, slot, l->raw,
+			record->chunk_bytes > 0 ? record->chunk_bytes : pixels * sizeof(uint16_t));
 	default:
 		return -EINVAL;
 	}
@@ -252,12 +255,13 @@ take(struct batch_writer *w, const struct frame_record *from, struct compress_jo
 			record->frame, from->out, w->config.nb_outputs, record->kind);
 }
 
-/* Return true if the record is a raw frame that can be compressed in place. */
+/* Return true if the record is a raw frame of plain words that can be compressed in place. */
 static bool
 is_raw(const struct batch_writer_config *c, const struct frame_record *record)
 {
 	return c->compressor != NULL && c->staging == NULL && record->kind == GK_KIND_RAW &&
-		frame_verdict_is_kept(record->verdict) && record->out < c->nb_outputs;
+		record->chunk_bytes == 0 && frame_verdict_is_kept(record->verdict) &&
+		record->out < c->nb_outputs;
 }
 
 /*

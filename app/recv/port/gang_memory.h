@@ -26,7 +26,7 @@ enum gang_piece {
 	GANG_STAGING,
 	GANG_SECOND_PEDESTALS, /**< with dark frames: G0 pedestals of the other version */
 	GANG_DARK,	       /**< with dark frames: accumulators */
-	GANG_SHELLS,	       /**< with [peaks] search: peaks of frames by resolution shell */
+	GANG_DETAILS,	       /**< further results of frames */
 	GANG_BINS,	       /**< with [peaks] search: radial bin of each pixel */
 	GANG_PANELS,
 	GANG_RADIAL_BINS, /**< with [radial] bins: bin of each pixel */

@@ -275,9 +275,9 @@ gang_memory_list(
 		/* Only gangs access them: 8 bytes per pixel and frame need not cross the bus. */
 		.device = strcmp(s->kernel, "cuda") == 0,
 		.bytes = gk_dark_size(&geometry)};
-	pieces[GANG_SHELLS] = (struct gang_memory){.name = "peaks by shell",
-		.n = s->peaks.known,
-		.bytes = s->slots * sizeof(struct gk_shells)};
+	pieces[GANG_DETAILS] = (struct gang_memory){.name = "details of results",
+		.n = 1,
+		.bytes = s->slots * sizeof(struct gk_details)};
 	pieces[GANG_BINS] = (struct gang_memory){.name = "radial bins",
 		.n = s->peaks.known,
 		.bytes = gk_pixels(&geometry) * sizeof(uint16_t)};

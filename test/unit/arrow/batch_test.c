@@ -499,6 +499,11 @@ wrong_records(void **state)
 	s.record.out = GK_NO_OUT;
 	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
 	s.record.out = 0;
+	s.record.kind = GK_KIND_RAW;
+	s.record.frame++;
+	s.record.chunk_bytes = gk_bitshuffle_bound(gk_pixels(&s.geometry)) + 1;
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	s.record.chunk_bytes = 0;
 	s.record.kind = GK_KIND_NONE;
 	s.record.frame++;
 	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
@@ -509,7 +514,7 @@ wrong_records(void **state)
 	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
 	batch_builder_flush(b);
 	assert_int_equal(sink.nb, 1);
-	assert_int_equal(sink.noted[0].rows, 3);
+	assert_int_equal(sink.noted[0].rows, 4);
 	batch_builder_destroy(b);
 	arrow_tables_free(&t);
 	sample_free(&s);

@@ -7,18 +7,6 @@
  */
 #include "gk_cuda_on_host.h"
 
-/* Bytes of two words, selected by 4 bits each. */
-static inline uint32_t
-__byte_perm(uint32_t x, uint32_t y, uint32_t select)
-{
-	const uint64_t both = (uint64_t)y << 32 | x;
-	uint32_t r = 0;
-
-	for (int i = 0; i < 4; i++)
-		r |= (uint32_t)(both >> (select >> (4 * i) & 7) * 8 & 0xFF) << (8 * i);
-	return r;
-}
-
 #include "gk_bitshuffle_cases.h"
 #include "gk_cuda_bitshuffle.cuh"
 
@@ -82,7 +70,7 @@ static int
 check(const char *what, const uint16_t *from, uint64_t n, uint32_t blocks)
 {
 	const uint64_t bound = gk_bitshuffle_bound(n), nb = gk_bitshuffle_blocks(n);
-	std::vector<uint4> places(nb * (BITSHUFFLE_PLACE / 16));
+	std::vector<uint4> places(nb * (GK_CUDA_PLACE / 16));
 	std::vector<uint32_t> sizes(nb);
 	std::vector<uint8_t> wanted(bound), found(bound + 4, 0xA5);
 	const uint64_t size = gk_bitshuffle_compress(from, n, wanted.data());

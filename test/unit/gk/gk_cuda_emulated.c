@@ -127,10 +127,11 @@ cuCtxGetDevice(CUdevice_v1 *device)
 static CUresult
 cuModuleLoadData(CUmodule *module, const void *image)
 {
-	const struct gk_cuda_emulated *kernel = image == gk_cuda_profile_image
-		? &gk_cuda_emulated_profile
-		: image == gk_cuda_search_image ? &gk_cuda_emulated_search
-						: &gk_cuda_emulated;
+	const struct gk_cuda_emulated *kernel = image == gk_cuda_all_image ? &gk_cuda_emulated_all
+		: image == gk_cuda_compress_image ? &gk_cuda_emulated_compress
+		: image == gk_cuda_profile_image  ? &gk_cuda_emulated_profile
+		: image == gk_cuda_search_image	  ? &gk_cuda_emulated_search
+						  : &gk_cuda_emulated;
 
 	*module = (CUmodule)(uintptr_t)kernel;
 	return CUDA_SUCCESS;

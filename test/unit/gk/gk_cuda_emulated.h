@@ -18,7 +18,7 @@ struct gk_cuda_emulated {
 extern "C" {
 #endif
 extern const struct gk_cuda_emulated gk_cuda_emulated, gk_cuda_emulated_search,
-	gk_cuda_emulated_profile;
+	gk_cuda_emulated_compress, gk_cuda_emulated_profile, gk_cuda_emulated_all;
 #ifdef __cplusplus
 }
 #endif

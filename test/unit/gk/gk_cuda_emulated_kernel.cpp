@@ -3,7 +3,13 @@
 #include "gk_cuda_gang_on_host.h"
 
 /* their constants have one name on a GPU */
-#if defined(GK_CUDA_PROFILE)
+#if defined(GK_CUDA_PROFILE) && defined(GK_CUDA_COMPRESS)
+#define args	  emulated_all_args
+#define peak_args emulated_all_peak_args
+#elif defined(GK_CUDA_COMPRESS)
+#define args	  emulated_compress_args
+#define peak_args emulated_compress_peak_args
+#elif defined(GK_CUDA_PROFILE)
 #define args	  emulated_profile_args
 #define peak_args emulated_profile_peak_args
 #elif defined(GK_CUDA_SEARCH)
@@ -35,7 +41,13 @@ run_block(uint32_t block)
 	host_run_block(run_thread);
 }
 
-#if defined(GK_CUDA_PROFILE)
+#if defined(GK_CUDA_PROFILE) && defined(GK_CUDA_COMPRESS)
+extern "C" const struct gk_cuda_emulated gk_cuda_emulated_all = {
+	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
+#elif defined(GK_CUDA_COMPRESS)
+extern "C" const struct gk_cuda_emulated gk_cuda_emulated_compress = {
+	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
+#elif defined(GK_CUDA_PROFILE)
 extern "C" const struct gk_cuda_emulated gk_cuda_emulated_profile = {
 	&args, sizeof(args), &peak_args, sizeof(peak_args), run_block};
 #elif defined(GK_CUDA_SEARCH)

@@ -112,13 +112,6 @@ __float_as_uint(float v)
 	return bits;
 }
 
-template <typename T, typename U>
-static inline void
-__stcs(T *p, U v)
-{
-	__stcg(p, v);
-}
-
 static inline void
 __threadfence_system(void)
 {

@@ -175,8 +175,8 @@ cuModuleGetGlobal(CUdeviceptr_v2 *ptr, size_t *size, CUmodule module, const char
 
 	ENTER();
 	if (strcmp(name, GK_CUDA_PEAK_ARGS) == 0) {
-		/* the other image has no such name */
-		if (gpu.image != gk_cuda_search_image)
+		/* the first image has no such name */
+		if (gpu.image == gk_cuda_image)
 			return 1;
 		*ptr = (uintptr_t)&peaks;
 		*size = sizeof(peaks);
@@ -355,6 +355,7 @@ setup(void **state)
 	gpu.shared = 232448;
 	rig_open(&rig, &g, GK_VALUE_F32, 100, 2, 8, 0);
 	config = rig.config;
+	config.chunks = 0;
 	config.workers = 0;
 	return 0;
 }
@@ -433,6 +434,21 @@ open_map(uint16_t **bin, struct gk_peak_panel **panel)
 	config.channel->pixels = (struct gk_peak_pixels){
 		.bin = (uintptr_t)*bin, .panel = (uintptr_t)*panel, .nb_panels = 2};
 	gk_layout_add_peaks(&config.layout, 20);
+}
+
+static void
+test_chunks(void **state)
+{
+	const uint64_t without = gk_cuda_ops.memory(&config);
+	struct gk *gk;
+
+	config.chunks = 1;
+	assert_true(gk_cuda_ops.memory(&config) > without);
+	gpu.bytes = 0;
+	gk = created();
+	assert_ptr_equal(gpu.image, gk_cuda_compress_image);
+	assert_in_range(gpu.bytes, without + 1, gk_cuda_ops.memory(&config));
+	gk_cuda_ops.destroy(gk);
 }
 
 static void
@@ -618,6 +634,7 @@ main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_life),
+		TEST(test_chunks),
 		TEST(test_map),
 		TEST(test_beat),
 		TEST(test_failures),

@@ -311,6 +311,25 @@ __stcg(T *p, U v)
 	__builtin_memcpy(p, &converted, sizeof(converted));
 }
 
+template <typename T, typename U>
+static inline void
+__stcs(T *p, U v)
+{
+	__stcg(p, v);
+}
+
+/* Bytes of two words, selected by 4 bits each. */
+static inline uint32_t
+__byte_perm(uint32_t x, uint32_t y, uint32_t select)
+{
+	const uint64_t both = (uint64_t)y << 32 | x;
+	uint32_t r = 0;
+
+	for (int i = 0; i < 4; i++)
+		r |= (uint32_t)(both >> (select >> (4 * i) & 7) * 8 & 0xFF) << (8 * i);
+	return r;
+}
+
 static inline void
 __nanosleep(uint32_t)
 {

@@ -103,9 +103,7 @@ pair_pieces(const struct pair *p, void *memory[PAIR_PIECES], uint64_t size[PAIR_
 	PIECE(p->cuda.p_next, plane);
 	for (int i = 0; i < GK_DARK_MAX; i++)
 		PIECE(p->cuda.cells[i], gk_dark_size(&c->geometry));
-	if (c->shells != NULL) {
-		PIECE(c->shells, c->nb_frames * sizeof(*c->shells));
-	}
+	PIECE(c->details, c->nb_frames * sizeof(*c->details));
 	if (c->profiles != NULL) {
 		PIECE(c->profiles, c->nb_profiles * gk_profile_stride(c->channel->radial.nb_bins));
 		PIECE((void *)(uintptr_t)c->channel->radial.bin,
@@ -210,8 +208,6 @@ pair_add_map(struct rig *rig, const struct gk_peak_map *map, uint32_t peaks_cap)
 	free(c->outputs);
 	c->outputs = rig_alloc(c->nb_outputs * c->layout.stride);
 	memset(c->outputs, RIG_GUARD, c->nb_outputs * c->layout.stride);
-	c->shells = rig_alloc(c->nb_frames * sizeof(*c->shells));
-	memset(c->shells, RIG_GUARD, c->nb_frames * sizeof(*c->shells));
 	*pixels = (struct gk_peak_pixels){.bin = (uintptr_t)rig_alloc(bins),
 		.panel = (uintptr_t)rig_alloc(panels),
 		.nb_panels = map->nb_panels};
@@ -323,7 +319,6 @@ pair_close(struct pair *p)
 	for (int i = 0; i < 2; i++) {
 		const struct gk_config *c = i == 0 ? &p->host.config : &p->cuda.config;
 
-		free(c->shells);
 		free((void *)(uintptr_t)c->channel->pixels.bin);
 		free((void *)(uintptr_t)c->channel->pixels.panel);
 		free((void *)(uintptr_t)c->channel->radial.bin);
@@ -392,17 +387,19 @@ pair_forget_guesses(struct pair *p, struct rig *rig, const struct gk_work *work)
 
 	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		const struct gk_result *result = &rig->config.results[work->slot[i]];
+		const uint64_t chunk =
+			rig->config.chunks ? rig->config.details[work->slot[i]].chunk_bytes : 0;
 		const uint32_t out = rig_frame(rig, work->slot[i])->out;
 
 		if (out == GK_NO_OUT)
 			continue;
 		if (!far) {
-			rig_forget_guess(rig, result, rig_output(rig, out));
+			rig_forget_guess(rig, result, chunk, rig_output(rig, out));
 			continue;
 		}
 		assert_non_null(copy);
 		pair_copy(p, (uintptr_t)copy, (uintptr_t)rig_output(rig, out), stride, 1);
-		rig_forget_guess(rig, result, copy);
+		rig_forget_guess(rig, result, chunk, copy);
 		pair_copy(p, (uintptr_t)rig_output(rig, out), (uintptr_t)copy, stride, 0);
 	}
 	free(copy);
@@ -499,8 +496,7 @@ pair_compare(struct pair *p)
 				h->results[i].kind, c->results[i].kind, h->results[i].peaks,
 				c->results[i].peaks, h->results[i].peaks_found,
 				c->results[i].peaks_found);
-	if (h->shells != NULL)
-		pair_same("shells", h->shells, c->shells, h->nb_frames * sizeof(*h->shells));
+	pair_same("details", h->details, c->details, h->nb_frames * sizeof(*h->details));
 	if (h->profiles != NULL)
 		pair_same("profiles", h->profiles, c->profiles,
 			h->nb_profiles * gk_profile_stride(h->channel->radial.nb_bins));

@@ -98,6 +98,7 @@ random_params(struct pair *p, struct peak_case *c, uint32_t index, uint64_t *rng
 	channel->peak[index] = c->params;
 	*params = (struct gk_params){.version = (uint32_t)rig_random(rng),
 		.kind = rig_below(rng, 3),
+		.chunks = rig_chunks ? rig_below(rng, 2) << GK_KIND_RAW : 0,
 		.strong_threshold = (float)rig_below(rng, 40),
 		.csr_threshold = (float)(1 + rig_below(rng, 40)),
 		.strong_min = rig_below(rng, 2) ? rig_below(rng, 1 + pixels / 10) : 0,
@@ -199,6 +200,7 @@ round_of(const struct gk_geometry *g, uint32_t gangs, uint32_t plays, int in_dev
 
 	assert_true(c != NULL && bin != NULL);
 	open_case(c, g, rig_random(rng));
+	rig_chunks = (int)rig_below(rng, 2); /* all images with the search */
 	draw_bins(&radial, bin, g, rng);
 	pair_open_search(&p, g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16,
 		1 + rig_below(rng, (uint32_t)gk_pixels(g)), gangs, SLOTS,

@@ -47,6 +47,7 @@ random_params(struct gk_params *p, const struct gk_config *c, uint64_t *rng)
 	p->strong_min = rig_below(rng, 3) ? rig_below(rng, pixels / 4 + 1) : 0;
 	p->strong_max = rig_below(rng, 3) ? UINT32_MAX : p->strong_min + rig_below(rng, pixels);
 	p->nnz_max = rig_below(rng, c->layout.nnz_cap + 1);
+	p->chunks = c->chunks ? rig_below(rng, 2) << GK_KIND_RAW : 0;
 	p->dark_min = 1 + rig_below(rng, 10);
 	p->dark_alpha = (float)(1 + rig_below(rng, 100)) / 100.0f;
 }
@@ -156,6 +157,7 @@ random_round(uint32_t gangs, uint32_t intervals, int in_device, uint64_t *rng)
 	uint32_t now = 0;
 	struct pair p;
 
+	rig_chunks = (int)rig_below(rng, 2); /* two images of the kernel */
 	pair_open_trailers(&p, &g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16, cap, gangs,
 		SLOTS, UINT32_MAX - rig_below(rng, 40), in_device, tune, (int)rig_below(rng, 2));
 	rig_random_coef(&p.host, rng);
@@ -371,7 +373,7 @@ test_refused(void **state)
 			work.dark = value;
 			break;
 		case 9:
-			params->kind = value;
+			*(rig_below(&rng, 2) ? &params->kind : &params->chunks) = value;
 			break;
 		case 10:
 			params->csr_threshold = rig_some_nan(&rng);
@@ -472,6 +474,7 @@ test_real(void **state)
 		print_message("real frames are missing: set BRAGGLINE_DATA\n");
 		skip();
 	}
+	rig_chunks = 1;
 	for (int mode = 0; mode < 4; mode++) {
 		pair_open(&p, &g, mode & 1 ? GK_VALUE_I16 : GK_VALUE_F32, 100000, 2, REAL_FRAMES, 0,
 			mode / 2, tune);
@@ -510,9 +513,12 @@ test_real(void **state)
 					(uintptr_t)rig_tile(&p.host, f, t);
 			pair_frame(&p, f);
 		}
-		for (uint32_t kind = GK_KIND_CSR; kind <= GK_KIND_RAW; kind++) {
-			struct gk_params params = {.version = kind,
+		/* the last one: chunks */
+		for (uint32_t i = GK_KIND_CSR; i <= GK_KIND_RAW + 1; i++) {
+			const uint32_t kind = i <= GK_KIND_RAW ? i : GK_KIND_RAW;
+			struct gk_params params = {.version = i,
 				.kind = kind,
+				.chunks = i > GK_KIND_RAW ? 1u << GK_KIND_RAW : 0,
 				.strong_threshold = 5,
 				.csr_threshold = 5,
 				.strong_max = UINT32_MAX,
@@ -520,13 +526,13 @@ test_real(void **state)
 				.dark_min = 1,
 				.dark_alpha = 0.25f};
 
-			p.host.config.channel->params[kind] = params;
-			p.cuda.config.channel->params[kind] = params;
+			p.host.config.channel->params[i] = params;
+			p.cuda.config.channel->params[i] = params;
 		}
-		for (uint32_t kind = GK_KIND_CSR; kind <= GK_KIND_RAW; kind++) {
+		for (uint32_t i = GK_KIND_CSR; i <= GK_KIND_RAW + 1; i++) {
 			const struct gk_work a = {
-				.nb_frames = 4, .slot = {0, 1, 2, 3}, .params = kind};
-			const struct gk_work b = {.nb_frames = 2, .slot = {4, 5}, .params = kind};
+				.nb_frames = 4, .slot = {0, 1, 2, 3}, .params = i};
+			const struct gk_work b = {.nb_frames = 2, .slot = {4, 5}, .params = i};
 
 			pair_submit(&p, 0, &a);
 			pair_submit(&p, 1, &b);

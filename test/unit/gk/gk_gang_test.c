@@ -124,7 +124,7 @@ check_slot(struct stage *s, uint32_t slot, uint64_t number, int learn)
 
 	assert_int_equal(result.frame, number);
 	result.frame = 0;
-	rig_forget_guess(&s->rig, &result, rig_output(&s->rig, slot));
+	rig_forget_guess(&s->rig, &result, 0, rig_output(&s->rig, slot));
 	output = hash(rig_output(&s->rig, slot), s->rig.config.layout.stride);
 	if (learn) {
 		truth->result = result;

@@ -163,7 +163,7 @@ check_frame(const struct rig *rig, uint32_t slot, const struct gk_params *params
 	assert_memory_equal(found, &wanted, sizeof(wanted));
 	if (frame->out != GK_NO_OUT) {
 		bytes = rig_output(rig, frame->out);
-		rig_forget_guess(rig, &wanted, bytes);
+		rig_forget_guess(rig, &wanted, 0, bytes);
 		for (uint64_t i = 0; i < rig->config.layout.stride; i++) {
 			if (bytes[i] != out[i])
 				fail_msg("frame %llu kind %u: byte %llu of its output (col at "

@@ -27,13 +27,15 @@ test_layout(void **state)
 		assert_true(l.row_ptr + 4 * (rows + 1) <= l.col);
 		assert_true(l.col + 2 * (uint64_t)l.nnz_cap <= l.value);
 		assert_true(l.value + pixels * size <= l.stride);
-		assert_true(l.raw + pixels * 2 <= l.stride);
-		assert_true(l.stride - (l.value + pixels * size) < 4096);
+		assert_true(l.raw + gk_bitshuffle_bound(pixels) <= l.stride);
+		/* no more than the larger of both needs */
+		assert_true(l.stride - (l.value + pixels * size) < 4096 ||
+			l.stride - (l.raw + gk_bitshuffle_bound(pixels)) < 4096);
 		gk_layout_add_peaks(&l, cap);
 		assert_int_equal(l.peaks_cap, cap < GK_PEAKS_MAX ? cap : GK_PEAKS_MAX);
 		assert_int_equal(l.peaks % 64, 0);
 		assert_true(l.value + pixels * size <= l.peaks);
-		assert_true(l.raw + pixels * 2 <= l.peaks);
+		assert_true(l.raw + gk_bitshuffle_bound(pixels) <= l.peaks);
 		assert_int_equal(l.stride % 4096, 0);
 		assert_true(l.peaks + l.peaks_cap * sizeof(struct gk_peak) <= l.stride);
 		assert_true(gk_frame_stride(&g) >= sizeof(struct gk_frame) + 8 * g.tiles);
@@ -132,7 +134,7 @@ test_config_reasons(void **state)
 		"layout.nnz_cap is 513, expected 512: gk_layout_init() with "
 		"this geometry and value type");
 	REFUSED(c.layout.stride = 64,
-		"layout.stride is 64, expected 4096: gk_layout_init() with "
+		"layout.stride is 64, expected 12288: gk_layout_init() with "
 		"this geometry and value type");
 	REFUSED(c.watchdog_ms = 99, "watchdog_ms is 99, expected at least 100, or 0 for none");
 	REFUSED(c.gangs = 0, "gangs is 0, expected 1 to 12");
@@ -150,10 +152,11 @@ test_config_reasons(void **state)
 	assert_non_null(strstr(why, "dark[1].cells is at 0x"));
 	rig.config.channel->dark[1].cells = 0; /* no accumulators */
 	REFUSED(c.layout.peaks_cap = 200,
-		"layout.stride is 4096, expected 12288: gk_layout_init() with "
+		"layout.stride is 12288, expected 16384: gk_layout_init() with "
 		"this geometry and value type");
-	REFUSED(c.shells = (struct gk_shells *)(uintptr_t)0x1020,
-		"shells is at 0x1020, expected a multiple of 64");
+	REFUSED(c.details = NULL, "details is NULL, expected memory for the sizes of chunks");
+	REFUSED(c.details = (struct gk_details *)(uintptr_t)0x1020,
+		"details is at 0x1020, expected a multiple of 64");
 	rig.config.channel->pixels = (struct gk_peak_pixels){.bin = 0x1000};
 	REFUSED(, "pixels.panel is NULL");
 	rig.config.channel->pixels = (struct gk_peak_pixels){.bin = 0x1000, .panel = 0x1000};
@@ -225,6 +228,9 @@ test_work_reasons(void **state)
 		"params[1].strong_threshold is NaN, expected photons");
 	REFUSED(params->nnz_max = 101,
 		"params[1].nnz_max is 101, expected at most layout.nnz_cap = 100");
+	REFUSED(params->chunks = 1, "params[1].chunks is 0x1, expected 0 or 0x4 (raw)");
+	rig.config.chunks = 0;
+	REFUSED(params->chunks = 4, "params[1].chunks is 0x4, expected 0: gk_config.chunks is 0");
 	REFUSED(params->search = 3,
 		"params[1].search is 3, expected 0 (none), 1 (strong) or 2 (all)");
 	REFUSED(params->search = GK_SEARCH_STRONG,

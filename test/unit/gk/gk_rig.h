@@ -25,6 +25,9 @@
 /* Content of output slots before a gang writes them. */
 #define RIG_GUARD 0xA5
 
+/* gk_config.chunks of gangs. */
+static int rig_chunks = 1;
+
 struct rig {
 	struct gk_config config;
 	const struct gk_ops *ops;
@@ -114,12 +117,15 @@ rig_output(const struct rig *rig, uint32_t slot)
 /*
  * Overwrite the part of an output that the result does not define with guard bytes: speculative
  * output may lie there.
+ * @param chunk  size of the chunk in bytes, 0: it is not one
  */
 static inline void
-rig_forget_guess(const struct rig *rig, const struct gk_result *result, uint8_t *out)
+rig_forget_guess(
+	const struct rig *rig, const struct gk_result *result, uint64_t chunk, uint8_t *out)
 {
 	const struct gk_layout *l = &rig->config.layout;
-	const uint64_t raw_end = l->raw + gk_pixels(&rig->config.geometry) * 2;
+	const uint64_t raw_end =
+		l->raw + (chunk > 0 ? chunk : gk_pixels(&rig->config.geometry) * 2);
 
 	if (result->kind != GK_KIND_CSR)
 		memset(out + l->col, RIG_GUARD, l->value - l->col);
@@ -183,6 +189,9 @@ rig_open_trailers(struct rig *rig, const struct gk_geometry *g, enum gk_value va
 	c->channel = rig_alloc(sizeof(*c->channel));
 	c->frames = rig_alloc(slots * gk_frame_stride(g));
 	c->results = rig_alloc(slots * sizeof(*c->results));
+	c->details = rig_alloc(slots * sizeof(*c->details));
+	memset(c->details, RIG_GUARD, slots * sizeof(*c->details));
+	c->chunks = (uint32_t)rig_chunks;
 	c->outputs = rig_alloc(slots * c->layout.stride);
 	memset(c->outputs, RIG_GUARD, slots * c->layout.stride);
 	rig->tile_stride = ((uint64_t)g->tile_rows * g->cols * 2 + 63) & ~UINT64_C(63);
@@ -245,6 +254,7 @@ rig_close(struct rig *rig)
 	free(rig->config.channel);
 	free(rig->config.frames);
 	free(rig->config.results);
+	free(rig->config.details);
 	free(rig->config.outputs);
 }
 

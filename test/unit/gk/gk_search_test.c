@@ -213,8 +213,6 @@ open_gangs(struct rig *rig, const struct map *m, enum gk_value value, enum gk_is
 	gk_layout_add_peaks(&c->layout, PEAKS_CAP);
 	free(c->outputs);
 	c->outputs = rig_alloc(FRAMES * c->layout.stride);
-	c->shells = rig_alloc(FRAMES * sizeof(*c->shells));
-	memset(c->shells, RIG_GUARD, FRAMES * sizeof(*c->shells));
 	c->channel->pixels = (struct gk_peak_pixels){.bin = (uintptr_t)m->bin,
 		.panel = (uintptr_t)rig_alloc(sizeof(m->panel)),
 		.nb_panels = PANELS};
@@ -238,7 +236,6 @@ close_gangs(struct rig *rig)
 	while ((ret = rig->ops->stop(rig->gk)) == -EBUSY)
 		sched_yield();
 	assert_int_equal(ret, 0);
-	free(rig->config.shells);
 	free(rig->config.profiles);
 	free((void *)(uintptr_t)rig->config.channel->pixels.panel);
 	rig_close(rig);
@@ -417,7 +414,7 @@ check_frame(const struct rig *rig, const struct rig *plain, uint32_t slot, const
 	if (!e->searched)
 		return;
 	assert_memory_equal(
-		rig->config.shells[slot].count, e->peaks->shell, sizeof(e->peaks->shell));
+		rig->config.details[slot].shell_peaks, e->peaks->shell, sizeof(e->peaks->shell));
 	listed = r->peaks < PEAKS_CAP ? r->peaks : PEAKS_CAP;
 	if (kind != GK_KIND_NONE)
 		assert_memory_equal(rig_output(rig, slot) + rig->config.layout.peaks,
@@ -436,7 +433,7 @@ play_set(struct rig *rig, const struct rig *plain, const struct map *m, uint32_t
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
 	}
 	for (uint32_t round = 0; round < ROUNDS; round++) {
-		memset(rig->config.shells, RIG_GUARD, FRAMES * sizeof(*rig->config.shells));
+		memset(rig->config.details, RIG_GUARD, FRAMES * sizeof(*rig->config.details));
 		memset(rig->config.profiles, RIG_GUARD, AREAS * gk_profile_stride(BINS));
 		play(rig, threads, set, rng);
 		for (uint32_t i = 0; i < FRAMES; i++)

@@ -21,7 +21,8 @@ random_kind(struct gk_params *p, const struct gk_config *c, uint64_t *rng)
 		.csr_threshold = ldexpf((float)(1 + rig_below(rng, 4000)), -7),
 		.strong_min = rig_below(rng, 3) ? rig_below(rng, 500) : 0,
 		.strong_max = UINT32_MAX,
-		.nnz_max = rig_below(rng, c->layout.nnz_cap + 1)};
+		.nnz_max = rig_below(rng, c->layout.nnz_cap + 1),
+		.chunks = rig_below(rng, 2) << GK_KIND_RAW};
 	return p->kind;
 }
 
@@ -111,6 +112,7 @@ check_same(struct rig *found, struct rig *wanted, uint32_t n)
 	const uint64_t stride = found->config.layout.stride;
 
 	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t chunk = found->config.details[i].chunk_bytes;
 		struct gk_result result = found->config.results[i];
 		const uint32_t out = rig_frame(found, i)->out;
 
@@ -118,8 +120,9 @@ check_same(struct rig *found, struct rig *wanted, uint32_t n)
 		assert_memory_equal(&result, &wanted->config.results[i], sizeof(result));
 		if (out == GK_NO_OUT)
 			continue;
-		rig_forget_guess(found, &result, rig_output(found, out));
-		rig_forget_guess(wanted, &result, rig_output(wanted, out));
+		assert_int_equal(wanted->config.details[i].chunk_bytes, chunk);
+		rig_forget_guess(found, &result, chunk, rig_output(found, out));
+		rig_forget_guess(wanted, &result, chunk, rig_output(wanted, out));
 		assert_memory_equal(rig_output(found, out), rig_output(wanted, out), stride);
 	}
 	for (int i = 0; i < GK_DARK_MAX; i++)

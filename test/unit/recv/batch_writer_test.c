@@ -26,6 +26,7 @@
 #include "../arrow/arrow_rows.h"
 #include "../arrow/arrow_sample.h"
 #include "builder/compressor.h"
+#include "gk_bitshuffle.h"
 #include "io/direct_io.h"
 #include "output/batch_writer.h"
 
@@ -264,9 +265,28 @@ help(void *compressor)
 	return NULL;
 }
 
+/* Replace the raw outputs of the records by chunks, as gangs do. */
+static void
+make_chunks(uint8_t *slots)
+{
+	uint8_t *chunk = malloc(gk_bitshuffle_bound(gk_pixels(&sample.geometry)));
+
+	assert_non_null(chunk);
+	for (unsigned int i = 0; i < PACKED_SLOTS; i++) {
+		uint8_t *raw = slots + i * sample.layout.stride + sample.layout.raw;
+
+		if (records[i].kind != GK_KIND_RAW)
+			continue;
+		records[i].chunk_bytes = gk_bitshuffle_compress(
+			(const uint16_t *)raw, gk_pixels(&sample.geometry), chunk);
+		memcpy(raw, chunk, records[i].chunk_bytes);
+	}
+	free(chunk);
+}
+
 /*
- * The files are the same if the writer compresses alone, in jobs without helpers, and with two
- * helpers.
+ * The files are the same if the writer compresses alone, in jobs without helpers, with two helpers,
+ * and if the outputs are chunks already.
  */
 static void
 compressed_by_others(void **state)
@@ -298,9 +318,12 @@ compressed_by_others(void **state)
 	__atomic_store_n(&helper_stops, true, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < 2; i++)
 		pthread_join(helper[i], NULL);
+	make_chunks(slots);
+	write_packed_run("chunks", slots, c);
 	snprintf(command, sizeof(command),
 		"cd %s && cmp alone_images.arrow jobs_images.arrow && "
 		"cmp alone_images.arrow helped_images.arrow && "
+		"cmp alone_images.arrow chunks_images.arrow && "
 		"cmp alone_frames.arrow helped_frames.arrow",
 		dir);
 	assert_int_equal(system(command), 0);
@@ -340,10 +363,24 @@ bytes_of(const struct frame_record *r)
 	case GK_KIND_IMAGE:
 		return pixels * sample.layout.value_size;
 	case GK_KIND_RAW:
-		return pixels * 2;
+		return r->chunk_bytes > 0 ? r->chunk_bytes : pixels * 2;
 	default:
 		return 0;
 	}
+}
+
+/* Replace the raw output of the sample by a chunk. */
+static void
+make_chunk(void)
+{
+	const uint64_t pixels = gk_pixels(&sample.geometry);
+	uint8_t *chunk = malloc(gk_bitshuffle_bound(pixels));
+	uint8_t *raw = sample.outputs + sample.layout.raw;
+
+	assert_non_null(chunk);
+	sample.record.chunk_bytes = gk_bitshuffle_compress((const uint16_t *)raw, pixels, chunk);
+	memcpy(raw, chunk, sample.record.chunk_bytes);
+	free(chunk);
 }
 
 static uint64_t
@@ -357,7 +394,10 @@ write_far_run(const struct batch_writer_config *c, uint32_t slot, struct batch_w
 	sample.record.frame = 0;
 	for (unsigned int i = 0; i < 120; i++) {
 		sample_next(&sample, 1, 4);
+		if (sample.record.kind == GK_KIND_RAW && i % 2 == 0)
+			make_chunk();
 		records[0] = sample.record;
+		sample.record.chunk_bytes = 0;
 		if (frame_verdict_is_kept(records[0].verdict))
 			records[0].out = slot;
 		bytes += bytes_of(&records[0]);

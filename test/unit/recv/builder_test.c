@@ -27,7 +27,7 @@ static struct builder_command run;
 static struct builder *b;
 static struct gk_channel *channel;
 static struct gk_result results[SLOTS];
-static struct gk_shells shells[SLOTS];
+static struct gk_details details[SLOTS];
 static struct frame_record *out[BUILDER_RECORDS * 2];
 static uint32_t nb_out;
 static enum gk_kind kept_as; /* format in which the test's gangs keep a frame */
@@ -182,7 +182,7 @@ is_hit(uint64_t frame)
 static bool
 is_searched(uint64_t frame)
 {
-	return config.shells != NULL && frame % 2 == 0;
+	return config.details != NULL && frame % 2 == 0;
 }
 
 /** Finish the gang's next batch. */
@@ -221,7 +221,9 @@ gang_finish(uint32_t gang)
 			.peaks = is_searched(f->frame) ? f->frame + 5 : 0,
 			.peaks_found = is_searched(f->frame) ? f->frame + 6 : GK_NOT_SEARCHED,
 		};
-		shells[w->slot[i]] = (struct gk_shells){.count = {f->frame + 7, f->frame + 8, 9}};
+		details[w->slot[i]] =
+			(struct gk_details){.shell_peaks = {f->frame + 7, f->frame + 8, 9},
+				.chunk_bytes = f->frame + 10};
 	}
 	if (channel->done[gang].raw == channel->done[gang].done)
 		gang_raw(gang);
@@ -378,7 +380,7 @@ record_of_a_frame(void **state)
 static void
 peaks_in_records(void **state)
 {
-	config.shells = shells;
+	config.details = details;
 	run.veto.peak = (struct gk_peak_params){.threshold = 12, .shells = 2, .shell = {1, 2, 3}};
 	begin();
 	send_frames(1, 5);
@@ -402,6 +404,29 @@ peaks_in_records(void **state)
 		&channel->peak[gang_work(0, 0)->params], &run.veto.peak, sizeof(run.veto.peak));
 	give_back_all();
 	finish();
+}
+
+/* Records of kept frames have the size of the chunk. Gangs that make none are asked for none. */
+static void
+chunks_in_records(void **state)
+{
+	config.details = details;
+	run.veto.params.chunks = 1u << GK_KIND_RAW;
+	for (uint32_t round = 0; round < 2; round++) {
+		config.chunks = round == 1;
+		begin();
+		send_frames(1, 5);
+		gangs_finish_all();
+		assert_int_equal(channel->params[gang_work(0, 0)->params].chunks,
+			round == 1 ? 1u << GK_KIND_RAW : 0);
+		assert_int_equal(egress(), 4);
+		for (uint32_t i = 0; i < 4; i++)
+			assert_int_equal(out[i]->chunk_bytes,
+				round == 1 && out[i]->kind != GK_KIND_NONE ? out[i]->frame + 10
+									   : 0);
+		give_back_all();
+		finish();
+	}
 }
 
 /*
@@ -1173,6 +1198,7 @@ main(int argc, char **argv)
 		TEST(record_of_a_frame),
 		TEST(dense_instead_of_csr),
 		TEST(peaks_in_records),
+		TEST(chunks_in_records),
 		TEST(profiles_belong_to_records),
 		TEST(thresholds_of_a_second_run),
 		TEST(packets_go_back_first),
