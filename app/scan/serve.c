@@ -12,7 +12,9 @@
 
 #include "eal/start.h"
 #include "escaped_text.h"
+#include "scan/list.h"
 #include "serve.h"
+#include "sql/session.h"
 #include "xfer/qp.h"
 
 RTE_LOG_REGISTER(serve_logtype, braggline.scan.serve, NOTICE);
@@ -39,6 +41,27 @@ serve_prepare(void)
 	eal_signals(&action);
 }
 
+/* Open an engine once: a mistake in --memory is an error of the start, not of each client. */
+static int
+try_engine(const struct scan_worker_config *config, char message[PATH_MAX])
+{
+	const struct sql_limits limits = {.threads = config->threads, .memory = config->memory};
+	struct scan_list none = {0};
+	struct sql_session session;
+	struct sql_catalog catalog;
+	int ret = sql_catalog_create(&catalog, &none, NULL, NULL);
+
+	snprintf(message, PATH_MAX, "not enough memory");
+	if (ret < 0)
+		return ret;
+	ret = sql_session_open(&session, config->api, &catalog, &limits);
+	if (ret < 0)
+		snprintf(message, PATH_MAX, "%.4000s", session.error);
+	sql_session_close(&session);
+	sql_catalog_destroy(&catalog);
+	return ret;
+}
+
 int
 serve(struct scan_server_config *config)
 {
@@ -54,7 +77,7 @@ serve(struct scan_server_config *config)
 		return 1;
 	}
 	config->worker.api = &api;
-	if (scan_server_open(&s, config, message) < 0) {
+	if (try_engine(&config->worker, message) < 0 || scan_server_open(&s, config, message) < 0) {
 		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
 		return 1;
 	}
@@ -79,6 +102,11 @@ serve(struct scan_server_config *config)
 		" bytes in slots, %" PRIu64 " connections lost\n",
 		n->sessions, n->queries, n->cancelled, n->deadlines, n->inline_bytes,
 		n->pushed_bytes, n->lost);
+	if (!scan_server_is_idle(s)) {
+		/* engines that do not notice an interrupt, peers that are gone: free nothing */
+		LOG(WARNING, "sessions do not end: they are ended with the process\n");
+		_exit(0);
+	}
 	scan_server_close(s);
 	return 0;
 }

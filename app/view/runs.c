@@ -347,8 +347,11 @@ make_text(const struct runs *r, struct entries *all, struct entries *listed)
 	const size_t nb = group != NULL ? find_groups(all, group) : 0;
 	char *text;
 
-	for (size_t i = 0; i < r->nb_folders; i++)
-		json_array_append_new(folders, json_string_nocheck(r->folder[i]));
+	for (size_t i = 0; i < r->nb_folders; i++) {
+		object = json_string(r->folder[i]);
+		/* a name that is not UTF-8 must not hide all runs */
+		json_array_append_new(folders, object != NULL ? object : json_string("?"));
+	}
 	for (size_t i = 0; i < nb; i++) {
 		struct entry *e = &all->entry[group[i].begin];
 

@@ -171,13 +171,14 @@ work_closing(struct session *c)
 
 /* ---- messages of the client ------------------------------------------------------------------ */
 
+/* Also those that have ended, while their engine does not: a query may not notice the interrupt. */
 static unsigned int
 sessions_of(const struct scan_server *s, const char *name)
 {
 	unsigned int i, nb = 0;
 
 	for (i = 0; i < SCAN_SESSIONS; i++)
-		nb += s->session[i].state == UP &&
+		nb += s->session[i].worker != NULL &&
 			(name == NULL || strcmp(s->session[i].identity.name, name) == 0);
 	return nb;
 }

@@ -246,6 +246,10 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 	int ret;
 
 	*v = (struct view){.name = *n};
+	/* the settings, with paths of this machine; duckdb_settings() is not allowed either */
+	if (strcasecmp(n->table, "pg_settings") == 0 &&
+		(n->schema[0] == '\0' || is_reserved(n->schema)))
+		return session_error(s, -EINVAL, "pg_settings: not allowed in a query of runs");
 	for (v->table = 0; v->table < ARROW_TABLES; v->table++) {
 		if (strcasecmp(n->table, arrow_table_name(v->table)) == 0)
 			break;

@@ -540,6 +540,7 @@ static void
 limits(void **state)
 {
 	struct peer *p;
+	uint64_t lost, until;
 
 	open_server(&(struct scan_server_config){.sessions = 2});
 	(void)connect_peer(0);
@@ -556,6 +557,17 @@ limits(void **state)
 	p = call(3, "ana", &key[0]);
 	wait_for(p->refused);
 	assert_int_equal(p->refused, SCAN_REASON_SESSIONS);
+	/* also of a client that is gone, while its engine does not notice the interrupt */
+	lost = scan_server_get_counters(server)->lost;
+	ask(&peer[2], "SELECT levenshtein(repeat('a', 26000), repeat('b', 26000))");
+	for (until = xfer_qp_clock() + 300; xfer_qp_clock() < until;)
+		turn();
+	hang_up(&peer[2]);
+	wait_for(scan_server_get_counters(server)->lost > lost);
+	hang_up(p);
+	p = call(3, "ana", &key[0]);
+	wait_for(p->refused || p->up);
+	assert_int_equal(p->refused, SCAN_REASON_SESSIONS);
 	/* an engine has no more memory than it may have */
 	ask(&peer[0], "SELECT list(i) FROM range(100000000) t(i)");
 	wait_for(peer[0].ended);
@@ -569,7 +581,8 @@ statements(void **state)
 		"CREATE TABLE t (i INT)", "COPY (SELECT 1) TO '/tmp/x'", "SET threads = 4",
 		"ATTACH '/tmp/x'", "SELECT * FROM read_csv('/etc/passwd')",
 		"SELECT * FROM '/etc/passwd'", "SELECT * FROM secret.frames", "PRAGMA version",
-		"SELECT getenv('HOME')", "SELECT $1"};
+		"SELECT getenv('HOME')", "SELECT $1", "FROM pg_settings",
+		"FROM system.pg_catalog.pg_settings"};
 	struct peer *p;
 	size_t i;
 
