@@ -34,6 +34,9 @@ def installed(build):
         elif path.startswith(options['libdir'] + '/') and not path.startswith('lib/sysusers.d'):
             # /usr/lib/MULTIARCH, which this build may not have
             path = 'usr/lib/multiarch/' + os.path.relpath(path, options['libdir'])
+        elif path.startswith(options['sysconfdir'].lstrip('/') + '/'):
+            # /etc if the prefix is /usr
+            path = 'etc/' + os.path.relpath(path, options['sysconfdir'].lstrip('/'))
         else:
             path = f'usr/{path}'
         paths.add(path)

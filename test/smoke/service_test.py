@@ -268,8 +268,9 @@ def a_page_of_another_user_needs_the_drop_in(where):
             try:
                 # braggline-view: http://127.0.0.1:PORT/
                 source = process.stdout.readline().split()[-1] + 'api/v1/sources/r'
-                state = wait('a refusal', lambda: (found := ask(source)).get('error') and found)
-                want(state['state'] == 'down' and 'Permission denied' in state['error'], state)
+                state = wait('a refusal', lambda: 'Permission denied' in (found := ask(source)).get('error', '')
+                             and found)
+                want(state['state'] == 'down', state)
                 subprocess.run(drop_in_command(f'{SOURCE}/conf/systemd/drop-ins/view.conf'),
                                check=True, user=USER, group=USER, extra_groups=[], timeout=SECONDS,
                                env={**os.environ, 'RUNTIME_DIRECTORY': f'{where}/runtime'})

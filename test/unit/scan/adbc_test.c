@@ -578,7 +578,7 @@ tables_are_those_of_json(void **state)
 
 	for (i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
 		got = query(&ours, statements[i], false);
-		expected = command_output("%s %s --format json --sql \"%s\"",
+		expected = command_output("'%s' %s --format json --sql \"%s\"",
 			getenv("BRAGGLINE_SCAN"), runs, statements[i]);
 		assert_same(statements[i], got, expected);
 		assert_true(strlen(got) > 10);
@@ -938,7 +938,7 @@ errors_in_mid_stream(void **state)
 	stream.release(&stream);
 
 	/* the helper is killed, or ends without the end of the stream */
-	snprintf(script, sizeof(script), "%s \"$@\" | head -c 100000; kill -9 $$",
+	snprintf(script, sizeof(script), "'%s' \"$@\" | head -c 100000; kill -9 $$",
 		getenv("BRAGGLINE_SCAN"));
 	set_program(&s, script);
 	last = read_failing(&s, &stream, EIO, ADBC_STATUS_IO);
@@ -946,7 +946,7 @@ errors_in_mid_stream(void **state)
 	assert_int_equal(last->vendor_code, 137);
 	assert_memory_equal(last->sqlstate, "08S01", 5);
 	stream.release(&stream);
-	snprintf(script, sizeof(script), "%s \"$@\" | head -c 100000", getenv("BRAGGLINE_SCAN"));
+	snprintf(script, sizeof(script), "'%s' \"$@\" | head -c 100000", getenv("BRAGGLINE_SCAN"));
 	set_program(&s, script);
 	last = read_failing(&s, &stream, EIO, ADBC_STATUS_IO);
 	assert_non_null(strstr(last->message, "ends before its end marker"));
@@ -1002,7 +1002,7 @@ damaged_streams(void **state)
 
 	snprintf(path, sizeof(path), "%s/stream", dir);
 	free(command_output(
-		"%s %s --format arrow --sql \"SELECT i, 't' || i AS t, [i] AS l, {'x': i} AS s, "
+		"'%s' %s --format arrow --sql \"SELECT i, 't' || i AS t, [i] AS l, {'x': i} AS s, "
 		"i::VARCHAR::ENUM('0', '1', '2') AS e, [i, i]::INT[2] AS a, map(['k'], [i]) AS m, "
 		"union_value(k := i) AS u, i::HUGEINT AS h FROM range(3) t(i)\" > %s",
 		getenv("BRAGGLINE_SCAN"), runs, path));
@@ -1057,7 +1057,7 @@ damaged_files(void **state)
 
 	snprintf(path, sizeof(path), "%s/bad", dir);
 	assert_int_equal(mkdir(path, 0700), 0);
-	free(command_output("%s %s bad float32 2 100 1", getenv("ARROW_WRITE"), path));
+	free(command_output("'%s' %s bad float32 2 100 1", getenv("ARROW_WRITE"), path));
 	snprintf(path, sizeof(path), "%s/bad/bad_frames.arrow", dir);
 	file = fopen(path, "r+");
 	assert_non_null(file);
@@ -1239,7 +1239,7 @@ death_of_the_client_ends_the_helper(void **state)
 	pid_t client, helper;
 
 	snprintf(path, sizeof(path), "%s/pid", dir);
-	snprintf(script, sizeof(script), "echo $$ > %s.new; mv %s.new %s; exec %s \"$@\"", path,
+	snprintf(script, sizeof(script), "echo $$ > %s.new; mv %s.new %s; exec '%s' \"$@\"", path,
 		path, path, getenv("BRAGGLINE_SCAN"));
 	new_statement(&ours, &s, ENDLESS);
 	set_program(&s, script);
@@ -1323,7 +1323,7 @@ addresses(void **state)
 	int ret;
 
 	snprintf(script, sizeof(script),
-		"echo \"$@\" > %s/arguments; exec %s --format arrow --sql - -- %s", dir,
+		"echo \"$@\" > %s/arguments; exec '%s' --format arrow --sql - -- %s", dir,
 		getenv("BRAGGLINE_SCAN"), runs);
 	new_statement(&ours, &s, "SELECT count(*) AS n FROM lyso_7.frames");
 	set_program(&s, script);
@@ -1367,9 +1367,9 @@ group_setup(void **state)
 	assert_non_null(mkdtemp(dir));
 	snprintf(runs, sizeof(runs), "%s/runs", dir);
 	free(command_output(
-		"mkdir %s %s/store0 %s/store1 && w=%s && $w %s lyso_7 float32 2 100 1 && "
-		"$w %s other float32 2 50 2 && $w %s/store0 a float32 1 10 1 && "
-		"$w %s/store1 b float32 1 20 1",
+		"mkdir %s %s/store0 %s/store1 && w='%s' && \"$w\" %s lyso_7 float32 2 100 1 && "
+		"\"$w\" %s other float32 2 50 2 && \"$w\" %s/store0 a float32 1 10 1 && "
+		"\"$w\" %s/store1 b float32 1 20 1",
 		runs, dir, dir, getenv("ARROW_WRITE"), runs, runs, dir, dir));
 	load(&ours, getenv("ADBC_DRIVER"), "AdbcDriverInit");
 	open_database(&ours, runs);

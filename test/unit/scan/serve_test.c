@@ -559,7 +559,7 @@ limits(void **state)
 	assert_int_equal(p->refused, SCAN_REASON_SESSIONS);
 	/* also of a client that is gone, while its engine does not notice the interrupt */
 	lost = scan_server_get_counters(server)->lost;
-	ask(&peer[2], "SELECT levenshtein(repeat('a', 26000), repeat('b', 26000))");
+	ask(&peer[2], "SELECT levenshtein(repeat('a', 36000), repeat('b', 36000))");
 	for (until = xfer_qp_clock() + 300; xfer_qp_clock() < until;)
 		turn();
 	hang_up(&peer[2]);
