@@ -27,6 +27,7 @@
 #include "pipeline.h"
 #include "port/placement.h"
 #include "port/port.h"
+#include "raw_output.h"
 #include "rx/messages.h"
 #include "rx/multicast.h"
 #include "rx/transport.h"
@@ -103,8 +104,7 @@ make_message(uint8_t to[MESSAGE], uint64_t frame, uint32_t stream, uint32_t tile
 static void
 check_frame(const struct frame_record *r)
 {
-	const uint16_t *raw = (const uint16_t *)(p.outputs + r->out * p.gk_config->layout.stride +
-		p.gk_config->layout.raw);
+	const uint16_t *raw = raw_output(p.gk_config, p.outputs, r);
 
 	assert_int_equal(r->kind, GK_KIND_RAW);
 	for (uint32_t s = 0; s < STREAMS; s++)

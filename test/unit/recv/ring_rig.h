@@ -25,6 +25,7 @@
 #include "pipeline.h"
 #include "port/placement.h"
 #include "port/port.h"
+#include "raw_output.h"
 #include "rx/messages.h"
 #include "rx/ring.h"
 #include "settings.h"
@@ -125,8 +126,7 @@ fill(uint8_t *to, uint64_t frame, uint32_t stream, uint32_t tile)
 static inline void
 check_frame(const struct frame_record *r)
 {
-	const uint16_t *raw = (const uint16_t *)(p.outputs + r->out * p.gk_config->layout.stride +
-		p.gk_config->layout.raw);
+	const uint16_t *raw = raw_output(p.gk_config, p.outputs, r);
 
 	assert_int_equal(r->kind, GK_KIND_RAW);
 	for (uint32_t s = 0; s < STREAMS; s++)
