@@ -9,6 +9,7 @@
 #include "adbc/metadata.h"
 #include "adbc/result.h"
 #include "sql/ipc_stream.h"
+#include "sql/quoted.h"
 
 /* ------------------------------------------------------------------ constant results */
 
@@ -253,18 +254,6 @@ metadata_info(const uint32_t *codes, size_t nb, struct ArrowArrayStream *stream,
 
 /* ------------------------------------------------------------------ statements */
 
-static void
-put_quoted(FILE *out, const char *text, char quote)
-{
-	putc(quote, out);
-	for (; *text != '\0'; text++) {
-		if (*text == quote)
-			putc(quote, out);
-		putc(*text, out);
-	}
-	putc(quote, out);
-}
-
 /* Write " AND expression LIKE 'pattern'". */
 static void
 put_like(FILE *out, const char *expression, const char *pattern)
@@ -272,7 +261,7 @@ put_like(FILE *out, const char *expression, const char *pattern)
 	if (pattern == NULL)
 		return;
 	fprintf(out, " AND %s LIKE ", expression);
-	put_quoted(out, pattern, '\'');
+	sql_put_quoted(out, pattern, '\'');
 }
 
 /* Finish a statement. */
@@ -299,7 +288,7 @@ metadata_table_sql(const char *catalog, const char *schema, const char *table)
 	for (i = 0; i < 3; i++) {
 		if (parts[i] == NULL || parts[i][0] == '\0')
 			continue;
-		put_quoted(out, parts[i], '"');
+		sql_put_quoted(out, parts[i], '"');
 		putc(i < 2 ? '.' : ' ', out);
 	}
 	fputs("LIMIT 0", out);

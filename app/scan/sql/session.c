@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "sql/quoted.h"
 #include "sql/session.h"
 
 /* A view of the user's statement, whose columns are converted. */
@@ -69,19 +70,6 @@ text_close(struct text *t)
 	free(t->bytes);
 	t->bytes = NULL;
 	return -ENOMEM;
-}
-
-/* Write a name or a string in quotes. */
-static void
-put_quoted(FILE *out, const char *text, char quote)
-{
-	putc(quote, out);
-	for (; *text != '\0'; text++) {
-		if (*text == quote)
-			putc(quote, out);
-		putc(*text, out);
-	}
-	putc(quote, out);
 }
 
 /* Execute SQL of this program. */
@@ -285,13 +273,13 @@ create_view(struct sql_session *s, const struct view *v)
 		return session_error(s, -ENOMEM, "not enough memory");
 	if (v->run != NULL) {
 		fputs("CREATE SCHEMA IF NOT EXISTS ", t.out);
-		put_quoted(t.out, v->name.schema, '"');
+		sql_put_quoted(t.out, v->name.schema, '"');
 		putc(';', t.out);
 	}
 	fputs("CREATE OR REPLACE VIEW ", t.out);
-	put_quoted(t.out, v->name.schema, '"');
+	sql_put_quoted(t.out, v->name.schema, '"');
 	fprintf(t.out, ".%s AS FROM %s(", v->name.table, v->name.table);
-	put_quoted(t.out, v->run != NULL ? v->run->name : "*", '\'');
+	sql_put_quoted(t.out, v->run != NULL ? v->run->name : "*", '\'');
 	if (v->name.first > 0)
 		fprintf(t.out, ", first := %" PRIu64 "::UBIGINT", v->name.first);
 	if (v->name.last < UINT64_MAX)
@@ -325,7 +313,7 @@ create_run_list(struct sql_session *s)
 			if (c->run[i].table[table].nb == 0)
 				continue;
 			fputs(", (", t.out);
-			put_quoted(t.out, c->run[i].name, '\'');
+			sql_put_quoted(t.out, c->run[i].name, '\'');
 			fprintf(t.out, ", '%s', %zu)", arrow_table_name(table),
 				c->run[i].table[table].nb);
 		}
@@ -441,7 +429,7 @@ put_simple_type(const struct duckdb_api *api, FILE *out, duckdb_logical_type typ
 			good = name[0] != '\0';
 			if (i > 0)
 				fputs(", ", out);
-			put_quoted(out, name, '"');
+			sql_put_quoted(out, name, '"');
 			putc(' ', out);
 			good = good && put_simple_type(api, out, child, depth + 1);
 			api->destroy_logical_type(&child);
