@@ -263,14 +263,14 @@ get_option_int(const struct options *o, const char *name, int64_t *value, struct
 		struct Adbc##object *o, const char *name, double *value, struct AdbcError *error)  \
 	{                                                                                          \
 		struct type *t = o->private_data;                                                  \
-		return t == NULL ? wrong_state(error, #type " is not there")                       \
+		return t == NULL ? wrong_state(error, "no " #type ": not created, or released")    \
 				 : get_option_double(&t->options, name, value, error);             \
 	}                                                                                          \
 	static AdbcStatusCode type##_get_option_int(                                               \
 		struct Adbc##object *o, const char *name, int64_t *value, struct AdbcError *error) \
 	{                                                                                          \
 		struct type *t = o->private_data;                                                  \
-		return t == NULL ? wrong_state(error, #type " is not there")                       \
+		return t == NULL ? wrong_state(error, "no " #type ": not created, or released")    \
 				 : get_option_int(&t->options, name, value, error);                \
 	}                                                                                          \
 	static AdbcStatusCode type##_set_option_bytes(struct Adbc##object *o, const char *name,    \
@@ -282,14 +282,14 @@ get_option_int(const struct options *o, const char *name, int64_t *value, struct
 		struct Adbc##object *o, const char *name, double value, struct AdbcError *error)   \
 	{                                                                                          \
 		struct type *t = o->private_data;                                                  \
-		return t == NULL ? wrong_state(error, #type " is not there")                       \
+		return t == NULL ? wrong_state(error, "no " #type ": not created, or released")    \
 				 : set_option_double(&t->options, name, value, error);             \
 	}                                                                                          \
 	static AdbcStatusCode type##_set_option_int(                                               \
 		struct Adbc##object *o, const char *name, int64_t value, struct AdbcError *error)  \
 	{                                                                                          \
 		struct type *t = o->private_data;                                                  \
-		return t == NULL ? wrong_state(error, #type " is not there")                       \
+		return t == NULL ? wrong_state(error, "no " #type ": not created, or released")    \
 				 : set_option_int(&t->options, name, value, error);                \
 	}
 
@@ -313,7 +313,7 @@ database_set_option(
 	struct database *d = database->private_data;
 
 	if (d == NULL)
-		return wrong_state(error, "database is not there");
+		return wrong_state(error, "no database: not created, or released");
 	return set_option(&d->options, name, value, error);
 }
 
@@ -324,7 +324,7 @@ database_get_option(struct AdbcDatabase *database, const char *name, char *value
 	const struct database *d = database->private_data;
 
 	if (d == NULL)
-		return wrong_state(error, "database is not there");
+		return wrong_state(error, "no database: not created, or released");
 	return get_option(&d->options, name, value, length, error);
 }
 
@@ -334,7 +334,7 @@ database_init(struct AdbcDatabase *database, struct AdbcError *error)
 	struct database *d = database->private_data;
 
 	if (d == NULL || d->initialized)
-		return wrong_state(error, "database is not there, or is initialized");
+		return wrong_state(error, "database: not created, released, or already initialized");
 	if (options_sources(&d->options) == 0)
 		return refuse(error, ADBC_STATUS_INVALID_ARGUMENT, "HY024",
 			"uri: expected a folder or file of runs, or braggline://ADDRESS, found "
@@ -349,7 +349,7 @@ database_release(struct AdbcDatabase *database, struct AdbcError *error)
 	struct database *d = database->private_data;
 
 	if (d == NULL)
-		return wrong_state(error, "database is not there");
+		return wrong_state(error, "no database: not created, or released");
 	options_free(&d->options);
 	free(d);
 	database->private_data = NULL;
@@ -377,7 +377,7 @@ connection_set_option(struct AdbcConnection *connection, const char *name, const
 	struct connection *c = connection->private_data;
 
 	if (c == NULL)
-		return wrong_state(error, "connection is not there");
+		return wrong_state(error, "no connection: not created, or released");
 	if (strcmp(name, ADBC_CONNECTION_OPTION_AUTOCOMMIT) == 0)
 		return value != NULL && strcmp(value, "true") == 0
 			? ADBC_STATUS_OK
@@ -406,7 +406,7 @@ connection_get_option(struct AdbcConnection *connection, const char *name, char 
 	size_t i;
 
 	if (c == NULL)
-		return wrong_state(error, "connection is not there");
+		return wrong_state(error, "no connection: not created, or released");
 	for (i = 0; i < sizeof(constants) / sizeof(constants[0]); i++) {
 		if (strcmp(name, constants[i].name) == 0)
 			return return_text(constants[i].value, value, length);
@@ -436,7 +436,7 @@ connection_release(struct AdbcConnection *connection, struct AdbcError *error)
 	struct connection *c = connection->private_data;
 
 	if (c == NULL)
-		return wrong_state(error, "connection is not there");
+		return wrong_state(error, "no connection: not created, or released");
 	running_set(&c->running, NULL);
 	pthread_mutex_destroy(&c->running.lock);
 	options_free(&c->options);
@@ -641,7 +641,7 @@ statement_release(struct AdbcStatement *statement, struct AdbcError *error)
 	struct statement *s = statement->private_data;
 
 	if (s == NULL)
-		return wrong_state(error, "statement is not there");
+		return wrong_state(error, "no statement: not created, or released");
 	running_set(&s->running, NULL);
 	pthread_mutex_destroy(&s->running.lock);
 	options_free(&s->options);
@@ -658,7 +658,7 @@ statement_set_option(struct AdbcStatement *statement, const char *name, const ch
 	struct statement *s = statement->private_data;
 
 	if (s == NULL)
-		return wrong_state(error, "statement is not there");
+		return wrong_state(error, "no statement: not created, or released");
 	return set_option(&s->options, name, value, error);
 }
 
@@ -669,7 +669,7 @@ statement_get_option(struct AdbcStatement *statement, const char *name, char *va
 	const struct statement *s = statement->private_data;
 
 	if (s == NULL)
-		return wrong_state(error, "statement is not there");
+		return wrong_state(error, "no statement: not created, or released");
 	return get_option(&s->options, name, value, length, error);
 }
 
@@ -680,7 +680,7 @@ statement_set_sql(struct AdbcStatement *statement, const char *sql, struct AdbcE
 	char *copy;
 
 	if (s == NULL)
-		return wrong_state(error, "statement is not there");
+		return wrong_state(error, "no statement: not created, or released");
 	copy = strdup(sql);
 	if (copy == NULL)
 		return no_memory(error);
@@ -749,7 +749,7 @@ statement_cancel(struct AdbcStatement *statement, struct AdbcError *error)
 	struct statement *s = statement->private_data;
 
 	if (s == NULL)
-		return wrong_state(error, "statement is not there");
+		return wrong_state(error, "no statement: not created, or released");
 	return running_cancel(&s->running, error);
 }
 
