@@ -59,7 +59,7 @@ feed_free_cursor(struct feed_cursor *c)
 	scan_record_drop(c->record);
 	scan_record_drop(c->rows);
 	rows_end(&c->join);
-	free(c->wanted);
+	free(c->published);
 	feed_run_drop(c->current);
 	if (c->feed != NULL)
 		close(c->event);
@@ -351,14 +351,14 @@ begin_join(struct feed_cursor *c)
 	const uint64_t rows = c->record != NULL ? c->record->batch.rows : 0;
 	const uint8_t *kind = rows > 0 ? c->record->images.kind.data : NULL;
 
-	free(c->wanted);
-	c->wanted = calloc(rows + 1, sizeof(*c->wanted));
-	for (uint64_t i = 0; c->wanted != NULL && i < rows; i++)
-		c->wanted[i] = feed_is_image(&c->current->series, kind[i]);
+	free(c->published);
+	c->published = calloc(rows + 1, sizeof(*c->published));
+	for (uint64_t i = 0; c->published != NULL && i < rows; i++)
+		c->published[i] = feed_is_image(&c->current->series, kind[i]);
 	c->rows_tried = 0;
 	/* without memory, images go without their rows */
-	c->joined =
-		rows == 0 || c->wanted == NULL || rows_begin(&c->join, c->record, c->wanted) < 0;
+	c->joined = rows == 0 || c->published == NULL ||
+		rows_begin(&c->join, c->record, c->published) < 0;
 }
 
 /* Whether both files are of the same set: their names differ in the table. */
@@ -452,7 +452,7 @@ join(struct feed_cursor *c)
 	for (i = 0; i < nb && c->join.missing > 0; i++) {
 		rows = get_rows(c, number[i]);
 		if (rows != NULL)
-			(void)rows_add(&c->join, c->record, c->wanted, rows);
+			(void)rows_add(&c->join, c->record, c->published, rows);
 	}
 	c->joined = c->join.missing == 0 || !more;
 	return c->joined;

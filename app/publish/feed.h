@@ -103,7 +103,7 @@ struct feed_cursor {
 	struct scan_record *record; /**< the batch of the last image; a reference */
 	uint32_t file;		    /**< of this batch */
 	struct rows_join join;	    /**< its rows of `frames` */
-	bool *wanted;		    /**< [rows] images that are published */
+	bool *published;	    /**< [rows] images that are published */
 	bool joined;		    /**< it does not wait for rows any more */
 	size_t rows_tried;	    /**< batches of `frames` of the run that were searched */
 	int64_t until_ns;	    /**< end of the wait, CLOCK_MONOTONIC */

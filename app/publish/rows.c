@@ -92,7 +92,7 @@ read_row(const struct batch *b, uint64_t row, struct wire_frame *f)
 }
 
 int
-rows_begin(struct rows_join *j, const struct scan_record *images, const bool *wanted)
+rows_begin(struct rows_join *j, const struct scan_record *images, const bool *published)
 {
 	const uint64_t *number = images->images.frame.data;
 	const uint64_t nb = images->batch.rows;
@@ -106,7 +106,7 @@ rows_begin(struct rows_join *j, const struct scan_record *images, const bool *wa
 	}
 	j->nb = nb;
 	for (uint64_t i = 0; i < nb; i++) {
-		if (!wanted[i])
+		if (!published[i])
 			continue;
 		if (j->missing == 0 || number[i] < j->first)
 			j->first = number[i];
@@ -118,7 +118,7 @@ rows_begin(struct rows_join *j, const struct scan_record *images, const bool *wa
 }
 
 int
-rows_add(struct rows_join *j, const struct scan_record *images, const bool *wanted,
+rows_add(struct rows_join *j, const struct scan_record *images, const bool *published,
 	const struct scan_record *frames)
 {
 	const uint64_t *number = images->images.frame.data, *other;
@@ -130,7 +130,7 @@ rows_add(struct rows_join *j, const struct scan_record *images, const bool *want
 		return -EBADMSG;
 	other = b.number.data;
 	for (i = 0; i < j->nb && j->missing > 0; i++) {
-		if (!wanted[i] || j->known[i])
+		if (!published[i] || j->known[i])
 			continue;
 		/* both tables have the same order: the row is often behind the one before */
 		for (k = 0; k < rows && other[at] != number[i]; k++)

@@ -14,21 +14,21 @@ struct rows_join {
 	struct wire_frame *frame; /**< [nb], by row of the batch */
 	bool *known;		  /**< [nb] */
 	uint64_t nb;
-	uint64_t missing;     /**< rows that are wanted and not known */
-	uint64_t first, last; /**< frame numbers of the rows that are wanted */
+	uint64_t missing;     /**< rows to be published that are not known */
+	uint64_t first, last; /**< frame numbers of the rows to be published */
 };
 
 /**
- * Begin. @param wanted  [rows of the batch] whether a row is published
+ * Begin. @param published  [rows of the batch] whether a row is published
  * @return 0; -ENOMEM
  */
-int rows_begin(struct rows_join *j, const struct scan_record *images, const bool *wanted);
+int rows_begin(struct rows_join *j, const struct scan_record *images, const bool *published);
 
 /**
  * Add what a batch of `frames` has. A row that is known stays.
  * @return 0; -EBADMSG: a column is absent or damaged
  */
-int rows_add(struct rows_join *j, const struct scan_record *images, const bool *wanted,
+int rows_add(struct rows_join *j, const struct scan_record *images, const bool *published,
 	const struct scan_record *frames);
 
 /** @return NULL: not known */
