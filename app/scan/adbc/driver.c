@@ -334,7 +334,8 @@ database_init(struct AdbcDatabase *database, struct AdbcError *error)
 	struct database *d = database->private_data;
 
 	if (d == NULL || d->initialized)
-		return wrong_state(error, "database: not created, released, or already initialized");
+		return wrong_state(
+			error, "database: not created, released, or already initialized");
 	if (options_sources(&d->options) == 0)
 		return refuse(error, ADBC_STATUS_INVALID_ARGUMENT, "HY024",
 			"uri: expected a folder or file of runs, or braggline://ADDRESS, found "
