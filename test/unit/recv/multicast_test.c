@@ -519,7 +519,7 @@ progress(void)
 	return sum;
 }
 
-/** Nothing is placed, and no frame ends: gangs that compress take longer, most of all under ASAN. */
+/** Until nothing is placed, and no frame ends. Gangs that compress take longer, most under ASAN. */
 static void
 poll_until_quiet(void)
 {
