@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,8 +20,8 @@
 #include "live_file.h"
 #include "monotonic_cond.h"
 #include "output/live.h"
+#include "output/thread_priority.h"
 
-#define NICE	   19
 #define TICK_NS	   5000000ull
 #define RING_BYTES (16ull << 20)
 #define NS_PER_S   1000000000ull
@@ -365,8 +364,7 @@ live_main(void *arg)
 
 	pthread_mutex_lock(&l->lock);
 	l->tid = gettid();
-	/* On Linux this affects only the calling thread. */
-	setpriority(PRIO_PROCESS, l->tid, NICE);
+	thread_priority_lower(l->tid);
 	while (!l->quit) {
 		if (l->pause || (!l->running && !l->last)) {
 			l->idle = true;
@@ -412,19 +410,18 @@ live_create(const struct live_config *config)
 static void
 pause_thread(struct live *l)
 {
-	int priority;
+	const pid_t tid = l->tid; /* 0: the thread starts, and then lowers its priority itself */
 
 	if (!l->has_thread)
 		return;
 	__atomic_store_n(&l->pause, true, __ATOMIC_RELAXED);
-	/* This thread waits for it, so raise its priority if permitted. */
-	priority = l->tid != 0 ? getpriority(PRIO_PROCESS, gettid()) : NICE;
-	if (l->tid != 0)
-		setpriority(PRIO_PROCESS, l->tid, priority);
+	if (tid != 0)
+		thread_priority_raise(tid);
 	pthread_cond_broadcast(&l->changed);
 	while (!l->idle)
 		pthread_cond_wait(&l->changed, &l->lock);
-	setpriority(PRIO_PROCESS, l->tid, NICE);
+	if (tid != 0)
+		thread_priority_lower(tid);
 }
 
 /** Remove the file, if it is still this process's. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,13 +14,13 @@
 #include "io/own_file.h"
 #include "monotonic_cond.h"
 #include "output/preview.h"
+#include "output/thread_priority.h"
 #include "picture/figure.h"
 
 RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, preview_logtype, "preview: " __VA_ARGS__)
 
-#define NICE	19
 #define UNIT	"photons"
 #define TICK_MS 20 /* maximum delay until a filled frame is noticed */
 /* maximum time that the next run waits for the last picture of the previous one */
@@ -183,9 +182,8 @@ preview_main(void *arg)
 
 	pthread_mutex_lock(&p->lock);
 	p->tid = gettid();
-	/* On Linux this affects only the calling thread. */
 	if (!p->quit)
-		setpriority(PRIO_PROCESS, p->tid, NICE);
+		thread_priority_lower(p->tid);
 	while (!p->quit || p->last) {
 		if (!p->active && !p->last) {
 			pthread_cond_wait(&p->changed, &p->lock);
@@ -249,9 +247,9 @@ stop(struct preview *p)
 	preview_end(p);
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
-	/* From here on a thread may wait for the picture, so raise the priority if permitted. */
+	/* from here on a thread may wait for the picture */
 	if (p->tid != 0)
-		setpriority(PRIO_PROCESS, p->tid, getpriority(PRIO_PROCESS, gettid()));
+		thread_priority_raise(p->tid);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	if (p->has_thread)
