@@ -145,7 +145,7 @@ done
 inside sh -c 'dpkg -L braggline braggline-dev braggline-doc braggline-view' | sort -u | while read -r path; do
 	case $path in
 	/. | /usr | /usr/bin* | /usr/lib* | /usr/include* | /usr/share* | /etc | /etc/braggline | \
-		/lib | /lib/systemd* | '') ;;
+		/etc/adbc* | /lib | /lib/systemd* | '') ;;
 	*) die "$path is in no place of the FHS" ;;
 	esac
 done
@@ -164,6 +164,12 @@ for unit in recv@ store@ view; do
 	[ -z "$said" ] || die "braggline-$unit: $said"
 done
 replay 'with DPDK'
+
+# the manifest names the driver; DPDK loads every file of its plugins' folder, and only drivers are there
+driver=$(sed -n 's/^.*"\(.*libadbc_driver_braggline.so\)".*/\1/p' "$root/etc/adbc/drivers/braggline.toml")
+[ -n "$driver" ] && [ -e "$root$driver" ] || die 'the manifest of the ADBC driver names no file'
+[ -z "$(find "$root"/usr/lib/*/dpdk/pmds-* -name '*braggline*')" ] ||
+	die "a library that is no driver is in DPDK's plugins"
 
 # a stock program finds the drivers without -d
 run 'stock DPDK' sh -c "echo quit | dpdk-testpmd --no-huge --no-pci --no-shconf -m 256 -l '$cpus' \
