@@ -1226,6 +1226,11 @@ look_after_gangs(struct builder *b)
 	}
 }
 
+/*
+ * In the life of a frame the order of these steps is: frame_table_open(), close_frames(),
+ * dispatch(), take_raw(), retire(), take_returned(). Steps that free records, output slots and
+ * packets are called first, so that the others can use them in the same call.
+ */
 int
 builder_poll(void *arg)
 {
