@@ -5,7 +5,7 @@
  * Strings have a fixed length and end with a NUL, which every reader of NeXus files understands.
  *
  * The first error is kept, and later calls do nothing. So a caller writes all objects, and checks
- * once. Objects are closed by their makers. One thread at a time may call HDF5.
+ * once. The caller that opens an object closes it. One thread at a time may call HDF5.
  */
 #ifndef EXPORT_H5_H
 #define EXPORT_H5_H
