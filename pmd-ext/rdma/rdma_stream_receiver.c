@@ -714,10 +714,10 @@ read_slots(struct rdma_stream_receiver *r)
 }
 
 /*
- * READ packets over another connection for which everything waits. Nothing else comes, so that the
- * answer does not wait behind other packets: it, or the request, is lost. The connection would find
- * out later, as it has measured how long answers take behind a full queue. Whatever comes first
- * counts.
+ * READ the packets for which everything waits over another connection. Nothing else arrives, so the
+ * response is not queued behind other packets: it, or the request, is lost. The connection would
+ * detect this later, because it has measured how long responses take behind a full queue. The first
+ * response counts.
  */
 static void
 read_overdue(struct rdma_stream_receiver *r)

@@ -566,7 +566,7 @@ member_prove(struct rdma_stream_sender *s, struct member *m, const void *message
 	uint8_t mac[RDMA_STREAM_MAC_BYTES];
 	bool proved = false;
 
-	/* try all keys: the time does not tell which one is near */
+	/* try all keys, so that the time does not reveal which one matches */
 	for (unsigned int i = 0; i < s->proof.keys; i++) {
 		if (stream_mac(&s->proof, i, &m->transcript, NULL, mac) < 0 ||
 			!stream_mac_equal(mac, proof->mac))
