@@ -65,7 +65,7 @@ void h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text
 void h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value);
 /** One value of a type that is also that of `value`. */
 void h5_attr_value(struct h5 *h, hid_t object, const char *name, hid_t type, const void *value);
-void h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value); /**< again */
+void h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value); /**< change */
 void h5_attr_f64(struct h5 *h, hid_t object, const char *name, const double *value, hsize_t nb);
 /** @} */
 

@@ -783,7 +783,7 @@ sender_resend(struct rdma_stream_sender *s)
 		for (uint32_t i = s->resend_tail + 1; i != s->resend_head; i++) {
 			const uint64_t f = s->resend[i % RESENDS].first;
 
-			/* what another range has, too, is sent with the later one */
+			/* packets that a later range also has are sent with that range */
 			if (f <= first && s->resend[i % RESENDS].end >= end)
 				first = end;
 		}
