@@ -132,8 +132,8 @@ enum gk_op {
  * With GK_FRAME_TRAILER: the same number also lies in the 8 bytes directly before the pixels (the
  * *leader*), and the sender writes it before them. After the pixels a gang then reads the leader
  * instead of the trailer. Without a leader a sender must write another number into the trailer
- * before it overwrites pixels: otherwise pixels that it has written, while their trailer is in
- * flight or lost, lie before the trailer of the previous frame and pass for that frame's.
+ * before it overwrites pixels. Otherwise new pixels, whose trailer is in flight or lost, lie before
+ * the trailer of the previous frame, and are taken for pixels of that frame.
  */
 #define GK_FRAME_LEADER (1u << 4)
 
@@ -171,7 +171,7 @@ struct gk_result {
 	uint32_t coef;	       /**< gk_coef.version used */
 	/** frames with trailers: packets without this frame's before the pixels were read */
 	uint32_t missing;
-	/** ... packets whose trailer changed while the pixels were read: the sender has lapped */
+	/** ... packets whose trailer changed while the pixels were read: overwritten */
 	uint32_t overrun;
 	/** peaks, at most GK_PEAKS_MAX; 0 if the frame was not searched */
 	uint32_t peaks;

@@ -45,7 +45,7 @@ chunks_of(uint32_t kept)
 	return kept & chunks;
 }
 
-/* One thread, with the verdict: a frame that is no chunk has no size of one. */
+/* One thread, with the verdict: clear the size of a frame that is not a chunk. */
 static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {

@@ -16,8 +16,8 @@
  * error below 2^-31: exact and free of order, at no cost for valid pixels. Weights of 16 bits would
  * be wrong by 3e-5 in a whole bin, because the pixels of a bin are rounded in the same way.
  *
- * Pixels of a map that are not used have the bin `nb_bins`. It is one more bin, which nobody reads,
- * so that no implementation compares pixels with a mask.
+ * Pixels of a map that are not used have the bin `nb_bins`. It is one more bin, which is never
+ * read, so that no implementation compares pixels with a mask.
  */
 #ifndef GK_RADIAL_H
 #define GK_RADIAL_H

@@ -96,10 +96,14 @@ static const struct option_row rows[] = {
 		"destination port of stream 0, others follow"},
 	{"udp-source-port", "PORT", VALUE_U16, AT(wire.source_port), 1, UINT16_MAX,
 		"source port of all streams"},
-	{"source-mac", "MAC", VALUE_MAC, AT(wire.source_mac), 0, 0, "of stream 0, others follow"},
-	{"destination-mac", "MAC", VALUE_MAC, AT(wire.destination_mac), 0, 0, "of all streams"},
-	{"source-ip", "IP", VALUE_IPV4, AT(wire.source_ip), 0, 0, "of stream 0, others follow"},
-	{"destination-ip", "IP", VALUE_IPV4, AT(wire.destination_ip), 0, 0, "of all streams"},
+	{"source-mac", "MAC", VALUE_MAC, AT(wire.source_mac), 0, 0,
+		"address of stream 0, others follow"},
+	{"destination-mac", "MAC", VALUE_MAC, AT(wire.destination_mac), 0, 0,
+		"address of all streams"},
+	{"source-ip", "IP", VALUE_IPV4, AT(wire.source_ip), 0, 0,
+		"address of stream 0, others follow"},
+	{"destination-ip", "IP", VALUE_IPV4, AT(wire.destination_ip), 0, 0,
+		"address of all streams"},
 	{"fault", "NAME=VALUE", VALUE_FAULT, AT(faults), 0, 0,
 		"loss=P, burst-loss=P:N, reorder=P:N, duplicate=P, corrupt=P[:KIND], truncate=P, "
 		"stall=MODULE:FROM:TO, restart=FRAME[:FIRST], drop=FIRST|MIDDLE|LAST|EVENT:P, "

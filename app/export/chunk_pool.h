@@ -14,8 +14,8 @@
 struct chunk_pool;
 
 /**
- * Begin to make chunks of images, with e->threads threads. Of raw images, which are chunks already,
- * no thread is needed.
+ * Begin to make chunks of images, with e->threads threads. Raw images are chunks already, and need
+ * no thread.
  * @param first, nb  images of the selection
  * @return 0; -ENOMEM; -EAGAIN: no thread could be started
  */

@@ -157,8 +157,8 @@ exported_at(const char *dir)
 }
 
 /*
- * Whether files must be exported that were there at the start of a follower in the background:
- * those that are written, also by the parent process since then, and those whose export did not
+ * Whether a follower in the background exports files that existed when it started. It exports those
+ * that are being written, also by the parent process since then, and those whose export did not
  * end.
  */
 static bool
@@ -332,7 +332,7 @@ give_way(const struct follower *f, double seconds)
 	nanosleep(&t, NULL);
 }
 
-/* Gives way to the program that started this one, and ends with it. */
+/* Takes the lowest priority, and ends with the program that started this one. */
 static void
 run_in_background(void)
 {

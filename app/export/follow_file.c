@@ -40,7 +40,7 @@ follow_file_open(
 	return ret == -ENODATA ? -EAGAIN : ret;
 }
 
-/* Looks whether the writer has renamed the file, which a receiver does last. */
+/* Checks whether the writer has renamed the file. A receiver does this last. */
 static void
 look_at_name(struct follow_file *g)
 {

@@ -54,7 +54,7 @@ void follow_file_stop(struct follow_file *g);
 
 /**
  * Whether the file is complete, and all of its batches were returned. Its writer has then renamed
- * it, which the path of the struct scan_file follows.
+ * it, and the struct scan_file has the new path.
  */
 bool follow_file_ended(const struct follow_file *g);
 

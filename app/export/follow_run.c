@@ -129,7 +129,7 @@ is_copy(struct follow_run *r, const struct arrow_read_batch *b)
 	return 0;
 }
 
-/* The pixels of other files leave the memory. */
+/* Frees the pixels of other files. */
 static void
 use_pixels(struct follow_run *r, struct follow_file *g)
 {

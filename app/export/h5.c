@@ -88,7 +88,7 @@ open_regular(struct h5 *h, const char *path, hid_t access)
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		keep_error(h, path, "it is not a regular file");
 	} else {
-		/* what was checked, whatever has this name now */
+		/* the file that was checked, even if another one has this name now */
 		snprintf(same, sizeof(same), "/proc/self/fd/%d", fd);
 		h->file = h5_check_id(h, path, H5Fopen(same, H5F_ACC_RDONLY, access));
 	}

@@ -5,7 +5,7 @@
  * Strings have a fixed length and end with a NUL, which every reader of NeXus files understands.
  *
  * The first error is kept, and later calls do nothing. So a caller writes all objects, and checks
- * once. Objects are closed by their makers. One thread at a time may call HDF5.
+ * once. The caller that opens an object closes it. One thread at a time may call HDF5.
  */
 #ifndef EXPORT_H5_H
 #define EXPORT_H5_H
@@ -65,7 +65,7 @@ void h5_attr_text(struct h5 *h, hid_t object, const char *name, const char *text
 void h5_attr_i32(struct h5 *h, hid_t object, const char *name, int32_t value);
 /** One value of a type that is also that of `value`. */
 void h5_attr_value(struct h5 *h, hid_t object, const char *name, hid_t type, const void *value);
-void h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value); /**< again */
+void h5_attr_i32_set(struct h5 *h, hid_t object, const char *name, int32_t value); /**< change */
 void h5_attr_f64(struct h5 *h, hid_t object, const char *name, const double *value, hsize_t nb);
 /** @} */
 

@@ -80,7 +80,7 @@ open_object(const struct reader *r, hid_t at, const char *name)
 	return H5Oopen(at, name, r->access);
 }
 
-/* Whether HDF5 needs no absurd memory for a value. */
+/* Whether HDF5 needs a plausible amount of memory for a value. */
 static bool
 is_bounded(hid_t set, hid_t creation)
 {

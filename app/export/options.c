@@ -33,7 +33,7 @@ static const char help[] =
 	"  --calibration FILE   RUN_calibration.bin, which has masked pixels (default: the file\n"
 	"                       beside those of the run)\n"
 	"  --images-per-file N  images of a data file (default: 1000)\n"
-	"  --threads N          that compress images (default: number of CPUs)\n"
+	"  --threads N          threads that compress images (default: number of CPUs)\n"
 	"  --overwrite          replace files of other exports\n"
 	"  --follow             export the runs of directories, also of a store, while they are\n"
 	"                       written, until SIGTERM or SIGINT (default output: beside them)\n"
@@ -184,10 +184,10 @@ check_follow(const struct options *o, char message[OPTIONS_MESSAGE_LEN])
 	const char *wrong = NULL;
 
 	if (o->background && !o->follow)
-		wrong = "--background: only with --follow";
+		wrong = "--background: requires --follow";
 	else if (o->follow && (o->format != OPTIONS_NXMX || !all || o->overwrite))
-		wrong = "--follow: not with --format, --frames, --verdict or --overwrite; export "
-			"the run again after its end";
+		wrong = "--follow: found --format, --frames, --verdict or --overwrite, expected "
+			"none of them; export the run again after its end";
 	else if (o->follow && o->per_file > H5_CHUNKS_MAX)
 		wrong = "--follow: --images-per-file is at most 65000";
 	snprintf(message, OPTIONS_MESSAGE_LEN, "%s", wrong != NULL ? wrong : "");

@@ -26,7 +26,7 @@
 #define IO_CLASS    2 /* best effort, ioprio_set(2) */
 #define IO_LEVEL    7 /* the last one */
 #define REPORT_MS   1000
-#define STEP_MS	    50 /* how often the main thread looks whether all has ended */
+#define STEP_MS	    50 /* interval at which the main thread checks whether all has ended */
 
 struct publisher {
 	struct options options;

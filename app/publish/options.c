@@ -35,7 +35,7 @@ static const char help[] =
 	"  --behind N              leave out older images if more than N of a run wait for\n"
 	"                          workers (default: none is left out; they wait in the files)\n"
 	"  --hwm N                 messages that wait for a client, 1 to 1000 (default: 4)\n"
-	"  --poll-ms N             time between two looks at a file, 1 to 1000 (default: 1)\n"
+	"  --poll-ms N             polling interval of a file, 1 to 1000 (default: 1)\n"
 	"  --rows-ms N             longest time that images wait for their rows of frames, 0 to\n"
 	"                          60000 (default: 5000 for stream v2, 0 for CrystFEL)\n"
 	"  --geom FILE             write a geometry for indexamajig -g when a run begins\n"

@@ -257,7 +257,7 @@ read_pixels(struct output *o, const struct feed_item *item, struct wire_image *i
 	image->chunk = (const uint8_t *)b->raw.data + start;
 	image->chunk_size = end - start;
 	image->words = o->words;
-	/* also for stream v2, which needs no words: a client shall not get a wrong chunk */
+	/* also for stream v2, which sends the chunk as it is: checks that it can be decoded */
 	return bitshuffle_decompress(
 		image->chunk, image->chunk_size, o->words, (size_t)s->rows * s->cols);
 }

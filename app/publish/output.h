@@ -20,7 +20,7 @@
 #define OUTPUT_INPUT_MAX    4096 /**< bytes */
 #define OUTPUT_HEARTBEAT_MS 2000
 #define OUTPUT_DEAD_MS	    10000
-#define OUTPUT_LINGER_MS    10000 /**< at the end: time for what waits for clients */
+#define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */
 #define OUTPUT_BEHIND_PUB   1000  /**< images of a run that may wait for subscribers */
 #define OUTPUT_REPEAT_MS    1000  /**< shortest time between two `start` for new subscribers */
 #define OUTPUT_ROWS_MS	    5000  /**< stream2: default of the longest wait for rows of `frames` */

@@ -39,7 +39,7 @@ side_of(const struct scan_header *h, const char *key)
 	return *text >= '1' && *text <= '9' && value <= SIDE_MAX ? value : 0;
 }
 
-/* A number that is not known, or absurd, is 0. */
+/* A number that is not known, or not plausible, is 0. */
 static double
 number_of(const struct scan_header *h, const char *key)
 {

@@ -711,7 +711,7 @@ skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state,
 	f->seen = 0;
 }
 
-/* Whether nobody will write to a file any more. Looks for its writer now and then. */
+/* Whether no program will write to a file any more. Checks its writer at intervals. */
 static bool
 is_abandoned(struct watch_file *f)
 {
@@ -730,7 +730,7 @@ is_abandoned(struct watch_file *f)
 	return true;
 }
 
-/* Whether a batch of a file is wrong for good. */
+/* Whether a batch of a file is wrong and does not change any more. */
 static bool
 is_damaged(struct watch_file *f)
 {

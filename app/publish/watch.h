@@ -22,7 +22,7 @@
 
 #include "feed.h"
 
-#define WATCH_SCAN_MS	 20   /**< between two looks at the directories */
+#define WATCH_SCAN_MS	 20   /**< between two checks of the directories */
 #define WATCH_RESCAN_MS	 1000 /**< a directory is listed at least so often */
 #define WATCH_STOPPED_MS 2000
 #define WATCH_END_MS	 1000

@@ -261,7 +261,7 @@ print_summary(struct service *s)
 
 /** Tell the service manager the state of the run, if it has changed. */
 static void
-tell_state(struct service *s)
+notify_state(struct service *s)
 {
 	static struct run_status status;
 	const int state = run_get_state(s->run);
@@ -291,7 +291,7 @@ serve(void *arg)
 
 		run_tick(s->run);
 		print_summary(s);
-		tell_state(s);
+		notify_state(s);
 		report_progress(&s->report, s->run, stderr);
 		sources_log(s->pipeline->sources, s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {

@@ -48,7 +48,7 @@ make_shells(const struct peak_settings *s, struct gk_peak_params *p, const struc
 	}
 	for (uint32_t i = 0; i < s->nb_shells; i++)
 		if (p->shell[i] >= p->shell[i + 1])
-			return "has limits that are the same in pixels";
+			return "has limits with the same radius in pixels; remove one of them";
 	p->shells = s->nb_shells;
 	return NULL;
 }

@@ -101,12 +101,12 @@ watch_main(void *arg)
 			return NULL;
 		if (got == SIGINT && ++interrupts > 1)
 			_exit(EXIT_CANCELLED); /* the output may be blocked */
-		/* a statement that writes nothing for long would not get it from write() */
+		/* a statement that writes nothing for a long time gets no SIGPIPE from write() */
 		if (interrupts == 0 && is_output_broken()) {
 			kill(getpid(), SIGPIPE);
 			interrupts = 1; /* it is ignored */
 		}
-		/* again and again: a statement that just starts forgets a call */
+		/* repeatedly: a statement that is about to start misses a call */
 		if (interrupts > 0)
 			w->cancel(w->arg);
 		if (got < 0 && errno == EAGAIN && terminal && w->catalog != NULL &&

@@ -38,7 +38,9 @@ struct comparison {
 	uint64_t frames, bright, peaks, right, damaged;
 };
 
-/* Room for one more item: doubles. @return NULL: out of memory, the old room stays */
+/*
+ * Makes room for one more item. The size doubles. @return NULL: out of memory, the old room stays
+ */
 static void *
 grow(void *items, size_t nb, size_t *room, size_t size)
 {

@@ -20,7 +20,7 @@
 #define LIMIT_COMMAND	   1023
 #define LIMIT_PIXELS	   (1u << 26) /**< of an image: 64 Mpixel */
 #define LIMIT_RUN_FOLDERS  8	      /**< folders of runs */
-#define LIMIT_RUN_ENTRIES  100000     /**< files of runs that are looked at */
+#define LIMIT_RUN_ENTRIES  100000     /**< files of runs that are examined */
 #define LIMIT_RUNS	   1000	      /**< runs in the list, the newest ones */
 #define LIMIT_RUN_FILES	   10000      /**< files of runs in the list */
 #define LIMIT_DOWNLOADS	   4	      /**< files being sent */

@@ -3,7 +3,7 @@
  * @file
  * Bodies of answers that are made of a live file: images as .npy files (NumPy's format, version
  * 1.0), the frame as it was kept in the safetensors format, and the geometry as JSON. Each call
- * opens the file, so that a receiver may come and go between them. Any thread may call them.
+ * opens the file, so that a receiver may end and start between two calls. Any thread may call them.
  *
  * Errors of all functions: -ENOENT and -errno: the file cannot be opened; -ENODATA: there is no
  * frame, or no geometry; -EAGAIN: the file changed while it was read; -EPROTO: it is no live file;

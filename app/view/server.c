@@ -668,7 +668,7 @@ is_authorized(const struct server *s, struct MHD_Connection *connection)
 		connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION));
 	uint8_t digest[XFER_DIGEST_BYTES];
 
-	/* digests have the same length, so the comparison tells nothing about the token */
+	/* digests have the same length, so the comparison reveals nothing about the token */
 	return token != NULL && xfer_digest(token, strlen(token), digest) == 0 &&
 		xfer_mac_equal(digest, s->config.token);
 }

@@ -18,7 +18,7 @@
 #include "source.h"
 #include "telemetry_socket.h"
 
-#define WATCH_MS   10 /* from one look at the live file to the next */
+#define WATCH_MS   10 /* polling interval of the live file */
 #define SLOW_EVERY 10 /* periods */
 
 struct reply {

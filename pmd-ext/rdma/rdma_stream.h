@@ -92,7 +92,7 @@ struct rdma_stream_sender_attr {
 	uint32_t slots;
 	uint32_t payload_max; /**< bytes (the MTU less the header) */
 	uint16_t members_max; /**< (8) */
-	uint32_t rate_mbps;   /**< limit of the stream (0: none); multicast has no other brake */
+	uint32_t rate_mbps;   /**< limit of the stream (0: none); multicast has no other limit */
 	/** A member that is silent for this time is removed (2,000). Times in which nobody calls
 	 *  rdma_stream_sender_poll() do not count */
 	uint32_t silence_ms;
@@ -169,8 +169,8 @@ void rdma_stream_end(struct rdma_stream_sender *s);
 
 /**
  * After rdma_stream_end(): has every member all packets (*overwrite*: are all packets sent)? Only
- * the members that take part now are asked, so that it is also true when there is none. Whether
- * members were removed without all packets is in rdma_stream_sender_info: `removed_silent` and
+ * the members that take part now count, so that it is also true when there is none. Whether members
+ * were removed without all packets is in rdma_stream_sender_info: `removed_silent` and
  * `removed_wrong`. A removed member that joins again counts once more as `joined`.
  */
 bool rdma_stream_sender_done(const struct rdma_stream_sender *s);

@@ -517,7 +517,7 @@ window_begin(struct rdma_stream_receiver *r)
 		r->info.lost += r->card.start - r->window.deliver;
 		r->lost_before += r->card.start - r->window.deliver;
 	}
-	/* what the old run has lost says nothing of the new one's packets */
+	/* losses of the old run do not count before packets of the new one */
 	if (r->info.run != r->card.run)
 		r->lost_before = 0;
 	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->window.deliver)
@@ -714,10 +714,10 @@ read_slots(struct rdma_stream_receiver *r)
 }
 
 /*
- * READ packets over another connection for which everything waits. Nothing else comes, so that the
- * answer does not wait behind other packets: it, or the request, is lost. The connection would find
- * out later, as it has measured how long answers take behind a full queue. Whatever comes first
- * counts.
+ * READ the packets for which everything waits over another connection. Nothing else arrives, so the
+ * response is not queued behind other packets: it, or the request, is lost. The connection would
+ * detect this later, because it has measured how long responses take behind a full queue. The first
+ * response counts.
  */
 static void
 read_overdue(struct rdma_stream_receiver *r)
@@ -806,7 +806,7 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 	r->info.read_errors += !success;
 }
 
-/* Packets from `head` on do not exist: somebody else has sent them. */
+/* Packets from `head` on do not exist: they were forged. */
 static void
 window_forget(struct rdma_stream_receiver *r, uint64_t head)
 {
@@ -829,7 +829,7 @@ head_done(struct rdma_stream_receiver *r)
 	const uint64_t head = r->head->head;
 	const bool again = head == r->head_seen;
 
-	/* what was sent before the response is here before it */
+	/* packets that were sent before the response have arrived before it */
 	while (group_poll(r) > 0)
 		;
 	r->arrived_at = r->now;
@@ -902,7 +902,7 @@ tail_send(struct rdma_stream_receiver *r)
 		.rkey = r->card.tail_rkey};
 	struct conn *c = conn_find_new(r);
 
-	/* late WRITEs of a smaller tail do no harm, but one of a member that stays would */
+	/* late WRITEs of a smaller tail do no harm, but after `left` was set none may clear it */
 	if ((r->leaving && r->tail_flights) ||
 		!(c || r->window.next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
 			(r->window.next != r->tail_sent && idle > r->hz / 10000) ||

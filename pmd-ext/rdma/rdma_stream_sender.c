@@ -566,7 +566,7 @@ member_prove(struct rdma_stream_sender *s, struct member *m, const void *message
 	uint8_t mac[RDMA_STREAM_MAC_BYTES];
 	bool proved = false;
 
-	/* try all keys: the time does not tell which one is near */
+	/* try all keys, so that the time does not reveal which one matches */
 	for (unsigned int i = 0; i < s->proof.keys; i++) {
 		if (stream_mac(&s->proof, i, &m->transcript, NULL, mac) < 0 ||
 			!stream_mac_equal(mac, proof->mac))
@@ -783,7 +783,7 @@ sender_resend(struct rdma_stream_sender *s)
 		for (uint32_t i = s->resend_tail + 1; i != s->resend_head; i++) {
 			const uint64_t f = s->resend[i % RESENDS].first;
 
-			/* what another range has, too, is sent with the later one */
+			/* packets that a later range also has are sent with that range */
 			if (f <= first && s->resend[i % RESENDS].end >= end)
 				first = end;
 		}

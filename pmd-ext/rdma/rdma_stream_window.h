@@ -40,7 +40,7 @@ struct stream_range {
  */
 enum range_ring {
 	RANGE_NEW,
-	RANGE_AGAIN, /**< asked for in vain */
+	RANGE_AGAIN, /**< requested, but not received */
 	RANGE_RINGS,
 };
 
@@ -117,7 +117,7 @@ stream_window_is_repaired(const struct stream_window *w)
  */
 uint16_t stream_window_take(struct stream_window *w, uint16_t most, uint64_t *first);
 
-/** Packets that were asked for in vain are taken again. @param wait  TSC cycles */
+/** Packets that were requested, but not received, are taken again. @param wait TSC cycles */
 void stream_window_again(struct stream_window *w, uint64_t first, uint64_t end, uint64_t wait);
 
 /** Look for missing packets that no range has any more. */

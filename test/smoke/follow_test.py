@@ -309,7 +309,7 @@ def what_cannot_be_followed_is_named(where):
         _, err = export('--follow', *wrong, where, status=2)
         want('--follow' in err, err)
     _, err = export('--background', where, status=2)
-    want('only with --follow' in err, err)
+    want('requires --follow' in err, err)
     # a batch that is damaged in a complete file is left out
     run = receive('small', *SMALL)
     os.mkdir(f'{where}/damaged')

@@ -341,7 +341,7 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 
 /* Describe the result in one sentence. */
 static void
-say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery *report)
+describe_content(const struct arrow_reader *r, const char *why, struct arrow_recovery *report)
 {
 	const struct arrow_read_damage *d = r->damage;
 	char cut[256] = "", room[128] = "", damage[256] = "", quarantine[PATH_MAX + 64] = "";
@@ -480,7 +480,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	if (ret == 0 && below == 0)
 		report->state = ARROW_RECOVERY_REMOVED;
 	if (ret == 0)
-		say_content(r, why, report);
+		describe_content(r, why, report);
 	else if (report->message[0] == '\0')
 		snprintf(report->message, sizeof(report->message), "cannot write its footer: %s",
 			strerror(-ret));

@@ -96,7 +96,7 @@ stream_known_differing(const struct stream_known_file *a, const struct stream_kn
 
 /* List differing batches of two files. Their frames are those of the first one. */
 static void
-say_differing(const char *path, const char *other, const struct arrow_io_ops *io,
+report_differing(const char *path, const char *other, const struct arrow_io_ops *io,
 	const struct interval_set *which, void (*say)(void *arg, bool error, const char *text),
 	void *arg)
 {
@@ -143,7 +143,7 @@ stream_known_say_differing(const struct stream_known *k, const struct arrow_io_o
 			ret = stream_known_differing(&k->file[i], &k->file[n], &which);
 			if (ret == 0 && which.nb > 0) {
 				any = true;
-				say_differing(
+				report_differing(
 					k->file[i].path, k->file[n].path, io, &which, say, arg);
 			}
 			interval_set_free(&which);

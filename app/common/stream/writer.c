@@ -75,7 +75,7 @@ struct stream_writer {
 };
 
 /** Log a message through the owner's callback. */
-static void stream_writer_say(const struct stream_writer *w, bool error, const char *text);
+static void stream_writer_log(const struct stream_writer *w, bool error, const char *text);
 
 /** Count a batch's result and report it. */
 static void stream_writer_give_result(
@@ -90,7 +90,7 @@ static void stream_writer_give_results(struct stream_writer *w);
 #define NS_PER_MS 1000000ull
 
 static void
-stream_writer_say(const struct stream_writer *w, bool error, const char *text)
+stream_writer_log(const struct stream_writer *w, bool error, const char *text)
 {
 	if (w->config.log != NULL)
 		w->config.log(w->config.arg, error, text);
@@ -224,14 +224,14 @@ open_file(struct stream_writer *w)
 	ret = create_file(w, f);
 	if (ret < 0) {
 		if (w->stats.error != ret)
-			stream_writer_say(w, true, f->file.message);
+			stream_writer_log(w, true, f->file.message);
 		back_off(w, ret);
 		free(f);
 		return ret;
 	}
 	if (w->stats.error != 0) {
 		counter_add(&w->stats.resumes, 1);
-		stream_writer_say(w, true, "writing resumed");
+		stream_writer_log(w, true, "writing resumed");
 		COUNTER_SET(w->stats.error, 0);
 		w->wanted = 0;
 	}
@@ -281,7 +281,7 @@ is_over_quota(struct stream_writer *w, uint64_t bytes)
 }
 
 static void
-say_over_quota(struct stream_writer *w)
+log_over_quota(struct stream_writer *w)
 {
 	const struct stream_quota *q = w->config.quota;
 	char text[PATH_MAX + 256];
@@ -291,7 +291,7 @@ say_over_quota(struct stream_writer *w)
 		"MiB, the limit is %" PRIu64 " MiB (%s); remove some, or raise the limit",
 		q->receiver_id, q->root != NULL ? q->root : w->config.dir, q->used >> 20,
 		q->limit >> 20, q->setting != NULL ? q->setting : "quota");
-	stream_writer_say(w, true, text);
+	stream_writer_log(w, true, text);
 }
 
 static int
@@ -373,7 +373,7 @@ prepare(struct stream_writer *w, const struct item *item)
 		begin_close(w);
 	if (is_over_quota(w, item->bytes)) {
 		if (w->stats.error != -EDQUOT)
-			say_over_quota(w);
+			log_over_quota(w);
 		back_off(w, -EDQUOT);
 		if (w->wanted < item->bytes)
 			w->wanted = item->bytes;
@@ -471,7 +471,7 @@ refuse_differing(struct stream_writer *w, const struct item *item, const char *p
 			"%s: batch %" PRIu64 " has other bytes than the stored one in %.4000s: it "
 			"is refused, and the stored one stays",
 			w->config.identity.table, item->sequence, path);
-		stream_writer_say(w, true, text);
+		stream_writer_log(w, true, text);
 	}
 	w->differs = true;
 	stream_writer_give_result(w, item, XFER_RETRY);
@@ -540,7 +540,7 @@ watch_disk(struct stream_writer *w)
 
 	if (f != NULL && arrow_file_has_news(f)) {
 		counter_add(&w->stats.stalls, f->stalled);
-		stream_writer_say(w, true, f->message);
+		stream_writer_log(w, true, f->message);
 	}
 	COUNTER_SET(w->stats.stalled, f != NULL && f->stalled);
 }
@@ -599,7 +599,7 @@ list_known(struct stream_writer *w, const char *const *path, size_t nb, struct s
 	for (i = 0; i < nb; i++) {
 		ret = stream_known_list(listed, w->io, &w->config.identity, path[i], message);
 		if (ret < 0)
-			stream_writer_say(w, true, message);
+			stream_writer_log(w, true, message);
 		/*
 		 * a file that is damaged, gone or of another stream has no batches here; others are
 		 * unknown
@@ -621,12 +621,12 @@ take_listed(struct stream_writer *w, struct stream_known *listed)
 
 	ret = stream_known_find_differing(listed, message);
 	if (ret < 0)
-		stream_writer_say(w, true, message);
+		stream_writer_log(w, true, message);
 	for (i = 0; i < listed->nb && ret == 0; i++) {
 		ret = stream_known_take(&w->known, w->io, &w->config.slices, &w->config.identity,
 			&listed->file[i], &cut, message);
 		if (message[0] != '\0')
-			stream_writer_say(w, true, message);
+			stream_writer_log(w, true, message);
 	}
 	return ret;
 }
@@ -683,7 +683,7 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
 	counter_add(&w->stats.cut, cut);
-	stream_writer_say(w, ret < 0, message);
+	stream_writer_log(w, ret < 0, message);
 	return ret;
 }
 
@@ -711,7 +711,7 @@ stream_writer_in_doubt(const struct stream_writer *w)
 
 /* Log damaged batches. */
 static void
-say_rotten(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
+log_damaged(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
 {
 	char text[PATH_MAX + 256];
 	size_t i;
@@ -721,7 +721,7 @@ say_rotten(const struct stream_writer *w, const struct interval_set *rotten, con
 			"%s: stored batches %" PRIu64 " to %" PRIu64 " are damaged; they are "
 			"not released, and stored again when received. %s",
 			w->config.identity.table, rotten->at[i].first, rotten->at[i].last, message);
-		stream_writer_say(w, true, text);
+		stream_writer_log(w, true, text);
 	}
 }
 
@@ -746,9 +746,9 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 	counter_add(&w->stats.checked, checked.batches);
 	counter_add(&w->stats.checked_bytes, checked.bytes);
 	counter_add(&w->stats.rotten, interval_set_count(&checked.rotten));
-	say_rotten(w, &checked.rotten, message);
+	log_damaged(w, &checked.rotten, message);
 	if (ret < 0)
-		stream_writer_say(w, true, message);
+		stream_writer_log(w, true, message);
 	error = interval_set_add_all(&w->rotten, &checked.rotten);
 	if (ret == 0 && error == 0)
 		error = interval_set_remove_all(&w->unread, held);
@@ -891,7 +891,7 @@ stream_writer_adopt_all(struct stream_writer *w)
 	if (n < 0) {
 		snprintf(message, sizeof(message), "files in %.3000s: %s", w->config.dir,
 			strerror(-n));
-		stream_writer_say(w, true, message);
+		stream_writer_log(w, true, message);
 		return n;
 	}
 	return adopt_entries(w, entry, n);
@@ -928,7 +928,7 @@ note_repair(struct stream_writer *w, uint64_t sequence)
 	counter_add(&w->stats.repaired, 1);
 	snprintf(text, sizeof(text), "%s: repaired batch %" PRIu64 ": stored another copy of it",
 		w->config.identity.table, sequence);
-	stream_writer_say(w, true, text);
+	stream_writer_log(w, true, text);
 }
 
 /* Determine the result of a batch of a file: it is durable, or will never be. */
@@ -950,7 +950,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
 			interval_set_add(&f->have, item->sequence, item->sequence) < 0 ||
 			stream_contents_add(&f->contents, item->sequence, item->crc) < 0))
-		stream_writer_say(w, true, "cannot allocate the list of durable batches");
+		stream_writer_log(w, true, "cannot allocate the list of durable batches");
 	if (durable) {
 		w->backoff.delay = 0;
 		note_repair(w, item->sequence);
@@ -988,13 +988,13 @@ retire(struct stream_writer *w, struct stream_file *f)
 	counter_add(&w->stats.uncut, f->file.uncut);
 	counter_add(&w->stats.copied, f->file.out.copied);
 	if (f->file.error != 0) {
-		stream_writer_say(w, true, f->file.message);
+		stream_writer_log(w, true, f->file.message);
 		if (w->first_error == 0)
 			w->first_error = f->file.error;
 	}
 	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, &f->contents,
 		    f->file.uncut) < 0)
-		stream_writer_say(w, true, "cannot allocate the list of files");
+		stream_writer_log(w, true, "cannot allocate the list of files");
 	if (w->config.quota != NULL) {
 		w->config.quota->used += f->file.size - f->charged;
 		w->config.quota->open -= f->charged;

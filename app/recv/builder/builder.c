@@ -483,7 +483,7 @@ end_run(struct builder *b, bool aborting)
 
 /** Execute the command in the mailbox. @return its result */
 static int
-builder_carry_out(struct builder *b)
+execute_command(struct builder *b)
 {
 	const struct builder_command *c = &b->command;
 
@@ -1215,7 +1215,7 @@ retire(struct builder *b)
 
 /** Check for a failed gang. */
 static void
-look_after_gangs(struct builder *b)
+check_gangs(struct builder *b)
 {
 	for (uint32_t g = 0; g < b->config.gangs; g++) {
 		const uint32_t error =
@@ -1226,6 +1226,11 @@ look_after_gangs(struct builder *b)
 	}
 }
 
+/*
+ * In the life of a frame the order of these steps is: frame_table_open(), close_frames(),
+ * dispatch(), take_raw(), retire(), take_returned(). Steps that free records, output slots and
+ * packets are called first, so that the others can use them in the same call.
+ */
 int
 builder_poll(void *arg)
 {
@@ -1234,7 +1239,7 @@ builder_poll(void *arg)
 	uint64_t late;
 
 	if (unlikely(mailbox_take(&b->mailbox)))
-		mailbox_answer(&b->mailbox, builder_carry_out(b));
+		mailbox_answer(&b->mailbox, execute_command(b));
 	done = take_returned(b);
 	done += take_raw(b);
 	done += retire(b);
@@ -1247,7 +1252,7 @@ builder_poll(void *arg)
 		counter_set(&b->stats.late_frames, late);
 	if (done > 0)
 		return 1;
-	look_after_gangs(b);
+	check_gangs(b);
 	builder_check_run(b);
 	return 0;
 }

@@ -168,8 +168,8 @@ bool builder_has_ended(const struct builder *b);
 
 /**
  * Return the failed gang: its number + 1, or 0 if none failed. Any thread. A gang fails when it
- * gives up, or when its batch cannot be handed over because the GPU no longer orders a NIC's
- * writes.
+ * cannot process a batch, or when its batch cannot be handed over because the GPU no longer orders
+ * a NIC's writes.
  * @param error  receives the reason, a negative errno
  */
 uint32_t builder_failed_gang(const struct builder *b, int *error);

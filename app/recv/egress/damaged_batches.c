@@ -191,7 +191,7 @@ note_doubt(const struct journal *journal, const struct journal_damage *d,
 }
 
 static void
-say_doubts(const struct journal *journal, const struct damaged_batches *found)
+log_in_doubt(const struct journal *journal, const struct damaged_batches *found)
 {
 	struct journal_store store;
 	unsigned int i;
@@ -266,7 +266,7 @@ damaged_batches_remove(struct journal *journal, const char *directory, struct le
 		next = journal_damage_next(journal, n + 1);
 		take_out(journal, n, before, found);
 	}
-	say_doubts(journal, found);
+	log_in_doubt(journal, found);
 	/* the number may be used again */
 	if (before->version == LEDGER_KEPT_VERSION && before->damaged_batch != 0) {
 		before->damaged_batch = 0;

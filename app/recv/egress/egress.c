@@ -76,7 +76,7 @@ struct overload {
 	/* ms: since when the journal is fuller than spill_at; 0: it is not */
 	uint64_t above_since;
 	/* ms: until when spilling pauses after it has returned batches */
-	uint64_t rest_until;
+	uint64_t paused_until;
 	uint64_t in_spill;	      /* bytes being spilled */
 	uint64_t progress;	      /* batches ever spilled; atomic */
 	uint64_t next_check;	      /* ms: next check */
@@ -137,8 +137,8 @@ struct egress {
 	uint64_t lost_doubts; /* atomic: see egress_lost_doubts() */
 	uint64_t corrected;   /* records of the journal that were wrong and corrected, logged */
 	uint64_t cm_at;
-	bool lcore_polls; /* atomic */
-	bool rests;	  /* atomic: the lcore has stopped polling for good */
+	bool lcore_polls;   /* atomic */
+	bool polling_ended; /* atomic: the lcore does not poll any more */
 	struct mailbox mailbox;
 	struct command command;
 	/* The writer enqueues, the lcore dequeues. Elements are struct filled. */
@@ -262,8 +262,8 @@ egress_sender_of(const struct egress *e, const struct journal_batch *b)
 
 /* ---- overload levels, used when no store makes progress: hold, spill, refuse ---- */
 
-#define RESULTS 32
-#define REST_MS 1000 /* pause after a batch was returned */
+#define RESULTS	       32
+#define SPILL_PAUSE_MS 1000 /* pause after a batch was returned */
 /* spilling ends when the journal is below half the level at which it began */
 #define LOW_PART 2
 
@@ -360,7 +360,7 @@ take_results(struct egress *e, uint64_t now)
 		}
 		journal_assign(e->journal, result[i].batch, JOURNAL_NOBODY);
 		e->unassigned = true;
-		e->overload.rest_until = now + REST_MS;
+		e->overload.paused_until = now + SPILL_PAUSE_MS;
 	}
 	return n > 0;
 }
@@ -448,7 +448,7 @@ egress_spill_turn(struct egress *e, uint64_t now)
 	if (e->spill != NULL)
 		look_for_uncut(e);
 	climb(e, now);
-	if (e->spill == NULL || e->overload.step == EGRESS_HOLD || now < e->overload.rest_until)
+	if (e->spill == NULL || e->overload.step == EGRESS_HOLD || now < e->overload.paused_until)
 		return results;
 	used = fill(e, &room);
 	return put_batches(e, used - used / LOW_PART) || results;
@@ -657,7 +657,7 @@ connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
 }
 
 static void
-say_doubts(const struct egress *e, const struct egress_run *run, uint16_t numbers)
+log_in_doubt(const struct egress *e, const struct egress_run *run, uint16_t numbers)
 {
 	struct journal_store store;
 	struct journal_run r;
@@ -712,7 +712,7 @@ egress_check_runs(struct egress *e)
 			connect_again(e, run, doubts[i]);
 		run->waits = run_waits(e, run, doubts[i]);
 		if (!run->waits && !run->told)
-			say_doubts(e, run, doubts[i]);
+			log_in_doubt(e, run, doubts[i]);
 		run->told |= !run->waits;
 	}
 }
@@ -737,7 +737,7 @@ egress_all_is_over(const struct egress *e)
 
 /* Log what the end of a run waited for in vain. */
 static void
-egress_say_what_is_left(const struct egress *e)
+log_remaining(const struct egress *e)
 {
 	uint16_t doubts[JOURNAL_RUNS];
 	struct store_client_stats stats;
@@ -766,7 +766,7 @@ egress_say_what_is_left(const struct egress *e)
 				stats.durable, stats.sent,
 				stats.failure != NULL ? stats.failure : "none");
 		}
-		say_doubts(e, &e->run[i], not_configured(e, doubts[i]));
+		log_in_doubt(e, &e->run[i], not_configured(e, doubts[i]));
 	}
 }
 
@@ -1122,7 +1122,7 @@ do_command(struct egress *e)
 	case COMMAND_IS_OVER:
 		return egress_all_is_over(e);
 	case COMMAND_LOG_WAITING:
-		egress_say_what_is_left(e);
+		log_remaining(e);
 		return 0;
 	}
 	return -EINVAL;
@@ -1130,7 +1130,7 @@ do_command(struct egress *e)
 
 /* Log records that were corrected since the last time. */
 static void
-say_corrected(struct egress *e)
+log_corrected(struct egress *e)
 {
 	struct journal_stats stats;
 
@@ -1215,7 +1215,7 @@ egress_iterate(struct egress *e)
 	e->next_check = now + MOVE_MS;
 	egress_move(e, now);
 	egress_check_runs(e);
-	say_corrected(e);
+	log_corrected(e);
 	if (kept_ledger_is_new(&e->kept))
 		kept_ledger_save(&e->kept);
 	egress_view_update(e);
@@ -1503,7 +1503,7 @@ egress_keep_ledger(struct egress *e, const struct ledger_kept *kept)
 {
 	if (!kept_ledger_post(&e->kept, kept))
 		return false;
-	if (__atomic_load_n(&e->rests, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&e->polling_ended, __ATOMIC_ACQUIRE))
 		kept_ledger_save(&e->kept);
 	return true;
 }
@@ -1769,7 +1769,7 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 void
 egress_rest(struct egress *e)
 {
-	__atomic_store_n(&e->rests, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->polling_ended, true, __ATOMIC_RELEASE);
 	__atomic_store_n(&e->lcore_polls, false, __ATOMIC_RELEASE);
 }
 

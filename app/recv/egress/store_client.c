@@ -654,7 +654,7 @@ store_client_collect(struct store_client *s)
 
 /* Send a part of REASSIGNED, then of HELD. */
 static void
-store_client_tell(struct store_client *s)
+send_list(struct store_client *s)
 {
 	const bool held = s->told >= XFER_TABLES;
 	const unsigned int table = s->told % XFER_TABLES;
@@ -1462,7 +1462,7 @@ store_client_poll(struct store_client *s)
 		return work_proving(s, now) || busy;
 	case STORE_CLIENT_WAITING:
 		while (!s->all_sent && xfer_qp_room(&s->link) != NULL)
-			store_client_tell(s);
+			send_list(s);
 		if (s->all_sent && now >= s->said + WAITING_HEARTBEAT_MS)
 			send_status(s);
 		/*

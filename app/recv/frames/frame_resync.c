@@ -444,7 +444,7 @@ read_clocks(struct frame_table *ft)
  * detector before it restarts must then be longer.
  */
 static void
-tell_absence(struct frame_table *ft, uint64_t now)
+log_absence(struct frame_table *ft, uint64_t now)
 {
 	struct frame_builder *b = ft->builder;
 	const uint64_t second = rte_get_tsc_hz();
@@ -513,7 +513,7 @@ frame_resync_listen(struct frame_table *ft)
 		return;
 	b->listened_at = now;
 	read_clocks(ft);
-	tell_absence(ft, now);
+	log_absence(ft, now);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t progress = frame_stream_progress(ft, s);
 

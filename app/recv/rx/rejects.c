@@ -22,7 +22,7 @@
 
 /** UDP length of the detector's packets. */
 static uint32_t
-wanted_length(const struct detector *d)
+expected_length(const struct detector *d)
 {
 	return sizeof(struct rte_udp_hdr) + d->ops->header_bytes + d->ops->pixel_bytes;
 }
@@ -66,7 +66,7 @@ read_ip(struct reject_kind *k, const struct rx_sample *s, uint32_t at, const str
 	k->source_port = word(udp);
 	k->port_min = k->port_max = k->destination_port = word(udp + 2);
 	k->length = word(udp + 4);
-	fits = k->length == wanted_length(d);
+	fits = k->length == expected_length(d);
 	if (tagged)
 		return fits ? REJECT_VLAN : REJECT_OTHER;
 	if (header > sizeof(*ip))
@@ -488,7 +488,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 		snprintf(text, size,
 			"are UDP %s, expected length %u; check that the detector sends, and "
 			"[detector] type",
-			example, wanted_length(d));
+			example, expected_length(d));
 		break;
 	case REJECT_PORT:
 		rejects_explain_ports(r, v, text, size);
@@ -528,12 +528,12 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 			snprintf(text, size,
 				"have length %s, expected %u of a %s, and are of %s, unlike those "
 				"of other modules; check that module's configuration",
-				example, wanted_length(d), d->ops->name, name);
+				example, expected_length(d), d->ops->name, name);
 		else
 			snprintf(text, size,
 				"have length %s, expected %u of a %s; set [detector] type and "
 				"udp_port to the detector that sends",
-				example, wanted_length(d), d->ops->name);
+				example, expected_length(d), d->ops->name);
 		break;
 	case REJECT_CUT:
 		snprintf(text, size,

@@ -23,7 +23,7 @@
 #define SLOTS	    16
 #define SLOT_BYTES  (1u << 20)
 #define TIMEOUT_MS  10000
-#define RECEIVES    32 /* beside those of slots, and those that every queue pair has */
+#define RECEIVES    32 /* besides one for each slot, and those of every queue pair */
 #define IDLE_TURNS  1000
 #define IDLE_US	    50
 #define CM_TURNS    64
@@ -1019,7 +1019,7 @@ release(struct ArrowArrayStream *stream)
 		drain(c);
 	}
 	forget_body(c);
-	/* the last message was used up, too */
+	/* return the credit of the last message, too */
 	pthread_mutex_lock(&c->lock);
 	if (c->reading->nb > 0)
 		c->credit_messages++;

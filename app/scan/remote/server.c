@@ -29,7 +29,7 @@ RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 #define DEADLINE_MS  600000
 #define IDLE_MS	     600000
 #define SESSIONS     16
-#define OUTPUTS_TURN 8 /* of a session in a turn: the others come next */
+#define OUTPUTS_TURN 8 /* of a session in one poll, before those of the others */
 
 enum state {
 	FREE,
@@ -171,7 +171,10 @@ work_closing(struct session *c)
 
 /* ---- messages of the client ------------------------------------------------------------------ */
 
-/* Also those that have ended, while their engine does not: a query may not notice the interrupt. */
+/*
+ * Counts sessions that have ended, too, until their engine ends: a query may not notice the
+ * interrupt.
+ */
 static unsigned int
 sessions_of(const struct scan_server *s, const char *name)
 {
@@ -569,7 +572,7 @@ watch(struct session *c, uint64_t now)
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = now;
 	} else if (state.end != SCAN_END_NOT && now >= c->cancel_at) {
-		/* a statement that just starts forgets an interrupt */
+		/* a statement that is about to start misses an interrupt */
 		scan_worker_cancel(c->worker, c->cursor, state.end);
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = c->over_at == 0 ? now : c->over_at;

@@ -100,7 +100,7 @@ enum scan_type {
 	SCAN_CREDIT, /**< client: slots and SCAN_DATA messages that it has used up */
 	SCAN_CANCEL, /**< client: end a query */
 	SCAN_DATA,   /**< server: records of a result */
-	SCAN_ALIVE,  /**< both: no news */
+	SCAN_ALIVE,  /**< both: keepalive */
 	SCAN_REFUSE, /**< both: the sender ends the connection */
 	SCAN_TYPES
 };

@@ -561,7 +561,7 @@ bool
 scan_worker_destroy(struct scan_worker *w)
 {
 	if (!__atomic_load_n(&w->ended, __ATOMIC_ACQUIRE)) {
-		/* again: a statement that just starts forgets an interrupt */
+		/* repeatedly: a statement that is about to start misses an interrupt */
 		scan_worker_stop(w);
 		return false;
 	}

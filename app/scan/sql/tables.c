@@ -834,7 +834,7 @@ fill_null(const struct duckdb_api *api, duckdb_vector vector, const struct arrow
 	api->vector_ensure_validity_writable(vector);
 	validity = api->vector_get_validity(vector);
 	memset(validity, 0, (rows + 63) / 64 * sizeof(*validity));
-	/* the positions of lists must be valid even so */
+	/* positions of lists must be valid even if they are NULL */
 	if (f->type == ARROW_LIST)
 		memset(api->vector_get_data(vector), 0, rows * sizeof(struct duckdb_list));
 }

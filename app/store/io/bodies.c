@@ -68,7 +68,7 @@ use_host(struct store_bodies *b, const struct store_bodies_config *c,
 }
 
 static void
-tell_cufile(struct store_bodies *b, unsigned int threads, const char *reason)
+describe_cufile(struct store_bodies *b, unsigned int threads, const char *reason)
 {
 	const struct cufile_info *info = cufile_info_get(b->cufile);
 
@@ -94,7 +94,7 @@ use_cufile(struct store_bodies *b, const struct store_bodies_config *c,
 	slices->io = &cufile_io;
 	/* as many as threads, so that one file can use all of them */
 	slices->depth = threads < ARROW_IO_DEPTH_MAX ? threads : ARROW_IO_DEPTH_MAX;
-	tell_cufile(b, threads, reason);
+	describe_cufile(b, threads, reason);
 	return 0;
 }
 

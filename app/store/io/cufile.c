@@ -545,7 +545,7 @@ nvidia_fs_did_it(const struct trial *t, struct cufile_info *info)
 
 /* Determine the path of a write with compatibility mode forbidden. */
 static void
-tell_direct(const struct trial *t, struct cufile_info *info)
+describe_direct(const struct trial *t, struct cufile_info *info)
 {
 	const struct cufile_properties *p = &t->properties;
 
@@ -584,7 +584,7 @@ cufile_probe(struct cufile_library *lib, const char *directory, const char *stat
 		(void)unsetenv(COMPAT);
 		/* a library that ignores the setting shows it in control_flags */
 		if (strict.ret == 0 && !(strict.properties.control_flags & CUFILE_CONTROL_COMPAT)) {
-			tell_direct(&strict, info);
+			describe_direct(&strict, info);
 			return 0;
 		}
 		if (strict.ret == 0 && nvidia_fs_did_it(&strict, info))

@@ -592,7 +592,7 @@ send_status(struct store_connection *c, enum xfer_state state)
  * are sent
  */
 static bool
-tell_have(struct store_connection *c)
+send_inventory(struct store_connection *c)
 {
 	const struct interval_set *set = &c->held[c->have_table];
 	struct xfer_intervals *m = xfer_qp_room(&c->link);
@@ -983,7 +983,7 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 		return work_recovering(c, now) || busy;
 	case STORE_TX_RESULTS:
 		if (c->have_table < XFER_TABLES)
-			return tell_have(c) || busy;
+			return send_inventory(c) || busy;
 		/* first the state, since the grant is used at once */
 		if (store_run_state(c->run) != c->said_state)
 			send_status(c, store_run_state(c->run));

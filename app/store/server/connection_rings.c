@@ -204,7 +204,7 @@ table_name(const struct store_connection *c, const struct store_checked *k)
 
 /* Limit the messages: a faulty path may damage many bodies. @param said  time of the last one */
 static bool
-may_say(uint64_t *said, uint64_t now)
+may_log(uint64_t *said, uint64_t now)
 {
 	if (*said != 0 && now < *said + WRONG_MS)
 		return false;
@@ -228,7 +228,7 @@ is_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now
 		return false;
 	n->body_crc_errors++;
 	/* the reason is known only for a checked copy, so others must not suppress its message */
-	if (may_say(copy_checked ? &c->corrupted_logged : &c->wrong_logged, now))
+	if (may_log(copy_checked ? &c->corrupted_logged : &c->wrong_logged, now))
 		CONN_LOG(ERR, c,
 			"batch %" PRIu64 " of %s of receiver %" PRIu64 " (frames %" PRIu64
 			" to %" PRIu64 ") arrived with CRC-32C %08x, expected %08x%s; requesting "
@@ -270,7 +270,7 @@ is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_
 	if (!k->checked || k->job.error == 0)
 		return false;
 	c->shared->counters.bodies_unreadable++;
-	if (may_say(&c->wrong_logged, now))
+	if (may_log(&c->wrong_logged, now))
 		CONN_LOG(ERR, c,
 			"batch %" PRIu64 " of %s: cannot read its body in the memory of this "
 			"store: %s; requesting it again; %" PRIu64 " such bodies of all "

@@ -410,7 +410,7 @@ refused:
 
 /* Report once that a receiver may begin no run. */
 static void
-tell_refused(const struct store_runs *s, const struct store_run *r)
+log_refused(const struct store_runs *s, const struct store_run *r)
 {
 	if (r->owner->told)
 		return;
@@ -451,7 +451,7 @@ store_run_recover_end(struct store_runs *s, struct store_run *r, enum xfer_reaso
 {
 	r->settling = false;
 	if (reason == XFER_REASON_QUOTA)
-		tell_refused(s, r);
+		log_refused(s, r);
 	if (r->open && !r->visible) {
 		if (s->files.quota > 0)
 			stream_quota_apply(&r->owner->quota, r->bytes_disk, r->bytes_closed);

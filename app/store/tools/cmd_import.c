@@ -236,7 +236,7 @@ work(struct job *j, char **source, char **files)
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
-	damaged = orphaned_journals_say_damage(&j->journals, &batches, command_say, NULL);
+	damaged = orphaned_journals_report_damage(&j->journals, &batches, command_print, NULL);
 	left = take_files(j, files);
 	/* sources that were not compared may differ from all others */
 	if (left < 0)
@@ -313,7 +313,7 @@ parse_arguments(struct job *j, int argc, char **argv)
 int
 cmd_import(int argc, char **argv)
 {
-	struct job j = {.import = {.say = command_say}};
+	struct job j = {.import = {.say = command_print}};
 	char **files;
 	int status, ret;
 

@@ -252,9 +252,9 @@ work(struct job *j, char **dir)
 		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
-	damaged = orphaned_journals_say_damage(&j->journals, &batches, command_say, NULL);
-	orphaned_journals_say_others(
-		&j->journals, j->identity, j->nb_identities, command_say, NULL);
+	damaged = orphaned_journals_report_damage(&j->journals, &batches, command_print, NULL);
+	orphaned_journals_report_others(
+		&j->journals, j->identity, j->nb_identities, command_print, NULL);
 	ret = orphaned_journals_streams(&j->journals, add_differing, j);
 	for (i = 0; i < r->nb && ret == 0; i++)
 		ret = compare_held(j, &r->stream[i]);
@@ -290,7 +290,7 @@ cmd_reconcile(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
-	struct job j = {.reconcile = {.io = &direct_io, .say = command_say}};
+	struct job j = {.reconcile = {.io = &direct_io, .say = command_print}};
 	int option, status;
 
 	while ((option = getopt_long(argc, argv, "j:nh", options, NULL)) != -1) {

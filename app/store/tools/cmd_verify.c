@@ -557,7 +557,7 @@ print_totals(struct verify *v)
 		const uint64_t copies = reconcile_duplicates(s);
 
 		duplicates += copies;
-		v->lost += reconcile_say_names(&v->streams, s) < 0;
+		v->lost += reconcile_report_names(&v->streams, s) < 0;
 		if (copies > 0)
 			(void)stream_known_say_differing(
 				&s->known, &direct_io, print_differing, NULL);
@@ -614,7 +614,7 @@ cmd_verify(int argc, char **argv)
 	};
 	struct verify v = {.on_terminal = isatty(STDERR_FILENO),
 		.streams = {.say = print_differing},
-		.there = {.say = command_say}};
+		.there = {.say = command_print}};
 	struct store_tree tree = {.quarantine = true};
 	char message[PATH_MAX], *end;
 	int option, status;

@@ -23,7 +23,7 @@
  * may be of another user: they are escaped.
  */
 static inline void
-command_say(void *arg, bool error, const char *text)
+command_print(void *arg, bool error, const char *text)
 {
 	escaped_line(error ? stderr : stdout, "%s", text);
 }

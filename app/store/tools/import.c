@@ -297,7 +297,7 @@ check_there(struct import *s, const struct import_stream *t, const struct interv
 
 /* Report a batch that differs from the stored one. */
 static void
-say_differing(struct import *s, struct import_stream *t, uint64_t nb, uint64_t sequence,
+report_differing(struct import *s, struct import_stream *t, uint64_t nb, uint64_t sequence,
 	const char *frames, const char *source, const char *stored)
 {
 	t->refused = true;
@@ -308,7 +308,7 @@ say_differing(struct import *s, struct import_stream *t, uint64_t nb, uint64_t s
 }
 
 static void
-say_what_to_do(struct import *s, uint64_t nb)
+report_remedy(struct import *s, uint64_t nb)
 {
 	if (nb > SAY_MAX)
 		say(s, true, "different: %" PRIu64 " more batches", nb - SAY_MAX);
@@ -340,9 +340,9 @@ compare_batches(struct import *s, const struct stream_source *source, struct imp
 			continue;
 		if (nb < SAY_MAX)
 			stream_source_frames(r, i, frames);
-		say_differing(s, t, nb++, sequence, frames, source->path, stored);
+		report_differing(s, t, nb++, sequence, frames, source->path, stored);
 	}
-	say_what_to_do(s, nb);
+	report_remedy(s, nb);
 	if (ret == 0)
 		ret = stream_known_add(&t->sources, source->path, &have, &contents, false);
 	interval_set_free(&have);
@@ -442,7 +442,7 @@ retire_file(struct import *s, const char *path)
 
 /* Report damaged batches. They are not imported, and their file is kept. */
 static int
-say_damage(struct import *s, const struct stream_source *source)
+report_damage(struct import *s, const struct stream_source *source)
 {
 	const struct arrow_reader *r = &source->reader;
 	char text[ARROW_DAMAGE_TEXT];
@@ -502,7 +502,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	}
 	/* a file without batches counts as imported */
 	if (have.nb == 0)
-		return say_damage(s, source);
+		return report_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
 	if (t != NULL && t->refused) {
 		say(s, true, "%s was not imported: nothing of its run is, see above", source->path);
@@ -520,7 +520,7 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 			source->path, s->counts.stored - before.stored,
 			s->counts.duplicates - before.duplicates);
 		ret = copy_mark(s, source->path, t);
-		return ret == 0 ? say_damage(s, source) : ret;
+		return ret == 0 ? report_damage(s, source) : ret;
 	}
 	/* batches that were not tried also count as failed */
 	s->counts.failed = before.failed + source->reader.nb_batches -
@@ -685,9 +685,9 @@ import_compare_journal(struct import *s, struct journal *journal)
 			stream_known_compare(&t->sources, b.sequence, crc, &stored) >= 0)
 			continue;
 		snprintf(frames, sizeof(frames), "frames %" PRIu64 " to %" PRIu64, b.first, b.last);
-		say_differing(s, t, nb++, b.sequence, frames, "the journal", stored);
+		report_differing(s, t, nb++, b.sequence, frames, "the journal", stored);
 	}
-	say_what_to_do(s, nb);
+	report_remedy(s, nb);
 	s->journal = NULL;
 	return ret;
 }

@@ -31,7 +31,7 @@ orphaned_journals_close(struct orphaned_journals *r)
 }
 
 bool
-orphaned_journals_say_damage(const struct orphaned_journals *r, uint64_t *batches,
+orphaned_journals_report_damage(const struct orphaned_journals *r, uint64_t *batches,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	char text[PATH_MAX], line[512];
@@ -105,8 +105,8 @@ orphaned_journals_has(const struct orphaned_journals *r, const struct arrow_iden
 }
 
 void
-orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *identity, size_t nb,
-	void (*say)(void *arg, bool error, const char *text), void *arg)
+orphaned_journals_report_others(const struct orphaned_journals *r, const uint64_t *identity,
+	size_t nb, void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct journal_store store;
 	char text[PATH_MAX];

@@ -40,7 +40,7 @@ void orphaned_journals_close(struct orphaned_journals *r);
  * @param batches  out: number of damaged batches
  * @return whether anything is damaged
  */
-bool orphaned_journals_say_damage(const struct orphaned_journals *r, uint64_t *batches,
+bool orphaned_journals_report_damage(const struct orphaned_journals *r, uint64_t *batches,
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**
@@ -51,7 +51,7 @@ bool orphaned_journals_has(
 	const struct orphaned_journals *r, const struct arrow_identity *identity);
 
 /** Report the stores that may have reassigned batches and are not in the list. */
-void orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *identity,
+void orphaned_journals_report_others(const struct orphaned_journals *r, const uint64_t *identity,
 	size_t nb, void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**

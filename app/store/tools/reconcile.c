@@ -167,7 +167,7 @@ reconcile_read(struct reconcile *r, const char *path)
 }
 
 int
-reconcile_say_names(const struct reconcile *r, const struct reconcile_stream *s)
+reconcile_report_names(const struct reconcile *r, const struct reconcile_stream *s)
 {
 	const struct arrow_identity *id = &s->identity;
 	char run[XFER_NAME_BYTES];
@@ -436,7 +436,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 static int
 check_stream(struct reconcile *r, const struct reconcile_stream *stream)
 {
-	int ret = stream->kept ? -ENOTUNIQ : reconcile_say_names(r, stream);
+	int ret = stream->kept ? -ENOTUNIQ : reconcile_report_names(r, stream);
 
 	if (ret < 0 || reconcile_duplicates(stream) == 0)
 		return ret;

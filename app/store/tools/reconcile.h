@@ -87,7 +87,7 @@ int reconcile_read(struct reconcile *r, const char *path);
  * Report files of a stream that have another run name than its first one.
  * @return 0: there are none; -ENOTUNIQ
  */
-int reconcile_say_names(const struct reconcile *r, const struct reconcile_stream *s);
+int reconcile_report_names(const struct reconcile *r, const struct reconcile_stream *s);
 
 /** @return number of redundant copies of batches */
 uint64_t reconcile_duplicates(const struct reconcile_stream *s);

@@ -107,7 +107,7 @@ has_name_of_mark(const FTSENT *e)
 
 /* Whether a name is one of those that are looked for, whatever has it. */
 static bool
-has_wanted_name(const struct store_tree *t, const FTSENT *e)
+has_matching_name(const struct store_tree *t, const FTSENT *e)
 {
 	if (t->ended && has_name_of_mark(e))
 		return true;
@@ -121,14 +121,14 @@ has_wanted_name(const struct store_tree *t, const FTSENT *e)
 static bool
 is_wanted(const struct store_tree *t, const FTSENT *e)
 {
-	return e->fts_info == FTS_F && has_wanted_name(t, e);
+	return e->fts_info == FTS_F && has_matching_name(t, e);
 }
 
 /* Whether a directory, FIFO, socket or device has the name of a file that is looked for. */
 static bool
 is_in_place_of_file(const struct store_tree *t, const FTSENT *e)
 {
-	return (e->fts_info == FTS_D || e->fts_info == FTS_DEFAULT) && has_wanted_name(t, e);
+	return (e->fts_info == FTS_D || e->fts_info == FTS_DEFAULT) && has_matching_name(t, e);
 }
 
 /*

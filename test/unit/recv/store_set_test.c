@@ -376,7 +376,7 @@ test_forgets(void **state)
 	journal = NULL;
 
 	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
-	orphaned_journals_say_others(
+	orphaned_journals_report_others(
 		&left, there, 2, on_say, (void *)(uintptr_t) "00000000000000c3");
 	assert_int_equal(said, 1);
 	orphaned_journals_forget(&left, none_is_kept, NULL);
@@ -432,11 +432,11 @@ test_damaged_store(void **state)
 	assert_int_equal(journal_open(&refused, &config, message), -EBADMSG);
 	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
 	said = errors = 0;
-	assert_true(orphaned_journals_say_damage(&left, &batches, on_damage,
+	assert_true(orphaned_journals_report_damage(&left, &batches, on_damage,
 		(void *)(uintptr_t) "store 1 is damaged: wrong checksum of its identity"));
 	assert_int_equal(errors, 1);
 	assert_int_equal(batches, 0);
-	orphaned_journals_say_others(&left, there, 2, on_damage,
+	orphaned_journals_report_others(&left, there, 2, on_damage,
 		(void *)(uintptr_t) "store 1, which is damaged, last seen at two, was sent 1 "
 				    "batches");
 	assert_int_equal(said, 1);

@@ -14,7 +14,7 @@
 static const struct option_row common_rows[] = {
 	{'c', NULL, "N", OPTION_U32, AT(connections), 1, 1024, "connections (1)"},
 	{'C', NULL, "N", OPTION_U32, AT(count), 0, 16384, "messages each way (10)"},
-	{'S', NULL, "BYTES", OPTION_U32, AT(size), 0, 1 << 23, "of a message (100)"},
+	{'S', NULL, "BYTES", OPTION_U32, AT(size), 0, 1 << 23, "size of a message (100)"},
 	{'b', NULL, "ADDRESS", OPTION_IGNORED, 0, 0, 0, NULL},
 };
 
