@@ -23,7 +23,7 @@ INFO = {
     'lcore_idle_cycles': ('Cycles without, by lcore.', 'counter'),
     'module_frames': ('Frames with a packet of the module.', 'counter'),
     'module_missing_packets': ('Packets missing in such frames, by module.', 'counter'),
-    'odd_frames': ('Frames of another storage cell or gain mode, or whose modules disagree on these or the bunch id.',
+    'inconsistent_frames': ('Frames of another storage cell or gain mode, or whose modules disagree on these or the bunch id.',
                    'counter'),
     'builder_waits': ('Rounds of the builder without a free output slot, or record.', 'counter'),
     'gang_frames': ('Frames by gang.', 'counter'),
@@ -111,8 +111,8 @@ def ledger(sock):
 
 def builder(sock):
     reply = sock.cmd('/braggline/builder')
-    yield 'odd_frames', reply['status_mismatch'], {'differs': 'status'}
-    yield 'odd_frames', reply['bunch_mismatch'], {'differs': 'bunch_id'}
+    yield 'inconsistent_frames', reply['status_mismatch'], {'differs': 'status'}
+    yield 'inconsistent_frames', reply['bunch_mismatch'], {'differs': 'bunch_id'}
     for what, key in ('outputs', 'no_output_slot'), ('records', 'no_record'):
         yield 'builder_waits', reply[key], {'for': what}
 

@@ -73,7 +73,7 @@ check(const struct disk_file *f, const struct arrow_recovery *report, const uint
 	WANT(rows == report->rows && r.end >= end);
 	WANT(r.end == end || r.nb_damage > 0);
 	end = r.end;
-	if (report->mended) {
+	if (report->repaired) {
 		same = r.begin;
 		WANT(r.copy == same / 2 && r.schema_fault == NULL);
 		check_mended(f, data, r.copy);
@@ -127,7 +127,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (report.state == ARROW_RECOVERY_FAILED) {
 		WANT(ret < 0 && report.message[0] != '\0');
 		WANT(f->size == size);
-		WANT(report.mended || memcmp(f->data, data, size) == 0);
+		WANT(report.repaired || memcmp(f->data, data, size) == 0);
 	} else if (report.state == ARROW_RECOVERY_DONE) {
 		WANT(ret == 0 && strcmp(f->name, "x.arrow") == 0);
 		check(f, &report, data, size, trailer);
@@ -136,8 +136,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		WANT(disk_find(disk, ".x.arrow.recovery") == NULL);
 		WANT(arrow_recover_file(&io, "/x.arrow.part", &again) == 0);
 		WANT(again.cut == 0 && again.batches == report.batches && f->size == done);
-		WANT(again.quarantined == 0 && !again.mended);
-		again.mended = report.mended;
+		WANT(again.quarantined == 0 && !again.repaired);
+		again.repaired = report.repaired;
 		check(f, &again, data, size, trailer);
 	}
 	disk_free(disk);

@@ -341,7 +341,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		WANT(journal_open_existing(&r, path, message) == 0);
 		WANT(check_batches(r) == held && check_damage(r) == damaged);
 		drop_damage(r);
-		journal_mend(r);
+		journal_repair(r);
 		use(r);
 		journal_stats_get(r, &stats);
 		held = stats.batches;

@@ -54,7 +54,7 @@ CASES = {
     'FramesUnwritten': counter('frames', 'outcome="unwritten"'),
     'FramesLostAtRestart': counter('frames', 'outcome="lost_while_down"'),
     'FramesHeld': ({'frames_held': ONE, 'running': ZERO}, {'frames_held': ONE, **RUNNING}),
-    'OddFrames': counter('odd_frames', 'differs="bunch_id"'),
+    'OddFrames': counter('inconsistent_frames', 'differs="bunch_id"'),
     'LcoreBusy': ({'lcore_busy_cycles{lcore="1"}': '0+99x60', 'lcore_idle_cycles{lcore="1"}': '0+1x60'},
                   {'lcore_busy_cycles{lcore="1"}': '0+9x60', 'lcore_idle_cycles{lcore="1"}': '0+1x60'}),
     'Slow': ({'latency_seconds_bucket{step="last_packet_to_verdict",le="0.5"}': ZERO,

@@ -166,7 +166,7 @@ const char *journal_default_path(void);
 int journal_open(struct journal **r, const struct journal_config *config, char message[PATH_MAX]);
 
 /**
- * Adopt an existing journal at any path. Nothing is changed in it. Call journal_mend() before the
+ * Adopt an existing journal at any path. Nothing is changed in it. Call journal_repair() before the
  * first function that changes it. Batches of a damaged run are damaged; those of other runs are
  * adopted. A damaged store keeps the batches that it may have.
  * @param message  out: how many batches are held, or what is wrong
@@ -178,7 +178,7 @@ int journal_open_existing(struct journal **r, const char *path, char message[PAT
  * Complete what a killed process left unfinished, and write down what opening corrected.
  * journal_open() has done this.
  */
-void journal_mend(struct journal *r);
+void journal_repair(struct journal *r);
 
 /** Result of journal_probe(). */
 struct journal_probe {

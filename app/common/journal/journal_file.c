@@ -339,13 +339,13 @@ read_status(struct journal *r, uint32_t batch, uint16_t known)
 }
 
 void
-journal_mend(struct journal *r)
+journal_repair(struct journal *r)
 {
 	uint32_t i;
 
-	if (r->mended)
+	if (r->repaired)
 		return;
-	r->mended = true;
+	r->repaired = true;
 	for (i = 0; i < r->nb_batches; i++) {
 		if (r->is[i] != RECORD_SOUND)
 			continue;
@@ -758,7 +758,7 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 		journal_close(r);
 		return ret;
 	}
-	journal_mend(r);
+	journal_repair(r);
 	*ring = r;
 	return ret;
 }

@@ -220,7 +220,7 @@ record_is_known(enum record_is is)
 	return is != RECORD_DAMAGED && is != RECORD_WHOLLY_DAMAGED;
 }
 
-/* A store, as corrected by opening. From journal_mend() on, the file has the same. */
+/* A store, as corrected by opening. From journal_repair() on, the file has the same. */
 struct store {
 	uint32_t status;   /* bits of enum store_status */
 	uint64_t identity; /* 0: never connected, or damaged */
@@ -228,7 +228,7 @@ struct store {
 	const char *problem; /* NULL: none; otherwise the record is damaged and stays as it is */
 };
 
-/* A live run, as corrected by opening. From journal_mend() on, the file has the same. */
+/* A live run, as corrected by opening. From journal_repair() on, the file has the same. */
 struct run {
 	struct ring_constants constants;
 	uint8_t *schema[XFER_TABLES]; /* allocated */
@@ -256,7 +256,7 @@ struct journal {
 	uint32_t *free_batch;
 	uint32_t nb_free;
 	/*
-	 * The status of each record, as corrected by opening. From journal_mend() on, the file has
+	 * The status of each record, as corrected by opening. From journal_repair() on, the file has
 	 * the same, except for damaged records. Those count as held.
 	 */
 	struct batch_status *status;
@@ -279,7 +279,7 @@ struct journal {
 	struct ring_incarnation incarnation[JOURNAL_INCARNATIONS];
 	uint32_t nb_incarnations;	/* number ever added */
 	unsigned int lost_incarnations; /* damaged records */
-	bool mended;			/* journal_mend() was called */
+	bool repaired;			/* journal_repair() was called */
 	uint32_t references[JOURNAL_RUNS];
 	uint32_t held[JOURNAL_RUNS]; /* of `references`, batches that are held */
 	uint64_t head;		     /* end of the last committed batch: bytes ever allocated */

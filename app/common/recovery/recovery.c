@@ -365,7 +365,7 @@ describe_content(const struct arrow_reader *r, const char *why, struct arrow_rec
 	snprintf(report->message, sizeof(report->message),
 		"%" PRIu64 " batch%s, %" PRIu64 " rows%s%s%s%s%.*s", report->batches,
 		plural(report->batches, "", "es"), report->rows, cut, room,
-		report->mended ? "; repaired one copy of its schema from the other" : "", damage,
+		report->repaired ? "; repaired one copy of its schema from the other" : "", damage,
 		(int)sizeof(quarantine), quarantine);
 }
 
@@ -520,7 +520,7 @@ mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_read
 		io, handle, r->data + r->copy_at, r->copy, r->copy_at == 0 ? r->copy : 0);
 	if (ret == 0)
 		ret = arrow_content_sync(io, handle);
-	report->mended = ret == 0;
+	report->repaired = ret == 0;
 	if (ret < 0)
 		snprintf(report->message, sizeof(report->message),
 			"unchanged: " ARROW_ONE_SCHEMA ", and cannot be written: %s",
@@ -642,7 +642,7 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 			"cannot resume an interrupted recovery: %s", strerror(-ret));
 	if (ret == 0)
 		ret = recover_content(io, handle, part, below, stop, report, &planned);
-	if (ret == -EAGAIN && report->mended)
+	if (ret == -EAGAIN && report->repaired)
 		ret = recover_content(io, handle, part, below, stop, report, &planned);
 	if (ret == -EAGAIN) {
 		ret = -EIO;

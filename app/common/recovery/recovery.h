@@ -54,7 +54,7 @@ struct arrow_recovery {
 	uint64_t rows;	  /**< rows of the sound batches */
 	/** number of damaged batches and damaged regions between batches that stay in place */
 	uint64_t damaged;
-	bool mended;		   /**< one copy of the schema was repaired from the other */
+	bool repaired;		   /**< one copy of the schema was repaired from the other */
 	uint64_t cut;		   /**< bytes that were truncated, without `room` */
 	uint64_t room;		   /**< zeros at the end that were preallocated and never used */
 	uint64_t looked;	   /**< bytes read from the disk plus bytes checked as batches */

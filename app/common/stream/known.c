@@ -709,7 +709,7 @@ check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct 
 	else if (ret == 0)
 		ret = interval_set_remove_all(&f->have, &bad);
 	if (ret == 0)
-		ret = interval_set_add_all(&checked->rotten, &bad);
+		ret = interval_set_add_all(&checked->damaged, &bad);
 	interval_set_free(&which);
 	interval_set_free(&bad);
 	return ret;
@@ -728,6 +728,6 @@ stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
 		ret = check_known(k, io, identity, &k->file[i], held, mark, checked, message);
 	/* another file may have an intact copy */
 	for (i = 0; i < k->nb && ret == 0; i++)
-		ret = interval_set_remove_all(&checked->rotten, &k->file[i].have);
-	return ret == 0 ? interval_set_remove_all(&k->have, &checked->rotten) : ret;
+		ret = interval_set_remove_all(&checked->damaged, &k->file[i].have);
+	return ret == 0 ? interval_set_remove_all(&k->have, &checked->damaged) : ret;
 }

@@ -85,7 +85,7 @@ int stream_known_say_differing(const struct stream_known *k, const struct arrow_
 struct stream_checked {
 	uint64_t batches;
 	uint64_t bytes;
-	struct interval_set rotten; /**< batches of them that no file has any more */
+	struct interval_set damaged; /**< batches of them that no file has any more */
 };
 
 /**

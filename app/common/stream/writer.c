@@ -61,7 +61,7 @@ struct stream_writer {
 	struct stream_file *current; /* the youngest file, if it is open; NULL: none */
 	struct stream_known known;   /* closed files, and all durable batches */
 	struct interval_set taken;   /* batches without a result */
-	struct interval_set rotten;  /* batches that were found damaged and not stored again yet */
+	struct interval_set damaged;  /* batches that were found damaged and not stored again yet */
 	/* batches of earlier processes whose bodies were not verified */
 	struct interval_set unread;
 	bool doubt;		/* one of `unread` was passed again */
@@ -409,7 +409,7 @@ compare_open(const struct stream_file *f, uint64_t sequence, uint64_t crc)
 
 /* Compare with batches that were found damaged: their announcements tell what they were. */
 static int
-compare_rotten(const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path)
+compare_damaged(const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path)
 {
 	uint64_t there;
 	size_t i;
@@ -434,8 +434,8 @@ stream_writer_compare(
 
 	if (interval_set_has(&w->known.have, sequence))
 		found = stream_known_compare(&w->known, sequence, crc, path);
-	else if (interval_set_has(&w->rotten, sequence))
-		return compare_rotten(w, sequence, crc, path);
+	else if (interval_set_has(&w->damaged, sequence))
+		return compare_damaged(w, sequence, crc, path);
 	else if (!interval_set_has(&w->taken, sequence))
 		return 0;
 	for (f = w->oldest; f != NULL && found >= 0; f = f->next) {
@@ -711,23 +711,23 @@ stream_writer_in_doubt(const struct stream_writer *w)
 
 /* Log damaged batches. */
 static void
-log_damaged(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
+log_damaged(const struct stream_writer *w, const struct interval_set *damaged, const char *message)
 {
 	char text[PATH_MAX + 256];
 	size_t i;
 
-	for (i = 0; i < rotten->nb; i++) {
+	for (i = 0; i < damaged->nb; i++) {
 		snprintf(text, sizeof(text),
 			"%s: stored batches %" PRIu64 " to %" PRIu64 " are damaged; they are "
 			"not released, and stored again when received. %s",
-			w->config.identity.table, rotten->at[i].first, rotten->at[i].last, message);
+			w->config.identity.table, damaged->at[i].first, damaged->at[i].last, message);
 		stream_writer_log(w, true, text);
 	}
 }
 
 int
 stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
-	struct interval_set *rotten)
+	struct interval_set *damaged)
 {
 	struct stream_checked checked = {0};
 	char message[PATH_MAX];
@@ -745,16 +745,16 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 		&w->known, w->io, &w->config.identity, held, mark, &checked, message);
 	counter_add(&w->stats.checked, checked.batches);
 	counter_add(&w->stats.checked_bytes, checked.bytes);
-	counter_add(&w->stats.rotten, interval_set_count(&checked.rotten));
-	log_damaged(w, &checked.rotten, message);
+	counter_add(&w->stats.damaged, interval_set_count(&checked.damaged));
+	log_damaged(w, &checked.damaged, message);
 	if (ret < 0)
 		stream_writer_log(w, true, message);
-	error = interval_set_add_all(&w->rotten, &checked.rotten);
+	error = interval_set_add_all(&w->damaged, &checked.damaged);
 	if (ret == 0 && error == 0)
 		error = interval_set_remove_all(&w->unread, held);
-	if (error == 0 && rotten != NULL)
-		error = interval_set_add_all(rotten, &checked.rotten);
-	interval_set_free(&checked.rotten);
+	if (error == 0 && damaged != NULL)
+		error = interval_set_add_all(damaged, &checked.damaged);
+	interval_set_free(&checked.damaged);
 	return ret < 0 ? ret : error;
 }
 
@@ -775,7 +775,7 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(cut);
 	GET(checked);
 	GET(checked_bytes);
-	GET(rotten);
+	GET(damaged);
 	GET(repaired);
 	GET(files);
 	GET(complete);
@@ -800,7 +800,7 @@ stream_writer_close(struct stream_writer *w)
 	(void)stream_writer_finish(w);
 	stream_known_free(&w->known);
 	interval_set_free(&w->taken);
-	interval_set_free(&w->rotten);
+	interval_set_free(&w->damaged);
 	interval_set_free(&w->unread);
 	free(w);
 }
@@ -922,9 +922,9 @@ note_repair(struct stream_writer *w, uint64_t sequence)
 {
 	char text[128];
 
-	if (!interval_set_has(&w->rotten, sequence))
+	if (!interval_set_has(&w->damaged, sequence))
 		return;
-	(void)interval_set_remove(&w->rotten, sequence, sequence);
+	(void)interval_set_remove(&w->damaged, sequence, sequence);
 	counter_add(&w->stats.repaired, 1);
 	snprintf(text, sizeof(text), "%s: repaired batch %" PRIu64 ": stored another copy of it",
 		w->config.identity.table, sequence);

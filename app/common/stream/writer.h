@@ -125,8 +125,8 @@ struct stream_stats {
 	uint64_t checked;    /**< batches read again because a peer was about to release them */
 	uint64_t checked_bytes;
 	/** batches of `checked` that were damaged and are not listed any more */
-	uint64_t rotten;
-	uint64_t repaired; /**< batches of `rotten` that were stored again */
+	uint64_t damaged;
+	uint64_t repaired; /**< batches of `damaged` that were stored again */
 	uint64_t files;	   /**< files that were created */
 	uint64_t complete;
 	uint64_t syncs; /**< group commits, and the last sync of each file */
@@ -211,11 +211,11 @@ bool stream_writer_begin_check(struct stream_writer *w, const struct interval_se
  * results. The call takes as long as reading takes.
  * @param mark    mark damaged batches in their files, durably, so that they can be stored again;
  *   false: the run is not written to any more
- * @param rotten  out: sequence numbers of damaged batches; may be NULL
+ * @param damaged  out: sequence numbers of damaged batches; may be NULL
  * @return 0; -errno: not all batches could be verified, and none may be released
  */
 int stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
-	struct interval_set *rotten);
+	struct interval_set *damaged);
 
 /**
  * Whether a batch was passed that is already stored and not verified by stream_writer_check(). It

@@ -50,7 +50,7 @@ agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame, b
 /* ---- RX lcores ---- */
 
 void
-frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame)
+frame_rx_returned(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const uint64_t bit = UINT64_C(1) << stream;
 
@@ -58,7 +58,7 @@ frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 	 * A packet that is retried arrived before the packets held now, so it does not end their
 	 * request, unless the window has reached the requested position.
 	 */
-	if (frx->again && ((frx->requests_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
+	if (frx->retry && ((frx->requests_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
 		return;
 	frx->out_of_window &= ~bit;
 	if ((frx->requests & bit) != 0)
@@ -130,7 +130,7 @@ forget_after_silence(const struct frame_table *ft, struct frame_rx *frx, uint32_
 	const uint32_t silences = __atomic_load_n(&ft->builder->silences[stream], __ATOMIC_RELAXED);
 	const uint64_t bit = UINT64_C(1) << stream;
 
-	if (likely(frx->silences[stream] == silences) || frx->again)
+	if (likely(frx->silences[stream] == silences) || frx->retry)
 		return;
 	frx->silences[stream] = silences;
 	frx->out_of_window &= ~bit;
@@ -207,7 +207,7 @@ frame_resync_continues(
 	 * The numbers may have gone on for more than `slots` while the window waits. The packets
 	 * held since the request belong to it, too.
 	 */
-	first = frx->again && requests ? a->lowest : a->highest - RTE_MIN(a->highest, span);
+	first = frx->retry && requests ? a->lowest : a->highest - RTE_MIN(a->highest, span);
 	return frame >= first && frame <= a->highest + span &&
 		!frame_resync_is_refused(ft, frx, stream, frame) &&
 		!has_caught_up(ft, stream, frame);
@@ -238,14 +238,14 @@ frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *frx)
 }
 
 bool
-frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *moved)
+frame_rx_begin_retry(const struct frame_table *ft, struct frame_rx *frx, bool *moved)
 {
 	const struct frame_window *w = &ft->window;
 	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	const bool first = (state == FRAME_WINDOW_OPEN || state == FRAME_WINDOW_SEARCHED) &&
 		frame_rx_is_current(ft, frx) && frx->tried != frx->generation;
 
-	frx->again = true;
+	frx->retry = true;
 	*moved = first && frx->clean != frx->generation &&
 		__atomic_load_n(&w->old_end, __ATOMIC_RELAXED) != 0;
 	if (first) {
@@ -277,8 +277,8 @@ frame_rx_is_near(const struct frame_table *ft, uint64_t frame)
 	return frame >= base && frame - base <= 2 * ft->entry_mask;
 }
 
-enum frame_again
-frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+enum frame_retry
+frame_rx_retry(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint8_t tick)
 {
 	const bool over = (uint8_t)(frame_rx_tick(ft) - tick) > HOLD_TICKS;
@@ -288,30 +288,30 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 
 	/* the packet belongs to the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
-		return FRAME_AGAIN_DROP;
+		return FRAME_RETRY_DROP;
 	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, frx))
-		return FRAME_AGAIN_HOLD;
+		return FRAME_RETRY_HOLD;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	far = (frx->out_of_window >> stream & 1) != 0 ? far_of(ft, stream)
 						      : base + 2 * ft->entry_mask;
 	if (frame_resync_continues(ft, frx, stream, frame)) {
 		if (!over)
-			return FRAME_AGAIN_HOLD;
+			return FRAME_RETRY_HOLD;
 		frx->agreement[stream].any = false;
 	}
 	ahead = __atomic_load_n(&w->ahead, __ATOMIC_RELAXED);
 	if (frame >= base && (frame < far || frame < ahead))
-		return FRAME_AGAIN_PLACE;
+		return FRAME_RETRY_PLACE;
 	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
 	if ((frx->recount >> stream & 1) != 0 && frame >= base)
 		count_vote(ft, frx, stream, frame, true, frame < horizon, true);
 	/* the window still moves towards this frame, unless the stream's request was refused */
 	if (ahead > base && frame >= ahead && frame < horizon &&
 		(__atomic_load_n(&w->refused, __ATOMIC_ACQUIRE) >> stream & 1) == 0)
-		return FRAME_AGAIN_HOLD;
+		return FRAME_RETRY_HOLD;
 	if (over || frame_resync_is_refused(ft, frx, stream, frame))
-		return FRAME_AGAIN_DROP;
-	return FRAME_AGAIN_HOLD;
+		return FRAME_RETRY_DROP;
+	return FRAME_RETRY_HOLD;
 }
 
 uint64_t

@@ -163,7 +163,7 @@ bits_below(uint32_t end, uint32_t i)
 static enum frame_placement
 wait_for(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	if (!frx->again && frame + 1 > frx->reach[stream] &&
+	if (!frx->retry && frame + 1 > frx->reach[stream] &&
 		!is_leap(frx, stream, frx->progress[stream], frame))
 		__atomic_store_n(&frx->reach[stream], frame + 1, __ATOMIC_RELEASE);
 	return FRAME_PLACE_WAIT;
@@ -459,7 +459,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	progress = progress != 0 ? progress : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
 		((frx->out_of_window >> stream & 1) == 0 || base <= frame + ft->entry_mask)) {
-		frame_rx_is_here(frx, stream, frame);
+		frame_rx_returned(frx, stream, frame);
 		return drop_late(ft, frx, stream, frame);
 	}
 	return frame_resync_request(ft, frx, stream, frame, true, false);
@@ -503,7 +503,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	 */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
 		!frame_rx_is_current(ft, frx)) {
-		if (frx->again)
+		if (frx->retry)
 			return FRAME_PLACE_WAIT;
 		frx->early |= UINT64_C(1) << stream;
 		return FRAME_PLACE_HOLD;

@@ -35,7 +35,7 @@ enum frame_placement {
 	FRAME_PLACE_OVERRUN,   /**< its sender has overwritten it with a later frame */
 	FRAME_PLACE_WAIT,      /**< its frame is not open yet: keep the packet and retry it */
 	/** Its stream is out of window: hold the packet with the others of its stream, and call
-	 * frame_rx_again() to learn its outcome. */
+	 * frame_rx_retry() to learn its outcome. */
 	FRAME_PLACE_HOLD,
 	FRAME_PLACES
 };
@@ -73,7 +73,7 @@ struct frame_rx {
 	uint32_t generation; /**< last window move that this RX role has carried out */
 	uint32_t tried;	     /**< generation in which waiting packets were first retried */
 	uint32_t clean;	     /**< last generation in which no packet waited or was held */
-	bool again;	     /**< waiting and held packets are being retried */
+	bool retry;	     /**< waiting and held packets are being retried */
 	/** TSC cycles in which this RX role has listened, see frame_rx_quiescent(). Read by the
 	 * builder and by control now and then. */
 	uint64_t listened;
@@ -206,7 +206,7 @@ frame_rx_changes(const struct frame_table *ft)
 }
 
 /** A packet of a stream that was out of window was placed or is late: it is in the window again. */
-void frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame);
+void frame_rx_returned(struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
  * Advance a stream's progress to a frame, unless the number may be a single corrupt one.
@@ -264,19 +264,19 @@ void frame_rx_vote_blocking(
 bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *frx);
 
 /**
- * Begin to retry packets that wait or are held. The retry ends with frame_rx_end_again().
+ * Begin to retry packets that wait or are held. The retry ends with frame_rx_end_retry().
  * @param moved  out: some packets may belong to the old window, namely those of each stream before
  *               its first held packet of the new window
  * @return true on the first retry in this window or search: held packets are then placed as if
  *         they had just arrived
  */
-bool frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *moved);
+bool frame_rx_begin_retry(const struct frame_table *ft, struct frame_rx *frx, bool *moved);
 
 /** End the retry of packets that wait or are held. */
 static inline void
-frame_rx_end_again(struct frame_rx *frx)
+frame_rx_end_retry(struct frame_rx *frx)
 {
-	frx->again = false;
+	frx->retry = false;
 }
 
 /**
@@ -301,18 +301,18 @@ frame_rx_none_waits(struct frame_rx *frx)
 /** Is a frame in the window, or may it be soon? */
 bool frame_rx_is_near(const struct frame_table *ft, uint64_t frame);
 
-/** What to do with a held packet: see frame_rx_again(). */
-enum frame_again {
-	FRAME_AGAIN_HOLD,  /**< nothing has changed: continue to hold it */
-	FRAME_AGAIN_PLACE, /**< its frame is near the window: place it like any other packet */
-	FRAME_AGAIN_DROP   /**< the window did not move to it in time, or the run has ended */
+/** What to do with a held packet: see frame_rx_retry(). */
+enum frame_retry {
+	FRAME_RETRY_HOLD,  /**< nothing has changed: continue to hold it */
+	FRAME_RETRY_PLACE, /**< its frame is near the window: place it like any other packet */
+	FRAME_RETRY_DROP   /**< the window did not move to it in time, or the run has ended */
 };
 
 /**
  * Decide again about a packet that is held.
  * @param tick  frame_rx_tick() when it was first held
  */
-enum frame_again frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
+enum frame_retry frame_rx_retry(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, uint8_t tick);
 
 /** Time in quarters of `stall_cycles`, modulo 256. */
@@ -402,7 +402,7 @@ static inline bool
 frame_rx_is_new_number(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	return unlikely((frx->out_of_window >> stream & 1) != 0) && !frx->again &&
+	return unlikely((frx->out_of_window >> stream & 1) != 0) && !frx->retry &&
 		frame_resync_continues(ft, frx, stream, frame);
 }
 
@@ -461,7 +461,7 @@ frame_rx_count(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 	struct frame_rx_count *count = &frx->count[slot];
 
 	if (unlikely((frx->out_of_window >> stream & 1) != 0))
-		frame_rx_is_here(frx, stream, frame);
+		frame_rx_returned(frx, stream, frame);
 	if (count->tag != tag) {
 		count->tag = tag;
 		count->placed = 0;

@@ -161,12 +161,12 @@ hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 static enum frame_placement
 check_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
-	switch (frame_rx_again(rx->table, rx->frx, p->stream, frame, p->tick)) {
-	case FRAME_AGAIN_HOLD:
+	switch (frame_rx_retry(rx->table, rx->frx, p->stream, frame, p->tick)) {
+	case FRAME_RETRY_HOLD:
 		return hold(rx, p, frame);
-	case FRAME_AGAIN_DROP:
+	case FRAME_RETRY_DROP:
 		return frame_rx_drop(rx->table, rx->frx, p->stream, frame);
-	case FRAME_AGAIN_PLACE:
+	case FRAME_RETRY_PLACE:
 		break;
 	}
 	p->held = RX_NOT_HELD;
@@ -367,11 +367,11 @@ place_pending(struct rx *rx)
 		return 0;
 	rx->counted = true;
 	none_waits(rx);
-	rx->first = frame_rx_begin_again(rx->table, rx->frx, &rx->moved);
+	rx->first = frame_rx_begin_retry(rx->table, rx->frx, &rx->moved);
 	rx->arrived = 0;
 	set_pending(rx, place(rx, rx->pending, before));
 	rx->first = rx->moved = false;
-	frame_rx_end_again(rx->frx);
+	frame_rx_end_retry(rx->frx);
 	return before - rx->nb_pending;
 }
 

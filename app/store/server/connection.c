@@ -202,7 +202,7 @@ begin_recovering(struct store_connection *c)
 	c->settle.held = c->held;
 	c->settle.moved_contents = c->moved_contents;
 	c->settle.held_contents = c->held_contents;
-	c->settle.rotten = c->rotten;
+	c->settle.damaged = c->damaged;
 	c->settle.bodies = &c->shared->bodies;
 	c->settle.bytes = c->bodies_size;
 	store_recover_begin(&c->settle);
@@ -230,7 +230,7 @@ account_cuts(struct store_connection *c)
 				arrow_table_name(i), set->at[k].first, set->at[k].last,
 				c->settle.dir);
 		interval_set_free(&c->settle.cut[i]);
-		set = &c->rotten[i];
+		set = &c->damaged[i];
 		for (k = 0; k < set->nb; k++)
 			AUDIT_CONN(WARNING, c, "damaged",
 				" table=%s batches=%" PRIu64 "-%" PRIu64 " directory=%s",
@@ -255,9 +255,9 @@ end_recovering(struct store_connection *c)
 void
 store_connection_repaired(struct store_connection *c, unsigned int table, uint64_t sequence)
 {
-	if (!interval_set_has(&c->rotten[table], sequence))
+	if (!interval_set_has(&c->damaged[table], sequence))
 		return;
-	(void)interval_set_remove(&c->rotten[table], sequence, sequence);
+	(void)interval_set_remove(&c->damaged[table], sequence, sequence);
 	AUDIT_CONN(NOTICE, c, "repaired", " table=%s batch=%" PRIu64 " directory=%s",
 		arrow_table_name(table), sequence, c->settle.dir);
 }
@@ -301,7 +301,7 @@ work_closing(struct store_connection *c)
 		interval_set_free(&c->held[i]);
 		stream_contents_free(&c->moved_contents[i]);
 		stream_contents_free(&c->held_contents[i]);
-		interval_set_free(&c->rotten[i]);
+		interval_set_free(&c->damaged[i]);
 	}
 	xfer_auth_end(&c->handshake);
 	xfer_identity_forget(&c->identity);

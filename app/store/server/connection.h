@@ -134,7 +134,7 @@ struct store_connection {
 	struct interval_set held[XFER_TABLES]; /**< batches that the peer would release */
 	struct stream_contents held_contents[XFER_TABLES];
 	/** damaged batches of `held`, until they are sent again */
-	struct interval_set rotten[XFER_TABLES];
+	struct interval_set damaged[XFER_TABLES];
 	struct store_recover settle;
 	unsigned int have_table;
 	size_t have_at;

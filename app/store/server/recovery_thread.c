@@ -54,7 +54,7 @@ check_held(struct store_recover *s, unsigned int table)
 	size_t i;
 
 	/* files of an ended run are not marked: the commands reconcile and import change them */
-	ret = stream_writer_check(w, &s->held[table], !s->run->ended, &s->rotten[table]);
+	ret = stream_writer_check(w, &s->held[table], !s->run->ended, &s->damaged[table]);
 	for (i = 0; i < s->held[table].nb && ret == 0; i++)
 		ret = interval_set_add_common(
 			&sound, have, s->held[table].at[i].first, s->held[table].at[i].last);

@@ -31,7 +31,7 @@ struct store_recover {
 	 * removed from it.
 	 */
 	struct interval_set *held;
-	struct interval_set *rotten; /**< of each table: out, the damaged batches */
+	struct interval_set *damaged; /**< of each table: out, the damaged batches */
 	struct store_bodies *bodies;
 	uint64_t bytes; /**< bytes of memory for bodies */
 	/* output */

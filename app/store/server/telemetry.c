@@ -199,7 +199,7 @@ stream_dict(const struct store_stream_view *v)
 	rte_tel_data_add_dict_uint(d, "pending", v->stats.pending);
 	rte_tel_data_add_dict_uint(d, "truncated", v->stats.cut);
 	rte_tel_data_add_dict_uint(d, "checked", v->stats.checked);
-	rte_tel_data_add_dict_uint(d, "damaged", v->stats.rotten);
+	rte_tel_data_add_dict_uint(d, "damaged", v->stats.damaged);
 	rte_tel_data_add_dict_uint(d, "repaired", v->stats.repaired);
 	rte_tel_data_add_dict_uint(d, "files", v->stats.files);
 	rte_tel_data_add_dict_uint(d, "files_complete", v->stats.complete);

@@ -252,11 +252,11 @@ work(struct job *j, char **source, char **files)
 		if (import_journal(&j->import, j->journals.journal[i]) < 0)
 			status = EXIT_FAILURE;
 	}
-	if (n->rotten > 0) {
-		audit(j, n->rotten);
+	if (n->damaged > 0) {
+		audit(j, n->damaged);
 		printf("%" PRIu64 " batches in the store are damaged; stored the copies of the "
 		       "sources\n",
-			n->rotten);
+			n->damaged);
 	}
 	printf("%" PRIu64 " batches stored, %" PRIu64 " already stored, %" PRIu64 " left in the "
 	       "source\n",

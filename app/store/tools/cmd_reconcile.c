@@ -203,23 +203,23 @@ static int
 release(struct job *j, struct reconcile_stream *s)
 {
 	struct interval_set held = {0}, sound = {0};
-	uint64_t rotten = 0;
+	uint64_t damaged = 0;
 	int ret;
 
 	ret = orphaned_journals_held(&j->journals, &s->identity, &held);
 	if (ret == 0 && held.nb > 0)
-		ret = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
+		ret = reconcile_check(&j->reconcile, s, &held, &sound, &damaged);
 	if (ret == 0)
 		(void)orphaned_journals_release(&j->journals, &s->identity, &sound);
-	if (rotten > 0)
+	if (damaged > 0)
 		AUDIT(WARNING,
 			"reconcile damaged=%" PRIu64 " user=%u receiver_id=%" PRIu64
 			" run=%016" PRIx64 " incarnation=%016" PRIx64 " table=%s",
-			rotten, getuid(), s->identity.receiver_id, s->identity.run,
+			damaged, getuid(), s->identity.receiver_id, s->identity.run,
 			s->identity.incarnation, s->identity.table);
 	interval_set_free(&held);
 	interval_set_free(&sound);
-	return ret < 0 || rotten > 0 ? -EBADMSG : 0;
+	return ret < 0 || damaged > 0 ? -EBADMSG : 0;
 }
 
 static int

@@ -284,7 +284,7 @@ check_there(struct import *s, const struct import_stream *t, const struct interv
 	stream_writer_stats_get(t->writer, &before);
 	ret = stream_writer_check(t->writer, held, true, NULL);
 	stream_writer_stats_get(t->writer, &now);
-	s->counts.rotten += now.rotten - before.rotten;
+	s->counts.damaged += now.damaged - before.damaged;
 	if (ret < 0)
 		say(s, true, "run %s: cannot check the stored batches of %s: %s", t->run,
 			t->identity.table, strerror(-ret));

@@ -152,7 +152,7 @@ orphaned_journals_forget(struct orphaned_journals *r,
 	unsigned int i, k;
 
 	for (i = 0; i < r->nb; i++) {
-		journal_mend(r->journal[i]);
+		journal_repair(r->journal[i]);
 		for (k = 0; k < JOURNAL_RUNS; k++) {
 			if (!journal_run_get(r->journal[i], k, &run))
 				continue;

@@ -525,7 +525,7 @@ reconcile_run(struct reconcile *r)
 
 int
 reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
-	const struct interval_set *held, struct interval_set *sound, uint64_t *rotten)
+	const struct interval_set *held, struct interval_set *sound, uint64_t *damaged)
 {
 	struct stream_checked checked = {0};
 	char message[PATH_MAX];
@@ -536,15 +536,15 @@ reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 		&stream->known, r->io, &stream->identity, held, false, &checked, message);
 	if (ret < 0)
 		say(r, true, "%s", message);
-	*rotten = interval_set_count(&checked.rotten);
-	for (i = 0; i < checked.rotten.nb; i++)
+	*damaged = interval_set_count(&checked.damaged);
+	for (i = 0; i < checked.damaged.nb; i++)
 		say(r, true,
 			"%s of run %016" PRIx64 ": batches %" PRIu64 " to %" PRIu64 " are "
 			"damaged in their file and stay in the journal; run braggline-store "
 			"import",
-			stream->identity.table, stream->identity.run, checked.rotten.at[i].first,
-			checked.rotten.at[i].last);
-	interval_set_free(&checked.rotten);
+			stream->identity.table, stream->identity.run, checked.damaged.at[i].first,
+			checked.damaged.at[i].last);
+	interval_set_free(&checked.damaged);
 	for (i = 0; i < stream->known.nb && ret == 0; i++) {
 		const struct interval_set *have = &stream->known.file[i].have;
 

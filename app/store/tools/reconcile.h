@@ -117,10 +117,10 @@ int reconcile_run(struct reconcile *r);
  * After reconcile_run(): verify batches of a stream that a peer still holds and is about to
  * release. The disk is not changed.
  * @param sound   out: batches that are intact in a file
- * @param rotten  out: number of batches that are damaged in their file
+ * @param damaged  out: number of batches that are damaged in their file
  * @return 0; -errno: not all batches could be verified (reported)
  */
 int reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
-	const struct interval_set *held, struct interval_set *sound, uint64_t *rotten);
+	const struct interval_set *held, struct interval_set *sound, uint64_t *damaged);
 
 #endif /* RECONCILE_H */

@@ -1569,7 +1569,7 @@ expect_corrected(const uint32_t batch[3], bool held, unsigned int corrected)
 		else
 			r = open_ring(1, NULL, NULL);
 		journal_stats_get(r, &stats);
-		/* opening for good has mended it */
+		/* opening for good has repaired it */
 		assert_int_equal(stats.corrected, i < 2 ? corrected : 0);
 		assert_int_equal(stats.damaged, 0);
 		assert_true(journal_run_get(r, 0, &run));
@@ -1701,7 +1701,7 @@ test_damaged_owner(void **state)
 		else
 			r = open_ring(1, NULL, NULL);
 		if (i == 1)
-			journal_mend(r);
+			journal_repair(r);
 		assert_true(journal_get(r, batch[1], &b));
 		assert_int_equal(b.owner, JOURNAL_NOBODY);
 		/* the bit of a known store stays: that store will be informed */
@@ -1767,7 +1767,7 @@ look_at_doubt(const struct journal *r, const uint32_t batch[3], unsigned int cor
 	assert_int_equal(journal_lost_incarnations(r), 0);
 }
 
-/* Opening corrects the file; without journal_mend(), it changes nothing. */
+/* Opening corrects the file; without journal_repair(), it changes nothing. */
 static void
 expect_doubt(const uint32_t batch[3], unsigned int corrected)
 {
@@ -1823,7 +1823,7 @@ expect_store_refused(const uint32_t batch[3], unsigned int n, const char *text)
 	assert_int_equal(b.given, 3);
 	assert_int_equal(journal_store_given(r, 0), 1);
 	/* it stays as it is, also if what was found otherwise is written down */
-	journal_mend(r);
+	journal_repair(r);
 	journal_close(r);
 	assert_int_equal(checksum(), before);
 }

@@ -1079,7 +1079,7 @@ one_schema(void **state)
 		spoil_copy(w, f, i % 2, i / 2);
 		recover(d, "images.arrow.part", &report);
 		assert_int_equal(report.state, ARROW_RECOVERY_DONE);
-		assert_true(report.mended);
+		assert_true(report.repaired);
 		assert_int_equal(report.batches, w->nb);
 		assert_int_equal(report.damaged, 0);
 		assert_int_equal(f->size, whole->size);

@@ -119,7 +119,7 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 	rig_header(header, frame, packet);
 	while ((r = frame_rx_place(ft, s->frx, stream, frame, packet, header, id * 64, sent->m)) >=
 		FRAME_PLACE_WAIT) {
-		enum frame_again again;
+		enum frame_retry again;
 
 		/* an RX role here has no room to hold a packet */
 		frame_rx_crowd(s->frx, r == FRAME_PLACE_HOLD);
@@ -129,10 +129,10 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 			sched_yield();
 			go_on(s);
 			again = r == FRAME_PLACE_WAIT
-				? FRAME_AGAIN_PLACE
-				: frame_rx_again(ft, s->frx, stream, frame, 0);
-		} while (again == FRAME_AGAIN_HOLD && !__atomic_load_n(&stop, __ATOMIC_ACQUIRE));
-		if (again != FRAME_AGAIN_PLACE || __atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+				? FRAME_RETRY_PLACE
+				: frame_rx_retry(ft, s->frx, stream, frame, 0);
+		} while (again == FRAME_RETRY_HOLD && !__atomic_load_n(&stop, __ATOMIC_ACQUIRE));
+		if (again != FRAME_RETRY_PLACE || __atomic_load_n(&stop, __ATOMIC_ACQUIRE))
 			break;
 	}
 	frame_rx_waits_for(s->frx, 0, false);

@@ -111,11 +111,11 @@ gap_by_agreement_is_loss(void **state)
 	for (uint32_t p = 0; p < 3; p++) {
 		assert_int_equal(ft->window.ahead, 0);
 		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
-		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_HOLD);
+		assert_int_equal(frame_rx_retry(ft, &ft->rx[0], 0, 50, 0), FRAME_RETRY_HOLD);
 		open_frames();
 	}
 	/* the only stream has agreed */
-	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
+	assert_int_equal(frame_rx_retry(ft, &ft->rx[0], 0, 50, 0), FRAME_RETRY_PLACE);
 	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
 	frame_rx_waits_for(&ft->rx[0], 51, true);
 	for (uint64_t f = 5; f < 50; f++) {
@@ -175,8 +175,8 @@ gap_after_a_gap(void **state)
 	bool moved;
 
 	begin(1);
-	(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
-	frame_rx_end_again(&ft->rx[0]);
+	(void)frame_rx_begin_retry(ft, &ft->rx[0], &moved);
+	frame_rx_end_retry(&ft->rx[0]);
 	run_through(1, 5);
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
@@ -184,8 +184,8 @@ gap_after_a_gap(void **state)
 		assert_int_equal(rig_place(ft, 0, 90, p, 1), FRAME_PLACE_HOLD);
 	open_frames();
 	assert_int_equal(ft->builder->gap_to, 51);
-	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
-	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0), FRAME_AGAIN_HOLD);
+	assert_int_equal(frame_rx_retry(ft, &ft->rx[0], 0, 50, 0), FRAME_RETRY_PLACE);
+	assert_int_equal(frame_rx_retry(ft, &ft->rx[0], 0, 90, 0), FRAME_RETRY_HOLD);
 	/* the packets of 50 are lost on their way: the window still gets there */
 	for (uint64_t f = 5; f < 50; f++) {
 		expect_closed(f, 0);
@@ -194,11 +194,11 @@ gap_after_a_gap(void **state)
 	expect_nothing();
 	/* what is held votes again: the next position is that of 90 */
 	for (int i = 0; i < 2; i++) {
-		(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
+		(void)frame_rx_begin_retry(ft, &ft->rx[0], &moved);
 		for (uint32_t p = 0; p < 3; p++)
-			assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0),
-				i == 0 ? FRAME_AGAIN_HOLD : FRAME_AGAIN_PLACE);
-		frame_rx_end_again(&ft->rx[0]);
+			assert_int_equal(frame_rx_retry(ft, &ft->rx[0], 0, 90, 0),
+				i == 0 ? FRAME_RETRY_HOLD : FRAME_RETRY_PLACE);
+		frame_rx_end_retry(&ft->rx[0]);
 		open_frames();
 		assert_int_equal(ft->builder->gap_to, 91);
 	}
@@ -341,10 +341,10 @@ first_window_after_long_idleness(void **state)
 	assert_int_equal(rig_place(ft, 0, 500, 0, 1), FRAME_PLACE_HOLD);
 	open_frames();
 	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
-	assert_true(frame_rx_begin_again(ft, &ft->rx[0], &moved));
+	assert_true(frame_rx_begin_retry(ft, &ft->rx[0], &moved));
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 500, p, 1), FRAME_PLACE_HOLD);
-	frame_rx_end_again(&ft->rx[0]);
+	frame_rx_end_retry(&ft->rx[0]);
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 501, p, 1), FRAME_PLACE_HOLD);
 	open_frames();
@@ -844,17 +844,17 @@ restart_goes_on_before_the_move(void **state)
 	bool moved;
 
 	begin(1);
-	(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
-	frame_rx_end_again(&ft->rx[0]);
+	(void)frame_rx_begin_retry(ft, &ft->rx[0], &moved);
+	frame_rx_end_retry(&ft->rx[0]);
 	run_through(1, 7);
 	for (uint32_t p = 0; p < 3; p++)
 		assert_int_equal(rig_place(ft, 0, 1, p, 1), FRAME_PLACE_HOLD);
 	for (uint64_t f = 2; f < 12 + config.slots; f++)
 		assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_HOLD);
-	(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
+	(void)frame_rx_begin_retry(ft, &ft->rx[0], &moved);
 	for (uint64_t f = 1; f < 12 + config.slots; f++)
-		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, f, 0), FRAME_AGAIN_HOLD);
-	frame_rx_end_again(&ft->rx[0]);
+		assert_int_equal(frame_rx_retry(ft, &ft->rx[0], 0, f, 0), FRAME_RETRY_HOLD);
+	frame_rx_end_retry(&ft->rx[0]);
 	open_frames();
 	assert_true(ft->builder->flushing);
 	assert_int_equal(ft->builder->move_to, 1);

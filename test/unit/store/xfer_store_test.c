@@ -1310,7 +1310,7 @@ rot_and_return(bool restart)
 	for (k = 0; k < XFER_TABLES; k++) {
 		assert_true(store_runs_view(&store_get_shared(rig.store[0])->runs, 0, k, &view[k]));
 		assert_int_equal(view[k].stats.checked, nb);
-		assert_int_equal(view[k].stats.rotten, 2);
+		assert_int_equal(view[k].stats.damaged, 2);
 		assert_int_equal(view[k].stats.repaired, 2);
 	}
 	assert_int_equal(found, 2 * nb - 4);

@@ -1040,7 +1040,7 @@ test_rot(void **state)
 		adopt_all(again, r->table);
 		assert_int_equal(check_and_give(again, durable), nb_bad);
 		stream_writer_stats_get(again->w, &stats);
-		assert_int_equal(stats.rotten, nb_bad);
+		assert_int_equal(stats.damaged, nb_bad);
 		assert_int_equal(stats.repaired, nb_bad);
 		stream_writer_close(again->w);
 		log = disk;

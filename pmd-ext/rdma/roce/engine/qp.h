@@ -169,7 +169,7 @@ struct roce_responder {
 	bool dead;	  /**< a fatal NAK is queued: all further requests are dropped */
 	uint8_t min_rnr_timer;
 	uint8_t rd_atom;
-	uint32_t say_psn; /**< PSN of a NAK */
+	uint32_t response_psn; /**< PSN of a NAK */
 	/** UC: length of the latest run of packets behind the expected PSN, and the PSN after it */
 	uint32_t behind, behind_psn;
 	uint64_t heard; /**< UC: TSC of the latest packet; 0: none yet */

@@ -64,7 +64,7 @@ roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 		return;
 	}
 	r->say = ROCE_ACK_ACTION_FATAL;
-	r->say_psn = psn;
+	r->response_psn = psn;
 	r->syndrome = nak;
 	r->dead = true;
 }
@@ -80,7 +80,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 		return;
 	}
 	r->say = ROCE_ACK_ACTION_RNR;
-	r->say_psn = psn;
+	r->response_psn = psn;
 	r->syndrome = ROCE_AETH_RNR | r->min_rnr_timer;
 	r->gap = true;
 }
@@ -293,7 +293,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 			return;
 		r->gap = true;
 		r->say = ROCE_ACK_ACTION_NAK;
-		r->say_psn = r->expected_psn;
+		r->response_psn = r->expected_psn;
 		r->syndrome = ROCE_NAK_SEQUENCE;
 		roce_qp_activate(qp);
 		return;
@@ -490,15 +490,15 @@ roce_responder_run(struct roce_qp *qp)
 		break;
 	case ROCE_ACK_ACTION_NAK:
 		roce_count(qp->poll_group, ROCE_TX_NAK_SEQUENCE);
-		say(qp, r->say_psn, r->syndrome);
+		say(qp, r->response_psn, r->syndrome);
 		break;
 	case ROCE_ACK_ACTION_RNR:
 		roce_count(qp->poll_group, ROCE_TX_NAK_RNR);
-		say(qp, r->say_psn, r->syndrome);
+		say(qp, r->response_psn, r->syndrome);
 		break;
 	case ROCE_ACK_ACTION_FATAL:
 		roce_count(qp->poll_group, ROCE_TX_NAK_FATAL);
-		say(qp, r->say_psn, r->syndrome);
+		say(qp, r->response_psn, r->syndrome);
 		roce_qp_fail(qp, RDMA_WC_SUCCESS, true);
 		break;
 	case ROCE_ACK_ACTION_NONE:

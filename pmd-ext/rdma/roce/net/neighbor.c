@@ -209,7 +209,7 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
  * @param answer it is, as far as can be determined, a reply to our request
  */
 static void
-neighbor_heard(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
+neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
 	bool answer)
 {
 	const bool asked = n->state == ROCE_NEIGHBOR_ASKED || n->state == ROCE_NEIGHBOR_FAILED;
@@ -328,7 +328,7 @@ neighbor_learn(struct roce_control *c, const struct roce_gid *gid, const struct 
 	}
 	n = neighbor_add(c, gid);
 	if (n)
-		neighbor_heard(c, n, mac, false);
+		neighbor_update(c, n, mac, false);
 }
 
 /* ---- packets -------------------------------------------------------------------------------- */
@@ -372,7 +372,7 @@ roce_neighbor_arp(struct roce_control *c, const uint8_t *packet, unsigned int le
 	for_us = arp.target_ip == roce_gid_to_v4(&dev->ip4);
 	n = neighbor_find(c, &sender);
 	if (n)
-		neighbor_heard(c, n, &arp.sender_mac, for_us && arp.op == ROCE_ARP_REPLY);
+		neighbor_update(c, n, &arp.sender_mac, for_us && arp.op == ROCE_ARP_REPLY);
 	else if (for_us && arp.op == ROCE_ARP_REQUEST)
 		neighbor_learn(c, &sender, &arp.sender_mac);
 	if (for_us && arp.op == ROCE_ARP_REQUEST)
@@ -436,7 +436,7 @@ roce_neighbor_nd(struct roce_control *c, const struct roce_ip *ip, const uint8_t
 		(nd.type == ROCE_ND_SOLICIT || nd.flags & ROCE_ND_OVERRIDE ||
 			n->state == ROCE_NEIGHBOR_ASKED ||
 			rte_is_same_ether_addr(&n->mac, &nd.mac)))
-		neighbor_heard(
+		neighbor_update(
 			c, n, &nd.mac, nd.type == ROCE_ND_ADVERT && nd.flags & ROCE_ND_SOLICITED);
 	if (nd.type != ROCE_ND_SOLICIT || !roce_gid_equal(&nd.target, &dev->ip6))
 		return;
