@@ -24,6 +24,7 @@
 #include "recover.h"
 #include "report.h"
 #include "serve.h"
+#include "serve_telemetry.h"
 #include "spots.h"
 
 #define EXIT_DAMAGED 1
@@ -90,6 +91,8 @@ static const char help[] =
 	"  --memory SIZE  limit of the engine's buffers in --sql, such as 8GB; the process\n"
 	"                can take more, e.g. for long lists\n"
 	"  --unordered   rows of --sql may come in any order, which is faster\n"
+	"  --stats       of --sql with --format arrow: print to standard error which lists\n"
+	"                were past the engine, and how many bytes were copied\n"
 	"  --serve       execute queries of other machines, over RDMA\n"
 	"  --connect ADDR  have a server execute --sql; IPv4[:PORT], IPv6 or [IPv6]:PORT\n"
 	"  --device D    RDMA device: roce:port=P,ip=ADDRESS/BITS or verbs:NAME\n"
@@ -101,6 +104,7 @@ static const char help[] =
 	"  --deadline S  with --serve: maximum seconds of a query (default 600)\n"
 	"  --idle S      with --serve: maximum seconds of a client without query (default 600)\n"
 	"                --threads and --memory are limits of each client (1, 1GB)\n"
+	"  --list-telemetry  print the commands of /braggline/... of --serve and exit\n"
 	"  --help        print this help and exit\n"
 	"  --version     print the version and exit\n"
 	"\n"
@@ -224,6 +228,9 @@ read_query(struct query_options *o, int opt, const char *text)
 	case 'M':
 		o->memory = text;
 		return 0;
+	case 'A':
+		o->stats = true;
+		return 0;
 	default:
 		o->unordered = true;
 		return 0;
@@ -326,8 +333,14 @@ check_remote(struct options *o, char *const *path, int nb)
 	if (is_report(o) || o->recover || (o->serve && o->query.sql != NULL))
 		return usage("--serve and --connect cannot be used with other reports", "");
 	if (o->serve) {
+		if (o->client.identity != NULL || o->client.key != NULL)
+			return usage("--serve: --identity and --key are those of a client; the "
+				     "users of a server are those of --keys",
+				"");
 		if (o->server.keys == NULL || nb == 0)
 			return usage("--serve requires --keys, and a directory or a file", "");
+		if (o->query.stats)
+			return usage("--stats cannot be used with --serve", "");
 		o->server.worker.path = (const char *const *)path;
 		o->server.worker.nb_paths = nb;
 		o->server.worker.threads = o->query.threads > 0 ? o->query.threads : 1;
@@ -336,6 +349,14 @@ check_remote(struct options *o, char *const *path, int nb)
 	}
 	if (o->query.sql == NULL || o->client.identity == NULL || o->client.key == NULL)
 		return usage("--connect requires --sql, --identity and --key", "");
+	if (o->server.keys != NULL || o->server.port > 0 || o->server.sessions > 0 ||
+		o->server.deadline_ms > 0 || o->server.idle_ms > 0)
+		return usage("--connect: --keys, --port, --sessions, --deadline and --idle are "
+			     "those of a server; the port of a server is that of its address, as "
+			     "in 10.0.0.2:18517",
+			"");
+	if (o->query.stats && o->query.format != QUERY_ARROW)
+		return usage("--stats requires --format arrow", "");
 	if (nb > 0 || o->query.threads > 0 || o->query.memory != NULL || o->query.unordered)
 		return usage("--connect: files, --threads, --memory and --unordered are those of "
 			     "the server",
@@ -367,6 +388,7 @@ main(int argc, char **argv)
 		{"threads", required_argument, NULL, 'T'},
 		{"memory", required_argument, NULL, 'M'},
 		{"unordered", no_argument, NULL, 'U'},
+		{"stats", no_argument, NULL, 'A'},
 		{"serve", no_argument, NULL, 'E'},
 		{"connect", required_argument, NULL, 'C'},
 		{"device", required_argument, NULL, 'D'},
@@ -377,6 +399,7 @@ main(int argc, char **argv)
 		{"sessions", required_argument, NULL, 'N'},
 		{"deadline", required_argument, NULL, 'L'},
 		{"idle", required_argument, NULL, 'J'},
+		{"list-telemetry", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
@@ -446,6 +469,7 @@ main(int argc, char **argv)
 		case 'T':
 		case 'M':
 		case 'U':
+		case 'A':
 			if (read_query(&o.query, opt == 'o' ? 'F' : opt, optarg) != 0)
 				return EXIT_USAGE;
 			querying = true;
@@ -464,6 +488,9 @@ main(int argc, char **argv)
 				return EXIT_USAGE;
 			remote = true;
 			break;
+		case 'V':
+			serve_telemetry_document(stdout);
+			return 0;
 		case 'h':
 			fputs(help, stdout);
 			return 0;
@@ -498,7 +525,10 @@ main(int argc, char **argv)
 	if (o.peaks && o.png == NULL)
 		return usage("--peaks requires --png", "");
 	if (querying && o.query.sql == NULL)
-		return usage("--format, --threads, --memory and --unordered require --sql", "");
+		return usage(
+			"--format, --threads, --memory, --unordered and --stats require --sql", "");
+	if (o.query.stats && o.query.format != QUERY_ARROW)
+		return usage("--stats requires --format arrow", "");
 	if (o.query.sql != NULL && is_report(&o))
 		return usage("--sql cannot be used with options of other reports", "");
 	for (; optind < argc; optind++) {

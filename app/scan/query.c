@@ -13,6 +13,7 @@
 
 #include "escaped_text.h"
 #include "query.h"
+#include "query_arrow.h"
 #include "query_output.h"
 #include "sql/result_stream.h"
 
@@ -177,17 +178,16 @@ cancel_session(void *arg)
 	sql_session_cancel(arg);
 }
 
+/* Write the result as text. */
 static int
-execute(struct sql_session *s, const char *sql, const struct query_options *o)
+execute_text(struct sql_session *s, const struct query_options *o)
 {
 	struct ArrowArrayStream stream;
 	struct ArrowSchema schema = {0};
 	struct query_result result = {&stream, &schema, NULL, ""};
 	int ret;
 
-	ret = sql_session_execute(s, sql, query_forms[o->format]);
-	if (ret == 0)
-		ret = sql_result_stream(s, &stream);
+	ret = sql_result_stream(s, &stream);
 	if (ret < 0)
 		return ret;
 	ret = -stream.get_schema(&stream, &schema);
@@ -198,6 +198,17 @@ execute(struct sql_session *s, const char *sql, const struct query_options *o)
 		schema.release(&schema);
 	}
 	stream.release(&stream);
+	return ret;
+}
+
+static int
+execute(struct sql_session *s, const char *sql, const struct query_options *o)
+{
+	int ret = sql_session_execute(s, sql, query_forms[o->format]);
+
+	if (ret < 0)
+		return ret;
+	ret = o->format == QUERY_ARROW ? query_arrow(s, stdout, o->stats) : execute_text(s, o);
 	if (fflush(stdout) != 0 && ret == 0) {
 		snprintf(
 			s->error, sizeof(s->error), "cannot write the result: %s", strerror(errno));
@@ -232,7 +243,11 @@ int
 query(const struct scan_list *list, const struct query_options *o)
 {
 	const struct sql_limits limits = {
-		.threads = o->threads, .memory = o->memory, .any_order = o->unordered};
+		.threads = o->threads,
+		.memory = o->memory,
+		.any_order = o->unordered,
+		.defer = true,
+	};
 	char problem[1024], *text = NULL;
 	const char *sql = o->sql;
 	struct sql_catalog catalog;
@@ -314,6 +329,20 @@ output_remote(struct scan_client *c, struct ArrowArrayStream *stream, enum query
 	return ret;
 }
 
+/* Print what the client has received. */
+static void
+show_counters(const struct scan_client *c)
+{
+	struct scan_client_counters n;
+
+	scan_client_counters(c, &n);
+	fprintf(stderr,
+		"%s: record batches %" PRIu64 ", bytes of bodies in messages %" PRIu64
+		", in slots %" PRIu64 ", of these copied out of slots %" PRIu64 "\n",
+		program_invocation_short_name, n.batches, n.inline_bytes, n.pushed_bytes,
+		n.copied_bytes);
+}
+
 int
 query_remote(const struct scan_client_config *server, const struct query_options *o)
 {
@@ -351,6 +380,8 @@ query_remote(const struct scan_client_config *server, const struct query_options
 	if (ret < 0) {
 		fflush(stdout);
 		print_error(error);
+	} else if (o->stats) {
+		show_counters(c);
 	}
 	scan_client_close(c);
 	free(text);

@@ -28,6 +28,7 @@ struct query_options {
 	unsigned int threads; /**< 0: one for each CPU */
 	const char *memory;   /**< NULL: DuckDB's default */
 	bool unordered;	      /**< rows may come in any order */
+	bool stats;	      /**< print counters of the result to standard error */
 };
 
 /**

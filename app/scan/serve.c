@@ -14,6 +14,7 @@
 #include "escaped_text.h"
 #include "scan/list.h"
 #include "serve.h"
+#include "serve_telemetry.h"
 #include "sql/session.h"
 #include "xfer/qp.h"
 
@@ -81,6 +82,7 @@ serve(struct scan_server_config *config)
 		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
 		return 1;
 	}
+	serve_telemetry_open(s);
 	LOG(NOTICE, "listening on port %u of %s\n", config->port > 0 ? config->port : SCAN_PORT,
 		config->device);
 	while (signalled == 0) {
@@ -102,11 +104,18 @@ serve(struct scan_server_config *config)
 		" bytes in slots, %" PRIu64 " connections lost\n",
 		n->sessions, n->queries, n->cancelled, n->deadlines, n->inline_bytes,
 		n->pushed_bytes, n->lost);
+	LOG(NOTICE,
+		"%" PRIu64 " queries with lists past the engine, %" PRIu64
+		" bytes of bodies, of these lists past the engine %" PRIu64
+		", copied behind the engines %" PRIu64 "\n",
+		n->work.deferred, n->work.result_bytes, n->work.deferred_bytes,
+		n->work.copied_bytes);
 	if (!scan_server_is_idle(s)) {
 		/* engines that do not notice an interrupt, peers that are gone: free nothing */
 		LOG(WARNING, "sessions do not end: they are ended with the process\n");
 		_exit(0);
 	}
+	serve_telemetry_close();
 	scan_server_close(s);
 	return 0;
 }

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-scan --serve and --connect over software RoCE and shared memory: the same output as
 braggline-scan --sql in all formats, for all types; rights; clients that are killed, stopped or
-interrupted; a server that is killed.
+interrupted; a server that is killed; its telemetry.
 
-usage: sql_remote_test.py ARROW_WRITE BRAGGLINE-SCAN MODULES-DIR
+usage: sql_remote_test.py ARROW_WRITE BRAGGLINE-SCAN MODULES-DIR README
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(f'{HERE}/../smoke')
 
 import background  # pylint: disable=wrong-import-position
+import receiver  # pylint: disable=wrong-import-position
 import sql_output_test as output  # pylint: disable=wrong-import-position
 from sql_output_test import want  # pylint: disable=wrong-import-position
 
@@ -39,6 +41,10 @@ STATEMENTS = [
     'SELECT list(i) FROM range(2500000) t(i)',
     "SELECT repeat('é', 50000) t FROM range(30)",
     'DESCRIBE lyso_7.frames',
+    'SELECT * FROM lyso_7.images WHERE len(col) > 5 ORDER BY kind, frame DESC LIMIT 30',
+    'SELECT frame, b.nnz, col, raw, value AS v FROM lyso_7.frames b LEFT JOIN lyso_7.images '
+    'USING (frame)',
+    'EXPLAIN SELECT frame, value FROM lyso_7.images',
 ]
 WRONG = [
     'SELEC 1',
@@ -76,7 +82,8 @@ class Pair:
 
     def eal(self, role):
         address = SERVER if role == 'server' else CLIENT
-        return [self.program, '--no-huge', '--no-pci', '--no-telemetry', '-m', '128', '--lcores',
+        telemetry = [] if role == 'server' else ['--no-telemetry']
+        return [self.program, '--no-huge', '--no-pci', *telemetry, '-m', '128', '--lcores',
                 CPUS, '--file-prefix', f'{self.name}_{role}', '--log-level', 'lib.eal:error',
                 '--vdev', f'net_memif0,role={role},socket={self.name}', '--', '--device',
                 f'roce:port=net_memif0,ip={address}/24']
@@ -124,6 +131,41 @@ def types(pair, modules):
     want(read[0] == read[1] and len(read[0]) > 100000, 'types', len(read[0]), len(read[1]))
 
 
+def counters(pair, readme):
+    """What telemetry shows of the queries so far, and of one more."""
+    telemetry = receiver.Telemetry(f'{pair.name}_server', pair.server, '/braggline/scan')
+    before = telemetry.get('scan')
+    done = pair.run('SELECT value FROM lyso_7.images', '-o', 'arrow', '--stats')
+    want(done.returncode == 0 and b'in slots' in done.stderr, done.stderr)
+    now = telemetry.get('scan')
+    for key, more in ('sessions', 1), ('queries', 1), ('queries_deferred', 1), ('queries_failed', 0):
+        want(now[key] == before[key] + more, key, before, now)
+    want(before['queries_deferred'] >= 4 and before['queries_failed'] == len(WRONG), before)
+    want(len(done.stdout) > now['body_bytes'] - before['body_bytes'] > 0, before, now)
+    deferred = now['body_bytes_deferred'] - before['body_bytes_deferred']
+    want(deferred > len(done.stdout) / 2, deferred, len(done.stdout))
+    want(telemetry.get('rdma')['provider'] == 'roce', telemetry.get('rdma'))
+    table = subprocess.run([pair.program, '--list-telemetry'], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout
+    want(set(now) <= set(re.findall(r'\w+', table)), set(now) - set(re.findall(r'\w+', table)))
+    with open(readme, encoding='utf-8') as text:
+        want(table in text.read(), readme, 'does not have the list of --list-telemetry:\n', table)
+    return telemetry
+
+
+def command_lines(pair):
+    """Options of the other end are refused."""
+    serve = ['--serve', '--keys', f'{pair.where}/keys.ini']
+    for words, said in (([*serve, '--identity', 'ana', pair.where], '--identity and --key'),
+                        ([*serve, '--key', f'{pair.where}/ana', pair.where], '--identity and --key'),
+                        (['--connect', SERVER, '--identity', 'ana', '--key', f'{pair.where}/ana',
+                          '--sql', 'SELECT 1', '--port', '7'], '--port'),
+                        ([*serve, '--stats', pair.where], '--stats')):
+        done = subprocess.run([pair.program, '--device', 'roce:port=x', *words], check=False,
+                              capture_output=True, text=True)
+        want(done.returncode == 2 and said in done.stderr, words, done.stderr)
+
+
 def rights(pair):
     for who, said in (({'user': 'eve'}, 'does not exist'),
                       ({'user': 'ana', 'key': 'eve'}, 'wrong identity or key'),
@@ -161,7 +203,7 @@ def server_ends(pair):
 
 
 def main():
-    arrow_write, program, modules = sys.argv[1:4]
+    arrow_write, program, modules, readme = sys.argv[1:5]
     library = f'{modules}/{output.LIBRARY}'
     if not os.path.exists(library):
         output.skip(library)
@@ -175,8 +217,12 @@ def main():
         same(pair)
         if shutil.which('node'):
             types(pair, modules)
+        telemetry = counters(pair, readme)
+        command_lines(pair)
         rights(pair)
         ends(pair)
+        causes = telemetry.get('scan')
+        want(causes['refused_key'] == 2 and causes['queries_cancelled'] >= 1, causes)
         want(pair.server.poll() is None, 'the server has ended:', pair.said().decode())
         server_ends(pair)
     print('ok')

@@ -31,6 +31,9 @@ RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 #define SESSIONS     16
 #define OUTPUTS_TURN 8 /* of a session in one poll, before those of the others */
 
+/* Add to a counter, which telemetry reads. There is one writer. */
+#define COUNT(counter, n) __atomic_store_n(&(counter), (counter) + (n), __ATOMIC_RELAXED)
+
 enum state {
 	FREE,
 	PROVING, /* not authenticated */
@@ -124,7 +127,7 @@ refuse(struct session *c, enum scan_reason reason)
 {
 	if (c->state != PROVING && c->state != UP)
 		return;
-	c->server->counters.refused[reason]++;
+	COUNT(c->server->counters.refused[reason], 1);
 	LOG(NOTICE, "session of %s refused: %s\n",
 		c->state == UP ? c->identity.name : "(not authenticated)",
 		scan_reason_name(reason));
@@ -221,13 +224,14 @@ open_session(struct session *c)
 	if (ret < 0)
 		return SCAN_REASON_FAILED;
 	worker.identity = &c->identity;
+	worker.work = &s->counters.work;
 	c->worker = scan_worker_create(&worker);
 	if (c->worker == NULL)
 		return SCAN_REASON_FAILED;
 	admission_proved(&s->admission, c->place, xfer_qp_clock());
 	c->place = -1;
 	xfer_identity_forget(&c->identity);
-	s->counters.sessions++;
+	COUNT(s->counters.sessions, 1);
 	c->ended = xfer_qp_clock();
 	c->state = UP;
 	c->answer_due = true;
@@ -299,7 +303,7 @@ take_query(struct session *c, const struct scan_query *m)
 	c->cursor = m->cursor;
 	if (!scan_worker_query(c->worker, m->cursor, (enum scan_form)m->form, sql))
 		return SCAN_REASON_ORDER;
-	c->server->counters.queries++;
+	COUNT(c->server->counters.queries, 1);
 	c->querying = true;
 	c->begun = xfer_qp_clock();
 	c->over_at = 0;
@@ -310,7 +314,7 @@ static enum scan_reason
 take_cancel(struct session *c, const struct scan_cancel *m)
 {
 	if (m->cursor == c->cursor && c->querying) {
-		c->server->counters.cancelled++;
+		COUNT(c->server->counters.cancelled, 1);
 		scan_worker_cancel(c->worker, c->cursor, SCAN_END_CANCELLED);
 	}
 	return SCAN_REASON_NONE;
@@ -449,7 +453,7 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		? admission_enter(&s->admission, &peer, c, now, &evicted)
 		: -EBUSY;
 	if (place < 0) {
-		s->counters.refused[SCAN_REASON_BUSY]++;
+		COUNT(s->counters.refused[SCAN_REASON_BUSY], 1);
 		reject(event, s->stopping ? SCAN_REASON_STOPPING : SCAN_REASON_BUSY);
 		return;
 	}
@@ -466,7 +470,7 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		c->state = PROVING;
 		return;
 	}
-	s->counters.refused[reason]++;
+	COUNT(s->counters.refused[reason], 1);
 	reject(event, reason);
 	leave_admission(c);
 	c->state = CLOSING;
@@ -501,7 +505,7 @@ take_event(struct scan_server *s, const struct rdma_event *event, uint64_t now)
 		event->type == RDMA_EVENT_REJECTED || event->type == RDMA_EVENT_UNREACHABLE) {
 		/* process messages that arrived before */
 		(void)xfer_qp_poll(&c->link);
-		s->counters.lost += c->state == UP;
+		COUNT(s->counters.lost, c->state == UP);
 		begin_close(c);
 	}
 }
@@ -527,14 +531,14 @@ send_outputs(struct session *c)
 			memcpy(room, out.message, out.message->head.length);
 			((struct scan_msg *)room)->number = c->sent++;
 			ret = xfer_qp_send(&c->link, out.message->head.length);
-			n->inline_bytes += out.message->head.length;
+			COUNT(n->inline_bytes, out.message->head.length);
 		} else {
 			sg = (struct rdma_sge){(uintptr_t)c->stage + out.stage * c->stage_bytes,
 				out.length, rdma_mr_lkey(c->stage_mr)};
 			ret = xfer_qp_write(&c->link, out.stage, &sg, 1,
 				c->grant.addr + (uint64_t)out.slot * c->grant.slot_bytes,
 				c->grant.rkey, &out.sequence);
-			n->pushed_bytes += ret == 0 ? out.length : 0;
+			COUNT(n->pushed_bytes, ret == 0 ? out.length : 0);
 		}
 		if (ret < 0)
 			break;
@@ -567,7 +571,7 @@ watch(struct session *c, uint64_t now)
 		return;
 	}
 	if (state.end == SCAN_END_NOT && now > c->begun + config->deadline_ms) {
-		c->server->counters.deadlines++;
+		COUNT(c->server->counters.deadlines, 1);
 		scan_worker_cancel(c->worker, c->cursor, SCAN_END_DEADLINE);
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = now;
@@ -603,7 +607,7 @@ work(struct session *c, uint64_t now)
 	c->heard += xfer_qp_absence(&c->link, now);
 	busy = xfer_qp_poll(&c->link) > 0;
 	if (c->link.broken && c->state != CLOSING) {
-		c->server->counters.lost += c->state == UP;
+		COUNT(c->server->counters.lost, c->state == UP);
 		begin_close(c);
 		return true;
 	}
@@ -617,6 +621,19 @@ work(struct session *c, uint64_t now)
 	else if (c->state == LEAVING && now >= c->until)
 		begin_close(c);
 	return busy;
+}
+
+/* Update the values that are no sums. */
+static void
+count_current(struct scan_server *s)
+{
+	uint64_t queries = 0;
+	unsigned int i;
+
+	for (i = 0; i < SCAN_SESSIONS; i++)
+		queries += s->session[i].state == UP && s->session[i].querying;
+	__atomic_store_n(&s->counters.queries_current, queries, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->counters.sessions_current, sessions_of(s, NULL), __ATOMIC_RELAXED);
 }
 
 bool
@@ -635,6 +652,7 @@ scan_server_poll(struct scan_server *s)
 			busy |= work(&s->session[i], now);
 	}
 	if (s->turn++ % CM_TURNS == 0 || !busy) {
+		count_current(s);
 		n = rdma_poll_cm(s->dev, event, EVENTS);
 		for (i = 0; i < n; i++)
 			take_event(s, &event[i], now);
@@ -685,6 +703,13 @@ const struct scan_server_counters *
 scan_server_get_counters(const struct scan_server *s)
 {
 	return &s->counters;
+}
+
+const struct rdma_dev *
+scan_server_get_device(const struct scan_server *s, const struct rdma_dev_info **info)
+{
+	*info = &s->info;
+	return s->dev;
 }
 
 void

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "rdma/rdma.h"
 #include "remote/worker.h"
 
 #define SCAN_SESSIONS 64	 /**< most connections, with those that are not authenticated yet */
@@ -29,16 +30,22 @@ struct scan_server_config {
 
 struct scan_server;
 
-/** Counters; they are never reset. */
+/**
+ * Counters; they are never reset. The lcore of the server writes them, atomic: other threads may
+ * read them.
+ */
 struct scan_server_counters {
-	uint64_t sessions; /**< authenticated connections */
+	uint64_t sessions;	   /**< authenticated connections */
+	uint64_t sessions_current; /**< with those whose engine has not ended yet; now */
 	uint64_t queries;
-	uint64_t cancelled;    /**< by clients */
-	uint64_t deadlines;    /**< queries that took too long */
-	uint64_t inline_bytes; /**< of messages with results */
-	uint64_t pushed_bytes; /**< of bodies that were written to slots */
-	uint64_t lost;	       /**< connections that clients did not close */
+	uint64_t queries_current; /**< now */
+	uint64_t cancelled;	  /**< by clients */
+	uint64_t deadlines;	  /**< queries that took too long */
+	uint64_t inline_bytes;	  /**< of messages with results */
+	uint64_t pushed_bytes;	  /**< of bodies that were written to slots */
+	uint64_t lost;		  /**< connections that clients did not close */
 	uint64_t refused[SCAN_REASONS];
+	struct scan_work work;
 };
 
 /**
@@ -65,5 +72,9 @@ bool scan_server_is_idle(const struct scan_server *s);
 void scan_server_close(struct scan_server *s);
 
 const struct scan_server_counters *scan_server_get_counters(const struct scan_server *s);
+
+/** Get the device, for telemetry. @param info  out: what was read when it was opened */
+const struct rdma_dev *scan_server_get_device(
+	const struct scan_server *s, const struct rdma_dev_info **info);
 
 #endif /* SCAN_SERVER_H */

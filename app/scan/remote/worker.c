@@ -10,8 +10,7 @@
 #include "escaped_text.h"
 #include "remote/worker.h"
 #include "scan/list.h"
-#include "sql/ipc_stream.h"
-#include "sql/result_stream.h"
+#include "sql/result_reader.h"
 
 #define QUEUE	   16	/* outputs that are not sent yet */
 #define INLINE_MAX 8192 /* bytes of a body that is sent in messages */
@@ -59,6 +58,7 @@ struct scan_worker {
 	struct sql_session session;
 	struct scan_data *message; /* under construction */
 	uint32_t sequence;
+	uint64_t body; /* bytes of that of the last message */
 };
 
 /* ---- output, by the thread ------------------------------------------------------------------- */
@@ -138,35 +138,16 @@ put_parts(struct scan_worker *w, enum scan_kind kind, const uint8_t *bytes, uint
 	return 0;
 }
 
-/* Copy a part of a packed body. */
-static void
-pack(uint8_t *to, const struct ipc_buffer *buffer, size_t nb, uint64_t offset, uint64_t length)
+/*
+ * Whether all bytes that were copied from files are those of the files. Zeros in place of what a
+ * file does not have any more must not be sent.
+ */
+static int
+check_files(struct scan_worker *w)
 {
-	uint64_t at = 0, skip, n;
-	size_t i;
+	const char *path = sql_catalog_unreadable(&w->catalog);
 
-	for (i = 0; i < nb && length > 0; i++) {
-		const uint64_t padded = (buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
-
-		if (offset >= at + padded) {
-			at += padded;
-			continue;
-		}
-		skip = offset - at;
-		at += padded;
-		if (skip < buffer[i].size) {
-			n = buffer[i].size - skip < length ? buffer[i].size - skip : length;
-			memcpy(to, (const uint8_t *)buffer[i].bytes + skip, n);
-			to += n;
-			offset += n;
-			length -= n;
-		}
-		n = at - offset < length ? at - offset : length;
-		memset(to, 0, n);
-		to += n;
-		offset += n;
-		length -= n;
-	}
+	return path == NULL ? 0 : sql_session_unreadable(&w->session, path);
 }
 
 /* Wait for a slot of the client and for memory. @return index of the stage; -ECANCELED */
@@ -237,9 +218,11 @@ push_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uin
 		if (stage < 0)
 			return stage;
 		r.length = size - r.offset < w->slot_bytes ? size - r.offset : w->slot_bytes;
-		pack(w->stage + (uint64_t)stage * w->slot_bytes, buffer, nb, r.offset, r.length);
+		ipc_body_copy(
+			w->stage + (uint64_t)stage * w->slot_bytes, buffer, nb, r.offset, r.length);
+		ret = check_files(w);
 		part = (struct scan_output){NULL, r.slot, stage, r.length, w->sequence};
-		if (!scan_record_put(w->message, &r, NULL)) {
+		if (ret == 0 && !scan_record_put(w->message, &r, NULL)) {
 			ret = flush(w, false);
 			if (ret == 0)
 				(void)scan_record_put(w->message, &r, NULL);
@@ -262,8 +245,10 @@ inline_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, u
 
 	if (bytes == NULL)
 		return -ENOMEM;
-	pack(bytes, buffer, nb, 0, size);
-	ret = put_parts(w, SCAN_BODY, bytes, size);
+	ipc_body_copy(bytes, buffer, nb, 0, size);
+	ret = check_files(w);
+	if (ret == 0)
+		ret = put_parts(w, SCAN_BODY, bytes, size);
 	free(bytes);
 	return ret;
 }
@@ -283,6 +268,7 @@ take_message(void *arg, const void *metadata, size_t size, const struct ipc_buff
 		ret = body <= INLINE_MAX || w->slots == 0 ? inline_body(w, buffer, nb, body)
 							  : push_body(w, buffer, nb, body);
 	w->sequence++;
+	w->body = body;
 	return ret;
 }
 
@@ -316,7 +302,8 @@ close_engine(struct scan_worker *w)
 static int
 open_engine(struct scan_worker *w, char *error, size_t size)
 {
-	const struct sql_limits limits = {.threads = w->config.threads, .memory = w->config.memory};
+	const struct sql_limits limits = {
+		.threads = w->config.threads, .memory = w->config.memory, .defer = true};
 	struct scan_list list = {0};
 	unsigned int i;
 	int ret = 0;
@@ -343,49 +330,61 @@ open_engine(struct scan_worker *w, char *error, size_t size)
 	return 0;
 }
 
+/* Count a batch. Bodies are copied once; what the engine converted was copied before. */
+static void
+count_batch(struct scan_worker *w, const struct sql_batch *batch)
+{
+	struct scan_work *n = w->config.work;
+	const uint64_t made = w->body > batch->direct ? w->body - batch->direct : 0;
+
+	__atomic_add_fetch(&n->batches, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&n->result_bytes, w->body, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&n->deferred_bytes, batch->deferred, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&n->copied_bytes, w->body + made, __ATOMIC_RELAXED);
+}
+
 static int
-send_result(struct scan_worker *w, struct ArrowArrayStream *stream)
+send_result(struct scan_worker *w, struct sql_reader *reader)
 {
 	const struct ipc_sink sink = {take_message, w};
-	struct ArrowSchema schema = {0};
-	struct ArrowArray array;
+	struct sql_batch batch;
 	struct ipc_stream out;
-	int ret;
+	int ret = 0;
 
-	ret = -stream->get_schema(stream, &schema);
-	if (ret < 0)
-		return ret;
 	if (w->session.nb_columns > 0)
 		ret = put_parts(w, SCAN_COLUMNS, (const uint8_t *)w->session.type,
 			w->session.nb_columns * sizeof(w->session.type[0]));
 	if (ret == 0)
-		ret = ipc_stream_begin_messages(&out, &sink, &schema);
+		ret = ipc_stream_begin_messages(&out, &sink, sql_reader_schema(reader));
 	while (ret == 0) {
-		ret = -stream->get_next(stream, &array);
-		if (ret < 0 || array.release == NULL)
+		ret = sql_reader_next(reader, &batch);
+		if (ret < 0 || batch.array == NULL)
 			break;
-		ret = ipc_stream_batch(&out, &array);
-		array.release(&array);
+		ret = ipc_stream_batch_values(&out, batch.array, batch.values);
+		if (ret == 0)
+			count_batch(w, &batch);
 	}
-	schema.release(&schema);
 	return ret;
 }
 
 static int
 execute(struct scan_worker *w, char *error, size_t size)
 {
-	struct ArrowArrayStream stream;
+	struct sql_reader *reader;
+	char names[256];
 	int ret;
 
 	ret = w->opened ? 0 : open_engine(w, error, size);
 	if (ret < 0)
 		return ret;
 	ret = sql_session_execute(&w->session, w->sql, (enum sql_form)w->form);
+	if (ret == 0 && sql_session_deferred(&w->session, names, sizeof(names)) == 0)
+		__atomic_add_fetch(&w->config.work->deferred, 1, __ATOMIC_RELAXED);
 	if (ret == 0)
-		ret = sql_result_stream(&w->session, &stream);
+		ret = sql_reader_open(&reader, &w->session);
 	if (ret == 0) {
-		ret = send_result(w, &stream);
-		stream.release(&stream);
+		ret = send_result(w, reader);
+		sql_reader_close(reader);
 	}
 	if (ret == -ENOTSUP)
 		snprintf(error, size,
@@ -459,6 +458,7 @@ run_query(struct scan_worker *w)
 		}
 	}
 	if (ret < 0) {
+		__atomic_add_fetch(&w->config.work->failed, 1, __ATOMIC_RELAXED);
 		pthread_mutex_lock(&w->lock);
 		why = w->end;
 		pthread_mutex_unlock(&w->lock);

@@ -21,6 +21,16 @@
 
 struct scan_worker;
 
+/** What the engines of a server have done; written by their threads, atomic. Never reset. */
+struct scan_work {
+	uint64_t deferred;	 /**< queries with lists past the engine */
+	uint64_t failed;	 /**< queries that ended with an error, cancelled ones too */
+	uint64_t batches;	 /**< record batches */
+	uint64_t result_bytes;	 /**< of bodies */
+	uint64_t deferred_bytes; /**< of these, of lists past the engine */
+	uint64_t copied_bytes;	 /**< that the CPU copied behind the engines to make these bodies */
+};
+
 struct scan_worker_config {
 	const struct duckdb_api *api;
 	const char *const *path; /**< directories and files of runs */
@@ -28,6 +38,7 @@ struct scan_worker_config {
 	unsigned int threads;		      /**< of the engine */
 	const char *memory;		      /**< limit of the engine's buffers, such as "1GB" */
 	const struct xfer_identity *identity; /**< whose runs are the tables; it is copied */
+	struct scan_work *work;		      /**< it must outlive the threads */
 };
 
 /** Create a session's engine. It is opened by the first query. @return NULL: errno is set */

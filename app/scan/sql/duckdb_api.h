@@ -46,14 +46,20 @@ enum duckdb_type {
 	DUCKDB_TYPE_UBIGINT = 9,
 	DUCKDB_TYPE_FLOAT = 10,
 	DUCKDB_TYPE_DOUBLE = 11,
+	DUCKDB_TYPE_TIMESTAMP = 12,
+	DUCKDB_TYPE_DATE = 13,
+	DUCKDB_TYPE_TIME = 14,
 	DUCKDB_TYPE_HUGEINT = 16,
 	DUCKDB_TYPE_VARCHAR = 17,
 	DUCKDB_TYPE_BLOB = 18,
 	DUCKDB_TYPE_DECIMAL = 19,
+	DUCKDB_TYPE_TIMESTAMP_S = 20,
+	DUCKDB_TYPE_TIMESTAMP_MS = 21,
 	DUCKDB_TYPE_TIMESTAMP_NS = 22,
 	DUCKDB_TYPE_LIST = 24,
 	DUCKDB_TYPE_STRUCT = 25,
 	DUCKDB_TYPE_MAP = 26,
+	DUCKDB_TYPE_TIMESTAMP_TZ = 31,
 	DUCKDB_TYPE_UHUGEINT = 32,
 	DUCKDB_TYPE_ARRAY = 33,
 };
@@ -172,6 +178,8 @@ typedef void (*duckdb_replacement)(duckdb_replacement_info info, const char *nam
 	F(duckdb_logical_type, create_array_type, (duckdb_logical_type item, uint64_t size))       \
 	F(void, destroy_logical_type, (duckdb_logical_type * type))                                \
 	F(int, get_type_id, (duckdb_logical_type type))                                            \
+	F(char *, logical_type_get_alias, (duckdb_logical_type type))                              \
+	F(void, logical_type_set_alias, (duckdb_logical_type type, const char *alias))             \
 	F(duckdb_logical_type, list_type_child_type, (duckdb_logical_type type))                   \
 	F(duckdb_logical_type, array_type_child_type, (duckdb_logical_type type))                  \
 	F(uint64_t, array_type_array_size, (duckdb_logical_type type))                             \
@@ -179,6 +187,7 @@ typedef void (*duckdb_replacement)(duckdb_replacement_info info, const char *nam
 	F(char *, struct_type_child_name, (duckdb_logical_type type, uint64_t index))              \
 	F(duckdb_logical_type, struct_type_child_type, (duckdb_logical_type type, uint64_t index)) \
 	/* chunks and vectors */                                                                   \
+	F(duckdb_chunk, create_data_chunk, (duckdb_logical_type * types, uint64_t columns))        \
 	F(void, destroy_data_chunk, (duckdb_chunk * chunk))                                        \
 	F(uint64_t, data_chunk_get_column_count, (duckdb_chunk chunk))                             \
 	F(uint64_t, data_chunk_get_size, (duckdb_chunk chunk))                                     \

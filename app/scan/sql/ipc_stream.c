@@ -228,6 +228,7 @@ send_message(struct ipc_stream *s, struct fb_writer *w, const struct ipc_buffer 
 	uint64_t body)
 {
 	uint32_t prefix[2] = {ARROW_CONTINUATION, 0};
+	uint64_t size = 0; /* of a buffer so far */
 	size_t i;
 	int ret;
 
@@ -244,8 +245,11 @@ send_message(struct ipc_stream *s, struct fb_writer *w, const struct ipc_buffer 
 		ret = put_bytes(s, w->buf, w->len);
 	for (i = 0; i < nb && ret == 0; i++) {
 		ret = put_bytes(s, buffer[i].bytes, buffer[i].size);
-		if (ret == 0)
-			ret = put_zeros(s, -buffer[i].size % IPC_ALIGN);
+		size += buffer[i].size;
+		if (ret == 0 && !buffer[i].joined) {
+			ret = put_zeros(s, -size % IPC_ALIGN);
+			size = 0;
+		}
 	}
 	return ret;
 }
@@ -287,7 +291,8 @@ ipc_stream_begin_messages(
 struct body {
 	int64_t *node; /* pairs: length, null count */
 	size_t nb_nodes;
-	struct ipc_buffer *buffer;
+	struct ipc_buffer *buffer; /* elements: pieces of a buffer are joined */
+	size_t nb_elements;
 	size_t nb_buffers;
 	uint64_t size;
 };
@@ -305,20 +310,52 @@ body_node(struct body *b, int64_t length, int64_t nulls)
 	return 0;
 }
 
+static uint64_t
+padded(uint64_t size)
+{
+	return (size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
+}
+
+/* Append a buffer of some pieces. */
+static int
+body_pieces(struct body *b, const struct ipc_buffer *piece, size_t nb, uint64_t size)
+{
+	struct ipc_buffer *elements;
+	size_t i;
+
+	elements = realloc(b->buffer, (b->nb_elements + nb) * sizeof(*elements));
+	if (elements == NULL)
+		return -ENOMEM;
+	b->buffer = elements;
+	for (i = 0; i < nb; i++) {
+		if (piece[i].bytes == NULL && piece[i].size > 0)
+			return -EINVAL;
+		elements[b->nb_elements] = piece[i];
+		elements[b->nb_elements++].joined = i + 1 < nb;
+	}
+	b->nb_buffers++;
+	b->size += padded(size);
+	return 0;
+}
+
 static int
 body_buffer(struct body *b, const void *bytes, uint64_t size)
 {
-	void *buffer = realloc(b->buffer, (b->nb_buffers + 1) * sizeof(*b->buffer));
+	const struct ipc_buffer whole = {bytes, size, false};
 
-	if (buffer == NULL)
-		return -ENOMEM;
-	b->buffer = buffer;
-	if (bytes == NULL && size > 0)
+	return body_pieces(b, &whole, 1, size);
+}
+
+/* Append the values of a column: those of the array, or others. */
+static int
+body_values(struct body *b, const struct ipc_values *values, const void *bytes, uint64_t size)
+{
+	if (values == NULL || !values->is_set)
+		return body_buffer(b, bytes, size);
+	if (values->size != size)
 		return -EINVAL;
-	b->buffer[b->nb_buffers].bytes = bytes;
-	b->buffer[b->nb_buffers++].size = size;
-	b->size += (size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
-	return 0;
+	return values->nb > 0 ? body_pieces(b, values->piece, values->nb, size)
+			      : body_buffer(b, NULL, 0);
 }
 
 static int64_t
@@ -357,7 +394,8 @@ static const int64_t layout_buffers[] = {
 };
 
 static int
-body_array(struct body *b, const struct ArrowSchema *f, const struct ArrowArray *a)
+body_array(struct body *b, const struct ArrowSchema *f, const struct ArrowArray *a,
+	const struct ipc_values *values)
 {
 	const uint64_t rows = a->length;
 	struct ipc_type t;
@@ -386,12 +424,12 @@ body_array(struct body *b, const struct ArrowSchema *f, const struct ArrowArray 
 		ret = body_buffer(b, a->buffers[1], (rows + 7) / 8);
 		break;
 	case LAYOUT_FIXED:
-		ret = body_buffer(b, a->buffers[1], rows * t.width);
+		ret = body_values(b, values, a->buffers[1], rows * t.width);
 		break;
 	case LAYOUT_TEXT:
 		ret = body_buffer(b, a->buffers[1], rows > 0 ? (rows + 1) * t.width : 0);
 		if (ret == 0)
-			ret = body_buffer(b, a->buffers[2], last_offset(a, t.width));
+			ret = body_values(b, values, a->buffers[2], last_offset(a, t.width));
 		break;
 	case LAYOUT_LIST:
 		ret = body_buffer(b, a->buffers[1], rows > 0 ? (rows + 1) * t.width : 0);
@@ -409,7 +447,8 @@ body_array(struct body *b, const struct ArrowSchema *f, const struct ArrowArray 
 		break;
 	}
 	for (i = 0; f->dictionary == NULL && i < f->n_children && ret == 0; i++)
-		ret = body_array(b, f->children[i], a->children[i]);
+		ret = body_array(
+			b, f->children[i], a->children[i], t.layout == LAYOUT_LIST ? values : NULL);
 	return ret;
 }
 
@@ -418,8 +457,8 @@ static void
 put_record_batch(struct fb_writer *w, size_t ref, const struct body *b, int64_t rows)
 {
 	static const uint8_t fields[] = {8, 4, 4}; /* length, nodes, buffers */
-	uint64_t offset = 0;
-	size_t at[3], items, i;
+	uint64_t offset = 0, size;
+	size_t at[3], items, i, k;
 
 	fb_refer(w, ref, fb_table(w, fields, 3, at));
 	fb_put64(w, at[0], rows);
@@ -427,10 +466,13 @@ put_record_batch(struct fb_writer *w, size_t ref, const struct body *b, int64_t 
 	for (i = 0; i < 2 * b->nb_nodes; i++)
 		fb_put64(w, items + 8 * i, b->node[i]);
 	fb_refer(w, at[2], fb_vector(w, b->nb_buffers, 16, 8, &items));
-	for (i = 0; i < b->nb_buffers; i++) {
+	for (i = k = 0; i < b->nb_buffers; i++) {
+		for (size = b->buffer[k].size; b->buffer[k].joined; size += b->buffer[k].size)
+			k++;
+		k++;
 		fb_put64(w, items + 16 * i, offset);
-		fb_put64(w, items + 16 * i + 8, b->buffer[i].size);
-		offset += (b->buffer[i].size + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
+		fb_put64(w, items + 16 * i + 8, size);
+		offset += padded(size);
 	}
 }
 
@@ -459,7 +501,7 @@ send_batch(struct ipc_stream *s, const struct body *b, int64_t rows, int64_t dic
 		header = at[1];
 	}
 	put_record_batch(&w, header, b, rows);
-	ret = send_message(s, &w, b->buffer, b->nb_buffers, b->size);
+	ret = send_message(s, &w, b->buffer, b->nb_elements, b->size);
 	fb_free(&w);
 	return ret;
 }
@@ -478,7 +520,7 @@ send_dictionaries(
 		/* a dictionary of dictionaries would have to be written before this one */
 		if (a->dictionary == NULL || f->dictionary->dictionary != NULL)
 			return -ENOTSUP;
-		ret = body_array(&b, f->dictionary, a->dictionary);
+		ret = body_array(&b, f->dictionary, a->dictionary, NULL);
 		if (ret == 0)
 			ret = send_batch(s, &b, a->dictionary->length, mine);
 		body_free(&b);
@@ -492,6 +534,13 @@ send_dictionaries(
 int
 ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array)
 {
+	return ipc_stream_batch_values(s, array, NULL);
+}
+
+int
+ipc_stream_batch_values(
+	struct ipc_stream *s, const struct ArrowArray *array, const struct ipc_values *values)
+{
 	struct body b = {0};
 	int64_t i, id = 0;
 	int ret = 0;
@@ -499,7 +548,8 @@ ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array)
 	if (array->offset != 0 || array->n_children != s->schema->n_children)
 		return -EINVAL;
 	for (i = 0; i < array->n_children && ret == 0; i++)
-		ret = body_array(&b, s->schema->children[i], array->children[i]);
+		ret = body_array(&b, s->schema->children[i], array->children[i],
+			values != NULL ? &values[i] : NULL);
 	if (ret == 0 && !s->started)
 		ret = send_dictionaries(s, s->schema, array, &id);
 	if (ret == 0) {
@@ -508,6 +558,35 @@ ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array)
 	}
 	body_free(&b);
 	return ret;
+}
+
+void
+ipc_body_copy(
+	void *to, const struct ipc_buffer *buffer, size_t nb, uint64_t offset, uint64_t length)
+{
+	const uint64_t last = offset + length;
+	uint64_t at = 0, end, next, skip, n;
+	uint8_t *out = to;
+	size_t i;
+
+	for (i = 0; i < nb && offset < last; i++, at = next) {
+		end = at + buffer[i].size;
+		next = buffer[i].joined ? end : padded(end);
+		if (offset < end) {
+			skip = offset - at;
+			n = buffer[i].size - skip < last - offset ? buffer[i].size - skip
+								  : last - offset;
+			memcpy(out, (const uint8_t *)buffer[i].bytes + skip, n);
+			out += n;
+			offset += n;
+		}
+		if (offset < next && offset < last) {
+			n = next - offset < last - offset ? next - offset : last - offset;
+			memset(out, 0, n);
+			out += n;
+			offset += n;
+		}
+	}
 }
 
 int

@@ -15,14 +15,24 @@
 #ifndef SQL_IPC_STREAM_H
 #define SQL_IPC_STREAM_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "sql/arrow_c.h"
 
-/** A buffer of a body. Its padding to a multiple of IPC_ALIGN is not in memory. */
+/** A buffer of a body, or a piece of it. Its padding to IPC_ALIGN is not in memory. */
 struct ipc_buffer {
 	const void *bytes;
 	uint64_t size;
+	bool joined; /**< the next element is the rest of the same buffer: no padding is between */
+};
+
+/** Values of a list or binary column that are in several places. */
+struct ipc_values {
+	bool is_set; /**< false: they are where the array says */
+	const struct ipc_buffer *piece;
+	size_t nb;
+	uint64_t size; /**< of all pieces, bytes */
 };
 
 #define IPC_ALIGN 64 /**< alignment of buffers in a body */
@@ -31,8 +41,8 @@ struct ipc_buffer {
 struct ipc_sink {
 	/**
 	 * @param metadata  flatbuffer `Message`, padded to a multiple of 8
-	 * @param buffer    of the body, each padded to IPC_ALIGN; not valid after the call
-	 * @param nb        0: no body
+	 * @param buffer    of the body, for ipc_body_copy(); not valid after the call
+	 * @param nb        number of elements; 0: no body
 	 * @param body      bytes of the body, with padding
 	 * @return 0; -errno
 	 */
@@ -67,6 +77,21 @@ int ipc_stream_begin_messages(
  * @return 0; -ENOTSUP, -EINVAL: not an array of the schema; -ENOMEM; -errno
  */
 int ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array);
+
+/**
+ * As ipc_stream_batch(), with other values of some columns. A column with such values is a list of
+ * items of fixed width, or binary; the buffer of its values in the array is not read.
+ * @param values  of each column; NULL: all are in the array
+ */
+int ipc_stream_batch_values(
+	struct ipc_stream *s, const struct ArrowArray *array, const struct ipc_values *values);
+
+/**
+ * Copy a part of a packed body, as ipc_sink.message() gets it.
+ * @param offset  of the part; offset + length is at most the size of the body
+ */
+void ipc_body_copy(
+	void *to, const struct ipc_buffer *buffer, size_t nb, uint64_t offset, uint64_t length);
 
 /** Write the end of the stream. @return 0; -errno */
 int ipc_stream_end(struct ipc_stream *s);

@@ -20,16 +20,23 @@
 
 #define RUN_LIST "runs" /* the view that lists the runs */
 
+#define VIEW_AS " AS FROM " /* in the SQL of a view, behind its name */
+
 #define TYPE_DEPTH_MAX 64 /* of nested types */
 
 __attribute__((format(printf, 3, 4))) static int
 session_error(struct sql_session *s, int ret, const char *format, ...)
 {
 	va_list args;
+	char *trace;
 
 	va_start(args, format);
 	vsnprintf(s->error, sizeof(s->error), format, args);
 	va_end(args);
+	/* errors inside of the engine have addresses and paths of this machine */
+	trace = strstr(s->error, "\n\nStack Trace:");
+	if (trace != NULL)
+		*trace = '\0';
 	return ret;
 }
 
@@ -127,6 +134,8 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 
 	*s = (struct sql_session){.api = api, .catalog = catalog};
 	s->tables = (struct sql_tables){.api = api, .catalog = catalog, .fill = limits->fill};
+	sql_lists_init(&s->tables.lists);
+	s->may_defer = limits->defer;
 	if (api->create_config(&config) != DUCKDB_SUCCESS)
 		return session_error(s, -EIO, "DuckDB has no configuration");
 	ret = configure(s, limits, config);
@@ -160,11 +169,25 @@ close_result(struct sql_session *s)
 		free(s->name[i]);
 	free(s->name);
 	free(s->type);
+	free(s->deferred);
 	s->name = NULL;
 	s->type = NULL;
+	s->deferred = NULL;
 	s->nb_columns = 0;
 	s->has_result = false;
 	s->statement = NULL;
+}
+
+static void
+free_stale(struct sql_session *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->nb_stale; i++)
+		free(s->stale[i]);
+	free(s->stale);
+	s->stale = NULL;
+	s->nb_stale = 0;
 }
 
 void
@@ -177,6 +200,9 @@ sql_session_close(struct sql_session *s)
 		s->api->disconnect(&s->connection);
 	if (s->db != NULL)
 		s->api->close(&s->db);
+	free_stale(s);
+	/* no thread of the engine reads rows any more */
+	sql_lists_free(&s->tables.lists);
 }
 
 /* Names of DuckDB's databases and schemas, which a run can have too. */
@@ -263,6 +289,57 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 		(!in_memory && strcasecmp(n->schema, MEMORY_DATABASE) == 0);
 }
 
+/* Part of the SQL of a view: what is the same for all ranges of frames. */
+static size_t
+view_name_length(const char *sql)
+{
+	return strstr(sql, VIEW_AS) - sql;
+}
+
+/*
+ * Keep the SQL of a view with deferred columns. Statements of DuckDB's own tables would see their
+ * types, so they create such views again before.
+ * @return 0, or -ENOMEM; `sql` is taken in both cases
+ */
+static int
+keep_stale(struct sql_session *s, char *sql)
+{
+	const size_t length = view_name_length(sql);
+	char **stale;
+	size_t i;
+
+	for (i = 0; i < s->nb_stale; i++) {
+		if (view_name_length(s->stale[i]) == length &&
+			memcmp(s->stale[i], sql, length) == 0) {
+			free(s->stale[i]);
+			s->stale[i] = sql;
+			return 0;
+		}
+	}
+	stale = realloc(s->stale, (s->nb_stale + 1) * sizeof(*stale));
+	if (stale == NULL) {
+		free(sql);
+		return session_error(s, -ENOMEM, "not enough memory");
+	}
+	s->stale = stale;
+	stale[s->nb_stale++] = sql;
+	return 0;
+}
+
+/* Create the views with deferred columns again, without. */
+static int
+renew_stale(struct sql_session *s)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < s->nb_stale && ret == 0; i++)
+		ret = run_sql(s, s->stale[i]);
+	if (ret == 0)
+		free_stale(s);
+	return ret;
+}
+
 static int
 create_view(struct sql_session *s, const struct view *v)
 {
@@ -278,7 +355,7 @@ create_view(struct sql_session *s, const struct view *v)
 	}
 	fputs("CREATE OR REPLACE VIEW ", t.out);
 	sql_put_quoted(t.out, v->name.schema, '"');
-	fprintf(t.out, ".%s AS FROM %s(", v->name.table, v->name.table);
+	fprintf(t.out, ".%s" VIEW_AS "%s(", v->name.table, v->name.table);
 	sql_put_quoted(t.out, v->run != NULL ? v->run->name : "*", '\'');
 	if (v->name.first > 0)
 		fprintf(t.out, ", first := %" PRIu64 "::UBIGINT", v->name.first);
@@ -288,6 +365,8 @@ create_view(struct sql_session *s, const struct view *v)
 	if (text_close(&t) < 0)
 		return session_error(s, -ENOMEM, "not enough memory");
 	ret = run_sql(s, t.bytes);
+	if (ret == 0 && s->tables.defer != NULL)
+		return keep_stale(s, t.bytes);
 	free(t.bytes);
 	return ret;
 }
@@ -335,7 +414,11 @@ is_run_list(const struct sql_name *n)
 		(n->schema[0] == '\0' || strcasecmp(n->schema, MAIN_SCHEMA) == 0);
 }
 
-/* Create each view that the statement names, once: its range covers all of its names. */
+/*
+ * Create each view that the statement names, once: its range covers all of its names. Names of
+ * other tables are those of WITH, or of DuckDB's own ones: these may show the types of views, so
+ * nothing is deferred.
+ */
 static int
 create_views(struct sql_session *s, const struct sql_statement *parsed)
 {
@@ -357,6 +440,10 @@ create_views(struct sql_session *s, const struct sql_statement *parsed)
 		ret = find_view(s, &parsed->name[i], &v);
 		if (ret == 0)
 			unknown[v.table] = true;
+		if (ret == 0 && !sql_defer_is_cte(parsed, &parsed->name[i]) &&
+			!(parsed->name[i].schema[0] == '\0' &&
+				sql_is_file_name(parsed->name[i].table)))
+			s->tables.defer = NULL;
 		if (ret <= 0)
 			continue;
 		ret = 0;
@@ -369,6 +456,8 @@ create_views(struct sql_session *s, const struct sql_statement *parsed)
 		else
 			sql_name_cover(&views[k].name, &v.name);
 	}
+	if (ret == 0 && s->tables.defer == NULL)
+		ret = renew_stale(s);
 	for (i = 0; i < nb && ret == 0; i++) {
 		if (unknown[views[i].table])
 			sql_name_cover(&views[i].name, &all);
@@ -501,6 +590,69 @@ start(struct sql_session *s)
 	return ret;
 }
 
+/* Whether a type is that of a deferred column. */
+static bool
+is_deferred(const struct duckdb_api *api, duckdb_logical_type type)
+{
+	char *alias = api->logical_type_get_alias(type);
+	const bool same = alias != NULL && strcmp(alias, SQL_DEFERRED) == 0;
+
+	api->free(alias);
+	return same;
+}
+
+/* Whether a type has that of a deferred column inside. */
+static bool
+has_deferred(const struct duckdb_api *api, duckdb_logical_type type, int depth)
+{
+	const int id = api->get_type_id(type);
+	duckdb_logical_type child;
+	bool found = depth > TYPE_DEPTH_MAX;
+	uint64_t i, nb;
+
+	if (found || (depth > 0 && is_deferred(api, type)))
+		return true;
+	switch (id) {
+	case DUCKDB_TYPE_LIST:
+	case DUCKDB_TYPE_ARRAY:
+		child = id == DUCKDB_TYPE_LIST ? api->list_type_child_type(type)
+					       : api->array_type_child_type(type);
+		found = has_deferred(api, child, depth + 1);
+		api->destroy_logical_type(&child);
+		return found;
+	case DUCKDB_TYPE_STRUCT:
+		nb = api->struct_type_child_count(type);
+		for (i = 0; i < nb && !found; i++) {
+			child = api->struct_type_child_type(type, i);
+			found = has_deferred(api, child, depth + 1);
+			api->destroy_logical_type(&child);
+		}
+		return found;
+	default:
+		return false;
+	}
+}
+
+/*
+ * Whether handles are in the result only as columns. The analysis of the statement has found so;
+ * this is the engine's own opinion.
+ */
+static bool
+defers_columns_only(struct sql_session *s)
+{
+	const uint64_t nb = s->api->prepared_statement_column_count(s->statement);
+	duckdb_logical_type type;
+	bool good = true;
+	uint64_t i;
+
+	for (i = 0; i < nb && good; i++) {
+		type = s->api->prepared_statement_column_logical_type(s->statement, i);
+		good = !has_deferred(s->api, type, 0);
+		s->api->destroy_logical_type(&type);
+	}
+	return good;
+}
+
 static int
 keep_names(struct sql_session *s)
 {
@@ -510,11 +662,13 @@ keep_names(struct sql_session *s)
 
 	s->name = calloc(nb + 1, sizeof(*s->name));
 	s->type = calloc(nb + 1, sizeof(*s->type));
-	if (s->name == NULL || s->type == NULL)
+	s->deferred = calloc(nb + 1, sizeof(*s->deferred));
+	if (s->name == NULL || s->type == NULL || s->deferred == NULL)
 		return session_error(s, -ENOMEM, "not enough memory");
 	for (s->nb_columns = 0; s->nb_columns < nb; s->nb_columns++) {
 		type = s->api->prepared_statement_column_logical_type(s->statement, s->nb_columns);
 		s->type[s->nb_columns] = s->api->get_type_id(type);
+		s->deferred[s->nb_columns] = s->tables.defer != NULL && is_deferred(s->api, type);
 		s->api->destroy_logical_type(&type);
 		name = s->api->prepared_statement_column_name(s->statement, s->nb_columns);
 		s->name[s->nb_columns] = name != NULL ? strdup(name) : NULL;
@@ -595,25 +749,146 @@ convert(struct sql_session *s, const struct sql_statement *parsed, const char *s
 	return ret;
 }
 
+/* Create the views, and prepare the statement, with lists deferred if it permits it. */
+static int
+plan(struct sql_session *s, const struct sql_statement *parsed, const char *sql)
+{
+	int ret;
+
+	s->tables.defer = parsed->may_defer ? parsed : NULL;
+	ret = create_views(s, parsed);
+	if (ret == 0)
+		ret = prepare(s, sql);
+	if (s->tables.defer == NULL || (ret == 0 && defers_columns_only(s)))
+		return ret;
+	/* the plain plan: the reason of an error is that of the statement itself */
+	if (s->statement != NULL)
+		s->api->destroy_prepare(&s->statement);
+	s->statement = NULL;
+	s->tables.defer = NULL;
+	ret = create_views(s, parsed);
+	return ret == 0 ? prepare(s, sql) : ret;
+}
+
+/* Prepare and start a statement. */
+static int
+execute_parsed(
+	struct sql_session *s, struct sql_statement *parsed, const char *sql, enum sql_form form)
+{
+	int ret = 0;
+
+	if (s->may_defer && form == SQL_NATIVE && sql_defer_find(parsed) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	ret = plan(s, parsed, sql);
+	if (ret == 0)
+		ret = keep_names(s);
+	if (ret == 0 && form != SQL_NATIVE)
+		ret = convert(s, parsed, sql, form);
+	return ret == 0 ? start(s) : ret;
+}
+
+/* Get the engine's plan of a statement. @param text  out: allocated @return 0; -EINVAL; -ENOMEM */
+static int
+engine_plan(struct sql_session *s, const char *sql, char **text)
+{
+	struct duckdb_result result;
+	const union duckdb_text *plan;
+	duckdb_chunk chunk = NULL;
+	struct text t;
+	int ret;
+
+	if (text_open(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	fprintf(t.out, "EXPLAIN %s", sql);
+	if (text_close(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	ret = s->api->query(s->connection, t.bytes, &result);
+	free(t.bytes);
+	if (ret != DUCKDB_SUCCESS) {
+		ret = engine_error(s, -EINVAL, s->api->result_error(&result));
+	} else {
+		ret = 0;
+		chunk = s->api->fetch_chunk(result);
+	}
+	/* columns: explain_key, explain_value */
+	if (chunk != NULL && s->api->data_chunk_get_column_count(chunk) == 2 &&
+		s->api->data_chunk_get_size(chunk) > 0) {
+		plan = s->api->vector_get_data(s->api->data_chunk_get_vector(chunk, 1));
+		*text = strndup(duckdb_text_bytes(plan), plan->length);
+	} else if (ret == 0) {
+		*text = strdup("");
+	}
+	if (chunk != NULL)
+		s->api->destroy_data_chunk(&chunk);
+	s->api->destroy_result(&result);
+	return ret == 0 && *text == NULL ? session_error(s, -ENOMEM, "not enough memory") : ret;
+}
+
+/* Prepare and start a statement whose rows say how another one would be executed. */
+static int
+explain(struct sql_session *s, struct sql_statement *parsed, const char *sql, enum sql_form form)
+{
+	const struct sql_statement answer = {.nb_nodes = 0};
+	char names[1024], *text = NULL;
+	struct text t;
+	int ret;
+
+	if (s->may_defer && sql_defer_find(parsed) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	ret = plan(s, parsed, sql);
+	if (ret == 0)
+		ret = keep_names(s);
+	if (ret < 0)
+		return ret;
+	ret = engine_plan(s, sql, &text);
+	if (ret < 0 || text_open(&t) < 0) {
+		free(text);
+		return ret < 0 ? ret : session_error(s, -ENOMEM, "not enough memory");
+	}
+	fputs("SELECT * FROM (VALUES ('lists', ", t.out);
+	if (sql_session_deferred(s, names, sizeof(names)) == 0) {
+		fputs("'past the engine, in results as Arrow: ' || ", t.out);
+		sql_put_quoted(t.out, names, '\'');
+	} else {
+		fputs("'through the engine'", t.out);
+	}
+	fputs("), ('physical_plan', ", t.out);
+	sql_put_quoted(t.out, text, '\'');
+	fputs(")) t(explain_key, explain_value)", t.out);
+	free(text);
+	close_result(s);
+	s->tables.defer = NULL;
+	if (text_close(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	ret = prepare(s, t.bytes);
+	if (ret == 0)
+		ret = keep_names(s);
+	if (ret == 0 && form != SQL_NATIVE)
+		ret = convert(s, &answer, t.bytes, form);
+	free(t.bytes);
+	return ret == 0 ? start(s) : ret;
+}
+
 /* Parse, prepare and start a statement. */
 static int
 execute(struct sql_session *s, const char *sql, enum sql_form form)
 {
+	const char *explained = sql_statement_explained(sql);
 	struct sql_statement parsed;
 	int ret;
 
+	if (explained != NULL)
+		sql = explained;
 	ret = sql_statement_parse(&parsed, s->api, s->connection, sql, s->error, sizeof(s->error));
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : -EINVAL;
-	ret = create_views(s, &parsed);
-	if (ret == 0)
-		ret = prepare(s, sql);
-	if (ret == 0)
-		ret = keep_names(s);
-	if (ret == 0 && form != SQL_NATIVE)
-		ret = convert(s, &parsed, sql, form);
+	sql_lists_clear(&s->tables.lists);
+	ret = explained != NULL ? explain(s, &parsed, sql, form)
+				: execute_parsed(s, &parsed, sql, form);
+	/* the statement is bound: rows are read without it */
+	s->tables.defer = NULL;
 	sql_statement_free(&parsed);
-	return ret == 0 ? start(s) : ret;
+	return ret;
 }
 
 static bool
@@ -638,6 +913,13 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 }
 
 int
+sql_session_unreadable(struct sql_session *s, const char *path)
+{
+	return session_error(
+		s, -EIO, "%s: it was truncated during the query, or its disk has an error", path);
+}
+
+int
 sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 {
 	const char *error, *path;
@@ -649,8 +931,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 		if (*chunk != NULL)
 			s->api->destroy_data_chunk(chunk);
 		*chunk = NULL;
-		return session_error(s, -EIO,
-			"%s: it was truncated during the query, or its disk has an error", path);
+		return sql_session_unreadable(s, path);
 	}
 	if (*chunk != NULL)
 		return 0;
@@ -664,7 +945,38 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 duckdb_logical_type
 sql_session_type(struct sql_session *s, uint64_t column)
 {
-	return s->api->column_logical_type(&s->result, column);
+	duckdb_logical_type type = s->api->column_logical_type(&s->result, column), item, plain;
+
+	if (!s->deferred[column])
+		return type;
+	if (s->type[column] == DUCKDB_TYPE_LIST) {
+		item = s->api->list_type_child_type(type);
+		plain = s->api->create_list_type(item);
+		s->api->destroy_logical_type(&item);
+	} else {
+		plain = s->api->create_logical_type(s->type[column]);
+	}
+	s->api->destroy_logical_type(&type);
+	return plain;
+}
+
+int
+sql_session_deferred(const struct sql_session *s, char *names, size_t size)
+{
+	size_t length = 0;
+	uint64_t i;
+	int ret = -ENOENT;
+
+	names[0] = '\0';
+	for (i = 0; i < s->nb_columns; i++) {
+		if (!s->deferred[i])
+			continue;
+		if (length < size)
+			length += snprintf(names + length, size - length, "%s%s",
+				ret == 0 ? ", " : "", s->name[i]);
+		ret = 0;
+	}
+	return ret;
 }
 
 void

@@ -4,7 +4,8 @@
  * Queries of runs: an engine in memory, its tables, one statement at a time.
  *
  * The engine is locked down when it is opened: no access to files, no extensions, no temporary
- * files, and no change of its settings. A statement is one SELECT (sql/statement.h).
+ * files, and no change of its settings. A statement is one SELECT (sql/statement.h), or EXPLAIN
+ * with one, whose rows are: `lists`, which says whether lists pass the engine, and `physical_plan`.
  *
  * Tables: RUN.frames and RUN.images for each run of the catalog; frames and images, with the rows
  * of all runs and their names in the column `run`; runs, which lists the tables of runs; and those
@@ -24,6 +25,8 @@ struct sql_limits {
 	const char *memory;   /**< such as "4GB"; NULL: 80 % of the memory */
 	bool any_order;	      /**< rows may come in any order, which lets threads share a scan */
 	enum sql_fill fill;
+	/** results of SQL_NATIVE are read with sql/result_reader.h: lists can be deferred */
+	bool defer;
 };
 
 /** How the columns of a result are converted. */
@@ -51,6 +54,10 @@ struct sql_session {
 	char **name;	/**< names of the columns of the result */
 	uint32_t *type; /**< their types before the conversion: enum duckdb_type, and others */
 	uint64_t nb_columns;
+	bool may_defer; /**< sql_limits.defer */
+	char **stale;	/**< SQL that creates views whose columns are deferred now */
+	size_t nb_stale;
+	bool *deferred;	  /**< of each column of the result: its values are handles (sql/lists.h) */
 	char error[4096]; /**< reason of the last error */
 	bool cancelled;	  /**< sql_session_cancel() was called, atomic */
 };
@@ -82,7 +89,19 @@ int sql_session_execute(struct sql_session *s, const char *sql, enum sql_form fo
  */
 int sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk);
 
-/** Type of a column of the result; to be destroyed with api->destroy_logical_type(). */
+/**
+ * Names of the columns of the result that are lists past the engine, with commas between them.
+ * @return 0: there are some; -ENOENT: none, the plan is the plain one
+ */
+int sql_session_deferred(const struct sql_session *s, char *names, size_t size);
+
+/** Set the error: a file could not be read, see sql_catalog_unreadable(). @return -EIO */
+int sql_session_unreadable(struct sql_session *s, const char *path);
+
+/**
+ * Type of a column of the result, as in the files if it is deferred; to be destroyed with
+ * api->destroy_logical_type().
+ */
 duckdb_logical_type sql_session_type(struct sql_session *s, uint64_t column);
 
 /**

@@ -45,8 +45,8 @@ static const char *const table_functions[] = {
 	"unnest",
 };
 
-static int
-node_child(const struct sql_statement *s, int node, const char *key)
+int
+sql_node_child(const struct sql_statement *s, int node, const char *key)
 {
 	int i;
 
@@ -59,23 +59,22 @@ node_child(const struct sql_statement *s, int node, const char *key)
 	return -1;
 }
 
-/* Text of a child; "" if it has none. */
-static const char *
-node_text(const struct sql_statement *s, int node, const char *key)
+const char *
+sql_node_text(const struct sql_statement *s, int node, const char *key)
 {
-	const int child = node_child(s, node, key);
+	const int child = sql_node_child(s, node, key);
 
 	return child >= 0 && s->node[child].text != NULL ? s->node[child].text : "";
 }
 
-static bool
-node_is(const struct sql_statement *s, int node, const char *key, const char *text)
+bool
+sql_node_is(const struct sql_statement *s, int node, const char *key, const char *text)
 {
-	return strcmp(node_text(s, node, key), text) == 0;
+	return strcmp(sql_node_text(s, node, key), text) == 0;
 }
 
-static bool
-node_is_empty(const struct sql_statement *s, int node)
+bool
+sql_node_is_empty(const struct sql_statement *s, int node)
 {
 	return node < 0 || (s->node[node].child < 0 && s->node[node].text == NULL);
 }
@@ -241,15 +240,15 @@ struct number {
 static bool
 constant(const struct sql_statement *s, int node, struct number *number)
 {
-	const int object = node_child(s, node, "value");
-	const int value = node_child(s, object, "value");
+	const int object = sql_node_child(s, node, "value");
+	const int value = sql_node_child(s, object, "value");
 	const char *text;
 	char *end;
 
-	if (!node_is(s, node, "class", "CONSTANT") || value < 0 || !s->node[value].is_integer)
+	if (!sql_node_is(s, node, "class", "CONSTANT") || value < 0 || !s->node[value].is_integer)
 		return false;
 	/* a DATE or another type may be stored as a number too */
-	text = node_text(s, node_child(s, object, "type"), "id");
+	text = sql_node_text(s, sql_node_child(s, object, "type"), "id");
 	if (strcmp(text, "INTEGER") != 0 && strcmp(text, "BIGINT") != 0 &&
 		strcmp(text, "UBIGINT") != 0 && strcmp(text, "UINTEGER") != 0)
 		return false;
@@ -277,9 +276,9 @@ from_add(const struct sql_statement *s, struct from *f, int node)
 		return -ENOMEM;
 	f->table = tables;
 	tables[f->nb++] = node;
-	if (!node_is_empty(s, node_child(s, node, "sample")) ||
-		node_child(s, node_child(s, node, "column_name_alias"), "0") >= 0 ||
-		!node_is_empty(s, node_child(s, node, "at_clause")))
+	if (!sql_node_is_empty(s, sql_node_child(s, node, "sample")) ||
+		sql_node_child(s, sql_node_child(s, node, "column_name_alias"), "0") >= 0 ||
+		!sql_node_is_empty(s, sql_node_child(s, node, "at_clause")))
 		f->usable = false;
 	return 0;
 }
@@ -287,10 +286,10 @@ from_add(const struct sql_statement *s, struct from *f, int node)
 static bool
 join_uses_frame(const struct sql_statement *s, int join)
 {
-	const int columns = node_child(s, join, "using_columns");
+	const int columns = sql_node_child(s, join, "using_columns");
 	int i;
 
-	if (!node_is(s, join, "join_type", "INNER") || columns < 0)
+	if (!sql_node_is(s, join, "join_type", "INNER") || columns < 0)
 		return false;
 	for (i = s->node[columns].child; i >= 0; i = s->node[i].next) {
 		if (s->node[i].text != NULL && strcasecmp(s->node[i].text, "frame") == 0)
@@ -305,7 +304,7 @@ from_walk(const struct sql_statement *s, struct from *f, int node)
 {
 	static const char *const joins[] = {"INNER", "LEFT", "RIGHT", "OUTER", "FULL"};
 	static const char *const refs[] = {"REGULAR", "CROSS", "NATURAL"};
-	const char *type = node_text(s, node, "type");
+	const char *type = sql_node_text(s, node, "type");
 	bool known_join = false, known_ref = false;
 	size_t i;
 	int ret;
@@ -318,25 +317,26 @@ from_walk(const struct sql_statement *s, struct from *f, int node)
 		return 0;
 	}
 	for (i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
-		known_join |= node_is(s, node, "join_type", joins[i]);
+		known_join |= sql_node_is(s, node, "join_type", joins[i]);
 	for (i = 0; i < sizeof(refs) / sizeof(refs[0]); i++)
-		known_ref |= node_is(s, node, "ref_type", refs[i]);
-	f->usable &= known_join && known_ref && node_is_empty(s, node_child(s, node, "sample"));
-	f->merged &= join_uses_frame(s, node) && node_is(s, node, "ref_type", "REGULAR");
-	ret = from_walk(s, f, node_child(s, node, "left"));
-	return ret < 0 ? ret : from_walk(s, f, node_child(s, node, "right"));
+		known_ref |= sql_node_is(s, node, "ref_type", refs[i]);
+	f->usable &=
+		known_join && known_ref && sql_node_is_empty(s, sql_node_child(s, node, "sample"));
+	f->merged &= join_uses_frame(s, node) && sql_node_is(s, node, "ref_type", "REGULAR");
+	ret = from_walk(s, f, sql_node_child(s, node, "left"));
+	return ret < 0 ? ret : from_walk(s, f, sql_node_child(s, node, "right"));
 }
 
 /* Whether a reference to a column is `frame` of a table. */
 static bool
 is_frame(const struct sql_statement *s, const struct from *f, int column, int table)
 {
-	const int names = node_child(s, column, "column_names");
-	const char *part[4] = {NULL}, *alias = node_text(s, table, "alias");
+	const int names = sql_node_child(s, column, "column_names");
+	const char *part[4] = {NULL}, *alias = sql_node_text(s, table, "alias");
 	size_t nb = 0, i, same = 0;
 	int n;
 
-	if (!node_is(s, column, "class", "COLUMN_REF") || names < 0)
+	if (!sql_node_is(s, column, "class", "COLUMN_REF") || names < 0)
 		return false;
 	for (n = s->node[names].child; n >= 0; n = s->node[n].next) {
 		if (nb == 3 || s->node[n].text == NULL)
@@ -349,13 +349,13 @@ is_frame(const struct sql_statement *s, const struct from *f, int column, int ta
 		return f->merged;
 	if (nb == 3)
 		return alias[0] == '\0' &&
-			strcasecmp(part[0], node_text(s, table, "schema_name")) == 0 &&
-			strcasecmp(part[1], node_text(s, table, "table_name")) == 0;
+			strcasecmp(part[0], sql_node_text(s, table, "schema_name")) == 0 &&
+			strcasecmp(part[1], sql_node_text(s, table, "table_name")) == 0;
 	/* the name must be that of one table only */
 	for (i = 0; i < f->nb; i++) {
-		alias = node_text(s, f->table[i], "alias");
+		alias = sql_node_text(s, f->table[i], "alias");
 		if (alias[0] == '\0')
-			alias = node_text(s, f->table[i], "table_name");
+			alias = sql_node_text(s, f->table[i], "table_name");
 		if (strcasecmp(part[0], alias) == 0)
 			same += f->table[i] == table ? 1 : f->nb + 1;
 	}
@@ -416,9 +416,9 @@ narrow(const struct sql_statement *s, const struct from *f, int table, int e, st
 		{"COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO"},
 		{"COMPARE_GREATERTHANOREQUALTO", "COMPARE_LESSTHANOREQUALTO"},
 	};
-	const char *type = node_text(s, e, "type");
-	const int children = node_child(s, e, "children");
-	const int left = node_child(s, e, "left"), right = node_child(s, e, "right");
+	const char *type = sql_node_text(s, e, "type");
+	const int children = sql_node_child(s, e, "children");
+	const int left = sql_node_child(s, e, "left"), right = sql_node_child(s, e, "right");
 	struct number n;
 	size_t k;
 	int i;
@@ -426,7 +426,7 @@ narrow(const struct sql_statement *s, const struct from *f, int table, int e, st
 	if (strcmp(type, "CONJUNCTION_AND") == 0) {
 		for (i = children >= 0 ? s->node[children].child : -1; i >= 0; i = s->node[i].next)
 			narrow(s, f, table, i, r);
-	} else if (node_is(s, e, "class", "COMPARISON")) {
+	} else if (sql_node_is(s, e, "class", "COMPARISON")) {
 		if (is_frame(s, f, left, table) && constant(s, right, &n))
 			narrow_compare(r, type, &n);
 		else if (is_frame(s, f, right, table) && constant(s, left, &n)) {
@@ -436,11 +436,11 @@ narrow(const struct sql_statement *s, const struct from *f, int table, int e, st
 			}
 		}
 	} else if (strcmp(type, "COMPARE_BETWEEN") == 0) {
-		if (!is_frame(s, f, node_child(s, e, "input"), table))
+		if (!is_frame(s, f, sql_node_child(s, e, "input"), table))
 			return;
-		if (constant(s, node_child(s, e, "lower"), &n))
+		if (constant(s, sql_node_child(s, e, "lower"), &n))
 			narrow_compare(r, "COMPARE_GREATERTHANOREQUALTO", &n);
-		if (constant(s, node_child(s, e, "upper"), &n))
+		if (constant(s, sql_node_child(s, e, "upper"), &n))
 			narrow_compare(r, "COMPARE_LESSTHANOREQUALTO", &n);
 	} else if (strcmp(type, "COMPARE_IN") == 0 && children >= 0 &&
 		s->node[children].child >= 0 && is_frame(s, f, s->node[children].child, table)) {
@@ -452,15 +452,15 @@ narrow(const struct sql_statement *s, const struct from *f, int table, int e, st
 static int
 select_ranges(struct sql_statement *s, int node)
 {
-	const int where = node_child(s, node, "where_clause");
+	const int where = sql_node_child(s, node, "where_clause");
 	struct from f = {.usable = true, .merged = true};
 	struct range r;
 	size_t i;
 	int ret;
 
-	if (where < 0 || !node_is_empty(s, node_child(s, node, "sample")))
+	if (where < 0 || !sql_node_is_empty(s, sql_node_child(s, node, "sample")))
 		return 0;
-	ret = from_walk(s, &f, node_child(s, node, "from_table"));
+	ret = from_walk(s, &f, sql_node_child(s, node, "from_table"));
 	for (i = 0; ret == 0 && f.usable && i < f.nb; i++) {
 		r = (struct range){0, UINT64_MAX};
 		narrow(s, &f, f.table[i], where, &r);
@@ -492,9 +492,9 @@ static int
 add_name(struct sql_statement *s, int node)
 {
 	const struct sql_name name = {
-		.catalog = node_text(s, node, "catalog_name"),
-		.schema = node_text(s, node, "schema_name"),
-		.table = node_text(s, node, "table_name"),
+		.catalog = sql_node_text(s, node, "catalog_name"),
+		.schema = sql_node_text(s, node, "schema_name"),
+		.table = sql_node_text(s, node, "table_name"),
 		.first = s->node[node].first,
 		.last = s->node[node].last,
 	};
@@ -533,33 +533,34 @@ is_allowed(const char *function)
 static int
 examine(struct sql_statement *s, char *error, size_t size)
 {
-	const int statements = node_child(s, 0, "statements");
+	const int statements = sql_node_child(s, 0, "statements");
 	const char *type, *name;
 	int ret = 0, from;
 	size_t i;
 
-	if (s->nb_nodes == 0 || !node_is(s, 0, "error", "false")) {
-		name = s->nb_nodes > 0 ? node_text(s, 0, "error_message") : "no answer";
+	if (s->nb_nodes == 0 || !sql_node_is(s, 0, "error", "false")) {
+		name = s->nb_nodes > 0 ? sql_node_text(s, 0, "error_message") : "no answer";
 		snprintf(error, size, "%s",
 			strncmp(name, "Only SELECT", 11) == 0 ? "expected a SELECT statement"
 							      : name);
 		return -EINVAL;
 	}
-	if (node_child(s, statements, "0") < 0 || node_child(s, statements, "1") >= 0) {
+	if (sql_node_child(s, statements, "0") < 0 || sql_node_child(s, statements, "1") >= 0) {
 		snprintf(error, size, "expected one SELECT statement, found %s",
-			node_child(s, statements, "0") < 0 ? "none" : "several");
+			sql_node_child(s, statements, "0") < 0 ? "none" : "several");
 		return -EINVAL;
 	}
-	from = node_child(s, node_child(s, node_child(s, statements, "0"), "node"), "from_table");
-	s->is_show = node_is(s, from, "type", "SHOW_REF");
+	from = sql_node_child(
+		s, sql_node_child(s, sql_node_child(s, statements, "0"), "node"), "from_table");
+	s->is_show = sql_node_is(s, from, "type", "SHOW_REF");
 	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
-		if (node_is(s, i, "type", "SELECT_NODE"))
+		if (sql_node_is(s, i, "type", "SELECT_NODE"))
 			ret = select_ranges(s, i);
 	}
 	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
-		type = node_text(s, i, "type");
+		type = sql_node_text(s, i, "type");
 		if (strcmp(type, "TABLE_FUNCTION") == 0) {
-			name = node_text(s, node_child(s, i, "function"), "function_name");
+			name = sql_node_text(s, sql_node_child(s, i, "function"), "function_name");
 			if (!is_allowed(name)) {
 				snprintf(error, size,
 					"table function %s: not allowed in a query of runs", name);
@@ -567,7 +568,7 @@ examine(struct sql_statement *s, char *error, size_t size)
 			}
 		}
 		/* not only BASE_TABLE: DESCRIBE and SUMMARIZE name tables too */
-		if (node_text(s, i, "table_name")[0] != '\0')
+		if (sql_node_text(s, i, "table_name")[0] != '\0')
 			ret = add_name(s, i);
 	}
 	return ret;
@@ -665,6 +666,43 @@ sql_statement_length(const char *sql)
 	return end - sql;
 }
 
+/* @return the first byte behind blanks and comments */
+static const char *
+skip_blanks(const char *at)
+{
+	for (;;) {
+		if (*at != '\0' && strchr(" \t\r\n\v\f", *at) != NULL)
+			at++;
+		else if ((at[0] == '-' && at[1] == '-') || (at[0] == '/' && at[1] == '*'))
+			at = skip_comment(at);
+		else
+			return at;
+	}
+}
+
+/* @return the first byte behind a word; NULL: another one is there */
+static const char *
+skip_word(const char *at, const char *word)
+{
+	const size_t length = strlen(word);
+
+	return strncasecmp(at, word, length) == 0 && !is_name_byte(at[length]) && at[length] != '$'
+		? at + length
+		: NULL;
+}
+
+const char *
+sql_statement_explained(const char *sql)
+{
+	const char *at = skip_word(skip_blanks(sql), "EXPLAIN");
+
+	if (at == NULL)
+		return NULL;
+	at = skip_blanks(at);
+	/* ANALYZE executes the statement, and brackets are options such as this */
+	return *at == '(' || skip_word(at, "ANALYZE") != NULL ? NULL : at;
+}
+
 int
 sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 	duckdb_connection connection, const char *sql, char *error, size_t size)
@@ -701,5 +739,7 @@ sql_statement_free(struct sql_statement *s)
 	}
 	free(s->node);
 	free(s->name);
+	free(s->used);
+	free(s->cte);
 	memset(s, 0, sizeof(*s));
 }

@@ -66,6 +66,11 @@ struct sql_statement {
 	size_t nb_names;
 	bool is_show; /**< DESCRIBE, SHOW or SUMMARIZE */
 	char *texts;
+	bool may_defer;	   /**< set by sql_defer_find(), as the following ones */
+	const char **used; /**< parts of names of columns whose values the statement needs */
+	size_t nb_used;
+	const char **cte; /**< names of WITH */
+	size_t nb_ctes;
 };
 
 /**
@@ -82,11 +87,26 @@ int sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 
 void sql_statement_free(struct sql_statement *s);
 
+/** A child of a node with a key; `node` -1 has none. @return its index; -1: none */
+int sql_node_child(const struct sql_statement *s, int node, const char *key);
+
+/** Text of a child; "" if it has none. */
+const char *sql_node_text(const struct sql_statement *s, int node, const char *key);
+
+/** Whether the text of a child is this one. */
+bool sql_node_is(const struct sql_statement *s, int node, const char *key, const char *text);
+
+/** Whether a node has neither children nor a text, or is -1. */
+bool sql_node_is_empty(const struct sql_statement *s, int node);
+
 /**
  * Length of a statement without the blanks, comments and semicolons at its end. Texts, names and
  * comments are recognised as DuckDB's parser does.
  */
 size_t sql_statement_length(const char *sql);
+
+/** The statement behind EXPLAIN; NULL: it does not begin with EXPLAIN, or with EXPLAIN ANALYZE. */
+const char *sql_statement_explained(const char *sql);
 
 /** Extend the range of a name by that of another. */
 void sql_name_cover(struct sql_name *name, const struct sql_name *other);

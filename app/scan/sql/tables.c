@@ -24,6 +24,7 @@
 struct column {
 	struct arrow_field field;
 	struct sql_file *from; /* where it was found first, for errors */
+	bool deferred;	       /* its values are handles */
 };
 
 /** A file of a statement, with the position of each column. */
@@ -72,6 +73,7 @@ struct scan_thread {
 	uint64_t rows;
 	uint64_t row; /* next row */
 	bool damaged; /* a batch that must not be left out */
+	bool no_memory;
 	const uint64_t *frame;
 	struct arrow_column *value; /* of each column of the output; field NULL: absent */
 	/* conversion from Arrow, for the columns of one file */
@@ -83,7 +85,16 @@ struct scan_thread {
 	struct ArrowArray **item;
 	const void **buffer; /* four for each column */
 	unsigned int *at;    /* column of the output, of each converted column */
+	uint32_t *list;	     /* sql_handle.source of each deferred column of the output */
 };
+
+/* Whether a column of the output has handles. */
+static bool
+is_deferred(const struct scan *s, unsigned int output)
+{
+	return s->column[output] < s->bind->nb_columns &&
+		s->bind->column[s->column[output]].deferred;
+}
 
 bool
 sql_is_pattern(const char *name)
@@ -330,6 +341,28 @@ bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 	return ret;
 }
 
+/* Decide which columns are deferred. */
+static void
+bind_deferred(struct scan_bind *b)
+{
+	const struct sql_statement *statement = b->tables->defer;
+	unsigned int k;
+	size_t i, n;
+
+	for (k = 0; statement != NULL && k < b->nb_columns; k++) {
+		struct column *c = &b->column[k];
+
+		c->deferred =
+			sql_lists_fit(c->field.type, 0) && sql_defer_may(statement, c->field.name);
+		for (i = 0; i < b->nb_sources && c->deferred; i++) {
+			const struct arrow_reader *r = &b->source[i].file->reader;
+
+			for (n = 0; n < r->nb_batches && c->deferred; n++)
+				c->deferred = sql_lists_fit(c->field.type, r->batches[n].rows);
+		}
+	}
+}
+
 static uint64_t
 bound(const struct duckdb_api *api, duckdb_bind_info info, const char *name, uint64_t absent)
 {
@@ -396,8 +429,11 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table)
 		bind_free(b);
 		return;
 	}
+	bind_deferred(b);
 	for (k = 0; k < b->nb_columns; k++) {
 		type = column_type(api, &b->column[k].field);
+		if (b->column[k].deferred)
+			api->logical_type_set_alias(type, SQL_DEFERRED);
 		api->bind_add_result_column(info, b->column[k].field.name, type);
 		api->destroy_logical_type(&type);
 	}
@@ -511,6 +547,7 @@ thread_free(void *data)
 	free(t->item);
 	free(t->buffer);
 	free(t->at);
+	free(t->list);
 	free(t);
 }
 
@@ -528,9 +565,10 @@ init_thread(duckdb_init_info info)
 		t->item = calloc(nb, sizeof(*t->item));
 		t->buffer = calloc(4 * nb, sizeof(*t->buffer));
 		t->at = calloc(nb, sizeof(*t->at));
+		t->list = calloc(nb, sizeof(*t->list));
 	}
 	if (t == NULL || t->value == NULL || t->array == NULL || t->child == NULL ||
-		t->item == NULL || t->buffer == NULL || t->at == NULL) {
+		t->item == NULL || t->buffer == NULL || t->at == NULL || t->list == NULL) {
 		if (t != NULL)
 			thread_free(t);
 		bound_api->init_set_error(info, "not enough memory");
@@ -598,7 +636,8 @@ convert_types(struct scan_thread *t, const struct source *source)
 	for (i = 0; i < s->nb_columns; i++) {
 		const struct arrow_field *f;
 
-		if (s->column[i] >= s->bind->nb_columns || source->field[s->column[i]] < 0)
+		if (s->column[i] >= s->bind->nb_columns || source->field[s->column[i]] < 0 ||
+			s->bind->column[s->column[i]].deferred)
 			continue;
 		f = &s->bind->column[s->column[i]].field;
 		t->at[nb] = i;
@@ -808,12 +847,13 @@ copy_column(const struct duckdb_api *api, duckdb_vector vector, const struct arr
 static int
 fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 {
-	struct sql_tables *tables = t->scan->bind->tables;
+	const struct scan *s = t->scan;
+	struct sql_tables *tables = s->bind->tables;
 	uint64_t bytes = 0;
 	unsigned int i;
 
-	for (i = 0; i < t->scan->nb_columns; i++) {
-		if (t->value[i].field == NULL)
+	for (i = 0; i < s->nb_columns; i++) {
+		if (t->value[i].field == NULL || is_deferred(s, i))
 			continue;
 		if (copy_column(tables->api, tables->api->data_chunk_get_vector(output, i),
 			    &t->value[i], t->row, rows) < 0)
@@ -822,6 +862,56 @@ fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 	}
 	__atomic_add_fetch(&tables->copied, bytes, __ATOMIC_RELAXED);
 	return 0;
+}
+
+/* Write a handle for each row of a column. @return 0; -ENOMEM */
+static int
+put_handles(struct scan_thread *t, unsigned int column, duckdb_vector vector, uint64_t rows)
+{
+	const struct duckdb_api *api = t->scan->bind->tables->api;
+	const struct arrow_column *c = &t->value[column];
+	struct sql_handle handle = {.source = t->list[column]};
+	struct duckdb_list *lists;
+	uint64_t row, items;
+	uint8_t *data;
+
+	copy_validity(api, vector, c, t->row, rows);
+	if (c->field->type == ARROW_BINARY) {
+		for (row = 0; row < rows; row++) {
+			handle.row = (uint32_t)(t->row + row);
+			api->vector_assign_string_element_len(
+				vector, row, (const char *)&handle, sizeof(handle));
+		}
+		return 0;
+	}
+	items = sizeof(handle) / arrow_type_width(c->field->item);
+	if (api->list_vector_reserve(vector, rows * items) != DUCKDB_SUCCESS ||
+		api->list_vector_set_size(vector, rows * items) != DUCKDB_SUCCESS)
+		return -ENOMEM;
+	lists = api->vector_get_data(vector);
+	data = api->vector_get_data(api->list_vector_get_child(vector));
+	for (row = 0; row < rows; row++) {
+		handle.row = (uint32_t)(t->row + row);
+		lists[row] = (struct duckdb_list){row * items, items};
+		memcpy(data + row * sizeof(handle), &handle, sizeof(handle));
+	}
+	return 0;
+}
+
+/* @return 0; -ENOMEM */
+static int
+fill_deferred(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
+{
+	const struct scan *s = t->scan;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < s->nb_columns && ret == 0; i++) {
+		if (t->value[i].field != NULL && is_deferred(s, i))
+			ret = put_handles(
+				t, i, s->bind->tables->api->data_chunk_get_vector(output, i), rows);
+	}
+	return ret;
 }
 
 /* Fill a column that the file does not have with NULL. */
@@ -903,6 +993,11 @@ next_unit(struct scan_thread *t, struct scan *s)
 							     : -1;
 			if (field >= 0)
 				arrow_reader_column(r, t->unit->batch, field, &t->value[i]);
+			if (field >= 0 && is_deferred(s, i) &&
+				sql_lists_add(&b->tables->lists, &t->value[i], &t->list[i]) < 0) {
+				t->no_memory = true;
+				return false;
+			}
 		}
 		return true;
 	}
@@ -937,6 +1032,7 @@ next_rows(struct scan_thread *t)
 static void
 function(duckdb_function_info info, duckdb_chunk output)
 {
+	static const char no_memory[] = "not enough memory for the rows of a run";
 	const struct duckdb_api *api = bound_api;
 	struct scan_thread *t = api->function_get_local_init_data(info);
 	struct scan *s = api->function_get_init_data(info);
@@ -949,6 +1045,8 @@ function(duckdb_function_info info, duckdb_chunk output)
 			api->data_chunk_set_size(output, 0);
 			if (t->damaged)
 				api->function_set_error(info, s->bind->warning);
+			else if (t->no_memory)
+				api->function_set_error(info, no_memory);
 			return;
 		}
 		rows = next_rows(t);
@@ -958,8 +1056,10 @@ function(duckdb_function_info info, duckdb_chunk output)
 	}
 	ret = s->bind->tables->fill == SQL_ZERO_COPY ? fill_by_reference(t, output, rows)
 						     : fill_by_copy(t, output, rows);
+	if (ret == 0)
+		ret = fill_deferred(t, output, rows);
 	if (ret < 0) {
-		api->function_set_error(info, "not enough memory for the rows of a run");
+		api->function_set_error(info, no_memory);
 		return;
 	}
 	fill_others(t, output, rows);
@@ -985,33 +1085,49 @@ function_name(const struct sql_tables *t, enum arrow_table table)
 	return t->catalog != NULL ? arrow_table_name(table) : names[table];
 }
 
+/* Whether a name is that of a file. @param end  out: length of the part with the run's name */
+static bool
+file_table(const char *name, enum arrow_table *table, size_t *end)
+{
+	static const char *const ends[ARROW_TABLES] = {
+		[ARROW_FRAMES] = "_frames.arrow",
+		[ARROW_IMAGES] = "_images.arrow",
+	};
+	const size_t length = strlen(name);
+
+	for (*table = 0; *table < ARROW_TABLES; ++*table) {
+		*end = length - strlen(ends[*table]);
+		if (length > strlen(ends[*table]) && strcmp(name + *end, ends[*table]) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+sql_is_file_name(const char *name)
+{
+	enum arrow_table table;
+	size_t end;
+
+	return file_table(name, &table, &end);
+}
+
 /* Replace the name of a file by a call of its table's function. */
 static void
 replace(duckdb_replacement_info info, const char *name, void *data)
 {
-	static const struct {
-		const char *end;
-		enum arrow_table table;
-	} ends[] = {
-		{"_frames.arrow", ARROW_FRAMES},
-		{"_images.arrow", ARROW_IMAGES},
-	};
 	struct sql_tables *t = data;
-	const size_t length = strlen(name);
+	enum arrow_table table;
 	duckdb_value value;
-	size_t i, end;
+	size_t end;
 
-	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		end = strlen(ends[i].end);
-		if (length <= end || strcmp(name + length - end, ends[i].end) != 0)
-			continue;
-		t->api->replacement_scan_set_function_name(info, function_name(t, ends[i].table));
-		/* a run, or the name of a file */
-		value = t->api->create_varchar_length(
-			name, t->catalog != NULL ? length - end : length);
-		t->api->replacement_scan_add_parameter(info, value);
-		t->api->destroy_value(&value);
-	}
+	if (!file_table(name, &table, &end))
+		return;
+	t->api->replacement_scan_set_function_name(info, function_name(t, table));
+	/* a run, or the name of a file */
+	value = t->api->create_varchar_length(name, t->catalog != NULL ? end : strlen(name));
+	t->api->replacement_scan_add_parameter(info, value);
+	t->api->destroy_value(&value);
 }
 
 static int

@@ -20,12 +20,16 @@
  * Rows come in the order of the files. With SQL_ZERO_COPY, the vectors refer to the mapped file
  * where DuckDB's conversion from Arrow does (values of all columns); offsets of lists and positions
  * of binary values are written new. A vector has at most 2048 rows, and 1 MiB of items of lists.
+ * Columns that the statement in force permits to defer (sql/defer.h) have handles as their values.
+ * The rows of vectors are the same then, so that the rows of a result have the same order.
  */
 #ifndef SQL_TABLES_H
 #define SQL_TABLES_H
 
 #include "sql/catalog.h"
+#include "sql/defer.h"
 #include "sql/duckdb_api.h"
+#include "sql/lists.h"
 
 /** How values get into DuckDB's vectors. */
 enum sql_fill {
@@ -39,16 +43,25 @@ struct sql_tables {
 	struct sql_catalog *catalog; /**< NULL: the functions take paths; requires SQL_COPY */
 	duckdb_connection convert; /**< SQL_ZERO_COPY: connection for conversions from Arrow only */
 	enum sql_fill fill;
-	uint64_t copied;     /**< bytes that SQL_COPY copied, atomic */
-	uint64_t referenced; /**< bytes of values that vectors refer to, atomic */
-	uint64_t skipped;    /**< batches that a range of frames left out, atomic */
+	/** the statement, whose lists are handles where it permits it; NULL: none are */
+	const struct sql_statement *defer;
+	struct sql_lists lists; /**< of these handles; the owner of the structure frees them */
+	uint64_t copied;	/**< bytes that SQL_COPY copied, atomic */
+	uint64_t referenced;	/**< bytes of values that vectors refer to, atomic */
+	uint64_t skipped;	/**< batches that a range of frames left out, atomic */
 };
+
+/** Alias of the type of a deferred column, of which DuckDB's result has the type with its alias. */
+#define SQL_DEFERRED "braggline_deferred"
 
 /**
  * Register the table functions with a connection's database, and the replacement scan.
  * @return 0; -EIO: DuckDB refused it
  */
 int sql_tables_register(struct sql_tables *t, duckdb_database db, duckdb_connection connection);
+
+/** Whether a name in FROM is that of a file, which the replacement scan takes. */
+bool sql_is_file_name(const char *name);
 
 /** Whether a run's name is a pattern. */
 bool sql_is_pattern(const char *name);

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "sql/session.h"
+#include "sql/result_reader.h"
 
 #define FRAMES 300
 
@@ -262,7 +262,12 @@ test_only_one_select_is_executed(void **state)
 		{"CALL enable_logging()", "expected a SELECT"},
 		{"INSTALL httpfs", "expected a SELECT"},
 		{"LOAD json", "expected a SELECT"},
-		{"EXPLAIN SELECT 1", "expected a SELECT"},
+		{"EXPLAIN ANALYZE SELECT 1", "expected a SELECT"},
+		{"EXPLAIN (FORMAT json) SELECT 1", "expected a SELECT"},
+		{"EXPLAIN DROP SCHEMA main", "expected a SELECT"},
+		{"EXPLAIN EXPLAIN SELECT 1", "expected a SELECT"},
+		{"EXPLAIN SELECT 1; SELECT 2", "found several"},
+		{"EXPLAIN", "expected one SELECT statement, found none"},
 		{"BEGIN", "expected a SELECT"},
 		{"FROM read_csv('/etc/passwd')", "read_csv: not allowed"},
 		{"SELECT (SELECT count(*) FROM glob('/*'))", "glob: not allowed"},
@@ -792,6 +797,277 @@ test_sets_and_columns_of_several_runs_are_merged(void **state)
 	shell("rm -rf '%s'", path);
 }
 
+/* Execute a statement with lists deferred. @return names of the deferred columns */
+static const char *
+deferred_by(struct rig *r, const char *sql)
+{
+	static char names[1024];
+
+	if (sql_session_execute(&r->session, sql, SQL_NATIVE) < 0)
+		fail_msg("%s: %s", sql, r->session.error);
+	(void)sql_session_deferred(&r->session, names, sizeof(names));
+	return names;
+}
+
+/* Lists are past the engine if the result needs nothing but these columns. */
+static void
+test_lists_are_deferred_where_their_values_are_not_needed(void **state)
+{
+	static const struct {
+		const char *sql;
+		const char *names; /* of the columns that are deferred */
+	} cases[] = {
+		{"SELECT frame, col, value FROM lyso_7.images", "col, value"},
+		{"SELECT COL, Value AS v FROM images WHERE frame > 30", "col, v"},
+		{"SELECT t.col, t.raw FROM memory.lyso_7.images t WHERE kind < 2", "col, raw"},
+		{"FROM lyso_7.images", "row_ptr, col, value, raw, missing"},
+		{"SELECT t.* EXCLUDE (row_ptr, value) FROM lyso_7.images t", "col, raw, missing"},
+		{"SELECT value FROM images('lyso_7', first := 30)", "value"},
+		{"SELECT value FROM 'lyso_7_images.arrow'", "value"},
+		{"SELECT a.value, b.nnz FROM lyso_7.images a JOIN lyso_7.frames b USING (frame) "
+		 "WHERE nnz > 5 ORDER BY frame DESC LIMIT 7 OFFSET 1",
+			"value"},
+		{"SELECT a.value, b.col FROM lyso_7.images a LEFT JOIN lyso_7.images b ON "
+		 "a.frame = b.frame + 1",
+			"value, col"},
+		{"SELECT value FROM lyso_7.images WHERE frame IN (SELECT frame FROM lyso_7.frames "
+		 "WHERE nnz > 5)",
+			"value"},
+		{"WITH q AS (SELECT frame FROM lyso_7.frames WHERE nnz > 5) SELECT value FROM "
+		 "lyso_7.images JOIN q USING (frame)",
+			"value"},
+		{"SELECT value, count(*) OVER (PARTITION BY kind) FROM lyso_7.images", "value"},
+		{"SELECT value, value AS v, [frame], frame + 1 FROM lyso_7.images ORDER BY frame",
+			"value, v"},
+		{"SELECT value AS v, v AS w FROM lyso_7.images ORDER BY frame", "v, w"},
+		/* one column is used, the others are not */
+		{"SELECT col, value FROM lyso_7.images WHERE len(col) > 9", "value"},
+		{"SELECT col, value, raw FROM lyso_7.images WHERE raw IS NULL ORDER BY len(col)",
+			"value"},
+		{"SELECT col, value, len(lyso_7.images.value) FROM lyso_7.images", "col"},
+		{"SELECT *, value AS v FROM lyso_7.images WHERE v IS NOT NULL",
+			"row_ptr, col, raw, missing"},
+		{"SELECT value AS v, v AS w, col FROM lyso_7.images ORDER BY w", "col"},
+		{"SELECT value AS frame, col FROM lyso_7.images ORDER BY frame", "col"},
+		{"SELECT a.value, a.col FROM lyso_7.images a JOIN lyso_7.images b USING (frame, "
+		 "col)",
+			"value"},
+		{"SELECT value, raw FROM lyso_7.images a WHERE EXISTS (SELECT 1 FROM lyso_7.images "
+		 "b WHERE a.raw = b.raw)",
+			"value"},
+		/* all values are needed, or it is not known */
+		{"SELECT frame FROM lyso_7.images", ""},
+		{"SELECT len(value) FROM lyso_7.images", ""},
+		{"SELECT [value] FROM lyso_7.images", ""},
+		{"SELECT CASE WHEN kind = 0 THEN value END FROM lyso_7.images", ""},
+		{"SELECT DISTINCT value FROM lyso_7.images", ""},
+		{"SELECT DISTINCT ON (frame) value FROM lyso_7.images", ""},
+		{"SELECT value FROM lyso_7.images ORDER BY value", ""},
+		{"SELECT value FROM lyso_7.images ORDER BY 1", ""},
+		{"SELECT value FROM lyso_7.images ORDER BY ALL", ""},
+		{"SELECT value FROM lyso_7.images GROUP BY value", ""},
+		{"SELECT value FROM lyso_7.images GROUP BY 1", ""},
+		{"SELECT value FROM lyso_7.images GROUP BY ALL", ""},
+		{"SELECT max(value) FROM lyso_7.images", ""},
+		{"SELECT any_value(value) FROM lyso_7.images", ""},
+		{"SELECT value FROM lyso_7.images UNION ALL SELECT value FROM lyso_7.images", ""},
+		{"SELECT value FROM (FROM lyso_7.images) q", ""},
+		{"SELECT value FROM (SELECT value FROM lyso_7.images) q", ""},
+		{"WITH q AS (FROM lyso_7.images) SELECT value FROM q", ""},
+		{"SELECT value FROM lyso_7.images WHERE frame IN (SELECT t FROM (SELECT frame t, * "
+		 "FROM lyso_7.frames))",
+			""},
+		{"SELECT COLUMNS('value') FROM lyso_7.images", ""},
+		{"SELECT * REPLACE (frame + 1 AS frame) FROM lyso_7.images", ""},
+		{"SELECT images FROM lyso_7.images", ""},
+		{"SELECT t, value FROM lyso_7.images t", ""},
+		{"SELECT value FROM lyso_7.images t ORDER BY t", ""},
+		{"SELECT value, t.b FROM lyso_7.images t(a, b)", ""},
+		{"SELECT value FROM lyso_7.images a NATURAL JOIN (SELECT frame FROM frames) b", ""},
+		{"SELECT value FROM lyso_7.images TABLESAMPLE 100%", ""},
+		{"SELECT value FROM lyso_7.images USING SAMPLE 100%", ""},
+		{"SELECT value, column_name FROM lyso_7.images, duckdb_columns() LIMIT 1", ""},
+		{"SELECT value, data_type FROM lyso_7.images, information_schema.columns LIMIT 1",
+			""},
+		{"SELECT unnest(value) FROM lyso_7.images", ""},
+		{"SELECT value, u FROM lyso_7.images, unnest(value) t(u)", ""},
+		{"SELECT #1 FROM (SELECT 1), lyso_7.images", ""},
+		{"DESCRIBE lyso_7.images", ""},
+		{"SELECT 1", ""},
+	};
+	const char *names;
+	struct rig r;
+	size_t i;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		names = deferred_by(&r, cases[i].sql);
+		if (strcmp(names, cases[i].names) != 0)
+			fail_msg("%s: deferred are: %s, expected: %s", cases[i].sql, names,
+				cases[i].names);
+	}
+	/* only results as Arrow */
+	want_answer(
+		&r, "SELECT len(value) > 0, value FROM lyso_7.images WHERE len(value) > 0", "true");
+	assert_string_equal(deferred_by(&r, "SELECT 1"), "");
+	rig_close(&r);
+	/* nor if the reader of results does not ask for it */
+	rig_open(&r, dir);
+	assert_string_equal(deferred_by(&r, "SELECT value FROM lyso_7.images"), "");
+	rig_close(&r);
+}
+
+/* What DuckDB shows of tables is not changed by a statement before. */
+static void
+test_types_of_deferred_columns_are_not_seen(void **state)
+{
+	static const char types[] = "SELECT string_agg(DISTINCT data_type) FROM duckdb_columns() "
+				    "WHERE column_name = 'value'";
+	struct rig r;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	want_answer(&r, "SELECT count(value) > 0 FROM lyso_7.images", "true");
+	want_answer(&r, types, "FLOAT[]");
+	assert_string_equal(deferred_by(&r, "SELECT value FROM lyso_7.images"), "value");
+	want_answer(&r, types, "FLOAT[]");
+	assert_string_equal(deferred_by(&r, "SELECT value FROM lyso_7.images"), "value");
+	want_answer(&r, "SELECT typeof(value) FROM lyso_7.images LIMIT 1", "FLOAT[]");
+	rig_close(&r);
+}
+
+static void
+test_explain_says_which_lists_are_deferred(void **state)
+{
+	struct rig r;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	want_answer(&r, "SELECT 1", "1");
+	want_answer(&r, "EXPLAIN SELECT value FROM lyso_7.images", "lists");
+	assert_string_equal(deferred_by(&r, "EXPLAIN SELECT value FROM lyso_7.images"), "");
+	rig_close(&r);
+}
+
+/* Bytes of a file that was truncated are not part of a result. */
+static void
+test_a_truncated_file_ends_a_deferred_query(void **state)
+{
+	struct sql_reader *reader;
+	const struct sql_file *f;
+	struct sql_batch batch;
+	char path[256];
+	struct rig r;
+	uint64_t i;
+	int ret;
+
+	copy_run("gone", path);
+	rig_open_with(&r, path, &(struct sql_limits){.threads = 1, .defer = true});
+	/* the CRC of all batches is checked */
+	assert_true(number(&r, "SELECT count(value) FROM lyso_7.images") > 0);
+	assert_string_equal(deferred_by(&r, "SELECT value FROM lyso_7.images"), "value");
+	assert_int_equal(sql_reader_open(&reader, &r.session), 0);
+	assert_int_equal(sql_reader_next(reader, &batch), 0);
+	assert_non_null(batch.array);
+	assert_true(batch.deferred > 0);
+	f = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0];
+	assert_int_equal(truncate(f->path, f->reader.batches[0].offset), 0);
+	assert_null(sql_catalog_unreadable(&r.catalog));
+	for (i = 0; i < batch.values[0].nb; i++) {
+		char byte;
+
+		ipc_body_copy(&byte, &batch.values[0].piece[i], 1, 0, 1);
+		assert_int_equal(byte, 0);
+	}
+	assert_non_null(sql_catalog_unreadable(&r.catalog));
+	do {
+		ret = sql_reader_next(reader, &batch);
+	} while (ret == 0 && batch.array != NULL);
+	assert_int_equal(ret, -EIO);
+	assert_non_null(strstr(r.session.error, "truncated"));
+	sql_reader_close(reader);
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+/* Handles and offsets are checked, whatever the engine or another process makes of them. */
+static void
+test_wrong_handles_are_refused(void **state)
+{
+	int32_t offsets[] = {0, 2, 5, 4};
+	const struct arrow_field field = {.type = ARROW_LIST, .item = ARROW_UINT16};
+	const struct arrow_column column = {
+		.field = &field, .rows = 3, .offsets = offsets, .data = offsets, .items = 5};
+	static const struct {
+		struct sql_handle handle;
+		uint32_t width;
+		int ret;
+		uint32_t items;
+	} cases[] = {
+		{{0, 0}, 2, 0, 2},
+		{{0, 1}, 2, 0, 3},
+		{{0, 1}, 4, -EBADMSG, 0},
+		{{0, 2}, 2, -EBADMSG, 0},
+		{{0, 3}, 2, -EBADMSG, 0},
+		{{1, 0}, 2, -EBADMSG, 0},
+		{{UINT32_MAX, UINT32_MAX}, 2, -EBADMSG, 0},
+	};
+	const uint64_t null = 0;
+	struct sql_list_range range;
+	struct sql_lists lists;
+	uint32_t number;
+	size_t i;
+
+	sql_lists_init(&lists);
+	assert_int_equal(sql_lists_add(&lists, &column, &number), 0);
+	assert_int_equal(number, 0);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(sql_lists_resolve(
+					 &lists, &cases[i].handle, NULL, 1, cases[i].width, &range),
+			cases[i].ret);
+		if (cases[i].ret == 0)
+			assert_int_equal(range.items, cases[i].items);
+		/* a row that is NULL has no handle */
+		assert_int_equal(
+			sql_lists_resolve(&lists, &cases[i].handle, &null, 1, 2, &range), 0);
+		assert_int_equal(range.items, 0);
+	}
+	offsets[1] = 6;
+	assert_int_equal(sql_lists_resolve(&lists, &cases[0].handle, NULL, 1, 2, &range), -EBADMSG);
+	offsets[1] = -1;
+	assert_int_equal(sql_lists_resolve(&lists, &cases[0].handle, NULL, 1, 2, &range), -EBADMSG);
+	assert_false(sql_lists_fit(ARROW_LIST, UINT64_C(1) << 32));
+	assert_true(sql_lists_fit(ARROW_BINARY, UINT32_MAX));
+	assert_false(sql_lists_fit(ARROW_FIXED_LIST, 1));
+	sql_lists_free(&lists);
+}
+
+/* Parts of a body whose buffers are in several pieces. */
+static void
+test_parts_of_a_body_are_those_of_the_whole(void **state)
+{
+	static const struct ipc_buffer buffers[] = {{"abc", 3, true}, {"", 0, true},
+		{"defgh", 5, false}, {NULL, 0, false}, {"x", 1, false},
+		{"0123456789012345678901234567890123456789012345678901234567890123", 64, true},
+		{"end", 3, false}};
+	const size_t nb = sizeof(buffers) / sizeof(buffers[0]);
+	char expected[256] = "abcdefgh", whole[256], part[256];
+	uint64_t offset, length;
+
+	expected[64] = 'x';
+	memcpy(expected + 128, buffers[5].bytes, 64);
+	memcpy(expected + 192, "end", 3);
+	ipc_body_copy(whole, buffers, nb, 0, sizeof(whole));
+	assert_memory_equal(whole, expected, sizeof(whole));
+	for (offset = 0; offset < sizeof(whole); offset++) {
+		for (length = 0; offset + length <= sizeof(whole); length += 13) {
+			memset(part, 1, sizeof(part));
+			ipc_body_copy(part, buffers, nb, offset, length);
+			assert_memory_equal(part, expected + offset, length);
+			if (length < sizeof(part))
+				assert_int_equal(part[length], 1);
+		}
+	}
+}
+
 /* Cancels a session until `done`, first after some microseconds. */
 struct canceller {
 	struct sql_session *session;
@@ -954,6 +1230,12 @@ main(void)
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
+		cmocka_unit_test(test_lists_are_deferred_where_their_values_are_not_needed),
+		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
+		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
+		cmocka_unit_test(test_a_truncated_file_ends_a_deferred_query),
+		cmocka_unit_test(test_wrong_handles_are_refused),
+		cmocka_unit_test(test_parts_of_a_body_are_those_of_the_whole),
 		cmocka_unit_test(test_names_of_runs_are_quoted),
 		cmocka_unit_test(test_files_of_stores_are_one_run),
 		cmocka_unit_test(test_sets_and_columns_of_several_runs_are_merged),
