@@ -25,6 +25,7 @@
 #include "report.h"
 #include "serve.h"
 #include "spots.h"
+#include "statements.h"
 
 #define EXIT_DAMAGED 1
 #define EXIT_USAGE   2
@@ -43,6 +44,7 @@ struct options {
 	bool peaks;
 	bool recover;
 	struct query_options query;
+	bool session;
 	bool serve;
 	struct scan_server_config server;
 	struct scan_client_config client; /* server is NULL: no --connect */
@@ -90,6 +92,7 @@ static const char help[] =
 	"  --memory SIZE  limit of the engine's buffers in --sql, such as 8GB; the process\n"
 	"                can take more, e.g. for long lists\n"
 	"  --unordered   rows of --sql may come in any order, which is faster\n"
+	"  --session     execute statements of the driver of ADBC, which come on standard input\n"
 	"  --serve       execute queries of other machines, over RDMA\n"
 	"  --connect ADDR  have a server execute --sql; IPv4[:PORT], IPv6 or [IPv6]:PORT\n"
 	"  --device D    RDMA device: roce:port=P,ip=ADDRESS/BITS or verbs:NAME\n"
@@ -310,7 +313,11 @@ use_rdma(struct options *o, int argc, char **argv, int own)
 		query_prepare();
 	if (eal_start("braggline-scan", argc, argv, own) < 0)
 		return EXIT_DAMAGED;
-	ret = o->serve ? serve(&o->server) : query_remote(&o->client, &o->query);
+	if (o->serve)
+		ret = serve(&o->server);
+	else
+		ret = o->session ? statements_remote(&o->client, &o->query)
+				 : query_remote(&o->client, &o->query);
 	eal_end();
 	return ret;
 }
@@ -323,7 +330,7 @@ check_remote(struct options *o, char *const *path, int nb)
 		return usage("--serve and --connect exclude each other", "");
 	if (o->server.device == NULL)
 		return usage("--serve and --connect require --device", "");
-	if (is_report(o) || o->recover || (o->serve && o->query.sql != NULL))
+	if (is_report(o) || o->recover || (o->serve && (o->query.sql != NULL || o->session)))
 		return usage("--serve and --connect cannot be used with other reports", "");
 	if (o->serve) {
 		if (o->server.keys == NULL || nb == 0)
@@ -334,8 +341,9 @@ check_remote(struct options *o, char *const *path, int nb)
 		o->server.worker.memory = o->query.memory != NULL ? o->query.memory : "1GB";
 		return 0;
 	}
-	if (o->query.sql == NULL || o->client.identity == NULL || o->client.key == NULL)
-		return usage("--connect requires --sql, --identity and --key", "");
+	if ((o->query.sql == NULL && !o->session) || o->client.identity == NULL ||
+		o->client.key == NULL)
+		return usage("--connect requires --sql or --session, --identity and --key", "");
 	if (nb > 0 || o->query.threads > 0 || o->query.memory != NULL || o->query.unordered)
 		return usage("--connect: files, --threads, --memory and --unordered are those of "
 			     "the server",
@@ -367,6 +375,7 @@ main(int argc, char **argv)
 		{"threads", required_argument, NULL, 'T'},
 		{"memory", required_argument, NULL, 'M'},
 		{"unordered", no_argument, NULL, 'U'},
+		{"session", no_argument, NULL, 'X'},
 		{"serve", no_argument, NULL, 'E'},
 		{"connect", required_argument, NULL, 'C'},
 		{"device", required_argument, NULL, 'D'},
@@ -450,6 +459,9 @@ main(int argc, char **argv)
 				return EXIT_USAGE;
 			querying = true;
 			break;
+		case 'X':
+			o.session = true;
+			break;
 		case 'E':
 		case 'C':
 		case 'D':
@@ -478,6 +490,8 @@ main(int argc, char **argv)
 		return usage("--device, --identity, --key, --keys, --port, --sessions, --deadline "
 			     "and --idle require --serve or --connect",
 			"");
+	if (o.session && (o.query.sql != NULL || is_report(&o) || o.recover))
+		return usage("--session cannot be used with --sql, --recover and reports", "");
 	if (remote) {
 		ret = check_remote(&o, argv + optind, argc - optind);
 		return ret != 0 ? ret : use_rdma(&o, nb_words, words, own);
@@ -497,6 +511,8 @@ main(int argc, char **argv)
 			"--unit, --bins, --solid-angle and --polarization require --profile", "");
 	if (o.peaks && o.png == NULL)
 		return usage("--peaks requires --png", "");
+	if (o.session)
+		return statements_local(argv + optind, argc - optind, &o.query);
 	if (querying && o.query.sql == NULL)
 		return usage("--format, --threads, --memory and --unordered require --sql", "");
 	if (o.query.sql != NULL && is_report(&o))
