@@ -269,6 +269,7 @@ main(int argc, char **argv)
 	bench_engine_close(&engine);
 	printf("\n%7s %-9s %8s %8s %8s %8s\n", "clients", "", "MB/s", "of one", "worst", "lost");
 	crowd_rows(quick);
+	rig_rest(&rig, false);
 	rig_close(&rig);
 	rte_eal_cleanup();
 	snprintf(command, sizeof(command), "rm -r %s", dir);

@@ -35,6 +35,7 @@ struct member {
 	uint32_t cursor;
 	bool lazy; /* gives no credit */
 	bool ended;
+	unsigned int done; /* queries */
 	unsigned int failed;
 	uint64_t bytes; /* of bodies, of all its queries */
 	uint32_t taken; /* messages and slots to be returned */
@@ -77,6 +78,7 @@ take_data(struct member *m, const struct scan_data *data)
 			m->slot[m->nb_slots++] = r.slot;
 		m->failed += r.kind == SCAN_ERROR;
 		m->ended |= r.kind == SCAN_END || r.kind == SCAN_ERROR;
+		m->done += r.kind == SCAN_END;
 	}
 	m->taken++;
 }
@@ -245,6 +247,16 @@ hang_up(struct member *m)
 	m->link_is_open = false;
 }
 
+/* Whether each client has had a result, beside that of the first query. */
+static bool
+all_have_results(const struct member *m, unsigned int nb)
+{
+	for (; nb > 0; nb--, m++)
+		if (m->done < 2 && !m->gone && m->failed == 0)
+			return false;
+	return true;
+}
+
 static void
 measure(struct crowd *c)
 {
@@ -272,7 +284,7 @@ measure(struct crowd *c)
 	}
 	start = now();
 	end = start + c->seconds;
-	while (now() < end) {
+	while (now() < end || (!all_have_results(first, c->clients) && now() < end + PATIENCE_S)) {
 		turn();
 		for (i = 0; i < c->clients; i++)
 			if (first[i].ended && !first[i].gone)
@@ -285,7 +297,7 @@ measure(struct crowd *c)
 		bytes = first[i].bytes - before[i];
 		sum += bytes;
 		least = RTE_MIN(least, bytes);
-		c->lost += first[i].gone || first[i].failed > 0;
+		c->lost += first[i].gone || first[i].failed > 0 || first[i].done < 2;
 	}
 	c->rate = (double)sum / (end - start);
 	c->worst = sum > 0 ? (double)least * c->clients / (double)sum : 0;

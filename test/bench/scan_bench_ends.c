@@ -138,19 +138,26 @@ ends_serve(void *arg, const atomic_bool *done)
 	}
 }
 
-void
-ends_close_server(void)
+/* The client is closed and takes nothing any more. The device waits for its frames. */
+static void
+empty_wires(void)
 {
 	struct rte_mbuf *frame;
 	unsigned int i;
 
-	scan_server_stop(server);
-	while (!scan_server_is_idle(server))
-		(void)scan_server_poll(server);
-	/* the client is closed, and takes nothing any more; the device waits for its frames */
 	for (i = 0; i < 2; i++)
 		while (rte_ring_dequeue(wire[i], (void **)&frame) == 0)
 			rte_pktmbuf_free(frame);
+}
+
+void
+ends_close_server(void)
+{
+	scan_server_stop(server);
+	while (!scan_server_is_idle(server)) {
+		(void)scan_server_poll(server);
+		empty_wires();
+	}
 	scan_server_close(server);
 	server = NULL;
 }
