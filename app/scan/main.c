@@ -21,6 +21,7 @@
 #include "profile.h"
 #include "query.h"
 #include "sql/duckdb_api.h"
+#include "sql/heap.h"
 #include "recover.h"
 #include "report.h"
 #include "serve.h"
@@ -486,6 +487,8 @@ main(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
+	if (o.query.sql != NULL || o.session || o.serve)
+		sql_heap_prepare();
 	if (remote && !o.serve && o.client.server == NULL)
 		return usage("--device, --identity, --key, --keys, --port, --sessions, --deadline "
 			     "and --idle require --serve or --connect",

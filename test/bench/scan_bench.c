@@ -13,7 +13,7 @@
  *
  * Then small results one at a time, and many clients at a time.
  *
- * usage: scan_bench [EAL options] [-- quick]
+ * usage: scan_bench [EAL options] [-- quick|FRAMES]
  */
 
 #include <inttypes.h>
@@ -27,6 +27,7 @@
 
 #include "bench_median.h"
 #include "scan_bench.h"
+#include "sql/heap.h"
 
 #define ROUNDS_MAX  5
 #define SINGLES	    2000 /* queries with small results */
@@ -35,12 +36,12 @@
 struct rig rig;
 struct duckdb_api api;
 
-static unsigned int rounds = 3, singles = SINGLES, frames = 8000;
-static uint64_t computed = 10000000; /* rows */
+static unsigned int rounds = 3, singles = SINGLES, frames = 12000;
+static uint64_t computed = 5000000; /* rows */
 static struct bench_engine engine;
 
 static const char usage[] =
-	"Usage: scan_bench [EAL options] [-- quick]\n"
+	"Usage: scan_bench [EAL options] [-- quick|FRAMES]\n"
 	"Queries over RDMA, compared with WRITEs, with TCP and with registration for each batch.\n";
 
 /* M: a frame in the middle; L: frames after it, a hundredth of all; N: rows that are computed. */
@@ -233,11 +234,14 @@ main(int argc, char **argv)
 		printf("SKIPPED: %s (make deps)\n", problem);
 		return 77;
 	}
+	sql_heap_prepare();
 	words = rte_eal_init(argc, argv);
 	if (words < 0)
 		rig_die("EAL: %s", rte_strerror(rte_errno));
 	quick = argc - words == 2 && strcmp(argv[words + 1], "quick") == 0;
-	if (argc - words > 2 || (argc - words == 2 && !quick)) {
+	if (argc - words == 2 && !quick)
+		frames = strtoul(argv[words + 1], NULL, 10);
+	if (argc - words > 2 || frames < 400) {
 		fputs(usage, stderr);
 		return 2;
 	}

@@ -82,7 +82,7 @@ void peers_thallus_query(struct bench_engine *e, const char *sql, struct outcome
 /* WRITEs of the same bytes. @return seconds */
 double peers_write(uint64_t bytes);
 
-/* The engine alone: no conversion, nothing is sent. @return seconds */
+/* The engine, and the messages of Arrow that are not sent. @return seconds */
 double peers_engine(struct bench_engine *e, const char *sql);
 
 #endif /* SCAN_BENCH_H */

@@ -34,21 +34,35 @@ next(struct bench_engine *e, struct ArrowArrayStream *stream, struct ArrowArray 
 		rig_die("%s", e->session.error);
 }
 
+static int
+drop(void *arg, const void *metadata, size_t size, const struct ipc_buffer *buffer, size_t nb,
+	uint64_t body)
+{
+	return 0;
+}
+
 double
 peers_engine(struct bench_engine *e, const char *sql)
 {
+	const struct ipc_sink sink = {drop, NULL};
 	const double start = now();
-	duckdb_chunk chunk;
+	struct ArrowArrayStream stream;
+	struct ArrowSchema schema;
+	struct ArrowArray array;
+	struct ipc_stream ipc;
 
-	if (sql_session_execute(&e->session, sql, SQL_NATIVE) < 0)
-		rig_die("%s: %s", sql, e->session.error);
-	for (;;) {
-		if (sql_session_fetch(&e->session, &chunk) < 0)
-			rig_die("%s: %s", sql, e->session.error);
-		if (chunk == NULL)
-			return now() - start;
-		api.destroy_data_chunk(&chunk);
+	execute(e, sql, &stream);
+	if (stream.get_schema(&stream, &schema) != 0 ||
+		ipc_stream_begin_messages(&ipc, &sink, &schema) < 0)
+		rig_die("%s: no schema", sql);
+	for (next(e, &stream, &array); array.release != NULL; next(e, &stream, &array)) {
+		if (ipc_stream_batch(&ipc, &array) < 0)
+			rig_die("%s: no batch", sql);
+		array.release(&array);
 	}
+	schema.release(&schema);
+	stream.release(&stream);
+	return now() - start;
 }
 
 /* ---- conversion, serialisation, one socket --------------------------------------------------- */
