@@ -13,7 +13,7 @@
  *
  * Then small results one at a time, and many clients at a time.
  *
- * usage: scan_bench [EAL options] [-- quick|FRAMES]
+ * usage: scan_bench [EAL options] [-- quick|FRAMES [PART]]; PART: large, small or clients
  */
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static uint64_t computed = 5000000; /* rows */
 static struct bench_engine engine;
 
 static const char usage[] =
-	"Usage: scan_bench [EAL options] [-- quick|FRAMES]\n"
+	"Usage: scan_bench [EAL options] [-- quick|FRAMES [PART]]\n"
 	"Queries over RDMA, compared with WRITEs, with TCP and with registration for each batch.\n";
 
 /* M: a frame in the middle; L: frames after it, a hundredth of all; N: rows that are computed. */
@@ -146,6 +146,19 @@ row(const char *what, const char *text)
 	fflush(stdout);
 }
 
+static void
+large_rows(bool quick)
+{
+	size_t i;
+
+	printf("%-20s %8s %8s %8s %8s %6s %8s %6s %8s %6s %8s %8s %6s\n", "query", "MB", "batches",
+		"this", "WRITE", "ratio", "TCP", "ratio", "Thallus", "ratio", "1st, ms", "TCP, ms",
+		"copies");
+	for (i = 0; i < RTE_DIM(large); i++)
+		if (!quick || large[i].quick)
+			row(large[i].what, large[i].sql);
+}
+
 static double
 percentile(const double *sorted, unsigned int nb, unsigned int percent)
 {
@@ -196,6 +209,18 @@ small_row(const char *what, const char *text)
 }
 
 static void
+small_rows(bool quick)
+{
+	size_t i;
+
+	printf("\n%u queries one after another, microseconds\n", singles);
+	printf("%-20s %9s %9s %9s %9s %9s %6s %6s %9s\n", "query", "p50", "p99", "TCP p50",
+		"TCP p99", "engine", "r. 50", "r. 99", "transport");
+	for (i = 0; i < (quick ? 1 : RTE_DIM(small)); i++)
+		small_row(small[i].what, small[i].sql);
+}
+
+static void
 crowd_rows(bool quick)
 {
 	static const struct {
@@ -207,6 +232,7 @@ crowd_rows(bool quick)
 	double one = 0;
 	unsigned int i;
 
+	printf("\n%7s %-9s %8s %8s %8s %8s\n", "clients", "", "MB/s", "of one", "worst", "lost");
 	for (i = 0; i < (quick ? RTE_DIM(quick_of) : RTE_DIM(of)); i++) {
 		c = (struct crowd){.clients = quick ? quick_of[i].clients : of[i].clients,
 			.disturbed = quick ? quick_of[i].disturbed : of[i].disturbed,
@@ -226,9 +252,9 @@ int
 main(int argc, char **argv)
 {
 	char dir[] = "/tmp/scan_bench.XXXXXX", problem[1024], command[64];
+	const char *part;
 	int words;
 	bool quick;
-	size_t i;
 
 	if (duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
 		printf("SKIPPED: %s (make deps)\n", problem);
@@ -238,10 +264,11 @@ main(int argc, char **argv)
 	words = rte_eal_init(argc, argv);
 	if (words < 0)
 		rig_die("EAL: %s", rte_strerror(rte_errno));
-	quick = argc - words == 2 && strcmp(argv[words + 1], "quick") == 0;
-	if (argc - words == 2 && !quick)
+	quick = argc - words >= 2 && strcmp(argv[words + 1], "quick") == 0;
+	if (argc - words >= 2 && !quick)
 		frames = strtoul(argv[words + 1], NULL, 10);
-	if (argc - words > 2 || frames < 400) {
+	part = argc - words == 3 ? argv[words + 2] : NULL;
+	if (argc - words > 3 || frames < 400) {
 		fputs(usage, stderr);
 		return 2;
 	}
@@ -259,20 +286,13 @@ main(int argc, char **argv)
 	bench_engine_open(&engine, &api, dir, SQL_ZERO_COPY);
 	printf("%u frames, DuckDB %s, 1 thread; MB/s, median of %u\n", frames,
 		api.library_version(), rounds);
-	printf("%-20s %8s %8s %8s %8s %6s %8s %6s %8s %6s %8s %8s %6s\n", "query", "MB", "batches",
-		"this", "WRITE", "ratio", "TCP", "ratio", "Thallus", "ratio", "1st, ms", "TCP, ms",
-		"copies");
-	for (i = 0; i < RTE_DIM(large); i++)
-		if (!quick || large[i].quick)
-			row(large[i].what, large[i].sql);
-	printf("\n%u queries one after another, microseconds\n", singles);
-	printf("%-20s %9s %9s %9s %9s %9s %6s %6s %9s\n", "query", "p50", "p99", "TCP p50",
-		"TCP p99", "engine", "r. 50", "r. 99", "transport");
-	for (i = 0; i < (quick ? 1 : RTE_DIM(small)); i++)
-		small_row(small[i].what, small[i].sql);
+	if (part == NULL || strcmp(part, "large") == 0)
+		large_rows(quick);
+	if (part == NULL || strcmp(part, "small") == 0)
+		small_rows(quick);
 	bench_engine_close(&engine);
-	printf("\n%7s %-9s %8s %8s %8s %8s\n", "clients", "", "MB/s", "of one", "worst", "lost");
-	crowd_rows(quick);
+	if (part == NULL || strcmp(part, "clients") == 0)
+		crowd_rows(quick);
 	rig_rest(&rig, false);
 	rig_close(&rig);
 	rte_eal_cleanup();
