@@ -8,8 +8,9 @@
 #define BENCH_RUN_MODULES 8
 
 /*
- * Write run_frames.arrow and run_images.arrow. Frames are numbered from 1; each has an image, a list
- * of pixels or a full image. The pixels of a few frames repeat, since random ones would take long.
+ * Write run_frames.arrow and run_images.arrow. Frames are numbered from 1; each has an image, which
+ * is a list of pixels or a full one. The pixels of a few frames repeat, since random ones would
+ * take long.
  * @return 0; -1
  */
 int bench_run_write(const char *dir, unsigned int frames);

@@ -90,8 +90,8 @@ void rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struc
 void rig_turn(struct rig *rig);
 
 /**
- * Have the worker sleep, so that its CPU is free for others, or wake it. While it sleeps there is no
- * job and no connection.
+ * Have the worker sleep, so that its CPU is free for others, or wake it. While it sleeps there is
+ * no job and no connection.
  */
 void rig_rest(struct rig *rig, bool rest);
 

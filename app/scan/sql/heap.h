@@ -5,7 +5,7 @@
 
 /**
  * Keep memory that is freed, up to some hundred MiB, for the whole process. DuckDB's conversion to
- * Arrow allocates the buffers of each chunk anew. Those of lists are so large that malloc() would
+ * Arrow allocates buffers for each chunk. Those of lists are so large that malloc() would
  * map each from the kernel and unmap it again: page faults then take more time than the conversion.
  * Programs call it once, before they execute statements.
  *
