@@ -21,11 +21,13 @@
 #include "profile.h"
 #include "query.h"
 #include "sql/duckdb_api.h"
+#include "sql/heap.h"
 #include "recover.h"
 #include "report.h"
 #include "serve.h"
 #include "serve_telemetry.h"
 #include "spots.h"
+#include "statements.h"
 
 #define EXIT_DAMAGED 1
 #define EXIT_USAGE   2
@@ -44,6 +46,7 @@ struct options {
 	bool peaks;
 	bool recover;
 	struct query_options query;
+	bool session;
 	bool serve;
 	struct scan_server_config server;
 	struct scan_client_config client; /* server is NULL: no --connect */
@@ -91,8 +94,9 @@ static const char help[] =
 	"  --memory SIZE  limit of the engine's buffers in --sql, such as 8GB; the process\n"
 	"                can take more, e.g. for long lists\n"
 	"  --unordered   rows of --sql may come in any order, which is faster\n"
-	"  --stats       of --sql with --format arrow: print to standard error which lists\n"
+	"  --stats       with --sql --format arrow: print to standard error which lists\n"
 	"                were past the engine, and how many bytes were copied\n"
+	"  --session     execute statements of the driver of ADBC, which come on standard input\n"
 	"  --serve       execute queries of other machines, over RDMA\n"
 	"  --connect ADDR  have a server execute --sql; IPv4[:PORT], IPv6 or [IPv6]:PORT\n"
 	"  --device D    RDMA device: roce:port=P,ip=ADDRESS/BITS or verbs:NAME\n"
@@ -317,7 +321,11 @@ use_rdma(struct options *o, int argc, char **argv, int own)
 		query_prepare();
 	if (eal_start("braggline-scan", argc, argv, own) < 0)
 		return EXIT_DAMAGED;
-	ret = o->serve ? serve(&o->server) : query_remote(&o->client, &o->query);
+	if (o->serve)
+		ret = serve(&o->server);
+	else
+		ret = o->session ? statements_remote(&o->client, &o->query)
+				 : query_remote(&o->client, &o->query);
 	eal_end();
 	return ret;
 }
@@ -330,7 +338,7 @@ check_remote(struct options *o, char *const *path, int nb)
 		return usage("--serve and --connect exclude each other", "");
 	if (o->server.device == NULL)
 		return usage("--serve and --connect require --device", "");
-	if (is_report(o) || o->recover || (o->serve && o->query.sql != NULL))
+	if (is_report(o) || o->recover || (o->serve && (o->query.sql != NULL || o->session)))
 		return usage("--serve and --connect cannot be used with other reports", "");
 	if (o->serve) {
 		if (o->client.identity != NULL || o->client.key != NULL)
@@ -347,8 +355,9 @@ check_remote(struct options *o, char *const *path, int nb)
 		o->server.worker.memory = o->query.memory != NULL ? o->query.memory : "1GB";
 		return 0;
 	}
-	if (o->query.sql == NULL || o->client.identity == NULL || o->client.key == NULL)
-		return usage("--connect requires --sql, --identity and --key", "");
+	if ((o->query.sql == NULL && !o->session) || o->client.identity == NULL ||
+		o->client.key == NULL)
+		return usage("--connect requires --sql or --session, --identity and --key", "");
 	if (o->server.keys != NULL || o->server.port > 0 || o->server.sessions > 0 ||
 		o->server.deadline_ms > 0 || o->server.idle_ms > 0)
 		return usage("--connect: --keys, --port, --sessions, --deadline and --idle are "
@@ -389,6 +398,7 @@ main(int argc, char **argv)
 		{"memory", required_argument, NULL, 'M'},
 		{"unordered", no_argument, NULL, 'U'},
 		{"stats", no_argument, NULL, 'A'},
+		{"session", no_argument, NULL, 'X'},
 		{"serve", no_argument, NULL, 'E'},
 		{"connect", required_argument, NULL, 'C'},
 		{"device", required_argument, NULL, 'D'},
@@ -474,6 +484,9 @@ main(int argc, char **argv)
 				return EXIT_USAGE;
 			querying = true;
 			break;
+		case 'X':
+			o.session = true;
+			break;
 		case 'E':
 		case 'C':
 		case 'D':
@@ -501,10 +514,14 @@ main(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
+	if (o.query.sql != NULL || o.session || o.serve)
+		sql_heap_prepare();
 	if (remote && !o.serve && o.client.server == NULL)
 		return usage("--device, --identity, --key, --keys, --port, --sessions, --deadline "
 			     "and --idle require --serve or --connect",
 			"");
+	if (o.session && (o.query.sql != NULL || is_report(&o) || o.recover))
+		return usage("--session cannot be used with --sql, --recover and reports", "");
 	if (remote) {
 		ret = check_remote(&o, argv + optind, argc - optind);
 		return ret != 0 ? ret : use_rdma(&o, nb_words, words, own);
@@ -524,6 +541,8 @@ main(int argc, char **argv)
 			"--unit, --bins, --solid-angle and --polarization require --profile", "");
 	if (o.peaks && o.png == NULL)
 		return usage("--peaks requires --png", "");
+	if (o.session)
+		return statements_local(argv + optind, argc - optind, &o.query);
 	if (querying && o.query.sql == NULL)
 		return usage(
 			"--format, --threads, --memory, --unordered and --stats require --sql", "");

@@ -17,8 +17,6 @@
 #include "query_output.h"
 #include "sql/result_stream.h"
 
-#define EXIT_CANCELLED 130 /* as a shell reports SIGINT */
-
 #define WATCH_MS    200
 #define PROGRESS_MS 1000 /* shorter queries show no progress */
 
@@ -33,8 +31,8 @@ struct watch {
 	bool shown;
 };
 
-static void
-warn(void *arg, const char *text)
+void
+query_warn(void *arg, const char *text)
 {
 	escaped_line(stderr, "%s: %s", program_invocation_short_name, text);
 }
@@ -44,13 +42,13 @@ warn(void *arg, const char *text)
  * of the message and the last may point to a place in the one before. Their text may come from the
  * statement or from files. It is escaped, and the lines are indented: none looks like a message.
  */
-static void
-print_error(const char *error)
+void
+query_print_error(const char *error)
 {
 	char *text = strdup(error), *line = text, *end;
 
 	if (text == NULL) {
-		warn(NULL, "not enough memory");
+		query_warn(NULL, "not enough memory");
 		return;
 	}
 	do {
@@ -58,7 +56,7 @@ print_error(const char *error)
 		if (end != NULL)
 			*end++ = '\0';
 		if (line == text)
-			warn(NULL, line);
+			query_warn(NULL, line);
 		else
 			escaped_line(stderr, "%s%s", line[0] != '\0' ? "  " : "", line);
 		line = end;
@@ -101,7 +99,7 @@ watch_main(void *arg)
 		if (got == SIGUSR1)
 			return NULL;
 		if (got == SIGINT && ++interrupts > 1)
-			_exit(EXIT_CANCELLED); /* the output may be blocked */
+			_exit(QUERY_CANCELLED); /* the output may be blocked */
 		/* a statement that writes nothing for a long time gets no SIGPIPE from write() */
 		if (interrupts == 0 && is_output_broken()) {
 			kill(getpid(), SIGPIPE);
@@ -240,6 +238,25 @@ read_options(const struct query_options *o, const char **sql, char **text)
 }
 
 int
+query_session(struct sql_session *s, const char *sql, const struct query_options *o)
+{
+	struct watch w = {cancel_session, s, s->catalog};
+	int ret = watch_start(&w);
+
+	if (ret == 0) {
+		ret = execute(s, sql, o);
+		watch_stop(&w);
+	} else {
+		snprintf(s->error, sizeof(s->error), "cannot start a thread: %s", strerror(-ret));
+	}
+	if (ret < 0) {
+		fflush(stdout);
+		query_print_error(s->error);
+	}
+	return ret == 0 ? 0 : ret == -ECANCELED ? QUERY_CANCELLED : 1;
+}
+
+int
 query(const struct scan_list *list, const struct query_options *o)
 {
 	const struct sql_limits limits = {
@@ -253,39 +270,34 @@ query(const struct scan_list *list, const struct query_options *o)
 	struct sql_catalog catalog;
 	struct sql_session session;
 	struct duckdb_api api;
-	struct watch w = {cancel_session, &session, &catalog};
 	int ret;
 
 	if (read_options(o, &sql, &text) < 0)
 		return 1;
 	query_prepare();
 	if (duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
-		warn(NULL, problem);
+		query_warn(NULL, problem);
 		free(text);
 		return 1;
 	}
-	if (sql_catalog_create(&catalog, list, warn, NULL) < 0) {
-		warn(NULL, "not enough memory");
+	if (sql_catalog_create(&catalog, list, query_warn, NULL) < 0) {
+		query_warn(NULL, "not enough memory");
 		free(text);
 		return 1;
 	}
 	ret = sql_session_open(&session, &api, &catalog, &limits);
-	if (ret == 0)
-		ret = watch_start(&w);
 	if (ret == 0) {
-		ret = execute(&session, sql, o);
-		watch_stop(&w);
-	}
-	if (ret < 0) {
-		fflush(stdout);
-		print_error(session.error);
+		ret = query_session(&session, sql, o);
+	} else {
+		query_print_error(session.error);
+		ret = 1;
 	}
 	sql_session_close(&session);
 	if (ret == 0 && catalog.damaged + catalog.incomplete > 0)
-		ret = -EBADMSG;
+		ret = 1;
 	sql_catalog_destroy(&catalog);
 	free(text);
-	return ret == 0 ? 0 : ret == -ECANCELED ? EXIT_CANCELLED : 1;
+	return ret;
 }
 
 /* ------------------------------------------------------------------ remote */
@@ -344,32 +356,22 @@ show_counters(const struct scan_client *c)
 }
 
 int
-query_remote(const struct scan_client_config *server, const struct query_options *o)
+query_client(struct scan_client *c, const char *sql, const struct query_options *o)
 {
-	struct scan_client_error refused;
 	struct ArrowArrayStream stream;
-	struct scan_client *c;
-	struct watch w = {.cancel = cancel_client};
-	char error[4096] = "", *text;
-	const char *sql;
+	struct watch w = {.cancel = cancel_client, .arg = c};
+	char error[4096] = "";
 	int ret;
 
-	if (read_options(o, &sql, &text) < 0)
-		return 1;
-	ret = scan_client_open(&c, server, &refused);
-	if (ret < 0) {
-		print_error(refused.text);
-		free(text);
-		return 1;
-	}
 	ret = scan_client_query(c, sql, (enum scan_form)query_forms[o->format], &stream);
 	if (ret == -EINVAL)
 		snprintf(error, sizeof(error), "expected a statement of 1 to %u bytes, found %zu",
 			SCAN_SQL_MAX, strlen(sql));
+	else if (ret == -EPIPE)
+		return ret;
 	else if (ret < 0)
-		snprintf(error, sizeof(error), "the connection has ended: %s", strerror(-ret));
+		snprintf(error, sizeof(error), "%s", strerror(-ret));
 	if (ret == 0) {
-		w.arg = c;
 		ret = watch_start(&w);
 		if (ret == 0) {
 			ret = output_remote(c, &stream, o->format, error, sizeof(error));
@@ -379,11 +381,44 @@ query_remote(const struct scan_client_config *server, const struct query_options
 	}
 	if (ret < 0) {
 		fflush(stdout);
-		print_error(error);
+		query_print_error(error);
 	} else if (o->stats) {
 		show_counters(c);
 	}
+	return ret == 0 ? 0 : ret == -ECANCELED ? QUERY_CANCELLED : 1;
+}
+
+int
+query_connect(struct scan_client **c, const struct scan_client_config *server)
+{
+	struct scan_client_error refused;
+	const int ret = scan_client_open(c, server, &refused);
+
+	if (ret < 0)
+		query_print_error(refused.text);
+	return ret;
+}
+
+int
+query_remote(const struct scan_client_config *server, const struct query_options *o)
+{
+	struct scan_client *c;
+	const char *sql;
+	char *text;
+	int ret;
+
+	if (read_options(o, &sql, &text) < 0)
+		return 1;
+	if (query_connect(&c, server) < 0) {
+		free(text);
+		return 1;
+	}
+	ret = query_client(c, sql, o);
+	if (ret == -EPIPE) {
+		query_print_error("the connection to the server has ended");
+		ret = 1;
+	}
 	scan_client_close(c);
 	free(text);
-	return ret == 0 ? 0 : ret == -ECANCELED ? EXIT_CANCELLED : 1;
+	return ret;
 }

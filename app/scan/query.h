@@ -10,6 +10,7 @@
 
 #include "remote/client.h"
 #include "scan/list.h"
+#include "sql/session.h"
 
 /** How a result is written. */
 enum query_format {
@@ -43,6 +44,31 @@ int query(const struct scan_list *list, const struct query_options *o);
  * @return exit status: 0; 1: an error; 130: cancelled
  */
 int query_remote(const struct scan_client_config *server, const struct query_options *o);
+
+/**
+ * Execute a statement of an open session and write its result to standard output, as query().
+ * @return exit status of query(), but damaged and incomplete files are no error
+ */
+int query_session(struct sql_session *s, const char *sql, const struct query_options *o);
+
+/**
+ * Have the server of a connection execute a statement, as query_remote().
+ * @return exit status of query_remote(); -EPIPE: the connection had ended before, which is not
+ *   printed
+ */
+int query_client(struct scan_client *c, const char *sql, const struct query_options *o);
+
+/** Connect to a server. @return as scan_client_open(); an error is printed */
+int query_connect(struct scan_client **c, const struct scan_client_config *server);
+
+/** Print the error of a session or of a client. */
+void query_print_error(const char *error);
+
+/** Print a warning of a catalog. @param arg  not used */
+void query_warn(void *arg, const char *text);
+
+/** Exit status of a query that SIGINT has cancelled, as a shell reports it. */
+#define QUERY_CANCELLED 130
 
 /** Block the signals that a query handles, before other threads start. */
 void query_prepare(void);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
@@ -22,6 +23,7 @@
 #define DEPTH	   512
 #define STATS_MAX  128
 #define PATIENCE   5 /* s, limit for waits */
+#define REST_US	   1000
 
 void
 rig_die(const char *format, ...)
@@ -65,6 +67,10 @@ worker_main(void *arg)
 	void (*job)(struct rig *);
 
 	while (!atomic_load_explicit(&rig->quit, memory_order_relaxed)) {
+		if (atomic_load_explicit(&rig->resting, memory_order_relaxed)) {
+			usleep(REST_US);
+			continue;
+		}
 		rig_poll_side(&rig->a);
 		job = atomic_load_explicit(&rig->job, memory_order_acquire);
 		if (!job)
@@ -517,6 +523,14 @@ rig_idle_close(struct rig *rig, struct rdma_qp **idle, unsigned int n)
 	for (i = 0; i < 2 * n; i++)
 		UNTIL_FREE(rig, rdma_qp_destroy(idle[i]), "idle queue pair");
 	free(idle);
+}
+
+void
+rig_rest(struct rig *rig, bool rest)
+{
+	atomic_store(&rig->resting, rest);
+	if (rest)
+		usleep(REST_US);
 }
 
 uint64_t

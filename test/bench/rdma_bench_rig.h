@@ -42,6 +42,7 @@ struct rig {
 	unsigned int worker;
 	_Atomic(void (*)(struct rig *)) job; /**< for the worker; NULL: done */
 	_Atomic bool quit;
+	_Atomic bool resting;
 	_Atomic uint32_t loss; /**< chance of each packet to be lost in either direction, of 2^32 */
 	_Atomic uint64_t lost;
 	uint64_t seed;
@@ -87,6 +88,12 @@ void rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struc
  * One iteration of a job: the requester's work, and all other work if the main lcore runs the job.
  */
 void rig_turn(struct rig *rig);
+
+/**
+ * Have the worker sleep, so that its CPU is free for others, or wake it. While it sleeps there is
+ * no job and no connection.
+ */
+void rig_rest(struct rig *rig, bool rest);
 
 /** Read a counter of one end. */
 uint64_t rig_stat(const struct rig_side *side, const char *name);

@@ -13,13 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "arrow/file.h"
-#include "../unit/arrow/arrow_sample.h"
 #include "bench_median.h"
-#include "sql/session.h"
-
-#define MODULES	  8
-#define FRAME_MAX 4 /* frames that differ in their pixels */
+#include "bench_run.h"
 
 enum way {
 	FIRST,
@@ -46,14 +41,6 @@ static const struct {
 #define NB_QUERIES (sizeof(queries) / sizeof(queries[0]))
 
 static struct duckdb_api api;
-static struct arrow_file file[ARROW_TABLES];
-
-static void
-emit(void *arg, const struct batch *b)
-{
-	arrow_file_append(&file[b->table], b);
-}
-
 /* CPU time of the process, so that other programs affect it as little as possible. */
 static double
 seconds(void)
@@ -62,50 +49,6 @@ seconds(void)
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Write a run of `frames` frames. The same pixels repeat, since random ones would take long. */
-static int
-write_run(const char *dir, unsigned int frames)
-{
-	struct batch_builder_config config;
-	struct batch_builder *builder;
-	struct arrow_tables tables;
-	struct sample s;
-	char name[32];
-	uint64_t i;
-
-	sample_init(&s, 1, GK_VALUE_F32, MODULES);
-	if (sample_tables(&s, &tables) < 0)
-		return -1;
-	for (i = 0; i < ARROW_TABLES; i++) {
-		snprintf(name, sizeof(name), "run_%s", arrow_table_name(i));
-		if (arrow_file_create(&file[i], NULL, dir, name, &tables.schema[i]) < 0)
-			return -1;
-	}
-	config = sample_builder_config(&s, &tables);
-	config.emit = emit;
-	if (batch_builder_create(&builder, &config) < 0)
-		return -1;
-	for (i = 1; i <= frames; i++) {
-		if (i % (frames / FRAME_MAX) == 1)
-			do {
-				sample_next(&s, 1, 8);
-			} while (s.record.kind == GK_KIND_RAW);
-		s.record.frame = i;
-		s.record.strong_count = i % 1000;
-		s.record.verdict = FRAME_HIT + i % 3;
-		if (batch_builder_add(builder, &s.record) < 0)
-			return -1;
-	}
-	batch_builder_flush(builder);
-	for (i = 0; i < ARROW_TABLES; i++)
-		if (arrow_file_close(&file[i]) < 0)
-			return -1;
-	batch_builder_destroy(builder);
-	arrow_tables_free(&tables);
-	sample_free(&s);
-	return 0;
 }
 
 /* Execute a query. @return seconds; its result is in `answer` */
@@ -144,39 +87,12 @@ engine_sql(struct sql_session *s, const char *sql)
 	api.destroy_result(&result);
 }
 
-struct world {
-	struct sql_catalog catalog;
-	struct sql_session session;
-};
-
 static void
-world_open(struct world *w, const char *dir, enum sql_fill fill)
-{
-	const struct sql_limits limits = {.threads = 1, .fill = fill};
-	struct scan_list list = {0};
-
-	if (scan_list_add(&list, dir) < 0 ||
-		sql_catalog_create(&w->catalog, &list, NULL, NULL) < 0 ||
-		sql_session_open(&w->session, &api, &w->catalog, &limits) < 0) {
-		fprintf(stderr, "sql_bench: no session\n");
-		exit(1);
-	}
-	scan_list_free(&list);
-}
-
-static void
-world_close(struct world *w)
-{
-	sql_session_close(&w->session);
-	sql_catalog_destroy(&w->catalog);
-}
-
-static void
-run_query(size_t q, const char *dir, struct world *w, unsigned int rounds)
+run_query(size_t q, const char *dir, struct bench_engine *w, unsigned int rounds)
 {
 	double time[WAYS][BENCH_ROUNDS_MAX];
 	char sql[2][512], answer[WAYS][512];
-	struct world first;
+	struct bench_engine first;
 	uint64_t referenced, copied;
 
 	snprintf(sql[0], sizeof(sql[0]), queries[q].sql, "run", "run");
@@ -188,12 +104,12 @@ run_query(size_t q, const char *dir, struct world *w, unsigned int rounds)
 			struct sql_session *s = &w[way].session;
 
 			if (way == FIRST) {
-				world_open(&first, dir, SQL_ZERO_COPY);
+				bench_engine_open(&first, &api, dir, SQL_ZERO_COPY);
 				s = &first.session;
 			}
 			time[way][i] = ask(s, sql[way == NATIVE], answer[way], sizeof(answer[way]));
 			if (way == FIRST)
-				world_close(&first);
+				bench_engine_close(&first);
 			if (strcmp(answer[way], answer[FIRST]) != 0) {
 				fprintf(stderr, "sql_bench: %s: %s, not %s\n", sql[way == NATIVE],
 					answer[way], answer[FIRST]);
@@ -217,20 +133,20 @@ main(int argc, char **argv)
 	const bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
 	const unsigned int frames = quick ? 1200 : 4000, rounds = quick ? 1 : 7;
 	char dir[] = "/tmp/sql_bench.XXXXXX", problem[1024], command[64];
-	struct world w[WAYS];
+	struct bench_engine w[WAYS];
 	double import;
 
 	if (duckdb_api_load(&api, problem, sizeof(problem)) < 0) {
 		printf("SKIPPED: %s (make deps)\n", problem);
 		return 77;
 	}
-	if (mkdtemp(dir) == NULL || write_run(dir, frames) < 0) {
+	if (mkdtemp(dir) == NULL || bench_run_write(dir, frames) < 0) {
 		fprintf(stderr, "sql_bench: cannot write a run to %s\n", dir);
 		return 1;
 	}
-	world_open(&w[LATER], dir, SQL_ZERO_COPY);
-	world_open(&w[COPY], dir, SQL_COPY);
-	world_open(&w[NATIVE], dir, SQL_ZERO_COPY);
+	bench_engine_open(&w[LATER], &api, dir, SQL_ZERO_COPY);
+	bench_engine_open(&w[COPY], &api, dir, SQL_COPY);
+	bench_engine_open(&w[NATIVE], &api, dir, SQL_ZERO_COPY);
 	engine_sql(&w[NATIVE].session, "CREATE SCHEMA native");
 	import = seconds();
 	engine_sql(&w[NATIVE].session, "CREATE TABLE native.frames AS FROM frames('run')");
@@ -238,7 +154,7 @@ main(int argc, char **argv)
 	import = seconds() - import;
 	printf("%u frames of %d modules; DuckDB %s, 1 thread; milliseconds of CPU time, median "
 	       "of %u; import into native tables: %.0f ms\n",
-		frames, MODULES, api.library_version(), rounds, 1e3 * import);
+		frames, BENCH_RUN_MODULES, api.library_version(), rounds, 1e3 * import);
 	printf("%-24s %9s %9s %9s %9s %8s %8s %11s %7s\n", "query", "first", "later", "copy",
 		"native", "native/", "copy/", "MB referred", "copied");
 	printf("%-24s %9s %9s %9s %9s %8s %8s %11s %7s\n", "", "", "", "", "", "later", "later", "",
@@ -246,7 +162,7 @@ main(int argc, char **argv)
 	for (size_t q = 0; q < NB_QUERIES; q++)
 		run_query(q, dir, w, rounds);
 	for (int way = LATER; way < WAYS; way++)
-		world_close(&w[way]);
+		bench_engine_close(&w[way]);
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	return system(command) != 0;
 }

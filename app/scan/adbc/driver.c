@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The driver of ADBC for runs: databases, connections, statements. Each statement is executed by a
- * process of braggline-scan.
+ * The driver of ADBC for runs: databases, connections, statements. A connection has a process of
+ * braggline-scan, which executes its statements, and more if several statements run at a time.
  *
  * Threads: as ADBC says, one thread at a time uses an object; Cancel can be called by any.
  * Statements and streams do not refer to their connection, nor streams to their statement, so all
@@ -17,6 +17,7 @@
 #include "adbc/helper.h"
 #include "adbc/metadata.h"
 #include "adbc/options.h"
+#include "adbc/pool.h"
 #include "adbc/result.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -26,10 +27,12 @@
 
 #define EXIT_NOT_STARTED 127
 
-/* The helper process of the last statement of an object, for Cancel. */
+/* What executes the statements of an object. */
 struct running {
+	struct helper_pool *pool; /* of its connection */
 	pthread_mutex_t lock;
-	struct helper *helper; /* NULL: none */
+	struct helper *helper; /* of the last statement, for Cancel; NULL: none */
+	uint64_t number;       /* of the last statement of this process */
 };
 
 struct database {
@@ -84,13 +87,14 @@ no_memory(struct AdbcError *error)
 /* ------------------------------------------------------------------ execution */
 
 static void
-running_set(struct running *r, struct helper *helper)
+running_set(struct running *r, struct helper *helper, uint64_t number)
 {
 	struct helper *before;
 
 	pthread_mutex_lock(&r->lock);
 	before = r->helper;
 	r->helper = helper != NULL ? helper_get(helper) : NULL;
+	r->number = number;
 	pthread_mutex_unlock(&r->lock);
 	helper_put(before);
 }
@@ -99,15 +103,61 @@ static AdbcStatusCode
 running_cancel(struct running *r, struct AdbcError *error)
 {
 	struct helper *helper;
+	uint64_t number;
 
 	pthread_mutex_lock(&r->lock);
 	helper = r->helper != NULL ? helper_get(r->helper) : NULL;
+	number = r->number;
 	pthread_mutex_unlock(&r->lock);
 	if (helper == NULL)
 		return wrong_state(error, "there is no statement to be cancelled");
-	helper_cancel(helper);
+	helper_cancel(helper, number);
 	helper_put(helper);
 	return ADBC_STATUS_OK;
+}
+
+static int
+start_helper(const char *const *argv, struct helper **helper, struct failure *f)
+{
+	const int ret = helper_start(argv, helper);
+
+	if (ret < 0)
+		failure_set(f, ret == -ENOENT ? ADBC_STATUS_NOT_FOUND : ADBC_STATUS_IO, "08001",
+			EXIT_NOT_STARTED,
+			"cannot start the helper program %s: %s; set adbc.braggline.program to its "
+			"path",
+			argv[0], strerror(-ret));
+	return ret;
+}
+
+/* Begin a statement in the process that waits for one, or in a new one. @return NULL: `f` is set */
+static struct helper *
+begin(const char *const *argv, double deadline, struct running *running, const char *sql,
+	struct failure *f)
+{
+	struct helper *helper = helper_pool_take(running->pool, argv);
+	bool is_new = helper == NULL;
+	uint64_t number;
+	int ret;
+
+	if (is_new && start_helper(argv, &helper, f) < 0)
+		return NULL;
+	ret = helper_begin(helper, sql, deadline, &number);
+	if (ret == -EPIPE && !is_new) {
+		/* it has ended since the last statement */
+		helper_end(helper);
+		if (start_helper(argv, &helper, f) < 0)
+			return NULL;
+		ret = helper_begin(helper, sql, deadline, &number);
+	}
+	/* why a new process has ended is read with its output */
+	if (ret < 0 && ret != -EPIPE) {
+		helper_end(helper);
+		failure_errno(f, -ret, "cannot write to the helper program");
+		return NULL;
+	}
+	running_set(running, helper, number);
+	return helper;
 }
 
 /* Execute a statement. */
@@ -118,30 +168,32 @@ execute(const struct options *o, struct running *running, const char *sql,
 	struct command_line c;
 	struct helper *helper;
 	AdbcStatusCode status;
-	int ret;
 
 	status = command_line_make(&c, o, f);
 	if (status != ADBC_STATUS_OK)
 		return status;
-	ret = helper_start(c.argv, sql, strtod(options_get(o, OPTION_DEADLINE), NULL), &helper);
-	if (ret < 0)
-		failure_set(f, ret == -ENOENT ? ADBC_STATUS_NOT_FOUND : ADBC_STATUS_IO, "08001",
-			EXIT_NOT_STARTED,
-			"cannot start the helper program %s: %s; set adbc.braggline.program to its "
-			"path",
-			c.argv[0], strerror(-ret));
+	helper = begin(c.argv, strtod(options_get(o, OPTION_DEADLINE), NULL), running, sql, f);
 	command_line_free(&c);
-	if (ret < 0)
+	if (helper == NULL)
 		return f->status;
-	running_set(running, helper);
-	status = result_of_helper(helper, options_true(o, OPTION_ALLOW_DAMAGED), stream, f);
-	helper_put(helper);
-	return status;
+	return result_of_helper(
+		helper, running->pool, options_true(o, OPTION_ALLOW_DAMAGED), stream, f);
 }
 
-/* Execute a statement for its schema alone. */
+/* Read a stream to its end, so that its process can be used again, and release it. */
+static void
+read_rest(struct ArrowArrayStream *stream)
+{
+	struct ArrowArray array;
+
+	while (stream->get_next(stream, &array) == 0 && array.release != NULL)
+		array.release(&array);
+	stream->release(stream);
+}
+
+/* Execute a statement for its schema alone. @param is_empty  it has no rows */
 static AdbcStatusCode
-execute_schema(const struct options *o, struct running *running, const char *sql,
+execute_schema(const struct options *o, struct running *running, const char *sql, bool is_empty,
 	struct ArrowSchema *schema, struct failure *f)
 {
 	struct ArrowArrayStream stream;
@@ -152,8 +204,11 @@ execute_schema(const struct options *o, struct running *running, const char *sql
 	if (status != ADBC_STATUS_OK)
 		return status;
 	ret = stream.get_schema(&stream, schema);
-	stream.release(&stream);
-	running_set(running, NULL);
+	if (is_empty)
+		read_rest(&stream);
+	else
+		stream.release(&stream);
+	running_set(running, NULL, 0);
 	return ret == 0 ? ADBC_STATUS_OK : failure_errno(f, ret, "cannot copy the schema");
 }
 
@@ -366,6 +421,11 @@ connection_new(struct AdbcConnection *connection, struct AdbcError *error)
 
 	if (c == NULL)
 		return no_memory(error);
+	c->running.pool = helper_pool_create();
+	if (c->running.pool == NULL) {
+		free(c);
+		return no_memory(error);
+	}
 	pthread_mutex_init(&c->running.lock, NULL);
 	connection->private_data = c;
 	return ADBC_STATUS_OK;
@@ -438,7 +498,8 @@ connection_release(struct AdbcConnection *connection, struct AdbcError *error)
 
 	if (c == NULL)
 		return wrong_state(error, "no connection: not created, or released");
-	running_set(&c->running, NULL);
+	running_set(&c->running, NULL, 0);
+	helper_pool_close(c->running.pool);
 	pthread_mutex_destroy(&c->running.lock);
 	options_free(&c->options);
 	free(c);
@@ -513,7 +574,7 @@ connection_get_table_schema(struct AdbcConnection *connection, const char *catal
 	sql = metadata_table_sql(catalog, db_schema, table);
 	if (sql == NULL)
 		return no_memory(error);
-	execute_schema(&c->options, &c->running, sql, schema, &f);
+	execute_schema(&c->options, &c->running, sql, true, schema, &f);
 	free(sql);
 	return failure_return(&f, error);
 }
@@ -540,7 +601,7 @@ read_text(struct connection *c, const char *sql, struct failure *f)
 		}
 		array.release(&array);
 	}
-	stream.release(&stream);
+	read_rest(&stream);
 	if (text == NULL && f->status == ADBC_STATUS_OK)
 		failure_set(f, ADBC_STATUS_INTERNAL, "HY000", 0,
 			"the list of tables: expected one text, found another result");
@@ -631,6 +692,7 @@ statement_new(
 		free(s);
 		return no_memory(error);
 	}
+	s->running.pool = helper_pool_get(c->running.pool);
 	pthread_mutex_init(&s->running.lock, NULL);
 	statement->private_data = s;
 	return ADBC_STATUS_OK;
@@ -643,7 +705,8 @@ statement_release(struct AdbcStatement *statement, struct AdbcError *error)
 
 	if (s == NULL)
 		return wrong_state(error, "no statement: not created, or released");
-	running_set(&s->running, NULL);
+	running_set(&s->running, NULL, 0);
+	helper_pool_put(s->running.pool);
 	pthread_mutex_destroy(&s->running.lock);
 	options_free(&s->options);
 	free(s->sql);
@@ -723,7 +786,7 @@ statement_execute_query(struct AdbcStatement *statement, struct ArrowArrayStream
 		*rows_affected = -1;
 	if (stream != NULL) {
 		execute(&s->options, &s->running, s->sql, stream, &f);
-	} else if (execute_schema(&s->options, &s->running, s->sql, &schema, &f) ==
+	} else if (execute_schema(&s->options, &s->running, s->sql, false, &schema, &f) ==
 		ADBC_STATUS_OK) {
 		/* without a stream, a SELECT has no effect but its errors */
 		schema.release(&schema);
@@ -740,7 +803,7 @@ statement_execute_schema(
 
 	if (s == NULL)
 		return ADBC_STATUS_INVALID_STATE;
-	execute_schema(&s->options, &s->running, s->sql, schema, &f);
+	execute_schema(&s->options, &s->running, s->sql, false, schema, &f);
 	return failure_return(&f, error);
 }
 
@@ -851,7 +914,7 @@ statement_execute_partitions(struct AdbcStatement *statement, struct ArrowSchema
 	/* the schema is that of the first one */
 	else if (options_set(&first, OPTION_URI,
 			 (const char *)p->bytes[0] + sizeof(PARTITION_MAGIC), &f) == ADBC_STATUS_OK)
-		execute_schema(&first, &s->running, s->sql, schema, &f);
+		execute_schema(&first, &s->running, s->sql, false, schema, &f);
 	options_free(&first);
 	if (f.status != ADBC_STATUS_OK) {
 		if (p != NULL)

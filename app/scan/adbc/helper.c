@@ -3,22 +3,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "adbc/helper.h"
+#include "adbc/pipe.h"
+#include "sql/statement.h"
 
 #define PIPE_SIZE (1 << 20)
 #define SAID_MAX  3072
+#define CLOSE_MS  2000 /* time for a process to end after its input */
 
 extern char **environ;
 
@@ -27,11 +32,18 @@ struct helper {
 	bool ended;	/* its status is known */
 	bool cancelled; /* atomic */
 	int status;
+	pid_t owner; /* the process that has started it */
 	pid_t pid;
 	int pidfd;
+	int in; /* socket: write() to a pipe whose reader has ended would raise SIGPIPE */
 	int out;
 	int err;
-	int cancel;	  /* eventfd */
+	int cancel;	      /* eventfd */
+	pthread_mutex_t lock; /* of `statement` and `running` */
+	uint64_t statement;   /* number of the last one */
+	bool running;
+	char *command; /* the arguments, each with a zero at its end */
+	size_t command_size;
 	int64_t deadline; /* CLOCK_MONOTONIC, ns; 0: none */
 	size_t said_size;
 	char said[SAID_MAX + 1];
@@ -83,24 +95,34 @@ open_pipe(int *from, int *to)
 	return ret < 0 ? ret : move_up(to);
 }
 
-/* Make a file in memory with a text, to be read from its start. */
 static int
-open_text(const char *text, int *fd)
+open_socket(int *here, int *there)
 {
-	size_t left = strlen(text);
-	ssize_t n;
-	int ret;
+	int ends[2], ret;
 
-	*fd = memfd_create("statement", MFD_CLOEXEC);
-	if (*fd < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
-	ret = move_up(fd);
-	for (; ret == 0 && left > 0; text += n, left -= (size_t)n) {
-		n = write(*fd, text, left);
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-	}
-	return ret < 0 || lseek(*fd, 0, SEEK_SET) == 0 ? ret : -errno;
+	*here = ends[0];
+	*there = ends[1];
+	ret = move_up(here);
+	return ret < 0 ? ret : move_up(there);
+}
+
+/* Write the arguments one behind the other. @return NULL: not enough memory */
+static char *
+join(const char *const *argv, size_t *size)
+{
+	char *text = NULL;
+	FILE *out = open_memstream(&text, size);
+
+	if (out == NULL)
+		return NULL;
+	for (; *argv != NULL; argv++)
+		fwrite(*argv, strlen(*argv) + 1, 1, out);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
 }
 
 /* @param fds  its standard input, output and error; all others are closed */
@@ -140,11 +162,12 @@ spawn(const char *const *argv, const int *fds, pid_t *pid)
 }
 
 static int
-start(struct helper *h, const char *const *argv, const char *input)
+start(struct helper *h, const char *const *argv)
 {
 	int fds[3] = {-1, -1, -1}, ret, i;
 
-	ret = open_text(input, &fds[0]);
+	h->command = join(argv, &h->command_size);
+	ret = h->command != NULL ? open_socket(&h->in, &fds[0]) : -ENOMEM;
 	if (ret == 0)
 		ret = open_pipe(&h->out, &fds[1]);
 	if (ret == 0)
@@ -156,6 +179,7 @@ start(struct helper *h, const char *const *argv, const char *input)
 	if (ret == 0) {
 		/* the limit of a user may forbid it: the pipe is smaller then */
 		fcntl(h->out, F_SETPIPE_SZ, PIPE_SIZE);
+		fcntl(h->in, F_SETFL, O_NONBLOCK);
 		fcntl(h->out, F_SETFL, O_NONBLOCK);
 		fcntl(h->err, F_SETFL, O_NONBLOCK);
 		ret = spawn(argv, fds, &h->pid);
@@ -174,18 +198,18 @@ start(struct helper *h, const char *const *argv, const char *input)
 }
 
 int
-helper_start(const char *const *argv, const char *input, double deadline, struct helper **helper)
+helper_start(const char *const *argv, struct helper **helper)
 {
 	struct helper *h = calloc(1, sizeof(*h));
 	int ret;
 
 	if (h == NULL)
 		return -ENOMEM;
+	pthread_mutex_init(&h->lock, NULL);
 	h->refs = 1;
-	h->out = h->err = h->pidfd = h->cancel = -1;
-	if (deadline > 0)
-		h->deadline = now_ns() + (int64_t)(deadline * 1e9);
-	ret = start(h, argv, input);
+	h->owner = getpid();
+	h->in = h->out = h->err = h->pidfd = h->cancel = -1;
+	ret = start(h, argv);
 	if (ret < 0) {
 		h->ended = true;
 		helper_put(h);
@@ -223,26 +247,86 @@ helper_put(struct helper *h)
 {
 	if (h == NULL || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
-	if (!h->ended) {
+	/* after a fork, it is that of the parent */
+	if (!h->ended && h->owner == getpid()) {
 		pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
 		reap(h);
 	}
+	close_fd(&h->in);
 	close_fd(&h->out);
 	close_fd(&h->err);
 	close_fd(&h->pidfd);
 	close_fd(&h->cancel);
+	pthread_mutex_destroy(&h->lock);
+	free(h->command);
 	free(h);
 }
 
 void
-helper_cancel(struct helper *h)
+helper_end(struct helper *h)
+{
+	/* others may have references, to cancel it */
+	if (h != NULL && !h->ended && h->owner == getpid())
+		pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
+	helper_put(h);
+}
+
+void
+helper_close(struct helper *h)
+{
+	if (h != NULL && !h->ended && h->owner == getpid()) {
+		struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
+		const int64_t until = now_ns() + CLOSE_MS * INT64_C(1000000);
+
+		close_fd(&h->in);
+		while (poll(&fd, 1, CLOSE_MS) < 0 && errno == EINTR && now_ns() < until)
+			;
+	}
+	helper_end(h);
+}
+
+bool
+helper_has_command(const struct helper *h, const char *const *argv)
+{
+	const char *at = h->command, *end = at + h->command_size;
+
+	if (h->owner != getpid())
+		return false;
+	for (; *argv != NULL && at < end; argv++, at += strlen(at) + 1) {
+		if (strcmp(*argv, at) != 0)
+			return false;
+	}
+	return *argv == NULL && at == end;
+}
+
+bool
+helper_is_alive(const struct helper *h)
+{
+	struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
+
+	return !h->ended && poll(&fd, 1, 0) == 0;
+}
+
+void
+helper_cancel(struct helper *h, uint64_t number)
 {
 	const uint64_t one = 1;
 
-	__atomic_store_n(&h->cancelled, true, __ATOMIC_RELEASE);
-	if (write(h->cancel, &one, sizeof(one)) < 0)
-		return; /* it was cancelled before */
-	pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
+	pthread_mutex_lock(&h->lock);
+	if (h->running && h->statement == number) {
+		__atomic_store_n(&h->cancelled, true, __ATOMIC_RELEASE);
+		if (write(h->cancel, &one, sizeof(one)) == sizeof(one))
+			pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
+	}
+	pthread_mutex_unlock(&h->lock);
+}
+
+void
+helper_done(struct helper *h)
+{
+	pthread_mutex_lock(&h->lock);
+	h->running = false;
+	pthread_mutex_unlock(&h->lock);
 }
 
 /* Read what is on standard error. */
@@ -252,7 +336,7 @@ listen_to(struct helper *h)
 	char more[1024];
 	ssize_t n;
 
-	for (;;) {
+	while (h->err >= 0) {
 		n = read(h->err, more, sizeof(more));
 		if (n < 0)
 			return;
@@ -267,11 +351,11 @@ listen_to(struct helper *h)
 	}
 }
 
-/* Wait until a descriptor can be read. @return 0; -ECANCELED; -ETIMEDOUT; -errno */
+/* Wait for an event of a descriptor. @return 0; -ECANCELED; -ETIMEDOUT; -errno */
 static int
-wait_for(struct helper *h, int fd)
+wait_for(struct helper *h, int fd, short event)
 {
-	struct pollfd fds[] = {{h->cancel, POLLIN}, {fd, POLLIN}, {-1, POLLIN}};
+	struct pollfd fds[] = {{h->cancel, POLLIN}, {fd, event}, {-1, POLLIN}};
 	int64_t left = -1;
 	int ret;
 
@@ -298,6 +382,50 @@ wait_for(struct helper *h, int fd)
 	}
 }
 
+static int
+write_bytes(struct helper *h, const void *from, size_t size)
+{
+	const uint8_t *at = from;
+	ssize_t n;
+	int ret;
+
+	while (size > 0) {
+		n = send(h->in, at, size, MSG_NOSIGNAL);
+		if (n > 0) {
+			at += n;
+			size -= (size_t)n;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		ret = errno == EAGAIN ? wait_for(h, h->in, POLLOUT) : -errno;
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+int
+helper_begin(struct helper *h, const char *sql, double deadline, uint64_t *number)
+{
+	const struct pipe_statement head = {
+		PIPE_STATEMENT, (uint32_t)strnlen(sql, SQL_STATEMENT_MAX + 1)};
+	int ret;
+
+	/* what it said when it started is the reason of its end, if it does not take the first */
+	if (h->statement > 0) {
+		listen_to(h);
+		h->said_size = 0;
+	}
+	pthread_mutex_lock(&h->lock);
+	*number = ++h->statement;
+	h->running = true;
+	pthread_mutex_unlock(&h->lock);
+	h->deadline = deadline > 0 ? now_ns() + (int64_t)(deadline * 1e9) : 0;
+	ret = write_bytes(h, &head, sizeof(head));
+	return ret == 0 ? write_bytes(h, sql, head.length) : ret;
+}
+
 int
 helper_read(void *helper, void *to, size_t size)
 {
@@ -308,7 +436,7 @@ helper_read(void *helper, void *to, size_t size)
 
 	/* a deadline also holds while data are always there */
 	if (h->deadline > 0 && now_ns() >= h->deadline)
-		return wait_for(h, h->out);
+		return wait_for(h, h->out, POLLIN);
 	while (size > 0) {
 		n = read(h->out, at, size);
 		if (n == 0)
@@ -321,7 +449,7 @@ helper_read(void *helper, void *to, size_t size)
 		}
 		if (errno == EINTR)
 			continue;
-		ret = errno == EAGAIN ? wait_for(h, h->out) : -errno;
+		ret = errno == EAGAIN ? wait_for(h, h->out, POLLIN) : -errno;
 		if (ret < 0)
 			return ret;
 	}
@@ -334,12 +462,10 @@ helper_wait(struct helper *h, int *status)
 	int ret;
 
 	if (!h->ended) {
-		ret = wait_for(h, h->pidfd);
+		ret = wait_for(h, h->pidfd, POLLIN);
 		if (ret < 0)
 			return ret;
 		reap(h);
-		if (h->err >= 0)
-			listen_to(h);
 	}
 	*status = h->status;
 	return 0;
@@ -348,8 +474,10 @@ helper_wait(struct helper *h, int *status)
 const char *
 helper_said(struct helper *h)
 {
-	size_t size = h->said_size;
+	size_t size;
 
+	listen_to(h);
+	size = h->said_size;
 	while (size > 0 && h->said[size - 1] == '\n')
 		size--;
 	h->said[size] = '\0';

@@ -337,10 +337,7 @@ command_line_make(struct command_line *c, const struct options *o, struct failur
 		append_lines(c, &argc, &copy, eal);
 		c->argv[argc++] = "--";
 	}
-	c->argv[argc++] = "--format";
-	c->argv[argc++] = "arrow";
-	c->argv[argc++] = "--sql";
-	c->argv[argc++] = "-";
+	c->argv[argc++] = "--session";
 	append_option(c, &argc, o, OPTION_THREADS, "--threads");
 	append_option(c, &argc, o, OPTION_MEMORY, "--memory");
 	if (options_true(o, OPTION_UNORDERED))

@@ -63,7 +63,7 @@ struct command_line {
 	char *text;
 };
 
-/** Make the command line, which reads a statement from standard input. */
+/** Make the command line of a process that executes statements (adbc/pipe.h). */
 AdbcStatusCode command_line_make(
 	struct command_line *c, const struct options *o, struct failure *f);
 

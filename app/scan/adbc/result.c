@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "adbc/pipe.h"
 #include "adbc/result.h"
 #include "arrow/format.h"
 #include "sql/ipc_reader.h"
@@ -16,7 +17,10 @@
 /* The length of a larger body may be damaged, so its pages are only taken when they are written. */
 #define HEAP_MAX (UINT64_C(64) << 20)
 
-#define EXIT_DAMAGED 1 /* of braggline-scan, also for incomplete files */
+/* Statuses of braggline-scan */
+#define EXIT_DAMAGED   1 /* also for incomplete files */
+#define EXIT_CANCELLED 130
+#define EXIT_MAX       255
 
 /* Memory of a message body. */
 struct body {
@@ -27,7 +31,10 @@ struct body {
 
 struct result {
 	struct ipc_reader *reader;
-	struct helper *helper; /* NULL: memory */
+	struct helper *helper; /* NULL: memory, or the answer has ended */
+	struct helper_pool *pool;
+	int status;    /* of the answer, */
+	bool answered; /* if it has ended */
 	char *memory;
 	size_t memory_size, memory_at;
 	bool allow_damaged;
@@ -48,16 +55,42 @@ result_read(struct result *r, void *to, size_t size)
 	return 1;
 }
 
+/* The answer is complete, and the failure is described: the next statement may have the process. */
+static void
+give_helper(struct result *r)
+{
+	struct helper *helper = r->helper;
+
+	r->helper = NULL;
+	/* a process that was interrupted ends */
+	if (r->status == EXIT_CANCELLED)
+		helper_end(helper);
+	else
+		helper_pool_give(r->pool, helper);
+}
+
+/* Take the first half of the end of an answer. @return false: it is something else */
+static bool
+take_end(struct result *r, const uint32_t end[2])
+{
+	if (r->helper == NULL || end[0] != PIPE_END || end[1] > EXIT_MAX)
+		return false;
+	helper_done(r->helper);
+	r->status = (int)end[1];
+	r->answered = true;
+	return true;
+}
+
 /* Describe why a stream has failed. @return negative errno */
 static int
 result_fail(struct result *r, int ret)
 {
 	struct failure *f = &r->failure;
-	int status = 0, waited = -ECANCELED;
+	int status = r->status, waited;
 
 	r->ended = true;
 	/* 0: the output ends too early; why is known when the process has ended */
-	if (ret == 0 && r->helper != NULL) {
+	if (ret == 0 && r->helper != NULL && !r->answered) {
 		waited = helper_wait(r->helper, &status);
 		ret = waited < 0 ? waited : 0;
 	}
@@ -79,6 +112,8 @@ result_fail(struct result *r, int ret)
 			ret == -EBADMSG ? "damaged" : "not supported");
 	else
 		failure_errno(f, -ret, "cannot read the output of the helper program");
+	if (r->answered)
+		give_helper(r);
 	return ret == 0 ? -EIO : ret;
 }
 
@@ -135,6 +170,8 @@ read_metadata(struct result *r, void **metadata, size_t *size)
 	ret = result_read(r, prefix, sizeof(prefix));
 	if (ret <= 0)
 		return ret;
+	if (take_end(r, prefix))
+		return 0;
 	if (prefix[0] != ARROW_CONTINUATION || prefix[1] > METADATA_MAX)
 		return -EBADMSG;
 	if (prefix[1] == 0)
@@ -211,26 +248,30 @@ read_next(struct result *r, struct ArrowArray *array)
 	return ret;
 }
 
-/* The end of the stream was read: check the end of its process. @return 0; negative errno */
+/* The end of the stream was read: check the end of the answer. @return 0; negative errno */
 static int
 result_end(struct result *r)
 {
-	int status = 0, ret;
+	uint32_t end[2];
+	int ret;
 
 	r->ended = true;
-	ret = r->helper != NULL ? helper_wait(r->helper, &status) : 0;
-	if (ret < 0)
-		return result_fail(r, ret);
-	if (status == 0 || (status == EXIT_DAMAGED && r->allow_damaged))
+	if (r->helper == NULL)
 		return 0;
-	if (status != EXIT_DAMAGED)
-		failure_helper(&r->failure, status, helper_said(r->helper));
-	else
-		failure_set(&r->failure, ADBC_STATUS_INVALID_DATA, "22000", status,
+	ret = result_read(r, end, sizeof(end));
+	if (ret <= 0)
+		return result_fail(r, ret);
+	if (!take_end(r, end))
+		return result_fail(r, -EBADMSG);
+	if (r->status == EXIT_DAMAGED && !r->allow_damaged)
+		failure_set(&r->failure, ADBC_STATUS_INVALID_DATA, "22000", r->status,
 			"all rows that can be read were returned, but files are damaged or "
 			"incomplete (adbc.braggline.allow_damaged = true allows it): %s",
 			helper_said(r->helper));
-	return -EIO;
+	else if (r->status != 0 && r->status != EXIT_DAMAGED)
+		failure_helper(&r->failure, r->status, helper_said(r->helper));
+	give_helper(r);
+	return r->failure.status == ADBC_STATUS_OK ? 0 : -EIO;
 }
 
 static struct result *
@@ -273,7 +314,8 @@ static void
 result_free(struct result *r)
 {
 	ipc_reader_destroy(r->reader);
-	helper_put(r->helper);
+	helper_end(r->helper);
+	helper_pool_put(r->pool);
 	free(r->memory);
 	free(r);
 }
@@ -310,14 +352,17 @@ result_open(struct result *r, struct ArrowArrayStream *stream, struct failure *f
 }
 
 AdbcStatusCode
-result_of_helper(struct helper *helper, bool allow_damaged, struct ArrowArrayStream *stream,
-	struct failure *f)
+result_of_helper(struct helper *helper, struct helper_pool *pool, bool allow_damaged,
+	struct ArrowArrayStream *stream, struct failure *f)
 {
 	struct result *r = calloc(1, sizeof(*r));
 
-	if (r == NULL)
+	if (r == NULL) {
+		helper_end(helper);
 		return failure_errno(f, ENOMEM, "");
-	r->helper = helper_get(helper);
+	}
+	r->helper = helper;
+	r->pool = helper_pool_get(pool);
 	r->allow_damaged = allow_damaged;
 	return result_open(r, stream, f);
 }

@@ -13,16 +13,18 @@
 #include <stddef.h>
 
 #include "adbc/failure.h"
-#include "adbc/helper.h"
+#include "adbc/pool.h"
 
 /**
- * Read the schema of a helper's output, and make a stream of it.
- * @param helper         gets another reference until the stream is released
+ * Read the schema of a helper's answer, and make a stream of it.
+ * @param helper         has begun the statement; the function takes the caller's reference. At the
+ *                       end of the answer the pool gets it; if the stream is released before, or
+ *                       the answer is not valid, it is ended
  * @param allow_damaged  damaged and incomplete files, which the helper reports by its exit status
  *                       after the last batch, are no error
  * @param stream  out
  */
-AdbcStatusCode result_of_helper(struct helper *helper, bool allow_damaged,
+AdbcStatusCode result_of_helper(struct helper *helper, struct helper_pool *pool, bool allow_damaged,
 	struct ArrowArrayStream *stream, struct failure *f);
 
 /**

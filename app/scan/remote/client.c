@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@
 #define RECEIVES    32 /* besides one for each slot, and those of every queue pair */
 #define IDLE_TURNS  1000
 #define IDLE_US	    50
+#define AWAKE_MS    20 /* time of a query in which its answer is not waited for in sleep */
 #define CM_TURNS    64
 #define EVENTS	    8
 #define LEAVE_MS    200
@@ -87,8 +89,9 @@ struct scan_client {
 	uint32_t sql_length, sql_offset;
 	uint32_t cursor;
 	enum scan_form form;
-	bool cancel;   /* to be sent */
-	bool querying; /* the last query has not ended */
+	bool cancel;	   /* to be sent */
+	bool querying;	   /* the last query has not ended */
+	uint64_t asked_at; /* when it began, ms */
 	uint32_t credit_messages;
 	uint32_t credit_slot[SCAN_SLOTS_MAX];
 	uint32_t nb_credit_slots;
@@ -563,6 +566,21 @@ must_close(struct scan_client *c)
 	return closing;
 }
 
+/* Nothing happens. A sleep takes longer than the transport of a small result. */
+static void
+rest(struct scan_client *c)
+{
+	bool awake;
+
+	pthread_mutex_lock(&c->lock);
+	awake = c->querying && xfer_qp_clock() < c->asked_at + AWAKE_MS;
+	pthread_mutex_unlock(&c->lock);
+	if (awake)
+		sched_yield();
+	else
+		usleep(IDLE_US);
+}
+
 static void *
 service_main(void *arg)
 {
@@ -578,7 +596,7 @@ service_main(void *arg)
 		while (!must_close(c)) {
 			idle = serve(c, turn++) ? 0 : idle + 1;
 			if (idle > IDLE_TURNS)
-				usleep(IDLE_US);
+				rest(c);
 		}
 		if (state_of(c) == UP)
 			leave(c);
@@ -1215,6 +1233,7 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	c->sql = sql;
 	c->cancel = false;
 	c->querying = true;
+	c->asked_at = xfer_qp_clock();
 	while (c->sql != NULL && c->state != DOWN)
 		pthread_cond_wait(&c->changed, &c->lock);
 	c->sql = NULL;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eal/process_cpus.h"
 #include "escaped_text.h"
 #include "remote/worker.h"
 #include "scan/list.h"
@@ -474,6 +475,8 @@ worker_main(void *arg)
 {
 	struct scan_worker *w = arg;
 
+	/* the threads of the engine inherit it */
+	process_cpus_take();
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping) {
 		if (!w->running) {

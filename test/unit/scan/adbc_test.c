@@ -19,17 +19,20 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "adbc/adbc_abi.h"
+#include "adbc/pipe.h"
 #include "sql/ipc_type.h"
 
 #define ENDLESS \
@@ -994,24 +997,34 @@ damaged_streams(void **state)
 	struct AdbcError error = {0};
 	struct ArrowArrayStream stream;
 	struct AdbcStatement s;
+	static const char sql[] =
+		"SELECT i, 't' || i AS t, [i] AS l, {'x': i} AS s, "
+		"i::VARCHAR::ENUM('0', '1', '2') AS e, [i, i]::INT[2] AS a, map(['k'], [i]) AS m, "
+		"union_value(k := i) AS u, i::HUGEINT AS h FROM range(3) t(i)";
+	const struct pipe_statement head = {PIPE_STATEMENT, sizeof(sql) - 1};
 	char path[300], script[2000], *bytes;
 	unsigned int seed = 1, failed = 0, i;
 	struct stat st;
 	FILE *file;
 	int ret;
 
+	snprintf(path, sizeof(path), "%s/statement", dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fwrite(&head, sizeof(head), 1, file);
+	fputs(sql, file);
+	assert_int_equal(fclose(file), 0);
 	snprintf(path, sizeof(path), "%s/stream", dir);
-	free(command_output(
-		"'%s' %s --format arrow --sql \"SELECT i, 't' || i AS t, [i] AS l, {'x': i} AS s, "
-		"i::VARCHAR::ENUM('0', '1', '2') AS e, [i, i]::INT[2] AS a, map(['k'], [i]) AS m, "
-		"union_value(k := i) AS u, i::HUGEINT AS h FROM range(3) t(i)\" > %s",
-		getenv("BRAGGLINE_SCAN"), runs, path));
+	free(command_output("'%s' --session -- %s < %s/statement > %s", getenv("BRAGGLINE_SCAN"),
+		runs, dir, path));
 	assert_int_equal(stat(path, &st), 0);
 	bytes = malloc((size_t)st.st_size);
 	file = fopen(path, "r+");
 	assert_int_equal(fread(bytes, 1, (size_t)st.st_size, file), st.st_size);
 	new_statement(&ours, &s, "SELECT 1");
-	snprintf(script, sizeof(script), "exec cat %s", path);
+	/* an answer to each statement, which has 16 bytes */
+	snprintf(script, sizeof(script),
+		"while [ \"$(head -c 16 | wc -c)\" = 16 ]; do cat %s; done", path);
 	set_program(&s, script);
 	for (i = 0; i < 100; i++) {
 		const long at = rand_r(&seed) % st.st_size;
@@ -1256,6 +1269,175 @@ death_of_the_client_ends_the_helper(void **state)
 	release_statement(&ours, &s);
 }
 
+/* ------------------------------------------------------------------ processes */
+
+/* Make the statement's program note its processes. */
+static void
+note_processes(struct AdbcStatement *s)
+{
+	char script[2000];
+
+	snprintf(script, sizeof(script), "echo $$ >> %s/processes; exec '%s' \"$@\"", dir,
+		getenv("BRAGGLINE_SCAN"));
+	set_program(s, script);
+}
+
+/* Numbers of processes that were started, and the last of these. */
+static unsigned int
+processes(pid_t *last)
+{
+	char path[300];
+	unsigned int nb = 0;
+	FILE *file;
+	int pid;
+
+	snprintf(path, sizeof(path), "%s/processes", dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	for (*last = 0; fscanf(file, "%d", &pid) == 1; nb++)
+		*last = pid;
+	fclose(file);
+	return nb;
+}
+
+/* Execute a statement whose result is a number. */
+static int64_t
+number(struct AdbcStatement *s, const char *sql)
+{
+	struct AdbcError error = {0};
+	struct ArrowArrayStream stream;
+	long long n = -1;
+	char *text;
+	int ret;
+
+	check(ours.driver.StatementSetSqlQuery(s, sql, &error), &error);
+	check(ours.driver.StatementExecuteQuery(s, &stream, NULL, &error), &error);
+	text = read_all(&stream, false, &ret);
+	assert_int_equal(ret, 0);
+	assert_int_equal(sscanf(text, "{\"n\":%lld}", &n), 1);
+	free(text);
+	return n;
+}
+
+static void
+statements_share_a_process(void **state)
+{
+	struct AdbcError error = {0};
+	struct ArrowArrayStream stream;
+	struct ArrowSchema schema;
+	struct AdbcStatement a, b;
+	pid_t first, last;
+	char *text;
+	int ret;
+
+	new_statement(&ours, &a, "SELECT 1 AS n");
+	new_statement(&ours, &b, "SELECT 2 AS n");
+	note_processes(&a);
+	note_processes(&b);
+	assert_int_equal(number(&a, "SELECT 1::BIGINT AS n"), 1);
+	assert_int_equal(processes(&first), 1);
+	assert_int_equal(number(&b, "SELECT count(*) AS n FROM lyso_7.frames"), 100);
+	expect_error((check(ours.driver.StatementSetSqlQuery(&a, "SELECT x", &error), &error), &a),
+		ADBC_STATUS_INVALID_ARGUMENT, "42000", 1, "\"x\"");
+	assert_int_equal(number(&a, "SELECT 3::BIGINT AS n"), 3);
+	assert_int_equal(processes(&last), 1);
+	/* Cancel of a statement that has ended does not end another one of its process */
+	check(ours.driver.StatementSetSqlQuery(&b, "SELECT i AS n FROM range(300000) t(i)", &error),
+		&error);
+	check(ours.driver.StatementExecuteQuery(&b, &stream, NULL, &error), &error);
+	check(ours.driver.StatementCancel(&a, &error), &error);
+	text = read_all(&stream, false, &ret);
+	assert_int_equal(ret, 0);
+	free(text);
+	/* a second statement at the same time has a process of its own; one of them is kept */
+	check(ours.driver.StatementExecuteQuery(&b, &stream, NULL, &error), &error);
+	assert_int_equal(number(&a, "SELECT 4::BIGINT AS n"), 4);
+	assert_int_equal(processes(&last), 2);
+	stream.release(&stream);
+	assert_int_equal(number(&b, "SELECT 5::BIGINT AS n"), 5);
+	assert_int_equal(processes(&last), 2);
+	assert_true(is_gone(first));
+	/* another option needs another process */
+	check(ours.driver.StatementSetOption(&b, "adbc.braggline.threads", "1", &error), &error);
+	assert_int_equal(number(&b, "SELECT current_setting('threads')::BIGINT AS n"), 1);
+	assert_int_equal(processes(&last), 3);
+	/* a schema alone ends the process if there is more to come */
+	check(ours.driver.StatementExecuteSchema(&b, &schema, &error), &error);
+	schema.release(&schema);
+	release_statement(&ours, &a);
+	release_statement(&ours, &b);
+}
+
+static void
+processes_that_die(void **state)
+{
+	struct AdbcError error = {0};
+	struct ArrowArrayStream stream;
+	struct ArrowArray array;
+	struct AdbcStatement s;
+	struct pollfd process = {.events = POLLIN};
+	unsigned int before;
+	pid_t pid;
+	int ret;
+
+	new_statement(&ours, &s, "SELECT 1");
+	note_processes(&s);
+	check(ours.driver.StatementSetOption(&s, "adbc.braggline.threads", "2", &error), &error);
+	/* between two statements */
+	assert_int_equal(number(&s, "SELECT 1::BIGINT AS n"), 1);
+	before = processes(&pid);
+	process.fd = pidfd_open(pid, 0);
+	assert_true(process.fd >= 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	/* not is_gone(): other threads than the first one may live a little longer */
+	assert_int_equal(poll(&process, 1, 10000), 1);
+	close(process.fd);
+	assert_int_equal(number(&s, "SELECT 2::BIGINT AS n"), 2);
+	assert_int_equal(processes(&pid), before + 1);
+	/* while its answer is read: an error with SQLSTATE, and the next one has another process */
+	check(ours.driver.StatementSetSqlQuery(&s, "SELECT i FROM range(10000000000) t(i)", &error),
+		&error);
+	check(ours.driver.StatementExecuteQuery(&s, &stream, NULL, &error), &error);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	while ((ret = stream.get_next(&stream, &array)) == 0 && array.release != NULL)
+		array.release(&array);
+	assert_int_equal(ret, EIO);
+	assert_memory_equal(ours.driver.ErrorFromArrayStream(&stream, NULL)->sqlstate, "08S01", 5);
+	stream.release(&stream);
+	assert_int_equal(number(&s, "SELECT 3::BIGINT AS n"), 3);
+	assert_int_equal(processes(&pid), before + 2);
+	release_statement(&ours, &s);
+}
+
+/* A process that is kept sees runs that have come, have changed and have gone. */
+static void
+files_that_change(void **state)
+{
+	static const char sql[] = "SELECT count(*) AS n FROM frames";
+	struct AdbcError error = {0};
+	struct AdbcStatement s;
+	unsigned int before;
+	char path[300];
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/growing", dir);
+	free(command_output(
+		"mkdir %s && '%s' %s a float32 1 10 1", path, getenv("ARROW_WRITE"), path));
+	new_statement(&ours, &s, sql);
+	note_processes(&s);
+	check(ours.driver.StatementSetOption(&s, "uri", path, &error), &error);
+	assert_int_equal(number(&s, sql), 10);
+	before = processes(&pid);
+	free(command_output("'%s' %s b float32 1 20 1", getenv("ARROW_WRITE"), path));
+	assert_int_equal(number(&s, sql), 30);
+	assert_int_equal(number(&s, sql), 30);
+	free(command_output(
+		"rm %s/*; '%s' %s b float32 1 25 1", path, getenv("ARROW_WRITE"), path));
+	assert_int_equal(number(&s, sql), 25);
+	assert_int_equal(processes(&pid), before);
+	release_statement(&ours, &s);
+}
+
 /* ------------------------------------------------------------------ sources */
 
 static void
@@ -1322,9 +1504,8 @@ addresses(void **state)
 	char script[2000], *text;
 	int ret;
 
-	snprintf(script, sizeof(script),
-		"echo \"$@\" > %s/arguments; exec '%s' --format arrow --sql - -- %s", dir,
-		getenv("BRAGGLINE_SCAN"), runs);
+	snprintf(script, sizeof(script), "echo \"$@\" > %s/arguments; exec '%s' --session -- %s",
+		dir, getenv("BRAGGLINE_SCAN"), runs);
 	new_statement(&ours, &s, "SELECT count(*) AS n FROM lyso_7.frames");
 	set_program(&s, script);
 	check(ours.driver.StatementSetOption(&s, "uri", "braggline://[::1]:4791/", &error), &error);
@@ -1342,7 +1523,7 @@ addresses(void **state)
 	free(text);
 	text = command_output("cat %s/arguments", dir);
 	assert_string_equal(text,
-		"-a 81:00.0 -- --format arrow --sql - --device roce:x --identity ana --key "
+		"-a 81:00.0 -- --session --device roce:x --identity ana --key "
 		"/etc/key file --connect [::1]:4791\n");
 	free(text);
 	check(ours.driver.StatementSetOption(
@@ -1408,6 +1589,9 @@ main(void)
 		cmocka_unit_test(cancelled_by_another_thread),
 		cmocka_unit_test(deadline),
 		cmocka_unit_test(death_of_the_client_ends_the_helper),
+		cmocka_unit_test(statements_share_a_process),
+		cmocka_unit_test(processes_that_die),
+		cmocka_unit_test(files_that_change),
 		cmocka_unit_test(sources),
 		cmocka_unit_test(addresses),
 	};

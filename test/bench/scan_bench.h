@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared by the parts of scan_bench: server and client of queries (scan_bench_ends.c), many clients
+ * (scan_bench_crowd.c), and their peers (scan_bench_peers.c). The main lcore is the server's
+ * machine, with its engine; the CPU of the worker lcore is the client's machine.
+ */
+#ifndef SCAN_BENCH_H
+#define SCAN_BENCH_H
+
+#include <stdatomic.h>
+
+#include "bench_run.h"
+#include "rdma_bench_rig.h"
+#include "remote/client.h"
+#include "remote/server.h"
+
+#define KIB	   1024u
+#define MIB	   (1024u * KIB)
+#define MEMORY	   (64 * MIB) /* of each end of the rig: several times the last-level cache */
+#define SLOTS	   16
+#define SLOT_BYTES MIB
+
+extern struct rig rig;
+extern struct duckdb_api api;
+
+/* What a client has got of a query. */
+struct outcome {
+	double seconds; /* until the last batch */
+	double first;	/* until the first batch, or the end */
+	uint64_t bytes; /* of bodies */
+	uint64_t copied;
+	uint64_t batches;
+	uint64_t rows;
+};
+
+double now(void);
+
+/*
+ * Run a client on a thread with the CPU of the worker lcore, and its server on the main lcore until
+ * `done` is set, which happens when the client returns.
+ */
+typedef void (*client_job)(void *arg);
+typedef void (*server_job)(void *arg, const atomic_bool *done);
+void pair_run(client_job client, void *client_arg, server_job server, void *server_arg);
+
+/* Write keys, and create the ports of server and clients. @param dir  of the run */
+void ends_create(const char *dir);
+
+/* Open and close a server, which polls while ends_serve() runs. */
+void ends_open_server(void);
+void ends_serve(void *arg, const atomic_bool *done);
+void ends_close_server(void);
+
+/* Have a client execute a query `nb` times, after one time that is not measured. */
+void ends_query(const char *sql, struct outcome *o, unsigned int nb);
+
+/* Key of the clients. */
+extern struct xfer_key ends_key;
+#define ENDS_NAME   "bench"
+#define ENDS_CLIENT "roce:port=net_ring_scan0,ip=10.0.0.1/24,mtu=4096"
+#define ENDS_SERVER "roce:port=net_ring_scan1,ip=10.0.0.2/24,mtu=4096"
+
+/* Many clients at a time. */
+struct crowd {
+	unsigned int clients;
+	bool disturbed; /* three more: one that reads nothing, one that vanishes, one without end */
+	double seconds;
+	const char *sql;
+	/* results */
+	double rate;	   /* of all together, bytes/s */
+	double worst;	   /* share of the slowest of a fair one */
+	unsigned int lost; /* clients whose query failed */
+};
+void crowd_run(struct crowd *c);
+
+/* Conversion, serialisation, one socket. The server's engine is `e`. */
+void peers_tcp_query(struct bench_engine *e, const char *sql, struct outcome *o, unsigned int nb);
+
+/* Thallus' way: each batch is registered at both ends, and read; one at a time. */
+void peers_thallus_query(struct bench_engine *e, const char *sql, struct outcome *o);
+
+/* WRITEs of the same bytes. @return seconds */
+double peers_write(uint64_t bytes);
+
+/* The engine, and the messages of Arrow that are not sent. @return seconds */
+double peers_engine(struct bench_engine *e, const char *sql);
+
+#endif /* SCAN_BENCH_H */

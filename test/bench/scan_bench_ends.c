@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_errno.h>
+#include <rte_eth_ring.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "scan_bench.h"
+
+#define WIRE_SLOTS 1024
+#define IDLE_TURNS 1000 /* as app/scan/serve.c */
+#define IDLE_US	   50
+
+struct xfer_key ends_key;
+static struct scan_server *server;
+static struct rte_ring *wire[2];
+static const char *path[1];
+static char key_path[128], keys_path[128];
+
+double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+struct pair {
+	client_job client;
+	void *arg;
+	atomic_bool done;
+};
+
+static void *
+client_main(void *arg)
+{
+	const rte_cpuset_t cpus = rte_lcore_cpuset(rig.worker);
+	struct pair *p = arg;
+
+	(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	p->client(p->arg);
+	atomic_store(&p->done, true);
+	return NULL;
+}
+
+void
+pair_run(client_job client, void *client_arg, server_job serve, void *server_arg)
+{
+	struct pair p = {client, client_arg, false};
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, client_main, &p) != 0)
+		rig_die("no thread for a client");
+	serve(server_arg, &p.done);
+	pthread_join(thread, NULL);
+}
+
+/* ---- server ---------------------------------------------------------------------------------- */
+
+static void
+write_file(const char *name, const char *text)
+{
+	FILE *f = fopen(name, "w");
+
+	if (f == NULL || fputs(text, f) < 0 || fclose(f) != 0 || chmod(name, 0600) < 0)
+		rig_die("cannot write %s", name);
+}
+
+void
+ends_create(const char *dir)
+{
+	char keys[256], name[32], message[PATH_MAX];
+	int i;
+
+	path[0] = dir;
+	snprintf(key_path, sizeof(key_path), "%s/key", dir);
+	snprintf(keys_path, sizeof(keys_path), "%s/keys.ini", dir);
+	write_file(key_path, "0123456789abcdef0123456789abcdef");
+	snprintf(keys, sizeof(keys),
+		"[receiver " ENDS_NAME "]\nkey = %s\nrights = read\nconnections = 64\n", key_path);
+	write_file(keys_path, keys);
+	if (xfer_key_read(&ends_key, key_path, message) < 0)
+		rig_die("%s", message);
+	for (i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "scan_wire%d", i);
+		wire[i] = rte_ring_create(
+			name, WIRE_SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		if (wire[i] == NULL)
+			rig_die("no ring: %s", rte_strerror(rte_errno));
+	}
+	for (i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "scan%d", i);
+		if (rte_eth_from_rings(name, &wire[i], 1, &wire[!i], 1, 0) < 0)
+			rig_die("no port on rings: %s", rte_strerror(rte_errno));
+	}
+}
+
+void
+ends_open_server(void)
+{
+	struct scan_server_config config = {
+		.device = ENDS_SERVER,
+		.keys = keys_path,
+		.sessions = SCAN_SESSIONS,
+		.worker = {.api = &api, .path = path, .nb_paths = 1, .threads = 1, .memory = "1GB"},
+	};
+	char message[PATH_MAX];
+
+	if (scan_server_open(&server, &config, message) < 0)
+		rig_die("%s", message);
+}
+
+/* The loop of braggline-scan --serve. */
+void
+ends_serve(void *arg, const atomic_bool *done)
+{
+	unsigned int idle = 0;
+
+	while (!atomic_load_explicit(done, memory_order_acquire)) {
+		idle = scan_server_poll(server) ? 0 : idle + 1;
+		if (idle > IDLE_TURNS)
+			usleep(IDLE_US);
+		else if (idle > 0 && scan_server_is_busy(server))
+			sched_yield();
+	}
+}
+
+/* The client is closed and takes nothing any more. The device waits for its frames. */
+static void
+empty_wires(void)
+{
+	struct rte_mbuf *frame;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		while (rte_ring_dequeue(wire[i], (void **)&frame) == 0)
+			rte_pktmbuf_free(frame);
+}
+
+void
+ends_close_server(void)
+{
+	scan_server_stop(server);
+	while (!scan_server_is_idle(server)) {
+		(void)scan_server_poll(server);
+		empty_wires();
+	}
+	scan_server_close(server);
+	server = NULL;
+}
+
+/* ---- a client -------------------------------------------------------------------------------- */
+
+struct asking {
+	const char *sql;
+	struct outcome *outcome;
+	unsigned int nb;
+};
+
+static void
+ask(struct scan_client *c, const char *sql, struct outcome *o)
+{
+	struct scan_client_counters before, after;
+	struct ArrowArrayStream stream;
+	struct ArrowArray array;
+	double start;
+	int ret;
+
+	memset(o, 0, sizeof(*o));
+	scan_client_counters(c, &before);
+	start = now();
+	if (scan_client_query(c, sql, SCAN_NATIVE, &stream) < 0)
+		rig_die("%s: not sent", sql);
+	do {
+		ret = stream.get_next(&stream, &array);
+		if (o->first == 0)
+			o->first = now() - start;
+		if (ret != 0)
+			rig_die("%s: %s", sql, stream.get_last_error(&stream));
+		if (array.release == NULL)
+			break;
+		o->rows += array.length;
+		array.release(&array);
+	} while (true);
+	o->seconds = now() - start;
+	stream.release(&stream);
+	scan_client_counters(c, &after);
+	o->batches = after.batches - before.batches;
+	o->copied = after.copied_bytes - before.copied_bytes;
+	o->bytes =
+		after.inline_bytes + after.pushed_bytes - before.inline_bytes - before.pushed_bytes;
+}
+
+static void
+client(void *arg)
+{
+	const struct scan_client_config config = {
+		.device = ENDS_CLIENT,
+		.server = "10.0.0.2",
+		.identity = ENDS_NAME,
+		.key = key_path,
+		.slots = SLOTS,
+		.slot_bytes = SLOT_BYTES,
+	};
+	struct scan_client_error error;
+	const struct asking *a = arg;
+	struct scan_client *c;
+	unsigned int i;
+
+	if (scan_client_open(&c, &config, &error) < 0)
+		rig_die("client: %s", error.text);
+	/* opens the engine, and checks the CRC of each batch */
+	ask(c, a->sql, &a->outcome[0]);
+	for (i = 0; i < a->nb; i++)
+		ask(c, a->sql, &a->outcome[i]);
+	scan_client_close(c);
+}
+
+void
+ends_query(const char *sql, struct outcome *o, unsigned int nb)
+{
+	struct asking a = {sql, o, nb};
+
+	ends_open_server();
+	pair_run(client, &a, ends_serve, NULL);
+	ends_close_server();
+}
