@@ -124,6 +124,8 @@ struct rdma_stream_member_info {
 	struct sockaddr_storage addr; /**< from which it has joined */
 	uint64_t identity;	      /**< as it says; proved if the sender has a proof */
 	uint64_t tail;		      /**< it has the packets before this one */
+	/** No packet before this one is on its way to it. Above `tail` if it misses packets */
+	uint64_t seen;
 };
 
 /** Slots that a ring needs. @param latency_us time to notice a loss and to repair it */

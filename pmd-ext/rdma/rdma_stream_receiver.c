@@ -122,7 +122,7 @@ struct rdma_stream_receiver {
 	uint64_t head_seen; /* `seen` when the READ of the head was posted */
 	bool leave_flight, message_flight;
 	uint16_t tail_flights; /* at most one on each connection */
-	uint64_t tail_sent, tail_at, beat;
+	uint64_t tail_sent, seen_sent, tail_at, beat;
 	uint64_t nack_at;
 	struct rdma_stream_receiver_info info;
 };
@@ -526,7 +526,7 @@ window_begin(struct rdma_stream_receiver *r)
 	r->info.run = r->card.run;
 	r->info.start = r->card.start;
 	r->end = STREAM_NONE;
-	r->tail_sent = r->card.start;
+	r->tail_sent = r->seen_sent = r->card.start;
 	r->tail_at = 0;
 	r->arrived_at = 0; /* READ the head now */
 	r->quiet = r->hz / 1000000 * r->attr.quiet_us;
@@ -891,21 +891,27 @@ static void
 tail_send(struct rdma_stream_receiver *r)
 {
 	const uint64_t idle = r->now - r->tail_at;
-	const struct stream_tail tail = {
-		.tail = r->window.next, .beat = r->beat + 1, .left = r->leaving};
-	const struct rdma_sge sge = {(uintptr_t)&tail, 24, 0};
+	const struct stream_tail tail = {.tail = r->window.next,
+		.beat = r->beat + 1,
+		.left = r->leaving,
+		.seen = r->window.seen};
+	const struct rdma_sge sge = {(uintptr_t)&tail, offsetof(struct stream_tail, reserved), 0};
 	struct rdma_send_wr wr = {.sg = &sge,
 		.nb_sge = 1,
 		.op = RDMA_OP_WRITE,
 		.flags = RDMA_SEND_INLINE,
 		.remote_addr = r->card.tail_addr,
 		.rkey = r->card.tail_rkey};
+	const bool moved = r->window.next != r->tail_sent || r->window.seen != r->seen_sent;
+	/* without loss both grow together, so that a tail has both */
+	const uint64_t unsent = RTE_MAX(r->window.next - r->tail_sent,
+		r->window.seen > r->seen_sent ? r->window.seen - r->seen_sent : 0);
 	struct conn *c = conn_find_new(r);
 
 	/* late WRITEs of a smaller tail do no harm, but after `left` was set none may clear it */
 	if ((r->leaving && r->tail_flights) ||
-		!(c || r->window.next - r->tail_sent >= r->card.slots / 16 || r->leaving ||
-			(r->window.next != r->tail_sent && idle > r->hz / 10000) ||
+		!(c || unsent >= r->card.slots / 16 || r->leaving ||
+			(moved && idle > r->hz / 10000) ||
 			(r->tail_flights && idle > r->hz / TAIL_AGAIN_PER_S &&
 				r->now - r->arrived_at > r->hz / TAIL_AGAIN_PER_S) ||
 			idle > r->hz / 8000 * r->card.silence_ms))
@@ -919,6 +925,7 @@ tail_send(struct rdma_stream_receiver *r)
 	r->leave_flight = r->leaving;
 	r->beat++;
 	r->tail_sent = r->window.next;
+	r->seen_sent = r->window.seen;
 	r->tail_at = r->now;
 }
 

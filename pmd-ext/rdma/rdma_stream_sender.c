@@ -27,6 +27,9 @@
 #define RECEIVES     4	 /* posted for messages of a member */
 #define RESENDS	     256 /* ranges to be sent again */
 #define HANDSHAKE_MS 5000
+/* While a member misses packets, at most this part of the ring is on its way to it. Members report
+ * what they have seen after a sixteenth of the ring. */
+#define FLIGHT_PART 4
 
 enum member_state {
 	MEMBER_FREE,  /* owned by the control lcore */
@@ -55,7 +58,7 @@ struct member {
 	uint64_t token;
 	uint64_t since; /* TSC of the request; control lcore */
 	/* owner lcore */
-	uint64_t tail, beat;
+	uint64_t tail, seen, beat;
 	uint64_t beat_at; /* `awake` at the last change of beat */
 	bool listens;	  /* receives are posted for its messages */
 	bool proved;	  /* its card is to be sent */
@@ -81,10 +84,11 @@ struct rdma_stream_sender {
 	uint64_t run;
 
 	/* owner lcore */
-	uint64_t head;		      /* next packet to be published */
-	uint64_t posted;	      /* packets before this one were handed to the queue pair */
-	uint64_t sent;		      /* transmission of those before this one is complete */
-	uint64_t tail;		      /* of the slowest member */
+	uint64_t head;	 /* next packet to be published */
+	uint64_t posted; /* packets before this one were handed to the queue pair */
+	uint64_t sent;	 /* transmission of those before this one is complete */
+	uint64_t tail;	 /* of the slowest member */
+	uint64_t seen;	 /* lowest of the members that miss packets; STREAM_NONE: no such member */
 	uint64_t requests, completed; /* of the UD queue pair */
 	bool open;		      /* the slot at head is being written */
 	bool ending;
@@ -224,7 +228,7 @@ sender_start(struct rdma_stream_sender *s)
 			s->members[i].conn[c].member = &s->members[i];
 	}
 	s->head = s->posted = s->sent = s->tail = s->attr.first;
-	s->resend_lowest = STREAM_NONE;
+	s->resend_lowest = s->seen = STREAM_NONE;
 	s->head_block->run = s->run;
 	s->head_block->end = STREAM_NONE;
 	s->head_block->sent = s->sent;
@@ -547,7 +551,7 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 		.payload_max = s->attr.payload_max,
 		.silence_ms = s->attr.silence_ms,
 		.ud_qpn = s->ud_qpn};
-	m->tail = s->head;
+	m->tail = m->seen = s->head;
 	m->beat = 0;
 	m->beat_at = s->awake;
 	if (stream_mac(&s->proof, m->key, &m->transcript, card, card->mac) < 0 ||
@@ -642,6 +646,7 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 {
 	const uint64_t beat = __atomic_load_n(&m->at->beat, __ATOMIC_ACQUIRE);
 	const uint64_t tail = __atomic_load_n(&m->at->tail, __ATOMIC_ACQUIRE);
+	const uint64_t seen = __atomic_load_n(&m->at->seen, __ATOMIC_ACQUIRE);
 	char text[RDMA_ADDRESS_LEN];
 
 	if (beat && tail > s->head) {
@@ -662,6 +667,8 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		m->beat_at = s->awake;
 		/* late WRITEs of an earlier connection may go back */
 		m->tail = RTE_MAX(m->tail, tail);
+		/* forged packets can deceive a member about it, until it has READ the head */
+		m->seen = RTE_MAX(m->seen, RTE_MAX(m->tail, RTE_MIN(seen, s->head)));
 	} else if (s->awake - m->beat_at > silence) {
 		s->info.removed_silent++;
 		RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed",
@@ -689,7 +696,7 @@ static void
 sender_look(struct rdma_stream_sender *s)
 {
 	const uint64_t silence = rte_get_tsc_hz() / 1000 * s->attr.silence_ms;
-	uint64_t lowest = s->head;
+	uint64_t lowest = s->head, seen = STREAM_NONE;
 	uint16_t members = 0;
 
 	/* nothing is known of members in a time in which this lcore did not run */
@@ -706,9 +713,12 @@ sender_look(struct rdma_stream_sender *s)
 			continue;
 		members += state_of(m) == MEMBER_ACTIVE;
 		lowest = RTE_MIN(lowest, m->tail);
+		if (m->tail != m->seen)
+			seen = RTE_MIN(seen, m->seen);
 	}
 	s->info.members = members;
 	s->tail = lowest;
+	s->seen = seen;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -842,14 +852,21 @@ rdma_stream_sender_poll(struct rdma_stream_sender *s)
 	return sum;
 }
 
-/* Is the next slot free: sent, and in *wait* passed by all members? */
+/* Is the next slot free: sent, and in *wait* passed by all members? Few are used during repair. */
 static bool
 slot_free(const struct rdma_stream_sender *s)
 {
 	uint64_t limit = RTE_MIN(s->sent, s->resend_lowest);
 
-	if (s->attr.policy == RDMA_STREAM_WAIT)
+	if (s->attr.policy == RDMA_STREAM_WAIT) {
 		limit = RTE_MIN(limit, s->tail);
+		/*
+		 * The answers to READs come behind the packets that are on their way. If these were
+		 * most of the ring, no slot would be free before an answer that has to be repeated.
+		 */
+		if (s->seen != STREAM_NONE && s->head - s->seen >= s->attr.slots / FLIGHT_PART)
+			return false;
+	}
 	return (int64_t)(s->head - limit) < (int64_t)s->attr.slots;
 }
 
@@ -938,7 +955,8 @@ rdma_stream_sender_members(
 			continue;
 		member[found++] = (struct rdma_stream_member_info){.addr = m->addr,
 			.identity = m->transcript.request.identity,
-			.tail = m->tail};
+			.tail = m->tail,
+			.seen = m->seen};
 	}
 	return found;
 }

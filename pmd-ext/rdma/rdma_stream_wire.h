@@ -49,7 +49,10 @@ struct stream_tail {
 	uint64_t tail; /**< all packets before this one have arrived */
 	uint64_t beat; /**< incremented by each WRITE */
 	uint64_t left; /**< 1: the member leaves */
-	uint64_t reserved[5];
+	/** No packet before this one is still on its way to the member: it has arrived, or is lost
+	 *  and READ. */
+	uint64_t seen;
+	uint64_t reserved[4];
 };
 static_assert(sizeof(struct stream_tail) == 64, "each on its own cache line");
 

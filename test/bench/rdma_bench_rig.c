@@ -260,13 +260,12 @@ make_ring(unsigned int number, const char *from, unsigned int end)
 	return ring;
 }
 
-/* An end's port and device. Its rings: those of the switch, or `wire`, which the other end has. */
+/* An end's port and device. Its rings: those of the switch, or the wire, which both ends have. */
 static void
-make_end(struct rig *rig, struct rig_side *side, unsigned int number, unsigned int end,
-	struct rte_ring *wire[2], bool whole)
+make_end(struct rig *rig, struct rig_side *side, unsigned int number, unsigned int end, bool whole)
 {
-	struct rte_ring **rx = bridge.nb ? &bridge.to[end] : &wire[end];
-	struct rte_ring **tx = bridge.nb ? &bridge.from[end] : &wire[!end];
+	struct rte_ring **rx = bridge.nb ? &bridge.to[end] : &rig->wire[end];
+	struct rte_ring **tx = bridge.nb ? &bridge.from[end] : &rig->wire[!end];
 	char name[64];
 	int port;
 
@@ -284,7 +283,6 @@ static void
 open_rig(struct rig *rig, size_t memory_size, unsigned int nb_more, bool alone, bool whole)
 {
 	static unsigned int rigs;
-	struct rte_ring *wire[2] = {NULL};
 	unsigned int i;
 
 	memset(rig, 0, sizeof(*rig));
@@ -303,13 +301,13 @@ open_rig(struct rig *rig, size_t memory_size, unsigned int nb_more, bool alone, 
 			bridge.from[i] = make_ring(rigs, "from", i);
 			bridge.to[i] = make_ring(rigs, "to", i);
 		} else {
-			wire[i] = make_ring(rigs, "wire", i);
+			rig->wire[i] = make_ring(rigs, "wire", i);
 		}
 	}
-	make_end(rig, &rig->a, rigs, 0, wire, whole);
-	make_end(rig, &rig->b, rigs, 1, wire, whole);
+	make_end(rig, &rig->a, rigs, 0, whole);
+	make_end(rig, &rig->b, rigs, 1, whole);
 	for (i = 0; i < nb_more; i++)
-		make_end(rig, &rig->more[i], rigs, 2 + i, wire, whole);
+		make_end(rig, &rig->more[i], rigs, 2 + i, whole);
 	rig_poll_side(&rig->b); /* from now on the main lcore polls it */
 	if (alone)
 		rig_poll_side(&rig->a);
@@ -372,6 +370,29 @@ poll_all(struct rig *rig)
 		}                                                                  \
 	} while (0)
 
+/*
+ * Free what is on its way. Frames are passed by reference, so that those of a device's control
+ * lcore may also wait for the control lcore of another device, which handles them here. An answer
+ * to an ARP request has no answer itself.
+ */
+static void
+empty_wires(struct rig *rig, struct rig_side *const side[])
+{
+	struct rdma_event event[4];
+
+	for (unsigned int turn = 0; turn < 4; turn++)
+		for (unsigned int i = 0; i < 2 + rig->nb_more; i++) {
+			rdma_progress(side[i]->dev, 0);
+			rdma_poll_cm(side[i]->dev, event, RTE_DIM(event));
+		}
+	for (unsigned int i = 0; i < bridge.nb; i++) {
+		empty_ring(bridge.from[i]);
+		empty_ring(bridge.to[i]);
+	}
+	for (unsigned int i = 0; i < RTE_DIM(rig->wire) && rig->wire[i]; i++)
+		empty_ring(rig->wire[i]);
+}
+
 void
 rig_close(struct rig *rig)
 {
@@ -390,10 +411,7 @@ rig_close(struct rig *rig)
 	bridge.quit = true;
 	if (!rig->alone)
 		rte_eal_mp_wait_lcore();
-	for (i = 0; i < bridge.nb; i++) {
-		empty_ring(bridge.from[i]);
-		empty_ring(bridge.to[i]);
-	}
+	empty_wires(rig, side);
 	/* the sender's frames are also in the devices behind the switch */
 	for (i = 2 + rig->nb_more; i-- > 0;) {
 		rdma_dev_close(side[i]->dev);

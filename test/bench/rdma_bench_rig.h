@@ -19,6 +19,8 @@
 #define RIG_MTU	     4096
 #define RIG_MORE_MAX 3
 
+struct rte_ring;
+
 /** One end, on cache lines that the other end's lcore does not use. */
 struct rig_side {
 	struct rdma_dev *dev;
@@ -40,6 +42,7 @@ struct rig {
 	bool alone;			 /**< the main lcore is also the worker */
 	void (*meanwhile)(struct rig *); /**< then: the responder's work in each iteration */
 	unsigned int worker;
+	struct rte_ring *wire[2];	     /**< without a switch: what end 0 and end 1 receive */
 	_Atomic(void (*)(struct rig *)) job; /**< for the worker; NULL: done */
 	_Atomic bool quit;
 	_Atomic bool resting;
