@@ -50,6 +50,16 @@ quick_photons(uint32_t word, float p, float r)
 	return gk_mul(__fmaf_rn(__uint_as_float(word), WORD_SCALE, p), r);
 }
 
+/*
+ * gk_value_i16() of photons by the fast path. Numbers just below a half do not become integers when
+ * the half is added, because the sum is rounded towards zero.
+ */
+static __device__ __forceinline__ int32_t
+quick_value(float photons)
+{
+	return __float2int_rz(__fadd_rz(photons, copysignf(0.5f, photons)));
+}
+
 /* Pixel sum in units of 1/256, plus SUM_NOTHING. */
 static __device__ __forceinline__ uint32_t
 quick_sum(float photons)

@@ -164,7 +164,7 @@ profile_add(const struct profile_bins *b, const struct profile_lane *l,
 			const int i = 4 * k + j;
 			const uint32_t next = half_of(l->bin[k], j);
 			const float x = quick_photons(half_of(w[k], j), l->p[i], l->r[i]);
-			const int32_t v = rest >> i & 1 ? 0 : gk_value_i16(x);
+			const int32_t v = rest >> i & 1 ? 0 : quick_value(x);
 
 			if (next != bin && sum != 0)
 				atomicAdd(&b->sum[bin], (uint32_t)sum);

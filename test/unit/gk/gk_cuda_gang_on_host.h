@@ -85,6 +85,22 @@ __fmaf_rn(float a, float b, float c)
 	return std::fma(a, b, c);
 }
 
+/* Of a number below 2^22 and a half: the sum in f64 is too small by less than 2^-29, if at all. */
+static inline float
+__fadd_rz(float a, float b)
+{
+	const double exact = (double)a + (double)b;
+	const float sum = (float)exact;
+
+	return std::fabs((double)sum) > std::fabs(exact) ? std::nextafterf(sum, 0.0f) : sum;
+}
+
+static inline int32_t
+__float2int_rz(float v)
+{
+	return (int32_t)v;
+}
+
 static inline double
 __dmul_rn(double a, double b)
 {

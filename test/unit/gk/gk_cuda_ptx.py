@@ -6,7 +6,7 @@
 
 - a load through the non-coherent path: all data that kernels read may change during the launch;
 - a contracted a*b+c: fma is allowed only where the source requests it, with the factors below;
-- arithmetic that may still be contracted: ptxas fuses instructions without .rn;
+- arithmetic that may still be contracted: ptxas fuses instructions without .rn or .rz;
 - a doorbell that is read without acquire, or results without release, at system scope.
 """
 import re
@@ -33,7 +33,7 @@ def main(path):
         if (re.search(r'\bfma\.|\bmad\.\S*f32', line) and
                 not (fma and (fma[1] in factors or fma[1] in FACTORS))):
             found.append(f'{path}:{number}: contracted arithmetic: {line.strip()}')
-        if re.search(r'\b(?:add|sub|mul)\.(?!rn\b)\S*f32', line):
+        if re.search(r'\b(?:add|sub|mul)\.(?!r[nz]\b)\S*f32', line):
             found.append(f'{path}:{number}: may be contracted: {line.strip()}')
         if re.search(r'\b(?:add|sub|mul|div|fma)\.\S*(?:ftz|approx)', line):
             found.append(f'{path}:{number}: inexact arithmetic: {line.strip()}')

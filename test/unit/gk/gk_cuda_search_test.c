@@ -15,9 +15,14 @@
 #define SLOTS	  24
 #define MODULE	  512 /* rows; 1,024 columns */
 #define PEAKS_CAP 300
-#define ADU_ZERO  1000 /* of no photons; 1 ADU is a photon */
+#define ADU_ZERO  1000 /* of no photons */
 
 static int once;
+/*
+ * ADU of a photon. With 1 ADU the photons of some words are too many for the fast conversion of
+ * CUDA gangs. With 16 they are not, and many words convert to halves of photons.
+ */
+static int adu = 1;
 
 static void
 tune(struct gk_config *c)
@@ -31,12 +36,14 @@ word_of(int16_t photons, uint64_t *rng)
 {
 	if (photons == INT16_MIN)
 		return 0xFFFF;
-	if (photons > 16383 - ADU_ZERO)
+	if (photons > (16383 - ADU_ZERO) / adu - 1)
 		return 0xC000; /* saturated */
 	/* some as words of another gain stage */
 	if (photons >= 0 && rig_below(rng, 2000) == 0)
 		return (uint16_t)(0x4000 | (photons + 1));
-	return (uint16_t)(photons < -ADU_ZERO ? 0 : photons + ADU_ZERO);
+	if (photons < -ADU_ZERO / adu)
+		return 0;
+	return (uint16_t)(photons * adu + (int)rig_below(rng, (uint32_t)adu) + ADU_ZERO);
 }
 
 /* @param c  whose photons have room for a frame */
@@ -80,7 +87,7 @@ draw_coef(struct pair *p, uint64_t *rng)
 			continue;
 		for (int g = 0; g < 3; g++) {
 			p->host.p[g][x] = g == 0 ? ADU_ZERO + 0.25f * (float)rig_below(rng, 4) : 1;
-			p->host.r[g][x] = 1;
+			p->host.r[g][x] = g == 0 ? 1.0f / (float)adu : 1;
 		}
 	}
 	memcpy(p->host.p_next, p->host.p[0], pixels * sizeof(float));
@@ -201,6 +208,7 @@ round_of(const struct gk_geometry *g, uint32_t gangs, uint32_t plays, int in_dev
 	assert_true(c != NULL && bin != NULL);
 	open_case(c, g, rig_random(rng));
 	rig_chunks = (int)rig_below(rng, 2); /* all images with the search */
+	adu = rig_below(rng, 2) ? 16 : 1;
 	draw_bins(&radial, bin, g, rng);
 	pair_open_search(&p, g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16,
 		1 + rig_below(rng, (uint32_t)gk_pixels(g)), gangs, SLOTS,
