@@ -28,11 +28,11 @@ MASKED = 1, 8, 10, 11, 26, 27, 32  # bytes of IPv4, UDP and BTH that count as on
 
 
 def link(name, number, peer, peer_number=0):
-    """Create a pair of veth devices with these interface indices. net_af_packet computes the ID of
+    """Create a pair of veth devices with these interface indices; 0: any. net_af_packet computes the ID of
     a fanout group, which all processes share, from the process ID and the interface index. Indices
     that are far apart keep the groups apart."""
-    there = f'index {peer_number << 12}' if peer_number else ''
-    for command in (f'link add {name} index {number << 12} type veth peer name {peer} {there}',
+    here, there = (f'index {n << 12}' if n else '' for n in (number, peer_number))
+    for command in (f'link add {name} {here} type veth peer name {peer} {there}',
                     f'link set {name} addrgenmode none mtu 9000 up',
                     f'link set {peer} addrgenmode none mtu 9000 up'):
         subprocess.run(['ip', *command.split()], check=True, stdin=subprocess.DEVNULL)
