@@ -320,7 +320,7 @@ static uint64_t
 place_all(struct gk_cuda_args *a, uint64_t memory)
 {
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
-	const uint64_t places =
+	const uint64_t chunk_blocks =
 		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
 	uint64_t end = memory;
 
@@ -336,8 +336,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(bin_pixels, a->bins);
 	PLACE(profile_sums, 2 * batches * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
-	PLACE(places, places * GK_CUDA_PLACE);
-	PLACE(place_size, places);
+	PLACE(chunk_ends, 2 * chunk_blocks);
 #undef PLACE
 	return end - memory;
 }

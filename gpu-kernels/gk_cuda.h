@@ -60,12 +60,6 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** Maximum shared memory that the kernel declares statically. */
 #define GK_CUDA_DECLARED 4608
 
-/**
- * Device memory for a compressed block of a chunk and the length before it, in bytes
- * (gk_cuda_bitshuffle.cuh).
- */
-#define GK_CUDA_PLACE 8256
-
 /** Divisor that is known at the launch. */
 struct gk_cuda_divisor {
 	uint32_t by;
@@ -138,7 +132,7 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t taken;
 	/** blocks that have met in searches for peaks, summed over all meetings */
 	GK_ALIGNED(128) uint32_t met;
-	/** blocks that have compressed frames, summed over all batches that have some */
+	/** blocks that have compressed copies of packets, summed over all batches with some */
 	uint32_t compressed;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
 	/** batches done; written by the last block of a batch */
@@ -205,10 +199,9 @@ struct gk_cuda_args {
 	/** gk_config.chunks @{ */
 	uint32_t chunked;
 	struct gk_cuda_divisor cols;
-	/** compressed blocks and their sizes: [gangs][GK_BATCH_MAX][blocks of a chunk] @{ */
-	uint8_t *places; /**< GK_CUDA_PLACE bytes each */
-	uint32_t *place_size;
-	/** @} @} */
+	/** ends of compressed blocks: [gangs][2][GK_BATCH_MAX][blocks of a chunk] */
+	uint64_t *chunk_ends;
+	/** @} */
 };
 
 /**

@@ -356,6 +356,7 @@ serve_frames(void)
 	if (s->batch.dark != 0)
 		dark_all();
 	profile_frames();
+	compress_prepare();
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {

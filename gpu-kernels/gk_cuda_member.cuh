@@ -198,6 +198,11 @@ compress_open(void)
 }
 
 static __device__ __forceinline__ void
+compress_prepare(void)
+{
+}
+
+static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {
 }
