@@ -60,6 +60,9 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** Maximum shared memory that the kernel declares statically. */
 #define GK_CUDA_DECLARED 4608
 
+/** Most gangs that read packets from host memory in turns, if they write chunks. */
+#define GK_CUDA_TURNS 4
+
 /** Divisor that is known at the launch. */
 struct gk_cuda_divisor {
 	uint32_t by;
@@ -92,6 +95,7 @@ struct gk_cuda_batch {
 	uint32_t share;	   /**< update: all planes except p[0] are shared with `coef` */
 	uint32_t aim;	   /**< thresholds of the version must first be determined */
 	uint32_t trailers; /**< bit mask of frames with GK_FRAME_TRAILER */
+	uint32_t turn;	   /**< to read packets: number of the batch, 0: at any time */
 	uint64_t cells;
 	uint64_t update; /**< address of struct gk_update, written at the end */
 	struct gk_params params;
@@ -147,6 +151,8 @@ struct gk_cuda_gang {
 /** Control data that start() clears. */
 struct gk_cuda_control {
 	GK_ALIGNED(128) uint32_t killed; /**< the watchdog has ended the kernel */
+	/** batches with a turn whose packets are read */
+	GK_ALIGNED(128) uint32_t turns;
 	struct gk_cuda_gang gang[GK_GANGS_MAX];
 };
 
@@ -198,6 +204,7 @@ struct gk_cuda_args {
 	uint16_t *copy;
 	/** gk_config.chunks @{ */
 	uint32_t chunked;
+	uint32_t readers; /**< gangs that read packets at the same time, 0: any number */
 	struct gk_cuda_divisor cols;
 	/** ends of compressed blocks: [gangs][2][GK_BATCH_MAX][blocks of a chunk] */
 	uint64_t *chunk_ends;

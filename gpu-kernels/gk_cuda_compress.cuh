@@ -50,6 +50,31 @@ size_of_chunk(uint32_t f, uint32_t kind)
 		details_of(f)->chunk_bytes = 0;
 }
 
+/*
+ * Wait until the batch may read its packets: all but args.readers batches with earlier turns have
+ * read theirs. These are of gangs that do not wait for this one. All threads. @return false: killed
+ */
+static __device__ __forceinline__ bool
+begin_turn(void)
+{
+	struct gang_shared *s = &gang_state;
+
+	if (s->batch.turn == 0)
+		return true;
+	if (threadIdx.x == 0)
+		s->go = wait_count(&args.control->turns, s->batch.turn - args.readers);
+	__syncthreads();
+	return s->go;
+}
+
+/* One thread, when all blocks of the gang have read their packets. */
+static __device__ __forceinline__ void
+end_turn(void)
+{
+	if (gang_state.batch.turn != 0)
+		arrive(&args.control->turns);
+}
+
 static __device__ __forceinline__ uint32_t
 blocks_of_chunk(void)
 {

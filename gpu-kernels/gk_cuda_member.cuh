@@ -197,6 +197,17 @@ compress_open(void)
 {
 }
 
+static __device__ __forceinline__ bool
+begin_turn(void)
+{
+	return true;
+}
+
+static __device__ __forceinline__ void
+end_turn(void)
+{
+}
+
 static __device__ __forceinline__ void
 compress_prepare(void)
 {
