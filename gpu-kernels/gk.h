@@ -92,7 +92,7 @@ struct gk_config {
 	uint32_t trailers;
 	/**
 	 * both implementations: parameters may ask for chunks. create() then allocates memory for
-	 * the compressed blocks of a batch in each gang; otherwise gangs refuse such parameters
+	 * the chunks of a batch in each gang; otherwise gangs refuse such parameters
 	 */
 	uint32_t chunks;
 };

@@ -236,6 +236,18 @@ load_kernel(struct gk *gk)
 }
 
 /*
+ * Chunks go back over the bus that packets come from. Few gangs that read at the same time also
+ * write at the same time, and one direction is idle. So half of them read, in turns. More gangs use
+ * both directions without turns, and are faster so (test/bench/results/gk_cuda_chunks_h200.rst).
+ */
+static void
+choose_readers(struct gk_cuda_args *a)
+{
+	if (a->staged && a->chunked && a->gangs <= GK_CUDA_TURNS)
+		a->readers = a->gangs / 2;
+}
+
+/*
  * Choose the blocks of a gang: an equal share of the available space, independent of the packets'
  * memory. All blocks are resident, and so is one more that dispatches. Measured on an H200: from
  * GPU memory every block adds speed; from host memory 32 blocks saturate the bus, and more do no
@@ -263,6 +275,7 @@ choose_blocks(struct gk *gk)
 	gk->args.blocks = gk->config.workers;
 	if (gk->args.blocks == 0)
 		gk->args.blocks = most < gk->args.chunks ? most : gk->args.chunks;
+	choose_readers(&gk->args);
 	return 0;
 }
 
@@ -320,7 +333,7 @@ static uint64_t
 place_all(struct gk_cuda_args *a, uint64_t memory)
 {
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
-	const uint64_t places =
+	const uint64_t chunk_blocks =
 		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
 	uint64_t end = memory;
 
@@ -336,8 +349,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(bin_pixels, a->bins);
 	PLACE(profile_sums, 2 * batches * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
-	PLACE(places, places * GK_CUDA_PLACE);
-	PLACE(place_size, places);
+	PLACE(chunk_ends, 2 * chunk_blocks);
 #undef PLACE
 	return end - memory;
 }

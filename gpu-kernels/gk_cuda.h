@@ -60,11 +60,8 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** Maximum shared memory that the kernel declares statically. */
 #define GK_CUDA_DECLARED 4608
 
-/**
- * Device memory for a compressed block of a chunk and the length before it, in bytes
- * (gk_cuda_bitshuffle.cuh).
- */
-#define GK_CUDA_PLACE 8256
+/** Most gangs that read packets from host memory in turns, if they write chunks. */
+#define GK_CUDA_TURNS 4
 
 /** Divisor that is known at the launch. */
 struct gk_cuda_divisor {
@@ -98,6 +95,7 @@ struct gk_cuda_batch {
 	uint32_t share;	   /**< update: all planes except p[0] are shared with `coef` */
 	uint32_t aim;	   /**< thresholds of the version must first be determined */
 	uint32_t trailers; /**< bit mask of frames with GK_FRAME_TRAILER */
+	uint32_t turn;	   /**< to read packets: number of the batch, 0: at any time */
 	uint64_t cells;
 	uint64_t update; /**< address of struct gk_update, written at the end */
 	struct gk_params params;
@@ -138,7 +136,7 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t taken;
 	/** blocks that have met in searches for peaks, summed over all meetings */
 	GK_ALIGNED(128) uint32_t met;
-	/** blocks that have compressed frames, summed over all batches that have some */
+	/** blocks that have compressed copies of packets, summed over all batches with some */
 	uint32_t compressed;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */
 	/** batches done; written by the last block of a batch */
@@ -153,6 +151,8 @@ struct gk_cuda_gang {
 /** Control data that start() clears. */
 struct gk_cuda_control {
 	GK_ALIGNED(128) uint32_t killed; /**< the watchdog has ended the kernel */
+	/** batches with a turn whose packets are read */
+	GK_ALIGNED(128) uint32_t turns;
 	struct gk_cuda_gang gang[GK_GANGS_MAX];
 };
 
@@ -204,11 +204,11 @@ struct gk_cuda_args {
 	uint16_t *copy;
 	/** gk_config.chunks @{ */
 	uint32_t chunked;
+	uint32_t readers; /**< gangs that read packets at the same time, 0: any number */
 	struct gk_cuda_divisor cols;
-	/** compressed blocks and their sizes: [gangs][GK_BATCH_MAX][blocks of a chunk] @{ */
-	uint8_t *places; /**< GK_CUDA_PLACE bytes each */
-	uint32_t *place_size;
-	/** @} @} */
+	/** ends of compressed blocks: [gangs][2][GK_BATCH_MAX][blocks of a chunk] */
+	uint64_t *chunk_ends;
+	/** @} */
 };
 
 /**

@@ -2,96 +2,211 @@
 /*
  * Compressed u16 images on a GPU: the bytes of gk_bitshuffle.h.
  *
- * A thread block compresses one block of 8 KiB at a time in shared memory. Its size is known only
- * then, so blocks are first kept in device memory, in places of a fixed size. When all blocks of a
- * frame are there, the thread blocks add up their sizes and copy them to the chunk, without gaps.
+ * A warp compresses a block of 8 KiB in shared memory, and waits for no other warp until it knows
+ * the size:
  *
- * All threads of a thread block call these functions together. Frames have rows of a multiple of 32
- * pixels, so no values follow the last block.
+ * - Planes: each thread transposes 32 values in registers, four times.
+ * - Equal bytes: byte i of plane k equals the byte before it if bit k of the values from 8 i on
+ *   equals bit k of the 8 values before these. XORs and ORs of values give a word for each i, with
+ *   a bit for each plane. A transposition of these words brings the bits in the order of the bytes.
+ *   This is an eighth of the work of a comparison of bytes.
+ * - Sequences: each thread encodes one of 32. A block never grows by more than a few bytes, so the
+ *   literals move towards the front of the same memory, in order.
+ * - The place of a block in the chunk is the sum of the sizes before it. A warp publishes its size,
+ *   then looks back at the warps before until it finds one that knows its place (decoupled
+ *   look-back: Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back",
+ *   NVR-2016-002). Blocks are written once, where they stay.
+ *
+ * Warps that share chunks take their blocks in order and are resident together, so a warp waits
+ * only for warps that do not wait for it.
  */
 #ifndef GK_CUDA_BITSHUFFLE_CUH
 #define GK_CUDA_BITSHUFFLE_CUH
 
 #include "gk_bitshuffle.h"
 #include "gk_cuda.h"
+#include "gk_cuda_order.cuh"
 
-/* Matches of a block: each has GK_BITSHUFFLE_RUN bytes and a literal before it. */
-#define BITSHUFFLE_MATCHES (GK_BITSHUFFLE_BYTES / (GK_BITSHUFFLE_RUN + 1) + 2)
-/* Bytes of a block that one thread compares with the bytes before. */
-#define BITSHUFFLE_PART 32
-static_assert(GK_CUDA_THREADS * BITSHUFFLE_PART == GK_BITSHUFFLE_BYTES, "each thread has a word");
+#define BITSHUFFLE_LANES 0xFFFFFFFFu
+/* Words of 16 bytes of a block. */
+#define BITSHUFFLE_WORDS (GK_BITSHUFFLE_BYTES / 16)
+/*
+ * Offsets in struct bitshuffle_warp.room: of the compressed block, behind its length and a chunk's
+ * header, and of the planes. Literals never move towards the end.
+ */
+#define BITSHUFFLE_PACKED (GK_BITSHUFFLE_HEADER + GK_BITSHUFFLE_LENGTH)
+#define BITSHUFFLE_PLAIN  64
+#define BITSHUFFLE_ROOM	  (BITSHUFFLE_PLAIN + GK_BITSHUFFLE_BYTES)
+static_assert(BITSHUFFLE_PACKED % 16 == 0 && BITSHUFFLE_PLAIN % 16 == 0, "words of 16 bytes");
+static_assert(BITSHUFFLE_PLAIN - BITSHUFFLE_PACKED >= 1 + (GK_BITSHUFFLE_BYTES + 240) / 255,
+	"the most bytes that a block grows by up to a literal (gk_lz4_bound())");
+/* Changes that are listed together; a block may have more. */
+#define BITSHUFFLE_CHANGES 2048
+/* Literals of a sequence that one thread copies. */
+#define BITSHUFFLE_FEW 16
 
-static_assert(GK_BITSHUFFLE_BLOCK / 8 % GK_CUDA_THREADS == 0, "each thread has as many values");
-/* 8 values each */
-#define BITSHUFFLE_WORDS (GK_BITSHUFFLE_BLOCK / 8 / GK_CUDA_THREADS)
-static_assert(GK_CUDA_PLACE >= GK_BITSHUFFLE_LENGTH + GK_BITSHUFFLE_BYTES + 1 +
-				(GK_BITSHUFFLE_BYTES + 240) / 255 + 15 &&
-		GK_CUDA_PLACE % 16 == 0,
-	"it has a block of incompressible values, and bytes that are read with its last ones");
-
-struct bitshuffle_shared {
-	uint4 planes[GK_BITSHUFFLE_BYTES / 16];
-	uint4 out[GK_CUDA_PLACE / 16];	     /* length and block */
-	uint32_t equal[GK_CUDA_THREADS + 2]; /* bytes that equal the one before; 0 at both ends */
-	uint32_t match[GK_CUDA_THREADS];     /* bytes of matches */
-	/* first bytes of matches, and those GK_BITSHUFFLE_RUN - 1 before their ends */
-	uint32_t change[GK_CUDA_THREADS];
-	uint32_t changes[GK_CUDA_THREADS];	 /* their number before a word */
-	uint32_t sums[GK_CUDA_WARPS];		 /* of warps, in a scan */
-	uint16_t edge[2 * BITSHUFFLE_MATCHES];	 /* positions of changes */
-	int16_t literal[BITSHUFFLE_MATCHES + 1]; /* of a sequence: place - position in the block */
+/* Shared memory of a warp. */
+struct bitshuffle_warp {
+	/* the words, then the planes, then the compressed block */
+	uint4 room[BITSHUFFLE_ROOM / 16];
+	/*
+	 * A bit for each byte: it equals the one before. Then changes: first bytes of matches, and
+	 * those GK_BITSHUFFLE_RUN - 1 before their ends.
+	 */
+	uint32_t bits[GK_BITSHUFFLE_BYTES / 32];
+	/* positions of changes: begin of a match in the lower half, end in the upper one */
+	union {
+		uint32_t match[BITSHUFFLE_CHANGES / 2];
+		uint16_t change[BITSHUFFLE_CHANGES];
+		/* before that: differences of 8 values to the 8 before, 16 bits each */
+		uint2 differ[GK_BITSHUFFLE_BLOCK / 32];
+		uint4 differ4[GK_BITSHUFFLE_BLOCK / 64];
+	};
 };
+static_assert(sizeof(struct bitshuffle_warp) <= GK_CUDA_AREA, "in place of words");
 
 /* The sum of the values of the threads before this one. @param all  the sum of all threads */
 static __device__ __forceinline__ uint32_t
-bitshuffle_scan(struct bitshuffle_shared *s, uint32_t value, uint32_t *all)
+bitshuffle_scan(uint32_t value, uint32_t *all)
 {
-	const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	uint32_t upto = value, before = 0, sum = 0;
+	uint32_t upto = value;
 
 #pragma unroll
 	for (uint32_t d = 1; d < 32; d *= 2) {
-		const uint32_t left = __shfl_up_sync(0xFFFFFFFFu, upto, d);
+		const uint32_t left = __shfl_up_sync(BITSHUFFLE_LANES, upto, d);
 
-		upto += lane >= d ? left : 0;
+		upto += threadIdx.x % 32 >= d ? left : 0;
 	}
-	if (lane == 31)
-		s->sums[warp] = upto;
-	__syncthreads();
-#pragma unroll
-	for (uint32_t i = 0; i < GK_CUDA_WARPS; i++) {
-		before += i < warp ? s->sums[i] : 0;
-		sum += s->sums[i];
-	}
-	__syncthreads(); /* before the next scan */
-	*all = sum;
-	return before + upto - value;
+	*all = __shfl_sync(BITSHUFFLE_LANES, upto, 31);
+	return upto - value;
 }
 
-/* Split the v values of a block. @param words  of this thread */
-static __device__ __forceinline__ void
-bitshuffle_planes(struct bitshuffle_shared *s, uint32_t v, const uint4 words[BITSHUFFLE_WORDS])
+/*
+ * Place of 8 values of a block, a quarter of a group of 32: without bank conflicts, whether threads
+ * have neighbouring quarters or the same quarter of neighbouring groups.
+ */
+static __device__ __forceinline__ uint32_t
+bitshuffle_place(uint32_t group, uint32_t quarter)
 {
-	uint8_t *to = (uint8_t *)s->planes;
-	const uint32_t stride = v / 8;
+	return group * 4 + (quarter ^ (group / 2 % 4));
+}
 
-#pragma unroll
-	for (uint32_t u = 0; u < BITSHUFFLE_WORDS; u++) {
-		const uint32_t i = u * GK_CUDA_THREADS + threadIdx.x;
-		const uint4 w = words[u];
-		const uint64_t low = gk_transpose8(__byte_perm(w.x, w.y, 0x6420) |
-			(uint64_t)__byte_perm(w.z, w.w, 0x6420) << 32);
-		const uint64_t high = gk_transpose8(__byte_perm(w.x, w.y, 0x7531) |
-			(uint64_t)__byte_perm(w.z, w.w, 0x7531) << 32);
+/* Exchange the bits of `a` that are `by` above those of the mask for these bits of `b`. */
+static __device__ __forceinline__ void
+bitshuffle_exchange(uint32_t *a, uint32_t *b, uint32_t by, uint32_t mask)
+{
+	const uint32_t x = *a, y = *b;
 
-		if (i >= stride)
-			continue;
+	*a = (x & mask) | (y << by & ~mask);
+	*b = (x >> by & mask) | (y & ~mask);
+}
+
+/* Transpose 32 values, two in a word: word k of the result has bit k of value i in bit i. */
+static __device__ __forceinline__ void
+bitshuffle_transpose(uint32_t to[16], const uint32_t from[16])
+{
+	uint32_t x[16];
+
+	/* values i and i + 16 in a word, so that both halves are 16 rows of 16 bits */
 #pragma unroll
-		for (uint32_t k = 0; k < 8; k++) {
-			to[k * stride + i] = (uint8_t)(low >> (8 * k));
-			to[(k + 8) * stride + i] = (uint8_t)(high >> (8 * k));
-		}
+	for (uint32_t i = 0; i < 8; i++) {
+		x[2 * i] = __byte_perm(from[i], from[i + 8], 0x5410);
+		x[2 * i + 1] = __byte_perm(from[i], from[i + 8], 0x7632);
 	}
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++) {
+		to[i] = __byte_perm(x[i], x[i + 8], 0x6240);
+		to[i + 8] = __byte_perm(x[i], x[i + 8], 0x7351);
+	}
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++)
+		bitshuffle_exchange(&to[i + i / 4 * 4], &to[i + i / 4 * 4 + 4], 4, 0x0F0F0F0F);
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++)
+		bitshuffle_exchange(&to[i + i / 2 * 2], &to[i + i / 2 * 2 + 2], 2, 0x33333333);
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++)
+		bitshuffle_exchange(&to[2 * i], &to[2 * i + 1], 1, 0x55555555);
+}
+
+/* A bit for each plane: whether 8 values differ from the 8 before, in either half of the word. */
+static __device__ __forceinline__ uint32_t
+bitshuffle_differ(const uint32_t now[4], const uint32_t before[4])
+{
+	return (now[0] ^ before[0]) | (now[1] ^ before[1]) | (now[2] ^ before[2]) |
+		(now[3] ^ before[3]);
+}
+
+/* Both halves of two words, together. */
+static __device__ __forceinline__ uint32_t
+bitshuffle_fold(uint32_t a, uint32_t b)
+{
+	return __byte_perm(a, b, 0x5410) | __byte_perm(a, b, 0x7632);
+}
+
+static __device__ __forceinline__ void
+bitshuffle_unpack(uint32_t to[4], const uint4 &from)
+{
+	to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
+}
+
+/* Split a whole block, and find its equal bytes. */
+static __device__ __forceinline__ void
+bitshuffle_planes(struct bitshuffle_warp *s)
+{
+	const uint4 *words = s->room + BITSHUFFLE_PLAIN / 16;
+	uint32_t *planes = (uint32_t *)(s->room + BITSHUFFLE_PLAIN / 16);
+	const uint32_t lane = threadIdx.x % 32;
+	uint32_t plane[4][16], part[16], equal[16];
+
+#pragma unroll
+	for (uint32_t r = 0; r < 4; r++) {
+		const uint32_t group = r * 32 + lane;
+		/* before the first one is the last one, whose byte is of the plane before */
+		const uint32_t other = (group + 127) % 128;
+		uint32_t before[4], t[4];
+
+		bitshuffle_unpack(before, words[bitshuffle_place(other, 3)]);
+		if (r == 0 && lane == 0) {
+#pragma unroll
+			for (uint32_t i = 0; i < 4; i++)
+				before[i] = before[i] << 1 & 0xFFFEFFFE;
+		}
+#pragma unroll
+		for (uint32_t i = 0; i < 4; i++)
+			bitshuffle_unpack(part + 4 * i, words[bitshuffle_place(group, i)]);
+		t[0] = bitshuffle_differ(part, before);
+		if (r == 0 && lane == 0)
+			t[0] |= 1; /* nothing is before the first byte */
+#pragma unroll
+		for (uint32_t i = 1; i < 4; i++)
+			t[i] = bitshuffle_differ(part + 4 * i, part + 4 * i - 4);
+		s->differ[group] =
+			make_uint2(bitshuffle_fold(t[0], t[1]), bitshuffle_fold(t[2], t[3]));
+		bitshuffle_transpose(plane[r], part);
+	}
+	__syncwarp(); /* all have read the values */
+#pragma unroll
+	for (uint32_t r = 0; r < 4; r++) {
+#pragma unroll
+		for (uint32_t k = 0; k < 16; k++)
+			planes[k * (GK_BITSHUFFLE_BLOCK / 32) + r * 32 + lane] = plane[r][k];
+	}
+	/* half of the warp has 32 bytes of each plane; the other half has the same */
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++)
+		bitshuffle_unpack(part + 4 * i, s->differ4[lane % 16 * 4 + i]);
+	bitshuffle_transpose(equal, part);
+#pragma unroll
+	for (uint32_t k = 0; k < 16; k++) {
+		uint32_t bits = ~equal[k];
+
+		if (k == 15 && lane == 15)
+			bits = (bits & 0xFFFF) | gk_bitshuffle_end(bits >> 16) << 16;
+		if (lane < 16)
+			s->bits[k * 16 + lane] = bits;
+	}
+	__syncwarp();
 }
 
 /* A bit for each of 4 bytes that equals the byte before it. */
@@ -106,65 +221,106 @@ bitshuffle_equal4(uint32_t bytes, uint32_t before)
 	return (zero >> 7) * 0x01020408 >> 24 & 15;
 }
 
-/* Compare the n bytes of a block, each thread its part. */
-static __device__ __forceinline__ void
-bitshuffle_compare(struct bitshuffle_shared *s, uint32_t n)
+/*
+ * The same for the v values of a last block. They are not rare enough to be wrong, but too rare to
+ * be fast.
+ */
+template <typename load>
+static __device__ __noinline__ void
+bitshuffle_planes_any(struct bitshuffle_warp *s, uint32_t v, load values)
 {
-	const uint32_t t = threadIdx.x, last = (n - 16) / BITSHUFFLE_PART;
-	uint32_t before =
-		t > 0 ? (uint32_t)((const uint8_t *)s->planes)[t * BITSHUFFLE_PART - 1] << 24 : 0;
-	uint32_t equal = 0;
+	uint8_t *to = (uint8_t *)s->room + BITSHUFFLE_PLAIN;
+	const uint32_t *plane = (const uint32_t *)to;
+	const uint32_t lane = threadIdx.x % 32, stride = v / 8, n = v * 2, last = (n - 16) / 32;
 
-#pragma unroll
-	for (uint32_t i = 0; i < BITSHUFFLE_PART / 16; i++) {
-		const uint4 w = s->planes[t * (BITSHUFFLE_PART / 16) + i];
+	for (uint32_t i = lane; i < stride; i += 32) {
+		const uint4 w = values(i);
+		const uint64_t low = gk_transpose8(__byte_perm(w.x, w.y, 0x6420) |
+			(uint64_t)__byte_perm(w.z, w.w, 0x6420) << 32);
+		const uint64_t high = gk_transpose8(__byte_perm(w.x, w.y, 0x7531) |
+			(uint64_t)__byte_perm(w.z, w.w, 0x7531) << 32);
 
-		equal |= (bitshuffle_equal4(w.x, before) | bitshuffle_equal4(w.y, w.x) << 4 |
-				 bitshuffle_equal4(w.z, w.y) << 8 |
-				 bitshuffle_equal4(w.w, w.z) << 12)
-			<< (16 * i);
-		before = w.w;
+		for (uint32_t k = 0; k < 8; k++) {
+			to[k * stride + i] = (uint8_t)(low >> (8 * k));
+			to[(k + 8) * stride + i] = (uint8_t)(high >> (8 * k));
+		}
 	}
-	if (t == 0) {
-		equal &= ~1u; /* nothing is before it */
-		s->equal[0] = s->equal[GK_CUDA_THREADS + 1] = 0;
-	}
-	if (t == last) {
-		const uint32_t shift = (n - 16) % BITSHUFFLE_PART;
+	__syncwarp();
+	for (uint32_t i = lane; i < GK_BITSHUFFLE_BYTES / 32; i += 32) {
+		uint32_t before = i > 0 ? plane[8 * i - 1] : 0, equal = 0;
 
-		equal = (equal & ((1u << shift) - 1)) |
-			gk_bitshuffle_end(equal >> shift & 0xFFFF) << shift;
+		for (uint32_t k = 0; k < 8 && i <= last; k++) {
+			equal |= bitshuffle_equal4(plane[8 * i + k], before) << (4 * k);
+			before = plane[8 * i + k];
+		}
+		if (i == 0)
+			equal &= ~1u; /* nothing is before it */
+		if (i == last) {
+			const uint32_t shift = (n - 16) % 32;
+
+			equal = (equal & ((1u << shift) - 1)) |
+				gk_bitshuffle_end(equal >> shift & 0xFFFF) << shift;
+		}
+		s->bits[i] = equal;
 	}
-	s->equal[t + 1] = t <= last ? equal : 0;
+	__syncwarp();
 }
 
-/* Find the matches of a block. @return their number */
+/*
+ * Find the matches: replace bits of equal bytes by those of changes. Thread i has the bytes of 8
+ * words. @param before  changes of the threads before it  @return changes of the block
+ */
 static __device__ __forceinline__ uint32_t
-bitshuffle_match(struct bitshuffle_shared *s)
+bitshuffle_matches(struct bitshuffle_warp *s, uint32_t change[8], uint32_t *before)
 {
-	const uint32_t t = threadIdx.x;
-	const uint32_t before = s->equal[t], equal = s->equal[t + 1], next = s->equal[t + 2];
-	uint32_t first = equal, first_before = before, match, change, at, all;
+	static_assert(GK_BITSHUFFLE_RUN == 4, "two steps");
+	uint4 *bits = (uint4 *)s->bits + threadIdx.x % 32 * 2;
+	uint32_t x[10], n = 0, all;
 
-	/* bytes that begin so many equal ones */
+	bitshuffle_unpack(x + 1, bits[0]);
+	bitshuffle_unpack(x + 5, bits[1]);
+	x[0] = __shfl_up_sync(BITSHUFFLE_LANES, x[8], 1);
+	x[9] = __shfl_down_sync(BITSHUFFLE_LANES, x[1], 1);
+	x[0] = threadIdx.x % 32 > 0 ? x[0] : 0;
+	x[9] = threadIdx.x % 32 < 31 ? x[9] : 0;
+	/* bytes that begin so many equal ones: 2, then 4 */
 #pragma unroll
-	for (uint32_t k = 1; k < GK_BITSHUFFLE_RUN; k++) {
-		first &= __funnelshift_r(equal, next, k);
-		first_before &= __funnelshift_r(before, equal, k);
+	for (uint32_t i = 0; i < 9; i++)
+		x[i] &= __funnelshift_r(x[i], x[i + 1], 1);
+	x[9] &= x[9] >> 1;
+#pragma unroll
+	for (uint32_t i = 0; i < 9; i++)
+		x[i] &= __funnelshift_r(x[i], x[i + 1], 2);
+#pragma unroll
+	for (uint32_t i = 0; i < 8; i++) {
+		change[i] = x[i + 1] ^ __funnelshift_r(x[i], x[i + 1], 31);
+		n += __popc(change[i]);
 	}
-	match = first;
+	*before = bitshuffle_scan(n, &all);
+	if (all > BITSHUFFLE_CHANGES) {
+		bits[0] = make_uint4(change[0], change[1], change[2], change[3]);
+		bits[1] = make_uint4(change[4], change[5], change[6], change[7]);
+	}
+	return all;
+}
+
+/*
+ * List the changes of this thread from `at` on.
+ * @param first  of the changes that are listed now
+ */
+static __device__ __forceinline__ void
+bitshuffle_list(struct bitshuffle_warp *s, const uint32_t change[8], uint32_t at, uint32_t first)
+{
+	const uint32_t position = threadIdx.x % 32 * 256;
+
+	at -= first;
 #pragma unroll
-	for (uint32_t k = 1; k < GK_BITSHUFFLE_RUN; k++)
-		match |= __funnelshift_r(first_before, first, 32 - k);
-	change = first ^ __funnelshift_r(first_before, first, 31);
-	at = bitshuffle_scan(s, __popc(change), &all);
-	s->match[t] = match;
-	s->change[t] = change;
-	s->changes[t] = at;
-	for (; change != 0; change &= change - 1)
-		s->edge[at++] = (uint16_t)(t * BITSHUFFLE_PART + __ffs(change) - 1);
-	__syncthreads();
-	return all / 2;
+	for (uint32_t i = 0; i < 8; i++) {
+#pragma unroll 1
+		for (uint32_t left = change[i]; left != 0; left &= left - 1, at++)
+			if (at < BITSHUFFLE_CHANGES)
+				s->change[at] = (uint16_t)(position + i * 32 + __ffs(left) - 1);
+	}
 }
 
 /* Write the rest of a number. */
@@ -178,148 +334,129 @@ bitshuffle_put_rest(uint8_t *to, uint32_t n)
 	*to = (uint8_t)n;
 }
 
-/* Write everything but literals. @return size of the compressed block */
-static __device__ __forceinline__ uint32_t
-bitshuffle_sequences(struct bitshuffle_shared *s, uint32_t n, uint32_t matches)
-{
-	uint8_t *out = (uint8_t *)s->out + GK_BITSHUFFLE_LENGTH;
-	uint32_t size = 0;
-
-	for (uint32_t i = 0; i <= matches; i += GK_CUDA_THREADS) {
-		const uint32_t j = i + threadIdx.x;
-		uint32_t from = 0, literals = 0, more = 0, bytes = 0, at, all;
-
-		if (j <= matches) {
-			from = j > 0 ? s->edge[2 * j - 1] + GK_BITSHUFFLE_RUN - 1 : 0;
-			literals = (j < matches ? s->edge[2 * j] : n) - from;
-			bytes = 1 + gk_lz4_rest(literals) + literals;
-		}
-		if (j < matches) {
-			more = s->edge[2 * j + 1] + GK_BITSHUFFLE_RUN - 1 - s->edge[2 * j] - 4;
-			bytes += 2 + gk_lz4_rest(more);
-		}
-		at = size + bitshuffle_scan(s, bytes, &all);
-		size += all;
-		if (j > matches)
-			continue;
-		out[at] = (uint8_t)(min(literals, 15u) << 4 | min(more, 15u));
-		bitshuffle_put_rest(out + at + 1, literals);
-		at += 1 + gk_lz4_rest(literals);
-		s->literal[j] = (int16_t)(at - from);
-		at += literals;
-		if (j < matches) {
-			out[at] = 1;
-			out[at + 1] = 0;
-			bitshuffle_put_rest(out + at + 2, more);
-		}
-	}
-	__syncthreads();
-	return size;
-}
-
-/* Write the literals. Neighbouring threads have neighbouring bytes. */
+/* Move more than 8 bytes towards the front, by the warp. */
 static __device__ __forceinline__ void
-bitshuffle_literals(struct bitshuffle_shared *s, uint32_t n)
+bitshuffle_move(uint8_t *room, uint32_t to, uint32_t from, uint32_t bytes)
 {
-	const uint8_t *from = (const uint8_t *)s->planes;
-	uint8_t *out = (uint8_t *)s->out + GK_BITSHUFFLE_LENGTH;
-	const uint32_t upto = (2u << threadIdx.x % 32) - 1;
+	uint32_t *words = (uint32_t *)room;
+	const uint32_t lane = threadIdx.x % 32, by = from - to;
+	const uint32_t first = (to + 3) / 4, end = (to + bytes) / 4;
+	/* a thread for each byte of words that are not whole */
+	const uint32_t edge = lane < 4 ? to + lane : end * 4 + lane - 4;
+	const bool is_edge = lane < 4 ? edge < first * 4 : lane < 8 && edge < to + bytes;
+	uint8_t byte = 0;
 
-	for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS) {
-		const uint32_t word = i / 32;
+	if (is_edge)
+		byte = room[edge + by];
+	for (uint32_t at = first; at < end; at += 128) {
+		uint32_t w[4];
 
-		if (s->match[word] >> (i % 32) & 1)
-			continue;
-		/* all matches that began before it have ended */
-		out[(int32_t)i +
-			s->literal[(s->changes[word] + __popc(s->change[word] & upto)) / 2]] =
-			from[i];
-	}
-}
-
-/*
- * Compress a block of v values to s->out.
- * @param v      a multiple of 8, at most GK_BITSHUFFLE_BLOCK
- * @param words  of this thread
- * @param ahead  function object that may load the words of the next block to the same variables
- * @return size in bytes, with the length before it, the same for all threads
- */
-template <typename load>
-static __device__ __forceinline__ uint32_t
-bitshuffle_block(
-	struct bitshuffle_shared *s, uint32_t v, const uint4 words[BITSHUFFLE_WORDS], load ahead)
-{
-	const uint32_t n = v * 2;
-	uint32_t matches, size;
-
-	__syncthreads(); /* all have used the previous block */
-	bitshuffle_planes(s, v, words);
-	ahead();
-	__syncthreads();
-	bitshuffle_compare(s, n);
-	__syncthreads();
-	matches = bitshuffle_match(s);
-	size = bitshuffle_sequences(s, n, matches);
-	if (threadIdx.x == 0)
-		*(uint32_t *)s->out = gk_big_endian(size);
-	bitshuffle_literals(s, n);
-	__syncthreads();
-	return GK_BITSHUFFLE_LENGTH + size;
-}
-
-/* Compressed blocks of a frame in device memory. */
-struct bitshuffle_places {
-	uint4 *block;	/* [blocks][GK_CUDA_PLACE / 16]: length and block */
-	uint32_t *size; /* [blocks], bytes with the length */
-	uint64_t n;	/* values of the frame, a multiple of 8 */
-};
-
-/* First of the blocks of a frame that this thread block has; that of the next one is their end. */
-static __device__ __forceinline__ uint32_t
-bitshuffle_share(const struct bitshuffle_places *p, uint32_t block, uint32_t blocks)
-{
-	return (uint32_t)((uint64_t)gk_bitshuffle_blocks(p->n) * block / blocks);
-}
-
-/*
- * Compress this thread block's blocks of a frame.
- * @param block,blocks  number of this thread block, and number of those that share the frame
- * @param values        function object: uint4 of 8 values, by their number in the frame
- */
-template <typename load>
-static __device__ __forceinline__ void
-bitshuffle_frame(struct bitshuffle_shared *s, const struct bitshuffle_places *p, uint32_t block,
-	uint32_t blocks, load values)
-{
-	const uint32_t end = bitshuffle_share(p, block + 1, blocks);
-	uint32_t i = bitshuffle_share(p, block, blocks);
-	uint4 words[BITSHUFFLE_WORDS];
-	auto load_words = [&](uint32_t of) {
 #pragma unroll
-		for (uint32_t u = 0; u < BITSHUFFLE_WORDS; u++) {
-			const uint64_t at = (uint64_t)of * (GK_BITSHUFFLE_BLOCK / 8) +
-				u * GK_CUDA_THREADS + threadIdx.x;
+		for (uint32_t i = 0; i < 4; i++) {
+			const uint32_t *k = words + by / 4 + at + i * 32 + lane;
 
-			words[u] = at < p->n / 8 ? values(at) : make_uint4(0, 0, 0, 0);
+			w[i] = __funnelshift_r(k[0], k[1], 8 * (by % 4));
 		}
-	};
+		__syncwarp();
+#pragma unroll
+		for (uint32_t i = 0; i < 4; i++)
+			if (at + i * 32 + lane < end)
+				words[at + i * 32 + lane] = w[i];
+	}
+	if (is_edge)
+		room[edge] = byte;
+	__syncwarp();
+}
 
-	if (i < end)
-		load_words(i);
-	for (; i < end; i++) {
-		const uint64_t left = p->n - (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-		const uint32_t v =
-			left < GK_BITSHUFFLE_BLOCK ? (uint32_t)left : GK_BITSHUFFLE_BLOCK;
-		const uint32_t size = bitshuffle_block(s, v, words, [&] {
-			if (i + 1 < end)
-				load_words(i + 1);
-		});
-		uint4 *to = p->block + (uint64_t)i * (GK_CUDA_PLACE / 16);
+/*
+ * Write sequences of 32 threads.
+ * @param at  of the first one in the compressed block
+ * @param from,literals,match  first literal, their number, and bytes of the match; no literals:
+ *   this thread has no sequence; no match: it is the last one
+ * @return the bytes of all
+ */
+static __device__ __forceinline__ uint32_t
+bitshuffle_sequences(
+	struct bitshuffle_warp *s, uint32_t at, uint32_t from, uint32_t literals, uint32_t match)
+{
+	uint8_t *room = (uint8_t *)s->room;
+	const uint32_t *words = (const uint32_t *)s->room;
+	const uint32_t more = match > 0 ? match - 4 : 0, rest = gk_lz4_rest(literals);
+	const uint32_t bytes =
+		(literals > 0 ? 1 + rest + literals : 0) + (match > 0 ? 2 + gk_lz4_rest(more) : 0);
+	const bool few = literals <= BITSHUFFLE_FEW;
+	uint32_t w[BITSHUFFLE_FEW / 4], all, to;
+	uint8_t *out;
 
-		for (uint32_t k = threadIdx.x; k < (size + 15) / 16; k += GK_CUDA_THREADS)
-			__stcg(&to[k], s->out[k]);
-		if (threadIdx.x == 0)
-			__stcg(&p->size[i], size);
+	from += BITSHUFFLE_PLAIN;
+	to = BITSHUFFLE_PACKED + at + bitshuffle_scan(bytes, &all) + 1 + rest;
+	/* few literals first, before others overwrite them */
+#pragma unroll
+	for (uint32_t i = 0; i < BITSHUFFLE_FEW / 4; i++)
+		w[i] = __funnelshift_r(
+			words[from / 4 + i], words[from / 4 + i + 1], 8 * (from % 4));
+	__syncwarp();
+	for (uint32_t left = __ballot_sync(BITSHUFFLE_LANES, !few); left != 0; left &= left - 1) {
+		const uint32_t lane = __ffs(left) - 1;
+
+		bitshuffle_move(room, __shfl_sync(BITSHUFFLE_LANES, to, lane),
+			__shfl_sync(BITSHUFFLE_LANES, from, lane),
+			__shfl_sync(BITSHUFFLE_LANES, literals, lane));
+	}
+	if (literals == 0)
+		return all;
+	out = room + to;
+	if (few) {
+#pragma unroll
+		for (uint32_t i = 0; i < BITSHUFFLE_FEW; i++)
+			if (i < literals)
+				out[i] = (uint8_t)(w[i / 4] >> (8 * (i % 4)));
+	}
+	out[-1 - (int32_t)rest] = (uint8_t)(min(literals, 15u) << 4 | min(more, 15u));
+	bitshuffle_put_rest(out - rest, literals);
+	if (match > 0) {
+		out += literals;
+		out[0] = 1;
+		out[1] = 0;
+		bitshuffle_put_rest(out + 2, more);
+	}
+	return all;
+}
+
+/* Compress the n bytes of planes, in place. @return size, without the length before it */
+static __device__ __forceinline__ uint32_t
+bitshuffle_encode(struct bitshuffle_warp *s, uint32_t n)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	uint32_t change[8], at, size = 0, from = 0;
+	const uint32_t changes = bitshuffle_matches(s, change, &at);
+
+	bitshuffle_list(s, change, at, 0);
+	for (uint32_t first = 0;; first += BITSHUFFLE_CHANGES) {
+		const uint32_t matches = min(changes - first, (uint32_t)BITSHUFFLE_CHANGES) / 2;
+		const bool last = changes - first <= BITSHUFFLE_CHANGES;
+
+		__syncwarp();
+		for (uint32_t i = 0; i < matches + last; i += 32) {
+			const bool with = i + lane < matches;
+			const uint32_t match = with ? s->match[i + lane] : 0;
+			const uint32_t begin = with ? match & 0xFFFF : n;
+			const uint32_t end = with ? (match >> 16) + GK_BITSHUFFLE_RUN - 1 : n;
+			const uint32_t before = __shfl_up_sync(BITSHUFFLE_LANES, end, 1);
+			const uint32_t mine = lane > 0 ? before : from;
+
+			from = __shfl_sync(BITSHUFFLE_LANES, end, 31);
+			size += bitshuffle_sequences(s, size, mine,
+				with || (last && i + lane == matches) ? begin - mine : 0,
+				end - begin);
+			__syncwarp();
+		}
+		if (last)
+			return size;
+		/* those of the last group of a list are whole, so `from` is right */
+		bitshuffle_unpack(change, ((const uint4 *)s->bits)[2 * lane]);
+		bitshuffle_unpack(change + 4, ((const uint4 *)s->bits)[2 * lane + 1]);
+		bitshuffle_list(s, change, at, first + BITSHUFFLE_CHANGES);
 	}
 }
 
@@ -338,57 +475,143 @@ bitshuffle_shift(const uint4 &a, const uint4 &b, uint32_t skip, uint32_t shift)
 }
 
 /*
- * Copy a compressed block of `size` bytes to any address: 16 bytes at a time, because the chunk may
- * be in host memory.
+ * Copy bytes from the room to any address, by the warp. Stores are of 16 bytes, and of whole lines
+ * of 128 where it has them, because the chunk may be in host memory.
  */
 static __device__ __forceinline__ void
-bitshuffle_copy(uint8_t *to, const uint4 *block, uint32_t size)
+bitshuffle_copy(uint8_t *to, const uint4 *room, uint32_t from, uint32_t bytes)
 {
-	const uint32_t head = min((uint32_t) - (uint64_t)to & 15, size), words = (size - head) / 16;
-	const uint32_t tail = head + words * 16, t = threadIdx.x;
-	const uint32_t *from = (const uint32_t *)block;
-	uint4 *aligned = (uint4 *)(to + head);
+	const uint32_t lane = threadIdx.x % 32, skip = (uint32_t)(uint64_t)to % 128;
+	const uint32_t end = skip + bytes, head = min((skip + 15) / 16 * 16, end);
+	const uint32_t tail = max(end / 16 * 16, head);
+	const uint8_t *byte = (const uint8_t *)room + from - skip;
+	/* of the first 16 bytes of a line, in words of the room */
+	const int32_t first = (int32_t)from - (int32_t)skip, shift = first & 15;
+	const uint4 *words = room + (first - shift) / 16;
+	uint8_t *line = to - skip;
 
-	for (uint32_t i = t; i < words; i += GK_CUDA_THREADS)
-		__stcs(&aligned[i],
-			bitshuffle_shift(__ldcg(&block[i]), __ldcg(&block[i + 1]), head / 4,
-				8 * (head % 4)));
-	if (t < head)
-		to[t] = (uint8_t)(__ldcg(&from[t / 4]) >> (8 * (t % 4)));
-	if (t < size - tail)
-		to[tail + t] = (uint8_t)(__ldcg(&from[(tail + t) / 4]) >> (8 * ((tail + t) % 4)));
+#pragma unroll 4
+	for (uint32_t k = lane * 16; k < tail; k += 512)
+		if (k >= head)
+			__stcs((uint4 *)(line + k),
+				bitshuffle_shift(words[k / 16], words[k / 16 + 1], shift / 4,
+					8 * (shift % 4)));
+	if (skip + lane < head)
+		line[skip + lane] = byte[skip + lane];
+	if (tail + lane < end)
+		line[tail + lane] = byte[tail + lane];
+}
+
+/* A chunk that warps write together. */
+struct bitshuffle_chunk {
+	uint8_t *to; /* gk_bitshuffle_bound() - GK_BITSHUFFLE_MORE bytes */
+	/* of each block, 0 before the first warp begins: 0 or one of the values below */
+	uint64_t *end;
+	uint64_t n; /* values, a multiple of 8 */
+};
+#define BITSHUFFLE_SIZE (1ull << 62) /* + bytes of the block with its length */
+#define BITSHUFFLE_END	(1ull << 63) /* + place of its end in the chunk */
+/* Looks at the blocks before until a warp asks whether it is stopped. */
+#define BITSHUFFLE_TRIES 64
+
+/*
+ * Find the place of block i: wait until the sizes of the blocks before it are known.
+ * @param stopped  function object: true: do not wait any longer
+ * @return 0: stopped
+ */
+template <typename stop>
+static __device__ __forceinline__ uint64_t
+bitshuffle_before(const uint64_t *end, uint32_t i, stop stopped)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	uint32_t tries = 0;
+	uint64_t sum = 0;
+
+	for (;;) {
+		const uint64_t v = lane < i ? load_relaxed(&end[i - 1 - lane])
+					    : BITSHUFFLE_END | GK_BITSHUFFLE_HEADER;
+		const uint32_t known = __ballot_sync(BITSHUFFLE_LANES, v != 0);
+		const uint32_t ends = __ballot_sync(BITSHUFFLE_LANES, (v & BITSHUFFLE_END) != 0);
+		const uint32_t upto = ends ^ (ends - 1); /* all bits, if there is none */
+		const bool adds = (upto & ~ends) >> lane & 1;
+
+		if ((known & upto) != upto) {
+			if (lane == 0)
+				__nanosleep(40);
+			/* seldom: many warps may wait, and all ask at the same address */
+			if (++tries % BITSHUFFLE_TRIES == 0 &&
+				__any_sync(BITSHUFFLE_LANES, stopped()))
+				return 0;
+			continue;
+		}
+		sum += __reduce_add_sync(BITSHUFFLE_LANES, adds ? (uint32_t)v : 0);
+		if (ends != 0)
+			return sum +
+				(__shfl_sync(BITSHUFFLE_LANES, v, __ffs(ends) - 1) &
+					~BITSHUFFLE_END);
+		i -= 32;
+	}
 }
 
 /*
- * Copy this thread block's blocks to the chunk, when all blocks of the frame are in their places.
- * The thread block that has the first one also writes the header.
- * @param to  the chunk, aligned to 4 bytes; gk_bitshuffle_bound() - GK_BITSHUFFLE_MORE bytes
- * @return size of the chunk up to this thread block's last byte, the same for all threads; of the
- *   last thread block the size of the chunk
+ * Compress block i of a chunk, by a warp. Other warps compress the other blocks; each takes its
+ * blocks in order.
+ * @param from     the values of the block, NULL: they are not in one piece
+ * @param values   function object: 8 values of the block, by their number / 8
+ * @param stopped  function object: true: do not wait any longer
+ * @return place of the block's end in the chunk, 0: stopped
  */
+template <typename load, typename stop>
 static __device__ __forceinline__ uint64_t
-bitshuffle_pack(struct bitshuffle_shared *s, const struct bitshuffle_places *p, uint32_t block,
-	uint32_t blocks, uint8_t *to)
+bitshuffle_block(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
+	const uint4 *from, load values, stop stopped)
 {
-	const uint32_t first = bitshuffle_share(p, block, blocks),
-		       end = bitshuffle_share(p, block + 1, blocks);
-	uint32_t sum = 0, all;
-	uint64_t at;
+	const uint64_t left = c->n - (uint64_t)i * GK_BITSHUFFLE_BLOCK;
+	const uint32_t v = left < GK_BITSHUFFLE_BLOCK ? (uint32_t)left : GK_BITSHUFFLE_BLOCK;
+	const uint32_t lane = threadIdx.x % 32, header = i == 0 ? GK_BITSHUFFLE_HEADER : 0;
+	uint4 *words = s->room + BITSHUFFLE_PLAIN / 16;
+	uint32_t size;
+	uint64_t before;
 
-	__syncthreads();
-	for (uint32_t i = threadIdx.x; i < first; i += GK_CUDA_THREADS)
-		sum += __ldcg(&p->size[i]);
-	bitshuffle_scan(s, sum, &all);
-	at = GK_BITSHUFFLE_HEADER + all;
-	if (block == 0 && threadIdx.x == 0)
-		gk_bitshuffle_header((uint32_t *)to, p->n);
-	for (uint32_t i = first; i < end; i++) {
-		const uint32_t size = __ldcg(&p->size[i]);
+	__syncwarp(); /* all have used the previous block */
+	if (v < GK_BITSHUFFLE_BLOCK) {
+		bitshuffle_planes_any(s, v, values);
+	} else {
+		if (from != NULL) {
+			uint4 w[BITSHUFFLE_WORDS / 32];
 
-		bitshuffle_copy(to + at, p->block + (uint64_t)i * (GK_CUDA_PLACE / 16), size);
-		at += size;
+#pragma unroll
+			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
+				w[k] = __ldcg(from + k * 32 + lane);
+#pragma unroll
+			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
+				words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] = w[k];
+		} else {
+#pragma unroll 2
+			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
+				words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] =
+					values(k * 32 + lane);
+		}
+		__syncwarp();
+		bitshuffle_planes(s);
 	}
-	return at;
+	size = bitshuffle_encode(s, v * 2);
+	if (lane == 0) {
+		store_relaxed(&c->end[i], BITSHUFFLE_SIZE | (GK_BITSHUFFLE_LENGTH + size));
+		((uint32_t *)s->room)[GK_BITSHUFFLE_HEADER / 4] = gk_big_endian(size);
+		if (i == 0)
+			gk_bitshuffle_header((uint32_t *)s->room, c->n);
+	}
+	size += GK_BITSHUFFLE_LENGTH;
+	before = bitshuffle_before(c->end, i, stopped);
+	if (before == 0)
+		return 0;
+	if (lane == 0)
+		store_relaxed(&c->end[i], BITSHUFFLE_END | (before + size));
+	__syncwarp();
+	bitshuffle_copy(
+		c->to + before - header, s->room, GK_BITSHUFFLE_HEADER - header, size + header);
+	return before + size;
 }
 
 #endif /* GK_CUDA_BITSHUFFLE_CUH */

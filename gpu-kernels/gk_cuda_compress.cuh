@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Raw frames as chunks, a stage of a gang after the verdict: every block compresses its share of
- * the blocks of 8 KiB of each frame into device memory. When all have done so the sizes are known,
- * and every block copies its share to the output slots.
+ * Raw frames as chunks, a stage of a gang after the verdict: the warps of all blocks compress the
+ * blocks of 8 KiB of the frames, in order, each to its place in the chunk.
  */
 #ifndef GK_CUDA_COMPRESS_CUH
 #define GK_CUDA_COMPRESS_CUH
@@ -10,11 +9,9 @@
 #include "gk_cuda_bitshuffle.cuh"
 #include "gk_cuda_member.cuh"
 
-GK_STATIC_ASSERT(sizeof(struct bitshuffle_shared) <= GK_CUDA_SHARED, "in place of words");
-
 /* State of a block; GK_CUDA_DECLARED has room for it in all images. */
 static __shared__ struct compress_shared {
-	uint32_t served; /* batches with chunks so far */
+	uint32_t served; /* batches with chunks of copied packets so far */
 } compress_state;
 
 /* Before the first batch. All threads of a block. */
@@ -53,17 +50,61 @@ size_of_chunk(uint32_t f, uint32_t kind)
 		details_of(f)->chunk_bytes = 0;
 }
 
-static __device__ __forceinline__ struct bitshuffle_places
-places_of_frame(uint32_t f)
+/*
+ * Wait until the batch may read its packets: all but args.readers batches with earlier turns have
+ * read theirs. These are of gangs that do not wait for this one. All threads. @return false: killed
+ */
+static __device__ __forceinline__ bool
+begin_turn(void)
 {
-	const uint64_t frame = (uint64_t)gang_state.member.gang * GK_BATCH_MAX + f;
-	const uint64_t n = (uint64_t)args.rows * args.geometry.cols;
-	const uint64_t first = frame * gk_bitshuffle_blocks(n);
+	struct gang_shared *s = &gang_state;
 
-	return {(uint4 *)(args.places + first * GK_CUDA_PLACE), args.place_size + first, n};
+	if (s->batch.turn == 0)
+		return true;
+	if (threadIdx.x == 0)
+		s->go = wait_count(&args.control->turns, s->batch.turn - args.readers);
+	__syncthreads();
+	return s->go;
 }
 
-/* 8 neighbouring pixels of a frame, by their number in the frame. */
+/* One thread, when all blocks of the gang have read their packets. */
+static __device__ __forceinline__ void
+end_turn(void)
+{
+	if (gang_state.batch.turn != 0)
+		arrive(&args.control->turns);
+}
+
+static __device__ __forceinline__ uint32_t
+blocks_of_chunk(void)
+{
+	return (uint32_t)gk_bitshuffle_blocks((uint64_t)args.rows * args.geometry.cols);
+}
+
+/* Ends of the blocks of a frame's chunk (struct bitshuffle_chunk). */
+static __device__ __forceinline__ uint64_t *
+chunk_ends(uint32_t f)
+{
+	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * blocks_of_chunk();
+}
+
+/*
+ * All threads, before the blocks of the gang meet: no block is known. The batch that used this set
+ * has ended, as have all before the one before this one.
+ */
+static __device__ __forceinline__ void
+compress_prepare(void)
+{
+	const uint32_t all = gang_state.batch.nb_frames * blocks_of_chunk();
+
+	if (gang_state.batch.params.chunks == 0)
+		return;
+	for (uint32_t i = gang_state.member.block * GK_CUDA_THREADS + threadIdx.x; i < all;
+		i += args.blocks * GK_CUDA_THREADS)
+		__stcg(&chunk_ends(0)[i], 0);
+}
+
+/* 8 neighbouring pixels of a frame, by their number in the frame / 8. */
 static __device__ __forceinline__ uint4
 raw_words(const uint64_t *table, uint32_t f, bool copied, uint32_t at)
 {
@@ -84,45 +125,84 @@ raw_words(const uint64_t *table, uint32_t f, bool copied, uint32_t at)
 	return __ldcg((const uint4 *)from);
 }
 
+/*
+ * Words of block i of a frame, if they are in one piece: packets are whole blocks, and copies of
+ * rows have no gaps. NULL: they are not, or the packet is missing.
+ */
+static __device__ __forceinline__ const uint4 *
+raw_block(const uint64_t *table, uint32_t f, bool copied, uint32_t i)
+{
+	const uint64_t pixel = (uint64_t)i * GK_BITSHUFFLE_BLOCK;
+	const uint32_t packet_pixels = args.tile_rows.by * args.cols.by;
+	uint32_t tile;
+	uint64_t packet;
+
+	if (packet_pixels % GK_BITSHUFFLE_BLOCK != 0 ||
+		(copied && args.cols.by % GK_CUDA_CHUNK != 0))
+		return NULL;
+	tile = i / (packet_pixels / GK_BITSHUFFLE_BLOCK);
+	packet = __ldcg(table + (uint64_t)tile * GK_BATCH_MAX + f);
+	if (packet == 0)
+		return NULL;
+	if (copied)
+		return (const uint4 *)(copy_of(gang_state.member.gang, f, 0) + pixel);
+	return (const uint4 *)((const uint16_t *)packet + pixel - (uint64_t)tile * packet_pixels);
+}
+
+/*
+ * Wait until all blocks have compressed: a block reads copies that others have made and replace
+ * with those of their next batch. All threads. @return false: killed
+ */
+static __device__ __forceinline__ bool
+compress_meet(void)
+{
+	struct gang_shared *s = &gang_state;
+	uint32_t *compressed = &s->member.g->compressed;
+
+	if (threadIdx.x == 0) {
+		const uint32_t all = ++compress_state.served * args.blocks;
+
+		arrive(compressed);
+		s->go = wait_count(compressed, all);
+	}
+	__syncthreads();
+	return s->go;
+}
+
 /* Write the chunks of frames (bit mask). All threads of all blocks. @return false: killed */
 static __device__ __noinline__ bool
 compress_frames(uint32_t frames)
 {
 	extern __shared__ uint4 shared_area[];
-	struct bitshuffle_shared *shared = (struct bitshuffle_shared *)shared_area;
-	struct gang_shared *s = &gang_state;
-	const struct member *m = &gang_state.member;
+	struct bitshuffle_warp *shared =
+		(struct bitshuffle_warp *)(shared_area + warp_of_block() * (GK_CUDA_AREA / 16));
+	const struct gang_shared *s = &gang_state;
 	const uint64_t *table = batch_table();
+	const uint32_t blocks = blocks_of_chunk(), all = __popc(frames) * blocks;
+	uint64_t end = 1;
 
 	__syncthreads();
-	for (uint32_t left = frames; left != 0; left &= left - 1) {
-		const uint32_t f = __ffs(left) - 1;
+	for (uint32_t i = warp_of_block() * args.blocks + s->member.block; i < all && end != 0;
+		i += GK_CUDA_WARPS * args.blocks) {
+		const uint32_t f = bit_of(frames, i / blocks), block = i % blocks;
 		const bool copied = args.staged || (s->batch.trailers >> f & 1);
-		const struct bitshuffle_places p = places_of_frame(f);
+		const struct bitshuffle_chunk chunk = {
+			(uint8_t *)(s->batch.frame[f].out + args.layout.raw), chunk_ends(f),
+			(uint64_t)args.rows * args.geometry.cols};
 
-		bitshuffle_frame(shared, &p, m->block, args.blocks,
-			[=](uint64_t i) { return raw_words(table, f, copied, (uint32_t)i); });
+		end = bitshuffle_block(
+			shared, &chunk, block, raw_block(table, f, copied, block),
+			[=](uint32_t at) {
+				return raw_words(
+					table, f, copied, block * (GK_BITSHUFFLE_BLOCK / 8) + at);
+			},
+			[] { return load_acquire(&args.control->killed) != 0; });
+		if (block + 1 == blocks && end != 0 && lane_of_warp() == 0)
+			details_of(f)->chunk_bytes = end;
 	}
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		const uint32_t all = ++compress_state.served * args.blocks;
-
-		arrive(&m->g->compressed);
-		s->go = wait_count(&m->g->compressed, all);
-	}
-	__syncthreads();
-	if (!s->go)
+	if (!__syncthreads_and(end != 0))
 		return false;
-	for (uint32_t left = frames; left != 0; left &= left - 1) {
-		const uint32_t f = __ffs(left) - 1;
-		const struct bitshuffle_places p = places_of_frame(f);
-		const uint64_t size = bitshuffle_pack(shared, &p, m->block, args.blocks,
-			(uint8_t *)(s->batch.frame[f].out + args.layout.raw));
-
-		if (m->block == args.blocks - 1 && threadIdx.x == 0)
-			details_of(f)->chunk_bytes = size;
-	}
-	return true;
+	return (!args.staged && (s->batch.trailers & frames) == 0) || compress_meet();
 }
 
 #endif /* GK_CUDA_COMPRESS_CUH */

@@ -345,6 +345,8 @@ serve_frames(void)
 	struct gang_shared *s = &gang_state;
 	uint32_t kept = 0, listed = 0;
 
+	if (!begin_turn())
+		return false;
 	if (s->batch.trailers != 0) {
 		take_frames();
 		if (!s->go)
@@ -356,6 +358,7 @@ serve_frames(void)
 	if (s->batch.dark != 0)
 		dark_all();
 	profile_frames();
+	compress_prepare();
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -365,6 +368,8 @@ serve_frames(void)
 		if (s->batch.direct != 0 || s->batch.trailers != 0)
 			__threadfence_system();
 		s->last = arrive(counted) + 1 == all;
+		if (s->last)
+			end_turn();
 		s->go = wait_count(counted, all);
 	}
 	__syncthreads();

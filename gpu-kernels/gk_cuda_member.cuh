@@ -197,6 +197,22 @@ compress_open(void)
 {
 }
 
+static __device__ __forceinline__ bool
+begin_turn(void)
+{
+	return true;
+}
+
+static __device__ __forceinline__ void
+end_turn(void)
+{
+}
+
+static __device__ __forceinline__ void
+compress_prepare(void)
+{
+}
+
 static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {

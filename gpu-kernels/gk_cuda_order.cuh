@@ -45,6 +45,23 @@ load_acquire_sys(const uint64_t *p)
 	return v;
 }
 
+/* Values that tell everything themselves: no other data is ordered with them. @{ */
+static __device__ __forceinline__ uint64_t
+load_relaxed(const uint64_t *p)
+{
+	uint64_t v;
+
+	asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ void
+store_relaxed(uint64_t *p, uint64_t v)
+{
+	asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+}
+/** @} */
+
 /*
  * Loads from memory that a sender outside the GPU may overwrite: once, from beyond the L1 cache.
  * @{

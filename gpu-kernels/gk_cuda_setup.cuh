@@ -40,6 +40,7 @@ struct setup_shared {
 	uint32_t aimed[GK_COEF_MAX][2];
 	uint32_t coef_of[GK_GANGS_MAX][2]; /* version of a gang's batches, by parity */
 	uint32_t waiting;		   /* gang + 1 for which the others pause; 0: none */
+	uint32_t turns;			   /* given to batches */
 	/* Data of the batch being set up. */
 	GK_ALIGNED(64) struct gk_work work;
 	struct gk_params params;
@@ -365,8 +366,8 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 
 /* All threads: write the batch for the blocks of the gang. */
 static __device__ void
-write_batch(const struct setup_shared *s, struct gk_cuda_batch *b,
-	struct gk_cuda_trailers *trailers, struct gk_peak_params *peak, uint64_t *profile)
+write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trailers *trailers,
+	struct gk_peak_params *peak, uint64_t *profile)
 {
 	const uint32_t f = threadIdx.x;
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
@@ -413,6 +414,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b,
 		b->pack = s->pack;
 		b->aim = s->aim;
 		b->trailers = with;
+		b->turn = n > 0 && args.readers > 0 && s->params.chunks != 0 ? ++s->turns : 0;
 		b->share = same_coef(&s->coef, &s->coef_to, true);
 		b->cells = s->dark.cells;
 		b->update = (uint64_t)&args.channel->update[s->work.dark % GK_DARK_MAX];
@@ -490,7 +492,7 @@ dispatch(void)
 	if (threadIdx.x < GK_COEF_MAX)
 		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = s->is_aimed[threadIdx.x] = 0;
 	if (threadIdx.x == 0) {
-		s->failed = s->ended = s->quit = s->killed = s->waiting = 0;
+		s->failed = s->ended = s->quit = s->killed = s->waiting = s->turns = 0;
 		s->beat = 0;
 		s->beat_ns = now_ns();
 	}

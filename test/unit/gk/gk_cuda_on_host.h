@@ -444,6 +444,18 @@ load_acquire(const uint32_t *p)
 	return v;
 }
 
+static inline uint64_t
+load_relaxed(const uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+
+static inline void
+store_relaxed(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_SEQ_CST);
+}
+
 static inline uint32_t
 arrive(uint32_t *p)
 {
