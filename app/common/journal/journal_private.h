@@ -256,8 +256,8 @@ struct journal {
 	uint32_t *free_batch;
 	uint32_t nb_free;
 	/*
-	 * The status of each record, as corrected by opening. From journal_repair() on, the file has
-	 * the same, except for damaged records. Those count as held.
+	 * The status of each record, as corrected by opening. From journal_repair() on, the file
+	 * has the same, except for damaged records. Those count as held.
 	 */
 	struct batch_status *status;
 	/*

@@ -61,7 +61,7 @@ struct stream_writer {
 	struct stream_file *current; /* the youngest file, if it is open; NULL: none */
 	struct stream_known known;   /* closed files, and all durable batches */
 	struct interval_set taken;   /* batches without a result */
-	struct interval_set damaged;  /* batches that were found damaged and not stored again yet */
+	struct interval_set damaged; /* batches that were found damaged and not stored again yet */
 	/* batches of earlier processes whose bodies were not verified */
 	struct interval_set unread;
 	bool doubt;		/* one of `unread` was passed again */
@@ -720,7 +720,8 @@ log_damaged(const struct stream_writer *w, const struct interval_set *damaged, c
 		snprintf(text, sizeof(text),
 			"%s: stored batches %" PRIu64 " to %" PRIu64 " are damaged; they are "
 			"not released, and stored again when received. %s",
-			w->config.identity.table, damaged->at[i].first, damaged->at[i].last, message);
+			w->config.identity.table, damaged->at[i].first, damaged->at[i].last,
+			message);
 		stream_writer_log(w, true, text);
 	}
 }

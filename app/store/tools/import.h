@@ -26,7 +26,7 @@ struct import_counts {
 	uint64_t stored;
 	uint64_t duplicates; /**< batches that the store already had */
 	uint64_t failed;     /**< batches that stay in their source */
-	uint64_t damaged;     /**< batches that the store had, but damaged */
+	uint64_t damaged;    /**< batches that the store had, but damaged */
 };
 
 /** A stream that is being imported. */
