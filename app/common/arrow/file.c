@@ -8,6 +8,7 @@
 
 #include "arrow/file.h"
 #include "arrow/batch.h"
+#include "counter.h"
 #include "fail_point.h"
 #include "histogram.h"
 
@@ -113,6 +114,45 @@ arrow_file_create(struct arrow_file *f, const struct async_writer_config *config
 out:
 	free(header);
 	return ret;
+}
+
+int
+arrow_file_reserve(struct arrow_file *f, uint64_t bytes)
+{
+	const int ret = async_writer_reserve(&f->out, f->size + bytes);
+
+	if (ret == 0 || ret == -EOPNOTSUPP)
+		return 0;
+	snprintf(f->message, sizeof(f->message), "cannot reserve %llu bytes for %s: %s",
+		(unsigned long long)bytes, f->part, strerror(-ret));
+	arrow_file_discard(f);
+	return ret;
+}
+
+void
+arrow_file_count(struct arrow_file *f, struct arrow_file_progress *progress,
+	uint64_t latency[ARROW_LATENCY_BUCKETS])
+{
+	const struct arrow_file_progress now = {
+		.rows = f->rows_durable,
+		.batches = f->nb_durable,
+		.bytes = f->size,
+		.syncs = f->out.syncs,
+	};
+	unsigned int i;
+
+	progress->rows = now.rows - f->counted.rows;
+	progress->batches = now.batches - f->counted.batches;
+	progress->bytes = now.bytes - f->counted.bytes;
+	progress->syncs = now.syncs - f->counted.syncs;
+	f->counted = now;
+	/* latencies are measured when batches become durable */
+	for (i = 0; progress->batches > 0 && i < ARROW_LATENCY_BUCKETS; i++) {
+		if (f->latency[i] == 0)
+			continue;
+		counter_add(&latency[i], f->latency[i]);
+		f->latency[i] = 0;
+	}
 }
 
 static struct arrow_file_pending *

@@ -40,6 +40,14 @@ struct arrow_file_pending {
 	int64_t received; /**< see struct batch */
 };
 
+/** Progress of a file. */
+struct arrow_file_progress {
+	uint64_t rows;	  /**< that are durable */
+	uint64_t batches; /**< that are durable */
+	uint64_t bytes;	  /**< passed in; modulo 2^64, as a file that is closed may be truncated */
+	uint64_t syncs;
+};
+
 struct arrow_file {
 	struct async_writer out;
 	const struct arrow_schema *schema;
@@ -60,7 +68,8 @@ struct arrow_file {
 	int64_t (*clock)(void *arg);
 	/** The clock may be called by any thread that uses the file. */
 	void *clock_arg;
-	bool named;    /**< the directory entry is durable */
+	struct arrow_file_progress counted; /**< by arrow_file_count() */
+	bool named;			    /**< the directory entry is durable */
 	bool complete; /**< the trailer is written and the file has its final name */
 	/** after close, if not complete: the file may hold batches behind the kept ones */
 	bool uncut;
@@ -84,6 +93,13 @@ int arrow_file_create(struct arrow_file *f, const struct async_writer_config *co
 	const char *dir, const char *name, const struct arrow_schema *schema);
 
 /**
+ * Reserve space for `bytes` behind what was passed in. A new file after an outage needs it.
+ * @return 0, also if the file system cannot reserve space; otherwise -errno: `message` has the
+ *   reason, and the file is removed. It must have no batch.
+ */
+int arrow_file_reserve(struct arrow_file *f, uint64_t bytes);
+
+/**
  * Append a record batch.
  * @param batch  if `lasting`, its body may be read until arrow_file_wait() has returned
  * @return 0: accepted; otherwise the first error. The file may then hold the batch or not, as
@@ -96,6 +112,13 @@ int arrow_file_poll(struct arrow_file *f);
 
 /** Wait until all batches are durable. @return 0 or the first error */
 int arrow_file_commit(struct arrow_file *f);
+
+/**
+ * Determine the progress since the last call, of an open file or of a closed one.
+ * @param latency  the file's `latency` is added to it and set to zero; other threads may read it
+ */
+void arrow_file_count(struct arrow_file *f, struct arrow_file_progress *progress,
+	uint64_t latency[ARROW_LATENCY_BUCKETS]);
 
 /** Whether the disk has stalled or recovered since the last call. See `message`. */
 bool arrow_file_has_news(struct arrow_file *f);

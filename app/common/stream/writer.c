@@ -46,8 +46,6 @@ struct stream_file {
 	struct interval_set have;
 	struct stream_contents contents; /* of `have` */
 	uint64_t charged;		 /* bytes charged to the quota */
-	uint64_t syncs;			 /* syncs that are counted in the statistics */
-	size_t counted;			 /* number of durable batches at the last count */
 	uint64_t opened_at;
 	uint64_t last; /* sequence number */
 	bool empty;
@@ -199,16 +197,7 @@ create_file(struct stream_writer *w, struct stream_file *f)
 	if (ret < 0 || w->stats.error == 0)
 		return ret;
 	/* after an outage, a new file must have some free space */
-	ret = async_writer_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
-	if (ret == -EOPNOTSUPP)
-		ret = 0;
-	if (ret < 0) {
-		snprintf(f->file.message, sizeof(f->file.message),
-			"cannot reserve %llu bytes for %s: %s",
-			(unsigned long long)w->config.resume_bytes, f->file.part, strerror(-ret));
-		arrow_file_discard(&f->file);
-	}
-	return ret;
+	return arrow_file_reserve(&f->file, w->config.resume_bytes);
 }
 
 static int
@@ -964,20 +953,10 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 static void
 count_file(struct stream_writer *w, struct stream_file *f)
 {
-	unsigned int i;
+	struct arrow_file_progress p;
 
-	counter_add(&w->stats.syncs, f->file.out.syncs - f->syncs);
-	f->syncs = f->file.out.syncs;
-	/* latencies are measured when batches become durable */
-	if (f->counted == f->file.nb_durable)
-		return;
-	f->counted = f->file.nb_durable;
-	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
-		if (f->file.latency[i] == 0)
-			continue;
-		counter_add(&w->stats.latency[i], f->file.latency[i]);
-		f->file.latency[i] = 0;
-	}
+	arrow_file_count(&f->file, &p, w->stats.latency);
+	counter_add(&w->stats.syncs, p.syncs);
 }
 
 /* Remove a closed file whose batches all have results. */

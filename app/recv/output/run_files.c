@@ -22,11 +22,7 @@
 struct run_file {
 	struct arrow_file file;
 	enum arrow_table table;
-	uint64_t accepted; /* rows accepted by the file */
-	uint64_t rows;	   /* rows counted as durable */
-	uint64_t batches;
-	uint64_t bytes; /* bytes counted */
-	uint64_t syncs;
+	uint64_t accepted;	       /* rows accepted by the file */
 	uint64_t lent[BATCH_SETS_MAX]; /* end of the last batch of each column buffer */
 	bool failed;		       /* the failure before closing was reported */
 	struct arrow_closing closing;
@@ -108,22 +104,15 @@ count_unwritten(struct table_files *t, int error, uint64_t rows)
 static void
 count_file(struct table_files *t, struct run_file *f)
 {
-	counter_add(&t->stats.rows, f->file.rows_durable - f->rows);
-	counter_add(&t->stats.batches, f->file.nb_durable - f->batches);
-	/* smaller than before if a closed file was truncated */
-	counter_add(&t->stats.bytes, f->file.size - f->bytes);
-	counter_add(&t->stats.syncs, f->file.out.syncs - f->syncs);
-	if (f->file.nb_durable > f->batches) {
+	struct arrow_file_progress p;
+
+	arrow_file_count(&f->file, &p, t->stats.latency);
+	counter_add(&t->stats.rows, p.rows);
+	counter_add(&t->stats.batches, p.batches);
+	counter_add(&t->stats.bytes, p.bytes);
+	counter_add(&t->stats.syncs, p.syncs);
+	if (p.batches > 0)
 		t->backoff.delay = 0;
-		for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
-			counter_add(&t->stats.latency[i], f->file.latency[i]);
-			f->file.latency[i] = 0;
-		}
-	}
-	f->rows = f->file.rows_durable;
-	f->batches = f->file.nb_durable;
-	f->bytes = f->file.size;
-	f->syncs = f->file.out.syncs;
 }
 
 static void
@@ -341,17 +330,10 @@ create_files(const struct run_files *r, unsigned int set, uint64_t room,
 		}
 		ret = arrow_file_create(
 			f, &r->config.slices, r->config.dir, name, &r->config.tables->schema[i]);
-		if (ret < 0) {
-			snprintf(message, PATH_MAX, "%.*s", PATH_MAX - 1, f->message);
-			break;
-		}
-		if (room > 0)
-			ret = async_writer_reserve(&f->out, f->size + room);
-		if (ret == -EOPNOTSUPP)
-			ret = 0;
+		if (ret == 0 && room > 0)
+			ret = arrow_file_reserve(f, room);
 		if (ret < 0)
-			snprintf(message, PATH_MAX, "cannot reserve %llu bytes for %.*s: %s",
-				(unsigned long long)room, PATH_MAX - 128, f->part, strerror(-ret));
+			snprintf(message, PATH_MAX, "%.*s", PATH_MAX - 1, f->message);
 	}
 	if (ret < 0)
 		free_files(file);
