@@ -394,6 +394,98 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	c->bragg += vec_tally_total(&bragg);
 }
 
+/*
+ * Whether all pixels of a run are tame, and which are unusable.
+ */
+static __attribute__((noinline)) bool
+odd_run(const struct gk_tile *t, uint64_t x, uint32_t *dead)
+{
+	bool tame = true;
+
+	*dead = 0;
+	for (int k = 0; k < RUN_VECS; k++) {
+		const vec_f32 p = vec_load(t->p[0] + x + k * VEC_LANES),
+			      r = vec_load(t->r[0] + x + k * VEC_LANES);
+		const vec_mask nan = vec_unordered(p, r);
+		const vec_i32 beyond = beyond_bounds(p, r, vec_set_i32(0));
+
+		*dead += (uint32_t)__builtin_popcount(vec_mask_bits(nan));
+		tame &= vec_mask_is_all(vec_mask_or(nan, vec_less_u32(beyond, TAME_RANGE)));
+	}
+	return tame;
+}
+
+/*
+ * Process a strip of the only frame of a batch, and its image, if any. Coefficients are checked
+ * where they are used, as no other frame shares them: one pass, in which reads of memory and
+ * arithmetic overlap.
+ * @param image  constant, and type, too
+ */
+VEC_FN void
+lone_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const bool image, enum gk_value type, void *value, struct strip *s,
+	struct gk_tile_counts *c)
+{
+	const vec_f32 strong_threshold = vec_set(t->strong_threshold),
+		      csr_threshold = vec_set(t->csr_threshold);
+	vec_i32 sum = vec_set_i32(0);
+	vec_tally bragg;
+
+	vec_tally_clear(&bragg);
+	for (uint32_t i = 0; i < runs; i++) {
+		vec_pair above_bragg[RUN_VECS / 2], above_csr[RUN_VECS / 2];
+		const uint64_t x = first + i * RUN;
+		const vec_run words = vec_run_load(raw + x);
+		vec_i32 add = vec_set_i32(0), beyond = vec_set_i32(0);
+		vec_f32 photons[RUN_VECS];
+		uint32_t dead = 0;
+
+		fetch(s->ahead + i * RUN);
+		for (int k = 0; k < RUN; k += 16) {
+			fetch(t->p[0] + x + STRIP + k);
+			fetch(t->r[0] + x + STRIP + k);
+		}
+		for (int k = 0; k < RUN_VECS; k++) {
+			const uint64_t at = x + k * VEC_LANES;
+			const vec_f32 p = vec_load(t->p[0] + at), r = vec_load(t->r[0] + at);
+			vec_f32 q;
+
+			beyond = beyond_bounds(p, r, beyond);
+			photons[k] = photons_g0(t, at, vec_words(raw + at));
+			q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
+			add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
+			if (k % 2 == 0)
+				continue;
+			above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], strong_threshold),
+				vec_ge(photons[k], strong_threshold));
+			above_csr[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], csr_threshold),
+				vec_ge(photons[k], csr_threshold));
+		}
+		if (__builtin_expect(vec_run_any(words, GK_RAW_GAIN_MASK) ||
+				    (!vec_mask_is_all(vec_less_u32(beyond, TAME_RANGE)) &&
+					    !odd_run(t, x, &dead)),
+			    0)) {
+			s->slow |= UINT32_C(1) << i;
+			fetch_gains(t, x, words);
+			if (image)
+				any_run(t, x, raw, type, value);
+			continue;
+		}
+		c->invalid += dead;
+		sum = vec_add_i32(sum, add);
+		vec_tally_add(&bragg, i, vec_mark(above_bragg));
+		vec_put_marks(&s->csr[i], vec_mark(above_csr));
+		if (!image)
+			continue;
+		if (__builtin_expect(dead == 0, 1))
+			put_run(photons, x, true, false, type, value);
+		else
+			put_run(photons, x, true, true, type, value);
+	}
+	c->sum += vec_sum_i31(sum);
+	c->bragg += vec_tally_total(&bragg);
+}
+
 /* Each variant is a separate function, so that it has all registers for itself. @{ */
 static __attribute__((noinline)) void
 strip_count(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
@@ -417,6 +509,27 @@ strip_i16(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t
 	const struct shared *shared, void *value, struct strip *s, struct gk_tile_counts *c)
 {
 	image_strip(t, first, runs, raw, shared, GK_VALUE_I16, value, s, c);
+}
+
+static __attribute__((noinline)) void
+lone_count(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	struct strip *s, struct gk_tile_counts *c)
+{
+	lone_strip(t, first, runs, raw, false, GK_VALUE_F32, NULL, s, c);
+}
+
+static __attribute__((noinline)) void
+lone_f32(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw, void *value,
+	struct strip *s, struct gk_tile_counts *c)
+{
+	lone_strip(t, first, runs, raw, true, GK_VALUE_F32, value, s, c);
+}
+
+static __attribute__((noinline)) void
+lone_i16(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw, void *value,
+	struct strip *s, struct gk_tile_counts *c)
+{
+	lone_strip(t, first, runs, raw, true, GK_VALUE_I16, value, s, c);
 }
 /* @} */
 
@@ -471,6 +584,27 @@ begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t f, 
 		s->coef = (const float *)s->next;
 }
 
+/* Process a strip of the only frame of a batch. @return as of end_strip() */
+static uint32_t *
+strip_of_frame(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const uint16_t *ahead, uint32_t *bits, enum gk_value type, void *image,
+	struct gk_tile_counts *c)
+{
+	/* unusable pixels are counted by run */
+	static const struct shared shared;
+	struct strip s;
+
+	s.slow = 0;
+	s.ahead = ahead != NULL ? ahead : raw + first + runs * RUN;
+	if (image == NULL)
+		lone_count(t, first, runs, raw, &s, c);
+	else if (type == GK_VALUE_I16)
+		lone_i16(t, first, runs, raw, image, &s, c);
+	else
+		lone_f32(t, first, runs, raw, image, &s, c);
+	return end_strip(t, first, runs, raw, &shared, &s, bits, c);
+}
+
 /* Process a strip of n frames. @param bits  of the strip; advanced to the next one */
 static void
 strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
@@ -482,6 +616,11 @@ strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t
 	struct shared shared;
 	bool fold = false;
 
+	if (n == 1) {
+		bits[0] = strip_of_frame(t, first, runs, raw[0], last ? ahead[0] : NULL, bits[0],
+			type, image[0], &c[0]);
+		return;
+	}
 	for (uint32_t f = 0; f < n; f++)
 		fold |= image[f] == NULL;
 	load_strip(t, first, runs, fold, &shared);
