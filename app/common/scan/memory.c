@@ -3,10 +3,12 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "scan/memory.h"
 
-#define HEAD 64 /* bytes in front of a buffer, which keep it aligned */
+#define HEAD 64		       /* bytes in front of a buffer, which keep it aligned */
+#define HUGE ((size_t)2 << 20) /* size of a huge page */
 
 struct head {
 	size_t size;
@@ -45,18 +47,43 @@ take_spare(size_t size)
 	return best;
 }
 
+/* Asks for huge pages: the first touch of a buffer is a fault for each page. */
+static void
+advise(const void *data, size_t size)
+{
+	const uintptr_t first = ((uintptr_t)data + HUGE - 1) / HUGE * HUGE;
+	const uintptr_t end = ((uintptr_t)data + size) / HUGE * HUGE;
+
+	/* without them, it only takes longer */
+	if (end > first)
+		(void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+}
+
+/* Batches of a run differ in size by little: the buffer of one shall be enough for the next one. */
+static size_t
+round_up(size_t size)
+{
+	size_t step = HUGE;
+
+	while (step < size / 8)
+		step *= 2;
+	return size < HUGE ? size : (size + HEAD + step - 1) / step * step - HEAD;
+}
+
 void *
 scan_memory_get(size_t size)
 {
 	struct head *h;
 
-	if (size > SIZE_MAX - 2 * HEAD)
+	if (size > SIZE_MAX / 2)
 		return NULL;
+	size = round_up(size);
 	h = take_spare(size);
 	if (h == NULL) {
 		h = aligned_alloc(HEAD, HEAD + (size + HEAD - 1) / HEAD * HEAD);
 		if (h == NULL)
 			return NULL;
+		advise(h, HEAD + size);
 		h->size = size;
 	}
 	return (uint8_t *)h + HEAD;
