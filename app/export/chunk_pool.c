@@ -9,28 +9,32 @@
 #include "chunk_pool.h"
 #include "image.h"
 #include "mask.h"
+#include "scan/record.h"
 
 #define SLOTS 2 /* of a thread: one is written while it makes the next */
 
 /* A chunk. Its thread sets `ready`, the consumer clears it. */
 struct slot {
 	struct image image;
+	struct scan_record *record; /* its batch, a reference */
 	const uint8_t *chunk;
-	ssize_t size;
+	ssize_t size; /* of the chunk; negative: an error */
 	bool ready;
 };
 
 struct chunk_pool {
 	struct export *e;
 	size_t first, nb;
-	size_t next; /* image that the consumer asks for */
+	/* of the consumer: image that it asks for, and the first one without a batch */
+	size_t next, loaded;
+	int error; /* of that image's batch */
 	struct slot *slot;
 	unsigned int nb_slots, nb_threads;
 	pthread_t thread[EXPORT_THREADS_MAX];
 	pthread_mutex_t lock;
 	pthread_cond_t made, freed;
-	/* with the lock: images that threads took, that the consumer has returned, and the end */
-	size_t taken, returned;
+	/* with the lock: images that threads took, that they may take, and the end */
+	size_t taken, available;
 	bool stop;
 };
 
@@ -38,9 +42,10 @@ static void
 make_chunk(struct chunk_pool *p, size_t i)
 {
 	struct slot *s = &p->slot[i % p->nb_slots];
+	const struct selection_row *row = &p->e->images.image[p->first + i].image;
 
-	s->size = image_chunk(
-		&s->image, &p->e->run, &p->e->images.image[p->first + i].image, &s->chunk);
+	s->size = s->record->has_images ? image_chunk(&s->image, &s->record->images, row, &s->chunk)
+					: -EBADMSG;
 }
 
 static void *
@@ -51,9 +56,9 @@ make_chunks(void *arg)
 
 	pthread_mutex_lock(&p->lock);
 	for (;;) {
-		while (!p->stop && p->taken < p->nb && p->taken - p->returned >= p->nb_slots)
+		while (!p->stop && p->taken >= p->available)
 			pthread_cond_wait(&p->freed, &p->lock);
-		if (p->stop || p->taken >= p->nb)
+		if (p->stop)
 			break;
 		i = p->taken++;
 		pthread_mutex_unlock(&p->lock);
@@ -111,20 +116,35 @@ chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, size_t
 	return 0;
 }
 
-/* Waits for the chunk of an image, and frees the slots of those before it. */
-static struct slot *
-wait_for(struct chunk_pool *p, size_t i)
+/* Gets the batches of images, whose slots are free. @param end  behind the last image */
+static void
+load(struct chunk_pool *p, size_t end)
 {
-	struct slot *s = &p->slot[i % p->nb_slots];
+	struct slot *s;
 
+	for (; p->error == 0 && p->loaded < end; p->loaded++) {
+		s = &p->slot[p->loaded % p->nb_slots];
+		scan_record_drop(s->record);
+		s->record = NULL;
+		p->error = p->e->load(p->e->load_arg, p->first + p->loaded, &s->record);
+		if (p->error < 0)
+			return;
+		pthread_mutex_lock(&p->lock);
+		p->available = p->loaded + 1;
+		pthread_cond_signal(&p->freed);
+		pthread_mutex_unlock(&p->lock);
+	}
+}
+
+/* Waits for the chunk of an image. */
+static void
+wait_for(struct chunk_pool *p, struct slot *s)
+{
 	pthread_mutex_lock(&p->lock);
-	p->returned = i;
-	pthread_cond_broadcast(&p->freed);
 	while (!s->ready)
 		pthread_cond_wait(&p->made, &p->lock);
 	s->ready = false;
 	pthread_mutex_unlock(&p->lock);
-	return s;
 }
 
 ssize_t
@@ -132,10 +152,13 @@ chunk_pool_next(struct chunk_pool *p, const uint8_t **chunk)
 {
 	const size_t i = p->next++;
 	const struct selection_row *row = &p->e->images.image[p->first + i].image;
-	struct slot *s = p->slot;
+	struct slot *s = &p->slot[i % p->nb_slots];
 
+	load(p, i + p->nb_slots < p->nb ? i + p->nb_slots : p->nb);
+	if (i == p->loaded)
+		return p->error;
 	if (p->nb_threads > 0)
-		s = wait_for(p, i);
+		wait_for(p, s);
 	else
 		make_chunk(p, i);
 	*chunk = s->chunk;
@@ -159,8 +182,10 @@ chunk_pool_close(struct chunk_pool *p)
 	pthread_mutex_unlock(&p->lock);
 	for (i = 0; i < p->nb_threads; i++)
 		pthread_join(p->thread[i], NULL);
-	for (i = 0; p->slot != NULL && i < p->nb_slots; i++)
+	for (i = 0; p->slot != NULL && i < p->nb_slots; i++) {
+		scan_record_drop(p->slot[i].record);
 		image_free(&p->slot[i].image);
+	}
 	pthread_cond_destroy(&p->freed);
 	pthread_cond_destroy(&p->made);
 	pthread_mutex_destroy(&p->lock);

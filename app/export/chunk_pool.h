@@ -2,7 +2,8 @@
 /**
  * @file
  * Makes the chunks of images in threads, and returns them in order. HDF5 may be called by one
- * thread only, and compression of photons takes longer than writing their chunks.
+ * thread only, and compression of photons takes longer than writing their chunks. The caller's
+ * thread gets the batches (e->load).
  */
 #ifndef EXPORT_CHUNK_POOL_H
 #define EXPORT_CHUNK_POOL_H
@@ -24,7 +25,7 @@ int chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, si
 /**
  * Chunk of the next image.
  * @param chunk  out: valid until the next call
- * @return bytes; -EBADMSG: e->message
+ * @return bytes; -EBADMSG: e->message; errors of e->load
  */
 ssize_t chunk_pool_next(struct chunk_pool *pool, const uint8_t **chunk);
 

@@ -23,8 +23,8 @@ int data_file_check(struct export *e, uint32_t number);
 /**
  * Write a file.
  * @param written  in, out: bytes of chunks, and images, for the display of progress
- * @return 0; -EINTR: export_stopped(), nothing was left; -EBADMSG, -EIO, -ENOMEM, -errno:
- *         e->message
+ * @return 0; -EINTR: export_stopped(), nothing was left; -EUCLEAN (export_load); -EBADMSG, -EIO,
+ *         -ENOMEM, -errno: e->message
  */
 int data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t bytes));
 
@@ -39,7 +39,8 @@ int data_file_check_others(struct export *e, bool remove);
 /**
  * Create the dataset `data` in a group, and write images.
  * @param first, nb  images of the selection
- * @return 0, errors of `h` are kept there; -EINTR, -EBADMSG, -ENOMEM, -EAGAIN: e->message
+ * @return 0, errors of `h` are kept there; -EINTR; -EUCLEAN; -EBADMSG, -ENOMEM, -EAGAIN:
+ *         e->message
  */
 int data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, size_t nb,
 	void (*progress)(uint64_t bytes));

@@ -13,6 +13,18 @@
 #include "selection.h"
 
 struct h5;
+struct scan_record;
+
+/**
+ * Get the batch of an image with its pixels, whose CRC is correct. The thread of HDF5 calls it, in
+ * the order of the images.
+ * @param arg     e->load_arg
+ * @param image   of the selection
+ * @param record  out: a reference, which the caller drops
+ * @return 0; -EUCLEAN: the batch is damaged, and the run must be opened again with its CRCs
+ *         (e->checked); -ENODATA, -EIO, -ENOMEM, -errno: e->message
+ */
+typedef int export_load(void *arg, size_t image, struct scan_record **record);
 
 #define EXPORT_MESSAGE_LEN 1024
 #define EXPORT_THREADS_MAX 64
@@ -22,12 +34,15 @@ struct export
 	struct scan_run run;
 	struct selection images;
 	struct geometry *geometry;
-	uint32_t *mask;			  /**< [row][column], bits of modules.h; 0: used */
-	const char *detector;		  /**< its name in the run's files */
-	char stem[PATH_MAX];		  /**< output directory and name of the run */
-	uint32_t per_file;		  /**< images of a data file */
-	uint32_t threads;		  /**< that compress images */
-	bool raw;			  /**< images are detector words, not photons */
+	uint32_t *mask;	      /**< [row][column], bits of modules.h; 0: used */
+	const char *detector; /**< its name in the run's files */
+	char stem[PATH_MAX];  /**< output directory and name of the run */
+	uint32_t per_file;    /**< images of a data file */
+	uint32_t threads;     /**< that compress images */
+	bool raw;	      /**< images are detector words, not photons */
+	bool checked;	      /**< the CRCs of all batches were checked */
+	export_load *load;    /**< batches.h, or follow_run.h */
+	void *load_arg;
 	bool overwrite;			  /**< replace data files that have other images */
 	char message[EXPORT_MESSAGE_LEN]; /**< of a function that failed */
 };

@@ -11,6 +11,7 @@
 #include "arrow/names.h"
 #include "escaped_text.h"
 #include "follow_file.h"
+#include "io/direct_io.h"
 #include "io/own_file.h"
 
 int
@@ -81,7 +82,7 @@ look_at_size(struct follow_file *g)
 	g->at = g->header->reader.begin;
 	for (size_t i = 0; i < g->file->reader.nb_batches; i++) {
 		b = &g->batch[i];
-		end = b->at + b->record->reader.size;
+		end = b->at + b->length;
 		b->gone |= end > (uint64_t)st.st_size;
 		if (!b->gone && end > g->at)
 			g->at = end;
@@ -91,8 +92,9 @@ look_at_size(struct follow_file *g)
 
 /* Appends a batch, whose reference it takes. @return 0; -ENOMEM */
 static int
-append(struct follow_file *g, struct scan_record *record)
+append(struct follow_file *g, struct scan_record *record, uint64_t length)
 {
+	struct scan_record *kept = scan_record_without_pixels(record);
 	struct arrow_reader *r = &g->file->reader;
 	const size_t n = r->nb_batches;
 	struct follow_batch *more;
@@ -104,14 +106,15 @@ append(struct follow_file *g, struct scan_record *record)
 			goto fail;
 		g->batch = more;
 	}
-	if (arrow_reader_keep(r, &record->batch) < 0)
+	if (kept == NULL || arrow_reader_keep(r, &record->batch) < 0)
 		goto fail;
-	g->batch[n] = (struct follow_batch){.record = record, .at = g->at};
+	g->batch[n] = (struct follow_batch){.record = kept, .at = g->at, .length = length};
 	follow_file_forget(g);
-	g->loaded = scan_record_ref(record);
+	g->loaded = record;
 	g->loaded_batch = n;
 	return 0;
 fail:
+	scan_record_drop(kept);
 	scan_record_drop(record);
 	return -ENOMEM;
 }
@@ -151,6 +154,68 @@ is_final(struct follow_file *g, enum scan_record_state state)
 			scan_file_settled(&g->change, g->fd));
 }
 
+static void
+read_next(void *arg)
+{
+	struct follow_file *g = arg;
+
+	if (scan_record_read(&g->next, g->header, g->fd, g->next_at, &g->next_length) !=
+		SCAN_RECORD_WHOLE)
+		g->next = NULL;
+}
+
+void
+follow_file_read_ahead(struct follow_file *g, struct ahead *ahead)
+{
+	if (g->ended || g->reading != NULL || g->next != NULL || g->at >= g->limit)
+		return;
+	g->next_at = g->at;
+	if (ahead_start(ahead, read_next, g))
+		g->reading = ahead;
+}
+
+static void
+wait_for_next(struct follow_file *g)
+{
+	if (g->reading != NULL)
+		ahead_wait(g->reading);
+	g->reading = NULL;
+}
+
+/* Whether the file still has the batch that was read ahead. A store may truncate its file. */
+static bool
+has_next(const struct follow_file *g)
+{
+	const uint32_t size = g->next->batch.metadata_size;
+	uint8_t *metadata;
+	struct stat st;
+	bool same;
+
+	if (g->next_at != g->at || fstat(g->fd, &st) < 0 ||
+		(uint64_t)st.st_size < g->at + g->next_length)
+		return false;
+	metadata = malloc(size);
+	same = metadata != NULL && direct_io_read(g->fd, metadata, size, g->at) == size &&
+		memcmp(metadata, g->next->data, size) == 0;
+	free(metadata);
+	return same;
+}
+
+/* Reads the next batch, if it was not read ahead. */
+static enum scan_record_state
+read_batch(struct follow_file *g, struct scan_record **record, uint64_t *length)
+{
+	if (g->next != NULL && has_next(g)) {
+		*record = g->next;
+		*length = g->next_length;
+		g->next = NULL;
+		return SCAN_RECORD_WHOLE;
+	}
+	scan_record_drop(g->next);
+	g->next = NULL;
+	return scan_record_read(record, g->header, g->fd, g->at, length);
+}
+
 int
 follow_file_next(struct follow_file *g)
 {
@@ -161,16 +226,16 @@ follow_file_next(struct follow_file *g)
 
 	if (g->ended)
 		return 0;
+	wait_for_next(g);
 	/* first the name: what is written before it is then seen */
 	look_at_name(g);
 	ret = look_at_size(g);
 	if (ret < 0)
 		return ret;
-	state = g->at < g->limit ? scan_record_read(&record, g->header, g->fd, g->at, &length)
-				 : SCAN_RECORD_NONE;
+	state = g->at < g->limit ? read_batch(g, &record, &length) : SCAN_RECORD_NONE;
 	if (state != SCAN_RECORD_WHOLE)
 		return is_final(g, state) ? skip(g, state, length) : 0;
-	ret = append(g, record);
+	ret = append(g, record, length);
 	if (ret < 0)
 		return ret;
 	g->at += length;
@@ -225,10 +290,7 @@ follow_file_forget(struct follow_file *g)
 	if (g->loaded == NULL)
 		return;
 	kept = g->batch[g->loaded_batch].record;
-	if (g->loaded == kept)
-		scan_record_shrink(kept);
-	else
-		g->file->reader.batches[g->loaded_batch] = kept->batch;
+	g->file->reader.batches[g->loaded_batch] = kept->batch;
 	scan_record_drop(g->loaded);
 	g->loaded = NULL;
 }
@@ -241,6 +303,8 @@ follow_file_close(struct follow_file *g)
 	if (g->file == NULL)
 		return;
 	r = &g->file->reader;
+	wait_for_next(g);
+	scan_record_drop(g->next);
 	follow_file_forget(g);
 	for (size_t i = 0; g->file->present && i < r->nb_batches; i++)
 		scan_record_drop(g->batch[i].record);

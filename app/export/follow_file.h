@@ -2,18 +2,20 @@
 /**
  * @file
  * A file of a run that is exported while it is written: its batches, in memory, are those of the
- * reader of a struct scan_file. Pixels are in memory for one batch only. One thread.
+ * reader of a struct scan_file. Pixels are in memory for one batch only, and the next one. One
+ * thread calls all functions.
  */
 #ifndef EXPORT_FOLLOW_FILE_H
 #define EXPORT_FOLLOW_FILE_H
 
+#include "ahead.h"
 #include "scan/record.h"
 #include "scan/run.h"
 
 /** A batch. */
 struct follow_batch {
 	struct scan_record *record; /**< without pixels */
-	uint64_t at;		    /**< offset in the file */
+	uint64_t at, length;	    /**< in the file */
 	bool gone;		    /**< the file was truncated before its end */
 };
 
@@ -23,6 +25,11 @@ struct follow_file {
 	struct follow_batch *batch; /**< as many as the reader has */
 	struct scan_record *loaded; /**< of `loaded_batch`, with its pixels; or NULL */
 	size_t loaded_batch;
+	/** the next batch, which was read ahead: by its thread, while `reading` @{ */
+	struct ahead *reading;	  /**< NULL: `next` can be used */
+	struct scan_record *next; /**< NULL: it was not complete */
+	uint64_t next_at, next_length;
+	/** @} */
 	uint64_t at;		   /**< where the next batch begins */
 	int fd;			   /**< while the file is open */
 	uint64_t limit;		   /**< no batch behind it is read */
@@ -48,6 +55,13 @@ int follow_file_open(
  *         has now ended, its end is absent; -ENOMEM, -errno
  */
 int follow_file_next(struct follow_file *g);
+
+/**
+ * Read the batch behind those that were returned, for the next call of follow_file_next(), if it is
+ * complete.
+ * @param ahead  its thread; while it is busy, nothing is read
+ */
+void follow_file_read_ahead(struct follow_file *g, struct ahead *ahead);
 
 /** Return only the batches that the file has now. No further call waits for a copy. */
 void follow_file_stop(struct follow_file *g);

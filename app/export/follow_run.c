@@ -37,11 +37,43 @@ now(void)
 	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
+/* Frees the pixels of other files. */
+static void
+use_pixels(struct follow_run *r, struct follow_file *g)
+{
+	if (r->loaded != NULL && r->loaded != g)
+		follow_file_forget(r->loaded);
+	r->loaded = g;
+}
+
+/* Gets the batch of an image, with its pixels (export_load). */
+static int
+load_pixels(void *run, size_t image, struct scan_record **record)
+{
+	struct follow_run *r = run;
+	const struct selection_row *row = &r->e.images.image[image].image;
+	struct follow_file *g = &r->source[row->set][ARROW_IMAGES];
+	int ret;
+
+	use_pixels(r, g);
+	ret = follow_file_load(g, row->batch);
+	if (ret < 0)
+		snprintf(r->e.message, sizeof(r->e.message),
+			"%.512s: frame %" PRIu64 ": its batch cannot be read again, because the "
+			"file was truncated or memory is out; export the run again",
+			g->file->path, row->frame);
+	else
+		*record = scan_record_ref(g->loaded);
+	return ret;
+}
+
 int
 follow_run_open(struct follow_run *r, const struct options *options, const char *output)
 {
 	memset(r, 0, sizeof(*r));
 	r->options = options;
+	r->e.load = load_pixels;
+	r->e.load_arg = r;
 	r->e.per_file = options->per_file;
 	r->e.threads = options->threads;
 	snprintf(r->e.stem, sizeof(r->e.stem), "%s", output);
@@ -129,33 +161,6 @@ is_copy(struct follow_run *r, const struct arrow_read_batch *b)
 	return 0;
 }
 
-/* Frees the pixels of other files. */
-static void
-use_pixels(struct follow_run *r, struct follow_file *g)
-{
-	if (r->loaded != NULL && r->loaded != g)
-		follow_file_forget(r->loaded);
-	r->loaded = g;
-}
-
-/* Loads the pixels of a batch. @return 0; -ENODATA: e->message */
-static int
-load_pixels(void *run, const struct selection_row *row)
-{
-	struct follow_run *r = run;
-	struct follow_file *g = &r->source[row->set][ARROW_IMAGES];
-	int ret;
-
-	use_pixels(r, g);
-	ret = follow_file_load(g, row->batch);
-	if (ret < 0)
-		snprintf(r->e.message, sizeof(r->e.message),
-			"%.512s: frame %" PRIu64 ": its batch cannot be read again, because the "
-			"file was truncated or memory is out; export the run again",
-			g->file->path, row->frame);
-	return ret;
-}
-
 /* Reads the next batch of a file. @return 1: read; 0: none; -ENOMEM, -EINVAL: printed */
 static int
 read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
@@ -186,10 +191,12 @@ read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 	if (ret == 1) {
 		const uint32_t batch = f->reader.nb_batches - 1;
 
-		if (table == ARROW_IMAGES)
+		if (table == ARROW_IMAGES) {
 			use_pixels(r, g);
-		else
+			follow_file_read_ahead(g, &r->ahead);
+		} else {
 			follow_file_forget(g);
+		}
 		ret = is_copy(r, &f->reader.batches[batch]);
 		if (ret == 0)
 			ret = selection_append(rows, &r->e.run, set, table, batch);
@@ -410,7 +417,7 @@ write_images(struct follow_run *r)
 		nb = e->images.nb - r->written;
 		nb = nb < e->per_file - r->file.nb ? nb : e->per_file - r->file.nb;
 		if (ret > 0)
-			ret = growing_file_add(&r->file, e, nb, load_pixels, r);
+			ret = growing_file_add(&r->file, e, nb);
 		if (ret == 0)
 			r->written += nb;
 		if (ret == 0 && r->file.nb == e->per_file)
@@ -429,8 +436,7 @@ static int
 write_lists(struct follow_run *r, size_t nb)
 {
 	struct export *e = &r->e;
-	const int ret = sparse_live_part(
-		&r->sparse, e, r->full / e->per_file, nb, r->caught_up, load_pixels, r);
+	const int ret = sparse_live_part(&r->sparse, e, r->full / e->per_file, nb, r->caught_up);
 
 	if (ret < 0 && ret != -EAGAIN)
 		return ret == -EINTR ? ret : export_complain("%s%s", e->message, "");
@@ -571,6 +577,7 @@ follow_run_close(struct follow_run *r)
 	for (uint32_t k = 0; r->source != NULL && k < r->e.run.nb_sets; k++)
 		for (unsigned int t = 0; t < ARROW_TABLES; t++)
 			follow_file_close(&r->source[k][t]);
+	ahead_close(&r->ahead);
 	free(r->source);
 	tdestroy(r->batches, free);
 	free(r->frames.row);

@@ -85,18 +85,9 @@ ignore(uint64_t bytes)
 {
 }
 
-static bool
-is_same_batch(const struct selection_row *a, const struct selection_row *b)
-{
-	return a->set == b->set && a->batch == b->batch;
-}
-
 int
-growing_file_add(struct growing_file *g, struct export *e, size_t nb,
-	int (*load)(void *arg, const struct selection_row *row), void *arg)
+growing_file_add(struct growing_file *g, struct export *e, size_t nb)
 {
-	const struct selection_image *image;
-	size_t i, same;
 	const size_t first = export_first(e, g->number) + g->nb;
 	const hsize_t count = g->nb + nb, dims[] = {count, e->run.rows, e->run.cols};
 	char path[PATH_MAX], part[PATH_MAX];
@@ -107,16 +98,8 @@ growing_file_add(struct growing_file *g, struct export *e, size_t nb,
 	export_part(path, part);
 	h5_check(h, "data", H5Dset_extent(g->data, dims));
 	h5_check(h, "frame", H5Dset_extent(g->frames, &count));
-	for (i = 0; ret == 0 && !h->failed && i < nb; i += same) {
-		image = &e->images.image[first + i];
-		same = 1;
-		while (i + same < nb && is_same_batch(&image[same].image, &image->image))
-			same++;
-		ret = load(arg, &image->image);
-		if (ret == 0)
-			ret = data_file_put_chunks(
-				e, h, g->data, first + i, same, g->nb + i, ignore);
-	}
+	if (!h->failed)
+		ret = data_file_put_chunks(e, h, g->data, first, nb, g->nb, ignore);
 	if (ret < 0)
 		return ret;
 	put_frames(g, e, first, nb);

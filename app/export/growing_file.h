@@ -24,12 +24,10 @@ int growing_file_open(struct growing_file *g, struct export *e, uint32_t number)
 
 /**
  * Append the next images of the selection, and flush.
- * @param load  called before the images of a batch are read. Those of the batch before were written
  * @return 0; -EINTR: export_stopped(); -EBADMSG, -EIO, -ENOMEM, -errno: e->message. After an error
  *         the file must be closed
  */
-int growing_file_add(struct growing_file *g, struct export *e, size_t nb,
-	int (*load)(void *arg, const struct selection_row *row), void *arg);
+int growing_file_add(struct growing_file *g, struct export *e, size_t nb);
 
 /** Close the file, and make it durable. @return 0; -EIO, -errno: e->message */
 int growing_file_close(struct growing_file *g, struct export *e);

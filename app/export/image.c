@@ -8,7 +8,6 @@
 #include "gk_bitshuffle.h"
 #include "gk_pixel.h"
 #include "image.h"
-#include "scan/images.h"
 
 int
 image_init(struct image *m, uint32_t rows, uint32_t cols, const uint32_t *mask)
@@ -51,31 +50,28 @@ is_chunk(const uint8_t *chunk, uint64_t size, uint64_t pixels)
 }
 
 ssize_t
-image_chunk(struct image *m, const struct scan_run *run, const struct selection_row *row,
+image_chunk(struct image *m, const struct scan_images *b, const struct selection_row *row,
 	const uint8_t **chunk)
 {
 	const uint64_t pixels = (uint64_t)m->rows * m->cols;
 	const int16_t *photons;
-	struct scan_images b;
 	uint64_t start, end, i;
 
-	if (scan_images_open(&run->set[row->set].file[ARROW_IMAGES].reader, row->batch, &b) < 0)
-		return -EBADMSG;
 	if (row->kind == GK_KIND_RAW) {
-		arrow_column_range(&b.raw, row->row, &start, &end);
-		*chunk = (const uint8_t *)b.raw.data + start;
+		arrow_column_range(&b->raw, row->row, &start, &end);
+		*chunk = (const uint8_t *)b->raw.data + start;
 		return is_chunk(*chunk, end - start, pixels) ? (ssize_t)(end - start) : -EBADMSG;
 	}
-	arrow_column_range(&b.value, row->row, &start, &end);
+	arrow_column_range(&b->value, row->row, &start, &end);
 	if (row->kind != GK_KIND_IMAGE || end - start != pixels)
 		return -EBADMSG;
-	if (b.is_i16) {
-		photons = (const int16_t *)b.value.data + start;
+	if (b->is_i16) {
+		photons = (const int16_t *)b->value.data + start;
 		if (m->mask != NULL)
 			memcpy(m->photons, photons, pixels * sizeof(*photons));
 	} else {
 		for (i = 0; i < pixels; i++)
-			m->photons[i] = gk_value_i16(((const float *)b.value.data)[start + i]);
+			m->photons[i] = gk_value_i16(((const float *)b->value.data)[start + i]);
 		photons = m->photons;
 	}
 	if (m->mask != NULL) {

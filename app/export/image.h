@@ -7,6 +7,7 @@
 #ifndef EXPORT_IMAGE_H
 #define EXPORT_IMAGE_H
 
+#include "scan/images.h"
 #include "selection.h"
 
 /** Values of int16 images, as in files of the receiver. @{ */
@@ -53,10 +54,11 @@ void image_free(struct image *m);
 
 /**
  * Make the chunk of an image that is full or raw.
- * @param chunk  out: valid until the next call, and as long as the run is open
+ * @param b      its batch
+ * @param chunk  out: valid until the next call, and as long as the batch
  * @return bytes; -EBADMSG: the row does not fit the raster
  */
-ssize_t image_chunk(struct image *m, const struct scan_run *run, const struct selection_row *row,
+ssize_t image_chunk(struct image *m, const struct scan_images *b, const struct selection_row *row,
 	const uint8_t **chunk);
 
 #endif /* EXPORT_IMAGE_H */

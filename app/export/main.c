@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "batches.h"
 #include "cxi.h"
 #include "data_file.h"
 #include "escaped_text.h"
@@ -75,6 +76,7 @@ static void
 progress_begin(const struct export *e)
 {
 	progress.e = e;
+	progress.images = progress.bytes = 0;
 	progress.begin = progress.shown = now();
 }
 
@@ -93,6 +95,15 @@ show_progress(uint64_t bytes)
 		progress.bytes / 1e6 / (t - progress.begin));
 }
 
+/* @return ret, after a message if it is to be printed */
+static int
+fail(const struct export *e, int ret)
+{
+	if (ret < 0 && ret != -EINTR && ret != -EUCLEAN)
+		export_complain("%s%s", e->message, "");
+	return ret;
+}
+
 /* Before a data file changes: an old master could then show other images than its own. */
 static int
 remove_master(struct export *e)
@@ -107,12 +118,12 @@ remove_master(struct export *e)
 	return -EEXIST;
 }
 
-/* Writes the data files that do not exist. */
+/* Writes the data files that do not exist, and reads the batches of those that do. */
 static int
-write_data(struct export *e)
+write_data(struct export *e, struct batches *batches)
 {
 	uint32_t k, kept = 0;
-	int ret;
+	int ret = 0;
 
 	progress_begin(e);
 	if (!e->overwrite && data_file_check_others(e, false) < 0)
@@ -129,13 +140,12 @@ write_data(struct export *e)
 		if (remove_master(e) < 0)
 			return export_complain("%s%s", e->message, "");
 		ret = data_file_write(e, k, show_progress);
-		if (ret == -EINTR)
-			return ret;
-		if (ret < 0) {
-			export_complain("%s%s", e->message, "");
-			return ret;
-		}
+		if (ret < 0)
+			return fail(e, ret);
 	}
+	ret = kept > 0 ? batches_check(batches) : 0;
+	if (ret < 0)
+		return fail(e, ret);
 	if (data_file_check_others(e, false) < 0) {
 		ret = remove_master(e);
 		if (ret == 0)
@@ -176,9 +186,9 @@ summarise(const struct export *e, enum options_format format)
 }
 
 static int
-write_nxmx(struct export *e)
+write_nxmx(struct export *e, struct batches *batches)
 {
-	int ret = write_data(e);
+	int ret = write_data(e, batches);
 
 	if (ret == 0) {
 		ret = master_write(e);
@@ -191,13 +201,8 @@ write_nxmx(struct export *e)
 static int
 write_sparse(struct export *e)
 {
-	int ret;
-
 	progress_begin(e);
-	ret = sparse_write(e, show_progress);
-	if (ret < 0 && ret != -EINTR)
-		export_complain("%s%s", e->message, "");
-	return ret;
+	return fail(e, sparse_write(e, show_progress));
 }
 
 static int
@@ -206,23 +211,31 @@ write_cxi(struct export *e)
 	int ret;
 
 	progress_begin(e);
-	ret = cxi_write(e, show_progress);
-	if (ret < 0 && ret != -EINTR)
-		export_complain("%s%s", e->message, "");
+	ret = fail(e, cxi_write(e, show_progress));
 	return ret == 0 ? geometry_files_write(e, true) : ret;
 }
 
 static int
 write_format(struct export *e, enum options_format format)
 {
+	struct batches *batches;
+	int ret = batches_open(&batches, e);
+
+	if (ret < 0)
+		return ret;
 	switch (format) {
 	case OPTIONS_SPARSE:
-		return write_sparse(e);
+		ret = write_sparse(e);
+		break;
 	case OPTIONS_CXI:
-		return write_cxi(e);
+		ret = write_cxi(e);
+		break;
 	default:
-		return write_nxmx(e);
+		ret = write_nxmx(e, batches);
+		break;
 	}
+	batches_close(batches);
+	return ret;
 }
 
 static int
@@ -277,19 +290,47 @@ convert(const struct options *o)
 	return ret;
 }
 
+static void
+close_run(struct export *e)
+{
+	selection_free(&e->images);
+	free(e->geometry);
+	free(e->mask);
+	e->geometry = NULL;
+	e->mask = NULL;
+	scan_run_close(&e->run);
+}
+
+/*
+ * Opens the run, and selects its images. The CRC of a batch is checked when its images are written.
+ * Until then, their numbers and kinds count only if `frames` has the same ones.
+ * @param damaged  out: files that are damaged, which are printed
+ * @return 0; -EUCLEAN: open it again, and check it first; negative: printed
+ */
+static int
+select_images(struct export *e, const struct options *o, const struct scan_sets *sets,
+	unsigned int *damaged)
+{
+	int ret =
+		e->checked ? scan_run_open(&e->run, sets) : scan_run_open_unchecked(&e->run, sets);
+
+	if (ret == 0)
+		ret = source_check(e);
+	if (ret < 0)
+		return ret;
+	if (!e->checked && scan_run_is_damaged(&e->run))
+		return -EUCLEAN;
+	*damaged = source_report_damage(&e->run);
+	ret = selection_read(&e->images, &o->filter, &e->run);
+	return ret == 0 && !e->checked && !selection_is_paired(&e->images) ? -EUCLEAN : ret;
+}
+
 static int
 run_export(struct export *e, const struct options *o, const struct scan_sets *sets)
 {
-	unsigned int damaged;
-	int ret = scan_run_open(&e->run, sets);
+	unsigned int damaged = 0;
+	int ret = select_images(e, o, sets, &damaged);
 
-	if (ret < 0)
-		return ret;
-	ret = source_check(e);
-	if (ret < 0)
-		return ret;
-	damaged = source_report_damage(&e->run);
-	ret = selection_read(&e->images, &o->filter, &e->run);
 	if (ret == 0)
 		ret = source_choose_kind(e, o->format);
 	if (ret == 0)
@@ -342,14 +383,16 @@ main(int argc, char **argv)
 	ret = list_sets(&o, &list, &sets);
 	if (ret == 0)
 		ret = run_export(&e, &o, &sets);
+	if (ret == -EUCLEAN) {
+		close_run(&e);
+		e.checked = true;
+		ret = run_export(&e, &o, &sets);
+	}
 	if (ret == -ENOMEM)
 		export_complain("not enough memory%s%s", "", "");
 	if (ret == -EINTR)
 		export_complain("interrupted; the same command continues%s%s", "", "");
-	selection_free(&e.images);
-	free(e.geometry);
-	free(e.mask);
-	scan_run_close(&e.run);
+	close_run(&e);
 	free(sets.stem);
 	scan_list_free(&list);
 	if (fflush(stdout) != 0 && ret == 0)

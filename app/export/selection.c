@@ -249,6 +249,16 @@ selection_read(
 	return ret;
 }
 
+bool
+selection_is_paired(const struct selection *s)
+{
+	bool paired = s->lost == 0 && s->orphans == 0;
+
+	for (size_t i = 0; paired && i < s->nb; i++)
+		paired = s->image[i].image.kind == s->image[i].info.kind;
+	return paired;
+}
+
 void
 selection_only(struct selection *s, uint32_t kinds)
 {

@@ -52,6 +52,12 @@ int selection_join(struct selection *s, const struct selection_filter *filter,
 int selection_read(
 	struct selection *s, const struct selection_filter *filter, const struct scan_run *run);
 
+/**
+ * Whether each image has its row of `frames` and each row of a kept frame its image, with the same
+ * kind.
+ */
+bool selection_is_paired(const struct selection *s);
+
 /** Rows of a table that grows. */
 struct selection_rows {
 	struct selection_row *row;

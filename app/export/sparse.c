@@ -14,7 +14,7 @@
 #include "gk_abi.h"
 #include "h5.h"
 #include "image.h"
-#include "scan/images.h"
+#include "scan/record.h"
 #include "sparse.h"
 
 #define CHUNK (1u << 16) /* pixels of a chunk of the lists */
@@ -136,21 +136,24 @@ read_full(struct pixels *p, const struct scan_images *b, uint64_t row)
 	return 0;
 }
 
-/* Reads the pixels of an image. @return 0; -EBADMSG: e->message */
+/* Reads the pixels of an image. @return 0; -EBADMSG: e->message; errors of e->load */
 static int
 read_image(struct pixels *p, struct export *e, size_t image)
 {
 	const struct selection_row *row = &e->images.image[image].image;
 	const struct scan_file *f = &e->run.set[row->set].file[ARROW_IMAGES];
-	struct scan_images b;
-	int ret = scan_images_open(&f->reader, row->batch, &b);
+	struct scan_record *record = NULL;
+	int ret = e->load(e->load_arg, image, &record);
 
 	p->nb = 0;
-	if (ret == 0 && b.is_i16 != p->is_i16)
+	if (ret < 0)
+		return ret;
+	if (!record->has_images || record->images.is_i16 != p->is_i16)
 		ret = -EBADMSG;
-	if (ret == 0)
-		ret = row->kind == GK_KIND_CSR ? read_csr(p, e, &b, row->row)
-					       : read_full(p, &b, row->row);
+	else
+		ret = row->kind == GK_KIND_CSR ? read_csr(p, e, &record->images, row->row)
+					       : read_full(p, &record->images, row->row);
+	scan_record_drop(record);
 	if (ret < 0)
 		snprintf(e->message, sizeof(e->message),
 			"%.512s: frame %" PRIu64 ": its image does not fit %u x %u pixels; export "
@@ -434,25 +437,20 @@ create_list(struct h5 *h, hid_t group, const char *name, hid_t type)
 }
 
 static int
-put_part(struct sparse_live *s, struct h5 *h, struct export *e, size_t at, size_t nb,
-	sparse_load load, void *arg)
+put_part(struct sparse_live *s, struct h5 *h, struct export *e, size_t at, size_t nb)
 {
 	struct pixels *p = s->pixels;
 	const hid_t entry = h5_group(h, h->file, "entry", "NXentry");
 	const hid_t group = h5_group(h, entry, "lists", "NXcollection");
 	const hid_t index = create_list(h, group, "index", H5T_STD_U32LE);
 	const hid_t value = create_list(h, group, "intensity", value_type(p));
-	const struct selection_row *row;
 	hsize_t size = 0;
 	int ret = 0;
 
 	data_file_put_frames(h, entry, e, at, nb);
 	h5_attr_text(h, group, "run", data_file_run_id(e, &e->images.image[at]));
 	for (size_t i = at; ret == 0 && !h->failed && i < at + nb; i++) {
-		row = &e->images.image[i].image;
-		ret = export_stopped() != 0 ? -EINTR : load(arg, row);
-		if (ret == 0)
-			ret = read_image(p, e, i);
+		ret = export_stopped() != 0 ? -EINTR : read_image(p, e, i);
 		if (ret < 0)
 			break;
 		size += p->nb;
@@ -492,8 +490,7 @@ leave_earlier(struct export *e, const char *path, size_t at, size_t nb, bool all
 }
 
 int
-sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_t nb, bool all,
-	sparse_load load, void *arg)
+sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_t nb, bool all)
 {
 	const size_t at = export_first(e, number);
 	char path[PATH_MAX], part[PATH_MAX];
@@ -509,7 +506,7 @@ sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_
 		return ret;
 	if (ret == 0) {
 		h5_create(&h, part);
-		ret = put_part(s, &h, e, at, nb, load, arg);
+		ret = put_part(s, &h, e, at, nb);
 		ret = export_finish(e, &h, part, path, ret);
 	}
 	if (ret < 0 && e->message[0] == '\0')

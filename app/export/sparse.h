@@ -17,8 +17,8 @@ void sparse_path(const struct export *e, char path[PATH_MAX]);
 /**
  * Write the file, and replace an old one. Full images are reduced to the pixels that CSR images
  * have.
- * @return 0; -EINTR: export_stopped(), nothing was left; -ENOMEM, -EBADMSG, -EIO, -errno:
- *         e->message
+ * @return 0; -EINTR: export_stopped(), nothing was left; -EUCLEAN (export_load); -ENOMEM,
+ *         -EBADMSG, -EIO, -errno: e->message
  */
 int sparse_write(struct export *e, void (*progress)(uint64_t bytes));
 
@@ -35,9 +35,6 @@ struct sparse_live {
 	uint32_t own; /**< files with lower numbers are of this process */
 };
 
-/** Load the pixels of an image before they are read. @return 0; negative: e->message */
-typedef int (*sparse_load)(void *arg, const struct selection_row *row);
-
 /** @return 0; -ENOMEM, -errno */
 int sparse_live_open(struct sparse_live *s, const struct export *e);
 
@@ -49,8 +46,7 @@ int sparse_live_open(struct sparse_live *s, const struct export *e);
  * @return 0; -EAGAIN: the file of an earlier process has more images than are known yet; -EINTR,
  *         -ENOMEM, -EBADMSG, -EIO, -errno: e->message
  */
-int sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_t nb, bool all,
-	sparse_load load, void *arg);
+int sparse_live_part(struct sparse_live *s, struct export *e, uint32_t number, size_t nb, bool all);
 
 /** Replace RUN_sparse.h5 by one with the images that were written. @return as sparse_write() */
 int sparse_live_write(struct sparse_live *s, struct export *e);

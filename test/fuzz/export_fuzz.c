@@ -63,13 +63,14 @@ check_images(struct export *e)
 		const struct selection_row *row = &e->images.image[i].image;
 		const struct arrow_reader *r = &e->run.set[row->set].file[ARROW_IMAGES].reader;
 
-		size = image_chunk(&m, &e->run, row, &chunk);
+		if (scan_images_open(r, row->batch, &b) < 0)
+			continue;
+		size = image_chunk(&m, &b, row, &chunk);
 		if (size > 0 && row->kind == GK_KIND_IMAGE)
 			WANT(bitshuffle_decompress(chunk, size, words, pixels) == 0);
 		else if (size > 0)
 			(void)bitshuffle_decompress(chunk, size, words, pixels);
-		if (scan_images_open(r, row->batch, &b) == 0)
-			(void)scan_images_expand(&e->run, &b, row->row, plane, words);
+		(void)scan_images_expand(&e->run, &b, row->row, plane, words);
 	}
 	image_free(&m);
 }

@@ -3,18 +3,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrow/crc32c.h"
 #include "arrow/format.h"
 #include "arrow/tables.h"
 #include "io/direct_io.h"
 #include "scan/memory.h"
 #include "scan/record.h"
 
-#define HEADER_MAX	 (UINT64_C(2) << 20) /* both copies of a schema; a journal holds less */
-#define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)  /* as arrow/reader.c */
+#define HEADER_MAX	 (UINT64_C(2) << 20)   /* both copies of a schema; a journal holds less */
+#define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)    /* as arrow/reader.c */
+#define PART		 (UINT64_C(256) << 10) /* of a body, which stays in the cache for its CRC */
+#define ALIGNMENT	 8		       /* of a buffer */
 
 /* @return 0; -ENODATA: shorter; -errno */
 static int
@@ -23,6 +25,23 @@ read_whole(int fd, void *data, uint64_t size, uint64_t at)
 	const int64_t n = direct_io_read(fd, data, size, at);
 
 	return n < 0 ? (int)n : (uint64_t)n < size ? -ENODATA : 0;
+}
+
+/* @param crc  out: CRC-32C @return as read_whole() */
+static int
+read_body(int fd, uint8_t *data, uint64_t size, uint64_t at, uint32_t *crc)
+{
+	uint64_t done, part;
+	int ret = 0;
+
+	*crc = 0;
+	for (done = 0; ret == 0 && done < size; done += part) {
+		part = size - done < PART ? size - done : PART;
+		ret = read_whole(fd, data + done, part, at + done);
+		if (ret == 0)
+			*crc = arrow_crc32c(*crc, data + done, part);
+	}
+	return ret;
 }
 
 static int
@@ -107,7 +126,10 @@ scan_record_drop(struct scan_record *record)
 	if (record == NULL || __atomic_sub_fetch(&record->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	scan_header_drop(record->header);
-	scan_memory_put(record->data);
+	if (record->is_small)
+		free(record->data);
+	else
+		scan_memory_put(record->data);
 	free(record);
 }
 
@@ -165,50 +187,131 @@ has_data(int fd, uint64_t end)
 	return at == last || (at < 0 && errno != ENXIO);
 }
 
+/* A record of a size. @return NULL: out of memory */
+static struct scan_record *
+new_record(const struct arrow_reader *r, uint64_t size)
+{
+	struct scan_record *record = calloc(1, sizeof(*record));
+
+	if (record == NULL)
+		return NULL;
+	record->refs = 1;
+	record->data = scan_memory_get(size);
+	if (record->data == NULL) {
+		free(record);
+		return NULL;
+	}
+	record->reader = *r;
+	record->reader.data = record->data;
+	record->reader.size = record->reader.written = size;
+	record->reader.batches = &record->batch;
+	record->reader.nb_batches = 1;
+	return record;
+}
+
+/* @return 0; -EBADMSG: a column is damaged */
 static int
-open_record(struct scan_record *r)
+open_columns(struct scan_record *r)
 {
 	int ret;
 
-	if (arrow_reader_announced(&r->reader, 0, &r->batch) != 1)
-		return -EBADMSG;
-	r->reader.batches = &r->batch;
-	r->reader.nb_batches = 1;
-	if (arrow_reader_crc(&r->reader, 0) != 1)
-		return -EBADMSG;
-	if (r->header->table != ARROW_IMAGES)
-		return 0;
-	if (scan_images_open(&r->reader, 0, &r->images) < 0)
-		return -EBADMSG;
+	r->has_images = scan_images_open(&r->reader, 0, &r->images) == 0;
 	ret = scan_peaks_open(&r->reader, 0, &r->peaks);
 	r->has_peaks = ret == 0;
-	return ret == -ENODATA ? 0 : ret;
+	return r->has_images && (ret == 0 || ret == -ENODATA) ? 0 : -EBADMSG;
+}
+
+/* @param b  as it was announced */
+static int
+read_record(struct scan_record *r, const struct arrow_read_batch *b, int fd, uint64_t at)
+{
+	uint32_t crc;
+	int ret = read_body(
+		fd, r->data + b->metadata_size, b->body_length, at + b->metadata_size, &crc);
+
+	if (ret < 0)
+		return ret;
+	if (arrow_reader_announced(&r->reader, 0, &r->batch) != 1 ||
+		arrow_reader_crc_is(&r->reader, 0, crc) != 1)
+		return -EBADMSG;
+	return r->header->table == ARROW_IMAGES ? open_columns(r) : 0;
 }
 
 enum scan_record_state
 scan_record_read(struct scan_record **record, struct scan_header *header, int fd, uint64_t at,
 	uint64_t *length)
 {
-	enum scan_record_state state = scan_record_peek(header, fd, at, length);
+	_Alignas(8) uint8_t block[ANNOUNCEMENT_MAX];
+	struct arrow_read_batch b;
+	struct arrow_reader view;
+	const enum scan_record_state state = read_announcement(header, fd, at, block, &view, &b);
 	struct scan_record *r;
 
-	if (state != SCAN_RECORD_PARTIAL || !has_data(fd, at + *length))
+	if (state != SCAN_RECORD_PARTIAL)
 		return state;
-	r = calloc(1, sizeof(*r));
+	*length = b.metadata_size + b.body_length;
+	if (!has_data(fd, at + *length))
+		return state;
+	r = new_record(&header->reader, *length);
 	if (r == NULL)
 		return state;
-	r->refs = 1;
 	r->header = scan_header_ref(header);
-	r->data = scan_memory_get(*length);
-	r->reader = header->reader;
-	r->reader.data = r->data;
-	r->reader.size = r->reader.written = *length;
-	if (r->data == NULL || read_whole(fd, r->data, *length, at) < 0 || open_record(r) < 0) {
+	memcpy(r->data, block, b.metadata_size);
+	if (read_record(r, &b, fd, at) < 0) {
 		scan_record_drop(r);
 		return state;
 	}
 	*record = r;
 	return SCAN_RECORD_WHOLE;
+}
+
+/* Makes pointers of a batch point to its copy. `body` and `buffers` are the caller's. */
+static void
+move_batch(struct arrow_read_batch *b, const uint8_t *from, const uint8_t *to)
+{
+	const char **const texts[] = {&b->receiver_id, &b->run, &b->incarnation, &b->table,
+		&b->sequence, &b->crc32c, &b->metadata_crc32c};
+
+	for (unsigned int i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (*texts[i] != NULL)
+			*texts[i] = (const char *)to + (*texts[i] - (const char *)from);
+	b->nodes = to + (b->nodes - from);
+	b->offset = 0;
+}
+
+int
+scan_record_load(struct scan_record **record, const struct arrow_reader *r,
+	const struct arrow_read_batch *b, enum arrow_table table, int fd)
+{
+	const uint8_t *metadata = r->data + b->offset;
+	struct scan_record *copy = new_record(r, b->metadata_size + b->body_length);
+	uint32_t crc;
+	int ret;
+
+	if (copy == NULL)
+		return -ENOMEM;
+	ret = read_whole(fd, copy->data, b->metadata_size, b->offset);
+	/* the places of buffers are those of the metadata */
+	if (ret == 0 && memcmp(copy->data, metadata, b->metadata_size) != 0)
+		ret = -EBADMSG;
+	if (ret == 0)
+		ret = read_body(fd, copy->data + b->metadata_size, b->body_length,
+			b->offset + b->metadata_size, &crc);
+	if (ret == 0) {
+		copy->batch = *b;
+		move_batch(&copy->batch, metadata, copy->data);
+		copy->batch.buffers = copy->data + (b->buffers - metadata);
+		copy->batch.body = copy->data + b->metadata_size;
+		ret = arrow_reader_crc_is(&copy->reader, 0, crc);
+	}
+	if (ret < 0) {
+		scan_record_drop(copy);
+		return ret;
+	}
+	if (table == ARROW_IMAGES)
+		(void)open_columns(copy);
+	*record = copy;
+	return 0;
 }
 
 int
@@ -255,32 +358,96 @@ scan_file_settled(struct scan_change *change, int fd)
 	return ns - change->seen_ns >= SCAN_SETTLED_MS * INT64_C(1000000);
 }
 
-/* Gives whole pages back. */
-static void
-forget(const void *data, uint64_t size)
+static bool
+is_pixels(const struct arrow_field *f)
 {
-	const uintptr_t page = sysconf(_SC_PAGESIZE);
-	const uintptr_t first = ((uintptr_t)data + page - 1) / page * page;
-	const uintptr_t end = ((uintptr_t)data + size) / page * page;
+	static const char *const names[] = {"row_ptr", "col", "value", "raw"};
 
-	/* if it fails, the memory stays in use */
-	if (data != NULL && end > first)
-		(void)madvise((void *)first, end - first, MADV_DONTNEED);
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(f->name, names[i]) == 0)
+			return true;
+	return false;
 }
 
-void
-scan_record_shrink(struct scan_record *record)
+/*
+ * Chooses the buffers of a batch that are copied; the others are empty.
+ * @param b    [nb_buffers] out: as in the batch, with their places in the copy
+ * @param from [nb_buffers] out: their places in the batch
+ * @return size of the copy
+ */
+static uint64_t
+choose_buffers(const struct scan_record *r, struct arrow_buffer *b, uint64_t *from)
 {
-	const struct scan_images *images = &record->images;
-	const uint64_t size = record->reader.size;
+	const uint64_t most = r->batch.body_length;
+	struct arrow_schema s = r->reader.schema;
+	const unsigned int nb_fields = s.nb_fields;
+	unsigned int nodes, first, end;
+	uint64_t size = 0, length;
 
-	/* a spare buffer may be larger */
-	forget(record->data + size, scan_memory_size(record->data) - size);
-	if (record->header->table != ARROW_IMAGES)
-		return;
-	forget(images->row_ptr.data, images->row_ptr.items * sizeof(uint32_t));
-	forget(images->col.data, images->col.items * sizeof(uint16_t));
-	forget(images->value.data,
-		images->value.items * (images->is_i16 ? sizeof(int16_t) : sizeof(float)));
-	forget(images->raw.data, images->raw.items);
+	memcpy(b, r->batch.buffers, r->reader.nb_buffers * sizeof(*b));
+	for (unsigned int f = 0; f < nb_fields; f++) {
+		s.nb_fields = f;
+		arrow_schema_count(&s, &nodes, &first);
+		s.nb_fields = f + 1;
+		arrow_schema_count(&s, &nodes, &end);
+		for (unsigned int i = first; i < end; i++) {
+			from[i] = b[i].offset;
+			length = b[i].length;
+			/* not all columns were checked; buffers of a file do not overlap */
+			if (is_pixels(&r->reader.fields[f]) || from[i] > most ||
+				length > most - from[i] || length > most - size)
+				length = 0;
+			b[i] = (struct arrow_buffer){.offset = size, .length = length};
+			size += length;
+			size += (ALIGNMENT - size % ALIGNMENT) % ALIGNMENT;
+			if (size > most)
+				size = most;
+		}
+	}
+	return size;
+}
+
+struct scan_record *
+scan_record_without_pixels(const struct scan_record *record)
+{
+	const unsigned int nb = record->reader.nb_buffers;
+	const uint32_t metadata = record->batch.metadata_size;
+	struct arrow_buffer *b = calloc(nb + 1, sizeof(*b));
+	uint64_t *from = calloc(nb + 1, sizeof(*from)), size;
+	struct scan_record *copy = calloc(1, sizeof(*copy));
+	uint8_t *body;
+
+	if (b == NULL || from == NULL || copy == NULL)
+		goto fail;
+	size = choose_buffers(record, b, from);
+	copy->data = malloc(metadata + size + nb * sizeof(*b));
+	if (copy->data == NULL)
+		goto fail;
+	copy->refs = 1;
+	copy->is_small = true;
+	copy->header = record->header != NULL ? scan_header_ref(record->header) : NULL;
+	copy->reader = record->reader;
+	copy->reader.data = copy->data;
+	copy->reader.size = copy->reader.written = metadata + size;
+	copy->reader.batches = &copy->batch;
+	copy->batch = record->batch;
+	body = copy->data + metadata;
+	memcpy(copy->data, record->data, metadata);
+	for (unsigned int i = 0; i < nb; i++)
+		if (b[i].length > 0)
+			memcpy(body + b[i].offset, record->batch.body + from[i], b[i].length);
+	memcpy(body + size, b, nb * sizeof(*b));
+	move_batch(&copy->batch, record->data, copy->data);
+	copy->batch.body = body;
+	copy->batch.body_length = size;
+	copy->batch.buffers = body + size;
+	copy->has_peaks = record->has_peaks && scan_peaks_open(&copy->reader, 0, &copy->peaks) == 0;
+	free(from);
+	free(b);
+	return copy;
+fail:
+	free(copy);
+	free(from);
+	free(b);
+	return NULL;
 }

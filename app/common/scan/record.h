@@ -3,7 +3,9 @@
  * @file
  * Record batches in memory, read one by one from a file that may still be written. A batch is whole
  * when its CRC is correct. Nothing of the file is mapped: a file that is truncated meanwhile does
- * no harm. Everything is checked in the copy. Any thread; references are counted atomically.
+ * no harm. Everything is checked in the copy, which is in memory that was used before, if there is
+ * some (memory.h): page faults take longer than the copy. The CRC of a part is made while the part
+ * is in the cache. Any thread; references are counted atomically.
  */
 #ifndef SCAN_RECORD_H
 #define SCAN_RECORD_H
@@ -24,16 +26,17 @@ struct scan_header {
 	struct arrow_reader reader; /**< without batches */
 };
 
-/** A batch. It has a reference of its header. */
+/** A batch. */
 struct scan_record {
-	unsigned int refs; /**< atomic */
-	struct scan_header *header;
+	unsigned int refs;	    /**< atomic */
+	struct scan_header *header; /**< a reference; NULL: of scan_record_load() */
 	uint8_t *data;
-	struct arrow_reader reader; /**< as that of the header, with this batch only */
+	struct arrow_reader reader; /**< as that of the file, with this batch only */
 	struct arrow_read_batch batch;
-	struct scan_images images; /**< only of `images` */
+	struct scan_images images; /**< only of `images`, and with pixels: `has_images` */
 	struct scan_peaks peaks;   /**< the same */
-	bool has_peaks;
+	bool has_images, has_peaks;
+	bool is_small; /**< `data` has no pixels and is not from memory.h */
 };
 
 /** What is at an offset of a file. */
@@ -78,6 +81,18 @@ enum scan_record_state scan_record_read(struct scan_record **record, struct scan
 	int fd, uint64_t at, uint64_t *length);
 
 /**
+ * Read a batch whose place is known, of a file of this or of another program. A CRC that is absent
+ * is not checked, and columns may be damaged (`has_images`).
+ * @param record  out: a reference
+ * @param r       of this file, which must outlive the record; its batches may be mapped
+ * @param b       a batch of `r`
+ * @return 0; -EBADMSG: wrong CRC, or another batch is there; -ENODATA: the file ends before;
+ *         -ENOMEM, -errno
+ */
+int scan_record_load(struct scan_record **record, const struct arrow_reader *r,
+	const struct arrow_read_batch *b, enum arrow_table table, int fd);
+
+/**
  * Search the next batch, or the end of the stream, behind damage.
  * @param at      in: where to begin; out: what was found, or where to continue
  * @param blocks  number of blocks to search; each takes a system call
@@ -104,9 +119,10 @@ struct scan_change {
 bool scan_file_settled(struct scan_change *change, int fd);
 
 /**
- * Give memory back to the kernel that is not needed without pixels. The values of row_ptr, col,
- * value and raw are undefined from now on. Other columns, as the peaks, stay.
+ * Copy a batch without the columns row_ptr, col, value and raw, which cannot be read any more. The
+ * metadata, and other columns such as the peaks, are those of the batch.
+ * @return a reference; NULL: out of memory
  */
-void scan_record_shrink(struct scan_record *record);
+struct scan_record *scan_record_without_pixels(const struct scan_record *record);
 
 #endif /* SCAN_RECORD_H */

@@ -64,6 +64,12 @@ struct scan_run {
 int scan_run_open(struct scan_run *run, const struct scan_sets *sets);
 
 /**
+ * As scan_run_open(), without the CRCs of `images`, for a caller that reads these batches with
+ * scan_record_load(). So their bodies are not read twice.
+ */
+int scan_run_open_unchecked(struct scan_run *run, const struct scan_sets *sets);
+
+/**
  * Check a file's size of the detector, which all files of a run have in common. The first file
  * determines it.
  * @return 0; -EBADMSG: printed

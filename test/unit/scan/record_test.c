@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Record batches of a growing file: when a batch is whole, what is damage, and what is left in
- * memory without pixels. ARROW_WRITE is the program that writes the files.
+ * Record batches of a growing file: when a batch is whole, what is damage, and what is left
+ * without pixels. A batch whose place is known. ARROW_WRITE is the program that writes the files.
  */
 
 #include <errno.h>
@@ -132,45 +132,73 @@ test_truncation_and_damage_are_states(void **state)
 	close(fd);
 }
 
-/* Whether whole pages inside a column are zeros. */
-static bool
-is_forgotten(const void *data, uint64_t length)
-{
-	const uint64_t page = sysconf(_SC_PAGESIZE);
-	const uint8_t *p = (const uint8_t *)data + page - (uintptr_t)data % page;
-
-	assert_true(length >= 3 * page);
-	for (uint64_t i = 0; i < page; i++) {
-		if (p[i] != 0)
-			return false;
-	}
-	return true;
-}
-
 static void
 test_peaks_stay_without_pixels(void **state)
 {
 	const int fd = prefix(size);
 	struct scan_header *header = header_of(fd);
-	struct scan_record *record = NULL;
-	uint64_t length, start[SCAN_PEAK_LISTS], bytes;
-	float *before;
+	struct scan_record *record = NULL, *copy;
+	struct scan_images images;
+	uint64_t length, a[SCAN_PEAK_LISTS], b[SCAN_PEAK_LISTS];
 
 	assert_int_equal(scan_record_read(&record, header, fd, at[0], &length), SCAN_RECORD_WHOLE);
 	scan_header_drop(header);
-	assert_true(record->has_peaks && record->images.is_i16);
-	assert_true(scan_peaks_row(&record->peaks, 0, start) >= 0);
-	bytes = record->peaks.list[0].items * sizeof(*before);
-	assert_true(bytes > 0);
-	before = malloc(bytes);
-	assert_non_null(before);
-	memcpy(before, record->peaks.list[0].data, bytes);
-	assert_false(is_forgotten(record->images.value.data, record->images.value.items * 2));
-	scan_record_shrink(record);
-	assert_true(is_forgotten(record->images.value.data, record->images.value.items * 2));
-	assert_memory_equal(before, record->peaks.list[0].data, bytes);
-	free(before);
+	assert_true(record->has_peaks && record->has_images && record->images.is_i16);
+	assert_true(scan_peaks_row(&record->peaks, 0, a) >= 0);
+	copy = scan_record_without_pixels(record);
+	assert_non_null(copy);
+	assert_true(copy->has_peaks && !copy->has_images);
+	assert_int_equal(scan_images_open(&copy->reader, 0, &images), -EBADMSG);
+	assert_in_range(copy->reader.size, record->batch.metadata_size, length / 2);
+	assert_memory_equal(copy->data, record->data, record->batch.metadata_size);
+	assert_string_equal(copy->batch.sequence, record->batch.sequence);
+	assert_int_equal(copy->batch.rows, record->batch.rows);
+	for (uint64_t row = 0; row < record->batch.rows; row++) {
+		assert_int_equal(scan_peaks_row(&copy->peaks, row, b),
+			scan_peaks_row(&record->peaks, row, a));
+		assert_memory_equal(a, b, sizeof(a));
+	}
+	for (unsigned int i = 0; i < SCAN_PEAK_LISTS; i++) {
+		const struct arrow_column *list = &record->peaks.list[i];
+
+		assert_true(list->items > 0);
+		assert_int_equal(copy->peaks.list[i].items, list->items);
+		assert_memory_equal(copy->peaks.list[i].data, list->data,
+			list->items * arrow_type_width(list->field->item));
+	}
 	scan_record_drop(record);
+	scan_record_drop(copy);
+	close(fd);
+}
+
+static void
+test_a_batch_is_loaded_as_it_is_in_the_file(void **state)
+{
+	const int fd = prefix(size);
+	struct scan_record *record = NULL;
+	struct arrow_reader r;
+	const char *problem;
+
+	assert_int_equal(arrow_reader_open_memory(&r, file, size, &problem), 0);
+	assert_int_equal(r.nb_batches, nb);
+	for (uint64_t i = 0; i < nb; i++) {
+		const struct arrow_read_batch *b = &r.batches[i];
+
+		assert_int_equal(scan_record_load(&record, &r, b, ARROW_IMAGES, fd), 0);
+		assert_int_equal(record->reader.size, at[i + 1] - at[i]);
+		assert_memory_equal(record->data, file + at[i], at[i + 1] - at[i]);
+		assert_string_equal(record->batch.sequence, b->sequence);
+		assert_true(record->has_images && record->has_peaks);
+		scan_record_drop(record);
+	}
+	flip(fd, at[2] - ARROW_BLOCK);
+	assert_int_equal(scan_record_load(&record, &r, &r.batches[1], ARROW_IMAGES, fd), -EBADMSG);
+	/* another batch in its place */
+	assert_int_equal(pwrite(fd, file + at[1], at[2] - at[1], at[0]), at[2] - at[1]);
+	assert_int_equal(scan_record_load(&record, &r, &r.batches[0], ARROW_IMAGES, fd), -EBADMSG);
+	assert_int_equal(ftruncate(fd, at[3] - ARROW_BLOCK), 0);
+	assert_int_equal(scan_record_load(&record, &r, &r.batches[2], ARROW_IMAGES, fd), -ENODATA);
+	arrow_reader_close(&r);
 	close(fd);
 }
 
@@ -237,6 +265,7 @@ main(void)
 		cmocka_unit_test(test_a_batch_is_whole_with_its_last_block),
 		cmocka_unit_test(test_truncation_and_damage_are_states),
 		cmocka_unit_test(test_peaks_stay_without_pixels),
+		cmocka_unit_test(test_a_batch_is_loaded_as_it_is_in_the_file),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
