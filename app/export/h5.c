@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "h5.h"
+#include "h5_driver.h"
 
 #define GZIP_LEVEL 4
 #define RANK_MAX   4
@@ -113,6 +114,7 @@ open_file(struct h5 *h, const char *path, bool create, uint32_t chunks)
 	/* readers on file systems without locks, and readers of files that grow */
 	h5_check(h, path, H5Pset_file_locking(access, false, true));
 	if (!h->failed && create) {
+		h5_check(h, path, h5_driver_use(access));
 		/* created, not opened: the name could be a link to a file of another user */
 		(void)unlink(path);
 		creation = h5_check_id(h, path, H5Pcreate(H5P_FILE_CREATE));
