@@ -32,12 +32,17 @@ class Told(store_test.Chain):
         return super().start(name, program, eal, {
             key: SETTINGS.get(key, value) for key, value in settings.items()})
 
+    def end(self, recv, store):
+        store_test.kill(recv)
+        store_test.kill(store)
+        os.unlink(self.ring)
 
-def play(build, where, rate, seconds):
+
+def play(build, where, rate, seconds, chain_type=Told):
     """@return frames/s, histogram of images: upper bounds in us, batches"""
     store_test.RATE = rate
     os.mkdir(where)
-    chain = Told(build, where, 'none')
+    chain = chain_type(build, where, 'none')
     store = chain.start_store()
     recv = chain.start_recv(1 << 40)
     try:
@@ -51,9 +56,7 @@ def play(build, where, rate, seconds):
         latency = telemetry.get('latency')
         return frames / taken, latency['below_us'], latency['images_batch_to_durable']
     finally:
-        store_test.kill(recv)
-        store_test.kill(store)
-        os.unlink(chain.ring)
+        chain.end(recv, store)
 
 
 def percentile(bounds, counts, part):
