@@ -68,8 +68,9 @@
 
 /** Content of a frame's output slot. The values are those of the `kind` column of `images`. */
 enum gk_kind {
-	GK_KIND_CSR = 0,   /**< pixels >= csr_threshold and saturated ones, by row */
-	GK_KIND_IMAGE = 1, /**< all pixels */
+	GK_KIND_CSR = 0, /**< pixels >= csr_threshold and saturated ones, by row */
+	/** all pixels; of GK_VALUE_I16 a chunk if gk_params.chunks says so */
+	GK_KIND_IMAGE = 1,
 	/** u16 as sent, 0xFFFF where a packet is missing; a chunk if gk_params.chunks says so */
 	GK_KIND_RAW = 2,
 	GK_KIND_NONE = 255 /**< empty: the frame was vetoed */
@@ -351,7 +352,8 @@ struct gk_params {
 	uint32_t peaks_shells;
 	/**
 	 * kinds whose output is one compressed HDF5 chunk (gk_bitshuffle.h), bit 1 << kind; the
-	 * others are plain. Only GK_KIND_RAW can be one. gk_config.chunks must be set
+	 * others are plain. Only GK_KIND_RAW can be one, and GK_KIND_IMAGE of GK_VALUE_I16.
+	 * gk_config.chunks must be set
 	 */
 	uint32_t chunks;
 	uint32_t reserved[2];
@@ -498,9 +500,9 @@ gk_missing_map(const struct gk_geometry *g, struct gk_frame *frame)
 
 /**
  * Offsets in an output slot. `row_ptr` has rows + 1 entries, the first one is 0. `col` and `value`
- * have nnz entries. A full image starts at `value`, raw data at `raw`, plain or as a chunk of
- * gk_details.chunk_bytes; the bytes behind a chunk up to `peaks` are undefined. Peaks of a frame
- * that was searched and is kept (its kind is not GK_KIND_NONE) are at `peaks`: the first
+ * have nnz entries. A plain full image starts at `value`, plain raw data and chunks of
+ * gk_details.chunk_bytes at `raw`; the bytes behind a chunk up to `peaks` are undefined. Peaks of
+ * a frame that was searched and is kept (its kind is not GK_KIND_NONE) are at `peaks`: the first
  * gk_result.peaks ones, at most peaks_cap. In other frames these bytes are undefined. Offsets are
  * multiples of 64, the stride is a multiple of 4096.
  */
@@ -508,7 +510,7 @@ struct gk_layout {
 	uint64_t row_ptr; /**< u32[rows + 1] */
 	uint64_t col;	  /**< u16[nnz_cap] */
 	uint64_t value;	  /**< f32 or i16: [nnz_cap], or [rows x cols] for a full image */
-	uint64_t raw;	  /**< u16[rows x cols], or a chunk: gk_bitshuffle_bound() bytes */
+	uint64_t raw;	  /**< u16[rows x cols], or any chunk: gk_bitshuffle_bound() bytes */
 	uint64_t peaks;	  /**< struct gk_peak[peaks_cap] */
 	uint64_t stride;  /**< distance of output slots in bytes */
 	uint32_t value_size;

@@ -194,6 +194,8 @@ static int
 check_params(const struct reason *why, const struct gk_config *c, uint32_t index)
 {
 	const struct gk_params *p = &c->channel->params[index];
+	const uint32_t chunks =
+		1u << GK_KIND_RAW | (c->value == GK_VALUE_I16 ? 1u << GK_KIND_IMAGE : 0);
 
 	if (p->kind != GK_KIND_CSR && p->kind != GK_KIND_IMAGE && p->kind != GK_KIND_RAW)
 		return refuse(why,
@@ -206,9 +208,10 @@ check_params(const struct reason *why, const struct gk_config *c, uint32_t index
 	if (p->nnz_max > c->layout.nnz_cap)
 		return refuse(why, "params[%u].nnz_max is %u, expected at most layout.nnz_cap = %u",
 			index, p->nnz_max, c->layout.nnz_cap);
-	if ((p->chunks & ~(1u << GK_KIND_RAW)) != 0)
-		return refuse(why, "params[%u].chunks is 0x%x, expected 0 or 0x%x (raw)", index,
-			p->chunks, 1u << GK_KIND_RAW);
+	if ((p->chunks & ~chunks) != 0)
+		return refuse(why, "params[%u].chunks is 0x%x, expected 0 or bits of 0x%x (%s)",
+			index, p->chunks, chunks,
+			c->value == GK_VALUE_I16 ? "raw, image" : "raw; images are of f32");
 	if (p->chunks != 0 && !c->chunks)
 		return refuse(why, "params[%u].chunks is 0x%x, expected 0: gk_config.chunks is 0",
 			index, p->chunks);

@@ -188,8 +188,8 @@ output_lists(uint32_t listed)
 /** @} */
 
 /*
- * Raw frames as chunks, in a kernel of its own for the same reason. Without them setup refuses
- * parameters that ask for some. @{
+ * Raw frames and images as chunks, in a kernel of its own for the same reason. Without them setup
+ * refuses parameters that ask for some. @{
  */
 #ifndef GK_CUDA_COMPRESS
 static __device__ __forceinline__ void

@@ -146,12 +146,16 @@ bad_search(const struct gk_params *params, const struct gk_peak_params *p)
 	return bad || params->peaks_shells >> p->shells != 0;
 }
 
-/* Kinds that gk_params.chunks may have, in images with the stage and in others. */
+/* Kinds that gk_params.chunks may have, in kernels with the stage and in others. */
+static __device__ __forceinline__ uint32_t
+chunk_kinds(void)
+{
 #ifdef GK_CUDA_COMPRESS
-#define CHUNK_KINDS (1u << GK_KIND_RAW)
+	return 1u << GK_KIND_RAW | (args.value == GK_VALUE_I16 ? 1u << GK_KIND_IMAGE : 0);
 #else
-#define CHUNK_KINDS 0u
+	return 0;
 #endif
+}
 
 static __device__ bool
 bad_params(const struct setup_shared *s)
@@ -159,7 +163,7 @@ bad_params(const struct setup_shared *s)
 	const struct gk_params *p = &s->params;
 
 	/* no branch between the first two */
-	return ((p->kind > GK_KIND_RAW) | ((p->chunks & ~CHUNK_KINDS) != 0)) ||
+	return ((p->kind > GK_KIND_RAW) | ((p->chunks & ~chunk_kinds()) != 0)) ||
 		p->strong_threshold != p->strong_threshold ||
 		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap ||
 		(p->search != GK_SEARCH_NONE && bad_search(p, &s->peak));
@@ -278,7 +282,7 @@ sure_kind(const struct gk_frame *f, const struct gk_params *p)
 	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
 	/* chunks are made when all pixels are counted */
-	if (p->kind == GK_KIND_RAW && (p->chunks & CHUNK_KINDS) != 0)
+	if (p->kind <= GK_KIND_RAW && ((p->chunks & chunk_kinds()) >> p->kind & 1) != 0)
 		return GK_KIND_NONE;
 	if (!hit && (f->flags & GK_FRAME_KIND_RAW)) /* raw if it is rejected */
 		return p->kind == GK_KIND_RAW ? GK_KIND_RAW : GK_KIND_NONE;

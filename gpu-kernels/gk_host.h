@@ -96,7 +96,7 @@ struct gang_frame {
 	uint64_t *missing;	    /**< map of missing tiles of the frame's slot */
 	uint64_t trailer;	    /**< as it lies in memory */
 	struct gk_details *details; /**< NULL: none */
-	struct gang_chunk *chunk;   /**< raw output is a chunk; NULL: plain */
+	struct gang_chunk *chunk;   /**< NULL: all outputs are plain; see gang_is_chunk() */
 	uint8_t *profile;	    /**< area; NULL: no profiles are made */
 	bool is_searched;	    /**< peaks are searched */
 	uint32_t peaks;
@@ -258,6 +258,13 @@ gang_is_strong(const struct gk_params *params, uint32_t strong)
 	return strong >= params->strong_min && strong <= params->strong_max;
 }
 
+/** Return true if the output of this kind is a chunk. */
+static inline bool
+gang_is_chunk(const struct gang *gang, const struct gang_frame *f, uint32_t kind)
+{
+	return f->chunk != NULL && kind != GK_KIND_NONE && (gang->batch.params.chunks >> kind & 1);
+}
+
 /** Return the coefficients and thresholds of a tile. */
 struct gk_tile gk_host_tile(const struct gk *gk, const struct gang *gang, uint32_t tile);
 
@@ -314,8 +321,12 @@ void gk_host_output(const struct gk *gk, const struct gang *gang, uint32_t first
 /** Begin the chunk of a frame. Only the thread that advances the gang may call this. */
 void gk_host_chunk_begin(const struct gk *gk, struct gang_chunk *c);
 
-/** Compress the blocks of a frame that begin in a tile. The packets they need must be final. */
-void gk_host_chunk(const struct gk *gk, const struct gang_frame *f, uint32_t tile);
+/**
+ * Compress the blocks of a frame that begin in a tile. The packets they need must be final.
+ * @param kind  GK_KIND_RAW: words; GK_KIND_IMAGE: photons as of GK_VALUE_I16
+ */
+void gk_host_chunk(const struct gk *gk, const struct gang *gang, const struct gang_frame *f,
+	uint32_t kind, uint32_t tile);
 
 /**
  * Write the sizes of chunks of the batch, whose blocks are all compressed. Only the thread that

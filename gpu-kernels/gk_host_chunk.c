@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chunks of compressed raw data (gk_bitshuffle.h) by host gangs.
+ * Chunks of compressed raw data and int16 images (gk_bitshuffle.h) by host gangs.
  *
  * The place of a block in the chunk is known when all blocks before it are compressed. A thread
  * whose block is the next one, the *front*, compresses it into the output slot. All other blocks
@@ -12,6 +12,7 @@
 
 #include "gk_bitshuffle_block.h"
 #include "gk_host.h"
+#include "gk_pixel.h"
 
 /* Flag of a size: the block is in the output slot. */
 #define SIZE_PLACED (1u << 31)
@@ -44,24 +45,46 @@ first_block(const struct gk *gk, uint32_t tile)
 		GK_BITSHUFFLE_BLOCK);
 }
 
-/* Values of a block. @return where they are: in a packet, or in `gathered` */
-static const uint16_t *
-values_of(const struct gk *gk, const struct gang_frame *f, uint64_t first, uint32_t v,
-	uint16_t gathered[GK_BITSHUFFLE_BLOCK])
+/* Convert n words to photons. Both numbers are multiples of 32, as the pixels of a row are. */
+static void
+photons_of(const struct gk *gk, const struct gang *g, uint64_t first, uint32_t n,
+	const uint16_t *raw, uint16_t *to)
 {
+	struct gk_tile t = {.rows = 1, .cols = n};
+
+	for (int i = 0; i < 3; i++) {
+		t.p[i] = g->batch.p[i] + first;
+		t.r[i] = g->batch.r[i] + first;
+	}
+	/* only the bits count */
+	gk->tile_ops->photons(&t, raw, (int16_t *)to);
+}
+
+/*
+ * Values of a block of an output of this kind. @return where they are: in a packet, or in
+ * `gathered`
+ */
+static const uint16_t *
+values_of(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uint32_t kind,
+	uint64_t first, uint32_t v, uint16_t gathered[GK_BITSHUFFLE_BLOCK])
+{
+	const uint16_t none = kind == GK_KIND_RAW ? 0xFFFF : (uint16_t)GK_I16_INVALID;
 	uint32_t tile = (uint32_t)(first / gk->tile_pixels), n;
 	uint64_t at = first % gk->tile_pixels;
 
-	if (at + v <= gk->tile_pixels && f->packet[tile] != 0)
+	if (kind == GK_KIND_RAW && at + v <= gk->tile_pixels && f->packet[tile] != 0)
 		return (const uint16_t *)(uintptr_t)f->packet[tile] + at;
 	for (uint32_t i = 0; i < v; i += n, tile++, at = 0) {
 		const uint16_t *raw = (const uint16_t *)(uintptr_t)f->packet[tile];
 
 		n = gk->tile_pixels - at < v - i ? (uint32_t)(gk->tile_pixels - at) : v - i;
-		if (raw != NULL)
+		if (raw == NULL)
+			for (uint32_t k = 0; k < n; k++)
+				gathered[i + k] = none;
+		else if (kind == GK_KIND_RAW)
 			memcpy(gathered + i, raw + at, n * sizeof(*raw));
 		else
-			memset(gathered + i, 0xFF, n * sizeof(*raw));
+			photons_of(gk, g, first + i, n, raw + at, gathered + i);
 	}
 	return gathered;
 }
@@ -94,7 +117,8 @@ advance(const struct gk *gk, struct gang_chunk *c)
 }
 
 static void
-compress(const struct gk *gk, const struct gang_frame *f, uint32_t block)
+compress(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uint32_t kind,
+	uint32_t block)
 {
 	const uint64_t first = (uint64_t)block * GK_BITSHUFFLE_BLOCK;
 	const uint64_t left = gk_pixels(&gk->config.geometry) - first;
@@ -102,7 +126,7 @@ compress(const struct gk *gk, const struct gang_frame *f, uint32_t block)
 	struct gang_chunk *c = f->chunk;
 	const uint64_t front = atomic_load(&c->front);
 	const bool is_next = front >> 32 == block;
-	uint16_t gathered[GK_BITSHUFFLE_BLOCK];
+	_Alignas(64) uint16_t gathered[GK_BITSHUFFLE_BLOCK];
 	uint32_t size, length;
 	uint8_t *to;
 
@@ -110,7 +134,7 @@ compress(const struct gk *gk, const struct gang_frame *f, uint32_t block)
 	to = is_next ? f->out + gk->config.layout.raw + (uint32_t)front
 		     : c->blocks + (uint64_t)block * GANG_BLOCK_STRIDE;
 	size = gk->bitshuffle->block(
-		values_of(gk, f, first, v, gathered), v, to + GK_BITSHUFFLE_LENGTH);
+		values_of(gk, g, f, kind, first, v, gathered), v, to + GK_BITSHUFFLE_LENGTH);
 	length = gk_big_endian(size);
 	memcpy(to, &length, sizeof(length));
 	size += GK_BITSHUFFLE_LENGTH;
@@ -121,12 +145,13 @@ compress(const struct gk *gk, const struct gang_frame *f, uint32_t block)
 }
 
 void
-gk_host_chunk(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
+gk_host_chunk(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uint32_t kind,
+	uint32_t tile)
 {
 	const uint32_t end = first_block(gk, tile + 1);
 
 	for (uint32_t block = first_block(gk, tile); block < end; block++)
-		compress(gk, f, block);
+		compress(gk, g, f, kind, block);
 }
 
 bool
@@ -139,7 +164,7 @@ gk_host_chunk_end(const struct gk *gk, struct gang *g)
 		uint32_t header[GK_BITSHUFFLE_HEADER / 4];
 
 		f->details->chunk_bytes = 0;
-		if (f->kind != GK_KIND_RAW || f->chunk == NULL)
+		if (!gang_is_chunk(g, f, f->kind))
 			continue;
 		f->details->chunk_bytes =
 			(uint32_t)atomic_load_explicit(&f->chunk->front, memory_order_relaxed);
@@ -159,7 +184,7 @@ gk_host_chunk_place(const struct gk *gk, const struct gang *g, uint32_t tile)
 		const struct gang_frame *f = &g->batch.frame[i];
 		const struct gang_chunk *c = f->chunk;
 
-		if (f->kind != GK_KIND_RAW || c == NULL)
+		if (!gang_is_chunk(g, f, f->kind))
 			continue;
 		for (uint32_t block = first_block(gk, tile); block < end; block++) {
 			const uint32_t size =

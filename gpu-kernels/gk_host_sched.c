@@ -76,8 +76,7 @@ early_kind(const struct gk *gk, const struct gang *g, const struct gang_frame *f
 	if (f->out == NULL)
 		return GK_KIND_NONE;
 	/* blocks with values of two tiles are made when both are counted */
-	if (params->kind == GK_KIND_RAW && f->chunk != NULL &&
-		gk->tile_pixels % GK_BITSHUFFLE_BLOCK != 0)
+	if (gang_is_chunk(g, f, params->kind) && gk->tile_pixels % GK_BITSHUFFLE_BLOCK != 0)
 		return GK_KIND_NONE;
 	if (g->likely || ((hit || kept) && params->kind != GK_KIND_CSR))
 		return params->kind;
@@ -110,12 +109,10 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->peaks_found = GK_NOT_SEARCHED;
 	f->has_peaks = false;
 	f->kind = GK_KIND_NONE;
-	f->chunk = NULL;
-	if (f->out != NULL && (g->batch.params.chunks & 1u << GK_KIND_RAW)) {
-		f->chunk = &g->chunk[index];
-		gk_host_chunk_begin(gk, f->chunk);
-	}
+	f->chunk = f->out != NULL && g->batch.params.chunks != 0 ? &g->chunk[index] : NULL;
 	f->early = early_kind(gk, g, f, &g->batch.params);
+	if (gang_is_chunk(g, f, f->early))
+		gk_host_chunk_begin(gk, f->chunk);
 	f->packed = g->packed + (uint64_t)index * c->geometry.tiles;
 	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].strong_nnz, 0, memory_order_relaxed);

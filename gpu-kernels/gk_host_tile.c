@@ -152,6 +152,9 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 	f->left = f->kind;
 	if (f->kind == f->early && atomic_load_explicit(&sums->unplaced, memory_order_relaxed) == 0)
 		f->left = GK_KIND_NONE;
+	/* also if it was begun as another kind, which was a wrong guess */
+	if (gang_is_chunk(g, f, f->left))
+		gk_host_chunk_begin(gk, f->chunk);
 	*f->result = (struct gk_result){
 		.frame = f->number,
 		.sum = atomic_load_explicit(&sums->sum, memory_order_relaxed),
@@ -407,8 +410,13 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
 		const struct gang_frame *f = &g->batch.frame[i];
+		const uint32_t kind = early ? f->early : f->left;
 
-		switch (early ? f->early : f->left) {
+		if (gang_is_chunk(g, f, kind)) {
+			gk_host_chunk(gk, g, f, kind, tile);
+			continue;
+		}
+		switch (kind) {
 		case GK_KIND_CSR:
 			if (early)
 				break; /* early_lists() */
@@ -427,10 +435,7 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 				n++; /* otherwise it was written with the statistics */
 			break;
 		case GK_KIND_RAW:
-			if (f->chunk != NULL)
-				gk_host_chunk(gk, f, tile);
-			else
-				raw_output(gk, f, t, tile);
+			raw_output(gk, f, t, tile);
 			break;
 		default: /* GK_KIND_NONE */
 			break;
@@ -488,7 +493,10 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
 		if (f->early == GK_KIND_CSR && gk->tile_bits <= NEAR_WORDS)
 			bits[n] = near[n];
-		image[n] = f->early == GK_KIND_IMAGE ? image_of(gk, f, tile) : NULL;
+		/* the values of a chunk are made again, in L1 */
+		image[n] = f->early == GK_KIND_IMAGE && !gang_is_chunk(g, f, GK_KIND_IMAGE)
+			? image_of(gk, f, tile)
+			: NULL;
 		frame[n++] = i;
 	}
 	if (n > 0)

@@ -57,7 +57,7 @@ struct frame_record {
 	uint64_t detector_time; /**< ticks of 100 ns since start of measurement */
 	int64_t receive_time;	/**< ns since 1970 (UTC) when the first packet was seen; 0 = none */
 	double sum;		/**< photons: valid, unsaturated pixels */
-	/** bytes of the chunk (gk_bitshuffle.h) that a raw output is, 0: plain words */
+	/** bytes of the chunk (gk_bitshuffle.h) that the output is, 0: plain values */
 	uint64_t chunk_bytes;
 	uint32_t exposure;	  /**< ticks of 100 ns */
 	uint32_t detector_status; /**< detSpec3 (JUNGFRAU: DAQ info) */

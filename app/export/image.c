@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow/bitshuffle.h"
 #include "gk_abi.h"
 #include "gk_bitshuffle.h"
 #include "gk_pixel.h"
@@ -32,7 +33,7 @@ image_free(struct image *m)
 	m->packed = NULL;
 }
 
-/* A raw image goes out as it is: readers check the blocks, which takes as long as decompression. */
+/* A chunk goes out as it is: readers check the blocks, which takes as long as decompression. */
 static bool
 is_chunk(const uint8_t *chunk, uint64_t size, uint64_t pixels)
 {
@@ -55,17 +56,20 @@ image_chunk(struct image *m, const struct scan_images *b, const struct selection
 {
 	const uint64_t pixels = (uint64_t)m->rows * m->cols;
 	const int16_t *photons;
-	uint64_t start, end, i;
+	uint64_t start, end, i, size;
 
-	if (row->kind == GK_KIND_RAW) {
-		arrow_column_range(&b->raw, row->row, &start, &end);
-		*chunk = (const uint8_t *)b->raw.data + start;
-		return is_chunk(*chunk, end - start, pixels) ? (ssize_t)(end - start) : -EBADMSG;
-	}
+	size = scan_images_chunk(b, row->row, chunk);
+	if (row->kind == GK_KIND_RAW || (size > 0 && m->mask == NULL))
+		return is_chunk(*chunk, size, pixels) ? (ssize_t)size : -EBADMSG;
 	arrow_column_range(&b->value, row->row, &start, &end);
-	if (row->kind != GK_KIND_IMAGE || end - start != pixels)
+	if (row->kind != GK_KIND_IMAGE || (size == 0 && end - start != pixels))
 		return -EBADMSG;
-	if (b->is_i16) {
+	if (size > 0) {
+		/* only the bits count */
+		if (bitshuffle_decompress(*chunk, size, (uint16_t *)m->photons, pixels) < 0)
+			return -EBADMSG;
+		photons = m->photons;
+	} else if (b->is_i16) {
 		photons = (const int16_t *)b->value.data + start;
 		if (m->mask != NULL)
 			memcpy(m->photons, photons, pixels * sizeof(*photons));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Chunks of HDF5 datasets from images of Arrow files. A raw image is such a chunk already and is
- * not copied. Other images are compressed as the receiver compresses raw ones.
+ * Chunks of HDF5 datasets from images of Arrow files. An image that is such a chunk already is not
+ * copied, unless pixels are made invalid. Other images are compressed as the receiver does it.
  */
 #ifndef EXPORT_IMAGE_H
 #define EXPORT_IMAGE_H
@@ -43,7 +43,7 @@ image_unsaturated(bool raw)
 struct image {
 	uint32_t rows, cols;
 	const uint32_t *mask; /**< pixels that are made invalid: those that are not 0; NULL: none */
-	int16_t *photons;     /**< rounded photons of a float32 image, or with a mask */
+	int16_t *photons;     /**< of an image that is changed */
 	uint8_t *packed;
 };
 
@@ -56,7 +56,7 @@ void image_free(struct image *m);
  * Make the chunk of an image that is full or raw.
  * @param b      its batch
  * @param chunk  out: valid until the next call, and as long as the batch
- * @return bytes; -EBADMSG: the row does not fit the raster
+ * @return bytes; -EBADMSG: the row does not fit the raster, or its chunk is damaged
  */
 ssize_t image_chunk(struct image *m, const struct scan_images *b, const struct selection_row *row,
 	const uint8_t **chunk);

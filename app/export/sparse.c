@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrow/bitshuffle.h"
 #include "columns.h"
 #include "data_file.h"
 #include "geometry/pixels.h"
@@ -21,10 +22,11 @@
 
 /* Pixels of one image, and what is common to all images. */
 struct pixels {
-	uint64_t size; /* of an image */
-	bool is_i16;   /* type of values */
-	float least;   /* photons: the threshold of CSR images */
-	float *radius; /* NaN: not used */
+	uint64_t size;	  /* of an image */
+	bool is_i16;	  /* type of values */
+	float least;	  /* photons: the threshold of CSR images */
+	float *radius;	  /* NaN: not used */
+	int16_t *photons; /* of a chunk */
 	uint32_t *index;
 	union {
 		int16_t *i16;
@@ -43,6 +45,7 @@ static void
 pixels_free(struct pixels *p)
 {
 	free(p->radius);
+	free(p->photons);
 	free(p->index);
 	free(p->value.f32);
 }
@@ -61,9 +64,10 @@ pixels_init(struct pixels *p, const struct export *e)
 	p->is_i16 = value != NULL && strcmp(value, "int16") == 0;
 	p->least = least != NULL ? strtof(least, NULL) : 0;
 	p->radius = malloc(p->size * sizeof(*p->radius));
+	p->photons = malloc(p->size * sizeof(*p->photons));
 	p->index = malloc(p->size * sizeof(*p->index));
 	p->value.f32 = malloc(p->size * sizeof(*p->value.f32));
-	if (p->radius == NULL || p->index == NULL || p->value.f32 == NULL)
+	if (p->radius == NULL || p->photons == NULL || p->index == NULL || p->value.f32 == NULL)
 		ret = -ENOMEM;
 	else
 		ret = pixels_map(e->geometry, PIXELS_RADIUS, p->radius);
@@ -76,17 +80,17 @@ pixels_init(struct pixels *p, const struct export *e)
 	return ret;
 }
 
-/* Adds a pixel that the geometry uses. @param i  of the value in the column */
+/* Adds a pixel that the geometry uses. @param i  of its value in `values` */
 static void
-add_pixel(struct pixels *p, const struct scan_images *b, uint32_t index, uint64_t i)
+add_pixel(struct pixels *p, const void *values, uint32_t index, uint64_t i)
 {
 	if (isnan(p->radius[index]))
 		return;
 	p->index[p->nb] = index;
 	if (p->is_i16)
-		p->value.i16[p->nb] = ((const int16_t *)b->value.data)[i];
+		p->value.i16[p->nb] = ((const int16_t *)values)[i];
 	else
-		p->value.f32[p->nb] = ((const float *)b->value.data)[i];
+		p->value.f32[p->nb] = ((const float *)values)[i];
 	p->nb++;
 }
 
@@ -112,7 +116,7 @@ read_csr(struct pixels *p, const struct export *e, const struct scan_images *b, 
 		for (i = row_ptr[y]; i < row_ptr[y + 1]; i++) {
 			if (col[i] >= e->run.cols)
 				return -EBADMSG;
-			add_pixel(p, b, y * e->run.cols + col[i], start + i);
+			add_pixel(p, b->value.data, y * e->run.cols + col[i], start + i);
 		}
 	}
 	return 0;
@@ -121,17 +125,27 @@ read_csr(struct pixels *p, const struct export *e, const struct scan_images *b, 
 static int
 read_full(struct pixels *p, const struct scan_images *b, uint64_t row)
 {
+	const void *values = b->value.data;
+	const uint8_t *chunk = NULL;
 	uint64_t start, end, i;
+	const uint64_t size = scan_images_chunk(b, row, &chunk);
 	float value;
 
 	arrow_column_range(&b->value, row, &start, &end);
-	if (end - start != p->size)
+	if (size > 0) {
+		/* only the bits count */
+		if (bitshuffle_decompress(chunk, size, (uint16_t *)p->photons, p->size) < 0)
+			return -EBADMSG;
+		values = p->photons;
+		start = 0;
+	} else if (end - start != p->size) {
 		return -EBADMSG;
+	}
 	for (i = 0; i < p->size; i++) {
-		value = p->is_i16 ? ((const int16_t *)b->value.data)[start + i]
-				  : ((const float *)b->value.data)[start + i];
+		value = p->is_i16 ? ((const int16_t *)values)[start + i]
+				  : ((const float *)values)[start + i];
 		if (value >= p->least)
-			add_pixel(p, b, i, start + i);
+			add_pixel(p, values, i, start + i);
 	}
 	return 0;
 }

@@ -246,18 +246,15 @@ read_pixels(struct output *o, const struct feed_item *item, struct wire_image *i
 {
 	const struct wire_series *s = item->series;
 	const struct scan_images *b = &item->record->images;
-	uint64_t start, end;
 
+	image->chunk_size = scan_images_chunk(b, item->row, &image->chunk);
+	/* also for stream v2, which sends the chunk as it is: checks that it can be decoded */
 	if (!s->raw) {
 		image->sparse = ((const uint8_t *)b->kind.data)[item->row] == GK_KIND_CSR;
 		return scan_images_photons(
 			b, item->row, s->rows, s->cols, o->photons, &image->photons);
 	}
-	arrow_column_range(&b->raw, item->row, &start, &end);
-	image->chunk = (const uint8_t *)b->raw.data + start;
-	image->chunk_size = end - start;
 	image->words = o->words;
-	/* also for stream v2, which sends the chunk as it is: checks that it can be decoded */
 	return bitshuffle_decompress(
 		image->chunk, image->chunk_size, o->words, (size_t)s->rows * s->cols);
 }

@@ -64,7 +64,8 @@
  * start_time is detector_time, real_time is exposure, and stop_time is their sum, in ticks of 100
  * ns: [ticks, 10000000]. An array is tag 40 [[rows, cols], typed
  * array]. Pixels are tag 77 (int16 LE) or 69 (uint16 LE) around tag 56500 ["bslz4", 2, chunk]: the
- * chunk is that of HDF5's filter 32008 (arrow/bitshuffle.h), for raw images the bytes of the file.
+ * chunk is that of HDF5's filter 32008 (arrow/bitshuffle.h). If the file has chunks, these are the
+ * bytes of the file.
  * Lists of peaks are byte strings with tag 85, 70 or 69.
  *
  * A client of --stream2 has a PULL socket: each message goes to one client. A client of
@@ -139,7 +140,7 @@ struct wire_image {
 	bool sparse;
 	const int16_t *photons; /**< [rows][cols]; NULL: `words` */
 	const uint16_t *words;	/**< [rows][cols] */
-	const uint8_t *chunk;	/**< of a raw image, compressed; NULL: photons */
+	const uint8_t *chunk;	/**< the values, compressed; NULL: `photons` are compressed */
 	uint64_t chunk_size;
 	struct wire_peaks peaks;
 	const struct wire_frame *info; /**< NULL: not known */

@@ -474,7 +474,7 @@ create_builder(struct pipeline *p)
 		.channel = p->gk_config->channel,
 		.results = p->gk_config->results,
 		.details = p->gk_config->details,
-		.chunks = p->gk_config->chunks != 0,
+		.chunks = settings_chunk_kinds(s),
 		.profiles = p->gk_config->nb_profiles,
 		.gangs = s->gangs,
 		.batch = s->batch,
@@ -625,7 +625,7 @@ log_way(const struct pipeline *p)
 		p->settings->gangs, p->settings->kernel, p->settings->gangs == 1 ? "" : "s");
 	if (p->settings->nb_compress_map > 0 && p->gk_config->chunks)
 		LOG(NOTICE,
-			"[lcores] compress is for dark runs: gangs compress all other raw "
+			"[lcores] compress is for dark runs: gangs compress all other "
 			"frames\n");
 }
 

@@ -294,6 +294,10 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"output.value is fixed while the process runs; restart it to change the "
 			"value");
+	if (s->compress != r->process->compress)
+		return complain(r, -EINVAL,
+			"output.compress is fixed while the process runs; restart it to change "
+			"it");
 	if (s->detector.ops != r->process->detector.ops ||
 		s->detector.modules != r->process->detector.modules ||
 		s->detector.interfaces != r->process->detector.interfaces ||

@@ -470,6 +470,7 @@ read_image(struct settings *s, struct config *c)
 {
 	static const char *const kinds[] = {"csr", "image", "raw", NULL};
 	static const char *const values[] = {"float32", "int16", NULL};
+	static const char *const compress[] = {"auto", "yes", "no", NULL};
 	const uint64_t pixels =
 		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
 	struct gk_params *p = &s->veto.params;
@@ -480,7 +481,13 @@ read_image(struct settings *s, struct config *c)
 	p->csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	config_uint_or(c, "output", "nnz_max", "auto", &nnz_max, 0, pixels);
 	p->nnz_max = nnz_max;
-	p->chunks = 1u << GK_KIND_RAW;
+	/* those that the gangs are to make, see settings_chunk_kinds() */
+	p->chunks = 1u << GK_KIND_RAW | 1u << GK_KIND_IMAGE;
+	s->compress = config_choice(c, "output", "compress", COMPRESS_AUTO, compress);
+	if (s->compress == COMPRESS_YES && s->value != GK_VALUE_I16)
+		config_complain(c, "output", "compress",
+			"requires [output] value = int16; full images of float32 are not "
+			"compressed");
 }
 
 static void

@@ -115,6 +115,13 @@ struct ingest_settings {
 	const char *key;      /**< file with its key */
 };
 
+/** `[output] compress`. */
+enum settings_compress {
+	COMPRESS_AUTO, /**< with host gangs */
+	COMPRESS_YES,
+	COMPRESS_NO
+};
+
 struct settings {
 	struct detector detector;
 	uint32_t udp_port; /**< of stream 0; stream s uses udp_port + s */
@@ -158,6 +165,7 @@ struct settings {
 
 	struct builder_veto veto;
 	enum gk_value value;
+	enum settings_compress compress; /**< full images */
 	struct builder_dark dark;
 
 	struct calibration_files calibration;
@@ -197,15 +205,34 @@ struct settings {
 	uint32_t idle_timeout_ms; /**< 0: run until stopped */
 };
 
+/** Are full images chunks? Of the settings that placement_choose() has seen. */
+static inline bool
+settings_compresses(const struct settings *s)
+{
+	/* not measured on a GPU, whose kernel with this stage is slower */
+	return s->value == GK_VALUE_I16 &&
+		(s->compress == COMPRESS_YES ||
+			(s->compress == COMPRESS_AUTO && strcmp(s->kernel, "cuda") != 0));
+}
+
 /**
- * Do the gangs write raw frames as chunks? Those of a GPU only if the receiver starts with raw
- * frames, because their kernel with this stage is slower. Otherwise the writer compresses them.
+ * Do the gangs write chunks? Those of a GPU only if the receiver starts with frames that are some,
+ * because their kernel with this stage is slower. Otherwise the writer compresses raw frames.
  */
 static inline bool
 settings_chunks(const struct settings *s)
 {
 	return s->veto.params.kind == GK_KIND_RAW || s->veto.prescale_raw ||
-		strcmp(s->kernel, "cuda") != 0;
+		settings_compresses(s) || strcmp(s->kernel, "cuda") != 0;
+}
+
+/** Kinds that gangs write as chunks, as gk_params.chunks. */
+static inline uint32_t
+settings_chunk_kinds(const struct settings *s)
+{
+	if (!settings_chunks(s))
+		return 0;
+	return 1u << GK_KIND_RAW | (settings_compresses(s) ? 1u << GK_KIND_IMAGE : 0);
 }
 
 /** Are the detector's messages written into rings in memory? */

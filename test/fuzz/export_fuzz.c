@@ -54,7 +54,8 @@ check_images(struct export *e)
 	const uint64_t pixels = (uint64_t)e->run.rows * e->run.cols;
 	const size_t nb = e->images.nb < IMAGES_MAX ? e->images.nb : IMAGES_MAX;
 	struct scan_images b;
-	const uint8_t *chunk;
+	const uint8_t *chunk, *own;
+	const int16_t *photons;
 	struct image m;
 	ssize_t size;
 
@@ -66,11 +67,14 @@ check_images(struct export *e)
 		if (scan_images_open(r, row->batch, &b) < 0)
 			continue;
 		size = image_chunk(&m, &b, row, &chunk);
-		if (size > 0 && row->kind == GK_KIND_IMAGE)
+		/* a chunk of the file is not checked */
+		if (size > 0 && scan_images_chunk(&b, row->row, &own) == 0)
 			WANT(bitshuffle_decompress(chunk, size, words, pixels) == 0);
 		else if (size > 0)
 			(void)bitshuffle_decompress(chunk, size, words, pixels);
 		(void)scan_images_expand(&e->run, &b, row->row, plane, words);
+		(void)scan_images_photons(
+			&b, row->row, e->run.rows, e->run.cols, (int16_t *)words, &photons);
 	}
 	image_free(&m);
 }
@@ -176,11 +180,13 @@ add_runs(const char *writer)
 	char command[2048], path[1024];
 	size_t size, frames;
 
-	snprintf(command, sizeof(command), "'%s' '%s' a float32 1 2 1 && '%s' '%s' b int16 2 1 2",
-		writer, seed_dir, writer, seed_dir);
+	snprintf(command, sizeof(command),
+		"'%s' '%s' a float32 1 2 1 && '%s' '%s' b int16 2 1 2 && '%s' '%s' c int16+chunks "
+		"1 4 3",
+		writer, seed_dir, writer, seed_dir, writer, seed_dir);
 	if (system(command) != 0)
 		fprintf(stderr, "no seeds from %s\n", writer);
-	for (char name[] = "a"; name[0] <= 'b'; name[0]++) {
+	for (char name[] = "a"; name[0] <= 'c'; name[0]++) {
 		size = read_seed(name, "images", text + 4, sizeof(text) - 4);
 		frames = read_seed(name, "frames", text + 4 + size, sizeof(text) - 4 - size);
 		text[0] = 0;

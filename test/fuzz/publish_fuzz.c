@@ -178,8 +178,8 @@ add_files(const char *writer)
 	char command[2048];
 
 	snprintf(command, sizeof(command),
-		"'%s' '%s' a float32 1 2 1 && '%s' '%s' b int16 2 1 2 && rm -f '%s'/*.txt", writer,
-		seed_dir, writer, seed_dir, seed_dir);
+		"'%s' '%s' a float32 1 2 1 && '%s' '%s' b int16+chunks 2 1 2 && rm -f '%s'/*.txt",
+		writer, seed_dir, writer, seed_dir, seed_dir);
 	if (system(command) != 0)
 		fprintf(stderr, "no seeds from %s\n", writer);
 }

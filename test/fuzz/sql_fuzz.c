@@ -170,8 +170,8 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	}
 	if (writer != NULL) {
 		snprintf(command, sizeof(command),
-			"cd '%s' && '%s' . a float32+peaks 1 3 1 && '%s' . b int16 2 3 2 && rm "
-			"?.txt",
+			"cd '%s' && '%s' . a float32+peaks 1 3 1 && '%s' . b int16+chunks 2 3 2 && "
+			"rm ?.txt",
 			seed_dir, writer, writer);
 		if (system(command) != 0)
 			fprintf(stderr, "no seeds from %s\n", writer);

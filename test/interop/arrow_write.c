@@ -4,8 +4,9 @@
  * DIR/NAME.txt. Floating-point numbers are written as the hexadecimal digits of their bits.
  *
  * With +peaks behind the type of values, the tables have the columns of peaks. The text does not.
+ * With +chunks full images are chunks.
  *
- * usage: arrow_write DIR NAME float32|int16[+peaks][+radial] MODULES FRAMES SEED
+ * usage: arrow_write DIR NAME float32|int16[+chunks][+peaks][+radial] MODULES FRAMES SEED
  */
 
 #include <stdint.h>
@@ -69,10 +70,10 @@ print_image(FILE *out, const struct sample *s)
 	fprintf(out, " value ");
 	if (r->kind == GK_KIND_CSR)
 		print_hex(out, s->outputs + l->value, (size_t)r->nnz * l->value_size);
-	else if (r->kind == GK_KIND_IMAGE)
+	else if (r->kind == GK_KIND_IMAGE && !s->chunks)
 		print_hex(out, s->outputs + l->value, pixels * l->value_size);
 	fprintf(out, " raw ");
-	if (r->kind == GK_KIND_RAW) {
+	if (r->kind == GK_KIND_RAW || (r->kind == GK_KIND_IMAGE && s->chunks)) {
 		chunk = malloc(gk_bitshuffle_bound(pixels));
 		print_hex(out, chunk,
 			gk_bitshuffle_compress(
@@ -101,8 +102,8 @@ main(int argc, char **argv)
 
 	if (argc != 7) {
 		fprintf(stderr,
-			"usage: arrow_write DIR NAME float32|int16[+peaks][+radial] MODULES FRAMES "
-			"SEED\n");
+			"usage: arrow_write DIR NAME float32|int16[+chunks][+peaks][+radial] "
+			"MODULES FRAMES SEED\n");
 		return 2;
 	}
 	frames = atoi(argv[5]);
@@ -113,6 +114,7 @@ main(int argc, char **argv)
 		sample_init(&s, atoi(argv[6]), value, atoi(argv[4]));
 	if (strstr(argv[3], "+radial") != NULL)
 		s.bins = 7;
+	s.chunks = strstr(argv[3], "+chunks") != NULL;
 	if (sample_tables(&s, &tables) < 0)
 		return 1;
 	for (i = 0; i < ARROW_TABLES; i++) {

@@ -3,6 +3,7 @@
 
 import struct
 
+import bitshuffle
 import numpy
 
 from cases import want
@@ -18,6 +19,16 @@ def field(data, at, number):
 
 def follow(data, at):
     return at + struct.unpack_from('<I', data, at)[0]
+
+
+def image(values, row, kind, shape):
+    """Pixels of a full image of a batch, which may be a chunk of filter 32008."""
+    ends = values(13, 'i4')[row:row + 2]
+    if ends[1] > ends[0]:
+        return values(15, kind)[slice(*ends)].reshape(shape)
+    ends = values(17, 'i4')[row:row + 2]
+    chunk = values(18, 'u1')[ends[0] + 12:ends[1]]
+    return bitshuffle.decompress_lz4(chunk.copy(), shape, numpy.dtype(kind), 4096)
 
 
 def batches(path):

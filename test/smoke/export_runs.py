@@ -14,7 +14,7 @@ from cases import want
 try:
     import h5py
     import numpy
-    from arrow_batches import batches
+    from arrow_batches import batches, image
 except ImportError as error:
     print(f'{error}: install python3-h5py and bitshuffle')
     sys.exit(77)
@@ -63,14 +63,12 @@ def images(path):
     found = {}
     for rows, values in batches(path):
         frame = values(1, 'u8')
-        pixels = values(15, 'i2')
         for row in range(rows):
             lists = []
             for number, kind in PEAKS.values():
                 ends = values(22 + 4 * number + 1, 'i4')
                 lists.append(values(22 + 4 * number + 3, kind)[ends[row]:ends[row + 1]])
-            found[int(frame[row])] = (pixels[row * ROWS * COLS:(row + 1) * ROWS * COLS]
-                                      .reshape(ROWS, COLS), lists)
+            found[int(frame[row])] = image(values, row, 'i2', (ROWS, COLS)), lists
     return found
 
 

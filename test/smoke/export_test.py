@@ -695,6 +695,35 @@ def fabio_rebuilds_sparse_frames(where):
 
 
 @case
+def chunks_are_copied(where):
+    """Compressed and plain images, as in files of older versions, give the same chunks."""
+    made = {}
+    for name, settings in ('image', ()), ('plain', ('output.compress=no',)):
+        run = receive(name, *settings)
+        export('--output', f'{where}/{name}', run)
+        same_as(run, f'{where}/{name}/lyso_master.h5', kept(run))
+        with h5py.File(f'{where}/{name}/lyso_data_000001.h5', 'r') as f:
+            data = f['entry/data/data']
+            made[name] = [data.id.read_direct_chunk((i, 0, 0))[1] for i in range(len(data))]
+    want(made['image'] == made['plain'] and len(made['plain']) > 8, 'chunks differ')
+    # chunks of the file are in those of the run
+    with open(f'{receive("image")}/lyso_images.arrow', 'rb') as stream:
+        data = stream.read()
+    want(all(chunk in data for chunk in made['image']), 'chunks are not the bytes of the run')
+    with open(f'{receive("plain")}/lyso_images.arrow', 'rb') as stream:
+        want(len(stream.read()) > 3 * len(data), 'images are not compressed')
+    # lists of full images
+    for name in made:
+        export('--format', 'sparse', '--output', f'{where}/sparse_{name}', receive(name))
+    lists = []
+    for name in made:
+        with h5py.File(f'{where}/sparse_{name}/lyso_sparse.h5', 'r') as f:
+            group = f['entry_0000/sparse_frames']
+            lists.append([group[key][()] for key in ('frame_ptr', 'index', 'intensity')])
+    want(len(lists[0][1]) > 0 and all((a == b).all() for a, b in zip(*lists)), 'lists differ')
+
+
+@case
 def float_and_raw_images(where):
     run = receive('image')
     export('--output', f'{where}/i', run)

@@ -24,6 +24,7 @@ import simulated_runs
 from cases import Skipped, case, run_cases, wait, want
 
 try:
+    import arrow_batches
     import bitshuffle
     import cbor2
     import msgpack
@@ -111,7 +112,7 @@ class Arrow:
         ends = values(13, 'i4')
         for row in range(rows):
             if kind == 'image':
-                pixels = values(15, value)[ends[row]:ends[row + 1]].reshape(ROWS, COLS)
+                pixels = arrow_batches.image(values, row, value, (ROWS, COLS))
             elif kind == 'csr':
                 first = values(5, 'i4')
                 ptr = values(7, 'u4')[first[row]:first[row + 1]].astype('i8')
@@ -883,6 +884,11 @@ def publish_kind(where, name, setting, value, kind, change, *options):
 @case
 def csr_images_are_expanded(where):
     publish_kind(where, 'csr', 'output.format=csr', 'i2', 'csr', lambda p: p)
+
+
+@case
+def plain_images_of_older_versions_are_published(where):
+    publish_kind(where, 'plain', 'output.compress=no', 'i2', 'image', lambda p: p)
 
 
 @case

@@ -69,7 +69,7 @@ struct image_row {
 	uint64_t nb_row_ptr;
 	uint64_t nb_col;
 	uint64_t nb_value;
-	uint64_t raw_bound;
+	uint64_t chunk_bound; /* 0: not a chunk */
 	uint32_t nb_peaks;
 	uint64_t bytes;
 };
@@ -298,11 +298,18 @@ table_must_cut(const struct table *t, uint64_t frame)
 	return t->rows > 0 && (frame / t->interval != t->first / t->interval || frame <= t->last);
 }
 
+/* Whether an image of this kind is a chunk in `raw`. */
+static bool
+is_chunk(const struct batch_builder *b, uint32_t kind)
+{
+	return kind == GK_KIND_RAW || (kind == GK_KIND_IMAGE && b->config.tables->chunks);
+}
+
 /* Let the lead column of a batch of images grow where the batch is to be. */
 static void
 images_place(struct batch_builder *b, const struct frame_record *rec)
 {
-	const unsigned int column = rec->kind == GK_KIND_RAW ? IMAGES_RAW : IMAGES_VALUE;
+	const unsigned int column = is_chunk(b, rec->kind) ? IMAGES_RAW : IMAGES_VALUE;
 	struct table *t = &b->table[ARROW_IMAGES];
 	struct batch_region *r = t->set->data[column];
 	uint8_t *base;
@@ -499,6 +506,10 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 		.output = b->config.outputs + rec->out * l->stride,
 		.kind = rec->kind,
 	};
+	if (is_chunk(b, rec->kind))
+		row->chunk_bound = gk_bitshuffle_bound(b->pixels);
+	if (rec->chunk_bytes > row->chunk_bound)
+		return -EINVAL;
 	switch (rec->kind) {
 	case GK_KIND_CSR:
 		memcpy(&nnz, row->output + l->row_ptr + (uint64_t)b->raster_rows * sizeof(nnz),
@@ -510,12 +521,9 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 		row->nb_value = nnz;
 		break;
 	case GK_KIND_IMAGE:
-		row->nb_value = b->pixels;
+		row->nb_value = row->chunk_bound > 0 ? 0 : b->pixels;
 		break;
 	case GK_KIND_RAW:
-		row->raw_bound = gk_bitshuffle_bound(b->pixels);
-		if (rec->chunk_bytes > row->raw_bound)
-			return -EINVAL;
 		break;
 	default:
 		return -EINVAL;
@@ -525,7 +533,7 @@ image_measure(const struct batch_builder *b, const struct frame_record *rec, str
 		return peaks;
 	row->nb_peaks = (uint32_t)peaks;
 	row->bytes = row->nb_row_ptr * sizeof(uint32_t) + row->nb_col * sizeof(uint16_t) +
-		row->nb_value * l->value_size + row->raw_bound + b->missing_bytes +
+		row->nb_value * l->value_size + row->chunk_bound + b->missing_bytes +
 		row->nb_peaks * PEAK_BYTES;
 	return 0;
 }
@@ -539,7 +547,7 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 		ELEMENTS_MAX ||
 		t->set->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
 		ELEMENTS_MAX ||
-		t->set->data[IMAGES_RAW]->used + row->raw_bound > ELEMENTS_MAX ||
+		t->set->data[IMAGES_RAW]->used + row->chunk_bound > ELEMENTS_MAX ||
 		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX ||
 		(has_peaks(b) &&
 			t->set->data[IMAGES_PEAK_FS]->used / sizeof(float) + row->nb_peaks >
@@ -572,7 +580,7 @@ images_add_peaks(struct batch_builder *b, const struct image_row *row)
 		end_list(t, column, arrow_type_width(t->schema->fields[column].item));
 }
 
-/** @param chunk  raw frame that is already compressed; NULL: not compressed, or not a raw frame */
+/** @param chunk  that is already compressed; NULL: not compressed, or not a chunk */
 static int
 images_add(struct batch_builder *b, const struct frame_record *rec, const struct batch_chunk *chunk)
 {
@@ -597,15 +605,16 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	put_list(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t));
 	put_list(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t));
 	put_list(t, IMAGES_VALUE, row.output + l->value, row.nb_value, l->value_size);
-	put_validity(t, IMAGES_RAW, row.raw_bound > 0);
-	if (row.raw_bound > 0 && chunk != NULL) {
+	put_validity(t, IMAGES_RAW, row.chunk_bound > 0);
+	if (row.chunk_bound > 0 && chunk != NULL) {
 		batch_region_append_large(raw, chunk->bytes, chunk->size);
-	} else if (row.raw_bound > 0 && rec->chunk_bytes > 0) {
+	} else if (row.chunk_bound > 0 && rec->chunk_bytes > 0) {
 		batch_region_append_large(raw, row.output + l->raw, rec->chunk_bytes);
-	} else if (row.raw_bound > 0) {
+	} else if (row.chunk_bound > 0) {
+		/* full images and raw data are in the same place */
 		packed = gk_bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
-			batch_region_grow(raw, row.raw_bound));
-		batch_region_shrink(raw, row.raw_bound - packed);
+			batch_region_grow(raw, row.chunk_bound));
+		batch_region_shrink(raw, row.chunk_bound - packed);
 	}
 	end_list(t, IMAGES_RAW, 1);
 	put_list(t, IMAGES_MISSING, rec->missing_map, b->missing_bytes, 1);

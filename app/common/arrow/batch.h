@@ -19,8 +19,10 @@
  *  - Before a batch of frames is emitted, the images of its frames are emitted: a batch of images
  *    also ends where a batch of frames ends.
  *  - A row starts a new batch if it would take the current batch beyond byte_limit, or a column
- *    beyond 2^31 - 1 items or bytes. A row counts its size. A raw frame counts its upper bound
+ *    beyond 2^31 - 1 items or bytes. A row counts its size. A chunk counts its upper bound
  *    (gk_bitshuffle_bound()), independent of the compression. A single row may exceed the limit.
+ *
+ * Raw frames are chunks, and full images if the tables say so (arrow_tables.chunks).
  */
 #ifndef BATCH_BUILDER_H
 #define BATCH_BUILDER_H
@@ -47,7 +49,7 @@ struct batch {
 	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order,
 	 * up to `pedestal_version`.
 	 * Of `images`, each part except padding starts at a page. The first is the column with most
-	 * of the bytes, if it is not empty: `raw` or `value`, by the kind of the first row.
+	 * of the bytes, if it is not empty: `raw` if the first row is a chunk, otherwise `value`.
 	 */
 	const struct iovec *body;
 	unsigned int nb_body;
@@ -128,23 +130,24 @@ void batch_builder_destroy(struct batch_builder *builder);
 
 /**
  * Add a frame to `frames`, and to `images` if it was kept. May emit batches first. The record and
- * its output slot can be reused when this returns. A raw frame is compressed, unless its output is
- * a chunk already (frame_record.chunk_bytes).
+ * its output slot can be reused when this returns. What is to be a chunk is compressed, unless the
+ * output is one already (frame_record.chunk_bytes).
  * @return 0
  *   - -EINVAL: the frame was kept, but its output is unusable (no slot, unknown kind, too many
- *     pixels, a chunk that exceeds the slot, or a peak in no panel). It has a row in `frames`
+ *     pixels, a chunk that exceeds the slot or is not to be one, or a peak in no panel). It has
+ *     a row in `frames`
  *     only, with FRAME_FLAG_NO_IMAGE
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 
-/** A raw frame as compressed by gk_bitshuffle_compress(). */
+/** Values of a frame as compressed by gk_bitshuffle_compress(). */
 struct batch_chunk {
 	const uint8_t *bytes;
 	size_t size;
 };
 
 /**
- * As batch_builder_add(), for a raw frame that is already compressed. Only the peaks of its output
+ * As batch_builder_add(), for a chunk that is already compressed. Only the peaks of its output
  * slot are read.
  */
 int batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,

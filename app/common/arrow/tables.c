@@ -7,7 +7,7 @@
 
 #include "arrow/tables.h"
 
-#define OWN_META 8
+#define OWN_META 10
 
 static const struct arrow_field frames_fields[FRAMES_COLUMNS] = {
 	[FRAMES_FRAME] = {"frame", ARROW_UINT64},
@@ -129,6 +129,8 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	memset(t, 0, sizeof(*t));
 	if (config->modules == 0 || config->rows == 0 || config->cols == 0 || config->packets == 0)
 		return -EINVAL;
+	if (config->chunks && !is_i16)
+		return -EINVAL;
 	for (i = 0; i < config->nb_meta; i++)
 		text += strlen(config->meta[i].key) + strlen(config->meta[i].value) + 2;
 	s = calloc(1, sizeof(*s) + ARROW_TABLES * nb * sizeof(s->meta[0]) + text);
@@ -148,7 +150,8 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	for (table = 0; table < ARROW_TABLES; table++) {
 		struct arrow_meta *meta = s->meta + table * nb;
 		const struct arrow_meta own[OWN_META] = {
-			{ARROW_META_FORMAT, ARROW_FORMAT_VERSION},
+			{ARROW_META_FORMAT,
+				config->chunks ? ARROW_FORMAT_CHUNKS : ARROW_FORMAT_VERSION},
 			{ARROW_META_VERSION, BRAGGLINE_VERSION},
 			{ARROW_META_TABLE, arrow_table_name(table)},
 			{ARROW_META_MODULES, s->modules},
@@ -156,6 +159,9 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 			{ARROW_META_COLS, s->cols},
 			{ARROW_META_PACKETS, s->packets},
 			{ARROW_META_VALUE, arrow_type_name(is_i16 ? ARROW_INT16 : ARROW_FLOAT32)},
+			{ARROW_META_FILTER, "32008"},
+			/* of enum gk_kind */
+			{ARROW_META_CHUNKS, config->chunks ? "1:int16,2:uint16" : "2:uint16"},
 		};
 
 		memcpy(meta, own, sizeof(own));
@@ -167,6 +173,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 		s->meta[OWN_META + i].value = keep_text(&at, config->meta[i].value);
 		s->meta[nb + OWN_META + i] = s->meta[OWN_META + i];
 	}
+	t->chunks = config->chunks;
 	t->schema[ARROW_FRAMES].fields = s->frames;
 	t->schema[ARROW_FRAMES].nb_fields = choose_frames(t, s->frames, config);
 	t->schema[ARROW_IMAGES].fields = s->images;

@@ -12,6 +12,8 @@
 
 /** version of the tables; increases when a column changes its meaning */
 #define ARROW_FORMAT_VERSION "1"
+/** version of tables with arrow_tables_config.chunks */
+#define ARROW_FORMAT_CHUNKS "2"
 
 /** Tables of a run. */
 enum arrow_table {
@@ -83,6 +85,10 @@ enum arrow_images_column {
 #define ARROW_META_COLS	   "braggline.cols"
 #define ARROW_META_PACKETS "braggline.packets" /**< of a frame of the whole raster */
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
+/** HDF5 filter of the chunks in the column `raw` */
+#define ARROW_META_FILTER "braggline.raw_filter"
+/** `KIND:TYPE` separated by commas: type of the values in these chunks */
+#define ARROW_META_CHUNKS "braggline.raw_types"
 
 /**
  * Last key of the schema's metadata: 8 digits, CRC-32C of one of the two copies of the first block
@@ -146,6 +152,7 @@ struct arrow_tables_config {
 	uint32_t cols;
 	uint32_t packets; /**< packets of a frame */
 	enum gk_value value;
+	bool chunks; /**< full images, of int16, are chunks in `raw`; their `value` is empty */
 	/** added to the metadata of both schemas, after those of this program */
 	const struct arrow_meta *meta;
 	unsigned int nb_meta;
@@ -155,13 +162,14 @@ struct arrow_tables_config {
 
 struct arrow_tables {
 	struct arrow_schema schema[ARROW_TABLES];
-	bool peaks; /**< as configured */
+	bool chunks; /**< as configured @{ */
+	bool peaks;  /**< @} */
 	/** number of the column of `frames` that has FRAMES_RADIAL_SUM; 0: there is none */
 	unsigned int radial;
 	void *storage; /**< fields and texts of the schemas */
 };
 
-/** @return 0; -ENOMEM; -EINVAL: no module, no packet or an empty raster */
+/** @return 0; -ENOMEM; -EINVAL: no module, no packet, an empty raster, or chunks of float32 */
 int arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config);
 
 void arrow_tables_free(struct arrow_tables *t);

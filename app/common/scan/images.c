@@ -35,15 +35,35 @@ scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_images 
 	return 0;
 }
 
+uint64_t
+scan_images_chunk(const struct scan_images *b, uint64_t row, const uint8_t **chunk)
+{
+	const uint8_t kind = ((const uint8_t *)b->kind.data)[row];
+	uint64_t start, end;
+
+	if (kind == GK_KIND_IMAGE && b->is_i16) {
+		arrow_column_range(&b->value, row, &start, &end);
+		if (end > start)
+			return 0;
+	} else if (kind != GK_KIND_RAW) {
+		return 0;
+	}
+	arrow_column_range(&b->raw, row, &start, &end);
+	*chunk = (const uint8_t *)b->raw.data + start;
+	return end - start;
+}
+
+static float
+photons_of(int16_t v)
+{
+	return v == INT16_MIN ? NAN : v == INT16_MAX ? INFINITY : v;
+}
+
 static float
 batch_value(const struct scan_images *b, uint64_t i)
 {
-	int16_t v;
-
-	if (!b->is_i16)
-		return ((const float *)b->value.data)[i];
-	v = ((const int16_t *)b->value.data)[i];
-	return v == INT16_MIN ? NAN : v == INT16_MAX ? INFINITY : v;
+	return b->is_i16 ? photons_of(((const int16_t *)b->value.data)[i])
+			 : ((const float *)b->value.data)[i];
 }
 
 int
@@ -53,9 +73,13 @@ scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	const uint32_t *row_ptr;
 	const uint16_t *col;
-	uint64_t start, end, ptr, ptr_end, col_start, col_end, i;
+	const uint8_t *chunk = NULL;
+	uint64_t start, end, ptr, ptr_end, col_start, col_end, i, size;
 	uint32_t y;
 
+	size = scan_images_chunk(b, row, &chunk);
+	if (size > 0 && bitshuffle_decompress(chunk, size, words, pixels) < 0)
+		return -EBADMSG;
 	arrow_column_range(&b->value, row, &start, &end);
 	switch (((const uint8_t *)b->kind.data)[row]) {
 	case GK_KIND_CSR:
@@ -78,15 +102,17 @@ scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint
 		}
 		return 0;
 	case GK_KIND_IMAGE:
+		for (i = 0; i < pixels && size > 0; i++)
+			plane[i] = photons_of((int16_t)words[i]);
+		if (size > 0)
+			return 0;
 		if (end - start != pixels)
 			return -EBADMSG;
 		for (i = 0; i < pixels; i++)
 			plane[i] = batch_value(b, start + i);
 		return 0;
 	case GK_KIND_RAW:
-		arrow_column_range(&b->raw, row, &start, &end);
-		if (bitshuffle_decompress(
-			    (const uint8_t *)b->raw.data + start, end - start, words, pixels) < 0)
+		if (size == 0)
 			return -EBADMSG;
 		for (i = 0; i < pixels; i++)
 			plane[i] = words[i] == 0xFFFF ? NAN : words[i];
@@ -139,11 +165,15 @@ scan_images_photons(const struct scan_images *b, uint64_t row, uint32_t rows, ui
 {
 	const uint64_t pixels = (uint64_t)rows * cols;
 	const uint8_t kind = ((const uint8_t *)b->kind.data)[row];
-	uint64_t start, end, i;
+	const uint8_t *chunk = NULL;
+	uint64_t start, end, i, size;
 
 	*photons = room;
 	if (kind == GK_KIND_CSR)
 		return expand_csr(b, row, rows, cols, room);
+	size = kind == GK_KIND_IMAGE ? scan_images_chunk(b, row, &chunk) : 0;
+	if (size > 0) /* only the bits count */
+		return bitshuffle_decompress(chunk, size, (uint16_t *)room, pixels);
 	arrow_column_range(&b->value, row, &start, &end);
 	if (kind != GK_KIND_IMAGE || end - start != pixels)
 		return -EBADMSG;

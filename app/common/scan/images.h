@@ -19,10 +19,17 @@ struct scan_images {
 int scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_images *b);
 
 /**
+ * Find the chunk of a row (arrow/bitshuffle.h): detector words of a raw frame, or int16 photons of
+ * a full image in a file with chunks (arrow_tables_config.chunks).
+ * @return its size in bytes; 0: the row has none
+ */
+uint64_t scan_images_chunk(const struct scan_images *b, uint64_t row, const uint8_t **chunk);
+
+/**
  * Expand an image to photons of all pixels: NaN masked or missing, infinity saturated; 0 for pixels
  * that a sparse frame does not list. Raw frames give their words.
  * @param plane  out: [rows][cols]
- * @param words  [rows][cols], used for raw frames
+ * @param words  [rows][cols], used for chunks
  * @return 0; -EBADMSG: the row does not fit the detector's size
  */
 int scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint64_t row,
@@ -33,7 +40,7 @@ int scan_images_expand(const struct scan_run *run, const struct scan_images *b, 
  * for pixels that a sparse frame does not list. float32 photons are rounded as by the receiver.
  * @param room     [rows][cols], used if the batch does not have these values
  * @param photons  out: [rows][cols], in the batch or `room`
- * @return 0; -EBADMSG: a raw frame, or the row does not fit the size
+ * @return 0; -EBADMSG: a raw frame, a damaged chunk, or the row does not fit the size
  */
 int scan_images_photons(const struct scan_images *b, uint64_t row, uint32_t rows, uint32_t cols,
 	int16_t *room, const int16_t **photons);

@@ -380,8 +380,7 @@ take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 	b->vetoes[next] = *veto;
 	b->veto_from[next] = from;
 	b->config.channel->params[next] = veto->params;
-	if (!b->config.chunks)
-		b->config.channel->params[next].chunks = 0;
+	b->config.channel->params[next].chunks &= b->config.chunks;
 	b->config.channel->peak[next] = veto->peak;
 	b->veto_newest = next;
 	return next;

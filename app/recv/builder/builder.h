@@ -108,7 +108,8 @@ struct builder_config {
 	struct gk_channel *channel;
 	const struct gk_result *results;  /**< indexed by frame slot */
 	const struct gk_details *details; /**< indexed by frame slot; NULL: none are written */
-	bool chunks; /**< gk_config.chunks; otherwise gangs get parameters without chunks */
+	/** kinds of gk_params.chunks that gangs may get; 0: gk_config.chunks is 0 */
+	uint32_t chunks;
 	/**
 	 * gk_config.nb_profiles: at least one for each frame slot and for each of BUILDER_RECORDS;
 	 * 0: no profiles are made

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Compresses raw frames on idle lcores, ahead of the writer, which needs them in frame order.
+ * Compresses frames on idle lcores, ahead of the writer, which needs them in frame order.
  *
  * The writer begins jobs, up to their maximum number, and finishes them in frame order. Files are
  * therefore identical for any number of helping lcores. A job is compressed in pieces: a polling

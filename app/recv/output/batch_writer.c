@@ -171,6 +171,10 @@ fetch_output(struct batch_writer *w, const struct frame_record *record)
 	ret = fetch_peaks(w, slot, record);
 	if (ret != 0)
 		return ret;
+	if (record->chunk_bytes > gk_bitshuffle_bound(pixels))
+		return -EINVAL;
+	if (record->chunk_bytes > 0)
+		return fetch_part(w, slot, l->raw, record->chunk_bytes);
 	switch (record->kind) {
 	case GK_KIND_CSR:
 		if (record->nnz > l->nnz_cap)
@@ -185,10 +189,7 @@ fetch_output(struct batch_writer *w, const struct frame_record *record)
 	case GK_KIND_IMAGE:
 		return fetch_part(w, slot, l->value, pixels * l->value_size);
 	case GK_KIND_RAW:
-		if (record->chunk_bytes > gk_bitshuffle_bound(pixels))
-			return -EINVAL;
-		return fetch_part(w, slot, l->raw,
-			record->chunk_bytes > 0 ? record->chunk_bytes : pixels * sizeof(uint16_t));
+		return fetch_part(w, slot, l->raw, pixels * sizeof(uint16_t));
 	default:
 		return -EINVAL;
 	}
@@ -255,17 +256,18 @@ take(struct batch_writer *w, const struct frame_record *from, struct compress_jo
 			record->frame, from->out, w->config.nb_outputs, record->kind);
 }
 
-/* Return true if the record is a raw frame of plain words that can be compressed in place. */
+/* Return true if the record has plain values that are to be a chunk, in memory of the CPU. */
 static bool
-is_raw(const struct batch_writer_config *c, const struct frame_record *record)
+is_plain(const struct batch_writer_config *c, const struct frame_record *record)
 {
-	return c->compressor != NULL && c->staging == NULL && record->kind == GK_KIND_RAW &&
+	return c->compressor != NULL && c->staging == NULL &&
+		(record->kind == GK_KIND_RAW || (record->kind == GK_KIND_IMAGE && c->chunks)) &&
 		record->chunk_bytes == 0 && frame_verdict_is_kept(record->verdict) &&
 		record->out < c->nb_outputs;
 }
 
 /*
- * Start to compress raw frames from `at` on, as long as jobs are free.
+ * Start to compress frames from `at` on, as long as jobs are free.
  * @return index of the first frame that was not examined
  */
 static unsigned int
@@ -278,7 +280,7 @@ compress_ahead(const struct batch_writer *w, void *const record[], struct compre
 		const struct frame_record *r = record[at];
 
 		job[at] = NULL;
-		if (!is_raw(c, r))
+		if (!is_plain(c, r))
 			continue;
 		job[at] = compressor_begin(c->compressor,
 			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw));
@@ -345,6 +347,7 @@ create_tables(struct batch_writer *w)
 		.cols = c->geometry.cols,
 		.packets = c->geometry.tiles,
 		.value = c->value,
+		.chunks = c->chunks,
 		.peaks = c->layout.peaks_cap > 0,
 		.radial_bins = c->radial_bins,
 		.meta = meta,

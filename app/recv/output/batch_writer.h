@@ -43,6 +43,7 @@ struct batch_writer_config {
 	struct gk_geometry geometry;
 	struct gk_layout layout;
 	enum gk_value value;
+	bool chunks; /**< full images are chunks (arrow_tables_config.chunks) */
 	uint32_t modules;
 	const uint8_t *outputs; /**< output slot 0, as the CPU addresses it, or as fetch() does */
 	/** panels that peaks refer to, with layout.peaks_cap; they outlive the writer @{ */
@@ -79,7 +80,7 @@ struct batch_writer_config {
 	uint32_t batch_ms;
 	const cpu_set_t *cpus; /**< CPUs of the thread; NULL: those of the creating thread */
 	/**
-	 * Compresses raw frames ahead, if the CPU can access the outputs. NULL: the writer
+	 * Compresses frames ahead, if the CPU can access the outputs. NULL: the writer
 	 * compresses
 	 */
 	struct compressor *compressor;

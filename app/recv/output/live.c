@@ -15,6 +15,7 @@
 
 #include <rte_common.h>
 
+#include "arrow/bitshuffle.h"
 #include "geometry/file.h"
 #include "io/own_file.h"
 #include "live_file.h"
@@ -119,6 +120,7 @@ copy_peaks(const struct live *l, const struct frame_record *record, const uint8_
 	return n;
 }
 
+/** Copy the pixels, those of a chunk decompressed; none has a value if it is damaged. */
 static void
 copy_pixels(
 	const struct live *l, const struct frame_record *record, const uint8_t *output, uint8_t *to)
@@ -126,6 +128,16 @@ copy_pixels(
 	const struct gk_layout *layout = &l->config.layout;
 	const struct gk_geometry *g = &l->config.geometry;
 	uint64_t values = gk_pixels(g);
+	int16_t *photons = (int16_t *)(to + layout->value);
+
+	if (record->chunk_bytes > 0) {
+		/* only the bits count */
+		if (bitshuffle_decompress(output + layout->raw, record->chunk_bytes,
+			    (uint16_t *)photons, values) < 0)
+			for (uint64_t i = 0; i < values; i++)
+				photons[i] = INT16_MIN;
+		return;
+	}
 
 	if (record->kind == GK_KIND_CSR) {
 		values = record->nnz;

@@ -453,6 +453,7 @@ create_writer(struct pipeline *p, const struct settings *s, const struct geometr
 		.geometry = file_geometry(&s->detector),
 		.layout = p->gk_config->layout,
 		.value = s->value,
+		.chunks = settings_compresses(p->settings),
 		.modules = s->detector.modules,
 		.outputs = p->outputs,
 		.nb_outputs = p->gk_config->nb_outputs,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow/bitshuffle.h"
 #include "output/projection.h"
 
 /* Find the cells that have no pixel. */
@@ -35,10 +36,14 @@ projection_init(struct projection *p, const struct gk_geometry *geometry,
 	if (p->panels.cell != NULL && find_gaps(p) != 0)
 		return -ENOMEM;
 	p->cell = malloc(p->panels.cols * sizeof(*p->cell));
+	/* pages that no chunk needs are not allocated */
+	if (value == GK_VALUE_I16)
+		p->photons = malloc(gk_pixels(geometry) * sizeof(*p->photons));
 	p->line = malloc(p->panels.cols * sizeof(*p->line));
 	p->maximum = malloc(panels_cells(&p->panels) * sizeof(*p->maximum));
 	p->shown = malloc(panels_cells(&p->panels) * sizeof(*p->shown));
-	if (p->cell == NULL || p->line == NULL || p->maximum == NULL || p->shown == NULL)
+	if (p->cell == NULL || (value == GK_VALUE_I16 && p->photons == NULL) || p->line == NULL ||
+		p->maximum == NULL || p->shown == NULL)
 		return -ENOMEM;
 	for (uint32_t x = 0; x < p->panels.cols; x++)
 		p->cell[x] = x / p->panels.by;
@@ -52,6 +57,7 @@ projection_free(struct projection *p)
 	panels_free(&p->panels);
 	free(p->gap);
 	free(p->cell);
+	free(p->photons);
 	free(p->line);
 	free(p->maximum);
 	free(p->shown);
@@ -250,9 +256,24 @@ add_image(struct projection *p, const uint8_t *values)
 	}
 }
 
+/* @return values of a full image; NULL: it is a chunk that is damaged */
+static const uint8_t *
+values_of(struct projection *p, const struct frame_record *record, const uint8_t *output)
+{
+	if (record->chunk_bytes == 0)
+		return output + p->layout.value;
+	/* only the bits count */
+	if (p->photons == NULL ||
+		bitshuffle_decompress(output + p->layout.raw, record->chunk_bytes,
+			(uint16_t *)p->photons, (size_t)p->panels.rows * p->panels.cols) < 0)
+		return NULL;
+	return (const uint8_t *)p->photons;
+}
+
 void
 projection_add(struct projection *p, const struct frame_record *record, const uint8_t *output)
 {
+	const uint8_t *values;
 	const bool show = projection_state(p) == PROJECTION_WANTED;
 	const uint64_t pixels = record->nnz + p->panels.rows;
 
@@ -267,11 +288,12 @@ projection_add(struct projection *p, const struct frame_record *record, const ui
 		count(&p->sparse, 1);
 		break;
 	case GK_KIND_IMAGE:
-		if (!show) {
+		values = show ? values_of(p, record, output) : NULL;
+		if (values == NULL) {
 			count(&p->skipped, 1);
 			return;
 		}
-		add_image(p, output + p->layout.value);
+		add_image(p, values);
 		break;
 	default:
 		count(&p->raw, 1);

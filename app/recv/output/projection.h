@@ -7,7 +7,7 @@
  * The adding thread (the file writer) must not be delayed, so it neither locks nor waits:
  * - sparse frames: their pixels raise the maximum while the drawing thread has granted pixels;
  *   further frames are skipped and counted;
- * - full images: only a requested one is read;
+ * - full images: only a requested one is read, and decompressed if it is a chunk;
  * - raw frames: never read.
  *
  * The drawing thread requests a recent frame. The adding thread fills it with the next frame, and
@@ -33,8 +33,9 @@ struct projection {
 	struct panels panels;
 	struct gk_layout layout;
 	enum gk_value value;
-	uint16_t *cell; /**< without a geometry: cell column of each pixel column */
-	uint8_t *gap;	/**< with a geometry: cells that have no pixel; else NULL */
+	uint16_t *cell;	  /**< without a geometry: cell column of each pixel column */
+	uint8_t *gap;	  /**< with a geometry: cells that have no pixel; else NULL */
+	int16_t *photons; /**< adding thread: of a chunk */
 	/** adding thread: buffer that reduces rows of a full image to one row of cells */
 	float *line;
 	float *maximum; /**< -INFINITY: no value */
@@ -43,7 +44,7 @@ struct projection {
 	/* Written by the adding thread, read with atomic loads. */
 	uint64_t frames; /**< frames in the maximum */
 	uint64_t sparse; /**< sparse frames among them */
-	/** sparse frames without a grant, and full images that were not requested */
+	/** sparse frames without a grant, and full images that were not requested or are damaged */
 	uint64_t skipped;
 	uint64_t raw;	/**< raw frames, which are skipped, too */
 	uint64_t spent; /**< pixels used of `granted` */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "escaped_text.h"
+#include "sql/chunks.h"
 #include "sql/tables.h"
 
 /*
@@ -76,6 +77,8 @@ struct scan_thread {
 	bool no_memory;
 	const uint64_t *frame;
 	struct arrow_column *value; /* of each column of the output; field NULL: absent */
+	struct sql_chunks chunks;   /* of the batch, if the output has `value` of images */
+	unsigned int chunks_at;	    /* that column of the output */
 	/* conversion from Arrow, for the columns of one file */
 	const struct source *converted;
 	duckdb_arrow_types types;
@@ -341,6 +344,15 @@ bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 	return ret;
 }
 
+/* Whether a column of a file has pixels that are chunks of another column. */
+static bool
+has_chunks(const struct scan_bind *b, unsigned int column, const struct source *source)
+{
+	return b->table == ARROW_IMAGES &&
+		strcasecmp(b->column[column].field.name, "value") == 0 &&
+		sql_chunks_may(&source->file->reader);
+}
+
 /* Decide which columns are deferred. */
 static void
 bind_deferred(struct scan_bind *b)
@@ -357,6 +369,7 @@ bind_deferred(struct scan_bind *b)
 		for (i = 0; i < b->nb_sources && c->deferred; i++) {
 			const struct arrow_reader *r = &b->source[i].file->reader;
 
+			c->deferred = !has_chunks(b, k, &b->source[i]);
 			for (n = 0; n < r->nb_batches && c->deferred; n++)
 				c->deferred = sql_lists_fit(c->field.type, r->batches[n].rows);
 		}
@@ -799,6 +812,31 @@ copy_validity(const struct duckdb_api *api, duckdb_vector vector, const struct a
 	}
 }
 
+/* Copy rows of `value`, of which some are in chunks. @return 0; -ENOMEM; -EBADMSG */
+static int
+copy_chunks(struct scan_thread *t, duckdb_vector vector, uint64_t rows)
+{
+	const struct duckdb_api *api = t->scan->bind->tables->api;
+	struct duckdb_list *lists;
+	uint64_t i, items, at = 0;
+	int16_t *data;
+	int ret = 0;
+
+	for (i = 0; i < rows; i++)
+		at += sql_chunks_items(&t->chunks, t->row + i);
+	if (api->list_vector_reserve(vector, at) != DUCKDB_SUCCESS ||
+		api->list_vector_set_size(vector, at) != DUCKDB_SUCCESS)
+		return -ENOMEM;
+	lists = api->vector_get_data(vector);
+	data = api->vector_get_data(api->list_vector_get_child(vector));
+	for (i = at = 0; ret == 0 && i < rows; i++, at += items) {
+		items = sql_chunks_items(&t->chunks, t->row + i);
+		lists[i] = (struct duckdb_list){at, items};
+		ret = sql_chunks_copy(&t->chunks, t->row + i, data + at);
+	}
+	return ret;
+}
+
 /* Copy rows of a column. @return 0; -ENOMEM */
 static int
 copy_column(const struct duckdb_api *api, duckdb_vector vector, const struct arrow_column *c,
@@ -849,15 +887,20 @@ fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 {
 	const struct scan *s = t->scan;
 	struct sql_tables *tables = s->bind->tables;
+	duckdb_vector vector;
 	uint64_t bytes = 0;
 	unsigned int i;
+	int ret;
 
 	for (i = 0; i < s->nb_columns; i++) {
 		if (t->value[i].field == NULL || is_deferred(s, i))
 			continue;
-		if (copy_column(tables->api, tables->api->data_chunk_get_vector(output, i),
-			    &t->value[i], t->row, rows) < 0)
-			return -ENOMEM;
+		vector = tables->api->data_chunk_get_vector(output, i);
+		ret = t->chunks.some && i == t->chunks_at
+			? copy_chunks(t, vector, rows)
+			: copy_column(tables->api, vector, &t->value[i], t->row, rows);
+		if (ret < 0)
+			return ret;
 		bytes += value_bytes(&t->value[i], t->row, rows);
 	}
 	__atomic_add_fetch(&tables->copied, bytes, __ATOMIC_RELAXED);
@@ -987,6 +1030,7 @@ next_unit(struct scan_thread *t, struct scan *s)
 		t->frame = frame.data;
 		t->rows = frame.rows;
 		t->row = 0;
+		t->chunks.some = false;
 		for (i = 0; i < s->nb_columns; i++) {
 			t->value[i].field = NULL;
 			field = s->column[i] < b->nb_columns ? t->unit->source->field[s->column[i]]
@@ -998,6 +1042,10 @@ next_unit(struct scan_thread *t, struct scan *s)
 				t->no_memory = true;
 				return false;
 			}
+			if (field < 0 || !has_chunks(b, s->column[i], t->unit->source))
+				continue;
+			t->chunks_at = i;
+			sql_chunks_open(&t->chunks, r, t->unit->batch);
 		}
 		return true;
 	}
@@ -1021,7 +1069,10 @@ next_rows(struct scan_thread *t)
 			break;
 		for (i = 0; i < s->nb_columns; i++) {
 			if (t->value[i].field != NULL && t->value[i].offsets != NULL)
-				bytes += value_bytes(&t->value[i], t->row + rows, 1);
+				bytes += t->chunks.some && i == t->chunks_at
+					? sql_chunks_items(&t->chunks, t->row + rows) *
+						sizeof(int16_t)
+					: value_bytes(&t->value[i], t->row + rows, 1);
 		}
 		if (rows > 0 && bytes > CHUNK_BYTES)
 			break;
@@ -1054,10 +1105,18 @@ function(duckdb_function_info info, duckdb_chunk output)
 			break;
 		t->unit = NULL;
 	}
-	ret = s->bind->tables->fill == SQL_ZERO_COPY ? fill_by_reference(t, output, rows)
-						     : fill_by_copy(t, output, rows);
+	/* no memory that outlives the output has the values of chunks */
+	ret = s->bind->tables->fill == SQL_ZERO_COPY && !t->chunks.some
+		? fill_by_reference(t, output, rows)
+		: fill_by_copy(t, output, rows);
 	if (ret == 0)
 		ret = fill_deferred(t, output, rows);
+	if (ret == -EBADMSG) {
+		api->function_set_error(info,
+			"a chunk of an image is damaged, or does not fit the detector; leave its "
+			"frame out with WHERE frame");
+		return;
+	}
 	if (ret < 0) {
 		api->function_set_error(info, no_memory);
 		return;

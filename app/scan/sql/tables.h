@@ -19,9 +19,11 @@
  *
  * Rows come in the order of the files. With SQL_ZERO_COPY, the vectors refer to the mapped file
  * where DuckDB's conversion from Arrow does (values of all columns); offsets of lists and positions
- * of binary values are written new. A vector has at most 2048 rows, and 1 MiB of items of lists.
- * Columns that the statement in force permits to defer (sql/defer.h) have handles as their values.
- * The rows of vectors are the same then, so that the rows of a result have the same order.
+ * of binary values are written new. Full images that are chunks are decompressed into the vectors,
+ * and then all columns of these rows are copied. A vector has at most 2048 rows, and 1 MiB of items
+ * of lists. Columns that the statement in force permits to defer (sql/defer.h) have handles as
+ * their values, unless they are in chunks. The rows of vectors are the same then, so that the rows
+ * of a result have the same order.
  */
 #ifndef SQL_TABLES_H
 #define SQL_TABLES_H

@@ -22,6 +22,7 @@ struct sample {
 	uint32_t modules;
 	uint8_t *outputs; /* memory of one output slot */
 	struct gk_peak_panel panel[SAMPLE_PANELS];
+	bool chunks;   /* full images, of int16, are chunks */
 	uint32_t bins; /* of radial profiles; 0: none */
 	_Alignas(8) uint8_t profiles[SAMPLE_PROFILES * SAMPLE_PROFILE_BYTES];
 	struct frame_record record;
@@ -208,6 +209,7 @@ sample_tables(const struct sample *s, struct arrow_tables *t)
 		.cols = s->geometry.cols,
 		.packets = s->geometry.tiles,
 		.value = s->value,
+		.chunks = s->chunks,
 		.peaks = s->layout.peaks_cap > 0,
 		.radial_bins = s->bins,
 		.meta = meta,

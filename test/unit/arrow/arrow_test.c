@@ -59,7 +59,12 @@ header_is_whole_blocks(void **state)
 	struct sample s;
 	char *text = calloc(1, 10000);
 	const struct arrow_meta meta = {ARROW_META_SAMPLE, text};
-	struct arrow_tables_config c = {32, 16384, 1024, 4096, GK_VALUE_F32, &meta, 1};
+	struct arrow_tables_config c = {.modules = 32,
+		.rows = 16384,
+		.cols = 1024,
+		.packets = 4096,
+		.meta = &meta,
+		.nb_meta = 1};
 	struct arrow_template template;
 	const struct arrow_identity id = {1, 2, 3, "frames"};
 	uint32_t prefix[2];

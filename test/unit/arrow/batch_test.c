@@ -109,6 +109,67 @@ cutting(void **state)
 	sample_free(&s);
 }
 
+static void
+note_crc(void *arg, const struct batch *b)
+{
+	uint32_t *crc = arg;
+
+	if (b->table == ARROW_IMAGES)
+		*crc = b->crc32c;
+}
+
+/*
+ * Full images are chunks in tables with them, whether a gang or the builder has compressed them;
+ * otherwise they are plain, and a chunk is refused.
+ */
+static void
+chunks_of_images(void **state)
+{
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_tables t;
+	struct sample s;
+	uint32_t crc[3] = {0};
+	uint8_t *chunk;
+	size_t size;
+
+	sample_init(&s, 9, GK_VALUE_F32, 1);
+	s.chunks = true;
+	assert_int_equal(sample_tables(&s, &t), -EINVAL);
+	sample_free(&s);
+	sample_init(&s, 9, GK_VALUE_I16, 1);
+	for (uint64_t i = 0; i < gk_pixels(&s.geometry); i++)
+		((int16_t *)(s.outputs + s.layout.value))[i] = (int16_t)(i % 7 == 0);
+	s.record = (struct frame_record){.frame = 5, .verdict = FRAME_HIT, .kind = GK_KIND_IMAGE};
+	chunk = malloc(gk_bitshuffle_bound(gk_pixels(&s.geometry)));
+	assert_non_null(chunk);
+	size = gk_bitshuffle_compress(
+		(const uint16_t *)(s.outputs + s.layout.value), gk_pixels(&s.geometry), chunk);
+	/* by the builder, by a gang, plain */
+	for (unsigned int i = 0; i < 3; i++) {
+		s.chunks = i < 2;
+		assert_int_equal(sample_tables(&s, &t), 0);
+		assert_int_equal(t.chunks, i < 2);
+		c = sample_builder_config(&s, &t);
+		c.emit = note_crc;
+		c.arg = &crc[i];
+		assert_int_equal(batch_builder_create(&b, &c), 0);
+		if (i == 1) {
+			memcpy(s.outputs + s.layout.raw, chunk, size);
+			s.record.chunk_bytes = size;
+		}
+		assert_int_equal(batch_builder_add(b, &s.record), i == 2 ? -EINVAL : 0);
+		batch_builder_flush(b);
+		batch_builder_destroy(b);
+		arrow_tables_free(&t);
+	}
+	assert_int_equal(crc[0], crc[1]);
+	assert_int_not_equal(crc[0], 0);
+	assert_int_equal(crc[2], 0);
+	free(chunk);
+	sample_free(&s);
+}
+
 /* Compares the rows that have an image with the images that were emitted before them. */
 static struct {
 	struct batch_builder *builder;
@@ -561,6 +622,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cutting),
+		cmocka_unit_test(chunks_of_images),
 		cmocka_unit_test(images_before_rows),
 		cmocka_unit_test(lasting),
 		cmocka_unit_test(placed),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host gangs that write raw frames as chunks: the bytes of gk_bitshuffle_compress() with any number
- * of threads, tiles that are blocks and tiles that are not, missing packets, packets with trailers,
- * frames that are raw for certain, as a guess or after the verdict. liblz4 decodes them.
+ * Host gangs that write raw frames and int16 images as chunks: the bytes of
+ * gk_bitshuffle_compress() with any number of threads, tiles that are blocks and tiles that are
+ * not, missing packets, packets with trailers, frames whose kind is certain, a guess, a wrong guess
+ * or known after the verdict. Images are those of gk_pixel.h. liblz4 decodes them.
  */
 
 #include <lz4.h>
@@ -108,8 +109,20 @@ check_decoded(const uint8_t *chunk, uint64_t size, const uint16_t *raster, uint6
 	assert_int_equal(at, size);
 }
 
-/* @return whether the frame was a chunk */
-static int
+/* Convert the words of a frame to an image, by the definition. */
+static void
+make_image(const struct rig *rig, uint16_t *raster)
+{
+	for (uint64_t x = 0; x < gk_pixels(&rig->config.geometry); x++) {
+		const float p[3] = {rig->p[0][x], rig->p[1][x], rig->p[2][x]};
+		const float r[3] = {rig->r[0][x], rig->r[1][x], rig->r[2][x]};
+
+		raster[x] = (uint16_t)gk_value_i16(gk_photons(raster[x], p, r));
+	}
+}
+
+/* @return 1 << the kind of the chunk that the frame was, 0: it was none */
+static uint32_t
 check_frame(const struct rig *rig, uint32_t slot, uint16_t *raster, const uint64_t lost[])
 {
 	const struct gk_config *c = &rig->config;
@@ -117,45 +130,56 @@ check_frame(const struct rig *rig, uint32_t slot, uint16_t *raster, const uint64
 	const uint64_t tile = (uint64_t)c->geometry.tile_rows * c->geometry.cols;
 	const struct gk_frame *frame = rig_frame(rig, slot);
 	const uint64_t size = c->details[slot].chunk_bytes;
+	const uint32_t kind = c->results[slot].kind;
 	uint8_t *wanted;
 	const uint8_t *out;
 
-	if (c->results[slot].kind != GK_KIND_RAW) {
+	if (kind == GK_KIND_NONE || (c->channel->params[0].chunks >> kind & 1) == 0) {
 		assert_int_equal(size, 0);
 		return 0;
 	}
+	if (kind == GK_KIND_IMAGE)
+		make_image(rig, raster);
 	for (uint32_t t = 0; t < c->geometry.tiles; t++)
 		if (frame->packet[t] == 0 || (lost[t / 64] >> t % 64 & 1))
-			memset(raster + t * tile, 0xFF, tile * sizeof(*raster));
+			for (uint64_t i = 0; i < tile; i++)
+				raster[t * tile + i] =
+					kind == GK_KIND_IMAGE ? (uint16_t)GK_I16_INVALID : 0xFFFF;
 	wanted = malloc(bound);
 	assert_non_null(wanted);
 	out = rig_output(rig, frame->out) + c->layout.raw;
 	assert_int_equal(size, gk_bitshuffle_compress(raster, pixels, wanted));
 	assert_memory_equal(out, wanted, size);
 	check_decoded(out, size, raster, pixels);
-	for (uint64_t i = bound; i < c->layout.stride - c->layout.raw; i++)
+	/* there may be a plain image that was a wrong guess */
+	for (uint64_t i = c->layout.peaks - c->layout.raw; i < c->layout.stride - c->layout.raw;
+		i++)
 		assert_int_equal(out[i], RIG_GUARD);
 	free(wanted);
-	return 1;
+	return 1u << kind;
 }
 
 static void
-draw_params(struct gk_params *p, uint64_t *rng)
+draw_params(struct gk_params *p, enum gk_value value, uint64_t *rng)
 {
+	static const uint32_t kinds[] = {
+		GK_KIND_RAW, GK_KIND_RAW, GK_KIND_IMAGE, GK_KIND_IMAGE, GK_KIND_CSR};
+	/* rejected frames are kept as raw data; no list has room, so it becomes an image */
+	static const uint32_t least[] = {0, 0, 1, UINT32_MAX};
+
 	*p = (struct gk_params){.version = 1,
-		.kind = rig_below(rng, 4) ? GK_KIND_RAW : GK_KIND_CSR,
+		.kind = kinds[rig_below(rng, 5)],
 		.chunks = 1u << GK_KIND_RAW,
 		.strong_threshold = 1,
 		.csr_threshold = 1,
+		.strong_min = least[rig_below(rng, 4)],
 		.strong_max = UINT32_MAX};
-	if (p->kind == GK_KIND_CSR)
-		p->strong_min = UINT32_MAX; /* all are rejected */
-	else
-		p->strong_min = rig_below(rng, 3) ? 0 : 1;
+	if (value == GK_VALUE_I16 && rig_below(rng, 4))
+		p->chunks |= 1u << GK_KIND_IMAGE;
 }
 
-static uint32_t
-run_round(uint32_t threads, uint64_t *rng)
+static void
+run_round(uint32_t threads, uint32_t chunks[2], uint64_t *rng)
 {
 	/* a tile is a block, several ones, parts of one, or has parts of two */
 	static const struct gk_geometry shapes[] = {
@@ -164,15 +188,15 @@ run_round(uint32_t threads, uint64_t *rng)
 	const uint64_t pixels = gk_pixels(g);
 	uint64_t lost[SLOTS][1 + 40 / 64];
 	const int trailers = (int)rig_below(rng, 2);
-	uint32_t chunks = 0, gangs = 1 + rig_below(rng, 2);
+	const enum gk_value value = rig_below(rng, 3) ? GK_VALUE_I16 : GK_VALUE_F32;
+	uint32_t gangs = 1 + rig_below(rng, 2);
 	struct server server[4];
 	uint16_t *raster = malloc(SLOTS * pixels * sizeof(*raster));
 	struct rig rig;
 	int quit = 0;
 
 	assert_non_null(raster);
-	rig_open_trailers(&rig, g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16, 0, gangs, SLOTS,
-		0, trailers);
+	rig_open_trailers(&rig, g, value, 0, gangs, SLOTS, 0, trailers);
 	rig_random_coef(&rig, rng);
 	assert_int_equal(rig.ops->start(rig.gk), 0);
 	for (uint32_t i = 0; i < threads; i++) {
@@ -180,7 +204,7 @@ run_round(uint32_t threads, uint64_t *rng)
 		assert_int_equal(pthread_create(&server[i].thread, NULL, serve, &server[i]), 0);
 	}
 	for (uint32_t batches = 0; batches < 2; batches++) {
-		draw_params(&rig.config.channel->params[0], rng);
+		draw_params(&rig.config.channel->params[0], value, rng);
 		memset(lost, 0, sizeof(lost));
 		for (uint32_t s = 0; s < SLOTS; s++) {
 			struct gk_frame *frame = rig_frame(&rig, s);
@@ -216,8 +240,12 @@ run_round(uint32_t threads, uint64_t *rng)
 				}
 			}
 		}
-		for (uint32_t s = 0; s < SLOTS; s++)
-			chunks += (uint32_t)check_frame(&rig, s, raster + s * pixels, lost[s]);
+		for (uint32_t s = 0; s < SLOTS; s++) {
+			const uint32_t kind = check_frame(&rig, s, raster + s * pixels, lost[s]);
+
+			chunks[0] += kind == 1u << GK_KIND_RAW;
+			chunks[1] += kind == 1u << GK_KIND_IMAGE;
+		}
 	}
 	while (rig.ops->stop(rig.gk) == -EBUSY)
 		sched_yield();
@@ -226,19 +254,18 @@ run_round(uint32_t threads, uint64_t *rng)
 		pthread_join(server[i].thread, NULL);
 	rig_close(&rig);
 	free(raster);
-	return chunks;
 }
 
 static void
 test_chunks(void **state)
 {
 	uint64_t rng = rig_seed("chunks");
-	uint32_t chunks = 0;
+	uint32_t chunks[2] = {0}; /* raw frames, images */
 
 	for (uint32_t i = 0; i < ROUNDS; i++)
-		chunks += run_round(1 + i % 4, &rng);
-	print_message("%u chunks\n", chunks);
-	assert_true(chunks > ROUNDS * SLOTS / 2);
+		run_round(1 + i % 4, chunks, &rng);
+	print_message("chunks: %u raw frames, %u images\n", chunks[0], chunks[1]);
+	assert_true(chunks[0] + chunks[1] > ROUNDS * SLOTS / 3);
 }
 
 int

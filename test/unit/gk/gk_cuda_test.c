@@ -48,6 +48,8 @@ random_params(struct gk_params *p, const struct gk_config *c, uint64_t *rng)
 	p->strong_max = rig_below(rng, 3) ? UINT32_MAX : p->strong_min + rig_below(rng, pixels);
 	p->nnz_max = rig_below(rng, c->layout.nnz_cap + 1);
 	p->chunks = c->chunks ? rig_below(rng, 2) << GK_KIND_RAW : 0;
+	if (c->chunks && c->value == GK_VALUE_I16)
+		p->chunks |= rig_below(rng, 2) << GK_KIND_IMAGE;
 	p->dark_min = 1 + rig_below(rng, 10);
 	p->dark_alpha = (float)(1 + rig_below(rng, 100)) / 100.0f;
 }

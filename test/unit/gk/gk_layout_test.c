@@ -228,7 +228,12 @@ test_work_reasons(void **state)
 		"params[1].strong_threshold is NaN, expected photons");
 	REFUSED(params->nnz_max = 101,
 		"params[1].nnz_max is 101, expected at most layout.nnz_cap = 100");
-	REFUSED(params->chunks = 1, "params[1].chunks is 0x1, expected 0 or 0x4 (raw)");
+	REFUSED(params->chunks = 2,
+		"params[1].chunks is 0x2, expected 0 or bits of 0x4 (raw; images are of f32)");
+	rig.config.value = GK_VALUE_I16;
+	REFUSED(params->chunks = 1,
+		"params[1].chunks is 0x1, expected 0 or bits of 0x6 (raw, image)");
+	rig.config.value = GK_VALUE_F32;
 	rig.config.chunks = 0;
 	REFUSED(params->chunks = 4, "params[1].chunks is 0x4, expected 0: gk_config.chunks is 0");
 	REFUSED(params->search = 3,

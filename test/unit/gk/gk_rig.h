@@ -129,7 +129,7 @@ rig_forget_guess(
 
 	if (result->kind != GK_KIND_CSR)
 		memset(out + l->col, RIG_GUARD, l->value - l->col);
-	if (result->kind == GK_KIND_RAW)
+	if (result->kind == GK_KIND_RAW || chunk > 0)
 		memset(out + raw_end, RIG_GUARD, l->peaks - raw_end);
 	else if (result->kind == GK_KIND_NONE)
 		memset(out + l->value, RIG_GUARD, l->stride - l->value);

@@ -88,6 +88,7 @@ config(void)
 		.geometry = sample.geometry,
 		.layout = sample.layout,
 		.value = sample.value,
+		.chunks = sample.chunks,
 		.modules = sample.modules,
 		.outputs = sample.outputs,
 		.nb_outputs = 1,
@@ -265,7 +266,7 @@ help(void *compressor)
 	return NULL;
 }
 
-/* Replace the raw outputs of the records by chunks, as gangs do. */
+/* Replace the outputs of raw frames and images by chunks, as gangs do. */
 static void
 make_chunks(uint8_t *slots)
 {
@@ -275,7 +276,7 @@ make_chunks(uint8_t *slots)
 	for (unsigned int i = 0; i < PACKED_SLOTS; i++) {
 		uint8_t *raw = slots + i * sample.layout.stride + sample.layout.raw;
 
-		if (records[i].kind != GK_KIND_RAW)
+		if (records[i].kind == GK_KIND_CSR)
 			continue;
 		records[i].chunk_bytes = gk_bitshuffle_compress(
 			(const uint16_t *)raw, gk_pixels(&sample.geometry), chunk);
@@ -291,12 +292,17 @@ make_chunks(uint8_t *slots)
 static void
 compressed_by_others(void **state)
 {
-	uint8_t *slots = aligned_alloc(4096, PACKED_SLOTS * sample.layout.stride);
-	struct compressor *c = compressor_create(3, gk_pixels(&sample.geometry));
-	unsigned int raw = 0;
+	const struct sample before = sample;
+	unsigned int raw = 0, images = 0;
+	struct compressor *c;
 	char command[256];
 	pthread_t helper[2];
+	uint8_t *slots;
 
+	sample_init(&sample, 4, GK_VALUE_I16, 1);
+	sample.chunks = true;
+	slots = aligned_alloc(4096, PACKED_SLOTS * sample.layout.stride);
+	c = compressor_create(3, gk_pixels(&sample.geometry));
 	assert_true(slots != NULL && c != NULL);
 	for (unsigned int n = 0; n < PACKED_SLOTS;) {
 		sample_next(&sample, 1, 1);
@@ -306,10 +312,11 @@ compressed_by_others(void **state)
 		memcpy(slots + n * sample.layout.stride, sample.outputs, sample.layout.stride);
 		records[n] = sample.record;
 		raw += records[n].kind == GK_KIND_RAW;
+		images += records[n].kind == GK_KIND_IMAGE;
 		records[n].out = n;
 		n++;
 	}
-	assert_true(raw > PACKED_SLOTS / 2);
+	assert_true(raw > PACKED_SLOTS / 2 && images > 0);
 	write_packed_run("alone", slots, NULL);
 	write_packed_run("jobs", slots, c);
 	for (unsigned int i = 0; i < 2; i++)
@@ -329,6 +336,8 @@ compressed_by_others(void **state)
 	assert_int_equal(system(command), 0);
 	compressor_destroy(c);
 	free(slots);
+	sample_free(&sample);
+	sample = before;
 }
 
 /* Output slots that cannot be accessed directly. The sample's slot is slot 2 of these. */

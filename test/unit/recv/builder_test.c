@@ -411,9 +411,9 @@ static void
 chunks_in_records(void **state)
 {
 	config.details = details;
-	run.veto.params.chunks = 1u << GK_KIND_RAW;
+	run.veto.params.chunks = 1u << GK_KIND_RAW | 1u << GK_KIND_IMAGE;
 	for (uint32_t round = 0; round < 2; round++) {
-		config.chunks = round == 1;
+		config.chunks = round == 1 ? 1u << GK_KIND_RAW : 0;
 		begin();
 		send_frames(1, 5);
 		gangs_finish_all();

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "../arrow/arrow_sample.h"
+#include "gk_bitshuffle.h"
 #include "output/preview.h"
 
 #define PATIENCE_S 60
@@ -90,6 +91,20 @@ slot_frame(struct slot *s, uint64_t frame, uint32_t kind, const float *plane)
 	s->record.nnz = n;
 }
 
+/* Replace a full image by its chunk. */
+static void
+slot_compress(struct slot *s)
+{
+	const uint64_t pixels = gk_pixels(&s->geometry);
+	uint8_t *chunk = malloc(gk_bitshuffle_bound(pixels));
+
+	assert_non_null(chunk);
+	s->record.chunk_bytes = gk_bitshuffle_compress(
+		(const uint16_t *)(s->bytes + s->layout.value), pixels, chunk);
+	memcpy(s->bytes + s->layout.raw, chunk, s->record.chunk_bytes);
+	free(chunk);
+}
+
 /*
  * Random photon counts with some masked and some saturated pixels. All are integers, so that int16
  * can hold them.
@@ -141,6 +156,9 @@ accumulate_placed(const struct gk_geometry *geometry, enum gk_value value, bool 
 		kind = csr && (!image || k % 2 == 0) ? GK_KIND_CSR : GK_KIND_IMAGE;
 		random_plane(&random, plane, n);
 		slot_frame(&s, 100 + k, kind, plane);
+		s.record.chunk_bytes = 0;
+		if (value == GK_VALUE_I16 && kind == GK_KIND_IMAGE && k % 3 > 0)
+			slot_compress(&s);
 		projection_want(&p);
 		projection_add(&p, &s.record, s.bytes);
 		assert_int_equal(projection_state(&p), PROJECTION_FILLED);
@@ -331,6 +349,21 @@ broken_slots(void **state)
 		row_ptr[i] = UINT32_MAX - i * 1000;
 	for (i = 0; i < 128; i++)
 		((uint16_t *)(s.bytes + s.layout.col))[i] = i % 2 ? UINT16_MAX : 16;
+	projection_add(&p, &s.record, s.bytes);
+	assert_int_equal(p.frames, 1);
+	projection_free(&p);
+	free(s.bytes);
+
+	/* a damaged chunk is left out, and another frame is shown */
+	slot_init(&s, &small, GK_VALUE_I16);
+	assert_int_equal(projection_init(&p, &s.geometry, &s.layout, s.value, NULL), 0);
+	slot_frame(&s, 1, GK_KIND_IMAGE, plane);
+	slot_compress(&s);
+	s.record.chunk_bytes--;
+	projection_add(&p, &s.record, s.bytes);
+	assert_int_equal(p.frames, 0);
+	assert_int_equal(p.skipped, 1);
+	s.record.chunk_bytes++;
 	projection_add(&p, &s.record, s.bytes);
 	assert_int_equal(p.frames, 1);
 	projection_free(&p);

@@ -5,6 +5,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1068,6 +1069,44 @@ test_parts_of_a_body_are_those_of_the_whole(void **state)
 	}
 }
 
+/* The same run with and without chunks, as in files of older versions, has the same pixels. */
+static void
+test_chunks_are_pixels(void **state)
+{
+	static const enum sql_fill fills[] = {SQL_ZERO_COPY, SQL_COPY};
+	char path[256], rows[32];
+	struct rig r;
+
+	snprintf(path, sizeof(path), "%s.chunks", dir);
+	shell("rm -rf '%s'; mkdir '%s'", path, path);
+	shell("'%s' '%s' old int16 2 90 4 && '%s' '%s' new int16+chunks 2 90 4",
+		getenv("ARROW_WRITE"), path, getenv("ARROW_WRITE"), path);
+	for (unsigned int i = 0; i < 2; i++) {
+		rig_open_with(&r, path, &(struct sql_limits){.threads = 2, .fill = fills[i]});
+		snprintf(rows, sizeof(rows), "%" PRIu64,
+			number(&r, "SELECT count(*) FROM old.images"));
+		/* all rows: they are distinct by frame */
+		want_answer(&r,
+			"SELECT count(*) FROM old.images o JOIN new.images n USING (frame) "
+			"WHERE o.value = n.value AND o.kind = n.kind AND o.col = n.col",
+			rows);
+		/* a column of another one is not needed, and chunks stay visible */
+		want_answer(&r, "SELECT count(DISTINCT len(value)) > 3 FROM new.images", "true");
+		want_answer(&r, "SELECT count(raw) = count(*) FILTER (kind >= 1) FROM new.images",
+			"true");
+		want_answer(&r, "SELECT count(raw) = count(*) FILTER (kind = 2) FROM old.images",
+			"true");
+		rig_close(&r);
+	}
+	/* pixels in chunks are not in the list that a handle would stand for */
+	rig_open_with(&r, path, &(struct sql_limits){.threads = 1, .defer = true});
+	assert_string_equal(deferred_by(&r, "SELECT col, value FROM old.images"), "col, value");
+	assert_string_equal(deferred_by(&r, "SELECT col, value, raw FROM new.images"), "col, raw");
+	assert_string_equal(deferred_by(&r, "SELECT col, Value FROM images('*')"), "col");
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
 /* Cancels a session until `done`, first after some microseconds. */
 struct canceller {
 	struct sql_session *session;
@@ -1239,6 +1278,7 @@ main(void)
 		cmocka_unit_test(test_names_of_runs_are_quoted),
 		cmocka_unit_test(test_files_of_stores_are_one_run),
 		cmocka_unit_test(test_sets_and_columns_of_several_runs_are_merged),
+		cmocka_unit_test(test_chunks_are_pixels),
 		cmocka_unit_test(test_a_query_without_end_is_cancelled),
 		cmocka_unit_test(test_errors_are_not_the_end_of_the_rows),
 		cmocka_unit_test(test_limits_are_checked),

@@ -20,6 +20,7 @@
 
 #include "../arrow/arrow_sample.h"
 #include "geometry/layout.h"
+#include "gk_bitshuffle.h"
 #include "images.h"
 #include "live_reader.h"
 #include "output/live.h"
@@ -90,6 +91,19 @@ slot_fill(struct slot *s, uint64_t frame, uint32_t kind, const float *plane)
 	}
 	row_ptr[ROWS] = n;
 	s->record.nnz = n;
+}
+
+/* Replace a full image by its chunk. */
+static void
+slot_compress(struct slot *s)
+{
+	uint8_t *chunk = malloc(gk_bitshuffle_bound(PIXELS));
+
+	assert_non_null(chunk);
+	s->record.chunk_bytes = gk_bitshuffle_compress(
+		(const uint16_t *)(s->bytes + s->layout.value), PIXELS, chunk);
+	memcpy(s->bytes + s->layout.raw, chunk, s->record.chunk_bytes);
+	free(chunk);
 }
 
 /* Whole photons, a masked column, some saturated pixels and, in images, negative ones. */
@@ -216,6 +230,9 @@ accumulate(enum gk_value value, uint32_t kind)
 	for (uint32_t k = 0; k < 5; k++) {
 		random_plane(&random, plane);
 		slot_fill(&s, 10 + k, kind, plane);
+		s.record.chunk_bytes = 0;
+		if (kind == GK_KIND_IMAGE && value == GK_VALUE_I16 && k % 2 == 1)
+			slot_compress(&s);
 		/* of full images only those that are shown are used */
 		if (kind == GK_KIND_IMAGE)
 			show(l, &s);
