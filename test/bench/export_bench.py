@@ -49,7 +49,7 @@ def receive(build, where, frames, form, *settings, name=None):
         *(word for s in (
             *(f'calibration.{m}={where}/{m}_m%d.bin' for m in MAPS),
             f'output.directory={where}/{name}', 'run.name=bench', 'run.idle_timeout_ms=500',
-            f'output.format={form}', 'output.value=int16', 'veto.strong_min=0',
+            f'output.format={form}', 'output.value=int16', 'output.compress=no', 'veto.strong_min=0',
             'geometry.beam_x=515', 'geometry.beam_y=257', 'geometry.distance_mm=100', *settings)
           for word in ('--set', s)))
     return f'{where}/{name}'

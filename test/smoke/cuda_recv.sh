@@ -97,7 +97,8 @@ END
     rm -r "${work:?}/${name}_host"
 done << 'END'
 csr --set veto.prescale=7 --set veto.prescale_raw=yes
-image --set output.format=image --set output.value=int16
+image --set output.format=image --set output.value=int16 --set output.compress=no
+chunk --set output.format=image --set output.value=int16 --set output.compress=yes
 raw --set output.format=raw --set veto.dry_run=yes
 intervals --set dark.select=external_input --set dark.interval_frames=50 --set dark.samples_min=3
 END

@@ -22,8 +22,8 @@ import world
 from cases import wait, want
 
 # half of all pixels, 130 kB a frame; files preallocate little room
-SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__journal_mib': 256,
-            'files__slice_kib': 64}
+SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'output__compress': 'no',
+            'egress__journal_mib': 256, 'files__slice_kib': 64}
 SMALL = (24, 4)  # MB
 ROOM = 256       # MB, more than two files need to continue
 ENOUGH = 10      # batches
