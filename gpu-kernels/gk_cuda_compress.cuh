@@ -232,8 +232,7 @@ compress_frames(uint32_t frames)
 			(uint64_t)args.rows * args.geometry.cols};
 
 		end = bitshuffle_block(
-			shared, &chunk, block,
-			photons ? NULL : raw_block(table, f, copied, block),
+			shared, &chunk, block, photons ? NULL : raw_block(table, f, copied, block),
 			[=](uint32_t at) {
 				return values_of(table, f, copied, photons,
 					block * (GK_BITSHUFFLE_BLOCK / 8) + at);

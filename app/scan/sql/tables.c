@@ -348,8 +348,7 @@ bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 static bool
 has_chunks(const struct scan_bind *b, unsigned int column, const struct source *source)
 {
-	return b->table == ARROW_IMAGES &&
-		strcasecmp(b->column[column].field.name, "value") == 0 &&
+	return b->table == ARROW_IMAGES && strcasecmp(b->column[column].field.name, "value") == 0 &&
 		sql_chunks_may(&source->file->reader);
 }
 
