@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <rte_common.h>
 #include <rte_log.h>
 
 #include "eal/start.h"
@@ -15,6 +16,7 @@
 #include "scan/list.h"
 #include "serve.h"
 #include "serve_telemetry.h"
+#include "service_manager.h"
 #include "sql/session.h"
 #include "xfer/qp.h"
 
@@ -25,6 +27,7 @@ RTE_LOG_REGISTER(serve_logtype, braggline.scan.serve, NOTICE);
 #define IDLE_TURNS 1000
 #define IDLE_US	   50
 #define STOP_MS	   5000
+#define ALIVE_MS   1000 /* between messages to the service manager, at most */
 
 static volatile sig_atomic_t signalled;
 
@@ -63,6 +66,29 @@ try_engine(const struct scan_worker_config *config, char message[PATH_MAX])
 	return ret;
 }
 
+static void
+poll_until_signal(struct scan_server *s)
+{
+	const uint64_t demanded = service_manager_interval_us() / 1000;
+	const uint64_t alive_ms = demanded != 0 ? RTE_MIN(demanded, ALIVE_MS) : ALIVE_MS;
+	unsigned int idle = 0;
+	uint64_t alive_at = 0;
+
+	while (signalled == 0) {
+		if (xfer_qp_clock() >= alive_at) {
+			service_manager_alive();
+			alive_at = xfer_qp_clock() + alive_ms;
+		}
+		idle = scan_server_poll(s) ? 0 : idle + 1;
+		if (idle > IDLE_TURNS)
+			usleep(IDLE_US);
+		else if (idle > 0 && scan_server_is_busy(s))
+			sched_yield(); /* to the engines, if they share this CPU */
+	}
+	service_manager_stopping();
+	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
+}
+
 int
 serve(struct scan_server_config *config)
 {
@@ -70,7 +96,6 @@ serve(struct scan_server_config *config)
 	char message[PATH_MAX];
 	struct scan_server *s;
 	struct duckdb_api api;
-	unsigned int idle = 0;
 	uint64_t until;
 
 	if (duckdb_api_load(&api, message, sizeof(message)) < 0) {
@@ -83,16 +108,12 @@ serve(struct scan_server_config *config)
 		return 1;
 	}
 	serve_telemetry_open(s);
-	LOG(NOTICE, "listening on port %u of %s\n", config->port > 0 ? config->port : SCAN_PORT,
-		config->device);
-	while (signalled == 0) {
-		idle = scan_server_poll(s) ? 0 : idle + 1;
-		if (idle > IDLE_TURNS)
-			usleep(IDLE_US);
-		else if (idle > 0 && scan_server_is_busy(s))
-			sched_yield(); /* to the engines, if they share this CPU */
-	}
-	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
+	snprintf(message, sizeof(message), "listening on port %u of %.4000s",
+		config->port > 0 ? config->port : SCAN_PORT, config->device);
+	LOG(NOTICE, "%s\n", message);
+	service_manager_status(message);
+	service_manager_ready();
+	poll_until_signal(s);
 	scan_server_stop(s);
 	until = xfer_qp_clock() + STOP_MS;
 	while (!scan_server_is_idle(s) && xfer_qp_clock() < until)

@@ -136,7 +136,7 @@ snapshot >"$where/before"
 
 step 'install, an older version'
 run 'install' sh -c 'dpkg -i /old/*.deb'
-for user in braggline braggline-view; do
+for user in braggline braggline-scan braggline-view; do
 	inside getent passwd $user >/dev/null || die "no user $user"
 done
 [ "$(inside dpkg -l braggline | awk '/^ii/ { print $3 }')" = 0.0.1 ] || die 'not installed'
@@ -158,7 +158,7 @@ for program in detector export publish rdma recv scan store view; do
 	[ -e "$root/usr/share/bash-completion/completions/braggline-$program" ] ||
 		die "no completion of braggline-$program"
 done
-for unit in recv@ store@ view; do
+for unit in recv@ scan@ store@ view; do
 	said=$(inside systemd-analyze verify --man=no "/lib/systemd/system/braggline-$unit.service" 2>&1 |
 		grep braggline || :)
 	[ -z "$said" ] || die "braggline-$unit: $said"

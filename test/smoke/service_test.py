@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The receiver and the store as services: a stand-in for systemd receives their messages. Also a
+"""The receiver, the store and the server of queries as services: a stand-in for systemd receives their messages. Also a
 receiver without root, as the units start it, and the page of another user that shows it.
 
 usage: service_test.py BUILD-DIR SOURCE-DIR [CASE...]
@@ -180,6 +180,31 @@ def a_store_is_ready_when_it_listens(where):
         manager.wait('READY', '1')
         status = next(fields['STATUS'] for _, fields in manager.messages if 'STATUS' in fields)
         want(status.startswith('listening on port 18516'), status)
+        check_watchdog(manager)
+        check_end(manager, process)
+
+
+@case
+def a_server_of_queries_is_ready_when_it_listens(where):
+    if not os.path.exists(os.environ.get('BRAGGLINE_DUCKDB', '')):
+        raise Skipped('no libduckdb.so: make deps')
+    os.umask(0o077)
+    with open(f'{where}/key', 'wb') as stream:
+        stream.write(bytes(64))
+    with open(f'{where}/keys.ini', 'w', encoding='ascii') as stream:
+        stream.write('[receiver r]\nkey = key\nrights = read\nruns = *\n')
+    os.mkdir(f'{where}/runs')
+    manager = Manager(where)
+    # arguments as those of the unit
+    command = [f'{BUILD}/app/scan/braggline-scan', '--file-prefix', 'scan-test', '--no-huge', '-m',
+               '128', '--no-pci', '--lcores', f'0@(0-{os.cpu_count() - 1})',
+               '--vdev', f'net_memif0,role=server,socket={where}/memif,socket-abstract=no', '--',
+               '--serve', '--device', 'roce:port=net_memif0,ip=10.0.0.2/24',
+               '--keys', f'{where}/keys.ini', f'{where}/runs']
+    with service(command, where, manager.environment(RUNTIME_DIRECTORY=where)) as process:
+        manager.wait('READY', '1')
+        status = next(fields['STATUS'] for _, fields in manager.messages if 'STATUS' in fields)
+        want(status.startswith('listening on port 18517'), status)
         check_watchdog(manager)
         check_end(manager, process)
 

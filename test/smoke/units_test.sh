@@ -36,7 +36,7 @@ verify()
 	systemd-analyze verify --man=no --recursive-errors=no "$where/$1" 2>&1 || echo "status $?"
 }
 
-for unit in braggline-recv@ braggline-store@ braggline-view; do
+for unit in braggline-recv@ braggline-store@ braggline-scan@ braggline-view; do
 	program=${unit%@}
 	drop_ins=$unit.service.d
 	unit=$unit.service
@@ -54,7 +54,7 @@ for unit in braggline-recv@ braggline-store@ braggline-view; do
 	systemd-analyze security --offline=true --no-pager --threshold="$(exposure_max "$program")" \
 		"$where/$unit" >"$where/log" 2>&1 ||
 		die "$unit: $(tail -1 "$where/log"), expected at most $(exposure_max "$program")"
-	[ "$program" != braggline-view ] || continue
+	case $program in braggline-recv | braggline-store) ;; *) continue ;; esac
 	mkdir "$where/$drop_ins"
 	cp "$source"/conf/systemd/drop-ins/*.conf "$where/$drop_ins/"
 	said=$(verify "$unit")
@@ -74,6 +74,14 @@ if [ -e "$where/braggline-view.service" ]; then
 	done
 fi
 
+# the server of queries cannot change files of runs, nor reach the sockets of the dataplane
+for line in User=braggline-scan SupplementaryGroups=braggline ProtectSystem=strict NoNewPrivileges=yes \
+	InaccessiblePaths=-/run/braggline; do
+	grep -qx "$line" "$where/braggline-scan@.service" || die "braggline-scan@.service: no line $line"
+done
+! grep -qE '^(ReadWritePaths|StateDirectory)=' "$where/braggline-scan@.service" ||
+	die 'braggline-scan@.service: a folder that can be written'
+
 # the users of the units are those that sysusers makes
 if command -v systemd-sysusers >/dev/null; then
 	mkdir -p "$where/root/etc"
@@ -81,11 +89,12 @@ if command -v systemd-sysusers >/dev/null; then
 	for unit in "$where"/*.service; do
 		user=$(sed -n 's/^User=//p' "$unit")
 		case $unit in
-		*braggline-view.service) expected=braggline-view home=/ ;;
-		*) expected=braggline home="/.*/lib/braggline" ;;
+		*braggline-view.service) expected=braggline-view file=braggline-view home=/ ;;
+		*braggline-scan@.service) expected=braggline-scan file=braggline home=/ ;;
+		*) expected=braggline file=braggline home="/.*/lib/braggline" ;;
 		esac
 		[ "$user" = "$expected" ] || die "$unit: User=$user, expected $expected"
-		systemd-sysusers --root="$where/root" "$(realpath "$build")/conf/systemd/$user.conf" \
+		systemd-sysusers --root="$where/root" "$(realpath "$build")/conf/systemd/$file.conf" \
 			>"$where/log" 2>&1 || die "systemd-sysusers: $(cat "$where/log")"
 		grep -q "^$user:.*:$home:" "$where/root/etc/passwd" ||
 			die "systemd-sysusers: no user $user: $(cat "$where/root/etc/passwd")"
