@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares --help of each program and command with the tables of its README.rst, with its manual
 page and with its completion: the same options in the same order, the same arguments and defaults,
-and the same usage lines.
+and the same usage lines. The pages of headers have all functions.
 
 usage: manual_test.py BUILD-DIR SOURCE-DIR
 """
 
+import glob
 import os
 import re
 import shutil
@@ -171,13 +172,39 @@ def check_text(build, source, pages):
             want(found is None, path, 'has', wrong, 'in', found and found[0])
 
 
+def header_pages(build):
+    return sorted(glob.glob(f'{glob.escape(build)}/conf/man/*.h.3'))
+
+
+def check_headers(build, source):
+    """A header's page has each function, and a function's comment in full."""
+    want(len(header_pages(build)) > 10, header_pages(build))
+    for path in header_pages(build):
+        name = os.path.basename(path)[:-2]
+        header, = (found for folder in ('gpu-kernels', 'pmd-ext/*', 'pmd-ext/*/*')
+                   for found in glob.glob(f'{glob.escape(source)}/{folder}/{name}'))
+        with open(header, encoding='utf-8') as stream:
+            code = re.sub(r'/\*.*?\*/', '', stream.read(), flags=re.S)
+        with open(path, encoding='utf-8') as stream:
+            text = re.sub(r'\\f[A-Z]|\\&', '', stream.read()).replace('\\-', '-')
+        functions = re.findall(r'^(?:\w[\w ]*[ *])?((?:rdma|gk|gpu|net)_\w+)\(', code, re.M)
+        missing = [function for function in functions if f'{function}(' not in text]
+        want(not missing, path, 'has no', missing)
+    with open(f'{build}/conf/man/rdma.h.3', encoding='utf-8') as stream:
+        text = ' '.join(stream.read().replace('\\-', '-').split())
+    for part in ('struct rdma_pd *rdma_pd_alloc(struct rdma_dev *dev);',
+                 'NULL with rte_errno ENOMEM', '-EBUSY: memory regions, queue pairs'):
+        want(part in text, 'rdma.h.3 has no', part)
+
+
 def check_rendering(build, pages):
     """Manual pages have no errors of roff, if there is a man that shows them."""
     if shutil.which('man') is None or shutil.which('groff') is None:
         print('skipped: rendering: man and groff are not installed')
         return
-    for page in pages:
-        path = f'{build}/conf/man/{page.name}.{page.section}'
+    for path, summary in [
+            *((f'{build}/conf/man/{page.name}.{page.section}', page.summary) for page in pages),
+            *((path, os.path.basename(path)[:-2] + ' - ') for path in header_pages(build))]:
         if not os.path.exists(path):
             continue
         done = subprocess.run(['man', '--warnings', '-E', 'UTF-8', '-l', path], check=False,
@@ -185,7 +212,8 @@ def check_rendering(build, pages):
                               stderr=subprocess.PIPE, text=True, timeout=SECONDS,
                               env={**os.environ, 'LC_ALL': 'C.UTF-8', 'MANWIDTH': '80'})
         want(done.returncode == 0 and done.stderr == '', path, done.stderr)
-        want(page.summary in ' '.join(done.stdout.split()), path, 'has no summary')
+        want(summary in ' '.join(done.stdout.replace('\u2010', '-').split()), path,
+             'has no summary')
 
 
 def main():
@@ -199,6 +227,7 @@ def main():
             check_page(page, build, source, readme, completion)
     check_arguments(build)
     check_text(build, source, pages.PAGES)
+    check_headers(build, source)
     check_rendering(build, pages.PAGES)
     print('manual: --help, READMEs, manual pages and completions agree')
 
