@@ -18,17 +18,6 @@
 int mask_read(struct export *e, const char *calibration);
 
 /**
- * Add the pixels that a calibration masks: those that have a photon value in no gain stage.
- * @param data    content of RUN_calibration.bin, any bytes
- * @param digest  `braggline.calibration_digest` of the run; NULL: not compared
- * @param mask    in, out: [rows][cols]; ARRAY_DEAD is added
- * @param why     out: what is wrong with the file
- * @return 0; -EBADMSG
- */
-int mask_add_calibration(const uint8_t *data, size_t size, const char *digest, uint32_t rows,
-	uint32_t cols, uint32_t *mask, const char **why);
-
-/**
  * Whether photons of masked pixels must be marked as invalid in the images, because a reader does
  * not know the mask: modules_mask_name().
  */

@@ -36,6 +36,7 @@ struct options {
 	const char *truth;
 	const char *spots;
 	const char *png;
+	const char *calibration;
 	const char *plot;
 	const char *csv;
 	const char *geometry;
@@ -70,6 +71,8 @@ static const char help[] =
 	"                all kept frames, and one frame\n"
 	"  --frame N     frame to show in --png (default: the highest strong pixel count)\n"
 	"  --peaks       mark the peaks of the frame in --png\n"
+	"  --calibration F  RUN_calibration.bin, whose masked pixels are shown in --png\n"
+	"                (default: the file of this name beside the files of the run)\n"
 	"  --plot FILE   write a plot, PNG or SVG: peaks (or strong pixels) of each frame, and\n"
 	"                the hit rate\n"
 	"  --csv FILE    write all columns of frames; - is standard output, no summary\n"
@@ -145,7 +148,7 @@ scan(const struct scan_sets *sets, const struct options *o)
 		ret = EXIT_DAMAGED;
 	if (o->spots != NULL && spots_compare(&run, o->spots) < 0)
 		ret = EXIT_DAMAGED;
-	if (o->png != NULL && picture_save(&run, o->frame, o->peaks, o->png) < 0)
+	if (o->png != NULL && picture_save(&run, o->frame, o->peaks, o->calibration, o->png) < 0)
 		ret = EXIT_DAMAGED;
 	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
 		ret = EXIT_DAMAGED;
@@ -382,6 +385,7 @@ main(int argc, char **argv)
 		{"png", required_argument, NULL, 'p'},
 		{"frame", required_argument, NULL, 'f'},
 		{"peaks", no_argument, NULL, 'k'},
+		{"calibration", required_argument, NULL, 'B'},
 		{"plot", required_argument, NULL, 'l'},
 		{"csv", required_argument, NULL, 'c'},
 		{"geometry", required_argument, NULL, 'g'},
@@ -436,6 +440,9 @@ main(int argc, char **argv)
 			break;
 		case 'p':
 			o.png = optarg;
+			break;
+		case 'B':
+			o.calibration = optarg;
 			break;
 		case 'f':
 			o.frame = strtoull(optarg, &end, 0);
@@ -541,6 +548,8 @@ main(int argc, char **argv)
 			"--unit, --bins, --solid-angle and --polarization require --profile", "");
 	if (o.peaks && o.png == NULL)
 		return usage("--peaks requires --png", "");
+	if (o.calibration != NULL && o.png == NULL)
+		return usage("--calibration requires --png", "");
 	if (o.session)
 		return statements_local(argv + optind, argc - optind, &o.query);
 	if (querying && o.query.sql == NULL)

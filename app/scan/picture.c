@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "escaped_text.h"
 #include "io/own_file.h"
 #include "picture/figure.h"
+#include "scan/dead_pixels.h"
 #include "scan/geometry.h"
 #include "scan/images.h"
 #include "peak_lists.h"
@@ -190,8 +192,41 @@ save(const struct scan_run *run, const struct collection *all, bool peaks, enum 
 	return ret;
 }
 
+/*
+ * Mark the pixels that the calibration masks, which sparse frames do not have. In images of photons
+ * they are marked already, and raw frames have words there.
+ */
+static int
+mask_sparse(const struct scan_run *run, const struct scan_images *b, const char *calibration,
+	struct collection *all)
+{
+	const uint64_t pixels = (uint64_t)run->rows * run->cols;
+	uint32_t *mask = calloc(pixels, sizeof(*mask));
+	const char *why = "not enough memory";
+	char path[PATH_MAX];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s", calibration != NULL ? calibration : "");
+	ret = mask != NULL ? dead_pixels_read(run, path, mask, &why) : -ENOMEM;
+	if (ret < 0)
+		escaped_line(stderr, "braggline-scan: run %s: masked pixels are not shown: %s: %s",
+			run->name, path, why);
+	for (uint64_t i = 0; ret == 0 && i < pixels; i++) {
+		if (mask[i] == 0)
+			continue;
+		if (!all->raw)
+			all->maximum[i] = NAN;
+		if (((const uint8_t *)b->kind.data)[all->shown.row] == GK_KIND_CSR)
+			all->plane[i] = NAN;
+	}
+	free(mask);
+	/* a file that was not named is no condition for a picture */
+	return calibration != NULL ? ret : 0;
+}
+
 int
-picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *path)
+picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *calibration,
+	const char *path)
 {
 	const uint64_t pixels = (uint64_t)run->rows * run->cols;
 	struct collection all = {0};
@@ -225,6 +260,9 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 	}
 	if (scan_images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		scan_images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
+		goto out;
+	ret = mask_sparse(run, &b, calibration, &all);
+	if (ret < 0)
 		goto out;
 	ret = drawing_kind_of(path, &kind);
 	if (ret == 0)

@@ -13,9 +13,12 @@
  * Save a picture, as PNG or SVG by the end of its name: the maximum of all kept frames, and one
  * kept frame. Raw frames are in the maximum only if there are no others, in ADC units; their gain
  * bits count as part of the value.
- * @param peaks  draw circles around the peaks of the frame
+ * @param peaks        draw circles around the peaks of the frame
+ * @param calibration  file with the masked pixels; NULL: search beside the files of the run.
+ *                     Without a file, masked pixels of sparse frames are 0
  * @return 0; -EINVAL, -errno: printed
  */
-int picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *path);
+int picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *calibration,
+	const char *path);
 
 #endif /* PICTURE_H */

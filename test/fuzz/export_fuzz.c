@@ -14,7 +14,7 @@
 #include "columns.h"
 #include "gk_abi.h"
 #include "image.h"
-#include "mask.h"
+#include "scan/dead_pixels.h"
 #include "modules.h"
 #include "scan/images.h"
 #include "seed_corpus.h"
@@ -41,7 +41,7 @@ check_calibration(const uint8_t *data, size_t size)
 
 	memset(mask, 0, sizeof(mask));
 	/* of an exact size, for ASAN */
-	if (mask_add_calibration(data, size, NULL, 4, 8, mask, &why) == 0)
+	if (dead_pixels_add(data, size, NULL, 4, 8, mask, &why) == 0)
 		for (unsigned int i = 0; i < 32; i++)
 			WANT(mask[i] == 0 || mask[i] == ARRAY_DEAD);
 	else

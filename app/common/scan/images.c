@@ -25,6 +25,7 @@ scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_images 
 		{arrow_reader_find(r, "raw", ARROW_BINARY, 0), &b->raw},
 	};
 	unsigned int i;
+	int missing;
 
 	b->is_i16 = f32 < 0;
 	for (i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
@@ -32,7 +33,9 @@ scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_images 
 			arrow_reader_column(r, batch, need[i].field, need[i].column) < 0)
 			return -EBADMSG;
 	}
-	return 0;
+	missing = arrow_reader_find(r, "missing", ARROW_BINARY, 0);
+	b->missing.field = NULL;
+	return missing >= 0 ? arrow_reader_column(r, batch, missing, &b->missing) : 0;
 }
 
 uint64_t
@@ -66,6 +69,25 @@ batch_value(const struct scan_images *b, uint64_t i)
 			 : ((const float *)b->value.data)[i];
 }
 
+/* Mark the pixels of missing packets of a sparse frame. */
+static void
+mark_missing(const struct scan_run *run, const struct scan_images *b, uint64_t row, float *plane)
+{
+	const uint64_t pixels = (uint64_t)run->rows * run->cols;
+	const uint8_t *bits;
+	uint64_t start, end, each;
+
+	if (b->missing.field == NULL || run->packets == 0 || pixels % run->packets != 0)
+		return;
+	arrow_column_range(&b->missing, row, &start, &end);
+	bits = (const uint8_t *)b->missing.data + start;
+	each = pixels / run->packets;
+	for (uint64_t p = 0; p < run->packets && p / 8 < end - start; p++) {
+		for (uint64_t i = 0; (bits[p / 8] >> p % 8 & 1) != 0 && i < each; i++)
+			plane[p * each + i] = NAN;
+	}
+}
+
 int
 scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint64_t row,
 	float *plane, uint16_t *words)
@@ -91,6 +113,7 @@ scan_images_expand(const struct scan_run *run, const struct scan_images *b, uint
 			col_end - col_start != end - start)
 			return -EBADMSG;
 		memset(plane, 0, pixels * sizeof(*plane));
+		mark_missing(run, b, row, plane);
 		for (y = 0; y < run->rows; y++) {
 			if (row_ptr[y + 1] < row_ptr[y] || row_ptr[y + 1] > end - start)
 				return -EBADMSG;

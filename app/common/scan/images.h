@@ -12,7 +12,8 @@
 /** The columns. Their rows are not checked yet. */
 struct scan_images {
 	struct arrow_column frame, kind, row_ptr, col, value, raw;
-	bool is_i16; /**< type of `value`: int16, otherwise float32 */
+	struct arrow_column missing; /**< `field` is NULL: the file does not have it */
+	bool is_i16;		     /**< type of `value`: int16, otherwise float32 */
 };
 
 /** @return 0; -EBADMSG: a column is absent or damaged */
@@ -27,7 +28,8 @@ uint64_t scan_images_chunk(const struct scan_images *b, uint64_t row, const uint
 
 /**
  * Expand an image to photons of all pixels: NaN masked or missing, infinity saturated; 0 for pixels
- * that a sparse frame does not list. Raw frames give their words.
+ * that a sparse frame does not list, but NaN in packets that are missing. Sparse frames do not have
+ * the masked pixels: scan/dead_pixels.h. Raw frames give their words.
  * @param plane  out: [rows][cols]
  * @param words  [rows][cols], used for chunks
  * @return 0; -EBADMSG: the row does not fit the detector's size
