@@ -227,7 +227,8 @@ execute_local(void *arg, const char *sql)
 	struct local *l = arg;
 	const struct sql_limits limits = {.threads = l->options.threads,
 		.memory = l->options.memory,
-		.any_order = l->options.unordered};
+		.any_order = l->options.unordered,
+		.defer = true};
 	struct engine *e;
 	bool missing, damaged;
 	int status;

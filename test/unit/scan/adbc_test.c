@@ -1568,6 +1568,16 @@ group_teardown(void **state)
 	return 0;
 }
 
+/* As in other results in Arrow. */
+static void
+lists_are_past_the_engine(void **state)
+{
+	char *text = query(&ours, "EXPLAIN SELECT frame, value FROM lyso_7.images", false);
+
+	assert_non_null(strstr(text, "past the engine, in results as Arrow: value"));
+	free(text);
+}
+
 int
 main(void)
 {
@@ -1575,6 +1585,7 @@ main(void)
 		cmocka_unit_test(all_types_are_those_of_duckdb),
 		cmocka_unit_test(statements_are_those_of_duckdb),
 		cmocka_unit_test(tables_are_those_of_json),
+		cmocka_unit_test(lists_are_past_the_engine),
 		cmocka_unit_test(arrays_outlive_everything),
 		cmocka_unit_test(two_statements_at_once),
 		cmocka_unit_test(schema_without_rows),
