@@ -195,12 +195,13 @@ take_tree(struct sql_statement *s, const struct duckdb_api *api, duckdb_connecti
 			api->library_version(), api->prepare_error(statement));
 		goto out;
 	}
-	ret = -ENOMEM;
-	if (api->bind_varchar_length(statement, 1, sql, strlen(sql)) != DUCKDB_SUCCESS)
+	ret = -EINVAL;
+	if (api->bind_varchar_length(statement, 1, sql, strlen(sql)) != DUCKDB_SUCCESS) {
+		snprintf(error, size, "the statement is not text in UTF-8");
 		goto out;
+	}
 	if (api->execute_prepared(statement, &result) != DUCKDB_SUCCESS) {
 		snprintf(error, size, "%s", api->result_error(&result));
-		ret = -EINVAL;
 		goto out;
 	}
 	ret = 0;

@@ -287,6 +287,7 @@ test_only_one_select_is_executed(void **state)
 			"no run is named none (number of runs: 1, the first is lyso_7)"},
 		{"FROM frames('n*')", "matches n*"},
 		{"FROM frames(NULL)", "NULL"},
+		{"SELECT '\xff\xfe'", "not text in UTF-8"},
 	};
 	struct rig r;
 	size_t i;
