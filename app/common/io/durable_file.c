@@ -40,6 +40,9 @@ make(const char *path, const struct iovec *content, size_t nb, mode_t mode, bool
 
 	if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
 		return -ENAMETOOLONG;
+	ret = replace ? own_file_may_replace(path) : 0;
+	if (ret < 0)
+		return ret;
 	/* left by a process that was killed; unlink it, since it could be a link to another file */
 	if (fresh)
 		(void)unlink(part);

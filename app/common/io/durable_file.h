@@ -12,7 +12,10 @@
 #include <sys/uio.h>
 #include <sys/types.h>
 
-/** Write `path`, replacing an existing file. @return 0; -errno: the old file is unchanged */
+/**
+ * Write `path`, replacing an existing file.
+ * @return 0; -errno: the old file is unchanged; -EISDIR, -EMEDIUMTYPE: it is not a regular file
+ */
 int durable_file_replace(const char *path, const void *data, size_t bytes);
 
 /**

@@ -43,6 +43,17 @@ own_memory_folder(void)
 	return path;
 }
 
+int
+own_file_may_replace(const char *path)
+{
+	struct stat st;
+
+	/* the rename reports all errors of the path */
+	if (lstat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+		return 0;
+	return S_ISDIR(st.st_mode) ? -EISDIR : -EMEDIUMTYPE;
+}
+
 const char *
 own_file_error(int error)
 {

@@ -76,6 +76,13 @@ FILE *own_file_read(const char *path);
 /** As own_file_open(), for writing; old content is discarded. @return NULL: see errno */
 FILE *own_file_write(const char *path);
 
+/**
+ * Check whether a new file may take a name by rename(2), which would also replace a device or a
+ * FIFO, such as /dev/null.
+ * @return 0: nothing, a regular file or a link has the name; -EISDIR; -EMEDIUMTYPE
+ */
+int own_file_may_replace(const char *path);
+
 /** @return text for an -errno of these functions */
 const char *own_file_error(int error);
 

@@ -128,6 +128,27 @@ test_replaces(void **state)
 	assert_content("new");
 }
 
+static void
+test_replaces_no_device(void **state)
+{
+	struct stat st;
+
+	/* a FIFO stands for a device, which only root can create */
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(durable_file_replace(path, "new", 3), -EMEDIUMTYPE);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	assert_string_equal(calls, "");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(durable_file_replace(path, "new", 3), -EISDIR);
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(symlink("nowhere", path), 0);
+	assert_int_equal(durable_file_replace(path, "new", 3), 0);
+	assert_content("new");
+	assert_int_equal(count_files(), 1);
+}
+
 /*
  * durable_file_create() overwrites neither the file nor its temporary file, and leaves none of its
  * own.
@@ -237,6 +258,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_order, begin),
 		cmocka_unit_test_setup(test_replaces, begin),
+		cmocka_unit_test_setup(test_replaces_no_device, begin),
 		cmocka_unit_test_setup(test_overwrites_nothing, begin),
 		cmocka_unit_test_setup(test_fails, begin),
 		cmocka_unit_test_setup(test_directory, begin),
