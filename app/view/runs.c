@@ -182,6 +182,17 @@ add_entry(struct entries *all, const struct entry *e)
 	all->entry[all->nb++] = *e;
 }
 
+/** Time of the last change in ns since 1970. Files can have times that do not fit: the nearest. */
+static int64_t
+changed_ns(const struct stat *st)
+{
+	const int64_t s = st->st_mtim.tv_sec;
+
+	if (s >= INT64_MAX / NS_PER_S)
+		return INT64_MAX;
+	return s < INT64_MIN / NS_PER_S ? INT64_MIN : s * NS_PER_S + st->st_mtim.tv_nsec;
+}
+
 /** Add the files of a folder, and of its subfolders if it is none itself. */
 static void
 list_folder(const struct runs *r, const struct request_run *at, struct entries *all)
@@ -221,7 +232,7 @@ list_folder(const struct runs *r, const struct request_run *at, struct entries *
 		e.part = arrow_name_is_part(d->d_name);
 		e.inode = st.st_ino;
 		e.bytes = (uint64_t)st.st_size;
-		e.changed = st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec;
+		e.changed = changed_ns(&st);
 		add_entry(all, &e);
 	}
 	closedir(dir);

@@ -322,6 +322,8 @@ def make_runs(where):
                        ('empty_frames.arrow', b'')):
         with open(f'{where}/{name}', 'wb') as stream:
             stream.write(text)
+    # later than 2262, the last year that 64 bits of nanoseconds can have; most file systems store it
+    os.utime(f'{where}/empty_frames.arrow', (12e9, 12e9))
     os.link(f'{where}/secret.txt', f'{where}/hard_frames.arrow')
     os.symlink(f'{where}/secret.txt', f'{where}/soft_frames.arrow')
     os.symlink('/etc', f'{where}/etc')
@@ -357,6 +359,8 @@ def finished_runs_are_served(where):
         names = [f['name'] for f in runs['0', 'done']['files']]
         want(names == ['done_data_000001.h5', 'done_frames.arrow', 'done_images.arrow'], names)
         want(runs['0', 'garbage']['frames'] == runs['0', 'empty']['frames'] == 0)
+        changed = os.stat(f'{folder}/empty_frames.arrow').st_mtime
+        want(runs['0', 'empty']['finished'] >= min(changed, 9.2e9), runs['0', 'empty'])
 
         with open(f'{folder}/done_frames.arrow', 'rb') as stream:
             data = stream.read()
