@@ -105,7 +105,9 @@ print_addresses(const struct publisher *p)
 		if (p->output[i] != NULL)
 			printf("%s: %s\n", output_name(i), output_address(p->output[i]));
 	}
-	return fflush(stdout) != 0 ? -errno : 0;
+	if (fflush(stdout) == 0)
+		return 0;
+	return complain("cannot write the addresses to standard output: %s", strerror(errno));
 }
 
 static int

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "option_refuse.h"
 #include "whole_number.h"
@@ -163,6 +164,7 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
+	struct stat st;
 	int opt, ret;
 
 	*o = (struct options){
@@ -181,6 +183,13 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 			"expected a directory of a receiver or a store; see braggline-publish "
 			"--help");
 		return -EINVAL;
+	}
+	for (int i = 0; i < o->nb_dirs; i++) {
+		/* one that does not exist may be created later */
+		if (stat(o->dir[i], &st) == 0 && !S_ISDIR(st.st_mode))
+			return option_refuse(message, OPTIONS_MESSAGE_LEN, "argument", o->dir[i],
+				"a directory of a receiver or a store, not a file; --run NAME "
+				"selects a run");
 	}
 	return 0;
 }

@@ -171,9 +171,11 @@ int
 report_write(const struct report *r, const char *path)
 {
 	char part[PATH_MAX];
-	int ret = 0;
+	int ret = own_file_may_replace(path);
 	FILE *f;
 
+	if (ret < 0)
+		return ret;
 	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
 		return -ENAMETOOLONG;
 	f = own_file_write(part);

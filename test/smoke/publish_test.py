@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -918,7 +919,8 @@ def mistakes_are_named(where):
             (('--poll-ms', '2s', where), '--poll-ms 2s: expected 1 to 1000'),
             (('--rows-ms', '60001', where), '--rows-ms 60001: expected 0 to 60000'),
             (('--run', 'a/b', where), '--run a/b: expected the name'),
-            (('--zmq', where), 'an option is unknown')):
+            (('--zmq', where), 'an option is unknown'),
+            ((where, __file__), f'argument {__file__}: expected a directory')):
         done = subprocess.run([PUBLISH, *options], capture_output=True, text=True, timeout=20, check=False)
         want(done.returncode == 2 and text in done.stderr, options, done)
     with socket.socket() as s:
@@ -928,6 +930,17 @@ def mistakes_are_named(where):
         done = subprocess.run([PUBLISH, '--crystfel', ANY, '--stream2', address, where],
                               capture_output=True, text=True, timeout=20, check=False)
         want(done.returncode == 1 and f'--stream2 {address}: cannot be bound' in done.stderr, done)
+    with open('/dev/full', 'wb') as full:
+        done = subprocess.run([PUBLISH, '--crystfel', ANY, where], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=20, check=False)
+    want(done.returncode == 1 and 'standard output: No space left' in done.stderr, done)
+    # a FIFO, like a device, keeps its name
+    os.mkfifo(f'{where}/stats.prom')
+    with Publisher(where, '--crystfel', ANY, where) as p:
+        p.wait_for_error('--stats .*: cannot be written: it is not a regular file')
+        p.process.send_signal(signal.SIGTERM)
+        want(p.process.wait(20) == 0, p.error())
+    want(stat.S_ISFIFO(os.stat(f'{where}/stats.prom').st_mode), 'the FIFO was replaced')
 
 
 def oracle(name):
