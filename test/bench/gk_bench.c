@@ -38,9 +38,10 @@ static const char usage[] =
 	"that variant. If the ratio is above 1, the floor is no ceiling,\n"
 	"and the table has `beaten`. Of 1,000 pixels, 10 have at least 2 photons, 1 of these at\n"
 	"least 10 (the thresholds), and 1 other is dead.\n"
-	"`count` rejects all frames, other rows keep all. `after the verdict`: the verdict is not\n"
-	"known while a frame is counted, and gangs predict it from the last batch. `spots`: 100\n"
-	"spots of 4 x 4 pixels in each module, in G1 and G2.\n";
+	"`count` rejects all frames, other rows keep all. `as chunks`: compressed, beside a floor\n"
+	"that writes nothing. `after the verdict`: the verdict is not known while a frame is\n"
+	"counted, and gangs predict it from the last batch. `spots`: 100 spots of 4 x 4 pixels\n"
+	"in each module, in G1 and G2.\n";
 
 enum wanted {
 	REJECTED, /* all frames, by their count; each has an output slot, as from the builder */
@@ -58,6 +59,7 @@ struct row {
 	bool beside_c;	 /* has another row for the speed-up over C */
 	bool bright;
 	bool dark;
+	bool chunks;	  /* outputs are compressed */
 	bool trailers;	  /* beside the same frames without trailers */
 	const char *goal; /* for batches of 8 */
 	double best;	  /* frames/s of the best instruction set */
@@ -78,6 +80,8 @@ static struct row rows[] = {
 	{"i16 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_I16, COUNTED,
 		.goal = "ratio >= 0.6"},
 	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, SURE, .goal = "ratio >= 0.6"},
+	{"count + raw as chunks", NULL, GK_KIND_RAW, GK_VALUE_F32, SURE, .chunks = true},
+	{"i16 image as chunks", NULL, GK_KIND_IMAGE, GK_VALUE_I16, SURE, .chunks = true},
 	{"count, dark frames", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .dark = true},
 	{"count, trailers", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .trailers = true},
 	{"CSR 1 %, trailers", NULL, GK_KIND_CSR, GK_VALUE_F32, SURE, .trailers = true},
@@ -150,12 +154,14 @@ open_set(const struct bench *b, struct bench_set *s, const struct row *row)
 	s->config.isa = s->isa;
 	s->config.value = row->value;
 	s->config.trailers = row->trailers;
+	s->config.chunks = row->chunks;
 	channel->params[0] = (struct gk_params){.kind = row->kind,
 		.strong_threshold = STRONG_THRESHOLD,
 		.csr_threshold = CSR_THRESHOLD,
 		.strong_min = row->wanted == REJECTED ? UINT32_MAX : row->wanted == COUNTED,
 		.strong_max = UINT32_MAX,
-		.nnz_max = b->config.layout.nnz_cap};
+		.nnz_max = b->config.layout.nnz_cap,
+		.chunks = row->chunks ? 1u << row->kind : 0};
 	ret = gk_host_ops.create(&s->config, &s->gk);
 	if (ret == 0)
 		ret = gk_host_ops.start(s->gk);
@@ -211,6 +217,8 @@ writes_of(const struct bench *b, const struct row *row)
 		return w;
 	if (row->kind == GK_KIND_CSR)
 		w.nnz = b->config.results[0].nnz;
+	else if (row->chunks)
+		return w; /* a fifth to a half of the bytes read, which are left out */
 	else
 		w.pixel_bytes = row->kind == GK_KIND_RAW ? 2 : b->config.layout.value_size;
 	return w;

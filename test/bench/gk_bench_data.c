@@ -156,6 +156,7 @@ bench_open(struct bench *b)
 	c->nb_frames = c->nb_outputs = b->frames;
 	c->frames = bench_need(b->frames * gk_frame_stride(&c->geometry));
 	c->results = bench_need(b->frames * sizeof(*c->results));
+	c->details = bench_need(b->frames * sizeof(*c->details));
 	c->outputs = bench_need(b->frames * c->layout.stride);
 	b->packets =
 		bench_need((uint64_t)b->frames * c->geometry.tiles * packet_stride(&c->geometry));
