@@ -53,12 +53,19 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 #define GK_CUDA_AT_KEPT	 (GK_CUDA_DEPTH * GK_CUDA_WORDS)
 #define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< `holes` and `wild`, twice */
 #define GK_CUDA_AT_LIST	 (GK_CUDA_AT_FIRST + 32)  /**< addresses of frames, for two chunks */
-#define GK_CUDA_AREA	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8)
+#define GK_CUDA_AT_ODD	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8) /**< list of odd pixels */
+#define GK_CUDA_ODD	 48
+#define GK_CUDA_AT_MORE	 (GK_CUDA_AT_ODD + GK_CUDA_ODD * 4)   /**< counts of these by frame */
+#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + GK_BATCH_MAX * 4) /**< chunks that have some */
+#define GK_CUDA_AREA	 (GK_CUDA_AT_FOUND + 16)
 /** @} */
 /** Dynamic shared memory of a block. Two blocks fit on a multiprocessor. */
 #define GK_CUDA_SHARED (GK_CUDA_WARPS * GK_CUDA_AREA)
 /** Maximum shared memory that the kernel declares statically. */
 #define GK_CUDA_DECLARED 4608
+
+/** In gk_cuda_args.counts: the fast path could not count all pixels. */
+#define GK_CUDA_HAS_ODD 0x80000000u
 
 /** Most gangs that read packets from host memory in turns, if they write chunks. */
 #define GK_CUDA_TURNS 4
@@ -186,7 +193,10 @@ struct gk_cuda_args {
 	struct gk_cuda_control *control;
 	struct gk_cuda_coef *coef; /**< [GK_COEF_MAX][chunks] */
 	uint64_t *tables;	   /**< pointer tables: [gangs][2][tiles][GK_BATCH_MAX] */
-	/** number of pixels >= csr_threshold: [gangs][chunks][GK_BATCH_MAX] */
+	/**
+	 * number of pixels >= csr_threshold, with GK_CUDA_HAS_ODD until odd pixels are counted:
+	 * [gangs][chunks][GK_BATCH_MAX]
+	 */
 	uint32_t *counts;
 	uint32_t *block_nnz; /**< the same per block: [gangs][2][GK_BATCH_MAX][blocks] */
 	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */

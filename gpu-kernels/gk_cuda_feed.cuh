@@ -55,6 +55,15 @@ lane_of_warp(void)
 	return threadIdx.x % 32;
 }
 
+/* The warp's part of shared memory. */
+static __device__ __forceinline__ uint32_t
+area_of_warp(void)
+{
+	extern __shared__ uint4 shared_area[];
+
+	return (uint32_t)__cvta_generic_to_shared(shared_area) + threadIdx.x / 32 * GK_CUDA_AREA;
+}
+
 static __device__ __forceinline__ uint32_t
 divide(uint32_t n, const struct gk_cuda_divisor d)
 {
@@ -177,14 +186,13 @@ static __device__ __forceinline__ void
 feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table, uint32_t copies,
 	uint32_t chunk, uint32_t chunks, uint32_t frames, uint64_t policy)
 {
-	extern __shared__ uint4 shared_area[];
 	const uint32_t lane = lane_of_warp();
 	uint64_t now, next;
 
 	f->coef = coef;
 	f->table = table;
 	f->policy = policy;
-	f->area = (uint32_t)__cvta_generic_to_shared(shared_area) + threadIdx.x / 32 * GK_CUDA_AREA;
+	f->area = area_of_warp();
 	f->place = 0;
 	f->before = lead * GK_CUDA_WORDS;
 	f->n = __popc(frames);

@@ -7,7 +7,7 @@
 #ifndef GK_CUDA_GANG_CUH
 #define GK_CUDA_GANG_CUH
 
-#include "gk_cuda_member.cuh"
+#include "gk_cuda_odd.cuh"
 #include "gk_cuda_output.cuh"
 #include "gk_cuda_take.cuh"
 #ifdef GK_CUDA_COMPRESS
@@ -191,7 +191,17 @@ finish(bool reported)
 	store_release(&m->g->done, batch + 1);
 }
 
-/* Compute the statistics of a block's chunks. */
+/* Note that chunk i of the warp has odd pixels. */
+static __device__ __forceinline__ void
+found_odd(const struct feed *f, uint32_t i)
+{
+	const uint32_t at = f->area + GK_CUDA_AT_FOUND;
+
+	if (lane_of_warp() == 0)
+		store_shared_u32(at, load_shared_u32(at) | 1u << i % 32);
+}
+
+/* Compute the statistics of a block's chunks, except those of odd pixels. */
 template <bool direct, uint32_t lead>
 static __device__ __noinline__ void
 count_all(void)
@@ -211,8 +221,9 @@ count_all(void)
 	copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
-		count_chunk<direct, lead, GK_CUDA_WARPS>(
-			&gang_state.batch, m->gang, &feed, gang_counts(), tally);
+		if (count_chunk<direct, lead, GK_CUDA_WARPS>(
+			    &gang_state.batch, m->gang, &feed, gang_counts(), tally))
+			found_odd(&feed, i);
 		feed_chunk<GK_CUDA_WARPS, !direct>(&feed);
 	}
 	__syncwarp();
@@ -222,7 +233,7 @@ template <bool direct>
 static __device__ __forceinline__ void
 count_any(void)
 {
-	if (gang_state.batch.nb_frames >= LEAD)
+	if (!few_frames())
 		count_all<direct, LEAD>();
 	else
 		count_all<direct, LEAD_FEW>();
@@ -231,8 +242,10 @@ count_any(void)
 static __device__ __forceinline__ void
 count_frames(void)
 {
-	const uint32_t lane = lane_of_warp();
+	const uint32_t lane = lane_of_warp(), at = area_of_warp() + GK_CUDA_AT_FOUND;
+	uint32_t found;
 
+	store_shared_u32(at, 0);
 	if (lane < GK_BATCH_MAX)
 		gang_state.tally[warp_of_block()][lane] = {0, 0, 0, 0, 0};
 	__syncwarp();
@@ -240,6 +253,10 @@ count_frames(void)
 		count_any<true>();
 	else
 		count_any<false>();
+	__syncwarp();
+	found = load_shared_u32(at);
+	if (found != 0)
+		count_odd(found);
 }
 
 /* Prepare coefficients and thresholds of a block's chunks, by the threads that read them later. */

@@ -145,6 +145,30 @@ chunks_of_warp(uint32_t begin, uint32_t end)
 	return all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
 }
 
+/* Whether the batch has fewer frames than are read ahead (LEAD_FEW). */
+static __device__ __forceinline__ bool
+few_frames(void)
+{
+	return gang_state.batch.nb_frames < LEAD;
+}
+
+/* Address of a frame's words of a chunk of this block, once counted; 0: the packet is missing. */
+static __device__ __forceinline__ uint64_t
+words_of(uint32_t f, uint32_t chunk)
+{
+	const uint32_t row = divide(chunk, args.row_chunks), tile = divide(row, args.tile_rows);
+	const uint64_t packet = __ldcg(batch_table() + (uint64_t)tile * GK_BATCH_MAX + f);
+
+	if (packet == 0)
+		return 0;
+	if (args.staged || (gang_state.batch.trailers >> f & 1))
+		return (uint64_t)copy_of(gang_state.member.gang, f, chunk);
+	return packet +
+		((uint64_t)(row - tile * args.tile_rows.by) * args.geometry.cols +
+			column_of(chunk)) *
+		sizeof(uint16_t);
+}
+
 /* Result of a frame's search for peaks. */
 struct found {
 	uint32_t peaks;

@@ -227,6 +227,31 @@ load_shared_u16(uint32_t from)
 	return v;
 }
 
+static __device__ __forceinline__ uint32_t
+load_shared_u32(uint32_t from)
+{
+	uint32_t v;
+
+	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ void
+store_shared_u32(uint32_t to, uint32_t v)
+{
+	asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(v) : "memory");
+}
+
+/* @return the value before */
+static __device__ __forceinline__ uint32_t
+add_shared_u32(uint32_t to, uint32_t v)
+{
+	uint32_t was;
+
+	asm volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(was) : "r"(to), "r"(v) : "memory");
+	return was;
+}
+
 static __device__ __forceinline__ void
 store_shared_u64(uint32_t to, uint64_t v)
 {

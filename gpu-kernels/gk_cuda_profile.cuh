@@ -41,24 +41,6 @@ profile_bins_of(uint32_t i)
 	return {first, first + args.bins + 1};
 }
 
-/* Address of a frame's words of a chunk; 0: the packet is missing. */
-static __device__ __forceinline__ uint64_t
-profile_words(uint32_t f, uint32_t chunk)
-{
-	const uint32_t row = divide(chunk, args.row_chunks), tile = divide(row, args.tile_rows);
-	const uint64_t packet = __ldcg(batch_table() + (uint64_t)tile * GK_BATCH_MAX + f);
-
-	if (packet == 0)
-		return 0;
-	/* the copies are those of this block */
-	if (args.staged || (gang_state.batch.trailers >> f & 1))
-		return (uint64_t)copy_of(gang_state.member.gang, f, chunk);
-	return packet +
-		((uint64_t)(row - tile * args.tile_rows.by) * args.geometry.cols +
-			column_of(chunk)) *
-		sizeof(uint16_t);
-}
-
 /* Bits of a chunk's mask for a thread's pixels. */
 static __device__ __forceinline__ uint32_t
 profile_bits(const uint32_t *bits)
@@ -184,7 +166,7 @@ profile_chunk(uint32_t chunk, uint32_t first, uint32_t n)
 {
 	const struct gk_cuda_coef *coef = batch_coef() + chunk;
 	const uint32_t pixels = pixels_of(chunk);
-	uint64_t words = profile_words(first, chunk);
+	uint64_t words = words_of(first, chunk);
 	struct profile_lane l;
 	uint2 w[4];
 
@@ -193,7 +175,7 @@ profile_chunk(uint32_t chunk, uint32_t first, uint32_t n)
 #pragma unroll 1
 	for (uint32_t i = 0; i < n; i++) {
 		const struct profile_bins b = profile_bins_of(i);
-		const uint64_t next = i + 1 < n ? profile_words(first + i + 1, chunk) : 0;
+		const uint64_t next = i + 1 < n ? words_of(first + i + 1, chunk) : 0;
 		uint2 ahead[4];
 
 		/* while this frame is added */

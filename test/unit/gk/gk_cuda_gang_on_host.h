@@ -284,6 +284,33 @@ load_shared_u16(uint32_t from)
 	return host_load_shared<uint16_t>(from);
 }
 
+static inline uint32_t
+load_shared_u32(uint32_t from)
+{
+	return host_load_shared<uint32_t>(from);
+}
+
+static inline void
+store_shared_u32(uint32_t to, uint32_t v)
+{
+	if (to % sizeof(v) != 0 || to + sizeof(v) > sizeof(shared_area))
+		abort();
+	memcpy((char *)shared_area + to, &v, sizeof(v));
+}
+
+/* One thread at a time: contexts of a warp take turns. Static variables are before or behind. */
+static inline uint32_t
+add_shared_u32(uint32_t to, uint32_t v)
+{
+	char *at = (char *)shared_area + (int32_t)to;
+	uint32_t was;
+
+	memcpy(&was, at, sizeof(was));
+	v += was;
+	memcpy(at, &v, sizeof(v));
+	return was;
+}
+
 static inline void
 store_shared_u64(uint32_t to, uint64_t v)
 {
