@@ -272,6 +272,8 @@ chunk_rows(struct bench *b)
 		"plain raw over the bus and back", GK_KIND_RAW, 1, OUTPUTS_HOST, GK_VALUE_F32, 0};
 	static const struct row near = {"raw chunks in GPU memory", GK_KIND_RAW, 1, OUTPUTS_DEVICE,
 		GK_VALUE_F32, 1u << GK_KIND_RAW};
+	static const struct row count = {"count of these frames", GK_KIND_CSR, 0, OUTPUTS_DEVICE,
+		GK_VALUE_F32, 1u << GK_KIND_RAW};
 	static const uint32_t layouts[][3] = {{1, 0, 4}, {1, 0, 16}, {2, 0, 1}, {2, 0, 4},
 		{2, 0, 8}, {3, 0, 4}, {4, 0, 4}, {6, 0, 2}, {8, 0, 1}, {8, 0, 2}, {8, 0, 4},
 		{12, 0, 1}, {12, 0, 2}};
@@ -298,6 +300,9 @@ chunk_rows(struct bench *b)
 	measure(b, &plain, GK_MEMORY_HOST, 2, 0, 4, 1e-3 * mb * best);
 	for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
 		measure(b, &near, GK_MEMORY_DEVICE, layouts[k][0], layouts[k][1], layouts[k][2],
+			1e-3 * mb * best);
+	for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
+		measure(b, &count, GK_MEMORY_DEVICE, layouts[k][0], layouts[k][1], layouts[k][2],
 			1e-3 * mb * best);
 }
 
