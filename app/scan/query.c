@@ -253,6 +253,8 @@ query_session(struct sql_session *s, const char *sql, const struct query_options
 		fflush(stdout);
 		query_print_error(s->error);
 	}
+	if (ret == -EPROTO)
+		return QUERY_CUT;
 	return ret == 0 ? 0 : ret == -ECANCELED ? QUERY_CANCELLED : 1;
 }
 
@@ -293,7 +295,7 @@ query(const struct scan_list *list, const struct query_options *o)
 		ret = 1;
 	}
 	sql_session_close(&session);
-	if (ret == 0 && catalog.damaged + catalog.incomplete > 0)
+	if (ret == QUERY_CUT || (ret == 0 && catalog.damaged + catalog.incomplete > 0))
 		ret = 1;
 	sql_catalog_destroy(&catalog);
 	free(text);

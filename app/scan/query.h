@@ -70,6 +70,9 @@ void query_warn(void *arg, const char *text);
 /** Exit status of a query that SIGINT has cancelled, as a shell reports it. */
 #define QUERY_CANCELLED 130
 
+/** Of query_session(), if the result ends within a message: nothing can follow it. */
+#define QUERY_CUT 3
+
 /** Block the signals that a query handles, before other threads start. */
 void query_prepare(void);
 

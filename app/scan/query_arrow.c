@@ -51,8 +51,11 @@ put_message(void *arg, const void *metadata, size_t size, const struct ipc_buffe
 		ipc_body_copy(w->block, buffer, nb, offset, length);
 		/* zeros in place of a file are not written */
 		path = sql_catalog_unreadable(w->session->catalog);
-		ret = path != NULL ? sql_session_unreadable(w->session, path)
-				   : put_bytes(w, w->block, length);
+		if (path != NULL) {
+			(void)sql_session_unreadable(w->session, path);
+			return -EPROTO;
+		}
+		ret = put_bytes(w, w->block, length);
 	}
 	w->body = body;
 	/* a reader has each batch as soon as it is complete */

@@ -15,8 +15,8 @@
  * Read and write all rows of a statement that was executed with SQL_NATIVE. Bytes of a file that
  * was truncated meanwhile are not written.
  * @param stats  print the plan, and counters of bytes, to standard error
- * @return 0; -EIO, -ECANCELED, -ENOTSUP, -ENOMEM, -errno of stdio: the error of the session says
- *   why
+ * @return 0; -EPROTO: there is such a file, and the stream ends within a message; -EIO, -ECANCELED,
+ *   -ENOTSUP, -ENOMEM, -errno of stdio. The error of the session says why
  */
 int query_arrow(struct sql_session *s, FILE *out, bool stats);
 

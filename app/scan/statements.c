@@ -96,7 +96,8 @@ serve_statements(int (*execute)(void *arg, const char *sql), void *arg)
 		forget_interrupts();
 		status = execute(arg, sql);
 		free(sql);
-		if (!end_answer(status))
+		/* the driver would take the end of the answer for a part of the message */
+		if (status == QUERY_CUT || !end_answer(status))
 			return 1;
 		/* an engine that was interrupted executes nothing any more */
 		if (status == QUERY_CANCELLED)

@@ -8,8 +8,9 @@
  * the answer has ended. The process ends at the end of its input.
  *
  * Standard output has one answer for each statement: an Arrow IPC stream, and struct pipe_end. If
- * the statement fails, the stream is missing, or ends after any message. Messages on standard error
- * come before the end of the answer.
+ * the statement fails, the stream is missing, or ends after any message. If it ends within one,
+ * because a file was truncated, the process ends, too. Messages on standard error come before the
+ * end of the answer.
  */
 #ifndef ADBC_PIPE_H
 #define ADBC_PIPE_H

@@ -1438,6 +1438,43 @@ files_that_change(void **state)
 	release_statement(&ours, &s);
 }
 
+/* The answer ends within a message: this is an error, which does not wait for the rest. */
+static void
+a_file_that_is_truncated_in_mid_message(void **state)
+{
+	const struct timespec pause = {.tv_nsec = 300000000};
+	struct ArrowArrayStream stream;
+	struct AdbcError error = {0};
+	struct AdbcStatement s;
+	struct ArrowArray array;
+	char path[300];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/short", dir);
+	free(command_output(
+		"mkdir %s && '%s' %s a float32 2 60 1", path, getenv("ARROW_WRITE"), path));
+	/* each message is larger than the pipe */
+	new_statement(&ours, &s, "SELECT row_ptr, col, value FROM a.images, range(1000)");
+	check(ours.driver.StatementSetOption(&s, "uri", path, &error), &error);
+	check(ours.driver.StatementSetOption(&s, "adbc.braggline.deadline_seconds", "8", &error),
+		&error);
+	check(ours.driver.StatementExecuteQuery(&s, &stream, NULL, &error), &error);
+	assert_int_equal(stream.get_next(&stream, &array), 0);
+	array.release(&array);
+	/* the process waits for room for the rest of the next message */
+	nanosleep(&pause, NULL);
+	snprintf(path, sizeof(path), "%s/short/a_images.arrow", dir);
+	assert_int_equal(truncate(path, 4096), 0);
+	while ((ret = stream.get_next(&stream, &array)) == 0 && array.release != NULL)
+		array.release(&array);
+	assert_int_not_equal(ret, 0);
+	if (strstr(stream.get_last_error(&stream), "truncated") == NULL)
+		print_error("%s\n", stream.get_last_error(&stream));
+	assert_non_null(strstr(stream.get_last_error(&stream), "truncated"));
+	stream.release(&stream);
+	release_statement(&ours, &s);
+}
+
 /* ------------------------------------------------------------------ sources */
 
 static void
@@ -1603,6 +1640,7 @@ main(void)
 		cmocka_unit_test(statements_share_a_process),
 		cmocka_unit_test(processes_that_die),
 		cmocka_unit_test(files_that_change),
+		cmocka_unit_test(a_file_that_is_truncated_in_mid_message),
 		cmocka_unit_test(sources),
 		cmocka_unit_test(addresses),
 	};
