@@ -237,6 +237,19 @@ xfer_qp_send(struct xfer_qp *l, uint32_t size)
 	return 0;
 }
 
+static int
+post_write(struct xfer_qp *l, const struct rdma_send_wr *wr)
+{
+	if (l->broken)
+		return -EPIPE;
+	if (rdma_post_send(l->qp, wr, 1) == 1)
+		return 0;
+	if (rte_errno == ENOMEM)
+		return -EAGAIN;
+	xfer_qp_break(l);
+	return -EPIPE;
+}
+
 int
 xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
@@ -252,14 +265,24 @@ xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint
 		.rkey = rkey,
 	};
 
-	if (l->broken)
-		return -EPIPE;
-	if (rdma_post_send(l->qp, &wr, 1) == 1)
-		return 0;
-	if (rte_errno == ENOMEM)
-		return -EAGAIN;
-	xfer_qp_break(l);
-	return -EPIPE;
+	return post_write(l, &wr);
+}
+
+int
+xfer_qp_place(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
+	uint64_t remote_addr, uint32_t rkey)
+{
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_WRITE, wr_id),
+		.sg = sg,
+		.nb_sge = nb_sge,
+		.op = RDMA_OP_WRITE,
+		.flags = RDMA_SEND_SIGNALED,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+
+	return post_write(l, &wr);
 }
 
 static void

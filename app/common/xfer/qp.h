@@ -29,8 +29,8 @@ struct xfer_qp_ops {
 	/** A WRITE_WITH_IMM, and all WRITEs before it, have arrived. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
 	/**
-	 * A local WRITE with an immediate, and all before it, have completed successfully. NULL:
-	 * ignored.
+	 * A local WRITE with an immediate, or one of xfer_qp_place(), and all before it, have
+	 * completed successfully. NULL: ignored.
 	 */
 	void (*done)(void *arg, uint64_t wr_id);
 };
@@ -115,15 +115,22 @@ void *xfer_qp_room(struct xfer_qp *l);
 int xfer_qp_send(struct xfer_qp *l, uint32_t size);
 
 /**
- * Post a WRITE. Completions are reported only for WRITEs with an immediate, so one of these must
- * follow.
+ * Post a WRITE. Completions are reported only for WRITEs with an immediate and for those of
+ * xfer_qp_place(), so one of these must follow.
  * @param wr_id  passed to xfer_qp_ops.done
- * @param nb_sge 1 to config.sge
+ * @param nb_sge 0 (no bytes) to config.sge
  * @param imm    NULL: none
  * @return 0; -EPIPE: broken; -EAGAIN: too many in flight
  */
 int xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
+
+/**
+ * As xfer_qp_write() without an immediate, but the completion is reported: the bytes, and those of
+ * all WRITEs before it, are in the peer's memory. The peer does not notice.
+ */
+int xfer_qp_place(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
+	uint64_t remote_addr, uint32_t rkey);
 
 /** Process completions. @return their number */
 unsigned int xfer_qp_poll(struct xfer_qp *l);

@@ -30,6 +30,8 @@ RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 #define IDLE_MS	     600000
 #define SESSIONS     16
 #define OUTPUTS_TURN 8 /* of a session in one poll, before those of the others */
+#define FILES_MAX    32 /* registered mappings of files: EAL's number of external memories is small */
+#define PLACED	     (UINT64_C(1) << 32) /* wr_id: of the last bytes of a part, without immediate */
 
 /* Add to a counter, which telemetry reads. There is one writer. */
 #define COUNT(counter, n) __atomic_store_n(&(counter), (counter) + (n), __ATOMIC_RELAXED)
@@ -64,6 +66,8 @@ struct session {
 	uint8_t *stage;
 	uint64_t stage_bytes; /* of a part */
 	struct rdma_mr *stage_mr;
+	uint32_t ahead; /* outputs whose parts were posted before they are sent */
+	bool placed[SCAN_STAGES];
 	char *sql; /* parts of a statement so far */
 	uint32_t sql_length;
 	uint32_t cursor; /* of the last statement */
@@ -83,6 +87,8 @@ struct scan_server {
 	struct rdma_pd *pd;
 	struct rdma_conn *listener;
 	struct scan_server_counters counters;
+	uint16_t sge;
+	unsigned int nb_files; /* registered */
 	unsigned int turn;
 	bool stopping;
 	uint8_t addr[16];
@@ -145,6 +151,32 @@ refuse(struct session *c, enum scan_reason reason)
 	c->state = LEAVING;
 }
 
+static void
+register_file(void *arg, struct scan_mapping *file)
+{
+	const struct rdma_mr_attr attr = {
+		.addr = (void *)(uintptr_t)file->data, .length = file->size, .gpu = -1};
+	struct session *c = arg;
+
+	if (c->state != UP || c->server->nb_files == FILES_MAX ||
+		file->size > c->server->info.max_mr_bytes)
+		return;
+	file->mr = rdma_mr_reg(c->server->pd, &attr);
+	c->server->nb_files += file->mr != NULL;
+}
+
+static bool
+unregister_file(void *arg, struct scan_mapping *file)
+{
+	struct session *c = arg;
+
+	if (rdma_mr_dereg(file->mr) < 0)
+		return false;
+	file->mr = NULL;
+	c->server->nb_files--;
+	return true;
+}
+
 /* Free the objects of a session. @return false: some are still in use */
 static bool
 work_closing(struct session *c)
@@ -153,7 +185,9 @@ work_closing(struct session *c)
 	if (c->conn != NULL)
 		(void)rdma_conn_destroy(c->conn);
 	c->conn = NULL;
-	/* the thread writes to the stage */
+	/* the thread writes to the stage, and unmaps files */
+	if (c->worker != NULL)
+		scan_worker_files(c->worker, register_file, unregister_file, c);
 	if (c->worker != NULL && !scan_worker_destroy(c->worker))
 		return false;
 	c->worker = NULL;
@@ -225,6 +259,8 @@ open_session(struct session *c)
 		return SCAN_REASON_FAILED;
 	worker.identity = &c->identity;
 	worker.work = &s->counters.work;
+	/* an adapter would pin all pages of a file: parts are copied to registered memory */
+	worker.gather = strcmp(s->info.provider, "roce") == 0;
 	c->worker = scan_worker_create(&worker);
 	if (c->worker == NULL)
 		return SCAN_REASON_FAILED;
@@ -375,7 +411,9 @@ on_done(void *arg, uint64_t stage)
 {
 	struct session *c = arg;
 
-	if (c->worker != NULL)
+	if ((stage & PLACED) != 0)
+		c->placed[stage & ~PLACED] = true;
+	else if (c->worker != NULL)
 		scan_worker_written(c->worker, (uint32_t)stage);
 }
 
@@ -400,7 +438,9 @@ open_connection(
 	const struct xfer_qp_config link = {
 		.dev = s->dev,
 		.pd = s->pd,
-		.writes = SCAN_STAGES,
+		/* those of a part, and its immediate */
+		.writes = SCAN_STAGES * (SCAN_PIECES / s->sge + 2),
+		.sge = s->sge,
 		.ops = &link_ops,
 		.arg = c,
 	};
@@ -512,35 +552,100 @@ take_event(struct scan_server *s, const struct rdma_event *event, uint64_t now)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
+/* Post the bytes of a part with pieces of files. @return 0; -errno */
+static int
+place_part(struct session *c, const struct scan_output *out)
+{
+	uint64_t to = c->grant.addr + (uint64_t)out->slot * c->grant.slot_bytes, bytes;
+	struct rdma_sge sg[RDMA_SGE_MAX];
+	const struct scan_piece *piece;
+	uint32_t i = 0;
+	uint16_t n;
+	int ret;
+
+	c->placed[out->stage] = false;
+	do {
+		for (n = 0, bytes = 0; n < c->server->sge && i < out->nb_pieces; n++, i++) {
+			piece = &out->piece[i];
+			sg[n] = (struct rdma_sge){(uintptr_t)piece->bytes, piece->length,
+				rdma_mr_lkey(piece->file == SCAN_FILES
+						? c->stage_mr
+						: scan_worker_file(c->worker, piece->file)->mr)};
+			bytes += piece->length;
+		}
+		ret = i < out->nb_pieces
+			? xfer_qp_write(&c->link, 0, sg, n, to, c->grant.rkey, NULL)
+			: xfer_qp_place(&c->link, PLACED | out->stage, sg, n, to, c->grant.rkey);
+		to += bytes;
+	} while (ret == 0 && i < out->nb_pieces);
+	return ret;
+}
+
+/* Post the bytes of parts that wait behind others. */
+static void
+place_ahead(struct session *c)
+{
+	struct scan_output out;
+
+	while (scan_worker_peek(c->worker, c->ahead, &out)) {
+		/* the queue has room for the WRITEs of all stages */
+		if (out.nb_pieces > 0 && place_part(c, &out) < 0) {
+			xfer_qp_break(&c->link);
+			return;
+		}
+		c->ahead++;
+	}
+}
+
+/* Send an output. @return 0; -EAGAIN: not now; -EPIPE: broken */
+static int
+send_output(struct session *c, const struct scan_output *out)
+{
+	const struct rdma_sge sg = {(uintptr_t)c->stage + out->stage * c->stage_bytes, out->length,
+		c->stage_mr != NULL ? rdma_mr_lkey(c->stage_mr) : 0};
+	struct scan_server_counters *n = &c->server->counters;
+	void *room = xfer_qp_room(&c->link);
+	int ret;
+
+	if (room == NULL)
+		return -EAGAIN;
+	memcpy(room, out->message, out->message->head.length);
+	((struct scan_msg *)room)->number = c->sent++;
+	ret = xfer_qp_send(&c->link, out->message->head.length);
+	COUNT(n->inline_bytes, out->message->head.length);
+	if (ret == 0 && out->length > 0) {
+		/* with an immediate; the bytes of a part with pieces are there already */
+		ret = xfer_qp_write(&c->link, out->stage, &sg, out->nb_pieces == 0,
+			c->grant.addr + (uint64_t)out->slot * c->grant.slot_bytes, c->grant.rkey,
+			&out->sequence);
+		COUNT(n->pushed_bytes, ret == 0 ? out->length : 0);
+		if (ret < 0)
+			xfer_qp_break(&c->link);
+	}
+	return ret;
+}
+
 /* Send what the engine has made. */
 static bool
 send_outputs(struct session *c)
 {
-	struct scan_server_counters *n = &c->server->counters;
 	struct scan_output out;
-	struct rdma_sge sg;
 	unsigned int i;
-	void *room;
-	int ret;
 
-	for (i = 0; i < OUTPUTS_TURN && scan_worker_next(c->worker, &out); i++) {
-		if (out.message != NULL) {
-			room = xfer_qp_room(&c->link);
-			if (room == NULL)
-				break;
-			memcpy(room, out.message, out.message->head.length);
-			((struct scan_msg *)room)->number = c->sent++;
-			ret = xfer_qp_send(&c->link, out.message->head.length);
-			COUNT(n->inline_bytes, out.message->head.length);
-		} else {
-			sg = (struct rdma_sge){(uintptr_t)c->stage + out.stage * c->stage_bytes,
-				out.length, rdma_mr_lkey(c->stage_mr)};
-			ret = xfer_qp_write(&c->link, out.stage, &sg, 1,
-				c->grant.addr + (uint64_t)out.slot * c->grant.slot_bytes,
-				c->grant.rkey, &out.sequence);
-			COUNT(n->pushed_bytes, ret == 0 ? out.length : 0);
+	place_ahead(c);
+	for (i = 0; i < OUTPUTS_TURN && !c->link.broken && scan_worker_peek(c->worker, 0, &out);
+		i++, c->ahead--) {
+		/* placed by the next poll */
+		if (c->ahead == 0)
+			break;
+		if (out.nb_pieces > 0 && !c->placed[out.stage])
+			break;
+		if (scan_worker_must_drop(c->worker) ||
+			(out.nb_pieces > 0 && !scan_worker_is_readable(c->worker, &out))) {
+			scan_worker_drop(c->worker);
+			continue;
 		}
-		if (ret < 0)
+		if (send_output(c, &out) < 0)
 			break;
 		c->said = xfer_qp_clock();
 		scan_worker_taken(c->worker);
@@ -604,6 +709,8 @@ work(struct session *c, uint64_t now)
 
 	if (c->state == CLOSING)
 		return work_closing(c);
+	if (c->worker != NULL)
+		scan_worker_files(c->worker, register_file, unregister_file, c);
 	c->heard += xfer_qp_absence(&c->link, now);
 	busy = xfer_qp_poll(&c->link) > 0;
 	if (c->link.broken && c->state != CLOSING) {
@@ -762,6 +869,7 @@ scan_server_open(struct scan_server **server, const struct scan_server_config *c
 		goto fail;
 	}
 	rdma_dev_info_get(s->dev, &s->info);
+	s->sge = s->info.max_sge < RDMA_SGE_MAX ? s->info.max_sge : RDMA_SGE_MAX;
 	xfer_qp_address(&s->info.addr, s->addr);
 	/* this lcore must own the poll group before control functions wait for it */
 	for (i = 0; i < s->info.nb_poll_groups; i++)

@@ -16,6 +16,7 @@
 #define QUEUE	   16	/* outputs that are not sent yet */
 #define INLINE_MAX 8192 /* bytes of a body that is sent in messages */
 #define PART_MIN   256	/* a smaller rest of a message is not used for a part */
+#define GATHER_MIN 4096 /* smaller pieces of files are copied: that is cheaper than a list */
 
 static_assert(SCAN_SQL_MAX == SQL_STATEMENT_MAX, "the protocol's limit is that of the engine");
 static_assert((int)SCAN_NATIVE == SQL_NATIVE && (int)SCAN_TEXT == SQL_TEXT &&
@@ -24,6 +25,7 @@ static_assert((int)SCAN_NATIVE == SQL_NATIVE && (int)SCAN_TEXT == SQL_TEXT &&
 
 struct output {
 	struct scan_output out;
+	bool last; /* of its query */
 	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
 };
 
@@ -53,6 +55,11 @@ struct scan_worker {
 	bool stage_used[SCAN_STAGES];
 	struct output *queue; /* ring of QUEUE elements */
 	uint32_t head, tail;  /* next to be taken; next to be filled */
+	uint32_t nb_gathered; /* outputs in the queue with pieces of files */
+	bool dropping;	      /* outputs, until the last of the query */
+	struct scan_mapping file[SCAN_FILES];
+	uint32_t nb_files, nb_registered; /* the lcore has tried to register them */
+	bool leaving_files;		  /* registrations must end */
 
 	/* Of the thread. */
 	struct sql_catalog catalog;
@@ -60,6 +67,9 @@ struct scan_worker {
 	struct scan_data *message; /* under construction */
 	uint32_t sequence;
 	uint64_t body; /* bytes of that of the last message */
+	uint64_t gathered;
+	uint32_t file_used; /* last one that was found */
+	struct scan_piece piece[SCAN_STAGES][SCAN_PIECES];
 };
 
 /* ---- output, by the thread ------------------------------------------------------------------- */
@@ -79,12 +89,13 @@ begin_message(struct scan_worker *w)
 
 /*
  * Queue the message.
+ * @param part  that it announces; NULL: none
  * @param last  of the query: it is sent even if the query is being ended, and the next query may
  *   begin as soon as it is queued
  * @return 0; -ECANCELED; with `last`, if the query was being ended, too
  */
 static int
-flush(struct scan_worker *w, bool last)
+queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 {
 	struct output *o;
 	int ret = 0;
@@ -100,7 +111,10 @@ flush(struct scan_worker *w, bool last)
 	if (!w->stopping && (last || ret == 0)) {
 		o = &w->queue[w->tail++ % QUEUE];
 		memcpy(o->message, w->message, w->message->head.length);
-		o->out = (struct scan_output){.message = (struct scan_data *)o->message};
+		o->out = part != NULL ? *part : (struct scan_output){.length = 0};
+		o->out.message = (struct scan_data *)o->message;
+		o->last = last;
+		w->nb_gathered += o->out.nb_pieces > 0;
 		w->window--;
 	}
 	if (last) {
@@ -113,6 +127,12 @@ flush(struct scan_worker *w, bool last)
 	if (!last)
 		begin_message(w);
 	return ret;
+}
+
+static int
+flush(struct scan_worker *w, bool last)
+{
+	return queue_message(w, NULL, last);
 }
 
 /* Append a message of Arrow, or another list of bytes, in as many parts as needed. */
@@ -189,29 +209,116 @@ return_stage(struct scan_worker *w, int stage, uint32_t slot)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Queue a part of a body behind the message that announces it. */
-static int
-queue_part(struct scan_worker *w, const struct scan_output *part)
+/* Get the registration of the file that has some bytes. @return SCAN_FILES: none */
+static uint32_t
+file_of(struct scan_worker *w, const uint8_t *bytes)
 {
-	int ret = 0;
+	struct sql_mapping m;
+	uint32_t i = w->file_used;
+	bool good;
 
+	if (i < w->nb_files && (uintptr_t)bytes - (uintptr_t)w->file[i].data < w->file[i].size)
+		return w->file[i].mr != NULL ? i : SCAN_FILES;
+	for (i = 0; i < w->nb_files; i++) {
+		if ((uintptr_t)bytes - (uintptr_t)w->file[i].data < w->file[i].size)
+			break;
+	}
+	if (i == w->nb_files) {
+		if (i == SCAN_FILES || !w->config.gather ||
+			!sql_catalog_mapping(&w->catalog, bytes, &m))
+			return SCAN_FILES;
+		pthread_mutex_lock(&w->lock);
+		w->file[w->nb_files++] = (struct scan_mapping){m.data, m.size, m.guard, NULL};
+		while (w->nb_registered < w->nb_files && !must_end(w))
+			pthread_cond_wait(&w->changed, &w->lock);
+		good = w->nb_registered == w->nb_files;
+		pthread_mutex_unlock(&w->lock);
+		if (!good)
+			return SCAN_FILES;
+	}
+	w->file_used = i;
+	return w->file[i].mr != NULL ? i : SCAN_FILES;
+}
+
+/* Wait until no output refers to files, and end their registrations. */
+static void
+leave_files(struct scan_worker *w)
+{
 	pthread_mutex_lock(&w->lock);
-	while (!w->stopping && w->tail - w->head == QUEUE)
+	while (w->nb_gathered > 0 && !w->stopping)
 		pthread_cond_wait(&w->changed, &w->lock);
-	if (w->stopping)
-		ret = -ECANCELED;
-	else
-		/* also if the query is being ended: the client waits for what was announced */
-		w->queue[w->tail++ % QUEUE].out = *part;
+	w->leaving_files = w->nb_files > 0;
+	while (w->leaving_files)
+		pthread_cond_wait(&w->changed, &w->lock);
+	w->nb_files = w->nb_registered = 0;
 	pthread_mutex_unlock(&w->lock);
-	return ret;
+}
+
+/* Append bytes to the pieces of a part. @return their new number */
+static uint32_t
+add_piece(struct scan_piece *piece, uint32_t nb, const uint8_t *bytes, uint32_t length,
+	uint32_t file)
+{
+	struct scan_piece *last = nb > 0 ? &piece[nb - 1] : NULL;
+
+	if (last != NULL && last->file == file && last->bytes + last->length == bytes) {
+		last->length += length;
+		return nb;
+	}
+	piece[nb] = (struct scan_piece){bytes, length, file};
+	return nb + 1;
+}
+
+/*
+ * Make the pieces of a part of a body: long ones are where they lie in mapped files, all others are
+ * copied to the stage, at their place in the part.
+ * @return number of pieces; 0: all bytes are in the stage
+ */
+static uint32_t
+gather(struct scan_worker *w, uint32_t stage, const struct ipc_buffer *buffer, size_t nb,
+	uint64_t offset, uint32_t length)
+{
+	uint8_t *to = w->stage + (uint64_t)stage * w->slot_bytes;
+	struct scan_piece *piece = w->piece[stage];
+	const uint64_t last = offset + length;
+	uint64_t at = 0, end, next, from, until, copied = offset;
+	uint32_t file, nb_pieces = 0;
+	size_t i;
+
+	for (i = 0; i < nb && at < last; i++, at = next) {
+		end = at + buffer[i].size;
+		next = buffer[i].joined ? end : (end + IPC_ALIGN - 1) / IPC_ALIGN * IPC_ALIGN;
+		from = at > offset ? at : offset;
+		until = end < last ? end : last;
+		/* room for this piece, for the copied ones around it, and for the rest */
+		if (!buffer[i].in_file || until < from + GATHER_MIN || nb_pieces + 3 > SCAN_PIECES)
+			continue;
+		file = file_of(w, buffer[i].bytes);
+		if (file == SCAN_FILES)
+			continue;
+		if (from > copied) {
+			ipc_body_copy(to + (copied - offset), buffer, nb, copied, from - copied);
+			nb_pieces = add_piece(piece, nb_pieces, to + (copied - offset),
+				from - copied, SCAN_FILES);
+		}
+		nb_pieces = add_piece(piece, nb_pieces,
+			(const uint8_t *)buffer[i].bytes + (from - at), until - from, file);
+		w->gathered += until - from;
+		copied = until;
+	}
+	if (copied < last)
+		ipc_body_copy(to + (copied - offset), buffer, nb, copied, last - copied);
+	if (nb_pieces > 0 && copied < last)
+		nb_pieces = add_piece(
+			piece, nb_pieces, to + (copied - offset), last - copied, SCAN_FILES);
+	return nb_pieces;
 }
 
 static int
 push_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uint64_t size)
 {
 	struct scan_record r = {.kind = SCAN_PUSHED, .sequence = w->sequence, .total = size};
-	struct scan_output part;
+	struct scan_output part = {.sequence = w->sequence};
 	int stage, ret = 0;
 
 	for (r.offset = 0; r.offset < size && ret == 0; r.offset += r.length) {
@@ -219,22 +326,36 @@ push_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uin
 		if (stage < 0)
 			return stage;
 		r.length = size - r.offset < w->slot_bytes ? size - r.offset : w->slot_bytes;
-		ipc_body_copy(
-			w->stage + (uint64_t)stage * w->slot_bytes, buffer, nb, r.offset, r.length);
+		part.length = r.length;
+		part.slot = r.slot;
+		part.stage = stage;
+		part.piece = w->piece[stage];
+		part.nb_pieces = gather(w, stage, buffer, nb, r.offset, r.length);
 		ret = check_files(w);
-		part = (struct scan_output){NULL, r.slot, stage, r.length, w->sequence};
 		if (ret == 0 && !scan_record_put(w->message, &r, NULL)) {
 			ret = flush(w, false);
 			if (ret == 0)
 				(void)scan_record_put(w->message, &r, NULL);
 		}
 		if (ret == 0)
-			ret = flush(w, false);
+			ret = queue_message(w, &part, false);
 		if (ret < 0)
 			return_stage(w, stage, r.slot);
-		else
-			ret = queue_part(w, &part);
 	}
+	return ret;
+}
+
+/* Wait until all parts with pieces of files were sent. @return 0; -ECANCELED */
+static int
+wait_gathered(struct scan_worker *w)
+{
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	while (w->nb_gathered > 0 && !must_end(w))
+		pthread_cond_wait(&w->changed, &w->lock);
+	ret = must_end(w) ? -ECANCELED : 0;
+	pthread_mutex_unlock(&w->lock);
 	return ret;
 }
 
@@ -295,6 +416,7 @@ close_engine(struct scan_worker *w)
 	pthread_mutex_lock(&w->lock);
 	w->opened = false;
 	pthread_mutex_unlock(&w->lock);
+	leave_files(w);
 	sql_session_close(&w->session);
 	sql_catalog_destroy(&w->catalog);
 }
@@ -331,7 +453,10 @@ open_engine(struct scan_worker *w, char *error, size_t size)
 	return 0;
 }
 
-/* Count a batch. Bodies are copied once; what the engine converted was copied before. */
+/*
+ * Count a batch. Bodies are copied once, but for what the device reads from files; what the engine
+ * converted was copied before.
+ */
 static void
 count_batch(struct scan_worker *w, const struct sql_batch *batch)
 {
@@ -341,7 +466,9 @@ count_batch(struct scan_worker *w, const struct sql_batch *batch)
 	__atomic_add_fetch(&n->batches, 1, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&n->result_bytes, w->body, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&n->deferred_bytes, batch->deferred, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&n->copied_bytes, w->body + made, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&n->copied_bytes, w->body + made - w->gathered, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&n->gathered_bytes, w->gathered, __ATOMIC_RELAXED);
+	w->gathered = 0;
 }
 
 static int
@@ -384,8 +511,11 @@ execute(struct scan_worker *w, char *error, size_t size)
 	if (ret == 0)
 		ret = sql_reader_open(&reader, &w->session);
 	if (ret == 0) {
+		w->gathered = 0;
 		ret = send_result(w, reader);
 		sql_reader_close(reader);
+		if (ret == 0)
+			ret = wait_gathered(w);
 	}
 	if (ret == -ENOTSUP)
 		snprintf(error, size,
@@ -400,7 +530,7 @@ execute(struct scan_worker *w, char *error, size_t size)
 static const char *
 sqlstate(int error, enum scan_end end)
 {
-	if (end != SCAN_END_NOT)
+	if (end == SCAN_END_CANCELLED || end == SCAN_END_DEADLINE)
 		return "57014";
 	switch (-error) {
 	case EINVAL:
@@ -431,7 +561,7 @@ put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
 
 	static_assert(offsetof(struct scan_error, text) == 12, "the text follows");
 	memcpy(m.error.sqlstate, sqlstate(error, end), SCAN_SQLSTATE);
-	if (end != SCAN_END_NOT)
+	if (end == SCAN_END_CANCELLED || end == SCAN_END_DEADLINE)
 		m.error.error = end == SCAN_END_DEADLINE ? ETIMEDOUT : ECANCELED;
 	memcpy(m.text, shown, length);
 	r.length = r.total = sizeof(m.error) + length;
@@ -446,6 +576,7 @@ run_query(struct scan_worker *w)
 	char error[sizeof(w->session.error)] = "";
 	struct scan_record r = {.kind = SCAN_END};
 	enum scan_end why;
+	const char *path;
 	int ret;
 
 	w->sequence = 0;
@@ -463,6 +594,11 @@ run_query(struct scan_worker *w)
 		pthread_mutex_lock(&w->lock);
 		why = w->end;
 		pthread_mutex_unlock(&w->lock);
+		if (why == SCAN_END_UNREADABLE) {
+			path = sql_catalog_unreadable(&w->catalog);
+			ret = sql_session_unreadable(&w->session, path != NULL ? path : "a file");
+			snprintf(error, sizeof(error), "%s", w->session.error);
+		}
 		put_error(w, ret, why, error);
 	}
 	/* an engine that was interrupted executes nothing any more */
@@ -648,25 +784,115 @@ scan_worker_state_get(struct scan_worker *w, struct scan_worker_state *state)
 }
 
 bool
-scan_worker_next(struct scan_worker *w, struct scan_output *out)
+scan_worker_peek(struct scan_worker *w, uint32_t ahead, struct scan_output *out)
 {
 	bool found;
 
 	pthread_mutex_lock(&w->lock);
-	found = w->head != w->tail;
+	found = w->tail - w->head > ahead;
 	if (found)
-		*out = w->queue[w->head % QUEUE].out;
+		*out = w->queue[(w->head + ahead) % QUEUE].out;
 	pthread_mutex_unlock(&w->lock);
 	return found;
+}
+
+bool
+scan_worker_is_readable(struct scan_worker *w, const struct scan_output *out)
+{
+	uint32_t i;
+
+	for (i = 0; i < out->nb_pieces; i++) {
+		if (out->piece[i].file == SCAN_FILES ||
+			!map_guard_is_marked(w->file[out->piece[i].file].guard))
+			continue;
+		pthread_mutex_lock(&w->lock);
+		w->dropping = true;
+		/* a query whose error is in the queue already is over */
+		if (w->running)
+			w->end = SCAN_END_UNREADABLE;
+		interrupt(w);
+		pthread_mutex_unlock(&w->lock);
+		return false;
+	}
+	return true;
+}
+
+bool
+scan_worker_must_drop(struct scan_worker *w)
+{
+	bool drop;
+
+	pthread_mutex_lock(&w->lock);
+	drop = w->dropping && w->head != w->tail && !w->queue[w->head % QUEUE].last;
+	pthread_mutex_unlock(&w->lock);
+	return drop;
+}
+
+/* Remove the next output, with the lock. */
+static void
+take_output(struct scan_worker *w)
+{
+	struct output *o = &w->queue[w->head++ % QUEUE];
+
+	w->nb_gathered -= o->out.nb_pieces > 0;
+	if (o->last)
+		w->dropping = false;
+	pthread_cond_broadcast(&w->changed);
+}
+
+void
+scan_worker_drop(struct scan_worker *w)
+{
+	const struct scan_output *o = &w->queue[w->head % QUEUE].out;
+
+	pthread_mutex_lock(&w->lock);
+	w->window++;
+	if (o->length > 0) {
+		w->stage_used[o->stage] = false;
+		w->slot_used[o->slot] = false;
+		w->free_slot[w->nb_free_slots++] = o->slot;
+	}
+	take_output(w);
+	pthread_mutex_unlock(&w->lock);
 }
 
 void
 scan_worker_taken(struct scan_worker *w)
 {
 	pthread_mutex_lock(&w->lock);
-	w->head++;
-	pthread_cond_broadcast(&w->changed);
+	take_output(w);
 	pthread_mutex_unlock(&w->lock);
+}
+
+void
+scan_worker_files(struct scan_worker *w, void (*reg)(void *arg, struct scan_mapping *file),
+	bool (*dereg)(void *arg, struct scan_mapping *file), void *arg)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&w->lock);
+	if (w->leaving_files) {
+		for (i = 0; i < w->nb_registered; i++) {
+			if (w->file[i].mr != NULL && !dereg(arg, &w->file[i]))
+				break;
+		}
+		if (i == w->nb_registered) {
+			w->leaving_files = false;
+			pthread_cond_broadcast(&w->changed);
+		}
+	} else if (w->nb_registered < w->nb_files) {
+		for (i = w->nb_registered; i < w->nb_files; i++)
+			reg(arg, &w->file[i]);
+		w->nb_registered = w->nb_files;
+		pthread_cond_broadcast(&w->changed);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+const struct scan_mapping *
+scan_worker_file(const struct scan_worker *w, uint32_t file)
+{
+	return &w->file[file];
 }
 
 void

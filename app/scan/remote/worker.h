@@ -15,10 +15,14 @@
 
 #include "remote/wire.h"
 #include "sql/duckdb_api.h"
+#include "sql/map_guard.h"
 #include "xfer/identity.h"
 
-#define SCAN_STAGES 4 /**< parts of bodies in registered memory */
+#define SCAN_STAGES 4	/**< parts of bodies in registered memory */
+#define SCAN_PIECES 512 /**< most pieces of a part */
+#define SCAN_FILES  16	/**< most files of a session whose mappings are registered */
 
+struct rdma_mr;
 struct scan_worker;
 
 /** What the engines of a server have done; written by their threads, atomic. Never reset. */
@@ -29,6 +33,7 @@ struct scan_work {
 	uint64_t result_bytes;	 /**< of bodies */
 	uint64_t deferred_bytes; /**< of these, of lists past the engine */
 	uint64_t copied_bytes;	 /**< that the CPU copied behind the engines to make these bodies */
+	uint64_t gathered_bytes; /**< of bodies, that the device reads from mapped files */
 };
 
 struct scan_worker_config {
@@ -39,6 +44,7 @@ struct scan_worker_config {
 	const char *memory;		      /**< limit of the engine's buffers, such as "1GB" */
 	const struct xfer_identity *identity; /**< whose runs are the tables; it is copied */
 	struct scan_work *work;		      /**< it must outlive the threads */
+	bool gather; /**< the lcore registers mapped files (scan_worker_files()) */
 };
 
 /** Create a session's engine. It is opened by the first query. @return NULL: errno is set */
@@ -64,6 +70,7 @@ enum scan_end {
 	SCAN_END_NOT,
 	SCAN_END_CANCELLED, /**< by the client */
 	SCAN_END_DEADLINE,
+	SCAN_END_UNREADABLE, /**< bytes of a file that were written for it are not those of the file */
 };
 
 /** End a query, if it is executed. Call it again until the query has ended: see
@@ -82,22 +89,71 @@ struct scan_worker_state {
 
 void scan_worker_state_get(struct scan_worker *w, struct scan_worker_state *state);
 
-/** Something to be sent. */
-struct scan_output {
-	const struct scan_data *message; /**< NULL: a part of a body */
-	uint32_t slot;
-	uint32_t stage;
-	uint32_t length;
-	uint32_t sequence;
+/** A mapped file that the lcore registers for a session's engine. */
+struct scan_mapping {
+	const uint8_t *data;
+	uint64_t size;
+	const struct map_guard *guard;
+	struct rdma_mr *mr; /**< of the lcore; NULL: not registered */
 };
 
-/** Get the next output. It stays valid until scan_worker_taken(). @return false: none */
-bool scan_worker_next(struct scan_worker *w, struct scan_output *out);
+/** Consecutive bytes of a part. */
+struct scan_piece {
+	const uint8_t *bytes;
+	uint32_t length;
+	uint32_t file; /**< index of its struct scan_mapping; SCAN_FILES: the stage */
+};
 
-/** The output was posted. */
+/**
+ * Something to be sent: a message, and perhaps a part of a body that it announces.
+ *
+ * A part with pieces of files is placed first. Its message and its immediate follow when all its
+ * bytes have been read and scan_worker_is_readable() says that they are those of the files.
+ */
+struct scan_output {
+	const struct scan_data *message;
+	uint32_t length; /**< of the part; 0: none */
+	uint32_t slot;
+	uint32_t stage;
+	uint32_t sequence;
+	const struct scan_piece *piece; /**< of a part with pieces of files */
+	uint32_t nb_pieces;		/**< 0: all of the part is in the stage */
+};
+
+/**
+ * Get an output. It stays valid until scan_worker_taken() has been called for it.
+ * @param ahead  0: the next one; 1: the one behind it
+ * @return false: none
+ */
+bool scan_worker_peek(struct scan_worker *w, uint32_t ahead, struct scan_output *out);
+
+/**
+ * Whether the next output may be sent, whose part with pieces of files was placed. If not, the
+ * query is ended, and its outputs up to the error must be dropped.
+ */
+bool scan_worker_is_readable(struct scan_worker *w, const struct scan_output *out);
+
+/** Whether the next output must be dropped: see scan_worker_is_readable(). */
+bool scan_worker_must_drop(struct scan_worker *w);
+
+/** Drop the next output, whose part is not being placed any more. */
+void scan_worker_drop(struct scan_worker *w);
+
+/** The next output was posted. */
 void scan_worker_taken(struct scan_worker *w);
 
 /** The part in a stage was written. */
 void scan_worker_written(struct scan_worker *w, uint32_t stage);
+
+/**
+ * Register files for the engine, or end their registration. The engine waits for it.
+ * @param reg    sets `mr`, which stays NULL if the file cannot be registered
+ * @param dereg  clears `mr` @return false: still in use, it is called again later
+ */
+void scan_worker_files(struct scan_worker *w, void (*reg)(void *arg, struct scan_mapping *file),
+	bool (*dereg)(void *arg, struct scan_mapping *file), void *arg);
+
+/** Registration of a file of a part; only of its lcore. */
+const struct scan_mapping *scan_worker_file(const struct scan_worker *w, uint32_t file);
 
 #endif /* SCAN_WORKER_H */

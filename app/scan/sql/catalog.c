@@ -408,3 +408,31 @@ sql_catalog_unreadable(struct sql_catalog *c)
 	pthread_mutex_unlock(&c->lock);
 	return path;
 }
+
+bool
+sql_catalog_mapping(struct sql_catalog *c, const void *bytes, struct sql_mapping *mapping)
+{
+	const struct sql_files *files;
+	const struct sql_file *f;
+	unsigned int table;
+	bool found = false;
+	size_t i, k;
+
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < c->nb_runs && !found; i++) {
+		for (table = 0; table < ARROW_TABLES && !found; table++) {
+			files = &c->run[i].table[table];
+			for (k = 0; k < files->nb && !found; k++) {
+				f = &files->file[k];
+				found = f->opened && f->reader.mapped &&
+					(uintptr_t)bytes - (uintptr_t)f->reader.data <
+						f->reader.size;
+				if (found)
+					*mapping = (struct sql_mapping){
+						f->reader.data, f->reader.size, f->guard};
+			}
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return found;
+}

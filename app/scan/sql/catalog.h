@@ -112,6 +112,19 @@ bool sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch);
 bool sql_catalog_overlaps(
 	struct sql_catalog *c, struct sql_file *f, size_t batch, uint64_t first, uint64_t last);
 
+/** A mapped file. */
+struct sql_mapping {
+	const uint8_t *data;
+	uint64_t size;
+	const struct map_guard *guard;
+};
+
+/**
+ * Find the mapped file that has some bytes. The mapping lives as long as the catalog. (any thread)
+ * @return false: none, or it is not mapped
+ */
+bool sql_catalog_mapping(struct sql_catalog *c, const void *bytes, struct sql_mapping *mapping);
+
 /**
  * Find an open file of which some bytes could not be read: it was truncated, or its disk has an
  * error. What was read since the last call may be wrong. (any thread)

@@ -341,7 +341,7 @@ body_pieces(struct body *b, const struct ipc_buffer *piece, size_t nb, uint64_t 
 static int
 body_buffer(struct body *b, const void *bytes, uint64_t size)
 {
-	const struct ipc_buffer whole = {bytes, size, false};
+	const struct ipc_buffer whole = {.bytes = bytes, .size = size};
 
 	return body_pieces(b, &whole, 1, size);
 }

@@ -387,7 +387,8 @@ take_deferred(struct sql_reader *r, uint64_t column, duckdb_vector vector, uint6
 			(const uint8_t *)last->bytes + last->size == r->range[row].bytes)
 			last->size += size;
 		else
-			c->piece[v->nb++] = (struct ipc_buffer){r->range[row].bytes, size};
+			c->piece[v->nb++] = (struct ipc_buffer){
+				.bytes = r->range[row].bytes, .size = size, .in_file = true};
 	}
 	v->size = items * c->width;
 	batch->direct += v->size;
