@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <rte_common.h>
 #include <rte_log.h>
 
+#include "eal/poll_pause.h"
 #include "eal/start.h"
 #include "escaped_text.h"
 #include "scan/list.h"
@@ -24,8 +24,6 @@ RTE_LOG_REGISTER(serve_logtype, braggline.scan.serve, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, serve_logtype, "scan: " __VA_ARGS__)
 
-#define IDLE_TURNS 1000
-#define IDLE_US	   50
 #define STOP_MS	   5000
 #define ALIVE_MS   1000 /* between messages to the service manager, at most */
 
@@ -71,19 +69,17 @@ poll_until_signal(struct scan_server *s)
 {
 	const uint64_t demanded = service_manager_interval_us() / 1000;
 	const uint64_t alive_ms = demanded != 0 ? RTE_MIN(demanded, ALIVE_MS) : ALIVE_MS;
-	unsigned int idle = 0;
+	struct poll_pause pause = {0};
 	uint64_t alive_at = 0;
+	bool busy;
 
 	while (signalled == 0) {
 		if (xfer_qp_clock() >= alive_at) {
 			service_manager_alive();
 			alive_at = xfer_qp_clock() + alive_ms;
 		}
-		idle = scan_server_poll(s) ? 0 : idle + 1;
-		if (idle > IDLE_TURNS)
-			usleep(IDLE_US);
-		else if (idle > 0 && scan_server_is_busy(s))
-			sched_yield(); /* to the engines, if they share this CPU */
+		busy = scan_server_poll(s);
+		poll_pause(&pause, busy, scan_server_is_busy(s));
 	}
 	service_manager_stopping();
 	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
@@ -15,11 +13,10 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
+#include "eal/poll_pause.h"
 #include "scan_bench.h"
 
 #define WIRE_SLOTS 1024
-#define IDLE_TURNS 1000 /* as app/scan/serve.c */
-#define IDLE_US	   50
 
 struct xfer_key ends_key;
 static struct scan_server *server;
@@ -127,14 +124,12 @@ ends_open_server(void)
 void
 ends_serve(void *arg, const atomic_bool *done)
 {
-	unsigned int idle = 0;
+	struct poll_pause pause = {0};
+	bool busy;
 
 	while (!atomic_load_explicit(done, memory_order_acquire)) {
-		idle = scan_server_poll(server) ? 0 : idle + 1;
-		if (idle > IDLE_TURNS)
-			usleep(IDLE_US);
-		else if (idle > 0 && scan_server_is_busy(server))
-			sched_yield();
+		busy = scan_server_poll(server);
+		poll_pause(&pause, busy, scan_server_is_busy(server));
 	}
 }
 

@@ -3,18 +3,17 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <openssl/crypto.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
 
+#include "eal/poll_pause.h"
 #include "monotonic_cond.h"
 #include "remote/client.h"
 #include "remote/proof.h"
@@ -25,8 +24,6 @@
 #define SLOT_BYTES  (1u << 20)
 #define TIMEOUT_MS  10000
 #define RECEIVES    32 /* besides one for each slot, and those of every queue pair */
-#define IDLE_TURNS  1000
-#define IDLE_US	    50
 #define AWAKE_MS    20 /* time of a query in which its answer is not waited for in sleep */
 #define CM_TURNS    64
 #define EVENTS	    8
@@ -566,26 +563,25 @@ must_close(struct scan_client *c)
 	return closing;
 }
 
-/* Nothing happens. A sleep takes longer than the transport of a small result. */
-static void
-rest(struct scan_client *c)
+/* Whether an answer is waited for. A sleep takes longer than the transport of a small result. */
+static bool
+is_awake(struct scan_client *c)
 {
 	bool awake;
 
 	pthread_mutex_lock(&c->lock);
 	awake = c->querying && xfer_qp_clock() < c->asked_at + AWAKE_MS;
 	pthread_mutex_unlock(&c->lock);
-	if (awake)
-		sched_yield();
-	else
-		usleep(IDLE_US);
+	return awake;
 }
 
 static void *
 service_main(void *arg)
 {
 	struct scan_client *c = arg;
-	unsigned int turn = 0, idle = 0;
+	struct poll_pause pause = {0};
+	unsigned int turn = 0;
+	bool busy;
 
 	if (rte_thread_register() < 0) {
 		go_down(c, -rte_errno, "HY000", "DPDK has no lcore for the service thread",
@@ -594,9 +590,8 @@ service_main(void *arg)
 	}
 	if (open_device(c) == 0 && begin_connection(c) == 0) {
 		while (!must_close(c)) {
-			idle = serve(c, turn++) ? 0 : idle + 1;
-			if (idle > IDLE_TURNS)
-				rest(c);
+			busy = serve(c, turn++);
+			poll_pause(&pause, busy, !busy && is_awake(c));
 		}
 		if (state_of(c) == UP)
 			leave(c);
