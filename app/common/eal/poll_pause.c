@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -43,14 +42,13 @@ poll_pause(struct poll_pause *p, bool busy, bool expected)
 		p->shared_until = now + POLL_PAUSE_KEEP_US;
 	if (p->idle < POLL_PAUSE_TURNS)
 		p->idle++;
-	if (!expected && p->idle == POLL_PAUSE_TURNS)
-		sleep_us(p, POLL_PAUSE_IDLE_US);
-	else if (expected && now < p->shared_until)
-		sleep_us(p, POLL_PAUSE_SHARED_US);
-	else if (expected)
-		sched_yield();
-	else
-		return;
-	/* the time of a yield counts: others ran */
-	p->last = expected && now >= p->shared_until ? now : now_us();
+	/*
+	 * No sched_yield(): with Linux 6.18 the thread gives up its share of a CPU that is in
+	 * demand, and waits for milliseconds. A thread that sleeps keeps it
+	 */
+	if (p->idle == POLL_PAUSE_TURNS || (p->idle > POLL_PAUSE_SPIN && now < p->shared_until)) {
+		sleep_us(p, expected ? POLL_PAUSE_SHORT_US : POLL_PAUSE_LONG_US);
+		now = now_us();
+	}
+	p->last = now;
 }

@@ -24,7 +24,6 @@
 #define SLOT_BYTES  (1u << 20)
 #define TIMEOUT_MS  10000
 #define RECEIVES    32 /* besides one for each slot, and those of every queue pair */
-#define AWAKE_MS    20 /* time of a query in which its answer is not waited for in sleep */
 #define CM_TURNS    64
 #define EVENTS	    8
 #define LEAVE_MS    200
@@ -86,9 +85,8 @@ struct scan_client {
 	uint32_t sql_length, sql_offset;
 	uint32_t cursor;
 	enum scan_form form;
-	bool cancel;	   /* to be sent */
-	bool querying;	   /* the last query has not ended */
-	uint64_t asked_at; /* when it began, ms */
+	bool cancel;   /* to be sent */
+	bool querying; /* the last query has not ended */
 	uint32_t credit_messages;
 	uint32_t credit_slot[SCAN_SLOTS_MAX];
 	uint32_t nb_credit_slots;
@@ -563,16 +561,15 @@ must_close(struct scan_client *c)
 	return closing;
 }
 
-/* Whether an answer is waited for. A sleep takes longer than the transport of a small result. */
 static bool
-is_awake(struct scan_client *c)
+is_querying(struct scan_client *c)
 {
-	bool awake;
+	bool querying;
 
 	pthread_mutex_lock(&c->lock);
-	awake = c->querying && xfer_qp_clock() < c->asked_at + AWAKE_MS;
+	querying = c->querying;
 	pthread_mutex_unlock(&c->lock);
-	return awake;
+	return querying;
 }
 
 static void *
@@ -591,7 +588,7 @@ service_main(void *arg)
 	if (open_device(c) == 0 && begin_connection(c) == 0) {
 		while (!must_close(c)) {
 			busy = serve(c, turn++);
-			poll_pause(&pause, busy, !busy && is_awake(c));
+			poll_pause(&pause, busy, !busy && is_querying(c));
 		}
 		if (state_of(c) == UP)
 			leave(c);
@@ -1228,7 +1225,6 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	c->sql = sql;
 	c->cancel = false;
 	c->querying = true;
-	c->asked_at = xfer_qp_clock();
 	while (c->sql != NULL && c->state != DOWN)
 		pthread_cond_wait(&c->changed, &c->lock);
 	c->sql = NULL;
