@@ -24,8 +24,8 @@ RTE_LOG_REGISTER(serve_logtype, braggline.scan.serve, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, serve_logtype, "scan: " __VA_ARGS__)
 
-#define STOP_MS	   5000
-#define ALIVE_MS   1000 /* between messages to the service manager, at most */
+#define STOP_MS	 5000
+#define ALIVE_MS 1000 /* between messages to the service manager, at most */
 
 static volatile sig_atomic_t signalled;
 
@@ -124,9 +124,10 @@ serve(struct scan_server_config *config)
 	LOG(NOTICE,
 		"%" PRIu64 " queries with lists past the engine, %" PRIu64
 		" bytes of bodies, of these lists past the engine %" PRIu64
-		", copied behind the engines %" PRIu64 "\n",
+		", copied behind the engines %" PRIu64
+		", read from mapped files by the device %" PRIu64 "\n",
 		n->work.deferred, n->work.result_bytes, n->work.deferred_bytes,
-		n->work.copied_bytes);
+		n->work.copied_bytes, n->work.gathered_bytes);
 	if (!scan_server_is_idle(s)) {
 		/* engines that do not notice an interrupt, peers that are gone: free nothing */
 		LOG(WARNING, "sessions do not end: they are ended with the process\n");

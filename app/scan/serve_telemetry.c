@@ -62,6 +62,7 @@ answer_scan(const char *cmd, const char *params, struct rte_tel_data *d)
 		add(d, "body_bytes", &n->work.result_bytes);
 		add(d, "body_bytes_deferred", &n->work.deferred_bytes);
 		add(d, "body_bytes_copied", &n->work.copied_bytes);
+		add(d, "body_bytes_gathered", &n->work.gathered_bytes);
 		add(d, "message_bytes", &n->inline_bytes);
 		add(d, "slot_bytes", &n->pushed_bytes);
 		for (i = SCAN_REASON_NONE + 1; i < SCAN_REASONS; i++)
@@ -92,7 +93,8 @@ static const struct telemetry_command commands[] = {
 		"(by clients), queries_beyond_deadline, queries_deferred (with lists past the "
 		"engine); batches (record batches), body_bytes (of their bodies), "
 		"body_bytes_deferred (of these, of lists past the engine), body_bytes_copied (by "
-		"the CPU behind the engines to make the bodies; once a byte at least), "
+		"the CPU behind the engines to make the bodies), body_bytes_gathered (that the "
+		"device read from mapped files), "
 		"message_bytes (of messages with results), slot_bytes (of bodies that were "
 		"written to slots of clients); refused_malformed, refused_version, refused_busy "
 		"(no free session), refused_late (not authenticated in time), refused_key (wrong "

@@ -29,8 +29,8 @@ RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 #define DEADLINE_MS  600000
 #define IDLE_MS	     600000
 #define SESSIONS     16
-#define OUTPUTS_TURN 8 /* of a session in one poll, before those of the others */
-#define FILES_MAX    32 /* registered mappings of files: EAL's number of external memories is small */
+#define OUTPUTS_TURN 8	/* of a session in one poll, before those of the others */
+#define FILES_MAX    32 /* registered mappings of files: EAL knows few external memories */
 #define PLACED	     (UINT64_C(1) << 32) /* wr_id: of the last bytes of a part, without immediate */
 
 /* Add to a counter, which telemetry reads. There is one writer. */

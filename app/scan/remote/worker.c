@@ -256,8 +256,8 @@ leave_files(struct scan_worker *w)
 
 /* Append bytes to the pieces of a part. @return their new number */
 static uint32_t
-add_piece(struct scan_piece *piece, uint32_t nb, const uint8_t *bytes, uint32_t length,
-	uint32_t file)
+add_piece(
+	struct scan_piece *piece, uint32_t nb, const uint8_t *bytes, uint32_t length, uint32_t file)
 {
 	struct scan_piece *last = nb > 0 ? &piece[nb - 1] : NULL;
 

@@ -70,7 +70,7 @@ enum scan_end {
 	SCAN_END_NOT,
 	SCAN_END_CANCELLED, /**< by the client */
 	SCAN_END_DEADLINE,
-	SCAN_END_UNREADABLE, /**< bytes of a file that were written for it are not those of the file */
+	SCAN_END_UNREADABLE, /**< what was written for it are not the bytes of a file */
 };
 
 /** End a query, if it is executed. Call it again until the query has ended: see

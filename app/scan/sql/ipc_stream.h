@@ -24,7 +24,7 @@
 struct ipc_buffer {
 	const void *bytes;
 	uint64_t size;
-	bool joined; /**< the next element is the rest of the same buffer: no padding is between */
+	bool joined;  /**< the next element is the rest of the same buffer: no padding is between */
 	bool in_file; /**< bytes of a mapped file: they stay in place after the batch */
 };
 
