@@ -387,6 +387,15 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 	} else if (o->stats) {
 		show_counters(c);
 	}
+	if (ret == 0 && scan_client_left_out(c) > 0) {
+		fflush(stdout);
+		snprintf(error, sizeof(error),
+			"the tables of the server lack rows: damaged batches and incomplete "
+			"files: %" PRIu64 "; the log of the server names them",
+			scan_client_left_out(c));
+		query_warn(NULL, error);
+		return 1;
+	}
 	return ret == 0 ? 0 : ret == -ECANCELED ? QUERY_CANCELLED : 1;
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-scan --serve and --connect over software RoCE: the same output as braggline-scan --sql in
-all formats, for all types; rights; clients that are killed, stopped or interrupted; a server that is
-killed; its telemetry.
+all formats, for all types; rights; damaged files; clients that are killed, stopped or interrupted; a
+server that is killed; its telemetry.
 
 The port is a veth device, which only root can create, otherwise a memif. net_memif of DPDK 22.11
 unmaps the memory of a peer that has gone while an lcore polls it: rarely, the server then crashes.
@@ -209,6 +209,30 @@ def ends(pair):
         want(done.stdout == b'1\n1\n', 'after', number, done, pair.server.poll(), pair.said().decode())
 
 
+def damaged(pair, arrow_write):
+    """A client learns that rows are missing, as a local query does."""
+    runs = f'{pair.where}/runs'
+    subprocess.run([arrow_write, runs, 'lyso_8', 'float32', '2', '60', '1'], check=True,
+                   stdout=subprocess.DEVNULL)
+    sql = 'SELECT count(*) FROM lyso_8.images'
+    whole = pair.run(sql, '--format', 'csv')
+    want(whole.returncode == 0 and whole.stderr == b'', whole)
+    with open(f'{runs}/lyso_8_images.arrow', 'r+b') as stream:
+        stream.seek(os.path.getsize(stream.name) // 2)
+        byte = stream.read(1)
+        stream.seek(-1, os.SEEK_CUR)
+        stream.write(bytes([byte[0] ^ 1]))
+    local = subprocess.run([pair.program, '--sql', sql, '--format', 'csv', runs], check=False,
+                           capture_output=True)
+    remote = pair.run(sql, '--format', 'csv')
+    want(local.returncode == 1 and remote.returncode == 1, local, remote)
+    want(local.stdout == remote.stdout != whole.stdout, local, remote, whole)
+    want(b'lack rows: damaged batches and incomplete files: 1;' in remote.stderr, remote)
+    # other runs are whole
+    done = pair.run('SELECT 1 FROM lyso_7.frames LIMIT 1', '--format', 'csv')
+    want(done.returncode == 0 and done.stderr == b'', done)
+
+
 def server_ends(pair):
     """A client notices that its server was killed."""
     client = subprocess.Popen(pair.client('FROM range(1000000000)', '--format', 'csv'),
@@ -239,6 +263,7 @@ def main():
             command_lines(pair)
             rights(pair)
             ends(pair)
+            damaged(pair, arrow_write)
             causes = telemetry.get('scan')
             want(causes['refused_key'] == 2 and causes['queries_cancelled'] >= 1, causes)
             want(pair.server.poll() is None, 'the server has ended:', pair.said().decode())

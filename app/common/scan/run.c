@@ -93,11 +93,29 @@ read_expected(const struct scan_run *run, struct scan_file *f)
 	return 0;
 }
 
+const char *
+scan_format_problem(const struct arrow_reader *r)
+{
+	const char *format = arrow_reader_meta(r, ARROW_META_FORMAT);
+
+	if (format == NULL || strcmp(format, ARROW_FORMAT_VERSION) == 0 ||
+		strcmp(format, ARROW_FORMAT_CHUNKS) == 0)
+		return NULL;
+	return "its " ARROW_META_FORMAT " is none of those of this program, " ARROW_FORMAT_VERSION
+	       " and " ARROW_FORMAT_CHUNKS "; use a newer version";
+}
+
 int
 scan_run_check(struct scan_run *run, struct scan_file *f)
 {
-	const int ret = read_detector(run, f);
+	const char *problem = scan_format_problem(&f->reader);
+	int ret;
 
+	if (problem != NULL) {
+		complain(f->path, problem);
+		return -EBADMSG;
+	}
+	ret = read_detector(run, f);
 	return ret < 0 ? ret : read_expected(run, f);
 }
 

@@ -96,6 +96,7 @@ struct scan_client {
 	/* Of the thread that reads the stream. */
 	bool streaming;
 	bool ended; /* SCAN_END or an error came */
+	uint64_t left_out;
 	bool has_schema;
 	uint32_t nb_pushed; /* parts of bodies that were announced */
 	uint32_t sequence;  /* of the next message */
@@ -810,6 +811,7 @@ take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *b
 	case SCAN_PUSHED:
 		return take_pushed(c, r);
 	case SCAN_END:
+		c->left_out = r->total;
 		c->ended = true;
 		return 0;
 	case SCAN_ERROR:
@@ -1259,6 +1261,12 @@ const char *
 scan_client_sqlstate(const struct scan_client *c)
 {
 	return c->sqlstate;
+}
+
+uint64_t
+scan_client_left_out(const struct scan_client *c)
+{
+	return c->left_out;
 }
 
 void

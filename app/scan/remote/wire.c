@@ -128,7 +128,7 @@ is_record(const uint8_t *bytes, const struct scan_record *r)
 		return part && r->length > 0 && r->total <= SCAN_BODY_MAX &&
 			r->slot < SCAN_SLOTS_MAX;
 	case SCAN_END:
-		return r->length == 0 && r->total == 0 && r->offset == 0;
+		return r->length == 0 && r->offset == 0;
 	case SCAN_ERROR:
 		return is_error(bytes, r);
 	case SCAN_KINDS:

@@ -229,8 +229,12 @@ struct scan_record {
 	uint32_t length;   /**< bytes that follow; SCAN_PUSHED: bytes that are written */
 	uint32_t sequence; /**< number of the message; the schema has 0 */
 	uint32_t slot;	   /**< SCAN_PUSHED: slot; others: 0 */
-	uint64_t total;	   /**< bytes of the whole metadata, body or list of columns */
-	uint64_t offset;   /**< of this part */
+	/**
+	 * bytes of the whole metadata, body or list of columns; SCAN_END: number of damaged batches
+	 * and incomplete files that the tables of the session left out
+	 */
+	uint64_t total;
+	uint64_t offset; /**< of this part */
 };
 static_assert(sizeof(struct scan_record) == 32, "layout");
 #define SCAN_RECORD_PART (SCAN_MSG_MAX - 24 - 32) /**< maximum bytes of a record */

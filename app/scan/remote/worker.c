@@ -584,6 +584,9 @@ run_query(struct scan_worker *w)
 	ret = execute(w, error, sizeof(error));
 	if (ret == 0) {
 		r.sequence = w->sequence;
+		/* a later query of the session leaves out the same */
+		r.total = __atomic_load_n(&w->catalog.damaged, __ATOMIC_RELAXED) +
+			__atomic_load_n(&w->catalog.incomplete, __ATOMIC_RELAXED);
 		if (!scan_record_put(w->message, &r, NULL)) {
 			ret = flush(w, false);
 			(void)scan_record_put(w->message, &r, NULL);

@@ -15,6 +15,7 @@
 #include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
+#include "scan/run.h"
 #include "sql/catalog.h"
 
 #define INCARNATION_DIGITS 16
@@ -214,6 +215,8 @@ schema_problem(const struct sql_file *f, enum arrow_table table)
 
 	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0)
 		return "its schema does not match the table in its name";
+	if (scan_format_problem(r) != NULL)
+		return scan_format_problem(r);
 	for (i = 0; i < r->schema.nb_fields; i++) {
 		shown = escaped_text(r->fields[i].name);
 		plain = shown != NULL && strcmp(shown, r->fields[i].name) == 0 && shown[0] != '\0';

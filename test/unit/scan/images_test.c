@@ -86,6 +86,41 @@ test_pixels_of_missing_packets_have_no_value(void **state)
 	scan_list_free(&list);
 }
 
+static void
+test_another_format_is_refused(void **state)
+{
+	static const char key[] = "braggline.format\0\0\0\0\1\0\0\0";
+	struct scan_list list = {0};
+	struct scan_run run;
+	char path[64];
+	uint8_t *data, *at;
+	size_t size;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/g_frames.arrow", dir);
+	f = fopen(path, "r+b");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, 0, SEEK_END), 0);
+	size = ftell(f);
+	data = malloc(size);
+	rewind(f);
+	assert_int_equal(fread(data, 1, size, f), size);
+	/* in the header and its copy */
+	for (at = data; (at = memmem(at, data + size - at, key, sizeof(key) - 1)) != NULL;) {
+		at += sizeof(key) - 1;
+		assert_int_equal(*at, '1');
+		*at = '3';
+	}
+	rewind(f);
+	assert_int_equal(fwrite(data, 1, size, f), size);
+	fclose(f);
+	free(data);
+	assert_int_equal(scan_list_add(&list, dir), 0);
+	assert_int_equal(scan_run_open(&run, &list.run[0]), -EBADMSG);
+	scan_run_close(&run);
+	scan_list_free(&list);
+}
+
 /* A calibration whose pixel i has no photons in the stages of bits `stages[i]`. */
 static size_t
 make_calibration(uint8_t *to, const uint8_t stages[PIXELS], char digest[32])
@@ -163,6 +198,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pixels_of_missing_packets_have_no_value),
 		cmocka_unit_test(test_dead_pixels_have_no_stage),
+		cmocka_unit_test(test_another_format_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -172,7 +172,7 @@ wrong_records(void **state)
 		{SCAN_METADATA, 8, SCAN_METADATA_MAX + 1, 0},
 		{SCAN_PUSHED, 0, 8, 0},
 		{SCAN_PUSHED, 9, 8, 0},
-		{SCAN_END, 0, 1, 0},
+		{SCAN_END, 0, 1, 1},
 		{SCAN_ERROR, 4, 4, 0},
 		{SCAN_ERROR, 40, 40, 0}, /* its SQLSTATE is no text */
 		{SCAN_KINDS, 0, 0, 0},
