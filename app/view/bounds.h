@@ -18,12 +18,13 @@
 #define LIMIT_COMMAND_MS   60000     /**< to wait for the reply to a command */
 /** bytes of a command with its parameters: DPDK reads at most 1,023 */
 #define LIMIT_COMMAND	   1023
-#define LIMIT_PIXELS	   (1u << 26) /**< of an image: 64 Mpixel */
-#define LIMIT_RUN_FOLDERS  8	      /**< folders of runs */
-#define LIMIT_RUN_ENTRIES  100000     /**< files of runs that are examined */
-#define LIMIT_RUNS	   1000	      /**< runs in the list, the newest ones */
-#define LIMIT_RUN_FILES	   10000      /**< files of runs in the list */
-#define LIMIT_DOWNLOADS	   4	      /**< files being sent */
-#define LIMIT_DOWNLOAD_BPS 1000000u   /**< a client that is slower on average is disconnected */
+#define LIMIT_PIXELS	   (1u << 26)	       /**< of an image: 64 Mpixel */
+#define LIMIT_RUN_FOLDERS  8		       /**< folders of runs */
+#define LIMIT_RUN_ENTRIES  100000	       /**< files of runs that are examined */
+#define LIMIT_RUNS	   1000		       /**< runs in the list, the newest ones */
+#define LIMIT_RUN_FILES	   10000	       /**< files of runs in the list */
+#define LIMIT_COUNTED	   (UINT64_C(1) << 40) /**< bytes of an Arrow file whose rows are counted */
+#define LIMIT_DOWNLOADS	   4		       /**< files being sent */
+#define LIMIT_DOWNLOAD_BPS 1000000u /**< a client that is slower on average is disconnected */
 
 #endif /* BOUNDS_H */

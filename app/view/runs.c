@@ -14,6 +14,7 @@
 #include "arrow/names.h"
 #include "arrow/reader.h"
 #include "bounds.h"
+#include "escaped_text.h"
 #include "io/own_file.h"
 #include "monotonic_cond.h"
 #include "runs.h"
@@ -279,6 +280,15 @@ count_rows(const struct runs *r, struct entry *e)
 	fd = open_file(r, &e->at, &st);
 	if (fd < 0)
 		return;
+	e->counted = true;
+	/* its index takes memory by the size that a file claims, with holes */
+	if ((uint64_t)st.st_size > LIMIT_COUNTED) {
+		escaped_line(stderr,
+			"braggline-view: %s: larger than %u GiB: its rows are not counted",
+			e->at.file, (unsigned int)(LIMIT_COUNTED >> 30));
+		close(fd);
+		return;
+	}
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (arrow_reader_open_read(&reader, path, &problem) == 0) {
 		for (size_t i = 0; i < reader.nb_batches; i++)
@@ -287,7 +297,6 @@ count_rows(const struct runs *r, struct entry *e)
 			e->first = first_time(&reader);
 		arrow_reader_close(&reader);
 	}
-	e->counted = true;
 	close(fd);
 }
 

@@ -24,6 +24,7 @@
 
 #define THREADS	   2
 #define BEAT_TICKS 10
+#define FILE_BLOCK (256u << 10) /* bytes of a file that are read at a time */
 
 #define POLICY                                                     \
 	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; " \
@@ -452,6 +453,50 @@ serve_runs(struct server *s, struct MHD_Connection *connection)
 	return queue_text(connection, MHD_HTTP_OK, text, "application/json");
 }
 
+/** A part of a file that is being sent. */
+struct file_part {
+	int fd;
+	uint64_t begin;
+};
+
+/** The connection ends where a file was truncated, instead of waiting for the rest. */
+static ssize_t
+read_file_part(void *arg, uint64_t at, char *to, size_t most)
+{
+	const struct file_part *part = arg;
+	const ssize_t n = pread(part->fd, to, most, (off_t)(part->begin + at));
+
+	return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void
+close_file_part(void *arg)
+{
+	struct file_part *part = arg;
+
+	close(part->fd);
+	free(part);
+}
+
+/** @param fd  is closed with the response, or at once if there is none */
+static struct MHD_Response *
+respond_with_file(int fd, uint64_t begin, uint64_t length)
+{
+	struct file_part *part = malloc(sizeof(*part));
+	struct MHD_Response *r = NULL;
+
+	if (part != NULL) {
+		*part = (struct file_part){fd, begin};
+		r = MHD_create_response_from_callback(
+			length, FILE_BLOCK, read_file_part, part, close_file_part);
+	}
+	if (r == NULL) {
+		close(fd);
+		free(part);
+	}
+	return r;
+}
+
 /** Send a part of a file. @param fd  is closed */
 static enum MHD_Result
 send_file(struct server *s, struct MHD_Connection *connection, struct request *request, int fd,
@@ -478,11 +523,9 @@ send_file(struct server *s, struct MHD_Connection *connection, struct request *r
 		return refuse_with(connection, MHD_HTTP_RANGE_NOT_SATISFIABLE, "wrong range",
 			"Range: outside of the file", MHD_HTTP_HEADER_CONTENT_RANGE, text);
 	}
-	r = MHD_create_response_from_fd_at_offset64(length, fd, begin);
-	if (r == NULL) {
-		close(fd);
+	r = respond_with_file(fd, begin, length);
+	if (r == NULL)
 		return MHD_NO;
-	}
 	__atomic_add_fetch(&s->files, 1, __ATOMIC_RELAXED);
 	request->download = true;
 	MHD_add_response_header(r, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");

@@ -324,6 +324,10 @@ def make_runs(where):
             stream.write(text)
     # later than 2262, the last year that 64 bits of nanoseconds can have; most file systems store it
     os.utime(f'{where}/empty_frames.arrow', (12e9, 12e9))
+    # holes; the rows of so large a file are not counted
+    shutil.copy(f'{where}/done_frames.arrow', f'{where}/holes_frames.arrow')
+    with contextlib.suppress(OSError):
+        os.truncate(f'{where}/holes_frames.arrow', (1 << 40) + 1)
     os.link(f'{where}/secret.txt', f'{where}/hard_frames.arrow')
     os.symlink(f'{where}/secret.txt', f'{where}/soft_frames.arrow')
     os.symlink('/etc', f'{where}/etc')
@@ -349,7 +353,7 @@ def finished_runs_are_served(where):
         answer = ask('/runs', 200).json()
         want(answer['folders'] == [folder, f'{where}/absent'] and not answer['truncated'], answer)
         runs = {(run['directory'], run['name']): run for run in answer['runs']}
-        want(set(runs) == {('0', 'done'), ('0', 'garbage'), ('0', 'empty'),
+        want(set(runs) == {('0', 'done'), ('0', 'garbage'), ('0', 'empty'), ('0', 'holes'),
                            ('0:store-1', f'x_{"1" * 16}')}, list(runs))
         for key in ('0', 'done'), ('0:store-1', f'x_{"1" * 16}'):
             run = runs[key]
@@ -359,6 +363,8 @@ def finished_runs_are_served(where):
         names = [f['name'] for f in runs['0', 'done']['files']]
         want(names == ['done_data_000001.h5', 'done_frames.arrow', 'done_images.arrow'], names)
         want(runs['0', 'garbage']['frames'] == runs['0', 'empty']['frames'] == 0)
+        if os.path.getsize(f'{folder}/holes_frames.arrow') > 1 << 40:
+            want(runs['0', 'holes']['frames'] == 0, runs['0', 'holes'])
         changed = os.stat(f'{folder}/empty_frames.arrow').st_mtime
         want(runs['0', 'empty']['finished'] >= min(changed, 9.2e9), runs['0', 'empty'])
 
@@ -404,6 +410,15 @@ def finished_runs_are_served(where):
         for s in slow:
             s.close()
         wait('no limit', lambda: server('/api/v1/runs/0/done_frames.arrow').status == 200)
+        # a file that is truncated while it is sent ends the connection at once
+        with send(server, request) as s:
+            s.settimeout(20)
+            want(s.recv(1 << 16).startswith(b'HTTP/1.1 200'))
+            os.truncate(f'{folder}/done_data_000001.h5', 1 << 16)
+            received = 0
+            while (part := s.recv(1 << 20)):
+                received += len(part)
+            want(received < LARGE, received)
         # a file that is replaced after it was listed
         os.unlink(f'{folder}/done_frames.arrow')
         os.symlink(f'{folder}/secret.txt', f'{folder}/done_frames.arrow')
