@@ -189,30 +189,47 @@ hand_over(struct file *f)
 	return ret;
 }
 
+/*
+ * Keeps an error, so that all later writes fail: an index must not be written after chunks to which
+ * it points were lost. @return 0; errno of the first error
+ */
+static int
+keep_error(struct file *f, int error)
+{
+	pthread_mutex_lock(&f->lock);
+	f->error = f->error != 0 ? f->error : error;
+	error = f->error;
+	pthread_mutex_unlock(&f->lock);
+	return error;
+}
+
 /* Writes all that was collected. @return 0; errno */
 static int
 drain(struct file *f)
 {
-	const struct block *b;
+	const uint8_t *rest;
+	struct block *b;
 	uint64_t end, tail;
-	int ret = 0;
+	int ret;
 
 	if (!f->has_thread)
 		return 0;
 	b = current(f);
 	end = b->at + b->size;
 	tail = b->size % PAGE;
-	if (tail > 0)
-		ret = write_whole(f->fd, b->data + b->size - tail, tail, end - tail);
-	current(f)->size -= tail;
-	if (b->size > 0 && ret == 0)
-		ret = hand_over(f);
+	b->size -= tail;
+	/* its bytes stay where they are until the block is filled again */
+	rest = b->data + b->size;
+	if (b->size > 0)
+		(void)hand_over(f);
 	current(f)->size = 0;
 	pthread_mutex_lock(&f->lock);
 	while (f->written < f->filled)
 		pthread_cond_wait(&f->changed, &f->lock);
-	ret = ret != 0 ? ret : f->error;
+	ret = f->error;
 	pthread_mutex_unlock(&f->lock);
+	if (ret == 0 && tail > 0)
+		ret = keep_error(f, write_whole(f->fd, rest, tail, end - tail));
 	return ret;
 }
 
@@ -240,7 +257,7 @@ collect(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
 		ret = drain(f);
 		part = (PAGE - at % PAGE) % PAGE;
 		if (ret == 0 && part > 0)
-			ret = write_whole(f->fd, data, part, at);
+			ret = keep_error(f, write_whole(f->fd, data, part, at));
 		data += part;
 		at += part;
 		size -= part;
@@ -417,7 +434,8 @@ driver_write(
 	struct file *f = file_of(common);
 	int ret;
 
-	if (size >= STREAM_MIN && begin(f)) {
+	/* an index may be as large as a chunk, but is written at once: blocks would divide it */
+	if (type == H5FD_MEM_DRAW && size >= STREAM_MIN && begin(f)) {
 		ret = collect(f, at, data, size);
 	} else {
 		/* in order: an index is in the file only with the chunks to which it points */

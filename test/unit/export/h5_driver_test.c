@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Files written by the driver of HDF5, read by HDF5's own: whole after each flush, also if writes
+ * are short, interrupted, refused with O_DIRECT, or if the disk is full at any one of them.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "h5.h"
+
+#define CHUNKS	   16
+#define CHUNK_MAX  (UINT32_C(1) << 20)
+#define CHUNK_STEP 4099 /* bytes from the begin of a chunk to that of the next one */
+#define FLUSH	   5	/* chunks from one flush to the next */
+#define INDEX	   4000 /* entries of the index, which has more than 64 KiB */
+#define WRITES_MAX 1000
+
+enum mode {
+	WHOLE,
+	SHORT,
+	REFUSE_OPEN,
+	REFUSE_WRITE,
+	FULL
+};
+
+static char dir[] = "/tmp/h5_driver_test.XXXXXX";
+static uint8_t pattern[CHUNK_MAX + CHUNKS * CHUNK_STEP], stored[CHUNK_MAX];
+static enum mode mode;
+static unsigned int fail_at; /* FULL: the only write that fails, from 1 */
+/* of all writes; the driver's thread writes, too */
+static unsigned int writes, direct_writes;
+static size_t largest_buffered;
+
+int __real_open64(const char *path, int flags, ...);
+int __wrap_open64(const char *path, int flags, ...);
+ssize_t __real_pwrite64(int fd, const void *data, size_t size, off_t at);
+ssize_t __wrap_pwrite64(int fd, const void *data, size_t size, off_t at);
+
+/* HDF5 does not free its buffer of metadata, 256 KiB, if it cannot write it when a file closes. */
+const char *__lsan_default_suppressions(void);
+
+const char *
+__lsan_default_suppressions(void)
+{
+	return "leak:libhdf5\n";
+}
+
+int
+__wrap_open64(const char *path, int flags, ...)
+{
+	mode_t permissions = 0;
+	va_list list;
+
+	va_start(list, flags);
+	if ((flags & O_CREAT) != 0)
+		permissions = va_arg(list, mode_t);
+	va_end(list);
+	if (mode == REFUSE_OPEN && (flags & O_DIRECT) != 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return __real_open64(path, flags, permissions);
+}
+
+ssize_t
+__wrap_pwrite64(int fd, const void *data, size_t size, off_t at)
+{
+	const bool is_direct = (fcntl(fd, F_GETFL) & O_DIRECT) != 0;
+	const unsigned int number = __atomic_add_fetch(&writes, 1, __ATOMIC_RELAXED);
+
+	if (is_direct)
+		__atomic_add_fetch(&direct_writes, 1, __ATOMIC_RELAXED);
+	else if (size > largest_buffered)
+		largest_buffered = size;
+	if (mode == SHORT && number % 3 == 0) {
+		errno = EINTR;
+		return -1;
+	}
+	if (mode == SHORT)
+		size = (size + 1) / 2;
+	if (mode == REFUSE_WRITE && is_direct) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (mode == FULL && number == fail_at) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return __real_pwrite64(fd, data, size, at);
+}
+
+/* Bytes of chunk i, of which none is 0. @return its size: few of them end at a page */
+static size_t
+get_chunk(unsigned int i, const uint8_t **chunk)
+{
+	*chunk = pattern + i * CHUNK_STEP;
+	return i % 4 == 3 ? CHUNK_MAX : 70001 + i * 37003;
+}
+
+static hid_t
+create_chunks(struct h5 *h)
+{
+	static const unsigned int options[] = {0, 2, sizeof(uint16_t), 0, 2};
+	const hsize_t dims[] = {CHUNKS, 1024, 512}, size[] = {1, 1024, 512};
+	const hid_t space = H5Screate_simple(3, dims, NULL);
+	const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+	hid_t set;
+
+	h5_check(h, "data", H5Pset_chunk(create, 3, size));
+	/* chunks of any size: no filter reads them here */
+	h5_check(h, "data", H5Pset_filter(create, H5_BITSHUFFLE, H5Z_FLAG_OPTIONAL, 5, options));
+	set = h5_check_id(h, "data",
+		h->failed ? -1
+			  : H5Dcreate2(h->file, "data", H5T_STD_U16LE, space, H5P_DEFAULT, create,
+				    H5P_DEFAULT));
+	h5_release(create);
+	h5_release(space);
+	return set;
+}
+
+static void
+copy_file(const char *from, const char *to)
+{
+	FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+	size_t n;
+
+	assert_non_null(in);
+	assert_non_null(out);
+	while ((n = fread(stored, 1, sizeof(stored), in)) > 0)
+		assert_int_equal(fwrite(stored, 1, n, out), n);
+	fclose(in);
+	assert_int_equal(fclose(out), 0);
+}
+
+/* All chunks that the file has are as they were written. @return number; `least` must be there */
+static unsigned int
+check_chunks(const char *path, unsigned int least)
+{
+	unsigned int found = 0;
+	const uint8_t *chunk;
+	uint32_t filters;
+	hsize_t size = 0;
+	struct h5 h;
+	hid_t set;
+
+	h5_open(&h, path);
+	set = h.failed ? -1 : H5Dopen2(h.file, "data", H5P_DEFAULT);
+	assert_true(set >= 0 || least == 0);
+	for (unsigned int i = 0; set >= 0 && i < CHUNKS; i++) {
+		const hsize_t place[] = {i, 0, 0};
+
+		if (H5Dget_chunk_storage_size(set, place, &size) < 0 || size == 0) {
+			assert_true(i >= least);
+			continue;
+		}
+		assert_int_equal(size, get_chunk(i, &chunk));
+		assert_true(H5Dread_chunk(set, H5P_DEFAULT, place, &filters, stored) >= 0);
+		assert_memory_equal(stored, chunk, size);
+		found++;
+	}
+	h5_release(set);
+	if (h.failed)
+		h.file = -1;
+	(void)h5_close(&h);
+	return found;
+}
+
+/* Writes a file, and checks a copy after each flush. @return chunks that were flushed; or -EIO */
+static int
+write_file(struct h5 *h, const char *path, unsigned int *flushed, bool check)
+{
+	const uint8_t *chunk;
+	char copy[64];
+	hid_t set;
+
+	snprintf(copy, sizeof(copy), "%s/copy.h5", dir);
+	*flushed = writes = direct_writes = 0;
+	largest_buffered = 0;
+	h5_create_growing(h, path, INDEX);
+	set = h->failed ? -1 : create_chunks(h);
+	for (unsigned int i = 0; !h->failed && i < CHUNKS; i++) {
+		const hsize_t place[] = {i, 0, 0};
+		const size_t size = get_chunk(i, &chunk);
+
+		h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk));
+		if ((i + 1) % FLUSH != 0)
+			continue;
+		h5_check(h, "flush", H5Fflush(h->file, H5F_SCOPE_LOCAL));
+		*flushed = h->failed ? *flushed : i + 1;
+		if (check && !h->failed) {
+			copy_file(path, copy);
+			assert_int_equal(check_chunks(copy, i + 1), i + 1);
+		}
+	}
+	h5_release(set);
+	return h5_close(h);
+}
+
+static void
+write_and_check(enum mode m)
+{
+	unsigned int flushed;
+	struct stat st;
+	char path[64];
+	struct h5 h;
+
+	snprintf(path, sizeof(path), "%s/a.h5", dir);
+	mode = m;
+	assert_int_equal(write_file(&h, path, &flushed, true), 0);
+	mode = WHOLE;
+	assert_int_equal(check_chunks(path, CHUNKS), CHUNKS);
+	/* space that was allocated behind the end is given back */
+	assert_int_equal(stat(path, &st), 0);
+	assert_true((uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size + (1 << 20));
+}
+
+static void
+test_a_flushed_file_is_whole(void **state)
+{
+	write_and_check(WHOLE);
+	assert_true(direct_writes > 0);
+}
+
+static void
+test_an_index_is_written_at_once(void **state)
+{
+	write_and_check(WHOLE);
+	assert_true(largest_buffered > INDEX * (sizeof(uint64_t) * 6));
+}
+
+static void
+test_short_and_interrupted_writes_continue(void **state)
+{
+	write_and_check(SHORT);
+}
+
+static void
+test_without_direct_files_are_written(void **state)
+{
+	write_and_check(REFUSE_OPEN);
+	assert_int_equal(direct_writes, 0);
+}
+
+static void
+test_refused_direct_writes_are_repeated(void **state)
+{
+	write_and_check(REFUSE_WRITE);
+	assert_true(direct_writes > 0);
+}
+
+/* Entries of a directory of /proc: descriptors or threads of this process */
+static unsigned int
+count_entries(const char *path)
+{
+	unsigned int nb = 0;
+	DIR *d = opendir(path);
+
+	assert_non_null(d);
+	while (readdir(d) != NULL)
+		nb++;
+	closedir(d);
+	return nb;
+}
+
+/* One write fails, and those after it would not. No index may have a chunk that is not there. */
+static void
+test_a_full_disk_loses_no_flushed_chunk(void **state)
+{
+	const unsigned int files = count_entries("/proc/self/fd");
+	const unsigned int threads = count_entries("/proc/self/task");
+	unsigned int flushed;
+	char path[64];
+	struct h5 h;
+
+	snprintf(path, sizeof(path), "%s/full.h5", dir);
+	for (fail_at = 1; fail_at < WRITES_MAX; fail_at++) {
+		int ret;
+
+		mode = FULL;
+		ret = write_file(&h, path, &flushed, false);
+		mode = WHOLE;
+		if (writes < fail_at)
+			break;
+		assert_int_equal(ret, -EIO);
+		assert_non_null(strstr(h.message, strerror(ENOSPC)));
+		(void)check_chunks(path, flushed);
+		assert_int_equal(count_entries("/proc/self/fd"), files);
+		assert_int_equal(count_entries("/proc/self/task"), threads);
+	}
+	assert_true(fail_at > 10);
+	assert_int_equal(check_chunks(path, CHUNKS), CHUNKS);
+}
+
+static int
+make_dir(void **state)
+{
+	for (size_t i = 0; i < sizeof(pattern); i++)
+		pattern[i] = (uint8_t)(1 + (i * 7 + (i >> 12)) % 251);
+	return mkdtemp(dir) != NULL ? 0 : -1;
+}
+
+static int
+remove_dir(void **state)
+{
+	static const char *const names[] = {"a.h5", "copy.h5", "full.h5"};
+	char path[64];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		(void)unlink(path);
+	}
+	return rmdir(dir);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_flushed_file_is_whole),
+		cmocka_unit_test(test_an_index_is_written_at_once),
+		cmocka_unit_test(test_short_and_interrupted_writes_continue),
+		cmocka_unit_test(test_without_direct_files_are_written),
+		cmocka_unit_test(test_refused_direct_writes_are_repeated),
+		cmocka_unit_test(test_a_full_disk_loses_no_flushed_chunk),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
