@@ -656,6 +656,49 @@ deferred_lists(void **state)
 	assert_int_equal(n->failed, 0);
 }
 
+/* A file that is cut when its lists are queued, and not written yet: none of their bytes is sent. */
+static void
+cut_file_behind_the_engine(void **state)
+{
+	static const char sql[] = "SELECT value FROM lyso_1.images";
+	const struct scan_server_counters *n;
+	uint64_t queries, batches, until;
+	struct peer *p, *other;
+	char file[64];
+
+	write_run();
+	open_server(&plain);
+	n = scan_server_get_counters(server);
+	p = connect_peer(0);
+	other = connect_peer(1);
+	ask(p, sql);
+	wait_for(p->ended && p->written == p->pushed);
+	assert_int_equal(p->error, 0);
+	queries = n->queries;
+	batches = __atomic_load_n(&n->work.batches, __ATOMIC_RELAXED);
+	ask(p, sql);
+	wait_for(n->queries > queries);
+	/* the lcore does nothing until a batch is made */
+	until = xfer_qp_clock() + SECONDS * 1000;
+	while (__atomic_load_n(&n->work.batches, __ATOMIC_RELAXED) == batches) {
+		assert_true(xfer_qp_clock() < until);
+		usleep(100);
+	}
+	snprintf(file, sizeof(file), "%s/lyso_1_images.arrow", dir);
+	assert_int_equal(truncate(file, 8192), 0);
+	wait_for(p->ended);
+	assert_int_equal(p->error, EIO);
+	assert_non_null(strstr(p->text, "lyso_1_images.arrow: it was truncated"));
+	assert_int_equal(p->bytes, 0);
+	/* the session is usable */
+	ask(p, "SELECT count(*) FROM lyso_1.frames");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+	ask(other, "SELECT count(*) FROM lyso_1.frames");
+	wait_for(other->ended);
+	assert_int_equal(other->error, 0);
+}
+
 /* A file that is cut while its lists are sent is an error of this query only. */
 static void
 cut_file(void **state)
@@ -850,6 +893,7 @@ main(void)
 		cmocka_unit_test_teardown(statements, no_server),
 		cmocka_unit_test_teardown(deferred_lists, no_server),
 		cmocka_unit_test_teardown(cut_file, no_server),
+		cmocka_unit_test_teardown(cut_file_behind_the_engine, no_server),
 		cmocka_unit_test_teardown(hostile, no_server),
 		cmocka_unit_test_teardown(random_messages, no_server),
 	};
