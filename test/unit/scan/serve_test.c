@@ -656,7 +656,7 @@ deferred_lists(void **state)
 	assert_int_equal(n->failed, 0);
 }
 
-/* A file that is cut when its lists are queued, and not written yet: none of their bytes is sent. */
+/* A file is cut when its lists are queued, and not written yet: none of their bytes are sent. */
 static void
 cut_file_behind_the_engine(void **state)
 {
