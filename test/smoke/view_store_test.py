@@ -90,7 +90,9 @@ def histogram(page, name, w):
     """Latencies of the page are those of the socket."""
     command = '/braggline/egress'
     ask = w.ask('recv0')
-    before = numbers(ask(command)[command]['kept_to_durable'])
+    # the receiver learns later than the store that a batch is durable
+    before = wait('a latency', lambda: sum((
+        now := numbers(ask(command)[command]['kept_to_durable'])).values()) and now)
     value = wait('latencies', lambda: (now := page('r', command)) and
                  (found := numbers(now['kept_to_durable'])) and
                  all(found[k] >= v for k, v in before.items()) and found)
