@@ -188,6 +188,25 @@ no_photons(void)
 	return vec_set(-gk_nan());
 }
 
+/* Whether each pixel is unusable (`nan`), or has tame coefficients. */
+VEC_FN bool
+is_tame(vec_f32 p, vec_f32 r, vec_mask nan)
+{
+	const vec_i32 beyond = beyond_bounds(p, r, vec_set_i32(0));
+
+	return vec_mask_is_all(vec_mask_or(nan, vec_less_u32(beyond, TAME_RANGE)));
+}
+
+/* Prefetch coefficients of the pixels from x on, a strip ahead. */
+VEC_FN void
+fetch_coef(const struct gk_tile *t, uint64_t x)
+{
+	for (int k = 0; k < RUN; k += 16) {
+		fetch(t->p[0] + x + STRIP + k);
+		fetch(t->r[0] + x + STRIP + k);
+	}
+}
+
 /* Load a run that has unusable pixels or coefficients out of bounds. */
 static __attribute__((noinline)) void
 load_odd_run(const struct gk_tile *t, uint64_t x, uint32_t run, struct shared *to)
@@ -198,10 +217,9 @@ load_odd_run(const struct gk_tile *t, uint64_t x, uint32_t run, struct shared *t
 	for (int k = 0; k < RUN_VECS; k++) {
 		const vec_f32 p = vec_fold_f32(t->p[0] + x, k), r = vec_fold_f32(t->r[0] + x, k);
 		const vec_mask nan = vec_unordered(p, r);
-		const vec_i32 beyond = beyond_bounds(p, r, vec_set_i32(0));
 
 		to->dead[run] += (uint8_t)__builtin_popcount(vec_mask_bits(nan));
-		tame &= vec_mask_is_all(vec_mask_or(nan, vec_less_u32(beyond, TAME_RANGE)));
+		tame &= is_tame(p, r, nan);
 		vec_store(p_to + k * VEC_LANES, vec_select(nan, vec_set(0.0f), p));
 		vec_store(r_to + k * VEC_LANES,
 			vec_select(nan, no_photons(), vec_mul(r, vec_set((float)GK_SUM_SCALE))));
@@ -222,10 +240,7 @@ load_runs(
 	for (uint32_t i = 0, x = 0; i < runs; i++, x += RUN) {
 		vec_i32 beyond = vec_set_i32(0);
 
-		for (int k = 0; k < RUN; k += 16) {
-			fetch(p0 + x + STRIP + k);
-			fetch(r0 + x + STRIP + k);
-		}
+		fetch_coef(t, first + x);
 		for (int k = 0; k < RUN_VECS; k++) {
 			const uint32_t at = x + k * VEC_LANES;
 			const vec_f32 p = fold ? vec_fold_f32(p0 + x, k) : vec_load(p0 + at),
@@ -339,6 +354,34 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 }
 
 /*
+ * Photons of a run in G0, and its pixels at or above the thresholds.
+ * @return sums of the scaled photons, as of gk_sum_q8() if the run is tame
+ */
+VEC_FN vec_i32
+g0_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, vec_f32 strong_threshold,
+	vec_f32 csr_threshold, vec_f32 photons[RUN_VECS], vec_pair above_bragg[RUN_VECS / 2],
+	vec_pair above_csr[RUN_VECS / 2])
+{
+	vec_i32 add = vec_set_i32(0);
+
+	for (int k = 0; k < RUN_VECS; k++) {
+		const uint64_t at = x + k * VEC_LANES;
+		vec_f32 q;
+
+		photons[k] = photons_g0(t, at, vec_words(raw + at));
+		q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
+		add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
+		if (k % 2 == 0)
+			continue;
+		above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], strong_threshold),
+			vec_ge(photons[k], strong_threshold));
+		above_csr[k / 2] = vec_mark_pair(
+			vec_ge(photons[k - 1], csr_threshold), vec_ge(photons[k], csr_threshold));
+	}
+	return add;
+}
+
+/*
  * Process a strip of one frame, and its image. Photons are scaled for the sum only. @param type
  * constant, too
  */
@@ -357,8 +400,8 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	for (uint32_t i = 0; i < runs; i++) {
 		vec_pair above_bragg[RUN_VECS / 2], above_csr[RUN_VECS / 2];
 		const uint64_t x = first + i * RUN;
-		vec_i32 add = vec_set_i32(0);
 		vec_f32 photons[RUN_VECS];
+		vec_i32 add;
 
 		fetch(s->ahead + i * RUN);
 		if (__builtin_expect(vec_run_any(vec_run_load(raw + x), GK_RAW_GAIN_MASK) ||
@@ -368,20 +411,8 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 			any_run(t, x, raw, type, value);
 			continue;
 		}
-		for (int k = 0; k < RUN_VECS; k++) {
-			const uint64_t at = x + k * VEC_LANES;
-			vec_f32 q;
-
-			photons[k] = photons_g0(t, at, vec_words(raw + at));
-			q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
-			add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
-			if (k % 2 == 0)
-				continue;
-			above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], strong_threshold),
-				vec_ge(photons[k], strong_threshold));
-			above_csr[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], csr_threshold),
-				vec_ge(photons[k], csr_threshold));
-		}
+		add = g0_run(t, x, raw, strong_threshold, csr_threshold, photons, above_bragg,
+			above_csr);
 		sum = vec_add_i32(sum, add);
 		vec_tally_add(&bragg, i, vec_mark(above_bragg));
 		vec_put_marks(&s->csr[i], vec_mark(above_csr));
@@ -394,9 +425,7 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	c->bragg += vec_tally_total(&bragg);
 }
 
-/*
- * Whether all pixels of a run are tame, and which are unusable.
- */
+/* Whether a run is tame. @param dead  out: unusable pixels */
 static __attribute__((noinline)) bool
 odd_run(const struct gk_tile *t, uint64_t x, uint32_t *dead)
 {
@@ -407,10 +436,9 @@ odd_run(const struct gk_tile *t, uint64_t x, uint32_t *dead)
 		const vec_f32 p = vec_load(t->p[0] + x + k * VEC_LANES),
 			      r = vec_load(t->r[0] + x + k * VEC_LANES);
 		const vec_mask nan = vec_unordered(p, r);
-		const vec_i32 beyond = beyond_bounds(p, r, vec_set_i32(0));
 
 		*dead += (uint32_t)__builtin_popcount(vec_mask_bits(nan));
-		tame &= vec_mask_is_all(vec_mask_or(nan, vec_less_u32(beyond, TAME_RANGE)));
+		tame &= is_tame(p, r, nan);
 	}
 	return tame;
 }
@@ -436,31 +464,17 @@ lone_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_
 		vec_pair above_bragg[RUN_VECS / 2], above_csr[RUN_VECS / 2];
 		const uint64_t x = first + i * RUN;
 		const vec_run words = vec_run_load(raw + x);
-		vec_i32 add = vec_set_i32(0), beyond = vec_set_i32(0);
+		vec_i32 add, beyond = vec_set_i32(0);
 		vec_f32 photons[RUN_VECS];
 		uint32_t dead = 0;
 
 		fetch(s->ahead + i * RUN);
-		for (int k = 0; k < RUN; k += 16) {
-			fetch(t->p[0] + x + STRIP + k);
-			fetch(t->r[0] + x + STRIP + k);
-		}
-		for (int k = 0; k < RUN_VECS; k++) {
-			const uint64_t at = x + k * VEC_LANES;
-			const vec_f32 p = vec_load(t->p[0] + at), r = vec_load(t->r[0] + at);
-			vec_f32 q;
-
-			beyond = beyond_bounds(p, r, beyond);
-			photons[k] = photons_g0(t, at, vec_words(raw + at));
-			q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
-			add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
-			if (k % 2 == 0)
-				continue;
-			above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], strong_threshold),
-				vec_ge(photons[k], strong_threshold));
-			above_csr[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], csr_threshold),
-				vec_ge(photons[k], csr_threshold));
-		}
+		fetch_coef(t, x);
+		for (int k = 0; k < RUN_VECS; k++)
+			beyond = beyond_bounds(vec_load(t->p[0] + x + k * VEC_LANES),
+				vec_load(t->r[0] + x + k * VEC_LANES), beyond);
+		add = g0_run(t, x, raw, strong_threshold, csr_threshold, photons, above_bragg,
+			above_csr);
 		if (__builtin_expect(vec_run_any(words, GK_RAW_GAIN_MASK) ||
 				    (!vec_mask_is_all(vec_less_u32(beyond, TAME_RANGE)) &&
 					    !odd_run(t, x, &dead)),
