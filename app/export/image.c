@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow/bitshuffle.h"
 #include "gk_abi.h"
 #include "gk_bitshuffle.h"
-#include "gk_pixel.h"
 #include "image.h"
 
 int
@@ -56,31 +54,17 @@ image_chunk(struct image *m, const struct scan_images *b, const struct selection
 {
 	const uint64_t pixels = (uint64_t)m->rows * m->cols;
 	const int16_t *photons;
-	uint64_t start, end, i, size;
+	uint64_t i, size;
 
 	size = scan_images_chunk(b, row->row, chunk);
 	if (row->kind == GK_KIND_RAW || (size > 0 && m->mask == NULL))
 		return is_chunk(*chunk, size, pixels) ? (ssize_t)size : -EBADMSG;
-	arrow_column_range(&b->value, row->row, &start, &end);
-	if (row->kind != GK_KIND_IMAGE || (size == 0 && end - start != pixels))
+	if (row->kind != GK_KIND_IMAGE ||
+		scan_images_photons(b, row->row, m->rows, m->cols, m->photons, &photons) < 0)
 		return -EBADMSG;
-	if (size > 0) {
-		/* only the bits count */
-		if (bitshuffle_decompress(*chunk, size, (uint16_t *)m->photons, pixels) < 0)
-			return -EBADMSG;
-		photons = m->photons;
-	} else if (b->is_i16) {
-		photons = (const int16_t *)b->value.data + start;
-		if (m->mask != NULL)
-			memcpy(m->photons, photons, pixels * sizeof(*photons));
-	} else {
-		for (i = 0; i < pixels; i++)
-			m->photons[i] = gk_value_i16(((const float *)b->value.data)[start + i]);
-		photons = m->photons;
-	}
 	if (m->mask != NULL) {
 		for (i = 0; i < pixels; i++)
-			m->photons[i] = m->mask[i] != 0 ? IMAGE_INVALID : m->photons[i];
+			m->photons[i] = m->mask[i] != 0 ? IMAGE_INVALID : photons[i];
 		photons = m->photons;
 	}
 	*chunk = m->packed;

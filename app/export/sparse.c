@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arrow/bitshuffle.h"
 #include "columns.h"
 #include "data_file.h"
 #include "geometry/pixels.h"
@@ -123,29 +122,23 @@ read_csr(struct pixels *p, const struct export *e, const struct scan_images *b, 
 }
 
 static int
-read_full(struct pixels *p, const struct scan_images *b, uint64_t row)
+read_full(struct pixels *p, const struct scan_images *b, uint64_t row, uint32_t rows, uint32_t cols)
 {
-	const void *values = b->value.data;
-	const uint8_t *chunk = NULL;
+	const int16_t *photons = NULL;
+	const float *values;
 	uint64_t start, end, i;
-	const uint64_t size = scan_images_chunk(b, row, &chunk);
-	float value;
 
 	arrow_column_range(&b->value, row, &start, &end);
-	if (size > 0) {
-		/* only the bits count */
-		if (bitshuffle_decompress(chunk, size, (uint16_t *)p->photons, p->size) < 0)
+	values = (const float *)b->value.data + start;
+	if (p->is_i16) {
+		if (scan_images_photons(b, row, rows, cols, p->photons, &photons) < 0)
 			return -EBADMSG;
-		values = p->photons;
-		start = 0;
 	} else if (end - start != p->size) {
 		return -EBADMSG;
 	}
 	for (i = 0; i < p->size; i++) {
-		value = p->is_i16 ? ((const int16_t *)values)[start + i]
-				  : ((const float *)values)[start + i];
-		if (value >= p->least)
-			add_pixel(p, values, i, start + i);
+		if ((p->is_i16 ? photons[i] : values[i]) >= p->least)
+			add_pixel(p, p->is_i16 ? (const void *)photons : values, i, i);
 	}
 	return 0;
 }
@@ -165,8 +158,9 @@ read_image(struct pixels *p, struct export *e, size_t image)
 	if (!record->has_images || record->images.is_i16 != p->is_i16)
 		ret = -EBADMSG;
 	else
-		ret = row->kind == GK_KIND_CSR ? read_csr(p, e, &record->images, row->row)
-					       : read_full(p, &record->images, row->row);
+		ret = row->kind == GK_KIND_CSR
+			? read_csr(p, e, &record->images, row->row)
+			: read_full(p, &record->images, row->row, e->run.rows, e->run.cols);
 	scan_record_drop(record);
 	if (ret < 0)
 		snprintf(e->message, sizeof(e->message),

@@ -35,7 +35,8 @@ struct collection {
 	uint64_t images;  /* included in the maximum */
 	uint64_t damaged; /* damaged rows */
 	bool found;
-	bool raw; /* the maximum is that of raw frames */
+	bool raw;    /* the maximum is that of raw frames */
+	bool sparse; /* there are sparse frames */
 	bool shown_raw;
 };
 
@@ -63,6 +64,7 @@ collect_row(const struct scan_run *run, const struct scan_images *b, struct plac
 		all->damaged++;
 		return;
 	}
+	all->sparse |= ((const uint8_t *)b->kind.data)[at.row] == GK_KIND_CSR;
 	if (raw == want_raw) {
 		for (i = 0; i < pixels; i++) {
 			if (!(all->maximum[i] >= all->plane[i]) && all->plane[i] == all->plane[i])
@@ -261,9 +263,11 @@ picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char 
 	if (scan_images_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		scan_images_expand(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
-	ret = mask_sparse(run, &b, calibration, &all);
-	if (ret < 0)
-		goto out;
+	if (all.sparse || calibration != NULL) {
+		ret = mask_sparse(run, &b, calibration, &all);
+		if (ret < 0)
+			goto out;
+	}
 	ret = drawing_kind_of(path, &kind);
 	if (ret == 0)
 		ret = save(run, &all, peaks, kind, path);

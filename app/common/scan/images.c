@@ -83,8 +83,10 @@ mark_missing(const struct scan_run *run, const struct scan_images *b, uint64_t r
 	bits = (const uint8_t *)b->missing.data + start;
 	each = pixels / run->packets;
 	for (uint64_t p = 0; p < run->packets && p / 8 < end - start; p++) {
-		for (uint64_t i = 0; (bits[p / 8] >> p % 8 & 1) != 0 && i < each; i++)
-			plane[p * each + i] = NAN;
+		if ((bits[p / 8] >> p % 8 & 1) == 0)
+			continue;
+		for (uint64_t i = p * each; i < (p + 1) * each; i++)
+			plane[i] = NAN;
 	}
 }
 
