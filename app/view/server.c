@@ -17,6 +17,7 @@
 #include "bounds.h"
 #include "events.h"
 #include "images.h"
+#include "io/direct_io.h"
 #include "runs.h"
 #include "server.h"
 #include "telemetry_socket.h"
@@ -464,7 +465,7 @@ static ssize_t
 read_file_part(void *arg, uint64_t at, char *to, size_t most)
 {
 	const struct file_part *part = arg;
-	const ssize_t n = pread(part->fd, to, most, (off_t)(part->begin + at));
+	const int64_t n = direct_io_read(part->fd, to, most, part->begin + at);
 
 	return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
 }

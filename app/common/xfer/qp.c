@@ -237,12 +237,25 @@ xfer_qp_send(struct xfer_qp *l, uint32_t size)
 	return 0;
 }
 
+/* @param flags  RDMA_SEND_SIGNALED: the completion is reported */
 static int
-post_write(struct xfer_qp *l, const struct rdma_send_wr *wr)
+post_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
+	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm, uint32_t flags)
 {
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_WRITE, wr_id),
+		.sg = sg,
+		.nb_sge = nb_sge,
+		.op = imm != NULL ? RDMA_OP_WRITE_IMM : RDMA_OP_WRITE,
+		.flags = flags,
+		.imm = imm != NULL ? *imm : 0,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+
 	if (l->broken)
 		return -EPIPE;
-	if (rdma_post_send(l->qp, wr, 1) == 1)
+	if (rdma_post_send(l->qp, &wr, 1) == 1)
 		return 0;
 	if (rte_errno == ENOMEM)
 		return -EAGAIN;
@@ -254,35 +267,15 @@ int
 xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
 {
-	const struct rdma_send_wr wr = {
-		.wr_id = ID(KIND_WRITE, wr_id),
-		.sg = sg,
-		.nb_sge = nb_sge,
-		.op = imm != NULL ? RDMA_OP_WRITE_IMM : RDMA_OP_WRITE,
-		.flags = imm != NULL ? RDMA_SEND_SIGNALED : 0,
-		.imm = imm != NULL ? *imm : 0,
-		.remote_addr = remote_addr,
-		.rkey = rkey,
-	};
-
-	return post_write(l, &wr);
+	return post_write(
+		l, wr_id, sg, nb_sge, remote_addr, rkey, imm, imm != NULL ? RDMA_SEND_SIGNALED : 0);
 }
 
 int
 xfer_qp_place(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey)
 {
-	const struct rdma_send_wr wr = {
-		.wr_id = ID(KIND_WRITE, wr_id),
-		.sg = sg,
-		.nb_sge = nb_sge,
-		.op = RDMA_OP_WRITE,
-		.flags = RDMA_SEND_SIGNALED,
-		.remote_addr = remote_addr,
-		.rkey = rkey,
-	};
-
-	return post_write(l, &wr);
+	return post_write(l, wr_id, sg, nb_sge, remote_addr, rkey, NULL, RDMA_SEND_SIGNALED);
 }
 
 static void
