@@ -8,6 +8,8 @@
 
 #include "service_manager.h"
 
+#define BEAT_MS 1000
+
 bool
 service_manager_waits(void)
 {
@@ -55,6 +57,19 @@ service_manager_alive(void)
 #ifdef WITH_SYSTEMD
 	(void)sd_notify(0, "WATCHDOG=1");
 #endif
+}
+
+void
+service_manager_beat(uint64_t *next, uint64_t now)
+{
+	uint64_t demanded;
+
+	if (now < *next)
+		return;
+	demanded = service_manager_interval_us() / 1000;
+	/* waits only if systemd has not read the last 512 messages */
+	service_manager_alive();
+	*next = now + (demanded != 0 && demanded < BEAT_MS ? demanded : BEAT_MS);
 }
 
 void

@@ -32,6 +32,14 @@ void service_manager_status(const char *status);
 /** The process works as intended (WATCHDOG=1). */
 void service_manager_alive(void);
 
+/**
+ * Call service_manager_alive() when it is due: at least once a second, and more often if the
+ * interval demands it. For polling loops, in each turn.
+ * @param next  of the loop, begins with 0: when it is due
+ * @param now   milliseconds of any clock
+ */
+void service_manager_beat(uint64_t *next, uint64_t now);
+
 /** The process has begun to end (STOPPING=1). The watchdog no longer applies. */
 void service_manager_stopping(void);
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_common.h>
 #include <rte_log.h>
 
 #include "eal/poll_pause.h"
@@ -24,8 +23,7 @@ RTE_LOG_REGISTER(serve_logtype, braggline.scan.serve, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, serve_logtype, "scan: " __VA_ARGS__)
 
-#define STOP_MS	 5000
-#define ALIVE_MS 1000 /* between messages to the service manager, at most */
+#define STOP_MS 5000
 
 static volatile sig_atomic_t signalled;
 
@@ -67,17 +65,12 @@ try_engine(const struct scan_worker_config *config, char message[PATH_MAX])
 static void
 poll_until_signal(struct scan_server *s)
 {
-	const uint64_t demanded = service_manager_interval_us() / 1000;
-	const uint64_t alive_ms = demanded != 0 ? RTE_MIN(demanded, ALIVE_MS) : ALIVE_MS;
 	struct poll_pause pause = {0};
 	uint64_t alive_at = 0;
 	bool busy;
 
 	while (signalled == 0) {
-		if (xfer_qp_clock() >= alive_at) {
-			service_manager_alive();
-			alive_at = xfer_qp_clock() + alive_ms;
-		}
+		service_manager_beat(&alive_at, xfer_qp_clock());
 		busy = scan_server_poll(s);
 		poll_pause(&pause, busy, scan_server_is_busy(s));
 	}

@@ -202,8 +202,6 @@ static void
 poll_until_signal(struct store *s, struct nexus *nexus)
 {
 	const uint64_t began = xfer_qp_clock();
-	const uint64_t demanded = service_manager_interval_us() / 1000;
-	const uint64_t alive_ms = demanded != 0 ? RTE_MIN(demanded, WATCH_MS) : WATCH_MS;
 	uint64_t until, watch_at = 0, alive_at = 0;
 	unsigned int idle = 0;
 
@@ -213,11 +211,7 @@ poll_until_signal(struct store *s, struct nexus *nexus)
 			nexus_watch(nexus);
 			watch_at = xfer_qp_clock() + WATCH_MS;
 		}
-		if (xfer_qp_clock() >= alive_at) {
-			/* waits only if systemd has not read the last 512 messages */
-			service_manager_alive();
-			alive_at = xfer_qp_clock() + alive_ms;
-		}
+		service_manager_beat(&alive_at, xfer_qp_clock());
 		idle = store_poll(s) ? 0 : idle + 1;
 		if (idle > IDLE_TURNS)
 			usleep(IDLE_US);

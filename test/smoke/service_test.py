@@ -163,50 +163,44 @@ def a_service_manager_that_does_not_read_does_not_keep_a_receiver(where):
         want('NOTIFY_SOCKET is not read' in log.read(), 'not told')
 
 
-@case
-def a_store_is_ready_when_it_listens(where):
+def is_ready_when_it_listens(where, name, port, keys, *arguments):
+    """Start a program that listens, with a keyring. @param arguments  behind --"""
     os.umask(0o077)
     with open(f'{where}/key', 'wb') as stream:
         stream.write(bytes(64))
     with open(f'{where}/keys.ini', 'w', encoding='ascii') as stream:
-        stream.write('[receiver r]\nkey = key\nreceiver_ids = 0\n')
+        stream.write(f'[receiver r]\nkey = key\n{keys}')
     manager = Manager(where)
-    command = [f'{BUILD}/app/store/braggline-store', '--no-huge', '-m', '128', '--no-pci',
-               '--file-prefix', 'store-test', '--lcores', f'0@(0-{os.cpu_count() - 1})',
+    # arguments as those of the unit
+    command = [f'{BUILD}/app/{name}/braggline-{name}', '--file-prefix', f'{name}-test', '--no-huge',
+               '-m', '128', '--no-pci', '--lcores', f'0@(0-{os.cpu_count() - 1})',
                '--vdev', f'net_memif0,role=server,socket={where}/memif,socket-abstract=no', '--',
-               '--set', 'store.device=roce:port=net_memif0,ip=10.0.0.2/24',
-               '--set', f'store.keys={where}/keys.ini', '--set', f'files.directory={where}/data']
+               *arguments]
     with service(command, where, manager.environment(RUNTIME_DIRECTORY=where)) as process:
         manager.wait('READY', '1')
         status = next(fields['STATUS'] for _, fields in manager.messages if 'STATUS' in fields)
-        want(status.startswith('listening on port 18516'), status)
+        want(status.startswith(f'listening on port {port}'), status)
         check_watchdog(manager)
         check_end(manager, process)
+
+
+@case
+def a_store_is_ready_when_it_listens(where):
+    is_ready_when_it_listens(
+        where, 'store', 18516, 'receiver_ids = 0\n',
+        '--set', 'store.device=roce:port=net_memif0,ip=10.0.0.2/24',
+        '--set', f'store.keys={where}/keys.ini', '--set', f'files.directory={where}/data')
 
 
 @case
 def a_server_of_queries_is_ready_when_it_listens(where):
     if not os.path.exists(os.environ.get('BRAGGLINE_DUCKDB', '')):
         raise Skipped('no libduckdb.so: make deps')
-    os.umask(0o077)
-    with open(f'{where}/key', 'wb') as stream:
-        stream.write(bytes(64))
-    with open(f'{where}/keys.ini', 'w', encoding='ascii') as stream:
-        stream.write('[receiver r]\nkey = key\nrights = read\nruns = *\n')
     os.mkdir(f'{where}/runs')
-    manager = Manager(where)
-    # arguments as those of the unit
-    command = [f'{BUILD}/app/scan/braggline-scan', '--file-prefix', 'scan-test', '--no-huge', '-m',
-               '128', '--no-pci', '--lcores', f'0@(0-{os.cpu_count() - 1})',
-               '--vdev', f'net_memif0,role=server,socket={where}/memif,socket-abstract=no', '--',
-               '--serve', '--device', 'roce:port=net_memif0,ip=10.0.0.2/24',
-               '--keys', f'{where}/keys.ini', f'{where}/runs']
-    with service(command, where, manager.environment(RUNTIME_DIRECTORY=where)) as process:
-        manager.wait('READY', '1')
-        status = next(fields['STATUS'] for _, fields in manager.messages if 'STATUS' in fields)
-        want(status.startswith('listening on port 18517'), status)
-        check_watchdog(manager)
-        check_end(manager, process)
+    is_ready_when_it_listens(
+        where, 'scan', 18517, 'rights = read\nruns = *\n', '--serve',
+        '--device', 'roce:port=net_memif0,ip=10.0.0.2/24', '--keys', f'{where}/keys.ini',
+        f'{where}/runs')
 
 
 def free_huge_pages():
