@@ -30,19 +30,21 @@
 #include "rx/ring.h"
 #include "settings.h"
 
-#define STREAMS	      2
-#define TILES	      4 /* of a stream and frame: 16 rows are read out */
-#define FIRST	      62
-#define SLOTS	      16 /* of a ring */
-#define BEHIND	      4	 /* frames that the receiver may be behind */
-#define TILE	      8192
-#define MESSAGE	      (INGEST_LEADER_BYTES + TILE + INGEST_TRAILER_BYTES)
-#define STAGED	      64 /* messages of the sender that may be on their way */
-#define FRAMES	      1024
-#define EVENT	      UINT32_MAX
-#define SERVICE	      4792
-#define NO_CREDIT     UINT64_MAX
-#define PIXELS_A_TILE (TILE / 2)
+#define STREAMS 2
+#define TILES	4 /* of a stream and frame: 16 rows are read out */
+#define FIRST	62
+#define SLOTS	16 /* of a ring */
+#define BEHIND	4  /* frames that the receiver may be behind */
+/* much longer than a busy machine keeps the test from running: no frame ends by time by accident */
+#define STREAM_TIMEOUT_MS 100
+#define TILE		  8192
+#define MESSAGE		  (INGEST_LEADER_BYTES + TILE + INGEST_TRAILER_BYTES)
+#define STAGED		  64 /* messages of the sender that may be on their way */
+#define FRAMES		  1024
+#define EVENT		  UINT32_MAX
+#define SERVICE		  4792
+#define NO_CREDIT	  UINT64_MAX
+#define PIXELS_A_TILE	  (TILE / 2)
 
 /* Packets of a message. */
 enum part {
@@ -231,10 +233,10 @@ poll_some(void)
 static inline void
 poll_until_idle(void)
 {
-	/* longer than stream_timeout_ms */
-	for (uint32_t i = 0; i < 200; i++) {
+	/* longer than stream_timeout_ms, whatever the load of the machine */
+	for (uint32_t i = 0; i < STREAM_TIMEOUT_MS * 6 / 5; i++) {
 		poll_all();
-		usleep(200);
+		usleep(1000);
 	}
 }
 
@@ -462,7 +464,7 @@ write_config(bool udp, const char *format)
 		"[detector]\nmodules = 2\nrows = 16\nudp_port = %u\ntransport = %s\n"
 		"[port 0]\ndevice = %s\ndescriptors = 256\n%s"
 		"[ingest]\nslots = %u\ndelivery = %s\n%s"
-		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = 20\n"
+		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = %u\n"
 		"backpressure = wait\n"
 		"[gpu]\nkernel = host\noutputs = 32\nbatch = 4\n"
 		"[veto]\nstrong_min = 0\n"
@@ -470,7 +472,8 @@ write_config(bool udp, const char *format)
 		RIG_UDP_PORT, udp ? "udp" : "write",
 		udp ? "net_ring_udp" : "roce:port=net_ring_receiver,ip=10.0.0.2/24",
 		udp ? "mtu = 9000\n" : "", SLOTS, udp ? "auto" : "memory",
-		!udp && with_service ? "service = 4792\n" : "", format, directory);
+		!udp && with_service ? "service = 4792\n" : "", STREAM_TIMEOUT_MS, format,
+		directory);
 	assert_int_equal(fclose(f), 0);
 }
 

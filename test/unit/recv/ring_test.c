@@ -176,7 +176,7 @@ restarted(void **state)
 	open_receiver(false, "raw");
 	check_pixels = true;
 	begin_run(1);
-	for (restarts = 0; restarts < 20; restarts++) {
+	for (restarts = 0; restarts < 8; restarts++) {
 		to_lose = restarts > 0 ? lose_at_random : NULL;
 		for (uint64_t f = 1; f <= SLOTS - 2; f++) {
 			send_frame(f);
