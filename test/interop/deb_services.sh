@@ -109,6 +109,14 @@ wait_for 'a page without the receiver' page_says '"error":'
 systemctl daemon-reload
 systemctl restart "$receiver" || die 'the receiver does not start with the drop-in'
 wait_for 'a page of the receiver' page_says '"state":"up"'
+# deb_test.sh opens it in a browser
+ask '/braggline/run/configure,run.name=two' | grep -q configured || die 'configure'
+ask /braggline/run/start | grep -q running || die 'start'
+: >/page.ready
+wait_for 'a browser' test -e /page.seen
+[ ! -e /page.wrong ] || die "page in a browser: $(cat /page.wrong)"
+ask /braggline/run/stop >/dev/null
+wait_for 'the end of the run' is "$receiver" StatusText idle
 systemctl stop "$page" || die 'stop of the page'
 is "$page" Result success || die 'the page did not end with status 0'
 pid=$(property "$receiver" MainPID)

@@ -204,10 +204,30 @@ run 'braggline-rdma.pc' sh -ec 'cd /tmp
 	cc gk.c -o gk $(pkg-config --cflags --libs braggline-gk)
 	./gk; rm rdma rdma.c gk gk.c'
 
+# open_page BOX PID: when the page of a run can be opened, in the network of the container that
+# process PID, a timeout, has started. BOX/page.seen says what was wrong.
+open_page()
+{
+	local box=$1 container status=0
+	while [ ! -e "$box/page.ready" ]; do
+		kill -0 "$2" 2>/dev/null || return 0
+		sleep 0.2
+	done
+	container=$(pgrep -P "$(pgrep -P "$2")" | head -1)
+	nsenter --net="/proc/$container/ns/net" "$tests/deb_page.py" http://127.0.0.1:8090/ "$packages/page.png" \
+		>"$where/page" 2>&1 || status=$?
+	case $status in
+	0) step "page of a run in a browser: $packages/page.png" ;;
+	77) step "page not tried in a browser: $(cat "$where/page")" ;;
+	*) cp "$where/page" "$box/page.wrong" ;;
+	esac
+	: >"$box/page.seen"
+}
+
 # under systemd as PID 1, in a copy
 services()
 {
-	local box=$where/box
+	local box=$where/box pid
 	umount "$root/dev" "$root/sys" "$root/proc"
 	cp -a "$root" "$box"
 	mount -t proc proc "$root/proc"
@@ -226,9 +246,12 @@ services()
 	mkdir -p "$box/etc/systemd/system/multi-user.target.wants"
 	ln -s ../services.service "$box/etc/systemd/system/multi-user.target.wants/"
 	# its own network: the services' capabilities apply there
-	timeout 300 systemd-nspawn -q -D "$box" --register=no --keep-unit --private-network \
+	timeout 360 systemd-nspawn -q -D "$box" --register=no --keep-unit --private-network \
 		--bind-ro=/sys/module --boot \
-		>"$where/log" 2>&1 </dev/null || :
+		>"$where/log" 2>&1 </dev/null &
+	pid=$!
+	open_page "$box" "$pid"
+	wait "$pid" || :
 	if [ ! -s "$box/result" ]; then
 		tail -3 "$where/log"
 		step 'not tried under systemd: systemd-nspawn does not work here'
