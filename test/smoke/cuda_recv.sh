@@ -113,16 +113,21 @@ if [ -x "$bench" ] && "$bench" --rows h --seconds 0.05 --repeats 3 > "$work/benc
     echo "bare read of host memory by a kernel: $bare GB/s"
 fi
 
+# draw MODULES: makes a capture of 64 frames and its calibration
+draw()
+{
+    [ "$1" != "$drawn" ] || return 0
+    "$bin/braggline-detector" --modules "$1" --interfaces 2 --frames 64 --hit-fraction 0.1 \
+        --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
+    drawn=$1
+}
+
 # fast NAME MODULES FRAMES PACE SETTINGS...: replays a capture of 64 frames repeatedly, renumbered
 fast()
 {
     local name=$1 modules=$2 frames=$3 pace=$4 rate
     shift 4
-    if [ "$modules" != "$drawn" ]; then
-        "$bin/braggline-detector" --modules "$modules" --interfaces 2 --frames 64 \
-            --hit-fraction 0.1 --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
-        drawn=$modules
-    fi
+    draw "$modules"
     capture=file=$work/in.pcap,loops=$((frames / 64)),rewrite=42:8:le:64$pace
     # shellcheck disable=SC2046
     recv "$name" "$memory" 9 "$gpu" "$@" $(calibration) --set gpu.kernel="$kernel" \
@@ -147,15 +152,37 @@ four=(--config "$here/../../conf/jungfrau-4m.ini" --set 'port 0.device=net_repla
 nine=(--set detector.modules=18 --set detector.interfaces=2 --set lcores.rx_lcores=4
     --set frames.slots=128 --set gpu.outputs=64 --set lcores.idle=poll)
 
+# every frame kept as a chunk, and a sink in place of files, which frees output slots at once
+raw()
+{
+    local name=$1 modules=$2 seconds=$3 pace=$4 program
+    shift 4
+    program=$(dirname "$bin")/test/recv_sink_bench
+    [ -x "$program" ] || { echo "$name: not run: no $program"; return 0; }
+    draw "$modules"
+    echo
+    echo "$name: $modules modules, all frames kept as raw chunks, no files"
+    # shellcheck disable=SC2046
+    "$program" --no-huge -m "$memory" --no-pci --no-shconf --no-telemetry --lcores 0-9 \
+        --log-level lib.eal:warning "--vdev=$gpu" \
+        "--vdev=net_replay0,file=$work/in.pcap,loops=0,rewrite=42:8:le:64$pace" -- \
+        --seconds "$seconds" "$@" $(calibration) --set gpu.kernel="$kernel" \
+        --set output.format=raw --set output.preview=off --set veto.strong_min=0 \
+        --set gpu.packets=pinned --set lcores.gangs=8 --set gpu.batch=2 --set gpu.outputs=128
+}
+
 drawn=0
 fast 4M_pinned_1 8 "$total" '' "${four[@]}" --set gpu.packets=pinned --set lcores.gangs=1
 fast 4M_pinned 8 "$total" '' "${four[@]}" --set gpu.packets=pinned
 fast 4M_device_1 8 "$total" '' "${four[@]}" --set gpu.packets=device --set lcores.gangs=1
 fast 4M_device 8 "$total" '' "${four[@]}" --set gpu.packets=device
 fast 4M_device_results 8 "$total" '' "${four[@]}" --set gpu.packets=device --set gpu.results=device
+raw 4M_raw 8 3 '' "${four[@]}"
 [ "$soak" -gt 0 ] || exit 0
+raw 4M_raw_soak 8 "$soak" '' "${four[@]}"
 fast 4M_pinned_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=pinned
 fast 4M_device_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=device
 # at the detector's rate: 2,000 frames of 2,304 packets a second, and the replay does not wait
 fast 9M_soak 18 $((soak * 2000)) ",rate=$((2000 * 2304))" "${nine[@]}" --set gpu.packets=pinned \
     --set frames.backpressure=refuse
+raw 9M_raw_soak 18 "$soak" ",rate=$((2000 * 2304))" "${nine[@]}" --set frames.backpressure=refuse

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The receiver from its ports to its output slots: a sink in place of the writer frees each slot at
+ * once. Frames must come one after the other and complete, and each that is kept must have an
+ * image. Another thread decodes every CHECK_EVERY-th chunk, and compares it with the first of the
+ * same frame of the capture.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_ring.h>
+
+#include "arrow/bitshuffle.h"
+#include "builder/builder.h"
+#include "builder/command.h"
+#include "calib/calibration.h"
+#include "config/config.h"
+#include "egress/egress.h"
+#include "eal/end.h"
+#include "eal/start.h"
+#include "frame_record.h"
+#include "gk.h"
+#include "gk_bitshuffle.h"
+#include "rx/lcores.h"
+#include "pipeline.h"
+#include "port/placement.h"
+#include "settings.h"
+
+#define CHECK_EVERY 997 /* a prime number: frames of the capture in turn */
+#define PERIOD_MAX  1024
+#define BURST	    64
+#define END_SECONDS 20
+
+static const char usage[] =
+	"Usage: recv_sink_bench [EAL options] -- [--config FILE] [--set KEY=VALUE]...\n"
+	"                       [--seconds S] [--period N]\n"
+	"The receiver with a sink that frees each output slot at once, in place of files.\n"
+	"  --seconds S  time that is measured, after 1 s (default 5)\n"
+	"  --period N   frames of the capture, which net_replay repeats with new numbers\n"
+	"               (default 64)\n"
+	"Exit status 1: a frame is missing or incomplete, or an image is wrong.\n";
+
+enum check {
+	CHECK_EMPTY,
+	CHECK_FULL,
+	CHECK_END
+};
+
+static struct {
+	struct pipeline pipeline;
+	struct settings settings;
+	struct egress_settings egress;
+	double seconds;
+	uint32_t period;
+	/* an image for the checker @{ */
+	enum check check;
+	uint8_t *image;
+	uint64_t image_bytes, image_frame;
+	uint16_t *words, *first[PERIOD_MAX];
+	/** @} */
+	uint64_t frames, kept, bytes, checked, wrong, gaps, incomplete, without_image, next;
+	double rate, gigabytes;
+	bool ending; /* frames that are open at the end of the run are incomplete */
+	bool failed;
+} it = {.seconds = 5, .period = 64};
+
+/* Decode the chunk in it.image, and compare it with the first of the same frame of the capture. */
+static void
+check_image(void)
+{
+	const uint64_t n = gk_pixels(&it.pipeline.gk_config->geometry);
+	uint16_t **first = &it.first[it.image_frame % it.period];
+	uint16_t *words = it.words;
+
+	if (*first == NULL) {
+		*first = words = malloc(n * sizeof(*words));
+		if (words == NULL || bitshuffle_decompress(it.image, it.image_bytes, words, n) != 0)
+			it.wrong++;
+	} else if (bitshuffle_decompress(it.image, it.image_bytes, words, n) != 0 ||
+		memcmp(words, *first, n * sizeof(*words)) != 0) {
+		it.wrong++;
+	}
+	it.checked++;
+}
+
+static void *
+checker(void *arg)
+{
+	enum check state;
+
+	while ((state = __atomic_load_n(&it.check, __ATOMIC_ACQUIRE)) != CHECK_END) {
+		if (state == CHECK_FULL) {
+			check_image();
+			__atomic_store_n(&it.check, CHECK_EMPTY, __ATOMIC_RELEASE);
+		}
+		usleep(1000);
+	}
+	return arg;
+}
+
+/* Copy a chunk for the other thread, unless that still has one. */
+static void
+give_image(const struct frame_record *r, const uint8_t *chunk)
+{
+	if (__atomic_load_n(&it.check, __ATOMIC_ACQUIRE) != CHECK_EMPTY)
+		return;
+	memcpy(it.image, chunk, r->chunk_bytes);
+	it.image_bytes = r->chunk_bytes;
+	it.image_frame = r->frame;
+	__atomic_store_n(&it.check, CHECK_FULL, __ATOMIC_RELEASE);
+}
+
+static void
+take(const struct frame_record *r)
+{
+	const struct gk_layout *l = &it.pipeline.gk_config->layout;
+
+	it.gaps += it.next != 0 && r->frame != it.next;
+	it.next = r->frame + 1;
+	it.frames++;
+	it.incomplete += !it.ending &&
+		((r->flags & FRAME_FLAG_INCOMPLETE) != 0 || r->verdict > FRAME_DRY_RUN);
+	if (!frame_verdict_is_kept(r->verdict))
+		return;
+	it.kept++;
+	it.bytes += r->chunk_bytes;
+	if (r->out == GK_NO_OUT || r->chunk_bytes == 0)
+		it.without_image++;
+	else if (it.pipeline.staging == NULL && it.kept % CHECK_EVERY == 0)
+		give_image(r, it.pipeline.outputs + r->out * l->stride + l->raw);
+}
+
+/* @return records that were taken */
+static unsigned int
+drain(void)
+{
+	struct rte_ring *to = it.pipeline.returned;
+	void *r[BURST];
+	const unsigned int n = rte_ring_sc_dequeue_burst(it.pipeline.egress, r, BURST, NULL);
+
+	for (unsigned int i = 0; i < n; i++) {
+		take(r[i]);
+		while (rte_ring_sp_enqueue(to, r[i]) < 0)
+			sched_yield();
+	}
+	if (n == 0)
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	return n;
+}
+
+static void
+drain_for(double seconds)
+{
+	const uint64_t end = rte_get_tsc_cycles() + seconds * rte_get_tsc_hz();
+
+	while (rte_get_tsc_cycles() < end)
+		drain();
+}
+
+static void *
+sink(void *arg)
+{
+	const struct builder_command end = {.order = BUILDER_END};
+	const uint64_t hz = rte_get_tsc_hz();
+	uint64_t begin, frames, bytes;
+	double taken;
+
+	drain_for(1);
+	begin = rte_get_tsc_cycles();
+	frames = it.frames;
+	bytes = it.bytes;
+	drain_for(it.seconds);
+	taken = (double)(rte_get_tsc_cycles() - begin) / hz;
+	it.rate = (it.frames - frames) / taken;
+	it.gigabytes = (it.bytes - bytes) / taken / 1e9;
+	it.ending = true;
+	it.failed = builder_post(it.pipeline.builder, &end) != 0;
+	begin = rte_get_tsc_cycles();
+	while (!it.failed && !builder_is_idle(it.pipeline.builder)) {
+		drain();
+		it.failed = rte_get_tsc_cycles() - begin > END_SECONDS * hz;
+	}
+	while (drain() > 0)
+		continue;
+	__atomic_store_n(&it.pipeline.lcores->stop, true, __ATOMIC_RELEASE);
+	return arg;
+}
+
+/* @return exit status */
+static int
+report(void)
+{
+	const struct builder_stats s = builder_stats(it.pipeline.builder);
+	const uint64_t pixels = gk_pixels(&it.pipeline.gk_config->geometry);
+	int error = 0;
+
+	printf("%.0f frames/s, %.1f GB/s of pixels, %.1f GB/s of images, %.3f of their pixels\n",
+		it.rate, it.rate * pixels * sizeof(uint16_t) / 1e9, it.gigabytes,
+		it.kept == 0 ? 0 : (double)it.bytes / it.kept / (pixels * sizeof(uint16_t)));
+	printf("frames %" PRIu64 ": kept %" PRIu64 ", gaps %" PRIu64 ", incomplete %" PRIu64
+	       ", kept without an image %" PRIu64 "; refused %" PRIu64 ", lost %" PRIu64 "\n",
+		it.frames, it.kept, it.gaps, it.incomplete, it.without_image,
+		s.verdicts[FRAME_REFUSED], s.verdicts[FRAME_LOST]);
+	printf("images decoded %" PRIu64 ", wrong %" PRIu64 "; polls without a free slot %" PRIu64
+	       "\n",
+		it.checked, it.wrong, s.no_output_slot);
+	builder_failed_gang(it.pipeline.builder, &error);
+	if (error != 0)
+		printf("a gang failed: error %d\n", error);
+	return it.failed || it.frames == 0 || it.gaps != 0 || it.incomplete != 0 ||
+			it.without_image != 0 || it.wrong != 0 || error != 0
+		? EXIT_FAILURE
+		: EXIT_SUCCESS;
+}
+
+static int
+receive(void)
+{
+	struct builder_command begin = {.order = BUILDER_BEGIN,
+		.run = it.settings.frames,
+		.packets_min = it.settings.packets_min,
+		.veto = it.settings.veto};
+	const uint64_t pixels = gk_pixels(&it.pipeline.gk_config->geometry);
+	pthread_t thread, check;
+	int ret;
+
+	begin.veto.params.version = 1;
+	it.words = malloc(pixels * sizeof(*it.words));
+	it.image = malloc(gk_bitshuffle_bound(pixels));
+	if (it.words == NULL || it.image == NULL || builder_post(it.pipeline.builder, &begin) != 0)
+		return EXIT_FAILURE;
+	/* a replay delivers packets in the first poll, so the run must exist before */
+	for (uint32_t i = 0; i < 1000 && builder_result(it.pipeline.builder, NULL) == -EINPROGRESS;
+		i++)
+		builder_poll(it.pipeline.builder);
+	if (pthread_create(&check, NULL, checker, NULL) != 0 ||
+		pthread_create(&thread, NULL, sink, NULL) != 0)
+		return EXIT_FAILURE;
+	pthread_setaffinity_np(check, sizeof(it.pipeline.writer_cpus), &it.pipeline.writer_cpus);
+	pthread_setaffinity_np(thread, sizeof(it.pipeline.writer_cpus), &it.pipeline.writer_cpus);
+	ret = lcores_run(it.pipeline.lcores);
+	pthread_join(thread, NULL);
+	while (__atomic_load_n(&it.check, __ATOMIC_ACQUIRE) == CHECK_FULL)
+		usleep(1000);
+	__atomic_store_n(&it.check, CHECK_END, __ATOMIC_RELEASE);
+	pthread_join(check, NULL);
+	return ret != 0 ? EXIT_FAILURE : report();
+}
+
+static int
+parse(int argc, char **argv, struct config_source *source)
+{
+	static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+		{"set", required_argument, NULL, 's'}, {"seconds", required_argument, NULL, 't'},
+		{"period", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+	int c;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		switch (c) {
+		case 'c':
+			source->file = optarg;
+			break;
+		case 's':
+			if (config_source_set(source, optarg) != 0)
+				return -1;
+			break;
+		case 't':
+			it.seconds = strtod(optarg, NULL);
+			break;
+		case 'p':
+			it.period = strtoul(optarg, NULL, 10);
+			break;
+		default:
+			return -1;
+		}
+	return optind == argc && it.period > 0 && it.period <= PERIOD_MAX && it.seconds > 0 ? 0
+											    : -1;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct config_source source = {.file = NULL};
+	struct config *config;
+	struct placement way;
+	cpu_set_t cpus;
+	int own, status = EXIT_FAILURE;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
+		CPU_ZERO(&cpus);
+	own = eal_own_words(argc, argv);
+	if (parse(argc - own, argv + own, &source) != 0) {
+		fputs(usage, stderr);
+		return EXIT_FAILURE;
+	}
+	if (eal_start("recv_sink_bench", argc, argv, own) < 0)
+		return EXIT_FAILURE;
+	config = config_open(&source);
+	if (config != NULL && settings_read(&it.settings, &it.egress, config) == 0 &&
+		placement_choose(&way, &it.settings) == 0) {
+		if (pipeline_create(&it.pipeline, &it.settings, &way, &cpus) == 0 &&
+			pipeline_calibrate(&it.pipeline, &it.settings.calibration) == 0)
+			status = receive();
+		if (pipeline_destroy(&it.pipeline) != 0) {
+			printf("mbufs leaked\n");
+			status = EXIT_FAILURE;
+		}
+	}
+	config_close(config);
+	eal_end();
+	return status;
+}
