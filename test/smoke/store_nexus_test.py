@@ -97,7 +97,10 @@ def look(w):
 
 
 def main():
+    # the journal has room for the time in which the store is down and the export, at the lowest
+    # priority, has no CPU
     world.play(sys.argv[1], 1, 1, story, look, files__nexus='yes', output__format='raw',
+               egress__journal_mib=256,
                geometry__beam_x=515, geometry__beam_y=257, geometry__distance_mm=86.33,
                veto__dry_run='no')
 
