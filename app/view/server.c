@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,7 +48,8 @@ struct job {
 	char socket[PATH_MAX];
 	struct request_command command;
 	pthread_t thread;
-	bool started, done;
+	bool started;
+	bool done; /* the thread uses the connection no more */
 	char *reply;
 	int result;
 };
@@ -69,12 +71,12 @@ struct server {
 	struct events *events;
 	struct images_cache *cache[LIMIT_SOURCES];
 	unsigned int ticks;
+	int cancel;	      /* eventfd: the server is being stopped */
 	unsigned int images;  /* being sent; atomic */
 	unsigned int files;   /* the same */
 	pthread_mutex_t lock; /* protects the fields below */
 	struct client client[LIMIT_CONNECTIONS];
 	struct job *job; /* NULL: none */
-	int job_fd;	 /* its socket; -1: none */
 	bool stop;
 };
 
@@ -592,25 +594,20 @@ static void *
 job_main(void *arg)
 {
 	struct job *job = arg;
-	struct server *s = job->server;
+	const uint64_t begin = now_s();
 	struct telemetry_socket socket;
 	const char *why;
 
-	job->result = telemetry_socket_connect(&socket, job->socket, LIMIT_COMMAND_MS, &why);
-	pthread_mutex_lock(&s->lock);
-	s->job_fd = s->stop ? -1 : socket.fd;
-	if (s->stop && job->result == 0)
-		job->result = -ECANCELED;
-	pthread_mutex_unlock(&s->lock);
+	job->result = telemetry_socket_connect(
+		&socket, job->socket, job->server->cancel, LIMIT_COMMAND_MS, &why);
 	if (job->result == 0)
-		job->result = telemetry_socket_query(&socket, job->command.text, &job->reply);
-	pthread_mutex_lock(&s->lock);
-	s->job_fd = -1;
-	pthread_mutex_unlock(&s->lock);
+		job->result = telemetry_socket_query(&socket, job->command.text,
+			LIMIT_COMMAND_MS - (int)(now_s() - begin) * 1000, &job->reply);
 	telemetry_socket_close(&socket);
-	__atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
-	/* MHD calls the handler again; resuming orders the writes above */
+	/* MHD calls the handler again */
 	MHD_resume_connection(job->connection);
+	/* last: libmicrohttpd ends the process if it is stopped while a connection is suspended */
+	__atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -656,9 +653,9 @@ start_job(struct server *s, struct source *source, struct MHD_Connection *connec
 		job->started = true;
 		return MHD_YES;
 	}
-	job->done = true;
 	job->result = -EAGAIN;
 	MHD_resume_connection(connection);
+	__atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
 	return MHD_YES;
 }
 
@@ -892,6 +889,8 @@ free_server(struct server *s)
 		images_cache_free(s->cache[i]);
 	events_destroy(s->events);
 	pthread_mutex_destroy(&s->lock);
+	if (s->cancel >= 0)
+		close(s->cancel);
 	free(s);
 }
 
@@ -908,12 +907,12 @@ server_start(struct server **server, const struct server_config *config,
 	s->config = *config;
 	s->sources = sources;
 	s->nb_sources = nb_sources;
-	s->job_fd = -1;
+	s->cancel = eventfd(0, EFD_CLOEXEC);
 	for (size_t i = 0; i < LIMIT_CONNECTIONS; i++)
 		s->client[i].fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	s->events = events_create(sources, nb_sources);
-	ret = s->events != NULL ? 0 : -ENOMEM;
+	ret = s->cancel < 0 ? -EMFILE : s->events != NULL ? 0 : -ENOMEM;
 	for (size_t i = 0; i < nb_sources && ret == 0; i++) {
 		s->cache[i] = images_cache_create();
 		ret = s->cache[i] != NULL ? 0 : -ENOMEM;
@@ -952,13 +951,12 @@ server_stop(struct server *s)
 	if (s == NULL)
 		return;
 	events_end(s->events);
+	(void)eventfd_write(s->cancel, 1);
 	/* no connection may be suspended when the daemon stops */
 	while (busy) {
 		pthread_mutex_lock(&s->lock);
 		s->stop = true;
-		if (s->job_fd >= 0)
-			shutdown(s->job_fd, SHUT_RDWR);
-		busy = s->job != NULL && !__atomic_load_n(&s->job->done, __ATOMIC_RELAXED);
+		busy = s->job != NULL && !__atomic_load_n(&s->job->done, __ATOMIC_ACQUIRE);
 		pthread_mutex_unlock(&s->lock);
 		if (busy)
 			nanosleep(&pause, NULL);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ struct source {
 	const struct command *commands;
 	size_t nb_commands;
 	pthread_t thread;
+	int cancel; /* eventfd: the thread is to end */
 	/* used by the thread only */
 	struct telemetry_socket socket;
 	struct live_reader reader;
@@ -159,7 +161,8 @@ query(struct source *s, size_t index)
 	char *text, *old;
 	int ret;
 
-	ret = telemetry_socket_query(&s->socket, s->commands[index].path, &text);
+	ret = telemetry_socket_query(
+		&s->socket, s->commands[index].path, LIMIT_TELEMETRY_MS, &text);
 	if (ret != 0)
 		return ret;
 	if (strcmp(s->commands[index].path, "/braggline/preview") == 0)
@@ -185,7 +188,9 @@ poll_telemetry(struct source *s)
 
 	if (s->socket.fd < 0) {
 		ret = telemetry_socket_connect(
-			&s->socket, s->config.socket, LIMIT_TELEMETRY_MS, &why);
+			&s->socket, s->config.socket, s->cancel, LIMIT_TELEMETRY_MS, &why);
+		if (ret == -ECANCELED)
+			return;
 		if (ret != 0) {
 			set_down(s, why, ret);
 			return;
@@ -197,6 +202,8 @@ poll_telemetry(struct source *s)
 		if (s->commands[i].slow && s->round % SLOW_EVERY != 0)
 			continue;
 		ret = query(s, i);
+		if (ret == -ECANCELED)
+			return;
 		if (ret != 0) {
 			set_down(s, ret == -EPROTO ? "invalid reply" : "the connection ended", ret);
 			return;
@@ -323,6 +330,11 @@ source_start(const struct source_config *config)
 		return NULL;
 	s->config = *config;
 	s->commands = commands_of(config->kind, &s->nb_commands);
+	s->cancel = eventfd(0, EFD_CLOEXEC);
+	if (s->cancel < 0) {
+		free(s);
+		return NULL;
+	}
 	s->socket.fd = -1;
 	s->reader.fd = -1;
 	s->state_version = 1;
@@ -333,6 +345,7 @@ source_start(const struct source_config *config)
 		return s;
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
+	close(s->cancel);
 	free(s);
 	return NULL;
 }
@@ -346,6 +359,7 @@ source_stop(struct source *s)
 	s->quit = true;
 	pthread_cond_signal(&s->changed);
 	pthread_mutex_unlock(&s->lock);
+	(void)eventfd_write(s->cancel, 1);
 	pthread_join(s->thread, NULL);
 }
 
@@ -359,6 +373,7 @@ source_free(struct source *s)
 	forget(s);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
+	close(s->cancel);
 	free(s);
 }
 

@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bounds.h"
@@ -14,18 +16,58 @@
 
 #define GREETING_SIZE 1024
 
+static int64_t
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/** Wait until the socket is ready. @return 0; -ETIMEDOUT; -ECANCELED; -errno */
+static int
+await(const struct telemetry_socket *s, short events, int64_t deadline)
+{
+	struct pollfd fds[] = {
+		{.fd = s->fd, .events = events}, {.fd = s->cancel, .events = POLLIN}};
+	int64_t left;
+	int n;
+
+	do {
+		left = deadline - now_ms();
+		n = poll(fds, 2, left > 0 ? (int)left : 0);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	if (fds[1].revents != 0)
+		return -ECANCELED;
+	return n > 0 ? 0 : -ETIMEDOUT;
+}
+
+/** @return bytes of the message, which are more than `size` if it was cut; -errno */
+static ssize_t
+receive(const struct telemetry_socket *s, char *text, size_t size, int64_t deadline)
+{
+	const int ret = await(s, POLLIN, deadline);
+	/* MSG_TRUNC: the size of the message, also if it is larger */
+	const ssize_t n = ret == 0 ? recv(s->fd, text, size, MSG_TRUNC) : 0;
+
+	return ret != 0 ? ret : n < 0 ? -errno : n;
+}
+
 /** Read {"version": ..., "pid": ..., "max_output_len": ...}. */
 static int
-read_greeting(struct telemetry_socket *s)
+read_greeting(struct telemetry_socket *s, int64_t deadline)
 {
 	char text[GREETING_SIZE];
-	const ssize_t n = recv(s->fd, text, sizeof(text), 0);
+	const ssize_t n = receive(s, text, sizeof(text), deadline);
 	json_t *greeting;
 	json_int_t size;
 
 	if (n < 0)
-		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	greeting = json_loadb(text, (size_t)n, 0, NULL);
+		return (int)n;
+	greeting = (size_t)n <= sizeof(text) ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 	size = json_integer_value(json_object_get(greeting, "max_output_len"));
 	s->pid = json_integer_value(json_object_get(greeting, "pid"));
 	json_decref(greeting);
@@ -37,29 +79,27 @@ read_greeting(struct telemetry_socket *s)
 
 int
 telemetry_socket_connect(
-	struct telemetry_socket *s, const char *path, int timeout_ms, const char **why)
+	struct telemetry_socket *s, const char *path, int cancel, int timeout_ms, const char **why)
 {
-	const struct timeval timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int ret;
 
-	*s = (struct telemetry_socket){.fd = -1};
+	*s = (struct telemetry_socket){.fd = -1, .cancel = cancel};
 	*why = "the path of the socket is too long";
 	if (snprintf(address.sun_path, sizeof(address.sun_path), "%s", path) >=
 		(int)sizeof(address.sun_path))
 		return -ENAMETOOLONG;
 	*why = "cannot connect";
-	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	/* without blocking: a process that does not accept connections has a full queue of them */
+	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
 		return -errno;
-	if (setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
-		setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
-		connect(s->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+	if (connect(s->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		ret = -errno;
 		goto fail;
 	}
 	*why = "it does not answer as DPDK's telemetry does";
-	ret = read_greeting(s);
+	ret = read_greeting(s, now_ms() + timeout_ms);
 	if (ret == 0)
 		return 0;
 fail:
@@ -75,39 +115,50 @@ telemetry_socket_close(struct telemetry_socket *s)
 	s->fd = -1;
 }
 
+/** Another key is that of another command: an answer that came late, or twice. */
 static int
-check_reply(const char *text, size_t size)
+check_reply(const char *text, size_t size, const char *command)
 {
 	json_t *reply = json_loadb(text, size, 0, NULL);
-	const int ret = json_is_object(reply) ? 0 : -EPROTO;
+	const size_t length = strcspn(command, ",");
+	int ret = -EPROTO;
+	const char *key;
 
+	if (json_object_size(reply) == 1) {
+		key = json_object_iter_key(json_object_iter(reply));
+		ret = strlen(key) == length && memcmp(key, command, length) == 0 ? 0 : -EPROTO;
+	}
 	json_decref(reply);
 	return ret;
 }
 
 int
-telemetry_socket_query(struct telemetry_socket *s, const char *command, char **reply)
+telemetry_socket_query(
+	struct telemetry_socket *s, const char *command, int timeout_ms, char **reply)
 {
+	const int64_t deadline = now_ms() + timeout_ms;
 	ssize_t n;
 	char *text;
 	int ret;
 
 	*reply = NULL;
+	ret = await(s, POLLOUT, deadline);
+	if (ret != 0)
+		return ret;
 	if (send(s->fd, command, strlen(command), MSG_NOSIGNAL) < 0)
-		return errno == EAGAIN ? -ETIMEDOUT : -errno;
+		return -errno;
 	text = malloc(s->size + 1);
 	if (text == NULL)
 		return -ENOMEM;
-	/* MSG_TRUNC: the size of the message, also if it is larger */
-	n = recv(s->fd, text, s->size, MSG_TRUNC);
+	n = receive(s, text, s->size, deadline);
 	if (n < 0)
-		ret = errno == EAGAIN ? -ETIMEDOUT : -errno;
+		ret = (int)n;
 	else if (n == 0)
 		ret = -ECONNRESET;
 	else if ((size_t)n > s->size)
 		ret = -EPROTO;
 	else
-		ret = check_reply(text, (size_t)n);
+		ret = check_reply(text, (size_t)n, command);
 	if (ret != 0) {
 		free(text);
 		return ret;

@@ -12,28 +12,34 @@
 
 struct telemetry_socket {
 	int fd;	     /**< -1: not connected */
+	int cancel;  /**< descriptor that becomes readable when no more is to be waited for */
 	int64_t pid; /**< of the process, as it says */
 	size_t size; /**< greatest reply, bytes */
 };
 
 /**
  * Connect.
- * @param timeout_ms  of each message
+ * @param cancel      descriptor, such as an eventfd, that ends all waiting when it is readable
+ * @param timeout_ms  of the connection and the greeting
  * @param why         out: what failed
- * @return 0; -errno; -EPROTO: it is no telemetry socket. s->fd is then -1
+ * @return 0; -ECANCELED; -errno; -EPROTO: it is no telemetry socket. s->fd is then -1
  */
 int telemetry_socket_connect(
-	struct telemetry_socket *s, const char *path, int timeout_ms, const char **why);
+	struct telemetry_socket *s, const char *path, int cancel, int timeout_ms, const char **why);
 
 /** Close. Further calls do nothing. */
 void telemetry_socket_close(struct telemetry_socket *s);
 
 /**
- * Send a command and wait for its reply.
- * @param reply  out: the text of the socket, with a 0 at the end, to be freed
- * @return 0; -ECONNRESET: the process has ended; -ETIMEDOUT; -EPROTO: the reply is no JSON object;
- *         -ENOMEM; -errno. After an error the connection must be closed: a reply may still come
+ * Send a command and wait for its reply: an object with the command, without its parameters, as its
+ * only key.
+ * @param timeout_ms  of both
+ * @param reply       out: the text of the socket, with a 0 at the end, to be freed
+ * @return 0; -ECONNRESET: the process has ended; -ETIMEDOUT; -ECANCELED; -EPROTO: it is no reply to
+ *         this command; -ENOMEM; -errno. After an error the connection must be closed: a reply may
+ *         still come
  */
-int telemetry_socket_query(struct telemetry_socket *s, const char *command, char **reply);
+int telemetry_socket_query(
+	struct telemetry_socket *s, const char *command, int timeout_ms, char **reply);
 
 #endif /* TELEMETRY_SOCKET_H */
