@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -181,23 +182,28 @@ request_plane(const char *plane)
 bool
 request_is_local_host(const char *host)
 {
-	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+	char name[INET_ADDRSTRLEN];
+	struct in_addr address;
 	size_t length, digits;
 
-	for (size_t i = 0; host != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
-		length = strlen(names[i]);
-		if (strncasecmp(host, names[i], length) != 0)
-			continue;
-		if (host[length] == '\0')
-			return true;
-		if (host[length] != ':')
-			continue;
-		/* any port: it is another one behind a tunnel */
+	if (host == NULL)
+		return false;
+	length = strcspn(host, host[0] == '[' ? "]" : ":");
+	length += host[0] == '[' && host[length] == ']';
+	/* any port: it is another one behind a tunnel */
+	if (host[length] == ':') {
 		digits = strspn(host + length + 1, "0123456789");
-		if (digits >= 1 && digits <= 5 && host[length + 1 + digits] == '\0')
-			return true;
+		if (digits < 1 || digits > 5 || host[length + 1 + digits] != '\0')
+			return false;
+	} else if (host[length] != '\0') {
+		return false;
 	}
-	return false;
+	if (length >= sizeof(name))
+		return false;
+	memcpy(name, host, length);
+	name[length] = '\0';
+	return strcasecmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0 ||
+		(inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 const char *

@@ -48,8 +48,9 @@ bool request_is_name(const char *name);
 enum request_plane request_plane(const char *plane);
 
 /**
- * Check the header Host of a server that listens to a loopback address without a token. A page of
- * another site whose name resolves to 127.0.0.1 (DNS rebinding) sends its own name.
+ * Check the header Host of a server that listens to a loopback address without a token: localhost,
+ * [::1], or an address in 127.0.0.0/8, with or without a port. A page of another site whose name
+ * resolves to 127.0.0.1 (DNS rebinding) sends its own name.
  * @param host  NULL: absent
  */
 bool request_is_local_host(const char *host);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,9 @@
 #define THREADS	   2
 #define BEAT_TICKS 10
 #define FILE_BLOCK (256u << 10) /* bytes of a file that are read at a time */
+
+/* of GnuTLS; RFC 8996 forbids TLS 1.0 and 1.1 */
+#define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 #define POLICY                                                     \
 	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; " \
@@ -59,6 +63,7 @@ struct request {
 	char body[LIMIT_BODY];
 	size_t size;
 	bool too_long;
+	bool get;      /**< not HEAD: has ranges (RFC 9110, 14.2) */
 	bool download; /**< a file is being sent */
 	struct job *job;
 };
@@ -376,14 +381,25 @@ send_image(struct server *s, struct MHD_Connection *connection, struct body *bod
 
 /** 304 if the client has this version, which needs only the head of the file. */
 static bool
-is_known(struct MHD_Connection *connection, const char *path, const struct wanted *w)
+is_known(struct MHD_Connection *connection, const char *path, const struct wanted *w, char etag[64])
 {
 	const char *match = MHD_lookup_connection_value(
 		connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
-	char etag[64];
 
 	return match != NULL && (w->target == REQUEST_IMAGE || w->target == REQUEST_FRAME) &&
 		images_etag(path, w->plane, etag) == 0 && request_matches(match, etag);
+}
+
+static enum MHD_Result
+send_known(struct MHD_Connection *connection, const char *etag)
+{
+	struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+
+	if (r != NULL) {
+		MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, etag);
+		MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+	}
+	return queue(connection, MHD_HTTP_NOT_MODIFIED, r, NULL);
 }
 
 /** @return NULL; otherwise what is wrong with the parameters */
@@ -413,7 +429,7 @@ serve_image(struct server *s, size_t source, struct MHD_Connection *connection,
 	struct wanted w = {.target = target, .cache = s->cache[source]};
 	const char *why = read_wanted(connection, &w);
 	struct body body = {.bytes = NULL};
-	char *path;
+	char *path, etag[64];
 	int ret;
 
 	if (why != NULL)
@@ -422,10 +438,9 @@ serve_image(struct server *s, size_t source, struct MHD_Connection *connection,
 	if (path == NULL)
 		return refuse(connection, MHD_HTTP_NOT_FOUND, "no live file",
 			"the receiver is down, or has no run with [output] live");
-	if (is_known(connection, path, &w)) {
+	if (is_known(connection, path, &w, etag)) {
 		free(path);
-		return queue(connection, MHD_HTTP_NOT_MODIFIED,
-			MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT), NULL);
+		return send_known(connection, etag);
 	}
 	if (__atomic_add_fetch(&s->images, 1, __ATOMIC_RELAXED) > LIMIT_IMAGES) {
 		__atomic_fetch_sub(&s->images, 1, __ATOMIC_RELAXED);
@@ -517,7 +532,7 @@ send_file(struct server *s, struct MHD_Connection *connection, struct request *r
 
 	snprintf(etag, sizeof(etag), "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "%09lx\"",
 		(uint64_t)st->st_ino, size, (uint64_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
-	if (if_range != NULL && strcmp(if_range, etag) != 0)
+	if (!request->get || (if_range != NULL && strcmp(if_range, etag) != 0))
 		range = NULL;
 	part = request_range(range, size, &begin, &length);
 	if (part == REQUEST_RANGE_OUTSIDE) {
@@ -776,7 +791,7 @@ answer(struct server *s, struct MHD_Connection *connection, const char *url, boo
 
 	if (!s->config.has_token && s->config.loopback && !request_is_local_host(host))
 		return refuse(connection, MHD_HTTP_FORBIDDEN, "wrong host",
-			"Host: expected localhost, 127.0.0.1 or [::1]");
+			"Host: expected localhost, [::1], or an address in 127.0.0.0/8");
 	if (asset != NULL && post)
 		return refuse_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed",
 			"expected GET or HEAD", MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
@@ -787,6 +802,37 @@ answer(struct server *s, struct MHD_Connection *connection, const char *url, boo
 			"Authorization: expected Bearer and the token of --token-file",
 			MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	return route(s, connection, url, post, request);
+}
+
+/** Headers of a request that may come once. */
+struct single {
+	unsigned int hosts, lengths;
+};
+
+static enum MHD_Result
+count_single(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct single *n = arg;
+
+	(void)kind;
+	(void)value;
+	n->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+	n->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
+		strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
+	return MHD_YES;
+}
+
+/**
+ * A proxy may take another one of two names or lengths than this server (RFC 9112, 3.2 and 6.3):
+ * what it takes for a body would then be another request here.
+ */
+static bool
+is_ambiguous(struct MHD_Connection *connection)
+{
+	struct single n = {0};
+
+	MHD_get_connection_values(connection, MHD_HEADER_KIND, count_single, &n);
+	return n.hosts > 1 || n.lengths > 1;
 }
 
 /** MHD calls it for the head, for each part of the body, and at the end. */
@@ -806,8 +852,16 @@ handle(void *arg, struct MHD_Connection *connection, const char *url, const char
 			return refuse_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 				"method not allowed", "expected GET, HEAD or POST",
 				MHD_HTTP_HEADER_ALLOW, "GET, HEAD, POST");
-		*context = calloc(1, sizeof(*request));
-		return *context != NULL ? MHD_YES : MHD_NO;
+		if (is_ambiguous(connection))
+			return refuse(connection, MHD_HTTP_BAD_REQUEST, "ambiguous request",
+				"expected one Host, and one of Content-Length and "
+				"Transfer-Encoding");
+		request = calloc(1, sizeof(*request));
+		if (request == NULL)
+			return MHD_NO;
+		request->get = strcmp(method, MHD_HTTP_METHOD_GET) == 0;
+		*context = request;
+		return MHD_YES;
 	}
 	if (*upload_size > 0) {
 		room = sizeof(request->body) - request->size;
@@ -864,6 +918,7 @@ start_daemon(struct server *s)
 	const struct MHD_OptionItem tls[] = {
 		{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)c->certificate},
 		{MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)c->key},
+		{MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PRIORITIES},
 		{MHD_OPTION_END, 0, NULL},
 	};
 

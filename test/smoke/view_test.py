@@ -19,6 +19,7 @@ import ssl
 import subprocess
 import sys
 import time
+import warnings
 
 try:
     import jsonschema
@@ -579,6 +580,18 @@ def secrets_and_tls(where):
         server.token = TOKEN
         # with a token any name may lead here
         want(server('/api/v1/sources', headers={'Host': 'example.org'}).status == 200)
+        # forbidden by RFC 8996
+        old = ssl.create_default_context(cafile=f'{where}/certificate')
+        old.set_ciphers('ALL:@SECLEVEL=0')
+        warnings.simplefilter('ignore', DeprecationWarning)
+        old.minimum_version = ssl.TLSVersion.TLSv1
+        for old.maximum_version in ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1:
+            try:
+                with socket.create_connection(('127.0.0.1', server.port), 20) as s, \
+                        old.wrap_socket(s, server_hostname='127.0.0.1') as t:
+                    raise AssertionError(f'{t.version()} is accepted')
+            except (ssl.SSLError, ConnectionError):
+                pass
     done = subprocess.run([*view, '--tls-certificate', f'{where}/good', '--tls-key', f'{where}/key'],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
                           check=False)

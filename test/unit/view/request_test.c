@@ -175,11 +175,12 @@ test_windows(void **state)
 static void
 test_only_names_of_this_machine_are_local(void **state)
 {
-	static const char *const local[] = {
-		"localhost", "LocalHost:8090", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:65535"};
+	static const char *const local[] = {"localhost", "LocalHost:8090", "127.0.0.1",
+		"127.0.0.1:1", "127.8.9.255", "[::1]", "[::1]:65535"};
 	static const char *const other[] = {"", "example.org", "localhost.example.org",
 		"127.0.0.1.example.org", "localhost:", "localhost:80a", "localhost:123456",
-		"127.0.0.2", "::1", "[::1", "user@localhost"};
+		"128.0.0.1", "127.1", "127.0.0.256", "[127.0.0.1]", "[::1]x", "::1", "[::1",
+		"user@localhost"};
 
 	assert_false(request_is_local_host(NULL));
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
