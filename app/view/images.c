@@ -12,6 +12,7 @@
 #include <gk_abi.h>
 
 #include "bounds.h"
+#include "escaped_text.h"
 #include "geometry/crystfel.h"
 #include "geometry/pixels.h"
 #include "images.h"
@@ -485,14 +486,15 @@ fill_cells(const struct live_file_head *h, const struct images_cache *c,
 	}
 }
 
-/** @return 0; -ERANGE: the window is not in the picture; errors of reading the geometry */
+/**
+ * Called with the lock, before memory is allocated for the cells: a window can have 17 GB.
+ * @return 0; -ERANGE: the window is not in the picture; errors of reading the geometry
+ */
 static int
-cells_fill(const struct live_reader *r, const struct raster *raster, const struct request_window *w,
-	struct images_cache *c, float *to)
+check_window(const struct live_reader *r, const struct request_window *w, struct images_cache *c)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&c->lock);
 	/* the places are indices of a raster of this size, whatever another file says */
 	if (c->width == 0 || c->id != r->head.id || c->rows != r->head.rows ||
 		c->cols != r->head.cols)
@@ -500,6 +502,30 @@ cells_fill(const struct live_reader *r, const struct raster *raster, const struc
 	if (ret == 0 &&
 		((uint64_t)w->x + w->width > c->width || (uint64_t)w->y + w->height > c->height))
 		ret = -ERANGE;
+	return ret;
+}
+
+static int
+cells_check(const struct live_reader *r, const struct request_window *w, struct images_cache *c)
+{
+	int ret;
+
+	pthread_mutex_lock(&c->lock);
+	ret = check_window(r, w, c);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+/** @return 0; errors of check_window() */
+static int
+cells_fill(const struct live_reader *r, const struct raster *raster, const struct request_window *w,
+	struct images_cache *c, float *to)
+{
+	int ret;
+
+	pthread_mutex_lock(&c->lock);
+	/* again: a request for another file may have changed the places */
+	ret = check_window(r, w, c);
 	if (ret == 0 && raster->kind == GK_VALUE_I16)
 		fill_cells(&r->head, c, raster, true, w, to);
 	else if (ret == 0)
@@ -517,7 +543,7 @@ images_window(const char *path, enum request_plane plane, const struct request_w
 	struct live_file_frame f;
 	struct live_reader r;
 	struct cells cells;
-	float *to;
+	float *to = NULL;
 	int ret;
 
 	*body = (struct body){.bytes = NULL};
@@ -531,14 +557,18 @@ images_window(const char *path, enum request_plane plane, const struct request_w
 	}
 	memcpy(body->etag, whole.etag, sizeof(body->etag));
 	cells_shape(&cells, window);
-	to = npy_sized(body, "<f4", sizeof(float), cells.rows, cells.cols);
-	if (whole.size !=
-		NPY_HEAD +
-			live_reader_pixels(&r.head) *
-				(plane == REQUEST_PLANE_FRAME ? live_reader_value_size(&r.head)
-							      : sizeof(float)))
+	ret = cells_check(&r, window, cache);
+	if (ret == 0)
+		to = npy_sized(body, "<f4", sizeof(float), cells.rows, cells.cols);
+	if (ret == 0 &&
+		whole.size !=
+			NPY_HEAD +
+				live_reader_pixels(&r.head) *
+					(plane == REQUEST_PLANE_FRAME
+							? live_reader_value_size(&r.head)
+							: sizeof(float)))
 		ret = -EAGAIN; /* another file */
-	else if (to == NULL)
+	else if (ret == 0 && to == NULL)
 		ret = -ENOMEM;
 	raster.values = whole.bytes + NPY_HEAD;
 	if (plane == REQUEST_PLANE_FRAME) {
@@ -590,8 +620,10 @@ static json_t *
 frame_facts(const struct live_file_head *h, const struct live_file_frame *f)
 {
 	json_t *m = json_object();
+	char *run = escaped_text(h->run);
 
-	set_text(m, "run", "%s", h->run);
+	set_text(m, "run", "%s", run != NULL ? run : "");
+	free(run);
 	set_text(m, "generation", "%" PRIu64, h->generation);
 	set_text(m, "sequence", "%" PRIu64, f->begin);
 	set_text(m, "frame", "%" PRIu64, f->frame);
@@ -704,8 +736,10 @@ frame_cells(const struct live_reader *r, const struct live_file_frame *f, const 
 	const struct live_file_head *h = &r->head;
 	struct raster raster = {.kind = h->value, .missing = f};
 	void *expanded = NULL;
-	int ret = cells_allocate(cells, window);
+	int ret = cells_check(r, window, cache);
 
+	if (ret == 0)
+		ret = cells_allocate(cells, window);
 	raster.values = pixels + h->values;
 	if (ret == 0 && f->kind == GK_KIND_CSR) {
 		expanded = malloc(live_reader_pixels(h) * live_reader_value_size(h));

@@ -39,9 +39,12 @@ live_reader_check(const struct live_file_head *h, uint64_t size)
 		(uint64_t)h->packets * h->packet_rows == h->rows && h->value <= 1 &&
 		h->nnz_cap <= pixels && h->geometry_size < GEOMETRY_FILE_MAX &&
 		memchr(h->run, '\0', sizeof(h->run)) != NULL;
-	/* in this order, so that the lists of a sparse frame are before its values */
+	/* in this order, so that the lists of a sparse frame are before its values; and without large
+	 * gaps, because a file of holes takes no memory, but its copies would */
 	good = good && is_inside(h->row_ptr, (h->rows + 1) * sizeof(uint32_t), h->col) &&
 		is_inside(h->col, h->nnz_cap * sizeof(uint16_t), h->values) &&
+		h->values <= (h->rows + 1) * sizeof(uint32_t) + h->nnz_cap * sizeof(uint16_t) +
+				2 * LIVE_FILE_ALIGN &&
 		is_inside(h->values, pixels * value, room) && h->row_ptr % 8 == 0 &&
 		h->col % 8 == 0 && h->values % 8 == 0;
 	/* the pixels of a slot end with those of a full image */
@@ -78,7 +81,13 @@ live_reader_open(struct live_reader *r, const char *path)
 	struct stat st;
 	int ret;
 
-	r->fd = own_file_open_named(path, O_RDONLY | O_CLOEXEC, 0);
+	/* first: opening a FIFO wakes its writer, and opening a device can do anything */
+	if (stat(path, &st) != 0)
+		r->fd = -errno;
+	else if (!S_ISREG(st.st_mode))
+		r->fd = S_ISDIR(st.st_mode) ? -EISDIR : -EMEDIUMTYPE;
+	else
+		r->fd = own_file_open_named(path, O_RDONLY | O_CLOEXEC, 0);
 	if (r->fd < 0) {
 		ret = r->fd;
 		r->fd = -1;

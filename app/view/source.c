@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <gk_abi.h>
 
 #include "bounds.h"
+#include "escaped_text.h"
 #include "live_reader.h"
 #include "monotonic_cond.h"
 #include "source.h"
@@ -219,17 +221,19 @@ static json_t *
 describe_frame(
 	const struct source *s, const struct live_file_head *h, const struct live_file_frame *f)
 {
-	json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "source", s->config.name,
-		"run", h->run, "generation", (json_int_t)h->generation, "sequence",
+	char *run = escaped_text(h->run);
+	json_t *o = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:I}", "source", s->config.name,
+		"run", run, "generation", (json_int_t)h->generation, "sequence",
 		(json_int_t)f->begin, "frame", (json_int_t)f->frame, "rows", (json_int_t)h->rows,
 		"cols", (json_int_t)h->cols);
 
+	free(run);
 	if (o == NULL)
 		return NULL;
 	json_object_set_new(o, "kind", json_string(f->kind == GK_KIND_CSR ? "csr" : "image"));
 	json_object_set_new(o, "receive_time_ns", json_integer(f->receive_time));
 	json_object_set_new(o, "strong_count", json_integer(f->strong_count));
-	json_object_set_new(o, "sum", json_real(f->sum));
+	json_object_set_new(o, "sum", isfinite(f->sum) ? json_real(f->sum) : json_null());
 	json_object_set_new(o, "saturated", json_integer(f->saturated));
 	json_object_set_new(
 		o, "peaks", f->peaks != FRAME_NO_SEARCH ? json_integer(f->peaks) : json_null());
@@ -442,13 +446,16 @@ static json_t *
 describe_state(const struct source *s)
 {
 	json_t *commands = json_array(), *o;
+	/* a path need not be UTF-8 */
+	char *socket = escaped_text(s->config.socket);
 
 	for (size_t i = 0; i < s->nb_commands; i++)
 		json_array_append_new(commands, json_string(s->commands[i].path));
-	o = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:b}", "source", s->config.name, "kind",
-		s->config.kind == SOURCE_RECEIVER ? "receiver" : "store", "socket",
-		s->config.socket, "state", s->up ? "up" : "down", "since", (json_int_t)s->since,
-		"commands", commands, "live", s->live != NULL);
+	o = json_pack("{s:s, s:s, s:s*, s:s, s:I, s:o, s:b}", "source", s->config.name, "kind",
+		s->config.kind == SOURCE_RECEIVER ? "receiver" : "store", "socket", socket, "state",
+		s->up ? "up" : "down", "since", (json_int_t)s->since, "commands", commands, "live",
+		s->live != NULL);
+	free(socket);
 	if (s->up)
 		json_object_set_new(o, "pid", json_integer(s->pid));
 	else

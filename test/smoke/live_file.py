@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Makes live files (app/common/live_file.h) that no receiver wrote."""
 
-import math
 import os
 import struct
 
@@ -45,12 +44,10 @@ class LiveFile:
         with open(path + '.part', 'wb') as stream:
             stream.truncate(f['size'])
             stream.write(struct.pack(HEAD, *f.values()))
-            stream.seek(f['slot1'])
-            stream.write(struct.pack(FRAME, *self.frame.values()))
-            stream.seek(f['geometry'])
-            stream.write(self.text)
+            for at, data in ((f['slot1'], struct.pack(FRAME, *self.frame.values())),
+                             (f['geometry'], self.text)):
+                if at + len(data) <= f['size']:
+                    stream.seek(at)
+                    stream.write(data)
         os.rename(path + '.part', path)
         return path
-
-
-NAN = math.nan

@@ -6,18 +6,24 @@ their live files are not those of a receiver.
 usage: view_peer_test.py BUILD-DIR [CASE]...
 """
 
+import contextlib
 import os
+import re
+import resource
+import socket
 import sys
 import threading
 import time
 
 try:
+    import numpy
     from view_server import serving
 except ImportError as error:
     print(f'skipped: {error}: install python3-numpy')
     sys.exit(77)
 
 from cases import case, run_cases, wait, want
+from live_file import LiveFile
 from telemetry_peer import answering, reply
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -95,6 +101,141 @@ def a_reply_is_one_to_its_command(where):
     finally:
         for manager in peers:
             manager.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def showing(path, *options):
+    """Yields a server whose receiver names a live file."""
+    def answer(command):
+        return reply(command, {'live': path} if command == '/braggline/preview' else {})
+    with answering(f'{path}.socket', answer), serving(BUILD, f'{path}.socket', *options) as server:
+        server.wait('the path', lambda s: s['live'])
+        yield server
+
+
+def peak_kib(server):
+    with open(f'/proc/{server.process.pid}/status', encoding='ascii') as status:
+        return int(re.search(r'VmHWM:\s+(\d+)', status.read())[1])
+
+
+def frame_event(server):
+    return next(event for kind, event in server.events() if kind == 'frame')
+
+
+@case
+def live_files_are_checked(where):
+    path = f'{where}/live'
+    frame = '/api/v1/sources/r/frame'
+    LiveFile().write(path)
+    with showing(path) as server:
+        facts, tensors = server(frame).tensors()
+        want(facts['frame'] == '7' and not numpy.any(tensors['value']), facts)
+        first = frame_event(server)
+        want(first['sum'] == 5 and first['run'] == 'made', first)
+        # values for which JSON has no number, and no text
+        file = LiveFile(id=2, generation=4, run=b'a\xff\n')
+        file.frame['sum'] = float('nan')
+        file.write(path)
+        event = wait('the other run', lambda: (e := frame_event(server))['generation'] == 4 and e)
+        want(event['sum'] is None and event['run'] == r'a\xff\x0a', event)
+        want(server(frame).tensors()[0]['run'] == r'a\xff\x0a')
+        # a file of holes, of which a copy would take 3 GiB
+        LiveFile(id=3, generation=6, values=3 << 30, size=8 << 30, slot0=1 << 20,
+                 slot1=1 << 20).write(path)
+        before = peak_kib(server)
+        for part in frame, '/api/v1/sources/r/image':
+            want(server(part).status == 502, part)
+        want(peak_kib(server) < before + (256 << 10), peak_kib(server), 'KiB')
+        for fields in {'magic': b'BRGLIVE2'}, {'rows': 0}, {'cols': 1 << 20}, {'packet_rows': 3}, \
+                {'size': 1 << 30}, {'slot1': 1 << 62}, {'geometry_size': 1 << 40}, {'col': 1}:
+            LiveFile(id=4, generation=8, **fields).write(path)
+            if 'size' in fields:
+                os.truncate(path, 4096)
+            want(server(frame).status == 502, fields, server(frame).status)
+        LiveFile(id=5, generation=10).write(path)
+        want(server(frame).status == 200)
+        # what is no file: a link to nothing, a folder, a device
+        for make in (lambda: os.symlink('absent', path), lambda: os.mkdir(path),
+                     lambda: os.symlink('/dev/zero', path)):
+            os.unlink(path)
+            make()
+            want(server(frame).status in (502, 503), server(frame).status)
+            if os.path.isdir(path):
+                os.rename(path, f'{path}.folder')
+                os.symlink(f'{path}.folder', path)
+        # a FIFO is not opened: its writer still waits
+        os.unlink(path)
+        os.mkfifo(path)
+        writer = threading.Thread(target=lambda: os.close(os.open(path, os.O_WRONLY)), daemon=True)
+        writer.start()
+        for _ in range(20):
+            want(server(frame).status == 502)
+        time.sleep(0.1)
+        want(writer.is_alive(), 'the FIFO was opened')
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        writer.join(20)
+
+
+@case
+def windows_need_memory_for_their_cells_only(where):
+    LiveFile().write(f'{where}/live')
+    with showing(f'{where}/live') as server:
+        if 'asan' not in BUILD:
+            resource.prlimit(server.process.pid, resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        for part in 'image', 'frame':
+            answer = server(f'/api/v1/sources/r/{part}?window=0,0,65536,65536,1')
+            want(answer.status == 400, part, answer.status, answer.body)
+            want(server(f'/api/v1/sources/r/{part}?window=0,0,64,16,1').status == 200, part)
+
+
+def exchange(server, *lines):
+    """@return the status of the answer to a request with these lines"""
+    with socket.create_connection(('127.0.0.1', server.port), 20) as s:
+        s.sendall('\r\n'.join([*lines, 'Connection: close', '', '']).encode())
+        answer = b''
+        while part := s.recv(65536):
+            answer += part
+    want(answer.count(b'HTTP/1.1 ') == 1, answer)
+    return int(answer.split()[1])
+
+
+@case
+def requests_mean_one_thing(where):
+    os.mkdir(f'{where}/runs')
+    with open(f'{where}/runs/x_frames.arrow', 'wb') as stream:
+        stream.write(b'0123456789')
+    LiveFile().write(f'{where}/live')
+    with showing(f'{where}/live', '--runs', f'{where}/runs') as server:
+        post, host = 'POST /api/v1/sources/r/command HTTP/1.1', 'Host: localhost'
+        want(exchange(server, 'GET / HTTP/1.1', host) == 200)
+        want(exchange(server, post, host, 'Content-Length: 0') == 403)
+        want(exchange(server, 'GET / HTTP/1.1', host, 'Host: example.org') == 400)
+        want(exchange(server, post, host, 'Content-Length: 0', 'content-length: 4') == 400)
+        want(exchange(server, post, host, 'Content-Length: 4', 'Transfer-Encoding: chunked') == 400)
+        # ranges are those of GET
+        path = '/api/v1/runs/0/x_frames.arrow'
+        wait('the run', lambda: server(path).status == 200)
+        want(server(path, headers={'Range': 'bytes=2-3'}).body == b'23')
+        for value in 'bytes=2-3', 'bytes=90-':
+            answer = server(path, 'HEAD', headers={'Range': value})
+            want(answer.status == 200 and answer.headers['Content-Length'] == '10', answer.headers)
+        # the tag of an image is that of its 304
+        image = '/api/v1/sources/r/image'
+        tag = server(image).headers['ETag']
+        answer = server(image, headers={'If-None-Match': tag})
+        want(answer.status == 304 and answer.headers['ETag'] == tag, answer.headers)
+
+
+@case
+def names_of_the_machine_are_accepted(where):
+    # --listen again: the last one is used
+    with serving(BUILD, f'{where}/\udcff', '--listen', '127.0.0.5:0') as server:
+        want(server.url.startswith('http://127.0.0.5:') and server('/').status == 200, server.url)
+        # a path that is not UTF-8 hides no source
+        want(server.get('sources/r')['socket'] == rf'{where}/\xff', server.get('sources'))
+        want([s['source'] for s in server.get('sources')['sources']] == ['r'])
+        for name in 'example.org', '127.0.0.5.example.org', '128.0.0.1', '[::2]':
+            want(server('/', headers={'Host': name}).status == 403, name)
 
 
 if __name__ == '__main__':
