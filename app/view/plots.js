@@ -3,6 +3,7 @@
 
 const POINTS = 600;
 const HEIGHT = 130;
+const COUNTERS = 4096; // groups of them whose last values are kept
 const STROKES = ['#6db3f2', '#f2a65a', '#7fd18b', '#e57ea1', '#c9a6ff', '#e8d95b', '#5fd3d0',
   '#ff8a80', '#b0bec5', '#a1887f'];
 
@@ -88,6 +89,8 @@ export class Rates {
   /** @return {seconds, of(counters)}: null for the first reply, and after a counter was reset */
   since(key, time, counters) {
     const old = this.before.get(key);
+    if (!old && this.before.size >= COUNTERS)
+      return null;
     this.before.set(key, { time, counters });
     if (!old || time <= old.time)
       return null;

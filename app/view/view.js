@@ -10,10 +10,12 @@ const API = '/api/v1';
 const PLANE_MS = 500; // between two versions of maximum and mean
 const RETRY_MS = 1000;
 const PIXEL_MS = 100; // between two requests of single pixels
+const ENTRIES = 256; // of a list or table, whatever a source says
 const RUNS_MS = 5000; // between two requests of the list of runs
 
 const element = id => document.getElementById(id);
 const sources = new Map(); // newest state by name
+const misread = new Set(); // commands of the selected source whose replies have another form
 const plots = new Plots(element('plots'));
 const rates = new Rates();
 const runs = new RunList(element('runs-section'), ask);
@@ -227,7 +229,7 @@ function changeScale() {
 /* ---- run, plots, stores ---- */
 
 function list(id, entries) {
-  element(id).replaceChildren(...entries.flatMap(([name, value]) => {
+  element(id).replaceChildren(...entries.slice(0, ENTRIES).flatMap(([name, value]) => {
     const term = document.createElement('dt'), description = document.createElement('dd');
     term.textContent = name;
     description.textContent = value;
@@ -339,9 +341,9 @@ function showSettings(part, reply) {
 }
 
 function showStores(stores) {
-  const rows = Object.entries(stores);
+  const rows = Object.entries(stores).slice(0, ENTRIES);
   const keys = [...new Set(rows.flatMap(([, s]) => Object.keys(s)))].filter(key =>
-    rows.some(([, s]) => typeof s[key] !== 'object'));
+    rows.some(([, s]) => typeof s[key] !== 'object')).slice(0, ENTRIES);
   const line = (tag, cells) => {
     const row = document.createElement('tr');
     row.append(...cells.map(value => {
@@ -366,6 +368,7 @@ function select(name) {
   picture.setLayout(0, 0, null, null);
   plots.clear();
   rates.before.clear();
+  misread.clear();
   showPixel(null);
   for (const id of ['run', 'settings', 'stores'])
     element(id).replaceChildren();
@@ -378,12 +381,28 @@ function showState() {
   const badge = element('state'), warning = element('alert');
   badge.textContent = s ? s.state : 'connecting';
   badge.className = `badge ${s?.state ?? ''}`;
-  warning.hidden = !s || s.state === 'up';
-  warning.textContent = warning.hidden ? ''
-    : `${s.kind} ${s.source} is down since ${new Date(s.since * 1000).toLocaleTimeString()}: ${s.error}`;
-  element('picture-section').classList.toggle('stale', !warning.hidden);
+  const down = s?.state === 'down', strange = s?.state === 'up' && misread.size > 0;
+  warning.hidden = !down && !strange;
+  warning.textContent = down
+    ? `${s.kind} ${s.source} is down since ${new Date(s.since * 1000).toLocaleTimeString()}: ${s.error}`
+    : strange ? `${s.kind} ${s.source}: unexpected replies to ${[...misread].join(', ')}: ` +
+      `expected a ${s.kind} of this version of braggline; check the options of braggline-view` : '';
+  element('picture-section').classList.toggle('stale', down);
   element('picture-section').hidden = s?.kind === 'store';
   element('control').hidden = !control || s?.kind !== 'receiver';
+}
+
+/** Another program, or another version, must not hide what other sources say. */
+function showReply({ command, time, reply }) {
+  const before = misread.size;
+  try {
+    handlers[command]?.(time, reply[command]);
+    misread.delete(command);
+  } catch (error) {
+    misread.add(command);
+  }
+  if (misread.size !== before)
+    showState();
 }
 
 function onEvent(type, data) {
@@ -395,8 +414,10 @@ function onEvent(type, data) {
       if (selected === null)
         select(data.source);
     }
-    if (data.source === selected && data.state === 'down')
+    if (data.source === selected && data.state === 'down') {
       newest = null;
+      misread.clear();
+    }
     showState();
   } else if (data.source !== selected) {
     return;
@@ -408,7 +429,7 @@ function onEvent(type, data) {
       plots.push('Peaks of frames', '', Date.now() / 1000, { peaks: data.peaks });
     update();
   } else if (type === 'telemetry') {
-    handlers[data.command]?.(data.time, data.reply[data.command]);
+    showReply(data);
   }
 }
 
@@ -470,14 +491,18 @@ async function command(event) {
   const parameters = /configure|set$/.test(path_) ? element('parameters').value : '';
   const output = element('command-reply');
   output.textContent = 'waiting';
-  const response = await ask(`${path(selected)}/command`, { method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ command: path_, parameters }) });
-  const reply = await response.json();
-  const answer = reply[path_];
-  output.textContent = answer
-    ? `${path_}: ${answer.result === 0 ? 'done' : answer.result} ${text(answer, 'message')}`
-    : `${response.status}: ${reply.detail}`;
+  try {
+    const response = await ask(`${path(selected)}/command`, { method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ command: path_, parameters }) });
+    const reply = await response.json();
+    const answer = reply[path_];
+    output.textContent = answer
+      ? `${path_}: ${answer.result === 0 ? 'done' : answer.result} ${text(answer, 'message')}`
+      : `${response.status}: ${reply.detail ?? 'the receiver does not know the command'}`;
+  } catch (error) {
+    output.textContent = `${path_}: no answer (${error.message}); see the state of the run`;
+  }
 }
 
 fillBar();

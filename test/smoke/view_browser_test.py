@@ -9,7 +9,10 @@ VIEW_SCREENSHOTS=DIR keeps pictures of the page.
 """
 
 import contextlib
+import itertools
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +32,7 @@ if why:
 
 import receiver  # noqa: E402
 from cases import case, run_cases, wait, want  # noqa: E402
+from telemetry_peer import answering, reply  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
 SHOTS = os.environ.get('VIEW_SCREENSHOTS')
@@ -330,6 +334,74 @@ def nexus_files_are_opened(where):
             wait('the alert', lambda: 'not a file of a finished run' in text(page, '#alert'))
         want(not [e for e in page.errors() if 'WebGL' not in e and 'ReadPixels' not in e],
              'errors of the page')
+
+
+MARKUP = '<img src=x onerror="window.injected=1"></td></dd><script>window.injected=1</script>'
+
+
+def markup(value):
+    """The value with markup in all texts and names that a source can choose."""
+    if isinstance(value, dict):
+        return {key: markup(v) for key, v in value.items()} | {MARKUP: 1}
+    return MARKUP if isinstance(value, str) else value
+
+
+REPLIES = {
+    '/braggline/run/status': {'name': 'x', 'directory': 'x', 'state': 'x', 'message': 'x',
+                              'warning': 'x', 'first_frame': 'x', 'seconds': '1'},
+    '/braggline/lcores': {'1': {'busy_cycles': 1, 'idle_cycles': 1, 'roles': 'x'}},
+    '/braggline/ledger': {'frames': {'hits': 1}, 'packets': {'received': 1}},
+    '/braggline/modules': {'0': {'missing_packets': 1}},
+    '/braggline/latency': {'below_us': [1, 2], 'all': {'0': 1, '1': 1}},
+    '/braggline/egress': {'active': 1, 'stores': {'0': {'bytes_per_s': 1, 'state': 'x'}}},
+    '/braggline/veto': {'mode': 'x'}, '/braggline/info': {'version': 'x'}}
+
+
+@case
+def other_programs_are_shown(where):
+    """Sources that are no receivers hide nothing of others, and cannot put markup into the page."""
+    counter = itertools.count(1)
+
+    def hostile(command):
+        value = markup(REPLIES.get(command, {}))
+        n = next(counter)
+        return reply(command, json.loads(re.sub(r': 1\b', f': {n}', json.dumps(value))))
+    with answering(f'{where}/null', lambda command: reply(command, None)), \
+            answering(f'{where}/good', lambda command: reply(command, REPLIES.get(command, {}))), \
+            answering(f'{where}/hostile', hostile), \
+            serving(BUILD, f'{where}/null', '--nice', '0', '--receiver', f'good={where}/good',
+                    '--receiver', f'hostile={where}/hostile') as server, browser.running() as page:
+        page.open(server.url)
+        # as any DPDK program answers commands that it does not know
+        wait('an alert', lambda: 'unexpected replies' in text(page, '#alert'))
+        want(text(page, '#state') == 'up', text(page, '#state'))
+        names = wait('all sources', lambda: (n := page.run(
+            'return [...document.getElementById("source").options].map(o => o.value)')) and
+            len(n) == 3 and n)
+
+        def select(name):
+            want(name in names, names)
+            page.run('const s = document.getElementById("source"); s.value = arguments[0];'
+                     's.dispatchEvent(new Event("change"))', name)
+            wait('the run', lambda: page.run('return document.querySelectorAll("#run dt").length'))
+        select('good')
+        wait('a name', lambda: text(page, '#run-name') == 'x')
+        want(page.run('return document.getElementById("alert").hidden'), text(page, '#alert'))
+        select('hostile')
+        wait('the text', lambda: text(page, '#run-name') == MARKUP)
+        wait('labels', lambda: page.run(
+            'return [...document.querySelectorAll(".u-label")].some(l => l.textContent.includes("<img"))'))
+        wait('settings', lambda: MARKUP in text(page, '#settings') and MARKUP in text(page, '#stores'))
+        want(page.run('return document.querySelectorAll("img, body script").length === 0'), 'markup')
+        want(page.run('return window.injected === undefined'), 'a script ran')
+        errors = page.errors()
+        want(not errors, errors)
+        # the policy of the page is a second line: it forbids scripts in the text
+        page.run('document.body.insertAdjacentHTML("beforeend", arguments[0]);'
+                 'const s = document.createElement("script");'
+                 's.textContent = "window.injected = 1"; document.body.append(s)', MARKUP)
+        wait('a report', page.errors)
+        want(page.run('return window.injected === undefined'), 'the policy allows scripts')
 
 
 if __name__ == '__main__':
