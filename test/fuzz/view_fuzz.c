@@ -35,9 +35,10 @@
 /* part of the head that inputs replace: all but the counters by packet */
 #define HEAD offsetof(struct live_file_head, missing_frames)
 
-static const char text[] = "clen = 0.1\nphoton_energy = 12400\nres = 13333.3\np0/min_fs = 0\n"
-			   "p0/max_fs = 31\np0/min_ss = 0\np0/max_ss = 7\np0/corner_x = -16\n"
-			   "p0/corner_y = 4\np0/fs = x\np0/ss = -y\n";
+static const char text[] =
+	"clen = 0.1\nphoton_energy = 12400\nadu_per_photon = 1\nres = 13333.3\np0/min_fs = 0\n"
+	"p0/max_fs = 31\np0/min_ss = 0\np0/max_ss = 7\np0/corner_x = -16\n"
+	"p0/corner_y = 4\np0/fs = x\np0/ss = -y\n";
 static uint8_t *file;
 static size_t file_size;
 static char path[64];

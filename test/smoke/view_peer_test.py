@@ -17,9 +17,10 @@ import time
 
 try:
     import numpy
+    from view_document import Document
     from view_server import serving
 except ImportError as error:
-    print(f'skipped: {error}: install python3-numpy')
+    print(f'skipped: {error}: install python3-numpy and python3-jsonschema')
     sys.exit(77)
 
 from cases import case, run_cases, wait, want
@@ -236,6 +237,140 @@ def names_of_the_machine_are_accepted(where):
         want([s['source'] for s in server.get('sources')['sources']] == ['r'])
         for name in 'example.org', '127.0.0.5.example.org', '128.0.0.1', '[::2]':
             want(server('/', headers={'Host': name}).status == 403, name)
+
+
+GEOMETRY = b'clen = 0.1\nphoton_energy = 12400\nadu_per_photon = 1\nres = 13333.3\n' \
+           b'p0/min_fs = 0\np0/max_fs = 63\n' \
+           b'p0/min_ss = 0\np0/max_ss = 15\np0/corner_x = -32\np0/corner_y = 8\np0/fs = x\n' \
+           b'p0/ss = -y\n'
+SOURCE = '/sources/{source}'
+RUN_FILE = '/runs/{directory}/{file}'
+NAMES = {'source': 'r', 'directory': '0', 'file': 'x_frames.arrow'}
+PARTS = 'frame', 'image', 'geometry', 'places'
+JSON = {'Content-Type': 'application/json'}
+
+
+def request_of(method):
+    """What a request needs beside its path."""
+    return {'body': b'{"command":"/braggline/run/stop"}', 'headers': JSON} if method == 'post' else {}
+
+
+def images_in_each_state(ask, path):
+    """Answers about a live file, which has no frame, and is not valid, and is absent."""
+    for part in PARTS:
+        tag = ask(f'{SOURCE}/{part}', 200, **NAMES).headers['ETag']
+        if part in ('frame', 'image'):
+            ask(f'{SOURCE}/{part}', 304, headers={'If-None-Match': tag}, **NAMES)
+            ask(f'{SOURCE}/{part}', 400, query='?window=0', **NAMES)
+    LiveFile(id=2, generation=4, sequence=0).write(path)
+    for part in PARTS:
+        if part != 'image':
+            ask(f'{SOURCE}/{part}', 404, **NAMES)
+    ask(f'{SOURCE}/image', 404, **NAMES)
+    with open(path, 'wb') as stream:
+        stream.write(b'no live file')
+    for part in PARTS:
+        ask(f'{SOURCE}/{part}', 502, **NAMES)
+    os.unlink(path)
+    for part in PARTS:
+        ask(f'{SOURCE}/{part}', 503, **NAMES)
+
+
+def limits_are_reached(ask, server):
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(server.open('/api/v1/events'))
+        ask('/events', 503)
+    wait('a free stream', lambda: server('/api/v1/events', 'HEAD').status == 200)
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(server.open('/api/v1/runs/0/x_data_000001.h5'))
+        ask(RUN_FILE, 503, **NAMES)
+
+
+def commands_in_each_state(ask, server, called, answered):
+    """`called`: the command has arrived; `answered`: its answer may be sent"""
+    command, of = f'{SOURCE}/command', {'method': 'post', **NAMES}
+    post = {**of, **request_of('post')}
+    ask(command, 404, **{**post, 'source': 'nobody'})
+    ask(command, 415, body=post['body'], **of)
+    ask(command, 413, body=b'{"command":"' + b'/' * 2100 + b'"}', headers=JSON, **of)
+    for body in b'{"command":"/eal/params"}', b'{"command":"/braggline/run/stop","x":"1"}', b'[' * 2000, \
+            b'{"command":"/braggline/run/stop","parameters":"a\\nb"}', b'\xff', b'', \
+            b'{"command":"/braggline/run/stop","command":"/braggline/run/stop"}':
+        ask(command, 400, body=body, headers=JSON, **of)
+    first = threading.Thread(target=lambda: ask(command, 200, **post))
+    first.start()
+    want(called.wait(20), 'the command did not arrive')
+    ask(command, 503, **post)
+    answered.set()
+    first.join(20)
+    ask(command, 502, **{**post, 'source': 'down'})
+
+
+@case
+def each_status_of_the_document_occurs(where):
+    os.mkdir(f'{where}/runs')
+    for name, size in ('x_frames.arrow', 10), ('x_data_000001.h5', 1 << 28):
+        with open(f'{where}/runs/{name}', 'wb') as stream:
+            stream.truncate(size)
+    path = f'{where}/live'
+    LiveFile(geometry=GEOMETRY).write(path)
+    called, answered = threading.Event(), threading.Event()
+
+    def answer(command):
+        if command == '/braggline/run/stop':
+            called.set()
+            answered.wait(20)
+        return reply(command, {'live': path} if command == '/braggline/preview' else {'result': 0})
+    options = ['--runs', f'{where}/runs', '--receiver', f'down={where}/absent']
+    with answering(f'{where}/socket', answer):
+        with serving(BUILD, f'{where}/socket', *options) as server:
+            ask = Document(server)
+            occurred = ask.occurred
+            server.wait('the path', lambda s: s['live'])
+            wait('the list', lambda: server('/api/v1/runs').status == 200)
+            for name, method, status in ask.described:
+                if status == 403:
+                    post = request_of(method)
+                    ask(name, 403, method, body=post.get('body'), **NAMES,
+                        headers={**post.get('headers', {}), 'Host': 'example.org'})
+            tag = ask('/openapi.json', 200).headers['ETag']
+            ask('/openapi.json', 304, headers={'If-None-Match': tag})
+            ask('/sources', 200)
+            ask(SOURCE, 200, **NAMES)
+            ask(f'{SOURCE}/telemetry', 200, query='?command=/braggline/rx', **NAMES)
+            ask(f'{SOURCE}/telemetry', 400, **NAMES)
+            ask(f'{SOURCE}/telemetry', 503, query='?command=/braggline/rx', **{**NAMES, 'source': 'down'})
+            for name in (SOURCE, *(f'{SOURCE}/{part}' for part in ('telemetry', *PARTS))):
+                ask(name, 404, **{**NAMES, 'source': 'nobody'})
+            ask('/runs', 200)
+            ask(RUN_FILE, 200, **NAMES)
+            ask(RUN_FILE, 206, headers={'Range': 'bytes=1-2'}, **NAMES)
+            ask(RUN_FILE, 404, **{**NAMES, 'file': 'y_frames.arrow'})
+            ask(RUN_FILE, 416, headers={'Range': 'bytes=90-'}, **NAMES)
+            ask('/events', 400, query='?source=nobody')
+            with server.open('/api/v1/events') as stream:
+                want(stream.headers['Content-Type'] == 'text/event-stream')
+                occurred.add(('/events', 'get', 200))
+            images_in_each_state(ask, path)
+            limits_are_reached(ask, server)
+            # no page of another site may read, or send a command
+            for method in 'GET', 'OPTIONS':
+                answer_ = server('/api/v1/sources', method, headers={'Origin': 'http://example.org'})
+                want(not any(h.startswith('Access-Control') for h in answer_.headers), answer_.headers)
+        with serving(BUILD, f'{where}/socket', *options, '--control', *token_file(where)) as server:
+            ask = Document(server)
+            for name, method, status in ask.described:
+                if status == 401:
+                    ask(name, 401, method, **request_of(method), **NAMES)
+            want(not called.is_set(), 'a command without a token was sent')
+            server.token = TOKEN
+            server.wait('up', lambda s: s['state'] == 'up')
+            commands_in_each_state(ask, server, called, answered)
+            occurred |= ask.occurred
+    # the folders are read within milliseconds of the start
+    want(occurred == ask.described - {('/runs', 'get', 503)}, 'differ:', occurred ^ ask.described)
 
 
 if __name__ == '__main__':

@@ -22,9 +22,9 @@ import time
 import warnings
 
 try:
-    import jsonschema
     import numpy
     from arrow_batches import batches
+    from view_document import Document
 except ImportError as error:
     print(f'skipped: {error}: install python3-numpy and python3-jsonschema')
     sys.exit(77)
@@ -42,8 +42,6 @@ SOCKET = f'/var/run/dpdk/{PREFIX}/dpdk_telemetry.v2'
 MASKED, GAP = 0x7fc00000, 0x7fc00002
 LARGE = 1 << 28  # bytes, more than sockets hold
 TOKEN = 'correct-horse-battery-staple'
-NULLABLE = re.compile(r'"type": "(integer|number)", "nullable": true')
-NAMES = re.compile(r'\{(\w+)\}')
 
 
 @contextlib.contextmanager
@@ -172,50 +170,6 @@ def pixels_are_the_files(where):
              .array().view('u4'), 'no gap between chips')
         places = server('/api/v1/sources/r/places').array()
         want(places[0, 255] == 255 and places[0, 256] == 258, 'gap of chips', places[0, 255:257])
-
-
-class Document:
-    """The OpenAPI document, against which answers are checked."""
-
-    def __init__(self, server):
-        self.server = server
-        self.doc = server.get('openapi.json')
-        self.left = {(path, method) for path, item in self.doc['paths'].items() for method in item}
-
-    def resolve(self, item):
-        while '$ref' in item:
-            at = self.doc
-            for key in item['$ref'][2:].split('/'):
-                at = at[key]
-            item = at
-        return item
-
-    def validate(self, value, schema):
-        # OpenAPI 3.0: nullable instead of a list of types
-        whole = json.dumps({**schema, 'components': self.doc['components']})
-        jsonschema.validate(value, json.loads(NULLABLE.sub(r'"type": ["\1", "null"]', whole)))
-
-    def check(self, path, method, answer):
-        operation = self.doc['paths'][path][method]
-        response = operation['responses'].get(str(answer.status))
-        want(response, f'{method} {path}: status {answer.status} is not documented')
-        self.left.discard((path, method))
-        response = self.resolve(response)
-        for name in response.get('headers', {}):
-            want(answer.headers[name], path, 'no header', name)
-        if answer.status == 304:
-            return answer
-        kind = answer.headers['Content-Type'].split(';')[0]
-        want(kind in response['content'], path, answer.status, kind, 'is not documented')
-        if 'json' in kind:
-            self.validate(answer.json(), response['content'][kind]['schema'])
-        return answer
-
-    def __call__(self, path, status, method='get', query='', body=None, headers=None, **names):
-        url = '/api/v1' + NAMES.sub(lambda m: names[m[1]], path) + query
-        answer = self.server(url, method.upper(), body, headers)
-        want(answer.status == status, method, url, answer.status, answer.body[:200])
-        return self.check(path, method, answer)
 
 
 @case
