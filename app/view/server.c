@@ -675,16 +675,20 @@ start_job(struct server *s, struct source *source, struct MHD_Connection *connec
 }
 
 static enum MHD_Result
-finish_job(struct server *s, struct MHD_Connection *connection, struct job *job)
+finish_job(struct server *s, struct MHD_Connection *connection, struct request *request)
 {
-	char *text = job->reply;
+	char *text = request->job->reply;
+	const int result = request->job->result;
 
 	set_deadline(s, connection, LIMIT_IMAGE_S);
-	job->reply = NULL;
-	if (job->result == 0)
+	/* before the answer is sent: its client may send the next command at once */
+	request->job->reply = NULL;
+	free_job(s, request->job);
+	request->job = NULL;
+	if (result == 0)
 		return queue_text(connection, MHD_HTTP_OK, text, "application/json");
 	return refuse(connection, MHD_HTTP_BAD_GATEWAY, "the receiver did not answer",
-		strerror(-job->result));
+		strerror(-result));
 }
 
 static enum MHD_Result
@@ -695,7 +699,7 @@ serve_command(struct server *s, struct source *source, struct MHD_Connection *co
 	const char *why;
 
 	if (request->job != NULL)
-		return finish_job(s, connection, request->job);
+		return finish_job(s, connection, request);
 	if (request->too_long)
 		return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, "body too long",
 			"expected at most 2,048 bytes");

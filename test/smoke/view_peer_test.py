@@ -104,6 +104,17 @@ def a_reply_is_one_to_its_command(where):
             manager.__exit__(None, None, None)
 
 
+@case
+def commands_follow_each_other(where):
+    """When the answer to a command has arrived, the next one is accepted."""
+    with answering(f'{where}/socket'), serving(BUILD, f'{where}/socket', '--nice', '0', '--control',
+                                               *token_file(where)) as server:
+        server.token = TOKEN
+        for _ in range(300):
+            answer = server.command('r', '/braggline/run/stop')
+            want(answer.status == 200, answer.status, answer.body)
+
+
 @contextlib.contextmanager
 def showing(path, *options):
     """Yields a server whose receiver names a live file."""
