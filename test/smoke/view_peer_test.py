@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import urllib.error
 
 try:
     import numpy
@@ -287,15 +288,25 @@ def images_in_each_state(ask, path):
         ask(f'{SOURCE}/{part}', 503, **NAMES)
 
 
-def limits_are_reached(ask, server):
+@contextlib.contextmanager
+def opened(server, path, nb):
+    """Open as many connections as the limit allows. The last ones of other clients may still end."""
     with contextlib.ExitStack() as stack:
-        for _ in range(16):
-            stack.enter_context(server.open('/api/v1/events'))
+        for _ in range(nb):
+            def one():
+                try:
+                    return stack.enter_context(server.open(path))
+                except urllib.error.HTTPError as error:
+                    return want(error.code == 503, error)
+            wait(path, one)
+        yield
+
+
+def limits_are_reached(ask, server):
+    with opened(server, '/api/v1/events', 16):
         ask('/events', 503)
     wait('a free stream', lambda: server('/api/v1/events', 'HEAD').status == 200)
-    with contextlib.ExitStack() as stack:
-        for _ in range(4):
-            stack.enter_context(server.open('/api/v1/runs/0/x_data_000001.h5'))
+    with opened(server, '/api/v1/runs/0/x_data_000001.h5', 4):
         ask(RUN_FILE, 503, **NAMES)
 
 
