@@ -54,7 +54,7 @@ struct runs {
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects the fields below */
 	pthread_cond_t wake;
-	bool stop;
+	bool stop;	       /* also read without the lock: atomic */
 	struct entries listed; /* of the runs in `text`; changed only by the thread */
 	char *text;
 };
@@ -103,6 +103,13 @@ open_folder(const struct runs *r, const struct request_run *at)
 		fd = -errno;
 	close(folder);
 	return fd;
+}
+
+/** Folders on a network can take minutes to list; the end of the program must not. */
+static bool
+is_stopped(const struct runs *r)
+{
+	return __atomic_load_n(&r->stop, __ATOMIC_RELAXED);
 }
 
 /** A regular file with one name; not a link. */
@@ -212,12 +219,14 @@ list_folder(const struct runs *r, const struct request_run *at, struct entries *
 			close(fd);
 		return;
 	}
-	while (!all->truncated && (d = readdir(dir)) != NULL) {
+	while (!all->truncated && !is_stopped(r) && (d = readdir(dir)) != NULL) {
 		if (++seen > LIMIT_RUN_ENTRIES) {
 			all->truncated = true;
 			break;
 		}
+		/* most files of a folder can be others; their names are enough */
 		if (!request_is_run_name(d->d_name) ||
+			(d->d_type == DT_REG && run_length(d->d_name) == 0) ||
 			fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
 		if (S_ISDIR(st.st_mode) && at->sub[0] == '\0') {
@@ -372,7 +381,7 @@ make_text(const struct runs *r, struct entries *all, struct entries *listed)
 		/* a name that is not UTF-8 must not hide all runs */
 		json_array_append_new(folders, object != NULL ? object : json_string("?"));
 	}
-	for (size_t i = 0; i < nb; i++) {
+	for (size_t i = 0; i < nb && !is_stopped(r); i++) {
 		struct entry *e = &all->entry[group[i].begin];
 
 		if (i == LIMIT_RUNS || listed->nb + group[i].nb > LIMIT_RUN_FILES) {
@@ -487,7 +496,7 @@ runs_stop(struct runs *r)
 	if (r == NULL)
 		return;
 	pthread_mutex_lock(&r->lock);
-	r->stop = true;
+	__atomic_store_n(&r->stop, true, __ATOMIC_RELAXED);
 	pthread_cond_signal(&r->wake);
 	pthread_mutex_unlock(&r->lock);
 	pthread_join(r->thread, NULL);
