@@ -206,6 +206,13 @@ request_is_local_host(const char *host)
 		(inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
+bool
+request_is_same_site(const char *site)
+{
+	/* "same-site" is another port of this machine */
+	return site == NULL || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
 const char *
 request_bearer(const char *authorization)
 {

@@ -55,6 +55,12 @@ enum request_plane request_plane(const char *plane);
  */
 bool request_is_local_host(const char *host);
 
+/**
+ * Check the header Sec-Fetch-Site (W3C Fetch Metadata), by which browsers say whose page sends a
+ * request: one of this server, or the user. @param site  NULL: absent, no browser
+ */
+bool request_is_same_site(const char *site);
+
 /** @return the token of a header `Authorization: Bearer TOKEN`; NULL: there is none */
 const char *request_bearer(const char *authorization);
 

@@ -135,6 +135,26 @@ set_deadline(struct server *s, struct MHD_Connection *connection, unsigned int s
 	pthread_mutex_unlock(&s->lock);
 }
 
+/**
+ * The first line of a request has arrived. A connection may wait longer for its next request than a
+ * request may take. @return NULL: no context of the request yet
+ */
+static void *
+begin_request(void *arg, const char *uri, struct MHD_Connection *connection)
+{
+	struct server *s = arg;
+	struct client *c = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+				   ->socket_context;
+	const uint64_t latest = now_s() + LIMIT_REQUEST_S;
+
+	(void)uri;
+	pthread_mutex_lock(&s->lock);
+	if (c != NULL && c->deadline > latest)
+		c->deadline = latest;
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
 void
 server_tick(struct server *s)
 {
@@ -687,8 +707,8 @@ finish_job(struct server *s, struct MHD_Connection *connection, struct request *
 	request->job = NULL;
 	if (result == 0)
 		return queue_text(connection, MHD_HTTP_OK, text, "application/json");
-	return refuse(connection, MHD_HTTP_BAD_GATEWAY, "the receiver did not answer",
-		strerror(-result));
+	return refuse(
+		connection, MHD_HTTP_BAD_GATEWAY, "the receiver did not answer", strerror(-result));
 }
 
 static enum MHD_Result
@@ -801,6 +821,11 @@ answer(struct server *s, struct MHD_Connection *connection, const char *url, boo
 			"expected GET or HEAD", MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
 	if (asset != NULL)
 		return serve_asset(connection, asset);
+	/* they could not read the answer, but take all streams and downloads */
+	if (!request_is_same_site(
+		    MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Site")))
+		return refuse(connection, MHD_HTTP_FORBIDDEN, "wrong site",
+			"Sec-Fetch-Site: a page of another site sent the request");
 	if (s->config.has_token && !is_authorized(s, connection))
 		return refuse_with(connection, MHD_HTTP_UNAUTHORIZED, "unauthorized",
 			"Authorization: expected Bearer and the token of --token-file",
@@ -933,7 +958,8 @@ start_daemon(struct server *s)
 		MHD_OPTION_PER_IP_CONNECTION_LIMIT, LIMIT_PER_ADDRESS,
 		MHD_OPTION_CONNECTION_TIMEOUT, LIMIT_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		(size_t)LIMIT_HEAD * 2, MHD_OPTION_NOTIFY_COMPLETED, complete, s,
-		MHD_OPTION_NOTIFY_CONNECTION, notify_connection, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_NOTIFY_CONNECTION, notify_connection, s, MHD_OPTION_URI_LOG_CALLBACK,
+		begin_request, s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		c->certificate != NULL ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
 	if (s->daemon != NULL)
 		return 0;

@@ -68,6 +68,7 @@ check_texts(const uint8_t *data, size_t size)
 		WANT(w.bin >= 1 && w.bin <= REQUEST_BIN_MAX && w.width >= 1 && w.height >= 1);
 	(void)request_plane(line);
 	(void)request_is_local_host(line);
+	(void)request_is_same_site(line);
 	(void)request_bearer(line);
 	(void)request_matches(line, "\"1-2-3\"");
 	(void)request_is_json(line);

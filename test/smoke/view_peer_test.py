@@ -225,6 +225,11 @@ def requests_mean_one_thing(where):
         want(exchange(server, 'GET / HTTP/1.1', host, 'Host: example.org') == 400)
         want(exchange(server, post, host, 'Content-Length: 0', 'content-length: 4') == 400)
         want(exchange(server, post, host, 'Content-Length: 4', 'Transfer-Encoding: chunked') == 400)
+        for site, status in ('same-origin', 200), ('same-site', 403), ('cross-site', 403):
+            answer = server('/api/v1/sources', headers={'Sec-Fetch-Site': site})
+            want(answer.status == status, site, answer.status)
+        # links to the page
+        want(server('/', headers={'Sec-Fetch-Site': 'cross-site'}).status == 200)
         # ranges are those of GET
         path = '/api/v1/runs/0/x_frames.arrow'
         wait('the run', lambda: server(path).status == 200)

@@ -468,7 +468,13 @@ def hostile_requests_are_bounded(where):
             b'Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n1000\r\n' + b'x' * 4096 +
             b'\r\n0\r\n\r\n')]
         # requests that are never completed
-        slow = [send(server, head) for _ in range(16)]
+        slow = [send(server, head) for _ in range(12)]
+        # the same, after one that was
+        for _ in range(4):
+            s = send(server, b'HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n')
+            want(s.recv(4096).endswith(b'\r\n\r\n'))
+            s.sendall(head)
+            slow.append(s)
         want(server('/').status == 200, 'slow clients stop others')
         # streams of events
         streams, refused = [], 0

@@ -192,6 +192,12 @@ test_only_names_of_this_machine_are_local(void **state)
 static void
 test_headers(void **state)
 {
+	assert_true(request_is_same_site(NULL));
+	assert_true(request_is_same_site("same-origin"));
+	assert_true(request_is_same_site("none"));
+	assert_false(request_is_same_site("same-site"));
+	assert_false(request_is_same_site("cross-site"));
+	assert_false(request_is_same_site(""));
 	assert_null(request_bearer(NULL));
 	assert_null(request_bearer("Basic dXNlcjo="));
 	assert_null(request_bearer("Bearer"));
