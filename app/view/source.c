@@ -136,13 +136,43 @@ join_text(const json_t *object, const char *name)
 	return text;
 }
 
+/** Undo ascii_text(): its escapes are those of JSON. @return NULL: they are not; to be freed */
+static char *
+decode_text(const char *ascii)
+{
+	char *json = malloc(strlen(ascii) * 6 + 3), *out = json, *text = NULL;
+	json_t *string;
+
+	if (json == NULL)
+		return NULL;
+	*out++ = '"';
+	for (const char *c = ascii; *c != '\0'; c++) {
+		/* other backslashes are those of the text */
+		if (*c == '\\' && c[1] == 'u' && strspn(c + 2, "0123456789abcdef") >= 4)
+			*out++ = '\\';
+		else if (*c == '\\' || *c == '"' || (uint8_t)*c < ' ')
+			out += sprintf(out, "\\u%04x", (uint8_t)*c);
+		else
+			*out++ = *c;
+	}
+	strcpy(out, "\"");
+	string = json_loads(json, JSON_DECODE_ANY, NULL);
+	if (json_is_string(string))
+		text = strdup(json_string_value(string));
+	json_decref(string);
+	free(json);
+	return text;
+}
+
 /** Take the path of the live file from the reply of /braggline/preview. */
 static void
 take_live(struct source *s, const char *reply)
 {
 	json_t *object = json_loads(reply, 0, NULL);
-	char *path = join_text(json_object_get(object, "/braggline/preview"), "live");
+	char *ascii = join_text(json_object_get(object, "/braggline/preview"), "live");
+	char *path = ascii != NULL ? decode_text(ascii) : NULL;
 
+	free(ascii);
 	json_decref(object);
 	if (path != NULL && path[0] != '/') {
 		free(path);

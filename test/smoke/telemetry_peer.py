@@ -60,6 +60,15 @@ def reply(command, value):
     return json.dumps({command.split(',')[0]: value}, separators=(',', ':')).encode()
 
 
+def texts(name, text, size=127):
+    """A text as telemetry_dict_text() writes it: ASCII with escapes, in parts."""
+    units = text.encode('utf-16-be')
+    ascii_ = ''.join(chr(n) if n < 0x80 else f'\\u{n:04x}' for n in
+                     (int.from_bytes(units[i:i + 2], 'big') for i in range(0, len(units), 2)))
+    return {name if at == 0 else f'{name}_{at // size + 1}': ascii_[at:at + size]
+            for at in range(0, len(ascii_), size)}
+
+
 @contextlib.contextmanager
 def answering(path, answer=lambda command: reply(command, {}), **more):
     """Yields a Peer."""

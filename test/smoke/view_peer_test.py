@@ -12,6 +12,7 @@ import re
 import resource
 import socket
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -26,7 +27,7 @@ except ImportError as error:
 
 from cases import case, run_cases, wait, want
 from live_file import LiveFile
-from telemetry_peer import answering, reply
+from telemetry_peer import answering, reply, texts
 
 BUILD = os.path.abspath(sys.argv[1])
 TOKEN = 'correct-horse-battery-staple'
@@ -120,8 +121,9 @@ def commands_follow_each_other(where):
 def showing(path, *options):
     """Yields a server whose receiver names a live file."""
     def answer(command):
-        return reply(command, {'live': path} if command == '/braggline/preview' else {})
-    with answering(f'{path}.socket', answer), serving(BUILD, f'{path}.socket', *options) as server:
+        return reply(command, texts('live', path) if command == '/braggline/preview' else {})
+    with tempfile.TemporaryDirectory() as where, answering(f'{where}/s', answer), \
+            serving(BUILD, f'{where}/s', *options) as server:
         server.wait('the path', lambda s: s['live'])
         yield server
 
@@ -187,6 +189,24 @@ def live_files_are_checked(where):
         want(writer.is_alive(), 'the FIFO was opened')
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
         writer.join(20)
+
+
+@case
+def live_files_have_any_name(where):
+    name = f'{where}/' + ('long' * 20 + 'm\u00e4\u20ac\U0001f600"\\u12 \\\u00df%2e&<b>') * 2
+    LiveFile().write(name)
+    with showing(name) as server:
+        want(server('/api/v1/sources/r/frame').status == 200)
+    # escapes that are no text
+    for text in '\ud800', '\0x', 'relative':
+        value = {'live': f'{where}/' + ''.join(f'\\u{ord(c):04x}' for c in text)}
+        if text == 'relative':
+            value = {'live': text}
+        with answering(f'{where}/s', lambda c, v=value: reply(c, v)), \
+                serving(BUILD, f'{where}/s') as server:
+            wait('a reply', lambda: server(
+                '/api/v1/sources/r/telemetry?command=/braggline/preview').status == 200)
+            want(not server.get('sources/r')['live'], text)
 
 
 @case
